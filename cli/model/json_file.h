@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that somebody else wrote: read whole, up to a limit, and parsed without trust.
+#pragma once
+#include <cstddef>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace tilelace::model {
+
+/// A regular file's content. `what` starts the error texts ("config").
+std::string read_text(std::string_view what, const std::filesystem::path& file, std::size_t limit);
+
+/// The JSON object in `text`, nested at most 64 deep.
+nlohmann::json parse_object(std::string_view what, const std::filesystem::path& file,
+                            std::string_view text);
+
+/// A JSON value (null pointer: absent) for an error text: short, ASCII, on one line.
+std::string shown(const nlohmann::json* value);
+
+/// A name from a file for an error text: short, without control characters.
+std::string printable(std::string_view name);
+
+}  // namespace tilelace::model

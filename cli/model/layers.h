@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tensor-parallel GEMMs of one transformer layer, sharded as Megatron shards them.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+
+namespace tilelace::model {
+
+/// Rows or columns [begin, end) of an unsharded matrix.
+struct Slice {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+
+  [[nodiscard]] std::int64_t size() const { return end - begin; }
+  bool operator==(const Slice&) const = default;
+};
+
+/// One GEMM. Weights are [n, k]; ag_gemm splits n over the ranks, gemm_rs and gemm_ar split k.
+struct LayerGemm {
+  Op op = Op::ag_gemm;
+  std::string layer;            ///< qkv, attn_out, gate_up, up or down
+  int tp = 1;                   ///< ranks
+  std::vector<std::int64_t> n;  ///< this rank's rows of each weight (qkv: q, k, v; gate_up: both)
+  std::int64_t k = 0;           ///< this rank's k
+  Activation activation = Activation::none;
+  bool bias = false;
+  bool gated = false;
+  std::vector<std::int64_t> full_n;  ///< of the unsharded product
+  std::int64_t full_k = 0;
+
+  bool operator==(const LayerGemm&) const = default;
+};
+
+/// qkv, attn_out, gate_up (or up), down as ag_gemm and gemm_rs; then attn_out and down as gemm_ar,
+/// the form that inference uses.
+/// Errors: usage, naming the group sizes that do work, when tp does not split heads, KV heads and
+/// features evenly (KV heads fewer than ranks are replicated when they divide tp).
+std::vector<LayerGemm> layer_gemms(const ModelConfig& config, int tp);
+
+/// Group sizes from 2 to 64 that layer_gemms() takes.
+std::vector<int> group_sizes(const ModelConfig& config);
+
+/// Rows of weight `index` that a rank holds. Replicated KV heads: neighbours hold the same rows.
+Slice row_slice(const LayerGemm& gemm, std::size_t index, int rank);
+/// Columns (k) of every weight that a rank holds.
+Slice k_slice(const LayerGemm& gemm, int rank);
+
+}  // namespace tilelace::model

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random matrices whose values depend on their place alone, so that a shard is a slice of the
+// whole.
+#pragma once
+#include <cstdint>
+#include <string_view>
+
+#include "tilelace/tensor.h"
+
+namespace tilelace::model {
+
+/// A stream of its own for each name under a seed.
+std::uint64_t random_key(std::uint64_t seed, std::string_view name);
+
+/// view[i][j] = scale * (a normal number that depends on key, row0 + i and col0 + j alone).
+/// Near-normal: the sum of four uniforms, mean 0, deviation 1, at most 3.47 away from 0.
+void fill_random(const TensorView& view, std::uint64_t key, std::int64_t row0, std::int64_t col0,
+                 float scale);
+
+}  // namespace tilelace::model

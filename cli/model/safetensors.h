@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads .safetensors files: mapped read-only, and checked in full before a byte is used.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tilelace/dtype.h"
+#include "tilelace/tensor.h"
+
+namespace tilelace::model {
+
+struct TensorInfo {
+  std::string dtype;          ///< as the file spells it
+  std::optional<DType> type;  ///< absent: a dtype that Tilelace does not compute with
+  std::vector<std::int64_t> shape;
+  std::uint64_t begin = 0;  ///< bytes into the data that follows the header
+  std::uint64_t end = 0;
+};
+
+using TensorMap = std::map<std::string, TensorInfo, std::less<>>;
+
+/// The tensors that a header (JSON text) describes, over `data_bytes` bytes of data.
+/// Errors: usage, naming file and tensor, when it breaks a rule of the format: an object of
+/// {dtype, shape, data_offsets}, no key twice, sizes that agree, no overlap, no hole.
+TensorMap parse_safetensors_header(const std::filesystem::path& file, std::string_view header,
+                                   std::uint64_t data_bytes);
+
+/// One mapped file; copies share the mapping. A file that is cut short while it is mapped kills the
+/// process (SIGBUS), as with every mapping.
+class Safetensors {
+ public:
+  explicit Safetensors(const std::filesystem::path& file);
+
+  [[nodiscard]] const std::filesystem::path& file() const { return file_; }
+  [[nodiscard]] bool contains(std::string_view name) const { return tensors_.contains(name); }
+  [[nodiscard]] std::vector<std::string> names() const;
+  /// Errors: usage, when there is no such tensor.
+  [[nodiscard]] const TensorInfo& info(std::string_view name) const;
+  /// A tensor of 0, 1 or 2 dimensions (as one row where it has fewer) of a type we compute with.
+  /// Read-only memory, aligned to nothing: copy it before use. Valid as long as a copy of *this.
+  [[nodiscard]] TensorView tensor(std::string_view name) const;
+
+ private:
+  std::filesystem::path file_;
+  std::shared_ptr<const std::byte> mapping_;
+  const std::byte* data_ = nullptr;
+  TensorMap tensors_;
+};
+
+}  // namespace tilelace::model

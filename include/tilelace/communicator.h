@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tilelace/plan.h"
+#include "tilelace/tensor.h"
+
+namespace tilelace {
+
+/// How ranks of a group behave; `workers`, `link_*` and `timeout_s` must be equal on every rank.
+struct CommunicatorOptions {
+  int workers = 0;              ///< compute workers a rank; 0: cores / ranks, at least 1
+  int max_workers = 0;          ///< the budget that `workers` must fit; 0: no limit
+  double timeout_s = 10;        ///< bound of every wait, the first call's included; > 0
+  double link_bytes_per_s = 0;  ///< emulated wire: bandwidth of each rank's outgoing link; 0: none
+  double link_latency_s = 0;    ///< emulated wire: latency of each transfer
+  bool checked = false;         ///< record every access and report races (ranks as threads only)
+};
+
+/// A problem with the weights that its calls will use.
+/// The weights are packed in `prepare` and must keep their values until it is called again.
+struct Preparation {
+  Problem problem;                  ///< m is the largest that calls will have
+  std::vector<TensorView> weights;  ///< one [n_i, k] for each n of the problem
+  PlanOptions options;
+};
+
+/// A rank's membership in a group. Movable, not copyable.
+/// Thread safety: calls on one Communicator from several threads are refused (usage error) except
+/// abort(), which any thread may call. Different Communicators are independent.
+/// After an error of kind peer, timeout or system the communicator refuses further calls with the
+/// first reason; after a usage error (ranks that disagree included) it stays usable.
+class Communicator {
+ public:
+  /// All ranks of a group as members of this process; element r is rank r, to be used by one
+  /// thread each. Local. Errors: usage (ranks outside 1..64, options), system (memory, threads).
+  static std::vector<Communicator> threads(int ranks, const CommunicatorOptions& = {});
+
+  /// This process as one rank of a group of processes of one host and user, which meet in
+  /// `directory` (private to the user, made if absent). Collective: returns when all ranks are
+  /// there. Errors: usage, system, timeout (a rank did not come), peer.
+  static Communicator process(int rank, int ranks, const std::string& directory,
+                              const CommunicatorOptions& = {});
+
+  /// As process(), over sockets that are connected already: `sockets[p]` is a SOCK_SEQPACKET
+  /// unix socket to rank p, -1 at the own place. Takes ownership of them. Collective.
+  static Communicator from_sockets(int rank, std::vector<int> sockets,
+                                   const CommunicatorOptions& = {});
+
+  Communicator() noexcept;  ///< a member of nothing; every call on it is a usage error
+  Communicator(Communicator&&) noexcept;
+  Communicator& operator=(Communicator&&) noexcept;
+  ~Communicator();
+
+  [[nodiscard]] int rank() const;
+  [[nodiscard]] int size() const;
+  [[nodiscard]] int workers() const;
+  [[nodiscard]] Machine machine() const;
+
+  /// Sizes staging and flags for these problems, makes scratch, packs the weights, starts the
+  /// workers; later calls allocate nothing. Collective: every rank lists the same problems (each
+  /// its own weights). May be repeated; what was prepared before is then replaced.
+  /// Memory: two slots of max(plan.staging_bytes) a rank, see Plan::staging_formula.
+  /// Errors: usage (problems differ between ranks, weights do not fit), system, peer, timeout.
+  void prepare(std::span<const Preparation>);
+
+  /// A communicator over some of this group's ranks, listed in their new order. Collective over
+  /// the listed ranks only. Errors: usage (not listed, listed twice), peer, timeout.
+  Communicator subgroup(std::span<const int> ranks);
+
+  /// Waits until every rank is here. Collective. Errors: peer, timeout.
+  void barrier();
+
+  /// Ends every wait of this group on every rank with an error of kind peer. Local, any thread.
+  void abort() noexcept;
+
+  /// What the checked mode found since the start (empty: nothing, or the mode is off).
+  [[nodiscard]] std::vector<std::string> findings() const;
+
+  struct Impl;
+  [[nodiscard]] Impl& impl() const;
+
+ private:
+  friend struct Impl;
+  explicit Communicator(std::unique_ptr<Impl>);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Memory of equal size on every rank that every rank can reach; peer(r) is rank r's part.
+/// Collective to make; freed when the last rank lets go of it.
+/// Errors: usage (sizes differ between ranks), system, peer, timeout.
+class SymmetricBuffer {
+ public:
+  SymmetricBuffer(Communicator&, std::size_t bytes);
+  SymmetricBuffer(SymmetricBuffer&&) noexcept;
+  SymmetricBuffer& operator=(SymmetricBuffer&&) noexcept;
+  ~SymmetricBuffer();
+  [[nodiscard]] void* local() const;
+  [[nodiscard]] void* peer(int rank) const;
+  [[nodiscard]] std::size_t bytes() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tilelace

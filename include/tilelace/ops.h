@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "tilelace/communicator.h"
+#include "tilelace/plan.h"
+#include "tilelace/tensor.h"
+
+namespace tilelace {
+
+/// Arguments of ag_gemm; every tensor has the problem's dtype.
+struct AgGemmArgs {
+  std::int64_t m = 0;                   ///< rows of all ranks together
+  TensorView a;                         ///< [m_r, k], this rank's rows
+  std::span<const TensorView> weights;  ///< each [n_i, k], as prepared
+  std::span<const TensorView> bias;     ///< empty, or one [1, n_i] a weight
+  Activation activation = Activation::none;
+  std::span<const TensorView> out;     ///< each [m, n_i]; swiglu: one [m, n_0]
+  TensorView gathered;                 ///< absent, or [m, k]: receives the gathered a
+  std::span<const std::int64_t> rows;  ///< rows of every rank; empty: even split, remainder first
+};
+
+/// Arguments of gemm_rs and gemm_ar.
+struct GemmReduceArgs {
+  std::int64_t m = 0;  ///< rows of x
+  TensorView x;        ///< [m, k], this rank's columns of the operand
+  TensorView weight;   ///< [n, k], as prepared
+  TensorView bias;     ///< absent, or [1, n]: added once, after the sum
+  Activation activation = Activation::none;
+  TensorView out;                      ///< gemm_rs [m_r, n]; gemm_ar [m, n]
+  std::span<const std::int64_t> rows;  ///< gemm_rs: rows of every rank; empty: even split
+};
+
+/// All-gather + GEMM: out_i = act(concat over ranks of a * weight_i^T + bias_i), on every rank.
+/// m >= 0; shards may differ in rows or be empty; several weights share one gather.
+/// Collective, blocking: on return `out` and `gathered` are whole and the inputs are free again.
+/// Traffic: (ranks - 1) * m_r * k elements leave each rank (mesh and push).
+/// Errors: usage (a wrong argument: before anything is sent; ranks that disagree: before any
+/// result is written), peer, timeout.
+void ag_gemm(Communicator&, const AgGemmArgs&, const PlanOptions& = {});
+
+/// GEMM + reduce-scatter: rank r gets rows of sum over ranks of x * weight^T, then bias and act.
+/// The sum runs in fp32 in rank order 0..ranks-1 and is rounded once: the same bits in every run.
+/// (The ring and two-level routes sum along their route, also in a fixed order.)
+/// Collective, blocking. Traffic: (m - m_r) * n partials leave each rank (mesh). Errors: as
+/// ag_gemm.
+void gemm_rs(Communicator&, const GemmReduceArgs&, const PlanOptions& = {});
+
+/// GEMM + all-reduce: every rank gets the whole [m, n] of gemm_rs, the same bits on every rank.
+/// Collective, blocking. Traffic: (ranks - 1) / ranks * m * n partials and as many results leave
+/// each rank. Errors: as ag_gemm.
+void gemm_ar(Communicator&, const GemmReduceArgs&, const PlanOptions& = {});
+
+/// What make_plan says for these problems on this communicator, as the calls will use it.
+Plan query_plan(const Communicator&, const Problem&, const PlanOptions& = {});
+
+/// The parts that the unfused path is made of, so that they can be timed alone.
+/// gemm_only: the GEMM of the problem on operands that are all there already (no communication):
+/// for ag_gemm `a` is the gathered [m, k], for gemm_rs and gemm_ar `out` receives the rank's own
+/// partial [m, n]. collective_only: the all-gather, reduce-scatter or all-reduce without the GEMM:
+/// ag_gemm: args.a -> args.gathered; gemm_rs, gemm_ar: args.x is the partial [m, n] -> args.out.
+/// Collective (gemm_only: local), blocking; errors as ag_gemm.
+void gemm_only(Communicator&, const AgGemmArgs&);
+void gemm_only(Communicator&, const GemmReduceArgs&);
+void collective_only(Communicator&, const AgGemmArgs&);
+void collective_only(Communicator&, Op, const GemmReduceArgs&);
+
+}  // namespace tilelace

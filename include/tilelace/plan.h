@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tilelace/dtype.h"
+
+namespace tilelace {
+
+enum class Op : std::uint8_t { ag_gemm, gemm_rs, gemm_ar };
+/// Applied to the fp32 result (after bias) before the one rounding. `swiglu` is for ag_gemm with
+/// exactly two weights (gate, up): out = silu(gate) * up, one output.
+enum class Activation : std::uint8_t { none, gelu, gelu_tanh, silu, swiglu };
+/// How a call runs: one fused schedule, one GEMM a shard, or collective and GEMM one after the
+/// other.
+enum class Path : std::uint8_t { fused, medium, unfused };
+/// Who sends to whom: everyone to everyone (rotated), neighbour to neighbour, or nodes x local
+/// ranks.
+enum class RouteKind : std::uint8_t { mesh, ring, two_level };
+/// Who moves bytes: a copy engine that pushes, a copy engine that pulls, or the compute worker
+/// itself.
+enum class Transport : std::uint8_t { push, pull, store };
+
+std::string_view name_of(Op);
+std::string_view name_of(Activation);
+std::string_view name_of(Path);
+std::string_view name_of(RouteKind);
+std::string_view name_of(Transport);
+
+/// What is asked for; equal on every rank of the group (only `rows` says how ranks differ).
+/// ag_gemm: a[m_r, k] on every rank, weights [n_i, k] -> out_i [m, n_i].
+/// gemm_rs: x[m, k], weight [n, k] -> out [m_r, n].  gemm_ar: the same -> out [m, n].
+/// n and k are this rank's extents (the unsharded product has n*ranks columns, or k*ranks terms).
+struct Problem {
+  Op op = Op::ag_gemm;
+  int ranks = 1;
+  std::int64_t m = 0;           ///< rows of the gathered / partial operand; in prepare: the largest
+  std::vector<std::int64_t> n;  ///< columns of each weight; gemm_rs and gemm_ar: exactly one
+  std::int64_t k = 0;
+  DType dtype = DType::bf16;
+  bool bias = false;
+  Activation activation = Activation::none;
+  bool return_gathered = false;  ///< ag_gemm: also deliver the gathered a [m, k]
+  std::vector<std::int64_t>
+      rows;  ///< rows of each rank's shard; empty: m split evenly, remainder first
+
+  bool operator==(const Problem&) const = default;
+  /// Columns of all weights together.
+  [[nodiscard]] std::int64_t total_n() const;
+  /// Columns of output i (swiglu has one output as wide as one weight).
+  [[nodiscard]] std::int64_t out_n(std::size_t i) const;
+  [[nodiscard]] std::size_t outputs() const;
+};
+
+/// What the plan may count on.
+struct Machine {
+  int workers = 1;              ///< compute workers a rank
+  int local_ranks = 0;          ///< ranks of one node; 0: all
+  double link_bytes_per_s = 0;  ///< per rank and direction; 0: shared memory
+  double link_latency_s = 0;
+  double rank_flops_per_s = 30e9;  ///< what one rank's workers reach together
+
+  bool operator==(const Machine&) const = default;
+};
+
+/// Choices that override the planner; empty ones are left to it.
+struct PlanOptions {
+  std::optional<Path> path;
+  std::optional<RouteKind> route;
+  std::optional<Transport> transport;
+  std::optional<int> tile_m, tile_n, blocks;
+  std::optional<std::int64_t> chunk_rows;
+  std::optional<bool> straddle;
+  std::optional<DType> partials;
+
+  bool operator==(const PlanOptions&) const = default;
+};
+
+/// Every choice made before a call, as a printable value; equal on every rank.
+struct Plan {
+  Op op = Op::ag_gemm;
+  Path path = Path::fused;
+  RouteKind route = RouteKind::mesh;
+  int local_ranks = 0;  ///< two_level only: ranks of one node
+  Transport transport = Transport::push;
+  int tile_m = 128;
+  int tile_n = 256;
+  std::int64_t chunk_rows = 128;  ///< rows that one transfer moves; independent of tile_m
+  int blocks = 1;                 ///< gemm_ar: row super-blocks
+  int workers = 1;
+  bool straddle = false;  ///< tiles may cross shard borders; they then come last (AG) or first (RS)
+  DType partials = DType::bf16;       ///< gemm_rs, gemm_ar: type of the partial sums on the wire
+  std::int64_t staging_bytes = 0;     ///< bytes of one slot of the staging buffer on each rank
+  std::string staging_formula;        ///< how staging_bytes comes about
+  std::string reason;                 ///< why this plan
+  std::vector<std::string> rejected;  ///< candidates that were not taken, each with its reason
+
+  bool operator==(const Plan&) const = default;
+};
+
+std::ostream& operator<<(std::ostream&, const Problem&);
+std::ostream& operator<<(std::ostream&, const Machine&);
+std::ostream& operator<<(std::ostream&, const Plan&);
+
+/// The plan of a call. Local; touches no memory and no peer.
+/// Errors: usage, when the problem is malformed or an option is not legal for it (the text says
+/// why).
+Plan make_plan(const Problem&, const Machine&, const PlanOptions& = {});
+
+}  // namespace tilelace

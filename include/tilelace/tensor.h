@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+
+#include "tilelace/dtype.h"
+
+namespace tilelace {
+
+/// A row-major matrix that somebody else owns: `rows` x `cols` elements, consecutive rows `stride`
+/// elements apart. A default-made view (null data) means "absent".
+/// Alignment: data and stride * size_of(dtype) are multiples of 16 bytes.
+struct TensorView {
+  void* data = nullptr;
+  DType dtype = DType::bf16;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t stride = 0;
+
+  bool operator==(const TensorView&) const = default;
+  [[nodiscard]] explicit operator bool() const { return data != nullptr; }
+};
+
+/// A view of a dense matrix (stride == cols).
+inline TensorView dense(void* data, DType dtype, std::int64_t rows, std::int64_t cols) {
+  return {data, dtype, rows, cols, cols};
+}
+
+}  // namespace tilelace

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+#include "comm/std_atomics.h"
+#include "core/check.h"
+
+namespace tilelace::comm {
+
+/// The longest that a wait goes without looking at the abort word.
+constexpr int kSliceMs = 20;
+
+/// The end of a bounded wait, on the monotonic clock.
+class Deadline {
+ public:
+  /// Error: usage, unless seconds > 0.
+  Deadline(std::string_view op, double seconds) : seconds_(seconds) {
+    require(seconds > 0, "{}: timeout of {} s, expected more than 0", op, seconds);
+    end_ns_ = StdAtomics::now_ns() + static_cast<std::int64_t>(std::min(seconds, 1e9) * 1e9);
+  }
+  [[nodiscard]] double seconds() const { return seconds_; }
+  [[nodiscard]] bool passed() const { return StdAtomics::now_ns() >= end_ns_; }
+  /// Milliseconds to sleep: what is left, at most `cap`, at least 1.
+  [[nodiscard]] int slice_ms(int cap = kSliceMs) const {
+    const std::int64_t left = (end_ns_ - StdAtomics::now_ns()) / 1'000'000;
+    return static_cast<int>(std::clamp<std::int64_t>(left, 1, cap));
+  }
+
+ private:
+  double seconds_;
+  std::int64_t end_ns_;
+};
+
+}  // namespace tilelace::comm

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks that both kinds of group make in the same words.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "comm/group.h"
+#include "core/check.h"
+
+namespace tilelace::comm {
+
+inline void require_ranks(int ranks) {
+  require(ranks >= 1 && ranks <= kMaxRanks, "communicator: {} ranks, expected 1 to {}", ranks,
+          kMaxRanks);
+}
+
+inline void require_rank(int rank, int ranks) {
+  require(rank >= 0 && rank < ranks, "communicator: rank {} of {} ranks, expected 0 to {}", rank,
+          ranks, ranks - 1);
+}
+
+inline void require_payload(std::string_view mine) {
+  require(mine.size() <= kMaxPayload, "all_gather: {} bytes, expected at most {}", mine.size(),
+          kMaxPayload);
+}
+
+/// The place of `rank` in the list of a new group. Error: usage.
+inline int require_members(std::span<const int> members, int rank, int ranks) {
+  std::vector<bool> seen(static_cast<std::size_t>(ranks));
+  for (const int m : members) {
+    require(m >= 0 && m < ranks, "subgroup: rank {} is listed, expected 0 to {}", m, ranks - 1);
+    require(!seen[static_cast<std::size_t>(m)], "subgroup: rank {} is listed twice, expected once",
+            m);
+    seen[static_cast<std::size_t>(m)] = true;
+  }
+  const auto own = std::find(members.begin(), members.end(), rank);
+  require(own != members.end(), "subgroup: own rank {} is not among the {} listed, expected it",
+          rank, members.size());
+  return static_cast<int>(own - members.begin());
+}
+
+/// Error: usage, naming the first rank that differs from rank 0.
+inline void require_same_bytes(const std::vector<std::uint64_t>& bytes) {
+  for (std::size_t r = 1; r < bytes.size(); ++r)
+    require(bytes[r] == bytes[0],
+            "allocate: rank {} passed {} bytes, rank 0 passed {}, expected the same on every rank",
+            r, bytes[r], bytes[0]);
+}
+
+}  // namespace tilelace::comm

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/rendezvous.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "comm/failure.h"
+#include "core/check.h"
+
+namespace tilelace::comm {
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
+}
+
+std::vector<int> Rendezvous::missing() const {
+  std::vector<int> ranks;
+  for (std::size_t r = 0; r < seats_.size(); ++r)
+    if (!seats_[r].taken) ranks.push_back(static_cast<int>(r));
+  return ranks;
+}
+
+std::shared_ptr<const Round> Rendezvous::meet(int rank, std::string_view op, std::string part,
+                                              const Finish& finish, const Deadline& deadline,
+                                              const Check& check) {
+  std::unique_lock lock(mutex_);
+  Seat& seat = seats_[static_cast<std::size_t>(rank)];
+  require(!seat.taken, "{}: rank {} is in {} already, expected one call at a time", op, rank,
+          seat.op);
+  seat = {true, std::string(op), std::move(part)};
+  if (missing().empty()) {
+    close_round(finish);
+  } else {
+    try {
+      await(lock, op, deadline, check);
+    } catch (...) {
+      seat = {};
+      throw;
+    }
+  }
+  // A new Error each: copies of one exception would share a string between threads.
+  if (last_.error) throw Error(last_.error->first, last_.error->second);
+  return last_.round;
+}
+
+void Rendezvous::await(std::unique_lock<std::mutex>& lock, std::string_view op,
+                       const Deadline& deadline, const Check& check) {
+  const std::uint64_t mine = generation_;
+  while (generation_ == mine) {
+    const std::vector<int> absent = missing();
+    check(absent);
+    if (deadline.passed())
+      throw Failure(ErrorKind::timeout, absent.front(),
+                    fmt::format("{}: {} did not come within {} s, expected every rank", op,
+                                ranks_text(absent), deadline.seconds()));
+    changed_.wait_for(lock, std::chrono::milliseconds(deadline.slice_ms()));
+  }
+}
+
+void Rendezvous::close_round(const Finish& finish) {
+  auto round = std::make_shared<Round>();
+  last_ = {};
+  for (std::size_t r = 0; r < seats_.size() && !last_.error; ++r)
+    if (seats_[r].op != seats_[0].op)
+      last_.error = {ErrorKind::usage,
+                     fmt::format("{0}: rank {1} is in {2}, rank 0 in {0}, expected the same call",
+                                 seats_[0].op, r, seats_[r].op)};
+  for (Seat& seat : seats_) {
+    round->parts.push_back(std::move(seat.part));
+    seat = {};
+  }
+  try {
+    if (!last_.error && finish) round->product = finish(round->parts);
+  } catch (const Error& e) {
+    last_.error = {e.kind(), e.what()};
+  } catch (const std::exception& e) {
+    last_.error = {ErrorKind::system, e.what()};
+  }
+  last_.round = std::move(round);
+  ++generation_;
+  changed_.notify_all();
+}
+
+}  // namespace tilelace::comm

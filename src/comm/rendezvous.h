@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the threads of a group meet: everyone brings something, the last one makes something of it.
+#pragma once
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "comm/deadline.h"
+
+namespace tilelace::comm {
+
+/// What came of a meeting; the same for everyone.
+struct Round {
+  std::vector<std::string> parts;  ///< by rank
+  std::shared_ptr<void> product;   ///< what Finish made
+};
+
+class Rendezvous {
+ public:
+  /// Run by the last to arrive, with all parts. What it throws as Error everyone gets.
+  using Finish = std::function<std::shared_ptr<void>(const std::vector<std::string>&)>;
+  /// Called now and then while waiting, with the ranks that are missing; throws to give up.
+  using Check = std::function<void(const std::vector<int>& missing)>;
+
+  explicit Rendezvous(int ranks) : seats_(static_cast<std::size_t>(ranks)) {}
+
+  /// Waits until every rank came with the same op. Errors: usage (another op; the own rank is here
+  /// already), Failure of kind timeout, what Finish and Check throw.
+  std::shared_ptr<const Round> meet(int rank, std::string_view op, std::string part,
+                                    const Finish& finish, const Deadline& deadline,
+                                    const Check& check);
+
+ private:
+  struct Seat {
+    bool taken = false;
+    std::string op;
+    std::string part;
+  };
+  struct Outcome {
+    std::shared_ptr<const Round> round;
+    std::optional<std::pair<ErrorKind, std::string>> error;
+  };
+
+  void close_round(const Finish& finish);
+  void await(std::unique_lock<std::mutex>& lock, std::string_view op, const Deadline& deadline,
+             const Check& check);
+  [[nodiscard]] std::vector<int> missing() const;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Seat> seats_;
+  std::uint64_t generation_ = 0;
+  Outcome last_;  ///< stays until the next round closes, for which everyone must have read it
+};
+
+/// "rank 3" or "ranks 1, 3".
+std::string ranks_text(const std::vector<int>& ranks);
+
+}  // namespace tilelace::comm

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// The only atomics of the project: flags that grow, waits that end.
+//
+// A flag is a word with one writer. It carries the epoch (call number) and only grows; waits
+// compare signed >=, so a flag that is already an epoch ahead passes and the count may wrap.
+// Release and acquire sit on the flag itself, never in separate fences. Every wait has a bound and
+// watches an abort word. `Atomics` says how words are read and written (std here, cuda on the
+// device, a test's own), with static members: load_acquire, store_release, compare_exchange,
+// now_ns, pause.
+#pragma once
+#include <cstdint>
+
+#include "core/host_device.h"
+
+namespace tilelace::comm {
+
+using Flag = std::uint32_t;
+/// Header flag: epoch in the high half, agreement hash of the call in the low half.
+using Header = std::uint64_t;
+/// 0 while all is well, then the first reason that was written (see AbortReason).
+using AbortWord = std::uint64_t;
+
+TILELACE_HD constexpr bool epoch_reached(std::uint32_t have, std::uint32_t want) {
+  return static_cast<std::int32_t>(have - want) >= 0;
+}
+
+TILELACE_HD constexpr Header make_header(std::uint32_t epoch, std::uint32_t hash) {
+  return (static_cast<Header>(epoch) << 32) | hash;
+}
+TILELACE_HD constexpr std::uint32_t header_epoch(Header h) {
+  return static_cast<std::uint32_t>(h >> 32);
+}
+TILELACE_HD constexpr std::uint32_t header_hash(Header h) { return static_cast<std::uint32_t>(h); }
+
+/// Why a group stopped: what kind of error, who said so first, and about whom.
+struct AbortReason {
+  std::uint8_t kind = 0;     ///< an ErrorKind; 0: not aborted
+  std::uint16_t origin = 0;  ///< rank that raised it
+  std::uint16_t about = 0;   ///< rank that is to blame (origin itself for abort())
+};
+
+TILELACE_HD constexpr AbortWord pack_abort(AbortReason r) {
+  return (static_cast<AbortWord>(r.kind) << 32) | (static_cast<AbortWord>(r.origin) << 16) |
+         r.about;
+}
+TILELACE_HD constexpr AbortReason unpack_abort(AbortWord w) {
+  return {static_cast<std::uint8_t>(w >> 32), static_cast<std::uint16_t>(w >> 16),
+          static_cast<std::uint16_t>(w)};
+}
+
+enum class WaitStatus : std::uint8_t { reached, aborted, expired };
+
+/// Publishes everything this thread wrote before to whoever observes the flag at `epoch` or later.
+/// Called by: the flag's one writer. Order: release. Never blocks.
+template <class Atomics>
+TILELACE_HD inline void signal(Flag* flag, std::uint32_t epoch) {
+  Atomics::store_release(flag, epoch);
+}
+
+/// As signal, for the header of a call.
+template <class Atomics>
+TILELACE_HD inline void signal(Header* header, std::uint32_t epoch, std::uint32_t hash) {
+  Atomics::store_release(header, make_header(epoch, hash));
+}
+
+/// Writes the reason unless one is there already. Any thread; order: acquire and release.
+template <class Atomics>
+TILELACE_HD inline void raise_abort(AbortWord* word, AbortReason reason) {
+  AbortWord expected = 0;
+  Atomics::compare_exchange(word, expected, pack_abort(reason));
+}
+
+template <class Atomics>
+TILELACE_HD inline AbortReason read_abort(const AbortWord* word) {
+  return unpack_abort(Atomics::load_acquire(word));
+}
+
+/// Waits until `reached(load_acquire(word))`, the abort word is set, or the deadline (in Atomics'
+/// own clock, ns) has passed. Order: acquire; what the writer published before is visible on
+/// `reached`. `seen` receives the last value read.
+template <class Atomics, class Word, class Reached>
+TILELACE_HD inline WaitStatus wait_until(const Word* word, Reached reached, const AbortWord* abort,
+                                         std::int64_t deadline_ns, Word& seen) {
+  for (std::uint32_t round = 0;; ++round) {
+    seen = Atomics::load_acquire(word);
+    if (reached(seen)) return WaitStatus::reached;
+    if (Atomics::load_acquire(abort) != 0) return WaitStatus::aborted;
+    if ((round & 15U) == 15U && Atomics::now_ns() >= deadline_ns) return WaitStatus::expired;
+    Atomics::pause(round);
+  }
+}
+
+/// Waits for a flag to reach `epoch`. Contract as wait_until.
+template <class Atomics>
+TILELACE_HD inline WaitStatus wait(const Flag* flag, std::uint32_t epoch, const AbortWord* abort,
+                                   std::int64_t deadline_ns, Flag& seen) {
+  return wait_until<Atomics>(
+      flag, [epoch](Flag have) { return epoch_reached(have, epoch); }, abort, deadline_ns, seen);
+}
+
+/// Waits for a peer's header to reach `epoch`; whether its hash agrees is for the caller to judge.
+template <class Atomics>
+TILELACE_HD inline WaitStatus wait(const Header* header, std::uint32_t epoch,
+                                   const AbortWord* abort, std::int64_t deadline_ns, Header& seen) {
+  return wait_until<Atomics>(
+      header, [epoch](Header have) { return epoch_reached(header_epoch(have), epoch); }, abort,
+      deadline_ns, seen);
+}
+
+}  // namespace tilelace::comm

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The atomics policy of CPU ranks, threads and processes alike.
+#pragma once
+#include <sched.h>
+#include <time.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace tilelace::comm {
+
+struct StdAtomics {
+  template <class Word>
+  static Word load_acquire(const Word* word) {
+    static_assert(std::atomic_ref<Word>::is_always_lock_free);
+    return std::atomic_ref<Word>(*const_cast<Word*>(word)).load(std::memory_order_acquire);
+  }
+  template <class Word>
+  static void store_release(Word* word, Word value) {
+    std::atomic_ref<Word>(*word).store(value, std::memory_order_release);
+  }
+  template <class Word>
+  static bool compare_exchange(Word* word, Word& expected, Word desired) {
+    return std::atomic_ref<Word>(*word).compare_exchange_strong(expected, desired,
+                                                                std::memory_order_acq_rel);
+  }
+  static std::int64_t now_ns() {
+    timespec t{};
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1'000'000'000LL + t.tv_nsec;
+  }
+  /// Ranks outnumber cores: give the core away soon, then sleep in short steps.
+  static void pause(std::uint32_t round) {
+    if (round < 16) return;
+    if (round < 64) {
+      sched_yield();
+      return;
+    }
+    const timespec nap{0, 20'000};
+    nanosleep(&nap, nullptr);
+  }
+};
+
+}  // namespace tilelace::comm

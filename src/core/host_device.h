@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The only macros of the project beside checks: code that nvcc and a host compiler both read.
+#pragma once
+
+#if defined(__CUDACC__)
+#define TILELACE_HD __host__ __device__
+#else
+#define TILELACE_HD
+#endif
+
+// Role loops call verbs that are device-only under nvcc, and plain functions elsewhere.
+#if defined(__CUDA_ARCH__) || (defined(__CUDACC__) && defined(TILELACE_DEVICE_LOOPS))
+#define TILELACE_ROLE __device__ __forceinline__
+#else
+#define TILELACE_ROLE inline
+#endif

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// all-gather + GEMM: which tile when, which flag before it, which chunk to whom.
+//
+// Flags of a rank: landed(source, chunk) says that the chunk is in this rank's slot; under pull,
+// offered(source, chunk) says that this rank's parent has it. Own rows are read where they are.
+#pragma once
+#include "schedule/route.h"
+#include "schedule/rows.h"
+#include "schedule/verbs.h"
+
+namespace tilelace::schedule {
+
+/// One transfer: chunk of `source`'s shard, to `peer` (push) or from it (pull).
+struct GatherTransfer {
+  int source = 0;
+  int peer = 0;
+  Index chunk = 0;
+  RowRange rows;
+};
+
+/// One tile: rows x one column tile. source is -1 where the rows straddle shards.
+struct GatherTile {
+  int source = 0;
+  RowRange rows;
+  Index col = 0;
+};
+
+struct AgGemm {
+  Route route;
+  RowSplit split;
+  int rank = 0;
+  int workers = 1;
+  int tile_m = 128;
+  Index cols = 1;  ///< column tiles of all weights together
+  Index chunk_rows = 128;
+  Index raster_group = 1;
+  Transport transport = Transport::push;
+  bool straddle = false;
+  bool deliver = false;  ///< the gathered operand is wanted
+
+  [[nodiscard]] TILELACE_HD constexpr int ranks() const { return route.ranks; }
+  [[nodiscard]] TILELACE_HD constexpr Bands bands(int source) const {
+    return {split.shard(source), split.m, tile_m, straddle};
+  }
+  [[nodiscard]] TILELACE_HD constexpr Chunks chunks(int source) const {
+    return {split.shard(source), chunk_rows};
+  }
+  [[nodiscard]] TILELACE_HD constexpr Index max_chunks() const {
+    return ceil_div(split.max_rows(), chunk_rows);
+  }
+
+  [[nodiscard]] TILELACE_HD constexpr Index landed(int source, Index chunk) const {
+    return source * max_chunks() + chunk;
+  }
+  [[nodiscard]] TILELACE_HD constexpr Index offered(int source, Index chunk) const {
+    return (ranks() + source) * max_chunks() + chunk;
+  }
+  [[nodiscard]] TILELACE_HD constexpr Index num_flags() const { return 2 * ranks() * max_chunks(); }
+
+  /// Bands that several shards share, and the b-th of them: counted by the shard that ends in it.
+  [[nodiscard]] TILELACE_HD constexpr Index num_straddling() const {
+    if (!straddle) return 0;
+    Index whole = 0;
+    for (int q = 0; q < ranks(); ++q) whole += bands(q).whole().size();
+    return ceil_div(split.m, tile_m) - whole;
+  }
+  [[nodiscard]] TILELACE_HD constexpr RowRange straddling(Index b) const {
+    Index last = -1;
+    for (int q = 1; q < ranks(); ++q) {
+      const Index border = split.begin(q);
+      const Index band = border / tile_m;
+      if (border % tile_m == 0 || border == split.m || band == last) continue;
+      last = band;
+      if (b-- == 0) return {band * tile_m, min_of((band + 1) * tile_m, split.m)};
+    }
+    return {};
+  }
+
+  [[nodiscard]] TILELACE_HD constexpr Index num_tiles() const {
+    Index n = num_straddling() * cols;
+    for (int q = 0; q < ranks(); ++q) n += bands(q).whole().size() * cols;
+    return n;
+  }
+
+  /// The i-th tile of this rank: own shard, the others as they arrive, straddling tiles last.
+  [[nodiscard]] TILELACE_HD constexpr GatherTile tile(Index i) const {
+    for (int s = 0; s < ranks(); ++s) {
+      const int q = route.gather_order(rank, s);
+      const Bands b = bands(q);
+      const RowRange whole = b.whole();
+      if (i < whole.size() * cols) {
+        const Raster::Cell c = Raster{whole.size(), cols, raster_group}.cell(i);
+        return {q, b.rows(whole.begin + c.band), c.col};
+      }
+      i -= whole.size() * cols;
+    }
+    return {-1, straddling(i / cols), i % cols};
+  }
+};
+
+namespace detail {
+
+template <class Verbs>
+TILELACE_ROLE void wait_for_rows(const AgGemm& s, int source, RowRange rows, Verbs& v) {
+  if (source == s.rank || rows.size() == 0) return;
+  const Chunks chunks = s.chunks(source);
+  for (Index c = chunks.chunk_of(rows.begin); c <= chunks.chunk_of(rows.end - 1); ++c) {
+    v.wait(s.landed(source, c));
+  }
+}
+
+template <class Verbs>
+TILELACE_ROLE void push_chunks(const AgGemm& s, int source, int peer, Index first, Index step,
+                               Verbs& v) {
+  const Chunks chunks = s.chunks(source);
+  for (Index c = first; c < chunks.count(); c += step) {
+    if (source != s.rank) v.wait(s.landed(source, c));
+    v.push(GatherTransfer{source, peer, c, chunks.rows(c)});
+    v.signal(peer, s.landed(source, c));
+  }
+}
+
+/// Pull: stage the own shard where peers can read it, then fetch the others in arrival order.
+template <class Verbs>
+TILELACE_ROLE void run_pull(const AgGemm& s, Verbs& v) {
+  for (int i = 0; i < s.ranks(); ++i) {
+    const int source = s.route.gather_order(s.rank, i);
+    const Chunks chunks = s.chunks(source);
+    for (Index c = 0; c < chunks.count(); ++c) {
+      if (source == s.rank) {
+        v.stage(GatherTransfer{source, s.rank, c, chunks.rows(c)});
+      } else {
+        v.wait(s.offered(source, c));
+        v.pull(GatherTransfer{source, s.route.parent(source, s.rank), c, chunks.rows(c)});
+        v.signal(s.rank, s.landed(source, c));
+      }
+      for (int j = 0; j < s.route.num_children(source, s.rank); ++j) {
+        v.signal(s.route.child(source, s.rank, j), s.offered(source, c));
+      }
+    }
+  }
+}
+
+}  // namespace detail
+
+/// Role `copy` (one a rank): headers to every peer, then this rank's transfers, then, if wanted,
+/// the gathered operand to the user. Shards go out in rotated order so that egress and ingress of
+/// every rank are busy with one peer at a time.
+template <class Verbs>
+TILELACE_ROLE void run_copy(const AgGemm& s, Verbs& v) {
+  signal_headers(s.ranks(), s.rank, v);
+  if (s.transport == Transport::pull) detail::run_pull(s, v);
+  if (s.transport == Transport::push) {
+    for (int i = 0; i < s.ranks(); ++i) {
+      const int source = s.route.gather_order(s.rank, i);
+      for (int j = 0; j < s.route.num_children(source, s.rank); ++j) {
+        detail::push_chunks(s, source, s.route.child(source, s.rank, j), 0, 1, v);
+      }
+    }
+  }
+  v.admit();
+  if (!s.deliver) return;
+  for (int i = 0; i < s.ranks(); ++i) {
+    const int source = s.route.gather_order(s.rank, i);
+    const Chunks chunks = s.chunks(source);
+    for (Index c = 0; c < chunks.count(); ++c) {
+      detail::wait_for_rows(s, source, chunks.rows(c), v);
+      v.deliver(GatherTransfer{source, s.rank, c, chunks.rows(c)});
+    }
+  }
+}
+
+/// Role `compute`, worker w of s.workers: under transport `store` first its share of the pushes,
+/// then every workers-th tile. The product may start before the peers' headers are here, results
+/// are written only after them.
+template <class Verbs>
+TILELACE_ROLE void run_compute(const AgGemm& s, int worker, Verbs& v) {
+  if (s.transport == Transport::store) {
+    for (int j = 0; j < s.route.num_children(s.rank, s.rank); ++j) {
+      detail::push_chunks(s, s.rank, s.route.child(s.rank, s.rank, j), worker, s.workers, v);
+    }
+  }
+  bool admitted = false;
+  const Index tiles = s.num_tiles();
+  for (Index i = worker; i < tiles; i += s.workers) {
+    const GatherTile t = s.tile(i);
+    for (int q = 0; q < s.ranks(); ++q) {
+      if (t.source >= 0 && t.source != q) continue;
+      detail::wait_for_rows(s, q, intersect(t.rows, s.split.shard(q)), v);
+    }
+    v.compute(t);
+    if (!admitted) v.admit();
+    admitted = true;
+    v.store(t);
+  }
+  if (!admitted) v.admit();
+}
+
+}  // namespace tilelace::schedule

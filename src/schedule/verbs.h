@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What role loops ask of a backend. Five sets of verbs run under the same loops: CPU ranks, the
+// checker, the simulator, CUDA kernels, the copy-engine loop. Contracts:
+//
+//   signal(peer, flag)   release: everything this actor did before is visible to whoever waits for
+//                        the flag at `peer` (peer may be the own rank). One writer a flag. No wait.
+//   signal_header(peer)  the call's epoch and agreement hash into this rank's header at `peer`.
+//   wait(flag)           acquire on the own rank's flag; bounded; watches the abort word.
+//   admit()              waits for every peer's header of this call and checks that it agrees. No
+//                        result is written before it. Bounded, idempotent.
+//   compute(tile)        product into the actor's accumulator; reads what was waited for.
+//   store(tile)          epilogue of the accumulator into the result.
+// ag_gemm:  push(t), pull(t)  one chunk between slots; complete (not only issued) when signalled.
+//           stage(t)          own chunk into the own slot.   deliver(t)  slot (or own) to the user.
+// gemm_rs, gemm_ar:
+//           reduce(tile)      adds the children's partials to the accumulator in rank order.
+//           partial(tile)     accumulator, rounded, to the own outgoing slot.
+//           store_partial(tile, peer), store_result(tile, peer)  straight into the peer's slot.
+//           park(piece)       keeps the unrounded accumulator of the own piece of a straddling
+//                             tile; unpark(piece) brings it back, same worker.
+// partial, store_partial and park take a whole tile or a piece of the tile computed last.
+//           send_partial(c), fetch_partial(c), send_result(c), fetch_result(c), deliver(c)  chunks.
+#pragma once
+#include "core/host_device.h"
+
+namespace tilelace::schedule {
+
+/// Tells every peer that this rank has entered the call. Ranks without rows do it too: the peers'
+/// right to send the call after the next hangs on it.
+template <class Verbs>
+TILELACE_ROLE void signal_headers(int ranks, int rank, Verbs& v) {
+  for (int i = 1; i < ranks; ++i) {
+    const int peer = rank + i;
+    v.signal_header(peer < ranks ? peer : peer - ranks);
+  }
+}
+
+}  // namespace tilelace::schedule

@@ -1,0 +1,1 @@
+tilelace_test(schedule_static_test SOURCES schedule_static_test.cc LIBS tilelace_schedule)
