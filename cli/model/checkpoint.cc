@@ -36,7 +36,10 @@ Checkpoint::Checkpoint(const fs::path& path) : path_(path) {
             path.string());
     path_ = *found;
   }
-  if (path_.extension() == ".json") return open_index();
+  if (path_.extension() == ".json") {
+    open_index();
+    return;
+  }
   files_.emplace_back(path_);
   for (auto& name : files_.front().names()) where_.emplace(std::move(name), 0);
 }

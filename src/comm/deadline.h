@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <string_view>
 
 #include "comm/std_atomics.h"
 #include "core/check.h"

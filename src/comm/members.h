@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks that both kinds of group make in the same words.
 #pragma once
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -11,6 +14,11 @@
 #include "core/check.h"
 
 namespace tilelace::comm {
+
+/// "rank 3" or "ranks 1, 3".
+inline std::string ranks_text(const std::vector<int>& ranks) {
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
+}
 
 inline void require_ranks(int ranks) {
   require(ranks >= 1 && ranks <= kMaxRanks, "communicator: {} ranks, expected 1 to {}", ranks,

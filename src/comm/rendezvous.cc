@@ -6,13 +6,10 @@
 #include <chrono>
 
 #include "comm/failure.h"
+#include "comm/members.h"
 #include "core/check.h"
 
 namespace tilelace::comm {
-
-std::string ranks_text(const std::vector<int>& ranks) {
-  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
-}
 
 std::vector<int> Rendezvous::missing() const {
   std::vector<int> ranks;
@@ -39,9 +36,10 @@ std::shared_ptr<const Round> Rendezvous::meet(int rank, std::string_view op, std
       throw;
     }
   }
+  const Outcome outcome = --unread_ == 0 ? std::exchange(last_, {}) : last_;
   // A new Error each: copies of one exception would share a string between threads.
-  if (last_.error) throw Error(last_.error->first, last_.error->second);
-  return last_.round;
+  if (outcome.error) throw Error(outcome.error->first, outcome.error->second);
+  return outcome.round;
 }
 
 void Rendezvous::await(std::unique_lock<std::mutex>& lock, std::string_view op,
@@ -78,6 +76,7 @@ void Rendezvous::close_round(const Finish& finish) {
     last_.error = {ErrorKind::system, e.what()};
   }
   last_.round = std::move(round);
+  unread_ = seats_.size();
   ++generation_;
   changed_.notify_all();
 }

@@ -57,10 +57,8 @@ class Rendezvous {
   std::condition_variable changed_;
   std::vector<Seat> seats_;
   std::uint64_t generation_ = 0;
-  Outcome last_;  ///< stays until the next round closes, for which everyone must have read it
+  Outcome last_;            ///< let go of by the last one to read it
+  std::size_t unread_ = 0;  ///< how many still have to
 };
-
-/// "rank 3" or "ranks 1, 3".
-std::string ranks_text(const std::vector<int>& ranks);
 
 }  // namespace tilelace::comm

@@ -67,7 +67,7 @@ void check_sealed_memfd(int fd, std::size_t stride, int owner) {
   if (seals < 0 || (seals & kSeals) != kSeals)
     raise(ErrorKind::peer, "allocate: memory of rank {} has seals {}, expected {}", owner, seals,
           kSeals);
-  struct stat info{};
+  struct stat info {};
   if (fstat(fd, &info) != 0)
     raise(ErrorKind::system, "allocate: fstat of the memory of rank {}: {}", owner,
           errno_text(errno));
@@ -77,8 +77,8 @@ void check_sealed_memfd(int fd, std::size_t stride, int owner) {
 }
 
 void map_into(const SymmetricMemory& range, int rank, int fd) {
-  void* at = mmap(range.peer(rank), range.stride(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-                  fd, 0);
+  void* at =
+      mmap(range.peer(rank), range.stride(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
   if (at == MAP_FAILED)
     raise(ErrorKind::system, "allocate: mmap of {} bytes of rank {}: {}", range.stride(), rank,
           errno_text(errno));

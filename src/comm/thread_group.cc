@@ -16,8 +16,7 @@ namespace {
 
 /// What the members of a group share.
 struct Hall {
-  explicit Hall(int ranks)
-      : meeting(ranks), control(make_anonymous(sizeof(ControlPage), ranks)) {}
+  explicit Hall(int ranks) : meeting(ranks), control(make_anonymous(sizeof(ControlPage), ranks)) {}
 
   /// Where the members of this list meet to make a subgroup.
   std::shared_ptr<Rendezvous> room(std::span<const int> members) {
@@ -86,9 +85,8 @@ class ThreadGroup final : public Group {
     const Deadline deadline(op, timeout_s);
     throw_if_aborted(op);
     try {
-      return hall_->meeting.meet(
-          rank(), op, std::move(part), finish, deadline,
-          [&](const std::vector<int>& missing) { check(op, missing, {}); });
+      return hall_->meeting.meet(rank(), op, std::move(part), finish, deadline,
+                                 [&](const std::vector<int>& missing) { check(op, missing, {}); });
     } catch (const Failure& f) {
       give_up(f);
     }
@@ -101,9 +99,9 @@ class ThreadGroup final : public Group {
     for (const int m : missing) {
       const int peer = members.empty() ? m : members[static_cast<std::size_t>(m)];
       if (has_left(peer))
-        throw Failure(ErrorKind::peer, m,
-                      fmt::format("{}: peer rank {} has left the group, expected it to take part",
-                                  op, peer));
+        throw Failure(
+            ErrorKind::peer, m,
+            fmt::format("{}: peer rank {} has left the group, expected it to take part", op, peer));
     }
   }
 

@@ -46,17 +46,17 @@ struct GemmReduce {
   Index chunk_rows = 128;
   Index raster_group = 1;
   int blocks = 1;
+  Index block_grain = 1;  ///< rows that super-blocks are multiples of, the last one excepted
   Transport transport = Transport::push;
   bool straddle = false;  ///< one block, mesh, not all_reduce
   bool all_reduce = false;
 
   [[nodiscard]] TILELACE_HD constexpr int ranks() const { return route.ranks; }
 
-  /// Rows of super-block b: all twice as high as the last one, in whole tiles a rank where m
-  /// allows.
+  /// Rows of super-block b: about twice as many as in the last one, a multiple of block_grain.
   [[nodiscard]] TILELACE_HD constexpr RowRange block_rows(int b) const {
-    const Index step = ranks() * static_cast<Index>(tile_m);
-    const Index unit = ceil_div(ceil_div(split.m, 2 * blocks - 1), step) * step;
+    const Index share = split.m / (2 * blocks - 1);
+    const Index unit = max_of(1, (share + block_grain / 2) / block_grain) * block_grain;
     return {min_of(2 * b * unit, split.m),
             b == blocks - 1 ? split.m : min_of(2 * (b + 1) * unit, split.m)};
   }

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cpu/call.h"
+
+#include <cstring>
+
+#include "comm/std_atomics.h"
+#include "core/check.h"
+#include "core/points.h"
+
+namespace tilelace::cpu {
+
+using comm::StdAtomics;
+using comm::WaitStatus;
+
+void Call::fail(std::exception_ptr e) {
+  const std::scoped_lock lock(mutex_);
+  if (!failure_) failure_ = std::move(e);
+}
+
+void Call::rethrow_failure() {
+  const std::scoped_lock lock(mutex_);
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+void Call::check_agreement() const {
+  for (int p = 0; p < group->ranks(); ++p) {
+    if (p == rank()) continue;
+    const comm::Header h = StdAtomics::load_acquire(&control_of(rank()).headers[p]);
+    if (comm::header_epoch(h) == epoch && comm::header_hash(h) != hash) throw Disagreement{p};
+  }
+}
+
+void CallVerbs::point(const char* copy_point, const char* compute_point) const {
+  points::pass(actor_.worker < 0 ? copy_point : compute_point, call_.rank());
+}
+
+void CallVerbs::signal_header(int peer) {
+  points::pass("copy.before_header", call_.rank());
+  comm::signal<StdAtomics>(&call_.control_of(peer).headers[call_.rank()], call_.epoch, call_.hash);
+}
+
+void CallVerbs::signal(int peer, Index flag) {
+  ++steps_;
+  point("copy.before_flag", "compute.before_flag");
+  comm::signal<StdAtomics>(call_.slot.flags(peer) + flag, call_.epoch);
+}
+
+void CallVerbs::wait(Index flag) {
+  ++steps_;
+  point("copy.before_wait", "compute.before_wait");
+  const comm::Flag* word = call_.slot.flags(call_.rank()) + flag;
+  const std::int64_t deadline =
+      StdAtomics::now_ns() + static_cast<std::int64_t>(call_.timeout_s * 1e9);
+  comm::Flag seen = 0;
+  unsigned round = 0;
+  const auto reached = [&](comm::Flag have) {
+    if (comm::epoch_reached(have, call_.epoch)) return true;
+    // A peer that is in another call will never raise this flag: its header tells.
+    if ((++round & 63U) == 0) call_.check_agreement();
+    return false;
+  };
+  switch (comm::wait_until<StdAtomics>(word, reached, call_.group->abort_word(), deadline, seen)) {
+    case WaitStatus::reached: break;
+    case WaitStatus::aborted: aborted();
+    case WaitStatus::expired: expired(meaning(flag), seen);
+  }
+  point("copy.before_data", "compute.after_wait");
+}
+
+void CallVerbs::admit() {
+  ++steps_;
+  point("copy.before_wait", "compute.before_admit");
+  const std::int64_t deadline =
+      StdAtomics::now_ns() + static_cast<std::int64_t>(call_.timeout_s * 1e9);
+  const int ranks = call_.problem->ranks;
+  for (int i = 1; i < ranks; ++i) {
+    const int p = (call_.rank() + i) % ranks;
+    const comm::Header* word = &call_.control_of(call_.rank()).headers[p];
+    comm::Header seen = 0;
+    switch (comm::wait<StdAtomics>(word, call_.epoch, call_.group->abort_word(), deadline, seen)) {
+      case WaitStatus::reached: break;
+      case WaitStatus::aborted: aborted();
+      case WaitStatus::expired:
+        expired({p, fmt::format("the call header of rank {}", p)}, comm::header_epoch(seen));
+    }
+  }
+  call_.check_agreement();
+}
+
+void CallVerbs::expired(const Meaning& what, std::uint32_t have) {
+  const Error error(
+      ErrorKind::timeout,
+      fmt::format("{}: rank {} {} {} step {} waited {:g} s for {} of rank {}{}: got epoch {}, "
+                  "expected {}",
+                  call_.name, call_.rank(), actor_.role(), actor_.worker < 0 ? 0 : actor_.worker,
+                  steps_, call_.timeout_s, what.text, what.writer,
+                  call_.group->has_left(what.writer) ? " (which has left)" : "", have,
+                  call_.epoch));
+  call_.fail(std::make_exception_ptr(error));
+  call_.group->abort({static_cast<std::uint8_t>(ErrorKind::timeout),
+                      static_cast<std::uint16_t>(call_.rank()),
+                      static_cast<std::uint16_t>(what.writer)});
+  throw error;
+}
+
+void CallVerbs::aborted() {
+  call_.group->throw_if_aborted(call_.name);
+  raise(ErrorKind::peer, "{}: the group was stopped, expected it to run", call_.name);
+}
+
+void CallVerbs::move_rows(std::byte* to, std::int64_t to_stride, const std::byte* from,
+                          std::int64_t from_stride, std::int64_t rows, std::int64_t width,
+                          bool wired) {
+  const auto copy = [=] {
+    if (to_stride == width && from_stride == width) {
+      std::memcpy(to, from, static_cast<std::size_t>(rows * width));
+      return;
+    }
+    for (std::int64_t r = 0; r < rows; ++r) {
+      std::memcpy(to + r * to_stride, from + r * from_stride, static_cast<std::size_t>(width));
+    }
+  };
+  if (wired) {
+    call_.wire->transfer(rows * width, copy);
+  } else {
+    copy();
+  }
+}
+
+}  // namespace tilelace::cpu

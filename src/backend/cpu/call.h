@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// One call of one rank: what its actors share, and the verbs that are the same for every op.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <string>
+
+#include "backend/backend.h"
+#include "backend/cpu/wire.h"
+#include "comm/signal.h"
+#include "plan/schedules.h"
+
+namespace tilelace::cpu {
+
+using schedule::Index;
+using schedule::RowRange;
+
+/// What every rank shows its peers, beside the slots: one header word a peer, and for each slot a
+/// card that says in words what the header's hash stands for.
+struct Control {
+  std::array<comm::Header, comm::kMaxRanks> headers;
+  std::array<std::array<char, 320>, 2> cards;
+};
+
+/// The hash of a call that a rank refused; its card says why.
+constexpr std::uint32_t kRefused = 0;
+
+/// Another rank is in a different call. Not an Error yet: the text needs every rank's card.
+struct Disagreement {
+  int peer = 0;
+};
+
+/// A slot of each rank: rank r's flags at flags(r), its data area at data(r).
+struct SlotView {
+  std::byte* base = nullptr;  ///< of rank 0
+  std::size_t stride = 0;     ///< from one rank to the next
+  std::int64_t flag_bytes = 0;
+
+  [[nodiscard]] comm::Flag* flags(int rank) const {
+    return reinterpret_cast<comm::Flag*>(base + static_cast<std::size_t>(rank) * stride);
+  }
+  [[nodiscard]] std::byte* data(int rank) const {
+    return base + static_cast<std::size_t>(rank) * stride + flag_bytes;
+  }
+};
+
+struct Call {
+  comm::Group* group = nullptr;
+  std::byte* control = nullptr;  ///< of rank 0
+  std::size_t control_stride = 0;
+  SlotView slot;
+  std::uint32_t epoch = 0;
+  std::uint32_t hash = 0;
+  double timeout_s = 0;
+  Wire* wire = nullptr;
+  const Problem* problem = nullptr;
+  const Plan* plan = nullptr;
+  const Operands* operands = nullptr;
+  plan::SlotLayout layout;
+  std::string_view name;  ///< of the op, for texts
+
+  [[nodiscard]] int rank() const { return group->rank(); }
+  [[nodiscard]] Control& control_of(int rank) const {
+    return *reinterpret_cast<Control*>(control + static_cast<std::size_t>(rank) * control_stride);
+  }
+
+  /// Keeps the first failure of this rank's actors.
+  void fail(std::exception_ptr);
+  void rethrow_failure();
+  /// Throws Disagreement if a peer's header of this call is there and differs.
+  void check_agreement() const;
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr failure_;
+};
+
+/// Which actor of a rank: worker -1 is the copy role.
+struct Actor {
+  int worker = -1;
+  [[nodiscard]] const char* role() const { return worker < 0 ? "copy" : "compute"; }
+};
+
+/// The verbs of flags and headers. `Describe` says in words what a flag stands for and who writes
+/// it.
+class CallVerbs {
+ public:
+  CallVerbs(Call& call, Actor actor) : call_(call), actor_(actor) {}
+
+  void signal_header(int peer);
+  void signal(int peer, Index flag);
+  void wait(Index flag);
+  void admit();
+
+ protected:
+  struct Meaning {
+    int writer = 0;
+    std::string text;
+  };
+  ~CallVerbs() = default;
+  [[nodiscard]] virtual Meaning meaning(Index flag) const = 0;
+  [[noreturn]] void expired(const Meaning&, std::uint32_t have);
+  [[noreturn]] void aborted();
+  /// Copies rows between row-major areas, over the wire if it goes to or comes from a peer.
+  void move_rows(std::byte* to, std::int64_t to_stride, const std::byte* from,
+                 std::int64_t from_stride, std::int64_t rows, std::int64_t width, bool wired);
+  void point(const char* copy_point, const char* compute_point) const;
+
+  Call& call_;
+  Actor actor_;
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace tilelace::cpu

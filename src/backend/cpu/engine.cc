@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cpu/engine.h"
+
+#include <fmt/core.h>
+#include <fmt/ostream.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <thread>
+
+#include "backend/cpu/gather_verbs.h"
+#include "backend/cpu/reduce_verbs.h"
+#include "comm/std_atomics.h"
+#include "core/check.h"
+#include "core/env.h"
+#include "core/points.h"
+
+namespace tilelace::cpu {
+
+using comm::StdAtomics;
+
+namespace {
+
+Machine machine_of(const CommunicatorOptions& options, int ranks) {
+  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  Machine m;
+  m.workers = options.workers;
+  m.link_bytes_per_s = options.link_bytes_per_s;
+  m.link_latency_s = options.link_latency_s;
+  m.rank_flops_per_s = 50e9 * std::min(m.workers * ranks, cores) / ranks;
+  return m;
+}
+
+}  // namespace
+
+Engine::Engine(comm::Group& group, const CommunicatorOptions& options,
+               std::shared_ptr<CheckedGroup> checked)
+    : group_(group),
+      options_(options),
+      machine_(machine_of(options, group.ranks())),
+      checked_(std::move(checked)),
+      wire_(options.link_bytes_per_s, options.link_latency_s),
+      epoch_(env::first_epoch()),
+      pool_(options.workers) {}
+
+Engine::~Engine() = default;
+
+std::vector<std::string> Engine::findings() const { return {}; }
+
+void Engine::ensure_control() {
+  if (!control_) {
+    control_ = group_.allocate(sizeof(Control), options_.timeout_s);
+    for (auto& h : reinterpret_cast<Control*>(control_->peer(group_.rank()))->headers) {
+      h = comm::make_header(epoch_, 1);
+    }
+    group_.all_gather("", options_.timeout_s);  // no header may arrive before this
+  }
+}
+
+void Engine::begin(Call& call, std::string_view card, std::uint32_t hash) {
+  ensure_control();
+  call.group = &group_;
+  call.control = control_->peer(0);
+  call.control_stride = control_->stride();
+  call.epoch = ++epoch_;
+  call.hash = hash;
+  call.timeout_s = options_.timeout_s;
+  call.wire = &wire_;
+  if (slots_) {
+    const auto offset = static_cast<std::size_t>(slot_bytes_ * (call.epoch & 1U));
+    call.slot = {slots_->peer(0) + offset, slots_->stride(), flag_bytes_};
+  }
+  auto& own = call.control_of(group_.rank()).cards[call.epoch & 1U];
+  const std::size_t length = std::min(card.size(), own.size() - 1);
+  std::memcpy(own.data(), card.data(), length);
+  own[length] = '\0';
+}
+
+void Engine::await_headers(Call& call) {
+  const std::int64_t deadline =
+      StdAtomics::now_ns() + static_cast<std::int64_t>(call.timeout_s * 1e9);
+  for (int p = 0; p < group_.ranks(); ++p) {
+    if (p == group_.rank()) continue;
+    comm::Header seen = 0;
+    const auto status = comm::wait<StdAtomics>(&call.control_of(group_.rank()).headers[p],
+                                               call.epoch, group_.abort_word(), deadline, seen);
+    if (status == comm::WaitStatus::reached) continue;
+    if (status == comm::WaitStatus::expired) {
+      group_.abort({static_cast<std::uint8_t>(ErrorKind::timeout),
+                    static_cast<std::uint16_t>(group_.rank()), static_cast<std::uint16_t>(p)});
+    }
+    group_.throw_if_aborted(call.name);
+  }
+}
+
+void Engine::settle(Call& call, int peer) {
+  await_headers(call);
+  const auto card = [&](int r) { return call.control_of(r).cards[call.epoch & 1U].data(); };
+  const auto header = StdAtomics::load_acquire(&call.control_of(group_.rank()).headers[peer]);
+  if (comm::header_hash(header) == kRefused) {
+    raise(ErrorKind::usage, "{}: rank {} refused the call ({}), expected every rank to make it",
+          call.name, peer, card(peer));
+  }
+  const int low = std::min(peer, group_.rank());
+  const int high = std::max(peer, group_.rank());
+  raise(ErrorKind::usage, "{}: rank {} called [{}], rank {} called [{}], expected the same call",
+        call.name, low, card(low), high, card(high));
+}
+
+void Engine::refuse(std::string_view reason) {
+  Call call;
+  Problem nothing;
+  nothing.ranks = group_.ranks();
+  call.name = "refused call";
+  call.problem = &nothing;
+  begin(call, reason, kRefused);
+  for (int i = 1; i < group_.ranks(); ++i) {
+    const int p = (group_.rank() + i) % group_.ranks();
+    comm::signal<StdAtomics>(&call.control_of(p).headers[group_.rank()], call.epoch, kRefused);
+  }
+  await_headers(call);
+}
+
+template <class Job>
+void Engine::on_actors(Call& call, const Job& job) {
+  std::mutex mutex;
+  std::optional<int> disagreeing;
+  pool_.run([&](int index) {
+    try {
+      job(index);
+    } catch (const Disagreement& d) {
+      const std::scoped_lock lock(mutex);
+      if (!disagreeing || d.peer < *disagreeing) disagreeing = d.peer;
+    } catch (const Error&) {
+      call.fail(std::current_exception());
+    } catch (const std::exception& e) {
+      call.fail(std::make_exception_ptr(Error(
+          ErrorKind::system, fmt::format("{}: rank {}: {}", call.name, call.rank(), e.what()))));
+      group_.abort({static_cast<std::uint8_t>(ErrorKind::system),
+                    static_cast<std::uint16_t>(call.rank()),
+                    static_cast<std::uint16_t>(call.rank())});
+    }
+  });
+  call.rethrow_failure();
+  if (disagreeing) settle(call, *disagreeing);
+}
+
+void Engine::run_product(Call& call, const Problem& problem, const Operands& operands,
+                         const WeightColumns& columns) {
+  Call local;
+  local.group = &group_;
+  local.name = call.name;
+  local.problem = &problem;
+  local.plan = call.plan;
+  local.operands = &operands;
+  const auto s = plan::ag_gemm_schedule(problem, *call.plan, 0, {});
+  on_actors(local, [&](int index) {
+    if (index >= call.plan->workers) return;
+    GatherVerbs verbs(local, {index}, s, &workers_[index], &columns);
+    schedule::run_compute(s, index, verbs);
+  });
+}
+
+void Engine::run_gather(Call& call, const WeightColumns& columns, Part part) {
+  const auto borders = plan::borders_of(*call.problem);
+  auto s = plan::ag_gemm_schedule(*call.problem, *call.plan, group_.rank(), borders);
+  if (part == Part::collective) s.cols = 0;
+  const bool wait_first = call.plan->path == Path::unfused;
+  on_actors(call, [&](int index) {
+    if (index == call.plan->workers) {
+      GatherVerbs verbs(call, {}, s, nullptr, nullptr);
+      schedule::run_copy(s, verbs);
+      return;
+    }
+    GatherVerbs verbs(call, {index}, s, &workers_[index], &columns);
+    for (int q = 0; q < s.ranks() && wait_first; ++q) {
+      schedule::detail::wait_for_rows(s, q, s.split.shard(q), verbs);
+    }
+    schedule::run_compute(s, index, verbs);
+  });
+}
+
+void Engine::run_reduce(Call& call, const WeightColumns& columns, Part part) {
+  const auto borders = plan::borders_of(*call.problem);
+  const auto s = plan::gemm_reduce_schedule(*call.problem, *call.plan, group_.rank(), borders);
+  TensorView partials = call.operands->input;
+  const TensorView* given = part == Part::collective ? &partials : nullptr;
+  if (part == Part::whole && call.plan->path == Path::unfused) {
+    const DType dtype = call.plan->partials;
+    partials = {call.slot.data(group_.rank()) + call.layout.outgoing, dtype, call.problem->m,
+                call.problem->n[0],
+                call.layout.partial_row_bytes / static_cast<std::int64_t>(size_of(dtype))};
+    Problem product = *call.problem;
+    product.op = Op::ag_gemm;
+    product.ranks = 1;
+    product.rows.clear();
+    product.activation = Activation::none;
+    run_product(call, product, {call.operands->input, {}, {}, {&partials, 1}, {}}, columns);
+    given = &partials;
+  }
+  on_actors(call, [&](int index) {
+    const bool copy = index == call.plan->workers;
+    ReduceVerbs verbs(call, {copy ? -1 : index}, s, copy ? nullptr : &workers_[index],
+                      columns.weights.empty() ? nullptr : columns.weights[0], call.plan->tile_n,
+                      given);
+    copy ? schedule::run_copy(s, verbs) : schedule::run_compute(s, index, verbs);
+  });
+}
+
+void Engine::run(const Problem& problem, const Plan& plan, const Operands& operands, Part part) {
+  Call call;
+  call.name = name_of(problem.op);
+  call.problem = &problem;
+  call.plan = &plan;
+  call.operands = &operands;
+  call.layout = plan::slot_layout(problem, plan);
+  WeightColumns columns;
+  try {
+    columns = check_call(call, part);
+  } catch (const Error& e) {
+    if (part != Part::gemm) refuse(e.what());
+    throw;
+  }
+  if (part == Part::gemm) {
+    Problem product = problem;
+    product.op = Op::ag_gemm;
+    product.ranks = 1;
+    product.rows.clear();
+    run_product(call, product, operands, columns);
+    return;
+  }
+  points::pass("call.enter", group_.rank());
+  begin(call,
+        fmt::format("{}{}; {}", part == Part::collective ? "collective of " : "",
+                    fmt::streamed(problem), fmt::streamed(plan)),
+        plan::agreement_hash(problem, plan) ^ (part == Part::collective ? 0x5bd1e995U : 0U));
+  problem.op == Op::ag_gemm ? run_gather(call, columns, part) : run_reduce(call, columns, part);
+  points::pass("call.leave", group_.rank());
+}
+
+}  // namespace tilelace::cpu
+
+namespace tilelace {
+
+std::unique_ptr<Backend> make_cpu_backend(comm::Group& group, const CommunicatorOptions& options,
+                                          std::shared_ptr<CheckedGroup> checked) {
+  return std::make_unique<cpu::Engine>(group, options, std::move(checked));
+}
+
+}  // namespace tilelace

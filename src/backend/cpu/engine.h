@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// A CPU rank: its slots, packed weights and threads, and how a call runs on them.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cpu/call.h"
+#include "backend/cpu/worker_pool.h"
+#include "backend/cpu/worker_state.h"
+
+namespace tilelace::cpu {
+
+class Engine final : public Backend {
+ public:
+  Engine(comm::Group&, const CommunicatorOptions&, std::shared_ptr<CheckedGroup>);
+  ~Engine() override;
+
+  [[nodiscard]] Machine machine() const override { return machine_; }
+  void prepare(std::span<const PreparedCall>, std::string_view refusal) override;
+  void run(const Problem&, const Plan&, const Operands&, Part) override;
+  void refuse(std::string_view reason) override;
+  [[nodiscard]] std::vector<std::string> findings() const override;
+
+ private:
+  struct Packed {
+    TensorView source;
+    PackedWeight weight;
+  };
+
+  void ensure_control();
+  void agree_on(std::span<const PreparedCall>, std::string_view refusal);
+  void allocate_slots(std::span<const PreparedCall>);
+  void make_workers(std::span<const PreparedCall>);
+  [[nodiscard]] WeightColumns columns_of(const Problem&, const Plan&, const Operands&) const;
+  [[nodiscard]] WeightColumns check_call(const Call&, Part) const;
+  void check_fits(const Problem&, const Plan&, const plan::SlotLayout&) const;
+  void begin(Call&, std::string_view card, std::uint32_t hash);
+  void await_headers(Call&);
+  void settle(Call&, int peer);
+  /// Runs one job on every actor: index 0 .. workers - 1 compute, workers copy.
+  template <class Job>
+  void on_actors(Call&, const Job&);
+  void run_gather(Call&, const WeightColumns&, Part);
+  void run_reduce(Call&, const WeightColumns&, Part);
+  void run_product(Call&, const Problem&, const Operands&, const WeightColumns&);
+
+  comm::Group& group_;
+  CommunicatorOptions options_;
+  Machine machine_;
+  std::shared_ptr<CheckedGroup> checked_;
+  Wire wire_;
+  std::shared_ptr<comm::SymmetricMemory> control_;
+  std::shared_ptr<comm::SymmetricMemory> slots_;
+  std::int64_t slot_bytes_ = 0;
+  std::int64_t flag_bytes_ = 0;
+  std::uint32_t epoch_ = 0;
+  std::vector<Packed> packed_;
+  std::vector<WorkerState> workers_;
+  WorkerPool pool_;
+};
+
+}  // namespace tilelace::cpu

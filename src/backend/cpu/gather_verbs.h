@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Verbs of ag_gemm on a CPU rank.
+#pragma once
+#include "backend/cpu/call.h"
+#include "backend/cpu/worker_state.h"
+#include "schedule/ag_gemm.h"
+
+namespace tilelace::cpu {
+
+class GatherVerbs : public CallVerbs {
+ public:
+  /// `state` and `columns` may be null for the copy role.
+  GatherVerbs(Call& call, Actor actor, const schedule::AgGemm& s, WorkerState* state,
+              const WeightColumns* columns)
+      : CallVerbs(call, actor), s_(s), state_(state), columns_(columns) {}
+
+  void stage(const schedule::GatherTransfer&);
+  void push(const schedule::GatherTransfer&);
+  void pull(const schedule::GatherTransfer&);
+  void deliver(const schedule::GatherTransfer&);
+  void compute(const schedule::GatherTile&);
+  void store(const schedule::GatherTile&);
+
+ private:
+  [[nodiscard]] Meaning meaning(Index flag) const override;
+  [[nodiscard]] std::byte* slot_row(int rank, Index row) const;
+  /// Row of the gathered operand as this rank reads it: own rows in place, others in the slot.
+  struct Source {
+    const std::byte* data;
+    std::int64_t stride_bytes;
+  };
+  [[nodiscard]] Source source_row(int source, Index row) const;
+  [[nodiscard]] std::int64_t row_bytes() const;
+  void multiply(const schedule::GatherTile&, std::size_t weight, Index panel, float* acc);
+
+  const schedule::AgGemm& s_;
+  WorkerState* state_;
+  const WeightColumns* columns_;
+};
+
+}  // namespace tilelace::cpu

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happens to fp32 tiles after the product. Strides are in elements of the array they belong
+// to; nothing outside [rows, cols] is read or written, and inputs and outputs do not overlap.
+#pragma once
+#include <cstdint>
+
+#include "tilelace/dtype.h"
+#include "tilelace/plan.h"
+
+namespace tilelace::cpu {
+
+/// out[r, c] = round(act(acc[r, c] + bias[c])), rounded once to `dtype`, which is also the type of
+/// the biases; a null bias counts as zero. The biases start at the tile's first column.
+/// swiglu: acc = gate, acc2 = up: out = silu(gate + bias) * (up + bias2).
+struct Epilogue {
+  Activation activation = Activation::none;
+  DType dtype = DType::bf16;
+  const void* bias = nullptr;
+  const void* bias2 = nullptr;
+};
+
+/// `acc2` is read by swiglu only, with the stride of `acc`.
+void store_tile(const Epilogue& epilogue, const float* acc, const float* acc2, std::int64_t ldacc,
+                std::int64_t rows, std::int64_t cols, void* out, std::int64_t ldout);
+
+/// acc += partial.
+void add_tile(float* acc, std::int64_t ldacc, const void* partial, DType dtype,
+              std::int64_t ldpartial, std::int64_t rows, std::int64_t cols);
+/// acc = partial: the first term of a sum.
+void load_tile(float* acc, std::int64_t ldacc, const void* partial, DType dtype,
+               std::int64_t ldpartial, std::int64_t rows, std::int64_t cols);
+/// out = acc, rounded.
+void round_tile(const float* acc, std::int64_t ldacc, std::int64_t rows, std::int64_t cols,
+                void* out, DType dtype, std::int64_t ldout);
+
+}  // namespace tilelace::cpu

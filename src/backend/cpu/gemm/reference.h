@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products in fp64, for tests and for the checks of the command line. Slow by design.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "tilelace/tensor.h"
+
+namespace tilelace::cpu {
+
+/// y[a.rows, w.rows] (row-major, dense) = a * w^T in fp64, or += when `accumulate`; `abs_sum`, when
+/// not null, likewise gets sum |a * w|. Pass offset views for a block of the output.
+void reference_gemm(const TensorView& a, const TensorView& w, double* y, double* abs_sum,
+                    bool accumulate);
+
+/// The reference of one output block, summed over ranks: what `check_gemm` compares with.
+class GemmReference {
+ public:
+  GemmReference(std::int64_t rows, std::int64_t cols);
+
+  /// Adds a * w^T. `rounded`: this partial sum is rounded to the output's type on its way.
+  void add(const TensorView& a, const TensorView& w, bool rounded = false);
+  /// Adds bias[cols] to every row; null does nothing.
+  void add_bias(const void* bias, DType dtype);
+
+  [[nodiscard]] std::int64_t rows() const { return rows_; }
+  [[nodiscard]] std::int64_t cols() const { return cols_; }
+  /// All three are [rows, cols]: the value, sum |a b| (and |bias|), and the sum of the magnitudes
+  /// of the rounded partial sums.
+  [[nodiscard]] const std::vector<double>& value() const { return value_; }
+  [[nodiscard]] const std::vector<double>& abs_sum() const { return abs_sum_; }
+  [[nodiscard]] const std::vector<double>& rounded_sum() const { return rounded_sum_; }
+
+ private:
+  std::int64_t rows_, cols_;
+  std::vector<double> value_, abs_sum_, rounded_sum_;
+};
+
+}  // namespace tilelace::cpu

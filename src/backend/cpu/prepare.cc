@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a CPU rank makes before its first call: slots, packed weights, scratch.
+#include <fmt/core.h>
+#include <fmt/ostream.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "backend/cpu/engine.h"
+#include "core/check.h"
+
+namespace tilelace::cpu {
+namespace {
+
+/// The plans that calls of this problem may get: m is at most the prepared one.
+template <class Visit>
+void for_each_size(const PreparedCall& call, const Machine& machine, Visit visit) {
+  Problem p = call.problem;
+  for (std::int64_t m = call.problem.m;; m /= 2) {
+    if (m != call.problem.m && !p.rows.empty()) break;
+    p.m = m;
+    visit(p, make_plan(p, machine, call.options));
+    if (m == 0) break;
+  }
+}
+
+}  // namespace
+
+void Engine::agree_on(std::span<const PreparedCall> calls, std::string_view refusal) {
+  std::string mine = refusal.empty() ? "" : fmt::format("!{}", refusal);
+  for (const auto& c : calls) {
+    mine += fmt::format("{}; {}\n", fmt::streamed(c.problem),
+                        fmt::streamed(make_plan(c.problem, machine_, c.options)));
+  }
+  mine += fmt::format("{}", fmt::streamed(machine_));
+  const auto all = group_.all_gather(mine, options_.timeout_s);
+  for (int p = 0; p < group_.ranks(); ++p) {
+    if (!refusal.empty() || all[p] == mine) continue;
+    require(all[p].empty() || all[p][0] != '!',
+            "prepare: rank {} refused ({}), expected every rank to prepare", p,
+            all[p].empty() ? "" : all[p].substr(1));
+    const int low = std::min(p, group_.rank());
+    const int high = std::max(p, group_.rank());
+    raise(ErrorKind::usage,
+          "prepare: rank {} prepares [{}], rank {} prepares [{}], expected the same on every rank",
+          low, all[low], high, all[high]);
+  }
+}
+
+void Engine::allocate_slots(std::span<const PreparedCall> calls) {
+  std::int64_t flags = 64;
+  std::int64_t data = 64;
+  for (const auto& c : calls) {
+    for_each_size(c, machine_, [&](const Problem& p, const Plan& plan) {
+      const auto layout = plan::slot_layout(p, plan);
+      flags = std::max(flags, layout.flag_bytes());
+      data = std::max(data, layout.data_bytes);
+    });
+  }
+  slots_.reset();
+  flag_bytes_ = flags;
+  slot_bytes_ = (flags + data + 4095) / 4096 * 4096;
+  slots_ = group_.allocate(static_cast<std::size_t>(2 * slot_bytes_), options_.timeout_s);
+  for (int slot = 0; slot < 2; ++slot) {
+    auto* words = reinterpret_cast<comm::Flag*>(slots_->peer(group_.rank()) + slot * slot_bytes_);
+    std::fill(words, words + flags / 4, epoch_);
+  }
+  group_.all_gather("", options_.timeout_s);  // no flag may arrive before this
+}
+
+void Engine::make_workers(std::span<const PreparedCall> calls) {
+  int tile_m = 1;
+  int tile_n = 1;
+  Index parked = 0;
+  packed_.clear();
+  for (const auto& c : calls) {
+    for_each_size(c, machine_, [&](const Problem& p, const Plan& plan) {
+      tile_m = std::max(tile_m, plan.tile_m);
+      tile_n = std::max(tile_n, plan.tile_n);
+      if (plan.straddle) parked = std::max(parked, 2 * plan::column_tiles(p, plan.tile_n));
+    });
+    const int width = make_plan(c.problem, machine_, c.options).tile_n;
+    for (const auto& w : c.weights) {
+      const bool known = std::any_of(packed_.begin(), packed_.end(), [&](const Packed& p) {
+        return p.source == w && p.weight.tile_n() == width;
+      });
+      if (!known) packed_.push_back({w, PackedWeight(w, width)});
+    }
+  }
+  workers_.clear();
+  for (int i = 0; i < machine_.workers; ++i) {
+    auto& state = workers_.emplace_back(tile_m, tile_n);
+    for (const auto& p : packed_) state.gemm.prepare(p.weight);
+    state.parked.resize(parked);
+    for (auto& tile : state.parked) tile.reserve(state.accumulator.size());
+  }
+}
+
+void Engine::prepare(std::span<const PreparedCall> calls, std::string_view refusal) {
+  ensure_control();
+  agree_on(calls, refusal);
+  if (!refusal.empty()) return;
+  try {
+    make_workers(calls);
+  } catch (const std::exception& e) {
+    group_.abort({static_cast<std::uint8_t>(ErrorKind::system),
+                  static_cast<std::uint16_t>(group_.rank()),
+                  static_cast<std::uint16_t>(group_.rank())});
+    raise(ErrorKind::system, "prepare: rank {}: {}", group_.rank(), e.what());
+  }
+  allocate_slots(calls);
+}
+
+WeightColumns Engine::check_call(const Call& call, Part part) const {
+  require(!workers_.empty(), "{}: got a call before prepare, expected prepare first", call.name);
+  WeightColumns columns;
+  if (part != Part::collective) {
+    columns = columns_of(*call.problem, *call.plan, *call.operands);
+  }
+  if (part != Part::gemm) check_fits(*call.problem, *call.plan, call.layout);
+  return columns;
+}
+
+WeightColumns Engine::columns_of(const Problem& problem, const Plan& plan,
+                                 const Operands& operands) const {
+  WeightColumns columns;
+  columns.paired = problem.activation == Activation::swiglu;
+  for (std::size_t i = 0; i < operands.weights.size(); ++i) {
+    const auto found = std::find_if(packed_.begin(), packed_.end(), [&](const Packed& p) {
+      return p.source == operands.weights[i] && p.weight.tile_n() == plan.tile_n;
+    });
+    require(found != packed_.end(),
+            "{}: weight {}: got one that was not prepared, expected one of prepare's",
+            name_of(problem.op), i);
+    columns.weights.push_back(&found->weight);
+  }
+  return columns;
+}
+
+void Engine::check_fits(const Problem& problem, const Plan& plan,
+                        const plan::SlotLayout& layout) const {
+  const auto op = name_of(problem.op);
+  require(layout.flag_bytes() <= flag_bytes_ && layout.data_bytes <= slot_bytes_ - flag_bytes_,
+          "{}: staging: got a call that needs {} + {} bytes ({}), expected at most the prepared {} "
+          "+ {}: prepare a larger m",
+          op, layout.flag_bytes(), layout.data_bytes, layout.formula, flag_bytes_,
+          slot_bytes_ - flag_bytes_);
+  const auto tile = static_cast<std::size_t>(plan.tile_m) * plan.tile_n;
+  require(tile <= workers_[0].accumulator.size(),
+          "{}: tile: got {}x{}, expected one that was prepared", op, plan.tile_m, plan.tile_n);
+  const Index parked = plan.straddle ? 2 * plan::column_tiles(problem, plan.tile_n) : 0;
+  require(parked <= static_cast<Index>(workers_[0].parked.size()),
+          "{}: straddle: got a plan that was not prepared, expected its options in prepare", op);
+}
+
+}  // namespace tilelace::cpu

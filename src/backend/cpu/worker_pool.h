@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The threads of one rank: they sleep between calls and run one job each in a call.
+#pragma once
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace tilelace::cpu {
+
+class WorkerPool {
+ public:
+  /// `threads` helpers beside the caller's own thread.
+  explicit WorkerPool(int threads);
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
+  ~WorkerPool();
+
+  /// Runs job(0) on the calling thread and job(1) .. job(threads) on the helpers; returns when all
+  /// are done. The job must not throw.
+  void run(const std::function<void(int)>& job);
+
+ private:
+  void serve(int index);
+
+  std::mutex mutex_;
+  std::condition_variable start_;
+  std::condition_variable finished_;
+  const std::function<void(int)>* job_ = nullptr;
+  std::uint64_t round_ = 0;
+  int running_ = 0;
+  bool stop_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace tilelace::cpu

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one compute worker owns: its GEMM engine and accumulators, made in prepare.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "backend/cpu/gemm/epilogue.h"
+#include "backend/cpu/gemm/packed_weight.h"
+#include "backend/cpu/gemm/tile_gemm.h"
+#include "plan/schedules.h"
+
+namespace tilelace::cpu {
+
+struct WorkerState {
+  WorkerState(int tile_m, int tile_n)
+      : gemm(tile_m),
+        accumulator(static_cast<std::size_t>(tile_m) * tile_n),
+        second(accumulator.size()) {}
+
+  TileGemm gemm;
+  std::vector<float> accumulator;
+  std::vector<float> second;  ///< swiglu: the up product; reduce ops: the sum
+  /// Own pieces of straddling tiles, by (first or last band, column).
+  std::vector<std::vector<float>> parked;
+};
+
+/// The packed weights of a call, and which of them a column tile belongs to.
+struct WeightColumns {
+  std::vector<const PackedWeight*> weights;
+  bool paired = false;  ///< swiglu: one column tile means the same panel of both
+
+  struct Place {
+    std::size_t weight;
+    schedule::Index panel;
+  };
+  [[nodiscard]] Place place(schedule::Index col) const {
+    std::size_t i = 0;
+    if (!paired) {
+      for (; col >= weights[i]->panels(); ++i) col -= weights[i]->panels();
+    }
+    return {i, col};
+  }
+};
+
+}  // namespace tilelace::cpu

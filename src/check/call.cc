@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "check/call.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <ostream>
+
+#include "core/check.h"
+
+namespace tilelace::check {
+
+using schedule::AgGemm;
+using schedule::Bands;
+using schedule::Chunks;
+using schedule::GemmReduce;
+
+std::string_view op_name(Op op) {
+  return std::array<std::string_view, 3>{"ag_gemm", "gemm_rs", "gemm_ar"}.at(
+      static_cast<std::size_t>(op));
+}
+
+std::string_view name_of(Region region) {
+  return std::array<std::string_view, kRegions>{"gathered", "outgoing", "incoming",
+                                                "result",   "out",      "delivered"}
+      .at(static_cast<std::size_t>(region));
+}
+
+std::string to_string(const CallSpec& s) {
+  static constexpr std::array<std::string_view, 3> kRoutes = {"mesh", "ring", "two_level"};
+  static constexpr std::array<std::string_view, 3> kTransports = {"push", "pull", "store"};
+  std::string text =
+      fmt::format("{} {} {} m {} cols {} tile_m {} chunk_rows {}", op_name(s.op),
+                  kRoutes.at(static_cast<std::size_t>(s.route)),
+                  kTransports.at(static_cast<std::size_t>(s.transport)), s.m, s.cols, s.tile_m,
+                  s.chunk_rows);
+  if (!s.rows.empty()) text += fmt::format(" rows {}", fmt::join(s.rows, ","));
+  if (s.route == RouteKind::two_level) text += fmt::format(" local {}", s.local);
+  if (s.raster_group != 1) text += fmt::format(" raster_group {}", s.raster_group);
+  if (s.blocks != 1) text += fmt::format(" blocks {}", s.blocks);
+  if (s.straddle) text += " straddle";
+  if (s.deliver) text += " deliver";
+  return text;
+}
+
+std::ostream& operator<<(std::ostream& out, const CallSpec& spec) { return out << to_string(spec); }
+
+std::optional<std::string> legal(const CallSpec& s, int ranks) {
+  const bool mesh = s.route == RouteKind::mesh;
+  const bool gather = s.op == Op::ag_gemm;
+  if (ranks < 1) return "ranks must be at least 1";
+  if (s.m < 0) return "m must not be negative";
+  if (s.cols < 1 || s.tile_m < 1 || s.chunk_rows < 1 || s.raster_group < 1 || s.blocks < 1) {
+    return "cols, tile_m, chunk_rows, raster_group and blocks must be at least 1";
+  }
+  if (!s.rows.empty()) {
+    if (s.op == Op::gemm_ar) return "gemm_ar takes no rows";
+    if (s.rows.size() != static_cast<std::size_t>(ranks)) return "rows must list every rank";
+    if (*std::min_element(s.rows.begin(), s.rows.end()) < 0) return "rows must not be negative";
+    if (std::accumulate(s.rows.begin(), s.rows.end(), Index{0}) != s.m) return "rows must add to m";
+  }
+  if (s.route == RouteKind::two_level && (s.local < 1 || ranks % s.local != 0)) {
+    return "local must divide ranks";
+  }
+  if (s.blocks > 1 && s.op != Op::gemm_ar) return "blocks are for gemm_ar";
+  if (s.deliver && !gather) return "deliver is for ag_gemm";
+  if (s.transport == Transport::store && !mesh) return "store needs the mesh route";
+  if (s.transport == Transport::pull && !gather && !mesh) return "pull of partials needs the mesh";
+  if (s.straddle && (!mesh || s.op == Op::gemm_ar)) return "straddle needs the mesh, not gemm_ar";
+  return std::nullopt;
+}
+
+int min_resident(const CallSpec& s, int workers) {
+  return s.op == Op::ag_gemm && s.transport != Transport::store ? 2 : workers + 1;
+}
+
+Cuts::Cuts(Index rows) : cell_(static_cast<std::size_t>(rows) + 1, 0) { mark({0, rows}); }
+
+void Cuts::mark(RowRange rows) {
+  cell_[static_cast<std::size_t>(rows.begin)] = 1;
+  cell_[static_cast<std::size_t>(rows.end)] = 1;
+}
+
+void Cuts::close() {
+  std::int32_t next = 0;
+  for (std::size_t row = 0; row < cell_.size(); ++row) {
+    const bool begins = cell_[row] != 0;
+    cell_[row] = next;
+    if (!begins) continue;
+    begins_.push_back(static_cast<Index>(row));
+    ++next;
+  }
+}
+
+bool Cuts::aligned(RowRange rows) const {
+  if (rows.begin < 0 || rows.end > num_rows()) return false;
+  const auto begins_at = [&](Index row) {
+    return begins_[static_cast<std::size_t>(cell(row))] == row;
+  };
+  return begins_at(rows.begin) && begins_at(rows.end);
+}
+
+RowRange Cuts::rows(Index cell) const {
+  const auto c = static_cast<std::size_t>(cell);
+  return {begins_[c], begins_[c + 1]};
+}
+
+namespace {
+
+/// Calls f for every band and chunk of a shard.
+template <class F>
+void each_part(const Bands& bands, const Chunks& chunks, F f) {
+  if (bands.shard.size() == 0) return;
+  for (Index j = 0; j < bands.count(); ++j) f(bands.rows(j));
+  for (Index c = 0; c < chunks.count(); ++c) f(chunks.rows(c));
+}
+
+}  // namespace
+
+CallPlan::CallPlan(const CallSpec& spec, int ranks, int workers)
+    : spec_(spec), ranks_(ranks), workers_(workers), rows_(std::max<Index>(spec.m, 0)) {
+  const auto reason = legal(spec, ranks);
+  require(!reason, "check: {}, got {} over {} ranks", reason.value_or(""), to_string(spec), ranks);
+  require(workers >= 1, "check: workers, got {}, expected at least 1", workers);
+  if (!spec.rows.empty()) {
+    borders_.assign(1, 0);
+    for (const Index rows : spec.rows) borders_.push_back(borders_.back() + rows);
+  }
+  spec.op == Op::ag_gemm ? cut_gather() : cut_reduce();
+  rows_.close();
+  for (Cuts& cuts : incoming_) cuts.close();
+}
+
+schedule::RowSplit CallPlan::split() const {
+  return {spec_.m, ranks_, borders_.empty() ? nullptr : borders_.data()};
+}
+
+void CallPlan::cut_gather() {
+  AgGemm s;
+  s.route = {spec_.route, ranks_, spec_.route == RouteKind::two_level ? spec_.local : 1};
+  s.split = split();
+  s.workers = workers_;
+  s.tile_m = spec_.tile_m;
+  s.cols = spec_.cols;
+  s.chunk_rows = spec_.chunk_rows;
+  s.raster_group = spec_.raster_group;
+  s.transport = spec_.transport;
+  s.straddle = spec_.straddle;
+  s.deliver = spec_.deliver;
+  num_flags_ = s.num_flags();
+  for (s.rank = 0; s.rank < ranks_; ++s.rank) gather_.push_back(s);
+  for (int q = 0; q < ranks_; ++q) {
+    each_part(s.bands(q), s.chunks(q), [&](RowRange rows) { rows_.mark(rows); });
+  }
+}
+
+void CallPlan::cut_reduce() {
+  GemmReduce s;
+  s.route = {spec_.route, ranks_, spec_.route == RouteKind::two_level ? spec_.local : 1};
+  s.split = split();
+  s.workers = workers_;
+  s.tile_m = spec_.tile_m;
+  s.cols = spec_.cols;
+  s.chunk_rows = spec_.chunk_rows;
+  s.raster_group = spec_.raster_group;
+  s.blocks = spec_.blocks;
+  s.transport = spec_.transport;
+  s.straddle = spec_.straddle;
+  s.all_reduce = spec_.op == Op::gemm_ar;
+  num_flags_ = s.num_flags();
+  for (s.rank = 0; s.rank < ranks_; ++s.rank) {
+    reduce_.push_back(s);
+    incoming_.emplace_back(s.incoming_rows());
+  }
+  for (int b = 0; b < s.blocks; ++b) {
+    for (int q = 0; q < ranks_; ++q) {
+      each_part(s.bands(b, q), s.chunks(b, q), [&](RowRange rows) {
+        rows_.mark(rows);
+        for (int p = 0; p < ranks_; ++p) {
+          if (p == q) continue;
+          const int parent = s.route.parent(q, p);
+          const Step part{Verb::partial, -1, q, b, -1, rows, -1};
+          incoming_[static_cast<std::size_t>(parent)].mark(incoming_rows(s, parent, p, part));
+        }
+      });
+    }
+  }
+}
+
+FlagName CallPlan::flag(int rank, Index flag) const {
+  return visit(rank, [&](const auto& s) { return flag_name(s, flag); });
+}
+
+RowRange CallPlan::result_rows(int rank) const {
+  return spec_.op == Op::gemm_rs ? shard(rank) : RowRange{0, spec_.m};
+}
+
+bool CallPlan::has(Region region) const {
+  switch (region) {
+    case Region::out: return true;
+    case Region::gathered: return spec_.op == Op::ag_gemm;
+    case Region::delivered: return spec_.op == Op::ag_gemm && spec_.deliver;
+    case Region::result: return spec_.op == Op::gemm_ar;
+    case Region::outgoing:
+    case Region::incoming: return spec_.op != Op::ag_gemm;
+  }
+  return false;
+}
+
+}  // namespace tilelace::check

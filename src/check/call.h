@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// One call as the checker sees it: its description, every rank's schedule, and how its memory is
+// cut into cells.
+#pragma once
+#include <cstdint>
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "check/memory.h"
+
+namespace tilelace::check {
+
+struct CallSpec {
+  Op op = Op::ag_gemm;
+  std::int64_t m = 0;
+  std::vector<std::int64_t> rows;  ///< of each shard; empty: even, remainder first
+  std::int64_t cols = 1;
+  int tile_m = 128;
+  std::int64_t chunk_rows = 128;
+  int raster_group = 1;
+  RouteKind route = RouteKind::mesh;
+  int local = 1;  ///< two_level: ranks of one node
+  Transport transport = Transport::push;
+  bool straddle = false;
+  int blocks = 1;
+  bool deliver = false;
+
+  bool operator==(const CallSpec&) const = default;
+};
+
+std::string to_string(const CallSpec&);
+std::ostream& operator<<(std::ostream&, const CallSpec&);
+
+/// Why no schedule exists for this, or nothing.
+std::optional<std::string> legal(const CallSpec&, int ranks);
+
+/// The fewest actors of a rank that must be able to run at a time. Copies of ag_gemm wait for
+/// copies only. In all else workers wait for what other workers hand over, so all must be there.
+int min_resident(const CallSpec&, int workers);
+
+/// Rows of a region, cut where any tile or chunk begins: accesses cover whole cells.
+class Cuts {
+ public:
+  explicit Cuts(Index rows);
+  void mark(RowRange rows);
+  void close();
+  [[nodiscard]] Index cells() const { return static_cast<Index>(begins_.size()) - 1; }
+  /// First cell at or after this row.
+  [[nodiscard]] Index cell(Index row) const { return cell_[static_cast<std::size_t>(row)]; }
+  [[nodiscard]] bool aligned(RowRange rows) const;
+  [[nodiscard]] RowRange rows(Index cell) const;
+  [[nodiscard]] Index num_rows() const { return static_cast<Index>(cell_.size()) - 1; }
+
+ private:
+  std::vector<std::int32_t> cell_;
+  std::vector<Index> begins_;
+};
+
+/// Immutable once made; shared by all calls of the same spec.
+class CallPlan {
+ public:
+  /// Throws a usage error unless legal.
+  CallPlan(const CallSpec& spec, int ranks, int workers);
+  CallPlan(const CallPlan&) = delete;
+  CallPlan& operator=(const CallPlan&) = delete;
+
+  [[nodiscard]] const CallSpec& spec() const { return spec_; }
+  [[nodiscard]] int ranks() const { return ranks_; }
+  [[nodiscard]] int workers() const { return workers_; }
+  [[nodiscard]] Index num_flags() const { return num_flags_; }
+  [[nodiscard]] FlagName flag(int rank, Index flag) const;
+  /// Rows that this rank's result must have.
+  [[nodiscard]] RowRange result_rows(int rank) const;
+  [[nodiscard]] RowRange shard(int rank) const { return split().shard(rank); }
+
+  /// Calls f(schedule of this rank).
+  template <class F>
+  decltype(auto) visit(int rank, F&& f) const {
+    const auto r = static_cast<std::size_t>(rank);
+    return spec_.op == Op::ag_gemm ? f(gather_[r]) : f(reduce_[r]);
+  }
+
+  [[nodiscard]] bool has(Region region) const;
+  [[nodiscard]] const Cuts& cuts(Region region, int rank) const {
+    return region == Region::incoming ? incoming_[static_cast<std::size_t>(rank)] : rows_;
+  }
+  [[nodiscard]] Index cols(Region region) const {
+    return region == Region::gathered || region == Region::delivered ? 1 : spec_.cols;
+  }
+
+ private:
+  [[nodiscard]] schedule::RowSplit split() const;
+  void cut_gather();
+  void cut_reduce();
+
+  CallSpec spec_;
+  int ranks_;
+  int workers_;
+  Index num_flags_ = 0;
+  std::vector<Index> borders_;
+  std::vector<schedule::AgGemm> gather_;
+  std::vector<schedule::GemmReduce> reduce_;
+  Cuts rows_;
+  std::vector<Cuts> incoming_;
+};
+
+std::string_view op_name(Op);
+
+}  // namespace tilelace::check

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace tilelace::check {
+
+enum class FindingKind : std::uint8_t {
+  deadlock,        ///< nobody can go on
+  race,            ///< two accesses, at least one a write, and no signal orders them
+  unwritten,       ///< read of what nobody has written in this call
+  moved_twice,     ///< staging memory written a second time in a call
+  computed_twice,  ///< a result written a second time
+  never_computed,  ///< a result missing at the end of the call
+  went_back,       ///< a signal that does not raise its flag
+  early_result,    ///< a result written before all peers were known to be in the call
+  misplaced        ///< an access beyond its region, or not along tiles and chunks
+};
+std::string_view name_of(FindingKind);
+
+struct Finding {
+  FindingKind kind = FindingKind::race;
+  std::string text;  ///< starts with the kind's name
+};
+
+}  // namespace tilelace::check

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each verb reads and writes, written once: for the explorer and for the checked backend.
+#pragma once
+#include "check/step.h"
+
+namespace tilelace::check {
+
+/// Parts of a rank's memory. The first four lie in the call's slot, the others are the user's.
+enum class Region : std::uint8_t { gathered, outgoing, incoming, result, out, delivered };
+constexpr int kRegions = 6;
+constexpr bool in_slot(Region r) { return r <= Region::result; }
+std::string_view name_of(Region);
+
+/// rows x columns [col_begin, col_end) of a region of rank `owner`. gathered and delivered have one
+/// column; rows of incoming are the schedule's incoming rows.
+struct Access {
+  Region region = Region::out;
+  int owner = 0;
+  RowRange rows;
+  Index col_begin = 0;
+  Index col_end = 1;
+  bool write = false;
+};
+
+template <class Emit>
+void each_access(const schedule::AgGemm& s, const Step& x, Emit&& emit) {
+  const auto gathered = [&](int rank, RowRange rows, bool write) {
+    if (rows.size() > 0) emit(Access{Region::gathered, rank, rows, 0, 1, write});
+  };
+  const RowRange own = s.split.shard(s.rank);
+  switch (x.verb) {
+    case Verb::stage: gathered(s.rank, x.rows, true); break;
+    case Verb::push:
+      if (x.owner != s.rank) gathered(s.rank, x.rows, false);
+      gathered(x.peer, x.rows, true);
+      break;
+    case Verb::pull:
+      gathered(x.peer, x.rows, false);
+      gathered(s.rank, x.rows, true);
+      break;
+    case Verb::deliver:
+      if (x.owner != s.rank) gathered(s.rank, x.rows, false);
+      emit(Access{Region::delivered, s.rank, x.rows, 0, 1, true});
+      break;
+    case Verb::compute:
+      gathered(s.rank, {x.rows.begin, schedule::min_of(x.rows.end, own.begin)}, false);
+      gathered(s.rank, {schedule::max_of(x.rows.begin, own.end), x.rows.end}, false);
+      break;
+    case Verb::store: emit(Access{Region::out, s.rank, x.rows, x.col, x.col + 1, true}); break;
+    default: break;
+  }
+}
+
+/// Where partials that `child` made of these rows of a shard stand at `rank`.
+inline RowRange incoming_rows(const schedule::GemmReduce& s, int rank, int child, const Step& x) {
+  schedule::GemmReduce at = s;
+  at.rank = rank;
+  const Index begin = at.incoming_row(child, x.block, x.owner, x.rows.begin);
+  return {begin, begin + x.rows.size()};
+}
+
+template <class Emit>
+void each_access(const schedule::GemmReduce& s, const Step& x, Emit&& emit) {
+  const Index first = x.col >= 0 ? x.col : 0;
+  const Index last = x.col >= 0 ? x.col + 1 : s.cols;
+  const auto touch = [&](Region region, int rank, RowRange rows, bool write) {
+    emit(Access{region, rank, rows, first, last, write});
+  };
+  switch (x.verb) {
+    case Verb::partial: touch(Region::outgoing, s.rank, x.rows, true); break;
+    case Verb::send_partial: touch(Region::outgoing, s.rank, x.rows, false); [[fallthrough]];
+    case Verb::store_partial:
+      touch(Region::incoming, x.peer, incoming_rows(s, x.peer, s.rank, x), true);
+      break;
+    case Verb::fetch_partial:
+      touch(Region::outgoing, x.peer, x.rows, false);
+      touch(Region::incoming, s.rank, incoming_rows(s, s.rank, x.peer, x), true);
+      break;
+    case Verb::reduce:
+      for (int p = 0; p < s.ranks(); ++p) {
+        if (!s.route.is_child(x.owner, s.rank, p)) continue;
+        touch(Region::incoming, s.rank, incoming_rows(s, s.rank, p, x), false);
+      }
+      break;
+    case Verb::store:
+      touch(Region::out, s.rank, x.rows, true);
+      if (s.all_reduce) touch(Region::result, s.rank, x.rows, true);
+      break;
+    case Verb::send_result: touch(Region::result, s.rank, x.rows, false); [[fallthrough]];
+    case Verb::store_result: touch(Region::result, x.peer, x.rows, true); break;
+    case Verb::fetch_result:
+      touch(Region::result, x.peer, x.rows, false);
+      touch(Region::result, s.rank, x.rows, true);
+      break;
+    case Verb::deliver:
+      touch(Region::result, s.rank, x.rows, false);
+      touch(Region::out, s.rank, x.rows, true);
+      break;
+    default: break;
+  }
+}
+
+}  // namespace tilelace::check

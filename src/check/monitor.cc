@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "check/monitor.h"
+
+#include <fmt/core.h>
+
+#include <array>
+
+#include "comm/signal.h"
+
+namespace tilelace::check {
+
+namespace {
+
+constexpr int kEndedRing = 4;
+
+}  // namespace
+
+std::string_view name_of(FindingKind kind) {
+  return std::array<std::string_view, 9>{"deadlock",       "race",           "unwritten",
+                                         "moved twice",    "computed twice", "never computed",
+                                         "went back",      "early result",   "misplaced"}
+      .at(static_cast<std::size_t>(kind));
+}
+
+Monitor::Monitor(const Setup& setup) : setup_(setup) {
+  const std::size_t ranks = static_cast<std::size_t>(setup.ranks);
+  const std::size_t actors = ranks * (static_cast<std::size_t>(setup.workers) + 1);
+  actors_.reserve(actors);
+  for (std::size_t a = 0; a < actors; ++a) {
+    actors_.push_back({ActorClock(static_cast<int>(a), actors), -1, nullptr, {}, 0, false});
+  }
+  slots_.resize(ranks * static_cast<std::size_t>(setup.slots));
+  for (Slot& s : slots_) {
+    s.now.assign(actors, 0);
+    s.before.assign(actors, 0);
+    s.checked.assign(actors, -1);
+  }
+  flag_words_.resize(ranks * static_cast<std::size_t>(setup.flag_slots));
+  headers_.assign(ranks * ranks, Word{setup.first_epoch - 1, {}});
+  ended_.assign(ranks * kEndedRing, Clock(actors, 0));
+  ended_call_.assign(ranks * kEndedRing, -1);
+}
+
+std::size_t Monitor::slot_index(int rank, Index call, int slots) const {
+  const auto n = static_cast<std::size_t>(slots);
+  return static_cast<std::size_t>(rank) * n + epoch(call) % n;
+}
+
+Monitor::Slot& Monitor::slot(int rank, Index call) {
+  return slots_[slot_index(rank, call, setup_.slots)];
+}
+
+Monitor::Word& Monitor::word(int rank, Index call, Index flag) {
+  auto& words = flag_words_[slot_index(rank, call, setup_.flag_slots)];
+  const auto f = static_cast<std::size_t>(flag);
+  if (f >= words.size()) words.resize(f + 1, Word{setup_.first_epoch - 1, {}});
+  return words[f];
+}
+
+Monitor::Word& Monitor::header_word(int rank, int peer) {
+  return headers_[static_cast<std::size_t>(rank) * static_cast<std::size_t>(setup_.ranks) +
+                  static_cast<std::size_t>(peer)];
+}
+
+std::uint32_t Monitor::flag(int rank, Index call, Index flag) const {
+  const auto& words = flag_words_[slot_index(rank, call, setup_.flag_slots)];
+  const auto f = static_cast<std::size_t>(flag);
+  return f < words.size() ? words[f].epoch : setup_.first_epoch - 1;
+}
+
+std::uint32_t Monitor::header(int rank, int peer) const {
+  return headers_[static_cast<std::size_t>(rank * setup_.ranks + peer)].epoch;
+}
+
+Monitor::CallState& Monitor::open(Index call, const std::shared_ptr<const CallPlan>& plan) {
+  for (CallState& state : calls_) {
+    if (state.call == call) return state;
+  }
+  CallState& state = calls_.emplace_back();
+  state.call = call;
+  state.plan = plan;
+  state.cells.resize(static_cast<std::size_t>(setup_.ranks * kRegions));
+  for (int rank = 0; rank < setup_.ranks; ++rank) {
+    for (int r = 0; r < kRegions; ++r) {
+      const auto region = static_cast<Region>(r);
+      if (!plan->has(region)) continue;
+      state.cells[static_cast<std::size_t>(rank * kRegions + r)].resize(
+          static_cast<std::size_t>(plan->cuts(region, rank).cells() * plan->cols(region)));
+    }
+    // At once, so that a run without findings does not grow them word by word.
+    if (plan->num_flags() > 0) word(rank, call, plan->num_flags() - 1);
+  }
+  return state;
+}
+
+void Monitor::begin_call(int a, Index call, std::shared_ptr<const CallPlan> plan, bool ordered) {
+  Actor& self = actor(a);
+  CallState& state = open(call, plan);
+  ++state.begun;
+  self.call = call;
+  self.state = &state;
+  self.steps = 0;
+  self.admitted = false;
+  const auto before = static_cast<std::size_t>(rank_of(a) * kEndedRing + (call + 3) % kEndedRing);
+  if (ordered && ended_call_[before] == call - 1) self.clock.acquire(ended_[before]);
+}
+
+void Monitor::end_call(int a) {
+  Actor& self = actor(a);
+  const auto at = static_cast<std::size_t>(rank_of(a) * kEndedRing + self.call % kEndedRing);
+  if (ended_call_[at] != self.call) ended_[at].assign(actors_.size(), 0);
+  ended_call_[at] = self.call;
+  join(ended_[at], self.clock.known());
+  self.clock.tick();
+  ++self.state->ended;
+  self.state = nullptr;
+  close_finished();
+}
+
+void Monitor::close_finished() {
+  while (!calls_.empty()) {
+    const CallState& first = calls_.front();
+    if (first.ended < setup_.ranks * (first.plan->workers() + 1)) return;
+    check_results(first);
+    calls_.pop_front();
+  }
+}
+
+void Monitor::on(int a, const Step& step) {
+  Actor& self = actor(a);
+  self.step = step;
+  ++self.steps;
+  switch (step.verb) {
+    case Verb::signal: on_signal(a, step); return;
+    case Verb::signal_header:
+      raise_word(a, header_word(step.peer, rank_of(a)), fmt::format("header@{}", step.peer));
+      return;
+    case Verb::wait:
+      use_slot(a, rank_of(a), nullptr);
+      self.clock.acquire(word(rank_of(a), self.call, step.at).release);
+      return;
+    case Verb::admit:
+      for (int p = 0; p < setup_.ranks; ++p) {
+        if (p != rank_of(a)) self.clock.acquire(header_word(rank_of(a), p).release);
+      }
+      self.admitted = true;
+      return;
+    default: break;
+  }
+  self.state->plan->visit(rank_of(a), [&](const auto& schedule) {
+    each_access(schedule, step, [&](const Access& access) { on_access(a, access); });
+  });
+}
+
+void Monitor::on_signal(int a, const Step& step) {
+  use_slot(a, step.peer, nullptr);
+  Word& w = word(step.peer, actor(a).call, step.at);
+  const bool raises = comm::epoch_reached(epoch(actor(a).call), w.epoch + 1);
+  if (raises && actor(a).clock.knows(w.release.actor, w.release.time)) {
+    w.release = actor(a).clock.release();
+    w.epoch = epoch(actor(a).call);
+    return;
+  }
+  const FlagName name = actor(a).state->plan->flag(step.peer, step.at);
+  raise_word(a, w, fmt::format("{} @{}", name.text, step.peer));
+}
+
+void Monitor::raise_word(int a, Word& w, const std::string& name) {
+  Actor& self = actor(a);
+  const std::uint32_t value = epoch(self.call);
+  if (!comm::epoch_reached(value, w.epoch + 1)) {
+    add(FindingKind::went_back,
+        fmt::format("{} sets {} from {} to {}", where(a), name, w.epoch, value));
+  } else if (!self.clock.knows(w.release.actor, w.release.time)) {
+    add(FindingKind::race, fmt::format("{} raises {}, not ordered after {}, who raised it to {}",
+                                       where(a), name, role(w.release.actor), w.epoch));
+  }
+  w.release = self.clock.release();
+  w.epoch = value;
+}
+
+/// The slot's earlier calls must be over for whoever enters it for a newer one. Conservative: all
+/// uses of the slot count, whichever bytes they touched.
+void Monitor::use_slot(int a, int rank, const Access* access) {
+  Actor& self = actor(a);
+  Slot& s = slot(rank, self.call);
+  const auto i = static_cast<std::size_t>(a);
+  if (self.call > s.call) {
+    join(s.before, s.now);
+    s.call = self.call;
+  }
+  const auto what = [&] {
+    return access != nullptr ? text(a, *access, access->rows)
+                             : fmt::format("{} uses flags@{}", where(a), rank);
+  };
+  if (self.call < s.call && s.checked[i] != -2 - self.call) {
+    s.checked[i] = -2 - self.call;
+    add(FindingKind::race,
+        fmt::format("{} after call {} has begun to use that slot", what(), epoch(s.call)));
+  }
+  if (self.call == s.call && s.checked[i] != self.call) {
+    s.checked[i] = self.call;
+    for (std::size_t b = 0; b < s.before.size(); ++b) {
+      if (s.before[b] <= self.clock.known()[b]) continue;
+      add(FindingKind::race, fmt::format("{}, while {} may still use that slot in an earlier call",
+                                         what(), role(static_cast<int>(b))));
+      break;
+    }
+  }
+  s.now[i] = self.clock.now();
+}
+
+void Monitor::on_access(int a, const Access& access) {
+  if (access.rows.size() <= 0) return;
+  const CallState& state = *actor(a).state;
+  const Cuts& cuts = state.plan->cuts(access.region, access.owner);
+  if (!state.plan->has(access.region) || !cuts.aligned(access.rows)) {
+    add(FindingKind::misplaced, text(a, access, access.rows));
+    return;
+  }
+  if (in_slot(access.region)) {
+    use_slot(a, access.owner, &access);
+  } else if (access.write && !actor(a).admitted) {
+    add(FindingKind::early_result,
+        fmt::format("{} before all peers are known to be in the call", text(a, access, access.rows)));
+  }
+  const Index cols = state.plan->cols(access.region);
+  auto& cells = actor(a).state->cells[static_cast<std::size_t>(access.owner * kRegions) +
+                                      static_cast<std::size_t>(access.region)];
+  const Index end = cuts.cell(access.rows.end);
+  for (Index c = cuts.cell(access.rows.begin); c < end; ++c) {
+    for (Index col = access.col_begin; col < access.col_end; ++col) {
+      Cell& cell = cells[static_cast<std::size_t>(c * cols + col)];
+      access.write ? write_cell(a, access, cuts.rows(c), cell)
+                   : read_cell(a, access, cuts.rows(c), cell);
+    }
+  }
+}
+
+void Monitor::read_cell(int a, const Access& access, RowRange rows, Cell& cell) {
+  if (cell.writes > 0 && actor(a).clock.knows(cell.writer, cell.time)) return;
+  if (cell.writes == 0) {
+    add(FindingKind::unwritten,
+        fmt::format("{}, which nobody has written", text(a, access, rows)));
+    return;
+  }
+  add(FindingKind::race, fmt::format("{}, written by {} step {}, not ordered", text(a, access, rows),
+                                     role(cell.writer), cell.step));
+}
+
+/// A cell is written once in a call. A write after a read needs no rule of its own: the read came
+/// first and found nothing, or the write is the second one.
+void Monitor::write_cell(int a, const Access& access, RowRange rows, Cell& cell) {
+  if (cell.writes++ > 0) {
+    const bool staging = in_slot(access.region) || access.region == Region::delivered;
+    const bool ordered = actor(a).clock.knows(cell.writer, cell.time);
+    add(staging ? FindingKind::moved_twice : FindingKind::computed_twice,
+        fmt::format("{}, already written by {} step {}{}", text(a, access, rows), role(cell.writer),
+                    cell.step, ordered ? "" : ", not ordered"));
+  }
+  cell.writer = a;
+  cell.time = actor(a).clock.now();
+  cell.step = actor(a).steps;
+}
+
+void Monitor::check_results(const CallState& state) {
+  const CallPlan& plan = *state.plan;
+  for (int rank = 0; rank < setup_.ranks; ++rank) {
+    for (const Region region : {Region::out, Region::delivered}) {
+      if (!plan.has(region)) continue;
+      const Cuts& cuts = plan.cuts(region, rank);
+      const RowRange want = plan.result_rows(rank);
+      const auto& cells = state.cells[static_cast<std::size_t>(rank * kRegions) +
+                                      static_cast<std::size_t>(region)];
+      for (Index i = 0; i < static_cast<Index>(cells.size()); ++i) {
+        const RowRange rows = cuts.rows(i / plan.cols(region));
+        const bool wanted = rows.begin >= want.begin && rows.end <= want.end;
+        const bool written = cells[static_cast<std::size_t>(i)].writes > 0;
+        if (wanted == written) continue;
+        const auto what =
+            fmt::format("{} call {} rank {} {} rows {}..{} col {}", op_name(plan.spec().op),
+                        epoch(state.call), rank, name_of(region), rows.begin, rows.end,
+                        i % plan.cols(region));
+        wanted ? add(FindingKind::never_computed, what)
+               : add(FindingKind::misplaced, what + " belongs to another rank");
+      }
+    }
+  }
+}
+
+std::string Monitor::role(int a) const {
+  const int index = a % (setup_.workers + 1);
+  return index == 0 ? fmt::format("rank {} copy", rank_of(a))
+                    : fmt::format("rank {} compute {}", rank_of(a), index - 1);
+}
+
+std::string Monitor::where(int a) const {
+  const Actor& self = actor(a);
+  if (self.state == nullptr) return role(a);
+  return fmt::format("{} call {} {} step {} {}", op_name(self.state->plan->spec().op),
+                     epoch(self.call), role(a), self.steps, to_string(self.step));
+}
+
+std::string Monitor::text(int a, const Access& access, RowRange rows) const {
+  return fmt::format("{} {} {}@{} rows {}..{}", where(a), access.write ? "writes" : "reads",
+                     name_of(access.region), access.owner, rows.begin, rows.end);
+}
+
+void Monitor::add(FindingKind kind, const std::string& text) {
+  ++num_findings_;
+  if (findings_.size() < setup_.max_findings) {
+    findings_.push_back({kind, fmt::format("{}: {}", name_of(kind), text)});
+  }
+}
+
+}  // namespace tilelace::check

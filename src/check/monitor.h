@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Judges what actors do, as they do it: happens-before by vector clocks, cell by cell. The explorer
+// feeds it recorded steps, the CPU backend's checked mode real ones (under one mutex).
+#pragma once
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "check/call.h"
+#include "check/clock.h"
+#include "check/finding.h"
+
+namespace tilelace::check {
+
+/// An actor is one role of one rank: index 0 is `copy`, 1 + w is `compute` worker w.
+constexpr int actor_of(int rank, int index, int workers) { return rank * (workers + 1) + index; }
+
+/// Not thread-safe. Calls count from 0 and carry epoch first_epoch + call.
+class Monitor {
+ public:
+  struct Setup {
+    int ranks = 1;
+    int workers = 1;  ///< the most of any call
+    std::uint32_t first_epoch = 1;
+    int slots = 2;
+    int flag_slots = 2;
+    std::size_t max_findings = 8;
+  };
+  explicit Monitor(const Setup& setup);
+
+  /// Each of the plan's actors begins and ends each call, in order. `ordered`: after all actors of
+  /// its rank ended the call before (as streams and joins do).
+  void begin_call(int actor, Index call, std::shared_ptr<const CallPlan> plan, bool ordered = true);
+  void end_call(int actor);
+  /// A step of this actor: waits and admit when they are over, all else before others can see it.
+  void on(int actor, const Step& step);
+
+  /// Present values, as a wait of this call would read them.
+  [[nodiscard]] std::uint32_t flag(int rank, Index call, Index flag) const;
+  [[nodiscard]] std::uint32_t header(int rank, int peer) const;
+  [[nodiscard]] std::uint32_t epoch(Index call) const {
+    return setup_.first_epoch + static_cast<std::uint32_t>(call);
+  }
+
+  [[nodiscard]] const std::vector<Finding>& findings() const { return findings_; }
+  /// All of them, kept or not.
+  [[nodiscard]] std::size_t num_findings() const { return num_findings_; }
+  /// Who, where: `ag_gemm call 3 rank 2 compute 1 step 17 compute tile rows 32..48 col 2`.
+  [[nodiscard]] std::string where(int actor) const;
+  [[nodiscard]] std::string role(int actor) const;
+  void add(FindingKind kind, const std::string& text);
+
+ private:
+  struct Cell {
+    std::uint32_t writes = 0;
+    int writer = -1;
+    Time time = 0;
+    std::uint32_t step = 0;
+  };
+  struct CallState {
+    Index call = 0;
+    std::shared_ptr<const CallPlan> plan;
+    std::vector<std::vector<Cell>> cells;  ///< by rank * kRegions + region
+    int begun = 0;
+    int ended = 0;
+  };
+  struct Actor {
+    ActorClock clock;
+    Index call = -1;
+    CallState* state = nullptr;
+    Step step;
+    std::uint32_t steps = 0;
+    bool admitted = false;
+  };
+  struct Word {
+    std::uint32_t epoch = 0;
+    Release release;
+  };
+  /// Who used a slot of a rank, when last: in its present call, and in all calls before.
+  struct Slot {
+    Index call = -1;
+    Clock now, before;
+    std::vector<Index> checked;  ///< by actor: the last call whose entry was checked
+  };
+
+  [[nodiscard]] int rank_of(int actor) const { return actor / (setup_.workers + 1); }
+  Actor& actor(int a) { return actors_[static_cast<std::size_t>(a)]; }
+  [[nodiscard]] const Actor& actor(int a) const { return actors_[static_cast<std::size_t>(a)]; }
+  [[nodiscard]] std::size_t slot_index(int rank, Index call, int slots) const;
+  Slot& slot(int rank, Index call);
+  Word& word(int rank, Index call, Index flag);
+  Word& header_word(int rank, int peer);
+  CallState& open(Index call, const std::shared_ptr<const CallPlan>& plan);
+  void close_finished();
+
+  void raise_word(int actor, Word& word, const std::string& name);
+  void on_signal(int actor, const Step& step);
+  void on_access(int actor, const Access& access);
+  void use_slot(int actor, int rank, const Access* access);
+  void read_cell(int actor, const Access& access, RowRange rows, Cell& cell);
+  void write_cell(int actor, const Access& access, RowRange rows, Cell& cell);
+  void check_results(const CallState& state);
+  [[nodiscard]] std::string text(int actor, const Access& access, RowRange rows) const;
+
+  Setup setup_;
+  std::vector<Actor> actors_;
+  std::vector<Slot> slots_;
+  std::vector<std::vector<Word>> flag_words_;  ///< by rank and flag slot
+  std::vector<Word> headers_;
+  std::deque<CallState> calls_;
+  std::vector<Clock> ended_;  ///< by rank * 4 + call % 4: what those who ended that call knew
+  std::vector<Index> ended_call_;
+  std::vector<Finding> findings_;
+  std::size_t num_findings_ = 0;
+};
+
+}  // namespace tilelace::check

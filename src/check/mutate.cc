@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "check/mutate.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace tilelace::check {
+
+namespace {
+
+struct Entry {
+  std::string_view name, text;
+};
+constexpr std::array<Entry, static_cast<std::size_t>(Mutant::kCount)> kEntries = {{
+    {"none", "the protocol as it is"},
+    {"equal_for_at_least", "waits compare == instead of >="},
+    {"stale_epoch", "flag waits accept the value of the slot's previous call"},
+    {"stale_header", "admit accepts the previous call's headers"},
+    {"unsigned_compare", "waits compare unsigned, so the count may not wrap"},
+    {"one_slot", "staging memory is not doubled"},
+    {"one_flag_set", "flags are not doubled with the slots"},
+    {"send_before_consumption", "the copy role starts a call before the rank ended the last one"},
+    {"waiters_before_senders", "workers are launched first and fill every place"},
+    {"no_wait", "workers wait for no flag"},
+    {"short_wait", "of several flags only the first is waited for"},
+    {"wrong_flag", "workers wait for the flag of the step before"},
+    {"early_signal", "the flag is raised before its data is there"},
+    {"lost_signal", "the last flag of a role is not raised"},
+    {"doubled_signal", "the first flag of a role is raised twice"},
+    {"signal_to_wrong_peer", "the first flag of a role is raised at another rank"},
+    {"lost_chunk", "the first chunk of a role is not moved"},
+    {"doubled_chunk", "the first chunk of a role is moved twice"},
+    {"sum_before_wait", "partials are added before their flags are there"},
+    {"send_before_computed", "own tiles are sent before their flags are there"},
+    {"forward_before_landed", "a relay sends on what it has not waited for"},
+    {"pull_before_offer", "a chunk is fetched before it is offered"},
+    {"deliver_before_wait", "rows go to the user before they are there"},
+    {"silent_empty_rank", "a rank without rows sends no headers"},
+    {"result_before_admit", "results are written before the peers' headers are there"},
+    {"no_admit", "nobody waits for headers"},
+    {"lost_tile", "a worker does not store its last tile"},
+    {"neighbour_tile", "worker 0 does worker 1's tiles"},
+}};
+
+bool is_transfer(const Step& s) {
+  switch (s.verb) {
+    case Verb::push:
+    case Verb::pull:
+    case Verb::send_partial:
+    case Verb::fetch_partial:
+    case Verb::send_result:
+    case Verb::fetch_result:
+    case Verb::store_partial:
+    case Verb::store_result: return true;
+    default: return false;
+  }
+}
+bool is_wait(const Step& s) { return s.verb == Verb::wait; }
+bool is_signal(const Step& s) { return s.verb == Verb::signal; }
+bool is_flag_free(const Step& s) { return !is_wait(s) && !is_signal(s); }
+
+template <class Pred>
+bool erase(StepList& list, Pred pred) {
+  return std::erase_if(list, pred) > 0;
+}
+
+/// Removes the waits that stand right before steps of this kind, all but `keep` of each run.
+template <class Pred>
+bool erase_waits_before(StepList& list, Pred pred, std::size_t keep = 0) {
+  StepList kept;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    std::size_t end = i;
+    while (end < list.size() && is_wait(list[end])) ++end;
+    const bool hit = end > i && end < list.size() && pred(list[end]);
+    const std::size_t take = hit ? std::min(keep, end - i) : end - i;
+    for (std::size_t j = i; j < i + take; ++j) kept.push_back(list[j]);
+    if (end < list.size()) kept.push_back(list[end]);
+    i = end;
+  }
+  const bool changed = kept.size() != list.size();
+  list = std::move(kept);
+  return changed;
+}
+
+bool shift_waits(StepList& list) {
+  Index before = -1;
+  bool changed = false;
+  for (Step& s : list) {
+    if (!is_wait(s)) continue;
+    const Index own = s.at;
+    if (before >= 0) s.at = before;
+    changed |= s.at != own;
+    before = own;
+  }
+  return changed;
+}
+
+bool signal_early(StepList& list) {
+  bool changed = false;
+  for (std::size_t i = 1; i < list.size(); ++i) {
+    if (!is_signal(list[i]) || !is_flag_free(list[i - 1])) continue;
+    std::swap(list[i - 1], list[i]);
+    changed = true;
+  }
+  return changed;
+}
+
+bool reduce_early(StepList& list) {
+  bool changed = false;
+  for (std::size_t i = 1; i < list.size(); ++i) {
+    if (list[i].verb != Verb::reduce) continue;
+    for (std::size_t j = i; j > 0 && is_wait(list[j - 1]); --j) {
+      std::swap(list[j - 1], list[j]);
+      changed = true;
+    }
+  }
+  return changed;
+}
+
+template <class Pred>
+bool erase_first(StepList& list, Pred pred) {
+  const auto at = std::find_if(list.begin(), list.end(), pred);
+  if (at == list.end()) return false;
+  list.erase(at);
+  return true;
+}
+
+template <class Pred>
+bool erase_last(StepList& list, Pred pred) {
+  const auto at = std::find_if(list.rbegin(), list.rend(), pred);
+  if (at == list.rend()) return false;
+  list.erase(std::next(at).base());
+  return true;
+}
+
+template <class Pred>
+bool double_first(StepList& list, Pred pred) {
+  const auto at = std::find_if(list.begin(), list.end(), pred);
+  if (at == list.end()) return false;
+  list.insert(at, Step(*at));
+  return true;
+}
+
+bool misdirect_first(StepList& list, int ranks) {
+  const auto at = std::find_if(list.begin(), list.end(), is_signal);
+  if (at == list.end() || ranks < 2) return false;
+  at->peer = (at->peer + 1) % ranks;
+  return true;
+}
+
+bool admit_last(StepList& list) {
+  const auto at = std::find_if(list.begin(), list.end(),
+                               [](const Step& s) { return s.verb == Verb::admit; });
+  if (at == list.end() || std::next(at) == list.end()) return false;
+  std::rotate(at, std::next(at), list.end());
+  return true;
+}
+
+/// A rank passes on what others made: rows of another shard, or another rank's result.
+bool is_relay(const Step& s, int rank) {
+  return (s.verb == Verb::push || s.verb == Verb::send_result) && s.owner != rank;
+}
+bool sends_own(const Step& s, int rank) {
+  return s.verb == Verb::send_partial || (s.verb == Verb::send_result && s.owner == rank);
+}
+bool is_pull(const Step& s) {
+  return s.verb == Verb::pull || s.verb == Verb::fetch_partial || s.verb == Verb::fetch_result;
+}
+
+bool mutate_list(Mutant mutant, int ranks, int rank, bool copy, StepList& list) {
+  switch (mutant) {
+    case Mutant::no_wait: return !copy && erase(list, is_wait);
+    case Mutant::short_wait:
+      return erase_waits_before(list, [](const Step&) { return true; }, 1);
+    case Mutant::wrong_flag: return !copy && shift_waits(list);
+    case Mutant::early_signal: return signal_early(list);
+    case Mutant::lost_signal: return erase_last(list, is_signal);
+    case Mutant::doubled_signal: return double_first(list, is_signal);
+    case Mutant::signal_to_wrong_peer: return misdirect_first(list, ranks);
+    case Mutant::lost_chunk: return erase_first(list, is_transfer);
+    case Mutant::doubled_chunk: return double_first(list, is_transfer);
+    case Mutant::sum_before_wait: return reduce_early(list);
+    case Mutant::send_before_computed:
+      return erase_waits_before(list, [&](const Step& s) { return sends_own(s, rank); });
+    case Mutant::forward_before_landed:
+      return erase_waits_before(list, [&](const Step& s) { return is_relay(s, rank); });
+    case Mutant::pull_before_offer: return erase_waits_before(list, is_pull);
+    case Mutant::deliver_before_wait:
+      return erase_waits_before(list, [](const Step& s) { return s.verb == Verb::deliver; });
+    case Mutant::result_before_admit: return admit_last(list);
+    case Mutant::no_admit:
+      return erase(list, [](const Step& s) { return s.verb == Verb::admit; });
+    case Mutant::lost_tile:
+      return erase_last(list, [](const Step& s) { return s.verb == Verb::store; });
+    default: return false;
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(Mutant mutant) {
+  return kEntries.at(static_cast<std::size_t>(mutant)).name;
+}
+std::string_view describe(Mutant mutant) {
+  return kEntries.at(static_cast<std::size_t>(mutant)).text;
+}
+
+bool mutate(Mutant mutant, const CallPlan& plan, int rank, std::vector<StepList>& lists) {
+  if (mutant == Mutant::none || mutant == Mutant::kCount) return false;
+  // How flags are read, slots and launch order are the explorer's: always something to bend.
+  if (mutant < Mutant::no_wait) return true;
+  if (mutant == Mutant::silent_empty_rank) {
+    return plan.shard(rank).size() == 0 &&
+           erase(lists[0], [](const Step& s) { return s.verb == Verb::signal_header; });
+  }
+  if (mutant == Mutant::neighbour_tile) {
+    if (lists.size() < 3 || lists[1] == lists[2]) return false;
+    lists[1] = lists[2];
+    return true;
+  }
+  bool changed = false;
+  for (std::size_t i = 0; i < lists.size(); ++i) {
+    changed |= mutate_list(mutant, plan.ranks(), rank, i == 0, lists[i]);
+  }
+  return changed;
+}
+
+}  // namespace tilelace::check

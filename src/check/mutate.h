@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Seeded bugs. Each removes or bends one guard of the protocol; the checker must see it.
+#pragma once
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "check/call.h"
+
+namespace tilelace::check {
+
+enum class Mutant : std::uint8_t {
+  none,
+  // In how flags are read.
+  equal_for_at_least,
+  stale_epoch,
+  stale_header,
+  unsigned_compare,
+  // In the run.
+  one_slot,
+  one_flag_set,
+  send_before_consumption,
+  waiters_before_senders,
+  // In the lists.
+  no_wait,
+  short_wait,
+  wrong_flag,
+  early_signal,
+  lost_signal,
+  doubled_signal,
+  signal_to_wrong_peer,
+  lost_chunk,
+  doubled_chunk,
+  sum_before_wait,
+  send_before_computed,
+  forward_before_landed,
+  pull_before_offer,
+  deliver_before_wait,
+  silent_empty_rank,
+  result_before_admit,
+  no_admit,
+  lost_tile,
+  neighbour_tile,
+  kCount
+};
+constexpr int kMutants = static_cast<int>(Mutant::kCount) - 1;
+
+std::string_view name_of(Mutant);
+/// One line: what it breaks.
+std::string_view describe(Mutant);
+
+/// Rewrites the lists of a rank (copy, then workers). False if there was nothing to rewrite.
+bool mutate(Mutant mutant, const CallPlan& plan, int rank, std::vector<StepList>& lists);
+
+}  // namespace tilelace::check

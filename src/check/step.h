@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// A step: one verb call of a role as a value. What the recorder keeps, mutants rewrite and the
+// monitor judges.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "schedule/ag_gemm.h"
+#include "schedule/gemm_reduce.h"
+
+namespace tilelace::check {
+
+using schedule::Index;
+using schedule::RowRange;
+
+enum class Verb : std::uint8_t {
+  signal,
+  signal_header,
+  wait,
+  admit,
+  compute,
+  store,
+  stage,
+  push,
+  pull,
+  deliver,
+  reduce,
+  partial,
+  store_partial,
+  store_result,
+  park,
+  unpark,
+  send_partial,
+  fetch_partial,
+  send_result,
+  fetch_result
+};
+
+struct Step {
+  Verb verb = Verb::admit;
+  int peer = -1;   ///< signals: where the flag is; chunks and store_x: the other side
+  int owner = -1;  ///< whose shard; -1: the tile straddles shards
+  int block = 0;
+  Index at = -1;  ///< the flag, the chunk, or the tile's index
+  RowRange rows;
+  Index col = -1;  ///< tiles only
+
+  bool operator==(const Step&) const = default;
+};
+
+using StepList = std::vector<Step>;
+
+std::string_view name_of(Verb);
+/// E.g. `push chunk 1 rows 8..16 of shard 0, peer 2`. Flags stand as numbers.
+std::string to_string(const Step&);
+
+/// A flag by what it says, and the rank whose work raises it.
+struct FlagName {
+  std::string text;
+  int from = -1;
+};
+FlagName flag_name(const schedule::AgGemm&, Index flag);
+FlagName flag_name(const schedule::GemmReduce&, Index flag);
+
+inline Step step_of(Verb verb, const schedule::GatherTile& t, int peer = -1) {
+  return {verb, peer, t.source, 0, -1, t.rows, t.col};
+}
+inline Step step_of(Verb verb, const schedule::ReduceTile& t, int peer = -1) {
+  return {verb, peer, t.owner, t.block, t.index, t.rows, t.col};
+}
+inline Step step_of(Verb verb, const schedule::GatherTransfer& t) {
+  return {verb, t.peer, t.source, 0, t.chunk, t.rows, -1};
+}
+inline Step step_of(Verb verb, const schedule::ReduceTransfer& t) {
+  return {verb, t.peer, t.owner, t.block, t.chunk, t.rows, -1};
+}
+
+/// Verbs that do nothing: for lists that are only recorded.
+struct NoVerbs {
+  void signal(int, Index) {}
+  void signal_header(int) {}
+  void wait(Index) {}
+  void admit() {}
+  void compute(const auto&) {}
+  void store(const auto&) {}
+  void stage(const auto&) {}
+  void push(const auto&) {}
+  void pull(const auto&) {}
+  void deliver(const auto&) {}
+  void reduce(const auto&) {}
+  void partial(const auto&) {}
+  void store_partial(const auto&, int) {}
+  void store_result(const auto&, int) {}
+  void park(const auto&) {}
+  void unpark(const auto&) {}
+  void send_partial(const auto&) {}
+  void fetch_partial(const auto&) {}
+  void send_result(const auto&) {}
+  void fetch_result(const auto&) {}
+};
+
+/// Any verbs, with every call told to `note(Step)`: waits after they are over, all else before it
+/// happens, so that whoever sees the effect also finds it noted.
+template <class Verbs, class Note>
+class NotedVerbs {
+ public:
+  NotedVerbs(Verbs& verbs, Note note) : verbs_(verbs), note_(note) {}
+
+  void signal(int peer, Index flag) {
+    note_(Step{Verb::signal, peer, -1, 0, flag, {}, -1});
+    verbs_.signal(peer, flag);
+  }
+  void signal_header(int peer) {
+    note_(Step{Verb::signal_header, peer, -1, 0, -1, {}, -1});
+    verbs_.signal_header(peer);
+  }
+  void wait(Index flag) {
+    verbs_.wait(flag);
+    note_(Step{Verb::wait, -1, -1, 0, flag, {}, -1});
+  }
+  void admit() {
+    verbs_.admit();
+    note_(Step{Verb::admit, -1, -1, 0, -1, {}, -1});
+  }
+  void compute(const auto& t) { note_(step_of(Verb::compute, t)), verbs_.compute(t); }
+  void store(const auto& t) { note_(step_of(Verb::store, t)), verbs_.store(t); }
+  void stage(const auto& t) { note_(step_of(Verb::stage, t)), verbs_.stage(t); }
+  void push(const auto& t) { note_(step_of(Verb::push, t)), verbs_.push(t); }
+  void pull(const auto& t) { note_(step_of(Verb::pull, t)), verbs_.pull(t); }
+  void deliver(const auto& t) { note_(step_of(Verb::deliver, t)), verbs_.deliver(t); }
+  void reduce(const auto& t) { note_(step_of(Verb::reduce, t)), verbs_.reduce(t); }
+  void partial(const auto& t) { note_(step_of(Verb::partial, t)), verbs_.partial(t); }
+  void store_partial(const auto& t, int peer) {
+    note_(step_of(Verb::store_partial, t, peer));
+    verbs_.store_partial(t, peer);
+  }
+  void store_result(const auto& t, int peer) {
+    note_(step_of(Verb::store_result, t, peer));
+    verbs_.store_result(t, peer);
+  }
+  void park(const auto& t) { note_(step_of(Verb::park, t)), verbs_.park(t); }
+  void unpark(const auto& t) { note_(step_of(Verb::unpark, t)), verbs_.unpark(t); }
+  void send_partial(const auto& t) {
+    note_(step_of(Verb::send_partial, t)), verbs_.send_partial(t);
+  }
+  void fetch_partial(const auto& t) {
+    note_(step_of(Verb::fetch_partial, t)), verbs_.fetch_partial(t);
+  }
+  void send_result(const auto& t) { note_(step_of(Verb::send_result, t)), verbs_.send_result(t); }
+  void fetch_result(const auto& t) {
+    note_(step_of(Verb::fetch_result, t)), verbs_.fetch_result(t);
+  }
+
+ private:
+  Verbs& verbs_;
+  Note note_;
+};
+
+}  // namespace tilelace::check

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "check/sweep.h"
+
+#include <algorithm>
+#include <array>
+#include <random>
+
+namespace tilelace::check {
+
+namespace {
+
+constexpr std::size_t kMaxFailures = 5;
+constexpr std::int64_t kProgressEvery = 256;
+/// Keeps a configuration under a millisecond: tiles and chunks of all ranks.
+constexpr Index kMaxParts = 600;
+
+class Dice {
+ public:
+  Dice(std::uint64_t seed, std::int64_t i)
+      : random_(seed * 0x9E3779B97F4A7C15ULL + static_cast<std::uint64_t>(i)) {}
+  int below(int n) { return static_cast<int>(random_() % static_cast<std::uint64_t>(n)); }
+  int between(int lo, int hi) { return lo + below(hi - lo + 1); }
+  bool one_in(int n) { return below(n) == 0; }
+  template <class T, std::size_t N>
+  T any(const std::array<T, N>& of) {
+    return of[static_cast<std::size_t>(below(static_cast<int>(N)))];
+  }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+Index random_m(Dice& dice, int ranks, int tile) {
+  static constexpr std::array<Index, 7> kPrimes = {2, 5, 7, 13, 31, 61, 97};
+  if (dice.one_in(2)) return dice.between(0, 12 * ranks);
+  switch (dice.below(8)) {
+    case 0: return 0;
+    case 1: return 1;
+    case 2: return ranks - 1;
+    case 3: return tile - 1;
+    case 4: return tile;
+    case 5: return tile + 1;
+    case 6: return static_cast<Index>(ranks) * dice.between(1, 12) + 1;
+    default: return dice.any(kPrimes);
+  }
+}
+
+std::vector<Index> random_rows(Dice& dice, Index m, int ranks) {
+  std::vector<Index> borders = {0, m};
+  for (int r = 1; r < ranks; ++r) borders.push_back(dice.between(0, static_cast<int>(m)));
+  std::sort(borders.begin(), borders.end());
+  std::vector<Index> rows;
+  for (std::size_t i = 1; i < borders.size(); ++i) rows.push_back(borders[i] - borders[i - 1]);
+  return rows;
+}
+
+CallSpec random_call(Dice& dice, int ranks) {
+  for (;;) {
+    CallSpec s;
+    s.op = dice.any(std::array{Op::ag_gemm, Op::gemm_rs, Op::gemm_ar});
+    s.tile_m = dice.between(1, 16);
+    s.m = random_m(dice, ranks, s.tile_m);
+    s.cols = dice.between(1, 4);
+    s.chunk_rows = dice.between(1, 24);
+    s.raster_group = dice.between(1, 3);
+    s.route = dice.any(std::array{RouteKind::mesh, RouteKind::ring, RouteKind::two_level});
+    s.local = dice.any(std::array{1, 2, 4, 5, 8, 3});
+    s.transport = dice.any(std::array{Transport::push, Transport::pull, Transport::store});
+    s.straddle = dice.one_in(3);
+    s.blocks = s.op == Op::gemm_ar ? dice.between(1, 4) : 1;
+    s.deliver = s.op == Op::ag_gemm && dice.one_in(2);
+    if (s.op != Op::gemm_ar && dice.one_in(3)) s.rows = random_rows(dice, s.m, ranks);
+    const Index parts = (s.m / s.tile_m + ranks) * s.cols + s.m / s.chunk_rows + ranks;
+    if (!legal(s, ranks) && parts * ranks <= kMaxParts) return s;
+  }
+}
+
+}  // namespace
+
+CheckConfig random_config(std::uint64_t seed, std::int64_t i) {
+  Dice dice(seed, i);
+  CheckConfig c;
+  c.ranks = dice.any(std::array{1, 2, 3, 4, 5, 8});
+  c.workers = dice.between(1, 6);
+  const CallSpec first = random_call(dice, c.ranks);
+  const bool mixed = dice.one_in(2);
+  c.calls.push_back(first);
+  for (int call = 1; call < 3; ++call) {
+    c.calls.push_back(mixed ? random_call(dice, c.ranks) : first);
+  }
+  int least = 0;
+  for (const CallSpec& call : c.calls) least = std::max(least, min_resident(call, c.workers));
+  if (dice.one_in(2)) c.resident = dice.between(least, c.workers + 1);
+  if (!dice.one_in(4)) c.seed = static_cast<std::uint64_t>(dice.between(1, 1 << 20));
+  if (dice.one_in(8)) c.first_epoch = 0xFFFFFFFFU - static_cast<std::uint32_t>(dice.below(3));
+  return c;
+}
+
+SweepSummary sweep(std::int64_t count, std::uint64_t seed,
+                   const std::function<void(std::int64_t)>& progress) {
+  SweepSummary sum;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const CheckConfig config = random_config(seed, i);
+    CheckReport report = check(config);
+    ++sum.configurations;
+    const bool same = config.calls[0] == config.calls[1] && config.calls[1] == config.calls[2];
+    sum.mixed += same ? 0 : 1;
+    sum.steps += report.steps;
+    sum.tiles += report.tiles;
+    sum.transfers += report.transfers;
+    sum.flags += report.flags;
+    if (!report.findings.empty() && sum.failed++ < static_cast<std::int64_t>(kMaxFailures)) {
+      sum.failures.push_back({config, std::move(report.findings)});
+    }
+    if (progress && (i + 1) % kProgressEvery == 0) progress(i + 1);
+  }
+  return sum;
+}
+
+}  // namespace tilelace::check

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "check/explore.h"
+
+namespace tilelace::check {
+
+/// The i-th configuration of this seed: three calls of one or of several ops and shapes, half of
+/// the row counts from the edges (0, 1, P-1, tile +- 1, primes, no multiple of P).
+CheckConfig random_config(std::uint64_t seed, std::int64_t i);
+
+struct SweepFailure {
+  CheckConfig config;
+  std::vector<Finding> findings;
+};
+
+struct SweepSummary {
+  std::int64_t configurations = 0;
+  std::int64_t mixed = 0;  ///< of them, with calls that differ
+  std::int64_t failed = 0;
+  std::int64_t steps = 0;
+  std::int64_t tiles = 0;
+  std::int64_t transfers = 0;
+  std::int64_t flags = 0;
+  std::vector<SweepFailure> failures;  ///< the first few
+};
+
+/// `progress(done)` is called now and then; may be empty.
+SweepSummary sweep(std::int64_t count, std::uint64_t seed,
+                   const std::function<void(std::int64_t)>& progress = {});
+
+}  // namespace tilelace::check

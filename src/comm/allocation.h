@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstddef>
+#include <memory>
+
+#include "comm/shared_memory.h"
+#include "comm/socket_mesh.h"
+
+namespace tilelace::comm {
+
+/// Symmetric memory between the processes of a mesh: everyone makes a memfd and passes it to all.
+/// Collective. Errors: as Group::allocate; Failure where the mesh is no longer in step.
+std::shared_ptr<SymmetricMemory> allocate_over(SocketMesh& mesh, std::size_t bytes,
+                                               const Deadline& deadline,
+                                               const SocketMesh::Check& check);
+
+}  // namespace tilelace::comm

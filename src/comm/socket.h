@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frames over connected SOCK_SEQPACKET unix sockets. Nothing here blocks, and what comes in is
+// taken for hostile until it is checked.
+#pragma once
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "comm/unique_fd.h"
+
+namespace tilelace::comm {
+
+constexpr std::uint32_t kFrameMagic = 0x43414c54;  // "TLAC"
+constexpr std::uint16_t kFrameVersion = 1;
+
+enum class FrameType : std::uint16_t {
+  join = 1,        ///< who I am, to a rank met in a directory
+  hello = 2,       ///< who I am, to every rank
+  all_gather = 3,  ///< bytes
+  allocate = 4,    ///< size, memfd
+  confirm = 5,     ///< how mapping went
+  subgroup = 6,    ///< list of members, one end of a socket pair
+};
+std::string_view name_of(FrameType type);
+
+struct FrameHeader {
+  std::uint32_t magic = kFrameMagic;
+  std::uint16_t version = kFrameVersion;
+  std::uint16_t type = 0;
+  std::uint32_t sequence = 0;
+  std::uint32_t length = 0;  ///< of the bytes that follow
+};
+
+struct Frame {
+  FrameType type{};
+  std::uint32_t sequence = 0;
+  std::string bytes;
+  std::vector<UniqueFd> fds;
+  pid_t pid = 0;  ///< the sender as this process sees it; 0: not told
+};
+
+enum class IoStatus : std::uint8_t { done, again, closed, bad };
+
+struct Outgoing {
+  FrameType type{};
+  std::uint32_t sequence = 0;
+  std::string_view bytes;
+  int fd = -1;               ///< passed along; stays the caller's
+  bool credentials = false;  ///< lets a receiver with SO_PASSCRED know our pid
+};
+
+/// Sends one frame or nothing. `problem` says what is bad.
+IoStatus send_frame(int socket, const Outgoing& out, std::string& problem);
+
+/// Receives one frame. Descriptors that came along are owned by the frame, however many there are.
+IoStatus receive_frame(int socket, Frame& frame, std::string& problem);
+
+/// A connected pair. Error: system.
+std::pair<UniqueFd, UniqueFd> make_socket_pair();
+
+/// Throws a usage error unless fd is a SOCK_SEQPACKET unix socket; makes it fit for frames.
+void prepare_socket(int fd);
+
+/// Whether the kernel adds the sender's pid to frames that come with credentials.
+void want_credentials(int fd, bool wanted);
+
+}  // namespace tilelace::comm

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one place that reads environment variables. All are defaults or test aids; a value that makes
+// no sense is ignored.
+#pragma once
+#include <cstdint>
+#include <cstdlib>
+
+namespace tilelace::env {
+
+/// TILELACE_FIRST_EPOCH: what call numbers start from (tests of the wrap at 2^32). Default 0.
+inline std::uint32_t first_epoch() {
+  const char* text = std::getenv("TILELACE_FIRST_EPOCH");
+  if (text == nullptr || *text == '\0') return 0;
+  char* end = nullptr;
+  const unsigned long long value = std::strtoull(text, &end, 10);
+  return *end == '\0' && value <= 0xffffffffULL ? static_cast<std::uint32_t>(value) : 0;
+}
+
+}  // namespace tilelace::env

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tilelace/communicator.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "core/check.h"
+#include "op/impl.h"
+#include "op/tensors.h"
+#include "plan/problem.h"
+
+namespace tilelace {
+namespace {
+
+CommunicatorOptions checked_options(CommunicatorOptions o, int ranks) {
+  require(ranks >= 1 && ranks <= plan::kMaxRanks, "communicator: ranks: got {}, expected 1 to {}",
+          ranks, plan::kMaxRanks);
+  require(o.workers >= 0 && o.workers <= 1024, "communicator: workers: got {}, expected 0 to 1024",
+          o.workers);
+  require(o.max_workers >= 0, "communicator: max_workers: got {}, expected 0 or more",
+          o.max_workers);
+  require(o.timeout_s > 0 && o.timeout_s <= 86400,
+          "communicator: timeout: got {} s, expected more than 0 and at most 86400", o.timeout_s);
+  require(o.link_bytes_per_s >= 0 && o.link_bytes_per_s <= 1e15,
+          "communicator: link bandwidth: got {}, expected 0 to 1e15 bytes/s", o.link_bytes_per_s);
+  require(o.link_latency_s >= 0 && o.link_latency_s <= 10,
+          "communicator: link latency: got {} s, expected 0 to 10", o.link_latency_s);
+  if (o.workers == 0) {
+    const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+    o.workers = std::max(1, cores / ranks);
+    if (o.max_workers > 0) o.workers = std::min(o.workers, o.max_workers);
+  }
+  require(o.max_workers == 0 || o.workers <= o.max_workers,
+          "communicator: workers: got {}, expected at most the budget max_workers {}", o.workers,
+          o.max_workers);
+  return o;
+}
+
+}  // namespace
+
+Communicator::Impl::Impl(std::unique_ptr<comm::Group> g, const CommunicatorOptions& o,
+                         std::shared_ptr<CheckedGroup> checked)
+    : group(std::move(g)),
+      options(o),
+      backend(make_cpu_backend(*group, options, std::move(checked))) {}
+
+void Communicator::Impl::enter(std::string_view op, bool alone) {
+  require(alone, "{}: got a call from a second thread, expected one call at a time", op);
+  if (failure) {
+    raise(failure->kind(), "{}: the communicator refuses calls since an earlier failure: {}", op,
+          failure->what());
+  }
+}
+
+const Plan& Communicator::Impl::plan_of(const Problem& problem, const PlanOptions& plan_options) {
+  for (const auto& cached : plans) {
+    if (cached->problem == problem && cached->options == plan_options) return cached->plan;
+  }
+  constexpr std::size_t kMostPlans = 256;
+  if (plans.size() >= kMostPlans) plans.erase(plans.begin());
+  plans.push_back(std::make_unique<CachedPlan>(
+      CachedPlan{problem, plan_options, make_plan(problem, backend->machine(), plan_options)}));
+  return plans.back()->plan;
+}
+
+Communicator Communicator::Impl::wrap(std::unique_ptr<Impl> impl) {
+  return Communicator(std::move(impl));
+}
+
+Communicator::Communicator() noexcept = default;
+Communicator::Communicator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Communicator::Communicator(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&&) noexcept = default;
+Communicator::~Communicator() = default;
+
+Communicator::Impl& Communicator::impl() const {
+  require(impl_ != nullptr, "communicator: got an empty one, expected a member of a group");
+  return *impl_;
+}
+
+std::vector<Communicator> Communicator::threads(int ranks, const CommunicatorOptions& options) {
+  const auto o = checked_options(options, ranks);
+  auto checked = o.checked ? make_checked_group(ranks, o.workers) : nullptr;
+  std::vector<Communicator> members;
+  for (auto& group : comm::make_thread_groups(ranks)) {
+    members.push_back(Impl::wrap(std::make_unique<Impl>(std::move(group), o, checked)));
+  }
+  return members;
+}
+
+Communicator Communicator::process(int rank, int ranks, const std::string& directory,
+                                   const CommunicatorOptions& options) {
+  const auto o = checked_options(options, ranks);
+  require(!o.checked, "communicator: checked: got processes, expected ranks as threads");
+  return Impl::wrap(
+      std::make_unique<Impl>(comm::make_process_group(rank, ranks, directory, o.timeout_s), o));
+}
+
+Communicator Communicator::from_sockets(int rank, std::vector<int> sockets,
+                                        const CommunicatorOptions& options) {
+  const auto o = checked_options(options, static_cast<int>(sockets.size()));
+  require(!o.checked, "communicator: checked: got processes, expected ranks as threads");
+  return Impl::wrap(
+      std::make_unique<Impl>(comm::make_socket_group(rank, std::move(sockets), o.timeout_s), o));
+}
+
+int Communicator::rank() const { return impl().group->rank(); }
+int Communicator::size() const { return impl().group->ranks(); }
+int Communicator::workers() const { return impl().options.workers; }
+Machine Communicator::machine() const { return impl().backend->machine(); }
+
+void Communicator::prepare(std::span<const Preparation> list) {
+  Impl& i = impl();
+  i.call("prepare", [&] {
+    std::vector<PreparedCall> calls;
+    try {
+      for (const auto& p : list) {
+        op::check_preparation(p, i.group->ranks());
+        calls.push_back({p.problem, p.options, p.weights});
+        make_plan(p.problem, i.backend->machine(), p.options);
+      }
+    } catch (const Error& e) {
+      i.backend->prepare({}, e.what());
+      throw;
+    }
+    i.backend->prepare(calls, {});
+  });
+}
+
+Communicator Communicator::subgroup(std::span<const int> ranks) {
+  Impl& i = impl();
+  return i.call("subgroup", [&] {
+    auto options = i.options;
+    options.checked = false;
+    return Impl::wrap(std::make_unique<Impl>(i.group->subgroup(ranks, options.timeout_s), options));
+  });
+}
+
+void Communicator::barrier() {
+  Impl& i = impl();
+  i.call("barrier", [&] { i.group->all_gather("barrier", i.options.timeout_s); });
+}
+
+void Communicator::abort() noexcept {
+  if (impl_ == nullptr) return;
+  const auto rank = static_cast<std::uint16_t>(impl_->group->rank());
+  impl_->group->abort({static_cast<std::uint8_t>(ErrorKind::peer), rank, rank});
+}
+
+std::vector<std::string> Communicator::findings() const { return impl().backend->findings(); }
+
+struct SymmetricBuffer::Impl {
+  std::shared_ptr<comm::SymmetricMemory> memory;
+  int rank = 0;
+  int ranks = 0;
+};
+
+SymmetricBuffer::SymmetricBuffer(Communicator& communicator, std::size_t bytes) {
+  auto& c = communicator.impl();
+  c.call("symmetric buffer", [&] {
+    impl_ = std::make_unique<Impl>(
+        Impl{c.group->allocate(bytes, c.options.timeout_s), c.group->rank(), c.group->ranks()});
+  });
+}
+SymmetricBuffer::SymmetricBuffer(SymmetricBuffer&&) noexcept = default;
+SymmetricBuffer& SymmetricBuffer::operator=(SymmetricBuffer&&) noexcept = default;
+SymmetricBuffer::~SymmetricBuffer() = default;
+
+void* SymmetricBuffer::local() const { return impl_->memory->peer(impl_->rank); }
+void* SymmetricBuffer::peer(int rank) const {
+  require(rank >= 0 && rank < impl_->ranks, "symmetric buffer: rank: got {}, expected 0 to {}",
+          rank, impl_->ranks - 1);
+  return impl_->memory->peer(rank);
+}
+std::size_t SymmetricBuffer::bytes() const { return impl_->memory->bytes(); }
+
+}  // namespace tilelace

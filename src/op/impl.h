@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stands behind a Communicator.
+#pragma once
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend/backend.h"
+#include "comm/group.h"
+#include "tilelace/communicator.h"
+#include "tilelace/error.h"
+
+namespace tilelace {
+
+struct Communicator::Impl {
+  Impl(std::unique_ptr<comm::Group>, const CommunicatorOptions&,
+       std::shared_ptr<CheckedGroup> = nullptr);
+
+  /// Runs one call of the public API: one at a time, none after a failure, failures remembered.
+  template <class Body>
+  decltype(auto) call(std::string_view op, Body body) {
+    const std::unique_lock lock(busy, std::try_to_lock);
+    enter(op, lock.owns_lock());
+    try {
+      return body();
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::usage) failure = e;
+      throw;
+    }
+  }
+
+  /// The plan of this problem; made once for each.
+  const Plan& plan_of(const Problem&, const PlanOptions&);
+
+  static Communicator wrap(std::unique_ptr<Impl>);
+
+  std::unique_ptr<comm::Group> group;
+  CommunicatorOptions options;
+  std::unique_ptr<Backend> backend;  // after group: it goes first
+
+ private:
+  void enter(std::string_view op, bool alone);
+
+  struct CachedPlan {
+    Problem problem;
+    PlanOptions options;
+    Plan plan;
+  };
+  std::mutex busy;
+  std::optional<Error> failure;
+  std::vector<std::unique_ptr<CachedPlan>> plans;
+};
+
+}  // namespace tilelace

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// The public ops: check tensors -> Problem -> Plan -> backend.
+#include "tilelace/ops.h"
+
+#include <fmt/core.h>
+
+#include "core/check.h"
+#include "op/impl.h"
+#include "op/tensors.h"
+#include "plan/problem.h"
+
+namespace tilelace {
+namespace {
+
+Problem problem_of(const AgGemmArgs& args, int ranks, Part part) {
+  Problem p;
+  p.op = Op::ag_gemm;
+  p.ranks = ranks;
+  p.m = args.m;
+  for (const auto& w : args.weights) p.n.push_back(w.rows);
+  if (part == Part::collective && p.n.empty()) p.n.push_back(1);
+  p.k = args.a.cols;
+  p.dtype = args.a.dtype;
+  p.bias = !args.bias.empty();
+  p.activation = args.activation;
+  p.return_gathered = static_cast<bool>(args.gathered) && part != Part::gemm;
+  p.rows.assign(args.rows.begin(), args.rows.end());
+  return p;
+}
+
+Problem problem_of(Op op, const GemmReduceArgs& args, int ranks, Part part) {
+  Problem p;
+  p.op = op;
+  p.ranks = ranks;
+  p.m = args.m;
+  p.n = {part == Part::collective ? args.x.cols : args.weight.rows};
+  p.k = part == Part::collective ? 1 : args.x.cols;
+  p.dtype = args.x.dtype;
+  p.bias = static_cast<bool>(args.bias);
+  p.activation = args.activation;
+  p.rows.assign(args.rows.begin(), args.rows.end());
+  return p;
+}
+
+void check_weights(const Problem& p, std::span<const TensorView> weights,
+                   std::span<const TensorView> bias) {
+  const auto op = name_of(p.op);
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    op::check_tensor(op, fmt::format("weight {}", i), weights[i], p.dtype, p.n[i], p.k);
+  }
+  require(bias.empty() || bias.size() == weights.size(),
+          "{}: bias: got {}, expected none or one a weight ({})", op, bias.size(), weights.size());
+  for (std::size_t i = 0; i < bias.size(); ++i) {
+    op::check_tensor(op, fmt::format("bias {}", i), bias[i], p.dtype, 1, p.n[i]);
+  }
+}
+
+void check(const Problem& p, const AgGemmArgs& args, int rank, Part part) {
+  plan::check_problem(p);
+  const std::int64_t own = part == Part::gemm ? p.m : op::shard_rows(p, rank);
+  op::check_tensor("ag_gemm", "a", args.a, p.dtype, own, p.k);
+  check_weights(p, args.weights, args.bias);
+  if (part != Part::collective) {
+    require(args.out.size() == p.outputs(), "ag_gemm: out: got {} outputs, expected {}",
+            args.out.size(), p.outputs());
+    for (std::size_t i = 0; i < args.out.size(); ++i) {
+      op::check_tensor("ag_gemm", fmt::format("out {}", i), args.out[i], p.dtype, p.m, p.n[i]);
+      op::check_apart("ag_gemm", "a", args.a, fmt::format("out {}", i), args.out[i]);
+      for (std::size_t j = 0; j < i; ++j) {
+        op::check_apart("ag_gemm", fmt::format("out {}", j), args.out[j], fmt::format("out {}", i),
+                        args.out[i]);
+      }
+    }
+  }
+  if (part == Part::collective || args.gathered) {
+    op::check_tensor("ag_gemm", "gathered", args.gathered, p.dtype, p.m, p.k);
+    op::check_apart("ag_gemm", "a", args.a, "gathered", args.gathered);
+  }
+}
+
+void check(const Problem& p, const GemmReduceArgs& args, int rank, Part part) {
+  plan::check_problem(p);
+  const auto op = name_of(p.op);
+  op::check_tensor(op, "x", args.x, p.dtype, p.m, part == Part::collective ? p.n[0] : p.k);
+  if (part != Part::collective) {
+    check_weights(p, {&args.weight, 1}, {&args.bias, p.bias ? std::size_t{1} : 0});
+  }
+  const bool all_rows = p.op == Op::gemm_ar || part == Part::gemm;
+  op::check_tensor(op, "out", args.out, p.dtype, all_rows ? p.m : op::shard_rows(p, rank), p.n[0]);
+  op::check_apart(op, "x", args.x, "out", args.out);
+}
+
+/// The common course of a call: a rank that finds its own arguments wrong tells its peers.
+template <class Args>
+void run(Communicator& c, const Problem& problem, const Args& args, const Operands& operands,
+         const PlanOptions& options, Part part) {
+  auto& impl = c.impl();
+  impl.call(name_of(problem.op), [&] {
+    const Plan* plan = nullptr;
+    try {
+      check(problem, args, impl.group->rank(), part);
+      plan = &impl.plan_of(problem, options);
+    } catch (const Error& e) {
+      if (part != Part::gemm) impl.backend->refuse(e.what());
+      throw;
+    }
+    impl.backend->run(problem, *plan, operands, part);
+  });
+}
+
+void run(Communicator& c, const AgGemmArgs& args, const PlanOptions& options, Part part) {
+  run(c, problem_of(args, c.size(), part), args,
+      {args.a, args.weights, args.bias, args.out, args.gathered}, options, part);
+}
+
+void run(Communicator& c, Op op, const GemmReduceArgs& args, const PlanOptions& options,
+         Part part) {
+  const Problem problem = problem_of(op, args, c.size(), part);
+  const std::span<const TensorView> bias{&args.bias, problem.bias ? std::size_t{1} : 0};
+  const std::span<const TensorView> weights{&args.weight,
+                                            part == Part::collective ? std::size_t{0} : 1};
+  run(c, problem, args, {args.x, weights, bias, {&args.out, 1}, {}}, options, part);
+}
+
+}  // namespace
+
+void ag_gemm(Communicator& c, const AgGemmArgs& args, const PlanOptions& options) {
+  run(c, args, options, Part::whole);
+}
+
+void gemm_rs(Communicator& c, const GemmReduceArgs& args, const PlanOptions& options) {
+  run(c, Op::gemm_rs, args, options, Part::whole);
+}
+
+void gemm_ar(Communicator& c, const GemmReduceArgs& args, const PlanOptions& options) {
+  run(c, Op::gemm_ar, args, options, Part::whole);
+}
+
+void gemm_only(Communicator& c, const AgGemmArgs& args) { run(c, args, {}, Part::gemm); }
+
+void gemm_only(Communicator& c, const GemmReduceArgs& args) {
+  GemmReduceArgs product = args;  // the rank's own partial: bias and activation come after the sum
+  product.bias = {};
+  product.activation = Activation::none;
+  run(c, Op::gemm_rs, product, {}, Part::gemm);
+}
+
+void collective_only(Communicator& c, const AgGemmArgs& args) {
+  AgGemmArgs gather = args;
+  gather.weights = {};
+  gather.bias = {};
+  gather.out = {};
+  gather.activation = Activation::none;
+  PlanOptions options;
+  options.path = Path::unfused;
+  run(c, gather, options, Part::collective);
+}
+
+void collective_only(Communicator& c, Op op, const GemmReduceArgs& args) {
+  PlanOptions options;
+  options.path = Path::unfused;
+  run(c, op, args, options, Part::collective);
+}
+
+Plan query_plan(const Communicator& c, const Problem& problem, const PlanOptions& options) {
+  return make_plan(problem, c.machine(), options);
+}
+
+}  // namespace tilelace

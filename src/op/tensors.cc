@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "op/tensors.h"
+
+#include "core/check.h"
+#include "plan/problem.h"
+#include "schedule/rows.h"
+
+namespace tilelace::op {
+namespace {
+
+constexpr std::int64_t kAlignment = 16;
+
+std::int64_t bytes_spanned(const TensorView& t) {
+  if (t.rows == 0 || t.cols == 0) return 0;
+  return ((t.rows - 1) * t.stride + t.cols) * static_cast<std::int64_t>(size_of(t.dtype));
+}
+
+}  // namespace
+
+void check_tensor(std::string_view op, std::string_view name, const TensorView& t, DType dtype,
+                  std::int64_t rows, std::int64_t cols) {
+  require(static_cast<int>(t.dtype) <= static_cast<int>(DType::fp32),
+          "{}: {}: got an unknown dtype {}, expected bf16, fp16 or fp32", op, name,
+          static_cast<int>(t.dtype));
+  require(t.dtype == dtype, "{}: {}: got {}, expected {}", op, name, name_of(t.dtype),
+          name_of(dtype));
+  require(t.rows == rows && t.cols == cols, "{}: {}: got [{}, {}], expected [{}, {}]", op, name,
+          t.rows, t.cols, rows, cols);
+  if (rows == 0 || cols == 0) return;
+  require(t.data != nullptr, "{}: {}: got null data, expected a [{}, {}] matrix", op, name, rows,
+          cols);
+  require(t.stride >= cols, "{}: {}: got a row stride of {}, expected at least {}", op, name,
+          t.stride, cols);
+  require(t.stride <= plan::kMaxExtent, "{}: {}: got a row stride of {}, expected at most {}", op,
+          name, t.stride, plan::kMaxExtent);
+  const auto address = reinterpret_cast<std::uintptr_t>(t.data);
+  require(address % kAlignment == 0, "{}: {}: got data {} bytes off, expected {}-byte alignment",
+          op, name, address % kAlignment, kAlignment);
+  const auto row_bytes = t.stride * static_cast<std::int64_t>(size_of(dtype));
+  require(rows == 1 || row_bytes % kAlignment == 0,
+          "{}: {}: got rows {} bytes apart, expected a multiple of {}", op, name, row_bytes,
+          kAlignment);
+}
+
+void check_apart(std::string_view op, std::string_view name_a, const TensorView& a,
+                 std::string_view name_b, const TensorView& b) {
+  const auto begin_a = reinterpret_cast<std::uintptr_t>(a.data);
+  const auto begin_b = reinterpret_cast<std::uintptr_t>(b.data);
+  const auto end_a = begin_a + static_cast<std::uintptr_t>(bytes_spanned(a));
+  const auto end_b = begin_b + static_cast<std::uintptr_t>(bytes_spanned(b));
+  if (begin_a == end_a || begin_b == end_b) return;
+  require(end_a <= begin_b || end_b <= begin_a,
+          "{}: {} and {}: got memory that overlaps, expected two tensors", op, name_a, name_b);
+}
+
+void check_preparation(const Preparation& p, int ranks) {
+  plan::check_problem(p.problem);
+  const auto op = name_of(p.problem.op);
+  require(p.problem.ranks == ranks, "{}: ranks: got {}, expected the group's {}", op,
+          p.problem.ranks, ranks);
+  require(p.weights.size() == p.problem.n.size(), "{}: weights: got {}, expected {}", op,
+          p.weights.size(), p.problem.n.size());
+  for (std::size_t i = 0; i < p.weights.size(); ++i) {
+    check_tensor(op, fmt::format("weight {}", i), p.weights[i], p.problem.dtype, p.problem.n[i],
+                 p.problem.k);
+  }
+}
+
+std::int64_t shard_rows(const Problem& p, int rank) {
+  if (!p.rows.empty()) return p.rows[rank];
+  return schedule::RowSplit{p.m, p.ranks, nullptr}.shard(rank).size();
+}
+
+}  // namespace tilelace::op

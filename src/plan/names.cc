@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <ostream>
+#include <string>
+
+#include "tilelace/plan.h"
+
+namespace tilelace {
+
+std::string_view name_of(Op op) {
+  switch (op) {
+    case Op::ag_gemm: return "ag_gemm";
+    case Op::gemm_rs: return "gemm_rs";
+    default: return "gemm_ar";
+  }
+}
+
+std::string_view name_of(Activation a) {
+  switch (a) {
+    case Activation::none: return "none";
+    case Activation::gelu: return "gelu";
+    case Activation::gelu_tanh: return "gelu_tanh";
+    case Activation::silu: return "silu";
+    default: return "swiglu";
+  }
+}
+
+std::string_view name_of(Path p) {
+  switch (p) {
+    case Path::fused: return "fused";
+    case Path::medium: return "medium";
+    default: return "unfused";
+  }
+}
+
+std::string_view name_of(RouteKind r) {
+  switch (r) {
+    case RouteKind::mesh: return "mesh";
+    case RouteKind::ring: return "ring";
+    default: return "two_level";
+  }
+}
+
+std::string_view name_of(Transport t) {
+  switch (t) {
+    case Transport::push: return "push";
+    case Transport::pull: return "pull";
+    default: return "store";
+  }
+}
+
+namespace {
+
+std::string list(const std::vector<std::int64_t>& values) {
+  std::string text;
+  for (const auto v : values) text += (text.empty() ? "" : "+") + std::to_string(v);
+  return text;
+}
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& os, const Problem& p) {
+  os << fmt::format("{} ranks {} m {} n {} k {} {} bias {} act {}", name_of(p.op), p.ranks, p.m,
+                    list(p.n), p.k, name_of(p.dtype), p.bias ? "yes" : "no", name_of(p.activation));
+  if (p.return_gathered) os << " gathered";
+  if (!p.rows.empty()) os << " rows " << list(p.rows);
+  return os;
+}
+
+std::ostream& operator<<(std::ostream& os, const Machine& m) {
+  return os << fmt::format(
+             "workers {} local_ranks {} link {:.3g} GB/s {:.3g} us, {:.3g} GFLOP/s a rank",
+             m.workers, m.local_ranks, m.link_bytes_per_s * 1e-9, m.link_latency_s * 1e6,
+             m.rank_flops_per_s * 1e-9);
+}
+
+std::ostream& operator<<(std::ostream& os, const Plan& p) {
+  os << fmt::format("{} {} {} {} tile {}x{} chunk {} workers {}", name_of(p.op), name_of(p.path),
+                    name_of(p.route), name_of(p.transport), p.tile_m, p.tile_n, p.chunk_rows,
+                    p.workers);
+  if (p.route == RouteKind::two_level) os << " local " << p.local_ranks;
+  if (p.op == Op::gemm_ar) os << " blocks " << p.blocks;
+  if (p.op != Op::ag_gemm) os << " partials " << name_of(p.partials);
+  if (p.straddle) os << " straddle";
+  return os;
+}
+
+}  // namespace tilelace

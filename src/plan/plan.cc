@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Candidates, legality with reasons, a closed cost model, and the choice.
+#include "tilelace/plan.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "core/check.h"
+#include "plan/problem.h"
+#include "plan/schedules.h"
+
+namespace tilelace {
+namespace {
+
+using schedule::ceil_div;
+
+/// What a call of this plan is expected to take, in seconds.
+struct Cost {
+  double gemm = 0, wire = 0, total = 0;
+};
+
+std::int64_t largest_shard(const Problem& p) {
+  if (p.rows.empty()) return ceil_div(p.m, p.ranks);
+  return *std::max_element(p.rows.begin(), p.rows.end());
+}
+
+/// Bytes that leave a rank in one call over the mesh.
+double wire_bytes(const Problem& p, DType partials) {
+  const double remote = static_cast<double>(p.ranks - 1) / p.ranks * static_cast<double>(p.m);
+  if (p.op == Op::ag_gemm) {
+    return remote * static_cast<double>(p.k) * static_cast<double>(size_of(p.dtype));
+  }
+  const double n = static_cast<double>(p.n[0]);
+  const double reduce = remote * n * static_cast<double>(size_of(partials));
+  return p.op == Op::gemm_rs ? reduce : reduce + remote * n * static_cast<double>(size_of(p.dtype));
+}
+
+Cost cost_of(const Problem& p, const Plan& plan, const Machine& machine) {
+  Cost c;
+  c.gemm = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.total_n()) *
+           static_cast<double>(p.k) / machine.rank_flops_per_s;
+  const double rate = machine.link_bytes_per_s > 0 ? machine.link_bytes_per_s : 4e9;
+  const auto chunks_a_shard =
+      std::max<std::int64_t>(1, ceil_div(largest_shard(p), plan.chunk_rows));
+  const double phases = p.op == Op::gemm_ar ? 2 : 1;
+  const double transfers = phases * static_cast<double>((p.ranks - 1) * chunks_a_shard);
+  c.wire = wire_bytes(p, plan.partials) / rate;
+  if (plan.path == Path::unfused) {
+    c.wire += phases * (p.ranks - 1) * machine.link_latency_s;
+    c.total = c.gemm + c.wire;
+    return c;
+  }
+  c.wire += transfers * machine.link_latency_s;
+  // Exposed: the first or last chunk of compute, and for all-reduce the last block's broadcast.
+  const double parts = static_cast<double>(p.ranks * chunks_a_shard);
+  double exposed = c.gemm / parts + machine.link_latency_s;
+  if (p.op == Op::gemm_ar) exposed += c.wire / (2.0 * (2.0 * plan.blocks - 1));
+  c.total = std::max(c.gemm, c.wire) + (p.ranks > 1 ? exposed : 0);
+  return c;
+}
+
+/// Why a plan cannot run this problem; empty if it can.
+std::string illegal(const Problem& p, const Plan& plan) {
+  const bool mesh = plan.route == RouteKind::mesh;
+  if (plan.tile_m < 1 || plan.tile_m > 4096) return "tile_m must be 1 to 4096";
+  if (plan.tile_n < 1 || plan.tile_n > 4096) return "tile_n must be 1 to 4096";
+  if (plan.chunk_rows < 1) return "chunk_rows must be at least 1";
+  if (plan.blocks < 1 || plan.blocks > 64) return "blocks must be 1 to 64";
+  if (plan.blocks > 1 && p.op != Op::gemm_ar) return "only gemm_ar has row super-blocks";
+  if (plan.transport == Transport::store && !mesh) return "store needs the mesh (nobody relays)";
+  if (plan.transport == Transport::pull && p.op != Op::ag_gemm && !mesh) {
+    return "pulling partials needs the mesh (nobody relays)";
+  }
+  if (plan.straddle && !mesh) return "straddling tiles need the mesh";
+  if (plan.straddle && p.op == Op::gemm_ar) return "gemm_ar cuts its blocks so that none straddles";
+  if (plan.route == RouteKind::two_level &&
+      (plan.local_ranks < 1 || p.ranks % plan.local_ranks != 0)) {
+    return fmt::format("two_level needs local_ranks that divide {} ranks", p.ranks);
+  }
+  return {};
+}
+
+Plan base_plan(const Problem& p, const Machine& machine, const PlanOptions& options) {
+  Plan plan;
+  plan.op = p.op;
+  plan.workers = std::max(1, machine.workers);
+  plan.route = options.route.value_or(machine.local_ranks > 0 && machine.local_ranks < p.ranks
+                                          ? RouteKind::two_level
+                                          : RouteKind::mesh);
+  plan.local_ranks = plan.route == RouteKind::two_level
+                         ? (machine.local_ranks > 0 ? machine.local_ranks : p.ranks)
+                         : 0;
+  plan.transport = options.transport.value_or(Transport::push);
+  plan.tile_m = options.tile_m.value_or(128);
+  plan.tile_n = options.tile_n.value_or(256);
+  plan.straddle = options.straddle.value_or(false);
+  plan.partials = p.op == Op::ag_gemm ? p.dtype : options.partials.value_or(p.dtype);
+  return plan;
+}
+
+/// All plans worth weighing: each path, and for the fused one several chunk and block counts.
+std::vector<Plan> candidates(const Problem& p, const Machine& machine, const PlanOptions& options) {
+  std::vector<Plan> all;
+  const std::int64_t shard = std::max<std::int64_t>(1, largest_shard(p));
+  for (const Path path : {Path::fused, Path::medium, Path::unfused}) {
+    if (options.path && *options.path != path) continue;
+    for (const int chunks : {8, 4, 2, 1}) {
+      if (path != Path::fused && chunks != 1) continue;
+      for (const int blocks : {4, 3, 2, 1}) {
+        if ((p.op != Op::gemm_ar || path != Path::fused) && blocks != 1) continue;
+        Plan plan = base_plan(p, machine, options);
+        plan.path = path;
+        plan.blocks = options.blocks.value_or(blocks);
+        const std::int64_t rows = ceil_div(shard, plan.blocks);
+        const std::int64_t fine = std::min<std::int64_t>(plan.tile_m, 32);
+        plan.chunk_rows = options.chunk_rows.value_or(
+            path == Path::fused ? ceil_div(ceil_div(rows, chunks), fine) * fine : shard);
+        if (std::find(all.begin(), all.end(), plan) == all.end()) all.push_back(plan);
+      }
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+Plan make_plan(const Problem& p, const Machine& machine, const PlanOptions& options) {
+  plan::check_problem(p);
+  const Plan* best = nullptr;
+  Cost best_cost;
+  std::vector<std::string> rejected;
+  auto all = candidates(p, machine, options);
+  for (const Plan& plan : all) {
+    const std::string why_not = illegal(p, plan);
+    require(why_not.empty(), "{}: plan: got {} {} {}, expected a legal one: {}", name_of(p.op),
+            name_of(plan.path), name_of(plan.route), name_of(plan.transport), why_not);
+    const Cost cost = cost_of(p, plan, machine);
+    // A later candidate is simpler or coarser only: take it where it is clearly better.
+    if (best == nullptr || cost.total < 0.98 * best_cost.total) {
+      best = &plan;
+      best_cost = cost;
+    }
+  }
+  Plan chosen = *best;
+  for (const Path path : {Path::fused, Path::medium, Path::unfused}) {
+    double least = -1;
+    for (const Plan& plan : all) {
+      const double t = plan.path == path ? cost_of(p, plan, machine).total : -1;
+      if (t >= 0 && (least < 0 || t < least)) least = t;
+    }
+    if (path == chosen.path || least < 0) continue;
+    chosen.rejected.push_back(fmt::format("{}: predicted {:.1f} us", name_of(path), least * 1e6));
+  }
+  chosen.reason = fmt::format("{} predicted {:.1f} us (GEMM {:.1f}, wire {:.1f})",
+                              options.path ? "asked for," : "fastest,", best_cost.total * 1e6,
+                              best_cost.gemm * 1e6, best_cost.wire * 1e6);
+  const auto layout = plan::slot_layout(p, chosen);
+  chosen.staging_bytes = layout.flag_bytes() + layout.data_bytes;
+  chosen.staging_formula = layout.formula;
+  return chosen;
+}
+
+}  // namespace tilelace

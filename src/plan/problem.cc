@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/problem.h"
+
+#include <numeric>
+
+#include "core/check.h"
+
+namespace tilelace {
+
+std::int64_t Problem::total_n() const {
+  return std::accumulate(n.begin(), n.end(), std::int64_t{0});
+}
+
+std::int64_t Problem::out_n(std::size_t i) const { return n.at(i); }
+
+std::size_t Problem::outputs() const { return activation == Activation::swiglu ? 1 : n.size(); }
+
+namespace plan {
+namespace {
+
+void check_extents(const Problem& p) {
+  const auto op = name_of(p.op);
+  require(p.m >= 0 && p.m <= kMaxExtent, "{}: m: got {}, expected 0 to {}", op, p.m, kMaxExtent);
+  require(p.k >= 1 && p.k <= kMaxExtent, "{}: k: got {}, expected 1 to {}", op, p.k, kMaxExtent);
+  require(!p.n.empty(), "{}: weights: got none, expected at least one", op);
+  require(p.n.size() <= 16, "{}: weights: got {}, expected at most 16", op, p.n.size());
+  for (const auto n : p.n) {
+    require(n >= 1 && n <= kMaxExtent, "{}: n: got {}, expected 1 to {}", op, n, kMaxExtent);
+  }
+  std::int64_t bytes = 0;
+  const bool overflow = __builtin_mul_overflow(p.m, p.k, &bytes) ||
+                        __builtin_mul_overflow(bytes, 4 * p.ranks, &bytes) ||
+                        __builtin_mul_overflow(p.m, p.total_n(), &bytes) ||
+                        __builtin_mul_overflow(bytes, 4 * p.ranks, &bytes);
+  require(!overflow, "{}: m {} x n {} x k {}: got a size over 64 bits, expected less", op, p.m,
+          p.total_n(), p.k);
+}
+
+void check_rows(const Problem& p) {
+  if (p.rows.empty()) return;
+  const auto op = name_of(p.op);
+  require(p.op != Op::gemm_ar, "{}: rows: got a list, expected none (the op splits m itself)", op);
+  require(static_cast<int>(p.rows.size()) == p.ranks,
+          "{}: rows: got {} entries, expected one a rank ({})", op, p.rows.size(), p.ranks);
+  std::int64_t left = p.m;
+  for (const auto r : p.rows) {
+    require(r >= 0 && r <= left, "{}: rows: got an entry {}, expected 0 to what is left of m {}",
+            op, r, p.m);
+    left -= r;
+  }
+  require(left == 0, "{}: rows: got a sum of {}, expected m {}", op, p.m - left, p.m);
+}
+
+}  // namespace
+
+void check_problem(const Problem& p) {
+  const auto op = name_of(p.op);
+  require(p.ranks >= 1 && p.ranks <= kMaxRanks, "{}: ranks: got {}, expected 1 to {}", op, p.ranks,
+          kMaxRanks);
+  check_extents(p);
+  check_rows(p);
+  if (p.op != Op::ag_gemm) {
+    require(p.n.size() == 1, "{}: weights: got {}, expected exactly one", op, p.n.size());
+    require(p.activation != Activation::swiglu,
+            "{}: activation: got swiglu, expected one that needs no second weight", op);
+    require(!p.return_gathered, "{}: gathered: got one, expected none (only ag_gemm gathers)", op);
+  }
+  if (p.activation == Activation::swiglu) {
+    require(p.n.size() == 2 && p.n[0] == p.n[1],
+            "{}: swiglu: got {} weights, expected two of equal n (gate, up)", op, p.n.size());
+  }
+}
+
+}  // namespace plan
+}  // namespace tilelace

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a well-formed Problem is.
+#pragma once
+#include "tilelace/plan.h"
+
+namespace tilelace::plan {
+
+constexpr int kMaxRanks = 64;
+/// Larger extents would overflow 64-bit byte counts somewhere down the line.
+constexpr std::int64_t kMaxExtent = std::int64_t{1} << 40;
+
+/// Throws a usage error that names the first thing wrong with the problem.
+void check_problem(const Problem&);
+
+}  // namespace tilelace::plan

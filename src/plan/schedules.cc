@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/schedules.h"
+
+#include <fmt/core.h>
+
+namespace tilelace::plan {
+namespace {
+
+std::int64_t align(std::int64_t bytes, std::int64_t to) { return (bytes + to - 1) / to * to; }
+
+schedule::Route route_of(const Problem& p, const Plan& plan) {
+  const int local = plan.route == RouteKind::two_level ? plan.local_ranks : p.ranks;
+  return {plan.route, p.ranks, local};
+}
+
+schedule::RowSplit split_of(const Problem& p, const std::vector<Index>& borders) {
+  return {p.m, p.ranks, borders.empty() ? nullptr : borders.data()};
+}
+
+/// Bands that share a column panel while it is in cache: those of one chunk, at most four.
+Index raster_group(const Plan& plan) {
+  return schedule::max_of(1, schedule::min_of(4, plan.chunk_rows / plan.tile_m));
+}
+
+}  // namespace
+
+std::vector<Index> borders_of(const Problem& p) {
+  if (p.rows.empty()) return {};
+  std::vector<Index> borders{0};
+  for (const auto rows : p.rows) borders.push_back(borders.back() + rows);
+  return borders;
+}
+
+Index column_tiles(const Problem& p, int tile_n) {
+  Index cols = 0;
+  for (std::size_t i = 0; i < p.outputs(); ++i) cols += schedule::ceil_div(p.n[i], tile_n);
+  return cols;
+}
+
+schedule::AgGemm ag_gemm_schedule(const Problem& p, const Plan& plan, int rank,
+                                  const std::vector<Index>& borders) {
+  schedule::AgGemm s;
+  s.route = route_of(p, plan);
+  s.split = split_of(p, borders);
+  s.rank = rank;
+  s.workers = plan.workers;
+  s.tile_m = plan.tile_m;
+  s.cols = column_tiles(p, plan.tile_n);
+  s.chunk_rows = plan.chunk_rows;
+  s.raster_group = raster_group(plan);
+  s.transport = plan.transport;
+  s.straddle = plan.straddle;
+  s.deliver = p.return_gathered;
+  return s;
+}
+
+schedule::GemmReduce gemm_reduce_schedule(const Problem& p, const Plan& plan, int rank,
+                                          const std::vector<Index>& borders) {
+  schedule::GemmReduce s;
+  s.route = route_of(p, plan);
+  s.split = split_of(p, borders);
+  s.rank = rank;
+  s.workers = plan.workers;
+  s.tile_m = plan.tile_m;
+  s.cols = column_tiles(p, plan.tile_n);
+  s.chunk_rows = plan.chunk_rows;
+  s.raster_group = raster_group(plan);
+  s.blocks = plan.blocks;
+  s.block_grain = 16 * p.ranks;
+  s.transport = plan.transport;
+  s.straddle = plan.straddle;
+  s.all_reduce = p.op == Op::gemm_ar;
+  return s;
+}
+
+SlotLayout slot_layout(const Problem& p, const Plan& plan) {
+  const auto borders = borders_of(p);
+  SlotLayout l;
+  if (p.op == Op::ag_gemm) {
+    l.num_flags = ag_gemm_schedule(p, plan, 0, borders).num_flags();
+    l.gathered_row_bytes = align(p.k * static_cast<std::int64_t>(size_of(p.dtype)), 64);
+    l.data_bytes = p.m * l.gathered_row_bytes;
+    l.formula =
+        fmt::format("flags 4*{} + gathered m {} * row {}", l.num_flags, p.m, l.gathered_row_bytes);
+    return l;
+  }
+  const auto s = gemm_reduce_schedule(p, plan, 0, borders);
+  l.num_flags = s.num_flags();
+  l.partial_row_bytes = align(p.n[0] * static_cast<std::int64_t>(size_of(plan.partials)), 64);
+  l.incoming = p.m * l.partial_row_bytes;
+  l.result = l.incoming + s.incoming_rows() * l.partial_row_bytes;
+  l.formula = fmt::format("flags 4*{} + (outgoing m {} + incoming {}) * row {}", l.num_flags, p.m,
+                          s.incoming_rows(), l.partial_row_bytes);
+  l.data_bytes = l.result;
+  if (s.all_reduce) {
+    l.result_row_bytes = align(p.n[0] * static_cast<std::int64_t>(size_of(p.dtype)), 64);
+    l.data_bytes += p.m * l.result_row_bytes;
+    l.formula += fmt::format(" + result m {} * row {}", p.m, l.result_row_bytes);
+  }
+  return l;
+}
+
+std::uint32_t agreement_hash(const Problem& p, const Plan& plan) {
+  std::uint64_t h = 1469598103934665603ULL;  // FNV-1a, 64 bits folded to 32
+  const auto mix = [&h](std::int64_t v) {
+    for (int i = 0; i < 8; ++i) {
+      h = (h ^ static_cast<std::uint8_t>(v >> (8 * i))) * 1099511628211ULL;
+    }
+  };
+  mix(static_cast<int>(p.op));
+  mix(p.ranks);
+  mix(p.m);
+  for (const auto n : p.n) mix(n);
+  mix(p.k);
+  mix(static_cast<int>(p.dtype));
+  mix(p.bias ? 1 : 0);
+  mix(static_cast<int>(p.activation));
+  mix(p.return_gathered ? 1 : 0);
+  for (const auto r : p.rows) mix(r);
+  mix(static_cast<int>(plan.path));
+  mix(static_cast<int>(plan.route));
+  mix(plan.local_ranks);
+  mix(static_cast<int>(plan.transport));
+  mix(plan.tile_m);
+  mix(plan.tile_n);
+  mix(plan.chunk_rows);
+  mix(plan.blocks);
+  mix(plan.straddle ? 1 : 0);
+  mix(static_cast<int>(plan.partials));
+  const auto folded = static_cast<std::uint32_t>(h ^ (h >> 32));
+  return folded == 0 ? 1 : folded;  // 0 stands for "refused"
+}
+
+}  // namespace tilelace::plan

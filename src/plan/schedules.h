@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Problem + Plan -> the schedule of one rank, and where its staging stands in a slot.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "schedule/ag_gemm.h"
+#include "schedule/gemm_reduce.h"
+#include "tilelace/plan.h"
+
+namespace tilelace::plan {
+
+using schedule::Index;
+
+/// Shard borders (ranks + 1 values) that a schedule may point to; empty for an even split.
+std::vector<Index> borders_of(const Problem&);
+
+/// Column tiles of the problem: all weights' panels (swiglu: gate and up share one).
+Index column_tiles(const Problem&, int tile_n);
+
+/// `borders` must outlive the schedule.
+schedule::AgGemm ag_gemm_schedule(const Problem&, const Plan&, int rank,
+                                  const std::vector<Index>& borders);
+schedule::GemmReduce gemm_reduce_schedule(const Problem&, const Plan&, int rank,
+                                          const std::vector<Index>& borders);
+
+/// One slot of a rank's staging: a flag area, then a data area that holds the parts of the op. The
+/// border between the two is the communicator's, not the call's: what one call uses for data must
+/// never be read as a flag by another. Offsets are bytes into the data area.
+struct SlotLayout {
+  std::int64_t num_flags = 0;
+  std::int64_t gathered = 0, gathered_row_bytes = 0;               ///< ag_gemm: m rows of k
+  std::int64_t outgoing = 0, incoming = 0, partial_row_bytes = 0;  ///< m and incoming_rows of n
+  std::int64_t result = 0, result_row_bytes = 0;                   ///< gemm_ar: m rows of n
+  std::int64_t data_bytes = 0;
+  std::string formula;
+
+  bool operator==(const SlotLayout&) const = default;
+  [[nodiscard]] std::int64_t flag_bytes() const { return (num_flags * 4 + 63) / 64 * 64; }
+};
+
+SlotLayout slot_layout(const Problem&, const Plan&);
+
+/// 32-bit hash of everything that must agree between ranks for a call.
+std::uint32_t agreement_hash(const Problem&, const Plan&);
+
+}  // namespace tilelace::plan
