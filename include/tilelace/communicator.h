@@ -35,6 +35,7 @@ struct Preparation {
 /// abort(), which any thread may call. Different Communicators are independent.
 /// After an error of kind peer, timeout or system the communicator refuses further calls with the
 /// first reason; after a usage error (ranks that disagree included) it stays usable.
+/// Destroyed while an exception unwinds, it ends the group for its peers as abort() does.
 class Communicator {
  public:
   /// All ranks of a group as members of this process; element r is rank r, to be used by one
@@ -49,6 +50,8 @@ class Communicator {
 
   /// As process(), over sockets that are connected already: `sockets[p]` is a SOCK_SEQPACKET
   /// unix socket to rank p, -1 at the own place. Takes ownership of them. Collective.
+  /// After a fork each child closes the sockets of the other ranks, the parent closes all: a rank's
+  /// death is seen by its sockets hanging up.
   static Communicator from_sockets(int rank, std::vector<int> sockets,
                                    const CommunicatorOptions& = {});
 
@@ -63,9 +66,9 @@ class Communicator {
   [[nodiscard]] Machine machine() const;
 
   /// Sizes staging and flags for these problems, makes scratch, packs the weights, starts the
-  /// workers; later calls allocate nothing. Collective: every rank lists the same problems (each
-  /// its own weights). May be repeated; what was prepared before is then replaced.
-  /// Memory: two slots of max(plan.staging_bytes) a rank, see Plan::staging_formula.
+  /// workers; later calls make no buffer, thread or connection. Collective: every rank lists the
+  /// same problems (each its own weights). May be repeated; what was prepared before is then
+  /// replaced. Memory: two slots of max(plan.staging_bytes) a rank, see Plan::staging_formula.
   /// Errors: usage (problems differ between ranks, weights do not fit), system, peer, timeout.
   void prepare(std::span<const Preparation>);
 

@@ -296,25 +296,35 @@ std::string Explorer::blocked_text(int actor) const {
   std::string next;
   for (std::size_t i = r.at; i < r.list->size(); ++i) {
     if ((*r.list)[i].verb == Verb::wait) continue;
-    next = " before " + to_string((*r.list)[i]);
+    next = ", before " + to_string((*r.list)[i]);
     break;
   }
   const FlagName name = plan(r.call).flag(rank, step.at);
-  return fmt::format("{} waits for {} from rank {}: flag {} has {}, wants {},{}", who, name.text,
+  return fmt::format("{} waits for {} from rank {}: flag {} has {}, wants {}{}", who, name.text,
                      name.from, step.at, monitor_.flag(rank, r.call, step.at), want, next);
 }
 
 void Explorer::report_deadlock() {
   int blocked = 0;
+  int shown = 0;
+  int last_rank = -1;
   std::string text;
   for (int actor = 0; actor < static_cast<int>(runners_.size()); ++actor) {
     if (!runner(actor).blocked) continue;
-    if (blocked++ < kBlockedShown) text += "; " + blocked_text(actor);
+    ++blocked;
+    // One of a rank: its others mostly wait for the same.
+    if (rank_of(actor) == last_rank || shown == kBlockedShown) continue;
+    last_rank = rank_of(actor);
+    ++shown;
+    text += (shown == 1 ? ": " : "; ") + blocked_text(actor);
   }
-  std::size_t unlaunched = 0;
-  for (const Stream& s : streams_) unlaunched += s.call >= static_cast<Index>(plans_.size()) ? 0 : s.launch.size() - s.launched;
-  monitor_.add(FindingKind::deadlock, fmt::format("{} actors wait, {} wait for a place{}", blocked,
-                                                  unlaunched, text));
+  std::size_t places = 0;
+  for (const Stream& s : streams_) {
+    if (s.call < static_cast<Index>(plans_.size())) places += s.launch.size() - s.launched;
+  }
+  const std::string queued = places > 0 ? fmt::format(", {} wait for a place", places) : "";
+  monitor_.add(FindingKind::deadlock,
+               fmt::format("{} actors wait for flags{}{}", blocked, queued, text));
 }
 
 CheckReport Explorer::run() {

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <array>
+#include <utility>
 
 #include "comm/signal.h"
 
@@ -22,6 +23,19 @@ std::string_view name_of(FindingKind kind) {
       .at(static_cast<std::size_t>(kind));
 }
 
+void Monitor::Word::raise(std::uint32_t to, Release by) {
+  before = std::move(release);
+  epoch_before = epoch;
+  release = std::move(by);
+  epoch = to;
+}
+
+/// A wait that finds a later value learns only what the value it asked for would have told it:
+/// other runs may find just that.
+const Release& Monitor::Word::first_reaching(std::uint32_t want) const {
+  return comm::epoch_reached(epoch_before, want) ? before : release;
+}
+
 Monitor::Monitor(const Setup& setup) : setup_(setup) {
   const std::size_t ranks = static_cast<std::size_t>(setup.ranks);
   const std::size_t actors = ranks * (static_cast<std::size_t>(setup.workers) + 1);
@@ -36,7 +50,7 @@ Monitor::Monitor(const Setup& setup) : setup_(setup) {
     s.checked.assign(actors, -1);
   }
   flag_words_.resize(ranks * static_cast<std::size_t>(setup.flag_slots));
-  headers_.assign(ranks * ranks, Word{setup.first_epoch - 1, {}});
+  headers_.assign(ranks * ranks, Word{setup.first_epoch - 1, setup.first_epoch - 1, {}, {}});
   ended_.assign(ranks * kEndedRing, Clock(actors, 0));
   ended_call_.assign(ranks * kEndedRing, -1);
 }
@@ -53,7 +67,7 @@ Monitor::Slot& Monitor::slot(int rank, Index call) {
 Monitor::Word& Monitor::word(int rank, Index call, Index flag) {
   auto& words = flag_words_[slot_index(rank, call, setup_.flag_slots)];
   const auto f = static_cast<std::size_t>(flag);
-  if (f >= words.size()) words.resize(f + 1, Word{setup_.first_epoch - 1, {}});
+  if (f >= words.size()) words.resize(f + 1, Word{setup_.first_epoch - 1, setup_.first_epoch - 1, {}, {}});
   return words[f];
 }
 
@@ -137,11 +151,13 @@ void Monitor::on(int a, const Step& step) {
       return;
     case Verb::wait:
       use_slot(a, rank_of(a), nullptr);
-      self.clock.acquire(word(rank_of(a), self.call, step.at).release);
+      self.clock.acquire(
+          word(rank_of(a), self.call, step.at).first_reaching(epoch(self.call)));
       return;
     case Verb::admit:
       for (int p = 0; p < setup_.ranks; ++p) {
-        if (p != rank_of(a)) self.clock.acquire(header_word(rank_of(a), p).release);
+        if (p == rank_of(a)) continue;
+        self.clock.acquire(header_word(rank_of(a), p).first_reaching(epoch(self.call)));
       }
       self.admitted = true;
       return;
@@ -157,8 +173,7 @@ void Monitor::on_signal(int a, const Step& step) {
   Word& w = word(step.peer, actor(a).call, step.at);
   const bool raises = comm::epoch_reached(epoch(actor(a).call), w.epoch + 1);
   if (raises && actor(a).clock.knows(w.release.actor, w.release.time)) {
-    w.release = actor(a).clock.release();
-    w.epoch = epoch(actor(a).call);
+    w.raise(epoch(actor(a).call), actor(a).clock.release());
     return;
   }
   const FlagName name = actor(a).state->plan->flag(step.peer, step.at);
@@ -175,8 +190,7 @@ void Monitor::raise_word(int a, Word& w, const std::string& name) {
     add(FindingKind::race, fmt::format("{} raises {}, not ordered after {}, who raised it to {}",
                                        where(a), name, role(w.release.actor), w.epoch));
   }
-  w.release = self.clock.release();
-  w.epoch = value;
+  w.raise(value, self.clock.release());
 }
 
 /// The slot's earlier calls must be over for whoever enters it for a newer one. Conservative: all

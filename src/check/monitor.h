@@ -72,9 +72,13 @@ class Monitor {
     std::uint32_t steps = 0;
     bool admitted = false;
   };
+  /// A flag or header: its value, who raised it, and the same of the value before.
   struct Word {
     std::uint32_t epoch = 0;
-    Release release;
+    std::uint32_t epoch_before = 0;
+    Release release, before;
+    void raise(std::uint32_t to, Release by);
+    [[nodiscard]] const Release& first_reaching(std::uint32_t want) const;
   };
   /// Who used a slot of a rank, when last: in its present call, and in all calls before.
   struct Slot {

@@ -38,6 +38,14 @@ CheckConfig mixed() {
   return c;
 }
 
+/// The chunk size changes from call to call, so one flag index belongs to different ranks: rank 2
+/// may raise in the next call what rank 1 has yet to raise at rank 3 in this one.
+CheckConfig rechunked() {
+  CheckConfig c = three_of(small(Op::ag_gemm, RouteKind::mesh, Transport::push, 33));
+  c.calls[1].chunk_rows = 5;
+  return c;
+}
+
 }  // namespace
 
 std::vector<CheckConfig> mutant_scenarios() {
@@ -60,6 +68,7 @@ std::vector<CheckConfig> mutant_scenarios() {
     for (CallSpec& call : cut.calls) call.straddle = op != Op::gemm_ar;
     all.push_back(cut);
   }
+  all.push_back(rechunked());
   all.push_back(mixed());
   all.push_back(mixed());
   all.back().seed = 1;

@@ -8,6 +8,11 @@ namespace tilelace::points {
 using Hook = void (*)(const char* point, int rank);
 inline Hook hook = nullptr;
 
+/// Tests set it: every rank fills its slot with a NaN pattern when a call is done with it (where no
+/// peer may still read it, so not under pull). Data that is read too late is then wrong data.
+inline bool poison_slots = false;
+constexpr int kPoison = 0xff;
+
 /// All points, in the order in which a call meets them.
 inline constexpr const char* kNames[] = {
     "call.enter",          "copy.before_header",   "copy.before_wait",     "copy.before_data",

@@ -2,6 +2,7 @@
 #include "tilelace/communicator.h"
 
 #include <algorithm>
+#include <exception>
 #include <thread>
 
 #include "core/check.h"
@@ -61,6 +62,13 @@ const Plan& Communicator::Impl::plan_of(const Problem& problem, const PlanOption
   plans.push_back(std::make_unique<CachedPlan>(
       CachedPlan{problem, plan_options, make_plan(problem, backend->machine(), plan_options)}));
   return plans.back()->plan;
+}
+
+Communicator::Impl::~Impl() {
+  // Peers would take an exception's unwinding for a rank that is done.
+  if (std::uncaught_exceptions() == 0) return;
+  const auto rank = static_cast<std::uint16_t>(group->rank());
+  group->abort({static_cast<std::uint8_t>(ErrorKind::peer), rank, rank});
 }
 
 Communicator Communicator::Impl::wrap(std::unique_ptr<Impl> impl) {

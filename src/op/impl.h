@@ -18,6 +18,9 @@ namespace tilelace {
 struct Communicator::Impl {
   Impl(std::unique_ptr<comm::Group>, const CommunicatorOptions&,
        std::shared_ptr<CheckedGroup> = nullptr);
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  ~Impl();
 
   /// Runs one call of the public API: one at a time, none after a failure, failures remembered.
   template <class Body>

@@ -54,7 +54,7 @@ namespace {
 
 std::string list(const std::vector<std::int64_t>& values) {
   std::string text;
-  for (const auto v : values) text += (text.empty() ? "" : "+") + std::to_string(v);
+  for (const auto v : values) text += fmt::format("{}{}", text.empty() ? "" : "+", v);
   return text;
 }
 

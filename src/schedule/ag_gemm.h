@@ -170,16 +170,19 @@ TILELACE_ROLE void run_copy(const AgGemm& s, Verbs& v) {
   }
 }
 
-/// Role `compute`, worker w of s.workers: under transport `store` first its share of the pushes,
-/// then every workers-th tile. The product may start before the peers' headers are here, results
-/// are written only after them.
+/// First half of role `compute`: under transport `store` worker w's share of the pushes.
 template <class Verbs>
-TILELACE_ROLE void run_compute(const AgGemm& s, int worker, Verbs& v) {
-  if (s.transport == Transport::store) {
-    for (int j = 0; j < s.route.num_children(s.rank, s.rank); ++j) {
-      detail::push_chunks(s, s.rank, s.route.child(s.rank, s.rank, j), worker, s.workers, v);
-    }
+TILELACE_ROLE void run_sends(const AgGemm& s, int worker, Verbs& v) {
+  if (s.transport != Transport::store) return;
+  for (int j = 0; j < s.route.num_children(s.rank, s.rank); ++j) {
+    detail::push_chunks(s, s.rank, s.route.child(s.rank, s.rank, j), worker, s.workers, v);
   }
+}
+
+/// Second half: every workers-th tile. The product may start before the peers' headers are here,
+/// results are written only after them.
+template <class Verbs>
+TILELACE_ROLE void run_tiles(const AgGemm& s, int worker, Verbs& v) {
   bool admitted = false;
   const Index tiles = s.num_tiles();
   for (Index i = worker; i < tiles; i += s.workers) {
@@ -194,6 +197,13 @@ TILELACE_ROLE void run_compute(const AgGemm& s, int worker, Verbs& v) {
     v.store(t);
   }
   if (!admitted) v.admit();
+}
+
+/// Role `compute`, worker w of s.workers.
+template <class Verbs>
+TILELACE_ROLE void run_compute(const AgGemm& s, int worker, Verbs& v) {
+  run_sends(s, worker, v);
+  run_tiles(s, worker, v);
 }
 
 }  // namespace tilelace::schedule

@@ -23,6 +23,7 @@ void Call::rethrow_failure() {
 }
 
 void Call::check_agreement() const {
+  if (problem->ranks == 1) return;  // also the product alone, which no peer takes part in
   for (int p = 0; p < group->ranks(); ++p) {
     if (p == rank()) continue;
     const comm::Header h = StdAtomics::load_acquire(&control_of(rank()).headers[p]);
@@ -56,7 +57,10 @@ void CallVerbs::wait(Index flag) {
   const auto reached = [&](comm::Flag have) {
     if (comm::epoch_reached(have, call_.epoch)) return true;
     // A peer that is in another call will never raise this flag: its header tells.
-    if ((++round & 63U) == 0) call_.check_agreement();
+    if ((++round & 63U) == 0) {
+      call_.check_agreement();
+      check_presence(flag);
+    }
     return false;
   };
   switch (comm::wait_until<StdAtomics>(word, reached, call_.group->abort_word(), deadline, seen)) {
@@ -65,6 +69,19 @@ void CallVerbs::wait(Index flag) {
     case WaitStatus::expired: expired(meaning(flag), seen);
   }
   point("copy.before_data", "compute.after_wait");
+}
+
+void CallVerbs::check_presence(Index flag) {
+  const Meaning what = meaning(flag);
+  if (!call_.group->has_left(what.writer)) return;
+  // It may have raised the flag just before it left.
+  const comm::Flag* word = call_.slot.flags(call_.rank()) + flag;
+  if (comm::epoch_reached(StdAtomics::load_acquire(word), call_.epoch)) return;
+  call_.group->abort({static_cast<std::uint8_t>(ErrorKind::peer),
+                      static_cast<std::uint16_t>(call_.rank()),
+                      static_cast<std::uint16_t>(what.writer)});
+  raise(ErrorKind::peer, "{}: rank {} left the group before {}, expected it to stay for the call",
+        call_.name, what.writer, what.text);
 }
 
 void CallVerbs::admit() {

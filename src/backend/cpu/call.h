@@ -104,6 +104,8 @@ class CallVerbs {
   [[nodiscard]] virtual Meaning meaning(Index flag) const = 0;
   [[noreturn]] void expired(const Meaning&, std::uint32_t have);
   [[noreturn]] void aborted();
+  /// Throws if whoever should raise this flag has left.
+  void check_presence(Index flag);
   /// Copies rows between row-major areas, over the wire if it goes to or comes from a peer.
   void move_rows(std::byte* to, std::int64_t to_stride, const std::byte* from,
                  std::int64_t from_stride, std::int64_t rows, std::int64_t width, bool wired);

@@ -174,10 +174,11 @@ void Engine::run_gather(Call& call, const WeightColumns& columns, Part part) {
       return;
     }
     GatherVerbs verbs(call, {index}, s, &workers_[index], &columns);
+    schedule::run_sends(s, index, verbs);
     for (int q = 0; q < s.ranks() && wait_first; ++q) {
       schedule::detail::wait_for_rows(s, q, s.split.shard(q), verbs);
     }
-    schedule::run_compute(s, index, verbs);
+    schedule::run_tiles(s, index, verbs);
   });
 }
 
@@ -236,6 +237,10 @@ void Engine::run(const Problem& problem, const Plan& plan, const Operands& opera
                     fmt::streamed(problem), fmt::streamed(plan)),
         plan::agreement_hash(problem, plan) ^ (part == Part::collective ? 0x5bd1e995U : 0U));
   problem.op == Op::ag_gemm ? run_gather(call, columns, part) : run_reduce(call, columns, part);
+  if (points::poison_slots && plan.transport != Transport::pull) {
+    std::memset(call.slot.data(group_.rank()), points::kPoison,
+                static_cast<std::size_t>(slot_bytes_ - flag_bytes_));
+  }
   points::pass("call.leave", group_.rank());
 }
 

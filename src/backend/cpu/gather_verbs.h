@@ -7,7 +7,7 @@
 
 namespace tilelace::cpu {
 
-class GatherVerbs : public CallVerbs {
+class GatherVerbs final : public CallVerbs {
  public:
   /// `state` and `columns` may be null for the copy role.
   GatherVerbs(Call& call, Actor actor, const schedule::AgGemm& s, WorkerState* state,

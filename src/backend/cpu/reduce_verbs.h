@@ -7,7 +7,7 @@
 
 namespace tilelace::cpu {
 
-class ReduceVerbs : public CallVerbs {
+class ReduceVerbs final : public CallVerbs {
  public:
   /// With `partials` the product is there already: a [m, n] matrix in the partials' type that
   /// takes the place of compute (the collective alone, and the unfused path's second half).

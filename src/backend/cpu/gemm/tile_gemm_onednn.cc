@@ -160,7 +160,7 @@ PackedWeight::~PackedWeight() = default;
 std::size_t PackedWeight::bytes() const { return impl_->bytes; }
 
 struct TileGemm::Impl {
-  std::int64_t max_rows;
+  std::int64_t max_rows = 0;
   dnnl::stream stream{cpu_engine()};
   std::vector<Ladder> ladders;
   std::vector<char> scratchpad;
@@ -242,7 +242,8 @@ void TileGemm::Impl::multiply(Ladder& ladder, const dnnl::memory& weight, const 
 
 TileGemm::TileGemm(int max_rows) {
   require(max_rows >= 1, "tile gemm: max_rows, got {}, expected >= 1", max_rows);
-  guarded("tile gemm", [&] { impl_ = std::make_unique<Impl>(max_rows); });
+  guarded("tile gemm", [&] { impl_ = std::make_unique<Impl>(); });
+  impl_->max_rows = max_rows;
 }
 
 TileGemm::TileGemm(TileGemm&&) noexcept = default;
