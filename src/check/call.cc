@@ -32,15 +32,15 @@ std::string_view name_of(Region region) {
 std::string to_string(const CallSpec& s) {
   static constexpr std::array<std::string_view, 3> kRoutes = {"mesh", "ring", "two_level"};
   static constexpr std::array<std::string_view, 3> kTransports = {"push", "pull", "store"};
-  std::string text =
-      fmt::format("{} {} {} m {} cols {} tile_m {} chunk_rows {}", op_name(s.op),
-                  kRoutes.at(static_cast<std::size_t>(s.route)),
-                  kTransports.at(static_cast<std::size_t>(s.transport)), s.m, s.cols, s.tile_m,
-                  s.chunk_rows);
+  std::string text = fmt::format("{} {} {} m {} cols {} tile_m {} chunk_rows {}", op_name(s.op),
+                                 kRoutes.at(static_cast<std::size_t>(s.route)),
+                                 kTransports.at(static_cast<std::size_t>(s.transport)), s.m, s.cols,
+                                 s.tile_m, s.chunk_rows);
   if (!s.rows.empty()) text += fmt::format(" rows {}", fmt::join(s.rows, ","));
   if (s.route == RouteKind::two_level) text += fmt::format(" local {}", s.local);
   if (s.raster_group != 1) text += fmt::format(" raster_group {}", s.raster_group);
   if (s.blocks != 1) text += fmt::format(" blocks {}", s.blocks);
+  if (s.block_grain != 1) text += fmt::format(" block_grain {}", s.block_grain);
   if (s.straddle) text += " straddle";
   if (s.deliver) text += " deliver";
   return text;
@@ -48,14 +48,53 @@ std::string to_string(const CallSpec& s) {
 
 std::ostream& operator<<(std::ostream& out, const CallSpec& spec) { return out << to_string(spec); }
 
+namespace {
+
+template <class Schedule>
+CallSpec common_spec(const Schedule& s) {
+  CallSpec spec;
+  spec.m = s.split.m;
+  spec.cols = s.cols;
+  spec.tile_m = s.tile_m;
+  spec.chunk_rows = s.chunk_rows;
+  spec.raster_group = static_cast<int>(s.raster_group);
+  spec.route = s.route.kind;
+  if (spec.route == RouteKind::two_level) spec.local = s.route.local;
+  spec.transport = s.transport;
+  spec.straddle = s.straddle;
+  for (int r = 0; r < s.ranks() && s.split.borders != nullptr; ++r) {
+    spec.rows.push_back(s.split.shard(r).size());
+  }
+  return spec;
+}
+
+}  // namespace
+
+CallSpec spec_of(const AgGemm& s) {
+  CallSpec spec = common_spec(s);
+  spec.deliver = s.deliver;
+  return spec;
+}
+
+CallSpec spec_of(const GemmReduce& s) {
+  CallSpec spec = common_spec(s);
+  spec.op = s.all_reduce ? Op::gemm_ar : Op::gemm_rs;
+  if (s.all_reduce) spec.rows.clear();
+  spec.blocks = s.blocks;
+  spec.block_grain = s.block_grain;
+  return spec;
+}
+
 std::optional<std::string> legal(const CallSpec& s, int ranks) {
   const bool mesh = s.route == RouteKind::mesh;
   const bool gather = s.op == Op::ag_gemm;
   if (ranks < 1) return "ranks must be at least 1";
   if (s.m < 0) return "m must not be negative";
-  if (s.cols < 1 || s.tile_m < 1 || s.chunk_rows < 1 || s.raster_group < 1 || s.blocks < 1) {
-    return "cols, tile_m, chunk_rows, raster_group and blocks must be at least 1";
+  if (s.cols < (gather ? 0 : 1)) return "cols must be at least 1";
+  if (s.tile_m < 1 || s.chunk_rows < 1 || s.raster_group < 1) {
+    return "tile_m, chunk_rows and raster_group must be at least 1";
   }
+  if (s.blocks < 1 || s.block_grain < 1) return "blocks and block_grain must be at least 1";
   if (!s.rows.empty()) {
     if (s.op == Op::gemm_ar) return "gemm_ar takes no rows";
     if (s.rows.size() != static_cast<std::size_t>(ranks)) return "rows must list every rank";
@@ -80,6 +119,8 @@ int min_resident(const CallSpec& s, int workers) {
 Cuts::Cuts(Index rows) : cell_(static_cast<std::size_t>(rows) + 1, 0) { mark({0, rows}); }
 
 void Cuts::mark(RowRange rows) {
+  require(rows.begin >= 0 && rows.end <= num_rows(), "check: rows {}..{} of a region of {} rows",
+          rows.begin, rows.end, num_rows());
   cell_[static_cast<std::size_t>(rows.begin)] = 1;
   cell_[static_cast<std::size_t>(rows.end)] = 1;
 }
@@ -167,6 +208,7 @@ void CallPlan::cut_reduce() {
   s.chunk_rows = spec_.chunk_rows;
   s.raster_group = spec_.raster_group;
   s.blocks = spec_.blocks;
+  s.block_grain = spec_.block_grain;
   s.transport = spec_.transport;
   s.straddle = spec_.straddle;
   s.all_reduce = spec_.op == Op::gemm_ar;

@@ -16,7 +16,7 @@ struct CallSpec {
   Op op = Op::ag_gemm;
   std::int64_t m = 0;
   std::vector<std::int64_t> rows;  ///< of each shard; empty: even, remainder first
-  std::int64_t cols = 1;
+  std::int64_t cols = 1;           ///< ag_gemm: 0 is the gather alone
   int tile_m = 128;
   std::int64_t chunk_rows = 128;
   int raster_group = 1;
@@ -26,12 +26,17 @@ struct CallSpec {
   bool straddle = false;
   int blocks = 1;
   bool deliver = false;
+  std::int64_t block_grain = 1;  ///< gemm_ar: rows that super-blocks are multiples of
 
   bool operator==(const CallSpec&) const = default;
 };
 
 std::string to_string(const CallSpec&);
 std::ostream& operator<<(std::ostream&, const CallSpec&);
+
+/// What a backend's own schedule is, so that CallPlan(spec_of(s), s.ranks(), s.workers) equals it.
+CallSpec spec_of(const schedule::AgGemm&);
+CallSpec spec_of(const schedule::GemmReduce&);
 
 /// Why no schedule exists for this, or nothing.
 std::optional<std::string> legal(const CallSpec&, int ranks);

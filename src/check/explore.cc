@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
-#include <ostream>
 #include <queue>
 #include <random>
 
@@ -162,8 +161,8 @@ void Explorer::make_priorities() {
 
 std::vector<int>& Explorer::waiters(int rank, Index call, Index flag) {
   const std::size_t slot = monitor_.epoch(call) % 2;
-  const std::size_t area = static_cast<std::size_t>(rank) * 2 +
-                           (config_.mutant == Mutant::one_flag_set ? 0 : slot);
+  const std::size_t area =
+      static_cast<std::size_t>(rank) * 2 + (config_.mutant == Mutant::one_flag_set ? 0 : slot);
   return flag_waiters_[area * flag_base_.front() + static_cast<std::size_t>(flag)];
 }
 
@@ -184,9 +183,9 @@ void Explorer::launch(int s) {
     r.at = 0;
     r.admit_peer = 0;
     r.call = stream.call;
-    monitor_.begin_call(actor, r.call, plans_[call],
-                        config_.mutant != Mutant::send_before_consumption ||
-                            actor % actors_of_rank() != 0);
+    monitor_.begin_call(
+        actor, r.call, plans_[call],
+        config_.mutant != Mutant::send_before_consumption || actor % actors_of_rank() != 0);
     ready_.emplace(r.priority, actor);
   }
 }
@@ -343,29 +342,6 @@ CheckReport Explorer::run() {
 }
 
 }  // namespace
-
-std::string to_string(const CheckConfig& c) {
-  std::string text = fmt::format("ranks {} workers {} resident {} seed {} first_epoch {}", c.ranks,
-                                 c.workers, c.resident, c.seed, c.first_epoch);
-  if (c.mutant != Mutant::none) text += fmt::format(" mutant {}", name_of(c.mutant));
-  for (const CallSpec& call : c.calls) text += " | " + to_string(call);
-  return text;
-}
-
-std::ostream& operator<<(std::ostream& out, const CheckConfig& c) { return out << to_string(c); }
-
-std::optional<std::string> legal(const CheckConfig& c) {
-  if (c.ranks < 1 || c.workers < 1) return "ranks and workers must be at least 1";
-  if (c.calls.empty()) return "at least one call";
-  for (const CallSpec& call : c.calls) {
-    if (auto reason = legal(call, c.ranks)) return reason;
-    if (c.resident != 0 && c.resident < min_resident(call, c.workers)) {
-      return fmt::format("{} needs {} actors resident", op_name(call.op),
-                         min_resident(call, c.workers));
-    }
-  }
-  return std::nullopt;
-}
 
 CheckReport check(const CheckConfig& config) {
   const auto reason = legal(config);

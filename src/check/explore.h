@@ -3,6 +3,9 @@
 // so one greedy run decides deadlock, and happens-before decides races for all other runs.
 #pragma once
 #include <cstdint>
+#include <iosfwd>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "check/call.h"

@@ -15,7 +15,8 @@ enum class FindingKind : std::uint8_t {
   never_computed,  ///< a result missing at the end of the call
   went_back,       ///< a signal that does not raise its flag
   early_result,    ///< a result written before all peers were known to be in the call
-  misplaced        ///< an access beyond its region, or not along tiles and chunks
+  misplaced,       ///< an access beyond its region, or not along tiles and chunks
+  disagree         ///< ranks that differ in what the call is
 };
 std::string_view name_of(FindingKind);
 

@@ -17,9 +17,9 @@ constexpr int kEndedRing = 4;
 }  // namespace
 
 std::string_view name_of(FindingKind kind) {
-  return std::array<std::string_view, 9>{"deadlock",       "race",           "unwritten",
-                                         "moved twice",    "computed twice", "never computed",
-                                         "went back",      "early result",   "misplaced"}
+  return std::array<std::string_view, 10>{
+      "deadlock",       "race",      "unwritten",    "moved twice", "computed twice",
+      "never computed", "went back", "early result", "misplaced",   "disagree"}
       .at(static_cast<std::size_t>(kind));
 }
 
@@ -67,7 +67,8 @@ Monitor::Slot& Monitor::slot(int rank, Index call) {
 Monitor::Word& Monitor::word(int rank, Index call, Index flag) {
   auto& words = flag_words_[slot_index(rank, call, setup_.flag_slots)];
   const auto f = static_cast<std::size_t>(flag);
-  if (f >= words.size()) words.resize(f + 1, Word{setup_.first_epoch - 1, setup_.first_epoch - 1, {}, {}});
+  if (f >= words.size())
+    words.resize(f + 1, Word{setup_.first_epoch - 1, setup_.first_epoch - 1, {}, {}});
   return words[f];
 }
 
@@ -107,12 +108,17 @@ Monitor::CallState& Monitor::open(Index call, const std::shared_ptr<const CallPl
   return state;
 }
 
-void Monitor::begin_call(int a, Index call, std::shared_ptr<const CallPlan> plan, bool ordered) {
+void Monitor::begin_call(int a, Index call, const std::shared_ptr<const CallPlan>& plan,
+                         bool ordered) {
   Actor& self = actor(a);
   CallState& state = open(call, plan);
-  ++state.begun;
   self.call = call;
-  self.state = &state;
+  self.state = state.plan->spec() == plan->spec() ? &state : nullptr;
+  if (self.state == nullptr) {
+    add(FindingKind::disagree,
+        fmt::format("call {}: {} runs {}, others run {}", epoch(call), role(a),
+                    to_string(plan->spec()), to_string(state.plan->spec())));
+  }
   self.steps = 0;
   self.admitted = false;
   const auto before = static_cast<std::size_t>(rank_of(a) * kEndedRing + (call + 3) % kEndedRing);
@@ -121,6 +127,7 @@ void Monitor::begin_call(int a, Index call, std::shared_ptr<const CallPlan> plan
 
 void Monitor::end_call(int a) {
   Actor& self = actor(a);
+  if (self.state == nullptr) return;
   const auto at = static_cast<std::size_t>(rank_of(a) * kEndedRing + self.call % kEndedRing);
   if (ended_call_[at] != self.call) ended_[at].assign(actors_.size(), 0);
   ended_call_[at] = self.call;
@@ -142,17 +149,15 @@ void Monitor::close_finished() {
 
 void Monitor::on(int a, const Step& step) {
   Actor& self = actor(a);
+  if (self.state == nullptr) return;
   self.step = step;
   ++self.steps;
   switch (step.verb) {
     case Verb::signal: on_signal(a, step); return;
-    case Verb::signal_header:
-      raise_word(a, header_word(step.peer, rank_of(a)), fmt::format("header@{}", step.peer));
-      return;
+    case Verb::signal_header: raise_word(a, header_word(step.peer, rank_of(a)), "header"); return;
     case Verb::wait:
       use_slot(a, rank_of(a), nullptr);
-      self.clock.acquire(
-          word(rank_of(a), self.call, step.at).first_reaching(epoch(self.call)));
+      self.clock.acquire(word(rank_of(a), self.call, step.at).first_reaching(epoch(self.call)));
       return;
     case Verb::admit:
       for (int p = 0; p < setup_.ranks; ++p) {
@@ -176,8 +181,7 @@ void Monitor::on_signal(int a, const Step& step) {
     w.raise(epoch(actor(a).call), actor(a).clock.release());
     return;
   }
-  const FlagName name = actor(a).state->plan->flag(step.peer, step.at);
-  raise_word(a, w, fmt::format("{} @{}", name.text, step.peer));
+  raise_word(a, w, fmt::format("flag {}", step.at));
 }
 
 void Monitor::raise_word(int a, Word& w, const std::string& name) {
@@ -185,10 +189,10 @@ void Monitor::raise_word(int a, Word& w, const std::string& name) {
   const std::uint32_t value = epoch(self.call);
   if (!comm::epoch_reached(value, w.epoch + 1)) {
     add(FindingKind::went_back,
-        fmt::format("{} sets {} from {} to {}", where(a), name, w.epoch, value));
+        fmt::format("{}: {} goes from {} to {}", where(a), name, w.epoch, value));
   } else if (!self.clock.knows(w.release.actor, w.release.time)) {
-    add(FindingKind::race, fmt::format("{} raises {}, not ordered after {}, who raised it to {}",
-                                       where(a), name, role(w.release.actor), w.epoch));
+    add(FindingKind::race, fmt::format("{}: {} not ordered after {}, who raised it to {}", where(a),
+                                       name, role(w.release.actor), w.epoch));
   }
   w.raise(value, self.clock.release());
 }
@@ -235,8 +239,8 @@ void Monitor::on_access(int a, const Access& access) {
   if (in_slot(access.region)) {
     use_slot(a, access.owner, &access);
   } else if (access.write && !actor(a).admitted) {
-    add(FindingKind::early_result,
-        fmt::format("{} before all peers are known to be in the call", text(a, access, access.rows)));
+    add(FindingKind::early_result, fmt::format("{} before all peers are known to be in the call",
+                                               text(a, access, access.rows)));
   }
   const Index cols = state.plan->cols(access.region);
   auto& cells = actor(a).state->cells[static_cast<std::size_t>(access.owner * kRegions) +
@@ -254,12 +258,11 @@ void Monitor::on_access(int a, const Access& access) {
 void Monitor::read_cell(int a, const Access& access, RowRange rows, Cell& cell) {
   if (cell.writes > 0 && actor(a).clock.knows(cell.writer, cell.time)) return;
   if (cell.writes == 0) {
-    add(FindingKind::unwritten,
-        fmt::format("{}, which nobody has written", text(a, access, rows)));
+    add(FindingKind::unwritten, fmt::format("{}, which nobody has written", text(a, access, rows)));
     return;
   }
-  add(FindingKind::race, fmt::format("{}, written by {} step {}, not ordered", text(a, access, rows),
-                                     role(cell.writer), cell.step));
+  add(FindingKind::race, fmt::format("{}, written by {} step {}, not ordered",
+                                     text(a, access, rows), role(cell.writer), cell.step));
 }
 
 /// A cell is written once in a call. A write after a read needs no rule of its own: the read came
@@ -284,17 +287,16 @@ void Monitor::check_results(const CallState& state) {
       if (!plan.has(region)) continue;
       const Cuts& cuts = plan.cuts(region, rank);
       const RowRange want = plan.result_rows(rank);
-      const auto& cells = state.cells[static_cast<std::size_t>(rank * kRegions) +
-                                      static_cast<std::size_t>(region)];
+      const auto& cells =
+          state.cells[static_cast<std::size_t>(rank * kRegions) + static_cast<std::size_t>(region)];
       for (Index i = 0; i < static_cast<Index>(cells.size()); ++i) {
         const RowRange rows = cuts.rows(i / plan.cols(region));
         const bool wanted = rows.begin >= want.begin && rows.end <= want.end;
         const bool written = cells[static_cast<std::size_t>(i)].writes > 0;
         if (wanted == written) continue;
-        const auto what =
-            fmt::format("{} call {} rank {} {} rows {}..{} col {}", op_name(plan.spec().op),
-                        epoch(state.call), rank, name_of(region), rows.begin, rows.end,
-                        i % plan.cols(region));
+        const auto what = fmt::format("{} call {} rank {} {} rows {}..{} col {}",
+                                      op_name(plan.spec().op), epoch(state.call), rank,
+                                      name_of(region), rows.begin, rows.end, i % plan.cols(region));
         wanted ? add(FindingKind::never_computed, what)
                : add(FindingKind::misplaced, what + " belongs to another rank");
       }
@@ -311,8 +313,16 @@ std::string Monitor::role(int a) const {
 std::string Monitor::where(int a) const {
   const Actor& self = actor(a);
   if (self.state == nullptr) return role(a);
-  return fmt::format("{} call {} {} step {} {}", op_name(self.state->plan->spec().op),
-                     epoch(self.call), role(a), self.steps, to_string(self.step));
+  const CallPlan& plan = *self.state->plan;
+  std::string what = to_string(self.step);
+  if (self.step.verb == Verb::wait) {
+    what = fmt::format("wait {}", plan.flag(rank_of(a), self.step.at).text);
+  } else if (self.step.verb == Verb::signal) {
+    what =
+        fmt::format("signal {}@{}", plan.flag(self.step.peer, self.step.at).text, self.step.peer);
+  }
+  return fmt::format("{} call {} {} step {} {}", op_name(plan.spec().op), epoch(self.call), role(a),
+                     self.steps, what);
 }
 
 std::string Monitor::text(int a, const Access& access, RowRange rows) const {

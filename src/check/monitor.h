@@ -30,7 +30,8 @@ class Monitor {
 
   /// Each of the plan's actors begins and ends each call, in order. `ordered`: after all actors of
   /// its rank ended the call before (as streams and joins do).
-  void begin_call(int actor, Index call, std::shared_ptr<const CallPlan> plan, bool ordered = true);
+  void begin_call(int actor, Index call, const std::shared_ptr<const CallPlan>& plan,
+                  bool ordered = true);
   void end_call(int actor);
   /// A step of this actor: waits and admit when they are over, all else before others can see it.
   void on(int actor, const Step& step);
@@ -61,7 +62,6 @@ class Monitor {
     Index call = 0;
     std::shared_ptr<const CallPlan> plan;
     std::vector<std::vector<Cell>> cells;  ///< by rank * kRegions + region
-    int begun = 0;
     int ended = 0;
   };
   struct Actor {

@@ -150,8 +150,8 @@ bool misdirect_first(StepList& list, int ranks) {
 }
 
 bool admit_last(StepList& list) {
-  const auto at = std::find_if(list.begin(), list.end(),
-                               [](const Step& s) { return s.verb == Verb::admit; });
+  const auto at =
+      std::find_if(list.begin(), list.end(), [](const Step& s) { return s.verb == Verb::admit; });
   if (at == list.end() || std::next(at) == list.end()) return false;
   std::rotate(at, std::next(at), list.end());
   return true;
@@ -172,7 +172,8 @@ bool mutate_list(Mutant mutant, int ranks, int rank, bool copy, StepList& list) 
   switch (mutant) {
     case Mutant::no_wait: return !copy && erase(list, is_wait);
     case Mutant::short_wait:
-      return erase_waits_before(list, [](const Step&) { return true; }, 1);
+      return erase_waits_before(
+          list, [](const Step&) { return true; }, 1);
     case Mutant::wrong_flag: return !copy && shift_waits(list);
     case Mutant::early_signal: return signal_early(list);
     case Mutant::lost_signal: return erase_last(list, is_signal);
@@ -189,8 +190,7 @@ bool mutate_list(Mutant mutant, int ranks, int rank, bool copy, StepList& list) 
     case Mutant::deliver_before_wait:
       return erase_waits_before(list, [](const Step& s) { return s.verb == Verb::deliver; });
     case Mutant::result_before_admit: return admit_last(list);
-    case Mutant::no_admit:
-      return erase(list, [](const Step& s) { return s.verb == Verb::admit; });
+    case Mutant::no_admit: return erase(list, [](const Step& s) { return s.verb == Verb::admit; });
     case Mutant::lost_tile:
       return erase_last(list, [](const Step& s) { return s.verb == Verb::store; });
     default: return false;

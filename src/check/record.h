@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The role loops' verb calls as lists, and verbs that tell a Monitor what real ones do.
 #pragma once
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -12,21 +13,45 @@ namespace tilelace::check {
 std::vector<StepList> record(const CallPlan& plan, int rank);
 
 /// A Monitor that several threads feed.
-struct SharedMonitor {
-  explicit SharedMonitor(const Monitor::Setup& setup) : monitor(setup) {}
-  std::mutex mutex;
-  Monitor monitor;
+class SharedMonitor {
+ public:
+  explicit SharedMonitor(const Monitor::Setup& setup) : monitor_(setup) {}
+
+  void begin_call(int actor, Index call, const std::shared_ptr<const CallPlan>& plan) {
+    const std::lock_guard lock(mutex_);
+    monitor_.begin_call(actor, call, plan);
+  }
+  void end_call(int actor) {
+    const std::lock_guard lock(mutex_);
+    monitor_.end_call(actor);
+  }
+  void on(int actor, const Step& step) {
+    const std::lock_guard lock(mutex_);
+    monitor_.on(actor, step);
+  }
+  [[nodiscard]] std::vector<Finding> findings() const {
+    const std::lock_guard lock(mutex_);
+    return monitor_.findings();
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  Monitor monitor_;
 };
 
-/// Real verbs under the checker's eyes: run_copy(schedule, verbs) with verbs = watched(real, ...).
-/// The actor must have begun the call.
+/// Tells a SharedMonitor each step of one actor.
+struct WatchNote {
+  SharedMonitor* shared = nullptr;
+  int actor = 0;
+  void operator()(const Step& step) const { shared->on(actor, step); }
+};
+
+/// Real verbs under the checker's eyes: `auto v = watched(real, shared, actor); run_copy(s, v);`
+/// between begin_call and end_call of that actor. A rank's actors begin call c + 1 after all of
+/// them ended call c.
 template <class Verbs>
-auto watched(Verbs& real, SharedMonitor& shared, int actor) {
-  const auto note = [&shared, actor](const Step& step) {
-    const std::lock_guard lock(shared.mutex);
-    shared.monitor.on(actor, step);
-  };
-  return NotedVerbs<Verbs, decltype(note)>(real, note);
+NotedVerbs<Verbs, WatchNote> watched(Verbs& real, SharedMonitor& shared, int actor) {
+  return {real, WatchNote{&shared, actor}};
 }
 
 }  // namespace tilelace::check

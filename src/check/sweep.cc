@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kMaxFailures = 5;
 constexpr std::int64_t kProgressEvery = 256;
 /// Keeps a configuration under a millisecond: tiles and chunks of all ranks.
-constexpr Index kMaxParts = 600;
+constexpr Index kMaxParts = 1200;
 
 class Dice {
  public:
@@ -32,7 +32,7 @@ class Dice {
 
 Index random_m(Dice& dice, int ranks, int tile) {
   static constexpr std::array<Index, 7> kPrimes = {2, 5, 7, 13, 31, 61, 97};
-  if (dice.one_in(2)) return dice.between(0, 12 * ranks);
+  if (dice.one_in(2)) return dice.between(0, 20 * ranks);
   switch (dice.below(8)) {
     case 0: return 0;
     case 1: return 1;
@@ -40,7 +40,7 @@ Index random_m(Dice& dice, int ranks, int tile) {
     case 3: return tile - 1;
     case 4: return tile;
     case 5: return tile + 1;
-    case 6: return static_cast<Index>(ranks) * dice.between(1, 12) + 1;
+    case 6: return static_cast<Index>(ranks) * dice.between(1, 20) + 1;
     default: return dice.any(kPrimes);
   }
 }
@@ -64,10 +64,11 @@ CallSpec random_call(Dice& dice, int ranks) {
     s.chunk_rows = dice.between(1, 24);
     s.raster_group = dice.between(1, 3);
     s.route = dice.any(std::array{RouteKind::mesh, RouteKind::ring, RouteKind::two_level});
-    s.local = dice.any(std::array{1, 2, 4, 5, 8, 3});
+    if (s.route == RouteKind::two_level) s.local = dice.any(std::array{1, 2, 3, 4, 5, 8});
     s.transport = dice.any(std::array{Transport::push, Transport::pull, Transport::store});
     s.straddle = dice.one_in(3);
     s.blocks = s.op == Op::gemm_ar ? dice.between(1, 4) : 1;
+    s.block_grain = s.blocks > 1 ? dice.any(std::array{1, 2, 5, 16}) : 1;
     s.deliver = s.op == Op::ag_gemm && dice.one_in(2);
     if (s.op != Op::gemm_ar && dice.one_in(3)) s.rows = random_rows(dice, s.m, ranks);
     const Index parts = (s.m / s.tile_m + ranks) * s.cols + s.m / s.chunk_rows + ranks;

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The C API: the C++ one with handles and status codes. What calls mean, which are collective,
+ * their shapes, alignment and traffic stand in the C++ headers (communicator.h, ops.h, plan.h). */
+#ifndef TILELACE_C_H
+#define TILELACE_C_H
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** 0, or the kind of the error whose text tilelace_last_error() returns. */
+typedef enum tilelace_status {
+  TILELACE_OK = 0,
+  TILELACE_USAGE = 1,
+  TILELACE_SYSTEM = 2,
+  TILELACE_PEER = 3,
+  TILELACE_TIMEOUT = 4
+} tilelace_status;
+
+typedef enum tilelace_dtype {
+  TILELACE_BF16 = 0,
+  TILELACE_FP16 = 1,
+  TILELACE_FP32 = 2
+} tilelace_dtype;
+
+typedef enum tilelace_op {
+  TILELACE_AG_GEMM = 0,
+  TILELACE_GEMM_RS = 1,
+  TILELACE_GEMM_AR = 2
+} tilelace_op;
+
+typedef enum tilelace_activation {
+  TILELACE_ACT_NONE = 0,
+  TILELACE_ACT_GELU = 1,
+  TILELACE_ACT_GELU_TANH = 2,
+  TILELACE_ACT_SILU = 3,
+  TILELACE_ACT_SWIGLU = 4
+} tilelace_activation;
+
+/** A row-major matrix; stride in elements. data NULL: absent, or empty. */
+typedef struct tilelace_tensor {
+  void* data;
+  int32_t dtype; /**< a tilelace_dtype */
+  int64_t rows, cols, stride;
+} tilelace_tensor;
+
+/** Zeros are the defaults: workers by cores, timeout 10 s, no emulated link. */
+typedef struct tilelace_options {
+  int32_t workers;
+  int32_t max_workers;
+  double timeout_s;
+  double link_bytes_per_s;
+  double link_latency_s;
+} tilelace_options;
+
+/** One entry of prepare; num_rows 0: m split evenly. */
+typedef struct tilelace_problem {
+  int32_t op;                     /**< a tilelace_op */
+  int64_t m, k;                   /**< m: the largest that calls will have */
+  int32_t dtype;                  /**< a tilelace_dtype */
+  int32_t activation;             /**< a tilelace_activation */
+  int32_t bias, return_gathered;  /**< booleans */
+  const tilelace_tensor* weights; /**< num_weights of [n_i, k] */
+  size_t num_weights;
+  const int64_t* rows;
+  size_t num_rows;
+} tilelace_problem;
+
+typedef struct tilelace_ag_gemm_args {
+  int64_t m;
+  tilelace_tensor a;
+  const tilelace_tensor* weights;
+  size_t num_weights;
+  const tilelace_tensor* bias; /**< NULL, or one a weight */
+  const tilelace_tensor* out;  /**< one a weight; swiglu: one */
+  int32_t activation;
+  tilelace_tensor gathered; /**< data NULL: not wanted */
+  const int64_t* rows;      /**< NULL: even split */
+  size_t num_rows;
+} tilelace_ag_gemm_args;
+
+typedef struct tilelace_gemm_reduce_args {
+  int64_t m;
+  tilelace_tensor x, weight, bias, out;
+  int32_t activation;
+  const int64_t* rows;
+  size_t num_rows;
+} tilelace_gemm_reduce_args;
+
+typedef struct tilelace_communicator tilelace_communicator;
+typedef struct tilelace_buffer tilelace_buffer;
+
+/** "major.minor.patch". */
+const char* tilelace_version(void);
+/** Text of this thread's last error; never NULL; valid until its next call. */
+const char* tilelace_last_error(void);
+const char* tilelace_status_name(tilelace_status status);
+
+/** Fills out[0 .. ranks - 1]. options may be NULL everywhere. */
+tilelace_status tilelace_communicator_threads(int32_t ranks, const tilelace_options* options,
+                                              tilelace_communicator** out);
+tilelace_status tilelace_communicator_process(int32_t rank, int32_t ranks, const char* directory,
+                                              const tilelace_options* options,
+                                              tilelace_communicator** out);
+tilelace_status tilelace_communicator_subgroup(tilelace_communicator* communicator,
+                                               const int32_t* ranks, size_t num_ranks,
+                                               tilelace_communicator** out);
+/** NULL is allowed. */
+void tilelace_communicator_destroy(tilelace_communicator* communicator);
+tilelace_status tilelace_communicator_rank(const tilelace_communicator* communicator,
+                                           int32_t* rank);
+tilelace_status tilelace_communicator_size(const tilelace_communicator* communicator,
+                                           int32_t* size);
+tilelace_status tilelace_communicator_barrier(tilelace_communicator* communicator);
+/** Any thread. NULL is allowed. */
+void tilelace_communicator_abort(tilelace_communicator* communicator);
+tilelace_status tilelace_prepare(tilelace_communicator* communicator,
+                                 const tilelace_problem* problems, size_t num_problems);
+
+tilelace_status tilelace_ag_gemm(tilelace_communicator* communicator,
+                                 const tilelace_ag_gemm_args* args);
+tilelace_status tilelace_gemm_rs(tilelace_communicator* communicator,
+                                 const tilelace_gemm_reduce_args* args);
+tilelace_status tilelace_gemm_ar(tilelace_communicator* communicator,
+                                 const tilelace_gemm_reduce_args* args);
+
+/** The plan's print and reason, cut to size - 1 characters; *needed (may be NULL): its length. */
+tilelace_status tilelace_query_plan(const tilelace_communicator* communicator,
+                                    const tilelace_problem* problem, char* text, size_t size,
+                                    size_t* needed);
+
+tilelace_status tilelace_buffer_create(tilelace_communicator* communicator, size_t bytes,
+                                       tilelace_buffer** out);
+void tilelace_buffer_destroy(tilelace_buffer* buffer);
+tilelace_status tilelace_buffer_peer(const tilelace_buffer* buffer, int32_t rank, void** address);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

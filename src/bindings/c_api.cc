@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C API: translates, never decides.
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/check.h"
+#include "tilelace/c.h"
+#include "tilelace/tilelace.h"
+
+using tilelace::require;
+
+struct tilelace_communicator {
+  tilelace::Communicator member;
+};
+
+struct tilelace_buffer {
+  tilelace::SymmetricBuffer memory;
+};
+
+namespace {
+
+thread_local std::string last_error = "no error";
+
+/// Runs the body; an exception becomes a status and this thread's last error.
+template <class Body>
+tilelace_status guarded(Body body) {
+  try {
+    body();
+    return TILELACE_OK;
+  } catch (const tilelace::Error& e) {
+    last_error = e.what();
+    return static_cast<tilelace_status>(e.kind());
+  } catch (const std::exception& e) {
+    last_error = e.what();
+    return TILELACE_SYSTEM;
+  }
+}
+
+void need(const void* pointer, const char* call, const char* what) {
+  require(pointer != nullptr, "{}: {}: got NULL, expected a pointer", call, what);
+}
+
+template <class Enum>
+Enum as(int32_t value, Enum last, const char* what) {
+  require(value >= 0 && value <= static_cast<int32_t>(last), "c api: {}: got {}, expected 0 to {}",
+          what, value, static_cast<int32_t>(last));
+  return static_cast<Enum>(value);
+}
+
+tilelace::TensorView view(const tilelace_tensor& t) {
+  return {t.data, as(t.dtype, tilelace::DType::fp32, "dtype"), t.rows, t.cols, t.stride};
+}
+
+std::vector<tilelace::TensorView> views(const tilelace_tensor* list, size_t count) {
+  std::vector<tilelace::TensorView> all;
+  for (size_t i = 0; i < count; ++i) all.push_back(view(list[i]));
+  return all;
+}
+
+tilelace::CommunicatorOptions options_of(const tilelace_options* o) {
+  tilelace::CommunicatorOptions options;
+  if (o == nullptr) return options;
+  options.workers = o->workers;
+  options.max_workers = o->max_workers;
+  if (o->timeout_s != 0) options.timeout_s = o->timeout_s;
+  options.link_bytes_per_s = o->link_bytes_per_s;
+  options.link_latency_s = o->link_latency_s;
+  return options;
+}
+
+tilelace::Preparation preparation_of(const tilelace_problem& p, int ranks) {
+  require(p.num_weights == 0 || p.weights != nullptr, "prepare: weights: got NULL, expected {}",
+          p.num_weights);
+  require(p.num_rows == 0 || p.rows != nullptr, "prepare: rows: got NULL, expected {}", p.num_rows);
+  tilelace::Preparation result;
+  auto& problem = result.problem;
+  problem.op = as(p.op, tilelace::Op::gemm_ar, "op");
+  problem.ranks = ranks;
+  problem.m = p.m;
+  problem.k = p.k;
+  problem.dtype = as(p.dtype, tilelace::DType::fp32, "dtype");
+  problem.activation = as(p.activation, tilelace::Activation::swiglu, "activation");
+  problem.bias = p.bias != 0;
+  problem.return_gathered = p.return_gathered != 0;
+  problem.rows.assign(p.rows, p.rows + p.num_rows);
+  result.weights = views(p.weights, p.num_weights);
+  for (const auto& w : result.weights) problem.n.push_back(w.rows);
+  return result;
+}
+
+using ReduceOp = void (*)(tilelace::Communicator&, const tilelace::GemmReduceArgs&,
+                          const tilelace::PlanOptions&);
+
+tilelace_status gemm_reduce(const char* name, ReduceOp op, tilelace_communicator* c,
+                            const tilelace_gemm_reduce_args* args) {
+  return guarded([&] {
+    need(c, name, "communicator");
+    need(args, name, "args");
+    require(args->num_rows == 0 || args->rows != nullptr, "{}: rows: got NULL, expected {}", name,
+            args->num_rows);
+    tilelace::GemmReduceArgs a;
+    a.m = args->m;
+    a.x = view(args->x);
+    a.weight = view(args->weight);
+    if (args->bias.data != nullptr) a.bias = view(args->bias);
+    a.activation = as(args->activation, tilelace::Activation::swiglu, "activation");
+    a.out = view(args->out);
+    a.rows = {args->rows, args->num_rows};
+    op(c->member, a, {});
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* tilelace_version(void) { return TILELACE_VERSION; }
+
+const char* tilelace_last_error(void) { return last_error.c_str(); }
+
+const char* tilelace_status_name(tilelace_status status) {
+  if (status == TILELACE_OK) return "ok";
+  return tilelace::name_of(static_cast<tilelace::ErrorKind>(status)).data();
+}
+
+tilelace_status tilelace_communicator_threads(int32_t ranks, const tilelace_options* options,
+                                              tilelace_communicator** out) {
+  return guarded([&] {
+    need(out, "communicator", "out");
+    auto members = tilelace::Communicator::threads(ranks, options_of(options));
+    std::vector<std::unique_ptr<tilelace_communicator>> made;
+    for (auto& m : members) {
+      made.push_back(std::make_unique<tilelace_communicator>(tilelace_communicator{std::move(m)}));
+    }
+    for (size_t i = 0; i < made.size(); ++i) out[i] = made[i].release();
+  });
+}
+
+tilelace_status tilelace_communicator_process(int32_t rank, int32_t ranks, const char* directory,
+                                              const tilelace_options* options,
+                                              tilelace_communicator** out) {
+  return guarded([&] {
+    need(out, "communicator", "out");
+    need(directory, "communicator", "directory");
+    *out = new tilelace_communicator{
+        tilelace::Communicator::process(rank, ranks, directory, options_of(options))};
+  });
+}
+
+tilelace_status tilelace_communicator_subgroup(tilelace_communicator* c, const int32_t* ranks,
+                                               size_t num_ranks, tilelace_communicator** out) {
+  return guarded([&] {
+    need(c, "subgroup", "communicator");
+    need(out, "subgroup", "out");
+    need(ranks, "subgroup", "ranks");
+    *out = new tilelace_communicator{c->member.subgroup({ranks, num_ranks})};
+  });
+}
+
+void tilelace_communicator_destroy(tilelace_communicator* c) { delete c; }
+
+tilelace_status tilelace_communicator_rank(const tilelace_communicator* c, int32_t* rank) {
+  return guarded([&] {
+    need(c, "rank", "communicator");
+    need(rank, "rank", "rank");
+    *rank = c->member.rank();
+  });
+}
+
+tilelace_status tilelace_communicator_size(const tilelace_communicator* c, int32_t* size) {
+  return guarded([&] {
+    need(c, "size", "communicator");
+    need(size, "size", "size");
+    *size = c->member.size();
+  });
+}
+
+tilelace_status tilelace_communicator_barrier(tilelace_communicator* c) {
+  return guarded([&] {
+    need(c, "barrier", "communicator");
+    c->member.barrier();
+  });
+}
+
+void tilelace_communicator_abort(tilelace_communicator* c) {
+  if (c != nullptr) c->member.abort();
+}
+
+tilelace_status tilelace_prepare(tilelace_communicator* c, const tilelace_problem* problems,
+                                 size_t num_problems) {
+  return guarded([&] {
+    need(c, "prepare", "communicator");
+    require(num_problems == 0 || problems != nullptr, "prepare: problems: got NULL, expected {}",
+            num_problems);
+    std::vector<tilelace::Preparation> list;
+    for (size_t i = 0; i < num_problems; ++i) {
+      list.push_back(preparation_of(problems[i], c->member.size()));
+    }
+    c->member.prepare(list);
+  });
+}
+
+tilelace_status tilelace_ag_gemm(tilelace_communicator* c, const tilelace_ag_gemm_args* args) {
+  return guarded([&] {
+    need(c, "ag_gemm", "communicator");
+    need(args, "ag_gemm", "args");
+    require(args->num_weights == 0 || args->weights != nullptr,
+            "ag_gemm: weights: got NULL, expected {}", args->num_weights);
+    require(args->num_weights == 0 || args->out != nullptr, "ag_gemm: out: got NULL, expected {}",
+            args->num_weights);
+    require(args->num_rows == 0 || args->rows != nullptr, "ag_gemm: rows: got NULL, expected {}",
+            args->num_rows);
+    const auto weights = views(args->weights, args->num_weights);
+    const auto bias = views(args->bias, args->bias == nullptr ? 0 : args->num_weights);
+    tilelace::AgGemmArgs a;
+    a.activation = as(args->activation, tilelace::Activation::swiglu, "activation");
+    const bool paired = a.activation == tilelace::Activation::swiglu;
+    const auto out =
+        views(args->out, paired ? std::min<size_t>(1, args->num_weights) : args->num_weights);
+    a.m = args->m;
+    a.a = view(args->a);
+    a.weights = weights;
+    a.bias = bias;
+    a.out = out;
+    if (args->gathered.data != nullptr) a.gathered = view(args->gathered);
+    a.rows = {args->rows, args->num_rows};
+    tilelace::ag_gemm(c->member, a);
+  });
+}
+
+tilelace_status tilelace_gemm_rs(tilelace_communicator* c, const tilelace_gemm_reduce_args* args) {
+  return gemm_reduce("gemm_rs", tilelace::gemm_rs, c, args);
+}
+
+tilelace_status tilelace_gemm_ar(tilelace_communicator* c, const tilelace_gemm_reduce_args* args) {
+  return gemm_reduce("gemm_ar", tilelace::gemm_ar, c, args);
+}
+
+tilelace_status tilelace_query_plan(const tilelace_communicator* c, const tilelace_problem* problem,
+                                    char* text, size_t size, size_t* needed) {
+  return guarded([&] {
+    need(c, "query_plan", "communicator");
+    need(problem, "query_plan", "problem");
+    require(size == 0 || text != nullptr, "query_plan: text: got NULL, expected {} bytes", size);
+    const auto plan =
+        tilelace::query_plan(c->member, preparation_of(*problem, c->member.size()).problem);
+    std::ostringstream os;
+    os << plan << "; " << plan.reason << "; staging " << plan.staging_bytes << " bytes a slot";
+    const std::string full = os.str();
+    if (needed != nullptr) *needed = full.size();
+    if (size == 0) return;
+    const size_t length = std::min(size - 1, full.size());
+    std::memcpy(text, full.data(), length);
+    text[length] = '\0';
+  });
+}
+
+tilelace_status tilelace_buffer_create(tilelace_communicator* c, size_t bytes,
+                                       tilelace_buffer** out) {
+  return guarded([&] {
+    need(c, "buffer", "communicator");
+    need(out, "buffer", "out");
+    *out = new tilelace_buffer{tilelace::SymmetricBuffer(c->member, bytes)};
+  });
+}
+
+void tilelace_buffer_destroy(tilelace_buffer* buffer) { delete buffer; }
+
+tilelace_status tilelace_buffer_peer(const tilelace_buffer* buffer, int32_t rank, void** address) {
+  return guarded([&] {
+    need(buffer, "buffer", "buffer");
+    need(address, "buffer", "address");
+    *address = buffer->memory.peer(rank);
+  });
+}
+
+}  // extern "C"

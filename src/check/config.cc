@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <ostream>
+
+#include "check/explore.h"
+
+namespace tilelace::check {
+
+std::string to_string(const CheckConfig& c) {
+  std::string text = fmt::format("ranks {} workers {} resident {} seed {} first_epoch {}", c.ranks,
+                                 c.workers, c.resident, c.seed, c.first_epoch);
+  if (c.mutant != Mutant::none) text += fmt::format(" mutant {}", name_of(c.mutant));
+  for (const CallSpec& call : c.calls) text += " | " + to_string(call);
+  return text;
+}
+
+std::ostream& operator<<(std::ostream& out, const CheckConfig& c) { return out << to_string(c); }
+
+std::optional<std::string> legal(const CheckConfig& c) {
+  if (c.ranks < 1 || c.workers < 1) return "ranks and workers must be at least 1";
+  if (c.calls.empty()) return "at least one call";
+  for (const CallSpec& call : c.calls) {
+    if (auto reason = legal(call, c.ranks)) return reason;
+    if (c.resident != 0 && c.resident < min_resident(call, c.workers)) {
+      return fmt::format("{} needs {} actors resident", op_name(call.op),
+                         min_resident(call, c.workers));
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace tilelace::check

@@ -1,0 +1,4 @@
+tilelace_test(protocol_sweep_test TIMEOUT 600 SOURCES sweep_test.cc LIBS tilelace_check fmt::fmt)
+tilelace_test(protocol_mutants_test SOURCES mutants_test.cc LIBS tilelace_check)
+tilelace_test(protocol_checker_test SOURCES checker_test.cc LIBS tilelace_check)
+tilelace_test(protocol_watched_test SOURCES watched_test.cc LIBS tilelace_check Threads::Threads)
