@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 
+#include "backend/cpu/checked.h"
 #include "backend/cpu/gather_verbs.h"
 #include "backend/cpu/reduce_verbs.h"
 #include "comm/std_atomics.h"
@@ -46,7 +47,19 @@ Engine::Engine(comm::Group& group, const CommunicatorOptions& options,
 
 Engine::~Engine() = default;
 
-std::vector<std::string> Engine::findings() const { return {}; }
+std::vector<std::string> Engine::findings() const {
+  return checked_ ? checked_->findings() : std::vector<std::string>{};
+}
+
+template <class Schedule, class Verbs, class Role>
+void Engine::act(const Call& call, const Schedule& s, Actor actor, Verbs& verbs, Role role) {
+  if (!checked_ || checked_->stopped()) {
+    role(verbs);
+    return;
+  }
+  const std::int64_t number = call.epoch - env::first_epoch() - 1;
+  checked_->act(s, call.rank(), actor.worker + 1, number, verbs, role);
+}
 
 void Engine::ensure_control() {
   if (!control_) {
@@ -112,6 +125,7 @@ void Engine::refuse(std::string_view reason) {
   Call call;
   Problem nothing;
   nothing.ranks = group_.ranks();
+  if (checked_) checked_->stop(std::string(reason));
   call.name = "refused call";
   call.problem = &nothing;
   begin(call, reason, kRefused);
@@ -168,17 +182,17 @@ void Engine::run_gather(Call& call, const WeightColumns& columns, Part part) {
   if (part == Part::collective) s.cols = 0;
   const bool wait_first = call.plan->path == Path::unfused;
   on_actors(call, [&](int index) {
-    if (index == call.plan->workers) {
-      GatherVerbs verbs(call, {}, s, nullptr, nullptr);
-      schedule::run_copy(s, verbs);
-      return;
-    }
-    GatherVerbs verbs(call, {index}, s, &workers_[index], &columns);
-    schedule::run_sends(s, index, verbs);
-    for (int q = 0; q < s.ranks() && wait_first; ++q) {
-      schedule::detail::wait_for_rows(s, q, s.split.shard(q), verbs);
-    }
-    schedule::run_tiles(s, index, verbs);
+    const Actor actor{index == call.plan->workers ? -1 : index};
+    const bool copy = actor.worker < 0;
+    GatherVerbs verbs(call, actor, s, copy ? nullptr : &workers_[index], &columns);
+    act(call, s, actor, verbs, [&](auto& v) {
+      if (copy) return schedule::run_copy(s, v);
+      schedule::run_sends(s, index, v);
+      for (int q = 0; q < s.ranks() && wait_first; ++q) {
+        schedule::detail::wait_for_rows(s, q, s.split.shard(q), v);
+      }
+      schedule::run_tiles(s, index, v);
+    });
   });
 }
 
@@ -201,11 +215,13 @@ void Engine::run_reduce(Call& call, const WeightColumns& columns, Part part) {
     given = &partials;
   }
   on_actors(call, [&](int index) {
-    const bool copy = index == call.plan->workers;
-    ReduceVerbs verbs(call, {copy ? -1 : index}, s, copy ? nullptr : &workers_[index],
+    const Actor actor{index == call.plan->workers ? -1 : index};
+    const bool copy = actor.worker < 0;
+    ReduceVerbs verbs(call, actor, s, copy ? nullptr : &workers_[index],
                       columns.weights.empty() ? nullptr : columns.weights[0], call.plan->tile_n,
                       given);
-    copy ? schedule::run_copy(s, verbs) : schedule::run_compute(s, index, verbs);
+    act(call, s, actor, verbs,
+        [&](auto& v) { copy ? schedule::run_copy(s, v) : schedule::run_compute(s, index, v); });
   });
 }
 
@@ -236,7 +252,12 @@ void Engine::run(const Problem& problem, const Plan& plan, const Operands& opera
         fmt::format("{}{}; {}", part == Part::collective ? "collective of " : "",
                     fmt::streamed(problem), fmt::streamed(plan)),
         plan::agreement_hash(problem, plan) ^ (part == Part::collective ? 0x5bd1e995U : 0U));
-  problem.op == Op::ag_gemm ? run_gather(call, columns, part) : run_reduce(call, columns, part);
+  try {
+    problem.op == Op::ag_gemm ? run_gather(call, columns, part) : run_reduce(call, columns, part);
+  } catch (const Error& e) {
+    if (checked_) checked_->stop(e.what());
+    throw;
+  }
   if (points::poison_slots && plan.transport != Transport::pull) {
     std::memset(call.slot.data(group_.rank()), points::kPoison,
                 static_cast<std::size_t>(slot_bytes_ - flag_bytes_));

@@ -41,6 +41,9 @@ class Engine final : public Backend {
   /// Runs one job on every actor: index 0 .. workers - 1 compute, workers copy.
   template <class Job>
   void on_actors(Call&, const Job&);
+  /// One actor's role, under the checker's eyes where that is asked for.
+  template <class Schedule, class Verbs, class Role>
+  void act(const Call&, const Schedule&, Actor, Verbs&, Role);
   void run_gather(Call&, const WeightColumns&, Part);
   void run_reduce(Call&, const WeightColumns&, Part);
   void run_product(Call&, const Problem&, const Operands&, const WeightColumns&);
