@@ -87,10 +87,15 @@ std::uint32_t Monitor::header(int rank, int peer) const {
   return headers_[static_cast<std::size_t>(rank * setup_.ranks + peer)].epoch;
 }
 
-Monitor::CallState& Monitor::open(Index call, const std::shared_ptr<const CallPlan>& plan) {
+Monitor::CallState* Monitor::find(Index call) {
   for (CallState& state : calls_) {
-    if (state.call == call) return state;
+    if (state.call == call) return &state;
   }
+  return nullptr;
+}
+
+Monitor::CallState& Monitor::open(Index call, const std::shared_ptr<const CallPlan>& plan) {
+  if (CallState* state = find(call)) return *state;
   CallState& state = calls_.emplace_back();
   state.call = call;
   state.plan = plan;
@@ -115,6 +120,7 @@ void Monitor::begin_call(int a, Index call, const std::shared_ptr<const CallPlan
   self.call = call;
   self.state = state.plan->spec() == plan->spec() ? &state : nullptr;
   if (self.state == nullptr) {
+    state.given_up = true;
     add(FindingKind::disagree,
         fmt::format("call {}: {} runs {}, others run {}", epoch(call), role(a),
                     to_string(plan->spec()), to_string(state.plan->spec())));
@@ -125,26 +131,31 @@ void Monitor::begin_call(int a, Index call, const std::shared_ptr<const CallPlan
   if (ordered && ended_call_[before] == call - 1) self.clock.acquire(ended_[before]);
 }
 
-void Monitor::end_call(int a) {
+void Monitor::end_call(int a, bool whole) {
   Actor& self = actor(a);
-  if (self.state == nullptr) return;
   const auto at = static_cast<std::size_t>(rank_of(a) * kEndedRing + self.call % kEndedRing);
   if (ended_call_[at] != self.call) ended_[at].assign(actors_.size(), 0);
   ended_call_[at] = self.call;
   join(ended_[at], self.clock.known());
   self.clock.tick();
-  ++self.state->ended;
   self.state = nullptr;
+  if (CallState* state = find(self.call)) {
+    ++state->ended;
+    state->given_up |= !whole;
+  }
   close_finished();
 }
 
+/// Whoever ended a call has ended, or given up, all before it.
 void Monitor::close_finished() {
-  while (!calls_.empty()) {
-    const CallState& first = calls_.front();
-    if (first.ended < setup_.ranks * (first.plan->workers() + 1)) return;
-    check_results(first);
-    calls_.pop_front();
+  std::size_t closed = 0;
+  for (std::size_t i = 0; i < calls_.size(); ++i) {
+    const CallState& state = calls_[i];
+    if (state.given_up || state.ended < setup_.ranks * (state.plan->workers() + 1)) continue;
+    check_results(state);
+    closed = i + 1;
   }
+  for (; closed > 0; --closed) calls_.pop_front();
 }
 
 void Monitor::on(int a, const Step& step) {

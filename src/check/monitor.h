@@ -32,7 +32,8 @@ class Monitor {
   /// its rank ended the call before (as streams and joins do).
   void begin_call(int actor, Index call, const std::shared_ptr<const CallPlan>& plan,
                   bool ordered = true);
-  void end_call(int actor);
+  /// `whole`: false when the actor gave up (an error on the way): the call is not judged further.
+  void end_call(int actor, bool whole = true);
   /// A step of this actor: waits and admit when they are over, all else before others can see it.
   void on(int actor, const Step& step);
 
@@ -63,6 +64,7 @@ class Monitor {
     std::shared_ptr<const CallPlan> plan;
     std::vector<std::vector<Cell>> cells;  ///< by rank * kRegions + region
     int ended = 0;
+    bool given_up = false;
   };
   struct Actor {
     ActorClock clock;
@@ -94,6 +96,7 @@ class Monitor {
   Slot& slot(int rank, Index call);
   Word& word(int rank, Index call, Index flag);
   Word& header_word(int rank, int peer);
+  CallState* find(Index call);
   CallState& open(Index call, const std::shared_ptr<const CallPlan>& plan);
   void close_finished();
 

@@ -21,9 +21,9 @@ class SharedMonitor {
     const std::lock_guard lock(mutex_);
     monitor_.begin_call(actor, call, plan);
   }
-  void end_call(int actor) {
+  void end_call(int actor, bool whole = true) {
     const std::lock_guard lock(mutex_);
-    monitor_.end_call(actor);
+    monitor_.end_call(actor, whole);
   }
   void on(int actor, const Step& step) {
     const std::lock_guard lock(mutex_);

@@ -153,6 +153,16 @@ TEST(Checker, FindsRanksThatDisagree) {
             "2, others run ag_gemm mesh push m 4 cols 1 tile_m 2 chunk_rows 2");
 }
 
+TEST(Checker, DoesNotJudgeACallThatWasGivenUp) {
+  ByHand h(tiny(Op::ag_gemm));
+  for (int a = 0; a < 4; ++a) h.monitor.end_call(a, a != kCopy1);
+  EXPECT_EQ(h.first(), "");
+
+  for (int a = 0; a < 4; ++a) h.monitor.begin_call(a, 1, h.plan);
+  for (int a = 0; a < 4; ++a) h.monitor.end_call(a);
+  EXPECT_EQ(h.first(), "never computed: ag_gemm call 2 rank 0 out rows 0..2 col 0");
+}
+
 TEST(Checker, FindsSlotReusedBeforeItsLastReaderIsDone) {
   EXPECT_EQ(first_finding(tiny(Op::ag_gemm), Mutant::one_slot),
             "race: ag_gemm call 1 rank 1 compute 0 step 4 wait landed(shard 0, chunk 0) uses "

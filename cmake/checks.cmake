@@ -1,0 +1,48 @@
+# Checks of the tree itself. The quick ones are tests; target check_headers compiles every header
+# alone (built by ./test, not by default).
+find_package(Python3 COMPONENTS Interpreter)
+if(Python3_FOUND)
+  add_test(NAME tools.include_directions COMMAND Python3::Interpreter
+           ${PROJECT_SOURCE_DIR}/tools/check_includes.py)
+  add_test(NAME tools.include_directions_finds_violations COMMAND Python3::Interpreter
+           ${PROJECT_SOURCE_DIR}/tools/check_includes_test.py)
+endif()
+
+# header_check(TARGET ROOT FOLDER LIBS...): a source a header, which includes it twice.
+function(header_check target root folder)
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${root} ${root}/${folder}/*.h)
+  set(sources "")
+  foreach(header ${headers})
+    string(MAKE_C_IDENTIFIER ${header} name)
+    set(languages cc)
+    if(header MATCHES "(^|/)c\\.h$")
+      set(languages cc c)  # the C API is read by both
+    endif()
+    foreach(language ${languages})
+      set(source ${PROJECT_BINARY_DIR}/header_check/${target}/${name}.${language})
+      file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${header}\"\n#include \"${header}\"\n" @ONLY)
+      list(APPEND sources ${source})
+    endforeach()
+  endforeach()
+  if(NOT sources)
+    return()
+  endif()
+  add_library(${target} OBJECT EXCLUDE_FROM_ALL ${sources})
+  target_link_libraries(${target} PRIVATE ${ARGN})
+  target_compile_options(${target} PRIVATE -O0 -g0)
+  add_dependencies(check_headers ${target})
+endfunction()
+
+add_custom_target(check_headers)
+# Public headers see nothing but each other.
+add_library(tilelace_public_headers INTERFACE)
+target_include_directories(tilelace_public_headers INTERFACE ${PROJECT_SOURCE_DIR}/include)
+target_compile_options(tilelace_public_headers INTERFACE -Wall -Wextra -Werror -pedantic)
+header_check(check_headers_public ${PROJECT_SOURCE_DIR}/include tilelace tilelace_public_headers)
+header_check(check_headers_src ${PROJECT_SOURCE_DIR}/src . tilelace_core)
+if(TARGET tilelace_cli)
+  header_check(check_headers_cli ${PROJECT_SOURCE_DIR}/cli . tilelace_core tilelace_model
+               nlohmann_json::nlohmann_json)
+  target_include_directories(check_headers_cli PRIVATE
+                             $<TARGET_PROPERTY:tilelace_cli,INCLUDE_DIRECTORIES>)
+endif()

@@ -1,0 +1,15 @@
+# CUDA C++ for sm_90a. The architecture is given as a flag: its "a" is not a number to CMake 3.25.
+find_program(TILELACE_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDACXX PATHS /usr/local/cuda/bin)
+if(NOT TILELACE_NVCC)
+  message(FATAL_ERROR "TILELACE_CUDA: nvcc, got nothing on PATH, in CUDA_HOME and in "
+          "/usr/local/cuda/bin, expected CUDA 13.0; the preset cpu builds without it")
+endif()
+if(NOT DEFINED CMAKE_CUDA_COMPILER)
+  set(CMAKE_CUDA_COMPILER ${TILELACE_NVCC})
+endif()
+set(CMAKE_CUDA_ARCHITECTURES OFF)
+set(CMAKE_CUDA_FLAGS_INIT "-gencode=arch=compute_90a,code=sm_90a")
+enable_language(CUDA)
+if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 13.0)
+  message(FATAL_ERROR "TILELACE_CUDA: nvcc, got ${CMAKE_CUDA_COMPILER_VERSION}, expected 13.0 or later")
+endif()

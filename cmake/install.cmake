@@ -1,0 +1,48 @@
+# tilelace::tilelace: one static library of all folders' objects, for the examples here and for
+# find_package(tilelace) elsewhere. Warnings and sanitizer flags stay in the tree.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+add_library(tilelace_library STATIC)
+add_library(tilelace::tilelace ALIAS tilelace_library)
+foreach(part comm plan check cpu_gemm cpu cuda op c)
+  if(TARGET tilelace_${part})
+    target_sources(tilelace_library PRIVATE $<TARGET_OBJECTS:tilelace_${part}>)
+  endif()
+endforeach()
+set_target_properties(tilelace_library PROPERTIES OUTPUT_NAME tilelace EXPORT_NAME tilelace
+                      LINKER_LANGUAGE CXX)
+target_compile_features(tilelace_library INTERFACE cxx_std_20)
+target_include_directories(tilelace_library INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+target_link_libraries(tilelace_library PRIVATE Threads::Threads fmt::fmt)
+if(TILELACE_GEMM STREQUAL "onednn")
+  target_link_libraries(tilelace_library PRIVATE $<BUILD_INTERFACE:${TILELACE_DNNL_LIBRARY}>
+                        $<INSTALL_INTERFACE:tilelace::dnnl> OpenMP::OpenMP_CXX)
+endif()
+if(TILELACE_CUDA)
+  find_package(CUDAToolkit REQUIRED)
+  target_link_libraries(tilelace_library PRIVATE CUDA::cudart_static)
+endif()
+if(TILELACE_SANITIZE)
+  # A sanitized library needs the runtime in whatever links it.
+  target_link_options(tilelace_library INTERFACE -fsanitize=${TILELACE_SANITIZE})
+endif()
+
+set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tilelace)
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/tilelaceConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/tilelaceConfig.cmake INSTALL_DESTINATION ${config_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/tilelaceConfigVersion.cmake
+                                 COMPATIBILITY SameMinorVersion)
+
+install(TARGETS tilelace_library EXPORT tilelace ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(EXPORT tilelace NAMESPACE tilelace:: FILE tilelaceTargets.cmake DESTINATION ${config_dir})
+install(FILES ${PROJECT_BINARY_DIR}/tilelaceConfig.cmake
+        ${PROJECT_BINARY_DIR}/tilelaceConfigVersion.cmake DESTINATION ${config_dir})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/tilelace DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+        FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/models/ DESTINATION ${CMAKE_INSTALL_DATADIR}/tilelace/models
+        FILES_MATCHING PATTERN "*.json")
+if(TARGET tilelace_cli)
+  install(TARGETS tilelace_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda_support.h"
+
+namespace tilelace {
+
+std::string_view cuda_missing() { return "built without CUDA (CMake preset cuda builds it)"; }
+
+}  // namespace tilelace
