@@ -17,6 +17,7 @@ target_include_directories(tilelace_library INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_link_libraries(tilelace_library PRIVATE Threads::Threads fmt::fmt)
 if(TILELACE_GEMM STREQUAL "onednn")
+  find_package(OpenMP REQUIRED COMPONENTS CXX)
   target_link_libraries(tilelace_library PRIVATE $<BUILD_INTERFACE:${TILELACE_DNNL_LIBRARY}>
                         $<INSTALL_INTERFACE:tilelace::dnnl> OpenMP::OpenMP_CXX)
 endif()

@@ -75,6 +75,7 @@ struct PlanOptions {
   std::optional<std::int64_t> chunk_rows;
   std::optional<bool> straddle;
   std::optional<DType> partials;
+  std::optional<int> local_ranks;  ///< two_level: ranks of one node (divides the group)
 
   bool operator==(const PlanOptions&) const = default;
 };

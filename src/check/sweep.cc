@@ -97,6 +97,44 @@ CheckConfig random_config(std::uint64_t seed, std::int64_t i) {
   return c;
 }
 
+namespace {
+
+std::vector<CallSpec> routed(CallSpec s, int ranks) {
+  std::vector<CallSpec> all;
+  for (const RouteKind route : {RouteKind::mesh, RouteKind::ring, RouteKind::two_level}) {
+    for (int local = 1; local <= ranks; ++local) {
+      const bool nodes = route == RouteKind::two_level;
+      if (nodes ? local == 1 || local == ranks || ranks % local != 0 : local > 1) continue;
+      s.route = route;
+      s.local = nodes ? local : 1;
+      all.push_back(s);
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<CheckConfig> variants(const CallSpec& shape, int ranks, int workers) {
+  std::vector<CheckConfig> all;
+  for (CallSpec spec : routed(shape, ranks)) {
+    for (const Transport transport : {Transport::push, Transport::pull, Transport::store}) {
+      for (const bool straddle : {false, true}) {
+        spec.transport = transport;
+        spec.straddle = straddle;
+        if (legal(spec, ranks)) continue;
+        const int least = min_resident(spec, workers);
+        for (const std::uint64_t seed : {0U, 1U}) {
+          all.push_back({{spec, spec, spec}, ranks, workers, 0, seed, 1, Mutant::none});
+          if (least > workers) continue;
+          all.push_back({{spec, spec, spec}, ranks, workers, least, seed, 1, Mutant::none});
+        }
+      }
+    }
+  }
+  return all;
+}
+
 SweepSummary sweep(std::int64_t count, std::uint64_t seed,
                    const std::function<void(std::int64_t)>& progress) {
   SweepSummary sum;

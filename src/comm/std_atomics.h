@@ -29,14 +29,16 @@ struct StdAtomics {
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec * 1'000'000'000LL + t.tv_nsec;
   }
-  /// Ranks outnumber cores: give the core away soon, then sleep in short steps.
+  /// Ranks outnumber cores: give the core away soon, then sleep, the longer the wait has lasted (a
+  /// nap is about a quarter of it), because whoever is awake computes what is waited for.
   static void pause(std::uint32_t round) {
     if (round < 16) return;
-    if (round < 64) {
+    if (round < 48) {
       sched_yield();
       return;
     }
-    const timespec nap{0, 20'000};
+    const std::uint32_t doublings = (round - 48) / 4;
+    const timespec nap{0, 20'000L << (doublings < 4 ? doublings : 4)};
     nanosleep(&nap, nullptr);
   }
 };

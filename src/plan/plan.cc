@@ -85,12 +85,11 @@ Plan base_plan(const Problem& p, const Machine& machine, const PlanOptions& opti
   Plan plan;
   plan.op = p.op;
   plan.workers = std::max(1, machine.workers);
-  plan.route = options.route.value_or(machine.local_ranks > 0 && machine.local_ranks < p.ranks
-                                          ? RouteKind::two_level
-                                          : RouteKind::mesh);
-  plan.local_ranks = plan.route == RouteKind::two_level
-                         ? (machine.local_ranks > 0 ? machine.local_ranks : p.ranks)
-                         : 0;
+  const int local = options.local_ranks.value_or(machine.local_ranks);
+  plan.route = options.route.value_or(local > 0 && local < p.ranks ? RouteKind::two_level
+                                                                   : RouteKind::mesh);
+  const int whole = options.local_ranks ? local : p.ranks;  // an asked-for 0 is an error
+  plan.local_ranks = plan.route != RouteKind::two_level ? 0 : local > 0 ? local : whole;
   plan.transport = options.transport.value_or(Transport::push);
   plan.tile_m = options.tile_m.value_or(128);
   plan.tile_n = options.tile_n.value_or(256);

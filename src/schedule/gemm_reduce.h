@@ -154,17 +154,41 @@ struct GemmReduce {
     }
     return n;
   }
-  /// The i-th of them in this rank's order: block by block, remote shards first, own last.
+  /// Shards come in segments: segment b holds the remote shards of block b and, behind the first of
+  /// them, the own shard of block b - 1. That late the peers' partials for it have arrived, and its
+  /// results still travel under block b. Segment `blocks` is the own shard of the last block.
+  struct Visit {
+    int block = 0;
+    int owner = -1;  ///< -1: nothing here
+  };
+  [[nodiscard]] TILELACE_HD constexpr int visits() const { return ranks() > 2 ? ranks() : 2; }
+  [[nodiscard]] TILELACE_HD constexpr Visit visit(int segment, int j) const {
+    if (j == 1) return {segment - 1, segment > 0 ? rank : -1};
+    const int remote = j == 0 ? 0 : j - 1;
+    const bool there = segment < blocks && remote < ranks() - 1;
+    return {segment, there ? route.reduce_order(rank, remote) : -1};
+  }
+  [[nodiscard]] TILELACE_HD constexpr Index segment_tiles(int segment) const {
+    Index n = 0;
+    for (int j = 0; j < visits(); ++j) {
+      const Visit at = visit(segment, j);
+      if (at.owner >= 0) n += bands(at.block, at.owner).whole().size() * cols;
+    }
+    return n;
+  }
+
+  /// The i-th tile of this rank.
   [[nodiscard]] TILELACE_HD constexpr ReduceTile tile(Index i) const {
-    for (int b = 0; b < blocks; ++b) {
-      for (int s = 0; s < ranks(); ++s) {
-        const int q = route.reduce_order(rank, s);
-        const Bands shard_bands = bands(b, q);
+    for (int segment = 0; segment <= blocks; ++segment) {
+      for (int j = 0; j < visits(); ++j) {
+        const Visit at = visit(segment, j);
+        if (at.owner < 0) continue;
+        const Bands shard_bands = bands(at.block, at.owner);
         const RowRange whole = shard_bands.whole();
         if (i < whole.size() * cols) {
           const Raster::Cell c = Raster{whole.size(), cols, raster_group}.cell(i);
           const Index band = whole.begin + c.band;
-          return {b, q, band * cols + c.col, shard_bands.rows(band), c.col};
+          return {at.block, at.owner, band * cols + c.col, shard_bands.rows(band), c.col};
         }
         i -= whole.size() * cols;
       }
@@ -240,15 +264,57 @@ TILELACE_ROLE void finish(const GemmReduce& s, const ReduceTile& t, bool& admitt
 }
 
 template <class Verbs>
+TILELACE_ROLE void send_partial_chunk(const GemmReduce& s, int b, int q, Index c, Verbs& v) {
+  const int peer = s.route.parent(q, s.rank);
+  const RowRange rows = s.chunks(b, q).rows(c);
+  wait_for_tiles(s, s.rank, b, q, rows, v);
+  v.send_partial(ReduceTransfer{b, q, peer, c, rows});
+  v.signal(peer, s.partial(s.rank, b, q, c));
+}
+
+template <class Verbs>
+TILELACE_ROLE void send_result_chunk(const GemmReduce& s, int b, int q, int peer, Index c,
+                                     Verbs& v) {
+  const RowRange rows = s.chunks(b, q).rows(c);
+  if (q == s.rank) {
+    wait_for_tiles(s, q, b, q, rows, v);
+  } else {
+    v.wait(s.result(b, q, c));
+  }
+  v.send_result(ReduceTransfer{b, q, peer, c, rows});
+  v.signal(peer, s.result(b, q, c));
+}
+
+template <class Verbs>
 TILELACE_ROLE void send_partials(const GemmReduce& s, int b, Verbs& v) {
   for (int i = 0; i < s.ranks() - 1; ++i) {
     const int q = s.route.reduce_order(s.rank, i);
-    const int peer = s.route.parent(q, s.rank);
-    const Chunks chunks = s.chunks(b, q);
-    for (Index c = 0; c < chunks.count(); ++c) {
-      wait_for_tiles(s, s.rank, b, q, chunks.rows(c), v);
-      v.send_partial(ReduceTransfer{b, q, peer, c, chunks.rows(c)});
-      v.signal(peer, s.partial(s.rank, b, q, c));
+    for (Index c = 0; c < s.chunks(b, q).count(); ++c) send_partial_chunk(s, b, q, c, v);
+  }
+}
+
+template <class Verbs>
+TILELACE_ROLE void send_results(const GemmReduce& s, int b, Verbs& v) {
+  for (int i = 0; i < s.ranks(); ++i) {
+    const int q = s.route.gather_order(s.rank, i);
+    for (int j = 0; j < s.route.num_children(q, s.rank); ++j) {
+      const int peer = s.route.child(q, s.rank, j);
+      for (Index c = 0; c < s.chunks(b, q).count(); ++c) send_result_chunk(s, b, q, peer, c, v);
+    }
+  }
+}
+
+/// Mesh: partials of block b in turn with results of block b - 1, as the tile order makes them.
+/// Nobody relays, so neither can hold up what the other waits for.
+template <class Verbs>
+TILELACE_ROLE void send_in_turn(const GemmReduce& s, int b, Verbs& v) {
+  for (int i = 0; i < s.ranks() - 1; ++i) {
+    const int q = s.route.reduce_order(s.rank, i);
+    const Index results = b > 0 && s.all_reduce ? s.chunks(b - 1, s.rank).count() : 0;
+    const Index partials = b < s.blocks ? s.chunks(b, q).count() : 0;
+    for (Index c = 0; c < max_of(results, partials); ++c) {
+      if (c < partials) send_partial_chunk(s, b, q, c, v);
+      if (c < results) send_result_chunk(s, b - 1, s.rank, q, c, v);
     }
   }
 }
@@ -263,26 +329,6 @@ TILELACE_ROLE void fetch_partials(const GemmReduce& s, int b, Verbs& v) {
       wait_for_tiles(s, p, b, s.rank, chunks.rows(c), v);
       v.fetch_partial(ReduceTransfer{b, s.rank, p, c, chunks.rows(c)});
       v.signal(s.rank, s.partial(p, b, s.rank, c));
-    }
-  }
-}
-
-template <class Verbs>
-TILELACE_ROLE void send_results(const GemmReduce& s, int b, Verbs& v) {
-  for (int i = 0; i < s.ranks(); ++i) {
-    const int q = s.route.gather_order(s.rank, i);
-    const Chunks chunks = s.chunks(b, q);
-    for (int j = 0; j < s.route.num_children(q, s.rank); ++j) {
-      const int peer = s.route.child(q, s.rank, j);
-      for (Index c = 0; c < chunks.count(); ++c) {
-        if (q == s.rank) {
-          wait_for_tiles(s, q, b, q, chunks.rows(c), v);
-        } else {
-          v.wait(s.result(b, q, c));
-        }
-        v.send_result(ReduceTransfer{b, q, peer, c, chunks.rows(c)});
-        v.signal(peer, s.result(b, q, c));
-      }
     }
   }
 }
@@ -329,72 +375,88 @@ TILELACE_ROLE void finish_straddling(const GemmReduce& s, int worker, bool& admi
   }
 }
 
-/// gemm_ar: the others' finished rows from the result slot to the user, dealt over the workers.
+/// gemm_ar: the others' finished rows of block b from the result slot to the user, dealt over the
+/// workers.
 template <class Verbs>
-TILELACE_ROLE void deliver_results(const GemmReduce& s, int worker, Verbs& v) {
+TILELACE_ROLE void deliver_results(const GemmReduce& s, int b, int worker, Verbs& v) {
   Index turn = 0;
-  for (int b = 0; b < s.blocks; ++b) {
-    for (int i = 1; i < s.ranks(); ++i) {
-      const int q = s.route.gather_order(s.rank, i);
-      const Chunks chunks = s.chunks(b, q);
-      for (Index c = 0; c < chunks.count(); ++c, ++turn) {
-        if (turn % s.workers != worker) continue;
-        const RowRange rows = chunks.rows(c);
-        if (s.transport == Transport::store) {
-          const Bands bands = s.bands(b, q);
-          for (Index j = bands.band_of(rows.begin); j <= bands.band_of(rows.end - 1); ++j) {
-            for (Index col = 0; col < s.cols; ++col) v.wait(s.result(b, q, j * s.cols + col));
-          }
-        } else {
-          v.wait(s.result(b, q, c));
+  for (int i = 1; i < s.ranks(); ++i) {
+    const int q = s.route.gather_order(s.rank, i);
+    const Chunks chunks = s.chunks(b, q);
+    for (Index c = 0; c < chunks.count(); ++c, ++turn) {
+      if (turn % s.workers != worker) continue;
+      const RowRange rows = chunks.rows(c);
+      if (s.transport == Transport::store) {
+        const Bands bands = s.bands(b, q);
+        for (Index j = bands.band_of(rows.begin); j <= bands.band_of(rows.end - 1); ++j) {
+          for (Index col = 0; col < s.cols; ++col) v.wait(s.result(b, q, j * s.cols + col));
         }
-        v.deliver(ReduceTransfer{b, q, s.rank, c, rows});
+      } else {
+        v.wait(s.result(b, q, c));
       }
+      v.deliver(ReduceTransfer{b, q, s.rank, c, rows});
     }
   }
 }
 
+/// One tile of the main order: product, partials of those below in the tree, then up or out.
+template <class Verbs>
+TILELACE_ROLE void run_tile(const GemmReduce& s, const ReduceTile& t, bool& admitted, Verbs& v) {
+  v.compute(t);
+  if (t.owner == s.rank) {
+    finish(s, t, admitted, v);
+    return;
+  }
+  if (s.route.num_children(t.owner, s.rank) > 0) {
+    wait_for_partials(s, t, v);
+    v.reduce(t);
+  }
+  hand_over(s, t, v);
+}
+
 }  // namespace detail
 
-/// Role `copy` (one a rank): headers, then the transfers. Results of a block go out after the
-/// partials of the next, so that waiting for them does not hold up partials that are ready.
+/// Role `copy` (one a rank): headers, then the transfers. Where ranks relay or pull, results of a
+/// block go out after the partials of the next, so that waiting for them holds up nothing ready.
 template <class Verbs>
 TILELACE_ROLE void run_copy(const GemmReduce& s, Verbs& v) {
   signal_headers(s.ranks(), s.rank, v);
-  if (s.transport != Transport::store) {
-    for (int b = 0; b <= s.blocks; ++b) {
-      const bool push = s.transport == Transport::push;
-      if (b < s.blocks) push ? detail::send_partials(s, b, v) : detail::fetch_partials(s, b, v);
-      if (b > 0 && s.all_reduce) {
-        push ? detail::send_results(s, b - 1, v) : detail::fetch_results(s, b - 1, v);
-      }
+  const bool push = s.transport == Transport::push;
+  for (int b = 0; b <= s.blocks && s.transport != Transport::store; ++b) {
+    if (push && s.route.kind == RouteKind::mesh) {
+      detail::send_in_turn(s, b, v);
+      continue;
+    }
+    if (b < s.blocks) push ? detail::send_partials(s, b, v) : detail::fetch_partials(s, b, v);
+    if (b > 0 && s.all_reduce) {
+      push ? detail::send_results(s, b - 1, v) : detail::fetch_results(s, b - 1, v);
     }
   }
   v.admit();
 }
 
-/// Role `compute`, worker w of s.workers: straddling tiles, then every workers-th tile.
+/// Role `compute`, worker w of s.workers: straddling tiles, then every workers-th tile. Results are
+/// delivered two blocks behind, when they are likely to be there.
 template <class Verbs>
 TILELACE_ROLE void run_compute(const GemmReduce& s, int worker, Verbs& v) {
   bool admitted = false;
   detail::run_straddling(s, worker, v);
-  const Index tiles = s.num_tiles();
-  for (Index i = worker; i < tiles; i += s.workers) {
-    const ReduceTile t = s.tile(i);
-    v.compute(t);
-    if (t.owner == s.rank) {
-      detail::finish(s, t, admitted, v);
-      continue;
-    }
-    if (s.route.num_children(t.owner, s.rank) > 0) {
-      detail::wait_for_partials(s, t, v);
-      v.reduce(t);
-    }
-    detail::hand_over(s, t, v);
+  Index i = worker;
+  Index end = 0;
+  for (int segment = 0; segment <= s.blocks; ++segment) {
+    end += s.segment_tiles(segment);
+    for (; i < end; i += s.workers) detail::run_tile(s, s.tile(i), admitted, v);
+    if (!s.all_reduce || segment < 2) continue;
+    if (!admitted) v.admit();
+    admitted = true;
+    detail::deliver_results(s, segment - 2, worker, v);
   }
   detail::finish_straddling(s, worker, admitted, v);
   if (!admitted) v.admit();
-  if (s.all_reduce) detail::deliver_results(s, worker, v);
+  if (!s.all_reduce) return;
+  for (int b = s.blocks > 1 ? s.blocks - 1 : 0; b < s.blocks; ++b) {
+    detail::deliver_results(s, b, worker, v);
+  }
 }
 
 }  // namespace tilelace::schedule

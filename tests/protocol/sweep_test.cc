@@ -30,6 +30,23 @@ TEST_P(ProtocolSweep, HoldsInFiveThousandConfigurations) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, ProtocolSweep, testing::Range(1, 8));
 
+TEST(ProtocolVariants, HoldForEveryWayToRunAShape) {
+  for (const Op op : {Op::ag_gemm, Op::gemm_rs, Op::gemm_ar}) {
+    CallSpec shape;
+    shape.op = op;
+    shape.m = 100;
+    shape.cols = 3;
+    shape.tile_m = 16;
+    shape.chunk_rows = 10;
+    const auto all = variants(shape, 8, 3);
+    EXPECT_GE(all.size(), 12U);
+    for (const CheckConfig& config : all) {
+      const CheckReport report = check(config);
+      EXPECT_TRUE(report.findings.empty()) << config << "\n  " << report.findings.front().text;
+    }
+  }
+}
+
 class ProtocolAtScale : public testing::TestWithParam<std::tuple<Op, Transport>> {};
 
 // Time is printed, not judged.

@@ -61,16 +61,25 @@ struct DigestVerbs {
   __device__ void deliver(const ReduceTransfer& t) { add(8, t); }
 };
 
-/// One actor a block: block 0 runs the copy role, block 1 + w compute worker w.
+/// Role copy: one thread.
 template <class Schedule>
-__global__ void digest_roles(const __grid_constant__ Schedule s, std::uint64_t* digests) {
+__global__ void digest_copy(const __grid_constant__ Schedule s, std::uint64_t* digest) {
   DigestVerbs verbs;
-  if (blockIdx.x == 0) {
-    run_copy(s, verbs);
-  } else {
-    run_compute(s, static_cast<int>(blockIdx.x) - 1, verbs);
-  }
+  run_copy(s, verbs);
+  *digest = verbs.digest;
+}
+
+/// Role compute: one block a worker.
+template <class Schedule>
+__global__ void digest_compute(const __grid_constant__ Schedule s, std::uint64_t* digests) {
+  DigestVerbs verbs;
+  run_compute(s, static_cast<int>(blockIdx.x), verbs);
   digests[blockIdx.x] = verbs.digest;
+}
+
+template <class Kernel>
+const void* address(Kernel* kernel) {
+  return reinterpret_cast<const void*>(kernel);
 }
 
 }  // namespace
@@ -78,7 +87,7 @@ __global__ void digest_roles(const __grid_constant__ Schedule s, std::uint64_t* 
 // Kernels have internal linkage; taking their addresses makes nvcc compile them.
 extern const void* const kScheduleKernels[];
 const void* const kScheduleKernels[] = {
-    reinterpret_cast<const void*>(&digest_roles<schedule::AgGemm>),
-    reinterpret_cast<const void*>(&digest_roles<schedule::GemmReduce>)};
+    address(digest_copy<schedule::AgGemm>), address(digest_compute<schedule::AgGemm>),
+    address(digest_copy<schedule::GemmReduce>), address(digest_compute<schedule::GemmReduce>)};
 
 }  // namespace tilelace::cuda

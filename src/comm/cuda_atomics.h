@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The atomics policy of device code: system scope, because flags cross NVLink. Needs nvcc.
+#pragma once
+#include <cstdint>
+
+namespace tilelace::comm {
+
+struct CudaAtomics {
+  static __device__ __forceinline__ std::uint32_t load_acquire(const std::uint32_t* word) {
+    std::uint32_t value;
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+    return value;
+  }
+  static __device__ __forceinline__ std::uint64_t load_acquire(const std::uint64_t* word) {
+    std::uint64_t value;
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+    return value;
+  }
+  static __device__ __forceinline__ void store_release(std::uint32_t* word, std::uint32_t value) {
+    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+  }
+  static __device__ __forceinline__ void store_release(std::uint64_t* word, std::uint64_t value) {
+    asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+  }
+  static __device__ __forceinline__ bool compare_exchange(std::uint64_t* word,
+                                                          std::uint64_t& expected,
+                                                          std::uint64_t desired) {
+    std::uint64_t before;
+    asm volatile("atom.acq_rel.sys.global.cas.b64 %0, [%1], %2, %3;"
+                 : "=l"(before)
+                 : "l"(word), "l"(expected), "l"(desired)
+                 : "memory");
+    const bool done = before == expected;
+    expected = before;
+    return done;
+  }
+  /// %globaltimer, whatever the clock rate.
+  static __device__ __forceinline__ std::int64_t now_ns() {
+    std::uint64_t now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return static_cast<std::int64_t>(now);
+  }
+  static __device__ __forceinline__ void pause(std::uint32_t round) {
+    if (round > 64) __nanosleep(100);
+  }
+};
+
+}  // namespace tilelace::comm

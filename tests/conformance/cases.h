@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one conformance case table: what every backend's test binary runs. Seeded, so that a case is
+// named by its test, seed and number.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tilelace/plan.h"
+
+namespace tilelace::conformance {
+
+/// A small seeded generator (splitmix64); the same numbers on every platform.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t next();
+  /// Uniform in [low, high].
+  std::int64_t between(std::int64_t low, std::int64_t high);
+  bool chance(int percent) { return between(1, 100) <= percent; }
+  template <class T>
+  const T& pick(const std::vector<T>& from) {
+    return from[static_cast<std::size_t>(between(0, static_cast<std::int64_t>(from.size()) - 1))];
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+/// The splitmix64 finisher: a hash of one word.
+std::uint64_t mix(std::uint64_t);
+
+/// One call of a case: its rows, at most the problem's.
+struct CallShape {
+  std::int64_t m = 0;
+  std::vector<std::int64_t> rows;  ///< empty: even split
+};
+
+struct Case {
+  Problem problem;  ///< m and rows: the largest
+  PlanOptions options;
+  int workers = 1;
+  std::vector<CallShape> calls;
+  std::int64_t pad = 0;      ///< 16-byte units by which strides exceed the row
+  std::int64_t offset = 0;   ///< 16-byte units by which data is off a cache line
+  std::uint64_t seed = 0;    ///< of the data
+  std::string name;          ///< test, number
+  bool from_edges = false;
+
+  [[nodiscard]] std::string describe() const;
+};
+
+struct CaseRequest {
+  Op op = Op::ag_gemm;
+  int ranks = 1;
+  int count = 0;
+  std::uint64_t seed = 1;
+  bool activations = false;  ///< activations too, and no bias but small ones (bounds tests)
+  int calls = 2;             ///< calls a case
+  std::int64_t largest = 0;  ///< rows, columns and depth at most about this; 0: by ranks
+};
+
+/// `count` legal cases. Combinations that make_plan refuses are left out, and counted.
+struct CaseTable {
+  std::vector<Case> cases;
+  int refused = 0;
+};
+
+CaseTable make_cases(const CaseRequest&);
+
+/// The case's problem with the rows of one call.
+Problem problem_of(const Case&, const CallShape&);
+
+/// First row of each rank's shard, and m: ranks + 1 borders.
+std::vector<std::int64_t> borders_of(const Problem&);
+
+}  // namespace tilelace::conformance

@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Includes never point up: who may include what, and who may touch atomics and the environment.
+
+Prints `file:line: what, expected` for each violation; exit 1 if there is one.
+usage: check_includes.py [ROOT]
+"""
+import re
+import sys
+from pathlib import Path
+
+SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".c"}
+
+# Longest matching folder wins. Entries are folders or files under src/ or cli/; `tilelace` stands
+# for the public headers. A folder may always include itself and what lies below it.
+ALLOWED = {
+    "include/tilelace": ["tilelace"],
+    "src/core": ["tilelace"],
+    "src/schedule": ["tilelace", "core"],
+    "src/comm": ["tilelace", "core"],
+    "src/plan": ["tilelace", "core", "schedule"],
+    "src/check": ["tilelace", "core", "schedule", "plan", "comm/signal.h"],
+    "src/backend": ["tilelace", "core", "comm"],
+    "src/backend/cpu": ["tilelace", "core", "schedule", "comm", "plan", "check",
+                        "backend/backend.h"],
+    "src/backend/cpu/gemm": ["tilelace", "core"],
+    "src/backend/cuda": ["tilelace", "core", "schedule", "comm", "plan", "backend/backend.h",
+                         "backend/cuda_support.h"],
+    "src/backend/stub": ["tilelace", "core", "backend/backend.h", "backend/cuda_support.h"],
+    "src/op": ["tilelace", "core", "comm", "plan", "schedule/rows.h", "backend/backend.h"],
+    "src/bindings": ["tilelace", "core", "comm", "plan", "check"],
+    "cli": ["tilelace", "core", "comm", "plan", "check", "model", "backend/cpu/gemm",
+            "backend/cuda_support.h"],
+    "cli/model": ["tilelace", "core"],
+    "examples": ["tilelace"],
+}
+
+# What schedule/ may take from the standard library: nothing that has memory, a clock or I/O.
+SCHEDULE_SYSTEM = {"bit", "concepts", "cstddef", "cstdint", "limits", "type_traits"}
+# Public headers: the C and C++ standard libraries only, of which these words are no part.
+NOT_STANDARD = re.compile(r"cuda|nvtx|torch|aten|c10|fmt|dnnl|oneapi|/|^nccl|^sys|^unistd", re.I)
+
+ATOMICS = re.compile(r"\bstd::atomic|\b__atomic_|\b__sync_|\bcuda::atomic")
+ATOMIC_HEADERS = {"atomic", "stdatomic.h", "cuda/atomic"}
+ATOMIC_FILES = {"src/comm/signal.h", "src/comm/std_atomics.h"}
+ENVIRONMENT = re.compile(r"\b(secure_)?getenv\s*\(|\benviron\b")
+ENVIRONMENT_FILE = "src/core/env.h"
+
+INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
+COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
+
+
+def without_comments(text):
+    """Comments become blanks (line numbers stay); strings stay, they may be include paths."""
+    def blank(match):
+        s = match.group(0)
+        return s if s.startswith('"') else re.sub(r"[^\n]", " ", s)
+    return COMMENT.sub(blank, text)
+
+
+def rule_of(path):
+    folders = [f for f in ALLOWED if path.startswith(f + "/")]
+    return max(folders, key=len) if folders else None
+
+
+def resolve(root, path, name):
+    """The included file's path from the root, or None if it is not ours."""
+    for base in [str(Path(path).parent), "include", "src", "cli"]:
+        if (root / base / name).is_file():
+            return (root / base / name).resolve().relative_to(root.resolve()).as_posix()
+    return None
+
+
+def may_include(rule, target):
+    if target.startswith(rule + "/"):
+        return True
+    short = re.sub(r"^(src|cli|include)/", "", target)
+    return any(short == a or short.startswith(a + "/") for a in ALLOWED[rule])
+
+
+def check_include(root, path, bracket, name):
+    rule = rule_of(path)
+    if bracket == "<":
+        if path.startswith("src/schedule/") and name not in SCHEDULE_SYSTEM:
+            return f"includes <{name}>", f"schedule: only {', '.join(sorted(SCHEDULE_SYSTEM))}"
+        if path.startswith("include/") and NOT_STANDARD.search(name):
+            return f"includes <{name}>", "public headers: the standard library only"
+        if name in ATOMIC_HEADERS and path not in ATOMIC_FILES:
+            return f"includes <{name}>", "atomics only in " + ", ".join(sorted(ATOMIC_FILES))
+        return None
+    target = resolve(root, path, name)
+    if target is None:
+        return f'includes "{name}"', "a file of this project; <> for others"
+    if rule and not may_include(rule, target):
+        return f'includes "{name}"', f"{rule}: only itself, {', '.join(ALLOWED[rule])}"
+    return None
+
+
+def check_file(root, path):
+    text = without_comments((root / path).read_text(encoding="utf-8"))
+    for number, line in enumerate(text.split("\n"), 1):
+        include = INCLUDE.match(line)
+        if include:
+            finding = check_include(root, path, *include.groups())
+            if finding:
+                yield number, *finding
+            continue
+        if path.startswith(("src/", "include/", "cli/")):
+            if ATOMICS.search(line) and path not in ATOMIC_FILES:
+                yield number, "uses an atomic", "only in " + ", ".join(sorted(ATOMIC_FILES))
+            if ENVIRONMENT.search(line) and path != ENVIRONMENT_FILE:
+                yield number, "reads the environment", f"only in {ENVIRONMENT_FILE}"
+
+
+def check_tree(root):
+    findings = []
+    for folder in ["include", "src", "cli", "examples"]:
+        for file in sorted((root / folder).rglob("*")):
+            if file.suffix not in SUFFIXES or not file.is_file():
+                continue
+            path = file.relative_to(root).as_posix()
+            if path.startswith("src/") and rule_of(path) is None:
+                findings.append(f"{path}:1: folder without a rule, expected one in {Path(__file__).name}")
+            for number, what, expected in check_file(root, path):
+                findings.append(f"{path}:{number}: {what}, expected {expected}")
+    return findings
+
+
+def main():
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent
+    findings = check_tree(root)
+    for finding in findings:
+        print(finding)
+    print(f"include directions: {len(findings)} findings")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
