@@ -40,9 +40,9 @@ SCHEDULE_SYSTEM = {"bit", "concepts", "cstddef", "cstdint", "limits", "type_trai
 # Public headers: the C and C++ standard libraries only, of which these words are no part.
 NOT_STANDARD = re.compile(r"cuda|nvtx|torch|aten|c10|fmt|dnnl|oneapi|/|^nccl|^sys|^unistd", re.I)
 
-ATOMICS = re.compile(r"\bstd::atomic|\b__atomic_|\b__sync_|\bcuda::atomic")
+ATOMICS = re.compile(r"\bstd::atomic|\b__atomic_|\b__sync_|\bcuda::atomic|\batomic(Add|CAS|Exch)\b|\"(ld\.acquire|st\.release|atom\.|red\.)")
 ATOMIC_HEADERS = {"atomic", "stdatomic.h", "cuda/atomic"}
-ATOMIC_FILES = {"src/comm/signal.h", "src/comm/std_atomics.h"}
+ATOMIC_FILES = {"src/comm/signal.h", "src/comm/std_atomics.h", "src/comm/cuda_atomics.h"}
 ENVIRONMENT = re.compile(r"\b(secure_)?getenv\s*\(|\benviron\b")
 ENVIRONMENT_FILE = "src/core/env.h"
 

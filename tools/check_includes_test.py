@@ -43,6 +43,7 @@ PLANTED = [
     ("src/backend/cpu/bad1.cc", '#include "op/impl.h"\n', 1),
     ("src/backend/cpu/bad2.cc", "#include <atomic>\n", 1),
     ("src/backend/cuda/bad.cc", '#include "backend/cpu/engine.h"\n', 1),
+    ("src/backend/cuda/bad.cu", 'asm volatile("st.release.sys.global.u32 [%0], 1;");\n', 1),
     ("src/op/bad.cc", '#include "schedule/route.h"\n', 1),
     ("src/bindings/bad.cc", '#include "op/impl.h"\n', 1),
     ("src/new_folder/new.cc", "", 1),

@@ -38,7 +38,7 @@ struct StdAtomics {
       return;
     }
     const std::uint32_t doublings = (round - 48) / 4;
-    const timespec nap{0, 20'000L << (doublings < 4 ? doublings : 4)};
+    const timespec nap{0, 20'000L << (doublings < 2 ? doublings : 2)};
     nanosleep(&nap, nullptr);
   }
 };

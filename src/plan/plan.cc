@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "plan/candidates.h"
 #include "plan/problem.h"
 #include "plan/schedules.h"
 
@@ -14,6 +15,9 @@ namespace tilelace {
 namespace {
 
 using schedule::ceil_div;
+
+/// What a CPU rank needs to notice, start and signal one transfer, in seconds.
+constexpr double kTransferOverhead = 50e-6;
 
 /// What a call of this plan is expected to take, in seconds.
 struct Cost {
@@ -51,12 +55,19 @@ Cost cost_of(const Problem& p, const Plan& plan, const Machine& machine) {
     c.total = c.gemm + c.wire;
     return c;
   }
-  c.wire += transfers * machine.link_latency_s;
-  // Exposed: the first or last chunk of compute, and for all-reduce the last block's broadcast.
+  c.wire += transfers * (machine.link_latency_s + kTransferOverhead);
+  if (machine.link_bytes_per_s == 0 && machine.link_latency_s == 0) {
+    // Copies and products share the cores: nothing overlaps, and finer pieces only cost.
+    c.total = c.gemm + c.wire + 0.01 * (plan.blocks - 1) * c.gemm;
+    return c;
+  }
+  // Exposed is the last chunk's product (all-gather) or the first one's (reduce), one transfer's
+  // worth of ranks being out of step, and for all-reduce the broadcast of the last block.
   const double parts = static_cast<double>(p.ranks * chunks_a_shard);
-  double exposed = c.gemm / parts + machine.link_latency_s;
-  if (p.op == Op::gemm_ar) exposed += c.wire / (2.0 * (2.0 * plan.blocks - 1));
-  c.total = std::max(c.gemm, c.wire) + (p.ranks > 1 ? exposed : 0);
+  c.total = std::max(c.gemm, c.wire + c.gemm / parts);
+  if (p.ranks == 1) return c;
+  if (p.op != Op::ag_gemm) c.total += c.wire / transfers;
+  if (p.op == Op::gemm_ar) c.total += c.wire / (2.0 * (2.0 * plan.blocks - 1));
   return c;
 }
 
@@ -86,20 +97,22 @@ Plan base_plan(const Problem& p, const Machine& machine, const PlanOptions& opti
   plan.op = p.op;
   plan.workers = std::max(1, machine.workers);
   const int local = options.local_ranks.value_or(machine.local_ranks);
-  plan.route = options.route.value_or(local > 0 && local < p.ranks ? RouteKind::two_level
-                                                                   : RouteKind::mesh);
+  plan.route =
+      options.route.value_or(local > 0 && local < p.ranks ? RouteKind::two_level : RouteKind::mesh);
   const int whole = options.local_ranks ? local : p.ranks;  // an asked-for 0 is an error
   plan.local_ranks = plan.route != RouteKind::two_level ? 0 : local > 0 ? local : whole;
   plan.transport = options.transport.value_or(Transport::push);
-  plan.tile_m = options.tile_m.value_or(128);
+  plan.tile_m = options.tile_m.value_or(largest_shard(p) >= 256 ? 128 : 64);
   plan.tile_n = options.tile_n.value_or(256);
   plan.straddle = options.straddle.value_or(false);
   plan.partials = p.op == Op::ag_gemm ? p.dtype : options.partials.value_or(p.dtype);
   return plan;
 }
 
-/// All plans worth weighing: each path, and for the fused one several chunk and block counts.
-std::vector<Plan> candidates(const Problem& p, const Machine& machine, const PlanOptions& options) {
+}  // namespace
+
+std::vector<Plan> plan::candidates(const Problem& p, const Machine& machine,
+                                   const PlanOptions& options) {
   std::vector<Plan> all;
   const std::int64_t shard = std::max<std::int64_t>(1, largest_shard(p));
   for (const Path path : {Path::fused, Path::medium, Path::unfused}) {
@@ -112,7 +125,7 @@ std::vector<Plan> candidates(const Problem& p, const Machine& machine, const Pla
         plan.path = path;
         plan.blocks = options.blocks.value_or(blocks);
         const std::int64_t rows = ceil_div(shard, plan.blocks);
-        const std::int64_t fine = std::min<std::int64_t>(plan.tile_m, 32);
+        const std::int64_t fine = std::min<std::int64_t>(plan.tile_m, 64);
         plan.chunk_rows = options.chunk_rows.value_or(
             path == Path::fused ? ceil_div(ceil_div(rows, chunks), fine) * fine : shard);
         if (std::find(all.begin(), all.end(), plan) == all.end()) all.push_back(plan);
@@ -122,14 +135,12 @@ std::vector<Plan> candidates(const Problem& p, const Machine& machine, const Pla
   return all;
 }
 
-}  // namespace
-
 Plan make_plan(const Problem& p, const Machine& machine, const PlanOptions& options) {
   plan::check_problem(p);
   const Plan* best = nullptr;
   Cost best_cost;
   std::vector<std::string> rejected;
-  auto all = candidates(p, machine, options);
+  auto all = plan::candidates(p, machine, options);
   for (const Plan& plan : all) {
     const std::string why_not = illegal(p, plan);
     require(why_not.empty(), "{}: plan: got {} {} {}, expected a legal one: {}", name_of(p.op),

@@ -66,7 +66,7 @@ schedule::GemmReduce gemm_reduce_schedule(const Problem& p, const Plan& plan, in
   s.chunk_rows = plan.chunk_rows;
   s.raster_group = raster_group(plan);
   s.blocks = plan.blocks;
-  s.block_grain = 8 * p.ranks;
+  s.block_grain = 16 * p.ranks;
   s.transport = plan.transport;
   s.straddle = plan.straddle;
   s.all_reduce = p.op == Op::gemm_ar;

@@ -53,10 +53,12 @@ struct GemmReduce {
 
   [[nodiscard]] TILELACE_HD constexpr int ranks() const { return route.ranks; }
 
-  /// Rows of super-block b: about twice as many as in the last one, a multiple of block_grain.
+  /// Rows of super-block b: two units, in the last one what is left, which is never more. A unit is
+  /// a multiple of block_grain, so that the last block has about one where m allows.
   [[nodiscard]] TILELACE_HD constexpr RowRange block_rows(int b) const {
     const Index share = split.m / (2 * blocks - 1);
-    const Index unit = max_of(1, (share + block_grain / 2) / block_grain) * block_grain;
+    Index unit = max_of(1, share / block_grain) * block_grain;
+    if (split.m > 2 * blocks * unit) unit += block_grain;
     return {min_of(2 * b * unit, split.m),
             b == blocks - 1 ? split.m : min_of(2 * (b + 1) * unit, split.m)};
   }

@@ -29,7 +29,7 @@ Machine machine_of(const CommunicatorOptions& options, int ranks) {
   m.workers = options.workers;
   m.link_bytes_per_s = options.link_bytes_per_s;
   m.link_latency_s = options.link_latency_s;
-  m.rank_flops_per_s = 100e9 * std::min(m.workers * ranks, cores) / ranks;
+  m.rank_flops_per_s = 150e9 * std::min(m.workers * ranks, cores) / ranks;
   return m;
 }
 

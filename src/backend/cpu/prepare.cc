@@ -8,18 +8,20 @@
 
 #include "backend/cpu/engine.h"
 #include "core/check.h"
+#include "plan/candidates.h"
 
 namespace tilelace::cpu {
 namespace {
 
-/// The plans that calls of this problem may get: m is at most the prepared one.
+/// The plans that calls of this problem may get: m is at most the prepared one, and which of the
+/// candidates wins depends on it.
 template <class Visit>
 void for_each_size(const PreparedCall& call, const Machine& machine, Visit visit) {
   Problem p = call.problem;
   for (std::int64_t m = call.problem.m;; m /= 2) {
     if (m != call.problem.m && !p.rows.empty()) break;
     p.m = m;
-    visit(p, make_plan(p, machine, call.options));
+    for (const Plan& plan : plan::candidates(p, machine, call.options)) visit(p, plan);
     if (m == 0) break;
   }
 }
@@ -58,6 +60,8 @@ void Engine::allocate_slots(std::span<const PreparedCall> calls) {
     });
   }
   slots_.reset();
+  // Between the sizes that were looked at, a shard may have up to twice as many tiles.
+  flags *= 2;
   flag_bytes_ = flags;
   slot_bytes_ = (flags + data + 4095) / 4096 * 4096;
   slots_ = group_.allocate(static_cast<std::size_t>(2 * slot_bytes_), options_.timeout_s);

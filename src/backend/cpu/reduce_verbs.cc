@@ -128,11 +128,16 @@ void ReduceVerbs::store(const ReduceTile& t) {
   std::byte* at = out_row(t.rows.begin) + first_col(t.col) * static_cast<Index>(size_of(out.dtype));
   store_tile({call_.problem->activation, out.dtype, bias, nullptr}, accumulator(t.rows, t.col),
              nullptr, width, t.rows.size(), width, at, out.stride);
-  if (!s_.all_reduce) return;
+  if (!s_.all_reduce || !keeps_result()) return;
   const auto element_bytes = static_cast<Index>(size_of(out.dtype));
   move_rows(result(s_.rank, t.rows.begin) + first_col(t.col) * element_bytes,
             call_.layout.result_row_bytes, at, stride_bytes(out), t.rows.size(),
             width * element_bytes, false);
+}
+
+std::byte* ReduceVerbs::partial_row(const ReduceTile& t) const {
+  if (s_.transport != Transport::push) return outgoing(s_.rank, t.rows.begin);
+  return incoming(s_.route.parent(t.owner, s_.rank), s_.rank, t.block, t.owner, t.rows.begin);
 }
 
 void ReduceVerbs::partial(const ReduceTile& t) {
@@ -140,7 +145,7 @@ void ReduceVerbs::partial(const ReduceTile& t) {
   const DType dtype = call_.plan->partials;
   const std::int64_t width = cols(t.col);
   round_tile(accumulator(t.rows, t.col), width, t.rows.size(), width,
-             element(outgoing(s_.rank, t.rows.begin), dtype, first_col(t.col)), dtype,
+             element(partial_row(t), dtype, first_col(t.col)), dtype,
              call_.layout.partial_row_bytes / static_cast<std::int64_t>(size_of(dtype)));
 }
 
@@ -180,15 +185,16 @@ void ReduceVerbs::unpark(const ReduceTile& t) {
 
 void ReduceVerbs::send_partial(const ReduceTransfer& t) {
   point("copy.before_data", "compute.after_wait");
-  const std::byte* from = outgoing(s_.rank, t.rows.begin);
-  std::int64_t from_stride = call_.layout.partial_row_bytes;
-  if (sends_in_place(t.owner)) {
-    from_stride = stride_bytes(*partials_);
-    from = static_cast<const std::byte*>(partials_->data) + t.rows.begin * from_stride;
+  const Index width = call_.problem->n[0] * static_cast<Index>(size_of(call_.plan->partials));
+  if (!sends_in_place(t.owner)) {
+    call_.wire->transfer(t.rows.size() * width, [] {});
+    return;
   }
+  const std::int64_t stride = stride_bytes(*partials_);
   move_rows(incoming(t.peer, s_.rank, t.block, t.owner, t.rows.begin),
-            call_.layout.partial_row_bytes, from, from_stride, t.rows.size(),
-            call_.problem->n[0] * static_cast<Index>(size_of(call_.plan->partials)), true);
+            call_.layout.partial_row_bytes,
+            static_cast<const std::byte*>(partials_->data) + t.rows.begin * stride, stride,
+            t.rows.size(), width, true);
 }
 
 void ReduceVerbs::fetch_partial(const ReduceTransfer& t) {
@@ -201,9 +207,11 @@ void ReduceVerbs::fetch_partial(const ReduceTransfer& t) {
 void ReduceVerbs::send_result(const ReduceTransfer& t) {
   point("copy.before_data", "compute.after_wait");
   const std::int64_t stride = call_.layout.result_row_bytes;
-  move_rows(result(t.peer, t.rows.begin), stride, result(s_.rank, t.rows.begin), stride,
-            t.rows.size(), call_.problem->n[0] * static_cast<Index>(size_of(call_.problem->dtype)),
-            true);
+  const bool own = t.owner == s_.rank;
+  move_rows(result(t.peer, t.rows.begin), stride,
+            own ? out_row(t.rows.begin) : result(s_.rank, t.rows.begin),
+            own ? stride_bytes(call_.operands->out[0]) : stride, t.rows.size(),
+            call_.problem->n[0] * static_cast<Index>(size_of(call_.problem->dtype)), true);
 }
 
 void ReduceVerbs::fetch_result(const ReduceTransfer& t) {

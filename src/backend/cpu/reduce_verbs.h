@@ -45,6 +45,11 @@ class ReduceVerbs final : public CallVerbs {
   [[nodiscard]] std::byte* out_row(Index row) const;
   /// The partials of a shard are sent from where they are, not copied into the outgoing area.
   [[nodiscard]] bool sends_in_place(int owner) const;
+  /// Where rows of this rank's partials for `owner` go. Under push the peer's incoming slot itself,
+  /// which all ranks of a host can write: the send then only takes its time on the wire.
+  [[nodiscard]] std::byte* partial_row(const schedule::ReduceTile&) const;
+  /// Own finished rows are sent from the user's tensor, others' from the result slot.
+  [[nodiscard]] bool keeps_result() const { return s_.transport != Transport::push; }
 
   const schedule::GemmReduce& s_;
   WorkerState* state_;

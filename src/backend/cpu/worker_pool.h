@@ -12,7 +12,7 @@ namespace tilelace::cpu {
 
 class WorkerPool {
  public:
-  /// `threads` helpers beside the caller's own thread.
+  /// `threads` helpers beside the caller's own thread; the last one is woken with preference.
   explicit WorkerPool(int threads);
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
@@ -23,7 +23,7 @@ class WorkerPool {
   void run(const std::function<void(int)>& job);
 
  private:
-  void serve(int index);
+  void serve(int index, bool urgent);
 
   std::mutex mutex_;
   std::condition_variable start_;

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+
+#include "commands.h"
+#include "core/check.h"
+#include "model_jobs.h"
+#include "session.h"
+
+namespace tilelace::cli {
+namespace {
+
+struct BenchOptions {
+  ModelRequest model;
+  SessionOptions session;
+  std::int64_t n = 0, k = 0;
+};
+
+constexpr const char* kExamples = R"(Examples:
+  tilelace bench ag_gemm --tp 4 --m 128:2048:2 --n 4096 --k 1024
+      m = 128, 256, ... 2048; n and k are those of the unsharded product.
+  tilelace bench gemm_rs --tp 2 --m 512 --model llama3.1-8b --iterations 50 --json rs.jsonl
+      The gemm_rs products of a model's layer.
+  tilelace bench gemm_ar --tp 8 --m 1,64 --n 4096 --k 4096 --link 25,5 --no-check
+)";
+
+void set_jobs(const BenchOptions& o, Workload& work) {
+  require(o.model.model.empty() != (o.n == 0 && o.k == 0) && (o.n == 0) == (o.k == 0),
+          "bench: sizes: got {}, expected either --model or both --n and --k",
+          o.model.model.empty() ? "not both of --n and --k" : "--model and --n or --k");
+  if (!o.model.model.empty()) return load_model(o.model, o.session.ranks, work);
+  const auto ops = parse_ops(o.model.ops);
+  work.config.layers = 1;
+  for (const Op op : ops) work.jobs.push_back({plain_gemm(op, o.n, o.k, o.session.ranks), 0});
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, int& exit_code) {
+  auto o = std::make_shared<BenchOptions>();
+  auto* command = app.add_subcommand("bench", "Time one op over a range of sizes");
+  command->footer(kExamples);
+  command->add_option("op", o->model.ops, "ag_gemm, gemm_rs or gemm_ar")->required();
+  command->add_option("--model", o->model.model, "Sizes of a model's layer: " + model_names());
+  command->add_option("--layer", o->model.layer, "A layer's number or `all`")
+      ->default_str("0")
+      ->needs("--model");
+  command->add_option("--n", o->n, "Columns of the unsharded product")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  command->add_option("--k", o->k, "Terms of each of its sums")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  add_session_options(*command, o->session);
+  command->add_flag("--no-check", o->session.no_check, "Time only; do not check the results");
+  command->callback([o, &exit_code] {
+    Workload work;
+    set_jobs(*o, work);
+    apply(o->session, work);
+    exit_code = run_session(work, o->session);
+  });
+}
+
+}  // namespace tilelace::cli

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "check/mutants.h"
+#include "check/sweep.h"
+#include "commands.h"
+#include "core/check.h"
+#include "machine.h"
+#include "plan/schedules.h"
+#include "progress.h"
+#include "record.h"
+#include "session.h"
+#include "table.h"
+
+namespace tilelace::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct CheckCommand {
+  std::string op, json;
+  int ranks = 4, workers = 4;
+  std::int64_t m = -1, n = -1, configurations = 3000;
+  std::uint64_t seed = 1;
+  bool mutants = false;
+};
+
+constexpr const char* kExamples = R"(Examples:
+  tilelace check
+      3000 random configurations: ops, routes, transports, uneven rows, three calls that share slots.
+  tilelace check --op gemm_rs --tp 8 --m 8192 --n 12288 --workers 132
+      One shape in every route, transport and residency, three calls each.
+  tilelace check --mutants
+      Seeded bugs, each one guard removed; the checker must find every one.
+A finding (deadlock, race, lost or doubled data) exits 1 with role, rank, step, tile, peer and flag.
+)";
+
+struct Explored {
+  std::int64_t configurations = 0, mixed = 0, steps = 0, tiles = 0, transfers = 0, flags = 0;
+  std::int64_t failed = 0;
+};
+
+void print_failure(const check::CheckConfig& config, const std::vector<check::Finding>& findings) {
+  fmt::print(stderr, "finding in {}\n", check::to_string(config));
+  for (const auto& f : findings) fmt::print(stderr, "  {}\n", f.text);
+}
+
+int report(const CheckCommand& o, const Explored& e, double seconds) {
+  RecordFile records(o.json);
+  if (!o.json.empty()) {
+    Json r;
+    r["schema"] = "tilelace.check/1";
+    r["configurations"] = e.configurations;
+    r["mixed"] = e.mixed;
+    r["steps"] = e.steps;
+    r["tiles"] = e.tiles;
+    r["transfers"] = e.transfers;
+    r["flags"] = e.flags;
+    r["failed"] = e.failed;
+    r["seconds"] = seconds;
+    records.write(r.dump());
+  }
+  if (!records.is_stdout()) {
+    fmt::print(
+        "explored {} configurations ({} of different calls), {} steps, {} tiles, {} "
+        "transfers, {} flags in {:.2f} s\n{} with findings\n",
+        e.configurations, e.mixed, e.steps, e.tiles, e.transfers, e.flags, seconds, e.failed);
+  }
+  return e.failed > 0 ? kWrong : kDone;
+}
+
+int run_sweep(const CheckCommand& o) {
+  const double begin = seconds_now();
+  Progress progress(o.configurations, false);
+  const auto sum = check::sweep(o.configurations, o.seed,
+                                [&](std::int64_t done) { progress.set(done, "configurations"); });
+  progress.clear();
+  for (const auto& failure : sum.failures) print_failure(failure.config, failure.findings);
+  return report(
+      o,
+      {sum.configurations, sum.mixed, sum.steps, sum.tiles, sum.transfers, sum.flags, sum.failed},
+      seconds_now() - begin);
+}
+
+/// The calls that a shape gets: one an op, tiles and chunks as the planner takes them.
+std::vector<check::CallSpec> shapes_of(const CheckCommand& o) {
+  std::vector<check::CallSpec> shapes;
+  const std::int64_t m = o.m < 0 ? 1024 : o.m, n = o.n < 0 ? 4096 : o.n;
+  for (const Op op : parse_ops(o.op)) {
+    Problem p;
+    p.op = op;
+    p.ranks = o.ranks;
+    p.m = m;
+    p.n = {n};
+    p.k = 1024;
+    Machine machine;
+    machine.workers = o.workers;
+    PlanOptions options;
+    options.path = Path::fused;
+    const Plan plan = make_plan(p, machine, options);
+    const auto borders = plan::borders_of(p);
+    shapes.push_back(op == Op::ag_gemm
+                         ? check::spec_of(plan::ag_gemm_schedule(p, plan, 0, borders))
+                         : check::spec_of(plan::gemm_reduce_schedule(p, plan, 0, borders)));
+  }
+  return shapes;
+}
+
+int run_shapes(const CheckCommand& o) {
+  const double begin = seconds_now();
+  std::vector<check::CheckConfig> all;
+  for (const auto& shape : shapes_of(o)) {
+    const auto more = check::variants(shape, o.ranks, o.workers);
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  Progress progress(static_cast<std::int64_t>(all.size()), false);
+  Explored e;
+  for (auto& config : all) {
+    if (o.seed > 1 && config.seed != 0) config.seed = o.seed;
+    const auto found = check::check(config);
+    ++e.configurations;
+    e.steps += found.steps;
+    e.tiles += found.tiles;
+    e.transfers += found.transfers;
+    e.flags += found.flags;
+    if (!found.findings.empty()) {
+      progress.clear();
+      if (e.failed++ < 5) print_failure(config, found.findings);
+    }
+    progress.set(e.configurations, "configurations");
+  }
+  progress.clear();
+  return report(o, e, seconds_now() - begin);
+}
+
+int run_mutants(const CheckCommand& o) {
+  RecordFile records(o.json);
+  const auto results = check::run_mutants();
+  Table table({{"mutant", 24, true}, {"applied"}, {"caught"}, {"what it breaks", 0, true}});
+  const bool shows = !records.is_stdout();
+  if (shows) fmt::print("{}\n", table.header());
+  std::size_t caught = 0;
+  for (const auto& r : results) {
+    caught += r.caught > 0 ? 1 : 0;
+    const std::string name(check::name_of(r.mutant));
+    if (!o.json.empty()) {
+      Json j;
+      j["schema"] = "tilelace.mutant/1";
+      j["mutant"] = name;
+      j["applied"] = r.applied;
+      j["caught"] = r.caught;
+      j["finding"] = r.finding;
+      records.write(j.dump());
+    }
+    if (!shows) continue;
+    fmt::print("{}\n", table.line({name, fmt::format("{}", r.applied), fmt::format("{}", r.caught),
+                                   std::string(check::describe(r.mutant))}));
+    if (r.caught == 0) fmt::print("  LIVES\n");
+  }
+  if (shows) fmt::print("mutants caught {} of {}\n", caught, results.size());
+  return caught == results.size() ? kDone : kWrong;
+}
+
+int run_check(const CheckCommand& o) {
+  RecordFile probe(o.json);  // an unwritable path shows now, not after the work
+  if (o.mutants) return run_mutants(o);
+  const bool shape = o.m >= 0 || o.n >= 0 || !o.op.empty();
+  return shape ? run_shapes(o) : run_sweep(o);
+}
+
+}  // namespace
+
+void add_check(CLI::App& app, int& exit_code) {
+  auto o = std::make_shared<CheckCommand>();
+  auto* command = app.add_subcommand(
+      "check", "Search the schedules for deadlocks, races and lost or doubled data");
+  command->footer(kExamples);
+  command->add_option("--op", o->op, "One shape: only these ops (default: all three)");
+  auto* tp = command->add_option("--tp", o->ranks, "One shape: ranks, 1 to 64")
+                 ->capture_default_str()
+                 ->check(CLI::Range(1, 64));
+  command->add_option("--m", o->m, "One shape: rows (default 1024)")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24));
+  command->add_option("--n", o->n, "One shape: columns of a rank's weight (default 4096)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+  auto* workers = command->add_option("--workers", o->workers, "One shape: compute workers a rank")
+                      ->capture_default_str()
+                      ->check(CLI::Range(1, 1024));
+  command->add_option("--configurations", o->configurations, "Without a shape: how many to try")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  command->add_option("--seed", o->seed, "Of the random choices")->capture_default_str();
+  command->add_flag("--mutants", o->mutants, "Try the seeded bugs; exit 1 if one is not found");
+  command->add_option("--json", o->json, "Write a summary a line to this file; -: standard output");
+  command->callback([o, tp, workers, &exit_code] {
+    // Given alone, these ask for one shape, too.
+    if (o->m < 0 && (tp->count() > 0 || workers->count() > 0)) o->m = 1024;
+    exit_code = run_check(*o);
+  });
+}
+
+}  // namespace tilelace::cli

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// Looks at the machine; what is missing is told, never an error.
+#include <dlfcn.h>
+#include <fmt/core.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/gemm/tile_gemm.h"
+#include "backend/cuda_support.h"
+#include "commands.h"
+#include "machine.h"
+#include "session.h"
+
+namespace tilelace::cli {
+namespace {
+
+class Report {
+ public:
+  static void line(const std::string& what, const std::string& value) {
+    fmt::print("{:<18} {}\n", what, value);
+  }
+  void missing(const std::string& what, const std::string& disables) {
+    line(what, "missing");
+    disabled_.push_back(fmt::format("{}: {}", what, disables));
+  }
+  void check(const std::string& what, bool there, const std::string& disables) {
+    if (there) return line(what, "yes");
+    missing(what, disables);
+  }
+  void summary() const {
+    fmt::print("\n{}\n", disabled_.empty() ? "nothing is missing"
+                                           : "what is missing, and what that "
+                                             "disables:");
+    for (const auto& d : disabled_) fmt::print("  {}\n", d);
+  }
+
+ private:
+  std::vector<std::string> disabled_;
+};
+
+std::string isa() {
+  const auto flags = cpu_flags();
+  std::string text;
+  for (const char* f : {"avx2", "fma", "f16c", "avx512f", "avx512_bf16", "avx512_fp16", "amx_tile",
+                        "amx_bf16", "asimd", "bf16", "sve"}) {
+    if (std::find(flags.begin(), flags.end(), f) != flags.end())
+      text += fmt::format("{}{}", text.empty() ? "" : " ", f);
+  }
+  return text.empty() ? "none of avx2, avx512f, amx, asimd" : text;
+}
+
+bool closes(int fd) {
+  if (fd < 0) return false;
+  close(fd);
+  return true;
+}
+
+void report_cpu(Report& report) {
+  report.line("CPU", cpu_model());
+  report.line("cores", fmt::format("{}", cpu_cores()));
+  report.line("instructions", isa());
+  const auto total = total_memory(), available = available_memory();
+  report.line("memory", fmt::format("{}, {} available", total ? show_bytes(*total) : "unknown",
+                                    available ? show_bytes(*available) : "unknown"));
+  for (const DType t : {DType::fp32, DType::bf16, DType::fp16})
+    report.line(fmt::format("GEMM {}", name_of(t)), cpu::gemm_engine_name(t));
+}
+
+void report_system(Report& report) {
+  report.check("memfd", closes(memfd_create("tilelace-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING)),
+               "ranks as processes (shared memory without a name)");
+#ifdef SYS_pidfd_open
+  report.check("pidfd", closes(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0))),
+               "nothing here: a rank's death is seen by its socket");
+#endif
+  std::array<int, 2> pair{-1, -1};
+  const bool sockets = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) == 0;
+  if (sockets) close(pair[0]), close(pair[1]);
+  report.check("unix sockets", sockets, "ranks as processes");
+  report.line("compiler", TILELACE_COMPILER);
+  report.line("built from", TILELACE_COMMIT);
+}
+
+/// A library that is asked by name only, so that this build needs none of it.
+class Library {
+ public:
+  explicit Library(std::initializer_list<const char*> names) {
+    for (const char* name : names)
+      if (handle_ == nullptr) handle_ = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+  }
+  ~Library() {
+    if (handle_ != nullptr) dlclose(handle_);
+  }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+  [[nodiscard]] explicit operator bool() const { return handle_ != nullptr; }
+  template <class F>
+  F* find(const char* name) const {
+    return handle_ == nullptr ? nullptr : reinterpret_cast<F*>(dlsym(handle_, name));
+  }
+
+ private:
+  void* handle_ = nullptr;
+};
+
+constexpr int kMulticastSupported = 132;  // CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED
+
+void report_devices(Report& report, const Library& cuda) {
+  const auto init = cuda.find<int(unsigned)>("cuInit");
+  const auto count_of = cuda.find<int(int*)>("cuDeviceGetCount");
+  const auto name_at = cuda.find<int(char*, int, int)>("cuDeviceGetName");
+  const auto attribute = cuda.find<int(int*, int, int)>("cuDeviceGetAttribute");
+  const auto peers = cuda.find<int(int*, int, int)>("cuDeviceCanAccessPeer");
+  int count = 0;
+  if (init == nullptr || count_of == nullptr || init(0) != 0 || count_of(&count) != 0 || count < 1)
+    return report.missing("GPUs", "CUDA ranks (the driver's library is there, a device is not)");
+  for (int d = 0; d < count; ++d) {
+    std::array<char, 256> name{};
+    int multicast = 0;
+    if (name_at != nullptr) name_at(name.data(), static_cast<int>(name.size()) - 1, d);
+    if (attribute != nullptr) attribute(&multicast, kMulticastSupported, d);
+    std::string reach;
+    for (int p = 0; p < count && peers != nullptr; ++p) {
+      int can = 0;
+      if (p != d && peers(&can, d, p) == 0 && can != 0) reach += fmt::format(" {}", p);
+    }
+    report.line(fmt::format("GPU {}", d),
+                fmt::format("{}; P2P to:{}; multicast: {} (queried, never created)", name.data(),
+                            reach.empty() ? " none" : reach, multicast != 0 ? "yes" : "no"));
+  }
+}
+
+void report_gpus(Report& report) {
+  std::ifstream version("/proc/driver/nvidia/version");
+  std::string driver;
+  std::getline(version, driver);
+  if (driver.empty()) {
+    report.missing("NVIDIA driver", "CUDA ranks, GPU times, P2P and multicast");
+  } else {
+    report.line("NVIDIA driver", driver);
+  }
+  const Library cuda({"libcuda.so.1"}),
+      runtime({"libcudart.so", "libcudart.so.12", "libcudart.so.13"}),
+      nccl({"libnccl.so.2", "libnccl.so"});
+  if (cuda) {
+    report_devices(report, cuda);
+  } else {
+    report.missing("libcuda", "CUDA ranks");
+  }
+  report.check("CUDA runtime", static_cast<bool>(runtime),
+               "nothing here: a CUDA build brings its own");
+  int nccl_version = 0;
+  const auto get_version = nccl.find<int(int*)>("ncclGetVersion");
+  if (get_version != nullptr && get_version(&nccl_version) == 0) {
+    report.line("NCCL", fmt::format("{}", nccl_version));
+  } else {
+    report.missing("NCCL", "the comparison with NCCL in benchmarks");
+  }
+  const std::string_view why = cuda_missing();
+  if (why.empty()) {
+    report.line("CUDA ranks", "yes");
+  } else {
+    report.line("CUDA ranks", fmt::format("no: {}", why));
+  }
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, int& exit_code) {
+  auto* command = app.add_subcommand(
+      "doctor", "Say what this machine has, what is missing and what that disables");
+  command->footer("Never fails because something is missing. Example:\n  tilelace doctor\n");
+  command->callback([&exit_code] {
+    Report report;
+    report_cpu(report);
+    report_system(report);
+    report_gpus(report);
+    report.summary();
+    exit_code = kDone;
+  });
+}
+
+}  // namespace tilelace::cli

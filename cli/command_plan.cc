@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+#include <fmt/ostream.h>
+
+#include <memory>
+
+#include "commands.h"
+#include "core/check.h"
+#include "machine.h"
+#include "model_jobs.h"
+#include "session.h"
+
+namespace tilelace::cli {
+namespace {
+
+struct PlanCommand {
+  ModelRequest model;
+  std::string m, dtype, link, plan;
+  std::int64_t n = 0, k = 0;
+  int ranks = 2, workers = 0;
+};
+
+constexpr const char* kExamples = R"(Examples:
+  tilelace plan --model llama3.1-8b --tp 8 --m 4096 --link 25,5
+      The plan of every product of a layer, why, and what was not taken.
+  tilelace plan gemm_ar --tp 4 --m 1,4096 --n 4096 --k 4096 --plan path=fused,blocks=2
+No rank is started and no memory is touched.
+)";
+
+Workload workload_of(const PlanCommand& o) {
+  require(o.model.model.empty() != (o.n == 0 && o.k == 0) && (o.n == 0) == (o.k == 0),
+          "plan: sizes: got {}, expected either --model or both --n and --k",
+          o.model.model.empty() ? "not both of --n and --k" : "--model and --n or --k");
+  Workload work;
+  work.ranks = o.ranks;
+  if (!o.model.model.empty()) {
+    ModelRequest request = o.model;
+    if (request.layer.empty()) request.layer = "0";
+    load_model(request, o.ranks, work);
+  } else {
+    for (const Op op : parse_ops(o.model.ops))
+      work.jobs.push_back({plain_gemm(op, o.n, o.k, o.ranks), 0});
+  }
+  if (!o.dtype.empty()) work.dtype = parse_dtype(o.dtype);
+  work.sizes = parse_sizes("--m", o.m);
+  work.options = parse_plan_options(o.plan);
+  return work;
+}
+
+int print_plans(const PlanCommand& o) {
+  const Workload work = workload_of(o);
+  const Link link = parse_link(o.link);
+  CommunicatorOptions group;
+  group.workers = o.workers;
+  group.link_bytes_per_s = link.bytes_per_s;
+  group.link_latency_s = link.latency_s;
+  const Machine machine = machine_for(o.ranks, group);
+  check_workload(work, machine);
+  fmt::print("machine: {}\n", fmt::streamed(machine));
+  for (const Job& job : work.jobs) {
+    for (const std::int64_t m : work.sizes) {
+      const Problem problem = problem_of(job.gemm, m, work.dtype);
+      const Plan plan = make_plan(problem, machine, options_for(work.options, job.gemm.op));
+      fmt::print("\n{}{}\n", job.gemm.layer.empty() ? "" : job.gemm.layer + ": ",
+                 fmt::streamed(problem));
+      fmt::print("  plan     {}\n  why      {}\n", fmt::streamed(plan), plan.reason);
+      for (const auto& other : plan.rejected) fmt::print("  not      {}\n", other);
+      fmt::print("  staging  {} a slot and rank, two slots: {}\n", show_bytes(plan.staging_bytes),
+                 plan.staging_formula);
+    }
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, int& exit_code) {
+  auto o = std::make_shared<PlanCommand>();
+  auto* command = app.add_subcommand("plan", "Print how a call would run, and why");
+  command->footer(kExamples);
+  command->add_option("op", o->model.ops,
+                      "ag_gemm, gemm_rs or gemm_ar, or a list (default: all three)");
+  command->add_option("--model", o->model.model, "Sizes of a model's layer: " + model_names());
+  command->add_option("--n", o->n, "Columns of the unsharded product")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  command->add_option("--k", o->k, "Terms of each of its sums")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  command->add_option("--tp", o->ranks, "Ranks of the group, 1 to 64")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 64));
+  command->add_option("--m", o->m, "Rows (tokens): a list 1,7,128 or a range begin:end:factor")
+      ->required();
+  command->add_option("--dtype", o->dtype,
+                      "bf16, fp16 or fp32 (default: the model's; bf16 without one)");
+  command->add_option("--workers", o->workers, "Compute workers a rank; 0: cores / ranks")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1024));
+  command->add_option("--link", o->link, "Wire of each rank: GB/s[,latency_us] (default: none)");
+  command->add_option("--plan", o->plan, plan_help());
+  command->callback([o, &exit_code] { exit_code = print_plans(*o); });
+}
+
+}  // namespace tilelace::cli

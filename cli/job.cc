@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "job.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <string_view>
+
+#include "backend/cpu/gemm/tile_gemm.h"
+#include "core/check.h"
+#include "machine.h"
+
+namespace tilelace::cli {
+namespace {
+
+/// What a rank's fp64 check holds at a time (see verify.cc), in bytes.
+constexpr double kCheckBytes = 160e6;
+
+double packed_element(DType dtype) {
+  // An engine without a product for the type packs it as fp32.
+  const std::string_view engine = cpu::gemm_engine_name(dtype);
+  return engine.find(name_of(dtype)) != std::string_view::npos ? static_cast<double>(size_of(dtype))
+                                                               : 4.0;
+}
+
+double job_bytes(const Workload& work, const Job& job, std::int64_t m, const Machine& machine) {
+  const double ranks = work.ranks;
+  const auto rows = static_cast<double>(m);
+  const auto n = static_cast<double>(sum_of(job.gemm.n));
+  const auto k = static_cast<double>(job.gemm.k);
+  const auto element = static_cast<double>(size_of(work.dtype));
+  const double weights = ranks * n * k * (element + packed_element(work.dtype));
+  const bool gather = job.gemm.op == Op::ag_gemm;
+  const double input = rows * static_cast<double>(job.gemm.full_k) * element;
+  const double gathered = gather ? ranks * input : 0;
+  // Reductions also keep each rank's partial, the GEMM's result when it runs alone.
+  const double out = rows * n * element * (gather ? ranks : 2 * ranks);
+  double staging = 0;
+  for (const Path path : {Path::fused, Path::medium, Path::unfused}) {
+    const auto options = path == Path::fused ? options_for(work.options, job.gemm.op)
+                                             : baseline_options(work.options, path);
+    const Plan plan = make_plan(problem_of(job.gemm, m, work.dtype), machine, options);
+    staging = std::max(staging, 2 * ranks * static_cast<double>(plan.staging_bytes));
+  }
+  return weights + input + gathered + out + staging + (work.check ? ranks * kCheckBytes : 0);
+}
+
+}  // namespace
+
+std::int64_t sum_of(const std::vector<std::int64_t>& values) {
+  return std::accumulate(values.begin(), values.end(), std::int64_t{0});
+}
+
+model::LayerGemm plain_gemm(Op op, std::int64_t n, std::int64_t k, int ranks) {
+  const bool gather = op == Op::ag_gemm;
+  const std::int64_t split = gather ? n : k;
+  require(split % ranks == 0, "{}: {}: got {}, expected a multiple of --tp {}", name_of(op),
+          gather ? "n" : "k", split, ranks);
+  model::LayerGemm g;
+  g.op = op;
+  g.tp = ranks;
+  g.full_n = {n};
+  g.full_k = k;
+  g.n = {gather ? n / ranks : n};
+  g.k = gather ? k : k / ranks;
+  return g;
+}
+
+Problem problem_of(const model::LayerGemm& gemm, std::int64_t m, DType dtype) {
+  Problem p;
+  p.op = gemm.op;
+  p.ranks = gemm.tp;
+  p.m = m;
+  p.n = gemm.n;
+  p.k = gemm.k;
+  p.dtype = dtype;
+  p.bias = gemm.bias;
+  p.activation = gemm.activation;
+  return p;
+}
+
+PlanOptions options_for(const PlanOptions& options, Op op) {
+  PlanOptions o = options;
+  if (op != Op::gemm_ar) o.blocks.reset();
+  if (op == Op::ag_gemm) o.partials.reset();
+  return o;
+}
+
+PlanOptions baseline_options(const PlanOptions& options, Path path) {
+  PlanOptions o;
+  o.path = path;
+  o.tile_m = options.tile_m;
+  o.tile_n = options.tile_n;
+  o.partials = options.partials;
+  return o;
+}
+
+int workers_for(int ranks, int workers) {
+  return workers > 0 ? workers : std::max(1, cpu_cores() / ranks);
+}
+
+Machine machine_for(int ranks, const CommunicatorOptions& options) {
+  Machine m;
+  m.workers = workers_for(ranks, options.workers);
+  m.link_bytes_per_s = options.link_bytes_per_s;
+  m.link_latency_s = options.link_latency_s;
+  m.rank_flops_per_s = 100e9 * std::min(m.workers * ranks, cpu_cores()) / ranks;
+  return m;
+}
+
+void check_workload(const Workload& work, const Machine& machine) {
+  if (const auto partials = work.options.partials; partials && *partials != work.dtype) {
+    require(*partials == DType::fp32, "--plan partials: got {}, expected {} or fp32",
+            name_of(*partials), name_of(work.dtype));
+  }
+  for (const Job& job : work.jobs) {
+    for (const std::int64_t m : work.sizes) {
+      make_plan(problem_of(job.gemm, m, work.dtype), machine,
+                options_for(work.options, job.gemm.op));
+    }
+  }
+}
+
+std::int64_t memory_needed(const Workload& work, const Machine& machine) {
+  double most = 0;
+  const std::int64_t m = *std::max_element(work.sizes.begin(), work.sizes.end());
+  for (const Job& job : work.jobs) most = std::max(most, job_bytes(work, job, m, machine));
+  return static_cast<std::int64_t>(std::min(most, 9e18));
+}
+
+void check_memory(const Workload& work, const Machine& machine) {
+  const auto available = available_memory();
+  if (!available) return;
+  const std::int64_t needed = memory_needed(work, machine);
+  require(static_cast<double>(needed) <= 0.9 * static_cast<double>(*available),
+          "memory: these sizes need {}, got {} available, expected less: take a smaller --m (the "
+          "largest is {}), a narrower --dtype, or with --op the smaller products",
+          show_bytes(needed), show_bytes(*available),
+          *std::max_element(work.sizes.begin(), work.sizes.end()));
+}
+
+}  // namespace tilelace::cli

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a command is asked to run: the products, their sizes, and where their numbers come from.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/shard.h"
+#include "sizes.h"
+#include "tilelace/communicator.h"
+
+namespace tilelace::cli {
+
+/// One GEMM of one layer.
+struct Job {
+  model::LayerGemm gemm;
+  int layer = 0;
+};
+
+struct Workload {
+  std::string model;  ///< empty: sizes without a model
+  model::ModelConfig config;
+  model::WeightSource source = model::WeightSource::random(1);
+  std::vector<Job> jobs;
+  std::vector<std::int64_t> sizes;  ///< the values of m
+  int ranks = 1;
+  DType dtype = DType::bf16;
+  PlanOptions options;
+  int iterations = 0;  ///< 0: as many as fit the time a row gets
+  int warmup = 2;
+  bool check = true;
+  bool several_layers = false;
+};
+
+/// The product without a model: n and k are those of the unsharded one.
+model::LayerGemm plain_gemm(Op op, std::int64_t n, std::int64_t k, int ranks);
+
+std::int64_t sum_of(const std::vector<std::int64_t>& values);
+
+Problem problem_of(const model::LayerGemm& gemm, std::int64_t m, DType dtype);
+/// The overrides that apply to this op: blocks are gemm_ar's alone.
+PlanOptions options_for(const PlanOptions& options, Op op);
+/// The same on another path, with that path's own chunks.
+PlanOptions baseline_options(const PlanOptions& options, Path path);
+
+/// What the CPU backend says of itself for such a group, without making one.
+Machine machine_for(int ranks, const CommunicatorOptions& options);
+/// 0: cores / ranks, at least 1.
+int workers_for(int ranks, int workers);
+
+/// Checks every problem and plan of the workload; throws the first usage error.
+void check_workload(const Workload& work, const Machine& machine);
+
+/// Bytes that all ranks of this machine need together at the worst moment.
+std::int64_t memory_needed(const Workload& work, const Machine& machine);
+/// Throws a usage error when that is more than this machine has.
+void check_memory(const Workload& work, const Machine& machine);
+
+}  // namespace tilelace::cli

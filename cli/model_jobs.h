@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a model's name, file or folder to its products.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "job.h"
+
+namespace tilelace::cli {
+
+struct ModelRequest {
+  std::string model;    ///< a known name, a config.json, or a folder with one
+  std::string weights;  ///< a .safetensors file; empty: the folder's, else random
+  std::string layer;    ///< a number, "all", or empty: all of real weights, else 0
+  std::string ops;      ///< --op
+};
+
+/// Fills model, config, dtype (the config's), source and jobs.
+/// Errors: usage, when something cannot be read or nothing is left to run.
+void load_model(const ModelRequest& request, int ranks, Workload& work);
+
+/// "gpt3-175b, llama2-70b, ..."
+std::string model_names();
+
+}  // namespace tilelace::cli

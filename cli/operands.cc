@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operands.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/half.h"
+#include "model/random.h"
+
+namespace tilelace::cli {
+namespace {
+
+constexpr std::uint64_t kInputSeed = 7;
+constexpr unsigned char kPoison = 0xff;
+
+std::uint64_t mix(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+std::uint64_t place_hash(std::uint64_t a, std::uint64_t b, std::uint64_t c) {
+  return mix(mix(mix(a + 0x9e3779b97f4a7c15ULL) + b) + c);
+}
+
+std::vector<TensorView> views_of(const std::vector<model::Matrix>& matrices) {
+  std::vector<TensorView> views;
+  for (const auto& m : matrices) views.push_back(m.view);
+  return views;
+}
+
+std::int64_t most_terms(const model::LayerGemm& gemm) { return std::min(32, 256 / gemm.tp); }
+
+void clear(const TensorView& t) {
+  const auto bytes = static_cast<std::size_t>(t.rows * t.stride) * size_of(t.dtype);
+  std::memset(t.data, 0, bytes);
+}
+
+}  // namespace
+
+model::Slice row_shard(std::int64_t m, int ranks, int rank) {
+  const auto begin = [&](std::int64_t r) { return r * (m / ranks) + std::min(r, m % ranks); };
+  return {begin(rank), begin(rank + 1)};
+}
+
+RankWeights model_weights(const Workload& work, const Job& job, int rank) {
+  const model::LayerSource from{work.config, work.source, job.layer};
+  auto shard = model::shard(from, job.gemm, rank, work.dtype);
+  RankWeights w{std::move(shard.weights), std::move(shard.biases), {}, {}};
+  w.weight_views = views_of(w.weights);
+  w.bias_views = views_of(w.biases);
+  return w;
+}
+
+int integer_weight(std::size_t index, std::int64_t row, std::int64_t col) {
+  const std::uint64_t hash =
+      place_hash(index + 1, static_cast<std::uint64_t>(row), static_cast<std::uint64_t>(col));
+  return static_cast<int>(((hash >> 32) * 3) >> 32) - 1;
+}
+
+RankWeights integer_weights(const Workload& work, const Job& job, int rank) {
+  RankWeights w;
+  const model::Slice cols = model::k_slice(job.gemm, rank);
+  for (std::size_t i = 0; i < job.gemm.n.size(); ++i) {
+    const model::Slice rows = model::row_slice(job.gemm, i, rank);
+    auto& matrix = w.weights.emplace_back(model::make_matrix(work.dtype, rows.size(), cols.size()));
+    const TensorView& v = matrix.view;
+    for (std::int64_t r = 0; r < v.rows; ++r) {
+      for (std::int64_t c = 0; c < v.cols; ++c) {
+        store_element(v.data, v.dtype, r * v.stride + c,
+                      static_cast<float>(integer_weight(i, rows.begin + r, cols.begin + c)));
+      }
+    }
+  }
+  w.weight_views = views_of(w.weights);
+  return w;
+}
+
+int integer_parts(const model::LayerGemm& gemm) { return gemm.op == Op::ag_gemm ? 1 : gemm.tp; }
+
+std::vector<Term> integer_row(const model::LayerGemm& gemm, std::int64_t row, int part) {
+  const std::int64_t width = gemm.full_k / integer_parts(gemm);
+  std::vector<Term> terms;
+  for (std::int64_t t = 0; t < std::min(most_terms(gemm), width); ++t) {
+    const std::uint64_t hash =
+        place_hash(static_cast<std::uint64_t>(part), static_cast<std::uint64_t>(row),
+                   static_cast<std::uint64_t>(t));
+    const auto col = static_cast<std::int64_t>((hash >> 1) % static_cast<std::uint64_t>(width));
+    const auto same = [&](const Term& known) { return known.col == part * width + col; };
+    if (std::none_of(terms.begin(), terms.end(), same)) {
+      terms.push_back({part * width + col, (hash & 1) != 0 ? 1 : -1});
+    }
+  }
+  return terms;
+}
+
+GuardedMatrix::GuardedMatrix(DType dtype, std::int64_t rows, std::int64_t cols)
+    : memory_(model::make_matrix(dtype, rows + 1, cols)), view_(memory_.view) {
+  view_.rows = rows;
+}
+
+void GuardedMatrix::poison() {
+  const TensorView& all = memory_.view;
+  std::memset(all.data, kPoison,
+              static_cast<std::size_t>(all.rows * all.stride) * size_of(all.dtype));
+}
+
+bool GuardedMatrix::intact() const {
+  const TensorView& all = memory_.view;
+  const std::size_t width = size_of(all.dtype);
+  for (std::int64_t r = 0; r < all.rows; ++r) {
+    const std::int64_t first = r < view_.rows ? all.cols : 0;
+    const auto* row = static_cast<const unsigned char*>(all.data) +
+                      static_cast<std::size_t>(r * all.stride) * width;
+    for (std::size_t b = static_cast<std::size_t>(first) * width;
+         b < static_cast<std::size_t>(all.stride) * width; ++b) {
+      if (row[b] != kPoison) return false;
+    }
+  }
+  return true;
+}
+
+CallTensors::CallTensors(const Workload& work, const Job& job, int rank, std::int64_t m)
+    : gemm_(job.gemm),
+      m_(m),
+      rows_(job.gemm.op == Op::ag_gemm ? row_shard(m, work.ranks, rank) : model::Slice{0, m}),
+      cols_(model::k_slice(job.gemm, rank)),
+      out_rows_(job.gemm.op == Op::gemm_rs ? row_shard(m, work.ranks, rank) : model::Slice{0, m}),
+      key_(model::random_key(kInputSeed, "input")),
+      input_(model::make_matrix(work.dtype, rows_.size(), cols_.size())),
+      gathered_(work.dtype, gathers() ? m : 0, gathers() ? job.gemm.k : 0),
+      partial_(work.dtype, gathers() ? 0 : m, gathers() ? 0 : job.gemm.n[0]) {
+  for (const std::int64_t n : job.gemm.n) out_.emplace_back(work.dtype, out_rows_.size(), n);
+  for (const auto& o : out_) out_views_.push_back(o.view());
+}
+
+void CallTensors::fill_random() {
+  model::fill_random(input_.view, key_, rows_.begin, cols_.begin, 1.0F);
+}
+
+void CallTensors::random_row(std::int64_t row, const TensorView& to) const {
+  model::fill_random(to, key_, row, 0, 1.0F);
+}
+
+void CallTensors::fill_integers() {
+  const TensorView& v = input_.view;
+  clear(v);
+  for (std::int64_t r = 0; r < v.rows; ++r) {
+    for (int part = 0; part < integer_parts(gemm_); ++part) {
+      for (const Term& t : integer_row(gemm_, rows_.begin + r, part)) {
+        if (t.col < cols_.begin || t.col >= cols_.end) continue;
+        store_element(v.data, v.dtype, r * v.stride + t.col - cols_.begin,
+                      static_cast<float>(t.sign));
+      }
+    }
+  }
+}
+
+void CallTensors::poison() {
+  for (auto& o : out_) o.poison();
+  gathered_.poison();
+  partial_.poison();
+}
+
+bool CallTensors::intact() const {
+  const auto whole = [](const GuardedMatrix& m) { return m.intact(); };
+  return std::all_of(out_.begin(), out_.end(), whole) && gathered_.intact();
+}
+
+std::size_t CallTensors::outputs_of(bool plain) const {
+  return !plain && gemm_.activation == Activation::swiglu ? 1 : out_.size();
+}
+
+AgGemmArgs CallTensors::gather_args(const RankWeights& w, const TensorView& a, bool plain,
+                                    bool gathered) {
+  AgGemmArgs args;
+  args.m = m_;
+  args.a = a;
+  args.weights = w.weight_views;
+  if (!plain) args.bias = w.bias_views;
+  if (!plain) args.activation = gemm_.activation;
+  args.out = std::span(out_views_).first(outputs_of(plain));
+  if (gathered) args.gathered = gathered_.view();
+  return args;
+}
+
+GemmReduceArgs CallTensors::reduce_args(const RankWeights& w, bool plain) const {
+  GemmReduceArgs args;
+  args.m = m_;
+  args.x = input_.view;
+  args.weight = w.weight_views[0];
+  if (!plain && !w.bias_views.empty()) args.bias = w.bias_views[0];
+  if (!plain) args.activation = gemm_.activation;
+  args.out = out_views_[0];
+  return args;
+}
+
+void CallTensors::call(Communicator& c, const RankWeights& w, const PlanOptions& options,
+                       bool plain, bool gathered) {
+  switch (gemm_.op) {
+    case Op::ag_gemm: return ag_gemm(c, gather_args(w, input_.view, plain, gathered), options);
+    case Op::gemm_rs: return gemm_rs(c, reduce_args(w, plain), options);
+    default: return gemm_ar(c, reduce_args(w, plain), options);
+  }
+}
+
+void CallTensors::call_gemm(Communicator& c, const RankWeights& w) {
+  if (gathers()) return gemm_only(c, gather_args(w, gathered_.view(), false, false));
+  GemmReduceArgs args = reduce_args(w, false);
+  args.out = partial_.view();
+  gemm_only(c, args);
+}
+
+void CallTensors::call_collective(Communicator& c) {
+  if (gathers()) {
+    AgGemmArgs args;
+    args.m = m_;
+    args.a = input_.view;
+    args.gathered = gathered_.view();
+    return collective_only(c, args);
+  }
+  GemmReduceArgs args;
+  args.m = m_;
+  args.x = partial_.view();
+  args.out = out_views_[0];
+  collective_only(c, gemm_.op, args);
+}
+
+}  // namespace tilelace::cli

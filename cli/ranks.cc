@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ranks.h"
+
+#include <fmt/core.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "machine.h"
+#include "ranks_internal.h"
+
+namespace tilelace::cli {
+namespace {
+
+struct Message {
+  int rank = 0;
+  MessageKind kind = MessageKind::data;
+  std::string text;
+};
+
+/// Ranks put, the starter takes.
+class Inbox {
+ public:
+  void put(Message message) {
+    const std::lock_guard lock(mutex_);
+    messages_.push_back(std::move(message));
+    ready_.notify_one();
+  }
+  std::deque<Message> take(double seconds) {
+    std::unique_lock lock(mutex_);
+    ready_.wait_for(lock, std::chrono::duration<double>(seconds),
+                    [this] { return !messages_.empty(); });
+    return std::exchange(messages_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ready_;
+  std::deque<Message> messages_;
+};
+
+int severity(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::system: return 3;
+    case ErrorKind::usage: return 2;
+    case ErrorKind::timeout: return 1;
+    default: return 0;
+  }
+}
+
+void run_thread(const RankWork& work, Communicator member, int rank, Inbox& inbox) {
+  const auto failure = guarded(work, member, [&](const std::string& text) {
+    inbox.put({rank, MessageKind::data, text});
+  });
+  // The others would wait for this rank up to their bound.
+  if (failure) member.abort();
+  member = Communicator();
+  inbox.put({rank, failure ? MessageKind::failed : MessageKind::done,
+             failure ? pack_error(*failure) : std::string()});
+}
+
+/// Threads cannot be ended from outside, so that a stall ends the process.
+[[noreturn]] void give_up(double seconds) {
+  fmt::print(stderr, "tilelace: ranks: got no sign of life for {:.0f} s, expected progress\n",
+             seconds);
+  std::_Exit(3);
+}
+
+}  // namespace
+
+std::optional<Error> guarded(const RankWork& work, Communicator& member, const Send& send) {
+  try {
+    work(member, send);
+    return std::nullopt;
+  } catch (const Error& e) {
+    return e;
+  } catch (const std::bad_alloc&) {
+    return Error(ErrorKind::system, "memory: got none, expected enough for these sizes");
+  } catch (const std::exception& e) {
+    return Error(ErrorKind::system, e.what());
+  }
+}
+
+void FirstCause::add(const Error& error) {
+  if (!best_ || severity(error.kind()) > severity(best_->kind())) best_ = error;
+}
+
+void FirstCause::throw_if_any() const {
+  if (best_) throw Error(*best_);
+}
+
+std::string pack_error(const Error& error) {
+  return std::string(1, static_cast<char>('0' + static_cast<int>(error.kind()))) + error.what();
+}
+
+Error unpack_error(const std::string& text) {
+  const int kind = text.empty() ? 2 : text[0] - '0';
+  return {kind >= 1 && kind <= 4 ? static_cast<ErrorKind>(kind) : ErrorKind::system,
+          text.empty() ? "unknown" : text.substr(1)};
+}
+
+void run_threads(const RanksOptions& options, const RankWork& work, const Listener& listener) {
+  auto members = Communicator::threads(options.ranks, options.group);
+  Inbox inbox;
+  std::vector<std::thread> threads;
+  for (int r = 0; r < options.ranks; ++r) {
+    threads.emplace_back(run_thread, std::cref(work), std::move(members[static_cast<size_t>(r)]), r,
+                         std::ref(inbox));
+  }
+  FirstCause cause;
+  double heard = seconds_now();
+  for (int left = options.ranks; left > 0;) {
+    for (const Message& m : inbox.take(0.1)) {
+      heard = seconds_now();
+      if (m.kind == MessageKind::failed) cause.add(unpack_error(m.text));
+      if (m.kind != MessageKind::data) --left;
+      if (m.kind == MessageKind::data && !m.text.empty()) listener.on_message(m.rank, m.text);
+    }
+    if (seconds_now() - heard > stall_seconds(options)) give_up(stall_seconds(options));
+    listener.on_idle();
+  }
+  for (auto& t : threads) t.join();
+  cause.throw_if_any();
+}
+
+void run_ranks(const RanksOptions& options, const RankWork& work, const Listener& listener) {
+  if (options.processes) {
+    run_processes(options, work, listener);
+  } else {
+    run_threads(options, work, listener);
+  }
+}
+
+}  // namespace tilelace::cli

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "record.h"
+
+#include <fmt/core.h>
+#include <fmt/ostream.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "core/check.h"
+#include "machine.h"
+
+namespace tilelace::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <class T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+Json or_null(const std::optional<double>& value) {
+  return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
+}
+Json or_null(const std::string& value) { return value.empty() ? Json(nullptr) : Json(value); }
+
+}  // namespace
+
+std::string record_line(const Workload& work, const Row& row) {
+  Json r;
+  r["schema"] = "tilelace.bench/1";
+  r["op"] = name_of(row.op);
+  r["model"] = or_null(work.model);
+  r["layer"] = or_null(row.layer);
+  r["ranks"] = work.ranks;
+  r["m"] = row.m;
+  r["n"] = row.n;
+  r["k"] = row.k;
+  r["dtype"] = name_of(work.dtype);
+  r["backend"] = "cpu";
+  r["mode"] = "eager";
+  r["gemm_us"] = or_null(row.time(Way::gemm));
+  r["collective_us"] = or_null(row.time(Way::collective));
+  r["unfused_us"] = or_null(row.time(Way::unfused));
+  r["medium_us"] = or_null(row.time(Way::medium));
+  r["fused_us"] = or_null(row.time(Way::fused));
+  r["path"] = name_of(row.plan.path);
+  r["roof_us"] = or_null(row.roof());
+  r["ect_us"] = or_null(row.ect());
+  r["efficiency"] = or_null(row.efficiency());
+  r["speedup"] = or_null(row.speedup());
+  r["peers"] = Json::object();
+  r["plan"] = fmt::format("{}", fmt::streamed(row.plan));
+  r["transport"] = name_of(row.plan.transport);
+  r["error"] = or_null(row.error);
+  r["exact"] = or_null(row.exact);
+  r["verified"] = or_null(row.verified);
+  r["iterations"] = row.iterations;
+  r["spread"] = or_null(row.spread);
+  r["device"] = device_name();
+  r["driver"] = nullptr;
+  r["commit"] = TILELACE_COMMIT;
+  r["time"] = utc_now();
+  return r.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+RecordFile::RecordFile(const std::string& path) : path_(path), file_(nullptr, std::fclose) {
+  if (path.empty() || is_stdout()) return;
+  file_.reset(std::fopen(path.c_str(), "we"));
+  require(file_ != nullptr, "--json: {}: got \"{}\", expected a file to write", path,
+          std::strerror(errno));
+}
+
+void RecordFile::write(const std::string& line) {
+  std::FILE* out = is_stdout() ? stdout : file_.get();
+  if (out == nullptr) return;
+  const bool good = std::fputs((line + "\n").c_str(), out) >= 0 && std::fflush(out) == 0;
+  require(good, "--json: {}: got \"{}\", expected a place for a record", path_,
+          std::strerror(errno));
+}
+
+}  // namespace tilelace::cli

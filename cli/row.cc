@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "row.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace tilelace::cli {
+namespace {
+
+using nlohmann::json;
+
+std::vector<double> durations(const std::vector<RankPart>& parts, std::size_t way) {
+  std::vector<double> all;
+  for (std::size_t i = 0; i < parts[0].samples[way].size(); ++i) {
+    double begin = HUGE_VAL, end = 0;
+    for (const RankPart& p : parts) {
+      begin = std::min(begin, p.samples[way].at(i).begin);
+      end = std::max(end, p.samples[way].at(i).end);
+    }
+    all.push_back((end - begin) * 1e6);
+  }
+  return all;
+}
+
+void join_checks(const std::vector<RankPart>& parts, Row& row) {
+  double errors = 0, values = 0;
+  row.exact = row.verified = true;
+  for (const RankPart& p : parts) {
+    errors += p.error_squares;
+    values += p.value_squares;
+    row.exact = *row.exact && p.exact;
+    row.verified = *row.verified && p.pass;
+    if (row.complaint.empty()) row.complaint = p.complaint;
+    if (row.op == Op::gemm_ar && p.result_hash != parts[0].result_hash) {
+      row.verified = false;
+      if (row.complaint.empty()) row.complaint = "ranks hold different bits of the result";
+    }
+  }
+  row.error = values > 0 ? std::sqrt(errors / values) : std::sqrt(errors);
+}
+
+}  // namespace
+
+std::optional<double> Row::roof() const {
+  if (!time(Way::gemm) || !time(Way::collective)) return std::nullopt;
+  return std::max(*time(Way::gemm), *time(Way::collective));
+}
+
+std::optional<double> Row::ect() const {
+  if (!time(Way::gemm) || !time(Way::fused)) return std::nullopt;
+  return *time(Way::fused) - *time(Way::gemm);
+}
+
+std::optional<double> Row::efficiency() const {
+  if (!ect() || !time(Way::unfused) || *time(Way::unfused) <= *time(Way::gemm)) return std::nullopt;
+  return 1 - *ect() / (*time(Way::unfused) - *time(Way::gemm));
+}
+
+std::optional<double> Row::speedup() const {
+  if (!time(Way::unfused) || !time(Way::fused)) return std::nullopt;
+  return *time(Way::unfused) / *time(Way::fused);
+}
+
+double quantile(std::vector<double> values, double q) {
+  std::sort(values.begin(), values.end());
+  const double at = q * static_cast<double>(values.size() - 1);
+  const auto low = static_cast<std::size_t>(at);
+  const std::size_t high = std::min(low + 1, values.size() - 1);
+  return values[low] + (values[high] - values[low]) * (at - static_cast<double>(low));
+}
+
+std::string to_text(const RankPart& part) {
+  json samples = json::array();
+  for (const auto& way : part.samples) {
+    json list = json::array();
+    for (const Span& s : way) list.push_back({s.begin, s.end});
+    samples.push_back(std::move(list));
+  }
+  return json{{"row", part.row},
+              {"pass", part.pass},
+              {"exact", part.exact},
+              {"error", part.error_squares},
+              {"value", part.value_squares},
+              {"hash", part.result_hash},
+              {"complaint", part.complaint},
+              {"samples", samples}}
+      .dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+RankPart part_of(const std::string& text) {
+  const json j = json::parse(text);
+  RankPart p;
+  p.row = j.at("row");
+  p.pass = j.at("pass");
+  p.exact = j.at("exact");
+  // NaN travels as null.
+  const auto number = [&](const char* key) {
+    return j.at(key).is_null() ? std::nan("") : j.at(key).get<double>();
+  };
+  p.error_squares = number("error");
+  p.value_squares = number("value");
+  p.result_hash = j.at("hash");
+  p.complaint = j.at("complaint");
+  for (std::size_t w = 0; w < kWays; ++w) {
+    for (const auto& s : j.at("samples").at(w)) p.samples[w].push_back({s.at(0), s.at(1)});
+  }
+  return p;
+}
+
+Row empty_row(const Workload& work, const Machine& machine, int row) {
+  const auto sizes = static_cast<int>(work.sizes.size());
+  const Job& job = work.jobs[static_cast<std::size_t>(row / sizes)];
+  Row r;
+  r.layer = job.gemm.layer;
+  r.label = work.several_layers ? fmt::format("{}.{}", job.layer, job.gemm.layer) : job.gemm.layer;
+  r.op = job.gemm.op;
+  r.m = work.sizes[static_cast<std::size_t>(row % sizes)];
+  r.n = sum_of(job.gemm.full_n);
+  r.k = job.gemm.full_k;
+  r.plan =
+      make_plan(problem_of(job.gemm, r.m, work.dtype), machine, options_for(work.options, r.op));
+  return r;
+}
+
+Row join(const Workload& work, const Machine& machine, const std::vector<RankPart>& parts) {
+  Row row = empty_row(work, machine, parts[0].row);
+  row.iterations = static_cast<int>(parts[0].samples[static_cast<std::size_t>(Way::fused)].size());
+  for (std::size_t w = 0; w < kWays; ++w) {
+    const auto all = durations(parts, w);
+    if (all.empty()) continue;
+    row.us[w] = quantile(all, 0.5);
+    if (static_cast<Way>(w) != Way::fused) continue;
+    const double p10 = quantile(all, 0.1);
+    if (p10 > 0) row.spread = quantile(all, 0.9) / p10;
+  }
+  if (work.check) join_checks(parts, row);
+  return row;
+}
+
+}  // namespace tilelace::cli

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// One row of the table: a product at one size, what it took, and whether it was right.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "job.h"
+
+namespace tilelace::cli {
+
+/// What is timed, in the order of the samples.
+enum class Way : std::uint8_t { gemm, collective, unfused, medium, fused };
+constexpr std::size_t kWays = 5;
+
+/// When a rank began and ended, on the machine's clock, in seconds.
+struct Span {
+  double begin = 0;
+  double end = 0;
+};
+
+/// What one rank brings to a row; travels between processes as text.
+struct RankPart {
+  int row = 0;  ///< job * sizes + size
+  bool pass = true;
+  bool exact = true;
+  double error_squares = 0;       ///< of this rank's checked elements
+  double value_squares = 0;       ///< of their reference
+  std::uint64_t result_hash = 0;  ///< gemm_ar: must be the same on every rank
+  std::string complaint;          ///< what was wrong, if anything
+  std::array<std::vector<Span>, kWays> samples;
+};
+
+std::string to_text(const RankPart& part);
+RankPart part_of(const std::string& text);
+
+struct Row {
+  std::string layer;  ///< qkv, ...; empty without a model
+  std::string label;  ///< with the layer's number where there are several
+  Op op = Op::ag_gemm;
+  std::int64_t m = 0, n = 0, k = 0;  ///< of the unsharded product
+  Plan plan;                         ///< the one that `fused` ran
+  std::array<std::optional<double>, kWays> us;
+  std::optional<double> spread;  ///< p90 / p10 of fused
+  int iterations = 0;
+  std::optional<double> error;
+  std::optional<bool> exact, verified;
+  std::string complaint;
+
+  [[nodiscard]] std::optional<double> time(Way w) const { return us[static_cast<std::size_t>(w)]; }
+  [[nodiscard]] std::optional<double> roof() const;
+  [[nodiscard]] std::optional<double> ect() const;
+  /// 1 - ECT / (unfused - GEMM); absent where unfused <= GEMM.
+  [[nodiscard]] std::optional<double> efficiency() const;
+  [[nodiscard]] std::optional<double> speedup() const;
+  [[nodiscard]] bool good() const { return verified.value_or(true) && exact.value_or(true); }
+};
+
+/// Row number `row` of the workload, without its figures.
+Row empty_row(const Workload& work, const Machine& machine, int row);
+/// Joins what all ranks brought. A sample lasts from the first rank's begin to the last one's end.
+Row join(const Workload& work, const Machine& machine, const std::vector<RankPart>& parts);
+
+/// The q-th quantile (0 to 1) of values, interpolated; values must not be empty.
+double quantile(std::vector<double> values, double q);
+
+}  // namespace tilelace::cli

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+
+#include "core/check.h"
+#include "machine.h"
+#include "measure.h"
+#include "progress.h"
+#include "record.h"
+#include "table.h"
+
+namespace tilelace::cli {
+namespace {
+
+/// Takes the ranks' messages, puts rows together, prints them.
+class Session {
+ public:
+  Session(const Workload& work, const SessionOptions& options)
+      : work_(work),
+        options_(options),
+        machine_(machine_for(work.ranks, group_options(options))),
+        records_(options.json),
+        shows_(!options.quiet && !records_.is_stdout()),
+        table_(row_table(empty_rows())),
+        progress_(total(), options.quiet) {}
+
+  int run() {
+    check_memory(work_, machine_);
+    print_head();
+    const double begin = seconds_now();
+    progress_.set(0, "starting");
+    run_ranks({work_.ranks, options_.processes, group_options(options_)},
+              [this](Communicator& c, const Send& send) { measure(work_, c, send); },
+              {[this](int rank, const std::string& text) { take(rank, text); },
+               [this] { progress_.draw(); }});
+    progress_.clear();
+    print_end(seconds_now() - begin);
+    return bad_ > 0 || findings_ > 0 ? kWrong : kDone;
+  }
+
+ private:
+  [[nodiscard]] int total() const {
+    return static_cast<int>(work_.jobs.size() * work_.sizes.size());
+  }
+
+  [[nodiscard]] std::vector<Row> empty_rows() const {
+    std::vector<Row> rows;
+    for (int r = 0; r < total(); ++r) rows.push_back(empty_row(work_, machine_, r));
+    return rows;
+  }
+
+  void print_head() {
+    if (!shows_) return;
+    fmt::print("{}{} ranks as {}, {} worker{} each, {}{}, on {}\n",
+               work_.model.empty() ? "" : fmt::format("{}: ", work_.model), work_.ranks,
+               options_.processes ? "processes" : "threads", machine_.workers,
+               machine_.workers == 1 ? "" : "s", name_of(work_.dtype), link_text(), device_name());
+    if (!work_.model.empty()) {
+      const auto* file = work_.source.file();
+      fmt::print("weights: {}\n", file != nullptr ? file->path().string() : "random");
+    }
+    if (options_.checked) fmt::print("--checked: every access is recorded; times mean nothing\n");
+    fmt::print("\n{}\n", table_.header());
+    std::fflush(stdout);
+  }
+
+  [[nodiscard]] std::string link_text() const {
+    if (machine_.link_bytes_per_s <= 0) return ", shared memory";
+    return fmt::format(", emulated link {:g} GB/s {:g} us", machine_.link_bytes_per_s * 1e-9,
+                       machine_.link_latency_s * 1e6);
+  }
+
+  void take(int rank, const std::string& text) {
+    if (text[0] == kFindings) return take_findings(text.substr(1));
+    RankPart part = part_of(text);
+    auto& parts = waiting_[part.row];
+    if (parts.empty()) parts.resize(static_cast<std::size_t>(work_.ranks));
+    parts[static_cast<std::size_t>(rank)] = std::move(part);
+    if (++arrived_[parts[static_cast<std::size_t>(rank)].row] == work_.ranks) {
+      const int row = parts[static_cast<std::size_t>(rank)].row;
+      show(join(work_, machine_, parts));
+      waiting_.erase(row);
+    }
+  }
+
+  void take_findings(const std::string& text) {
+    progress_.clear();
+    findings_ += std::count(text.begin(), text.end(), '\n') + 1;
+    fmt::print(stderr, "{}\n", text);
+  }
+
+  void show(const Row& row) {
+    progress_.clear();
+    records_.write(record_line(work_, row));
+    if (shows_) {
+      fmt::print("{}\n", table_.line(row_cells(row)));
+      std::fflush(stdout);
+    }
+    if (!row.good()) {
+      ++bad_;
+      fmt::print(stderr, "tilelace: wrong result: {} {} m {}: {}\n", row.label, name_of(row.op),
+                 row.m, row.complaint);
+    }
+    worst_spread_ = std::max(worst_spread_, row.spread.value_or(0));
+    progress_.set(++done_, fmt::format("{} {} m {}", row.label, name_of(row.op), row.m));
+  }
+
+  void print_end(double seconds) const {
+    if (!shows_) return;
+    fmt::print("\n{}Largest spread (p90 / p10) of fused: {:.2f}.\n", row_legend(), worst_spread_);
+    if (options_.checked) fmt::print("checked: {} findings\n", findings_);
+    if (work_.check) {
+      fmt::print("{} of {} rows verified in {:.1f} s\n", done_ - bad_, total(), seconds);
+    } else {
+      fmt::print("{} rows in {:.1f} s, not checked\n", done_, seconds);
+    }
+    std::fflush(stdout);
+  }
+
+  const Workload& work_;
+  const SessionOptions& options_;
+  Machine machine_;
+  RecordFile records_;
+  bool shows_;
+  Table table_;
+  Progress progress_;
+  std::map<int, std::vector<RankPart>> waiting_;
+  std::map<int, int> arrived_;
+  int done_ = 0, bad_ = 0;
+  std::int64_t findings_ = 0;
+  double worst_spread_ = 0;
+};
+
+}  // namespace
+
+void add_session_options(CLI::App& command, SessionOptions& o) {
+  command.add_option("--tp", o.ranks, "Ranks of the group, 1 to 64")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 64));
+  command.add_option("--m", o.m, "Rows (tokens): a list 1,7,128 or a range begin:end:factor")
+      ->required();
+  command.add_option("--dtype", o.dtype,
+                     "bf16, fp16 or fp32 (default: the model's; bf16 without one)");
+  command
+      .add_option("--workers", o.workers, "Compute workers a rank; 0: cores / ranks, at least 1")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1024));
+  command.add_option("--timeout", o.timeout_s, "Bound of every wait for a peer, seconds")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 86400.0));
+  command.add_option(
+      "--link", o.link,
+      "Emulated wire of each rank: GB/s[,latency_us] (default: none, shared memory)");
+  command
+      .add_option("--iterations", o.iterations,
+                  "Samples of each time; 0: 3 to 40, what fits 1.2 s a row")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 100000));
+  command.add_option("--warmup", o.warmup, "Rounds before the first sample, at least 1")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100000));
+  command.add_option("--plan", o.plan, plan_help());
+  command.add_flag("--processes", o.processes, "One forked process a rank instead of a thread");
+  command.add_flag("--checked", o.checked,
+                   "Run under the checker's bookkeeping and print what it finds (threads only)");
+  command.add_option("--json", o.json,
+                     "Write a record a line to this file; - is standard output, without the table");
+  command.add_flag("--quiet", o.quiet, "No table and no progress bar; wrong results still show");
+}
+
+CommunicatorOptions group_options(const SessionOptions& o) {
+  const Link link = parse_link(o.link);
+  CommunicatorOptions g;
+  g.workers = workers_for(o.ranks, o.workers);
+  g.timeout_s = o.timeout_s;
+  g.link_bytes_per_s = link.bytes_per_s;
+  g.link_latency_s = link.latency_s;
+  g.checked = o.checked;
+  return g;
+}
+
+void apply(const SessionOptions& o, Workload& work) {
+  require(!(o.checked && o.processes), "--checked: got --processes, expected ranks as threads");
+  work.ranks = o.ranks;
+  work.sizes = parse_sizes("--m", o.m);
+  work.options = parse_plan_options(o.plan);
+  work.iterations = o.iterations > 0 ? o.iterations : o.checked ? 1 : 0;
+  work.warmup = o.warmup;
+  work.check = !o.no_check;
+  if (!o.dtype.empty()) work.dtype = parse_dtype(o.dtype);
+  parse_link(o.link);
+}
+
+int run_session(const Workload& work, const SessionOptions& options) {
+  check_workload(work, machine_for(work.ranks, group_options(options)));
+  return Session(work, options).run();
+}
+
+}  // namespace tilelace::cli

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The common course of run and bench: ranks measure, rows appear as they come, records are written.
+#pragma once
+#include <CLI/App.hpp>
+#include <memory>
+#include <string>
+
+#include "job.h"
+#include "ranks.h"
+
+namespace tilelace::cli {
+
+/// Exit codes of every command.
+constexpr int kDone = 0, kWrong = 1, kUsage = 2, kSystem = 3;
+
+/// What run and bench take alike.
+struct SessionOptions {
+  int ranks = 2;
+  int workers = 0;
+  double timeout_s = 10;
+  std::string m, dtype, link, plan, json;
+  int iterations = 0;
+  int warmup = 2;
+  bool processes = false, checked = false, quiet = false, no_check = false;
+};
+
+/// Adds the options; bench takes everything that has a meaning without a model.
+void add_session_options(CLI::App& command, SessionOptions& options);
+
+CommunicatorOptions group_options(const SessionOptions& options);
+/// Fills all but the jobs.
+void apply(const SessionOptions& options, Workload& work);
+
+/// Runs it; the exit code.
+int run_session(const Workload& work, const SessionOptions& options);
+
+}  // namespace tilelace::cli

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sizes.h"
+
+#include <fmt/ranges.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include "core/check.h"
+
+namespace tilelace::cli {
+namespace {
+
+constexpr std::int64_t kMaxRows = std::int64_t{1} << 40;
+constexpr std::size_t kMaxSizes = 256;
+
+template <class T>
+using Words = std::vector<std::pair<std::string_view, T>>;
+
+template <class T>
+T parse_word(std::string_view what, std::string_view text, const Words<T>& words) {
+  std::vector<std::string_view> names;
+  for (const auto& [name, value] : words) {
+    if (name == text) return value;
+    names.push_back(name);
+  }
+  raise(ErrorKind::usage, "{}: got \"{}\", expected {}", what, text, fmt::join(names, ", "));
+}
+
+template <class T>
+Words<T> words_of(std::initializer_list<T> values) {
+  Words<T> words;
+  for (const T v : values) words.emplace_back(name_of(v), v);
+  return words;
+}
+
+std::vector<std::int64_t> parse_range(std::string_view what, std::string_view text) {
+  std::vector<std::string_view> parts;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t colon = std::min(text.find(':', at), text.size());
+    parts.push_back(text.substr(at, colon - at));
+    at = colon + 1;
+  }
+  require(parts.size() == 3, "{}: got \"{}\", expected begin:end:factor", what, text);
+  const auto begin = parse_number(what, parts[0], 1, kMaxRows);
+  const auto end = parse_number(what, parts[1], begin, kMaxRows);
+  const auto factor = parse_number(what, parts[2], 2, kMaxRows);
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t s = begin; s <= end; s *= factor) {
+    sizes.push_back(s);
+    if (s > end / factor) break;
+  }
+  return sizes;
+}
+
+void set_plan_option(PlanOptions& o, std::string_view key, std::string_view value) {
+  const auto what = fmt::format("--plan {}", key);
+  const auto number = [&](std::int64_t most) {
+    return static_cast<int>(parse_number(what, value, 1, most));
+  };
+  if (key == "path") {
+    o.path = parse_word(what, value, words_of({Path::fused, Path::medium, Path::unfused}));
+  } else if (key == "transport") {
+    o.transport =
+        parse_word(what, value, words_of({Transport::push, Transport::pull, Transport::store}));
+  } else if (key == "route") {
+    o.route =
+        parse_word(what, value, words_of({RouteKind::mesh, RouteKind::ring, RouteKind::two_level}));
+  } else if (key == "partials") {
+    o.partials = parse_word(what, value, words_of({DType::bf16, DType::fp16, DType::fp32}));
+  } else if (key == "straddle") {
+    o.straddle = parse_number(what, value, 0, 1) == 1;
+  } else if (key == "blocks") {
+    o.blocks = number(64);
+  } else if (key == "chunk") {
+    o.chunk_rows = parse_number(what, value, 1, kMaxRows);
+  } else if (key == "tile_m") {
+    o.tile_m = number(4096);
+  } else if (key == "tile_n") {
+    o.tile_n = number(4096);
+  } else if (key == "local_ranks") {
+    o.local_ranks = number(64);
+  } else {
+    raise(ErrorKind::usage,
+          "--plan: got \"{}\", expected path, transport, route, blocks, chunk, tile_m, tile_n, "
+          "partials, straddle or local_ranks",
+          key);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> split_list(std::string_view what, std::string_view text) {
+  std::vector<std::string> parts;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    require(comma > at, "{}: got \"{}\", expected a list without empty parts", what, text);
+    parts.emplace_back(text.substr(at, comma - at));
+    at = comma + 1;
+  }
+  return parts;
+}
+
+std::int64_t parse_number(std::string_view what, std::string_view text, std::int64_t least,
+                          std::int64_t most) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc{} && end == text.data() + text.size();
+  require(whole && value >= least && value <= most,
+          "{}: got \"{}\", expected a whole number from {} to {}", what, text, least, most);
+  return value;
+}
+
+double parse_real(std::string_view what, std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc{} && end == text.data() + text.size();
+  require(whole && std::isfinite(value), "{}: got \"{}\", expected a number", what, text);
+  return value;
+}
+
+std::vector<std::int64_t> parse_sizes(std::string_view what, std::string_view text) {
+  if (text.find(':') != std::string_view::npos) return parse_range(what, text);
+  std::vector<std::int64_t> sizes;
+  for (const auto& part : split_list(what, text)) {
+    sizes.push_back(parse_number(what, part, 0, kMaxRows));
+  }
+  require(sizes.size() <= kMaxSizes, "{}: got {} sizes, expected at most {}", what, sizes.size(),
+          kMaxSizes);
+  return sizes;
+}
+
+std::vector<Op> parse_ops(std::string_view text) {
+  const std::vector<Op> all{Op::ag_gemm, Op::gemm_rs, Op::gemm_ar};
+  if (text.empty()) return all;
+  std::vector<Op> ops;
+  for (const auto& part : split_list("--op", text)) {
+    ops.push_back(parse_word("--op", part, words_of({Op::ag_gemm, Op::gemm_rs, Op::gemm_ar})));
+  }
+  return ops;
+}
+
+DType parse_dtype(std::string_view text) {
+  return parse_word("--dtype", text, words_of({DType::bf16, DType::fp16, DType::fp32}));
+}
+
+Link parse_link(std::string_view text) {
+  Link link;
+  if (text.empty()) return link;
+  const auto parts = split_list("--link", text);
+  require(parts.size() <= 2, "--link: got \"{}\", expected GB/s[,latency_us]", text);
+  const double rate = parse_real("--link", parts[0]);
+  require(rate > 0 && rate <= 1e6, "--link: bandwidth: got {} GB/s, expected more than 0, to 1e6",
+          parts[0]);
+  link.bytes_per_s = rate * 1e9;
+  if (parts.size() == 2) {
+    const double latency = parse_real("--link", parts[1]);
+    require(latency >= 0 && latency <= 1e6, "--link: latency: got {} us, expected 0 to 1e6",
+            parts[1]);
+    link.latency_s = latency * 1e-6;
+  }
+  return link;
+}
+
+PlanOptions parse_plan_options(std::string_view text) {
+  PlanOptions options;
+  if (text.empty()) return options;
+  for (const auto& part : split_list("--plan", text)) {
+    const std::size_t equal = part.find('=');
+    require(equal != std::string::npos, "--plan: got \"{}\", expected KEY=VALUE", part);
+    set_plan_option(options, part.substr(0, equal), part.substr(equal + 1));
+  }
+  return options;
+}
+
+const char* plan_help() {
+  return "Overrides of the planner, KEY=VALUE[,KEY=VALUE]: path=fused|medium|unfused, "
+         "transport=push|pull|store, route=mesh|ring|two_level, local_ranks=N (two_level: ranks of "
+         "a node), blocks=N (gemm_ar: row super-blocks), chunk=ROWS (of one transfer), tile_m=N, "
+         "tile_n=N, partials=bf16|fp16|fp32 (partial sums on the wire), straddle=0|1";
+}
+
+}  // namespace tilelace::cli

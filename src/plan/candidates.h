@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <vector>
+
+#include "tilelace/plan.h"
+
+namespace tilelace::plan {
+
+/// All plans worth weighing: each path, and for the fused one several chunk and block counts. Their
+/// texts are empty.
+std::vector<Plan> candidates(const Problem&, const Machine&, const PlanOptions&);
+
+}  // namespace tilelace::plan

