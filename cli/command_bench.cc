@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
+#include <string>
 
 #include "commands.h"
 #include "core/check.h"
@@ -38,9 +39,11 @@ void set_jobs(const BenchOptions& o, Workload& work) {
 void add_bench(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<BenchOptions>();
   auto* command = app.add_subcommand("bench", "Time one op over a range of sizes");
-  command->footer(kExamples);
+  command->footer(kExamples + ("\n" + std::string(plan_help())) + "\nModels: " + model_names() +
+                  "\n");
   command->add_option("op", o->model.ops, "ag_gemm, gemm_rs or gemm_ar")->required();
-  command->add_option("--model", o->model.model, "Sizes of a model's layer: " + model_names());
+  command->add_option("--model", o->model.model,
+                      "Sizes of a model's layer: a name below, a config.json or a folder");
   command->add_option("--layer", o->model.layer, "A layer's number or `all`")
       ->default_str("0")
       ->needs("--model");

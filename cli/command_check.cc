@@ -110,7 +110,19 @@ std::vector<check::CallSpec> shapes_of(const CheckCommand& o) {
   return shapes;
 }
 
+/// Memory grows with the tiles of all ranks.
+void check_size(const CheckCommand& o) {
+  constexpr double kMostTiles = 4e6;
+  for (const auto& s : shapes_of(o)) {
+    const double bands = static_cast<double>(s.m) / s.tile_m + o.ranks;
+    const double tiles = bands * static_cast<double>(s.cols) * o.ranks;
+    require(tiles <= kMostTiles, "check: got {:.3g} tiles over all ranks, expected at most {:.3g}",
+            tiles, kMostTiles);
+  }
+}
+
 int run_shapes(const CheckCommand& o) {
+  check_size(o);
   const double begin = seconds_now();
   std::vector<check::CheckConfig> all;
   for (const auto& shape : shapes_of(o)) {

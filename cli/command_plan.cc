@@ -3,6 +3,7 @@
 #include <fmt/ostream.h>
 
 #include <memory>
+#include <string>
 
 #include "commands.h"
 #include "core/check.h"
@@ -77,10 +78,12 @@ int print_plans(const PlanCommand& o) {
 void add_plan(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<PlanCommand>();
   auto* command = app.add_subcommand("plan", "Print how a call would run, and why");
-  command->footer(kExamples);
+  command->footer(kExamples + ("\n" + std::string(plan_help())) + "\nModels: " + model_names() +
+                  "\n");
   command->add_option("op", o->model.ops,
                       "ag_gemm, gemm_rs or gemm_ar, or a list (default: all three)");
-  command->add_option("--model", o->model.model, "Sizes of a model's layer: " + model_names());
+  command->add_option("--model", o->model.model,
+                      "Sizes of a model's layer: a name below, a config.json or a folder");
   command->add_option("--n", o->n, "Columns of the unsharded product")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   command->add_option("--k", o->k, "Terms of each of its sums")
@@ -96,7 +99,7 @@ void add_plan(CLI::App& app, int& exit_code) {
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));
   command->add_option("--link", o->link, "Wire of each rank: GB/s[,latency_us] (default: none)");
-  command->add_option("--plan", o->plan, plan_help());
+  command->add_option("--plan", o->plan, "Overrides of the planner, see below");
   command->callback([o, &exit_code] { exit_code = print_plans(*o); });
 }
 

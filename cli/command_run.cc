@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
+#include <string>
 
 #include "commands.h"
 #include "model_jobs.h"
@@ -31,10 +32,11 @@ void add_run(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<RunOptions>();
   auto* command = app.add_subcommand(
       "run", "Run a model's tensor-parallel GEMMs fused, checked against the unsharded product");
-  command->footer(kExamples);
+  command->footer(kExamples + ("\n" + std::string(plan_help())) + "\nModels: " + model_names() +
+                  "\n");
   command
       ->add_option("--model", o->model.model,
-                   "A Hugging Face config.json, a folder with one, or one of " + model_names())
+                   "A Hugging Face config.json, a folder with one, or a name below")
       ->required();
   command->add_option("--weights", o->model.weights,
                       "Weights (.safetensors); default: the folder's, else random ones");

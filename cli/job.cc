@@ -110,8 +110,8 @@ Machine machine_for(int ranks, const CommunicatorOptions& options) {
 
 void check_workload(const Workload& work, const Machine& machine) {
   if (const auto partials = work.options.partials; partials && *partials != work.dtype) {
-    require(*partials == DType::fp32, "--plan partials: got {}, expected {} or fp32",
-            name_of(*partials), name_of(work.dtype));
+    require(*partials == DType::fp32, "--plan partials: got {}, expected {}{}", name_of(*partials),
+            name_of(work.dtype), work.dtype == DType::fp32 ? "" : " or fp32");
   }
   for (const Job& job : work.jobs) {
     for (const std::int64_t m : work.sizes) {

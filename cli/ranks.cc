@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/check.h"
 #include "machine.h"
 #include "ranks_internal.h"
 
@@ -29,10 +30,17 @@ struct Message {
 /// Ranks put, the starter takes.
 class Inbox {
  public:
-  void put(Message message) {
+  /// False once nobody takes any more.
+  bool put(Message message) {
     const std::lock_guard lock(mutex_);
+    if (closed_) return false;
     messages_.push_back(std::move(message));
     ready_.notify_one();
+    return true;
+  }
+  void close() {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
   }
   std::deque<Message> take(double seconds) {
     std::unique_lock lock(mutex_);
@@ -45,6 +53,7 @@ class Inbox {
   std::mutex mutex_;
   std::condition_variable ready_;
   std::deque<Message> messages_;
+  bool closed_ = false;
 };
 
 int severity(ErrorKind kind) {
@@ -58,7 +67,8 @@ int severity(ErrorKind kind) {
 
 void run_thread(const RankWork& work, Communicator member, int rank, Inbox& inbox) {
   const auto failure = guarded(work, member, [&](const std::string& text) {
-    inbox.put({rank, MessageKind::data, text});
+    if (!inbox.put({rank, MessageKind::data, text}))
+      raise(ErrorKind::peer, "rank {}: got nobody who listens, expected the starter", rank);
   });
   // The others would wait for this rank up to their bound.
   if (failure) member.abort();
@@ -72,6 +82,23 @@ void run_thread(const RankWork& work, Communicator member, int rank, Inbox& inbo
   fmt::print(stderr, "tilelace: ranks: got no sign of life for {:.0f} s, expected progress\n",
              seconds);
   std::_Exit(3);
+}
+
+/// Until every rank is done; throws the cause when one failed.
+void listen(const RanksOptions& options, Inbox& inbox, const Listener& listener) {
+  FirstCause cause;
+  double heard = seconds_now();
+  for (int left = options.ranks; left > 0;) {
+    for (const Message& m : inbox.take(0.1)) {
+      heard = seconds_now();
+      if (m.kind == MessageKind::failed) cause.add(unpack_error(m.text));
+      if (m.kind != MessageKind::data) --left;
+      if (m.kind == MessageKind::data && !m.text.empty()) listener.on_message(m.rank, m.text);
+    }
+    if (seconds_now() - heard > stall_seconds(options)) give_up(stall_seconds(options));
+    listener.on_idle();
+  }
+  cause.throw_if_any();
 }
 
 }  // namespace
@@ -115,20 +142,14 @@ void run_threads(const RanksOptions& options, const RankWork& work, const Listen
     threads.emplace_back(run_thread, std::cref(work), std::move(members[static_cast<size_t>(r)]), r,
                          std::ref(inbox));
   }
-  FirstCause cause;
-  double heard = seconds_now();
-  for (int left = options.ranks; left > 0;) {
-    for (const Message& m : inbox.take(0.1)) {
-      heard = seconds_now();
-      if (m.kind == MessageKind::failed) cause.add(unpack_error(m.text));
-      if (m.kind != MessageKind::data) --left;
-      if (m.kind == MessageKind::data && !m.text.empty()) listener.on_message(m.rank, m.text);
-    }
-    if (seconds_now() - heard > stall_seconds(options)) give_up(stall_seconds(options));
-    listener.on_idle();
+  try {
+    listen(options, inbox, listener);
+  } catch (...) {
+    inbox.close();  // each rank ends at its next message, and its peers with it
+    for (auto& t : threads) t.join();
+    throw;
   }
   for (auto& t : threads) t.join();
-  cause.throw_if_any();
 }
 
 void run_ranks(const RanksOptions& options, const RankWork& work, const Listener& listener) {

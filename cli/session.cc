@@ -16,6 +16,9 @@
 namespace tilelace::cli {
 namespace {
 
+/// p90 / p10 beyond which times say more about the machine than about the paths.
+constexpr double kBusySpread = 2;
+
 /// Takes the ranks' messages, puts rows together, prints them.
 class Session {
  public:
@@ -105,6 +108,8 @@ class Session {
       fmt::print(stderr, "tilelace: wrong result: {} {} m {}: {}\n", row.label, name_of(row.op),
                  row.m, row.complaint);
     }
+    if (row.roof() && row.time(Way::fused) && *row.time(Way::fused) < 0.95 * *row.roof())
+      ++above_roof_;
     worst_spread_ = std::max(worst_spread_, row.spread.value_or(0));
     progress_.set(++done_, fmt::format("{} {} m {}", row.label, name_of(row.op), row.m));
   }
@@ -112,6 +117,12 @@ class Session {
   void print_end(double seconds) const {
     if (!shows_) return;
     fmt::print("\n{}Largest spread (p90 / p10) of fused: {:.2f}.\n", row_legend(), worst_spread_);
+    if (worst_spread_ > kBusySpread || above_roof_ > 0) {
+      fmt::print(
+          "Something else ran on these cores ({} rows beat their roof): repeat before you "
+          "compare times.\n",
+          above_roof_);
+    }
     if (options_.checked) fmt::print("checked: {} findings\n", findings_);
     if (work_.check) {
       fmt::print("{} of {} rows verified in {:.1f} s\n", done_ - bad_, total(), seconds);
@@ -130,7 +141,7 @@ class Session {
   Progress progress_;
   std::map<int, std::vector<RankPart>> waiting_;
   std::map<int, int> arrived_;
-  int done_ = 0, bad_ = 0;
+  int done_ = 0, bad_ = 0, above_roof_ = 0;
   std::int64_t findings_ = 0;
   double worst_spread_ = 0;
 };
@@ -163,7 +174,7 @@ void add_session_options(CLI::App& command, SessionOptions& o) {
   command.add_option("--warmup", o.warmup, "Rounds before the first sample, at least 1")
       ->capture_default_str()
       ->check(CLI::Range(1, 100000));
-  command.add_option("--plan", o.plan, plan_help());
+  command.add_option("--plan", o.plan, "Overrides of the planner, see below");
   command.add_flag("--processes", o.processes, "One forked process a rank instead of a thread");
   command.add_flag("--checked", o.checked,
                    "Run under the checker's bookkeeping and print what it finds (threads only)");

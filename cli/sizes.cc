@@ -176,10 +176,15 @@ PlanOptions parse_plan_options(std::string_view text) {
 }
 
 const char* plan_help() {
-  return "Overrides of the planner, KEY=VALUE[,KEY=VALUE]: path=fused|medium|unfused, "
-         "transport=push|pull|store, route=mesh|ring|two_level, local_ranks=N (two_level: ranks of "
-         "a node), blocks=N (gemm_ar: row super-blocks), chunk=ROWS (of one transfer), tile_m=N, "
-         "tile_n=N, partials=bf16|fp16|fp32 (partial sums on the wire), straddle=0|1";
+  return R"(Overrides of the planner (--plan KEY=VALUE[,KEY=VALUE]):
+  path=fused|medium|unfused            one schedule; a GEMM a shard; one after the other
+  route=mesh|ring|two_level            who sends to whom; local_ranks=N: ranks of a node
+  transport=push|pull|store            who moves the bytes
+  blocks=N                             gemm_ar: row super-blocks
+  chunk=ROWS                           rows of one transfer
+  tile_m=N, tile_n=N, straddle=0|1     tiles, and whether they cross shards' borders
+  partials=fp32|DTYPE                  type of the partial sums on the wire
+)";
 }
 
 }  // namespace tilelace::cli

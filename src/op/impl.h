@@ -28,6 +28,7 @@ struct Communicator::Impl {
     const std::unique_lock lock(busy, std::try_to_lock);
     enter(op, lock.owns_lock());
     try {
+      group->throw_if_aborted(op);
       return body();
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::usage) failure = e;

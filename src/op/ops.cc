@@ -55,39 +55,63 @@ void check_weights(const Problem& p, std::span<const TensorView> weights,
   }
 }
 
+/// What a call writes may overlap nothing else that it was given.
+void check_outputs_apart(std::string_view op, std::span<const op::Named> inputs,
+                         std::span<const op::Named> outputs) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    for (const auto& in : inputs) op::check_apart(op, in, outputs[i]);
+    for (std::size_t j = 0; j < i; ++j) op::check_apart(op, outputs[j], outputs[i]);
+  }
+}
+
+void add_named(std::vector<op::Named>& list, std::string_view name,
+               std::span<const TensorView> tensors) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    list.push_back({fmt::format("{} {}", name, i), tensors[i]});
+  }
+}
+
 void check(const Problem& p, const AgGemmArgs& args, int rank, Part part) {
   plan::check_problem(p);
   const std::int64_t own = part == Part::gemm ? p.m : op::shard_rows(p, rank);
   op::check_tensor("ag_gemm", "a", args.a, p.dtype, own, p.k);
   check_weights(p, args.weights, args.bias);
+  std::vector<op::Named> inputs{{"a", args.a}};
+  std::vector<op::Named> outputs;
+  add_named(inputs, "weight", args.weights);
+  add_named(inputs, "bias", args.bias);
   if (part != Part::collective) {
     require(args.out.size() == p.outputs(), "ag_gemm: out: got {} outputs, expected {}",
             args.out.size(), p.outputs());
     for (std::size_t i = 0; i < args.out.size(); ++i) {
       op::check_tensor("ag_gemm", fmt::format("out {}", i), args.out[i], p.dtype, p.m, p.n[i]);
-      op::check_apart("ag_gemm", "a", args.a, fmt::format("out {}", i), args.out[i]);
-      for (std::size_t j = 0; j < i; ++j) {
-        op::check_apart("ag_gemm", fmt::format("out {}", j), args.out[j], fmt::format("out {}", i),
-                        args.out[i]);
-      }
     }
+    add_named(outputs, "out", args.out);
   }
   if (part == Part::collective || args.gathered) {
     op::check_tensor("ag_gemm", "gathered", args.gathered, p.dtype, p.m, p.k);
-    op::check_apart("ag_gemm", "a", args.a, "gathered", args.gathered);
+    outputs.push_back({"gathered", args.gathered});
   }
+  check_outputs_apart("ag_gemm", inputs, outputs);
 }
 
 void check(const Problem& p, const GemmReduceArgs& args, int rank, Part part) {
-  plan::check_problem(p);
   const auto op = name_of(p.op);
+  require(p.op != Op::ag_gemm, "ag_gemm: args: got those of gemm_rs and gemm_ar, expected its own");
+  plan::check_problem(p);
   op::check_tensor(op, "x", args.x, p.dtype, p.m, part == Part::collective ? p.n[0] : p.k);
+  std::vector<op::Named> inputs{{"x", args.x}};
   if (part != Part::collective) {
     check_weights(p, {&args.weight, 1}, {&args.bias, p.bias ? std::size_t{1} : 0});
+    inputs.push_back({"weight 0", args.weight});
+  } else if (p.bias) {
+    op::check_tensor(op, "bias 0", args.bias, p.dtype, 1, p.n[0]);
   }
+  if (p.bias) inputs.push_back({"bias 0", args.bias});
   const bool all_rows = p.op == Op::gemm_ar || part == Part::gemm;
   op::check_tensor(op, "out", args.out, p.dtype, all_rows ? p.m : op::shard_rows(p, rank), p.n[0]);
-  op::check_apart(op, "x", args.x, "out", args.out);
+  const op::Named out{"out", args.out};
+  check_outputs_apart(op, inputs, {&out, 1});
 }
 
 /// The common course of a call: a rank that finds its own arguments wrong tells its peers.
@@ -163,6 +187,8 @@ void collective_only(Communicator& c, Op op, const GemmReduceArgs& args) {
 }
 
 Plan query_plan(const Communicator& c, const Problem& problem, const PlanOptions& options) {
+  require(problem.ranks == c.size(), "{}: ranks: got {}, expected the group's {}",
+          name_of(problem.op), problem.ranks, c.size());
   return make_plan(problem, c.machine(), options);
 }
 

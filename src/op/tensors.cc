@@ -40,17 +40,20 @@ void check_tensor(std::string_view op, std::string_view name, const TensorView& 
   require(rows == 1 || row_bytes % kAlignment == 0,
           "{}: {}: got rows {} bytes apart, expected a multiple of {}", op, name, row_bytes,
           kAlignment);
+  std::int64_t last = 0;
+  require(!__builtin_mul_overflow(rows, row_bytes, &last),
+          "{}: {}: got {} rows {} bytes apart, expected less than 64 bits count", op, name, rows,
+          row_bytes);
 }
 
-void check_apart(std::string_view op, std::string_view name_a, const TensorView& a,
-                 std::string_view name_b, const TensorView& b) {
-  const auto begin_a = reinterpret_cast<std::uintptr_t>(a.data);
-  const auto begin_b = reinterpret_cast<std::uintptr_t>(b.data);
-  const auto end_a = begin_a + static_cast<std::uintptr_t>(bytes_spanned(a));
-  const auto end_b = begin_b + static_cast<std::uintptr_t>(bytes_spanned(b));
+void check_apart(std::string_view op, const Named& a, const Named& b) {
+  const auto begin_a = reinterpret_cast<std::uintptr_t>(a.view.data);
+  const auto begin_b = reinterpret_cast<std::uintptr_t>(b.view.data);
+  const auto end_a = begin_a + static_cast<std::uintptr_t>(bytes_spanned(a.view));
+  const auto end_b = begin_b + static_cast<std::uintptr_t>(bytes_spanned(b.view));
   if (begin_a == end_a || begin_b == end_b) return;
   require(end_a <= begin_b || end_b <= begin_a,
-          "{}: {} and {}: got memory that overlaps, expected two tensors", op, name_a, name_b);
+          "{}: {} and {}: got memory that overlaps, expected two tensors", op, a.name, b.name);
 }
 
 void check_preparation(const Preparation& p, int ranks) {

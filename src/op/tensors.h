@@ -2,6 +2,7 @@
 // What one rank can see of a call before anything is sent.
 #pragma once
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "backend/backend.h"
@@ -15,9 +16,14 @@ namespace tilelace::op {
 void check_tensor(std::string_view op, std::string_view name, const TensorView&, DType,
                   std::int64_t rows, std::int64_t cols);
 
-/// Throws unless two views, either of which may be empty, share no byte.
-void check_apart(std::string_view op, std::string_view name_a, const TensorView& a,
-                 std::string_view name_b, const TensorView& b);
+/// A tensor and what texts call it.
+struct Named {
+  std::string name;
+  TensorView view;
+};
+
+/// Throws unless two checked views, either of which may be empty, share no byte.
+void check_apart(std::string_view op, const Named& a, const Named& b);
 
 /// Throws unless the problem is well-formed for this many ranks and the weights fit it.
 void check_preparation(const Preparation&, int ranks);

@@ -74,10 +74,18 @@ Cost cost_of(const Problem& p, const Plan& plan, const Machine& machine) {
 /// Why a plan cannot run this problem; empty if it can.
 std::string illegal(const Problem& p, const Plan& plan) {
   const bool mesh = plan.route == RouteKind::mesh;
-  if (plan.tile_m < 1 || plan.tile_m > 4096) return "tile_m must be 1 to 4096";
-  if (plan.tile_n < 1 || plan.tile_n > 4096) return "tile_n must be 1 to 4096";
-  if (plan.chunk_rows < 1) return "chunk_rows must be at least 1";
-  if (plan.blocks < 1 || plan.blocks > 64) return "blocks must be 1 to 64";
+  if (plan.tile_m < 1 || plan.tile_m > 4096) {
+    return fmt::format("tile_m is {}, must be 1 to 4096", plan.tile_m);
+  }
+  if (plan.tile_n < 1 || plan.tile_n > 4096) {
+    return fmt::format("tile_n is {}, must be 1 to 4096", plan.tile_n);
+  }
+  if (plan.chunk_rows < 1) {
+    return fmt::format("chunk_rows is {}, must be at least 1", plan.chunk_rows);
+  }
+  if (plan.blocks < 1 || plan.blocks > 64) {
+    return fmt::format("blocks is {}, must be 1 to 64", plan.blocks);
+  }
   if (plan.blocks > 1 && p.op != Op::gemm_ar) return "only gemm_ar has row super-blocks";
   if (plan.transport == Transport::store && !mesh) return "store needs the mesh (nobody relays)";
   if (plan.transport == Transport::pull && p.op != Op::ag_gemm && !mesh) {
@@ -124,8 +132,9 @@ std::vector<Plan> plan::candidates(const Problem& p, const Machine& machine,
         Plan plan = base_plan(p, machine, options);
         plan.path = path;
         plan.blocks = options.blocks.value_or(blocks);
-        const std::int64_t rows = ceil_div(shard, plan.blocks);
-        const std::int64_t fine = std::min<std::int64_t>(plan.tile_m, 64);
+        // Options are judged later: here they must only not divide by zero.
+        const std::int64_t rows = ceil_div(shard, std::max(1, plan.blocks));
+        const std::int64_t fine = std::clamp(plan.tile_m, 1, 64);
         plan.chunk_rows = options.chunk_rows.value_or(
             path == Path::fused ? ceil_div(ceil_div(rows, chunks), fine) * fine : shard);
         if (std::find(all.begin(), all.end(), plan) == all.end()) all.push_back(plan);

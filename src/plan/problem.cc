@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/problem.h"
 
+#include <fmt/format.h>
+
 #include <numeric>
 
 #include "core/check.h"
@@ -57,8 +59,15 @@ void check_problem(const Problem& p) {
   const auto op = name_of(p.op);
   require(p.ranks >= 1 && p.ranks <= kMaxRanks, "{}: ranks: got {}, expected 1 to {}", op, p.ranks,
           kMaxRanks);
+  require(p.op <= Op::gemm_ar, "op: got an unknown one {}, expected ag_gemm, gemm_rs or gemm_ar",
+          static_cast<int>(p.op));
+  require(p.dtype <= DType::fp32, "{}: dtype: got an unknown one {}, expected bf16, fp16 or fp32",
+          op, static_cast<int>(p.dtype));
   check_extents(p);
   check_rows(p);
+  require(p.activation <= Activation::swiglu,
+          "{}: activation: got an unknown one {}, expected none, gelu, gelu_tanh, silu or swiglu",
+          op, static_cast<int>(p.activation));
   if (p.op != Op::ag_gemm) {
     require(p.n.size() == 1, "{}: weights: got {}, expected exactly one", op, p.n.size());
     require(p.activation != Activation::swiglu,
@@ -67,7 +76,8 @@ void check_problem(const Problem& p) {
   }
   if (p.activation == Activation::swiglu) {
     require(p.n.size() == 2 && p.n[0] == p.n[1],
-            "{}: swiglu: got {} weights, expected two of equal n (gate, up)", op, p.n.size());
+            "{}: swiglu: got weights of n {}, expected two of equal n (gate, up)", op,
+            fmt::join(p.n, "+"));
   }
 }
 

@@ -19,9 +19,11 @@ std::int64_t largest_extent(const CaseRequest& request) {
 
 /// An extent from the edge set around `unit` (a tile), at least `least`.
 std::int64_t edge(Random& random, std::int64_t unit, int ranks, std::int64_t least) {
-  const std::vector<std::int64_t> set{0,        1,        ranks - 1, ranks + 1,
-                                      unit - 1, unit,     unit + 1,  random.pick(kPrimes),
-                                      unit * 2, unit * ranks + ranks - 1};
+  const std::vector<std::int64_t> set{0,         1,
+                                      ranks - 1, ranks + 1,
+                                      unit - 1,  unit,
+                                      unit + 1,  random.pick(kPrimes),
+                                      unit * 2,  unit * ranks + ranks - 1};
   return std::max(least, random.pick(set));
 }
 
@@ -62,8 +64,7 @@ void set_extents(Random& random, const CaseRequest& request, Case& c) {
   Problem& p = c.problem;
   const std::int64_t most = largest_extent(request);
   c.from_edges = random.chance(50);
-  const std::int64_t weights =
-      p.op != Op::ag_gemm ? 1 : random.pick<std::int64_t>({1, 1, 1, 2, 3});
+  const std::int64_t weights = p.op != Op::ag_gemm ? 1 : random.pick<std::int64_t>({1, 1, 1, 2, 3});
   for (std::int64_t i = 0; i < weights; ++i) {
     p.n.push_back(c.from_edges ? edge(random, *c.options.tile_n, p.ranks, 1)
                                : random.between(1, most));
@@ -145,8 +146,7 @@ CaseTable make_cases(const CaseRequest& request) {
     Case c;
     c.problem.op = request.op;
     c.problem.ranks = request.ranks;
-    c.problem.dtype =
-        random.pick<DType>({DType::bf16, DType::bf16, DType::fp16, DType::fp32});
+    c.problem.dtype = random.pick<DType>({DType::bf16, DType::bf16, DType::fp16, DType::fp32});
     c.options = make_options(random, request.op, request.ranks);
     set_extents(random, request, c);
     set_epilogue(random, request, c);
@@ -160,8 +160,9 @@ CaseTable make_cases(const CaseRequest& request) {
       ++table.refused;
       continue;
     }
-    c.name = std::string(name_of(request.op)) + " " + std::to_string(request.ranks) + " ranks seed " +
-             std::to_string(request.seed) + " case " + std::to_string(table.cases.size());
+    c.name = std::string(name_of(request.op)) + " " + std::to_string(request.ranks) +
+             " ranks seed " + std::to_string(request.seed) + " case " +
+             std::to_string(table.cases.size());
     table.cases.push_back(std::move(c));
   }
   return table;

@@ -41,10 +41,10 @@ struct Case {
   PlanOptions options;
   int workers = 1;
   std::vector<CallShape> calls;
-  std::int64_t pad = 0;      ///< 16-byte units by which strides exceed the row
-  std::int64_t offset = 0;   ///< 16-byte units by which data is off a cache line
-  std::uint64_t seed = 0;    ///< of the data
-  std::string name;          ///< test, number
+  std::int64_t pad = 0;     ///< 16-byte units by which strides exceed the row
+  std::int64_t offset = 0;  ///< 16-byte units by which data is off a cache line
+  std::uint64_t seed = 0;   ///< of the data
+  std::string name;         ///< test, number
   bool from_edges = false;
 
   [[nodiscard]] std::string describe() const;

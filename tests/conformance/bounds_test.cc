@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random normal data against fp64, by the derived bounds; and tests of the checks themselves.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "runner.h"
+
+namespace tilelace::conformance {
+namespace {
+
+/// A ring or two levels round sums of several ranks on the way: their bound is another (the exact
+/// tests cover them bit for bit), so here they send fp32.
+void send_sums_unrounded(Case& c) {
+  if (c.options.route != RouteKind::mesh && c.problem.op != Op::ag_gemm) {
+    c.options.partials = DType::fp32;
+  }
+}
+
+class Bounds : public ::testing::TestWithParam<std::tuple<Op, DType>> {};
+
+TEST_P(Bounds, HoldWithEveryActivation) {
+  const auto [op, dtype] = GetParam();
+  RunOptions options;
+  options.fill = Fill::normal;
+  for (const int ranks : {1, 2, 4, 5}) {
+    Runner runner(ranks, 2);
+    auto table = make_cases(
+        {.op = op, .ranks = ranks, .count = 24, .seed = 21, .activations = true, .calls = 1});
+    for (auto& c : table.cases) {
+      c.problem.dtype = dtype;
+      c.workers = 2;
+      send_sums_unrounded(c);
+    }
+    for (const auto& failure : runner.run(table.cases, options)) ADD_FAILURE() << failure;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Conformance, Bounds,
+    ::testing::Combine(::testing::Values(Op::ag_gemm, Op::gemm_rs, Op::gemm_ar),
+                       ::testing::Values(DType::bf16, DType::fp16, DType::fp32)),
+    [](const auto& suite) {
+      return std::string(name_of(std::get<0>(suite.param))) + "_" +
+             std::string(name_of(std::get<1>(suite.param)));
+    });
+
+Case plain_case(Op op, int ranks) {
+  Case c;
+  c.problem.op = op;
+  c.problem.ranks = ranks;
+  c.problem.m = 24;
+  c.problem.n = {40};
+  c.problem.k = 48;
+  c.problem.return_gathered = op == Op::ag_gemm;
+  c.options.tile_m = 8;
+  c.options.tile_n = 16;
+  c.options.chunk_rows = 4;
+  c.workers = 1;
+  c.calls = {{24, {}}};
+  c.seed = 5;
+  c.name = "plain";
+  return c;
+}
+
+TEST(TestOfTheTest, DroppingAnyRanksPartFailsBothChecks) {
+  for (const Op op : {Op::ag_gemm, Op::gemm_rs, Op::gemm_ar}) {
+    for (const Fill fill : {Fill::exact, Fill::normal}) {
+      Runner runner(4, 1);
+      RunOptions options;
+      options.fill = fill;
+      EXPECT_TRUE(runner.run({plain_case(op, 4)}, options).empty());
+      for (int rank = 0; rank < 4; ++rank) {
+        options.drop_rank = rank;
+        EXPECT_FALSE(runner.run({plain_case(op, 4)}, options).empty())
+            << name_of(op) << " without rank " << rank << " passed";
+      }
+    }
+  }
+}
+
+/// Spoils the result after the call, before it is judged.
+void expect_caught(const char* what, void (*spoil)(GuardedTensor&)) {
+  for (const Op op : {Op::ag_gemm, Op::gemm_rs, Op::gemm_ar}) {
+    Runner runner(4, 1);
+    RunOptions options;
+    options.observe = [spoil](int rank, int, const std::vector<GuardedTensor>& out) {
+      if (rank == 2) spoil(const_cast<GuardedTensor&>(out[0]));
+    };
+    EXPECT_FALSE(runner.run({plain_case(op, 4)}, options).empty()) << name_of(op) << ": " << what;
+  }
+}
+
+TEST(TestOfTheTest, ALostPieceOf16BytesIsCaught) {
+  expect_caught("lost", [](GuardedTensor& t) { std::memset(t.bytes(3, 8), 0, 16); });
+}
+
+TEST(TestOfTheTest, SwappedPiecesOf16BytesAreCaught) {
+  expect_caught("swapped", [](GuardedTensor& t) {
+    std::swap_ranges(t.bytes(3, 8), t.bytes(3, 8) + 16, t.bytes(4, 16));
+  });
+}
+
+TEST(TestOfTheTest, AWriteBesideTheResultIsCaught) {
+  expect_caught("slack", [](GuardedTensor& t) { *(t.bytes(0, 0) - 1) = std::byte{0}; });
+}
+
+}  // namespace
+}  // namespace tilelace::conformance

@@ -1,0 +1,13 @@
+# The case table, the checks and the runner are shared with every backend's binary.
+set(TILELACE_CONFORMANCE_SHAPES 2000 CACHE STRING "Random shapes an op in the exact test")
+set(TILELACE_STRAGGLER_CALLS 1000 CACHE STRING "Calls an op in the straggler tests")
+add_library(tilelace_conformance STATIC cases.cc runner.cc tensors.cc)
+target_include_directories(tilelace_conformance PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
+target_compile_definitions(tilelace_conformance PUBLIC
+  TILELACE_CONFORMANCE_SHAPES=${TILELACE_CONFORMANCE_SHAPES}
+  TILELACE_STRAGGLER_CALLS=${TILELACE_STRAGGLER_CALLS})
+target_link_libraries(tilelace_conformance PUBLIC tilelace_flags tilelace_op tilelace_plan
+                      tilelace_cpu_gemm Threads::Threads)
+tilelace_test(conformance_exact_test TIMEOUT 300 SOURCES exact_test.cc LIBS tilelace_conformance)
+tilelace_test(conformance_bounds_test TIMEOUT 300 SOURCES bounds_test.cc LIBS tilelace_conformance)
+tilelace_test(conformance_straggler_test TIMEOUT 600 SOURCES straggler_test.cc LIBS tilelace_conformance)

@@ -1,0 +1,9 @@
+tilelace_test(ops_usage_test SOURCES ops_usage_test.cc LIBS tilelace::tilelace fmt::fmt TIMEOUT 60)
+
+# The C API, seen by a C compiler.
+add_executable(c_api_test c_api_test.c)
+target_compile_options(c_api_test PRIVATE -Wall -Wextra -Wshadow -Wconversion -Werror -pedantic)
+target_link_libraries(c_api_test PRIVATE tilelace::tilelace Threads::Threads)
+set_target_properties(c_api_test PROPERTIES C_STANDARD 11 LINKER_LANGUAGE CXX)
+add_test(NAME c_api_test COMMAND c_api_test)
+set_tests_properties(c_api_test PROPERTIES TIMEOUT 60)

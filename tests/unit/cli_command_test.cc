@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exit codes, golden texts, records and reports of the built command.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli_fixture.h"
+
+namespace tilelace::cli {
+namespace {
+
+struct BadInput {
+  const char* name;
+  const char* line;
+  const char* text;  ///< the last part of standard error
+};
+
+class CliBadInput : public testing::TestWithParam<BadInput> {};
+
+TEST_P(CliBadInput, ExitsTwoWithAText) {
+  const BadInput& bad = GetParam();
+  const Finished f = run_command(bad.line);
+  EXPECT_EQ(f.code, 2) << f.err;
+  EXPECT_NE(f.err.find(bad.text), std::string::npos) << f.err;
+}
+
+const BadInput kBadInputs[] = {
+    {"Nothing", "", "A subcommand is required"},
+    {"UnknownCommand", "fly", "A subcommand is required"},
+    {"UnknownOption", "doctor --hard", "The following argument was not expected: --hard"},
+    {"RunWithoutModel", "run --m 1", "--model is required"},
+    {"RunWithoutM", "run --model minilm-l6", "--m is required"},
+    {"UnknownModel", "run --model nope --m 1", "model: name, got \"nope\", expected one of gpt3"},
+    {"NoSuchFolder", "run --model ./nope --m 1", "model: name, got \"./nope\", expected one of"},
+    {"TpNotADivisor", "run --model minilm-l6 --tp 5 --m 1",
+     "tilelace: layers: tp of minilm-l6, got 5, which does not split its 12 heads, expected one of "
+     "1, 2, 3, 4, 6, 12\n"},
+    {"TpZero", "run --model minilm-l6 --tp 0 --m 1", "Value 0 not in range 1 to 64"},
+    {"TpTooLarge", "run --model minilm-l6 --tp 65 --m 1", "Value 65 not in range 1 to 64"},
+    {"NegativeM", "run --model minilm-l6 --m -1",
+     "tilelace: --m: got \"-1\", expected a whole number from 0 to 1099511627776\n"},
+    {"EmptyPartOfM", "run --model minilm-l6 --m 1,,2",
+     "tilelace: --m: got \"1,,2\", expected a list without empty parts\n"},
+    {"HugeM", "run --model minilm-l6 --m 1000000000", "tilelace: memory: these sizes need "},
+    {"OverflowingSizes", "bench gemm_rs --m 1099511627776 --n 1099511627776 --k 4",
+     "got a size over 64 bits, expected less\n"},
+    {"LayerOutOfRange", "run --model minilm-l6 --m 1 --layer 6",
+     "tilelace: --layer: got \"6\", expected a whole number from 0 to 5\n"},
+    {"UnknownOp", "run --model minilm-l6 --m 1 --op gemm",
+     "tilelace: --op: got \"gemm\", expected ag_gemm, gemm_rs, gemm_ar\n"},
+    {"UnknownDtype", "run --model minilm-l6 --m 1 --dtype fp8",
+     "tilelace: --dtype: got \"fp8\", expected bf16, fp16, fp32\n"},
+    {"NoLink", "run --model minilm-l6 --m 1 --link 0",
+     "tilelace: --link: bandwidth: got 0 GB/s, expected more than 0, to 1e6\n"},
+    {"NoTimeout", "run --model minilm-l6 --m 1 --timeout 0", "--timeout: Value 0 not in range"},
+    {"CheckedProcesses", "run --model minilm-l6 --m 1 --checked --processes",
+     "tilelace: --checked: got --processes, expected ranks as threads\n"},
+    {"WeightsAreNoSafetensors", "run --model minilm-l6 --m 1 --weights /etc/passwd",
+     "tilelace: safetensors: /etc/passwd: "},
+    {"UnwritableJson", "run --model minilm-l6 --m 1 --json /nonexistent/x",
+     "tilelace: --json: /nonexistent/x: got \"No such file or directory\", expected a file to "
+     "write\n"},
+    {"FullDisk", "run --model minilm-l6 --m 1 --op ag_gemm --json /dev/full",
+     "tilelace: --json: /dev/full: got \"No space left on device\", expected a place for a "
+     "record\n"},
+    {"FullDiskProcesses", "run --model minilm-l6 --m 1 --op ag_gemm --processes --json /dev/full",
+     "got \"No space left on device\""},
+    {"IllegalPlan", "plan gemm_rs --m 4 --n 8 --k 8 --plan route=ring,transport=store",
+     "tilelace: gemm_rs: plan: got fused ring store, expected a legal one: store needs the mesh "
+     "(nobody relays)\n"},
+    {"NarrowPartials", "run --model minilm-l6 --m 1 --plan partials=bf16",
+     "tilelace: --plan partials: got bf16, expected fp32\n"},
+    {"BenchWithoutK", "bench ag_gemm --m 4 --n 8",
+     "tilelace: bench: sizes: got not both of --n and --k, expected either --model or both"},
+    {"BenchNotDivisible", "bench ag_gemm --m 4 --n 10 --k 4 --tp 4",
+     "tilelace: ag_gemm: n: got 10, expected a multiple of --tp 4\n"},
+    {"CheckTooLarge", "check --m 16777216 --tp 64", "tiles over all ranks, expected at most 4e+06"},
+    {"CheckUnwritable", "check --configurations 1 --json /nonexistent/x", "--json: /nonexistent/x"},
+};
+
+INSTANTIATE_TEST_SUITE_P(All, CliBadInput, testing::ValuesIn(kBadInputs),
+                         [](const auto& test) { return test.param.name; });
+
+TEST(CliCommand, RunVerifiesEveryRow) {
+  const Finished f = run_command("run --model minilm-l6 --tp 3 --m 1,17 --iterations 2");
+  EXPECT_EQ(f.code, 0) << f.err;
+  EXPECT_NE(f.out.find("12 of 12 rows verified"), std::string::npos) << f.out;
+  EXPECT_EQ(f.out.find(" NO"), std::string::npos) << f.out;
+}
+
+TEST(CliCommand, ProcessesWithJsonPrintNothingElse) {
+  const Finished f = run_command(
+      "run --model minilm-l6 --tp 2 --m 9 --dtype bf16 --op gemm_ar --processes --iterations 3 "
+      "--json -");
+  EXPECT_EQ(f.code, 0) << f.err;
+  EXPECT_EQ(f.err, "");
+  std::istringstream lines(f.out);
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    const auto j = nlohmann::json::parse(line);
+    EXPECT_EQ(j["op"], "gemm_ar");
+    EXPECT_EQ(j["ranks"], 2);
+    EXPECT_EQ(j["iterations"], 3);
+    EXPECT_EQ(j["exact"], true);
+    EXPECT_EQ(j["verified"], true);
+  }
+  EXPECT_EQ(count, 2);
+}
+
+TEST(CliCommand, CheckedRunHasNoFindings) {
+  const Finished f = run_command("run --model minilm-l6 --tp 2 --m 5 --checked");
+  EXPECT_EQ(f.code, 0) << f.err;
+  EXPECT_NE(f.out.find("checked: 0 findings"), std::string::npos) << f.out;
+}
+
+TEST(CliCommand, EveryRouteVerifies) {
+  for (const char* plan : {"route=ring", "route=two_level,local_ranks=2", "transport=store",
+                           "partials=fp32", "path=medium"}) {
+    const Finished f = run_command(
+        std::string("run --model minilm-l6 --tp 4 --m 70 --dtype bf16 --iterations 1 --plan ") +
+        plan);
+    EXPECT_EQ(f.code, 0) << plan << f.err;
+  }
+}
+
+TEST(CliCommand, QuietSaysNothing) {
+  const Finished f = run_command("bench gemm_rs --tp 2 --m 8 --n 16 --k 16 --quiet");
+  EXPECT_EQ(f.code, 0);
+  EXPECT_EQ(f.out + f.err, "");
+}
+
+TEST(CliCommand, BenchTakesARange) {
+  const Finished f = run_command("bench ag_gemm --tp 2 --m 1:4:2 --n 16 --k 16 --no-check");
+  EXPECT_EQ(f.code, 0) << f.err;
+  EXPECT_NE(f.out.find("3 rows in"), std::string::npos) << f.out;
+  EXPECT_NE(f.out.find("not checked"), std::string::npos) << f.out;
+}
+
+TEST(CliCommand, PlanSaysWhy) {
+  const Finished f = run_command("plan --model llama2-70b --tp 8 --m 4096 --link 25,5");
+  EXPECT_EQ(f.code, 0) << f.err;
+  for (const char* part : {"gate_up: ag_gemm ranks 8 m 4096", "  plan     ", "  why      ",
+                           "  not      ", "  staging  "})
+    EXPECT_NE(f.out.find(part), std::string::npos) << part << f.out;
+}
+
+TEST(CliCommand, CheckExploresAndCatches) {
+  const Finished sweep = run_command("check --configurations 200");
+  EXPECT_EQ(sweep.code, 0) << sweep.err;
+  EXPECT_NE(sweep.out.find("explored 200 configurations"), std::string::npos) << sweep.out;
+  const Finished shape = run_command("check --op gemm_ar --tp 3 --m 100 --n 512 --workers 2");
+  EXPECT_EQ(shape.code, 0) << shape.err;
+  EXPECT_NE(shape.out.find("\n0 with findings\n"), std::string::npos) << shape.out;
+  const Finished mutants = run_command("check --mutants");
+  EXPECT_EQ(mutants.code, 0) << mutants.out;
+  EXPECT_NE(mutants.out.find("mutants caught "), std::string::npos);
+  EXPECT_EQ(mutants.out.find("LIVES"), std::string::npos);
+}
+
+TEST(CliCommand, DoctorAndVersionAndHelp) {
+  const Finished doctor = run_command("doctor");
+  EXPECT_EQ(doctor.code, 0);
+  for (const char* part : {"CPU  ", "GEMM bf16", "memfd", "CUDA ranks", "missing"})
+    EXPECT_NE(doctor.out.find(part), std::string::npos) << part << doctor.out;
+  const Finished version = run_command("--version");
+  EXPECT_EQ(version.code, 0);
+  EXPECT_EQ(version.out.rfind("tilelace 0.", 0), 0U) << version.out;
+  for (const char* command : {"", "run ", "bench ", "plan ", "check ", "doctor "}) {
+    const Finished help = run_command(std::string(command) + "--help");
+    EXPECT_EQ(help.code, 0);
+    EXPECT_NE(help.out.find("tilelace "), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace tilelace::cli
