@@ -95,17 +95,10 @@ PlanOptions baseline_options(const PlanOptions& options, Path path) {
   return o;
 }
 
-int workers_for(int ranks, int workers) {
-  return workers > 0 ? workers : std::max(1, cpu_cores() / ranks);
-}
+int workers_for(int ranks, int workers) { return cpu_machine(ranks, workers).workers; }
 
 Machine machine_for(int ranks, const CommunicatorOptions& options) {
-  Machine m;
-  m.workers = workers_for(ranks, options.workers);
-  m.link_bytes_per_s = options.link_bytes_per_s;
-  m.link_latency_s = options.link_latency_s;
-  m.rank_flops_per_s = 100e9 * std::min(m.workers * ranks, cpu_cores()) / ranks;
-  return m;
+  return cpu_machine(ranks, options.workers, options.link_bytes_per_s, options.link_latency_s);
 }
 
 void check_workload(const Workload& work, const Machine& machine) {

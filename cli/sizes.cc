@@ -133,7 +133,7 @@ std::vector<std::int64_t> parse_sizes(std::string_view what, std::string_view te
 }
 
 std::vector<Op> parse_ops(std::string_view text) {
-  const std::vector<Op> all{Op::ag_gemm, Op::gemm_rs, Op::gemm_ar};
+  std::vector<Op> all{Op::ag_gemm, Op::gemm_rs, Op::gemm_ar};
   if (text.empty()) return all;
   std::vector<Op> ops;
   for (const auto& part : split_list("--op", text)) {

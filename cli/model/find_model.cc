@@ -48,7 +48,7 @@ fs::path find_model(const std::string& name_or_path) {
     for (const auto& folder : model_folders())
       if (fs::path file = folder / (name_or_path + ".json"); fs::is_regular_file(file, error))
         return file;
-  const fs::path path(name_or_path);
+  fs::path path(name_or_path);
   if (fs::is_directory(path, error)) {
     fs::path file = path / "config.json";
     require(fs::exists(file, error), "model: {}, got a folder without config.json, expected one",

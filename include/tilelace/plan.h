@@ -106,6 +106,10 @@ std::ostream& operator<<(std::ostream&, const Problem&);
 std::ostream& operator<<(std::ostream&, const Machine&);
 std::ostream& operator<<(std::ostream&, const Plan&);
 
+/// This machine as CPU ranks of one process or host see it; 0 workers: cores / ranks, at least 1.
+/// Local. The speed is a round figure for the cost model, not a measurement.
+Machine cpu_machine(int ranks, int workers, double link_bytes_per_s = 0, double link_latency_s = 0);
+
 /// The plan of a call. Local; touches no memory and no peer.
 /// Errors: usage, when the problem is malformed or an option is not legal for it (the text says
 /// why).

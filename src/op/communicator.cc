@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <thread>
 
 #include "core/check.h"
 #include "op/impl.h"
@@ -27,8 +26,7 @@ CommunicatorOptions checked_options(CommunicatorOptions o, int ranks) {
   require(o.link_latency_s >= 0 && o.link_latency_s <= 10,
           "communicator: link latency: got {} s, expected 0 to 10", o.link_latency_s);
   if (o.workers == 0) {
-    const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-    o.workers = std::max(1, cores / ranks);
+    o.workers = cpu_machine(ranks, 0).workers;
     if (o.max_workers > 0) o.workers = std::min(o.workers, o.max_workers);
   }
   require(o.max_workers == 0 || o.workers <= o.max_workers,

@@ -42,7 +42,7 @@ void check_tensor(std::string_view op, std::string_view name, const TensorView& 
           kAlignment);
   std::int64_t last = 0;
   require(!__builtin_mul_overflow(rows, row_bytes, &last),
-          "{}: {}: got {} rows {} bytes apart, expected less than 64 bits count", op, name, rows,
+          "{}: {}: got {} rows {} bytes apart, expected a span under 2^63 bytes", op, name, rows,
           row_bytes);
 }
 

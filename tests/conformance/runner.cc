@@ -191,7 +191,7 @@ class RankCase {
       for (std::size_t j = 0; j < (paired ? 2U : 1U); ++j) {
         GuardedTensor w(p.dtype, p.n[i], p.k, 0, 0);
         fill(w, weight_source(i + j, p.op == Op::ag_gemm ? rank_ : t), 0);
-        (j == 0 ? gate : up).add(x.view(), w.view(), half_partials && p.ranks > 1);
+        (j == 0 ? gate : up).add(x.view(), w.view(), half_partials);
       }
     }
     if (p.bias) gate.add_bias(bias_[i].view().data, p.dtype);

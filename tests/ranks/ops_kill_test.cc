@@ -32,16 +32,12 @@ constexpr std::int64_t kM = 48, kN = 64, kK = 32;
 constexpr std::size_t kPoints = std::size(points::kNames);
 constexpr int kSignalled = -1;  // Message::kind of the victim
 constexpr int kGoodCalls = 2;   // the victim strikes in the next one
-constexpr double kLoopSeconds = 4;
 constexpr double kStopTimeout = 1.0;
 constexpr double kSlack = 1.0;
-#ifdef KILL_POINTS
-constexpr std::size_t kTried = KILL_POINTS;  // sanitized: slow
-constexpr std::size_t kBatch = 2;
-#else
-constexpr std::size_t kTried = kPoints;
-constexpr std::size_t kBatch = 6;
+#ifndef KILL_POINTS  // fewer where sanitizers make it slow
+#define KILL_POINTS 12
 #endif
+constexpr std::size_t kTried = KILL_POINTS, kBatch = KILL_POINTS / 2;
 
 struct Candidate {
   const char* name;
@@ -163,8 +159,6 @@ class Caller {
   bool whole_ = true;
 };
 
-CommunicatorOptions options_for(double timeout_s) { return {.workers = 1, .timeout_s = timeout_s}; }
-
 struct Ranks {
   std::array<pid_t, kRanks> pids = {};
   int fd = -1;
@@ -201,7 +195,7 @@ std::vector<Message> messages_of(const Ranks& ranks) {
 std::array<Counts, kRanks> count_passes(Op op, const Candidate& candidate) {
   const Ranks ranks = fork_ranks([&](int rank, std::vector<int> sockets, int fd) {
     points::hook = [](const char* point, int) { count_pass(point); };
-    auto c = Communicator::from_sockets(rank, std::move(sockets), options_for(10));
+    auto c = Communicator::from_sockets(rank, std::move(sockets), {.workers = 1, .timeout_s = 10});
     Caller caller(c, op, candidate);
     Message m;
     m.rank = rank;
@@ -237,7 +231,7 @@ std::vector<Case> cases_of(Op op, int signal) {
   }
   for (std::size_t i = 0; i < kPoints; ++i)
     EXPECT_TRUE(found[i]) << name_of(op) << ": no candidate plan passes " << points::kNames[i];
-  if (cases.size() > kTried) {  // spread over the points
+  if (cases.size() > kTried) {
     std::vector<Case> some;
     for (std::size_t i = 0; i < kTried; ++i)
       some.push_back(cases[i * (cases.size() - 1) / (kTried - 1)]);
@@ -254,12 +248,13 @@ void run_rank(const Case& c, int rank, std::vector<int> sockets, int fd) {
   }
   // A killed rank must be seen long before any wait ends by itself.
   auto communicator = Communicator::from_sockets(
-      rank, std::move(sockets), options_for(c.signal == SIGSTOP ? kStopTimeout : 10));
+      rank, std::move(sockets),
+      {.workers = 1, .timeout_s = c.signal == SIGSTOP ? kStopTimeout : 10});
   Caller caller(communicator, c.op, kCandidates[c.candidate]);
   Message m;
   m.rank = rank;
   std::string first;
-  const double end = now() + kLoopSeconds;
+  const double end = now() + 4;
   try {
     for (; m.calls <= kGoodCalls || now() < end; ++m.calls) caller.call();
   } catch (const Error& e) {
@@ -278,27 +273,37 @@ void run_rank(const Case& c, int rank, std::vector<int> sockets, int fd) {
   send(fd, m);
 }
 
-void judge(const Case& c, const Ranks& ranks) {
-  SCOPED_TRACE(c.text());
-  const pid_t victim = ranks.pids[c.victim];
-  for (int r = 0; r < kRanks; ++r) {
-    if (r == c.victim) continue;
-    EXPECT_EQ(status_of(ranks.pids[r]), 0) << "survivor " << r;
-  }
+/// Waits for a child to end or stop, and adds to `stall` what the machine kept this process
+/// waiting: bounds are in the time that ranks had, not in that of a machine at a standstill.
+int wait_for(pid_t pid, double& stall) {
   int status = 0;
-  EXPECT_EQ(waitpid(victim, &status, WUNTRACED), victim);
-  EXPECT_EQ(WIFSTOPPED(status), c.signal == SIGSTOP) << "status of the victim: " << status;
-  if (WIFSTOPPED(status)) {
-    kill(victim, SIGKILL);
-    status = status_of(victim);
+  for (double before = now(); waitpid(pid, &status, WUNTRACED | WNOHANG) == 0; before = now()) {
+    usleep(2000);
+    const double late = now() - before - 0.002;
+    if (late > 0.05) stall += late;
   }
-  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
-      << "status of the victim: " << status;
+  return status;
+}
 
+void judge(const Case& c, const Ranks& ranks, double& stall) {
+  SCOPED_TRACE(c.text());
+  std::array<int, kRanks> ends = {};
+  for (int r = 0; r < kRanks; ++r)
+    if (r != c.victim) ends[r] = wait_for(ranks.pids[r], stall);
+  int status = wait_for(ranks.pids[c.victim], stall);
+  const bool stopped = WIFSTOPPED(status);
+  if (stopped) {
+    kill(ranks.pids[c.victim], SIGKILL);
+    status = status_of(ranks.pids[c.victim]);
+  }
   const std::vector<Message> all = messages_of(ranks);
   const auto struck =
       std::find_if(all.begin(), all.end(), [](const Message& m) { return m.kind == kSignalled; });
+  if (struck == all.end() && c.signal == SIGSTOP && stall > kStopTimeout / 2) return;  // no setup
   ASSERT_NE(struck, all.end()) << "the victim did not reach the point";
+  EXPECT_EQ(stopped, c.signal == SIGSTOP);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "victim's status " << status;
+  for (const int end : ends) EXPECT_EQ(end, 0) << "a survivor's status";
   EXPECT_EQ(all.size(), kRanks) << "survivors and the victim report once each";
   for (const Message& m : all) {
     if (m.kind == kSignalled) continue;
@@ -310,7 +315,7 @@ void judge(const Case& c, const Ranks& ranks) {
                             ": " + m.text.data();
     const bool killed = c.signal == SIGKILL;
     EXPECT_TRUE(kind == ErrorKind::peer || (kind == ErrorKind::timeout && !killed)) << got;
-    EXPECT_LE(seconds, (killed ? 0 : kStopTimeout) + kSlack) << got;
+    EXPECT_LE(seconds, (killed ? 0 : kStopTimeout) + kSlack + stall) << got;
     EXPECT_GE(seconds, 0) << got;
     // The victim began its third call, so every rank had begun its second.
     EXPECT_GE(m.calls, 1) << got;
@@ -332,7 +337,8 @@ void try_all(Op op, int signal) {
       groups.push_back(fork_ranks([&](int rank, std::vector<int> sockets, int fd) {
         run_rank(cases[j], rank, std::move(sockets), fd);
       }));
-    for (std::size_t j = i; j < end; ++j) judge(cases[j], groups[j - i]);
+    double stall = 0;
+    for (std::size_t j = i; j < end; ++j) judge(cases[j], groups[j - i], stall);
   }
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a child process is left";
   EXPECT_EQ(errno, ECHILD);

@@ -18,6 +18,16 @@ constexpr int kRanks = 3;
 constexpr std::int64_t kM = 6, kShard = 2, kN0 = 12, kN1 = 20, kK = 8;
 constexpr float kPoison = -12345;
 
+constexpr Op kGather = Op::ag_gemm;
+constexpr Op kScatter = Op::gemm_rs;
+constexpr Op kAllReduce = Op::gemm_ar;
+constexpr std::int64_t kHuge = std::int64_t{1} << 40;
+
+inline void move(TensorView& view, std::ptrdiff_t bytes) {
+  view.data = static_cast<std::byte*>(view.data) + bytes;
+}
+inline void* nowhere(int page) { return reinterpret_cast<void*>(std::uintptr_t{1} << 44 << page); }
+
 /// What went wrong, in words: "usage: <text>", "peer: <text>", ...; "" if nothing did.
 template <class Work>
 std::string caught(const Work& work) {
@@ -51,6 +61,8 @@ class Matrix {
     while (reinterpret_cast<std::uintptr_t>(base) % 64 != 0) ++base;
     view_ = dense(base, DType::fp32, rows, cols);
   }
+  Matrix(Matrix&&) = default;  // views of it stay good
+  Matrix& operator=(Matrix&&) = default;
   [[nodiscard]] const TensorView& view() const { return view_; }
   float& at(std::int64_t i, std::int64_t j) {
     return static_cast<float*>(view_.data)[i * view_.stride + j];
@@ -94,10 +106,23 @@ struct Arguments {
   }
 };
 
+inline Preparation preparation(Op op, int ranks, std::vector<TensorView> weights) {
+  Preparation p;
+  p.problem.op = op;
+  p.problem.ranks = ranks;
+  p.problem.m = kM;
+  for (const auto& w : weights) p.problem.n.push_back(w.rows);
+  p.problem.k = weights[0].cols;
+  p.problem.dtype = DType::fp32;
+  p.problem.bias = true;
+  p.weights = std::move(weights);
+  return p;
+}
+
 /// What a rank owns. Weights: w0 and w2 [kN0, kK], w1 [kN1, kK]; w3 is not prepared.
 struct Rank {
   Matrix a{kShard, kK}, x{kM, kK}, w0{kN0, kK}, w1{kN1, kK}, w2{kN0, kK}, w3{kN0, kK};
-  Matrix b0{1, kN0}, b1{1, kN1}, out0{kM, kN0}, out1{kM, kN1}, gathered{kM, kK};
+  Matrix narrow{kN0, 4}, b0{1, kN0}, b1{1, kN1}, out0{kM, kN0}, out1{kM, kN1}, gathered{kM, kK};
   Matrix out_rs{kShard, kN0}, out_ar{kM, kN0};
 
   explicit Rank(int r) {
@@ -107,6 +132,7 @@ struct Rank {
     fill(w1, 3, r);
     fill(w2, 4, r);
     fill(w3, 5, r);
+    fill(narrow, 8, r);
     fill(b0, 6, 0);
     fill(b1, 7, 0);
   }
@@ -145,12 +171,11 @@ struct Rank {
 
   /// The problems of the good calls and of what tests make of them.
   std::vector<Preparation> preparations() {
-    Preparation gather{{Op::ag_gemm, kRanks, kM, {kN0, kN1, kN0}, kK, DType::fp32}, {}, {}};
-    gather.problem.bias = gather.problem.return_gathered = true;
-    gather.weights = {w0.view(), w1.view(), w2.view()};
-    Preparation rs{{Op::gemm_rs, kRanks, kM, {kN0}, kK, DType::fp32, true}, {w0.view()}, {}};
-    Preparation ar{{Op::gemm_ar, kRanks, kM, {kN0}, kK, DType::fp32, true}, {w0.view()}, {}};
-    return {gather, rs, ar};
+    auto gather = preparation(Op::ag_gemm, kRanks, {w0.view(), w1.view(), w2.view()});
+    gather.problem.return_gathered = true;
+    return {gather, preparation(Op::gemm_rs, kRanks, {w0.view()}),
+            preparation(Op::gemm_ar, kRanks, {w0.view()}),
+            preparation(Op::gemm_ar, kRanks, {narrow.view()})};
   }
 };
 
@@ -235,14 +260,139 @@ struct World {
 
 /// A wrong call: what is wrong with it, and what the rank that makes it is told (after `op: `).
 struct BadCall {
-  const char* name;
   Op op;
   std::function<void(Arguments&, Rank&)> spoil;
   std::string text;
 };
 
-std::vector<BadCall> bad_gathers();
-std::vector<BadCall> bad_reductions();
-std::vector<BadCall> bad_plans();
+#define CHANGE(...) [](Arguments& g, Rank& r) { (void)g, (void)r, __VA_ARGS__; }
+#define BAD_CALL(op, kind, text, ...)             \
+  {                                               \
+    op,                                           \
+        [](Arguments& g, Rank& r) {               \
+          auto& a = g.kind;                       \
+          auto& o = g.options;                    \
+          (void)a, (void)o, (void)r, __VA_ARGS__; \
+        },                                        \
+        text                                      \
+  }
+#define AG(...) BAD_CALL(kGather, gather, __VA_ARGS__)
+#define RS(...) BAD_CALL(kScatter, reduce, __VA_ARGS__)
+#define AR(...) BAD_CALL(kAllReduce, reduce, __VA_ARGS__)
+
+inline const std::vector<BadCall> kBadGathers = {
+    AG("a: got null data, expected a [2, 8] matrix", a.a.data = nullptr),
+    AG("weight 1: got null data, expected a [20, 8] matrix", g.weights[1].data = nullptr),
+    AG("bias 0: got null data, expected a [1, 12] matrix", g.bias[0].data = nullptr),
+    AG("out 1: got null data, expected a [6, 20] matrix", g.out[1].data = nullptr),
+    AG("m: got -1, expected 0 to 1099511627776", a.m = -1),
+    AG("m: got 1099511627777, expected 0 to 1099511627776", a.m = kHuge + 1),
+    AG("m 1099511627776 x n 32 x k 1099511627776: got a size over 64 bits, expected less",
+       a.m = a.a.cols = kHuge),
+    AG("k: got 0, expected 1 to 1099511627776", a.a.cols = 0),
+    AG("a: got data 1 bytes off, expected 16-byte alignment", move(a.a, 1)),
+    AG("a: got data 4 bytes off, expected 16-byte alignment", move(a.a, 4)),
+    AG("a: got data 8 bytes off, expected 16-byte alignment", move(a.a, 8)),
+    AG("a: got data 15 bytes off, expected 16-byte alignment", move(a.a, 15)),
+    AG("weight 0: got data 4 bytes off, expected 16-byte alignment", move(g.weights[0], 4)),
+    AG("bias 1: got data 8 bytes off, expected 16-byte alignment", move(g.bias[1], 8)),
+    AG("out 0: got data 12 bytes off, expected 16-byte alignment", move(g.out[0], 12)),
+    AG("a: got a row stride of 7, expected at least 8", a.a.stride = 7),
+    AG("out 1: got a row stride of 1099511627780, expected at most 1099511627776",
+       g.out[1].stride = kHuge + 4),
+    AG("a: got rows 36 bytes apart, expected a multiple of 16", a.a.stride = 9),
+    AG("weight 0: got fp32, expected bf16", a.a.dtype = DType::bf16),
+    AG("weight 1: got fp16, expected fp32", g.weights[1].dtype = DType::fp16),
+    AG("bias 0: got bf16, expected fp32", g.bias[0].dtype = DType::bf16),
+    AG("out 1: got bf16, expected fp32", g.out[1].dtype = DType::bf16),
+    AG("gathered: got fp16, expected fp32", a.gathered.dtype = DType::fp16),
+    AG("dtype: got an unknown one 9, expected bf16, fp16 or fp32", a.a.dtype = DType{9}),
+    AG("a: got [3, 8], expected [2, 8]", a.a.rows = 3),
+    AG("weight 1: got [20, 9], expected [20, 8]", g.weights[1].cols = 9),
+    AG("bias 0: got [1, 13], expected [1, 12]", g.bias[0].cols = 13),
+    AG("out 0: got [5, 12], expected [6, 12]", g.out[0].rows = 5),
+    AG("out 1: got [6, 19], expected [6, 20]", g.out[1].cols = 19),
+    AG("gathered: got [6, 9], expected [6, 8]", a.gathered.cols = 9),
+    AG("weights: got none, expected at least one", g.weights.clear()),
+    AG("weights: got 17, expected at most 16", g.weights.assign(17, r.w0.view())),
+    AG("bias: got 1, expected none or one a weight (2)", g.bias.pop_back()),
+    AG("out: got 1 outputs, expected 2", g.out.pop_back()),
+    AG("out: got 3 outputs, expected 2", g.out.push_back(r.out_ar.view())),
+    AG("swiglu: got weights of n 12, expected two of equal n (gate, up)", g.weights.pop_back(),
+       a.activation = Activation::swiglu),
+    AG("swiglu: got weights of n 12+20, expected two of equal n (gate, up)",
+       a.activation = Activation::swiglu),
+    AG("out: got 2 outputs, expected 1", g.weights[1] = r.w2.view(), g.bias[1] = r.b0.view(),
+       a.activation = Activation::swiglu),
+    AG("activation: got an unknown one 7, expected none, gelu, gelu_tanh, silu or swiglu",
+       a.activation = Activation{7}),
+    AG("rows: got 2 entries, expected one a rank (3)", g.rows = {3, 3}),
+    AG("rows: got a sum of 5, expected m 6", g.rows = {1, 2, 2}),
+    AG("rows: got an entry -1, expected 0 to what is left of m 6", g.rows = {-1, 4, 3}),
+    AG("a and out 0: got memory that overlaps, expected two tensors", a.a.data = g.out[0].data,
+       move(a.a, 64)),
+    AG("out 0 and out 1: got memory that overlaps, expected two tensors",
+       g.out[1].data = g.out[0].data),
+    AG("out 1 and gathered: got memory that overlaps, expected two tensors",
+       a.gathered.data = g.out[1].data),
+    AG("a and gathered: got memory that overlaps, expected two tensors",
+       a.gathered.data = a.a.data),
+    AG("bias 0 and out 0: got memory that overlaps, expected two tensors",
+       g.bias[0].data = g.out[0].data),
+    AG("weight 0: got one that was not prepared, expected one of prepare's",
+       g.weights[0] = r.w3.view()),
+};
+
+inline const std::vector<BadCall> kBadReductions = {
+    RS("x: got null data, expected a [6, 8] matrix", a.x.data = nullptr),
+    AR("weight 0: got null data, expected a [12, 8] matrix", a.weight.data = nullptr),
+    RS("out: got null data, expected a [2, 12] matrix", a.out.data = nullptr),
+    AR("out: got null data, expected a [6, 12] matrix", a.out.data = nullptr),
+    AR("x: got 1099511627776 rows 4398046511104 bytes apart, expected a span under 2^63 bytes",
+       a.m = a.x.rows = a.x.stride = kHuge),
+    RS("x: got data 3 bytes off, expected 16-byte alignment", move(a.x, 3)),
+    AR("weight 0: got data 8 bytes off, expected 16-byte alignment", move(a.weight, 8)),
+    AR("bias 0: got data 4 bytes off, expected 16-byte alignment", move(a.bias, 4)),
+    RS("weight 0: got fp32, expected fp16", a.x.dtype = DType::fp16),
+    AR("x: got [7, 8], expected [6, 8]", a.x.rows = 7),
+    RS("weight 0: got [12, 4], expected [12, 8]", a.weight.cols = 4),
+    RS("out: got [6, 12], expected [2, 12]", a.out = r.out_ar.view()),
+    AR("out: got [2, 12], expected [6, 12]", a.out = r.out_rs.view()),
+    RS("activation: got swiglu, expected one that needs no second weight",
+       a.activation = Activation::swiglu),
+    AR("rows: got a list, expected none (the op splits m itself)", g.rows = {2, 2, 2}),
+    AR("x and out: got memory that overlaps, expected two tensors", a.x.data = a.out.data),
+    RS("bias 0 and out: got memory that overlaps, expected two tensors", a.bias.data = a.out.data),
+    AR("weight 0: got one that was not prepared, expected one of prepare's",
+       a.weight = r.w3.view()),
+    RS("staging: got a call that needs 384 + 384000 bytes (flags 4*84 + (outgoing m 3000 + "
+       "incoming 3000) * row 64), expected at most the prepared 768 + 3328: prepare a larger m",
+       a.m = 3000, a.x = dense(nowhere(0), DType::fp32, 3000, kK),
+       a.out = dense(nowhere(1), DType::fp32, 1000, kN0)),
+};
+
+inline const std::vector<BadCall> kBadPlans = {
+    AG("plan: got fused ring store, expected a legal one: store needs the mesh (nobody relays)",
+       o.route = RouteKind::ring, o.transport = Transport::store),
+    AR("plan: got fused mesh push, expected a legal one: gemm_ar cuts its blocks so that none "
+       "straddles",
+       o.straddle = true),
+    RS("plan: got fused mesh push, expected a legal one: only gemm_ar has row super-blocks",
+       o.blocks = 2),
+    AR("plan: got fused mesh push, expected a legal one: blocks is 0, must be 1 to 64",
+       o.blocks = 0),
+    AG("plan: got fused mesh push, expected a legal one: tile_m is 0, must be 1 to 4096",
+       o.tile_m = 0),
+    AR("plan: got fused mesh push, expected a legal one: tile_m is -64, must be 1 to 4096",
+       o.tile_m = -64),
+    AG("plan: got fused mesh push, expected a legal one: chunk_rows is 0, must be at least 1",
+       o.chunk_rows = 0),
+    AR("plan: got fused two_level push, expected a legal one: two_level needs local_ranks that "
+       "divide 3 ranks",
+       o.route = RouteKind::two_level, o.local_ranks = 2),
+    AR("tile: got 4096x256, expected one that was prepared", o.tile_m = 4096, o.chunk_rows = 64),
+    RS("straddle: got a plan that was not prepared, expected its options in prepare",
+       o.straddle = true),
+};
 
 }  // namespace tilelace::usage

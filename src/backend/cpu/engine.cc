@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
-#include <thread>
 
 #include "backend/cpu/checked.h"
 #include "backend/cpu/gather_verbs.h"
@@ -21,25 +20,12 @@ namespace tilelace::cpu {
 
 using comm::StdAtomics;
 
-namespace {
-
-Machine machine_of(const CommunicatorOptions& options, int ranks) {
-  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  Machine m;
-  m.workers = options.workers;
-  m.link_bytes_per_s = options.link_bytes_per_s;
-  m.link_latency_s = options.link_latency_s;
-  m.rank_flops_per_s = 150e9 * std::min(m.workers * ranks, cores) / ranks;
-  return m;
-}
-
-}  // namespace
-
 Engine::Engine(comm::Group& group, const CommunicatorOptions& options,
                std::shared_ptr<CheckedGroup> checked)
     : group_(group),
       options_(options),
-      machine_(machine_of(options, group.ranks())),
+      machine_(cpu_machine(group.ranks(), options.workers, options.link_bytes_per_s,
+                           options.link_latency_s)),
       checked_(std::move(checked)),
       wire_(options.link_bytes_per_s, options.link_latency_s),
       epoch_(env::first_epoch()),

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The C API as a C program sees it: two ranks through the three ops, and wrong arguments. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tilelace/c.h"
+
+enum { RANKS = 2, M = 4, SHARD = 2, N = 8, K = 4 };
+
+static atomic_int failures;
+
+static void check(int ok, int line, const char* what) {
+  if (ok) return;
+  fprintf(stderr, "c_api_test.c:%d: %s (last error: %s)\n", line, what, tilelace_last_error());
+  atomic_fetch_add(&failures, 1);
+}
+#define CHECK(condition) check((condition), __LINE__, #condition)
+#define CHECK_OK(call) CHECK((call) == TILELACE_OK)
+#define CHECK_USAGE(call, text) \
+  CHECK((call) == TILELACE_USAGE && strcmp(tilelace_last_error(), (text)) == 0)
+
+static float value(int which, int rank, int i, int j) {
+  return (float)((which * 5 + rank * 7 + i * 3 + j * 2) % 9 - 4);
+}
+
+static tilelace_tensor make(int64_t rows, int64_t cols, int which, int rank) {
+  float* data = aligned_alloc(64, 256);
+  if (data == NULL) abort();
+  for (int i = 0; i < rows; ++i) {
+    for (int j = 0; j < cols; ++j) data[i * cols + j] = value(which, rank, i, j);
+  }
+  const tilelace_tensor t = {data, TILELACE_FP32, rows, cols, cols};
+  return t;
+}
+
+static float at(const tilelace_tensor* t, int64_t i, int64_t j) {
+  return ((const float*)t->data)[i * t->stride + j];
+}
+
+typedef struct member {
+  tilelace_communicator* c;
+  int rank;
+} member;
+
+/* Row i, column j of the sum over the ranks of x * weight^T, plus the bias. */
+static float reduced(int i, int j) {
+  float sum = value(3, 0, 0, j);
+  for (int p = 0; p < RANKS; ++p) {
+    for (int k = 0; k < K; ++k) sum += value(1, p, i, k) * value(2, p, j, k);
+  }
+  return sum;
+}
+
+static void expect_reduced(const tilelace_tensor* out, int first) {
+  for (int i = 0; i < out->rows; ++i) {
+    for (int j = 0; j < N; ++j) CHECK(at(out, i, j) == reduced(first + i, j));
+  }
+}
+
+static void gather(member* me, const tilelace_tensor* weight, const tilelace_tensor* bias) {
+  const tilelace_tensor out = make(M, N, 7, 0);
+  tilelace_ag_gemm_args args;
+  memset(&args, 0, sizeof args);
+  args.m = M;
+  args.a = make(SHARD, K, 0, me->rank);
+  args.weights = weight;
+  args.num_weights = 1;
+  args.bias = bias;
+  args.out = &out;
+  args.gathered = make(M, K, 7, 0);
+  CHECK_OK(tilelace_ag_gemm(me->c, &args));
+  for (int i = 0; i < M; ++i) {
+    for (int k = 0; k < K; ++k) {
+      CHECK(at(&args.gathered, i, k) == value(0, i / SHARD, i % SHARD, k));
+    }
+    for (int j = 0; j < N; ++j) {
+      float sum = value(3, 0, 0, j);
+      for (int k = 0; k < K; ++k) {
+        sum += value(0, i / SHARD, i % SHARD, k) * value(2, me->rank, j, k);
+      }
+      CHECK(at(&out, i, j) == sum);
+    }
+  }
+  /* On every rank: values that name nothing, and lists that are not there. */
+  args.activation = 9;
+  CHECK_USAGE(tilelace_ag_gemm(me->c, &args),
+              "ag_gemm: activation: got an unknown one 9, expected none, gelu, gelu_tanh, silu or "
+              "swiglu");
+  args.activation = TILELACE_ACT_NONE;
+  args.out = NULL;
+  CHECK_USAGE(tilelace_ag_gemm(me->c, &args), "ag_gemm: out: got NULL, expected 1");
+  args.out = &out;
+  args.weights = NULL;
+  CHECK_USAGE(tilelace_ag_gemm(me->c, &args), "ag_gemm: weights: got NULL, expected 1");
+  args.weights = weight;
+  args.num_rows = 2;
+  CHECK_USAGE(tilelace_ag_gemm(me->c, &args), "ag_gemm: rows: got NULL, expected 2");
+  free(args.a.data);
+  free(args.gathered.data);
+  free(out.data);
+}
+
+static void reduce(member* me, const tilelace_tensor* weight, const tilelace_tensor* bias) {
+  tilelace_gemm_reduce_args args;
+  memset(&args, 0, sizeof args);
+  args.m = M;
+  args.x = make(M, K, 1, me->rank);
+  args.weight = *weight;
+  args.bias = *bias;
+  args.out = make(SHARD, N, 7, 0);
+  CHECK_OK(tilelace_gemm_rs(me->c, &args));
+  expect_reduced(&args.out, me->rank * SHARD);
+  free(args.out.data);
+  args.out = make(M, N, 7, 0);
+  CHECK_OK(tilelace_gemm_ar(me->c, &args));
+  expect_reduced(&args.out, 0);
+  /* Only rank 1 is wrong: rank 0 is told, and both go on. */
+  if (me->rank == 1) args.x.dtype = 9;
+  CHECK_USAGE(tilelace_gemm_ar(me->c, &args),
+              me->rank == 1
+                  ? "gemm_ar: dtype: got an unknown one 9, expected bf16, fp16 or fp32"
+                  : "gemm_ar: rank 1 refused the call (gemm_ar: dtype: got an unknown "
+                    "one 9, expected bf16, fp16 or fp32), expected every rank to make it");
+  args.x.dtype = TILELACE_FP32;
+  CHECK_OK(tilelace_gemm_ar(me->c, &args));
+  expect_reduced(&args.out, 0);
+  args.num_rows = 2;
+  CHECK_USAGE(tilelace_gemm_rs(me->c, &args), "gemm_rs: rows: got NULL, expected 2");
+  free(args.out.data);
+  free(args.x.data);
+}
+
+static void* run_rank(void* argument) {
+  member* me = argument;
+  const tilelace_tensor weight = make(N, K, 2, me->rank);
+  const tilelace_tensor bias = make(1, N, 3, 0);
+  tilelace_problem problems[3];
+  memset(problems, 0, sizeof problems);
+  for (int i = 0; i < 3; ++i) {
+    problems[i].op = i;
+    problems[i].m = M;
+    problems[i].k = K;
+    problems[i].dtype = TILELACE_FP32;
+    problems[i].bias = 1;
+    problems[i].return_gathered = i == TILELACE_AG_GEMM;
+    problems[i].weights = &weight;
+    problems[i].num_weights = 1;
+  }
+  problems[0].op = 7;
+  CHECK_USAGE(tilelace_prepare(me->c, problems, 3),
+              "op: got an unknown one 7, expected ag_gemm, gemm_rs or gemm_ar");
+  problems[0].op = TILELACE_AG_GEMM;
+  CHECK_OK(tilelace_prepare(me->c, problems, 3));
+  gather(me, &weight, &bias);
+  reduce(me, &weight, &bias);
+
+  char text[16];
+  size_t needed = 0;
+  CHECK_OK(tilelace_query_plan(me->c, &problems[1], text, sizeof text, &needed));
+  CHECK(needed > sizeof text && strlen(text) == sizeof text - 1);
+  CHECK(strncmp(text, "gemm_rs ", 8) == 0);
+  CHECK_OK(tilelace_query_plan(me->c, &problems[1], NULL, 0, &needed));
+  CHECK_USAGE(tilelace_query_plan(me->c, &problems[1], NULL, 8, NULL),
+              "query_plan: text: got NULL, expected 8 bytes");
+  problems[1].weights = NULL;
+  CHECK_USAGE(tilelace_query_plan(me->c, &problems[1], text, sizeof text, NULL),
+              "prepare: weights: got NULL, expected 1");
+
+  tilelace_buffer* buffer = NULL;
+  void* address = NULL;
+  CHECK_OK(tilelace_buffer_create(me->c, 64, &buffer));
+  CHECK_OK(tilelace_buffer_peer(buffer, 1 - me->rank, &address));
+  if (address != NULL) *(int*)address = 100 + me->rank;
+  CHECK_OK(tilelace_communicator_barrier(me->c));
+  CHECK_OK(tilelace_buffer_peer(buffer, me->rank, &address));
+  CHECK(address != NULL && *(int*)address == 101 - me->rank);
+  CHECK_USAGE(tilelace_buffer_peer(buffer, 2, &address),
+              "symmetric buffer: rank: got 2, expected 0 to 1");
+  CHECK_USAGE(tilelace_buffer_peer(buffer, 0, NULL),
+              "buffer: address: got NULL, expected a pointer");
+  tilelace_buffer_destroy(buffer);
+
+  const int32_t both[RANKS] = {1, 0};
+  tilelace_communicator* pair = NULL;
+  int32_t rank = -1;
+  int32_t size = -1;
+  CHECK_OK(tilelace_communicator_subgroup(me->c, both, RANKS, &pair));
+  CHECK_OK(tilelace_communicator_rank(pair, &rank));
+  CHECK_OK(tilelace_communicator_size(pair, &size));
+  CHECK(rank == 1 - me->rank && size == RANKS);
+  CHECK_OK(tilelace_communicator_barrier(pair));
+  tilelace_communicator_destroy(pair);
+  CHECK_OK(tilelace_communicator_barrier(me->c));
+  free(weight.data);
+  free(bias.data);
+  return NULL;
+}
+
+#define NEEDS(call, what, name) CHECK_USAGE(call, what ": " name ": got NULL, expected a pointer")
+
+static void refuse_nulls(tilelace_communicator* c) {
+  tilelace_communicator* other = NULL;
+  tilelace_buffer* buffer = NULL;
+  const int32_t list[1] = {0};
+  int32_t number = 0;
+  void* address = NULL;
+  tilelace_problem problem;
+  tilelace_ag_gemm_args gather_args;
+  tilelace_gemm_reduce_args reduce_args;
+  memset(&problem, 0, sizeof problem);
+  memset(&gather_args, 0, sizeof gather_args);
+  memset(&reduce_args, 0, sizeof reduce_args);
+  NEEDS(tilelace_communicator_threads(2, NULL, NULL), "communicator", "out");
+  NEEDS(tilelace_communicator_process(0, 1, "/tmp", NULL, NULL), "communicator", "out");
+  NEEDS(tilelace_communicator_process(0, 1, NULL, NULL, &other), "communicator", "directory");
+  NEEDS(tilelace_communicator_subgroup(NULL, list, 1, &other), "subgroup", "communicator");
+  NEEDS(tilelace_communicator_subgroup(c, NULL, 1, &other), "subgroup", "ranks");
+  NEEDS(tilelace_communicator_subgroup(c, list, 1, NULL), "subgroup", "out");
+  NEEDS(tilelace_communicator_rank(NULL, &number), "rank", "communicator");
+  NEEDS(tilelace_communicator_rank(c, NULL), "rank", "rank");
+  NEEDS(tilelace_communicator_size(NULL, &number), "size", "communicator");
+  NEEDS(tilelace_communicator_size(c, NULL), "size", "size");
+  NEEDS(tilelace_communicator_barrier(NULL), "barrier", "communicator");
+  NEEDS(tilelace_prepare(NULL, &problem, 1), "prepare", "communicator");
+  CHECK_USAGE(tilelace_prepare(c, NULL, 1), "prepare: problems: got NULL, expected 1");
+  NEEDS(tilelace_ag_gemm(NULL, &gather_args), "ag_gemm", "communicator");
+  NEEDS(tilelace_ag_gemm(c, NULL), "ag_gemm", "args");
+  NEEDS(tilelace_gemm_rs(NULL, &reduce_args), "gemm_rs", "communicator");
+  NEEDS(tilelace_gemm_rs(c, NULL), "gemm_rs", "args");
+  NEEDS(tilelace_gemm_ar(NULL, &reduce_args), "gemm_ar", "communicator");
+  NEEDS(tilelace_gemm_ar(c, NULL), "gemm_ar", "args");
+  NEEDS(tilelace_query_plan(NULL, &problem, NULL, 0, NULL), "query_plan", "communicator");
+  NEEDS(tilelace_query_plan(c, NULL, NULL, 0, NULL), "query_plan", "problem");
+  NEEDS(tilelace_buffer_create(NULL, 64, &buffer), "buffer", "communicator");
+  NEEDS(tilelace_buffer_create(c, 64, NULL), "buffer", "out");
+  NEEDS(tilelace_buffer_peer(NULL, 0, &address), "buffer", "buffer");
+  tilelace_communicator_destroy(NULL);
+  tilelace_communicator_abort(NULL);
+  tilelace_buffer_destroy(NULL);
+  CHECK_USAGE(tilelace_communicator_threads(0, NULL, &other),
+              "communicator: ranks: got 0, expected 1 to 64");
+}
+
+int main(void) {
+  tilelace_options options;
+  memset(&options, 0, sizeof options);
+  options.workers = 1;
+  options.timeout_s = 5;
+  tilelace_communicator* members[RANKS] = {NULL, NULL};
+  CHECK(strcmp(tilelace_last_error(), "no error") == 0);
+  CHECK(strlen(tilelace_version()) >= 5);
+  CHECK(strcmp(tilelace_status_name(TILELACE_OK), "ok") == 0);
+  CHECK(strcmp(tilelace_status_name(TILELACE_USAGE), "usage") == 0);
+  CHECK(strcmp(tilelace_status_name(TILELACE_TIMEOUT), "timeout") == 0);
+  CHECK(strcmp(tilelace_status_name((tilelace_status)5), "unknown") == 0);
+  CHECK_OK(tilelace_communicator_threads(RANKS, &options, members));
+  if (members[0] == NULL) return 1;
+  refuse_nulls(members[0]);
+  pthread_t threads[RANKS];
+  member all[RANKS];
+  for (int r = 0; r < RANKS; ++r) {
+    all[r].c = members[r];
+    all[r].rank = r;
+    if (pthread_create(&threads[r], NULL, run_rank, &all[r]) != 0) abort();
+  }
+  for (int r = 0; r < RANKS; ++r) pthread_join(threads[r], NULL);
+  tilelace_communicator_abort(members[0]);
+  CHECK(tilelace_communicator_barrier(members[1]) == TILELACE_PEER);
+  for (int r = 0; r < RANKS; ++r) tilelace_communicator_destroy(members[r]);
+  if (failures == 0) puts("c_api_test: all is well");
+  return failures == 0 ? 0 : 1;
+}
