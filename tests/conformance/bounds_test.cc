@@ -17,6 +17,24 @@ void send_sums_unrounded(Case& c) {
   }
 }
 
+Case plain_case(Op op, int ranks) {
+  Case c;
+  c.problem.op = op;
+  c.problem.ranks = ranks;
+  c.problem.m = 24;
+  c.problem.n = {40};
+  c.problem.k = 48;
+  c.problem.return_gathered = op == Op::ag_gemm;
+  c.options.tile_m = 8;
+  c.options.tile_n = 16;
+  c.options.chunk_rows = 4;
+  c.workers = 1;
+  c.calls = {{24, {}}};
+  c.seed = 5;
+  c.name = "plain";
+  return c;
+}
+
 class Bounds : public ::testing::TestWithParam<std::tuple<Op, DType>> {};
 
 TEST_P(Bounds, HoldWithEveryActivation) {
@@ -36,6 +54,23 @@ TEST_P(Bounds, HoldWithEveryActivation) {
   }
 }
 
+/// Large enough for the Frobenius bound to mean something; every element and the whole are judged.
+TEST_P(Bounds, HoldForWholeMatrices) {
+  const auto [op, dtype] = GetParam();
+  RunOptions options;
+  options.fill = Fill::normal;
+  Runner runner(4, 1);
+  Case c = plain_case(op, 4);
+  c.problem.dtype = dtype;
+  c.problem.m = 257;
+  c.problem.n = {130};
+  c.problem.k = 96;
+  c.calls = {{257, {}}, {200, {}}};
+  Case unrounded = c;
+  unrounded.options.partials = DType::fp32;
+  for (const auto& failure : runner.run({c, unrounded}, options)) ADD_FAILURE() << failure;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Conformance, Bounds,
     ::testing::Combine(::testing::Values(Op::ag_gemm, Op::gemm_rs, Op::gemm_ar),
@@ -44,24 +79,6 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(name_of(std::get<0>(suite.param))) + "_" +
              std::string(name_of(std::get<1>(suite.param)));
     });
-
-Case plain_case(Op op, int ranks) {
-  Case c;
-  c.problem.op = op;
-  c.problem.ranks = ranks;
-  c.problem.m = 24;
-  c.problem.n = {40};
-  c.problem.k = 48;
-  c.problem.return_gathered = op == Op::ag_gemm;
-  c.options.tile_m = 8;
-  c.options.tile_n = 16;
-  c.options.chunk_rows = 4;
-  c.workers = 1;
-  c.calls = {{24, {}}};
-  c.seed = 5;
-  c.name = "plain";
-  return c;
-}
 
 TEST(TestOfTheTest, DroppingAnyRanksPartFailsBothChecks) {
   for (const Op op : {Op::ag_gemm, Op::gemm_rs, Op::gemm_ar}) {

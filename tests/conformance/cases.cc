@@ -60,10 +60,10 @@ std::vector<std::int64_t> uneven_rows(Random& random, std::int64_t m, int ranks)
   return rows;
 }
 
-void set_extents(Random& random, const CaseRequest& request, Case& c) {
+void set_extents(Random& random, const CaseRequest& request, std::size_t number, Case& c) {
   Problem& p = c.problem;
   const std::int64_t most = largest_extent(request);
-  c.from_edges = random.chance(50);
+  c.from_edges = number % 2 == 0;
   const std::int64_t weights = p.op != Op::ag_gemm ? 1 : random.pick<std::int64_t>({1, 1, 1, 2, 3});
   for (std::int64_t i = 0; i < weights; ++i) {
     p.n.push_back(c.from_edges ? edge(random, *c.options.tile_n, p.ranks, 1)
@@ -148,7 +148,7 @@ CaseTable make_cases(const CaseRequest& request) {
     c.problem.ranks = request.ranks;
     c.problem.dtype = random.pick<DType>({DType::bf16, DType::bf16, DType::fp16, DType::fp32});
     c.options = make_options(random, request.op, request.ranks);
-    set_extents(random, request, c);
+    set_extents(random, request, table.cases.size(), c);
     set_epilogue(random, request, c);
     c.problem.return_gathered = request.op == Op::ag_gemm && random.chance(50);
     set_calls(random, request, c);

@@ -19,6 +19,10 @@ std::int64_t nonzeros(const Problem& p) {
   return p.op == Op::ag_gemm ? 31 : std::max(1, std::min(32, 256 / p.ranks) - 1);
 }
 
+/// Both came from the same type by widening, so equal bits here are equal bits there. A sum that is
+/// zero is +0 in every order.
+bool same_bits(float a, float b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+
 /// One case on one rank: its operands and the knowledge to judge its results.
 class RankCase {
  public:
@@ -129,7 +133,7 @@ class RankCase {
       GuardedTensor row(problem_.dtype, 1, problem_.k, 0, 0);
       for (std::int64_t k = 0; k < problem_.k; ++k) {
         row.set(0, k, want[static_cast<std::size_t>(k)]);
-        if (gathered_.get(r, k) != row.get(0, k)) {
+        if (!same_bits(gathered_.get(r, k), row.get(0, k))) {
           return fmt::format("gathered [{}, {}]: got {}, expected {}", r, k, gathered_.get(r, k),
                              row.get(0, k));
         }
@@ -167,7 +171,7 @@ class RankCase {
       for (std::int64_t n = 0; n < p.n[i]; ++n) {
         const float got = out_[i].get(r, n);
         const float expected = want[static_cast<std::size_t>(n)];
-        if (!(got == expected)) {
+        if (!same_bits(got, expected)) {
           return fmt::format("out {} [{}, {}]: got {}, expected {}", i, r, n, got, expected);
         }
       }

@@ -17,6 +17,7 @@ namespace tilelace::usage {
 constexpr int kRanks = 3;
 constexpr std::int64_t kM = 6, kShard = 2, kN0 = 12, kN1 = 20, kK = 8;
 constexpr float kPoison = -12345;
+constexpr bool kPrepared = true;
 
 constexpr Op kGather = Op::ag_gemm;
 constexpr Op kScatter = Op::gemm_rs;
@@ -225,13 +226,14 @@ inline CommunicatorOptions test_options() {
   return options;
 }
 
-/// Three prepared ranks.
+/// Three ranks.
 struct World {
   std::vector<Communicator> members = Communicator::threads(kRanks, test_options());
   std::vector<Rank> ranks;
 
-  World() {
+  explicit World(bool prepared = false) {
     for (int r = 0; r < kRanks; ++r) ranks.emplace_back(r);
+    if (prepared) prepare();
   }
   void prepare() {
     EXPECT_EQ(on_ranks([&](int r) { members[r].prepare(ranks[r].preparations()); }), Texts{});
