@@ -271,7 +271,7 @@ int wait_for(pid_t pid, double& stall) {
   return status;
 }
 
-/// False: the machine stood still until the ranks' setup timed out.
+/// False: the short timeout of the stop cases ended the group before the victim got there.
 bool judge(const Case& c, const Ranks& ranks, double& stall) {
   SCOPED_TRACE(c.text());
   std::array<int, kRanks> ends = {};
@@ -287,7 +287,7 @@ bool judge(const Case& c, const Ranks& ranks, double& stall) {
   const auto is_victims = [](const Message& m) { return m.kind == kSignalled; };
   const auto struck = std::find_if(all.begin(), all.end(), is_victims);
   if (struck == all.end()) {
-    if (c.signal == SIGSTOP && stall > kStopTimeout / 2) return false;
+    if (c.signal == SIGSTOP) return false;
     ADD_FAILURE() << "the victim did not reach the point";
     return true;
   }
@@ -331,7 +331,7 @@ void try_all(Op op, int signal) {
     double stall = 0;
     for (std::size_t j = i; j < end; ++j)
       if (!judge(cases[j], groups[j - i], stall)) cases.push_back(Case(cases[j]));
-    ASSERT_LE(cases.size(), most) << "the machine stands still too often";
+    ASSERT_LE(cases.size(), most) << "victims do not reach their points";
   }
   EXPECT_TRUE(waitpid(-1, nullptr, WNOHANG) == -1 && errno == ECHILD) << "a child is left";
   EXPECT_EQ(comm::test::count_entries("/dev/shm"), shared_before);

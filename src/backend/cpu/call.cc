@@ -26,7 +26,7 @@ void Call::check_agreement() const {
   if (problem->ranks == 1) return;  // also the product alone, which no peer takes part in
   for (int p = 0; p < group->ranks(); ++p) {
     if (p == rank()) continue;
-    const comm::Header h = StdAtomics::load_acquire(&control_of(rank()).headers[p]);
+    const comm::Header h = StdAtomics::load_acquire(header(rank(), p));
     if (comm::header_epoch(h) == epoch && comm::header_hash(h) != hash) throw Disagreement{p};
   }
 }
@@ -37,7 +37,7 @@ void CallVerbs::point(const char* copy_point, const char* compute_point) const {
 
 void CallVerbs::signal_header(int peer) {
   points::pass("copy.before_header", call_.rank());
-  comm::signal<StdAtomics>(&call_.control_of(peer).headers[call_.rank()], call_.epoch, call_.hash);
+  comm::signal<StdAtomics>(call_.header(peer, call_.rank()), call_.epoch, call_.hash);
 }
 
 void CallVerbs::signal(int peer, Index flag) {
@@ -92,7 +92,7 @@ void CallVerbs::admit() {
   const int ranks = call_.problem->ranks;
   for (int i = 1; i < ranks; ++i) {
     const int p = (call_.rank() + i) % ranks;
-    const comm::Header* word = &call_.control_of(call_.rank()).headers[p];
+    const comm::Header* word = call_.header(call_.rank(), p);
     comm::Header seen = 0;
     switch (comm::wait<StdAtomics>(word, call_.epoch, call_.group->abort_word(), deadline, seen)) {
       case WaitStatus::reached: break;

@@ -18,10 +18,11 @@ namespace tilelace::cpu {
 using schedule::Index;
 using schedule::RowRange;
 
-/// What every rank shows its peers, beside the slots: one header word a peer, and for each slot a
-/// card that says in words what the header's hash stands for.
+/// What every rank shows its peers, beside the slots, for each slot: one header word a peer, and a
+/// card that says in words what the header's hash stands for. A rank whose call was refused may be
+/// in its next call before a peer has seen that: the next header must not hide the refusal.
 struct Control {
-  std::array<comm::Header, comm::kMaxRanks> headers;
+  std::array<std::array<comm::Header, comm::kMaxRanks>, 2> headers;
   std::array<std::array<char, 320>, 2> cards;
 };
 
@@ -65,6 +66,11 @@ struct Call {
   [[nodiscard]] int rank() const { return group->rank(); }
   [[nodiscard]] Control& control_of(int rank) const {
     return *reinterpret_cast<Control*>(control + static_cast<std::size_t>(rank) * control_stride);
+  }
+
+  /// The word in which rank `from` tells rank `to` of this call.
+  [[nodiscard]] comm::Header* header(int to, int from) const {
+    return &control_of(to).headers[epoch & 1U][from];
   }
 
   /// Keeps the first failure of this rank's actors.

@@ -50,8 +50,8 @@ void Engine::act(const Call& call, const Schedule& s, Actor actor, Verbs& verbs,
 void Engine::ensure_control() {
   if (!control_) {
     control_ = group_.allocate(sizeof(Control), options_.timeout_s);
-    for (auto& h : reinterpret_cast<Control*>(control_->peer(group_.rank()))->headers) {
-      h = comm::make_header(epoch_, 1);
+    for (auto& slot : reinterpret_cast<Control*>(control_->peer(group_.rank()))->headers) {
+      slot.fill(comm::make_header(epoch_, 1));
     }
     group_.all_gather("", options_.timeout_s);  // no header may arrive before this
   }
@@ -82,8 +82,8 @@ void Engine::await_headers(Call& call) {
   for (int p = 0; p < group_.ranks(); ++p) {
     if (p == group_.rank()) continue;
     comm::Header seen = 0;
-    const auto status = comm::wait<StdAtomics>(&call.control_of(group_.rank()).headers[p],
-                                               call.epoch, group_.abort_word(), deadline, seen);
+    const auto status = comm::wait<StdAtomics>(call.header(group_.rank(), p), call.epoch,
+                                               group_.abort_word(), deadline, seen);
     if (status == comm::WaitStatus::reached) continue;
     if (status == comm::WaitStatus::expired) {
       group_.abort({static_cast<std::uint8_t>(ErrorKind::timeout),
@@ -96,7 +96,7 @@ void Engine::await_headers(Call& call) {
 void Engine::settle(Call& call, int peer) {
   await_headers(call);
   const auto card = [&](int r) { return call.control_of(r).cards[call.epoch & 1U].data(); };
-  const auto header = StdAtomics::load_acquire(&call.control_of(group_.rank()).headers[peer]);
+  const auto header = StdAtomics::load_acquire(call.header(group_.rank(), peer));
   if (comm::header_hash(header) == kRefused) {
     raise(ErrorKind::usage, "{}: rank {} refused the call ({}), expected every rank to make it",
           call.name, peer, card(peer));
@@ -117,7 +117,7 @@ void Engine::refuse(std::string_view reason) {
   begin(call, reason, kRefused);
   for (int i = 1; i < group_.ranks(); ++i) {
     const int p = (group_.rank() + i) % group_.ranks();
-    comm::signal<StdAtomics>(&call.control_of(p).headers[group_.rank()], call.epoch, kRefused);
+    comm::signal<StdAtomics>(call.header(p, group_.rank()), call.epoch, kRefused);
   }
   await_headers(call);
 }

@@ -34,7 +34,7 @@ void Engine::agree_on(std::span<const PreparedCall> calls, std::string_view refu
     mine += fmt::format("{}; {}\n", fmt::streamed(c.problem),
                         fmt::streamed(make_plan(c.problem, machine_, c.options)));
   }
-  mine += fmt::format("{}", fmt::streamed(machine_));
+  if (refusal.empty()) mine += fmt::format("{}", fmt::streamed(machine_));
   const auto all = group_.all_gather(mine, options_.timeout_s);
   for (int p = 0; p < group_.ranks(); ++p) {
     if (!refusal.empty() || all[p] == mine) continue;
