@@ -19,6 +19,8 @@ using schedule::ceil_div;
 
 /// What a CPU rank needs to notice, start and signal one transfer, in seconds.
 constexpr double kTransferOverhead = 50e-6;
+/// The same for a copy in shared memory, which starts at once.
+constexpr double kCopyOverhead = 10e-6;
 
 /// What a call of this plan is expected to take, in seconds.
 struct Cost {
@@ -51,17 +53,18 @@ Cost cost_of(const Problem& p, const Plan& plan, const Machine& machine) {
   const double phases = p.op == Op::gemm_ar ? 2 : 1;
   const double transfers = phases * static_cast<double>((p.ranks - 1) * chunks_a_shard);
   c.wire = wire_bytes(p, plan.partials) / rate;
+  if (machine.link_bytes_per_s == 0 && machine.link_latency_s == 0) {
+    // Copies and products share the cores: nothing overlaps, and finer pieces only cost.
+    c.wire += transfers * kCopyOverhead;
+    c.total = c.gemm * (1 + 0.05 * (plan.blocks - 1)) + c.wire;
+    return c;
+  }
   if (plan.path == Path::unfused) {
     c.wire += phases * (p.ranks - 1) * machine.link_latency_s;
     c.total = c.gemm + c.wire;
     return c;
   }
   c.wire += transfers * (machine.link_latency_s + kTransferOverhead);
-  if (machine.link_bytes_per_s == 0 && machine.link_latency_s == 0) {
-    // Copies and products share the cores: nothing overlaps, and finer pieces only cost.
-    c.total = c.gemm + c.wire + 0.01 * (plan.blocks - 1) * c.gemm;
-    return c;
-  }
   // Exposed is the last chunk's product (all-gather) or the first one's (reduce), one transfer's
   // worth of ranks being out of step, and for all-reduce the broadcast of the last block.
   const double parts = static_cast<double>(p.ranks * chunks_a_shard);
