@@ -102,6 +102,7 @@ void CallVerbs::admit() {
     }
   }
   call_.check_agreement();
+  admitted_ = true;
 }
 
 void CallVerbs::expired(const Meaning& what, std::uint32_t have) {

@@ -116,10 +116,16 @@ class CallVerbs {
   void move_rows(std::byte* to, std::int64_t to_stride, const std::byte* from,
                  std::int64_t from_stride, std::int64_t rows, std::int64_t width, bool wired);
   void point(const char* copy_point, const char* compute_point) const;
+  /// Called before this actor touches a peer's slot. Ranks in different calls would write their
+  /// different layouts over each other; CPU ranks wait those few microseconds for the headers.
+  void before_peer_memory() {
+    if (!admitted_) admit();
+  }
 
   Call& call_;
   Actor actor_;
   std::int64_t steps_ = 0;
+  bool admitted_ = false;
 };
 
 }  // namespace tilelace::cpu

@@ -41,6 +41,7 @@ void GatherVerbs::stage(const GatherTransfer& t) {
 }
 
 void GatherVerbs::push(const GatherTransfer& t) {
+  before_peer_memory();
   point("copy.before_data", "compute.after_wait");
   const Source from = source_row(t.source, t.rows.begin);
   move_rows(slot_row(t.peer, t.rows.begin), call_.layout.gathered_row_bytes, from.data,
@@ -48,6 +49,7 @@ void GatherVerbs::push(const GatherTransfer& t) {
 }
 
 void GatherVerbs::pull(const GatherTransfer& t) {
+  before_peer_memory();
   const std::int64_t stride = call_.layout.gathered_row_bytes;
   move_rows(slot_row(s_.rank, t.rows.begin), stride, slot_row(t.peer, t.rows.begin), stride,
             t.rows.size(), row_bytes(), true);

@@ -142,6 +142,7 @@ std::byte* ReduceVerbs::partial_row(const ReduceTile& t) const {
 
 void ReduceVerbs::partial(const ReduceTile& t) {
   if (sends_in_place(t.owner)) return;
+  before_peer_memory();
   const DType dtype = call_.plan->partials;
   const std::int64_t width = cols(t.col);
   round_tile(accumulator(t.rows, t.col), width, t.rows.size(), width,
@@ -150,6 +151,7 @@ void ReduceVerbs::partial(const ReduceTile& t) {
 }
 
 void ReduceVerbs::store_partial(const ReduceTile& t, int peer) {
+  before_peer_memory();
   const DType dtype = call_.plan->partials;
   const auto element_bytes = static_cast<std::int64_t>(size_of(dtype));
   const std::int64_t width = cols(t.col);
@@ -162,6 +164,7 @@ void ReduceVerbs::store_partial(const ReduceTile& t, int peer) {
 }
 
 void ReduceVerbs::store_result(const ReduceTile& t, int peer) {
+  before_peer_memory();
   const auto element_bytes = static_cast<Index>(size_of(call_.problem->dtype));
   const Index at = first_col(t.col) * element_bytes;
   move_rows(result(peer, t.rows.begin) + at, call_.layout.result_row_bytes,
@@ -184,6 +187,7 @@ void ReduceVerbs::unpark(const ReduceTile& t) {
 }
 
 void ReduceVerbs::send_partial(const ReduceTransfer& t) {
+  before_peer_memory();
   point("copy.before_data", "compute.after_wait");
   const Index width = call_.problem->n[0] * static_cast<Index>(size_of(call_.plan->partials));
   if (!sends_in_place(t.owner)) {
@@ -198,6 +202,7 @@ void ReduceVerbs::send_partial(const ReduceTransfer& t) {
 }
 
 void ReduceVerbs::fetch_partial(const ReduceTransfer& t) {
+  before_peer_memory();
   const std::int64_t stride = call_.layout.partial_row_bytes;
   move_rows(incoming(s_.rank, t.peer, t.block, t.owner, t.rows.begin), stride,
             outgoing(t.peer, t.rows.begin), stride, t.rows.size(),
@@ -205,6 +210,7 @@ void ReduceVerbs::fetch_partial(const ReduceTransfer& t) {
 }
 
 void ReduceVerbs::send_result(const ReduceTransfer& t) {
+  before_peer_memory();
   point("copy.before_data", "compute.after_wait");
   const std::int64_t stride = call_.layout.result_row_bytes;
   const bool own = t.owner == s_.rank;
@@ -215,6 +221,7 @@ void ReduceVerbs::send_result(const ReduceTransfer& t) {
 }
 
 void ReduceVerbs::fetch_result(const ReduceTransfer& t) {
+  before_peer_memory();
   const std::int64_t stride = call_.layout.result_row_bytes;
   move_rows(result(s_.rank, t.rows.begin), stride, result(t.peer, t.rows.begin), stride,
             t.rows.size(), call_.problem->n[0] * static_cast<Index>(size_of(call_.problem->dtype)),
