@@ -64,16 +64,8 @@ struct AgGemm {
     for (int q = 0; q < ranks(); ++q) whole += bands(q).whole().size();
     return ceil_div(split.m, tile_m) - whole;
   }
-  [[nodiscard]] TILELACE_HD constexpr RowRange straddling(Index b) const {
-    Index last = -1;
-    for (int q = 1; q < ranks(); ++q) {
-      const Index border = split.begin(q);
-      const Index band = border / tile_m;
-      if (border % tile_m == 0 || border == split.m || band == last) continue;
-      last = band;
-      if (b-- == 0) return {band * tile_m, min_of((band + 1) * tile_m, split.m)};
-    }
-    return {};
+  [[nodiscard]] TILELACE_HD constexpr RowRange straddling(Index i) const {
+    return straddling_band(split, tile_m, i);
   }
 
   [[nodiscard]] TILELACE_HD constexpr Index num_tiles() const {

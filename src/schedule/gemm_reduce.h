@@ -128,15 +128,7 @@ struct GemmReduce {
     return ceil_div(split.m, tile_m) - whole;
   }
   [[nodiscard]] TILELACE_HD constexpr RowRange straddling(Index i) const {
-    Index last = -1;
-    for (int q = 1; q < ranks(); ++q) {
-      const Index border = split.begin(q);
-      const Index band = border / tile_m;
-      if (border % tile_m == 0 || border == split.m || band == last) continue;
-      last = band;
-      if (i-- == 0) return {band * tile_m, min_of((band + 1) * tile_m, split.m)};
-    }
-    return {};
+    return straddling_band(split, tile_m, i);
   }
   [[nodiscard]] TILELACE_HD constexpr ReduceTile straddling_tile(Index i) const {
     return {0, -1, i, straddling(i / cols), i % cols};

@@ -47,6 +47,19 @@ struct RowSplit {
   }
 };
 
+/// The i-th band of the global grid whose rows lie in several shards.
+TILELACE_HD constexpr RowRange straddling_band(const RowSplit& split, int tile_m, Index i) {
+  Index last = -1;
+  for (int q = 1; q < split.ranks; ++q) {
+    const Index border = split.begin(q);
+    const Index band = border / tile_m;
+    if (border % tile_m == 0 || border == split.m || band == last) continue;
+    last = band;
+    if (i-- == 0) return {band * tile_m, min_of((band + 1) * tile_m, split.m)};
+  }
+  return {};
+}
+
 /// The bands of one shard. On a local grid they start at the shard's first row. On a global grid
 /// (straddling tiles) they start at multiples of tile_m, so the first and the last band of a shard
 /// may be parts of tiles that other shards share.
