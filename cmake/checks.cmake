@@ -12,7 +12,8 @@ endif()
 function(header_check target root folder)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${root} ${root}/${folder}/*.h)
   set(sources "")
-  list(FILTER headers EXCLUDE REGEX "(^|/)cuda_atomics\\.h$")  # device code, needs nvcc
+  # Device code, which needs nvcc, and what includes the toolkit's headers.
+  list(FILTER headers EXCLUDE REGEX "(^|/)cuda_atomics\\.h$|^backend/cuda/|^comm/cuda/")
   foreach(header ${headers})
     string(MAKE_C_IDENTIFIER ${header} name)
     set(languages cc)

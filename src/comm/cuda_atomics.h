@@ -45,4 +45,21 @@ struct CudaAtomics {
   }
 };
 
+/// The same among CTAs of one device: no fence reaches beyond its L2.
+struct CudaDeviceAtomics : CudaAtomics {
+  static __device__ __forceinline__ std::uint32_t load_acquire(const std::uint32_t* word) {
+    std::uint32_t value;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+    return value;
+  }
+  static __device__ __forceinline__ std::uint64_t load_acquire(const std::uint64_t* word) {
+    std::uint64_t value;
+    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+    return value;
+  }
+  static __device__ __forceinline__ void store_release(std::uint32_t* word, std::uint32_t value) {
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+  }
+};
+
 }  // namespace tilelace::comm

@@ -3,6 +3,7 @@
 // host. What is built on top (backends) sees only this header and signal.h.
 #pragma once
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "comm/shared_memory.h"
 #include "comm/signal.h"
+#include "comm/unique_fd.h"
 
 namespace tilelace::comm {
 
@@ -47,6 +49,19 @@ class Group {
   /// A group of the listed ranks, in this order. Collective over the listed ranks only.
   /// Errors: usage (own rank not listed, listed twice, out of range: local), peer, timeout.
   virtual std::unique_ptr<Group> subgroup(std::span<const int> members, double timeout_s) = 0;
+
+  /// Whether all ranks are threads of this process.
+  [[nodiscard]] virtual bool one_process() const = 0;
+
+  /// Passes an open descriptor, which stays the caller's, to every peer; returns theirs by rank,
+  /// none at the own place. Collective, bounded. Errors: usage (not open: local), system, peer,
+  /// timeout.
+  virtual std::vector<UniqueFd> exchange_descriptor(int mine, double timeout_s) = 0;
+
+  /// Threads only: the last rank to come runs its `make`, everyone gets what it returned, or the
+  /// Error that it threw. Collective, bounded. Errors: usage (ranks are processes), peer, timeout.
+  using Make = std::function<std::shared_ptr<void>()>;
+  virtual std::shared_ptr<void> make_together(const Make& make, double timeout_s) = 0;
 
   /// This rank's abort word, which peers can write: every wait watches it. Lives as the group does.
   [[nodiscard]] const AbortWord* abort_word() const;

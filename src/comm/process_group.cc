@@ -58,6 +58,29 @@ class ProcessGroup final : public Group {
     return memory;
   }
 
+  [[nodiscard]] bool one_process() const override { return false; }
+
+  std::vector<UniqueFd> exchange_descriptor(int mine, double timeout_s) override {
+    require(mine >= 0, "exchange_descriptor: descriptor {}, expected an open one", mine);
+    std::vector<UniqueFd> all(static_cast<std::size_t>(ranks()));
+    collective("exchange_descriptor", timeout_s, [&](const Deadline& deadline, const auto& check) {
+      const std::vector<Post> posts = mesh_.everyone(mine, true);
+      std::vector<Frame> frames = mesh_.exchange(FrameType::descriptor, {}, posts, deadline, check);
+      for (std::size_t i = 0; i < posts.size(); ++i) {
+        if (frames[i].fds.empty())
+          throw Failure(ErrorKind::peer, posts[i].peer,
+                        fmt::format("exchange_descriptor: rank {} sent no descriptor, expected one",
+                                    posts[i].peer));
+        all[static_cast<std::size_t>(posts[i].peer)] = std::move(frames[i].fds[0]);
+      }
+    });
+    return all;
+  }
+
+  std::shared_ptr<void> make_together(const Make&, double) override {
+    raise(ErrorKind::usage, "make_together: ranks that are processes, expected threads of one");
+  }
+
   std::unique_ptr<Group> subgroup(std::span<const int> members, double timeout_s) override {
     const int place = require_members(members, rank(), ranks());
     std::unique_ptr<Group> made;

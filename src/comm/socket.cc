@@ -57,7 +57,7 @@ std::string judge(const FrameHeader& h, std::size_t received, int flags) {
     return fmt::format("version {}, expected {}", h.version, kFrameVersion);
   if (name_of(static_cast<FrameType>(h.type)).empty())
     return fmt::format("type {}, expected {} to {}", h.type, static_cast<int>(FrameType::join),
-                       static_cast<int>(FrameType::subgroup));
+                       static_cast<int>(FrameType::descriptor));
   if (h.length > kMaxPayload)
     return fmt::format("length {}, expected at most {}", h.length, kMaxPayload);
   if ((flags & MSG_TRUNC) != 0 || h.length != received - sizeof h)
@@ -80,6 +80,7 @@ std::string_view name_of(FrameType type) {
     case FrameType::allocate: return "allocate";
     case FrameType::confirm: return "confirm";
     case FrameType::subgroup: return "subgroup";
+    case FrameType::descriptor: return "exchange_descriptor";
   }
   return {};
 }

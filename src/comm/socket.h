@@ -24,6 +24,7 @@ enum class FrameType : std::uint16_t {
   allocate = 4,    ///< size, memfd
   confirm = 5,     ///< how mapping went
   subgroup = 6,    ///< list of members, one end of a socket pair
+  descriptor = 7,  ///< a descriptor of the user's
 };
 std::string_view name_of(FrameType type);
 

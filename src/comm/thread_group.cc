@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks as threads of one process.
+#include <fcntl.h>
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstring>
 #include <map>
 
@@ -38,6 +40,16 @@ std::uint64_t to_number(const std::string& part) {
   return value;
 }
 
+using DescriptorTable = std::vector<std::vector<UniqueFd>>;  ///< by receiver, then by sender
+
+UniqueFd duplicate(int fd) {
+  UniqueFd copy(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (!copy)
+    raise(ErrorKind::system, "exchange_descriptor: duplicating descriptor {}: {}", fd,
+          errno_text(errno));
+  return copy;
+}
+
 class ThreadGroup final : public Group {
  public:
   ThreadGroup(int rank, int ranks, std::shared_ptr<Hall> hall)
@@ -59,6 +71,32 @@ class ThreadGroup final : public Group {
     };
     const auto round = meet("allocate", std::move(part), finish, timeout_s);
     return std::static_pointer_cast<SymmetricMemory>(round->product);
+  }
+
+  [[nodiscard]] bool one_process() const override { return true; }
+
+  std::vector<UniqueFd> exchange_descriptor(int mine, double timeout_s) override {
+    require(mine >= 0, "exchange_descriptor: descriptor {}, expected an open one", mine);
+    const auto number = static_cast<std::uint64_t>(mine);
+    std::string part(reinterpret_cast<const char*>(&number), sizeof number);
+    // Whoever finishes duplicates for all: everyone's descriptor is open while all are here.
+    const auto finish = [](const std::vector<std::string>& parts) {
+      auto table = std::make_shared<DescriptorTable>(parts.size());
+      for (auto& row : *table)
+        for (const std::string& p : parts) row.push_back(duplicate(static_cast<int>(to_number(p))));
+      return table;
+    };
+    const auto round = meet("exchange_descriptor", std::move(part), finish, timeout_s);
+    auto& table = *std::static_pointer_cast<DescriptorTable>(round->product);
+    std::vector<UniqueFd> all = std::move(table[static_cast<std::size_t>(rank())]);
+    all[static_cast<std::size_t>(rank())].reset();
+    return all;
+  }
+
+  std::shared_ptr<void> make_together(const Make& make, double timeout_s) override {
+    return meet(
+               "make_together", {}, [&make](const auto&) { return make(); }, timeout_s)
+        ->product;
   }
 
   std::unique_ptr<Group> subgroup(std::span<const int> members, double timeout_s) override {

@@ -4,6 +4,8 @@
 #pragma once
 #include <cstdint>
 #include <cstdlib>
+#include <optional>
+#include <string>
 
 namespace tilelace::env {
 
@@ -14,6 +16,12 @@ inline std::uint32_t first_epoch() {
   char* end = nullptr;
   const unsigned long long value = std::strtoull(text, &end, 10);
   return *end == '\0' && value <= 0xffffffffULL ? static_cast<std::uint32_t>(value) : 0;
+}
+
+/// What a launcher set (comm/launch_env.h).
+inline std::optional<std::string> launch_variable(const char* name) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? std::nullopt : std::optional<std::string>(text);
 }
 
 }  // namespace tilelace::env

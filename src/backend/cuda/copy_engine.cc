@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/copy_engine.h"
+
+#include "backend/cuda/cuda_check.h"
+#include "core/check.h"
+
+namespace tilelace::cuda {
+CopyEngine::CopyEngine(int device, const comm::Flag* epoch) : epoch_(epoch) {
+  check(cudaSetDevice(device), "copy engine: the device");
+  cudaError_t status = cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking);
+  if (status == cudaSuccess) status = cudaEventCreateWithFlags(&forked_, cudaEventDisableTiming);
+  if (status == cudaSuccess) status = cudaEventCreateWithFlags(&joined_, cudaEventDisableTiming);
+  if (status == cudaSuccess) return;
+  if (stream_ != nullptr) cudaStreamDestroy(stream_);
+  if (forked_ != nullptr) cudaEventDestroy(forked_);
+  check(status, "copy engine: its stream");
+}
+
+CopyEngine::~CopyEngine() {
+  cudaEventDestroy(joined_);
+  cudaEventDestroy(forked_);
+  cudaStreamDestroy(stream_);
+}
+
+void CopyEngine::fork(cudaStream_t stream) {
+  check(cudaEventRecord(forked_, stream), "copy engine: fork");
+  check(cudaStreamWaitEvent(stream_, forked_), "copy engine: fork");
+}
+
+void CopyEngine::join(cudaStream_t stream) {
+  check(cudaEventRecord(joined_, stream_), "copy engine: join");
+  check(cudaStreamWaitEvent(stream, joined_), "copy engine: join");
+}
+
+void CopyEngine::copy_rows(std::byte* to, std::int64_t to_pitch, const std::byte* from,
+                           std::int64_t from_pitch, std::int64_t width, std::int64_t rows) {
+  const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
+  if (rows <= 0 || width <= 0) return;
+  // Only a plain copy of large blocks reaches the link's rate.
+  const bool dense = rows == 1 || (to_pitch == width && from_pitch == width);
+  const cudaError_t status =
+      dense ? cudaMemcpyAsync(to, from, size(width * rows), cudaMemcpyDeviceToDevice, stream_)
+            : cudaMemcpy2DAsync(to, size(to_pitch), from, size(from_pitch), size(width), size(rows),
+                                cudaMemcpyDeviceToDevice, stream_);
+  check(status, "copy engine: a copy");
+}
+
+void CopyEngine::signal(comm::Flag* flag) {
+  check(cudaMemcpyAsync(flag, epoch_, sizeof *flag, cudaMemcpyDeviceToDevice, stream_),
+        "copy engine: a flag");
+}
+
+void require_only_sends(const schedule::AgGemm& s) {
+  require(s.transport == Transport::push, "copy engine: transport, got {}, expected push",
+          name_of(s.transport));
+  require(s.route.kind == RouteKind::mesh,
+          "copy engine: route, got {} (its relays wait for flags), expected mesh",
+          name_of(s.route.kind));
+  require(!s.deliver,
+          "copy engine: the gathered operand, got wanted from the sends, expected it "
+          "to be copied after the call's kernel");
+}
+
+void GatherCopyVerbs::push(const schedule::GatherTransfer& t) {
+  const std::int64_t own_row = t.rows.begin - s_.split.begin(t.source);
+  engine_.copy_rows(at(t.peer) + place_.rows + t.rows.begin * place_.row_pitch, place_.row_pitch,
+                    place_.input + own_row * place_.input_pitch, place_.input_pitch,
+                    place_.row_bytes, t.rows.size());
+}
+
+void GatherCopyVerbs::signal(int peer, schedule::Index flag) {
+  engine_.signal(reinterpret_cast<comm::Flag*>(at(peer) + place_.flags) + flag);
+}
+
+void GatherCopyVerbs::wait(schedule::Index flag) {
+  raise(ErrorKind::usage,
+        "copy engine: got a wait for flag {}, expected a schedule that only sends", flag);
+}
+
+void GatherCopyVerbs::stage(const schedule::GatherTransfer& t) {
+  raise(ErrorKind::usage, "copy engine: got stage of chunk {}, expected pushes only", t.chunk);
+}
+
+void GatherCopyVerbs::pull(const schedule::GatherTransfer& t) {
+  raise(ErrorKind::usage, "copy engine: got pull of chunk {}, expected pushes only", t.chunk);
+}
+
+void GatherCopyVerbs::deliver(const schedule::GatherTransfer& t) {
+  raise(ErrorKind::usage, "copy engine: got deliver of chunk {}, expected pushes only", t.chunk);
+}
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// The copy role of ag_gemm on the copy engines: the sender role loop runs on the host and its verbs
+// enqueue copies, on a stream of their own that is forked from the call's stream and joined again.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "comm/signal.h"
+#include "schedule/ag_gemm.h"
+
+namespace tilelace::cuda {
+
+/// The stream of a rank's sends. A call enqueues, in this order:
+///   1. enqueue_advance(stream)   the epoch word gets the call's number
+///   2. fork(stream)
+///   3. copies and signals        (run_copy with GatherCopyVerbs)
+///   4. the kernel that waits, on the call's stream: after the sends, so that with few hardware
+///      queues it cannot stand before what the peers wait for
+///   5. join(stream)              the epoch word may change again
+/// All of it can be captured in a CUDA graph. A captured copy names its slot, and call c has to use
+/// slot c mod 2: a graph holds an even number of calls.
+/// The flag is a copy behind the data's on the same stream. That kernels which poll see two copies
+/// of a stream in this order is no promise of CUDA's, but checked by gpu_litmus.
+/// Calls come from one thread at a time.
+class CopyEngine {
+ public:
+  /// `epoch`: the word in this device's memory that signals carry. Error: system.
+  CopyEngine(int device, const comm::Flag* epoch);
+  ~CopyEngine();
+  CopyEngine(const CopyEngine&) = delete;
+  CopyEngine& operator=(const CopyEngine&) = delete;
+
+  /// Sends enqueued from now on come after what is in `stream`.
+  void fork(cudaStream_t stream);
+  /// What comes next in `stream` comes after all sends.
+  void join(cudaStream_t stream);
+
+  /// Rows of `width` bytes; pitches in bytes.
+  void copy_rows(std::byte* to, std::int64_t to_pitch, const std::byte* from,
+                 std::int64_t from_pitch, std::int64_t width, std::int64_t rows);
+  /// Publishes the copies before it to whoever waits for the flag to reach the call's epoch.
+  void signal(comm::Flag* flag);
+
+  [[nodiscard]] cudaStream_t stream() const { return stream_; }
+
+ private:
+  const comm::Flag* epoch_;
+  cudaStream_t stream_ = nullptr;
+  cudaEvent_t forked_ = nullptr;
+  cudaEvent_t joined_ = nullptr;
+};
+
+/// Where an ag_gemm call's data lies: rank r's at base + r * stride.
+struct GatherPlace {
+  std::byte* base = nullptr;
+  std::size_t stride = 0;
+  std::size_t flags = 0;       ///< offset of this slot's flags
+  std::size_t rows = 0;        ///< offset of this slot's gathered operand
+  std::int64_t row_pitch = 0;  ///< bytes from row to row in the slot
+  const std::byte* input = nullptr;
+  std::int64_t input_pitch = 0;
+  std::int64_t row_bytes = 0;
+};
+
+/// Throws a usage error unless the copy role of this schedule only sends: a host cannot wait for a
+/// flag in the middle of a queue (mesh push, the gathered operand not wanted by this loop).
+void require_only_sends(const schedule::AgGemm& s);
+
+/// Verbs of run_copy for schedules that require_only_sends accepts.
+class GatherCopyVerbs {
+ public:
+  GatherCopyVerbs(CopyEngine& engine, const schedule::AgGemm& s, const GatherPlace& place)
+      : engine_(engine), s_(s), place_(place) {
+    require_only_sends(s);
+  }
+
+  /// enqueue_advance has sent them, with the epoch that they carry.
+  void signal_header(int /*peer*/) {}
+  /// The kernel's compute roles admit; nothing here writes results.
+  void admit() {}
+  void push(const schedule::GatherTransfer& t);
+  void signal(int peer, schedule::Index flag);
+
+  [[noreturn]] void wait(schedule::Index flag);
+  [[noreturn]] void stage(const schedule::GatherTransfer&);
+  [[noreturn]] void pull(const schedule::GatherTransfer&);
+  [[noreturn]] void deliver(const schedule::GatherTransfer&);
+
+ private:
+  [[nodiscard]] std::byte* at(int rank) const {
+    return place_.base + static_cast<std::size_t>(rank) * place_.stride;
+  }
+
+  CopyEngine& engine_;
+  const schedule::AgGemm& s_;
+  GatherPlace place_;
+};
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cuda_runtime_api.h>
+
+namespace tilelace::cuda {
+
+[[noreturn]] void throw_cuda(cudaError_t code, const char* what);
+
+/// Throws a system error that names the call.
+inline void check(cudaError_t code, const char* what) {
+  if (code != cudaSuccess) throw_cuda(code, what);
+}
+
+}  // namespace tilelace::cuda

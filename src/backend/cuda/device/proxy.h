@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between the two proxies: threads' own loads and stores on one side, TMA on the other. Neither
+// sees what the other wrote unless a fence (or the completion of a bulk group) stands between.
+#pragma once
+#include <cstdint>
+
+#include "backend/cuda/device/ptx.h"
+
+namespace tilelace::cuda {
+
+/// Global memory as this thread sees it now (own stores, and what its acquires and barriers made
+/// visible) is what TMA operations that it issues from here on see.
+TILELACE_DEVICE void proxy_fence_global() {
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+}
+
+/// What a transfer does with what is at its destination.
+enum class Landing : std::uint8_t { copy, add_bf16, add_fp16, add_fp32 };
+
+/// global -> shared; completes on the barrier. Addresses and bytes in multiples of 16.
+TILELACE_DEVICE void bulk_load(ptx::Shared to, const void* from, std::uint32_t bytes,
+                               ptx::Shared barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, "
+      "[%3];" ::"r"(to),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+
+/// shared -> global, own or a peer's; belongs to the bulk group that is committed next. Additions
+/// are single operations on each element, at the memory's owner; PTX gives them .relaxed.gpu.
+template <Landing kLanding>
+TILELACE_DEVICE void bulk_store(void* to, ptx::Shared from, std::uint32_t bytes) {
+  if constexpr (kLanding == Landing::copy)
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from),
+                 "r"(bytes)
+                 : "memory");
+  else if constexpr (kLanding == Landing::add_bf16)
+    asm volatile(
+        "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.bf16 [%0], [%1], %2;" ::"l"(
+            to),
+        "r"(from), "r"(bytes)
+        : "memory");
+  else if constexpr (kLanding == Landing::add_fp16)
+    asm volatile(
+        "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.f16 [%0], [%1], %2;" ::"l"(
+            to),
+        "r"(from), "r"(bytes)
+        : "memory");
+  else
+    asm volatile(
+        "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
+        "r"(from), "r"(bytes)
+        : "memory");
+}
+
+}  // namespace tilelace::cuda

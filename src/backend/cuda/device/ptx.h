@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// One-line wrappers of the sm_90 instructions that C++ has no name for. Shared memory is named by
+// 32-bit addresses throughout.
+#pragma once
+#include <cuda.h>
+
+#include <cstdint>
+
+#define TILELACE_DEVICE __device__ __forceinline__
+
+namespace tilelace::cuda::ptx {
+
+using Shared = std::uint32_t;
+
+TILELACE_DEVICE Shared shared_address(const void* p) {
+  return static_cast<Shared>(__cvta_generic_to_shared(p));
+}
+
+// ---- mbarriers ----
+TILELACE_DEVICE void barrier_init(Shared b, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(b), "r"(arrivals));
+}
+/// Makes initialised barriers visible to the cluster and to the copy unit.
+TILELACE_DEVICE void barrier_init_fence() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+TILELACE_DEVICE void barrier_expect(Shared b, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(b), "r"(bytes)
+               : "memory");
+}
+TILELACE_DEVICE void barrier_arrive(Shared b) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(b) : "memory");
+}
+/// The same barrier in another CTA of the cluster.
+TILELACE_DEVICE void barrier_arrive_at(Shared b, int cta) {
+  asm volatile(
+      "{\n.reg .b32 r;\nmapa.shared::cluster.u32 r, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [r];\n}" ::"r"(b),
+      "r"(cta)
+      : "memory");
+}
+TILELACE_DEVICE bool barrier_try(Shared b, int parity) {
+  std::uint32_t done;
+  asm volatile(
+      "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.b32 %0, 1, 0, p;\n}"
+      : "=r"(done)
+      : "r"(b), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+/// Bounded, and falls through: what comes then is wrong, not stuck, and ends with the kernel. (Not
+/// a trap: with one in a role's branch ptxas ignores the role's register count.) The bound, some
+/// minutes, is beyond every wait for a peer, which has its own bound and its own report.
+TILELACE_DEVICE void barrier_wait(Shared b, int parity) {
+  if (barrier_try(b, parity)) return;
+  for (std::uint32_t n = 0; n < (1U << 28); ++n)
+    if (barrier_try(b, parity)) return;
+}
+
+// ---- bulk tensor copies ----
+TILELACE_DEVICE void prefetch_map(const CUtensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+TILELACE_DEVICE void tensor_load(Shared dst, const CUtensorMap* map, Shared barrier, int x, int y) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4}], [%2];" ::"r"(dst),
+      "l"(map), "r"(barrier), "r"(x), "r"(y)
+      : "memory");
+}
+/// To the same place in every CTA of the mask; completes on the same barrier of each.
+TILELACE_DEVICE void tensor_load_multicast(Shared dst, const CUtensorMap* map, Shared barrier,
+                                           int x, int y, std::uint16_t mask) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(dst),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "h"(mask)
+      : "memory");
+}
+TILELACE_DEVICE void tensor_store(const CUtensorMap* map, Shared src, int x, int y) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
+      "r"(src), "r"(x), "r"(y)
+      : "memory");
+}
+TILELACE_DEVICE void tensor_store(const CUtensorMap* map, Shared src, int x, int y, int z) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
+      "r"(src), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+TILELACE_DEVICE void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+/// Until at most N groups still read shared memory.
+template <int N>
+TILELACE_DEVICE void store_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
+}
+/// Until all groups have written.
+TILELACE_DEVICE void store_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+/// Shared memory written by threads becomes readable by the copy unit.
+TILELACE_DEVICE void fence_shared_to_copy() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// ---- warpgroup products ----
+TILELACE_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+TILELACE_DEVICE void wgmma_commit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+template <int N>
+TILELACE_DEVICE void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
+/// Descriptor of a K-major operand with 128-byte swizzle; groups of 8 rows are 1024 bytes apart.
+TILELACE_DEVICE std::uint64_t operand(Shared a) {
+  return static_cast<std::uint64_t>((a & 0x3FFFFU) >> 4) | std::uint64_t{1} << 16 |
+         std::uint64_t{64} << 32 | std::uint64_t{1} << 62;
+}
+
+// ---- the rest ----
+template <bool kTransposed>
+TILELACE_DEVICE void store_matrices(Shared a, const std::uint32_t (&r)[4]) {
+  if constexpr (kTransposed)
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(a),
+                 "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+                 : "memory");
+  else
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(a),
+                 "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+                 : "memory");
+}
+TILELACE_DEVICE void sync_threads(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+TILELACE_DEVICE void arrive_threads(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+TILELACE_DEVICE void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}
+/// Lets the next kernel of the stream begin its prologue.
+TILELACE_DEVICE void launch_dependents() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+/// Until the kernel before this one is done and its writes are visible.
+TILELACE_DEVICE void wait_prerequisites() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+template <int N>
+TILELACE_DEVICE void registers_less() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+template <int N>
+TILELACE_DEVICE void registers_more() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+}  // namespace tilelace::cuda::ptx

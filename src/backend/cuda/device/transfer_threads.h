@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Transfers by the threads themselves, 16 bytes at a time; own memory or a peer's at either end.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cuda/device/proxy.h"
+
+namespace tilelace::cuda {
+
+/// The threads that share a transfer, and which one this is.
+struct Crew {
+  int thread = 0;
+  int threads = 1;
+};
+
+namespace detail {
+
+/// Adds 16 bytes of elements at system scope: peers may add to the same words.
+template <Landing kLanding>
+TILELACE_DEVICE void add_vector(uint4* to, const uint4& v) {
+  if constexpr (kLanding == Landing::add_bf16)
+    asm volatile("red.relaxed.sys.global.add.noftz.v4.bf16x2 [%0], {%1, %2, %3, %4};" ::"l"(to),
+                 "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+                 : "memory");
+  else if constexpr (kLanding == Landing::add_fp16)
+    asm volatile("red.relaxed.sys.global.add.noftz.v4.f16x2 [%0], {%1, %2, %3, %4};" ::"l"(to),
+                 "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+                 : "memory");
+  else
+    asm volatile("red.relaxed.sys.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to),
+                 "f"(__uint_as_float(v.x)), "f"(__uint_as_float(v.y)), "f"(__uint_as_float(v.z)),
+                 "f"(__uint_as_float(v.w))
+                 : "memory");
+}
+
+template <Landing kLanding>
+TILELACE_DEVICE void land(uint4* to, const uint4& v) {
+  if constexpr (kLanding == Landing::copy)
+    *to = v;
+  else
+    add_vector<kLanding>(to, v);
+}
+
+/// Four loads are in flight before the first is stored: a round trip to a peer is long.
+template <Landing kLanding>
+TILELACE_DEVICE void move_vectors(const Crew& crew, void* to, const void* from, std::size_t bytes) {
+  constexpr int kBatch = 4;
+  auto* const t = static_cast<uint4*>(to);
+  const auto* const f = static_cast<const uint4*>(from);
+  const std::size_t count = bytes / sizeof(uint4);
+  const auto step = static_cast<std::size_t>(crew.threads);
+  std::size_t i = static_cast<std::size_t>(crew.thread);
+  for (; i + (kBatch - 1) * step < count; i += kBatch * step) {
+    uint4 v[kBatch];
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) v[b] = f[i + b * step];
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) land<kLanding>(t + i + b * step, v[b]);
+  }
+  for (; i < count; i += step) land<kLanding>(t + i, f[i]);
+}
+
+}  // namespace detail
+
+/// Copies bytes (addresses and length in multiples of 16).
+/// Called by: every thread of the crew. What it reads must be visible to the calling threads (for a
+/// peer's data: wait, then a barrier). Publishes nothing: see publish. Never blocks.
+TILELACE_DEVICE void copy_by_threads(const Crew& crew, void* to, const void* from,
+                                     std::size_t bytes) {
+  detail::move_vectors<Landing::copy>(crew, to, from, bytes);
+}
+
+/// Adds elements to what is at the destination, each a single relaxed operation at system scope
+/// (addresses and length in multiples of 16). Caller and order as copy_by_threads; unordered among
+/// writers, so their sums differ in rounding from run to run.
+template <Landing kLanding>
+TILELACE_DEVICE void add_by_threads(const Crew& crew, void* to, const void* from,
+                                    std::size_t bytes) {
+  static_assert(kLanding != Landing::copy, "copy_by_threads copies");
+  detail::move_vectors<kLanding>(crew, to, from, bytes);
+}
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Waits on the device: comm::wait with %globaltimer as its clock, and a record for the host when it
+// ends badly. Nothing traps: a wait that does not return `reached` has already told the host and
+// all other waits of this rank, and its caller ends the kernel without writing results.
+// All of it is inlined: a call would make ptxas serialise the wgmma of the kernels that wait.
+#pragma once
+#include "backend/cuda/device/proxy.h"
+#include "backend/cuda/device/record.h"
+#include "comm/cuda_atomics.h"
+#include "tilelace/error.h"
+
+namespace tilelace::cuda {
+
+namespace detail {
+
+/// The first of a rank's waits to fail sets the stop word and with that owns the record.
+TILELACE_DEVICE void report(const WaitContext& c, const WaitPlace& place, comm::AbortWord reason,
+                            comm::WaitStatus status, std::uint32_t have, std::uint32_t want) {
+  comm::AbortWord before = 0;
+  if (!comm::CudaAtomics::compare_exchange(c.stop, before, reason)) return;
+  WaitRecord* r = c.record;
+  r->op = c.op;
+  r->call = want;
+  r->status = static_cast<std::uint32_t>(status);
+  r->place = place;
+  r->have = have;
+  r->want = want;
+  comm::CudaAtomics::store_release(&r->ready, 1U);
+}
+
+/// What the host has to say: an abort word of its own or of the group.
+TILELACE_DEVICE comm::AbortWord host_word(const WaitContext& c) {
+  const comm::AbortWord own = comm::CudaAtomics::load_acquire(c.host_stop);
+  if (own != 0 || c.group_stop == nullptr) return own;
+  return comm::CudaAtomics::load_acquire(c.group_stop);
+}
+
+constexpr std::uint32_t kHostPollRounds = 64;
+
+template <class Word, class EpochOf>
+TILELACE_DEVICE comm::WaitStatus wait_word(const WaitContext& c, const WaitPlace& place,
+                                           const Word* word, std::uint32_t want, EpochOf epoch_of,
+                                           Word& seen) {
+  using comm::CudaAtomics;
+  // Most flags are there already: neither clock nor abort words are read then.
+  seen = CudaAtomics::load_acquire(word);
+  if (comm::epoch_reached(epoch_of(seen), want)) return comm::WaitStatus::reached;
+  std::uint32_t round = 0;
+  const auto reached = [&](Word have) {
+    if (comm::epoch_reached(epoch_of(have), want)) return true;
+    if (++round % kHostPollRounds == 0) {
+      const comm::AbortWord said = host_word(c);
+      if (said != 0) report(c, place, said, comm::WaitStatus::aborted, epoch_of(have), want);
+    }
+    return false;
+  };
+  const std::int64_t deadline = CudaAtomics::now_ns() + c.span_ns;
+  const comm::WaitStatus status =
+      comm::wait_until<CudaAtomics>(word, reached, c.stop, deadline, seen);
+  if (status == comm::WaitStatus::expired) {
+    const comm::AbortReason reason{static_cast<std::uint8_t>(ErrorKind::timeout),
+                                   static_cast<std::uint16_t>(c.rank),
+                                   static_cast<std::uint16_t>(place.peer)};
+    report(c, place, comm::pack_abort(reason), status, epoch_of(seen), want);
+  }
+  return status;
+}
+
+}  // namespace detail
+
+/// Waits for a flag of the own rank to reach `epoch`.
+/// Called by: one thread. Order: acquire at system scope; what the flag's writer published before
+/// is visible to this thread's loads on `reached` (not to TMA: wait_for_bulk), and to the other
+/// threads of the CTA after a barrier that follows. Bound: c.span_ns; ends early when the rank is
+/// stopped. Publishes nothing.
+TILELACE_DEVICE comm::WaitStatus wait(const WaitContext& c, const WaitPlace& place,
+                                      const comm::Flag* flag, std::uint32_t epoch) {
+  comm::Flag seen = 0;
+  return detail::wait_word(
+      c, place, flag, epoch, [](comm::Flag have) { return have; }, seen);
+}
+
+/// As wait, for a reader by TMA: the calling thread, and it alone, may issue bulk and tensor copies
+/// of the published data (also onto it, where the flag says that a slot is free).
+TILELACE_DEVICE comm::WaitStatus wait_for_bulk(const WaitContext& c, const WaitPlace& place,
+                                               const comm::Flag* flag, std::uint32_t epoch) {
+  const comm::WaitStatus status = wait(c, place, flag, epoch);
+  proxy_fence_global();
+  return status;
+}
+
+/// As wait, for a peer's header. `seen` receives it; whether its hash agrees is for the caller.
+TILELACE_DEVICE comm::WaitStatus wait_header(const WaitContext& c, const WaitPlace& place,
+                                             const comm::Header* header, std::uint32_t epoch,
+                                             comm::Header& seen) {
+  return detail::wait_word(
+      c, place, header, epoch, [](comm::Header have) { return comm::header_epoch(have); }, seen);
+}
+
+/// As wait, for a whole CTA: every thread calls it, thread 0 waits, then a barrier makes what was
+/// published visible to all. Whether it was reached, the same to every thread.
+TILELACE_DEVICE bool wait_cta(const WaitContext& c, const WaitPlace& place, const comm::Flag* flag,
+                              std::uint32_t epoch) {
+  bool failed = false;
+  if (threadIdx.x == 0) failed = wait(c, place, flag, epoch) != comm::WaitStatus::reached;
+  return __syncthreads_or(failed ? 1 : 0) == 0;
+}
+
+/// Whether this rank has been stopped: for long loops between waits. One load of device memory.
+TILELACE_DEVICE bool stopped(const WaitContext& c) {
+  return comm::CudaAtomics::load_acquire(c.stop) != 0;
+}
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host side of the GEMM: memory for partials, descriptors, launch. Makes nothing while it launches.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <memory>
+
+#include "backend/cuda/kernels/gemm_table.h"
+#include "plan/gemm.h"
+
+namespace tilelace::cuda {
+
+/// Partials and flags of GEMMs that share k-steps. One stream at a time; keep one a stream.
+class GemmWorkspace {
+ public:
+  /// For the current device. Error: system.
+  GemmWorkspace();
+  GemmWorkspace(const GemmWorkspace&) = delete;
+  GemmWorkspace& operator=(const GemmWorkspace&) = delete;
+  ~GemmWorkspace();
+  [[nodiscard]] const GemmScratch& scratch() const { return scratch_; }
+  /// Whether a wait inside a GEMM expired since the last call; then the workspace is made anew.
+  /// Synchronises the device.
+  bool failed();
+
+ private:
+  void clear();
+  void* memory_ = nullptr;
+  std::size_t state_bytes_ = 0;
+  GemmScratch scratch_{};
+};
+
+/// Device pointers, 16-byte aligned, rows one after the other.
+struct GemmTensors {
+  const void* a = nullptr;       ///< [m, k]
+  const void* weight = nullptr;  ///< [n, k]
+  const void* bias = nullptr;    ///< [n] or null
+  void* out = nullptr;           ///< [m, n]
+  Activation activation = Activation::none;
+};
+
+/// The compiled kernel of a plan's tile.
+const GemmKernel& kernel_of(const plan::GemmPlan&, DType);
+
+/// Clusters of this kernel that run at once on the current device. Error: system.
+int resident_clusters(const GemmKernel&);
+
+/// Loads every kernel and sets its shared memory, so that a later launch does neither. Error:
+/// system.
+void load_gemm_kernels();
+
+/// A GEMM that is ready to launch.
+class GemmCall {
+ public:
+  /// Errors: usage (misaligned pointer, shape), system.
+  GemmCall(const plan::GemmPlan&, const plan::GemmProblem&, const GemmTensors&, const GemmScratch&);
+  /// Asynchronous; may be captured. With early weights it must follow, in the stream, a kernel that
+  /// does not write the weight. Error: system.
+  void launch(cudaStream_t) const;
+
+ private:
+  const GemmKernel* kernel_;
+  GemmParams params_;
+  int ctas_;
+  bool early_;
+};
+
+}  // namespace tilelace::cuda

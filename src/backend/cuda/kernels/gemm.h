@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GEMM of sm_90a: out[m, n] = activation(a[m, k] * w[n, k]^T + bias), fp32 accumulation.
+// Persistent CTAs in clusters; warpgroup 0 loads (one thread), the others multiply. The order of
+// tiles and the sharing of k-steps are the schedule's (schedule/gemm.h).
+#pragma once
+#define TILELACE_DEVICE_LOOPS
+#include "backend/cuda/kernels/gemm_load.h"
+#include "backend/cuda/kernels/gemm_math.h"
+
+namespace tilelace::cuda {
+
+template <class Tile>
+TILELACE_DEVICE void start_ring(const GemmParams& p, GemmShared<Tile> shared) {
+  if (threadIdx.x == 32) {
+    ptx::prefetch_map(&p.rows);
+    ptx::prefetch_map(&p.cols);
+    ptx::prefetch_map(&p.out);
+    if (Tile::width % 64 != 0) ptx::prefetch_map(&p.out_rest);
+  }
+  if (threadIdx.x == 0) {
+    // A stage is free again when all warpgroups of all CTAs that read from it have let go.
+    constexpr int kReaders =
+        (Tile::cluster_rows + Tile::cluster_cols - 1) * (Tile::pingpong ? 1 : Tile::groups);
+    for (int i = 0; i < Tile::stages; ++i) {
+      ptx::barrier_init(shared.full(i), 1);
+      ptx::barrier_init(shared.empty(i), kReaders);
+    }
+    ptx::barrier_init_fence();
+  }
+  if constexpr (GemmShape<Tile>::kCluster > 1)
+    ptx::cluster_sync();
+  else
+    __syncthreads();
+}
+
+template <class Tile, class Element>
+__global__ void __launch_bounds__(GemmShape<Tile>::kThreads, Tile::per_sm)
+    gemm_kernel(const __grid_constant__ GemmParams p) {
+  extern __shared__ __align__(1024) std::uint8_t memory[];
+  GemmShared<Tile> shared{ptx::shared_address(memory)};
+  asm("" : "+r"(shared.base));  // computed once, not wherever it is used
+  const auto place = Place<Tile>::here();
+  const int warpgroup = __shfl_sync(~0U, static_cast<int>(threadIdx.x) / 128, 0);
+  start_ring(p, shared);
+  ptx::launch_dependents();
+  if (warpgroup == 0) {
+    if constexpr (GemmShape<Tile>::kMovesRegisters) ptx::registers_less<40>();
+    if (threadIdx.x == 0) {
+      GemmLoad<Tile> load(p, shared, place);
+      schedule::run_gemm_load(p.work, place.worker, load);
+    }
+  } else {
+    if constexpr (GemmShape<Tile>::kMovesRegisters) ptx::registers_more<232>();
+    ptx::wait_prerequisites();
+    GemmMath<Tile, Element> math(p, shared, place, warpgroup - 1);
+    schedule::run_gemm_math(p.work, place.worker, Tile::pingpong ? warpgroup - 1 : 0,
+                            GemmShape<Tile>::kTurns, math);
+    math.finish();
+  }
+  // Nobody leaves while a CTA of the cluster may still write or signal here.
+  if constexpr (GemmShape<Tile>::kCluster > 1) ptx::cluster_sync();
+}
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns a list of plan/gemm_tiles.h into kernels for both element types.
+#pragma once
+#include "backend/cuda/kernels/gemm.h"
+#include "backend/cuda/kernels/gemm_table.h"
+
+namespace tilelace::cuda {
+
+template <class Tile, class Element>
+GemmKernel gemm_entry(plan::GemmTile tile, DType dtype) {
+  using Shape = GemmShape<Tile>;
+  return {tile,
+          dtype,
+          gemm_kernel<Tile, Element>,
+          Shape::kThreads,
+          Shape::kSharedBytes,
+          Shape::kColSlice,
+          Shape::kRowSlice,
+          Shape::kPartialFloats};
+}
+
+}  // namespace tilelace::cuda
+
+#define TILELACE_GEMM_TYPE(name, g, b, w, s, cr, cc, st, pp, sw, ps)                       \
+  struct name##_tile {                                                                     \
+    static constexpr int groups = g, blocks = b, width = w, stages = s, cluster_rows = cr, \
+                         cluster_cols = cc, staging = st, per_sm = ps;                     \
+    static constexpr bool pingpong = pp, swapped = sw;                                     \
+  };
+#define TILELACE_GEMM_ENTRY(name, ...)                                                     \
+  gemm_entry<name##_tile, __nv_bfloat16>(plan::GemmTile{#name, __VA_ARGS__}, DType::bf16), \
+      gemm_entry<name##_tile, __half>(plan::GemmTile{#name, __VA_ARGS__}, DType::fp16),

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Role load of the GEMM: one thread fills the ring with bulk tensor copies.
+#pragma once
+#include "backend/cuda/kernels/gemm_params.h"
+#include "backend/cuda/kernels/gemm_shape.h"
+
+namespace tilelace::cuda {
+
+template <class Tile>
+class GemmLoad {
+  using Shape = GemmShape<Tile>;
+
+ public:
+  TILELACE_DEVICE GemmLoad(const GemmParams& p, GemmShared<Tile> shared, Place<Tile> place)
+      : p_(p), shared_(shared), place_(place) {}
+
+  TILELACE_DEVICE void load(schedule::GemmCell cell, schedule::GemmSegment s) {
+    const int row =
+        (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows + place_.col * Shape::kRowSlice;
+    const int col = (cell.col * Tile::cluster_cols + place_.col) * Tile::width + slice();
+    int early = 0;
+    if (!ready_) {
+      early = min(Tile::stages, s.steps());
+      load_early(row, col, s.begin, early);
+    }
+    for (int k = 0, stage = 0; k < s.steps(); ++k) {
+      const int x = (s.begin + k) * kStep;
+      if (k >= early) {
+        ptx::barrier_wait(shared_.empty(stage), ring_.parity(stage) ^ 1);
+        ptx::barrier_expect(shared_.full(stage), Shape::kArriving);
+        load_weight(stage, x, row, col);
+      }
+      load_tokens(stage, x, row, col);
+      ring_.flip(stage);
+      stage = stage + 1 == Tile::stages ? 0 : stage + 1;
+    }
+  }
+
+ private:
+  /// Weights belong to nobody: they stream at once. The rest may still be written by the kernel
+  /// before this one.
+  TILELACE_DEVICE void load_early(int row, int col, int begin, int steps) {
+    for (int k = 0; k < steps; ++k) {
+      ptx::barrier_expect(shared_.full(k), Shape::kArriving);
+      load_weight(k, (begin + k) * kStep, row, col);
+    }
+    ptx::wait_prerequisites();
+    ready_ = true;
+  }
+
+  TILELACE_DEVICE void load_weight(int stage, int x, int row, int col) {
+    Tile::swapped ? load_rows(stage, x, row) : load_cols(stage, x, col);
+  }
+  TILELACE_DEVICE void load_tokens(int stage, int x, int row, int col) {
+    Tile::swapped ? load_cols(stage, x, col) : load_rows(stage, x, row);
+  }
+
+  /// The CTAs of a cluster column share columns, those of a cluster row share rows.
+  TILELACE_DEVICE void load_rows(int stage, int x, int row) {
+    const ptx::Shared dst = shared_.rows(stage) + place_.col * Shape::kRowSlice * 128;
+    if constexpr (Tile::cluster_cols == 1) {
+      ptx::tensor_load(dst, &p_.rows, shared_.full(stage), x, row);
+    } else {
+      std::uint16_t mask = 0;
+      for (int c = 0; c < Tile::cluster_cols; ++c)
+        mask |= 1 << (place_.row + Tile::cluster_rows * c);
+      ptx::tensor_load_multicast(dst, &p_.rows, shared_.full(stage), x, row, mask);
+    }
+  }
+  TILELACE_DEVICE void load_cols(int stage, int x, int col) {
+    const ptx::Shared dst = shared_.cols(stage) + slice() * 128;
+    if constexpr (Tile::cluster_rows == 1) {
+      ptx::tensor_load(dst, &p_.cols, shared_.full(stage), x, col);
+    } else {
+      const int first = Tile::cluster_rows * place_.col;
+      const auto mask = static_cast<std::uint16_t>(((1 << Tile::cluster_rows) - 1) << first);
+      ptx::tensor_load_multicast(dst, &p_.cols, shared_.full(stage), x, col, mask);
+    }
+  }
+  /// First column that this CTA loads for its cluster.
+  TILELACE_DEVICE int slice() const {
+    return min(place_.row * Shape::kColSlice, Tile::width - Shape::kColSlice);
+  }
+
+  const GemmParams& p_;
+  GemmShared<Tile> shared_;
+  Place<Tile> place_;
+  Ring<Tile::stages> ring_;
+  bool ready_ = false;
+};
+
+}  // namespace tilelace::cuda

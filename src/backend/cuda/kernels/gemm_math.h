@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+// Role math of the GEMM: a warpgroup multiplies what the ring holds and stores the result.
+#pragma once
+#include "backend/cuda/device/activation.h"
+#include "backend/cuda/kernels/gemm_params.h"
+#include "backend/cuda/kernels/gemm_shape.h"
+#include "comm/cuda_atomics.h"
+#include "wgmma_shapes.h"
+
+namespace tilelace::cuda {
+
+/// Named barriers: 0 is __syncthreads, 1 .. groups a warpgroup's own, then one a turn.
+constexpr int kGroupBarrier = 1;
+constexpr int kTurnBarrier = 4;
+
+TILELACE_DEVICE std::uint32_t pack(float low, float high, __nv_bfloat16 /*type*/) {
+  std::uint32_t r;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+}
+TILELACE_DEVICE std::uint32_t pack(float low, float high, __half /*type*/) {
+  std::uint32_t r;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+}
+
+template <class Tile, class Element>
+class GemmMath {
+  using Shape = GemmShape<Tile>;
+  static constexpr int kChunks = (Tile::width + 63) / 64;
+  static constexpr int kRest = Tile::width % 64;
+
+ public:
+  TILELACE_DEVICE GemmMath(const GemmParams& p, GemmShared<Tile> shared, Place<Tile> place,
+                           int group)
+      : p_(p),
+        shared_(shared),
+        place_(place),
+        group_(group),
+        thread_(static_cast<int>(threadIdx.x) & 127),
+        warp_(__shfl_sync(~0U, thread_ / 32, 0)),
+        lane_(thread_ & 31),
+        block_row_(Tile::pingpong ? 0 : group * Tile::blocks) {
+    // One thread for each CTA that fills our ring, or whose ring we help to fill.
+    if (thread_ % 8 == 0 && thread_ / 8 < Shape::kCluster) {
+      const int cta = thread_ / 8;
+      const bool shares =
+          cta % Tile::cluster_rows == place.row || cta / Tile::cluster_rows == place.col;
+      if (shares) releases_ = cta;
+    }
+    if (p.work.split_tiles > 0) launch_ = p.scratch.launches[place.slot(place.worker)] + 1;
+  }
+
+  TILELACE_DEVICE void skip(int steps) { ring_.skip(steps); }
+
+  TILELACE_DEVICE void multiply(schedule::GemmSegment s) {
+    // In turns: also because a wait for a parity that is more than one round ahead would return.
+    if (Tile::pingpong && !first_turn_) ptx::sync_threads(kTurnBarrier + group_, 256);
+    first_turn_ = false;
+    for (int round = 0; round < s.steps(); round += Tile::stages) {
+#pragma unroll
+      for (int stage = 0; stage < Tile::stages; ++stage) {
+        const int k = round + stage;
+        if (k == s.steps()) break;
+        ptx::barrier_wait(shared_.full(stage), ring_.parity(stage));
+        multiply_stage(stage, k);
+        ptx::wgmma_wait<1>();
+        if (k > 0) release(stage == 0 ? Tile::stages - 1 : stage - 1);
+      }
+      ring_.skip(min(Tile::stages, s.steps() - round));
+    }
+    if (Tile::pingpong) ptx::arrive_threads(kTurnBarrier + (group_ ^ 1), 256);
+    ptx::wgmma_wait<0>();
+    pin_accumulators();
+    release((s.steps() - 1) % Tile::stages);
+  }
+
+  /// Kept in fp32, a thread's values 16 bytes at a time; published by a flag.
+  TILELACE_DEVICE void give_partial() {
+    float4* to = partial(place_.worker);
+#pragma unroll
+    for (int i = 0; i < Tile::blocks; ++i)
+#pragma unroll
+      for (int j = 0; j < Shape::kAccumulators; j += 4)
+        to[(i * Shape::kAccumulators + j) * 32] = {acc_[i][j], acc_[i][j + 1], acc_[i][j + 2],
+                                                   acc_[i][j + 3]};
+    sync_group();
+    if (thread_ == 0) comm::signal<comm::CudaDeviceAtomics>(flag(place_.worker), launch_);
+  }
+
+  TILELACE_DEVICE void add_partial(int worker) {
+    if (thread_ == 0) wait_partial(worker);
+    sync_group();
+    const float4* from = partial(worker);
+#pragma unroll
+    for (int i = 0; i < Tile::blocks; ++i)
+#pragma unroll
+      for (int j = 0; j < Shape::kAccumulators; j += 4) {
+        const float4 v = __ldcg(from + (i * Shape::kAccumulators + j) * 32);
+        acc_[i][j] += v.x, acc_[i][j + 1] += v.y, acc_[i][j + 2] += v.z, acc_[i][j + 3] += v.w;
+      }
+  }
+
+  TILELACE_DEVICE void store(schedule::GemmCell cell) {
+    const int row = (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows + 64 * block_row_;
+    const int col = (cell.col * Tile::cluster_cols + place_.col) * Tile::width;
+#pragma unroll
+    for (int i = 0; i < Tile::blocks; ++i)
+#pragma unroll
+      for (int c = 0; c < kChunks; ++c) {
+        const ptx::Shared chunk = shared_.staging(group_) + chunk_ * kChunkBytes;
+        if (thread_ == 0) ptx::store_wait_read<Tile::staging - 1>();
+        sync_group();
+        if (c < Tile::width / 64)
+          stage<64>(chunk, acc_[i] + 32 * c, row + 64 * i, col + 64 * c);
+        else
+          stage<kRest>(chunk, acc_[i] + 32 * c, row + 64 * i, col + 64 * c);
+        ptx::fence_shared_to_copy();
+        sync_group();
+        if (thread_ == 0) {
+          send(chunk, c < Tile::width / 64, row + 64 * i, col + 64 * c);
+          ptx::store_commit();
+        }
+        chunk_ = chunk_ + 1 == Tile::staging ? 0 : chunk_ + 1;
+      }
+  }
+
+  /// Staged results have been read (the end of the kernel publishes them); the launch is counted.
+  TILELACE_DEVICE void finish() {
+    if (thread_ != 0) return;
+    ptx::store_wait_read<0>();
+    if (p_.work.split_tiles == 0 || group_ != 0) return;
+    const int ctas = static_cast<int>(gridDim.x);
+    for (int c = place_.slot(place_.worker); c < p_.scratch.ctas; c += ctas)
+      p_.scratch.launches[c] = launch_;
+  }
+
+ private:
+  TILELACE_DEVICE void multiply_stage(int stage, int k) {
+    const std::uint64_t rows = ptx::operand(shared_.rows(stage) + block_row_ * kChunkBytes);
+    const std::uint64_t cols = ptx::operand(shared_.cols(stage));
+    pin_accumulators();
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int kk = 0; kk < kStep / 16; ++kk)
+#pragma unroll
+      for (int i = 0; i < Tile::blocks; ++i)
+        Wgmma<Element, Tile::width>::multiply(acc_[i], rows + (kChunkBytes / 16) * i + 2 * kk,
+                                              cols + 2 * kk, (k | kk) != 0);
+    ptx::wgmma_commit();
+  }
+
+  /// Keeps the compiler from moving accumulators while products are under way.
+  TILELACE_DEVICE void pin_accumulators() {
+#pragma unroll
+    for (int i = 0; i < Tile::blocks; ++i)
+#pragma unroll
+      for (int j = 0; j < Shape::kAccumulators; ++j) asm volatile("" : "+f"(acc_[i][j])::"memory");
+  }
+
+  TILELACE_DEVICE void release(int stage) {
+    if (releases_ < 0) return;
+    if constexpr (Shape::kCluster > 1)
+      ptx::barrier_arrive_at(shared_.empty(stage), releases_);
+    else
+      ptx::barrier_arrive(shared_.empty(stage));
+  }
+
+  TILELACE_DEVICE void sync_group() { ptx::sync_threads(kGroupBarrier + group_, 128); }
+
+  /// Turn-taking workers give partials in their first turn only, whoever adds them.
+  TILELACE_DEVICE comm::Flag* flag(int worker) const {
+    return p_.scratch.flags + place_.slot(worker) * Tile::groups + (Tile::pingpong ? 0 : group_);
+  }
+  TILELACE_DEVICE float4* partial(int worker) const {
+    const std::int64_t floats =
+        std::int64_t{place_.slot(worker)} * Shape::kPartialFloats + block_row_ * 64 * Tile::width;
+    return reinterpret_cast<float4*>(p_.scratch.partials + floats) + thread_;
+  }
+  TILELACE_DEVICE void wait_partial(int worker) {
+    comm::Flag seen = 0;
+    const std::int64_t deadline = comm::CudaAtomics::now_ns() + p_.scratch.wait_ns;
+    const auto status = comm::wait<comm::CudaDeviceAtomics>(flag(worker), launch_, p_.scratch.abort,
+                                                            deadline, seen);
+    if (status == comm::WaitStatus::expired)
+      comm::raise_abort<comm::CudaAtomics>(p_.scratch.abort, {3, 0, 0});
+  }
+
+  /// `v`: columns of this chunk of a block. Fragments go to shared memory in the layout that the
+  /// tensor map of the store expects: 128-byte swizzle, or 8 columns a plane for a rest.
+  template <int kCols>
+  TILELACE_DEVICE void stage(ptx::Shared chunk, const float* v, int row, int col) {
+    constexpr bool kPlanes = kCols < 64 && !Tile::swapped;
+#pragma unroll
+    for (int j = 0; j < kCols / 8; j += 2) {
+      float f[8];
+#pragma unroll
+      for (int e = 0; e < 8; ++e) f[e] = j + e / 4 < kCols / 8 ? v[4 * j + e] : 0.0F;
+      complete(f, row, col + 8 * j, j + 1 < kCols / 8);
+      const std::uint32_t r[4] = {pack(f[0], f[1], Element{}), pack(f[2], f[3], Element{}),
+                                  pack(f[4], f[5], Element{}), pack(f[6], f[7], Element{})};
+      ptx::store_matrices<Tile::swapped>(chunk + (Tile::swapped ? across(j) : along<kPlanes>(j)),
+                                         r);
+    }
+  }
+  /// Where this lane's row of two 8 x 8 matrices, one beside the other, goes.
+  template <bool kPlanes>
+  TILELACE_DEVICE int along(int j) const {
+    const int row = 16 * warp_ + (lane_ & 15);
+    const int eight = j + lane_ / 16;
+    return kPlanes ? eight * 1024 + row * 16 : row * 128 + ((eight ^ (row & 7)) << 4);
+  }
+  /// The same when columns (tokens) become rows.
+  TILELACE_DEVICE int across(int j) const {
+    const int token = 8 * (j + lane_ / 16) + (lane_ & 7);
+    const int eight = 2 * warp_ + (lane_ / 8 & 1);
+    return token * 128 + ((eight ^ (token & 7)) << 4);
+  }
+
+  /// Bias and activation of 2 rows x 2 x 2 columns.
+  TILELACE_DEVICE void complete(float (&f)[8], int row, int col, bool both) {
+    if (p_.bias != nullptr) {
+      const auto* bias = static_cast<const Element*>(p_.bias);
+      if constexpr (Tile::swapped) {
+        const int first = row + 16 * warp_ + lane_ / 4;
+        const float low = first < p_.n ? static_cast<float>(bias[first]) : 0.0F;
+        const float high = first + 8 < p_.n ? static_cast<float>(bias[first + 8]) : 0.0F;
+        f[0] += low, f[1] += low, f[4] += low, f[5] += low;
+        f[2] += high, f[3] += high, f[6] += high, f[7] += high;
+      } else {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int at = col + 8 * (e / 2) + 2 * (lane_ & 3) + (e & 1);
+          const bool there = at < p_.n && (e < 2 || both);
+          const float b = there ? static_cast<float>(bias[at]) : 0.0F;
+          f[4 * (e / 2) + (e & 1)] += b;
+          f[4 * (e / 2) + (e & 1) + 2] += b;
+        }
+      }
+    }
+    if (p_.activation != Activation::none) {
+#pragma unroll
+      for (float& x : f) x = activate(p_.activation, x);
+    }
+  }
+
+  TILELACE_DEVICE void send(ptx::Shared chunk, bool whole, int row, int col) {
+    const CUtensorMap* map = whole ? &p_.out : &p_.out_rest;
+    if (Tile::swapped)
+      ptx::tensor_store(map, chunk, row, col);
+    else if (whole)
+      ptx::tensor_store(map, chunk, col, row);
+    else
+      ptx::tensor_store(map, chunk, 0, row, col / 8);
+  }
+
+  const GemmParams& p_;
+  GemmShared<Tile> shared_;
+  Place<Tile> place_;
+  int group_, thread_, warp_, lane_, block_row_;
+  int releases_ = -1;
+  int chunk_ = 0;
+  bool first_turn_ = group_ == 0;
+  comm::Flag launch_ = 0;
+  Ring<Tile::stages> ring_;
+  float acc_[Tile::blocks][Shape::kAccumulators];
+};
+
+}  // namespace tilelace::cuda

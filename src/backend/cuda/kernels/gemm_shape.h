@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// What follows from a tile shape: sizes, and where things lie in shared memory.
+#pragma once
+#include "backend/cuda/device/ptx.h"
+
+namespace tilelace::cuda {
+
+constexpr int kStep = 64;              ///< of k, in a stage: 128 bytes, one swizzle atom
+constexpr int kChunkBytes = 64 * 128;  ///< 64 x 64 results
+
+/// Tile: the members of plan::GemmTile as static constants (a struct as template argument crashes
+/// nvcc 13.0's front end).
+template <class Tile>
+struct GemmShape {
+  static constexpr int kRows = 64 * Tile::blocks * (Tile::pingpong ? 1 : Tile::groups);
+  static constexpr int kRowsBytes = kRows * 128;
+  static constexpr int kColsBytes = Tile::width * 128;
+  static constexpr int kStageBytes = kRowsBytes + kColsBytes;
+  static constexpr int kCluster = Tile::cluster_rows * Tile::cluster_cols;
+  /// Columns that one CTA loads for its cluster; slices overlap where 8 does not divide evenly.
+  static constexpr int kColSlice = (Tile::width / Tile::cluster_rows + 7) / 8 * 8;
+  static constexpr int kRowSlice = kRows / Tile::cluster_cols;
+  static constexpr int kArriving = kRowsBytes + Tile::cluster_rows * kColSlice * 128;
+  static constexpr int kStagingBytes = Tile::groups * Tile::staging * kChunkBytes;
+  static constexpr int kSharedBytes =
+      Tile::stages * kStageBytes + kStagingBytes + 16 * Tile::stages;
+  static constexpr int kThreads = 128 * (Tile::groups + 1);
+  static constexpr int kAccumulators = Tile::width / 2;  ///< a thread and block
+  static constexpr int kPartialFloats = kRows * Tile::width;
+  static constexpr int kTurns = Tile::pingpong ? Tile::groups : 1;
+  /// Registers move from the loading warpgroup to the multiplying ones where one CTA has all.
+  static constexpr bool kMovesRegisters = Tile::groups == 2 && Tile::per_sm == 1;
+  static_assert(kSharedBytes <= (Tile::per_sm == 1 ? 232448 : 115712) && kRowSlice % 8 == 0 &&
+                kRowSlice <= 256);
+  static_assert(Tile::width % 8 == 0 && Tile::width <= 256);
+};
+
+/// Addresses of the ring and the staging chunks.
+template <class Tile>
+struct GemmShared {
+  using Shape = GemmShape<Tile>;
+  ptx::Shared base;
+
+  TILELACE_DEVICE ptx::Shared rows(int stage) const { return base + stage * Shape::kStageBytes; }
+  TILELACE_DEVICE ptx::Shared cols(int stage) const { return rows(stage) + Shape::kRowsBytes; }
+  TILELACE_DEVICE ptx::Shared staging(int group) const {
+    return base + Tile::stages * Shape::kStageBytes + group * Tile::staging * kChunkBytes;
+  }
+  TILELACE_DEVICE ptx::Shared full(int stage) const { return staging(Tile::groups) + 8 * stage; }
+  TILELACE_DEVICE ptx::Shared empty(int stage) const { return full(Tile::stages) + 8 * stage; }
+};
+
+/// Parities of the ring's stages, a bit each. Every segment begins at stage 0, so that stages are
+/// known when the loop over them is unrolled; what a segment leaves unused keeps its parity.
+template <int kStages>
+class Ring {
+ public:
+  TILELACE_DEVICE int parity(int stage) const { return static_cast<int>(bits_ >> stage) & 1; }
+  TILELACE_DEVICE void flip(int stage) { bits_ ^= 1U << stage; }
+  /// A segment of this many steps was used.
+  TILELACE_DEVICE void skip(int steps) {
+    constexpr std::uint32_t kAll = (1U << kStages) - 1;
+    const int rounds = steps / kStages;
+    bits_ ^= ((rounds & 1) != 0 ? kAll : 0) ^ ((1U << (steps - rounds * kStages)) - 1);
+  }
+
+ private:
+  std::uint32_t bits_ = 0;
+};
+
+/// This CTA's place: in the cluster, and its worker's number. Workers are numbered against the
+/// order in which CTAs are dispatched: whoever waits for a partial waits for a CTA that came
+/// earlier.
+template <class Tile>
+struct Place {
+  int cta, row, col, worker;
+
+  TILELACE_DEVICE static Place here() {
+    constexpr int kCluster = GemmShape<Tile>::kCluster;
+    const int cta = kCluster > 1 ? static_cast<int>(blockIdx.x) % kCluster : 0;
+    const int last = static_cast<int>(gridDim.x) / kCluster - 1;
+    return {cta, cta % Tile::cluster_rows, cta / Tile::cluster_rows,
+            last - static_cast<int>(blockIdx.x) / kCluster};
+  }
+  /// Index of the same CTA in the cluster of another worker.
+  TILELACE_DEVICE int slot(int of_worker) const {
+    return of_worker * GemmShape<Tile>::kCluster + cta;
+  }
+};
+
+}  // namespace tilelace::cuda

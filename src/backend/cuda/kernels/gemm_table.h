@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The compiled GEMMs, as the host sees them.
+#pragma once
+#include <span>
+
+#include "backend/cuda/kernels/gemm_params.h"
+#include "plan/gemm_tiles.h"
+#include "tilelace/dtype.h"
+
+namespace tilelace::cuda {
+
+struct GemmKernel {
+  plan::GemmTile tile;
+  DType dtype;
+  void (*function)(GemmParams);
+  int threads;
+  int shared_bytes;
+  int col_slice;       ///< columns of a tile that one CTA loads
+  int row_slice;       ///< rows likewise
+  int partial_floats;  ///< of one CTA
+};
+
+std::span<const GemmKernel> gemm_cooperative();
+std::span<const GemmKernel> gemm_pingpong();
+std::span<const GemmKernel> gemm_tall();
+std::span<const GemmKernel> gemm_narrow();
+std::span<const GemmKernel> gemm_swapped();
+
+}  // namespace tilelace::cuda

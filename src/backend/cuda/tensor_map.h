@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Descriptors of the copy unit for row-major matrices.
+#pragma once
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "tilelace/dtype.h"
+
+namespace tilelace::cuda {
+
+/// [rows, cols], rows one after the other; both positive, cols a multiple of 16 bytes.
+struct TensorMapSource {
+  const void* data;
+  std::int64_t rows;
+  std::int64_t cols;
+};
+
+/// Boxes of `rows` x 128 bytes, 128-byte swizzle; zeros beyond the border. Errors: usage, system.
+CUtensorMap load_map(TensorMapSource, DType, int rows);
+/// The same for stores; what lies beyond the border is dropped.
+CUtensorMap store_map(TensorMapSource, DType, int rows);
+/// Boxes of 64 rows x `planes` planes of 8 columns, as (8 columns, rows, planes) without swizzle.
+CUtensorMap store_planes_map(TensorMapSource, DType, int planes);
+
+}  // namespace tilelace::cuda

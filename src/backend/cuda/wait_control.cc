@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/wait_control.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <new>
+#include <thread>
+
+#include "backend/cuda/cuda_check.h"
+#include "comm/cuda/driver.h"
+#include "comm/deadline.h"
+#include "comm/std_atomics.h"
+#include "core/check.h"
+
+namespace tilelace::cuda {
+namespace {
+
+using comm::StdAtomics;
+
+constexpr std::string_view kName = "waits";
+
+std::string_view name_of_role(Role role) {
+  switch (role) {
+    case Role::load: return "load";
+    case Role::math: return "math";
+    case Role::store: return "store";
+    case Role::copy: return "copy";
+    default: return "reduce";
+  }
+}
+
+}  // namespace
+
+Error expired_error(const WaitRecord& r, std::string_view op, int rank, double bound_s) {
+  const WaitPlace& p = r.place;
+  const std::string flag = p.flag == kHeaderFlag ? "its header" : fmt::format("flag {}", p.flag);
+  const std::string tile = p.tile < 0 ? "" : fmt::format(", tile {}", p.tile);
+  return {ErrorKind::timeout,
+          fmt::format("{}: rank {} did not signal {} of call {} within {:g} s (rank {} waited, "
+                      "role {}, step {}{}), got {}, expected {}",
+                      op, p.peer, flag, r.call, bound_s, rank, name_of_role(p.role), p.step, tile,
+                      r.have, r.want)};
+}
+
+WaitControl::WaitControl(int device, int rank, comm::Group* group, double timeout_s)
+    : device_(device), rank_(rank), group_(group), host_(device, sizeof(WaitPage)) {
+  set_timeout(timeout_s);
+  new (host_.host()) WaitPage;
+  const comm::DeviceScope scope(device, kName);
+  void* word = nullptr;
+  check(cudaMalloc(&word, sizeof(comm::AbortWord)), "waits: an abort word");
+  cudaError_t status = cudaMemset(word, 0, sizeof(comm::AbortWord));
+  if (status == cudaSuccess) status = cudaDeviceSynchronize();
+  if (status != cudaSuccess) cudaFree(word);
+  check(status, "waits: an abort word");
+  stop_ = static_cast<comm::AbortWord*>(word);
+  if (group != nullptr) watch_group();
+}
+
+// Refused where the page is registered already (another WaitControl of this rank): that one may
+// unregister it before us, so then relay() does the work.
+void WaitControl::watch_group() {
+  const auto page_bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  auto* const word = const_cast<comm::AbortWord*>(group_->abort_word());
+  const std::size_t offset = reinterpret_cast<std::uintptr_t>(word) % page_bytes;
+  std::byte* const begin = reinterpret_cast<std::byte*>(word) - offset;
+  void* mapped = nullptr;
+  if (cudaHostRegister(begin, page_bytes, cudaHostRegisterMapped) == cudaSuccess) {
+    registered_ = begin;
+    if (cudaHostGetDevicePointer(&mapped, begin, 0) == cudaSuccess)
+      group_stop_ =
+          reinterpret_cast<const comm::AbortWord*>(static_cast<std::byte*>(mapped) + offset);
+  }
+  static_cast<void>(cudaGetLastError());
+}
+
+WaitControl::~WaitControl() {
+  const auto self = static_cast<std::uint16_t>(rank_);
+  stop({static_cast<std::uint8_t>(ErrorKind::usage), self, self});
+  if (comm::driver_if_alive() == nullptr) return;
+  cudaSetDevice(device_);
+  cudaFree(stop_);  // waits for the device's work, whose waits stop() has ended
+  if (registered_ != nullptr) cudaHostUnregister(registered_);
+}
+
+WaitContext WaitControl::context(std::uint32_t op) const {
+  auto* const mapped = reinterpret_cast<WaitPage*>(host_.device());
+  return {stop_,
+          &mapped->stop,
+          group_stop_,
+          &mapped->record,
+          static_cast<std::int64_t>(timeout_s_ * 1e9),
+          op,
+          rank_};
+}
+
+void WaitControl::set_timeout(double timeout_s) {
+  require(timeout_s > 0, "{}: timeout of {} s, expected more than 0", kName, timeout_s);
+  timeout_s_ = std::min(timeout_s, 1e9);
+}
+
+void WaitControl::stop(comm::AbortReason reason) noexcept {
+  comm::raise_abort<StdAtomics>(&page().stop, reason);
+}
+
+std::optional<WaitRecord> WaitControl::record() const {
+  if (StdAtomics::load_acquire(&page().record.ready) == 0) return std::nullopt;
+  return page().record;
+}
+
+void WaitControl::throw_if_failed(std::string_view op) {
+  const std::optional<WaitRecord> r = record();
+  if (r && r->status == static_cast<std::uint32_t>(comm::WaitStatus::expired)) {
+    if (group_ != nullptr)
+      group_->abort({static_cast<std::uint8_t>(ErrorKind::timeout),
+                     static_cast<std::uint16_t>(rank_), static_cast<std::uint16_t>(r->place.peer)});
+    throw expired_error(*r, op, rank_, timeout_s_);
+  }
+  if (group_ != nullptr) group_->throw_if_aborted(op);
+  const comm::AbortReason own = comm::read_abort<StdAtomics>(&page().stop);
+  if (own.kind == 0) return;
+  raise(own.kind <= 4 ? static_cast<ErrorKind>(own.kind) : ErrorKind::system,
+        "{}: rank {} was stopped (by rank {}, about rank {}), expected it to go on", op, rank_,
+        own.origin, own.about);
+}
+
+void WaitControl::relay() noexcept {
+  if (group_ == nullptr || group_stop_ != nullptr) return;
+  const comm::AbortReason reason = comm::read_abort<StdAtomics>(group_->abort_word());
+  if (reason.kind != 0) stop(reason);
+}
+
+void WaitControl::finish(cudaStream_t stream, std::string_view op, double timeout_s) {
+  constexpr double kGraceSeconds = 2;
+  const comm::Deadline deadline(op, timeout_s);
+  const comm::Deadline hopeless(op, timeout_s + kGraceSeconds);
+  auto nap = std::chrono::microseconds(5);
+  for (;;) {
+    const cudaError_t status = cudaStreamQuery(stream);
+    if (status == cudaSuccess) break;
+    if (status != cudaErrorNotReady) check(status, "a stream that was waited for");
+    relay();
+    const auto self = static_cast<std::uint16_t>(rank_);
+    if (deadline.passed()) stop({static_cast<std::uint8_t>(ErrorKind::timeout), self, self});
+    if (hopeless.passed())
+      raise(ErrorKind::system,
+            "{}: rank {}, got work that runs {:g} s after it was told to stop, "
+            "expected it to end",
+            op, rank_, kGraceSeconds);
+    std::this_thread::sleep_for(nap);
+    nap = std::min(nap * 2, std::chrono::microseconds(500));
+  }
+  throw_if_failed(op);
+}
+
+void WaitControl::reset() {
+  const comm::DeviceScope scope(device_, kName);
+  check(cudaMemset(stop_, 0, sizeof *stop_), "waits: clearing the abort word");
+  check(cudaDeviceSynchronize(), "waits: clearing the abort word");
+  page() = WaitPage{};
+}
+
+}  // namespace tilelace::cuda

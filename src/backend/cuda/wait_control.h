@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host's side of waits on the device: what they watch, what they report, and how to end them.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <optional>
+#include <string_view>
+
+#include "backend/cuda/device/record.h"
+#include "comm/cuda/host_memory.h"
+#include "comm/group.h"
+#include "tilelace/error.h"
+
+namespace tilelace::cuda {
+
+/// What a record of an expired wait says: who did not come, for whom, and how far they were.
+Error expired_error(const WaitRecord& record, std::string_view op, int rank, double bound_s);
+
+/// One rank's abort words and its record. Calls come from one thread at a time, stop() from any.
+class WaitControl {
+ public:
+  /// For kernels of `device`, made before the first of them. `group` may be null; it must outlive
+  /// this object, whose kernels then also end when the group is aborted or a peer dies. Local.
+  /// Errors: usage (timeout), system.
+  WaitControl(int device, int rank, comm::Group* group, double timeout_s);
+  /// Ends this rank's waits first, so that nothing here waits for a peer.
+  ~WaitControl();
+  WaitControl(const WaitControl&) = delete;
+  WaitControl& operator=(const WaitControl&) = delete;
+
+  /// For a kernel's parameters; `op` comes back in its record.
+  [[nodiscard]] WaitContext context(std::uint32_t op = 0) const;
+
+  /// The bound of each wait of kernels launched (or captured) from now on. Error: usage.
+  void set_timeout(double timeout_s);
+  [[nodiscard]] double timeout_s() const { return timeout_s_; }
+  /// Whether kernels read the group's abort word themselves; otherwise only finish() tells them.
+  [[nodiscard]] bool watches_group() const { return group_stop_ != nullptr; }
+
+  /// Ends all waits of this rank's kernels, some 100 us later. Any thread; never blocks.
+  void stop(comm::AbortReason reason) noexcept;
+
+  /// The report of the rank's first failed wait, if there is one.
+  [[nodiscard]] std::optional<WaitRecord> record() const;
+
+  /// Throws the typed Error of the record or of the group, if one of them has something to say;
+  /// a timeout ends the group, so that its other ranks need not wait for their own bound.
+  void throw_if_failed(std::string_view op);
+
+  /// Waits until the work in `stream` is done, at most `timeout_s`, then throw_if_failed.
+  /// Errors: its; system (the device failed, or the work did not end even when stopped).
+  void finish(cudaStream_t stream, std::string_view op, double timeout_s);
+
+  /// Clears the abort words and the record. Only while no kernel of this rank runs; a group that
+  /// was aborted stays so. Error: system.
+  void reset();
+
+ private:
+  /// Hands the group's reason on to the kernels where they cannot read it themselves.
+  void relay() noexcept;
+
+  [[nodiscard]] WaitPage& page() const { return *reinterpret_cast<WaitPage*>(host_.host()); }
+  void watch_group();
+
+  int device_;
+  int rank_;
+  comm::Group* group_;
+  double timeout_s_ = 0;
+  comm::HostMemory host_;            // a WaitPage
+  comm::AbortWord* stop_ = nullptr;  // device memory
+  void* registered_ = nullptr;       // the page of the group's word
+  const comm::AbortWord* group_stop_ = nullptr;
+};
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Physical memory of a GPU and the address range in which all ranks' memory lies side by side.
+#pragma once
+#include <bit>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/cuda/driver.h"
+#include "comm/unique_fd.h"
+
+namespace tilelace::comm {
+
+/// A reference to physical memory. A mapping holds one of its own, so this may go once it is
+/// mapped.
+class MemoryHandle {
+ public:
+  MemoryHandle() = default;
+  explicit MemoryHandle(CUmemGenericAllocationHandle handle) : handle_(handle), held_(true) {}
+  MemoryHandle(MemoryHandle&& other) noexcept
+      : handle_(other.handle_), held_(std::exchange(other.held_, false)) {}
+  MemoryHandle& operator=(MemoryHandle&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    std::swap(held_, other.held_);
+    return *this;
+  }
+  ~MemoryHandle();
+  [[nodiscard]] CUmemGenericAllocationHandle get() const { return handle_; }
+
+ private:
+  CUmemGenericAllocationHandle handle_ = 0;
+  bool held_ = false;
+};
+
+/// What to round sizes and strides up to.
+std::size_t recommended_granularity(CUdevice device, std::string_view op);
+
+struct PhysicalMemory {
+  MemoryHandle handle;
+  bool fabric = false;
+  std::string fabric_reason;  ///< why it has no fabric handle, in the driver's words
+};
+
+/// Memory that can be exported as a descriptor, and as a fabric handle where the driver grants one.
+/// Error: system.
+PhysicalMemory create_memory(CUdevice device, std::size_t bytes, std::string_view op);
+
+/// Error: system.
+UniqueFd export_memory(const MemoryHandle& memory, std::string_view op);
+MemoryHandle import_memory(int fd, std::string_view op);
+
+/// ranks * stride addresses. Ranks may map into it at the same time, each at another place.
+class AddressRange {
+ public:
+  /// Error: system.
+  AddressRange(int ranks, std::size_t stride, std::size_t alignment, std::string_view op);
+  ~AddressRange();
+  AddressRange(const AddressRange&) = delete;
+  AddressRange& operator=(const AddressRange&) = delete;
+
+  [[nodiscard]] std::byte* at(int rank) const { return std::bit_cast<std::byte*>(address(rank)); }
+
+  /// Maps a rank's memory at its place and opens it to these devices. Error: system.
+  void map(int rank, const MemoryHandle& memory, std::span<const CUdevice> devices,
+           std::string_view op);
+
+ private:
+  [[nodiscard]] CUdeviceptr address(int rank) const {
+    return base_ + static_cast<std::size_t>(rank) * stride_;
+  }
+
+  CUdeviceptr base_ = 0;
+  std::size_t stride_;
+  std::vector<unsigned char> mapped_;  ///< by rank; bytes, because ranks write them side by side
+};
+
+}  // namespace tilelace::comm

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rounds in which every rank does its part and then all go on, or all fail with the same words.
+#pragma once
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/deadline.h"
+#include "comm/group.h"
+
+namespace tilelace::comm {
+
+class Agreement {
+ public:
+  /// Error: usage, unless timeout_s > 0.
+  Agreement(Group& group, std::string_view op, double timeout_s)
+      : group_(group), op_(op), deadline_(op, timeout_s) {}
+
+  /// Runs `work`; returns what it returned on each rank. If it threw on some, every rank throws the
+  /// error of the lowest of these. Collective, bounded. Errors: that, peer, timeout.
+  std::vector<std::string> round(const std::function<std::string()>& work) const;
+
+  /// What is left of the bound.
+  [[nodiscard]] double left_s() const { return deadline_.slice_ms(1'000'000'000) / 1e3; }
+
+ private:
+  Group& group_;
+  std::string op_;
+  Deadline deadline_;
+};
+
+}  // namespace tilelace::comm

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a GPU and its links can do, as the driver says it.
+#pragma once
+#include <cstddef>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+namespace tilelace::comm {
+
+/// The way from a device to another one that this process sees.
+struct PeerLink {
+  int device = -1;
+  bool access = false;
+  bool native_atomics = false;
+  int performance_rank = 0;  ///< 0 is the fastest kind of link on this machine
+  friend bool operator==(const PeerLink&, const PeerLink&) = default;
+};
+
+struct Capabilities {
+  int device = -1;
+  std::string name;
+  std::string uuid;
+  int sm_count = 0;
+  int compute_major = 0;
+  int compute_minor = 0;
+  std::size_t l2_bytes = 0;
+  std::size_t memory_bytes = 0;
+  int copy_engines = 0;
+  bool vmm = false;
+  bool posix_fd = false;
+  bool fabric = false;        ///< granted: such memory was made and let go
+  std::string fabric_reason;  ///< why not
+  bool multicast = false;     ///< the attribute alone: an object is never created
+  bool host_native_atomics = false;
+  int driver_version = 0;  ///< 13000 is 13.0
+  int runtime_version = 0;
+  std::vector<PeerLink> peers;
+  friend bool operator==(const Capabilities&, const Capabilities&) = default;
+};
+
+/// How many devices this process sees. Error: system (no driver).
+int device_count();
+
+/// The device of a rank: the only visible one where the launcher hides the others, else the one of
+/// this number. Errors: usage, system.
+int device_of(int local_rank);
+
+/// Local. Errors: usage (no such device), system (no driver).
+Capabilities query_capabilities(int device);
+
+std::ostream& operator<<(std::ostream& out, const Capabilities& c);
+
+}  // namespace tilelace::comm

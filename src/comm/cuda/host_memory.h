@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstddef>
+
+namespace tilelace::comm {
+
+/// Memory of the host, zero-filled, that kernels of this process reach: timeout records, abort
+/// words. Page-locked. Local. Destroy when no kernel uses it.
+class HostMemory {
+ public:
+  /// Errors: usage (no such device), system (no driver, no memory).
+  HostMemory(int device, std::size_t bytes);
+  ~HostMemory();
+  HostMemory(const HostMemory&) = delete;
+  HostMemory& operator=(const HostMemory&) = delete;
+
+  /// For the host.
+  [[nodiscard]] std::byte* host() const { return host_; }
+  /// The same memory, for kernels of the device.
+  [[nodiscard]] std::byte* device() const { return device_; }
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* host_ = nullptr;
+  std::byte* device_ = nullptr;
+  std::size_t bytes_;
+};
+
+}  // namespace tilelace::comm

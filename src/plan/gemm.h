@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which tile shape, and how shared, for the GEMM on one device. Candidates come with a predicted
+// time; measured choices (tuning) pick among them.
+#pragma once
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "plan/gemm_tiles.h"
+#include "schedule/gemm.h"
+#include "tilelace/dtype.h"
+
+namespace tilelace::plan {
+
+/// out[m, n] = a[m, k] * w[n, k]^T on one device.
+struct GemmProblem {
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  DType dtype = DType::bf16;
+  bool operator==(const GemmProblem&) const = default;
+};
+
+/// What the model counts on; the defaults are an H200's under load.
+struct GemmMachine {
+  int multiprocessors = 132;
+  double flops_per_ns = 4096 * 1.45;  ///< of one multiprocessor, at the clock the power allows
+  double memory_bytes_per_ns = 4200;  ///< of the device
+  double l2_bytes_per_ns = 52;        ///< into one multiprocessor
+  bool operator==(const GemmMachine&) const = default;
+};
+
+struct GemmPlan {
+  GemmTile tile;
+  int workers = 0;      ///< clusters
+  int split_tiles = 0;  ///< tiles whose k-steps are shared (the first ones)
+  int group = 1;
+  bool along_cols = false;
+  bool early_weights = true;  ///< launched while the kernel before it ends; weights stream at once
+  double predicted_us = 0;
+};
+
+std::ostream& operator<<(std::ostream&, const GemmPlan&);
+
+/// As printed: "c256 workers 66 split 40 group 8 early".
+std::string describe(const GemmPlan&);
+
+/// The schedule of the plan. m, n, k > 0.
+schedule::GemmWork work_of(const GemmPlan&, const GemmProblem&);
+
+/// All legal plans, fastest prediction first. Error: usage, if m, n or k are not positive or n or k
+/// is not a multiple of 8 (16 bytes).
+std::vector<GemmPlan> gemm_candidates(const GemmProblem&, const GemmMachine& = {});
+
+}  // namespace tilelace::plan

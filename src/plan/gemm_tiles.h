@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tile shapes that the sm_90a GEMM is compiled for. One line each; kernels, plans and tests are
+// made from these lists.
+#pragma once
+#include <string_view>
+
+namespace tilelace::plan {
+
+/// groups: math warpgroups. blocks: 64-row blocks a warpgroup computes. width: columns of the tile.
+/// stages: ring depth, 64 of k each. cluster: rows x cols of CTAs; a column of CTAs shares the
+/// operand on the column side, a row the one on the row side. staging: 8 KiB chunks a math
+/// warpgroup stages results in. pingpong: a tile a warpgroup, in turns; else the warpgroups split
+/// one tile's rows. swapped: the weight is on the row side, tokens on the column side. per_sm: CTAs
+/// that fit one multiprocessor (2: the next kernel's first loads run under this one's end).
+struct GemmTile {
+  std::string_view name;
+  int groups = 2;
+  int blocks = 1;
+  int width = 256;
+  int stages = 4;
+  int cluster_rows = 2;
+  int cluster_cols = 1;
+  int staging = 2;
+  bool pingpong = false;
+  bool swapped = false;
+  int per_sm = 1;
+
+  /// Rows of one CTA's tile.
+  [[nodiscard]] constexpr int rows() const { return 64 * blocks * (pingpong ? 1 : groups); }
+  [[nodiscard]] constexpr int cluster() const { return cluster_rows * cluster_cols; }
+};
+
+// clang-format off
+// name, groups, blocks, width, stages, cluster rows, cols, staging, pingpong, swapped, per_sm
+
+// 128 rows, two warpgroups on one tile.
+#define TILELACE_GEMM_COOPERATIVE(X)                   \
+  X(c256,     2, 1, 256, 4, 2, 1, 2, false, false, 1)  \
+  X(c224,     2, 1, 224, 4, 2, 1, 2, false, false, 1)  \
+  X(c208,     2, 1, 208, 5, 2, 1, 1, false, false, 1)  \
+  X(c200,     2, 1, 200, 5, 2, 1, 1, false, false, 1)  \
+  X(c192,     2, 1, 192, 5, 2, 1, 1, false, false, 1)  \
+  X(c160,     2, 1, 160, 5, 2, 1, 2, false, false, 1)  \
+  X(c128,     2, 1, 128, 6, 2, 1, 2, false, false, 1)  \
+  X(c128_1x2, 2, 1, 128, 6, 1, 2, 2, false, false, 1)  \
+  X(c112,     2, 1, 112, 7, 2, 1, 1, false, false, 1)  \
+  X(c112_1x2, 2, 1, 112, 7, 1, 2, 1, false, false, 1)  \
+  X(c104,     2, 1, 104, 7, 2, 1, 1, false, false, 1)  \
+  X(c104_1x2, 2, 1, 104, 7, 1, 2, 1, false, false, 1)  \
+  X(c96_2x2,  2, 1,  96, 6, 2, 2, 2, false, false, 1)  \
+  X(c80,      2, 1,  80, 8, 2, 1, 1, false, false, 1)  \
+  X(c80_1x2,  2, 1,  80, 8, 1, 2, 1, false, false, 1)
+
+// 128 rows a warpgroup, in turns.
+#define TILELACE_GEMM_PINGPONG(X)                      \
+  X(p192,     2, 2, 192, 5, 2, 1, 1, true,  false, 1)  \
+  X(p184,     2, 2, 184, 5, 2, 1, 1, true,  false, 1)  \
+  X(p176,     2, 2, 176, 5, 2, 1, 1, true,  false, 1)  \
+  X(p168,     2, 2, 168, 5, 2, 1, 1, true,  false, 1)  \
+  X(p160,     2, 2, 160, 5, 2, 1, 2, true,  false, 1)  \
+  X(p128,     2, 2, 128, 6, 2, 1, 2, true,  false, 1)
+
+// 256 rows, two warpgroups on one tile.
+#define TILELACE_GEMM_TALL(X)                          \
+  X(t192,     2, 2, 192, 3, 2, 1, 2, false, false, 1)  \
+  X(t176,     2, 2, 176, 3, 2, 1, 2, false, false, 1)  \
+  X(t160,     2, 2, 160, 4, 2, 1, 1, false, false, 1)
+
+// Few tokens: 64 rows of tokens, narrow strips of the weight, deep rings.
+#define TILELACE_GEMM_NARROW(X) \
+  X(s24, 1, 1, 24, 18, 1, 1, 1, false, false, 1) \
+  X(s32, 1, 1, 32, 16, 1, 1, 1, false, false, 1) \
+  X(s32_1x2, 1, 1, 32, 16, 1, 2, 1, false, false, 1) \
+  X(s40, 1, 1, 40, 16, 1, 1, 1, false, false, 1) \
+  X(s40_1x2, 1, 1, 40, 16, 1, 2, 1, false, false, 1) \
+  X(s48, 1, 1, 48, 14, 1, 1, 1, false, false, 1) \
+  X(s48_1x2, 1, 1, 48, 14, 1, 2, 1, false, false, 1) \
+  X(s56, 1, 1, 56, 13, 1, 1, 1, false, false, 1) \
+  X(s56_1x2, 1, 1, 56, 13, 1, 2, 1, false, false, 1) \
+  X(s64, 1, 1, 64, 13, 1, 1, 1, false, false, 1) \
+  X(s64_1x2, 1, 1, 64, 13, 1, 2, 1, false, false, 1) \
+  X(s80, 1, 1, 80, 11, 1, 1, 1, false, false, 1) \
+  X(s80_1x2, 1, 1, 80, 11, 1, 2, 1, false, false, 1) \
+  X(s96, 1, 1, 96, 10, 1, 1, 1, false, false, 1) \
+  X(s96_1x2, 1, 1, 96, 10, 1, 2, 1, false, false, 1) \
+  X(s104, 1, 1, 104, 10, 1, 1, 1, false, false, 1) \
+  X(s104_1x2, 1, 1, 104, 10, 1, 2, 1, false, false, 1) \
+  X(s112, 1, 1, 112, 9, 1, 1, 1, false, false, 1) \
+  X(s112_1x2, 1, 1, 112, 9, 1, 2, 1, false, false, 1) \
+  X(s192, 1, 1, 192, 6, 1, 1, 1, false, false, 1) \
+  X(s192_1x2, 1, 1, 192, 6, 1, 2, 1, false, false, 1)
+
+// The fewest tokens: rows of the weight, tokens across.
+#define TILELACE_GEMM_SWAPPED(X)                       \
+  X(v16,      1, 1,  16, 9, 1, 1, 1, false, true,  2)  \
+  X(v16d,     1, 1,  16, 18, 1, 1, 1, false, true, 1)  \
+  X(v32,      1, 1,  32, 16, 1, 1, 1, false, true, 1)  \
+  X(v64,      1, 1,  64, 13, 1, 1, 1, false, true, 1)  \
+  X(w16,      2, 1,  16, 5, 1, 1, 1, false, true,  2)  \
+  X(w32,      2, 1,  32, 4, 1, 1, 1, false, true,  2)  \
+  X(w64,      2, 1,  64, 8, 1, 1, 1, false, true,  1)  \
+  X(w128,     2, 1, 128, 6, 2, 1, 2, false, true,  1)  \
+  X(w256,     2, 1, 256, 4, 2, 1, 2, false, true,  1)
+// clang-format on
+
+#define TILELACE_GEMM_TILES(X) \
+  TILELACE_GEMM_COOPERATIVE(X) \
+  TILELACE_GEMM_PINGPONG(X)    \
+  TILELACE_GEMM_TALL(X)        \
+  TILELACE_GEMM_NARROW(X)      \
+  TILELACE_GEMM_SWAPPED(X)
+
+#define TILELACE_GEMM_TILE(name, ...) GemmTile{#name, __VA_ARGS__},
+inline constexpr GemmTile kGemmTiles[] = {TILELACE_GEMM_TILES(TILELACE_GEMM_TILE)};
+#undef TILELACE_GEMM_TILE
+
+}  // namespace tilelace::plan

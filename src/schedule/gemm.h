@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GEMM on one device: the order of its tiles, and how k-steps are shared among workers where
+// tiles are too few or do not fill the last wave. A worker is a cluster of CTAs here, a tile what
+// that cluster computes together.
+//
+// The first `split_tiles` tiles are shared by k-steps: put end to end, each worker takes an equal
+// stretch. A stretch may begin inside a tile (then its first segment is a tail, given to the tile's
+// first worker as a partial) and may end inside one (then its last segment is the head, which adds
+// the tails in worker order and stores). Tails are computed first and wait for nobody, so heads
+// always find them. The other tiles are whole, taken round robin.
+#pragma once
+#include <cstdint>
+
+#include "core/host_device.h"
+
+namespace tilelace::schedule {
+
+struct GemmCell {
+  int row, col;  ///< in tiles
+};
+
+/// Walks tiles in groups along one direction, across the other, back and forth, so that what the
+/// last strip used is still in L2.
+struct GemmOrder {
+  int rows = 0;  ///< tiles along m
+  int cols = 0;  ///< tiles along n
+  int group = 1;
+  bool along_cols = false;
+
+  [[nodiscard]] TILELACE_HD constexpr int tiles() const { return rows * cols; }
+
+  [[nodiscard]] TILELACE_HD constexpr GemmCell cell(int t) const {
+    const int fast = along_cols ? cols : rows;
+    const int slow = along_cols ? rows : cols;
+    const int g = t / (group * slow);
+    const int left = t - g * group * slow;
+    const int rest = fast - g * group;
+    const int width = rest < group ? rest : group;
+    const int across = left / width;
+    const int f = g * group + (left - across * width);
+    const int s = (g & 1) != 0 ? slow - 1 - across : across;
+    return along_cols ? GemmCell{s, f} : GemmCell{f, s};
+  }
+};
+
+/// k-steps [begin, end) of a tile.
+struct GemmSegment {
+  int tile = 0;
+  int begin = 0;
+  int end = 0;
+  [[nodiscard]] TILELACE_HD constexpr int steps() const { return end - begin; }
+};
+
+struct GemmWork {
+  GemmOrder order;
+  int workers = 1;
+  int k_steps = 1;      ///< of a tile; at least 1
+  int split_tiles = 0;  ///< the first tiles, shared by k-steps
+  int share = 0;        ///< k-steps of a worker's stretch ...
+  int longer = 0;       ///< ... and how many workers have one more
+
+  [[nodiscard]] TILELACE_HD constexpr int stretch(int worker) const {
+    return share + (worker < longer ? 1 : 0);
+  }
+  [[nodiscard]] TILELACE_HD constexpr int stretch_begin(int worker) const {
+    return worker * share + (worker < longer ? worker : longer);
+  }
+};
+
+/// Work with its derived fields. split_tiles * k_steps must fit 31 bits.
+constexpr GemmWork make_gemm_work(GemmOrder order, int workers, int k_steps, int split_tiles) {
+  const int total = split_tiles * k_steps;
+  return {order, workers, k_steps, split_tiles, total / workers, total % workers};
+}
+
+/// The segments of one worker, in order.
+class GemmSegments {
+ public:
+  TILELACE_HD constexpr GemmSegments(const GemmWork& work, int worker)
+      : at_(work.stretch_begin(worker)),
+        end_(at_ + work.stretch(worker)),
+        whole_(work.split_tiles + worker) {}
+
+  TILELACE_HD constexpr bool next(const GemmWork& work, GemmSegment& s) {
+    if (at_ < end_) {
+      const int tile = at_ / work.k_steps;
+      const int begin = at_ - tile * work.k_steps;
+      const int left = begin + (end_ - at_);
+      s = {tile, begin, left < work.k_steps ? left : work.k_steps};
+      at_ += s.steps();
+      return true;
+    }
+    if (whole_ >= work.order.tiles()) return false;
+    s = {whole_, 0, work.k_steps};
+    whole_ += work.workers;
+    return true;
+  }
+
+ private:
+  int at_;
+  int end_;
+  int whole_;
+};
+
+/// Role math of the GEMM, for the worker's `lane`-th of `lanes` warpgroups that take turns (1: all
+/// work on every segment). Verbs: skip(steps) of another lane's segment; multiply(segment);
+/// give_partial() keeps the accumulator for the tile's head; add_partial(worker) adds what that
+/// worker kept; store(cell).
+template <class Verbs>
+TILELACE_ROLE void run_gemm_math(const GemmWork& work, int worker, int lane, int lanes, Verbs& v) {
+  GemmSegments segments(work, worker);
+  GemmSegment s;
+  for (int turn = 0; segments.next(work, s); turn = turn + 1 == lanes ? 0 : turn + 1) {
+    if (turn != lane) {
+      v.skip(s.steps());
+      continue;
+    }
+    v.multiply(s);
+    if (s.begin != 0) {
+      v.give_partial();
+      continue;
+    }
+    int giver = worker;
+    for (int left = work.k_steps - s.end; left > 0; left -= work.stretch(giver))
+      v.add_partial(++giver);
+    v.store(work.order.cell(s.tile));
+  }
+}
+
+/// Role load of the GEMM. Verb: load(cell, segment).
+template <class Verbs>
+TILELACE_ROLE void run_gemm_load(const GemmWork& work, int worker, Verbs& v) {
+  GemmSegments segments(work, worker);
+  GemmSegment s;
+  while (segments.next(work, s)) v.load(work.order.cell(s.tile), s);
+}
+
+}  // namespace tilelace::schedule

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cmath>
+
+#include "backend/cuda/cuda_check.h"
+#include "gemm/data.h"
+
+namespace tilelace::test {
+namespace {
+
+constexpr unsigned kBlocks = 1056;
+constexpr unsigned kThreads = 256;
+constexpr std::uint8_t kPoison = 0xFF;  // NaN in every type
+
+__device__ std::uint64_t hash(std::uint64_t x) {
+  x += 0x9E3779B97F4A7C15ULL;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
+  return x ^ (x >> 31);
+}
+
+template <class T>
+__global__ void normal_kernel(T* data, std::size_t elements, std::uint64_t seed) {
+  const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < elements;
+       i += step) {
+    const std::uint64_t h = hash(seed * 0x100000001B3ULL + i);
+    const float u = (static_cast<float>(h >> 40) + 1.0F) * 0x1p-24F;
+    const float v = static_cast<float>(h & 0xFFFFFF) * 0x1p-24F;
+    data[i] = static_cast<T>(sqrtf(-2.0F * __logf(u)) * cospif(2.0F * v));
+  }
+}
+
+template <class T>
+__global__ void sparse_kernel(T* data, std::int64_t rows, std::int64_t cols, int per_row,
+                              std::uint64_t seed) {
+  for (std::int64_t r = blockIdx.x; r < rows; r += gridDim.x)
+    for (int i = static_cast<int>(threadIdx.x); i < per_row; i += static_cast<int>(blockDim.x)) {
+      const std::uint64_t h = hash(seed + static_cast<std::uint64_t>(r) * 4099 + i);
+      const std::int64_t col =
+          static_cast<std::int64_t>((h >> 1) % static_cast<std::uint64_t>(cols));
+      data[r * cols + col] = static_cast<T>((h & 1) != 0 ? 1.0F : -1.0F);
+    }
+}
+
+__device__ double activate64(Activation kind, double x) {
+  switch (kind) {
+    case Activation::gelu: return 0.5 * x * erfc(-x * 0.70710678118654752440);
+    case Activation::gelu_tanh:
+      return x / (1 + exp(-2 * 0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+    case Activation::silu: return x / (1 + exp(-x));
+    default: return x;
+  }
+}
+
+struct Totals {
+  unsigned long long checked, wrong;
+  double error, norm;
+  long long row, col;
+  double got, expected;
+};
+
+struct Rule {
+  double u;
+  double extra_roundings;  ///< of the epilogue's own arithmetic, in units of fp32
+  bool exact;
+  std::int64_t samples, skip_k;
+};
+
+template <class T>
+__global__ void judge_kernel(Judged j, Rule rule, Totals* totals) {
+  const auto [m, n, k, dtype] = j.problem;
+  const auto* a = static_cast<const T*>(j.a);
+  const auto* w = static_cast<const T*>(j.weight);
+  const std::int64_t all = rule.samples > 0 ? rule.samples : m * n;
+  const int lane = static_cast<int>(threadIdx.x) & 31;
+  const std::int64_t warps = std::int64_t{gridDim.x} * blockDim.x / 32;
+  double error = 0;
+  double norm = 0;
+  for (std::int64_t i = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 32; i < all;
+       i += warps) {
+    const auto at = static_cast<std::int64_t>(
+        rule.samples > 0 ? hash(static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(m * n)
+                         : static_cast<std::uint64_t>(i));
+    const std::int64_t row = at / n;
+    const std::int64_t col = at % n;
+    double sum = 0;
+    double magnitude = 0;
+    for (std::int64_t x = rule.skip_k + lane; x < k; x += 32) {
+      const double term = static_cast<double>(static_cast<float>(a[row * k + x])) *
+                          static_cast<double>(static_cast<float>(w[col * k + x]));
+      sum += term;
+      magnitude += fabs(term);
+    }
+    for (int d = 16; d > 0; d /= 2) {
+      sum += __shfl_xor_sync(~0U, sum, d);
+      magnitude += __shfl_xor_sync(~0U, magnitude, d);
+    }
+    if (lane != 0) continue;
+    if (j.bias != nullptr) {
+      const double b = static_cast<double>(static_cast<float>(static_cast<const T*>(j.bias)[col]));
+      sum += b;
+      magnitude += fabs(b);
+    }
+    const double y = activate64(j.activation, sum);
+    const double got = static_cast<double>(static_cast<float>(static_cast<const T*>(j.out)[at]));
+    // Slope of the activations is at most 1.13; fp16's subnormals are 2^-24 apart.
+    const double slope = j.activation == Activation::none ? 1 : 1.13;
+    const double fp32 = 0x1p-24 * (16 * magnitude * slope + rule.extra_roundings * fabs(y));
+    const double tiny = dtype == DType::fp16 ? 0x1p-25 : 0;
+    const double bound = rule.exact ? 0 : rule.u * (fabs(y) + fp32) + fp32 + tiny;
+    const double off = got - y;
+    error += off * off;
+    norm += y * y;
+    if (!(fabs(off) <= bound)) {
+      atomicAdd(&totals->wrong, 1ULL);
+      totals->row = row, totals->col = col, totals->got = got, totals->expected = y;
+    }
+    atomicAdd(&totals->checked, 1ULL);
+  }
+  if (lane == 0) {
+    atomicAdd(&totals->error, error);
+    atomicAdd(&totals->norm, norm);
+  }
+}
+
+__global__ void count_kernel(const std::uint8_t* data, std::size_t bytes,
+                             unsigned long long* count) {
+  const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
+  unsigned long long mine = 0;
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < bytes; i += step)
+    mine += data[i] != kPoison ? 1 : 0;
+  if (mine != 0) atomicAdd(count, mine);
+}
+
+template <class Work>
+void of_type(DType dtype, const Work& work) {
+  if (dtype == DType::bf16)
+    work(__nv_bfloat16{});
+  else
+    work(__half{});
+}
+
+/// A device object of this type, zero, read back when the stream is done.
+template <class T, class Use>
+T read_back(cudaStream_t stream, const Use& use) {
+  static T* device = nullptr;
+  T host{};
+  if (device == nullptr) cuda::check(cudaMalloc(&device, sizeof(T)), "memory for totals");
+  cuda::check(cudaMemsetAsync(device, 0, sizeof(T), stream), "totals");
+  use(device);
+  cuda::check(cudaMemcpyAsync(&host, device, sizeof(T), cudaMemcpyDeviceToHost, stream), "totals");
+  cuda::check(cudaStreamSynchronize(stream), "a check on the device");
+  return host;
+}
+
+}  // namespace
+
+double Judgement::relative() const { return norm > 0 ? std::sqrt(error / norm) : std::sqrt(error); }
+
+void fill_normal(void* data, std::size_t elements, DType dtype, std::uint64_t seed,
+                 cudaStream_t stream) {
+  of_type(dtype, [&]<class T>(T) {
+    normal_kernel<<<kBlocks, kThreads, 0, stream>>>(static_cast<T*>(data), elements, seed);
+  });
+  cuda::check(cudaGetLastError(), "filling");
+}
+
+void fill_sparse(void* data, std::int64_t rows, std::int64_t cols, int per_row, DType dtype,
+                 std::uint64_t seed, cudaStream_t stream) {
+  const auto bytes = static_cast<std::size_t>(rows * cols) * size_of(dtype);
+  cuda::check(cudaMemsetAsync(data, 0, bytes, stream), "clearing");
+  of_type(dtype, [&]<class T>(T) {
+    sparse_kernel<<<kBlocks, 32, 0, stream>>>(static_cast<T*>(data), rows, cols, per_row, seed);
+  });
+  cuda::check(cudaGetLastError(), "filling");
+}
+
+void poison(void* data, std::size_t bytes, cudaStream_t stream) {
+  cuda::check(cudaMemsetAsync(data, kPoison, bytes, stream), "poisoning");
+}
+
+Judgement judge(const Judged& j, std::int64_t samples, bool exact, std::int64_t skip_k,
+                cudaStream_t stream) {
+  const double extra = j.activation == Activation::none ? 0 : 16;
+  const Rule rule{unit_roundoff(j.problem.dtype), extra, exact, samples, skip_k};
+  const auto t = read_back<Totals>(stream, [&](Totals* totals) {
+    of_type(j.problem.dtype, [&]<class T>(T) {
+      judge_kernel<T><<<kBlocks, kThreads, 0, stream>>>(j, rule, totals);
+    });
+    cuda::check(cudaGetLastError(), "judging");
+  });
+  return {t.checked, t.wrong, t.error, t.norm, t.row, t.col, t.got, t.expected};
+}
+
+std::uint64_t count_unpoisoned(const void* data, std::size_t bytes, cudaStream_t stream) {
+  return read_back<unsigned long long>(stream, [&](unsigned long long* count) {
+    count_kernel<<<kBlocks, kThreads, 0, stream>>>(static_cast<const std::uint8_t*>(data), bytes,
+                                                   count);
+  });
+}
+
+}  // namespace tilelace::test

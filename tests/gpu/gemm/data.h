@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inputs and checks of the GEMM on the device: nothing of a matrix comes to the host.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "plan/gemm.h"
+#include "tilelace/plan.h"
+
+namespace tilelace::test {
+
+/// Normal variates (mean 0, variance 1) hashed from seed and place.
+void fill_normal(void* data, std::size_t elements, DType, std::uint64_t seed, cudaStream_t);
+
+/// {-1, 0, 1} with at most `per_row` non-zeros in a row of `cols`, hashed from seed and place.
+void fill_sparse(void* data, std::int64_t rows, std::int64_t cols, int per_row, DType,
+                 std::uint64_t seed, cudaStream_t);
+
+/// NaN patterns.
+void poison(void* data, std::size_t bytes, cudaStream_t);
+
+struct Judgement {
+  std::uint64_t checked = 0;
+  std::uint64_t wrong = 0;          ///< elements outside their bound
+  double error = 0;                 ///< sum of squared differences
+  double norm = 0;                  ///< sum of squared references
+  std::int64_t row = -1, col = -1;  ///< one wrong element
+  double got = 0, expected = 0;
+  [[nodiscard]] double relative() const;
+};
+
+struct Judged {
+  const void* a;
+  const void* weight;
+  const void* bias;
+  const void* out;
+  plan::GemmProblem problem;
+  Activation activation;
+};
+
+/// Compares out with a product in fp64: all of it, or `samples` hashed places. An element may be
+/// off by u |y| + 16 * 2^-24 * sum |a w| (times the activation's slope); with `exact` by nothing.
+/// `skip_k`: leaves these first k out of the reference (the test of the test).
+Judgement judge(const Judged&, std::int64_t samples, bool exact, std::int64_t skip_k, cudaStream_t);
+
+/// Bytes among these that are not the poison.
+std::uint64_t count_unpoisoned(const void* data, std::size_t bytes, cudaStream_t);
+
+}  // namespace tilelace::test

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows of the tables: per-rank GEMMs of three models, both sides of the tensor-parallel MLP.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/gemm.h"
+
+namespace tilelace::test {
+
+struct GemmRow {
+  std::string model;
+  std::string side;  ///< "ag": n is cut, "rs": k is cut
+  int ranks = 1;
+  std::int64_t n = 0, k = 0;  ///< of the unsharded product
+  plan::GemmProblem problem;  ///< of one rank
+};
+
+inline std::vector<GemmRow> gemm_rows(const std::vector<std::string>& models,
+                                      const std::vector<int>& ranks,
+                                      const std::vector<std::int64_t>& ms, DType dtype) {
+  struct Model {
+    const char* name;
+    std::int64_t hidden, inner;
+  };
+  constexpr Model kModels[] = {
+      {"gpt3", 12288, 49152}, {"llama70b", 8192, 28672}, {"qwen32b", 5120, 25600}};
+  std::vector<GemmRow> rows;
+  for (const Model& model : kModels) {
+    if (std::find(models.begin(), models.end(), model.name) == models.end()) continue;
+    for (const int tp : ranks)
+      for (const std::int64_t m : ms) {
+        rows.push_back({model.name,
+                        "ag",
+                        tp,
+                        model.inner,
+                        model.hidden,
+                        {m, model.inner / tp, model.hidden, dtype}});
+        rows.push_back({model.name,
+                        "rs",
+                        tp,
+                        model.hidden,
+                        model.inner,
+                        {m, model.hidden, model.inner / tp, dtype}});
+      }
+  }
+  return rows;
+}
+
+}  // namespace tilelace::test

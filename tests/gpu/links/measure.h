@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// How one way of moving bytes is checked and timed on a rank.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "backend/cuda/wait_control.h"
+#include "harness.h"
+#include "links.h"
+
+namespace tilelace::gpu_test {
+
+/// How rounds follow each other while the clock runs.
+enum class Timing : std::uint8_t {
+  queue,  ///< in one CUDA graph, nothing between them
+  calls,  ///< as queue, with a barrier of all ranks before each, as calls have it
+  host    ///< one at a time, by the host's clock, launch and synchronisation included
+};
+
+struct Way {
+  const char* what;
+  Mover mover;
+  bool pull;
+  Timing timing;
+  int ctas;  ///< 0: copy engine
+  std::size_t mib;
+  double bar = 0;  ///< GB/s that it has to reach; 0: none
+};
+
+struct Measured {
+  bool verified = false;
+  double wrong_words = 0;
+  double us = 0;        ///< a round: median of the samples, each the slowest rank's
+  double gb_per_s = 0;  ///< a GPU and direction
+};
+
+class LinkBench {
+ public:
+  LinkBench(Rank& rank, std::size_t largest_mib);
+  ~LinkBench();
+  LinkBench(const LinkBench&) = delete;
+  LinkBench& operator=(const LinkBench&) = delete;
+
+  /// Collective; the same on every rank.
+  Measured run(const Way& way);
+  /// Microseconds of a flag to the neighbour and back.
+  double round_trip_us();
+
+ private:
+  void round(const Way& way, Links& l);
+  double verify(const Way& way, Links& l);
+  double time_graph(const Way& way, Links& l);
+  double time_host(const Way& way, Links& l);
+  void finish(const char* what) { control_.finish(rank_.stream, what, kMeetSeconds); }
+
+  Rank& rank_;
+  cuda::WaitControl control_;
+  std::shared_ptr<comm::DeviceMemory> memory_;
+  std::byte* own_ = nullptr;  // the barrier's epoch, the count of wrong words
+  Links links_;
+  Meeting meeting_;
+  cudaEvent_t begin_ = nullptr;
+  cudaEvent_t end_ = nullptr;
+};
+
+}  // namespace tilelace::gpu_test

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness.h"
+
+namespace tilelace::gpu_test {
+
+struct LitmusOptions {
+  int ranks = 0;
+  std::uint32_t rounds = 20000;
+  std::string only;  ///< part of the name of what is run
+  std::string json;
+  bool append = false;
+  int connections = 0;  ///< CUDA_DEVICE_MAX_CONNECTIONS of this process; 0: as it is
+  bool child = true;    ///< run the copy engine's cases once more with one connection
+};
+
+/// One line of the table.
+struct LitmusRow {
+  LitmusRow(std::string name_in, std::string mutant_in, bool must_fail_in, double bytes_in)
+      : name(std::move(name_in)),
+        mutant(std::move(mutant_in)),
+        must_fail(must_fail_in),
+        bytes(bytes_in) {}
+
+  std::string name;
+  std::string mutant;  ///< empty: the protocol as it is
+  bool must_fail;      ///< a mutant that every machine shows
+  double bytes;        ///< of a transfer; 0: several sizes
+  double rounds = 0;
+  double wrong = 0;
+  double checked = 0;
+  double expected_checked = 0;
+  double us = 0;      ///< a round
+  std::string first;  ///< the first wrong word
+
+  [[nodiscard]] bool good() const {
+    if (checked != expected_checked) return false;
+    return mutant.empty() ? wrong == 0 : !must_fail || wrong > 0;
+  }
+  [[nodiscard]] std::string verdict() const;
+};
+
+[[nodiscard]] bool selected(const LitmusOptions& options, const std::string& name);
+
+/// Collective among the ranks; the rows are rank 0's, empty elsewhere.
+std::vector<LitmusRow> run_litmus_cases(Rank& rank, const LitmusOptions& options, JsonLines& json);
+std::vector<LitmusRow> run_copy_litmus(Rank& rank, const LitmusOptions& options, JsonLines& json);
+
+/// What all litmus records have in common.
+Json litmus_record(const LitmusRow& row, int ranks, int connections);
+
+}  // namespace tilelace::gpu_test
