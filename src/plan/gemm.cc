@@ -27,8 +27,12 @@ Sides sides_of(const GemmTile& t, const GemmProblem& p) {
 schedule::GemmOrder order_of(const GemmPlan& plan, const GemmProblem& p) {
   const GemmTile& t = plan.tile;
   const Sides s = sides_of(t, p);
-  return {ceil_div(s.rows, t.rows() * t.cluster_rows), ceil_div(s.cols, t.width * t.cluster_cols),
-          plan.group, plan.along_cols};
+  return {ceil_div(s.rows, t.rows() * t.cluster_rows),
+          ceil_div(s.cols, t.width * t.cluster_cols),
+          plan.group,
+          plan.along_cols,
+          plan.wide,
+          plan.deep};
 }
 
 /// Time of one k-step on one multiprocessor, ns: the products (about ten columns' worth of each
@@ -42,7 +46,7 @@ double step_ns(const GemmTile& t, const GemmMachine& machine) {
 /// Clusters that run at once. Four CTAs fit a GPC's odd multiprocessors badly: 30 of 33 were seen.
 int clusters_of(const GemmTile& t, const GemmMachine& machine) {
   const int even = machine.multiprocessors / t.cluster();
-  return t.cluster() == 4 && t.per_sm == 1 ? even * 10 / 11 : even;
+  return t.cluster() >= 4 && t.per_sm == 1 ? even * 10 / 11 : even;
 }
 
 double predict_us(const GemmPlan& plan, const GemmProblem& p, const GemmMachine& machine) {
@@ -78,7 +82,7 @@ std::vector<GemmPlan> gemm_candidates(const GemmProblem& p, const GemmMachine& m
   require_problem(p);
   std::vector<GemmPlan> plans;
   for (const GemmTile& t : kGemmTiles) {
-    GemmPlan plan{t, clusters_of(t, machine), 0, 1, false, true, 0};
+    GemmPlan plan{.tile = t, .workers = clusters_of(t, machine)};
     plan.group = std::max(1, static_cast<int>(kGroupRows / (t.rows() * t.cluster_rows)));
     const int tiles = order_of(plan, p).tiles();
     const int rest = tiles % plan.workers;
@@ -96,6 +100,26 @@ std::vector<GemmPlan> gemm_candidates(const GemmProblem& p, const GemmMachine& m
     else if (rest != 0)
       splits.push_back(tiles < plan.workers ? tiles : plan.workers + rest);
     if (rest != 0 && splits.size() > 1 && tiles > plan.workers) splits.push_back(rest);
+    // Few tiles: each cut into equal parts.
+    if (tiles * 2 <= plan.workers) {
+      GemmPlan even = plan;
+      even.workers = plan.workers / tiles * tiles;
+      even.split_tiles = tiles;
+      even.predicted_us = predict_us(even, p, machine);
+      if (even.workers != plan.workers) plans.push_back(even);
+    }
+    if (p.m >= 1024 && t.cluster() == 2) {
+      GemmPlan near = plan;
+      near.by_neighbours = true;
+      near.early_weights = false;
+      near.along_cols = true;
+      near.group = 8;
+      near.predicted_us = predict_us(near, p, machine);
+      plans.push_back(near);
+      near.wide = 4;
+      near.deep = 2;
+      plans.push_back(near);
+    }
     for (const int split : splits) {
       if (static_cast<std::int64_t>(split) * ceil_div(p.k, kStep) > 1 << 30) continue;
       plan.split_tiles = split;
@@ -110,9 +134,13 @@ std::vector<GemmPlan> gemm_candidates(const GemmProblem& p, const GemmMachine& m
 }
 
 std::string describe(const GemmPlan& plan) {
-  return fmt::format("{} workers {} split {} group {}{}{}", plan.tile.name, plan.workers,
-                     plan.split_tiles, plan.group, plan.along_cols ? " along n" : "",
-                     plan.early_weights ? " early" : "");
+  std::string text = fmt::format("{} workers {} split {} group {}", plan.tile.name, plan.workers,
+                                 plan.split_tiles, plan.group);
+  if (plan.deep > 1) text += fmt::format(" blocks {}x{}", plan.wide, plan.deep);
+  if (plan.along_cols) text += " along n";
+  if (plan.by_neighbours) text += " by neighbours";
+  if (plan.early_weights) text += " early";
+  return text;
 }
 
 std::ostream& operator<<(std::ostream& out, const GemmPlan& plan) { return out << describe(plan); }

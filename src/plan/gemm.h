@@ -37,7 +37,10 @@ struct GemmPlan {
   int split_tiles = 0;  ///< tiles whose k-steps are shared (the first ones)
   int group = 1;
   bool along_cols = false;
-  bool early_weights = true;  ///< launched while the kernel before it ends; weights stream at once
+  int wide = 1 << 20;  ///< blocks inside a group (schedule/gemm.h)
+  int deep = 1;
+  bool by_neighbours = false;  ///< workers are numbered by GPC, so that neighbours share operands
+  bool early_weights = true;   ///< launched while the kernel before it ends; weights stream at once
   double predicted_us = 0;
 };
 

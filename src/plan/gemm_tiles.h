@@ -48,6 +48,14 @@ struct GemmTile {
   X(c104,     2, 1, 104, 7, 2, 1, 1, false, false, 1)  \
   X(c104_1x2, 2, 1, 104, 7, 1, 2, 1, false, false, 1)  \
   X(c96_2x2,  2, 1,  96, 6, 2, 2, 2, false, false, 1)  \
+  X(c64,      2, 1,  64, 8, 2, 1, 1, false, false, 1)  \
+  X(c64_1x2,  2, 1,  64, 8, 1, 2, 1, false, false, 1)  \
+  X(c64_2x2,  2, 1,  64, 8, 2, 2, 1, false, false, 1)  \
+  X(c64_2x4,  2, 1,  64, 8, 2, 4, 1, false, false, 1)  \
+  X(c80_2x4,  2, 1,  80, 8, 2, 4, 1, false, false, 1)  \
+  X(c112_4x2, 2, 1, 112, 7, 4, 2, 1, false, false, 1)  \
+  X(c128_2x4, 2, 1, 128, 6, 2, 4, 2, false, false, 1)  \
+  X(c56,      2, 1,  56, 8, 2, 1, 1, false, false, 1)  \
   X(c80,      2, 1,  80, 8, 2, 1, 1, false, false, 1)  \
   X(c80_1x2,  2, 1,  80, 8, 1, 2, 1, false, false, 1)
 
@@ -64,6 +72,8 @@ struct GemmTile {
 #define TILELACE_GEMM_TALL(X)                          \
   X(t192,     2, 2, 192, 3, 2, 1, 2, false, false, 1)  \
   X(t176,     2, 2, 176, 3, 2, 1, 2, false, false, 1)  \
+  X(t192_1x2, 2, 2, 192, 3, 1, 2, 2, false, false, 1)  \
+  X(t176_1x2, 2, 2, 176, 3, 1, 2, 2, false, false, 1)  \
   X(t160,     2, 2, 160, 4, 2, 1, 1, false, false, 1)
 
 // Few tokens: 64 rows of tokens, narrow strips of the weight, deep rings.
@@ -87,6 +97,9 @@ struct GemmTile {
   X(s104_1x2, 1, 1, 104, 10, 1, 2, 1, false, false, 1) \
   X(s112, 1, 1, 112, 9, 1, 1, 1, false, false, 1) \
   X(s112_1x2, 1, 1, 112, 9, 1, 2, 1, false, false, 1) \
+  X(s32_1x4, 1, 1, 32, 16, 1, 4, 1, false, false, 1) \
+  X(s64_1x4, 1, 1, 64, 13, 1, 4, 1, false, false, 1) \
+  X(s80_1x4, 1, 1, 80, 11, 1, 4, 1, false, false, 1) \
   X(s192, 1, 1, 192, 6, 1, 1, 1, false, false, 1) \
   X(s192_1x2, 1, 1, 192, 6, 1, 2, 1, false, false, 1)
 
@@ -96,6 +109,8 @@ struct GemmTile {
   X(v16d,     1, 1,  16, 18, 1, 1, 1, false, true, 1)  \
   X(v32,      1, 1,  32, 16, 1, 1, 1, false, true, 1)  \
   X(v64,      1, 1,  64, 13, 1, 1, 1, false, true, 1)  \
+  X(v32_4x2,  1, 1,  32, 16, 4, 2, 1, false, true, 1)  \
+  X(w64_2x4,  2, 1,  64, 8, 2, 4, 1, false, true,  1)  \
   X(w16,      2, 1,  16, 5, 1, 1, 1, false, true,  2)  \
   X(w32,      2, 1,  32, 4, 1, 1, 1, false, true,  2)  \
   X(w64,      2, 1,  64, 8, 1, 1, 1, false, true,  1)  \

@@ -20,12 +20,15 @@ struct GemmCell {
 };
 
 /// Walks tiles in groups along one direction, across the other, back and forth, so that what the
-/// last strip used is still in L2.
+/// last strip used is still in L2. Within a group, blocks of `wide` x `deep` tiles follow each
+/// other: neighbours among the workers then share operands on both sides.
 struct GemmOrder {
   int rows = 0;  ///< tiles along m
   int cols = 0;  ///< tiles along n
   int group = 1;
   bool along_cols = false;
+  int wide = 1 << 20;  ///< of a block, along the group
+  int deep = 1;        ///< of a block, across it
 
   [[nodiscard]] TILELACE_HD constexpr int tiles() const { return rows * cols; }
 
@@ -33,14 +36,24 @@ struct GemmOrder {
     const int fast = along_cols ? cols : rows;
     const int slow = along_cols ? rows : cols;
     const int g = t / (group * slow);
-    const int left = t - g * group * slow;
-    const int rest = fast - g * group;
-    const int width = rest < group ? rest : group;
-    const int across = left / width;
-    const int f = g * group + (left - across * width);
+    int left = t - g * group * slow;
+    const int width = least(group, fast - g * group);
+    const int strip = left / (width * deep);
+    left -= strip * width * deep;
+    const int height = least(deep, slow - strip * deep);
+    const int block_width = least(wide, width);
+    const int block = left / (block_width * height);
+    left -= block * block_width * height;
+    const int last_width = least(block_width, width - block * block_width);
+    const int down = left / last_width;
+    const int f = g * group + block * block_width + (left - down * last_width);
+    const int across = strip * deep + down;
     const int s = (g & 1) != 0 ? slow - 1 - across : across;
     return along_cols ? GemmCell{s, f} : GemmCell{f, s};
   }
+
+ private:
+  TILELACE_HD static constexpr int least(int a, int b) { return a < b ? a : b; }
 };
 
 /// k-steps [begin, end) of a tile.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/cuda/cuda_check.h"
+#include "backend/cuda/neighbours.h"
 #include "backend/cuda/tensor_map.h"
 #include "core/check.h"
 
@@ -142,8 +143,13 @@ GemmCall::GemmCall(const plan::GemmPlan& plan, const plan::GemmProblem& p, const
   const int workers =
       plan.split_tiles > 0 ? plan.workers : std::min(plan.workers, params_.work.order.tiles());
   params_.work.workers = workers;
+  // Only whole grids: the numbers are a permutation of all clusters. Sharing k-steps relies on the
+  // order of dispatch.
+  if (plan.by_neighbours && plan.split_tiles == 0 && workers == plan.workers && tile.cluster() == 2)
+    params_.places = neighbour_places();
   ctas_ = workers * tile.cluster();
-  require(plan.split_tiles == 0 || ctas_ <= scratch.ctas, "gemm: {} CTAs, expected at most {}", ctas_, scratch.ctas);
+  require(plan.split_tiles == 0 || ctas_ <= scratch.ctas, "gemm: {} CTAs, expected at most {}",
+          ctas_, scratch.ctas);
 }
 
 void GemmCall::launch(cudaStream_t stream) const {

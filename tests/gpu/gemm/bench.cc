@@ -32,8 +32,9 @@ struct Options {
   std::vector<std::string> tiles;
   std::string part = "0/1";
   std::string json, commit, summary;
-  int candidates = 6;
-  int finalists = 2;
+  int candidates = 24;
+  double tolerance = 1.45;
+  int finalists = 3;
   int rounds = 7;
   double sample_ms = 8;
   double quick_ms = 10;
@@ -183,11 +184,13 @@ std::vector<Variant> Bench::best_of_cublas(const cuda::CublasGemm& blas, const p
 /// Every variant once forwards, once backwards: clocks drift while they run.
 void Bench::first_look(std::vector<Variant>& all, double guess_us) {
   std::vector<double> seen(all.size());
+  // Long products throttle: their clocks need longer to settle.
+  const double look_ms = guess_us > 20 ? 2.5 * o_.quick_ms : o_.quick_ms;
   for (Variant& v : all) v.quick_us = guess_us;
-  for (std::size_t i = 0; i < all.size(); ++i) seen[i] = time_us(all[i], o_.quick_ms, o_.quick_ms);
+  for (std::size_t i = 0; i < all.size(); ++i) seen[i] = time_us(all[i], look_ms, look_ms);
   for (std::size_t i = 0; i < all.size(); ++i) all[i].quick_us = seen[i];
   for (std::size_t i = all.size(); i-- > 0;)
-    all[i].quick_us = (seen[i] + time_us(all[i], o_.quick_ms, o_.quick_ms)) / 2;
+    all[i].quick_us = (seen[i] + time_us(all[i], look_ms, look_ms)) / 2;
   std::sort(all.begin(), all.end(),
             [](const Variant& x, const Variant& y) { return x.quick_us < y.quick_us; });
 }
@@ -219,7 +222,9 @@ nlohmann::json Bench::row(const GemmRow& r) {
     std::erase_if(plans, [&](const auto& c) {
       return std::find(o_.tiles.begin(), o_.tiles.end(), c.tile.name) == o_.tiles.end();
     });
-  if (!o_.all) plans.resize(std::min(plans.size(), static_cast<std::size_t>(o_.candidates)));
+  const double limit = plans.at(0).predicted_us * o_.tolerance;
+  std::erase_if(plans, [&](const auto& c) { return c.predicted_us > limit; });
+  plans.resize(std::min(plans.size(), static_cast<std::size_t>(o_.candidates)));
   const cuda::CublasGemm blas(p);
   auto variants = best_of_cublas(blas, p, guess);
   const std::size_t theirs = variants.size();
@@ -365,12 +370,14 @@ int main(int argc, char** argv) {
   app.add_option("--part", o.part, "I/N: every N-th row from I, for N GPUs side by side");
   app.add_option("--candidates", o.candidates, "plans that are tried, best prediction first")
       ->capture_default_str();
+  app.add_option("--tolerance", o.tolerance, "plans that are tried: predicted time over the best")
+      ->capture_default_str();
   app.add_option("--finalists", o.finalists, "of each side, timed with care")
       ->capture_default_str();
   app.add_option("--rounds", o.rounds, "samples a variant")->capture_default_str();
   app.add_option("--sample-ms", o.sample_ms, "a sample's length")->capture_default_str();
   app.add_option("--quick-ms", o.quick_ms, "a first look's length")->capture_default_str();
-  app.add_flag("--all", o.all, "tries every plan, prints each");
+  app.add_flag("--all", o.all, "prints every plan that was tried");
   app.add_flag("--plain", o.plain, "also without early weights (programmatic dependent launch)");
   app.add_option("--json", o.json, "appends JSON lines to this file");
   app.add_option("--summary", o.summary, "only sums up the lines of this file");

@@ -104,6 +104,8 @@ Case draw(std::mt19937_64& rng, int i, DType dtype, const Options& o) {
   if (c.plan.workers * c.plan.tile.cluster() > 132) c.plan.split_tiles = 0;
   c.plan.along_cols = rng() % 2 == 0;
   c.plan.group = 1 + static_cast<int>(rng() % 8);
+  c.plan.wide = 1 + static_cast<int>(rng() % 5);
+  c.plan.deep = 1 + static_cast<int>(rng() % 4);
   c.plan.early_weights = rng() % 2 == 0;
   c.exact = rng() % 2 == 0;
   c.bias = !c.exact && rng() % 2 == 0;

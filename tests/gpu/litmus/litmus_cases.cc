@@ -46,7 +46,7 @@ constexpr Case kCases[] = {
     {"store/tma-read", Send::threads, Payload::copy, Reader::bulk, relaxed_wait},
     {"store/tma-read", Send::threads, Payload::copy, Reader::bulk, no_proxy_fence},
     {"tma", Send::bulk, Payload::copy, Reader::loads, flag_first, true},
-    {"tma", Send::bulk, Payload::copy, Reader::loads, read_wait, true},
+    {"tma", Send::bulk, Payload::copy, Reader::loads, read_wait},  // H200s do not show it
     {"tma", Send::bulk, Payload::copy, Reader::loads, no_bulk_wait},
     {"tma", Send::bulk, Payload::copy, Reader::loads, relaxed_signal},
     {"tma", Send::bulk, Payload::copy, Reader::loads, no_fill_fence},

@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(GemmShape<Tile>::kThreads, Tile::per_sm)
   extern __shared__ __align__(1024) std::uint8_t memory[];
   GemmShared<Tile> shared{ptx::shared_address(memory)};
   asm("" : "+r"(shared.base));  // computed once, not wherever it is used
-  const auto place = Place<Tile>::here();
+  const auto place = Place<Tile>::here(p.places);
   const int warpgroup = __shfl_sync(~0U, static_cast<int>(threadIdx.x) / 128, 0);
   start_ring(p, shared);
   ptx::launch_dependents();

@@ -29,8 +29,9 @@ struct GemmParams {
   CUtensorMap out_rest;  ///< what a width that 64 does not divide leaves over
   schedule::GemmWork work;
   GemmScratch scratch;
-  const void* bias;  ///< [n] or null
-  int n;             ///< columns of the result
+  const std::uint16_t* places;  ///< worker of each cluster, or null: against the order of dispatch
+  const void* bias;             ///< [n] or null
+  int n;                        ///< columns of the result
   Activation activation;
 };
 

@@ -75,12 +75,13 @@ template <class Tile>
 struct Place {
   int cta, row, col, worker;
 
-  TILELACE_DEVICE static Place here() {
+  TILELACE_DEVICE static Place here(const std::uint16_t* places) {
     constexpr int kCluster = GemmShape<Tile>::kCluster;
     const int cta = kCluster > 1 ? static_cast<int>(blockIdx.x) % kCluster : 0;
+    const int cluster = static_cast<int>(blockIdx.x) / kCluster;
     const int last = static_cast<int>(gridDim.x) / kCluster - 1;
     return {cta, cta % Tile::cluster_rows, cta / Tile::cluster_rows,
-            last - static_cast<int>(blockIdx.x) / kCluster};
+            places != nullptr ? places[cluster] : last - cluster};
   }
   /// Index of the same CTA in the cluster of another worker.
   TILELACE_DEVICE int slot(int of_worker) const {

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GEMM's order and the sharing of k-steps: every step of every tile once, partials where heads
+// look for them, no wait for a worker that waits.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "plan/gemm.h"
+#include "schedule/gemm.h"
+#include "tilelace/error.h"
+
+namespace tilelace::schedule {
+namespace {
+
+TEST(GemmSchedule, EveryCellIsVisitedOnce) {
+  std::mt19937 rng(3);
+  const auto any = [&](int most) {
+    return 1 + static_cast<int>(rng() % static_cast<unsigned>(most));
+  };
+  for (int i = 0; i < 2000; ++i) {
+    const GemmOrder order{any(20), any(20), any(9), i % 2 == 0, any(6), any(5)};
+    std::set<std::pair<int, int>> seen;
+    for (int t = 0; t < order.tiles(); ++t) {
+      const GemmCell c = order.cell(t);
+      ASSERT_TRUE(c.row >= 0 && c.row < order.rows && c.col >= 0 && c.col < order.cols);
+      ASSERT_TRUE(seen.emplace(c.row, c.col).second);
+    }
+  }
+}
+
+/// Takes down what one worker's math role does.
+struct Recorder {
+  int worker;
+  std::map<std::pair<int, int>, int>* steps;  ///< (tile, k-step) -> times
+  std::vector<int>* given;  ///< by worker: k-steps in its partial, tile in .second
+  std::vector<int>* partial_tile;
+  std::vector<std::pair<int, int>> adds;  ///< (tile, from)
+  std::vector<int> stored;
+  GemmSegment now{};
+  int order = 0, given_at = -1;
+
+  void skip(int /*steps*/) {}
+  void multiply(const GemmSegment& s) {
+    now = s;
+    ++order;
+    for (int k = s.begin; k < s.end; ++k) ++(*steps)[{s.tile, k}];
+  }
+  void give_partial() {
+    given_at = order;
+    (*given)[static_cast<std::size_t>(worker)] = now.steps();
+    (*partial_tile)[static_cast<std::size_t>(worker)] = now.tile;
+  }
+  void add_partial(int from) { adds.emplace_back(now.tile, from); }
+  void store(GemmCell /*cell*/) { stored.push_back(now.tile); }
+};
+
+TEST(GemmSchedule, EveryStepIsTakenOnceAndHeadsFindTheirTails) {
+  std::mt19937 rng(5);
+  const auto any = [&](int most) {
+    return 1 + static_cast<int>(rng() % static_cast<unsigned>(most));
+  };
+  for (int i = 0; i < 3000; ++i) {
+    const GemmOrder order{any(9), any(9), any(4), i % 2 == 0};
+    const int workers = any(40);
+    const int split = static_cast<int>(rng() % static_cast<unsigned>(order.tiles() + 1));
+    const GemmWork work = make_gemm_work(order, workers, any(30), split);
+    std::map<std::pair<int, int>, int> steps;
+    std::vector<int> given(static_cast<std::size_t>(workers)),
+        tiles(static_cast<std::size_t>(workers), -1);
+    std::vector<Recorder> all;
+    for (int w = 0; w < workers; ++w) {
+      all.push_back({w, &steps, &given, &tiles, {}, {}});
+      run_gemm_math(work, w, 0, 1, all.back());
+      if (all.back().given_at >= 0) {
+        ASSERT_EQ(all.back().given_at, 1) << "a partial comes first";
+      }
+    }
+    ASSERT_EQ(steps.size(), static_cast<std::size_t>(order.tiles() * work.k_steps));
+    for (const auto& [at, times] : steps) ASSERT_EQ(times, 1);
+    std::set<int> stored, taken;
+    for (const Recorder& r : all) {
+      for (const int t : r.stored) ASSERT_TRUE(stored.insert(t).second);
+      for (const auto& [tile, from] : r.adds) {
+        ASSERT_GT(from, r.worker) << "waits go one way only";
+        ASSERT_EQ(tiles[static_cast<std::size_t>(from)], tile);
+        ASSERT_TRUE(taken.insert(from).second);
+      }
+    }
+    ASSERT_EQ(stored.size(), static_cast<std::size_t>(order.tiles()));
+    for (int w = 0; w < workers; ++w)
+      ASSERT_EQ(tiles[static_cast<std::size_t>(w)] >= 0, taken.count(w) == 1);
+  }
+}
+
+TEST(GemmSchedule, TurnsShareTheSegmentsOfAWorker) {
+  const GemmWork work = make_gemm_work({5, 7, 2, false}, 4, 9, 6);
+  std::map<std::pair<int, int>, int> steps;
+  std::vector<int> given(4), tiles(4, -1);
+  for (int w = 0; w < 4; ++w)
+    for (int lane = 0; lane < 2; ++lane) {
+      Recorder r{w, &steps, &given, &tiles, {}, {}};
+      run_gemm_math(work, w, lane, 2, r);
+      EXPECT_TRUE(lane == 0 || r.given_at < 0) << "partials are given in the first turn";
+    }
+  ASSERT_EQ(steps.size(), 35U * 9);
+  for (const auto& [at, times] : steps) EXPECT_EQ(times, 1);
+}
+
+TEST(GemmPlan, CandidatesCoverAndAreSorted) {
+  for (const plan::GemmProblem p :
+       {plan::GemmProblem{1, 8, 8}, {64, 5120, 6400}, {256, 3200, 5120}, {8192, 12288, 12288}}) {
+    const auto plans = plan::gemm_candidates(p);
+    ASSERT_FALSE(plans.empty());
+    for (std::size_t i = 1; i < plans.size(); ++i)
+      EXPECT_LE(plans[i - 1].predicted_us, plans[i].predicted_us);
+    for (const auto& c : plans) {
+      const auto work = plan::work_of(c, p);
+      const auto rows = c.tile.swapped ? p.n : p.m;
+      const auto cols = c.tile.swapped ? p.m : p.n;
+      EXPECT_GE(work.order.rows * c.tile.rows() * c.tile.cluster_rows, rows);
+      EXPECT_GE(work.order.cols * c.tile.width * c.tile.cluster_cols, cols);
+      EXPECT_LE(work.split_tiles, work.order.tiles());
+      if (c.split_tiles > 0) {
+        EXPECT_LE(c.workers * c.tile.cluster(), 132);
+      }
+    }
+  }
+}
+
+TEST(GemmPlan, WhatCannotBeIsRefused) {
+  EXPECT_THROW(plan::gemm_candidates({0, 8, 8}), Error);
+  EXPECT_THROW(plan::gemm_candidates({8, 12, 8}), Error);
+  EXPECT_THROW(plan::gemm_candidates({8, 8, 4}), Error);
+}
+
+}  // namespace
+}  // namespace tilelace::schedule
