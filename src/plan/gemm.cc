@@ -71,6 +71,76 @@ void require_problem(const GemmProblem& p) {
           p.k);
 }
 
+class Candidates {
+ public:
+  Candidates(const GemmProblem& p, const GemmMachine& machine) : p_(p), machine_(machine) {}
+
+  void add(GemmPlan plan) {
+    if (static_cast<std::int64_t>(plan.split_tiles) * ceil_div(p_.k, kStep) > 1 << 30) return;
+    plan.predicted_us = predict_us(plan, p_, machine_);
+    plans_.push_back(plan);
+  }
+
+  void add_tile(const GemmTile& t) {
+    GemmPlan plan{.tile = t, .workers = clusters_of(t, machine_)};
+    plan.group = std::max(1, static_cast<int>(kGroupRows / (t.rows() * t.cluster_rows)));
+    const int tiles = order_of(plan, p_).tiles();
+    add(plan);
+    add_orders(plan, tiles);
+    add_shared(plan, tiles);
+    if (t.per_sm == 2 && tiles > plan.workers) {
+      plan.workers *= 2;
+      add(plan);
+    }
+  }
+
+  std::vector<GemmPlan> sorted() {
+    std::stable_sort(plans_.begin(), plans_.end(), [](const GemmPlan& a, const GemmPlan& b) {
+      return a.predicted_us < b.predicted_us;
+    });
+    return std::move(plans_);
+  }
+
+ private:
+  /// Other walks over the same tiles.
+  void add_orders(GemmPlan plan, int tiles) {
+    plan.along_cols = true;
+    if (p_.m < 1024 && p_.m >= 128) {
+      GemmPlan strip = plan;
+      strip.group = 1 << 12;
+      add(strip);
+    }
+    if (p_.m < 256 || plan.tile.cluster() != 2 || tiles < plan.workers) return;
+    plan.group = 8;
+    plan.by_neighbours = true;
+    plan.early_weights = false;
+    add(plan);
+    plan.wide = 4;
+    plan.deep = 2;
+    add(plan);
+  }
+
+  /// k-steps shared. Where there are many tiles, that costs more than the last wave.
+  void add_shared(GemmPlan plan, int tiles) {
+    const int rest = tiles % plan.workers;
+    if (rest == 0 || (p_.m >= 1024 && tiles > 3 * plan.workers)) return;
+    if (tiles * 2 <= plan.workers) {  // each tile cut into equal parts
+      GemmPlan even = plan;
+      even.workers = plan.workers / tiles * tiles;
+      even.split_tiles = tiles;
+      if (even.workers != plan.workers) add(even);
+    }
+    plan.split_tiles = tiles < plan.workers ? tiles : plan.workers + rest;
+    add(plan);
+    plan.split_tiles = rest;
+    if (tiles > plan.workers) add(plan);
+  }
+
+  const GemmProblem& p_;
+  const GemmMachine& machine_;
+  std::vector<GemmPlan> plans_;
+};
+
 }  // namespace
 
 schedule::GemmWork work_of(const GemmPlan& plan, const GemmProblem& p) {
@@ -80,57 +150,9 @@ schedule::GemmWork work_of(const GemmPlan& plan, const GemmProblem& p) {
 
 std::vector<GemmPlan> gemm_candidates(const GemmProblem& p, const GemmMachine& machine) {
   require_problem(p);
-  std::vector<GemmPlan> plans;
-  for (const GemmTile& t : kGemmTiles) {
-    GemmPlan plan{.tile = t, .workers = clusters_of(t, machine)};
-    plan.group = std::max(1, static_cast<int>(kGroupRows / (t.rows() * t.cluster_rows)));
-    const int tiles = order_of(plan, p).tiles();
-    const int rest = tiles % plan.workers;
-    std::vector<int> splits{0};
-    if (t.per_sm == 2 && tiles > plan.workers) {
-      GemmPlan both = plan;
-      both.workers *= 2;
-      both.predicted_us = predict_us(both, p, machine);
-      plans.push_back(both);
-    }
-    // Shared stretches hold 1 to 2 tiles where there are that many, else less than one.
-    // Where there are many tiles, sharing costs more than the last wave.
-    if (p.m >= 1024 && tiles > 3 * plan.workers)
-      splits.clear(), splits.push_back(0);
-    else if (rest != 0)
-      splits.push_back(tiles < plan.workers ? tiles : plan.workers + rest);
-    if (rest != 0 && splits.size() > 1 && tiles > plan.workers) splits.push_back(rest);
-    // Few tiles: each cut into equal parts.
-    if (tiles * 2 <= plan.workers) {
-      GemmPlan even = plan;
-      even.workers = plan.workers / tiles * tiles;
-      even.split_tiles = tiles;
-      even.predicted_us = predict_us(even, p, machine);
-      if (even.workers != plan.workers) plans.push_back(even);
-    }
-    if (p.m >= 1024 && t.cluster() == 2) {
-      GemmPlan near = plan;
-      near.by_neighbours = true;
-      near.early_weights = false;
-      near.along_cols = true;
-      near.group = 8;
-      near.predicted_us = predict_us(near, p, machine);
-      plans.push_back(near);
-      near.wide = 4;
-      near.deep = 2;
-      plans.push_back(near);
-    }
-    for (const int split : splits) {
-      if (static_cast<std::int64_t>(split) * ceil_div(p.k, kStep) > 1 << 30) continue;
-      plan.split_tiles = split;
-      plan.predicted_us = predict_us(plan, p, machine);
-      plans.push_back(plan);
-    }
-  }
-  std::stable_sort(plans.begin(), plans.end(), [](const GemmPlan& a, const GemmPlan& b) {
-    return a.predicted_us < b.predicted_us;
-  });
-  return plans;
+  Candidates candidates(p, machine);
+  for (const GemmTile& t : kGemmTiles) candidates.add_tile(t);
+  return candidates.sorted();
 }
 
 std::string describe(const GemmPlan& plan) {

@@ -66,6 +66,7 @@ struct GemmTile {
   X(p176,     2, 2, 176, 5, 2, 1, 1, true,  false, 1)  \
   X(p168,     2, 2, 168, 5, 2, 1, 1, true,  false, 1)  \
   X(p160,     2, 2, 160, 5, 2, 1, 2, true,  false, 1)  \
+  X(p144,     2, 2, 144, 6, 2, 1, 1, true,  false, 1)  \
   X(p128,     2, 2, 128, 6, 2, 1, 2, true,  false, 1)
 
 // 256 rows, two warpgroups on one tile.

@@ -146,7 +146,7 @@ void of_type(DType dtype, const Work& work) {
 /// A device object of this type, zero, read back when the stream is done.
 template <class T, class Use>
 T read_back(cudaStream_t stream, const Use& use) {
-  static T* device = nullptr;
+  thread_local T* device = nullptr;
   T host{};
   if (device == nullptr) cuda::check(cudaMalloc(&device, sizeof(T)), "memory for totals");
   cuda::check(cudaMemsetAsync(device, 0, sizeof(T), stream), "totals");

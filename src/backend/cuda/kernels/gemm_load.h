@@ -23,16 +23,15 @@ class GemmLoad {
       early = min(Tile::stages, s.steps());
       load_early(row, col, s.begin, early);
     }
-    for (int k = 0, stage = 0; k < s.steps(); ++k) {
+    for (int k = 0; k < s.steps(); ++k) {
       const int x = (s.begin + k) * kStep;
       if (k >= early) {
-        ptx::barrier_wait(shared_.empty(stage), ring_.parity(stage) ^ 1);
-        ptx::barrier_expect(shared_.full(stage), Shape::kArriving);
-        load_weight(stage, x, row, col);
+        ptx::barrier_wait(shared_.empty(ring_.stage), ring_.parity ^ 1);
+        ptx::barrier_expect(shared_.full(ring_.stage), Shape::kArriving);
+        load_weight(ring_.stage, x, row, col);
       }
-      load_tokens(stage, x, row, col);
-      ring_.flip(stage);
-      stage = stage + 1 == Tile::stages ? 0 : stage + 1;
+      load_tokens(ring_.stage, x, row, col);
+      ring_.advance();
     }
   }
 

@@ -57,22 +57,27 @@ class GemmMath {
     // In turns: also because a wait for a parity that is more than one round ahead would return.
     if (Tile::pingpong && !first_turn_) ptx::sync_threads(kTurnBarrier + group_, 256);
     first_turn_ = false;
-    for (int round = 0; round < s.steps(); round += Tile::stages) {
+    // Whole rounds of the ring, so that stages are known when the loop is unrolled.
+    const int first = ring_.stage;
+    const int end = first + s.steps();
+    for (int round = 0; round < end; round += Tile::stages) {
 #pragma unroll
       for (int stage = 0; stage < Tile::stages; ++stage) {
-        const int k = round + stage;
-        if (k == s.steps()) break;
-        ptx::barrier_wait(shared_.full(stage), ring_.parity(stage));
-        multiply_stage(stage, k);
+        const int at = round + stage;
+        if (at < first) continue;
+        if (at >= end) break;
+        ptx::barrier_wait(shared_.full(stage), ring_.parity);
+        multiply_stage(stage, at != first);
         ptx::wgmma_wait<1>();
-        if (k > 0) release(stage == 0 ? Tile::stages - 1 : stage - 1);
+        if (at != first) release(stage == 0 ? Tile::stages - 1 : stage - 1);
       }
-      ring_.skip(min(Tile::stages, s.steps() - round));
+      if (round + Tile::stages <= end) ring_.parity ^= 1;
     }
+    ring_.stage = end % Tile::stages;
     if (Tile::pingpong) ptx::arrive_threads(kTurnBarrier + (group_ ^ 1), 256);
     ptx::wgmma_wait<0>();
     pin_accumulators();
-    release((s.steps() - 1) % Tile::stages);
+    release((end - 1) % Tile::stages);
   }
 
   /// Kept in fp32, a thread's values 16 bytes at a time; published by a flag.
@@ -136,7 +141,7 @@ class GemmMath {
   }
 
  private:
-  TILELACE_DEVICE void multiply_stage(int stage, int k) {
+  TILELACE_DEVICE void multiply_stage(int stage, bool keep) {
     const std::uint64_t rows = ptx::operand(shared_.rows(stage) + block_row_ * kChunkBytes);
     const std::uint64_t cols = ptx::operand(shared_.cols(stage));
     pin_accumulators();
@@ -146,7 +151,7 @@ class GemmMath {
 #pragma unroll
       for (int i = 0; i < Tile::blocks; ++i)
         Wgmma<Element, Tile::width>::multiply(acc_[i], rows + (kChunkBytes / 16) * i + 2 * kk,
-                                              cols + 2 * kk, (k | kk) != 0);
+                                              cols + 2 * kk, keep || kk != 0);
     ptx::wgmma_commit();
   }
 

@@ -50,22 +50,19 @@ struct GemmShared {
   TILELACE_DEVICE ptx::Shared empty(int stage) const { return full(Tile::stages) + 8 * stage; }
 };
 
-/// Parities of the ring's stages, a bit each. Every segment begins at stage 0, so that stages are
-/// known when the loop over them is unrolled; what a segment leaves unused keeps its parity.
+/// Place in the ring, and the parity of its round. Segments follow each other without a gap: where
+/// each began at stage 0, its first loads would wait for the last products of the one before.
 template <int kStages>
-class Ring {
- public:
-  TILELACE_DEVICE int parity(int stage) const { return static_cast<int>(bits_ >> stage) & 1; }
-  TILELACE_DEVICE void flip(int stage) { bits_ ^= 1U << stage; }
-  /// A segment of this many steps was used.
-  TILELACE_DEVICE void skip(int steps) {
-    constexpr std::uint32_t kAll = (1U << kStages) - 1;
-    const int rounds = steps / kStages;
-    bits_ ^= ((rounds & 1) != 0 ? kAll : 0) ^ ((1U << (steps - rounds * kStages)) - 1);
-  }
+struct Ring {
+  int stage = 0;
+  int parity = 0;
 
- private:
-  std::uint32_t bits_ = 0;
+  TILELACE_DEVICE void advance() { skip(1); }
+  TILELACE_DEVICE void skip(int steps) {
+    stage += steps;
+    parity ^= (stage / kStages) & 1;
+    stage %= kStages;
+  }
 };
 
 /// This CTA's place: in the cluster, and its worker's number. Workers are numbered against the

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// NCCL's collectives: the baseline, and the collective of unfused plans. libnccl is loaded when it
+// is first asked for. Nothing here uses NVLink multicast.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "comm/group.h"
+#include "tilelace/dtype.h"
+
+namespace tilelace::cuda {
+
+/// How NCCL knows a buffer: not at all (cudaMalloc), by ncclCommRegister, or as a part of a window
+/// that is the same on all ranks (both ncclMemAlloc).
+enum class NcclBuffer : std::uint8_t { plain, registered, window };
+
+constexpr std::string_view name_of(NcclBuffer b) {
+  switch (b) {
+    case NcclBuffer::plain: return "nccl";
+    case NcclBuffer::registered: return "nccl_registered";
+    default: return "nccl_window";
+  }
+}
+
+/// Version of the library as ncclGetVersion says it (22809 is 2.28.9), 0 if it cannot be loaded.
+int nccl_version();
+
+/// Device memory that an NcclGroup knows. Destroy when no rank uses it any more; local.
+class NcclMemory {
+ public:
+  NcclMemory(const NcclMemory&) = delete;
+  NcclMemory& operator=(const NcclMemory&) = delete;
+  ~NcclMemory();
+  [[nodiscard]] std::byte* data() const;
+  [[nodiscard]] std::size_t bytes() const;
+  /// What became of the wish: a library or machine without windows registers only.
+  [[nodiscard]] NcclBuffer kind() const;
+
+ private:
+  friend class NcclGroup;
+  struct Impl;
+  explicit NcclMemory(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+struct NcclOptions {
+  double timeout_s = 30;  ///< of every wait here for NCCL or a peer
+  /// NCCL's own calls block: then only collectives that run are bounded, not calls.
+  bool blocking = false;
+};
+
+/// One rank's part of an NCCL communicator. All calls come from one thread.
+/// The collectives are asynchronous, may be captured (mode relaxed) and come in the same order on
+/// every rank; count is in elements. They throw: system (what NCCL said), peer, timeout.
+class NcclGroup {
+ public:
+  /// Collective over `group`, which must outlive this object and the memory made here; bounded.
+  /// NCCL_NVLS_ENABLE has to be 0 in the environment. Errors: system (no library, multicast not
+  /// off: on every rank, naming the rank), peer, timeout.
+  NcclGroup(comm::Group& group, int device, const NcclOptions& options = {});
+  NcclGroup(const NcclGroup&) = delete;
+  NcclGroup& operator=(const NcclGroup&) = delete;
+  /// Bounded; where NCCL does not end in time it is aborted, and what it holds is left to the
+  /// process. Memory made here may be destroyed before or after.
+  ~NcclGroup();
+
+  /// Every rank passes the same kind and bytes. Collective for windows. Errors: as collectives.
+  std::unique_ptr<NcclMemory> allocate(std::size_t bytes, NcclBuffer kind);
+
+  /// to[ranks * count] = everyone's from[count]; in place if from is the own part of to.
+  void all_gather(const void* from, void* to, std::size_t count, DType, cudaStream_t);
+  /// to[count] = own part of the sum of everyone's from[ranks * count].
+  void reduce_scatter(const void* from, void* to, std::size_t count, DType, cudaStream_t);
+  /// to[count] = sum of everyone's from[count].
+  void all_reduce(const void* from, void* to, std::size_t count, DType, cudaStream_t);
+
+  /// Waits until the work in `stream` is done, at most `timeout_s`; what does not end is aborted.
+  void finish(cudaStream_t stream, std::string_view what, double timeout_s);
+  /// Throws if NCCL or the group has something to say.
+  void throw_if_failed(std::string_view what);
+  /// Ends this rank's collectives; the communicator is of no use afterwards. Bounded, never throws.
+  void abort() noexcept;
+
+ private:
+  friend struct NcclMemory::Impl;
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// libnccl, looked up at run time: a binary starts where the library is missing.
+#pragma once
+#include <nccl.h>
+
+#include <string>
+
+namespace tilelace::cuda {
+
+/// The functions of libnccl that are used, by their own names.
+struct NcclLibrary {
+  decltype(&ncclGetVersion) version = nullptr;
+  decltype(&ncclGetErrorString) error_string = nullptr;
+  decltype(&ncclGetLastError) last_error = nullptr;
+  decltype(&ncclGetUniqueId) unique_id = nullptr;
+  decltype(&ncclCommInitRankConfig) init = nullptr;
+  decltype(&ncclCommGetAsyncError) async_error = nullptr;
+  decltype(&ncclCommFinalize) finalize = nullptr;
+  decltype(&ncclCommDestroy) destroy = nullptr;
+  decltype(&ncclCommAbort) abort = nullptr;
+  decltype(&ncclAllGather) all_gather = nullptr;
+  decltype(&ncclReduceScatter) reduce_scatter = nullptr;
+  decltype(&ncclAllReduce) all_reduce = nullptr;
+  decltype(&ncclMemAlloc) mem_alloc = nullptr;
+  decltype(&ncclMemFree) mem_free = nullptr;
+  decltype(&ncclCommRegister) enroll = nullptr;
+  decltype(&ncclCommDeregister) withdraw = nullptr;
+  decltype(&ncclCommWindowRegister) window_enroll = nullptr;      // null before 2.27
+  decltype(&ncclCommWindowDeregister) window_withdraw = nullptr;  // null before 2.27
+  std::string problem;  ///< why it cannot be used; empty: it can
+
+  NcclLibrary();
+};
+
+/// Loaded on the first call, kept.
+const NcclLibrary& nccl_library();
+
+}  // namespace tilelace::cuda

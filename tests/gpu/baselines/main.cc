@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpu_baselines: what the fused ops are compared with, in one process with a thread a GPU. GEMM by
+// cuBLASLt's best algorithm, NCCL's collectives, and one after the other in a CUDA graph.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+#include "comm/cuda/capabilities.h"
+#include "core/check.h"
+#include "links/measure.h"
+#include "record.h"
+
+namespace tilelace::gpu_test {
+namespace {
+
+/// NCCL's start reads a large library, maybe from a cold disk; below the bound of meetings.
+constexpr double kNcclSeconds = 35;
+
+struct Options {
+  int ranks = 0;
+  std::vector<std::string> models{"llama70b"};
+  std::vector<std::int64_t> ms{1024, 4096, 8192};
+  std::vector<std::string> ops{"ag_gemm", "gemm_rs", "gemm_ar"};
+  BenchOptions bench;
+  bool blocking = false;
+  double link_gbps = 0;
+  double limit_s = 0;
+  std::string json, commit;
+};
+
+/// Ends the process if it takes longer than it may: what hangs in the driver cannot be ended else.
+class Watchdog {
+ public:
+  explicit Watchdog(double seconds) : seconds_(seconds), thread_([this] { watch(); }) {}
+  ~Watchdog() {
+    {
+      const std::scoped_lock lock(mutex_);
+      done_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+ private:
+  void watch() {
+    std::unique_lock lock(mutex_);
+    if (changed_.wait_for(lock, std::chrono::duration<double>(seconds_), [this] { return done_; }))
+      return;
+    fmt::print(stderr,
+               "gpu_baselines: got no end within {:.0f} s (--limit-seconds), expected one\n",
+               seconds_);
+    std::fflush(nullptr);
+    std::_Exit(3);
+  }
+
+  double seconds_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+/// Collective: GB/s a GPU and direction of a copy-engine push of 256 MiB a peer.
+double link_rate(Rank& rank) {
+  constexpr std::size_t kMib = 256;
+  LinkBench links(rank, kMib);
+  const Measured m = links.run({"ce_push", Mover::copy_engine, false, Timing::queue, 0, kMib});
+  rank.meet();  // nobody's memory goes while a peer may still use it
+  if (!m.verified)
+    raise(ErrorKind::system, "links: copy-engine push, got {:.0f} wrong words, expected none",
+          m.wrong_words);
+  return m.gb_per_s;
+}
+
+std::vector<Op> ops_of(const std::vector<std::string>& names) {
+  std::vector<Op> ops;
+  for (const Op op : {Op::ag_gemm, Op::gemm_rs, Op::gemm_ar})
+    if (std::find(names.begin(), names.end(), name_of(op)) != names.end()) ops.push_back(op);
+  return ops;
+}
+
+std::vector<Row> rows_of(const Options& o, int ranks) {
+  const int devices = comm::device_count();
+  require(ranks <= devices, "--ranks: got {}, expected at most one a GPU ({})", ranks, devices);
+  for (const std::int64_t m : o.ms)
+    require(m > 0 && m <= 1 << 20, "--m: got {}, expected 1 to {}", m, 1 << 20);
+  auto rows = baseline_rows(ops_of(o.ops), o.models, ranks, o.ms);
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const Row& a, const Row& b) { return a.op < b.op; });
+  return rows;
+}
+
+void run_rank(Rank& rank, const Options& o, const std::vector<Row>& rows, Board& board,
+              std::vector<Result>& results, JsonLines& json) {
+  const double link = o.link_gbps > 0 ? o.link_gbps : link_rate(rank);
+  cuda::NcclGroup nccl(*rank.group, rank.device, {kNcclSeconds, o.blocking});
+  RankBench bench(rank, nccl, rows, o.bench, board);
+  if (rank.rank == 0)
+    fmt::print("{} ranks on {}, cuBLASLt {}, NCCL {}, windows {}, link {:.1f} GB/s{}\n", rank.ranks,
+               device_name(), cuda::cublas_version(), cuda::nccl_version(),
+               bench.has_windows() ? "yes" : "no", link, o.link_gbps > 0 ? " (given)" : "");
+  for (const Row& row : rows) {
+    const Figures figures = bench.run(row);
+    if (rank.rank != 0) continue;
+    results.push_back({row, figures, link, o.bench.rounds});
+    json.write(record(results.back(), o.commit));
+    fmt::print("{} {} m {}: gemm {:.1f}, unfused {:.1f} us\n", row.model, name_of(row.op), row.m,
+               figures.gemm.us, fastest(figures.unfused).second.us);
+    std::fflush(stdout);
+  }
+  rank.meet();
+}
+
+int run(const Options& o) {
+  JsonLines json(o.json, false);
+  const int ranks = choose_ranks(o.ranks);
+  const auto rows = rows_of(o, ranks);
+  const Watchdog watchdog(o.limit_s > 0 ? o.limit_s : 60 + 6.0 * static_cast<double>(rows.size()));
+  Board board(static_cast<std::size_t>(ranks));
+  std::vector<Result> results;
+  run_ranks(ranks, [&](Rank& rank) { run_rank(rank, o, rows, board, results, json); });
+  print_table(results);
+  return std::all_of(results.begin(), results.end(), [](const Result& r) { return r.good(); }) ? 0
+                                                                                               : 1;
+}
+
+void add_options(CLI::App& app, Options& o) {
+  app.add_option("--ranks", o.ranks, "ranks (default: every GPU)");
+  app.add_option("--models", o.models, "of gpt3, llama70b, qwen32b")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"gpt3", "llama70b", "qwen32b"}));
+  app.add_option("--m", o.ms, "rows of the operand, all ranks together")->delimiter(',');
+  app.add_option("--ops", o.ops, "of ag_gemm, gemm_rs, gemm_ar")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"ag_gemm", "gemm_rs", "gemm_ar"}));
+  app.add_option("--rounds", o.bench.rounds, "samples a variant")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--algorithms", o.bench.algorithms, "of cuBLASLt that are tried")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  app.add_option("--sample-ms", o.bench.lengths.sample_ms, "a sample's length")
+      ->check(CLI::Range(0.1, 1000.0))
+      ->capture_default_str();
+  app.add_option("--link-gbps", o.link_gbps,
+                 "of a GPU and direction, for the roof (default: measured)")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--limit-seconds", o.limit_s, "ends the process (default: 60 and 6 a row)")
+      ->check(CLI::NonNegativeNumber);
+  app.add_flag("--nccl-blocking", o.blocking, "NCCL's calls block; to compare with the default");
+  app.add_option("--json", o.json, "write JSON lines to this file, - for standard output");
+  app.add_option("--commit", o.commit, "goes into the records");
+}
+
+}  // namespace
+}  // namespace tilelace::gpu_test
+
+int main(int argc, char** argv) {
+  using namespace tilelace::gpu_test;
+  // Multicast is never used. Before any thread; what is set already stays, and is refused later.
+  setenv("NCCL_NVLS_ENABLE", "0", 0);
+  CLI::App app("Times cuBLASLt, NCCL and one after the other, what fused ops are compared with");
+  Options options;
+  add_options(app, options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
+  return exit_code_of("gpu_baselines", [&] { return run(options); });
+}

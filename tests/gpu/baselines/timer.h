@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a way of doing a row is timed: graph replays of several calls, each sample after a load of
+// its own kind, all ranks at once.
+#pragma once
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/nccl.h"
+#include "harness.h"
+
+namespace tilelace::gpu_test {
+
+/// The bound of what runs on the device; below that of meetings, so that NCCL is named first.
+constexpr double kFinishSeconds = 20;
+constexpr double kLoadMs = 40;
+
+using Graph = std::unique_ptr<CUgraphExec_st, cudaError_t (*)(cudaGraphExec_t)>;
+
+struct Variant {
+  std::string name;
+  std::function<void(int)> launch;  ///< the i-th call, into the rank's stream
+  Graph graph{nullptr, cudaGraphExecDestroy};
+  int calls = 0;        ///< in the graph
+  double quick_us = 0;  ///< a call, about; the same on every rank
+  /// Us a call, the slowest rank's.
+  std::vector<double> samples;
+
+  [[nodiscard]] double median() const;
+  /// p90 / p10.
+  [[nodiscard]] double spread() const;
+};
+
+/// What a sample is made of.
+struct Lengths {
+  double load_ms = kLoadMs;
+  double sample_ms = 8;
+};
+
+/// All calls are collective, with the same variants in the same order.
+class Timer {
+ public:
+  Timer(Rank& rank, cuda::NcclGroup& nccl);
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+  ~Timer();
+
+  /// Runs it once, captures it, replays it twice. `guess_us`: of a call.
+  void prepare(Variant& v, double guess_us);
+  /// One sample, us a call on the slowest rank.
+  double sample(const Variant& v, const Lengths& lengths);
+  /// Samples of all, shuffled, into their lists.
+  void rounds(std::vector<Variant>& variants, int count, const Lengths& lengths);
+  /// One replay, until it is done.
+  void replay(const Variant& v);
+
+ private:
+  double run(const Variant& v, int load, int timed);
+
+  Rank& rank_;
+  cuda::NcclGroup& nccl_;
+  cudaEvent_t begin_ = nullptr;
+  cudaEvent_t end_ = nullptr;
+  std::mt19937 order_{7};  // the same on every rank
+};
+
+}  // namespace tilelace::gpu_test

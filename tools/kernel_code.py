@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Rules for the code of GPU kernels, as cuobjdump prints it. Used by check_kernels.py.
+
+A GEMM starts a batch of wgmma (4 a 64-row block), closes it as one group and waits until only that
+one is in flight. Where the compiler serialises wgmma, each is a group of its own and is waited for.
+"""
+import re
+from dataclasses import dataclass, field
+
+K_STEPS = 4  # wgmma of a 64-row block and a stage: 64 of k, 16 each
+DTYPES = {"__half": "fp16", "__nv_bfloat16": "bf16"}
+
+
+@dataclass(frozen=True)
+class Tile:
+    """What a line of src/plan/gemm_tiles.h demands of the code."""
+    batch: int  # wgmma that are started together
+    moves_registers: bool
+    cluster: int
+
+
+@dataclass
+class Kernel:
+    name: str  # mangled
+    matrix: list = field(default_factory=list)  # (address, "arrive" | "wgmma" | "wait", value)
+    branches: list = field(default_factory=list)  # (address, target)
+    counts: dict = field(default_factory=dict)
+
+    def count(self, what):
+        return self.counts.get(what, 0)
+
+
+def read_tiles(text):
+    tiles = {}
+    for line in re.findall(r"\bX\((\w+(?:,\s*\w+){10})\)", text):
+        name, groups, blocks, _, _, rows, cols, _, _, _, per_sm = re.split(r",\s*", line)
+        tiles[name] = Tile(K_STEPS * int(blocks), groups == "2" and per_sm == "1",
+                           int(rows) * int(cols))
+    return tiles
+
+
+def tile_and_dtype(mangled):
+    """("c128", "bf16") of gemm_kernel<c128_tile, __nv_bfloat16>; None for what it is not."""
+    found = re.search(r"gemm_kernelI(NS?\d*_?)?", mangled)
+    if not found:
+        return None
+    parts, at = [], found.end()
+    while len(parts) < 4:
+        length = re.match(r"[ES_]*?(\d+)", mangled[at:])
+        if not length:
+            break
+        at += length.end()
+        parts.append(mangled[at:at + int(length.group(1))])
+        at += int(length.group(1))
+    name = next((p[:-5] for p in parts if p.endswith("_tile")), None)
+    dtype = next((DTYPES[p] for p in parts if p in DTYPES), None)
+    return (name, dtype) if name and dtype else None
+
+
+INSTRUCTION = re.compile(
+    r"\s+/\*([0-9a-f]+)\*/\s+(?:@!?U?P\w+\s+)?"
+    r"(HGMMA|WARPGROUP\.ARRIVE|WARPGROUP\.DEPBAR|BRA|UTMALDG|UTMASTG|LDL|STL|USETMAXREG)"
+    r"([^;]*);")
+
+
+def parse_sass(lines):
+    """The kernels of `cuobjdump -sass`."""
+    kernel = None
+    for line in lines:
+        if "Function :" in line:
+            if kernel:
+                yield kernel
+            kernel = Kernel(line.split(":", 1)[1].strip())
+            continue
+        found = INSTRUCTION.match(line)
+        if found and kernel:
+            add_instruction(kernel, int(found.group(1), 16), found.group(2), found.group(3))
+    if kernel:
+        yield kernel
+
+
+def add_instruction(kernel, address, name, rest):
+    kernel.counts[name] = kernel.count(name) + 1
+    if name == "HGMMA":
+        kernel.matrix.append((address, "wgmma", "gsb0" in rest))
+    elif name == "WARPGROUP.ARRIVE":
+        kernel.matrix.append((address, "arrive", None))
+    elif name == "WARPGROUP.DEPBAR":
+        kernel.matrix.append((address, "wait", int(rest.rsplit("0x", 1)[-1].strip(), 16)))
+    elif name == "BRA":
+        target = re.search(r"0x([0-9a-f]+)", rest)
+        if target:
+            kernel.branches.append((address, int(target.group(1), 16)))
+    elif name == "USETMAXREG":
+        kernel.counts["DEALLOC" if "DEALLOC" in rest else "ALLOC"] = 1
+    elif name == "UTMALDG" and "MULTICAST" in rest:
+        kernel.counts["MULTICAST"] = kernel.count("MULTICAST") + 1
+
+
+def main_loop(kernel):
+    """First and last address of the innermost loop that holds most of the wgmma; None without."""
+    wgmma = [a for a, what, _ in kernel.matrix if what == "wgmma"]
+    loops = [(target, address) for address, target in kernel.branches if target < address
+             and 2 * sum(target <= a <= address for a in wgmma) > len(wgmma)]
+    return min(loops, key=lambda loop: loop[1] - loop[0]) if loops else None
+
+
+def loop_findings(kernel, tile):
+    loop = main_loop(kernel)
+    if loop is None:
+        yield "main loop", "none", "a loop around most HGMMA"
+        return
+    inside = [m for m in kernel.matrix if loop[0] <= m[0] <= loop[1]]
+    batches = []  # of every WARPGROUP.ARRIVE: does each HGMMA close a group?
+    for _, what, value in inside:
+        if what == "arrive":
+            batches.append([])
+        elif what == "wgmma" and batches:
+            batches[-1].append(value)
+        elif what == "wait" and value == 0:
+            yield ("wait in the main loop", "WARPGROUP.DEPBAR.LE gsb0, 0x0",
+                   "one group in flight (wgmma serialised)")
+            break
+    sizes = sorted({len(b) for b in batches})
+    if sizes != [tile.batch]:
+        yield ("HGMMA after each WARPGROUP.ARRIVE", " and ".join(map(str, sizes)) or "none",
+               f"{tile.batch} (wgmma serialised)")
+    if any(closes for b in batches for closes in b[:-1]):
+        yield "HGMMA that close a group", "more than the last of a batch", "the last alone"
+
+
+def kernel_findings(kernel, tile):
+    """(what, got, expected) of each mistake in a GEMM's code."""
+    needed = ["HGMMA", "UTMALDG", "UTMASTG"]
+    if tile.moves_registers:
+        needed += ["ALLOC", "DEALLOC"]
+    if tile.cluster > 1:
+        needed += ["MULTICAST"]
+    words = {"ALLOC": "USETMAXREG.TRY_ALLOC", "DEALLOC": "USETMAXREG.DEALLOC",
+             "MULTICAST": "UTMALDG.MULTICAST"}
+    for what in needed:
+        if kernel.count(what) == 0:
+            yield words.get(what, what), "none", "some"
+    for what in ["LDL", "STL"]:
+        if kernel.count(what):
+            yield f"{what} (local memory)", kernel.count(what), "none"
+    if kernel.count("HGMMA"):
+        yield from loop_findings(kernel, tile)
+
+
+RESOURCES = re.compile(r"\s*REG:(\d+) STACK:(\d+) .*LOCAL:(\d+)")
+
+
+def parse_resources(lines):
+    """(mangled name, registers, stack, local bytes) of `cuobjdump -res-usage`."""
+    name = None
+    for line in lines:
+        if line.strip().startswith("Function "):
+            name = line.strip()[len("Function "):].rstrip(":")
+        found = RESOURCES.match(line)
+        if found and name:
+            yield (name, *map(int, found.groups()))
+            name = None
+
+
+def resource_findings(resources):
+    for name, _, stack, local in resources:
+        if stack:
+            yield f"{short_name(name)}: stack, got {stack} bytes, expected none"
+        if local:
+            yield f"{short_name(name)}: local memory, got {local} bytes, expected none"
+
+
+def short_name(mangled):
+    known = tile_and_dtype(mangled)
+    if known:
+        return " ".join(known)
+    for digits in re.finditer(r"(?=(?:^|\D|\d)(\d{1,2})[a-z_])", mangled):
+        at = digits.end(1)
+        word = mangled[at:at + int(digits.group(1))]
+        if word.endswith("kernel"):
+            return word
+    return mangled
+
+
+def check_gemms(sass, tiles):
+    """Findings, what was seen, instructions of a stage in the main loops."""
+    findings, seen, sizes = [], [], []
+    for kernel in parse_sass(sass):
+        known = tile_and_dtype(kernel.name)
+        tile = tiles.get(known[0]) if known else None
+        if tile is None:
+            findings.append(f"{kernel.name}: name, got no tile of gemm_tiles.h, expected one")
+            continue
+        seen.append(known)
+        findings += [f"{known[0]} {known[1]}: {what}, got {got}, expected {expected}"
+                     for what, got, expected in kernel_findings(kernel, tile)]
+        loop = main_loop(kernel)
+        if loop:
+            batches = sum(what == "arrive" and loop[0] <= at <= loop[1]
+                          for at, what, _ in kernel.matrix)
+            sizes.append(((loop[1] - loop[0]) // 16 + 1) // max(batches, 1))
+    return findings, seen, sizes
+
+
+def missing_kernels(tiles, seen):
+    for name in tiles:
+        for dtype in sorted(DTYPES.values()):
+            if (count := seen.count((name, dtype))) != 1:
+                yield f"gemm_tiles.h: {name} {dtype}: kernels, got {count}, expected 1"
+
+
+def span(values):
+    low, high = min(values, default=0), max(values, default=0)
+    return str(low) if low == high else f"{low}..{high}"
