@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Looks at the machine; what is missing is told, never an error.
-#include <dlfcn.h>
 #include <fmt/core.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -12,40 +11,17 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "backend/cpu/gemm/tile_gemm.h"
 #include "backend/cuda_support.h"
 #include "commands.h"
+#include "doctor.h"
 #include "machine.h"
 #include "session.h"
 
 namespace tilelace::cli {
 namespace {
-
-class Report {
- public:
-  static void line(const std::string& what, const std::string& value) {
-    fmt::print("{:<18} {}\n", what, value);
-  }
-  void missing(const std::string& what, const std::string& disables) {
-    line(what, "missing");
-    disabled_.push_back(fmt::format("{}: {}", what, disables));
-  }
-  void check(const std::string& what, bool there, const std::string& disables) {
-    if (there) return line(what, "yes");
-    missing(what, disables);
-  }
-  void summary() const {
-    fmt::print("\n{}\n", disabled_.empty() ? "nothing is missing"
-                                           : "what is missing, and what that "
-                                             "disables:");
-    for (const auto& d : disabled_) fmt::print("  {}\n", d);
-  }
-
- private:
-  std::vector<std::string> disabled_;
-};
 
 std::string isa() {
   const auto flags = cpu_flags();
@@ -90,55 +66,6 @@ void report_system(Report& report) {
   report.line("built from", TILELACE_COMMIT);
 }
 
-/// A library that is asked by name only, so that this build needs none of it.
-class Library {
- public:
-  explicit Library(std::initializer_list<const char*> names) {
-    for (const char* name : names)
-      if (handle_ == nullptr) handle_ = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
-  }
-  ~Library() {
-    if (handle_ != nullptr) dlclose(handle_);
-  }
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
-  [[nodiscard]] explicit operator bool() const { return handle_ != nullptr; }
-  template <class F>
-  F* find(const char* name) const {
-    return handle_ == nullptr ? nullptr : reinterpret_cast<F*>(dlsym(handle_, name));
-  }
-
- private:
-  void* handle_ = nullptr;
-};
-
-constexpr int kMulticastSupported = 132;  // CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED
-
-void report_devices(Report& report, const Library& cuda) {
-  const auto init = cuda.find<int(unsigned)>("cuInit");
-  const auto count_of = cuda.find<int(int*)>("cuDeviceGetCount");
-  const auto name_at = cuda.find<int(char*, int, int)>("cuDeviceGetName");
-  const auto attribute = cuda.find<int(int*, int, int)>("cuDeviceGetAttribute");
-  const auto peers = cuda.find<int(int*, int, int)>("cuDeviceCanAccessPeer");
-  int count = 0;
-  if (init == nullptr || count_of == nullptr || init(0) != 0 || count_of(&count) != 0 || count < 1)
-    return report.missing("GPUs", "CUDA ranks (the driver's library is there, a device is not)");
-  for (int d = 0; d < count; ++d) {
-    std::array<char, 256> name{};
-    int multicast = 0;
-    if (name_at != nullptr) name_at(name.data(), static_cast<int>(name.size()) - 1, d);
-    if (attribute != nullptr) attribute(&multicast, kMulticastSupported, d);
-    std::string reach;
-    for (int p = 0; p < count && peers != nullptr; ++p) {
-      int can = 0;
-      if (p != d && peers(&can, d, p) == 0 && can != 0) reach += fmt::format(" {}", p);
-    }
-    report.line(fmt::format("GPU {}", d),
-                fmt::format("{}; P2P to:{}; multicast: {} (queried, never created)", name.data(),
-                            reach.empty() ? " none" : reach, multicast != 0 ? "yes" : "no"));
-  }
-}
-
 void report_gpus(Report& report) {
   std::ifstream version("/proc/driver/nvidia/version");
   std::string driver;
@@ -148,16 +75,8 @@ void report_gpus(Report& report) {
   } else {
     report.line("NVIDIA driver", driver);
   }
-  const Library cuda({"libcuda.so.1"}),
-      runtime({"libcudart.so", "libcudart.so.12", "libcudart.so.13"}),
-      nccl({"libnccl.so.2", "libnccl.so"});
-  if (cuda) {
-    report_devices(report, cuda);
-  } else {
-    report.missing("libcuda", "CUDA ranks");
-  }
-  report.check("CUDA runtime", static_cast<bool>(runtime),
-               "nothing here: a CUDA build brings its own");
+  report_devices(report);
+  const Library nccl({"libnccl.so.2", "libnccl.so"});
   int nccl_version = 0;
   const auto get_version = nccl.find<int(int*)>("ncclGetVersion");
   if (get_version != nullptr && get_version(&nccl_version) == 0) {

@@ -20,7 +20,7 @@ constexpr const char* kExamples = R"(Start here:
   tilelace doctor                                  what this machine has
   tilelace COMMAND --help                          options and examples
 Exit status of every command: 0 done and verified, 1 a result was wrong or a bar missed,
-2 usage or bad input, 3 a peer, a timeout or the system.
+2 usage or bad input, 3 a peer, a timeout or the system; launch: that of the failing rank.
 )";
 
 int fail(const Error& error) {
@@ -49,6 +49,7 @@ int run(int argc, char** argv) {
     add_bench(app, exit_code);
     add_plan(app, exit_code);
     add_check(app, exit_code);
+    add_launch(app, exit_code);
     add_doctor(app, exit_code);
     return parse(app, argc, argv, exit_code);
   } catch (const Error& e) {

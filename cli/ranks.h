@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "signals.h"
 #include "tilelace/communicator.h"
 
 namespace tilelace::cli {
@@ -22,11 +23,6 @@ using RankWork = std::function<void(Communicator&, const Send&)>;
 struct Listener {
   std::function<void(int rank, const std::string& message)> on_message;
   std::function<void()> on_idle;  ///< a few times a second
-};
-
-/// A signal asked this process to end; its ranks are gone.
-struct Interrupted {
-  int signal = 0;
 };
 
 /// Returns when every rank is done. As processes: to be called before any thread exists; no child

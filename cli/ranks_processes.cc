@@ -19,35 +19,10 @@
 #include "core/check.h"
 #include "machine.h"
 #include "ranks_internal.h"
+#include "signals.h"
 
 namespace tilelace::cli {
 namespace {
-
-volatile std::sig_atomic_t pending_signal = 0;
-void remember_signal(int number) { pending_signal = number; }
-
-/// While it lives, signals that ask this process to end are remembered, not obeyed.
-class SignalGuard {
- public:
-  SignalGuard() {
-    pending_signal = 0;
-    for (std::size_t i = 0; i < kSignals.size(); ++i) {
-      struct sigaction action {};
-      action.sa_handler = remember_signal;
-      sigaction(kSignals[i], nullptr, &old_[i]);
-      if (old_[i].sa_handler != SIG_IGN) sigaction(kSignals[i], &action, nullptr);
-    }
-  }
-  ~SignalGuard() {
-    for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &old_[i], nullptr);
-  }
-  SignalGuard(const SignalGuard&) = delete;
-  SignalGuard& operator=(const SignalGuard&) = delete;
-
- private:
-  static constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
-  std::array<struct sigaction, kSignals.size()> old_{};
-};
 
 void write_frame(int fd, MessageKind kind, const std::string& text) {
   const auto length = static_cast<std::uint32_t>(text.size());
@@ -123,7 +98,7 @@ class Family {
     double heard = seconds_now(), failed_at = 0;
     while (left_to_hear() > 0) {
       if (poll_once(listener)) heard = seconds_now();
-      if (pending_signal != 0) throw Interrupted{pending_signal};
+      if (const int number = take_signal(); number != 0) throw Interrupted{number};
       watch();
       const double now = seconds_now();
       if (cause_.any() && failed_at == 0) failed_at = now;

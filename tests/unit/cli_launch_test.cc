@@ -158,6 +158,13 @@ TEST(CliLaunch, TheMeetingPlaceIsGoneAfterAKill) {
   EXPECT_NE(stat(launch->directory.c_str(), &info), 0) << launch->directory;
 }
 
+TEST(CliLaunch, HelpTeaches) {
+  const Finished f = run_command("launch --help", 20);
+  EXPECT_EQ(f.code, 0);
+  for (const char* part : {"PROGRAM", "MASTER_PORT", "SIGKILL", "Examples:", "Exit status: "})
+    EXPECT_NE(f.out.find(part), std::string::npos) << part << f.out;
+}
+
 struct BadLaunch {
   const char* name;
   const char* line;

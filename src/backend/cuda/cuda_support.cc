@@ -4,7 +4,7 @@
 namespace tilelace {
 
 std::string_view cuda_missing() {
-  return "built for sm_90a, schedules only: its kernels are not written yet";
+  return "built for sm_90a: the GEMM and the memory under it; its ops are not written yet";
 }
 
 }  // namespace tilelace

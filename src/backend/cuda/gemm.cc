@@ -143,10 +143,12 @@ GemmCall::GemmCall(const plan::GemmPlan& plan, const plan::GemmProblem& p, const
   const int workers =
       plan.split_tiles > 0 ? plan.workers : std::min(plan.workers, params_.work.order.tiles());
   params_.work.workers = workers;
-  // Only whole grids: the numbers are a permutation of all clusters. Sharing k-steps relies on the
-  // order of dispatch.
-  if (plan.by_neighbours && plan.split_tiles == 0 && workers == plan.workers && tile.cluster() == 2)
-    params_.places = neighbour_places();
+  // Only whole grids: the numbers are a permutation of as many clusters as the device holds. And
+  // only whole tiles: sharing k-steps relies on the order of dispatch.
+  if (plan.by_neighbours && plan.split_tiles == 0 && tile.cluster() == 2) {
+    const auto places = neighbour_places();
+    if (places.size() == static_cast<std::size_t>(workers)) params_.places = places.data();
+  }
   ctas_ = workers * tile.cluster();
   require(plan.split_tiles == 0 || ctas_ <= scratch.ctas, "gemm: {} CTAs, expected at most {}",
           ctas_, scratch.ctas);

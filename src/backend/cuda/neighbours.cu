@@ -100,9 +100,9 @@ std::vector<std::uint16_t> find_places(int multiprocessors) {
 
 }  // namespace
 
-const std::uint16_t* neighbour_places() {
+std::span<const std::uint16_t> neighbour_places() {
   static std::mutex mutex;
-  static std::vector<const std::uint16_t*> known(64);
+  static std::vector<std::span<const std::uint16_t>> known(64);
   static std::vector<bool> asked(64);
   int device = 0;
   check(cudaGetDevice(&device), "cudaGetDevice");
@@ -114,12 +114,12 @@ const std::uint16_t* neighbour_places() {
   check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
         "multiprocessor count");
   const auto places = find_places(multiprocessors);
-  if (places.empty()) return nullptr;
+  if (places.empty()) return {};
   void* memory = nullptr;
   const std::size_t bytes = places.size() * sizeof(places[0]);
   check(cudaMalloc(&memory, bytes), "memory for places");
   check(cudaMemcpy(memory, places.data(), bytes, cudaMemcpyHostToDevice), "places");
-  return known[at] = static_cast<const std::uint16_t*>(memory);
+  return known[at] = {static_cast<const std::uint16_t*>(memory), places.size()};
 }
 
 }  // namespace tilelace::cuda

@@ -64,6 +64,7 @@ __global__ void compare_kernel(const uint4* at, std::uint64_t quads,
   for (std::uint64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < quads; i += step) {
     const uint4 quad = at[i];
     const std::uint32_t words[4] = {quad.x, quad.y, quad.z, quad.w};
+#pragma unroll  // or words lies in local memory
     for (int w = 0; w < 4; ++w) {
       const std::uint64_t index = 4 * i + static_cast<std::uint64_t>(w);
       const std::uint32_t want = word_of(e, index);

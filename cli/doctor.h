@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the doctor's parts share.
+#pragma once
+#include <dlfcn.h>
+#include <fmt/core.h>
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+namespace tilelace::cli {
+
+class Report {
+ public:
+  static void line(const std::string& what, const std::string& value) {
+    fmt::print("{:<18} {}\n", what, value);
+  }
+  void missing(const std::string& what, const std::string& disables) {
+    line(what, "missing");
+    disabled_.push_back(fmt::format("{}: {}", what, disables));
+  }
+  void check(const std::string& what, bool there, const std::string& disables) {
+    if (there) return line(what, "yes");
+    missing(what, disables);
+  }
+  void summary() const {
+    fmt::print("\n{}\n", disabled_.empty() ? "nothing is missing"
+                                           : "what is missing, and what that "
+                                             "disables:");
+    for (const auto& d : disabled_) fmt::print("  {}\n", d);
+  }
+
+ private:
+  std::vector<std::string> disabled_;
+};
+
+/// A library that is asked by name only, so that this build needs none of it.
+class Library {
+ public:
+  explicit Library(std::initializer_list<const char*> names) {
+    for (const char* name : names)
+      if (handle_ == nullptr) handle_ = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+  }
+  ~Library() {
+    if (handle_ != nullptr) dlclose(handle_);
+  }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+  [[nodiscard]] explicit operator bool() const { return handle_ != nullptr; }
+  template <class F>
+  F* find(const char* name) const {
+    return handle_ == nullptr ? nullptr : reinterpret_cast<F*>(dlsym(handle_, name));
+  }
+
+ private:
+  void* handle_ = nullptr;
+};
+
+/// The GPUs and the libraries of CUDA: doctor_gpus.cc in builds without CUDA, else
+/// doctor_gpus_cuda.cc.
+void report_devices(Report& report);
+
+}  // namespace tilelace::cli

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <poll.h>
+
+#include <string>
+#include <vector>
+
+#include "comm/unique_fd.h"
+
+namespace tilelace::cli {
+
+/// What the ranks print, whole lines with the rank in front: "[2] text".
+class TaggedOutput {
+ public:
+  /// The write end of a pipe whose lines appear on descriptor `to` (1 or 2).
+  comm::UniqueFd add(int rank, int to);
+  /// Prints what comes within some milliseconds. Throws Interrupted if nobody reads it any more.
+  void print(int wait_ms);
+  /// Prints what is there, unfinished lines included, and closes all.
+  void finish();
+
+ private:
+  struct Stream {
+    int rank = 0;
+    int to = 1;
+    comm::UniqueFd from;
+    std::string text;  ///< came, not yet printed
+  };
+  static void read_some(Stream& stream);
+  static void print_lines(Stream& stream);
+
+  std::vector<Stream> streams_;
+};
+
+}  // namespace tilelace::cli
