@@ -7,14 +7,13 @@
 #include <ostream>
 
 #include "core/check.h"
+#include "plan/gemm_cost.h"
 
 namespace tilelace::plan {
 namespace {
 
 constexpr int kStep = 64;                  // of k
 constexpr std::int64_t kGroupRows = 2048;  // rows walked at a time: what stays in L2
-constexpr double kPrologueUs = 4;          // launch, first loads, last stores
-
 int ceil_div(std::int64_t a, std::int64_t b) { return static_cast<int>((a + b - 1) / b); }
 
 struct Sides {
@@ -35,14 +34,6 @@ schedule::GemmOrder order_of(const GemmPlan& plan, const GemmProblem& p) {
           plan.deep};
 }
 
-/// Time of one k-step on one multiprocessor, ns: the products (about ten columns' worth of each
-/// tile are lost on fragments and barriers), or bringing the operands.
-double step_ns(const GemmTile& t, const GemmMachine& machine) {
-  const double flops = 2.0 * t.rows() * (t.width + 10) * kStep;
-  const double bytes = 128.0 * t.rows() / t.cluster_cols + 128.0 * t.width / t.cluster_rows;
-  return std::max(flops / machine.flops_per_ns, bytes / machine.l2_bytes_per_ns);
-}
-
 /// Clusters that run at once. Four CTAs fit a GPC's odd multiprocessors badly: 30 of 33 were seen.
 int clusters_of(const GemmTile& t, const GemmMachine& machine) {
   const int even = machine.multiprocessors / t.cluster();
@@ -50,18 +41,27 @@ int clusters_of(const GemmTile& t, const GemmMachine& machine) {
 }
 
 double predict_us(const GemmPlan& plan, const GemmProblem& p, const GemmMachine& machine) {
+  const GemmTile& t = plan.tile;
   const schedule::GemmWork w = work_of(plan, p);
-  const int whole = w.order.tiles() - w.split_tiles;
-  const double steps = w.share + (w.longer > 0 ? 1 : 0) +
-                       static_cast<double>(ceil_div(whole, w.workers)) * w.k_steps *
-                           (w.workers > machine.multiprocessors / plan.tile.cluster() ? 2 : 1);
-  const double partial = 4.0 * plan.tile.rows() * plan.tile.width;
-  const double shared_ns = w.split_tiles > 0 ? 2 * partial / machine.l2_bytes_per_ns + 1500 : 0;
-  const double memory_ns =
-      2.0 * static_cast<double>(p.n * p.k + p.m * p.k + p.m * p.n) / machine.memory_bytes_per_ns;
-  const double last_ns = 2.0 * plan.tile.rows() * plan.tile.width / machine.l2_bytes_per_ns;
-  return kPrologueUs +
-         (std::max(steps * step_ns(plan.tile, machine) + last_ns, memory_ns) + shared_ns) / 1000;
+  const int tiles = w.order.tiles();
+  const int whole = tiles - w.split_tiles;
+  const int workers = w.split_tiles > 0 ? w.workers : std::min(w.workers, tiles);
+  GemmCost c;
+  c.waves = ceil_div(whole, workers);
+  c.steps = w.share + (w.longer > 0 ? 1 : 0) + static_cast<double>(c.waves) * w.k_steps;
+  // Two CTAs on one multiprocessor: each step takes twice as long.
+  if (w.workers * t.cluster() > machine.multiprocessors) c.steps *= 2;
+  c.tile_steps = static_cast<double>(tiles) * t.cluster() * w.k_steps;
+  c.step_flops = 2.0 * t.rows() * t.width * kStep;
+  c.step_bytes = 128.0 * t.rows() / t.cluster_cols + 128.0 * t.width / t.cluster_rows;
+  c.tile_elements = t.rows() * t.width;
+  c.flops = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
+  c.memory_bytes = 2.0 * static_cast<double>(p.n * p.k + p.m * p.k + p.m * p.n);
+  c.pingpong = t.pingpong;
+  c.shared = w.split_tiles > 0;
+  c.neighbours = plan.by_neighbours;
+  c.early = plan.early_weights;
+  return gemm_time_us(c, p.m, machine.multiprocessors);
 }
 
 void require_problem(const GemmProblem& p) {

@@ -22,12 +22,9 @@ struct GemmProblem {
   bool operator==(const GemmProblem&) const = default;
 };
 
-/// What the model counts on; the defaults are an H200's under load.
+/// The device, as far as the predictions need it; their coefficients were fitted on H200s.
 struct GemmMachine {
   int multiprocessors = 132;
-  double flops_per_ns = 4096 * 1.45;  ///< of one multiprocessor, at the clock the power allows
-  double memory_bytes_per_ns = 4200;  ///< of the device
-  double l2_bytes_per_ns = 52;        ///< into one multiprocessor
   bool operator==(const GemmMachine&) const = default;
 };
 

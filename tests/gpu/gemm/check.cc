@@ -24,7 +24,7 @@ struct Options {
   int shapes = 500;
   std::uint64_t seed = 1;
   std::string tile;
-  std::string json;
+  std::string json, commit;
   bool drop = false;
 };
 
@@ -154,6 +154,12 @@ std::string text_of(const Case& c) {
       describe(c.plan), c.plan.workers, c.plan.along_cols ? "along n" : "along m");
 }
 
+std::string device_name() {
+  cudaDeviceProp properties{};
+  cuda::check(cudaGetDeviceProperties(&properties, 0), "device");
+  return properties.name;
+}
+
 int check_all(const Options& o) {
   cuda::load_gemm_kernels();
   Buffers buffers;
@@ -197,7 +203,9 @@ int check_all(const Options& o) {
                      {"shared", shared},
                      {"wrong", wrong},
                      {"worst_error", worst},
-                     {"dropped", o.drop}});
+                     {"dropped", o.drop},
+                     {"device", device_name()},
+                     {"commit", o.commit}});
   }
   if (!o.json.empty()) {
     std::ofstream file(o.json, std::ios::app);
@@ -221,6 +229,7 @@ int main(int argc, char** argv) {
   app.add_option("--seed", o.seed, "of shapes and data")->capture_default_str();
   app.add_option("--tile", o.tile, "only this tile");
   app.add_option("--json", o.json, "appends JSON lines to this file");
+  app.add_option("--commit", o.commit, "goes into the record");
   app.add_flag("--drop", o.drop, "test of the test: leaves k-steps out of the reference");
   try {
     app.parse(argc, argv);

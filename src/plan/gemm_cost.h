@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long a GEMM plan takes: a model with few terms, each of them physical, fitted to measured
+// plans.
+#pragma once
+#include <cstdint>
+
+namespace tilelace::plan {
+
+/// What a plan costs, counted.
+struct GemmCost {
+  double steps = 0;          ///< k-steps of the busiest worker
+  double waves = 0;          ///< whole tiles of the busiest worker
+  double tile_steps = 0;     ///< k-steps of all CTAs
+  double step_flops = 0;     ///< of one CTA
+  double step_bytes = 0;     ///< that one CTA asks of L2
+  double tile_elements = 0;  ///< of one CTA
+  double flops = 0;          ///< of the problem
+  double memory_bytes = 0;   ///< of the problem, each matrix once
+  bool pingpong = false;     ///< hides the end of a tile under the next
+  bool shared = false;       ///< k-steps are shared, partials exchanged
+  bool neighbours = false;   ///< operands are shared within a GPC
+  bool early = false;        ///< begins under the end of the kernel before it
+};
+
+/// Predicted time under sustained load, where power, not the clock, is the limit. m chooses among
+/// three sets of coefficients: up to 64, up to 512, more.
+double gemm_time_us(const GemmCost& cost, std::int64_t m, int multiprocessors);
+
+}  // namespace tilelace::plan

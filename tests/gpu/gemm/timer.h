@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Timing of variants that do the same: graph replays over rotating buffers, each sample after load
+// of its own, so that clocks have settled.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace tilelace::test {
+
+/// Copies of a tensor, used in turn: together larger than L2.
+class Pool {
+ public:
+  explicit Pool(std::size_t bytes);
+  ~Pool();
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+  /// The i-th copy of a tensor of this size, round robin.
+  [[nodiscard]] void* at(int i, std::size_t size) const;
+  [[nodiscard]] void* data() const { return data_; }
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t bytes_;
+};
+
+struct Variant {
+  std::string name;
+  std::function<void(int call, cudaStream_t)> launch;
+  int plan = -1;  ///< index of ours, -1: cublas
+  cudaGraphExec_t graph = nullptr;
+  int calls = 0;  ///< in the graph
+  double quick_us = 0;
+  std::vector<double> samples{};
+
+  [[nodiscard]] double median() const { return quantile(5); }
+  /// p90 / p10
+  [[nodiscard]] double spread() const { return quantile(9) / quantile(1); }
+
+ private:
+  [[nodiscard]] double quantile(std::size_t tenths) const;
+};
+
+class Timer {
+ public:
+  explicit Timer(double quick_ms);
+  ~Timer();
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+  [[nodiscard]] cudaStream_t stream() const { return stream_; }
+
+  /// Makes the variant's graph: some 1 ms of calls.
+  void capture(Variant& v, double guess_us) const;
+  /// Time of a call, after as much load of the same variant.
+  [[nodiscard]] double time_us(const Variant& v, double load_ms, double sample_ms) const;
+  /// Every variant once forwards, once backwards, as clocks drift while they run; sorts them.
+  void first_look(std::vector<Variant>& all, double guess_us) const;
+  /// `rounds` samples each, shuffled in every round.
+  void sample(std::vector<Variant>& all, int rounds, double sample_ms);
+  /// Drops the graphs of all but the first variants.
+  static void keep(std::vector<Variant>& all, std::size_t count);
+
+ private:
+  double quick_ms_;
+  cudaStream_t stream_ = nullptr;
+  cudaEvent_t begin_ = nullptr;
+  cudaEvent_t end_ = nullptr;
+  std::mt19937 rng_{7};
+};
+
+}  // namespace tilelace::test
