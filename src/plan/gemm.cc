@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <ostream>
 
 #include "core/check.h"
@@ -58,7 +59,11 @@ double predict_us(const GemmPlan& plan, const GemmProblem& p, const GemmMachine&
   c.flops = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
   c.memory_bytes = 2.0 * static_cast<double>(p.n * p.k + p.m * p.k + p.m * p.n);
   c.pingpong = t.pingpong;
-  c.shared = w.split_tiles > 0;
+  if (w.split_tiles > 0) {
+    const double share = std::max(1.0, static_cast<double>(w.split_tiles) * w.k_steps / w.workers);
+    c.givers = std::max(1, static_cast<int>(std::ceil(w.k_steps / share)) - 1);
+  }
+  if (!t.swapped) c.padding = std::max(0.0, 1 - static_cast<double>(p.m) / t.rows());
   c.neighbours = plan.by_neighbours;
   c.early = plan.early_weights;
   return gemm_time_us(c, p.m, machine.multiprocessors);

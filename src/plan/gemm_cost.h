@@ -17,13 +17,14 @@ struct GemmCost {
   double flops = 0;          ///< of the problem
   double memory_bytes = 0;   ///< of the problem, each matrix once
   bool pingpong = false;     ///< hides the end of a tile under the next
-  bool shared = false;       ///< k-steps are shared, partials exchanged
+  int givers = 0;            ///< partials that the head of a shared tile adds; 0: none are shared
+  double padding = 0;        ///< share of the token rows that lie beyond the matrix
   bool neighbours = false;   ///< operands are shared within a GPC
   bool early = false;        ///< begins under the end of the kernel before it
 };
 
 /// Predicted time under sustained load, where power, not the clock, is the limit. m chooses among
-/// three sets of coefficients: up to 64, up to 512, more.
+/// four sets of coefficients: up to 32, up to 64, up to 512, more.
 double gemm_time_us(const GemmCost& cost, std::int64_t m, int multiprocessors);
 
 }  // namespace tilelace::plan

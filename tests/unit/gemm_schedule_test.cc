@@ -130,6 +130,26 @@ TEST(GemmPlan, CandidatesCoverAndAreSorted) {
   }
 }
 
+TEST(GemmPlan, TheBestPredictionIsNearTheRoof) {
+  for (const std::int64_t m : {16, 64, 256, 512, 1024, 4096, 16384})
+    for (const auto& [n, k] :
+         {std::pair{12288, 12288}, {7168, 8192}, {3200, 5120}, {5120, 25600}}) {
+      const plan::GemmProblem p{m, n, k};
+      const auto best = plan::gemm_candidates(p).front();
+      const double flops = 2.0 * static_cast<double>(m) * n * k;
+      const double bytes = 2.0 * static_cast<double>(m * k + std::int64_t{n} * k + m * n);
+      const double roof_us = std::max(flops / 989e6, bytes / 4.8e6);
+      EXPECT_GT(best.predicted_us, roof_us) << m << " " << n << " " << k << " " << best;
+      EXPECT_LT(best.predicted_us, 2 * roof_us + 6) << m << " " << n << " " << k << " " << best;
+      if (m == 16) {
+        EXPECT_TRUE(best.tile.swapped) << best;
+      }
+      if (m >= 4096) {
+        EXPECT_GE(best.tile.rows() * best.tile.width, 128 * 160) << best;
+      }
+    }
+}
+
 TEST(GemmPlan, WhatCannotBeIsRefused) {
   EXPECT_THROW(plan::gemm_candidates({0, 8, 8}), Error);
   EXPECT_THROW(plan::gemm_candidates({8, 12, 8}), Error);
