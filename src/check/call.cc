@@ -179,8 +179,9 @@ schedule::RowSplit CallPlan::split() const {
   return {spec_.m, ranks_, borders_.empty() ? nullptr : borders_.data()};
 }
 
-void CallPlan::cut_gather() {
-  AgGemm s;
+template <class Schedule>
+Schedule CallPlan::common() const {
+  Schedule s;
   s.route = {spec_.route, ranks_, spec_.route == RouteKind::two_level ? spec_.local : 1};
   s.split = split();
   s.workers = workers_;
@@ -190,6 +191,11 @@ void CallPlan::cut_gather() {
   s.raster_group = spec_.raster_group;
   s.transport = spec_.transport;
   s.straddle = spec_.straddle;
+  return s;
+}
+
+void CallPlan::cut_gather() {
+  auto s = common<AgGemm>();
   s.deliver = spec_.deliver;
   num_flags_ = s.num_flags();
   for (s.rank = 0; s.rank < ranks_; ++s.rank) gather_.push_back(s);
@@ -199,18 +205,9 @@ void CallPlan::cut_gather() {
 }
 
 void CallPlan::cut_reduce() {
-  GemmReduce s;
-  s.route = {spec_.route, ranks_, spec_.route == RouteKind::two_level ? spec_.local : 1};
-  s.split = split();
-  s.workers = workers_;
-  s.tile_m = spec_.tile_m;
-  s.cols = spec_.cols;
-  s.chunk_rows = spec_.chunk_rows;
-  s.raster_group = spec_.raster_group;
+  auto s = common<GemmReduce>();
   s.blocks = spec_.blocks;
   s.block_grain = spec_.block_grain;
-  s.transport = spec_.transport;
-  s.straddle = spec_.straddle;
   s.all_reduce = spec_.op == Op::gemm_ar;
   num_flags_ = s.num_flags();
   for (s.rank = 0; s.rank < ranks_; ++s.rank) {

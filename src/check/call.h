@@ -97,6 +97,8 @@ class CallPlan {
 
  private:
   [[nodiscard]] schedule::RowSplit split() const;
+  template <class Schedule>
+  [[nodiscard]] Schedule common() const;
   void cut_gather();
   void cut_reduce();
 

@@ -22,6 +22,24 @@ Index raster_group(const Plan& plan) {
   return schedule::max_of(1, schedule::min_of(4, plan.chunk_rows / plan.tile_m));
 }
 
+/// What the schedules of all ops share.
+template <class Schedule>
+Schedule common_schedule(const Problem& p, const Plan& plan, int rank,
+                         const std::vector<Index>& borders) {
+  Schedule s;
+  s.route = route_of(p, plan);
+  s.split = split_of(p, borders);
+  s.rank = rank;
+  s.workers = plan.workers;
+  s.tile_m = plan.tile_m;
+  s.cols = column_tiles(p, plan.tile_n);
+  s.chunk_rows = plan.chunk_rows;
+  s.raster_group = raster_group(plan);
+  s.transport = plan.transport;
+  s.straddle = plan.straddle;
+  return s;
+}
+
 }  // namespace
 
 std::vector<Index> borders_of(const Problem& p) {
@@ -39,36 +57,16 @@ Index column_tiles(const Problem& p, int tile_n) {
 
 schedule::AgGemm ag_gemm_schedule(const Problem& p, const Plan& plan, int rank,
                                   const std::vector<Index>& borders) {
-  schedule::AgGemm s;
-  s.route = route_of(p, plan);
-  s.split = split_of(p, borders);
-  s.rank = rank;
-  s.workers = plan.workers;
-  s.tile_m = plan.tile_m;
-  s.cols = column_tiles(p, plan.tile_n);
-  s.chunk_rows = plan.chunk_rows;
-  s.raster_group = raster_group(plan);
-  s.transport = plan.transport;
-  s.straddle = plan.straddle;
+  auto s = common_schedule<schedule::AgGemm>(p, plan, rank, borders);
   s.deliver = p.return_gathered;
   return s;
 }
 
 schedule::GemmReduce gemm_reduce_schedule(const Problem& p, const Plan& plan, int rank,
                                           const std::vector<Index>& borders) {
-  schedule::GemmReduce s;
-  s.route = route_of(p, plan);
-  s.split = split_of(p, borders);
-  s.rank = rank;
-  s.workers = plan.workers;
-  s.tile_m = plan.tile_m;
-  s.cols = column_tiles(p, plan.tile_n);
-  s.chunk_rows = plan.chunk_rows;
-  s.raster_group = raster_group(plan);
+  auto s = common_schedule<schedule::GemmReduce>(p, plan, rank, borders);
   s.blocks = plan.blocks;
   s.block_grain = 16 * p.ranks;
-  s.transport = plan.transport;
-  s.straddle = plan.straddle;
   s.all_reduce = p.op == Op::gemm_ar;
   return s;
 }
