@@ -25,6 +25,7 @@ check_packages="
   git                     1:2.39.5              lists the files to check
   clang-format            1:14.0-55             layout
   clang-tidy              1:14.0-55             mistakes
+  libomp-dev              1:14.0-55             omp.h, as clang-tidy reads it
 "
 
 case "${1:-}" in
