@@ -36,7 +36,6 @@ constexpr Fit kMany{0.843,  1.527, 70.5,   0.994, 0.0347, 0.0431, 1.5,
 constexpr double kFlopsPerCycle = 4096;    // of one multiprocessor
 constexpr double kProductOverhead = 1.04;  // measured without any load
 constexpr double kHiddenEnd = 0.3;         // of a tile's end, in pingpong
-constexpr double kSharedNs = 1500;         // flags
 constexpr double kEarlyNs = 1500;          // gained by beginning early
 
 /// A maximum with a soft knee: limits that are near each other add up a little.
