@@ -2,11 +2,11 @@
 #include "backend/cuda/cublas.h"
 
 #include <cublasLt.h>
-#include <dlfcn.h>
 
 #include <vector>
 
 #include "backend/cuda/cuda_check.h"
+#include "backend/cuda/dynamic_library.h"
 #include "core/check.h"
 
 namespace tilelace::cuda {
@@ -30,29 +30,21 @@ struct Library {
   std::string problem;
 
   Library() {
-    void* handle = dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) handle = dlopen("libcublasLt.so", RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) {
-      problem = dlerror();
-      return;
-    }
-    const auto find = [&](auto& function, const char* name) {
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(handle, name));
-      if (function == nullptr) problem = fmt::format("no function {}", name);
-    };
-    find(create, "cublasLtCreate");
-    find(version, "cublasLtGetVersion");
-    find(matmul, "cublasLtMatmul");
-    find(desc_create, "cublasLtMatmulDescCreate");
-    find(desc_set, "cublasLtMatmulDescSetAttribute");
-    find(desc_destroy, "cublasLtMatmulDescDestroy");
-    find(layout_create, "cublasLtMatrixLayoutCreate");
-    find(layout_destroy, "cublasLtMatrixLayoutDestroy");
-    find(preference_create, "cublasLtMatmulPreferenceCreate");
-    find(preference_set, "cublasLtMatmulPreferenceSetAttribute");
-    find(preference_destroy, "cublasLtMatmulPreferenceDestroy");
-    find(heuristic, "cublasLtMatmulAlgoGetHeuristic");
-    find(config_get, "cublasLtMatmulAlgoConfigGetAttribute");
+    const DynamicLibrary lib({"libcublasLt.so.13", "libcublasLt.so"}, problem);
+    if (!lib.open()) return;
+    lib.find(create, "cublasLtCreate");
+    lib.find(version, "cublasLtGetVersion");
+    lib.find(matmul, "cublasLtMatmul");
+    lib.find(desc_create, "cublasLtMatmulDescCreate");
+    lib.find(desc_set, "cublasLtMatmulDescSetAttribute");
+    lib.find(desc_destroy, "cublasLtMatmulDescDestroy");
+    lib.find(layout_create, "cublasLtMatrixLayoutCreate");
+    lib.find(layout_destroy, "cublasLtMatrixLayoutDestroy");
+    lib.find(preference_create, "cublasLtMatmulPreferenceCreate");
+    lib.find(preference_set, "cublasLtMatmulPreferenceSetAttribute");
+    lib.find(preference_destroy, "cublasLtMatmulPreferenceDestroy");
+    lib.find(heuristic, "cublasLtMatmulAlgoGetHeuristic");
+    lib.find(config_get, "cublasLtMatmulAlgoConfigGetAttribute");
   }
 };
 
@@ -63,15 +55,14 @@ const Library& library() {
 
 void check_blas(cublasStatus_t status, const char* what) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw Error(ErrorKind::system, fmt::format("cublas: {}, got status {}, expected success", what,
-                                             static_cast<int>(status)));
+  raise(ErrorKind::system, "cublas: {}, got status {}, expected success", what,
+        static_cast<int>(status));
 }
 
 cublasLtHandle_t make_handle() {
   const Library& lib = library();
   if (!lib.problem.empty())
-    throw Error(ErrorKind::system,
-                fmt::format("cublas: libcublasLt.so, got \"{}\", expected it", lib.problem));
+    raise(ErrorKind::system, "cublas: libcublasLt.so, got \"{}\", expected it", lib.problem);
   cublasLtHandle_t handle = nullptr;
   check_blas(lib.create(&handle), "cublasLtCreate");
   return handle;
@@ -137,9 +128,8 @@ CublasGemm::CublasGemm(const plan::GemmProblem& p, int wanted, std::size_t works
   check_blas(status, "cublasLtMatmulAlgoGetHeuristic");
   i.found.resize(static_cast<std::size_t>(got));
   if (got == 0)
-    throw Error(ErrorKind::system, fmt::format("cublas: m {}, n {}, k {}, got no algorithm, "
-                                               "expected one",
-                                               p.m, p.n, p.k));
+    raise(ErrorKind::system, "cublas: m {}, n {}, k {}, got no algorithm, expected one", p.m, p.n,
+          p.k);
 }
 
 CublasGemm::~CublasGemm() = default;

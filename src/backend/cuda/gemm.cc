@@ -16,11 +16,14 @@ namespace {
 constexpr int kMathGroups = 2;
 constexpr std::int64_t kWaitNs = 30'000'000'000;
 
-std::vector<const GemmKernel*> all_kernels() {
-  std::vector<const GemmKernel*> all;
-  for (const auto list :
-       {gemm_cooperative(), gemm_pingpong(), gemm_tall(), gemm_narrow(), gemm_swapped()})
-    for (const GemmKernel& k : list) all.push_back(&k);
+const std::vector<const GemmKernel*>& all_kernels() {
+  static const std::vector<const GemmKernel*> all = [] {
+    std::vector<const GemmKernel*> found;
+    for (const auto list :
+         {gemm_cooperative(), gemm_pingpong(), gemm_tall(), gemm_narrow(), gemm_swapped()})
+      for (const GemmKernel& k : list) found.push_back(&k);
+    return found;
+  }();
   return all;
 }
 
@@ -96,19 +99,8 @@ bool GemmWorkspace::failed() {
 const GemmKernel& kernel_of(const plan::GemmPlan& plan, DType dtype) {
   for (const GemmKernel* k : all_kernels())
     if (k->tile.name == plan.tile.name && k->dtype == dtype) return *k;
-  throw Error(ErrorKind::usage, fmt::format("gemm: tile {} of {}, expected a compiled one",
-                                            plan.tile.name, name_of(dtype)));
-}
-
-int resident_clusters(const GemmKernel& k) {
-  std::array<cudaLaunchAttribute, 2> attributes{};
-  const int ctas = multiprocessors() / k.tile.cluster() * k.tile.cluster();
-  const auto config = launch_config(k, ctas, nullptr, attributes, false);
-  int clusters = 0;
-  check(
-      cudaOccupancyMaxActiveClusters(&clusters, reinterpret_cast<const void*>(k.function), &config),
-      "cluster occupancy");
-  return clusters;
+  raise(ErrorKind::usage, "gemm: tile {} of {}, expected a compiled one", plan.tile.name,
+        name_of(dtype));
 }
 
 void load_gemm_kernels() {
@@ -128,13 +120,13 @@ GemmCall::GemmCall(const plan::GemmPlan& plan, const plan::GemmProblem& p, const
   const plan::GemmTile& tile = kernel_->tile;
   const TensorMapSource a{t.a, p.m, p.k};
   const TensorMapSource w{t.weight, p.n, p.k};
-  params_.rows = load_map(tile.swapped ? w : a, p.dtype, kernel_->row_slice);
-  params_.cols = load_map(tile.swapped ? a : w, p.dtype, kernel_->col_slice);
+  params_.rows = rows_map(tile.swapped ? w : a, p.dtype, kernel_->row_slice);
+  params_.cols = rows_map(tile.swapped ? a : w, p.dtype, kernel_->col_slice);
   const TensorMapSource out{t.out, p.m, p.n};
   const int rest = tile.width % 64;
-  params_.out = store_map(out, p.dtype, 64);
-  params_.out_rest = tile.swapped ? store_map(out, p.dtype, rest == 0 ? 64 : rest)
-                                  : store_planes_map(out, p.dtype, rest == 0 ? 1 : rest / 8);
+  params_.out = rows_map(out, p.dtype, 64);
+  params_.out_rest = tile.swapped ? rows_map(out, p.dtype, rest == 0 ? 64 : rest)
+                                  : planes_map(out, p.dtype, rest == 0 ? 1 : rest / 8);
   params_.work = plan::work_of(plan, p);
   params_.scratch = scratch;
   params_.bias = t.bias;

@@ -42,9 +42,6 @@ struct GemmTensors {
 /// The compiled kernel of a plan's tile.
 const GemmKernel& kernel_of(const plan::GemmPlan&, DType);
 
-/// Clusters of this kernel that run at once on the current device. Error: system.
-int resident_clusters(const GemmKernel&);
-
 /// Loads every kernel and sets its shared memory, so that a later launch does neither. Error:
 /// system.
 void load_gemm_kernels();

@@ -1,44 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/nccl_library.h"
 
-#include <dlfcn.h>
-#include <fmt/core.h>
-
-#include <type_traits>
+#include "backend/cuda/dynamic_library.h"
 
 namespace tilelace::cuda {
 
 NcclLibrary::NcclLibrary() {
-  void* handle = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    problem = dlerror();
-    return;
-  }
-  const auto look = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(handle, name));
-  };
-  const auto find = [&](auto& function, const char* name) {
-    look(function, name);
-    if (function == nullptr) problem = fmt::format("no function {}", name);
-  };
-  find(version, "ncclGetVersion");
-  find(error_string, "ncclGetErrorString");
-  find(last_error, "ncclGetLastError");
-  find(unique_id, "ncclGetUniqueId");
-  find(init, "ncclCommInitRankConfig");
-  find(async_error, "ncclCommGetAsyncError");
-  find(finalize, "ncclCommFinalize");
-  find(destroy, "ncclCommDestroy");
-  find(abort, "ncclCommAbort");
-  find(all_gather, "ncclAllGather");
-  find(reduce_scatter, "ncclReduceScatter");
-  find(all_reduce, "ncclAllReduce");
-  find(mem_alloc, "ncclMemAlloc");
-  find(mem_free, "ncclMemFree");
-  find(enroll, "ncclCommRegister");
-  find(withdraw, "ncclCommDeregister");
-  look(window_enroll, "ncclCommWindowRegister");
-  look(window_withdraw, "ncclCommWindowDeregister");
+  const DynamicLibrary lib({"libnccl.so.2"}, problem);
+  if (!lib.open()) return;
+  lib.find(version, "ncclGetVersion");
+  lib.find(error_string, "ncclGetErrorString");
+  lib.find(last_error, "ncclGetLastError");
+  lib.find(unique_id, "ncclGetUniqueId");
+  lib.find(init, "ncclCommInitRankConfig");
+  lib.find(async_error, "ncclCommGetAsyncError");
+  lib.find(finalize, "ncclCommFinalize");
+  lib.find(destroy, "ncclCommDestroy");
+  lib.find(abort, "ncclCommAbort");
+  lib.find(all_gather, "ncclAllGather");
+  lib.find(reduce_scatter, "ncclReduceScatter");
+  lib.find(all_reduce, "ncclAllReduce");
+  lib.find(mem_alloc, "ncclMemAlloc");
+  lib.find(mem_free, "ncclMemFree");
+  lib.find(enroll, "ncclCommRegister");
+  lib.find(withdraw, "ncclCommDeregister");
+  lib.look(window_enroll, "ncclCommWindowRegister");
+  lib.look(window_withdraw, "ncclCommWindowDeregister");
 }
 
 const NcclLibrary& nccl_library() {

@@ -48,18 +48,15 @@ CUtensorMap make_map(const TensorMapSource& s, DType dtype,
   return map;
 }
 
-CUtensorMap rows_map(const TensorMapSource& s, DType dtype, int rows) {
+}  // namespace
+
+CUtensorMap rows_map(TensorMapSource s, DType dtype, int rows) {
   const auto cols = static_cast<cuuint64_t>(s.cols);
   return make_map<2>(s, dtype, {cols, static_cast<cuuint64_t>(s.rows)}, {cols * size_of(dtype)},
                      {64, static_cast<cuuint32_t>(rows)}, CU_TENSOR_MAP_SWIZZLE_128B);
 }
 
-}  // namespace
-
-CUtensorMap load_map(TensorMapSource s, DType dtype, int rows) { return rows_map(s, dtype, rows); }
-CUtensorMap store_map(TensorMapSource s, DType dtype, int rows) { return rows_map(s, dtype, rows); }
-
-CUtensorMap store_planes_map(TensorMapSource s, DType dtype, int planes) {
+CUtensorMap planes_map(TensorMapSource s, DType dtype, int planes) {
   const auto cols = static_cast<cuuint64_t>(s.cols);
   return make_map<3>(s, dtype, {8, static_cast<cuuint64_t>(s.rows), cols / 8},
                      {cols * size_of(dtype), 8 * size_of(dtype)},

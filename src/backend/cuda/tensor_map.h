@@ -16,11 +16,11 @@ struct TensorMapSource {
   std::int64_t cols;
 };
 
-/// Boxes of `rows` x 128 bytes, 128-byte swizzle; zeros beyond the border. Errors: usage, system.
-CUtensorMap load_map(TensorMapSource, DType, int rows);
-/// The same for stores; what lies beyond the border is dropped.
-CUtensorMap store_map(TensorMapSource, DType, int rows);
-/// Boxes of 64 rows x `planes` planes of 8 columns, as (8 columns, rows, planes) without swizzle.
-CUtensorMap store_planes_map(TensorMapSource, DType, int planes);
+/// Boxes of `rows` x 128 bytes, 128-byte swizzle. Beyond the border loads give zeros and stores are
+/// dropped. Errors: usage, system.
+CUtensorMap rows_map(TensorMapSource, DType, int rows);
+/// For stores: boxes of 64 rows x `planes` planes of 8 columns, as (8 columns, rows, planes)
+/// without swizzle.
+CUtensorMap planes_map(TensorMapSource, DType, int planes);
 
 }  // namespace tilelace::cuda

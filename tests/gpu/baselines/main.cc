@@ -12,6 +12,7 @@
 #include "comm/cuda/capabilities.h"
 #include "core/check.h"
 #include "links/measure.h"
+#include "program.h"
 #include "record.h"
 
 namespace tilelace::gpu_test {
@@ -168,10 +169,5 @@ int main(int argc, char** argv) {
   CLI::App app("Times cuBLASLt, NCCL and one after the other, what fused ops are compared with");
   Options options;
   add_options(app, options);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  }
-  return exit_code_of("gpu_baselines", [&] { return run(options); });
+  return run_program("gpu_baselines", app, argc, argv, [&] { return run(options); });
 }

@@ -15,6 +15,7 @@
 #include "gemm/data.h"
 #include "gemm/rows.h"
 #include "gemm/timer.h"
+#include "program.h"
 
 namespace tilelace::test {
 namespace {
@@ -318,18 +319,7 @@ int main(int argc, char** argv) {
   app.add_option("--json", o.json, "appends JSON lines to this file");
   app.add_option("--summary", o.summary, "only sums up the lines of this file");
   app.add_option("--commit", o.commit, "goes into the record");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  }
-  try {
+  return tilelace::gpu_test::run_program("gpu_gemm_bench", app, argc, argv, [&] {
     return o.summary.empty() ? tilelace::test::bench(o) : tilelace::test::summarise(o);
-  } catch (const tilelace::Error& e) {
-    fmt::print(stderr, "{}\n", e.what());
-    return e.kind() == tilelace::ErrorKind::usage ? 2 : 3;
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "{}\n", e.what());
-    return 3;
-  }
+  });
 }

@@ -13,6 +13,7 @@
 #include "backend/cuda/cuda_check.h"
 #include "backend/cuda/gemm.h"
 #include "gemm/data.h"
+#include "program.h"
 
 namespace tilelace::test {
 namespace {
@@ -231,18 +232,6 @@ int main(int argc, char** argv) {
   app.add_option("--json", o.json, "appends JSON lines to this file");
   app.add_option("--commit", o.commit, "goes into the record");
   app.add_flag("--drop", o.drop, "test of the test: leaves k-steps out of the reference");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  }
-  try {
-    return tilelace::test::check_all(o);
-  } catch (const tilelace::Error& e) {
-    fmt::print(stderr, "{}\n", e.what());
-    return e.kind() == tilelace::ErrorKind::usage ? 2 : 3;
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "{}\n", e.what());
-    return 3;
-  }
+  return tilelace::gpu_test::run_program("gpu_gemm_check", app, argc, argv,
+                                         [&] { return tilelace::test::check_all(o); });
 }

@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "measure.h"
+#include "program.h"
 
 namespace tilelace::gpu_test {
 namespace {
@@ -158,10 +159,5 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(std::size_t{1}, std::size_t{1024}));
   app.add_option("--json", options.json, "write JSON lines to this file, - for standard output");
   app.add_option("--commit", options.commit, "goes into the records");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  }
-  return exit_code_of("gpu_links", [&] { return run(options); });
+  return run_program("gpu_links", app, argc, argv, [&] { return run(options); });
 }

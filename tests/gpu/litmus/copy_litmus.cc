@@ -153,12 +153,7 @@ void CopyBench::run(bool graph, bool flag_first, std::uint32_t rounds, LitmusRow
   control_.finish(rank_.stream, row.name, kMeetSeconds);
   const double seconds = now_s() - start;
   if (graph) cudaGraphExecDestroy(executable);
-  LitmusResult r{};
-  check(cudaMemcpy(&r, l_.result, sizeof r, cudaMemcpyDeviceToHost), "the result");
-  const auto all = rank_.gather(
-      {static_cast<double>(r.wrong_words), static_cast<double>(r.checked_words), seconds,
-       static_cast<double>(r.epoch), static_cast<double>(r.source), static_cast<double>(r.lane),
-       static_cast<double>(r.word), static_cast<double>(r.got), static_cast<double>(r.expected)});
+  const auto all = gather_result(rank_, l_.result, seconds);
   row.rounds = rounds;
   row.expected_checked =
       static_cast<double>(rank_.ranks) * (rank_.ranks - 1) * rounds * row.bytes / 4;

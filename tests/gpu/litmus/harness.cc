@@ -127,16 +127,4 @@ std::string driver_version() {
 
 double now_s() { return static_cast<double>(comm::StdAtomics::now_ns()) * 1e-9; }
 
-int exit_code_of(const char* program, const std::function<int()>& body) {
-  try {
-    return body();
-  } catch (const Error& e) {
-    fmt::print(stderr, "{}: {} error: {}\n", program, name_of(e.kind()), e.what());
-    return e.kind() == ErrorKind::usage ? 2 : 3;
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "{}: {}\n", program, e.what());
-    return 3;
-  }
-}
-
 }  // namespace tilelace::gpu_test

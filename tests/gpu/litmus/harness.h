@@ -69,7 +69,4 @@ std::string driver_version();
 /// Seconds of the monotonic clock, the same in every process.
 double now_s();
 
-/// Runs `body`, prints what it throws; the exit code (design: 0, 1, 2 or 3).
-int exit_code_of(const char* program, const std::function<int()>& body);
-
 }  // namespace tilelace::gpu_test

@@ -136,12 +136,7 @@ void run_variant(Bench& bench, const Case& c, std::uint32_t bytes, bool delays,
                                        name_of_mutant(c.mutant), bytes, delays ? ", delays" : "");
   bench.control.finish(rank.stream, what, kMeetSeconds);
   const double seconds = now_s() - start;
-  LitmusResult r{};
-  check(cudaMemcpy(&r, l.result, sizeof r, cudaMemcpyDeviceToHost), "reading the result");
-  const auto all = rank.gather(
-      {static_cast<double>(r.wrong_words), static_cast<double>(r.checked_words), seconds,
-       static_cast<double>(r.epoch), static_cast<double>(r.source), static_cast<double>(r.lane),
-       static_cast<double>(r.word), static_cast<double>(r.got), static_cast<double>(r.expected)});
+  const auto all = gather_result(rank, l.result, seconds);
   const double transfers = c.payload == Payload::copy ? rank.ranks - 1 : 1;
   const std::uint32_t words = bytes / 4;
   row.expected_checked += transfers * rank.ranks * kLanes * rounds * words;
@@ -182,6 +177,16 @@ LitmusRow run_case(Bench& bench, const Case& c, const LitmusOptions& options, Js
 }
 
 }  // namespace
+
+std::vector<std::vector<double>> gather_result(const Rank& rank, const LitmusResult* result,
+                                               double seconds) {
+  LitmusResult r{};
+  check(cudaMemcpy(&r, result, sizeof r, cudaMemcpyDeviceToHost), "reading the result");
+  return rank.gather({static_cast<double>(r.wrong_words), static_cast<double>(r.checked_words),
+                      seconds, static_cast<double>(r.epoch), static_cast<double>(r.source),
+                      static_cast<double>(r.lane), static_cast<double>(r.word),
+                      static_cast<double>(r.got), static_cast<double>(r.expected)});
+}
 
 std::string LitmusRow::verdict() const {
   if (checked != expected_checked)

@@ -8,6 +8,8 @@
 
 namespace tilelace::gpu_test {
 
+struct LitmusResult;
+
 struct LitmusOptions {
   int ranks = 0;
   std::uint32_t rounds = 20000;
@@ -49,6 +51,12 @@ struct LitmusRow {
 /// Collective among the ranks; the rows are rank 0's, empty elsewhere.
 std::vector<LitmusRow> run_litmus_cases(Rank& rank, const LitmusOptions& options, JsonLines& json);
 std::vector<LitmusRow> run_copy_litmus(Rank& rank, const LitmusOptions& options, JsonLines& json);
+
+/// Every rank's result (in its device's memory) as numbers: wrong words, checked words, seconds,
+/// then what is known of the first wrong word (epoch, source, lane, word, got, expected).
+/// Collective.
+std::vector<std::vector<double>> gather_result(const Rank& rank, const LitmusResult* result,
+                                               double seconds);
 
 /// What all litmus records have in common.
 Json litmus_record(const LitmusRow& row, int ranks, int connections);

@@ -12,6 +12,7 @@
 
 #include "core/check.h"
 #include "litmus_cases.h"
+#include "program.h"
 
 extern char** environ;
 
@@ -109,11 +110,8 @@ int main(int argc, char** argv) {
   app.add_option("--connections", options.connections, "CUDA_DEVICE_MAX_CONNECTIONS of this run")
       ->check(CLI::Range(1, 32));
   app.add_flag("--no-child", no_child, "do not run the copy engine's cases with one connection");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  }
-  options.child = !no_child;
-  return exit_code_of("gpu_litmus", [&] { return run(options); });
+  return run_program("gpu_litmus", app, argc, argv, [&] {
+    options.child = !no_child;
+    return run(options);
+  });
 }

@@ -10,6 +10,7 @@
 #include "comm/cuda/capabilities.h"
 #include "core/check.h"
 #include "harness.h"
+#include "program.h"
 #include "wait_trial.h"
 
 namespace tilelace::gpu_test {
@@ -162,10 +163,5 @@ int main(int argc, char** argv) {
   app.add_option("--model", options.model, "threads, processes or both")
       ->check(CLI::IsMember({"threads", "processes", "both"}));
   app.add_option("--json", options.json, "write JSON lines to this file, - for standard output");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  }
-  return exit_code_of("gpu_wait_check", [&] { return run(options); });
+  return run_program("gpu_wait_check", app, argc, argv, [&] { return run(options); });
 }

@@ -12,6 +12,7 @@
 #include "checks.h"
 #include "core/check.h"
 #include "launched.h"
+#include "program.h"
 
 namespace tilelace::comm::test {
 namespace {
@@ -80,16 +81,6 @@ int main(int argc, char** argv) {
   comm::test::Options options;
   CLI::App app("Checks symmetric memory on GPUs", "gpu_memory_check");
   comm::test::add_options(app, options);
-  try {
-    app.parse(argc, argv);
-    return comm::test::run(options);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  } catch (const Error& e) {
-    fmt::print(stderr, "{}\n", e.what());
-    return e.kind() == ErrorKind::usage ? 2 : 3;
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "gpu_memory_check: {}\n", e.what());
-    return 3;
-  }
+  return gpu_test::run_program("gpu_memory_check", app, argc, argv,
+                               [&] { return comm::test::run(options); });
 }

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// A library that is looked up at run time: a binary starts where it is missing.
+#pragma once
+#include <dlfcn.h>
+#include <fmt/core.h>
+
+#include <initializer_list>
+#include <string>
+#include <type_traits>
+
+namespace tilelace::cuda {
+
+/// Opened under the first of these names that there is; never closed.
+class DynamicLibrary {
+ public:
+  DynamicLibrary(std::initializer_list<const char*> names, std::string& problem)
+      : problem_(problem) {
+    for (const char* name : names) {
+      handle_ = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+      if (handle_ != nullptr) return;
+    }
+    problem_ = dlerror();
+  }
+  [[nodiscard]] bool open() const { return handle_ != nullptr; }
+
+  /// Null where the library does not have it.
+  template <class Function>
+  void look(Function& function, const char* name) const {
+    function = reinterpret_cast<Function>(dlsym(handle_, name));
+  }
+  /// As look; that it is missing is a problem.
+  template <class Function>
+  void find(Function& function, const char* name) const {
+    look(function, name);
+    if (function == nullptr) problem_ = fmt::format("no function {}", name);
+  }
+
+ private:
+  void* handle_ = nullptr;
+  std::string& problem_;
+};
+
+}  // namespace tilelace::cuda
