@@ -67,7 +67,11 @@ struct GemmTile {
   X(p168,     2, 2, 168, 5, 2, 1, 1, true,  false, 1)  \
   X(p160,     2, 2, 160, 5, 2, 1, 2, true,  false, 1)  \
   X(p144,     2, 2, 144, 6, 2, 1, 1, true,  false, 1)  \
-  X(p128,     2, 2, 128, 6, 2, 1, 2, true,  false, 1)
+  X(p128,     2, 2, 128, 6, 2, 1, 2, true,  false, 1)  \
+  X(p112,     2, 2, 112, 7, 2, 1, 1, true,  false, 1)  \
+  X(p112_2x4, 2, 2, 112, 7, 2, 4, 1, true,  false, 1)  \
+  X(p96_2x4,  2, 2,  96, 7, 2, 4, 1, true,  false, 1)  \
+  X(p80,      2, 2,  80, 8, 2, 1, 1, true,  false, 1)
 
 // 256 rows, two warpgroups on one tile.
 #define TILELACE_GEMM_TALL(X)                          \

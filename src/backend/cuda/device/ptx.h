@@ -40,6 +40,17 @@ TILELACE_DEVICE void barrier_arrive_at(Shared b, int cta) {
       "r"(cta)
       : "memory");
 }
+/// Whether the phase is over. Does not wait.
+TILELACE_DEVICE bool barrier_test(Shared b, int parity) {
+  std::uint32_t done;
+  asm volatile(
+      "{\n.reg .pred p;\nmbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.b32 %0, 1, 0, p;\n}"
+      : "=r"(done)
+      : "r"(b), "r"(parity)
+      : "memory");
+  return done != 0;
+}
 TILELACE_DEVICE bool barrier_try(Shared b, int parity) {
   std::uint32_t done;
   asm volatile(
@@ -140,6 +151,14 @@ TILELACE_DEVICE void arrive_threads(int id, int threads) {
 TILELACE_DEVICE void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release;" ::: "memory");
   asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}
+/// True for one lane of a converged warp, always the same. The compiler knows the form: addresses
+/// of bulk copies behind it need no loop over lanes.
+TILELACE_DEVICE bool elect_one() {
+  std::uint32_t elected;
+  asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.b32 %0, 1, 0, p;\n}"
+               : "=r"(elected));
+  return elected != 0;
 }
 /// Lets the next kernel of the stream begin its prologue.
 TILELACE_DEVICE void launch_dependents() {

@@ -45,9 +45,10 @@ __global__ void __launch_bounds__(GemmShape<Tile>::kThreads, Tile::per_sm)
   ptx::launch_dependents();
   if (warpgroup == 0) {
     if constexpr (GemmShape<Tile>::kMovesRegisters) ptx::registers_less<40>();
-    if (threadIdx.x == 0) {
+    if (__shfl_sync(~0U, static_cast<int>(threadIdx.x) / 32, 0) == 0 && ptx::elect_one()) {
       GemmLoad<Tile> load(p, shared, place);
       schedule::run_gemm_load(p.work, place.worker, load);
+      load.finish();
     }
   } else {
     if constexpr (GemmShape<Tile>::kMovesRegisters) ptx::registers_more<232>();
@@ -57,8 +58,6 @@ __global__ void __launch_bounds__(GemmShape<Tile>::kThreads, Tile::per_sm)
                             GemmShape<Tile>::kTurns, math);
     math.finish();
   }
-  // Nobody leaves while a CTA of the cluster may still write or signal here.
-  if constexpr (GemmShape<Tile>::kCluster > 1) ptx::cluster_sync();
 }
 
 }  // namespace tilelace::cuda

@@ -14,6 +14,18 @@ class GemmLoad {
   TILELACE_DEVICE GemmLoad(const GemmParams& p, GemmShared<Tile> shared, Place<Tile> place)
       : p_(p), shared_(shared), place_(place) {}
 
+  /// Nobody leaves while a CTA of the cluster may still signal here: until every stage has been let
+  /// go by all who read it. What they sent here has arrived by then, or it could not have been
+  /// used.
+  TILELACE_DEVICE void finish() {
+    if constexpr (Shape::kCluster > 1) {
+      for (int i = 0; i < Tile::stages; ++i) {
+        ptx::barrier_wait(shared_.empty(ring_.stage), ring_.parity ^ 1);
+        ring_.advance();
+      }
+    }
+  }
+
   TILELACE_DEVICE void load(schedule::GemmCell cell, schedule::GemmSegment s) {
     const int row =
         (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows + place_.col * Shape::kRowSlice;

@@ -5,6 +5,7 @@
 #include "backend/cuda/kernels/gemm_params.h"
 #include "backend/cuda/kernels/gemm_shape.h"
 #include "comm/cuda_atomics.h"
+#include "tilelace/error.h"
 #include "wgmma_shapes.h"
 
 namespace tilelace::cuda {
@@ -60,16 +61,20 @@ class GemmMath {
     // Whole rounds of the ring, so that stages are known when the loop is unrolled.
     const int first = ring_.stage;
     const int end = first + s.steps();
+    bool here = false;
     for (int round = 0; round < end; round += Tile::stages) {
 #pragma unroll
       for (int stage = 0; stage < Tile::stages; ++stage) {
         const int at = round + stage;
         if (at < first) continue;
         if (at >= end) break;
-        ptx::barrier_wait(shared_.full(stage), ring_.parity);
-        multiply_stage(stage, at != first);
-        ptx::wgmma_wait<1>();
-        if (at != first) release(stage == 0 ? Tile::stages - 1 : stage - 1);
+        if (!here) ptx::barrier_wait(shared_.full(stage), ring_.parity);
+        constexpr int kLast = Tile::stages - 1;
+        multiply_stage(stage, at != first, [&] {
+          if (at != first) release(stage == 0 ? kLast : stage - 1);
+          here = ptx::barrier_test(shared_.full(stage == kLast ? 0 : stage + 1),
+                                   ring_.parity ^ (stage == kLast ? 1 : 0));
+        });
       }
       if (round + Tile::stages <= end) ring_.parity ^= 1;
     }
@@ -141,18 +146,31 @@ class GemmMath {
   }
 
  private:
-  TILELACE_DEVICE void multiply_stage(int stage, bool keep) {
+  /// `between`: what to do once the products of the stage before are done. Where a stage has enough
+  /// of them, half of this stage's are on their way then, else all: the tensor cores never run dry.
+  template <class Between>
+  TILELACE_DEVICE void multiply_stage(int stage, bool keep, Between between) {
+    constexpr int kSteps = kStep / 16;
+    constexpr int kProducts = Tile::blocks * kSteps;
+    constexpr int kRowsAtOnce = Tile::blocks * (Tile::pingpong ? 1 : Tile::groups);
+    constexpr bool kHalf = kRowsAtOnce * Tile::width >= 160 && Tile::blocks * Tile::width >= 96;
+    constexpr int kBetween = kHalf ? kProducts / 2 : kProducts;
     const std::uint64_t rows = ptx::operand(shared_.rows(stage) + block_row_ * kChunkBytes);
     const std::uint64_t cols = ptx::operand(shared_.cols(stage));
     pin_accumulators();
     ptx::wgmma_fence();
 #pragma unroll
-    for (int kk = 0; kk < kStep / 16; ++kk)
-#pragma unroll
-      for (int i = 0; i < Tile::blocks; ++i)
-        Wgmma<Element, Tile::width>::multiply(acc_[i], rows + (kChunkBytes / 16) * i + 2 * kk,
-                                              cols + 2 * kk, keep || kk != 0);
-    ptx::wgmma_commit();
+    for (int at = 0; at < kProducts; ++at) {
+      const int i = at / kSteps;
+      const int kk = at % kSteps;
+      Wgmma<Element, Tile::width>::multiply(acc_[i], rows + (kChunkBytes / 16) * i + 2 * kk,
+                                            cols + 2 * kk, keep || kk != 0);
+      if (at + 1 != kBetween) continue;
+      ptx::wgmma_commit();
+      ptx::wgmma_wait<1>();
+      between();
+    }
+    if (kHalf) ptx::wgmma_commit();
   }
 
   /// Keeps the compiler from moving accumulators while products are under way.
@@ -188,7 +206,8 @@ class GemmMath {
     const auto status = comm::wait<comm::CudaDeviceAtomics>(flag(worker), launch_, p_.scratch.abort,
                                                             deadline, seen);
     if (status == comm::WaitStatus::expired)
-      comm::raise_abort<comm::CudaAtomics>(p_.scratch.abort, {3, 0, 0});
+      comm::raise_abort<comm::CudaAtomics>(p_.scratch.abort,
+                                           {static_cast<std::uint8_t>(ErrorKind::timeout), 0, 0});
   }
 
   /// `v`: columns of this chunk of a block. Fragments go to shared memory in the layout that the
@@ -244,8 +263,14 @@ class GemmMath {
       }
     }
     if (p_.activation != Activation::none) {
+      // One copy of the code, the values move past it: eight would not fit the instruction cache.
+#pragma unroll 1
+      for (int i = 0; i < 8; ++i) {
+        const float x = activate(p_.activation, f[0]);
 #pragma unroll
-      for (float& x : f) x = activate(p_.activation, x);
+        for (int e = 0; e < 7; ++e) f[e] = f[e + 1];
+        f[7] = x;
+      }
     }
   }
 

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// ag_gemm on GPUs: which product, how its rows are cut, who moves them.
+#pragma once
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "plan/gemm.h"
+#include "tilelace/plan.h"
+
+namespace tilelace::plan {
+
+struct AgGemmPlan {
+  GemmPlan gemm;  ///< of each weight
+  /// Tiles ignore the borders of shards; the own rows are staged too. Else every shard has its own
+  /// tiles, the own shard is read in place and comes first, the others in order of arrival.
+  bool whole = false;
+  Transport transport = Transport::push;  ///< push: copy engine; store: a kernel before the product
+  std::int64_t chunk_rows = 0;            ///< rows behind one flag
+  double predicted_us = 0;
+};
+
+/// As printed: "by shard, copy engine, chunks of 512 rows; c256 workers 66 ...".
+std::string describe(const AgGemmPlan&);
+std::ostream& operator<<(std::ostream&, const AgGemmPlan&);
+
+/// All legal plans for a problem of Op::ag_gemm, fastest prediction first. Errors: usage (not an
+/// ag_gemm, n or k not a multiple of 8, no rows).
+std::vector<AgGemmPlan> ag_gemm_candidates(const Problem&, const GemmMachine& = {});
+
+}  // namespace tilelace::plan
