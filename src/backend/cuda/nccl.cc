@@ -286,9 +286,14 @@ std::unique_ptr<NcclMemory> NcclGroup::allocate(std::size_t bytes, NcclBuffer ki
   }
   s.settle(lib.mem_alloc(&impl->data, bytes), "ncclMemAlloc");
   impl->kind = NcclBuffer::registered;
-  if (kind == NcclBuffer::window && lib.window_enroll != nullptr && lib.window_withdraw != nullptr)
-    s.settle(lib.window_enroll(s.comm, impl->data, bytes, &impl->window, NCCL_WIN_COLL_SYMMETRIC),
-             "ncclCommWindowRegister");
+  if (kind == NcclBuffer::window && lib.window_enroll != nullptr &&
+      lib.window_withdraw != nullptr) {
+    const ncclResult_t begun =
+        lib.window_enroll(s.comm, impl->data, bytes, &impl->window, NCCL_WIN_COLL_SYMMETRIC);
+    // NCCL 2.28 returns success while a thread of its own still registers: until the communicator
+    // says so, too, there is no window to look at, and the memory has to stay.
+    s.settle(begun == ncclSuccess ? ncclInProgress : begun, "ncclCommWindowRegister");
+  }
   if (impl->window == nullptr)
     s.settle(lib.enroll(s.comm, impl->data, bytes, &impl->handle), "ncclCommRegister");
   else if (impl->is_window())

@@ -27,7 +27,7 @@ struct Options {
   std::vector<std::int64_t> ms{1024, 4096, 8192};
   std::vector<std::string> ops{"ag_gemm", "gemm_rs", "gemm_ar"};
   BenchOptions bench;
-  bool blocking = false;
+  bool nonblocking = false;
   double link_gbps = 0;
   double limit_s = 0;
   std::string json, commit;
@@ -100,7 +100,7 @@ std::vector<Row> rows_of(const Options& o, int ranks) {
 void run_rank(Rank& rank, const Options& o, const std::vector<Row>& rows, Board& board,
               std::vector<Result>& results, JsonLines& json) {
   const double link = o.link_gbps > 0 ? o.link_gbps : link_rate(rank);
-  cuda::NcclGroup nccl(*rank.group, rank.device, {kNcclSeconds, o.blocking});
+  cuda::NcclGroup nccl(*rank.group, rank.device, {kNcclSeconds, !o.nonblocking});
   RankBench bench(rank, nccl, rows, o.bench, board);
   if (rank.rank == 0)
     fmt::print("{} ranks on {}, cuBLASLt {}, NCCL {}, windows {}, link {:.1f} GB/s{}\n", rank.ranks,
@@ -154,7 +154,7 @@ void add_options(CLI::App& app, Options& o) {
       ->check(CLI::NonNegativeNumber);
   app.add_option("--limit-seconds", o.limit_s, "ends the process (default: 60 and 6 a row)")
       ->check(CLI::NonNegativeNumber);
-  app.add_flag("--nccl-blocking", o.blocking, "NCCL's calls block; to compare with the default");
+  app.add_flag("--nccl-nonblocking", o.nonblocking, "NCCL's calls do not block: all is bounded");
   app.add_option("--json", o.json, "write JSON lines to this file, - for standard output");
   app.add_option("--commit", o.commit, "goes into the records");
 }

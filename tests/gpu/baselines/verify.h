@@ -25,7 +25,7 @@ class Verifier {
   Verifier(Rank& rank, cuda::NcclGroup& nccl, Timer& timer, const Operands& operands, Board& board)
       : rank_(rank), nccl_(nccl), timer_(timer), operands_(operands), board_(board) {}
 
-  /// Collective. Leaves other data in copy 0 of the row's tensors.
+  /// Collective. Leaves other data in some copies of the row's tensors.
   Verified check(const Row& row, cuda::NcclBuffer kind, const Variant& unfused);
 
  private:

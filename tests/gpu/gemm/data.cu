@@ -22,11 +22,12 @@ __device__ std::uint64_t hash(std::uint64_t x) {
 }
 
 template <class T>
-__global__ void normal_kernel(T* data, std::size_t elements, std::uint64_t seed) {
+__global__ void normal_kernel(T* data, std::size_t elements, std::uint64_t seed,
+                              std::size_t first) {
   const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
   for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < elements;
        i += step) {
-    const std::uint64_t h = hash(seed * 0x100000001B3ULL + i);
+    const std::uint64_t h = hash(seed * 0x100000001B3ULL + first + i);
     const float u = (static_cast<float>(h >> 40) + 1.0F) * 0x1p-24F;
     const float v = static_cast<float>(h & 0xFFFFFF) * 0x1p-24F;
     data[i] = static_cast<T>(sqrtf(-2.0F * __logf(u)) * cospif(2.0F * v));
@@ -35,10 +36,10 @@ __global__ void normal_kernel(T* data, std::size_t elements, std::uint64_t seed)
 
 template <class T>
 __global__ void sparse_kernel(T* data, std::int64_t rows, std::int64_t cols, int per_row,
-                              std::uint64_t seed) {
+                              std::uint64_t seed, std::int64_t first) {
   for (std::int64_t r = blockIdx.x; r < rows; r += gridDim.x)
     for (int i = static_cast<int>(threadIdx.x); i < per_row; i += static_cast<int>(blockDim.x)) {
-      const std::uint64_t h = hash(seed + static_cast<std::uint64_t>(r) * 4099 + i);
+      const std::uint64_t h = hash(seed + static_cast<std::uint64_t>(first + r) * 4099 + i);
       const std::int64_t col =
           static_cast<std::int64_t>((h >> 1) % static_cast<std::uint64_t>(cols));
       data[r * cols + col] = static_cast<T>((h & 1) != 0 ? 1.0F : -1.0F);
@@ -60,6 +61,8 @@ struct Totals {
   double error, norm;
   long long row, col;
   double got, expected;
+  // Counted so that zero means none.
+  unsigned long long from_end, last;
 };
 
 struct Rule {
@@ -117,12 +120,29 @@ __global__ void judge_kernel(Judged j, Rule rule, Totals* totals) {
     if (!(fabs(off) <= bound)) {
       atomicAdd(&totals->wrong, 1ULL);
       totals->row = row, totals->col = col, totals->got = got, totals->expected = y;
+      atomicMax(&totals->from_end, static_cast<unsigned long long>(m - row));
+      atomicMax(&totals->last, static_cast<unsigned long long>(row + 1));
     }
     atomicAdd(&totals->checked, 1ULL);
   }
   if (lane == 0) {
     atomicAdd(&totals->error, error);
     atomicAdd(&totals->norm, norm);
+  }
+}
+
+struct Differing {
+  unsigned long long words, from_end, last;
+};
+
+__global__ void compare_kernel(const std::uint16_t* x, const std::uint16_t* y, std::size_t words,
+                               Differing* d) {
+  const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < words; i += step) {
+    if (x[i] == y[i]) continue;
+    atomicAdd(&d->words, 1ULL);
+    atomicMax(&d->from_end, static_cast<unsigned long long>(words - i));
+    atomicMax(&d->last, static_cast<unsigned long long>(i + 1));
   }
 }
 
@@ -161,19 +181,20 @@ T read_back(cudaStream_t stream, const Use& use) {
 double Judgement::relative() const { return norm > 0 ? std::sqrt(error / norm) : std::sqrt(error); }
 
 void fill_normal(void* data, std::size_t elements, DType dtype, std::uint64_t seed,
-                 cudaStream_t stream) {
+                 cudaStream_t stream, std::size_t first) {
   of_type(dtype, [&]<class T>(T) {
-    normal_kernel<<<kBlocks, kThreads, 0, stream>>>(static_cast<T*>(data), elements, seed);
+    normal_kernel<<<kBlocks, kThreads, 0, stream>>>(static_cast<T*>(data), elements, seed, first);
   });
   cuda::check(cudaGetLastError(), "filling");
 }
 
 void fill_sparse(void* data, std::int64_t rows, std::int64_t cols, int per_row, DType dtype,
-                 std::uint64_t seed, cudaStream_t stream) {
+                 std::uint64_t seed, cudaStream_t stream, std::int64_t first_row) {
   const auto bytes = static_cast<std::size_t>(rows * cols) * size_of(dtype);
   cuda::check(cudaMemsetAsync(data, 0, bytes, stream), "clearing");
   of_type(dtype, [&]<class T>(T) {
-    sparse_kernel<<<kBlocks, 32, 0, stream>>>(static_cast<T*>(data), rows, cols, per_row, seed);
+    sparse_kernel<<<kBlocks, 32, 0, stream>>>(static_cast<T*>(data), rows, cols, per_row, seed,
+                                              first_row);
   });
   cuda::check(cudaGetLastError(), "filling");
 }
@@ -192,7 +213,24 @@ Judgement judge(const Judged& j, std::int64_t samples, bool exact, std::int64_t 
     });
     cuda::check(cudaGetLastError(), "judging");
   });
-  return {t.checked, t.wrong, t.error, t.norm, t.row, t.col, t.got, t.expected};
+  Judgement result{t.checked, t.wrong, t.error, t.norm, t.row, t.col, t.got, t.expected};
+  if (t.wrong != 0) {
+    result.first_row = j.problem.m - static_cast<std::int64_t>(t.from_end);
+    result.last_row = static_cast<std::int64_t>(t.last) - 1;
+  }
+  return result;
+}
+
+Difference compare(const void* got, const void* expected, std::size_t words, cudaStream_t stream) {
+  const auto d = read_back<Differing>(stream, [&](Differing* found) {
+    compare_kernel<<<kBlocks, kThreads, 0, stream>>>(static_cast<const std::uint16_t*>(got),
+                                                     static_cast<const std::uint16_t*>(expected),
+                                                     words, found);
+    cuda::check(cudaGetLastError(), "comparing");
+  });
+  if (d.words == 0) return {};
+  return {d.words, static_cast<std::int64_t>(words - d.from_end),
+          static_cast<std::int64_t>(d.last) - 1};
 }
 
 std::uint64_t count_unpoisoned(const void* data, std::size_t bytes, cudaStream_t stream) {

@@ -10,12 +10,15 @@
 
 namespace tilelace::test {
 
-/// Normal variates (mean 0, variance 1) hashed from seed and place.
-void fill_normal(void* data, std::size_t elements, DType, std::uint64_t seed, cudaStream_t);
+/// Normal variates (mean 0, variance 1) hashed from seed and place; `data` is what lies at element
+/// `first` of a larger tensor.
+void fill_normal(void* data, std::size_t elements, DType, std::uint64_t seed, cudaStream_t,
+                 std::size_t first = 0);
 
-/// {-1, 0, 1} with at most `per_row` non-zeros in a row of `cols`, hashed from seed and place.
+/// {-1, 0, 1} with at most `per_row` non-zeros in a row of `cols`, hashed from seed and place;
+/// `data` is what lies at row `first_row` of a larger matrix. Seeds should lie far apart.
 void fill_sparse(void* data, std::int64_t rows, std::int64_t cols, int per_row, DType,
-                 std::uint64_t seed, cudaStream_t);
+                 std::uint64_t seed, cudaStream_t, std::int64_t first_row = 0);
 
 /// NaN patterns.
 void poison(void* data, std::size_t bytes, cudaStream_t);
@@ -27,6 +30,7 @@ struct Judgement {
   double norm = 0;                  ///< sum of squared references
   std::int64_t row = -1, col = -1;  ///< one wrong element
   double got = 0, expected = 0;
+  std::int64_t first_row = -1, last_row = -1;  ///< with wrong elements
   [[nodiscard]] double relative() const;
 };
 
@@ -43,6 +47,14 @@ struct Judged {
 /// off by u |y| + 16 * 2^-24 * sum |a w| (times the activation's slope); with `exact` by nothing.
 /// `skip_k`: leaves these first k out of the reference (the test of the test).
 Judgement judge(const Judged&, std::int64_t samples, bool exact, std::int64_t skip_k, cudaStream_t);
+
+struct Difference {
+  std::uint64_t words = 0;  ///< of 16 bits, that differ
+  std::int64_t first = -1, last = -1;
+};
+
+/// Bit by bit.
+Difference compare(const void* got, const void* expected, std::size_t words, cudaStream_t);
 
 /// Bytes among these that are not the poison.
 std::uint64_t count_unpoisoned(const void* data, std::size_t bytes, cudaStream_t);

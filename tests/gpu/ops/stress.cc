@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/stress.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "backend/cuda/cuda_check.h"
+#include "gemm/data.h"
+
+namespace tilelace::gpu_test {
+namespace {
+
+using cuda::check;
+
+constexpr long kGraphCalls = 112;  // even, and a multiple of the inputs: a replay repeats them
+constexpr long kBlock = 8;         // calls of one problem and plan in a row
+constexpr std::size_t kPlans = 4;  // a problem and kind
+constexpr std::size_t kDropped = 3;
+constexpr std::uint64_t kInputSeed = 0x5151ULL << 32U, kWeightSeed = 0x6161ULL << 32U;
+
+std::size_t bytes_of(std::int64_t rows, std::int64_t cols) {
+  return std::max<std::size_t>(16, static_cast<std::size_t>(rows * cols) * 2);
+}
+
+/// The fastest by prediction, and others with the smallest, the largest and a middle chunk.
+std::vector<plan::AgGemmPlan> some_of(std::vector<plan::AgGemmPlan> plans) {
+  std::vector<plan::AgGemmPlan> some{plans.front()};
+  std::stable_sort(plans.begin(), plans.end(),
+                   [](const auto& x, const auto& y) { return x.chunk_rows < y.chunk_rows; });
+  for (const std::size_t i : {std::size_t{0}, plans.size() - 1, plans.size() / 2})
+    if (some.size() < kPlans) some.push_back(plans[i]);
+  return some;
+}
+
+}  // namespace
+
+std::vector<Problem> stress_problems(int ranks, DType dtype) {
+  Problem even;
+  even.op = Op::ag_gemm;
+  even.ranks = ranks;
+  even.m = 2048;
+  even.n = {512};
+  even.k = 1024;
+  even.dtype = dtype;
+  Problem ragged = even;
+  ragged.m = 1999;
+  ragged.n = {328};
+  std::int64_t left = ragged.m;
+  for (int r = 0; r < ranks; ++r) {
+    const std::int64_t rows = r + 1 == ranks ? left : left * (r % 3) / 5;
+    ragged.rows.push_back(rows);
+    left -= rows;
+  }
+  Problem few = even;
+  few.m = 21;
+  few.n = {1024};
+  return {even, ragged, few};
+}
+
+Stress::Stress(Rank& rank, const std::vector<Problem>& problems, std::vector<PlansByKind> kinds,
+               double timeout_s, bool drop)
+    : rank_(rank),
+      timeout_s_(timeout_s),
+      kinds_(std::move(kinds)),
+      rng_(static_cast<std::uint64_t>(rank.rank) + 1) {
+  check(cudaStreamCreateWithFlags(&checks_, cudaStreamNonBlocking), "a stream for checks");
+  check(cudaEventCreate(&begin_), "an event");
+  check(cudaEventCreate(&end_), "an event");
+  totals_ = static_cast<StressTotals*>(make(sizeof(StressTotals)));
+  std::size_t largest = 0;
+  for (const Problem& p : problems) {
+    largest = std::max(largest, bytes_of(p.m, p.n.at(0)));
+    loads_.push_back({p, borders_of(p), make(bytes_of(p.n[0], p.k)), {}, {}, {}});
+    fill(loads_.back(), drop);
+  }
+  for (Out& o : outs_) {
+    o.data = make(largest);
+    test::poison(o.data, largest, rank_.stream);
+    check(cudaEventCreateWithFlags(&o.ready, cudaEventDisableTiming), "an event");
+    check(cudaEventCreateWithFlags(&o.checked, cudaEventDisableTiming), "an event");
+  }
+  check(cudaStreamSynchronize(rank_.stream), "operands");
+  op_ = std::make_unique<cuda::AgGemm>(*rank_.group, rank_.device, problems, timeout_s_);
+}
+
+Stress::~Stress() {
+  op_.reset();
+  for (const Out& o : outs_) {
+    if (o.ready != nullptr) cudaEventDestroy(o.ready);
+    if (o.checked != nullptr) cudaEventDestroy(o.checked);
+  }
+  if (begin_ != nullptr) cudaEventDestroy(begin_);
+  if (end_ != nullptr) cudaEventDestroy(end_);
+  if (checks_ != nullptr) cudaStreamDestroy(checks_);
+  for (void* p : all_) cudaFree(p);
+}
+
+void* Stress::make(std::size_t bytes) {
+  void* p = nullptr;
+  check(cudaMalloc(&p, bytes), "memory for operands");
+  all_.push_back(p);
+  return p;
+}
+
+/// Inputs of the own rank, and what their products with everyone's are.
+void Stress::fill(Load& load, bool drop) {
+  const Problem& p = load.problem;
+  const int per_row = std::min(32, 256 / p.ranks);
+  const auto self = static_cast<std::size_t>(rank_.rank);
+  const std::int64_t rows = load.borders[self + 1] - load.borders[self];
+  test::fill_sparse(load.weight, p.n[0], p.k, static_cast<int>(p.k), p.dtype,
+                    kWeightSeed * (self + 1), rank_.stream);
+  void* all_rows = make(bytes_of(p.m, p.k));
+  for (std::size_t i = 0; i < kInputs; ++i) {
+    load.inputs[i] = make(bytes_of(rows, p.k));
+    load.expected[i] = make(bytes_of(p.m, p.n[0]));
+    const std::uint64_t seed = kInputSeed * (i + 1);
+    test::fill_sparse(all_rows, p.m, p.k, per_row, p.dtype, seed, rank_.stream);
+    if (rows > 0)
+      test::fill_sparse(load.inputs[i], rows, p.k, per_row, p.dtype, seed, rank_.stream,
+                        load.borders[self]);
+    if (drop && i == kDropped && rank_.rank == rank_.ranks - 1)
+      check(cudaMemsetAsync(load.inputs[i], 0, bytes_of(rows, p.k), rank_.stream), "dropping");
+    check(enqueue_product(all_rows, load.weight, load.expected[i], {p.m, p.n[0], p.k, p.dtype},
+                          rank_.stream),
+          "a reference");
+  }
+}
+
+void Stress::choose(const std::string& kind) {
+  running_.clear();
+  for (std::size_t i = 0; i < loads_.size(); ++i) {
+    const auto plans = kinds_.at(i).find(kind);
+    if (plans == kinds_[i].end()) continue;
+    loads_[i].plans = some_of(plans->second);
+    running_.push_back(i);
+  }
+}
+
+const Stress::Load& Stress::load_of(long call) const {
+  const auto block = static_cast<std::size_t>(call / kBlock);
+  return loads_[running_.at(block % running_.size())];
+}
+
+const plan::AgGemmPlan& Stress::plan_of(long call) const {
+  const auto& plans = load_of(call).plans;
+  return plans[static_cast<std::size_t>(call / kBlock) / running_.size() % plans.size()];
+}
+
+/// Now and then the host is late, or the device busy.
+void Stress::delay() {
+  const auto one_in = [&](std::uint64_t n) { return rng_() % n == 0; };
+  if (one_in(64)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  if (one_in(4)) std::this_thread::sleep_for(std::chrono::microseconds(rng_() % 200));
+  if (one_in(4))
+    check(enqueue_spin(static_cast<std::int64_t>(rng_() % 200'000), one_in(2) ? 1 : 132,
+                       rank_.stream),
+          "a delay");
+}
+
+void Stress::enqueue(long call) {
+  const Load& load = load_of(call);
+  const auto input = static_cast<std::size_t>(call) % kInputs;
+  Out& out = outs_[static_cast<std::size_t>(call) % kOuts];
+  if (out.used) check(cudaStreamWaitEvent(rank_.stream, out.checked), "an event");
+  op_->run(load.problem, plan_of(call),
+           {load.inputs[input], {load.weight}, {}, {out.data}, nullptr}, rank_.stream);
+  check(cudaEventRecord(out.ready, rank_.stream), "an event");
+  check(cudaStreamWaitEvent(checks_, out.ready), "an event");
+  StressCheck c{out.data,          load.expected[input], load.problem.m,
+                load.problem.n[0], load.problem.dtype,   rank_.ranks};
+  std::copy(load.borders.begin(), load.borders.end(), c.borders);
+  c.call = call;
+  c.input = static_cast<int>(input);
+  c.totals = totals_;
+  check(enqueue_check(c, checks_), "a check");
+  check(cudaEventRecord(out.checked, checks_), "an event");
+  out.used = true;
+}
+
+/// What comes next in the rank's stream comes after all checks.
+void Stress::join() {
+  for (Out& o : outs_) {
+    if (o.used) check(cudaStreamWaitEvent(rank_.stream, o.checked), "an event");
+    o.used = false;
+  }
+}
+
+void Stress::enqueue_all(long calls, Pace pace) {
+  if (pace != Pace::graph) {
+    for (long c = 0; c < calls; ++c) {
+      if (pace == Pace::delays) delay();
+      enqueue(c);
+    }
+    join();
+    return;
+  }
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t made = nullptr;
+  check(cudaStreamBeginCapture(rank_.stream, cudaStreamCaptureModeThreadLocal), "capture");
+  for (long c = 0; c < kGraphCalls; ++c) enqueue(c);
+  join();
+  check(cudaStreamEndCapture(rank_.stream, &graph), "capture");
+  const cudaError_t state = cudaGraphInstantiate(&made, graph, 0);
+  cudaGraphDestroy(graph);
+  check(state, "the graph");
+  const std::unique_ptr<CUgraphExec_st, cudaError_t (*)(cudaGraphExec_t)> owner(
+      made, cudaGraphExecDestroy);
+  check(cudaGraphUpload(made, rank_.stream), "the graph");
+  check(cudaStreamSynchronize(rank_.stream), "the graph");
+  rank_.meet();
+  check(cudaEventRecord(begin_, rank_.stream), "an event");
+  for (long c = 0; c < calls; c += kGraphCalls)
+    check(cudaGraphLaunch(made, rank_.stream), "a replay");
+  check(cudaEventRecord(end_, rank_.stream), "an event");
+  op_->finish(rank_.stream, timeout_s_ + 1e-3 * static_cast<double>(calls));
+}
+
+StressResult Stress::run(const std::string& kind, long calls, Pace pace) {
+  choose(kind);
+  calls = (calls + kGraphCalls - 1) / kGraphCalls * kGraphCalls;
+  check(cudaMemsetAsync(totals_, 0, sizeof(StressTotals), rank_.stream), "totals");
+  check(cudaStreamSynchronize(rank_.stream), "totals");
+  rank_.meet();
+  if (pace != Pace::graph) check(cudaEventRecord(begin_, rank_.stream), "an event");
+  enqueue_all(calls, pace);
+  if (pace != Pace::graph) check(cudaEventRecord(end_, rank_.stream), "an event");
+  op_->finish(rank_.stream, timeout_s_ + 1e-3 * static_cast<double>(calls));
+  StressResult r;
+  r.calls = calls;
+  float ms = 0;
+  check(cudaEventElapsedTime(&ms, begin_, end_), "an event");
+  r.us = static_cast<double>(ms) * 1000 / static_cast<double>(calls);
+  check(cudaMemcpy(&r.totals, totals_, sizeof(StressTotals), cudaMemcpyDeviceToHost), "totals");
+  r.trouble = text_of(r.totals, calls);
+  rank_.meet();
+  return r;
+}
+
+std::string Stress::text_of(const StressTotals& t, long calls) const {
+  if (t.calls != static_cast<unsigned long long>(calls))
+    return fmt::format("rank {}: got {} checks, expected {}", rank_.rank, t.calls, calls);
+  if (t.wrong == 0) return {};
+  const Load& load = load_of(static_cast<long>(t.call));
+  return fmt::format(
+      "rank {}: {} of {} calls wrong, {} elements (in rows of rank 0, 1, ...: {}), the first in "
+      "call "
+      "{} ({}; {}; input {}) row {} column {}: got {}, expected {}",
+      rank_.rank, t.wrong_calls, calls, t.wrong,
+      fmt::join(t.by_owner, t.by_owner + rank_.ranks, " "), t.call, gpu_test::text_of(load.problem),
+      plan::describe(plan_of(static_cast<long>(t.call))), t.input, t.row, t.col, t.got, t.expected);
+}
+
+}  // namespace tilelace::gpu_test

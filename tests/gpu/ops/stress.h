@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank's side of long runs without a look at the host: calls back to back or with random
+// delays, every result compared on the device with one that was made before.
+#pragma once
+#include <array>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/ag_gemm.h"
+#include "harness.h"
+#include "ops/cases.h"
+#include "ops/stress_kernels.h"
+
+namespace tilelace::gpu_test {
+
+enum class Pace : std::uint8_t { eager, graph, delays };
+
+constexpr std::string_view name_of(Pace p) {
+  switch (p) {
+    case Pace::eager: return "eager";
+    case Pace::graph: return "graph";
+    default: return "delays";
+  }
+}
+
+/// The problems of these runs: k 1024, where communication outlasts compute; an even one, one of
+/// shards that differ, one of few tokens.
+std::vector<Problem> stress_problems(int ranks, DType dtype);
+
+struct StressResult {
+  long calls = 0;
+  double us = 0;  ///< a call
+  StressTotals totals{};
+  std::string trouble;  ///< empty: all right on this rank
+};
+
+class Stress {
+ public:
+  /// `kinds`: of each problem, the same on every rank. With `drop` one input of the last rank is
+  /// lost. Throws what AgGemm does.
+  Stress(Rank& rank, const std::vector<Problem>& problems, std::vector<PlansByKind> kinds,
+         double timeout_s, bool drop);
+  Stress(const Stress&) = delete;
+  Stress& operator=(const Stress&) = delete;
+  ~Stress();
+
+  /// Collective. `calls` is rounded up to what a graph holds.
+  StressResult run(const std::string& kind, long calls, Pace pace);
+
+ private:
+  static constexpr std::size_t kInputs = 7;  // odd: both slots meet all of them
+  static constexpr std::size_t kOuts = 4;
+  struct Load {
+    Problem problem;
+    std::vector<std::int64_t> borders;
+    void* weight = nullptr;
+    std::array<void*, kInputs> inputs{}, expected{};
+    std::vector<plan::AgGemmPlan> plans;  ///< of the kind that runs
+  };
+  struct Out {
+    void* data = nullptr;
+    cudaEvent_t ready = nullptr, checked = nullptr;
+    bool used = false;
+  };
+
+  void* make(std::size_t bytes);
+  void fill(Load& load, bool drop);
+  void choose(const std::string& kind);
+  [[nodiscard]] const Load& load_of(long call) const;
+  [[nodiscard]] const plan::AgGemmPlan& plan_of(long call) const;
+  void delay();
+  void enqueue(long call);
+  void join();
+  void enqueue_all(long calls, Pace pace);
+  [[nodiscard]] std::string text_of(const StressTotals& t, long calls) const;
+
+  Rank& rank_;
+  double timeout_s_;
+  std::vector<PlansByKind> kinds_;
+  std::vector<void*> all_;
+  std::vector<Load> loads_;
+  std::vector<std::size_t> running_;  // loads that have plans of the kind
+  std::array<Out, kOuts> outs_;
+  StressTotals* totals_ = nullptr;
+  cudaStream_t checks_ = nullptr;
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+  std::mt19937_64 rng_;
+  std::unique_ptr<cuda::AgGemm> op_;
+};
+
+}  // namespace tilelace::gpu_test

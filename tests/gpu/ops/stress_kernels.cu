@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "ops/stress_kernels.h"
+
+namespace tilelace::gpu_test {
+namespace {
+
+constexpr unsigned kCheckCtas = 32;  // leaves room for the op, which runs beside it
+constexpr unsigned kThreads = 256;
+
+template <class T>
+__device__ float value_of(std::uint32_t bits) {
+  const auto half = static_cast<std::uint16_t>(bits);
+  T t;
+  memcpy(&t, &half, sizeof t);
+  return static_cast<float>(t);
+}
+
+template <class T>
+__device__ void note(const StressCheck& c, std::int64_t word, std::uint32_t got,
+                     std::uint32_t expected) {
+  StressTotals& t = *c.totals;
+  const std::int64_t row = word / c.n;
+  int owner = 0;
+  while (owner + 1 < c.ranks && c.borders[owner + 1] <= row) ++owner;
+  atomicAdd(&t.wrong, 1ULL);
+  atomicAdd(&t.by_owner[owner], 1ULL);
+  const auto self = static_cast<unsigned long long>(c.call) + 1;
+  if (atomicExch(&t.last_wrong, self) != self) atomicAdd(&t.wrong_calls, 1ULL);
+  if (atomicExch(&t.found, 1U) != 0) return;
+  t.call = c.call, t.input = c.input, t.row = row, t.col = word % c.n;
+  t.got = value_of<T>(got), t.expected = value_of<T>(expected);
+}
+
+template <class T>
+__global__ void check_kernel(const __grid_constant__ StressCheck c) {
+  auto* out = static_cast<uint4*>(c.out);
+  const auto* expected = static_cast<const uint4*>(c.expected);
+  const std::int64_t pieces = c.m * c.n / 8;
+  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
+  if (blockIdx.x == 0 && threadIdx.x == 0) atomicAdd(&c.totals->calls, 1ULL);
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < pieces;
+       i += step) {
+    const uint4 x = out[i];
+    const uint4 y = expected[i];
+    out[i] = uint4{~0U, ~0U, ~0U, ~0U};
+    const std::uint32_t got[] = {x.x, x.y, x.z, x.w};
+    const std::uint32_t want[] = {y.x, y.y, y.z, y.w};
+    for (int j = 0; j < 4; ++j) {
+      if (got[j] == want[j]) continue;
+      for (int half = 0; half < 2; ++half) {
+        const std::uint32_t g = got[j] >> (16 * half) & 0xFFFF;
+        const std::uint32_t w = want[j] >> (16 * half) & 0xFFFF;
+        // 0 and -0 are one value.
+        if (g != w && ((g | w) & 0x7FFF) != 0) note<T>(c, i * 8 + j * 2 + half, g, w);
+      }
+    }
+  }
+}
+
+template <class T>
+__global__ void product_kernel(const T* a, const T* w, T* out, plan::GemmProblem p) {
+  const std::int64_t warps = std::int64_t{gridDim.x} * blockDim.x / 32;
+  const int lane = static_cast<int>(threadIdx.x) & 31;
+  for (std::int64_t i = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 32; i < p.m * p.n;
+       i += warps) {
+    float sum = 0;
+    for (std::int64_t x = lane; x < p.k; x += 32)
+      sum += static_cast<float>(a[i / p.n * p.k + x]) * static_cast<float>(w[i % p.n * p.k + x]);
+    for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(~0U, sum, d);
+    if (lane == 0) out[i] = static_cast<T>(sum);
+  }
+}
+
+__device__ std::int64_t now_ns() {
+  std::int64_t t;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+  return t;
+}
+
+__global__ void spin_kernel(std::int64_t ns) {
+  const std::int64_t end = now_ns() + ns;
+  while (now_ns() < end) __nanosleep(200);
+}
+
+}  // namespace
+
+cudaError_t enqueue_check(const StressCheck& check, cudaStream_t stream) {
+  if (check.dtype == DType::bf16)
+    check_kernel<__nv_bfloat16><<<kCheckCtas, kThreads, 0, stream>>>(check);
+  else
+    check_kernel<__half><<<kCheckCtas, kThreads, 0, stream>>>(check);
+  return cudaGetLastError();
+}
+
+cudaError_t enqueue_product(const void* a, const void* weight, void* out,
+                            const plan::GemmProblem& p, cudaStream_t stream) {
+  const auto run = [&]<class T>(T) {
+    product_kernel<<<1056, kThreads, 0, stream>>>(
+        static_cast<const T*>(a), static_cast<const T*>(weight), static_cast<T*>(out), p);
+  };
+  if (p.dtype == DType::bf16)
+    run(__nv_bfloat16{});
+  else
+    run(__half{});
+  return cudaGetLastError();
+}
+
+cudaError_t enqueue_spin(std::int64_t ns, int ctas, cudaStream_t stream) {
+  spin_kernel<<<static_cast<unsigned>(ctas), 32, 0, stream>>>(ns);
+  return cudaGetLastError();
+}
+
+}  // namespace tilelace::gpu_test
