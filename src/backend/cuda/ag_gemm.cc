@@ -159,7 +159,7 @@ AgGemmParams params_of(const AgGemm::Impl& impl, const Call& c, const GemmKernel
                                   kernel.tile.rows() * kernel.tile.cluster_rows, c.plan.whole),
       work.workers, work.k_steps, work.split_tiles);
   const schedule::GatherOrder& order = params.work.order;
-  for (int s = 0; s < order.sections(); ++s) {
+  for (int s = 0; s < order.count; ++s) {
     const Index rows = order.end(s) - order.begin(s);
     if (rows == 0) continue;
     auto* out = static_cast<std::byte*>(c.tensors.outs[i]) +
@@ -168,12 +168,12 @@ AgGemmParams params_of(const AgGemm::Impl& impl, const Call& c, const GemmKernel
   }
   const Index own = order.shard[0].end - order.shard[0].begin;
   params.own = own > 0 ? rows_map({c.tensors.a, own, p.k}, p.dtype, kernel.row_slice) : params.rows;
-  params.rank = impl.group.rank();
-  params.flags = reinterpret_cast<const comm::Flag*>(impl.memory->local() + impl.flags_at(c.slot));
-  params.headers = impl.headers();
-  params.epoch = impl.epoch();
-  params.hash = c.hash;
-  params.wait = impl.control.context(kOp);
+  params.call = {impl.group.rank(),
+                 reinterpret_cast<comm::Flag*>(impl.memory->local() + impl.flags_at(c.slot)),
+                 impl.headers(),
+                 impl.epoch(),
+                 c.hash,
+                 impl.control.context(kOp)};
   return params;
 }
 
