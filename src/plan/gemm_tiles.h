@@ -75,11 +75,14 @@ struct GemmTile {
 
 // 256 rows, two warpgroups on one tile.
 #define TILELACE_GEMM_TALL(X)                          \
-  X(t192,     2, 2, 192, 3, 2, 1, 2, false, false, 1)  \
   X(t176,     2, 2, 176, 3, 2, 1, 2, false, false, 1)  \
   X(t192_1x2, 2, 2, 192, 3, 1, 2, 2, false, false, 1)  \
   X(t176_1x2, 2, 2, 176, 3, 1, 2, 2, false, false, 1)  \
   X(t160,     2, 2, 160, 4, 2, 1, 1, false, false, 1)
+
+// The same, with no registers left for waiting: not for gathered rows.
+#define TILELACE_GEMM_TALL_ALONE(X)                    \
+  X(t192,     2, 2, 192, 3, 2, 1, 2, false, false, 1)
 
 // Few tokens: 64 rows of tokens, narrow strips of the weight, deep rings.
 #define TILELACE_GEMM_NARROW(X) \
@@ -127,6 +130,7 @@ struct GemmTile {
   TILELACE_GEMM_COOPERATIVE(X) \
   TILELACE_GEMM_PINGPONG(X)    \
   TILELACE_GEMM_TALL(X)        \
+  TILELACE_GEMM_TALL_ALONE(X)  \
   TILELACE_GEMM_NARROW(X)      \
   TILELACE_GEMM_SWAPPED(X)
 

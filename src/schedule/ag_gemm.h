@@ -171,6 +171,14 @@ TILELACE_ROLE void run_sends(const AgGemm& s, int worker, Verbs& v) {
   }
 }
 
+/// Worker w's share of putting the own shard into the own slot.
+template <class Verbs>
+TILELACE_ROLE void run_stage(const AgGemm& s, int worker, Verbs& v) {
+  const Chunks chunks = s.chunks(s.rank);
+  for (Index c = worker; c < chunks.count(); c += s.workers)
+    v.stage(GatherTransfer{s.rank, s.rank, c, chunks.rows(c)});
+}
+
 /// Second half: every workers-th tile. The product may start before the peers' headers are here,
 /// results are written only after them.
 template <class Verbs>

@@ -16,7 +16,8 @@
 namespace tilelace::schedule {
 
 struct GemmCell {
-  int row, col;  ///< in tiles
+  int row, col;     ///< in tiles
+  int section = 0;  ///< of an order that has several (schedule/gather_order.h)
 };
 
 /// Walks tiles in groups along one direction, across the other, back and forth, so that what the
@@ -64,8 +65,10 @@ struct GemmSegment {
   [[nodiscard]] TILELACE_HD constexpr int steps() const { return end - begin; }
 };
 
-struct GemmWork {
-  GemmOrder order;
+/// `Order` says how many tiles there are, and where the t-th lies: tiles(), cell(t).
+template <class Order>
+struct GemmWorkOf {
+  Order order;
   int workers = 1;
   int k_steps = 1;      ///< of a tile; at least 1
   int split_tiles = 0;  ///< the first tiles, shared by k-steps
@@ -80,8 +83,12 @@ struct GemmWork {
   }
 };
 
+using GemmWork = GemmWorkOf<GemmOrder>;
+
 /// Work with its derived fields. split_tiles * k_steps must fit 31 bits.
-constexpr GemmWork make_gemm_work(GemmOrder order, int workers, int k_steps, int split_tiles) {
+template <class Order>
+constexpr GemmWorkOf<Order> make_gemm_work(const Order& order, int workers, int k_steps,
+                                           int split_tiles) {
   const int total = split_tiles * k_steps;
   return {order, workers, k_steps, split_tiles, total / workers, total % workers};
 }
@@ -89,12 +96,14 @@ constexpr GemmWork make_gemm_work(GemmOrder order, int workers, int k_steps, int
 /// The segments of one worker, in order.
 class GemmSegments {
  public:
-  TILELACE_HD constexpr GemmSegments(const GemmWork& work, int worker)
+  template <class Work>
+  TILELACE_HD constexpr GemmSegments(const Work& work, int worker)
       : at_(work.stretch_begin(worker)),
         end_(at_ + work.stretch(worker)),
         whole_(work.split_tiles + worker) {}
 
-  TILELACE_HD constexpr bool next(const GemmWork& work, GemmSegment& s) {
+  template <class Work>
+  TILELACE_HD constexpr bool next(const Work& work, GemmSegment& s) {
     if (at_ < end_) {
       const int tile = at_ / work.k_steps;
       const int begin = at_ - tile * work.k_steps;
@@ -119,8 +128,8 @@ class GemmSegments {
 /// work on every segment). Verbs: skip(steps) of another lane's segment; multiply(segment);
 /// give_partial() keeps the accumulator for the tile's head; add_partial(worker) adds what that
 /// worker kept; store(cell).
-template <class Verbs>
-TILELACE_ROLE void run_gemm_math(const GemmWork& work, int worker, int lane, int lanes, Verbs& v) {
+template <class Work, class Verbs>
+TILELACE_ROLE void run_gemm_math(const Work& work, int worker, int lane, int lanes, Verbs& v) {
   GemmSegments segments(work, worker);
   GemmSegment s;
   for (int turn = 0; segments.next(work, s); turn = turn + 1 == lanes ? 0 : turn + 1) {
@@ -141,8 +150,8 @@ TILELACE_ROLE void run_gemm_math(const GemmWork& work, int worker, int lane, int
 }
 
 /// Role load of the GEMM. Verb: load(cell, segment).
-template <class Verbs>
-TILELACE_ROLE void run_gemm_load(const GemmWork& work, int worker, Verbs& v) {
+template <class Work, class Verbs>
+TILELACE_ROLE void run_gemm_load(const Work& work, int worker, Verbs& v) {
   GemmSegments segments(work, worker);
   GemmSegment s;
   while (segments.next(work, s)) v.load(work.order.cell(s.tile), s);

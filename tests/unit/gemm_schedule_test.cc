@@ -96,7 +96,7 @@ TEST(GemmSchedule, EveryStepIsTakenOnceAndHeadsFindTheirTails) {
 }
 
 TEST(GemmSchedule, TurnsShareTheSegmentsOfAWorker) {
-  const GemmWork work = make_gemm_work({5, 7, 2, false}, 4, 9, 6);
+  const GemmWork work = make_gemm_work(GemmOrder{5, 7, 2, false}, 4, 9, 6);
   std::map<std::pair<int, int>, int> steps;
   std::vector<int> given(4), tiles(4, -1);
   for (int w = 0; w < 4; ++w)

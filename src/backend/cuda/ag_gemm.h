@@ -46,8 +46,9 @@ class AgGemm {
   /// Bytes of staging on each rank, both slots, and how they come about.
   [[nodiscard]] std::size_t staging_bytes() const;
 
- private:
   struct Impl;
+
+ private:
   std::unique_ptr<Impl> impl_;
 };
 

@@ -112,6 +112,11 @@ std::optional<WaitRecord> WaitControl::record() const {
 
 void WaitControl::throw_if_failed(std::string_view op) {
   const std::optional<WaitRecord> r = record();
+  if (r && r->status == kDisagrees)
+    raise(
+        ErrorKind::usage,
+        "{}: rank {} makes another call than rank {} (agreement hash {:#010x}), expected {:#010x}",
+        op, r->place.peer, rank_, r->have, r->want);
   if (r && r->status == static_cast<std::uint32_t>(comm::WaitStatus::expired)) {
     if (group_ != nullptr)
       group_->abort({static_cast<std::uint8_t>(ErrorKind::timeout),

@@ -142,6 +142,18 @@ TILELACE_DEVICE void store_matrices(Shared a, const std::uint32_t (&r)[4]) {
                  "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
                  : "memory");
 }
+TILELACE_DEVICE void store_shared(Shared a, int value) {
+  asm volatile("st.shared.s32 [%0], %1;" ::"r"(a), "r"(value) : "memory");
+}
+TILELACE_DEVICE int load_shared(Shared a) {
+  int value;
+  asm volatile("ld.volatile.shared.s32 %0, [%1];" : "=r"(value) : "r"(a) : "memory");
+  return value;
+}
+/// The smaller of the value and what is there.
+TILELACE_DEVICE void store_shared_least(Shared a, int value) {
+  asm volatile("red.shared.min.s32 [%0], %1;" ::"r"(a), "r"(value) : "memory");
+}
 TILELACE_DEVICE void sync_threads(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }

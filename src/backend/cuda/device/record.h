@@ -13,6 +13,9 @@ enum class Role : std::uint8_t { load, math, store, copy, reduce };
 
 /// Stands for the header word of a peer where a record names a flag.
 inline constexpr std::uint32_t kHeaderFlag = 0xffffffffU;
+/// Status of a record beside those of comm::WaitStatus: a peer makes another call; have and want
+/// are the hashes.
+inline constexpr std::uint32_t kDisagrees = 16;
 
 /// Who waits and for what: words for the report, no part of the wait itself.
 struct WaitPlace {

@@ -15,13 +15,13 @@ namespace detail {
 
 /// The first of a rank's waits to fail sets the stop word and with that owns the record.
 TILELACE_DEVICE void report(const WaitContext& c, const WaitPlace& place, comm::AbortWord reason,
-                            comm::WaitStatus status, std::uint32_t have, std::uint32_t want) {
+                            std::uint32_t status, std::uint32_t have, std::uint32_t want) {
   comm::AbortWord before = 0;
   if (!comm::CudaAtomics::compare_exchange(c.stop, before, reason)) return;
   WaitRecord* r = c.record;
   r->op = c.op;
   r->call = want;
-  r->status = static_cast<std::uint32_t>(status);
+  r->status = status;
   r->place = place;
   r->have = have;
   r->want = want;
@@ -50,7 +50,8 @@ TILELACE_DEVICE comm::WaitStatus wait_word(const WaitContext& c, const WaitPlace
     if (comm::epoch_reached(epoch_of(have), want)) return true;
     if (++round % kHostPollRounds == 0) {
       const comm::AbortWord said = host_word(c);
-      if (said != 0) report(c, place, said, comm::WaitStatus::aborted, epoch_of(have), want);
+      constexpr auto kAborted = static_cast<std::uint32_t>(comm::WaitStatus::aborted);
+      if (said != 0) report(c, place, said, kAborted, epoch_of(have), want);
     }
     return false;
   };
@@ -61,7 +62,8 @@ TILELACE_DEVICE comm::WaitStatus wait_word(const WaitContext& c, const WaitPlace
     const comm::AbortReason reason{static_cast<std::uint8_t>(ErrorKind::timeout),
                                    static_cast<std::uint16_t>(c.rank),
                                    static_cast<std::uint16_t>(place.peer)};
-    report(c, place, comm::pack_abort(reason), status, epoch_of(seen), want);
+    report(c, place, comm::pack_abort(reason), static_cast<std::uint32_t>(status), epoch_of(seen),
+           want);
   }
   return status;
 }
@@ -95,6 +97,19 @@ TILELACE_DEVICE comm::WaitStatus wait_header(const WaitContext& c, const WaitPla
                                              comm::Header& seen) {
   return detail::wait_word(
       c, place, header, epoch, [](comm::Header have) { return comm::header_epoch(have); }, seen);
+}
+
+/// Whether a header that was waited for is of the same call as ours. If not, the host is told and
+/// all waits of this rank end. Called by: any thread.
+TILELACE_DEVICE bool agrees(const WaitContext& c, const WaitPlace& place, comm::Header seen,
+                            std::uint32_t hash) {
+  const std::uint32_t have = comm::header_hash(seen);
+  if (have == hash) return true;
+  const comm::AbortReason reason{static_cast<std::uint8_t>(ErrorKind::usage),
+                                 static_cast<std::uint16_t>(c.rank),
+                                 static_cast<std::uint16_t>(place.peer)};
+  detail::report(c, place, comm::pack_abort(reason), kDisagrees, have, hash);
+  return false;
 }
 
 /// As wait, for a whole CTA: every thread calls it, thread 0 waits, then a barrier makes what was

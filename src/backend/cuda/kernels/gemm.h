@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // The GEMM of sm_90a: out[m, n] = activation(a[m, k] * w[n, k]^T + bias), fp32 accumulation.
-// Persistent CTAs in clusters; warpgroup 0 loads (one thread), the others multiply. The order of
-// tiles and the sharing of k-steps are the schedule's (schedule/gemm.h).
+// Persistent CTAs in clusters; warpgroup 0 loads (its first warp), the others multiply. The order
+// of tiles and the sharing of k-steps are the schedule's (schedule/gemm.h). With AgGemmParams the
+// rows of a come from the peers: the loading warp waits for them, another one for the peers'
+// headers.
 #pragma once
 #define TILELACE_DEVICE_LOOPS
+#include "backend/cuda/kernels/gemm_gather.h"
 #include "backend/cuda/kernels/gemm_load.h"
 #include "backend/cuda/kernels/gemm_math.h"
 
 namespace tilelace::cuda {
 
-template <class Tile>
-TILELACE_DEVICE void start_ring(const GemmParams& p, GemmShared<Tile> shared) {
+template <class Tile, class Params>
+TILELACE_DEVICE void start_ring(const Params& p, GemmShared<Tile> shared) {
   if (threadIdx.x == 32) {
     ptx::prefetch_map(&p.rows);
     ptx::prefetch_map(&p.cols);
-    ptx::prefetch_map(&p.out);
-    if (Tile::width % 64 != 0) ptx::prefetch_map(&p.out_rest);
+    ptx::prefetch_map(out_map(p, 0));
+    if (Tile::width % 64 != 0) ptx::prefetch_map(rest_map(p, 0));
+    if constexpr (Params::kGathers) ptx::prefetch_map(&p.own);
   }
   if (threadIdx.x == 0) {
     // A stage is free again when all warpgroups of all CTAs that read from it have let go.
@@ -25,6 +29,7 @@ TILELACE_DEVICE void start_ring(const GemmParams& p, GemmShared<Tile> shared) {
       ptx::barrier_init(shared.full(i), 1);
       ptx::barrier_init(shared.empty(i), kReaders);
     }
+    if constexpr (Params::kGathers) init_gate(shared);
     ptx::barrier_init_fence();
   }
   if constexpr (GemmShape<Tile>::kCluster > 1)
@@ -33,9 +38,9 @@ TILELACE_DEVICE void start_ring(const GemmParams& p, GemmShared<Tile> shared) {
     __syncthreads();
 }
 
-template <class Tile, class Element>
+template <class Tile, class Element, class Params>
 __global__ void __launch_bounds__(GemmShape<Tile>::kThreads, Tile::per_sm)
-    gemm_kernel(const __grid_constant__ GemmParams p) {
+    gemm_kernel(const __grid_constant__ Params p) {
   extern __shared__ __align__(1024) std::uint8_t memory[];
   GemmShared<Tile> shared{ptx::shared_address(memory)};
   asm("" : "+r"(shared.base));  // computed once, not wherever it is used
@@ -44,16 +49,21 @@ __global__ void __launch_bounds__(GemmShape<Tile>::kThreads, Tile::per_sm)
   start_ring(p, shared);
   ptx::launch_dependents();
   if (warpgroup == 0) {
-    if constexpr (GemmShape<Tile>::kMovesRegisters) ptx::registers_less<40>();
-    if (__shfl_sync(~0U, static_cast<int>(threadIdx.x) / 32, 0) == 0 && ptx::elect_one()) {
-      GemmLoad<Tile> load(p, shared, place);
+    if constexpr (GemmShape<Tile>::kMovesRegisters)
+      ptx::registers_less<GemmShape<Tile>::load_registers(Params::kGathers)>();
+    const int warp = __shfl_sync(~0U, static_cast<int>(threadIdx.x) / 32, 0);
+    if (warp == 0) {
+      GemmLoad<Tile, Params> load(p, shared, place);
       schedule::run_gemm_load(p.work, place.worker, load);
       load.finish();
     }
+    if constexpr (Params::kGathers)
+      if (warp == 1) admit(p, shared);
   } else {
-    if constexpr (GemmShape<Tile>::kMovesRegisters) ptx::registers_more<232>();
+    if constexpr (GemmShape<Tile>::kMovesRegisters)
+      ptx::registers_more<GemmShape<Tile>::math_registers(Params::kGathers)>();
     ptx::wait_prerequisites();
-    GemmMath<Tile, Element> math(p, shared, place, warpgroup - 1);
+    GemmMath<Tile, Element, Params> math(p, shared, place, warpgroup - 1);
     schedule::run_gemm_math(p.work, place.worker, Tile::pingpong ? warpgroup - 1 : 0,
                             GemmShape<Tile>::kTurns, math);
     math.finish();

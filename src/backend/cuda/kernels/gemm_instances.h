@@ -6,12 +6,16 @@
 
 namespace tilelace::cuda {
 
-template <class Tile, class Element>
+template <class Tile, class Element, bool kGathers>
 GemmKernel gemm_entry(plan::GemmTile tile, DType dtype) {
   using Shape = GemmShape<Tile>;
+  const void* gathering = nullptr;
+  if constexpr (kGathers)
+    gathering = reinterpret_cast<const void*>(gemm_kernel<Tile, Element, AgGemmParams>);
   return {tile,
           dtype,
-          gemm_kernel<Tile, Element>,
+          reinterpret_cast<const void*>(gemm_kernel<Tile, Element, GemmParams>),
+          gathering,
           Shape::kThreads,
           Shape::kSharedBytes,
           Shape::kColSlice,
@@ -27,6 +31,9 @@ GemmKernel gemm_entry(plan::GemmTile tile, DType dtype) {
                          cluster_cols = cc, staging = st, per_sm = ps;                     \
     static constexpr bool pingpong = pp, swapped = sw;                                     \
   };
-#define TILELACE_GEMM_ENTRY(name, ...)                                                     \
-  gemm_entry<name##_tile, __nv_bfloat16>(plan::GemmTile{#name, __VA_ARGS__}, DType::bf16), \
-      gemm_entry<name##_tile, __half>(plan::GemmTile{#name, __VA_ARGS__}, DType::fp16),
+#define TILELACE_GEMM_ENTRY_OF(gathers, name, ...)                                    \
+  gemm_entry<name##_tile, __nv_bfloat16, gathers>(plan::GemmTile{#name, __VA_ARGS__}, \
+                                                  DType::bf16),                       \
+      gemm_entry<name##_tile, __half, gathers>(plan::GemmTile{#name, __VA_ARGS__}, DType::fp16),
+#define TILELACE_GEMM_ENTRY(...) TILELACE_GEMM_ENTRY_OF(true, __VA_ARGS__)
+#define TILELACE_GEMM_ENTRY_ALONE(...) TILELACE_GEMM_ENTRY_OF(false, __VA_ARGS__)

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Role load of the GEMM: one thread fills the ring with bulk tensor copies.
+// Role load of the GEMM: one warp fills the ring with bulk tensor copies. All its lanes go through
+// the loops, so that they can wait side by side; one lane copies.
 #pragma once
+#include <type_traits>
+
+#include "backend/cuda/kernels/gemm_gather.h"
 #include "backend/cuda/kernels/gemm_params.h"
 #include "backend/cuda/kernels/gemm_shape.h"
 
 namespace tilelace::cuda {
 
-template <class Tile>
+template <class Tile, class Params>
 class GemmLoad {
   using Shape = GemmShape<Tile>;
 
  public:
-  TILELACE_DEVICE GemmLoad(const GemmParams& p, GemmShared<Tile> shared, Place<Tile> place)
-      : p_(p), shared_(shared), place_(place) {}
+  TILELACE_DEVICE GemmLoad(const Params& p, GemmShared<Tile> shared, Place<Tile> place)
+      : p_(p), shared_(shared), place_(place), waits_(p) {}
 
   /// Nobody leaves while a CTA of the cluster may still signal here: until every stage has been let
   /// go by all who read it. What they sent here has arrived by then, or it could not have been
@@ -35,57 +39,84 @@ class GemmLoad {
       early = min(Tile::stages, s.steps());
       load_early(row, col, s.begin, early);
     }
+    const Tokens tokens = tokens_of(cell, Tile::swapped ? col : row);
     for (int k = 0; k < s.steps(); ++k) {
       const int x = (s.begin + k) * kStep;
-      if (k >= early) {
-        ptx::barrier_wait(shared_.empty(ring_.stage), ring_.parity ^ 1);
-        ptx::barrier_expect(shared_.full(ring_.stage), Shape::kArriving);
-        load_weight(ring_.stage, x, row, col);
+      if (k >= early) ptx::barrier_wait(shared_.empty(ring_.stage), ring_.parity ^ 1);
+      if (ptx::elect_one()) {
+        if (k >= early) {
+          ptx::barrier_expect(shared_.full(ring_.stage), Shape::kArriving);
+          load_weight(ring_.stage, x, row, col);
+        }
+        load_tokens(ring_.stage, x, tokens);
       }
-      load_tokens(ring_.stage, x, row, col);
       ring_.advance();
     }
+    ++segment_;
   }
 
  private:
+  struct Tokens {
+    const CUtensorMap* map;
+    int first;  ///< token, in the map
+  };
+  TILELACE_DEVICE Tokens tokens_of(schedule::GemmCell cell, int first) {
+    if constexpr (!Params::kGathers) {
+      return {Tile::swapped ? &p_.cols : &p_.rows, first};
+    } else {
+      const schedule::GatherOrder& order = p_.work.order;
+      const int begin = order.begin(cell.section) + first;
+      const int loaded = Tile::swapped ? Shape::kColSlice : Shape::kRowSlice;
+      const bool here =
+          waits_.rows(cell.section, begin, min(begin + loaded, order.end(cell.section)), segment_);
+      if (!here && ptx::elect_one()) ptx::store_shared_least(shared_.failed(), segment_);
+      __syncwarp();
+      if (!order.whole && cell.section == 0) return {&p_.own, first};
+      return {Tile::swapped ? &p_.cols : &p_.rows, begin};
+    }
+  }
+
   /// Weights belong to nobody: they stream at once. The rest may still be written by the kernel
   /// before this one.
   TILELACE_DEVICE void load_early(int row, int col, int begin, int steps) {
-    for (int k = 0; k < steps; ++k) {
-      ptx::barrier_expect(shared_.full(k), Shape::kArriving);
-      load_weight(k, (begin + k) * kStep, row, col);
+    if (ptx::elect_one()) {
+      for (int k = 0; k < steps; ++k) {
+        ptx::barrier_expect(shared_.full(k), Shape::kArriving);
+        load_weight(k, (begin + k) * kStep, row, col);
+      }
     }
     ptx::wait_prerequisites();
+    if constexpr (Params::kGathers) waits_.begin();
     ready_ = true;
   }
 
   TILELACE_DEVICE void load_weight(int stage, int x, int row, int col) {
-    Tile::swapped ? load_rows(stage, x, row) : load_cols(stage, x, col);
+    Tile::swapped ? load_rows(&p_.rows, stage, x, row) : load_cols(&p_.cols, stage, x, col);
   }
-  TILELACE_DEVICE void load_tokens(int stage, int x, int row, int col) {
-    Tile::swapped ? load_cols(stage, x, col) : load_rows(stage, x, row);
+  TILELACE_DEVICE void load_tokens(int stage, int x, Tokens t) {
+    Tile::swapped ? load_cols(t.map, stage, x, t.first) : load_rows(t.map, stage, x, t.first);
   }
 
   /// The CTAs of a cluster column share columns, those of a cluster row share rows.
-  TILELACE_DEVICE void load_rows(int stage, int x, int row) {
+  TILELACE_DEVICE void load_rows(const CUtensorMap* map, int stage, int x, int row) {
     const ptx::Shared dst = shared_.rows(stage) + place_.col * Shape::kRowSlice * 128;
     if constexpr (Tile::cluster_cols == 1) {
-      ptx::tensor_load(dst, &p_.rows, shared_.full(stage), x, row);
+      ptx::tensor_load(dst, map, shared_.full(stage), x, row);
     } else {
       std::uint16_t mask = 0;
       for (int c = 0; c < Tile::cluster_cols; ++c)
         mask |= 1 << (place_.row + Tile::cluster_rows * c);
-      ptx::tensor_load_multicast(dst, &p_.rows, shared_.full(stage), x, row, mask);
+      ptx::tensor_load_multicast(dst, map, shared_.full(stage), x, row, mask);
     }
   }
-  TILELACE_DEVICE void load_cols(int stage, int x, int col) {
+  TILELACE_DEVICE void load_cols(const CUtensorMap* map, int stage, int x, int col) {
     const ptx::Shared dst = shared_.cols(stage) + slice() * 128;
     if constexpr (Tile::cluster_rows == 1) {
-      ptx::tensor_load(dst, &p_.cols, shared_.full(stage), x, col);
+      ptx::tensor_load(dst, map, shared_.full(stage), x, col);
     } else {
       const int first = Tile::cluster_rows * place_.col;
       const auto mask = static_cast<std::uint16_t>(((1 << Tile::cluster_rows) - 1) << first);
-      ptx::tensor_load_multicast(dst, &p_.cols, shared_.full(stage), x, col, mask);
+      ptx::tensor_load_multicast(dst, map, shared_.full(stage), x, col, mask);
     }
   }
   /// First column that this CTA loads for its cluster.
@@ -93,10 +124,16 @@ class GemmLoad {
     return min(place_.row * Shape::kColSlice, Tile::width - Shape::kColSlice);
   }
 
-  const GemmParams& p_;
+  struct NoWaits {
+    TILELACE_DEVICE explicit NoWaits(const GemmParams& /*p*/) {}
+  };
+
+  const Params& p_;
   GemmShared<Tile> shared_;
   Place<Tile> place_;
+  std::conditional_t<Params::kGathers, GatherWaits, NoWaits> waits_;
   Ring<Tile::stages> ring_;
+  int segment_ = 0;
   bool ready_ = false;
 };
 

@@ -2,6 +2,7 @@
 // Role math of the GEMM: a warpgroup multiplies what the ring holds and stores the result.
 #pragma once
 #include "backend/cuda/device/activation.h"
+#include "backend/cuda/kernels/gemm_gather.h"
 #include "backend/cuda/kernels/gemm_params.h"
 #include "backend/cuda/kernels/gemm_shape.h"
 #include "comm/cuda_atomics.h"
@@ -25,15 +26,14 @@ TILELACE_DEVICE std::uint32_t pack(float low, float high, __half /*type*/) {
   return r;
 }
 
-template <class Tile, class Element>
+template <class Tile, class Element, class Params>
 class GemmMath {
   using Shape = GemmShape<Tile>;
   static constexpr int kChunks = (Tile::width + 63) / 64;
   static constexpr int kRest = Tile::width % 64;
 
  public:
-  TILELACE_DEVICE GemmMath(const GemmParams& p, GemmShared<Tile> shared, Place<Tile> place,
-                           int group)
+  TILELACE_DEVICE GemmMath(const Params& p, GemmShared<Tile> shared, Place<Tile> place, int group)
       : p_(p),
         shared_(shared),
         place_(place),
@@ -52,9 +52,13 @@ class GemmMath {
     if (p.work.split_tiles > 0) launch_ = p.scratch.launches[place.slot(place.worker)] + 1;
   }
 
-  TILELACE_DEVICE void skip(int steps) { ring_.skip(steps); }
+  TILELACE_DEVICE void skip(int steps) {
+    ring_.skip(steps);
+    ++segments_;
+  }
 
   TILELACE_DEVICE void multiply(schedule::GemmSegment s) {
+    ++segments_;
     // In turns: also because a wait for a parity that is more than one round ahead would return.
     if (Tile::pingpong && !first_turn_) ptx::sync_threads(kTurnBarrier + group_, 256);
     first_turn_ = false;
@@ -112,6 +116,9 @@ class GemmMath {
   }
 
   TILELACE_DEVICE void store(schedule::GemmCell cell) {
+    if constexpr (Params::kGathers)
+      if (!may_store(shared_, segments_ - 1)) return;
+    section_ = cell.section;
     const int row = (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows + 64 * block_row_;
     const int col = (cell.col * Tile::cluster_cols + place_.col) * Tile::width;
 #pragma unroll
@@ -275,7 +282,7 @@ class GemmMath {
   }
 
   TILELACE_DEVICE void send(ptx::Shared chunk, bool whole, int row, int col) {
-    const CUtensorMap* map = whole ? &p_.out : &p_.out_rest;
+    const CUtensorMap* map = whole ? out_map(p_, section_) : rest_map(p_, section_);
     if (Tile::swapped)
       ptx::tensor_store(map, chunk, row, col);
     else if (whole)
@@ -284,12 +291,13 @@ class GemmMath {
       ptx::tensor_store(map, chunk, 0, row, col / 8);
   }
 
-  const GemmParams& p_;
+  const Params& p_;
   GemmShared<Tile> shared_;
   Place<Tile> place_;
   int group_, thread_, warp_, lane_, block_row_;
   int releases_ = -1;
   int chunk_ = 0;
+  int segments_ = 0, section_ = 0;
   bool first_turn_ = group_ == 0;
   comm::Flag launch_ = 0;
   Ring<Tile::stages> ring_;

@@ -23,13 +23,20 @@ struct GemmShape {
   static constexpr int kArriving = kRowsBytes + Tile::cluster_rows * kColSlice * 128;
   static constexpr int kStagingBytes = Tile::groups * Tile::staging * kChunkBytes;
   static constexpr int kSharedBytes =
-      Tile::stages * kStageBytes + kStagingBytes + 16 * Tile::stages;
+      Tile::stages * kStageBytes + kStagingBytes + 16 * Tile::stages + 16;
   static constexpr int kThreads = 128 * (Tile::groups + 1);
   static constexpr int kAccumulators = Tile::width / 2;  ///< a thread and block
   static constexpr int kPartialFloats = kRows * Tile::width;
   static constexpr int kTurns = Tile::pingpong ? Tile::groups : 1;
   /// Registers move from the loading warpgroup to the multiplying ones where one CTA has all.
   static constexpr bool kMovesRegisters = Tile::groups == 2 && Tile::per_sm == 1;
+  /// A thread's; all together 504 a thread of each warpgroup. Waiting for peers takes more.
+  TILELACE_HD static constexpr int load_registers(bool gathers) {
+    return gathers && Tile::blocks * kAccumulators <= 176 ? 56 : 40;
+  }
+  TILELACE_HD static constexpr int math_registers(bool gathers) {
+    return (504 - load_registers(gathers)) / 2;
+  }
   static_assert(kSharedBytes <= (Tile::per_sm == 1 ? 232448 : 115712) && kRowSlice % 8 == 0 &&
                 kRowSlice <= 256);
   static_assert(Tile::width % 8 == 0 && Tile::width <= 256);
@@ -48,6 +55,11 @@ struct GemmShared {
   }
   TILELACE_DEVICE ptx::Shared full(int stage) const { return staging(Tile::groups) + 8 * stage; }
   TILELACE_DEVICE ptx::Shared empty(int stage) const { return full(Tile::stages) + 8 * stage; }
+  /// Over once it is known whether results may be stored.
+  TILELACE_DEVICE ptx::Shared admitted() const { return empty(Tile::stages); }
+  /// The first segment, of those that this CTA computes, whose operands are not what they should
+  /// be; INT_MAX: none.
+  TILELACE_DEVICE ptx::Shared failed() const { return admitted() + 8; }
 };
 
 /// Place in the ring, and the parity of its round. Segments follow each other without a gap: where

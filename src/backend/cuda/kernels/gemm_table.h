@@ -12,7 +12,8 @@ namespace tilelace::cuda {
 struct GemmKernel {
   plan::GemmTile tile;
   DType dtype;
-  void (*function)(GemmParams);
+  const void* function;   ///< takes GemmParams
+  const void* gathering;  ///< takes AgGemmParams; null: not made
   int threads;
   int shared_bytes;
   int col_slice;       ///< columns of a tile that one CTA loads

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Verb admit on the device.
+#pragma once
+#include "backend/cuda/device/wait.h"
+
+namespace tilelace::cuda {
+
+/// Waits for the headers of all peers and compares them with ours; a lane a peer.
+/// Called by: every lane of one warp, after the kernel that advanced the epoch. Order and bound as
+/// wait. The same to all lanes: whether every peer came and makes the same call.
+/// `headers`: of slot 0, by rank; those of slot 1 follow.
+TILELACE_DEVICE bool wait_headers(const WaitContext& c, const comm::Header* headers, int rank,
+                                  int ranks, std::uint32_t epoch, std::uint32_t hash) {
+  bool good = true;
+  for (int peer = static_cast<int>(threadIdx.x) & 31; peer < ranks; peer += 32) {
+    if (peer == rank) continue;
+    comm::Header seen = 0;
+    const WaitPlace place{Role::store, 0, -1, peer, kHeaderFlag};
+    const comm::Header* header = headers + (epoch & 1U) * static_cast<unsigned>(ranks) + peer;
+    good = good && wait_header(c, place, header, epoch, seen) == comm::WaitStatus::reached &&
+           agrees(c, place, seen, hash);
+  }
+  return __all_sync(~0U, good ? 1 : 0) != 0;
+}
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#define TILELACE_DEVICE_LOOPS
+#include "backend/cuda/device/headers.h"
+#include "backend/cuda/device/transfer.h"
+#include "backend/cuda/gather_push.h"
+
+namespace tilelace::cuda {
+namespace {
+
+constexpr int kThreads = 512;
+
+/// Verbs of run_sends: the CTA moves a chunk, 16 bytes a thread at a time.
+struct PushVerbs {
+  const GatherPush& p;
+  std::uint32_t epoch;
+  Crew crew{static_cast<int>(threadIdx.x), kThreads};
+
+  TILELACE_DEVICE std::byte* at(int rank) const { return p.base + rank * p.stride; }
+  TILELACE_DEVICE void push(const schedule::GatherTransfer& t) const {
+    const std::int64_t own = t.rows.begin - p.borders[p.schedule.rank];
+    copy_by_threads(crew, at(t.peer) + p.rows + t.rows.begin * p.row_bytes,
+                    p.input + own * p.row_bytes,
+                    static_cast<std::size_t>(t.rows.size() * p.row_bytes));
+  }
+  TILELACE_DEVICE void stage(const schedule::GatherTransfer& t) const { push(t); }
+  TILELACE_DEVICE void signal(int peer, schedule::Index flag) const {
+    publish(crew, 0, reinterpret_cast<comm::Flag*>(at(peer) + p.flags) + flag, epoch);
+  }
+  /// Own rows are where they are; nobody else's pass through here.
+  TILELACE_DEVICE void wait(schedule::Index /*flag*/) const {}
+};
+
+__global__ void __launch_bounds__(kThreads) push_kernel(const __grid_constant__ GatherPush p) {
+  ptx::launch_dependents();
+  ptx::wait_prerequisites();
+  PushVerbs verbs{p, *p.epoch};
+  schedule::AgGemm s = p.schedule;
+  s.split.borders = p.borders;
+  const int worker = static_cast<int>(blockIdx.x);
+  schedule::run_sends(s, worker, verbs);
+  if (p.stage) schedule::run_stage(s, worker, verbs);
+}
+
+__global__ void admit_kernel(const __grid_constant__ AdmitOnly a) {
+  wait_headers(a.wait, a.headers, a.rank, a.ranks, *a.epoch, a.hash);
+}
+
+}  // namespace
+
+cudaError_t enqueue_push(const GatherPush& push, cudaStream_t stream) {
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(push.schedule.workers));
+  config.blockDim = dim3(kThreads);
+  config.stream = stream;
+  config.attrs = &early;
+  config.numAttrs = 1;
+  return cudaLaunchKernelEx(&config, push_kernel, push);
+}
+
+cudaError_t enqueue_admit(const AdmitOnly& admit, cudaStream_t stream) {
+  admit_kernel<<<1, 32, 0, stream>>>(admit);
+  return cudaGetLastError();
+}
+
+cudaError_t load_gather_push() {
+  cudaFuncAttributes attributes{};
+  const cudaError_t status = cudaFuncGetAttributes(&attributes, push_kernel);
+  return status == cudaSuccess ? cudaFuncGetAttributes(&attributes, admit_kernel) : status;
+}
+
+}  // namespace tilelace::cuda
