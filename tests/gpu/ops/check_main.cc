@@ -35,7 +35,7 @@ struct Options {
 /// What the ranks found, put together.
 class Report {
  public:
-  Report(const Options& o, int ranks) : o_(o), ranks_(ranks), json_(o.json, false) {}
+  Report(const Options& o, int ranks) : o_(o), ranks_(ranks), json_(o.json, true) {}
 
   void add(const Case& c, const Tally& t) {
     const std::scoped_lock lock(mutex_);
@@ -272,7 +272,7 @@ int main(int argc, char** argv) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_flag("--drop", o.drop, "test of the test: a rank's rows are lost, must be noticed");
-  app.add_option("--json", o.json, "write JSON lines to this file, - for standard output");
+  app.add_option("--json", o.json, "appends JSON lines to this file, - for standard output");
   app.add_option("--commit", o.commit, "goes into the records");
   return run_program("gpu_op_check", app, argc, argv, [&] { return run(o); });
 }
