@@ -50,14 +50,13 @@ struct AgGemm::Impl {
   std::size_t flags_bytes = 0, rows_bytes = 0;  ///< of a slot
   std::uint32_t calls = 0;                      ///< its parity is the epoch's
   bool failed = false;
+  comm::Flag* epoch_word = nullptr;
 
   [[nodiscard]] std::size_t flags_at(unsigned slot) const {
     return 4096 + slot * (flags_bytes + rows_bytes);
   }
   [[nodiscard]] std::size_t rows_at(unsigned slot) const { return flags_at(slot) + flags_bytes; }
-  [[nodiscard]] comm::Flag* epoch() const {
-    return reinterpret_cast<comm::Flag*>(memory->local() + 2048);
-  }
+  [[nodiscard]] comm::Flag* epoch() const { return epoch_word; }
   [[nodiscard]] const comm::Header* headers() const {
     return reinterpret_cast<const comm::Header*>(memory->local());
   }
@@ -133,6 +132,10 @@ AgGemm::AgGemm(comm::Group& group, int device, const std::vector<Problem>& probl
   check(load_gather_push(), "ag_gemm: loading kernels");
   check(load_advance(), "ag_gemm: loading kernels");
   neighbour_places();
+  void* word = nullptr;
+  check(cudaMalloc(&word, 256), "ag_gemm: the epoch");
+  impl_->epoch_word = static_cast<comm::Flag*>(word);
+  check(cudaMemset(impl_->epoch_word, 0, 256), "ag_gemm: the epoch");
   impl_->memory = comm::allocate_device(group, device, impl_->flags_at(2), timeout_s);
   impl_->engine = std::make_unique<CopyEngine>(device, impl_->epoch());
 }
