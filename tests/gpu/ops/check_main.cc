@@ -41,11 +41,11 @@ class Report {
     const std::scoped_lock lock(mutex_);
     calls_ += t.calls;
     worst_ = std::max(worst_, t.worst);
-    if (o_.drop) {
+    if (o_.drop && c.problem.m > 0) {
       missed_ += t.calls - t.wrong;
       if (t.calls != t.wrong && lines_++ < kMostLines)
         fmt::print("NOT NOTICED in {} of {} calls: {}\n", t.calls - t.wrong, t.calls, text_of(c));
-    } else if (t.wrong > 0) {
+    } else if (!o_.drop && t.wrong > 0) {
       ++wrong_;
       if (lines_++ < kMostLines)
         fmt::print("WRONG in {} of {} calls: {}\n      {}\n", t.wrong, t.calls, text_of(c),
