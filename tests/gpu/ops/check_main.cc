@@ -231,6 +231,7 @@ void check_long(Rank& rank, const Options& o, const Work& work, Report& report) 
   };
   run(Pace::eager, o.stress);
   run(Pace::graph, o.stress);
+  run(Pace::mixed, o.stress / 4);
   run(Pace::delays, o.straggle);
   rank.meet();
 }
@@ -259,7 +260,8 @@ int main(int argc, char** argv) {
   app.add_option("--shapes", o.shapes, "random problems a type")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option("--stress", o.stress, "calls back to back, of each kind of plan, eager and graphs")
+  app.add_option("--stress", o.stress,
+                 "calls back to back, of each kind of plan: eager, in a graph, in many")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--straggle", o.straggle, "calls with random delays, of each kind of plan")
       ->check(CLI::NonNegativeNumber);

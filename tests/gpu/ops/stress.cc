@@ -16,8 +16,9 @@ namespace {
 using cuda::check;
 
 constexpr long kGraphCalls = 112;  // even, and a multiple of the inputs: a replay repeats them
-constexpr long kBlock = 8;         // calls of one problem and plan in a row
-constexpr std::size_t kPlans = 4;  // a problem and kind
+constexpr long kGraphs = 50, kShortGraph = 14;  // of a mixed run
+constexpr long kBlock = 8;                      // calls of one problem and plan in a row
+constexpr std::size_t kPlans = 4;               // a problem and kind
 constexpr std::size_t kDropped = 3;
 constexpr std::uint64_t kInputSeed = 0x5151ULL << 32U, kWeightSeed = 0x6161ULL << 32U;
 
@@ -25,13 +26,16 @@ std::size_t bytes_of(std::int64_t rows, std::int64_t cols) {
   return std::max<std::size_t>(16, static_cast<std::size_t>(rows * cols) * 2);
 }
 
-/// The fastest by prediction, and others with the smallest, the largest and a middle chunk.
+/// The fastest by prediction, also in small chunks, and others with the smallest, the largest and a
+/// middle chunk.
 std::vector<plan::AgGemmPlan> some_of(std::vector<plan::AgGemmPlan> plans) {
   std::vector<plan::AgGemmPlan> some{plans.front()};
   std::stable_sort(plans.begin(), plans.end(),
                    [](const auto& x, const auto& y) { return x.chunk_rows < y.chunk_rows; });
   for (const std::size_t i : {std::size_t{0}, plans.size() - 1, plans.size() / 2})
     if (some.size() < kPlans) some.push_back(plans[i]);
+  some.push_back(some.front());
+  some.back().chunk_rows = std::max<std::int64_t>(1, some.back().chunk_rows / 4);
   return some;
 }
 
@@ -189,34 +193,63 @@ void Stress::join() {
   }
 }
 
-void Stress::enqueue_all(long calls, Pace pace) {
-  if (pace != Pace::graph) {
-    for (long c = 0; c < calls; ++c) {
-      if (pace == Pace::delays) delay();
-      enqueue(c);
-    }
-    join();
-    return;
-  }
+Stress::Graph Stress::capture(long first, long calls) {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t made = nullptr;
   check(cudaStreamBeginCapture(rank_.stream, cudaStreamCaptureModeThreadLocal), "capture");
-  for (long c = 0; c < kGraphCalls; ++c) enqueue(c);
+  for (long c = first; c < first + calls; ++c) enqueue(c);
   join();
   check(cudaStreamEndCapture(rank_.stream, &graph), "capture");
   const cudaError_t state = cudaGraphInstantiate(&made, graph, 0);
   cudaGraphDestroy(graph);
   check(state, "the graph");
-  const std::unique_ptr<CUgraphExec_st, cudaError_t (*)(cudaGraphExec_t)> owner(
-      made, cudaGraphExecDestroy);
+  Graph owner(made, cudaGraphExecDestroy);
   check(cudaGraphUpload(made, rank_.stream), "the graph");
+  return owner;
+}
+
+long Stress::enqueue_eager(long calls, bool delays) {
+  check(cudaEventRecord(begin_, rank_.stream), "an event");
+  for (long c = 0; c < calls; ++c) {
+    if (delays) delay();
+    enqueue(c);
+  }
+  join();
+  return calls;
+}
+
+long Stress::enqueue_graph(long calls) {
+  graphs_.push_back(capture(0, kGraphCalls));
   check(cudaStreamSynchronize(rank_.stream), "the graph");
   rank_.meet();
   check(cudaEventRecord(begin_, rank_.stream), "an event");
   for (long c = 0; c < calls; c += kGraphCalls)
-    check(cudaGraphLaunch(made, rank_.stream), "a replay");
-  check(cudaEventRecord(end_, rank_.stream), "an event");
-  op_->finish(rank_.stream, timeout_s_ + 1e-3 * static_cast<double>(calls));
+    check(cudaGraphLaunch(graphs_.back().get(), rank_.stream), "a replay");
+  return calls;
+}
+
+/// Graphs that share one staging, in an order that is the same on every rank.
+long Stress::enqueue_mixed(long calls) {
+  for (long g = 0; g < kGraphs; ++g) graphs_.push_back(capture(g * kShortGraph, kShortGraph));
+  check(cudaStreamSynchronize(rank_.stream), "the graphs");
+  rank_.meet();
+  check(cudaEventRecord(begin_, rank_.stream), "an event");
+  std::mt19937_64 order(11);
+  long done = 0;
+  while (done < calls) {
+    if (order() % 3 != 0) {
+      check(cudaGraphLaunch(graphs_[order() % kGraphs].get(), rank_.stream), "a replay");
+      done += kShortGraph;
+      continue;
+    }
+    // Even: a graph's slots are those of its capture.
+    const auto eager = 2 * static_cast<long>(1 + order() % 4);
+    const auto first = static_cast<long>(order() % 1000);
+    for (long c = first; c < first + eager; ++c) enqueue(c);
+    join();
+    done += eager;
+  }
+  return done;
 }
 
 StressResult Stress::run(const std::string& kind, long calls, Pace pace) {
@@ -225,17 +258,20 @@ StressResult Stress::run(const std::string& kind, long calls, Pace pace) {
   check(cudaMemsetAsync(totals_, 0, sizeof(StressTotals), rank_.stream), "totals");
   check(cudaStreamSynchronize(rank_.stream), "totals");
   rank_.meet();
-  if (pace != Pace::graph) check(cudaEventRecord(begin_, rank_.stream), "an event");
-  enqueue_all(calls, pace);
-  if (pace != Pace::graph) check(cudaEventRecord(end_, rank_.stream), "an event");
-  op_->finish(rank_.stream, timeout_s_ + 1e-3 * static_cast<double>(calls));
   StressResult r;
-  r.calls = calls;
+  switch (pace) {
+    case Pace::graph: r.calls = enqueue_graph(calls); break;
+    case Pace::mixed: r.calls = enqueue_mixed(calls); break;
+    default: r.calls = enqueue_eager(calls, pace == Pace::delays);
+  }
+  check(cudaEventRecord(end_, rank_.stream), "an event");
+  op_->finish(rank_.stream, timeout_s_ + 1e-3 * static_cast<double>(r.calls));
+  graphs_.clear();
   float ms = 0;
   check(cudaEventElapsedTime(&ms, begin_, end_), "an event");
-  r.us = static_cast<double>(ms) * 1000 / static_cast<double>(calls);
+  r.us = static_cast<double>(ms) * 1000 / static_cast<double>(r.calls);
   check(cudaMemcpy(&r.totals, totals_, sizeof(StressTotals), cudaMemcpyDeviceToHost), "totals");
-  r.trouble = text_of(r.totals, calls);
+  r.trouble = text_of(r.totals, r.calls);
   rank_.meet();
   return r;
 }

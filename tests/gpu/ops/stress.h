@@ -15,12 +15,14 @@
 
 namespace tilelace::gpu_test {
 
-enum class Pace : std::uint8_t { eager, graph, delays };
+/// graph: one graph, replayed; mixed: many graphs and eager calls in random order.
+enum class Pace : std::uint8_t { eager, graph, mixed, delays };
 
 constexpr std::string_view name_of(Pace p) {
   switch (p) {
     case Pace::eager: return "eager";
     case Pace::graph: return "graph";
+    case Pace::mixed: return "mixed";
     default: return "delays";
   }
 }
@@ -46,7 +48,7 @@ class Stress {
   Stress& operator=(const Stress&) = delete;
   ~Stress();
 
-  /// Collective. `calls` is rounded up to what a graph holds.
+  /// Collective. `calls` is rounded up to whole graphs.
   StressResult run(const std::string& kind, long calls, Pace pace);
 
  private:
@@ -73,7 +75,12 @@ class Stress {
   void delay();
   void enqueue(long call);
   void join();
-  void enqueue_all(long calls, Pace pace);
+  using Graph = std::unique_ptr<CUgraphExec_st, cudaError_t (*)(cudaGraphExec_t)>;
+  [[nodiscard]] Graph capture(long first, long calls);
+  /// Each enqueues about so many calls, and says how many they were.
+  long enqueue_eager(long calls, bool delays);
+  long enqueue_graph(long calls);
+  long enqueue_mixed(long calls);
   [[nodiscard]] std::string text_of(const StressTotals& t, long calls) const;
 
   Rank& rank_;
@@ -87,6 +94,7 @@ class Stress {
   cudaStream_t checks_ = nullptr;
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
   std::mt19937_64 rng_;
+  std::vector<Graph> graphs_;  // of the run
   std::unique_ptr<cuda::AgGemm> op_;
 };
 
