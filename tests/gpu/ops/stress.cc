@@ -15,10 +15,8 @@ namespace {
 
 using cuda::check;
 
-constexpr long kGraphCalls = 112;  // even, and a multiple of the inputs: a replay repeats them
-constexpr long kGraphs = 50, kShortGraph = 14;  // of a mixed run
-constexpr long kBlock = 8;                      // calls of one problem and plan in a row
-constexpr std::size_t kPlans = 4;               // a problem and kind
+constexpr long kBlock = 8;         // calls of one problem and plan in a row
+constexpr std::size_t kPlans = 4;  // a problem and kind
 constexpr std::size_t kDropped = 3;
 constexpr std::uint64_t kInputSeed = 0x5151ULL << 32U, kWeightSeed = 0x6161ULL << 32U;
 
@@ -191,89 +189,6 @@ void Stress::join() {
     if (o.used) check(cudaStreamWaitEvent(rank_.stream, o.checked), "an event");
     o.used = false;
   }
-}
-
-Stress::Graph Stress::capture(long first, long calls) {
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t made = nullptr;
-  check(cudaStreamBeginCapture(rank_.stream, cudaStreamCaptureModeThreadLocal), "capture");
-  for (long c = first; c < first + calls; ++c) enqueue(c);
-  join();
-  check(cudaStreamEndCapture(rank_.stream, &graph), "capture");
-  const cudaError_t state = cudaGraphInstantiate(&made, graph, 0);
-  cudaGraphDestroy(graph);
-  check(state, "the graph");
-  Graph owner(made, cudaGraphExecDestroy);
-  check(cudaGraphUpload(made, rank_.stream), "the graph");
-  return owner;
-}
-
-long Stress::enqueue_eager(long calls, bool delays) {
-  check(cudaEventRecord(begin_, rank_.stream), "an event");
-  for (long c = 0; c < calls; ++c) {
-    if (delays) delay();
-    enqueue(c);
-  }
-  join();
-  return calls;
-}
-
-long Stress::enqueue_graph(long calls) {
-  graphs_.push_back(capture(0, kGraphCalls));
-  check(cudaStreamSynchronize(rank_.stream), "the graph");
-  rank_.meet();
-  check(cudaEventRecord(begin_, rank_.stream), "an event");
-  for (long c = 0; c < calls; c += kGraphCalls)
-    check(cudaGraphLaunch(graphs_.back().get(), rank_.stream), "a replay");
-  return calls;
-}
-
-/// Graphs that share one staging, in an order that is the same on every rank.
-long Stress::enqueue_mixed(long calls) {
-  for (long g = 0; g < kGraphs; ++g) graphs_.push_back(capture(g * kShortGraph, kShortGraph));
-  check(cudaStreamSynchronize(rank_.stream), "the graphs");
-  rank_.meet();
-  check(cudaEventRecord(begin_, rank_.stream), "an event");
-  std::mt19937_64 order(11);
-  long done = 0;
-  while (done < calls) {
-    if (order() % 3 != 0) {
-      check(cudaGraphLaunch(graphs_[order() % kGraphs].get(), rank_.stream), "a replay");
-      done += kShortGraph;
-      continue;
-    }
-    // Even: a graph's slots are those of its capture.
-    const auto eager = 2 * static_cast<long>(1 + order() % 4);
-    const auto first = static_cast<long>(order() % 1000);
-    for (long c = first; c < first + eager; ++c) enqueue(c);
-    join();
-    done += eager;
-  }
-  return done;
-}
-
-StressResult Stress::run(const std::string& kind, long calls, Pace pace) {
-  choose(kind);
-  calls = (calls + kGraphCalls - 1) / kGraphCalls * kGraphCalls;
-  check(cudaMemsetAsync(totals_, 0, sizeof(StressTotals), rank_.stream), "totals");
-  check(cudaStreamSynchronize(rank_.stream), "totals");
-  rank_.meet();
-  StressResult r;
-  switch (pace) {
-    case Pace::graph: r.calls = enqueue_graph(calls); break;
-    case Pace::mixed: r.calls = enqueue_mixed(calls); break;
-    default: r.calls = enqueue_eager(calls, pace == Pace::delays);
-  }
-  check(cudaEventRecord(end_, rank_.stream), "an event");
-  op_->finish(rank_.stream, timeout_s_ + 1e-3 * static_cast<double>(r.calls));
-  graphs_.clear();
-  float ms = 0;
-  check(cudaEventElapsedTime(&ms, begin_, end_), "an event");
-  r.us = static_cast<double>(ms) * 1000 / static_cast<double>(r.calls);
-  check(cudaMemcpy(&r.totals, totals_, sizeof(StressTotals), cudaMemcpyDeviceToHost), "totals");
-  r.trouble = text_of(r.totals, r.calls);
-  rank_.meet();
-  return r;
 }
 
 std::string Stress::text_of(const StressTotals& t, long calls) const {

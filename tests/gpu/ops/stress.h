@@ -15,14 +15,16 @@
 
 namespace tilelace::gpu_test {
 
-/// graph: one graph, replayed; mixed: many graphs and eager calls in random order.
-enum class Pace : std::uint8_t { eager, graph, mixed, delays };
+/// graph: one graph, replayed; mixed: many graphs and eager calls in random order; pair: beside the
+/// calls of a second communicator.
+enum class Pace : std::uint8_t { eager, graph, mixed, delays, pair };
 
 constexpr std::string_view name_of(Pace p) {
   switch (p) {
     case Pace::eager: return "eager";
     case Pace::graph: return "graph";
     case Pace::mixed: return "mixed";
+    case Pace::pair: return "pair";
     default: return "delays";
   }
 }
@@ -50,6 +52,9 @@ class Stress {
 
   /// Collective. `calls` is rounded up to whole graphs.
   StressResult run(const std::string& kind, long calls, Pace pace);
+  /// As run, eager, in turns with the calls of another communicator of the same ranks on a stream
+  /// of its own; the plans of both have to fit the device together.
+  std::array<StressResult, 2> run_beside(Stress& other, const std::string& kind, long calls);
 
  private:
   static constexpr std::size_t kInputs = 7;  // odd: both slots meet all of them
@@ -70,6 +75,9 @@ class Stress {
   void* make(std::size_t bytes);
   void fill(Load& load, bool drop);
   void choose(const std::string& kind);
+  void start(const std::string& kind);
+  /// Waits for `calls` of them.
+  StressResult stop(long calls);
   [[nodiscard]] const Load& load_of(long call) const;
   [[nodiscard]] const plan::AgGemmPlan& plan_of(long call) const;
   void delay();
