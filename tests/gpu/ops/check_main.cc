@@ -16,6 +16,7 @@
 #include "ops/report.h"
 #include "ops/stress.h"
 #include "program.h"
+#include "watchdog.h"
 
 namespace tilelace::gpu_test {
 namespace {
@@ -29,6 +30,7 @@ struct Options {
   std::uint64_t seed = 1;
   int only = -1;
   double timeout_s = 20;
+  double limit_s = 0;
   std::vector<std::string> dtypes{"bf16", "fp16"};
   bool drop = false;
   std::string json, commit;
@@ -167,6 +169,9 @@ int run(const Options& o) {
   require(!o.dtypes.empty(), "--dtypes: got none, expected bf16 or fp16");
   Report report(ranks, o.seed, o.drop, o.json, o.commit);
   const Work work = work_of(o, ranks);
+  const double calls = static_cast<double>(3 * o.stress + 2 * o.straggle + 2 * o.pair);
+  const Watchdog watchdog("gpu_op_check",
+                          o.limit_s > 0 ? o.limit_s : 60 + 0.5 * o.shapes + 3e-3 * calls);
   run_ranks(ranks, [&](Rank& rank) {
     cuda::load_gemm_kernels();
     if (o.shapes > 0) check_shapes(rank, o, work, report);
@@ -203,6 +208,8 @@ int main(int argc, char** argv) {
   app.add_option("--timeout-s", o.timeout_s, "bound of every wait")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  app.add_option("--limit-seconds", o.limit_s, "ends the process (default: by the work)")
+      ->check(CLI::NonNegativeNumber);
   app.add_flag("--drop", o.drop, "test of the test: a rank's rows are lost, must be noticed");
   app.add_option("--json", o.json, "appends JSON lines to this file, - for standard output");
   app.add_option("--commit", o.commit, "goes into the records");
