@@ -121,6 +121,23 @@ void RankBench::add_medium(const Row& row, std::vector<Variant>& variants) {
       });
 }
 
+void RankBench::add_eager(std::vector<Variant>& variants) {
+  std::vector<Variant> more;
+  for (const Variant& v : variants) {
+    if (v.name != "fused" && v.name != "unfused_nccl") continue;
+    Variant e;
+    e.name = v.name + "_eager";
+    e.launch = v.launch;
+    e.method = Method::eager;
+    e.buffer = v.buffer;
+    e.finish = v.finish;
+    e.eager = true;
+    timer_.prepare(e, v.quick_us);
+    more.push_back(std::move(e));
+  }
+  for (Variant& e : more) variants.push_back(std::move(e));
+}
+
 Figures RankBench::run(const Row& row) {
   operands_.use(row);
   std::vector<Variant> variants;
@@ -136,6 +153,8 @@ Figures RankBench::run(const Row& row) {
       plans.push_back(describe(c.plan));
       variants.push_back(std::move(c.variant));
     }
+  if (options_.eager) add_eager(variants);
+  plans.resize(variants.size());
   timer_.rounds(variants, options_.rounds, options_.lengths);
   for (std::size_t i = 0; i < variants.size(); ++i) {
     const Variant& v = variants[i];
@@ -148,7 +167,9 @@ Figures RankBench::run(const Row& row) {
 Verified RankBench::verify(const Row& row, const std::vector<Variant>& variants) {
   Verified all;
   for (const Variant& variant : variants) {
-    if (variant.method == Method::gemm || variant.method == Method::collective) continue;
+    if (variant.method != Method::unfused && variant.method != Method::medium &&
+        variant.method != Method::fused)
+      continue;
     const Verified v = verifier_.check(row, variant);
     // A NaN stays: it is the largest error there is.
     if (v.error && (!all.error || !(*v.error <= *all.error))) all.error = v.error;

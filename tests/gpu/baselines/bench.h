@@ -40,6 +40,7 @@ struct BenchOptions {
   Fused::Options fused;
   std::vector<cuda::NcclBuffer> buffers;
   bool medium = true, fuse = true;
+  bool eager = false;  ///< unfused and fused without graphs, too
   Lengths lengths;
 };
 
@@ -58,6 +59,8 @@ class RankBench {
   void add_products(const Row& row, std::vector<Variant>& variants);
   void add_unfused(const Row& row, std::vector<Variant>& variants);
   void add_medium(const Row& row, std::vector<Variant>& variants);
+  /// Copies of what is there, without graphs.
+  void add_eager(std::vector<Variant>& variants);
   void collective(const Row& row, const Call& call);
   Verified verify(const Row& row, const std::vector<Variant>& variants);
 

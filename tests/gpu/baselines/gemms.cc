@@ -22,7 +22,9 @@ double guess_gemm_us(const plan::GemmProblem& p) {
 }
 
 Gemms::Gemms(Rank& rank, Timer& timer, const Operands& operands, const Options& options)
-    : rank_(rank), timer_(timer), operands_(operands), options_(options) {}
+    : rank_(rank), timer_(timer), operands_(operands), options_(options) {
+  cuda::load_gemm_kernels();
+}
 
 const BestBlas& Gemms::blas(const plan::GemmProblem& p) {
   const Shape shape{p.m, p.n, p.k};

@@ -3,17 +3,14 @@
 // the fastest GEMM, NCCL's collectives, one after the other, a GEMM a shard; all in CUDA graphs.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
-#include <condition_variable>
 #include <cstdlib>
-#include <mutex>
-#include <thread>
 
 #include "comm/cuda/capabilities.h"
 #include "core/check.h"
 #include "links/measure.h"
 #include "program.h"
 #include "record.h"
+#include "watchdog.h"
 
 namespace tilelace::gpu_test {
 namespace {
@@ -35,39 +32,6 @@ struct Options {
   double limit_s = 0;
   std::string part = "0/1";
   std::string json, commit;
-};
-
-/// Ends the process if it takes longer than it may: what hangs in the driver cannot be ended else.
-class Watchdog {
- public:
-  explicit Watchdog(double seconds) : seconds_(seconds), thread_([this] { watch(); }) {}
-  ~Watchdog() {
-    {
-      const std::scoped_lock lock(mutex_);
-      done_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
-  Watchdog(const Watchdog&) = delete;
-  Watchdog& operator=(const Watchdog&) = delete;
-
- private:
-  void watch() {
-    std::unique_lock lock(mutex_);
-    if (changed_.wait_for(lock, std::chrono::duration<double>(seconds_), [this] { return done_; }))
-      return;
-    fmt::print(stderr, "gpu_op_bench: got no end within {:.0f} s (--limit-seconds), expected one\n",
-               seconds_);
-    std::fflush(nullptr);
-    std::_Exit(3);
-  }
-
-  double seconds_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool done_ = false;
-  std::thread thread_;
 };
 
 /// Collective: GB/s a GPU and direction of a copy-engine push of 256 MiB a peer.
@@ -149,7 +113,8 @@ int run(const Options& o) {
   JsonLines json(o.json, true);
   const int ranks = choose_ranks(o.ranks);
   const auto rows = rows_of(o, ranks);
-  const Watchdog watchdog(o.limit_s > 0 ? o.limit_s : 60 + 20.0 * static_cast<double>(rows.size()));
+  const Watchdog watchdog("gpu_op_bench",
+                          o.limit_s > 0 ? o.limit_s : 60 + 20.0 * static_cast<double>(rows.size()));
   Board board(static_cast<std::size_t>(ranks));
   std::vector<Result> results;
   run_ranks(ranks, [&](Rank& rank) { run_rank(rank, o, rows, board, results, json); });
@@ -186,6 +151,7 @@ void add_options(CLI::App& app, Options& o) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   app.add_flag("--kinds", o.bench.fused.kinds, "times the best plan of every kind with care");
+  app.add_flag("--eager", o.bench.eager, "times fused and unfused without graphs, too");
   app.add_option("--algorithms", o.bench.gemms.algorithms, "of cuBLASLt that are tried")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();

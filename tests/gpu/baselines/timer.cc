@@ -42,14 +42,15 @@ void Timer::finish(const Variant& v) {
     nccl_.finish(rank_.stream, v.name, kFinishSeconds);
 }
 
-void Timer::prepare(Variant& v, double guess_us) {
-  // First outside of a graph: NCCL connects ranks, kernels are loaded. Nobody captures, which may
-  // stop a device, while a peer's collective runs.
-  rank_.meet();
-  for (const int i : {0, 1}) v.launch(i);
-  finish(v);
-  rank_.meet();
-  v.calls = std::clamp(static_cast<int>(kGraphUs / guess_us), 4, 32) / 2 * 2;
+void Timer::enqueue(const Variant& v) {
+  if (!v.eager) {
+    check(cudaGraphLaunch(v.graph.get(), rank_.stream), "a replay");
+    return;
+  }
+  for (int i = 0; i < v.calls; ++i) v.launch(i);
+}
+
+void Timer::capture(Variant& v) {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
   check(cudaStreamBeginCapture(rank_.stream, cudaStreamCaptureModeRelaxed), "capture");
@@ -61,14 +62,25 @@ void Timer::prepare(Variant& v, double guess_us) {
   v.graph.reset(executable);
   check(cudaGraphUpload(executable, rank_.stream), "the graph");
   finish(v);
+}
+
+void Timer::prepare(Variant& v, double guess_us) {
+  // First outside of a graph: NCCL connects ranks, kernels are loaded. Nobody captures, which may
+  // stop a device, while a peer's collective runs.
+  rank_.meet();
+  for (const int i : {0, 1}) v.launch(i);
+  finish(v);
+  rank_.meet();
+  v.calls = std::clamp(static_cast<int>(kGraphUs / guess_us), 4, 32) / 2 * 2;
+  if (!v.eager) capture(v);
   v.quick_us = std::max(1.0, rank_.max(run(v, 1, 1)));
 }
 
 double Timer::run(const Variant& v, int load, int timed) {
   rank_.meet();
-  for (int i = 0; i < load; ++i) check(cudaGraphLaunch(v.graph.get(), rank_.stream), "a replay");
+  for (int i = 0; i < load; ++i) enqueue(v);
   check(cudaEventRecord(begin_, rank_.stream), "an event");
-  for (int i = 0; i < timed; ++i) check(cudaGraphLaunch(v.graph.get(), rank_.stream), "a replay");
+  for (int i = 0; i < timed; ++i) enqueue(v);
   check(cudaEventRecord(end_, rank_.stream), "an event");
   finish(v);
   float ms = 0;
@@ -109,7 +121,7 @@ void Timer::select(std::vector<Variant>& variants, std::size_t finalists, int ro
 
 void Timer::replay(const Variant& v) {
   rank_.meet();
-  check(cudaGraphLaunch(v.graph.get(), rank_.stream), "a replay");
+  enqueue(v);
   finish(v);
   rank_.meet();
 }

@@ -19,7 +19,8 @@ constexpr double kLoadMs = 40;
 
 using Graph = std::unique_ptr<CUgraphExec_st, cudaError_t (*)(cudaGraphExec_t)>;
 
-enum class Method : std::uint8_t { gemm, collective, unfused, medium, fused };
+/// eager: any of them without a graph, timed but not compared.
+enum class Method : std::uint8_t { gemm, collective, unfused, medium, fused, eager };
 
 struct Variant {
   std::string name;
@@ -29,6 +30,7 @@ struct Variant {
   /// Waits for what is in the stream, bounded; empty: NcclGroup's.
   std::function<void()> finish;
   std::size_t index = 0;  ///< among its makers' plans
+  bool eager = false;     ///< launched call by call instead of replayed
   Graph graph{nullptr, cudaGraphExecDestroy};
   int calls = 0;        ///< in the graph; even, as slots are part of it
   double quick_us = 0;  ///< a call, about; the same on every rank
@@ -69,6 +71,9 @@ class Timer {
 
  private:
   double run(const Variant& v, int load, int timed);
+  void capture(Variant& v);
+  /// All calls of the graph.
+  void enqueue(const Variant& v);
   void finish(const Variant& v);
 
   Rank& rank_;

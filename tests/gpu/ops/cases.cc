@@ -16,6 +16,8 @@ namespace {
 
 using Rng = std::mt19937_64;
 
+constexpr std::int64_t kMostChunks = 16;  // of a shard
+
 std::int64_t below(Rng& rng, std::int64_t end) {
   return static_cast<std::int64_t>(rng() % static_cast<std::uint64_t>(end));
 }
@@ -87,6 +89,16 @@ plan::AgGemmPlan draw_plan(Rng& rng, const PlansByKind& kinds) {
   return plans.at(static_cast<std::size_t>(below(rng, std::ssize(plans))));
 }
 
+/// Shards of these sizes are one chunk to the planner: cut them all the same.
+void vary_chunks(Rng& rng, plan::AgGemmPlan& plan, const Problem& p) {
+  if (below(rng, 2) == 0) return;
+  const auto borders = borders_of(p);
+  std::int64_t most = 1;
+  for (std::size_t r = 0; r + 1 < borders.size(); ++r)
+    most = std::max(most, borders[r + 1] - borders[r]);
+  plan.chunk_rows = std::max<std::int64_t>(1, most / (1 + below(rng, kMostChunks))) + below(rng, 2);
+}
+
 }  // namespace
 
 std::string kind_of(const plan::AgGemmPlan& plan) {
@@ -111,6 +123,12 @@ std::vector<Case> draw_cases(int count, int ranks, DType dtype, const plan::Gemm
     c.exact = i % 2 == 0;
     c.problem = draw_problem(rng, ranks, dtype, c.exact);
     c.plan = draw_plan(rng, plans_by_kind(c.problem, machine));
+    vary_chunks(rng, c.plan, c.problem);
+    // Calls without any row keep ranks in step, and write nothing.
+    if (below(rng, 40) == 0) {
+      c.problem.m = 0;
+      c.problem.rows.clear();
+    }
     c.odd = below(rng, 2) == 0;
     c.seed = rng();
     cases.push_back(std::move(c));

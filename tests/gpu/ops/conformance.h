@@ -61,6 +61,7 @@ class OpCheck {
 
   Rank& rank_;
   double timeout_s_;
+  bool shared_ = false;  ///< ranks share devices
   std::vector<void*> all_;
   std::array<Side, 2> sides_;
   std::vector<void*> weights_, biases_;

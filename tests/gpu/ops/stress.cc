@@ -15,7 +15,6 @@ namespace {
 
 using cuda::check;
 
-constexpr long kGraphCalls = 112;  // even, and a multiple of the inputs: a replay repeats them
 constexpr long kBlock = 8;         // calls of one problem and plan in a row
 constexpr std::size_t kPlans = 4;  // a problem and kind
 constexpr std::size_t kDropped = 3;
@@ -25,13 +24,16 @@ std::size_t bytes_of(std::int64_t rows, std::int64_t cols) {
   return std::max<std::size_t>(16, static_cast<std::size_t>(rows * cols) * 2);
 }
 
-/// The fastest by prediction, and others with the smallest, the largest and a middle chunk.
+/// The fastest by prediction, also in small chunks, and others with the smallest, the largest and a
+/// middle chunk.
 std::vector<plan::AgGemmPlan> some_of(std::vector<plan::AgGemmPlan> plans) {
   std::vector<plan::AgGemmPlan> some{plans.front()};
   std::stable_sort(plans.begin(), plans.end(),
                    [](const auto& x, const auto& y) { return x.chunk_rows < y.chunk_rows; });
   for (const std::size_t i : {std::size_t{0}, plans.size() - 1, plans.size() / 2})
     if (some.size() < kPlans) some.push_back(plans[i]);
+  some.push_back(some.front());
+  some.back().chunk_rows = std::max<std::int64_t>(1, some.back().chunk_rows / 4);
   return some;
 }
 
@@ -46,7 +48,7 @@ std::vector<Problem> stress_problems(int ranks, DType dtype) {
   even.k = 1024;
   even.dtype = dtype;
   Problem ragged = even;
-  ragged.m = 1999;
+  ragged.m = 1009;  // few enough for every kind of plan
   ragged.n = {328};
   std::int64_t left = ragged.m;
   for (int r = 0; r < ranks; ++r) {
@@ -187,57 +189,6 @@ void Stress::join() {
     if (o.used) check(cudaStreamWaitEvent(rank_.stream, o.checked), "an event");
     o.used = false;
   }
-}
-
-void Stress::enqueue_all(long calls, Pace pace) {
-  if (pace != Pace::graph) {
-    for (long c = 0; c < calls; ++c) {
-      if (pace == Pace::delays) delay();
-      enqueue(c);
-    }
-    join();
-    return;
-  }
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t made = nullptr;
-  check(cudaStreamBeginCapture(rank_.stream, cudaStreamCaptureModeThreadLocal), "capture");
-  for (long c = 0; c < kGraphCalls; ++c) enqueue(c);
-  join();
-  check(cudaStreamEndCapture(rank_.stream, &graph), "capture");
-  const cudaError_t state = cudaGraphInstantiate(&made, graph, 0);
-  cudaGraphDestroy(graph);
-  check(state, "the graph");
-  const std::unique_ptr<CUgraphExec_st, cudaError_t (*)(cudaGraphExec_t)> owner(
-      made, cudaGraphExecDestroy);
-  check(cudaGraphUpload(made, rank_.stream), "the graph");
-  check(cudaStreamSynchronize(rank_.stream), "the graph");
-  rank_.meet();
-  check(cudaEventRecord(begin_, rank_.stream), "an event");
-  for (long c = 0; c < calls; c += kGraphCalls)
-    check(cudaGraphLaunch(made, rank_.stream), "a replay");
-  check(cudaEventRecord(end_, rank_.stream), "an event");
-  op_->finish(rank_.stream, timeout_s_ + 1e-3 * static_cast<double>(calls));
-}
-
-StressResult Stress::run(const std::string& kind, long calls, Pace pace) {
-  choose(kind);
-  calls = (calls + kGraphCalls - 1) / kGraphCalls * kGraphCalls;
-  check(cudaMemsetAsync(totals_, 0, sizeof(StressTotals), rank_.stream), "totals");
-  check(cudaStreamSynchronize(rank_.stream), "totals");
-  rank_.meet();
-  if (pace != Pace::graph) check(cudaEventRecord(begin_, rank_.stream), "an event");
-  enqueue_all(calls, pace);
-  if (pace != Pace::graph) check(cudaEventRecord(end_, rank_.stream), "an event");
-  op_->finish(rank_.stream, timeout_s_ + 1e-3 * static_cast<double>(calls));
-  StressResult r;
-  r.calls = calls;
-  float ms = 0;
-  check(cudaEventElapsedTime(&ms, begin_, end_), "an event");
-  r.us = static_cast<double>(ms) * 1000 / static_cast<double>(calls);
-  check(cudaMemcpy(&r.totals, totals_, sizeof(StressTotals), cudaMemcpyDeviceToHost), "totals");
-  r.trouble = text_of(r.totals, calls);
-  rank_.meet();
-  return r;
 }
 
 std::string Stress::text_of(const StressTotals& t, long calls) const {
