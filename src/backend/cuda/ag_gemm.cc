@@ -3,7 +3,6 @@
 
 #include <array>
 
-#include "backend/cuda/advance.h"
 #include "backend/cuda/copy_engine.h"
 #include "backend/cuda/cuda_check.h"
 #include "backend/cuda/gather_push.h"
@@ -39,7 +38,16 @@ Plan agreed_plan(const plan::AgGemmPlan& plan) {
 
 struct AgGemm::Impl {
   Impl(comm::Group& g, int d, double timeout_s)
-      : group(g), device(d), control(d, g.rank(), &g, timeout_s) {}
+      : group(g), device(d), control(d, g.rank(), &g, timeout_s) {
+    void* memory_of_counter = nullptr;
+    check(cudaMalloc(&memory_of_counter, sizeof(CallCounter)), "ag_gemm: the counter");
+    counter = static_cast<CallCounter*>(memory_of_counter);
+    const CallCounter start;
+    check(cudaMemcpy(counter, &start, sizeof start, cudaMemcpyHostToDevice),
+          "ag_gemm: the counter");
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   comm::Group& group;
   int device;
@@ -50,15 +58,28 @@ struct AgGemm::Impl {
   std::size_t flags_bytes = 0, rows_bytes = 0;  ///< of a slot
   std::uint32_t calls = 0;                      ///< its parity is the epoch's
   bool failed = false;
-  comm::Flag* epoch_word = nullptr;
+  CallCounter* counter = nullptr;
 
+  ~Impl() {
+    control.stop({static_cast<std::uint8_t>(ErrorKind::usage), 0, 0});
+    cudaFree(counter);
+  }
   [[nodiscard]] std::size_t flags_at(unsigned slot) const {
     return 4096 + slot * (flags_bytes + rows_bytes);
   }
   [[nodiscard]] std::size_t rows_at(unsigned slot) const { return flags_at(slot) + flags_bytes; }
-  [[nodiscard]] comm::Flag* epoch() const { return epoch_word; }
-  [[nodiscard]] const comm::Header* headers() const {
-    return reinterpret_cast<const comm::Header*>(memory->local());
+  [[nodiscard]] CallParams call_params(unsigned slot, std::uint32_t hash) const {
+    return {group.rank(),
+            group.ranks(),
+            memory->base(),
+            memory->stride(),
+            0,
+            flags_at(slot),
+            counter,
+            hash,
+            true,
+            true,
+            control.context(kOp)};
   }
 };
 
@@ -73,6 +94,11 @@ struct Call {
   schedule::AgGemm schedule;
   unsigned slot = 0;
   std::uint32_t hash = 0;
+
+  /// Whether a push kernel comes before the product.
+  [[nodiscard]] bool pushed() const {
+    return plan.transport == Transport::store && schedule.chunks(schedule.rank).count() > 0;
+  }
 };
 
 Call make_call(const Problem& problem, const plan::AgGemmPlan& plan, const AgGemmTensors& tensors,
@@ -130,14 +156,9 @@ AgGemm::AgGemm(comm::Group& group, int device, const std::vector<Problem>& probl
       align(static_cast<std::size_t>(2 * group.ranks() * kMaxChunks) * sizeof(comm::Flag));
   load_gemm_kernels();
   check(load_gather_push(), "ag_gemm: loading kernels");
-  check(load_advance(), "ag_gemm: loading kernels");
   neighbour_places();
-  void* word = nullptr;
-  check(cudaMalloc(&word, 256), "ag_gemm: the epoch");
-  impl_->epoch_word = static_cast<comm::Flag*>(word);
-  check(cudaMemset(impl_->epoch_word, 0, 256), "ag_gemm: the epoch");
   impl_->memory = comm::allocate_device(group, device, impl_->flags_at(2), timeout_s);
-  impl_->engine = std::make_unique<CopyEngine>(device, impl_->epoch());
+  impl_->engine = std::make_unique<CopyEngine>(device, impl_->counter->next);
 }
 
 AgGemm::~AgGemm() = default;
@@ -171,12 +192,9 @@ AgGemmParams params_of(const AgGemm::Impl& impl, const Call& c, const GemmKernel
   }
   const Index own = order.shard[0].end - order.shard[0].begin;
   params.own = own > 0 ? rows_map({c.tensors.a, own, p.k}, p.dtype, kernel.row_slice) : params.rows;
-  params.call = {impl.group.rank(),
-                 reinterpret_cast<comm::Flag*>(impl.memory->local() + impl.flags_at(c.slot)),
-                 impl.headers(),
-                 impl.epoch(),
-                 c.hash,
-                 impl.control.context(kOp)};
+  params.call = impl.call_params(c.slot, c.hash);
+  params.call.first = i == 0 && !c.pushed();
+  params.call.last = i + 1 == p.n.size();
   return params;
 }
 
@@ -184,6 +202,7 @@ void enqueue_sends(AgGemm::Impl& impl, const Call& c, cudaStream_t stream) {
   const Index bytes = row_bytes(c.problem);
   const auto* input = static_cast<const std::byte*>(c.tensors.a);
   if (c.plan.transport == Transport::push) {
+    impl.engine->carry(impl.counter->next + c.slot);
     impl.engine->fork(stream);
     const GatherPlace place{impl.memory->base(),
                             impl.memory->stride(),
@@ -197,26 +216,22 @@ void enqueue_sends(AgGemm::Impl& impl, const Call& c, cudaStream_t stream) {
     run_copy(c.schedule, verbs);
     return;
   }
+  if (!c.pushed()) return;
   GatherPush push;
   push.schedule = c.schedule;
   push.schedule.workers = static_cast<int>(c.schedule.chunks(c.schedule.rank).count());
   for (int r = 0; r <= c.problem.ranks; ++r) push.borders[r] = c.schedule.split.begin(r);
   push.stage = c.plan.whole;
-  push.base = impl.memory->base();
-  push.stride = impl.memory->stride();
-  push.flags = impl.flags_at(c.slot);
+  push.call = impl.call_params(c.slot, c.hash);
   push.rows = impl.rows_at(c.slot);
   push.row_bytes = bytes;
   push.input = input;
-  push.epoch = impl.epoch();
-  if (push.schedule.workers > 0) check(enqueue_push(push, stream), "ag_gemm: the push");
+  check(enqueue_push(push, stream), "ag_gemm: the push");
 }
 
 void enqueue_product(const AgGemm::Impl& impl, const Call& c, cudaStream_t stream) {
   if (c.problem.m == 0) {
-    const AdmitOnly admit{impl.headers(),     impl.epoch(), impl.group.rank(),
-                          impl.group.ranks(), c.hash,       impl.control.context(kOp)};
-    check(enqueue_admit(admit, stream), "ag_gemm: the admission");
+    check(enqueue_admit(impl.call_params(c.slot, c.hash), stream), "ag_gemm: the admission");
     return;
   }
   const GemmKernel& kernel = kernel_of(c.plan.gemm, c.problem.dtype);
@@ -255,14 +270,6 @@ void AgGemm::run(const Problem& problem, const plan::AgGemmPlan& plan, const AgG
   Call c = make_call(problem, plan, tensors, impl.group.rank());
   require_call(c, impl.flags_bytes, impl.rows_bytes);
   c.slot = ++impl.calls & 1U;
-  const Advance advance{impl.epoch(),
-                        impl.memory->base(),
-                        impl.memory->stride(),
-                        0,
-                        impl.group.rank(),
-                        impl.group.ranks(),
-                        c.hash};
-  check(enqueue_advance(advance, stream), "ag_gemm: entering the call");
   if (problem.m > 0) enqueue_sends(impl, c, stream);
   enqueue_product(impl, c, stream);
   if (tensors.gathered != nullptr) enqueue_gathered(impl, c, stream);

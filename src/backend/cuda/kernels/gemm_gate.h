@@ -4,7 +4,7 @@
 #pragma once
 #include <climits>
 
-#include "backend/cuda/device/headers.h"
+#include "backend/cuda/device/call.h"
 #include "backend/cuda/kernels/gemm_params.h"
 #include "backend/cuda/kernels/gemm_shape.h"
 
@@ -39,13 +39,28 @@ TILELACE_DEVICE bool may_store(GemmShared<Tile> shared, int segment) {
   return ptx::load_shared(shared.failed()) > segment;
 }
 
+/// The call's number, for threads that have passed the admission.
+template <class Tile>
+TILELACE_DEVICE std::uint32_t admitted_number(GemmShared<Tile> shared) {
+  ptx::barrier_wait(shared.admitted(), 0);
+  return static_cast<std::uint32_t>(ptx::load_shared(shared.number()));
+}
+
+/// Two warps meet once both know the call's number: the loading one and the one that admits.
+constexpr int kNumberBarrier = 7;
+
 /// Verb admit, by one warp.
 template <class Tile, class Params>
 TILELACE_DEVICE void admit(const Params& p, GemmShared<Tile> shared) {
   ptx::wait_prerequisites();
-  const bool good = wait_headers(p.call.wait, p.call.headers, p.call.rank, p.work.order.ranks,
-                                 *p.call.epoch, p.call.hash);
-  if ((threadIdx.x & 31) != 0) return;
+  const std::uint32_t epoch = call_number(p.call);
+  if (p.call.first && blockIdx.x == 0) send_headers(p.call, epoch);
+  if (Params::kGathers) ptx::sync_threads(kNumberBarrier, 64);
+  const bool leader = (threadIdx.x & 31) == 0;
+  if (leader && p.call.last) count_call(p.call, epoch);
+  const bool good = wait_admission(p.call, epoch);
+  if (!leader) return;
+  ptx::store_shared(shared.number(), static_cast<int>(epoch));
   if (!good) ptx::store_shared_least(shared.failed(), 0);
   ptx::barrier_arrive(shared.admitted());
 }

@@ -14,7 +14,12 @@ class GatherWaits {
       : p_(p), lane_(static_cast<int>(threadIdx.x) & 31) {}
 
   /// After the kernel before this one, which counts the calls.
-  TILELACE_DEVICE void begin() { epoch_ = *p_.call.epoch; }
+  TILELACE_DEVICE void begin() {
+    epoch_ = call_number(p_.call);
+    ptx::arrive_threads(kNumberBarrier, 64);
+    flags_ = reinterpret_cast<const comm::Flag*>(p_.call.base + p_.call.rank * p_.call.stride +
+                                                 p_.call.flags);
+  }
 
   /// Waits until these rows can be read by TMA; false: they never came.
   TILELACE_DEVICE bool rows(int section, int first, int last, int segment) {
@@ -42,8 +47,8 @@ class GatherWaits {
     if (lane_ < dealt_) {
       const int peer = flag_ / p_.work.order.max_chunks;
       const WaitPlace place{Role::load, segment_, -1, peer, static_cast<std::uint32_t>(flag_)};
-      reached = cuda::wait(p_.call.wait, place, p_.call.flags + flag_, epoch_) ==
-                comm::WaitStatus::reached;
+      reached =
+          cuda::wait(p_.call.wait, place, flags_ + flag_, epoch_) == comm::WaitStatus::reached;
     }
     dealt_ = 0;
     good_ = __all_sync(~0U, reached ? 1 : 0) != 0 && good_;
@@ -53,6 +58,7 @@ class GatherWaits {
   const AgGemmParams& p_;
   int lane_;
   std::uint32_t epoch_ = 0;
+  const comm::Flag* flags_ = nullptr;
   std::uint64_t seen_ = 0;
   int dealt_ = 0, flag_ = 0, segment_ = 0;
   bool good_ = true;

@@ -107,8 +107,9 @@ class GemmMath {
   TILELACE_DEVICE void store(schedule::GemmCell cell) {
     if constexpr (Params::kReduces) {
       PartialSums<Tile, Element> sums(p_, cell, place_.cta, group_, kGroupBarrier + group_);
-      if (!p_.work.order.own(cell.section)) return sums.give(acc_, epoch());
-      if (!sums.add(acc_, epoch())) return;
+      const std::uint32_t epoch = admitted_number(shared_);
+      if (!p_.work.order.own(cell.section)) return sums.give(acc_, epoch);
+      if (!sums.add(acc_, epoch)) return;
     }
     if constexpr (Params::kGathers || Params::kReduces)
       if (!may_store(shared_, segments_ - 1)) return;
@@ -189,9 +190,6 @@ class GemmMath {
     else
       ptx::barrier_arrive(shared_.empty(stage));
   }
-
-  /// The call's number; known once the kernel before has ended.
-  TILELACE_DEVICE std::uint32_t epoch() const { return *p_.call.epoch; }
 
   TILELACE_DEVICE void sync_group() { ptx::sync_threads(kGroupBarrier + group_, 128); }
 

@@ -4,8 +4,7 @@
 
 #include <cstdint>
 
-#include "backend/cuda/device/record.h"
-#include "comm/signal.h"
+#include "backend/cuda/device/call_params.h"
 #include "schedule/gather_order.h"
 #include "schedule/reduce_order.h"
 #include "tilelace/plan.h"
@@ -42,16 +41,6 @@ struct GemmParams : GemmCommon {
   schedule::GemmWork work;
 };
 
-/// What a call among ranks is told besides.
-struct CallParams {
-  int rank;
-  comm::Flag* flags;            ///< own, of the call's slot
-  const comm::Header* headers;  ///< of slot 0, by rank; those of slot 1 follow
-  const comm::Flag* epoch;      ///< the call's number
-  std::uint32_t hash;           ///< of what must agree
-  WaitContext wait;
-};
-
 /// The GEMM of ag_gemm: activations are this rank's staging, or `own` for its own shard.
 struct AgGemmParams : GemmCommon {
   static constexpr bool kGathers = true;
@@ -71,10 +60,8 @@ struct GemmRsParams : GemmCommon {
   CUtensorMap out_rest;
   schedule::GemmWorkOf<schedule::ReduceOrder> work;
   CallParams call;
-  std::byte* base;  ///< of symmetric memory: rank r's part at base + r * stride
-  std::size_t stride;
-  std::size_t flags;     ///< offset of the call's slot: a flag a math group of each partial
-  std::size_t partials;  ///< offset: kPartialFloats values of each CTA of each partial
+  /// Offset: what each CTA of each partial leaves. Its flags: one a math group, from call.flags on.
+  std::size_t partials;
 };
 
 }  // namespace tilelace::cuda

@@ -122,7 +122,7 @@ class PartialSums {
     bool here = true;
     if (thread_ < p_.work.order.ranks && thread_ != p_.call.rank) {
       const comm::Flag* f = flag(p_.call.rank, thread_);
-      const auto index = static_cast<std::uint32_t>(f - p_.call.flags);
+      const auto index = static_cast<std::uint32_t>(number(thread_) * kGroups + group_);
       const WaitPlace place{Role::reduce, cell_.section, cell_.col, thread_, index};
       here = wait(p_.call.wait, place, f, epoch) == comm::WaitStatus::reached;
     }
@@ -138,11 +138,11 @@ class PartialSums {
     return std::int64_t{o.blocks} * o.max_tiles * Shape::kCluster * (kBytes / 16);
   }
   [[nodiscard]] TILELACE_DEVICE uint4* place(int at, int source) const {
-    return reinterpret_cast<uint4*>(p_.base + at * p_.stride + p_.partials) +
+    return reinterpret_cast<uint4*>(p_.call.base + at * p_.call.stride + p_.partials) +
            std::int64_t{number(source)} * (kBytes / 16) + group_ * kPieces * 128 + thread_;
   }
   [[nodiscard]] TILELACE_DEVICE comm::Flag* flag(int at, int source) const {
-    return reinterpret_cast<comm::Flag*>(p_.base + at * p_.stride + p_.flags) +
+    return reinterpret_cast<comm::Flag*>(p_.call.base + at * p_.call.stride + p_.call.flags) +
            number(source) * kGroups + group_;
   }
 
