@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpu_op_check: conformance of ag_gemm on the GPUs of one process, a thread a rank. Random problems
-// and edges with every kind of plan, exact integers and fp64; long runs, back to back and with
-// delays. Exit 0: all right, 1: a result was wrong, 2: usage, 3: a wait expired or the system.
+// gpu_op_check: conformance of the fused ops on the GPUs of one process, a thread a rank. Random
+// problems and edges with every kind of plan, exact integers and fp64; long runs, back to back and
+// with delays. Exit 0: all right, 1: a result was wrong, 2: usage, 3: a wait expired or the system.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <mutex>
@@ -31,6 +31,7 @@ struct Options {
   int only = -1;
   double timeout_s = 20;
   double limit_s = 0;
+  std::vector<std::string> ops{"ag_gemm", "gemm_rs"};
   std::vector<std::string> dtypes{"bf16", "fp16"};
   bool drop = false;
   std::string json, commit;
@@ -49,32 +50,47 @@ plan::GemmMachine machine_of(int ranks, int communicators) {
   return machine;
 }
 
-/// Everything that the ranks' threads share; made before they start.
+/// Of an op: everything that the ranks' threads share; made before they start.
 struct Work {
+  Op op = Op::ag_gemm;
   std::map<DType, std::vector<Case>> cases;
-  std::vector<DType> dtypes;
+  DType stressed_dtype = DType::bf16;
   std::vector<Problem> stressed;
   std::vector<PlansByKind> kinds, halves;  ///< of each of them; of half a device
 };
 
-Work work_of(const Options& o, int ranks) {
+bool among(const std::vector<std::string>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+Work work_of(const Options& o, Op op, int ranks) {
   const auto machine = machine_of(ranks, 1);
   Work work;
-  for (const DType dtype : {DType::bf16, DType::fp16}) {
-    if (std::find(o.dtypes.begin(), o.dtypes.end(), name_of(dtype)) == o.dtypes.end()) continue;
-    work.dtypes.push_back(dtype);
-    auto cases =
-        draw_cases(o.shapes, ranks, dtype, machine, o.seed * 2 + static_cast<std::uint64_t>(dtype));
+  work.op = op;
+  for (const DType dtype : {DType::fp16, DType::bf16}) {
+    if (!among(o.dtypes, name_of(dtype))) continue;
+    work.stressed_dtype = dtype;
+    auto cases = draw_cases(o.shapes, {op, ranks, dtype, machine},
+                            o.seed * 2 + static_cast<std::uint64_t>(dtype));
     if (o.only >= 0) std::erase_if(cases, [&](const Case& c) { return c.index != o.only; });
     work.cases[dtype] = std::move(cases);
   }
   if (o.stress <= 0 && o.straggle <= 0 && o.pair <= 0) return work;
-  work.stressed = stress_problems(ranks, work.dtypes.at(0));
+  work.stressed = stress_problems(op, ranks, work.stressed_dtype);
   for (const Problem& p : work.stressed) {
     work.kinds.push_back(plans_by_kind(p, machine));
     work.halves.push_back(plans_by_kind(p, machine_of(ranks, 2)));
   }
   return work;
+}
+
+std::vector<Work> all_work(const Options& o, int ranks) {
+  require(!o.dtypes.empty(), "--dtypes: got none, expected bf16 or fp16");
+  std::vector<Work> all;
+  for (const Op op : {Op::ag_gemm, Op::gemm_rs})
+    if (among(o.ops, name_of(op))) all.push_back(work_of(o, op, ranks));
+  require(!all.empty(), "--ops: got none, expected ag_gemm or gemm_rs");
+  return all;
 }
 
 /// Says in an error what was being done.
@@ -94,17 +110,17 @@ void check_shapes(Rank& rank, const Options& o, const Work& work, Report& report
       const auto end = std::min(cases.size(), at + kBatch);
       std::vector<Problem> problems;
       for (std::size_t i = at; i < end; ++i) problems.push_back(cases[i].problem);
-      cuda::AgGemm op(*rank.group, rank.device, problems, o.timeout_s);
+      const auto op = make_op(*rank.group, rank.device, problems, o.timeout_s);
       for (std::size_t i = at; i < end; ++i) {
-        const Drop lost = i % 2 == 0 ? Drop::input : Drop::reference;
+        const Drop lost = i / 2 % 2 == 0 ? Drop::input : Drop::reference;
         naming(text_of(cases[i]), [&] {
-          report.add(cases[i], check.run(op, cases[i], o.drop ? lost : Drop::nothing));
+          report.add(cases[i], check.run(*op, cases[i], o.drop ? lost : Drop::nothing));
         });
       }
       rank.meet();  // nobody's memory goes while a peer may still use it
     }
     rank.meet();
-    if (rank.rank == 0) report.conclude(dtype, cases);
+    if (rank.rank == 0) report.conclude(work.op, dtype, cases);
     rank.meet();
   }
 }
@@ -117,10 +133,9 @@ std::set<std::string> names_of(const std::vector<PlansByKind>& kinds) {
 }
 
 /// What every rank found, told by rank 0.
-void tell(Rank& rank, const std::string& kind, Pace pace, const StressResult& r, DType dtype,
-          Report& report) {
+void tell(Rank& rank, const LongRun& run, const StressResult& r, Report& report) {
   const auto troubles = rank.group->all_gather(r.trouble, kMeetSeconds);
-  if (rank.rank == 0) report.add(kind, pace, r, dtype, troubles);
+  if (rank.rank == 0) report.add(run, r, troubles);
 }
 
 void check_long(Rank& rank, const Options& o, const Work& work, Report& report) {
@@ -130,8 +145,9 @@ void check_long(Rank& rank, const Options& o, const Work& work, Report& report) 
     if (calls <= 0) return;
     for (const std::string& kind : names_of(work.kinds)) {
       StressResult r;
-      naming(fmt::format("{} {}", name_of(pace), kind), [&] { r = stress.run(kind, calls, pace); });
-      tell(rank, kind, pace, r, work.dtypes.at(0), report);
+      naming(fmt::format("{} {} {}", name_of(work.op), name_of(pace), kind),
+             [&] { r = stress.run(kind, calls, pace); });
+      tell(rank, {work.op, work.stressed_dtype, kind, pace}, r, report);
     }
   };
   run(Pace::eager, o.stress);
@@ -155,9 +171,10 @@ void check_pair(Rank& rank, const Options& o, const Work& work, Report& report) 
     rank.meet();
     for (const std::string& kind : names_of(work.halves)) {
       std::array<StressResult, 2> results;
-      naming(fmt::format("pair {}", kind), [&] { results = one.run_beside(two, kind, o.pair); });
+      naming(fmt::format("{} pair {}", name_of(work.op), kind),
+             [&] { results = one.run_beside(two, kind, o.pair); });
       for (const StressResult& r : results)
-        tell(rank, kind, Pace::pair, r, work.dtypes.at(0), report);
+        tell(rank, {work.op, work.stressed_dtype, kind, Pace::pair}, r, report);
     }
     rank.meet();
   }
@@ -166,17 +183,18 @@ void check_pair(Rank& rank, const Options& o, const Work& work, Report& report) 
 
 int run(const Options& o) {
   const int ranks = choose_ranks(o.ranks);
-  require(!o.dtypes.empty(), "--dtypes: got none, expected bf16 or fp16");
   Report report(ranks, o.seed, o.drop, o.json, o.commit);
-  const Work work = work_of(o, ranks);
+  const auto all = all_work(o, ranks);
   const double calls = static_cast<double>(3 * o.stress + 2 * o.straggle + 2 * o.pair);
-  const Watchdog watchdog("gpu_op_check",
-                          o.limit_s > 0 ? o.limit_s : 60 + 0.5 * o.shapes + 3e-3 * calls);
+  const double limit_s = 60 + static_cast<double>(all.size()) * (0.5 * o.shapes + 3e-3 * calls);
+  const Watchdog watchdog("gpu_op_check", o.limit_s > 0 ? o.limit_s : limit_s);
   run_ranks(ranks, [&](Rank& rank) {
     cuda::load_gemm_kernels();
-    if (o.shapes > 0) check_shapes(rank, o, work, report);
-    if (o.stress > 0 || o.straggle > 0) check_long(rank, o, work, report);
-    if (o.pair > 0) check_pair(rank, o, work, report);
+    for (const Work& work : all) {
+      if (o.shapes > 0) check_shapes(rank, o, work, report);
+      if (o.stress > 0 || o.straggle > 0) check_long(rank, o, work, report);
+      if (o.pair > 0) check_pair(rank, o, work, report);
+    }
   });
   return report.print();
 }
@@ -186,7 +204,7 @@ int run(const Options& o) {
 
 int main(int argc, char** argv) {
   using namespace tilelace::gpu_test;
-  CLI::App app("Checks ag_gemm on the GPUs of this machine against exact integers and fp64");
+  CLI::App app("Checks the fused ops on the GPUs of this machine against exact integers and fp64");
   Options o;
   app.add_option("--ranks", o.ranks, "ranks (default: every GPU; more share devices)");
   app.add_option("--shapes", o.shapes, "random problems a type")
@@ -202,6 +220,9 @@ int main(int argc, char** argv) {
       ->check(CLI::NonNegativeNumber);
   app.add_option("--seed", o.seed, "of problems and data")->capture_default_str();
   app.add_option("--only", o.only, "only this case of the problems that the seed gives");
+  app.add_option("--ops", o.ops, "of ag_gemm, gemm_rs")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"ag_gemm", "gemm_rs"}));
   app.add_option("--dtypes", o.dtypes, "of bf16, fp16")
       ->delimiter(',')
       ->check(CLI::IsMember({"bf16", "fp16"}));
@@ -210,7 +231,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--limit-seconds", o.limit_s, "ends the process (default: by the work)")
       ->check(CLI::NonNegativeNumber);
-  app.add_flag("--drop", o.drop, "test of the test: a rank's rows are lost, must be noticed");
+  app.add_flag("--drop", o.drop, "test of the test: a rank's part is lost, must be noticed");
   app.add_option("--json", o.json, "appends JSON lines to this file, - for standard output");
   app.add_option("--commit", o.commit, "goes into the records");
   return run_program("gpu_op_check", app, argc, argv, [&] { return run(o); });

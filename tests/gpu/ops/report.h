@@ -12,6 +12,13 @@
 
 namespace tilelace::gpu_test {
 
+struct LongRun {
+  Op op = Op::ag_gemm;
+  DType dtype = DType::bf16;
+  std::string kind;  ///< of plans
+  Pace pace = Pace::eager;
+};
+
 class Report {
  public:
   /// Error: usage (no file to write). `drop`: what is found wrong is right, and the other way
@@ -21,15 +28,14 @@ class Report {
   /// From any rank's thread.
   void add(const Case& c, const Tally& t);
   /// From rank 0, when all ranks are through with the cases of a type.
-  void conclude(DType dtype, const std::vector<Case>& cases);
+  void conclude(Op op, DType dtype, const std::vector<Case>& cases);
   /// From rank 0; `troubles`: of all ranks.
-  void add(const std::string& kind, Pace pace, const StressResult& r, DType dtype,
-           const std::vector<std::string>& troubles);
+  void add(const LongRun& run, const StressResult& r, const std::vector<std::string>& troubles);
   /// The table; the program's exit code.
   [[nodiscard]] int print() const;
 
  private:
-  [[nodiscard]] Json head(const char* schema, DType dtype) const;
+  [[nodiscard]] Json head(const char* schema, Op op, DType dtype) const;
 
   int ranks_;
   std::uint64_t seed_;

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/ag_gemm.h"
 #include "harness.h"
 #include "ops/cases.h"
+#include "ops/fused_op.h"
 #include "ops/stress_kernels.h"
 
 namespace tilelace::gpu_test {
@@ -29,9 +29,9 @@ constexpr std::string_view name_of(Pace p) {
   }
 }
 
-/// The problems of these runs: k 1024, where communication outlasts compute; an even one, one of
-/// shards that differ, one of few tokens.
-std::vector<Problem> stress_problems(int ranks, DType dtype);
+/// The problems of these runs: k 1024 a rank, where communication outlasts compute; an even one,
+/// one of shards that differ, one of few tokens.
+std::vector<Problem> stress_problems(Op op, int ranks, DType dtype);
 
 struct StressResult {
   long calls = 0;
@@ -43,7 +43,7 @@ struct StressResult {
 class Stress {
  public:
   /// `kinds`: of each problem, the same on every rank. With `drop` one input of the last rank is
-  /// lost. Throws what AgGemm does.
+  /// lost. Throws what the op does.
   Stress(Rank& rank, const std::vector<Problem>& problems, std::vector<PlansByKind> kinds,
          double timeout_s, bool drop);
   Stress(const Stress&) = delete;
@@ -61,10 +61,10 @@ class Stress {
   static constexpr std::size_t kOuts = 4;
   struct Load {
     Problem problem;
-    std::vector<std::int64_t> borders;
+    OpShape shape;
     void* weight = nullptr;
     std::array<void*, kInputs> inputs{}, expected{};
-    std::vector<plan::AgGemmPlan> plans;  ///< of the kind that runs
+    std::vector<OpPlan> plans;  ///< of the kind that runs
   };
   struct Out {
     void* data = nullptr;
@@ -73,13 +73,13 @@ class Stress {
   };
 
   void* make(std::size_t bytes);
-  void fill(Load& load, bool drop);
+  Load load_for(const Problem& p, bool drop);
   void choose(const std::string& kind);
   void start(const std::string& kind);
   /// Waits for `calls` of them.
   StressResult stop(long calls);
   [[nodiscard]] const Load& load_of(long call) const;
-  [[nodiscard]] const plan::AgGemmPlan& plan_of(long call) const;
+  [[nodiscard]] const OpPlan& plan_of(long call) const;
   void delay();
   void enqueue(long call);
   void join();
@@ -103,7 +103,7 @@ class Stress {
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
   std::mt19937_64 rng_;
   std::vector<Graph> graphs_;  // of the run
-  std::unique_ptr<cuda::AgGemm> op_;
+  std::unique_ptr<FusedOp> op_;
 };
 
 }  // namespace tilelace::gpu_test
