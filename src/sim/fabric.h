@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The wires of a machine. A transfer holds each wire on its way for its bytes over that wire's
+// rate, in order of arrival, and flows through all of them at once; it ends when the last is done.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/machine.h"
+
+namespace tilelace::sim {
+
+/// Who moves the bytes.
+enum class Mover : std::uint8_t { copy_push, copy_pull, worker };
+
+class Fabric {
+ public:
+  /// `local`: ranks of one node.
+  Fabric(const MachineModel& machine, int ranks, int local);
+
+  struct Passage {
+    double begin_us = 0;
+    double end_us = 0;
+  };
+  /// Sends bytes at `now_us`. Data flows from -> to, whoever moves it.
+  Passage send(int from, int to, double bytes, Mover mover, double now_us);
+
+  [[nodiscard]] bool remote(int a, int b) const { return a / local_ != b / local_; }
+  /// Of a flag or another small message.
+  [[nodiscard]] double latency_us(int from, int to) const {
+    return remote(from, to) ? machine_.network.latency_us : machine_.links.latency_us;
+  }
+
+  struct Wire {
+    std::string name;
+    double gbps = 0;  ///< 0: as fast as whoever moves the bytes
+    double free_us = 0;
+    double busy_us = 0;
+    bool network = false;
+  };
+  [[nodiscard]] const std::vector<Wire>& wires() const { return wires_; }
+  /// The wires that the last transfer took.
+  [[nodiscard]] const std::vector<int>& last_path() const { return path_; }
+  [[nodiscard]] int egress(int rank) const { return 2 * rank; }
+  [[nodiscard]] int ingress(int rank) const { return 2 * rank + 1; }
+
+ private:
+  int add(std::string name, double gbps, bool network);
+  void find_path(int from, int to);
+  [[nodiscard]] double mover_gbps(Mover) const;
+
+  const MachineModel& machine_;
+  int local_;
+  int uplinks_of_node_ = 1, nics_of_node_ = 1;
+  int first_uplink_ = 0, first_socket_ = 0, first_nic_ = 0;
+  std::vector<Wire> wires_;
+  std::vector<int> path_;
+};
+
+}  // namespace tilelace::sim
