@@ -23,7 +23,7 @@ namespace {
 
 struct SimulateOptions {
   ModelRequest model;
-  std::string machine, method, m, dtype, link, chunk, transport, route, json, svg, trace;
+  std::string machine, method, m, dtype, link, chunk, transport, route, tile, json, svg, trace;
   std::int64_t n = 0, k = 0;
   int local = 8, nodes = 1, blocks = 0, rank = 0, straggler = -1;
   double straggle = 1.5, jitter_us = 0, noise = 0;
@@ -64,6 +64,17 @@ std::vector<std::optional<T>> sweep_of(const std::string& what, const std::strin
   return all;
 }
 
+/// "128x256"
+std::optional<sim::Tile> tile_of(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  const std::size_t cross = std::min(text.find('x'), text.size());
+  const auto side = [](std::string_view number) {
+    return static_cast<int>(parse_number("--tile", number, 1, 4096));
+  };
+  const std::string_view all = text;
+  return sim::Tile{side(all.substr(0, cross)), side(all.substr(std::min(cross + 1, all.size())))};
+}
+
 /// Every combination of the lists that were given.
 std::vector<sim::Choices> choices_of(const SimulateOptions& o) {
   std::vector<std::optional<std::int64_t>> chunks{std::nullopt};
@@ -80,7 +91,7 @@ std::vector<sim::Choices> choices_of(const SimulateOptions& o) {
     for (const auto& transport : sweep_of<Transport>(
              "--transport", o.transport, {Transport::push, Transport::pull, Transport::store})) {
       for (const auto& chunk : chunks) {
-        sim::Choices c{route, transport, chunk, std::nullopt, std::nullopt};
+        sim::Choices c{route, transport, chunk, std::nullopt, tile_of(o.tile)};
         if (o.blocks > 0) c.blocks = o.blocks;
         all.push_back(c);
       }
@@ -166,11 +177,15 @@ class Simulation {
     row.k = job.gemm.full_k;
     row.call = sim::call_of(problem_of(job.gemm, m, work_.dtype), o_.local);
     check_call(machine_, row.call);
-    std::vector<Plan> plans;
-    for (const sim::Choices& c : choices) {
-      for (const Plan& p : fused_plans(machine_, row.call, c)) {
-        if (std::find(plans.begin(), plans.end(), p) == plans.end()) plans.push_back(p);
+    sim::Candidates plans;
+    const auto join = [](std::vector<Plan>& all, const std::vector<Plan>& more) {
+      for (const Plan& p : more) {
+        if (std::find(all.begin(), all.end(), p) == all.end()) all.push_back(p);
       }
+    };
+    for (const sim::Choices& c : choices) {
+      join(plans.fused, fused_plans(machine_, row.call, c));
+      join(plans.medium, medium_plans(machine_, row.call, c));
     }
     row.prediction = sim::predict(machine_, row.call, plans, disturbance_, pictures);
     return row;
@@ -233,6 +248,7 @@ void add_plan_options(CLI::App& command, SimulateOptions& o) {
   command.add_option("--chunk", o.chunk, "Rows of a transfer: a list or a range to sweep");
   command.add_option("--order", o.route, "mesh, ring, two_level: a list to sweep");
   command.add_option("--transport", o.transport, "push, pull, store: a list to sweep");
+  command.add_option("--tile", o.tile, "ROWSxCOLUMNS of the fused tiles (default: several tried)");
   command.add_option("--blocks", o.blocks, "gemm_ar: row super-blocks")->check(CLI::Range(1, 64));
   command.add_flag("--tried", o.tried, "Also print every plan tried");
   command.add_option("--jitter", o.jitter_us, "Ranks begin up to this many us apart")

@@ -10,6 +10,13 @@ template <class Visit>
 void each_method_field(sim::Method& m, Visit visit) {
   visit("method", "fused_call_us", m.fused_call_us);
   visit("method", "fused_efficiency", m.fused_efficiency);
+  visit("method", "fused_reduce_us", m.fused_reduce_us);
+  visit("method", "unfused_call_us", m.unfused_call_us);
+  visit("method", "fused_tile_rows", m.fused_tile_rows);
+  visit("method", "fused_reduce_cols", m.fused_reduce_cols);
+  visit("method", "fused_whole_shards", m.fused_whole_shards);
+  visit("method", "fused_pads", m.fused_pads);
+  visit("method", "medium_direct", m.medium_direct);
   visit("method", "medium_call_us", m.medium_call_us);
   visit("method", "medium_stage_us", m.medium_stage_us);
   visit("method", "medium_efficiency", m.medium_efficiency);
@@ -26,6 +33,7 @@ void each_link_field(sim::Links& l, Visit visit) {
   visit("links", "flag_us", l.flag_us);
   visit("links", "local_gbps", l.local_gbps);
   if (l.topology != sim::Topology::tree) return;
+  visit("links", "copy_engines", l.copy_engines);
   visit("links", "ranks_per_uplink", l.ranks_per_uplink);
   visit("links", "uplink_gbps", l.uplink_gbps);
   visit("links", "socket_gbps", l.socket_gbps);

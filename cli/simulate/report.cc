@@ -142,6 +142,7 @@ std::string simulate_record(const sim::MachineModel& machine, const SimulatedRow
   r["method"] = machine.method.name;
   r["nodes"] = row.call.problem.ranks / row.call.local;
   r["medium_efficiency"] = or_null(p.medium_efficiency());
+  r["medium_plan"] = fmt::format("{}", fmt::streamed(p.medium_plan));
   r["bound"] = p.bound();
   r["gemm_bound"] = sim::name_of(p.gemm.bound());
   r["wire_us"] = p.fused.wire_us;

@@ -39,23 +39,42 @@ double tiles_of(const Problem& p, const Plan& plan, int tile_n) {
          static_cast<double>(ceil_div(p.total_n(), tile_n));
 }
 
+/// A mesh sends most bytes through the shared links of a PCIe tree, a ring each byte once.
+bool is_tree(const MachineModel& m, const Call& call) {
+  return m.links.topology == Topology::tree && call.local == call.problem.ranks;
+}
+
+/// Two levels inside a node: ranks behind one uplink, so that a row crosses the sockets once.
+int halves_of(const MachineModel& m, const Call& call) {
+  const int share = static_cast<int>(m.links.ranks_per_uplink);
+  const bool whole = is_tree(m, call) && share < call.local && call.local % share == 0;
+  return whole ? share : call.local;
+}
+
 /// How a plan cuts the product, short of its tile.
 struct Cut {
   int blocks = 1;
   bool straddle = false;
   int most = 1 << 30;  ///< elements of a tile
+  RouteKind route = RouteKind::mesh;
 };
 
 /// Of the tiles up to cut.most the largest that is within 1 % of the fastest: fewer reads of L2,
 /// fewer flags.
 Tile best_tile(const MachineModel& m, const Problem& p, const Cut& cut) {
-  const auto fits = [&](const Tile& t) { return t.rows * t.cols <= cut.most; };
+  if (p.op != Op::ag_gemm && m.method.fused_reduce_cols > 0) {
+    return {static_cast<int>(m.method.fused_tile_rows),
+            static_cast<int>(m.method.fused_reduce_cols)};
+  }
+  const auto fits = [&](const Tile& t) {
+    return t.rows * t.cols <= cut.most && t.rows >= m.method.fused_tile_rows;
+  };
   const auto time = [&](const Tile& t) {
     const double tiles = bands_of(p, cut.blocks, t.rows, cut.straddle) *
                          static_cast<double>(ceil_div(p.total_n(), t.cols));
     return gemm_time(m.compute, product_of(p), t, tiles).clock_us();
   };
-  double least = time(tile_shapes().front());
+  double least = HUGE_VAL;
   for (const Tile& t : tile_shapes()) {
     if (fits(t)) least = std::min(least, time(t));
   }
@@ -83,8 +102,9 @@ Plan base_plan(const MachineModel& m, const Call& call, const Choices& choices, 
   Plan plan;
   plan.op = p.op;
   const bool nodes = call.local < p.ranks;
-  plan.route = choices.route.value_or(nodes ? RouteKind::two_level : RouteKind::mesh);
-  plan.local_ranks = plan.route == RouteKind::two_level ? call.local : 0;
+  plan.route = choices.route.value_or(nodes ? RouteKind::two_level : cut.route);
+  if (plan.route == RouteKind::two_level)
+    plan.local_ranks = nodes ? call.local : halves_of(m, call);
   plan.blocks = cut.blocks;
   plan.straddle = cut.straddle;
   const Tile tile = choices.tile.value_or(best_tile(m, p, cut));
@@ -140,17 +160,22 @@ Product product_of(const Problem& p) { return {p.m, p.total_n(), p.k, element_by
 namespace {
 
 /// One plan a transport and a number of chunks, those that are legal.
-void add_plans(const Call& call, const Choices& choices, Plan plan, std::vector<Plan>& all) {
+void add_plans(const MachineModel& m, const Call& call, const Choices& choices, Plan plan,
+               std::vector<Plan>& all) {
+  const bool whole = m.method.fused_whole_shards > 0 && call.problem.op == Op::ag_gemm;
   for (const Transport transport : {Transport::push, Transport::store, Transport::pull}) {
-    if (!choices.transport && transport == Transport::pull) continue;
+    if (!choices.transport &&
+        (transport == Transport::pull || (whole && transport != Transport::push))) {
+      continue;
+    }
     plan.transport = choices.transport.value_or(transport);
     if (!illegal(call, plan).empty()) continue;
     // Workers send less at a time: each has a small share of the wire.
     const bool store = plan.transport == Transport::store;
     for (const int chunks : {1, 2, 4, 8, 16, 64}) {
-      if (!store && chunks > 8) continue;
+      if (chunks > (store ? 64 : whole ? 1 : 8)) continue;
       const std::int64_t rows = ceil_div(ceil_div(shard_rows(call.problem), plan.blocks), chunks);
-      const std::int64_t grain = store ? 8 : 64;
+      const std::int64_t grain = store ? 8 : whole ? 1 : 64;
       plan.chunk_rows = choices.chunk_rows.value_or(ceil_div(rows, grain) * grain);
       if (std::find(all.begin(), all.end(), plan) == all.end()) all.push_back(plan);
     }
@@ -169,10 +194,15 @@ std::vector<Plan> fused_plans(const MachineModel& m, const Call& call, const Cho
     for (const int blocks : {1, 2, 4}) {
       if (blocks != 1 && (!ar || choices.blocks)) continue;
       const int cut = ar ? choices.blocks.value_or(blocks) : 1;
-      add_plans(call, choices, base_plan(m, call, choices, {cut, false, most}), all);
+      add_plans(m, call, choices, base_plan(m, call, choices, {cut, false, most}), all);
+      if (choices.route || !is_tree(m, call)) continue;
+      for (const RouteKind route : {RouteKind::ring, RouteKind::two_level}) {
+        add_plans(m, call, choices, base_plan(m, call, choices, {cut, false, most, route}), all);
+      }
     }
+    if (p.op != Op::ag_gemm && m.method.fused_pads > 0) continue;
     const Plan straddling = base_plan(m, call, choices, {1, true, most});
-    if (shard_rows(p) % straddling.tile_m != 0) add_plans(call, choices, straddling, all);
+    if (shard_rows(p) % straddling.tile_m != 0) add_plans(m, call, choices, straddling, all);
   }
   Plan asked = base_plan(m, call, choices, {});
   asked.transport = choices.transport.value_or(Transport::push);
@@ -181,20 +211,24 @@ std::vector<Plan> fused_plans(const MachineModel& m, const Call& call, const Cho
   return all;
 }
 
-Plan medium_plan(const MachineModel& m, const Call& call) {
+std::vector<Plan> medium_plans(const MachineModel& m, const Call& call, const Choices& choices) {
   const Problem& p = call.problem;
-  Plan plan = base_plan(m, call, {}, {});
-  plan.path = Path::medium;
-  // A ring feeds every shard through one neighbour's port: what PCIe trees need.
-  if (m.links.topology == Topology::tree && p.op == Op::ag_gemm && call.local == p.ranks) {
-    plan.route = RouteKind::ring;
+  std::vector<Plan> all;
+  for (const RouteKind route : {RouteKind::mesh, RouteKind::ring}) {
+    const bool direct = m.method.medium_direct > 0 && p.op != Op::ag_gemm;
+    if (route == RouteKind::ring && (direct || choices.route || !is_tree(m, call))) continue;
+    Choices of_route;
+    of_route.route = choices.route;
+    Plan plan = base_plan(m, call, of_route, {1, false, 1 << 30, route});
+    plan.path = Path::medium;
+    plan.transport = Transport::push;
+    plan.tile_m = static_cast<int>(shard_rows(p));
+    plan.tile_n = static_cast<int>(p.total_n());
+    plan.chunk_rows = shard_rows(p);
+    plan.workers = 1;
+    all.push_back(plan);
   }
-  plan.transport = Transport::push;
-  plan.tile_m = static_cast<int>(shard_rows(p));
-  plan.tile_n = static_cast<int>(p.total_n());
-  plan.chunk_rows = shard_rows(p);
-  plan.workers = 1;
-  return plan;
+  return all;
 }
 
 std::vector<std::vector<StepList>> record_call(const Call& call, const Plan& plan) {
@@ -210,28 +244,37 @@ std::vector<std::vector<StepList>> record_call(const Call& call, const Plan& pla
 
 namespace {
 
+/// The same device with main loops at this share of their rate; memory is as fast as before.
+Compute slowed(Compute c, double efficiency) {
+  c.efficiency *= efficiency;
+  c.l2_gbps *= efficiency;
+  return c;
+}
+
 /// A worker's tile: its share of what the whole grid takes, so that a call without any wait takes
 /// what the product alone does.
 std::function<double(int)> fused_tiles(const MachineModel& m, const Problem& p, const Plan& plan,
                                        double stretch) {
   const int group = std::max(1, static_cast<int>(m.compute.multiprocessors) / plan.workers);
   const Tile tile{plan.tile_m, plan.tile_n / group};
-  const GemmTime whole = gemm_time(m.compute, product_of(p), tile, tiles_of(p, plan, tile.cols));
+  const Compute device = slowed(m.compute, m.method.fused_efficiency);
+  const GemmTime whole = gemm_time(device, product_of(p), tile, tiles_of(p, plan, tile.cols));
   const double waves = std::max(1.0, std::ceil(tiles_of(p, plan, plan.tile_n) / plan.workers));
-  const double each = stretch * whole.clock_us() / m.method.fused_efficiency / waves;
+  const double each = stretch * whole.clock_us() / waves;
   return [each](int) { return each; };
 }
 
 std::function<double(int)> medium_tiles(const MachineModel& m, const Problem& p, double stretch) {
   auto known = std::make_shared<std::map<int, double>>();
-  return [&m, p, stretch, known](int rows) {
+  const Compute device = slowed(m.compute, m.method.medium_efficiency);
+  const double stage = m.method.medium_stage_us;
+  return [device, stage, p, stretch, known](int rows) {
     const auto at = known->find(rows);
     if (at != known->end()) return at->second;
     Product part = product_of(p);
     part.m = rows;
-    const GemmTime t = gemm_time(m.compute, part);
-    return (*known)[rows] = stretch * t.clock_us() / m.method.medium_efficiency + t.fixed_us +
-                            m.method.medium_stage_us;
+    const GemmTime t = gemm_time(device, part);
+    return (*known)[rows] = stretch * t.clock_us() + t.fixed_us + stage;
   };
 }
 
@@ -250,6 +293,7 @@ Costs costs_of(const MachineModel& m, const Call& call, const Plan& plan, double
   c.launch_us = medium ? m.method.medium_call_us : m.compute.fixed_us + m.method.fused_call_us;
   c.copy_launch_us = medium ? m.method.medium_call_us : m.method.fused_call_us;
   c.resident = plan.workers;
+  c.end_us = medium || p.op == Op::ag_gemm ? 0 : m.method.fused_reduce_us;
   const int local = plan.route == RouteKind::two_level ? plan.local_ranks : p.ranks;
   c.route = {plan.route, p.ranks, local};
   return c;
@@ -263,7 +307,10 @@ Outcome simulate(const MachineModel& m, const Call& call, const Plan& plan,
   const double products = cool.compute_us / call.problem.ranks / plan.workers;
   const double rest = std::max(0.0, cool.end_us - products);
   const double stretch =
-      products > 0 ? (under_power_us(cool.end_us, gemm.power_us) - rest) / products : 1;
+      products > 0
+          ? (under_power_us(cool.end_us - gemm.fixed_us, gemm.power_us) + gemm.fixed_us - rest) /
+                products
+          : 1;
   if (stretch < 1.003) return cool;
   return play(m, call.local, costs_of(m, call, plan, stretch), lists, disturbance, with_spans);
 }

@@ -40,8 +40,8 @@ struct Choices {
 /// Fused plans worth trying on this machine, at least one. Errors: usage, when a pinned choice is
 /// not legal for the call.
 std::vector<Plan> fused_plans(const MachineModel&, const Call&, const Choices& = {});
-/// One product a shard, each as soon as its rows are here.
-Plan medium_plan(const MachineModel&, const Call&);
+/// One product a shard, each as soon as its rows are here, over each route worth trying.
+std::vector<Plan> medium_plans(const MachineModel&, const Call&, const Choices& = {});
 
 /// Steps of every rank under this plan.
 std::vector<std::vector<StepList>> record_call(const Call&, const Plan&);

@@ -75,16 +75,25 @@ void Fabric::find_path(int from, int to) {
   path_.push_back(ingress(to));
 }
 
+bool Fabric::second_engine(int from, int to) const {
+  const Links& links = machine_.links;
+  const int share = static_cast<int>(links.ranks_per_uplink);
+  return links.topology == Topology::tree && links.copy_engines >= 2 && !remote(from, to) &&
+         from % local_ / share != to % local_ / share;
+}
+
 Fabric::Passage Fabric::send(int from, int to, double bytes, Mover mover, double now_us) {
   find_path(from, to);
   Passage passage{now_us, now_us};
   bool first = true;
+  last_.clear();
   for (const int id : path_) {
     Wire& wire = wires_[static_cast<std::size_t>(id)];
     const double held = bytes * 1e-3 / (wire.gbps > 0 ? wire.gbps : mover_gbps(mover));
     const double begin = std::max(passage.begin_us, wire.free_us);
     wire.free_us = begin + held;
     wire.busy_us += held;
+    last_.push_back({id, begin, wire.free_us});
     passage.begin_us = begin;
     passage.end_us = first ? wire.free_us : std::max(passage.end_us, wire.free_us);
     first = false;

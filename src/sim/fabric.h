@@ -40,8 +40,15 @@ class Fabric {
     bool network = false;
   };
   [[nodiscard]] const std::vector<Wire>& wires() const { return wires_; }
-  /// The wires that the last transfer took.
-  [[nodiscard]] const std::vector<int>& last_path() const { return path_; }
+  /// When the last transfer held which wire.
+  struct Hold {
+    int wire = 0;
+    double begin_us = 0;
+    double end_us = 0;
+  };
+  [[nodiscard]] const std::vector<Hold>& last() const { return last_; }
+  /// Whether a second copy engine carries this transfer.
+  [[nodiscard]] bool second_engine(int from, int to) const;
   [[nodiscard]] int egress(int rank) const { return 2 * rank; }
   [[nodiscard]] int ingress(int rank) const { return 2 * rank + 1; }
 
@@ -56,6 +63,7 @@ class Fabric {
   int first_uplink_ = 0, first_socket_ = 0, first_nic_ = 0;
   std::vector<Wire> wires_;
   std::vector<int> path_;
+  std::vector<Hold> last_;
 };
 
 }  // namespace tilelace::sim

@@ -41,6 +41,7 @@ void check_links(const Links& l) {
   time("links.copy_us", l.copy_us);
   time("links.flag_us", l.flag_us);
   rate("links.local_gbps", l.local_gbps);
+  whole("links.copy_engines", l.copy_engines, 1, 2);
   whole("links.ranks_per_uplink", l.ranks_per_uplink, 1, 1024);
   rate("links.uplink_gbps", l.uplink_gbps);
   rate("links.socket_gbps", l.socket_gbps);
@@ -72,6 +73,13 @@ void check_machine(const MachineModel& m) {
   check_collectives(m.collectives);
   time("method.fused_call_us", m.method.fused_call_us);
   between("method.fused_efficiency", m.method.fused_efficiency, 0.01, 1.5);
+  time("method.fused_reduce_us", m.method.fused_reduce_us);
+  time("method.unfused_call_us", m.method.unfused_call_us);
+  whole("method.fused_tile_rows", m.method.fused_tile_rows, 1, 256);
+  whole("method.fused_reduce_cols", m.method.fused_reduce_cols, 0, 256);
+  whole("method.fused_whole_shards", m.method.fused_whole_shards, 0, 1);
+  whole("method.fused_pads", m.method.fused_pads, 0, 1);
+  whole("method.medium_direct", m.method.medium_direct, 0, 1);
   time("method.medium_call_us", m.method.medium_call_us);
   time("method.medium_stage_us", m.method.medium_stage_us);
   between("method.medium_efficiency", m.method.medium_efficiency, 0.01, 1.5);

@@ -35,6 +35,7 @@ struct Links {
   double latency_us = 0.7;        ///< a flag, one way
   double copy_us = 6;             ///< a copy beyond its bytes
   double flag_us = 2;             ///< a flag sent by a copy engine
+  double copy_engines = 1;        ///< tree: 2 where copies across uplinks run beside the others
   double local_gbps = 2100;       ///< copy inside a device
   double ranks_per_uplink = 4;    ///< tree
   double uplink_gbps = 25;        ///< tree: shared by those ranks, each direction
@@ -65,10 +66,17 @@ struct Collectives {
 /// What an implementation adds to a call.
 struct Method {
   std::string name = "tilelace";
-  double fused_call_us = 3;      ///< beyond a GEMM's own fixed time
-  double fused_efficiency = 1;   ///< of the library GEMM's rate
-  double medium_call_us = 5;     ///< streams forked and joined
-  double medium_stage_us = 4;    ///< between two products of the medium-grained method
+  double fused_call_us = 3;       ///< beyond a GEMM's own fixed time
+  double fused_efficiency = 1;    ///< of the library GEMM's rate
+  double fused_reduce_us = 0;     ///< gemm_rs, gemm_ar: what the last sums add to a call
+  double unfused_call_us = 0;     ///< what a framework adds to collective and product in a row
+  double fused_tile_rows = 64;    ///< the fewest rows of a tile
+  double fused_reduce_cols = 0;   ///< gemm_rs: the only width of a tile; 0: any
+  double fused_whole_shards = 0;  ///< 1: ag_gemm copies a shard at a time, by copy engines
+  double fused_pads = 0;          ///< 1: gemm_rs fills up each rank's rows to whole tiles
+  double medium_direct = 0;    ///< 1: medium-grained partials go straight to owners, also on trees
+  double medium_call_us = 5;   ///< streams forked and joined
+  double medium_stage_us = 4;  ///< between two products of the medium-grained method
   double medium_efficiency = 1;  ///< a product beside copies
 };
 

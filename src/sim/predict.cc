@@ -50,7 +50,8 @@ double collective_us(const MachineModel& m, const Call& call) {
 double unfused_us(const MachineModel& m, const Call& call) {
   const GemmTime gemm = gemm_time(m.compute, product_of(call.problem));
   const double collective = collective_us(m, call);
-  return under_power_us(gemm.clock_us() + gemm.fixed_us + collective,
+  return m.method.unfused_call_us +
+         under_power_us(gemm.clock_us() + gemm.fixed_us + collective,
                         gemm.power_us + m.collectives.power_share * collective);
 }
 
@@ -74,7 +75,7 @@ std::string Prediction::bound() const {
   return std::string(name_of(gemm.bound()));
 }
 
-Prediction predict(const MachineModel& m, const Call& call, const std::vector<Plan>& fused,
+Prediction predict(const MachineModel& m, const Call& call, const Candidates& candidates,
                    const Disturbance& disturbance, bool with_spans) {
   check_call(m, call);
   Prediction out;
@@ -82,22 +83,29 @@ Prediction predict(const MachineModel& m, const Call& call, const std::vector<Pl
   out.gemm_us = out.gemm.total_us();
   out.collective_us = collective_us(m, call);
   out.unfused_us = unfused_us(m, call);
-  out.medium = simulate(m, call, medium_plan(m, call), disturbance);
-  out.medium_us = out.medium.end_us;
-  for (const Plan& plan : fused) {
+  const auto run = [&](const Plan& plan, Plan& best, Outcome& outcome, double& us) {
     Outcome o = simulate(m, call, plan, disturbance);
-    out.tried.push_back({plan, o.end_us});
-    if (out.tried.size() > 1 && o.end_us >= out.fused_us) continue;
-    out.fused_us = o.end_us;
-    out.plan = plan;
-    out.fused = std::move(o);
+    require(o.stuck.empty(), "simulate: schedule, got a call that never ends ({}), expected an end",
+            o.stuck);
+    const double took = o.end_us;
+    if (us > 0 && took >= us) return took;
+    us = took;
+    best = plan;
+    outcome = std::move(o);
+    return took;
+  };
+  for (const Plan& plan : candidates.medium) {
+    run(plan, out.medium_plan, out.medium, out.medium_us);
+  }
+  for (const Plan& plan : candidates.fused) {
+    out.tried.push_back({plan, run(plan, out.plan, out.fused, out.fused_us)});
   }
   if (with_spans) out.fused = simulate(m, call, out.plan, disturbance, true);
-  for (const Outcome* o : {&out.medium, &out.fused}) {
-    require(o->stuck.empty(),
-            "simulate: schedule, got a call that never ends ({}), expected an end", o->stuck);
-  }
   return out;
+}
+
+Prediction predict(const MachineModel& m, const Call& call) {
+  return predict(m, call, {fused_plans(m, call), medium_plans(m, call)});
 }
 
 }  // namespace tilelace::sim

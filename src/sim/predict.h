@@ -23,7 +23,7 @@ struct Tried {
 struct Prediction {
   GemmTime gemm;
   double gemm_us = 0, collective_us = 0, unfused_us = 0, medium_us = 0, fused_us = 0;
-  Plan plan;  ///< the fastest fused one
+  Plan plan, medium_plan;  ///< the fastest fused and medium ones
   Outcome fused, medium;
   std::vector<Tried> tried;  ///< every fused plan, as listed
 
@@ -39,8 +39,14 @@ struct Prediction {
   [[nodiscard]] std::string bound() const;
 };
 
-/// Runs the medium-grained method and every fused plan. With spans: those of the fastest fused one.
-Prediction predict(const MachineModel&, const Call&, const std::vector<Plan>& fused,
-                   const Disturbance& = {}, bool with_spans = false);
+struct Candidates {
+  std::vector<Plan> fused, medium;
+};
+
+/// Runs every plan; the fastest of each kind is what it says. With spans: those of the fused one.
+Prediction predict(const MachineModel&, const Call&, const Candidates&, const Disturbance& = {},
+                   bool with_spans = false);
+/// The plans that Tilelace would try.
+Prediction predict(const MachineModel&, const Call&);
 
 }  // namespace tilelace::sim

@@ -18,8 +18,9 @@ struct Actor {
   const StepList* list = nullptr;
   std::size_t at = 0;
   double now = 0;
-  double sent = 0;   ///< when its last transfer is over
-  double since = 0;  ///< when it began to wait
+  double sent = 0;         ///< when its last transfer is over
+  double since = 0;        ///< when it began to wait
+  double second_free = 0;  ///< when its second engine is
   std::int32_t next_waiter = -1;
   std::int32_t row = -1, col = -1;  ///< the tile it sent last
 };
@@ -178,10 +179,10 @@ class Player {
     a.now += t;
   }
 
-  void note_wires(const Actor& a, const Fabric::Passage& p) {
+  void note_wires(const Actor& a) {
     if (!with_spans_) return;
-    for (const int wire : fabric_.last_path()) {
-      out_.spans.push_back({SpanKind::wire, wire, a.lane, a.rank, p.begin_us, p.end_us});
+    for (const Fabric::Hold& h : fabric_.last()) {
+      out_.spans.push_back({SpanKind::wire, h.wire, a.lane, a.rank, h.begin_us, h.end_us});
     }
   }
 
@@ -199,7 +200,7 @@ class Player {
     const double own = std::max(a.now, a.sent) + bytes * 1e-3 / machine_.links.store_worker_gbps;
     a.sent = std::max(p.end_us, own);
     out_.bytes += bytes;
-    note_wires(a, p);
+    note_wires(a);
   }
 
   void send_chunk(Actor& a, const Step& s) {
@@ -207,21 +208,23 @@ class Player {
         s.verb == Verb::pull || s.verb == Verb::fetch_partial || s.verb == Verb::fetch_result;
     const bool worker = a.lane >= 0;
     const bool network = fabric_.remote(a.rank, s.peer);
+    const bool second = !worker && fabric_.second_engine(a.rank, s.peer);
     const double bytes = s.rows * costs_.row_bytes;
-    const double begin = a.now + (network  ? machine_.network.message_us
-                                  : worker ? 0
-                                           : machine_.links.copy_us);
+    const double issued = a.now + (network  ? machine_.network.message_us
+                                   : worker ? 0
+                                            : machine_.links.copy_us);
+    const double begin = second ? std::max(issued, a.second_free) : issued;
     const int from = pull ? s.peer : a.rank, to = pull ? a.rank : s.peer;
     const Mover mover = worker ? Mover::worker : pull ? Mover::copy_pull : Mover::copy_push;
     const auto p = fabric_.send(from, to, bytes, mover, begin);
     a.sent = p.end_us + (pull ? fabric_.latency_us(from, to) : 0);
     if (worker) a.sent = std::max(a.sent, begin + bytes * 1e-3 / machine_.links.store_worker_gbps);
+    if (second) a.second_free = a.sent;
     out_.bytes += bytes;
-    note_wires(a, p);
+    note_wires(a);
     span(SpanKind::copy, a, s.peer, a.now, a.sent);
-    // A NIC takes the next message while this one is on its way; an engine does not.
-    const bool queued = network && !pull;
-    a.now = queued ? begin : a.sent;
+    // A NIC or another engine has it: the role goes on. Its own engine does one copy at a time.
+    a.now = (network || second) && !pull ? issued : a.sent;
   }
 
   void signal(Actor& a, const Step& s) {
@@ -290,8 +293,8 @@ class Player {
 
   void finish() {
     for (const Rank& r : ranks_) {
-      out_.rank_end_us.push_back(r.end_us);
-      out_.end_us = std::max(out_.end_us, r.end_us);
+      out_.rank_end_us.push_back(r.end_us + costs_.end_us);
+      out_.end_us = std::max(out_.end_us, out_.rank_end_us.back());
     }
     for (const Fabric::Wire& w : fabric_.wires()) {
       double& most = w.network ? out_.network_us : out_.wire_us;

@@ -22,6 +22,7 @@ struct Costs {
   double reduce_gbps = 1;                   ///< one worker adds partials
   double launch_us = 0;                     ///< until workers begin
   double copy_launch_us = 0;                ///< until the copy role begins
+  double end_us = 0;                        ///< after a rank's last step
   double header_us = 0.02;
   int resident = 1;       ///< workers of a rank that run at a time
   schedule::Route route;  ///< who has how many children
