@@ -37,7 +37,10 @@ std::string shard_colour(int owner, int rank, int ranks) {
   if (owner == rank) return kOwn;
   const int away = (owner - rank + ranks) % ranks;
   const double far = ranks > 2 ? static_cast<double>(away - 1) / (ranks - 2) : 0;
-  return fmt::format("hsl({:.0f},45%,{:.0f}%)", 150 - 60 * far, 34 + 26 * far);
+  const auto mix = [far](double near_by, double far_off) {
+    return static_cast<int>(near_by + (far_off - near_by) * far);
+  };
+  return fmt::format("#{:02x}{:02x}{:02x}", mix(39, 154), mix(103, 222), mix(73, 130));
 }
 
 std::string escaped(const std::string& text) {
@@ -116,7 +119,9 @@ class Figure {
       box(0, whole ? us : us - std::min(us, p_.collective_us), y_, 12,
           whole ? "#a0aec0" : "#718096");
       if (!whole) box(us - std::min(us, p_.collective_us), us, y_, 12, kCopy);
-      text(std::min(x(us) + 5, kLeft + kWide - 60), y_ + 10, fmt::format("{:.0f} us", us));
+      const bool inside = x(us) + 60 > kLeft + kWide;
+      text(inside ? x(us) - 5 : x(us) + 5, y_ + 10, fmt::format("{:.0f} us", us),
+           inside ? "text-anchor=\"end\" fill=\"#ffffff\"" : "");
       y_ += 15;
     }
     y_ += 10;

@@ -15,8 +15,6 @@ namespace tilelace::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
-
 constexpr std::size_t kMostBytes = 1 << 20;
 constexpr const char* kMachineSchema = "tilelace.machine/1";
 constexpr const char* kMethodSchema = "tilelace.method/1";
@@ -148,20 +146,31 @@ void read_method(const std::string& name_or_path, sim::MachineModel& machine) {
 }
 
 std::string machine_text(sim::MachineModel m, const Sources& sources) {
-  Json file;
-  file["schema"] = kMachineSchema;
-  file["name"] = m.name;
-  file["device"] = m.device;
+  // By hand: a number and its source stand on one line, in the order of the fields.
+  const auto quoted = [](const std::string& text) { return nlohmann::json(text).dump(); };
+  std::string text = fmt::format(R"({{
+ "schema": {},
+ "name": {},
+ "device": {})",
+                                 quoted(kMachineSchema), quoted(m.name), quoted(m.device));
+  std::string open;
   each_field(m, [&](const std::string& section, const char* key, double& value) {
-    Json& place = section.empty() ? file : file[section];
-    if (section == "links" && !place.contains("topology")) {
-      place["topology"] = m.links.topology == sim::Topology::tree ? "tree" : "all_to_all";
+    if (section != open && !open.empty()) text += "\n }";
+    if (section != open) text += fmt::format(",\n {}: {{\n", quoted(section));
+    if (section != open && section == "links") {
+      text += fmt::format("  \"topology\": \"{}\",\n",
+                          m.links.topology == sim::Topology::tree ? "tree" : "all_to_all");
     }
-    if (section == "method" && !place.contains("name")) place["name"] = m.method.name;
-    if (section == "error" && !place.contains("text")) place["text"] = m.error.text;
-    place[key] = {value, sources.at(dotted(section, key))};
+    if (section != open && section == "method") {
+      text += fmt::format("  \"name\": {},\n", quoted(m.method.name));
+    }
+    if (section == open) text += ",\n";
+    open = section;
+    const std::string& source = sources.at(dotted(section, key));
+    text += fmt::format("{}{}: [{}, {}]", section.empty() ? " " : "  ", quoted(key),
+                        nlohmann::json(value).dump(), quoted(source));
   });
-  return file.dump(1) + "\n";
+  return text + fmt::format(",\n  \"text\": {}\n }}\n}}\n", quoted(m.error.text));
 }
 
 }  // namespace tilelace::cli

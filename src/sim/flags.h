@@ -18,9 +18,8 @@ class Flags {
   };
 
   explicit Flags(std::size_t expected) {
-    std::size_t places = 64;
-    while (places < 2 * expected) places *= 2;
-    places_.resize(places);
+    while ((std::size_t{1} << bits_) < 2 * expected) ++bits_;
+    places_.resize(std::size_t{1} << bits_);
   }
 
   Flag& at(int rank, schedule::Index flag) {
@@ -34,13 +33,14 @@ class Flags {
 
  private:
   Flag& find(std::uint64_t key) {
-    std::size_t i = (key * 0x9E3779B97F4A7C15ULL >> 20) & (places_.size() - 1);
+    std::size_t i = key * 0x9E3779B97F4A7C15ULL >> (64 - bits_);
     while (places_[i].key != 0 && places_[i].key != key) i = (i + 1) & (places_.size() - 1);
     return places_[i];
   }
   void grow() {
     std::vector<Flag> old(places_.size() * 2);
     old.swap(places_);
+    ++bits_;
     for (const Flag& f : old) {
       if (f.key != 0) find(f.key) = f;
     }
@@ -48,6 +48,7 @@ class Flags {
 
   std::vector<Flag> places_;
   std::size_t used_ = 0;
+  int bits_ = 6;  ///< there are 2^bits_ places
 };
 
 }  // namespace tilelace::sim

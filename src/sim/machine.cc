@@ -48,10 +48,12 @@ void check_links(const Links& l) {
 }
 
 void check_collectives(const Collectives& c) {
-  for (const Collective* each : {&c.all_gather, &c.reduce_scatter, &c.all_reduce}) {
-    time("collectives.fixed_us", each->fixed_us);
-    time("collectives.ramp_us", each->ramp_us);
-  }
+  time("collectives.all_gather_fixed_us", c.all_gather.fixed_us);
+  time("collectives.all_gather_ramp_us", c.all_gather.ramp_us);
+  time("collectives.reduce_scatter_fixed_us", c.reduce_scatter.fixed_us);
+  time("collectives.reduce_scatter_ramp_us", c.reduce_scatter.ramp_us);
+  time("collectives.all_reduce_fixed_us", c.all_reduce.fixed_us);
+  time("collectives.all_reduce_ramp_us", c.all_reduce.ramp_us);
   rate("collectives.wire_gbps", c.wire_gbps);
   between("collectives.power_share", c.power_share, 0, 1);
 }

@@ -19,7 +19,7 @@ struct Actor {
   std::size_t at = 0;
   double now = 0;
   double sent = 0;         ///< when its last transfer is over
-  double since = 0;        ///< when it began to wait
+  double since = -1;       ///< when it began to wait
   double second_free = 0;  ///< when its second engine is
   std::int32_t next_waiter = -1;
   std::int32_t row = -1, col = -1;  ///< the tile it sent last
@@ -256,8 +256,8 @@ class Player {
       a.since = a.now;
       return false;
     }
-    const double since = a.since > 0 ? a.since : a.now;
-    a.since = 0;
+    const double since = a.since >= 0 ? a.since : a.now;
+    a.since = -1;
     a.now = std::max(a.now, flag.time_us);
     waited(a, -1, since, a.now);
     return true;
