@@ -145,6 +145,12 @@ void read_method(const std::string& name_or_path, sim::MachineModel& machine) {
   reader.checked([&] { check_machine(machine); });
 }
 
+void each_source_of(const sim::MachineModel& machine,
+                    const std::function<void(const std::string&)>& f) {
+  sim::MachineModel copy = machine;
+  each_field(copy, [&](const char* section, const char* key, double&) { f(dotted(section, key)); });
+}
+
 std::string machine_text(sim::MachineModel m, const Sources& sources) {
   // By hand: a number and its source stand on one line, in the order of the fields.
   const auto quoted = [](const std::string& text) { return nlohmann::json(text).dump(); };

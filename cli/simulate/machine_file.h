@@ -2,6 +2,7 @@
 // Machine files: every number stands with where it comes from, as [number, "source"].
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -23,6 +24,10 @@ void read_method(const std::string& name_or_path, sim::MachineModel& machine);
 
 /// The file's text. Every number must have a source.
 std::string machine_text(sim::MachineModel machine, const Sources& sources);
+
+/// Calls f("section.key") for every number of such a machine's file.
+void each_source_of(const sim::MachineModel& machine,
+                    const std::function<void(const std::string&)>& f);
 
 std::vector<std::string> machine_names();
 std::vector<std::string> method_names();

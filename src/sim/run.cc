@@ -1,45 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/run.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <queue>
 #include <random>
 
+#include "sim/actors.h"
 #include "sim/flags.h"
 
 namespace tilelace::sim {
 namespace {
-
-struct Actor {
-  int rank = 0;
-  int lane = -1;  ///< -1: copy; else the worker
-  const StepList* list = nullptr;
-  std::size_t at = 0;
-  double now = 0;
-  double sent = 0;         ///< when its last transfer is over
-  double since = -1;       ///< when it began to wait
-  double second_free = 0;  ///< when its second engine is
-  std::int32_t next_waiter = -1;
-  std::int32_t row = -1, col = -1;  ///< the tile it sent last
-};
-
-struct Rank {
-  int headers = 0;
-  double headers_us = 0;
-  int running = 0;
-  int next = 1;  ///< the first role that was not started
-  double slow = 1;
-  double end_us = 0;
-  std::vector<int> waiters;  ///< for headers
-};
-
-struct Event {
-  double time = 0;
-  int actor = 0;
-  bool operator>(const Event& o) const { return time != o.time ? time > o.time : actor > o.actor; }
-};
 
 class Player {
  public:
@@ -51,7 +21,7 @@ class Player {
         disturbance_(disturbance),
         with_spans_(with_spans),
         fabric_(machine, static_cast<int>(lists.size()), local),
-        flags_(signals(lists)),
+        flags_(count_signals(lists)),
         random_(disturbance.seed),
         ranks_(lists.size()) {
     for (std::size_t r = 0; r < lists.size(); ++r) add_rank(static_cast<int>(r), lists[r]);
@@ -70,16 +40,6 @@ class Player {
   }
 
  private:
-  static std::size_t signals(const std::vector<std::vector<StepList>>& lists) {
-    std::size_t n = 0;
-    for (const auto& rank : lists) {
-      for (const StepList& list : rank) {
-        for (const Step& s : list) n += s.verb == Verb::signal ? 1 : 0;
-      }
-    }
-    return n;
-  }
-
   double uniform() { return std::generate_canonical<double, 53>(random_); }
 
   void add_rank(int r, const std::vector<StepList>& lists) {
@@ -301,18 +261,7 @@ class Player {
       if (w.busy_us > std::max(out_.wire_us, out_.network_us)) out_.busiest_wire = w.name;
       most = std::max(most, w.busy_us);
     }
-    if (ended_ == actors_.size()) return;
-    for (const Actor& a : actors_) {
-      if (a.at == a.list->size()) continue;
-      const Step& s = (*a.list)[a.at];
-      out_.stuck =
-          fmt::format("rank {} {} at step {} waits for {}", a.rank,
-                      a.lane < 0 ? std::string("copy") : fmt::format("worker {}", a.lane), a.at,
-                      s.verb == Verb::wait    ? fmt::format("flag {}", s.at)
-                      : s.verb == Verb::admit ? "headers"
-                                              : "a place to run");
-      return;
-    }
+    if (ended_ < actors_.size()) out_.stuck = stuck_text(actors_);
   }
 
   const MachineModel& machine_;
