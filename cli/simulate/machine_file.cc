@@ -61,7 +61,7 @@ class MachineReader {
               file_.string(), model::printable(name));
       if (!value.is_object()) continue;
       for (const auto& [key, ignored] : value.items()) {
-        require(seen_.count(name + "." + key) > 0,
+        require(seen_.count(dotted(name, key)) > 0,
                 "machine: {}: {}.{}, got a key of no meaning, expected none", file_.string(),
                 model::printable(name), model::printable(key));
       }

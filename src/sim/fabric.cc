@@ -38,7 +38,7 @@ Fabric::Fabric(const MachineModel& machine, int ranks, int local)
 }
 
 int Fabric::add(std::string name, double gbps, bool network) {
-  wires_.push_back({std::move(name), gbps, 0, 0, network});
+  wires_.push_back({std::move(name), gbps, 0, network, {}});
   return static_cast<int>(wires_.size()) - 1;
 }
 
@@ -82,20 +82,45 @@ bool Fabric::second_engine(int from, int to) const {
          from % local_ / share != to % local_ / share;
 }
 
-Fabric::Passage Fabric::send(int from, int to, double bytes, Mover mover, double now_us) {
+double Fabric::hold(Wire& wire, double now_us, double from_us, double us) {
+  auto& held = wire.held;
+  // Nothing is sent in the past.
+  std::size_t past = 0;
+  while (past < held.size() && held[past].second <= now_us) ++past;
+  held.erase(held.begin(), held.begin() + static_cast<std::ptrdiff_t>(past));
+  double begin = from_us;
+  std::size_t at = 0;
+  while (at < held.size() && held[at].first < begin + us) {
+    begin = std::max(begin, held[at].second);
+    ++at;
+  }
+  const bool joins_before = at > 0 && held[at - 1].second == begin;
+  const bool joins_after = at < held.size() && held[at].first == begin + us;
+  if (joins_before) {
+    held[at - 1].second = joins_after ? held[at].second : begin + us;
+    if (joins_after) held.erase(held.begin() + static_cast<std::ptrdiff_t>(at));
+  } else if (joins_after) {
+    held[at].first = begin;
+  } else {
+    held.insert(held.begin() + static_cast<std::ptrdiff_t>(at), {begin, begin + us});
+  }
+  wire.busy_us += us;
+  return begin;
+}
+
+Fabric::Passage Fabric::send(int from, int to, double bytes, Mover mover, double now_us,
+                             double begin_us) {
   find_path(from, to);
-  Passage passage{now_us, now_us};
+  Passage passage{begin_us, begin_us};
   bool first = true;
   last_.clear();
   for (const int id : path_) {
     Wire& wire = wires_[static_cast<std::size_t>(id)];
-    const double held = bytes * 1e-3 / (wire.gbps > 0 ? wire.gbps : mover_gbps(mover));
-    const double begin = std::max(passage.begin_us, wire.free_us);
-    wire.free_us = begin + held;
-    wire.busy_us += held;
-    last_.push_back({id, begin, wire.free_us});
+    const double us = bytes * 1e-3 / (wire.gbps > 0 ? wire.gbps : mover_gbps(mover));
+    const double begin = hold(wire, now_us, passage.begin_us, us);
+    last_.push_back({id, begin, begin + us});
     passage.begin_us = begin;
-    passage.end_us = first ? wire.free_us : std::max(passage.end_us, wire.free_us);
+    passage.end_us = first ? begin + us : std::max(passage.end_us, begin + us);
     first = false;
   }
   return passage;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The wires of a machine. A transfer holds each wire on its way for its bytes over that wire's
-// rate, in order of arrival, and flows through all of them at once; it ends when the last is done.
+// rate: the first time that is long enough and free, in order of arrival. It flows through all of
+// them at once and ends when the last is done.
 #pragma once
 #include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/machine.h"
@@ -23,8 +25,9 @@ class Fabric {
     double begin_us = 0;
     double end_us = 0;
   };
-  /// Sends bytes at `now_us`. Data flows from -> to, whoever moves it.
-  Passage send(int from, int to, double bytes, Mover mover, double now_us);
+  /// Sends bytes, not before `begin_us`. Data flows from -> to, whoever moves it. `now_us` never
+  /// falls from call to call.
+  Passage send(int from, int to, double bytes, Mover mover, double now_us, double begin_us);
 
   [[nodiscard]] bool remote(int a, int b) const { return a / local_ != b / local_; }
   /// Of a flag or another small message.
@@ -35,9 +38,10 @@ class Fabric {
   struct Wire {
     std::string name;
     double gbps = 0;  ///< 0: as fast as whoever moves the bytes
-    double free_us = 0;
     double busy_us = 0;
     bool network = false;
+    std::vector<std::pair<double, double>>
+        held;  ///< from now on, in order, those that touch joined
   };
   [[nodiscard]] const std::vector<Wire>& wires() const { return wires_; }
   /// When the last transfer held which wire.
@@ -56,6 +60,8 @@ class Fabric {
   int add(std::string name, double gbps, bool network);
   void find_path(int from, int to);
   [[nodiscard]] double mover_gbps(Mover) const;
+  /// Takes the first free `us` of the wire from `from_us` on; when they begin.
+  static double hold(Wire& wire, double now_us, double from_us, double us);
 
   const MachineModel& machine_;
   int local_;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/grid.h"
+
 namespace tilelace::sim {
 namespace {
 
@@ -15,8 +17,6 @@ double soft_max(double a, double b, double knee) {
   if (most <= 0) return 0;
   return most * std::pow(std::pow(a / most, knee) + std::pow(b / most, knee), 1 / knee);
 }
-
-double ceil_div(std::int64_t a, int b) { return static_cast<double>((a + b - 1) / b); }
 
 }  // namespace
 
@@ -83,7 +83,8 @@ GemmTime gemm_time(const Compute& c, const Product& p) {
   if (p.m == 0 || p.n == 0 || p.k == 0) return best;
   bool first = true;
   for (const Tile& t : tile_shapes()) {
-    const GemmTime time = gemm_time(c, p, t, ceil_div(p.m, t.rows) * ceil_div(p.n, t.cols));
+    const std::int64_t tiles = ceil_div(p.m, t.rows) * ceil_div(p.n, t.cols);
+    const GemmTime time = gemm_time(c, p, t, static_cast<double>(tiles));
     if (first || time.clock_us() < best.clock_us()) best = time;
     first = false;
   }

@@ -32,7 +32,7 @@ class Player {
       const Event e = events_.top();
       events_.pop();
       Actor& a = actors_[static_cast<std::size_t>(e.actor)];
-      a.now = e.time;
+      now_ = a.now = e.time;
       advance(a, e.actor);
     }
     finish();
@@ -156,7 +156,7 @@ class Player {
       a.row = s.row, a.col = s.col;
     }
     const double bytes = s.rows * costs_.tile_row_bytes;
-    const auto p = fabric_.send(a.rank, s.peer, bytes, Mover::worker, a.now);
+    const auto p = fabric_.send(a.rank, s.peer, bytes, Mover::worker, now_, a.now);
     const double own = std::max(a.now, a.sent) + bytes * 1e-3 / machine_.links.store_worker_gbps;
     a.sent = std::max(p.end_us, own);
     out_.bytes += bytes;
@@ -176,7 +176,7 @@ class Player {
     const double begin = second ? std::max(issued, a.second_free) : issued;
     const int from = pull ? s.peer : a.rank, to = pull ? a.rank : s.peer;
     const Mover mover = worker ? Mover::worker : pull ? Mover::copy_pull : Mover::copy_push;
-    const auto p = fabric_.send(from, to, bytes, mover, begin);
+    const auto p = fabric_.send(from, to, bytes, mover, now_, begin);
     a.sent = p.end_us + (pull ? fabric_.latency_us(from, to) : 0);
     if (worker) a.sent = std::max(a.sent, begin + bytes * 1e-3 / machine_.links.store_worker_gbps);
     if (second) a.second_free = a.sent;
@@ -276,6 +276,7 @@ class Player {
   std::vector<int> first_;  ///< the copy role of each rank
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   Outcome out_;
+  double now_ = 0;
   std::size_t ended_ = 0;
 };
 

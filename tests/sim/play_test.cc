@@ -44,19 +44,32 @@ TEST(SimFabric, TransfersToOneRankTakeTurns) {
   const MachineModel m;
   Fabric fabric(m, 3, 3);
   const double each = 380e6 * 1e-3 / m.links.push_gbps;
-  EXPECT_DOUBLE_EQ(fabric.send(0, 2, 380e6, Mover::copy_push, 0).end_us, each);
-  EXPECT_DOUBLE_EQ(fabric.send(1, 2, 380e6, Mover::copy_push, 0).end_us, 2 * each);
-  EXPECT_DOUBLE_EQ(fabric.send(2, 0, 380e6, Mover::copy_push, 0).end_us, each);
+  EXPECT_DOUBLE_EQ(fabric.send(0, 2, 380e6, Mover::copy_push, 0, 0).end_us, each);
+  EXPECT_DOUBLE_EQ(fabric.send(1, 2, 380e6, Mover::copy_push, 0, 0).end_us, 2 * each);
+  EXPECT_DOUBLE_EQ(fabric.send(2, 0, 380e6, Mover::copy_push, 0, 0).end_us, each);
 }
 
 TEST(SimFabric, RanksShareUplinkAndSocketOfATree) {
   const MachineModel m = tree();
   Fabric fabric(m, 8, 8);
-  EXPECT_DOUBLE_EQ(fabric.send(0, 1, 20e6, Mover::copy_push, 0).end_us, 1000);
+  EXPECT_DOUBLE_EQ(fabric.send(0, 1, 20e6, Mover::copy_push, 0, 0).end_us, 1000);
   const double crossing = 20e6 * 1e-3 / m.links.socket_gbps;
-  EXPECT_DOUBLE_EQ(fabric.send(2, 6, 20e6, Mover::copy_push, 0).end_us, crossing);
-  EXPECT_DOUBLE_EQ(fabric.send(3, 7, 20e6, Mover::copy_push, 0).end_us, 2 * crossing);
-  EXPECT_DOUBLE_EQ(fabric.send(6, 2, 20e6, Mover::copy_push, 0).end_us, crossing);
+  EXPECT_DOUBLE_EQ(fabric.send(2, 6, 20e6, Mover::copy_push, 0, 0).end_us, crossing);
+  EXPECT_DOUBLE_EQ(fabric.send(3, 7, 20e6, Mover::copy_push, 0, 0).end_us, 2 * crossing);
+  EXPECT_DOUBLE_EQ(fabric.send(6, 2, 20e6, Mover::copy_push, 0, 0).end_us, crossing);
+}
+
+TEST(SimFabric, AWireIsFreeUntilItIsTaken) {
+  const MachineModel m = tree();
+  Fabric fabric(m, 8, 8);
+  const double crossing = 20e6 * 1e-3 / m.links.socket_gbps;
+  fabric.send(0, 4, 20e6, Mover::copy_push, 0, 0);
+  // The second one reaches rank 5 only when the socket is free: until then rank 6 may send to it.
+  EXPECT_DOUBLE_EQ(fabric.send(1, 5, 20e6, Mover::copy_push, 0, 0).end_us, 2 * crossing);
+  EXPECT_DOUBLE_EQ(fabric.send(6, 5, 20e6, Mover::copy_push, 0, 0).end_us, 1000);
+  // What was taken stays taken, also by who begins later.
+  fabric.send(7, 6, 20e6, Mover::copy_push, 0, 5000);
+  EXPECT_DOUBLE_EQ(fabric.send(4, 6, 20e6, Mover::copy_push, 10, 4500).end_us, 7000);
 }
 
 TEST(SimFabric, NodesAreReachedOverNics) {
@@ -64,9 +77,9 @@ TEST(SimFabric, NodesAreReachedOverNics) {
   m.network.nics = 2;
   Fabric fabric(m, 16, 8);
   const double each = 50e6 * 1e-3 / m.network.nic_gbps;
-  EXPECT_DOUBLE_EQ(fabric.send(0, 8, 50e6, Mover::copy_push, 0).end_us, each);
-  EXPECT_DOUBLE_EQ(fabric.send(3, 11, 50e6, Mover::copy_push, 0).end_us, 2 * each);
-  EXPECT_DOUBLE_EQ(fabric.send(4, 12, 50e6, Mover::copy_push, 0).end_us, each);
+  EXPECT_DOUBLE_EQ(fabric.send(0, 8, 50e6, Mover::copy_push, 0, 0).end_us, each);
+  EXPECT_DOUBLE_EQ(fabric.send(3, 11, 50e6, Mover::copy_push, 0, 0).end_us, 2 * each);
+  EXPECT_DOUBLE_EQ(fabric.send(4, 12, 50e6, Mover::copy_push, 0, 0).end_us, each);
 }
 
 TEST(SimPlay, OneRankTakesItsTilesAndNoMore) {
