@@ -118,8 +118,8 @@ def main():
     page = PAGE.read_text(encoding="utf-8") if options.write else ""
     for name, text in tables.items():
         print(f"<!-- {name} -->\n{text}\n")
-        page = re.sub(rf"(<!-- {re.escape(name)} -->\n).*?(\n<!-- end -->)",
-                      lambda found, text=text: found.group(1) + text + found.group(2), page, flags=re.S)
+        page = re.sub(rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end -->)",
+                      lambda found, text=text: found.group(1) + text + "\n" + found.group(2), page, flags=re.S)
     if options.write:
         PAGE.write_text(page, encoding="utf-8")
 
