@@ -179,12 +179,16 @@ class Figure {
   }
 
   void wires() {
+    const sim::Fabric fabric(machine_, row_.call.problem.ranks, row_.call.local);
+    const int node = rank_ / row_.call.local;
     std::map<int, std::vector<const sim::Span*>> lanes;
     for (const sim::Span& s : p_.fused.spans) {
-      if (s.kind == SpanKind::wire) lanes[s.rank].push_back(&s);
+      if (s.kind == SpanKind::wire && fabric.node_of(s.rank) == node) lanes[s.rank].push_back(&s);
     }
-    const sim::Fabric fabric(machine_, row_.call.problem.ranks, row_.call.local);
-    text(kLeft, y_, "wires", "font-weight=\"bold\"");
+    text(
+        kLeft, y_,
+        row_.call.local < row_.call.problem.ranks ? fmt::format("wires of node {}", node) : "wires",
+        "font-weight=\"bold\"");
     y_ += 6;
     int shown = 0;
     for (auto& [wire, spans] : lanes) {

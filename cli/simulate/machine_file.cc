@@ -124,9 +124,11 @@ sim::MachineModel read_machine(const std::string& name_or_path, Sources* sources
   m.name = reader.text("", "name");
   m.device = reader.text("", "device");
   const std::string topology = reader.text("links", "topology");
-  require(topology == "all_to_all" || topology == "tree",
-          "machine: links.topology, got \"{}\", expected all_to_all or tree",
-          model::printable(topology));
+  reader.checked([&] {
+    require(topology == "all_to_all" || topology == "tree",
+            "machine: links.topology, got \"{}\", expected all_to_all or tree",
+            model::printable(topology));
+  });
   m.links.topology = topology == "tree" ? sim::Topology::tree : sim::Topology::all_to_all;
   each_field(m, [&](const char* section, const char* key, double& value) {
     value = reader.number(section, key, sources);

@@ -15,8 +15,23 @@ namespace {
 
 constexpr std::int64_t kMostRanks = 1024;
 constexpr std::int64_t kMostRows = 1 << 24;
+/// Transfers and tiles of all ranks that a call may have: beyond, lists fill the memory.
+constexpr double kMostSteps = 3e7;
 
 double element_bytes(const Problem& p) { return static_cast<double>(size_of(p.dtype)); }
+
+void check_size(const Problem& p, const Plan& plan) {
+  const double ranks = p.ranks;
+  const auto chunks = static_cast<double>(ceil_div(shard_rows(p), plan.chunk_rows));
+  const double transfers = ranks * std::max(1.0, ranks - 1) * chunks;
+  require(transfers <= kMostSteps,
+          "{}: chunk {}, got {:.2g} transfers of all ranks, expected at most {:.0e}: larger chunks",
+          name_of(p.op), plan.chunk_rows, transfers, kMostSteps);
+  const double tiles = ranks * tiles_of(p, plan, plan.tile_n);
+  require(tiles <= kMostSteps,
+          "{}: tile {}x{}, got {:.2g} tiles of all ranks, expected at most {:.0e}: larger tiles",
+          name_of(p.op), plan.tile_m, plan.tile_n, tiles, kMostSteps);
+}
 
 }  // namespace
 
@@ -26,9 +41,7 @@ void check_call(const MachineModel& m, const Call& call) {
   require(p.ranks >= 1 && p.ranks <= kMostRanks, "{}: ranks, got {}, expected 1 to {}", op, p.ranks,
           kMostRanks);
   require(call.local >= 1 && p.ranks % call.local == 0,
-          "{}: ranks of a node, got {}, expected a "
-          "divisor of {}",
-          op, call.local, p.ranks);
+          "{}: ranks of a node, got {}, expected a divisor of {}", op, call.local, p.ranks);
   const auto most = static_cast<int>(m.ranks_per_node);
   require(call.local <= most, "{}: --tp, got {}, expected at most the {} ranks of a node of {}", op,
           call.local, most, m.name);
@@ -50,6 +63,7 @@ Product product_of(const Problem& p) { return {p.m, p.total_n(), p.k, element_by
 
 std::vector<std::vector<StepList>> record_call(const Call& call, const Plan& plan) {
   const Problem& p = call.problem;
+  check_size(p, plan);
   const std::vector<plan::Index> even;
   std::vector<std::vector<StepList>> lists;
   for (int r = 0; r < p.ranks; ++r) {

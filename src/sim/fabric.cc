@@ -42,6 +42,14 @@ int Fabric::add(std::string name, double gbps, bool network) {
   return static_cast<int>(wires_.size()) - 1;
 }
 
+int Fabric::node_of(int wire) const {
+  if (wire >= first_nic_) return (wire - first_nic_) / 2 / nics_of_node_;
+  const bool tree = machine_.links.topology == Topology::tree;
+  if (tree && wire >= first_socket_) return (wire - first_socket_) / 2;
+  if (tree && wire >= first_uplink_) return (wire - first_uplink_) / 2 / uplinks_of_node_;
+  return wire / 2 / local_;
+}
+
 double Fabric::mover_gbps(Mover mover) const {
   switch (mover) {
     case Mover::copy_push: return machine_.links.push_gbps;

@@ -53,6 +53,8 @@ class Fabric {
   [[nodiscard]] const std::vector<Hold>& last() const { return last_; }
   /// Whether a second copy engine carries this transfer.
   [[nodiscard]] bool second_engine(int from, int to) const;
+  /// The node that a wire belongs to.
+  [[nodiscard]] int node_of(int wire) const;
   [[nodiscard]] int egress(int rank) const { return 2 * rank; }
   [[nodiscard]] int ingress(int rank) const { return 2 * rank + 1; }
 

@@ -243,9 +243,11 @@ class Player {
     Rank& rank = ranks_[static_cast<std::size_t>(a.rank)];
     if (!all_headers(rank)) {
       rank.waiters.push_back(id);
+      a.since = a.now;
       return false;
     }
-    const double since = a.now;
+    const double since = a.since >= 0 ? a.since : a.now;
+    a.since = -1;
     a.now = std::max(a.now, rank.headers_us);
     waited(a, -1, since, a.now);
     return true;

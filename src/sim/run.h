@@ -23,9 +23,9 @@ struct Costs {
   double launch_us = 0;                     ///< until workers begin
   double copy_launch_us = 0;                ///< until the copy role begins
   double end_us = 0;                        ///< after a rank's last step
-  double header_us = 0.02;
-  int resident = 1;       ///< workers of a rank that run at a time
-  schedule::Route route;  ///< who has how many children
+  double header_us = 0.02;                  ///< a header word written to a peer; assumed
+  int resident = 1;                         ///< workers of a rank that run at a time
+  schedule::Route route;                    ///< who has how many children
 };
 
 /// What is random or uneven. All zero: nothing is.

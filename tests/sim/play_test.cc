@@ -197,6 +197,13 @@ TEST(SimPredict, RefusesWhatTheMachineCannotHold) {
   EXPECT_NE(text(call_of(problem(Op::ag_gemm, 8, 1 << 25, 8, 8), 8)).find("m, got"),
             std::string::npos);
   EXPECT_EQ(text(call_of(problem(Op::ag_gemm, 8, 8, 8, 8), 8)), "");
+  const Call large = call_of(problem(Op::ag_gemm, 8, 1 << 24, 4096, 8), 8);
+  Choices fine;
+  fine.chunk_rows = 1;
+  EXPECT_THROW(simulate(m, large, fused_plans(m, large, fine).front()), Error);
+  fine = {};
+  fine.tile = Tile{1, 1};
+  EXPECT_THROW(simulate(m, large, fused_plans(m, large, fine).front()), Error);
   MachineModel bad;
   bad.name = "bad";
   bad.compute.peak_tflops = NAN;
