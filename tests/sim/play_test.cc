@@ -212,6 +212,9 @@ TEST(SimPredict, RefusesWhatTheMachineCannotHold) {
 
 /// The bar is 10 s on one core; the figure is printed.
 TEST(SimPredict, AThousandRanksOverNodes) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "one thread's work, 250 MB of lists";
+#endif
   const MachineModel m = cluster();
   const Call call = call_of(problem(Op::ag_gemm, 1024, 65536, 48, 12288), 8);
   const Plan plan = fused_plans(m, call).front();
