@@ -23,6 +23,9 @@ constexpr double kPushBytesPerUs = 200e3;
 constexpr double kPushStartUs = 5;
 constexpr double kEnterUs = 3;
 
+constexpr Index kWalkRows = 2048;      ///< rows that a walk over the weight serves
+constexpr double kUsPerByte = 1.3e-7;  ///< of memory, at the power limit
+
 constexpr Index kLeastCopy = 4 << 20;  ///< bytes; smaller copies do not reach the link's rate
 constexpr Index kMostPushRows = 1024;  ///< of all ranks; beyond that copy engines are better
 constexpr Index kPushChunk = 16 << 10;
@@ -84,14 +87,25 @@ class Candidates {
       const double first = kCopyStartUs + static_cast<double>(chunk * row_bytes_) / kCopyBytesPerUs;
       const double wire = kCopyStartUs + 2.0 * static_cast<double>(parts * p_.ranks) +
                           static_cast<double>(g_.shard_bytes) * (p_.ranks - 1) / kCopyBytesPerUs;
-      const double late = std::max(0.0, first - own);
-      add({gemm, false, Transport::push, chunk}, std::max(us + late, wire + own));
+      add({gemm, false, Transport::push, chunk, 1}, us + reread_us(1) + std::max(0.0, wire - own));
+      if (p_.ranks == 2) continue;
+      add({gemm, false, Transport::push, chunk, p_.ranks},
+          std::max(us + reread_us(p_.ranks) + std::max(0.0, first - own), wire + own));
     }
-    if (p_.m <= kMostPushRows) add({gemm, false, Transport::store, push_chunk()}, us + pushed());
+    if (p_.m <= kMostPushRows) add({gemm, false, Transport::store, push_chunk(), 1}, us + pushed());
   }
 
   void add_whole(const GemmPlan& gemm) {
     add({gemm, true, Transport::store, push_chunk()}, gemm.predicted_us * scale_ + pushed());
+  }
+
+  /// What reading weights again costs, for every walk over them more than the product alone takes.
+  [[nodiscard]] double reread_us(int apart) const {
+    const auto reads = [](Index rows) { return schedule::ceil_div(rows, kWalkRows); };
+    Index count = apart * reads(g_.most_rows);
+    if (apart < p_.ranks) count += reads(p_.m - apart * g_.most_rows);
+    const Index more = count - reads(p_.m);
+    return scale_ * static_cast<double>(more * p_.n.front() * row_bytes_) * kUsPerByte;
   }
 
   [[nodiscard]] Index push_chunk() const {
@@ -113,7 +127,8 @@ class Candidates {
 }  // namespace
 
 std::string describe(const AgGemmPlan& plan) {
-  return fmt::format("{}, {}, chunks of {} rows; {}", plan.whole ? "whole" : "by shard",
+  return fmt::format("{}, {}, chunks of {} rows; {}",
+                     plan.whole ? "whole" : fmt::format("by shard, {} apart", plan.apart),
                      plan.transport == Transport::push ? "copy engine" : "push kernel",
                      plan.chunk_rows, describe(plan.gemm));
 }

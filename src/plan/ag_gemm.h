@@ -18,6 +18,9 @@ struct AgGemmPlan {
   bool whole = false;
   Transport transport = Transport::push;  ///< push: copy engine; store: a kernel before the product
   std::int64_t chunk_rows = 0;            ///< rows behind one flag
+  /// By shard: how many shards are walked one after the other, the own one first. The others are
+  /// walked together, which reads the weight once for all of them.
+  int apart = 1;
   double predicted_us = 0;
 };
 

@@ -20,6 +20,7 @@ using schedule::Index;
 // Measured on H200s over NVLink (docs/decisions/0006).
 constexpr double kSendBytesPerUs = 330e3;
 constexpr double kTailUs = 6;
+constexpr double kUsPerByte = 1.3e-7;   ///< of memory, at the power limit
 constexpr int kMostAccumulators = 176;  ///< of a thread: more leave no registers for the sums
 
 /// Tiles that the kernels of gemm_rs are made for.
@@ -44,7 +45,8 @@ void require_problem(const Problem& p) {
 }  // namespace
 
 std::string describe(const GemmRsPlan& plan) {
-  return "by shard, partials in the type of the operands; " + describe(plan.gemm);
+  return fmt::format("remote shards {}; {}", plan.together ? "together" : "apart",
+                     describe(plan.gemm));
 }
 
 std::ostream& operator<<(std::ostream& out, const GemmRsPlan& plan) {
@@ -68,7 +70,10 @@ std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& 
     // Without a second group that multiplies meanwhile, sending and adding hold the tile up.
     const double wire = static_cast<double>(sent * p.n.front() * 2) / kSendBytesPerUs;
     if (!gemm.tile.pingpong) us += wire / 2;
-    plans.push_back({gemm, std::max(us, wire + us / p.ranks) + kTailUs});
+    plans.push_back({gemm, true, std::max(us, wire + us / p.ranks) + kTailUs});
+    if (p.ranks == 2) continue;
+    const double reread = static_cast<double>((p.ranks - 2) * p.n.front() * p.k * 2) * kUsPerByte;
+    plans.push_back({gemm, false, std::max(us + reread, wire + us / p.ranks) + kTailUs});
   }
   std::stable_sort(plans.begin(), plans.end(), [](const GemmRsPlan& a, const GemmRsPlan& b) {
     return a.predicted_us < b.predicted_us;

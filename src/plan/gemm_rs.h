@@ -14,6 +14,7 @@ namespace tilelace::plan {
 /// Remote shards first, partial sums in the operands' type straight into their owner's slot.
 struct GemmRsPlan {
   GemmPlan gemm;
+  bool together = true;  ///< remote shards are walked together: the weight is read once for them
   double predicted_us = 0;
 };
 

@@ -48,9 +48,10 @@ struct GatherOrder : SectionOrder<kMaxSections> {
 };
 
 /// `walk` says how; by shard its rows are not looked at. `worker_rows`: rows of a worker's tile.
-/// At most kMaxSections ranks, m below 2^31.
+/// `apart`: shards that are walked one after the other, own first; those behind them are walked
+/// together. At most kMaxSections ranks, m below 2^31.
 constexpr GatherOrder make_gather_order(const AgGemm& s, const GemmOrder& walk, int worker_rows,
-                                        bool whole) {
+                                        bool whole, int apart = kMaxSections) {
   GatherOrder o;
   o.walk = walk;
   o.ranks = s.ranks();
@@ -63,9 +64,9 @@ constexpr GatherOrder make_gather_order(const AgGemm& s, const GemmOrder& walk, 
     const RowRange rows = s.split.shard(source);
     o.shard[i] = {source, static_cast<int>(rows.begin), static_cast<int>(rows.end)};
   }
-  if (whole) o.append(walk.rows);
+  if (whole) o.append(walk.rows, true);
   for (int i = 0; i < o.ranks && !whole; ++i)
-    o.append(ceil_div(o.end(i) - o.begin(i), worker_rows));
+    o.append(ceil_div(o.end(i) - o.begin(i), worker_rows), i <= apart);
   return o;
 }
 

@@ -36,15 +36,17 @@ struct ReduceOrder : SectionOrder<kMaxReduceSections> {
   }
 };
 
-/// `walk` says how, and how many columns; `worker_rows`: rows of a worker's tile.
-constexpr ReduceOrder make_reduce_order(const GemmReduce& s, const GemmOrder& walk,
-                                        int worker_rows) {
+/// `walk` says how, and how many columns; `worker_rows`: rows of a worker's tile. `together`:
+/// remote shards of a super-block are walked together, not one after the other.
+constexpr ReduceOrder make_reduce_order(const GemmReduce& s, const GemmOrder& walk, int worker_rows,
+                                        bool together = false) {
   ReduceOrder o;
   o.walk = walk;
   o.rank = s.rank;
   o.ranks = s.ranks();
   o.blocks = s.blocks;
   o.max_tiles = static_cast<int>(ceil_div(s.max_shard_rows(), worker_rows)) * walk.cols;
+  int before = s.rank;
   for (int segment = 0; segment <= s.blocks; ++segment)
     for (int j = 0; j < s.visits(); ++j) {
       const GemmReduce::Visit at = s.visit(segment, j);
@@ -52,7 +54,9 @@ constexpr ReduceOrder make_reduce_order(const GemmReduce& s, const GemmOrder& wa
       const RowRange rows = s.shard(at.block, at.owner);
       o.section[o.count] = {at.block, at.owner, static_cast<int>(rows.begin),
                             static_cast<int>(rows.end)};
-      o.append(ceil_div(rows.size(), worker_rows));
+      const bool with_before = together && at.owner != s.rank && before != s.rank;
+      o.append(ceil_div(rows.size(), worker_rows), !with_before);
+      before = at.owner;
     }
   return o;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles in sections: rows that are walked one section after the other, each with tiles of its own
-// that begin at its first row. Worked out on the host into 32-bit numbers for a kernel.
+// Tiles in sections: rows that have tiles of their own, beginning at their first row. Sections that
+// follow each other may be walked together, as if they were one: each time sections are walked
+// apart, the whole weight is read once more. Worked out on the host into 32-bit numbers.
 #pragma once
 #include "schedule/gemm.h"
 #include "schedule/rows.h"
@@ -9,28 +10,39 @@ namespace tilelace::schedule {
 
 template <int kMost>
 struct SectionOrder {
-  GemmOrder walk;  ///< within a section, whose rows of tiles take the place of its own
+  GemmOrder walk;  ///< of sections that are walked together; their rows take the place of its own
   int count = 0;
-  int tile_rows[kMost] = {};       ///< rows of tiles in each section
-  int first_tile[kMost + 1] = {};  ///< of each section
+  int tile_rows[kMost] = {};  ///< rows of tiles in each section
+  int walks = 0;
+  int first_section[kMost + 1] = {};  ///< of each walk
+  int first_tile[kMost + 1] = {};     ///< likewise
+  int walk_rows[kMost] = {};          ///< rows of tiles in each walk
 
-  [[nodiscard]] TILELACE_HD constexpr int tiles() const { return first_tile[count]; }
+  [[nodiscard]] TILELACE_HD constexpr int tiles() const { return first_tile[walks]; }
 
   [[nodiscard]] TILELACE_HD constexpr GemmCell cell(int t) const {
-    int s = 0;
-    while (t >= first_tile[s + 1]) ++s;
+    int w = 0;
+    while (t >= first_tile[w + 1]) ++w;
     GemmOrder o = walk;
-    o.rows = tile_rows[s];
-    GemmCell c = o.cell(t - first_tile[s]);
-    c.section = s;
+    o.rows = walk_rows[w];
+    GemmCell c = o.cell(t - first_tile[w]);
+    c.section = first_section[w];
+    while (c.row >= tile_rows[c.section]) c.row -= tile_rows[c.section++];
     return c;
   }
 
-  /// Adds a section of this many rows of tiles.
-  constexpr void append(Index rows_of_tiles) {
-    tile_rows[count] = static_cast<int>(rows_of_tiles);
-    first_tile[count + 1] = first_tile[count] + tile_rows[count] * walk.cols;
-    ++count;
+  /// Adds a section of this many rows of tiles, walked with the one before it or apart.
+  constexpr void append(Index rows_of_tiles, bool apart) {
+    const int rows = static_cast<int>(rows_of_tiles);
+    if (apart || count == 0) {
+      first_section[walks] = count;
+      first_tile[walks + 1] = first_tile[walks];
+      ++walks;
+    }
+    tile_rows[count++] = rows;
+    walk_rows[walks - 1] += rows;
+    first_tile[walks] += rows * walk.cols;
+    first_section[walks] = count;
   }
 };
 

@@ -130,7 +130,8 @@ AgGemmParams params_of(const RankCalls& calls, const Call& c, const GemmKernel& 
   const schedule::GemmWork work = plan::work_of(c.plan.gemm, gemm);
   params.work = schedule::make_gemm_work(
       schedule::make_gather_order(c.schedule, work.order,
-                                  kernel.tile.rows() * kernel.tile.cluster_rows, c.plan.whole),
+                                  kernel.tile.rows() * kernel.tile.cluster_rows, c.plan.whole,
+                                  c.plan.apart),
       work.workers, work.k_steps, work.split_tiles);
   const schedule::GatherOrder& order = params.work.order;
   for (int s = 0; s < order.count; ++s) {

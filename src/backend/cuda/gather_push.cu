@@ -9,11 +9,14 @@ namespace {
 
 constexpr int kThreads = 512;
 
-/// Verbs of run_sends: the CTA moves a chunk, 16 bytes a thread at a time.
+/// Verbs of run_sends: the CTA moves chunks, 16 bytes a thread at a time. Flags are raised at the
+/// end, side by side: each costs a round trip to its peer.
 struct PushVerbs {
   const GatherPush& p;
   std::uint32_t epoch;
   Crew crew{static_cast<int>(threadIdx.x), kThreads};
+  comm::Flag* mine = nullptr;  ///< the flag that this thread will raise
+  int signals = 0;
 
   TILELACE_DEVICE std::byte* at(int rank) const { return p.call.base + rank * p.call.stride; }
   TILELACE_DEVICE void push(const schedule::GatherTransfer& t) const {
@@ -23,11 +26,17 @@ struct PushVerbs {
                     static_cast<std::size_t>(t.rows.size() * p.row_bytes));
   }
   TILELACE_DEVICE void stage(const schedule::GatherTransfer& t) const { push(t); }
-  TILELACE_DEVICE void signal(int peer, schedule::Index flag) const {
-    publish(crew, 0, reinterpret_cast<comm::Flag*>(at(peer) + p.call.flags) + flag, epoch);
+  TILELACE_DEVICE void signal(int peer, schedule::Index flag) {
+    if (signals++ == crew.thread)
+      mine = reinterpret_cast<comm::Flag*>(at(peer) + p.call.flags) + flag;
   }
   /// Own rows are where they are; nobody else's pass through here.
   TILELACE_DEVICE void wait(schedule::Index /*flag*/) const {}
+
+  TILELACE_DEVICE void publish_all() const {
+    __syncthreads();
+    if (mine != nullptr) cuda::signal(mine, epoch);
+  }
 };
 
 __global__ void __launch_bounds__(kThreads) push_kernel(const __grid_constant__ GatherPush p) {
@@ -39,6 +48,7 @@ __global__ void __launch_bounds__(kThreads) push_kernel(const __grid_constant__ 
   s.split.borders = p.borders;
   const int worker = static_cast<int>(blockIdx.x);
   schedule::run_sends(s, worker, verbs);
+  verbs.publish_all();
   if (p.stage) schedule::run_stage(s, worker, verbs);
 }
 

@@ -75,8 +75,8 @@ GemmRsParams params_of(const RankCalls& calls, const Problem& p, const plan::Gem
   fill_operands(params, kernel, gemm, {t.x, t.weight, t.bias, t.out, p.activation},
                 calls.scratch());
   const schedule::GemmWork work = plan::work_of(plan.gemm, gemm);
-  const auto order = schedule::make_reduce_order(schedule, work.order,
-                                                 kernel.tile.rows() * kernel.tile.cluster_rows);
+  const auto order = schedule::make_reduce_order(
+      schedule, work.order, kernel.tile.rows() * kernel.tile.cluster_rows, plan.together);
   params.work = schedule::make_gemm_work(order, work.workers, work.k_steps, 0);
   const Index own = schedule.split.shard(calls.group().rank()).size();
   if (own > 0) fill_outputs(params.out, params.out_rest, kernel, {t.out, own, gemm.n}, p.dtype);

@@ -22,6 +22,8 @@ class GemmLoad {
   /// go by all who read it. What they sent here has arrived by then, or it could not have been
   /// used.
   TILELACE_DEVICE void finish() {
+    if constexpr (Params::kGathers)
+      if (!ready_) start();  // no tile: others wait for this warp to know the call's number
     if constexpr (Shape::kCluster > 1) {
       for (int i = 0; i < Tile::stages; ++i) {
         ptx::barrier_wait(shared_.empty(ring_.stage), ring_.parity ^ 1);
@@ -61,7 +63,9 @@ class GemmLoad {
     int first;  ///< token, in the map
   };
   TILELACE_DEVICE Tokens tokens_of(schedule::GemmCell cell, int first) {
-    if constexpr (!Params::kGathers) {
+    if constexpr (Params::kReduces) {
+      return {&p_.rows, p_.work.order.begin(cell.section) + first};
+    } else if constexpr (!Params::kGathers) {
       return {Tile::swapped ? &p_.cols : &p_.rows, first};
     } else {
       const schedule::GatherOrder& order = p_.work.order;
@@ -76,6 +80,12 @@ class GemmLoad {
     }
   }
 
+  TILELACE_DEVICE void start() {
+    ptx::wait_prerequisites();
+    if constexpr (Params::kGathers) waits_.begin();
+    ready_ = true;
+  }
+
   /// Weights belong to nobody: they stream at once. The rest may still be written by the kernel
   /// before this one.
   TILELACE_DEVICE void load_early(int row, int col, int begin, int steps) {
@@ -85,9 +95,7 @@ class GemmLoad {
         load_weight(k, (begin + k) * kStep, row, col);
       }
     }
-    ptx::wait_prerequisites();
-    if constexpr (Params::kGathers) waits_.begin();
-    ready_ = true;
+    start();
   }
 
   TILELACE_DEVICE void load_weight(int stage, int x, int row, int col) {
