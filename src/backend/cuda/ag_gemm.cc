@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/ag_gemm.h"
 
-#include <array>
+#include <algorithm>
 
 #include "backend/cuda/copy_engine.h"
 #include "backend/cuda/cuda_check.h"
 #include "backend/cuda/gather_push.h"
 #include "backend/cuda/gemm_launch.h"
-#include "backend/cuda/neighbours.h"
-#include "backend/cuda/wait_control.h"
-#include "comm/cuda/device_memory.h"
+#include "backend/cuda/rank_calls.h"
 #include "plan/problem.h"
 #include "plan/schedules.h"
 
@@ -20,8 +18,6 @@ using schedule::Index;
 
 constexpr Index kMaxChunks = 1024;  ///< of a shard
 constexpr std::uint32_t kOp = 1;
-
-std::size_t align(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
 Index row_bytes(const Problem& p) { return p.k * static_cast<Index>(size_of(p.dtype)); }
 
@@ -37,50 +33,11 @@ Plan agreed_plan(const plan::AgGemmPlan& plan) {
 }  // namespace
 
 struct AgGemm::Impl {
-  Impl(comm::Group& g, int d, double timeout_s)
-      : group(g), device(d), control(d, g.rank(), &g, timeout_s) {
-    void* memory_of_counter = nullptr;
-    check(cudaMalloc(&memory_of_counter, sizeof(CallCounter)), "ag_gemm: the counter");
-    counter = static_cast<CallCounter*>(memory_of_counter);
-    const CallCounter start;
-    check(cudaMemcpy(counter, &start, sizeof start, cudaMemcpyHostToDevice),
-          "ag_gemm: the counter");
-  }
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
+  RankCalls calls;
+  CopyEngine engine;
 
-  comm::Group& group;
-  int device;
-  WaitControl control;
-  GemmWorkspace workspace;
-  std::shared_ptr<comm::DeviceMemory> memory;
-  std::unique_ptr<CopyEngine> engine;
-  std::size_t flags_bytes = 0, rows_bytes = 0;  ///< of a slot
-  std::uint32_t calls = 0;                      ///< its parity is the epoch's
-  bool failed = false;
-  CallCounter* counter = nullptr;
-
-  ~Impl() {
-    control.stop({static_cast<std::uint8_t>(ErrorKind::usage), 0, 0});
-    cudaFree(counter);
-  }
-  [[nodiscard]] std::size_t flags_at(unsigned slot) const {
-    return 4096 + slot * (flags_bytes + rows_bytes);
-  }
-  [[nodiscard]] std::size_t rows_at(unsigned slot) const { return flags_at(slot) + flags_bytes; }
-  [[nodiscard]] CallParams call_params(unsigned slot, std::uint32_t hash) const {
-    return {group.rank(),
-            group.ranks(),
-            memory->base(),
-            memory->stride(),
-            0,
-            flags_at(slot),
-            counter,
-            hash,
-            true,
-            true,
-            control.context(kOp)};
-  }
+  Impl(comm::Group& group, int device, std::size_t flags, std::size_t bytes, double timeout_s)
+      : calls(group, device, flags, bytes, timeout_s), engine(device, calls.next(0)) {}
 };
 
 namespace {
@@ -111,7 +68,7 @@ Call make_call(const Problem& problem, const plan::AgGemmPlan& plan, const AgGem
   return c;
 }
 
-void require_call(const Call& c, std::size_t flags_bytes, std::size_t rows_bytes) {
+void require_call(const Call& c, const RankCalls& calls) {
   const Problem& p = c.problem;
   const std::size_t weights = p.n.size();
   require(c.tensors.weights.size() == weights && c.tensors.outs.size() == weights &&
@@ -124,10 +81,11 @@ void require_call(const Call& c, std::size_t flags_bytes, std::size_t rows_bytes
   require(p.dtype != DType::fp32, "ag_gemm: dtype, got fp32, expected bf16 or fp16");
   if (p.m == 0) return;
   const auto needed = static_cast<std::size_t>(p.m * row_bytes(p));
-  require(needed <= rows_bytes, "ag_gemm: m {} k {}, got {} bytes to gather, expected at most {}",
-          p.m, p.k, needed, rows_bytes);
+  require(needed <= calls.data_bytes(),
+          "ag_gemm: m {} k {}, got {} bytes to gather, expected at most {}", p.m, p.k, needed,
+          calls.data_bytes());
   require(c.plan.chunk_rows > 0 && c.schedule.max_chunks() <= kMaxChunks &&
-              static_cast<std::size_t>(c.schedule.num_flags()) * sizeof(comm::Flag) <= flags_bytes,
+              static_cast<std::size_t>(c.schedule.num_flags()) <= calls.flags(),
           "ag_gemm: chunks of {} rows, got {} a shard, expected 1 to {}", c.plan.chunk_rows,
           c.schedule.max_chunks(), kMaxChunks);
   require(!c.plan.whole || c.plan.transport == Transport::store,
@@ -141,24 +99,16 @@ AgGemm::AgGemm(comm::Group& group, int device, const std::vector<Problem>& probl
                double timeout_s) {
   require(group.ranks() <= schedule::kMaxSections, "ag_gemm: ranks, got {}, expected at most {}",
           group.ranks(), schedule::kMaxSections);
-  check(cudaSetDevice(device), "ag_gemm: the device");
-  impl_ = std::make_unique<Impl>(group, device, timeout_s);
-  std::size_t rows = 0;
+  std::size_t bytes = 0;
   for (const Problem& p : problems) {
     plan::check_problem(p);
     require(p.op == Op::ag_gemm && p.ranks == group.ranks(),
             "ag_gemm: got {} of {} ranks, expected ag_gemm of {}", name_of(p.op), p.ranks,
             group.ranks());
-    rows = std::max(rows, static_cast<std::size_t>(p.m * row_bytes(p)));
+    bytes = std::max(bytes, static_cast<std::size_t>(p.m * row_bytes(p)));
   }
-  impl_->rows_bytes = align(rows);
-  impl_->flags_bytes =
-      align(static_cast<std::size_t>(2 * group.ranks() * kMaxChunks) * sizeof(comm::Flag));
-  load_gemm_kernels();
-  check(load_gather_push(), "ag_gemm: loading kernels");
-  neighbour_places();
-  impl_->memory = comm::allocate_device(group, device, impl_->flags_at(2), timeout_s);
-  impl_->engine = std::make_unique<CopyEngine>(device, impl_->counter->next);
+  const auto flags = static_cast<std::size_t>(2 * group.ranks() * kMaxChunks);
+  impl_ = std::make_unique<Impl>(group, device, flags, bytes, timeout_s);
 }
 
 AgGemm::~AgGemm() = default;
@@ -166,17 +116,17 @@ AgGemm::~AgGemm() = default;
 namespace {
 
 /// Parameters of the kernel for the i-th weight.
-AgGemmParams params_of(const AgGemm::Impl& impl, const Call& c, const GemmKernel& kernel,
+AgGemmParams params_of(const RankCalls& calls, const Call& c, const GemmKernel& kernel,
                        std::size_t i) {
   const Problem& p = c.problem;
   const plan::GemmProblem gemm{p.m, p.n[i], p.k, p.dtype};
   const bool bias = !c.tensors.biases.empty();
-  const std::byte* staging = impl.memory->local() + impl.rows_at(c.slot);
+  const std::byte* staging = calls.memory().local() + calls.data_at(c.slot);
   AgGemmParams params{};
   fill_operands(params, kernel, gemm,
                 {staging, c.tensors.weights[i], bias ? c.tensors.biases[i] : nullptr,
                  c.tensors.outs[i], p.activation},
-                impl.workspace.scratch());
+                calls.scratch());
   const schedule::GemmWork work = plan::work_of(c.plan.gemm, gemm);
   params.work = schedule::make_gemm_work(
       schedule::make_gather_order(c.schedule, work.order,
@@ -192,27 +142,28 @@ AgGemmParams params_of(const AgGemm::Impl& impl, const Call& c, const GemmKernel
   }
   const Index own = order.shard[0].end - order.shard[0].begin;
   params.own = own > 0 ? rows_map({c.tensors.a, own, p.k}, p.dtype, kernel.row_slice) : params.rows;
-  params.call = impl.call_params(c.slot, c.hash);
+  params.call = calls.params(c.slot, c.hash, kOp);
   params.call.first = i == 0 && !c.pushed();
   params.call.last = i + 1 == p.n.size();
   return params;
 }
 
 void enqueue_sends(AgGemm::Impl& impl, const Call& c, cudaStream_t stream) {
+  const RankCalls& calls = impl.calls;
   const Index bytes = row_bytes(c.problem);
   const auto* input = static_cast<const std::byte*>(c.tensors.a);
   if (c.plan.transport == Transport::push) {
-    impl.engine->carry(impl.counter->next + c.slot);
-    impl.engine->fork(stream);
-    const GatherPlace place{impl.memory->base(),
-                            impl.memory->stride(),
-                            impl.flags_at(c.slot),
-                            impl.rows_at(c.slot),
+    impl.engine.carry(calls.next(c.slot));
+    impl.engine.fork(stream);
+    const GatherPlace place{calls.memory().base(),
+                            calls.memory().stride(),
+                            calls.flags_at(c.slot),
+                            calls.data_at(c.slot),
                             bytes,
                             input,
                             bytes,
                             bytes};
-    GatherCopyVerbs verbs(*impl.engine, c.schedule, place);
+    GatherCopyVerbs verbs(impl.engine, c.schedule, place);
     run_copy(c.schedule, verbs);
     return;
   }
@@ -222,32 +173,32 @@ void enqueue_sends(AgGemm::Impl& impl, const Call& c, cudaStream_t stream) {
   push.schedule.workers = static_cast<int>(c.schedule.chunks(c.schedule.rank).count());
   for (int r = 0; r <= c.problem.ranks; ++r) push.borders[r] = c.schedule.split.begin(r);
   push.stage = c.plan.whole;
-  push.call = impl.call_params(c.slot, c.hash);
-  push.rows = impl.rows_at(c.slot);
+  push.call = calls.params(c.slot, c.hash, kOp);
+  push.rows = calls.data_at(c.slot);
   push.row_bytes = bytes;
   push.input = input;
   check(enqueue_push(push, stream), "ag_gemm: the push");
 }
 
-void enqueue_product(const AgGemm::Impl& impl, const Call& c, cudaStream_t stream) {
+void enqueue_product(const RankCalls& calls, const Call& c, cudaStream_t stream) {
   if (c.problem.m == 0) {
-    check(enqueue_admit(impl.call_params(c.slot, c.hash), stream), "ag_gemm: the admission");
+    check(enqueue_admit(calls.params(c.slot, c.hash, kOp), stream), "ag_gemm: the admission");
     return;
   }
   const GemmKernel& kernel = kernel_of(c.plan.gemm, c.problem.dtype);
   require(kernel.gathering != nullptr, "ag_gemm: tile {}, expected one that can wait for rows",
           kernel.tile.name);
   for (std::size_t i = 0; i < c.problem.n.size(); ++i) {
-    AgGemmParams params = params_of(impl, c, kernel, i);
+    AgGemmParams params = params_of(calls, c, kernel, i);
     const int ctas = fill_grid(params, params.work, kernel, c.plan.gemm);
     launch_gemm(kernel, kernel.gathering, &params, ctas, stream, c.plan.gemm.early_weights);
   }
 }
 
 /// Own rows from where they are, the others from the slot.
-void enqueue_gathered(const AgGemm::Impl& impl, const Call& c, cudaStream_t stream) {
+void enqueue_gathered(const RankCalls& calls, const Call& c, cudaStream_t stream) {
   const Index bytes = row_bytes(c.problem);
-  const std::byte* slot = impl.memory->local() + impl.rows_at(c.slot);
+  const std::byte* slot = calls.memory().local() + calls.data_at(c.slot);
   auto* to = static_cast<std::byte*>(c.tensors.gathered);
   const auto own = c.schedule.split.shard(c.schedule.rank);
   const auto copy = [&](const std::byte* from, Index begin, Index end) {
@@ -266,28 +217,19 @@ void enqueue_gathered(const AgGemm::Impl& impl, const Call& c, cudaStream_t stre
 void AgGemm::run(const Problem& problem, const plan::AgGemmPlan& plan, const AgGemmTensors& tensors,
                  cudaStream_t stream) {
   Impl& impl = *impl_;
-  require(!impl.failed, "ag_gemm: got a call after one that failed, expected none");
-  Call c = make_call(problem, plan, tensors, impl.group.rank());
-  require_call(c, impl.flags_bytes, impl.rows_bytes);
-  c.slot = ++impl.calls & 1U;
+  Call c = make_call(problem, plan, tensors, impl.calls.group().rank());
+  require_call(c, impl.calls);
+  c.slot = impl.calls.begin_call("ag_gemm");
   if (problem.m > 0) enqueue_sends(impl, c, stream);
-  enqueue_product(impl, c, stream);
-  if (tensors.gathered != nullptr) enqueue_gathered(impl, c, stream);
-  if (problem.m > 0 && plan.transport == Transport::push) impl.engine->join(stream);
+  enqueue_product(impl.calls, c, stream);
+  if (tensors.gathered != nullptr) enqueue_gathered(impl.calls, c, stream);
+  if (problem.m > 0 && plan.transport == Transport::push) impl.engine.join(stream);
 }
 
 void AgGemm::finish(cudaStream_t stream, double timeout_s) {
-  Impl& impl = *impl_;
-  try {
-    impl.control.finish(stream, "ag_gemm", timeout_s);
-    if (impl.workspace.failed())
-      raise(ErrorKind::system, "ag_gemm: got a wait for a partial sum that expired, expected none");
-  } catch (const Error&) {
-    impl.failed = true;
-    throw;
-  }
+  impl_->calls.finish(stream, "ag_gemm", timeout_s);
 }
 
-std::size_t AgGemm::staging_bytes() const { return impl_->memory->bytes(); }
+std::size_t AgGemm::staging_bytes() const { return impl_->calls.memory().bytes(); }
 
 }  // namespace tilelace::cuda

@@ -20,8 +20,8 @@ struct GemmRsTensors {
   void* out = nullptr;           ///< [m_r, n]
 };
 
-/// One rank's gemm_rs calls on one communicator. All ranks make the same calls, with the same plans,
-/// in the same order, from one thread each, on one stream each. Makes nothing in a call.
+/// One rank's gemm_rs calls on one communicator. All ranks make the same calls, with the same
+/// plans, in the same order, from one thread each, on one stream each. Makes nothing in a call.
 class GemmRs {
  public:
   /// Staging for every problem of the list, up to its m. Collective. `group` must outlive it.

@@ -39,12 +39,12 @@ class PartialSums {
   using Accumulators = float[Tile::blocks][Shape::kAccumulators];
   static constexpr int kValues = Tile::blocks * Shape::kAccumulators;  ///< of a thread
   static constexpr int kPieces = (kValues + 7) / 8;
-  static constexpr int kGroups = Tile::pingpong ? 1 : Tile::groups;
   /// Terms that are under way together: what registers are left for.
   static constexpr int kAtOnce = kValues > 168 ? 1 : kValues > 160 ? 2 : 4;
 
  public:
-  /// Bytes and flags that one CTA's part of a partial takes.
+  /// Flags and bytes that one CTA's part of a partial takes.
+  static constexpr int kGroups = Tile::pingpong ? 1 : Tile::groups;
   static constexpr int kBytes = kGroups * kPieces * 128 * 16;
 
   TILELACE_DEVICE PartialSums(const GemmRsParams& p, schedule::GemmCell cell, int cta, int group,
