@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Table (Markdown, to standard output) and plot (SVG) of a fused op, from benchmarks' JSON lines.
+"""Tables (Markdown, to standard output) and plot (SVG) of fused ops, from benchmarks' JSON lines.
 
 usage: op_table.py [--plot FILE.svg] [--bars] FILE.jsonl...
 
@@ -8,7 +8,8 @@ Two panels over m: speed-up over the unfused baseline, overlap efficiency E = 1 
 unfused baseline. E is left out where the unfused baseline exposes less than 10 % of the GEMM: there
 1 % of the GEMM is more than 10 points. An m that is no power of two is a hollow marker beside the
 line. Later lines replace earlier ones of the same row.
---bars: what ag_gemm has to reach on 4 and on 2 GPUs, and which rows do not; exit 1 if any bar is missed.
+--bars: what ag_gemm and gemm_rs have to reach on 4 and on 2 GPUs, and which rows do not; exit 1 if
+any bar is missed.
 """
 import json
 import math
@@ -20,6 +21,7 @@ from xml.sax.saxutils import escape
 COLOURS = ["#0b62a4", "#d1495b", "#3a8f5c", "#8a5a00", "#6a4c93", "#4d4d4d", "#00838f", "#b5651d"]
 MARKERS = ["circle", "square", "triangle", "diamond"]
 EXPOSED = 1.10
+BARRED = ("ag_gemm", "gemm_rs")
 PANEL = {"width": 400, "height": 260, "left": 56, "top": 34, "gap": 74}
 
 
@@ -95,7 +97,7 @@ def print_means(rows):
 
 
 def row_name(r):
-    return f"{r['model']} {r['layer']} TP{r['ranks']} m {r['m']}"
+    return f"{r['op']} {r['model']} {r['layer']} TP{r['ranks']} m {r['m']}"
 
 
 def each(what, rows, value, limit, least):
@@ -112,9 +114,10 @@ def together(what, value, limit):
     return value is None or value >= limit
 
 
-def bars_of(rows, ranks):
-    print(f"\nBars, TP{ranks}:")
-    rows = [r for r in rows if r["ranks"] == ranks]
+def bars_of(rows, op, ranks):
+    """Those of ag_gemm and of gemm_rs are the same."""
+    print(f"\nBars, {op} TP{ranks}:")
+    rows = [r for r in rows if r["op"] == op and r["ranks"] == ranks]
     large = [r for r in rows if r["m"] >= 2048]
     middle = [r for r in rows if 256 <= r["m"] <= 1024]
     met = [each("verified", rows, lambda r: 1 if r["verified"] else 0, 1, True)]
@@ -126,6 +129,7 @@ def bars_of(rows, ranks):
         met.append(together("m >= 2048: mean E", sum(es) / len(es) if es else None, 0.90))
     else:
         met.append(each("m >= 2048: fused / GEMM", large, lambda r: r["fused_us"] / r["gemm_us"], 1.04, False))
+    met.append(each("m 256...1024: path is fused", middle, lambda r: 1 if r["path"] == "fused" else 0, 1, True))
     met.append(together("m 256...1024: over unfused, geomean", geomean([r["speedup"] for r in middle]),
                         1.20 if ranks == 4 else 1.12))
     met.append(each("m <= 64: over unfused", [r for r in rows if r["m"] <= 64], lambda r: r["speedup"], 0.98, True))
@@ -253,13 +257,18 @@ def main():
         del args[at:at + 2]
     bars = "--bars" in args
     rows = read([a for a in args if a != "--bars"])
-    print_table(rows)
-    print_means(rows)
+    ops = sorted({r["op"] for r in rows})
+    for op in ops:
+        of_op = [r for r in rows if r["op"] == op]
+        if len(ops) > 1:
+            print(f"\n### {op}\n")
+        print_table(of_op)
+        print_means(of_op)
     if svg:
         plot(rows, svg)
     if bars:
-        gathers = [r for r in rows if r["op"] == "ag_gemm"]
-        met = [bars_of(gathers, n) for n in sorted({r["ranks"] for r in gathers} & {2, 4})]
+        cases = sorted({(r["op"], r["ranks"]) for r in rows if r["op"] in BARRED and r["ranks"] in (2, 4)})
+        met = [bars_of(rows, op, ranks) for op, ranks in cases]
         sys.exit(0 if all(met) else 1)
 
 

@@ -34,10 +34,9 @@ RankBench::RankBench(Rank& rank, cuda::NcclGroup& nccl, const std::vector<Row>& 
       timer_(rank, nccl),
       verifier_(rank, nccl, timer_, operands_, board),
       gemms_(rank, timer_, operands_, options.gemms) {
-  const bool gathers =
-      std::any_of(rows.begin(), rows.end(), [](const Row& r) { return r.op == Op::ag_gemm; });
-  if (gathers && options.medium) medium_ = std::make_unique<Medium>(rank, rows);
-  if (gathers && options.fuse)
+  if (options.medium && std::any_of(rows.begin(), rows.end(), Medium::knows))
+    medium_ = std::make_unique<Medium>(rank, rows);
+  if (options.fuse && std::any_of(rows.begin(), rows.end(), Fused::knows))
     fused_ = std::make_unique<Fused>(rank, timer_, operands_, rows, options.fused);
 }
 
@@ -143,13 +142,13 @@ Figures RankBench::run(const Row& row) {
   std::vector<Variant> variants;
   add_products(row, variants);
   add_unfused(row, variants);
-  if (row.op == Op::ag_gemm && medium_) add_medium(row, variants);
+  if (medium_ && Medium::knows(row)) add_medium(row, variants);
   std::vector<std::string> plans{gemms_.blas(row.gemm).name, gemms_.own(row.gemm).name};
   plans.resize(variants.size());
   Figures f;
-  if (row.op == Op::ag_gemm && fused_)
+  if (fused_ && Fused::knows(row))
     for (FusedChoice& c : fused_->choose(row)) {
-      if (f.transport.empty()) f.transport = name_of(c.plan.transport);
+      if (f.transport.empty()) f.transport = name_of(transport_of(c.plan));
       plans.push_back(describe(c.plan));
       variants.push_back(std::move(c.variant));
     }

@@ -13,26 +13,30 @@ constexpr double kWaitSeconds = 10;  // below kFinishSeconds: the kernel's recor
 constexpr std::size_t kFinalists = 4;
 constexpr int kFinalRounds = 4;
 
-std::string kind_of(const plan::AgGemmPlan& p) {
-  return fmt::format("fused {} {}", name_of(p.transport), p.whole ? "whole" : "by shard");
-}
+std::string role_of(const OpPlan& plan) { return "fused " + kind_of(plan); }
 
 }  // namespace
 
 Fused::Fused(Rank& rank, Timer& timer, const Operands& operands, const std::vector<Row>& rows,
              const Options& options)
     : rank_(rank), timer_(timer), operands_(operands), options_(options) {
-  std::vector<Problem> problems;
+  std::map<Op, std::vector<Problem>> problems;
   for (const Row& row : rows)
-    if (row.op == Op::ag_gemm) problems.push_back(row.problem());
-  if (problems.empty()) return;
-  op_ = std::make_unique<cuda::AgGemm>(*rank.group, rank.device, problems, kWaitSeconds);
+    if (knows(row)) problems[row.op].push_back(row.problem());
+  for (const auto& [op, of_op] : problems)
+    ops_[op] = make_op(*rank.group, rank.device, of_op, kWaitSeconds);
 }
 
-cuda::AgGemmTensors Fused::tensors(const Row& row, int i) const {
+OpTensors Fused::tensors(const Row& row, int i) const {
   const Call call = operands_.call(cuda::NcclBuffer::plain, i);
   const Problem p = row.problem();
-  cuda::AgGemmTensors t;
+  OpTensors t;
+  if (row.op != Op::ag_gemm) {
+    t.a = call.gemm.a;
+    t.weights.push_back(call.gemm.weight);
+    t.outs.push_back(call.result);
+    return t;
+  }
   t.a = operands_.own_rows(row, call);
   const auto* weight = static_cast<const std::byte*>(call.gemm.weight);
   auto* out = static_cast<std::byte*>(call.gemm.out);
@@ -46,26 +50,27 @@ cuda::AgGemmTensors Fused::tensors(const Row& row, int i) const {
 }
 
 /// The best predictions, then the best of each kind that is not among them.
-std::vector<plan::AgGemmPlan> Fused::candidates(const Row& row) const {
-  const auto all = plan::ag_gemm_candidates(row.problem());
-  std::vector<plan::AgGemmPlan> some;
+std::vector<OpPlan> Fused::candidates(const Row& row) const {
+  const auto all = candidates_of(row.problem());
+  std::vector<OpPlan> some;
   std::set<std::string> kinds;
-  for (const auto& plan : all) {
-    const bool fresh = kinds.insert(kind_of(plan)).second;
+  for (const OpPlan& plan : all) {
+    const bool fresh = kinds.insert(role_of(plan)).second;
     if (fresh || some.size() < static_cast<std::size_t>(options_.candidates)) some.push_back(plan);
   }
   return some;
 }
 
-Variant Fused::variant(const Row& row, const plan::AgGemmPlan& plan) {
+Variant Fused::variant(const Row& row, const OpPlan& plan) {
   Variant v;
   v.name = describe(plan);
   v.method = Method::fused;
-  v.launch = [this, row, p = row.problem(), plan](int i) {
-    op_->run(p, plan, tensors(row, i), rank_.stream);
+  FusedOp& op = *ops_.at(row.op);
+  v.launch = [this, row, p = row.problem(), plan, &op](int i) {
+    op.run(p, plan, tensors(row, i), rank_.stream);
   };
-  v.finish = [this] { op_->finish(rank_.stream, kFinishSeconds); };
-  timer_.prepare(v, std::max(plan.predicted_us, guess_gemm_us(row.gemm)));
+  v.finish = [this, &op] { op.finish(rank_.stream, kFinishSeconds); };
+  timer_.prepare(v, std::max(predicted_us(plan), guess_gemm_us(row.gemm)));
   return v;
 }
 
@@ -90,11 +95,11 @@ std::vector<FusedChoice> Fused::choose(const Row& row) {
   std::vector<FusedChoice> chosen;
   std::set<std::string> kinds;
   for (Variant& v : first) {
-    const plan::AgGemmPlan& plan = plans[v.index];
-    const bool fresh = kinds.insert(kind_of(plan)).second && options_.kinds;
+    const OpPlan& plan = plans[v.index];
+    const bool fresh = kinds.insert(role_of(plan)).second && options_.kinds;
     if (!chosen.empty() && v.index != 0 && !fresh) continue;
     v.samples.clear();
-    std::string role = chosen.empty() ? "fused" : v.index == 0 ? "fused_default" : kind_of(plan);
+    std::string role = chosen.empty() ? "fused" : v.index == 0 ? "fused_default" : role_of(plan);
     v.name = role;
     chosen.push_back({std::move(role), plan, std::move(v)});
   }

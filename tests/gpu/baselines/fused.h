@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// ag_gemm by the library: its plans, the fastest of them found under load.
+// The fused ops by the library: their plans, the fastest of them found under load.
 #pragma once
+#include <map>
 #include <memory>
 #include <vector>
 
-#include "backend/cuda/ag_gemm.h"
 #include "operands.h"
+#include "ops/fused_op.h"
 #include "timer.h"
 
 namespace tilelace::gpu_test {
@@ -13,7 +14,7 @@ namespace tilelace::gpu_test {
 /// Plans worth a careful look: a name for the record, the plan, a graph that is ready.
 struct FusedChoice {
   std::string role;  ///< "fused", "fused_default", "fused push whole"
-  plan::AgGemmPlan plan;
+  OpPlan plan;
   Variant variant;
 };
 
@@ -24,25 +25,27 @@ class Fused {
     bool kinds = false;  ///< the best of every kind is kept, too
     Lengths lengths;
   };
-  /// Collective: staging for these rows. Errors: AgGemm's.
+  /// Collective: staging for these rows. Errors: the ops'.
   Fused(Rank& rank, Timer& timer, const Operands& operands, const std::vector<Row>& rows,
         const Options& options);
+
+  static bool knows(const Row& row) { return row.op != Op::gemm_ar; }
 
   /// Collective, with the row's operands in use. First the fastest, then the default plan, then the
   /// fastest of other kinds if asked for; none twice.
   std::vector<FusedChoice> choose(const Row& row);
   /// Where the i-th call's results are.
-  [[nodiscard]] cuda::AgGemmTensors tensors(const Row& row, int i) const;
+  [[nodiscard]] OpTensors tensors(const Row& row, int i) const;
 
  private:
-  [[nodiscard]] std::vector<plan::AgGemmPlan> candidates(const Row& row) const;
-  Variant variant(const Row& row, const plan::AgGemmPlan& plan);
+  [[nodiscard]] std::vector<OpPlan> candidates(const Row& row) const;
+  Variant variant(const Row& row, const OpPlan& plan);
 
   Rank& rank_;
   Timer& timer_;
   const Operands& operands_;
   Options options_;
-  std::unique_ptr<cuda::AgGemm> op_;
+  std::map<Op, std::unique_ptr<FusedOp>> ops_;
 };
 
 }  // namespace tilelace::gpu_test

@@ -22,7 +22,7 @@ struct Options {
   int ranks = 0;
   std::vector<std::string> models{"gpt3", "llama70b", "qwen32b"};
   std::vector<std::int64_t> ms{16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384};
-  std::vector<std::string> ops{"ag_gemm"};
+  std::vector<std::string> ops{"ag_gemm", "gemm_rs"};
   std::vector<std::string> layers{"up"};
   std::vector<std::string> ways{"unfused", "medium", "fused"};
   std::vector<std::string> buffers{"nccl", "nccl_registered", "nccl_window"};
@@ -129,7 +129,7 @@ void add_options(CLI::App& app, Options& o) {
       ->delimiter(',')
       ->check(CLI::IsMember({"gpt3", "llama70b", "qwen32b"}));
   app.add_option("--m", o.ms, "rows of the operand, all ranks together")->delimiter(',');
-  app.add_option("--ops", o.ops, "of ag_gemm, gemm_rs, gemm_ar")
+  app.add_option("--ops", o.ops, "of ag_gemm, gemm_rs, gemm_ar (without a fused way)")
       ->delimiter(',')
       ->check(CLI::IsMember({"ag_gemm", "gemm_rs", "gemm_ar"}));
   app.add_option("--part", o.part,

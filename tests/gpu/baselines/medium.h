@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The medium-grained way of ag_gemm: a product a shard, each launched as the shard's copy-engine
-// push lands; the own shard first. Slots, epochs and flags are those of the library, so that there
-// is no barrier and all of it can be captured.
+// The medium-grained way: a product a shard. ag_gemm: each launched as the shard's copy-engine push
+// lands, the own shard first. gemm_rs: each followed by a copy-engine push of its partial sums to
+// their owner, the own shard last, then a kernel that adds up. Slots, epochs and flags are those of
+// the library, so that there is no barrier and all of it can be captured.
 #pragma once
 #include <memory>
 
@@ -20,14 +21,37 @@ class Medium {
   Medium& operator=(const Medium&) = delete;
   ~Medium();
 
+  static bool knows(const Row& row) { return row.op != Op::gemm_ar; }
+
   /// Enqueues a call on the rank's stream: products alternately by `gemms`, each with a workspace
-  /// of its own, on a stream of its own. An even number of calls a graph.
+  /// of its own, on a stream of its own. An even number of calls a graph. `own`: ag_gemm's rows.
   void run(const Row& row, const Call& call, const std::byte* own,
            std::initializer_list<const BestBlas*> gemms);
   /// Waits for them; errors: timeout, peer, system.
   void finish();
 
  private:
+  /// One call.
+  struct Turn {
+    const Row& row;
+    const Call& call;
+    std::initializer_list<const BestBlas*> gemms;
+    std::size_t slot = 0;
+    std::size_t staged = 0;  ///< offset of the slot's rows
+  };
+
+  void gather(const Turn& t, const std::byte* own);
+  void scatter(const Turn& t);
+  /// The i-th product's stream.
+  [[nodiscard]] cudaStream_t stream_of(const Turn& t, int i) const;
+  void product(const Turn& t, int i, const std::byte* a, std::byte* out) const;
+  /// What comes next in the stream comes after this source's push.
+  void await(const Turn& t, int source, cudaStream_t stream) const;
+  void send(const Turn& t, int to, const std::byte* from, std::int64_t cols);
+  void fork_side(const Turn& t);
+  void join_side(const Turn& t);
+  [[nodiscard]] comm::Flag* epoch() const;
+
   Rank& rank_;
   cuda::WaitControl control_;
   std::shared_ptr<comm::DeviceMemory> memory_;

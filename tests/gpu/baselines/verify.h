@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether each way of a row computes what it should, with the graph that was timed.
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "operands.h"
+#include "schedule/rows.h"
 #include "timer.h"
 
 namespace tilelace::gpu_test {
@@ -31,11 +33,18 @@ class Verifier {
  private:
   /// The product of everyone's rows, which are made here, in fp64 at sampled places.
   Verified check_gather(const Row& row, const Call& call, const Variant& variant);
-  /// Small integers: partial sums at sampled places, their sum in sampled rows.
+  /// Small integers: partial sums at sampled places, their sum in sampled rows, and check sums of
+  /// all rows.
   Verified check_sum(const Row& row, const Call& call, const Variant& variant);
-  std::string compare_rows(const Row& row, const Call& call);
-  [[nodiscard]] std::vector<std::byte> fetch_rows(const Row& row, const std::byte* from,
-                                                  const std::vector<std::int64_t>& rows) const;
+  using Rows = std::vector<std::int64_t>;
+  /// What the row of the result should be, by everyone's products of sampled rows.
+  std::string compare_rows(const Row& row, const Call& call, const schedule::RowSplit& split);
+  /// The same of the sums over the rows of each shard.
+  std::string compare_totals(const Row& row, const Call& call, const schedule::RowSplit& split);
+  /// Lays the own bytes out for all; everyone is done with the ones before.
+  void publish(const void* device, std::size_t bytes);
+  /// Device memory of at least so many bytes; what was in it is lost.
+  std::byte* scratch(std::size_t bytes);
   void finish() { nccl_.finish(rank_.stream, "data of a check", kFinishSeconds); }
 
   Rank& rank_;
@@ -43,6 +52,8 @@ class Verifier {
   Timer& timer_;
   const Operands& operands_;
   Board& board_;
+  std::unique_ptr<void, cudaError_t (*)(void*)> scratch_{nullptr, cudaFree};
+  std::size_t scratch_bytes_ = 0;
 };
 
 }  // namespace tilelace::gpu_test

@@ -24,8 +24,9 @@ TEST(Cases, StayWithinTheirBounds) {
       for (const std::int64_t n : p.n)
         EXPECT_TRUE(n >= 8 && n <= kMostCols && n % 8 == 0) << text_of(c);
       EXPECT_EQ(borders_of(p).back(), p.m) << text_of(c);
-      if (const auto* gather = std::get_if<plan::AgGemmPlan>(&c.plan))
+      if (const auto* gather = std::get_if<plan::AgGemmPlan>(&c.plan)) {
         EXPECT_GE(gather->chunk_rows, 1) << text_of(c);
+      }
     }
   }
 }
