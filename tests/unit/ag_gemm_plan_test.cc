@@ -26,7 +26,7 @@ TEST(AgGemmPlan, LargeProblemsGoByShardOverCopyEngines) {
     EXPECT_GE(p.chunk_rows * 8192 * 2, 4 << 20);
     EXPECT_NE(p.gemm.tile.name, "t192");
   }
-  EXPECT_NE(describe(plans.front()).find("by shard, copy engine, chunks of"), std::string::npos);
+  EXPECT_NE(describe(plans.front()).find("apart, copy engine, chunks of"), std::string::npos);
 }
 
 TEST(AgGemmPlan, FewTokensHaveTilesOverAllShards) {
