@@ -128,11 +128,12 @@ AgGemmParams params_of(const RankCalls& calls, const Call& c, const GemmKernel& 
                  c.tensors.outs[i], p.activation},
                 calls.scratch());
   const schedule::GemmWork work = plan::work_of(c.plan.gemm, gemm);
-  params.work = schedule::make_gemm_work(
-      schedule::make_gather_order(c.schedule, work.order,
-                                  kernel.tile.rows() * kernel.tile.cluster_rows, c.plan.whole,
-                                  c.plan.apart),
-      work.workers, work.k_steps, work.split_tiles);
+  const auto walk = schedule::make_gather_order(c.schedule, work.order,
+                                                kernel.tile.rows() * kernel.tile.cluster_rows,
+                                                c.plan.whole, c.plan.apart);
+  // The plan was made for the first weight; a narrower one may have fewer tiles.
+  params.work = schedule::make_gemm_work(walk, work.workers, work.k_steps,
+                                         std::min(work.split_tiles, walk.tiles()));
   const schedule::GatherOrder& order = params.work.order;
   for (int s = 0; s < order.count; ++s) {
     const Index rows = order.end(s) - order.begin(s);
