@@ -19,7 +19,11 @@ struct AgGemmPlan {
   Transport transport = Transport::push;  ///< push: copy engine; store: a kernel before the product
   std::int64_t chunk_rows = 0;            ///< rows behind one flag
   double predicted_us = 0;
+  bool wait_first = false;  ///< the products begin when all rows are there: the unfused path
 };
+
+/// Chunks of a shard that the flags of a slot have room for.
+inline constexpr std::int64_t kMaxChunks = 1024;
 
 /// As printed: "by shard, copy engine, chunks of 512 rows; c256 workers 66 ...".
 std::string describe(const AgGemmPlan&);
@@ -28,5 +32,8 @@ std::ostream& operator<<(std::ostream&, const AgGemmPlan&);
 /// All legal plans for a problem of Op::ag_gemm, fastest prediction first. Errors: usage (not an
 /// ag_gemm, n or k not a multiple of 8, no rows).
 std::vector<AgGemmPlan> ag_gemm_candidates(const Problem&, const GemmMachine& = {});
+
+/// How long the rows of a problem travel when nothing else runs.
+double gather_us(const Problem&, Transport);
 
 }  // namespace tilelace::plan

@@ -7,6 +7,7 @@
 #include "backend/cuda/copy_engine.h"
 #include "backend/cuda/cuda_check.h"
 #include "backend/cuda/gather_push.h"
+#include "backend/cuda/gather_rows.h"
 #include "backend/cuda/gemm_launch.h"
 #include "backend/cuda/neighbours.h"
 #include "backend/cuda/wait_control.h"
@@ -19,7 +20,8 @@ namespace {
 
 using schedule::Index;
 
-constexpr Index kMaxChunks = 1024;  ///< of a shard
+using plan::kMaxChunks;
+
 constexpr std::uint32_t kOp = 1;
 
 std::size_t align(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
@@ -32,6 +34,7 @@ Plan agreed_plan(const plan::AgGemmPlan& plan) {
   p.transport = plan.transport;
   p.chunk_rows = plan.chunk_rows;
   p.straddle = plan.whole;
+  p.path = plan.wait_first ? Path::unfused : Path::fused;
   return p;
 }
 
@@ -82,13 +85,13 @@ Call make_call(const Problem& problem, const plan::AgGemmPlan& plan, const AgGem
   const Plan agreed = agreed_plan(plan);
   c.schedule = plan::ag_gemm_schedule(problem, agreed, rank, c.borders);
   c.schedule.deliver = false;
-  c.hash = plan::agreement_hash(problem, agreed);
+  c.hash = plan::agreement_hash(problem, agreed) ^ (tensors.outs.empty() ? 0x5bd1e995U : 0U);
   return c;
 }
 
 void require_call(const Call& c, std::size_t flags_bytes, std::size_t rows_bytes) {
   const Problem& p = c.problem;
-  const std::size_t weights = p.n.size();
+  const std::size_t weights = c.tensors.outs.empty() ? 0 : p.n.size();
   require(c.tensors.weights.size() == weights && c.tensors.outs.size() == weights &&
               (c.tensors.biases.empty() || c.tensors.biases.size() == weights),
           "ag_gemm: tensors, got {} weights, {} biases, {} outs, expected {} (biases: or none)",
@@ -131,6 +134,7 @@ AgGemm::AgGemm(comm::Group& group, int device, const std::vector<Problem>& probl
       align(static_cast<std::size_t>(2 * group.ranks() * kMaxChunks) * sizeof(comm::Flag));
   load_gemm_kernels();
   check(load_gather_push(), "ag_gemm: loading kernels");
+  check(load_gather_rows(), "ag_gemm: loading kernels");
   check(load_advance(), "ag_gemm: loading kernels");
   neighbour_places();
   impl_->memory = comm::allocate_device(group, device, impl_->flags_at(2), timeout_s);
@@ -226,21 +230,29 @@ void enqueue_product(const AgGemm::Impl& impl, const Call& c, cudaStream_t strea
   }
 }
 
+void enqueue_await_rows(const AgGemm::Impl& impl, const Call& c, cudaStream_t stream) {
+  AwaitRows await;
+  await.admit = {impl.headers(),     impl.epoch(), impl.group.rank(),
+                 impl.group.ranks(), c.hash,       impl.control.context(kOp)};
+  await.flags = reinterpret_cast<const comm::Flag*>(impl.memory->local() + impl.flags_at(c.slot));
+  await.max_chunks = static_cast<int>(c.schedule.max_chunks());
+  for (int r = 0; r < c.problem.ranks; ++r)
+    await.chunks[r] = static_cast<int>(c.schedule.chunks(r).count());
+  check(enqueue_await(await, stream), "ag_gemm: the wait for all rows");
+}
+
 /// Own rows from where they are, the others from the slot.
 void enqueue_gathered(const AgGemm::Impl& impl, const Call& c, cudaStream_t stream) {
   const Index bytes = row_bytes(c.problem);
-  const std::byte* slot = impl.memory->local() + impl.rows_at(c.slot);
-  auto* to = static_cast<std::byte*>(c.tensors.gathered);
   const auto own = c.schedule.split.shard(c.schedule.rank);
-  const auto copy = [&](const std::byte* from, Index begin, Index end) {
-    if (begin == end) return;
-    check(cudaMemcpyAsync(to + begin * bytes, from, static_cast<std::size_t>((end - begin) * bytes),
-                          cudaMemcpyDeviceToDevice, stream),
-          "ag_gemm: the gathered rows");
-  };
-  copy(slot, 0, own.begin);
-  copy(static_cast<const std::byte*>(c.tensors.a), own.begin, own.end);
-  copy(slot + own.end * bytes, own.end, c.problem.m);
+  const GatheredCopy copy{static_cast<std::byte*>(c.tensors.gathered),
+                          impl.memory->local() + impl.rows_at(c.slot),
+                          static_cast<const std::byte*>(c.tensors.a),
+                          own.begin * bytes,
+                          own.end * bytes,
+                          c.problem.m * bytes,
+                          impl.control.context(kOp).stop};
+  check(enqueue_copy(copy, stream), "ag_gemm: the gathered rows");
 }
 
 }  // namespace
@@ -261,8 +273,10 @@ void AgGemm::run(const Problem& problem, const plan::AgGemmPlan& plan, const AgG
                         c.hash};
   check(enqueue_advance(advance, stream), "ag_gemm: entering the call");
   if (problem.m > 0) enqueue_sends(impl, c, stream);
-  enqueue_product(impl, c, stream);
-  if (tensors.gathered != nullptr) enqueue_gathered(impl, c, stream);
+  const bool alone = tensors.outs.empty();
+  if (problem.m > 0 && (plan.wait_first || alone)) enqueue_await_rows(impl, c, stream);
+  if (problem.m == 0 || !alone) enqueue_product(impl, c, stream);
+  if (problem.m > 0 && tensors.gathered != nullptr) enqueue_gathered(impl, c, stream);
   if (problem.m > 0 && plan.transport == Transport::push) impl.engine->join(stream);
 }
 
@@ -274,6 +288,15 @@ void AgGemm::finish(cudaStream_t stream, double timeout_s) {
       raise(ErrorKind::system, "ag_gemm: got a wait for a partial sum that expired, expected none");
   } catch (const Error&) {
     impl.failed = true;
+    throw;
+  }
+}
+
+void AgGemm::throw_if_failed() {
+  try {
+    impl_->control.throw_if_failed("ag_gemm");
+  } catch (const Error&) {
+    impl_->failed = true;
     throw;
   }
 }
