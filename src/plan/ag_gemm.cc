@@ -136,8 +136,8 @@ double gather_us(const Problem& p, Transport transport) {
   const schedule::RowSplit split{p.m, p.ranks, borders.empty() ? nullptr : borders.data()};
   const double bytes = static_cast<double>(split.max_rows() * p.k) *
                        static_cast<double>(size_of(p.dtype)) * (p.ranks - 1);
-  if (transport == Transport::store) return kPushStartUs + bytes / kPushBytesPerUs;
-  return kCopyStartUs + 2.0 * p.ranks + bytes / kCopyBytesPerUs;
+  if (transport == Transport::store) return kEnterUs + kPushStartUs + bytes / kPushBytesPerUs;
+  return kEnterUs + kCopyStartUs + 2.0 * p.ranks + bytes / kCopyBytesPerUs;
 }
 
 }  // namespace tilelace::plan

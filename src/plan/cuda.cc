@@ -19,6 +19,7 @@ using schedule::Index;
 
 constexpr double kLinkBytesPerS = 370e9;  // docs/decisions/0006
 constexpr double kRankFlopsPerS = 700e12;
+constexpr double kKernelUs = 3;  ///< one more kernel in a row, which no weights stream under
 
 /// Rows and columns of what one worker computes.
 std::pair<int, int> extents_of(const GemmTile& t) {
@@ -84,7 +85,8 @@ std::string kind_of(const AgGemmPlan& c) {
 AgGemmPlan unfused_of(const AgGemmPlan& fused, const Problem& p) {
   AgGemmPlan plan = fused;
   plan.wait_first = true;
-  plan.predicted_us = gather_us(p, plan.transport) + plan.gemm.predicted_us * scale_of(p);
+  plan.predicted_us =
+      gather_us(p, plan.transport) + kKernelUs + plan.gemm.predicted_us * scale_of(p);
   return plan;
 }
 
@@ -195,11 +197,12 @@ Plan make_cuda_plan(const Problem& p, const Machine& machine, const PlanOptions&
   const std::vector<AgGemmPlan> all = candidates_of(p, machine, options);
   const AgGemmPlan& best = all.front();
   Plan plan = public_plan(best, p);
-  plan.reason = fmt::format(
-      "{} of {} plans, predicted {:.1f} us (GEMM {:.1f}, gather {:.1f}{})",
-      options == PlanOptions{} ? "fastest" : "fastest of what was asked for,", all.size(),
-      best.predicted_us, best.gemm.predicted_us * scale_of(p), gather_us(p, best.transport),
-      p.n.size() > 1 ? fmt::format(", {} weights one after the other", p.n.size()) : "");
+  plan.reason =
+      fmt::format("{} of {} plans, predicted {:.1f} us (GEMM {:.1f}, gather {:.1f}{}{})",
+                  options == PlanOptions{} ? "fastest" : "fastest of what was asked for,",
+                  all.size(), best.predicted_us, best.gemm.predicted_us * scale_of(p),
+                  gather_us(p, best.transport), best.wait_first ? ", one after the other" : "",
+                  p.n.size() > 1 ? fmt::format(", {} weights in turn", p.n.size()) : "");
   plan.rejected = rejected_of(all);
   tell_staging(p, plan);
   return plan;
