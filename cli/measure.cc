@@ -198,9 +198,9 @@ class RankMeasurement {
       const auto ns = static_cast<std::int64_t>(sample(number, 1, 1) * 1e3);
       const double us = static_cast<double>(std::max<std::int64_t>(1, agree(ns))) * 1e-3;
       const auto fit = [&](double time) {
-        return static_cast<int>(std::ceil(time / (us * kGraphCalls)));
+        return static_cast<int>(std::clamp(std::ceil(time / (us * kGraphCalls)), 1.0, 1e3));
       };
-      replays[way] = {std::max({1, work_.warmup, fit(kLoadUs)}), fit(kSampleUs)};
+      replays[way] = {std::max(work_.warmup, fit(kLoadUs)), fit(kSampleUs)};
     }
     const int iterations = work_.iterations > 0 ? work_.iterations : kGpuIterations;
     for (int i = 0; i < iterations; ++i) {

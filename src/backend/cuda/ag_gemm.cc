@@ -20,8 +20,6 @@ namespace {
 
 using schedule::Index;
 
-using plan::kMaxChunks;
-
 constexpr std::uint32_t kOp = 1;
 
 std::size_t align(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
@@ -104,10 +102,10 @@ void require_call(const Call& c, std::size_t flags_bytes, std::size_t rows_bytes
   const auto needed = static_cast<std::size_t>(p.m * row_bytes(p));
   require(needed <= rows_bytes, "ag_gemm: m {} k {}, got {} bytes to gather, expected at most {}",
           p.m, p.k, needed, rows_bytes);
-  require(c.plan.chunk_rows > 0 && c.schedule.max_chunks() <= kMaxChunks &&
+  require(c.plan.chunk_rows > 0 && c.schedule.max_chunks() <= plan::kMaxChunks &&
               static_cast<std::size_t>(c.schedule.num_flags()) * sizeof(comm::Flag) <= flags_bytes,
           "ag_gemm: chunks of {} rows, got {} a shard, expected 1 to {}", c.plan.chunk_rows,
-          c.schedule.max_chunks(), kMaxChunks);
+          c.schedule.max_chunks(), plan::kMaxChunks);
   require(!c.plan.whole || c.plan.transport == Transport::store,
           "ag_gemm: transport {} with tiles over whole rows, expected store",
           name_of(c.plan.transport));
@@ -131,7 +129,7 @@ AgGemm::AgGemm(comm::Group& group, int device, const std::vector<Problem>& probl
   }
   impl_->rows_bytes = align(rows);
   impl_->flags_bytes =
-      align(static_cast<std::size_t>(2 * group.ranks() * kMaxChunks) * sizeof(comm::Flag));
+      align(static_cast<std::size_t>(2 * group.ranks() * plan::kMaxChunks) * sizeof(comm::Flag));
   load_gemm_kernels();
   check(load_gather_push(), "ag_gemm: loading kernels");
   check(load_gather_rows(), "ag_gemm: loading kernels");
@@ -293,12 +291,8 @@ void AgGemm::finish(cudaStream_t stream, double timeout_s) {
 }
 
 void AgGemm::throw_if_failed() {
-  try {
-    impl_->control.throw_if_failed("ag_gemm");
-  } catch (const Error&) {
-    impl_->failed = true;
-    throw;
-  }
+  impl_->failed = impl_->failed || impl_->control.record().has_value();
+  impl_->control.throw_if_failed("ag_gemm");
 }
 
 std::size_t AgGemm::staging_bytes() const { return impl_->memory->bytes(); }
