@@ -124,48 +124,41 @@ std::vector<Communicator> Communicator::threads(int ranks, const CommunicatorOpt
 
 namespace {
 
-/// Which of the host's GPUs a launcher means for this process; without one the rank's number.
-int local_rank_of(int rank, const CommunicatorOptions& o) {
-  if (o.device == Device::cpu || o.device_index != -1) return rank;
+/// With the GPU that a launcher means for this process; without a launcher that of the rank's
+/// number. Before ranks meet: one without a GPU shall not keep the others waiting.
+CommunicatorOptions with_gpu(CommunicatorOptions o, int rank) {
+  if (o.device == Device::cpu || o.device_index != -1) return o;
   const auto launch = comm::read_launch(&env::launch_variable);
-  return launch ? launch->local_rank : rank;
+  o.device_index = cuda_device_of(launch ? launch->local_rank : rank);
+  return o;
 }
 
 }  // namespace
 
-Communicator Communicator::Impl::of_process(std::unique_ptr<comm::Group> group,
-                                            CommunicatorOptions o, int local_rank) {
-  if (o.device == Device::cuda && o.device_index == -1) o.device_index = cuda_device_of(local_rank);
-  return wrap(std::make_unique<Impl>(std::move(group), o));
-}
-
 Communicator Communicator::process(int rank, int ranks, const std::string& directory,
                                    const CommunicatorOptions& options) {
-  const auto o = checked_options(options, ranks);
+  const auto o = with_gpu(checked_options(options, ranks), rank);
   require(!o.checked, "communicator: checked: got processes, expected ranks as threads");
-  const int local_rank = local_rank_of(rank, o);
-  return Impl::of_process(comm::make_process_group(rank, ranks, directory, o.timeout_s), o,
-                          local_rank);
+  return Impl::wrap(
+      std::make_unique<Impl>(comm::make_process_group(rank, ranks, directory, o.timeout_s), o));
 }
 
 Communicator Communicator::from_sockets(int rank, std::vector<int> sockets,
                                         const CommunicatorOptions& options) {
-  const auto o = checked_options(options, static_cast<int>(sockets.size()));
+  const auto o = with_gpu(checked_options(options, static_cast<int>(sockets.size())), rank);
   require(!o.checked, "communicator: checked: got processes, expected ranks as threads");
-  const int local_rank = local_rank_of(rank, o);
-  return Impl::of_process(comm::make_socket_group(rank, std::move(sockets), o.timeout_s), o,
-                          local_rank);
+  return Impl::wrap(
+      std::make_unique<Impl>(comm::make_socket_group(rank, std::move(sockets), o.timeout_s), o));
 }
 
 Communicator Communicator::launched(const CommunicatorOptions& options) {
   const auto launch = comm::read_launch(&env::launch_variable);
   require(launch.has_value(),
           "communicator: launcher: got no RANK, expected torchrun, mpirun or `tilelace launch`");
-  const auto o = checked_options(options, launch->ranks);
+  const auto o = with_gpu(checked_options(options, launch->ranks), launch->rank);
   require(!o.checked, "communicator: checked: got processes, expected ranks as threads");
-  return Impl::of_process(
-      comm::make_process_group(launch->rank, launch->ranks, launch->directory, o.timeout_s), o,
-      launch->local_rank);
+  return Impl::wrap(std::make_unique<Impl>(
+      comm::make_process_group(launch->rank, launch->ranks, launch->directory, o.timeout_s), o));
 }
 
 int Communicator::rank() const { return impl().group->rank(); }

@@ -40,8 +40,6 @@ struct Communicator::Impl {
   const Plan& plan_of(const Problem&, const PlanOptions&);
 
   static Communicator wrap(std::unique_ptr<Impl>);
-  /// As process(), with the number that a GPU is chosen by.
-  static Communicator of_process(std::unique_ptr<comm::Group>, CommunicatorOptions, int local_rank);
 
   std::unique_ptr<comm::Group> group;
   CommunicatorOptions options;

@@ -52,6 +52,7 @@ class GpuBackend : public Backend {
   std::unique_ptr<AgGemm> ag_gemm_;           // null before prepare
   std::vector<std::pair<Problem, std::unique_ptr<std::vector<plan::GemmPlan>>>> gemm_plans_;
   Captures captures_;
+  bool multiplied_ = false;  ///< products alone, since the last synchronize
   std::string out_of_step_;  ///< why calls are refused until prepare; empty: they are not
 };
 

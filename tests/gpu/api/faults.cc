@@ -11,7 +11,7 @@
 namespace tilelace::gpu_test {
 namespace {
 
-constexpr double kBoundS = 2;
+constexpr double kBoundS = 3;
 
 double now_s() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
