@@ -48,11 +48,12 @@ struct Preparation {
 /// On GPUs (options.device) calls are asynchronous on the stream that comes with their arguments,
 /// one stream at a time for a communicator: they return when the work is enqueued, and what goes
 /// wrong in it is thrown by the next call or by synchronize(). Calls may be captured in CUDA
-/// graphs, which then run as often as wanted: an even number of calls of ag_gemm and
-/// collective_only in each, the first after an even number of them (calls alternate between two
-/// slots), the same graphs in the same order on every rank. Where ranks turn out to make different
-/// calls, every rank gets a usage error that names another one, nothing has been written, and calls
-/// are refused until all prepare again. Graphs must not outlive what was prepared for their calls.
+/// graphs, which then run as often as wanted. Calls (ag_gemm, collective_only) alternate between
+/// two slots and a captured one keeps its own, so that a graph holds an even number of them, is
+/// captured after an even number and replayed after an even number; the same graphs in the same
+/// order on every rank. Graphs must not outlive what was prepared for their calls. Where ranks turn
+/// out to make different calls, every rank gets a usage error that names another one, nothing has
+/// been written, and calls are refused until all prepare again.
 class Communicator {
  public:
   /// All ranks of a group as members of this process; element r is rank r, to be used by one
