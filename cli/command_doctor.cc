@@ -10,6 +10,7 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -97,14 +98,22 @@ void report_gpus(Report& report) {
 void add_doctor(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand(
       "doctor", "Say what this machine has, what is missing and what that disables");
-  command->footer("Never fails because something is missing. Example:\n  tilelace doctor\n");
-  command->callback([&exit_code] {
+  command->footer(R"(Never fails because something is missing. Examples:
+  tilelace doctor
+  tilelace doctor --measure mine.json    writes what this machine's cores, copies and flags take,
+                                         for tilelace simulate --machine mine.json
+)");
+  auto measure = std::make_shared<std::string>();
+  command->add_option("--measure", *measure, "Measure the CPU ranks and write a machine file");
+  command->callback([measure, &exit_code] {
+    if (!measure->empty()) measure_machine(*measure);
+    exit_code = kDone;
+    if (!measure->empty()) return;
     Report report;
     report_cpu(report);
     report_system(report);
     report_gpus(report);
     report.summary();
-    exit_code = kDone;
   });
 }
 

@@ -8,6 +8,7 @@ namespace tilelace::cli {
 void add_run(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
+void add_simulate(CLI::App& app, int& exit_code);
 void add_check(CLI::App& app, int& exit_code);
 void add_launch(CLI::App& app, int& exit_code);
 void add_doctor(CLI::App& app, int& exit_code);

@@ -60,4 +60,8 @@ class Library {
 /// doctor_gpus_cuda.cc.
 void report_devices(Report& report);
 
+/// Measures cores, copies and flags of this machine (about two seconds) and writes a machine file
+/// of its CPU ranks. Errors: usage, when the file cannot be written.
+void measure_machine(const std::string& path);
+
 }  // namespace tilelace::cli

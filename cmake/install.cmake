@@ -44,6 +44,8 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/tilelace DESTINATION ${CMAKE_INS
         FILES_MATCHING PATTERN "*.h")
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/models/ DESTINATION ${CMAKE_INSTALL_DATADIR}/tilelace/models
         FILES_MATCHING PATTERN "*.json")
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/machines/
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/tilelace/machines FILES_MATCHING PATTERN "*.json")
 if(TARGET tilelace_cli)
   install(TARGETS tilelace_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

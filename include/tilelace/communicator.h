@@ -30,8 +30,9 @@ struct CommunicatorOptions {
 };
 
 /// A problem with the weights that its calls will use.
-/// The weights are packed in `prepare` and must keep their values until it is called again; GPU
-/// ranks read them where they are, and calls may come with others.
+/// The weights are packed in `prepare` and must keep their values until it is called again. GPU
+/// ranks read them where they are, also ahead of what is in the stream; calls may come with other
+/// weights, which are then read in the stream's order and may be written before the call.
 struct Preparation {
   Problem problem;                  ///< m is the largest that calls will have
   std::vector<TensorView> weights;  ///< one [n_i, k] for each n of the problem

@@ -60,6 +60,15 @@ struct CudaDeviceAtomics : CudaAtomics {
   static __device__ __forceinline__ void store_release(std::uint32_t* word, std::uint32_t value) {
     asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
   }
+  /// Returns what was there. Order: acquire and release.
+  static __device__ __forceinline__ std::uint32_t add(std::uint32_t* word, std::uint32_t value) {
+    std::uint32_t before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(word), "r"(value)
+                 : "memory");
+    return before;
+  }
 };
 
 }  // namespace tilelace::comm

@@ -226,11 +226,7 @@ AgGemmPlan ag_gemm_plan_of(const Plan& plan) {
 }
 
 GemmPlan gemm_alone(const Problem& p, std::size_t weight, const Machine& machine) {
-  GemmPlan plan =
-      gemm_candidates({p.m, p.n.at(weight), p.k, p.dtype}, {machine.multiprocessors}).front();
-  // The kernel before it is the caller's, and may write the weight.
-  plan.early_weights = false;
-  return plan;
+  return gemm_candidates({p.m, p.n.at(weight), p.k, p.dtype}, {machine.multiprocessors}).front();
 }
 
 }  // namespace tilelace::plan

@@ -4,7 +4,7 @@
 // tiles begin at the shard's first row. Whole: one section, tiles as if all rows were one matrix.
 #pragma once
 #include "schedule/ag_gemm.h"
-#include "schedule/gemm.h"
+#include "schedule/section_order.h"
 
 namespace tilelace::schedule {
 
@@ -16,34 +16,19 @@ struct GatherShard {
   int begin = 0, end = 0;  ///< rows
 };
 
-struct GatherOrder {
-  GemmOrder walk;  ///< within a section, whose rows of tiles take the place of its own
+struct GatherOrder : SectionOrder<kMaxSections> {
   int ranks = 1;
   bool whole = false;
   int m = 0;
   int chunk_rows = 1;
   int max_chunks = 1;
   GatherShard shard[kMaxSections];
-  int tile_rows[kMaxSections] = {};       ///< rows of tiles in each section
-  int first_tile[kMaxSections + 1] = {};  ///< of each section
 
-  [[nodiscard]] TILELACE_HD constexpr int sections() const { return whole ? 1 : ranks; }
-  [[nodiscard]] TILELACE_HD constexpr int tiles() const { return first_tile[sections()]; }
   [[nodiscard]] TILELACE_HD constexpr int begin(int section) const {
     return whole ? 0 : shard[section].begin;
   }
   [[nodiscard]] TILELACE_HD constexpr int end(int section) const {
     return whole ? m : shard[section].end;
-  }
-
-  [[nodiscard]] TILELACE_HD constexpr GemmCell cell(int t) const {
-    int s = 0;
-    while (t >= first_tile[s + 1]) ++s;
-    GemmOrder o = walk;
-    o.rows = tile_rows[s];
-    GemmCell c = o.cell(t - first_tile[s]);
-    c.section = s;
-    return c;
   }
 
   /// What must have landed before rows [first, last) of a section can be read: verb wait(flag) for
@@ -78,11 +63,9 @@ constexpr GatherOrder make_gather_order(const AgGemm& s, const GemmOrder& walk, 
     const RowRange rows = s.split.shard(source);
     o.shard[i] = {source, static_cast<int>(rows.begin), static_cast<int>(rows.end)};
   }
-  for (int i = 0; i < o.sections(); ++i) {
-    o.tile_rows[i] =
-        whole ? walk.rows : static_cast<int>(ceil_div(o.end(i) - o.begin(i), worker_rows));
-    o.first_tile[i + 1] = o.first_tile[i] + o.tile_rows[i] * walk.cols;
-  }
+  if (whole) o.append(walk.rows);
+  for (int i = 0; i < o.ranks && !whole; ++i)
+    o.append(ceil_div(o.end(i) - o.begin(i), worker_rows));
   return o;
 }
 

@@ -75,6 +75,45 @@ const BadInput kBadInputs[] = {
     {"BenchNotDivisible", "bench ag_gemm --m 4 --n 10 --k 4 --tp 4",
      "tilelace: ag_gemm: n: got 10, expected a multiple of --tp 4\n"},
     {"CheckTooLarge", "check --m 16777216 --tp 64", "tiles over all ranks, expected at most 4e+06"},
+    {"SimulateWithoutMachine", "simulate --m 1 --n 8 --k 8", "--machine is required"},
+    {"SimulateUnknownMachine", "simulate --machine h1 --m 1 --n 8 --k 8",
+     "tilelace: --machine: got \"h1\", expected a file or one of a100-nvlink-x8, "},
+    {"SimulateNoMachineFile", "simulate --machine /etc/passwd --m 1 --n 8 --k 8",
+     "tilelace: machine: /etc/passwd, got a JSON syntax error at byte"},
+    {"SimulateUnknownMethod", "simulate --machine h200x4 --method x --m 1 --n 8 --k 8 --tp 4",
+     "tilelace: --method: got \"x\", expected a file or one of flux, flux-sm80\n"},
+    {"SimulateFp32", "simulate --machine h200x4 --tp 4 --m 1 --model minilm-l6",
+     "--dtype, got fp32, expected bf16 or fp16: machine files have the rate of 16-bit products\n"},
+    {"SimulateTooFine",
+     "simulate ag_gemm --machine h200x4 --tp 4 --m 16000000 --n 16 --k 8 --chunk 1",
+     "transfers of all ranks, expected at most 3e+07: larger chunks\n"},
+    {"SimulateTooManyRanks", "simulate --machine h200x4 --tp 8 --m 1 --n 8 --k 8",
+     "--tp, got 8, expected at most the 4 ranks of a node of h200x4\n"},
+    {"SimulateTooManyNodes", "simulate --machine h200x4 --tp 4 --nodes 2 --m 1 --n 8 --k 8",
+     "--nodes, got 2, expected at most 1 of h200x4\n"},
+    {"SimulateWithoutK", "simulate --machine h200x4 --tp 4 --m 1 --n 8",
+     "simulate: sizes: got not both of --n and --k, expected either --model or both"},
+    {"SimulateUnknownOrder", "simulate --machine h200x4 --tp 4 --m 1 --n 8 --k 8 --order star",
+     "tilelace: --order: got \"star\", expected mesh, ring, two_level\n"},
+    {"SimulateIllegalPlan",
+     "simulate gemm_rs --machine h200x4 --tp 4 --m 64 --n 8 --k 8 --order ring --transport store",
+     "tilelace: gemm_rs: plan: got ring store, expected a legal one: store needs the mesh"},
+    {"SimulateNoSuchLayer", "simulate --machine h200x4 --tp 4 --m 1 --model llama2-70b --layer up",
+     "tilelace: --layer: got \"up\", expected qkv"},
+    {"SimulateNoSuchRank", "simulate --machine h200x4 --tp 4 --m 1 --n 8 --k 8 --straggler 4",
+     "tilelace: --straggler: got 4, expected a rank, 0 to 3\n"},
+    {"SimulateTwoPictures", "simulate --machine h200x4 --tp 4 --m 1,2 --n 8 --k 8 --svg x.svg",
+     "tilelace: simulate: --svg and --trace: got 6 products, expected one"},
+    {"SimulateUnwritable",
+     "simulate ag_gemm --machine h200x4 --tp 4 --m 1 --n 8 --k 8 --svg /nonexistent/x",
+     "tilelace: --svg: /nonexistent/x: got \"No such file or directory\", expected a file to "
+     "write\n"},
+    {"SimulateFullDisk",
+     "simulate ag_gemm --machine h200x4 --tp 4 --m 1 --n 8 --k 8 --trace /dev/full",
+     "tilelace: --trace: /dev/full: got \"No space left on device\", expected a place for it\n"},
+    {"MeasureUnwritable", "doctor --measure /nonexistent/x",
+     "tilelace: --measure: /nonexistent/x: got \"No such file or directory\", expected a file to "
+     "write\n"},
     {"CheckUnwritable", "check --configurations 1 --json /nonexistent/x", "--json: /nonexistent/x"},
 };
 
@@ -144,6 +183,50 @@ TEST(CliCommand, PlanSaysWhy) {
     EXPECT_NE(f.out.find(part), std::string::npos) << part << f.out;
 }
 
+TEST(CliCommand, SimulatePrintsRowsAndTheKnownError) {
+  const Finished f =
+      run_command("simulate --machine h200x4 --model llama2-70b --tp 4 --m 0,1,512,4096");
+  EXPECT_EQ(f.code, 0) << f.err;
+  for (const char* part : {"gate_up  ag_gemm 4096", "attn_out gemm_ar", "bound by", "mesh push",
+                           "Known error of h200x4: median 4.6 %", "24 rows simulated in "})
+    EXPECT_NE(f.out.find(part), std::string::npos) << part << f.out;
+  EXPECT_EQ(f.out.find("nan"), std::string::npos) << f.out;
+}
+
+TEST(CliCommand, SimulateSweepsAndDisturbs) {
+  const Finished f = run_command(
+      "simulate ag_gemm --machine h800-nvlink-x8 --tp 8 --nodes 2 --m 2048 --n 49152 --k 12288 "
+      "--chunk 64,128 --tried --jitter 10 --noise 0.1 --straggler 3 --seed 7");
+  EXPECT_EQ(f.code, 0) << f.err;
+  for (const char* part : {"16 ranks over 2 nodes", "chunk 64 ", "chunk 128 ", "two_level"})
+    EXPECT_NE(f.out.find(part), std::string::npos) << part << f.out;
+}
+
+TEST(CliCommand, SimulateWritesPicturesAndRecords) {
+  const std::string svg = testing::TempDir() + "simulated.svg";
+  const std::string trace = testing::TempDir() + "simulated.json";
+  const Finished f = run_command(
+      "simulate gemm_rs --machine h200x8 --model qwen3-32b --layer down --tp 8 --m 1024 --json - "
+      "--svg " +
+      svg + " --trace " + trace);
+  EXPECT_EQ(f.code, 0) << f.err;
+  const auto record = nlohmann::json::parse(f.out);
+  EXPECT_EQ(record["backend"], "simulated");
+  EXPECT_EQ(read_whole(svg).rfind("<svg ", 0), 0U);
+  EXPECT_TRUE(nlohmann::json::parse(read_whole(trace)).contains("traceEvents"));
+  unlink(svg.c_str()), unlink(trace.c_str());
+}
+
+TEST(CliCommand, DoctorMeasuresAMachineThatSimulateReads) {
+  const std::string file = testing::TempDir() + "measured.json";
+  const Finished doctor = run_command("doctor --measure " + file);
+  EXPECT_EQ(doctor.code, 0) << doctor.err;
+  EXPECT_NE(doctor.out.find("GEMM of a core"), std::string::npos) << doctor.out;
+  const Finished f = run_command("simulate --machine " + file + " --tp 1 --m 64 --n 512 --k 512");
+  EXPECT_EQ(f.code, 0) << f.err;
+  unlink(file.c_str());
+}
+
 TEST(CliCommand, CheckExploresAndCatches) {
   const Finished sweep = run_command("check --configurations 200");
   EXPECT_EQ(sweep.code, 0) << sweep.err;
@@ -165,7 +248,7 @@ TEST(CliCommand, DoctorAndVersionAndHelp) {
   const Finished version = run_command("--version");
   EXPECT_EQ(version.code, 0);
   EXPECT_EQ(version.out.rfind("tilelace 0.", 0), 0U) << version.out;
-  for (const char* command : {"", "run ", "bench ", "plan ", "check ", "doctor "}) {
+  for (const char* command : {"", "run ", "bench ", "plan ", "simulate ", "check ", "doctor "}) {
     const Finished help = run_command(std::string(command) + "--help");
     EXPECT_EQ(help.code, 0);
     EXPECT_NE(help.out.find("tilelace "), std::string::npos);

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/ag_gemm.h"
 
-#include <array>
+#include <algorithm>
 
-#include "backend/cuda/advance.h"
 #include "backend/cuda/copy_engine.h"
 #include "backend/cuda/cuda_check.h"
 #include "backend/cuda/gather_push.h"
 #include "backend/cuda/gather_rows.h"
 #include "backend/cuda/gemm_launch.h"
-#include "backend/cuda/neighbours.h"
-#include "backend/cuda/wait_control.h"
-#include "comm/cuda/device_memory.h"
+#include "backend/cuda/rank_calls.h"
 #include "plan/problem.h"
 #include "plan/schedules.h"
 
@@ -21,8 +18,6 @@ namespace {
 using schedule::Index;
 
 constexpr std::uint32_t kOp = 1;
-
-std::size_t align(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
 Index row_bytes(const Problem& p) { return p.k * static_cast<Index>(size_of(p.dtype)); }
 
@@ -39,29 +34,11 @@ Plan agreed_plan(const plan::AgGemmPlan& plan) {
 }  // namespace
 
 struct AgGemm::Impl {
-  Impl(comm::Group& g, int d, double timeout_s)
-      : group(g), device(d), control(d, g.rank(), &g, timeout_s) {}
+  RankCalls calls;
+  CopyEngine engine;
 
-  comm::Group& group;
-  int device;
-  WaitControl control;
-  GemmWorkspace workspace;
-  std::shared_ptr<comm::DeviceMemory> memory;
-  std::unique_ptr<CopyEngine> engine;
-  std::size_t flags_bytes = 0, rows_bytes = 0;  ///< of a slot
-  std::uint32_t calls = 0;                      ///< its parity is the epoch's
-  bool failed = false;
-
-  [[nodiscard]] std::size_t flags_at(unsigned slot) const {
-    return 4096 + slot * (flags_bytes + rows_bytes);
-  }
-  [[nodiscard]] std::size_t rows_at(unsigned slot) const { return flags_at(slot) + flags_bytes; }
-  [[nodiscard]] comm::Flag* epoch() const {
-    return reinterpret_cast<comm::Flag*>(memory->local() + 2048);
-  }
-  [[nodiscard]] const comm::Header* headers() const {
-    return reinterpret_cast<const comm::Header*>(memory->local());
-  }
+  Impl(comm::Group& group, int device, std::size_t flags, std::size_t bytes, double timeout_s)
+      : calls(group, device, flags, bytes, timeout_s), engine(device, calls.next(0)) {}
 };
 
 namespace {
@@ -75,6 +52,15 @@ struct Call {
   schedule::AgGemm schedule;
   unsigned slot = 0;
   std::uint32_t hash = 0;
+
+  /// Whether a push kernel comes before the product.
+  [[nodiscard]] bool pushed() const {
+    return plan.transport == Transport::store && schedule.chunks(schedule.rank).count() > 0;
+  }
+  /// Whether the rows are wanted and no product.
+  [[nodiscard]] bool alone() const { return tensors.outs.empty(); }
+  /// Whether a kernel waits for all rows, before the product if there is one.
+  [[nodiscard]] bool awaits() const { return plan.wait_first || alone(); }
 };
 
 Call make_call(const Problem& problem, const plan::AgGemmPlan& plan, const AgGemmTensors& tensors,
@@ -83,13 +69,13 @@ Call make_call(const Problem& problem, const plan::AgGemmPlan& plan, const AgGem
   const Plan agreed = agreed_plan(plan);
   c.schedule = plan::ag_gemm_schedule(problem, agreed, rank, c.borders);
   c.schedule.deliver = false;
-  c.hash = plan::agreement_hash(problem, agreed) ^ (tensors.outs.empty() ? 0x5bd1e995U : 0U);
+  c.hash = plan::agreement_hash(problem, agreed) ^ (c.alone() ? 0x5bd1e995U : 0U);
   return c;
 }
 
-void require_call(const Call& c, std::size_t flags_bytes, std::size_t rows_bytes) {
+void require_call(const Call& c, const RankCalls& calls) {
   const Problem& p = c.problem;
-  const std::size_t weights = c.tensors.outs.empty() ? 0 : p.n.size();
+  const std::size_t weights = c.alone() ? 0 : p.n.size();
   require(c.tensors.weights.size() == weights && c.tensors.outs.size() == weights &&
               (c.tensors.biases.empty() || c.tensors.biases.size() == weights),
           "ag_gemm: tensors, got {} weights, {} biases, {} outs, expected {} (biases: or none)",
@@ -100,10 +86,11 @@ void require_call(const Call& c, std::size_t flags_bytes, std::size_t rows_bytes
   require(p.dtype != DType::fp32, "ag_gemm: dtype, got fp32, expected bf16 or fp16");
   if (p.m == 0) return;
   const auto needed = static_cast<std::size_t>(p.m * row_bytes(p));
-  require(needed <= rows_bytes, "ag_gemm: m {} k {}, got {} bytes to gather, expected at most {}",
-          p.m, p.k, needed, rows_bytes);
+  require(needed <= calls.data_bytes(),
+          "ag_gemm: m {} k {}, got {} bytes to gather, expected at most {}", p.m, p.k, needed,
+          calls.data_bytes());
   require(c.plan.chunk_rows > 0 && c.schedule.max_chunks() <= plan::kMaxChunks &&
-              static_cast<std::size_t>(c.schedule.num_flags()) * sizeof(comm::Flag) <= flags_bytes,
+              static_cast<std::size_t>(c.schedule.num_flags()) <= calls.flags(),
           "ag_gemm: chunks of {} rows, got {} a shard, expected 1 to {}", c.plan.chunk_rows,
           c.schedule.max_chunks(), plan::kMaxChunks);
   require(!c.plan.whole || c.plan.transport == Transport::store,
@@ -117,26 +104,17 @@ AgGemm::AgGemm(comm::Group& group, int device, const std::vector<Problem>& probl
                double timeout_s) {
   require(group.ranks() <= schedule::kMaxSections, "ag_gemm: ranks, got {}, expected at most {}",
           group.ranks(), schedule::kMaxSections);
-  check(cudaSetDevice(device), "ag_gemm: the device");
-  impl_ = std::make_unique<Impl>(group, device, timeout_s);
-  std::size_t rows = 0;
+  std::size_t bytes = 0;
   for (const Problem& p : problems) {
     plan::check_problem(p);
     require(p.op == Op::ag_gemm && p.ranks == group.ranks(),
             "ag_gemm: got {} of {} ranks, expected ag_gemm of {}", name_of(p.op), p.ranks,
             group.ranks());
-    rows = std::max(rows, static_cast<std::size_t>(p.m * row_bytes(p)));
+    bytes = std::max(bytes, static_cast<std::size_t>(p.m * row_bytes(p)));
   }
-  impl_->rows_bytes = align(rows);
-  impl_->flags_bytes =
-      align(static_cast<std::size_t>(2 * group.ranks() * plan::kMaxChunks) * sizeof(comm::Flag));
-  load_gemm_kernels();
-  check(load_gather_push(), "ag_gemm: loading kernels");
+  const auto flags = static_cast<std::size_t>(2 * group.ranks() * plan::kMaxChunks);
+  impl_ = std::make_unique<Impl>(group, device, flags, bytes, timeout_s);
   check(load_gather_rows(), "ag_gemm: loading kernels");
-  check(load_advance(), "ag_gemm: loading kernels");
-  neighbour_places();
-  impl_->memory = comm::allocate_device(group, device, impl_->flags_at(2), timeout_s);
-  impl_->engine = std::make_unique<CopyEngine>(device, impl_->epoch());
 }
 
 AgGemm::~AgGemm() = default;
@@ -144,24 +122,24 @@ AgGemm::~AgGemm() = default;
 namespace {
 
 /// Parameters of the kernel for the i-th weight.
-AgGemmParams params_of(const AgGemm::Impl& impl, const Call& c, const GemmKernel& kernel,
+AgGemmParams params_of(const RankCalls& calls, const Call& c, const GemmKernel& kernel,
                        std::size_t i) {
   const Problem& p = c.problem;
   const plan::GemmProblem gemm{p.m, p.n[i], p.k, p.dtype};
   const bool bias = !c.tensors.biases.empty();
-  const std::byte* staging = impl.memory->local() + impl.rows_at(c.slot);
+  const std::byte* staging = calls.memory().local() + calls.data_at(c.slot);
   AgGemmParams params{};
   fill_operands(params, kernel, gemm,
                 {staging, c.tensors.weights[i], bias ? c.tensors.biases[i] : nullptr,
                  c.tensors.outs[i], p.activation},
-                impl.workspace.scratch());
+                calls.scratch());
   const schedule::GemmWork work = plan::work_of(c.plan.gemm, gemm);
   params.work = schedule::make_gemm_work(
       schedule::make_gather_order(c.schedule, work.order,
                                   kernel.tile.rows() * kernel.tile.cluster_rows, c.plan.whole),
       work.workers, work.k_steps, work.split_tiles);
   const schedule::GatherOrder& order = params.work.order;
-  for (int s = 0; s < order.sections(); ++s) {
+  for (int s = 0; s < order.count; ++s) {
     const Index rows = order.end(s) - order.begin(s);
     if (rows == 0) continue;
     auto* out = static_cast<std::byte*>(c.tensors.outs[i]) +
@@ -170,69 +148,64 @@ AgGemmParams params_of(const AgGemm::Impl& impl, const Call& c, const GemmKernel
   }
   const Index own = order.shard[0].end - order.shard[0].begin;
   params.own = own > 0 ? rows_map({c.tensors.a, own, p.k}, p.dtype, kernel.row_slice) : params.rows;
-  params.rank = impl.group.rank();
-  params.flags = reinterpret_cast<const comm::Flag*>(impl.memory->local() + impl.flags_at(c.slot));
-  params.headers = impl.headers();
-  params.epoch = impl.epoch();
-  params.hash = c.hash;
-  params.wait = impl.control.context(kOp);
+  params.call = calls.params(c.slot, c.hash, kOp);
+  params.call.first = i == 0 && !c.pushed() && !c.awaits();
+  params.call.last = i + 1 == p.n.size();
   return params;
 }
 
 void enqueue_sends(AgGemm::Impl& impl, const Call& c, cudaStream_t stream) {
+  const RankCalls& calls = impl.calls;
   const Index bytes = row_bytes(c.problem);
   const auto* input = static_cast<const std::byte*>(c.tensors.a);
   if (c.plan.transport == Transport::push) {
-    impl.engine->fork(stream);
-    const GatherPlace place{impl.memory->base(),
-                            impl.memory->stride(),
-                            impl.flags_at(c.slot),
-                            impl.rows_at(c.slot),
+    impl.engine.carry(calls.next(c.slot));
+    impl.engine.fork(stream);
+    const GatherPlace place{calls.memory().base(),
+                            calls.memory().stride(),
+                            calls.flags_at(c.slot),
+                            calls.data_at(c.slot),
                             bytes,
                             input,
                             bytes,
                             bytes};
-    GatherCopyVerbs verbs(*impl.engine, c.schedule, place);
+    GatherCopyVerbs verbs(impl.engine, c.schedule, place);
     run_copy(c.schedule, verbs);
     return;
   }
+  if (!c.pushed()) return;
   GatherPush push;
   push.schedule = c.schedule;
   push.schedule.workers = static_cast<int>(c.schedule.chunks(c.schedule.rank).count());
   for (int r = 0; r <= c.problem.ranks; ++r) push.borders[r] = c.schedule.split.begin(r);
   push.stage = c.plan.whole;
-  push.base = impl.memory->base();
-  push.stride = impl.memory->stride();
-  push.flags = impl.flags_at(c.slot);
-  push.rows = impl.rows_at(c.slot);
+  push.call = calls.params(c.slot, c.hash, kOp);
+  push.rows = calls.data_at(c.slot);
   push.row_bytes = bytes;
   push.input = input;
-  push.epoch = impl.epoch();
-  if (push.schedule.workers > 0) check(enqueue_push(push, stream), "ag_gemm: the push");
+  check(enqueue_push(push, stream), "ag_gemm: the push");
 }
 
-void enqueue_product(const AgGemm::Impl& impl, const Call& c, cudaStream_t stream) {
+void enqueue_product(const RankCalls& calls, const Call& c, cudaStream_t stream) {
   if (c.problem.m == 0) {
-    const AdmitOnly admit{impl.headers(),     impl.epoch(), impl.group.rank(),
-                          impl.group.ranks(), c.hash,       impl.control.context(kOp)};
-    check(enqueue_admit(admit, stream), "ag_gemm: the admission");
+    check(enqueue_admit(calls.params(c.slot, c.hash, kOp), stream), "ag_gemm: the admission");
     return;
   }
   const GemmKernel& kernel = kernel_of(c.plan.gemm, c.problem.dtype);
   require(kernel.gathering != nullptr, "ag_gemm: tile {}, expected one that can wait for rows",
           kernel.tile.name);
   for (std::size_t i = 0; i < c.problem.n.size(); ++i) {
-    AgGemmParams params = params_of(impl, c, kernel, i);
+    AgGemmParams params = params_of(calls, c, kernel, i);
     const int ctas = fill_grid(params, params.work, kernel, c.plan.gemm);
     launch_gemm(kernel, kernel.gathering, &params, ctas, stream, c.plan.gemm.early_weights);
   }
 }
 
-void enqueue_await_rows(const AgGemm::Impl& impl, const Call& c, cudaStream_t stream) {
+void enqueue_await_rows(const RankCalls& calls, const Call& c, cudaStream_t stream) {
   AwaitRows await;
-  await.admit = {impl.headers(),     impl.epoch(), impl.group.rank(),
-                 impl.group.ranks(), c.hash,       impl.control.context(kOp)};
-  await.flags = reinterpret_cast<const comm::Flag*>(impl.memory->local() + impl.flags_at(c.slot));
+  await.call = calls.params(c.slot, c.hash, kOp);
+  await.call.first = !c.pushed();
+  await.call.last = c.alone();
   await.max_chunks = static_cast<int>(c.schedule.max_chunks());
   for (int r = 0; r < c.problem.ranks; ++r)
     await.chunks[r] = static_cast<int>(c.schedule.chunks(r).count());
@@ -240,16 +213,16 @@ void enqueue_await_rows(const AgGemm::Impl& impl, const Call& c, cudaStream_t st
 }
 
 /// Own rows from where they are, the others from the slot.
-void enqueue_gathered(const AgGemm::Impl& impl, const Call& c, cudaStream_t stream) {
+void enqueue_gathered(const RankCalls& calls, const Call& c, cudaStream_t stream) {
   const Index bytes = row_bytes(c.problem);
   const auto own = c.schedule.split.shard(c.schedule.rank);
   const GatheredCopy copy{static_cast<std::byte*>(c.tensors.gathered),
-                          impl.memory->local() + impl.rows_at(c.slot),
+                          calls.memory().local() + calls.data_at(c.slot),
                           static_cast<const std::byte*>(c.tensors.a),
                           own.begin * bytes,
                           own.end * bytes,
                           c.problem.m * bytes,
-                          impl.control.context(kOp).stop};
+                          calls.params(c.slot, c.hash, kOp).wait.stop};
   check(enqueue_copy(copy, stream), "ag_gemm: the gathered rows");
 }
 
@@ -258,43 +231,22 @@ void enqueue_gathered(const AgGemm::Impl& impl, const Call& c, cudaStream_t stre
 void AgGemm::run(const Problem& problem, const plan::AgGemmPlan& plan, const AgGemmTensors& tensors,
                  cudaStream_t stream) {
   Impl& impl = *impl_;
-  require(!impl.failed, "ag_gemm: got a call after one that failed, expected none");
-  Call c = make_call(problem, plan, tensors, impl.group.rank());
-  require_call(c, impl.flags_bytes, impl.rows_bytes);
-  c.slot = ++impl.calls & 1U;
-  const Advance advance{impl.epoch(),
-                        impl.memory->base(),
-                        impl.memory->stride(),
-                        0,
-                        impl.group.rank(),
-                        impl.group.ranks(),
-                        c.hash};
-  check(enqueue_advance(advance, stream), "ag_gemm: entering the call");
+  Call c = make_call(problem, plan, tensors, impl.calls.group().rank());
+  require_call(c, impl.calls);
+  c.slot = impl.calls.begin_call("ag_gemm");
   if (problem.m > 0) enqueue_sends(impl, c, stream);
-  const bool alone = tensors.outs.empty();
-  if (problem.m > 0 && (plan.wait_first || alone)) enqueue_await_rows(impl, c, stream);
-  if (problem.m == 0 || !alone) enqueue_product(impl, c, stream);
-  if (problem.m > 0 && tensors.gathered != nullptr) enqueue_gathered(impl, c, stream);
-  if (problem.m > 0 && plan.transport == Transport::push) impl.engine->join(stream);
+  if (problem.m > 0 && c.awaits()) enqueue_await_rows(impl.calls, c, stream);
+  if (problem.m == 0 || !c.alone()) enqueue_product(impl.calls, c, stream);
+  if (problem.m > 0 && tensors.gathered != nullptr) enqueue_gathered(impl.calls, c, stream);
+  if (problem.m > 0 && plan.transport == Transport::push) impl.engine.join(stream);
 }
 
 void AgGemm::finish(cudaStream_t stream, double timeout_s) {
-  Impl& impl = *impl_;
-  try {
-    impl.control.finish(stream, "ag_gemm", timeout_s);
-    if (impl.workspace.failed())
-      raise(ErrorKind::system, "ag_gemm: got a wait for a partial sum that expired, expected none");
-  } catch (const Error&) {
-    impl.failed = true;
-    throw;
-  }
+  impl_->calls.finish(stream, "ag_gemm", timeout_s);
 }
 
-void AgGemm::throw_if_failed() {
-  impl_->failed = impl_->failed || impl_->control.record().has_value();
-  impl_->control.throw_if_failed("ag_gemm");
-}
+void AgGemm::throw_if_failed() { impl_->calls.throw_if_failed("ag_gemm"); }
 
-std::size_t AgGemm::staging_bytes() const { return impl_->memory->bytes(); }
+std::size_t AgGemm::staging_bytes() const { return impl_->calls.memory().bytes(); }
 
 }  // namespace tilelace::cuda

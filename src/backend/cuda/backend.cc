@@ -94,6 +94,9 @@ void GpuBackend::prepare(std::span<const PreparedCall> calls, std::string_view r
   ag_gemm_.reset();
   captures_ = {};
   out_of_step_.clear();
+  weights_.clear();
+  for (const PreparedCall& c : calls)
+    weights_.insert(weights_.end(), c.weights.begin(), c.weights.end());
   ag_gemm_ = std::make_unique<AgGemm>(group_, device_, problems, options_.timeout_s);
   group_.all_gather("prepared", options_.timeout_s);  // no header may arrive before this
 }
@@ -170,8 +173,16 @@ void GpuBackend::enqueue(const Problem& problem, const Plan& plan, const Operand
     for (const auto& b : operands.bias) tensors.biases.push_back(b.data);
     for (const auto& o : operands.out) tensors.outs.push_back(o.data);
   }
-  ag_gemm_->run(problem, plan::ag_gemm_plan_of(plan), tensors, stream_of(operands.stream));
+  plan::AgGemmPlan kernels = plan::ag_gemm_plan_of(plan);
+  kernels.gemm.early_weights = kernels.gemm.early_weights && prepared(operands.weights);
+  ag_gemm_->run(problem, kernels, tensors, stream_of(operands.stream));
   captures_.count();
+}
+
+bool GpuBackend::prepared(std::span<const TensorView> weights) const {
+  return std::all_of(weights.begin(), weights.end(), [&](const TensorView& w) {
+    return std::find(weights_.begin(), weights_.end(), w) != weights_.end();
+  });
 }
 
 const std::vector<plan::GemmPlan>& GpuBackend::gemm_plans(const Problem& problem) {
@@ -190,11 +201,14 @@ void GpuBackend::enqueue_gemm(const Problem& problem, const Operands& operands) 
   if (problem.m == 0) return;
   multiplied_ = true;
   const auto& plans = gemm_plans(problem);
+  const bool early = prepared(operands.weights);
   for (std::size_t i = 0; i < problem.n.size(); ++i) {
     const GemmTensors tensors{operands.input.data, operands.weights[i].data,
                               operands.bias.empty() ? nullptr : operands.bias[i].data,
                               operands.out[i].data, problem.activation};
-    GemmCall(plans[i], {problem.m, problem.n[i], problem.k, problem.dtype}, tensors,
+    plan::GemmPlan plan = plans[i];
+    plan.early_weights = plan.early_weights && early;
+    GemmCall(plan, {problem.m, problem.n[i], problem.k, problem.dtype}, tensors,
              workspace_->scratch())
         .launch(stream_of(operands.stream));
   }

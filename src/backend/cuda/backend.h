@@ -42,6 +42,9 @@ class GpuBackend : public Backend {
   void enqueue_gemm(const Problem& problem, const Operands& operands);
   /// The plan of each weight's product alone; made once for each problem.
   const std::vector<plan::GemmPlan>& gemm_plans(const Problem& problem);
+  /// Whether these weights keep their values, so that they may be read before the stream gets
+  /// there.
+  [[nodiscard]] bool prepared(std::span<const TensorView> weights) const;
 
   comm::Group& group_;
   CommunicatorOptions options_;
@@ -51,6 +54,7 @@ class GpuBackend : public Backend {
   std::unique_ptr<GemmWorkspace> workspace_;  // of products alone
   std::unique_ptr<AgGemm> ag_gemm_;           // null before prepare
   std::vector<std::pair<Problem, std::unique_ptr<std::vector<plan::GemmPlan>>>> gemm_plans_;
+  std::vector<TensorView> weights_;  ///< of prepare
   Captures captures_;
   bool multiplied_ = false;  ///< products alone, since the last synchronize
   std::string out_of_step_;  ///< why calls are refused until prepare; empty: they are not

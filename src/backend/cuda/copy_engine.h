@@ -40,6 +40,8 @@ class CopyEngine {
   /// Rows of `width` bytes; pitches in bytes.
   void copy_rows(std::byte* to, std::int64_t to_pitch, const std::byte* from,
                  std::int64_t from_pitch, std::int64_t width, std::int64_t rows);
+  /// The word that signals carry from now on.
+  void carry(const comm::Flag* epoch) { epoch_ = epoch; }
   /// Publishes the copies before it to whoever waits for the flag to reach the call's epoch.
   void signal(comm::Flag* flag);
 

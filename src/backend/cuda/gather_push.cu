@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #define TILELACE_DEVICE_LOOPS
-#include "backend/cuda/device/headers.h"
+#include "backend/cuda/device/call.h"
 #include "backend/cuda/device/transfer.h"
 #include "backend/cuda/gather_push.h"
 
@@ -15,7 +15,7 @@ struct PushVerbs {
   std::uint32_t epoch;
   Crew crew{static_cast<int>(threadIdx.x), kThreads};
 
-  TILELACE_DEVICE std::byte* at(int rank) const { return p.base + rank * p.stride; }
+  TILELACE_DEVICE std::byte* at(int rank) const { return p.call.base + rank * p.call.stride; }
   TILELACE_DEVICE void push(const schedule::GatherTransfer& t) const {
     const std::int64_t own = t.rows.begin - p.borders[p.schedule.rank];
     copy_by_threads(crew, at(t.peer) + p.rows + t.rows.begin * p.row_bytes,
@@ -24,7 +24,7 @@ struct PushVerbs {
   }
   TILELACE_DEVICE void stage(const schedule::GatherTransfer& t) const { push(t); }
   TILELACE_DEVICE void signal(int peer, schedule::Index flag) const {
-    publish(crew, 0, reinterpret_cast<comm::Flag*>(at(peer) + p.flags) + flag, epoch);
+    publish(crew, 0, reinterpret_cast<comm::Flag*>(at(peer) + p.call.flags) + flag, epoch);
   }
   /// Own rows are where they are; nobody else's pass through here.
   TILELACE_DEVICE void wait(schedule::Index /*flag*/) const {}
@@ -33,7 +33,8 @@ struct PushVerbs {
 __global__ void __launch_bounds__(kThreads) push_kernel(const __grid_constant__ GatherPush p) {
   ptx::launch_dependents();
   ptx::wait_prerequisites();
-  PushVerbs verbs{p, *p.epoch};
+  PushVerbs verbs{p, call_number(p.call)};
+  if (blockIdx.x == 0 && threadIdx.x < 32) send_headers(p.call, verbs.epoch);
   schedule::AgGemm s = p.schedule;
   s.split.borders = p.borders;
   const int worker = static_cast<int>(blockIdx.x);
@@ -41,8 +42,12 @@ __global__ void __launch_bounds__(kThreads) push_kernel(const __grid_constant__ 
   if (p.stage) schedule::run_stage(s, worker, verbs);
 }
 
-__global__ void admit_kernel(const __grid_constant__ AdmitOnly a) {
-  wait_headers(a.wait, a.headers, a.rank, a.ranks, *a.epoch, a.hash);
+__global__ void admit_kernel(const __grid_constant__ CallParams c) {
+  const std::uint32_t epoch = call_number(c);
+  send_headers(c, epoch);
+  __syncwarp();
+  if (threadIdx.x == 0) count_call(c, epoch);
+  wait_admission(c, epoch);
 }
 
 }  // namespace
@@ -60,8 +65,8 @@ cudaError_t enqueue_push(const GatherPush& push, cudaStream_t stream) {
   return cudaLaunchKernelEx(&config, push_kernel, push);
 }
 
-cudaError_t enqueue_admit(const AdmitOnly& admit, cudaStream_t stream) {
-  admit_kernel<<<1, 32, 0, stream>>>(admit);
+cudaError_t enqueue_admit(const CallParams& call, cudaStream_t stream) {
+  admit_kernel<<<1, 32, 0, stream>>>(call);
   return cudaGetLastError();
 }
 

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backend/cuda/device/record.h"
+#include "backend/cuda/device/call_params.h"
 #include "schedule/gather_order.h"
 
 namespace tilelace::cuda {
@@ -15,26 +15,17 @@ struct GatherPush {
   schedule::AgGemm schedule;  ///< its workers are the CTAs; borders are those below
   schedule::Index borders[schedule::kMaxSections + 1] = {};
   bool stage = false;  ///< own rows go into the own slot, too
-  std::byte* base = nullptr;
-  std::size_t stride = 0;
-  std::size_t flags = 0, rows = 0;  ///< offsets of the call's slot
-  std::int64_t row_bytes = 0;       ///< rows lie one after the other
+  CallParams call;
+  std::size_t rows = 0;        ///< offset of the call's slot
+  std::int64_t row_bytes = 0;  ///< rows lie one after the other
   const std::byte* input = nullptr;
-  const comm::Flag* epoch = nullptr;
 };
 
 /// Sends this rank's rows to every peer. Runs while the kernel after it begins; it may be captured.
 [[nodiscard]] cudaError_t enqueue_push(const GatherPush&, cudaStream_t);
 
-/// Waits for the headers of all peers, and does nothing else.
-struct AdmitOnly {
-  const comm::Header* headers = nullptr;
-  const comm::Flag* epoch = nullptr;
-  int rank = 0, ranks = 1;
-  std::uint32_t hash = 0;
-  WaitContext wait;
-};
-[[nodiscard]] cudaError_t enqueue_admit(const AdmitOnly&, cudaStream_t);
+/// All of a call that has no rows: enters, waits for the headers of all peers, counts.
+[[nodiscard]] cudaError_t enqueue_admit(const CallParams&, cudaStream_t);
 
 /// Loads both, so that a later launch does not.
 [[nodiscard]] cudaError_t load_gather_push();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/cuda/device/headers.h"
+#include "backend/cuda/device/call.h"
 #include "backend/cuda/gather_rows.h"
 
 namespace tilelace::cuda {
@@ -10,20 +10,25 @@ constexpr int kCopyCtas = 264;  ///< two a multiprocessor of an H200: more do no
 
 __global__ void __launch_bounds__(kThreads) await_kernel(const __grid_constant__ AwaitRows w) {
   __shared__ bool admitted;
-  const AdmitOnly& a = w.admit;
-  const std::uint32_t epoch = *a.epoch;
+  const CallParams& c = w.call;
+  const std::uint32_t epoch = call_number(c);
+  __syncthreads();  // everybody has it before it is counted
   if (threadIdx.x < 32) {
-    const bool good = wait_headers(a.wait, a.headers, a.rank, a.ranks, epoch, a.hash);
+    if (c.first) send_headers(c, epoch);
+    __syncwarp();
+    if (threadIdx.x == 0 && c.last) count_call(c, epoch);
+    const bool good = wait_admission(c, epoch);
     if (threadIdx.x == 0) admitted = good;
   }
   __syncthreads();
   if (!admitted) return;
-  for (int source = 0; source < a.ranks; ++source) {
-    if (source == a.rank) continue;
-    for (int c = static_cast<int>(threadIdx.x); c < w.chunks[source]; c += kThreads) {
-      const int flag = source * w.max_chunks + c;
-      const WaitPlace place{Role::copy, c, -1, source, static_cast<std::uint32_t>(flag)};
-      if (wait(a.wait, place, w.flags + flag, epoch) != comm::WaitStatus::reached) return;
+  const auto* flags = reinterpret_cast<const comm::Flag*>(c.base + c.rank * c.stride + c.flags);
+  for (int source = 0; source < c.ranks; ++source) {
+    if (source == c.rank) continue;
+    for (int i = static_cast<int>(threadIdx.x); i < w.chunks[source]; i += kThreads) {
+      const int flag = source * w.max_chunks + i;
+      const WaitPlace place{Role::copy, i, -1, source, static_cast<std::uint32_t>(flag)};
+      if (wait(c.wait, place, flags + flag, epoch) != comm::WaitStatus::reached) return;
     }
   }
 }

@@ -11,11 +11,11 @@
 
 namespace tilelace::cuda {
 
-/// Waits for the headers of all peers, then for every chunk of their rows.
+/// Waits for the headers of all peers, then for every chunk of their rows; the call's first kernel
+/// enters it, the last one counts it.
 struct AwaitRows {
-  AdmitOnly admit;
-  const comm::Flag* flags = nullptr;  ///< of the call's slot; source r's at r * max_chunks
-  int max_chunks = 1;
+  CallParams call;
+  int max_chunks = 1;                       ///< flag of source r: r * max_chunks + chunk
   int chunks[schedule::kMaxSections] = {};  ///< of each rank's shard
 };
 /// What comes next in the stream finds all rows in the slot, or this rank stopped.

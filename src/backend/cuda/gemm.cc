@@ -79,7 +79,7 @@ const GemmKernel& kernel_of(const plan::GemmPlan& plan, DType dtype) {
 
 void load_gemm_kernels() {
   for (const GemmKernel* k : all_kernels()) {
-    for (const void* function : {k->function, k->gathering}) {
+    for (const void* function : {k->function, k->gathering, k->reducing}) {
       if (function == nullptr) continue;
       check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  k->shared_bytes),

@@ -109,18 +109,13 @@ Tensors::Tensors(Member& member, const Problem& problem, bool exact)
     const DeviceBuffer& w = weights_.emplace_back(*member.comm, bytes_of(n, problem_.k));
     weight_views_.push_back(dense(w.data(), problem_.dtype, n, problem_.k));
     out_views_.push_back(place(n));
-    const std::uint64_t seed = kStep * (2 * i + 3) + static_cast<std::uint64_t>(member.rank());
-    if (exact)
-      test::fill_sparse(w.data(), n, problem_.k, static_cast<int>(problem_.k), problem_.dtype, seed,
-                        member.stream);
-    else
-      test::fill_normal(w.data(), static_cast<std::size_t>(n * problem_.k), problem_.dtype, seed,
-                        member.stream);
     if (!problem_.bias) continue;
     const DeviceBuffer& b = biases_.emplace_back(*member.comm, bytes_of(1, n));
     bias_views_.push_back(dense(b.data(), problem_.dtype, 1, n));
-    test::fill_normal(b.data(), static_cast<std::size_t>(n), problem_.dtype, ~seed, member.stream);
+    test::fill_normal(b.data(), static_cast<std::size_t>(n), problem_.dtype, ~kStep * (i + 1),
+                      member.stream);
   }
+  fill_weights(1);
   if (problem_.return_gathered) gathered_ = place(problem_.k);
 }
 
@@ -137,6 +132,20 @@ void Tensors::fill(std::uint64_t seed) {
   fill_rows(reference_.data(), 0, problem_.m, seed * kStep);
   fill_rows(a_.data(), begin_of(problem_, member_.rank()), own_rows_, seed * kStep);
   test::poison(results_.data(), results_.bytes(), member_.stream);
+}
+
+void Tensors::fill_weights(std::uint64_t seed) {
+  for (std::size_t i = 0; i < weight_views_.size(); ++i) {
+    const TensorView& w = weight_views_[i];
+    const std::uint64_t own =
+        kStep * (64 * seed + 2 * i + 3) + static_cast<std::uint64_t>(member_.rank());
+    if (exact_)
+      test::fill_sparse(w.data, w.rows, w.cols, static_cast<int>(w.cols), problem_.dtype, own,
+                        member_.stream);
+    else
+      test::fill_normal(w.data, static_cast<std::size_t>(w.rows * w.cols), problem_.dtype, own,
+                        member_.stream);
+  }
 }
 
 AgGemmArgs Tensors::args() const {

@@ -48,6 +48,8 @@ class Tensors {
 
   /// New inputs (the same seed on every rank), poisoned results; enqueued on the member's stream.
   void fill(std::uint64_t seed);
+  /// New weights, enqueued; fill comes first.
+  void fill_weights(std::uint64_t seed);
   [[nodiscard]] AgGemmArgs args() const;
   /// Of a product alone: the gathered operand is the input.
   [[nodiscard]] AgGemmArgs product_args() const;

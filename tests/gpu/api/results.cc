@@ -158,6 +158,28 @@ Finding check_mixed(Member& member) {
   return {};
 }
 
+/// Weights that were not prepared and are written right before each call.
+Finding check_new_weights(Member& member) {
+  for (const std::int64_t m : {16, 1024}) {
+    const Problem p = gpu_test::problem_of(member.ranks(), m, {4096}, 2048);
+    const Tensors prepared(member, p, true);
+    Tensors t(member, p, true);
+    const std::array list{prepared.preparation()};
+    member.comm->prepare(list);
+    for (std::uint64_t call = 1; call <= 20; ++call) {
+      t.fill(call);
+      t.fill_weights(call);
+      if (call % 4 == 0)
+        gemm_only(*member.comm, t.product_args());
+      else
+        ag_gemm(*member.comm, t.args());
+      member.comm->synchronize(member.stream);
+      if (const Finding f = t.check(); !f.empty()) return fmt::format("call {}: {}", call, f);
+    }
+  }
+  return {};
+}
+
 Finding check_default_stream(Member& member) {
   const Problem p = gpu_test::problem_of(member.ranks(), 300, {256}, 512);
   Tensors t(member, p, true);
@@ -202,6 +224,7 @@ std::vector<Check> result_checks() {
           {"transports and chunks", 20, false, check_options, true},
           {"product alone, gather alone", 20, false, check_parts, true},
           {"sizes and paths mixed", 20, false, check_mixed, true},
+          {"weights written before the call", 20, false, check_new_weights, true},
           {"default stream", 20, false, check_default_stream, true},
           {"buffers", 20, false, check_buffers, true}};
 }

@@ -2,74 +2,56 @@
 #include "bench.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace tilelace::gpu_test {
 namespace {
 
 using cuda::NcclBuffer;
 
-constexpr Lengths kLook{12, 6};
-constexpr std::size_t kFinalists = 3;
-constexpr int kFinalRounds = 4;
-
-double guess_gemm_us(const plan::GemmProblem& p) {
-  const double flops =
-      2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
-  const double bytes = 2.0 * static_cast<double>(p.m * p.k + p.n * p.k + p.m * p.n);
-  return 5 + std::max(flops / 700e6, bytes / 4.2e6);
-}
+double guess_collective_us(const Row& row) { return 10 + row.wire_bytes() / 350e3; }
 
 }  // namespace
+
+const Figure* Figures::named(std::string_view name) const {
+  const auto at =
+      std::find_if(all.begin(), all.end(), [&](const Figure& f) { return f.name == name; });
+  return at == all.end() ? nullptr : &*at;
+}
+
+const Figure* Figures::fastest(Method method) const {
+  const Figure* best = nullptr;
+  for (const Figure& f : all)
+    if (f.method == method && (best == nullptr || f.us < best->us)) best = &f;
+  return best;
+}
 
 RankBench::RankBench(Rank& rank, cuda::NcclGroup& nccl, const std::vector<Row>& rows,
                      const BenchOptions& options, Board& board)
     : rank_(rank),
       nccl_(nccl),
       options_(options),
-      operands_(rank, nccl, rows),
+      operands_(rank, nccl, rows, options.buffers),
       timer_(rank, nccl),
-      verifier_(rank, nccl, timer_, operands_, board) {}
+      verifier_(rank, nccl, timer_, operands_, board),
+      gemms_(rank, timer_, operands_, options.gemms) {
+  const bool gathers =
+      std::any_of(rows.begin(), rows.end(), [](const Row& r) { return r.op == Op::ag_gemm; });
+  if (gathers && options.medium) medium_ = std::make_unique<Medium>(rank, rows);
+  if (gathers && options.fuse)
+    fused_ = std::make_unique<Fused>(rank, timer_, operands_, rows, options.fused);
+}
 
-const RankBench::BestGemm& RankBench::best_gemm(const Row& row, double guess_us) {
-  const Shape shape{row.gemm.m, row.gemm.n, row.gemm.k};
-  if (const auto known = best_.find(shape); known != best_.end()) return known->second;
-  auto blas = std::make_unique<cuda::CublasGemm>(row.gemm, options_.algorithms);
-  const int count = static_cast<int>(-rank_.max(-blas->algorithms()));
-  std::vector<Variant> all;
-  for (int i = 0; i < count; ++i) {
-    Variant v;
-    v.name = blas->describe(i);
-    v.launch = [this, i, &b = *blas](int c) {
-      b.launch(operands_.call(NcclBuffer::plain, c).gemm, i, rank_.stream);
-    };
-    timer_.prepare(v, guess_us);
-    all.push_back(std::move(v));
-  }
-  // Once forwards, once backwards: clocks drift while they run.
-  std::vector<double> seen(all.size());
-  for (std::size_t i = 0; i < all.size(); ++i) seen[i] = timer_.sample(all[i], kLook);
-  for (std::size_t i = all.size(); i-- > 0;)
-    all[i].quick_us = (seen[i] + timer_.sample(all[i], kLook)) / 2;
-  std::sort(all.begin(), all.end(),
-            [](const Variant& x, const Variant& y) { return x.quick_us < y.quick_us; });
-  while (all.size() > kFinalists) all.pop_back();
-  timer_.rounds(all, kFinalRounds, options_.lengths);
-  const auto best =
-      std::min_element(all.begin(), all.end(),
-                       [](const Variant& x, const Variant& y) { return x.median() < y.median(); });
-  int algorithm = 0;
-  while (blas->describe(algorithm) != best->name) ++algorithm;
-  return best_.emplace(shape, BestGemm{std::move(blas), algorithm, best->name}).first->second;
+bool RankBench::has_windows() const {
+  const auto& kinds = operands_.kinds();
+  return std::find(kinds.begin(), kinds.end(), NcclBuffer::window) != kinds.end();
 }
 
 void RankBench::collective(const Row& row, const Call& call) {
   const std::size_t shard = row.shard_elements();
   const DType dtype = row.gemm.dtype;
-  const std::size_t own = static_cast<std::size_t>(rank_.rank) * shard * size_of(dtype);
   switch (row.op) {
     case Op::ag_gemm:
-      nccl_.all_gather(call.moved + own, call.moved, shard, dtype, rank_.stream);
+      nccl_.all_gather(operands_.own_rows(row, call), call.moved, shard, dtype, rank_.stream);
       break;
     case Op::gemm_rs:
       nccl_.reduce_scatter(call.moved, call.result, shard, dtype, rank_.stream);
@@ -81,44 +63,102 @@ void RankBench::collective(const Row& row, const Call& call) {
   }
 }
 
+void RankBench::add(std::vector<Variant>& variants, std::string name, Method method,
+                    NcclBuffer buffer, double guess_us, std::function<void(int)> launch) {
+  Variant v;
+  v.name = std::move(name);
+  v.method = method;
+  v.buffer = buffer;
+  v.launch = std::move(launch);
+  if (method == Method::medium) v.finish = [this] { medium_->finish(); };
+  timer_.prepare(v, guess_us);
+  variants.push_back(std::move(v));
+}
+
+void RankBench::add_products(const Row& row, std::vector<Variant>& variants) {
+  const BestBlas& blas = gemms_.blas(row.gemm);
+  add(variants, "cublas", Method::gemm, NcclBuffer::plain, guess_gemm_us(row.gemm),
+      [this, &blas](int i) {
+        blas.launch(operands_.call(NcclBuffer::plain, i).gemm, rank_.stream);
+      });
+  Variant own = gemms_.variant(gemms_.own(row.gemm).plan, row.gemm);
+  own.name = "tilelace_gemm";
+  timer_.prepare(own, guess_gemm_us(row.gemm));
+  variants.push_back(std::move(own));
+}
+
+void RankBench::add_unfused(const Row& row, std::vector<Variant>& variants) {
+  const double collective_us = guess_collective_us(row);
+  const BestBlas& blas = gemms_.blas(row.gemm);
+  for (const NcclBuffer kind : operands_.kinds()) {
+    add(variants, std::string(name_of(kind)), Method::collective, kind, collective_us,
+        [this, &row, kind](int i) { collective(row, operands_.call(kind, i)); });
+    add(variants, fmt::format("unfused_{}", name_of(kind)), Method::unfused, kind,
+        collective_us + guess_gemm_us(row.gemm), [this, &row, &blas, kind](int i) {
+          const Call call = operands_.call(kind, i);
+          if (row.op != Op::ag_gemm) blas.launch(call.gemm, rank_.stream);
+          collective(row, call);
+          if (row.op == Op::ag_gemm) blas.launch(call.gemm, rank_.stream);
+        });
+  }
+}
+
+void RankBench::add_medium(const Row& row, std::vector<Variant>& variants) {
+  plan::GemmProblem shard = row.gemm;
+  shard.m = row.shard_rows();
+  const BestBlas& first = gemms_.blas(shard);
+  const BestBlas& second = gemms_.twin(shard);
+  const double guess_us = guess_collective_us(row) + guess_gemm_us(row.gemm);
+  const auto launch = [this, &row](int i, std::initializer_list<const BestBlas*> products) {
+    const Call call = operands_.call(NcclBuffer::plain, i);
+    medium_->run(row, call, operands_.own_rows(row, call), products);
+  };
+  add(variants, "medium", Method::medium, NcclBuffer::plain, guess_us,
+      [launch, &first](int i) { launch(i, {&first}); });
+  add(variants, "medium_two_streams", Method::medium, NcclBuffer::plain, guess_us,
+      [launch, &first, &second](int i) {
+        launch(i, {&first, &second});
+      });
+}
+
+void RankBench::add_eager(std::vector<Variant>& variants) {
+  std::vector<Variant> more;
+  for (const Variant& v : variants) {
+    if (v.name != "fused" && v.name != "unfused_nccl") continue;
+    Variant e;
+    e.name = v.name + "_eager";
+    e.launch = v.launch;
+    e.method = Method::eager;
+    e.buffer = v.buffer;
+    e.finish = v.finish;
+    e.eager = true;
+    timer_.prepare(e, v.quick_us);
+    more.push_back(std::move(e));
+  }
+  for (Variant& e : more) variants.push_back(std::move(e));
+}
+
 Figures RankBench::run(const Row& row) {
   operands_.use(row);
-  const double gemm_us = guess_gemm_us(row.gemm);
-  const double collective_us = 10 + row.wire_bytes() / 350e3;
-  const BestGemm& best = best_gemm(row, gemm_us);
-  const auto gemm = [&](const Call& call) {
-    best.blas->launch(call.gemm, best.algorithm, rank_.stream);
-  };
-  std::vector<Variant> variants(1);
-  variants[0].name = "gemm";
-  variants[0].launch = [&](int i) { gemm(operands_.call(NcclBuffer::plain, i)); };
-  timer_.prepare(variants[0], gemm_us);
-  for (const NcclBuffer kind : operands_.kinds()) {
-    Variant alone;
-    alone.name = name_of(kind);
-    alone.launch = [&, kind](int i) { collective(row, operands_.call(kind, i)); };
-    Variant both;
-    both.name = fmt::format("unfused_{}", name_of(kind));
-    both.launch = [&, kind](int i) {
-      const Call call = operands_.call(kind, i);
-      if (row.op != Op::ag_gemm) gemm(call);
-      collective(row, call);
-      if (row.op == Op::ag_gemm) gemm(call);
-    };
-    timer_.prepare(alone, collective_us);
-    timer_.prepare(both, gemm_us + collective_us);
-    variants.push_back(std::move(alone));
-    variants.push_back(std::move(both));
-  }
-  timer_.rounds(variants, options_.rounds, options_.lengths);
+  std::vector<Variant> variants;
+  add_products(row, variants);
+  add_unfused(row, variants);
+  if (row.op == Op::ag_gemm && medium_) add_medium(row, variants);
+  std::vector<std::string> plans{gemms_.blas(row.gemm).name, gemms_.own(row.gemm).name};
+  plans.resize(variants.size());
   Figures f;
-  f.plan = best.name;
-  f.gemm = {variants[0].median(), variants[0].spread()};
-  for (std::size_t i = 0; i < operands_.kinds().size(); ++i) {
-    const Variant& alone = variants[1 + 2 * i];
-    const Variant& both = variants[2 + 2 * i];
-    f.collective.emplace_back(operands_.kinds()[i], Figure{alone.median(), alone.spread()});
-    f.unfused.emplace_back(operands_.kinds()[i], Figure{both.median(), both.spread()});
+  if (row.op == Op::ag_gemm && fused_)
+    for (FusedChoice& c : fused_->choose(row)) {
+      if (f.transport.empty()) f.transport = name_of(c.plan.transport);
+      plans.push_back(describe(c.plan));
+      variants.push_back(std::move(c.variant));
+    }
+  if (options_.eager) add_eager(variants);
+  plans.resize(variants.size());
+  timer_.rounds(variants, options_.rounds, options_.lengths);
+  for (std::size_t i = 0; i < variants.size(); ++i) {
+    const Variant& v = variants[i];
+    f.all.push_back({v.name, v.method, plans[i], v.median(), v.spread()});
   }
   f.verified = verify(row, variants);
   return f;
@@ -126,8 +166,11 @@ Figures RankBench::run(const Row& row) {
 
 Verified RankBench::verify(const Row& row, const std::vector<Variant>& variants) {
   Verified all;
-  for (std::size_t i = 0; i < operands_.kinds().size(); ++i) {
-    const Verified v = verifier_.check(row, operands_.kinds()[i], variants[2 + 2 * i]);
+  for (const Variant& variant : variants) {
+    if (variant.method != Method::unfused && variant.method != Method::medium &&
+        variant.method != Method::fused)
+      continue;
+    const Verified v = verifier_.check(row, variant);
     // A NaN stays: it is the largest error there is.
     if (v.error && (!all.error || !(*v.error <= *all.error))) all.error = v.error;
     if (v.exact) all.exact = all.exact.value_or(true) && *v.exact;

@@ -1,36 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's side of a row: the fastest GEMM, the collectives, one after the other.
+// A rank's side of a row: all ways of doing it, in one run.
 #pragma once
-#include <map>
 #include <memory>
 #include <string>
-#include <tuple>
 #include <vector>
 
-#include "backend/cuda/cublas.h"
+#include "fused.h"
+#include "gemms.h"
+#include "medium.h"
 #include "operands.h"
 #include "timer.h"
 #include "verify.h"
 
 namespace tilelace::gpu_test {
 
+/// The median of the slowest rank.
 struct Figure {
+  std::string name;
+  Method method = Method::gemm;
+  std::string plan;
   double us = 0;
-  double spread = 0;
+  double spread = 0;  ///< p90 / p10
 };
 
-/// The same on every rank: medians of the slowest rank.
+/// The same on every rank.
 struct Figures {
-  Figure gemm;
-  std::vector<std::pair<cuda::NcclBuffer, Figure>> collective;  ///< one a kind of buffer
-  std::vector<std::pair<cuda::NcclBuffer, Figure>> unfused;
-  std::string plan;
+  std::vector<Figure> all;
+  std::string transport;  ///< of the fastest fused plan
   Verified verified;
+
+  [[nodiscard]] const Figure* named(std::string_view name) const;
+  /// The fastest of a way; null: there is none.
+  [[nodiscard]] const Figure* fastest(Method method) const;
 };
 
 struct BenchOptions {
   int rounds = 7;
-  int algorithms = 16;
+  Gemms::Options gemms;
+  Fused::Options fused;
+  std::vector<cuda::NcclBuffer> buffers;
+  bool medium = true, fuse = true;
+  bool eager = false;  ///< unfused and fused without graphs, too
   Lengths lengths;
 };
 
@@ -41,18 +51,16 @@ class RankBench {
 
   /// Collective; all ranks come with the same row.
   Figures run(const Row& row);
-  [[nodiscard]] bool has_windows() const { return operands_.kinds().size() == kBufferKinds.size(); }
+  [[nodiscard]] bool has_windows() const;
 
  private:
-  struct BestGemm {
-    std::unique_ptr<cuda::CublasGemm> blas;
-    int algorithm = 0;
-    std::string name;
-  };
-  using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
-
-  /// cuBLASLt's algorithms under load on all ranks at once; the one whose slowest rank is fastest.
-  const BestGemm& best_gemm(const Row& row, double guess_us);
+  void add(std::vector<Variant>& variants, std::string name, Method method, cuda::NcclBuffer buffer,
+           double guess_us, std::function<void(int)> launch);
+  void add_products(const Row& row, std::vector<Variant>& variants);
+  void add_unfused(const Row& row, std::vector<Variant>& variants);
+  void add_medium(const Row& row, std::vector<Variant>& variants);
+  /// Copies of what is there, without graphs.
+  void add_eager(std::vector<Variant>& variants);
   void collective(const Row& row, const Call& call);
   Verified verify(const Row& row, const std::vector<Variant>& variants);
 
@@ -62,7 +70,9 @@ class RankBench {
   Operands operands_;
   Timer timer_;
   Verifier verifier_;
-  std::map<Shape, BestGemm> best_;
+  Gemms gemms_;
+  std::unique_ptr<Medium> medium_;
+  std::unique_ptr<Fused> fused_;
 };
 
 }  // namespace tilelace::gpu_test

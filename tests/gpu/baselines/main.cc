@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpu_baselines: what the fused ops are compared with, in one process with a thread a GPU. GEMM by
-// cuBLASLt's best algorithm, NCCL's collectives, and one after the other in a CUDA graph.
+// gpu_op_bench: the fused ops and what they are compared with, in one process with a thread a GPU:
+// the fastest GEMM, NCCL's collectives, one after the other, a GEMM a shard; all in CUDA graphs.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
-#include <condition_variable>
 #include <cstdlib>
-#include <mutex>
-#include <thread>
 
 #include "comm/cuda/capabilities.h"
 #include "core/check.h"
 #include "links/measure.h"
 #include "program.h"
 #include "record.h"
+#include "watchdog.h"
 
 namespace tilelace::gpu_test {
 namespace {
@@ -23,48 +20,18 @@ constexpr double kNcclSeconds = 35;
 
 struct Options {
   int ranks = 0;
-  std::vector<std::string> models{"llama70b"};
-  std::vector<std::int64_t> ms{1024, 4096, 8192};
-  std::vector<std::string> ops{"ag_gemm", "gemm_rs", "gemm_ar"};
+  std::vector<std::string> models{"gpt3", "llama70b", "qwen32b"};
+  std::vector<std::int64_t> ms{16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384};
+  std::vector<std::string> ops{"ag_gemm"};
+  std::vector<std::string> layers{"up"};
+  std::vector<std::string> ways{"unfused", "medium", "fused"};
+  std::vector<std::string> buffers{"nccl", "nccl_registered", "nccl_window"};
   BenchOptions bench;
   bool nonblocking = false;
   double link_gbps = 0;
   double limit_s = 0;
+  std::string part = "0/1";
   std::string json, commit;
-};
-
-/// Ends the process if it takes longer than it may: what hangs in the driver cannot be ended else.
-class Watchdog {
- public:
-  explicit Watchdog(double seconds) : seconds_(seconds), thread_([this] { watch(); }) {}
-  ~Watchdog() {
-    {
-      const std::scoped_lock lock(mutex_);
-      done_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
-  Watchdog(const Watchdog&) = delete;
-  Watchdog& operator=(const Watchdog&) = delete;
-
- private:
-  void watch() {
-    std::unique_lock lock(mutex_);
-    if (changed_.wait_for(lock, std::chrono::duration<double>(seconds_), [this] { return done_; }))
-      return;
-    fmt::print(stderr,
-               "gpu_baselines: got no end within {:.0f} s (--limit-seconds), expected one\n",
-               seconds_);
-    std::fflush(nullptr);
-    std::_Exit(3);
-  }
-
-  double seconds_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool done_ = false;
-  std::thread thread_;
 };
 
 /// Collective: GB/s a GPU and direction of a copy-engine push of 256 MiB a peer.
@@ -91,17 +58,39 @@ std::vector<Row> rows_of(const Options& o, int ranks) {
   require(ranks <= devices, "--ranks: got {}, expected at most one a GPU ({})", ranks, devices);
   for (const std::int64_t m : o.ms)
     require(m > 0 && m <= 1 << 20, "--m: got {}, expected 1 to {}", m, 1 << 20);
-  auto rows = baseline_rows(ops_of(o.ops), o.models, ranks, o.ms);
+  auto rows = bench_rows(ops_of(o.ops), o.models, o.layers, ranks, o.ms);
   std::stable_sort(rows.begin(), rows.end(),
                    [](const Row& a, const Row& b) { return a.op < b.op; });
-  return rows;
+  std::size_t part = 0, parts = 1;
+  require(std::sscanf(o.part.c_str(), "%zu/%zu", &part, &parts) == 2 && part < parts,
+          "--part: got {}, expected I/N with I < N", o.part);
+  std::vector<Row> mine;
+  for (std::size_t i = part; i < rows.size(); i += parts) mine.push_back(rows[i]);
+  require(!mine.empty(), "rows: got none, expected one of --models, --ops, --layers, --m, --part");
+  return mine;
+}
+
+bool among(const std::vector<std::string>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+BenchOptions bench_options(const Options& o) {
+  BenchOptions b = o.bench;
+  b.gemms.lengths = b.fused.lengths = b.lengths;
+  b.medium = among(o.ways, "medium");
+  b.fuse = among(o.ways, "fused");
+  // The plain buffers hold the operands of all other ways.
+  for (const cuda::NcclBuffer kind : kBufferKinds)
+    if (kind == cuda::NcclBuffer::plain || among(o.buffers, name_of(kind)))
+      b.buffers.push_back(kind);
+  return b;
 }
 
 void run_rank(Rank& rank, const Options& o, const std::vector<Row>& rows, Board& board,
               std::vector<Result>& results, JsonLines& json) {
   const double link = o.link_gbps > 0 ? o.link_gbps : link_rate(rank);
   cuda::NcclGroup nccl(*rank.group, rank.device, {kNcclSeconds, !o.nonblocking});
-  RankBench bench(rank, nccl, rows, o.bench, board);
+  RankBench bench(rank, nccl, rows, bench_options(o), board);
   if (rank.rank == 0)
     fmt::print("{} ranks on {}, cuBLASLt {}, NCCL {}, windows {}, link {:.1f} GB/s{}\n", rank.ranks,
                device_name(), cuda::cublas_version(), cuda::nccl_version(),
@@ -111,18 +100,21 @@ void run_rank(Rank& rank, const Options& o, const std::vector<Row>& rows, Board&
     if (rank.rank != 0) continue;
     results.push_back({row, figures, link, o.bench.rounds});
     json.write(record(results.back(), o.commit));
-    fmt::print("{} {} m {}: gemm {:.1f}, unfused {:.1f} us\n", row.model, name_of(row.op), row.m,
-               figures.gemm.us, fastest(figures.unfused).second.us);
+    std::string text;
+    for (const Figure& f : figures.all) text += fmt::format(", {} {:.1f}", f.name, f.us);
+    fmt::print("{} {} {} m {}{} us{}\n", row.model, name_of(row.op), row.layer, row.m, text,
+               results.back().good() ? "" : "  WRONG: " + figures.verified.trouble);
     std::fflush(stdout);
   }
   rank.meet();
 }
 
 int run(const Options& o) {
-  JsonLines json(o.json, false);
+  JsonLines json(o.json, true);
   const int ranks = choose_ranks(o.ranks);
   const auto rows = rows_of(o, ranks);
-  const Watchdog watchdog(o.limit_s > 0 ? o.limit_s : 60 + 6.0 * static_cast<double>(rows.size()));
+  const Watchdog watchdog("gpu_op_bench",
+                          o.limit_s > 0 ? o.limit_s : 60 + 20.0 * static_cast<double>(rows.size()));
   Board board(static_cast<std::size_t>(ranks));
   std::vector<Result> results;
   run_ranks(ranks, [&](Rank& rank) { run_rank(rank, o, rows, board, results, json); });
@@ -140,11 +132,31 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--ops", o.ops, "of ag_gemm, gemm_rs, gemm_ar")
       ->delimiter(',')
       ->check(CLI::IsMember({"ag_gemm", "gemm_rs", "gemm_ar"}));
+  app.add_option("--part", o.part,
+                 "I/N: every N-th row from I, where the time of a run is limited");
   app.add_option("--rounds", o.bench.rounds, "samples a variant")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  app.add_option("--algorithms", o.bench.algorithms, "of cuBLASLt that are tried")
+  app.add_option("--layers", o.layers, "of up (one weight), gate_up (two on one gather)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"up", "gate_up"}));
+  app.add_option("--ways", o.ways, "of unfused (always there), medium, fused")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"unfused", "medium", "fused"}));
+  app.add_option("--buffers", o.buffers, "of nccl (always there), nccl_registered, nccl_window")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"nccl", "nccl_registered", "nccl_window"}));
+  app.add_option("--candidates", o.bench.fused.candidates,
+                 "plans of the fused op that are tried, best prediction first")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_flag("--kinds", o.bench.fused.kinds, "times the best plan of every kind with care");
+  app.add_flag("--eager", o.bench.eager, "times fused and unfused without graphs, too");
+  app.add_option("--algorithms", o.bench.gemms.algorithms, "of cuBLASLt that are tried")
       ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  app.add_option("--gemm-plans", o.bench.gemms.plans, "of the own GEMM that are tried")
+      ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   app.add_option("--sample-ms", o.bench.lengths.sample_ms, "a sample's length")
       ->check(CLI::Range(0.1, 1000.0))
@@ -152,10 +164,10 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--link-gbps", o.link_gbps,
                  "of a GPU and direction, for the roof (default: measured)")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--limit-seconds", o.limit_s, "ends the process (default: 60 and 6 a row)")
+  app.add_option("--limit-seconds", o.limit_s, "ends the process (default: 60 and 20 a row)")
       ->check(CLI::NonNegativeNumber);
   app.add_flag("--nccl-nonblocking", o.nonblocking, "NCCL's calls do not block: all is bounded");
-  app.add_option("--json", o.json, "write JSON lines to this file, - for standard output");
+  app.add_option("--json", o.json, "appends JSON lines to this file, - for standard output");
   app.add_option("--commit", o.commit, "goes into the records");
 }
 
@@ -166,8 +178,8 @@ int main(int argc, char** argv) {
   using namespace tilelace::gpu_test;
   // Multicast is never used. Before any thread; what is set already stays, and is refused later.
   setenv("NCCL_NVLS_ENABLE", "0", 0);
-  CLI::App app("Times cuBLASLt, NCCL and one after the other, what fused ops are compared with");
+  CLI::App app("Times the fused ops, and cuBLASLt and NCCL, one after the other or by shards");
   Options options;
   add_options(app, options);
-  return run_program("gpu_baselines", app, argc, argv, [&] { return run(options); });
+  return run_program("gpu_op_bench", app, argc, argv, [&] { return run(options); });
 }

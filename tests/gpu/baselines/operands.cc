@@ -51,10 +51,11 @@ std::size_t index_of(NcclBuffer kind) { return static_cast<std::size_t>(kind); }
 
 }  // namespace
 
-Operands::Operands(Rank& rank, cuda::NcclGroup& nccl, const std::vector<Row>& rows)
+Operands::Operands(Rank& rank, cuda::NcclGroup& nccl, const std::vector<Row>& rows,
+                   const std::vector<NcclBuffer>& wanted)
     : rank_(rank), nccl_(nccl) {
   const Sizes s = largest(rows);
-  const std::size_t needed = kBufferKinds.size() * s.moved + s.weight + s.kept + s.reference;
+  const std::size_t needed = wanted.size() * s.moved + s.weight + s.kept + s.reference;
   std::size_t free = 0;
   std::size_t total = 0;
   cuda::check(cudaMemGetInfo(&free, &total), "free memory");
@@ -62,7 +63,7 @@ Operands::Operands(Rank& rank, cuda::NcclGroup& nccl, const std::vector<Row>& ro
   require(static_cast<double>(needed) < 0.9 * least,
           "--m: got rows of {} MiB, expected at most {} MiB", needed >> 20,
           static_cast<std::size_t>(0.9 * least) >> 20);
-  for (const NcclBuffer kind : kBufferKinds) {
+  for (const NcclBuffer kind : wanted) {
     auto memory = nccl.allocate(s.moved, kind);
     if (rank.max(memory->kind() == kind ? 0 : 1) > 0) continue;
     moved_[index_of(kind)] = std::move(memory);

@@ -34,14 +34,20 @@ struct Call {
 
 class Operands {
  public:
-  /// Collective: memory for the largest of these rows. Errors: usage (too large), the group's.
-  Operands(Rank& rank, cuda::NcclGroup& nccl, const std::vector<Row>& rows);
+  /// Collective: memory for the largest of these rows, of the wanted kinds. Errors: usage (too
+  /// large), the group's.
+  Operands(Rank& rank, cuda::NcclGroup& nccl, const std::vector<Row>& rows,
+           const std::vector<cuda::NcclBuffer>& wanted);
   Operands(const Operands&) = delete;
   Operands& operator=(const Operands&) = delete;
 
   /// Lays the row's tensors out, normal variates in all of them.
   void use(const Row& row);
   [[nodiscard]] Call call(cuda::NcclBuffer kind, int i) const;
+  /// The rank's own rows of a gathered operand.
+  [[nodiscard]] std::byte* own_rows(const Row& row, const Call& call) const {
+    return call.moved + static_cast<std::size_t>(rank_.rank) * row.shard_bytes();
+  }
   /// The kinds of buffers that this machine and library have, on every rank.
   [[nodiscard]] const std::vector<cuda::NcclBuffer>& kinds() const { return kinds_; }
   /// Memory of moved_bytes() for a reference.

@@ -7,34 +7,44 @@
 namespace tilelace::gpu_test {
 namespace {
 
-using KindFigure = std::pair<cuda::NcclBuffer, Figure>;
+Json us_or_null(const Figure* f) { return f == nullptr ? Json(nullptr) : Json(f->us); }
 
-std::string us_of(const std::vector<KindFigure>& figures, cuda::NcclBuffer kind) {
-  for (const auto& [k, f] : figures)
-    if (k == kind) return fmt::format("{:.1f}", f.us);
-  return "-";
+template <class T>
+Json or_null(const std::optional<T>& x) {
+  return x ? Json(*x) : Json(nullptr);
 }
+
+std::string us_of(const Figure* f) { return f == nullptr ? "-" : fmt::format("{:.1f}", f->us); }
+
+std::string of(const std::optional<double>& x) { return x ? fmt::format("{:.2f}", *x) : "-"; }
 
 }  // namespace
 
 double Result::roof_us() const {
-  return std::max(figures.gemm.us, row.wire_bytes() / link_gb_per_s * 1e-3);
+  return std::max(gemm_us(), row.wire_bytes() / link_gb_per_s * 1e-3);
 }
 
-const KindFigure& fastest(const std::vector<KindFigure>& figures) {
-  return *std::min_element(
-      figures.begin(), figures.end(),
-      [](const KindFigure& a, const KindFigure& b) { return a.second.us < b.second.us; });
+std::optional<double> Result::efficiency() const {
+  const Figure* unfused = figures.fastest(Method::unfused);
+  if (fused() == nullptr || unfused == nullptr || unfused->us <= gemm_us()) return {};
+  return 1 - (fused()->us - gemm_us()) / (unfused->us - gemm_us());
+}
+
+std::optional<double> Result::speedup() const {
+  const Figure* unfused = figures.fastest(Method::unfused);
+  if (fused() == nullptr || unfused == nullptr) return {};
+  return unfused->us / fused()->us;
 }
 
 Json record(const Result& x, const std::string& commit) {
   const Figures& f = x.figures;
-  const auto& unfused = fastest(f.unfused);
+  const Figure* fused = x.fused();
+  const Figure* unfused = f.fastest(Method::unfused);
   Json r;
   r["schema"] = "tilelace.bench/1";
   r["op"] = name_of(x.row.op);
   r["model"] = x.row.model;
-  r["layer"] = nullptr;
+  r["layer"] = x.row.layer;
   r["ranks"] = x.row.ranks;
   r["m"] = x.row.m;
   r["n"] = x.row.n;
@@ -42,25 +52,29 @@ Json record(const Result& x, const std::string& commit) {
   r["dtype"] = name_of(x.row.gemm.dtype);
   r["backend"] = "cuda";
   r["mode"] = "graph";
-  r["gemm_us"] = f.gemm.us;
-  r["collective_us"] = fastest(f.collective).second.us;
-  r["unfused_us"] = unfused.second.us;
-  for (const char* key : {"medium_us", "fused_us", "path"}) r[key] = nullptr;
+  r["gemm_us"] = x.gemm_us();
+  r["collective_us"] = us_or_null(f.fastest(Method::collective));
+  r["unfused_us"] = us_or_null(unfused);
+  r["medium_us"] = us_or_null(f.fastest(Method::medium));
+  r["fused_us"] = us_or_null(fused);
+  r["path"] = fused == nullptr ? Json(nullptr) : Json(name_of(Path::fused));
   r["roof_us"] = x.roof_us();
-  for (const char* key : {"ect_us", "efficiency", "speedup"}) r[key] = nullptr;
+  r["ect_us"] = fused == nullptr ? Json(nullptr) : Json(fused->us - x.gemm_us());
+  r["efficiency"] = or_null(x.efficiency());
+  r["speedup"] = or_null(x.speedup());
   r["peers"] = Json::object();
-  for (const auto& [kind, figure] : f.collective)
-    r["peers"][std::string(name_of(kind))] = figure.us;
-  for (const auto& [kind, figure] : f.unfused)
-    r["peers"][fmt::format("unfused_{}", name_of(kind))] = figure.us;
-  r["plan"] = fmt::format("cublas {}, {}", f.plan, name_of(unfused.first));
-  r["transport"] = "nccl";
+  for (const Figure& figure : f.all)
+    if (figure.name != "fused") r["peers"][figure.name] = figure.us;
+  r["plan"] = fused != nullptr ? fused->plan : "cublas " + f.named("cublas")->plan;
+  r["transport"] = fused != nullptr ? f.transport : "nccl";
   const auto error = f.verified.error;
   r["error"] = error && std::isfinite(*error) ? Json(*error) : Json(nullptr);
-  r["exact"] = f.verified.exact ? Json(*f.verified.exact) : Json(nullptr);
+  r["exact"] = or_null(f.verified.exact);
   r["verified"] = x.good();
   r["iterations"] = x.rounds;
-  r["spread"] = unfused.second.spread;
+  const Figure* timed = fused != nullptr ? fused : unfused;
+  r["spread"] = timed == nullptr ? Json(nullptr) : Json(timed->spread);
+  r["link_gb_per_s"] = x.link_gb_per_s;
   r["device"] = device_name();
   r["driver"] = driver_version();
   r["commit"] = commit.empty() ? Json(nullptr) : Json(commit);
@@ -69,21 +83,25 @@ Json record(const Result& x, const std::string& commit) {
 }
 
 void print_table(const std::vector<Result>& results) {
-  using cuda::NcclBuffer;
-  fmt::print("us; nccl, reg, win: the collective alone in plain, registered and window buffers\n");
-  fmt::print("{:<9} {:<8} {:>6} {:>9} {:>8} {:>8} {:>8} {:>9} {:>8} {:>9} {:>6}  {}\n", "model",
-             "op", "m", "gemm", "nccl", "reg", "win", "unfused", "exposed", "roof", "spread",
-             "unfused with, verified");
+  fmt::print(
+      "us; gemm: the fastest of cublas and tilelace; nccl: the fastest kind of buffer; E: overlap "
+      "efficiency; x: unfused / fused\n");
+  fmt::print(
+      "{:<9} {:<8} {:<7} {:>6} {:>9} {:>9} {:>8} {:>9} {:>9} {:>9} {:>9} {:>6} {:>6} {:>9}  {}\n",
+      "model", "op", "layer", "m", "cublas", "tilelace", "nccl", "unfused", "medium", "fused",
+      "default", "E", "x", "roof", "plan, verified");
   for (const Result& x : results) {
     const Figures& f = x.figures;
-    const auto& [kind, unfused] = fastest(f.unfused);
+    const Figure* standard = f.named("fused_default");
     fmt::print(
-        "{:<9} {:<8} {:>6} {:>9.1f} {:>8} {:>8} {:>8} {:>9.1f} {:>8.1f} {:>9.1f} {:>6.3f}  "
-        "{}, {}\n",
-        x.row.model, name_of(x.row.op), x.row.m, f.gemm.us, us_of(f.collective, NcclBuffer::plain),
-        us_of(f.collective, NcclBuffer::registered), us_of(f.collective, NcclBuffer::window),
-        unfused.us, unfused.us - f.gemm.us, x.roof_us(), unfused.spread, name_of(kind),
-        x.good() ? "yes" : "WRONG: " + f.verified.trouble);
+        "{:<9} {:<8} {:<7} {:>6} {:>9} {:>9} {:>8} {:>9} {:>9} {:>9} {:>9} {:>6} {:>6} {:>9.1f}  "
+        "{}{}\n",
+        x.row.model, name_of(x.row.op), x.row.layer, x.row.m, us_of(f.named("cublas")),
+        us_of(f.named("tilelace_gemm")), us_of(f.fastest(Method::collective)),
+        us_of(f.fastest(Method::unfused)), us_of(f.fastest(Method::medium)), us_of(x.fused()),
+        us_of(standard == nullptr ? x.fused() : standard), of(x.efficiency()), of(x.speedup()),
+        x.roof_us(), x.fused() != nullptr ? x.fused()->plan : "-",
+        x.good() ? "" : "  WRONG: " + f.verified.trouble);
   }
 }
 

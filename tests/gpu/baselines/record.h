@@ -14,12 +14,14 @@ struct Result {
   int rounds = 0;
 
   [[nodiscard]] bool good() const { return figures.verified.trouble.empty(); }
+  [[nodiscard]] double gemm_us() const { return figures.fastest(Method::gemm)->us; }
   [[nodiscard]] double roof_us() const;
+  /// The fused op's; none where it was not timed.
+  [[nodiscard]] const Figure* fused() const { return figures.named("fused"); }
+  /// Null where one after the other costs nothing.
+  [[nodiscard]] std::optional<double> efficiency() const;
+  [[nodiscard]] std::optional<double> speedup() const;
 };
-
-/// The fastest of the kinds of buffers.
-const std::pair<cuda::NcclBuffer, Figure>& fastest(
-    const std::vector<std::pair<cuda::NcclBuffer, Figure>>& figures);
 
 /// One line by the schema tilelace.bench/1.
 Json record(const Result& result, const std::string& commit);

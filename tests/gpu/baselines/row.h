@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of the table: ag_gemm gathers A[m / ranks, h] and multiplies by W[f / ranks, h]; gemm_rs
-// and gemm_ar multiply X[m, f / ranks] by W[h, f / ranks] and sum.
+// The rows of the table: ag_gemm gathers A[m / ranks, h] and multiplies by W[f / ranks, h] (layer
+// up) or by two of them (gate_up); gemm_rs and gemm_ar multiply X[m, f / ranks] by W[h, f / ranks]
+// and sum (down).
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,20 +16,36 @@ namespace tilelace::gpu_test {
 
 struct Row {
   std::string model;
+  std::string layer;
   Op op = Op::ag_gemm;
   int ranks = 1;
   std::int64_t m = 0;
-  std::int64_t n = 0, k = 0;  ///< of the unsharded product
-  plan::GemmProblem gemm;     ///< of one rank; m filled up to a multiple of ranks
+  std::int64_t n = 0, k = 0;  ///< of the unsharded product, all weights together
+  int weights = 1;            ///< of equal size, on one gather
+  /// Of one rank, all weights in one product; m filled up to a multiple of ranks.
+  plan::GemmProblem gemm;
 
+  /// As the fused op sees it: m as it is.
+  [[nodiscard]] Problem problem() const {
+    Problem p;
+    p.op = op;
+    p.ranks = ranks;
+    p.m = m;
+    p.n.assign(static_cast<std::size_t>(weights), gemm.n / weights);
+    p.k = gemm.k;
+    p.dtype = gemm.dtype;
+    return p;
+  }
   /// Columns of what the collective moves.
   [[nodiscard]] std::int64_t hidden() const { return op == Op::ag_gemm ? gemm.k : gemm.n; }
+  [[nodiscard]] std::int64_t shard_rows() const { return gemm.m / ranks; }
   [[nodiscard]] std::size_t shard_elements() const {
-    return static_cast<std::size_t>(gemm.m / ranks * hidden());
+    return static_cast<std::size_t>(shard_rows() * hidden());
   }
   [[nodiscard]] std::size_t bytes_of(std::int64_t rows, std::int64_t cols) const {
     return static_cast<std::size_t>(rows * cols) * size_of(gemm.dtype);
   }
+  [[nodiscard]] std::size_t shard_bytes() const { return bytes_of(shard_rows(), hidden()); }
   /// The gathered operand, or the partial sums.
   [[nodiscard]] std::size_t moved_bytes() const { return bytes_of(gemm.m, hidden()); }
   /// What the reducing collectives write.
@@ -47,19 +65,29 @@ struct Row {
   }
 };
 
-inline std::vector<Row> baseline_rows(const std::vector<Op>& ops,
-                                      const std::vector<std::string>& models, int ranks,
-                                      const std::vector<std::int64_t>& ms) {
+/// gate_up is left out where the model's MLP has no gate.
+inline std::vector<Row> bench_rows(const std::vector<Op>& ops,
+                                   const std::vector<std::string>& models,
+                                   const std::vector<std::string>& layers, int ranks,
+                                   const std::vector<std::int64_t>& ms) {
   std::vector<Row> rows;
+  const auto add = [&](const test::GemmRow& g, Op op, const std::string& layer, int weights) {
+    Row row{g.model, layer, op, ranks, g.problem.m, g.n * weights, g.k, weights, g.problem};
+    row.gemm.m = (row.m + ranks - 1) / ranks * ranks;
+    row.gemm.n *= weights;
+    rows.push_back(row);
+  };
   for (const test::GemmRow& g : test::gemm_rows(models, {ranks}, ms, DType::bf16))
     for (const Op op : ops) {
       if ((op == Op::ag_gemm) != (g.side == "ag")) continue;
       const std::int64_t cut = op == Op::ag_gemm ? g.n : g.k;
       require(cut % (8 * ranks) == 0, "--ranks: got {}, expected {} to be a multiple of 8 times it",
               ranks, cut);
-      Row row{g.model, op, ranks, g.problem.m, g.n, g.k, g.problem};
-      row.gemm.m = (row.m + ranks - 1) / ranks * ranks;
-      rows.push_back(row);
+      if (op != Op::ag_gemm) add(g, op, "down", 1);
+      for (const std::string& layer : layers) {
+        if (op != Op::ag_gemm || (layer == "gate_up" && g.model == "gpt3")) continue;
+        add(g, op, layer, layer == "gate_up" ? 2 : 1);
+      }
     }
   return rows;
 }

@@ -13,6 +13,7 @@ namespace {
 using cuda::check;
 
 constexpr double kGraphUs = 1000;  // what a graph should take, about
+constexpr Lengths kLook{12, 6};
 
 double part_of(std::vector<double> v, std::size_t tenths) {
   std::sort(v.begin(), v.end());
@@ -34,14 +35,22 @@ Timer::~Timer() {
   cudaEventDestroy(begin_);
 }
 
-void Timer::prepare(Variant& v, double guess_us) {
-  // Once outside of a graph: NCCL connects ranks, kernels are loaded. Nobody captures, which may
-  // stop a device, while a peer's collective runs.
-  rank_.meet();
-  v.launch(0);
-  nccl_.finish(rank_.stream, v.name, kFinishSeconds);
-  rank_.meet();
-  v.calls = std::clamp(static_cast<int>(kGraphUs / guess_us), 4, 32);
+void Timer::finish(const Variant& v) {
+  if (v.finish)
+    v.finish();
+  else
+    nccl_.finish(rank_.stream, v.name, kFinishSeconds);
+}
+
+void Timer::enqueue(const Variant& v) {
+  if (!v.eager) {
+    check(cudaGraphLaunch(v.graph.get(), rank_.stream), "a replay");
+    return;
+  }
+  for (int i = 0; i < v.calls; ++i) v.launch(i);
+}
+
+void Timer::capture(Variant& v) {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
   check(cudaStreamBeginCapture(rank_.stream, cudaStreamCaptureModeRelaxed), "capture");
@@ -52,17 +61,28 @@ void Timer::prepare(Variant& v, double guess_us) {
   check(made, "the graph");
   v.graph.reset(executable);
   check(cudaGraphUpload(executable, rank_.stream), "the graph");
-  nccl_.finish(rank_.stream, v.name, kFinishSeconds);
+  finish(v);
+}
+
+void Timer::prepare(Variant& v, double guess_us) {
+  // First outside of a graph: NCCL connects ranks, kernels are loaded. Nobody captures, which may
+  // stop a device, while a peer's collective runs.
+  rank_.meet();
+  for (const int i : {0, 1}) v.launch(i);
+  finish(v);
+  rank_.meet();
+  v.calls = std::clamp(static_cast<int>(kGraphUs / guess_us), 4, 32) / 2 * 2;
+  if (!v.eager) capture(v);
   v.quick_us = std::max(1.0, rank_.max(run(v, 1, 1)));
 }
 
 double Timer::run(const Variant& v, int load, int timed) {
   rank_.meet();
-  for (int i = 0; i < load; ++i) check(cudaGraphLaunch(v.graph.get(), rank_.stream), "a replay");
+  for (int i = 0; i < load; ++i) enqueue(v);
   check(cudaEventRecord(begin_, rank_.stream), "an event");
-  for (int i = 0; i < timed; ++i) check(cudaGraphLaunch(v.graph.get(), rank_.stream), "a replay");
+  for (int i = 0; i < timed; ++i) enqueue(v);
   check(cudaEventRecord(end_, rank_.stream), "an event");
-  nccl_.finish(rank_.stream, v.name, kFinishSeconds);
+  finish(v);
   float ms = 0;
   check(cudaEventElapsedTime(&ms, begin_, end_), "an event");
   return static_cast<double>(ms) * 1000 / timed / v.calls;
@@ -84,10 +104,25 @@ void Timer::rounds(std::vector<Variant>& variants, int count, const Lengths& len
   }
 }
 
+void Timer::select(std::vector<Variant>& variants, std::size_t finalists, int rounds_each,
+                   const Lengths& lengths) {
+  std::vector<double> seen;
+  for (const Variant& v : variants) seen.push_back(sample(v, kLook));
+  for (std::size_t i = variants.size(); i-- > 0;)
+    variants[i].quick_us = (seen[i] + sample(variants[i], kLook)) / 2;
+  std::stable_sort(variants.begin(), variants.end(),
+                   [](const Variant& x, const Variant& y) { return x.quick_us < y.quick_us; });
+  while (variants.size() > finalists) variants.pop_back();
+  if (variants.size() < 2 || rounds_each == 0) return;
+  rounds(variants, rounds_each, lengths);
+  std::stable_sort(variants.begin(), variants.end(),
+                   [](const Variant& x, const Variant& y) { return x.median() < y.median(); });
+}
+
 void Timer::replay(const Variant& v) {
   rank_.meet();
-  check(cudaGraphLaunch(v.graph.get(), rank_.stream), "a replay");
-  nccl_.finish(rank_.stream, v.name, kFinishSeconds);
+  enqueue(v);
+  finish(v);
   rank_.meet();
 }
 

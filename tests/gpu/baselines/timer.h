@@ -19,11 +19,20 @@ constexpr double kLoadMs = 40;
 
 using Graph = std::unique_ptr<CUgraphExec_st, cudaError_t (*)(cudaGraphExec_t)>;
 
+/// eager: any of them without a graph, timed but not compared.
+enum class Method : std::uint8_t { gemm, collective, unfused, medium, fused, eager };
+
 struct Variant {
   std::string name;
   std::function<void(int)> launch;  ///< the i-th call, into the rank's stream
+  Method method = Method::gemm;
+  cuda::NcclBuffer buffer = cuda::NcclBuffer::plain;
+  /// Waits for what is in the stream, bounded; empty: NcclGroup's.
+  std::function<void()> finish;
+  std::size_t index = 0;  ///< among its makers' plans
+  bool eager = false;     ///< launched call by call instead of replayed
   Graph graph{nullptr, cudaGraphExecDestroy};
-  int calls = 0;        ///< in the graph
+  int calls = 0;        ///< in the graph; even, as slots are part of it
   double quick_us = 0;  ///< a call, about; the same on every rank
   /// Us a call, the slowest rank's.
   std::vector<double> samples;
@@ -47,17 +56,25 @@ class Timer {
   Timer& operator=(const Timer&) = delete;
   ~Timer();
 
-  /// Runs it once, captures it, replays it twice. `guess_us`: of a call.
+  /// Runs two calls, captures it, replays it twice. `guess_us`: of a call.
   void prepare(Variant& v, double guess_us);
   /// One sample, us a call on the slowest rank.
   double sample(const Variant& v, const Lengths& lengths);
   /// Samples of all, shuffled, into their lists.
   void rounds(std::vector<Variant>& variants, int count, const Lengths& lengths);
+  /// A look at each, forwards and backwards, as clocks drift while they run; then `rounds` samples
+  /// of the `finalists` best. Those stay, fastest first.
+  void select(std::vector<Variant>& variants, std::size_t finalists, int rounds,
+              const Lengths& lengths);
   /// One replay, until it is done.
   void replay(const Variant& v);
 
  private:
   double run(const Variant& v, int load, int timed);
+  void capture(Variant& v);
+  /// All calls of the graph.
+  void enqueue(const Variant& v);
+  void finish(const Variant& v);
 
   Rank& rank_;
   cuda::NcclGroup& nccl_;

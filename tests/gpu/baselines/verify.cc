@@ -7,6 +7,7 @@
 #include "backend/cuda/cuda_check.h"
 #include "core/half.h"
 #include "gemm/data.h"
+#include "schedule/rows.h"
 
 namespace tilelace::gpu_test {
 namespace {
@@ -39,14 +40,14 @@ std::vector<std::int64_t> sampled_rows(const Row& row) {
 
 }  // namespace
 
-Verified Verifier::check(const Row& row, cuda::NcclBuffer kind, const Variant& unfused) {
+Verified Verifier::check(const Row& row, const Variant& variant) {
   // The last call's tensors: tensors have different numbers of copies, so that an earlier call's
   // result may have been overwritten by a call with other operands.
-  const Call call = operands_.call(kind, unfused.calls - 1);
+  const Call call = operands_.call(variant.buffer, variant.calls - 1);
   Verified v =
-      row.op == Op::ag_gemm ? check_gather(row, call, unfused) : check_sum(row, call, unfused);
+      row.op == Op::ag_gemm ? check_gather(row, call, variant) : check_sum(row, call, variant);
   if (!v.trouble.empty())
-    v.trouble = fmt::format("{} rank {}: {}", unfused.name, rank_.rank, v.trouble);
+    v.trouble = fmt::format("{} rank {}: {}", variant.name, rank_.rank, v.trouble);
   std::string all;
   for (const std::string& text : rank_.group->all_gather(v.trouble, kMeetSeconds))
     if (!text.empty()) all += (all.empty() ? "" : "; ") + text;
@@ -56,37 +57,51 @@ Verified Verifier::check(const Row& row, cuda::NcclBuffer kind, const Variant& u
   return v;
 }
 
-Verified Verifier::check_gather(const Row& row, const Call& call, const Variant& unfused) {
+Verified Verifier::check_gather(const Row& row, const Call& call, const Variant& variant) {
   const DType dtype = row.gemm.dtype;
-  const std::size_t shard = row.shard_elements();
-  const auto part = [&](std::byte* base, int r) {
-    return base + static_cast<std::size_t>(r) * shard * size_of(dtype);
-  };
+  // Only the fused op takes m as it is; the others fill it up, and write one wide result.
+  const bool fused = variant.method == Method::fused;
+  const schedule::RowSplit split{fused ? row.m : row.gemm.m, row.ranks, nullptr};
+  const auto elements = [&](std::int64_t rows) { return static_cast<std::size_t>(rows * row.k); };
+  const auto seed = [](int r) { return kGatherSeed + static_cast<std::uint64_t>(r) * kSeedStep; };
   test::poison(call.moved, row.moved_bytes(), rank_.stream);
   test::poison(call.gemm.out, row.kept_bytes(), rank_.stream);
-  test::fill_normal(part(call.moved, rank_.rank), shard, dtype,
-                    kGatherSeed + static_cast<std::uint64_t>(rank_.rank), rank_.stream);
-  for (int r = 0; r < row.ranks; ++r)
-    test::fill_normal(part(operands_.reference(), r), shard, dtype,
-                      kGatherSeed + static_cast<std::uint64_t>(r), rank_.stream);
+  const auto own = split.shard(rank_.rank);
+  if (own.size() > 0)
+    test::fill_normal(operands_.own_rows(row, call), elements(own.size()), dtype, seed(rank_.rank),
+                      rank_.stream);
+  for (int r = 0; r < row.ranks; ++r) {
+    const auto shard = split.shard(r);
+    if (shard.size() > 0)
+      test::fill_normal(operands_.reference() + row.bytes_of(shard.begin, row.k),
+                        elements(shard.size()), dtype, seed(r), rank_.stream);
+  }
   finish();
-  timer_.replay(unfused);
-  const auto j = test::judge(
-      {operands_.reference(), call.gemm.weight, nullptr, call.gemm.out, row.gemm, Activation::none},
-      kSamples, false, 0, rank_.stream);
+  timer_.replay(variant);
+  const int products = fused ? row.weights : 1;
+  const plan::GemmProblem p{split.m, row.gemm.n / products, row.k, dtype};
   Verified v;
-  v.error = j.relative();
-  if (!(*v.error <= kErrorOfU * unit_roundoff(dtype)))
-    v.trouble = fmt::format(
-        "relative error, got {:.5f} ({} of {} places off, row {} col {} is {} and not {}), "
-        "expected "
-        "at most {:.5f}",
-        *v.error, j.wrong, j.checked, j.row, j.col, j.got, j.expected,
-        kErrorOfU * unit_roundoff(dtype));
+  for (int i = 0; i < products; ++i) {
+    const auto* weight =
+        static_cast<const std::byte*>(call.gemm.weight) + row.bytes_of(i * p.n, p.k);
+    const auto* out = static_cast<const std::byte*>(call.gemm.out) + row.bytes_of(i * p.m, p.n);
+    const auto j = test::judge({operands_.reference(), weight, nullptr, out, p, Activation::none},
+                               kSamples, false, 0, rank_.stream);
+    // A NaN stays: it is the largest error there is.
+    if (!v.error || !(j.relative() <= *v.error)) v.error = j.relative();
+    const double limit = kErrorOfU * unit_roundoff(dtype);
+    if (!(j.relative() <= limit))
+      v.trouble += fmt::format(
+          "{}product {}: relative error, got {:.5f} ({} of {} places off, rows {} to {} of m {}, "
+          "row "
+          "{} col {} is {} and not {}), expected at most {:.5f}",
+          v.trouble.empty() ? "" : "; ", i, j.relative(), j.wrong, j.checked, j.first_row,
+          j.last_row, p.m, j.row, j.col, j.got, j.expected, limit);
+  }
   return v;
 }
 
-Verified Verifier::check_sum(const Row& row, const Call& call, const Variant& unfused) {
+Verified Verifier::check_sum(const Row& row, const Call& call, const Variant& variant) {
   const plan::GemmProblem& p = row.gemm;
   const auto self = static_cast<std::uint64_t>(rank_.rank);
   test::fill_sparse(const_cast<void*>(call.gemm.a), p.m, p.k, std::min(32, 256 / row.ranks),
@@ -96,7 +111,7 @@ Verified Verifier::check_sum(const Row& row, const Call& call, const Variant& un
   test::poison(call.moved, row.moved_bytes(), rank_.stream);
   test::poison(call.result, row.result_bytes(), rank_.stream);
   finish();
-  timer_.replay(unfused);
+  timer_.replay(variant);
   Verified v;
   v.exact = true;
   const auto j =

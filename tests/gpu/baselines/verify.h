@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the unfused op computes what it should, with the graph that was timed.
+// Whether each way of a row computes what it should, with the graph that was timed.
 #pragma once
 #include <optional>
 #include <string>
@@ -26,13 +26,13 @@ class Verifier {
       : rank_(rank), nccl_(nccl), timer_(timer), operands_(operands), board_(board) {}
 
   /// Collective. Leaves other data in some copies of the row's tensors.
-  Verified check(const Row& row, cuda::NcclBuffer kind, const Variant& unfused);
+  Verified check(const Row& row, const Variant& variant);
 
  private:
-  /// The gathered operand against one that is made here for all ranks, by its product in fp64.
-  Verified check_gather(const Row& row, const Call& call, const Variant& unfused);
+  /// The product of everyone's rows, which are made here, in fp64 at sampled places.
+  Verified check_gather(const Row& row, const Call& call, const Variant& variant);
   /// Small integers: partial sums at sampled places, their sum in sampled rows.
-  Verified check_sum(const Row& row, const Call& call, const Variant& unfused);
+  Verified check_sum(const Row& row, const Call& call, const Variant& variant);
   std::string compare_rows(const Row& row, const Call& call);
   [[nodiscard]] std::vector<std::byte> fetch_rows(const Row& row, const std::byte* from,
                                                   const std::vector<std::int64_t>& rows) const;

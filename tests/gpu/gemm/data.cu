@@ -40,9 +40,11 @@ __global__ void sparse_kernel(T* data, std::int64_t rows, std::int64_t cols, int
   for (std::int64_t r = blockIdx.x; r < rows; r += gridDim.x)
     for (int i = static_cast<int>(threadIdx.x); i < per_row; i += static_cast<int>(blockDim.x)) {
       const std::uint64_t h = hash(seed + static_cast<std::uint64_t>(first + r) * 4099 + i);
-      const std::int64_t col =
-          static_cast<std::int64_t>((h >> 1) % static_cast<std::uint64_t>(cols));
-      data[r * cols + col] = static_cast<T>((h & 1) != 0 ? 1.0F : -1.0F);
+      const std::int64_t col = static_cast<std::int64_t>(h % static_cast<std::uint64_t>(cols));
+      // By the place, as two may meet there: whichever comes last writes the same.
+      const std::uint64_t sign =
+          hash(seed * 31 + static_cast<std::uint64_t>((first + r) * cols + col));
+      data[r * cols + col] = static_cast<T>((sign & 1) != 0 ? 1.0F : -1.0F);
     }
 }
 
@@ -72,11 +74,32 @@ struct Rule {
   std::int64_t samples, skip_k;
 };
 
+/// One element of one part's product, on all lanes of a warp; adds |a w| to the magnitude.
+template <class T>
+__device__ double product_of(const Judged& j, int part, std::int64_t row, std::int64_t col,
+                             std::int64_t skip_k, double& magnitude) {
+  const std::int64_t k = j.problem.k;
+  const auto* a = static_cast<const T*>(j.a) + part * j.parts.a + row * k;
+  const auto* w = static_cast<const T*>(j.weight) + part * j.parts.weight + col * k;
+  double sum = 0;
+  double absolute = 0;
+  for (std::int64_t x = skip_k + (static_cast<int>(threadIdx.x) & 31); x < k; x += 32) {
+    const double term = static_cast<double>(static_cast<float>(a[x])) *
+                        static_cast<double>(static_cast<float>(w[x]));
+    sum += term;
+    absolute += fabs(term);
+  }
+  for (int d = 16; d > 0; d /= 2) {
+    sum += __shfl_xor_sync(~0U, sum, d);
+    absolute += __shfl_xor_sync(~0U, absolute, d);
+  }
+  magnitude += absolute;
+  return sum;
+}
+
 template <class T>
 __global__ void judge_kernel(Judged j, Rule rule, Totals* totals) {
   const auto [m, n, k, dtype] = j.problem;
-  const auto* a = static_cast<const T*>(j.a);
-  const auto* w = static_cast<const T*>(j.weight);
   const std::int64_t all = rule.samples > 0 ? rule.samples : m * n;
   const int lane = static_cast<int>(threadIdx.x) & 31;
   const std::int64_t warps = std::int64_t{gridDim.x} * blockDim.x / 32;
@@ -91,15 +114,11 @@ __global__ void judge_kernel(Judged j, Rule rule, Totals* totals) {
     const std::int64_t col = at % n;
     double sum = 0;
     double magnitude = 0;
-    for (std::int64_t x = rule.skip_k + lane; x < k; x += 32) {
-      const double term = static_cast<double>(static_cast<float>(a[row * k + x])) *
-                          static_cast<double>(static_cast<float>(w[col * k + x]));
-      sum += term;
-      magnitude += fabs(term);
-    }
-    for (int d = 16; d > 0; d /= 2) {
-      sum += __shfl_xor_sync(~0U, sum, d);
-      magnitude += __shfl_xor_sync(~0U, magnitude, d);
+    double rounded = 0;  // magnitude of what is rounded before it is summed
+    for (int part = 0; part < j.parts.count; ++part) {
+      const double partial = product_of<T>(j, part, row, col, rule.skip_k, magnitude);
+      sum += partial;
+      if (j.parts.count > 1) rounded += fabs(partial);
     }
     if (lane != 0) continue;
     if (j.bias != nullptr) {
@@ -111,9 +130,12 @@ __global__ void judge_kernel(Judged j, Rule rule, Totals* totals) {
     const double got = static_cast<double>(static_cast<float>(static_cast<const T*>(j.out)[at]));
     // Slope of the activations is at most 1.13; fp16's subnormals are 2^-24 apart.
     const double slope = j.activation == Activation::none ? 1 : 1.13;
-    const double fp32 = 0x1p-24 * (16 * magnitude * slope + rule.extra_roundings * fabs(y));
     const double tiny = dtype == DType::fp16 ? 0x1p-25 : 0;
-    const double bound = rule.exact ? 0 : rule.u * (fabs(y) + fp32) + fp32 + tiny;
+    const double partials =
+        j.parts.count > 1 ? slope * (rule.u * rounded + tiny * j.parts.count) : 0;
+    const double before =
+        0x1p-24 * (16 * magnitude * slope + rule.extra_roundings * fabs(y)) + partials;
+    const double bound = rule.exact ? 0 : rule.u * (fabs(y) + before) + before + tiny;
     const double off = got - y;
     error += off * off;
     norm += y * y;

@@ -16,7 +16,8 @@ void fill_normal(void* data, std::size_t elements, DType, std::uint64_t seed, cu
                  std::size_t first = 0);
 
 /// {-1, 0, 1} with at most `per_row` non-zeros in a row of `cols`, hashed from seed and place;
-/// `data` is what lies at row `first_row` of a larger matrix. Seeds should lie far apart.
+/// `data` is what lies at row `first_row` of a larger matrix: the same on every device. Seeds
+/// should lie far apart.
 void fill_sparse(void* data, std::int64_t rows, std::int64_t cols, int per_row, DType,
                  std::uint64_t seed, cudaStream_t, std::int64_t first_row = 0);
 
@@ -34,6 +35,12 @@ struct Judgement {
   [[nodiscard]] double relative() const;
 };
 
+/// A product over the k of several ranks, one behind the other: as many operands and weights.
+struct Parts {
+  int count = 1;
+  std::int64_t a = 0, weight = 0;  ///< elements from part to part
+};
+
 struct Judged {
   const void* a;
   const void* weight;
@@ -41,11 +48,13 @@ struct Judged {
   const void* out;
   plan::GemmProblem problem;
   Activation activation;
+  Parts parts = {};
 };
 
 /// Compares out with a product in fp64: all of it, or `samples` hashed places. An element may be
 /// off by u |y| + 16 * 2^-24 * sum |a w| (times the activation's slope); with `exact` by nothing.
-/// `skip_k`: leaves these first k out of the reference (the test of the test).
+/// With several parts it may be off by u of each of them, too. `skip_k`: leaves these first k of
+/// each part out of the reference (the test of the test).
 Judgement judge(const Judged&, std::int64_t samples, bool exact, std::int64_t skip_k, cudaStream_t);
 
 struct Difference {

@@ -8,13 +8,12 @@
 #include <numeric>
 #include <random>
 
-#include "core/check.h"
-#include "schedule/rows.h"
-
 namespace tilelace::gpu_test {
 namespace {
 
 using Rng = std::mt19937_64;
+
+constexpr std::int64_t kMostChunks = 16;  // of a shard
 
 std::int64_t below(Rng& rng, std::int64_t end) {
   return static_cast<std::int64_t>(rng() % static_cast<std::uint64_t>(end));
@@ -52,14 +51,15 @@ std::vector<std::int64_t> draw_rows(Rng& rng, int ranks, std::int64_t m) {
   return rows;
 }
 
-Problem draw_problem(Rng& rng, int ranks, DType dtype, bool exact) {
+Problem draw_problem(Rng& rng, const CaseRange& range, bool exact) {
+  const int ranks = range.ranks;
   const auto& tile = plan::kGemmTiles[rng() % std::size(plan::kGemmTiles)];
   const std::int64_t down = tile.swapped ? tile.width : tile.rows();
   const std::int64_t across = tile.swapped ? tile.rows() : tile.width;
   Problem p;
-  p.op = Op::ag_gemm;
+  p.op = range.op;
   p.ranks = ranks;
-  p.dtype = dtype;
+  p.dtype = range.dtype;
   // Tiles' edges in all rows together, and in a shard.
   p.m = pick(rng,
              {1, std::max(1, ranks - 1), ranks, ranks + 1, down - 1, down, down + 1, 2 * down + 1,
@@ -70,47 +70,65 @@ Problem draw_problem(Rng& rng, int ranks, DType dtype, bool exact) {
     return pick(rng, {8, 24, across - 8, across, across + 8, 2 * across, 328}, kMostCols, 8);
   };
   p.n.push_back(columns());
-  if (below(rng, 3) == 0) p.n.push_back(below(rng, 2) == 0 ? p.n[0] : columns());
+  if (p.op == Op::ag_gemm && below(rng, 3) == 0)
+    p.n.push_back(below(rng, 2) == 0 ? p.n[0] : columns());
   p.k = pick(rng, {8, 24, 56, 64, 72, 104, 128, 264, 1016, 1024, 2048}, kMostK, 8);
   p.bias = !exact && below(rng, 2) == 0;
   if (!exact && below(rng, 2) == 0) p.activation = static_cast<Activation>(1 + below(rng, 3));
-  p.return_gathered = below(rng, 2) == 0;
+  p.return_gathered = p.op == Op::ag_gemm && below(rng, 2) == 0;
   return p;
 }
 
-/// Kinds, then chunk sizes, then plans, each as likely as its like: not as often as it is listed.
-plan::AgGemmPlan draw_plan(Rng& rng, const PlansByKind& kinds) {
+/// Kinds, then sorts, then plans, each as likely as its like: not as often as it is listed.
+OpPlan draw_plan(Rng& rng, const PlansByKind& kinds) {
   const auto kind = std::next(kinds.begin(), below(rng, std::ssize(kinds)));
-  std::map<std::int64_t, std::vector<plan::AgGemmPlan>> by_chunk;
-  for (const auto& plan : kind->second) by_chunk[plan.chunk_rows].push_back(plan);
-  const auto& plans = std::next(by_chunk.begin(), below(rng, std::ssize(by_chunk)))->second;
+  std::map<std::string, std::vector<OpPlan>> by_sort;
+  for (const OpPlan& plan : kind->second) by_sort[sort_of(plan)].push_back(plan);
+  const auto& plans = std::next(by_sort.begin(), below(rng, std::ssize(by_sort)))->second;
   return plans.at(static_cast<std::size_t>(below(rng, std::ssize(plans))));
+}
+
+/// Shards of these sizes are one chunk to the planner: cut them all the same.
+void vary_chunks(Rng& rng, OpPlan& plan, const Problem& p) {
+  auto* const gather = std::get_if<plan::AgGemmPlan>(&plan);
+  if (gather == nullptr || below(rng, 2) == 0) return;
+  const auto borders = borders_of(p);
+  std::int64_t most = 1;
+  for (std::size_t r = 0; r + 1 < borders.size(); ++r)
+    most = std::max(most, borders[r + 1] - borders[r]);
+  gather->chunk_rows =
+      std::max<std::int64_t>(1, most / (1 + below(rng, kMostChunks))) + below(rng, 2);
 }
 
 }  // namespace
 
-std::string kind_of(const plan::AgGemmPlan& plan) {
-  return fmt::format("{} {}", name_of(plan.transport), plan.whole ? "whole" : "by shard");
+std::string sort_of(const OpPlan& plan) {
+  if (const auto* gather = std::get_if<plan::AgGemmPlan>(&plan))
+    return fmt::format("{:012}", gather->chunk_rows);
+  return std::string(std::get<plan::GemmRsPlan>(plan).gemm.tile.name);
 }
 
 PlansByKind plans_by_kind(const Problem& problem, const plan::GemmMachine& machine) {
   PlansByKind kinds;
-  for (const auto& plan : plan::ag_gemm_candidates(problem, machine))
-    kinds[kind_of(plan)].push_back(plan);
-  require(!kinds.empty(), "ag_gemm: {}, got no plan, expected one", text_of(problem));
+  for (const OpPlan& plan : candidates_of(problem, machine)) kinds[kind_of(plan)].push_back(plan);
   return kinds;
 }
 
-std::vector<Case> draw_cases(int count, int ranks, DType dtype, const plan::GemmMachine& machine,
-                             std::uint64_t seed) {
+std::vector<Case> draw_cases(int count, const CaseRange& range, std::uint64_t seed) {
   Rng rng(seed);
   std::vector<Case> cases;
   for (int i = 0; i < count; ++i) {
     Case c;
     c.index = i;
     c.exact = i % 2 == 0;
-    c.problem = draw_problem(rng, ranks, dtype, c.exact);
-    c.plan = draw_plan(rng, plans_by_kind(c.problem, machine));
+    c.problem = draw_problem(rng, range, c.exact);
+    c.plan = draw_plan(rng, plans_by_kind(c.problem, range.machine));
+    vary_chunks(rng, c.plan, c.problem);
+    // Calls without any row keep ranks in step, and write nothing.
+    if (below(rng, 40) == 0) {
+      c.problem.m = 0;
+      c.problem.rows.clear();
+    }
     c.odd = below(rng, 2) == 0;
     c.seed = rng();
     cases.push_back(std::move(c));
@@ -118,33 +136,9 @@ std::vector<Case> draw_cases(int count, int ranks, DType dtype, const plan::Gemm
   return cases;
 }
 
-std::vector<std::int64_t> borders_of(const Problem& problem) {
-  std::vector<std::int64_t> borders{0};
-  const schedule::RowSplit even{problem.m, problem.ranks, nullptr};
-  for (int r = 0; r < problem.ranks; ++r)
-    borders.push_back(problem.rows.empty()
-                          ? even.shard(r).end
-                          : borders.back() + problem.rows.at(static_cast<std::size_t>(r)));
-  return borders;
-}
-
-int owner_of(const std::vector<std::int64_t>& borders, std::int64_t row) {
-  return static_cast<int>(
-      std::distance(borders.begin(), std::upper_bound(borders.begin(), borders.end(), row)) - 1);
-}
-
-std::string text_of(const Problem& p) {
-  return fmt::format(
-      "{} ranks {} m {}{} n {} k {}{}{}{}", name_of(p.dtype), p.ranks, p.m,
-      p.rows.empty() ? "" : fmt::format(" rows {}", fmt::join(p.rows, "+")), fmt::join(p.n, "+"),
-      p.k, p.bias ? " bias" : "",
-      p.activation == Activation::none ? "" : fmt::format(" {}", name_of(p.activation)),
-      p.return_gathered ? " gathered" : "");
-}
-
 std::string text_of(const Case& c) {
   return fmt::format("case {} {} {}, {}", c.index, text_of(c.problem), c.exact ? "exact" : "normal",
-                     plan::describe(c.plan));
+                     describe(c.plan));
 }
 
 }  // namespace tilelace::gpu_test

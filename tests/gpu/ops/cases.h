@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random problems of ag_gemm with their edges, each with one of its plans; the same on every rank.
+// Random problems of the fused ops with their edges, each with one of its plans; the same on every
+// rank.
 #pragma once
 #include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "plan/ag_gemm.h"
+#include "ops/op_plan.h"
 
 namespace tilelace::gpu_test {
 
@@ -17,30 +18,30 @@ constexpr std::size_t kMostWeights = 2;
 struct Case {
   int index = 0;
   Problem problem;
-  plan::AgGemmPlan plan;
+  OpPlan plan;
   bool exact = false;      ///< integers, compared bit by bit; else normal variates and fp64
   bool odd = false;        ///< single calls before and after the pair, so that slots change places
   std::uint64_t seed = 0;  ///< of its data
 };
 
-/// Error: usage (a problem that has no plan).
-std::vector<Case> draw_cases(int count, int ranks, DType dtype, const plan::GemmMachine& machine,
-                             std::uint64_t seed);
+struct CaseRange {
+  Op op = Op::ag_gemm;
+  int ranks = 2;
+  DType dtype = DType::bf16;
+  plan::GemmMachine machine;
+};
 
-/// "push by shard": what names a way of moving rows and cutting tiles.
-std::string kind_of(const plan::AgGemmPlan& plan);
+/// Error: usage (a problem that has no plan).
+std::vector<Case> draw_cases(int count, const CaseRange& range, std::uint64_t seed);
 
 /// All plans, by kind_of, fastest prediction first.
-using PlansByKind = std::map<std::string, std::vector<plan::AgGemmPlan>>;
+using PlansByKind = std::map<std::string, std::vector<OpPlan>>;
 PlansByKind plans_by_kind(const Problem& problem, const plan::GemmMachine& machine);
 
-/// Rows of m before each rank's shard, then m.
-std::vector<std::int64_t> borders_of(const Problem& problem);
-/// The rank whose shard has this row.
-int owner_of(const std::vector<std::int64_t>& borders, std::int64_t row);
+/// What plans of one kind differ in most: the size of chunks, the shape of tiles.
+std::string sort_of(const OpPlan& plan);
 
 /// Everything that is needed to make it again.
-std::string text_of(const Problem& problem);
 std::string text_of(const Case& c);
 
 }  // namespace tilelace::gpu_test

@@ -1,150 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpu_op_check: conformance of ag_gemm on the GPUs of one process, a thread a rank. Random problems
-// and edges with every kind of plan, exact integers and fp64; long runs, back to back and with
-// delays. Exit 0: all right, 1: a result was wrong, 2: usage, 3: a wait expired or the system.
+// gpu_op_check: conformance of the fused ops on the GPUs of one process, a thread a rank. Random
+// problems and edges with every kind of plan, exact integers and fp64; long runs, back to back and
+// with delays. Exit 0: all right, 1: a result was wrong, 2: usage, 3: a wait expired or the system.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <mutex>
+#include <numeric>
+#include <set>
 
 #include "backend/cuda/cuda_check.h"
 #include "backend/cuda/gemm.h"
 #include "comm/cuda/capabilities.h"
 #include "core/check.h"
 #include "ops/conformance.h"
+#include "ops/report.h"
 #include "ops/stress.h"
 #include "program.h"
+#include "watchdog.h"
 
 namespace tilelace::gpu_test {
 namespace {
 
 constexpr std::size_t kBatch = 20;  // cases that share one staging
-constexpr int kMostLines = 12;      // of wrong cases
 
 struct Options {
   int ranks = 0;
   int shapes = 100;
-  long stress = 0, straggle = 0;
+  long stress = 0, straggle = 0, pair = 0;
   std::uint64_t seed = 1;
   int only = -1;
   double timeout_s = 20;
+  double limit_s = 0;
+  std::vector<std::string> ops{"ag_gemm", "gemm_rs"};
   std::vector<std::string> dtypes{"bf16", "fp16"};
   bool drop = false;
   std::string json, commit;
 };
 
-/// What the ranks found, put together.
-class Report {
- public:
-  Report(const Options& o, int ranks) : o_(o), ranks_(ranks), json_(o.json, false) {}
-
-  void add(const Case& c, const Tally& t) {
-    const std::scoped_lock lock(mutex_);
-    calls_ += t.calls;
-    worst_ = std::max(worst_, t.worst);
-    if (o_.drop) {
-      missed_ += t.calls - t.wrong;
-      if (t.calls != t.wrong && lines_++ < kMostLines)
-        fmt::print("NOT NOTICED in {} of {} calls: {}\n", t.calls - t.wrong, t.calls, text_of(c));
-    } else if (t.wrong > 0) {
-      ++wrong_;
-      if (lines_++ < kMostLines)
-        fmt::print("WRONG in {} of {} calls: {}\n      {}\n", t.wrong, t.calls, text_of(c),
-                   t.first);
-      std::fflush(stdout);
-    }
-  }
-
-  /// One row of the table, from rank 0, when all ranks are through with the type.
-  void conclude(DType dtype, const std::vector<Case>& cases) {
-    const double limit = 0.52 * unit_roundoff(dtype);
-    std::map<std::string, int> kinds;
-    for (const Case& c : cases) ++kinds[kind_of(c.plan)];
-    std::string by_kind;
-    for (const auto& [kind, count] : kinds) by_kind += fmt::format(", {} {}", kind, count);
-    rows_.push_back(fmt::format(
-        "{}: {} shapes ({} exact{}), {} calls: {} {}, worst relative error {:.5f} (limit {:.5f})",
-        name_of(dtype), cases.size(), (cases.size() + 1) / 2, by_kind, calls_,
-        o_.drop ? missed_ : wrong_,
-        o_.drop ? "passed without a rank's rows" : "wrong cases (counted on each rank)", worst_,
-        limit));
-    const bool good = (o_.drop ? missed_ : wrong_) == 0 && (o_.drop || worst_ <= limit);
-    bad_ = bad_ || !good;
-    Json line = head("tilelace.conformance/1", dtype);
-    line["shapes"] = cases.size();
-    line["calls"] = calls_;
-    line["kinds"] = kinds;
-    line["wrong"] = wrong_;
-    line["worst_error"] = worst_;
-    line["dropped"] = o_.drop;
-    line["missed"] = o_.drop ? Json(missed_) : Json(nullptr);
-    line["verified"] = good;
-    json_.write(line);
-    calls_ = missed_ = wrong_ = 0;
-    worst_ = 0;
-  }
-
-  /// Of rank 0; `troubles`: of all ranks.
-  void add(const std::string& kind, Pace pace, const StressResult& r, DType dtype,
-           const std::vector<std::string>& troubles) {
-    std::size_t wrong = 0;
-    for (const std::string& t : troubles) wrong += t.empty() ? 0 : 1;
-    for (const std::string& t : troubles)
-      if (!t.empty() && !o_.drop) fmt::print("WRONG: {}, {}: {}\n", kind, name_of(pace), t);
-    const bool good = o_.drop ? wrong == troubles.size() : wrong == 0;
-    bad_ = bad_ || !good;
-    rows_.push_back(fmt::format("{}: {} {}, {} calls, {:.1f} us a call: wrong on {} of {} ranks{}",
-                                name_of(dtype), name_of(pace), kind, r.calls, r.us, wrong,
-                                troubles.size(),
-                                o_.drop ? " (an input is lost: must be all)" : ""));
-    fmt::print("{}\n", rows_.back());
-    std::fflush(stdout);
-    Json line = head("tilelace.stress/1", dtype);
-    line["kind"] = kind;
-    line["pace"] = name_of(pace);
-    line["calls"] = r.calls;
-    line["us"] = r.us;
-    line["wrong_ranks"] = wrong;
-    line["dropped"] = o_.drop;
-    line["verified"] = good;
-    json_.write(line);
-  }
-
-  int print() const {
-    fmt::print("\n{} ranks on {} of {}\n", ranks_, std::min(ranks_, comm::device_count()),
-               device_name());
-    for (const std::string& row : rows_) fmt::print("{}\n", row);
-    fmt::print("{}\n", bad_ ? "WRONG" : "all right");
-    return bad_ ? 1 : 0;
-  }
-
- private:
-  [[nodiscard]] Json head(const char* schema, DType dtype) const {
-    Json line;
-    line["schema"] = schema;
-    line["op"] = name_of(Op::ag_gemm);
-    line["backend"] = "cuda";
-    line["ranks"] = ranks_;
-    line["dtype"] = name_of(dtype);
-    line["seed"] = o_.seed;
-    line["device"] = device_name();
-    line["driver"] = driver_version();
-    line["commit"] = o_.commit.empty() ? Json(nullptr) : Json(o_.commit);
-    line["time"] = utc_now();
-    return line;
-  }
-
-  const Options& o_;
-  int ranks_;
-  JsonLines json_;
-  std::mutex mutex_;
-  std::vector<std::string> rows_;
-  int calls_ = 0, missed_ = 0, wrong_ = 0, lines_ = 0;
-  double worst_ = 0;
-  bool bad_ = false;
-};
-
-/// What one rank may count on: its share of the multiprocessors where ranks share a device.
-plan::GemmMachine machine_of(int ranks) {
+/// What one rank's calls may count on: a share of the multiprocessors where others use the device.
+plan::GemmMachine machine_of(int ranks, int communicators) {
   const int devices = std::min(ranks, comm::device_count());
   plan::GemmMachine machine;
   for (int d = 0; d < devices; ++d) {
@@ -152,33 +46,51 @@ plan::GemmMachine machine_of(int ranks) {
     cuda::check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, d), "SMs");
     machine.multiprocessors = std::min(machine.multiprocessors, count);
   }
-  machine.multiprocessors /= (ranks + devices - 1) / devices;
+  machine.multiprocessors /= (ranks + devices - 1) / devices * communicators;
   return machine;
 }
 
-/// Everything that the ranks' threads share; made before they start.
+/// Of an op: everything that the ranks' threads share; made before they start.
 struct Work {
+  Op op = Op::ag_gemm;
   std::map<DType, std::vector<Case>> cases;
-  std::vector<DType> dtypes;
+  DType stressed_dtype = DType::bf16;
   std::vector<Problem> stressed;
-  std::vector<PlansByKind> kinds;  ///< of each of them
+  std::vector<PlansByKind> kinds, halves;  ///< of each of them; of half a device
 };
 
-Work work_of(const Options& o, int ranks) {
-  const auto machine = machine_of(ranks);
+bool among(const std::vector<std::string>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+Work work_of(const Options& o, Op op, int ranks) {
+  const auto machine = machine_of(ranks, 1);
   Work work;
-  for (const DType dtype : {DType::bf16, DType::fp16}) {
-    if (std::find(o.dtypes.begin(), o.dtypes.end(), name_of(dtype)) == o.dtypes.end()) continue;
-    work.dtypes.push_back(dtype);
-    auto cases =
-        draw_cases(o.shapes, ranks, dtype, machine, o.seed * 2 + static_cast<std::uint64_t>(dtype));
+  work.op = op;
+  for (const DType dtype : {DType::fp16, DType::bf16}) {
+    if (!among(o.dtypes, name_of(dtype))) continue;
+    work.stressed_dtype = dtype;
+    auto cases = draw_cases(o.shapes, {op, ranks, dtype, machine},
+                            o.seed * 2 + static_cast<std::uint64_t>(dtype));
     if (o.only >= 0) std::erase_if(cases, [&](const Case& c) { return c.index != o.only; });
     work.cases[dtype] = std::move(cases);
   }
-  if (o.stress <= 0 && o.straggle <= 0) return work;
-  work.stressed = stress_problems(ranks, work.dtypes.at(0));
-  for (const Problem& p : work.stressed) work.kinds.push_back(plans_by_kind(p, machine));
+  if (o.stress <= 0 && o.straggle <= 0 && o.pair <= 0) return work;
+  work.stressed = stress_problems(op, ranks, work.stressed_dtype);
+  for (const Problem& p : work.stressed) {
+    work.kinds.push_back(plans_by_kind(p, machine));
+    work.halves.push_back(plans_by_kind(p, machine_of(ranks, 2)));
+  }
   return work;
+}
+
+std::vector<Work> all_work(const Options& o, int ranks) {
+  require(!o.dtypes.empty(), "--dtypes: got none, expected bf16 or fp16");
+  std::vector<Work> all;
+  for (const Op op : {Op::ag_gemm, Op::gemm_rs})
+    if (among(o.ops, name_of(op))) all.push_back(work_of(o, op, ranks));
+  require(!all.empty(), "--ops: got none, expected ag_gemm or gemm_rs");
+  return all;
 }
 
 /// Says in an error what was being done.
@@ -198,52 +110,91 @@ void check_shapes(Rank& rank, const Options& o, const Work& work, Report& report
       const auto end = std::min(cases.size(), at + kBatch);
       std::vector<Problem> problems;
       for (std::size_t i = at; i < end; ++i) problems.push_back(cases[i].problem);
-      cuda::AgGemm op(*rank.group, rank.device, problems, o.timeout_s);
+      const auto op = make_op(*rank.group, rank.device, problems, o.timeout_s);
       for (std::size_t i = at; i < end; ++i) {
-        const Drop lost = i % 2 == 0 ? Drop::input : Drop::reference;
+        const Drop lost = i / 2 % 2 == 0 ? Drop::input : Drop::reference;
         naming(text_of(cases[i]), [&] {
-          report.add(cases[i], check.run(op, cases[i], o.drop ? lost : Drop::nothing));
+          report.add(cases[i], check.run(*op, cases[i], o.drop ? lost : Drop::nothing));
         });
       }
       rank.meet();  // nobody's memory goes while a peer may still use it
     }
     rank.meet();
-    if (rank.rank == 0) report.conclude(dtype, cases);
+    if (rank.rank == 0) report.conclude(work.op, dtype, cases);
     rank.meet();
   }
 }
 
+std::set<std::string> names_of(const std::vector<PlansByKind>& kinds) {
+  std::set<std::string> names;
+  for (const PlansByKind& of_problem : kinds)
+    for (const auto& [kind, plans] : of_problem) names.insert(kind);
+  return names;
+}
+
+/// What every rank found, told by rank 0.
+void tell(Rank& rank, const LongRun& run, const StressResult& r, Report& report) {
+  const auto troubles = rank.group->all_gather(r.trouble, kMeetSeconds);
+  if (rank.rank == 0) report.add(run, r, troubles);
+}
+
 void check_long(Rank& rank, const Options& o, const Work& work, Report& report) {
-  if (work.stressed.empty()) return;
-  std::map<std::string, int> kinds;
-  for (const PlansByKind& of_problem : work.kinds)
-    for (const auto& [kind, plans] : of_problem) ++kinds[kind];
   Stress stress(rank, work.stressed, work.kinds, o.timeout_s, o.drop);
   rank.meet();
   const auto run = [&](Pace pace, long calls) {
     if (calls <= 0) return;
-    for (const auto& [kind, count] : kinds) {
+    for (const std::string& kind : names_of(work.kinds)) {
       StressResult r;
-      naming(fmt::format("{} {}", name_of(pace), kind), [&] { r = stress.run(kind, calls, pace); });
-      const auto troubles = rank.group->all_gather(r.trouble, kMeetSeconds);
-      if (rank.rank == 0) report.add(kind, pace, r, work.dtypes.at(0), troubles);
+      naming(fmt::format("{} {} {}", name_of(work.op), name_of(pace), kind),
+             [&] { r = stress.run(kind, calls, pace); });
+      tell(rank, {work.op, work.stressed_dtype, kind, pace}, r, report);
     }
   };
   run(Pace::eager, o.stress);
   run(Pace::graph, o.stress);
+  run(Pace::mixed, o.stress / 4);
   run(Pace::delays, o.straggle);
   rank.meet();
 }
 
+/// Two communicators of the same ranks, each on a stream of its own.
+void check_pair(Rank& rank, const Options& o, const Work& work, Report& report) {
+  std::vector<int> everyone(static_cast<std::size_t>(rank.ranks));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  const auto group = rank.group->subgroup(everyone, kMeetSeconds);
+  Rank second = rank;
+  second.group = group.get();
+  cuda::check(cudaStreamCreateWithFlags(&second.stream, cudaStreamNonBlocking), "a second stream");
+  {
+    Stress one(rank, work.stressed, work.halves, o.timeout_s, o.drop);
+    Stress two(second, work.stressed, work.halves, o.timeout_s, o.drop);
+    rank.meet();
+    for (const std::string& kind : names_of(work.halves)) {
+      std::array<StressResult, 2> results;
+      naming(fmt::format("{} pair {}", name_of(work.op), kind),
+             [&] { results = one.run_beside(two, kind, o.pair); });
+      for (const StressResult& r : results)
+        tell(rank, {work.op, work.stressed_dtype, kind, Pace::pair}, r, report);
+    }
+    rank.meet();
+  }
+  cudaStreamDestroy(second.stream);
+}
+
 int run(const Options& o) {
   const int ranks = choose_ranks(o.ranks);
-  require(!o.dtypes.empty(), "--dtypes: got none, expected bf16 or fp16");
-  Report report(o, ranks);
-  const Work work = work_of(o, ranks);
+  Report report(ranks, o.seed, o.drop, o.json, o.commit);
+  const auto all = all_work(o, ranks);
+  const double calls = static_cast<double>(3 * o.stress + 2 * o.straggle + 2 * o.pair);
+  const double limit_s = 60 + static_cast<double>(all.size()) * (0.5 * o.shapes + 3e-3 * calls);
+  const Watchdog watchdog("gpu_op_check", o.limit_s > 0 ? o.limit_s : limit_s);
   run_ranks(ranks, [&](Rank& rank) {
     cuda::load_gemm_kernels();
-    if (o.shapes > 0) check_shapes(rank, o, work, report);
-    check_long(rank, o, work, report);
+    for (const Work& work : all) {
+      if (o.shapes > 0) check_shapes(rank, o, work, report);
+      if (o.stress > 0 || o.straggle > 0) check_long(rank, o, work, report);
+      if (o.pair > 0) check_pair(rank, o, work, report);
+    }
   });
   return report.print();
 }
@@ -253,26 +204,35 @@ int run(const Options& o) {
 
 int main(int argc, char** argv) {
   using namespace tilelace::gpu_test;
-  CLI::App app("Checks ag_gemm on the GPUs of this machine against exact integers and fp64");
+  CLI::App app("Checks the fused ops on the GPUs of this machine against exact integers and fp64");
   Options o;
   app.add_option("--ranks", o.ranks, "ranks (default: every GPU; more share devices)");
   app.add_option("--shapes", o.shapes, "random problems a type")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option("--stress", o.stress, "calls back to back, of each kind of plan, eager and graphs")
+  app.add_option("--stress", o.stress,
+                 "calls back to back, of each kind of plan: eager, in a graph, in many")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--straggle", o.straggle, "calls with random delays, of each kind of plan")
       ->check(CLI::NonNegativeNumber);
+  app.add_option("--pair", o.pair,
+                 "calls on each of two communicators at once, of each kind of plan")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--seed", o.seed, "of problems and data")->capture_default_str();
   app.add_option("--only", o.only, "only this case of the problems that the seed gives");
+  app.add_option("--ops", o.ops, "of ag_gemm, gemm_rs")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"ag_gemm", "gemm_rs"}));
   app.add_option("--dtypes", o.dtypes, "of bf16, fp16")
       ->delimiter(',')
       ->check(CLI::IsMember({"bf16", "fp16"}));
   app.add_option("--timeout-s", o.timeout_s, "bound of every wait")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_flag("--drop", o.drop, "test of the test: a rank's rows are lost, must be noticed");
-  app.add_option("--json", o.json, "write JSON lines to this file, - for standard output");
+  app.add_option("--limit-seconds", o.limit_s, "ends the process (default: by the work)")
+      ->check(CLI::NonNegativeNumber);
+  app.add_flag("--drop", o.drop, "test of the test: a rank's part is lost, must be noticed");
+  app.add_option("--json", o.json, "appends JSON lines to this file, - for standard output");
   app.add_option("--commit", o.commit, "goes into the records");
   return run_program("gpu_op_check", app, argc, argv, [&] { return run(o); });
 }

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "backend/cuda/cuda_check.h"
+#include "comm/cuda/capabilities.h"
 #include "gemm/data.h"
 
 namespace tilelace::gpu_test {
@@ -15,30 +16,41 @@ namespace {
 using cuda::check;
 
 constexpr std::size_t kGuard = 1 << 14;  // bytes around results, at least
-constexpr int kReplays = 2;
+constexpr double kMargin = 5;  // seconds: the kernels' own bound comes first and says more
 constexpr std::uint64_t kStep = 0x9E3779B97F4A7C15ULL;  // from seed to seed
+constexpr unsigned kPartShift = 40;
 
 std::size_t bytes_of(std::int64_t rows, std::int64_t cols) {
   return static_cast<std::size_t>(rows * cols) * 2;
 }
 
-std::size_t piece_bytes(const Problem& p, std::size_t i) {
-  return i < p.n.size() ? bytes_of(p.m, p.n[i]) : bytes_of(p.m, p.k);
+/// Of outs, then of the gathered operand.
+std::size_t piece_bytes(const Problem& p, const OpShape& s, std::size_t i) {
+  return i < p.n.size() ? bytes_of(s.results, p.n[i]) : bytes_of(p.m, p.k);
 }
+
+// From part to part, in elements.
+constexpr std::int64_t kOperandPitch = kMostRows * kMostK, kWeightPitch = kMostCols * kMostK;
 
 }  // namespace
 
-OpCheck::OpCheck(Rank& rank, double timeout_s) : rank_(rank), timeout_s_(timeout_s) {
+OpCheck::OpCheck(Rank& rank, double timeout_s)
+    : rank_(rank),
+      timeout_s_(timeout_s),
+      shared_(rank.ranks > comm::device_count()),
+      shape_({}, 0) {
   constexpr auto kWeights = static_cast<std::int64_t>(kMostWeights);
   results_bytes_ =
       bytes_of(kMostRows, kWeights * kMostCols + kMostK) + (kMostWeights + 2) * 2 * kGuard;
+  const auto results = static_cast<std::int64_t>(results_bytes_ / 2);
   for (Side& s : sides_) {
-    s.a = static_cast<std::byte*>(make(kMostRows * kMostK));
-    s.reference = static_cast<std::byte*>(make(kMostRows * kMostK));
-    s.results = static_cast<std::byte*>(make(static_cast<std::int64_t>(results_bytes_ / 2)));
+    s.a = make(kOperandPitch);
+    s.reference = make(rank.ranks * kOperandPitch);
+    s.results = make(results);
+    s.kept = make(results);
   }
   for (std::size_t i = 0; i < kMostWeights; ++i) {
-    weights_.push_back(make(kMostCols * kMostK));
+    weights_.push_back(make(rank.ranks * kWeightPitch));
     biases_.push_back(make(kMostCols));
   }
 }
@@ -47,11 +59,11 @@ OpCheck::~OpCheck() {
   for (void* p : all_) cudaFree(p);
 }
 
-void* OpCheck::make(std::int64_t elements) {
+std::byte* OpCheck::make(std::int64_t elements) {
   void* p = nullptr;
   check(cudaMalloc(&p, static_cast<std::size_t>(elements) * 2), "memory for operands");
   all_.push_back(p);
-  return p;
+  return static_cast<std::byte*>(p);
 }
 
 void OpCheck::lay(const Case& c, Side& side) const {
@@ -64,10 +76,10 @@ void OpCheck::lay(const Case& c, Side& side) const {
   for (std::size_t i = 0; i < pieces; ++i) {
     at += kGuard;
     side.pieces.push_back(at);
-    at += (piece_bytes(p, i) + 255) / 256 * 256;
+    at += (piece_bytes(p, shape_, i) + 255) / 256 * 256;
   }
   for (std::size_t i = 0; i < p.n.size(); ++i) {
-    side.tensors.weights.push_back(weights_.at(i));
+    side.tensors.weights.push_back(weights_.at(i) + shape_.own_part * kWeightPitch * 2);
     if (p.bias) side.tensors.biases.push_back(biases_.at(i));
     side.tensors.outs.push_back(side.pieces[i]);
   }
@@ -87,70 +99,96 @@ void OpCheck::fill(const Case& c, void* to, std::int64_t row, std::int64_t rows,
 
 void OpCheck::prepare(const Case& c, Side& side, Drop drop) {
   const Problem& p = c.problem;
-  const auto self = static_cast<std::size_t>(rank_.rank);
-  const auto lost = static_cast<std::size_t>(victim_);
-  side.seed = next_seed_ += kStep;
-  fill(c, side.reference, 0, p.m, side.seed);
-  const std::int64_t rows = borders_[self + 1] - borders_[self];
-  fill(c, side.a, borders_[self], rows, side.seed);
-  if (drop == Drop::input && self == lost)
-    check(cudaMemsetAsync(side.a, 0, bytes_of(rows, p.k), rank_.stream), "dropping an input");
-  if (drop == Drop::reference)
-    check(cudaMemsetAsync(side.reference + bytes_of(borders_[lost], p.k), 0,
-                          bytes_of(borders_[lost + 1] - borders_[lost], p.k), rank_.stream),
-          "dropping rows of the reference");
+  const auto seed_of = [&](int part) {
+    return side.seed + (static_cast<std::uint64_t>(part) << kPartShift);
+  };
+  for (int part = 0; part < shape_.parts; ++part)
+    fill(c, side.reference + part * kOperandPitch * 2, shape_.result_row, shape_.results,
+         seed_of(part));
+  fill(c, side.a, shape_.input_row, shape_.inputs, seed_of(shape_.own_part));
+  if (drop == Drop::input && rank_.rank == victim_)
+    check(cudaMemsetAsync(side.a, 0, bytes_of(shape_.inputs, p.k), rank_.stream),
+          "dropping an input");
+  if (drop == Drop::reference) {
+    // Where rows are gathered, the victim's; where they are summed, its part of them.
+    const OpShape lost(p, victim_);
+    std::byte* const from = shape_.sums ? side.reference + victim_ * kOperandPitch * 2
+                                        : side.reference + bytes_of(lost.input_row, p.k);
+    const std::int64_t rows = shape_.sums ? shape_.results : lost.inputs;
+    check(cudaMemsetAsync(from, 0, bytes_of(rows, p.k), rank_.stream),
+          "dropping a part of the reference");
+  }
   test::poison(side.results, results_bytes_, rank_.stream);
 }
 
-void OpCheck::call(cuda::AgGemm& op, const Case& c, const Side& side) {
+void OpCheck::call(FusedOp& op, const Case& c, const Side& side) {
   op.run(c.problem, c.plan, side.tensors, rank_.stream);
 }
 
-void OpCheck::round(cuda::AgGemm& op, const Case& c, Drop drop, int sides, const std::string& how,
+void OpCheck::round(FusedOp& op, const Case& c, Drop drop, const Round& r,
                     const std::function<void()>& launch) {
-  for (int i = 0; i < sides; ++i) prepare(c, sides_.at(static_cast<std::size_t>(i)), drop);
+  const auto sides = static_cast<std::size_t>(r.sides);
+  for (std::size_t i = 0; i < sides; ++i) {
+    if (!r.again) sides_.at(i).seed = next_seed_ += kStep;
+    prepare(c, sides_.at(i), drop);
+  }
   launch();
-  op.finish(rank_.stream, timeout_s_);
-  for (int i = 0; i < sides; ++i)
-    inspect(c, sides_.at(static_cast<std::size_t>(i)),
-            sides == 1 ? how : fmt::format("{}, call {} of {}", how, i + 1, sides));
+  op.finish(rank_.stream, timeout_s_ + kMargin);
+  // That may wait for the whole device: on a shared one nobody may wait there for a later call.
+  if (shared_) rank_.meet();
+  for (std::size_t i = 0; i < sides; ++i)
+    inspect(c, sides_.at(i),
+            sides == 1 ? r.how : fmt::format("{}, call {} of {}", r.how, i + 1, sides), r.again);
 }
 
 void OpCheck::begin(const Case& c) {
   const Problem& p = c.problem;
   tally_ = {};
   borders_ = borders_of(p);
+  shape_ = OpShape(p, rank_.rank);
   next_seed_ = c.seed;
-  victim_ = 0;
-  const auto rows_of = [&](int r) {
-    const auto at = static_cast<std::size_t>(r);
-    return borders_[at + 1] - borders_[at];
-  };
-  for (int r = 1; r < rank_.ranks; ++r)
-    if (rows_of(r) > rows_of(victim_)) victim_ = r;
-  for (std::size_t i = 0; i < p.n.size(); ++i) {
-    const auto part = (i + 1) * 64 + static_cast<std::uint64_t>(rank_.rank);
-    const std::uint64_t seed = c.seed + part * (kStep << 1U);
-    if (c.exact)
-      test::fill_sparse(weights_[i], p.n[i], p.k, static_cast<int>(p.k), p.dtype, seed,
-                        rank_.stream);
-    else
-      test::fill_normal(weights_[i], static_cast<std::size_t>(p.n[i] * p.k), p.dtype, seed,
-                        rank_.stream);
-    test::fill_normal(biases_[i], static_cast<std::size_t>(p.n[i]), p.dtype, ~seed, rank_.stream);
-  }
+  // Some rank whose loss is seen by all.
+  victim_ = static_cast<int>(c.seed % static_cast<std::uint64_t>(p.ranks));
+  const auto inputs_of = [&](int r) { return OpShape(p, r).inputs; };
+  for (int r = 0; r < rank_.ranks; ++r)
+    if (inputs_of(r) > inputs_of(victim_)) victim_ = r;
+  fill_weights(c);
   for (Side& s : sides_) lay(c, s);
 }
 
-Tally OpCheck::run(cuda::AgGemm& op, const Case& c, Drop drop) {
+void OpCheck::fill_weights(const Case& c) {
+  const Problem& p = c.problem;
+  for (std::size_t i = 0; i < p.n.size(); ++i) {
+    for (int part = 0; part < shape_.parts; ++part) {
+      const auto owner = static_cast<std::uint64_t>(shape_.sums ? part : rank_.rank);
+      const std::uint64_t seed = c.seed + ((i + 1) * 64 + owner) * (kStep << 1U);
+      std::byte* const to = weights_[i] + part * kWeightPitch * 2;
+      if (c.exact)
+        test::fill_sparse(to, p.n[i], p.k, static_cast<int>(p.k), p.dtype, seed, rank_.stream);
+      else
+        test::fill_normal(to, static_cast<std::size_t>(p.n[i] * p.k), p.dtype, seed, rank_.stream);
+    }
+    // Whose bias it is that is added to a sum does not matter: all have the same.
+    const auto owner = static_cast<std::uint64_t>(shape_.sums ? 0 : rank_.rank);
+    test::fill_normal(biases_[i], static_cast<std::size_t>(p.n[i]), p.dtype,
+                      ~(c.seed + ((i + 1) * 64 + owner) * (kStep << 1U)), rank_.stream);
+  }
+}
+
+Tally OpCheck::run(FusedOp& op, const Case& c, Drop drop) {
   begin(c);
   const auto one = [&] { call(op, c, sides_[0]); };
   const auto both = [&] {
     for (const Side& s : sides_) call(op, c, s);
   };
-  if (c.odd) round(op, c, drop, 1, "eager, alone before", one);
-  round(op, c, drop, 2, "eager, back to back", both);
-  if (c.odd) round(op, c, drop, 1, "eager, alone after", one);
+  if (c.odd) round(op, c, drop, {1, "eager, alone before"}, one);
+  round(op, c, drop, {2, "eager, back to back"}, both);
+  for (const Side& s : sides_)
+    check(
+        cudaMemcpyAsync(s.kept, s.results, results_bytes_, cudaMemcpyDeviceToDevice, rank_.stream),
+        "keeping results");
+  const std::array<std::uint64_t, 2> kept{sides_[0].seed, sides_[1].seed};
+  if (c.odd) round(op, c, drop, {1, "eager, alone after"}, one);
 
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t made = nullptr;
@@ -164,26 +202,35 @@ Tally OpCheck::run(cuda::AgGemm& op, const Case& c, Drop drop) {
       made, cudaGraphExecDestroy);
   // Making a graph may stop the device, which ranks may share.
   rank_.meet();
-  for (int i = 0; i < kReplays; ++i)
-    round(op, c, drop, 2, fmt::format("replay {}", i + 1),
-          [&] { check(cudaGraphLaunch(made, rank_.stream), "a replay"); });
+  const auto replay = [&] { check(cudaGraphLaunch(made, rank_.stream), "a replay"); };
+  round(op, c, drop, {2, "replay 1"}, replay);
+  for (std::size_t i = 0; i < kept.size(); ++i) sides_[i].seed = kept[i];
+  round(op, c, drop, {2, "replay 2, inputs of the eager calls", true}, replay);
   return tally_;
 }
 
 void OpCheck::check_out(const Case& c, const Side& side, std::size_t out, std::string& trouble) {
   const Problem& p = c.problem;
-  const plan::GemmProblem gemm{p.m, p.n[out], p.k, p.dtype};
-  const auto j = test::judge({side.reference, weights_[out], p.bias ? biases_[out] : nullptr,
-                              side.pieces[out], gemm, p.activation},
+  if (shape_.results == 0) return;
+  const plan::GemmProblem gemm{shape_.results, p.n[out], p.k, p.dtype};
+  const auto j = test::judge({side.reference,
+                              weights_[out],
+                              p.bias ? biases_[out] : nullptr,
+                              side.pieces[out],
+                              gemm,
+                              p.activation,
+                              {shape_.parts, kOperandPitch, kWeightPitch}},
                              0, c.exact, 0, rank_.stream);
   if (!c.exact && p.activation == Activation::none && j.checked >= 4096)
     tally_.worst = std::max(tally_.worst, j.relative());
   if (j.wrong == 0) return;
+  const auto row = [&](std::int64_t r) { return shape_.result_row + r; };
+  const auto owner = [&](std::int64_t r) { return owner_of(borders_, row(r)); };
   trouble += fmt::format(
-      "; out {}: {} of {} elements wrong, rows {} to {} (of ranks {} to {}), row {} column {} of "
-      "rank {}: got {}, expected {}",
-      out, j.wrong, j.checked, j.first_row, j.last_row, owner_of(borders_, j.first_row),
-      owner_of(borders_, j.last_row), j.row, j.col, owner_of(borders_, j.row), j.got, j.expected);
+      "; out {}: {} of {} elements wrong, rows {} to {} of m (of ranks {} to {}), row {} column {} "
+      "of rank {}: got {}, expected {}",
+      out, j.wrong, j.checked, row(j.first_row), row(j.last_row), owner(j.first_row),
+      owner(j.last_row), row(j.row), j.col, owner(j.row), j.got, j.expected);
 }
 
 void OpCheck::check_gathered(const Case& c, const Side& side, std::string& trouble) {
@@ -208,16 +255,24 @@ void OpCheck::check_guards(const Case& c, const Side& side, std::string& trouble
     if (bytes != 0)
       trouble += fmt::format("; {} guard bytes {} result {} of {} overwritten", bytes,
                              i == 0 ? "before" : "behind", i == 0 ? 0 : i - 1, side.pieces.size());
-    if (i < side.pieces.size()) from = side.pieces[i] + piece_bytes(c.problem, i);
+    if (i < side.pieces.size()) from = side.pieces[i] + piece_bytes(c.problem, shape_, i);
   }
 }
 
-void OpCheck::inspect(const Case& c, const Side& side, const std::string& how) {
+void OpCheck::inspect(const Case& c, const Side& side, const std::string& how, bool again) {
   std::string trouble;
   for (std::size_t i = 0; i < c.problem.n.size(); ++i) check_out(c, side, i, trouble);
   check_gathered(c, side, trouble);
   check_guards(c, side, trouble);
+  if (again) {
+    const auto d = test::compare(side.results, side.kept, results_bytes_ / 2, rank_.stream);
+    if (d.words != 0)
+      trouble +=
+          fmt::format("; {} words differ from those of the eager call, the first at byte {}",
+                      d.words, d.first * 2 - std::distance(side.results, side.pieces.front()));
+  }
   ++tally_.calls;
+  if (shape_.results == 0) ++tally_.blind;
   if (trouble.empty()) return;
   if (tally_.wrong++ == 0) tally_.first = fmt::format("rank {}, {}{}", rank_.rank, how, trouble);
 }

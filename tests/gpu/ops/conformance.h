@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/ag_gemm.h"
 #include "harness.h"
 #include "ops/cases.h"
+#include "ops/fused_op.h"
 
 namespace tilelace::gpu_test {
 
@@ -20,6 +20,7 @@ enum class Drop : std::uint8_t { nothing, input, reference };
 struct Tally {
   int calls = 0;
   int wrong = 0;      ///< calls with a wrong result
+  int blind = 0;      ///< calls without an element that could be wrong
   double worst = 0;   ///< relative error against fp64, of the larger results without activation
   std::string first;  ///< what was wrong first
 };
@@ -31,41 +32,51 @@ class OpCheck {
   OpCheck& operator=(const OpCheck&) = delete;
   ~OpCheck();
 
-  /// Collective; an even number of calls. Throws what AgGemm does.
-  Tally run(cuda::AgGemm& op, const Case& c, Drop drop);
+  /// Collective; an even number of calls. Throws what the op does.
+  Tally run(FusedOp& op, const Case& c, Drop drop);
 
  private:
   /// A call's own tensors. Pieces of `results`: outs, then gathered, with poison around each.
   struct Side {
-    std::byte *a, *reference, *results;
+    std::byte *a, *reference, *results;  ///< reference: the operand of each part
+    std::byte* kept;                     ///< results of the eager pair, to be met again
     std::uint64_t seed = 0;
-    cuda::AgGemmTensors tensors;
+    OpTensors tensors;
     std::vector<std::byte*> pieces;
   };
+  /// Calls of the first `sides` sides; with `again` on the data of the eager pair.
+  struct Round {
+    int sides = 1;
+    std::string how;
+    bool again = false;
+  };
 
-  void* make(std::int64_t elements);
-  /// Weights, borders, places of the case.
+  std::byte* make(std::int64_t elements);
+  /// Weights, shape, places of the case.
   void begin(const Case& c);
+  void fill_weights(const Case& c);
   void lay(const Case& c, Side& side) const;
   void fill(const Case& c, void* to, std::int64_t row, std::int64_t rows, std::uint64_t seed);
   /// Inputs of the side's next call, poison in its results.
   void prepare(const Case& c, Side& side, Drop drop);
-  /// Calls of the first `sides` sides, enqueued by `launch`, then compared.
-  void round(cuda::AgGemm& op, const Case& c, Drop drop, int sides, const std::string& how,
+  /// Calls enqueued by `launch`, then compared.
+  void round(FusedOp& op, const Case& c, Drop drop, const Round& r,
              const std::function<void()>& launch);
-  void inspect(const Case& c, const Side& side, const std::string& how);
+  void inspect(const Case& c, const Side& side, const std::string& how, bool again);
   void check_out(const Case& c, const Side& side, std::size_t out, std::string& trouble);
   void check_gathered(const Case& c, const Side& side, std::string& trouble);
   void check_guards(const Case& c, const Side& side, std::string& trouble);
-  void call(cuda::AgGemm& op, const Case& c, const Side& side);
+  void call(FusedOp& op, const Case& c, const Side& side);
 
   Rank& rank_;
   double timeout_s_;
+  bool shared_ = false;  ///< ranks share devices
   std::vector<void*> all_;
   std::array<Side, 2> sides_;
-  std::vector<void*> weights_, biases_;
+  std::vector<std::byte*> weights_, biases_;  ///< of each part
   std::size_t results_bytes_ = 0;
   std::vector<std::int64_t> borders_;
+  OpShape shape_;
   int victim_ = 0;
   std::uint64_t next_seed_ = 0;
   Tally tally_;

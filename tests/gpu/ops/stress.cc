@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <thread>
 
 #include "backend/cuda/cuda_check.h"
@@ -15,38 +16,52 @@ namespace {
 
 using cuda::check;
 
-constexpr long kGraphCalls = 112;  // even, and a multiple of the inputs: a replay repeats them
 constexpr long kBlock = 8;         // calls of one problem and plan in a row
-constexpr std::size_t kPlans = 4;  // a problem and kind
+constexpr std::size_t kSorts = 5;  // a problem and kind
 constexpr std::size_t kDropped = 3;
-constexpr std::uint64_t kInputSeed = 0x5151ULL << 32U, kWeightSeed = 0x6161ULL << 32U;
+constexpr std::uint64_t kInputSeed = 0x5151ULL << 32U, kWeightSeed = 0x6161ULL << 32U,
+                        kPartSeed = 0x7171ULL << 40U;
 
 std::size_t bytes_of(std::int64_t rows, std::int64_t cols) {
   return std::max<std::size_t>(16, static_cast<std::size_t>(rows * cols) * 2);
 }
 
-/// The fastest by prediction, and others with the smallest, the largest and a middle chunk.
-std::vector<plan::AgGemmPlan> some_of(std::vector<plan::AgGemmPlan> plans) {
-  std::vector<plan::AgGemmPlan> some{plans.front()};
+/// The fastest by prediction, also in small chunks, and others with the smallest, the largest and a
+/// middle chunk; of an op without chunks the fastest of several shapes of tiles.
+std::vector<OpPlan> some_of(std::vector<OpPlan> plans) {
+  std::vector<OpPlan> some{plans.front()};
   std::stable_sort(plans.begin(), plans.end(),
-                   [](const auto& x, const auto& y) { return x.chunk_rows < y.chunk_rows; });
-  for (const std::size_t i : {std::size_t{0}, plans.size() - 1, plans.size() / 2})
-    if (some.size() < kPlans) some.push_back(plans[i]);
+                   [](const OpPlan& x, const OpPlan& y) { return sort_of(x) < sort_of(y); });
+  if (auto gather = std::get_if<plan::AgGemmPlan>(&some.front())) {
+    plan::AgGemmPlan cut = *gather;
+    cut.chunk_rows = std::max<std::int64_t>(1, cut.chunk_rows / 4);
+    for (const std::size_t i : {std::size_t{0}, plans.size() - 1, plans.size() / 2})
+      some.push_back(plans[i]);
+    some.emplace_back(cut);
+    return some;
+  }
+  std::set<std::string> sorts{sort_of(some.front())};
+  for (const OpPlan& plan : plans)
+    if (sorts.insert(sort_of(plan)).second) some.push_back(plan);
+  std::stable_sort(some.begin(), some.end(), [](const OpPlan& x, const OpPlan& y) {
+    return predicted_us(x) < predicted_us(y);
+  });
+  some.resize(std::min(some.size(), kSorts));
   return some;
 }
 
 }  // namespace
 
-std::vector<Problem> stress_problems(int ranks, DType dtype) {
+std::vector<Problem> stress_problems(Op op, int ranks, DType dtype) {
   Problem even;
-  even.op = Op::ag_gemm;
+  even.op = op;
   even.ranks = ranks;
   even.m = 2048;
   even.n = {512};
   even.k = 1024;
   even.dtype = dtype;
   Problem ragged = even;
-  ragged.m = 1999;
+  ragged.m = 1009;  // few enough for every kind of plan
   ragged.n = {328};
   std::int64_t left = ragged.m;
   for (int r = 0; r < ranks; ++r) {
@@ -73,8 +88,7 @@ Stress::Stress(Rank& rank, const std::vector<Problem>& problems, std::vector<Pla
   std::size_t largest = 0;
   for (const Problem& p : problems) {
     largest = std::max(largest, bytes_of(p.m, p.n.at(0)));
-    loads_.push_back({p, borders_of(p), make(bytes_of(p.n[0], p.k)), {}, {}, {}});
-    fill(loads_.back(), drop);
+    loads_.push_back(load_for(p, drop));
   }
   for (Out& o : outs_) {
     o.data = make(largest);
@@ -83,7 +97,7 @@ Stress::Stress(Rank& rank, const std::vector<Problem>& problems, std::vector<Pla
     check(cudaEventCreateWithFlags(&o.checked, cudaEventDisableTiming), "an event");
   }
   check(cudaStreamSynchronize(rank_.stream), "operands");
-  op_ = std::make_unique<cuda::AgGemm>(*rank_.group, rank_.device, problems, timeout_s_);
+  op_ = make_op(*rank_.group, rank_.device, problems, timeout_s_);
 }
 
 Stress::~Stress() {
@@ -105,29 +119,42 @@ void* Stress::make(std::size_t bytes) {
   return p;
 }
 
-/// Inputs of the own rank, and what their products with everyone's are.
-void Stress::fill(Load& load, bool drop) {
-  const Problem& p = load.problem;
+/// Inputs of the own rank, and what the products of everyone's are.
+Stress::Load Stress::load_for(const Problem& p, bool drop) {
+  Load load{p, OpShape(p, rank_.rank), nullptr, {}, {}, {}};
+  const OpShape& s = load.shape;
   const int per_row = std::min(32, 256 / p.ranks);
-  const auto self = static_cast<std::size_t>(rank_.rank);
-  const std::int64_t rows = load.borders[self + 1] - load.borders[self];
-  test::fill_sparse(load.weight, p.n[0], p.k, static_cast<int>(p.k), p.dtype,
-                    kWeightSeed * (self + 1), rank_.stream);
-  void* all_rows = make(bytes_of(p.m, p.k));
+  const auto parts = static_cast<std::size_t>(s.parts);
+  const std::size_t weight_bytes = bytes_of(p.n[0], p.k), operand_bytes = bytes_of(s.results, p.k);
+  auto* const weights = static_cast<std::byte*>(make(parts * weight_bytes));
+  auto* const operands = static_cast<std::byte*>(make(parts * operand_bytes));
+  for (std::size_t part = 0; part < parts; ++part)
+    test::fill_sparse(weights + part * weight_bytes, p.n[0], p.k, static_cast<int>(p.k), p.dtype,
+                      kWeightSeed * ((s.sums ? part : static_cast<std::size_t>(rank_.rank)) + 1),
+                      rank_.stream);
+  load.weight = weights + static_cast<std::size_t>(s.own_part) * weight_bytes;
   for (std::size_t i = 0; i < kInputs; ++i) {
-    load.inputs[i] = make(bytes_of(rows, p.k));
-    load.expected[i] = make(bytes_of(p.m, p.n[0]));
-    const std::uint64_t seed = kInputSeed * (i + 1);
-    test::fill_sparse(all_rows, p.m, p.k, per_row, p.dtype, seed, rank_.stream);
-    if (rows > 0)
-      test::fill_sparse(load.inputs[i], rows, p.k, per_row, p.dtype, seed, rank_.stream,
-                        load.borders[self]);
+    const auto fill = [&](void* to, std::int64_t row, std::int64_t rows, std::size_t part) {
+      const std::uint64_t seed = kInputSeed * (i + 1) + kPartSeed * part;
+      if (rows > 0) test::fill_sparse(to, rows, p.k, per_row, p.dtype, seed, rank_.stream, row);
+    };
+    load.inputs[i] = make(bytes_of(s.inputs, p.k));
+    load.expected[i] = make(bytes_of(s.results, p.n[0]));
+    fill(load.inputs[i], s.input_row, s.inputs, static_cast<std::size_t>(s.own_part));
+    for (std::size_t part = 0; part < parts; ++part)
+      fill(operands + part * operand_bytes, s.result_row, s.results, part);
     if (drop && i == kDropped && rank_.rank == rank_.ranks - 1)
-      check(cudaMemsetAsync(load.inputs[i], 0, bytes_of(rows, p.k), rank_.stream), "dropping");
-    check(enqueue_product(all_rows, load.weight, load.expected[i], {p.m, p.n[0], p.k, p.dtype},
+      check(cudaMemsetAsync(load.inputs[i], 0, bytes_of(s.inputs, p.k), rank_.stream), "dropping");
+    check(enqueue_product({operands,
+                           weights,
+                           load.expected[i],
+                           {s.results, p.n[0], p.k, p.dtype},
+                           {s.parts, static_cast<std::int64_t>(operand_bytes / 2),
+                            static_cast<std::int64_t>(weight_bytes / 2)}},
                           rank_.stream),
           "a reference");
   }
+  return load;
 }
 
 void Stress::choose(const std::string& kind) {
@@ -145,7 +172,7 @@ const Stress::Load& Stress::load_of(long call) const {
   return loads_[running_.at(block % running_.size())];
 }
 
-const plan::AgGemmPlan& Stress::plan_of(long call) const {
+const OpPlan& Stress::plan_of(long call) const {
   const auto& plans = load_of(call).plans;
   return plans[static_cast<std::size_t>(call / kBlock) / running_.size() % plans.size()];
 }
@@ -170,9 +197,12 @@ void Stress::enqueue(long call) {
            {load.inputs[input], {load.weight}, {}, {out.data}, nullptr}, rank_.stream);
   check(cudaEventRecord(out.ready, rank_.stream), "an event");
   check(cudaStreamWaitEvent(checks_, out.ready), "an event");
-  StressCheck c{out.data,          load.expected[input], load.problem.m,
+  StressCheck c{out.data,          load.expected[input], load.shape.results,
                 load.problem.n[0], load.problem.dtype,   rank_.ranks};
-  std::copy(load.borders.begin(), load.borders.end(), c.borders);
+  // From the first row of the result on.
+  const auto borders = borders_of(load.problem);
+  std::transform(borders.begin(), borders.end(), c.borders,
+                 [&](std::int64_t row) { return row - load.shape.result_row; });
   c.call = call;
   c.input = static_cast<int>(input);
   c.totals = totals_;
@@ -189,57 +219,6 @@ void Stress::join() {
   }
 }
 
-void Stress::enqueue_all(long calls, Pace pace) {
-  if (pace != Pace::graph) {
-    for (long c = 0; c < calls; ++c) {
-      if (pace == Pace::delays) delay();
-      enqueue(c);
-    }
-    join();
-    return;
-  }
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t made = nullptr;
-  check(cudaStreamBeginCapture(rank_.stream, cudaStreamCaptureModeThreadLocal), "capture");
-  for (long c = 0; c < kGraphCalls; ++c) enqueue(c);
-  join();
-  check(cudaStreamEndCapture(rank_.stream, &graph), "capture");
-  const cudaError_t state = cudaGraphInstantiate(&made, graph, 0);
-  cudaGraphDestroy(graph);
-  check(state, "the graph");
-  const std::unique_ptr<CUgraphExec_st, cudaError_t (*)(cudaGraphExec_t)> owner(
-      made, cudaGraphExecDestroy);
-  check(cudaGraphUpload(made, rank_.stream), "the graph");
-  check(cudaStreamSynchronize(rank_.stream), "the graph");
-  rank_.meet();
-  check(cudaEventRecord(begin_, rank_.stream), "an event");
-  for (long c = 0; c < calls; c += kGraphCalls)
-    check(cudaGraphLaunch(made, rank_.stream), "a replay");
-  check(cudaEventRecord(end_, rank_.stream), "an event");
-  op_->finish(rank_.stream, timeout_s_ + 1e-3 * static_cast<double>(calls));
-}
-
-StressResult Stress::run(const std::string& kind, long calls, Pace pace) {
-  choose(kind);
-  calls = (calls + kGraphCalls - 1) / kGraphCalls * kGraphCalls;
-  check(cudaMemsetAsync(totals_, 0, sizeof(StressTotals), rank_.stream), "totals");
-  check(cudaStreamSynchronize(rank_.stream), "totals");
-  rank_.meet();
-  if (pace != Pace::graph) check(cudaEventRecord(begin_, rank_.stream), "an event");
-  enqueue_all(calls, pace);
-  if (pace != Pace::graph) check(cudaEventRecord(end_, rank_.stream), "an event");
-  op_->finish(rank_.stream, timeout_s_ + 1e-3 * static_cast<double>(calls));
-  StressResult r;
-  r.calls = calls;
-  float ms = 0;
-  check(cudaEventElapsedTime(&ms, begin_, end_), "an event");
-  r.us = static_cast<double>(ms) * 1000 / static_cast<double>(calls);
-  check(cudaMemcpy(&r.totals, totals_, sizeof(StressTotals), cudaMemcpyDeviceToHost), "totals");
-  r.trouble = text_of(r.totals, calls);
-  rank_.meet();
-  return r;
-}
-
 std::string Stress::text_of(const StressTotals& t, long calls) const {
   if (t.calls != static_cast<unsigned long long>(calls))
     return fmt::format("rank {}: got {} checks, expected {}", rank_.rank, t.calls, calls);
@@ -251,7 +230,8 @@ std::string Stress::text_of(const StressTotals& t, long calls) const {
       "{} ({}; {}; input {}) row {} column {}: got {}, expected {}",
       rank_.rank, t.wrong_calls, calls, t.wrong,
       fmt::join(t.by_owner, t.by_owner + rank_.ranks, " "), t.call, gpu_test::text_of(load.problem),
-      plan::describe(plan_of(static_cast<long>(t.call))), t.input, t.row, t.col, t.got, t.expected);
+      describe(plan_of(static_cast<long>(t.call))), t.input, load.shape.result_row + t.row, t.col,
+      t.got, t.expected);
 }
 
 }  // namespace tilelace::gpu_test

@@ -8,26 +8,30 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/ag_gemm.h"
 #include "harness.h"
 #include "ops/cases.h"
+#include "ops/fused_op.h"
 #include "ops/stress_kernels.h"
 
 namespace tilelace::gpu_test {
 
-enum class Pace : std::uint8_t { eager, graph, delays };
+/// graph: one graph, replayed; mixed: many graphs and eager calls in random order; pair: beside the
+/// calls of a second communicator.
+enum class Pace : std::uint8_t { eager, graph, mixed, delays, pair };
 
 constexpr std::string_view name_of(Pace p) {
   switch (p) {
     case Pace::eager: return "eager";
     case Pace::graph: return "graph";
+    case Pace::mixed: return "mixed";
+    case Pace::pair: return "pair";
     default: return "delays";
   }
 }
 
-/// The problems of these runs: k 1024, where communication outlasts compute; an even one, one of
-/// shards that differ, one of few tokens.
-std::vector<Problem> stress_problems(int ranks, DType dtype);
+/// The problems of these runs: k 1024 a rank, where communication outlasts compute; an even one,
+/// one of shards that differ, one of few tokens.
+std::vector<Problem> stress_problems(Op op, int ranks, DType dtype);
 
 struct StressResult {
   long calls = 0;
@@ -39,25 +43,28 @@ struct StressResult {
 class Stress {
  public:
   /// `kinds`: of each problem, the same on every rank. With `drop` one input of the last rank is
-  /// lost. Throws what AgGemm does.
+  /// lost. Throws what the op does.
   Stress(Rank& rank, const std::vector<Problem>& problems, std::vector<PlansByKind> kinds,
          double timeout_s, bool drop);
   Stress(const Stress&) = delete;
   Stress& operator=(const Stress&) = delete;
   ~Stress();
 
-  /// Collective. `calls` is rounded up to what a graph holds.
+  /// Collective. `calls` is rounded up to whole graphs.
   StressResult run(const std::string& kind, long calls, Pace pace);
+  /// As run, eager, in turns with the calls of another communicator of the same ranks on a stream
+  /// of its own; the plans of both have to fit the device together.
+  std::array<StressResult, 2> run_beside(Stress& other, const std::string& kind, long calls);
 
  private:
   static constexpr std::size_t kInputs = 7;  // odd: both slots meet all of them
   static constexpr std::size_t kOuts = 4;
   struct Load {
     Problem problem;
-    std::vector<std::int64_t> borders;
+    OpShape shape;
     void* weight = nullptr;
     std::array<void*, kInputs> inputs{}, expected{};
-    std::vector<plan::AgGemmPlan> plans;  ///< of the kind that runs
+    std::vector<OpPlan> plans;  ///< of the kind that runs
   };
   struct Out {
     void* data = nullptr;
@@ -66,14 +73,22 @@ class Stress {
   };
 
   void* make(std::size_t bytes);
-  void fill(Load& load, bool drop);
+  Load load_for(const Problem& p, bool drop);
   void choose(const std::string& kind);
+  void start(const std::string& kind);
+  /// Waits for `calls` of them.
+  StressResult stop(long calls);
   [[nodiscard]] const Load& load_of(long call) const;
-  [[nodiscard]] const plan::AgGemmPlan& plan_of(long call) const;
+  [[nodiscard]] const OpPlan& plan_of(long call) const;
   void delay();
   void enqueue(long call);
   void join();
-  void enqueue_all(long calls, Pace pace);
+  using Graph = std::unique_ptr<CUgraphExec_st, cudaError_t (*)(cudaGraphExec_t)>;
+  [[nodiscard]] Graph capture(long first, long calls);
+  /// Each enqueues about so many calls, and says how many they were.
+  long enqueue_eager(long calls, bool delays);
+  long enqueue_graph(long calls);
+  long enqueue_mixed(long calls);
   [[nodiscard]] std::string text_of(const StressTotals& t, long calls) const;
 
   Rank& rank_;
@@ -87,7 +102,8 @@ class Stress {
   cudaStream_t checks_ = nullptr;
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
   std::mt19937_64 rng_;
-  std::unique_ptr<cuda::AgGemm> op_;
+  std::vector<Graph> graphs_;  // of the run
+  std::unique_ptr<FusedOp> op_;
 };
 
 }  // namespace tilelace::gpu_test

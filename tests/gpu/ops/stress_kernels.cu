@@ -61,16 +61,21 @@ __global__ void check_kernel(const __grid_constant__ StressCheck c) {
 }
 
 template <class T>
-__global__ void product_kernel(const T* a, const T* w, T* out, plan::GemmProblem p) {
+__global__ void product_kernel(const __grid_constant__ StressProduct s) {
+  const auto [m, n, k, dtype] = s.problem;
   const std::int64_t warps = std::int64_t{gridDim.x} * blockDim.x / 32;
   const int lane = static_cast<int>(threadIdx.x) & 31;
-  for (std::int64_t i = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 32; i < p.m * p.n;
+  for (std::int64_t i = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 32; i < m * n;
        i += warps) {
     float sum = 0;
-    for (std::int64_t x = lane; x < p.k; x += 32)
-      sum += static_cast<float>(a[i / p.n * p.k + x]) * static_cast<float>(w[i % p.n * p.k + x]);
+    for (int part = 0; part < s.parts.count; ++part) {
+      const auto* a = static_cast<const T*>(s.a) + part * s.parts.a + i / n * k;
+      const auto* w = static_cast<const T*>(s.weight) + part * s.parts.weight + i % n * k;
+      for (std::int64_t x = lane; x < k; x += 32)
+        sum += static_cast<float>(a[x]) * static_cast<float>(w[x]);
+    }
     for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(~0U, sum, d);
-    if (lane == 0) out[i] = static_cast<T>(sum);
+    if (lane == 0) static_cast<T*>(s.out)[i] = static_cast<T>(sum);
   }
 }
 
@@ -95,16 +100,11 @@ cudaError_t enqueue_check(const StressCheck& check, cudaStream_t stream) {
   return cudaGetLastError();
 }
 
-cudaError_t enqueue_product(const void* a, const void* weight, void* out,
-                            const plan::GemmProblem& p, cudaStream_t stream) {
-  const auto run = [&]<class T>(T) {
-    product_kernel<<<1056, kThreads, 0, stream>>>(
-        static_cast<const T*>(a), static_cast<const T*>(weight), static_cast<T*>(out), p);
-  };
-  if (p.dtype == DType::bf16)
-    run(__nv_bfloat16{});
+cudaError_t enqueue_product(const StressProduct& product, cudaStream_t stream) {
+  if (product.problem.dtype == DType::bf16)
+    product_kernel<__nv_bfloat16><<<1056, kThreads, 0, stream>>>(product);
   else
-    run(__half{});
+    product_kernel<__half><<<1056, kThreads, 0, stream>>>(product);
   return cudaGetLastError();
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "gemm/data.h"
 #include "plan/gemm.h"
 
 namespace tilelace::gpu_test {
@@ -38,9 +39,16 @@ struct StressCheck {
 /// Compares bit by bit, into the totals.
 [[nodiscard]] cudaError_t enqueue_check(const StressCheck& check, cudaStream_t stream);
 
-/// out = a * weight^T, for operands whose sums are exact; plain and slow.
-[[nodiscard]] cudaError_t enqueue_product(const void* a, const void* weight, void* out,
-                                          const plan::GemmProblem& p, cudaStream_t stream);
+struct StressProduct {
+  const void* a = nullptr;
+  const void* weight = nullptr;
+  void* out = nullptr;
+  plan::GemmProblem problem;
+  test::Parts parts = {};
+};
+
+/// out = a * weight^T, summed over the parts, for operands whose sums are exact; plain and slow.
+[[nodiscard]] cudaError_t enqueue_product(const StressProduct& product, cudaStream_t stream);
 
 /// Holds `ctas` places for that long.
 [[nodiscard]] cudaError_t enqueue_spin(std::int64_t ns, int ctas, cudaStream_t stream);

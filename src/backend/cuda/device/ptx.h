@@ -157,6 +157,17 @@ TILELACE_DEVICE void store_shared_least(Shared a, int value) {
 TILELACE_DEVICE void sync_threads(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
+/// As sync_threads; whether it is true for all.
+TILELACE_DEVICE bool sync_threads_all(int id, int threads, bool mine) {
+  std::uint32_t all;
+  asm volatile(
+      "{\n.reg .pred p, q;\nsetp.ne.u32 p, %3, 0;\nbarrier.cta.red.and.pred q, %1, %2, p;\n"
+      "selp.b32 %0, 1, 0, q;\n}"
+      : "=r"(all)
+      : "r"(id), "r"(threads), "r"(mine ? 1U : 0U)
+      : "memory");
+  return all != 0;
+}
 TILELACE_DEVICE void arrive_threads(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }

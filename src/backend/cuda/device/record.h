@@ -46,8 +46,8 @@ struct WaitPage {
 /// What every wait of a rank needs; passed by value within a kernel's parameters.
 ///
 /// There are up to three abort words, because polling host memory costs more than a microsecond:
-/// `stop` lies in device memory and is read in every round; the host words are read in every 64th
-/// round (some 50 to 100 us), and who finds one set copies it to `stop`, for all other waits.
+/// `stop` lies in device memory and is read in every round; the host words are read every few ms,
+/// and who finds one set copies it to `stop`, for all other waits.
 /// `group_stop` is the group's own word (Group::abort_word), so a peer's abort and the death watch
 /// end kernels without help from a host thread; null where it cannot be mapped.
 struct WaitContext {

@@ -29,7 +29,7 @@ TILELACE_DEVICE void start_ring(const Params& p, GemmShared<Tile> shared) {
       ptx::barrier_init(shared.full(i), 1);
       ptx::barrier_init(shared.empty(i), kReaders);
     }
-    if constexpr (Params::kGathers) init_gate(shared);
+    if constexpr (Params::kGathers || Params::kReduces) init_gate(shared);
     ptx::barrier_init_fence();
   }
   if constexpr (GemmShape<Tile>::kCluster > 1)
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(GemmShape<Tile>::kThreads, Tile::per_sm)
       schedule::run_gemm_load(p.work, place.worker, load);
       load.finish();
     }
-    if constexpr (Params::kGathers)
+    if constexpr (Params::kGathers || Params::kReduces)
       if (warp == 1) admit(p, shared);
   } else {
     if constexpr (GemmShape<Tile>::kMovesRegisters)

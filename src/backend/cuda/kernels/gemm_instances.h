@@ -10,12 +10,19 @@ template <class Tile, class Element, bool kGathers>
 GemmKernel gemm_entry(plan::GemmTile tile, DType dtype) {
   using Shape = GemmShape<Tile>;
   const void* gathering = nullptr;
+  const void* reducing = nullptr;
+  // More accumulators leave no registers for the terms of the peers.
+  if constexpr (Tile::blocks * Shape::kAccumulators <= 176 && Tile::groups == 2 && !Tile::swapped)
+    reducing = reinterpret_cast<const void*>(gemm_kernel<Tile, Element, GemmRsParams>);
   if constexpr (kGathers)
     gathering = reinterpret_cast<const void*>(gemm_kernel<Tile, Element, AgGemmParams>);
   return {tile,
           dtype,
           reinterpret_cast<const void*>(gemm_kernel<Tile, Element, GemmParams>),
           gathering,
+          reducing,
+          PartialSums<Tile, Element>::kBytes,
+          PartialSums<Tile, Element>::kGroups,
           Shape::kThreads,
           Shape::kSharedBytes,
           Shape::kColSlice,

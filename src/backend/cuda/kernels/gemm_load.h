@@ -125,7 +125,7 @@ class GemmLoad {
   }
 
   struct NoWaits {
-    TILELACE_DEVICE explicit NoWaits(const GemmParams& /*p*/) {}
+    TILELACE_DEVICE explicit NoWaits(const Params& /*p*/) {}
   };
 
   const Params& p_;

@@ -2,8 +2,8 @@
 // Role math of the GEMM: a warpgroup multiplies what the ring holds and stores the result.
 #pragma once
 #include "backend/cuda/device/activation.h"
-#include "backend/cuda/kernels/gemm_gather.h"
 #include "backend/cuda/kernels/gemm_params.h"
+#include "backend/cuda/kernels/gemm_reduce.h"
 #include "backend/cuda/kernels/gemm_shape.h"
 #include "comm/cuda_atomics.h"
 #include "tilelace/error.h"
@@ -14,17 +14,6 @@ namespace tilelace::cuda {
 /// Named barriers: 0 is __syncthreads, 1 .. groups a warpgroup's own, then one a turn.
 constexpr int kGroupBarrier = 1;
 constexpr int kTurnBarrier = 4;
-
-TILELACE_DEVICE std::uint32_t pack(float low, float high, __nv_bfloat16 /*type*/) {
-  std::uint32_t r;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-  return r;
-}
-TILELACE_DEVICE std::uint32_t pack(float low, float high, __half /*type*/) {
-  std::uint32_t r;
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-  return r;
-}
 
 template <class Tile, class Element, class Params>
 class GemmMath {
@@ -116,7 +105,13 @@ class GemmMath {
   }
 
   TILELACE_DEVICE void store(schedule::GemmCell cell) {
-    if constexpr (Params::kGathers)
+    if constexpr (Params::kReduces) {
+      PartialSums<Tile, Element> sums(p_, cell, place_.cta, group_, kGroupBarrier + group_);
+      const std::uint32_t epoch = admitted_number(shared_);
+      if (!p_.work.order.own(cell.section)) return sums.give(acc_, epoch);
+      if (!sums.add(acc_, epoch)) return;
+    }
+    if constexpr (Params::kGathers || Params::kReduces)
       if (!may_store(shared_, segments_ - 1)) return;
     section_ = cell.section;
     const int row = (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows + 64 * block_row_;

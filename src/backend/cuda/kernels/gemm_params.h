@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-#include "backend/cuda/device/record.h"
-#include "comm/signal.h"
+#include "backend/cuda/device/call_params.h"
 #include "schedule/gather_order.h"
+#include "schedule/reduce_order.h"
 #include "tilelace/plan.h"
 
 namespace tilelace::cuda {
@@ -35,6 +35,7 @@ struct GemmCommon {
 
 struct GemmParams : GemmCommon {
   static constexpr bool kGathers = false;
+  static constexpr bool kReduces = false;
   CUtensorMap out;       ///< 64 columns x 64 rows a store
   CUtensorMap out_rest;  ///< what a width that 64 does not divide leaves over
   schedule::GemmWork work;
@@ -43,16 +44,24 @@ struct GemmParams : GemmCommon {
 /// The GEMM of ag_gemm: activations are this rank's staging, or `own` for its own shard.
 struct AgGemmParams : GemmCommon {
   static constexpr bool kGathers = true;
+  static constexpr bool kReduces = false;
   CUtensorMap own;
   CUtensorMap out[schedule::kMaxSections];  ///< of each section: nothing is stored beyond its end
   CUtensorMap out_rest[schedule::kMaxSections];
   schedule::GemmWorkOf<schedule::GatherOrder> work;
-  int rank;
-  const comm::Flag* flags;      ///< of the call's slot
-  const comm::Header* headers;  ///< of slot 0, by rank; those of slot 1 follow
-  const comm::Flag* epoch;      ///< the call's number
-  std::uint32_t hash;           ///< of what must agree
-  WaitContext wait;
+  CallParams call;
+};
+
+/// The GEMM of gemm_rs: partial sums for a peer's rows go into its slot, own ones are added up.
+struct GemmRsParams : GemmCommon {
+  static constexpr bool kGathers = false;
+  static constexpr bool kReduces = true;
+  CUtensorMap out;  ///< own rows
+  CUtensorMap out_rest;
+  schedule::GemmWorkOf<schedule::ReduceOrder> work;
+  CallParams call;
+  /// Offset: what each CTA of each partial leaves. Its flags: one a math group, from call.flags on.
+  std::size_t partials;
 };
 
 }  // namespace tilelace::cuda

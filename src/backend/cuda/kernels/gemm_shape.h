@@ -60,6 +60,7 @@ struct GemmShared {
   /// The first segment, of those that this CTA computes, whose operands are not what they should
   /// be; INT_MAX: none.
   TILELACE_DEVICE ptx::Shared failed() const { return admitted() + 8; }
+  TILELACE_DEVICE ptx::Shared number() const { return failed() + 4; }
 };
 
 /// Place in the ring, and the parity of its round. Segments follow each other without a gap: where

@@ -14,6 +14,9 @@ struct GemmKernel {
   DType dtype;
   const void* function;   ///< takes GemmParams
   const void* gathering;  ///< takes AgGemmParams; null: not made
+  const void* reducing;   ///< takes GemmRsParams; null: not made
+  int given_bytes;        ///< of the partial that one CTA of `reducing` gives for a tile
+  int given_flags;        ///< flags likewise
   int threads;
   int shared_bytes;
   int col_slice;       ///< columns of a tile that one CTA loads

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The numbers of a machine file, by section and key: one list for reader and writer.
+#pragma once
+#include "sim/machine.h"
+
+namespace tilelace::cli {
+
+/// Calls visit(section, key, number) for each number of the method section.
+template <class Visit>
+void each_method_field(sim::Method& m, Visit visit) {
+  visit("method", "fused_call_us", m.fused_call_us);
+  visit("method", "fused_efficiency", m.fused_efficiency);
+  visit("method", "fused_reduce_us", m.fused_reduce_us);
+  visit("method", "unfused_call_us", m.unfused_call_us);
+  visit("method", "fused_tile_rows", m.fused_tile_rows);
+  visit("method", "fused_reduce_cols", m.fused_reduce_cols);
+  visit("method", "fused_whole_shards", m.fused_whole_shards);
+  visit("method", "fused_pads", m.fused_pads);
+  visit("method", "medium_direct", m.medium_direct);
+  visit("method", "medium_call_us", m.medium_call_us);
+  visit("method", "medium_stage_us", m.medium_stage_us);
+  visit("method", "medium_efficiency", m.medium_efficiency);
+}
+
+template <class Visit>
+void each_link_field(sim::Links& l, Visit visit) {
+  visit("links", "push_gbps", l.push_gbps);
+  visit("links", "pull_gbps", l.pull_gbps);
+  visit("links", "store_gbps", l.store_gbps);
+  visit("links", "store_worker_gbps", l.store_worker_gbps);
+  visit("links", "latency_us", l.latency_us);
+  visit("links", "copy_us", l.copy_us);
+  visit("links", "flag_us", l.flag_us);
+  visit("links", "local_gbps", l.local_gbps);
+  if (l.topology != sim::Topology::tree) return;
+  visit("links", "copy_engines", l.copy_engines);
+  visit("links", "ranks_per_uplink", l.ranks_per_uplink);
+  visit("links", "uplink_gbps", l.uplink_gbps);
+  visit("links", "socket_gbps", l.socket_gbps);
+}
+
+/// links.topology must be known. Section "" is the file itself.
+template <class Visit>
+void each_field(sim::MachineModel& m, Visit visit) {
+  visit("", "ranks_per_node", m.ranks_per_node);
+  visit("", "max_nodes", m.max_nodes);
+  visit("compute", "multiprocessors", m.compute.multiprocessors);
+  visit("compute", "peak_tflops", m.compute.peak_tflops);
+  visit("compute", "efficiency", m.compute.efficiency);
+  visit("compute", "l2_gbps", m.compute.l2_gbps);
+  visit("compute", "power_tflops", m.compute.power_tflops);
+  visit("compute", "memory_gbps", m.compute.memory_gbps);
+  visit("compute", "fixed_us", m.compute.fixed_us);
+  visit("compute", "tile_us", m.compute.tile_us);
+  each_link_field(m.links, visit);
+  visit("network", "nics", m.network.nics);
+  visit("network", "nic_gbps", m.network.nic_gbps);
+  visit("network", "latency_us", m.network.latency_us);
+  visit("network", "message_us", m.network.message_us);
+  visit("collectives", "all_gather_fixed_us", m.collectives.all_gather.fixed_us);
+  visit("collectives", "all_gather_ramp_us", m.collectives.all_gather.ramp_us);
+  visit("collectives", "reduce_scatter_fixed_us", m.collectives.reduce_scatter.fixed_us);
+  visit("collectives", "reduce_scatter_ramp_us", m.collectives.reduce_scatter.ramp_us);
+  visit("collectives", "all_reduce_fixed_us", m.collectives.all_reduce.fixed_us);
+  visit("collectives", "all_reduce_ramp_us", m.collectives.all_reduce.ramp_us);
+  visit("collectives", "wire_gbps", m.collectives.wire_gbps);
+  visit("collectives", "power_share", m.collectives.power_share);
+  each_method_field(m.method, visit);
+  visit("error", "median_percent", m.error.median_percent);
+  visit("error", "p90_percent", m.error.p90_percent);
+}
+
+}  // namespace tilelace::cli

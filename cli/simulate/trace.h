@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+
+#include "simulate/report.h"
+
+namespace tilelace::cli {
+
+/// The fused call's timeline as trace events (JSON) that Perfetto and chrome://tracing read: a
+/// process a rank, a thread a worker; a process for the wires. The prediction must hold spans.
+std::string trace_json(const sim::MachineModel& machine, const SimulatedRow& row);
+
+}  // namespace tilelace::cli

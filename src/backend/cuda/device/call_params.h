@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What kernels of a call among ranks are told. Plain data: read by nvcc and by the host compiler.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cuda/device/record.h"
+#include "comm/signal.h"
+
+namespace tilelace::cuda {
+
+/// In this device's memory, one a rank. Call c uses slot c mod 2.
+struct CallCounter {
+  comm::Flag done = 0;          ///< calls that are counted
+  std::uint32_t passed = 0;     ///< CTAs of the running call that know its number
+  comm::Flag next[2] = {0, 1};  ///< of the call that uses the slot next: what copy engines send
+};
+
+struct CallParams {
+  int rank, ranks;
+  std::byte* base;  ///< of symmetric memory: rank r's part at base + r * stride
+  std::size_t stride;
+  std::size_t headers;  ///< offset: by rank, those of slot 0, then those of slot 1
+  std::size_t flags;    ///< offset of the call's slot
+  CallCounter* counter;
+  std::uint32_t hash;  ///< of what must agree
+  bool first, last;    ///< of the call's kernels: it tells the peers, it counts the call
+  WaitContext wait;
+};
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/gemm_rs.h"
+
+#include <algorithm>
+
+#include "backend/cuda/cuda_check.h"
+#include "backend/cuda/gather_push.h"
+#include "backend/cuda/gemm_launch.h"
+#include "backend/cuda/rank_calls.h"
+#include "plan/problem.h"
+#include "plan/schedules.h"
+
+namespace tilelace::cuda {
+namespace {
+
+using schedule::Index;
+
+constexpr std::uint32_t kOp = 2;
+constexpr std::size_t kMaxFlags = 1 << 17;  ///< of a slot
+
+/// The choices that must agree, as the agreement hash knows them: the shape of partials depends on
+/// the tile, so all ranks take the same.
+Plan agreed_plan(const GemmKernel& kernel) {
+  Plan p;
+  p.op = Op::gemm_rs;
+  p.transport = Transport::store;
+  p.tile_m = kernel.tile.rows() * kernel.tile.cluster_rows;
+  p.tile_n = kernel.tile.width * kernel.tile.cluster_cols;
+  p.blocks = 1;
+  p.chunk_rows = kernel.given_bytes;
+  return p;
+}
+
+}  // namespace
+
+struct GemmRs::Impl {
+  RankCalls calls;
+};
+
+GemmRs::GemmRs(comm::Group& group, int device, const std::vector<Problem>& problems,
+               double timeout_s) {
+  std::int64_t bytes = 0;
+  for (const Problem& p : problems) {
+    require(p.ranks == group.ranks(), "gemm_rs: got a problem of {} ranks, expected {}", p.ranks,
+            group.ranks());
+    bytes = std::max(bytes, plan::gemm_rs_staging_bytes(p));
+  }
+  impl_ = std::unique_ptr<Impl>(
+      new Impl{{group, device, kMaxFlags, static_cast<std::size_t>(bytes), timeout_s}});
+}
+
+GemmRs::~GemmRs() = default;
+
+namespace {
+
+void require_call(const Problem& p, const plan::GemmRsPlan& plan, const GemmKernel& kernel) {
+  require(p.op == Op::gemm_rs && p.n.size() == 1,
+          "gemm_rs: got {} with {} weights, expected "
+          "gemm_rs with one",
+          name_of(p.op), p.n.size());
+  require(p.dtype != DType::fp32, "gemm_rs: dtype, got fp32, expected bf16 or fp16");
+  require(kernel.reducing != nullptr && plan.gemm.split_tiles == 0,
+          "gemm_rs: plan {}, expected whole tiles of a kernel that adds partial sums",
+          plan::describe(plan.gemm));
+}
+
+/// Parameters of the kernel; `order` has the places of partials.
+GemmRsParams params_of(const RankCalls& calls, const Problem& p, const plan::GemmRsPlan& plan,
+                       const GemmRsTensors& t, const GemmKernel& kernel, unsigned slot) {
+  const Plan agreed = agreed_plan(kernel);
+  const auto borders = plan::borders_of(p);
+  const auto schedule = plan::gemm_reduce_schedule(p, agreed, calls.group().rank(), borders);
+  const plan::GemmProblem gemm{p.m, p.n.front(), p.k, p.dtype};
+  GemmRsParams params{};
+  fill_operands(params, kernel, gemm, {t.x, t.weight, t.bias, t.out, p.activation},
+                calls.scratch());
+  const schedule::GemmWork work = plan::work_of(plan.gemm, gemm);
+  const auto order = schedule::make_reduce_order(schedule, work.order,
+                                                 kernel.tile.rows() * kernel.tile.cluster_rows);
+  params.work = schedule::make_gemm_work(order, work.workers, work.k_steps, 0);
+  const Index own = schedule.split.shard(calls.group().rank()).size();
+  if (own > 0) fill_outputs(params.out, params.out_rest, kernel, {t.out, own, gemm.n}, p.dtype);
+  params.call = calls.params(slot, plan::agreement_hash(p, agreed), kOp);
+  params.partials = calls.data_at(slot);
+  const auto partials = static_cast<std::size_t>(order.num_partials() * kernel.tile.cluster());
+  const std::size_t bytes = partials * static_cast<std::size_t>(kernel.given_bytes);
+  require(bytes <= calls.data_bytes(),
+          "gemm_rs: m {} n {}, got {} bytes of partial sums, expected "
+          "at most {}",
+          p.m, gemm.n, bytes, calls.data_bytes());
+  const std::size_t flags = partials * static_cast<std::size_t>(kernel.given_flags);
+  require(flags <= calls.flags(), "gemm_rs: m {} n {}, got {} flags, expected at most {}", p.m,
+          gemm.n, flags, calls.flags());
+  return params;
+}
+
+}  // namespace
+
+void GemmRs::run(const Problem& problem, const plan::GemmRsPlan& plan, const GemmRsTensors& tensors,
+                 cudaStream_t stream) {
+  RankCalls& calls = impl_->calls;
+  if (problem.m == 0) {
+    const std::uint32_t hash = plan::agreement_hash(problem, Plan{});
+    const unsigned slot = calls.begin_call("gemm_rs");
+    check(enqueue_admit(calls.params(slot, hash, kOp), stream), "gemm_rs: the admission");
+    return;
+  }
+  const GemmKernel& kernel = kernel_of(plan.gemm, problem.dtype);
+  require_call(problem, plan, kernel);
+  // Everything is checked before the call is counted.
+  GemmRsParams params = params_of(calls, problem, plan, tensors, kernel, 0);
+  const unsigned slot = calls.begin_call("gemm_rs");
+  params.call.flags = calls.flags_at(slot);
+  params.partials = calls.data_at(slot);
+  const int ctas = fill_grid(params, params.work, kernel, plan.gemm);
+  launch_gemm(kernel, kernel.reducing, &params, ctas, stream, plan.gemm.early_weights);
+}
+
+void GemmRs::finish(cudaStream_t stream, double timeout_s) {
+  impl_->calls.finish(stream, "gemm_rs", timeout_s);
+}
+
+std::size_t GemmRs::staging_bytes() const { return impl_->calls.memory().bytes(); }
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/rank_calls.h"
+
+#include "backend/cuda/cuda_check.h"
+#include "backend/cuda/gather_push.h"
+#include "backend/cuda/neighbours.h"
+#include "core/check.h"
+
+namespace tilelace::cuda {
+namespace {
+
+constexpr std::size_t kHeaderBytes = 4096;
+
+std::size_t align(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+
+int selected(int device) {
+  check(cudaSetDevice(device), "the rank's device");
+  return device;
+}
+
+}  // namespace
+
+RankCalls::RankCalls(comm::Group& group, int device, std::size_t flags, std::size_t data_bytes,
+                     double timeout_s)
+    : group_(group),
+      control_(selected(device), group.rank(), &group, timeout_s),
+      flags_bytes_(align(flags * sizeof(comm::Flag))),
+      data_bytes_(align(data_bytes)) {
+  load_gemm_kernels();
+  check(load_gather_push(), "loading kernels");
+  neighbour_places();
+  memory_ = comm::allocate_device(group, device, flags_at(2), timeout_s);
+  void* counter = nullptr;
+  const CallCounter start;
+  check(cudaMalloc(&counter, sizeof start), "the count of calls");
+  counter_ = static_cast<CallCounter*>(counter);
+  check(cudaMemcpy(counter, &start, sizeof start, cudaMemcpyHostToDevice), "the count of calls");
+}
+
+RankCalls::~RankCalls() {
+  const auto self = static_cast<std::uint16_t>(group_.rank());
+  control_.stop({static_cast<std::uint8_t>(ErrorKind::usage), self, self});
+  cudaFree(counter_);  // waits for the device's work
+}
+
+std::size_t RankCalls::flags_at(unsigned slot) const {
+  return kHeaderBytes + slot * (flags_bytes_ + data_bytes_);
+}
+
+unsigned RankCalls::begin_call(std::string_view op) {
+  require(!failed_, "{}: got a call after one that failed, expected none", op);
+  return ++calls_ & 1U;
+}
+
+CallParams RankCalls::params(unsigned slot, std::uint32_t hash, std::uint32_t op) const {
+  return {group_.rank(),
+          group_.ranks(),
+          memory_->base(),
+          memory_->stride(),
+          0,
+          flags_at(slot),
+          counter_,
+          hash,
+          true,
+          true,
+          control_.context(op)};
+}
+
+void RankCalls::throw_if_failed(std::string_view op) {
+  failed_ = failed_ || control_.record().has_value();
+  control_.throw_if_failed(op);
+}
+
+void RankCalls::finish(cudaStream_t stream, std::string_view op, double timeout_s) {
+  try {
+    control_.finish(stream, op, timeout_s);
+    if (workspace_.failed())
+      raise(ErrorKind::system, "{}: got a wait for a partial sum that expired, expected none", op);
+  } catch (const Error&) {
+    failed_ = true;
+    throw;
+  }
+}
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the GPU calls of one rank on one communicator share: symmetric memory in two slots, the
+// count of calls, waits.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <string_view>
+
+#include "backend/cuda/device/call_params.h"
+#include "backend/cuda/gemm.h"
+#include "backend/cuda/wait_control.h"
+#include "comm/cuda/device_memory.h"
+
+namespace tilelace::cuda {
+
+class RankCalls {
+ public:
+  /// `flags` and `data_bytes`: of a slot. Loads every kernel that calls launch. Collective; `group`
+  /// must outlive it. Errors: usage, system, peer, timeout.
+  RankCalls(comm::Group& group, int device, std::size_t flags, std::size_t data_bytes,
+            double timeout_s);
+  RankCalls(const RankCalls&) = delete;
+  RankCalls& operator=(const RankCalls&) = delete;
+  /// Ends this rank's waits first.
+  ~RankCalls();
+
+  /// The slot of the next call that is enqueued. Error: usage (an earlier call failed).
+  unsigned begin_call(std::string_view op);
+  /// Parameters of a call's kernel, as if it were the only one.
+  [[nodiscard]] CallParams params(unsigned slot, std::uint32_t hash, std::uint32_t op) const;
+  [[nodiscard]] std::size_t data_at(unsigned slot) const { return flags_at(slot) + flags_bytes_; }
+  [[nodiscard]] std::size_t flags_at(unsigned slot) const;
+  /// The word that a copy engine sends as the number of the call in this slot.
+  [[nodiscard]] const comm::Flag* next(unsigned slot) const { return counter_->next + slot; }
+
+  /// Throws what went wrong in kernels so far; waits for nothing.
+  void throw_if_failed(std::string_view op);
+  void finish(cudaStream_t stream, std::string_view op, double timeout_s);
+
+  [[nodiscard]] comm::Group& group() const { return group_; }
+  [[nodiscard]] const comm::DeviceMemory& memory() const { return *memory_; }
+  [[nodiscard]] const GemmScratch& scratch() const { return workspace_.scratch(); }
+  [[nodiscard]] std::size_t flags() const { return flags_bytes_ / sizeof(comm::Flag); }
+  [[nodiscard]] std::size_t data_bytes() const { return data_bytes_; }
+
+ private:
+  comm::Group& group_;
+  WaitControl control_;
+  GemmWorkspace workspace_;
+  std::size_t flags_bytes_, data_bytes_;
+  std::shared_ptr<comm::DeviceMemory> memory_;
+  CallCounter* counter_ = nullptr;  // device memory
+  std::uint32_t calls_ = 0;         // its parity is that of the device's count
+  bool failed_ = false;
+};
+
+}  // namespace tilelace::cuda

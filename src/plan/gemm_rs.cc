@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/gemm_rs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ostream>
+
+#include "core/check.h"
+#include "plan/problem.h"
+#include "plan/schedules.h"
+#include "schedule/reduce_order.h"
+
+namespace tilelace::plan {
+namespace {
+
+using schedule::ceil_div;
+using schedule::Index;
+
+// Measured on H200s over NVLink (docs/decisions/0006).
+constexpr double kSendBytesPerUs = 330e3;
+constexpr double kTailUs = 6;
+constexpr int kMostAccumulators = 176;  ///< of a thread: more leave no registers for the sums
+
+/// Tiles that the kernels of gemm_rs are made for.
+bool can_reduce(const GemmTile& t) {
+  return t.groups == 2 && !t.swapped && t.blocks * t.width / 2 <= kMostAccumulators;
+}
+
+Index worker_rows(const GemmTile& t) { return Index{t.rows()} * t.cluster_rows; }
+Index worker_cols(const GemmTile& t) { return Index{t.width} * t.cluster_cols; }
+
+schedule::RowSplit split_of(const Problem& p, const std::vector<Index>& borders) {
+  return {p.m, p.ranks, borders.empty() ? nullptr : borders.data()};
+}
+
+void require_problem(const Problem& p) {
+  require(p.op == Op::gemm_rs, "gemm_rs: op, got {}, expected gemm_rs", name_of(p.op));
+  check_problem(p);
+  require(p.ranks <= schedule::kMaxReduceRanks, "gemm_rs: ranks, got {}, expected at most {}",
+          p.ranks, schedule::kMaxReduceRanks);
+}
+
+}  // namespace
+
+std::string describe(const GemmRsPlan& plan) {
+  return "by shard, partials in the type of the operands; " + describe(plan.gemm);
+}
+
+std::ostream& operator<<(std::ostream& out, const GemmRsPlan& plan) {
+  return out << describe(plan);
+}
+
+std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& machine) {
+  require_problem(p);
+  require(p.m > 0, "gemm_rs: m, got 0, expected rows to plan for");
+  const auto borders = borders_of(p);
+  const auto split = split_of(p, borders);
+  const Index sent = p.m - split.max_rows();
+  std::vector<GemmRsPlan> plans;
+  for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
+    if (!can_reduce(gemm.tile) || gemm.split_tiles != 0) continue;
+    const Index rows = worker_rows(gemm.tile);
+    Index tiles = 0;
+    for (int r = 0; r < p.ranks; ++r) tiles += ceil_div(split.shard(r).size(), rows);
+    double us =
+        gemm.predicted_us * static_cast<double>(tiles) / static_cast<double>(ceil_div(p.m, rows));
+    // Without a second group that multiplies meanwhile, sending and adding hold the tile up.
+    const double wire = static_cast<double>(sent * p.n.front() * 2) / kSendBytesPerUs;
+    if (!gemm.tile.pingpong) us += wire / 2;
+    plans.push_back({gemm, std::max(us, wire + us / p.ranks) + kTailUs});
+  }
+  std::stable_sort(plans.begin(), plans.end(), [](const GemmRsPlan& a, const GemmRsPlan& b) {
+    return a.predicted_us < b.predicted_us;
+  });
+  return plans;
+}
+
+std::int64_t gemm_rs_staging_bytes(const Problem& p) {
+  require_problem(p);
+  const auto borders = borders_of(p);
+  const Index own = split_of(p, borders).max_rows();
+  Index most = 0;
+  for (const GemmTile& t : kGemmTiles) {
+    if (!can_reduce(t)) continue;
+    const Index rows = ceil_div(own, worker_rows(t)) * worker_rows(t);
+    // A thread's values in pieces of eight.
+    const Index width = (Index{t.blocks} * t.width / 2 + 7) / 8 * 16 / t.blocks;
+    const Index cols = ceil_div(p.n.front(), worker_cols(t)) * t.cluster_cols * width;
+    most = std::max(most, rows * cols);
+  }
+  return most * p.ranks * static_cast<Index>(size_of(p.dtype));
+}
+
+}  // namespace tilelace::plan

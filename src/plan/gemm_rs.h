@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// gemm_rs on GPUs: which product, and what its partial sums take.
+#pragma once
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "plan/gemm.h"
+#include "tilelace/plan.h"
+
+namespace tilelace::plan {
+
+/// Remote shards first, partial sums in the operands' type straight into their owner's slot.
+struct GemmRsPlan {
+  GemmPlan gemm;
+  double predicted_us = 0;
+};
+
+/// As printed: "by shard, partials bf16; p160 workers 66 ...".
+std::string describe(const GemmRsPlan&);
+std::ostream& operator<<(std::ostream&, const GemmRsPlan&);
+
+/// All legal plans for a problem of Op::gemm_rs, fastest prediction first. Errors: usage (not a
+/// gemm_rs, n or k not a multiple of 8, no rows).
+std::vector<GemmRsPlan> gemm_rs_candidates(const Problem&, const GemmMachine& = {});
+
+/// Bytes of one slot that partial sums take on each rank, whatever the plan.
+std::int64_t gemm_rs_staging_bytes(const Problem&);
+
+}  // namespace tilelace::plan

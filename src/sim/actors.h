@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the player keeps of each role and each rank.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "sim/step.h"
+
+namespace tilelace::sim {
+
+struct Actor {
+  int rank = 0;
+  int lane = -1;  ///< -1: copy; else the worker
+  const StepList* list = nullptr;
+  std::size_t at = 0;
+  double now = 0;
+  double sent = 0;         ///< when its last transfer is over
+  double since = -1;       ///< when it began to wait
+  double second_free = 0;  ///< when its second engine is
+  std::int32_t next_waiter = -1;
+  std::int32_t row = -1, col = -1;  ///< the tile it sent last
+};
+
+struct Rank {
+  int headers = 0;
+  double headers_us = 0;
+  int running = 0;
+  int next = 1;  ///< the first role that was not started
+  double slow = 1;
+  double end_us = 0;
+  std::vector<int> waiters;  ///< for headers
+};
+
+struct Event {
+  double time = 0;
+  int actor = 0;
+  bool operator>(const Event& o) const { return time != o.time ? time > o.time : actor > o.actor; }
+};
+
+/// How many flags a call raises.
+std::size_t count_signals(const std::vector<std::vector<StepList>>& lists);
+
+/// The first actor that did not end, and what it waits for.
+std::string stuck_text(const std::vector<Actor>& actors);
+
+}  // namespace tilelace::sim

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/call.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+
+#include "core/check.h"
+#include "plan/schedules.h"
+#include "sim/grid.h"
+
+namespace tilelace::sim {
+namespace {
+
+constexpr std::int64_t kMostRanks = 1024;
+constexpr std::int64_t kMostRows = 1 << 24;
+/// Transfers and tiles of all ranks that a call may have: beyond, lists fill the memory.
+constexpr double kMostSteps = 3e7;
+
+double element_bytes(const Problem& p) { return static_cast<double>(size_of(p.dtype)); }
+
+void check_size(const Problem& p, const Plan& plan) {
+  const double ranks = p.ranks;
+  const auto chunks = static_cast<double>(ceil_div(shard_rows(p), plan.chunk_rows));
+  const double transfers = ranks * std::max(1.0, ranks - 1) * chunks;
+  require(transfers <= kMostSteps,
+          "{}: chunk {}, got {:.2g} transfers of all ranks, expected at most {:.0e}: larger chunks",
+          name_of(p.op), plan.chunk_rows, transfers, kMostSteps);
+  const double tiles = ranks * tiles_of(p, plan, plan.tile_n);
+  require(tiles <= kMostSteps,
+          "{}: tile {}x{}, got {:.2g} tiles of all ranks, expected at most {:.0e}: larger tiles",
+          name_of(p.op), plan.tile_m, plan.tile_n, tiles, kMostSteps);
+}
+
+}  // namespace
+
+void check_call(const MachineModel& m, const Call& call) {
+  const Problem& p = call.problem;
+  const auto op = name_of(p.op);
+  require(p.ranks >= 1 && p.ranks <= kMostRanks, "{}: ranks, got {}, expected 1 to {}", op, p.ranks,
+          kMostRanks);
+  require(p.dtype != DType::fp32,
+          "{}: --dtype, got fp32, expected bf16 or fp16: machine files have the rate of 16-bit "
+          "products",
+          op);
+  require(call.local >= 1 && p.ranks % call.local == 0,
+          "{}: ranks of a node, got {}, expected a divisor of {}", op, call.local, p.ranks);
+  const auto most = static_cast<int>(m.ranks_per_node);
+  require(call.local <= most, "{}: --tp, got {}, expected at most the {} ranks of a node of {}", op,
+          call.local, most, m.name);
+  const int nodes = p.ranks / call.local;
+  require(nodes <= static_cast<int>(m.max_nodes), "{}: --nodes, got {}, expected at most {} of {}",
+          op, nodes, m.max_nodes, m.name);
+  require(p.m >= 0 && p.m <= kMostRows, "{}: m, got {}, expected 0 to {}", op, p.m, kMostRows);
+  require(p.total_n() >= 1 && p.total_n() <= kMostRows && p.k >= 1 && p.k <= kMostRows,
+          "{}: n {} and k {} of a rank, expected 1 to {}", op, p.total_n(), p.k, kMostRows);
+}
+
+Call call_of(Problem problem, int local) {
+  problem.n = {problem.total_n()};
+  problem.activation = Activation::none;
+  return {std::move(problem), local};
+}
+
+Product product_of(const Problem& p) { return {p.m, p.total_n(), p.k, element_bytes(p)}; }
+
+std::vector<std::vector<StepList>> record_call(const Call& call, const Plan& plan) {
+  const Problem& p = call.problem;
+  check_size(p, plan);
+  const std::vector<plan::Index> even;
+  std::vector<std::vector<StepList>> lists;
+  for (int r = 0; r < p.ranks; ++r) {
+    lists.push_back(p.op == Op::ag_gemm ? record(plan::ag_gemm_schedule(p, plan, r, even))
+                                        : record(plan::gemm_reduce_schedule(p, plan, r, even)));
+  }
+  return lists;
+}
+
+namespace {
+
+/// The same device with main loops at this share of their rate; memory is as fast as before.
+Compute slowed(Compute c, double efficiency) {
+  c.efficiency *= efficiency;
+  c.l2_gbps *= efficiency;
+  return c;
+}
+
+/// A worker's tile: its share of what the whole grid takes, so that a call without any wait takes
+/// what the product alone does.
+std::function<double(int)> fused_tiles(const MachineModel& m, const Problem& p, const Plan& plan,
+                                       double stretch) {
+  const int group = std::max(1, static_cast<int>(m.compute.multiprocessors) / plan.workers);
+  const Tile tile{plan.tile_m, plan.tile_n / group};
+  const Compute device = slowed(m.compute, m.method.fused_efficiency);
+  const GemmTime whole = gemm_time(device, product_of(p), tile, tiles_of(p, plan, tile.cols));
+  const double waves = std::max(1.0, std::ceil(tiles_of(p, plan, plan.tile_n) / plan.workers));
+  const double each = stretch * whole.clock_us() / waves;
+  return [each](int) { return each; };
+}
+
+std::function<double(int)> medium_tiles(const MachineModel& m, const Problem& p, double stretch) {
+  auto known = std::make_shared<std::map<int, double>>();
+  const Compute device = slowed(m.compute, m.method.medium_efficiency);
+  const double stage = m.method.medium_stage_us;
+  return [device, stage, p, stretch, known](int rows) {
+    const auto at = known->find(rows);
+    if (at != known->end()) return at->second;
+    Product part = product_of(p);
+    part.m = rows;
+    const GemmTime t = gemm_time(device, part);
+    return (*known)[rows] = stretch * t.clock_us() + t.fixed_us + stage;
+  };
+}
+
+}  // namespace
+
+Costs costs_of(const MachineModel& m, const Call& call, const Plan& plan, double stretch) {
+  const Problem& p = call.problem;
+  const bool medium = plan.path == Path::medium;
+  const double wide = static_cast<double>(p.op == Op::ag_gemm ? p.k : p.n[0]);
+  Costs c;
+  c.tile_us = medium ? medium_tiles(m, p, stretch) : fused_tiles(m, p, plan, stretch);
+  c.row_bytes = wide * element_bytes(p);
+  c.tile_row_bytes = std::min(static_cast<double>(plan.tile_n), static_cast<double>(p.total_n())) *
+                     element_bytes(p);
+  c.reduce_gbps = m.compute.memory_gbps / plan.workers;
+  c.launch_us = medium ? m.method.medium_call_us : m.compute.fixed_us + m.method.fused_call_us;
+  c.copy_launch_us = medium ? m.method.medium_call_us : m.method.fused_call_us;
+  c.resident = plan.workers;
+  c.end_us = medium || p.op == Op::ag_gemm ? 0 : m.method.fused_reduce_us;
+  const int local = plan.route == RouteKind::two_level ? plan.local_ranks : p.ranks;
+  c.route = {plan.route, p.ranks, local};
+  return c;
+}
+
+Outcome simulate(const MachineModel& m, const Call& call, const Plan& plan,
+                 const Disturbance& disturbance, bool with_spans) {
+  const auto lists = record_call(call, plan);
+  Outcome cool = play(m, call.local, costs_of(m, call, plan), lists, disturbance, with_spans);
+  const GemmTime gemm = gemm_time(m.compute, product_of(call.problem));
+  const double products = cool.compute_us / call.problem.ranks / plan.workers;
+  const double rest = std::max(0.0, cool.end_us - products);
+  const double stretch =
+      products > 0
+          ? (under_power_us(cool.end_us - gemm.fixed_us, gemm.power_us) + gemm.fixed_us - rest) /
+                products
+          : 1;
+  if (stretch < 1.003) return cool;
+  return play(m, call.local, costs_of(m, call, plan, stretch), lists, disturbance, with_spans);
+}
+
+}  // namespace tilelace::sim

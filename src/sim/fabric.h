@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The wires of a machine. A transfer holds each wire on its way for its bytes over that wire's
+// rate: the first time that is long enough and free, in order of arrival. It flows through all of
+// them at once and ends when the last is done.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sim/machine.h"
+
+namespace tilelace::sim {
+
+/// Who moves the bytes.
+enum class Mover : std::uint8_t { copy_push, copy_pull, worker };
+
+class Fabric {
+ public:
+  /// `local`: ranks of one node.
+  Fabric(const MachineModel& machine, int ranks, int local);
+
+  struct Passage {
+    double begin_us = 0;
+    double end_us = 0;
+  };
+  /// Sends bytes, not before `begin_us`. Data flows from -> to, whoever moves it. `now_us` never
+  /// falls from call to call.
+  Passage send(int from, int to, double bytes, Mover mover, double now_us, double begin_us);
+
+  [[nodiscard]] bool remote(int a, int b) const { return a / local_ != b / local_; }
+  /// Of a flag or another small message.
+  [[nodiscard]] double latency_us(int from, int to) const {
+    return remote(from, to) ? machine_.network.latency_us : machine_.links.latency_us;
+  }
+
+  struct Wire {
+    std::string name;
+    double gbps = 0;  ///< 0: as fast as whoever moves the bytes
+    double busy_us = 0;
+    bool network = false;
+    std::vector<std::pair<double, double>>
+        held;  ///< from now on, in order, those that touch joined
+  };
+  [[nodiscard]] const std::vector<Wire>& wires() const { return wires_; }
+  /// When the last transfer held which wire.
+  struct Hold {
+    int wire = 0;
+    double begin_us = 0;
+    double end_us = 0;
+  };
+  [[nodiscard]] const std::vector<Hold>& last() const { return last_; }
+  /// Whether a second copy engine carries this transfer.
+  [[nodiscard]] bool second_engine(int from, int to) const;
+  /// The node that a wire belongs to.
+  [[nodiscard]] int node_of(int wire) const;
+  [[nodiscard]] int egress(int rank) const { return 2 * rank; }
+  [[nodiscard]] int ingress(int rank) const { return 2 * rank + 1; }
+
+ private:
+  int add(std::string name, double gbps, bool network);
+  void find_path(int from, int to);
+  [[nodiscard]] double mover_gbps(Mover) const;
+  /// Takes the first free `us` of the wire from `from_us` on; when they begin.
+  static double hold(Wire& wire, double now_us, double from_us, double us);
+
+  const MachineModel& machine_;
+  int local_;
+  int uplinks_of_node_ = 1, nics_of_node_ = 1;
+  int first_uplink_ = 0, first_socket_ = 0, first_nic_ = 0;
+  std::vector<Wire> wires_;
+  std::vector<int> path_;
+  std::vector<Hold> last_;
+};
+
+}  // namespace tilelace::sim

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/gemm_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "sim/grid.h"
+
+namespace tilelace::sim {
+namespace {
+
+/// Sharpness of the knee between two limits; the higher, the closer to their maximum.
+constexpr double kMemoryKnee = 6, kPowerKnee = 8;
+
+double soft_max(double a, double b, double knee) {
+  const double most = std::max(a, b);
+  if (most <= 0) return 0;
+  return most * std::pow(std::pow(a / most, knee) + std::pow(b / most, knee), 1 / knee);
+}
+
+}  // namespace
+
+const std::vector<Tile>& tile_shapes() {
+  static const std::vector<Tile> shapes = [] {
+    std::vector<Tile> all;
+    for (const int rows : {64, 128, 256}) {
+      for (const int cols : {16, 32, 64, 96, 128, 160, 192, 224, 256}) {
+        if (rows < 256 || cols <= 192) all.push_back({rows, cols});
+      }
+    }
+    return all;
+  }();
+  return shapes;
+}
+
+double Product::flops() const {
+  return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+}
+double Product::bytes() const {
+  const auto a = static_cast<double>(m), b = static_cast<double>(n), c = static_cast<double>(k);
+  return element_bytes * (a * c + b * c + a * b);
+}
+
+double tile_us(const Compute& c, const Tile& t, double k) {
+  const double products =
+      2.0 * t.rows * t.cols * k / (c.peak_tflops * 1e6 * c.efficiency) * c.multiprocessors;
+  const double loads = 2.0 * (t.rows + t.cols) * k / (c.l2_gbps * 1e3);
+  return std::max(products, loads) + c.tile_us * t.rows * t.cols / (128.0 * 256);
+}
+
+std::string_view name_of(GemmBound b) {
+  switch (b) {
+    case GemmBound::waves: return "tensor cores";
+    case GemmBound::memory: return "memory";
+    case GemmBound::power: return "power";
+    default: return "launch";
+  }
+}
+
+double GemmTime::busy_us() const { return under_power_us(clock_us(), power_us); }
+double GemmTime::clock_us() const { return soft_max(waves_us, memory_us, kMemoryKnee); }
+
+GemmBound GemmTime::bound() const {
+  const double most = std::max({waves_us, memory_us, power_us});
+  if (fixed_us > most) return GemmBound::fixed;
+  if (most == power_us) return GemmBound::power;
+  return most == memory_us ? GemmBound::memory : GemmBound::waves;
+}
+
+GemmTime gemm_time(const Compute& c, const Product& p, const Tile& t, double tiles) {
+  GemmTime time;
+  time.tile = t;
+  time.waves_us = std::ceil(tiles / c.multiprocessors) * tile_us(c, t, static_cast<double>(p.k));
+  time.memory_us = p.bytes() / (c.memory_gbps * 1e3);
+  time.power_us = p.flops() / (c.power_tflops * 1e6);
+  time.fixed_us = c.fixed_us;
+  return time;
+}
+
+GemmTime gemm_time(const Compute& c, const Product& p) {
+  GemmTime best;
+  best.fixed_us = c.fixed_us;
+  if (p.m == 0 || p.n == 0 || p.k == 0) return best;
+  bool first = true;
+  for (const Tile& t : tile_shapes()) {
+    const std::int64_t tiles = ceil_div(p.m, t.rows) * ceil_div(p.n, t.cols);
+    const GemmTime time = gemm_time(c, p, t, static_cast<double>(tiles));
+    if (first || time.clock_us() < best.clock_us()) best = time;
+    first = false;
+  }
+  return best;
+}
+
+double under_power_us(double clock_us, double power_us) {
+  return soft_max(clock_us, power_us, kPowerKnee);
+}
+
+}  // namespace tilelace::sim

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// A machine as the simulator sees it: constants of the hardware and of its libraries, none of a
+// shape. Rates are GB/s (1e9 bytes), times microseconds, products TFLOP/s.
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace tilelace::sim {
+
+/// One device. A tile on one multiprocessor takes what the slower of the tensor cores and of L2
+/// takes; a product is at least what power and memory allow.
+struct Compute {
+  double multiprocessors = 132;
+  double peak_tflops = 989;   ///< all multiprocessors at full clock
+  double efficiency = 0.85;   ///< of that, what a main loop reaches
+  double l2_gbps = 130;       ///< into one multiprocessor
+  double power_tflops = 750;  ///< of a long product, at the power limit
+  double memory_gbps = 4300;
+  double fixed_us = 4;  ///< launch, first loads, last stores
+  double tile_us = 0;   ///< end of a tile that nothing hides
+};
+
+enum class Topology : std::uint8_t {
+  all_to_all,  ///< each rank has a port into a switch
+  tree         ///< PCIe: ports behind shared uplinks, two halves joined by a socket link
+};
+
+/// Between the ranks of a node. Rates are per rank and direction unless they say otherwise.
+struct Links {
+  Topology topology = Topology::all_to_all;
+  double push_gbps = 380;         ///< a copy engine writes to a peer
+  double pull_gbps = 370;         ///< a copy engine reads from a peer
+  double store_gbps = 340;        ///< multiprocessors write to peers, all together
+  double store_worker_gbps = 42;  ///< one multiprocessor
+  double latency_us = 0.7;        ///< a flag, one way
+  double copy_us = 6;             ///< a copy beyond its bytes
+  double flag_us = 2;             ///< a flag sent by a copy engine
+  double copy_engines = 1;        ///< tree: 2 where copies across uplinks run beside the others
+  double local_gbps = 2100;       ///< copy inside a device
+  double ranks_per_uplink = 4;    ///< tree
+  double uplink_gbps = 25;        ///< tree: shared by those ranks, each direction
+  double socket_gbps = 20;        ///< tree: shared by all, each direction
+};
+
+/// Between nodes. nics = 0: there is no network.
+struct Network {
+  double nics = 0;  ///< of a node
+  double nic_gbps = 50;
+  double latency_us = 5;
+  double message_us = 3;  ///< a transfer beyond its bytes
+};
+
+/// A library's collective alone takes fixed + ramp * sqrt(MB on the wire) + the bytes at wire_gbps
+/// (network: at the NICs' rate) + the own shard's copy: a pipeline whose pieces grow with the size.
+struct Collective {
+  double fixed_us = 12;
+  double ramp_us = 5;
+};
+
+struct Collectives {
+  Collective all_gather, reduce_scatter, all_reduce;
+  double wire_gbps = 341;
+  double power_share = 0.7;  ///< of a product's power that a collective draws
+};
+
+/// What an implementation adds to a call.
+struct Method {
+  std::string name = "tilelace";
+  double fused_call_us = 3;       ///< beyond a GEMM's own fixed time
+  double fused_efficiency = 1;    ///< of the library GEMM's rate
+  double fused_reduce_us = 0;     ///< gemm_rs, gemm_ar: what the last sums add to a call
+  double unfused_call_us = 0;     ///< what a framework adds to collective and product in a row
+  double fused_tile_rows = 64;    ///< the fewest rows of a tile
+  double fused_reduce_cols = 0;   ///< gemm_rs: the only width of a tile; 0: any
+  double fused_whole_shards = 0;  ///< 1: ag_gemm copies a shard at a time, by copy engines
+  double fused_pads = 0;          ///< 1: gemm_rs fills up each rank's rows to whole tiles
+  double medium_direct = 0;    ///< 1: medium-grained partials go straight to owners, also on trees
+  double medium_call_us = 5;   ///< streams forked and joined
+  double medium_stage_us = 4;  ///< between two products of the medium-grained method
+  double medium_efficiency = 1;  ///< a product beside copies
+};
+
+/// What the constants were compared with, as percent of the measured time.
+struct KnownError {
+  double median_percent = 0;
+  double p90_percent = 0;
+  std::string text;  ///< on what; always printed
+};
+
+struct MachineModel {
+  std::string name, device;
+  double ranks_per_node = 8;
+  double max_nodes = 1;
+  Compute compute;
+  Links links;
+  Network network;
+  Collectives collectives;
+  Method method;
+  KnownError error;
+};
+
+/// Throws a usage error that names the first constant out of range.
+void check_machine(const MachineModel&);
+
+}  // namespace tilelace::sim

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/predict.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/check.h"
+
+namespace tilelace::sim {
+namespace {
+
+/// Rows of the whole operand (all-gather) or result (reductions), in MB.
+double whole_mb(const Problem& p) {
+  const auto wide = static_cast<double>(p.op == Op::ag_gemm ? p.k : p.n[0]);
+  return static_cast<double>(p.m) * wide * static_cast<double>(size_of(p.dtype)) * 1e-6;
+}
+
+const Collective& collective_of(const Collectives& c, Op op) {
+  switch (op) {
+    case Op::ag_gemm: return c.all_gather;
+    case Op::gemm_rs: return c.reduce_scatter;
+    default: return c.all_reduce;
+  }
+}
+
+double phases(Op op) { return op == Op::gemm_ar ? 2 : 1; }
+
+}  // namespace
+
+double collective_us(const MachineModel& m, const Call& call) {
+  const Problem& p = call.problem;
+  if (p.ranks == 1) return 0;
+  const Collective& c = collective_of(m.collectives, p.op);
+  const double whole = whole_mb(p), ranks = p.ranks;
+  const double wire = phases(p.op) * whole * (ranks - 1) / ranks;
+  const double own = whole / ranks;
+  double us = wire * 1e3 / m.collectives.wire_gbps;
+  double fixed = c.fixed_us;
+  if (call.local < p.ranks) {
+    // Rings through every node: what enters it comes over all of its NICs.
+    const double nodes = ranks / call.local;
+    const double entering = phases(p.op) * whole * (nodes - 1) / nodes;
+    const double nics = std::min(m.network.nics, static_cast<double>(call.local));
+    us = std::max(us, entering * 1e3 / (nics * m.network.nic_gbps));
+    fixed += phases(p.op) * (nodes - 1) * (m.network.latency_us + m.network.message_us);
+  }
+  return fixed + us + c.ramp_us * std::sqrt(wire) + own * 1e3 / m.links.local_gbps;
+}
+
+double unfused_us(const MachineModel& m, const Call& call) {
+  const GemmTime gemm = gemm_time(m.compute, product_of(call.problem));
+  const double collective = collective_us(m, call);
+  return m.method.unfused_call_us +
+         under_power_us(gemm.clock_us() + gemm.fixed_us + collective,
+                        gemm.power_us + m.collectives.power_share * collective);
+}
+
+std::optional<double> Prediction::efficiency() const {
+  if (unfused_us <= gemm_us) return std::nullopt;
+  return 1 - ect_us() / (unfused_us - gemm_us);
+}
+std::optional<double> Prediction::medium_efficiency() const {
+  if (unfused_us <= gemm_us) return std::nullopt;
+  return 1 - medium_ect_us() / (unfused_us - gemm_us);
+}
+
+double Prediction::roof_us() const { return std::max({gemm_us, fused.wire_us, fused.network_us}); }
+
+std::string Prediction::bound() const {
+  const double most = std::max({gemm.busy_us(), fused.wire_us, fused.network_us});
+  // Less than half of the time is any resource's: what is left is launches, flags and waiting.
+  if (most < 0.5 * fused_us) return "latency";
+  if (most == fused.network_us) return "network";
+  if (most == fused.wire_us) return "links";
+  return std::string(name_of(gemm.bound()));
+}
+
+Prediction predict(const MachineModel& m, const Call& call, const Candidates& candidates,
+                   const Disturbance& disturbance, bool with_spans) {
+  check_call(m, call);
+  Prediction out;
+  out.gemm = gemm_time(m.compute, product_of(call.problem));
+  out.gemm_us = out.gemm.total_us();
+  out.collective_us = collective_us(m, call);
+  out.unfused_us = unfused_us(m, call);
+  const auto run = [&](const Plan& plan, Plan& best, Outcome& outcome, double& us) {
+    Outcome o = simulate(m, call, plan, disturbance);
+    require(o.stuck.empty(), "simulate: schedule, got a call that never ends ({}), expected an end",
+            o.stuck);
+    const double took = o.end_us;
+    if (us > 0 && took >= us) return took;
+    us = took;
+    best = plan;
+    outcome = std::move(o);
+    return took;
+  };
+  for (const Plan& plan : candidates.medium) {
+    run(plan, out.medium_plan, out.medium, out.medium_us);
+  }
+  for (const Plan& plan : candidates.fused) {
+    out.tried.push_back({plan, run(plan, out.plan, out.fused, out.fused_us)});
+  }
+  if (with_spans) out.fused = simulate(m, call, out.plan, disturbance, true);
+  return out;
+}
+
+Prediction predict(const MachineModel& m, const Call& call) {
+  return predict(m, call, {fused_plans(m, call), medium_plans(m, call)});
+}
+
+}  // namespace tilelace::sim

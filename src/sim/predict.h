@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// All ways to run a call, side by side, in the figures that the benchmarks have.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/call.h"
+
+namespace tilelace::sim {
+
+/// The library's collective alone.
+double collective_us(const MachineModel&, const Call&);
+/// Collective and product one after the other. A collective draws less power than a product, so the
+/// product behind it may run faster than one in a row of products.
+double unfused_us(const MachineModel&, const Call&);
+
+struct Tried {
+  Plan plan;
+  double us = 0;
+};
+
+struct Prediction {
+  GemmTime gemm;
+  double gemm_us = 0, collective_us = 0, unfused_us = 0, medium_us = 0, fused_us = 0;
+  Plan plan, medium_plan;  ///< the fastest fused and medium ones
+  Outcome fused, medium;
+  std::vector<Tried> tried;  ///< every fused plan, as listed
+
+  [[nodiscard]] double ect_us() const { return fused_us - gemm_us; }
+  [[nodiscard]] double medium_ect_us() const { return medium_us - gemm_us; }
+  /// 1 - ECT / (unfused - GEMM); absent where unfused <= GEMM.
+  [[nodiscard]] std::optional<double> efficiency() const;
+  [[nodiscard]] std::optional<double> medium_efficiency() const;
+  [[nodiscard]] double speedup() const { return unfused_us / fused_us; }
+  [[nodiscard]] double roof_us() const;
+  /// What the fused call cannot be faster than, in words: "power", "tensor cores", "memory",
+  /// "links", "network" or "latency".
+  [[nodiscard]] std::string bound() const;
+};
+
+struct Candidates {
+  std::vector<Plan> fused, medium;
+};
+
+/// Runs every plan; the fastest of each kind is what it says. With spans: those of the fused one.
+Prediction predict(const MachineModel&, const Call&, const Candidates&, const Disturbance& = {},
+                   bool with_spans = false);
+/// The plans that Tilelace would try.
+Prediction predict(const MachineModel&, const Call&);
+
+}  // namespace tilelace::sim

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// A verb call of a role as a value, and verbs that keep such values: the role loops of src/schedule
+// run once a role, into lists that the simulator then plays against the machine.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "schedule/ag_gemm.h"
+#include "schedule/gemm_reduce.h"
+
+namespace tilelace::sim {
+
+using schedule::Index;
+
+enum class Verb : std::uint8_t {
+  signal,
+  signal_header,
+  wait,
+  admit,
+  compute,
+  store,
+  stage,
+  push,
+  pull,
+  deliver,
+  reduce,
+  partial,
+  store_partial,
+  store_result,
+  park,
+  unpark,
+  send_partial,
+  fetch_partial,
+  send_result,
+  fetch_result
+};
+
+struct Step {
+  Verb verb = Verb::admit;
+  std::int32_t peer = -1;   ///< signals: where the flag is; chunks and store_x: the other side
+  std::int32_t owner = -1;  ///< whose shard; -1: the tile straddles shards
+  std::int32_t row = 0;     ///< the first
+  std::int32_t rows = 0;
+  std::int32_t col = -1;  ///< tiles only
+  Index at = -1;          ///< the flag
+
+  bool operator==(const Step&) const = default;
+};
+
+using StepList = std::vector<Step>;
+
+/// What a tile or a chunk says of itself.
+inline Step step_of(Verb verb, const schedule::GatherTile& t, int peer = -1) {
+  return {verb,
+          peer,
+          t.source,
+          static_cast<std::int32_t>(t.rows.begin),
+          static_cast<std::int32_t>(t.rows.size()),
+          static_cast<std::int32_t>(t.col)};
+}
+inline Step step_of(Verb verb, const schedule::ReduceTile& t, int peer = -1) {
+  return {verb,
+          peer,
+          t.owner,
+          static_cast<std::int32_t>(t.rows.begin),
+          static_cast<std::int32_t>(t.rows.size()),
+          static_cast<std::int32_t>(t.col)};
+}
+inline Step step_of(Verb verb, const schedule::GatherTransfer& t) {
+  return {verb, t.peer, t.source, static_cast<std::int32_t>(t.rows.begin),
+          static_cast<std::int32_t>(t.rows.size())};
+}
+inline Step step_of(Verb verb, const schedule::ReduceTransfer& t) {
+  return {verb, t.peer, t.owner, static_cast<std::int32_t>(t.rows.begin),
+          static_cast<std::int32_t>(t.rows.size())};
+}
+
+/// Verbs under the role loops that only note what was called.
+class Recorder {
+ public:
+  explicit Recorder(StepList& list) : list_(list) {}
+
+  void signal(int peer, Index flag) { list_.push_back({Verb::signal, peer, -1, 0, 0, -1, flag}); }
+  void signal_header(int peer) { list_.push_back({Verb::signal_header, peer}); }
+  void wait(Index flag) { list_.push_back({Verb::wait, -1, -1, 0, 0, -1, flag}); }
+  void admit() { list_.push_back({Verb::admit}); }
+  void compute(const auto& t) { list_.push_back(step_of(Verb::compute, t)); }
+  void store(const auto& t) { list_.push_back(step_of(Verb::store, t)); }
+  void stage(const auto& t) { list_.push_back(step_of(Verb::stage, t)); }
+  void push(const auto& t) { list_.push_back(step_of(Verb::push, t)); }
+  void pull(const auto& t) { list_.push_back(step_of(Verb::pull, t)); }
+  void deliver(const auto& t) { list_.push_back(step_of(Verb::deliver, t)); }
+  void reduce(const auto& t) { list_.push_back(step_of(Verb::reduce, t)); }
+  void partial(const auto& t) { list_.push_back(step_of(Verb::partial, t)); }
+  void store_partial(const auto& t, int peer) {
+    list_.push_back(step_of(Verb::store_partial, t, peer));
+  }
+  void store_result(const auto& t, int peer) {
+    list_.push_back(step_of(Verb::store_result, t, peer));
+  }
+  void park(const auto& t) { list_.push_back(step_of(Verb::park, t)); }
+  void unpark(const auto& t) { list_.push_back(step_of(Verb::unpark, t)); }
+  void send_partial(const auto& t) { list_.push_back(step_of(Verb::send_partial, t)); }
+  void fetch_partial(const auto& t) { list_.push_back(step_of(Verb::fetch_partial, t)); }
+  void send_result(const auto& t) { list_.push_back(step_of(Verb::send_result, t)); }
+  void fetch_result(const auto& t) { list_.push_back(step_of(Verb::fetch_result, t)); }
+
+ private:
+  StepList& list_;
+};
+
+/// Steps of every role of a rank in a call: copy, then each worker.
+template <class Schedule>
+std::vector<StepList> record(const Schedule& s) {
+  std::vector<StepList> lists(static_cast<std::size_t>(s.workers) + 1);
+  for (int i = 0; i <= s.workers; ++i) {
+    Recorder verbs(lists[static_cast<std::size_t>(i)]);
+    i == 0 ? run_copy(s, verbs) : run_compute(s, i - 1, verbs);
+  }
+  return lists;
+}
+
+}  // namespace tilelace::sim

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fused.h"
+
+#include <algorithm>
+#include <set>
+
+#include "gemms.h"
+
+namespace tilelace::gpu_test {
+namespace {
+
+constexpr double kWaitSeconds = 10;  // below kFinishSeconds: the kernel's record comes first
+constexpr std::size_t kFinalists = 4;
+constexpr int kFinalRounds = 4;
+
+std::string kind_of(const plan::AgGemmPlan& p) {
+  return fmt::format("fused {} {}", name_of(p.transport), p.whole ? "whole" : "by shard");
+}
+
+}  // namespace
+
+Fused::Fused(Rank& rank, Timer& timer, const Operands& operands, const std::vector<Row>& rows,
+             const Options& options)
+    : rank_(rank), timer_(timer), operands_(operands), options_(options) {
+  std::vector<Problem> problems;
+  for (const Row& row : rows)
+    if (row.op == Op::ag_gemm) problems.push_back(row.problem());
+  if (problems.empty()) return;
+  op_ = std::make_unique<cuda::AgGemm>(*rank.group, rank.device, problems, kWaitSeconds);
+}
+
+cuda::AgGemmTensors Fused::tensors(const Row& row, int i) const {
+  const Call call = operands_.call(cuda::NcclBuffer::plain, i);
+  const Problem p = row.problem();
+  cuda::AgGemmTensors t;
+  t.a = operands_.own_rows(row, call);
+  const auto* weight = static_cast<const std::byte*>(call.gemm.weight);
+  auto* out = static_cast<std::byte*>(call.gemm.out);
+  for (const std::int64_t n : p.n) {
+    t.weights.push_back(weight);
+    t.outs.push_back(out);
+    weight += row.bytes_of(n, p.k);
+    out += row.bytes_of(p.m, n);
+  }
+  return t;
+}
+
+/// The best predictions, then the best of each kind that is not among them.
+std::vector<plan::AgGemmPlan> Fused::candidates(const Row& row) const {
+  const auto all = plan::ag_gemm_candidates(row.problem());
+  std::vector<plan::AgGemmPlan> some;
+  std::set<std::string> kinds;
+  for (const auto& plan : all) {
+    const bool fresh = kinds.insert(kind_of(plan)).second;
+    if (fresh || some.size() < static_cast<std::size_t>(options_.candidates)) some.push_back(plan);
+  }
+  return some;
+}
+
+Variant Fused::variant(const Row& row, const plan::AgGemmPlan& plan) {
+  Variant v;
+  v.name = describe(plan);
+  v.method = Method::fused;
+  v.launch = [this, row, p = row.problem(), plan](int i) {
+    op_->run(p, plan, tensors(row, i), rank_.stream);
+  };
+  v.finish = [this] { op_->finish(rank_.stream, kFinishSeconds); };
+  timer_.prepare(v, std::max(plan.predicted_us, guess_gemm_us(row.gemm)));
+  return v;
+}
+
+std::vector<FusedChoice> Fused::choose(const Row& row) {
+  const auto plans = candidates(row);
+  std::vector<Variant> all;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    all.push_back(variant(row, plans[i]));
+    all.back().index = i;
+  }
+  // All stay, in the order of a quick look; the first of them are timed again with more care.
+  timer_.select(all, all.size(), 0, options_.lengths);
+  std::vector<Variant> first;
+  for (std::size_t i = 0; i < std::min(kFinalists, all.size()); ++i)
+    first.push_back(std::move(all[i]));
+  all.erase(all.begin(), all.begin() + std::ssize(first));
+  timer_.rounds(first, kFinalRounds, options_.lengths);
+  std::stable_sort(first.begin(), first.end(),
+                   [](const Variant& x, const Variant& y) { return x.median() < y.median(); });
+  for (Variant& v : all) first.push_back(std::move(v));
+
+  std::vector<FusedChoice> chosen;
+  std::set<std::string> kinds;
+  for (Variant& v : first) {
+    const plan::AgGemmPlan& plan = plans[v.index];
+    const bool fresh = kinds.insert(kind_of(plan)).second && options_.kinds;
+    if (!chosen.empty() && v.index != 0 && !fresh) continue;
+    v.samples.clear();
+    std::string role = chosen.empty() ? "fused" : v.index == 0 ? "fused_default" : kind_of(plan);
+    v.name = role;
+    chosen.push_back({std::move(role), plan, std::move(v)});
+  }
+  return chosen;
+}
+
+}  // namespace tilelace::gpu_test

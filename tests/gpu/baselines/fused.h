@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// ag_gemm by the library: its plans, the fastest of them found under load.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "backend/cuda/ag_gemm.h"
+#include "operands.h"
+#include "timer.h"
+
+namespace tilelace::gpu_test {
+
+/// Plans worth a careful look: a name for the record, the plan, a graph that is ready.
+struct FusedChoice {
+  std::string role;  ///< "fused", "fused_default", "fused push whole"
+  plan::AgGemmPlan plan;
+  Variant variant;
+};
+
+class Fused {
+ public:
+  struct Options {
+    int candidates = 6;  ///< that are tried, best prediction first, beside the best of every kind
+    bool kinds = false;  ///< the best of every kind is kept, too
+    Lengths lengths;
+  };
+  /// Collective: staging for these rows. Errors: AgGemm's.
+  Fused(Rank& rank, Timer& timer, const Operands& operands, const std::vector<Row>& rows,
+        const Options& options);
+
+  /// Collective, with the row's operands in use. First the fastest, then the default plan, then the
+  /// fastest of other kinds if asked for; none twice.
+  std::vector<FusedChoice> choose(const Row& row);
+  /// Where the i-th call's results are.
+  [[nodiscard]] cuda::AgGemmTensors tensors(const Row& row, int i) const;
+
+ private:
+  [[nodiscard]] std::vector<plan::AgGemmPlan> candidates(const Row& row) const;
+  Variant variant(const Row& row, const plan::AgGemmPlan& plan);
+
+  Rank& rank_;
+  Timer& timer_;
+  const Operands& operands_;
+  Options options_;
+  std::unique_ptr<cuda::AgGemm> op_;
+};
+
+}  // namespace tilelace::gpu_test

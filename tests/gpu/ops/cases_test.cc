@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/cases.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace tilelace::gpu_test {
+namespace {
+
+std::vector<Case> some(int ranks, Op op = Op::ag_gemm) {
+  return draw_cases(300, {op, ranks, DType::bf16, {}}, 7);
+}
+
+TEST(Cases, StayWithinTheirBounds) {
+  for (const int ranks : {2, 3, 4, 8}) {
+    auto cases = some(ranks);
+    for (const Case& c : some(ranks, Op::gemm_rs)) cases.push_back(c);
+    for (const Case& c : cases) {
+      const Problem& p = c.problem;
+      EXPECT_TRUE(p.m >= 0 && p.m <= kMostRows) << text_of(c);
+      EXPECT_TRUE(p.k >= 8 && p.k <= kMostK && p.k % 8 == 0) << text_of(c);
+      EXPECT_TRUE(!p.n.empty() && p.n.size() <= kMostWeights) << text_of(c);
+      for (const std::int64_t n : p.n)
+        EXPECT_TRUE(n >= 8 && n <= kMostCols && n % 8 == 0) << text_of(c);
+      EXPECT_EQ(borders_of(p).back(), p.m) << text_of(c);
+      if (const auto* gather = std::get_if<plan::AgGemmPlan>(&c.plan))
+        EXPECT_GE(gather->chunk_rows, 1) << text_of(c);
+    }
+  }
+}
+
+TEST(Cases, MeetTheEdges) {
+  const auto cases = some(4);
+  const auto any = [&](const auto& what) { return std::any_of(cases.begin(), cases.end(), what); };
+  EXPECT_TRUE(any([](const Case& c) { return c.problem.m == 0; }));
+  EXPECT_TRUE(any([](const Case& c) { return c.problem.m == 1; }));
+  EXPECT_TRUE(any([](const Case& c) { return c.problem.m == 3; }));
+  EXPECT_TRUE(any([](const Case& c) { return c.problem.m % 4 != 0 && c.problem.rows.empty(); }));
+  EXPECT_TRUE(any([](const Case& c) { return c.problem.k % 16 == 8; }));
+  EXPECT_TRUE(any([](const Case& c) { return c.problem.n.size() == 2; }));
+  EXPECT_TRUE(any([](const Case& c) { return c.problem.return_gathered && c.exact; }));
+  const auto empty_shard = [](const Case& c) {
+    const auto& rows = c.problem.rows;
+    return c.problem.m > 0 && std::count(rows.begin(), rows.end(), 0) > 0;
+  };
+  EXPECT_TRUE(any(empty_shard));
+  std::map<std::string, int> kinds;
+  for (const Case& c : cases) ++kinds[kind_of(c.plan)];
+  for (const char* kind : {"push by shard", "store by shard", "store whole"})
+    EXPECT_GT(kinds[kind], 30) << kind;
+}
+
+TEST(Cases, OfGemmRsMeetTheEdges) {
+  const auto cases = some(4, Op::gemm_rs);
+  const auto any = [&](const auto& what) { return std::any_of(cases.begin(), cases.end(), what); };
+  EXPECT_TRUE(any([](const Case& c) { return c.problem.m == 0; }));
+  EXPECT_TRUE(any([](const Case& c) { return c.problem.m == 1; }));
+  EXPECT_TRUE(any([](const Case& c) { return c.problem.m == 3; }));
+  EXPECT_TRUE(any([](const Case& c) { return c.problem.m % 4 != 0 && c.problem.rows.empty(); }));
+  EXPECT_TRUE(any([](const Case& c) { return c.problem.bias; }));
+  EXPECT_TRUE(any([](const Case& c) { return c.problem.activation != Activation::none; }));
+  EXPECT_TRUE(any([](const Case& c) {
+    const auto& rows = c.problem.rows;
+    return c.problem.m > 0 && std::count(rows.begin(), rows.end(), 0) > 0;
+  }));
+  for (const Case& c : cases) {
+    EXPECT_EQ(c.problem.n.size(), 1U) << text_of(c);
+    EXPECT_FALSE(c.problem.return_gathered) << text_of(c);
+  }
+}
+
+TEST(Cases, OfDifferentTilesAreAllMet) {
+  std::map<std::string, int> tiles;
+  for (const Case& c : some(4, Op::gemm_rs)) ++tiles[sort_of(c.plan)];
+  EXPECT_GT(tiles.size(), 3U);
+}
+
+TEST(OpShape, OfASumHasAPartOfEveryRank) {
+  Problem p;
+  p.op = Op::gemm_rs;
+  p.ranks = 3;
+  p.m = 7;
+  const OpShape s(p, 1);
+  EXPECT_EQ(s.parts, 3);
+  EXPECT_EQ(s.own_part, 1);
+  EXPECT_EQ(s.input_row, 0);
+  EXPECT_EQ(s.inputs, 7);
+  EXPECT_EQ(s.result_row, 3);
+  EXPECT_EQ(s.results, 2);
+}
+
+TEST(OpShape, OfAGatherHasAllRowsAsItsResult) {
+  Problem p;
+  p.ranks = 3;
+  p.m = 7;
+  const OpShape s(p, 1);
+  EXPECT_EQ(s.parts, 1);
+  EXPECT_EQ(s.own_part, 0);
+  EXPECT_EQ(s.input_row, 3);
+  EXPECT_EQ(s.inputs, 2);
+  EXPECT_EQ(s.result_row, 0);
+  EXPECT_EQ(s.results, 7);
+}
+
+TEST(Cases, AreTheSameOfTheSameSeed) {
+  const auto text = [] {
+    std::string all;
+    for (const Case& c : some(3)) all += text_of(c) + "\n";
+    return all;
+  };
+  EXPECT_EQ(text(), text());
+}
+
+TEST(Cases, OwnerIsTheRankWhoseShardHasTheRow) {
+  Problem p;
+  p.ranks = 4;
+  p.m = 5;
+  p.rows = {0, 2, 0, 3};
+  const auto borders = borders_of(p);
+  std::vector<int> owners;
+  for (int row = 0; row < 5; ++row) owners.push_back(owner_of(borders, row));
+  EXPECT_EQ(owners, (std::vector<int>{1, 1, 3, 3, 3}));
+}
+
+}  // namespace
+}  // namespace tilelace::gpu_test

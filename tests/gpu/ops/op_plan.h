@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans of the fused ops, as far as checks and benches need not know which op it is.
+#pragma once
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "plan/ag_gemm.h"
+#include "plan/gemm_rs.h"
+
+namespace tilelace::gpu_test {
+
+using OpPlan = std::variant<plan::AgGemmPlan, plan::GemmRsPlan>;
+
+/// All legal plans, fastest prediction first. Error: usage (a problem that has none).
+std::vector<OpPlan> candidates_of(const Problem& problem, const plan::GemmMachine& machine = {});
+
+std::string describe(const OpPlan& plan);
+/// "push by shard": what names a way of moving rows and cutting tiles.
+std::string kind_of(const OpPlan& plan);
+Transport transport_of(const OpPlan& plan);
+double predicted_us(const OpPlan& plan);
+
+/// Rows of m before each rank's shard, then m.
+std::vector<std::int64_t> borders_of(const Problem& problem);
+/// The rank whose shard has this row.
+int owner_of(const std::vector<std::int64_t>& borders, std::int64_t row);
+
+/// What a rank of a call holds. The rows that an op gathers are one operand to its product; where
+/// it sums, each rank's operand and weight are a part of a product over the k of all.
+struct OpShape {
+  OpShape(const Problem& problem, int rank);
+  bool sums = false;
+  int parts = 1;                             ///< of the product behind a result
+  int own_part = 0;                          ///< the one that this rank has
+  std::int64_t input_row = 0, inputs = 0;    ///< rows of this rank's input: from, how many
+  std::int64_t result_row = 0, results = 0;  ///< rows of this rank's results
+};
+
+/// Everything that is needed to make it again.
+std::string text_of(const Problem& problem);
+
+}  // namespace tilelace::gpu_test

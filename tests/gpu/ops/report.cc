@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "comm/cuda/capabilities.h"
+
+namespace tilelace::gpu_test {
+namespace {
+
+constexpr int kMostLines = 12;  // of wrong cases
+
+}  // namespace
+
+Report::Report(int ranks, std::uint64_t seed, bool drop, const std::string& json,
+               std::string commit)
+    : ranks_(ranks), seed_(seed), drop_(drop), commit_(std::move(commit)), json_(json, true) {}
+
+void Report::add(const Case& c, const Tally& t) {
+  const std::scoped_lock lock(mutex_);
+  calls_ += t.calls;
+  worst_ = std::max(worst_, t.worst);
+  if (drop_) {
+    const int missed = t.calls - t.blind - t.wrong;
+    missed_ += missed;
+    if (missed != 0 && lines_++ < kMostLines)
+      fmt::print("NOT NOTICED in {} of {} calls: {}\n", missed, t.calls, text_of(c));
+  } else if (t.wrong > 0) {
+    ++wrong_;
+    if (lines_++ < kMostLines)
+      fmt::print("WRONG in {} of {} calls: {}\n      {}\n", t.wrong, t.calls, text_of(c), t.first);
+    std::fflush(stdout);
+  }
+}
+
+void Report::conclude(Op op, DType dtype, const std::vector<Case>& cases) {
+  // What is summed was rounded once before.
+  const double limit = (op == Op::ag_gemm ? 0.52 : 0.72) * unit_roundoff(dtype);
+  std::map<std::string, int> kinds;
+  for (const Case& c : cases) ++kinds[kind_of(c.plan)];
+  std::string by_kind;
+  for (const auto& [kind, count] : kinds) by_kind += fmt::format(", {} {}", kind, count);
+  rows_.push_back(fmt::format(
+      "{} {}: {} shapes ({} exact{}), {} calls: {} {}, worst relative error {:.5f} (limit {:.5f})",
+      name_of(op), name_of(dtype), cases.size(),
+      std::count_if(cases.begin(), cases.end(), [](const Case& c) { return c.exact; }), by_kind,
+      calls_, drop_ ? missed_ : wrong_,
+      drop_ ? "passed without a rank's part" : "wrong cases (counted on each rank)", worst_,
+      limit));
+  const bool good = (drop_ ? missed_ : wrong_) == 0 && (drop_ || worst_ <= limit);
+  bad_ = bad_ || !good;
+  Json line = head("tilelace.conformance/1", op, dtype);
+  line["shapes"] = cases.size();
+  line["calls"] = calls_;
+  line["kinds"] = kinds;
+  line["wrong"] = wrong_;
+  line["worst_error"] = worst_;
+  line["dropped"] = drop_;
+  line["missed"] = drop_ ? Json(missed_) : Json(nullptr);
+  line["verified"] = good;
+  json_.write(line);
+  calls_ = missed_ = wrong_ = lines_ = 0;
+  worst_ = 0;
+}
+
+void Report::add(const LongRun& run, const StressResult& r,
+                 const std::vector<std::string>& troubles) {
+  std::size_t wrong = 0;
+  for (const std::string& t : troubles) wrong += t.empty() ? 0 : 1;
+  for (const std::string& t : troubles)
+    if (!t.empty() && !drop_)
+      fmt::print("WRONG: {} {}, {}: {}\n", name_of(run.op), run.kind, name_of(run.pace), t);
+  const bool good = drop_ ? wrong == troubles.size() : wrong == 0;
+  bad_ = bad_ || !good;
+  rows_.push_back(fmt::format("{} {}: {} {}, {} calls, {:.1f} us a call: wrong on {} of {} ranks{}",
+                              name_of(run.op), name_of(run.dtype), name_of(run.pace), run.kind,
+                              r.calls, r.us, wrong, troubles.size(),
+                              drop_ ? " (an input is lost: must be all)" : ""));
+  fmt::print("{}\n", rows_.back());
+  std::fflush(stdout);
+  Json line = head("tilelace.stress/1", run.op, run.dtype);
+  line["kind"] = run.kind;
+  line["pace"] = name_of(run.pace);
+  line["calls"] = r.calls;
+  line["us"] = r.us;
+  line["wrong_ranks"] = wrong;
+  line["dropped"] = drop_;
+  line["verified"] = good;
+  json_.write(line);
+}
+
+int Report::print() const {
+  fmt::print("\n{} ranks on {} of {}\n", ranks_, std::min(ranks_, comm::device_count()),
+             device_name());
+  for (const std::string& row : rows_) fmt::print("{}\n", row);
+  fmt::print("{}\n", bad_ ? "WRONG" : "all right");
+  return bad_ ? 1 : 0;
+}
+
+Json Report::head(const char* schema, Op op, DType dtype) const {
+  Json line;
+  line["schema"] = schema;
+  line["op"] = name_of(op);
+  line["backend"] = "cuda";
+  line["ranks"] = ranks_;
+  line["dtype"] = name_of(dtype);
+  line["seed"] = seed_;
+  line["device"] = device_name();
+  line["driver"] = driver_version();
+  line["commit"] = commit_.empty() ? Json(nullptr) : Json(commit_);
+  line["time"] = utc_now();
+  return line;
+}
+
+}  // namespace tilelace::gpu_test

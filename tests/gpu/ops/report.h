@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ranks of gpu_op_check found, put together: lines while it runs, JSON lines, a table.
+#pragma once
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "harness.h"
+#include "ops/cases.h"
+#include "ops/conformance.h"
+#include "ops/stress.h"
+
+namespace tilelace::gpu_test {
+
+struct LongRun {
+  Op op = Op::ag_gemm;
+  DType dtype = DType::bf16;
+  std::string kind;  ///< of plans
+  Pace pace = Pace::eager;
+};
+
+class Report {
+ public:
+  /// Error: usage (no file to write). `drop`: what is found wrong is right, and the other way
+  /// round.
+  Report(int ranks, std::uint64_t seed, bool drop, const std::string& json, std::string commit);
+
+  /// From any rank's thread.
+  void add(const Case& c, const Tally& t);
+  /// From rank 0, when all ranks are through with the cases of a type.
+  void conclude(Op op, DType dtype, const std::vector<Case>& cases);
+  /// From rank 0; `troubles`: of all ranks.
+  void add(const LongRun& run, const StressResult& r, const std::vector<std::string>& troubles);
+  /// The table; the program's exit code.
+  [[nodiscard]] int print() const;
+
+ private:
+  [[nodiscard]] Json head(const char* schema, Op op, DType dtype) const;
+
+  int ranks_;
+  std::uint64_t seed_;
+  bool drop_;
+  std::string commit_;
+  JsonLines json_;
+  std::mutex mutex_;
+  std::vector<std::string> rows_;
+  int calls_ = 0, missed_ = 0, wrong_ = 0, lines_ = 0;
+  double worst_ = 0;
+  bool bad_ = false;
+};
+
+}  // namespace tilelace::gpu_test

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// In which order a stress run enqueues its calls.
+#include "backend/cuda/cuda_check.h"
+#include "ops/stress.h"
+
+namespace tilelace::gpu_test {
+namespace {
+
+using cuda::check;
+
+constexpr long kGraphCalls = 112;  // even, and a multiple of the inputs: a replay repeats them
+constexpr long kGraphs = 50, kShortGraph = 14;      // of a mixed run
+constexpr double kMargin = 5, kCallSeconds = 1e-3;  // generous
+
+long whole_graphs(long calls) { return (calls + kGraphCalls - 1) / kGraphCalls * kGraphCalls; }
+
+}  // namespace
+
+Stress::Graph Stress::capture(long first, long calls) {
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t made = nullptr;
+  check(cudaStreamBeginCapture(rank_.stream, cudaStreamCaptureModeThreadLocal), "capture");
+  for (long c = first; c < first + calls; ++c) enqueue(c);
+  join();
+  check(cudaStreamEndCapture(rank_.stream, &graph), "capture");
+  const cudaError_t state = cudaGraphInstantiate(&made, graph, 0);
+  cudaGraphDestroy(graph);
+  check(state, "the graph");
+  Graph owner(made, cudaGraphExecDestroy);
+  check(cudaGraphUpload(made, rank_.stream), "the graph");
+  return owner;
+}
+
+long Stress::enqueue_eager(long calls, bool delays) {
+  check(cudaEventRecord(begin_, rank_.stream), "an event");
+  for (long c = 0; c < calls; ++c) {
+    if (delays) delay();
+    enqueue(c);
+  }
+  join();
+  return calls;
+}
+
+long Stress::enqueue_graph(long calls) {
+  graphs_.push_back(capture(0, kGraphCalls));
+  check(cudaStreamSynchronize(rank_.stream), "the graph");
+  rank_.meet();
+  check(cudaEventRecord(begin_, rank_.stream), "an event");
+  for (long c = 0; c < calls; c += kGraphCalls)
+    check(cudaGraphLaunch(graphs_.back().get(), rank_.stream), "a replay");
+  return calls;
+}
+
+/// Graphs that share one staging, in an order that is the same on every rank.
+long Stress::enqueue_mixed(long calls) {
+  for (long g = 0; g < kGraphs; ++g) graphs_.push_back(capture(g * kShortGraph, kShortGraph));
+  check(cudaStreamSynchronize(rank_.stream), "the graphs");
+  rank_.meet();
+  check(cudaEventRecord(begin_, rank_.stream), "an event");
+  std::mt19937_64 order(11);
+  long done = 0;
+  while (done < calls) {
+    if (order() % 3 != 0) {
+      check(cudaGraphLaunch(graphs_[order() % kGraphs].get(), rank_.stream), "a replay");
+      done += kShortGraph;
+      continue;
+    }
+    // Even: a graph's slots are those of its capture.
+    const auto eager = 2 * static_cast<long>(1 + order() % 4);
+    const auto first = static_cast<long>(order() % 1000);
+    for (long c = first; c < first + eager; ++c) enqueue(c);
+    join();
+    done += eager;
+  }
+  return done;
+}
+
+void Stress::start(const std::string& kind) {
+  choose(kind);
+  check(cudaMemsetAsync(totals_, 0, sizeof(StressTotals), rank_.stream), "totals");
+  check(cudaStreamSynchronize(rank_.stream), "totals");
+  rank_.meet();
+}
+
+StressResult Stress::stop(long calls) {
+  check(cudaEventRecord(end_, rank_.stream), "an event");
+  op_->finish(rank_.stream, timeout_s_ + kMargin + kCallSeconds * static_cast<double>(calls));
+  graphs_.clear();
+  StressResult r;
+  r.calls = calls;
+  float ms = 0;
+  check(cudaEventElapsedTime(&ms, begin_, end_), "an event");
+  r.us = static_cast<double>(ms) * 1000 / static_cast<double>(calls);
+  check(cudaMemcpy(&r.totals, totals_, sizeof(StressTotals), cudaMemcpyDeviceToHost), "totals");
+  r.trouble = text_of(r.totals, calls);
+  return r;
+}
+
+StressResult Stress::run(const std::string& kind, long calls, Pace pace) {
+  calls = whole_graphs(calls);
+  start(kind);
+  long enqueued = 0;
+  switch (pace) {
+    case Pace::graph: enqueued = enqueue_graph(calls); break;
+    case Pace::mixed: enqueued = enqueue_mixed(calls); break;
+    default: enqueued = enqueue_eager(calls, pace == Pace::delays);
+  }
+  const StressResult r = stop(enqueued);
+  rank_.meet();
+  return r;
+}
+
+std::array<StressResult, 2> Stress::run_beside(Stress& other, const std::string& kind, long calls) {
+  calls = whole_graphs(calls);
+  const std::array<Stress*, 2> both{this, &other};
+  for (Stress* s : both) {
+    s->start(kind);
+    check(cudaEventRecord(s->begin_, s->rank_.stream), "an event");
+  }
+  for (long c = 0; c < calls; ++c)
+    for (Stress* s : both) s->enqueue(c);
+  for (Stress* s : both) s->join();
+  const std::array<StressResult, 2> results{stop(calls), other.stop(calls)};
+  rank_.meet();
+  return results;
+}
+
+}  // namespace tilelace::gpu_test

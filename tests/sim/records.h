@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measured records (benchmarks/*.jsonl) for comparison.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "sim/predict.h"
+
+namespace tilelace::sim {
+
+inline std::vector<nlohmann::json> records(const std::string& file) {
+  std::ifstream in(std::string(TILELACE_BENCHMARKS) + "/" + file);
+  EXPECT_TRUE(in.good()) << file;
+  std::vector<nlohmann::json> all;
+  for (std::string line; std::getline(in, line);) all.push_back(nlohmann::json::parse(line));
+  return all;
+}
+
+inline Op op_of(const std::string& name) {
+  return name == "ag_gemm" ? Op::ag_gemm : name == "gemm_rs" ? Op::gemm_rs : Op::gemm_ar;
+}
+
+/// One rank's part of an unsharded product.
+inline Call call_of_product(Op op, int ranks, std::int64_t m, std::int64_t n, std::int64_t k) {
+  Problem p;
+  p.op = op;
+  p.ranks = ranks;
+  p.m = m;
+  p.n = {op == Op::ag_gemm ? n / ranks : n};
+  p.k = op == Op::ag_gemm ? k : k / ranks;
+  return call_of(p, ranks);
+}
+
+struct Errors {
+  std::vector<double> percent;
+  void add(double predicted, double measured) {
+    percent.push_back(100 * (predicted / measured - 1));
+  }
+  [[nodiscard]] double quantile(double q) const {
+    std::vector<double> size;
+    for (const double e : percent) size.push_back(std::fabs(e));
+    std::sort(size.begin(), size.end());
+    const double at = q * static_cast<double>(size.size() - 1);
+    const auto low = static_cast<std::size_t>(at);
+    const auto high = std::min(low + 1, size.size() - 1);
+    return size[low] + (size[high] - size[low]) * (at - static_cast<double>(low));
+  }
+};
+
+}  // namespace tilelace::sim

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the command writes of a prediction.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "records.h"
+#include "simulate/figure.h"
+#include "simulate/machine_file.h"
+#include "simulate/trace.h"
+
+namespace tilelace::cli {
+namespace {
+
+struct Simulated {
+  sim::MachineModel machine;
+  SimulatedRow row;
+};
+
+Simulated simulated(const char* machine, int ranks, int local) {
+  Simulated s{sim::MachineModel(read_machine(machine)), {}};
+  s.row.model = "a <model> & more";
+  s.row.layer = "up";
+  s.row.n = 8192, s.row.k = 4096;
+  s.row.call = sim::call_of_product(Op::ag_gemm, ranks, 1024, 8192, 4096);
+  s.row.call.local = local;
+  s.row.prediction = sim::predict(
+      s.machine, s.row.call,
+      {fused_plans(s.machine, s.row.call), medium_plans(s.machine, s.row.call)}, {}, true);
+  return s;
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+TEST(SimReports, TheFigureShowsWorkersWiresAndMethods) {
+  const Simulated s = simulated("h200x4", 4, 4);
+  const std::string svg = figure_svg(s.machine, s.row, 1);
+  EXPECT_EQ(svg.rfind("<svg ", 0), 0U);
+  EXPECT_EQ(svg.find("a <model>"), std::string::npos);
+  for (const char* part : {"GEMM alone", "fused", "medium-grained", "unfused", "worker 0", "copy",
+                           "rank 3 in", "waits for a flag", "known error", " us</text>"}) {
+    EXPECT_NE(svg.find(part), std::string::npos) << part;
+  }
+  EXPECT_GT(count(svg, "<rect"), 132U);
+  EXPECT_EQ(count(svg, "<text"), count(svg, "</text>"));
+  EXPECT_EQ(svg.find("nan"), std::string::npos);
+}
+
+TEST(SimReports, TheTraceHoldsEverySpanOnce) {
+  const Simulated s = simulated("h800-nvlink-x8", 16, 8);
+  const auto trace = nlohmann::json::parse(trace_json(s.machine, s.row));
+  std::size_t spans = 0;
+  for (const auto& e : trace["traceEvents"]) {
+    if (e["ph"] != "X") continue;
+    ++spans;
+    EXPECT_GE(e["dur"].get<double>(), 0);
+  }
+  EXPECT_EQ(spans, s.row.prediction.fused.spans.size());
+}
+
+TEST(SimReports, TheRecordHasTheBenchKeys) {
+  const Simulated s = simulated("h200x8", 8, 8);
+  const auto r = nlohmann::json::parse(simulate_record(s.machine, s.row));
+  for (const char* key : {"schema",        "op",         "model",     "layer",
+                          "ranks",         "m",          "n",         "k",
+                          "dtype",         "backend",    "mode",      "gemm_us",
+                          "collective_us", "unfused_us", "medium_us", "fused_us",
+                          "path",          "roof_us",    "ect_us",    "efficiency",
+                          "speedup",       "peers",      "plan",      "transport",
+                          "error",         "exact",      "verified",  "iterations",
+                          "spread",        "device",     "driver",    "commit",
+                          "time"}) {
+    EXPECT_TRUE(r.contains(key)) << key;
+  }
+  EXPECT_EQ(r["schema"], "tilelace.bench/1");
+  EXPECT_EQ(r["backend"], "simulated");
+  EXPECT_GT(r["known_error"]["median_percent"], 0);
+  EXPECT_DOUBLE_EQ(r["ect_us"].get<double>(),
+                   r["fused_us"].get<double>() - r["gemm_us"].get<double>());
+}
+
+}  // namespace
+}  // namespace tilelace::cli

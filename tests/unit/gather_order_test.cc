@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// GatherOrder says the same as AgGemm, from which it is made: tiles, their order by shards, flags.
+#include "schedule/gather_order.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+#include <tuple>
+#include <vector>
+
+namespace tilelace::schedule {
+namespace {
+
+/// A random problem of one rank.
+struct Trial {
+  std::vector<Index> borders;
+  AgGemm gather;
+  GemmOrder walk;
+};
+
+Trial make_trial(std::mt19937& rng, bool even) {
+  const auto any = [&](Index most) {
+    return 1 + static_cast<Index>(rng() % static_cast<unsigned>(most));
+  };
+  Trial t;
+  AgGemm& s = t.gather;
+  const int ranks = static_cast<int>(any(kMaxSections));
+  s.route = {RouteKind::mesh, ranks, ranks};
+  s.rank = static_cast<int>(any(ranks)) - 1;
+  s.split.ranks = ranks;
+  s.split.m = any(2000);
+  if (!even) {
+    t.borders = {0};
+    for (int r = 1; r <= ranks; ++r) t.borders.push_back(t.borders.back() + any(300) - 1);
+    t.borders.back() += 1;  // not all empty
+    s.split.m = t.borders.back();
+  }
+  s.tile_m = static_cast<int>(64 * any(4));
+  s.cols = any(9);
+  s.chunk_rows = any(400);
+  const int rows = static_cast<int>(ceil_div(s.split.m, s.tile_m));
+  t.walk = {rows,           static_cast<int>(s.cols), static_cast<int>(any(9)),
+            rng() % 2 == 0, static_cast<int>(any(4)), static_cast<int>(any(4))};
+  return t;
+}
+
+struct Flags {
+  std::set<Index> seen;
+  void wait(Index flag) { seen.insert(flag); }
+};
+
+using Cell = std::tuple<int, Index, Index, Index>;  // source, rows, column
+
+TEST(GatherOrder, ByShardItHasTheTilesAndFlagsOfAgGemm) {
+  std::mt19937 rng(5);
+  for (int i = 0; i < 500; ++i) {
+    Trial t = make_trial(rng, i % 2 == 0);
+    if (!t.borders.empty()) t.gather.split.borders = t.borders.data();
+    const GatherOrder o = make_gather_order(t.gather, t.walk, t.gather.tile_m, false);
+    ASSERT_EQ(o.tiles(), t.gather.num_tiles());
+    std::set<Cell> expected;
+    std::set<Cell> found;
+    for (Index j = 0; j < t.gather.num_tiles(); ++j) {
+      const GatherTile tile = t.gather.tile(j);
+      expected.emplace(tile.source, tile.rows.begin, tile.rows.end, tile.col);
+      const GemmCell c = o.cell(static_cast<int>(j));
+      ASSERT_EQ(o.shard[c.section].source, tile.source) << "shards in another order";
+      const RowRange rows{
+          o.begin(c.section) + c.row * t.gather.tile_m,
+          min_of(o.begin(c.section) + (c.row + 1) * t.gather.tile_m, o.end(c.section))};
+      found.emplace(o.shard[c.section].source, rows.begin, rows.end, c.col);
+      Flags ours;
+      Flags theirs;
+      o.wait_for_rows(c.section, static_cast<int>(rows.begin), static_cast<int>(rows.end), ours);
+      detail::wait_for_rows(t.gather, tile.source, rows, theirs);
+      ASSERT_EQ(ours.seen, theirs.seen);
+    }
+    ASSERT_EQ(found, expected);
+  }
+}
+
+TEST(GatherOrder, WholeItIsThePlainWalkAndWaitsForAllShardsOfATile) {
+  std::mt19937 rng(6);
+  for (int i = 0; i < 300; ++i) {
+    Trial t = make_trial(rng, i % 2 == 0);
+    if (!t.borders.empty()) t.gather.split.borders = t.borders.data();
+    const GatherOrder o = make_gather_order(t.gather, t.walk, t.gather.tile_m, true);
+    ASSERT_EQ(o.tiles(), t.walk.tiles());
+    for (int j = 0; j < o.tiles(); ++j) {
+      const GemmCell c = o.cell(j);
+      ASSERT_EQ(c.section, 0);
+      ASSERT_EQ(std::pair(c.row, c.col), std::pair(t.walk.cell(j).row, t.walk.cell(j).col));
+      const Index begin = Index{c.row} * t.gather.tile_m;
+      const RowRange rows{begin, min_of(begin + t.gather.tile_m, t.gather.split.m)};
+      Flags ours;
+      Flags theirs;
+      o.wait_for_rows(0, static_cast<int>(rows.begin), static_cast<int>(rows.end), ours);
+      for (int q = 0; q < t.gather.ranks(); ++q)
+        detail::wait_for_rows(t.gather, q, intersect(rows, t.gather.split.shard(q)), theirs);
+      ASSERT_EQ(ours.seen, theirs.seen);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tilelace::schedule

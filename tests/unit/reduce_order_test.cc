@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// ReduceOrder says the same as GemmReduce, from which it is made: tiles, their order by shards, and
+// a place of its own for every partial.
+#include "schedule/reduce_order.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+#include <tuple>
+#include <vector>
+
+namespace tilelace::schedule {
+namespace {
+
+using Cell = std::tuple<int, int, Index, Index, Index>;  // block, owner, rows, column
+
+TEST(ReduceOrder, HasTheTilesOfGemmReduceAndAPlaceForEveryPartial) {
+  std::mt19937 rng(7);
+  const auto any = [&](Index most) {
+    return 1 + static_cast<Index>(rng() % static_cast<unsigned>(most));
+  };
+  for (int i = 0; i < 500; ++i) {
+    GemmReduce s;
+    const int ranks = static_cast<int>(any(kMaxReduceRanks));
+    s.route = {RouteKind::mesh, ranks, ranks};
+    s.rank = static_cast<int>(any(ranks)) - 1;
+    s.all_reduce = i % 3 == 0;
+    s.blocks = s.all_reduce ? static_cast<int>(any(kMaxReduceBlocks)) : 1;
+    s.block_grain = 16 * ranks;
+    std::vector<Index> borders{0};
+    for (int r = 0; r < ranks; ++r) borders.push_back(borders.back() + any(300) - 1);
+    borders.back() += 1;
+    const bool uneven = i % 2 == 0 && !s.all_reduce;
+    s.split = {uneven ? borders.back() : any(3000), ranks, uneven ? borders.data() : nullptr};
+    s.tile_m = static_cast<int>(64 * any(4));
+    s.cols = any(9);
+    s.transport = Transport::store;
+    const GemmOrder walk{1, static_cast<int>(s.cols), static_cast<int>(any(9)), rng() % 2 == 0};
+    const ReduceOrder o = make_reduce_order(s, walk, s.tile_m);
+    ASSERT_EQ(o.tiles(), s.num_tiles());
+    std::set<Cell> expected;
+    std::set<Cell> found;
+    std::set<int> places;
+    for (Index j = 0; j < s.num_tiles(); ++j) {
+      const ReduceTile tile = s.tile(j);
+      expected.emplace(tile.block, tile.owner, tile.rows.begin, tile.rows.end, tile.col);
+      const GemmCell c = o.cell(static_cast<int>(j));
+      const ReduceSection& at = o.section[c.section];
+      ASSERT_EQ(std::pair(at.block, at.owner), std::pair(tile.block, tile.owner)) << "other order";
+      const Index begin = at.begin + Index{c.row} * s.tile_m;
+      found.emplace(at.block, at.owner, begin, min_of(begin + s.tile_m, at.end), c.col);
+      if (!o.own(c.section)) continue;
+      for (int q = 0; q < ranks; ++q) {
+        ASSERT_TRUE(places.insert(o.partial(q, c)).second) << "two partials in one place";
+        ASSERT_LT(o.partial(q, c), o.num_partials());
+      }
+    }
+    ASSERT_EQ(found, expected);
+  }
+}
+
+/// The sender's place for a partial is the one where its owner looks.
+TEST(ReduceOrder, SenderAndOwnerMeanTheSamePlace) {
+  std::mt19937 rng(8);
+  for (int i = 0; i < 200; ++i) {
+    const int ranks = 2 + static_cast<int>(rng() % 7);
+    GemmReduce s;
+    s.route = {RouteKind::mesh, ranks, ranks};
+    s.split = {1 + static_cast<Index>(rng() % 3000), ranks, nullptr};
+    s.tile_m = 128;
+    s.cols = 5;
+    s.block_grain = 16 * ranks;
+    s.transport = Transport::store;
+    const GemmOrder walk{1, 5, 3, false};
+    const int owner = static_cast<int>(rng() % static_cast<unsigned>(ranks));
+    s.rank = owner;
+    const ReduceOrder theirs = make_reduce_order(s, walk, s.tile_m);
+    s.rank = (owner + 1) % ranks;
+    const ReduceOrder ours = make_reduce_order(s, walk, s.tile_m);
+    for (int a = 0; a < ours.tiles(); ++a) {
+      const GemmCell c = ours.cell(a);
+      if (ours.section[c.section].owner != owner) continue;
+      for (int b = 0; b < theirs.tiles(); ++b) {
+        const GemmCell d = theirs.cell(b);
+        if (!theirs.own(d.section) || d.row != c.row || d.col != c.col) continue;
+        ASSERT_EQ(ours.partial(s.rank, c), theirs.partial(s.rank, d));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tilelace::schedule
