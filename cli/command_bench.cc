@@ -21,6 +21,8 @@ constexpr const char* kExamples = R"(Examples:
       m = 128, 256, ... 2048; n and k are those of the unsharded product.
   tilelace bench gemm_rs --tp 2 --m 512 --model llama3.1-8b --iterations 50 --json rs.jsonl
       The gemm_rs products of a model's layer.
+  tilelace bench ag_gemm --tp 4 --m 512:8192:2 --n 28672 --k 8192 --backend cuda --json -
+      On four GPUs, records on standard output.
   tilelace bench gemm_ar --tp 8 --m 1,64 --n 4096 --k 4096 --link 25,5 --no-check
 )";
 

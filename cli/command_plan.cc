@@ -16,7 +16,7 @@ namespace {
 
 struct PlanCommand {
   ModelRequest model;
-  std::string m, dtype, link, plan;
+  std::string m, dtype, link, plan, backend = "cpu";
   std::int64_t n = 0, k = 0;
   int ranks = 2, workers = 0;
 };
@@ -25,6 +25,8 @@ constexpr const char* kExamples = R"(Examples:
   tilelace plan --model llama3.1-8b --tp 8 --m 4096 --link 25,5
       The plan of every product of a layer, why, and what was not taken.
   tilelace plan gemm_ar --tp 4 --m 1,4096 --n 4096 --k 4096 --plan path=fused,blocks=2
+  tilelace plan ag_gemm --tp 4 --m 4096 --n 28672 --k 8192 --backend cuda
+      The kernel plan on H200s; no GPU is needed.
 No rank is started and no memory is touched.
 )";
 
@@ -34,17 +36,21 @@ Workload workload_of(const PlanCommand& o) {
           o.model.model.empty() ? "not both of --n and --k" : "--model and --n or --k");
   Workload work;
   work.ranks = o.ranks;
-  if (!o.model.model.empty()) {
-    ModelRequest request = o.model;
+  ModelRequest request = o.model;
+  if (request.ops.empty() && parse_device(o.backend) == Device::cuda)
+    request.ops = name_of(Op::ag_gemm);
+  if (!request.model.empty()) {
     if (request.layer.empty()) request.layer = "0";
     load_model(request, o.ranks, work);
   } else {
-    for (const Op op : parse_ops(o.model.ops))
+    for (const Op op : parse_ops(request.ops))
       work.jobs.push_back({plain_gemm(op, o.n, o.k, o.ranks), 0});
   }
   if (!o.dtype.empty()) work.dtype = parse_dtype(o.dtype);
   work.sizes = parse_sizes("--m", o.m);
   work.options = parse_plan_options(o.plan);
+  work.device = parse_device(o.backend);
+  if (work.device == Device::cuda) adapt_to_gpus(work);
   return work;
 }
 
@@ -52,6 +58,7 @@ int print_plans(const PlanCommand& o) {
   const Workload work = workload_of(o);
   const Link link = parse_link(o.link);
   CommunicatorOptions group;
+  group.device = work.device;
   group.workers = o.workers;
   group.link_bytes_per_s = link.bytes_per_s;
   group.link_latency_s = link.latency_s;
@@ -81,7 +88,7 @@ void add_plan(CLI::App& app, int& exit_code) {
   command->footer(kExamples + ("\n" + std::string(plan_help())) + "\nModels: " + model_names() +
                   "\n");
   command->add_option("op", o->model.ops,
-                      "ag_gemm, gemm_rs or gemm_ar, or a list (default: all three)");
+                      "ag_gemm, gemm_rs or gemm_ar, or a list (default: all that the backend has)");
   command->add_option("--model", o->model.model,
                       "Sizes of a model's layer: a name below, a config.json or a folder");
   command->add_option("--n", o->n, "Columns of the unsharded product")
@@ -95,6 +102,7 @@ void add_plan(CLI::App& app, int& exit_code) {
       ->required();
   command->add_option("--dtype", o->dtype,
                       "bf16, fp16 or fp32 (default: the model's; bf16 without one)");
+  add_backend_option(*command, o->backend);
   command->add_option("--workers", o->workers, "Compute workers a rank; 0: cores / ranks")
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));

@@ -23,6 +23,8 @@ constexpr const char* kExamples = R"(Examples:
       Each rank sends at 2 GB/s with 10 us latency, so that overlap shows on one machine.
   tilelace run --model minilm-l6 --tp 2 --m 128 --op gemm_ar --processes --json -
       One process a rank; records on standard output and nothing else.
+  tilelace run --model qwen3-32b --tp 4 --m 1024,4096 --backend cuda
+      On four GPUs.
 Exit status: 0 all rows verified, 1 a wrong result, 2 bad input, 3 a rank or the system failed.
 )";
 
@@ -43,10 +45,12 @@ void add_run(CLI::App& app, int& exit_code) {
   command->add_option("--layer", o->model.layer,
                       "A layer's number or `all` (default: all of real weights, else 0)");
   command->add_option("--op", o->model.ops,
-                      "Only these: ag_gemm,gemm_rs,gemm_ar (default: all three)");
+                      "Only these: ag_gemm,gemm_rs,gemm_ar (default: all that the backend has)");
   add_session_options(*command, o->session);
   command->callback([o, &exit_code] {
     Workload work;
+    if (o->model.ops.empty() && parse_device(o->session.backend) == Device::cuda)
+      o->model.ops = name_of(Op::ag_gemm);
     load_model(o->model, o->session.ranks, work);
     apply(o->session, work);
     exit_code = run_session(work, o->session);

@@ -36,13 +36,24 @@ double job_bytes(const Workload& work, const Job& job, std::int64_t m, const Mac
   // Reductions also keep each rank's partial, the GEMM's result when it runs alone.
   const double out = rows * n * element * (gather ? ranks : 2 * ranks);
   double staging = 0;
-  for (const Path path : {Path::fused, Path::medium, Path::unfused}) {
-    const auto options = path == Path::fused ? options_for(work.options, job.gemm.op)
-                                             : baseline_options(work.options, path);
+  const auto weigh = [&](const PlanOptions& options) {
     const Plan plan = make_plan(problem_of(job.gemm, m, work.dtype), machine, options);
     staging = std::max(staging, 2 * ranks * static_cast<double>(plan.staging_bytes));
-  }
+  };
+  weigh(options_for(work.options, job.gemm.op));
+  for (const Path path : baseline_paths(work.device))
+    weigh(baseline_options(work.options, path, work.device));
   return weights + input + gathered + out + staging + (work.check ? ranks * kCheckBytes : 0);
+}
+
+/// The same on each GPU, on which the tensors lie a second time.
+void check_gpu_memory(const Workload& work, const Machine& machine) {
+  Workload bare = work;
+  bare.check = false;
+  const std::int64_t needed = memory_needed(bare, machine) / work.ranks;
+  require(static_cast<double>(needed) <= 0.9 * static_cast<double>(work.gpus.memory_bytes),
+          "memory: these sizes need {} on each GPU, got {}, expected less: take a smaller --m",
+          show_bytes(needed), show_bytes(work.gpus.memory_bytes));
 }
 
 }  // namespace
@@ -86,9 +97,20 @@ PlanOptions options_for(const PlanOptions& options, Op op) {
   return o;
 }
 
-PlanOptions baseline_options(const PlanOptions& options, Path path) {
+void adapt_to_gpus(Workload& work) {
+  for (Job& job : work.jobs)
+    if (job.gemm.activation == Activation::swiglu) job.gemm.activation = Activation::none;
+}
+
+std::vector<Path> baseline_paths(Device device) {
+  if (device == Device::cuda) return {Path::unfused};
+  return {Path::medium, Path::unfused};
+}
+
+PlanOptions baseline_options(const PlanOptions& options, Path path, Device device) {
   PlanOptions o;
   o.path = path;
+  if (device == Device::cuda) return o;  // its tiles are the kernels', not the fused plan's
   o.tile_m = options.tile_m;
   o.tile_n = options.tile_n;
   o.partials = options.partials;
@@ -98,6 +120,7 @@ PlanOptions baseline_options(const PlanOptions& options, Path path) {
 int workers_for(int ranks, int workers) { return cpu_machine(ranks, workers).workers; }
 
 Machine machine_for(int ranks, const CommunicatorOptions& options) {
+  if (options.device == Device::cuda) return cuda_machine();
   return cpu_machine(ranks, options.workers, options.link_bytes_per_s, options.link_latency_s);
 }
 
@@ -122,6 +145,7 @@ std::int64_t memory_needed(const Workload& work, const Machine& machine) {
 }
 
 void check_memory(const Workload& work, const Machine& machine) {
+  if (work.device == Device::cuda) check_gpu_memory(work, machine);
   const auto available = available_memory();
   if (!available) return;
   const std::int64_t needed = memory_needed(work, machine);

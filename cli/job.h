@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "gpu.h"
 #include "model/shard.h"
 #include "sizes.h"
 #include "tilelace/communicator.h"
@@ -30,7 +31,13 @@ struct Workload {
   int warmup = 2;
   bool check = true;
   bool several_layers = false;
+  Device device = Device::cpu;
+  GpuFacts gpus;  ///< cuda only
 };
+
+/// For ranks on GPUs: the ops that they have, and products that they can run. Swiglu's two outputs
+/// come without it, as GPU ranks do not multiply them.
+void adapt_to_gpus(Workload& work);
 
 /// The product without a model: n and k are those of the unsharded one.
 model::LayerGemm plain_gemm(Op op, std::int64_t n, std::int64_t k, int ranks);
@@ -41,9 +48,12 @@ Problem problem_of(const model::LayerGemm& gemm, std::int64_t m, DType dtype);
 /// The overrides that apply to this op: blocks are gemm_ar's alone.
 PlanOptions options_for(const PlanOptions& options, Op op);
 /// The same on another path, with that path's own chunks.
-PlanOptions baseline_options(const PlanOptions& options, Path path);
+PlanOptions baseline_options(const PlanOptions& options, Path path, Device device);
 
-/// What the CPU backend says of itself for such a group, without making one.
+/// The other paths that are timed beside the default one.
+std::vector<Path> baseline_paths(Device device);
+
+/// What the backend says of itself for such a group, without making one.
 Machine machine_for(int ranks, const CommunicatorOptions& options);
 /// 0: cores / ranks, at least 1.
 int workers_for(int ranks, int workers);

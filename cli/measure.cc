@@ -6,8 +6,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstring>
 #include <functional>
+#include <map>
+#include <optional>
 
+#include "gpu.h"
 #include "machine.h"
 #include "operands.h"
 #include "verify.h"
@@ -18,11 +23,19 @@ namespace {
 /// What the timing of a row may take, and how many samples it then has.
 constexpr double kSecondsPerRow = 1.2;
 constexpr int kFewestIterations = 3, kMostIterations = 40;
+/// On GPUs: samples, calls of a graph (an even number: see Communicator), and what each sample runs
+/// before and while it is timed (clocks settle under load of its own).
+constexpr int kGpuIterations = 10, kGraphCalls = 16;
+constexpr double kLoadUs = 40e3, kSampleUs = 10e3;
 
 class RankMeasurement {
  public:
   RankMeasurement(const Workload& work, Communicator& member, const Send& send)
-      : work_(work), member_(member), send_(send), shared_(member, sizeof(std::int64_t)) {}
+      : work_(work), member_(member), send_(send), shared_(member, sizeof(std::int64_t)) {
+    if (work.device != Device::cuda) return;
+    gpu_.emplace(member.rank());
+    place_ = {&member, gpu_->stream()};
+  }
 
   void run_job(int index) {
     const Job& job = work_.jobs[static_cast<std::size_t>(index)];
@@ -31,27 +44,41 @@ class RankMeasurement {
     for (std::size_t s = 0; s < sizes; ++s)
       parts[s].row = index * static_cast<int>(sizes) + static_cast<int>(s);
     if (work_.check) {
-      const RankWeights integers = integer_weights(work_, job, member_.rank());
+      RankWeights integers = integer_weights(work_, job, member_.rank());
+      if (gpu_) move_to_gpu(integers, place_);
       prepare(job, integers, true);
       for (std::size_t s = 0; s < sizes; ++s)
         check_integers(job, integers, work_.sizes[s], parts[s]);
     }
-    const RankWeights weights = model_weights(work_, job, member_.rank());
+    RankWeights weights = model_weights(work_, job, member_.rank());
+    if (gpu_) move_to_gpu(weights, place_);
     prepare(job, weights, false);
     for (std::size_t s = 0; s < sizes; ++s) {
-      CallTensors tensors(work_, job, member_.rank(), work_.sizes[s]);
+      CallTensors tensors(work_, job, member_.rank(), work_.sizes[s], place());
       tensors.fill_random();
       if (work_.check) check(job, weights, tensors, parts[s]);
-      time(job, weights, tensors, parts[s]);
+      gpu_ ? time_on_gpu(job, weights, tensors, parts[s]) : time(job, weights, tensors, parts[s]);
       send_(to_text(parts[s]));
     }
   }
 
  private:
-  /// The default plan first: what `fused` is.
-  [[nodiscard]] std::array<PlanOptions, 3> ways(const Job& job) const {
-    return {options_for(work_.options, job.gemm.op), baseline_options(work_.options, Path::medium),
-            baseline_options(work_.options, Path::unfused)};
+  [[nodiscard]] const GpuPlace* place() const { return gpu_ ? &place_ : nullptr; }
+
+  /// The default plan first: what `fused` is. The unfused one comes last.
+  [[nodiscard]] std::vector<PlanOptions> ways(const Job& job) const {
+    std::vector<PlanOptions> all{options_for(work_.options, job.gemm.op)};
+    for (const Path path : baseline_paths(work_.device))
+      all.push_back(baseline_options(work_.options, path, work_.device));
+    return all;
+  }
+
+  /// A call to be checked.
+  void call(CallTensors& tensors, const RankWeights& weights, const PlanOptions& options,
+            bool plain, bool gathered) {
+    tensors.call(member_, weights, options, plain, gathered);
+    ++calls_;
+    tensors.settle();
   }
 
   void prepare(const Job& job, const RankWeights& weights, bool plain) {
@@ -68,14 +95,15 @@ class RankMeasurement {
     }
     list.push_back({p, weights.weight_views, {}});  // for the parts alone
     member_.prepare(list);
+    calls_ = 0;
     send_("");
   }
 
   void check_integers(const Job& job, const RankWeights& weights, std::int64_t m, RankPart& part) {
-    CallTensors tensors(work_, job, member_.rank(), m);
+    CallTensors tensors(work_, job, member_.rank(), m, place());
     tensors.fill_integers();
     tensors.poison();
-    tensors.call(member_, weights, ways(job)[0], true, false);
+    call(tensors, weights, ways(job)[0], true, false);
     Verifier(work_, job, member_.rank(), [this] { send_(""); }).check_integers(tensors, part);
   }
 
@@ -87,21 +115,25 @@ class RankMeasurement {
     for (const auto& o : options) plans.push_back(query_plan(member_, problem, o));
     const auto run = [&](std::size_t way) {
       tensors.poison();
-      tensors.call(member_, weights, options[way], false, false);
+      call(tensors, weights, options[way], false, false);
       if (way == 0 && problem.op == Op::gemm_ar) part.result_hash = hash_result(tensors);
     };
     verifier.check_fp64(tensors, plans, run, part);
     if (problem.op != Op::ag_gemm) return;
     tensors.poison();
-    tensors.call(member_, weights, options[0], false, true);
+    call(tensors, weights, options[0], false, true);
     verifier.check_gathered(tensors, part);
   }
 
   /// Rank 0's number, on every rank.
   std::int64_t agree(std::int64_t mine) {
-    if (member_.rank() == 0) *static_cast<std::int64_t*>(shared_.local()) = mine;
+    const auto copy = [this](void* to, const void* from) {
+      gpu_ ? copy_bytes(to, from, sizeof mine) : void(std::memcpy(to, from, sizeof mine));
+    };
+    if (member_.rank() == 0) copy(shared_.local(), &mine);
     member_.barrier();
-    const std::int64_t agreed = *static_cast<const std::int64_t*>(shared_.peer(0));
+    std::int64_t agreed = 0;
+    copy(&agreed, shared_.peer(0));
     member_.barrier();
     return agreed;
   }
@@ -110,7 +142,7 @@ class RankMeasurement {
     const auto options = ways(job);
     const std::array<std::function<void()>, kWays> calls = {
         [&] { tensors.call_gemm(member_, weights); }, [&] { tensors.call_collective(member_); },
-        [&] { tensors.call(member_, weights, options[2], false, false); },
+        [&] { tensors.call(member_, weights, options.back(), false, false); },
         [&] { tensors.call(member_, weights, options[1], false, false); },
         [&] { tensors.call(member_, weights, options[0], false, false); }};
     const auto round = [&](bool keep) {
@@ -138,10 +170,56 @@ class RankMeasurement {
     for (std::int64_t i = 0; i < iterations; ++i) round(true);
   }
 
+  /// Replays of a way's graph; what a call took, the slowest rank's where it is joined.
+  double sample(std::size_t way, int load, int timed) {
+    member_.barrier();
+    gpu_->replay(way, load, timed);
+    member_.synchronize(gpu_->stream());
+    return gpu_->timed_us() / timed / kGraphCalls;
+  }
+
+  /// Graphs of calls; a sample is of a rank's own clock, so that it begins at 0.
+  void time_on_gpu(const Job& job, const RankWeights& weights, CallTensors& tensors,
+                   RankPart& part) {
+    const auto options = ways(job);
+    const std::map<Way, std::function<void()>> calls = {
+        {Way::gemm, [&] { tensors.call_gemm(member_, weights); }},
+        {Way::collective, [&] { tensors.call_collective(member_); }},
+        {Way::unfused, [&] { tensors.call(member_, weights, options.back(), false, false); }},
+        {Way::fused, [&] { tensors.call(member_, weights, options[0], false, false); }}};
+    // The gathered rows, so that no GEMM reads what nobody wrote; and an even number of calls.
+    for (int i = calls_ % 2 == 0 ? 2 : 1; i > 0; --i, ++calls_) tensors.call_collective(member_);
+    tensors.settle();
+    std::map<Way, std::pair<int, int>> replays;
+    for (const auto& [way, call] : calls) {
+      const auto number = static_cast<std::size_t>(way);
+      gpu_->capture(number, kGraphCalls, call);
+      sample(number, 1, 1);
+      const auto ns = static_cast<std::int64_t>(sample(number, 1, 1) * 1e3);
+      const double us = static_cast<double>(std::max<std::int64_t>(1, agree(ns))) * 1e-3;
+      const auto fit = [&](double time) {
+        return static_cast<int>(std::clamp(std::ceil(time / (us * kGraphCalls)), 1.0, 1e3));
+      };
+      replays[way] = {std::max(work_.warmup, fit(kLoadUs)), fit(kSampleUs)};
+    }
+    const int iterations = work_.iterations > 0 ? work_.iterations : kGpuIterations;
+    for (int i = 0; i < iterations; ++i) {
+      for (const auto& [way, counts] : replays) {
+        const auto number = static_cast<std::size_t>(way);
+        part.samples[number].push_back({0, sample(number, counts.first, counts.second) * 1e-6});
+      }
+      send_("");
+    }
+    gpu_->clear();
+  }
+
   const Workload& work_;
   Communicator& member_;
   const Send& send_;
   SymmetricBuffer shared_;
+  std::optional<GpuTimer> gpu_;
+  GpuPlace place_;
+  int calls_ = 0;  ///< that alternate between slots, since prepare
 };
 
 }  // namespace

@@ -46,10 +46,21 @@ model::Slice row_shard(std::int64_t m, int ranks, int rank) {
 RankWeights model_weights(const Workload& work, const Job& job, int rank) {
   const model::LayerSource from{work.config, work.source, job.layer};
   auto shard = model::shard(from, job.gemm, rank, work.dtype);
-  RankWeights w{std::move(shard.weights), std::move(shard.biases), {}, {}};
+  RankWeights w{std::move(shard.weights), std::move(shard.biases), {}, {}, {}};
   w.weight_views = views_of(w.weights);
   w.bias_views = views_of(w.biases);
   return w;
+}
+
+void move_to_gpu(RankWeights& w, const GpuPlace& place) {
+  for (auto* views : {&w.weight_views, &w.bias_views}) {
+    for (TensorView& view : *views) {
+      const auto bytes = static_cast<std::size_t>(view.rows * view.stride) * size_of(view.dtype);
+      DeviceBuffer& copy = w.copies.emplace_back(*place.member, bytes);
+      copy.upload(view.data, bytes);
+      view.data = copy.data();
+    }
+  }
 }
 
 int integer_weight(std::size_t index, std::int64_t row, std::int64_t col) {
@@ -94,15 +105,28 @@ std::vector<Term> integer_row(const model::LayerGemm& gemm, std::int64_t row, in
   return terms;
 }
 
-GuardedMatrix::GuardedMatrix(DType dtype, std::int64_t rows, std::int64_t cols)
+GuardedMatrix::GuardedMatrix(DType dtype, std::int64_t rows, std::int64_t cols,
+                             const GpuPlace* place)
     : memory_(model::make_matrix(dtype, rows + 1, cols)), view_(memory_.view) {
   view_.rows = rows;
+  call_view_ = view_;
+  if (place == nullptr) return;
+  copy_.emplace(*place->member, bytes());
+  call_view_.data = copy_->data();
+}
+
+std::size_t GuardedMatrix::bytes() const {
+  const TensorView& all = memory_.view;
+  return static_cast<std::size_t>(all.rows * all.stride) * size_of(all.dtype);
+}
+
+void GuardedMatrix::fetch() {
+  if (copy_) copy_->download(memory_.view.data, bytes());
 }
 
 void GuardedMatrix::poison() {
-  const TensorView& all = memory_.view;
-  std::memset(all.data, kPoison,
-              static_cast<std::size_t>(all.rows * all.stride) * size_of(all.dtype));
+  std::memset(memory_.view.data, kPoison, bytes());
+  if (copy_) copy_->upload(memory_.view.data, bytes());
 }
 
 bool GuardedMatrix::intact() const {
@@ -120,22 +144,42 @@ bool GuardedMatrix::intact() const {
   return true;
 }
 
-CallTensors::CallTensors(const Workload& work, const Job& job, int rank, std::int64_t m)
+CallTensors::CallTensors(const Workload& work, const Job& job, int rank, std::int64_t m,
+                         const GpuPlace* place)
     : gemm_(job.gemm),
       m_(m),
       rows_(job.gemm.op == Op::ag_gemm ? row_shard(m, work.ranks, rank) : model::Slice{0, m}),
       cols_(model::k_slice(job.gemm, rank)),
       out_rows_(job.gemm.op == Op::gemm_rs ? row_shard(m, work.ranks, rank) : model::Slice{0, m}),
       key_(model::random_key(kInputSeed, "input")),
+      place_(place),
       input_(model::make_matrix(work.dtype, rows_.size(), cols_.size())),
-      gathered_(work.dtype, gathers() ? m : 0, gathers() ? job.gemm.k : 0),
-      partial_(work.dtype, gathers() ? 0 : m, gathers() ? 0 : job.gemm.n[0]) {
-  for (const std::int64_t n : job.gemm.n) out_.emplace_back(work.dtype, out_rows_.size(), n);
-  for (const auto& o : out_) out_views_.push_back(o.view());
+      call_input_(input_.view),
+      gathered_(work.dtype, gathers() ? m : 0, gathers() ? job.gemm.k : 0, place),
+      partial_(work.dtype, gathers() ? 0 : m, gathers() ? 0 : job.gemm.n[0], place) {
+  for (const std::int64_t n : job.gemm.n) out_.emplace_back(work.dtype, out_rows_.size(), n, place);
+  for (const auto& o : out_) out_views_.push_back(o.call_view());
+}
+
+void CallTensors::send_input() {
+  if (place_ == nullptr) return;
+  const TensorView& v = input_.view;
+  const auto bytes = static_cast<std::size_t>(v.rows * v.stride) * size_of(v.dtype);
+  if (!input_copy_) input_copy_.emplace(*place_->member, bytes);
+  input_copy_->upload(v.data, bytes);
+  call_input_.data = input_copy_->data();
+}
+
+void CallTensors::settle() {
+  if (place_ == nullptr) return;
+  place_->member->synchronize(place_->stream);
+  for (auto& o : out_) o.fetch();
+  gathered_.fetch();
 }
 
 void CallTensors::fill_random() {
   model::fill_random(input_.view, key_, rows_.begin, cols_.begin, 1.0F);
+  send_input();
 }
 
 void CallTensors::random_row(std::int64_t row, const TensorView& to) const {
@@ -154,6 +198,7 @@ void CallTensors::fill_integers() {
       }
     }
   }
+  send_input();
 }
 
 void CallTensors::poison() {
@@ -180,14 +225,16 @@ AgGemmArgs CallTensors::gather_args(const RankWeights& w, const TensorView& a, b
   if (!plain) args.bias = w.bias_views;
   if (!plain) args.activation = gemm_.activation;
   args.out = std::span(out_views_).first(outputs_of(plain));
-  if (gathered) args.gathered = gathered_.view();
+  if (gathered) args.gathered = gathered_.call_view();
+  args.stream = stream();
   return args;
 }
 
 GemmReduceArgs CallTensors::reduce_args(const RankWeights& w, bool plain) const {
   GemmReduceArgs args;
   args.m = m_;
-  args.x = input_.view;
+  args.x = call_input_;
+  args.stream = stream();
   args.weight = w.weight_views[0];
   if (!plain && !w.bias_views.empty()) args.bias = w.bias_views[0];
   if (!plain) args.activation = gemm_.activation;
@@ -198,16 +245,16 @@ GemmReduceArgs CallTensors::reduce_args(const RankWeights& w, bool plain) const 
 void CallTensors::call(Communicator& c, const RankWeights& w, const PlanOptions& options,
                        bool plain, bool gathered) {
   switch (gemm_.op) {
-    case Op::ag_gemm: return ag_gemm(c, gather_args(w, input_.view, plain, gathered), options);
+    case Op::ag_gemm: return ag_gemm(c, gather_args(w, call_input_, plain, gathered), options);
     case Op::gemm_rs: return gemm_rs(c, reduce_args(w, plain), options);
     default: return gemm_ar(c, reduce_args(w, plain), options);
   }
 }
 
 void CallTensors::call_gemm(Communicator& c, const RankWeights& w) {
-  if (gathers()) return gemm_only(c, gather_args(w, gathered_.view(), false, false));
+  if (gathers()) return gemm_only(c, gather_args(w, gathered_.call_view(), false, false));
   GemmReduceArgs args = reduce_args(w, false);
-  args.out = partial_.view();
+  args.out = partial_.call_view();
   gemm_only(c, args);
 }
 
@@ -215,13 +262,15 @@ void CallTensors::call_collective(Communicator& c) {
   if (gathers()) {
     AgGemmArgs args;
     args.m = m_;
-    args.a = input_.view;
-    args.gathered = gathered_.view();
+    args.a = call_input_;
+    args.gathered = gathered_.call_view();
+    args.stream = stream();
     return collective_only(c, args);
   }
   GemmReduceArgs args;
   args.m = m_;
-  args.x = partial_.view();
+  args.x = partial_.call_view();
+  args.stream = stream();
   args.out = out_views_[0];
   collective_only(c, gemm_.op, args);
 }

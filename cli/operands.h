@@ -2,6 +2,7 @@
 // One rank's tensors of one product, and the calls on them.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,16 @@ model::Slice row_shard(std::int64_t m, int ranks, int rank);
 struct RankWeights {
   std::vector<model::Matrix> weights, biases;
   std::vector<TensorView> weight_views, bias_views;
+  std::vector<DeviceBuffer> copies;  ///< on the GPU, weights then biases
 };
+/// Where a rank on a GPU has its tensors; null for ranks whose tensors are the host's.
+struct GpuPlace {
+  Communicator* member = nullptr;
+  void* stream = nullptr;
+};
+/// Copies the weights to the GPU; the views are then of the copies.
+void move_to_gpu(RankWeights& weights, const GpuPlace& place);
+
 RankWeights model_weights(const Workload& work, const Job& job, int rank);
 RankWeights integer_weights(const Workload& work, const Job& job, int rank);
 
@@ -37,21 +47,30 @@ int integer_parts(const model::LayerGemm& gemm);
 /// A matrix with a row to spare; the spare row and the padding of all rows show stray writes.
 class GuardedMatrix {
  public:
-  GuardedMatrix(DType dtype, std::int64_t rows, std::int64_t cols);
+  GuardedMatrix(DType dtype, std::int64_t rows, std::int64_t cols, const GpuPlace* place = nullptr);
   [[nodiscard]] const TensorView& view() const { return view_; }
+  /// What calls are given: the copy on the GPU, if there is one.
+  [[nodiscard]] const TensorView& call_view() const { return call_view_; }
   /// Fills everything with the bit pattern of NaNs.
   void poison();
   [[nodiscard]] bool intact() const;
+  /// Brings what is on the GPU to the host.
+  void fetch();
 
  private:
+  [[nodiscard]] std::size_t bytes() const;
+
   model::Matrix memory_;
-  TensorView view_;
+  TensorView view_, call_view_;
+  std::optional<DeviceBuffer> copy_;
 };
 
 /// What one rank passes to the calls of one size.
 class CallTensors {
  public:
-  CallTensors(const Workload& work, const Job& job, int rank, std::int64_t m);
+  /// `place` must outlive it.
+  CallTensors(const Workload& work, const Job& job, int rank, std::int64_t m,
+              const GpuPlace* place = nullptr);
 
   /// Dense random data, or the integers.
   void fill_random();
@@ -63,6 +82,8 @@ class CallTensors {
   void call(Communicator&, const RankWeights&, const PlanOptions&, bool plain, bool gathered);
   void call_gemm(Communicator&, const RankWeights&);
   void call_collective(Communicator&);
+  /// On GPUs: waits for the calls and brings their results to the host.
+  void settle();
 
   [[nodiscard]] const std::vector<GuardedMatrix>& outputs() const { return out_; }
   [[nodiscard]] std::size_t outputs_of(bool plain) const;
@@ -74,6 +95,8 @@ class CallTensors {
   void random_row(std::int64_t row, const TensorView& to) const;
 
  private:
+  void send_input();
+  [[nodiscard]] void* stream() const { return place_ == nullptr ? nullptr : place_->stream; }
   [[nodiscard]] bool gathers() const { return gemm_.op == Op::ag_gemm; }
   AgGemmArgs gather_args(const RankWeights&, const TensorView& a, bool plain, bool gathered);
   GemmReduceArgs reduce_args(const RankWeights&, bool plain) const;
@@ -82,7 +105,10 @@ class CallTensors {
   std::int64_t m_;
   model::Slice rows_, cols_, out_rows_;  ///< of the unsharded operand, operand and result
   std::uint64_t key_;
+  const GpuPlace* place_;
   model::Matrix input_;
+  std::optional<DeviceBuffer> input_copy_;
+  TensorView call_input_;
   std::vector<GuardedMatrix> out_;
   std::vector<TensorView> out_views_;
   GuardedMatrix gathered_;  ///< ag_gemm [m, k]

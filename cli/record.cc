@@ -39,8 +39,9 @@ std::string record_line(const Workload& work, const Row& row) {
   r["n"] = row.n;
   r["k"] = row.k;
   r["dtype"] = name_of(work.dtype);
-  r["backend"] = "cpu";
-  r["mode"] = "eager";
+  const bool gpus = work.device == Device::cuda;
+  r["backend"] = name_of(work.device);
+  r["mode"] = gpus ? "graph" : "eager";
   r["gemm_us"] = or_null(row.time(Way::gemm));
   r["collective_us"] = or_null(row.time(Way::collective));
   r["unfused_us"] = or_null(row.time(Way::unfused));
@@ -59,8 +60,8 @@ std::string record_line(const Workload& work, const Row& row) {
   r["verified"] = or_null(row.verified);
   r["iterations"] = row.iterations;
   r["spread"] = or_null(row.spread);
-  r["device"] = device_name();
-  r["driver"] = nullptr;
+  r["device"] = gpus ? work.gpus.name : device_name();
+  r["driver"] = or_null(work.gpus.driver);
   r["commit"] = TILELACE_COMMIT;
   r["time"] = utc_now();
   return r.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -19,13 +19,18 @@ namespace {
 /// p90 / p10 beyond which times say more about the machine than about the paths.
 constexpr double kBusySpread = 2;
 
+Machine machine_of(const Workload& work, const SessionOptions& options) {
+  if (work.device == Device::cuda) return cuda_machine(work.gpus.multiprocessors);
+  return machine_for(work.ranks, group_options(options));
+}
+
 /// Takes the ranks' messages, puts rows together, prints them.
 class Session {
  public:
   Session(const Workload& work, const SessionOptions& options)
       : work_(work),
         options_(options),
-        machine_(machine_for(work.ranks, group_options(options))),
+        machine_(machine_of(work, options)),
         records_(options.json),
         shows_(!options.quiet && !records_.is_stdout()),
         table_(row_table(empty_rows())),
@@ -58,16 +63,32 @@ class Session {
 
   void print_head() {
     if (!shows_) return;
+    if (work_.device == Device::cuda) return print_gpu_head();
     fmt::print("{}{} ranks as {}, {} worker{} each, {}{}, on {}\n",
                work_.model.empty() ? "" : fmt::format("{}: ", work_.model), work_.ranks,
                options_.processes ? "processes" : "threads", machine_.workers,
                machine_.workers == 1 ? "" : "s", name_of(work_.dtype), link_text(), device_name());
-    if (!work_.model.empty()) {
-      const auto* file = work_.source.file();
-      fmt::print("weights: {}\n", file != nullptr ? file->path().string() : "random");
-    }
+    print_weights();
     if (options_.checked) fmt::print("--checked: every access is recorded; times mean nothing\n");
     fmt::print("\n{}\n", table_.header());
+    std::fflush(stdout);
+  }
+
+  void print_weights() const {
+    if (work_.model.empty()) return;
+    const auto* file = work_.source.file();
+    fmt::print("weights: {}\n", file != nullptr ? file->path().string() : "random");
+  }
+
+  void print_gpu_head() {
+    fmt::print("{}{} GPUs, a thread each, {}, on {}, driver {}\n",
+               work_.model.empty() ? "" : fmt::format("{}: ", work_.model), work_.ranks,
+               name_of(work_.dtype), work_.gpus.name, work_.gpus.driver);
+    print_weights();
+    fmt::print(
+        "times: CUDA graphs of 16 calls on the same buffers (operands that fit in L2 look faster); "
+        "swiglu layers run as two outputs without it\n\n{}\n",
+        table_.header());
     std::fflush(stdout);
   }
 
@@ -117,7 +138,7 @@ class Session {
   void print_end(double seconds) const {
     if (!shows_) return;
     fmt::print("\n{}Largest spread (p90 / p10) of fused: {:.2f}.\n", row_legend(), worst_spread_);
-    if (worst_spread_ > kBusySpread || above_roof_ > 0) {
+    if (work_.device == Device::cpu && (worst_spread_ > kBusySpread || above_roof_ > 0)) {
       fmt::print(
           "Something else ran on these cores ({} rows beat their roof): repeat before you "
           "compare times.\n",
@@ -146,7 +167,26 @@ class Session {
   double worst_spread_ = 0;
 };
 
+/// What GPU ranks of this command do not have.
+void check_gpu_options(const SessionOptions& o, const Workload& work) {
+  require(!o.processes && !o.checked && o.link.empty() && o.workers == 0,
+          "--backend: got cuda with --processes, --checked, --link or --workers, expected none of "
+          "them");
+  require(work.gpus.count >= o.ranks, "--tp: got {} ranks with {} GPU{}, expected one each",
+          o.ranks, work.gpus.count, work.gpus.count == 1 ? "" : "s");
+}
+
 }  // namespace
+
+Device parse_device(const std::string& text) {
+  require(text == "cpu" || text == "cuda", "--backend: got \"{}\", expected cpu, cuda", text);
+  return text == "cuda" ? Device::cuda : Device::cpu;
+}
+
+void add_backend_option(CLI::App& command, std::string& backend) {
+  command.add_option("--backend", backend, "cpu, or cuda: a GPU a rank, ag_gemm of bf16 and fp16")
+      ->capture_default_str();
+}
 
 void add_session_options(CLI::App& command, SessionOptions& o) {
   command.add_option("--tp", o.ranks, "Ranks of the group, 1 to 64")
@@ -156,6 +196,7 @@ void add_session_options(CLI::App& command, SessionOptions& o) {
       ->required();
   command.add_option("--dtype", o.dtype,
                      "bf16, fp16 or fp32 (default: the model's; bf16 without one)");
+  add_backend_option(command, o.backend);
   command
       .add_option("--workers", o.workers, "Compute workers a rank; 0: cores / ranks, at least 1")
       ->capture_default_str()
@@ -168,7 +209,7 @@ void add_session_options(CLI::App& command, SessionOptions& o) {
       "Emulated wire of each rank: GB/s[,latency_us] (default: none, shared memory)");
   command
       .add_option("--iterations", o.iterations,
-                  "Samples of each time; 0: 3 to 40, what fits 1.2 s a row")
+                  "Samples of each time; 0: 3 to 40, what fits 1.2 s a row; 10 on GPUs")
       ->capture_default_str()
       ->check(CLI::Range(0, 100000));
   command.add_option("--warmup", o.warmup, "Rounds before the first sample, at least 1")
@@ -186,6 +227,11 @@ void add_session_options(CLI::App& command, SessionOptions& o) {
 CommunicatorOptions group_options(const SessionOptions& o) {
   const Link link = parse_link(o.link);
   CommunicatorOptions g;
+  g.device = parse_device(o.backend);
+  if (g.device == Device::cuda) {
+    g.timeout_s = o.timeout_s;
+    return g;
+  }
   g.workers = workers_for(o.ranks, o.workers);
   g.timeout_s = o.timeout_s;
   g.link_bytes_per_s = link.bytes_per_s;
@@ -204,10 +250,15 @@ void apply(const SessionOptions& o, Workload& work) {
   work.check = !o.no_check;
   if (!o.dtype.empty()) work.dtype = parse_dtype(o.dtype);
   parse_link(o.link);
+  work.device = parse_device(o.backend);
+  if (work.device == Device::cpu) return;
+  work.gpus = gpu_facts();
+  check_gpu_options(o, work);
+  adapt_to_gpus(work);
 }
 
 int run_session(const Workload& work, const SessionOptions& options) {
-  check_workload(work, machine_for(work.ranks, group_options(options)));
+  check_workload(work, machine_of(work, options));
   return Session(work, options).run();
 }
 

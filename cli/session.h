@@ -18,7 +18,7 @@ struct SessionOptions {
   int ranks = 2;
   int workers = 0;
   double timeout_s = 10;
-  std::string m, dtype, link, plan, json;
+  std::string m, dtype, link, plan, json, backend = "cpu";
   int iterations = 0;
   int warmup = 2;
   bool processes = false, checked = false, quiet = false, no_check = false;
@@ -27,8 +27,14 @@ struct SessionOptions {
 /// Adds the options; bench takes everything that has a meaning without a model.
 void add_session_options(CLI::App& command, SessionOptions& options);
 
+/// "cpu" or "cuda".
+Device parse_device(const std::string& text);
+/// --backend, of every command that takes it.
+void add_backend_option(CLI::App& command, std::string& backend);
+
 CommunicatorOptions group_options(const SessionOptions& options);
-/// Fills all but the jobs.
+/// Fills all but the jobs, which it makes fit for GPUs where the ranks have them. Errors: usage (of
+/// options; fewer GPUs than ranks), system (no driver).
 void apply(const SessionOptions& options, Workload& work);
 
 /// Runs it; the exit code.

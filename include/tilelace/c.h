@@ -25,6 +25,8 @@ typedef enum tilelace_dtype {
   TILELACE_FP32 = 2
 } tilelace_dtype;
 
+typedef enum tilelace_device { TILELACE_CPU = 0, TILELACE_CUDA = 1 } tilelace_device;
+
 typedef enum tilelace_op {
   TILELACE_AG_GEMM = 0,
   TILELACE_GEMM_RS = 1,
@@ -46,13 +48,15 @@ typedef struct tilelace_tensor {
   int64_t rows, cols, stride;
 } tilelace_tensor;
 
-/** Zeros are the defaults: workers by cores, timeout 10 s, no emulated link. */
+/** Zeros are the defaults: workers by cores, timeout 10 s, no emulated link, CPU ranks. */
 typedef struct tilelace_options {
   int32_t workers;
   int32_t max_workers;
   double timeout_s;
   double link_bytes_per_s;
   double link_latency_s;
+  int32_t device; /**< a tilelace_device */
+  int32_t gpu;    /**< 0: chosen by rank or launcher; g: the device g - 1 */
 } tilelace_options;
 
 /** One entry of prepare; num_rows 0: m split evenly. */
@@ -79,6 +83,7 @@ typedef struct tilelace_ag_gemm_args {
   tilelace_tensor gathered; /**< data NULL: not wanted */
   const int64_t* rows;      /**< NULL: even split */
   size_t num_rows;
+  void* stream; /**< GPU ranks: a cudaStream_t; NULL: the default stream */
 } tilelace_ag_gemm_args;
 
 typedef struct tilelace_gemm_reduce_args {
@@ -87,10 +92,12 @@ typedef struct tilelace_gemm_reduce_args {
   int32_t activation;
   const int64_t* rows;
   size_t num_rows;
+  void* stream; /**< GPU ranks: a cudaStream_t; NULL: the default stream */
 } tilelace_gemm_reduce_args;
 
 typedef struct tilelace_communicator tilelace_communicator;
 typedef struct tilelace_buffer tilelace_buffer;
+typedef struct tilelace_device_buffer tilelace_device_buffer;
 
 /** "major.minor.patch". */
 const char* tilelace_version(void);
@@ -104,6 +111,9 @@ tilelace_status tilelace_communicator_threads(int32_t ranks, const tilelace_opti
 tilelace_status tilelace_communicator_process(int32_t rank, int32_t ranks, const char* directory,
                                               const tilelace_options* options,
                                               tilelace_communicator** out);
+/** The rank that torchrun, mpirun or `tilelace launch` says. */
+tilelace_status tilelace_communicator_launched(const tilelace_options* options,
+                                               tilelace_communicator** out);
 tilelace_status tilelace_communicator_subgroup(tilelace_communicator* communicator,
                                                const int32_t* ranks, size_t num_ranks,
                                                tilelace_communicator** out);
@@ -114,6 +124,8 @@ tilelace_status tilelace_communicator_rank(const tilelace_communicator* communic
 tilelace_status tilelace_communicator_size(const tilelace_communicator* communicator,
                                            int32_t* size);
 tilelace_status tilelace_communicator_barrier(tilelace_communicator* communicator);
+/** GPU ranks: waits for the work in the stream and tells what went wrong in it. */
+tilelace_status tilelace_synchronize(tilelace_communicator* communicator, void* stream);
 /** Any thread. NULL is allowed. */
 void tilelace_communicator_abort(tilelace_communicator* communicator);
 tilelace_status tilelace_prepare(tilelace_communicator* communicator,
@@ -135,6 +147,17 @@ tilelace_status tilelace_buffer_create(tilelace_communicator* communicator, size
                                        tilelace_buffer** out);
 void tilelace_buffer_destroy(tilelace_buffer* buffer);
 tilelace_status tilelace_buffer_peer(const tilelace_buffer* buffer, int32_t rank, void** address);
+
+/** Zero-filled memory where the rank's tensors are: on its GPU, or the host's. */
+tilelace_status tilelace_device_buffer_create(tilelace_communicator* communicator, size_t bytes,
+                                              tilelace_device_buffer** out);
+void tilelace_device_buffer_destroy(tilelace_device_buffer* buffer);
+void* tilelace_device_buffer_data(const tilelace_device_buffer* buffer);
+/** Blocking copies from and to host memory; offset in bytes. */
+tilelace_status tilelace_device_buffer_upload(tilelace_device_buffer* buffer, const void* from,
+                                              size_t bytes, size_t offset);
+tilelace_status tilelace_device_buffer_download(const tilelace_device_buffer* buffer, void* to,
+                                                size_t bytes, size_t offset);
 
 #ifdef __cplusplus
 }

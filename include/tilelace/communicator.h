@@ -13,17 +13,26 @@
 namespace tilelace {
 
 /// How ranks of a group behave; `workers`, `link_*` and `timeout_s` must be equal on every rank.
+/// With `device` cuda every rank has a GPU of its own, and `workers`, `link_*` and `checked` stay
+/// at their defaults.
 struct CommunicatorOptions {
   int workers = 0;              ///< compute workers a rank; 0: cores / ranks, at least 1
-  int max_workers = 0;          ///< the budget that `workers` must fit; 0: no limit
+  int max_workers = 0;          ///< the budget that `workers` must fit, or multiprocessors that
+                                ///< products may fill on a GPU; 0: no limit
   double timeout_s = 10;        ///< bound of every wait, the first call's included; > 0
   double link_bytes_per_s = 0;  ///< emulated wire: bandwidth of each rank's outgoing link; 0: none
   double link_latency_s = 0;    ///< emulated wire: latency of each transfer
   bool checked = false;         ///< record every access and report races (ranks as threads only)
+  Device device = Device::cpu;  ///< where the ranks' tensors are
+  int device_index = -1;        ///< cuda: the GPU of the process's rank; -1: that of the rank's
+                                ///< number (threads) or of the launcher's LOCAL_RANK (processes),
+                                ///< the only one where a process sees but one
 };
 
 /// A problem with the weights that its calls will use.
-/// The weights are packed in `prepare` and must keep their values until it is called again.
+/// The weights are packed in `prepare` and must keep their values until it is called again. GPU
+/// ranks read them where they are, also ahead of what is in the stream; calls may come with other
+/// weights, which are then read in the stream's order and may be written before the call.
 struct Preparation {
   Problem problem;                  ///< m is the largest that calls will have
   std::vector<TensorView> weights;  ///< one [n_i, k] for each n of the problem
@@ -36,6 +45,16 @@ struct Preparation {
 /// After an error of kind peer, timeout or system the communicator refuses further calls with the
 /// first reason; after a usage error (ranks that disagree included) it stays usable.
 /// Destroyed while an exception unwinds, it ends the group for its peers as abort() does.
+///
+/// On GPUs (options.device) calls are asynchronous on the stream that comes with their arguments,
+/// one stream at a time for a communicator: they return when the work is enqueued, and what goes
+/// wrong in it is thrown by the next call or by synchronize(). Calls may be captured in CUDA
+/// graphs, which then run as often as wanted. Calls (ag_gemm, collective_only) alternate between
+/// two slots and a captured one keeps its own, so that a graph holds an even number of them, is
+/// captured after an even number and replayed after an even number; the same graphs in the same
+/// order on every rank. Graphs must not outlive what was prepared for their calls. Where ranks turn
+/// out to make different calls, every rank gets a usage error that names another one, nothing has
+/// been written, and calls are refused until all prepare again.
 class Communicator {
  public:
   /// All ranks of a group as members of this process; element r is rank r, to be used by one
@@ -55,6 +74,11 @@ class Communicator {
   static Communicator from_sockets(int rank, std::vector<int> sockets,
                                    const CommunicatorOptions& = {});
 
+  /// This process as the rank that its launcher says: torchrun, mpirun or `tilelace launch` (RANK,
+  /// WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT). Collective. Errors: as process(), usage
+  /// (no launcher, ranks on several hosts).
+  static Communicator launched(const CommunicatorOptions& = {});
+
   Communicator() noexcept;  ///< a member of nothing; every call on it is a usage error
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
@@ -66,18 +90,27 @@ class Communicator {
   [[nodiscard]] Machine machine() const;
 
   /// Sizes staging and flags for these problems, makes scratch, packs the weights, starts the
-  /// workers; later calls make no buffer, thread or connection. Collective: every rank lists the
-  /// same problems (each its own weights). May be repeated; what was prepared before is then
-  /// replaced. Memory: two slots of max(plan.staging_bytes) a rank, see Plan::staging_formula.
-  /// Errors: usage (problems differ between ranks, weights do not fit), system, peer, timeout.
+  /// workers, loads the kernels; later calls make no buffer, thread or connection. Collective:
+  /// every rank lists the same problems (each its own weights). May be repeated; what was prepared
+  /// before is then replaced, and on GPUs the device's work is waited for. Memory: two slots of
+  /// max(plan.staging_bytes) a rank, see Plan::staging_formula. Errors: usage (problems differ
+  /// between ranks, weights do not fit, ranks share a GPU), system, peer, timeout.
   void prepare(std::span<const Preparation>);
 
   /// A communicator over some of this group's ranks, listed in their new order. Collective over
   /// the listed ranks only. Errors: usage (not listed, listed twice), peer, timeout.
   Communicator subgroup(std::span<const int> ranks);
 
-  /// Waits until every rank is here. Collective. Errors: peer, timeout.
+  /// Waits until every rank is here; on GPUs the ranks' threads, not their streams. Collective.
+  /// Errors: peer, timeout.
   void barrier();
+
+  /// Waits until the work in `stream` (a cudaStream_t; null: the default stream) is done, at most
+  /// `bound_s`; what the calls in it wrote is then visible to the host. Local; on CPU ranks, whose
+  /// calls return when they are done, it returns at once.
+  /// Errors: what went wrong in calls since the last one (usage: ranks that disagree; timeout;
+  /// peer; system), usage (a stream that is being captured).
+  void synchronize(void* stream = nullptr, double bound_s = 300);
 
   /// Ends every wait of this group on every rank with an error of kind peer. Local, any thread.
   void abort() noexcept;
@@ -95,6 +128,8 @@ class Communicator {
 };
 
 /// Memory of equal size on every rank that every rank can reach; peer(r) is rank r's part.
+/// Zero-filled. On GPUs it is device memory, mapped for this rank's GPU, so that kernels and copies
+/// of any rank reach every part; its own work on it must be done before it is destroyed.
 /// Collective to make; freed when the last rank lets go of it.
 /// Errors: usage (sizes differ between ranks), system, peer, timeout.
 class SymmetricBuffer {
@@ -106,6 +141,27 @@ class SymmetricBuffer {
   [[nodiscard]] void* local() const;
   [[nodiscard]] void* peer(int rank) const;
   [[nodiscard]] std::size_t bytes() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Memory where the rank's tensors are: on its GPU, or the host's on CPU ranks. Zero-filled,
+/// aligned to 256 bytes, freed with this object, when work on it must be done; it may outlive the
+/// communicator. For programs that have no allocator of their own. Local. Errors: usage, system.
+class DeviceBuffer {
+ public:
+  DeviceBuffer(Communicator&, std::size_t bytes);
+  DeviceBuffer(DeviceBuffer&&) noexcept;
+  DeviceBuffer& operator=(DeviceBuffer&&) noexcept;
+  ~DeviceBuffer();
+  [[nodiscard]] void* data() const;
+  [[nodiscard]] std::size_t bytes() const;
+  /// Copies from or to host memory. Local, blocking; waits for no stream of the caller, so that
+  /// synchronize comes before it. Errors: usage (beyond the buffer), system.
+  void upload(const void* from, std::size_t bytes, std::size_t offset = 0);
+  void download(void* to, std::size_t bytes, std::size_t offset = 0) const;
 
  private:
   struct Impl;

@@ -19,6 +19,7 @@ struct AgGemmArgs {
   std::span<const TensorView> out;     ///< each [m, n_i]; swiglu: one [m, n_0]
   TensorView gathered;                 ///< absent, or [m, k]: receives the gathered a
   std::span<const std::int64_t> rows;  ///< rows of every rank; empty: even split, remainder first
+  void* stream = nullptr;              ///< GPU ranks: a cudaStream_t; null: the default stream
 };
 
 /// Arguments of gemm_rs and gemm_ar.
@@ -30,26 +31,32 @@ struct GemmReduceArgs {
   Activation activation = Activation::none;
   TensorView out;                      ///< gemm_rs [m_r, n]; gemm_ar [m, n]
   std::span<const std::int64_t> rows;  ///< gemm_rs: rows of every rank; empty: even split
+  void* stream = nullptr;              ///< GPU ranks: a cudaStream_t; null: the default stream
 };
 
 /// All-gather + GEMM: out_i = act(concat over ranks of a * weight_i^T + bias_i), on every rank.
 /// m >= 0; shards may differ in rows or be empty; several weights share one gather.
-/// Collective, blocking: on return `out` and `gathered` are whole and the inputs are free again.
-/// Traffic: (ranks - 1) * m_r * k elements leave each rank (mesh and push).
-/// Errors: usage (a wrong argument: before anything is sent; ranks that disagree: before any
-/// result is written), peer, timeout.
+/// On GPUs: bf16 and fp16, any activation but swiglu, n and k multiples of 8, at most 8 ranks,
+/// tensors on the rank's GPU with their rows one after the other. Collective. CPU ranks: blocking;
+/// on return `out` and `gathered` are whole and the inputs are free again. GPU ranks: enqueued on
+/// args.stream, after what is in it; what comes later in the stream sees `out` and `gathered` whole
+/// and may write the inputs. Until then no other stream may touch them. May be captured
+/// (Communicator says how). Alignment: 16 bytes (TensorView). Traffic: (ranks - 1) * m_r * k
+/// elements leave each rank (mesh and push). Errors: usage (a wrong argument: before anything is
+/// sent; ranks that disagree: before any result is written), peer, timeout; on GPUs those that
+/// depend on peers come from the next call or synchronize().
 void ag_gemm(Communicator&, const AgGemmArgs&, const PlanOptions& = {});
 
 /// GEMM + reduce-scatter: rank r gets rows of sum over ranks of x * weight^T, then bias and act.
 /// The sum runs in fp32 in rank order 0..ranks-1 and is rounded once: the same bits in every run.
 /// (The ring and two-level routes sum along their route, also in a fixed order.)
-/// Collective, blocking. Traffic: (m - m_r) * n partials leave each rank (mesh). Errors: as
-/// ag_gemm.
+/// CPU ranks only so far. Collective, blocking. Traffic: (m - m_r) * n partials leave each rank
+/// (mesh). Errors: as ag_gemm.
 void gemm_rs(Communicator&, const GemmReduceArgs&, const PlanOptions& = {});
 
 /// GEMM + all-reduce: every rank gets the whole [m, n] of gemm_rs, the same bits on every rank.
-/// Collective, blocking. Traffic: (ranks - 1) / ranks * m * n partials and as many results leave
-/// each rank. Errors: as ag_gemm.
+/// CPU ranks only so far. Collective, blocking. Traffic: (ranks - 1) / ranks * m * n partials and
+/// as many results leave each rank. Errors: as ag_gemm.
 void gemm_ar(Communicator&, const GemmReduceArgs&, const PlanOptions& = {});
 
 /// What make_plan says for these problems on this communicator, as the calls will use it.
@@ -60,7 +67,9 @@ Plan query_plan(const Communicator&, const Problem&, const PlanOptions& = {});
 /// for ag_gemm `a` is the gathered [m, k], for gemm_rs and gemm_ar `out` receives the rank's own
 /// partial [m, n]. collective_only: the all-gather, reduce-scatter or all-reduce without the GEMM:
 /// ag_gemm: args.a -> args.gathered; gemm_rs, gemm_ar: args.x is the partial [m, n] -> args.out.
-/// Collective (gemm_only: local), blocking; errors as ag_gemm.
+/// On GPUs gemm_only runs the kernel that is fastest by itself, and collective_only the transport
+/// of the unfused plan; both are asynchronous on args.stream. Collective (gemm_only: local), on CPU
+/// ranks blocking; errors as ag_gemm.
 void gemm_only(Communicator&, const AgGemmArgs&);
 void gemm_only(Communicator&, const GemmReduceArgs&);
 void collective_only(Communicator&, const AgGemmArgs&);

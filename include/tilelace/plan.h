@@ -24,11 +24,15 @@ enum class RouteKind : std::uint8_t { mesh, ring, two_level };
 /// itself.
 enum class Transport : std::uint8_t { push, pull, store };
 
+/// Where a rank's tensors are and its products run.
+enum class Device : std::uint8_t { cpu, cuda };
+
 std::string_view name_of(Op);
 std::string_view name_of(Activation);
 std::string_view name_of(Path);
 std::string_view name_of(RouteKind);
 std::string_view name_of(Transport);
+std::string_view name_of(Device);
 
 /// What is asked for; equal on every rank of the group (only `rows` says how ranks differ).
 /// ag_gemm: a[m_r, k] on every rank, weights [n_i, k] -> out_i [m, n_i].
@@ -62,6 +66,8 @@ struct Machine {
   double link_bytes_per_s = 0;  ///< per rank and direction; 0: shared memory
   double link_latency_s = 0;
   double rank_flops_per_s = 30e9;  ///< what one rank's workers reach together
+  Device device = Device::cpu;
+  int multiprocessors = 0;  ///< cuda: of each rank's GPU, that products may fill
 
   bool operator==(const Machine&) const = default;
 };
@@ -80,7 +86,24 @@ struct PlanOptions {
   bool operator==(const PlanOptions&) const = default;
 };
 
+/// GPU ranks: how a call's products run on the device, one kernel a weight.
+struct KernelPlan {
+  std::string tile;     ///< one of the compiled tile shapes, as "c256"; empty: no product to run
+  int grid = 0;         ///< CTAs of the first weight's kernel
+  int split_tiles = 0;  ///< tiles whose k-steps are shared (the first ones)
+  int group = 1;        ///< tiles of a group are walked together
+  int wide = 1 << 20, deep = 1;  ///< blocks inside a group
+  bool along_cols = false;
+  bool by_neighbours = false;  ///< workers are numbered by GPC, so that neighbours share operands
+  bool early_weights = true;   ///< weights stream while the kernel before it ends
+
+  bool operator==(const KernelPlan&) const = default;
+};
+
 /// Every choice made before a call, as a printable value; equal on every rank.
+/// On GPU ranks a worker is a cluster of CTAs and tile_m x tile_n is what it computes; `push` is
+/// the copy engine, `store` a small kernel before the product; path `unfused` is the same call with
+/// a product that begins when all rows are there.
 struct Plan {
   Op op = Op::ag_gemm;
   Path path = Path::fused;
@@ -98,21 +121,30 @@ struct Plan {
   std::string staging_formula;        ///< how staging_bytes comes about
   std::string reason;                 ///< why this plan
   std::vector<std::string> rejected;  ///< candidates that were not taken, each with its reason
+  KernelPlan kernel;                  ///< GPU ranks only
 
   bool operator==(const Plan&) const = default;
 };
 
 std::ostream& operator<<(std::ostream&, const Problem&);
 std::ostream& operator<<(std::ostream&, const Machine&);
+std::ostream& operator<<(std::ostream&, const KernelPlan&);
 std::ostream& operator<<(std::ostream&, const Plan&);
 
 /// This machine as CPU ranks of one process or host see it; 0 workers: cores / ranks, at least 1.
 /// Local. The speed is a round figure for the cost model, not a measurement.
 Machine cpu_machine(int ranks, int workers, double link_bytes_per_s = 0, double link_latency_s = 0);
 
+/// A group of H200s, one a rank, that reach each other over NVLink: what GPU ranks plan with.
+/// Local; needs no GPU. The costs behind it were fitted on that machine (docs/decisions/0005,
+/// 0006).
+Machine cuda_machine(int multiprocessors = 132);
+
 /// The plan of a call. Local; touches no memory and no peer.
-/// Errors: usage, when the problem is malformed or an option is not legal for it (the text says
-/// why).
+/// On a machine of GPUs: ag_gemm of bf16 or fp16, n and k multiples of 8, at most 8 ranks, paths
+/// fused and unfused over the mesh, transports push and store.
+/// Errors: usage, when the problem is malformed, an option is not legal for it, or GPU ranks do not
+/// have it (the text says why, and what there is).
 Plan make_plan(const Problem&, const Machine&, const PlanOptions& = {});
 
 }  // namespace tilelace

@@ -20,6 +20,7 @@ struct Operands {
   std::span<const TensorView> bias;
   std::span<const TensorView> out;
   TensorView gathered;
+  void* stream = nullptr;  ///< GPU ranks: a cudaStream_t
 };
 
 /// What of a call runs: all of it, its product on operands that are all there, or its collective.
@@ -30,6 +31,26 @@ struct PreparedCall {
   Problem problem;
   PlanOptions options;
   std::vector<TensorView> weights;
+};
+
+/// Memory of equal size on every rank, that every rank reaches: rank r's at base + r * stride.
+struct ReachableMemory {
+  std::shared_ptr<void> owner;
+  std::byte* base = nullptr;
+  std::size_t stride = 0;
+  std::size_t bytes = 0;
+};
+
+/// Memory where a rank's tensors are. Destroyed without waiting for peers.
+class RankMemory {
+ public:
+  RankMemory() = default;
+  RankMemory(const RankMemory&) = delete;
+  RankMemory& operator=(const RankMemory&) = delete;
+  virtual ~RankMemory() = default;
+  [[nodiscard]] virtual std::byte* data() const = 0;
+  /// Between this memory and the host's, in either direction; blocking. Error: system.
+  virtual void copy(void* to, const void* from, std::size_t bytes) const = 0;
 };
 
 class Backend {
@@ -43,10 +64,17 @@ class Backend {
   /// Collective: staging for all calls up to their m, packed weights, workers.
   /// With a refusal this rank only tells its peers why it cannot prepare; they get an error.
   virtual void prepare(std::span<const PreparedCall>, std::string_view refusal) = 0;
-  /// Collective, except Part::gemm. Throws Error; a usage error leaves all ranks in step.
+  /// Collective, except Part::gemm. Throws Error; a usage error leaves all ranks in step. GPU ranks
+  /// only enqueue: what goes wrong later is thrown by the next call or synchronize.
   virtual void run(const Problem&, const Plan&, const Operands&, Part) = 0;
   /// Takes the place of a call that this rank cannot make: the peers learn why instead of waiting.
-  virtual void refuse(std::string_view reason) = 0;
+  virtual void refuse(std::string_view reason, void* stream) = 0;
+  /// Waits until the work in the stream is done, at most bound_s, and throws what went wrong in it.
+  virtual void synchronize(void* stream, double bound_s) = 0;
+  /// Collective. Errors: usage (sizes differ), system, peer, timeout.
+  virtual ReachableMemory allocate(std::size_t bytes) = 0;
+  /// Zero-filled, aligned to 256 bytes. Local. Error: system.
+  virtual std::unique_ptr<RankMemory> make_memory(std::size_t bytes) = 0;
   /// What the checked mode found.
   [[nodiscard]] virtual std::vector<std::string> findings() const = 0;
 };
@@ -58,5 +86,13 @@ std::shared_ptr<CheckedGroup> make_checked_group(int ranks, int workers);
 /// The group must outlive the backend.
 std::unique_ptr<Backend> make_cpu_backend(comm::Group&, const CommunicatorOptions&,
                                           std::shared_ptr<CheckedGroup> = nullptr);
+
+/// The device of a rank whose options name none: the only one that this process sees, or the one of
+/// this number. Errors: usage (no such device, a build without CUDA), system (no driver).
+int cuda_device_of(int local_rank);
+
+/// For ranks whose tensors are on options.device_index. The group must outlive it.
+/// Errors: usage (no such device or one of another architecture, a build without CUDA), system.
+std::unique_ptr<Backend> make_cuda_backend(comm::Group&, const CommunicatorOptions&);
 
 }  // namespace tilelace

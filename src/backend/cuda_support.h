@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether this build can run CUDA ranks. Defined in cuda/ or, in builds without it, in stub/.
 #pragma once
-#include <string_view>
+#include <string>
 
 namespace tilelace {
 
-/// Empty if CUDA ranks can run; else why they cannot.
-std::string_view cuda_missing();
+/// Empty if CUDA ranks can run here; else why they cannot. Never throws.
+std::string cuda_missing();
 
 }  // namespace tilelace

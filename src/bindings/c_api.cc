@@ -6,42 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "core/check.h"
-#include "tilelace/c.h"
-#include "tilelace/tilelace.h"
+#include "bindings/c_handles.h"
 
 using tilelace::require;
-
-struct tilelace_communicator {
-  tilelace::Communicator member;
-};
-
-struct tilelace_buffer {
-  tilelace::SymmetricBuffer memory;
-};
+using tilelace::c_api::guarded;
+using tilelace::c_api::last_error;
+using tilelace::c_api::need;
 
 namespace {
-
-thread_local std::string last_error = "no error";
-
-/// Runs the body; an exception becomes a status and this thread's last error.
-template <class Body>
-tilelace_status guarded(Body body) {
-  try {
-    body();
-    return TILELACE_OK;
-  } catch (const tilelace::Error& e) {
-    last_error = e.what();
-    return static_cast<tilelace_status>(e.kind());
-  } catch (const std::exception& e) {
-    last_error = e.what();
-    return TILELACE_SYSTEM;
-  }
-}
-
-void need(const void* pointer, const char* call, const char* what) {
-  require(pointer != nullptr, "{}: {}: got NULL, expected a pointer", call, what);
-}
 
 /// Values that name nothing stay such: the call judges them, so that peers learn of them too.
 template <class Enum>
@@ -67,6 +39,8 @@ tilelace::CommunicatorOptions options_of(const tilelace_options* o) {
   if (o->timeout_s != 0) options.timeout_s = o->timeout_s;
   options.link_bytes_per_s = o->link_bytes_per_s;
   options.link_latency_s = o->link_latency_s;
+  options.device = as<tilelace::Device>(o->device);
+  options.device_index = o->gpu - 1;
   return options;
 }
 
@@ -108,6 +82,7 @@ tilelace_status gemm_reduce(const char* name, ReduceOp op, tilelace_communicator
     a.activation = as<tilelace::Activation>(args->activation);
     a.out = view(args->out);
     a.rows = {args->rows, args->num_rows};
+    a.stream = args->stream;
     op(c->member, a, {});
   });
 }
@@ -118,7 +93,7 @@ extern "C" {
 
 const char* tilelace_version(void) { return TILELACE_VERSION; }
 
-const char* tilelace_last_error(void) { return last_error.c_str(); }
+const char* tilelace_last_error(void) { return last_error().c_str(); }
 
 const char* tilelace_status_name(tilelace_status status) {
   if (status == TILELACE_OK) return "ok";
@@ -147,6 +122,14 @@ tilelace_status tilelace_communicator_process(int32_t rank, int32_t ranks, const
     need(directory, "communicator", "directory");
     *out = new tilelace_communicator{
         tilelace::Communicator::process(rank, ranks, directory, options_of(options))};
+  });
+}
+
+tilelace_status tilelace_communicator_launched(const tilelace_options* options,
+                                               tilelace_communicator** out) {
+  return guarded([&] {
+    need(out, "communicator", "out");
+    *out = new tilelace_communicator{tilelace::Communicator::launched(options_of(options))};
   });
 }
 
@@ -182,6 +165,13 @@ tilelace_status tilelace_communicator_barrier(tilelace_communicator* c) {
   return guarded([&] {
     need(c, "barrier", "communicator");
     c->member.barrier();
+  });
+}
+
+tilelace_status tilelace_synchronize(tilelace_communicator* c, void* stream) {
+  return guarded([&] {
+    need(c, "synchronize", "communicator");
+    c->member.synchronize(stream);
   });
 }
 
@@ -227,6 +217,7 @@ tilelace_status tilelace_ag_gemm(tilelace_communicator* c, const tilelace_ag_gem
     a.out = out;
     if (args->gathered.data != nullptr) a.gathered = view(args->gathered);
     a.rows = {args->rows, args->num_rows};
+    a.stream = args->stream;
     tilelace::ag_gemm(c->member, a);
   });
 }
@@ -255,25 +246,6 @@ tilelace_status tilelace_query_plan(const tilelace_communicator* c, const tilela
     const size_t length = std::min(size - 1, full.size());
     std::memcpy(text, full.data(), length);
     text[length] = '\0';
-  });
-}
-
-tilelace_status tilelace_buffer_create(tilelace_communicator* c, size_t bytes,
-                                       tilelace_buffer** out) {
-  return guarded([&] {
-    need(c, "buffer", "communicator");
-    need(out, "buffer", "out");
-    *out = new tilelace_buffer{tilelace::SymmetricBuffer(c->member, bytes)};
-  });
-}
-
-void tilelace_buffer_destroy(tilelace_buffer* buffer) { delete buffer; }
-
-tilelace_status tilelace_buffer_peer(const tilelace_buffer* buffer, int32_t rank, void** address) {
-  return guarded([&] {
-    need(buffer, "buffer", "buffer");
-    need(address, "buffer", "address");
-    *address = buffer->memory.peer(rank);
   });
 }
 

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <exception>
 
+#include "comm/launch_env.h"
 #include "core/check.h"
+#include "core/env.h"
 #include "op/impl.h"
 #include "op/tensors.h"
 #include "plan/problem.h"
@@ -12,11 +14,26 @@
 namespace tilelace {
 namespace {
 
+/// What has a meaning for CPU ranks alone.
+void check_gpu_options(const CommunicatorOptions& o) {
+  require(o.workers == 0,
+          "communicator: workers on GPUs: got {}, expected 0 (plans take the multiprocessors)",
+          o.workers);
+  require(o.link_bytes_per_s == 0 && o.link_latency_s == 0,
+          "communicator: emulated link on GPUs: got one, expected none");
+  require(!o.checked, "communicator: checked on GPUs: got it, expected CPU ranks");
+}
+
 CommunicatorOptions checked_options(CommunicatorOptions o, int ranks) {
   require(ranks >= 1 && ranks <= plan::kMaxRanks, "communicator: ranks: got {}, expected 1 to {}",
           ranks, plan::kMaxRanks);
   require(o.workers >= 0 && o.workers <= 1024, "communicator: workers: got {}, expected 0 to 1024",
           o.workers);
+  require(o.device <= Device::cuda,
+          "communicator: device: got an unknown one {}, expected cpu or cuda",
+          static_cast<int>(o.device));
+  require(o.device == Device::cuda || o.device_index == -1,
+          "communicator: device index: got {} for CPU ranks, expected -1", o.device_index);
   require(o.max_workers >= 0, "communicator: max_workers: got {}, expected 0 or more",
           o.max_workers);
   require(o.timeout_s > 0 && o.timeout_s <= 86400,
@@ -25,6 +42,10 @@ CommunicatorOptions checked_options(CommunicatorOptions o, int ranks) {
           "communicator: link bandwidth: got {}, expected 0 to 1e15 bytes/s", o.link_bytes_per_s);
   require(o.link_latency_s >= 0 && o.link_latency_s <= 10,
           "communicator: link latency: got {} s, expected 0 to 10", o.link_latency_s);
+  if (o.device == Device::cuda) {
+    check_gpu_options(o);
+    return o;
+  }
   if (o.workers == 0) {
     o.workers = cpu_machine(ranks, 0).workers;
     if (o.max_workers > 0) o.workers = std::min(o.workers, o.max_workers);
@@ -41,7 +62,9 @@ Communicator::Impl::Impl(std::unique_ptr<comm::Group> g, const CommunicatorOptio
                          std::shared_ptr<CheckedGroup> checked)
     : group(std::move(g)),
       options(o),
-      backend(make_cpu_backend(*group, options, std::move(checked))) {}
+      backend(options.device == Device::cuda
+                  ? make_cuda_backend(*group, options)
+                  : make_cpu_backend(*group, options, std::move(checked))) {}
 
 void Communicator::Impl::enter(std::string_view op, bool alone) {
   require(alone, "{}: got a call from a second thread, expected one call at a time", op);
@@ -86,17 +109,35 @@ Communicator::Impl& Communicator::impl() const {
 
 std::vector<Communicator> Communicator::threads(int ranks, const CommunicatorOptions& options) {
   const auto o = checked_options(options, ranks);
+  require(o.device_index == -1 || ranks == 1,
+          "communicator: device index: got {} for {} threads, expected -1: one GPU each, by rank",
+          o.device_index, ranks);
   auto checked = o.checked ? make_checked_group(ranks, o.workers) : nullptr;
   std::vector<Communicator> members;
   for (auto& group : comm::make_thread_groups(ranks)) {
-    members.push_back(Impl::wrap(std::make_unique<Impl>(std::move(group), o, checked)));
+    auto own = o;
+    if (o.device == Device::cuda && o.device_index == -1) own.device_index = group->rank();
+    members.push_back(Impl::wrap(std::make_unique<Impl>(std::move(group), own, checked)));
   }
   return members;
 }
 
+namespace {
+
+/// With the GPU that a launcher means for this process; without a launcher that of the rank's
+/// number. Before ranks meet: one without a GPU shall not keep the others waiting.
+CommunicatorOptions with_gpu(CommunicatorOptions o, int rank) {
+  if (o.device == Device::cpu || o.device_index != -1) return o;
+  const auto launch = comm::read_launch(&env::launch_variable);
+  o.device_index = cuda_device_of(launch ? launch->local_rank : rank);
+  return o;
+}
+
+}  // namespace
+
 Communicator Communicator::process(int rank, int ranks, const std::string& directory,
                                    const CommunicatorOptions& options) {
-  const auto o = checked_options(options, ranks);
+  const auto o = with_gpu(checked_options(options, ranks), rank);
   require(!o.checked, "communicator: checked: got processes, expected ranks as threads");
   return Impl::wrap(
       std::make_unique<Impl>(comm::make_process_group(rank, ranks, directory, o.timeout_s), o));
@@ -104,15 +145,25 @@ Communicator Communicator::process(int rank, int ranks, const std::string& direc
 
 Communicator Communicator::from_sockets(int rank, std::vector<int> sockets,
                                         const CommunicatorOptions& options) {
-  const auto o = checked_options(options, static_cast<int>(sockets.size()));
+  const auto o = with_gpu(checked_options(options, static_cast<int>(sockets.size())), rank);
   require(!o.checked, "communicator: checked: got processes, expected ranks as threads");
   return Impl::wrap(
       std::make_unique<Impl>(comm::make_socket_group(rank, std::move(sockets), o.timeout_s), o));
 }
 
+Communicator Communicator::launched(const CommunicatorOptions& options) {
+  const auto launch = comm::read_launch(&env::launch_variable);
+  require(launch.has_value(),
+          "communicator: launcher: got no RANK, expected torchrun, mpirun or `tilelace launch`");
+  const auto o = with_gpu(checked_options(options, launch->ranks), launch->rank);
+  require(!o.checked, "communicator: checked: got processes, expected ranks as threads");
+  return Impl::wrap(std::make_unique<Impl>(
+      comm::make_process_group(launch->rank, launch->ranks, launch->directory, o.timeout_s), o));
+}
+
 int Communicator::rank() const { return impl().group->rank(); }
 int Communicator::size() const { return impl().group->ranks(); }
-int Communicator::workers() const { return impl().options.workers; }
+int Communicator::workers() const { return impl().backend->machine().workers; }
 Machine Communicator::machine() const { return impl().backend->machine(); }
 
 void Communicator::prepare(std::span<const Preparation> list) {
@@ -147,6 +198,13 @@ void Communicator::barrier() {
   i.call("barrier", [&] { i.group->all_gather("barrier", i.options.timeout_s); });
 }
 
+void Communicator::synchronize(void* stream, double bound_s) {
+  Impl& i = impl();
+  require(bound_s > 0 && bound_s <= 1e9,
+          "synchronize: bound: got {} s, expected more than 0 and at most 1e9", bound_s);
+  i.call("synchronize", [&] { i.backend->synchronize(stream, bound_s); });
+}
+
 void Communicator::abort() noexcept {
   if (impl_ == nullptr) return;
   const auto rank = static_cast<std::uint16_t>(impl_->group->rank());
@@ -154,30 +212,5 @@ void Communicator::abort() noexcept {
 }
 
 std::vector<std::string> Communicator::findings() const { return impl().backend->findings(); }
-
-struct SymmetricBuffer::Impl {
-  std::shared_ptr<comm::SymmetricMemory> memory;
-  int rank = 0;
-  int ranks = 0;
-};
-
-SymmetricBuffer::SymmetricBuffer(Communicator& communicator, std::size_t bytes) {
-  auto& c = communicator.impl();
-  c.call("symmetric buffer", [&] {
-    impl_ = std::make_unique<Impl>(
-        Impl{c.group->allocate(bytes, c.options.timeout_s), c.group->rank(), c.group->ranks()});
-  });
-}
-SymmetricBuffer::SymmetricBuffer(SymmetricBuffer&&) noexcept = default;
-SymmetricBuffer& SymmetricBuffer::operator=(SymmetricBuffer&&) noexcept = default;
-SymmetricBuffer::~SymmetricBuffer() = default;
-
-void* SymmetricBuffer::local() const { return impl_->memory->peer(impl_->rank); }
-void* SymmetricBuffer::peer(int rank) const {
-  require(rank >= 0 && rank < impl_->ranks, "symmetric buffer: rank: got {}, expected 0 to {}",
-          rank, impl_->ranks - 1);
-  return impl_->memory->peer(rank);
-}
-std::size_t SymmetricBuffer::bytes() const { return impl_->memory->bytes(); }
 
 }  // namespace tilelace

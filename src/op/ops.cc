@@ -125,7 +125,7 @@ void run(Communicator& c, const Problem& problem, const Args& args, const Operan
       check(problem, args, impl.group->rank(), part);
       plan = &impl.plan_of(problem, options);
     } catch (const Error& e) {
-      if (part != Part::gemm) impl.backend->refuse(e.what());
+      if (part != Part::gemm) impl.backend->refuse(e.what(), operands.stream);
       throw;
     }
     impl.backend->run(problem, *plan, operands, part);
@@ -134,7 +134,7 @@ void run(Communicator& c, const Problem& problem, const Args& args, const Operan
 
 void run(Communicator& c, const AgGemmArgs& args, const PlanOptions& options, Part part) {
   run(c, problem_of(args, c.size(), part), args,
-      {args.a, args.weights, args.bias, args.out, args.gathered}, options, part);
+      {args.a, args.weights, args.bias, args.out, args.gathered, args.stream}, options, part);
 }
 
 void run(Communicator& c, Op op, const GemmReduceArgs& args, const PlanOptions& options,
@@ -143,7 +143,7 @@ void run(Communicator& c, Op op, const GemmReduceArgs& args, const PlanOptions& 
   const std::span<const TensorView> bias{&args.bias, problem.bias ? std::size_t{1} : 0};
   const std::span<const TensorView> weights{&args.weight,
                                             part == Part::collective ? std::size_t{0} : 1};
-  run(c, problem, args, {args.x, weights, bias, {&args.out, 1}, {}}, options, part);
+  run(c, problem, args, {args.x, weights, bias, {&args.out, 1}, {}, args.stream}, options, part);
 }
 
 }  // namespace

@@ -146,4 +146,13 @@ std::vector<AgGemmPlan> ag_gemm_candidates(const Problem& problem, const GemmMac
   return Candidates(problem, machine).sorted();
 }
 
+double gather_us(const Problem& p, Transport transport) {
+  const std::vector<Index> borders = borders_of(p);
+  const schedule::RowSplit split{p.m, p.ranks, borders.empty() ? nullptr : borders.data()};
+  const double bytes = static_cast<double>(split.max_rows() * p.k) *
+                       static_cast<double>(size_of(p.dtype)) * (p.ranks - 1);
+  if (transport == Transport::store) return kEnterUs + kPushStartUs + bytes / kPushBytesPerUs;
+  return kEnterUs + kCopyStartUs + 2.0 * p.ranks + bytes / kCopyBytesPerUs;
+}
+
 }  // namespace tilelace::plan

@@ -22,7 +22,11 @@ struct AgGemmPlan {
   /// walked together, which reads the weight once for all of them.
   int apart = 1;
   double predicted_us = 0;
+  bool wait_first = false;  ///< the products begin when all rows are there: the unfused path
 };
+
+/// Chunks of a shard that the flags of a slot have room for.
+inline constexpr std::int64_t kMaxChunks = 1024;
 
 /// As printed: "by shard, copy engine, chunks of 512 rows; c256 workers 66 ...".
 std::string describe(const AgGemmPlan&);
@@ -31,5 +35,8 @@ std::ostream& operator<<(std::ostream&, const AgGemmPlan&);
 /// All legal plans for a problem of Op::ag_gemm, fastest prediction first. Errors: usage (not an
 /// ag_gemm, n or k not a multiple of 8, no rows).
 std::vector<AgGemmPlan> ag_gemm_candidates(const Problem&, const GemmMachine& = {});
+
+/// How long the rows of a problem travel when nothing else runs.
+double gather_us(const Problem&, Transport);
 
 }  // namespace tilelace::plan

@@ -50,6 +50,8 @@ std::string_view name_of(Transport t) {
   }
 }
 
+std::string_view name_of(Device d) { return d == Device::cuda ? "cuda" : "cpu"; }
+
 namespace {
 
 std::string list(const std::vector<std::int64_t>& values) {
@@ -69,10 +71,22 @@ std::ostream& operator<<(std::ostream& os, const Problem& p) {
 }
 
 std::ostream& operator<<(std::ostream& os, const Machine& m) {
+  if (m.device == Device::cuda)
+    return os << fmt::format("GPUs, {} multiprocessors each, link {:.3g} GB/s", m.multiprocessors,
+                             m.link_bytes_per_s * 1e-9);
   return os << fmt::format(
              "workers {} local_ranks {} link {:.3g} GB/s {:.3g} us, {:.3g} GFLOP/s a rank",
              m.workers, m.local_ranks, m.link_bytes_per_s * 1e-9, m.link_latency_s * 1e6,
              m.rank_flops_per_s * 1e-9);
+}
+
+std::ostream& operator<<(std::ostream& os, const KernelPlan& k) {
+  os << fmt::format("{} split {} group {}", k.tile, k.split_tiles, k.group);
+  if (k.deep > 1) os << fmt::format(" blocks {}x{}", k.wide, k.deep);
+  if (k.along_cols) os << " along n";
+  if (k.by_neighbours) os << " by neighbours";
+  if (k.early_weights) os << " early";
+  return os << fmt::format(" grid {}", k.grid);
 }
 
 std::ostream& operator<<(std::ostream& os, const Plan& p) {
@@ -83,6 +97,7 @@ std::ostream& operator<<(std::ostream& os, const Plan& p) {
   if (p.op == Op::gemm_ar) os << " blocks " << p.blocks;
   if (p.op != Op::ag_gemm) os << " partials " << name_of(p.partials);
   if (p.straddle) os << " straddle";
+  if (!p.kernel.tile.empty()) os << "; " << p.kernel;
   return os;
 }
 

@@ -9,6 +9,7 @@
 
 #include "core/check.h"
 #include "plan/candidates.h"
+#include "plan/cuda.h"
 #include "plan/problem.h"
 #include "plan/schedules.h"
 
@@ -160,6 +161,7 @@ Machine cpu_machine(int ranks, int workers, double link_bytes_per_s, double link
 
 Plan make_plan(const Problem& p, const Machine& machine, const PlanOptions& options) {
   plan::check_problem(p);
+  if (machine.device == Device::cuda) return plan::make_cuda_plan(p, machine, options);
   const Plan* best = nullptr;
   Cost best_cost;
   auto all = plan::candidates(p, machine, options);

@@ -5,6 +5,7 @@
 #include <fmt/ostream.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 
@@ -107,7 +108,7 @@ void Engine::settle(Call& call, int peer) {
         call.name, low, card(low), high, card(high));
 }
 
-void Engine::refuse(std::string_view reason) {
+void Engine::refuse(std::string_view reason, void* /*stream*/) {
   Call call;
   Problem nothing;
   nothing.ranks = group_.ranks();
@@ -120,6 +121,38 @@ void Engine::refuse(std::string_view reason) {
     comm::signal<StdAtomics>(call.header(p, group_.rank()), call.epoch, kRefused);
   }
   await_headers(call);
+}
+
+void Engine::synchronize(void* /*stream*/, double /*bound_s*/) {}  // calls return when done
+
+ReachableMemory Engine::allocate(std::size_t bytes) {
+  auto memory = group_.allocate(bytes, options_.timeout_s);
+  return {memory, memory->peer(0), memory->stride(), memory->bytes()};
+}
+
+namespace {
+
+class HostMemory : public RankMemory {
+ public:
+  explicit HostMemory(std::size_t bytes)
+      : data_(static_cast<std::byte*>(std::aligned_alloc(256, (bytes + 255) / 256 * 256)),
+              std::free) {
+    if (data_ == nullptr) raise(ErrorKind::system, "memory: got none, expected {} bytes", bytes);
+    std::memset(data_.get(), 0, bytes);
+  }
+  [[nodiscard]] std::byte* data() const override { return data_.get(); }
+  void copy(void* to, const void* from, std::size_t bytes) const override {
+    std::memcpy(to, from, bytes);
+  }
+
+ private:
+  std::unique_ptr<std::byte, void (*)(void*)> data_;
+};
+
+}  // namespace
+
+std::unique_ptr<RankMemory> Engine::make_memory(std::size_t bytes) {
+  return std::make_unique<HostMemory>(std::max<std::size_t>(bytes, 1));
 }
 
 template <class Job>
@@ -222,7 +255,7 @@ void Engine::run(const Problem& problem, const Plan& plan, const Operands& opera
   try {
     columns = check_call(call, part);
   } catch (const Error& e) {
-    if (part != Part::gemm) refuse(e.what());
+    if (part != Part::gemm) refuse(e.what(), nullptr);
     throw;
   }
   if (part == Part::gemm) {

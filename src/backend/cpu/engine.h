@@ -19,7 +19,10 @@ class Engine final : public Backend {
   [[nodiscard]] Machine machine() const override { return machine_; }
   void prepare(std::span<const PreparedCall>, std::string_view refusal) override;
   void run(const Problem&, const Plan&, const Operands&, Part) override;
-  void refuse(std::string_view reason) override;
+  void refuse(std::string_view reason, void* stream) override;
+  void synchronize(void* stream, double bound_s) override;
+  ReachableMemory allocate(std::size_t bytes) override;
+  std::unique_ptr<RankMemory> make_memory(std::size_t bytes) override;
   [[nodiscard]] std::vector<std::string> findings() const override;
 
  private:

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backend/cpu/engine.h"
+#include "backend/prepared_calls.h"
 #include "core/check.h"
 #include "plan/candidates.h"
 
@@ -29,24 +30,13 @@ void for_each_size(const PreparedCall& call, const Machine& machine, Visit visit
 }  // namespace
 
 void Engine::agree_on(std::span<const PreparedCall> calls, std::string_view refusal) {
-  std::string mine = refusal.empty() ? "" : fmt::format("!{}", refusal);
+  std::string mine;
   for (const auto& c : calls) {
     mine += fmt::format("{}; {}\n", fmt::streamed(c.problem),
                         fmt::streamed(make_plan(c.problem, machine_, c.options)));
   }
-  if (refusal.empty()) mine += fmt::format("{}", fmt::streamed(machine_));
-  const auto all = group_.all_gather(mine, options_.timeout_s);
-  for (int p = 0; p < group_.ranks(); ++p) {
-    if (!refusal.empty() || all[p] == mine) continue;
-    require(all[p].empty() || all[p][0] != '!',
-            "prepare: rank {} refused ({}), expected every rank to prepare", p,
-            all[p].empty() ? "" : all[p].substr(1));
-    const int low = std::min(p, group_.rank());
-    const int high = std::max(p, group_.rank());
-    raise(ErrorKind::usage,
-          "prepare: rank {} prepares [{}], rank {} prepares [{}], expected the same on every rank",
-          low, all[low], high, all[high]);
-  }
+  mine += fmt::format("{}", fmt::streamed(machine_));
+  agree_on_calls(group_, mine, refusal, options_.timeout_s);
 }
 
 void Engine::allocate_slots(std::span<const PreparedCall> calls) {

@@ -6,6 +6,7 @@
 #include "backend/cuda/copy_engine.h"
 #include "backend/cuda/cuda_check.h"
 #include "backend/cuda/gather_push.h"
+#include "backend/cuda/gather_rows.h"
 #include "backend/cuda/gemm_launch.h"
 #include "backend/cuda/rank_calls.h"
 #include "plan/problem.h"
@@ -16,7 +17,6 @@ namespace {
 
 using schedule::Index;
 
-constexpr Index kMaxChunks = 1024;  ///< of a shard
 constexpr std::uint32_t kOp = 1;
 
 Index row_bytes(const Problem& p) { return p.k * static_cast<Index>(size_of(p.dtype)); }
@@ -27,6 +27,7 @@ Plan agreed_plan(const plan::AgGemmPlan& plan) {
   p.transport = plan.transport;
   p.chunk_rows = plan.chunk_rows;
   p.straddle = plan.whole;
+  p.path = plan.wait_first ? Path::unfused : Path::fused;
   return p;
 }
 
@@ -56,6 +57,10 @@ struct Call {
   [[nodiscard]] bool pushed() const {
     return plan.transport == Transport::store && schedule.chunks(schedule.rank).count() > 0;
   }
+  /// Whether the rows are wanted and no product.
+  [[nodiscard]] bool alone() const { return tensors.outs.empty(); }
+  /// Whether a kernel waits for all rows, before the product if there is one.
+  [[nodiscard]] bool awaits() const { return plan.wait_first || alone(); }
 };
 
 Call make_call(const Problem& problem, const plan::AgGemmPlan& plan, const AgGemmTensors& tensors,
@@ -64,13 +69,13 @@ Call make_call(const Problem& problem, const plan::AgGemmPlan& plan, const AgGem
   const Plan agreed = agreed_plan(plan);
   c.schedule = plan::ag_gemm_schedule(problem, agreed, rank, c.borders);
   c.schedule.deliver = false;
-  c.hash = plan::agreement_hash(problem, agreed);
+  c.hash = plan::agreement_hash(problem, agreed) ^ (c.alone() ? 0x5bd1e995U : 0U);
   return c;
 }
 
 void require_call(const Call& c, const RankCalls& calls) {
   const Problem& p = c.problem;
-  const std::size_t weights = p.n.size();
+  const std::size_t weights = c.alone() ? 0 : p.n.size();
   require(c.tensors.weights.size() == weights && c.tensors.outs.size() == weights &&
               (c.tensors.biases.empty() || c.tensors.biases.size() == weights),
           "ag_gemm: tensors, got {} weights, {} biases, {} outs, expected {} (biases: or none)",
@@ -84,10 +89,10 @@ void require_call(const Call& c, const RankCalls& calls) {
   require(needed <= calls.data_bytes(),
           "ag_gemm: m {} k {}, got {} bytes to gather, expected at most {}", p.m, p.k, needed,
           calls.data_bytes());
-  require(c.plan.chunk_rows > 0 && c.schedule.max_chunks() <= kMaxChunks &&
+  require(c.plan.chunk_rows > 0 && c.schedule.max_chunks() <= plan::kMaxChunks &&
               static_cast<std::size_t>(c.schedule.num_flags()) <= calls.flags(),
           "ag_gemm: chunks of {} rows, got {} a shard, expected 1 to {}", c.plan.chunk_rows,
-          c.schedule.max_chunks(), kMaxChunks);
+          c.schedule.max_chunks(), plan::kMaxChunks);
   require(!c.plan.whole || c.plan.transport == Transport::store,
           "ag_gemm: transport {} with tiles over whole rows, expected store",
           name_of(c.plan.transport));
@@ -107,8 +112,9 @@ AgGemm::AgGemm(comm::Group& group, int device, const std::vector<Problem>& probl
             group.ranks());
     bytes = std::max(bytes, static_cast<std::size_t>(p.m * row_bytes(p)));
   }
-  const auto flags = static_cast<std::size_t>(2 * group.ranks() * kMaxChunks);
+  const auto flags = static_cast<std::size_t>(2 * group.ranks() * plan::kMaxChunks);
   impl_ = std::make_unique<Impl>(group, device, flags, bytes, timeout_s);
+  check(load_gather_rows(), "ag_gemm: loading kernels");
 }
 
 AgGemm::~AgGemm() = default;
@@ -145,7 +151,7 @@ AgGemmParams params_of(const RankCalls& calls, const Call& c, const GemmKernel& 
   const Index own = order.shard[0].end - order.shard[0].begin;
   params.own = own > 0 ? rows_map({c.tensors.a, own, p.k}, p.dtype, kernel.row_slice) : params.rows;
   params.call = calls.params(c.slot, c.hash, kOp);
-  params.call.first = i == 0 && !c.pushed();
+  params.call.first = i == 0 && !c.pushed() && !c.awaits();
   params.call.last = i + 1 == p.n.size();
   return params;
 }
@@ -197,21 +203,29 @@ void enqueue_product(const RankCalls& calls, const Call& c, cudaStream_t stream)
   }
 }
 
+void enqueue_await_rows(const RankCalls& calls, const Call& c, cudaStream_t stream) {
+  AwaitRows await;
+  await.call = calls.params(c.slot, c.hash, kOp);
+  await.call.first = !c.pushed();
+  await.call.last = c.alone();
+  await.max_chunks = static_cast<int>(c.schedule.max_chunks());
+  for (int r = 0; r < c.problem.ranks; ++r)
+    await.chunks[r] = static_cast<int>(c.schedule.chunks(r).count());
+  check(enqueue_await(await, stream), "ag_gemm: the wait for all rows");
+}
+
 /// Own rows from where they are, the others from the slot.
 void enqueue_gathered(const RankCalls& calls, const Call& c, cudaStream_t stream) {
   const Index bytes = row_bytes(c.problem);
-  const std::byte* slot = calls.memory().local() + calls.data_at(c.slot);
-  auto* to = static_cast<std::byte*>(c.tensors.gathered);
   const auto own = c.schedule.split.shard(c.schedule.rank);
-  const auto copy = [&](const std::byte* from, Index begin, Index end) {
-    if (begin == end) return;
-    check(cudaMemcpyAsync(to + begin * bytes, from, static_cast<std::size_t>((end - begin) * bytes),
-                          cudaMemcpyDeviceToDevice, stream),
-          "ag_gemm: the gathered rows");
-  };
-  copy(slot, 0, own.begin);
-  copy(static_cast<const std::byte*>(c.tensors.a), own.begin, own.end);
-  copy(slot + own.end * bytes, own.end, c.problem.m);
+  const GatheredCopy copy{static_cast<std::byte*>(c.tensors.gathered),
+                          calls.memory().local() + calls.data_at(c.slot),
+                          static_cast<const std::byte*>(c.tensors.a),
+                          own.begin * bytes,
+                          own.end * bytes,
+                          c.problem.m * bytes,
+                          calls.params(c.slot, c.hash, kOp).wait.stop};
+  check(enqueue_copy(copy, stream), "ag_gemm: the gathered rows");
 }
 
 }  // namespace
@@ -223,14 +237,17 @@ void AgGemm::run(const Problem& problem, const plan::AgGemmPlan& plan, const AgG
   require_call(c, impl.calls);
   c.slot = impl.calls.begin_call("ag_gemm");
   if (problem.m > 0) enqueue_sends(impl, c, stream);
-  enqueue_product(impl.calls, c, stream);
-  if (tensors.gathered != nullptr) enqueue_gathered(impl.calls, c, stream);
+  if (problem.m > 0 && c.awaits()) enqueue_await_rows(impl.calls, c, stream);
+  if (problem.m == 0 || !c.alone()) enqueue_product(impl.calls, c, stream);
+  if (problem.m > 0 && tensors.gathered != nullptr) enqueue_gathered(impl.calls, c, stream);
   if (problem.m > 0 && plan.transport == Transport::push) impl.engine.join(stream);
 }
 
 void AgGemm::finish(cudaStream_t stream, double timeout_s) {
   impl_->calls.finish(stream, "ag_gemm", timeout_s);
 }
+
+void AgGemm::throw_if_failed() { impl_->calls.throw_if_failed("ag_gemm"); }
 
 std::size_t AgGemm::staging_bytes() const { return impl_->calls.memory().bytes(); }
 

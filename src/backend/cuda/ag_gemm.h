@@ -13,7 +13,7 @@
 namespace tilelace::cuda {
 
 /// Device pointers, 16-byte aligned, rows one after the other; one weight, bias and out for each
-/// entry of Problem::n.
+/// entry of Problem::n; none of them: the rows are gathered and nothing is multiplied.
 struct AgGemmTensors {
   const void* a = nullptr;           ///< [m_r, k]
   std::vector<const void*> weights;  ///< [n_i, k]
@@ -42,6 +42,9 @@ class AgGemm {
   /// Waits until the work in `stream` is done, at most `timeout_s`; throws what went wrong in
   /// kernels (timeout, peer, usage for ranks that disagree).
   void finish(cudaStream_t stream, double timeout_s);
+
+  /// Throws what went wrong in kernels so far; waits for nothing.
+  void throw_if_failed();
 
   /// Bytes of staging on each rank, both slots, and how they come about.
   [[nodiscard]] std::size_t staging_bytes() const;

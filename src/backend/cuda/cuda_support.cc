@@ -1,10 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda_support.h"
 
+#include <fmt/format.h>
+
+#include "comm/cuda/capabilities.h"
+#include "tilelace/error.h"
+
 namespace tilelace {
 
-std::string_view cuda_missing() {
-  return "built for sm_90a: the GEMM and the memory under it; its ops are not written yet";
+std::string cuda_missing() {
+  try {
+    const int count = comm::device_count();
+    if (count == 0) return "no device that this process sees";
+    const comm::Capabilities c = comm::query_capabilities(0);
+    if (c.compute_major == 9 && c.compute_minor == 0) return {};
+    return fmt::format("{} is sm_{}{}, the kernels are built for sm_90", c.name, c.compute_major,
+                       c.compute_minor);
+  } catch (const Error& e) {
+    return e.what();
+  }
 }
 
 }  // namespace tilelace

@@ -66,6 +66,11 @@ CallParams RankCalls::params(unsigned slot, std::uint32_t hash, std::uint32_t op
           control_.context(op)};
 }
 
+void RankCalls::throw_if_failed(std::string_view op) {
+  failed_ = failed_ || control_.record().has_value();
+  control_.throw_if_failed(op);
+}
+
 void RankCalls::finish(cudaStream_t stream, std::string_view op, double timeout_s) {
   try {
     control_.finish(stream, op, timeout_s);

@@ -34,6 +34,8 @@ class RankCalls {
   /// The word that a copy engine sends as the number of the call in this slot.
   [[nodiscard]] const comm::Flag* next(unsigned slot) const { return counter_->next + slot; }
 
+  /// Throws what went wrong in kernels so far; waits for nothing.
+  void throw_if_failed(std::string_view op);
   void finish(cudaStream_t stream, std::string_view op, double timeout_s);
 
   [[nodiscard]] comm::Group& group() const { return group_; }

@@ -3,6 +3,6 @@
 
 namespace tilelace {
 
-std::string_view cuda_missing() { return "built without CUDA (CMake preset cuda builds it)"; }
+std::string cuda_missing() { return "built without CUDA (CMake preset cuda builds it)"; }
 
 }  // namespace tilelace

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPUs as the command needs them: what is there, and times. In a build without CUDA nothing is
+// there.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace tilelace::cli {
+
+struct GpuFacts {
+  int count = 0;
+  std::string name;    ///< of device 0
+  std::string driver;  ///< as the kernel module says it
+  int multiprocessors = 0;
+  std::int64_t memory_bytes = 0;
+};
+
+/// Errors: usage (a build without CUDA), system (no driver).
+GpuFacts gpu_facts();
+
+/// One rank's stream, and graphs of calls that are timed on it. The rank's device is its number.
+class GpuTimer {
+ public:
+  /// Error: system.
+  explicit GpuTimer(int device);
+  GpuTimer(const GpuTimer&) = delete;
+  GpuTimer& operator=(const GpuTimer&) = delete;
+  ~GpuTimer();
+
+  [[nodiscard]] void* stream() const;
+  /// Graph `number` becomes `calls` calls.
+  void capture(std::size_t number, int calls, const std::function<void()>& call);
+  /// Enqueues replays, `load` of them and `timed` more between two events.
+  void replay(std::size_t number, int load, int timed);
+  /// What the timed replays took together, once the stream is done.
+  [[nodiscard]] double timed_us() const;
+  /// Drops the graphs.
+  void clear();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Between host and device memory, whichever is which.
+void copy_bytes(void* to, const void* from, std::size_t bytes);
+
+}  // namespace tilelace::cli

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/backend.h"
+
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "backend/cuda/cuda_check.h"
+#include "backend/prepared_calls.h"
+#include "comm/cuda/capabilities.h"
+#include "comm/cuda/driver.h"
+#include "core/check.h"
+#include "plan/cuda.h"
+
+namespace tilelace::cuda {
+namespace {
+
+cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream); }
+
+/// A call without rows that nobody else makes: whoever gets its header sees that this rank refused.
+Problem refusal_problem(int ranks) {
+  Problem p;
+  p.ranks = ranks;
+  p.n = {1};
+  p.k = 1;
+  return p;
+}
+
+Machine machine_of(const comm::Capabilities& c, const CommunicatorOptions& options) {
+  require(
+      c.compute_major == 9 && c.compute_minor == 0,
+      "communicator: device {}, got {} (sm_{}{}), expected sm_90: what the kernels are built for",
+      c.device, c.name, c.compute_major, c.compute_minor);
+  const int budget = options.max_workers > 0 ? options.max_workers : c.sm_count;
+  return cuda_machine(std::min(c.sm_count, budget));
+}
+
+}  // namespace
+
+GpuBackend::GpuBackend(comm::Group& group, const CommunicatorOptions& options)
+    : group_(group), options_(options), device_(options.device_index) {
+  const comm::Capabilities c = comm::query_capabilities(device_);
+  uuid_ = c.uuid;
+  machine_ = machine_of(c, options);
+  const comm::DeviceScope scope(device_, "communicator");
+  workspace_ = std::make_unique<GemmWorkspace>();
+}
+
+GpuBackend::~GpuBackend() {
+  if (comm::driver_if_alive() == nullptr) return;
+  try {
+    const comm::DeviceScope scope(device_, "communicator");
+    cudaDeviceSynchronize();
+    ag_gemm_.reset();
+    workspace_.reset();
+  } catch (const Error&) {  // the context is gone, and with it all that would be given back
+  }
+}
+
+/// Two ranks on a device would wait for each other's place on it.
+void GpuBackend::require_own_device() const {
+  const auto all = group_.all_gather(uuid_, options_.timeout_s);
+  for (int p = 0; p < group_.ranks(); ++p)
+    require(p == group_.rank() || all[static_cast<std::size_t>(p)] != uuid_,
+            "prepare: rank {} and rank {}, got the same device {}, expected one each",
+            std::min(p, group_.rank()), std::max(p, group_.rank()), uuid_);
+}
+
+void GpuBackend::prepare(std::span<const PreparedCall> calls, std::string_view refusal) {
+  const comm::DeviceScope scope(device_, "prepare");
+  std::string mine;
+  std::vector<Problem> problems;
+  try {
+    for (const PreparedCall& c : calls) {
+      for (std::size_t i = 0; i < c.weights.size(); ++i)
+        require_on_device("prepare", fmt::format("weight {}", i), c.weights[i], device_);
+      mine += fmt::format("{}; {}\n", fmt::streamed(c.problem),
+                          fmt::streamed(make_plan(c.problem, machine_, c.options)));
+      problems.push_back(c.problem);
+    }
+  } catch (const Error& e) {
+    agree_on_calls(group_, {}, e.what(), options_.timeout_s);
+    throw;
+  }
+  mine += fmt::format("{}", fmt::streamed(machine_));
+  agree_on_calls(group_, mine, refusal, options_.timeout_s);
+  if (!refusal.empty()) return;
+  require_own_device();
+  // What was prepared before may still be in use, here and by peers.
+  check(cudaDeviceSynchronize(), "prepare: the work before it");
+  group_.all_gather("prepare", options_.timeout_s);
+  ag_gemm_.reset();
+  captures_ = {};
+  out_of_step_.clear();
+  weights_.clear();
+  for (const PreparedCall& c : calls)
+    weights_.insert(weights_.end(), c.weights.begin(), c.weights.end());
+  ag_gemm_ = std::make_unique<AgGemm>(group_, device_, problems, options_.timeout_s);
+  group_.all_gather("prepared", options_.timeout_s);  // no header may arrive before this
+}
+
+void GpuBackend::fall_out(const Error& error) {
+  if (error.kind() != ErrorKind::usage || !out_of_step_.empty()) return;
+  out_of_step_ = error.what();
+}
+
+void GpuBackend::require_ready(std::string_view op) {
+  require(ag_gemm_ != nullptr, "{}: got a call before prepare, expected prepare first", op);
+  if (out_of_step_.empty()) {
+    try {
+      ag_gemm_->throw_if_failed();
+    } catch (const Error& e) {
+      fall_out(e);
+      throw;
+    }
+  }
+  require(
+      out_of_step_.empty(),
+      "{}: got a call after ranks made different ones ({}), expected all ranks to prepare again",
+      op, out_of_step_);
+}
+
+void GpuBackend::check_tensors(const Problem& problem, const Operands& operands, Part part) const {
+  const auto op = name_of(problem.op);
+  const auto all = [&](std::string_view name, std::span<const TensorView> list) {
+    for (std::size_t i = 0; i < list.size(); ++i)
+      require_on_device(op, fmt::format("{} {}", name, i), list[i], device_);
+  };
+  require_on_device(op, "a", operands.input, device_);
+  require_on_device(op, "gathered", operands.gathered, device_);
+  if (part == Part::collective) return;
+  all("weight", operands.weights);
+  all("bias", operands.bias);
+  all("out", operands.out);
+}
+
+void GpuBackend::run(const Problem& problem, const Plan& plan, const Operands& operands,
+                     Part part) {
+  const comm::DeviceScope scope(device_, name_of(problem.op));
+  require_ready(name_of(problem.op));
+  try {
+    check_tensors(problem, operands, part);
+  } catch (const Error& e) {
+    if (part != Part::gemm) refuse(e.what(), operands.stream);
+    throw;
+  }
+  if (part == Part::gemm) return enqueue_gemm(problem, operands);
+  captures_.enter(stream_of(operands.stream), name_of(problem.op));
+  try {
+    enqueue(problem, plan, operands, part);
+  } catch (const Error& e) {
+    // A call that is not legal was not begun; half a call may be: peers shall not wait for its
+    // rest.
+    if (e.kind() == ErrorKind::usage) {
+      refuse(e.what(), operands.stream);
+    } else {
+      const auto self = static_cast<std::uint16_t>(group_.rank());
+      group_.abort({static_cast<std::uint8_t>(ErrorKind::system), self, self});
+    }
+    throw;
+  }
+}
+
+void GpuBackend::enqueue(const Problem& problem, const Plan& plan, const Operands& operands,
+                         Part part) {
+  AgGemmTensors tensors;
+  tensors.a = operands.input.data;
+  tensors.gathered = operands.gathered.data;
+  if (part == Part::whole) {
+    for (const auto& w : operands.weights) tensors.weights.push_back(w.data);
+    for (const auto& b : operands.bias) tensors.biases.push_back(b.data);
+    for (const auto& o : operands.out) tensors.outs.push_back(o.data);
+  }
+  plan::AgGemmPlan kernels = plan::ag_gemm_plan_of(plan);
+  kernels.gemm.early_weights = kernels.gemm.early_weights && prepared(operands.weights);
+  ag_gemm_->run(problem, kernels, tensors, stream_of(operands.stream));
+  captures_.count();
+}
+
+bool GpuBackend::prepared(std::span<const TensorView> weights) const {
+  return std::all_of(weights.begin(), weights.end(), [&](const TensorView& w) {
+    return std::find(weights_.begin(), weights_.end(), w) != weights_.end();
+  });
+}
+
+const std::vector<plan::GemmPlan>& GpuBackend::gemm_plans(const Problem& problem) {
+  for (const auto& [known, plans] : gemm_plans_)
+    if (known == problem) return *plans;
+  constexpr std::size_t kMostPlans = 256;
+  if (gemm_plans_.size() >= kMostPlans) gemm_plans_.erase(gemm_plans_.begin());
+  auto plans = std::make_unique<std::vector<plan::GemmPlan>>();
+  for (std::size_t i = 0; i < problem.n.size(); ++i)
+    plans->push_back(plan::gemm_alone(problem, i, machine_));
+  gemm_plans_.emplace_back(problem, std::move(plans));
+  return *gemm_plans_.back().second;
+}
+
+void GpuBackend::enqueue_gemm(const Problem& problem, const Operands& operands) {
+  if (problem.m == 0) return;
+  multiplied_ = true;
+  const auto& plans = gemm_plans(problem);
+  const bool early = prepared(operands.weights);
+  for (std::size_t i = 0; i < problem.n.size(); ++i) {
+    const GemmTensors tensors{operands.input.data, operands.weights[i].data,
+                              operands.bias.empty() ? nullptr : operands.bias[i].data,
+                              operands.out[i].data, problem.activation};
+    plan::GemmPlan plan = plans[i];
+    plan.early_weights = plan.early_weights && early;
+    GemmCall(plan, {problem.m, problem.n[i], problem.k, problem.dtype}, tensors,
+             workspace_->scratch())
+        .launch(stream_of(operands.stream));
+  }
+}
+
+void GpuBackend::refuse(std::string_view /*reason*/, void* stream) {
+  if (ag_gemm_ == nullptr || !out_of_step_.empty()) return;
+  const comm::DeviceScope scope(device_, "refused call");
+  // A capture executes nothing: there is nobody to tell.
+  if (capture_of(stream_of(stream)) != 0) return;
+  captures_.enter(stream_of(stream), "refused call");
+  ag_gemm_->run(refusal_problem(group_.ranks()), {}, {}, stream_of(stream));
+  captures_.count();
+}
+
+void GpuBackend::synchronize(void* stream, double bound_s) {
+  const comm::DeviceScope scope(device_, "synchronize");
+  require(capture_of(stream_of(stream)) == 0,
+          "synchronize: got a stream that is being captured, expected one that runs");
+  if (ag_gemm_ == nullptr)
+    return check(cudaStreamSynchronize(stream_of(stream)), "the work in a stream");
+  try {
+    ag_gemm_->finish(stream_of(stream), bound_s);
+  } catch (const Error& e) {
+    fall_out(e);
+    throw;
+  }
+  // Looking stops the device: only where there is something to look at.
+  if (std::exchange(multiplied_, false) && workspace_->failed())
+    raise(ErrorKind::system, "gemm: got a wait for a partial sum that expired, expected none");
+}
+
+}  // namespace tilelace::cuda
+
+namespace tilelace {
+
+int cuda_device_of(int local_rank) { return comm::device_of(local_rank); }
+
+std::unique_ptr<Backend> make_cuda_backend(comm::Group& group, const CommunicatorOptions& options) {
+  const int count = comm::device_count();
+  require(options.device_index >= 0 && options.device_index < count,
+          "communicator: rank {} on device {}, got {} device{}, expected one for every rank",
+          group.rank(), options.device_index, count, count == 1 ? "" : "s");
+  return std::make_unique<cuda::GpuBackend>(group, options);
+}
+
+}  // namespace tilelace

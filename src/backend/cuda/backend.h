@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank whose tensors are on a GPU: the public calls over AgGemm and the GEMM.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cuda/ag_gemm.h"
+#include "backend/cuda/captures.h"
+#include "backend/cuda/gemm.h"
+#include "tilelace/error.h"
+
+namespace tilelace::cuda {
+
+class GpuBackend : public Backend {
+ public:
+  /// Errors: as make_cuda_backend.
+  GpuBackend(comm::Group& group, const CommunicatorOptions& options);
+  /// Waits for this device's work, which the bounds of its waits end.
+  ~GpuBackend() override;
+
+  [[nodiscard]] Machine machine() const override { return machine_; }
+  void prepare(std::span<const PreparedCall> calls, std::string_view refusal) override;
+  void run(const Problem& problem, const Plan& plan, const Operands& operands, Part part) override;
+  void refuse(std::string_view reason, void* stream) override;
+  void synchronize(void* stream, double bound_s) override;
+  ReachableMemory allocate(std::size_t bytes) override;
+  std::unique_ptr<RankMemory> make_memory(std::size_t bytes) override;
+  [[nodiscard]] std::vector<std::string> findings() const override { return {}; }
+
+ private:
+  void require_own_device() const;
+  /// Throws what an earlier call left behind.
+  void require_ready(std::string_view op);
+  /// Remembers that ranks disagreed: their calls no longer match.
+  void fall_out(const Error& error);
+  void check_tensors(const Problem& problem, const Operands& operands, Part part) const;
+  void enqueue(const Problem& problem, const Plan& plan, const Operands& operands, Part part);
+  void enqueue_gemm(const Problem& problem, const Operands& operands);
+  /// The plan of each weight's product alone; made once for each problem.
+  const std::vector<plan::GemmPlan>& gemm_plans(const Problem& problem);
+  /// Whether these weights keep their values, so that they may be read before the stream gets
+  /// there.
+  [[nodiscard]] bool prepared(std::span<const TensorView> weights) const;
+
+  comm::Group& group_;
+  CommunicatorOptions options_;
+  int device_;
+  std::string uuid_;
+  Machine machine_;
+  std::unique_ptr<GemmWorkspace> workspace_;  // of products alone
+  std::unique_ptr<AgGemm> ag_gemm_;           // null before prepare
+  std::vector<std::pair<Problem, std::unique_ptr<std::vector<plan::GemmPlan>>>> gemm_plans_;
+  std::vector<TensorView> weights_;  ///< of prepare
+  Captures captures_;
+  bool multiplied_ = false;  ///< products alone, since the last synchronize
+  std::string out_of_step_;  ///< why calls are refused until prepare; empty: they are not
+};
+
+/// Throws a usage error unless `t` lies on this device with its rows one after the other.
+void require_on_device(std::string_view op, std::string_view name, const TensorView& t, int device);
+
+std::unique_ptr<RankMemory> make_device_memory(int device, std::size_t bytes);
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of GPU ranks, theirs and the caller's.
+#include <algorithm>
+
+#include "backend/cuda/backend.h"
+#include "backend/cuda/cuda_check.h"
+#include "comm/cuda/device_memory.h"
+#include "comm/cuda/driver.h"
+#include "core/check.h"
+
+namespace tilelace::cuda {
+namespace {
+
+class DeviceRankMemory : public RankMemory {
+ public:
+  DeviceRankMemory(int device, std::size_t bytes) : device_(device) {
+    const comm::DeviceScope scope(device, "device buffer");
+    void* memory = nullptr;
+    check(cudaMalloc(&memory, bytes), "memory for a device buffer");
+    data_ = static_cast<std::byte*>(memory);
+    cudaError_t status = cudaMemset(data_, 0, bytes);
+    if (status == cudaSuccess) status = cudaStreamSynchronize(nullptr);
+    if (status != cudaSuccess) cudaFree(data_);
+    check(status, "clearing a device buffer");
+  }
+  ~DeviceRankMemory() override {
+    if (comm::driver_if_alive() != nullptr) cudaFree(data_);
+  }
+  DeviceRankMemory(const DeviceRankMemory&) = delete;
+  DeviceRankMemory& operator=(const DeviceRankMemory&) = delete;
+
+  [[nodiscard]] std::byte* data() const override { return data_; }
+  void copy(void* to, const void* from, std::size_t bytes) const override {
+    if (bytes == 0) return;
+    const comm::DeviceScope scope(device_, "device buffer");
+    check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "a copy of a device buffer");
+    // Copies from pageable host memory may return while the last part is on its way.
+    check(cudaStreamSynchronize(nullptr), "a copy of a device buffer");
+  }
+
+ private:
+  int device_;
+  std::byte* data_ = nullptr;
+};
+
+}  // namespace
+
+void require_on_device(std::string_view op, std::string_view name, const TensorView& t,
+                       int device) {
+  if (t.rows == 0 || t.cols == 0 || t.data == nullptr) return;
+  require(t.rows == 1 || t.stride == t.cols,
+          "{}: {} on GPUs, got rows {} elements apart, expected {}: one after the other", op, name,
+          t.stride, t.cols);
+  cudaPointerAttributes at{};
+  const cudaError_t status = cudaPointerGetAttributes(&at, t.data);
+  cudaGetLastError();
+  const bool known = status == cudaSuccess &&
+                     (at.type == cudaMemoryTypeDevice || at.type == cudaMemoryTypeManaged);
+  require(known, "{}: {}, got memory of the host, expected that of device {}", op, name, device);
+  require(at.type == cudaMemoryTypeManaged || at.device == device,
+          "{}: {}, got memory of device {}, expected that of device {}", op, name, at.device,
+          device);
+}
+
+std::unique_ptr<RankMemory> make_device_memory(int device, std::size_t bytes) {
+  return std::make_unique<DeviceRankMemory>(device, std::max<std::size_t>(bytes, 1));
+}
+
+ReachableMemory GpuBackend::allocate(std::size_t bytes) {
+  auto memory = comm::allocate_device(group_, device_, bytes, options_.timeout_s);
+  return {memory, memory->base(), memory->stride(), memory->bytes()};
+}
+
+std::unique_ptr<RankMemory> GpuBackend::make_memory(std::size_t bytes) {
+  return make_device_memory(device_, bytes);
+}
+
+}  // namespace tilelace::cuda

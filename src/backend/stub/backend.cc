@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/backend.h"
+
+#include "backend/cuda_support.h"
+#include "core/check.h"
+
+namespace tilelace {
+
+int cuda_device_of(int /*local_rank*/) {
+  raise(ErrorKind::usage, "communicator: device, got cuda, expected cpu: {}", cuda_missing());
+}
+
+std::unique_ptr<Backend> make_cuda_backend(comm::Group& /*group*/,
+                                           const CommunicatorOptions& /*options*/) {
+  raise(ErrorKind::usage, "communicator: device, got cuda, expected cpu: {}", cuda_missing());
+}
+
+}  // namespace tilelace

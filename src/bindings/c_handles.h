@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of the C API share: handles, and how an exception becomes a status.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "core/check.h"
+#include "tilelace/c.h"
+#include "tilelace/tilelace.h"
+
+struct tilelace_communicator {
+  tilelace::Communicator member;
+};
+
+struct tilelace_buffer {
+  tilelace::SymmetricBuffer memory;
+};
+
+struct tilelace_device_buffer {
+  tilelace::DeviceBuffer memory;
+};
+
+namespace tilelace::c_api {
+
+/// This thread's.
+inline std::string& last_error() {
+  static thread_local std::string text = "no error";
+  return text;
+}
+
+/// Runs the body; an exception becomes a status and this thread's last error.
+template <class Body>
+tilelace_status guarded(Body body) {
+  try {
+    body();
+    return TILELACE_OK;
+  } catch (const Error& e) {
+    last_error() = e.what();
+    return static_cast<tilelace_status>(e.kind());
+  } catch (const std::exception& e) {
+    last_error() = e.what();
+    return TILELACE_SYSTEM;
+  }
+}
+
+inline void need(const void* pointer, const char* call, const char* what) {
+  require(pointer != nullptr, "{}: {}: got NULL, expected a pointer", call, what);
+}
+
+}  // namespace tilelace::c_api

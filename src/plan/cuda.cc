@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/cuda.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "core/check.h"
+#include "plan/problem.h"
+#include "plan/schedules.h"
+#include "schedule/gather_order.h"
+
+namespace tilelace::plan {
+namespace {
+
+using schedule::Index;
+
+constexpr double kLinkBytesPerS = 370e9;  // docs/decisions/0006
+constexpr double kRankFlopsPerS = 700e12;
+constexpr double kKernelUs = 3;  ///< one more kernel in a row, which no weights stream under
+
+/// Rows and columns of what one worker computes.
+std::pair<int, int> extents_of(const GemmTile& t) {
+  const int down = t.rows() * t.cluster_rows;
+  const int across = t.width * t.cluster_cols;
+  return t.swapped ? std::pair(across, down) : std::pair(down, across);
+}
+
+void require_problem(const Problem& p) {
+  const auto op = name_of(p.op);
+  require(p.op == Op::ag_gemm, "{}: op on GPUs, got {}, expected ag_gemm, the one that there is",
+          op, op);
+  require(p.dtype != DType::fp32, "{}: dtype on GPUs, got fp32, expected bf16 or fp16", op);
+  require(p.activation != Activation::swiglu,
+          "{}: activation on GPUs, got swiglu, expected none, gelu, gelu_tanh or silu (two outputs "
+          "and a product of them are the caller's)",
+          op);
+  require(p.ranks <= schedule::kMaxSections, "{}: ranks on GPUs, got {}, expected at most {}", op,
+          p.ranks, schedule::kMaxSections);
+  require(p.k % 8 == 0, "{}: k on GPUs, got {}, expected a multiple of 8 (16 bytes)", op, p.k);
+  for (const auto n : p.n)
+    require(n % 8 == 0, "{}: n on GPUs, got {}, expected a multiple of 8 (16 bytes)", op, n);
+}
+
+void require_options(const Problem& p, const PlanOptions& o) {
+  const auto op = name_of(p.op);
+  require(o.path != Path::medium, "{}: path on GPUs, got medium, expected fused or unfused", op);
+  require(o.route.value_or(RouteKind::mesh) == RouteKind::mesh,
+          "{}: route on GPUs, got {}, expected mesh", op, name_of(*o.route));
+  require(o.transport != Transport::pull, "{}: transport on GPUs, got pull, expected push or store",
+          op);
+  require(o.blocks.value_or(1) == 1, "{}: blocks, got {}, expected 1 (only gemm_ar has them)", op,
+          *o.blocks);
+  require(!o.local_ranks, "{}: local_ranks on GPUs, got {}, expected none (one host)", op,
+          o.local_ranks.value_or(0));
+  if (!o.chunk_rows) return;
+  const auto borders = borders_of(p);
+  const schedule::RowSplit split{p.m, p.ranks, borders.empty() ? nullptr : borders.data()};
+  const Index least = std::max<Index>(1, schedule::ceil_div(split.max_rows(), kMaxChunks));
+  require(*o.chunk_rows >= least && *o.chunk_rows <= kMaxExtent,
+          "{}: chunk_rows on GPUs, got {}, expected at least {} ({} chunks a shard)", op,
+          *o.chunk_rows, least, kMaxChunks);
+}
+
+bool wanted(const AgGemmPlan& c, const PlanOptions& o) {
+  const auto [rows, cols] = extents_of(c.gemm.tile);
+  return o.transport.value_or(c.transport) == c.transport &&
+         o.straddle.value_or(c.whole) == c.whole && o.tile_m.value_or(rows) == rows &&
+         o.tile_n.value_or(cols) == cols;
+}
+
+/// All weights' products against the first one's.
+double scale_of(const Problem& p) {
+  return static_cast<double>(p.total_n()) / static_cast<double>(p.n.front());
+}
+
+std::string kind_of(const AgGemmPlan& c) {
+  return fmt::format("{} {} {}", c.wait_first ? "unfused" : "fused", name_of(c.transport),
+                     c.whole ? "whole" : "by shard");
+}
+
+/// One after the other, made of the same parts: the rows travel in one piece.
+AgGemmPlan unfused_of(const AgGemmPlan& fused, const Problem& p) {
+  AgGemmPlan plan = fused;
+  plan.wait_first = true;
+  plan.predicted_us =
+      gather_us(p, plan.transport) + kKernelUs + plan.gemm.predicted_us * scale_of(p);
+  return plan;
+}
+
+std::vector<AgGemmPlan> candidates_of(const Problem& p, const Machine& machine,
+                                      const PlanOptions& o) {
+  std::vector<AgGemmPlan> all;
+  std::map<std::pair<Transport, bool>, Index> coarsest;
+  const auto fused = ag_gemm_candidates(p, {machine.multiprocessors});
+  for (const AgGemmPlan& c : fused) {
+    Index& chunk = coarsest[{c.transport, c.whole}];
+    chunk = std::max(chunk, c.chunk_rows);
+  }
+  for (const AgGemmPlan& c : fused) {
+    if (!wanted(c, o)) continue;
+    const bool whole_chunk = c.chunk_rows == coarsest[{c.transport, c.whole}];
+    if (o.path.value_or(Path::fused) == Path::fused) all.push_back(c);
+    if (o.path.value_or(Path::unfused) == Path::unfused && whole_chunk)
+      all.push_back(unfused_of(c, p));
+  }
+  require(!all.empty(),
+          "{}: plan on GPUs, got options (transport {}, straddle {}, tile {}x{}) that no plan "
+          "meets, expected push with straddle 0 or store (up to 1024 rows), and a compiled tile",
+          name_of(p.op), o.transport ? name_of(*o.transport) : "any",
+          o.straddle ? (*o.straddle ? "1" : "0") : "any", o.tile_m.value_or(0),
+          o.tile_n.value_or(0));
+  std::stable_sort(all.begin(), all.end(), [](const AgGemmPlan& a, const AgGemmPlan& b) {
+    return a.predicted_us < b.predicted_us;
+  });
+  if (o.chunk_rows)
+    for (AgGemmPlan& c : all) c.chunk_rows = *o.chunk_rows;
+  return all;
+}
+
+/// CTAs of the kernel of the first weight, as the launch counts them.
+int grid_of(const AgGemmPlan& c, const Problem& p) {
+  const schedule::GemmWork work = work_of(c.gemm, {p.m, p.n.front(), p.k, p.dtype});
+  int tiles = work.order.tiles();
+  if (!c.whole) {
+    const auto borders = borders_of(p);
+    const schedule::RowSplit split{p.m, p.ranks, borders.empty() ? nullptr : borders.data()};
+    Index rows = 0;
+    for (int r = 0; r < p.ranks; ++r)
+      rows += schedule::ceil_div(split.shard(r).size(), extents_of(c.gemm.tile).first);
+    tiles = static_cast<int>(rows) * work.order.cols;
+  }
+  const int workers = c.gemm.split_tiles == 0 ? std::min(c.gemm.workers, tiles) : c.gemm.workers;
+  return workers * c.gemm.tile.cluster();
+}
+
+void tell_staging(const Problem& p, Plan& plan) {
+  const std::int64_t flags = 2 * p.ranks * kMaxChunks;
+  const std::int64_t row = p.k * static_cast<std::int64_t>(size_of(p.dtype));
+  plan.staging_bytes = flags * 4 + p.m * row;
+  plan.staging_formula = fmt::format("flags 4*{} + gathered m {} * row {}", flags, p.m, row);
+}
+
+Plan public_plan(const AgGemmPlan& c, const Problem& p) {
+  Plan plan;
+  plan.op = p.op;
+  plan.path = c.wait_first ? Path::unfused : Path::fused;
+  plan.transport = c.transport;
+  std::tie(plan.tile_m, plan.tile_n) = extents_of(c.gemm.tile);
+  plan.chunk_rows = c.chunk_rows;
+  plan.workers = c.gemm.workers;
+  plan.straddle = c.whole;
+  plan.partials = p.dtype;
+  const GemmPlan& g = c.gemm;
+  plan.kernel = {std::string(g.tile.name),
+                 grid_of(c, p),
+                 g.split_tiles,
+                 g.group,
+                 g.wide,
+                 g.deep,
+                 g.along_cols,
+                 g.by_neighbours,
+                 g.early_weights};
+  return plan;
+}
+
+/// The best of every other kind, with its time.
+std::vector<std::string> rejected_of(const std::vector<AgGemmPlan>& all) {
+  std::vector<std::string> kinds{kind_of(all.front())}, texts;
+  for (const AgGemmPlan& c : all) {
+    const std::string kind = kind_of(c);
+    if (std::find(kinds.begin(), kinds.end(), kind) != kinds.end()) continue;
+    kinds.push_back(kind);
+    texts.push_back(
+        fmt::format("{}: predicted {:.1f} us ({})", kind, c.predicted_us, describe(c.gemm)));
+  }
+  return texts;
+}
+
+}  // namespace
+
+Plan make_cuda_plan(const Problem& p, const Machine& machine, const PlanOptions& options) {
+  require_problem(p);
+  require_options(p, options);
+  if (p.m == 0) {
+    Plan plan;
+    plan.path = options.path.value_or(Path::fused);
+    plan.transport = options.transport.value_or(Transport::push);
+    plan.chunk_rows = options.chunk_rows.value_or(1);
+    plan.workers = 0;
+    plan.reason = "no rows: the ranks only agree";
+    tell_staging(p, plan);
+    return plan;
+  }
+  const std::vector<AgGemmPlan> all = candidates_of(p, machine, options);
+  const AgGemmPlan& best = all.front();
+  Plan plan = public_plan(best, p);
+  plan.reason =
+      fmt::format("{} of {} plans, predicted {:.1f} us (GEMM {:.1f}, gather {:.1f}{}{})",
+                  options == PlanOptions{} ? "fastest" : "fastest of what was asked for,",
+                  all.size(), best.predicted_us, best.gemm.predicted_us * scale_of(p),
+                  gather_us(p, best.transport), best.wait_first ? ", one after the other" : "",
+                  p.n.size() > 1 ? fmt::format(", {} weights in turn", p.n.size()) : "");
+  plan.rejected = rejected_of(all);
+  tell_staging(p, plan);
+  return plan;
+}
+
+AgGemmPlan ag_gemm_plan_of(const Plan& plan) {
+  AgGemmPlan c;
+  c.whole = plan.straddle;
+  c.transport = plan.transport;
+  c.chunk_rows = plan.chunk_rows;
+  c.wait_first = plan.path == Path::unfused;
+  const KernelPlan& k = plan.kernel;
+  if (k.tile.empty()) return c;
+  const auto* const tile = std::find_if(std::begin(kGemmTiles), std::end(kGemmTiles),
+                                        [&](const GemmTile& t) { return t.name == k.tile; });
+  require(tile != std::end(kGemmTiles), "{}: tile, got {}, expected a compiled one",
+          name_of(plan.op), k.tile);
+  c.gemm = {*tile,  plan.workers, k.split_tiles,   k.group,         k.along_cols,
+            k.wide, k.deep,       k.by_neighbours, k.early_weights, 0};
+  return c;
+}
+
+GemmPlan gemm_alone(const Problem& p, std::size_t weight, const Machine& machine) {
+  return gemm_candidates({p.m, p.n.at(weight), p.k, p.dtype}, {machine.multiprocessors}).front();
+}
+
+}  // namespace tilelace::plan
+
+namespace tilelace {
+
+Machine cuda_machine(int multiprocessors) {
+  Machine m;
+  m.device = Device::cuda;
+  m.workers = m.multiprocessors = multiprocessors;
+  m.link_bytes_per_s = plan::kLinkBytesPerS;
+  m.rank_flops_per_s = plan::kRankFlopsPerS;
+  return m;
+}
+
+}  // namespace tilelace

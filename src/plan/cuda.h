@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans of GPU ranks: the kernels' own candidates, as the public Plan says them.
+#pragma once
+#include "plan/ag_gemm.h"
+#include "tilelace/plan.h"
+
+namespace tilelace::plan {
+
+/// make_plan where the machine is one of GPUs; the problem is well-formed. Errors: usage.
+Plan make_cuda_plan(const Problem&, const Machine&, const PlanOptions&);
+
+/// What the kernels of a plan by make_cuda_plan are launched with.
+AgGemmPlan ag_gemm_plan_of(const Plan&);
+
+/// The fastest prediction for the product of one weight on operands that are all there. m > 0.
+GemmPlan gemm_alone(const Problem&, std::size_t weight, const Machine&);
+
+}  // namespace tilelace::plan

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+#include <vector>
+
+#include "api/member.h"
+
+namespace tilelace::gpu_test {
+
+struct Check {
+  std::string name;
+  double timeout_s = 20;  ///< of its communicators
+  bool needs_peers = false;
+  Body body;
+  bool launched = false;  ///< also for ranks that are processes
+};
+
+/// Shapes, both paths, parts alone; buffers.
+std::vector<Check> result_checks();
+/// Captured calls.
+std::vector<Check> graph_checks();
+/// Wrong arguments, each followed by a call that must be right; ranks that disagree.
+std::vector<Check> misuse_checks();
+/// Ranks that do not come, and abort.
+std::vector<Check> fault_checks();
+
+}  // namespace tilelace::gpu_test

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank as a user of the public API has it: a communicator, a stream, tensors on its GPU.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tilelace/tilelace.h"
+
+namespace tilelace::gpu_test {
+
+struct Member {
+  Communicator* comm = nullptr;
+  int device = 0;
+  cudaStream_t stream = nullptr;
+  double timeout_s = 20;  ///< of the communicator
+
+  [[nodiscard]] int rank() const { return comm->rank(); }
+  [[nodiscard]] int ranks() const { return comm->size(); }
+};
+
+/// What a check found; empty: all right.
+using Finding = std::string;
+using Body = std::function<Finding(Member&)>;
+
+/// A rank's device and stream around a body. Errors become findings.
+Finding with_member(Communicator& comm, int device, double timeout_s, const Body& body);
+
+/// Runs body on a thread for every rank, rank r on device r; the first finding.
+Finding on_threads(int ranks, double timeout_s, const Body& body);
+
+/// Which error a call threw; none: nothing.
+std::optional<Error> thrown(const std::function<void()>& call);
+/// A finding unless the call threw this kind with this text in it.
+Finding expect_error(const std::string& what, ErrorKind kind, const std::string& text,
+                     const std::function<void()>& call);
+
+/// The tensors of an ag_gemm call, results between guards; `reference` is the gathered operand,
+/// made by this rank itself.
+class Tensors {
+ public:
+  /// `exact`: small integers, results bit for bit.
+  Tensors(Member& member, const Problem& problem, bool exact);
+
+  /// New inputs (the same seed on every rank), poisoned results; enqueued on the member's stream.
+  void fill(std::uint64_t seed);
+  /// New weights, enqueued; fill comes first.
+  void fill_weights(std::uint64_t seed);
+  [[nodiscard]] AgGemmArgs args() const;
+  /// Of a product alone: the gathered operand is the input.
+  [[nodiscard]] AgGemmArgs product_args() const;
+  [[nodiscard]] Preparation preparation(const PlanOptions& options = {}) const;
+
+  /// The stream's work must be done.
+  [[nodiscard]] Finding check(bool outs = true, bool gathered = true) const;
+  /// Unless no result has been written.
+  [[nodiscard]] Finding check_untouched() const;
+
+ private:
+  void fill_rows(void* to, std::int64_t row, std::int64_t rows, std::uint64_t seed) const;
+  [[nodiscard]] Finding check_out(std::size_t i) const;
+
+  Member& member_;
+  Problem problem_;
+  bool exact_;
+  std::int64_t own_rows_ = 0;
+  DeviceBuffer a_, reference_, results_;
+  std::vector<DeviceBuffer> weights_, biases_;
+  std::vector<TensorView> weight_views_, bias_views_, out_views_;
+  TensorView gathered_;
+};
+
+/// ag_gemm of these sizes, bf16.
+Problem problem_of(int ranks, std::int64_t m, std::vector<std::int64_t> n, std::int64_t k);
+
+}  // namespace tilelace::gpu_test

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "api/checks.h"
+
+namespace tilelace::gpu_test {
+namespace {
+
+constexpr std::int64_t kRows = 256, kCols = 256, kDepth = 512;
+
+/// A prepared call that works, and the ways to spoil it.
+struct Bench {
+  explicit Bench(Member& m) : member(m), problem(make(m.ranks())), tensors(m, problem, true) {
+    const std::array list{tensors.preparation()};
+    m.comm->prepare(list);
+  }
+  static Problem make(int ranks) {
+    Problem p = problem_of(ranks, kRows, {kCols}, kDepth);
+    p.return_gathered = true;
+    return p;
+  }
+  /// A call must be right.
+  Finding works(const std::string& after) {
+    tensors.fill(++seed);
+    ag_gemm(*member.comm, tensors.args());
+    member.comm->synchronize(member.stream);
+    const Finding f = tensors.check();
+    return f.empty() ? f : fmt::format("a call after {}: {}", after, f);
+  }
+  /// Every rank makes the same wrong call and gets the same error; the ranks stay in step.
+  Finding wrong(const std::string& what, const std::string& text,
+                const std::function<void(AgGemmArgs&, PlanOptions&)>& spoil) {
+    AgGemmArgs args = tensors.args();
+    PlanOptions options;
+    spoil(args, options);
+    const Finding f =
+        expect_error(what, ErrorKind::usage, text, [&] { ag_gemm(*member.comm, args, options); });
+    return f.empty() ? works(what) : f;
+  }
+
+  Member& member;
+  Problem problem;
+  Tensors tensors;
+  std::uint64_t seed = 0;
+};
+
+Finding check_options(Member& member) {
+  Bench b(member);
+  const auto set = [](auto field, auto value) {
+    return [=](AgGemmArgs&, PlanOptions& o) { o.*field = value; };
+  };
+  for (const Finding& f :
+       {b.wrong("path medium", "expected fused or unfused", set(&PlanOptions::path, Path::medium)),
+        b.wrong("route ring", "expected mesh", set(&PlanOptions::route, RouteKind::ring)),
+        b.wrong("transport pull", "expected push or store",
+                set(&PlanOptions::transport, Transport::pull)),
+        b.wrong("a tile that is not compiled", "that no plan meets",
+                set(&PlanOptions::tile_m, 100)),
+        b.wrong("straddle with push", "that no plan meets", [](AgGemmArgs&, PlanOptions& o) {
+          o.straddle = true;
+          o.transport = Transport::push;
+        })})
+    if (!f.empty()) return f;
+  return {};
+}
+
+Finding check_tensors(Member& member) {
+  Bench b(member);
+  std::vector<std::uint16_t> host(static_cast<std::size_t>(kRows * kDepth) + 64);
+  auto* const aligned =
+      reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(host.data()) + 63) / 64 * 64);
+  const AgGemmArgs good = b.tensors.args();
+  std::vector<TensorView> wide(good.out.begin(), good.out.end());
+  wide[0].stride = 2 * kCols;
+  const auto on_host = [&](AgGemmArgs& a, PlanOptions&) { a.a.data = aligned; };
+  for (const Finding& f :
+       {b.wrong("a on the host", "memory of the host", on_host),
+        b.wrong("rows apart", "one after the other",
+                [&](AgGemmArgs&a, PlanOptions&) { a.out = wide; }),
+        b.wrong("fp32", "expected fp32",
+                [](AgGemmArgs&a, PlanOptions&) { a.a.dtype = DType::fp32; }),
+        b.wrong("null input", "null data", [](AgGemmArgs&a, PlanOptions&) { a.a.data = nullptr; }),
+        b.wrong("input over output", "overlaps",
+                [&](AgGemmArgs&a, PlanOptions&) { a.gathered.data = a.out[0].data; }),
+        b.wrong("unaligned", "alignment", [](AgGemmArgs&a, PlanOptions&) {
+          a.a.data = static_cast<std::byte*>(a.a.data) + 8;
+        })})
+    if (!f.empty()) return f;
+  if (member.ranks() == 1) return {};
+  SymmetricBuffer shared(*member.comm, static_cast<std::size_t>(kRows * kDepth) * 2);
+  void* const elsewhere = shared.peer((member.rank() + 1) % member.ranks());
+  const Finding f = b.wrong("a on another GPU", "memory of device",
+                            [&](AgGemmArgs& a, PlanOptions&) { a.a.data = elsewhere; });
+  member.comm->barrier();
+  return f;
+}
+
+Finding check_problems(Member& member) {
+  Bench b(member);
+  const auto refuse = [&](const std::string& what, const std::string& text,
+                          const std::function<void(Problem&)>& spoil) {
+    Problem p = Bench::make(member.ranks());
+    spoil(p);
+    return expect_error(what, ErrorKind::usage, text, [&] { query_plan(*member.comm, p, {}); });
+  };
+  for (const Finding& f :
+       {refuse("gemm_rs", "the one that there is",
+               [](Problem& p) {
+                 p.op = Op::gemm_rs;
+                 p.return_gathered = false;
+               }),
+        refuse("fp32", "expected bf16 or fp16", [](Problem& p) { p.dtype = DType::fp32; }),
+        refuse("swiglu", "got swiglu",
+               [](Problem& p) {
+                 p.activation = Activation::swiglu;
+                 p.n = {kCols, kCols};
+               }),
+        refuse("k 12", "multiple of 8", [](Problem& p) { p.k = 12; }),
+        refuse("n 12", "multiple of 8", [](Problem& p) { p.n = {12}; })})
+    if (!f.empty()) return f;
+  GemmReduceArgs reduce;
+  reduce.m = kRows;
+  reduce.stream = member.stream;
+  reduce.x = reduce.weight = dense(b.tensors.product_args().a.data, DType::bf16, kRows, kDepth);
+  std::vector<TensorView> out(b.tensors.args().out.begin(), b.tensors.args().out.end());
+  reduce.out = out[0];
+  reduce.weight.rows = kCols;
+  const Finding f = expect_error("gemm_ar", ErrorKind::usage, "the one that there is",
+                                 [&] { gemm_ar(*member.comm, reduce); });
+  if (!f.empty()) return f;
+  Tensors large(member, problem_of(member.ranks(), 4 * kRows, {kCols}, kDepth), true);
+  const Finding beyond = expect_error("more rows than prepared", ErrorKind::usage, "to gather",
+                                      [&] { ag_gemm(*member.comm, large.args()); });
+  return beyond.empty() ? b.works("more rows than prepared") : beyond;
+}
+
+Finding check_unprepared(Member& member) {
+  Tensors t(member, Bench::make(member.ranks()), true);
+  t.fill(1);
+  const Finding f = expect_error("a call before prepare", ErrorKind::usage, "before prepare",
+                                 [&] { ag_gemm(*member.comm, t.args()); });
+  if (!f.empty()) return f;
+  const Problem other =
+      problem_of(member.ranks(), kRows + (member.rank() == 0 ? 8 : 0), {kCols}, kDepth);
+  Tensors mine(member, other, true);
+  const std::array list{mine.preparation()};
+  if (member.ranks() > 1) {
+    const Finding g = expect_error("other problems on each rank", ErrorKind::usage, "prepares",
+                                   [&] { member.comm->prepare(list); });
+    if (!g.empty()) return g;
+  }
+  Bench b(member);
+  return b.works("failed preparations");
+}
+
+/// What all ranks must see when they do not make the same call: an error that names another rank,
+/// nothing written, calls refused, and all well after the next prepare.
+Finding settle(Member& member, Tensors& t, const std::function<void()>& call) {
+  const auto e = thrown([&] {
+    call();
+    member.comm->synchronize(member.stream);
+  });
+  if (!e || e->kind() != ErrorKind::usage)
+    return fmt::format("got {}, expected a usage error", e ? e->what() : "no error");
+  member.comm->barrier();
+  const auto drained = thrown([&] { member.comm->synchronize(member.stream); });
+  if (drained && drained->kind() != ErrorKind::usage)
+    return fmt::format("draining: got \"{}\", expected no other kind than usage", drained->what());
+  if (const Finding f = t.check_untouched(); !f.empty()) return f;
+  const Finding f = expect_error("a call after it", ErrorKind::usage, "ag_gemm",
+                                 [&] { ag_gemm(*member.comm, t.args()); });
+  if (!f.empty()) return f;
+  Bench b(member);
+  return b.works("a disagreement");
+}
+
+Finding check_disagreement(Member& member) {
+  struct Difference {
+    const char* what;
+    std::int64_t m;
+    Path path;
+  };
+  for (const Difference d :
+       {Difference{"m", kRows - 8, Path::fused}, {"path", kRows, Path::unfused}}) {
+    Bench b(member);
+    const bool odd_one = member.rank() == member.ranks() - 1;
+    Problem p = Bench::make(member.ranks());
+    if (odd_one) p.m = d.m;
+    Tensors t(member, p, true);
+    t.fill(3);
+    PlanOptions o;
+    if (odd_one) o.path = d.path;
+    const Finding f = settle(member, t, [&] { ag_gemm(*member.comm, t.args(), o); });
+    if (!f.empty()) return fmt::format("another {}: {}", d.what, f);
+  }
+  return {};
+}
+
+Finding check_refusal(Member& member) {
+  Bench b(member);
+  b.tensors.fill(9);
+  AgGemmArgs args = b.tensors.args();
+  if (member.rank() == 0) args.m += 1;
+  return settle(member, b.tensors, [&] { ag_gemm(*member.comm, args); });
+}
+
+Finding check_options_of_ranks(Member& member) {
+  CommunicatorOptions o;
+  o.device = Device::cuda;
+  const auto make = [&](int ranks, const CommunicatorOptions& options) {
+    return [=] { Communicator::threads(ranks, options); };
+  };
+  int devices = 0;
+  cudaGetDeviceCount(&devices);
+  CommunicatorOptions workers = o, index = o;
+  workers.workers = 4;
+  index.device_index = devices;
+  for (const Finding& f :
+       {expect_error("more ranks than GPUs", ErrorKind::usage, "expected one for every rank",
+                     make(devices + 1, o)),
+        expect_error("workers", ErrorKind::usage, "workers on GPUs", make(1, workers)),
+        expect_error("a device that is not there", ErrorKind::usage, "expected one for every rank",
+                     make(1, index))})
+    if (!f.empty()) return f;
+  member.comm->barrier();
+  return {};
+}
+
+}  // namespace
+
+std::vector<Check> misuse_checks() {
+  return {{"wrong options", 20, false, check_options, true},
+          {"wrong tensors", 20, false, check_tensors, true},
+          {"wrong problems", 20, false, check_problems, true},
+          {"calls before prepare", 20, false, check_unprepared, true},
+          {"ranks that disagree", 20, true, check_disagreement, true},
+          {"a rank that refuses", 20, true, check_refusal, true},
+          {"wrong communicators", 20, false, check_options_of_ranks, false}};
+}
+
+}  // namespace tilelace::gpu_test

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command's --backend, on machines without GPUs.
+#include <gtest/gtest.h>
+
+#include "backend/cuda_support.h"
+#include "cli_fixture.h"
+#include "job.h"
+
+namespace tilelace::cli {
+namespace {
+
+TEST(CliBackend, UnknownOnesAreRefused) {
+  for (const char* command : {"run --model minilm-l6 --m 1", "bench ag_gemm --m 1 --n 8 --k 8",
+                              "plan --model minilm-l6 --m 1"}) {
+    const Finished f = run_command(std::string(command) + " --backend gpu");
+    EXPECT_EQ(f.code, 2) << command;
+    EXPECT_NE(f.err.find("--backend: got \"gpu\", expected cpu, cuda"), std::string::npos) << f.err;
+  }
+}
+
+TEST(CliBackend, WithoutGpusSaysSo) {
+  const std::string why = cuda_missing();
+  if (why.empty()) GTEST_SKIP() << "there is a GPU";
+  // 2: a build without CUDA, 3: no driver.
+  const int code = why.find("built without CUDA") != std::string::npos ? 2 : 3;
+  for (const char* line : {"run --model qwen2.5-0.5b --m 8 --backend cuda",
+                           "bench ag_gemm --m 8 --n 64 --k 64 --backend cuda --json -"}) {
+    const Finished f = run_command(line);
+    EXPECT_EQ(f.code, code) << f.err;
+    EXPECT_NE(f.err.find("CUDA"), std::string::npos) << f.err;
+    EXPECT_EQ(f.out, "");
+  }
+  const Finished doctor = run_command("doctor");
+  EXPECT_EQ(doctor.code, 0);
+  EXPECT_NE(doctor.out.find("CUDA ranks         no: "), std::string::npos) << doctor.out;
+}
+
+TEST(CliBackend, PlansNeedNoGpu) {
+  const Finished f =
+      run_command("plan ag_gemm --tp 4 --m 16,4096 --n 28672 --k 8192 --backend cuda");
+  EXPECT_EQ(f.code, 0) << f.err;
+  for (const char* part :
+       {"machine: GPUs, 132 multiprocessors", "  plan     ag_gemm fused mesh push", " grid ",
+        "  why      fastest of ", "  not      unfused ", "gathered m 4096 * row 16384"})
+    EXPECT_NE(f.out.find(part), std::string::npos) << part << f.out;
+}
+
+TEST(CliBackend, PlansOfModelsAreOfAgGemm) {
+  const Finished f = run_command("plan --model llama3.1-8b --tp 4 --m 1024 --backend cuda");
+  EXPECT_EQ(f.code, 0) << f.err;
+  EXPECT_NE(f.out.find("gate_up: ag_gemm"), std::string::npos) << f.out;
+  EXPECT_NE(f.out.find("act none"), std::string::npos) << f.out;
+  EXPECT_EQ(f.out.find("gemm_rs"), std::string::npos) << f.out;
+}
+
+TEST(CliBackend, PlansSayWhatThereIs) {
+  const Finished reduce = run_command("plan gemm_ar --m 8 --n 64 --k 64 --backend cuda");
+  EXPECT_EQ(reduce.code, 2);
+  EXPECT_NE(reduce.err.find("got gemm_ar, expected ag_gemm"), std::string::npos) << reduce.err;
+  const Finished wide = run_command("plan ag_gemm --m 8 --n 64 --k 64 --dtype fp32 --backend cuda");
+  EXPECT_EQ(wide.code, 2);
+  EXPECT_NE(wide.err.find("got fp32, expected bf16 or fp16"), std::string::npos) << wide.err;
+}
+
+TEST(CliBackend, GpusChangeTheWorkload) {
+  Workload work;
+  work.ranks = 2;
+  auto gemm = plain_gemm(Op::ag_gemm, 64, 64, 2);
+  gemm.activation = Activation::swiglu;
+  work.jobs.push_back({gemm, 0});
+  adapt_to_gpus(work);
+  EXPECT_EQ(work.jobs[0].gemm.activation, Activation::none);
+  EXPECT_EQ(baseline_paths(Device::cuda), std::vector<Path>{Path::unfused});
+  EXPECT_EQ(baseline_paths(Device::cpu), (std::vector<Path>{Path::medium, Path::unfused}));
+  PlanOptions tiled;
+  tiled.tile_m = 64;
+  EXPECT_FALSE(baseline_options(tiled, Path::unfused, Device::cuda).tile_m);
+  EXPECT_TRUE(baseline_options(tiled, Path::unfused, Device::cpu).tile_m);
+}
+
+}  // namespace
+}  // namespace tilelace::cli

@@ -1,0 +1,1 @@
+tilelace_test(cuda_plan_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/cuda_plan_test.cc LIBS tilelace_plan)

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans of GPU ranks; no GPU is needed.
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "plan/cuda.h"
+#include "tilelace/error.h"
+
+namespace tilelace::plan {
+namespace {
+
+Problem gather_problem(std::int64_t m, std::vector<std::int64_t> n = {7168}) {
+  Problem p;
+  p.ranks = 4;
+  p.m = m;
+  p.n = std::move(n);
+  p.k = 8192;
+  return p;
+}
+
+template <class T>
+std::string text_of(const T& value) {
+  std::ostringstream os;
+  os << value;
+  return os.str();
+}
+
+std::string error_of(const Problem& p, const PlanOptions& o = {}) {
+  try {
+    make_plan(p, cuda_machine(), o);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::usage);
+    return e.what();
+  }
+  return "no error";
+}
+
+PlanOptions path(Path p) {
+  PlanOptions o;
+  o.path = p;
+  return o;
+}
+
+TEST(CudaPlan, NamesTheKernelAndSaysWhy) {
+  const Plan plan = make_plan(gather_problem(4096), cuda_machine());
+  EXPECT_EQ(plan.path, Path::fused);
+  EXPECT_EQ(plan.transport, Transport::push);
+  EXPECT_FALSE(plan.kernel.tile.empty());
+  EXPECT_EQ(plan.kernel.grid, 132);
+  const std::string text = text_of(plan);
+  EXPECT_NE(text.find("ag_gemm fused mesh push tile "), std::string::npos) << text;
+  EXPECT_NE(text.find("; " + plan.kernel.tile + " split "), std::string::npos) << text;
+  EXPECT_NE(text.find(" grid 132"), std::string::npos) << text;
+  EXPECT_NE(plan.reason.find("fastest of "), std::string::npos) << plan.reason;
+  EXPECT_NE(plan.reason.find("GEMM "), std::string::npos) << plan.reason;
+  EXPECT_FALSE(plan.rejected.empty());
+  EXPECT_EQ(plan.staging_bytes, 4 * 8192 + 4096 * 8192 * 2);
+}
+
+TEST(CudaPlan, IsTheFastestCandidateOfTheKernels) {
+  for (const std::int64_t m : {1, 16, 64, 256, 1000, 1024, 3001, 16384}) {
+    for (const Problem& p : {gather_problem(m), gather_problem(m, {3584, 3584})}) {
+      const AgGemmPlan best = ag_gemm_candidates(p).front();
+      const AgGemmPlan got = ag_gemm_plan_of(make_plan(p, cuda_machine(), path(Path::fused)));
+      EXPECT_EQ(describe(got), describe(best)) << m;
+      EXPECT_FALSE(got.wait_first);
+    }
+  }
+}
+
+TEST(CudaPlan, UnfusedIsSlowerAndWaitsFirst) {
+  for (const std::int64_t m : {1, 64, 512, 4096}) {
+    const Problem p = gather_problem(m);
+    const Plan unfused = make_plan(p, cuda_machine(), path(Path::unfused));
+    EXPECT_EQ(unfused.path, Path::unfused);
+    EXPECT_TRUE(ag_gemm_plan_of(unfused).wait_first);
+    EXPECT_NE(unfused.reason.find("one after the other"), std::string::npos) << unfused.reason;
+    EXPECT_EQ(make_plan(p, cuda_machine()).path, Path::fused) << m;
+  }
+}
+
+TEST(CudaPlan, SmallerMachinesGetSmallerGrids) {
+  for (const std::int64_t m : {1, 64, 300, 1024, 4096}) {
+    const Plan plan = make_plan(gather_problem(m), cuda_machine(100));
+    EXPECT_LE(plan.kernel.grid, plan.kernel.tile.starts_with("v16") ? 200 : 100) << text_of(plan);
+    EXPECT_GT(plan.kernel.grid, 0);
+  }
+}
+
+TEST(CudaPlan, TakesOptions) {
+  PlanOptions o;
+  o.transport = Transport::store;
+  o.straddle = true;
+  o.chunk_rows = 32;
+  const Plan plan = make_plan(gather_problem(512), cuda_machine(), o);
+  EXPECT_EQ(plan.transport, Transport::store);
+  EXPECT_TRUE(plan.straddle);
+  EXPECT_EQ(plan.chunk_rows, 32);
+  EXPECT_NE(plan.reason.find("of what was asked for"), std::string::npos) << plan.reason;
+}
+
+TEST(CudaPlan, OfNoRowsHasNoKernel) {
+  const Plan plan = make_plan(gather_problem(0), cuda_machine());
+  EXPECT_TRUE(plan.kernel.tile.empty());
+  EXPECT_EQ(plan.reason, "no rows: the ranks only agree");
+}
+
+TEST(CudaPlan, OfUnevenRowsIsMadeForTheLargestShard) {
+  Problem p = gather_problem(4096);
+  p.rows = {4096, 0, 0, 0};
+  const Plan plan = make_plan(p, cuda_machine());
+  EXPECT_GE(plan.chunk_rows, 1024);
+}
+
+TEST(CudaPlan, ErrorsNameWhatThereIs) {
+  Problem p = gather_problem(64);
+  p.op = Op::gemm_rs;
+  EXPECT_NE(error_of(p).find("got gemm_rs, expected ag_gemm"), std::string::npos);
+  p = gather_problem(64);
+  p.dtype = DType::fp32;
+  EXPECT_NE(error_of(p).find("got fp32, expected bf16 or fp16"), std::string::npos);
+  p = gather_problem(64, {64, 64});
+  p.activation = Activation::swiglu;
+  EXPECT_NE(error_of(p).find("got swiglu, expected none, gelu"), std::string::npos);
+  p = gather_problem(64, {12});
+  EXPECT_NE(error_of(p).find("n on GPUs, got 12, expected a multiple of 8"), std::string::npos);
+  p = gather_problem(64);
+  p.k = 20;
+  EXPECT_NE(error_of(p).find("k on GPUs, got 20"), std::string::npos);
+  p = gather_problem(64);
+  p.ranks = 9;
+  EXPECT_NE(error_of(p).find("got 9, expected at most 8"), std::string::npos);
+}
+
+TEST(CudaPlan, ErrorsOfOptions) {
+  const Problem p = gather_problem(4096);
+  EXPECT_NE(error_of(p, path(Path::medium)).find("got medium, expected fused or unfused"),
+            std::string::npos);
+  PlanOptions o;
+  o.route = RouteKind::ring;
+  EXPECT_NE(error_of(p, o).find("got ring, expected mesh"), std::string::npos);
+  o = {};
+  o.transport = Transport::pull;
+  EXPECT_NE(error_of(p, o).find("got pull, expected push or store"), std::string::npos);
+  o = {};
+  o.transport = Transport::store;  // of so many rows copy engines are better
+  EXPECT_NE(error_of(p, o).find("that no plan meets"), std::string::npos);
+  o = {};
+  o.chunk_rows = 0;
+  EXPECT_NE(error_of(p, o).find("got 0, expected at least 1 "), std::string::npos);
+  o = {};
+  o.tile_m = 100;
+  EXPECT_NE(error_of(p, o).find("tile 100x0"), std::string::npos);
+}
+
+TEST(CudaPlan, OfCpuRanksPrintsAsBefore) {
+  const std::string text = text_of(make_plan(gather_problem(64), cpu_machine(4, 1)));
+  EXPECT_EQ(text.find(';'), std::string::npos) << text;
+  EXPECT_NE(text_of(cuda_machine()).find("GPUs, 132 multiprocessors"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tilelace::plan
