@@ -23,8 +23,8 @@ constexpr double kPushBytesPerUs = 200e3;
 constexpr double kPushStartUs = 5;
 constexpr double kEnterUs = 3;
 
-constexpr Index kWalkRows = 2048;      ///< rows that a walk over the weight serves
-constexpr double kUsPerByte = 1.3e-7;  ///< of memory, at the power limit
+constexpr Index kWalkRows = 2048;    ///< rows that a walk over the weight serves
+constexpr double kUsPerByte = 6e-8;  ///< of memory that is read again, beside products
 
 constexpr Index kLeastCopy = 4 << 20;  ///< bytes; smaller copies do not reach the link's rate
 constexpr Index kMostPushRows = 1024;  ///< of all ranks; beyond that copy engines are better

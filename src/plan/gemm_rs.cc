@@ -20,7 +20,7 @@ using schedule::Index;
 // Measured on H200s over NVLink (docs/decisions/0006).
 constexpr double kSendBytesPerUs = 330e3;
 constexpr double kTailUs = 6;
-constexpr double kUsPerByte = 1.3e-7;   ///< of memory, at the power limit
+constexpr double kUsPerByte = 6e-8;     ///< of memory that is read again, beside products
 constexpr int kMostAccumulators = 176;  ///< of a thread: more leave no registers for the sums
 
 /// Tiles that the kernels of gemm_rs are made for.
