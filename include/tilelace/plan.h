@@ -93,6 +93,7 @@ struct KernelPlan {
   int split_tiles = 0;  ///< tiles whose k-steps are shared (the first ones)
   int group = 1;        ///< tiles of a group are walked together
   int wide = 1 << 20, deep = 1;  ///< blocks inside a group
+  int apart = 1;  ///< by shard: shards walked one after the other, own first; the rest together
   bool along_cols = false;
   bool by_neighbours = false;  ///< workers are numbered by GPC, so that neighbours share operands
   bool early_weights = true;   ///< weights stream while the kernel before it ends

@@ -154,15 +154,16 @@ Plan public_plan(const AgGemmPlan& c, const Problem& p) {
   plan.straddle = c.whole;
   plan.partials = p.dtype;
   const GemmPlan& g = c.gemm;
-  plan.kernel = {std::string(g.tile.name),
-                 grid_of(c, p),
-                 g.split_tiles,
-                 g.group,
-                 g.wide,
-                 g.deep,
-                 g.along_cols,
-                 g.by_neighbours,
-                 g.early_weights};
+  plan.kernel = {.tile = std::string(g.tile.name),
+                 .grid = grid_of(c, p),
+                 .split_tiles = g.split_tiles,
+                 .group = g.group,
+                 .wide = g.wide,
+                 .deep = g.deep,
+                 .apart = c.apart,
+                 .along_cols = g.along_cols,
+                 .by_neighbours = g.by_neighbours,
+                 .early_weights = g.early_weights};
   return plan;
 }
 
@@ -215,6 +216,7 @@ AgGemmPlan ag_gemm_plan_of(const Plan& plan) {
   c.chunk_rows = plan.chunk_rows;
   c.wait_first = plan.path == Path::unfused;
   const KernelPlan& k = plan.kernel;
+  c.apart = k.apart;
   if (k.tile.empty()) return c;
   const auto* const tile = std::find_if(std::begin(kGemmTiles), std::end(kGemmTiles),
                                         [&](const GemmTile& t) { return t.name == k.tile; });

@@ -83,6 +83,7 @@ std::ostream& operator<<(std::ostream& os, const Machine& m) {
 std::ostream& operator<<(std::ostream& os, const KernelPlan& k) {
   os << fmt::format("{} split {} group {}", k.tile, k.split_tiles, k.group);
   if (k.deep > 1) os << fmt::format(" blocks {}x{}", k.wide, k.deep);
+  if (k.apart > 1) os << fmt::format(" {} apart", k.apart);
   if (k.along_cols) os << " along n";
   if (k.by_neighbours) os << " by neighbours";
   if (k.early_weights) os << " early";

@@ -60,7 +60,8 @@ TEST(CudaPlan, NamesTheKernelAndSaysWhy) {
 
 TEST(CudaPlan, IsTheFastestCandidateOfTheKernels) {
   for (const std::int64_t m : {1, 16, 64, 256, 1000, 1024, 3001, 16384}) {
-    for (const Problem& p : {gather_problem(m), gather_problem(m, {3584, 3584})}) {
+    for (const Problem& p : {gather_problem(m), gather_problem(m, {3584, 3584}),
+                             gather_problem(m, {1024}), gather_problem(2 * m, {40960})}) {
       const AgGemmPlan best = ag_gemm_candidates(p).front();
       const AgGemmPlan got = ag_gemm_plan_of(make_plan(p, cuda_machine(), path(Path::fused)));
       EXPECT_EQ(describe(got), describe(best)) << m;
