@@ -62,7 +62,15 @@ def serialised():
 
 
 PLAIN = "UTMALDG.2D [UR8], [UR4]"
-SOUND = [dump("c128", sound()), dump("p64", sound(2, 8, PLAIN)),
+def halves(size):
+    """A batch that is closed half by half, the stage before waited for in between."""
+    product = "HGMMA.64x128x16.F32 R24, gdesc[UR28], R24"
+    half = [product] * (size // 2 - 1) + [product + ", gsb0"]
+    return ["WARPGROUP.ARRIVE"] + half + ["WARPGROUP.DEPBAR.LE gsb0, 0x1"] + half
+
+
+SOUND = [dump("c128", sound()),
+         dump("c128", sound()[:3] + halves(4) * 3 + sound()[sound().index("@!P0 BRA back"):]), dump("p64", sound(2, 8, PLAIN)),
          dump("v16", without(sound(2, 4, PLAIN), "USETMAXREG"), "6__half")]
 
 # what is wrong, the dump, a part of the finding
@@ -120,9 +128,12 @@ def code_mistakes():
         findings, _, _ = check_gemms(SOUND[1] + lines + SOUND[2], TILES)
         if not any(part in f for f in findings):
             yield f"{name}: not found, only {findings}"
-    seen = [(t, d) for t in TILES for d in ("bf16", "fp16")]
-    if list(missing_kernels(TILES, seen)) or len(list(missing_kernels(TILES, seen[1:]))) != 1:
+    seen = [(t, d, "GemmParams") for t in TILES for d in ("bf16", "fp16")]
+    fused = [(*seen[0][:2], "AgGemmParams")]
+    if list(missing_kernels(TILES, seen + fused)) or len(list(missing_kernels(TILES, seen[1:]))) != 1:
         yield "missing kernels: not found"
+    if len(list(missing_kernels(TILES, seen + 2 * fused))) != 1:
+        yield "kernels that are there twice: not found"
 
 
 def main():

@@ -2,14 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules for the code of GPU kernels, as cuobjdump prints it. Used by check_kernels.py.
 
-A GEMM starts a batch of wgmma (4 a 64-row block), closes it as one group and waits until only that
-one is in flight. Where the compiler serialises wgmma, each is a group of its own and is waited for.
+A GEMM starts a batch of wgmma (4 a 64-row block), closes it as one group or half by half, and waits
+until only the group before is in flight. Where the compiler serialises wgmma, each is a group of its
+own and is waited for.
 """
 import re
 from dataclasses import dataclass, field
 
 K_STEPS = 4  # wgmma of a 64-row block and a stage: 64 of k, 16 each
 DTYPES = {"__half": "fp16", "__nv_bfloat16": "bf16"}
+# What a kernel is told says what it is; every tile has the plain one.
+PLAIN = "GemmParams"
+KINDS = {PLAIN: "", "AgGemmParams": " ag_gemm", "GemmRsParams": " gemm_rs"}
 
 
 @dataclass(frozen=True)
@@ -126,8 +130,9 @@ def loop_findings(kernel, tile):
     if sizes != [tile.batch]:
         yield ("HGMMA after each WARPGROUP.ARRIVE", " and ".join(map(str, sizes)) or "none",
                f"{tile.batch} (wgmma serialised)")
-    if any(closes for b in batches for closes in b[:-1]):
-        yield "HGMMA that close a group", "more than the last of a batch", "the last alone"
+    if any(closes and i + 1 != len(b) // 2 for b in batches for i, closes in enumerate(b[:-1])):
+        yield ("HGMMA that close a group", "more than the last of a batch or of its half",
+               "those alone")
 
 
 def kernel_findings(kernel, tile):
@@ -172,10 +177,16 @@ def resource_findings(resources):
             yield f"{short_name(name)}: local memory, got {local} bytes, expected none"
 
 
+def kind_of(mangled):
+    """Which of KINDS a kernel of the GEMM is."""
+    found = re.search(r"\d(" + "|".join(KINDS) + r")E", mangled)
+    return found.group(1) if found else PLAIN
+
+
 def short_name(mangled):
     known = tile_and_dtype(mangled)
     if known:
-        return " ".join(known)
+        return " ".join(known) + KINDS[kind_of(mangled)]
     for digits in re.finditer(r"(?=(?:^|\D|\d)(\d{1,2})[a-z_])", mangled):
         at = digits.end(1)
         word = mangled[at:at + int(digits.group(1))]
@@ -193,8 +204,8 @@ def check_gemms(sass, tiles):
         if tile is None:
             findings.append(f"{kernel.name}: name, got no tile of gemm_tiles.h, expected one")
             continue
-        seen.append(known)
-        findings += [f"{known[0]} {known[1]}: {what}, got {got}, expected {expected}"
+        seen.append((*known, kind_of(kernel.name)))
+        findings += [f"{short_name(kernel.name)}: {what}, got {got}, expected {expected}"
                      for what, got, expected in kernel_findings(kernel, tile)]
         loop = main_loop(kernel)
         if loop:
@@ -207,8 +218,10 @@ def check_gemms(sass, tiles):
 def missing_kernels(tiles, seen):
     for name in tiles:
         for dtype in sorted(DTYPES.values()):
-            if (count := seen.count((name, dtype))) != 1:
-                yield f"gemm_tiles.h: {name} {dtype}: kernels, got {count}, expected 1"
+            for kind, words in KINDS.items():
+                count = seen.count((name, dtype, kind))
+                if count > 1 or (count == 0 and kind == PLAIN):
+                    yield f"gemm_tiles.h: {name} {dtype}{words}: kernels, got {count}, expected 1"
 
 
 def span(values):
