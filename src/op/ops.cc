@@ -18,7 +18,8 @@ Problem problem_of(const AgGemmArgs& args, int ranks, Part part) {
   p.ranks = ranks;
   p.m = args.m;
   for (const auto& w : args.weights) p.n.push_back(w.rows);
-  if (part == Part::collective && p.n.empty()) p.n.push_back(1);
+  // A width that every backend takes: no product is made of it.
+  if (part == Part::collective && p.n.empty()) p.n.push_back(8);
   p.k = args.a.cols;
   p.dtype = args.a.dtype;
   p.bias = !args.bias.empty();
