@@ -37,7 +37,7 @@ class WaitControl {
   /// Whether kernels read the group's abort word themselves; otherwise only finish() tells them.
   [[nodiscard]] bool watches_group() const { return group_stop_ != nullptr; }
 
-  /// Ends all waits of this rank's kernels, some 100 us later. Any thread; never blocks.
+  /// Ends all waits of this rank's kernels, some ms later. Any thread; never blocks.
   void stop(comm::AbortReason reason) noexcept;
 
   /// The report of the rank's first failed wait, if there is one.
