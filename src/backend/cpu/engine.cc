@@ -142,7 +142,7 @@ class HostMemory : public RankMemory {
   }
   [[nodiscard]] std::byte* data() const override { return data_.get(); }
   void copy(void* to, const void* from, std::size_t bytes) const override {
-    std::memcpy(to, from, bytes);
+    if (bytes > 0) std::memcpy(to, from, bytes);
   }
 
  private:
