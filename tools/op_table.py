@@ -151,6 +151,9 @@ def series_of(rows, value):
     return series
 
 
+LEAST_E = -0.5  # of the plot
+
+
 def nice_step(span):
     step = 10 ** math.floor(math.log10(span / 4))
     return next(step * f for f in (1, 2, 2.5, 5, 10) if span / (step * f) <= 5)
@@ -215,7 +218,7 @@ def legend(names, styles, top, total_width):
     out, x, y = [], PANEL["left"], top
     for name in names:
         colour, shape = styles[name]
-        width = 40 + 7 * len(name)
+        width = 46 + 7.6 * len(name)
         if x + width > total_width:
             x, y = PANEL["left"], y + 20
         out.append(f'<line x1="{x}" x2="{x + 24}" y1="{y - 4}" y2="{y - 4}" stroke="{colour}" stroke-width="1.8"/>')
@@ -227,13 +230,15 @@ def legend(names, styles, top, total_width):
 def plot(rows, path):
     ms = sorted({r["m"] for r in rows})
     speed = series_of(rows, lambda r: r["speedup"])
-    overlap = series_of(rows, lambda r: r["efficiency"] if exposed(r) else None)
+    # Far below 0 the number says no more than that; drawn to scale it would hide the others.
+    overlap = series_of(rows, lambda r: max(r["efficiency"], LEAST_E) if exposed(r) else None)
+    cut = any(exposed(r) and r["efficiency"] < LEAST_E for r in rows)
     names = list(speed)
     styles = {name: (COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]) for i, name in enumerate(names)}
     width = 2 * PANEL["width"] + PANEL["left"] + PANEL["gap"] + 20
     keys, bottom = legend(names, styles, PANEL["top"] + PANEL["height"] + 66, width)
     body = panel(0, "speed-up over unfused", speed, 1.0, ms, styles)
-    body += panel(1, "overlap efficiency (1: nothing exposed)", overlap, 1.0, ms, styles)
+    body += panel(1, "overlap efficiency (1: nothing exposed" + (f"; cut at {LEAST_E})" if cut else ")"), overlap, 1.0, ms, styles)
     lines = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {bottom + 16}" width="{width}" '
              f'height="{bottom + 16}" font-family="sans-serif" font-size="12" fill="#222">',
              f'<rect width="{width}" height="{bottom + 16}" fill="white"/>', *body, *keys, "</svg>"]
