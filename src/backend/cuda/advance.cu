@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/advance.h"
-#include "backend/cuda/device/ptx.h"
 #include "comm/cuda_atomics.h"
 
 namespace tilelace::cuda {
 namespace {
 
 __global__ void advance_kernel(const __grid_constant__ Advance a) {
-  ptx::launch_dependents();
   const std::uint32_t epoch = *a.epoch + 1;
   *a.epoch = epoch;
   if (a.base == nullptr) return;
@@ -24,11 +22,6 @@ __global__ void advance_kernel(const __grid_constant__ Advance a) {
 cudaError_t enqueue_advance(const Advance& advance, cudaStream_t stream) {
   advance_kernel<<<1, 1, 0, stream>>>(advance);
   return cudaGetLastError();
-}
-
-cudaError_t load_advance() {
-  cudaFuncAttributes attributes{};
-  return cudaFuncGetAttributes(&attributes, advance_kernel);
 }
 
 }  // namespace tilelace::cuda

@@ -26,7 +26,4 @@ struct Advance {
 /// the headers tell the peers that this rank is done with them.
 [[nodiscard]] cudaError_t enqueue_advance(const Advance& advance, cudaStream_t stream);
 
-/// Loads the kernel, so that a later launch does not.
-[[nodiscard]] cudaError_t load_advance();
-
 }  // namespace tilelace::cuda
