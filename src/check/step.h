@@ -9,34 +9,13 @@
 
 #include "schedule/ag_gemm.h"
 #include "schedule/gemm_reduce.h"
+#include "schedule/verb_names.h"
 
 namespace tilelace::check {
 
 using schedule::Index;
 using schedule::RowRange;
-
-enum class Verb : std::uint8_t {
-  signal,
-  signal_header,
-  wait,
-  admit,
-  compute,
-  store,
-  stage,
-  push,
-  pull,
-  deliver,
-  reduce,
-  partial,
-  store_partial,
-  store_result,
-  park,
-  unpark,
-  send_partial,
-  fetch_partial,
-  send_result,
-  fetch_result
-};
+using schedule::Verb;
 
 struct Step {
   Verb verb = Verb::admit;
