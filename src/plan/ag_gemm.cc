@@ -7,6 +7,7 @@
 #include <ostream>
 
 #include "core/check.h"
+#include "plan/gemm_cost.h"
 #include "plan/problem.h"
 #include "plan/schedules.h"
 #include "schedule/gather_order.h"
@@ -23,9 +24,6 @@ constexpr double kPushBytesPerUs = 200e3;
 constexpr double kPushStartUs = 5;
 constexpr double kEnterUs = 3;
 
-constexpr Index kWalkRows = 2048;    ///< rows that a walk over the weight serves
-constexpr double kUsPerByte = 6e-8;  ///< of memory that is read again, beside products
-
 constexpr Index kLeastCopy = 4 << 20;  ///< bytes; smaller copies do not reach the link's rate
 constexpr Index kMostPushRows = 1024;  ///< of all ranks; beyond that copy engines are better
 constexpr Index kPushChunk = 16 << 10;
@@ -37,23 +35,13 @@ bool can_gather(const GemmTile& t) {
 #undef TILELACE_GEMM_NAME
 }
 
-struct Gather {
-  Index m, most_rows, shard_bytes;
-  int ranks;
-};
-
 class Candidates {
  public:
   Candidates(const Problem& p, const GemmMachine& machine) : p_(p), borders_(borders_of(p)) {
-    const schedule::RowSplit split{p.m, p.ranks, borders_.empty() ? nullptr : borders_.data()};
-    const auto row = p.k * static_cast<Index>(size_of(p.dtype));
-    g_ = {p.m, split.max_rows(), split.max_rows() * row, p.ranks};
-    row_bytes_ = row;
-    for (const auto n : p.n)
-      if (n == p.n.front())
-        scale_ += 1;
-      else
-        scale_ += static_cast<double>(n) / static_cast<double>(p.n.front());
+    const schedule::RowSplit split = split_of(p, borders_);
+    most_rows_ = split.max_rows();
+    row_bytes_ = p.k * static_cast<Index>(size_of(p.dtype));
+    scale_ = static_cast<double>(p.total_n()) / static_cast<double>(p.n.front());
     for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
       if (!can_gather(gemm.tile)) continue;
       if (!gemm.tile.swapped && gemm.split_tiles == 0) add_by_shard(gemm, split);
@@ -75,18 +63,18 @@ class Candidates {
   }
 
   void add_by_shard(const GemmPlan& gemm, const schedule::RowSplit& split) {
-    const Index rows = gemm.tile.rows() * gemm.tile.cluster_rows;
-    Index tiles = 0;
-    for (int r = 0; r < p_.ranks; ++r) tiles += schedule::ceil_div(split.shard(r).size(), rows);
+    const Index rows = gemm.tile.worker_rows();
+    const Index tiles = tile_rows_by_shard(split, rows);
     const double us = gemm.predicted_us * scale_ * static_cast<double>(tiles) /
                       static_cast<double>(schedule::ceil_div(p_.m, rows));
     const double own = us / p_.ranks;
     for (const Index parts : {1, 2, 4}) {
-      const Index chunk = schedule::max_of(1, schedule::ceil_div(g_.most_rows, parts));
+      const Index chunk = schedule::max_of(1, schedule::ceil_div(most_rows_, parts));
       if (parts > 1 && chunk * row_bytes_ < kLeastCopy) break;
       const double first = kCopyStartUs + static_cast<double>(chunk * row_bytes_) / kCopyBytesPerUs;
-      const double wire = kCopyStartUs + 2.0 * static_cast<double>(parts * p_.ranks) +
-                          static_cast<double>(g_.shard_bytes) * (p_.ranks - 1) / kCopyBytesPerUs;
+      const double wire =
+          kCopyStartUs + 2.0 * static_cast<double>(parts * p_.ranks) +
+          static_cast<double>(most_rows_ * row_bytes_) * (p_.ranks - 1) / kCopyBytesPerUs;
       add({gemm, false, Transport::push, chunk, 1}, us + reread_us(1) + std::max(0.0, wire - own));
       if (p_.ranks == 2) continue;
       add({gemm, false, Transport::push, chunk, p_.ranks},
@@ -102,23 +90,24 @@ class Candidates {
   /// What reading weights again costs, for every walk over them more than the product alone takes.
   [[nodiscard]] double reread_us(int apart) const {
     const auto reads = [](Index rows) { return schedule::ceil_div(rows, kWalkRows); };
-    Index count = apart * reads(g_.most_rows);
-    if (apart < p_.ranks) count += reads(p_.m - apart * g_.most_rows);
+    Index count = apart * reads(most_rows_);
+    if (apart < p_.ranks) count += reads(p_.m - apart * most_rows_);
     const Index more = count - reads(p_.m);
-    return scale_ * static_cast<double>(more * p_.n.front() * row_bytes_) * kUsPerByte;
+    return scale_ * static_cast<double>(more * p_.n.front() * row_bytes_) * kRereadUsPerByte;
   }
 
   [[nodiscard]] Index push_chunk() const {
     const Index rows = std::max<Index>(1, kPushChunk / row_bytes_);
-    return std::max(rows, schedule::ceil_div(g_.most_rows, kMostChunks));
+    return std::max(rows, schedule::ceil_div(most_rows_, kMostChunks));
   }
   [[nodiscard]] double pushed() const {
-    return kPushStartUs + static_cast<double>(g_.shard_bytes) * (p_.ranks - 1) / kPushBytesPerUs;
+    return kPushStartUs +
+           static_cast<double>(most_rows_ * row_bytes_) * (p_.ranks - 1) / kPushBytesPerUs;
   }
 
   const Problem& p_;
   std::vector<Index> borders_;
-  Gather g_{};
+  Index most_rows_ = 0;  ///< of a shard
   Index row_bytes_ = 1;
   double scale_ = 0;  ///< all weights against the first
   std::vector<AgGemmPlan> plans_;
@@ -148,7 +137,7 @@ std::vector<AgGemmPlan> ag_gemm_candidates(const Problem& problem, const GemmMac
 
 double gather_us(const Problem& p, Transport transport) {
   const std::vector<Index> borders = borders_of(p);
-  const schedule::RowSplit split{p.m, p.ranks, borders.empty() ? nullptr : borders.data()};
+  const schedule::RowSplit split = split_of(p, borders);
   const double bytes = static_cast<double>(split.max_rows() * p.k) *
                        static_cast<double>(size_of(p.dtype)) * (p.ranks - 1);
   if (transport == Transport::store) return kEnterUs + kPushStartUs + bytes / kPushBytesPerUs;

@@ -23,8 +23,8 @@ constexpr double kKernelUs = 3;  ///< one more kernel in a row, which no weights
 
 /// Rows and columns of what one worker computes.
 std::pair<int, int> extents_of(const GemmTile& t) {
-  const int down = t.rows() * t.cluster_rows;
-  const int across = t.width * t.cluster_cols;
+  const int down = t.worker_rows();
+  const int across = t.worker_cols();
   return t.swapped ? std::pair(across, down) : std::pair(down, across);
 }
 
@@ -57,7 +57,7 @@ void require_options(const Problem& p, const PlanOptions& o) {
           o.local_ranks.value_or(0));
   if (!o.chunk_rows) return;
   const auto borders = borders_of(p);
-  const schedule::RowSplit split{p.m, p.ranks, borders.empty() ? nullptr : borders.data()};
+  const schedule::RowSplit split = split_of(p, borders);
   const Index least = std::max<Index>(1, schedule::ceil_div(split.max_rows(), kMaxChunks));
   require(*o.chunk_rows >= least && *o.chunk_rows <= kMaxExtent,
           "{}: chunk_rows on GPUs, got {}, expected at least {} ({} chunks a shard)", op,
@@ -126,10 +126,8 @@ int grid_of(const AgGemmPlan& c, const Problem& p) {
   int tiles = work.order.tiles();
   if (!c.whole) {
     const auto borders = borders_of(p);
-    const schedule::RowSplit split{p.m, p.ranks, borders.empty() ? nullptr : borders.data()};
-    Index rows = 0;
-    for (int r = 0; r < p.ranks; ++r)
-      rows += schedule::ceil_div(split.shard(r).size(), extents_of(c.gemm.tile).first);
+    const schedule::RowSplit split = split_of(p, borders);
+    const Index rows = tile_rows_by_shard(split, extents_of(c.gemm.tile).first);
     tiles = static_cast<int>(rows) * work.order.cols;
   }
   const int workers = c.gemm.split_tiles == 0 ? std::min(c.gemm.workers, tiles) : c.gemm.workers;

@@ -13,8 +13,7 @@
 namespace tilelace::plan {
 namespace {
 
-constexpr int kStep = 64;                  // of k
-constexpr std::int64_t kGroupRows = 2048;  // rows walked at a time: what stays in L2
+constexpr int kStep = 64;  // of k
 int ceil_div(std::int64_t a, std::int64_t b) { return static_cast<int>((a + b - 1) / b); }
 
 struct Sides {
@@ -27,8 +26,8 @@ Sides sides_of(const GemmTile& t, const GemmProblem& p) {
 schedule::GemmOrder order_of(const GemmPlan& plan, const GemmProblem& p) {
   const GemmTile& t = plan.tile;
   const Sides s = sides_of(t, p);
-  return {ceil_div(s.rows, t.rows() * t.cluster_rows),
-          ceil_div(s.cols, t.width * t.cluster_cols),
+  return {ceil_div(s.rows, t.worker_rows()),
+          ceil_div(s.cols, t.worker_cols()),
           plan.group,
           plan.along_cols,
           plan.wide,
@@ -88,7 +87,7 @@ class Candidates {
 
   void add_tile(const GemmTile& t) {
     GemmPlan plan{.tile = t, .workers = clusters_of(t, machine_)};
-    plan.group = std::max(1, static_cast<int>(kGroupRows / (t.rows() * t.cluster_rows)));
+    plan.group = std::max(1, static_cast<int>(kWalkRows / t.worker_rows()));
     const int tiles = order_of(plan, p_).tiles();
     add(plan);
     add_orders(plan, tiles);

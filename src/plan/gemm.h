@@ -46,6 +46,9 @@ std::ostream& operator<<(std::ostream&, const GemmPlan&);
 /// As printed: "c256 workers 66 split 40 group 8 early".
 std::string describe(const GemmPlan&);
 
+/// Rows that one walk over the weight serves: what stays in L2.
+constexpr std::int64_t kWalkRows = 2048;
+
 /// The schedule of the plan. m, n, k > 0.
 schedule::GemmWork work_of(const GemmPlan&, const GemmProblem&);
 

@@ -7,6 +7,7 @@
 #include <ostream>
 
 #include "core/check.h"
+#include "plan/gemm_cost.h"
 #include "plan/problem.h"
 #include "plan/schedules.h"
 #include "schedule/reduce_order.h"
@@ -20,19 +21,9 @@ using schedule::Index;
 // Measured on H200s over NVLink (docs/decisions/0006).
 constexpr double kSendBytesPerUs = 330e3;
 constexpr double kTailUs = 6;
-constexpr double kUsPerByte = 6e-8;     ///< of memory that is read again, beside products
-constexpr int kMostAccumulators = 176;  ///< of a thread: more leave no registers for the sums
 
-/// Tiles that the kernels of gemm_rs are made for.
 bool can_reduce(const GemmTile& t) {
-  return t.groups == 2 && !t.swapped && t.blocks * t.width / 2 <= kMostAccumulators;
-}
-
-Index worker_rows(const GemmTile& t) { return Index{t.rows()} * t.cluster_rows; }
-Index worker_cols(const GemmTile& t) { return Index{t.width} * t.cluster_cols; }
-
-schedule::RowSplit split_of(const Problem& p, const std::vector<Index>& borders) {
-  return {p.m, p.ranks, borders.empty() ? nullptr : borders.data()};
+  return plan::can_reduce(t.groups, t.blocks, t.width, t.swapped);
 }
 
 void require_problem(const Problem& p) {
@@ -62,9 +53,8 @@ std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& 
   std::vector<GemmRsPlan> plans;
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
     if (!can_reduce(gemm.tile) || gemm.split_tiles != 0) continue;
-    const Index rows = worker_rows(gemm.tile);
-    Index tiles = 0;
-    for (int r = 0; r < p.ranks; ++r) tiles += ceil_div(split.shard(r).size(), rows);
+    const Index rows = gemm.tile.worker_rows();
+    const Index tiles = tile_rows_by_shard(split, rows);
     double us =
         gemm.predicted_us * static_cast<double>(tiles) / static_cast<double>(ceil_div(p.m, rows));
     // Without a second group that multiplies meanwhile, sending and adding hold the tile up.
@@ -72,7 +62,8 @@ std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& 
     if (!gemm.tile.pingpong) us += wire / 2;
     plans.push_back({gemm, true, std::max(us, wire + us / p.ranks) + kTailUs});
     if (p.ranks == 2) continue;
-    const double reread = static_cast<double>((p.ranks - 2) * p.n.front() * p.k * 2) * kUsPerByte;
+    const double reread =
+        static_cast<double>((p.ranks - 2) * p.n.front() * p.k * 2) * kRereadUsPerByte;
     plans.push_back({gemm, false, std::max(us + reread, wire + us / p.ranks) + kTailUs});
   }
   std::stable_sort(plans.begin(), plans.end(), [](const GemmRsPlan& a, const GemmRsPlan& b) {
@@ -88,10 +79,10 @@ std::int64_t gemm_rs_staging_bytes(const Problem& p) {
   Index most = 0;
   for (const GemmTile& t : kGemmTiles) {
     if (!can_reduce(t)) continue;
-    const Index rows = ceil_div(own, worker_rows(t)) * worker_rows(t);
+    const Index rows = ceil_div(own, t.worker_rows()) * t.worker_rows();
     // A thread's values in pieces of eight.
     const Index width = (Index{t.blocks} * t.width / 2 + 7) / 8 * 16 / t.blocks;
-    const Index cols = ceil_div(p.n.front(), worker_cols(t)) * t.cluster_cols * width;
+    const Index cols = ceil_div(p.n.front(), t.worker_cols()) * t.cluster_cols * width;
     most = std::max(most, rows * cols);
   }
   return most * p.ranks * static_cast<Index>(size_of(p.dtype));

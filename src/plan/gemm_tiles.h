@@ -28,7 +28,16 @@ struct GemmTile {
   /// Rows of one CTA's tile.
   [[nodiscard]] constexpr int rows() const { return 64 * blocks * (pingpong ? 1 : groups); }
   [[nodiscard]] constexpr int cluster() const { return cluster_rows * cluster_cols; }
+  /// Rows and columns of what one worker, a cluster, computes.
+  [[nodiscard]] constexpr int worker_rows() const { return rows() * cluster_rows; }
+  [[nodiscard]] constexpr int worker_cols() const { return width * cluster_cols; }
 };
+
+/// Whether the kernels of gemm_rs are made for these tiles: with more than 176 accumulators a
+/// thread no registers are left for the terms of the peers.
+constexpr bool can_reduce(int groups, int blocks, int width, bool swapped) {
+  return groups == 2 && !swapped && blocks * width / 2 <= 176;
+}
 
 // clang-format off
 // name, groups, blocks, width, stages, cluster rows, cols, staging, pingpong, swapped, per_sm

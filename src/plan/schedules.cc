@@ -13,10 +13,6 @@ schedule::Route route_of(const Problem& p, const Plan& plan) {
   return {plan.route, p.ranks, local};
 }
 
-schedule::RowSplit split_of(const Problem& p, const std::vector<Index>& borders) {
-  return {p.m, p.ranks, borders.empty() ? nullptr : borders.data()};
-}
-
 /// Bands that share a column panel while it is in cache: those of one chunk, at most four.
 Index raster_group(const Plan& plan) {
   return schedule::max_of(1, schedule::min_of(4, plan.chunk_rows / plan.tile_m));
@@ -47,6 +43,16 @@ std::vector<Index> borders_of(const Problem& p) {
   std::vector<Index> borders{0};
   for (const auto rows : p.rows) borders.push_back(borders.back() + rows);
   return borders;
+}
+
+schedule::RowSplit split_of(const Problem& p, const std::vector<Index>& borders) {
+  return {p.m, p.ranks, borders.empty() ? nullptr : borders.data()};
+}
+
+Index tile_rows_by_shard(const schedule::RowSplit& split, Index rows) {
+  Index tiles = 0;
+  for (int r = 0; r < split.ranks; ++r) tiles += schedule::ceil_div(split.shard(r).size(), rows);
+  return tiles;
 }
 
 Index column_tiles(const Problem& p, int tile_n) {

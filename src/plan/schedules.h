@@ -16,6 +16,12 @@ using schedule::Index;
 /// Shard borders (ranks + 1 values) that a schedule may point to; empty for an even split.
 std::vector<Index> borders_of(const Problem&);
 
+/// `borders` must outlive it.
+schedule::RowSplit split_of(const Problem&, const std::vector<Index>& borders);
+
+/// Rows of tiles where every shard has its own, `rows` high each.
+Index tile_rows_by_shard(const schedule::RowSplit&, Index rows);
+
 /// Column tiles of the problem: all weights' panels (swiglu: gate and up share one).
 Index column_tiles(const Problem&, int tile_n);
 

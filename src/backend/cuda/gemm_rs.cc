@@ -24,8 +24,8 @@ Plan agreed_plan(const GemmKernel& kernel) {
   Plan p;
   p.op = Op::gemm_rs;
   p.transport = Transport::store;
-  p.tile_m = kernel.tile.rows() * kernel.tile.cluster_rows;
-  p.tile_n = kernel.tile.width * kernel.tile.cluster_cols;
+  p.tile_m = kernel.tile.worker_rows();
+  p.tile_n = kernel.tile.worker_cols();
   p.blocks = 1;
   p.chunk_rows = kernel.given_bytes;
   return p;
@@ -64,7 +64,7 @@ void require_call(const Problem& p, const plan::GemmRsPlan& plan, const GemmKern
           plan::describe(plan.gemm));
 }
 
-/// Parameters of the kernel; `order` has the places of partials.
+/// Parameters of the kernel for a call in this slot.
 GemmRsParams params_of(const RankCalls& calls, const Problem& p, const plan::GemmRsPlan& plan,
                        const GemmRsTensors& t, const GemmKernel& kernel, unsigned slot) {
   const Plan agreed = agreed_plan(kernel);
@@ -75,8 +75,8 @@ GemmRsParams params_of(const RankCalls& calls, const Problem& p, const plan::Gem
   fill_operands(params, kernel, gemm, {t.x, t.weight, t.bias, t.out, p.activation},
                 calls.scratch());
   const schedule::GemmWork work = plan::work_of(plan.gemm, gemm);
-  const auto order = schedule::make_reduce_order(
-      schedule, work.order, kernel.tile.rows() * kernel.tile.cluster_rows, plan.together);
+  const auto order =
+      schedule::make_reduce_order(schedule, work.order, kernel.tile.worker_rows(), plan.together);
   params.work = schedule::make_gemm_work(order, work.workers, work.k_steps, 0);
   const Index own = schedule.split.shard(calls.group().rank()).size();
   if (own > 0) fill_outputs(params.out, params.out_rest, kernel, {t.out, own, gemm.n}, p.dtype);

@@ -11,8 +11,7 @@ GemmKernel gemm_entry(plan::GemmTile tile, DType dtype) {
   using Shape = GemmShape<Tile>;
   const void* gathering = nullptr;
   const void* reducing = nullptr;
-  // More accumulators leave no registers for the terms of the peers.
-  if constexpr (Tile::blocks * Shape::kAccumulators <= 176 && Tile::groups == 2 && !Tile::swapped)
+  if constexpr (plan::can_reduce(Tile::groups, Tile::blocks, Tile::width, Tile::swapped))
     reducing = reinterpret_cast<const void*>(gemm_kernel<Tile, Element, GemmRsParams>);
   if constexpr (kGathers)
     gathering = reinterpret_cast<const void*>(gemm_kernel<Tile, Element, AgGemmParams>);
