@@ -114,7 +114,6 @@ AgGemm::AgGemm(comm::Group& group, int device, const std::vector<Problem>& probl
   }
   const auto flags = static_cast<std::size_t>(2 * group.ranks() * plan::kMaxChunks);
   impl_ = std::make_unique<Impl>(group, device, flags, bytes, timeout_s);
-  check(load_gather_rows(), "ag_gemm: loading kernels");
 }
 
 AgGemm::~AgGemm() = default;
@@ -134,8 +133,7 @@ AgGemmParams params_of(const RankCalls& calls, const Call& c, const GemmKernel& 
                  c.tensors.outs[i], p.activation},
                 calls.scratch());
   const schedule::GemmWork work = plan::work_of(c.plan.gemm, gemm);
-  const auto walk = schedule::make_gather_order(c.schedule, work.order,
-                                                kernel.tile.rows() * kernel.tile.cluster_rows,
+  const auto walk = schedule::make_gather_order(c.schedule, work.order, kernel.tile.worker_rows(),
                                                 c.plan.whole, c.plan.apart);
   // The plan was made for the first weight; a narrower one may have fewer tiles.
   params.work = schedule::make_gemm_work(walk, work.workers, work.k_steps,
@@ -189,10 +187,6 @@ void enqueue_sends(AgGemm::Impl& impl, const Call& c, cudaStream_t stream) {
 }
 
 void enqueue_product(const RankCalls& calls, const Call& c, cudaStream_t stream) {
-  if (c.problem.m == 0) {
-    check(enqueue_admit(calls.params(c.slot, c.hash, kOp), stream), "ag_gemm: the admission");
-    return;
-  }
   const GemmKernel& kernel = kernel_of(c.plan.gemm, c.problem.dtype);
   require(kernel.gathering != nullptr, "ag_gemm: tile {}, expected one that can wait for rows",
           kernel.tile.name);
@@ -236,11 +230,15 @@ void AgGemm::run(const Problem& problem, const plan::AgGemmPlan& plan, const AgG
   Call c = make_call(problem, plan, tensors, impl.calls.group().rank());
   require_call(c, impl.calls);
   c.slot = impl.calls.begin_call("ag_gemm");
-  if (problem.m > 0) enqueue_sends(impl, c, stream);
-  if (problem.m > 0 && c.awaits()) enqueue_await_rows(impl.calls, c, stream);
-  if (problem.m == 0 || !c.alone()) enqueue_product(impl.calls, c, stream);
-  if (problem.m > 0 && tensors.gathered != nullptr) enqueue_gathered(impl.calls, c, stream);
-  if (problem.m > 0 && plan.transport == Transport::push) impl.engine.join(stream);
+  if (problem.m == 0) {
+    check(enqueue_admit(impl.calls.params(c.slot, c.hash, kOp), stream), "ag_gemm: the admission");
+    return;
+  }
+  enqueue_sends(impl, c, stream);
+  if (c.awaits()) enqueue_await_rows(impl.calls, c, stream);
+  if (!c.alone()) enqueue_product(impl.calls, c, stream);
+  if (tensors.gathered != nullptr) enqueue_gathered(impl.calls, c, stream);
+  if (plan.transport == Transport::push) impl.engine.join(stream);
 }
 
 void AgGemm::finish(cudaStream_t stream, double timeout_s) {

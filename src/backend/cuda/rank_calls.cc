@@ -3,6 +3,7 @@
 
 #include "backend/cuda/cuda_check.h"
 #include "backend/cuda/gather_push.h"
+#include "backend/cuda/gather_rows.h"
 #include "backend/cuda/neighbours.h"
 #include "core/check.h"
 
@@ -28,6 +29,7 @@ RankCalls::RankCalls(comm::Group& group, int device, std::size_t flags, std::siz
       data_bytes_(align(data_bytes)) {
   load_gemm_kernels();
   check(load_gather_push(), "loading kernels");
+  check(load_gather_rows(), "loading kernels");
   neighbour_places();
   memory_ = comm::allocate_device(group, device, flags_at(2), timeout_s);
   void* counter = nullptr;
