@@ -11,6 +11,7 @@ void each_method_field(sim::Method& m, Visit visit) {
   visit("method", "fused_call_us", m.fused_call_us);
   visit("method", "fused_efficiency", m.fused_efficiency);
   visit("method", "fused_reduce_us", m.fused_reduce_us);
+  visit("method", "fused_tile_us", m.fused_tile_us);
   visit("method", "unfused_call_us", m.unfused_call_us);
   visit("method", "fused_tile_rows", m.fused_tile_rows);
   visit("method", "fused_reduce_cols", m.fused_reduce_cols);

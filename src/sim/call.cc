@@ -95,7 +95,9 @@ std::function<double(int)> fused_tiles(const MachineModel& m, const Problem& p, 
   const Compute device = slowed(m.compute, m.method.fused_efficiency);
   const GemmTime whole = gemm_time(device, product_of(p), tile, tiles_of(p, plan, tile.cols));
   const double waves = std::max(1.0, std::ceil(tiles_of(p, plan, plan.tile_n) / plan.workers));
-  const double each = stretch * whole.clock_us() / waves;
+  const double sums =
+      p.op == Op::ag_gemm ? 0 : m.method.fused_tile_us * tile.rows * tile.cols / (128.0 * 256);
+  const double each = stretch * (whole.clock_us() / waves + sums);
   return [each](int) { return each; };
 }
 

@@ -76,6 +76,7 @@ void check_machine(const MachineModel& m) {
   time("method.fused_call_us", m.method.fused_call_us);
   between("method.fused_efficiency", m.method.fused_efficiency, 0.01, 1.5);
   time("method.fused_reduce_us", m.method.fused_reduce_us);
+  time("method.fused_tile_us", m.method.fused_tile_us);
   time("method.unfused_call_us", m.method.unfused_call_us);
   whole("method.fused_tile_rows", m.method.fused_tile_rows, 1, 256);
   whole("method.fused_reduce_cols", m.method.fused_reduce_cols, 0, 256);

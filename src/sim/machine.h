@@ -69,6 +69,7 @@ struct Method {
   double fused_call_us = 3;       ///< beyond a GEMM's own fixed time
   double fused_efficiency = 1;    ///< of the library GEMM's rate
   double fused_reduce_us = 0;     ///< gemm_rs, gemm_ar: what the last sums add to a call
+  double fused_tile_us = 0;       ///< gemm_rs, gemm_ar: sending or adding 128 x 256 elements
   double unfused_call_us = 0;     ///< what a framework adds to collective and product in a row
   double fused_tile_rows = 64;    ///< the fewest rows of a tile
   double fused_reduce_cols = 0;   ///< gemm_rs: the only width of a tile; 0: any

@@ -104,7 +104,8 @@ TEST(SimPaper, SmallMHasTheRightSigns) {
   }
 }
 
-/// Flux's own figures on eight L20 (docs/performance.md of its repository), ms. No bar.
+/// Flux's own figures on eight L20 (docs/performance.md of its repository), ms. The links are those
+/// measured on eight L40S elsewhere, so fused is a prediction; no bar of ours.
 TEST(SimPaper, EightL20) {
   MachineModel m = cli::read_machine("l20-pcie-x8");
   cli::read_method("flux-sm80", m);
@@ -117,7 +118,7 @@ TEST(SimPaper, EightL20) {
     fmt::print("8x L20 {}: unfused {:.2f} ms, measured {:.2f}; fused {:.2f}, measured {:.2f}\n",
                name_of(op), p.unfused_us / 1e3, unfused, p.fused_us / 1e3, fused);
     EXPECT_NEAR(p.unfused_us / 1e3 / unfused, 1, 0.15);
-    EXPECT_GT(p.unfused_us, p.fused_us);
+    EXPECT_NEAR(p.fused_us / 1e3 / fused, 1, 0.15);
   }
 }
 

@@ -19,6 +19,14 @@ inline std::vector<nlohmann::json> records(const std::string& file) {
   EXPECT_TRUE(in.good()) << file;
   std::vector<nlohmann::json> all;
   for (std::string line; std::getline(in, line);) all.push_back(nlohmann::json::parse(line));
+  // The programs for GPUs have shorter names.
+  for (auto& r : all) {
+    for (const auto& [brief, whole] :
+         {std::pair("gpt3", "gpt3-175b"), std::pair("llama70b", "llama2-70b"),
+          std::pair("qwen32b", "qwen3-32b")}) {
+      if (r["model"] == brief) r["model"] = whole;
+    }
+  }
   return all;
 }
 
