@@ -100,15 +100,24 @@ void add_doctor(CLI::App& app, int& exit_code) {
       "doctor", "Say what this machine has, what is missing and what that disables");
   command->footer(R"(Never fails because something is missing. Examples:
   tilelace doctor
-  tilelace doctor --measure mine.json    writes what this machine's cores, copies and flags take,
-                                         for tilelace simulate --machine mine.json
+  tilelace doctor --measure mine.json    writes what this machine's GPUs (or cores) and the links
+                                         between them give, for tilelace simulate --machine mine.json
+  tilelace doctor --measure mine.json --compare h200x4
+                                         and says where it differs from a known machine
 )");
-  auto measure = std::make_shared<std::string>();
-  command->add_option("--measure", *measure, "Measure the CPU ranks and write a machine file");
-  command->callback([measure, &exit_code] {
-    if (!measure->empty()) measure_machine(*measure);
+  auto request = std::make_shared<MeasureRequest>();
+  auto* measure = command->add_option("--measure", request->path,
+                                      "Measure the ranks of this machine and write a machine file");
+  command
+      ->add_option("--backend", request->backend,
+                   "What to measure: cpu or cuda (default: GPUs where there are any)")
+      ->needs(measure);
+  command->add_option("--compare", request->compare, "A machine file, or its name, to compare with")
+      ->needs(measure);
+  command->callback([request, &exit_code] {
+    if (!request->path.empty()) measure_machine(*request);
     exit_code = kDone;
-    if (!measure->empty()) return;
+    if (!request->path.empty()) return;
     Report report;
     report_cpu(report);
     report_system(report);

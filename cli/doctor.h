@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "simulate/machine_file.h"
+
 namespace tilelace::cli {
 
 class Report {
@@ -60,8 +62,26 @@ class Library {
 /// doctor_gpus_cuda.cc.
 void report_devices(Report& report);
 
-/// Measures cores, copies and flags of this machine (about two seconds) and writes a machine file
-/// of its CPU ranks. Errors: usage, when the file cannot be written.
-void measure_machine(const std::string& path);
+/// A machine, where its numbers come from, and options that simulate it.
+struct MeasuredMachine {
+  sim::MachineModel machine;
+  Sources sources;
+  std::string ranks;
+};
+
+/// Times cores, copies and flags of this machine, about two seconds.
+MeasuredMachine measure_cpu_ranks();
+/// Times products, copies and links of all its GPUs, about half a minute. Errors: usage (a build
+/// without CUDA, no GPU that it is built for), system.
+MeasuredMachine measure_gpu_ranks();
+
+struct MeasureRequest {
+  std::string path;
+  std::string backend;  ///< cpu, cuda, or empty: GPUs where there are any
+  std::string compare;  ///< a machine to compare with; may be empty
+};
+
+/// Measures and writes a machine file. Errors: usage, also when the file cannot be written; system.
+void measure_machine(const MeasureRequest&);
 
 }  // namespace tilelace::cli

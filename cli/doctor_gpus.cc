@@ -2,6 +2,9 @@
 // GPUs as a build without CUDA sees them: through the driver's library, if there is one.
 #include <array>
 
+#include "backend/cuda/measure/gpus.h"
+#include "backend/cuda_support.h"
+#include "core/check.h"
 #include "doctor.h"
 
 namespace tilelace::cli {
@@ -49,3 +52,11 @@ void report_devices(Report& report) {
 }
 
 }  // namespace tilelace::cli
+
+namespace tilelace::cuda::measure {
+
+GpuRates measure_gpus(const Say& /*say*/) {
+  raise(ErrorKind::usage, "--backend: got cuda, expected cpu: {}", cuda_missing());
+}
+
+}  // namespace tilelace::cuda::measure

@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// doctor --measure: a machine file of the CPU ranks of this machine, for `tilelace simulate`.
+// doctor --measure: a machine file of this machine, for `tilelace simulate`; its CPU ranks.
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>
 #include <functional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "backend/cpu/gemm/tile_gemm.h"
+#include "backend/cuda_support.h"
 #include "comm/signal.h"
 #include "comm/std_atomics.h"
+#include "core/check.h"
 #include "doctor.h"
 #include "machine.h"
 #include "row.h"
+#include "simulate/differences.h"
 #include "simulate/figure.h"
 #include "simulate/machine_file.h"
 
@@ -127,7 +131,7 @@ void set_assumed(sim::MachineModel& m, double copy_gbps) {
 
 }  // namespace
 
-void measure_machine(const std::string& path) {
+MeasuredMachine measure_cpu_ranks() {
   const int cores = cpu_cores();
   sim::MachineModel m;
   m.name = "this-machine";
@@ -150,16 +154,31 @@ void measure_machine(const std::string& path) {
                           "links.store_worker_gbps", "links.latency_us", "collectives.wire_gbps"}) {
     sources[key] = measured;
   }
-  check_machine(m);
-  write_text("--measure", path, machine_text(m, sources));
   Report::line("GEMM of a core", fmt::format("{:.1f} GFLOP/s bf16", 1e3 * m.compute.peak_tflops));
   Report::line("copy of a core", fmt::format("{:.1f} GB/s", copy));
   Report::line("flag, one way", fmt::format("{:.2f} us", m.links.latency_us));
+  return {std::move(m), std::move(sources), fmt::format("--tp {}", std::min(cores, 2))};
+}
+
+void measure_machine(const MeasureRequest& request) {
+  require(request.backend.empty() || request.backend == "cpu" || request.backend == "cuda",
+          "--backend: got \"{}\", expected cpu, cuda", request.backend);
+  const std::string missing = cuda_missing();
+  const bool gpus = request.backend == "cuda" || (request.backend.empty() && missing.empty());
+  require(!gpus || missing.empty(), "--backend: got cuda, expected cpu: {}", missing);
+  // Not after half a minute of measuring.
+  const sim::MachineModel other =
+      request.compare.empty() ? sim::MachineModel() : read_machine(request.compare);
+  require_writable("--measure", request.path);
+  if (!gpus && request.backend.empty())
+    Report::line("measuring", fmt::format("CPU ranks; no GPUs: {}", missing));
+  const MeasuredMachine m = gpus ? measure_gpu_ranks() : measure_cpu_ranks();
+  check_machine(m.machine);
+  write_text("--measure", request.path, machine_text(m.machine, m.sources));
+  if (!request.compare.empty()) fmt::print("\n{}", differences_text(m.machine, m.sources, other));
   fmt::print(
-      "\nwrote {}: CPU ranks, one worker each. Constants of GPUs are not measured here: take "
-      "a file of\nmachines/, or run tools/gpu_check --full and tools/fit_machine.py.\n"
-      "Next: tilelace simulate --machine {} --model llama3.1-8b --tp {} --m 512\n",
-      path, path, std::min(cores, 2));
+      "\nwrote {}: {} ranks\nNext: tilelace simulate --machine {} --model llama3.1-8b {} --m 512\n",
+      request.path, gpus ? "GPU" : "CPU", request.path, m.ranks);
 }
 
 }  // namespace tilelace::cli

@@ -32,6 +32,11 @@ void Progress::set(std::int64_t done, std::string label) {
   draw();
 }
 
+void Progress::set(std::int64_t done, std::int64_t total, std::string label) {
+  total_ = total;
+  set(done, std::move(label));
+}
+
 void Progress::draw() {
   const double now = seconds_now();
   if (!shown_ || now - begin_ < kQuietSeconds || now - last_ < kRedrawSeconds) return;

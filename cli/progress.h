@@ -20,6 +20,8 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void set(std::int64_t done, std::string label);
+  /// Where the total is known only now.
+  void set(std::int64_t done, std::int64_t total, std::string label);
   /// Redraws, at most ten times a second, from the first second on.
   void draw();
   /// Takes the bar off the terminal, so that something else can be printed.

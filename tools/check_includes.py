@@ -32,7 +32,7 @@ ALLOWED = {
     "src/op": ["tilelace", "core", "comm", "plan", "schedule/rows.h", "backend/backend.h"],
     "src/bindings": ["tilelace", "core", "comm", "plan", "check"],
     "cli": ["tilelace", "core", "comm", "plan", "check", "sim", "model", "backend/cpu/gemm",
-            "backend/cuda_support.h", "backend/cuda/cublas.h"],
+            "backend/cuda_support.h", "backend/cuda/cublas.h", "backend/cuda/measure/gpus.h"],
     "cli/model": ["tilelace", "core"],
     "examples": ["tilelace"],
 }

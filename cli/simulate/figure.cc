@@ -257,11 +257,25 @@ std::string figure_svg(const sim::MachineModel& machine, const SimulatedRow& row
   return Figure(machine, row, rank).draw();
 }
 
-void write_text(const std::string& option, const std::string& path, const std::string& text) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "we"),
-                                                             std::fclose);
+namespace {
+
+using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+
+File opened(const std::string& option, const std::string& path, const char* mode) {
+  File file(std::fopen(path.c_str(), mode), std::fclose);
   require(file != nullptr, "{}: {}: got \"{}\", expected a file to write", option, path,
           std::strerror(errno));
+  return file;
+}
+
+}  // namespace
+
+void require_writable(const std::string& option, const std::string& path) {
+  opened(option, path, "ae");
+}
+
+void write_text(const std::string& option, const std::string& path, const std::string& text) {
+  const File file = opened(option, path, "we");
   const bool good = std::fputs(text.c_str(), file.get()) >= 0 && std::fflush(file.get()) == 0;
   require(good, "{}: {}: got \"{}\", expected a place for it", option, path, std::strerror(errno));
 }

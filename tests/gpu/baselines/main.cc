@@ -5,15 +5,20 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "backend/cuda/measure/link_bench.h"
 #include "comm/cuda/capabilities.h"
 #include "core/check.h"
-#include "links/measure.h"
 #include "program.h"
 #include "record.h"
 #include "watchdog.h"
 
 namespace tilelace::gpu_test {
 namespace {
+
+using cuda::measure::LinkBench;
+using cuda::measure::Measured;
+using cuda::measure::Mover;
+using cuda::measure::Timing;
 
 /// NCCL's start reads a large library, maybe from a cold disk; below the bound of meetings.
 constexpr double kNcclSeconds = 35;

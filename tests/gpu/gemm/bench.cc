@@ -11,14 +11,18 @@
 #include "backend/cuda/cublas.h"
 #include "backend/cuda/cuda_check.h"
 #include "backend/cuda/gemm.h"
+#include "backend/cuda/measure/timer.h"
 #include "core/check.h"
 #include "gemm/data.h"
 #include "gemm/rows.h"
-#include "gemm/timer.h"
 #include "program.h"
 
 namespace tilelace::test {
 namespace {
+
+using cuda::measure::Pool;
+using cuda::measure::Timer;
+using cuda::measure::Variant;
 
 struct Options {
   std::vector<std::string> models{"gpt3", "llama70b", "qwen32b"};

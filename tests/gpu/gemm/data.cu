@@ -5,34 +5,17 @@
 #include <cmath>
 
 #include "backend/cuda/cuda_check.h"
+#include "backend/cuda/measure/hash.h"
 #include "gemm/data.h"
 
 namespace tilelace::test {
 namespace {
 
+using cuda::measure::hash;
+
 constexpr unsigned kBlocks = 1056;
 constexpr unsigned kThreads = 256;
 constexpr std::uint8_t kPoison = 0xFF;  // NaN in every type
-
-__device__ std::uint64_t hash(std::uint64_t x) {
-  x += 0x9E3779B97F4A7C15ULL;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
-  return x ^ (x >> 31);
-}
-
-template <class T>
-__global__ void normal_kernel(T* data, std::size_t elements, std::uint64_t seed,
-                              std::size_t first) {
-  const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
-  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < elements;
-       i += step) {
-    const std::uint64_t h = hash(seed * 0x100000001B3ULL + first + i);
-    const float u = (static_cast<float>(h >> 40) + 1.0F) * 0x1p-24F;
-    const float v = static_cast<float>(h & 0xFFFFFF) * 0x1p-24F;
-    data[i] = static_cast<T>(sqrtf(-2.0F * __logf(u)) * cospif(2.0F * v));
-  }
-}
 
 template <class T>
 __global__ void sparse_kernel(T* data, std::int64_t rows, std::int64_t cols, int per_row,
@@ -201,14 +184,6 @@ T read_back(cudaStream_t stream, const Use& use) {
 }  // namespace
 
 double Judgement::relative() const { return norm > 0 ? std::sqrt(error / norm) : std::sqrt(error); }
-
-void fill_normal(void* data, std::size_t elements, DType dtype, std::uint64_t seed,
-                 cudaStream_t stream, std::size_t first) {
-  of_type(dtype, [&]<class T>(T) {
-    normal_kernel<<<kBlocks, kThreads, 0, stream>>>(static_cast<T*>(data), elements, seed, first);
-  });
-  cuda::check(cudaGetLastError(), "filling");
-}
 
 void fill_sparse(void* data, std::int64_t rows, std::int64_t cols, int per_row, DType dtype,
                  std::uint64_t seed, cudaStream_t stream, std::int64_t first_row) {

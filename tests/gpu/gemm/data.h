@@ -5,15 +5,13 @@
 
 #include <cstdint>
 
+#include "backend/cuda/measure/fill.h"
 #include "plan/gemm.h"
 #include "tilelace/plan.h"
 
 namespace tilelace::test {
 
-/// Normal variates (mean 0, variance 1) hashed from seed and place; `data` is what lies at element
-/// `first` of a larger tensor.
-void fill_normal(void* data, std::size_t elements, DType, std::uint64_t seed, cudaStream_t,
-                 std::size_t first = 0);
+using cuda::measure::fill_normal;
 
 /// {-1, 0, 1} with at most `per_row` non-zeros in a row of `cols`, hashed from seed and place;
 /// `data` is what lies at row `first_row` of a larger matrix: the same on every device. Seeds

@@ -3,12 +3,19 @@
 // bars that the fused ops rest on.
 #include <CLI/CLI.hpp>
 
+#include "backend/cuda/measure/link_bench.h"
 #include "core/check.h"
-#include "measure.h"
+#include "harness.h"
 #include "program.h"
 
 namespace tilelace::gpu_test {
 namespace {
+
+using cuda::measure::LinkBench;
+using cuda::measure::Measured;
+using cuda::measure::Mover;
+using cuda::measure::Timing;
+using cuda::measure::Way;
 
 struct Options {
   int ranks = 0;

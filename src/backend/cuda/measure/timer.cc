@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gemm/timer.h"
+#include "backend/cuda/measure/timer.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 
 #include "backend/cuda/cuda_check.h"
 
-namespace tilelace::test {
+namespace tilelace::cuda::measure {
 namespace {
 
 constexpr std::size_t kBeyondL2 = 160U << 20;
@@ -16,7 +16,7 @@ constexpr double kLoadMs = 40;
 }  // namespace
 
 Pool::Pool(std::size_t bytes) : bytes_(bytes) {
-  cuda::check(cudaMalloc(&data_, bytes), "memory for operands");
+  check(cudaMalloc(&data_, bytes), "memory for operands");
 }
 
 Pool::~Pool() { cudaFree(data_); }
@@ -35,9 +35,9 @@ double Variant::quantile(std::size_t tenths) const {
 }
 
 Timer::Timer(double quick_ms) : quick_ms_(quick_ms) {
-  cuda::check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
-  cuda::check(cudaEventCreate(&begin_), "event");
-  cuda::check(cudaEventCreate(&end_), "event");
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
+  check(cudaEventCreate(&begin_), "event");
+  check(cudaEventCreate(&end_), "event");
 }
 
 Timer::~Timer() {
@@ -49,12 +49,12 @@ Timer::~Timer() {
 void Timer::capture(Variant& v, double guess_us) const {
   v.calls = std::clamp(static_cast<int>(1000 / guess_us), 4, 32);
   cudaGraph_t graph = nullptr;
-  cuda::check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "capture");
+  check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "capture");
   for (int i = 0; i < v.calls; ++i) v.launch(i, stream_);
-  cuda::check(cudaStreamEndCapture(stream_, &graph), "capture");
-  cuda::check(cudaGraphInstantiate(&v.graph, graph, 0), "graph");
-  cuda::check(cudaGraphDestroy(graph), "graph");
-  cuda::check(cudaGraphUpload(v.graph, stream_), "graph");
+  check(cudaStreamEndCapture(stream_, &graph), "capture");
+  check(cudaGraphInstantiate(&v.graph, graph, 0), "graph");
+  check(cudaGraphDestroy(graph), "graph");
+  check(cudaGraphUpload(v.graph, stream_), "graph");
 }
 
 double Timer::time_us(const Variant& v, double load_ms, double sample_ms) const {
@@ -62,15 +62,14 @@ double Timer::time_us(const Variant& v, double load_ms, double sample_ms) const 
   const auto replays = [&](double ms) {
     return std::max(1, static_cast<int>(std::ceil(ms * 1000 / (guess * v.calls))));
   };
-  for (int i = replays(load_ms); i > 0; --i)
-    cuda::check(cudaGraphLaunch(v.graph, stream_), "replay");
+  for (int i = replays(load_ms); i > 0; --i) check(cudaGraphLaunch(v.graph, stream_), "replay");
   const int timed = replays(sample_ms);
-  cuda::check(cudaEventRecord(begin_, stream_), "event");
-  for (int i = 0; i < timed; ++i) cuda::check(cudaGraphLaunch(v.graph, stream_), "replay");
-  cuda::check(cudaEventRecord(end_, stream_), "event");
-  cuda::check(cudaEventSynchronize(end_), "replay");
+  check(cudaEventRecord(begin_, stream_), "event");
+  for (int i = 0; i < timed; ++i) check(cudaGraphLaunch(v.graph, stream_), "replay");
+  check(cudaEventRecord(end_, stream_), "event");
+  check(cudaEventSynchronize(end_), "replay");
   float ms = 0;
-  cuda::check(cudaEventElapsedTime(&ms, begin_, end_), "event");
+  check(cudaEventElapsedTime(&ms, begin_, end_), "event");
   return static_cast<double>(ms) * 1000 / timed / v.calls;
 }
 
@@ -106,4 +105,4 @@ void Timer::keep(std::vector<Variant>& all, std::size_t count) {
   }
 }
 
-}  // namespace tilelace::test
+}  // namespace tilelace::cuda::measure

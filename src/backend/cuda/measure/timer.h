@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace tilelace::test {
+namespace tilelace::cuda::measure {
 
 /// Copies of a tensor, used in turn: together larger than L2.
 class Pool {
@@ -72,4 +72,4 @@ class Timer {
   std::mt19937 rng_{7};
 };
 
-}  // namespace tilelace::test
+}  // namespace tilelace::cuda::measure

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/device/transfer.h"
 #include "backend/cuda/device/wait.h"
-#include "links.h"
+#include "backend/cuda/measure/links.h"
 
-namespace tilelace::gpu_test {
+namespace tilelace::cuda::measure {
 namespace {
-
-using cuda::Landing;
-using cuda::Piece;
 
 constexpr int kMoverThreads = 1024;
 constexpr std::uint32_t kThreadPieceBytes = kMoverThreads * 16 * 4;  // four vectors a thread
@@ -115,9 +112,20 @@ __global__ void source_kernel(const __grid_constant__ Links l) {
     words[i] = pattern(l.rank, i);
 }
 
-__global__ void compare_kernel(const __grid_constant__ Links l, unsigned long long* wrong) {
+/// Adds up `found` over the block.
+__device__ std::uint32_t sum_of_block(std::uint32_t found) {
+  __shared__ std::uint32_t sums[32];
+  const std::uint32_t warp = __reduce_add_sync(~0U, found);
+  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = warp;
+  __syncthreads();
+  std::uint32_t all = 0;
+  for (unsigned w = 0; w < blockDim.x / 32; ++w) all += sums[w];
+  return all;
+}
+
+__global__ void compare_kernel(const __grid_constant__ Links l, std::uint32_t* wrong) {
   const std::size_t threads = static_cast<std::size_t>(gridDim.x) * blockDim.x;
-  unsigned long long found = 0;
+  std::uint32_t found = 0;
   for (int s = 0; s < l.ranks; ++s) {
     if (s == l.rank) continue;
     const auto* const words = reinterpret_cast<const std::uint32_t*>(l.base + l.rank * l.stride +
@@ -125,7 +133,8 @@ __global__ void compare_kernel(const __grid_constant__ Links l, unsigned long lo
     for (std::size_t i = thread_of_grid(); i < l.bytes / 4; i += threads)
       if (words[i] != pattern(s, i)) ++found;
   }
-  if (found != 0) atomicAdd(wrong, found);
+  found = sum_of_block(found);
+  if (threadIdx.x == 0) wrong[blockIdx.x] += found;
 }
 
 template <class Kernel>
@@ -185,9 +194,9 @@ cudaError_t enqueue_source(const Links& l, cudaStream_t stream) {
   return cudaGetLastError();
 }
 
-cudaError_t enqueue_compare(const Links& l, unsigned long long* wrong, cudaStream_t stream) {
-  compare_kernel<<<264, 512, 0, stream>>>(l, wrong);
+cudaError_t enqueue_compare(const Links& l, std::uint32_t* wrong, cudaStream_t stream) {
+  compare_kernel<<<kCompareBlocks, 512, 0, stream>>>(l, wrong);
   return cudaGetLastError();
 }
 
-}  // namespace tilelace::gpu_test
+}  // namespace tilelace::cuda::measure

@@ -9,7 +9,7 @@
 
 #include "backend/cuda/device/record.h"
 
-namespace tilelace::gpu_test {
+namespace tilelace::cuda::measure {
 
 /// Who moves the bytes of a round.
 enum class Mover : std::uint8_t { copy_engine, bulk, bulk_add, threads, threads_add };
@@ -50,7 +50,8 @@ cudaError_t enqueue_round_trips(const Meeting& m, std::uint32_t first, std::uint
                                 cudaStream_t stream);
 /// The pattern of this rank into the source.
 cudaError_t enqueue_source(const Links& l, cudaStream_t stream);
-/// Words of the slots that are not their rank's pattern, added to *wrong.
-cudaError_t enqueue_compare(const Links& l, unsigned long long* wrong, cudaStream_t stream);
+constexpr int kCompareBlocks = 264;
+/// Words of the slots that are not their rank's pattern, added to kCompareBlocks counts.
+cudaError_t enqueue_compare(const Links& l, std::uint32_t* wrong, cudaStream_t stream);
 
-}  // namespace tilelace::gpu_test
+}  // namespace tilelace::cuda::measure

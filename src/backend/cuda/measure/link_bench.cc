@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "measure.h"
+#include "backend/cuda/measure/link_bench.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
 
 #include "backend/cuda/cuda_check.h"
 
-namespace tilelace::gpu_test {
+namespace tilelace::cuda::measure {
 namespace {
-
-using cuda::check;
 
 constexpr double kWaitSeconds = 10;
 constexpr double kGraphSeconds = 0.012;  // what a graph should take, about
@@ -79,23 +79,24 @@ void LinkBench::round(const Way& way, Links& l) {
 }
 
 double LinkBench::verify(const Way& way, Links& l) {
-  auto* const wrong = reinterpret_cast<unsigned long long*>(own_ + 64);
+  std::array<std::uint32_t, kCompareBlocks> counts{};
+  auto* const wrong = reinterpret_cast<std::uint32_t*>(own_ + 64);
   const bool sum = way.mover == Mover::bulk_add || way.mover == Mover::threads_add;
   check(cudaMemsetAsync(memory_->local() + l.slots, sum ? 0 : 0xff,
                         l.slot_bytes * static_cast<std::size_t>(l.ranks), rank_.stream),
         "poisoning the slots");
-  check(cudaMemsetAsync(wrong, 0, sizeof *wrong, rank_.stream), "the count");
+  check(cudaMemsetAsync(wrong, 0, sizeof counts, rank_.stream), "the counts");
   finish("poisoning the slots");
   rank_.meet();
   round(way, l);
   finish(way.what);
   rank_.meet();
-  unsigned long long found = 0;
   check(enqueue_compare(l, wrong, rank_.stream), "comparing");
   finish("comparing");
-  check(cudaMemcpy(&found, wrong, sizeof found, cudaMemcpyDeviceToHost), "the count");
+  check(cudaMemcpy(counts.data(), wrong, sizeof counts, cudaMemcpyDeviceToHost), "the counts");
+  const double found = std::accumulate(counts.begin(), counts.end(), 0.0);
   double all = 0;
-  for (const auto& part : rank_.gather({static_cast<double>(found)})) all += part.at(0);
+  for (const auto& part : rank_.gather({found})) all += part.at(0);
   return all;
 }
 
@@ -161,6 +162,13 @@ Measured LinkBench::run(const Way& way) {
   return m;
 }
 
+double LinkBench::flag_copy_us() {
+  Links l = links_;
+  l.bytes = sizeof(comm::Flag);
+  const Way way{"flag copies", Mover::copy_engine, false, Timing::queue, 0, 0};
+  return time_graph(way, l) * 1e6 / (l.ranks - 1);
+}
+
 double LinkBench::round_trip_us() {
   constexpr std::uint32_t kTrips = 5000;
   std::vector<double> samples;
@@ -178,4 +186,4 @@ double LinkBench::round_trip_us() {
   return slowest(rank_, samples);
 }
 
-}  // namespace tilelace::gpu_test
+}  // namespace tilelace::cuda::measure

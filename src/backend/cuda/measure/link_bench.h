@@ -5,11 +5,12 @@
 #include <memory>
 #include <string>
 
+#include "backend/cuda/measure/links.h"
+#include "backend/cuda/measure/ranks.h"
 #include "backend/cuda/wait_control.h"
-#include "harness.h"
-#include "links.h"
+#include "comm/cuda/device_memory.h"
 
-namespace tilelace::gpu_test {
+namespace tilelace::cuda::measure {
 
 /// How rounds follow each other while the clock runs.
 enum class Timing : std::uint8_t {
@@ -46,6 +47,8 @@ class LinkBench {
   Measured run(const Way& way);
   /// Microseconds of a flag to the neighbour and back.
   double round_trip_us();
+  /// Microseconds of a copy of four bytes to a peer, in a row of such.
+  double flag_copy_us();
 
  private:
   void round(const Way& way, Links& l);
@@ -55,7 +58,7 @@ class LinkBench {
   void finish(const char* what) { control_.finish(rank_.stream, what, kMeetSeconds); }
 
   Rank& rank_;
-  cuda::WaitControl control_;
+  WaitControl control_;
   std::shared_ptr<comm::DeviceMemory> memory_;
   std::byte* own_ = nullptr;  // the barrier's epoch, the count of wrong words
   Links links_;
@@ -64,4 +67,4 @@ class LinkBench {
   cudaEvent_t end_ = nullptr;
 };
 
-}  // namespace tilelace::gpu_test
+}  // namespace tilelace::cuda::measure

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "backend/cuda/cuda_check.h"
+#include "backend/cuda/measure/fill.h"
+#include "backend/cuda/measure/hash.h"
+
+namespace tilelace::cuda::measure {
+namespace {
+
+constexpr unsigned kBlocks = 1056;
+constexpr unsigned kThreads = 256;
+
+template <class T>
+__global__ void normal_kernel(T* data, std::size_t elements, std::uint64_t seed,
+                              std::size_t first) {
+  const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < elements;
+       i += step) {
+    const std::uint64_t h = hash(seed * 0x100000001B3ULL + first + i);
+    const float u = (static_cast<float>(h >> 40) + 1.0F) * 0x1p-24F;
+    const float v = static_cast<float>(h & 0xFFFFFF) * 0x1p-24F;
+    data[i] = static_cast<T>(sqrtf(-2.0F * __logf(u)) * cospif(2.0F * v));
+  }
+}
+
+}  // namespace
+
+void fill_normal(void* data, std::size_t elements, DType dtype, std::uint64_t seed,
+                 cudaStream_t stream, std::size_t first) {
+  if (dtype == DType::bf16)
+    normal_kernel<<<kBlocks, kThreads, 0, stream>>>(static_cast<__nv_bfloat16*>(data), elements,
+                                                    seed, first);
+  else
+    normal_kernel<<<kBlocks, kThreads, 0, stream>>>(static_cast<__half*>(data), elements, seed,
+                                                    first);
+  check(cudaGetLastError(), "filling");
+}
+
+}  // namespace tilelace::cuda::measure
