@@ -150,6 +150,14 @@ TILELACE_DEVICE int load_shared(Shared a) {
   asm volatile("ld.volatile.shared.s32 %0, [%1];" : "=r"(value) : "r"(a) : "memory");
   return value;
 }
+TILELACE_DEVICE uint4 load_shared_16(Shared a) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(a)
+               : "memory");
+  return v;
+}
 /// The smaller of the value and what is there.
 TILELACE_DEVICE void store_shared_least(Shared a, int value) {
   asm volatile("red.shared.min.s32 [%0], %1;" ::"r"(a), "r"(value) : "memory");
