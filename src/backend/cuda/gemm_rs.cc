@@ -17,6 +17,7 @@ using schedule::Index;
 
 constexpr std::uint32_t kOp = 2;
 constexpr std::size_t kMaxFlags = 1 << 17;  ///< of a slot
+constexpr double kGivenWithin = 0.5;        ///< of the other group's turn: a partial leaves
 
 /// Of the partial that one CTA gives for a tile.
 int given_bytes(const GemmKernel& kernel) {
@@ -87,6 +88,7 @@ GemmRsParams params_of(const RankCalls& calls, const Problem& p, const plan::Gem
   if (own > 0) fill_outputs(params.out, params.out_rest, kernel, {t.out, own, gemm.n}, p.dtype);
   params.call = calls.params(slot, plan::agreement_hash(p, agreed), kOp);
   params.partials = calls.data_at(slot);
+  params.pace = static_cast<std::uint32_t>(kGivenWithin * 16384 / kernel.given_pieces);
   const int terms = std::max(1, (p.ranks - 1) * kernel.given_groups);
   params.term_pieces =
       std::min(kernel.given_pieces, kernel.stage_bytes / kernel.piece_bytes / terms);

@@ -51,6 +51,7 @@ class GemmMath {
     // In turns: also because a wait for a parity that is more than one round ahead would return.
     if (Tile::pingpong && !first_turn_) ptx::sync_threads(kTurnBarrier + group_, 256);
     first_turn_ = false;
+    const std::uint32_t began = ptx::cycles();
     // Whole rounds of the ring, so that stages are known when the loop is unrolled.
     const int first = ring_.stage;
     const int end = first + s.steps();
@@ -78,6 +79,9 @@ class GemmMath {
       await_terms(terms);
       hand_over();
     }
+    // Is there somebody whose loads a burst of stores would hold up?
+    const bool more = Tile::pingpong && s.tile + p_.work.workers < p_.work.order.tiles();
+    if constexpr (Params::kReduces) turn_ = more ? ptx::cycles() - began : 0;
     ptx::wgmma_wait<0>();
     pin_accumulators();
     release((end - 1) % Tile::stages);
@@ -175,7 +179,8 @@ class GemmMath {
     const int rows = order.end(cell.section) - order.begin(cell.section) - row;
     cuda::give_terms<Element>(p_, PartialPlace<Tile>(p_, cell, place_.cta),
                               order.section[cell.section].owner, Tile::pingpong ? 0 : group_, acc_,
-                              rows, kGroupBarrier + group_, admitted_number(shared_));
+                              rows, kGroupBarrier + group_, turn_ / 128 * p_.pace / 128,
+                              admitted_number(shared_));
   }
 
   /// Adds the peers' terms, in rank order, the own one in its place among them.
@@ -367,6 +372,7 @@ class GemmMath {
   int releases_ = -1;
   int chunk_ = 0;
   int segments_ = 0, section_ = 0;
+  std::uint32_t turn_ = 0;  ///< cycles of the last one, if another follows
   bool first_turn_ = group_ == 0;
   comm::Flag launch_ = 0;
   Ring<Tile::stages> ring_;

@@ -67,18 +67,21 @@ class PartialPlace {
 };
 
 /// Sends the accumulator of a group, rounded, to the owner of the tile's rows, of which `rows` are
-/// there from the group's first on.
+/// there from the group's first on, a piece every `pace` cycles: a burst of all CTAs would fill the
+/// way to memory, and the loads of those who multiply meanwhile would wait behind it.
 template <class Element, class Tile, class Accumulators>
 TILELACE_DEVICE void give_terms(const GemmRsParams& p, const PartialPlace<Tile>& place, int owner,
                                 int group, const Accumulators& acc, int rows, int barrier,
-                                std::uint32_t epoch) {
+                                std::uint32_t pace, std::uint32_t epoch) {
   constexpr int kOfBlock = GemmShape<Tile>::kAccumulators;
   constexpr int kValues = PartialPlace<Tile>::kValues;
   const int thread = static_cast<int>(threadIdx.x) & 127;
   auto* to = reinterpret_cast<uint4*>(place.part(owner, p.call.rank, group)) + thread;
+  const std::uint32_t begin = ptx::cycles();
 #pragma unroll
   for (int i = 0; i < PartialPlace<Tile>::kPieces; ++i) {
     if (8 * i / kOfBlock * 64 + thread / 32 * 16 >= rows) continue;
+    while (ptx::cycles() - begin < i * pace) ptx::sleep(64);
     float v[8];
 #pragma unroll
     for (int e = 0; e < 8; ++e)
