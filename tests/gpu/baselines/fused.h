@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fused ops by the library: their plans, the fastest of them found under load.
 #pragma once
-#include <map>
 #include <memory>
 #include <vector>
 
 #include "operands.h"
-#include "ops/fused_op.h"
+#include "ops/op_run.h"
 #include "timer.h"
 
 namespace tilelace::gpu_test {
@@ -29,7 +28,7 @@ class Fused {
   Fused(Rank& rank, Timer& timer, const Operands& operands, const std::vector<Row>& rows,
         const Options& options);
 
-  static bool knows(const Row& row) { return row.op != Op::gemm_ar; }
+  static bool knows(const Row& /*row*/) { return true; }
 
   /// Collective, with the row's operands in use. First the fastest, then the default plan, then the
   /// fastest of other kinds if asked for; none twice.
@@ -45,7 +44,7 @@ class Fused {
   Timer& timer_;
   const Operands& operands_;
   Options options_;
-  std::map<Op, std::unique_ptr<FusedOp>> ops_;
+  std::unique_ptr<cuda::RankOps> ops_;
 };
 
 }  // namespace tilelace::gpu_test

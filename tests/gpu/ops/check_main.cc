@@ -110,11 +110,11 @@ void check_shapes(Rank& rank, const Options& o, const Work& work, Report& report
       const auto end = std::min(cases.size(), at + kBatch);
       std::vector<Problem> problems;
       for (std::size_t i = at; i < end; ++i) problems.push_back(cases[i].problem);
-      const auto op = make_op(*rank.group, rank.device, problems, o.timeout_s);
+      const auto ops = make_ops(*rank.group, rank.device, problems, o.timeout_s);
       for (std::size_t i = at; i < end; ++i) {
         const Drop lost = i / 2 % 2 == 0 ? Drop::input : Drop::reference;
         naming(text_of(cases[i]), [&] {
-          report.add(cases[i], check.run(*op, cases[i], o.drop ? lost : Drop::nothing));
+          report.add(cases[i], check.run(*ops, cases[i], o.drop ? lost : Drop::nothing));
         });
       }
       rank.meet();  // nobody's memory goes while a peer may still use it

@@ -97,11 +97,11 @@ Stress::Stress(Rank& rank, const std::vector<Problem>& problems, std::vector<Pla
     check(cudaEventCreateWithFlags(&o.checked, cudaEventDisableTiming), "an event");
   }
   check(cudaStreamSynchronize(rank_.stream), "operands");
-  op_ = make_op(*rank_.group, rank_.device, problems, timeout_s_);
+  ops_ = make_ops(*rank_.group, rank_.device, problems, timeout_s_);
 }
 
 Stress::~Stress() {
-  op_.reset();
+  ops_.reset();
   for (const Out& o : outs_) {
     if (o.ready != nullptr) cudaEventDestroy(o.ready);
     if (o.checked != nullptr) cudaEventDestroy(o.checked);
@@ -193,8 +193,8 @@ void Stress::enqueue(long call) {
   const auto input = static_cast<std::size_t>(call) % kInputs;
   Out& out = outs_[static_cast<std::size_t>(call) % kOuts];
   if (out.used) check(cudaStreamWaitEvent(rank_.stream, out.checked), "an event");
-  op_->run(load.problem, plan_of(call),
-           {load.inputs[input], {load.weight}, {}, {out.data}, nullptr}, rank_.stream);
+  run_op(*ops_, load.problem, plan_of(call),
+         {load.inputs[input], {load.weight}, {}, {out.data}, nullptr}, rank_.stream);
   check(cudaEventRecord(out.ready, rank_.stream), "an event");
   check(cudaStreamWaitEvent(checks_, out.ready), "an event");
   StressCheck c{out.data,          load.expected[input], load.shape.results,

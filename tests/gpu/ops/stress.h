@@ -10,7 +10,7 @@
 
 #include "harness.h"
 #include "ops/cases.h"
-#include "ops/fused_op.h"
+#include "ops/op_run.h"
 #include "ops/stress_kernels.h"
 
 namespace tilelace::gpu_test {
@@ -103,7 +103,7 @@ class Stress {
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
   std::mt19937_64 rng_;
   std::vector<Graph> graphs_;  // of the run
-  std::unique_ptr<FusedOp> op_;
+  std::unique_ptr<cuda::RankOps> ops_;
 };
 
 }  // namespace tilelace::gpu_test
