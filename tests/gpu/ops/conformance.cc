@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
+#include <string_view>
 
 #include "backend/cuda/cuda_check.h"
 #include "comm/cuda/capabilities.h"
@@ -259,11 +261,35 @@ void OpCheck::check_guards(const Case& c, const Side& side, std::string& trouble
   }
 }
 
+void OpCheck::check_equal(const Case& c, const Side& side, std::string& trouble) {
+  const Problem& p = c.problem;
+  if (p.op != Op::gemm_ar || p.m == 0) return;
+  const std::size_t width = bytes_of(1, p.n[0]);
+  std::string host(static_cast<std::size_t>(p.m) * width, '\0');
+  check(cudaMemcpyAsync(host.data(), side.pieces[0], host.size(), cudaMemcpyDeviceToHost,
+                        rank_.stream),
+        "results for the host");
+  check(cudaStreamSynchronize(rank_.stream), "results for the host");
+  std::string hashes;  // a row each
+  for (std::size_t at = 0; at < host.size(); at += width)
+    hashes += fmt::format("{:016x}", std::hash<std::string_view>{}({host.data() + at, width}));
+  const auto all = rank_.group->all_gather(hashes, kMeetSeconds);
+  for (int r = 0; r < rank_.rank; ++r) {
+    const std::string& theirs = all[static_cast<std::size_t>(r)];
+    const auto at = std::mismatch(hashes.begin(), hashes.end(), theirs.begin(), theirs.end());
+    if (at.first == hashes.end()) continue;
+    const auto row = (at.first - hashes.begin()) / 16;
+    trouble += fmt::format("; other bits than on rank {}, first in row {} (summed by rank {})", r,
+                           row, owner_of(borders_, row));
+  }
+}
+
 void OpCheck::inspect(const Case& c, const Side& side, const std::string& how, bool again) {
   std::string trouble;
   for (std::size_t i = 0; i < c.problem.n.size(); ++i) check_out(c, side, i, trouble);
   check_gathered(c, side, trouble);
   check_guards(c, side, trouble);
+  check_equal(c, side, trouble);
   if (again) {
     const auto d = test::compare(side.results, side.kept, results_bytes_ / 2, rank_.stream);
     if (d.words != 0)

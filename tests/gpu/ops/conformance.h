@@ -66,6 +66,8 @@ class OpCheck {
   void check_out(const Case& c, const Side& side, std::size_t out, std::string& trouble);
   void check_gathered(const Case& c, const Side& side, std::string& trouble);
   void check_guards(const Case& c, const Side& side, std::string& trouble);
+  /// gemm_ar: the same bits on every rank. Collective.
+  void check_equal(const Case& c, const Side& side, std::string& trouble);
   void call(cuda::RankOps& ops, const Case& c, const Side& side);
 
   Rank& rank_;

@@ -77,8 +77,9 @@ OpShape::OpShape(const Problem& problem, int rank) : sums(problem.op != Op::ag_g
   const std::int64_t rows = borders.at(self + 1) - first;
   inputs = sums ? problem.m : rows;
   input_row = sums ? 0 : first;
-  results = sums ? rows : problem.m;
-  result_row = sums ? first : 0;
+  const bool scattered = problem.op == Op::gemm_rs;
+  results = scattered ? rows : problem.m;
+  result_row = scattered ? first : 0;
   parts = sums ? problem.ranks : 1;
   own_part = sums ? rank : 0;
 }

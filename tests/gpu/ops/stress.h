@@ -33,6 +33,11 @@ constexpr std::string_view name_of(Pace p) {
 /// one of shards that differ, one of few tokens.
 std::vector<Problem> stress_problems(Op op, int ranks, DType dtype);
 
+/// The kind of runs in which every call is of another problem and op than the one before.
+inline constexpr std::string_view kAllKinds = "every plan in turn";
+/// Some plans of every kind of a problem, as one kind.
+PlansByKind all_kinds(const Problem& problem, const plan::GemmMachine& machine);
+
 struct StressResult {
   long calls = 0;
   double us = 0;  ///< a call
@@ -97,6 +102,7 @@ class Stress {
   std::vector<void*> all_;
   std::vector<Load> loads_;
   std::vector<std::size_t> running_;  // loads that have plans of the kind
+  long block_ = 1;                    // calls of one problem and plan in a row
   std::array<Out, kOuts> outs_;
   StressTotals* totals_ = nullptr;
   cudaStream_t checks_ = nullptr;
