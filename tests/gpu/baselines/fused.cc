@@ -13,7 +13,9 @@ constexpr double kWaitSeconds = 10;  // below kFinishSeconds: the kernel's recor
 constexpr std::size_t kFinalists = 4;
 constexpr int kFinalRounds = 4;
 
-std::string role_of(const OpPlan& plan) { return "fused " + kind_of(plan); }
+std::string role_of(const OpPlan& plan) {
+  return unfused(plan) ? kind_of(plan) : "fused " + kind_of(plan);
+}
 
 }  // namespace
 
@@ -91,9 +93,10 @@ std::vector<FusedChoice> Fused::choose(const Row& row) {
 
   std::vector<FusedChoice> chosen;
   std::set<std::string> kinds;
+  const bool all_kinds = options_.kinds || row.op != Op::ag_gemm;
   for (Variant& v : first) {
     const OpPlan& plan = plans[v.index];
-    const bool fresh = kinds.insert(role_of(plan)).second && options_.kinds;
+    const bool fresh = kinds.insert(role_of(plan)).second && all_kinds;
     if (!chosen.empty() && v.index != 0 && !fresh) continue;
     v.samples.clear();
     std::string role = chosen.empty() ? "fused" : v.index == 0 ? "fused_default" : role_of(plan);
