@@ -24,6 +24,7 @@ namespace {
 
 constexpr std::size_t kBatch = 20;  // cases that share one staging
 constexpr std::array kOps{Op::ag_gemm, Op::gemm_rs, Op::gemm_ar};
+constexpr std::string_view kTurns = "turns";  // of --ops: all of them, one after the other
 
 struct Options {
   int ranks = 0;
@@ -33,7 +34,7 @@ struct Options {
   int only = -1;
   double timeout_s = 20;
   double limit_s = 0;
-  std::vector<std::string> ops{"ag_gemm", "gemm_rs", "gemm_ar"};
+  std::vector<std::string> ops{"ag_gemm", "gemm_rs", "gemm_ar", "turns"};
   std::vector<std::string> dtypes{"bf16", "fp16"};
   bool drop = false;
   std::string json, commit;
@@ -55,7 +56,7 @@ plan::GemmMachine machine_of(int ranks, int communicators) {
 /// Of an op: everything that the ranks' threads share; made before they start.
 struct Work {
   Op op = Op::ag_gemm;
-  std::string name;  ///< of the op; "all": they take turns
+  std::string name;  ///< of the op, or kTurns
   std::map<DType, std::vector<Case>> cases;
   DType stressed_dtype = DType::bf16;
   std::vector<Problem> stressed;
@@ -89,15 +90,16 @@ Work work_of(const Options& o, Op op, int ranks) {
 }
 
 /// Long runs in which every call is of another op than the one before.
-Work work_of_all(const std::vector<Work>& ops, int ranks) {
+Work work_of_turns(const Options& o, int ranks) {
   Work work;
-  work.name = "all";
-  work.stressed_dtype = ops.front().stressed_dtype;
-  for (const Work& op : ops) {
-    for (const Problem& p : op.stressed) {
-      work.stressed.push_back(p);
+  work.name = kTurns;
+  if (!among(o.dtypes, name_of(DType::bf16))) work.stressed_dtype = DType::fp16;
+  if (o.stress <= 0 && o.straggle <= 0 && o.pair <= 0) return work;
+  for (const Op op : kOps) {
+    for (Problem& p : stress_problems(op, ranks, work.stressed_dtype)) {
       work.kinds.push_back(all_kinds(p, machine_of(ranks, 1)));
       work.halves.push_back(all_kinds(p, machine_of(ranks, 2)));
+      work.stressed.push_back(std::move(p));
     }
   }
   return work;
@@ -108,8 +110,8 @@ std::vector<Work> all_work(const Options& o, int ranks) {
   std::vector<Work> all;
   for (const Op op : kOps)
     if (among(o.ops, name_of(op))) all.push_back(work_of(o, op, ranks));
-  require(!all.empty(), "--ops: got none, expected ag_gemm, gemm_rs or gemm_ar");
-  if (all.size() == kOps.size()) all.push_back(work_of_all(all, ranks));
+  if (among(o.ops, kTurns)) all.push_back(work_of_turns(o, ranks));
+  require(!all.empty(), "--ops: got none, expected ag_gemm, gemm_rs, gemm_ar or turns");
   return all;
 }
 
@@ -241,9 +243,10 @@ int main(int argc, char** argv) {
       ->check(CLI::NonNegativeNumber);
   app.add_option("--seed", o.seed, "of problems and data")->capture_default_str();
   app.add_option("--only", o.only, "only this case of the problems that the seed gives");
-  app.add_option("--ops", o.ops, "of ag_gemm, gemm_rs, gemm_ar; with all of them also in turns")
+  app.add_option("--ops", o.ops,
+                 "of ag_gemm, gemm_rs, gemm_ar; turns: long runs of all ops in turns")
       ->delimiter(',')
-      ->check(CLI::IsMember({"ag_gemm", "gemm_rs", "gemm_ar"}));
+      ->check(CLI::IsMember({"ag_gemm", "gemm_rs", "gemm_ar", "turns"}));
   app.add_option("--dtypes", o.dtypes, "of bf16, fp16")
       ->delimiter(',')
       ->check(CLI::IsMember({"bf16", "fp16"}));

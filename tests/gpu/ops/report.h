@@ -13,7 +13,7 @@
 namespace tilelace::gpu_test {
 
 struct LongRun {
-  std::string op;  ///< its name, or "all" where ops take turns
+  std::string op;  ///< its name, or "turns"
   DType dtype = DType::bf16;
   std::string kind;  ///< of plans
   Pace pace = Pace::eager;
