@@ -129,7 +129,7 @@ void add_options(CLI::App& app, Options& o) {
       ->delimiter(',')
       ->check(CLI::IsMember({"gpt3", "llama70b", "qwen32b"}));
   app.add_option("--m", o.ms, "rows of the operand, all ranks together")->delimiter(',');
-  app.add_option("--ops", o.ops, "of ag_gemm, gemm_rs, gemm_ar (without a fused way)")
+  app.add_option("--ops", o.ops, "of ag_gemm, gemm_rs, gemm_ar")
       ->delimiter(',')
       ->check(CLI::IsMember({"ag_gemm", "gemm_rs", "gemm_ar"}));
   app.add_option("--part", o.part,
