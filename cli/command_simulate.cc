@@ -16,6 +16,7 @@
 #include "simulate/figure.h"
 #include "simulate/machine_file.h"
 #include "simulate/report.h"
+#include "simulate/text_file.h"
 #include "simulate/trace.h"
 
 namespace tilelace::cli {

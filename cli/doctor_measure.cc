@@ -18,8 +18,8 @@
 #include "machine.h"
 #include "row.h"
 #include "simulate/differences.h"
-#include "simulate/figure.h"
 #include "simulate/machine_file.h"
+#include "simulate/text_file.h"
 
 namespace tilelace::cli {
 namespace {

@@ -6,12 +6,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <map>
-#include <memory>
 
 #include "core/check.h"
 #include "sim/fabric.h"
@@ -30,6 +27,7 @@ constexpr const char* kWait = "#f6c1bb";
 constexpr const char* kReduce = "#805ad5";
 constexpr const char* kCopy = "#dd6b20";
 constexpr const char* kNetwork = "#b7791f";
+constexpr const char* kMethod = "#a0aec0";
 constexpr const char* kText = "#2d3748";
 
 /// Shards of other ranks: greens from near to far.
@@ -115,16 +113,17 @@ class Figure {
                                                                  {"unfused", p_.unfused_us}}};
     for (const auto& [name, us] : bars) {
       label(y_ + 10, name);
-      const bool whole = std::strcmp(name, "unfused") != 0;
-      box(0, whole ? us : us - std::min(us, p_.collective_us), y_, 12,
-          whole ? "#a0aec0" : "#718096");
-      if (!whole) box(us - std::min(us, p_.collective_us), us, y_, 12, kCopy);
+      box(0, us, y_, 12, kMethod);
+      // A gather comes before the product, sums after it.
+      const double collective = std::min(us, p_.collective_us);
+      const double from = row_.call.problem.op == Op::ag_gemm ? 0 : us - collective;
+      if (std::strcmp(name, "unfused") == 0) box(from, from + collective, y_, 12, kCopy);
       const bool inside = x(us) + 60 > kLeft + kWide;
       text(inside ? x(us) - 5 : x(us) + 5, y_ + 10, fmt::format("{:.0f} us", us),
            inside ? "text-anchor=\"end\" fill=\"#ffffff\"" : "");
       y_ += 15;
     }
-    y_ += 10;
+    y_ += 18;
   }
 
   /// Draws spans as rows, joining those that touch.
@@ -160,9 +159,13 @@ class Figure {
       if (s.kind != SpanKind::wire && s.rank == rank_) lanes[s.lane].push_back(&s);
     }
     const double high = std::clamp(420.0 / std::max(1, p_.plan.workers), 1.5, 14.0);
+    const auto& ends = p_.fused.rank_end_us;
+    const auto last = std::max_element(ends.begin(), ends.end());
+    const double own_end = ends.at(static_cast<std::size_t>(rank_));
     text(kLeft, y_,
-         fmt::format("rank {}: the copy role and {} workers (multiprocessors)", rank_,
-                     row_.prediction.plan.workers),
+         fmt::format("fused, rank {}: the copy role and {} workers (multiprocessors); it ends at "
+                     "{:.0f} us, the last rank ({}) at {:.0f} us",
+                     rank_, p_.plan.workers, own_end, last - ends.begin(), *last),
          "font-weight=\"bold\"");
     y_ += 6;
     for (int lane = -1; lane < p_.plan.workers; ++lane) {
@@ -172,7 +175,7 @@ class Figure {
       if (lane > 0 && lane == p_.plan.workers - 1) {
         label(y_ + own, fmt::format("worker {}", lane));
       }
-      row_of(lanes[lane], std::max(0.5, own - (own > 3 ? 1 : 0.3)), false);
+      row_of(lanes[lane], own > 6 ? own - 1 : own, false);
       y_ += own + (lane < 0 ? 4 : 0);
     }
     y_ += 22;
@@ -206,7 +209,11 @@ class Figure {
     y_ += 4;
   }
 
+  /// The grid of times, and a line where the fused call ends.
   void axis() {
+    body_ += fmt::format(
+        "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"52\" y2=\"{1:.1f}\" stroke=\"{2}\"/>\n",
+        x(p_.fused_us), y_, kText);
     const double rough = end_us_ / 8;
     const double power = std::pow(10, std::floor(std::log10(rough)));
     const double step = power * (rough / power >= 5 ? 5 : rough / power >= 2 ? 2 : 1);
@@ -220,18 +227,26 @@ class Figure {
     y_ += 30;
   }
 
+  [[nodiscard]] bool shows(SpanKind kind) const {
+    return std::any_of(p_.fused.spans.begin(), p_.fused.spans.end(), [&](const sim::Span& s) {
+      return s.kind == kind && (kind == SpanKind::wire || s.rank == rank_);
+    });
+  }
+
   void legend() {
     const int ranks = row_.call.problem.ranks;
     std::vector<std::pair<std::string, std::string>> all = {{kOwn, "tiles of the own shard"}};
     if (ranks > 1)
-      all.emplace_back(shard_colour((rank_ + 1) % ranks, rank_, ranks), "of the next rank's shard");
+      all.emplace_back(shard_colour((rank_ + 1) % ranks, rank_, ranks),
+                       ranks > 2 ? "of the next rank's, lighter up to" : "of the other's");
     if (ranks > 2)
       all.emplace_back(shard_colour((rank_ + ranks - 1) % ranks, rank_, ranks),
-                       "of the previous rank's");
-    all.emplace_back(kWait, "waits for a flag");
-    all.emplace_back(kReduce, "adds partials");
-    all.emplace_back(kCopy, "bytes on a wire, collective");
+                       "the previous rank's");
+    if (shows(SpanKind::wait)) all.emplace_back(kWait, "waits for a flag");
+    if (shows(SpanKind::reduce)) all.emplace_back(kReduce, "adds partials");
+    if (ranks > 1) all.emplace_back(kCopy, "copies, bytes on a wire, collective");
     if (row_.call.local < ranks) all.emplace_back(kNetwork, "bytes on a NIC");
+    all.emplace_back("#ffffff", "white: nothing to do");
     double at = kLeft;
     for (const auto& [colour, what] : all) {
       body_ +=
@@ -255,29 +270,6 @@ class Figure {
 
 std::string figure_svg(const sim::MachineModel& machine, const SimulatedRow& row, int rank) {
   return Figure(machine, row, rank).draw();
-}
-
-namespace {
-
-using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
-
-File opened(const std::string& option, const std::string& path, const char* mode) {
-  File file(std::fopen(path.c_str(), mode), std::fclose);
-  require(file != nullptr, "{}: {}: got \"{}\", expected a file to write", option, path,
-          std::strerror(errno));
-  return file;
-}
-
-}  // namespace
-
-void require_writable(const std::string& option, const std::string& path) {
-  opened(option, path, "ae");
-}
-
-void write_text(const std::string& option, const std::string& path, const std::string& text) {
-  const File file = opened(option, path, "we");
-  const bool good = std::fputs(text.c_str(), file.get()) >= 0 && std::fflush(file.get()) == 0;
-  require(good, "{}: {}: got \"{}\", expected a place for it", option, path, std::strerror(errno));
 }
 
 }  // namespace tilelace::cli

@@ -11,9 +11,4 @@ namespace tilelace::cli {
 /// The row's prediction must hold spans.
 std::string figure_svg(const sim::MachineModel& machine, const SimulatedRow& row, int rank);
 
-/// Error: usage, when the file cannot be opened to write. What it holds stays.
-void require_writable(const std::string& option, const std::string& path);
-/// Errors: usage, when the file cannot be written whole.
-void write_text(const std::string& option, const std::string& path, const std::string& text);
-
 }  // namespace tilelace::cli

@@ -34,9 +34,7 @@ struct GemmTile {
 };
 
 /// Whether the kernels of gemm_rs are made for these tiles.
-constexpr bool can_reduce(int groups, bool swapped) {
-  return groups == 2 && !swapped;
-}
+constexpr bool can_reduce(int groups, bool swapped) { return groups == 2 && !swapped; }
 
 // clang-format off
 // name, groups, blocks, width, stages, cluster rows, cols, staging, pingpong, swapped, per_sm

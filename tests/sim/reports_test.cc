@@ -41,8 +41,9 @@ TEST(SimReports, TheFigureShowsWorkersWiresAndMethods) {
   const std::string svg = figure_svg(s.machine, s.row, 1);
   EXPECT_EQ(svg.rfind("<svg ", 0), 0U);
   EXPECT_EQ(svg.find("a <model>"), std::string::npos);
-  for (const char* part : {"GEMM alone", "fused", "medium-grained", "unfused", "worker 0", "copy",
-                           "rank 3 in", "waits for a flag", "known error", " us</text>"}) {
+  for (const char* part :
+       {"GEMM alone", "fused", "medium-grained", "unfused", "worker 0", "copy", "rank 3 in",
+        "copies, bytes", "known error", " us</text>", "the last rank ("}) {
     EXPECT_NE(svg.find(part), std::string::npos) << part;
   }
   EXPECT_GT(count(svg, "<rect"), 132U);
