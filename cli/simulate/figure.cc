@@ -246,7 +246,6 @@ class Figure {
     if (shows(SpanKind::reduce)) all.emplace_back(kReduce, "adds partials");
     if (ranks > 1) all.emplace_back(kCopy, "copies, bytes on a wire, collective");
     if (row_.call.local < ranks) all.emplace_back(kNetwork, "bytes on a NIC");
-    all.emplace_back("#ffffff", "white: nothing to do");
     double at = kLeft;
     for (const auto& [colour, what] : all) {
       body_ +=
