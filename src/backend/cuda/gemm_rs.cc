@@ -10,6 +10,13 @@ namespace {
 
 using schedule::Index;
 
+constexpr double kGivenWithin = 0.5;  ///< of the other group's turn: a partial leaves
+
+/// Of the partial that one CTA gives for a tile.
+int given_bytes(const GemmKernel& kernel) {
+  return kernel.given_groups * kernel.given_pieces * kernel.piece_bytes;
+}
+
 /// The choices that must agree, as the agreement hash knows them: the shape of partials depends on
 /// the tile, so all ranks take the same.
 Plan agreed_plan(const GemmKernel& kernel) {
@@ -19,7 +26,7 @@ Plan agreed_plan(const GemmKernel& kernel) {
   p.tile_m = kernel.tile.worker_rows();
   p.tile_n = kernel.tile.worker_cols();
   p.blocks = 1;
-  p.chunk_rows = kernel.given_bytes;
+  p.chunk_rows = given_bytes(kernel);
   return p;
 }
 
@@ -60,13 +67,21 @@ GemmRsParams params_of(const RankCalls& calls, const Problem& p, const plan::Gem
   if (own > 0) fill_outputs(params.out, params.out_rest, kernel, {t.out, own, gemm.n}, p.dtype);
   params.call = calls.params(slot, plan::agreement_hash(p, agreed), Op::gemm_rs);
   params.partials = calls.data_at(slot);
+  params.pace = static_cast<std::uint32_t>(kGivenWithin * 16384 / kernel.given_pieces);
+  const int terms = std::max(1, (p.ranks - 1) * kernel.given_groups);
+  params.term_pieces =
+      std::min(kernel.given_pieces, kernel.stage_bytes / kernel.piece_bytes / terms);
+  require(params.term_pieces > 0, "gemm_rs: tile {}, got {} ranks, expected at most {}",
+          plan.gemm.tile.name, p.ranks,
+          kernel.stage_bytes / kernel.piece_bytes / kernel.given_groups + 1);
+  params.term_steps = static_cast<int>(schedule::ceil_div(kernel.given_pieces, params.term_pieces));
   const auto partials = static_cast<std::size_t>(order.num_partials() * kernel.tile.cluster());
-  const std::size_t bytes = partials * static_cast<std::size_t>(kernel.given_bytes);
+  const std::size_t bytes = partials * static_cast<std::size_t>(given_bytes(kernel));
   require(bytes <= calls.data_bytes(),
           "gemm_rs: m {} n {}, got {} bytes of partial sums, expected "
           "at most {}",
           p.m, gemm.n, bytes, calls.data_bytes());
-  const std::size_t flags = partials * static_cast<std::size_t>(kernel.given_flags);
+  const std::size_t flags = partials * static_cast<std::size_t>(kernel.given_groups);
   require(flags <= calls.flags(), "gemm_rs: m {} n {}, got {} flags, expected at most {}", p.m,
           gemm.n, flags, calls.flags());
   return params;

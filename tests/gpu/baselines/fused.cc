@@ -2,6 +2,7 @@
 #include "fused.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <set>
 
 #include "gemms.h"
@@ -82,6 +83,8 @@ std::vector<FusedChoice> Fused::choose(const Row& row) {
   }
   // All stay, in the order of a quick look; the first of them are timed again with more care.
   timer_.select(all, all.size(), 0, options_.lengths);
+  if (options_.all && rank_.group->rank() == 0)
+    for (const Variant& v : all) std::printf("    %9.2f us  %s\n", v.quick_us, v.name.c_str());
   std::vector<Variant> first;
   for (std::size_t i = 0; i < std::min(kFinalists, all.size()); ++i)
     first.push_back(std::move(all[i]));

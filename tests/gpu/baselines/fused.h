@@ -20,6 +20,7 @@ struct FusedChoice {
 class Fused {
  public:
   struct Options {
+    bool all = false;    ///< prints every plan that was tried
     int candidates = 6;  ///< that are tried, best prediction first, beside the best of every kind
     bool kinds = false;  ///< the best of every kind is kept, too
     Lengths lengths;
