@@ -81,7 +81,7 @@ const BadInput kBadInputs[] = {
     {"SimulateNoMachineFile", "simulate --machine /etc/passwd --m 1 --n 8 --k 8",
      "tilelace: machine: /etc/passwd, got a JSON syntax error at byte"},
     {"SimulateUnknownMethod", "simulate --machine h200x4 --method x --m 1 --n 8 --k 8 --tp 4",
-     "tilelace: --method: got \"x\", expected a file or one of flux, flux-sm80\n"},
+     "tilelace: --method: got \"x\", expected a file or one of cublasmp, flux, flux-sm80\n"},
     {"SimulateFp32", "simulate --machine h200x4 --tp 4 --m 1 --model minilm-l6",
      "--dtype, got fp32, expected bf16 or fp16: machine files have the rate of 16-bit products\n"},
     {"SimulateTooFine",
@@ -111,6 +111,12 @@ const BadInput kBadInputs[] = {
     {"SimulateFullDisk",
      "simulate ag_gemm --machine h200x4 --tp 4 --m 1 --n 8 --k 8 --trace /dev/full",
      "tilelace: --trace: /dev/full: got \"No space left on device\", expected a place for it\n"},
+    {"MeasureUnknownBackend", "doctor --measure x.json --backend tpu",
+     "got \"tpu\", expected cpu, cuda"},
+    {"MeasureUnknownMachine", "doctor --measure x.json --backend cpu --compare nowhere",
+     "got \"nowhere\""},
+    {"MeasureGpusWithoutAny", "doctor --measure x.json --backend cuda",
+     "--backend: got cuda, expected cpu"},
     {"MeasureUnwritable", "doctor --measure /nonexistent/x",
      "tilelace: --measure: /nonexistent/x: got \"No such file or directory\", expected a file to "
      "write\n"},
@@ -188,7 +194,7 @@ TEST(CliCommand, SimulatePrintsRowsAndTheKnownError) {
       run_command("simulate --machine h200x4 --model llama2-70b --tp 4 --m 0,1,512,4096");
   EXPECT_EQ(f.code, 0) << f.err;
   for (const char* part : {"gate_up  ag_gemm 4096", "attn_out gemm_ar", "bound by", "mesh push",
-                           "Known error of h200x4: median 4.6 %", "24 rows simulated in "})
+                           "Known error of h200x4: median 3.7 %", "24 rows simulated in "})
     EXPECT_NE(f.out.find(part), std::string::npos) << part << f.out;
   EXPECT_EQ(f.out.find("nan"), std::string::npos) << f.out;
 }
