@@ -45,7 +45,7 @@ class PartialPlace {
   static constexpr int kGroups = Tile::pingpong ? 1 : Tile::groups;
   static constexpr int kBytes = kGroups * kPieces * kPieceBytes;  ///< of one CTA
 
-  TILELACE_DEVICE PartialPlace(const GemmRsParams& p, schedule::GemmCell cell, int cta)
+  TILELACE_DEVICE PartialPlace(const ReduceParams& p, schedule::GemmCell cell, int cta)
       : p_(p), cell_(cell), cta_(cta) {}
 
   [[nodiscard]] TILELACE_DEVICE int number(int source) const {
@@ -61,7 +61,7 @@ class PartialPlace {
   }
 
  private:
-  const GemmRsParams& p_;
+  const ReduceParams& p_;
   schedule::GemmCell cell_;
   int cta_;
 };
@@ -70,7 +70,7 @@ class PartialPlace {
 /// there from the group's first on, a piece every `pace` cycles: a burst of all CTAs would fill the
 /// way to memory, and the loads of those who multiply meanwhile would wait behind it.
 template <class Element, class Tile, class Accumulators>
-TILELACE_DEVICE void give_terms(const GemmRsParams& p, const PartialPlace<Tile>& place, int owner,
+TILELACE_DEVICE void give_terms(const ReduceParams& p, const PartialPlace<Tile>& place, int owner,
                                 int group, const Accumulators& acc, int rows, int barrier,
                                 std::uint32_t pace, std::uint32_t epoch) {
   constexpr int kOfBlock = GemmShape<Tile>::kAccumulators;
@@ -110,7 +110,7 @@ class TermLoad {
   using Place = PartialPlace<Tile>;
 
  public:
-  TILELACE_DEVICE TermLoad(const GemmRsParams& p, schedule::GemmCell cell, int cta)
+  TILELACE_DEVICE TermLoad(const ReduceParams& p, schedule::GemmCell cell, int cta)
       : p_(p), cell_(cell), place_(p, cell, cta) {}
 
   /// A lane a flag; false: a term never came.
@@ -147,7 +147,7 @@ class TermLoad {
   }
 
  private:
-  const GemmRsParams& p_;
+  const ReduceParams& p_;
   schedule::GemmCell cell_;
   Place place_;
 };
