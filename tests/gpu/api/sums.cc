@@ -12,7 +12,7 @@
 namespace tilelace::gpu_test {
 namespace {
 
-constexpr std::size_t kGuard = 4096;
+constexpr std::size_t kGuard = 1 << 16;  // bytes; more than a wrong stride reaches beyond a result
 constexpr std::uint64_t kStep = 0x9E3779B97F4A7C15ULL;
 constexpr unsigned kPartShift = 40;
 
