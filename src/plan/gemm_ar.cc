@@ -24,7 +24,7 @@ constexpr double kTailUs = 10;
 
 /// A step of the ring must hold 2 KiB of each term of a tile.
 bool can_share(const GemmTile& t, int ranks) {
-  return plan::can_share(t.blocks, t.width, t.pingpong) && t.blocks * t.width <= 336 &&
+  return plan::can_share(t.blocks, t.width, t.pingpong) &&
          (t.rows() + t.width) * 128 >= 2048 * (ranks - 1);
 }
 

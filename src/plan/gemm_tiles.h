@@ -39,7 +39,7 @@ constexpr bool can_reduce(int groups, bool swapped) { return groups == 2 && !swa
 /// Likewise of gemm_ar: groups that take turns send under each other's products, and registers must
 /// be left for it.
 constexpr bool can_share(int blocks, int width, bool pingpong) {
-  return pingpong && blocks * width / 2 <= 184;
+  return pingpong && blocks * width / 2 <= 168;
 }
 
 // clang-format off

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans of the fused gemm_ar: their super-blocks cover the rows, their partials fit the staging.
-#include "plan/gemm_ar.h"
-
 #include <gtest/gtest.h>
 
 #include <random>
 
+#include "plan/gemm_ar.h"
 #include "schedule/reduce_order.h"
 #include "tilelace/error.h"
 
@@ -42,8 +41,8 @@ TEST(GemmArPlan, SuperBlocksCoverTheRowsAndPartialsFitTheStaging) {
           next = s.shard(b, q).end;
         }
       ASSERT_EQ(next, p.m) << describe(plan);
-      const schedule::GemmOrder walk{
-          1, static_cast<int>(ceil_div(p.n.front(), tile.worker_cols())), 8, false};
+      const schedule::GemmOrder walk{1, static_cast<int>(ceil_div(p.n.front(), tile.worker_cols())),
+                                     8, false};
       const auto order = schedule::make_reduce_order(s, walk, tile.worker_rows(), true);
       const Index given = Index{(tile.blocks * tile.width / 2 + 7) / 8} * 128 * 16;
       ASSERT_LE(order.num_partials() * tile.cluster() * given + p.m * p.n.front() * 2,

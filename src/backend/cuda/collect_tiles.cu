@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/collect_tiles.h"
 #include "backend/cuda/device/call.h"
-#include "backend/cuda/device/ptx.h"
 
 namespace tilelace::cuda {
 namespace {
@@ -87,8 +86,6 @@ TILELACE_DEVICE bool enter(const CallParams& c, std::uint32_t epoch) {
   return __syncthreads_and(good ? 1 : 0) != 0;
 }
 
-/// Begins when the product's CTAs are all under way, takes the places of those that are done. The
-/// call's number is settled by then: what counted the call before ended before the product began.
 __global__ void __launch_bounds__(kThreads) collect_kernel(const __grid_constant__ CollectTiles p) {
   const std::uint32_t epoch = call_number(p.call);
   bool good = enter(p.call, epoch);
@@ -98,22 +95,13 @@ __global__ void __launch_bounds__(kThreads) collect_kernel(const __grid_constant
     good = await(p, next, epoch);
     if (good) copy(p, next);
   }
-  ptx::wait_prerequisites();  // the own rows, for whoever comes next in the stream
 }
 
 }  // namespace
 
 cudaError_t enqueue_collect(const CollectTiles& tiles, cudaStream_t stream) {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(kCtas);
-  config.blockDim = dim3(kThreads);
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, collect_kernel, tiles);
+  collect_kernel<<<kCtas, kThreads, 0, stream>>>(tiles);
+  return cudaGetLastError();
 }
 
 cudaError_t load_collect_tiles() {

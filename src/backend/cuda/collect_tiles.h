@@ -21,7 +21,9 @@ struct CollectTiles {
   std::byte* out = nullptr;          ///< likewise
 };
 
-/// Runs under the end of the product before it. A multiple of 16 bytes a row.
+/// Behind the product, not under its end: until that has begun to multiply, the call before it may
+/// not be counted, and this kernel asks for the call's number at once. A multiple of 16 bytes a
+/// row.
 [[nodiscard]] cudaError_t enqueue_collect(const CollectTiles&, cudaStream_t);
 
 /// Loads it, so that a later launch does not.

@@ -205,12 +205,13 @@ class GemmMath {
       float sum[8] = {};
       int q = 0;
 #pragma unroll 1
-      for (; q < p_.call.rank; ++q) add_piece<Element>(sum, ptx::load_shared_16(piece + q * apart));
+      for (; q < p_.call.rank; ++q)
+        add_elements<Element>(sum, ptx::load_shared_16(piece + q * apart));
 #pragma unroll
       for (int e = 0; e < 8; ++e)
         if (8 * i + e < Partial::kValues) sum[e] += value(8 * i + e);
 #pragma unroll 1
-      for (; q < peers; ++q) add_piece<Element>(sum, ptx::load_shared_16(piece + q * apart));
+      for (; q < peers; ++q) add_elements<Element>(sum, ptx::load_shared_16(piece + q * apart));
 #pragma unroll
       for (int e = 0; e < 8; ++e)
         if (8 * i + e < Partial::kValues) value(8 * i + e) = sum[e];

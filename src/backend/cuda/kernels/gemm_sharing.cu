@@ -9,7 +9,7 @@ TILELACE_GEMM_PINGPONG(TILELACE_GEMM_TYPE)
 
 template <class Tile>
 const void* sharing(DType dtype) {
-  if constexpr (!plan::can_share(Tile::blocks, Tile::width, Tile::pingpong) || Tile::blocks * Tile::width > 336)
+  if constexpr (!plan::can_share(Tile::blocks, Tile::width, Tile::pingpong))
     return nullptr;
   else
     return dtype == DType::bf16
