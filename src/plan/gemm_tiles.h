@@ -36,6 +36,12 @@ struct GemmTile {
 /// Whether the kernels of gemm_rs are made for these tiles.
 constexpr bool can_reduce(int groups, bool swapped) { return groups == 2 && !swapped; }
 
+/// Likewise of gemm_ar: groups that take turns send under each other's products, and registers must
+/// be left for it.
+constexpr bool can_share(int blocks, int width, bool pingpong) {
+  return pingpong && blocks * width / 2 <= 168;
+}
+
 // clang-format off
 // name, groups, blocks, width, stages, cluster rows, cols, staging, pingpong, swapped, per_sm
 

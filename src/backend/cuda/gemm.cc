@@ -79,7 +79,8 @@ const GemmKernel& kernel_of(const plan::GemmPlan& plan, DType dtype) {
 
 void load_gemm_kernels() {
   for (const GemmKernel* k : all_kernels()) {
-    for (const void* function : {k->function, k->gathering, k->reducing}) {
+    for (const void* function :
+         {k->function, k->gathering, k->reducing, gemm_sharing(k->tile.name, k->dtype)}) {
       if (function == nullptr) continue;
       check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  k->shared_bytes),

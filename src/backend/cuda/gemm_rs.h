@@ -4,18 +4,10 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
-#include "backend/cuda/rank_calls.h"
+#include "backend/cuda/reduce_launch.h"
 #include "plan/gemm_rs.h"
 
 namespace tilelace::cuda {
-
-/// Device pointers, 16-byte aligned, rows one after the other.
-struct GemmRsTensors {
-  const void* x = nullptr;       ///< [m, k]
-  const void* weight = nullptr;  ///< [n, k]
-  const void* bias = nullptr;    ///< [n] or null; added once, to the sum
-  void* out = nullptr;           ///< [m_r, n]
-};
 
 /// One rank's gemm_rs calls on one communicator, fused: all ranks with the same plans. Makes
 /// nothing in a call.
@@ -27,9 +19,9 @@ class GemmRs {
   /// `calls` must outlive it. Local.
   explicit GemmRs(RankCalls& calls) : calls_(calls) {}
 
-  /// Enqueues a call. May be captured: an even number of calls a graph, the first of them where the
-  /// number of calls before is even. Errors: usage, system.
-  void run(const Problem&, const plan::GemmRsPlan&, const GemmRsTensors&, cudaStream_t);
+  /// Enqueues a call; `out` is [m_r, n]. May be captured: an even number of calls a graph, the
+  /// first of them where the number of calls before is even. Errors: usage, system.
+  void run(const Problem&, const plan::GemmRsPlan&, const ReduceOperands&, cudaStream_t);
 
  private:
   RankCalls& calls_;

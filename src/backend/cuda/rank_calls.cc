@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/rank_calls.h"
 
+#include "backend/cuda/collect_tiles.h"
 #include "backend/cuda/cuda_check.h"
 #include "backend/cuda/gather_push.h"
 #include "backend/cuda/gather_rows.h"
@@ -31,6 +32,7 @@ RankCalls::RankCalls(comm::Group& group, int device, const SlotNeeds& needs, dou
   load_gemm_kernels();
   check(load_gather_push(), "loading kernels");
   check(load_gather_rows(), "loading kernels");
+  check(load_collect_tiles(), "loading kernels");
   check(load_sum_rows(), "loading kernels");
   neighbour_places();
   memory_ = comm::allocate_device(group, device, flags_at(2), timeout_s);
@@ -97,6 +99,13 @@ void RankCalls::finish(cudaStream_t stream, double timeout_s) {
     failed_ = true;
     throw;
   }
+}
+
+void RankCalls::require_room(std::string_view op, const SlotNeeds& needs) const {
+  require(needs.bytes <= data_bytes_, "{}: got {} bytes of staging, expected at most {}", op,
+          needs.bytes, data_bytes_);
+  require(needs.flags <= flags(), "{}: got {} flags, expected at most {}", op, needs.flags,
+          flags());
 }
 
 }  // namespace tilelace::cuda

@@ -52,6 +52,9 @@ class RankCalls {
   /// kernels (timeout, peer, usage for ranks that disagree).
   void finish(cudaStream_t stream, double timeout_s);
 
+  /// Error: usage (a slot has less).
+  void require_room(std::string_view op, const SlotNeeds& needs) const;
+
   [[nodiscard]] comm::Group& group() const { return group_; }
   [[nodiscard]] int device() const { return device_; }
   [[nodiscard]] const comm::DeviceMemory& memory() const { return *memory_; }

@@ -9,7 +9,7 @@ namespace {
 SlotNeeds needs_of(const Problem& p) {
   switch (p.op) {
     case Op::gemm_rs: return GemmRs::needs(p).with(GemmReduce::needs(p));
-    case Op::gemm_ar: return GemmReduce::needs(p);
+    case Op::gemm_ar: return GemmAr::needs(p).with(GemmReduce::needs(p));
     default: return AgGemm::needs(p);
   }
 }
@@ -31,6 +31,7 @@ RankOps::RankOps(comm::Group& group, int device, const std::vector<Problem>& pro
     : calls(group, device, needs_of(problems, group.ranks()), timeout_s),
       ag_gemm(calls),
       gemm_rs(calls),
+      gemm_ar(calls),
       gemm_reduce(calls) {}
 
 }  // namespace tilelace::cuda

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backend/cuda/ag_gemm.h"
+#include "backend/cuda/gemm_ar.h"
 #include "backend/cuda/gemm_reduce.h"
 #include "backend/cuda/gemm_rs.h"
 #include "backend/cuda/rank_calls.h"
@@ -19,6 +20,7 @@ struct RankOps {
   RankCalls calls;
   AgGemm ag_gemm;
   GemmRs gemm_rs;          ///< fused
+  GemmAr gemm_ar;          ///< fused
   GemmReduce gemm_reduce;  ///< gemm_rs and gemm_ar, unfused
 };
 

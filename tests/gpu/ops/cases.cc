@@ -108,6 +108,8 @@ std::string sort_of(const OpPlan& plan) {
     return fmt::format("{:012}", gather->chunk_rows);
   if (const auto* sum = std::get_if<plan::GemmReducePlan>(&plan))
     return std::string(sum->gemm.tile.name);
+  if (const auto* all = std::get_if<plan::GemmArPlan>(&plan))
+    return fmt::format("{} {}", all->gemm.tile.name, all->blocks);
   return std::string(std::get<plan::GemmRsPlan>(plan).gemm.tile.name);
 }
 

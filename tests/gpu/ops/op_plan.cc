@@ -23,6 +23,7 @@ std::vector<OpPlan> candidates_of(const Problem& problem, const plan::GemmMachin
   std::vector<OpPlan> plans;
   if (problem.op == Op::ag_gemm) add(plans, plan::ag_gemm_candidates(problem, machine));
   if (problem.op == Op::gemm_rs) add(plans, plan::gemm_rs_candidates(problem, machine));
+  if (problem.op == Op::gemm_ar) add(plans, plan::gemm_ar_candidates(problem, machine));
   if (problem.op != Op::ag_gemm) add(plans, plan::gemm_reduce_candidates(problem, machine));
   std::stable_sort(plans.begin(), plans.end(), [](const OpPlan& x, const OpPlan& y) {
     return predicted_us(x) < predicted_us(y);
@@ -40,6 +41,8 @@ bool unfused(const OpPlan& plan) { return std::holds_alternative<plan::GemmReduc
 
 std::string kind_of(const OpPlan& plan) {
   if (unfused(plan)) return fmt::format("unfused {}", name_of(transport_of(plan)));
+  if (const auto* all = std::get_if<plan::GemmArPlan>(&plan))
+    return all->blocks == 1 ? "store by shard" : "store by blocks";
   const auto* gather = std::get_if<plan::AgGemmPlan>(&plan);
   return fmt::format("{} {}", name_of(transport_of(plan)),
                      gather != nullptr && gather->whole ? "whole" : "by shard");

@@ -6,12 +6,14 @@
 #include <vector>
 
 #include "plan/ag_gemm.h"
+#include "plan/gemm_ar.h"
 #include "plan/gemm_reduce.h"
 #include "plan/gemm_rs.h"
 
 namespace tilelace::gpu_test {
 
-using OpPlan = std::variant<plan::AgGemmPlan, plan::GemmRsPlan, plan::GemmReducePlan>;
+using OpPlan =
+    std::variant<plan::AgGemmPlan, plan::GemmRsPlan, plan::GemmArPlan, plan::GemmReducePlan>;
 
 /// All legal plans, fastest prediction first. Error: usage (a problem that has none).
 std::vector<OpPlan> candidates_of(const Problem& problem, const plan::GemmMachine& machine = {});

@@ -18,6 +18,8 @@ void run_op(cuda::RankOps& ops, const Problem& problem, const OpPlan& plan, cons
   const void* const bias = t.biases.empty() ? nullptr : t.biases.front();
   if (const auto* fused = std::get_if<plan::GemmRsPlan>(&plan))
     return ops.gemm_rs.run(problem, *fused, {t.a, t.weights.at(0), bias, t.outs.at(0)}, stream);
+  if (const auto* fused = std::get_if<plan::GemmArPlan>(&plan))
+    return ops.gemm_ar.run(problem, *fused, {t.a, t.weights.at(0), bias, t.outs.at(0)}, stream);
   ops.gemm_reduce.run(problem, std::get<plan::GemmReducePlan>(plan),
                       {t.a, t.weights.at(0), bias, t.outs.at(0)}, stream);
 }

@@ -14,6 +14,8 @@ template <class Params>
 TILELACE_DEVICE const CUtensorMap* out_map(const Params& p, int section) {
   if constexpr (Params::kGathers)
     return p.out + section;
+  else if constexpr (Params::kShares)
+    return p.out + p.work.order.section[section].block * p.call.ranks;
   else
     return &p.out;
 }
@@ -21,6 +23,8 @@ template <class Params>
 TILELACE_DEVICE const CUtensorMap* rest_map(const Params& p, int section) {
   if constexpr (Params::kGathers)
     return p.out_rest + section;
+  else if constexpr (Params::kShares)
+    return p.out_rest + p.work.order.section[section].block * p.call.ranks;
   else
     return &p.out_rest;
 }

@@ -121,12 +121,14 @@ class GemmMath {
     if constexpr (Params::kGathers || Params::kReduces)
       if (!may_store(shared_, segments_ - 1)) return;
     section_ = cell.section;
+    [[maybe_unused]] const std::uint32_t began = ptx::cycles();
     const int row = (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows + 64 * block_row_;
     const int col = (cell.col * Tile::cluster_cols + place_.col) * Tile::width;
 #pragma unroll
     for (int i = 0; i < Tile::blocks; ++i)
 #pragma unroll
       for (int c = 0; c < kChunks; ++c) {
+        if constexpr (Params::kShares) pause(began, i * kChunks + c);
         const ptx::Shared chunk = shared_.staging(group_) + chunk_ * kChunkBytes;
         if (thread_ == 0) ptx::store_wait_read<Tile::staging - 1>();
         sync_group();
@@ -142,6 +144,7 @@ class GemmMath {
         }
         chunk_ = chunk_ + 1 == Tile::staging ? 0 : chunk_ + 1;
       }
+    if constexpr (Params::kShares) tell_shared(cell);
   }
 
   /// Staged results have been read (the end of the kernel publishes them); the launch is counted.
@@ -202,12 +205,13 @@ class GemmMath {
       float sum[8] = {};
       int q = 0;
 #pragma unroll 1
-      for (; q < p_.call.rank; ++q) add_piece<Element>(sum, ptx::load_shared_16(piece + q * apart));
+      for (; q < p_.call.rank; ++q)
+        add_elements<Element>(sum, ptx::load_shared_16(piece + q * apart));
 #pragma unroll
       for (int e = 0; e < 8; ++e)
         if (8 * i + e < Partial::kValues) sum[e] += value(8 * i + e);
 #pragma unroll 1
-      for (; q < peers; ++q) add_piece<Element>(sum, ptx::load_shared_16(piece + q * apart));
+      for (; q < peers; ++q) add_elements<Element>(sum, ptx::load_shared_16(piece + q * apart));
 #pragma unroll
       for (int e = 0; e < 8; ++e)
         if (8 * i + e < Partial::kValues) value(8 * i + e) = sum[e];
@@ -217,6 +221,24 @@ class GemmMath {
     drop_stage();
     if (Tile::pingpong && p_.term_steps > Tile::stages) hand_over();
   }
+  /// A tile goes to all ranks at a pace, as partials do.
+  TILELACE_DEVICE void pause(std::uint32_t began, int chunk) const {
+    const std::uint32_t apart = turn_ / 128 * p_.share_pace / 128;
+    while (ptx::cycles() - began < chunk * apart) ptx::sleep(64);
+  }
+
+  /// The thread that stored tells the peers, once everything has arrived.
+  TILELACE_DEVICE void tell_shared(schedule::GemmCell cell) const {
+    if (thread_ != 0) return;
+    const PartialPlace<Tile> place(p_, cell, place_.cta);
+    const std::uint32_t epoch = admitted_number(shared_);
+    bulk_complete();
+    for (int i = 1; i < p_.call.ranks; ++i) {
+      const int peer = (p_.call.rank + i) % p_.call.ranks;
+      signal(place.flag(peer, p_.call.rank, Tile::pingpong ? 0 : group_) + p_.first_shared, epoch);
+    }
+  }
+
   [[nodiscard]] TILELACE_DEVICE float& value(int i) {
     return acc_[i / Shape::kAccumulators][i % Shape::kAccumulators];
   }
@@ -357,12 +379,16 @@ class GemmMath {
 
   TILELACE_DEVICE void send(ptx::Shared chunk, bool whole, int row, int col) {
     const CUtensorMap* map = whole ? out_map(p_, section_) : rest_map(p_, section_);
-    if (Tile::swapped)
-      ptx::tensor_store(map, chunk, row, col);
-    else if (whole)
-      ptx::tensor_store(map, chunk, col, row);
-    else
-      ptx::tensor_store(map, chunk, 0, row, col / 8);
+    int copies = 1;
+    if constexpr (Params::kShares) copies = p_.call.ranks;
+    for (; copies > 0; --copies, ++map) {
+      if (Tile::swapped)
+        ptx::tensor_store(map, chunk, row, col);
+      else if (whole)
+        ptx::tensor_store(map, chunk, col, row);
+      else
+        ptx::tensor_store(map, chunk, 0, row, col / 8);
+    }
   }
 
   const Params& p_;

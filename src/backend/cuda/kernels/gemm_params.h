@@ -36,6 +36,7 @@ struct GemmCommon {
 struct GemmParams : GemmCommon {
   static constexpr bool kGathers = false;
   static constexpr bool kReduces = false;
+  static constexpr bool kShares = false;
   CUtensorMap out;       ///< 64 columns x 64 rows a store
   CUtensorMap out_rest;  ///< what a width that 64 does not divide leaves over
   schedule::GemmWork work;
@@ -45,6 +46,7 @@ struct GemmParams : GemmCommon {
 struct AgGemmParams : GemmCommon {
   static constexpr bool kGathers = true;
   static constexpr bool kReduces = false;
+  static constexpr bool kShares = false;
   CUtensorMap own;
   CUtensorMap out[schedule::kMaxSections];  ///< of each section: nothing is stored beyond its end
   CUtensorMap out_rest[schedule::kMaxSections];
@@ -52,12 +54,10 @@ struct AgGemmParams : GemmCommon {
   CallParams call;
 };
 
-/// The GEMM of gemm_rs: partial sums for a peer's rows go into its slot, own ones are added up.
-struct GemmRsParams : GemmCommon {
+/// A GEMM whose partial sums for a peer's rows go into its slot; own ones are added up.
+struct ReduceParams : GemmCommon {
   static constexpr bool kGathers = false;
   static constexpr bool kReduces = true;
-  CUtensorMap out;  ///< own rows
-  CUtensorMap out_rest;
   schedule::GemmWorkOf<schedule::ReduceOrder> work;
   CallParams call;
   /// Offset: what each CTA of each partial leaves. Its flags: one a math group, from call.flags on.
@@ -65,6 +65,23 @@ struct GemmRsParams : GemmCommon {
   std::uint32_t pace;  ///< between pieces of a partial that leaves: 1/16384 of a turn
   int term_pieces;     ///< of each peer and group in a step of the ring
   int term_steps;      ///< that follow the k-steps of an own tile
+};
+
+/// The GEMM of gemm_rs.
+struct GemmRsParams : ReduceParams {
+  static constexpr bool kShares = false;
+  CUtensorMap out;  ///< own rows
+  CUtensorMap out_rest;
+};
+
+/// The GEMM of gemm_ar: own rows of every super-block go to all ranks.
+struct GemmArParams : ReduceParams {
+  static constexpr bool kShares = true;
+  static constexpr int kMaps = schedule::kMaxReduceBlocks * schedule::kMaxReduceRanks;
+  CUtensorMap out[kMaps];  ///< block * ranks + i: own rows of a block at rank + i
+  CUtensorMap out_rest[kMaps];
+  int first_shared;          ///< flag at a peer of the first tile that it is given
+  std::uint32_t share_pace;  ///< between chunks of a tile that is shared: 1/16384 of a turn
 };
 
 }  // namespace tilelace::cuda

@@ -4,33 +4,11 @@
 // ring and are added in rank order. In the slot a partial lies as the accumulator does: a piece is
 // eight values of each thread of a group. Nobody else ever reads it.
 #pragma once
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
+#include "backend/cuda/device/elements.h"
 #include "backend/cuda/device/transfer.h"
 #include "backend/cuda/kernels/gemm_gate.h"
 
 namespace tilelace::cuda {
-
-TILELACE_DEVICE std::uint32_t pack(float low, float high, __nv_bfloat16 /*type*/) {
-  std::uint32_t r;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-  return r;
-}
-TILELACE_DEVICE std::uint32_t pack(float low, float high, __half /*type*/) {
-  std::uint32_t r;
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-  return r;
-}
-
-TILELACE_DEVICE float2 unpack(std::uint32_t v, __nv_bfloat16 /*type*/) {
-  return {__uint_as_float(v << 16), __uint_as_float(v & 0xFFFF0000U)};
-}
-TILELACE_DEVICE float2 unpack(std::uint32_t v, __half /*type*/) {
-  __half2 h;
-  *reinterpret_cast<std::uint32_t*>(&h) = v;
-  return __half22float2(h);
-}
 
 /// Where the partial sums of one tile lie, from any source, at any rank.
 template <class Tile>
@@ -45,7 +23,7 @@ class PartialPlace {
   static constexpr int kGroups = Tile::pingpong ? 1 : Tile::groups;
   static constexpr int kBytes = kGroups * kPieces * kPieceBytes;  ///< of one CTA
 
-  TILELACE_DEVICE PartialPlace(const GemmRsParams& p, schedule::GemmCell cell, int cta)
+  TILELACE_DEVICE PartialPlace(const ReduceParams& p, schedule::GemmCell cell, int cta)
       : p_(p), cell_(cell), cta_(cta) {}
 
   [[nodiscard]] TILELACE_DEVICE int number(int source) const {
@@ -61,7 +39,7 @@ class PartialPlace {
   }
 
  private:
-  const GemmRsParams& p_;
+  const ReduceParams& p_;
   schedule::GemmCell cell_;
   int cta_;
 };
@@ -70,7 +48,7 @@ class PartialPlace {
 /// there from the group's first on, a piece every `pace` cycles: a burst of all CTAs would fill the
 /// way to memory, and the loads of those who multiply meanwhile would wait behind it.
 template <class Element, class Tile, class Accumulators>
-TILELACE_DEVICE void give_terms(const GemmRsParams& p, const PartialPlace<Tile>& place, int owner,
+TILELACE_DEVICE void give_terms(const ReduceParams& p, const PartialPlace<Tile>& place, int owner,
                                 int group, const Accumulators& acc, int rows, int barrier,
                                 std::uint32_t pace, std::uint32_t epoch) {
   constexpr int kOfBlock = GemmShape<Tile>::kAccumulators;
@@ -86,21 +64,9 @@ TILELACE_DEVICE void give_terms(const GemmRsParams& p, const PartialPlace<Tile>&
 #pragma unroll
     for (int e = 0; e < 8; ++e)
       v[e] = 8 * i + e < kValues ? acc[(8 * i + e) / kOfBlock][(8 * i + e) % kOfBlock] : 0.0F;
-    to[i * 128] = {pack(v[0], v[1], Element{}), pack(v[2], v[3], Element{}),
-                   pack(v[4], v[5], Element{}), pack(v[6], v[7], Element{})};
+    to[i * 128] = pack_elements<Element>(v);
   }
   publish({thread, 128}, barrier, place.flag(owner, p.call.rank, group), epoch);
-}
-
-/// A peer's term of eight values.
-template <class Element>
-TILELACE_DEVICE void add_piece(float (&sum)[8], const uint4& v) {
-  const std::uint32_t words[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-  for (int w = 0; w < 4; ++w) {
-    const float2 f = unpack(words[w], Element{});
-    sum[2 * w] += f.x, sum[2 * w + 1] += f.y;
-  }
 }
 
 /// Verbs of the loading warp for tiles of own rows: their terms take the steps of the ring behind
@@ -110,7 +76,7 @@ class TermLoad {
   using Place = PartialPlace<Tile>;
 
  public:
-  TILELACE_DEVICE TermLoad(const GemmRsParams& p, schedule::GemmCell cell, int cta)
+  TILELACE_DEVICE TermLoad(const ReduceParams& p, schedule::GemmCell cell, int cta)
       : p_(p), cell_(cell), place_(p, cell, cta) {}
 
   /// A lane a flag; false: a term never came.
@@ -147,7 +113,7 @@ class TermLoad {
   }
 
  private:
-  const GemmRsParams& p_;
+  const ReduceParams& p_;
   schedule::GemmCell cell_;
   Place place_;
 };

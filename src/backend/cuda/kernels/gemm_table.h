@@ -2,6 +2,7 @@
 // The compiled GEMMs, as the host sees them.
 #pragma once
 #include <span>
+#include <string_view>
 
 #include "backend/cuda/kernels/gemm_params.h"
 #include "plan/gemm_tiles.h"
@@ -31,5 +32,8 @@ std::span<const GemmKernel> gemm_pingpong();
 std::span<const GemmKernel> gemm_tall();
 std::span<const GemmKernel> gemm_narrow();
 std::span<const GemmKernel> gemm_swapped();
+
+/// The kernel of gemm_ar (takes GemmArParams) for this tile, or null.
+const void* gemm_sharing(std::string_view tile, DType);
 
 }  // namespace tilelace::cuda

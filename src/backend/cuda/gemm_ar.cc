@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/gemm_ar.h"
+
+#include "backend/cuda/collect_tiles.h"
+#include "backend/cuda/cuda_check.h"
+#include "plan/gemm_rs.h"
+#include "plan/problem.h"
+
+namespace tilelace::cuda {
+namespace {
+
+using schedule::Index;
+
+constexpr double kSharedWithin = 0.7;  ///< of the other group's turn: a finished tile leaves
+
+/// Results lie behind the partials.
+std::size_t results_at(const SlotNeeds& partials) { return (partials.bytes + 127) / 128 * 128; }
+
+/// Own rows of each super-block, at this rank's result and in every peer's slot.
+void fill_shares(GemmArParams& params, const RankCalls& calls, const Problem& p,
+                 const schedule::GemmReduce& s, const GemmKernel& kernel, void* out,
+                 std::size_t results) {
+  const int rank = calls.group().rank();
+  const Index row = p.n.front() * static_cast<Index>(size_of(p.dtype));
+  for (int b = 0; b < s.blocks; ++b) {
+    const schedule::RowRange own = s.shard(b, rank);
+    for (int i = 0; i < p.ranks && own.size() > 0; ++i) {
+      const int peer = (rank + i) % p.ranks;
+      std::byte* const at =
+          i == 0 ? static_cast<std::byte*>(out) : calls.memory().peer(peer) + results;
+      const int map = b * p.ranks + i;
+      fill_outputs(params.out[map], params.out_rest[map], kernel,
+                   {at + own.begin * row, own.size(), p.n.front()}, p.dtype);
+    }
+  }
+}
+
+CollectTiles collect_of(const GemmArParams& params, const GemmKernel& kernel, const Problem& p) {
+  CollectTiles c;
+  c.call = params.call;
+  c.call.first = false;
+  c.call.last = true;
+  c.order = params.work.order;
+  c.cluster_rows = kernel.tile.cluster_rows;
+  c.cluster_cols = kernel.tile.cluster_cols;
+  c.tile_rows = kernel.tile.rows();
+  c.tile_cols = kernel.tile.width;
+  c.first_shared = params.first_shared;
+  c.columns = static_cast<int>(p.n.front());
+  return c;
+}
+
+}  // namespace
+
+SlotNeeds GemmAr::needs(const Problem& p) {
+  return {2 * plan::kMaxPartialFlags, static_cast<std::size_t>(plan::gemm_ar_staging_bytes(p))};
+}
+
+void GemmAr::run(const Problem& p, const plan::GemmArPlan& plan, const ReduceOperands& tensors,
+                 cudaStream_t stream) {
+  if (p.m == 0) return calls_.admit("gemm_ar", plan::agreement_hash(p, {}), Op::gemm_ar, stream);
+  const GemmKernel& kernel = kernel_of(plan.gemm, p.dtype);
+  const void* const function = gemm_sharing(kernel.tile.name, p.dtype);
+  require(function != nullptr, "gemm_ar: plan {}, expected a tile whose groups take turns",
+          plan::describe(plan.gemm));
+  const Plan agreed = agreed_reduce_plan(Op::gemm_ar, kernel, plan.blocks);
+  const auto schedule = plan::gemm_ar_schedule(p, plan, calls_.group().rank());
+  GemmArParams params{};
+  fill_reduce(params, calls_, p, agreed, schedule, plan.gemm, plan.together, tensors, kernel);
+  const SlotNeeds partials = partial_needs(params.work.order, kernel);
+  const std::size_t results = results_at(partials);
+  const auto result_bytes = static_cast<std::size_t>(p.m * p.n.front() * 2);
+  calls_.require_room("gemm_ar", {2 * partials.flags, results + result_bytes});
+  const int chunks = kernel.tile.blocks * ((kernel.tile.width + 63) / 64);
+  params.share_pace = static_cast<std::uint32_t>(kSharedWithin * 16384 / chunks);
+  params.first_shared = static_cast<int>(partials.flags);
+  params.call.last = false;
+  const unsigned slot = calls_.begin_call("gemm_ar");
+  set_slot(params, calls_, slot);
+  const std::size_t at = calls_.data_at(slot) + results;
+  fill_shares(params, calls_, p, schedule, kernel, tensors.out, at);
+  const int ctas = fill_grid(params, params.work, kernel, plan.gemm);
+  launch_gemm(kernel, function, &params, ctas, stream, plan.gemm.early_weights);
+  CollectTiles collect = collect_of(params, kernel, p);
+  collect.results = at;
+  collect.out = static_cast<std::byte*>(tensors.out);
+  check(enqueue_collect(collect, stream), "collecting the tiles of gemm_ar");
+}
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/kernels/gemm.h"
+#include "backend/cuda/kernels/gemm_instances.h"
+
+namespace tilelace::cuda {
+namespace {
+#pragma nv_diag_suppress 177  // a tile that is not made: its members
+TILELACE_GEMM_PINGPONG(TILELACE_GEMM_TYPE)
+
+template <class Tile>
+const void* sharing(DType dtype) {
+  if constexpr (!plan::can_share(Tile::blocks, Tile::width, Tile::pingpong))
+    return nullptr;
+  else
+    return dtype == DType::bf16
+               ? reinterpret_cast<const void*>(gemm_kernel<Tile, __nv_bfloat16, GemmArParams>)
+               : reinterpret_cast<const void*>(gemm_kernel<Tile, __half, GemmArParams>);
+}
+}  // namespace
+
+const void* gemm_sharing(std::string_view tile, DType dtype) {
+#define TILELACE_GEMM_SHARING(name, ...) \
+  if (tile == #name) return sharing<name##_tile>(dtype);
+  TILELACE_GEMM_PINGPONG(TILELACE_GEMM_SHARING)
+#undef TILELACE_GEMM_SHARING
+  return nullptr;
+}
+
+}  // namespace tilelace::cuda
