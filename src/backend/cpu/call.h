@@ -28,6 +28,8 @@ struct Control {
 
 /// The hash of a call that a rank refused; its card says why.
 constexpr std::uint32_t kRefused = 0;
+/// That of a rank in prepare.
+constexpr std::uint32_t kPreparing = 1;
 
 /// Another rank is in a different call. Not an Error yet: the text needs every rank's card.
 struct Disagreement {
