@@ -157,85 +157,91 @@ bool has_cuda() { return TILELACE_TORCH_CUDA != 0; }
 int64_t last_kind() { return static_cast<int64_t>(last_error().first); }
 std::string last_text() { return last_error().second; }
 
+using Kernel = void (*)(StableIValue*, std::uint64_t, std::uint64_t);
+using torch::stable::detail::StableLibrary;
+
+struct OpEntry {
+  const char* name;
+  std::string schema;
+  Kernel kernel;
+};
+
+const std::vector<OpEntry>& ops() {
+  static const std::string gather =
+      "(Tensor x, Tensor[] weights, Tensor[]? biases, str group_name, *, int gather_dim=0, "
+      "str activation=\"none\", ";
+  static const std::string scatter =
+      "(Tensor x, Tensor weight, Tensor? bias, str group_name, *, int scatter_dim=0, "
+      "str activation=\"none\", int[]? sizes=None";
+  static const std::string reduce =
+      "(Tensor x, Tensor weight, Tensor? bias, str group_name, *, str activation=\"none\"";
+  static const std::vector<OpEntry> all = {
+      {"ag_gemm", gather + "bool return_gathered=False, int[]? sizes=None) -> (Tensor?, Tensor[])",
+       TORCH_BOX(&boxed_ag_gemm)},
+      {"ag_gemm_out",
+       gather + "int[]? sizes=None, Tensor(a!)[] out, Tensor(b!)? gathered=None) -> ()",
+       TORCH_BOX(&boxed_ag_gemm_out)},
+      {"gemm_rs", scatter + ") -> Tensor", TORCH_BOX(&boxed_gemm_rs)},
+      {"gemm_rs_out", scatter + ", Tensor(a!) out) -> ()", TORCH_BOX(&boxed_gemm_rs_out)},
+      {"gemm_ar", reduce + ") -> Tensor", TORCH_BOX(&boxed_gemm_ar)},
+      {"gemm_ar_out", reduce + ", Tensor(a!) out) -> ()", TORCH_BOX(&boxed_gemm_ar_out)},
+      {"all_gather", "(Tensor x, str group_name, *, int gather_dim=0, int[]? sizes=None) -> Tensor",
+       TORCH_BOX(&boxed_all_gather)},
+      {"reduce_scatter",
+       "(Tensor x, str group_name, *, int scatter_dim=0, int[]? sizes=None) -> Tensor",
+       TORCH_BOX(&boxed_reduce_scatter)},
+      // Size gather_dim of `like` is the gathered one, split as gemm_rs splits it.
+      {"_ag_gemm_like",
+       "(Tensor x, Tensor[] weights, str group_name, Tensor like, *, int gather_dim=0, "
+       "bool return_gathered=False) -> (Tensor?, Tensor[])",
+       TORCH_BOX(&boxed_ag_gemm_like)},
+      {"_all_gather_like", "(Tensor x, str group_name, Tensor like, *, int gather_dim=0) -> Tensor",
+       TORCH_BOX(&boxed_all_gather_like)},
+  };
+  return all;
+}
+
+/// Local ones, and those of the group as a whole.
+const std::vector<OpEntry>& services() {
+  static const std::vector<OpEntry> all = {
+      {"_join",
+       "(str group_name, str device, int rank, int ranks, str directory, float timeout_s, "
+       "int workers, int device_index) -> ()",
+       TORCH_BOX(&join)},
+      {"_leave", "(str group_name, str device) -> ()", TORCH_BOX(&leave)},
+      {"_leave_all", "() -> ()", TORCH_BOX(&leave_all)},
+      {"_abort", "(str group_name, str device) -> ()", TORCH_BOX(&abort_group)},
+      {"_prepare_again", "(str group_name, str device) -> ()", TORCH_BOX(&prepare_again)},
+      {"_synchronize", "(str group_name, str device, int stream) -> ()", TORCH_BOX(&synchronize)},
+      {"_plans", "(str group_name, str device) -> str[]", TORCH_BOX(&plans)},
+      {"_has_cuda", "() -> bool", TORCH_BOX(&has_cuda)},
+      {"_last_kind", "() -> int", TORCH_BOX(&last_kind)},
+      {"_last_text", "() -> str", TORCH_BOX(&last_text)},
+  };
+  return all;
+}
+
+/// Each op twice: for its users, and as the kernel that the package calls on CPU tensors.
+void define(StableLibrary& library) {
+  for (const auto& op : ops()) {
+    library.def((op.name + op.schema).c_str());
+    library.def(("_cpu_" + std::string(op.name) + op.schema).c_str());
+  }
+  for (const auto& s : services()) library.def((s.name + s.schema).c_str());
+}
+
 }  // namespace
 }  // namespace tilelace::torch_binding
 
-namespace tb = tilelace::torch_binding;
-
-#define TILELACE_GATHER                                                                  \
-  "(Tensor x, Tensor[] weights, Tensor[]? biases, str group_name, *, int gather_dim=0, " \
-  "str activation=\"none\", "
-#define TILELACE_SCATTER                                                           \
-  "(Tensor x, Tensor weight, Tensor? bias, str group_name, *, int scatter_dim=0, " \
-  "str activation=\"none\", int[]? sizes=None"
-#define TILELACE_REDUCE \
-  "(Tensor x, Tensor weight, Tensor? bias, str group_name, *, str activation=\"none\""
-#define TILELACE_GATHER_ALONE "(Tensor x, str group_name, *, int gather_dim=0, int[]? sizes=None)"
-#define TILELACE_SCATTER_ALONE "(Tensor x, str group_name, *, int scatter_dim=0, int[]? sizes=None)"
-#define TILELACE_LIKE                                             \
-  "(Tensor x, Tensor[] weights, str group_name, Tensor like, *, " \
-  "int gather_dim=0, bool return_gathered=False)"
-
-/// Each op twice: for its users, and as the kernel that the package calls on CPU tensors.
-#define TILELACE_DEF(m, name, schema) \
-  m.def(name schema);                 \
-  m.def("_cpu_" name schema)
-
-STABLE_TORCH_LIBRARY(tilelace, m) {
-  TILELACE_DEF(m, "ag_gemm",
-               TILELACE_GATHER
-               "bool return_gathered=False, int[]? sizes=None) -> (Tensor?, Tensor[])");
-  TILELACE_DEF(m, "ag_gemm_out",
-               TILELACE_GATHER
-               "int[]? sizes=None, Tensor(a!)[] out, Tensor(b!)? gathered=None) -> ()");
-  TILELACE_DEF(m, "gemm_rs", TILELACE_SCATTER ") -> Tensor");
-  TILELACE_DEF(m, "gemm_rs_out", TILELACE_SCATTER ", Tensor(a!) out) -> ()");
-  TILELACE_DEF(m, "gemm_ar", TILELACE_REDUCE ") -> Tensor");
-  TILELACE_DEF(m, "gemm_ar_out", TILELACE_REDUCE ", Tensor(a!) out) -> ()");
-  TILELACE_DEF(m, "all_gather", TILELACE_GATHER_ALONE " -> Tensor");
-  TILELACE_DEF(m, "reduce_scatter", TILELACE_SCATTER_ALONE " -> Tensor");
-  // `like`: its size in gather_dim is the gathered one, split as gemm_rs splits it.
-  TILELACE_DEF(m, "_ag_gemm_like", TILELACE_LIKE " -> (Tensor?, Tensor[])");
-  TILELACE_DEF(m, "_all_gather_like",
-               "(Tensor x, str group_name, Tensor like, *, int gather_dim=0) -> Tensor");
-  m.def(
-      "_join(str group_name, str device, int rank, int ranks, str directory, float timeout_s, "
-      "int workers, int device_index) -> ()");
-  m.def("_leave(str group_name, str device) -> ()");
-  m.def("_leave_all() -> ()");
-  m.def("_abort(str group_name, str device) -> ()");
-  m.def("_prepare_again(str group_name, str device) -> ()");
-  m.def("_synchronize(str group_name, str device, int stream) -> ()");
-  m.def("_plans(str group_name, str device) -> str[]");
-  m.def("_has_cuda() -> bool");
-  m.def("_last_kind() -> int");
-  m.def("_last_text() -> str");
+STABLE_TORCH_LIBRARY(tilelace, m) { tilelace::torch_binding::define(m); }
+STABLE_TORCH_LIBRARY_IMPL(tilelace, CPU, m) {
+  for (const auto& op : tilelace::torch_binding::ops()) {
+    m.impl(("_cpu_" + std::string(op.name)).c_str(), op.kernel);
+  }
 }
-
-#define TILELACE_IMPL(m, prefix)                                         \
-  m.impl(prefix "ag_gemm", TORCH_BOX(&tb::boxed_ag_gemm));               \
-  m.impl(prefix "ag_gemm_out", TORCH_BOX(&tb::boxed_ag_gemm_out));       \
-  m.impl(prefix "gemm_rs", TORCH_BOX(&tb::boxed_gemm_rs));               \
-  m.impl(prefix "gemm_rs_out", TORCH_BOX(&tb::boxed_gemm_rs_out));       \
-  m.impl(prefix "gemm_ar", TORCH_BOX(&tb::boxed_gemm_ar));               \
-  m.impl(prefix "gemm_ar_out", TORCH_BOX(&tb::boxed_gemm_ar_out));       \
-  m.impl(prefix "all_gather", TORCH_BOX(&tb::boxed_all_gather));         \
-  m.impl(prefix "reduce_scatter", TORCH_BOX(&tb::boxed_reduce_scatter)); \
-  m.impl(prefix "_ag_gemm_like", TORCH_BOX(&tb::boxed_ag_gemm_like));    \
-  m.impl(prefix "_all_gather_like", TORCH_BOX(&tb::boxed_all_gather_like))
-
-STABLE_TORCH_LIBRARY_IMPL(tilelace, CPU, m) { TILELACE_IMPL(m, "_cpu_"); }
-STABLE_TORCH_LIBRARY_IMPL(tilelace, CUDA, m) { TILELACE_IMPL(m, ""); }
-
+STABLE_TORCH_LIBRARY_IMPL(tilelace, CUDA, m) {
+  for (const auto& op : tilelace::torch_binding::ops()) m.impl(op.name, op.kernel);
+}
 STABLE_TORCH_LIBRARY_IMPL(tilelace, CompositeExplicitAutograd, m) {
-  m.impl("_join", TORCH_BOX(&tb::join));
-  m.impl("_leave", TORCH_BOX(&tb::leave));
-  m.impl("_leave_all", TORCH_BOX(&tb::leave_all));
-  m.impl("_abort", TORCH_BOX(&tb::abort_group));
-  m.impl("_prepare_again", TORCH_BOX(&tb::prepare_again));
-  m.impl("_synchronize", TORCH_BOX(&tb::synchronize));
-  m.impl("_plans", TORCH_BOX(&tb::plans));
-  m.impl("_has_cuda", TORCH_BOX(&tb::has_cuda));
-  m.impl("_last_kind", TORCH_BOX(&tb::last_kind));
-  m.impl("_last_text", TORCH_BOX(&tb::last_text));
+  for (const auto& s : tilelace::torch_binding::services()) m.impl(s.name, s.kernel);
 }

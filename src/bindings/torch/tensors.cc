@@ -145,7 +145,7 @@ Result::Result(std::string_view op, const std::string& name, const Tensor& given
 }
 
 Tensor Result::finish() {
-  const Tensor dense = contiguous(matrix_.tensor);
+  Tensor dense = contiguous(matrix_.tensor);
   if (!given_) return dense;
   std::vector<int64_t> size;
   for (int64_t d = 0; d < given_->dim(); ++d) size.push_back(given_->size(d));
