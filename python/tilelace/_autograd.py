@@ -57,13 +57,14 @@ def _save_gather(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -
 
 
 def _before_gather_activation(
-    activation: str, grads: list[Tensor], gathered: Tensor, weights: Any, biases: Any
-) -> list[Tensor]:
+    activation: str, grads: list[Any], gathered: Tensor, weights: Any, biases: Any
+) -> list[Any]:
     before = [
         F.linear(gathered, w, biases[i] if biases else None) for i, w in enumerate(weights)
     ]
     if activation != "swiglu":
-        return [_before(g, activation, b) for g, b in zip(grads, before)]
+        pairs = zip(grads, before)
+        return [None if g is None else _before(g, activation, b) for g, b in pairs]
     gate, up = before
     return [torch.ops.aten.silu_backward(grads[0] * up, gate), grads[0] * F.silu(gate)]
 

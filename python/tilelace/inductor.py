@@ -108,7 +108,7 @@ def _fuse_gather(graph: fx.Graph, gather: fx.Node) -> bool:
     if any(order[u] < order[products[0]] for u in others):
         return _skip(gather, "its result is used before the first product")
     with graph.inserting_before(products[0]):
-        weights = [_call(graph, _ATEN.t.default, (r,), r.meta["val"].t())
+        weights = [_call(graph, _ATEN.permute.default, (r, [1, 0]), r.meta["val"].t())
                    for _, _, r in map(_operands, products)]
         biases = [b for b, _, _ in map(_operands, products)] if _operands(products[0])[0] else None
         whole, outs = waited.meta["val"], [p.meta["val"] for p in products]
@@ -153,7 +153,7 @@ def _fuse_reduce(graph: fx.Graph, reduce: fx.Node) -> bool:
     op = _OPS.gemm_rs.default if scatter else _OPS.gemm_ar.default
     result = waited.meta["val"]
     with graph.inserting_before(reduce):
-        weight = _call(graph, _ATEN.t.default, (right,), right.meta["val"].t())
+        weight = _call(graph, _ATEN.permute.default, (right, [1, 0]), right.meta["val"].t())
         flat = result.reshape(-1, result.shape[-1])
         fused = _call(graph, op, (x, weight, None, name), flat)
         if result.dim() != 2:

@@ -1,128 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bindings/torch/calls.h"
 
-#include <torch/csrc/stable/accelerator.h>
+#include <fmt/format.h>
 
-#include <numeric>
-
-#include "bindings/torch/members.h"
-
-// Only builds of torch with CUDA have it; they load it with the library that every build has.
-extern "C" __attribute__((weak)) AOTITorchError aoti_torch_get_current_cuda_stream(int32_t, void**);
+#include "bindings/torch/places.h"
 
 namespace tilelace::torch_binding {
 namespace {
-
-Device device_of(std::string_view op, const Tensor& x) {
-  if (x.is_cuda()) return Device::cuda;
-  if (x.is_cpu()) return Device::cpu;
-  wrong(op, "x", "a tensor on another device", "one on cpu or cuda");
-}
-
-void* stream_of(const Tensor& x) {
-  if (!x.is_cuda() || aoti_torch_get_current_cuda_stream == nullptr) return nullptr;
-  void* stream = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(x.get_device_index(), &stream));
-  return stream;
-}
-
-/// What a call on one rank knows of its group.
-struct Place {
-  std::shared_ptr<Member> member;
-  Device device;
-  int rank;
-  int ranks;
-  void* stream;
-
-  [[nodiscard]] Communicator& communicator() const { return member->communicator(); }
-};
-
-Place place_of(Op op, const Tensor& x, const std::string& group) {
-  const auto name = name_of(op);
-  const Device device = device_of(name, x);
-  auto member = member_of(name, group, device);
-  const int rank = member->communicator().rank();
-  const int ranks = member->communicator().size();
-  return {std::move(member), device, rank, ranks, stream_of(x)};
-}
-
-/// Runs the part that only this rank can judge; what it finds wrong the peers are told.
-template <class Body>
-auto checked_here(const Place& place, const Body& body) {
-  try {
-    return body();
-  } catch (const Error& e) {
-    refuse(place.communicator(), e.what(), place.stream);
-    throw;
-  }
-}
-
-std::vector<int64_t> remainder_first(int64_t units, int ranks) {
-  std::vector<int64_t> sizes;
-  for (int r = 0; r < ranks; ++r) sizes.push_back((units + ranks - 1 - r) / ranks);
-  return sizes;
-}
-
-void check_sizes(std::string_view op, const std::vector<int64_t>& sizes, int ranks) {
-  if (static_cast<int>(sizes.size()) != ranks) {
-    wrong(op, "sizes", std::to_string(sizes.size()) + " entries",
-          "one a rank (" + std::to_string(ranks) + ")");
-  }
-  for (const auto s : sizes) {
-    if (s < 0) wrong(op, "sizes", std::to_string(s), "0 or more");
-  }
-}
-
-/// Units of every rank, and the rows that the library is told: none where it splits evenly itself.
-struct Split {
-  std::vector<int64_t> units;
-  std::vector<int64_t> rows;
-  int64_t total = 0;
-};
-
-Split split_of(std::vector<int64_t> units, int64_t inner) {
-  Split s;
-  s.total = std::accumulate(units.begin(), units.end(), int64_t{0});
-  const bool even = units == remainder_first(s.total, static_cast<int>(units.size()));
-  const bool whole = s.total % static_cast<int64_t>(units.size()) == 0;
-  if (!even || (inner != 1 && !whole)) {
-    for (const auto u : units) s.rows.push_back(u * inner);
-  }
-  s.units = std::move(units);
-  return s;
-}
-
-Split gather_split(std::string_view op, const GatherCall& call, const Rows& x, const Place& place) {
-  std::vector<int64_t> units(static_cast<std::size_t>(place.ranks), x.units);
-  if (call.sizes) {
-    check_sizes(op, *call.sizes, place.ranks);
-    units = *call.sizes;
-  } else if (call.like) {
-    units = remainder_first(call.like->size(x.dim), place.ranks);
-  }
-  const auto own = units[static_cast<std::size_t>(place.rank)];
-  if (own != x.units) {
-    wrong(op, "x", std::to_string(x.units) + " in dimension " + std::to_string(x.dim),
-          std::to_string(own) + ": this rank's size");
-  }
-  return split_of(std::move(units), x.inner);
-}
-
-Split reduce_split(std::string_view op, const ReduceCall& call, const Rows& x, int ranks) {
-  if (!call.sizes) return split_of(remainder_first(x.units, ranks), x.inner);
-  check_sizes(op, *call.sizes, ranks);
-  auto split = split_of(*call.sizes, x.inner);
-  if (split.total != x.units) {
-    wrong(op, "sizes", "a sum of " + std::to_string(split.total),
-          std::to_string(x.units) + ": size of x in dimension " + std::to_string(x.dim));
-  }
-  return split;
-}
 
 std::vector<TensorView> views_of(const std::vector<Matrix>& matrices) {
   std::vector<TensorView> views;
   for (const auto& m : matrices) views.push_back(m.view);
   return views;
+}
+
+/// [n, k] of a call whose k is known.
+Matrix weight_of(std::string_view op, const std::string& name, const Tensor& weight, int64_t k,
+                 Device device) {
+  if (weight.dim() != 2) wrong(op, name, shape_of(weight), "[n, k]");
+  if (weight.size(1) != k) {
+    wrong(op, name, shape_of(weight), fmt::format("[{}, {}]", weight.size(0), k));
+  }
+  return matrix_of(op, name, weight, device);
 }
 
 /// An all-gather call, laid out.
@@ -163,13 +62,12 @@ void add_results(Gather& g, const GatherCall& call, const Place& place) {
 Gather lay_out(const GatherCall& call, const Place& place, bool product) {
   constexpr std::string_view op = "ag_gemm";
   Gather g{rows_of(op, call.x, call.dim), {}, {}, {}, {}, {}, {}, Activation::none, {}};
-  g.split = gather_split(op, call, g.rows, place);
+  g.split = gather_split(call, g.rows, place);
   g.x = matrix_of(op, "x", g.rows.matrix, place.device);
   g.activation = activation_of(op, call.activation);
   for (std::size_t i = 0; i < call.weights.size(); ++i) {
     const auto name = "weight " + std::to_string(i);
-    if (call.weights[i].dim() != 2) wrong(op, name, shape_of(call.weights[i]), "[n, k]");
-    g.weights.push_back(matrix_of(op, name, call.weights[i], place.device));
+    g.weights.push_back(weight_of(op, name, call.weights[i], g.x.view.cols, place.device));
   }
   for (std::size_t i = 0; call.biases && i < call.biases->size(); ++i) {
     const auto& bias = (*call.biases)[i];
@@ -235,14 +133,11 @@ Reduce lay_out(const ReduceCall& call, const Place& place, bool product) {
   const bool scatter = call.op == Op::gemm_rs;
   Reduce r{
       rows_of(op, call.x, scatter ? call.dim : 0), {}, {}, {}, {}, {}, Activation::none, {}, 0};
-  r.split = scatter ? reduce_split(op, call, r.rows, place.ranks) : Split{{}, {}, r.rows.units};
+  r.split = reduce_split(call, r.rows, place.ranks);
   r.out_units = scatter ? r.split.units[static_cast<std::size_t>(place.rank)] : r.rows.units;
   r.x = matrix_of(op, "x", r.rows.matrix, place.device);
   r.activation = activation_of(op, call.activation);
-  if (product) {
-    if (call.weight.dim() != 2) wrong(op, "weight", shape_of(call.weight), "[n, k]");
-    r.weight = matrix_of(op, "weight", call.weight, place.device);
-  }
+  if (product) r.weight = weight_of(op, "weight", call.weight, r.x.view.cols, place.device);
   if (call.bias) {
     if (call.bias->dim() != 1) wrong(op, "bias", shape_of(*call.bias), "[n]");
     r.bias = matrix_of(op, "bias", *call.bias, place.device);
