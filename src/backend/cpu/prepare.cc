@@ -93,10 +93,12 @@ void Engine::make_workers(std::span<const PreparedCall> calls) {
 
 /// A rank that is in a call instead shall learn of it, and this one of the call: prepare takes a
 /// call's number and headers. (The checked mode counts calls by these numbers, so not there.)
-void Engine::announce_prepare(std::span<const PreparedCall> calls) {
-  if (checked_) return;
+/// False: this rank refuses, and its peers, in a call, have been told.
+bool Engine::announce_prepare(std::span<const PreparedCall> calls, std::string_view refusal) {
+  if (checked_) return true;
   std::string card = fmt::format("prepare of {} problems: ", calls.size());
   for (const auto& c : calls) card += fmt::format("{}; ", fmt::streamed(c.problem));
+  if (!refusal.empty()) card = fmt::format("prepare, refused: {}", refusal);
   Problem nothing;
   nothing.ranks = group_.ranks();
   Call call;
@@ -111,13 +113,15 @@ void Engine::announce_prepare(std::span<const PreparedCall> calls) {
   try {
     call.check_agreement();
   } catch (const Disagreement& d) {
+    if (!refusal.empty()) return false;
     settle(call, d.peer);
   }
+  return true;
 }
 
 void Engine::prepare(std::span<const PreparedCall> calls, std::string_view refusal) {
   ensure_control();
-  announce_prepare(calls);
+  if (!announce_prepare(calls, refusal)) return;
   agree_on(calls, refusal);
   if (!refusal.empty()) return;
   try {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bindings/torch/calls.h"
 
-#include <fmt/format.h>
+#include <array>
 
 #include "bindings/torch/places.h"
 
@@ -19,7 +19,7 @@ Matrix weight_of(std::string_view op, const std::string& name, const Tensor& wei
                  Device device) {
   if (weight.dim() != 2) wrong(op, name, shape_of(weight), "[n, k]");
   if (weight.size(1) != k) {
-    wrong(op, name, shape_of(weight), fmt::format("[{}, {}]", weight.size(0), k));
+    wrong(op, name, shape_of(weight), shape_of(std::array{weight.size(0), k}));
   }
   return matrix_of(op, name, weight, device);
 }

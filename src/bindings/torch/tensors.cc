@@ -60,12 +60,18 @@ void wrong(std::string_view op, const std::string& what, const std::string& got,
               std::string(op) + ": " + what + ": got " + got + ", expected " + expected);
 }
 
-std::string shape_of(const Tensor& t) {
+std::string shape_of(std::span<const int64_t> sizes) {
   std::string text = "[";
-  for (int64_t d = 0; d < t.dim(); ++d) {
-    text += (d == 0 ? "" : ", ") + std::to_string(t.size(d));
+  for (const auto size : sizes) {
+    if (text.size() > 1) text += ", ";
+    text += std::to_string(size);
   }
-  return text + "]";
+  return text += "]";
+}
+
+std::string shape_of(const Tensor& t) {
+  const auto sizes = t.sizes();
+  return shape_of(std::span(sizes.data(), sizes.size()));
 }
 
 DType dtype_of(std::string_view op, const std::string& name, const Tensor& t) {

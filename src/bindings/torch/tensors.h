@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,7 @@ using torch::stable::Tensor;
                         const std::string& expected);
 
 /// "[2, 3]"
+std::string shape_of(std::span<const int64_t> sizes);
 std::string shape_of(const Tensor& t);
 
 /// Errors: usage (another dtype).
