@@ -6,6 +6,7 @@ import atexit
 import itertools
 import json
 import os
+import re
 import shutil
 import tempfile
 import weakref
@@ -71,7 +72,7 @@ def group_name(group: Group = None) -> str:
     """The name that the ops take. None: the default group. Local. Errors: usage."""
     if isinstance(group, str):
         return group
-    return _group_of(group).group_name
+    return str(_group_of(group).group_name)
 
 
 def _live(name: str) -> dist.ProcessGroup | None:
@@ -83,6 +84,7 @@ def _live(name: str) -> dist.ProcessGroup | None:
 
 def ensure(name: str, device: str) -> None:
     """Joins where that was not done yet. Collective then."""
+    name = plain(name)
     group = _live(name)
     known = _joined.get((name, device))
     if group is not None and known is not None and known() is group:
@@ -194,7 +196,7 @@ def leave(group: Group = None, device: str | torch.device | None = None) -> None
     Peers that are in a call then get an error of kind peer. Happens by itself when the group is
     destroyed. Local.
     """
-    name = group_name(group)
+    name = plain(group_name(group))
     for key in list(_joined):
         if key[0] == name and (device is None or key[1] == torch.device(device).type):
             del _joined[key]
@@ -216,7 +218,32 @@ def plans(group: Group = None, device: str = "cpu") -> list[str]:
     return call(torch.ops.tilelace._plans, group_name(group), device)
 
 
+_QUALIFIED = re.compile(r"(.*)@(\d+)/(\d+)")
+
+
+def plain(name: str) -> str:
+    """Without what `qualified` appends."""
+    match = _QUALIFIED.fullmatch(name)
+    return match[1] if match else name
+
+
+def qualified(group: Group) -> str:
+    """The group's name, this rank and the number of ranks.
+
+    Compiled graphs hold this: shapes of results depend on all three, and torch's caches of compiled
+    graphs know nothing but the graph.
+    """
+    name = group_name(group)
+    if _QUALIFIED.fullmatch(name):
+        return name
+    ranks, rank = size_and_rank(name)
+    return f"{name}@{rank}/{ranks}"
+
+
 def size_and_rank(name: str) -> tuple[int, int]:
+    match = _QUALIFIED.fullmatch(name)
+    if match:
+        return int(match[3]), int(match[2])
     pg = _live(name)
     if pg is None:
         raise usage(

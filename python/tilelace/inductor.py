@@ -19,6 +19,8 @@ import torch._inductor.config
 import torch._inductor.custom_graph_pass
 from torch import fx
 
+from . import _groups
+
 log = logging.getLogger("tilelace.inductor")
 
 _ATEN, _COLLECTIVES, _OPS = torch.ops.aten, torch.ops._c10d_functional, torch.ops.tilelace
@@ -113,7 +115,7 @@ def _fuse_gather(graph: fx.Graph, gather: fx.Node) -> bool:
         biases = [b for b, _, _ in map(_operands, products)] if _operands(products[0])[0] else None
         whole, outs = waited.meta["val"], [p.meta["val"] for p in products]
         rows = whole.reshape(-1, whole.shape[-1])
-        fused = _call(graph, _OPS.ag_gemm.default, (_flat(graph, x), weights, biases, name),
+        fused = _call(graph, _OPS.ag_gemm.default, (_flat(graph, x), weights, biases, _groups.qualified(name)),
                       (rows if others else None, outs), return_gathered=bool(others))
         listed = _call(graph, operator.getitem, (fused, 1), outs)
         results = [_call(graph, operator.getitem, (listed, i), o) for i, o in enumerate(outs)]
@@ -155,7 +157,7 @@ def _fuse_reduce(graph: fx.Graph, reduce: fx.Node) -> bool:
     with graph.inserting_before(reduce):
         weight = _call(graph, _ATEN.permute.default, (right, [1, 0]), right.meta["val"].t())
         flat = result.reshape(-1, result.shape[-1])
-        fused = _call(graph, op, (x, weight, None, name), flat)
+        fused = _call(graph, op, (x, weight, None, _groups.qualified(name)), flat)
         if result.dim() != 2:
             fused = _call(graph, _ATEN.reshape.default, (fused, list(result.shape)), result)
     waited.replace_all_uses_with(fused)

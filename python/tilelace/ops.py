@@ -16,9 +16,15 @@ from ._errors import call
 from ._groups import Group
 
 
+# Asked once, when a graph is compiled.
+_qualified = torch.compiler.assume_constant_result(_groups.qualified)
+
+
 def _name(group: Group, x: Tensor) -> str:
+    if torch.compiler.is_compiling():
+        return _qualified(group)
     name = group if isinstance(group, str) else _groups.group_name(group)
-    if x.is_cuda and not torch.compiler.is_compiling():
+    if x.is_cuda:
         _groups.ensure(name, "cuda")
     return name
 

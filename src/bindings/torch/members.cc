@@ -86,7 +86,9 @@ void Member::make_room(const Problem& problem) {
 
 void Member::prepare_again() { communicator_.prepare(prepared_); }
 
-std::shared_ptr<Member> member_of(std::string_view op, const std::string& group, Device device) {
+std::shared_ptr<Member> member_of(std::string_view op, const std::string& name, Device device) {
+  // Compiled graphs append "@rank/ranks", for torch's caches.
+  const std::string group = name.substr(0, name.rfind('@'));
   auto& all = registry();
   const std::scoped_lock lock(all.mutex);
   const auto found = all.members.find({group, device});

@@ -42,7 +42,7 @@ class Member {
 };
 
 /// Errors: usage (the group has no member here).
-std::shared_ptr<Member> member_of(std::string_view op, const std::string& group, Device device);
+std::shared_ptr<Member> member_of(std::string_view op, const std::string& name, Device device);
 
 /// Errors: usage (there already).
 void add_member(const std::string& group, Device device, Communicator communicator);
