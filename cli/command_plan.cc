@@ -37,8 +37,6 @@ Workload workload_of(const PlanCommand& o) {
   Workload work;
   work.ranks = o.ranks;
   ModelRequest request = o.model;
-  if (request.ops.empty() && parse_device(o.backend) == Device::cuda)
-    request.ops = name_of(Op::ag_gemm);
   if (!request.model.empty()) {
     if (request.layer.empty()) request.layer = "0";
     load_model(request, o.ranks, work);

@@ -44,13 +44,10 @@ void add_run(CLI::App& app, int& exit_code) {
                       "Weights (.safetensors); default: the folder's, else random ones");
   command->add_option("--layer", o->model.layer,
                       "A layer's number or `all` (default: all of real weights, else 0)");
-  command->add_option("--op", o->model.ops,
-                      "Only these: ag_gemm,gemm_rs,gemm_ar (default: all that the backend has)");
+  command->add_option("--op", o->model.ops, "Only these: ag_gemm,gemm_rs,gemm_ar (default: all)");
   add_session_options(*command, o->session);
   command->callback([o, &exit_code] {
     Workload work;
-    if (o->model.ops.empty() && parse_device(o->session.backend) == Device::cuda)
-      o->model.ops = name_of(Op::ag_gemm);
     load_model(o->model, o->session.ranks, work);
     apply(o->session, work);
     exit_code = run_session(work, o->session);

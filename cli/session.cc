@@ -184,7 +184,7 @@ Device parse_device(const std::string& text) {
 }
 
 void add_backend_option(CLI::App& command, std::string& backend) {
-  command.add_option("--backend", backend, "cpu, or cuda: a GPU a rank, ag_gemm of bf16 and fp16")
+  command.add_option("--backend", backend, "cpu, or cuda: a GPU a rank, bf16 and fp16")
       ->capture_default_str();
 }
 

@@ -50,7 +50,7 @@ struct Preparation {
 /// On GPUs (options.device) calls are asynchronous on the stream that comes with their arguments,
 /// one stream at a time for a communicator: they return when the work is enqueued, and what goes
 /// wrong in it is thrown by the next call or by synchronize(). Calls may be captured in CUDA
-/// graphs, which then run as often as wanted. Calls (ag_gemm, collective_only) alternate between
+/// graphs, which then run as often as wanted. Calls (all but gemm_only) alternate between
 /// two slots and a captured one keeps its own, so that a graph holds an even number of them, is
 /// captured after an even number and replayed after an even number; the same graphs in the same
 /// order on every rank. Graphs must not outlive what was prepared for their calls. Where ranks turn

@@ -51,13 +51,17 @@ void ag_gemm(Communicator&, const AgGemmArgs&, const PlanOptions& = {});
 /// GEMM + reduce-scatter: rank r gets rows of sum over ranks of x * weight^T, then bias and act.
 /// The sum runs in fp32 in rank order 0..ranks-1 and is rounded once: the same bits in every run.
 /// (The ring and two-level routes sum along their route, also in a fixed order.)
-/// CPU ranks only so far. Collective, blocking. Traffic: (m - m_r) * n partials leave each rank
-/// (mesh). Errors: as ag_gemm.
+/// On GPUs: bf16 and fp16, n and k multiples of 8, at most 8 ranks, fused or one after the other as
+/// the plan says; unfused each rank's partial is rounded, its own too. Collective. CPU ranks:
+/// blocking. GPU ranks: enqueued on args.stream, as ag_gemm; what comes later in the stream sees
+/// `out` whole and may write the inputs. Alignment: 16 bytes. Traffic: (m - m_r) * n partials leave
+/// each rank (mesh). Errors: as ag_gemm.
 void gemm_rs(Communicator&, const GemmReduceArgs&, const PlanOptions& = {});
 
 /// GEMM + all-reduce: every rank gets the whole [m, n] of gemm_rs, the same bits on every rank.
-/// CPU ranks only so far. Collective, blocking. Traffic: (ranks - 1) / ranks * m * n partials and
-/// as many results leave each rank. Errors: as ag_gemm.
+/// On GPUs as gemm_rs, so far one after the other. Collective, visible and aligned as gemm_rs.
+/// Traffic: (ranks - 1) / ranks * m * n partials and as many results leave each rank; unfused on
+/// GPUs with transport pull (few rows) (ranks - 1) * m * n partials. Errors: as ag_gemm.
 void gemm_ar(Communicator&, const GemmReduceArgs&, const PlanOptions& = {});
 
 /// Takes the place of a call that this rank cannot make: the peers, each in its next call, get a
@@ -74,7 +78,8 @@ Plan query_plan(const Communicator&, const Problem&, const PlanOptions& = {});
 /// partial [m, n]. collective_only: the all-gather, reduce-scatter or all-reduce without the GEMM:
 /// ag_gemm: args.a -> args.gathered; gemm_rs, gemm_ar: args.x is the partial [m, n] -> args.out.
 /// On GPUs gemm_only runs the kernel that is fastest by itself, and collective_only the transport
-/// of the unfused plan; both are asynchronous on args.stream. Collective (gemm_only: local), on CPU
+/// of the unfused plan, for gemm_rs and gemm_ar after a copy of the partial to where peers reach
+/// it; both are asynchronous on args.stream. Collective (gemm_only: local), on CPU
 /// ranks blocking; errors as ag_gemm.
 void gemm_only(Communicator&, const AgGemmArgs&);
 void gemm_only(Communicator&, const GemmReduceArgs&);

@@ -103,8 +103,8 @@ struct KernelPlan {
 
 /// Every choice made before a call, as a printable value; equal on every rank.
 /// On GPU ranks a worker is a cluster of CTAs and tile_m x tile_n is what it computes; `push` is
-/// the copy engine, `store` a small kernel before the product; path `unfused` is the same call with
-/// a product that begins when all rows are there.
+/// the copy engine, `store` a kernel before the product or, in sums, the summing one; `pull`
+/// (sums, unfused) is one that reads from all. Unfused: products wait for all rows, or go first.
 struct Plan {
   Op op = Op::ag_gemm;
   Path path = Path::fused;
@@ -142,8 +142,8 @@ Machine cpu_machine(int ranks, int workers, double link_bytes_per_s = 0, double 
 Machine cuda_machine(int multiprocessors = 132);
 
 /// The plan of a call. Local; touches no memory and no peer.
-/// On a machine of GPUs: ag_gemm of bf16 or fp16, n and k multiples of 8, at most 8 ranks, paths
-/// fused and unfused over the mesh, transports push and store.
+/// On a machine of GPUs: bf16, fp16, n and k multiples of 8, at most 8 ranks, over the mesh, fused
+/// and unfused (gemm_ar: unfused); ag_gemm: push and store, gemm_rs and gemm_ar: store and pull.
 /// Errors: usage, when the problem is malformed, an option is not legal for it, or GPU ranks do not
 /// have it (the text says why, and what there is).
 Plan make_plan(const Problem&, const Machine&, const PlanOptions& = {});

@@ -43,6 +43,7 @@ std::string to_string(const CallSpec& s) {
   if (s.block_grain != 1) text += fmt::format(" block_grain {}", s.block_grain);
   if (s.straddle) text += " straddle";
   if (s.deliver) text += " deliver";
+  if (s.unfused) text += " unfused";
   return text;
 }
 
@@ -109,10 +110,19 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
   if (s.transport == Transport::store && !mesh) return "store needs the mesh route";
   if (s.transport == Transport::pull && !gather && !mesh) return "pull of partials needs the mesh";
   if (s.straddle && (!mesh || s.op == Op::gemm_ar)) return "straddle needs the mesh, not gemm_ar";
+  if (!s.unfused) return std::nullopt;
+  if (gather || !mesh || ranks > schedule::kMaxSumRanks) {
+    return "unfused is for sums over the mesh, of at most 8 ranks";
+  }
+  if (s.transport == Transport::push || (s.transport == Transport::store && s.op == Op::gemm_rs)) {
+    return "unfused sums are pulled, or for gemm_ar stored";
+  }
+  if (s.cols != 1 || s.blocks != 1 || s.straddle) return "unfused sums have one column and block";
   return std::nullopt;
 }
 
 int min_resident(const CallSpec& s, int workers) {
+  if (s.unfused) return 1;  // the product, then workers that each wait for one of their number
   return s.op == Op::ag_gemm && s.transport != Transport::store ? 2 : workers + 1;
 }
 
@@ -170,7 +180,10 @@ CallPlan::CallPlan(const CallSpec& spec, int ranks, int workers)
     borders_.assign(1, 0);
     for (const Index rows : spec.rows) borders_.push_back(borders_.back() + rows);
   }
-  spec.op == Op::ag_gemm ? cut_gather() : cut_reduce();
+  if (spec.unfused)
+    cut_sums();
+  else
+    spec.op == Op::ag_gemm ? cut_gather() : cut_reduce();
   rows_.close();
   for (Cuts& cuts : incoming_) cuts.close();
 }
@@ -229,8 +242,24 @@ void CallPlan::cut_reduce() {
   }
 }
 
+void CallPlan::cut_sums() {
+  using schedule::SumForm;
+  const bool shared = spec_.transport == Transport::store;
+  const SumForm form = spec_.op == Op::gemm_rs ? SumForm::own_rows
+                       : shared                ? SumForm::shared_rows
+                                               : SumForm::all_rows;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    sums_.push_back(schedule::make_reduce_rows(split(), rank, form, 1, spec_.chunk_rows, workers_));
+    const schedule::ReduceRows& s = sums_.back();
+    for (int q = 0; q < ranks_; ++q)
+      for (Index c = 0; c < s.chunks[q]; ++c) rows_.mark(s.chunk(q, c).units);
+    incoming_.emplace_back(0);
+  }
+  num_flags_ = sums_.front().num_flags() + 1;
+}
+
 FlagName CallPlan::flag(int rank, Index flag) const {
-  return visit(rank, [&](const auto& s) { return flag_name(s, flag); });
+  return visit_any(rank, [&](const auto& s) { return flag_name(s, flag); });
 }
 
 RowRange CallPlan::result_rows(int rank) const {
@@ -243,8 +272,8 @@ bool CallPlan::has(Region region) const {
     case Region::gathered: return spec_.op == Op::ag_gemm;
     case Region::delivered: return spec_.op == Op::ag_gemm && spec_.deliver;
     case Region::result: return spec_.op == Op::gemm_ar;
-    case Region::outgoing:
-    case Region::incoming: return spec_.op != Op::ag_gemm;
+    case Region::outgoing: return spec_.op != Op::ag_gemm;
+    case Region::incoming: return spec_.op != Op::ag_gemm && !spec_.unfused;
   }
   return false;
 }

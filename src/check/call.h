@@ -27,6 +27,9 @@ struct CallSpec {
   int blocks = 1;
   bool deliver = false;
   std::int64_t block_grain = 1;  ///< gemm_ar: rows that super-blocks are multiples of
+  /// gemm_rs, gemm_ar: sums behind the product (schedule/reduce_rows.h), a row a unit. Transport
+  /// pull, or store: sums are shared. Tiles do not count, the product is one step.
+  bool unfused = false;
 
   bool operator==(const CallSpec&) const = default;
 };
@@ -80,11 +83,16 @@ class CallPlan {
   [[nodiscard]] RowRange result_rows(int rank) const;
   [[nodiscard]] RowRange shard(int rank) const { return split().shard(rank); }
 
-  /// Calls f(schedule of this rank).
+  /// Calls f(schedule of this rank), for calls that have tiles: not unfused ones.
   template <class F>
   decltype(auto) visit(int rank, F&& f) const {
     const auto r = static_cast<std::size_t>(rank);
-    return spec_.op == Op::ag_gemm ? f(gather_[r]) : f(reduce_[r]);
+    return spec_.op == Op::ag_gemm ? f(gather_.at(r)) : f(reduce_.at(r));
+  }
+  /// The same for all calls.
+  template <class F>
+  decltype(auto) visit_any(int rank, F&& f) const {
+    return spec_.unfused ? f(sums_[static_cast<std::size_t>(rank)]) : visit(rank, f);
   }
 
   [[nodiscard]] bool has(Region region) const;
@@ -101,6 +109,7 @@ class CallPlan {
   [[nodiscard]] Schedule common() const;
   void cut_gather();
   void cut_reduce();
+  void cut_sums();
 
   CallSpec spec_;
   int ranks_;
@@ -109,6 +118,7 @@ class CallPlan {
   std::vector<Index> borders_;
   std::vector<schedule::AgGemm> gather_;
   std::vector<schedule::GemmReduce> reduce_;
+  std::vector<schedule::ReduceRows> sums_;
   Cuts rows_;
   std::vector<Cuts> incoming_;
 };

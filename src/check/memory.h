@@ -100,4 +100,27 @@ void each_access(const schedule::GemmReduce& s, const Step& x, Emit&& emit) {
   }
 }
 
+/// Shared sums stand in the place of partials. Here they are a region of their own: a cell is
+/// written once, and a chunk's partials are read by none but who writes the sum over them.
+template <class Emit>
+void each_access(const schedule::ReduceRows& s, const Step& x, Emit&& emit) {
+  const auto touch = [&](Region region, int rank, bool write) {
+    emit(Access{region, rank, x.rows, 0, 1, write});
+  };
+  switch (x.verb) {
+    case Verb::partial: touch(Region::outgoing, s.rank, true); break;
+    case Verb::reduce:
+      for (int p = 0; p < s.ranks; ++p) touch(Region::outgoing, p, false);
+      touch(Region::out, s.rank, true);
+      for (int p = 0; p < s.ranks && s.share; ++p)
+        if (p != s.rank) touch(Region::result, p, true);
+      break;
+    case Verb::deliver:
+      touch(Region::result, s.rank, false);
+      touch(Region::out, s.rank, true);
+      break;
+    default: break;
+  }
+}
+
 }  // namespace tilelace::check

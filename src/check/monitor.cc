@@ -179,7 +179,7 @@ void Monitor::on(int a, const Step& step) {
       return;
     default: break;
   }
-  self.state->plan->visit(rank_of(a), [&](const auto& schedule) {
+  self.state->plan->visit_any(rank_of(a), [&](const auto& schedule) {
     each_access(schedule, step, [&](const Access& access) { on_access(a, access); });
   });
 }

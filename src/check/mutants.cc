@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "check/mutants.h"
 
+#include <utility>
+
 namespace tilelace::check {
 
 namespace {
@@ -25,6 +27,23 @@ CheckConfig three_of(const CallSpec& spec) {
   c.calls = {spec, spec, spec};
   c.ranks = 4;
   c.workers = 2;
+  return c;
+}
+
+CallSpec small_sum(Op op, Transport transport, Index m) {
+  CallSpec s = small(op, RouteKind::mesh, transport, m);
+  s.cols = s.blocks = 1;
+  s.unfused = true;
+  return s;
+}
+
+/// Sums behind the product between calls that send.
+CheckConfig mixed_sums() {
+  CheckConfig c = three_of(small_sum(Op::gemm_ar, Transport::store, 33));
+  c.calls.push_back(small(Op::ag_gemm, RouteKind::mesh, Transport::push, 33));
+  c.calls.push_back(small_sum(Op::gemm_rs, Transport::pull, 50));
+  c.calls.push_back(small(Op::gemm_rs, RouteKind::mesh, Transport::store, 42));
+  c.calls.push_back(small_sum(Op::gemm_ar, Transport::pull, 9));
   return c;
 }
 
@@ -68,6 +87,16 @@ std::vector<CheckConfig> mutant_scenarios() {
     for (CallSpec& call : cut.calls) call.straddle = op != Op::gemm_ar;
     all.push_back(cut);
   }
+  for (const auto& [op, transport] :
+       {std::pair(Op::gemm_rs, Transport::pull), std::pair(Op::gemm_ar, Transport::pull),
+        std::pair(Op::gemm_ar, Transport::store)}) {
+    all.push_back(three_of(small_sum(op, transport, 42)));
+  }
+  CheckConfig no_rows = three_of(small_sum(Op::gemm_rs, Transport::pull, 21));
+  for (CallSpec& call : no_rows.calls) call.rows = {0, 8, 6, 7};
+  no_rows.first_epoch = 0xFFFFFFFE;
+  all.push_back(no_rows);
+  all.push_back(mixed_sums());
   all.push_back(rechunked());
   all.push_back(mixed());
   all.push_back(mixed());

@@ -2,11 +2,31 @@
 #include "check/record.h"
 
 namespace tilelace::check {
+namespace {
+
+/// The product, and then the headers: those of the kernel that sums, which comes behind it.
+template <class Verbs>
+void run_copy(const schedule::ReduceRows& s, Verbs& v) {
+  v.partial(schedule::SumChunk{s.rank, 0, {0, s.rows[s.ranks - 1].end}});
+  v.signal(s.rank, s.num_flags());
+  schedule::signal_headers(s.ranks, s.rank, v);
+  v.admit();
+}
+
+/// A worker of the kernel behind the product, which begins when that has ended.
+template <class Verbs>
+void run_compute(const schedule::ReduceRows& s, int worker, Verbs& v) {
+  v.wait(s.num_flags());
+  v.admit();
+  if (worker < s.workers) schedule::run_reduce_rows(s, worker, v);
+}
+
+}  // namespace
 
 std::vector<StepList> record(const CallPlan& plan, int rank) {
   std::vector<StepList> lists(static_cast<std::size_t>(plan.workers()) + 1);
   NoVerbs nothing;
-  plan.visit(rank, [&](const auto& schedule) {
+  plan.visit_any(rank, [&](const auto& schedule) {
     for (int i = 0; i <= plan.workers(); ++i) {
       StepList& list = lists[static_cast<std::size_t>(i)];
       const auto note = [&list](const Step& step) { list.push_back(step); };

@@ -69,4 +69,11 @@ FlagName flag_name(const schedule::GemmReduce& s, Index flag) {
           p};
 }
 
+FlagName flag_name(const schedule::ReduceRows& s, Index flag) {
+  if (flag == s.num_flags()) return {"the own product", s.rank};
+  if (flag < 0 || flag > s.num_flags()) return {fmt::format("flag {}", flag), -1};
+  const auto owner = static_cast<int>(flag / s.max_chunks);
+  return {fmt::format("sum(shard {}, chunk {})", owner, flag % s.max_chunks), owner};
+}
+
 }  // namespace tilelace::check

@@ -9,6 +9,7 @@
 
 #include "schedule/ag_gemm.h"
 #include "schedule/gemm_reduce.h"
+#include "schedule/reduce_rows.h"
 #include "schedule/verb_names.h"
 
 namespace tilelace::check {
@@ -42,6 +43,7 @@ struct FlagName {
 };
 FlagName flag_name(const schedule::AgGemm&, Index flag);
 FlagName flag_name(const schedule::GemmReduce&, Index flag);
+FlagName flag_name(const schedule::ReduceRows&, Index flag);
 
 inline Step step_of(Verb verb, const schedule::GatherTile& t, int peer = -1) {
   return {verb, peer, t.source, 0, -1, t.rows, t.col};
@@ -54,6 +56,9 @@ inline Step step_of(Verb verb, const schedule::GatherTransfer& t) {
 }
 inline Step step_of(Verb verb, const schedule::ReduceTransfer& t) {
   return {verb, t.peer, t.owner, t.block, t.chunk, t.rows, -1};
+}
+inline Step step_of(Verb verb, const schedule::SumChunk& c) {
+  return {verb, -1, c.owner, 0, c.index, c.units, -1};
 }
 
 /// Verbs that do nothing: for lists that are only recorded.

@@ -71,6 +71,8 @@ CallSpec random_call(Dice& dice, int ranks) {
     s.block_grain = s.blocks > 1 ? dice.any(std::array{1, 2, 5, 16}) : 1;
     s.deliver = s.op == Op::ag_gemm && dice.one_in(2);
     if (s.op != Op::gemm_ar && dice.one_in(3)) s.rows = random_rows(dice, s.m, ranks);
+    s.unfused = s.op != Op::ag_gemm && s.transport != Transport::push && dice.one_in(2);
+    if (s.unfused) s.cols = s.blocks = 1;
     const Index parts = (s.m / s.tile_m + ranks) * s.cols + s.m / s.chunk_rows + ranks;
     if (!legal(s, ranks) && parts * ranks <= kMaxParts) return s;
   }
@@ -113,22 +115,34 @@ std::vector<CallSpec> routed(CallSpec s, int ranks) {
   return all;
 }
 
+/// Three calls of it, with all actors of a rank at a time and with as few as it needs.
+void add_runs(std::vector<CheckConfig>& all, const CallSpec& spec, int ranks, int workers) {
+  if (legal(spec, ranks)) return;
+  const int least = min_resident(spec, workers);
+  for (const std::uint64_t seed : {0U, 1U}) {
+    all.push_back({{spec, spec, spec}, ranks, workers, 0, seed, 1, Mutant::none});
+    if (least > workers) continue;
+    all.push_back({{spec, spec, spec}, ranks, workers, least, seed, 1, Mutant::none});
+  }
+}
+
 }  // namespace
 
 std::vector<CheckConfig> variants(const CallSpec& shape, int ranks, int workers) {
   std::vector<CheckConfig> all;
+  CallSpec sum = shape;
+  sum.cols = sum.blocks = 1;
+  sum.unfused = true;
+  for (const Transport transport : {Transport::pull, Transport::store}) {
+    sum.transport = transport;
+    add_runs(all, sum, ranks, workers);
+  }
   for (CallSpec spec : routed(shape, ranks)) {
     for (const Transport transport : {Transport::push, Transport::pull, Transport::store}) {
       for (const bool straddle : {false, true}) {
         spec.transport = transport;
         spec.straddle = straddle;
-        if (legal(spec, ranks)) continue;
-        const int least = min_resident(spec, workers);
-        for (const std::uint64_t seed : {0U, 1U}) {
-          all.push_back({{spec, spec, spec}, ranks, workers, 0, seed, 1, Mutant::none});
-          if (least > workers) continue;
-          all.push_back({{spec, spec, spec}, ranks, workers, least, seed, 1, Mutant::none});
-        }
+        add_runs(all, spec, ranks, workers);
       }
     }
   }

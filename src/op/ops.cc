@@ -35,7 +35,8 @@ Problem problem_of(Op op, const GemmReduceArgs& args, int ranks, Part part) {
   p.ranks = ranks;
   p.m = args.m;
   p.n = {part == Part::collective ? args.x.cols : args.weight.rows};
-  p.k = part == Part::collective ? 1 : args.x.cols;
+  // A depth that every backend takes: no product is made of it.
+  p.k = part == Part::collective ? 8 : args.x.cols;
   p.dtype = args.x.dtype;
   p.bias = static_cast<bool>(args.bias);
   p.activation = args.activation;

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
 
 #include "core/check.h"
+#include "plan/cuda_parts.h"
 #include "plan/problem.h"
 #include "plan/schedules.h"
 #include "schedule/gather_order.h"
@@ -21,17 +21,8 @@ constexpr double kLinkBytesPerS = 370e9;  // docs/decisions/0006
 constexpr double kRankFlopsPerS = 700e12;
 constexpr double kKernelUs = 3;  ///< one more kernel in a row, which no weights stream under
 
-/// Rows and columns of what one worker computes.
-std::pair<int, int> extents_of(const GemmTile& t) {
-  const int down = t.worker_rows();
-  const int across = t.worker_cols();
-  return t.swapped ? std::pair(across, down) : std::pair(down, across);
-}
-
 void require_problem(const Problem& p) {
   const auto op = name_of(p.op);
-  require(p.op == Op::ag_gemm, "{}: op on GPUs, got {}, expected ag_gemm, the one that there is",
-          op, op);
   require(p.dtype != DType::fp32, "{}: dtype on GPUs, got fp32, expected bf16 or fp16", op);
   require(p.activation != Activation::swiglu,
           "{}: activation on GPUs, got swiglu, expected none, gelu, gelu_tanh or silu (two outputs "
@@ -49,8 +40,6 @@ void require_options(const Problem& p, const PlanOptions& o) {
   require(o.path != Path::medium, "{}: path on GPUs, got medium, expected fused or unfused", op);
   require(o.route.value_or(RouteKind::mesh) == RouteKind::mesh,
           "{}: route on GPUs, got {}, expected mesh", op, name_of(*o.route));
-  require(o.transport != Transport::pull, "{}: transport on GPUs, got pull, expected push or store",
-          op);
   require(o.blocks.value_or(1) == 1, "{}: blocks, got {}, expected 1 (only gemm_ar has them)", op,
           *o.blocks);
   require(!o.local_ranks, "{}: local_ranks on GPUs, got {}, expected none (one host)", op,
@@ -65,10 +54,8 @@ void require_options(const Problem& p, const PlanOptions& o) {
 }
 
 bool wanted(const AgGemmPlan& c, const PlanOptions& o) {
-  const auto [rows, cols] = extents_of(c.gemm.tile);
   return o.transport.value_or(c.transport) == c.transport &&
-         o.straddle.value_or(c.whole) == c.whole && o.tile_m.value_or(rows) == rows &&
-         o.tile_n.value_or(cols) == cols;
+         o.straddle.value_or(c.whole) == c.whole && plan::wanted(c.gemm.tile, o);
 }
 
 /// All weights' products against the first one's.
@@ -120,18 +107,14 @@ std::vector<AgGemmPlan> candidates_of(const Problem& p, const Machine& machine,
   return all;
 }
 
-/// CTAs of the kernel of the first weight, as the launch counts them.
-int grid_of(const AgGemmPlan& c, const Problem& p) {
+/// Of the first weight's product.
+int tiles_of(const AgGemmPlan& c, const Problem& p) {
   const schedule::GemmWork work = work_of(c.gemm, {p.m, p.n.front(), p.k, p.dtype});
-  int tiles = work.order.tiles();
-  if (!c.whole) {
-    const auto borders = borders_of(p);
-    const schedule::RowSplit split = split_of(p, borders);
-    const Index rows = tile_rows_by_shard(split, extents_of(c.gemm.tile).first);
-    tiles = static_cast<int>(rows) * work.order.cols;
-  }
-  const int workers = c.gemm.split_tiles == 0 ? std::min(c.gemm.workers, tiles) : c.gemm.workers;
-  return workers * c.gemm.tile.cluster();
+  if (c.whole) return work.order.tiles();
+  const auto borders = borders_of(p);
+  const schedule::RowSplit split = split_of(p, borders);
+  const Index rows = tile_rows_by_shard(split, extents_of(c.gemm.tile).first);
+  return static_cast<int>(rows) * work.order.cols;
 }
 
 void tell_staging(const Problem& p, Plan& plan) {
@@ -142,54 +125,20 @@ void tell_staging(const Problem& p, Plan& plan) {
 }
 
 Plan public_plan(const AgGemmPlan& c, const Problem& p) {
-  Plan plan;
-  plan.op = p.op;
+  Plan plan = plan_of(p, c.gemm, tiles_of(c, p));
   plan.path = c.wait_first ? Path::unfused : Path::fused;
   plan.transport = c.transport;
-  std::tie(plan.tile_m, plan.tile_n) = extents_of(c.gemm.tile);
   plan.chunk_rows = c.chunk_rows;
-  plan.workers = c.gemm.workers;
   plan.straddle = c.whole;
-  plan.partials = p.dtype;
-  const GemmPlan& g = c.gemm;
-  plan.kernel = {.tile = std::string(g.tile.name),
-                 .grid = grid_of(c, p),
-                 .split_tiles = g.split_tiles,
-                 .group = g.group,
-                 .wide = g.wide,
-                 .deep = g.deep,
-                 .apart = c.apart,
-                 .along_cols = g.along_cols,
-                 .by_neighbours = g.by_neighbours,
-                 .early_weights = g.early_weights};
+  plan.kernel.apart = c.apart;
   return plan;
 }
 
-/// The best of every other kind, with its time.
-std::vector<std::string> rejected_of(const std::vector<AgGemmPlan>& all) {
-  std::vector<std::string> kinds{kind_of(all.front())}, texts;
-  for (const AgGemmPlan& c : all) {
-    const std::string kind = kind_of(c);
-    if (std::find(kinds.begin(), kinds.end(), kind) != kinds.end()) continue;
-    kinds.push_back(kind);
-    texts.push_back(
-        fmt::format("{}: predicted {:.1f} us ({})", kind, c.predicted_us, describe(c.gemm)));
-  }
-  return texts;
-}
-
-}  // namespace
-
-Plan make_cuda_plan(const Problem& p, const Machine& machine, const PlanOptions& options) {
-  require_problem(p);
-  require_options(p, options);
+Plan make_gather_plan(const Problem& p, const Machine& machine, const PlanOptions& options) {
+  require(options.transport != Transport::pull,
+          "{}: transport on GPUs, got pull, expected push or store", name_of(p.op));
   if (p.m == 0) {
-    Plan plan;
-    plan.path = options.path.value_or(Path::fused);
-    plan.transport = options.transport.value_or(Transport::push);
-    plan.chunk_rows = options.chunk_rows.value_or(1);
-    plan.workers = 0;
-    plan.reason = "no rows: the ranks only agree";
+    Plan plan = empty_plan(p, options, Path::fused, Transport::push);
     tell_staging(p, plan);
     return plan;
   }
@@ -197,31 +146,32 @@ Plan make_cuda_plan(const Problem& p, const Machine& machine, const PlanOptions&
   const AgGemmPlan& best = all.front();
   Plan plan = public_plan(best, p);
   plan.reason =
-      fmt::format("{} of {} plans, predicted {:.1f} us (GEMM {:.1f}, gather {:.1f}{}{})",
-                  options == PlanOptions{} ? "fastest" : "fastest of what was asked for,",
-                  all.size(), best.predicted_us, best.gemm.predicted_us * scale_of(p),
+      reason_of(options, all.size(), best.predicted_us) +
+      fmt::format(" (GEMM {:.1f}, gather {:.1f}{}{})", best.gemm.predicted_us * scale_of(p),
                   gather_us(p, best.transport), best.wait_first ? ", one after the other" : "",
                   p.n.size() > 1 ? fmt::format(", {} weights in turn", p.n.size()) : "");
-  plan.rejected = rejected_of(all);
+  plan.rejected = rejected_of(all, kind_of);
   tell_staging(p, plan);
   return plan;
 }
 
+}  // namespace
+
+Plan make_cuda_plan(const Problem& p, const Machine& machine, const PlanOptions& options) {
+  require_problem(p);
+  require_options(p, options);
+  return p.op == Op::ag_gemm ? make_gather_plan(p, machine, options)
+                             : make_cuda_reduce_plan(p, machine, options);
+}
+
 AgGemmPlan ag_gemm_plan_of(const Plan& plan) {
   AgGemmPlan c;
+  c.gemm = gemm_plan_of(plan);
   c.whole = plan.straddle;
   c.transport = plan.transport;
   c.chunk_rows = plan.chunk_rows;
+  c.apart = plan.kernel.apart;
   c.wait_first = plan.path == Path::unfused;
-  const KernelPlan& k = plan.kernel;
-  c.apart = k.apart;
-  if (k.tile.empty()) return c;
-  const auto* const tile = std::find_if(std::begin(kGemmTiles), std::end(kGemmTiles),
-                                        [&](const GemmTile& t) { return t.name == k.tile; });
-  require(tile != std::end(kGemmTiles), "{}: tile, got {}, expected a compiled one",
-          name_of(plan.op), k.tile);
-  c.gemm = {*tile,  plan.workers, k.split_tiles,   k.group,         k.along_cols,
-            k.wide, k.deep,       k.by_neighbours, k.early_weights, 0};
   return c;
 }
 

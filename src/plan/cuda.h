@@ -2,6 +2,8 @@
 // Plans of GPU ranks: the kernels' own candidates, as the public Plan says them.
 #pragma once
 #include "plan/ag_gemm.h"
+#include "plan/gemm_reduce.h"
+#include "plan/gemm_rs.h"
 #include "tilelace/plan.h"
 
 namespace tilelace::plan {
@@ -9,8 +11,11 @@ namespace tilelace::plan {
 /// make_plan where the machine is one of GPUs; the problem is well-formed. Errors: usage.
 Plan make_cuda_plan(const Problem&, const Machine&, const PlanOptions&);
 
-/// What the kernels of a plan by make_cuda_plan are launched with.
+/// What the kernels of a plan by make_cuda_plan are launched with: of an ag_gemm; of a fused
+/// gemm_rs; of an unfused gemm_rs or gemm_ar.
 AgGemmPlan ag_gemm_plan_of(const Plan&);
+GemmRsPlan gemm_rs_plan_of(const Plan&);
+GemmReducePlan gemm_reduce_plan_of(const Plan&);
 
 /// The fastest prediction for the product of one weight on operands that are all there. m > 0.
 GemmPlan gemm_alone(const Problem&, std::size_t weight, const Machine&);

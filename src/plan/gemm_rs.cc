@@ -22,8 +22,11 @@ using schedule::Index;
 constexpr double kSendBytesPerUs = 330e3;
 constexpr double kTailUs = 6;
 
-bool can_reduce(const GemmTile& t) {
-  return plan::can_reduce(t.groups, t.blocks, t.width, t.swapped);
+/// A step of the ring must hold 2 KiB of each term of a tile.
+bool can_reduce(const GemmTile& t, int ranks) {
+  const int stage = (t.rows() + t.width) * 128;
+  return plan::can_reduce(t.groups, t.swapped) &&
+         stage >= 2048 * (t.pingpong ? 1 : t.groups) * (ranks - 1);
 }
 
 void require_problem(const Problem& p) {
@@ -52,7 +55,7 @@ std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& 
   const Index sent = p.m - split.max_rows();
   std::vector<GemmRsPlan> plans;
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
-    if (!can_reduce(gemm.tile) || gemm.split_tiles != 0) continue;
+    if (!can_reduce(gemm.tile, p.ranks) || gemm.split_tiles != 0) continue;
     const Index rows = gemm.tile.worker_rows();
     const Index tiles = tile_rows_by_shard(split, rows);
     double us =
@@ -78,7 +81,7 @@ std::int64_t gemm_rs_staging_bytes(const Problem& p) {
   const Index own = split_of(p, borders).max_rows();
   Index most = 0;
   for (const GemmTile& t : kGemmTiles) {
-    if (!can_reduce(t)) continue;
+    if (!can_reduce(t, p.ranks)) continue;
     const Index rows = ceil_div(own, t.worker_rows()) * t.worker_rows();
     // A thread's values in pieces of eight.
     const Index width = (Index{t.blocks} * t.width / 2 + 7) / 8 * 16 / t.blocks;

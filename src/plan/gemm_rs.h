@@ -26,6 +26,9 @@ std::ostream& operator<<(std::ostream&, const GemmRsPlan&);
 /// gemm_rs, n or k not a multiple of 8, no rows).
 std::vector<GemmRsPlan> gemm_rs_candidates(const Problem&, const GemmMachine& = {});
 
+/// Flags of one slot: a math group's of each partial.
+inline constexpr std::int64_t kMaxPartialFlags = 1 << 17;
+
 /// Bytes of one slot that partial sums take on each rank, whatever the plan.
 std::int64_t gemm_rs_staging_bytes(const Problem&);
 

@@ -33,10 +33,9 @@ struct GemmTile {
   [[nodiscard]] constexpr int worker_cols() const { return width * cluster_cols; }
 };
 
-/// Whether the kernels of gemm_rs are made for these tiles: with more than 176 accumulators a
-/// thread no registers are left for the terms of the peers.
-constexpr bool can_reduce(int groups, int blocks, int width, bool swapped) {
-  return groups == 2 && !swapped && blocks * width / 2 <= 176;
+/// Whether the kernels of gemm_rs are made for these tiles.
+constexpr bool can_reduce(int groups, bool swapped) {
+  return groups == 2 && !swapped;
 }
 
 // clang-format off

@@ -125,7 +125,7 @@ class GemmSegments {
 };
 
 /// Role math of the GEMM, for the worker's `lane`-th of `lanes` warpgroups that take turns (1: all
-/// work on every segment). Verbs: skip(steps) of another lane's segment; multiply(segment);
+/// work on every segment). Verbs: skip(segment) that is another lane's; multiply(segment);
 /// give_partial() keeps the accumulator for the tile's head; add_partial(worker) adds what that
 /// worker kept; store(cell).
 template <class Work, class Verbs>
@@ -134,7 +134,7 @@ TILELACE_ROLE void run_gemm_math(const Work& work, int worker, int lane, int lan
   GemmSegment s;
   for (int turn = 0; segments.next(work, s); turn = turn + 1 == lanes ? 0 : turn + 1) {
     if (turn != lane) {
-      v.skip(s.steps());
+      v.skip(s);
       continue;
     }
     v.multiply(s);

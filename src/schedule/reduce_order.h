@@ -26,6 +26,13 @@ struct ReduceOrder : SectionOrder<kMaxReduceSections> {
   [[nodiscard]] TILELACE_HD constexpr int begin(int s) const { return section[s].begin; }
   [[nodiscard]] TILELACE_HD constexpr int end(int s) const { return section[s].end; }
 
+  /// Own sections are walked apart.
+  [[nodiscard]] TILELACE_HD constexpr bool own_tile(int t) const {
+    int w = 0;
+    while (t >= first_tile[w + 1]) ++w;
+    return own(first_section[w]);
+  }
+
   /// Number of a partial among all that its owner receives: from `source`, for a tile of section s.
   [[nodiscard]] TILELACE_HD constexpr int partial(int source, GemmCell c) const {
     const int tile = c.col * tile_rows[c.section] + c.row;

@@ -42,7 +42,7 @@ struct Recorder {
   GemmSegment now{};
   int order = 0, given_at = -1;
 
-  void skip(int /*steps*/) {}
+  void skip(GemmSegment /*other*/) {}
   void multiply(const GemmSegment& s) {
     now = s;
     ++order;

@@ -8,7 +8,6 @@
 #include "backend/cuda/gather_push.h"
 #include "backend/cuda/gather_rows.h"
 #include "backend/cuda/gemm_launch.h"
-#include "backend/cuda/rank_calls.h"
 #include "plan/problem.h"
 #include "plan/schedules.h"
 
@@ -16,8 +15,6 @@ namespace tilelace::cuda {
 namespace {
 
 using schedule::Index;
-
-constexpr std::uint32_t kOp = 1;
 
 Index row_bytes(const Problem& p) { return p.k * static_cast<Index>(size_of(p.dtype)); }
 
@@ -34,11 +31,10 @@ Plan agreed_plan(const plan::AgGemmPlan& plan) {
 }  // namespace
 
 struct AgGemm::Impl {
-  RankCalls calls;
+  RankCalls& calls;
   CopyEngine engine;
 
-  Impl(comm::Group& group, int device, std::size_t flags, std::size_t bytes, double timeout_s)
-      : calls(group, device, flags, bytes, timeout_s), engine(device, calls.next(0)) {}
+  Impl(RankCalls& shared, int device) : calls(shared), engine(device, calls.next(0)) {}
 };
 
 namespace {
@@ -100,21 +96,16 @@ void require_call(const Call& c, const RankCalls& calls) {
 
 }  // namespace
 
-AgGemm::AgGemm(comm::Group& group, int device, const std::vector<Problem>& problems,
-               double timeout_s) {
-  require(group.ranks() <= schedule::kMaxSections, "ag_gemm: ranks, got {}, expected at most {}",
-          group.ranks(), schedule::kMaxSections);
-  std::size_t bytes = 0;
-  for (const Problem& p : problems) {
-    plan::check_problem(p);
-    require(p.op == Op::ag_gemm && p.ranks == group.ranks(),
-            "ag_gemm: got {} of {} ranks, expected ag_gemm of {}", name_of(p.op), p.ranks,
-            group.ranks());
-    bytes = std::max(bytes, static_cast<std::size_t>(p.m * row_bytes(p)));
-  }
-  const auto flags = static_cast<std::size_t>(2 * group.ranks() * plan::kMaxChunks);
-  impl_ = std::make_unique<Impl>(group, device, flags, bytes, timeout_s);
+SlotNeeds AgGemm::needs(const Problem& p) {
+  plan::check_problem(p);
+  require(p.op == Op::ag_gemm && p.ranks <= schedule::kMaxSections,
+          "ag_gemm: got {} of {} ranks, expected ag_gemm of at most {}", name_of(p.op), p.ranks,
+          schedule::kMaxSections);
+  return {static_cast<std::size_t>(2 * p.ranks * plan::kMaxChunks),
+          static_cast<std::size_t>(p.m * row_bytes(p))};
 }
+
+AgGemm::AgGemm(RankCalls& calls) : impl_(std::make_unique<Impl>(calls, calls.device())) {}
 
 AgGemm::~AgGemm() = default;
 
@@ -148,7 +139,7 @@ AgGemmParams params_of(const RankCalls& calls, const Call& c, const GemmKernel& 
   }
   const Index own = order.shard[0].end - order.shard[0].begin;
   params.own = own > 0 ? rows_map({c.tensors.a, own, p.k}, p.dtype, kernel.row_slice) : params.rows;
-  params.call = calls.params(c.slot, c.hash, kOp);
+  params.call = calls.params(c.slot, c.hash, Op::ag_gemm);
   params.call.first = i == 0 && !c.pushed() && !c.awaits();
   params.call.last = i + 1 == p.n.size();
   return params;
@@ -179,7 +170,7 @@ void enqueue_sends(AgGemm::Impl& impl, const Call& c, cudaStream_t stream) {
   push.schedule.workers = static_cast<int>(c.schedule.chunks(c.schedule.rank).count());
   for (int r = 0; r <= c.problem.ranks; ++r) push.borders[r] = c.schedule.split.begin(r);
   push.stage = c.plan.whole;
-  push.call = calls.params(c.slot, c.hash, kOp);
+  push.call = calls.params(c.slot, c.hash, Op::ag_gemm);
   push.rows = calls.data_at(c.slot);
   push.row_bytes = bytes;
   push.input = input;
@@ -199,7 +190,7 @@ void enqueue_product(const RankCalls& calls, const Call& c, cudaStream_t stream)
 
 void enqueue_await_rows(const RankCalls& calls, const Call& c, cudaStream_t stream) {
   AwaitRows await;
-  await.call = calls.params(c.slot, c.hash, kOp);
+  await.call = calls.params(c.slot, c.hash, Op::ag_gemm);
   await.call.first = !c.pushed();
   await.call.last = c.alone();
   await.max_chunks = static_cast<int>(c.schedule.max_chunks());
@@ -218,7 +209,7 @@ void enqueue_gathered(const RankCalls& calls, const Call& c, cudaStream_t stream
                           own.begin * bytes,
                           own.end * bytes,
                           c.problem.m * bytes,
-                          calls.params(c.slot, c.hash, kOp).wait.stop};
+                          calls.params(c.slot, c.hash, Op::ag_gemm).wait.stop};
   check(enqueue_copy(copy, stream), "ag_gemm: the gathered rows");
 }
 
@@ -229,24 +220,13 @@ void AgGemm::run(const Problem& problem, const plan::AgGemmPlan& plan, const AgG
   Impl& impl = *impl_;
   Call c = make_call(problem, plan, tensors, impl.calls.group().rank());
   require_call(c, impl.calls);
+  if (problem.m == 0) return impl.calls.admit("ag_gemm", c.hash, Op::ag_gemm, stream);
   c.slot = impl.calls.begin_call("ag_gemm");
-  if (problem.m == 0) {
-    check(enqueue_admit(impl.calls.params(c.slot, c.hash, kOp), stream), "ag_gemm: the admission");
-    return;
-  }
   enqueue_sends(impl, c, stream);
   if (c.awaits()) enqueue_await_rows(impl.calls, c, stream);
   if (!c.alone()) enqueue_product(impl.calls, c, stream);
   if (tensors.gathered != nullptr) enqueue_gathered(impl.calls, c, stream);
   if (plan.transport == Transport::push) impl.engine.join(stream);
 }
-
-void AgGemm::finish(cudaStream_t stream, double timeout_s) {
-  impl_->calls.finish(stream, "ag_gemm", timeout_s);
-}
-
-void AgGemm::throw_if_failed() { impl_->calls.throw_if_failed("ag_gemm"); }
-
-std::size_t AgGemm::staging_bytes() const { return impl_->calls.memory().bytes(); }
 
 }  // namespace tilelace::cuda

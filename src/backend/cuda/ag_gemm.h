@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "comm/group.h"
+#include "backend/cuda/rank_calls.h"
 #include "plan/ag_gemm.h"
 
 namespace tilelace::cuda {
@@ -22,32 +22,22 @@ struct AgGemmTensors {
   void* gathered = nullptr;          ///< [m, k] or null
 };
 
-/// One rank's ag_gemm calls on one communicator: staging, flags, streams. All ranks make the same
-/// calls in the same order, from one thread each, on one stream each. Makes nothing in a call.
+/// One rank's ag_gemm calls on one communicator. Makes nothing in a call.
 class AgGemm {
  public:
-  /// Staging for every problem of the list, up to its m. Collective. `group` must outlive it.
-  /// Errors: usage, system, peer, timeout.
-  AgGemm(comm::Group& group, int device, const std::vector<Problem>& problems, double timeout_s);
+  /// Of calls up to the problem's m. Error: usage.
+  static SlotNeeds needs(const Problem&);
+
+  /// `calls` must outlive it. Local. Error: system.
+  explicit AgGemm(RankCalls& calls);
   AgGemm(const AgGemm&) = delete;
   AgGemm& operator=(const AgGemm&) = delete;
-  /// Ends this rank's waits first.
   ~AgGemm();
 
   /// Enqueues a call. May be captured: an even number of calls a graph, the first of them where the
   /// number of calls before is even; graphs and eager calls then come in any order.
   /// Errors: usage (misaligned pointer, problem beyond what was prepared), system.
   void run(const Problem&, const plan::AgGemmPlan&, const AgGemmTensors&, cudaStream_t);
-
-  /// Waits until the work in `stream` is done, at most `timeout_s`; throws what went wrong in
-  /// kernels (timeout, peer, usage for ranks that disagree).
-  void finish(cudaStream_t stream, double timeout_s);
-
-  /// Throws what went wrong in kernels so far; waits for nothing.
-  void throw_if_failed();
-
-  /// Bytes of staging on each rank, both slots, and how they come about.
-  [[nodiscard]] std::size_t staging_bytes() const;
 
   struct Impl;
 

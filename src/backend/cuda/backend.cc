@@ -13,19 +13,20 @@
 #include "comm/cuda/driver.h"
 #include "core/check.h"
 #include "plan/cuda.h"
+#include "plan/schedules.h"
 
 namespace tilelace::cuda {
 namespace {
 
 cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream); }
 
-/// A call without rows that nobody else makes: whoever gets its header sees that this rank refused.
-Problem refusal_problem(int ranks) {
+/// Of a call that nobody else makes: whoever gets its header sees that this rank refused.
+std::uint32_t refusal_hash(int ranks) {
   Problem p;
   p.ranks = ranks;
   p.n = {1};
   p.k = 1;
-  return p;
+  return plan::agreement_hash(p, {});
 }
 
 Machine machine_of(const comm::Capabilities& c, const CommunicatorOptions& options) {
@@ -53,7 +54,7 @@ GpuBackend::~GpuBackend() {
   try {
     const comm::DeviceScope scope(device_, "communicator");
     cudaDeviceSynchronize();
-    ag_gemm_.reset();
+    ops_.reset();
     workspace_.reset();
   } catch (const Error&) {  // the context is gone, and with it all that would be given back
   }
@@ -91,13 +92,13 @@ void GpuBackend::prepare(std::span<const PreparedCall> calls, std::string_view r
   // What was prepared before may still be in use, here and by peers.
   check(cudaDeviceSynchronize(), "prepare: the work before it");
   group_.all_gather("prepare", options_.timeout_s);
-  ag_gemm_.reset();
+  ops_.reset();
   captures_ = {};
   out_of_step_.clear();
   weights_.clear();
   for (const PreparedCall& c : calls)
     weights_.insert(weights_.end(), c.weights.begin(), c.weights.end());
-  ag_gemm_ = std::make_unique<AgGemm>(group_, device_, problems, options_.timeout_s);
+  ops_ = std::make_unique<RankOps>(group_, device_, problems, options_.timeout_s);
   group_.all_gather("prepared", options_.timeout_s);  // no header may arrive before this
 }
 
@@ -107,10 +108,10 @@ void GpuBackend::fall_out(const Error& error) {
 }
 
 void GpuBackend::require_ready(std::string_view op) {
-  require(ag_gemm_ != nullptr, "{}: got a call before prepare, expected prepare first", op);
+  require(ops_ != nullptr, "{}: got a call before prepare, expected prepare first", op);
   if (out_of_step_.empty()) {
     try {
-      ag_gemm_->throw_if_failed();
+      ops_->calls.throw_if_failed();
     } catch (const Error& e) {
       fall_out(e);
       throw;
@@ -130,7 +131,7 @@ void GpuBackend::check_tensors(const Problem& problem, const Operands& operands,
   };
   require_on_device(op, "a", operands.input, device_);
   require_on_device(op, "gathered", operands.gathered, device_);
-  if (part == Part::collective) return;
+  if (part == Part::collective && problem.op == Op::ag_gemm) return;
   all("weight", operands.weights);
   all("bias", operands.bias);
   all("out", operands.out);
@@ -165,6 +166,13 @@ void GpuBackend::run(const Problem& problem, const Plan& plan, const Operands& o
 
 void GpuBackend::enqueue(const Problem& problem, const Plan& plan, const Operands& operands,
                          Part part) {
+  problem.op == Op::ag_gemm ? enqueue_gather(problem, plan, operands, part)
+                            : enqueue_reduce(problem, plan, operands, part);
+  captures_.count();
+}
+
+void GpuBackend::enqueue_gather(const Problem& problem, const Plan& plan, const Operands& operands,
+                                Part part) {
   AgGemmTensors tensors;
   tensors.a = operands.input.data;
   tensors.gathered = operands.gathered.data;
@@ -175,8 +183,24 @@ void GpuBackend::enqueue(const Problem& problem, const Plan& plan, const Operand
   }
   plan::AgGemmPlan kernels = plan::ag_gemm_plan_of(plan);
   kernels.gemm.early_weights = kernels.gemm.early_weights && prepared(operands.weights);
-  ag_gemm_->run(problem, kernels, tensors, stream_of(operands.stream));
-  captures_.count();
+  ops_->ag_gemm.run(problem, kernels, tensors, stream_of(operands.stream));
+}
+
+void GpuBackend::enqueue_reduce(const Problem& problem, const Plan& plan, const Operands& operands,
+                                Part part) {
+  const void* const weight = part == Part::whole ? operands.weights.front().data : nullptr;
+  const void* const bias = operands.bias.empty() ? nullptr : operands.bias.front().data;
+  const void* const x = operands.input.data;
+  void* const out = operands.out.front().data;
+  const bool early = prepared(operands.weights);
+  if (plan.path == Path::fused && problem.m > 0) {
+    plan::GemmRsPlan kernels = plan::gemm_rs_plan_of(plan);
+    kernels.gemm.early_weights = kernels.gemm.early_weights && early;
+    return ops_->gemm_rs.run(problem, kernels, {x, weight, bias, out}, stream_of(operands.stream));
+  }
+  plan::GemmReducePlan kernels = plan::gemm_reduce_plan_of(plan);
+  kernels.gemm.early_weights = kernels.gemm.early_weights && early;
+  ops_->gemm_reduce.run(problem, kernels, {x, weight, bias, out}, stream_of(operands.stream));
 }
 
 bool GpuBackend::prepared(std::span<const TensorView> weights) const {
@@ -215,12 +239,12 @@ void GpuBackend::enqueue_gemm(const Problem& problem, const Operands& operands) 
 }
 
 void GpuBackend::refuse(std::string_view /*reason*/, void* stream) {
-  if (ag_gemm_ == nullptr || !out_of_step_.empty()) return;
+  if (ops_ == nullptr || !out_of_step_.empty()) return;
   const comm::DeviceScope scope(device_, "refused call");
   // A capture executes nothing: there is nobody to tell.
   if (capture_of(stream_of(stream)) != 0) return;
   captures_.enter(stream_of(stream), "refused call");
-  ag_gemm_->run(refusal_problem(group_.ranks()), {}, {}, stream_of(stream));
+  ops_->calls.admit("refused call", refusal_hash(group_.ranks()), Op::ag_gemm, stream_of(stream));
   captures_.count();
 }
 
@@ -228,10 +252,10 @@ void GpuBackend::synchronize(void* stream, double bound_s) {
   const comm::DeviceScope scope(device_, "synchronize");
   require(capture_of(stream_of(stream)) == 0,
           "synchronize: got a stream that is being captured, expected one that runs");
-  if (ag_gemm_ == nullptr)
+  if (ops_ == nullptr)
     return check(cudaStreamSynchronize(stream_of(stream)), "the work in a stream");
   try {
-    ag_gemm_->finish(stream_of(stream), bound_s);
+    ops_->calls.finish(stream_of(stream), bound_s);
   } catch (const Error& e) {
     fall_out(e);
     throw;

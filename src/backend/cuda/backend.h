@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank whose tensors are on a GPU: the public calls over AgGemm and the GEMM.
+// A rank whose tensors are on a GPU: the public calls over RankOps and the GEMM.
 #pragma once
 #include <memory>
 #include <optional>
@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/cuda/ag_gemm.h"
 #include "backend/cuda/captures.h"
 #include "backend/cuda/gemm.h"
+#include "backend/cuda/rank_ops.h"
 #include "tilelace/error.h"
 
 namespace tilelace::cuda {
@@ -39,6 +39,10 @@ class GpuBackend : public Backend {
   void fall_out(const Error& error);
   void check_tensors(const Problem& problem, const Operands& operands, Part part) const;
   void enqueue(const Problem& problem, const Plan& plan, const Operands& operands, Part part);
+  void enqueue_gather(const Problem& problem, const Plan& plan, const Operands& operands,
+                      Part part);
+  void enqueue_reduce(const Problem& problem, const Plan& plan, const Operands& operands,
+                      Part part);
   void enqueue_gemm(const Problem& problem, const Operands& operands);
   /// The plan of each weight's product alone; made once for each problem.
   const std::vector<plan::GemmPlan>& gemm_plans(const Problem& problem);
@@ -52,7 +56,7 @@ class GpuBackend : public Backend {
   std::string uuid_;
   Machine machine_;
   std::unique_ptr<GemmWorkspace> workspace_;  // of products alone
-  std::unique_ptr<AgGemm> ag_gemm_;           // null before prepare
+  std::unique_ptr<RankOps> ops_;              // null before prepare
   std::vector<std::pair<Problem, std::unique_ptr<std::vector<plan::GemmPlan>>>> gemm_plans_;
   std::vector<TensorView> weights_;  ///< of prepare
   Captures captures_;

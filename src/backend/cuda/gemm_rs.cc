@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/gemm_rs.h"
 
-#include <algorithm>
-
-#include "backend/cuda/cuda_check.h"
-#include "backend/cuda/gather_push.h"
 #include "backend/cuda/gemm_launch.h"
-#include "backend/cuda/rank_calls.h"
 #include "plan/problem.h"
 #include "plan/schedules.h"
 
@@ -15,8 +10,12 @@ namespace {
 
 using schedule::Index;
 
-constexpr std::uint32_t kOp = 2;
-constexpr std::size_t kMaxFlags = 1 << 17;  ///< of a slot
+constexpr double kGivenWithin = 0.5;  ///< of the other group's turn: a partial leaves
+
+/// Of the partial that one CTA gives for a tile.
+int given_bytes(const GemmKernel& kernel) {
+  return kernel.given_groups * kernel.given_pieces * kernel.piece_bytes;
+}
 
 /// The choices that must agree, as the agreement hash knows them: the shape of partials depends on
 /// the tile, so all ranks take the same.
@@ -27,29 +26,15 @@ Plan agreed_plan(const GemmKernel& kernel) {
   p.tile_m = kernel.tile.worker_rows();
   p.tile_n = kernel.tile.worker_cols();
   p.blocks = 1;
-  p.chunk_rows = kernel.given_bytes;
+  p.chunk_rows = given_bytes(kernel);
   return p;
 }
 
 }  // namespace
 
-struct GemmRs::Impl {
-  RankCalls calls;
-};
-
-GemmRs::GemmRs(comm::Group& group, int device, const std::vector<Problem>& problems,
-               double timeout_s) {
-  std::int64_t bytes = 0;
-  for (const Problem& p : problems) {
-    require(p.ranks == group.ranks(), "gemm_rs: got a problem of {} ranks, expected {}", p.ranks,
-            group.ranks());
-    bytes = std::max(bytes, plan::gemm_rs_staging_bytes(p));
-  }
-  impl_ = std::unique_ptr<Impl>(
-      new Impl{{group, device, kMaxFlags, static_cast<std::size_t>(bytes), timeout_s}});
+SlotNeeds GemmRs::needs(const Problem& p) {
+  return {plan::kMaxPartialFlags, static_cast<std::size_t>(plan::gemm_rs_staging_bytes(p))};
 }
-
-GemmRs::~GemmRs() = default;
 
 namespace {
 
@@ -80,15 +65,23 @@ GemmRsParams params_of(const RankCalls& calls, const Problem& p, const plan::Gem
   params.work = schedule::make_gemm_work(order, work.workers, work.k_steps, 0);
   const Index own = schedule.split.shard(calls.group().rank()).size();
   if (own > 0) fill_outputs(params.out, params.out_rest, kernel, {t.out, own, gemm.n}, p.dtype);
-  params.call = calls.params(slot, plan::agreement_hash(p, agreed), kOp);
+  params.call = calls.params(slot, plan::agreement_hash(p, agreed), Op::gemm_rs);
   params.partials = calls.data_at(slot);
+  params.pace = static_cast<std::uint32_t>(kGivenWithin * 16384 / kernel.given_pieces);
+  const int terms = std::max(1, (p.ranks - 1) * kernel.given_groups);
+  params.term_pieces =
+      std::min(kernel.given_pieces, kernel.stage_bytes / kernel.piece_bytes / terms);
+  require(params.term_pieces > 0, "gemm_rs: tile {}, got {} ranks, expected at most {}",
+          plan.gemm.tile.name, p.ranks,
+          kernel.stage_bytes / kernel.piece_bytes / kernel.given_groups + 1);
+  params.term_steps = static_cast<int>(schedule::ceil_div(kernel.given_pieces, params.term_pieces));
   const auto partials = static_cast<std::size_t>(order.num_partials() * kernel.tile.cluster());
-  const std::size_t bytes = partials * static_cast<std::size_t>(kernel.given_bytes);
+  const std::size_t bytes = partials * static_cast<std::size_t>(given_bytes(kernel));
   require(bytes <= calls.data_bytes(),
           "gemm_rs: m {} n {}, got {} bytes of partial sums, expected "
           "at most {}",
           p.m, gemm.n, bytes, calls.data_bytes());
-  const std::size_t flags = partials * static_cast<std::size_t>(kernel.given_flags);
+  const std::size_t flags = partials * static_cast<std::size_t>(kernel.given_groups);
   require(flags <= calls.flags(), "gemm_rs: m {} n {}, got {} flags, expected at most {}", p.m,
           gemm.n, flags, calls.flags());
   return params;
@@ -98,28 +91,17 @@ GemmRsParams params_of(const RankCalls& calls, const Problem& p, const plan::Gem
 
 void GemmRs::run(const Problem& problem, const plan::GemmRsPlan& plan, const GemmRsTensors& tensors,
                  cudaStream_t stream) {
-  RankCalls& calls = impl_->calls;
-  if (problem.m == 0) {
-    const std::uint32_t hash = plan::agreement_hash(problem, Plan{});
-    const unsigned slot = calls.begin_call("gemm_rs");
-    check(enqueue_admit(calls.params(slot, hash, kOp), stream), "gemm_rs: the admission");
-    return;
-  }
+  if (problem.m == 0)
+    return calls_.admit("gemm_rs", plan::agreement_hash(problem, {}), Op::gemm_rs, stream);
   const GemmKernel& kernel = kernel_of(plan.gemm, problem.dtype);
   require_call(problem, plan, kernel);
   // Everything is checked before the call is counted.
-  GemmRsParams params = params_of(calls, problem, plan, tensors, kernel, 0);
-  const unsigned slot = calls.begin_call("gemm_rs");
-  params.call.flags = calls.flags_at(slot);
-  params.partials = calls.data_at(slot);
+  GemmRsParams params = params_of(calls_, problem, plan, tensors, kernel, 0);
+  const unsigned slot = calls_.begin_call("gemm_rs");
+  params.call.flags = calls_.flags_at(slot);
+  params.partials = calls_.data_at(slot);
   const int ctas = fill_grid(params, params.work, kernel, plan.gemm);
   launch_gemm(kernel, kernel.reducing, &params, ctas, stream, plan.gemm.early_weights);
 }
-
-void GemmRs::finish(cudaStream_t stream, double timeout_s) {
-  impl_->calls.finish(stream, "gemm_rs", timeout_s);
-}
-
-std::size_t GemmRs::staging_bytes() const { return impl_->calls.memory().bytes(); }
 
 }  // namespace tilelace::cuda

@@ -4,10 +4,7 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
-#include <memory>
-#include <vector>
-
-#include "comm/group.h"
+#include "backend/cuda/rank_calls.h"
 #include "plan/gemm_rs.h"
 
 namespace tilelace::cuda {
@@ -20,31 +17,22 @@ struct GemmRsTensors {
   void* out = nullptr;           ///< [m_r, n]
 };
 
-/// One rank's gemm_rs calls on one communicator. All ranks make the same calls, with the same
-/// plans, in the same order, from one thread each, on one stream each. Makes nothing in a call.
+/// One rank's gemm_rs calls on one communicator, fused: all ranks with the same plans. Makes
+/// nothing in a call.
 class GemmRs {
  public:
-  /// Staging for every problem of the list, up to its m. Collective. `group` must outlive it.
-  /// Errors: usage, system, peer, timeout.
-  GemmRs(comm::Group& group, int device, const std::vector<Problem>& problems, double timeout_s);
-  GemmRs(const GemmRs&) = delete;
-  GemmRs& operator=(const GemmRs&) = delete;
-  /// Ends this rank's waits first.
-  ~GemmRs();
+  /// Of calls up to the problem's m. Error: usage.
+  static SlotNeeds needs(const Problem&);
+
+  /// `calls` must outlive it. Local.
+  explicit GemmRs(RankCalls& calls) : calls_(calls) {}
 
   /// Enqueues a call. May be captured: an even number of calls a graph, the first of them where the
   /// number of calls before is even. Errors: usage, system.
   void run(const Problem&, const plan::GemmRsPlan&, const GemmRsTensors&, cudaStream_t);
 
-  /// Waits until the work in `stream` is done, at most `timeout_s`; throws what went wrong in
-  /// kernels (timeout, peer, usage for ranks that disagree).
-  void finish(cudaStream_t stream, double timeout_s);
-
-  [[nodiscard]] std::size_t staging_bytes() const;
-
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  RankCalls& calls_;
 };
 
 }  // namespace tilelace::cuda

@@ -5,6 +5,7 @@
 #include "backend/cuda/gather_push.h"
 #include "backend/cuda/gather_rows.h"
 #include "backend/cuda/neighbours.h"
+#include "backend/cuda/reduce_rows.h"
 #include "core/check.h"
 
 namespace tilelace::cuda {
@@ -21,15 +22,16 @@ int selected(int device) {
 
 }  // namespace
 
-RankCalls::RankCalls(comm::Group& group, int device, std::size_t flags, std::size_t data_bytes,
-                     double timeout_s)
+RankCalls::RankCalls(comm::Group& group, int device, const SlotNeeds& needs, double timeout_s)
     : group_(group),
+      device_(device),
       control_(selected(device), group.rank(), &group, timeout_s),
-      flags_bytes_(align(flags * sizeof(comm::Flag))),
-      data_bytes_(align(data_bytes)) {
+      flags_bytes_(align(needs.flags * sizeof(comm::Flag))),
+      data_bytes_(align(needs.bytes)) {
   load_gemm_kernels();
   check(load_gather_push(), "loading kernels");
   check(load_gather_rows(), "loading kernels");
+  check(load_sum_rows(), "loading kernels");
   neighbour_places();
   memory_ = comm::allocate_device(group, device, flags_at(2), timeout_s);
   void* counter = nullptr;
@@ -51,10 +53,11 @@ std::size_t RankCalls::flags_at(unsigned slot) const {
 
 unsigned RankCalls::begin_call(std::string_view op) {
   require(!failed_, "{}: got a call after one that failed, expected none", op);
+  last_ = op;
   return ++calls_ & 1U;
 }
 
-CallParams RankCalls::params(unsigned slot, std::uint32_t hash, std::uint32_t op) const {
+CallParams RankCalls::params(unsigned slot, std::uint32_t hash, Op op) const {
   return {group_.rank(),
           group_.ranks(),
           memory_->base(),
@@ -65,19 +68,31 @@ CallParams RankCalls::params(unsigned slot, std::uint32_t hash, std::uint32_t op
           hash,
           true,
           true,
-          control_.context(op)};
+          control_.context(static_cast<std::uint32_t>(op) + 1)};
 }
 
-void RankCalls::throw_if_failed(std::string_view op) {
+void RankCalls::admit(std::string_view name, std::uint32_t hash, Op op, cudaStream_t stream) {
+  const unsigned slot = begin_call(name);
+  check(enqueue_admit(params(slot, hash, op), stream), "the admission of a call");
+}
+
+std::string_view RankCalls::name() const {
+  const auto record = control_.record();
+  return record && record->op > 0 ? name_of(static_cast<Op>(record->op - 1)) : last_;
+}
+
+void RankCalls::throw_if_failed() {
   failed_ = failed_ || control_.record().has_value();
-  control_.throw_if_failed(op);
+  control_.throw_if_failed(name());
 }
 
-void RankCalls::finish(cudaStream_t stream, std::string_view op, double timeout_s) {
+void RankCalls::finish(cudaStream_t stream, double timeout_s) {
   try {
-    control_.finish(stream, op, timeout_s);
+    control_.wait(stream, last_, timeout_s);
+    control_.throw_if_failed(name());
     if (workspace_.failed())
-      raise(ErrorKind::system, "{}: got a wait for a partial sum that expired, expected none", op);
+      raise(ErrorKind::system, "{}: got a wait for a partial sum that expired, expected none",
+            last_);
   } catch (const Error&) {
     failed_ = true;
     throw;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the GPU calls of one rank on one communicator share: symmetric memory in two slots, the
-// count of calls, waits.
+// What the GPU calls of one rank on one communicator share, whatever their ops: symmetric memory in
+// two slots, the count of calls, waits.
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <memory>
 #include <string_view>
 
@@ -11,15 +12,24 @@
 #include "backend/cuda/gemm.h"
 #include "backend/cuda/wait_control.h"
 #include "comm/cuda/device_memory.h"
+#include "tilelace/plan.h"
 
 namespace tilelace::cuda {
 
+/// What calls take of a slot.
+struct SlotNeeds {
+  std::size_t flags = 0, bytes = 0;
+  [[nodiscard]] SlotNeeds with(const SlotNeeds& other) const {
+    return {std::max(flags, other.flags), std::max(bytes, other.bytes)};
+  }
+};
+
+/// All ranks make the same calls in the same order, from one thread each, on one stream each.
 class RankCalls {
  public:
-  /// `flags` and `data_bytes`: of a slot. Loads every kernel that calls launch. Collective; `group`
-  /// must outlive it. Errors: usage, system, peer, timeout.
-  RankCalls(comm::Group& group, int device, std::size_t flags, std::size_t data_bytes,
-            double timeout_s);
+  /// Loads every kernel that calls launch. Collective; `group` must outlive it. Errors: usage,
+  /// system, peer, timeout.
+  RankCalls(comm::Group& group, int device, const SlotNeeds& needs, double timeout_s);
   RankCalls(const RankCalls&) = delete;
   RankCalls& operator=(const RankCalls&) = delete;
   /// Ends this rank's waits first.
@@ -28,30 +38,42 @@ class RankCalls {
   /// The slot of the next call that is enqueued. Error: usage (an earlier call failed).
   unsigned begin_call(std::string_view op);
   /// Parameters of a call's kernel, as if it were the only one.
-  [[nodiscard]] CallParams params(unsigned slot, std::uint32_t hash, std::uint32_t op) const;
+  [[nodiscard]] CallParams params(unsigned slot, std::uint32_t hash, Op op) const;
+  /// A call without rows: the ranks only agree. Errors: usage, system.
+  void admit(std::string_view name, std::uint32_t hash, Op op, cudaStream_t stream);
   [[nodiscard]] std::size_t data_at(unsigned slot) const { return flags_at(slot) + flags_bytes_; }
   [[nodiscard]] std::size_t flags_at(unsigned slot) const;
   /// The word that a copy engine sends as the number of the call in this slot.
   [[nodiscard]] const comm::Flag* next(unsigned slot) const { return counter_->next + slot; }
 
   /// Throws what went wrong in kernels so far; waits for nothing.
-  void throw_if_failed(std::string_view op);
-  void finish(cudaStream_t stream, std::string_view op, double timeout_s);
+  void throw_if_failed();
+  /// Waits until the work in `stream` is done, at most `timeout_s`; throws what went wrong in
+  /// kernels (timeout, peer, usage for ranks that disagree).
+  void finish(cudaStream_t stream, double timeout_s);
 
   [[nodiscard]] comm::Group& group() const { return group_; }
+  [[nodiscard]] int device() const { return device_; }
   [[nodiscard]] const comm::DeviceMemory& memory() const { return *memory_; }
   [[nodiscard]] const GemmScratch& scratch() const { return workspace_.scratch(); }
   [[nodiscard]] std::size_t flags() const { return flags_bytes_ / sizeof(comm::Flag); }
   [[nodiscard]] std::size_t data_bytes() const { return data_bytes_; }
+  /// On each rank, both slots.
+  [[nodiscard]] std::size_t staging_bytes() const { return memory_->bytes(); }
 
  private:
+  /// The op of the wait that failed, or of the last call.
+  [[nodiscard]] std::string_view name() const;
+
   comm::Group& group_;
+  int device_;
   WaitControl control_;
   GemmWorkspace workspace_;
   std::size_t flags_bytes_, data_bytes_;
   std::shared_ptr<comm::DeviceMemory> memory_;
   CallCounter* counter_ = nullptr;  // device memory
   std::uint32_t calls_ = 0;         // its parity is that of the device's count
+  std::string_view last_ = "calls";
   bool failed_ = false;
 };
 

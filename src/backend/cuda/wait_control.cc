@@ -137,7 +137,7 @@ void WaitControl::relay() noexcept {
   if (reason.kind != 0) stop(reason);
 }
 
-void WaitControl::finish(cudaStream_t stream, std::string_view op, double timeout_s) {
+void WaitControl::wait(cudaStream_t stream, std::string_view op, double timeout_s) {
   constexpr double kGraceSeconds = 2;
   const comm::Deadline deadline(op, timeout_s);
   const comm::Deadline hopeless(op, timeout_s + kGraceSeconds);
@@ -157,6 +157,10 @@ void WaitControl::finish(cudaStream_t stream, std::string_view op, double timeou
     std::this_thread::sleep_for(nap);
     nap = std::min(nap * 2, std::chrono::microseconds(500));
   }
+}
+
+void WaitControl::finish(cudaStream_t stream, std::string_view op, double timeout_s) {
+  wait(stream, op, timeout_s);
   throw_if_failed(op);
 }
 

@@ -47,8 +47,10 @@ class WaitControl {
   /// a timeout ends the group, so that its other ranks need not wait for their own bound.
   void throw_if_failed(std::string_view op);
 
-  /// Waits until the work in `stream` is done, at most `timeout_s`, then throw_if_failed.
-  /// Errors: its; system (the device failed, or the work did not end even when stopped).
+  /// Waits until the work in `stream` is done, at most `timeout_s`, when its waits are ended.
+  /// Error: system (the device failed, or the work did not end even when stopped).
+  void wait(cudaStream_t stream, std::string_view op, double timeout_s);
+  /// wait, then throw_if_failed. Errors: theirs.
   void finish(cudaStream_t stream, std::string_view op, double timeout_s);
 
   /// Clears the abort words and the record. Only while no kernel of this rank runs; a group that

@@ -17,10 +17,13 @@ struct Check {
 
 /// Shapes, both paths, parts alone; buffers.
 std::vector<Check> result_checks();
+/// gemm_rs and gemm_ar, and all ops in turns.
+std::vector<Check> sum_checks();
 /// Captured calls.
 std::vector<Check> graph_checks();
 /// Wrong arguments, each followed by a call that must be right; ranks that disagree.
 std::vector<Check> misuse_checks();
+std::vector<Check> sum_misuse_checks();
 /// Ranks that do not come, and abort.
 std::vector<Check> fault_checks();
 

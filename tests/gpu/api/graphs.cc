@@ -5,41 +5,10 @@
 #include <memory>
 
 #include "api/checks.h"
-#include "backend/cuda/cuda_check.h"
+#include "api/graph.h"
 
 namespace tilelace::gpu_test {
 namespace {
-
-using cuda::check;
-
-/// An executable graph of what `body` enqueues on the member's stream.
-class Graph {
- public:
-  Graph(Member& member, const std::function<void()>& body) : stream_(member.stream) {
-    cudaGraph_t graph = nullptr;
-    check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "capture");
-    try {
-      body();
-    } catch (...) {
-      cudaStreamEndCapture(stream_, &graph);
-      cudaGetLastError();
-      if (graph != nullptr) cudaGraphDestroy(graph);
-      throw;
-    }
-    check(cudaStreamEndCapture(stream_, &graph), "capture");
-    const cudaError_t status = cudaGraphInstantiate(&made_, graph, 0);
-    cudaGraphDestroy(graph);
-    check(status, "the graph");
-  }
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
-  ~Graph() { cudaGraphExecDestroy(made_); }
-  void replay() const { check(cudaGraphLaunch(made_, stream_), "a replay"); }
-
- private:
-  cudaStream_t stream_;
-  cudaGraphExec_t made_ = nullptr;
-};
 
 PlanOptions unfused() {
   PlanOptions o;

@@ -111,12 +111,7 @@ Finding check_problems(Member& member) {
     return expect_error(what, ErrorKind::usage, text, [&] { query_plan(*member.comm, p, {}); });
   };
   for (const Finding& f :
-       {refuse("gemm_rs", "the one that there is",
-               [](Problem& p) {
-                 p.op = Op::gemm_rs;
-                 p.return_gathered = false;
-               }),
-        refuse("fp32", "expected bf16 or fp16", [](Problem& p) { p.dtype = DType::fp32; }),
+       {refuse("fp32", "expected bf16 or fp16", [](Problem& p) { p.dtype = DType::fp32; }),
         refuse("swiglu", "got swiglu",
                [](Problem& p) {
                  p.activation = Activation::swiglu;
@@ -125,16 +120,6 @@ Finding check_problems(Member& member) {
         refuse("k 12", "multiple of 8", [](Problem& p) { p.k = 12; }),
         refuse("n 12", "multiple of 8", [](Problem& p) { p.n = {12}; })})
     if (!f.empty()) return f;
-  GemmReduceArgs reduce;
-  reduce.m = kRows;
-  reduce.stream = member.stream;
-  reduce.x = reduce.weight = dense(b.tensors.product_args().a.data, DType::bf16, kRows, kDepth);
-  std::vector<TensorView> out(b.tensors.args().out.begin(), b.tensors.args().out.end());
-  reduce.out = out[0];
-  reduce.weight.rows = kCols;
-  const Finding f = expect_error("gemm_ar", ErrorKind::usage, "the one that there is",
-                                 [&] { gemm_ar(*member.comm, reduce); });
-  if (!f.empty()) return f;
   Tensors large(member, problem_of(member.ranks(), 4 * kRows, {kCols}, kDepth), true);
   const Finding beyond = expect_error("more rows than prepared", ErrorKind::usage, "to gather",
                                       [&] { ag_gemm(*member.comm, large.args()); });

@@ -36,8 +36,7 @@ RankBench::RankBench(Rank& rank, cuda::NcclGroup& nccl, const std::vector<Row>& 
       gemms_(rank, timer_, operands_, options.gemms) {
   if (options.medium && std::any_of(rows.begin(), rows.end(), Medium::knows))
     medium_ = std::make_unique<Medium>(rank, rows);
-  if (options.fuse && std::any_of(rows.begin(), rows.end(), Fused::knows))
-    fused_ = std::make_unique<Fused>(rank, timer_, operands_, rows, options.fused);
+  if (options.fuse) fused_ = std::make_unique<Fused>(rank, timer_, operands_, rows, options.fused);
 }
 
 bool RankBench::has_windows() const {
@@ -146,9 +145,12 @@ Figures RankBench::run(const Row& row) {
   std::vector<std::string> plans{gemms_.blas(row.gemm).name, gemms_.own(row.gemm).name};
   plans.resize(variants.size());
   Figures f;
-  if (fused_ && Fused::knows(row))
+  if (fused_)
     for (FusedChoice& c : fused_->choose(row)) {
-      if (f.transport.empty()) f.transport = name_of(transport_of(c.plan));
+      if (f.transport.empty()) {
+        f.transport = name_of(transport_of(c.plan));
+        f.path = unfused(c.plan) ? Path::unfused : Path::fused;
+      }
       plans.push_back(describe(c.plan));
       variants.push_back(std::move(c.variant));
     }

@@ -26,7 +26,8 @@ struct Figure {
 /// The same on every rank.
 struct Figures {
   std::vector<Figure> all;
-  std::string transport;  ///< of the fastest fused plan
+  std::string transport;    ///< of the fastest own plan
+  Path path = Path::fused;  ///< likewise
   Verified verified;
 
   [[nodiscard]] const Figure* named(std::string_view name) const;

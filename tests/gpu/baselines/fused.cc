@@ -2,6 +2,7 @@
 #include "fused.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <set>
 
 #include "gemms.h"
@@ -13,18 +14,18 @@ constexpr double kWaitSeconds = 10;  // below kFinishSeconds: the kernel's recor
 constexpr std::size_t kFinalists = 4;
 constexpr int kFinalRounds = 4;
 
-std::string role_of(const OpPlan& plan) { return "fused " + kind_of(plan); }
+std::string role_of(const OpPlan& plan) {
+  return unfused(plan) ? kind_of(plan) : "fused " + kind_of(plan);
+}
 
 }  // namespace
 
 Fused::Fused(Rank& rank, Timer& timer, const Operands& operands, const std::vector<Row>& rows,
              const Options& options)
     : rank_(rank), timer_(timer), operands_(operands), options_(options) {
-  std::map<Op, std::vector<Problem>> problems;
-  for (const Row& row : rows)
-    if (knows(row)) problems[row.op].push_back(row.problem());
-  for (const auto& [op, of_op] : problems)
-    ops_[op] = make_op(*rank.group, rank.device, of_op, kWaitSeconds);
+  std::vector<Problem> problems;
+  for (const Row& row : rows) problems.push_back(row.problem());
+  ops_ = make_ops(*rank.group, rank.device, problems, kWaitSeconds);
 }
 
 OpTensors Fused::tensors(const Row& row, int i) const {
@@ -65,11 +66,10 @@ Variant Fused::variant(const Row& row, const OpPlan& plan) {
   Variant v;
   v.name = describe(plan);
   v.method = Method::fused;
-  FusedOp& op = *ops_.at(row.op);
-  v.launch = [this, row, p = row.problem(), plan, &op](int i) {
-    op.run(p, plan, tensors(row, i), rank_.stream);
+  v.launch = [this, row, p = row.problem(), plan](int i) {
+    run_op(*ops_, p, plan, tensors(row, i), rank_.stream);
   };
-  v.finish = [this, &op] { op.finish(rank_.stream, kFinishSeconds); };
+  v.finish = [this] { ops_->calls.finish(rank_.stream, kFinishSeconds); };
   timer_.prepare(v, std::max(predicted_us(plan), guess_gemm_us(row.gemm)));
   return v;
 }
@@ -83,6 +83,8 @@ std::vector<FusedChoice> Fused::choose(const Row& row) {
   }
   // All stay, in the order of a quick look; the first of them are timed again with more care.
   timer_.select(all, all.size(), 0, options_.lengths);
+  if (options_.all && rank_.group->rank() == 0)
+    for (const Variant& v : all) std::printf("    %9.2f us  %s\n", v.quick_us, v.name.c_str());
   std::vector<Variant> first;
   for (std::size_t i = 0; i < std::min(kFinalists, all.size()); ++i)
     first.push_back(std::move(all[i]));
@@ -94,9 +96,10 @@ std::vector<FusedChoice> Fused::choose(const Row& row) {
 
   std::vector<FusedChoice> chosen;
   std::set<std::string> kinds;
+  const bool all_kinds = options_.kinds || row.op != Op::ag_gemm;
   for (Variant& v : first) {
     const OpPlan& plan = plans[v.index];
-    const bool fresh = kinds.insert(role_of(plan)).second && options_.kinds;
+    const bool fresh = kinds.insert(role_of(plan)).second && all_kinds;
     if (!chosen.empty() && v.index != 0 && !fresh) continue;
     v.samples.clear();
     std::string role = chosen.empty() ? "fused" : v.index == 0 ? "fused_default" : role_of(plan);

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fused ops by the library: their plans, the fastest of them found under load.
+// The ops by the library, fused or not: their plans, the fastest of them found under load.
 #pragma once
-#include <map>
 #include <memory>
 #include <vector>
 
 #include "operands.h"
-#include "ops/fused_op.h"
+#include "ops/op_run.h"
 #include "timer.h"
 
 namespace tilelace::gpu_test {
 
 /// Plans worth a careful look: a name for the record, the plan, a graph that is ready.
 struct FusedChoice {
-  std::string role;  ///< "fused", "fused_default", "fused push whole"
+  std::string role;  ///< "fused", "fused_default", "fused push whole", "unfused pull"
   OpPlan plan;
   Variant variant;
 };
@@ -21,6 +20,7 @@ struct FusedChoice {
 class Fused {
  public:
   struct Options {
+    bool all = false;    ///< prints every plan that was tried
     int candidates = 6;  ///< that are tried, best prediction first, beside the best of every kind
     bool kinds = false;  ///< the best of every kind is kept, too
     Lengths lengths;
@@ -29,10 +29,8 @@ class Fused {
   Fused(Rank& rank, Timer& timer, const Operands& operands, const std::vector<Row>& rows,
         const Options& options);
 
-  static bool knows(const Row& row) { return row.op != Op::gemm_ar; }
-
   /// Collective, with the row's operands in use. First the fastest, then the default plan, then the
-  /// fastest of other kinds if asked for; none twice.
+  /// fastest of other kinds (of gemm_rs and gemm_ar always, else if asked for); none twice.
   std::vector<FusedChoice> choose(const Row& row);
   /// Where the i-th call's results are.
   [[nodiscard]] OpTensors tensors(const Row& row, int i) const;
@@ -45,7 +43,7 @@ class Fused {
   Timer& timer_;
   const Operands& operands_;
   Options options_;
-  std::map<Op, std::unique_ptr<FusedOp>> ops_;
+  std::unique_ptr<cuda::RankOps> ops_;
 };
 
 }  // namespace tilelace::gpu_test

@@ -129,7 +129,7 @@ void add_options(CLI::App& app, Options& o) {
       ->delimiter(',')
       ->check(CLI::IsMember({"gpt3", "llama70b", "qwen32b"}));
   app.add_option("--m", o.ms, "rows of the operand, all ranks together")->delimiter(',');
-  app.add_option("--ops", o.ops, "of ag_gemm, gemm_rs, gemm_ar (without a fused way)")
+  app.add_option("--ops", o.ops, "of ag_gemm, gemm_rs, gemm_ar")
       ->delimiter(',')
       ->check(CLI::IsMember({"ag_gemm", "gemm_rs", "gemm_ar"}));
   app.add_option("--part", o.part,
@@ -150,6 +150,7 @@ void add_options(CLI::App& app, Options& o) {
                  "plans of the fused op that are tried, best prediction first")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
+  app.add_flag("--all", o.bench.fused.all, "prints every fused plan that was tried");
   app.add_flag("--kinds", o.bench.fused.kinds, "times the best plan of every kind with care");
   app.add_flag("--eager", o.bench.eager, "times fused and unfused without graphs, too");
   app.add_option("--algorithms", o.bench.gemms.algorithms, "of cuBLASLt that are tried")

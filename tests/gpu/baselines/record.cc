@@ -57,7 +57,7 @@ Json record(const Result& x, const std::string& commit) {
   r["unfused_us"] = us_or_null(unfused);
   r["medium_us"] = us_or_null(f.fastest(Method::medium));
   r["fused_us"] = us_or_null(fused);
-  r["path"] = fused == nullptr ? Json(nullptr) : Json(name_of(Path::fused));
+  r["path"] = fused == nullptr ? Json(nullptr) : Json(name_of(f.path));
   r["roof_us"] = x.roof_us();
   r["ect_us"] = fused == nullptr ? Json(nullptr) : Json(fused->us - x.gemm_us());
   r["efficiency"] = or_null(x.efficiency());

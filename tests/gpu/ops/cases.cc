@@ -65,7 +65,7 @@ Problem draw_problem(Rng& rng, const CaseRange& range, bool exact) {
              {1, std::max(1, ranks - 1), ranks, ranks + 1, down - 1, down, down + 1, 2 * down + 1,
               ranks * down - 1, ranks * down, ranks * down + 1, 61, 127, 509, 997, 1009},
              kMostRows, 1);
-  if (below(rng, 3) == 0) p.rows = draw_rows(rng, ranks, p.m);
+  if (p.op != Op::gemm_ar && below(rng, 3) == 0) p.rows = draw_rows(rng, ranks, p.m);
   const auto columns = [&] {
     return pick(rng, {8, 24, across - 8, across, across + 8, 2 * across, 328}, kMostCols, 8);
   };
@@ -91,12 +91,13 @@ OpPlan draw_plan(Rng& rng, const PlansByKind& kinds) {
 /// Shards of these sizes are one chunk to the planner: cut them all the same.
 void vary_chunks(Rng& rng, OpPlan& plan, const Problem& p) {
   auto* const gather = std::get_if<plan::AgGemmPlan>(&plan);
-  if (gather == nullptr || below(rng, 2) == 0) return;
+  auto* const sum = std::get_if<plan::GemmReducePlan>(&plan);
+  if ((gather == nullptr && sum == nullptr) || below(rng, 2) == 0) return;
   const auto borders = borders_of(p);
   std::int64_t most = 1;
   for (std::size_t r = 0; r + 1 < borders.size(); ++r)
     most = std::max(most, borders[r + 1] - borders[r]);
-  gather->chunk_rows =
+  (gather != nullptr ? gather->chunk_rows : sum->chunk_rows) =
       std::max<std::int64_t>(1, most / (1 + below(rng, kMostChunks))) + below(rng, 2);
 }
 
@@ -105,6 +106,8 @@ void vary_chunks(Rng& rng, OpPlan& plan, const Problem& p) {
 std::string sort_of(const OpPlan& plan) {
   if (const auto* gather = std::get_if<plan::AgGemmPlan>(&plan))
     return fmt::format("{:012}", gather->chunk_rows);
+  if (const auto* sum = std::get_if<plan::GemmReducePlan>(&plan))
+    return std::string(sum->gemm.tile.name);
   return std::string(std::get<plan::GemmRsPlan>(plan).gemm.tile.name);
 }
 

@@ -15,7 +15,8 @@ std::vector<Case> some(int ranks, Op op = Op::ag_gemm) {
 TEST(Cases, StayWithinTheirBounds) {
   for (const int ranks : {2, 3, 4, 8}) {
     auto cases = some(ranks);
-    for (const Case& c : some(ranks, Op::gemm_rs)) cases.push_back(c);
+    for (const Op op : {Op::gemm_rs, Op::gemm_ar})
+      for (const Case& c : some(ranks, op)) cases.push_back(c);
     for (const Case& c : cases) {
       const Problem& p = c.problem;
       EXPECT_TRUE(p.m >= 0 && p.m <= kMostRows) << text_of(c);
@@ -26,6 +27,9 @@ TEST(Cases, StayWithinTheirBounds) {
       EXPECT_EQ(borders_of(p).back(), p.m) << text_of(c);
       if (const auto* gather = std::get_if<plan::AgGemmPlan>(&c.plan)) {
         EXPECT_GE(gather->chunk_rows, 1) << text_of(c);
+      }
+      if (const auto* sum = std::get_if<plan::GemmReducePlan>(&c.plan)) {
+        EXPECT_GE(sum->chunk_rows, 1) << text_of(c);
       }
     }
   }
@@ -71,6 +75,21 @@ TEST(Cases, OfGemmRsMeetTheEdges) {
   }
 }
 
+TEST(Cases, OfSumsMeetEveryKindOfPlan) {
+  const auto kinds_of = [](Op op) {
+    std::map<std::string, int> kinds;
+    for (const Case& c : some(4, op)) ++kinds[kind_of(c.plan)];
+    return kinds;
+  };
+  auto scatter = kinds_of(Op::gemm_rs);
+  EXPECT_EQ(scatter.size(), 2U);
+  for (const char* kind : {"store by shard", "unfused pull"}) EXPECT_GT(scatter[kind], 30) << kind;
+  auto reduce = kinds_of(Op::gemm_ar);
+  EXPECT_EQ(reduce.size(), 2U);
+  for (const char* kind : {"unfused pull", "unfused store"}) EXPECT_GT(reduce[kind], 30) << kind;
+  for (const Case& c : some(4, Op::gemm_ar)) EXPECT_TRUE(c.problem.rows.empty()) << text_of(c);
+}
+
 TEST(Cases, OfDifferentTilesAreAllMet) {
   std::map<std::string, int> tiles;
   for (const Case& c : some(4, Op::gemm_rs)) ++tiles[sort_of(c.plan)];
@@ -89,6 +108,19 @@ TEST(OpShape, OfASumHasAPartOfEveryRank) {
   EXPECT_EQ(s.inputs, 7);
   EXPECT_EQ(s.result_row, 3);
   EXPECT_EQ(s.results, 2);
+}
+
+TEST(OpShape, OfASumForAllHasAllRowsAsItsResult) {
+  Problem p;
+  p.op = Op::gemm_ar;
+  p.ranks = 3;
+  p.m = 7;
+  const OpShape s(p, 1);
+  EXPECT_EQ(s.parts, 3);
+  EXPECT_EQ(s.own_part, 1);
+  EXPECT_EQ(s.inputs, 7);
+  EXPECT_EQ(s.result_row, 0);
+  EXPECT_EQ(s.results, 7);
 }
 
 TEST(OpShape, OfAGatherHasAllRowsAsItsResult) {

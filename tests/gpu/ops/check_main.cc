@@ -4,6 +4,7 @@
 // with delays. Exit 0: all right, 1: a result was wrong, 2: usage, 3: a wait expired or the system.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <mutex>
 #include <numeric>
 #include <set>
@@ -22,6 +23,8 @@ namespace tilelace::gpu_test {
 namespace {
 
 constexpr std::size_t kBatch = 20;  // cases that share one staging
+constexpr std::array kOps{Op::ag_gemm, Op::gemm_rs, Op::gemm_ar};
+constexpr std::string_view kTurns = "turns";  // of --ops: all of them, one after the other
 
 struct Options {
   int ranks = 0;
@@ -31,7 +34,7 @@ struct Options {
   int only = -1;
   double timeout_s = 20;
   double limit_s = 0;
-  std::vector<std::string> ops{"ag_gemm", "gemm_rs"};
+  std::vector<std::string> ops{"ag_gemm", "gemm_rs", "gemm_ar", "turns"};
   std::vector<std::string> dtypes{"bf16", "fp16"};
   bool drop = false;
   std::string json, commit;
@@ -53,6 +56,7 @@ plan::GemmMachine machine_of(int ranks, int communicators) {
 /// Of an op: everything that the ranks' threads share; made before they start.
 struct Work {
   Op op = Op::ag_gemm;
+  std::string name;  ///< of the op, or kTurns
   std::map<DType, std::vector<Case>> cases;
   DType stressed_dtype = DType::bf16;
   std::vector<Problem> stressed;
@@ -67,6 +71,7 @@ Work work_of(const Options& o, Op op, int ranks) {
   const auto machine = machine_of(ranks, 1);
   Work work;
   work.op = op;
+  work.name = name_of(op);
   for (const DType dtype : {DType::fp16, DType::bf16}) {
     if (!among(o.dtypes, name_of(dtype))) continue;
     work.stressed_dtype = dtype;
@@ -84,12 +89,29 @@ Work work_of(const Options& o, Op op, int ranks) {
   return work;
 }
 
+/// Long runs in which every call is of another op than the one before.
+Work work_of_turns(const Options& o, int ranks) {
+  Work work;
+  work.name = kTurns;
+  if (!among(o.dtypes, name_of(DType::bf16))) work.stressed_dtype = DType::fp16;
+  if (o.stress <= 0 && o.straggle <= 0 && o.pair <= 0) return work;
+  for (const Op op : kOps) {
+    for (Problem& p : stress_problems(op, ranks, work.stressed_dtype)) {
+      work.kinds.push_back(all_kinds(p, machine_of(ranks, 1)));
+      work.halves.push_back(all_kinds(p, machine_of(ranks, 2)));
+      work.stressed.push_back(std::move(p));
+    }
+  }
+  return work;
+}
+
 std::vector<Work> all_work(const Options& o, int ranks) {
   require(!o.dtypes.empty(), "--dtypes: got none, expected bf16 or fp16");
   std::vector<Work> all;
-  for (const Op op : {Op::ag_gemm, Op::gemm_rs})
+  for (const Op op : kOps)
     if (among(o.ops, name_of(op))) all.push_back(work_of(o, op, ranks));
-  require(!all.empty(), "--ops: got none, expected ag_gemm or gemm_rs");
+  if (among(o.ops, kTurns)) all.push_back(work_of_turns(o, ranks));
+  require(!all.empty(), "--ops: got none, expected ag_gemm, gemm_rs, gemm_ar or turns");
   return all;
 }
 
@@ -110,11 +132,11 @@ void check_shapes(Rank& rank, const Options& o, const Work& work, Report& report
       const auto end = std::min(cases.size(), at + kBatch);
       std::vector<Problem> problems;
       for (std::size_t i = at; i < end; ++i) problems.push_back(cases[i].problem);
-      const auto op = make_op(*rank.group, rank.device, problems, o.timeout_s);
+      const auto ops = make_ops(*rank.group, rank.device, problems, o.timeout_s);
       for (std::size_t i = at; i < end; ++i) {
         const Drop lost = i / 2 % 2 == 0 ? Drop::input : Drop::reference;
         naming(text_of(cases[i]), [&] {
-          report.add(cases[i], check.run(*op, cases[i], o.drop ? lost : Drop::nothing));
+          report.add(cases[i], check.run(*ops, cases[i], o.drop ? lost : Drop::nothing));
         });
       }
       rank.meet();  // nobody's memory goes while a peer may still use it
@@ -145,9 +167,9 @@ void check_long(Rank& rank, const Options& o, const Work& work, Report& report) 
     if (calls <= 0) return;
     for (const std::string& kind : names_of(work.kinds)) {
       StressResult r;
-      naming(fmt::format("{} {} {}", name_of(work.op), name_of(pace), kind),
+      naming(fmt::format("{} {} {}", work.name, name_of(pace), kind),
              [&] { r = stress.run(kind, calls, pace); });
-      tell(rank, {work.op, work.stressed_dtype, kind, pace}, r, report);
+      tell(rank, {work.name, work.stressed_dtype, kind, pace}, r, report);
     }
   };
   run(Pace::eager, o.stress);
@@ -171,10 +193,10 @@ void check_pair(Rank& rank, const Options& o, const Work& work, Report& report) 
     rank.meet();
     for (const std::string& kind : names_of(work.halves)) {
       std::array<StressResult, 2> results;
-      naming(fmt::format("{} pair {}", name_of(work.op), kind),
+      naming(fmt::format("{} pair {}", work.name, kind),
              [&] { results = one.run_beside(two, kind, o.pair); });
       for (const StressResult& r : results)
-        tell(rank, {work.op, work.stressed_dtype, kind, Pace::pair}, r, report);
+        tell(rank, {work.name, work.stressed_dtype, kind, Pace::pair}, r, report);
     }
     rank.meet();
   }
@@ -191,9 +213,10 @@ int run(const Options& o) {
   run_ranks(ranks, [&](Rank& rank) {
     cuda::load_gemm_kernels();
     for (const Work& work : all) {
-      if (o.shapes > 0) check_shapes(rank, o, work, report);
-      if (o.stress > 0 || o.straggle > 0) check_long(rank, o, work, report);
-      if (o.pair > 0) check_pair(rank, o, work, report);
+      if (o.shapes > 0 && !work.cases.empty()) check_shapes(rank, o, work, report);
+      if (!work.stressed.empty() && (o.stress > 0 || o.straggle > 0))
+        check_long(rank, o, work, report);
+      if (!work.stressed.empty() && o.pair > 0) check_pair(rank, o, work, report);
     }
   });
   return report.print();
@@ -220,9 +243,10 @@ int main(int argc, char** argv) {
       ->check(CLI::NonNegativeNumber);
   app.add_option("--seed", o.seed, "of problems and data")->capture_default_str();
   app.add_option("--only", o.only, "only this case of the problems that the seed gives");
-  app.add_option("--ops", o.ops, "of ag_gemm, gemm_rs")
+  app.add_option("--ops", o.ops,
+                 "of ag_gemm, gemm_rs, gemm_ar; turns: long runs of all ops in turns")
       ->delimiter(',')
-      ->check(CLI::IsMember({"ag_gemm", "gemm_rs"}));
+      ->check(CLI::IsMember({"ag_gemm", "gemm_rs", "gemm_ar", "turns"}));
   app.add_option("--dtypes", o.dtypes, "of bf16, fp16")
       ->delimiter(',')
       ->check(CLI::IsMember({"bf16", "fp16"}));

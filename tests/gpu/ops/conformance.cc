@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
+#include <string_view>
 
 #include "backend/cuda/cuda_check.h"
 #include "comm/cuda/capabilities.h"
@@ -121,11 +123,11 @@ void OpCheck::prepare(const Case& c, Side& side, Drop drop) {
   test::poison(side.results, results_bytes_, rank_.stream);
 }
 
-void OpCheck::call(FusedOp& op, const Case& c, const Side& side) {
-  op.run(c.problem, c.plan, side.tensors, rank_.stream);
+void OpCheck::call(cuda::RankOps& ops, const Case& c, const Side& side) {
+  run_op(ops, c.problem, c.plan, side.tensors, rank_.stream);
 }
 
-void OpCheck::round(FusedOp& op, const Case& c, Drop drop, const Round& r,
+void OpCheck::round(cuda::RankOps& ops, const Case& c, Drop drop, const Round& r,
                     const std::function<void()>& launch) {
   const auto sides = static_cast<std::size_t>(r.sides);
   for (std::size_t i = 0; i < sides; ++i) {
@@ -133,7 +135,7 @@ void OpCheck::round(FusedOp& op, const Case& c, Drop drop, const Round& r,
     prepare(c, sides_.at(i), drop);
   }
   launch();
-  op.finish(rank_.stream, timeout_s_ + kMargin);
+  ops.calls.finish(rank_.stream, timeout_s_ + kMargin);
   // That may wait for the whole device: on a shared one nobody may wait there for a later call.
   if (shared_) rank_.meet();
   for (std::size_t i = 0; i < sides; ++i)
@@ -175,20 +177,20 @@ void OpCheck::fill_weights(const Case& c) {
   }
 }
 
-Tally OpCheck::run(FusedOp& op, const Case& c, Drop drop) {
+Tally OpCheck::run(cuda::RankOps& ops, const Case& c, Drop drop) {
   begin(c);
-  const auto one = [&] { call(op, c, sides_[0]); };
+  const auto one = [&] { call(ops, c, sides_[0]); };
   const auto both = [&] {
-    for (const Side& s : sides_) call(op, c, s);
+    for (const Side& s : sides_) call(ops, c, s);
   };
-  if (c.odd) round(op, c, drop, {1, "eager, alone before"}, one);
-  round(op, c, drop, {2, "eager, back to back"}, both);
+  if (c.odd) round(ops, c, drop, {1, "eager, alone before"}, one);
+  round(ops, c, drop, {2, "eager, back to back"}, both);
   for (const Side& s : sides_)
     check(
         cudaMemcpyAsync(s.kept, s.results, results_bytes_, cudaMemcpyDeviceToDevice, rank_.stream),
         "keeping results");
   const std::array<std::uint64_t, 2> kept{sides_[0].seed, sides_[1].seed};
-  if (c.odd) round(op, c, drop, {1, "eager, alone after"}, one);
+  if (c.odd) round(ops, c, drop, {1, "eager, alone after"}, one);
 
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t made = nullptr;
@@ -203,9 +205,9 @@ Tally OpCheck::run(FusedOp& op, const Case& c, Drop drop) {
   // Making a graph may stop the device, which ranks may share.
   rank_.meet();
   const auto replay = [&] { check(cudaGraphLaunch(made, rank_.stream), "a replay"); };
-  round(op, c, drop, {2, "replay 1"}, replay);
+  round(ops, c, drop, {2, "replay 1"}, replay);
   for (std::size_t i = 0; i < kept.size(); ++i) sides_[i].seed = kept[i];
-  round(op, c, drop, {2, "replay 2, inputs of the eager calls", true}, replay);
+  round(ops, c, drop, {2, "replay 2, inputs of the eager calls", true}, replay);
   return tally_;
 }
 
@@ -259,11 +261,35 @@ void OpCheck::check_guards(const Case& c, const Side& side, std::string& trouble
   }
 }
 
+void OpCheck::check_equal(const Case& c, const Side& side, std::string& trouble) {
+  const Problem& p = c.problem;
+  if (p.op != Op::gemm_ar || p.m == 0) return;
+  const std::size_t width = bytes_of(1, p.n[0]);
+  std::string host(static_cast<std::size_t>(p.m) * width, '\0');
+  check(cudaMemcpyAsync(host.data(), side.pieces[0], host.size(), cudaMemcpyDeviceToHost,
+                        rank_.stream),
+        "results for the host");
+  check(cudaStreamSynchronize(rank_.stream), "results for the host");
+  std::string hashes;  // a row each
+  for (std::size_t at = 0; at < host.size(); at += width)
+    hashes += fmt::format("{:016x}", std::hash<std::string_view>{}({host.data() + at, width}));
+  const auto all = rank_.group->all_gather(hashes, kMeetSeconds);
+  for (int r = 0; r < rank_.rank; ++r) {
+    const std::string& theirs = all[static_cast<std::size_t>(r)];
+    const auto at = std::mismatch(hashes.begin(), hashes.end(), theirs.begin(), theirs.end());
+    if (at.first == hashes.end()) continue;
+    const auto row = (at.first - hashes.begin()) / 16;
+    trouble += fmt::format("; other bits than on rank {}, first in row {} (summed by rank {})", r,
+                           row, owner_of(borders_, row));
+  }
+}
+
 void OpCheck::inspect(const Case& c, const Side& side, const std::string& how, bool again) {
   std::string trouble;
   for (std::size_t i = 0; i < c.problem.n.size(); ++i) check_out(c, side, i, trouble);
   check_gathered(c, side, trouble);
   check_guards(c, side, trouble);
+  check_equal(c, side, trouble);
   if (again) {
     const auto d = test::compare(side.results, side.kept, results_bytes_ / 2, rank_.stream);
     if (d.words != 0)

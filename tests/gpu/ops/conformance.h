@@ -10,7 +10,7 @@
 
 #include "harness.h"
 #include "ops/cases.h"
-#include "ops/fused_op.h"
+#include "ops/op_run.h"
 
 namespace tilelace::gpu_test {
 
@@ -33,7 +33,7 @@ class OpCheck {
   ~OpCheck();
 
   /// Collective; an even number of calls. Throws what the op does.
-  Tally run(FusedOp& op, const Case& c, Drop drop);
+  Tally run(cuda::RankOps& ops, const Case& c, Drop drop);
 
  private:
   /// A call's own tensors. Pieces of `results`: outs, then gathered, with poison around each.
@@ -60,13 +60,15 @@ class OpCheck {
   /// Inputs of the side's next call, poison in its results.
   void prepare(const Case& c, Side& side, Drop drop);
   /// Calls enqueued by `launch`, then compared.
-  void round(FusedOp& op, const Case& c, Drop drop, const Round& r,
+  void round(cuda::RankOps& ops, const Case& c, Drop drop, const Round& r,
              const std::function<void()>& launch);
   void inspect(const Case& c, const Side& side, const std::string& how, bool again);
   void check_out(const Case& c, const Side& side, std::size_t out, std::string& trouble);
   void check_gathered(const Case& c, const Side& side, std::string& trouble);
   void check_guards(const Case& c, const Side& side, std::string& trouble);
-  void call(FusedOp& op, const Case& c, const Side& side);
+  /// gemm_ar: the same bits on every rank. Collective.
+  void check_equal(const Case& c, const Side& side, std::string& trouble);
+  void call(cuda::RankOps& ops, const Case& c, const Side& side);
 
   Rank& rank_;
   double timeout_s_;

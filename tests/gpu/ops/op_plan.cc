@@ -13,15 +13,20 @@ namespace tilelace::gpu_test {
 namespace {
 
 template <class Plans>
-std::vector<OpPlan> any_of(const Plans& plans) {
-  return {plans.begin(), plans.end()};
+void add(std::vector<OpPlan>& all, const Plans& plans) {
+  all.insert(all.end(), plans.begin(), plans.end());
 }
 
 }  // namespace
 
 std::vector<OpPlan> candidates_of(const Problem& problem, const plan::GemmMachine& machine) {
-  auto plans = problem.op == Op::gemm_rs ? any_of(plan::gemm_rs_candidates(problem, machine))
-                                         : any_of(plan::ag_gemm_candidates(problem, machine));
+  std::vector<OpPlan> plans;
+  if (problem.op == Op::ag_gemm) add(plans, plan::ag_gemm_candidates(problem, machine));
+  if (problem.op == Op::gemm_rs) add(plans, plan::gemm_rs_candidates(problem, machine));
+  if (problem.op != Op::ag_gemm) add(plans, plan::gemm_reduce_candidates(problem, machine));
+  std::stable_sort(plans.begin(), plans.end(), [](const OpPlan& x, const OpPlan& y) {
+    return predicted_us(x) < predicted_us(y);
+  });
   require(!plans.empty(), "{}: {}, got no plan, expected one", name_of(problem.op),
           text_of(problem));
   return plans;
@@ -31,13 +36,17 @@ std::string describe(const OpPlan& plan) {
   return std::visit([](const auto& p) { return plan::describe(p); }, plan);
 }
 
+bool unfused(const OpPlan& plan) { return std::holds_alternative<plan::GemmReducePlan>(plan); }
+
 std::string kind_of(const OpPlan& plan) {
+  if (unfused(plan)) return fmt::format("unfused {}", name_of(transport_of(plan)));
   const auto* gather = std::get_if<plan::AgGemmPlan>(&plan);
   return fmt::format("{} {}", name_of(transport_of(plan)),
                      gather != nullptr && gather->whole ? "whole" : "by shard");
 }
 
 Transport transport_of(const OpPlan& plan) {
+  if (const auto* sum = std::get_if<plan::GemmReducePlan>(&plan)) return sum->transport;
   const auto* gather = std::get_if<plan::AgGemmPlan>(&plan);
   return gather != nullptr ? gather->transport : Transport::store;
 }
@@ -68,8 +77,9 @@ OpShape::OpShape(const Problem& problem, int rank) : sums(problem.op != Op::ag_g
   const std::int64_t rows = borders.at(self + 1) - first;
   inputs = sums ? problem.m : rows;
   input_row = sums ? 0 : first;
-  results = sums ? rows : problem.m;
-  result_row = sums ? first : 0;
+  const bool scattered = problem.op == Op::gemm_rs;
+  results = scattered ? rows : problem.m;
+  result_row = scattered ? first : 0;
   parts = sums ? problem.ranks : 1;
   own_part = sums ? rank : 0;
 }

@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of the fused ops, as far as checks and benches need not know which op it is.
+// Plans of the ops, fused or not, as far as checks and benches need not know which op it is.
 #pragma once
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "plan/ag_gemm.h"
+#include "plan/gemm_reduce.h"
 #include "plan/gemm_rs.h"
 
 namespace tilelace::gpu_test {
 
-using OpPlan = std::variant<plan::AgGemmPlan, plan::GemmRsPlan>;
+using OpPlan = std::variant<plan::AgGemmPlan, plan::GemmRsPlan, plan::GemmReducePlan>;
 
 /// All legal plans, fastest prediction first. Error: usage (a problem that has none).
 std::vector<OpPlan> candidates_of(const Problem& problem, const plan::GemmMachine& machine = {});
 
 std::string describe(const OpPlan& plan);
-/// "push by shard": what names a way of moving rows and cutting tiles.
+/// "push by shard", "unfused store": what names a way of moving rows and cutting tiles.
 std::string kind_of(const OpPlan& plan);
+/// Whether the product ends before the collective begins.
+bool unfused(const OpPlan& plan);
 Transport transport_of(const OpPlan& plan);
 double predicted_us(const OpPlan& plan);
 

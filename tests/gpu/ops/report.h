@@ -13,7 +13,7 @@
 namespace tilelace::gpu_test {
 
 struct LongRun {
-  Op op = Op::ag_gemm;
+  std::string op;  ///< its name, or "turns"
   DType dtype = DType::bf16;
   std::string kind;  ///< of plans
   Pace pace = Pace::eager;
@@ -35,7 +35,7 @@ class Report {
   [[nodiscard]] int print() const;
 
  private:
-  [[nodiscard]] Json head(const char* schema, Op op, DType dtype) const;
+  [[nodiscard]] Json head(const char* schema, std::string_view op, DType dtype) const;
 
   int ranks_;
   std::uint64_t seed_;

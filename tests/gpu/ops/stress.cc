@@ -16,7 +16,7 @@ namespace {
 
 using cuda::check;
 
-constexpr long kBlock = 8;         // calls of one problem and plan in a row
+constexpr long kBlock = 8;         // calls of one problem and plan in a row, of kinds by themselves
 constexpr std::size_t kSorts = 5;  // a problem and kind
 constexpr std::size_t kDropped = 3;
 constexpr std::uint64_t kInputSeed = 0x5151ULL << 32U, kWeightSeed = 0x6161ULL << 32U,
@@ -39,6 +39,14 @@ std::vector<OpPlan> some_of(std::vector<OpPlan> plans) {
       some.push_back(plans[i]);
     some.emplace_back(cut);
     return some;
+  }
+  if (auto sum = std::get_if<plan::GemmReducePlan>(&some.front())) {
+    // One chunk a shard; as many as there can be.
+    plan::GemmReducePlan other = *sum;
+    other.chunk_rows = kMostRows;
+    some.emplace_back(other);
+    other.chunk_rows = 1;
+    some.emplace_back(other);
   }
   std::set<std::string> sorts{sort_of(some.front())};
   for (const OpPlan& plan : plans)
@@ -64,7 +72,7 @@ std::vector<Problem> stress_problems(Op op, int ranks, DType dtype) {
   ragged.m = 1009;  // few enough for every kind of plan
   ragged.n = {328};
   std::int64_t left = ragged.m;
-  for (int r = 0; r < ranks; ++r) {
+  for (int r = 0; r < ranks && op != Op::gemm_ar; ++r) {
     const std::int64_t rows = r + 1 == ranks ? left : left * (r % 3) / 5;
     ragged.rows.push_back(rows);
     left -= rows;
@@ -73,6 +81,13 @@ std::vector<Problem> stress_problems(Op op, int ranks, DType dtype) {
   few.m = 21;
   few.n = {1024};
   return {even, ragged, few};
+}
+
+PlansByKind all_kinds(const Problem& problem, const plan::GemmMachine& machine) {
+  PlansByKind all;
+  for (auto& [kind, plans] : plans_by_kind(problem, machine))
+    for (OpPlan& plan : some_of(plans)) all[std::string(kAllKinds)].push_back(std::move(plan));
+  return all;
 }
 
 Stress::Stress(Rank& rank, const std::vector<Problem>& problems, std::vector<PlansByKind> kinds,
@@ -97,11 +112,11 @@ Stress::Stress(Rank& rank, const std::vector<Problem>& problems, std::vector<Pla
     check(cudaEventCreateWithFlags(&o.checked, cudaEventDisableTiming), "an event");
   }
   check(cudaStreamSynchronize(rank_.stream), "operands");
-  op_ = make_op(*rank_.group, rank_.device, problems, timeout_s_);
+  ops_ = make_ops(*rank_.group, rank_.device, problems, timeout_s_);
 }
 
 Stress::~Stress() {
-  op_.reset();
+  ops_.reset();
   for (const Out& o : outs_) {
     if (o.ready != nullptr) cudaEventDestroy(o.ready);
     if (o.checked != nullptr) cudaEventDestroy(o.checked);
@@ -159,22 +174,23 @@ Stress::Load Stress::load_for(const Problem& p, bool drop) {
 
 void Stress::choose(const std::string& kind) {
   running_.clear();
+  block_ = kind == kAllKinds ? 1 : kBlock;
   for (std::size_t i = 0; i < loads_.size(); ++i) {
     const auto plans = kinds_.at(i).find(kind);
     if (plans == kinds_[i].end()) continue;
-    loads_[i].plans = some_of(plans->second);
+    loads_[i].plans = kind == kAllKinds ? plans->second : some_of(plans->second);
     running_.push_back(i);
   }
 }
 
 const Stress::Load& Stress::load_of(long call) const {
-  const auto block = static_cast<std::size_t>(call / kBlock);
+  const auto block = static_cast<std::size_t>(call / block_);
   return loads_[running_.at(block % running_.size())];
 }
 
 const OpPlan& Stress::plan_of(long call) const {
   const auto& plans = load_of(call).plans;
-  return plans[static_cast<std::size_t>(call / kBlock) / running_.size() % plans.size()];
+  return plans[static_cast<std::size_t>(call / block_) / running_.size() % plans.size()];
 }
 
 /// Now and then the host is late, or the device busy.
@@ -193,8 +209,8 @@ void Stress::enqueue(long call) {
   const auto input = static_cast<std::size_t>(call) % kInputs;
   Out& out = outs_[static_cast<std::size_t>(call) % kOuts];
   if (out.used) check(cudaStreamWaitEvent(rank_.stream, out.checked), "an event");
-  op_->run(load.problem, plan_of(call),
-           {load.inputs[input], {load.weight}, {}, {out.data}, nullptr}, rank_.stream);
+  run_op(*ops_, load.problem, plan_of(call),
+         {load.inputs[input], {load.weight}, {}, {out.data}, nullptr}, rank_.stream);
   check(cudaEventRecord(out.ready, rank_.stream), "an event");
   check(cudaStreamWaitEvent(checks_, out.ready), "an event");
   StressCheck c{out.data,          load.expected[input], load.shape.results,

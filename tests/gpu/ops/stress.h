@@ -10,7 +10,7 @@
 
 #include "harness.h"
 #include "ops/cases.h"
-#include "ops/fused_op.h"
+#include "ops/op_run.h"
 #include "ops/stress_kernels.h"
 
 namespace tilelace::gpu_test {
@@ -32,6 +32,11 @@ constexpr std::string_view name_of(Pace p) {
 /// The problems of these runs: k 1024 a rank, where communication outlasts compute; an even one,
 /// one of shards that differ, one of few tokens.
 std::vector<Problem> stress_problems(Op op, int ranks, DType dtype);
+
+/// The kind of runs in which every call is of another problem and op than the one before.
+inline constexpr std::string_view kAllKinds = "every plan in turn";
+/// Some plans of every kind of a problem, as one kind.
+PlansByKind all_kinds(const Problem& problem, const plan::GemmMachine& machine);
 
 struct StressResult {
   long calls = 0;
@@ -97,13 +102,14 @@ class Stress {
   std::vector<void*> all_;
   std::vector<Load> loads_;
   std::vector<std::size_t> running_;  // loads that have plans of the kind
+  long block_ = 1;                    // calls of one problem and plan in a row
   std::array<Out, kOuts> outs_;
   StressTotals* totals_ = nullptr;
   cudaStream_t checks_ = nullptr;
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
   std::mt19937_64 rng_;
   std::vector<Graph> graphs_;  // of the run
-  std::unique_ptr<FusedOp> op_;
+  std::unique_ptr<cuda::RankOps> ops_;
 };
 
 }  // namespace tilelace::gpu_test

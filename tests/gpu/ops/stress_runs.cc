@@ -84,7 +84,8 @@ void Stress::start(const std::string& kind) {
 
 StressResult Stress::stop(long calls) {
   check(cudaEventRecord(end_, rank_.stream), "an event");
-  op_->finish(rank_.stream, timeout_s_ + kMargin + kCallSeconds * static_cast<double>(calls));
+  ops_->calls.finish(rank_.stream,
+                     timeout_s_ + kMargin + kCallSeconds * static_cast<double>(calls));
   graphs_.clear();
   StressResult r;
   r.calls = calls;

@@ -150,6 +150,20 @@ TILELACE_DEVICE int load_shared(Shared a) {
   asm volatile("ld.volatile.shared.s32 %0, [%1];" : "=r"(value) : "r"(a) : "memory");
   return value;
 }
+TILELACE_DEVICE std::uint32_t cycles() {
+  std::uint32_t c;
+  asm volatile("mov.u32 %0, %%clock;" : "=r"(c)::"memory");
+  return c;
+}
+TILELACE_DEVICE void sleep(std::uint32_t ns) { asm volatile("nanosleep.u32 %0;" ::"r"(ns)); }
+TILELACE_DEVICE uint4 load_shared_16(Shared a) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(a)
+               : "memory");
+  return v;
+}
 /// The smaller of the value and what is there.
 TILELACE_DEVICE void store_shared_least(Shared a, int value) {
   asm volatile("red.shared.min.s32 [%0], %1;" ::"r"(a), "r"(value) : "memory");

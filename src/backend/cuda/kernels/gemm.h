@@ -2,8 +2,8 @@
 // The GEMM of sm_90a: out[m, n] = activation(a[m, k] * w[n, k]^T + bias), fp32 accumulation.
 // Persistent CTAs in clusters; warpgroup 0 loads (its first warp), the others multiply. The order
 // of tiles and the sharing of k-steps are the schedule's (schedule/gemm.h). With AgGemmParams the
-// rows of a come from the peers: the loading warp waits for them, another one for the peers'
-// headers.
+// rows of a come from the peers, with GemmRsParams terms of the sums: the loading warp waits for
+// them, another one for the peers' headers.
 #pragma once
 #define TILELACE_DEVICE_LOOPS
 #include "backend/cuda/kernels/gemm_gather.h"
@@ -45,23 +45,24 @@ __global__ void __launch_bounds__(GemmShape<Tile>::kThreads, Tile::per_sm)
   GemmShared<Tile> shared{ptx::shared_address(memory)};
   asm("" : "+r"(shared.base));  // computed once, not wherever it is used
   const auto place = Place<Tile>::here(p.places);
+  constexpr bool kWaits = Params::kGathers || Params::kReduces;
   const int warpgroup = __shfl_sync(~0U, static_cast<int>(threadIdx.x) / 128, 0);
   start_ring(p, shared);
   ptx::launch_dependents();
   if (warpgroup == 0) {
     if constexpr (GemmShape<Tile>::kMovesRegisters)
-      ptx::registers_less<GemmShape<Tile>::load_registers(Params::kGathers)>();
+      ptx::registers_less<GemmShape<Tile>::load_registers(kWaits)>();
     const int warp = __shfl_sync(~0U, static_cast<int>(threadIdx.x) / 32, 0);
     if (warp == 0) {
       GemmLoad<Tile, Params> load(p, shared, place);
       schedule::run_gemm_load(p.work, place.worker, load);
       load.finish();
     }
-    if constexpr (Params::kGathers || Params::kReduces)
+    if constexpr (kWaits)
       if (warp == 1) admit(p, shared);
   } else {
     if constexpr (GemmShape<Tile>::kMovesRegisters)
-      ptx::registers_more<GemmShape<Tile>::math_registers(Params::kGathers)>();
+      ptx::registers_more<GemmShape<Tile>::math_registers(kWaits)>();
     ptx::wait_prerequisites();
     GemmMath<Tile, Element, Params> math(p, shared, place, warpgroup - 1);
     schedule::run_gemm_math(p.work, place.worker, Tile::pingpong ? warpgroup - 1 : 0,

@@ -11,7 +11,7 @@ GemmKernel gemm_entry(plan::GemmTile tile, DType dtype) {
   using Shape = GemmShape<Tile>;
   const void* gathering = nullptr;
   const void* reducing = nullptr;
-  if constexpr (plan::can_reduce(Tile::groups, Tile::blocks, Tile::width, Tile::swapped))
+  if constexpr (plan::can_reduce(Tile::groups, Tile::swapped))
     reducing = reinterpret_cast<const void*>(gemm_kernel<Tile, Element, GemmRsParams>);
   if constexpr (kGathers)
     gathering = reinterpret_cast<const void*>(gemm_kernel<Tile, Element, AgGemmParams>);
@@ -20,8 +20,10 @@ GemmKernel gemm_entry(plan::GemmTile tile, DType dtype) {
           reinterpret_cast<const void*>(gemm_kernel<Tile, Element, GemmParams>),
           gathering,
           reducing,
-          PartialSums<Tile, Element>::kBytes,
-          PartialSums<Tile, Element>::kGroups,
+          PartialPlace<Tile>::kGroups,
+          PartialPlace<Tile>::kPieces,
+          PartialPlace<Tile>::kPieceBytes,
+          Shape::kStageBytes,
           Shape::kThreads,
           Shape::kSharedBytes,
           Shape::kColSlice,

@@ -6,6 +6,7 @@
 
 #include "backend/cuda/kernels/gemm_gather.h"
 #include "backend/cuda/kernels/gemm_params.h"
+#include "backend/cuda/kernels/gemm_reduce.h"
 #include "backend/cuda/kernels/gemm_shape.h"
 
 namespace tilelace::cuda {
@@ -54,10 +55,24 @@ class GemmLoad {
       }
       ring_.advance();
     }
+    if constexpr (Params::kReduces)
+      if (p_.work.order.own(cell.section)) load_terms(cell);
     ++segment_;
   }
 
  private:
+  TILELACE_DEVICE void load_terms(schedule::GemmCell cell) {
+    const TermLoad<Tile> terms(p_, cell, place_.cta);
+    if (!terms.wait(admitted_number(shared_)) && ptx::elect_one())
+      ptx::store_shared_least(shared_.failed(), segment_);
+    __syncwarp();
+    for (int i = 0; i < p_.term_steps; ++i) {
+      ptx::barrier_wait(shared_.empty(ring_.stage), ring_.parity ^ 1);
+      if (ptx::elect_one()) terms.load(i, shared_.rows(ring_.stage), shared_.full(ring_.stage));
+      ring_.advance();
+    }
+  }
+
   struct Tokens {
     const CUtensorMap* map;
     int first;  ///< token, in the map

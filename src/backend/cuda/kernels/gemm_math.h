@@ -41,8 +41,8 @@ class GemmMath {
     if (p.work.split_tiles > 0) launch_ = p.scratch.launches[place.slot(place.worker)] + 1;
   }
 
-  TILELACE_DEVICE void skip(int steps) {
-    ring_.skip(steps);
+  TILELACE_DEVICE void skip(schedule::GemmSegment s) {
+    ring_.skip(s.steps() + term_steps(s));
     ++segments_;
   }
 
@@ -51,6 +51,7 @@ class GemmMath {
     // In turns: also because a wait for a parity that is more than one round ahead would return.
     if (Tile::pingpong && !first_turn_) ptx::sync_threads(kTurnBarrier + group_, 256);
     first_turn_ = false;
+    const std::uint32_t began = ptx::cycles();
     // Whole rounds of the ring, so that stages are known when the loop is unrolled.
     const int first = ring_.stage;
     const int end = first + s.steps();
@@ -72,7 +73,15 @@ class GemmMath {
       if (round + Tile::stages <= end) ring_.parity ^= 1;
     }
     ring_.stage = end % Tile::stages;
-    if (Tile::pingpong) ptx::arrive_threads(kTurnBarrier + (group_ ^ 1), 256);
+    const int terms = term_steps(s);
+    if (Tile::pingpong && terms <= Tile::stages) {
+      // The other group would not tell a stage that is still to be filled from one that is filled.
+      await_terms(terms);
+      hand_over();
+    }
+    // Is there somebody whose loads a burst of stores would hold up?
+    const bool more = Tile::pingpong && s.tile + p_.work.workers < p_.work.order.tiles();
+    if constexpr (Params::kReduces) turn_ = more ? ptx::cycles() - began : 0;
     ptx::wgmma_wait<0>();
     pin_accumulators();
     release((end - 1) % Tile::stages);
@@ -106,10 +115,8 @@ class GemmMath {
 
   TILELACE_DEVICE void store(schedule::GemmCell cell) {
     if constexpr (Params::kReduces) {
-      PartialSums<Tile, Element> sums(p_, cell, place_.cta, group_, kGroupBarrier + group_);
-      const std::uint32_t epoch = admitted_number(shared_);
-      if (!p_.work.order.own(cell.section)) return sums.give(acc_, epoch);
-      if (!sums.add(acc_, epoch)) return;
+      if (!p_.work.order.own(cell.section)) return give_terms(cell);
+      add_terms();
     }
     if constexpr (Params::kGathers || Params::kReduces)
       if (!may_store(shared_, segments_ - 1)) return;
@@ -148,6 +155,78 @@ class GemmMath {
   }
 
  private:
+  /// Steps of the ring that follow a segment's own.
+  [[nodiscard]] TILELACE_DEVICE int term_steps(schedule::GemmSegment s) const {
+    if constexpr (Params::kReduces)
+      return p_.work.order.own_tile(s.tile) ? p_.term_steps : 0;
+    else
+      return 0;
+  }
+
+  TILELACE_DEVICE void hand_over() { ptx::arrive_threads(kTurnBarrier + (group_ ^ 1), 256); }
+
+  TILELACE_DEVICE void await_terms(int steps) const {
+    Ring<Tile::stages> ahead = ring_;
+    for (int i = 0; i < steps; ++i) {
+      ptx::barrier_wait(shared_.full(ahead.stage), ahead.parity);
+      ahead.advance();
+    }
+  }
+
+  TILELACE_DEVICE void give_terms(schedule::GemmCell cell) {
+    const schedule::ReduceOrder& order = p_.work.order;
+    const int row = (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows + 64 * block_row_;
+    const int rows = order.end(cell.section) - order.begin(cell.section) - row;
+    cuda::give_terms<Element>(p_, PartialPlace<Tile>(p_, cell, place_.cta),
+                              order.section[cell.section].owner, Tile::pingpong ? 0 : group_, acc_,
+                              rows, kGroupBarrier + group_, turn_ / 128 * p_.pace / 128,
+                              admitted_number(shared_));
+  }
+
+  /// Adds the peers' terms, in rank order, the own one in its place among them.
+  TILELACE_DEVICE void add_terms() {
+    using Partial = PartialPlace<Tile>;
+    const int peers = p_.work.order.ranks - 1;
+    const int apart = Partial::kGroups * p_.term_pieces * Partial::kPieceBytes;
+    const int first = (Tile::pingpong ? 0 : group_) * p_.term_pieces * Partial::kPieceBytes;
+    ptx::Shared piece = 0;
+    int left = 0;
+#pragma unroll
+    for (int i = 0; i < Partial::kPieces; ++i) {
+      if (left == 0) {
+        if (i != 0) drop_stage();
+        ptx::barrier_wait(shared_.full(ring_.stage), ring_.parity);
+        piece = shared_.rows(ring_.stage) + first + thread_ * 16;
+        left = p_.term_pieces;
+      }
+      float sum[8] = {};
+      int q = 0;
+#pragma unroll 1
+      for (; q < p_.call.rank; ++q) add_piece<Element>(sum, ptx::load_shared_16(piece + q * apart));
+#pragma unroll
+      for (int e = 0; e < 8; ++e)
+        if (8 * i + e < Partial::kValues) sum[e] += value(8 * i + e);
+#pragma unroll 1
+      for (; q < peers; ++q) add_piece<Element>(sum, ptx::load_shared_16(piece + q * apart));
+#pragma unroll
+      for (int e = 0; e < 8; ++e)
+        if (8 * i + e < Partial::kValues) value(8 * i + e) = sum[e];
+      piece += Partial::kPieceBytes;
+      --left;
+    }
+    drop_stage();
+    if (Tile::pingpong && p_.term_steps > Tile::stages) hand_over();
+  }
+  [[nodiscard]] TILELACE_DEVICE float& value(int i) {
+    return acc_[i / Shape::kAccumulators][i % Shape::kAccumulators];
+  }
+  /// This group has read the terms in the ring's next stage.
+  TILELACE_DEVICE void drop_stage() {
+    sync_group();
+    release(ring_.stage);
+    ring_.advance();
+  }
+
   /// `between`: what to do once the products of the stage before are done. Where a stage has enough
   /// of them, half of this stage's are on their way then, else all: the tensor cores never run dry.
   template <class Between>
@@ -293,6 +372,7 @@ class GemmMath {
   int releases_ = -1;
   int chunk_ = 0;
   int segments_ = 0, section_ = 0;
+  std::uint32_t turn_ = 0;  ///< cycles of the last one, if another follows
   bool first_turn_ = group_ == 0;
   comm::Flag launch_ = 0;
   Ring<Tile::stages> ring_;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Partial sums of gemm_rs: a tile of a peer's rows goes straight from registers into the peer's
-// slot and is signalled; for a tile of own rows the peers' terms are added in rank order. In the
-// slot a partial lies as the accumulator does: eight values of a thread, then the next thread's.
-// Nobody else ever reads it.
+// slot and is signalled. For a tile of own rows the peers' terms follow its operands through the
+// ring and are added in rank order. In the slot a partial lies as the accumulator does: a piece is
+// eight values of each thread of a group. Nobody else ever reads it.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -32,123 +32,124 @@ TILELACE_DEVICE float2 unpack(std::uint32_t v, __half /*type*/) {
   return __half22float2(h);
 }
 
-/// The partial sums of one tile, for one group of math threads. The object lives for one tile.
-template <class Tile, class Element>
-class PartialSums {
+/// Where the partial sums of one tile lie, from any source, at any rank.
+template <class Tile>
+class PartialPlace {
   using Shape = GemmShape<Tile>;
-  using Accumulators = float[Tile::blocks][Shape::kAccumulators];
-  static constexpr int kValues = Tile::blocks * Shape::kAccumulators;  ///< of a thread
-  static constexpr int kPieces = (kValues + 7) / 8;
-  /// Terms that are under way together: what registers are left for.
-  static constexpr int kAtOnce = kValues > 168 ? 1 : kValues > 160 ? 2 : 4;
 
  public:
-  /// Flags and bytes that one CTA's part of a partial takes.
+  static constexpr int kValues = Tile::blocks * Shape::kAccumulators;  ///< of a thread
+  static constexpr int kPieces = (kValues + 7) / 8;
+  static constexpr int kPieceBytes = 128 * 16;
+  /// Groups of threads that share one tile: each leaves a part, and raises a flag for it.
   static constexpr int kGroups = Tile::pingpong ? 1 : Tile::groups;
-  static constexpr int kBytes = kGroups * kPieces * 128 * 16;
+  static constexpr int kBytes = kGroups * kPieces * kPieceBytes;  ///< of one CTA
 
-  TILELACE_DEVICE PartialSums(const GemmRsParams& p, schedule::GemmCell cell, int cta, int group,
-                              int barrier)
-      : p_(p),
-        cell_(cell),
-        cta_(cta),
-        group_(Tile::pingpong ? 0 : group),
-        barrier_(barrier),
-        thread_(static_cast<int>(threadIdx.x) & 127) {}
-
-  /// Sends the accumulator, rounded, to the owner of the tile's rows.
-  TILELACE_DEVICE void give(const Accumulators& acc, std::uint32_t epoch) {
-    const int owner = p_.work.order.section[cell_.section].owner;
-    uint4* to = place(owner, p_.call.rank);
-#pragma unroll
-    for (int i = 0; i < kPieces; ++i) {
-      float v[8];
-#pragma unroll
-      for (int e = 0; e < 8; ++e) v[e] = value(acc, 8 * i + e);
-      to[i * 128] = {pack(v[0], v[1], Element{}), pack(v[2], v[3], Element{}),
-                     pack(v[4], v[5], Element{}), pack(v[6], v[7], Element{})};
-    }
-    publish({thread_, 128}, barrier_, flag(owner, p_.call.rank), epoch);
-  }
-
-  /// Adds the peers' terms, in rank order, the own one in its place among them. False, to all
-  /// threads: a term never came.
-  TILELACE_DEVICE bool add(Accumulators& acc, std::uint32_t epoch) {
-    if (!wait_terms(epoch)) return false;
-    const uint4* from = place(p_.call.rank, 0);
-#pragma unroll
-    for (int i = 0; i < kPieces; ++i) {
-      float sum[8] = {};
-      for (int q = 0; q < p_.work.order.ranks; q += kAtOnce) {
-        uint4 term[kAtOnce];
-#pragma unroll
-        for (int t = 0; t < kAtOnce; ++t)
-          if (peer(q + t)) term[t] = __ldcg(from + (q + t) * source_pieces() + i * 128);
-#pragma unroll
-        for (int t = 0; t < kAtOnce; ++t) {
-          if (peer(q + t))
-            add_piece(sum, term[t]);
-          else if (q + t == p_.call.rank)
-#pragma unroll
-            for (int e = 0; e < 8; ++e) sum[e] += value(acc, 8 * i + e);
-        }
-      }
-#pragma unroll
-      for (int e = 0; e < 8; ++e)
-        if (8 * i + e < kValues)
-          acc[(8 * i + e) / Shape::kAccumulators][(8 * i + e) % Shape::kAccumulators] = sum[e];
-    }
-    return true;
-  }
-
- private:
-  TILELACE_DEVICE static float value(const Accumulators& acc, int i) {
-    return i < kValues ? acc[i / Shape::kAccumulators][i % Shape::kAccumulators] : 0.0F;
-  }
-  TILELACE_DEVICE static void add_piece(float (&sum)[8], const uint4& v) {
-    const std::uint32_t words[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-    for (int w = 0; w < 4; ++w) {
-      const float2 f = unpack(words[w], Element{});
-      sum[2 * w] += f.x, sum[2 * w + 1] += f.y;
-    }
-  }
-  [[nodiscard]] TILELACE_DEVICE bool peer(int q) const {
-    return q < p_.work.order.ranks && q != p_.call.rank;
-  }
-
-  /// A lane a peer; then all threads of the group know.
-  TILELACE_DEVICE bool wait_terms(std::uint32_t epoch) {
-    bool here = true;
-    if (thread_ < p_.work.order.ranks && thread_ != p_.call.rank) {
-      const comm::Flag* f = flag(p_.call.rank, thread_);
-      const auto index = static_cast<std::uint32_t>(number(thread_) * kGroups + group_);
-      const WaitPlace place{Role::reduce, cell_.section, cell_.col, thread_, index};
-      here = wait(p_.call.wait, place, f, epoch) == comm::WaitStatus::reached;
-    }
-    return ptx::sync_threads_all(barrier_, 128, here);
-  }
+  TILELACE_DEVICE PartialPlace(const GemmRsParams& p, schedule::GemmCell cell, int cta)
+      : p_(p), cell_(cell), cta_(cta) {}
 
   [[nodiscard]] TILELACE_DEVICE int number(int source) const {
     return p_.work.order.partial(source, cell_) * Shape::kCluster + cta_;
   }
-  /// From one source's partials to the next one's.
-  [[nodiscard]] TILELACE_DEVICE std::int64_t source_pieces() const {
-    const schedule::ReduceOrder& o = p_.work.order;
-    return std::int64_t{o.blocks} * o.max_tiles * Shape::kCluster * (kBytes / 16);
+  [[nodiscard]] TILELACE_DEVICE std::byte* part(int at, int source, int group) const {
+    return p_.call.base + at * p_.call.stride + p_.partials +
+           std::int64_t{number(source)} * kBytes + group * kPieces * kPieceBytes;
   }
-  [[nodiscard]] TILELACE_DEVICE uint4* place(int at, int source) const {
-    return reinterpret_cast<uint4*>(p_.call.base + at * p_.call.stride + p_.partials) +
-           std::int64_t{number(source)} * (kBytes / 16) + group_ * kPieces * 128 + thread_;
-  }
-  [[nodiscard]] TILELACE_DEVICE comm::Flag* flag(int at, int source) const {
+  [[nodiscard]] TILELACE_DEVICE comm::Flag* flag(int at, int source, int group) const {
     return reinterpret_cast<comm::Flag*>(p_.call.base + at * p_.call.stride + p_.call.flags) +
-           number(source) * kGroups + group_;
+           number(source) * kGroups + group;
   }
 
+ private:
   const GemmRsParams& p_;
   schedule::GemmCell cell_;
-  int cta_, group_, barrier_, thread_;
+  int cta_;
+};
+
+/// Sends the accumulator of a group, rounded, to the owner of the tile's rows, of which `rows` are
+/// there from the group's first on, a piece every `pace` cycles: a burst of all CTAs would fill the
+/// way to memory, and the loads of those who multiply meanwhile would wait behind it.
+template <class Element, class Tile, class Accumulators>
+TILELACE_DEVICE void give_terms(const GemmRsParams& p, const PartialPlace<Tile>& place, int owner,
+                                int group, const Accumulators& acc, int rows, int barrier,
+                                std::uint32_t pace, std::uint32_t epoch) {
+  constexpr int kOfBlock = GemmShape<Tile>::kAccumulators;
+  constexpr int kValues = PartialPlace<Tile>::kValues;
+  const int thread = static_cast<int>(threadIdx.x) & 127;
+  auto* to = reinterpret_cast<uint4*>(place.part(owner, p.call.rank, group)) + thread;
+  const std::uint32_t begin = ptx::cycles();
+#pragma unroll
+  for (int i = 0; i < PartialPlace<Tile>::kPieces; ++i) {
+    if (8 * i / kOfBlock * 64 + thread / 32 * 16 >= rows) continue;
+    while (ptx::cycles() - begin < i * pace) ptx::sleep(64);
+    float v[8];
+#pragma unroll
+    for (int e = 0; e < 8; ++e)
+      v[e] = 8 * i + e < kValues ? acc[(8 * i + e) / kOfBlock][(8 * i + e) % kOfBlock] : 0.0F;
+    to[i * 128] = {pack(v[0], v[1], Element{}), pack(v[2], v[3], Element{}),
+                   pack(v[4], v[5], Element{}), pack(v[6], v[7], Element{})};
+  }
+  publish({thread, 128}, barrier, place.flag(owner, p.call.rank, group), epoch);
+}
+
+/// A peer's term of eight values.
+template <class Element>
+TILELACE_DEVICE void add_piece(float (&sum)[8], const uint4& v) {
+  const std::uint32_t words[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+  for (int w = 0; w < 4; ++w) {
+    const float2 f = unpack(words[w], Element{});
+    sum[2 * w] += f.x, sum[2 * w + 1] += f.y;
+  }
+}
+
+/// Verbs of the loading warp for tiles of own rows: their terms take the steps of the ring behind
+/// their operands, in each the same pieces of all peers and groups.
+template <class Tile>
+class TermLoad {
+  using Place = PartialPlace<Tile>;
+
+ public:
+  TILELACE_DEVICE TermLoad(const GemmRsParams& p, schedule::GemmCell cell, int cta)
+      : p_(p), cell_(cell), place_(p, cell, cta) {}
+
+  /// A lane a flag; false: a term never came.
+  TILELACE_DEVICE bool wait(std::uint32_t epoch) const {
+    bool here = true;
+    const int lane = static_cast<int>(threadIdx.x) & 31;
+    const int source = lane / Place::kGroups;
+    const int group = lane % Place::kGroups;
+    if (source < p_.work.order.ranks && source != p_.call.rank) {
+      const auto index = static_cast<std::uint32_t>(place_.number(source) * Place::kGroups + group);
+      const WaitPlace place{Role::reduce, cell_.section, cell_.col, source, index};
+      here = cuda::wait(p_.call.wait, place, place_.flag(p_.call.rank, source, group), epoch) ==
+             comm::WaitStatus::reached;
+    }
+    const bool all = __all_sync(~0U, here ? 1 : 0) != 0;
+    proxy_fence_global();  // for whichever lane loads
+    return all;
+  }
+
+  /// One step, into a free stage of the ring; by one lane.
+  TILELACE_DEVICE void load(int step, ptx::Shared stage, ptx::Shared full) const {
+    const int first = step * p_.term_pieces;
+    const int bytes = min(p_.term_pieces, Place::kPieces - first) * Place::kPieceBytes;
+    ptx::barrier_expect(full, bytes * Place::kGroups * (p_.work.order.ranks - 1));
+    for (int q = 0; q < p_.work.order.ranks; ++q) {
+      if (q == p_.call.rank) continue;
+#pragma unroll
+      for (int g = 0; g < Place::kGroups; ++g) {
+        const std::byte* from = place_.part(p_.call.rank, q, g) + first * Place::kPieceBytes;
+        bulk_load(stage, from, static_cast<std::uint32_t>(bytes), full);
+        stage += p_.term_pieces * Place::kPieceBytes;
+      }
+    }
+  }
+
+ private:
+  const GemmRsParams& p_;
+  schedule::GemmCell cell_;
+  Place place_;
 };
 
 }  // namespace tilelace::cuda

@@ -31,11 +31,11 @@ struct GemmShape {
   /// Registers move from the loading warpgroup to the multiplying ones where one CTA has all.
   static constexpr bool kMovesRegisters = Tile::groups == 2 && Tile::per_sm == 1;
   /// A thread's; all together 504 a thread of each warpgroup. Waiting for peers takes more.
-  TILELACE_HD static constexpr int load_registers(bool gathers) {
-    return gathers && Tile::blocks * kAccumulators <= 176 ? 56 : 40;
+  TILELACE_HD static constexpr int load_registers(bool waits) {
+    return waits && Tile::blocks * kAccumulators <= 176 ? 56 : 40;
   }
-  TILELACE_HD static constexpr int math_registers(bool gathers) {
-    return (504 - load_registers(gathers)) / 2;
+  TILELACE_HD static constexpr int math_registers(bool waits) {
+    return (504 - load_registers(waits)) / 2;
   }
   static_assert(kSharedBytes <= (Tile::per_sm == 1 ? 232448 : 115712) && kRowSlice % 8 == 0 &&
                 kRowSlice <= 256);

@@ -15,8 +15,10 @@ struct GemmKernel {
   const void* function;   ///< takes GemmParams
   const void* gathering;  ///< takes AgGemmParams; null: not made
   const void* reducing;   ///< takes GemmRsParams; null: not made
-  int given_bytes;        ///< of the partial that one CTA of `reducing` gives for a tile
-  int given_flags;        ///< flags likewise
+  int given_groups;       ///< parts of a partial that one CTA of `reducing` gives, a flag each
+  int given_pieces;       ///< of a part
+  int piece_bytes;        ///< of those
+  int stage_bytes;        ///< of the ring
   int threads;
   int shared_bytes;
   int col_slice;       ///< columns of a tile that one CTA loads

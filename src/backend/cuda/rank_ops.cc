@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/rank_ops.h"
+
+#include "core/check.h"
+
+namespace tilelace::cuda {
+namespace {
+
+SlotNeeds needs_of(const Problem& p) {
+  switch (p.op) {
+    case Op::gemm_rs: return GemmRs::needs(p).with(GemmReduce::needs(p));
+    case Op::gemm_ar: return GemmReduce::needs(p);
+    default: return AgGemm::needs(p);
+  }
+}
+
+SlotNeeds needs_of(const std::vector<Problem>& problems, int ranks) {
+  SlotNeeds all;
+  for (const Problem& p : problems) {
+    require(p.ranks == ranks, "{}: got a problem of {} ranks, expected {}", name_of(p.op), p.ranks,
+            ranks);
+    all = all.with(needs_of(p));
+  }
+  return all;
+}
+
+}  // namespace
+
+RankOps::RankOps(comm::Group& group, int device, const std::vector<Problem>& problems,
+                 double timeout_s)
+    : calls(group, device, needs_of(problems, group.ranks()), timeout_s),
+      ag_gemm(calls),
+      gemm_rs(calls),
+      gemm_reduce(calls) {}
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything that one rank can call on one communicator: all ops share memory, slots and the count
+// of calls, so that they may follow each other in any order, also in one graph.
+#pragma once
+#include <vector>
+
+#include "backend/cuda/ag_gemm.h"
+#include "backend/cuda/gemm_reduce.h"
+#include "backend/cuda/gemm_rs.h"
+#include "backend/cuda/rank_calls.h"
+
+namespace tilelace::cuda {
+
+struct RankOps {
+  /// Staging for calls of every problem of the list, up to its m, on any path. Collective. `group`
+  /// must outlive it. Errors: usage, system, peer, timeout.
+  RankOps(comm::Group& group, int device, const std::vector<Problem>& problems, double timeout_s);
+
+  RankCalls calls;
+  AgGemm ag_gemm;
+  GemmRs gemm_rs;          ///< fused
+  GemmReduce gemm_reduce;  ///< gemm_rs and gemm_ar, unfused
+};
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#define TILELACE_DEVICE_LOOPS
+#include "backend/cuda/device/activation.h"
+#include "backend/cuda/device/call.h"
+#include "backend/cuda/device/elements.h"
+#include "backend/cuda/device/transfer.h"
+#include "backend/cuda/reduce_rows.h"
+
+namespace tilelace::cuda {
+namespace {
+
+using schedule::Index;
+using schedule::SumChunk;
+
+constexpr int kThreads = 256;
+/// Units of a thread, and ranks, whose loads are under way together: a round trip to a peer is
+/// about 2 us, in which a link moves 0.8 MB.
+constexpr int kUnits = 2, kTerms = 4;
+
+/// Verbs of run_reduce_rows, for a CTA: all its threads call all of them. Flags are raised and
+/// waited for side by side, a thread each. After a wait that failed nothing is done any more.
+template <class Element>
+class SumVerbs {
+ public:
+  TILELACE_DEVICE SumVerbs(const SumRows& p, std::uint32_t epoch) : p_(p), epoch_(epoch) {}
+
+  TILELACE_DEVICE void reduce(const SumChunk& c) {
+    if (failed_) return;
+    for (Index at = c.units.begin + thread(); at < c.units.end; at += kUnits * kThreads) {
+      float sum[kUnits][8] = {};
+      for (int first = 0; first < p_.schedule.ranks; first += kTerms) add(sum, first, at, c);
+#pragma unroll
+      for (int u = 0; u < kUnits; ++u)
+        if (at + u * kThreads < c.units.end) store(sum[u], at + u * kThreads);
+    }
+    unpublished_ = true;
+  }
+
+  TILELACE_DEVICE void signal(int peer, Index flag) {
+    if (failed_) return;
+    if (unpublished_) {
+      __syncthreads();
+      unpublished_ = false;
+      signals_ = 0;
+    }
+    if (signals_++ == thread())
+      cuda::signal(reinterpret_cast<comm::Flag*>(at(peer) + p_.call.flags) + flag, epoch_);
+  }
+
+  TILELACE_DEVICE void wait(Index flag) {
+    if (waits_++ == thread()) awaited_ = flag;
+  }
+
+  TILELACE_DEVICE void deliver(const SumChunk& c) {
+    settle();
+    if (failed_) return;
+    const auto* const from = reinterpret_cast<const uint4*>(at(p_.call.rank) + p_.partials);
+    for (Index i = c.units.begin + thread(); i < c.units.end; i += kTerms * kThreads) {
+      uint4 v[kTerms];
+#pragma unroll
+      for (int u = 0; u < kTerms; ++u)
+        if (i + u * kThreads < c.units.end) v[u] = __ldcg(from + i + u * kThreads);
+#pragma unroll
+      for (int u = 0; u < kTerms; ++u)
+        if (i + u * kThreads < c.units.end) out(i + u * kThreads) = v[u];
+    }
+  }
+
+ private:
+  TILELACE_DEVICE static int thread() { return static_cast<int>(threadIdx.x); }
+  TILELACE_DEVICE std::byte* at(int rank) const { return p_.call.base + rank * p_.call.stride; }
+  TILELACE_DEVICE uint4& out(Index unit) const {
+    return reinterpret_cast<uint4*>(p_.out)[unit - p_.out_begin];
+  }
+  /// Rank q's partial.
+  TILELACE_DEVICE const uint4* term(int q) const {
+    return reinterpret_cast<const uint4*>(q == p_.call.rank ? p_.own : at(q) + p_.partials);
+  }
+
+  /// Adds the terms of up to kTerms ranks, in rank order.
+  TILELACE_DEVICE void add(float (&sum)[kUnits][8], int first, Index unit,
+                           const SumChunk& c) const {
+    uint4 v[kTerms][kUnits];
+#pragma unroll
+    for (int t = 0; t < kTerms; ++t)
+#pragma unroll
+      for (int u = 0; u < kUnits; ++u)
+        if (first + t < p_.schedule.ranks && unit + u * kThreads < c.units.end)
+          v[t][u] = __ldcg(term(first + t) + unit + u * kThreads);
+#pragma unroll
+    for (int t = 0; t < kTerms; ++t)
+#pragma unroll
+      for (int u = 0; u < kUnits; ++u)
+        if (first + t < p_.schedule.ranks && unit + u * kThreads < c.units.end)
+          add_elements<Element>(sum[u], v[t][u]);
+  }
+
+  TILELACE_DEVICE void store(float (&sum)[8], Index unit) const {
+    if (p_.bias != nullptr) {
+      const auto column = static_cast<unsigned>(unit % p_.row_units);
+      add_elements<Element>(sum, reinterpret_cast<const uint4*>(p_.bias)[column]);
+    }
+    if (p_.activation != Activation::none) {
+      // One copy of the code, the values move past it: eight would not fit the instruction cache.
+#pragma unroll 1
+      for (int i = 0; i < 8; ++i) {
+        const float x = activate(p_.activation, sum[0]);
+#pragma unroll
+        for (int e = 0; e < 7; ++e) sum[e] = sum[e + 1];
+        sum[7] = x;
+      }
+    }
+    const uint4 done = pack_elements<Element>(sum);
+    out(unit) = done;
+    if (!p_.schedule.share) return;
+    for (int i = 1; i < p_.schedule.ranks; ++i) {
+      const int peer = (p_.call.rank + i) % p_.schedule.ranks;
+      reinterpret_cast<uint4*>(at(peer) + p_.partials)[unit] = done;
+    }
+  }
+
+  /// All flags that were asked for since the last time.
+  TILELACE_DEVICE void settle() {
+    if (waits_ == 0) return;
+    bool here = true;
+    if (awaited_ >= 0) {
+      const auto* const flags =
+          reinterpret_cast<const comm::Flag*>(at(p_.call.rank) + p_.call.flags);
+      const auto owner = static_cast<int>(awaited_ / p_.schedule.max_chunks);
+      const auto chunk = static_cast<int>(awaited_ % p_.schedule.max_chunks);
+      const WaitPlace place{Role::reduce, chunk, -1, owner, static_cast<std::uint32_t>(awaited_)};
+      here = cuda::wait(p_.call.wait, place, flags + awaited_, epoch_) == comm::WaitStatus::reached;
+    }
+    waits_ = 0;
+    awaited_ = -1;
+    failed_ = __syncthreads_or(here && !failed_ ? 0 : 1) != 0;
+  }
+
+  const SumRows& p_;
+  std::uint32_t epoch_;
+  int signals_ = 0, waits_ = 0;
+  Index awaited_ = -1;  ///< the flag that this thread waits for
+  bool unpublished_ = false, failed_ = false;
+};
+
+/// The header goes out behind the kernel that wrote the partial, and says that it is there.
+TILELACE_DEVICE bool enter(const CallParams& c, std::uint32_t epoch) {
+  __syncthreads();  // everybody has the number before it is counted
+  bool good = true;
+  if (threadIdx.x < 32) {
+    if (blockIdx.x == 0) send_headers(c, epoch);
+    if (threadIdx.x == 0) count_call(c, epoch);
+    good = wait_admission(c, epoch);
+  }
+  return __syncthreads_and(good ? 1 : 0) != 0;
+}
+
+template <class Element>
+__global__ void __launch_bounds__(kThreads) sum_kernel(const __grid_constant__ SumRows p) {
+  ptx::wait_prerequisites();
+  const std::uint32_t epoch = call_number(p.call);
+  if (!enter(p.call, epoch)) return;
+  // Not before: what comes next must not take places while a peer's product may still need one.
+  ptx::launch_dependents();
+  SumVerbs<Element> verbs(p, epoch);
+  schedule::run_reduce_rows(p.schedule, static_cast<int>(blockIdx.x), verbs);
+}
+
+}  // namespace
+
+cudaError_t enqueue_sum(const SumRows& sum, bool early, cudaStream_t stream) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(sum.schedule.workers));
+  config.blockDim = dim3(kThreads);
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = early ? 1 : 0;
+  return sum.dtype == DType::bf16 ? cudaLaunchKernelEx(&config, sum_kernel<__nv_bfloat16>, sum)
+                                  : cudaLaunchKernelEx(&config, sum_kernel<__half>, sum);
+}
+
+cudaError_t load_sum_rows() {
+  cudaFuncAttributes attributes{};
+  const cudaError_t status = cudaFuncGetAttributes(&attributes, sum_kernel<__nv_bfloat16>);
+  return status == cudaSuccess ? cudaFuncGetAttributes(&attributes, sum_kernel<__half>) : status;
+}
+
+}  // namespace tilelace::cuda

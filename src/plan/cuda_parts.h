@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What public plans of GPU ranks have in common, whatever the op.
+#pragma once
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plan/gemm.h"
+#include "tilelace/plan.h"
+
+namespace tilelace::plan {
+
+/// Rows and columns of what one worker computes.
+std::pair<int, int> extents_of(const GemmTile&);
+
+/// Whether the options leave this tile.
+bool wanted(const GemmTile&, const PlanOptions&);
+
+/// Tile, workers and kernel; `tiles`: of the first weight's product.
+Plan plan_of(const Problem&, const GemmPlan&, int tiles);
+/// What plan_of was made of; empty where the plan has no kernel.
+GemmPlan gemm_plan_of(const Plan&);
+
+/// The plan of a call without rows.
+Plan empty_plan(const Problem&, const PlanOptions&, Path, Transport);
+
+/// "fastest of 12 plans, predicted 10.0 us": what a reason begins with.
+std::string reason_of(const PlanOptions&, std::size_t plans, double predicted_us);
+
+/// The best of every kind but the first one's, with its time. `all`: fastest first.
+template <class Candidate>
+std::vector<std::string> rejected_of(const std::vector<Candidate>& all,
+                                     std::string (*kind_of)(const Candidate&)) {
+  std::vector<std::string> kinds{kind_of(all.front())}, texts;
+  for (const Candidate& c : all) {
+    const std::string kind = kind_of(c);
+    if (std::find(kinds.begin(), kinds.end(), kind) != kinds.end()) continue;
+    kinds.push_back(kind);
+    texts.push_back(
+        fmt::format("{}: predicted {:.1f} us ({})", kind, c.predicted_us, describe(c.gemm)));
+  }
+  return texts;
+}
+
+/// make_cuda_plan of gemm_rs and gemm_ar, for what is legal as far as all ops go.
+Plan make_cuda_reduce_plan(const Problem&, const Machine&, const PlanOptions&);
+
+}  // namespace tilelace::plan

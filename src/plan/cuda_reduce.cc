@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans of gemm_rs and gemm_ar on GPU ranks.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/check.h"
+#include "plan/cuda.h"
+#include "plan/cuda_parts.h"
+#include "plan/schedules.h"
+
+namespace tilelace::plan {
+namespace {
+
+using schedule::Index;
+
+/// Measured on H200s, TP4 (benchmarks/nvidia-h200-tp4/gemm_rs.jsonl): with fewer rows the fused
+/// kernel, whose tiles lie within a shard, fills too few multiprocessors.
+constexpr Index kLeastFusedRows = 512;
+
+/// One way of a call; `remote_together` counts where it is fused.
+struct ReduceCandidate {
+  GemmPlan gemm;
+  Path path = Path::unfused;
+  Transport transport = Transport::pull;
+  Index chunk_rows = 1;
+  bool together = true;
+  double predicted_us = 0;
+};
+
+std::string kind_of(const ReduceCandidate& c) {
+  if (c.path == Path::fused) return "fused store";
+  return c.transport == Transport::store ? "unfused store, in two shots" : "unfused pull";
+}
+
+void require_options(const Problem& p, const PlanOptions& o) {
+  const auto op = name_of(p.op);
+  require(p.op != Op::gemm_ar || o.path != Path::fused,
+          "{}: path on GPUs, got fused, expected unfused, the one that there is", op);
+  require(o.transport != Transport::push, "{}: transport on GPUs, got push, expected pull or store",
+          op);
+  require(!o.straddle.value_or(false), "{}: straddle on GPUs, got 1, expected 0", op);
+  require(o.partials.value_or(p.dtype) == p.dtype,
+          "{}: partials on GPUs, got {}, expected the operands' type, {}", op,
+          o.partials ? name_of(*o.partials) : "", name_of(p.dtype));
+}
+
+bool too_few_rows(const Problem& p, const PlanOptions& o) {
+  return p.op == Op::gemm_rs && p.m < kLeastFusedRows && o.path != Path::fused;
+}
+
+bool may_fuse(const Problem& p, const PlanOptions& o) {
+  return p.op == Op::gemm_rs && o.path.value_or(Path::fused) == Path::fused &&
+         o.transport.value_or(Transport::store) == Transport::store && !o.chunk_rows;
+}
+
+void add_fused(const Problem& p, const GemmMachine& machine, const PlanOptions& o,
+               std::vector<ReduceCandidate>& all) {
+  for (const GemmRsPlan& c : gemm_rs_candidates(p, machine))
+    if (wanted(c.gemm.tile, o))
+      all.push_back({c.gemm, Path::fused, Transport::store, extents_of(c.gemm.tile).first,
+                     c.together, c.predicted_us});
+}
+
+void add_unfused(const Problem& p, const GemmMachine& machine, const PlanOptions& o,
+                 std::vector<ReduceCandidate>& all) {
+  for (const GemmReducePlan& c : gemm_reduce_candidates(p, machine))
+    if (wanted(c.gemm.tile, o) && o.transport.value_or(c.transport) == c.transport)
+      all.push_back({c.gemm, Path::unfused, c.transport, o.chunk_rows.value_or(c.chunk_rows), true,
+                     c.predicted_us});
+}
+
+std::vector<ReduceCandidate> candidates_of(const Problem& p, const Machine& m,
+                                           const PlanOptions& o) {
+  const GemmMachine machine{m.multiprocessors};
+  std::vector<ReduceCandidate> all;
+  if (may_fuse(p, o) && !too_few_rows(p, o)) add_fused(p, machine, o, all);
+  if (o.path.value_or(Path::unfused) == Path::unfused) add_unfused(p, machine, o, all);
+  require(
+      !all.empty(),
+      "{}: plan on GPUs, got options (path {}, transport {}, tile {}x{}, chunk_rows {}) that no "
+      "plan meets, expected {}, and a compiled tile",
+      name_of(p.op), o.path ? name_of(*o.path) : "any", o.transport ? name_of(*o.transport) : "any",
+      o.tile_m.value_or(0), o.tile_n.value_or(0), o.chunk_rows.value_or(0),
+      p.op == Op::gemm_ar ? "unfused with pull or store"
+                          : "fused with store and without chunk_rows, or unfused with pull");
+  std::stable_sort(all.begin(), all.end(), [](const ReduceCandidate& a, const ReduceCandidate& b) {
+    return a.predicted_us < b.predicted_us;
+  });
+  return all;
+}
+
+void tell_staging(const Problem& p, Plan& plan) {
+  const Index sums = gemm_reduce_staging_bytes(p);
+  const Index row = p.n.front() * static_cast<Index>(size_of(p.dtype));
+  if (p.op == Op::gemm_ar) {
+    const Index flags = p.ranks * schedule::kMaxSumChunks;
+    plan.staging_bytes = flags * 4 + sums;
+    plan.staging_formula = fmt::format("flags 4*{} + partials m {} * row {}", flags, p.m, row);
+    return;
+  }
+  // Calls with fewer rows may take the other path.
+  const Index fused = gemm_rs_staging_bytes(p);
+  plan.staging_bytes = kMaxPartialFlags * 4 + std::max(sums, fused);
+  plan.staging_formula = fmt::format("flags 4*{} + partials max(whole tiles {}, m {} * row {})",
+                                     kMaxPartialFlags, fused, p.m, row);
+}
+
+int tiles_of(const ReduceCandidate& c, const Problem& p) {
+  const schedule::GemmWork work = work_of(c.gemm, {p.m, p.n.front(), p.k, p.dtype});
+  if (c.path == Path::unfused) return work.order.tiles();
+  const auto borders = borders_of(p);
+  const Index rows = tile_rows_by_shard(split_of(p, borders), extents_of(c.gemm.tile).first);
+  return static_cast<int>(rows) * work.order.cols;
+}
+
+std::string parts_of(const ReduceCandidate& c, const Problem& p) {
+  if (c.path == Path::fused) return fmt::format(" (GEMM {:.1f})", c.gemm.predicted_us);
+  return fmt::format(" (GEMM {:.1f}, sum {:.1f}, one after the other)", c.gemm.predicted_us,
+                     reduce_us(p, c.transport));
+}
+
+}  // namespace
+
+Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanOptions& options) {
+  require_options(p, options);
+  if (p.m == 0) {
+    Plan plan = empty_plan(p, options, Path::unfused, Transport::pull);
+    tell_staging(p, plan);
+    return plan;
+  }
+  const std::vector<ReduceCandidate> all = candidates_of(p, machine, options);
+  const ReduceCandidate& best = all.front();
+  Plan plan = plan_of(p, best.gemm, tiles_of(best, p));
+  plan.path = best.path;
+  plan.transport = best.transport;
+  plan.chunk_rows = best.chunk_rows;
+  plan.kernel.apart = best.together ? 1 : p.ranks - 1;
+  plan.reason = reason_of(options, all.size(), best.predicted_us) + parts_of(best, p);
+  plan.rejected = rejected_of(all, kind_of);
+  if (may_fuse(p, options) && too_few_rows(p, options)) {
+    plan.reason += fmt::format("; the fused kernel measured slower below {} rows", kLeastFusedRows);
+    plan.rejected.push_back(fmt::format("fused store: not below {} rows", kLeastFusedRows));
+  }
+  tell_staging(p, plan);
+  return plan;
+}
+
+GemmRsPlan gemm_rs_plan_of(const Plan& plan) {
+  return {gemm_plan_of(plan), plan.kernel.apart == 1, 0};
+}
+
+GemmReducePlan gemm_reduce_plan_of(const Plan& plan) {
+  return {gemm_plan_of(plan), plan.transport, plan.chunk_rows, 0};
+}
+
+}  // namespace tilelace::plan

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sum after the product: gemm_rs and gemm_ar on path `unfused` of GPU ranks. Every rank's
+// partial [m, n] lies in its slot; who wants rows pulls them from all slots. Three forms:
+//
+//   gemm_rs             a rank sums the rows of its shard
+//   gemm_ar, one shot   a rank sums all rows
+//   gemm_ar, two shots  a rank sums its rows and stores the sum with every peer (`share`), in the
+//                       peer's slot, where its partial for these rows was: who sums a chunk is the
+//                       only one to read that partial, so nothing else has to hold it
+//
+// Units are 16 bytes, rows lie one after the other. The header of a call says that the partial is
+// there: it is sent behind the product. So admission is the only wait before the pull. A rank
+// overwrites its partial in call c + 2, after the headers of call c + 1, which peers send when they
+// have pulled for call c.
+#pragma once
+#include "schedule/rows.h"
+#include "schedule/verbs.h"
+
+namespace tilelace::schedule {
+
+constexpr int kMaxSumRanks = 8;
+/// Of a shard: what the flags of a slot have room for.
+constexpr Index kMaxSumChunks = 1024;
+/// Units of a row that stay together where a chunk is less than a row.
+constexpr Index kWideUnits = 512;
+
+/// Units of one owner's rows.
+struct SumChunk {
+  int owner = 0;
+  Index index = 0;
+  RowRange units;
+};
+
+struct ReduceRows {
+  int rank = 0, ranks = 1;
+  int workers = 1;
+  bool share = false;
+  Index chunk_units = 1;
+  Index max_chunks = 0;          ///< of any rank
+  RowRange rows[kMaxSumRanks];   ///< that each rank sums, in units
+  Index chunks[kMaxSumRanks]{};  ///< in which each does
+
+  [[nodiscard]] TILELACE_HD constexpr SumChunk chunk(int owner, Index i) const {
+    const Index begin = rows[owner].begin + i * chunk_units;
+    return {owner, i, {begin, min_of(begin + chunk_units, rows[owner].end)}};
+  }
+  /// Of a rank, where rows are shared: the owner's sum of this chunk is in its slot.
+  [[nodiscard]] TILELACE_HD constexpr Index flag(int owner, Index i) const {
+    return owner * max_chunks + i;
+  }
+  [[nodiscard]] TILELACE_HD constexpr Index num_flags() const {
+    return share ? ranks * max_chunks : 0;
+  }
+};
+
+enum class SumForm : std::uint8_t { own_rows, all_rows, shared_rows };
+
+/// `row_units`: of a row. A chunk is `chunk_rows` rows; where that is one row, an even part of a
+/// wide one; never more chunks than kMaxSumChunks. Workers without a chunk are left out.
+constexpr ReduceRows make_reduce_rows(const RowSplit& split, int rank, SumForm form,
+                                      Index row_units, Index chunk_rows, int workers) {
+  ReduceRows s;
+  s.rank = rank;
+  s.ranks = split.ranks;
+  s.share = form == SumForm::shared_rows;
+  Index most = 0;
+  for (int r = 0; r < split.ranks; ++r) {
+    const RowRange rows = form == SumForm::all_rows ? RowRange{0, split.m} : split.shard(r);
+    s.rows[r] = {rows.begin * row_units, rows.end * row_units};
+    most = max_of(most, s.rows[r].size());
+  }
+  const Index wanted = chunk_rows > 1 ? chunk_rows * row_units
+                                      : ceil_div(row_units, ceil_div(row_units, kWideUnits));
+  s.chunk_units = max_of(wanted, ceil_div(most, kMaxSumChunks));
+  for (int r = 0; r < split.ranks; ++r) s.chunks[r] = ceil_div(s.rows[r].size(), s.chunk_units);
+  s.max_chunks = ceil_div(most, s.chunk_units);
+  s.workers = static_cast<int>(max_of(1, min_of(workers, s.max_chunks)));
+  return s;
+}
+
+/// Role `reduce`, worker w of s.workers, behind the admission:
+///   reduce(chunk)  adds what all slots hold of it in rank order and stores it, with `share` at
+///                  every peer too
+///   deliver(chunk) an owner's sum, from the own slot to the user
+/// Own chunks first, peers' one round behind: they are likely to be there. A worker waits for the
+/// worker of the same number only, which has sent what is waited for before it waits itself.
+template <class Verbs>
+TILELACE_ROLE void run_reduce_rows(const ReduceRows& s, int worker, Verbs& v) {
+  const Index rounds = ceil_div(s.share ? s.max_chunks : s.chunks[s.rank], s.workers);
+  for (Index round = 0; round < rounds + (s.share ? 1 : 0); ++round) {
+    const Index own = round * s.workers + worker;
+    if (own < s.chunks[s.rank]) v.reduce(s.chunk(s.rank, own));
+    if (!s.share) continue;
+    for (int i = 1; i < s.ranks && own < s.chunks[s.rank]; ++i)
+      v.signal((s.rank + i) % s.ranks, s.flag(s.rank, own));
+    const Index before = own - s.workers;
+    for (int i = 1; i < s.ranks && before >= 0; ++i) {
+      const int q = (s.rank + s.ranks - i) % s.ranks;
+      if (before < s.chunks[q]) v.wait(s.flag(q, before));
+    }
+    for (int i = 1; i < s.ranks && before >= 0; ++i) {
+      const int q = (s.rank + s.ranks - i) % s.ranks;
+      if (before < s.chunks[q]) v.deliver(s.chunk(q, before));
+    }
+  }
+}
+
+}  // namespace tilelace::schedule

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// gemm_rs and gemm_ar: results on every path, parts alone, the same bits everywhere, all ops in
+// turns and in one graph.
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+
+#include "api/checks.h"
+#include "api/graph.h"
+#include "api/sums.h"
+
+namespace tilelace::gpu_test {
+namespace {
+
+constexpr int kCalls = 4;  // of each case
+
+struct Shape {
+  std::int64_t m, n, k;
+  bool bias;
+  Activation activation;
+  bool uneven;  ///< gemm_rs: the last rank has no rows, the first all of its
+  DType dtype = DType::bf16;
+};
+
+const std::vector<Shape>& shapes() {
+  static const std::vector<Shape> all{{1, 256, 512, false, Activation::none, false},
+                                      {7, 8, 1024, false, Activation::none, false, DType::fp16},
+                                      {16, 5128, 256, false, Activation::none, false},
+                                      {64, 1032, 2048, true, Activation::gelu, false},
+                                      {200, 264, 328, false, Activation::none, true},
+                                      {512, 2048, 1024, true, Activation::silu, false, DType::fp16},
+                                      {1024, 1024, 512, false, Activation::none, false},
+                                      {3001, 1536, 1024, false, Activation::none, true},
+                                      {4096, 1024, 2048, true, Activation::gelu_tanh, false},
+                                      {0, 256, 512, false, Activation::none, false}};
+  return all;
+}
+
+Problem problem_of(Op op, const Shape& s, int ranks) {
+  Problem p = sum_problem_of(op, ranks, s.m, s.n, s.k);
+  p.bias = s.bias;
+  p.activation = s.activation;
+  p.dtype = s.dtype;
+  if (!s.uneven || op == Op::gemm_ar) return p;
+  p.rows.assign(static_cast<std::size_t>(ranks), 0);
+  p.rows[0] = s.m;
+  for (int r = 1; r + 1 < ranks; ++r) {
+    p.rows[static_cast<std::size_t>(r)] = s.m / ranks / r;
+    p.rows[0] -= s.m / ranks / r;
+  }
+  return p;
+}
+
+PlanOptions path_of(Path path) {
+  PlanOptions o;
+  o.path = path;
+  return o;
+}
+
+PlanOptions transport_of(Transport transport) {
+  PlanOptions o = path_of(Path::unfused);
+  o.transport = transport;
+  return o;
+}
+
+/// Every way there is; first the planner's own.
+std::vector<PlanOptions> ways_of(Op op) {
+  if (op == Op::gemm_rs) return {{}, path_of(Path::fused), transport_of(Transport::pull)};
+  return {{}, transport_of(Transport::pull), transport_of(Transport::store)};
+}
+
+std::string text_of(const PlanOptions& o) {
+  return fmt::format("path {}, transport {}", o.path ? name_of(*o.path) : "any",
+                     o.transport ? name_of(*o.transport) : "any");
+}
+
+Finding run_case(Member& member, const Problem& p, const PlanOptions& options) {
+  SumTensors t(member, p, !p.bias && p.activation == Activation::none);
+  const std::array list{t.preparation(options)};
+  member.comm->prepare(list);
+  for (int call = 0; call < kCalls; ++call) {
+    t.fill(static_cast<std::uint64_t>(call + 1));
+    t.call(options);
+    member.comm->synchronize(member.stream);
+    const auto where = fmt::format("{}, {}, call {}", fmt::streamed(p), text_of(options), call);
+    if (const Finding f = t.check(); !f.empty()) return fmt::format("{}: {}", where, f);
+    if (p.op != Op::gemm_ar) continue;
+    if (const Finding f = equal_on_ranks(member, t.hash(), where); !f.empty()) return f;
+  }
+  return {};
+}
+
+template <Op kOp>
+Finding check_shapes(Member& member) {
+  for (const PlanOptions& options : ways_of(kOp))
+    for (const Shape& s : shapes()) {
+      const Problem p = problem_of(kOp, s, member.ranks());
+      if (const Finding f = run_case(member, p, options); !f.empty()) return f;
+    }
+  return {};
+}
+
+/// However rows are cut and whoever sums them: the same bits.
+Finding check_same_bits(Member& member) {
+  const Problem p = sum_problem_of(Op::gemm_ar, member.ranks(), 333, 1032, 1024);
+  SumTensors t(member, p, false);
+  std::vector<PlanOptions> ways;
+  for (const Transport transport : {Transport::pull, Transport::store})
+    for (const std::int64_t chunk : {1, 7, 500}) {
+      ways.push_back(transport_of(transport));
+      ways.back().chunk_rows = chunk;
+    }
+  const std::array list{t.preparation()};
+  member.comm->prepare(list);
+  std::optional<std::uint64_t> first;
+  for (const PlanOptions& o : ways) {
+    for (int call = 0; call < 2; ++call) {
+      t.fill(5);
+      t.call(o);
+      member.comm->synchronize(member.stream);
+      const auto where = fmt::format("{} chunk {}", text_of(o), *o.chunk_rows);
+      if (const Finding f = t.check(); !f.empty()) return fmt::format("{}: {}", where, f);
+      if (!first) first = t.hash();
+      if (t.hash() != *first) return fmt::format("{}: got other bits than the first way", where);
+    }
+  }
+  return equal_on_ranks(member, *first, "all ways");
+}
+
+Finding check_parts(Member& member) {
+  for (const Op op : {Op::gemm_rs, Op::gemm_ar}) {
+    for (const std::int64_t m : {0, 16, 501, 2048}) {
+      const Problem p = sum_problem_of(op, member.ranks(), m, 520, 1024);
+      SumTensors t(member, p, true);
+      const std::array list{t.preparation(), t.preparation(path_of(Path::unfused))};
+      member.comm->prepare(list);
+      for (int call = 0; call < kCalls; ++call) {
+        t.fill(static_cast<std::uint64_t>(call + 1));
+        gemm_only(*member.comm, t.product_args());
+        collective_only(*member.comm, op, t.collective_args());
+        member.comm->synchronize(member.stream);
+        for (const Finding& f : {t.check_partial(), t.check()})
+          if (!f.empty())
+            return fmt::format("{} m {}, parts, call {}: {}", name_of(op), m, call, f);
+      }
+    }
+  }
+  return {};
+}
+
+/// The ops of a layer and more, on one staging.
+struct Layer {
+  explicit Layer(Member& m)
+      : member(m),
+        gather(m, gpu_test::problem_of(m.ranks(), 1000, {640}, 1024), true),
+        scatter(m, sum_problem_of(Op::gemm_rs, m.ranks(), 1000, 1032, 640), true),
+        few(m, sum_problem_of(Op::gemm_rs, m.ranks(), 33, 1032, 640), true),
+        reduce(m, sum_problem_of(Op::gemm_ar, m.ranks(), 77, 2056, 512), true) {
+    const std::array list{gather.preparation(), scatter.preparation(), few.preparation(),
+                          reduce.preparation()};
+    m.comm->prepare(list);
+  }
+  static constexpr int kWays = 6;
+  void fill(std::uint64_t seed) {
+    gather.fill(seed);
+    for (SumTensors* t : {&scatter, &few, &reduce}) t->fill(seed);
+  }
+  void call(int way) {
+    switch (way) {
+      case 0: return ag_gemm(*member.comm, gather.args());
+      case 1: return scatter.call(path_of(Path::fused));
+      case 2: return scatter.call(path_of(Path::unfused));
+      case 3: return few.call();
+      case 4: return reduce.call(transport_of(Transport::pull));
+      default: return reduce.call(transport_of(Transport::store));
+    }
+  }
+  Finding check(int way) {
+    if (way == 0) return gather.check();
+    return way < 3 ? scatter.check() : way == 3 ? few.check() : reduce.check();
+  }
+
+  Member& member;
+  Tensors gather;
+  SumTensors scatter, few, reduce;
+};
+
+/// Calls of all ops in an order that differs from round to round, a few of them without a look in
+/// between.
+Finding check_turns(Member& member) {
+  Layer layer(member);
+  std::uint64_t state = 1;
+  for (std::uint64_t round = 1; round <= 60; ++round) {
+    layer.fill(round);
+    std::array<int, 5> ways{};
+    for (int& way : ways) {
+      state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+      way = static_cast<int>((state >> 33U) % Layer::kWays);
+      layer.call(way);
+    }
+    member.comm->synchronize(member.stream);
+    for (const int way : ways)
+      if (const Finding f = layer.check(way); !f.empty())
+        return fmt::format("round {} ({}), way {}: {}", round, fmt::join(ways, " "), way, f);
+  }
+  return {};
+}
+
+/// All of them in one graph, eager calls in between.
+Finding check_graphs(Member& member) {
+  Layer layer(member);
+  const std::array<int, 4> ways{0, 1, 3, 4};
+  const std::array<int, 4> others{2, 5, 0, 3};
+  const Graph one(member, [&] {
+    for (const int way : ways) layer.call(way);
+  });
+  const Graph two(member, [&] {
+    for (const int way : others) layer.call(way);
+  });
+  for (std::uint64_t round = 1; round <= 40; ++round) {
+    layer.fill(round);
+    const bool first = round % 2 == 0;
+    if (round % 5 == 0)
+      for (const int way : ways) layer.call(way);
+    else
+      (first ? one : two).replay();
+    member.comm->synchronize(member.stream);
+    for (const int way : round % 5 == 0 || first ? ways : others)
+      if (const Finding f = layer.check(way); !f.empty())
+        return fmt::format("round {}, way {}: {}", round, way, f);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<Check> sum_checks() {
+  return {{"gemm_rs: shapes, fused and unfused", 20, false, check_shapes<Op::gemm_rs>, true},
+          {"gemm_ar: shapes, one shot and two", 20, false, check_shapes<Op::gemm_ar>, true},
+          {"gemm_ar: the same bits, whoever sums", 20, false, check_same_bits, true},
+          {"product alone, sum alone", 20, false, check_parts, true},
+          {"all ops in turns", 20, false, check_turns, true},
+          {"all ops in one graph", 20, false, check_graphs, true}};
+}
+
+}  // namespace tilelace::gpu_test

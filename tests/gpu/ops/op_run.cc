@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/op_run.h"
+
+#include "core/check.h"
+
+namespace tilelace::gpu_test {
+
+std::unique_ptr<cuda::RankOps> make_ops(comm::Group& group, int device,
+                                        const std::vector<Problem>& problems, double timeout_s) {
+  require(!problems.empty(), "problems: got none, expected at least one");
+  return std::make_unique<cuda::RankOps>(group, device, problems, timeout_s);
+}
+
+void run_op(cuda::RankOps& ops, const Problem& problem, const OpPlan& plan, const OpTensors& t,
+            cudaStream_t stream) {
+  if (const auto* gather = std::get_if<plan::AgGemmPlan>(&plan))
+    return ops.ag_gemm.run(problem, *gather, t, stream);
+  const void* const bias = t.biases.empty() ? nullptr : t.biases.front();
+  if (const auto* fused = std::get_if<plan::GemmRsPlan>(&plan))
+    return ops.gemm_rs.run(problem, *fused, {t.a, t.weights.at(0), bias, t.outs.at(0)}, stream);
+  ops.gemm_reduce.run(problem, std::get<plan::GemmReducePlan>(plan),
+                      {t.a, t.weights.at(0), bias, t.outs.at(0)}, stream);
+}
+
+}  // namespace tilelace::gpu_test

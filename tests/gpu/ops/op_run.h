@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls of any op with any of its plans: what runs many of them need not know which.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "backend/cuda/rank_ops.h"
+#include "ops/op_plan.h"
+
+namespace tilelace::gpu_test {
+
+/// Of any op; one that sums has one weight, at most one bias, and one out.
+using OpTensors = cuda::AgGemmTensors;
+
+/// Collective: staging for these problems, at least one. Errors: RankOps'.
+std::unique_ptr<cuda::RankOps> make_ops(comm::Group& group, int device,
+                                        const std::vector<Problem>& problems, double timeout_s);
+
+/// Enqueues a call. Errors, and what a graph may hold: as the op's own run. The plan is one of this
+/// op's.
+void run_op(cuda::RankOps& ops, const Problem& problem, const OpPlan& plan,
+            const OpTensors& tensors, cudaStream_t stream);
+
+}  // namespace tilelace::gpu_test

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans of gemm_rs and gemm_ar on GPU ranks; no GPU is needed.
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "plan/cuda.h"
+#include "plan/schedules.h"
+#include "tilelace/error.h"
+
+namespace tilelace::plan {
+namespace {
+
+Problem sum_problem(Op op, std::int64_t m, int ranks = 4) {
+  Problem p;
+  p.op = op;
+  p.ranks = ranks;
+  p.m = m;
+  p.n = {8192};
+  p.k = 7168;
+  return p;
+}
+
+std::string error_of(const Problem& p, const PlanOptions& o = {}) {
+  try {
+    make_plan(p, cuda_machine(), o);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::usage);
+    return e.what();
+  }
+  return "no error";
+}
+
+bool says(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+PlanOptions path(Path p) {
+  PlanOptions o;
+  o.path = p;
+  return o;
+}
+
+TEST(CudaReducePlan, OfFewRowsIsUnfusedAndSaysWhy) {
+  for (const std::int64_t m : {1, 16, 64, 256, 511}) {
+    const Plan plan = make_plan(sum_problem(Op::gemm_rs, m), cuda_machine());
+    EXPECT_EQ(plan.path, Path::unfused) << m;
+    EXPECT_EQ(plan.transport, Transport::pull);
+    EXPECT_TRUE(says(plan.reason, "one after the other")) << plan.reason;
+    EXPECT_TRUE(says(plan.reason, "fused kernel measured slower below 512 rows")) << plan.reason;
+    EXPECT_TRUE(says(plan.rejected.back(), "fused store: not below 512 rows"));
+    EXPECT_EQ(make_plan(sum_problem(Op::gemm_rs, m), cuda_machine(), path(Path::fused)).path,
+              Path::fused);
+  }
+  const Plan plan = make_plan(sum_problem(Op::gemm_rs, 512), cuda_machine());
+  EXPECT_FALSE(says(plan.reason, "measured slower")) << plan.reason;
+}
+
+TEST(CudaReducePlan, OfManyRowsIsFused) {
+  for (const std::int64_t m : {2048, 8192}) {
+    const Plan plan = make_plan(sum_problem(Op::gemm_rs, m), cuda_machine());
+    EXPECT_EQ(plan.path, Path::fused) << plan.reason;
+    EXPECT_EQ(plan.transport, Transport::store);
+    const GemmRsPlan best = gemm_rs_candidates(sum_problem(Op::gemm_rs, m)).front();
+    EXPECT_EQ(describe(gemm_rs_plan_of(plan)), describe(best)) << m;
+    EXPECT_TRUE(says(plan.rejected.front(), "unfused pull: predicted ")) << plan.rejected.front();
+  }
+}
+
+TEST(CudaReducePlan, OfAllReduceTakesTwoShotsWhereTheTrafficCounts) {
+  EXPECT_EQ(make_plan(sum_problem(Op::gemm_ar, 8), cuda_machine()).transport, Transport::pull);
+  for (const std::int64_t m : {512, 4096}) {
+    const Problem p = sum_problem(Op::gemm_ar, m);
+    const Plan plan = make_plan(p, cuda_machine());
+    EXPECT_EQ(plan.path, Path::unfused);
+    EXPECT_EQ(plan.transport, Transport::store);
+    EXPECT_TRUE(says(plan.rejected.front(), "unfused pull: predicted ")) << plan.rejected.front();
+  }
+  // Two ranks: as much traffic, and one wait more.
+  for (const std::int64_t m : {8, 512, 4096})
+    EXPECT_EQ(make_plan(sum_problem(Op::gemm_ar, m, 2), cuda_machine()).transport, Transport::pull);
+}
+
+/// The candidate of the kernels comes back out of the public plan.
+TEST(CudaReducePlan, IsWhole) {
+  for (const std::int64_t m : {1, 64, 1000, 4096}) {
+    for (const Op op : {Op::gemm_rs, Op::gemm_ar}) {
+      const Problem p = sum_problem(op, m);
+      const Plan plan = make_plan(p, cuda_machine(), path(Path::unfused));
+      const GemmReducePlan best = gemm_reduce_candidates(p).front();
+      const GemmReducePlan got = gemm_reduce_plan_of(plan);
+      EXPECT_EQ(describe(got), describe(best));
+      EXPECT_EQ(got.chunk_rows, best.chunk_rows);
+      EXPECT_EQ(reduce_ctas(got), reduce_ctas(best));
+    }
+  }
+}
+
+TEST(CudaReducePlan, SumsWithAsManyCtasAsTheRowsFill) {
+  const Problem few = sum_problem(Op::gemm_rs, 16);
+  const auto schedule = [](const Problem& p, int rank) {
+    return reduce_rows_schedule(p, gemm_reduce_candidates(p).front(), rank);
+  };
+  EXPECT_EQ(schedule(few, 0).workers, 8);  // 4 rows of 1024 units, 512 a CTA
+  EXPECT_EQ(schedule(few, 0).rows[0], (schedule::RowRange{0, 4 * 1024}));
+  const Problem many = sum_problem(Op::gemm_rs, 8192);
+  EXPECT_EQ(schedule(many, 3).workers, 132);
+  EXPECT_EQ(schedule(many, 3).rows[3].end, 8192 * 1024);
+  const GemmReducePlan small = gemm_reduce_candidates(many, {66}).front();
+  EXPECT_LE(reduce_rows_schedule(many, small, 0).workers, 66);
+}
+
+TEST(CudaReducePlan, OfNoRowsHasNoKernel) {
+  for (const Op op : {Op::gemm_rs, Op::gemm_ar}) {
+    const Plan plan = make_plan(sum_problem(op, 0), cuda_machine());
+    EXPECT_TRUE(plan.kernel.tile.empty());
+    EXPECT_EQ(plan.op, op);
+    EXPECT_EQ(plan.reason, "no rows: the ranks only agree");
+  }
+}
+
+TEST(CudaReducePlan, StagingHoldsThePartialsOfEveryPath) {
+  const Problem rs = sum_problem(Op::gemm_rs, 1000);
+  const std::int64_t sums = 1000 * 8192 * 2;
+  const Plan plan = make_plan(rs, cuda_machine());
+  EXPECT_EQ(gemm_reduce_staging_bytes(rs), sums);
+  EXPECT_EQ(plan.staging_bytes, 4 * (1 << 17) + std::max(sums, gemm_rs_staging_bytes(rs)));
+  EXPECT_EQ(make_plan(rs, cuda_machine(), path(Path::unfused)).staging_bytes, plan.staging_bytes);
+  EXPECT_EQ(make_plan(sum_problem(Op::gemm_ar, 1000), cuda_machine()).staging_bytes,
+            4 * 4 * 1024 + sums);
+}
+
+TEST(CudaReducePlan, PathsAndTransportsDisagree) {
+  const Problem p = sum_problem(Op::gemm_ar, 512);
+  PlanOptions one, two;
+  one.transport = Transport::pull;
+  two.transport = Transport::store;
+  EXPECT_NE(agreement_hash(p, make_plan(p, cuda_machine(), one)),
+            agreement_hash(p, make_plan(p, cuda_machine(), two)));
+}
+
+TEST(CudaReducePlan, TakesOptions) {
+  PlanOptions o;
+  o.chunk_rows = 7;
+  const Plan plan = make_plan(sum_problem(Op::gemm_rs, 4096), cuda_machine(), o);
+  EXPECT_EQ(plan.path, Path::unfused);  // the fused kernel has no chunks
+  EXPECT_EQ(plan.chunk_rows, 7);
+  EXPECT_TRUE(says(plan.reason, "of what was asked for")) << plan.reason;
+}
+
+TEST(CudaReducePlan, ErrorsNameWhatThereIs) {
+  const Problem rs = sum_problem(Op::gemm_rs, 512), ar = sum_problem(Op::gemm_ar, 512);
+  EXPECT_TRUE(says(error_of(ar, path(Path::fused)), "got fused, expected unfused"));
+  EXPECT_TRUE(says(error_of(rs, path(Path::medium)), "got medium, expected fused or unfused"));
+  PlanOptions o;
+  o.transport = Transport::push;
+  EXPECT_TRUE(says(error_of(rs, o), "got push, expected pull or store"));
+  o = path(Path::unfused);
+  o.transport = Transport::store;
+  EXPECT_TRUE(says(error_of(rs, o), "no plan meets"));
+  o = {};
+  o.partials = DType::fp32;
+  EXPECT_TRUE(says(error_of(ar, o), "got fp32, expected the operands' type, bf16"));
+  o = {};
+  o.straddle = true;
+  EXPECT_TRUE(says(error_of(rs, o), "straddle on GPUs"));
+  Problem odd = rs;
+  odd.n = {12};
+  EXPECT_TRUE(says(error_of(odd), "n on GPUs, got 12, expected a multiple of 8"));
+}
+
+}  // namespace
+}  // namespace tilelace::plan
