@@ -147,7 +147,7 @@ Reduce lay_out(const ReduceCall& call, const Place& place, bool product) {
   p.ranks = place.ranks;
   p.m = r.x.view.rows;
   p.n = {product ? r.weight->view.rows : r.x.view.cols};
-  p.k = product ? r.x.view.cols : 1;
+  p.k = product ? r.x.view.cols : 8;  // of a sum alone any will do that every backend takes
   p.dtype = r.x.view.dtype;
   p.bias = r.bias.has_value();
   p.activation = r.activation;
