@@ -14,8 +14,8 @@ endif()
 function(header_check target root folder)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${root} ${root}/${folder}/*.h)
   set(sources "")
-  # Device code, which needs nvcc, and what includes the toolkit's headers.
-  list(FILTER headers EXCLUDE REGEX "(^|/)cuda_atomics\\.h$|^backend/cuda/|^comm/cuda/")
+  # Device code, which needs nvcc, and what includes the toolkit's headers or torch's.
+  list(FILTER headers EXCLUDE REGEX "(^|/)cuda_atomics\\.h$|^backend/cuda/|^comm/cuda/|^bindings/torch/")
   foreach(header ${headers})
     string(MAKE_C_IDENTIFIER ${header} name)
     set(languages cc)

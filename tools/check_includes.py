@@ -31,6 +31,7 @@ ALLOWED = {
     "src/backend/stub": ["tilelace", "core", "backend/backend.h", "backend/cuda_support.h"],
     "src/op": ["tilelace", "core", "comm", "plan", "schedule/rows.h", "backend/backend.h"],
     "src/bindings": ["tilelace", "core", "comm", "plan", "check"],
+    "src/bindings/torch": ["tilelace"],
     "cli": ["tilelace", "core", "comm", "plan", "check", "sim", "model", "backend/cpu/gemm",
             "backend/cuda_support.h", "backend/cuda/cublas.h", "backend/cuda/measure/gpus.h"],
     "cli/model": ["tilelace", "core"],
@@ -43,6 +44,10 @@ SCHEDULE_SYSTEM = {"bit", "concepts", "cstddef", "cstdint", "limits", "type_trai
 GENERATED = {"wgmma_shapes.h"}
 # Public headers: the C and C++ standard libraries only, of which these words are no part.
 NOT_STANDARD = re.compile(r"cuda|nvtx|torch|aten|c10|fmt|dnnl|oneapi|/|^nccl|^sys|^unistd", re.I)
+
+# Torch is known in one folder, and there by its stable ABI alone.
+TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
+TORCH_STABLE = re.compile(r"^torch/(csrc/stable|headeronly)/")
 
 ATOMICS = re.compile(r"\bstd::atomic|\b__atomic_|\b__sync_|\bcuda::atomic|\batomic(Add|CAS|Exch)\b|\"(ld\.acquire|st\.release|atom\.|red\.)")
 ATOMIC_HEADERS = {"atomic", "stdatomic.h", "cuda/atomic"}
@@ -89,6 +94,8 @@ def check_include(root, path, bracket, name):
             return f"includes <{name}>", f"schedule: only {', '.join(sorted(SCHEDULE_SYSTEM))}"
         if path.startswith("include/") and NOT_STANDARD.search(name):
             return f"includes <{name}>", "public headers: the standard library only"
+        if TORCH.match(name) and not (rule == "src/bindings/torch" and TORCH_STABLE.match(name)):
+            return f"includes <{name}>", "torch's stable headers, in src/bindings/torch alone"
         if name in ATOMIC_HEADERS and path not in ATOMIC_FILES:
             return f"includes <{name}>", "atomics only in " + ", ".join(sorted(ATOMIC_FILES))
         return None

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs what is missing to build (and, with `all`, to check) Tilelace, from Debian's packages.
-# usage: tools/install_dependencies.sh build|all
+# usage: tools/install_dependencies.sh build|all|python
+#        python: torch and what the Python package is built and tested with, from PyPI, into the
+#        virtual environment .cache/python (4 GB; python3 of 3.11 or later)
 # Runs as root or through sudo; does nothing, and asks for nothing, when all is there.
 set -euo pipefail
 
@@ -26,13 +28,36 @@ check_packages="
   clang-format            1:14.0-55             layout
   clang-tidy              1:14.0-55             mistakes
   libomp-dev              1:14.0-55             omp.h, as clang-tidy reads it
+  python3-venv            3.11.2-1              virtual environment of the Python package
+  python3-dev             3.11.2-1              Python.h, for torch.compile
 "
+
+# A folder that is whole has the list of what was asked for; any other is made anew.
+install_python() {
+  local folder=.cache/python list
+  cd "$(dirname "$0")/.."
+  list=$(cat python/requirements-test.txt python/requirements-examples.txt)
+  if [ -f "$folder/installed" ] && [ "$(cat "$folder/installed")" = "$list" ]; then
+    echo "python: all there"
+    return 0
+  fi
+  rm -rf "$folder"
+  mkdir -p .cache
+  python3 -m venv "$folder" &&
+    "$folder/bin/pip" install --quiet --no-cache-dir -r python/requirements-test.txt &&
+    "$folder/bin/pip" install --quiet --no-cache-dir --no-deps -r python/requirements-examples.txt &&
+    echo "$list" >"$folder/installed" && echo "python: installed in $folder"
+}
 
 case "${1:-}" in
   build) wanted=$build_packages ;;
   all) wanted=$build_packages$check_packages ;;
+  python)
+    install_python
+    exit $?
+    ;;
   *)
-    echo "usage: $0 build|all"
+    echo "usage: $0 build|all|python"
     exit 2
     ;;
 esac

@@ -31,11 +31,12 @@ struct CommunicatorOptions {
 
 /// A problem with the weights that its calls will use.
 /// The weights are packed in `prepare` and must keep their values until it is called again. GPU
-/// ranks read them where they are, also ahead of what is in the stream; calls may come with other
-/// weights, which are then read in the stream's order and may be written before the call.
+/// ranks read them where they are, also ahead of what is in the stream. Calls may come with other
+/// weights, which may be written until the call: CPU ranks pack them anew in each call, GPU ranks
+/// read them in the stream's order.
 struct Preparation {
   Problem problem;                  ///< m is the largest that calls will have
-  std::vector<TensorView> weights;  ///< one [n_i, k] for each n of the problem
+  std::vector<TensorView> weights;  ///< one [n_i, k] for each n of the problem, or none
   PlanOptions options;
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "tilelace/communicator.h"
 #include "tilelace/plan.h"
@@ -62,6 +63,11 @@ void gemm_rs(Communicator&, const GemmReduceArgs&, const PlanOptions& = {});
 /// Traffic: (ranks - 1) / ranks * m * n partials and as many results leave each rank; unfused on
 /// GPUs with transport pull (few rows) (ranks - 1) * m * n partials. Errors: as ag_gemm.
 void gemm_ar(Communicator&, const GemmReduceArgs&, const PlanOptions& = {});
+
+/// Takes the place of a call that this rank cannot make: the peers, each in its next call, get a
+/// usage error with this reason instead of waiting, and all ranks stay in step. For callers with
+/// checks of their own. Collective, as the call it stands for. Errors: peer, timeout.
+void refuse(Communicator&, const std::string& reason, void* stream = nullptr);
 
 /// What make_plan says for these problems on this communicator, as the calls will use it.
 Plan query_plan(const Communicator&, const Problem&, const PlanOptions& = {});

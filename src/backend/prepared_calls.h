@@ -4,11 +4,26 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "comm/group.h"
 #include "core/check.h"
 
 namespace tilelace {
+
+/// The first line in which two lists differ, of each: all of a model's problems would hide it.
+inline std::pair<std::string_view, std::string_view> first_difference(std::string_view a,
+                                                                      std::string_view b) {
+  while (true) {
+    const auto line_a = a.substr(0, a.find('\n'));
+    const auto line_b = b.substr(0, b.find('\n'));
+    if (line_a != line_b || line_a.size() == a.size() || line_b.size() == b.size()) {
+      return {line_a, line_b};
+    }
+    a.remove_prefix(line_a.size() + 1);
+    b.remove_prefix(line_b.size() + 1);
+  }
+}
 
 /// `mine` is what must be equal on every rank; with a refusal this rank only tells its peers why.
 /// Collective. Errors: usage (on every rank that did not refuse), peer, timeout.
@@ -24,9 +39,11 @@ inline void agree_on_calls(comm::Group& group, std::string_view mine, std::strin
             theirs.empty() ? "" : theirs.substr(1));
     const int low = std::min(p, group.rank());
     const int high = std::max(p, group.rank());
+    const auto [a, b] =
+        first_difference(all[static_cast<std::size_t>(low)], all[static_cast<std::size_t>(high)]);
     raise(ErrorKind::usage,
           "prepare: rank {} prepares [{}], rank {} prepares [{}], expected the same on every rank",
-          low, all[static_cast<std::size_t>(low)], high, all[static_cast<std::size_t>(high)]);
+          low, a, high, b);
   }
 }
 

@@ -188,6 +188,10 @@ void collective_only(Communicator& c, Op op, const GemmReduceArgs& args) {
   run(c, op, args, options, Part::collective);
 }
 
+void refuse(Communicator& c, const std::string& reason, void* stream) {
+  c.impl().call("refused call", [&] { c.impl().backend->refuse(reason, stream); });
+}
+
 Plan query_plan(const Communicator& c, const Problem& problem, const PlanOptions& options) {
   require(problem.ranks == c.size(), "{}: ranks: got {}, expected the group's {}",
           name_of(problem.op), problem.ranks, c.size());

@@ -61,8 +61,9 @@ void check_preparation(const Preparation& p, int ranks) {
   const auto op = name_of(p.problem.op);
   require(p.problem.ranks == ranks, "{}: ranks: got {}, expected the group's {}", op,
           p.problem.ranks, ranks);
-  require(p.weights.size() == p.problem.n.size(), "{}: weights: got {}, expected {}", op,
-          p.weights.size(), p.problem.n.size());
+  require(p.weights.empty() || p.weights.size() == p.problem.n.size(),
+          "{}: weights: got {}, expected {}, or none: calls bring theirs", op, p.weights.size(),
+          p.problem.n.size());
   for (std::size_t i = 0; i < p.weights.size(); ++i) {
     check_tensor(op, fmt::format("weight {}", i), p.weights[i], p.problem.dtype, p.problem.n[i],
                  p.problem.k);

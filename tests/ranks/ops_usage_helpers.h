@@ -341,8 +341,6 @@ inline const std::vector<BadCall> kBadGathers = {
        a.gathered.data = a.a.data),
     AG("bias 0 and out 0: got memory that overlaps, expected two tensors",
        g.bias[0].data = g.out[0].data),
-    AG("weight 0: got one that was not prepared, expected one of prepare's",
-       g.weights[0] = r.w3.view()),
 };
 
 inline const std::vector<BadCall> kBadReductions = {
@@ -365,8 +363,6 @@ inline const std::vector<BadCall> kBadReductions = {
     AR("rows: got a list, expected none (the op splits m itself)", g.rows = {2, 2, 2}),
     AR("x and out: got memory that overlaps, expected two tensors", a.x.data = a.out.data),
     RS("bias 0 and out: got memory that overlaps, expected two tensors", a.bias.data = a.out.data),
-    AR("weight 0: got one that was not prepared, expected one of prepare's",
-       a.weight = r.w3.view()),
     RS("staging: got a call that needs 384 + 384000 bytes (flags 4*84 + (outgoing m 3000 + "
        "incoming 3000) * row 64), expected at most the prepared 768 + 3328: prepare a larger m",
        a.m = 3000, a.x = dense(nowhere(0), DType::fp32, 3000, kK),

@@ -53,6 +53,72 @@ TEST(OpsUsage, ACallBeforePrepareIsRefusedAndPrepareThenHelps) {
   world.expect_intact();
 }
 
+TEST(OpsUsage, WeightsThatPrepareWasNotGivenAreReadInEachCall) {
+  World world;
+  Texts numbers;
+  const auto texts = on_ranks([&](int r) {
+    auto& rank = world.ranks[r];
+    auto list = rank.preparations();
+    for (auto& p : list) p.weights.clear();
+    world.members[r].prepare(list);
+    for (const Op op : {kGather, kScatter, kAllReduce}) {
+      Rank::fill(rank.w0, 9, r);  // other values at the same place
+      rank.good(op).call(world.members[r]);
+      EXPECT_NE(wrong_number(op, rank, r), "");
+      Rank::fill(rank.w0, 2, r);
+      rank.good(op).call(world.members[r]);
+      numbers[r] += wrong_number(op, rank, r);
+    }
+  });
+  EXPECT_EQ(texts, Texts{});
+  EXPECT_EQ(numbers, Texts{});
+}
+
+TEST(OpsUsage, ARankThatPreparesWhileOthersCallIsToldAndSoAreThey) {
+  World world(kPrepared);
+  const auto texts = on_ranks([&](int r) {
+    if (r == 1) {
+      world.members[r].prepare(world.ranks[r].preparations());
+    } else {
+      world.ranks[r].good(kAllReduce).call(world.members[r]);
+    }
+  });
+  for (const auto& text : texts) {
+    EXPECT_NE(text.find("rank 1 called [prepare of 4 problems: "), std::string::npos) << text;
+    EXPECT_NE(text.find("called [gemm_ar ranks 3 m 6"), std::string::npos) << text;
+    EXPECT_TRUE(text.starts_with("usage: ")) << text;
+  }
+  world.expect_intact();
+}
+
+TEST(OpsUsage, ARankThatCannotPrepareTellsThoseThatCall) {
+  World world(kPrepared);
+  const auto texts = on_ranks([&](int r) {
+    if (r != 1) return world.ranks[r].good(kAllReduce).call(world.members[r]);
+    auto list = world.ranks[r].preparations();
+    list[0].problem.k = 0;
+    world.members[r].prepare(list);
+  });
+  const std::string own = "ag_gemm: k: got 0, expected 1 to 1099511627776";
+  EXPECT_EQ(texts[1], "usage: " + own);
+  for (const auto& text : {texts[0], texts[2]}) {
+    EXPECT_NE(text.find("rank 1 called [prepare, refused: " + own + "]"), std::string::npos)
+        << text;
+  }
+  world.expect_intact();
+}
+
+TEST(OpsUsage, ARankThatRefusesItsCallTellsTheOthers) {
+  World world(kPrepared);
+  const std::string text = fmt::format(kRefused, "gemm_rs", "gemm_rs: x: got fp64, expected fp32");
+  EXPECT_EQ(on_ranks([&](int r) {
+              if (r == 1) return refuse(world.members[r], "gemm_rs: x: got fp64, expected fp32");
+              world.ranks[r].good(kScatter).call(world.members[r]);
+            }),
+            (Texts{text, "", text}));
+  world.expect_intact();
+}
+
 constexpr std::string_view kTile = "fused mesh push tile 64x256 chunk 64 workers 1";
 
 /// Rank 1 makes another call than the others; the cards say what each made.
@@ -153,7 +219,7 @@ TEST(OpsUsage, APrepareThatCannotBeIsRefusedAndTheOldOneStays) {
       {[](List& l, Rank& r) { (void)r, l[0].problem.ranks = 4; },
        "ag_gemm: ranks: got 4, expected the group's 3"},
       {[](List& l, Rank& r) { (void)r, l[0].weights.pop_back(); },
-       "ag_gemm: weights: got 2, expected 3"},
+       "ag_gemm: weights: got 2, expected 3, or none: calls bring theirs"},
       {[](List& l, Rank& r) { (void)r, l[1].weights[0] = r.w1.view(); },
        "gemm_rs: weight 0: got [20, 8], expected [12, 8]"},
       {[](List& l, Rank& r) { (void)r, move(l[2].weights[0], 4); },
@@ -196,8 +262,8 @@ TEST(OpsUsage, RanksThatPrepareDifferentProblemsAreToldBoth) {
   const auto card = [&](int m) {
     return fmt::format(
         "gemm_rs ranks 3 m {} n 12 k 8 fp32 bias yes act none; gemm_rs unfused mesh push tile "
-        "64x256 chunk {} workers 1 partials fp32\n{}",
-        m, m / 3, fmt::streamed(world.members[0].machine()));
+        "64x256 chunk {} workers 1 partials fp32",
+        m, m / 3);
   };
   const auto text = [&](int rank, int m, int other) {
     return fmt::format(

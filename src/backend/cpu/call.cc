@@ -31,6 +31,15 @@ void Call::check_agreement() const {
   }
 }
 
+void Call::require_here(int peer, const comm::Header* word) const {
+  // It may have raised its header just before it left.
+  if (comm::epoch_reached(comm::header_epoch(StdAtomics::load_acquire(word)), epoch)) return;
+  group->abort({static_cast<std::uint8_t>(ErrorKind::peer),
+                static_cast<std::uint16_t>(group->rank()), static_cast<std::uint16_t>(peer)});
+  raise(ErrorKind::peer, "{}: rank {} left the group before this call, expected it to make it too",
+        name, peer);
+}
+
 void CallVerbs::point(const char* copy_point, const char* compute_point) const {
   points::pass(actor_.worker < 0 ? copy_point : compute_point, call_.rank());
 }
@@ -94,8 +103,9 @@ void CallVerbs::admit() {
     const int p = (call_.rank() + i) % ranks;
     const comm::Header* word = call_.header(call_.rank(), p);
     comm::Header seen = 0;
-    switch (comm::wait<StdAtomics>(word, call_.epoch, call_.group->abort_word(), deadline, seen)) {
-      case WaitStatus::reached: break;
+    switch (comm::wait_until<StdAtomics>(word, call_.here_or_gone(p), call_.group->abort_word(),
+                                         deadline, seen)) {
+      case WaitStatus::reached: call_.require_here(p, word); break;
       case WaitStatus::aborted: aborted();
       case WaitStatus::expired:
         expired({p, fmt::format("the call header of rank {}", p)}, comm::header_epoch(seen));

@@ -28,6 +28,8 @@ struct Control {
 
 /// The hash of a call that a rank refused; its card says why.
 constexpr std::uint32_t kRefused = 0;
+/// That of a rank in prepare.
+constexpr std::uint32_t kPreparing = 1;
 
 /// Another rank is in a different call. Not an Error yet: the text needs every rank's card.
 struct Disagreement {
@@ -76,6 +78,15 @@ struct Call {
   /// Keeps the first failure of this rank's actors.
   void fail(std::exception_ptr);
   void rethrow_failure();
+  /// For waits on a peer's header of this call: whether it is there, or never will be.
+  [[nodiscard]] auto here_or_gone(int peer) const {
+    return [this, peer, round = 0U](comm::Header have) mutable {
+      if (comm::epoch_reached(comm::header_epoch(have), epoch)) return true;
+      return (++round & 63U) == 0 && group->has_left(peer);
+    };
+  }
+  /// After such a wait: throws, and ends the group's waits, if the peer left without it.
+  void require_here(int peer, const comm::Header* word) const;
   /// Throws Disagreement if a peer's header of this call is there and differs.
   void check_agreement() const;
 

@@ -83,9 +83,13 @@ void Engine::await_headers(Call& call) {
   for (int p = 0; p < group_.ranks(); ++p) {
     if (p == group_.rank()) continue;
     comm::Header seen = 0;
-    const auto status = comm::wait<StdAtomics>(call.header(group_.rank(), p), call.epoch,
-                                               group_.abort_word(), deadline, seen);
-    if (status == comm::WaitStatus::reached) continue;
+    const comm::Header* word = call.header(group_.rank(), p);
+    const auto status = comm::wait_until<StdAtomics>(word, call.here_or_gone(p),
+                                                     group_.abort_word(), deadline, seen);
+    if (status == comm::WaitStatus::reached) {
+      call.require_here(p, word);
+      continue;
+    }
     if (status == comm::WaitStatus::expired) {
       group_.abort({static_cast<std::uint8_t>(ErrorKind::timeout),
                     static_cast<std::uint16_t>(group_.rank()), static_cast<std::uint16_t>(p)});

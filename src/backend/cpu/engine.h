@@ -32,6 +32,7 @@ class Engine final : public Backend {
   };
 
   void ensure_control();
+  bool announce_prepare(std::span<const PreparedCall>, std::string_view refusal);
   void agree_on(std::span<const PreparedCall>, std::string_view refusal);
   void allocate_slots(std::span<const PreparedCall>);
   void make_workers(std::span<const PreparedCall>);

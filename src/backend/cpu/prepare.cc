@@ -8,6 +8,7 @@
 
 #include "backend/cpu/engine.h"
 #include "backend/prepared_calls.h"
+#include "comm/std_atomics.h"
 #include "core/check.h"
 #include "plan/candidates.h"
 
@@ -90,8 +91,37 @@ void Engine::make_workers(std::span<const PreparedCall> calls) {
   }
 }
 
+/// A rank that is in a call instead shall learn of it, and this one of the call: prepare takes a
+/// call's number and headers. (The checked mode counts calls by these numbers, so not there.)
+/// False: this rank refuses, and its peers, in a call, have been told.
+bool Engine::announce_prepare(std::span<const PreparedCall> calls, std::string_view refusal) {
+  if (checked_) return true;
+  std::string card = fmt::format("prepare of {} problems: ", calls.size());
+  for (const auto& c : calls) card += fmt::format("{}; ", fmt::streamed(c.problem));
+  if (!refusal.empty()) card = fmt::format("prepare, refused: {}", refusal);
+  Problem nothing;
+  nothing.ranks = group_.ranks();
+  Call call;
+  call.name = "prepare";
+  call.problem = &nothing;
+  begin(call, card, kPreparing);
+  for (int i = 1; i < group_.ranks(); ++i) {
+    const int p = (group_.rank() + i) % group_.ranks();
+    comm::signal<comm::StdAtomics>(call.header(p, group_.rank()), call.epoch, kPreparing);
+  }
+  await_headers(call);
+  try {
+    call.check_agreement();
+  } catch (const Disagreement& d) {
+    if (!refusal.empty()) return false;
+    settle(call, d.peer);
+  }
+  return true;
+}
+
 void Engine::prepare(std::span<const PreparedCall> calls, std::string_view refusal) {
   ensure_control();
+  if (!announce_prepare(calls, refusal)) return;
   agree_on(calls, refusal);
   if (!refusal.empty()) return;
   try {
@@ -123,10 +153,12 @@ WeightColumns Engine::columns_of(const Problem& problem, const Plan& plan,
     const auto found = std::find_if(packed_.begin(), packed_.end(), [&](const Packed& p) {
       return p.source == operands.weights[i] && p.weight.tile_n() == plan.tile_n;
     });
-    require(found != packed_.end(),
-            "{}: weight {}: got one that was not prepared, expected one of prepare's",
-            name_of(problem.op), i);
-    columns.weights.push_back(&found->weight);
+    if (found != packed_.end()) {
+      columns.weights.push_back(&found->weight);
+      continue;
+    }
+    columns.own.push_back(std::make_unique<PackedWeight>(operands.weights[i], plan.tile_n));
+    columns.weights.push_back(columns.own.back().get());
   }
   return columns;
 }

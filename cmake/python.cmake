@@ -1,0 +1,33 @@
+# Builds that pip asks for (pyproject.toml). Without nvcc the package has CPU ranks only; it says so here and
+# in `python -m tilelace doctor`.
+if(NOT DEFINED TILELACE_CUDA_COMPILER)
+  find_program(TILELACE_CUDA_COMPILER nvcc HINTS ENV CUDA_HOME ENV CUDACXX PATHS /usr/local/cuda/bin)
+endif()
+set(nvcc_release "none")
+if(TILELACE_CUDA_COMPILER)
+  execute_process(COMMAND ${TILELACE_CUDA_COMPILER} --version OUTPUT_VARIABLE nvcc_text ERROR_QUIET)
+  if(nvcc_text MATCHES "release ([0-9]+\\.[0-9]+)")
+    set(nvcc_release ${CMAKE_MATCH_1})
+  endif()
+endif()
+if(TILELACE_GPUS STREQUAL "AUTO")
+  if(nvcc_release VERSION_GREATER_EQUAL 13.0)
+    set(TILELACE_GPUS ON)
+  else()
+    set(TILELACE_GPUS OFF)
+    message(WARNING "tilelace: nvcc, got ${nvcc_release}, expected 13.0 or later: this build has CPU ranks only")
+  endif()
+endif()
+set(TILELACE_CUDA ${TILELACE_GPUS} CACHE BOOL "" FORCE)
+
+find_package(Python COMPONENTS Interpreter REQUIRED)
+if(NOT TILELACE_TORCH_DIR)
+  execute_process(
+    COMMAND ${Python_EXECUTABLE} -c
+            "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
+    OUTPUT_VARIABLE TILELACE_TORCH_DIR OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE torch_missing
+    ERROR_QUIET)
+  if(torch_missing)
+    message(FATAL_ERROR "tilelace: torch, got none for ${Python_EXECUTABLE}, expected 2.10 or later")
+  endif()
+endif()

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients: the gather's is a reduction and the reduction's a gather.
+
+Of the ranks' losses each rank's tensors get the derivative of the sum; a result that is the same
+on every rank (gemm_ar) counts once. So a bias of gemm_rs gets the part of this rank's rows.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+_OPS = torch.ops.tilelace
+
+
+def _flat(t: Tensor) -> Tensor:
+    return t.reshape(-1, t.shape[-1])
+
+
+def _rows_first(t: Tensor, dim: int) -> Tensor:
+    """As a matrix, its rows in the order of the ops' rows."""
+    return _flat(t.transpose(0, dim))
+
+
+def _product_grad(grad: Tensor, x: Tensor) -> Tensor:
+    """Of y = x * w^T with respect to w."""
+    return _flat(grad).t().mm(_flat(x))
+
+
+def _column_sum(grad: Tensor) -> Tensor:
+    return _flat(grad).sum(0)
+
+
+def _before(grad: Tensor, activation: str, before: Tensor) -> Tensor:
+    """The gradient of what went into the activation."""
+    if activation == "silu":
+        return torch.ops.aten.silu_backward(grad, before)
+    how = "tanh" if activation == "gelu_tanh" else "none"
+    return torch.ops.aten.gelu_backward(grad, before, approximate=how)
+
+
+# --- ag_gemm
+
+
+def _save_gather(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
+    x, weights, biases, ctx.group = inputs
+    ctx.settings = dict(keyword_only_inputs)
+    ctx.dim = ctx.settings["gather_dim"] % x.dim()
+    kept = output[0]
+    ctx.kept, ctx.weights = kept is not None, len(weights)
+    ctx.has_bias = biases is not None
+    # What was returned is reused for the weights' gradient; else x is gathered once more.
+    ctx.save_for_backward(x if kept is None else kept, *weights, *(biases or ()))
+    ctx.set_materialize_grads(False)
+
+
+def _before_gather_activation(
+    activation: str, grads: list[Any], gathered: Tensor, weights: Any, biases: Any
+) -> list[Any]:
+    before = [
+        F.linear(gathered, w, biases[i] if biases else None) for i, w in enumerate(weights)
+    ]
+    if activation != "swiglu":
+        pairs = zip(grads, before)
+        return [None if g is None else _before(g, activation, b) for g, b in pairs]
+    gate, up = before
+    return [torch.ops.aten.silu_backward(grads[0] * up, gate), grads[0] * F.silu(gate)]
+
+
+def _gather_backward(ctx: Any, grad_gathered: Any, grad_outs: Any) -> Any:
+    kept, *rest = ctx.saved_tensors
+    weights, biases = rest[: ctx.weights], rest[ctx.weights:]
+    need_x, need_weights = ctx.needs_input_grad[0], ctx.needs_input_grad[1]
+    need_biases = ctx.needs_input_grad[2] if ctx.has_bias else None
+    sizes, activation = ctx.settings["sizes"], ctx.settings["activation"]
+    wanted = any(g is not None for g in grad_outs)
+    gathered = kept if ctx.kept else None
+    if gathered is None and wanted and (activation != "none" or any(need_weights)):
+        gathered = _OPS.all_gather(kept, ctx.group, gather_dim=ctx.dim, sizes=sizes)
+    grads: list[Tensor | None] = list(grad_outs)
+    if wanted and activation != "none":
+        grads = _before_gather_activation(activation, grads, gathered, weights, biases)
+    grad_x = None
+    if need_x and wanted:
+        pairs = [(g, w) for g, w in zip(grads, weights) if g is not None]
+        grad = pairs[0][0] if len(pairs) == 1 else torch.cat([g for g, _ in pairs], -1)
+        weight = pairs[0][1] if len(pairs) == 1 else torch.cat([w for _, w in pairs], 0)
+        grad_x = _OPS.gemm_rs(
+            grad, weight.t(), None, ctx.group, scatter_dim=ctx.dim, sizes=sizes)
+    if need_x and grad_gathered is not None:
+        part = _OPS.reduce_scatter(grad_gathered, ctx.group, scatter_dim=ctx.dim, sizes=sizes)
+        grad_x = part if grad_x is None else grad_x + part
+    grad_weights = [
+        _product_grad(g, gathered) if need and g is not None else None
+        for g, need in zip(grads, need_weights)
+    ]
+    grad_biases = [
+        _column_sum(g) if need and g is not None else None
+        for g, need in zip(grads, need_biases or ())
+    ]
+    return grad_x, grad_weights, grad_biases if ctx.has_bias else None, None
+
+
+# --- gemm_rs and gemm_ar
+
+
+def _save_reduce(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
+    x, weight, _, ctx.group = inputs
+    ctx.settings = dict(keyword_only_inputs)
+    ctx.dim = ctx.settings.get("scatter_dim", 0) % x.dim()
+    bias = inputs[2] if ctx.settings["activation"] != "none" else None
+    ctx.save_for_backward(x, weight, bias)
+
+
+def _scatter_backward(ctx: Any, grad: Tensor) -> Any:
+    x, weight, bias = ctx.saved_tensors
+    need_x, need_weight, need_bias = ctx.needs_input_grad[:3]
+    sizes, activation = ctx.settings["sizes"], ctx.settings["activation"]
+    if activation != "none":
+        before = _OPS.gemm_rs(x, weight, bias, ctx.group, scatter_dim=ctx.dim, sizes=sizes)
+        grad = _before(grad, activation, before)
+    grad_x = gathered = None
+    if need_x and sizes is None:
+        gathered, (grad_x,) = _OPS._ag_gemm_like(
+            grad, [weight.t()], ctx.group, x, gather_dim=ctx.dim, return_gathered=need_weight)
+    elif need_x:
+        gathered, (grad_x,) = _OPS.ag_gemm(
+            grad, [weight.t()], None, ctx.group, gather_dim=ctx.dim, sizes=sizes,
+            return_gathered=need_weight)
+    elif need_weight and sizes is None:
+        gathered = _OPS._all_gather_like(grad, ctx.group, x, gather_dim=ctx.dim)
+    elif need_weight:
+        gathered = _OPS.all_gather(grad, ctx.group, gather_dim=ctx.dim, sizes=sizes)
+    grad_weight = _product_grad(gathered, x) if need_weight else None
+    return grad_x, grad_weight, _column_sum(grad) if need_bias else None, None
+
+
+def _all_reduce_backward(ctx: Any, grad: Tensor) -> Any:
+    x, weight, bias = ctx.saved_tensors
+    need_x, need_weight, need_bias = ctx.needs_input_grad[:3]
+    activation = ctx.settings["activation"]
+    if activation != "none":
+        grad = _before(grad, activation, _OPS.gemm_ar(x, weight, bias, ctx.group))
+    return (
+        grad.matmul(weight) if need_x else None,
+        _product_grad(grad, x) if need_weight else None,
+        _column_sum(grad) if need_bias else None,
+        None,
+    )
+
+
+# --- the collectives alone
+
+
+def _save_gather_alone(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
+    ctx.group, ctx.settings = inputs[1], dict(keyword_only_inputs)
+
+
+def _gather_alone_backward(ctx: Any, grad: Tensor) -> Any:
+    grad_x = _OPS.reduce_scatter(
+        grad, ctx.group, scatter_dim=ctx.settings["gather_dim"], sizes=ctx.settings["sizes"])
+    return grad_x, None
+
+
+def _save_scatter_alone(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
+    ctx.group, ctx.settings = inputs[1], dict(keyword_only_inputs)
+    ctx.save_for_backward(inputs[0])
+
+
+def _scatter_alone_backward(ctx: Any, grad: Tensor) -> Any:
+    dim, sizes = ctx.settings["scatter_dim"], ctx.settings["sizes"]
+    if sizes is not None:
+        return _OPS.all_gather(grad, ctx.group, gather_dim=dim, sizes=sizes), None
+    return _OPS._all_gather_like(grad, ctx.group, ctx.saved_tensors[0], gather_dim=dim), None
+
+
+for _op, _backward, _save in (
+    ("ag_gemm", _gather_backward, _save_gather),
+    ("gemm_rs", _scatter_backward, _save_reduce),
+    ("gemm_ar", _all_reduce_backward, _save_reduce),
+    ("all_gather", _gather_alone_backward, _save_gather_alone),
+    ("reduce_scatter", _scatter_alone_backward, _save_scatter_alone),
+):
+    torch.library.register_autograd(f"tilelace::{_op}", _backward, setup_context=_save)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one exception of the package, as the library's: a kind and `op: what: got, expected`."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+KINDS = {1: "usage", 2: "system", 3: "peer", 4: "timeout"}
+
+
+class Error(RuntimeError):
+    """What went wrong in a call of tilelace.
+
+    `kind`: "usage" (a wrong argument; ranks that disagree), "system" (the machine), "peer" (another
+    rank died or gave up) or "timeout" (a wait reached its bound). After "usage" the group stays
+    usable; after the others it refuses calls with the first reason.
+    """
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Error, (self.kind, str(self))
+
+
+def usage(text: str) -> Error:
+    return Error("usage", text)
+
+
+def _of(error: RuntimeError) -> RuntimeError:
+    """The Error behind what torch's dispatcher made a RuntimeError; others as they are."""
+    import torch
+
+    if isinstance(error, Error):
+        return error
+    text = torch.ops.tilelace._last_text()
+    if text and text in str(error):
+        return Error(KINDS[torch.ops.tilelace._last_kind()], text)
+    return error
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Inside, errors of the library that come through torch's dispatcher are tilelace.Error."""
+    try:
+        yield
+    except RuntimeError as error:
+        other = _of(error)
+        if other is error:
+            raise
+        raise other from None
+
+
+def call(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """op(*args) as in `translated`."""
+    try:
+        return op(*args, **kwargs)
+    except RuntimeError as error:
+        other = _of(error)
+        if other is error:
+            raise
+        raise other from None

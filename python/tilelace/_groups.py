@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which communicator stands behind a torch.distributed group, made over the group's store."""
+from __future__ import annotations
+
+import atexit
+import itertools
+import json
+import os
+import re
+import shutil
+import tempfile
+import weakref
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Union
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+
+from . import _library  # noqa: F401  (registers the ops)
+from ._errors import Error, call, usage
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
+Group = Union[str, "dist.ProcessGroup", "DeviceMesh", "tuple[DeviceMesh, Union[int, str]]", None]
+
+DEFAULT_TIMEOUT_S = 300.0
+
+_joined: dict[tuple[str, str], weakref.ref[Any]] = {}
+_settings: dict[str, dict[str, Any]] = {}
+_joins: dict[tuple[str, str], itertools.count[int]] = {}
+
+
+def _group_of(group: Group) -> dist.ProcessGroup:
+    from torch.distributed.device_mesh import DeviceMesh
+
+    if not dist.is_available() or not dist.is_initialized():
+        raise usage(
+            "group: got no process group, expected torch.distributed.init_process_group before"
+        )
+    if group is None:
+        return c10d._get_default_group()
+    if isinstance(group, str):
+        try:
+            return c10d._resolve_process_group(group)
+        except (RuntimeError, ValueError, KeyError):
+            raise usage(
+                f'group: got the name "{group}", expected that of a process group that exists'
+            ) from None
+    if isinstance(group, DeviceMesh):
+        if group.ndim != 1:
+            raise usage(
+                f"group: got a device mesh of {group.ndim} dimensions, "
+                "expected one of 1 (mesh[name]) or (mesh, dimension)"
+            )
+        return group.get_group()
+    if isinstance(group, tuple) and len(group) == 2 and isinstance(group[0], DeviceMesh):
+        return group[0].get_group(group[1])
+    if group is dist.GroupMember.NON_GROUP_MEMBER:
+        raise usage("group: got one that this rank is no member of, expected one of its own")
+    if isinstance(group, dist.ProcessGroup):
+        return group
+    raise usage(
+        f"group: got {type(group).__name__}, expected a ProcessGroup, its name, "
+        "a DeviceMesh of one dimension or (DeviceMesh, dimension)"
+    )
+
+
+def group_name(group: Group = None) -> str:
+    """The name that the ops take. None: the default group. Local. Errors: usage."""
+    if isinstance(group, str):
+        return group
+    return str(_group_of(group).group_name)
+
+
+def _live(name: str) -> dist.ProcessGroup | None:
+    try:
+        return c10d._resolve_process_group(name)
+    except (RuntimeError, ValueError, KeyError):
+        return None
+
+
+def ensure(name: str, device: str) -> None:
+    """Joins where that was not done yet. Collective then."""
+    name = plain(name)
+    group = _live(name)
+    known = _joined.get((name, device))
+    if group is not None and known is not None and known() is group:
+        return
+    if known is not None:
+        leave(name, device)
+    if group is None:
+        raise usage(
+            f'group "{name}": got one that was destroyed or never made, expected one that exists'
+        )
+    _join(group, device)
+
+
+def join(
+    group: Group = None,
+    *,
+    device: str | torch.device | None = None,
+    timeout: float | timedelta = DEFAULT_TIMEOUT_S,
+    workers: int = 0,
+) -> str:
+    """Makes the communicator of a group, over the group's store; returns the group's name.
+
+    Optional: a group's first call does it with these defaults. `device`: "cpu" or "cuda", by
+    default that of the group's backend. `timeout`: bound of every wait, equal on every rank.
+    `workers`: threads of a CPU rank, 0: cores / ranks. Collective. Errors: usage (ranks of several
+    hosts, ranks that pass other values), system, peer, timeout.
+    """
+    pg = _group_of(group)
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
+    kind = torch.device(device).type if device is not None else _device_of(pg)
+    name = pg.group_name
+    known = _joined.get((name, kind))
+    if known is not None and known() is pg:
+        raise usage(f'join: group "{name}": got one that joined for {kind} tensors, expected not')
+    _settings[name] = {"timeout": seconds, "workers": workers}
+    _join(pg, kind)
+    return name
+
+
+def _device_of(pg: dist.ProcessGroup) -> str:
+    types = [d.type for d in pg._device_types]
+    return "cuda" if "cuda" in types and "cpu" not in types else "cpu"
+
+
+def _host() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _meet(pg: dist.ProcessGroup, device: str, mine: dict[str, Any]) -> list[dict[str, Any]]:
+    """Every rank's settings, by rank, through the store."""
+    store = c10d._get_process_group_store(pg)
+    rank, ranks = pg.rank(), pg.size()
+    number = next(_joins.setdefault((pg.group_name, device), itertools.count()))
+    keys = [f"tilelace/{pg.group_name}/{device}/{number}/{r}" for r in range(ranks)]
+    store.set(keys[rank], json.dumps(mine))
+    for peer, key in enumerate(keys):
+        try:
+            store.wait([key], timedelta(seconds=mine["timeout"]))
+        except Exception as error:
+            raise Error(
+                "timeout",
+                f'join: group "{pg.group_name}": rank {rank} waited {mine["timeout"]:g} s for rank '
+                f"{peer}: got nothing from it, expected it to join ({type(error).__name__})",
+            ) from None
+    return [json.loads(store.get(key)) for key in keys]
+
+
+def _check_same(name: str, all_ranks: list[dict[str, Any]]) -> None:
+    """On every rank alike, so that every rank raises."""
+    first = all_ranks[0]
+    for key, what in (("host", "host"), ("timeout", "timeout"), ("workers", "workers")):
+        for rank, other in enumerate(all_ranks):
+            if other[key] != first[key]:
+                raise usage(
+                    f'join: group "{name}": {what}: got {other[key]} on rank {rank} and '
+                    f"{first[key]} on rank 0, expected the same on every rank"
+                )
+
+
+def _join(pg: dist.ProcessGroup, device: str) -> None:
+    name, rank = pg.group_name, pg.rank()
+    settings = {"timeout": DEFAULT_TIMEOUT_S, "workers": 0, **_settings.get(name, {})}
+    directory = tempfile.mkdtemp(prefix="tilelace-") if rank == 0 else ""
+    try:
+        mine = {"host": _host(), "directory": directory, **settings}
+        everyone = _meet(pg, device, mine)
+        _check_same(name, everyone)
+        index = torch.cuda.current_device() if device == "cuda" else -1
+        call(
+            torch.ops.tilelace._join, name, device, rank, pg.size(), everyone[0]["directory"],
+            settings["timeout"], settings["workers"], index,
+        )
+    finally:
+        if directory:
+            shutil.rmtree(directory, ignore_errors=True)
+    _joined[(name, device)] = weakref.ref(pg)
+    weakref.finalize(pg, _group_gone, name, device, os.getpid()).atexit = False
+
+
+def _group_gone(name: str, device: str, process: int) -> None:
+    known = _joined.get((name, device))
+    if os.getpid() == process and known is not None and known() is None:
+        leave(name, device)
+
+
+def leave(group: Group = None, device: str | torch.device | None = None) -> None:
+    """Ends this rank's part in a group's communicator; a later call joins anew.
+
+    Peers that are in a call then get an error of kind peer. Happens by itself when the group is
+    destroyed. Local.
+    """
+    name = plain(group_name(group))
+    for key in list(_joined):
+        if key[0] == name and (device is None or key[1] == torch.device(device).type):
+            del _joined[key]
+            torch.ops.tilelace._leave(*key)
+
+
+def abort(group: Group = None, device: str = "cpu") -> None:
+    """Ends every wait of the group, on every rank, with an error of kind peer. Local."""
+    call(torch.ops.tilelace._abort, group_name(group), device)
+
+
+def recover(group: Group = None, device: str = "cuda") -> None:
+    """Makes a group usable again whose GPU ranks made different calls. Collective."""
+    call(torch.ops.tilelace._prepare_again, group_name(group), device)
+
+
+def plans(group: Group = None, device: str = "cpu") -> list[str]:
+    """Each problem that the group has prepared for, with its plan and the reason. Local."""
+    return call(torch.ops.tilelace._plans, group_name(group), device)
+
+
+_QUALIFIED = re.compile(r"(.*)@(\d+)/(\d+)")
+
+
+def plain(name: str) -> str:
+    """Without what `qualified` appends."""
+    match = _QUALIFIED.fullmatch(name)
+    return match[1] if match else name
+
+
+def qualified(group: Group) -> str:
+    """The group's name, this rank and the number of ranks.
+
+    Compiled graphs hold this: shapes of results depend on all three, and torch's caches of compiled
+    graphs know nothing but the graph.
+    """
+    name = group_name(group)
+    if _QUALIFIED.fullmatch(name):
+        return name
+    ranks, rank = size_and_rank(name)
+    return f"{name}@{rank}/{ranks}"
+
+
+def size_and_rank(name: str) -> tuple[int, int]:
+    match = _QUALIFIED.fullmatch(name)
+    if match:
+        return int(match[3]), int(match[2])
+    pg = _live(name)
+    if pg is None:
+        raise usage(
+            f'group "{name}": got one that was destroyed or never made, expected one that exists'
+        )
+    return pg.size(), pg.rank()
+
+
+@atexit.register
+def _leave_all() -> None:
+    _joined.clear()
+    torch.ops.tilelace._leave_all()

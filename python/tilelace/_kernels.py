@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the ops are on CPU tensors, and their shapes without data."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import _groups
+from ._errors import call, usage
+
+LIB = torch.library.Library("tilelace", "IMPL")
+
+OPS = (
+    "ag_gemm", "ag_gemm_out", "gemm_rs", "gemm_rs_out", "gemm_ar", "gemm_ar_out",
+    "all_gather", "reduce_scatter", "_ag_gemm_like", "_all_gather_like",
+)
+
+
+def _place_of_group(name: str) -> int:
+    schema = getattr(torch.ops.tilelace, name).default._schema
+    return next(i for i, a in enumerate(schema.arguments) if a.name == "group_name")
+
+
+def _cpu_kernel(name: str) -> Any:
+    op = getattr(torch.ops.tilelace, "_cpu_" + name).default
+    place = _place_of_group(name)
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        _groups.ensure(args[place], "cpu")
+        return call(op, *args, **kwargs)
+
+    return kernel
+
+
+for _name in OPS:
+    LIB.impl(_name, _cpu_kernel(_name), "CPU")
+
+
+def _dim_of(op: str, x: Tensor, dim: int) -> int:
+    if x.dim() < 2:
+        raise usage(f"{op}: x: got {list(x.shape)}, expected at least two dimensions")
+    at = dim + x.dim() if dim < 0 else dim
+    if not 0 <= at < x.dim() - 1:
+        raise usage(f"{op}: dim: got {dim}, expected 0 to {x.dim() - 2}, not the last")
+    return at
+
+
+def _shaped(x: Tensor, dim: int, units: Any, n: Any) -> Tensor:
+    """Rows are dense in memory; where `dim` is not the first, the result is a view of that."""
+    size = list(x.shape)
+    size[0], size[dim] = size[dim], size[0]
+    size[0], size[-1] = units, n
+    result = x.new_empty(size)
+    return result.transpose(0, dim) if dim else result
+
+
+def _gathered_units(x: Tensor, dim: int, name: str, sizes: Sequence[int] | None) -> Any:
+    return sum(sizes) if sizes is not None else x.shape[dim] * _groups.size_and_rank(name)[0]
+
+
+def _own_units(x: Tensor, dim: int, name: str, sizes: Sequence[int] | None) -> Any:
+    ranks, rank = _groups.size_and_rank(name)
+    return sizes[rank] if sizes is not None else (x.shape[dim] + ranks - 1 - rank) // ranks
+
+
+def _weight_check(op: str, x: Tensor, weight: Tensor) -> None:
+    if weight.dim() != 2:
+        raise usage(f"{op}: weight: got {list(weight.shape)}, expected [n, k]")
+    torch._check(
+        weight.shape[1] == x.shape[-1],
+        lambda: f"{op}: weight: got [{weight.shape[0]}, {weight.shape[1]}], "
+        f"expected [{weight.shape[0]}, {x.shape[-1]}]",
+    )
+
+
+def _gather_shapes(
+    x: Tensor, weights: Sequence[Tensor], dim: int, units: Any, activation: str, gathered: bool
+) -> tuple[Tensor | None, list[Tensor]]:
+    for w in weights:
+        _weight_check("ag_gemm", x, w)
+    wide = weights[:1] if activation == "swiglu" else weights
+    outs = [_shaped(x, dim, units, w.shape[0]) for w in wide]
+    return (_shaped(x, dim, units, x.shape[-1]) if gathered else None), outs
+
+
+@torch.library.register_fake("tilelace::ag_gemm")
+def _(x, weights, biases, group_name, *, gather_dim=0, activation="none", return_gathered=False,
+      sizes=None):
+    dim = _dim_of("ag_gemm", x, gather_dim)
+    units = _gathered_units(x, dim, group_name, sizes)
+    return _gather_shapes(x, weights, dim, units, activation, return_gathered)
+
+
+@torch.library.register_fake("tilelace::_ag_gemm_like")
+def _(x, weights, group_name, like, *, gather_dim=0, return_gathered=False):
+    dim = _dim_of("ag_gemm", x, gather_dim)
+    return _gather_shapes(x, weights, dim, like.shape[dim], "none", return_gathered)
+
+
+@torch.library.register_fake("tilelace::gemm_rs")
+def _(x, weight, bias, group_name, *, scatter_dim=0, activation="none", sizes=None):
+    dim = _dim_of("gemm_rs", x, scatter_dim)
+    _weight_check("gemm_rs", x, weight)
+    return _shaped(x, dim, _own_units(x, dim, group_name, sizes), weight.shape[0])
+
+
+@torch.library.register_fake("tilelace::gemm_ar")
+def _(x, weight, bias, group_name, *, activation="none"):
+    dim = _dim_of("gemm_ar", x, 0)
+    _weight_check("gemm_ar", x, weight)
+    return _shaped(x, dim, x.shape[0], weight.shape[0])
+
+
+@torch.library.register_fake("tilelace::all_gather")
+def _(x, group_name, *, gather_dim=0, sizes=None):
+    dim = _dim_of("all_gather", x, gather_dim)
+    return _shaped(x, dim, _gathered_units(x, dim, group_name, sizes), x.shape[-1])
+
+
+@torch.library.register_fake("tilelace::_all_gather_like")
+def _(x, group_name, like, *, gather_dim=0):
+    dim = _dim_of("all_gather", x, gather_dim)
+    return _shaped(x, dim, like.shape[dim], x.shape[-1])
+
+
+@torch.library.register_fake("tilelace::reduce_scatter")
+def _(x, group_name, *, scatter_dim=0, sizes=None):
+    dim = _dim_of("reduce_scatter", x, scatter_dim)
+    return _shaped(x, dim, _own_units(x, dim, group_name, sizes), x.shape[-1])
+
+
+@torch.library.register_fake("tilelace::ag_gemm_out")
+def _(x, weights, biases, group_name, *, gather_dim=0, activation="none", sizes=None, out,
+      gathered=None):
+    return None
+
+
+@torch.library.register_fake("tilelace::gemm_rs_out")
+def _(x, weight, bias, group_name, *, scatter_dim=0, activation="none", sizes=None, out):
+    return None
+
+
+@torch.library.register_fake("tilelace::gemm_ar_out")
+def _(x, weight, bias, group_name, *, activation="none", out):
+    return None

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loads the library, which registers torch.ops.tilelace."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+FOLDER = Path(__file__).resolve().parent
+LIBRARY = FOLDER / "_tilelace_torch.so"
+
+if not LIBRARY.is_file():
+    raise ImportError(
+        f"tilelace: {LIBRARY.name}, got none beside the package, expected it: "
+        "install the package (pip install .) rather than import its sources"
+    )
+torch.ops.load_library(str(LIBRARY))
+
+
+def has_cuda() -> bool:
+    """Whether this build has the CUDA backend; without it there are CPU ranks only."""
+    return torch.ops.tilelace._has_cuda()

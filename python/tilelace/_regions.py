@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps between tensors that are split over a group and tensors that are the same on every rank.
+
+A tensor that is the same on every rank counts once in the loss, as in Megatron: its gradient is
+the same on every rank.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.distributed import _functional_collectives as collectives
+
+from . import _groups, ops
+
+
+def slice_of(size: int, name: str) -> slice:
+    """This rank's part of `size`. Errors: usage (the ranks do not divide it)."""
+    ranks, rank = _groups.size_and_rank(name)
+    if size % ranks:
+        raise _groups.usage(f"layer: size: got {size}, expected a multiple of the {ranks} ranks")
+    part = size // ranks
+    return slice(rank * part, (rank + 1) * part)
+
+
+def _gather_last(x: Tensor, name: str) -> Tensor:
+    whole = ops.all_gather(x.reshape(-1, x.shape[-1]).t(), name)
+    return whole.t().reshape(*x.shape[:-1], whole.shape[0])
+
+
+class _CopyLinear(torch.autograd.Function):
+    """x * weight^T where x is the same on every rank and weight is split by rows."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, name: str) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.name = name
+        return F.linear(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        (grad,) = grads
+        x, weight = ctx.saved_tensors
+        need_x, need_weight, need_bias, _ = ctx.needs_input_grad
+        flat = grad.reshape(-1, grad.shape[-1])
+        grad_x = ops.gemm_ar(grad, weight.t(), None, ctx.name) if need_x else None
+        grad_weight = flat.t().mm(x.reshape(-1, x.shape[-1])) if need_weight else None
+        return grad_x, grad_weight, flat.sum(0) if need_bias else None, None
+
+
+class _GatherColumns(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, name: str) -> Tensor:
+        ctx.name = name
+        return _gather_last(x, name)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        (grad,) = grads
+        return grad[..., slice_of(grad.shape[-1], ctx.name)].contiguous(), None
+
+
+class _SplitColumns(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, name: str) -> Tensor:
+        ctx.name = name
+        return x[..., slice_of(x.shape[-1], name)].contiguous()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return _gather_last(grads[0], ctx.name), None
+
+
+class _SumGradient(torch.autograd.Function):
+    """A parameter that is the same on every rank and sees only the rank's part of the rows."""
+
+    @staticmethod
+    def forward(ctx: Any, parameter: Tensor, name: str) -> Tensor:
+        ctx.name = name
+        return parameter.view_as(parameter)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return collectives.all_reduce(grads[0], "sum", ctx.name), None
+
+
+class _IntoMainGrad(torch.autograd.Function):
+    """The gradient goes into weight.main_grad, which has its own, wider type."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor) -> Tensor:
+        ctx.weight = weight
+        return weight.view_as(weight)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        weight = ctx.weight
+        weight.main_grad.add_(grads[0])
+        if hasattr(weight, "grad_added_to_main_grad"):
+            weight.grad_added_to_main_grad = True
+            return torch.zeros_like(weight)
+        return None
+
+
+def copy_linear(x: Tensor, weight: Tensor, bias: Tensor | None, name: str) -> Tensor:
+    return _CopyLinear.apply(x, weight, bias, name)
+
+
+def gather_columns(x: Tensor, name: str) -> Tensor:
+    return _GatherColumns.apply(x, name)
+
+
+def split_columns(x: Tensor, name: str) -> Tensor:
+    return _SplitColumns.apply(x, name)
+
+
+def summed_gradient(parameter: Tensor, name: str) -> Tensor:
+    return _SumGradient.apply(parameter, name)
+
+
+def into_main_grad(weight: Tensor) -> Tensor:
+    return _IntoMainGrad.apply(weight)

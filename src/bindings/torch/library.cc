@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// torch.ops.tilelace: schemas and kernels, over torch's stable ABI alone. The package adds what is
+// Python's: shapes without data, gradients, groups; on CPU tensors it calls the ops `_cpu_...`, so
+// that its exception type reaches the caller.
+#include <torch/csrc/stable/library.h>
+
+#include <sstream>
+
+#include "bindings/torch/calls.h"
+#include "bindings/torch/members.h"
+
+namespace tilelace::torch_binding {
+namespace {
+
+using MaybeTensor = std::optional<Tensor>;
+using MaybeTensors = std::optional<Tensors>;
+
+std::tuple<MaybeTensor, Tensors> boxed_ag_gemm(Tensor x, Tensors weights, MaybeTensors biases,
+                                               std::string group, int64_t dim,
+                                               std::string activation, bool return_gathered,
+                                               Sizes sizes) {
+  return remembered([&] {
+    return ag_gemm(
+        {x, weights, biases, group, dim, activation, return_gathered, sizes, {}, {}, {}});
+  });
+}
+
+void boxed_ag_gemm_out(Tensor x, Tensors weights, MaybeTensors biases, std::string group,
+                       int64_t dim, std::string activation, Sizes sizes, Tensors out,
+                       MaybeTensor gathered) {
+  remembered([&] {
+    ag_gemm({x,
+             weights,
+             biases,
+             group,
+             dim,
+             activation,
+             gathered.has_value(),
+             sizes,
+             {},
+             out,
+             gathered});
+  });
+}
+
+std::tuple<MaybeTensor, Tensors> boxed_ag_gemm_like(Tensor x, Tensors weights, std::string group,
+                                                    Tensor like, int64_t dim,
+                                                    bool return_gathered) {
+  return remembered([&] {
+    return ag_gemm({x, weights, {}, group, dim, "none", return_gathered, {}, like, {}, {}});
+  });
+}
+
+Tensor boxed_gemm_rs(Tensor x, Tensor weight, MaybeTensor bias, std::string group, int64_t dim,
+                     std::string activation, Sizes sizes) {
+  return remembered([&] {
+    return gemm_reduce({Op::gemm_rs, x, weight, bias, group, dim, activation, sizes, {}});
+  });
+}
+
+void boxed_gemm_rs_out(Tensor x, Tensor weight, MaybeTensor bias, std::string group, int64_t dim,
+                       std::string activation, Sizes sizes, Tensor out) {
+  remembered([&] {
+    gemm_reduce({Op::gemm_rs, x, weight, bias, group, dim, activation, sizes, out});
+  });
+}
+
+Tensor boxed_gemm_ar(Tensor x, Tensor weight, MaybeTensor bias, std::string group,
+                     std::string activation) {
+  return remembered([&] {
+    return gemm_reduce({Op::gemm_ar, x, weight, bias, group, 0, activation, {}, {}});
+  });
+}
+
+void boxed_gemm_ar_out(Tensor x, Tensor weight, MaybeTensor bias, std::string group,
+                       std::string activation, Tensor out) {
+  remembered([&] { gemm_reduce({Op::gemm_ar, x, weight, bias, group, 0, activation, {}, out}); });
+}
+
+Tensor boxed_all_gather(Tensor x, std::string group, int64_t dim, Sizes sizes) {
+  return remembered([&] {
+    return all_gather({x, {}, {}, group, dim, "none", true, sizes, {}, {}, {}});
+  });
+}
+
+Tensor boxed_all_gather_like(Tensor x, std::string group, Tensor like, int64_t dim) {
+  return remembered([&] {
+    return all_gather({x, {}, {}, group, dim, "none", true, {}, like, {}, {}});
+  });
+}
+
+Tensor boxed_reduce_scatter(Tensor x, std::string group, int64_t dim, Sizes sizes) {
+  return remembered([&] {
+    return reduce_scatter({Op::gemm_rs, x, x, {}, group, dim, "none", sizes, {}});
+  });
+}
+
+Device device_named(const std::string& name) {
+  if (name == "cuda") return Device::cuda;
+  if (name == "cpu") return Device::cpu;
+  wrong("join", "device", '"' + name + '"', "cpu or cuda");
+}
+
+/// Collective over the group's ranks, which meet in `directory`.
+void join(std::string group, std::string device, int64_t rank, int64_t ranks, std::string directory,
+          double timeout_s, int64_t workers, int64_t device_index) {
+  remembered([&] {
+    CommunicatorOptions options;
+    options.device = device_named(device);
+    options.timeout_s = timeout_s;
+    options.workers = static_cast<int>(workers);
+    options.device_index = static_cast<int>(device_index);
+    add_member(
+        group, options.device,
+        Communicator::process(static_cast<int>(rank), static_cast<int>(ranks), directory, options));
+  });
+}
+
+void leave(std::string group, std::string device) {
+  remembered([&] { remove_member(group, device_named(device)); });
+}
+
+void leave_all() { remove_all_members(); }
+
+void abort_group(std::string group, std::string device) {
+  remembered([&] { member_of("abort", group, device_named(device))->communicator().abort(); });
+}
+
+void prepare_again(std::string group, std::string device) {
+  remembered([&] { member_of("prepare", group, device_named(device))->prepare_again(); });
+}
+
+void synchronize(std::string group, std::string device, int64_t stream) {
+  remembered([&] {
+    member_of("synchronize", group, device_named(device))
+        ->communicator()
+        .synchronize(reinterpret_cast<void*>(stream));  // NOLINT(performance-no-int-to-ptr)
+  });
+}
+
+/// Every problem that was prepared, with its plan, a line each.
+std::vector<std::string> plans(std::string group, std::string device) {
+  return remembered([&] {
+    const auto member = member_of("plans", group, device_named(device));
+    std::vector<std::string> lines;
+    for (const auto& p : member->prepared()) {
+      const Plan plan = query_plan(member->communicator(), p.problem);
+      std::ostringstream line;
+      line << p.problem << ": " << plan << " (" << plan.reason << ")";
+      lines.push_back(line.str());
+    }
+    return lines;
+  });
+}
+
+bool has_cuda() { return TILELACE_TORCH_CUDA != 0; }
+int64_t last_kind() { return static_cast<int64_t>(last_error().first); }
+std::string last_text() { return last_error().second; }
+
+using Kernel = void (*)(StableIValue*, std::uint64_t, std::uint64_t);
+using torch::stable::detail::StableLibrary;
+
+struct OpEntry {
+  const char* name;
+  std::string schema;
+  Kernel kernel;
+};
+
+const std::vector<OpEntry>& ops() {
+  static const std::string gather =
+      "(Tensor x, Tensor[] weights, Tensor[]? biases, str group_name, *, int gather_dim=0, "
+      "str activation=\"none\", ";
+  static const std::string scatter =
+      "(Tensor x, Tensor weight, Tensor? bias, str group_name, *, int scatter_dim=0, "
+      "str activation=\"none\", int[]? sizes=None";
+  static const std::string reduce =
+      "(Tensor x, Tensor weight, Tensor? bias, str group_name, *, str activation=\"none\"";
+  static const std::vector<OpEntry> all = {
+      {"ag_gemm", gather + "bool return_gathered=False, int[]? sizes=None) -> (Tensor?, Tensor[])",
+       TORCH_BOX(&boxed_ag_gemm)},
+      {"ag_gemm_out",
+       gather + "int[]? sizes=None, Tensor(a!)[] out, Tensor(b!)? gathered=None) -> ()",
+       TORCH_BOX(&boxed_ag_gemm_out)},
+      {"gemm_rs", scatter + ") -> Tensor", TORCH_BOX(&boxed_gemm_rs)},
+      {"gemm_rs_out", scatter + ", Tensor(a!) out) -> ()", TORCH_BOX(&boxed_gemm_rs_out)},
+      {"gemm_ar", reduce + ") -> Tensor", TORCH_BOX(&boxed_gemm_ar)},
+      {"gemm_ar_out", reduce + ", Tensor(a!) out) -> ()", TORCH_BOX(&boxed_gemm_ar_out)},
+      {"all_gather", "(Tensor x, str group_name, *, int gather_dim=0, int[]? sizes=None) -> Tensor",
+       TORCH_BOX(&boxed_all_gather)},
+      {"reduce_scatter",
+       "(Tensor x, str group_name, *, int scatter_dim=0, int[]? sizes=None) -> Tensor",
+       TORCH_BOX(&boxed_reduce_scatter)},
+      // Size gather_dim of `like` is the gathered one, split as gemm_rs splits it.
+      {"_ag_gemm_like",
+       "(Tensor x, Tensor[] weights, str group_name, Tensor like, *, int gather_dim=0, "
+       "bool return_gathered=False) -> (Tensor?, Tensor[])",
+       TORCH_BOX(&boxed_ag_gemm_like)},
+      {"_all_gather_like", "(Tensor x, str group_name, Tensor like, *, int gather_dim=0) -> Tensor",
+       TORCH_BOX(&boxed_all_gather_like)},
+  };
+  return all;
+}
+
+/// Local ones, and those of the group as a whole.
+const std::vector<OpEntry>& services() {
+  static const std::vector<OpEntry> all = {
+      {"_join",
+       "(str group_name, str device, int rank, int ranks, str directory, float timeout_s, "
+       "int workers, int device_index) -> ()",
+       TORCH_BOX(&join)},
+      {"_leave", "(str group_name, str device) -> ()", TORCH_BOX(&leave)},
+      {"_leave_all", "() -> ()", TORCH_BOX(&leave_all)},
+      {"_abort", "(str group_name, str device) -> ()", TORCH_BOX(&abort_group)},
+      {"_prepare_again", "(str group_name, str device) -> ()", TORCH_BOX(&prepare_again)},
+      {"_synchronize", "(str group_name, str device, int stream) -> ()", TORCH_BOX(&synchronize)},
+      {"_plans", "(str group_name, str device) -> str[]", TORCH_BOX(&plans)},
+      {"_has_cuda", "() -> bool", TORCH_BOX(&has_cuda)},
+      {"_last_kind", "() -> int", TORCH_BOX(&last_kind)},
+      {"_last_text", "() -> str", TORCH_BOX(&last_text)},
+  };
+  return all;
+}
+
+/// Each op twice: for its users, and as the kernel that the package calls on CPU tensors.
+void define(StableLibrary& library) {
+  for (const auto& op : ops()) {
+    library.def((op.name + op.schema).c_str());
+    library.def(("_cpu_" + std::string(op.name) + op.schema).c_str());
+  }
+  for (const auto& s : services()) library.def((s.name + s.schema).c_str());
+}
+
+}  // namespace
+}  // namespace tilelace::torch_binding
+
+STABLE_TORCH_LIBRARY(tilelace, m) { tilelace::torch_binding::define(m); }
+STABLE_TORCH_LIBRARY_IMPL(tilelace, CPU, m) {
+  for (const auto& op : tilelace::torch_binding::ops()) {
+    m.impl(("_cpu_" + std::string(op.name)).c_str(), op.kernel);
+  }
+}
+STABLE_TORCH_LIBRARY_IMPL(tilelace, CUDA, m) {
+  for (const auto& op : tilelace::torch_binding::ops()) m.impl(op.name, op.kernel);
+}
+STABLE_TORCH_LIBRARY_IMPL(tilelace, CompositeExplicitAutograd, m) {
+  for (const auto& s : tilelace::torch_binding::services()) m.impl(s.name, s.kernel);
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bindings/torch/members.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <mutex>
+
+namespace tilelace::torch_binding {
+namespace {
+
+using Key = std::pair<std::string, Device>;
+
+struct Registry {
+  std::mutex mutex;
+  std::map<Key, std::shared_ptr<Member>> members;
+};
+
+/// Never destroyed: what is left at the end of the process ends with it, in no order.
+Registry& registry() {
+  static auto* const all = new Registry;
+  return *all;
+}
+
+[[noreturn]] void usage(const std::string& text) { throw Error(ErrorKind::usage, text); }
+
+/// Up to the next of four steps an octave: a growing m prepares seldom, and wastes a quarter.
+std::int64_t with_room(std::int64_t m) {
+  const auto least = static_cast<std::uint64_t>(std::max<std::int64_t>(m, 16));
+  const std::uint64_t step = std::bit_floor(least) / 4;
+  return static_cast<std::int64_t>((least + step - 1) / step * step);
+}
+
+/// Even shards that hold every uneven one.
+Problem largest_of(const Problem& problem) {
+  Problem p = problem;
+  if (!p.rows.empty()) p.m = p.ranks * *std::max_element(p.rows.begin(), p.rows.end());
+  p.rows.clear();
+  return p;
+}
+
+bool same_but_m(const Problem& a, Problem b) {
+  b.m = a.m;
+  return a == b;
+}
+
+/// A member that a fork copied is left alone: its sockets and flags are the parent's.
+void let_go(std::shared_ptr<Member> member) {
+  if (!member->own_process()) new std::shared_ptr<Member>(std::move(member));
+}
+
+}  // namespace
+
+Member::Member(std::string group, Communicator communicator, Device device)
+    : group_(std::move(group)),
+      communicator_(std::move(communicator)),
+      device_(device),
+      process_(getpid()) {}
+
+bool Member::own_process() const { return getpid() == process_; }
+
+void Member::require_own_process(std::string_view op) const {
+  if (own_process()) return;
+  usage(std::string(op) + ": group \"" + group_ + "\": got a call in process " +
+        std::to_string(getpid()) + ", forked from " + std::to_string(process_) +
+        " after it joined, expected one in the process that joined");
+}
+
+void Member::make_room(const Problem& problem) {
+  Problem wanted = largest_of(problem);
+  const auto known = std::find_if(prepared_.begin(), prepared_.end(), [&](const Preparation& p) {
+    return same_but_m(p.problem, wanted);
+  });
+  if (known != prepared_.end() && known->problem.m >= wanted.m) return;
+  wanted.m = with_room(wanted.m);
+  // The newest first: it is what an error shall show.
+  std::vector<Preparation> list{{wanted, {}, {}}};
+  for (const auto& p : prepared_) {
+    if (!same_but_m(p.problem, wanted)) list.push_back(p);
+  }
+  communicator_.prepare(list);
+  prepared_ = std::move(list);
+}
+
+void Member::prepare_again() { communicator_.prepare(prepared_); }
+
+std::shared_ptr<Member> member_of(std::string_view op, const std::string& name, Device device) {
+  // Compiled graphs append "@rank/ranks", for torch's caches.
+  const std::string group = name.substr(0, name.rfind('@'));
+  auto& all = registry();
+  const std::scoped_lock lock(all.mutex);
+  const auto found = all.members.find({group, device});
+  if (found == all.members.end()) {
+    usage(std::string(op) + ": group \"" + group + "\": got one that has not joined for " +
+          std::string(name_of(device)) + " tensors, expected tilelace.join(group) before");
+  }
+  found->second->require_own_process(op);
+  return found->second;
+}
+
+void add_member(const std::string& group, Device device, Communicator communicator) {
+  auto& all = registry();
+  const std::scoped_lock lock(all.mutex);
+  auto& place = all.members[{group, device}];
+  if (place != nullptr) usage("join: group \"" + group + "\": got one that joined, expected not");
+  place = std::make_shared<Member>(group, std::move(communicator), device);
+}
+
+void remove_member(const std::string& group, Device device) {
+  auto& all = registry();
+  std::shared_ptr<Member> last;
+  {
+    const std::scoped_lock lock(all.mutex);
+    const auto found = all.members.find({group, device});
+    if (found == all.members.end()) return;
+    last = std::move(found->second);
+    all.members.erase(found);
+  }
+  let_go(std::move(last));
+}
+
+void remove_all_members() {
+  std::map<Key, std::shared_ptr<Member>> all;
+  {
+    const std::scoped_lock lock(registry().mutex);
+    all.swap(registry().members);
+  }
+  for (auto& [key, member] : all) let_go(std::move(member));
+}
+
+std::pair<ErrorKind, std::string>& last_error() {
+  static thread_local std::pair<ErrorKind, std::string> last{ErrorKind::usage, ""};
+  return last;
+}
+
+}  // namespace tilelace::torch_binding

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The communicators behind torch's groups, by the group's name and the device of the tensors.
+#pragma once
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tilelace/tilelace.h"
+
+namespace tilelace::torch_binding {
+
+/// This process's membership in one group.
+class Member {
+ public:
+  Member(std::string group, Communicator communicator, Device device);
+
+  [[nodiscard]] Communicator& communicator() { return communicator_; }
+  [[nodiscard]] Device device() const { return device_; }
+  [[nodiscard]] const std::vector<Preparation>& prepared() const { return prepared_; }
+
+  /// Prepares this problem, with room for calls to grow, unless that was done: what is prepared
+  /// follows from the calls, so that ranks in the same call do this together. Collective where the
+  /// problem is new.
+  void make_room(const Problem& problem);
+  /// All that was prepared, once more: GPU ranks need it after they disagreed. Collective.
+  void prepare_again();
+  /// Throws in a process that was forked from the member's.
+  void require_own_process(std::string_view op) const;
+  [[nodiscard]] bool own_process() const;
+
+ private:
+  std::string group_;
+  Communicator communicator_;
+  Device device_;
+  pid_t process_;
+  std::vector<Preparation> prepared_;
+};
+
+/// Errors: usage (the group has no member here).
+std::shared_ptr<Member> member_of(std::string_view op, const std::string& name, Device device);
+
+/// Errors: usage (there already).
+void add_member(const std::string& group, Device device, Communicator communicator);
+/// Nothing happens where there is none. A forked process only forgets its parent's.
+void remove_member(const std::string& group, Device device);
+void remove_all_members();
+
+/// Kind and text of this thread's last error.
+std::pair<ErrorKind, std::string>& last_error();
+
+/// Runs the body and keeps what it throws for last_error(): torch passes on the text alone.
+template <class Body>
+decltype(auto) remembered(const Body& body) {
+  try {
+    return body();
+  } catch (const Error& e) {
+    last_error() = {e.kind(), e.what()};
+    throw;
+  }
+}
+
+}  // namespace tilelace::torch_binding

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bindings/torch/places.h"
+
+#include <torch/csrc/stable/accelerator.h>
+
+#include <numeric>
+
+// Only builds of torch with CUDA have it; they load it with the library that every build has.
+extern "C" __attribute__((weak)) AOTITorchError aoti_torch_get_current_cuda_stream(int32_t, void**);
+
+namespace tilelace::torch_binding {
+namespace {
+
+Device device_of(std::string_view op, const Tensor& x) {
+  if (x.is_cuda()) return Device::cuda;
+  if (x.is_cpu()) return Device::cpu;
+  wrong(op, "x", "a tensor on another device", "one on cpu or cuda");
+}
+
+void* stream_of(const Tensor& x) {
+  if (!x.is_cuda() || aoti_torch_get_current_cuda_stream == nullptr) return nullptr;
+  void* stream = nullptr;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(x.get_device_index(), &stream));
+  return stream;
+}
+
+std::vector<int64_t> remainder_first(int64_t units, int ranks) {
+  std::vector<int64_t> sizes;
+  for (int r = 0; r < ranks; ++r) sizes.push_back((units + ranks - 1 - r) / ranks);
+  return sizes;
+}
+
+void check_sizes(std::string_view op, const std::vector<int64_t>& sizes, int ranks) {
+  if (static_cast<int>(sizes.size()) != ranks) {
+    wrong(op, "sizes", std::to_string(sizes.size()) + " entries",
+          "one a rank (" + std::to_string(ranks) + ")");
+  }
+  for (const auto s : sizes) {
+    if (s < 0) wrong(op, "sizes", std::to_string(s), "0 or more");
+  }
+}
+
+Split split_of(std::vector<int64_t> units, int64_t inner) {
+  Split s;
+  s.total = std::accumulate(units.begin(), units.end(), int64_t{0});
+  const bool even = units == remainder_first(s.total, static_cast<int>(units.size()));
+  const bool whole = s.total % static_cast<int64_t>(units.size()) == 0;
+  if (!even || (inner != 1 && !whole)) {
+    for (const auto u : units) s.rows.push_back(u * inner);
+  }
+  s.units = std::move(units);
+  return s;
+}
+
+}  // namespace
+
+Place place_of(Op op, const Tensor& x, const std::string& group) {
+  const auto name = name_of(op);
+  const Device device = device_of(name, x);
+  auto member = member_of(name, group, device);
+  const int rank = member->communicator().rank();
+  const int ranks = member->communicator().size();
+  return {std::move(member), device, rank, ranks, stream_of(x)};
+}
+
+Split gather_split(const GatherCall& call, const Rows& x, const Place& place) {
+  constexpr std::string_view op = "ag_gemm";
+  std::vector<int64_t> units(static_cast<std::size_t>(place.ranks), x.units);
+  if (call.sizes) {
+    check_sizes(op, *call.sizes, place.ranks);
+    units = *call.sizes;
+  } else if (call.like) {
+    units = remainder_first(call.like->size(x.dim), place.ranks);
+  }
+  const auto own = units[static_cast<std::size_t>(place.rank)];
+  if (own != x.units) {
+    wrong(op, "x", std::to_string(x.units) + " in dimension " + std::to_string(x.dim),
+          std::to_string(own) + ": this rank's size");
+  }
+  return split_of(std::move(units), x.inner);
+}
+
+Split reduce_split(const ReduceCall& call, const Rows& x, int ranks) {
+  const auto op = name_of(call.op);
+  if (call.op == Op::gemm_ar) return {{}, {}, x.units};
+  if (!call.sizes) return split_of(remainder_first(x.units, ranks), x.inner);
+  check_sizes(op, *call.sizes, ranks);
+  auto split = split_of(*call.sizes, x.inner);
+  if (split.total != x.units) {
+    wrong(op, "sizes", "a sum of " + std::to_string(split.total),
+          std::to_string(x.units) + ": size of x in dimension " + std::to_string(x.dim));
+  }
+  return split;
+}
+
+}  // namespace tilelace::torch_binding

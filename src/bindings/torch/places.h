@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a call runs, and how its rows are split over the ranks.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bindings/torch/calls.h"
+#include "bindings/torch/members.h"
+
+namespace tilelace::torch_binding {
+
+/// What a call on one rank knows of its group.
+struct Place {
+  std::shared_ptr<Member> member;
+  Device device;
+  int rank;
+  int ranks;
+  void* stream;
+
+  [[nodiscard]] Communicator& communicator() const { return member->communicator(); }
+};
+
+/// Errors: usage (a device or a group that is not there).
+Place place_of(Op op, const Tensor& x, const std::string& group);
+
+/// Runs the part that only this rank can judge; what it finds wrong the peers are told.
+template <class Body>
+auto checked_here(const Place& place, const Body& body) {
+  try {
+    return body();
+  } catch (const Error& e) {
+    refuse(place.communicator(), e.what(), place.stream);
+    throw;
+  }
+}
+
+/// Units of every rank, and the rows that the library is told: none where it splits evenly itself.
+struct Split {
+  std::vector<int64_t> units;
+  std::vector<int64_t> rows;
+  int64_t total = 0;
+};
+
+Split gather_split(const GatherCall& call, const Rows& x, const Place& place);
+Split reduce_split(const ReduceCall& call, const Rows& x, int ranks);
+
+}  // namespace tilelace::torch_binding

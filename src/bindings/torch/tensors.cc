@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bindings/torch/tensors.h"
+
+#include <torch/csrc/stable/ops.h>
+
+#include <algorithm>
+#include <array>
+
+namespace tilelace::torch_binding {
+namespace {
+
+using torch::headeronly::ScalarType;
+using torch::stable::contiguous;
+using torch::stable::copy_;
+using torch::stable::narrow;
+using torch::stable::new_empty;
+using torch::stable::reshape;
+using torch::stable::transpose;
+
+constexpr int64_t kAlignment = 16;
+
+/// CPU ranks take padded rows, GPU ranks rows one after the other.
+bool readable(const Tensor& t, DType dtype, Device device) {
+  const auto size = static_cast<int64_t>(size_of(dtype));
+  const int64_t rows = t.size(0);
+  const int64_t cols = t.size(1);
+  if (rows == 0 || cols == 0) return true;
+  if (reinterpret_cast<uintptr_t>(t.const_data_ptr()) % kAlignment != 0) return false;
+  if (cols > 1 && t.stride(1) != 1) return false;
+  if (rows == 1) return true;
+  const bool wide = device == Device::cuda ? t.stride(0) == cols : t.stride(0) >= cols;
+  return wide && (t.stride(0) * size) % kAlignment == 0;
+}
+
+TensorView view_of(const Tensor& t, DType dtype) {
+  TensorView v = dense(t.mutable_data_ptr(), dtype, t.size(0), t.size(1));
+  if (t.size(0) > 1) v.stride = t.stride(0);
+  return v;
+}
+
+/// A fresh tensor that kernels read and write in place.
+Tensor staging(const Tensor& like, DType dtype, int64_t rows, int64_t cols, Device device) {
+  const auto grain = kAlignment / static_cast<int64_t>(size_of(dtype));
+  const int64_t width = device == Device::cuda ? cols : (cols + grain - 1) / grain * grain;
+  const std::array<int64_t, 2> size{rows, width};
+  auto whole = new_empty(like, size);
+  return width == cols ? whole : narrow(whole, 1, 0, cols);
+}
+
+void require_place(std::string_view op, const std::string& name, const Tensor& t, Device device) {
+  if (device == Device::cuda ? t.is_cuda() : t.is_cpu()) return;
+  wrong(op, name, "a tensor elsewhere", "one on " + std::string(name_of(device)) + ", as x");
+}
+
+}  // namespace
+
+void wrong(std::string_view op, const std::string& what, const std::string& got,
+           const std::string& expected) {
+  throw Error(ErrorKind::usage,
+              std::string(op) + ": " + what + ": got " + got + ", expected " + expected);
+}
+
+std::string shape_of(std::span<const int64_t> sizes) {
+  std::string text = "[";
+  for (const auto size : sizes) {
+    if (text.size() > 1) text += ", ";
+    text += std::to_string(size);
+  }
+  return text += "]";
+}
+
+std::string shape_of(const Tensor& t) {
+  const auto sizes = t.sizes();
+  return shape_of(std::span(sizes.data(), sizes.size()));
+}
+
+DType dtype_of(std::string_view op, const std::string& name, const Tensor& t) {
+  switch (t.scalar_type()) {
+    case ScalarType::BFloat16: return DType::bf16;
+    case ScalarType::Half: return DType::fp16;
+    case ScalarType::Float: return DType::fp32;
+    default:
+      wrong(op, name, torch::headeronly::toString(t.scalar_type()), "bfloat16, float16 or float32");
+  }
+}
+
+Activation activation_of(std::string_view op, const std::string& name) {
+  for (const auto a : {Activation::none, Activation::gelu, Activation::gelu_tanh, Activation::silu,
+                       Activation::swiglu}) {
+    if (name_of(a) == name) return a;
+  }
+  wrong(op, "activation", '"' + name + '"', "none, gelu, gelu_tanh, silu or swiglu");
+}
+
+Matrix matrix_of(std::string_view op, const std::string& name, const Tensor& t, Device device) {
+  require_place(op, name, t, device);
+  if (t.dim() != 1 && t.dim() != 2) wrong(op, name, shape_of(t), "a matrix");
+  const DType dtype = dtype_of(op, name, t);
+  const Tensor matrix = t.dim() == 2 ? t : torch::stable::unsqueeze(t, 0);
+  if (readable(matrix, dtype, device)) return {matrix, view_of(matrix, dtype)};
+  Tensor copy = staging(matrix, dtype, matrix.size(0), matrix.size(1), device);
+  copy_(copy, matrix);
+  return {copy, view_of(copy, dtype)};
+}
+
+Rows rows_of(std::string_view op, const Tensor& x, int64_t dim) {
+  const int64_t dims = x.dim();
+  if (dims < 2) wrong(op, "x", shape_of(x), "at least two dimensions");
+  const int64_t at = dim < 0 ? dim + dims : dim;
+  if (at < 0 || at >= dims - 1) {
+    wrong(op, "dim", std::to_string(dim), "0 to " + std::to_string(dims - 2) + ", not the last");
+  }
+  Rows r{x, x, at == 0 ? x : transpose(x, 0, at), x.size(at), 1, at};
+  for (int64_t d = 0; d + 1 < dims; ++d) {
+    if (d != at) r.inner *= x.size(d);
+  }
+  if (dims > 2 || at != 0) {
+    const std::array<int64_t, 2> size{r.units * r.inner, x.size(dims - 1)};
+    r.matrix = reshape(r.swapped, size);
+  }
+  return r;
+}
+
+Result::Result(const Tensor& like, int64_t rows, int64_t cols, Device device) {
+  const DType dtype = dtype_of("", "x", like);
+  matrix_.tensor = staging(like, dtype, rows, cols, device);
+  matrix_.view = view_of(matrix_.tensor, dtype);
+}
+
+Result::Result(std::string_view op, const std::string& name, const Tensor& given, const Rows& x,
+               int64_t units, int64_t cols, Device device) {
+  require_place(op, name, given, device);
+  const DType dtype = dtype_of(op, name, given);
+  bool fits = given.dim() == x.swapped.dim();
+  for (int64_t d = 0; fits && d < given.dim(); ++d) {
+    const bool last = d + 1 == given.dim();
+    fits = given.size(d) == (last ? cols : d == x.dim ? units : x.tensor.size(d));
+  }
+  if (!fits) {
+    wrong(op, name, shape_of(given),
+          std::to_string(units) + " in dimension " + std::to_string(x.dim) + ", " +
+              std::to_string(cols) + " in the last, the others as x");
+  }
+  const Rows rows = rows_of(op, given, x.dim);
+  const bool in_place =
+      given.numel() == 0 || (rows.matrix.const_data_ptr() == given.const_data_ptr() &&
+                             readable(rows.matrix, dtype, device));
+  matrix_.tensor = in_place ? rows.matrix : staging(given, dtype, x.inner * units, cols, device);
+  matrix_.view = view_of(matrix_.tensor, dtype);
+  if (!in_place) given_ = rows.swapped;
+}
+
+Tensor Result::finish() {
+  Tensor dense = contiguous(matrix_.tensor);
+  if (!given_) return dense;
+  std::vector<int64_t> size;
+  for (int64_t d = 0; d < given_->dim(); ++d) size.push_back(given_->size(d));
+  copy_(*given_, torch::stable::view(dense, size));
+  return dense;
+}
+
+Tensor shaped_as(const Rows& rows, const Tensor& matrix, int64_t units) {
+  const int64_t dims = rows.swapped.dim();
+  std::vector<int64_t> size(static_cast<std::size_t>(dims));
+  for (int64_t d = 0; d < dims; ++d) size[static_cast<std::size_t>(d)] = rows.swapped.size(d);
+  size.front() = units;
+  size.back() = matrix.size(1);
+  const Tensor shaped = dims == 2 ? matrix : torch::stable::view(matrix, size);
+  return rows.dim == 0 ? shaped : transpose(shaped, 0, rows.dim);
+}
+
+}  // namespace tilelace::torch_binding

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch.compile: whole graphs, a dynamic m, gradients; the Inductor pass."""
+
+import tilelace
+import tilelace.inductor
+import tilelace.nn
+import torch
+import torch.distributed._functional_collectives as funcol
+from torch._dynamo.testing import CompileCounterWithBackend
+from torch._functorch.aot_autograd import aot_module_simplified
+
+from .world import case, expect_close, product
+
+OPS = torch.ops.tilelace
+
+
+@case(2)
+def whole_graph_with_a_dynamic_m(w):
+    w1, w2 = (t.requires_grad_() for t in (w.randn(8, 6), w.randn(6, 8)))
+
+    def block(x):
+        _, (y,) = tilelace.ag_gemm(x, w1, None, w.name)
+        z = tilelace.gemm_rs(torch.relu(y), w2, None, w.name)
+        return z + tilelace.gemm_ar(x, w1[:6], None, w.name)
+
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(block, backend=counter, fullgraph=True, dynamic=True)
+    for m in (4, 6, 9, 17):
+        x = w.randn(m, 6).requires_grad_()
+        grads = []
+        for fn in (compiled, block):
+            y = fn(x)
+            grads.append([y, *torch.autograd.grad(y.square().sum(), (x, w1, w2))])
+        for ours, eager in zip(*grads):
+            assert torch.equal(ours, eager)
+    assert counter.frame_count == 1, f"{counter.frame_count} graphs for four sizes"
+
+
+@case(2)
+def inductor_runs_it(w):
+    weight = w.randn(8, 6)
+    torch._dynamo.reset()
+    # Nothing pointwise: Inductor would call a C++ compiler, for half a minute.
+    # m 7 has other rows on each rank: what torch caches of a compiled graph must not be shared.
+    compiled = torch.compile(
+        lambda x: tilelace.gemm_rs(x.t(), weight, None, w.group), fullgraph=True, dynamic=True)
+    for m in (4, 7):
+        x = w.randn(m, 6)
+        y64, terms = product(2 * x, weight)
+        expect_close(compiled(x.t().contiguous()), w.mine(y64), w.mine(terms), "compiled")
+
+
+@case(2)
+def inductor_runs_the_pass(w):
+    weight = w.randn(6, 8)
+    torch._dynamo.reset()
+    tilelace.inductor.enable()
+    try:
+        compiled = torch.compile(
+            lambda x: funcol.all_reduce(x @ weight, "sum", w.name), fullgraph=True)
+        x = w.randn(4, 6)
+        y64, terms = product(2 * x, weight.t())
+        expect_close(compiled(x), y64, terms, "compiled")
+        assert "gemm_ar ranks 2 m 16 n 8 k 6" in tilelace.plans(w.group)[0]
+    finally:
+        tilelace.inductor.disable()
+
+
+def fused_graphs(fn, *inputs):
+    """The graph that the pass makes of fn's, and its result."""
+    graphs = []
+
+    def backend(module, example):
+        def compiler(graph, _):
+            graphs.append((tilelace.inductor.fuse(graph.graph), graph))
+            graph.recompile()
+            return graph
+
+        return aot_module_simplified(module, example, fw_compiler=compiler)
+
+    torch._dynamo.reset()
+    with torch.no_grad():
+        result = torch.compile(fn, backend=backend, fullgraph=True)(*inputs)
+    ((count, graph),) = graphs
+    return count, [n.target for n in graph.graph.nodes if n.op == "call_function"], result
+
+
+COLLECTIVES = ("all_gather_into_tensor", "reduce_scatter_tensor", "all_reduce")
+
+
+def expect_fused(w, fn, inputs, ops, left=()):
+    count, targets, result = fused_graphs(fn, *inputs)
+    with torch.no_grad():
+        expected = fn(*inputs)
+    found = [t for t in targets if t in (OPS.ag_gemm.default, OPS.gemm_rs.default,
+                                         OPS.gemm_ar.default)]
+    assert found == ops and count == len(ops), (count, targets)
+    assert [c for c in COLLECTIVES if any(c in str(t) for t in targets)] == list(left), targets
+    for ours, theirs in zip(result, expected):
+        torch.testing.assert_close(ours, theirs)
+
+
+@case(2)
+def the_pass_fuses_what_it_knows(w):
+    x, a, b = w.randn(4, 6), w.randn(6, 8), w.randn(6, 8)
+    bias, z = w.randn(8), w.randn(2, 3, 6)
+
+    def gathers(x):
+        g = funcol.all_gather_tensor(x, 0, w.name)
+        return g @ a, torch.relu(g @ b)
+
+    def gather_kept(x):
+        g = funcol.all_gather_tensor(x, 0, w.name)
+        return torch.addmm(bias, g, a), g + 1
+
+    def gather_shaped(z):
+        return (funcol.all_gather_tensor(z, 0, w.name) @ a,)
+
+    def reduces(x):
+        return (funcol.reduce_scatter_tensor(x @ a, "sum", 0, w.name),
+                funcol.all_reduce(x @ b, "sum", w.name))
+
+    def reduce_shaped(z):
+        return (funcol.reduce_scatter_tensor(z @ a, "sum", 0, w.name),)
+
+    expect_fused(w, gathers, (x,), [OPS.ag_gemm.default])
+    expect_fused(w, gather_kept, (x,), [OPS.ag_gemm.default])
+    expect_fused(w, gather_shaped, (z,), [OPS.ag_gemm.default])
+    expect_fused(w, reduces, (x,), [OPS.gemm_rs.default, OPS.gemm_ar.default])
+    expect_fused(w, reduce_shaped, (z,), [OPS.gemm_rs.default])
+
+
+@case(2)
+def the_pass_leaves_alone_what_it_does_not(w):
+    x, a = w.randn(4, 6), w.randn(6, 8)
+
+    def average(x):
+        return (funcol.reduce_scatter_tensor(x @ a, "avg", 0, w.name),)
+
+    def product_used_twice(x):
+        y = x @ a
+        return funcol.all_reduce(y, "sum", w.name), y + 1
+
+    def right_operand(x):
+        return (a.t() @ funcol.all_gather_tensor(x, 0, w.name)[:6, :6],)
+
+    def doubles(x):
+        return (funcol.all_reduce(x.double() @ a.double(), "sum", w.name),)
+
+    if torch.distributed.get_backend(w.group) != "gloo":
+        expect_fused(w, average, (x,), [], ["reduce_scatter_tensor"])
+    expect_fused(w, product_used_twice, (x,), [], ["all_reduce"])
+    expect_fused(w, right_operand, (x,), [], ["all_gather_into_tensor"])
+    expect_fused(w, doubles, (x,), [], ["all_reduce"])
+
+
+@case(2)
+def layers_are_whole_graphs(w):
+    for sequence_parallel in (False, True):
+        torch.manual_seed(6)
+        layer = tilelace.nn.ParallelMLP(8, 8, activation="swiglu", tp_group=w.group,
+                                        sequence_parallel=sequence_parallel)
+        torch._dynamo.reset()
+        compiled = torch.compile(layer, backend="aot_eager", fullgraph=True, dynamic=True)
+        for rows in (4, 6):
+            x = w.randn(rows, 2, 8).requires_grad_()
+            y, _ = layer(x)
+            z, _ = compiled(x)
+            assert torch.equal(y, z)
+            ours, theirs = (torch.autograd.grad(t.sum(), x)[0] for t in (z, y))
+            assert torch.equal(ours, theirs)

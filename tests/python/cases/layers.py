@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tilelace.nn and tilelace.compat.symm_mem against the unsharded layers and plain collectives."""
+import itertools
+from types import SimpleNamespace
+
+import tilelace.nn as tnn
+import torch
+import torch.nn.functional as F
+from tilelace.compat import symm_mem
+
+from .world import case, expect_close, expect_raises, product
+
+
+def close(ours, theirs, what):
+    """fp32 results of some tens of terms: 16 * 2^-24 of sums below 100."""
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=100 * 16 * 2.0**-24,
+                               msg=lambda m: f"{what}: {m}")
+
+
+def pair(w, hidden=12):
+    torch.manual_seed(3)
+    return torch.nn.Linear(hidden, 6 * w.ranks), torch.nn.Linear(6 * w.ranks, hidden)
+
+
+def both(w, sequence_parallel, skip, regather=True, dim=0):
+    """A column and a row layer and the same unsharded: results and gradients."""
+    fc1, fc2 = pair(w)
+    arguments = dict(sequence_parallel=sequence_parallel, tp_group=w.group, skip_bias_add=skip,
+                     sequence_dim=dim)
+    column = tnn.ColumnParallelLinear.from_linear(fc1, regather=regather, **arguments)
+    row = tnn.RowParallelLinear.from_linear(fc2, **arguments)
+    whole = w.randn(2 * w.ranks, 2 * w.ranks, 12).requires_grad_()
+    mine = w.mine(whole.detach(), dim) if sequence_parallel else whole.detach().clone()
+    mine.requires_grad_()
+
+    def ours(x):
+        y, bias = column(x)
+        assert (bias is not None) == skip
+        y, bias = row(F.gelu(y if bias is None else y + bias))
+        return y if bias is None else y + bias
+
+    expected = fc2(F.gelu(fc1(whole)))
+    result = ours(mine)
+    close(result, w.mine(expected, dim) if sequence_parallel else expected, "result")
+    expected.square().sum().backward()
+    result.square().sum().backward()
+    close(mine.grad, w.mine(whole.grad, dim) if sequence_parallel else whole.grad, "input")
+    close(column.weight.grad, w.mine(fc1.weight.grad), "column weight")
+    close(column.bias.grad, w.mine(fc1.bias.grad), "column bias")
+    close(row.weight.grad, w.mine(fc2.weight.grad, 1), "row weight")
+    close(row.bias.grad, fc2.bias.grad, "row bias")
+
+
+@case(2, 3)
+def column_and_row(w):
+    for sequence_parallel, skip in itertools.product((False, True), (False, True)):
+        both(w, sequence_parallel, skip)
+    both(w, True, False, regather=False)
+    both(w, True, False, dim=1)
+
+
+@case(2, 4)
+def outputs_gathered_and_inputs_split(w):
+    fc1, fc2 = pair(w)
+    column = tnn.ColumnParallelLinear.from_linear(fc1, gather_output=True, tp_group=w.group)
+    row = tnn.RowParallelLinear.from_linear(fc2, input_is_parallel=False, tp_group=w.group)
+    x = w.randn(5, 12).requires_grad_()
+    y, _ = column(x)
+    z, _ = row(y)
+    close(z, fc2(fc1(x)), "result")
+    (ours,) = torch.autograd.grad(z.square().sum(), x, retain_graph=True)
+    (theirs,) = torch.autograd.grad(fc2(fc1(x)).square().sum(), x)
+    close(ours, theirs, "input")
+    close(column(x, runtime_gather_output=False)[0], w.mine(fc1(x), 1), "not gathered")
+
+
+@case(2)
+def megatrons_config_and_main_grad(w):
+    config = SimpleNamespace(sequence_parallel=True, gradient_accumulation_fusion=True,
+                             params_dtype=torch.bfloat16)
+    layer = tnn.RowParallelLinear(
+        8, 6, config=config, init_method=torch.nn.init.ones_, bias=True, input_is_parallel=True,
+        skip_bias_add=False, stride=1, is_expert=False, tp_comm_buffer_name="proj",
+        tp_group=w.group)
+    assert layer.weight.dtype == torch.bfloat16 and layer.weight.tensor_model_parallel
+    assert layer.bias.sequence_parallel and layer.weight.partition_dim == 1
+    layer.weight.main_grad = torch.zeros(6, 4)
+    for _ in range(2):
+        y, _ = layer(torch.ones(4, 4, dtype=torch.bfloat16))
+        y.sum().backward()
+    assert torch.equal(layer.weight.main_grad, torch.full((6, 4), 8.0))
+    assert layer.weight.grad is None
+    # Two calls, two rows each on this rank: Megatron sums them over the ranks.
+    assert torch.equal(layer.bias.grad, torch.full((6,), 4.0, dtype=torch.bfloat16))
+    expect_raises("usage", "RowParallelLinear: is_expert: got True", lambda: tnn.RowParallelLinear(
+        8, 6, is_expert=True, tp_group=w.group))
+    expect_raises("usage", "nonsense: got 1, expected an argument of Megatron's layer",
+                  lambda: tnn.ColumnParallelLinear(8, 6, nonsense=1, tp_group=w.group))
+    expect_raises("usage", "got 7, expected a multiple of the 2 ranks",
+                  lambda: tnn.ColumnParallelLinear(8, 7, tp_group=w.group))
+
+
+@case(2)
+def initial_values_are_the_unsharded_layers(w):
+    torch.manual_seed(11)
+    layer = tnn.ColumnParallelLinear(8, 6, tp_group=w.group)
+    torch.manual_seed(11)
+    assert torch.equal(layer.weight, w.mine(torch.nn.Linear(8, 6, bias=False).weight))
+
+
+@case(2, activation="gelu")
+@case(3, activation="swiglu")
+def mlp(w, activation):
+    x = w.randn(3 * w.ranks, 2, 8)
+    for sequence_parallel in (False, True):
+        torch.manual_seed(2)
+        layer = tnn.ParallelMLP(8, 6 * w.ranks, activation=activation, tp_group=w.group,
+                                sequence_parallel=sequence_parallel)
+        fc1 = w.gather(layer.linear_fc1.weight)
+        fc2 = w.gather(layer.linear_fc2.weight, 1)
+        hidden = F.linear(x, fc1)
+        if activation == "swiglu":
+            # Each rank has gate rows and then up rows.
+            gate, up = hidden.view(*x.shape[:2], w.ranks, 2, 6).unbind(3)
+            hidden = (F.silu(gate) * up).flatten(2)
+        else:
+            hidden = F.gelu(hidden)
+        expected = F.linear(hidden, fc2)
+        mine, expected = (w.mine(x), w.mine(expected)) if sequence_parallel else (x, expected)
+        close(layer(mine)[0], expected, "in training")
+        with torch.no_grad():
+            close(layer(mine)[0], expected, "outside of training")
+
+
+@case(2, 3)
+def symm_mem_signatures(w):
+    a, b1, b2 = w.randn(2 * w.ranks, 6), w.randn(6, 8), w.randn(6, 4)
+    gathered, (y1, y2) = symm_mem.fused_all_gather_matmul(w.mine(a), [b1, b2], 0, w.name)
+    assert torch.equal(gathered, a)
+    expect_close(y1, *product(a, b1.t()), "first")
+    expect_close(y2, *product(a, b2.t()), "second")
+    none, _ = symm_mem.fused_all_gather_matmul(w.mine(a), [b1], 0, w.name, return_A=False)
+    assert none is None
+    y64, terms = product(a * w.ranks, b1.t())
+    y = symm_mem.fused_matmul_reduce_scatter(a, b1, "sum", 0, w.name)
+    expect_close(y, w.mine(y64), w.mine(terms), "sum")
+    y = symm_mem.fused_matmul_reduce_scatter(a, b1, "avg", 0, w.name)
+    expect_close(y, w.mine(y64) / w.ranks, w.mine(terms), "avg", roundings=2)
+    expect_close(symm_mem.fused_matmul_all_reduce(a, b1, "sum", w.name), y64, terms, "all-reduce")
+    expect_raises("usage", 'reduce_op: got "max", expected sum or avg',
+                  lambda: symm_mem.fused_matmul_reduce_scatter(a, b1, "max", 0, w.name))
+    expect_raises("usage", "there are no scaled ops yet",
+                  lambda: symm_mem.fused_all_gather_scaled_matmul(a, [b1]))

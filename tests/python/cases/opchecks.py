@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch.library.opcheck of every op: schema, fake tensors, autograd, dynamic shapes."""
+import torch
+from torch.library import opcheck
+
+from .world import case
+
+OPS = torch.ops.tilelace
+
+
+@case(2)
+def gathers(w):
+    x, weight, bias = w.randn(6, 8), w.randn(4, 8), w.randn(4)
+    grads = [t.clone().requires_grad_() for t in (x, weight, bias)]
+    opcheck(OPS.ag_gemm, (x, [weight], None, w.name))
+    opcheck(OPS.ag_gemm, (grads[0], [grads[1], weight], [grads[2], bias], w.name),
+            {"return_gathered": True, "activation": "gelu"})
+    opcheck(OPS.ag_gemm, (w.randn(2, 3, 8), [weight], None, w.name),
+            {"gather_dim": 1, "sizes": [3, 3]})
+    opcheck(OPS.ag_gemm_out, (x, [weight], None, w.name),
+            {"out": [torch.empty(12, 4)], "gathered": torch.empty(12, 8)})
+
+
+@case(2)
+def reductions(w):
+    x, weight, bias = (t.requires_grad_() for t in (w.randn(7, 8), w.randn(4, 8), w.randn(4)))
+    opcheck(OPS.gemm_rs, (x, weight, bias, w.name), {"activation": "silu"})
+    opcheck(OPS.gemm_rs, (w.randn(2, 5, 8), weight, None, w.name), {"scatter_dim": 1})
+    opcheck(OPS.gemm_ar, (x, weight, bias, w.name))
+    a, b = x.detach(), weight.detach()
+    opcheck(OPS.gemm_rs_out, (a, b, None, w.name), {"out": torch.empty(len(w.mine(a)), 4)})
+    opcheck(OPS.gemm_ar_out, (a, b, None, w.name), {"out": torch.empty(7, 4)})
+
+
+@case(2)
+def collectives(w):
+    x = w.randn(6, 4).requires_grad_()
+    opcheck(OPS.all_gather, (x, w.name))
+    opcheck(OPS.reduce_scatter, (x, w.name))
+    opcheck(OPS._all_gather_like, (w.mine(w.randn(5, 4)), w.name, w.randn(5, 3)))
+    opcheck(OPS._ag_gemm_like, (w.mine(w.randn(5, 4)), [w.randn(8, 4)], w.name, w.randn(5, 3)))

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wrong use: tilelace.Error with `op: what: got, expected` on every rank, and a right call after."""
+import os
+import pickle
+import time
+
+import tilelace
+import torch
+import torch.distributed as dist
+
+from .world import case, expect_raises
+
+F = torch.float32
+
+
+def x(*size, dtype=F):
+    return torch.ones(*size, dtype=dtype)
+
+
+def ag(group, a=None, weights=None, biases=None, **more):
+    a = x(4, 8) if a is None else a
+    return tilelace.ag_gemm(a, [x(6, 8)] if weights is None else weights, biases, group, **more)
+
+
+def rs(group, a=None, weight=None, bias=None, **more):
+    return tilelace.gemm_rs(
+        x(6, 8) if a is None else a, x(4, 8) if weight is None else weight, bias, group, **more)
+
+
+def ar(group, a=None, weight=None, bias=None, **more):
+    return tilelace.gemm_ar(
+        x(6, 8) if a is None else a, x(4, 8) if weight is None else weight, bias, group, **more)
+
+
+BF16 = torch.bfloat16
+# What rank 1 does instead, what the others do, and what rank 1 is told; they are told of it.
+CASES = {
+    "dtype not supported": (lambda g: ag(g, x(4, 8, dtype=torch.float64)), ag,
+                            "ag_gemm: x: got Double, expected bfloat16, float16 or float32"),
+    "integers": (lambda g: ar(g, x(6, 8, dtype=torch.int64)), ar, "gemm_ar: x: got Long, expected"),
+    "weight of another dtype": (lambda g: ag(g, weights=[x(6, 8, dtype=BF16)]), ag,
+                                "ag_gemm: weight 0: got bf16, expected fp32"),
+    "bias of another dtype": (lambda g: rs(g, bias=x(4, dtype=BF16)),
+                              lambda g: rs(g, bias=x(4)), "gemm_rs: bias 0: got bf16, expected fp32"),
+    "x of one dimension": (lambda g: ag(g, x(8)), ag,
+                           "ag_gemm: x: got [8], expected at least two dimensions"),
+    "weight of one dimension": (lambda g: rs(g, weight=x(8)), rs,
+                                "gemm_rs: weight: got [8], expected [n, k]"),
+    "weight of three dimensions": (lambda g: ag(g, weights=[x(2, 6, 8)]), ag,
+                                   "ag_gemm: weight 0: got [2, 6, 8], expected [n, k]"),
+    "bias of two dimensions": (lambda g: ar(g, bias=x(1, 4)), lambda g: ar(g, bias=x(4)),
+                               "gemm_ar: bias: got [1, 4], expected [n]"),
+    "k differs": (lambda g: ag(g, weights=[x(6, 7)]), ag,
+                  "ag_gemm: weight 0: got [6, 7], expected [6, 8]"),
+    "weight not transposed": (lambda g: ar(g, weight=x(8, 4)), ar,
+                              "gemm_ar: weight: got [8, 4], expected [8, 8]"),
+    "bias too short": (lambda g: rs(g, bias=x(3)), lambda g: rs(g, bias=x(4)),
+                       "gemm_rs: bias 0: got [1, 3], expected [1, 4]"),
+    "biases for some weights": (lambda g: ag(g, weights=[x(6, 8)] * 2, biases=[x(6)]),
+                                lambda g: ag(g, weights=[x(6, 8)] * 2, biases=[x(6)] * 2),
+                                "ag_gemm: bias: got 1, expected none or one a weight (2)"),
+    "no weight": (lambda g: ag(g, weights=[]), ag, "ag_gemm: weights: got none, expected at least"),
+    "unknown activation": (lambda g: rs(g, activation="tanh"), rs,
+                           'gemm_rs: activation: got "tanh", expected none, gelu, gelu_tanh, silu'),
+    "swiglu of one weight": (lambda g: ag(g, activation="swiglu"), ag,
+                             "swiglu: got weights of n 6, expected two of equal n"),
+    "swiglu of a reduction": (lambda g: ar(g, activation="swiglu"), ar,
+                              "gemm_ar: activation: got swiglu, expected one that needs no second"),
+    "gather the last dimension": (lambda g: ag(g, gather_dim=1), ag,
+                                  "ag_gemm: dim: got 1, expected 0 to 0, not the last"),
+    "scatter beyond": (lambda g: rs(g, scatter_dim=5), rs, "gemm_rs: dim: got 5, expected 0 to 0"),
+    "sizes of another number of ranks": (lambda g: ag(g, sizes=[4, 4]), ag,
+                                         "ag_gemm: sizes: got 2 entries, expected one a rank (3)"),
+    "a negative size": (lambda g: rs(g, sizes=[7, -1, 0]), rs,
+                        "gemm_rs: sizes: got -1, expected 0 or more"),
+    "own size is another": (lambda g: ag(g, sizes=[4, 3, 4]), lambda g: ag(g, sizes=[4, 3, 4]),
+                            "ag_gemm: x: got 4 in dimension 0, expected 3: this rank's size"),
+    "sizes of another sum": (lambda g: rs(g, sizes=[1, 1, 1]), rs,
+                             "gemm_rs: sizes: got a sum of 3, expected 6"),
+    "out of another shape": (lambda g: ar(g, out=x(6, 3)), lambda g: ar(g, out=x(6, 4)),
+                             "gemm_ar: out: got [6, 3], expected 6 in dimension 0, 4 in the last"),
+    "out of another dtype": (lambda g: rs(g, out=x(2, 4, dtype=BF16)), lambda g: rs(g, out=x(2, 4)),
+                             "gemm_rs: out: got bf16, expected fp32"),
+    "too many outs": (lambda g: ag(g, out=[x(12, 6)] * 2), lambda g: ag(g, out=[x(12, 6)]),
+                      "ag_gemm: out: got 2, expected 1"),
+    "out is x": (lambda g: (lambda t: ar(g, t, x(8, 8), out=t))(x(6, 8)),
+                 lambda g: ar(g, x(6, 8), x(8, 8)),
+                 "gemm_ar: x and out: got memory that overlaps, expected two tensors"),
+}
+
+# Ranks that make different calls: both sides are named on every rank.
+DISAGREE = {
+    "another op": (rs, ar, "gemm_rs ranks 3", "gemm_ar ranks 3"),
+    "another m": (lambda g: ar(g, x(5, 8)), ar, "m 5 ", "m 6 "),
+    "another k": (lambda g: ar(g, x(6, 4), x(4, 4)), ar, "k 4 ", "k 8 "),
+    "another n": (lambda g: rs(g, weight=x(5, 8)), rs, "n 5 ", "n 4 "),
+    "another dtype": (lambda g: ar(g, x(6, 8, dtype=BF16), x(4, 8, dtype=BF16)), ar, "bf16", "fp32"),
+    "another number of rows": (lambda g: ag(g, x(5, 8)), ag, "m 15 ", "m 12 "),
+    "a bias": (lambda g: ar(g, bias=x(4)), ar, "bias yes", "bias no"),
+    "another activation": (lambda g: ar(g, activation="silu"), ar, "act silu", "act none"),
+    "what was gathered": (lambda g: ag(g, return_gathered=True), ag, " gathered", "act none"),
+}
+
+
+def expect_right_call(w):
+    y = tilelace.gemm_ar(x(2, 4), x(3, 4), None, w.group)
+    assert torch.equal(y, torch.full((2, 3), 4.0 * w.ranks))
+
+
+def told(fn):
+    """Kind and text of the Error, or what happened instead."""
+    try:
+        fn()
+    except tilelace.Error as error:
+        return f"{error.kind}: {error}"
+    except Exception as error:
+        return f"not ours: {type(error).__name__}: {error}"
+    return "no error"
+
+
+@case(3)
+def on_one_rank(w):
+    assert len(CASES) + len(DISAGREE) >= 30
+    for first in (True, False):
+        for name, (wrong, right, text) in CASES.items():
+            texts = w.everyone(told(lambda: (wrong if w.rank == 1 else right)(w.group)))
+            own = texts[1].removeprefix("usage: ")
+            assert texts[1].startswith("usage: ") and text in own, (name, texts)
+            # The others name the rank and its reason.
+            for other in (texts[0], texts[2]):
+                assert other.startswith("usage: ") and "rank 1" in other and own in other, (
+                    name, texts)
+            expect_right_call(w)
+        if first:  # and once more where the right calls have been made before
+            for name, (_, right, _) in CASES.items():
+                if name != "own size is another":
+                    right(w.group)
+
+
+@case(3)
+def on_every_rank(w):
+    for name, (wrong, _, text) in CASES.items():
+        if name != "own size is another":
+            expect_raises("usage", text, lambda: wrong(w.group))
+            expect_right_call(w)
+
+
+@case(3)
+def ranks_that_disagree(w):
+    for first in (True, False):
+        for name, (other, one, theirs, ours) in DISAGREE.items():
+            texts = w.everyone(told(lambda: (other if w.rank == 1 else one)(w.group)))
+            for text in texts:
+                assert text.startswith("usage: ") and theirs in text and ours in text, (
+                    name, first, texts)
+            expect_right_call(w)
+        for other, one, _, _ in DISAGREE.values():
+            one(w.group)
+            other(w.group)
+
+
+@case(3)
+def a_rank_that_leaves_is_missed(w):
+    expect_right_call(w)
+    start = time.monotonic()
+    if w.rank == 1:
+        tilelace.leave(w.group)
+    else:
+        expect_raises("peer", "rank 1", lambda: ar(w.group))
+        expect_raises("peer", "refuses calls since an earlier failure", lambda: ar(w.group))
+    assert time.monotonic() - start < 15
+
+
+@case(2)
+def an_abort_ends_all_waits(w):
+    expect_right_call(w)
+    dist.barrier(w.group)
+    if w.rank == 1:
+        tilelace.abort(w.group)
+    expect_raises("peer", "", lambda: [ar(w.group) for _ in range(3)])
+
+
+@case(2)
+def a_silent_rank_is_a_timeout(w):
+    group = dist.new_group()
+    tilelace.join(group, timeout=1)
+    ar(group)
+    start = time.monotonic()
+    try:
+        if w.rank == 0:
+            expect_raises("timeout", "waited 1 s for", lambda: ar(group))
+            assert time.monotonic() - start < 5
+    finally:
+        dist.barrier()
+
+
+@case(2)
+def a_fork_cannot_call(w):
+    expect_right_call(w)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            ar(w.group)
+        except tilelace.Error as error:
+            code = 0 if "forked from" in str(error) and error.kind == "usage" else 2
+        finally:
+            tilelace.leave(w.group)
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    expect_right_call(w)
+
+
+@case(2)
+def joins_that_differ(w):
+    group = dist.new_group()
+    expect_raises("usage", "timeout: got 6.0 on rank 1 and 5.0 on rank 0",
+                  lambda: tilelace.join(group, timeout=5 + w.rank))
+    tilelace.join(group, timeout=5)
+    expect_raises("usage", "got one that joined for cpu tensors, expected not",
+                  lambda: tilelace.join(group))
+    late = dist.new_group()
+    try:
+        if w.rank == 0:
+            expect_raises("timeout", "rank 0 waited 0.5 s for rank 1",
+                          lambda: tilelace.join(late, timeout=0.5))
+    finally:
+        dist.barrier()
+
+
+@case(2)
+def what_is_no_group(w):
+    for group, text in ((3, "got int, expected a ProcessGroup"), ("no such", '"no such"')):
+        expect_raises("usage", text, lambda: ar(group))
+    expect_raises("usage", '"no such": got one that was destroyed or never made',
+                  lambda: torch.ops.tilelace.gemm_ar(x(2, 4), x(2, 4), None, "no such"))
+    expect_right_call(w)
+
+
+@case(2)
+def raw_ops_and_inference_raise_it_too(w):
+    with torch.inference_mode():
+        expect_raises("usage", "gemm_ar: weight: got [4, 7], expected [4, 8]",
+                      lambda: torch.ops.tilelace.gemm_ar(x(6, 8), x(4, 7), None, w.name))
+    error = tilelace.Error("peer", "op: what: got a, expected b")
+    again = pickle.loads(pickle.dumps(error))
+    assert again.kind == "peer" and str(again) == str(error) and isinstance(again, RuntimeError)
