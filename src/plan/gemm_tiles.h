@@ -33,13 +33,16 @@ struct GemmTile {
   [[nodiscard]] constexpr int worker_cols() const { return width * cluster_cols; }
 };
 
-/// Whether the kernels of gemm_rs are made for these tiles.
-constexpr bool can_reduce(int groups, bool swapped) { return groups == 2 && !swapped; }
+/// Whether the kernels of gemm_rs are made for these tiles: narrow ones serve few rows, for which
+/// the fused kernel is not taken.
+constexpr bool can_reduce(int groups, int width, bool pingpong, bool swapped) {
+  return groups == 2 && !swapped && (pingpong || width >= 128);
+}
 
 /// Likewise of gemm_ar: groups that take turns send under each other's products, and registers must
 /// be left for it.
 constexpr bool can_share(int blocks, int width, bool pingpong) {
-  return pingpong && blocks * width / 2 <= 168;
+  return pingpong && width >= 128 && blocks * width / 2 <= 168;
 }
 
 // clang-format off

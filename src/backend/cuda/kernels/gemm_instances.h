@@ -11,7 +11,7 @@ GemmKernel gemm_entry(plan::GemmTile tile, DType dtype) {
   using Shape = GemmShape<Tile>;
   const void* gathering = nullptr;
   const void* reducing = nullptr;
-  if constexpr (plan::can_reduce(Tile::groups, Tile::swapped))
+  if constexpr (plan::can_reduce(Tile::groups, Tile::width, Tile::pingpong, Tile::swapped))
     reducing = reinterpret_cast<const void*>(gemm_kernel<Tile, Element, GemmRsParams>);
   if constexpr (kGathers)
     gathering = reinterpret_cast<const void*>(gemm_kernel<Tile, Element, AgGemmParams>);
