@@ -13,7 +13,8 @@ K_STEPS = 4  # wgmma of a 64-row block and a stage: 64 of k, 16 each
 DTYPES = {"__half": "fp16", "__nv_bfloat16": "bf16"}
 # What a kernel is told says what it is; every tile has the plain one.
 PLAIN = "GemmParams"
-KINDS = {PLAIN: "", "AgGemmParams": " ag_gemm", "GemmRsParams": " gemm_rs"}
+KINDS = {PLAIN: "", "AgGemmParams": " ag_gemm", "GemmRsParams": " gemm_rs",
+         "GemmArParams": " gemm_ar"}
 
 
 @dataclass(frozen=True)
