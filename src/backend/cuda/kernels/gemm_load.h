@@ -25,6 +25,10 @@ class GemmLoad {
   TILELACE_DEVICE void finish() {
     if constexpr (Params::kGathers)
       if (!ready_) start();  // no tile: others wait for this warp to know the call's number
+    if constexpr (Params::kShares) {
+      if (p_.awaits) await_shared<Tile>(p_, admitted_number(shared_));
+      __syncwarp();
+    }
     if constexpr (Shape::kCluster > 1) {
       for (int i = 0; i < Tile::stages; ++i) {
         ptx::barrier_wait(shared_.empty(ring_.stage), ring_.parity ^ 1);
@@ -62,7 +66,7 @@ class GemmLoad {
 
  private:
   TILELACE_DEVICE void load_terms(schedule::GemmCell cell) {
-    const TermLoad<Tile> terms(p_, cell, place_.cta);
+    const TermLoad<Tile, Params> terms(p_, cell, place_.cta);
     if (!terms.wait(admitted_number(shared_)) && ptx::elect_one())
       ptx::store_shared_least(shared_.failed(), segment_);
     __syncwarp();
