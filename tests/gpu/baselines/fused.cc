@@ -15,7 +15,7 @@ constexpr std::size_t kFinalists = 4;
 constexpr int kFinalRounds = 4;
 
 std::string role_of(const OpPlan& plan) {
-  return unfused(plan) ? kind_of(plan) : "fused " + kind_of(plan);
+  return path_of(plan) == Path::fused ? "fused " + kind_of(plan) : kind_of(plan);
 }
 
 }  // namespace
