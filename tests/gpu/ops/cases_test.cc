@@ -58,6 +58,16 @@ TEST(Cases, MeetTheEdges) {
     EXPECT_GT(kinds[kind], 30) << kind;
 }
 
+TEST(Cases, OfSomeKindsHaveNoOthers) {
+  std::map<std::string, int> kinds;
+  for (const Case& c :
+       draw_cases(50, {Op::ag_gemm, 4, DType::bf16, {}, {"ring by shard", "pull by shard"}}, 7))
+    ++kinds[kind_of(c.plan)];
+  EXPECT_EQ(kinds.size(), 2U);
+  EXPECT_GT(kinds["ring by shard"], 10);
+  EXPECT_GT(kinds["pull by shard"], 10);
+}
+
 TEST(Cases, OfGemmRsMeetTheEdges) {
   const auto cases = some(4, Op::gemm_rs);
   const auto any = [&](const auto& what) { return std::any_of(cases.begin(), cases.end(), what); };
