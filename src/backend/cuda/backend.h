@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/cuda/captures.h"
 #include "backend/cuda/gemm.h"
 #include "backend/cuda/rank_ops.h"
 #include "tilelace/error.h"
@@ -70,9 +69,8 @@ class GpuBackend : public Backend {
   std::vector<Retired> retired_;  ///< what graphs were captured with
   std::vector<std::pair<Problem, std::unique_ptr<std::vector<plan::GemmPlan>>>> gemm_plans_;
   std::vector<TensorView> weights_;  ///< of prepare
-  Captures captures_;
-  bool multiplied_ = false;  ///< products alone, since the last synchronize
-  std::string out_of_step_;  ///< why calls are refused until prepare; empty: they are not
+  bool multiplied_ = false;          ///< products alone, since the last synchronize
+  std::string out_of_step_;          ///< why calls are refused until prepare; empty: they are not
 };
 
 /// Throws a usage error unless `t` lies on this device with its rows one after the other.
