@@ -8,7 +8,7 @@
 #include "schedule/gather_order.h"
 #include "schedule/reduce_order.h"
 #include "schedule/share_order.h"
-#include "tilelace/plan.h"
+#include "tilelace/choices.h"
 
 namespace tilelace::cuda {
 
