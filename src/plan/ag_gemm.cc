@@ -30,7 +30,7 @@ constexpr double kFlagUs = 2;
 
 constexpr Index kLeastCopy = 4 << 20;  ///< bytes; smaller copies do not reach the link's rate
 constexpr Index kMostPushRows = 1024;  ///< of all ranks; beyond that copy engines are better
-constexpr Index kPushChunk = 16 << 10;
+constexpr Index kPushers = 132;
 constexpr Index kMostChunks = 64;
 /// Multiprocessors: one less than that does not hold a cluster of every tile.
 constexpr int kLeastRelayed = 17;
@@ -137,6 +137,9 @@ class Candidates {
       const Arrival a = arrival_of(way, most_rows_, row_bytes_, p_.ranks);
       add({.gemm = gemm}, way, us + reread_us(1) + std::max(0.0, a.last_us - own));
       if (p_.ranks == 2) continue;
+      if (p_.ranks > 3)
+        add({.gemm = gemm, .apart = 2}, way,
+            us + reread_us(2) + std::max({0.0, a.first_us - own, a.last_us - 2 * own}));
       add({.gemm = gemm, .apart = p_.ranks}, way,
           std::max(us + reread_us(p_.ranks) + std::max(0.0, a.first_us - own), a.last_us + own));
     }
@@ -166,7 +169,8 @@ class Candidates {
   }
 
   [[nodiscard]] Index push_chunk() const {
-    const Index rows = std::max<Index>(1, kPushChunk / row_bytes_);
+    // As many pieces as there are multiprocessors.
+    const Index rows = schedule::ceil_div(most_rows_ * p_.ranks, kPushers);
     return std::max(rows, schedule::ceil_div(most_rows_, kMostChunks));
   }
   [[nodiscard]] double pushed() const {
@@ -188,7 +192,7 @@ std::string cut_of(const AgGemmPlan& plan) {
 }
 
 std::string_view mover_of(const AgGemmPlan& plan) {
-  if (plan.transport == Transport::store) return "push kernel";
+  if (plan.transport == Transport::store) return "sent by the product";
   if (plan.transport == Transport::pull) return "copy engine pulls";
   return plan.route == RouteKind::ring ? "copy engine, ring" : "copy engine";
 }
