@@ -19,7 +19,7 @@ using schedule::Index;
 // Measured on H200s over NVLink (docs/decisions/0006).
 constexpr double kCopyBytesPerUs = 370e3;
 constexpr double kCopyStartUs = 9;
-constexpr double kPushBytesPerUs = 200e3;
+constexpr double kPushBytesPerUs = 280e3;
 constexpr double kPushStartUs = 5;
 constexpr double kEnterUs = 3;
 constexpr double kPullBytesPerUs = 334e3;  // benchmarks/nvidia-h200-tp4/links.jsonl
@@ -29,6 +29,7 @@ constexpr double kRelayUs = 5;  ///< a wait between two copies
 constexpr double kFlagUs = 2;
 
 constexpr Index kLeastCopy = 4 << 20;  ///< bytes; smaller copies do not reach the link's rate
+constexpr Index kMostSentRows = 8192;  ///< likewise, where own tiles come first
 constexpr Index kMostPushRows = 1024;  ///< of all ranks; beyond that copy engines are better
 constexpr Index kPushers = 132;
 constexpr Index kMostChunks = 64;
@@ -82,7 +83,8 @@ class Candidates {
     for (const GemmPlan& gemm : gemms(p.m, machine.multiprocessors)) {
       if (can_be_cut(gemm)) {
         add_by_shard(gemm, split, Transport::push, RouteKind::mesh);
-        if (p_.m <= kMostPushRows) add_by_shard(gemm, split, Transport::store, RouteKind::mesh);
+        if (p_.m <= kMostSentRows && can_push(gemm.tile.blocks, gemm.tile.width))
+          add_by_shard(gemm, split, Transport::store, RouteKind::mesh);
       }
       if (p.m <= kMostPushRows) add_whole(gemm);
     }
@@ -128,8 +130,14 @@ class Candidates {
     const double us = gemm.predicted_us * scale_ * static_cast<double>(tiles) /
                       static_cast<double>(schedule::ceil_div(p_.m, rows));
     const double own = us / p_.ranks;
-    if (transport == Transport::store)
-      return add({.gemm = gemm}, {transport, route, push_chunk()}, us + pushed());
+    if (transport == Transport::store) {
+      const Way way{transport, route, push_chunk()};
+      add({.gemm = gemm}, way, us + reread_us(1) + std::max(0.0, pushed() - own));
+      if (p_.m > kMostPushRows)
+        add({.gemm = gemm, .apart = p_.ranks}, way,
+            std::max(us + reread_us(p_.ranks), pushed() + own));
+      return;
+    }
     for (const Index parts : {1, 2, 4}) {
       const Index chunk = schedule::max_of(1, schedule::ceil_div(most_rows_, parts));
       if (parts > 1 && chunk * row_bytes_ < kLeastCopy) break;
