@@ -6,33 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "tilelace/choices.h"  // IWYU pragma: export
 #include "tilelace/dtype.h"
 
 namespace tilelace {
-
-enum class Op : std::uint8_t { ag_gemm, gemm_rs, gemm_ar };
-/// Applied to the fp32 result (after bias) before the one rounding. `swiglu` is for ag_gemm with
-/// exactly two weights (gate, up): out = silu(gate) * up, one output.
-enum class Activation : std::uint8_t { none, gelu, gelu_tanh, silu, swiglu };
-/// How a call runs: one fused schedule, one GEMM a shard, or collective and GEMM one after the
-/// other.
-enum class Path : std::uint8_t { fused, medium, unfused };
-/// Who sends to whom: everyone to everyone (rotated), neighbour to neighbour, or nodes x local
-/// ranks.
-enum class RouteKind : std::uint8_t { mesh, ring, two_level };
-/// Who moves bytes: a copy engine that pushes, a copy engine that pulls, or the compute worker
-/// itself.
-enum class Transport : std::uint8_t { push, pull, store };
-
-/// Where a rank's tensors are and its products run.
-enum class Device : std::uint8_t { cpu, cuda };
-
-std::string_view name_of(Op);
-std::string_view name_of(Activation);
-std::string_view name_of(Path);
-std::string_view name_of(RouteKind);
-std::string_view name_of(Transport);
-std::string_view name_of(Device);
 
 /// What is asked for; equal on every rank of the group (only `rows` says how ranks differ).
 /// ag_gemm: a[m_r, k] on every rank, weights [n_i, k] -> out_i [m, n_i].
@@ -94,6 +71,7 @@ struct KernelPlan {
   int group = 1;        ///< tiles of a group are walked together
   int wide = 1 << 20, deep = 1;  ///< blocks inside a group
   int apart = 1;  ///< by shard: shards walked one after the other, own first; the rest together
+  int lag = 0;    ///< gemm_ar, fused: columns of tiles by which own tiles come behind remote ones
   bool along_cols = false;
   bool by_neighbours = false;  ///< workers are numbered by GPC, so that neighbours share operands
   bool early_weights = true;   ///< weights stream while the kernel before it ends
@@ -114,7 +92,7 @@ struct Plan {
   int tile_m = 128;
   int tile_n = 256;
   std::int64_t chunk_rows = 128;  ///< rows that one transfer moves; independent of tile_m
-  int blocks = 1;                 ///< gemm_ar: row super-blocks
+  int blocks = 1;                 ///< gemm_ar on CPU ranks: row super-blocks
   int workers = 1;
   bool straddle = false;  ///< tiles may cross shard borders; they then come last (AG) or first (RS)
   DType partials = DType::bf16;       ///< gemm_rs, gemm_ar: type of the partial sums on the wire

@@ -19,7 +19,7 @@ using schedule::Index;
 // Measured on H200s over NVLink (docs/decisions/0006).
 constexpr double kCopyBytesPerUs = 370e3;
 constexpr double kCopyStartUs = 9;
-constexpr double kPushBytesPerUs = 200e3;
+constexpr double kPushBytesPerUs = 280e3;
 constexpr double kPushStartUs = 5;
 constexpr double kEnterUs = 3;
 constexpr double kPullBytesPerUs = 334e3;  // benchmarks/nvidia-h200-tp4/links.jsonl
@@ -29,8 +29,9 @@ constexpr double kRelayUs = 5;  ///< a wait between two copies
 constexpr double kFlagUs = 2;
 
 constexpr Index kLeastCopy = 4 << 20;  ///< bytes; smaller copies do not reach the link's rate
+constexpr Index kMostSentRows = 8192;  ///< likewise, where own tiles come first
 constexpr Index kMostPushRows = 1024;  ///< of all ranks; beyond that copy engines are better
-constexpr Index kPushChunk = 16 << 10;
+constexpr Index kPushers = 132;
 constexpr Index kMostChunks = 64;
 /// Multiprocessors: one less than that does not hold a cluster of every tile.
 constexpr int kLeastRelayed = 17;
@@ -82,7 +83,8 @@ class Candidates {
     for (const GemmPlan& gemm : gemms(p.m, machine.multiprocessors)) {
       if (can_be_cut(gemm)) {
         add_by_shard(gemm, split, Transport::push, RouteKind::mesh);
-        if (p_.m <= kMostPushRows) add_by_shard(gemm, split, Transport::store, RouteKind::mesh);
+        if (p_.m <= kMostSentRows && can_push(gemm.tile.blocks, gemm.tile.width))
+          add_by_shard(gemm, split, Transport::store, RouteKind::mesh);
       }
       if (p.m <= kMostPushRows) add_whole(gemm);
     }
@@ -128,8 +130,14 @@ class Candidates {
     const double us = gemm.predicted_us * scale_ * static_cast<double>(tiles) /
                       static_cast<double>(schedule::ceil_div(p_.m, rows));
     const double own = us / p_.ranks;
-    if (transport == Transport::store)
-      return add({.gemm = gemm}, {transport, route, push_chunk()}, us + pushed());
+    if (transport == Transport::store) {
+      const Way way{transport, route, push_chunk()};
+      add({.gemm = gemm}, way, us + reread_us(1) + std::max(0.0, pushed() - own));
+      if (p_.m > kMostPushRows)
+        add({.gemm = gemm, .apart = p_.ranks}, way,
+            std::max(us + reread_us(p_.ranks), pushed() + own));
+      return;
+    }
     for (const Index parts : {1, 2, 4}) {
       const Index chunk = schedule::max_of(1, schedule::ceil_div(most_rows_, parts));
       if (parts > 1 && chunk * row_bytes_ < kLeastCopy) break;
@@ -137,6 +145,9 @@ class Candidates {
       const Arrival a = arrival_of(way, most_rows_, row_bytes_, p_.ranks);
       add({.gemm = gemm}, way, us + reread_us(1) + std::max(0.0, a.last_us - own));
       if (p_.ranks == 2) continue;
+      if (p_.ranks > 3)
+        add({.gemm = gemm, .apart = 2}, way,
+            us + reread_us(2) + std::max({0.0, a.first_us - own, a.last_us - 2 * own}));
       add({.gemm = gemm, .apart = p_.ranks}, way,
           std::max(us + reread_us(p_.ranks) + std::max(0.0, a.first_us - own), a.last_us + own));
     }
@@ -166,7 +177,8 @@ class Candidates {
   }
 
   [[nodiscard]] Index push_chunk() const {
-    const Index rows = std::max<Index>(1, kPushChunk / row_bytes_);
+    // As many pieces as there are multiprocessors.
+    const Index rows = schedule::ceil_div(most_rows_ * p_.ranks, kPushers);
     return std::max(rows, schedule::ceil_div(most_rows_, kMostChunks));
   }
   [[nodiscard]] double pushed() const {
@@ -188,7 +200,7 @@ std::string cut_of(const AgGemmPlan& plan) {
 }
 
 std::string_view mover_of(const AgGemmPlan& plan) {
-  if (plan.transport == Transport::store) return "push kernel";
+  if (plan.transport == Transport::store) return "sent by the product";
   if (plan.transport == Transport::pull) return "copy engine pulls";
   return plan.route == RouteKind::ring ? "copy engine, ring" : "copy engine";
 }

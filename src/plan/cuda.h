@@ -2,6 +2,7 @@
 // Plans of GPU ranks: the kernels' own candidates, as the public Plan says them.
 #pragma once
 #include "plan/ag_gemm.h"
+#include "plan/gemm_ar.h"
 #include "plan/gemm_reduce.h"
 #include "plan/gemm_rs.h"
 #include "tilelace/plan.h"
@@ -12,9 +13,10 @@ namespace tilelace::plan {
 Plan make_cuda_plan(const Problem&, const Machine&, const PlanOptions&);
 
 /// What the kernels of a plan by make_cuda_plan are launched with: of an ag_gemm; of a fused
-/// gemm_rs; of an unfused gemm_rs or gemm_ar.
+/// gemm_rs or gemm_ar (staged); of an unfused gemm_rs or gemm_ar.
 AgGemmPlan ag_gemm_plan_of(const Plan&);
 GemmRsPlan gemm_rs_plan_of(const Plan&);
+GemmArPlan gemm_ar_plan_of(const Plan&);
 GemmReducePlan gemm_reduce_plan_of(const Plan&);
 
 /// The fastest prediction for the product of one weight on operands that are all there. m > 0.

@@ -14,9 +14,9 @@ namespace {
 
 using schedule::Index;
 
-/// Measured on H200s, TP4 (benchmarks/nvidia-h200-tp4/gemm_rs.jsonl): with fewer rows the fused
-/// kernel, whose tiles lie within a shard, fills too few multiprocessors.
-constexpr Index kLeastFusedRows = 512;
+/// Measured on H200s, TP4 (benchmarks/nvidia-h200-tp4): with fewer rows the fused kernel, whose
+/// tiles lie within a shard, fills too few multiprocessors.
+Index least_fused_rows(Op op) { return op == Op::gemm_rs ? 512 : 1024; }
 
 /// One way of a call; `remote_together` counts where it is fused.
 struct ReduceCandidate {
@@ -25,6 +25,7 @@ struct ReduceCandidate {
   Transport transport = Transport::pull;
   Index chunk_rows = 1;
   bool together = true;
+  int lag = 0;
   double predicted_us = 0;
 };
 
@@ -35,8 +36,6 @@ std::string kind_of(const ReduceCandidate& c) {
 
 void require_options(const Problem& p, const PlanOptions& o) {
   const auto op = name_of(p.op);
-  require(p.op != Op::gemm_ar || o.path != Path::fused,
-          "{}: path on GPUs, got fused, expected unfused, the one that there is", op);
   require(o.transport != Transport::push, "{}: transport on GPUs, got push, expected pull or store",
           op);
   require(!o.straddle.value_or(false), "{}: straddle on GPUs, got 1, expected 0", op);
@@ -46,20 +45,28 @@ void require_options(const Problem& p, const PlanOptions& o) {
 }
 
 bool too_few_rows(const Problem& p, const PlanOptions& o) {
-  return p.op == Op::gemm_rs && p.m < kLeastFusedRows && o.path != Path::fused;
+  return p.m < least_fused_rows(p.op) && o.path != Path::fused;
 }
 
-bool may_fuse(const Problem& p, const PlanOptions& o) {
-  return p.op == Op::gemm_rs && o.path.value_or(Path::fused) == Path::fused &&
+bool may_fuse(const PlanOptions& o) {
+  return o.path.value_or(Path::fused) == Path::fused &&
          o.transport.value_or(Transport::store) == Transport::store && !o.chunk_rows;
 }
 
 void add_fused(const Problem& p, const GemmMachine& machine, const PlanOptions& o,
                std::vector<ReduceCandidate>& all) {
+  if (p.op == Op::gemm_ar) {
+    // Where out is symmetric memory the call takes the direct way of the same plan.
+    for (const GemmArPlan& c : gemm_ar_candidates(p, machine))
+      if (wanted(c.gemm.tile, o) && !c.direct)
+        all.push_back(
+            {c.gemm, Path::fused, Transport::store, c.block_rows, true, c.lag, c.predicted_us});
+    return;
+  }
   for (const GemmRsPlan& c : gemm_rs_candidates(p, machine))
     if (wanted(c.gemm.tile, o))
       all.push_back({c.gemm, Path::fused, Transport::store, extents_of(c.gemm.tile).first,
-                     c.together, c.predicted_us});
+                     c.together, 0, c.predicted_us});
 }
 
 void add_unfused(const Problem& p, const GemmMachine& machine, const PlanOptions& o,
@@ -67,14 +74,14 @@ void add_unfused(const Problem& p, const GemmMachine& machine, const PlanOptions
   for (const GemmReducePlan& c : gemm_reduce_candidates(p, machine))
     if (wanted(c.gemm.tile, o) && o.transport.value_or(c.transport) == c.transport)
       all.push_back({c.gemm, Path::unfused, c.transport, o.chunk_rows.value_or(c.chunk_rows), true,
-                     c.predicted_us});
+                     0, c.predicted_us});
 }
 
 std::vector<ReduceCandidate> candidates_of(const Problem& p, const Machine& m,
                                            const PlanOptions& o) {
   const GemmMachine machine{m.multiprocessors};
   std::vector<ReduceCandidate> all;
-  if (may_fuse(p, o) && !too_few_rows(p, o)) add_fused(p, machine, o, all);
+  if (may_fuse(o) && !too_few_rows(p, o)) add_fused(p, machine, o, all);
   if (o.path.value_or(Path::unfused) == Path::unfused) add_unfused(p, machine, o, all);
   require(
       !all.empty(),
@@ -82,7 +89,7 @@ std::vector<ReduceCandidate> candidates_of(const Problem& p, const Machine& m,
       "plan meets, expected {}, and a compiled tile",
       name_of(p.op), o.path ? name_of(*o.path) : "any", o.transport ? name_of(*o.transport) : "any",
       o.tile_m.value_or(0), o.tile_n.value_or(0), o.chunk_rows.value_or(0),
-      p.op == Op::gemm_ar ? "unfused with pull or store"
+      p.op == Op::gemm_ar ? "fused with store and without chunk_rows, or unfused with pull or store"
                           : "fused with store and without chunk_rows, or unfused with pull");
   std::stable_sort(all.begin(), all.end(), [](const ReduceCandidate& a, const ReduceCandidate& b) {
     return a.predicted_us < b.predicted_us;
@@ -94,9 +101,12 @@ void tell_staging(const Problem& p, Plan& plan) {
   const Index sums = gemm_reduce_staging_bytes(p);
   const Index row = p.n.front() * static_cast<Index>(size_of(p.dtype));
   if (p.op == Op::gemm_ar) {
-    const Index flags = p.ranks * schedule::kMaxSumChunks;
-    plan.staging_bytes = flags * 4 + sums;
-    plan.staging_formula = fmt::format("flags 4*{} + partials m {} * row {}", flags, p.m, row);
+    const Index flags = 2 * kMaxPartialFlags;
+    const Index fused = gemm_ar_staging_bytes(p);
+    plan.staging_bytes = flags * 4 + std::max(sums, fused);
+    plan.staging_formula =
+        fmt::format("flags 4*{} + max(partials in whole tiles and results {}, m {} * row {})",
+                    flags, fused, p.m, row);
     return;
   }
   // Calls with fewer rows may take the other path.
@@ -109,13 +119,19 @@ void tell_staging(const Problem& p, Plan& plan) {
 int tiles_of(const ReduceCandidate& c, const Problem& p) {
   const schedule::GemmWork work = work_of(c.gemm, {p.m, p.n.front(), p.k, p.dtype});
   if (c.path == Path::unfused) return work.order.tiles();
+  if (p.op == Op::gemm_ar)
+    return gemm_ar_order(p, {c.gemm, c.chunk_rows, c.lag, false, 0}, 0).tiles();
   const auto borders = borders_of(p);
   const Index rows = tile_rows_by_shard(split_of(p, borders), extents_of(c.gemm.tile).first);
   return static_cast<int>(rows) * work.order.cols;
 }
 
 std::string parts_of(const ReduceCandidate& c, const Problem& p) {
-  if (c.path == Path::fused) return fmt::format(" (GEMM {:.1f})", c.gemm.predicted_us);
+  if (c.path == Path::fused)
+    return fmt::format(" (GEMM {:.1f}){}", c.gemm.predicted_us,
+                       p.op == Op::gemm_rs ? ""
+                                           : "; results straight into out where that is symmetric "
+                                             "memory on all ranks, else by staging and a copy");
   return fmt::format(" (GEMM {:.1f}, sum {:.1f}, one after the other)", c.gemm.predicted_us,
                      reduce_us(p, c.transport));
 }
@@ -136,11 +152,13 @@ Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanO
   plan.transport = best.transport;
   plan.chunk_rows = best.chunk_rows;
   plan.kernel.apart = best.together ? 1 : p.ranks - 1;
+  plan.kernel.lag = best.lag;
   plan.reason = reason_of(options, all.size(), best.predicted_us) + parts_of(best, p);
   plan.rejected = rejected_of(all, kind_of);
-  if (may_fuse(p, options) && too_few_rows(p, options)) {
-    plan.reason += fmt::format("; the fused kernel measured slower below {} rows", kLeastFusedRows);
-    plan.rejected.push_back(fmt::format("fused store: not below {} rows", kLeastFusedRows));
+  if (may_fuse(options) && too_few_rows(p, options)) {
+    const Index least = least_fused_rows(p.op);
+    plan.reason += fmt::format("; the fused kernel measured slower below {} rows", least);
+    plan.rejected.push_back(fmt::format("fused store: not below {} rows", least));
   }
   tell_staging(p, plan);
   return plan;
@@ -148,6 +166,10 @@ Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanO
 
 GemmRsPlan gemm_rs_plan_of(const Plan& plan) {
   return {gemm_plan_of(plan), plan.kernel.apart == 1, 0};
+}
+
+GemmArPlan gemm_ar_plan_of(const Plan& plan) {
+  return {gemm_plan_of(plan), plan.chunk_rows, plan.kernel.lag, false, 0};
 }
 
 GemmReducePlan gemm_reduce_plan_of(const Plan& plan) {

@@ -39,6 +39,9 @@ constexpr bool can_reduce(int groups, int width, bool pingpong, bool swapped) {
   return groups == 2 && !swapped && (pingpong || width >= 128);
 }
 
+/// Whether warps of ag_gemm's kernels have registers left to send rows.
+constexpr bool can_push(int blocks, int width) { return blocks * width / 2 <= 176; }
+
 /// Likewise of gemm_ar: groups that take turns send under each other's products, and registers must
 /// be left for it.
 constexpr bool can_share(int blocks, int width, bool pingpong) {

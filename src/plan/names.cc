@@ -46,6 +46,7 @@ std::string_view name_of(Transport t) {
   switch (t) {
     case Transport::push: return "push";
     case Transport::pull: return "pull";
+    case Transport::nccl: return "nccl";
     default: return "store";
   }
 }
@@ -84,6 +85,7 @@ std::ostream& operator<<(std::ostream& os, const KernelPlan& k) {
   os << fmt::format("{} split {} group {}", k.tile, k.split_tiles, k.group);
   if (k.deep > 1) os << fmt::format(" blocks {}x{}", k.wide, k.deep);
   if (k.apart > 1) os << fmt::format(" {} apart", k.apart);
+  if (k.lag > 0) os << fmt::format(" lag {}", k.lag);
   if (k.along_cols) os << " along n";
   if (k.by_neighbours) os << " by neighbours";
   if (k.early_weights) os << " early";

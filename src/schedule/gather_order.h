@@ -32,10 +32,10 @@ struct GatherOrder : SectionOrder<kMaxSections> {
   }
 
   /// What must have landed before rows [first, last) of a section can be read: verb wait(flag) for
-  /// each chunk. Own rows are in place, or staged by the kernel before.
+  /// each chunk. By shard own rows are in place; whole, they are staged, which a flag tells as well.
   template <class Verbs>
   TILELACE_ROLE void wait_for_rows(int section, int first, int last, Verbs& v) const {
-    for (int i = 1; i < ranks; ++i) {
+    for (int i = whole ? 0 : 1; i < ranks; ++i) {
       if (!whole && i != section) continue;
       const int from = first > shard[i].begin ? first : shard[i].begin;
       const int to = last < shard[i].end ? last : shard[i].end;

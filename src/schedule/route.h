@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "core/host_device.h"
-#include "tilelace/plan.h"
+#include "tilelace/choices.h"
 
 namespace tilelace::schedule {
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "plan/ag_gemm.h"
+#include "schedule/push_order.h"
 
 namespace tilelace::schedule {
 namespace {
@@ -129,8 +130,53 @@ TEST(GatherOrder, WholeItIsThePlainWalkAndWaitsForAllShardsOfATile) {
       o.wait_for_rows(0, static_cast<int>(rows.begin), static_cast<int>(rows.end), ours);
       for (int q = 0; q < t.gather.ranks(); ++q)
         detail::wait_for_rows(t.gather, q, intersect(rows, t.gather.split.shard(q)), theirs);
+      // Own rows are staged by the kernel itself: a flag for each of their chunks, too.
+      const Chunks own = t.gather.chunks(t.gather.rank);
+      for (Index chunk = 0; chunk < own.count(); ++chunk)
+        if (intersect(rows, own.rows(chunk)).size() > 0)
+          theirs.wait(t.gather.rank * t.gather.max_chunks() + chunk);
       ASSERT_EQ(ours.seen, theirs.seen);
     }
+  }
+}
+
+/// What is sent, and the flags that tell it.
+struct Sent {
+  const AgGemm& s;
+  std::set<std::tuple<int, Index, Index>> pieces;  // rank, own rows
+  std::set<std::pair<int, Index>> flags;
+  void push(const GatherTransfer& t) { stage({t.source, t.peer, t.chunk, t.rows}); }
+  void stage(const GatherTransfer& t) {
+    const Index first = s.split.begin(s.rank);
+    push(t.peer, t.rows.begin - first, t.rows.end - first);
+  }
+  void push(int peer, Index first, Index last) { pieces.emplace(peer, first, last); }
+  void signal(int peer, Index flag) { ASSERT_TRUE(flags.emplace(peer, flag).second); }
+  void wait(Index /*flag*/) {}
+};
+
+TEST(PushOrder, SendsWhatAgGemmSendsAndTellsIt) {
+  std::mt19937 rng(8);
+  for (int i = 0; i < 300; ++i) {
+    Trial t = make_trial(rng, i % 2 == 0);
+    if (!t.borders.empty()) t.gather.split.borders = t.borders.data();
+    t.gather.transport = Transport::store;
+    t.gather.workers = 1 + i % 5;
+    const bool stage = i % 3 != 0;
+    Sent theirs{t.gather, {}, {}};
+    for (int worker = 0; worker < t.gather.workers; ++worker) {
+      run_sends(t.gather, worker, theirs);
+      if (stage) run_stage(t.gather, worker, theirs);
+    }
+    const Chunks own = t.gather.chunks(t.gather.rank);
+    for (Index c = 0; stage && c < own.count(); ++c)
+      theirs.signal(t.gather.rank, t.gather.rank * t.gather.max_chunks() + c);
+    const PushOrder order = make_push_order(t.gather, stage);
+    Sent ours{t.gather, {}, {}};
+    for (int worker = 0; worker < 7; ++worker) order.run(worker, 7, ours);
+    ASSERT_EQ(ours.pieces, theirs.pieces);
+    ASSERT_EQ(ours.flags, theirs.flags);
+    ASSERT_EQ(order.begin, t.gather.split.begin(t.gather.rank));
   }
 }
 

@@ -155,6 +155,11 @@ AgGemmParams params_of(const RankCalls& calls, const Call& c, const GemmKernel& 
   params.call = calls.params(c.slot, c.hash, Op::ag_gemm);
   params.call.first = launch.first && !c.pushed() && !c.awaits();
   params.call.last = launch.last;
+  if (!c.copied() && launch.first && !c.pushed())
+    params.push = schedule::make_push_order(c.schedule, c.plan.whole);
+  params.input = static_cast<const std::byte*>(c.tensors.a);
+  params.staged = calls.data_at(c.slot);
+  params.row_bytes = c.row_bytes();
   return params;
 }
 

@@ -232,6 +232,14 @@ void GpuBackend::enqueue_reduce(const Problem& problem, const Plan& plan, const 
   const void* const x = operands.input.data;
   void* const out = operands.out.front().data;
   const bool early = prepared(operands.weights);
+  if (plan.path == Path::fused && problem.m > 0 && problem.op == Op::gemm_ar) {
+    const ReachableOut peers = reachable(operands.out.front());
+    plan::GemmArPlan kernels = plan::gemm_ar_plan_of(plan);
+    kernels.direct = peers.base != nullptr;
+    kernels.gemm.early_weights = kernels.gemm.early_weights && early;
+    return ops_->gemm_ar.run(problem, kernels, {x, weight, bias, out}, stream_of(operands.stream),
+                             peers);
+  }
   if (plan.path == Path::fused && problem.m > 0) {
     plan::GemmRsPlan kernels = plan::gemm_rs_plan_of(plan);
     kernels.gemm.early_weights = kernels.gemm.early_weights && early;

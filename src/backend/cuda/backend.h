@@ -54,6 +54,8 @@ class GpuBackend : public Backend {
   /// Whether these weights keep their values, so that they may be read before the stream gets
   /// there.
   [[nodiscard]] bool prepared(std::span<const TensorView> weights) const;
+  /// Where peers find a result, if it lies in a SymmetricBuffer.
+  [[nodiscard]] ReachableOut reachable(const TensorView& out) const;
 
   comm::Group& group_;
   CommunicatorOptions options_;
@@ -69,8 +71,10 @@ class GpuBackend : public Backend {
   std::vector<Retired> retired_;  ///< what graphs were captured with
   std::vector<std::pair<Problem, std::unique_ptr<std::vector<plan::GemmPlan>>>> gemm_plans_;
   std::vector<TensorView> weights_;  ///< of prepare
-  bool multiplied_ = false;          ///< products alone, since the last synchronize
-  std::string out_of_step_;          ///< why calls are refused until prepare; empty: they are not
+  /// In the order in which all ranks made them.
+  std::vector<std::weak_ptr<comm::DeviceMemory>> reachable_;
+  bool multiplied_ = false;  ///< products alone, since the last synchronize
+  std::string out_of_step_;  ///< why calls are refused until prepare; empty: they are not
 };
 
 /// Throws a usage error unless `t` lies on this device with its rows one after the other.

@@ -68,7 +68,21 @@ std::unique_ptr<RankMemory> make_device_memory(int device, std::size_t bytes) {
 
 ReachableMemory GpuBackend::allocate(std::size_t bytes) {
   auto memory = comm::allocate_device(group_, device_, bytes, options_.timeout_s);
+  reachable_.push_back(memory);
   return {memory, memory->base(), memory->stride(), memory->bytes()};
+}
+
+ReachableOut GpuBackend::reachable(const TensorView& out) const {
+  const auto* const at = static_cast<const std::byte*>(out.data);
+  const auto bytes = static_cast<std::size_t>(out.rows * out.cols) * size_of(out.dtype);
+  for (std::size_t i = 0; i < reachable_.size(); ++i) {
+    const auto memory = reachable_[i].lock();
+    if (memory == nullptr || at < memory->local()) continue;
+    const auto offset = static_cast<std::size_t>(at - memory->local());
+    if (offset <= memory->bytes() && bytes <= memory->bytes() - offset)
+      return {memory->base(), memory->stride(), offset, static_cast<std::uint32_t>(i)};
+  }
+  return {};
 }
 
 std::unique_ptr<RankMemory> GpuBackend::make_memory(std::size_t bytes) {

@@ -25,9 +25,11 @@ struct GatherCall {
   }
   /// Whether copy engines move the rows, on a stream of their own.
   [[nodiscard]] bool copied() const { return plan.transport != Transport::store; }
-  /// Whether a push kernel comes before the product.
+  /// Whether a push kernel comes before what waits for rows: the product sends its own otherwise.
   [[nodiscard]] bool pushed() const {
-    return !copied() && schedule.chunks(schedule.rank).count() > 0;
+    const plan::GemmTile& tile = plan.gemm.tile;
+    return !copied() && (awaits() || !plan::can_push(tile.blocks, tile.width)) &&
+           schedule.chunks(schedule.rank).count() > 0;
   }
   /// Whether the rows are wanted and no product.
   [[nodiscard]] bool alone() const { return tensors.outs.empty(); }

@@ -37,6 +37,15 @@ struct PushVerbs {
     __syncthreads();
     if (mine != nullptr) cuda::signal(mine, epoch);
   }
+  /// This CTA's own chunks are staged.
+  TILELACE_DEVICE void publish_staged() const {
+    __syncthreads();
+    auto* const flags = reinterpret_cast<comm::Flag*>(at(p.call.rank) + p.call.flags) +
+                        p.call.rank * p.schedule.max_chunks();
+    const auto chunks = static_cast<int>(p.schedule.chunks(p.call.rank).count());
+    const int chunk = static_cast<int>(blockIdx.x) + crew.thread * p.schedule.workers;
+    if (chunk < chunks) cuda::signal(flags + chunk, epoch);
+  }
 };
 
 __global__ void __launch_bounds__(kThreads) push_kernel(const __grid_constant__ GatherPush p) {
@@ -49,7 +58,9 @@ __global__ void __launch_bounds__(kThreads) push_kernel(const __grid_constant__ 
   const int worker = static_cast<int>(blockIdx.x);
   schedule::run_sends(s, worker, verbs);
   verbs.publish_all();
-  if (p.stage) schedule::run_stage(s, worker, verbs);
+  if (!p.stage) return;
+  schedule::run_stage(s, worker, verbs);
+  verbs.publish_staged();
 }
 
 __global__ void admit_kernel(const __grid_constant__ CallParams c) {

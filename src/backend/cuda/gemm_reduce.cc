@@ -42,7 +42,7 @@ void require_call(const Problem& p, const plan::GemmReducePlan& plan, const Gemm
   require(plan.chunk_rows > 0, "{}: chunk_rows, got {}, expected at least 1", op, plan.chunk_rows);
   const auto bytes = static_cast<std::size_t>(plan::gemm_reduce_staging_bytes(p));
   require(bytes <= calls.data_bytes(),
-          "{}: m {} n {}, got {} bytes of partial sums, expected at most {}", op, p.m, p.n.front(),
+          "{}: m {} n {}, got {} bytes of staging, expected at most {}", op, p.m, p.n.front(),
           bytes, calls.data_bytes());
   require(static_cast<std::size_t>(s.num_flags()) <= calls.flags(),
           "{}: m {}, got {} flags, expected at most {}", op, p.m, s.num_flags(), calls.flags());

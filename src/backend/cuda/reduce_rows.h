@@ -8,8 +8,8 @@
 
 #include "backend/cuda/device/call_params.h"
 #include "schedule/reduce_rows.h"
+#include "tilelace/choices.h"
 #include "tilelace/dtype.h"
-#include "tilelace/plan.h"
 
 namespace tilelace::cuda {
 

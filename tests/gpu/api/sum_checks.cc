@@ -69,7 +69,7 @@ PlanOptions transport_of(Transport transport) {
 /// Every way there is; first the planner's own.
 std::vector<PlanOptions> ways_of(Op op) {
   if (op == Op::gemm_rs) return {{}, path_of(Path::fused), transport_of(Transport::pull)};
-  return {{}, transport_of(Transport::pull), transport_of(Transport::store)};
+  return {{}, path_of(Path::fused), transport_of(Transport::pull), transport_of(Transport::store)};
 }
 
 std::string text_of(const PlanOptions& o) {
@@ -77,15 +77,17 @@ std::string text_of(const PlanOptions& o) {
                      o.transport ? name_of(*o.transport) : "any");
 }
 
-Finding run_case(Member& member, const Problem& p, const PlanOptions& options) {
-  SumTensors t(member, p, !p.bias && p.activation == Activation::none);
+Finding run_case(Member& member, const Problem& p, const PlanOptions& options,
+                 bool reachable = false) {
+  SumTensors t(member, p, !p.bias && p.activation == Activation::none, reachable);
   const std::array list{t.preparation(options)};
   member.comm->prepare(list);
   for (int call = 0; call < kCalls; ++call) {
     t.fill(static_cast<std::uint64_t>(call + 1));
     t.call(options);
     member.comm->synchronize(member.stream);
-    const auto where = fmt::format("{}, {}, call {}", fmt::streamed(p), text_of(options), call);
+    const auto where = fmt::format("{}, {}{}, call {}", fmt::streamed(p), text_of(options),
+                                   reachable ? ", symmetric out" : "", call);
     if (const Finding f = t.check(); !f.empty()) return fmt::format("{}: {}", where, f);
     if (p.op != Op::gemm_ar) continue;
     if (const Finding f = equal_on_ranks(member, t.hash(), where); !f.empty()) return f;
@@ -99,6 +101,8 @@ Finding check_shapes(Member& member) {
     for (const Shape& s : shapes()) {
       const Problem p = problem_of(kOp, s, member.ranks());
       if (const Finding f = run_case(member, p, options); !f.empty()) return f;
+      if (kOp != Op::gemm_ar || options.path == Path::unfused) continue;
+      if (const Finding f = run_case(member, p, options, true); !f.empty()) return f;
     }
   return {};
 }

@@ -98,7 +98,7 @@ Finding check_tensors(Member& member) {
           })})
       if (!f.empty()) return f;
     SumTensors large(member, sum_problem_of(op, member.ranks(), 64 * kRows, kCols, kDepth), true);
-    const Finding f = expect_error("more rows than prepared", ErrorKind::usage, "partial sums",
+    const Finding f = expect_error("more rows than prepared", ErrorKind::usage, "bytes of staging",
                                    [&] { large.call(); });
     if (!f.empty()) return f;
     if (const Finding g = b.works("more rows than prepared"); !g.empty()) return g;

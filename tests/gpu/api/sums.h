@@ -2,6 +2,7 @@
 // The tensors of a gemm_rs or gemm_ar call as a user has them, and what they must come to.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "api/member.h"
@@ -11,8 +12,9 @@ namespace tilelace::gpu_test {
 /// Every rank makes all ranks' operands itself; results lie between guards.
 class SumTensors {
  public:
-  /// `exact`: small integers, results bit for bit.
-  SumTensors(Member& member, const Problem& problem, bool exact);
+  /// `exact`: small integers, results bit for bit. `reachable`: results in symmetric memory.
+  /// Collective if so.
+  SumTensors(Member& member, const Problem& problem, bool exact, bool reachable = false);
 
   /// New inputs (the same seed on every rank), poisoned results; enqueued on the member's stream.
   void fill(std::uint64_t seed);
@@ -40,7 +42,11 @@ class SumTensors {
   Problem problem_;
   bool exact_;
   std::int64_t first_ = 0, rows_ = 0;  ///< of the result
-  DeviceBuffer inputs_, weights_, bias_, partial_, results_;
+  DeviceBuffer inputs_, weights_, bias_, partial_;
+  std::optional<DeviceBuffer> own_results_;
+  std::optional<SymmetricBuffer> reachable_results_;
+  std::byte* results_ = nullptr;  ///< in one of them
+  std::size_t results_bytes_ = 0;
   TensorView x_, weight_, out_;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "backend/cuda/device/ptx.h"
-#include "tilelace/plan.h"
+#include "tilelace/choices.h"
 
 namespace tilelace::cuda {
 

@@ -3,12 +3,13 @@
 // Persistent CTAs in clusters; warpgroup 0 loads (its first warp), the others multiply. The order
 // of tiles and the sharing of k-steps are the schedule's (schedule/gemm.h). With AgGemmParams the
 // rows of a come from the peers, with GemmRsParams terms of the sums: the loading warp waits for
-// them, another one for the peers' headers.
+// them, another one for the peers' headers; the other two send own rows, if copy engines do not.
 #pragma once
 #define TILELACE_DEVICE_LOOPS
 #include "backend/cuda/kernels/gemm_gather.h"
 #include "backend/cuda/kernels/gemm_load.h"
 #include "backend/cuda/kernels/gemm_math.h"
+#include "backend/cuda/kernels/gemm_push.h"
 
 namespace tilelace::cuda {
 
@@ -60,6 +61,13 @@ __global__ void __launch_bounds__(GemmShape<Tile>::kThreads, Tile::per_sm)
     }
     if constexpr (kWaits)
       if (warp == 1) admit(p, shared);
+    if constexpr (Params::kGathers)
+      if (warp >= 2) {
+        if constexpr (GemmShape<Tile>::kPushes)
+          push_rows(p);
+        else
+          ptx::arrive_threads(kNumberBarrier, kNumberThreads);
+      }
   } else {
     if constexpr (GemmShape<Tile>::kMovesRegisters)
       ptx::registers_more<GemmShape<Tile>::math_registers(kWaits)>();

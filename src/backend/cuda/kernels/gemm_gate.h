@@ -50,8 +50,10 @@ TILELACE_DEVICE std::uint32_t admitted_number(GemmShared<Tile> shared) {
   return static_cast<std::uint32_t>(ptx::load_shared(shared.number()));
 }
 
-/// Two warps meet once both know the call's number: the loading one and the one that admits.
+/// The call is counted once all warps that ask for its number have it: the one that admits and, of
+/// ag_gemm, the loading one and two that send rows.
 constexpr int kNumberBarrier = 7;
+constexpr int kNumberThreads = 128;
 
 /// Verb admit, by one warp.
 template <class Tile, class Params>
@@ -59,7 +61,7 @@ TILELACE_DEVICE void admit(const Params& p, GemmShared<Tile> shared) {
   ptx::wait_prerequisites();
   const std::uint32_t epoch = call_number(p.call);
   if (p.call.first && blockIdx.x == 0) send_headers(p.call, epoch);
-  if (Params::kGathers) ptx::sync_threads(kNumberBarrier, 64);
+  if (Params::kGathers) ptx::sync_threads(kNumberBarrier, kNumberThreads);
   const bool leader = (threadIdx.x & 31) == 0;
   if (leader && p.call.last) count_call(p.call, epoch);
   const bool good = wait_admission(p.call, epoch);

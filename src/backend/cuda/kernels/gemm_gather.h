@@ -16,7 +16,7 @@ class GatherWaits {
   /// After the kernel before this one, which counts the calls.
   TILELACE_DEVICE void begin() {
     epoch_ = call_number(p_.call);
-    ptx::arrive_threads(kNumberBarrier, 64);
+    ptx::arrive_threads(kNumberBarrier, kNumberThreads);
     flags_ = reinterpret_cast<const comm::Flag*>(p_.call.base + p_.call.rank * p_.call.stride +
                                                  p_.call.flags);
   }

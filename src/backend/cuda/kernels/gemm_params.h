@@ -6,9 +6,10 @@
 
 #include "backend/cuda/device/call_params.h"
 #include "schedule/gather_order.h"
+#include "schedule/push_order.h"
 #include "schedule/reduce_order.h"
 #include "schedule/share_order.h"
-#include "tilelace/plan.h"
+#include "tilelace/choices.h"
 
 namespace tilelace::cuda {
 
@@ -53,6 +54,10 @@ struct AgGemmParams : GemmCommon {
   CUtensorMap out_rest[schedule::kMaxSections];
   schedule::GemmWorkOf<schedule::GatherOrder> work;
   CallParams call;
+  schedule::PushOrder push;  ///< of the call's first kernel; no pieces: others send
+  const std::byte* input;    ///< own rows
+  std::size_t staged;        ///< offset of the slot's rows, [m, k]
+  std::int64_t row_bytes;
 };
 
 /// A GEMM whose partial sums for a peer's rows go into its slot; own ones are added up.

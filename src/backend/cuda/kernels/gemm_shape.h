@@ -2,6 +2,7 @@
 // What follows from a tile shape: sizes, and where things lie in shared memory.
 #pragma once
 #include "backend/cuda/device/ptx.h"
+#include "plan/gemm_tiles.h"
 
 namespace tilelace::cuda {
 
@@ -30,6 +31,7 @@ struct GemmShape {
   static constexpr int kTurns = Tile::pingpong ? Tile::groups : 1;
   /// Registers move from the loading warpgroup to the multiplying ones where one CTA has all.
   static constexpr bool kMovesRegisters = Tile::groups == 2 && Tile::per_sm == 1;
+  static constexpr bool kPushes = plan::can_push(Tile::blocks, Tile::width);
   /// A thread's; all together 504 a thread of each warpgroup. Waiting for peers takes more.
   TILELACE_HD static constexpr int load_registers(bool waits) {
     return waits && Tile::blocks * kAccumulators <= 176 ? 56 : 40;
