@@ -22,8 +22,8 @@ ROUNDINGS = 14
 # Names: with the rows split between products (ag_gemm, gemm_rs), or on every rank (gemm_ar).
 SPLIT = {"tilelace, split": ("ag_tilelace", "rs_tilelace"), "nccl, split": ("ag_nccl", "rs_nccl"),
          "async TP": ("ag_symm_mem", "rs_symm_mem")}
-WHOLE = {"tilelace": "ar_tilelace", "nccl": "ar_nccl", "one_shot": "ar_one_shot",
-         "two_shot": "ar_two_shot"}
+WHOLE = {"tilelace": "ar_tilelace", "tilelace, out": "ar_tilelace_out", "nccl": "ar_nccl",
+         "one_shot": "ar_one_shot", "two_shot": "ar_two_shot"}
 
 
 class Layer:
@@ -121,7 +121,7 @@ class Stack:
         for name, (column, row) in SPLIT.items():
             made[name] = self._way(name, self.mine, getattr(ways, column), getattr(ways, row), notes)
         for name, row in WHOLE.items():
-            if decode or name in ("tilelace", "nccl"):
+            if decode or name.startswith(("tilelace", "nccl")):
                 made[name] = self._way(name, self.x, plain, getattr(ways, row), notes)
         return {n: w for n, w in made.items() if w is not None}
 

@@ -4,6 +4,8 @@ import torch
 import torch.distributed as dist
 import torch.distributed._symmetric_memory as symm_mem
 
+import tilelace
+
 OPS, SYMM = torch.ops.tilelace, torch.ops.symm_mem
 
 
@@ -22,6 +24,13 @@ class Ways:
             t = symm_mem.empty(rows, cols, dtype=like.dtype, device=like.device)
             symm_mem.rendezvous(t, self.name)
             self._shared[key] = t
+        return self._shared[key]
+
+    def result(self, rows, cols, like):
+        """Where peers store their rows; every call's of this shape."""
+        key = ("result", rows, cols)
+        if key not in self._shared:
+            self._shared[key] = tilelace.empty(rows, cols, dtype=like.dtype, device="cuda")
         return self._shared[key]
 
     # x of this rank's rows; the result has all rows.
@@ -52,6 +61,11 @@ class Ways:
     # The same; the result has all rows.
     def ar_tilelace(self, x, weight):
         return OPS.gemm_ar(x, weight, None, self.name)
+
+    def ar_tilelace_out(self, x, weight):
+        out = self.result(x.shape[0], weight.shape[0], x)
+        OPS.gemm_ar_out(x, weight, None, self.name, out=out)
+        return out
 
     def ar_nccl(self, x, weight):
         partial = x @ weight.t()
