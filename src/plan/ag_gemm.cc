@@ -19,8 +19,11 @@ using schedule::Index;
 // Measured on H200s over NVLink (docs/decisions/0006).
 constexpr double kCopyBytesPerUs = 370e3;
 constexpr double kCopyStartUs = 9;
+// By the product's warps; whole, weights stream meanwhile (benchmarks/nvidia-h200-tp4).
 constexpr double kPushBytesPerUs = 280e3;
-constexpr double kPushStartUs = 5;
+constexpr double kPushedWholePerUs = 600e3;
+constexpr double kPushStartUs = 2;
+constexpr double kForkUs = 6;  ///< copy streams around a call: the kernel before it ends first
 constexpr double kEnterUs = 3;
 constexpr double kPullBytesPerUs = 334e3;  // benchmarks/nvidia-h200-tp4/links.jsonl
 // Round figures, not measured.
@@ -29,7 +32,7 @@ constexpr double kRelayUs = 5;  ///< a wait between two copies
 constexpr double kFlagUs = 2;
 
 constexpr Index kLeastCopy = 4 << 20;  ///< bytes; smaller copies do not reach the link's rate
-constexpr Index kMostSentRows = 8192;  ///< likewise, where own tiles come first
+constexpr Index kMostSentRows = 2048;  ///< likewise, by shard, where own tiles come first
 constexpr Index kMostPushRows = 1024;  ///< of all ranks; beyond that copy engines are better
 constexpr Index kPushers = 132;
 constexpr Index kMostChunks = 64;
@@ -119,7 +122,7 @@ class Candidates {
     plan.transport = way.transport;
     plan.route = way.route;
     plan.chunk_rows = way.chunk_rows;
-    plan.predicted_us = us + kEnterUs;
+    plan.predicted_us = us + kEnterUs + (way.transport == Transport::store ? 0 : kForkUs);
     plans_.push_back(plan);
   }
 
@@ -155,7 +158,7 @@ class Candidates {
 
   void add_whole(const GemmPlan& gemm) {
     add({.gemm = gemm, .whole = true}, {Transport::store, RouteKind::mesh, push_chunk()},
-        gemm.predicted_us * scale_ + pushed());
+        gemm.predicted_us * scale_ + pushed(kPushedWholePerUs));
   }
 
   /// Each of its products reads the weight, which its prediction knows.
@@ -181,9 +184,9 @@ class Candidates {
     const Index rows = schedule::ceil_div(most_rows_ * p_.ranks, kPushers);
     return std::max(rows, schedule::ceil_div(most_rows_, kMostChunks));
   }
-  [[nodiscard]] double pushed() const {
+  [[nodiscard]] double pushed(double bytes_per_us = kPushBytesPerUs) const {
     return kPushStartUs +
-           static_cast<double>(most_rows_ * row_bytes_) * (p_.ranks - 1) / kPushBytesPerUs;
+           static_cast<double>(most_rows_ * row_bytes_) * (p_.ranks - 1) / bytes_per_us;
   }
 
   const Problem& p_;
