@@ -44,6 +44,24 @@ TEST(OpsUsage, AReductionWithWrongArgumentsIsRefusedOnEveryRank) {
 }
 TEST(OpsUsage, ACallWithAnIllegalPlanIsRefusedOnEveryRank) { expect_refusals(kBadPlans); }
 
+TEST(OpsUsage, ACheckSaysWhatTheCallWouldAndTellsNobody) {
+  World world(kPrepared);
+  for (const auto* list : {&kBadGathers, &kBadReductions}) {
+    for (const auto& bad : *list) {
+      SCOPED_TRACE(bad.text);
+      const auto texts = on_ranks([&](int r) {
+        auto args = world.ranks[r].good(bad.op);
+        args.check(world.members[r]);
+        if (r != 1) return;
+        bad.spoil(args, world.ranks[r]);
+        args.check(world.members[r]);
+      });
+      EXPECT_EQ(texts, (Texts{"", fmt::format("usage: {}: {}", name_of(bad.op), bad.text), ""}));
+    }
+  }
+  world.expect_intact();
+}
+
 TEST(OpsUsage, ACallBeforePrepareIsRefusedAndPrepareThenHelps) {
   World world;
   const std::string text = "usage: gemm_ar: got a call before prepare, expected prepare first";
