@@ -47,6 +47,7 @@ GpuBackend::GpuBackend(comm::Group& group, const CommunicatorOptions& options)
   const comm::Capabilities c = comm::query_capabilities(device_);
   uuid_ = c.uuid;
   machine_ = machine_of(c, options);
+  shares_device_ = machine_.multiprocessors < c.sm_count;
   const comm::DeviceScope scope(device_, "communicator");
   workspace_ = std::make_unique<GemmWorkspace>();
 }
@@ -114,12 +115,14 @@ void GpuBackend::prepare(std::span<const PreparedCall> calls, std::string_view r
   meet_for_preparation();
   std::string mine;
   std::vector<Problem> problems;
+  RankShare share{machine_.multiprocessors};
   try {
     for (const PreparedCall& c : calls) {
       for (std::size_t i = 0; i < c.weights.size(); ++i)
         require_on_device("prepare", fmt::format("weight {}", i), c.weights[i], device_);
-      mine += fmt::format("{}; {}\n", fmt::streamed(c.problem),
-                          fmt::streamed(make_plan(c.problem, machine_, c.options)));
+      const Plan plan = make_plan(c.problem, machine_, c.options);
+      share.nccl = share.nccl || plan.transport == Transport::nccl;
+      mine += fmt::format("{}; {}\n", fmt::streamed(c.problem), fmt::streamed(plan));
       problems.push_back(c.problem);
     }
   } catch (const Error& e) {
@@ -137,7 +140,7 @@ void GpuBackend::prepare(std::span<const PreparedCall> calls, std::string_view r
   weights_.clear();
   for (const PreparedCall& c : calls)
     weights_.insert(weights_.end(), c.weights.begin(), c.weights.end());
-  ops_ = std::make_unique<RankOps>(group_, device_, problems, options_.timeout_s);
+  ops_ = std::make_unique<RankOps>(group_, device_, problems, options_.timeout_s, share);
   group_.all_gather("prepared", options_.timeout_s);  // no header may arrive before this
 }
 
@@ -278,7 +281,7 @@ void GpuBackend::enqueue_gemm(const Problem& problem, const Operands& operands) 
   if (problem.m == 0) return;
   multiplied_ = true;
   const auto& plans = gemm_plans(problem);
-  const bool early = prepared(operands.weights);
+  const bool early = !shares_device_ && prepared(operands.weights);
   for (std::size_t i = 0; i < problem.n.size(); ++i) {
     const GemmTensors tensors{operands.input.data, operands.weights[i].data,
                               operands.bias.empty() ? nullptr : operands.bias[i].data,

@@ -63,6 +63,7 @@ class GpuBackend : public Backend {
   int device_;
   std::string uuid_;
   Machine machine_;
+  bool shares_device_ = false;  ///< other communicators' kernels may stand beside this one's
   std::unique_ptr<GemmWorkspace> workspace_;  // of products alone
   std::unique_ptr<RankOps> ops_;              // null before prepare
   struct Retired {

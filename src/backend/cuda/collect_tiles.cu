@@ -6,7 +6,6 @@ namespace tilelace::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kCtas = 264;  ///< two a multiprocessor of an H200
 constexpr int kAtOnce = 4;  ///< 16-byte loads of a thread
 
 /// What one CTA of a peer's product finished.
@@ -99,8 +98,8 @@ __global__ void __launch_bounds__(kThreads) collect_kernel(const __grid_constant
 
 }  // namespace
 
-cudaError_t enqueue_collect(const CollectTiles& tiles, cudaStream_t stream) {
-  collect_kernel<<<kCtas, kThreads, 0, stream>>>(tiles);
+cudaError_t enqueue_collect(const CollectTiles& tiles, int ctas, cudaStream_t stream) {
+  collect_kernel<<<static_cast<unsigned>(ctas), kThreads, 0, stream>>>(tiles);
   return cudaGetLastError();
 }
 

@@ -10,6 +10,8 @@
 
 namespace tilelace::cuda {
 
+constexpr int kCollectCtas = 264;  ///< two a multiprocessor of an H200
+
 struct CollectTiles {
   CallParams call;  ///< counted here; the product before it enters it
   schedule::ShareOrder order;
@@ -24,7 +26,7 @@ struct CollectTiles {
 /// Behind the product, not under its end: until that has begun to multiply, the call before it may
 /// not be counted, and this kernel asks for the call's number at once. A multiple of 16 bytes a
 /// row.
-[[nodiscard]] cudaError_t enqueue_collect(const CollectTiles&, cudaStream_t);
+[[nodiscard]] cudaError_t enqueue_collect(const CollectTiles&, int ctas, cudaStream_t);
 
 /// Loads it, so that a later launch does not.
 [[nodiscard]] cudaError_t load_collect_tiles();

@@ -21,8 +21,9 @@ struct GatherPush {
   const std::byte* input = nullptr;
 };
 
-/// Sends this rank's rows to every peer. Runs while the kernel after it begins; it may be captured.
-[[nodiscard]] cudaError_t enqueue_push(const GatherPush&, cudaStream_t);
+/// Sends this rank's rows to every peer. Runs while the kernel after it begins, `early` also under
+/// the one before it; it may be captured.
+[[nodiscard]] cudaError_t enqueue_push(const GatherPush&, bool early, cudaStream_t);
 
 /// All of a call that has no rows: enters, waits for the headers of all peers, counts.
 [[nodiscard]] cudaError_t enqueue_admit(const CallParams&, cudaStream_t);

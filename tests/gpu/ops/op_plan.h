@@ -16,7 +16,8 @@ using OpPlan =
     std::variant<plan::AgGemmPlan, plan::GemmRsPlan, plan::GemmArPlan, plan::GemmReducePlan>;
 
 /// All legal plans, fastest prediction first. Error: usage (a problem that has none).
-std::vector<OpPlan> candidates_of(const Problem& problem, const plan::GemmMachine& machine = {});
+std::vector<OpPlan> candidates_of(const Problem& problem, const plan::GemmMachine& machine = {},
+                                  bool nccl = false);
 
 std::string describe(const OpPlan& plan);
 /// "push by shard", "ring by shard", "medium push", "unfused store": what names a way of moving
