@@ -19,8 +19,11 @@ using schedule::Index;
 // Measured on H200s over NVLink (docs/decisions/0006).
 constexpr double kCopyBytesPerUs = 370e3;
 constexpr double kCopyStartUs = 9;
-constexpr double kPushBytesPerUs = 200e3;
-constexpr double kPushStartUs = 5;
+// By the product's warps; whole, weights stream meanwhile (benchmarks/nvidia-h200-tp4).
+constexpr double kPushBytesPerUs = 280e3;
+constexpr double kPushedWholePerUs = 600e3;
+constexpr double kPushStartUs = 2;
+constexpr double kForkUs = 6;  ///< copy streams around a call: the kernel before it ends first
 constexpr double kEnterUs = 3;
 constexpr double kPullBytesPerUs = 334e3;  // benchmarks/nvidia-h200-tp4/links.jsonl
 // Round figures, not measured.
@@ -32,6 +35,7 @@ constexpr double kNcclStartUs = 15;
 constexpr double kNcclStepUs = 10;  ///< a send and receive more
 
 constexpr Index kLeastCopy = 4 << 20;  ///< bytes; smaller copies do not reach the link's rate
+constexpr Index kMostSentRows = 2048;  ///< likewise, by shard, where own tiles come first
 constexpr Index kMostPushRows = 1024;  ///< of all ranks; beyond that copy engines are better
 constexpr Index kPushers = 132;
 constexpr Index kMostChunks = 64;
@@ -97,7 +101,8 @@ class Candidates {
     for (const GemmPlan& gemm : gemms(p_.m, machine.multiprocessors)) {
       if (can_be_cut(gemm)) {
         add_by_shard(gemm, split, Transport::push, RouteKind::mesh);
-        if (p_.m <= kMostPushRows) add_by_shard(gemm, split, Transport::store, RouteKind::mesh);
+        if (p_.m <= kMostSentRows && can_push(gemm.tile.blocks, gemm.tile.width))
+          add_by_shard(gemm, split, Transport::store, RouteKind::mesh);
       }
       if (p_.m <= kMostPushRows) add_whole(gemm);
     }
@@ -142,7 +147,7 @@ class Candidates {
     plan.transport = way.transport;
     plan.route = way.route;
     plan.chunk_rows = way.chunk_rows;
-    plan.predicted_us = us + kEnterUs;
+    plan.predicted_us = us + kEnterUs + (way.transport == Transport::store ? 0 : kForkUs);
     plans_.push_back(plan);
   }
 
@@ -153,8 +158,14 @@ class Candidates {
     const double us = gemm.predicted_us * scale_ * static_cast<double>(tiles) /
                       static_cast<double>(schedule::ceil_div(p_.m, rows));
     const double own = us / p_.ranks;
-    if (transport == Transport::store)
-      return add({.gemm = gemm}, {transport, route, push_chunk()}, us + pushed());
+    if (transport == Transport::store) {
+      const Way way{transport, route, push_chunk()};
+      add({.gemm = gemm}, way, us + reread_us(1) + std::max(0.0, pushed() - own));
+      if (p_.m > kMostPushRows)
+        add({.gemm = gemm, .apart = p_.ranks}, way,
+            std::max(us + reread_us(p_.ranks), pushed() + own));
+      return;
+    }
     for (const Index parts : {1, 2, 4}) {
       const Index chunk = schedule::max_of(1, schedule::ceil_div(most_rows_, parts));
       if (parts > 1 && chunk * row_bytes_ < kLeastCopy) break;
@@ -172,7 +183,7 @@ class Candidates {
 
   void add_whole(const GemmPlan& gemm) {
     add({.gemm = gemm, .whole = true}, {Transport::store, RouteKind::mesh, push_chunk()},
-        gemm.predicted_us * scale_ + pushed());
+        gemm.predicted_us * scale_ + pushed(kPushedWholePerUs));
   }
 
   /// Each of its products reads the weight, which its prediction knows.
@@ -198,9 +209,9 @@ class Candidates {
     const Index rows = schedule::ceil_div(most_rows_ * p_.ranks, kPushers);
     return std::max(rows, schedule::ceil_div(most_rows_, kMostChunks));
   }
-  [[nodiscard]] double pushed() const {
+  [[nodiscard]] double pushed(double bytes_per_us = kPushBytesPerUs) const {
     return kPushStartUs +
-           static_cast<double>(most_rows_ * row_bytes_) * (p_.ranks - 1) / kPushBytesPerUs;
+           static_cast<double>(most_rows_ * row_bytes_) * (p_.ranks - 1) / bytes_per_us;
   }
 
   const Problem& p_;

@@ -38,13 +38,12 @@ struct PushVerbs {
     if (mine != nullptr) cuda::signal(mine, epoch);
   }
   /// This CTA's own chunks are staged.
-  TILELACE_DEVICE void publish_staged() const {
+  TILELACE_DEVICE void publish_staged(const schedule::AgGemm& s) const {
     __syncthreads();
-    auto* const flags = reinterpret_cast<comm::Flag*>(at(p.call.rank) + p.call.flags) +
-                        p.call.rank * p.schedule.max_chunks();
-    const auto chunks = static_cast<int>(p.schedule.chunks(p.call.rank).count());
-    const int chunk = static_cast<int>(blockIdx.x) + crew.thread * p.schedule.workers;
-    if (chunk < chunks) cuda::signal(flags + chunk, epoch);
+    auto* const flags =
+        reinterpret_cast<comm::Flag*>(at(s.rank) + p.call.flags) + s.rank * s.max_chunks();
+    const int chunk = static_cast<int>(blockIdx.x) + crew.thread * s.workers;
+    if (chunk < s.chunks(s.rank).count()) cuda::signal(flags + chunk, epoch);
   }
 };
 
@@ -60,7 +59,7 @@ __global__ void __launch_bounds__(kThreads) push_kernel(const __grid_constant__ 
   verbs.publish_all();
   if (!p.stage) return;
   schedule::run_stage(s, worker, verbs);
-  verbs.publish_staged();
+  verbs.publish_staged(s);
 }
 
 __global__ void admit_kernel(const __grid_constant__ CallParams c) {

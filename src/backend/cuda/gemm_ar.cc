@@ -93,7 +93,7 @@ void GemmAr::run(const Problem& p, const plan::GemmArPlan& given, const ReduceOp
   params.call.last = plan.direct;
   const int ctas = fill_grid(params, params.work, kernel, plan.gemm);
   calls_.require_place("gemm_ar", ctas, 0);
-  const unsigned slot = calls_.begin_call("gemm_ar");
+  const unsigned slot = calls_.begin_call("gemm_ar", Op::gemm_ar, stream);
   set_slot(params, calls_, slot);
   const std::size_t at = calls_.data_at(slot) + results;
   if (plan.direct)

@@ -86,7 +86,7 @@ void GemmReduce::run(const Problem& p, const plan::GemmReducePlan& asked,
   require_call(p, plan, t, calls_, sum.schedule);
   calls_.require_place(op, sum.schedule.workers, 0);
   const bool given = t.weight == nullptr;
-  const unsigned slot = calls_.begin_call(op);
+  const unsigned slot = calls_.begin_call(op, p.op, stream);
   std::byte* const partial = calls_.memory().local() + calls_.data_at(slot);
   if (given)
     enqueue_given(calls_, sum.schedule, p, t, partial, stream);

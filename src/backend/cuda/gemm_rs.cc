@@ -33,7 +33,7 @@ void GemmRs::run(const Problem& p, const plan::GemmRsPlan& given, const ReduceOp
   const int ctas = fill_grid(params, params.work, kernel, plan.gemm);
   calls_.require_place("gemm_rs", ctas, 0);
   // Everything is checked before the call is counted.
-  set_slot(params, calls_, calls_.begin_call("gemm_rs"));
+  set_slot(params, calls_, calls_.begin_call("gemm_rs", Op::gemm_rs, stream));
   launch_gemm(kernel, kernel.reducing, &params, ctas, stream, plan.gemm.early_weights);
 }
 
