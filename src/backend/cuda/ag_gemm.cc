@@ -85,6 +85,19 @@ void require_call(const Call& c, const RankCalls& calls) {
           name_of(c.plan.route), name_of(c.plan.transport));
 }
 
+/// Beside copies that need multiprocessors: a wait of one warp fits beside half a multiprocessor's
+/// CTAs, NCCL's CTAs do not.
+void require_places(const Call& c, const RankCalls& calls) {
+  const plan::GemmTile& tile = c.plan.gemm.tile;
+  const int left = c.plan.left_free();
+  const int ctas = c.plan.gemm.workers * tile.cluster();
+  const auto taken = static_cast<int>(schedule::ceil_div(ctas, c.plan.relays() ? tile.per_sm : 1));
+  require(left == 0 || taken + left <= calls.multiprocessors(),
+          "ag_gemm: {} CTAs beside copies that take multiprocessors, expected to leave {} of {}",
+          ctas, left, calls.multiprocessors());
+  calls.require_place("ag_gemm", ctas, left);
+}
+
 }  // namespace
 
 SlotNeeds AgGemm::needs(const Problem& p) {
@@ -167,18 +180,6 @@ AgGemmParams params_of(const RankCalls& calls, const Call& c, const GemmKernel& 
   return params;
 }
 
-/// Beside copies that need multiprocessors: a wait of one warp fits beside half a multiprocessor's
-/// CTAs, NCCL's CTAs do not.
-void require_places(const RankCalls& calls, const Call& c, int ctas) {
-  const int left = c.plan.left_free();
-  const int per_sm = c.plan.relays() ? c.plan.gemm.tile.per_sm : 1;
-  const auto taken = static_cast<int>(schedule::ceil_div(ctas, per_sm));
-  require(left == 0 || taken + left <= calls.multiprocessors(),
-          "ag_gemm: {} CTAs beside copies that take multiprocessors, expected to leave {} of {}",
-          ctas, left, calls.multiprocessors());
-  calls.require_place("ag_gemm", ctas, left);
-}
-
 void enqueue_product(const AgGemm::Impl& impl, const Call& c, cudaStream_t stream) {
   const GemmKernel& kernel = kernel_of(c.plan.gemm, c.problem.dtype);
   require(kernel.gathering != nullptr, "ag_gemm: tile {}, expected one that can wait for rows",
@@ -186,7 +187,6 @@ void enqueue_product(const AgGemm::Impl& impl, const Call& c, cudaStream_t strea
   for (const Launch& launch : launches_of(c)) {
     AgGemmParams params = params_of(impl.calls, c, kernel, launch);
     const int ctas = fill_grid(params, params.work, kernel, c.plan.gemm);
-    require_places(impl.calls, c, ctas);
     // One that begins under the kernel before it would take the place that is left.
     const bool early = c.plan.gemm.early_weights && (launch.first || c.plan.left_free() == 0);
     launch_gemm(kernel, kernel.gathering, &params, ctas, stream, early);
@@ -229,6 +229,7 @@ void AgGemm::run(const Problem& problem, const plan::AgGemmPlan& plan, const AgG
   require(!exchanged || impl.nccl != nullptr,
           "ag_gemm: transport nccl, got calls prepared without it, expected a preparation with it");
   if (problem.m == 0) return impl.calls.admit("ag_gemm", c.hash, Op::ag_gemm, stream);
+  if (!c.alone()) require_places(c, impl.calls);
   c.slot = impl.calls.begin_call("ag_gemm", Op::ag_gemm, stream);
   enqueue_sends(impl.calls, impl.engine, exchanged ? impl.nccl.get() : nullptr, c, stream);
   if (c.awaits()) enqueue_await_rows(impl.calls, c, stream);
