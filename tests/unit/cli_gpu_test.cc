@@ -60,7 +60,8 @@ TEST(CliBackend, PlansSayWhatThereIs) {
   const Finished reduce =
       run_command("plan gemm_ar --m 8 --n 64 --k 64 --plan path=medium --backend cuda");
   EXPECT_EQ(reduce.code, 2);
-  EXPECT_NE(reduce.err.find("got medium, expected fused or unfused"), std::string::npos) << reduce.err;
+  EXPECT_NE(reduce.err.find("got medium, expected fused or unfused"), std::string::npos)
+      << reduce.err;
   const Finished wide = run_command("plan ag_gemm --m 8 --n 64 --k 64 --dtype fp32 --backend cuda");
   EXPECT_EQ(wide.code, 2);
   EXPECT_NE(wide.err.find("got fp32, expected bf16 or fp16"), std::string::npos) << wide.err;
