@@ -8,6 +8,7 @@
 #include "backend/cuda/gather_push.h"
 #include "backend/cuda/gather_rows.h"
 #include "backend/cuda/gemm_launch.h"
+#include "backend/cuda/trace.h"
 #include "plan/problem.h"
 #include "plan/schedules.h"
 
@@ -174,6 +175,7 @@ void enqueue_sends(AgGemm::Impl& impl, const Call& c, cudaStream_t stream) {
   push.rows = calls.data_at(c.slot);
   push.row_bytes = bytes;
   push.input = input;
+  TILELACE_TRACE_TO(push, "push");
   check(enqueue_push(push, stream), "ag_gemm: the push");
 }
 
