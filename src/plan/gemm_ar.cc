@@ -8,8 +8,6 @@
 
 #include "core/check.h"
 #include "plan/problem.h"
-#include "plan/schedules.h"
-#include "schedule/reduce_order.h"
 
 namespace tilelace::plan {
 namespace {
@@ -19,8 +17,11 @@ using schedule::Index;
 
 // Measured on H200s over NVLink (docs/decisions/0006); the tail is the end of the last tiles.
 constexpr double kSendBytesPerUs = 330e3;
-constexpr double kCopyBytesPerUs = 1.6e6;
+constexpr double kCopyBytesPerUs = 1.2e6;
 constexpr double kTailUs = 10;
+
+/// How far own tiles come behind, in waves: a remote tile's partials leave under the tile after it.
+constexpr double kLags[] = {1.5, 2.5};
 
 /// A step of the ring must hold 2 KiB of each term of a tile.
 bool can_share(const GemmTile& t, int ranks) {
@@ -33,71 +34,75 @@ Index given_bytes(const GemmTile& t) { return Index{(t.blocks * t.width / 2 + 7)
 void require_problem(const Problem& p) {
   require(p.op == Op::gemm_ar, "gemm_ar: op, got {}, expected gemm_ar", name_of(p.op));
   check_problem(p);
-  require(p.ranks <= schedule::kMaxReduceRanks, "gemm_ar: ranks, got {}, expected at most {}",
-          p.ranks, schedule::kMaxReduceRanks);
+  require(p.ranks <= schedule::kMaxShareRanks, "gemm_ar: ranks, got {}, expected at most {}",
+          p.ranks, schedule::kMaxShareRanks);
 }
 
-schedule::GemmReduce schedule_of(const Problem& p, const GemmTile& tile, int blocks, int rank) {
-  Plan plan;
-  plan.op = p.op;
-  plan.transport = Transport::store;
-  plan.tile_m = tile.worker_rows();
-  plan.tile_n = tile.worker_cols();
-  plan.blocks = blocks;
-  const auto borders = borders_of(p);
-  auto s = gemm_reduce_schedule(p, plan, rank, borders);
-  s.split.borders = nullptr;  // of no use here, and not ours to keep
-  const Index whole = Index{tile.worker_rows()} * p.ranks;
-  if (p.m >= 2 * blocks * whole) s.block_grain = whole;
-  return s;
+/// Rows of tiles in one block of all shards.
+Index step_rows(const Problem& p, Index block_rows, Index worker_rows) {
+  return p.ranks * ceil_div(std::min(block_rows, ceil_div(p.m, p.ranks)), worker_rows);
 }
 
-/// Rows of tiles in all shards of all blocks.
-Index tile_rows(const schedule::GemmReduce& s, Index rows) {
-  Index n = 0;
-  for (int b = 0; b < s.blocks; ++b)
-    for (int q = 0; q < s.ranks(); ++q) n += ceil_div(s.shard(b, q).size(), rows);
-  return n;
+/// As many rows of a shard as one walk over the weight serves, in at most kMaxShareBlocks blocks.
+Index block_rows_of(const Problem& p, const GemmTile& tile) {
+  const Index rows = tile.worker_rows();
+  const Index shard = ceil_div(p.m, p.ranks);
+  const Index wanted = std::max(kWalkRows / p.ranks, ceil_div(shard, schedule::kMaxShareBlocks));
+  return ceil_div(wanted, rows) * rows;
 }
 
-double predict(const Problem& p, const GemmPlan& gemm, const schedule::GemmReduce& s) {
+double predict(const Problem& p, const GemmPlan& gemm, Index block_rows, Index lag) {
   const Index rows = gemm.tile.worker_rows();
-  const double us = gemm.predicted_us * static_cast<double>(tile_rows(s, rows)) /
-                    static_cast<double>(ceil_div(p.m, rows));
+  const Index cols = ceil_div(p.n.front(), gemm.tile.worker_cols());
+  const Index tiles = p.ranks * ceil_div(ceil_div(p.m, p.ranks), rows);
+  const double us =
+      gemm.predicted_us * static_cast<double>(tiles) / static_cast<double>(ceil_div(p.m, rows));
   const double share = static_cast<double>(p.ranks - 1) / p.ranks;
   const double bytes = share * static_cast<double>(p.m * p.n.front() * 2);
-  // What is left when the last product ends: half of the last block's own rows, and the copy.
-  const double last = share * static_cast<double>(s.block_rows(s.blocks - 1).size()) *
-                      static_cast<double>(p.n.front() * 2) / kSendBytesPerUs;
-  return std::max(us, 2 * bytes / kSendBytesPerUs) + last / 2 + bytes / kCopyBytesPerUs / 2 +
-         kTailUs;
+  // What is left when the last remote product ends: the last own tiles, in half a turn and more.
+  const double turn = us / std::max(1.0, static_cast<double>(tiles * cols) / gemm.workers);
+  const double left = share * static_cast<double>(std::min(lag, cols)) *
+                      static_cast<double>(gemm.tile.worker_cols() * 2) *
+                      static_cast<double>(step_rows(p, block_rows, rows) * rows);
+  return std::max(us, 2 * bytes / kSendBytesPerUs) + turn / 2 + left / kSendBytesPerUs + kTailUs;
 }
 
 }  // namespace
 
 std::string describe(const GemmArPlan& plan) {
-  return fmt::format("{} blocks, remote shards {}; {}", plan.blocks,
-                     plan.together ? "together" : "apart", describe(plan.gemm));
+  return fmt::format("{}, blocks of {} rows, own tiles {} columns behind; {}",
+                     plan.direct ? "direct" : "staged", plan.block_rows, plan.lag,
+                     describe(plan.gemm));
 }
 
 std::ostream& operator<<(std::ostream& out, const GemmArPlan& plan) {
   return out << describe(plan);
 }
 
-schedule::GemmReduce gemm_ar_schedule(const Problem& p, const GemmArPlan& plan, int rank) {
-  return schedule_of(p, plan.gemm.tile, plan.blocks, rank);
+schedule::ShareOrder gemm_ar_order(const Problem& p, const GemmArPlan& plan, int rank) {
+  const GemmTile& tile = plan.gemm.tile;
+  const schedule::Route route{RouteKind::mesh, p.ranks, p.ranks};
+  const auto cols = static_cast<int>(ceil_div(p.n.front(), tile.worker_cols()));
+  return schedule::make_share_order({p.m, p.ranks, nullptr}, route, rank, cols, tile.worker_rows(),
+                                    plan.block_rows, plan.lag);
 }
 
 std::vector<GemmArPlan> gemm_ar_candidates(const Problem& p, const GemmMachine& machine) {
   require_problem(p);
   require(p.m > 0, "gemm_ar: m, got 0, expected rows to plan for");
+  const auto copied = static_cast<double>((p.m - p.m / p.ranks) * p.n.front()) *
+                      static_cast<double>(size_of(p.dtype));
   std::vector<GemmArPlan> plans;
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
     if (!can_share(gemm.tile, p.ranks) || gemm.split_tiles != 0) continue;
-    for (int blocks = 1; blocks <= schedule::kMaxReduceBlocks; ++blocks) {
-      if (blocks > 1 && p.m < Index{gemm.tile.worker_rows()} * p.ranks * blocks) break;
-      const auto s = schedule_of(p, gemm.tile, blocks, 0);
-      plans.push_back({gemm, true, blocks, predict(p, gemm, s)});
+    const Index block_rows = block_rows_of(p, gemm.tile);
+    const Index step = step_rows(p, block_rows, gemm.tile.worker_rows());
+    for (const double waves : kLags) {
+      const auto tiles = static_cast<Index>(waves * gemm.workers);
+      const auto lag = static_cast<int>(ceil_div(tiles, step));
+      const double us = predict(p, gemm, block_rows, lag);
+      plans.push_back({gemm, block_rows, lag, true, us});
+      plans.push_back({gemm, block_rows, lag, false, us + copied / kCopyBytesPerUs});
     }
   }
   std::stable_sort(plans.begin(), plans.end(), [](const GemmArPlan& a, const GemmArPlan& b) {
@@ -111,12 +116,12 @@ std::int64_t gemm_ar_staging_bytes(const Problem& p) {
   Index most = 0;
   for (const GemmTile& t : kGemmTiles) {
     if (!can_share(t, p.ranks)) continue;
-    for (int blocks = 1; blocks <= schedule::kMaxReduceBlocks; ++blocks) {
-      const auto s = schedule_of(p, t, blocks, 0);
-      const Index tiles =
-          ceil_div(s.max_shard_rows(), t.worker_rows()) * ceil_div(p.n.front(), t.worker_cols());
-      most = std::max(most, p.ranks * blocks * tiles * t.cluster() * given_bytes(t));
-    }
+    const Index block_rows = block_rows_of(p, t);
+    const Index shard = ceil_div(p.m, p.ranks);
+    const Index tiles = ceil_div(std::min(shard, block_rows), t.worker_rows()) *
+                        ceil_div(p.n.front(), t.worker_cols());
+    const Index blocks = std::max<Index>(1, ceil_div(shard, block_rows));
+    most = std::max(most, p.ranks * blocks * tiles * t.cluster() * given_bytes(t));
   }
   return most + 128 + p.m * p.n.front() * static_cast<Index>(size_of(p.dtype));
 }

@@ -58,19 +58,13 @@ constexpr bool can_share(int blocks, int width, bool pingpong) {
   X(c160,     2, 1, 160, 5, 2, 1, 2, false, false, 1)  \
   X(c128,     2, 1, 128, 6, 2, 1, 2, false, false, 1)  \
   X(c128_1x2, 2, 1, 128, 6, 1, 2, 2, false, false, 1)  \
-  X(c112,     2, 1, 112, 7, 2, 1, 1, false, false, 1)  \
   X(c112_1x2, 2, 1, 112, 7, 1, 2, 1, false, false, 1)  \
   X(c104,     2, 1, 104, 7, 2, 1, 1, false, false, 1)  \
   X(c104_1x2, 2, 1, 104, 7, 1, 2, 1, false, false, 1)  \
-  X(c96_2x2,  2, 1,  96, 6, 2, 2, 2, false, false, 1)  \
-  X(c64,      2, 1,  64, 8, 2, 1, 1, false, false, 1)  \
   X(c64_1x2,  2, 1,  64, 8, 1, 2, 1, false, false, 1)  \
   X(c64_2x2,  2, 1,  64, 8, 2, 2, 1, false, false, 1)  \
   X(c64_2x4,  2, 1,  64, 8, 2, 4, 1, false, false, 1)  \
-  X(c80_2x4,  2, 1,  80, 8, 2, 4, 1, false, false, 1)  \
-  X(c112_4x2, 2, 1, 112, 7, 4, 2, 1, false, false, 1)  \
   X(c128_2x4, 2, 1, 128, 6, 2, 4, 2, false, false, 1)  \
-  X(c56,      2, 1,  56, 8, 2, 1, 1, false, false, 1)  \
   X(c80,      2, 1,  80, 8, 2, 1, 1, false, false, 1)  \
   X(c80_1x2,  2, 1,  80, 8, 1, 2, 1, false, false, 1)
 
@@ -83,9 +77,6 @@ constexpr bool can_share(int blocks, int width, bool pingpong) {
   X(p160,     2, 2, 160, 5, 2, 1, 2, true,  false, 1)  \
   X(p144,     2, 2, 144, 6, 2, 1, 1, true,  false, 1)  \
   X(p128,     2, 2, 128, 6, 2, 1, 2, true,  false, 1)  \
-  X(p112,     2, 2, 112, 7, 2, 1, 1, true,  false, 1)  \
-  X(p112_2x4, 2, 2, 112, 7, 2, 4, 1, true,  false, 1)  \
-  X(p96_2x4,  2, 2,  96, 7, 2, 4, 1, true,  false, 1)  \
   X(p80,      2, 2,  80, 8, 2, 1, 1, true,  false, 1)
 
 // 256 rows, two warpgroups on one tile.
@@ -101,43 +92,30 @@ constexpr bool can_share(int blocks, int width, bool pingpong) {
 
 // Few tokens: 64 rows of tokens, narrow strips of the weight, deep rings.
 #define TILELACE_GEMM_NARROW(X) \
-  X(s24, 1, 1, 24, 18, 1, 1, 1, false, false, 1) \
-  X(s32, 1, 1, 32, 16, 1, 1, 1, false, false, 1) \
   X(s32_1x2, 1, 1, 32, 16, 1, 2, 1, false, false, 1) \
   X(s40, 1, 1, 40, 16, 1, 1, 1, false, false, 1) \
   X(s40_1x2, 1, 1, 40, 16, 1, 2, 1, false, false, 1) \
-  X(s48, 1, 1, 48, 14, 1, 1, 1, false, false, 1) \
   X(s48_1x2, 1, 1, 48, 14, 1, 2, 1, false, false, 1) \
   X(s56, 1, 1, 56, 13, 1, 1, 1, false, false, 1) \
   X(s56_1x2, 1, 1, 56, 13, 1, 2, 1, false, false, 1) \
   X(s64, 1, 1, 64, 13, 1, 1, 1, false, false, 1) \
   X(s64_1x2, 1, 1, 64, 13, 1, 2, 1, false, false, 1) \
-  X(s80, 1, 1, 80, 11, 1, 1, 1, false, false, 1) \
   X(s80_1x2, 1, 1, 80, 11, 1, 2, 1, false, false, 1) \
   X(s96, 1, 1, 96, 10, 1, 1, 1, false, false, 1) \
   X(s96_1x2, 1, 1, 96, 10, 1, 2, 1, false, false, 1) \
   X(s104, 1, 1, 104, 10, 1, 1, 1, false, false, 1) \
-  X(s104_1x2, 1, 1, 104, 10, 1, 2, 1, false, false, 1) \
   X(s112, 1, 1, 112, 9, 1, 1, 1, false, false, 1) \
-  X(s112_1x2, 1, 1, 112, 9, 1, 2, 1, false, false, 1) \
-  X(s32_1x4, 1, 1, 32, 16, 1, 4, 1, false, false, 1) \
-  X(s64_1x4, 1, 1, 64, 13, 1, 4, 1, false, false, 1) \
-  X(s80_1x4, 1, 1, 80, 11, 1, 4, 1, false, false, 1) \
-  X(s192, 1, 1, 192, 6, 1, 1, 1, false, false, 1) \
-  X(s192_1x2, 1, 1, 192, 6, 1, 2, 1, false, false, 1)
+  X(s192, 1, 1, 192, 6, 1, 1, 1, false, false, 1)
 
 // The fewest tokens: rows of the weight, tokens across.
 #define TILELACE_GEMM_SWAPPED(X)                       \
   X(v16,      1, 1,  16, 9, 1, 1, 1, false, true,  2)  \
   X(v16d,     1, 1,  16, 18, 1, 1, 1, false, true, 1)  \
   X(v32,      1, 1,  32, 16, 1, 1, 1, false, true, 1)  \
-  X(v64,      1, 1,  64, 13, 1, 1, 1, false, true, 1)  \
   X(v32_4x2,  1, 1,  32, 16, 4, 2, 1, false, true, 1)  \
-  X(w64_2x4,  2, 1,  64, 8, 2, 4, 1, false, true,  1)  \
   X(w16,      2, 1,  16, 5, 1, 1, 1, false, true,  2)  \
   X(w32,      2, 1,  32, 4, 1, 1, 1, false, true,  2)  \
   X(w64,      2, 1,  64, 8, 1, 1, 1, false, true,  1)  \
-  X(w128,     2, 1, 128, 6, 2, 1, 2, false, true,  1)  \
   X(w256,     2, 1, 256, 4, 2, 1, 2, false, true,  1)
 // clang-format on
 

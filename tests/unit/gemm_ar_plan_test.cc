@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of the fused gemm_ar: their super-blocks cover the rows, their partials fit the staging.
+// Plans of the fused gemm_ar: their blocks cover the rows, their partials fit the staging.
 #include <gtest/gtest.h>
 
 #include <random>
 
 #include "plan/gemm_ar.h"
-#include "schedule/reduce_order.h"
 #include "tilelace/error.h"
 
 namespace tilelace::plan {
 namespace {
 
-using schedule::ceil_div;
 using schedule::Index;
 
 Problem problem_of(int ranks, std::int64_t m, std::int64_t n, std::int64_t k) {
@@ -24,26 +22,20 @@ Problem problem_of(int ranks, std::int64_t m, std::int64_t n, std::int64_t k) {
   return p;
 }
 
-TEST(GemmArPlan, SuperBlocksCoverTheRowsAndPartialsFitTheStaging) {
+TEST(GemmArPlan, BlocksCoverTheRowsAndPartialsFitTheStaging) {
   std::mt19937 rng(11);
   for (int i = 0; i < 60; ++i) {
     const int ranks = 2 + static_cast<int>(rng() % 7);
-    const Problem p = problem_of(ranks, 1 + rng() % 20000, 8 * (1 + rng() % 1024), 512);
+    const Problem p = problem_of(ranks, 1 + rng() % 40000, 8 * (1 + rng() % 1024), 512);
     const auto plans = gemm_ar_candidates(p);
     ASSERT_FALSE(plans.empty());
     for (const GemmArPlan& plan : plans) {
       const GemmTile& tile = plan.gemm.tile;
-      const auto s = gemm_ar_schedule(p, plan, 0);
-      Index next = 0;
-      for (int b = 0; b < s.blocks; ++b)
-        for (int q = 0; q < ranks; ++q) {
-          ASSERT_EQ(s.shard(b, q).begin, next);
-          next = s.shard(b, q).end;
-        }
-      ASSERT_EQ(next, p.m) << describe(plan);
-      const schedule::GemmOrder walk{1, static_cast<int>(ceil_div(p.n.front(), tile.worker_cols())),
-                                     8, false};
-      const auto order = schedule::make_reduce_order(s, walk, tile.worker_rows(), true);
+      const auto order = gemm_ar_order(p, plan, 0);
+      ASSERT_LE(order.blocks, schedule::kMaxShareBlocks);
+      Index rows = 0;
+      for (int s = 0; s < order.count; ++s) rows += order.end(s) - order.begin(s);
+      ASSERT_EQ(rows, p.m) << describe(plan);
       const Index given = Index{(tile.blocks * tile.width / 2 + 7) / 8} * 128 * 16;
       ASSERT_LE(order.num_partials() * tile.cluster() * given + p.m * p.n.front() * 2,
                 gemm_ar_staging_bytes(p))

@@ -13,7 +13,7 @@
 namespace tilelace::schedule {
 namespace {
 
-using Cell = std::tuple<int, int, Index, Index, Index>;  // block, owner, rows, column
+using Cell = std::tuple<int, Index, Index, Index>;  // owner, rows, column
 
 TEST(ReduceOrder, HasTheTilesOfGemmReduceAndAPlaceForEveryPartial) {
   std::mt19937 rng(7);
@@ -25,13 +25,10 @@ TEST(ReduceOrder, HasTheTilesOfGemmReduceAndAPlaceForEveryPartial) {
     const int ranks = static_cast<int>(any(kMaxReduceRanks));
     s.route = {RouteKind::mesh, ranks, ranks};
     s.rank = static_cast<int>(any(ranks)) - 1;
-    s.all_reduce = i % 3 == 0;
-    s.blocks = s.all_reduce ? static_cast<int>(any(kMaxReduceBlocks)) : 1;
-    s.block_grain = 16 * ranks;
     std::vector<Index> borders{0};
     for (int r = 0; r < ranks; ++r) borders.push_back(borders.back() + any(300) - 1);
     borders.back() += 1;
-    const bool uneven = i % 2 == 0 && !s.all_reduce;
+    const bool uneven = i % 2 == 0;
     s.split = {uneven ? borders.back() : any(3000), ranks, uneven ? borders.data() : nullptr};
     s.tile_m = static_cast<int>(64 * any(4));
     s.cols = any(9);
@@ -45,17 +42,17 @@ TEST(ReduceOrder, HasTheTilesOfGemmReduceAndAPlaceForEveryPartial) {
     std::set<int> places;
     for (Index j = 0; j < s.num_tiles(); ++j) {
       const ReduceTile tile = s.tile(j);
-      expected.emplace(tile.block, tile.owner, tile.rows.begin, tile.rows.end, tile.col);
+      expected.emplace(tile.owner, tile.rows.begin, tile.rows.end, tile.col);
       const GemmCell c = o.cell(static_cast<int>(j));
       const ReduceSection& at = o.section[c.section];
       ASSERT_EQ(o.own_tile(static_cast<int>(j)), o.own(c.section));
       if (together) {
         ASSERT_EQ(o.own(c.section), tile.owner == s.rank) << "own shards in another order";
       } else {
-        ASSERT_EQ(std::pair(at.block, at.owner), std::pair(tile.block, tile.owner)) << "order";
+        ASSERT_EQ(at.owner, tile.owner) << "order";
       }
       const Index begin = at.begin + Index{c.row} * s.tile_m;
-      found.emplace(at.block, at.owner, begin, min_of(begin + s.tile_m, at.end), c.col);
+      found.emplace(at.owner, begin, min_of(begin + s.tile_m, at.end), c.col);
       if (!o.own(c.section)) continue;
       for (int q = 0; q < ranks; ++q) {
         ASSERT_TRUE(places.insert(o.partial(q, c)).second) << "two partials in one place";
@@ -76,7 +73,6 @@ TEST(ReduceOrder, SenderAndOwnerMeanTheSamePlace) {
     s.split = {1 + static_cast<Index>(rng() % 3000), ranks, nullptr};
     s.tile_m = 128;
     s.cols = 5;
-    s.block_grain = 16 * ranks;
     s.transport = Transport::store;
     const GemmOrder walk{1, 5, 3, false};
     const int owner = static_cast<int>(rng() % static_cast<unsigned>(ranks));

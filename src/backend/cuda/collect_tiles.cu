@@ -17,11 +17,11 @@ struct Part {
 };
 
 TILELACE_DEVICE Part part(const CollectTiles& p, int index) {
-  const schedule::ReduceOrder& o = p.order;
+  const schedule::ShareOrder& o = p.order;
   const int cluster = p.cluster_rows * p.cluster_cols;
   for (int s = 0; s < o.count; ++s) {
     if (o.own(s)) continue;
-    const int parts = o.tile_rows[s] * o.walk.cols * cluster;
+    const int parts = o.tile_rows[s] * o.cols * cluster;
     if (index >= parts) {
       index -= parts;
       continue;

@@ -7,13 +7,13 @@
 
 #include "backend/cuda/device/call_params.h"
 #include "backend/cuda/device/trace.h"
-#include "schedule/reduce_order.h"
+#include "schedule/share_order.h"
 
 namespace tilelace::cuda {
 
 struct CollectTiles {
   CallParams call;  ///< counted here; the product before it enters it
-  schedule::ReduceOrder order;
+  schedule::ShareOrder order;
   int cluster_rows = 1, cluster_cols = 1;
   int tile_rows = 0, tile_cols = 0;  ///< of one CTA of the product
   int first_shared = 0;              ///< flag of the first tile

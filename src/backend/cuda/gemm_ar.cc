@@ -17,22 +17,31 @@ constexpr double kSharedWithin = 0.7;  ///< of the other group's turn: a finishe
 /// Results lie behind the partials.
 std::size_t results_at(const SlotNeeds& partials) { return (partials.bytes + 127) / 128 * 128; }
 
-/// Own rows of each super-block, at this rank's result and in every peer's slot.
+/// The order counts too, and where the peers' results are.
+std::uint32_t hash_of(const Problem& p, const plan::GemmArPlan& plan, const GemmKernel& kernel,
+                      const ReachableOut& reachable) {
+  Plan agreed = agreed_reduce_plan(Op::gemm_ar, kernel);
+  agreed.blocks = plan.lag;
+  const std::uint64_t where =
+      !plan.direct ? 0 : (std::uint64_t{reachable.memory} << 40U) + reachable.offset + 1;
+  const std::uint64_t mixed =
+      (where * 64 + static_cast<std::uint64_t>(plan.block_rows)) * 0x9e3779b97f4a7c15ULL;
+  return plan::agreement_hash(p, agreed) ^ static_cast<std::uint32_t>(mixed >> 32U);
+}
+
+/// Own rows, at this rank's result and at every peer; `peers`: the result at rank 0.
 void fill_shares(GemmArParams& params, const RankCalls& calls, const Problem& p,
-                 const schedule::GemmReduce& s, const GemmKernel& kernel, void* out,
-                 std::size_t results) {
+                 const GemmKernel& kernel, void* out, std::byte* peers, std::size_t stride) {
   const int rank = calls.group().rank();
   const Index row = p.n.front() * static_cast<Index>(size_of(p.dtype));
-  for (int b = 0; b < s.blocks; ++b) {
-    const schedule::RowRange own = s.shard(b, rank);
-    for (int i = 0; i < p.ranks && own.size() > 0; ++i) {
-      const int peer = (rank + i) % p.ranks;
-      std::byte* const at =
-          i == 0 ? static_cast<std::byte*>(out) : calls.memory().peer(peer) + results;
-      const int map = b * p.ranks + i;
-      fill_outputs(params.out[map], params.out_rest[map], kernel,
-                   {at + own.begin * row, own.size(), p.n.front()}, p.dtype);
-    }
+  const schedule::RowSplit split{p.m, p.ranks, nullptr};
+  const schedule::RowRange own = split.shard(rank);
+  for (int i = 0; i < p.ranks && own.size() > 0; ++i) {
+    const int peer = (rank + i) % p.ranks;
+    std::byte* const at =
+        i == 0 ? static_cast<std::byte*>(out) : peers + static_cast<std::size_t>(peer) * stride;
+    fill_outputs(params.out[i], params.out_rest[i], kernel,
+                 {at + own.begin * row, own.size(), p.n.front()}, p.dtype);
   }
 }
 
@@ -58,30 +67,41 @@ SlotNeeds GemmAr::needs(const Problem& p) {
 }
 
 void GemmAr::run(const Problem& p, const plan::GemmArPlan& plan, const ReduceOperands& tensors,
-                 cudaStream_t stream) {
+                 cudaStream_t stream, const ReachableOut& reachable) {
   if (p.m == 0) return calls_.admit("gemm_ar", plan::agreement_hash(p, {}), Op::gemm_ar, stream);
+  require(p.op == Op::gemm_ar, "gemm_ar: got {}", name_of(p.op));
   const GemmKernel& kernel = kernel_of(plan.gemm, p.dtype);
   const void* const function = gemm_sharing(kernel.tile.name, p.dtype);
   require(function != nullptr, "gemm_ar: plan {}, expected a tile whose groups take turns",
           plan::describe(plan.gemm));
-  const Plan agreed = agreed_reduce_plan(Op::gemm_ar, kernel, plan.blocks);
-  const auto schedule = plan::gemm_ar_schedule(p, plan, calls_.group().rank());
   GemmArParams params{};
-  fill_reduce(params, calls_, p, agreed, schedule, plan.gemm, plan.together, tensors, kernel);
-  const SlotNeeds partials = partial_needs(params.work.order, kernel);
+  fill_reduce(params, calls_, p, hash_of(p, plan, kernel, reachable), plan.gemm, tensors, kernel);
+  const auto work = plan::work_of(plan.gemm, {p.m, p.n.front(), p.k, p.dtype});
+  params.work = schedule::make_gemm_work(plan::gemm_ar_order(p, plan, calls_.group().rank()),
+                                         work.workers, work.k_steps, 0);
+  const SlotNeeds partials = partial_needs(params.work.order.num_partials(), kernel);
+  require(!plan.direct || reachable.base != nullptr,
+          "gemm_ar: out of a direct plan, got memory that peers do not reach, expected symmetric");
   const std::size_t results = results_at(partials);
   const auto result_bytes = static_cast<std::size_t>(p.m * p.n.front() * 2);
-  calls_.require_room("gemm_ar", {2 * partials.flags, results + result_bytes});
+  calls_.require_room("gemm_ar", {2 * partials.flags, results + (plan.direct ? 0 : result_bytes)});
   const int chunks = kernel.tile.blocks * ((kernel.tile.width + 63) / 64);
   params.share_pace = static_cast<std::uint32_t>(kSharedWithin * 16384 / chunks);
   params.first_shared = static_cast<int>(partials.flags);
-  params.call.last = false;
+  params.awaits = plan.direct;
+  params.call.last = plan.direct;
   const unsigned slot = calls_.begin_call("gemm_ar");
   set_slot(params, calls_, slot);
   const std::size_t at = calls_.data_at(slot) + results;
-  fill_shares(params, calls_, p, schedule, kernel, tensors.out, at);
+  if (plan.direct)
+    fill_shares(params, calls_, p, kernel, tensors.out, reachable.base + reachable.offset,
+                reachable.stride);
+  else
+    fill_shares(params, calls_, p, kernel, tensors.out, calls_.memory().base() + at,
+                calls_.memory().stride());
   const int ctas = fill_grid(params, params.work, kernel, plan.gemm);
   launch_gemm(kernel, function, &params, ctas, stream, plan.gemm.early_weights);
+  if (plan.direct) return;
   CollectTiles collect = collect_of(params, kernel, p);
   collect.results = at;
   collect.out = static_cast<std::byte*>(tensors.out);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_ar on GPUs, fused: gemm_rs in row super-blocks, whose owners store finished tiles with all
-// ranks while the next block is multiplied; then a kernel that takes peers' tiles to the caller.
+// gemm_ar on GPUs, fused: gemm_rs whose owners store finished tiles with all ranks while others are
+// multiplied. Results go straight into the peers' tensors where those are symmetric memory; else
+// into their slots, and a second kernel takes them to the caller.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -8,6 +9,14 @@
 #include "plan/gemm_ar.h"
 
 namespace tilelace::cuda {
+
+/// Where the peers' results are: all ranks at the same place of the same symmetric memory.
+struct ReachableOut {
+  std::byte* base = nullptr;  ///< of rank 0's memory; null: they cannot be reached
+  std::size_t stride = 0;     ///< between ranks
+  std::size_t offset = 0;     ///< of the result
+  std::uint32_t memory = 0;   ///< which one; the same number on all ranks
+};
 
 /// One rank's fused gemm_ar calls on one communicator: all ranks with the same plans. Makes nothing
 /// in a call.
@@ -19,9 +28,11 @@ class GemmAr {
   /// `calls` must outlive it. Local.
   explicit GemmAr(RankCalls& calls) : calls_(calls) {}
 
-  /// Enqueues a call; `out` is [m, n]. May be captured: an even number of calls a graph, the first
+  /// Enqueues a call; `out` is [m, n]. A direct plan takes `reachable`: peers write into `out`
+  /// while the call is in the stream. May be captured: an even number of calls a graph, the first
   /// of them where the number of calls before is even. Errors: usage, system.
-  void run(const Problem&, const plan::GemmArPlan&, const ReduceOperands&, cudaStream_t);
+  void run(const Problem&, const plan::GemmArPlan&, const ReduceOperands&, cudaStream_t,
+           const ReachableOut& reachable = {});
 
  private:
   RankCalls& calls_;

@@ -15,29 +15,26 @@ int given_bytes(const GemmKernel& kernel) {
 
 }  // namespace
 
-Plan agreed_reduce_plan(Op op, const GemmKernel& kernel, int blocks) {
+Plan agreed_reduce_plan(Op op, const GemmKernel& kernel) {
   Plan p;
   p.op = op;
   p.transport = Transport::store;
   p.tile_m = kernel.tile.worker_rows();
   p.tile_n = kernel.tile.worker_cols();
-  p.blocks = blocks;
   p.chunk_rows = given_bytes(kernel);
   return p;
 }
 
-SlotNeeds partial_needs(const schedule::ReduceOrder& order, const GemmKernel& kernel) {
-  const auto partials = static_cast<std::size_t>(order.num_partials() * kernel.tile.cluster());
-  return {partials * static_cast<std::size_t>(kernel.given_groups),
-          partials * static_cast<std::size_t>(given_bytes(kernel))};
+SlotNeeds partial_needs(int partials, const GemmKernel& kernel) {
+  const auto parts = static_cast<std::size_t>(partials * kernel.tile.cluster());
+  return {parts * static_cast<std::size_t>(kernel.given_groups),
+          parts * static_cast<std::size_t>(given_bytes(kernel))};
 }
 
-void fill_reduce(ReduceParams& params, const RankCalls& calls, const Problem& p, const Plan& agreed,
-                 const schedule::GemmReduce& schedule, const plan::GemmPlan& gemm, bool together,
-                 const ReduceOperands& t, const GemmKernel& kernel) {
+void fill_reduce(ReduceCommon& params, const RankCalls& calls, const Problem& p, std::uint32_t hash,
+                 const plan::GemmPlan& gemm, const ReduceOperands& t, const GemmKernel& kernel) {
   const auto op = name_of(p.op);
-  require(p.op == agreed.op && p.n.size() == 1, "{}: got {} with {} weights, expected one",
-          name_of(agreed.op), op, p.n.size());
+  require(p.n.size() == 1, "{}: got {} weights, expected one", op, p.n.size());
   require(p.dtype != DType::fp32, "{}: dtype, got fp32, expected bf16 or fp16", op);
   require(kernel.reducing != nullptr && gemm.split_tiles == 0,
           "{}: plan {}, expected whole tiles of a kernel that adds partial sums", op,
@@ -45,11 +42,7 @@ void fill_reduce(ReduceParams& params, const RankCalls& calls, const Problem& p,
   const plan::GemmProblem problem{p.m, p.n.front(), p.k, p.dtype};
   fill_operands(params, kernel, problem, {t.x, t.weight, t.bias, t.out, p.activation},
                 calls.scratch());
-  const schedule::GemmWork work = plan::work_of(gemm, problem);
-  const auto order =
-      schedule::make_reduce_order(schedule, work.order, kernel.tile.worker_rows(), together);
-  params.work = schedule::make_gemm_work(order, work.workers, work.k_steps, 0);
-  params.call = calls.params(0, plan::agreement_hash(p, agreed), p.op);
+  params.call = calls.params(0, hash, p.op);
   params.pace = static_cast<std::uint32_t>(kGivenWithin * 16384 / kernel.given_pieces);
   const int terms = std::max(1, (p.ranks - 1) * kernel.given_groups);
   params.term_pieces =
@@ -60,7 +53,7 @@ void fill_reduce(ReduceParams& params, const RankCalls& calls, const Problem& p,
   params.term_steps = static_cast<int>(schedule::ceil_div(kernel.given_pieces, params.term_pieces));
 }
 
-void set_slot(ReduceParams& params, const RankCalls& calls, unsigned slot) {
+void set_slot(ReduceCommon& params, const RankCalls& calls, unsigned slot) {
   params.call.flags = calls.flags_at(slot);
   params.partials = calls.data_at(slot);
 }

@@ -17,18 +17,18 @@ struct ReduceOperands {
 
 /// The choices that must agree, as the agreement hash knows them: the shape of partials depends on
 /// the tile, so all ranks take the same.
-Plan agreed_reduce_plan(Op op, const GemmKernel& kernel, int blocks);
+Plan agreed_reduce_plan(Op op, const GemmKernel& kernel);
 
-/// Flags and bytes of a slot that partials take. Error: usage (more than there is).
-SlotNeeds partial_needs(const schedule::ReduceOrder& order, const GemmKernel& kernel);
+/// Flags and bytes of a slot that so many partials take.
+SlotNeeds partial_needs(int partials, const GemmKernel& kernel);
 
-/// Everything but outputs and the slot, which begin_slot sets. Errors: usage, system.
-void fill_reduce(ReduceParams& params, const RankCalls& calls, const Problem& problem,
-                 const Plan& agreed, const schedule::GemmReduce& schedule,
-                 const plan::GemmPlan& gemm, bool together, const ReduceOperands& operands,
+/// Everything but the order, outputs and the slot, which set_slot sets. `hash`: what must agree.
+/// Errors: usage, system.
+void fill_reduce(ReduceCommon& params, const RankCalls& calls, const Problem& problem,
+                 std::uint32_t hash, const plan::GemmPlan& gemm, const ReduceOperands& operands,
                  const GemmKernel& kernel);
 
 /// Where the call's slot is.
-void set_slot(ReduceParams& params, const RankCalls& calls, unsigned slot);
+void set_slot(ReduceCommon& params, const RankCalls& calls, unsigned slot);
 
 }  // namespace tilelace::cuda

@@ -13,6 +13,7 @@ namespace {
 
 constexpr double kWaitSeconds = 10;  // below kFinishSeconds: the kernel's record comes first
 constexpr std::size_t kFinalists = 4;
+constexpr std::size_t kOuts = 4;  // beyond L2 from m 2048 up
 constexpr int kFinalRounds = 4;
 
 std::string role_of(const OpPlan& plan) {
@@ -25,7 +26,13 @@ Fused::Fused(Rank& rank, Timer& timer, const Operands& operands, const std::vect
              const Options& options)
     : rank_(rank), timer_(timer), operands_(operands), options_(options) {
   std::vector<Problem> problems;
-  for (const Row& row : rows) problems.push_back(row.problem());
+  std::size_t results = 0;
+  for (const Row& row : rows) {
+    problems.push_back(row.problem());
+    if (row.op == Op::gemm_ar) results = std::max(results, kOuts * row.result_bytes());
+  }
+  if (results > 0)
+    outs_ = std::make_unique<ReachableMemory>(*rank.group, rank.device, results, kWaitSeconds);
   ops_ = make_ops(*rank.group, rank.device, problems, kWaitSeconds);
 }
 
@@ -37,6 +44,9 @@ OpTensors Fused::tensors(const Row& row, int i) const {
     t.a = call.gemm.a;
     t.weights.push_back(call.gemm.weight);
     t.outs.push_back(call.result);
+    if (row.op != Op::gemm_ar) return t;
+    t.outs.front() = outs_->data() + static_cast<std::size_t>(i) % kOuts * row.result_bytes();
+    t.reachable = outs_->at(t.outs.front());
     return t;
   }
   t.a = operands_.own_rows(row, call);
@@ -74,6 +84,8 @@ Variant Fused::variant(const Row& row, const OpPlan& plan) {
   v.launch = [this, row, p = row.problem(), plan](int i) {
     run_op(*ops_, p, plan, tensors(row, i), rank_.stream);
   };
+  if (row.op == Op::gemm_ar)
+    v.result = [this, row](int i) { return static_cast<std::byte*>(tensors(row, i).outs.front()); };
   v.finish = [this] { ops_->calls.finish(rank_.stream, kFinishSeconds); };
   timer_.prepare(v, std::max(predicted_us(plan), guess_gemm_us(row.gemm)));
   return v;

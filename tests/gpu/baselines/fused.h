@@ -44,6 +44,7 @@ class Fused {
   Timer& timer_;
   const Operands& operands_;
   Options options_;
+  std::unique_ptr<ReachableMemory> outs_;  ///< of gemm_ar: peers write them
   std::unique_ptr<cuda::RankOps> ops_;
 };
 

@@ -29,6 +29,8 @@ struct Variant {
   cuda::NcclBuffer buffer = cuda::NcclBuffer::plain;
   /// Waits for what is in the stream, bounded; empty: NcclGroup's.
   std::function<void()> finish;
+  /// Where the i-th call's results are; empty: where the operands say.
+  std::function<std::byte*(int)> result;
   std::size_t index = 0;  ///< among its makers' plans
   bool eager = false;     ///< launched call by call instead of replayed
   Graph graph{nullptr, cudaGraphExecDestroy};

@@ -17,7 +17,8 @@ constexpr double kErrorOfU = 0.72;
 Verified Verifier::check(const Row& row, const Variant& variant) {
   // The last call's tensors: tensors have different numbers of copies, so that an earlier call's
   // result may have been overwritten by a call with other operands.
-  const Call call = operands_.call(variant.buffer, variant.calls - 1);
+  Call call = operands_.call(variant.buffer, variant.calls - 1);
+  if (variant.result) call.result = variant.result(variant.calls - 1);
   Verified v =
       row.op == Op::ag_gemm ? check_gather(row, call, variant) : check_sum(row, call, variant);
   if (!v.trouble.empty())

@@ -88,8 +88,16 @@ OpPlan draw_plan(Rng& rng, const PlansByKind& kinds) {
   return plans.at(static_cast<std::size_t>(below(rng, std::ssize(plans))));
 }
 
+/// Shards of these sizes are one block to the planner, too.
+void vary_order(Rng& rng, plan::GemmArPlan& plan, const Problem& p) {
+  if (below(rng, 2) == 0) plan.block_rows = plan.gemm.tile.worker_rows();
+  if (below(rng, 2) == 0)
+    plan.lag = 1 + static_cast<int>(below(rng, 1 + p.n.front() / plan.gemm.tile.worker_cols()));
+}
+
 /// Shards of these sizes are one chunk to the planner: cut them all the same.
 void vary_chunks(Rng& rng, OpPlan& plan, const Problem& p) {
+  if (auto* const all = std::get_if<plan::GemmArPlan>(&plan)) vary_order(rng, *all, p);
   auto* const gather = std::get_if<plan::AgGemmPlan>(&plan);
   auto* const sum = std::get_if<plan::GemmReducePlan>(&plan);
   if ((gather == nullptr && sum == nullptr) || below(rng, 2) == 0) return;
@@ -109,7 +117,7 @@ std::string sort_of(const OpPlan& plan) {
   if (const auto* sum = std::get_if<plan::GemmReducePlan>(&plan))
     return std::string(sum->gemm.tile.name);
   if (const auto* all = std::get_if<plan::GemmArPlan>(&plan))
-    return fmt::format("{} {}", all->gemm.tile.name, all->blocks);
+    return fmt::format("{} {}", all->gemm.tile.name, all->lag);
   return std::string(std::get<plan::GemmRsPlan>(plan).gemm.tile.name);
 }
 

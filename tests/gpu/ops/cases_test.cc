@@ -85,9 +85,8 @@ TEST(Cases, OfSumsMeetEveryKindOfPlan) {
   EXPECT_EQ(scatter.size(), 2U);
   for (const char* kind : {"store by shard", "unfused pull"}) EXPECT_GT(scatter[kind], 30) << kind;
   auto reduce = kinds_of(Op::gemm_ar);
-  // Super-blocks take more rows than cases of four ranks have.
-  EXPECT_EQ(reduce.size(), 3U);
-  for (const char* kind : {"store by shard", "unfused pull", "unfused store"})
+  EXPECT_EQ(reduce.size(), 4U);
+  for (const char* kind : {"store direct", "store staged", "unfused pull", "unfused store"})
     EXPECT_GT(reduce[kind], 30) << kind;
   for (const Case& c : some(4, Op::gemm_ar)) EXPECT_TRUE(c.problem.rows.empty()) << text_of(c);
 }

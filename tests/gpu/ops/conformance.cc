@@ -45,10 +45,14 @@ OpCheck::OpCheck(Rank& rank, double timeout_s)
   results_bytes_ =
       bytes_of(kMostRows, kWeights * kMostCols + kMostK) + (kMostWeights + 2) * 2 * kGuard;
   const auto results = static_cast<std::int64_t>(results_bytes_ / 2);
+  outs_ = std::make_unique<ReachableMemory>(*rank.group, rank.device,
+                                            sides_.size() * results_bytes_, timeout_s);
+  std::byte* at = outs_->data();
   for (Side& s : sides_) {
     s.a = make(kOperandPitch);
     s.reference = make(rank.ranks * kOperandPitch);
-    s.results = make(results);
+    s.results = at;
+    at += results_bytes_;
     s.kept = make(results);
   }
   for (std::size_t i = 0; i < kMostWeights; ++i) {
@@ -85,6 +89,7 @@ void OpCheck::lay(const Case& c, Side& side) const {
     if (p.bias) side.tensors.biases.push_back(biases_.at(i));
     side.tensors.outs.push_back(side.pieces[i]);
   }
+  side.tensors.reachable = outs_->at(side.pieces.front());
   if (p.return_gathered) side.tensors.gathered = side.pieces.back();
 }
 

@@ -74,6 +74,7 @@ class OpCheck {
   double timeout_s_;
   bool shared_ = false;  ///< ranks share devices
   std::vector<void*> all_;
+  std::unique_ptr<ReachableMemory> outs_;
   std::array<Side, 2> sides_;
   std::vector<std::byte*> weights_, biases_;  ///< of each part
   std::size_t results_bytes_ = 0;

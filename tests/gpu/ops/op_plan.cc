@@ -42,7 +42,7 @@ bool unfused(const OpPlan& plan) { return std::holds_alternative<plan::GemmReduc
 std::string kind_of(const OpPlan& plan) {
   if (unfused(plan)) return fmt::format("unfused {}", name_of(transport_of(plan)));
   if (const auto* all = std::get_if<plan::GemmArPlan>(&plan))
-    return all->blocks == 1 ? "store by shard" : "store by blocks";
+    return all->direct ? "store direct" : "store staged";
   const auto* gather = std::get_if<plan::AgGemmPlan>(&plan);
   return fmt::format("{} {}", name_of(transport_of(plan)),
                      gather != nullptr && gather->whole ? "whole" : "by shard");

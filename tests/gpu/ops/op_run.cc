@@ -19,7 +19,8 @@ void run_op(cuda::RankOps& ops, const Problem& problem, const OpPlan& plan, cons
   if (const auto* fused = std::get_if<plan::GemmRsPlan>(&plan))
     return ops.gemm_rs.run(problem, *fused, {t.a, t.weights.at(0), bias, t.outs.at(0)}, stream);
   if (const auto* fused = std::get_if<plan::GemmArPlan>(&plan))
-    return ops.gemm_ar.run(problem, *fused, {t.a, t.weights.at(0), bias, t.outs.at(0)}, stream);
+    return ops.gemm_ar.run(problem, *fused, {t.a, t.weights.at(0), bias, t.outs.at(0)}, stream,
+                           t.reachable);
   ops.gemm_reduce.run(problem, std::get<plan::GemmReducePlan>(plan),
                       {t.a, t.weights.at(0), bias, t.outs.at(0)}, stream);
 }

@@ -48,6 +48,13 @@ std::vector<OpPlan> some_of(std::vector<OpPlan> plans) {
     other.chunk_rows = 1;
     some.emplace_back(other);
   }
+  if (auto all = std::get_if<plan::GemmArPlan>(&some.front())) {
+    // Every row of tiles a block, own tiles as early as they can be.
+    plan::GemmArPlan other = *all;
+    other.block_rows = other.gemm.tile.worker_rows();
+    other.lag = 1;
+    some.emplace_back(other);
+  }
   std::set<std::string> sorts{sort_of(some.front())};
   for (const OpPlan& plan : plans)
     if (sorts.insert(sort_of(plan)).second) some.push_back(plan);
@@ -105,8 +112,13 @@ Stress::Stress(Rank& rank, const std::vector<Problem>& problems, std::vector<Pla
     largest = std::max(largest, bytes_of(p.m, p.n.at(0)));
     loads_.push_back(load_for(p, drop));
   }
+  largest = (largest + 255) / 256 * 256;
+  reachable_ =
+      std::make_unique<ReachableMemory>(*rank.group, rank.device, kOuts * largest, timeout_s);
+  std::byte* at = reachable_->data();
   for (Out& o : outs_) {
-    o.data = make(largest);
+    o.data = at;
+    at += largest;
     test::poison(o.data, largest, rank_.stream);
     check(cudaEventCreateWithFlags(&o.ready, cudaEventDisableTiming), "an event");
     check(cudaEventCreateWithFlags(&o.checked, cudaEventDisableTiming), "an event");
@@ -209,8 +221,12 @@ void Stress::enqueue(long call) {
   const auto input = static_cast<std::size_t>(call) % kInputs;
   Out& out = outs_[static_cast<std::size_t>(call) % kOuts];
   if (out.used) check(cudaStreamWaitEvent(rank_.stream, out.checked), "an event");
-  run_op(*ops_, load.problem, plan_of(call),
-         {load.inputs[input], {load.weight}, {}, {out.data}, nullptr}, rank_.stream);
+  OpTensors tensors{};
+  tensors.a = load.inputs[input];
+  tensors.weights = {load.weight};
+  tensors.outs = {out.data};
+  tensors.reachable = reachable_->at(out.data);
+  run_op(*ops_, load.problem, plan_of(call), tensors, rank_.stream);
   check(cudaEventRecord(out.ready, rank_.stream), "an event");
   check(cudaStreamWaitEvent(checks_, out.ready), "an event");
   StressCheck c{out.data,          load.expected[input], load.shape.results,

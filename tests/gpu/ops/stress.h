@@ -103,6 +103,7 @@ class Stress {
   std::vector<Load> loads_;
   std::vector<std::size_t> running_;  // loads that have plans of the kind
   long block_ = 1;                    // calls of one problem and plan in a row
+  std::unique_ptr<ReachableMemory> reachable_;
   std::array<Out, kOuts> outs_;
   StressTotals* totals_ = nullptr;
   cudaStream_t checks_ = nullptr;

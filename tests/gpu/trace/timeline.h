@@ -24,7 +24,7 @@ enum class Doing : std::uint8_t {
   operands,     ///< math: for the first operands of a tile
   turn,         ///< math: for the other group
   finish,       ///< math: until the last stores have read shared memory
-  wait_shared,  ///< copy: for a tile that a peer shares
+  wait_shared,  ///< copy, load: for tiles that peers share
   copy,         ///< copy
   before,       ///< load, copy: for the kernel before this one
   load,         ///< load

@@ -37,7 +37,8 @@ enum class TraceKind : std::uint8_t {
   given,       ///< math: a partial is signalled
   stored,      ///< math: the result's stores are issued
   told,        ///< math: a shared result is signalled
-  wait_tile,   ///< copy: begins to wait for a tile [flag]
+  wait_tile,   ///< copy: begins to wait for a tile [flag]; load: for all that peers share
+  tiles_here,  ///< load: they are all here
   copied,      ///< copy: has it where it belongs [flag]
   exit,        ///< this lane is done
 };

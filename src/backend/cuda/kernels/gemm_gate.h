@@ -15,7 +15,7 @@ TILELACE_DEVICE const CUtensorMap* out_map(const Params& p, int section) {
   if constexpr (Params::kGathers)
     return p.out + section;
   else if constexpr (Params::kShares)
-    return p.out + p.work.order.section[section].block * p.call.ranks;
+    return p.out;
   else
     return &p.out;
 }
@@ -24,7 +24,7 @@ TILELACE_DEVICE const CUtensorMap* rest_map(const Params& p, int section) {
   if constexpr (Params::kGathers)
     return p.out_rest + section;
   else if constexpr (Params::kShares)
-    return p.out_rest + p.work.order.section[section].block * p.call.ranks;
+    return p.out_rest;
   else
     return &p.out_rest;
 }

@@ -25,6 +25,12 @@ class GemmLoad {
   TILELACE_DEVICE void finish() {
     if constexpr (Params::kGathers)
       if (!ready_) start();  // no tile: others wait for this warp to know the call's number
+    if constexpr (Params::kShares) {
+      note(TraceKind::wait_tile);
+      if (p_.awaits) await_shared<Tile>(p_, admitted_number(shared_));
+      __syncwarp();
+      note(TraceKind::tiles_here);
+    }
     if constexpr (Shape::kCluster > 1) {
       for (int i = 0; i < Tile::stages; ++i) {
         ptx::barrier_wait(shared_.empty(ring_.stage), ring_.parity ^ 1);
@@ -70,7 +76,7 @@ class GemmLoad {
   }
 
   TILELACE_DEVICE void load_terms(schedule::GemmCell cell, int tile) {
-    const TermLoad<Tile> terms(p_, cell, place_.cta);
+    const TermLoad<Tile, Params> terms(p_, cell, place_.cta);
     note(TraceKind::wait_terms, tile);
     if (!terms.wait(admitted_number(shared_), trace_, tile) && ptx::elect_one())
       ptx::store_shared_least(shared_.failed(), segment_);

@@ -130,8 +130,10 @@ class GemmMath {
     if (segments_ <= Shape::kTurns) note(TraceKind::allowed);
     section_ = cell.section;
     [[maybe_unused]] const std::uint32_t began = ptx::cycles();
-    const int row = (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows + 64 * block_row_;
+    int row = (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows + 64 * block_row_;
     const int col = (cell.col * Tile::cluster_cols + place_.col) * Tile::width;
+    if constexpr (Params::kShares)  // a block of the own rows
+      row += p_.work.order.begin(cell.section) - p_.work.order.own_begin;
 #pragma unroll
     for (int i = 0; i < Tile::blocks; ++i)
 #pragma unroll
@@ -205,10 +207,10 @@ class GemmMath {
   }
 
   TILELACE_DEVICE void give_terms(schedule::GemmCell cell) {
-    const schedule::ReduceOrder& order = p_.work.order;
+    const auto& order = p_.work.order;
     const int row = (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows + 64 * block_row_;
     const int rows = order.end(cell.section) - order.begin(cell.section) - row;
-    cuda::give_terms<Element>(p_, PartialPlace<Tile>(p_, cell, place_.cta),
+    cuda::give_terms<Element>(p_, PartialPlace<Tile, Params>(p_, cell, place_.cta),
                               order.section[cell.section].owner, Tile::pingpong ? 0 : group_, acc_,
                               rows, kGroupBarrier + group_, turn_ / 128 * p_.pace / 128,
                               admitted_number(shared_), trace_);
@@ -217,7 +219,7 @@ class GemmMath {
 
   /// Adds the peers' terms, in rank order, the own one in its place among them.
   TILELACE_DEVICE void add_terms() {
-    using Partial = PartialPlace<Tile>;
+    using Partial = PartialShape<Tile>;
     const int peers = p_.work.order.ranks - 1;
     const int apart = Partial::kGroups * p_.term_pieces * Partial::kPieceBytes;
     const int first = (Tile::pingpong ? 0 : group_) * p_.term_pieces * Partial::kPieceBytes;
@@ -259,7 +261,7 @@ class GemmMath {
   /// The thread that stored tells the peers, once everything has arrived.
   TILELACE_DEVICE void tell_shared(schedule::GemmCell cell) const {
     if (thread_ != 0) return;
-    const PartialPlace<Tile> place(p_, cell, place_.cta);
+    const PartialPlace<Tile, Params> place(p_, cell, place_.cta);
     const std::uint32_t epoch = admitted_number(shared_);
     bulk_complete();
     for (int i = 1; i < p_.call.ranks; ++i) {

@@ -8,6 +8,7 @@
 #include "backend/cuda/device/trace.h"
 #include "schedule/gather_order.h"
 #include "schedule/reduce_order.h"
+#include "schedule/share_order.h"
 #include "tilelace/plan.h"
 
 namespace tilelace::cuda {
@@ -57,10 +58,9 @@ struct AgGemmParams : GemmCommon {
 };
 
 /// A GEMM whose partial sums for a peer's rows go into its slot; own ones are added up.
-struct ReduceParams : GemmCommon {
+struct ReduceCommon : GemmCommon {
   static constexpr bool kGathers = false;
   static constexpr bool kReduces = true;
-  schedule::GemmWorkOf<schedule::ReduceOrder> work;
   CallParams call;
   /// Offset: what each CTA of each partial leaves. Its flags: one a math group, from call.flags on.
   std::size_t partials;
@@ -70,20 +70,22 @@ struct ReduceParams : GemmCommon {
 };
 
 /// The GEMM of gemm_rs.
-struct GemmRsParams : ReduceParams {
+struct GemmRsParams : ReduceCommon {
   static constexpr bool kShares = false;
   CUtensorMap out;  ///< own rows
   CUtensorMap out_rest;
+  schedule::GemmWorkOf<schedule::ReduceOrder> work;
 };
 
-/// The GEMM of gemm_ar: own rows of every super-block go to all ranks.
-struct GemmArParams : ReduceParams {
+/// The GEMM of gemm_ar: own rows go to all ranks.
+struct GemmArParams : ReduceCommon {
   static constexpr bool kShares = true;
-  static constexpr int kMaps = schedule::kMaxReduceBlocks * schedule::kMaxReduceRanks;
-  CUtensorMap out[kMaps];  ///< block * ranks + i: own rows of a block at rank + i
-  CUtensorMap out_rest[kMaps];
+  CUtensorMap out[schedule::kMaxShareRanks];  ///< i: own rows at rank + i
+  CUtensorMap out_rest[schedule::kMaxShareRanks];
+  schedule::GemmWorkOf<schedule::ShareOrder> work;
   int first_shared;          ///< flag at a peer of the first tile that it is given
   std::uint32_t share_pace;  ///< between chunks of a tile that is shared: 1/16384 of a turn
+  bool awaits;               ///< ends once all tiles of peers are here; else another kernel waits
 };
 
 }  // namespace tilelace::cuda

@@ -11,20 +11,25 @@
 
 namespace tilelace::cuda {
 
-/// Where the partial sums of one tile lie, from any source, at any rank.
+/// What the partial sums of one tile take.
 template <class Tile>
-class PartialPlace {
-  using Shape = GemmShape<Tile>;
-
- public:
-  static constexpr int kValues = Tile::blocks * Shape::kAccumulators;  ///< of a thread
+struct PartialShape {
+  static constexpr int kValues = Tile::blocks * GemmShape<Tile>::kAccumulators;  ///< of a thread
   static constexpr int kPieces = (kValues + 7) / 8;
   static constexpr int kPieceBytes = 128 * 16;
   /// Groups of threads that share one tile: each leaves a part, and raises a flag for it.
   static constexpr int kGroups = Tile::pingpong ? 1 : Tile::groups;
   static constexpr int kBytes = kGroups * kPieces * kPieceBytes;  ///< of one CTA
+};
 
-  TILELACE_DEVICE PartialPlace(const ReduceParams& p, schedule::GemmCell cell, int cta)
+/// Where they lie, from any source, at any rank.
+template <class Tile, class Params>
+class PartialPlace : public PartialShape<Tile> {
+  using Shape = GemmShape<Tile>;
+  using Sizes = PartialShape<Tile>;
+
+ public:
+  TILELACE_DEVICE PartialPlace(const Params& p, schedule::GemmCell cell, int cta)
       : p_(p), cell_(cell), cta_(cta) {}
 
   [[nodiscard]] TILELACE_DEVICE int number(int source) const {
@@ -32,15 +37,15 @@ class PartialPlace {
   }
   [[nodiscard]] TILELACE_DEVICE std::byte* part(int at, int source, int group) const {
     return p_.call.base + at * p_.call.stride + p_.partials +
-           std::int64_t{number(source)} * kBytes + group * kPieces * kPieceBytes;
+           std::int64_t{number(source)} * Sizes::kBytes + group * (Sizes::kBytes / Sizes::kGroups);
   }
   [[nodiscard]] TILELACE_DEVICE comm::Flag* flag(int at, int source, int group) const {
     return reinterpret_cast<comm::Flag*>(p_.call.base + at * p_.call.stride + p_.call.flags) +
-           number(source) * kGroups + group;
+           number(source) * Sizes::kGroups + group;
   }
 
  private:
-  const ReduceParams& p_;
+  const Params& p_;
   schedule::GemmCell cell_;
   int cta_;
 };
@@ -48,17 +53,17 @@ class PartialPlace {
 /// Sends the accumulator of a group, rounded, to the owner of the tile's rows, of which `rows` are
 /// there from the group's first on, a piece every `pace` cycles: a burst of all CTAs would fill the
 /// way to memory, and the loads of those who multiply meanwhile would wait behind it.
-template <class Element, class Tile, class Accumulators>
-TILELACE_DEVICE void give_terms(const ReduceParams& p, const PartialPlace<Tile>& place, int owner,
+template <class Element, class Tile, class Params, class Accumulators>
+TILELACE_DEVICE void give_terms(const Params& p, const PartialPlace<Tile, Params>& place, int owner,
                                 int group, const Accumulators& acc, int rows, int barrier,
                                 std::uint32_t pace, std::uint32_t epoch, Trace trace) {
   constexpr int kOfBlock = GemmShape<Tile>::kAccumulators;
-  constexpr int kValues = PartialPlace<Tile>::kValues;
+  constexpr int kValues = PartialShape<Tile>::kValues;
   const int thread = static_cast<int>(threadIdx.x) & 127;
   auto* to = reinterpret_cast<uint4*>(place.part(owner, p.call.rank, group)) + thread;
   const std::uint32_t begin = ptx::cycles();
 #pragma unroll
-  for (int i = 0; i < PartialPlace<Tile>::kPieces; ++i) {
+  for (int i = 0; i < PartialShape<Tile>::kPieces; ++i) {
     if (8 * i / kOfBlock * 64 + thread / 32 * 16 >= rows) continue;
     while (ptx::cycles() - begin < i * pace) ptx::sleep(64);
     float v[8];
@@ -73,12 +78,12 @@ TILELACE_DEVICE void give_terms(const ReduceParams& p, const PartialPlace<Tile>&
 
 /// Verbs of the loading warp for tiles of own rows: their terms take the steps of the ring behind
 /// their operands, in each the same pieces of all peers and groups.
-template <class Tile>
+template <class Tile, class Params>
 class TermLoad {
-  using Place = PartialPlace<Tile>;
+  using Place = PartialPlace<Tile, Params>;
 
  public:
-  TILELACE_DEVICE TermLoad(const ReduceParams& p, schedule::GemmCell cell, int cta)
+  TILELACE_DEVICE TermLoad(const Params& p, schedule::GemmCell cell, int cta)
       : p_(p), cell_(cell), place_(p, cell, cta) {}
 
   /// A lane a flag; false: a term never came.
@@ -116,9 +121,31 @@ class TermLoad {
   }
 
  private:
-  const ReduceParams& p_;
+  const Params& p_;
   schedule::GemmCell cell_;
   Place place_;
 };
+
+/// The end of a gemm_ar, by the loading warp: all CTAs together wait until every tile that peers
+/// finished is here.
+template <class Tile>
+TILELACE_DEVICE void await_shared(const GemmArParams& p, std::uint32_t epoch) {
+  const schedule::ShareOrder& order = p.work.order;
+  const auto* flags = reinterpret_cast<const comm::Flag*>(
+                          p.call.base + p.call.rank * p.call.stride + p.call.flags) +
+                      p.first_shared;
+  const int lane = static_cast<int>(threadIdx.x) & 31;
+  for (int s = 0; s < order.count; ++s) {
+    if (order.own(s)) continue;
+    const int owner = order.section[s].owner;
+    const int first = order.first_partial(owner, s) * GemmShape<Tile>::kCluster;
+    const int parts = order.tile_rows[s] * order.cols * GemmShape<Tile>::kCluster;
+    for (int i = static_cast<int>(blockIdx.x) * 32 + lane; i < parts;
+         i += static_cast<int>(gridDim.x) * 32) {
+      const WaitPlace place{Role::copy, s, -1, owner, static_cast<std::uint32_t>(first + i)};
+      if (wait(p.call.wait, place, flags + first + i, epoch) != comm::WaitStatus::reached) return;
+    }
+  }
+}
 
 }  // namespace tilelace::cuda
