@@ -16,7 +16,8 @@ int index(Idle i) { return kDoings + static_cast<int>(i); }
 bool counts(const Span& s) {
   if (s.lane < cuda::kLoadLane || s.lane == cuda::kCopyLane) return true;
   return s.lane == cuda::kLoadLane &&
-         (s.doing == Doing::wait_rows || s.doing == Doing::wait_terms || s.doing == Doing::before);
+         (s.doing == Doing::wait_rows || s.doing == Doing::wait_terms ||
+          s.doing == Doing::wait_shared || s.doing == Doing::before);
 }
 
 /// All that ran on one SM.
