@@ -53,9 +53,10 @@ struct Preparation {
 /// graphs, which then run as often as wanted. Calls (all but gemm_only) alternate between
 /// two slots and a captured one keeps its own, so that a graph holds an even number of them, is
 /// captured after an even number and replayed after an even number; the same graphs in the same
-/// order on every rank. Graphs must not outlive what was prepared for their calls. Where ranks turn
-/// out to make different calls, every rank gets a usage error that names another one, nothing has
-/// been written, and calls are refused until all prepare again.
+/// order on every rank. Graphs stay good when other problems are prepared, which leaves them their
+/// staging, but not after ranks disagreed, nor longer than the communicator. Where ranks turn out
+/// to make different calls, every rank gets a usage error that names another one, nothing has been
+/// written, and calls are refused until all prepare again.
 class Communicator {
  public:
   /// All ranks of a group as members of this process; element r is rank r, to be used by one

@@ -5,7 +5,7 @@ from importlib.metadata import PackageNotFoundError, version
 from . import _library  # isort: skip  (registers the ops that the next line completes)
 from . import _autograd, _kernels  # noqa: F401
 from ._errors import Error, translated
-from ._groups import abort, group_name, join, leave, plans, recover
+from ._groups import abort, group_name, join, leave, plans, recover, synchronize
 from ._library import has_cuda
 from .ops import ag_gemm, all_gather, gemm_ar, gemm_rs, reduce_scatter
 
@@ -16,5 +16,6 @@ except PackageNotFoundError:
 
 __all__ = [
     "Error", "abort", "ag_gemm", "all_gather", "gemm_ar", "gemm_rs", "group_name", "has_cuda",
-    "join", "leave", "plans", "recover", "reduce_scatter", "translated",
+    "join", "leave", "plans", "recover", "reduce_scatter", "synchronize",
+    "translated",
 ]

@@ -203,19 +203,41 @@ def leave(group: Group = None, device: str | torch.device | None = None) -> None
             torch.ops.tilelace._leave(*key)
 
 
-def abort(group: Group = None, device: str = "cpu") -> None:
+def synchronize(group: Group = None, stream: torch.cuda.Stream | None = None) -> None:
+    """Waits until the group's GPU work in a stream (default: the current one) is done.
+
+    What the calls in it wrote is then there. Raises what went wrong in calls since the last time:
+    a call on GPUs returns when it is enqueued. On CPU ranks there is nothing to wait for. Local.
+    Errors: usage (ranks that disagree), peer, timeout, system.
+    """
+    name = plain(group_name(group))
+    if (name, "cuda") in _joined:
+        handle = (stream or torch.cuda.current_stream()).cuda_stream
+        call(torch.ops.tilelace._synchronize, name, "cuda", handle)
+
+
+def _device(name: str, device: str | torch.device | None) -> str:
+    """The one that is asked for, else the one that the group joined for, GPUs first."""
+    if device is not None:
+        return torch.device(device).type
+    return "cuda" if (name, "cuda") in _joined else "cpu"
+
+
+def abort(group: Group = None, device: str | torch.device | None = None) -> None:
     """Ends every wait of the group, on every rank, with an error of kind peer. Local."""
-    call(torch.ops.tilelace._abort, group_name(group), device)
+    name = plain(group_name(group))
+    call(torch.ops.tilelace._abort, name, _device(name, device))
 
 
-def recover(group: Group = None, device: str = "cuda") -> None:
+def recover(group: Group = None, device: str | torch.device = "cuda") -> None:
     """Makes a group usable again whose GPU ranks made different calls. Collective."""
-    call(torch.ops.tilelace._prepare_again, group_name(group), device)
+    call(torch.ops.tilelace._prepare_again, plain(group_name(group)), torch.device(device).type)
 
 
-def plans(group: Group = None, device: str = "cpu") -> list[str]:
+def plans(group: Group = None, device: str | torch.device | None = None) -> list[str]:
     """Each problem that the group has prepared for, with its plan and the reason. Local."""
-    return call(torch.ops.tilelace._plans, group_name(group), device)
+    name = plain(group_name(group))
+    return call(torch.ops.tilelace._plans, name, _device(name, device))
 
 
 _QUALIFIED = re.compile(r"(.*)@(\d+)/(\d+)")

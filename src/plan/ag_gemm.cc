@@ -10,7 +10,6 @@
 #include "plan/gemm_cost.h"
 #include "plan/problem.h"
 #include "plan/schedules.h"
-#include "schedule/gather_order.h"
 
 namespace tilelace::plan {
 namespace {
@@ -23,16 +22,54 @@ constexpr double kCopyStartUs = 9;
 constexpr double kPushBytesPerUs = 200e3;
 constexpr double kPushStartUs = 5;
 constexpr double kEnterUs = 3;
+constexpr double kPullBytesPerUs = 334e3;  // benchmarks/nvidia-h200-tp4/links.jsonl
+// Round figures, not measured.
+constexpr double kStageBytesPerUs = 1000e3;
+constexpr double kRelayUs = 5;  ///< a wait between two copies
+constexpr double kFlagUs = 2;
 
 constexpr Index kLeastCopy = 4 << 20;  ///< bytes; smaller copies do not reach the link's rate
 constexpr Index kMostPushRows = 1024;  ///< of all ranks; beyond that copy engines are better
 constexpr Index kPushChunk = 16 << 10;
 constexpr Index kMostChunks = 64;
+/// Multiprocessors: one less than that does not hold a cluster of every tile.
+constexpr int kLeastRelayed = 17;
 
 bool can_gather(const GemmTile& t) {
 #define TILELACE_GEMM_NAME(tile, ...) t.name == #tile ||
   return !(TILELACE_GEMM_TALL_ALONE(TILELACE_GEMM_NAME) false);
 #undef TILELACE_GEMM_NAME
+}
+
+/// Who moves rows on which way, cut how.
+struct Way {
+  Transport transport = Transport::push;
+  RouteKind route = RouteKind::mesh;
+  Index chunk_rows = 1;
+};
+
+/// When the first chunk of a peer is there, and when all rows are.
+struct Arrival {
+  double first_us = 0, last_us = 0;
+};
+
+/// Of shards of `rows` rows, by copy engines, when nothing else runs.
+Arrival arrival_of(const Way& way, Index rows, Index row_bytes, int ranks) {
+  const bool pull = way.transport == Transport::pull;
+  const auto us = [&](Index r) {
+    return static_cast<double>(r * row_bytes) / (pull ? kPullBytesPerUs : kCopyBytesPerUs);
+  };
+  const auto parts = static_cast<double>(schedule::ceil_div(rows, way.chunk_rows));
+  Arrival a{kCopyStartUs + us(way.chunk_rows),
+            kCopyStartUs + kFlagUs * parts * ranks + us(rows) * (ranks - 1)};
+  double relays = way.route == RouteKind::ring ? parts * (ranks - 2) * kRelayUs : 0;
+  if (pull) {
+    const double stage = static_cast<double>(rows * row_bytes) / kStageBytesPerUs +
+                         kFlagUs * parts * (ranks - 1) + kRelayUs;
+    relays = parts * (ranks - 1) * kRelayUs;
+    a = {a.first_us + stage, a.last_us + stage};
+  }
+  return {a.first_us, a.last_us + relays};
 }
 
 class Candidates {
@@ -42,10 +79,19 @@ class Candidates {
     most_rows_ = split.max_rows();
     row_bytes_ = p.k * static_cast<Index>(size_of(p.dtype));
     scale_ = static_cast<double>(p.total_n()) / static_cast<double>(p.n.front());
-    for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
-      if (!can_gather(gemm.tile)) continue;
-      if (!gemm.tile.swapped && gemm.split_tiles == 0) add_by_shard(gemm, split);
+    for (const GemmPlan& gemm : gemms(p.m, machine.multiprocessors)) {
+      if (can_be_cut(gemm)) {
+        add_by_shard(gemm, split, Transport::push, RouteKind::mesh);
+        if (p_.m <= kMostPushRows) add_by_shard(gemm, split, Transport::store, RouteKind::mesh);
+      }
       if (p.m <= kMostPushRows) add_whole(gemm);
+    }
+    for (const GemmPlan& gemm : gemms(most_rows_, machine.multiprocessors)) add_medium(gemm);
+    if (machine.multiprocessors < kLeastRelayed) return;
+    for (const GemmPlan& gemm : gemms(p.m, machine.multiprocessors - kRelayMultiprocessors)) {
+      if (!can_be_cut(gemm)) continue;
+      add_by_shard(gemm, split, Transport::pull, RouteKind::mesh);
+      add_by_shard(gemm, split, Transport::push, RouteKind::ring);
     }
   }
 
@@ -57,34 +103,57 @@ class Candidates {
   }
 
  private:
-  void add(AgGemmPlan plan, double us) {
+  [[nodiscard]] std::vector<GemmPlan> gemms(Index m, int multiprocessors) const {
+    auto all = gemm_candidates({m, p_.n.front(), p_.k, p_.dtype}, {multiprocessors});
+    std::erase_if(all, [](const GemmPlan& g) { return !can_gather(g.tile); });
+    return all;
+  }
+  /// Whether its tiles may begin anew in every shard.
+  static bool can_be_cut(const GemmPlan& gemm) {
+    return !gemm.tile.swapped && gemm.split_tiles == 0;
+  }
+
+  void add(AgGemmPlan plan, const Way& way, double us) {
+    plan.transport = way.transport;
+    plan.route = way.route;
+    plan.chunk_rows = way.chunk_rows;
     plan.predicted_us = us + kEnterUs;
     plans_.push_back(plan);
   }
 
-  void add_by_shard(const GemmPlan& gemm, const schedule::RowSplit& split) {
+  void add_by_shard(const GemmPlan& gemm, const schedule::RowSplit& split, Transport transport,
+                    RouteKind route) {
     const Index rows = gemm.tile.worker_rows();
     const Index tiles = tile_rows_by_shard(split, rows);
     const double us = gemm.predicted_us * scale_ * static_cast<double>(tiles) /
                       static_cast<double>(schedule::ceil_div(p_.m, rows));
     const double own = us / p_.ranks;
+    if (transport == Transport::store)
+      return add({.gemm = gemm}, {transport, route, push_chunk()}, us + pushed());
     for (const Index parts : {1, 2, 4}) {
       const Index chunk = schedule::max_of(1, schedule::ceil_div(most_rows_, parts));
       if (parts > 1 && chunk * row_bytes_ < kLeastCopy) break;
-      const double first = kCopyStartUs + static_cast<double>(chunk * row_bytes_) / kCopyBytesPerUs;
-      const double wire =
-          kCopyStartUs + 2.0 * static_cast<double>(parts * p_.ranks) +
-          static_cast<double>(most_rows_ * row_bytes_) * (p_.ranks - 1) / kCopyBytesPerUs;
-      add({gemm, false, Transport::push, chunk, 1}, us + reread_us(1) + std::max(0.0, wire - own));
+      const Way way{transport, route, chunk};
+      const Arrival a = arrival_of(way, most_rows_, row_bytes_, p_.ranks);
+      add({.gemm = gemm}, way, us + reread_us(1) + std::max(0.0, a.last_us - own));
       if (p_.ranks == 2) continue;
-      add({gemm, false, Transport::push, chunk, p_.ranks},
-          std::max(us + reread_us(p_.ranks) + std::max(0.0, first - own), wire + own));
+      add({.gemm = gemm, .apart = p_.ranks}, way,
+          std::max(us + reread_us(p_.ranks) + std::max(0.0, a.first_us - own), a.last_us + own));
     }
-    if (p_.m <= kMostPushRows) add({gemm, false, Transport::store, push_chunk(), 1}, us + pushed());
   }
 
   void add_whole(const GemmPlan& gemm) {
-    add({gemm, true, Transport::store, push_chunk()}, gemm.predicted_us * scale_ + pushed());
+    add({.gemm = gemm, .whole = true}, {Transport::store, RouteKind::mesh, push_chunk()},
+        gemm.predicted_us * scale_ + pushed());
+  }
+
+  /// Each of its products reads the weight, which its prediction knows.
+  void add_medium(const GemmPlan& gemm) {
+    if (gemm.tile.swapped) return;
+    const Way way{Transport::push, RouteKind::mesh, schedule::max_of(1, most_rows_)};
+    const double shard = gemm.predicted_us * scale_;
+    const double last = arrival_of(way, most_rows_, row_bytes_, p_.ranks).last_us;
+    add({.gemm = gemm, .path = Path::medium}, way, std::max(shard * p_.ranks, last + shard));
   }
 
   /// What reading weights again costs, for every walk over them more than the product alone takes.
@@ -113,13 +182,22 @@ class Candidates {
   std::vector<AgGemmPlan> plans_;
 };
 
+std::string cut_of(const AgGemmPlan& plan) {
+  if (plan.path == Path::medium) return "a product a shard";
+  return plan.whole ? "whole" : fmt::format("by shard, {} apart", plan.apart);
+}
+
+std::string_view mover_of(const AgGemmPlan& plan) {
+  if (plan.transport == Transport::store) return "push kernel";
+  if (plan.transport == Transport::pull) return "copy engine pulls";
+  return plan.route == RouteKind::ring ? "copy engine, ring" : "copy engine";
+}
+
 }  // namespace
 
 std::string describe(const AgGemmPlan& plan) {
-  return fmt::format("{}, {}, chunks of {} rows; {}",
-                     plan.whole ? "whole" : fmt::format("by shard, {} apart", plan.apart),
-                     plan.transport == Transport::push ? "copy engine" : "push kernel",
-                     plan.chunk_rows, describe(plan.gemm));
+  return fmt::format("{}, {}, chunks of {} rows; {}", cut_of(plan), mover_of(plan), plan.chunk_rows,
+                     describe(plan.gemm));
 }
 
 std::ostream& operator<<(std::ostream& out, const AgGemmPlan& plan) {
@@ -135,13 +213,22 @@ std::vector<AgGemmPlan> ag_gemm_candidates(const Problem& problem, const GemmMac
   return Candidates(problem, machine).sorted();
 }
 
-double gather_us(const Problem& p, Transport transport) {
+schedule::GatherOrder shard_order(const schedule::GatherOrder& all, int section) {
+  schedule::GatherOrder one = all;
+  static_cast<schedule::SectionOrder<schedule::kMaxSections>&>(one) = {.walk = all.walk};
+  for (int i = 0; i < all.count; ++i) one.append(i == section ? all.tile_rows[i] : 0, true);
+  return one;
+}
+
+double gather_us(const Problem& p, Transport transport, RouteKind route) {
   const std::vector<Index> borders = borders_of(p);
-  const schedule::RowSplit split = split_of(p, borders);
-  const double bytes = static_cast<double>(split.max_rows() * p.k) *
-                       static_cast<double>(size_of(p.dtype)) * (p.ranks - 1);
-  if (transport == Transport::store) return kEnterUs + kPushStartUs + bytes / kPushBytesPerUs;
-  return kEnterUs + kCopyStartUs + 2.0 * p.ranks + bytes / kCopyBytesPerUs;
+  const Index rows = split_of(p, borders).max_rows();
+  const Index row_bytes = p.k * static_cast<Index>(size_of(p.dtype));
+  if (transport == Transport::store)
+    return kEnterUs + kPushStartUs +
+           static_cast<double>(rows * row_bytes * (p.ranks - 1)) / kPushBytesPerUs;
+  const Way way{transport, route, schedule::max_of(1, rows)};
+  return kEnterUs + arrival_of(way, rows, row_bytes, p.ranks).last_us;
 }
 
 }  // namespace tilelace::plan

@@ -7,28 +7,43 @@
 #include <vector>
 
 #include "plan/gemm.h"
+#include "schedule/gather_order.h"
 #include "tilelace/plan.h"
 
 namespace tilelace::plan {
 
 struct AgGemmPlan {
-  GemmPlan gemm;  ///< of each weight
+  GemmPlan gemm;  ///< of each weight; path medium: on the rows of the largest shard
   /// Tiles ignore the borders of shards; the own rows are staged too. Else every shard has its own
   /// tiles, the own shard is read in place and comes first, the others in order of arrival.
   bool whole = false;
-  Transport transport = Transport::push;  ///< push: copy engine; store: a kernel before the product
-  std::int64_t chunk_rows = 0;            ///< rows behind one flag
+  /// push, pull: copy engines, of whoever has the rows or who wants them; store: a kernel before
+  /// the product.
+  Transport transport = Transport::push;
+  std::int64_t chunk_rows = 0;  ///< rows behind one flag
   /// By shard: how many shards are walked one after the other, the own one first. The others are
   /// walked together, which reads the weight once for all of them.
   int apart = 1;
   double predicted_us = 0;
-  bool wait_first = false;  ///< the products begin when all rows are there: the unfused path
+  /// unfused: the products begin when all rows are there. medium: a product a shard, each waiting
+  /// for its own rows.
+  Path path = Path::fused;
+  RouteKind route = RouteKind::mesh;  ///< ring (push): rows are handed on from rank to rank
+
+  /// Whether copies wait for flags in the middle of their stream, which takes a kernel each.
+  [[nodiscard]] bool relays() const {
+    return transport == Transport::pull || route == RouteKind::ring;
+  }
 };
+
+/// Multiprocessors that the products of plans with relays leave free: a wait that finds no place
+/// beside products that wait for it would never end (docs/decisions/0012).
+inline constexpr int kRelayMultiprocessors = 1;
 
 /// Chunks of a shard that the flags of a slot have room for.
 inline constexpr std::int64_t kMaxChunks = 1024;
 
-/// As printed: "by shard, copy engine, chunks of 512 rows; c256 workers 66 ...".
+/// As printed: "by shard, 1 apart, copy engine, chunks of 512 rows; c256 workers 66 ...".
 std::string describe(const AgGemmPlan&);
 std::ostream& operator<<(std::ostream&, const AgGemmPlan&);
 
@@ -36,7 +51,10 @@ std::ostream& operator<<(std::ostream&, const AgGemmPlan&);
 /// ag_gemm, n or k not a multiple of 8, no rows).
 std::vector<AgGemmPlan> ag_gemm_candidates(const Problem&, const GemmMachine& = {});
 
+/// Of a call's tiles those of one shard, the `section`-th to arrive: path medium.
+schedule::GatherOrder shard_order(const schedule::GatherOrder&, int section);
+
 /// How long the rows of a problem travel when nothing else runs.
-double gather_us(const Problem&, Transport);
+double gather_us(const Problem&, Transport, RouteKind = RouteKind::mesh);
 
 }  // namespace tilelace::plan

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "core/check.h"
 #include "plan/cuda_parts.h"
@@ -35,11 +36,29 @@ void require_problem(const Problem& p) {
     require(n % 8 == 0, "{}: n on GPUs, got {}, expected a multiple of 8 (16 bytes)", op, n);
 }
 
+/// Path, route and transport go together on some ways only.
+void require_way(const Problem& p, const PlanOptions& o) {
+  const auto op = name_of(p.op);
+  const RouteKind route = o.route.value_or(RouteKind::mesh);
+  const bool gathers = p.op == Op::ag_gemm;
+  require(route == RouteKind::mesh || (gathers && route == RouteKind::ring),
+          "{}: route on GPUs, got {}, expected mesh{}", op, name_of(route),
+          gathers ? " or ring" : "");
+  require(gathers || o.path != Path::medium,
+          "{}: path on GPUs, got medium, expected fused or unfused", op);
+  if (!gathers || !o.transport) return;
+  require(route == RouteKind::mesh || o.transport == Transport::push,
+          "{}: transport on GPUs over the ring, got {}, expected push", op, name_of(*o.transport));
+  require(o.path != Path::medium || o.transport == Transport::push,
+          "{}: transport on GPUs of path medium, got {}, expected push", op, name_of(*o.transport));
+}
+
 void require_options(const Problem& p, const PlanOptions& o) {
   const auto op = name_of(p.op);
-  require(o.path != Path::medium, "{}: path on GPUs, got medium, expected fused or unfused", op);
-  require(o.route.value_or(RouteKind::mesh) == RouteKind::mesh,
-          "{}: route on GPUs, got {}, expected mesh", op, name_of(*o.route));
+  require_way(p, o);
+  require(o.path != Path::medium || o.route.value_or(RouteKind::mesh) == RouteKind::mesh,
+          "{}: route on GPUs of path medium, got {}, expected mesh", op,
+          name_of(o.route.value_or(RouteKind::mesh)));
   require(o.blocks.value_or(1) == 1, "{}: blocks, got {}, expected 1 (only gemm_ar has them)", op,
           *o.blocks);
   require(!o.local_ranks, "{}: local_ranks on GPUs, got {}, expected none (one host)", op,
@@ -54,7 +73,7 @@ void require_options(const Problem& p, const PlanOptions& o) {
 }
 
 bool wanted(const AgGemmPlan& c, const PlanOptions& o) {
-  return o.transport.value_or(c.transport) == c.transport &&
+  return o.transport.value_or(c.transport) == c.transport && o.route.value_or(c.route) == c.route &&
          o.straddle.value_or(c.whole) == c.whole && plan::wanted(c.gemm.tile, o);
 }
 
@@ -64,38 +83,44 @@ double scale_of(const Problem& p) {
 }
 
 std::string kind_of(const AgGemmPlan& c) {
-  return fmt::format("{} {} {}", c.wait_first ? "unfused" : "fused", name_of(c.transport),
-                     c.whole ? "whole" : "by shard");
+  return fmt::format("{} {}{} {}", name_of(c.path), c.route == RouteKind::ring ? "ring " : "",
+                     name_of(c.transport), c.whole ? "whole" : "by shard");
 }
 
 /// One after the other, made of the same parts: the rows travel in one piece.
 AgGemmPlan unfused_of(const AgGemmPlan& fused, const Problem& p) {
   AgGemmPlan plan = fused;
-  plan.wait_first = true;
+  plan.path = Path::unfused;
   plan.predicted_us =
-      gather_us(p, plan.transport) + kKernelUs + plan.gemm.predicted_us * scale_of(p);
+      gather_us(p, plan.transport, plan.route) + kKernelUs + plan.gemm.predicted_us * scale_of(p);
   return plan;
+}
+
+/// In what an unfused plan has coarser chunks than fused ones: rows then travel in one piece.
+std::tuple<Transport, RouteKind, bool> way_of(const AgGemmPlan& c) {
+  return {c.transport, c.route, c.whole};
 }
 
 std::vector<AgGemmPlan> candidates_of(const Problem& p, const Machine& machine,
                                       const PlanOptions& o) {
   std::vector<AgGemmPlan> all;
-  std::map<std::pair<Transport, bool>, Index> coarsest;
-  const auto fused = ag_gemm_candidates(p, {machine.multiprocessors});
-  for (const AgGemmPlan& c : fused) {
-    Index& chunk = coarsest[{c.transport, c.whole}];
+  std::map<std::tuple<Transport, RouteKind, bool>, Index> coarsest;
+  const auto overlapped = ag_gemm_candidates(p, {machine.multiprocessors});
+  for (const AgGemmPlan& c : overlapped) {
+    Index& chunk = coarsest[way_of(c)];
     chunk = std::max(chunk, c.chunk_rows);
   }
-  for (const AgGemmPlan& c : fused) {
+  for (const AgGemmPlan& c : overlapped) {
     if (!wanted(c, o)) continue;
-    const bool whole_chunk = c.chunk_rows == coarsest[{c.transport, c.whole}];
-    if (o.path.value_or(Path::fused) == Path::fused) all.push_back(c);
-    if (o.path.value_or(Path::unfused) == Path::unfused && whole_chunk)
+    if (o.path.value_or(c.path) == c.path) all.push_back(c);
+    if (o.path.value_or(Path::unfused) == Path::unfused && c.path == Path::fused &&
+        c.chunk_rows == coarsest[way_of(c)])
       all.push_back(unfused_of(c, p));
   }
   require(!all.empty(),
           "{}: plan on GPUs, got options (transport {}, straddle {}, tile {}x{}) that no plan "
-          "meets, expected push with straddle 0 or store (up to 1024 rows), and a compiled tile",
+          "meets, expected push or pull with straddle 0, or store (up to 1024 rows, not of path "
+          "medium), and a compiled tile",
           name_of(p.op), o.transport ? name_of(*o.transport) : "any",
           o.straddle ? (*o.straddle ? "1" : "0") : "any", o.tile_m.value_or(0),
           o.tile_n.value_or(0));
@@ -107,10 +132,17 @@ std::vector<AgGemmPlan> candidates_of(const Problem& p, const Machine& machine,
   return all;
 }
 
+/// Rows of the product that a plan's GEMM was made for.
+Index gemm_rows(const AgGemmPlan& c, const Problem& p) {
+  if (c.path != Path::medium) return p.m;
+  const auto borders = borders_of(p);
+  return split_of(p, borders).max_rows();
+}
+
 /// Of the first weight's product.
 int tiles_of(const AgGemmPlan& c, const Problem& p) {
-  const schedule::GemmWork work = work_of(c.gemm, {p.m, p.n.front(), p.k, p.dtype});
-  if (c.whole) return work.order.tiles();
+  const schedule::GemmWork work = work_of(c.gemm, {gemm_rows(c, p), p.n.front(), p.k, p.dtype});
+  if (c.whole || c.path == Path::medium) return work.order.tiles();
   const auto borders = borders_of(p);
   const schedule::RowSplit split = split_of(p, borders);
   const Index rows = tile_rows_by_shard(split, extents_of(c.gemm.tile).first);
@@ -126,7 +158,8 @@ void tell_staging(const Problem& p, Plan& plan) {
 
 Plan public_plan(const AgGemmPlan& c, const Problem& p) {
   Plan plan = plan_of(p, c.gemm, tiles_of(c, p));
-  plan.path = c.wait_first ? Path::unfused : Path::fused;
+  plan.path = c.path;
+  plan.route = c.route;
   plan.transport = c.transport;
   plan.chunk_rows = c.chunk_rows;
   plan.straddle = c.whole;
@@ -134,22 +167,28 @@ Plan public_plan(const AgGemmPlan& c, const Problem& p) {
   return plan;
 }
 
+/// What the prediction is made of.
+std::string parts_of(const AgGemmPlan& c, const Problem& p) {
+  const bool medium = c.path == Path::medium;
+  std::string text =
+      fmt::format(" (GEMM {:.1f}{}, gather {:.1f}", c.gemm.predicted_us * scale_of(p),
+                  medium ? " a shard" : "", gather_us(p, c.transport, c.route));
+  if (c.path == Path::unfused) text += ", one after the other";
+  if (p.n.size() > 1) text += fmt::format(", {} weights in turn", p.n.size());
+  return text + ")";
+}
+
 Plan make_gather_plan(const Problem& p, const Machine& machine, const PlanOptions& options) {
-  require(options.transport != Transport::pull,
-          "{}: transport on GPUs, got pull, expected push or store", name_of(p.op));
   if (p.m == 0) {
     Plan plan = empty_plan(p, options, Path::fused, Transport::push);
+    plan.route = options.route.value_or(RouteKind::mesh);
     tell_staging(p, plan);
     return plan;
   }
   const std::vector<AgGemmPlan> all = candidates_of(p, machine, options);
   const AgGemmPlan& best = all.front();
   Plan plan = public_plan(best, p);
-  plan.reason =
-      reason_of(options, all.size(), best.predicted_us) +
-      fmt::format(" (GEMM {:.1f}, gather {:.1f}{}{})", best.gemm.predicted_us * scale_of(p),
-                  gather_us(p, best.transport), best.wait_first ? ", one after the other" : "",
-                  p.n.size() > 1 ? fmt::format(", {} weights in turn", p.n.size()) : "");
+  plan.reason = reason_of(options, all.size(), best.predicted_us) + parts_of(best, p);
   plan.rejected = rejected_of(all, kind_of);
   tell_staging(p, plan);
   return plan;
@@ -171,7 +210,8 @@ AgGemmPlan ag_gemm_plan_of(const Plan& plan) {
   c.transport = plan.transport;
   c.chunk_rows = plan.chunk_rows;
   c.apart = plan.kernel.apart;
-  c.wait_first = plan.path == Path::unfused;
+  c.path = plan.path;
+  c.route = plan.route;
   return c;
 }
 

@@ -14,7 +14,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from cases.world import CASES, MODULES  # noqa: E402
+from cases.world import MODULES, cases_of  # noqa: E402
 
 for _module in MODULES:
     importlib.import_module(f"cases.{_module}")
@@ -34,7 +34,7 @@ def results(ranks):
 
 @pytest.mark.parametrize(
     ("name", "ranks"),
-    [(name, n) for n in (2, 3, 4) for name, (_, ranks, _) in CASES.items() if n in ranks])
+    [(name, n) for n in (2, 3, 4) for name in cases_of("cpu", n)])
 def test_case(name, ranks):
     errors = results(ranks)[name]["errors"]
     texts = [f"rank {r}:\n{text}" for r, text in enumerate(errors) if text]

@@ -2,6 +2,8 @@
 // Plans of ag_gemm on GPUs: what is offered, what is refused.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "plan/ag_gemm.h"
 #include "tilelace/error.h"
 
@@ -20,9 +22,12 @@ Problem problem(std::int64_t m, int ranks = 4) {
 TEST(AgGemmPlan, LargeProblemsGoByShardOverCopyEngines) {
   const auto plans = ag_gemm_candidates(problem(8192));
   ASSERT_FALSE(plans.empty());
+  EXPECT_EQ(plans.front().transport, Transport::push);
+  EXPECT_EQ(plans.front().route, RouteKind::mesh);
+  EXPECT_EQ(plans.front().path, Path::fused);
   for (const AgGemmPlan& p : plans) {
     EXPECT_FALSE(p.whole);
-    EXPECT_EQ(p.transport, Transport::push);
+    EXPECT_NE(p.transport, Transport::store);
     EXPECT_GE(p.chunk_rows * 8192 * 2, 4 << 20);
     EXPECT_NE(p.gemm.tile.name, "t192");
   }
@@ -36,6 +41,74 @@ TEST(AgGemmPlan, FewTokensHaveTilesOverAllShards) {
   EXPECT_EQ(plans.front().transport, Transport::store);
   for (const AgGemmPlan& p : plans) {
     EXPECT_TRUE(!p.whole || p.transport == Transport::store);
+  }
+}
+
+bool is(const AgGemmPlan& p, Path path, Transport transport, RouteKind route) {
+  return p.path == path && p.transport == transport && p.route == route;
+}
+
+TEST(AgGemmPlan, EveryTransportOfCopyEnginesIsOffered) {
+  for (const std::int64_t m : {1, 64, 1000, 8192}) {
+    for (const int ranks : {2, 3, 8}) {
+      const auto plans = ag_gemm_candidates(problem(m, ranks));
+      const auto any = [&](Path path, Transport transport, RouteKind route) {
+        return std::any_of(plans.begin(), plans.end(),
+                           [&](const AgGemmPlan& p) { return is(p, path, transport, route); });
+      };
+      EXPECT_TRUE(any(Path::fused, Transport::push, RouteKind::mesh)) << m;
+      EXPECT_TRUE(any(Path::fused, Transport::push, RouteKind::ring)) << m;
+      EXPECT_TRUE(any(Path::fused, Transport::pull, RouteKind::mesh)) << m;
+      EXPECT_TRUE(any(Path::medium, Transport::push, RouteKind::mesh)) << m;
+    }
+  }
+}
+
+TEST(AgGemmPlan, WaitsBetweenCopiesFindAFreeMultiprocessor) {
+  for (const int multiprocessors : {17, 66, 131, 132}) {
+    int relays = 0;
+    for (const std::int64_t m : {5, 300, 4096}) {
+      for (const AgGemmPlan& p : ag_gemm_candidates(problem(m), {multiprocessors})) {
+        const auto ctas = p.gemm.workers * p.gemm.tile.cluster();
+        EXPECT_LE(ctas, (multiprocessors - (p.relays() ? 1 : 0)) * p.gemm.tile.per_sm) << p;
+        relays += p.relays() ? 1 : 0;
+      }
+    }
+    EXPECT_GT(relays, 0) << multiprocessors;
+  }
+}
+
+TEST(AgGemmPlan, TooSmallDevicesHaveNoCopiesThatWait) {
+  for (const AgGemmPlan& p : ag_gemm_candidates(problem(300), {16})) EXPECT_FALSE(p.relays()) << p;
+}
+
+TEST(AgGemmPlan, OnNvlinkPushIsPredictedBest) {
+  for (const std::int64_t m : {512, 4096, 16384}) {
+    const auto plans = ag_gemm_candidates(problem(m));
+    const auto best = [&](Transport transport, RouteKind route) {
+      for (const AgGemmPlan& p : plans)
+        if (is(p, Path::fused, transport, route)) return p.predicted_us;
+      return 0.0;
+    };
+    EXPECT_LT(best(Transport::push, RouteKind::mesh), best(Transport::push, RouteKind::ring));
+    EXPECT_LT(best(Transport::push, RouteKind::mesh), best(Transport::pull, RouteKind::mesh));
+    const Problem p = problem(m);
+    EXPECT_LT(gather_us(p, Transport::push), gather_us(p, Transport::push, RouteKind::ring));
+    EXPECT_LT(gather_us(p, Transport::push), gather_us(p, Transport::pull));
+  }
+}
+
+TEST(AgGemmPlan, MediumIsAProductOfTheLargestShard) {
+  Problem p = problem(4096);
+  p.rows = {3000, 1096, 0, 0};
+  for (const AgGemmPlan& plan : ag_gemm_candidates(p)) {
+    if (plan.path != Path::medium) continue;
+    EXPECT_EQ(plan.chunk_rows, 3000);
+    EXPECT_FALSE(plan.whole);
+    EXPECT_FALSE(plan.gemm.tile.swapped);
+    EXPECT_NE(describe(plan).find("a product a shard, copy engine, chunks of 3000 rows"),
+              std::string::npos)
+        << plan;
   }
 }
 

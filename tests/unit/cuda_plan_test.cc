@@ -2,6 +2,7 @@
 // Plans of GPU ranks; no GPU is needed.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "plan/cuda.h"
@@ -62,10 +63,14 @@ TEST(CudaPlan, IsTheFastestCandidateOfTheKernels) {
   for (const std::int64_t m : {1, 16, 64, 256, 1000, 1024, 3001, 16384}) {
     for (const Problem& p : {gather_problem(m), gather_problem(m, {3584, 3584}),
                              gather_problem(m, {1024}), gather_problem(2 * m, {40960})}) {
-      const AgGemmPlan best = ag_gemm_candidates(p).front();
-      const AgGemmPlan got = ag_gemm_plan_of(make_plan(p, cuda_machine(), path(Path::fused)));
-      EXPECT_EQ(describe(got), describe(best)) << m;
-      EXPECT_FALSE(got.wait_first);
+      const auto all = ag_gemm_candidates(p);
+      for (const Path wanted : {Path::fused, Path::medium}) {
+        const auto best = std::find_if(all.begin(), all.end(),
+                                       [&](const AgGemmPlan& c) { return c.path == wanted; });
+        const AgGemmPlan got = ag_gemm_plan_of(make_plan(p, cuda_machine(), path(wanted)));
+        EXPECT_EQ(describe(got), describe(*best)) << m;
+        EXPECT_EQ(got.path, wanted);
+      }
     }
   }
 }
@@ -75,7 +80,7 @@ TEST(CudaPlan, UnfusedIsSlowerAndWaitsFirst) {
     const Problem p = gather_problem(m);
     const Plan unfused = make_plan(p, cuda_machine(), path(Path::unfused));
     EXPECT_EQ(unfused.path, Path::unfused);
-    EXPECT_TRUE(ag_gemm_plan_of(unfused).wait_first);
+    EXPECT_EQ(ag_gemm_plan_of(unfused).path, Path::unfused);
     EXPECT_NE(unfused.reason.find("one after the other"), std::string::npos) << unfused.reason;
     EXPECT_EQ(make_plan(p, cuda_machine()).path, Path::fused) << m;
   }
@@ -99,6 +104,45 @@ TEST(CudaPlan, TakesOptions) {
   EXPECT_TRUE(plan.straddle);
   EXPECT_EQ(plan.chunk_rows, 32);
   EXPECT_NE(plan.reason.find("of what was asked for"), std::string::npos) << plan.reason;
+}
+
+TEST(CudaPlan, TakesEveryTransportAndRouteOfCopyEngines) {
+  for (const std::int64_t m : {1, 64, 1000, 4096}) {
+    PlanOptions o;
+    o.transport = Transport::pull;
+    Plan plan = make_plan(gather_problem(m), cuda_machine(), o);
+    EXPECT_EQ(plan.transport, Transport::pull);
+    EXPECT_EQ(plan.route, RouteKind::mesh);
+    EXPECT_LT(plan.kernel.grid, 132);
+    o = {};
+    o.route = RouteKind::ring;
+    plan = make_plan(gather_problem(m), cuda_machine(), o);
+    EXPECT_EQ(plan.transport, Transport::push);
+    EXPECT_EQ(plan.route, RouteKind::ring);
+    EXPECT_NE(text_of(plan).find(" ring push tile "), std::string::npos) << text_of(plan);
+    for (const Path wanted : {Path::fused, Path::unfused}) {
+      o.path = wanted;
+      const AgGemmPlan got = ag_gemm_plan_of(make_plan(gather_problem(m), cuda_machine(), o));
+      EXPECT_EQ(got.route, RouteKind::ring);
+      EXPECT_EQ(got.path, wanted);
+      EXPECT_TRUE(got.relays());
+    }
+    plan = make_plan(gather_problem(m), cuda_machine(), path(Path::medium));
+    EXPECT_EQ(plan.path, Path::medium);
+    EXPECT_EQ(plan.chunk_rows, (m + 3) / 4);
+    EXPECT_GT(plan.kernel.grid, 0);
+    EXPECT_NE(plan.reason.find(" a shard, gather "), std::string::npos) << plan.reason;
+  }
+}
+
+TEST(CudaPlan, SaysWhatOtherTransportsWouldTake) {
+  const Plan plan = make_plan(gather_problem(4096), cuda_machine());
+  for (const char* kind :
+       {"fused ring push by shard: predicted ", "fused pull by shard: predicted ",
+        "medium push by shard: predicted ", "unfused push by shard: predicted "})
+    EXPECT_TRUE(std::any_of(plan.rejected.begin(), plan.rejected.end(), [&](const std::string& r) {
+      return r.rfind(kind, 0) == 0;
+    })) << kind;
 }
 
 TEST(CudaPlan, OfNoRowsHasNoKernel) {
@@ -133,14 +177,26 @@ TEST(CudaPlan, ErrorsNameWhatThereIs) {
 
 TEST(CudaPlan, ErrorsOfOptions) {
   const Problem p = gather_problem(4096);
-  EXPECT_NE(error_of(p, path(Path::medium)).find("got medium, expected fused or unfused"),
-            std::string::npos);
   PlanOptions o;
+  o.route = RouteKind::two_level;
+  EXPECT_NE(error_of(p, o).find("got two_level, expected mesh or ring"), std::string::npos);
+  for (const Transport transport : {Transport::pull, Transport::store}) {
+    const auto wrong = "got " + std::string(name_of(transport)) + ", expected push";
+    o = {};
+    o.route = RouteKind::ring;
+    o.transport = transport;
+    EXPECT_NE(error_of(p, o).find("over the ring, " + wrong), std::string::npos);
+    o = path(Path::medium);
+    o.transport = transport;
+    EXPECT_NE(error_of(p, o).find("of path medium, " + wrong), std::string::npos);
+  }
+  o = path(Path::medium);
   o.route = RouteKind::ring;
-  EXPECT_NE(error_of(p, o).find("got ring, expected mesh"), std::string::npos);
+  EXPECT_NE(error_of(p, o).find("of path medium, got ring, expected mesh"), std::string::npos);
   o = {};
   o.transport = Transport::pull;
-  EXPECT_NE(error_of(p, o).find("got pull, expected push or store"), std::string::npos);
+  o.straddle = true;
+  EXPECT_NE(error_of(p, o).find("that no plan meets"), std::string::npos);
   o = {};
   o.transport = Transport::store;  // of so many rows copy engines are better
   EXPECT_NE(error_of(p, o).find("that no plan meets"), std::string::npos);

@@ -9,6 +9,8 @@
 #include <tuple>
 #include <vector>
 
+#include "plan/ag_gemm.h"
+
 namespace tilelace::schedule {
 namespace {
 
@@ -81,6 +83,31 @@ TEST(GatherOrder, ByShardItHasTheTilesAndFlagsOfAgGemm) {
       ASSERT_EQ(ours.seen, theirs.seen);
     }
     ASSERT_EQ(found, expected);
+  }
+}
+
+TEST(GatherOrder, OfOneShardItHasThatShardsTiles) {
+  std::mt19937 rng(7);
+  for (int i = 0; i < 300; ++i) {
+    Trial t = make_trial(rng, i % 2 == 0);
+    if (!t.borders.empty()) t.gather.split.borders = t.borders.data();
+    const GatherOrder all = make_gather_order(t.gather, t.walk, t.gather.tile_m, false);
+    int tiles = 0;
+    for (int section = 0; section < t.gather.ranks(); ++section) {
+      const GatherOrder one = plan::shard_order(all, section);
+      ASSERT_EQ(one.tiles(), all.tile_rows[section] * t.walk.cols);
+      for (int j = 0; j < one.tiles(); ++j) {
+        const GemmCell got = one.cell(j);
+        const GemmCell expected = all.cell(tiles + j);
+        ASSERT_EQ(got.section, section);
+        ASSERT_EQ(std::tuple(got.section, got.row, got.col),
+                  std::tuple(expected.section, expected.row, expected.col));
+      }
+      ASSERT_EQ(one.begin(section), all.begin(section));
+      ASSERT_EQ(one.end(section), all.end(section));
+      tiles += one.tiles();
+    }
+    ASSERT_EQ(tiles, all.tiles());
   }
 }
 

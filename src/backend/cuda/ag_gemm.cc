@@ -3,12 +3,10 @@
 
 #include <algorithm>
 
-#include "backend/cuda/copy_engine.h"
 #include "backend/cuda/cuda_check.h"
-#include "backend/cuda/gather_push.h"
+#include "backend/cuda/gather_call.h"
 #include "backend/cuda/gather_rows.h"
 #include "backend/cuda/gemm_launch.h"
-#include "backend/cuda/trace.h"
 #include "plan/problem.h"
 #include "plan/schedules.h"
 
@@ -16,16 +14,16 @@ namespace tilelace::cuda {
 namespace {
 
 using schedule::Index;
-
-Index row_bytes(const Problem& p) { return p.k * static_cast<Index>(size_of(p.dtype)); }
+using Call = GatherCall;
 
 /// The choices that must agree, as the agreement hash knows them.
 Plan agreed_plan(const plan::AgGemmPlan& plan) {
   Plan p;
+  p.route = plan.route;
   p.transport = plan.transport;
   p.chunk_rows = plan.chunk_rows;
   p.straddle = plan.whole;
-  p.path = plan.wait_first ? Path::unfused : Path::fused;
+  p.path = plan.path;
   return p;
 }
 
@@ -34,31 +32,15 @@ Plan agreed_plan(const plan::AgGemmPlan& plan) {
 struct AgGemm::Impl {
   RankCalls& calls;
   CopyEngine engine;
+  int multiprocessors = 0;
 
-  Impl(RankCalls& shared, int device) : calls(shared), engine(device, calls.next(0)) {}
+  Impl(RankCalls& shared, int device) : calls(shared), engine(device, calls.next(0)) {
+    check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
+          "ag_gemm: the device");
+  }
 };
 
 namespace {
-
-/// What of a call does not depend on the weight.
-struct Call {
-  const Problem& problem;
-  const plan::AgGemmPlan& plan;
-  const AgGemmTensors& tensors;
-  std::vector<Index> borders;
-  schedule::AgGemm schedule;
-  unsigned slot = 0;
-  std::uint32_t hash = 0;
-
-  /// Whether a push kernel comes before the product.
-  [[nodiscard]] bool pushed() const {
-    return plan.transport == Transport::store && schedule.chunks(schedule.rank).count() > 0;
-  }
-  /// Whether the rows are wanted and no product.
-  [[nodiscard]] bool alone() const { return tensors.outs.empty(); }
-  /// Whether a kernel waits for all rows, before the product if there is one.
-  [[nodiscard]] bool awaits() const { return plan.wait_first || alone(); }
-};
 
 Call make_call(const Problem& problem, const plan::AgGemmPlan& plan, const AgGemmTensors& tensors,
                int rank) {
@@ -82,7 +64,7 @@ void require_call(const Call& c, const RankCalls& calls) {
           "the GPU kernels have");
   require(p.dtype != DType::fp32, "ag_gemm: dtype, got fp32, expected bf16 or fp16");
   if (p.m == 0) return;
-  const auto needed = static_cast<std::size_t>(p.m * row_bytes(p));
+  const auto needed = static_cast<std::size_t>(p.m * c.row_bytes());
   require(needed <= calls.data_bytes(),
           "ag_gemm: m {} k {}, got {} bytes to gather, expected at most {}", p.m, p.k, needed,
           calls.data_bytes());
@@ -93,6 +75,10 @@ void require_call(const Call& c, const RankCalls& calls) {
   require(!c.plan.whole || c.plan.transport == Transport::store,
           "ag_gemm: transport {} with tiles over whole rows, expected store",
           name_of(c.plan.transport));
+  require(c.plan.route == RouteKind::mesh ||
+              (c.plan.route == RouteKind::ring && c.plan.transport == Transport::push),
+          "ag_gemm: route {} with transport {}, expected mesh, or ring with push",
+          name_of(c.plan.route), name_of(c.plan.transport));
 }
 
 }  // namespace
@@ -103,7 +89,7 @@ SlotNeeds AgGemm::needs(const Problem& p) {
           "ag_gemm: got {} of {} ranks, expected ag_gemm of at most {}", name_of(p.op), p.ranks,
           schedule::kMaxSections);
   return {static_cast<std::size_t>(2 * p.ranks * plan::kMaxChunks),
-          static_cast<std::size_t>(p.m * row_bytes(p))};
+          static_cast<std::size_t>(p.m * p.k) * size_of(p.dtype)};
 }
 
 AgGemm::AgGemm(RankCalls& calls) : impl_(std::make_unique<Impl>(calls, calls.device())) {}
@@ -112,10 +98,37 @@ AgGemm::~AgGemm() = default;
 
 namespace {
 
-/// Parameters of the kernel for the i-th weight.
+/// One kernel of the product: a weight; of path medium on one shard, else on all rows.
+struct Launch {
+  std::size_t weight = 0;
+  int section = -1;
+  bool first = false, last = false;  ///< of the product's kernels
+};
+
+std::vector<Launch> launches_of(const Call& c) {
+  std::vector<Launch> all;
+  const auto add = [&](int section) {
+    for (std::size_t i = 0; i < c.problem.n.size(); ++i) all.push_back({i, section});
+  };
+  if (c.plan.path != Path::medium) add(-1);
+  for (int s = 0; s < c.problem.ranks && c.plan.path == Path::medium; ++s)
+    if (c.schedule.split.shard(c.schedule.route.gather_order(c.schedule.rank, s)).size() > 0)
+      add(s);
+  all.front().first = all.back().last = true;
+  return all;
+}
+
+schedule::GatherOrder order_of(const Call& c, const Launch& launch, const schedule::GemmOrder& walk,
+                               int worker_rows) {
+  const auto all =
+      schedule::make_gather_order(c.schedule, walk, worker_rows, c.plan.whole, c.plan.apart);
+  return launch.section < 0 ? all : plan::shard_order(all, launch.section);
+}
+
 AgGemmParams params_of(const RankCalls& calls, const Call& c, const GemmKernel& kernel,
-                       std::size_t i) {
+                       const Launch& launch) {
   const Problem& p = c.problem;
+  const std::size_t i = launch.weight;
   const plan::GemmProblem gemm{p.m, p.n[i], p.k, p.dtype};
   const bool bias = !c.tensors.biases.empty();
   const std::byte* staging = calls.memory().local() + calls.data_at(c.slot);
@@ -125,9 +138,8 @@ AgGemmParams params_of(const RankCalls& calls, const Call& c, const GemmKernel& 
                  c.tensors.outs[i], p.activation},
                 calls.scratch());
   const schedule::GemmWork work = plan::work_of(c.plan.gemm, gemm);
-  const auto walk = schedule::make_gather_order(c.schedule, work.order, kernel.tile.worker_rows(),
-                                                c.plan.whole, c.plan.apart);
-  // The plan was made for the first weight; a narrower one may have fewer tiles.
+  const auto walk = order_of(c, launch, work.order, kernel.tile.worker_rows());
+  // The plan was made for the first weight and the largest shard; others may have fewer tiles.
   params.work = schedule::make_gemm_work(walk, work.workers, work.k_steps,
                                          std::min(work.split_tiles, walk.tiles()));
   const schedule::GatherOrder& order = params.work.order;
@@ -141,52 +153,25 @@ AgGemmParams params_of(const RankCalls& calls, const Call& c, const GemmKernel& 
   const Index own = order.shard[0].end - order.shard[0].begin;
   params.own = own > 0 ? rows_map({c.tensors.a, own, p.k}, p.dtype, kernel.row_slice) : params.rows;
   params.call = calls.params(c.slot, c.hash, Op::ag_gemm);
-  params.call.first = i == 0 && !c.pushed() && !c.awaits();
-  params.call.last = i + 1 == p.n.size();
+  params.call.first = launch.first && !c.pushed() && !c.awaits();
+  params.call.last = launch.last;
   return params;
 }
 
-void enqueue_sends(AgGemm::Impl& impl, const Call& c, cudaStream_t stream) {
-  const RankCalls& calls = impl.calls;
-  const Index bytes = row_bytes(c.problem);
-  const auto* input = static_cast<const std::byte*>(c.tensors.a);
-  if (c.plan.transport == Transport::push) {
-    impl.engine.carry(calls.next(c.slot));
-    impl.engine.fork(stream);
-    const GatherPlace place{calls.memory().base(),
-                            calls.memory().stride(),
-                            calls.flags_at(c.slot),
-                            calls.data_at(c.slot),
-                            bytes,
-                            input,
-                            bytes,
-                            bytes};
-    GatherCopyVerbs verbs(impl.engine, c.schedule, place);
-    run_copy(c.schedule, verbs);
-    return;
-  }
-  if (!c.pushed()) return;
-  GatherPush push;
-  push.schedule = c.schedule;
-  push.schedule.workers = static_cast<int>(c.schedule.chunks(c.schedule.rank).count());
-  for (int r = 0; r <= c.problem.ranks; ++r) push.borders[r] = c.schedule.split.begin(r);
-  push.stage = c.plan.whole;
-  push.call = calls.params(c.slot, c.hash, Op::ag_gemm);
-  push.rows = calls.data_at(c.slot);
-  push.row_bytes = bytes;
-  push.input = input;
-  TILELACE_TRACE_TO(push, "push");
-  check(enqueue_push(push, stream), "ag_gemm: the push");
-}
-
-void enqueue_product(const RankCalls& calls, const Call& c, cudaStream_t stream) {
+void enqueue_product(const AgGemm::Impl& impl, const Call& c, cudaStream_t stream) {
   const GemmKernel& kernel = kernel_of(c.plan.gemm, c.problem.dtype);
   require(kernel.gathering != nullptr, "ag_gemm: tile {}, expected one that can wait for rows",
           kernel.tile.name);
-  for (std::size_t i = 0; i < c.problem.n.size(); ++i) {
-    AgGemmParams params = params_of(calls, c, kernel, i);
+  for (const Launch& launch : launches_of(c)) {
+    AgGemmParams params = params_of(impl.calls, c, kernel, launch);
     const int ctas = fill_grid(params, params.work, kernel, c.plan.gemm);
-    launch_gemm(kernel, kernel.gathering, &params, ctas, stream, c.plan.gemm.early_weights);
+    const int taken = static_cast<int>(schedule::ceil_div(ctas, kernel.tile.per_sm));
+    require(!c.plan.relays() || taken + plan::kRelayMultiprocessors <= impl.multiprocessors,
+            "ag_gemm: {} CTAs beside copies that wait, expected to leave {} of {} multiprocessors",
+            ctas, plan::kRelayMultiprocessors, impl.multiprocessors);
+    // One that begins under the kernel before it would take the place that is left.
+    const bool early = c.plan.gemm.early_weights && (launch.first || !c.plan.relays());
+    launch_gemm(kernel, kernel.gathering, &params, ctas, stream, early);
   }
 }
 
@@ -203,7 +188,7 @@ void enqueue_await_rows(const RankCalls& calls, const Call& c, cudaStream_t stre
 
 /// Own rows from where they are, the others from the slot.
 void enqueue_gathered(const RankCalls& calls, const Call& c, cudaStream_t stream) {
-  const Index bytes = row_bytes(c.problem);
+  const Index bytes = c.row_bytes();
   const auto own = c.schedule.split.shard(c.schedule.rank);
   const GatheredCopy copy{static_cast<std::byte*>(c.tensors.gathered),
                           calls.memory().local() + calls.data_at(c.slot),
@@ -224,11 +209,11 @@ void AgGemm::run(const Problem& problem, const plan::AgGemmPlan& plan, const AgG
   require_call(c, impl.calls);
   if (problem.m == 0) return impl.calls.admit("ag_gemm", c.hash, Op::ag_gemm, stream);
   c.slot = impl.calls.begin_call("ag_gemm");
-  enqueue_sends(impl, c, stream);
+  enqueue_sends(impl.calls, impl.engine, c, stream);
   if (c.awaits()) enqueue_await_rows(impl.calls, c, stream);
-  if (!c.alone()) enqueue_product(impl.calls, c, stream);
+  if (!c.alone()) enqueue_product(impl, c, stream);
   if (tensors.gathered != nullptr) enqueue_gathered(impl.calls, c, stream);
-  if (plan.transport == Transport::push) impl.engine.join(stream);
+  if (c.copied()) impl.engine.join(stream);
 }
 
 }  // namespace tilelace::cuda

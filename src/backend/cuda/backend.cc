@@ -20,14 +20,16 @@ namespace {
 
 cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream); }
 
-/// Of a call that nobody else makes: whoever gets its header sees that this rank refused.
-std::uint32_t refusal_hash(int ranks) {
+/// Of something that is no call: whoever gets its header while in a call sees that ranks disagree.
+std::uint32_t hash_of_no_call(int ranks, std::int64_t kind) {
   Problem p;
   p.ranks = ranks;
   p.n = {1};
-  p.k = 1;
+  p.k = kind;
   return plan::agreement_hash(p, {});
 }
+
+constexpr std::int64_t kRefusal = 1, kPreparation = 2;
 
 Machine machine_of(const comm::Capabilities& c, const CommunicatorOptions& options) {
   require(
@@ -55,6 +57,7 @@ GpuBackend::~GpuBackend() {
     const comm::DeviceScope scope(device_, "communicator");
     cudaDeviceSynchronize();
     ops_.reset();
+    retired_.clear();
     workspace_.reset();
   } catch (const Error&) {  // the context is gone, and with it all that would be given back
   }
@@ -69,8 +72,46 @@ void GpuBackend::require_own_device() const {
             std::min(p, group_.rank()), std::max(p, group_.rank()), uuid_);
 }
 
+/// A call that only preparations make.
+void GpuBackend::meet() {
+  ops_->calls.admit("prepare", hash_of_no_call(group_.ranks(), kPreparation), Op::ag_gemm, nullptr);
+  captures_.count();
+  ops_->calls.finish(nullptr, 2 * options_.timeout_s);
+}
+
+/// Ranks in step meet as in a call: one that makes another call, or refuses one, is told so and
+/// tells, where it would else wait on the device and the others on the host.
+void GpuBackend::meet_for_preparation() {
+  if (ops_ == nullptr || !out_of_step_.empty()) return;
+  check(cudaDeviceSynchronize(), "prepare: the work before it");
+  try {
+    ops_->calls.throw_if_failed();
+  } catch (const Error& e) {
+    return fall_out(e);  // on every rank: of a call that all have made
+  }
+  try {
+    for (int i = 0; i < 2; ++i) meet();  // whether their number is even stays as it was
+  } catch (const Error& e) {
+    fall_out(e);
+    throw;
+  }
+}
+
+/// Graphs go on with the staging and the count of calls that they were captured with.
+void GpuBackend::retire() {
+  if (ops_ != nullptr && captures_.any()) {
+    const bool in_step = out_of_step_.empty();
+    if (in_step && captures_.odd()) meet();
+    retired_.push_back({std::move(ops_), in_step});
+  }
+  ops_.reset();
+  captures_ = {};
+  out_of_step_.clear();
+}
+
 void GpuBackend::prepare(std::span<const PreparedCall> calls, std::string_view refusal) {
   const comm::DeviceScope scope(device_, "prepare");
+  meet_for_preparation();
   std::string mine;
   std::vector<Problem> problems;
   try {
@@ -92,9 +133,7 @@ void GpuBackend::prepare(std::span<const PreparedCall> calls, std::string_view r
   // What was prepared before may still be in use, here and by peers.
   check(cudaDeviceSynchronize(), "prepare: the work before it");
   group_.all_gather("prepare", options_.timeout_s);
-  ops_.reset();
-  captures_ = {};
-  out_of_step_.clear();
+  retire();
   weights_.clear();
   for (const PreparedCall& c : calls)
     weights_.insert(weights_.end(), c.weights.begin(), c.weights.end());
@@ -112,6 +151,7 @@ void GpuBackend::require_ready(std::string_view op) {
   if (out_of_step_.empty()) {
     try {
       ops_->calls.throw_if_failed();
+      throw_if_graphs_failed();
     } catch (const Error& e) {
       fall_out(e);
       throw;
@@ -121,6 +161,11 @@ void GpuBackend::require_ready(std::string_view op) {
       out_of_step_.empty(),
       "{}: got a call after ranks made different ones ({}), expected all ranks to prepare again",
       op, out_of_step_);
+}
+
+void GpuBackend::throw_if_graphs_failed() {
+  for (const Retired& r : retired_)
+    if (r.in_step) r.ops->calls.throw_if_failed();
 }
 
 void GpuBackend::check_tensors(const Problem& problem, const Operands& operands, Part part) const {
@@ -238,13 +283,16 @@ void GpuBackend::enqueue_gemm(const Problem& problem, const Operands& operands) 
   }
 }
 
-void GpuBackend::refuse(std::string_view /*reason*/, void* stream) {
-  if (ops_ == nullptr || !out_of_step_.empty()) return;
+void GpuBackend::refuse(std::string_view reason, void* stream) {
+  if (!out_of_step_.empty()) return;
+  // Before anything was prepared the peers are about to prepare, or refuse as well.
+  if (ops_ == nullptr) return agree_on_calls(group_, {}, reason, options_.timeout_s);
   const comm::DeviceScope scope(device_, "refused call");
   // A capture executes nothing: there is nobody to tell.
   if (capture_of(stream_of(stream)) != 0) return;
   captures_.enter(stream_of(stream), "refused call");
-  ops_->calls.admit("refused call", refusal_hash(group_.ranks()), Op::ag_gemm, stream_of(stream));
+  ops_->calls.admit("refused call", hash_of_no_call(group_.ranks(), kRefusal), Op::ag_gemm,
+                    stream_of(stream));
   captures_.count();
 }
 
@@ -256,6 +304,7 @@ void GpuBackend::synchronize(void* stream, double bound_s) {
     return check(cudaStreamSynchronize(stream_of(stream)), "the work in a stream");
   try {
     ops_->calls.finish(stream_of(stream), bound_s);
+    throw_if_graphs_failed();
   } catch (const Error& e) {
     fall_out(e);
     throw;

@@ -33,6 +33,12 @@ class GpuBackend : public Backend {
 
  private:
   void require_own_device() const;
+  /// Errors: usage (a rank is in a call), peer, timeout.
+  void meet_for_preparation();
+  void meet();
+  /// Lets go of what was prepared, but for graphs.
+  void retire();
+  void throw_if_graphs_failed();
   /// Throws what an earlier call left behind.
   void require_ready(std::string_view op);
   /// Remembers that ranks disagreed: their calls no longer match.
@@ -57,6 +63,11 @@ class GpuBackend : public Backend {
   Machine machine_;
   std::unique_ptr<GemmWorkspace> workspace_;  // of products alone
   std::unique_ptr<RankOps> ops_;              // null before prepare
+  struct Retired {
+    std::unique_ptr<RankOps> ops;
+    bool in_step;  ///< else its waits were ended
+  };
+  std::vector<Retired> retired_;  ///< what graphs were captured with
   std::vector<std::pair<Problem, std::unique_ptr<std::vector<plan::GemmPlan>>>> gemm_plans_;
   std::vector<TensorView> weights_;  ///< of prepare
   Captures captures_;

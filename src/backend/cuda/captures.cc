@@ -28,6 +28,7 @@ void Captures::enter(cudaStream_t stream, std::string_view op) {
           "before it: make one more first",
           op, calls_);
   capture_ = now;
+  any_ = any_ || now != 0;
 }
 
 }  // namespace tilelace::cuda

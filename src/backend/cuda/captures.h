@@ -19,10 +19,13 @@ class Captures {
   void enter(cudaStream_t stream, std::string_view op);
   /// The call was enqueued.
   void count() { ++calls_; }
+  [[nodiscard]] bool any() const { return any_; }
+  [[nodiscard]] bool odd() const { return calls_ % 2 != 0; }
 
  private:
   unsigned long long calls_ = 0;
   unsigned long long capture_ = 0;  ///< of the last call
+  bool any_ = false;
 };
 
 }  // namespace tilelace::cuda

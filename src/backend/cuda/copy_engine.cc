@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/copy_engine.h"
 
+#include "backend/cuda/await_flag.h"
 #include "backend/cuda/cuda_check.h"
 #include "core/check.h"
 
 namespace tilelace::cuda {
-CopyEngine::CopyEngine(int device, const comm::Flag* epoch) : epoch_(epoch) {
+CopyEngine::CopyEngine(int device, const comm::Flag* epoch) : epoch_(epoch), carried_(epoch) {
   check(cudaSetDevice(device), "copy engine: the device");
+  check(load_await_flag(), "copy engine: its kernel");
   cudaError_t status = cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking);
   if (status == cudaSuccess) status = cudaEventCreateWithFlags(&forked_, cudaEventDisableTiming);
   if (status == cudaSuccess) status = cudaEventCreateWithFlags(&joined_, cudaEventDisableTiming);
@@ -45,48 +47,67 @@ void CopyEngine::copy_rows(std::byte* to, std::int64_t to_pitch, const std::byte
   check(status, "copy engine: a copy");
 }
 
+void CopyEngine::wait(const comm::Flag* flag, const WaitPlace& place, const CopyWaits& waits) {
+  check(enqueue_await_flag({flag, epoch_, waits.granted, place, waits.context}, stream_),
+        "copy engine: a wait");
+  carried_ = waits.granted;
+}
+
 void CopyEngine::signal(comm::Flag* flag) {
-  check(cudaMemcpyAsync(flag, epoch_, sizeof *flag, cudaMemcpyDeviceToDevice, stream_),
+  check(cudaMemcpyAsync(flag, carried_, sizeof *flag, cudaMemcpyDeviceToDevice, stream_),
         "copy engine: a flag");
 }
 
-void require_only_sends(const schedule::AgGemm& s) {
-  require(s.transport == Transport::push, "copy engine: transport, got {}, expected push",
+void require_copies(const schedule::AgGemm& s, bool may_wait) {
+  require(s.transport != Transport::store,
+          "copy engine: transport, got store, expected push or pull");
+  require(may_wait || s.transport == Transport::push,
+          "copy engine: transport, got {} (it waits for flags), expected push",
           name_of(s.transport));
-  require(s.route.kind == RouteKind::mesh,
+  require(may_wait || s.route.kind == RouteKind::mesh,
           "copy engine: route, got {} (its relays wait for flags), expected mesh",
           name_of(s.route.kind));
   require(!s.deliver,
-          "copy engine: the gathered operand, got wanted from the sends, expected it "
+          "copy engine: the gathered operand, got wanted from the copies, expected it "
           "to be copied after the call's kernel");
 }
 
+void GatherCopyVerbs::copy_own(std::byte* to, const schedule::GatherTransfer& t) {
+  const std::int64_t own_row = t.rows.begin - s_.split.begin(s_.rank);
+  engine_.copy_rows(to, place_.row_pitch, place_.input + own_row * place_.input_pitch,
+                    place_.input_pitch, place_.row_bytes, t.rows.size());
+}
+
 void GatherCopyVerbs::push(const schedule::GatherTransfer& t) {
-  const std::int64_t own_row = t.rows.begin - s_.split.begin(t.source);
-  engine_.copy_rows(at(t.peer) + place_.rows + t.rows.begin * place_.row_pitch, place_.row_pitch,
-                    place_.input + own_row * place_.input_pitch, place_.input_pitch,
+  std::byte* const to = row_at(t.peer, t.rows.begin);
+  if (t.source == s_.rank) return copy_own(to, t);
+  engine_.copy_rows(to, place_.row_pitch, row_at(s_.rank, t.rows.begin), place_.row_pitch,
                     place_.row_bytes, t.rows.size());
 }
 
-void GatherCopyVerbs::signal(int peer, schedule::Index flag) {
-  engine_.signal(reinterpret_cast<comm::Flag*>(at(peer) + place_.flags) + flag);
-}
-
-void GatherCopyVerbs::wait(schedule::Index flag) {
-  raise(ErrorKind::usage,
-        "copy engine: got a wait for flag {}, expected a schedule that only sends", flag);
-}
-
 void GatherCopyVerbs::stage(const schedule::GatherTransfer& t) {
-  raise(ErrorKind::usage, "copy engine: got stage of chunk {}, expected pushes only", t.chunk);
+  copy_own(row_at(s_.rank, t.rows.begin), t);
 }
 
 void GatherCopyVerbs::pull(const schedule::GatherTransfer& t) {
-  raise(ErrorKind::usage, "copy engine: got pull of chunk {}, expected pushes only", t.chunk);
+  engine_.copy_rows(row_at(s_.rank, t.rows.begin), place_.row_pitch, row_at(t.peer, t.rows.begin),
+                    place_.row_pitch, place_.row_bytes, t.rows.size());
+}
+
+void GatherCopyVerbs::signal(int peer, schedule::Index flag) {
+  engine_.signal(flag_at(peer, flag));
+}
+
+void GatherCopyVerbs::wait(schedule::Index flag) {
+  // Both kinds of flags count shards, then chunks.
+  const int source = static_cast<int>(flag / s_.max_chunks() % s_.ranks());
+  const WaitPlace place{Role::copy, static_cast<std::int32_t>(flag % s_.max_chunks()), -1,
+                        s_.route.parent(source, s_.rank), static_cast<std::uint32_t>(flag)};
+  engine_.wait(flag_at(s_.rank, flag), place, *place_.waits);
 }
 
 void GatherCopyVerbs::deliver(const schedule::GatherTransfer& t) {
-  raise(ErrorKind::usage, "copy engine: got deliver of chunk {}, expected pushes only", t.chunk);
+  raise(ErrorKind::usage, "copy engine: got deliver of chunk {}, expected transfers only", t.chunk);
 }
 
 }  // namespace tilelace::cuda

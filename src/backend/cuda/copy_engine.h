@@ -7,15 +7,22 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backend/cuda/device/record.h"
 #include "comm/signal.h"
 #include "schedule/ag_gemm.h"
 
 namespace tilelace::cuda {
 
-/// The stream of a rank's sends. A call enqueues, in this order:
+/// What waits between copies need.
+struct CopyWaits {
+  WaitContext context;
+  comm::Flag* granted = nullptr;  ///< device memory, a word a stream of copies (await_flag.h)
+};
+
+/// The stream of a rank's copies. A call enqueues, in this order:
 ///   1. enqueue_advance(stream)   the epoch word gets the call's number
 ///   2. fork(stream)
-///   3. copies and signals        (run_copy with GatherCopyVerbs)
+///   3. copies, waits, signals    (run_copy with GatherCopyVerbs)
 ///   4. the kernel that waits, on the call's stream: after the sends, so that with few hardware
 ///      queues it cannot stand before what the peers wait for
 ///   5. join(stream)              the epoch word may change again
@@ -23,6 +30,8 @@ namespace tilelace::cuda {
 /// slot c mod 2: a graph holds an even number of calls.
 /// The flag is a copy behind the data's on the same stream. That kernels which poll see two copies
 /// of a stream in this order is no promise of CUDA's, but checked by gpu_litmus.
+/// A wait is a kernel of one warp. It begins when the copies before it are done, so the kernel of
+/// step 4 may stand on the device by then: it must leave a multiprocessor free.
 /// Calls come from one thread at a time.
 class CopyEngine {
  public:
@@ -40,8 +49,11 @@ class CopyEngine {
   /// Rows of `width` bytes; pitches in bytes.
   void copy_rows(std::byte* to, std::int64_t to_pitch, const std::byte* from,
                  std::int64_t from_pitch, std::int64_t width, std::int64_t rows);
-  /// The word that signals carry from now on.
-  void carry(const comm::Flag* epoch) { epoch_ = epoch; }
+  /// The word that signals carry and waits wait for from now on.
+  void carry(const comm::Flag* epoch) { epoch_ = carried_ = epoch; }
+  /// What comes next comes after the own rank's `flag` has reached the call's epoch. If the wait
+  /// fails it comes all the same, but its signals raise no flag.
+  void wait(const comm::Flag* flag, const WaitPlace& place, const CopyWaits& waits);
   /// Publishes the copies before it to whoever waits for the flag to reach the call's epoch.
   void signal(comm::Flag* flag);
 
@@ -49,6 +61,7 @@ class CopyEngine {
 
  private:
   const comm::Flag* epoch_;
+  const comm::Flag* carried_;
   cudaStream_t stream_ = nullptr;
   cudaEvent_t forked_ = nullptr;
   cudaEvent_t joined_ = nullptr;
@@ -64,33 +77,42 @@ struct GatherPlace {
   const std::byte* input = nullptr;
   std::int64_t input_pitch = 0;
   std::int64_t row_bytes = 0;
+  const CopyWaits* waits = nullptr;  ///< null: copies that wait are refused
 };
 
-/// Throws a usage error unless the copy role of this schedule only sends: a host cannot wait for a
-/// flag in the middle of a queue (mesh push, the gathered operand not wanted by this loop).
-void require_only_sends(const schedule::AgGemm& s);
+/// Throws a usage error unless copy engines can play the copy role of this schedule: transport
+/// `store` has none, the gathered operand is for the kernel after the product, and a schedule that
+/// passes on what peers send (pull, or a route that is not the mesh) needs `may_wait`.
+void require_copies(const schedule::AgGemm& s, bool may_wait);
 
-/// Verbs of run_copy for schedules that require_only_sends accepts.
+/// Verbs of run_copy for schedules that require_copies accepts.
 class GatherCopyVerbs {
  public:
   GatherCopyVerbs(CopyEngine& engine, const schedule::AgGemm& s, const GatherPlace& place)
       : engine_(engine), s_(s), place_(place) {
-    require_only_sends(s);
+    require_copies(s, place.waits != nullptr);
   }
 
   /// enqueue_advance has sent them, with the epoch that they carry.
   void signal_header(int /*peer*/) {}
   /// The kernel's compute roles admit; nothing here writes results.
   void admit() {}
+  /// Own rows from the input, others from the own slot.
   void push(const schedule::GatherTransfer& t);
+  void stage(const schedule::GatherTransfer& t);
+  void pull(const schedule::GatherTransfer& t);
   void signal(int peer, schedule::Index flag);
-
-  [[noreturn]] void wait(schedule::Index flag);
-  [[noreturn]] void stage(const schedule::GatherTransfer&);
-  [[noreturn]] void pull(const schedule::GatherTransfer&);
+  void wait(schedule::Index flag);
   [[noreturn]] void deliver(const schedule::GatherTransfer&);
 
  private:
+  [[nodiscard]] std::byte* row_at(int rank, schedule::Index row) const {
+    return at(rank) + place_.rows + row * place_.row_pitch;
+  }
+  [[nodiscard]] comm::Flag* flag_at(int rank, schedule::Index flag) const {
+    return reinterpret_cast<comm::Flag*>(at(rank) + place_.flags) + flag;
+  }
+  void copy_own(std::byte* to, const schedule::GatherTransfer& t);
   [[nodiscard]] std::byte* at(int rank) const {
     return place_.base + static_cast<std::size_t>(rank) * place_.stride;
   }

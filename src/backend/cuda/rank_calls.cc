@@ -38,7 +38,7 @@ RankCalls::RankCalls(comm::Group& group, int device, const SlotNeeds& needs, dou
   memory_ = comm::allocate_device(group, device, flags_at(2), timeout_s);
   void* counter = nullptr;
   const CallCounter start;
-  check(cudaMalloc(&counter, sizeof start), "the count of calls");
+  check(cudaMalloc(&counter, sizeof start + sizeof *granted()), "the count of calls");
   counter_ = static_cast<CallCounter*>(counter);
   check(cudaMemcpy(counter, &start, sizeof start, cudaMemcpyHostToDevice), "the count of calls");
 }

@@ -45,6 +45,8 @@ class RankCalls {
   [[nodiscard]] std::size_t flags_at(unsigned slot) const;
   /// The word that a copy engine sends as the number of the call in this slot.
   [[nodiscard]] const comm::Flag* next(unsigned slot) const { return counter_->next + slot; }
+  /// A word of this device for one stream of copies that wait.
+  [[nodiscard]] comm::Flag* granted() const { return reinterpret_cast<comm::Flag*>(counter_ + 1); }
 
   /// Throws what went wrong in kernels so far; waits for nothing.
   void throw_if_failed();

@@ -22,16 +22,16 @@ Problem some_problem(int ranks) { return problem_of(ranks, 512, {512}, 1024); }
 
 /// The first rank does not come: the others get a timeout in time, and know nothing but refusals
 /// from then on; their GPUs stay usable.
-Finding check_absent(Member& member) {
+Finding check_absent(Member& member, const PlanOptions& options) {
   Tensors t(member, some_problem(member.ranks()), true);
-  const std::array list{t.preparation()};
+  const std::array list{t.preparation(options)};
   member.comm->prepare(list);
   t.fill(1);
   if (member.rank() == 0) {
     std::this_thread::sleep_for(std::chrono::duration<double>(3 * kBoundS));
     return {};
   }
-  ag_gemm(*member.comm, t.args());
+  ag_gemm(*member.comm, t.args(), options);
   const double begin = now_s();
   const auto e = thrown([&] { member.comm->synchronize(member.stream); });
   const double took = now_s() - begin;
@@ -39,11 +39,23 @@ Finding check_absent(Member& member) {
     return fmt::format("got {}, expected a timeout", e ? e->what() : "no error");
   if (took > 2 * kBoundS) return fmt::format("got it after {:.1f} s, expected {:g}", took, kBoundS);
   if (const Finding f = t.check_untouched(); !f.empty()) return f;
-  const auto again = thrown([&] { ag_gemm(*member.comm, t.args()); });
+  const auto again = thrown([&] { ag_gemm(*member.comm, t.args(), options); });
   if (!again || std::string(again->what()).find("refuses calls") == std::string::npos)
     return fmt::format("a call after it: got {}, expected to be refused",
                        again ? again->what() : "no error");
   return {};
+}
+
+/// Copies that wait for what never comes.
+Finding check_absent_pulled(Member& member) {
+  PlanOptions o;
+  o.transport = Transport::pull;
+  return check_absent(member, o);
+}
+Finding check_absent_in_ring(Member& member) {
+  PlanOptions o;
+  o.route = RouteKind::ring;
+  return check_absent(member, o);
 }
 
 Finding check_abort(Member& member) {
@@ -93,8 +105,13 @@ Finding check_works(Member& member) {
 }  // namespace
 
 std::vector<Check> fault_checks() {
-  return {{"a rank that does not come", kBoundS, true, check_absent, false},
+  const auto absent = [](Member& member) { return check_absent(member, {}); };
+  return {{"a rank that does not come", kBoundS, true, absent, false},
           {"calls after it", 20, false, check_works, false},
+          {"a rank that nobody can pull from", kBoundS, true, check_absent_pulled, false},
+          {"calls after pulls", 20, false, check_works, false},
+          {"a ring that is cut", kBoundS, true, check_absent_in_ring, false},
+          {"calls after the ring", 20, false, check_works, false},
           {"abort", 20, true, check_abort, false},
           {"calls after abort", 20, false, check_works, false},
           {"leaving with calls under way", 20, false, check_leaving, false},

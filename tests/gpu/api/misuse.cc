@@ -54,10 +54,18 @@ Finding check_options(Member& member) {
     return [=](AgGemmArgs&, PlanOptions& o) { o.*field = value; };
   };
   for (const Finding& f :
-       {b.wrong("path medium", "expected fused or unfused", set(&PlanOptions::path, Path::medium)),
-        b.wrong("route ring", "expected mesh", set(&PlanOptions::route, RouteKind::ring)),
-        b.wrong("transport pull", "expected push or store",
-                set(&PlanOptions::transport, Transport::pull)),
+       {b.wrong("route two_level", "expected mesh or ring",
+                set(&PlanOptions::route, RouteKind::two_level)),
+        b.wrong("the ring with pull", "over the ring, got pull, expected push",
+                [](AgGemmArgs&, PlanOptions& o) {
+                  o.route = RouteKind::ring;
+                  o.transport = Transport::pull;
+                }),
+        b.wrong("medium with store", "of path medium, got store, expected push",
+                [](AgGemmArgs&, PlanOptions& o) {
+                  o.path = Path::medium;
+                  o.transport = Transport::store;
+                }),
         b.wrong("a tile that is not compiled", "that no plan meets",
                 set(&PlanOptions::tile_m, 100)),
         b.wrong("straddle with push", "that no plan meets", [](AgGemmArgs&, PlanOptions& o) {

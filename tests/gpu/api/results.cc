@@ -74,7 +74,7 @@ Finding run_case(Member& member, const Problem& p, Path path) {
 }
 
 Finding check_shapes(Member& member) {
-  for (const Path path : {Path::fused, Path::unfused}) {
+  for (const Path path : {Path::fused, Path::medium, Path::unfused}) {
     for (const Shape& s : shapes()) {
       const Problem p = problem_of(s, member.ranks());
       if (const Finding f = run_case(member, p, path); !f.empty()) return f;
@@ -83,19 +83,31 @@ Finding check_shapes(Member& member) {
   return {};
 }
 
-/// Every transport and way to cut that there is, by options.
-Finding check_options(Member& member) {
-  const Problem p = gpu_test::problem_of(member.ranks(), 777, {520}, 1024);
-  struct Choice {
-    Transport transport;
-    bool straddle;
+/// Every path, transport, route and way to cut that there is.
+std::vector<PlanOptions> all_ways() {
+  std::vector<PlanOptions> all;
+  const auto add = [&](Transport transport, RouteKind route, bool straddle, Path path) {
+    PlanOptions o = path_of(path);
+    o.transport = transport;
+    o.route = route;
+    o.straddle = straddle;
+    all.push_back(o);
   };
-  for (const Choice c :
-       {Choice{Transport::push, false}, {Transport::store, false}, {Transport::store, true}}) {
+  for (const Path path : {Path::fused, Path::unfused}) {
+    add(Transport::push, RouteKind::mesh, false, path);
+    add(Transport::push, RouteKind::ring, false, path);
+    add(Transport::pull, RouteKind::mesh, false, path);
+    add(Transport::store, RouteKind::mesh, false, path);
+    add(Transport::store, RouteKind::mesh, true, path);
+  }
+  add(Transport::push, RouteKind::mesh, false, Path::medium);
+  return all;
+}
+
+Finding check_options(Member& member) {
+  const Problem p = gpu_test::problem_of(member.ranks(), 777, {520, 264}, 1024);
+  for (PlanOptions o : all_ways()) {
     for (const std::int64_t chunk : {1, 64, 1000}) {
-      PlanOptions o;
-      o.transport = c.transport;
-      o.straddle = c.straddle;
       o.chunk_rows = chunk;
       Tensors t(member, p, true);
       const std::array list{t.preparation(o)};
@@ -106,8 +118,8 @@ Finding check_options(Member& member) {
       }
       member.comm->synchronize(member.stream);
       if (const Finding f = t.check(); !f.empty())
-        return fmt::format("{} straddle {} chunk {}: {}", name_of(c.transport), c.straddle, chunk,
-                           f);
+        return fmt::format("{} {} {} straddle {} chunk {}: {}", name_of(*o.path), name_of(*o.route),
+                           name_of(*o.transport), *o.straddle, chunk, f);
     }
   }
   return {};
@@ -220,8 +232,8 @@ Finding check_buffers(Member& member) {
 }  // namespace
 
 std::vector<Check> result_checks() {
-  return {{"shapes, fused and unfused", 20, false, check_shapes, true},
-          {"transports and chunks", 20, false, check_options, true},
+  return {{"shapes, every path", 30, false, check_shapes, true},
+          {"transports and chunks", 40, false, check_options, true},
           {"product alone, gather alone", 20, false, check_parts, true},
           {"sizes and paths mixed", 20, false, check_mixed, true},
           {"weights written before the call", 20, false, check_new_weights, true},

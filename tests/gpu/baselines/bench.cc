@@ -149,7 +149,7 @@ Figures RankBench::run(const Row& row) {
     for (FusedChoice& c : fused_->choose(row)) {
       if (f.transport.empty()) {
         f.transport = name_of(transport_of(c.plan));
-        f.path = unfused(c.plan) ? Path::unfused : Path::fused;
+        f.path = path_of(c.plan);
       }
       plans.push_back(describe(c.plan));
       variants.push_back(std::move(c.variant));

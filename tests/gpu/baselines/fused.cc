@@ -17,7 +17,7 @@ constexpr std::size_t kOuts = 4;  // beyond L2 from m 2048 up
 constexpr int kFinalRounds = 4;
 
 std::string role_of(const OpPlan& plan) {
-  return unfused(plan) ? kind_of(plan) : "fused " + kind_of(plan);
+  return path_of(plan) == Path::fused ? "fused " + kind_of(plan) : kind_of(plan);
 }
 
 }  // namespace

@@ -40,23 +40,40 @@ schedule::AgGemm mesh_push() {
   return s;
 }
 
-TEST(CopyEngine, SchedulesThatOnlySendAreAccepted) {
-  EXPECT_NO_THROW(require_only_sends(mesh_push()));
+std::string refusal(const schedule::AgGemm& s, bool may_wait) {
+  try {
+    require_copies(s, may_wait);
+    return "accepted";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::usage);
+    return e.what();
+  }
 }
 
-TEST(CopyEngine, SchedulesThatWaitAreRefused) {
-  schedule::AgGemm ring = mesh_push(), pull = mesh_push(), deliver = mesh_push();
+TEST(CopyEngine, SchedulesThatOnlySendAreAccepted) {
+  EXPECT_EQ(refusal(mesh_push(), false), "accepted");
+  EXPECT_EQ(refusal(mesh_push(), true), "accepted");
+}
+
+TEST(CopyEngine, SchedulesThatWaitNeedTheRightTo) {
+  schedule::AgGemm ring = mesh_push(), pull = mesh_push();
   ring.route.kind = RouteKind::ring;
   pull.transport = Transport::pull;
+
+  EXPECT_EQ(refusal(ring, true), "accepted");
+  EXPECT_EQ(refusal(pull, true), "accepted");
+  EXPECT_NE(refusal(ring, false).find("route, got ring (its relays wait"), std::string::npos);
+  EXPECT_NE(refusal(pull, false).find("transport, got pull (it waits"), std::string::npos);
+}
+
+TEST(CopyEngine, WhatCopyEnginesDoNotDoIsRefused) {
+  schedule::AgGemm store = mesh_push(), deliver = mesh_push();
+  store.transport = Transport::store;
   deliver.deliver = true;
 
-  for (const auto& s : {ring, pull, deliver}) {
-    try {
-      require_only_sends(s);
-      ADD_FAILURE() << "expected a usage error";
-    } catch (const Error& e) {
-      EXPECT_EQ(e.kind(), ErrorKind::usage) << e.what();
-    }
+  for (const bool may_wait : {false, true}) {
+    EXPECT_NE(refusal(store, may_wait).find("got store"), std::string::npos);
+    EXPECT_NE(refusal(deliver, may_wait).find("the gathered operand"), std::string::npos);
   }
 }
 

@@ -127,6 +127,13 @@ PlansByKind plans_by_kind(const Problem& problem, const plan::GemmMachine& machi
   return kinds;
 }
 
+PlansByKind only(PlansByKind plans, const std::vector<std::string>& kinds) {
+  PlansByKind some;
+  for (const std::string& kind : kinds)
+    if (const auto at = plans.find(kind); at != plans.end()) some.insert(*at);
+  return some.empty() ? plans : some;
+}
+
 std::vector<Case> draw_cases(int count, const CaseRange& range, std::uint64_t seed) {
   Rng rng(seed);
   std::vector<Case> cases;
@@ -135,7 +142,7 @@ std::vector<Case> draw_cases(int count, const CaseRange& range, std::uint64_t se
     c.index = i;
     c.exact = i % 2 == 0;
     c.problem = draw_problem(rng, range, c.exact);
-    c.plan = draw_plan(rng, plans_by_kind(c.problem, range.machine));
+    c.plan = draw_plan(rng, only(plans_by_kind(c.problem, range.machine), range.kinds));
     vary_chunks(rng, c.plan, c.problem);
     // Calls without any row keep ranks in step, and write nothing.
     if (below(rng, 40) == 0) {

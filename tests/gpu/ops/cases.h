@@ -29,6 +29,7 @@ struct CaseRange {
   int ranks = 2;
   DType dtype = DType::bf16;
   plan::GemmMachine machine;
+  std::vector<std::string> kinds = {};  ///< of plans; empty: all
 };
 
 /// Error: usage (a problem that has no plan).
@@ -37,6 +38,8 @@ std::vector<Case> draw_cases(int count, const CaseRange& range, std::uint64_t se
 /// All plans, by kind_of, fastest prediction first.
 using PlansByKind = std::map<std::string, std::vector<OpPlan>>;
 PlansByKind plans_by_kind(const Problem& problem, const plan::GemmMachine& machine);
+/// Leaves these kinds alone, where there is any; no kinds: leaves all.
+PlansByKind only(PlansByKind plans, const std::vector<std::string>& kinds);
 
 /// What plans of one kind differ in most: the size of chunks, the shape of tiles.
 std::string sort_of(const OpPlan& plan);

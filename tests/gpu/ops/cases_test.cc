@@ -52,8 +52,20 @@ TEST(Cases, MeetTheEdges) {
   EXPECT_TRUE(any(empty_shard));
   std::map<std::string, int> kinds;
   for (const Case& c : cases) ++kinds[kind_of(c.plan)];
-  for (const char* kind : {"push by shard", "store by shard", "store whole"})
+  EXPECT_EQ(kinds.size(), 6U);
+  for (const char* kind : {"push by shard", "pull by shard", "ring by shard", "store by shard",
+                           "store whole", "medium push"})
     EXPECT_GT(kinds[kind], 30) << kind;
+}
+
+TEST(Cases, OfSomeKindsHaveNoOthers) {
+  std::map<std::string, int> kinds;
+  for (const Case& c :
+       draw_cases(50, {Op::ag_gemm, 4, DType::bf16, {}, {"ring by shard", "pull by shard"}}, 7))
+    ++kinds[kind_of(c.plan)];
+  EXPECT_EQ(kinds.size(), 2U);
+  EXPECT_GT(kinds["ring by shard"], 10);
+  EXPECT_GT(kinds["pull by shard"], 10);
 }
 
 TEST(Cases, OfGemmRsMeetTheEdges) {

@@ -35,7 +35,7 @@ struct Options {
   double timeout_s = 20;
   double limit_s = 0;
   std::vector<std::string> ops{"ag_gemm", "gemm_rs", "gemm_ar", "turns"};
-  std::vector<std::string> dtypes{"bf16", "fp16"};
+  std::vector<std::string> dtypes{"bf16", "fp16"}, kinds;
   bool drop = false;
   std::string json, commit;
 };
@@ -75,7 +75,7 @@ Work work_of(const Options& o, Op op, int ranks) {
   for (const DType dtype : {DType::fp16, DType::bf16}) {
     if (!among(o.dtypes, name_of(dtype))) continue;
     work.stressed_dtype = dtype;
-    auto cases = draw_cases(o.shapes, {op, ranks, dtype, machine},
+    auto cases = draw_cases(o.shapes, {op, ranks, dtype, machine, o.kinds},
                             o.seed * 2 + static_cast<std::uint64_t>(dtype));
     if (o.only >= 0) std::erase_if(cases, [&](const Case& c) { return c.index != o.only; });
     work.cases[dtype] = std::move(cases);
@@ -83,8 +83,8 @@ Work work_of(const Options& o, Op op, int ranks) {
   if (o.stress <= 0 && o.straggle <= 0 && o.pair <= 0) return work;
   work.stressed = stress_problems(op, ranks, work.stressed_dtype);
   for (const Problem& p : work.stressed) {
-    work.kinds.push_back(plans_by_kind(p, machine));
-    work.halves.push_back(plans_by_kind(p, machine_of(ranks, 2)));
+    work.kinds.push_back(only(plans_by_kind(p, machine), o.kinds));
+    work.halves.push_back(only(plans_by_kind(p, machine_of(ranks, 2)), o.kinds));
   }
   return work;
 }
@@ -247,6 +247,12 @@ int main(int argc, char** argv) {
                  "of ag_gemm, gemm_rs, gemm_ar; turns: long runs of all ops in turns")
       ->delimiter(',')
       ->check(CLI::IsMember({"ag_gemm", "gemm_rs", "gemm_ar", "turns"}));
+  app.add_option("--kinds", o.kinds,
+                 "of plans, as the output names them: only these, where a problem has any of them")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"push by shard", "pull by shard", "ring by shard", "medium push",
+                             "store by shard", "store whole", "store by blocks", "unfused pull",
+                             "unfused store"}));
   app.add_option("--dtypes", o.dtypes, "of bf16, fp16")
       ->delimiter(',')
       ->check(CLI::IsMember({"bf16", "fp16"}));

@@ -37,13 +37,19 @@ std::string describe(const OpPlan& plan) {
   return std::visit([](const auto& p) { return plan::describe(p); }, plan);
 }
 
-bool unfused(const OpPlan& plan) { return std::holds_alternative<plan::GemmReducePlan>(plan); }
+Path path_of(const OpPlan& plan) {
+  if (std::holds_alternative<plan::GemmReducePlan>(plan)) return Path::unfused;
+  const auto* gather = std::get_if<plan::AgGemmPlan>(&plan);
+  return gather != nullptr ? gather->path : Path::fused;
+}
 
 std::string kind_of(const OpPlan& plan) {
-  if (unfused(plan)) return fmt::format("unfused {}", name_of(transport_of(plan)));
+  if (path_of(plan) != Path::fused)
+    return fmt::format("{} {}", name_of(path_of(plan)), name_of(transport_of(plan)));
   if (const auto* all = std::get_if<plan::GemmArPlan>(&plan))
     return all->direct ? "store direct" : "store staged";
   const auto* gather = std::get_if<plan::AgGemmPlan>(&plan);
+  if (gather != nullptr && gather->route == RouteKind::ring) return "ring by shard";
   return fmt::format("{} {}", name_of(transport_of(plan)),
                      gather != nullptr && gather->whole ? "whole" : "by shard");
 }

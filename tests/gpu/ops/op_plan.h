@@ -19,10 +19,10 @@ using OpPlan =
 std::vector<OpPlan> candidates_of(const Problem& problem, const plan::GemmMachine& machine = {});
 
 std::string describe(const OpPlan& plan);
-/// "push by shard", "unfused store": what names a way of moving rows and cutting tiles.
+/// "push by shard", "ring by shard", "medium push", "unfused store": what names a way of moving
+/// rows and cutting tiles.
 std::string kind_of(const OpPlan& plan);
-/// Whether the product ends before the collective begins.
-bool unfused(const OpPlan& plan);
+Path path_of(const OpPlan& plan);
 Transport transport_of(const OpPlan& plan);
 double predicted_us(const OpPlan& plan);
 /// The product in it.

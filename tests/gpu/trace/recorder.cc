@@ -118,8 +118,9 @@ RankRow RankRecorder::run(const Row& row) {
   RankRow r;
   r.multiprocessors = multiprocessors(rank_.device);
   auto choices = fused_.choose(row);
-  const auto chosen = std::find_if(choices.begin(), choices.end(),
-                                   [](const FusedChoice& c) { return !unfused(c.plan); });
+  const auto chosen = std::find_if(choices.begin(), choices.end(), [](const FusedChoice& c) {
+    return path_of(c.plan) == Path::fused;
+  });
   require(chosen != choices.end(), "{}: {}, got no fused plan, expected one", name_of(row.op),
           text_of(row.problem()));
   r.chunks = chunks_of(row, chosen->plan);

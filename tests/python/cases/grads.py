@@ -5,7 +5,7 @@ import warnings
 import tilelace
 import torch
 
-from .world import case
+from .world import BOTH, GPU, case, expect_close, product, with_partials
 
 EPS = 2.0**-4
 
@@ -15,12 +15,12 @@ class Part(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, t, world, dim, sizes):
-        ctx.world, ctx.dim, ctx.sizes = world, dim, sizes or world.split(t.shape[dim])
+        ctx.world, ctx.dim = world, dim
         return world.mine(t, dim, sizes)
 
     @staticmethod
     def backward(ctx, grad):
-        return ctx.world.gather(grad, ctx.dim, ctx.sizes), None, None, None
+        return ctx.world.gather(grad, ctx.dim), None, None, None
 
 
 class Whole(torch.autograd.Function):
@@ -29,7 +29,7 @@ class Whole(torch.autograd.Function):
     @staticmethod
     def forward(ctx, t, world, dim, sizes):
         ctx.world, ctx.dim, ctx.sizes = world, dim, sizes
-        return world.gather(t, dim, sizes)
+        return world.gather(t, dim)
 
     @staticmethod
     def backward(ctx, grad):
@@ -157,15 +157,47 @@ def collectives(w):
     check(fn, w.randn(4, 3))
 
 
-@case(2)
+@case(2, on=BOTH)
 def only_what_is_asked_for(w):
-    x, weight = w.randn(4, 4), w.randn(4, 4)
+    x, weight = w.integers(8, 8), w.integers(8, 8)
     for need_x, need_weight in ((True, False), (False, True)):
         a, b = x.clone().requires_grad_(need_x), weight.clone().requires_grad_(need_weight)
         y = tilelace.gemm_rs(a, b, None, w.group)
         y.sum().backward()
-        ones = torch.ones(4, 4)
-        if need_x:
-            torch.testing.assert_close(a.grad, ones @ weight)
-        else:
-            torch.testing.assert_close(b.grad, ones @ x)
+        w.synchronize()
+        ones = torch.ones_like(x)
+        assert torch.equal(a.grad, ones @ weight) if need_x else torch.equal(b.grad, ones @ x)
+
+
+@case(2, 4, on=GPU)
+def of_the_gather_against_fp64(w):
+    for reuse in (False, True):
+        m, k, n = 40 * w.ranks, 64, 48
+        x, weights = w.randn(m, k), [w.randn(w.ranks * n, k) for _ in range(2)]
+        bias, dy = w.randn(w.ranks * n), [w.randn(m, w.ranks * n) for _ in range(2)]
+        mine = [w.mine(t).requires_grad_() for t in (x, *weights, bias)]
+        _, outs = tilelace.ag_gemm(mine[0], mine[1:3], [mine[3], w.mine(bias)], w.group,
+                                   return_gathered=reuse)
+        torch.autograd.backward(outs, [w.mine(d, 1) for d in dy])
+        w.synchronize()
+        # One product of [dy_1 dy_2] with the weights below each other, its partials summed.
+        y64, terms = product(torch.cat(dy, 1), torch.cat(weights).t())
+        expect_close(mine[0].grad, w.mine(y64), w.mine(with_partials(terms, w.dtype)), "x")
+        for i in range(2):
+            expect_close(mine[1 + i].grad, *product(w.mine(dy[i], 1).t(), x.t()), f"weight {i}")
+        expect_close(mine[3].grad, w.mine(dy[0], 1).double().sum(0),
+                     w.mine(dy[0], 1).double().abs().sum(0), "bias")
+
+
+@case(2, 4, on=GPU)
+def of_the_reductions_against_fp64(w):
+    m, k, n = 37, 64, 48
+    x, weight, bias = w.randn(m, w.ranks * k), w.randn(n, w.ranks * k), w.randn(n)
+    dy = w.randn(m, n)
+    for op, grad in ((tilelace.gemm_rs, w.mine(dy)), (tilelace.gemm_ar, dy)):
+        a, b, c = (t.clone().requires_grad_() for t in (w.mine(x, 1), w.mine(weight, 1), bias))
+        op(a, b, c, w.group).backward(grad)
+        w.synchronize()
+        expect_close(a.grad, *product(dy, w.mine(weight, 1).t()), f"{op.__name__}: x")
+        expect_close(b.grad, *product(dy.t(), w.mine(x, 1).t()), f"{op.__name__}: weight")
+        expect_close(c.grad, grad.double().sum(0), grad.double().abs().sum(0), f"{op.__name__}: bias")

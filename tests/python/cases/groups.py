@@ -7,18 +7,19 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 
-from .world import case, expect_close, expect_raises, product
+from .world import BOTH, case, expect_close, expect_raises, product, with_partials
 
 
 def expect_works(w, group, ranks):
-    x, weight = torch.ones(3, 4), torch.arange(8.0).view(2, 4)
+    x, weight = torch.ones(3, 8), torch.arange(64.0).view(8, 8) % 5
+    x, weight = x.to(w.device, w.dtype), weight.to(w.device, w.dtype)
     y = tilelace.gemm_ar(x, weight, None, group)
     assert torch.equal(y, ranks * x @ weight.t()), y
 
 
-@case(4)
+@case(4, on=BOTH)
 def dimensions_of_a_mesh(w):
-    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    mesh = init_device_mesh(w.device, (2, 2), mesh_dim_names=("dp", "tp"))
     expect_works(w, mesh["tp"], 2)
     expect_works(w, (mesh, "dp"), 2)
     expect_works(w, mesh["dp"].get_group(), 2)
@@ -26,28 +27,32 @@ def dimensions_of_a_mesh(w):
     expect_raises("usage", "a device mesh of 2 dimensions", lambda: expect_works(w, mesh, 4))
 
 
-@case(4)
+@case(4, on=BOTH)
 def several_groups_take_turns(w):
     pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])]
     mine = pairs[w.rank // 2]
     x, weight = w.randn(4, 8), w.randn(8, 8)
     for _ in range(5):
-        expect_close(tilelace.gemm_ar(x, weight, None, mine), *product(2 * x, weight), "pair")
-        expect_close(tilelace.gemm_ar(x, weight, None, w.group), *product(4 * x, weight), "all")
+        for group, ranks in ((mine, 2), (w.group, 4)):
+            y64, terms = product(ranks * x, weight)
+            expect_close(tilelace.gemm_ar(x, weight, None, group), y64,
+                         with_partials(terms, x.dtype), f"{ranks} ranks")
     other = pairs[1 - w.rank // 2]
     expect_raises("usage", "is no member of", lambda: expect_works(w, other, 2))
 
 
-@case(2)
+@case(2, on=BOTH)
 def a_destroyed_group_is_refused_and_its_communicator_gone(w):
     group = dist.new_group()
     name = group.group_name
     expect_works(w, group, 2)
     dist.destroy_process_group(group)
     text = f'group "{name}": got one that was destroyed or never made'
-    x = torch.ones(2, 4)
+    x = torch.ones(8, 8, device=w.device, dtype=w.dtype)
     expect_raises("usage", text, lambda: tilelace.gemm_ar(x, x, None, name))
-    expect_raises("usage", text, lambda: torch.ops.tilelace.gemm_ar(x, x, None, group.group_name))
+    if not w.cuda:  # there it is the library that looks, by name
+        expect_raises("usage", text,
+                      lambda: torch.ops.tilelace.gemm_ar(x, x, None, group.group_name))
     again = dist.new_group()
     expect_works(w, again, 2)
     name = again.group_name
@@ -57,21 +62,24 @@ def a_destroyed_group_is_refused_and_its_communicator_gone(w):
     expect_raises("usage", "has not joined", lambda: tilelace.plans(name))
 
 
-@case(2)
+@case(2, on=BOTH)
 def leaving_and_joining_again(w):
     for _ in range(3):
         expect_works(w, w.group, 2)
         assert len(tilelace.plans(w.group)) == 1
         tilelace.leave(w.group)
-    tilelace.join(w.group, timeout=20, workers=2)
-    assert expect_works(w, w.group, 2) is None and "workers 2" in tilelace.plans(w.group)[0]
+    tilelace.join(w.group, device=w.device, timeout=20, workers=0 if w.cuda else 2)
+    expect_works(w, w.group, 2)
+    assert w.cuda or "workers 2" in tilelace.plans(w.group)[0]
 
 
-@case(2)
+@case(2, on=BOTH)
 def room_grows_with_m(w):
     weight = w.randn(8, 8)
     for m in (1, 3, 40, 700, 5, 2):
         x = w.randn(m, 8)
-        expect_close(tilelace.gemm_ar(x, weight, None, w.group), *product(2 * x, weight), f"m {m}")
+        y64, terms = product(2 * x, weight)
+        expect_close(tilelace.gemm_ar(x, weight, None, w.group), y64,
+                     with_partials(terms, x.dtype), f"m {m}")
     (plan,) = tilelace.plans(w.group)
     assert " m 768 " in plan, plan

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from tilelace.compat import symm_mem
 
-from .world import case, expect_close, expect_raises, product
+from .world import BOTH, GPU, case, expect_close, expect_raises, product
 
 
 def close(ours, theirs, what):
@@ -74,24 +74,81 @@ def outputs_gathered_and_inputs_split(w):
     close(column(x, runtime_gather_output=False)[0], w.mine(fc1(x), 1), "not gathered")
 
 
-@case(2)
+@case(2, 4, on=GPU)
+def column_and_row_on_integers(w):
+    """Forward and backward are exact in bf16: sums of few ones."""
+    hidden, wide = 32, 16 * w.ranks
+    for sequence_parallel, regather in ((False, True), (True, True), (True, False)):
+        fc1, fc2 = torch.nn.Linear(hidden, wide), torch.nn.Linear(wide, hidden)
+        with torch.no_grad():
+            for t in (fc1.weight, fc2.weight, fc1.bias[None], fc2.bias[None]):
+                t.copy_(w.integers(*t.shape))
+        fc1, fc2 = fc1.to(w.device, w.dtype), fc2.to(w.device, w.dtype)
+        arguments = dict(sequence_parallel=sequence_parallel, tp_group=w.group)
+        column = tnn.ColumnParallelLinear.from_linear(fc1, regather=regather, **arguments)
+        row = tnn.RowParallelLinear.from_linear(fc2, **arguments)
+        whole = w.integers(2 * w.ranks, 3, hidden).requires_grad_()
+        mine = w.mine(whole.detach()) if sequence_parallel else whole.detach().clone()
+        mine.requires_grad_()
+        grad = w.integers(2 * w.ranks, 3, hidden, ones=1)
+        expected, (y, _) = fc2(F.relu(fc1(whole))), row(F.relu(column(mine)[0]))
+        expected.backward(grad)
+        y.backward(w.mine(grad) if sequence_parallel else grad)
+        w.synchronize()
+        part = w.mine if sequence_parallel else lambda t: t
+        for what, ours, theirs in (
+                ("result", y, part(expected)), ("input", mine.grad, part(whole.grad)),
+                ("column weight", column.weight.grad, w.mine(fc1.weight.grad)),
+                ("column bias", column.bias.grad, w.mine(fc1.bias.grad)),
+                ("row weight", row.weight.grad, w.mine(fc2.weight.grad, 1)),
+                ("row bias", row.bias.grad, fc2.bias.grad)):
+            assert torch.equal(ours, theirs), (what, sequence_parallel, regather)
+
+
+@case(2, on=GPU)
+def a_gated_mlp_on_gpus(w):
+    x = w.randn(3 * w.ranks, 2, 32)
+    for sequence_parallel in (False, True):
+        torch.manual_seed(2)
+        layer = tnn.ParallelMLP(32, 16 * w.ranks, activation="swiglu", tp_group=w.group,
+                                sequence_parallel=sequence_parallel).to(w.device, w.dtype)
+        mine = w.mine(x) if sequence_parallel else x
+        trained = layer(mine)[0]
+        with torch.no_grad():
+            fused = layer(mine)[0]
+        fc1, fc2 = w.gather(layer.linear_fc1.weight), w.gather(layer.linear_fc2.weight, 1)
+        gate, up = (F.linear(x.double(), fc1.double())
+                    .view(*x.shape[:2], w.ranks, 2, 16).unbind(3))
+        hidden = (F.silu(gate) * up).flatten(2)
+        expected = F.linear(hidden, fc2.double())
+        # The hidden layer is rounded up to four times (gate, up, silu, product) and meets |fc2|.
+        u = 2.0**-8
+        slack = (1.1 * gate.abs() * up.abs()).flatten(2)
+        bound = 5 * u * F.linear(slack + hidden.abs(), fc2.double().abs()) + 2 * u * expected.abs()
+        if sequence_parallel:
+            expected, bound = w.mine(expected), w.mine(bound)
+        for what, y in (("in training", trained), ("outside of training", fused)):
+            assert ((y.double() - expected).abs() <= bound).all(), (what, sequence_parallel)
+
+
+@case(2, on=BOTH)
 def megatrons_config_and_main_grad(w):
     config = SimpleNamespace(sequence_parallel=True, gradient_accumulation_fusion=True,
                              params_dtype=torch.bfloat16)
     layer = tnn.RowParallelLinear(
-        8, 6, config=config, init_method=torch.nn.init.ones_, bias=True, input_is_parallel=True,
+        16, 8, config=config, init_method=torch.nn.init.ones_, bias=True, input_is_parallel=True,
         skip_bias_add=False, stride=1, is_expert=False, tp_comm_buffer_name="proj",
-        tp_group=w.group)
+        tp_group=w.group, device=w.device)
     assert layer.weight.dtype == torch.bfloat16 and layer.weight.tensor_model_parallel
     assert layer.bias.sequence_parallel and layer.weight.partition_dim == 1
-    layer.weight.main_grad = torch.zeros(6, 4)
+    layer.weight.main_grad = torch.zeros(8, 8, device=w.device)
     for _ in range(2):
-        y, _ = layer(torch.ones(4, 4, dtype=torch.bfloat16))
+        y, _ = layer(torch.ones(4, 8, dtype=torch.bfloat16, device=w.device))
         y.sum().backward()
-    assert torch.equal(layer.weight.main_grad, torch.full((6, 4), 8.0))
+    assert torch.equal(layer.weight.main_grad, torch.full_like(layer.weight.main_grad, 8.0))
     assert layer.weight.grad is None
     # Two calls, two rows each on this rank: Megatron sums them over the ranks.
-    assert torch.equal(layer.bias.grad, torch.full((6,), 4.0, dtype=torch.bfloat16))
+    assert torch.equal(layer.bias.grad, torch.full_like(layer.bias, 4.0))
     expect_raises("usage", "RowParallelLinear: is_expert: got True", lambda: tnn.RowParallelLinear(
         8, 6, is_expert=True, tp_group=w.group))
     expect_raises("usage", "nonsense: got 1, expected an argument of Megatron's layer",
