@@ -20,7 +20,7 @@ constexpr bool kIsMade = Tile::chosen&& std::is_same_v<Element, __nv_bfloat16>;
 #else
 constexpr bool is_chosen(std::string_view /*tile*/) { return true; }
 template <class Tile, class Element>
-constexpr bool kIsMade = true;
+constexpr bool kIsMade = Tile::chosen;
 #endif
 
 template <class Tile, class Element, bool kGathers>
