@@ -3,6 +3,7 @@
 
 #include "backend/cuda/collect_tiles.h"
 #include "backend/cuda/cuda_check.h"
+#include "backend/cuda/trace.h"
 #include "plan/gemm_rs.h"
 #include "plan/problem.h"
 
@@ -104,6 +105,7 @@ void GemmAr::run(const Problem& p, const plan::GemmArPlan& plan, const ReduceOpe
   CollectTiles collect = collect_of(params, kernel, p);
   collect.results = at;
   collect.out = static_cast<std::byte*>(tensors.out);
+  TILELACE_TRACE_TO(collect, "collect");
   check(enqueue_collect(collect, stream), "collecting the tiles of gemm_ar");
 }
 
