@@ -120,6 +120,7 @@ class GemmMath {
   }
 
   TILELACE_DEVICE void store(schedule::GemmCell cell) {
+    if constexpr (Params::kShares) tell_shared();
     if constexpr (Params::kReduces) {
       if (!p_.work.order.own(cell.section)) return give_terms(cell);
       add_terms();
@@ -155,12 +156,14 @@ class GemmMath {
         chunk_ = chunk_ + 1 == Tile::staging ? 0 : chunk_ + 1;
       }
     note(TraceKind::stored);
-    if constexpr (Params::kShares) tell_shared(cell);
+    if constexpr (Params::kShares)
+      untold_ = PartialPlace<Tile, Params>(p_, cell, place_.cta).number(p_.call.rank);
   }
 
   /// Staged results have been read (the end of the kernel publishes them); the launch is counted.
   TILELACE_DEVICE void finish() {
     if (thread_ != 0) return;
+    if constexpr (Params::kShares) tell_shared();
     ptx::store_wait_read<0>();
     note(TraceKind::exit);
     if (p_.work.split_tiles == 0 || group_ != 0) return;
@@ -258,16 +261,19 @@ class GemmMath {
     while (ptx::cycles() - began < chunk * apart) ptx::sleep(64);
   }
 
-  /// The thread that stored tells the peers, once everything has arrived.
-  TILELACE_DEVICE void tell_shared(schedule::GemmCell cell) const {
-    if (thread_ != 0) return;
-    const PartialPlace<Tile, Params> place(p_, cell, place_.cta);
+  /// The thread that stored tells the peers of the last tile that went to all, once everything has
+  /// arrived: behind the next products, so that nobody waits for it.
+  TILELACE_DEVICE void tell_shared() {
+    if (thread_ != 0 || untold_ < 0) return;
+    static_assert(!Params::kShares || PartialShape<Tile>::kGroups == 1);
     const std::uint32_t epoch = admitted_number(shared_);
     bulk_complete();
     for (int i = 1; i < p_.call.ranks; ++i) {
       const int peer = (p_.call.rank + i) % p_.call.ranks;
-      signal(place.flag(peer, p_.call.rank, Tile::pingpong ? 0 : group_) + p_.first_shared, epoch);
+      std::byte* const flags = p_.call.base + peer * p_.call.stride + p_.call.flags;
+      signal(reinterpret_cast<comm::Flag*>(flags) + p_.first_shared + untold_, epoch);
     }
+    untold_ = -1;
     note(TraceKind::told);
   }
 
@@ -431,6 +437,7 @@ class GemmMath {
   int releases_ = -1;
   int chunk_ = 0;
   int segments_ = 0, section_ = 0;
+  int untold_ = -1;         ///< number of a finished tile that the peers do not know of yet
   std::uint32_t turn_ = 0;  ///< cycles of the last one, if another follows
   bool first_turn_ = group_ == 0;
   comm::Flag launch_ = 0;
