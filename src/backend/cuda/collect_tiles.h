@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "backend/cuda/device/call_params.h"
+#include "backend/cuda/device/trace.h"
 #include "schedule/share_order.h"
 
 namespace tilelace::cuda {
@@ -21,6 +22,7 @@ struct CollectTiles {
   int columns = 0;                   ///< of the result
   std::size_t results = 0;           ///< offset of the slot's results, [m, n]
   std::byte* out = nullptr;          ///< likewise
+  TILELACE_TRACE_SINK
 };
 
 /// Behind the product, not under its end: until that has begun to multiply, the call before it may

@@ -48,18 +48,25 @@ struct PushVerbs {
 };
 
 __global__ void __launch_bounds__(kThreads) push_kernel(const __grid_constant__ GatherPush p) {
+  const Trace trace = make_trace(p);
+  if (threadIdx.x == 0) trace.begin(kCopyLane);
   ptx::launch_dependents();
   ptx::wait_prerequisites();
+  if (threadIdx.x == 0) trace.add(TraceKind::ready, kCopyLane);
   PushVerbs verbs{p, call_number(p.call)};
   if (blockIdx.x == 0 && threadIdx.x < 32) send_headers(p.call, verbs.epoch);
   schedule::AgGemm s = p.schedule;
   s.split.borders = p.borders;
   const int worker = static_cast<int>(blockIdx.x);
   schedule::run_sends(s, worker, verbs);
+  if (threadIdx.x == 0) trace.add(TraceKind::written, kCopyLane);
   verbs.publish_all();
-  if (!p.stage) return;
-  schedule::run_stage(s, worker, verbs);
-  verbs.publish_staged(s);
+  if (threadIdx.x == 0) trace.add(TraceKind::given, kCopyLane);
+  if (p.stage) {
+    schedule::run_stage(s, worker, verbs);
+    verbs.publish_staged(s);
+  }
+  if (threadIdx.x == 0) trace.add(TraceKind::exit, kCopyLane);
 }
 
 __global__ void admit_kernel(const __grid_constant__ CallParams c) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "backend/cuda/device/call_params.h"
+#include "backend/cuda/device/trace.h"
 #include "schedule/gather_order.h"
 
 namespace tilelace::cuda {
@@ -19,6 +20,7 @@ struct GatherPush {
   std::size_t rows = 0;        ///< offset of the call's slot
   std::int64_t row_bytes = 0;  ///< rows lie one after the other
   const std::byte* input = nullptr;
+  TILELACE_TRACE_SINK
 };
 
 /// Sends this rank's rows to every peer. Runs while the kernel after it begins, `early` also under

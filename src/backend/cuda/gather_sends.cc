@@ -5,6 +5,7 @@
 #include "backend/cuda/cuda_check.h"
 #include "backend/cuda/gather_call.h"
 #include "backend/cuda/gather_push.h"
+#include "backend/cuda/trace.h"
 
 namespace tilelace::cuda {
 namespace {
@@ -78,6 +79,7 @@ void enqueue_pushes(const RankCalls& calls, const GatherCall& c, cudaStream_t st
   push.rows = calls.data_at(c.slot);
   push.row_bytes = c.row_bytes();
   push.input = static_cast<const std::byte*>(c.tensors.a);
+  TILELACE_TRACE_TO(push, "push");
   check(enqueue_push(push, !calls.shares_device(), stream), "ag_gemm: the push");
 }
 

@@ -3,6 +3,7 @@
 
 #include "backend/cuda/collect_tiles.h"
 #include "backend/cuda/cuda_check.h"
+#include "backend/cuda/trace.h"
 #include "plan/gemm_rs.h"
 #include "plan/problem.h"
 
@@ -107,6 +108,7 @@ void GemmAr::run(const Problem& p, const plan::GemmArPlan& given, const ReduceOp
   CollectTiles collect = collect_of(params, kernel, p);
   collect.results = at;
   collect.out = static_cast<std::byte*>(tensors.out);
+  TILELACE_TRACE_TO(collect, "collect");
   // CTAs of a waiting kernel, too, keep others' products out.
   const int most = calls_.shares_device() ? calls_.multiprocessors() : kCollectCtas;
   check(enqueue_collect(collect, most, stream), "collecting the tiles of gemm_ar");

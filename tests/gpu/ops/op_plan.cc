@@ -63,6 +63,10 @@ Transport transport_of(const OpPlan& plan) {
   return gather != nullptr ? gather->transport : Transport::store;
 }
 
+const plan::GemmPlan& gemm_of(const OpPlan& plan) {
+  return std::visit([](const auto& p) -> const plan::GemmPlan& { return p.gemm; }, plan);
+}
+
 double predicted_us(const OpPlan& plan) {
   return std::visit([](const auto& p) { return p.predicted_us; }, plan);
 }

@@ -26,6 +26,8 @@ std::string kind_of(const OpPlan& plan);
 Path path_of(const OpPlan& plan);
 Transport transport_of(const OpPlan& plan);
 double predicted_us(const OpPlan& plan);
+/// The product in it.
+const plan::GemmPlan& gemm_of(const OpPlan& plan);
 
 /// Rows of m before each rank's shard, then m.
 std::vector<std::int64_t> borders_of(const Problem& problem);
