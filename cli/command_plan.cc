@@ -66,7 +66,7 @@ int print_plans(const PlanCommand& o) {
   for (const Job& job : work.jobs) {
     for (const std::int64_t m : work.sizes) {
       const Problem problem = problem_of(job.gemm, m, work.dtype);
-      const Plan plan = make_plan(problem, machine, options_for(work.options, job.gemm.op));
+      const Plan plan = make_plan(problem, machine, options_for(work.options, job));
       fmt::print("\n{}{}\n", job.gemm.layer.empty() ? "" : job.gemm.layer + ": ",
                  fmt::streamed(problem));
       fmt::print("  plan     {}\n  why      {}\n", fmt::streamed(plan), plan.reason);

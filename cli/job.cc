@@ -40,8 +40,8 @@ double job_bytes(const Workload& work, const Job& job, std::int64_t m, const Mac
     const Plan plan = make_plan(problem_of(job.gemm, m, work.dtype), machine, options);
     staging = std::max(staging, 2 * ranks * static_cast<double>(plan.staging_bytes));
   };
-  weigh(options_for(work.options, job.gemm.op));
-  for (const Path path : baseline_paths(work.device))
+  weigh(options_for(work.options, job));
+  for (const Path path : baseline_paths(work.device, job.gemm.op))
     weigh(baseline_options(work.options, path, work.device));
   return weights + input + gathered + out + staging + (work.check ? ranks * kCheckBytes : 0);
 }
@@ -90,11 +90,30 @@ Problem problem_of(const model::LayerGemm& gemm, std::int64_t m, DType dtype) {
   return p;
 }
 
-PlanOptions options_for(const PlanOptions& options, Op op) {
+PlanOptions options_for(const PlanOptions& options, const Job& job) {
   PlanOptions o = options;
-  if (op != Op::gemm_ar) o.blocks.reset();
-  if (op == Op::ag_gemm) o.partials.reset();
+  if (job.gemm.op != Op::gemm_ar) o.blocks.reset();
+  if (job.gemm.op == Op::ag_gemm) o.partials.reset();
+  if (job.transport) o.transport = job.transport;
+  if (job.route) o.route = job.route;
   return o;
+}
+
+void travel(Workload& work, std::string_view ways) {
+  if (ways.empty()) return;
+  std::vector<Job> all;
+  for (const Job& job : work.jobs) {
+    require(job.gemm.op == Op::ag_gemm, "--transports: op, got {}, expected ag_gemm",
+            name_of(job.gemm.op));
+    for (const std::string& way : split_list("--transports", ways)) {
+      all.push_back(job);
+      const bool ring = way == name_of(RouteKind::ring);
+      all.back().transport =
+          parse_transport("--transports", ring ? name_of(Transport::push) : std::string_view(way));
+      all.back().route = ring ? RouteKind::ring : RouteKind::mesh;
+    }
+  }
+  work.jobs = std::move(all);
 }
 
 void adapt_to_gpus(Workload& work) {
@@ -102,8 +121,9 @@ void adapt_to_gpus(Workload& work) {
     if (job.gemm.activation == Activation::swiglu) job.gemm.activation = Activation::none;
 }
 
-std::vector<Path> baseline_paths(Device device) {
-  if (device == Device::cuda) return {Path::unfused};
+std::vector<Path> baseline_paths(Device device, Op op) {
+  // GPU ranks have sums in one piece only.
+  if (device == Device::cuda && op != Op::ag_gemm) return {Path::unfused};
   return {Path::medium, Path::unfused};
 }
 
@@ -131,8 +151,7 @@ void check_workload(const Workload& work, const Machine& machine) {
   }
   for (const Job& job : work.jobs) {
     for (const std::int64_t m : work.sizes) {
-      make_plan(problem_of(job.gemm, m, work.dtype), machine,
-                options_for(work.options, job.gemm.op));
+      make_plan(problem_of(job.gemm, m, work.dtype), machine, options_for(work.options, job));
     }
   }
 }

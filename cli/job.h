@@ -2,7 +2,9 @@
 // What a command is asked to run: the products, their sizes, and where their numbers come from.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gpu.h"
@@ -16,6 +18,9 @@ namespace tilelace::cli {
 struct Job {
   model::LayerGemm gemm;
   int layer = 0;
+  /// ag_gemm: how rows travel in this one, whatever the workload's options say.
+  std::optional<Transport> transport = {};
+  std::optional<RouteKind> route = {};
 };
 
 struct Workload {
@@ -45,13 +50,17 @@ model::LayerGemm plain_gemm(Op op, std::int64_t n, std::int64_t k, int ranks);
 std::int64_t sum_of(const std::vector<std::int64_t>& values);
 
 Problem problem_of(const model::LayerGemm& gemm, std::int64_t m, DType dtype);
-/// The overrides that apply to this op: blocks are gemm_ar's alone.
-PlanOptions options_for(const PlanOptions& options, Op op);
+/// The overrides that apply to this product: blocks are gemm_ar's alone.
+PlanOptions options_for(const PlanOptions& options, const Job& job);
 /// The same on another path, with that path's own chunks.
 PlanOptions baseline_options(const PlanOptions& options, Path path, Device device);
 
 /// The other paths that are timed beside the default one.
-std::vector<Path> baseline_paths(Device device);
+std::vector<Path> baseline_paths(Device device, Op op);
+
+/// Every job once for each of these ways of ag_gemm's rows: push, pull, ring, store, nccl.
+/// Errors: usage (another word, another op).
+void travel(Workload& work, std::string_view ways);
 
 /// What the backend says of itself for such a group, without making one.
 Machine machine_for(int ranks, const CommunicatorOptions& options);

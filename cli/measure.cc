@@ -67,8 +67,8 @@ class RankMeasurement {
 
   /// The default plan first: what `fused` is. The unfused one comes last.
   [[nodiscard]] std::vector<PlanOptions> ways(const Job& job) const {
-    std::vector<PlanOptions> all{options_for(work_.options, job.gemm.op)};
-    for (const Path path : baseline_paths(work_.device))
+    std::vector<PlanOptions> all{options_for(work_.options, job)};
+    for (const Path path : baseline_paths(work_.device, job.gemm.op))
       all.push_back(baseline_options(work_.options, path, work_.device));
     return all;
   }
@@ -180,11 +180,13 @@ class RankMeasurement {
   void time_on_gpu(const Job& job, const RankWeights& weights, CallTensors& tensors,
                    RankPart& part) {
     const auto options = ways(job);
-    const std::map<Way, std::function<void()>> calls = {
+    std::map<Way, std::function<void()>> calls = {
         {Way::gemm, [&] { tensors.call_gemm(member_, weights); }},
         {Way::collective, [&] { tensors.call_collective(member_); }},
         {Way::unfused, [&] { tensors.call(member_, weights, options.back(), false, false); }},
         {Way::fused, [&] { tensors.call(member_, weights, options[0], false, false); }}};
+    if (options.size() == 3)
+      calls[Way::medium] = [&] { tensors.call(member_, weights, options[1], false, false); };
     tensors.call_collective(member_);  // the gathered rows: no GEMM reads what nobody wrote
     tensors.settle();
     std::map<Way, std::pair<int, int>> replays;

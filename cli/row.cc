@@ -121,7 +121,11 @@ Row empty_row(const Workload& work, const Machine& machine, int row) {
   r.n = sum_of(job.gemm.full_n);
   r.k = job.gemm.full_k;
   r.plan =
-      make_plan(problem_of(job.gemm, r.m, work.dtype), machine, options_for(work.options, r.op));
+      make_plan(problem_of(job.gemm, r.m, work.dtype), machine, options_for(work.options, job));
+  if (job.transport)
+    r.label += fmt::format(
+        "{}{}", r.label.empty() ? "" : " ",
+        job.route == RouteKind::ring ? name_of(RouteKind::ring) : name_of(*job.transport));
   return r;
 }
 

@@ -63,8 +63,7 @@ void set_plan_option(PlanOptions& o, std::string_view key, std::string_view valu
   if (key == "path") {
     o.path = parse_word(what, value, words_of({Path::fused, Path::medium, Path::unfused}));
   } else if (key == "transport") {
-    o.transport =
-        parse_word(what, value, words_of({Transport::push, Transport::pull, Transport::store}));
+    o.transport = parse_transport(what, value);
   } else if (key == "route") {
     o.route =
         parse_word(what, value, words_of({RouteKind::mesh, RouteKind::ring, RouteKind::two_level}));
@@ -146,6 +145,11 @@ DType parse_dtype(std::string_view text) {
   return parse_word("--dtype", text, words_of({DType::bf16, DType::fp16, DType::fp32}));
 }
 
+Transport parse_transport(std::string_view what, std::string_view text) {
+  return parse_word(
+      what, text, words_of({Transport::push, Transport::pull, Transport::store, Transport::nccl}));
+}
+
 Link parse_link(std::string_view text) {
   Link link;
   if (text.empty()) return link;
@@ -179,7 +183,7 @@ const char* plan_help() {
   return R"(Overrides of the planner (--plan KEY=VALUE[,KEY=VALUE]):
   path=fused|medium|unfused            one schedule; a GEMM a shard; one after the other
   route=mesh|ring|two_level            who sends to whom; local_ranks=N: ranks of a node
-  transport=push|pull|store            who moves the bytes
+  transport=push|pull|store|nccl       who moves the bytes (nccl: GPU ranks, ag_gemm)
   blocks=N                             gemm_ar: row super-blocks
   chunk=ROWS                           rows of one transfer
   tile_m=N, tile_n=N, straddle=0|1     tiles, and whether they cross shards' borders

@@ -36,6 +36,7 @@ struct Link {
 Link parse_link(std::string_view text);
 
 /// "path=fused,blocks=2,...": see plan_help().
+Transport parse_transport(std::string_view what, std::string_view text);
 PlanOptions parse_plan_options(std::string_view text);
 const char* plan_help();
 

@@ -5,7 +5,7 @@ include(CMakePackageConfigHelpers)
 
 add_library(tilelace_library STATIC)
 add_library(tilelace::tilelace ALIAS tilelace_library)
-foreach(part comm comm_cuda plan check cpu_gemm cpu cuda cuda_transport op c)
+foreach(part comm comm_cuda plan check cpu_gemm cpu cuda cuda_transport cuda_nccl op c)
   if(TARGET tilelace_${part})
     target_sources(tilelace_library PRIVATE $<TARGET_OBJECTS:tilelace_${part}>)
   endif()

@@ -3,15 +3,14 @@
 
 #include <fmt/core.h>
 
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "sim/fabric.h"
+#include "simulate/trace_events.h"
 
 namespace tilelace::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using sim::SpanKind;
 
 std::string what(const sim::Span& s) {
@@ -24,41 +23,29 @@ std::string what(const sim::Span& s) {
   }
 }
 
-Json named(const char* kind, int process, int thread, const std::string& name) {
-  return {
-      {"ph", "M"}, {"name", kind}, {"pid", process}, {"tid", thread}, {"args", {{"name", name}}}};
-}
-
 }  // namespace
 
 std::string trace_json(const sim::MachineModel& machine, const SimulatedRow& row) {
   const int ranks = row.call.problem.ranks;
   const int wires = ranks;  // the process of the wires comes after the ranks
   const sim::Fabric fabric(machine, ranks, row.call.local);
-  Json events = Json::array();
-  for (int r = 0; r < ranks; ++r) {
-    events.push_back(named("process_name", r, 0, fmt::format("rank {}", r)));
-  }
-  events.push_back(named("process_name", wires, 0, "wires"));
+  TraceEvents events;
+  for (int r = 0; r < ranks; ++r) events.process(r, fmt::format("rank {}", r));
+  events.process(wires, "wires");
   std::set<std::pair<int, int>> seen;
   for (const sim::Span& s : row.prediction.fused.spans) {
     const bool wire = s.kind == SpanKind::wire;
     const int process = wire ? wires : s.rank;
     const int thread = wire ? s.rank : s.lane + 1;
     if (seen.insert({process, thread}).second) {
-      events.push_back(named("thread_name", process, thread,
-                             wire         ? fabric.wires().at(static_cast<std::size_t>(s.rank)).name
-                             : s.lane < 0 ? "copy"
-                                          : fmt::format("worker {}", s.lane)));
+      events.thread(process, thread,
+                    wire         ? fabric.wires().at(static_cast<std::size_t>(s.rank)).name
+                    : s.lane < 0 ? "copy"
+                                 : fmt::format("worker {}", s.lane));
     }
-    events.push_back({{"ph", "X"},
-                      {"name", what(s)},
-                      {"pid", process},
-                      {"tid", thread},
-                      {"ts", s.begin_us},
-                      {"dur", s.end_us - s.begin_us}});
+    events.span(process, thread, what(s), s.begin_us, s.end_us - s.begin_us);
   }
-  return Json{{"displayTimeUnit", "ns"}, {"traceEvents", std::move(events)}}.dump() + "\n";
+  return events.text();
 }
 
 }  // namespace tilelace::cli

@@ -80,9 +80,10 @@ struct KernelPlan {
 };
 
 /// Every choice made before a call, as a printable value; equal on every rank.
-/// On GPU ranks a worker is a cluster of CTAs and tile_m x tile_n is what it computes; `push` is
-/// the copy engine, `store` a kernel before the product or, in sums, the summing one; `pull`
-/// (sums, unfused) is one that reads from all. Unfused: products wait for all rows, or go first.
+/// On GPU ranks a worker is a cluster of CTAs and tile_m x tile_n is what it computes; `push` and
+/// `pull` of ag_gemm are copy engines, `store` is idle warps of the product or, in sums, the
+/// summing kernel, which under `pull` reads from all. Unfused: products wait for all rows, or go
+/// first.
 struct Plan {
   Op op = Op::ag_gemm;
   Path path = Path::fused;
@@ -121,7 +122,7 @@ Machine cuda_machine(int multiprocessors = 132);
 
 /// The plan of a call. Local; touches no memory and no peer.
 /// On a machine of GPUs: bf16, fp16, n and k multiples of 8, at most 8 ranks, over the mesh, fused
-/// and unfused (gemm_ar: unfused); ag_gemm: push and store, gemm_rs and gemm_ar: store and pull.
+/// and unfused; ag_gemm: push, pull, store, nccl (if asked), ring, medium; sums: store and pull.
 /// Errors: usage, when the problem is malformed, an option is not legal for it, or GPU ranks do not
 /// have it (the text says why, and what there is).
 Plan make_plan(const Problem&, const Machine&, const PlanOptions& = {});

@@ -30,6 +30,9 @@ constexpr double kPullBytesPerUs = 334e3;  // benchmarks/nvidia-h200-tp4/links.j
 constexpr double kStageBytesPerUs = 1000e3;
 constexpr double kRelayUs = 5;  ///< a wait between two copies
 constexpr double kFlagUs = 2;
+constexpr double kNcclBytesPerUs = 80e3;  ///< with few CTAs
+constexpr double kNcclStartUs = 15;
+constexpr double kNcclStepUs = 10;  ///< a send and receive more
 
 constexpr Index kLeastCopy = 4 << 20;  ///< bytes; smaller copies do not reach the link's rate
 constexpr Index kMostSentRows = 2048;  ///< likewise, by shard, where own tiles come first
@@ -57,8 +60,17 @@ struct Arrival {
   double first_us = 0, last_us = 0;
 };
 
-/// Of shards of `rows` rows, by copy engines, when nothing else runs.
+/// A send and receive with one peer after the other.
+Arrival nccl_arrival(const Way& way, Index rows, Index row_bytes, int ranks) {
+  const auto parts = static_cast<double>(schedule::ceil_div(rows, way.chunk_rows));
+  const auto us = [&](Index r) { return static_cast<double>(r * row_bytes) / kNcclBytesPerUs; };
+  return {kNcclStartUs + us(way.chunk_rows),
+          kNcclStartUs + (ranks - 1) * (us(rows) + parts * kNcclStepUs)};
+}
+
+/// Of shards of `rows` rows, by copy engines or NCCL, when nothing else runs.
 Arrival arrival_of(const Way& way, Index rows, Index row_bytes, int ranks) {
+  if (way.transport == Transport::nccl) return nccl_arrival(way, rows, row_bytes, ranks);
   const bool pull = way.transport == Transport::pull;
   const auto us = [&](Index r) {
     return static_cast<double>(r * row_bytes) / (pull ? kPullBytesPerUs : kCopyBytesPerUs);
@@ -78,26 +90,39 @@ Arrival arrival_of(const Way& way, Index rows, Index row_bytes, int ranks) {
 
 class Candidates {
  public:
-  Candidates(const Problem& p, const GemmMachine& machine) : p_(p), borders_(borders_of(p)) {
-    const schedule::RowSplit split = split_of(p, borders_);
-    most_rows_ = split.max_rows();
+  explicit Candidates(const Problem& p) : p_(p), borders_(borders_of(p)) {
+    most_rows_ = split_of(p, borders_).max_rows();
     row_bytes_ = p.k * static_cast<Index>(size_of(p.dtype));
     scale_ = static_cast<double>(p.total_n()) / static_cast<double>(p.n.front());
-    for (const GemmPlan& gemm : gemms(p.m, machine.multiprocessors)) {
+  }
+
+  void add_all(const GemmMachine& machine) {
+    const schedule::RowSplit split = split_of(p_, borders_);
+    for (const GemmPlan& gemm : gemms(p_.m, machine.multiprocessors)) {
       if (can_be_cut(gemm)) {
         add_by_shard(gemm, split, Transport::push, RouteKind::mesh);
         if (p_.m <= kMostSentRows && can_push(gemm.tile.blocks, gemm.tile.width))
           add_by_shard(gemm, split, Transport::store, RouteKind::mesh);
       }
-      if (p.m <= kMostPushRows) add_whole(gemm);
+      if (p_.m <= kMostPushRows) add_whole(gemm);
     }
     for (const GemmPlan& gemm : gemms(most_rows_, machine.multiprocessors)) add_medium(gemm);
     if (machine.multiprocessors < kLeastRelayed) return;
-    for (const GemmPlan& gemm : gemms(p.m, machine.multiprocessors - kRelayMultiprocessors)) {
+    for (const GemmPlan& gemm : gemms(p_.m, machine.multiprocessors - kRelayMultiprocessors)) {
       if (!can_be_cut(gemm)) continue;
       add_by_shard(gemm, split, Transport::pull, RouteKind::mesh);
       add_by_shard(gemm, split, Transport::push, RouteKind::ring);
     }
+  }
+
+  void add_nccl(const GemmMachine& machine) {
+    const int left = machine.multiprocessors - kNcclMultiprocessors;
+    if (left < kLeastRelayed - kRelayMultiprocessors) return;
+    const schedule::RowSplit split = split_of(p_, borders_);
+    for (const GemmPlan& gemm : gemms(p_.m, left))
+      // CTAs are dealt one a multiprocessor first.
+      if (can_be_cut(gemm) && gemm.workers * gemm.tile.cluster() <= left)
+        add_by_shard(gemm, split, Transport::nccl, RouteKind::mesh);
   }
 
   std::vector<AgGemmPlan> sorted() {
@@ -205,6 +230,7 @@ std::string cut_of(const AgGemmPlan& plan) {
 std::string_view mover_of(const AgGemmPlan& plan) {
   if (plan.transport == Transport::store) return "sent by the product";
   if (plan.transport == Transport::pull) return "copy engine pulls";
+  if (plan.transport == Transport::nccl) return "NCCL";
   return plan.route == RouteKind::ring ? "copy engine, ring" : "copy engine";
 }
 
@@ -219,13 +245,36 @@ std::ostream& operator<<(std::ostream& out, const AgGemmPlan& plan) {
   return out << describe(plan);
 }
 
-std::vector<AgGemmPlan> ag_gemm_candidates(const Problem& problem, const GemmMachine& machine) {
+int AgGemmPlan::left_free() const {
+  if (transport == Transport::nccl) return kNcclMultiprocessors;
+  return relays() ? kRelayMultiprocessors : 0;
+}
+
+namespace {
+
+void require_problem(const Problem& problem) {
   require(problem.op == Op::ag_gemm, "ag_gemm: op, got {}, expected ag_gemm", name_of(problem.op));
   check_problem(problem);
   require(problem.m > 0, "ag_gemm: m, got 0, expected rows to plan for");
   require(problem.ranks <= schedule::kMaxSections, "ag_gemm: ranks, got {}, expected at most {}",
           problem.ranks, schedule::kMaxSections);
-  return Candidates(problem, machine).sorted();
+}
+
+}  // namespace
+
+std::vector<AgGemmPlan> ag_gemm_candidates(const Problem& problem, const GemmMachine& machine) {
+  require_problem(problem);
+  Candidates all(problem);
+  all.add_all(machine);
+  return all.sorted();
+}
+
+std::vector<AgGemmPlan> ag_gemm_nccl_candidates(const Problem& problem,
+                                                const GemmMachine& machine) {
+  require_problem(problem);
+  Candidates all(problem);
+  all.add_nccl(machine);
+  return all.sorted();
 }
 
 schedule::GatherOrder shard_order(const schedule::GatherOrder& all, int section) {

@@ -34,11 +34,15 @@ struct AgGemmPlan {
   [[nodiscard]] bool relays() const {
     return transport == Transport::pull || route == RouteKind::ring;
   }
+  /// Multiprocessors that its products leave to whoever moves the rows: what finds no place beside
+  /// products that wait for it would never end (docs/decisions/0012).
+  [[nodiscard]] int left_free() const;
 };
 
-/// Multiprocessors that the products of plans with relays leave free: a wait that finds no place
-/// beside products that wait for it would never end (docs/decisions/0012).
+/// What plans with relays leave free: a wait is a kernel of one warp.
 inline constexpr int kRelayMultiprocessors = 1;
+/// What plans of transport nccl leave free: its communicator may have as many CTAs.
+inline constexpr int kNcclMultiprocessors = 4;
 
 /// Chunks of a shard that the flags of a slot have room for.
 inline constexpr std::int64_t kMaxChunks = 1024;
@@ -50,6 +54,10 @@ std::ostream& operator<<(std::ostream&, const AgGemmPlan&);
 /// All legal plans for a problem of Op::ag_gemm, fastest prediction first. Errors: usage (not an
 /// ag_gemm, n or k not a multiple of 8, no rows).
 std::vector<AgGemmPlan> ag_gemm_candidates(const Problem&, const GemmMachine& = {});
+
+/// Likewise those of transport nccl, which ag_gemm_candidates never takes by itself: it needs a
+/// library and a communicator of its own. None on a share of fewer than 20 multiprocessors.
+std::vector<AgGemmPlan> ag_gemm_nccl_candidates(const Problem&, const GemmMachine& = {});
 
 /// Of a call's tiles those of one shard, the `section`-th to arrive: path medium.
 schedule::GatherOrder shard_order(const schedule::GatherOrder&, int section);

@@ -105,7 +105,9 @@ std::vector<AgGemmPlan> candidates_of(const Problem& p, const Machine& machine,
                                       const PlanOptions& o) {
   std::vector<AgGemmPlan> all;
   std::map<std::tuple<Transport, RouteKind, bool>, Index> coarsest;
-  const auto overlapped = ag_gemm_candidates(p, {machine.multiprocessors});
+  const auto overlapped = o.transport == Transport::nccl
+                              ? ag_gemm_nccl_candidates(p, {machine.multiprocessors})
+                              : ag_gemm_candidates(p, {machine.multiprocessors});
   for (const AgGemmPlan& c : overlapped) {
     Index& chunk = coarsest[way_of(c)];
     chunk = std::max(chunk, c.chunk_rows);
@@ -117,13 +119,13 @@ std::vector<AgGemmPlan> candidates_of(const Problem& p, const Machine& machine,
         c.chunk_rows == coarsest[way_of(c)])
       all.push_back(unfused_of(c, p));
   }
-  require(!all.empty(),
-          "{}: plan on GPUs, got options (transport {}, straddle {}, tile {}x{}) that no plan "
-          "meets, expected push or pull with straddle 0, or store (up to 1024 rows, not of path "
-          "medium), and a compiled tile",
-          name_of(p.op), o.transport ? name_of(*o.transport) : "any",
-          o.straddle ? (*o.straddle ? "1" : "0") : "any", o.tile_m.value_or(0),
-          o.tile_n.value_or(0));
+  require(
+      !all.empty(),
+      "{}: plan on GPUs, got options (transport {}, straddle {}, tile {}x{}) that no plan "
+      "meets, expected push, pull or nccl with straddle 0, or store (up to 1024 rows, not of path "
+      "medium), and a compiled tile",
+      name_of(p.op), o.transport ? name_of(*o.transport) : "any",
+      o.straddle ? (*o.straddle ? "1" : "0") : "any", o.tile_m.value_or(0), o.tile_n.value_or(0));
   std::stable_sort(all.begin(), all.end(), [](const AgGemmPlan& a, const AgGemmPlan& b) {
     return a.predicted_us < b.predicted_us;
   });

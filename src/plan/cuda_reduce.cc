@@ -36,8 +36,9 @@ std::string kind_of(const ReduceCandidate& c) {
 
 void require_options(const Problem& p, const PlanOptions& o) {
   const auto op = name_of(p.op);
-  require(o.transport != Transport::push, "{}: transport on GPUs, got push, expected pull or store",
-          op);
+  require(o.transport != Transport::push && o.transport != Transport::nccl,
+          "{}: transport on GPUs, got {}, expected pull or store", op,
+          name_of(o.transport.value_or(Transport::push)));
   require(!o.straddle.value_or(false), "{}: straddle on GPUs, got 1, expected 0", op);
   require(o.partials.value_or(p.dtype) == p.dtype,
           "{}: partials on GPUs, got {}, expected the operands' type, {}", op,

@@ -159,6 +159,14 @@ std::vector<GemmPlan> gemm_candidates(const GemmProblem& p, const GemmMachine& m
   return candidates.sorted();
 }
 
+GemmPlan beside_others(GemmPlan plan, int multiprocessors) {
+  plan.early_weights = false;
+  // Shared k-steps are dealt to so many workers; such plans have no more than one a place.
+  if (plan.split_tiles == 0)
+    plan.workers = std::min(plan.workers, multiprocessors / plan.tile.cluster());
+  return plan;
+}
+
 std::string describe(const GemmPlan& plan) {
   std::string text = fmt::format("{} workers {} split {} group {}", plan.tile.name, plan.workers,
                                  plan.split_tiles, plan.group);

@@ -43,6 +43,11 @@ struct GemmPlan {
 
 std::ostream& operator<<(std::ostream&, const GemmPlan&);
 
+/// As it may run on so many multiprocessors of a device beside calls that wait for peers on the
+/// others: it does not begin under the kernel before it (while it waited it would take that many
+/// once more), and it has no more CTAs than multiprocessors (they are not dealt two by two).
+GemmPlan beside_others(GemmPlan, int multiprocessors);
+
 /// As printed: "c256 workers 66 split 40 group 8 early".
 std::string describe(const GemmPlan&);
 

@@ -17,8 +17,8 @@ using schedule::ceil_div;
 using schedule::Index;
 using schedule::SumForm;
 
-// Round figures for H200s over NVLink, until records fit them better.
-constexpr double kPullBytesPerUs = 350e3;  ///< and direction, from all peers together
+// From records of H200s over NVLink (benchmarks/nvidia-h200-tp4), round.
+constexpr double kPullBytesPerUs = 240e3;  ///< and direction, from all peers together
 constexpr double kLaunchUs = 3;            ///< the second kernel, begun under the first one's end
 constexpr double kFlagUs = 3;              ///< until a peer has seen it
 constexpr double kDeliverBytesPerUs = 2e6;

@@ -137,7 +137,7 @@ TEST(SimCalibration, H200GemmsWithinTheBar) {
 TEST(SimCalibration, H200FusedCallsWithinTheBar) {
   const Sets sets = compare_ops(true);
   sets.print();
-  EXPECT_EQ(sets.judged.percent.size(), 11U);
+  EXPECT_EQ(sets.judged.percent.size(), 14U);
   expect_within_the_bar(sets.judged);
 }
 

@@ -5,6 +5,8 @@
 #include "backend/cuda_support.h"
 #include "cli_fixture.h"
 #include "job.h"
+#include "row.h"
+#include "tilelace/error.h"
 
 namespace tilelace::cli {
 namespace {
@@ -56,9 +58,10 @@ TEST(CliBackend, PlansOfModelsAreOfAllOps) {
 
 TEST(CliBackend, PlansSayWhatThereIs) {
   const Finished reduce =
-      run_command("plan gemm_ar --m 8 --n 64 --k 64 --plan path=fused --backend cuda");
+      run_command("plan gemm_ar --m 8 --n 64 --k 64 --plan path=medium --backend cuda");
   EXPECT_EQ(reduce.code, 2);
-  EXPECT_NE(reduce.err.find("got fused, expected unfused"), std::string::npos) << reduce.err;
+  EXPECT_NE(reduce.err.find("got medium, expected fused or unfused"), std::string::npos)
+      << reduce.err;
   const Finished wide = run_command("plan ag_gemm --m 8 --n 64 --k 64 --dtype fp32 --backend cuda");
   EXPECT_EQ(wide.code, 2);
   EXPECT_NE(wide.err.find("got fp32, expected bf16 or fp16"), std::string::npos) << wide.err;
@@ -72,12 +75,35 @@ TEST(CliBackend, GpusChangeTheWorkload) {
   work.jobs.push_back({gemm, 0});
   adapt_to_gpus(work);
   EXPECT_EQ(work.jobs[0].gemm.activation, Activation::none);
-  EXPECT_EQ(baseline_paths(Device::cuda), std::vector<Path>{Path::unfused});
-  EXPECT_EQ(baseline_paths(Device::cpu), (std::vector<Path>{Path::medium, Path::unfused}));
+  const std::vector<Path> both{Path::medium, Path::unfused};
+  EXPECT_EQ(baseline_paths(Device::cuda, Op::ag_gemm), both);
+  EXPECT_EQ(baseline_paths(Device::cuda, Op::gemm_rs), std::vector<Path>{Path::unfused});
+  EXPECT_EQ(baseline_paths(Device::cpu, Op::gemm_rs), both);
   PlanOptions tiled;
   tiled.tile_m = 64;
   EXPECT_FALSE(baseline_options(tiled, Path::unfused, Device::cuda).tile_m);
   EXPECT_TRUE(baseline_options(tiled, Path::unfused, Device::cpu).tile_m);
+}
+
+TEST(CliBackend, TransportsMakeAJobEach) {
+  Workload work;
+  work.ranks = 2;
+  work.sizes = {256};
+  work.jobs.push_back({plain_gemm(Op::ag_gemm, 64, 64, 2), 0});
+  travel(work, "push,ring,nccl");
+  ASSERT_EQ(work.jobs.size(), 3U);
+  const auto plan = [&](std::size_t job) {
+    return empty_row(work, cuda_machine(), static_cast<int>(job)).plan;
+  };
+  EXPECT_EQ(plan(0).transport, Transport::push);
+  EXPECT_EQ(plan(0).route, RouteKind::mesh);
+  EXPECT_EQ(plan(1).transport, Transport::push);
+  EXPECT_EQ(plan(1).route, RouteKind::ring);
+  EXPECT_EQ(plan(2).transport, Transport::nccl);
+  EXPECT_EQ(empty_row(work, cuda_machine(), 1).label, "ring");
+  EXPECT_THROW(travel(work, "post"), Error);
+  work.jobs = {{plain_gemm(Op::gemm_rs, 64, 64, 2), 0}};
+  EXPECT_THROW(travel(work, "push"), Error);
 }
 
 }  // namespace

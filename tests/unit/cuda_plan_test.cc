@@ -135,6 +135,47 @@ TEST(CudaPlan, TakesEveryTransportAndRouteOfCopyEngines) {
   }
 }
 
+TEST(CudaPlan, TakesNcclOnlyWhenAskedFor) {
+  for (const std::int64_t m : {1, 64, 1000, 4096}) {
+    PlanOptions o;
+    o.transport = Transport::nccl;
+    for (const Path wanted : {Path::fused, Path::unfused}) {
+      o.path = wanted;
+      const Plan plan = make_plan(gather_problem(m), cuda_machine(), o);
+      EXPECT_EQ(plan.transport, Transport::nccl);
+      EXPECT_EQ(plan.path, wanted);
+      EXPECT_LE(plan.kernel.grid, 132 - kNcclMultiprocessors);
+      EXPECT_EQ(ag_gemm_plan_of(plan).left_free(), kNcclMultiprocessors);
+    }
+    for (const AgGemmPlan& c : ag_gemm_candidates(gather_problem(m)))
+      EXPECT_NE(c.transport, Transport::nccl);
+    o.path = Path::medium;
+    EXPECT_NE(error_of(gather_problem(m), o).find("of path medium, got nccl, expected push"),
+              std::string::npos);
+  }
+  PlanOptions o;
+  o.transport = Transport::nccl;
+  Problem sum = gather_problem(64);
+  sum.op = Op::gemm_rs;
+  EXPECT_NE(error_of(sum, o).find("got nccl, expected pull or store"), std::string::npos);
+  EXPECT_THROW(make_plan(gather_problem(64), cpu_machine(4, 1), o), Error);
+}
+
+TEST(CudaPlan, OfAShareOfTheDeviceTakesNoMoreThanIt) {
+  for (const std::int64_t m : {1, 64, 1000, 4096}) {
+    const Problem p = gather_problem(m);
+    auto plans = ag_gemm_candidates(p, {66});
+    const auto nccl = ag_gemm_nccl_candidates(p, {66});
+    plans.insert(plans.end(), nccl.begin(), nccl.end());
+    for (const AgGemmPlan& c : plans) {
+      const GemmPlan gemm = beside_others(c.gemm, 66 - c.left_free());
+      EXPECT_FALSE(gemm.early_weights);
+      EXPECT_GT(gemm.workers, 0);
+      EXPECT_LE(gemm.workers * gemm.tile.cluster() + c.left_free(), 66) << describe(c);
+    }
+  }
+}
+
 TEST(CudaPlan, SaysWhatOtherTransportsWouldTake) {
   const Plan plan = make_plan(gather_problem(4096), cuda_machine());
   for (const char* kind :

@@ -32,19 +32,23 @@ Plan agreed_plan(const plan::AgGemmPlan& plan) {
 struct AgGemm::Impl {
   RankCalls& calls;
   CopyEngine engine;
-  int multiprocessors = 0;
 
-  Impl(RankCalls& shared, int device) : calls(shared), engine(device, calls.next(0)) {
-    check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
-          "ag_gemm: the device");
+  std::unique_ptr<NcclRows> nccl;
+
+  Impl(RankCalls& shared, bool with_nccl) : calls(shared), engine(shared.device(), shared.next(0)) {
+    if (with_nccl)
+      nccl = std::make_unique<NcclRows>(calls.group(), calls.device(), calls.control(),
+                                        plan::kNcclMultiprocessors, calls.control().timeout_s());
   }
 };
 
 namespace {
 
 Call make_call(const Problem& problem, const plan::AgGemmPlan& plan, const AgGemmTensors& tensors,
-               int rank) {
+               const RankCalls& calls) {
+  const int rank = calls.group().rank();
   Call c{problem, plan, tensors, plan::borders_of(problem), {}, 0, 0};
+  c.plan.gemm = calls.fit(plan.gemm, plan.left_free());
   const Plan agreed = agreed_plan(plan);
   c.schedule = plan::ag_gemm_schedule(problem, agreed, rank, c.borders);
   c.schedule.deliver = false;
@@ -81,6 +85,19 @@ void require_call(const Call& c, const RankCalls& calls) {
           name_of(c.plan.route), name_of(c.plan.transport));
 }
 
+/// Beside copies that need multiprocessors: a wait of one warp fits beside half a multiprocessor's
+/// CTAs, NCCL's CTAs do not.
+void require_places(const Call& c, const RankCalls& calls) {
+  const plan::GemmTile& tile = c.plan.gemm.tile;
+  const int left = c.plan.left_free();
+  const int ctas = c.plan.gemm.workers * tile.cluster();
+  const auto taken = static_cast<int>(schedule::ceil_div(ctas, c.plan.relays() ? tile.per_sm : 1));
+  require(left == 0 || taken + left <= calls.multiprocessors(),
+          "ag_gemm: {} CTAs beside copies that take multiprocessors, expected to leave {} of {}",
+          ctas, left, calls.multiprocessors());
+  calls.require_place("ag_gemm", ctas, left);
+}
+
 }  // namespace
 
 SlotNeeds AgGemm::needs(const Problem& p) {
@@ -92,7 +109,7 @@ SlotNeeds AgGemm::needs(const Problem& p) {
           static_cast<std::size_t>(p.m * p.k) * size_of(p.dtype)};
 }
 
-AgGemm::AgGemm(RankCalls& calls) : impl_(std::make_unique<Impl>(calls, calls.device())) {}
+AgGemm::AgGemm(RankCalls& calls, bool nccl) : impl_(std::make_unique<Impl>(calls, nccl)) {}
 
 AgGemm::~AgGemm() = default;
 
@@ -170,12 +187,8 @@ void enqueue_product(const AgGemm::Impl& impl, const Call& c, cudaStream_t strea
   for (const Launch& launch : launches_of(c)) {
     AgGemmParams params = params_of(impl.calls, c, kernel, launch);
     const int ctas = fill_grid(params, params.work, kernel, c.plan.gemm);
-    const int taken = static_cast<int>(schedule::ceil_div(ctas, kernel.tile.per_sm));
-    require(!c.plan.relays() || taken + plan::kRelayMultiprocessors <= impl.multiprocessors,
-            "ag_gemm: {} CTAs beside copies that wait, expected to leave {} of {} multiprocessors",
-            ctas, plan::kRelayMultiprocessors, impl.multiprocessors);
     // One that begins under the kernel before it would take the place that is left.
-    const bool early = c.plan.gemm.early_weights && (launch.first || !c.plan.relays());
+    const bool early = c.plan.gemm.early_weights && (launch.first || c.plan.left_free() == 0);
     launch_gemm(kernel, kernel.gathering, &params, ctas, stream, early);
   }
 }
@@ -210,11 +223,15 @@ void enqueue_gathered(const RankCalls& calls, const Call& c, cudaStream_t stream
 void AgGemm::run(const Problem& problem, const plan::AgGemmPlan& plan, const AgGemmTensors& tensors,
                  cudaStream_t stream) {
   Impl& impl = *impl_;
-  Call c = make_call(problem, plan, tensors, impl.calls.group().rank());
+  Call c = make_call(problem, plan, tensors, impl.calls);
   require_call(c, impl.calls);
+  const bool exchanged = plan.transport == Transport::nccl;
+  require(!exchanged || impl.nccl != nullptr,
+          "ag_gemm: transport nccl, got calls prepared without it, expected a preparation with it");
   if (problem.m == 0) return impl.calls.admit("ag_gemm", c.hash, Op::ag_gemm, stream);
+  if (!c.alone()) require_places(c, impl.calls);
   c.slot = impl.calls.begin_call("ag_gemm", Op::ag_gemm, stream);
-  enqueue_sends(impl.calls, impl.engine, c, stream);
+  enqueue_sends(impl.calls, impl.engine, exchanged ? impl.nccl.get() : nullptr, c, stream);
   if (c.awaits()) enqueue_await_rows(impl.calls, c, stream);
   if (!c.alone()) enqueue_product(impl, c, stream);
   if (tensors.gathered != nullptr) enqueue_gathered(impl.calls, c, stream);

@@ -28,8 +28,9 @@ class AgGemm {
   /// Of calls up to the problem's m. Error: usage.
   static SlotNeeds needs(const Problem&);
 
-  /// `calls` must outlive it. Local. Error: system.
-  explicit AgGemm(RankCalls& calls);
+  /// `calls` must outlive it. Local; with `nccl`, for plans of that transport, collective. Errors:
+  /// system, of NcclRows.
+  AgGemm(RankCalls& calls, bool nccl);
   AgGemm(const AgGemm&) = delete;
   AgGemm& operator=(const AgGemm&) = delete;
   ~AgGemm();

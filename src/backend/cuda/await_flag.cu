@@ -12,6 +12,11 @@ __global__ void __launch_bounds__(32) await_flag_kernel(const __grid_constant__ 
   *a.granted = came ? epoch : epoch - 2;
 }
 
+__global__ void __launch_bounds__(32) raise_flag_kernel(const __grid_constant__ RaiseFlag r) {
+  if (stopped(r.wait) || detail::host_word(r.wait) != 0) return;
+  comm::signal<comm::CudaAtomics>(r.flag, *r.epoch);
+}
+
 }  // namespace
 
 cudaError_t enqueue_await_flag(const AwaitFlag& await, cudaStream_t stream) {
@@ -19,9 +24,15 @@ cudaError_t enqueue_await_flag(const AwaitFlag& await, cudaStream_t stream) {
   return cudaGetLastError();
 }
 
+cudaError_t enqueue_raise_flag(const RaiseFlag& raise, cudaStream_t stream) {
+  raise_flag_kernel<<<1, 1, 0, stream>>>(raise);
+  return cudaGetLastError();
+}
+
 cudaError_t load_await_flag() {
   cudaFuncAttributes attributes{};
-  return cudaFuncGetAttributes(&attributes, await_flag_kernel);
+  const cudaError_t status = cudaFuncGetAttributes(&attributes, await_flag_kernel);
+  return status == cudaSuccess ? cudaFuncGetAttributes(&attributes, raise_flag_kernel) : status;
 }
 
 }  // namespace tilelace::cuda

@@ -24,7 +24,19 @@ struct AwaitFlag {
 /// free (docs/decisions/0012). May be captured.
 [[nodiscard]] cudaError_t enqueue_await_flag(const AwaitFlag&, cudaStream_t);
 
-/// Loads it, so that a later launch does not.
+/// Flags of the own rank that are raised behind something in a stream that brought rows, and may
+/// have been ended before it had.
+struct RaiseFlag {
+  comm::Flag* flag = nullptr;
+  const comm::Flag* epoch = nullptr;  ///< device memory
+  WaitContext wait;
+};
+
+/// Raises it, unless the rank's waits were stopped: whoever ends what brought the rows says so
+/// first. One warp; may be captured.
+[[nodiscard]] cudaError_t enqueue_raise_flag(const RaiseFlag&, cudaStream_t);
+
+/// Loads both, so that a later launch does not.
 [[nodiscard]] cudaError_t load_await_flag();
 
 }  // namespace tilelace::cuda

@@ -37,6 +37,7 @@ GpuBackend::GpuBackend(comm::Group& group, const CommunicatorOptions& options)
   const comm::Capabilities c = comm::query_capabilities(device_);
   uuid_ = c.uuid;
   machine_ = machine_of(c, options);
+  shares_device_ = machine_.multiprocessors < c.sm_count;
   const comm::DeviceScope scope(device_, "communicator");
   workspace_ = std::make_unique<GemmWorkspace>();
 }
@@ -188,7 +189,7 @@ void GpuBackend::enqueue_gemm(const Problem& problem, const Operands& operands) 
   if (problem.m == 0) return;
   multiplied_ = true;
   const auto& plans = gemm_plans(problem);
-  const bool early = prepared(operands.weights);
+  const bool early = !shares_device_ && prepared(operands.weights);
   for (std::size_t i = 0; i < problem.n.size(); ++i) {
     const GemmTensors tensors{operands.input.data, operands.weights[i].data,
                               operands.bias.empty() ? nullptr : operands.bias[i].data,

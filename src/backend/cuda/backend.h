@@ -35,8 +35,9 @@ class GpuBackend : public Backend {
   /// Errors: usage (a rank is in a call), peer, timeout.
   void meet_for_preparation();
   void meet();
-  /// What must be equal on every rank. Errors: usage (no plan, a weight elsewhere).
-  [[nodiscard]] std::string described(std::span<const PreparedCall> calls) const;
+  /// What must be equal on every rank; `share`: whether plans need NCCL. Errors: usage (no plan, a
+  /// weight elsewhere).
+  [[nodiscard]] std::string described(std::span<const PreparedCall> calls, RankShare& share) const;
   void refuse_preparation(std::string_view reason);
   /// Lets go of what was prepared, but for graphs.
   void retire();
@@ -65,6 +66,7 @@ class GpuBackend : public Backend {
   int device_;
   std::string uuid_;
   Machine machine_;
+  bool shares_device_ = false;  ///< other communicators' kernels may stand beside this one's
   std::unique_ptr<GemmWorkspace> workspace_;  // of products alone
   std::unique_ptr<RankOps> ops_;              // null before prepare
   struct Retired {

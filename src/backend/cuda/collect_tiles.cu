@@ -6,7 +6,6 @@ namespace tilelace::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kCtas = 264;  ///< two a multiprocessor of an H200
 constexpr int kAtOnce = 4;  ///< 16-byte loads of a thread
 
 /// What one CTA of a peer's product finished.
@@ -88,19 +87,29 @@ TILELACE_DEVICE bool enter(const CallParams& c, std::uint32_t epoch) {
 
 __global__ void __launch_bounds__(kThreads) collect_kernel(const __grid_constant__ CollectTiles p) {
   const std::uint32_t epoch = call_number(p.call);
+  const Trace trace = make_trace(p);
+  const auto note = [&](TraceKind kind, int argument) {
+    if (threadIdx.x == 0) trace.add(kind, kCopyLane, argument);
+  };
+  if (threadIdx.x == 0) trace.begin(kCopyLane);
   bool good = enter(p.call, epoch);
+  note(TraceKind::admitted, 0);
   for (int i = static_cast<int>(blockIdx.x); good; i += static_cast<int>(gridDim.x)) {
     const Part next = part(p, i);
     if (next.flag < 0) break;
+    note(TraceKind::wait_tile, next.flag);
     good = await(p, next, epoch);
+    note(TraceKind::flag, next.flag);
     if (good) copy(p, next);
+    note(TraceKind::copied, next.flag);
   }
+  note(TraceKind::exit, 0);
 }
 
 }  // namespace
 
-cudaError_t enqueue_collect(const CollectTiles& tiles, cudaStream_t stream) {
-  collect_kernel<<<kCtas, kThreads, 0, stream>>>(tiles);
+cudaError_t enqueue_collect(const CollectTiles& tiles, int ctas, cudaStream_t stream) {
+  collect_kernel<<<static_cast<unsigned>(ctas), kThreads, 0, stream>>>(tiles);
   return cudaGetLastError();
 }
 

@@ -6,6 +6,7 @@
 
 #include "backend/cuda/ag_gemm.h"
 #include "backend/cuda/copy_engine.h"
+#include "backend/cuda/nccl_rows.h"
 #include "schedule/ag_gemm.h"
 
 namespace tilelace::cuda {
@@ -13,7 +14,7 @@ namespace tilelace::cuda {
 /// What of a call does not depend on the weight.
 struct GatherCall {
   const Problem& problem;
-  const plan::AgGemmPlan& plan;
+  plan::AgGemmPlan plan;
   const AgGemmTensors& tensors;
   std::vector<schedule::Index> borders;
   schedule::AgGemm schedule;
@@ -23,7 +24,7 @@ struct GatherCall {
   [[nodiscard]] schedule::Index row_bytes() const {
     return problem.k * static_cast<schedule::Index>(size_of(problem.dtype));
   }
-  /// Whether copy engines move the rows, on a stream of their own.
+  /// Whether copy engines or NCCL move the rows, on a stream of their own.
   [[nodiscard]] bool copied() const { return plan.transport != Transport::store; }
   /// Whether a push kernel comes before what waits for rows: the product sends its own otherwise.
   [[nodiscard]] bool pushed() const {
@@ -37,7 +38,8 @@ struct GatherCall {
   [[nodiscard]] bool awaits() const { return plan.path == Path::unfused || alone(); }
 };
 
-/// Whoever moves this rank's rows; a copy stream that was forked is to be joined. Error: system.
-void enqueue_sends(const RankCalls&, CopyEngine&, const GatherCall&, cudaStream_t);
+/// Whoever moves this rank's rows; a copy stream that was forked is to be joined. `nccl`: not null
+/// for calls of transport nccl. Errors: system, peer, timeout (NCCL's).
+void enqueue_sends(const RankCalls&, CopyEngine&, NcclRows* nccl, const GatherCall&, cudaStream_t);
 
 }  // namespace tilelace::cuda

@@ -48,18 +48,25 @@ struct PushVerbs {
 };
 
 __global__ void __launch_bounds__(kThreads) push_kernel(const __grid_constant__ GatherPush p) {
+  const Trace trace = make_trace(p);
+  if (threadIdx.x == 0) trace.begin(kCopyLane);
   ptx::launch_dependents();
   ptx::wait_prerequisites();
+  if (threadIdx.x == 0) trace.add(TraceKind::ready, kCopyLane);
   PushVerbs verbs{p, call_number(p.call)};
   if (blockIdx.x == 0 && threadIdx.x < 32) send_headers(p.call, verbs.epoch);
   schedule::AgGemm s = p.schedule;
   s.split.borders = p.borders;
   const int worker = static_cast<int>(blockIdx.x);
   schedule::run_sends(s, worker, verbs);
+  if (threadIdx.x == 0) trace.add(TraceKind::written, kCopyLane);
   verbs.publish_all();
-  if (!p.stage) return;
-  schedule::run_stage(s, worker, verbs);
-  verbs.publish_staged(s);
+  if (threadIdx.x == 0) trace.add(TraceKind::given, kCopyLane);
+  if (p.stage) {
+    schedule::run_stage(s, worker, verbs);
+    verbs.publish_staged(s);
+  }
+  if (threadIdx.x == 0) trace.add(TraceKind::exit, kCopyLane);
 }
 
 __global__ void admit_kernel(const __grid_constant__ CallParams c) {
@@ -72,16 +79,16 @@ __global__ void admit_kernel(const __grid_constant__ CallParams c) {
 
 }  // namespace
 
-cudaError_t enqueue_push(const GatherPush& push, cudaStream_t stream) {
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
+cudaError_t enqueue_push(const GatherPush& push, bool early, cudaStream_t stream) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(push.schedule.workers));
   config.blockDim = dim3(kThreads);
   config.stream = stream;
-  config.attrs = &early;
-  config.numAttrs = 1;
+  config.attrs = &attribute;
+  config.numAttrs = early ? 1 : 0;
   return cudaLaunchKernelEx(&config, push_kernel, push);
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "backend/cuda/device/call_params.h"
+#include "backend/cuda/device/trace.h"
 #include "schedule/gather_order.h"
 
 namespace tilelace::cuda {
@@ -19,10 +20,12 @@ struct GatherPush {
   std::size_t rows = 0;        ///< offset of the call's slot
   std::int64_t row_bytes = 0;  ///< rows lie one after the other
   const std::byte* input = nullptr;
+  TILELACE_TRACE_SINK
 };
 
-/// Sends this rank's rows to every peer. Runs while the kernel after it begins; it may be captured.
-[[nodiscard]] cudaError_t enqueue_push(const GatherPush&, cudaStream_t);
+/// Sends this rank's rows to every peer. Runs while the kernel after it begins, `early` also under
+/// the one before it; it may be captured.
+[[nodiscard]] cudaError_t enqueue_push(const GatherPush&, bool early, cudaStream_t);
 
 /// All of a call that has no rows: enters, waits for the headers of all peers, counts.
 [[nodiscard]] cudaError_t enqueue_admit(const CallParams&, cudaStream_t);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/gemm.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "backend/cuda/cuda_check.h"
@@ -70,9 +71,16 @@ bool GemmWorkspace::failed() {
   return true;
 }
 
+bool has_kernel(const plan::GemmPlan& plan, DType dtype) {
+  const auto& all = all_kernels();
+  return std::any_of(all.begin(), all.end(), [&](const GemmKernel* k) {
+    return k->tile.name == plan.tile.name && k->dtype == dtype && k->function != nullptr;
+  });
+}
+
 const GemmKernel& kernel_of(const plan::GemmPlan& plan, DType dtype) {
   for (const GemmKernel* k : all_kernels())
-    if (k->tile.name == plan.tile.name && k->dtype == dtype) return *k;
+    if (k->tile.name == plan.tile.name && k->dtype == dtype && k->function != nullptr) return *k;
   raise(ErrorKind::usage, "gemm: tile {} of {}, expected a compiled one", plan.tile.name,
         name_of(dtype));
 }

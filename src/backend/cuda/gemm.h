@@ -39,8 +39,11 @@ struct GemmTensors {
   Activation activation = Activation::none;
 };
 
-/// The compiled kernel of a plan's tile.
+/// The compiled kernel of a plan's tile. Error: usage (this build has none).
 const GemmKernel& kernel_of(const plan::GemmPlan&, DType);
+
+/// Whether this build has the plan's tile (TILELACE_TILES).
+bool has_kernel(const plan::GemmPlan&, DType);
 
 /// Loads every kernel and sets its shared memory, so that a later launch does neither. Error:
 /// system.

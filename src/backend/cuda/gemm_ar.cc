@@ -3,6 +3,7 @@
 
 #include "backend/cuda/collect_tiles.h"
 #include "backend/cuda/cuda_check.h"
+#include "backend/cuda/trace.h"
 #include "plan/gemm_rs.h"
 #include "plan/problem.h"
 
@@ -65,10 +66,12 @@ SlotNeeds GemmAr::needs(const Problem& p) {
   return {2 * plan::kMaxPartialFlags, static_cast<std::size_t>(plan::gemm_ar_staging_bytes(p))};
 }
 
-void GemmAr::run(const Problem& p, const plan::GemmArPlan& plan, const ReduceOperands& tensors,
+void GemmAr::run(const Problem& p, const plan::GemmArPlan& given, const ReduceOperands& tensors,
                  cudaStream_t stream, const ReachableOut& reachable) {
   if (p.m == 0) return calls_.admit("gemm_ar", plan::agreement_hash(p, {}), Op::gemm_ar, stream);
   require(p.op == Op::gemm_ar, "gemm_ar: got {}", name_of(p.op));
+  plan::GemmArPlan plan = given;
+  plan.gemm = calls_.fit(given.gemm);
   const GemmKernel& kernel = kernel_of(plan.gemm, p.dtype);
   const void* const function = gemm_sharing(kernel.tile.name, p.dtype);
   require(function != nullptr, "gemm_ar: plan {}, expected a tile whose groups take turns",
@@ -89,6 +92,8 @@ void GemmAr::run(const Problem& p, const plan::GemmArPlan& plan, const ReduceOpe
   params.first_shared = static_cast<int>(partials.flags);
   params.awaits = plan.direct;
   params.call.last = plan.direct;
+  const int ctas = fill_grid(params, params.work, kernel, plan.gemm);
+  calls_.require_place("gemm_ar", ctas, 0);
   const unsigned slot = calls_.begin_call("gemm_ar", Op::gemm_ar, stream);
   set_slot(params, calls_, slot);
   const std::size_t at = calls_.data_at(slot) + results;
@@ -98,13 +103,15 @@ void GemmAr::run(const Problem& p, const plan::GemmArPlan& plan, const ReduceOpe
   else
     fill_shares(params, calls_, p, kernel, tensors.out, calls_.memory().base() + at,
                 calls_.memory().stride());
-  const int ctas = fill_grid(params, params.work, kernel, plan.gemm);
   launch_gemm(kernel, function, &params, ctas, stream, plan.gemm.early_weights);
   if (plan.direct) return;
   CollectTiles collect = collect_of(params, kernel, p);
   collect.results = at;
   collect.out = static_cast<std::byte*>(tensors.out);
-  check(enqueue_collect(collect, stream), "collecting the tiles of gemm_ar");
+  TILELACE_TRACE_TO(collect, "collect");
+  // CTAs of a waiting kernel, too, keep others' products out.
+  const int most = calls_.shares_device() ? calls_.multiprocessors() : kCollectCtas;
+  check(enqueue_collect(collect, most, stream), "collecting the tiles of gemm_ar");
 }
 
 }  // namespace tilelace::cuda

@@ -5,6 +5,7 @@
 
 #include "backend/cuda/cuda_check.h"
 #include "backend/cuda/neighbours.h"
+#include "backend/cuda/trace.h"
 
 namespace tilelace::cuda {
 
@@ -27,6 +28,7 @@ void fill_operands(GemmCommon& common, const GemmKernel& kernel, const plan::Gem
   common.bias = t.bias;
   common.n = static_cast<int>(p.n);
   common.activation = t.activation;
+  TILELACE_TRACE_TO(common, "product");
 }
 
 void fill_outputs(CUtensorMap& out, CUtensorMap& rest, const GemmKernel& kernel, TensorMapSource to,

@@ -74,14 +74,17 @@ SlotNeeds GemmReduce::needs(const Problem& p) {
           static_cast<std::size_t>(plan::gemm_reduce_staging_bytes(p))};
 }
 
-void GemmReduce::run(const Problem& p, const plan::GemmReducePlan& plan, const GemmReduceTensors& t,
-                     cudaStream_t stream) {
+void GemmReduce::run(const Problem& p, const plan::GemmReducePlan& asked,
+                     const GemmReduceTensors& t, cudaStream_t stream) {
   const auto op = name_of(p.op);
   if (p.m == 0) return calls_.admit(op, plan::agreement_hash(p, {}), p.op, stream);
   const int rank = calls_.group().rank();
+  plan::GemmReducePlan plan = asked;
+  plan.gemm = calls_.fit(asked.gemm);
   SumRows sum;
   sum.schedule = plan::reduce_rows_schedule(p, plan, rank);
   require_call(p, plan, t, calls_, sum.schedule);
+  calls_.require_place(op, sum.schedule.workers, 0);
   const bool given = t.weight == nullptr;
   const unsigned slot = calls_.begin_call(op, p.op, stream);
   std::byte* const partial = calls_.memory().local() + calls_.data_at(slot);
@@ -102,7 +105,7 @@ void GemmReduce::run(const Problem& p, const plan::GemmReducePlan& plan, const G
   sum.out_begin = p.op == Op::gemm_rs ? sum.schedule.rows[rank].begin : 0;
   sum.dtype = p.dtype;
   sum.activation = p.activation;
-  check(enqueue_sum(sum, !given, stream), "the sum of partials");
+  check(enqueue_sum(sum, !given && !calls_.shares_device(), stream), "the sum of partials");
 }
 
 }  // namespace tilelace::cuda

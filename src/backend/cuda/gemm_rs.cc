@@ -9,9 +9,11 @@ SlotNeeds GemmRs::needs(const Problem& p) {
   return {plan::kMaxPartialFlags, static_cast<std::size_t>(plan::gemm_rs_staging_bytes(p))};
 }
 
-void GemmRs::run(const Problem& p, const plan::GemmRsPlan& plan, const ReduceOperands& tensors,
+void GemmRs::run(const Problem& p, const plan::GemmRsPlan& given, const ReduceOperands& tensors,
                  cudaStream_t stream) {
   if (p.m == 0) return calls_.admit("gemm_rs", plan::agreement_hash(p, {}), Op::gemm_rs, stream);
+  plan::GemmRsPlan plan = given;
+  plan.gemm = calls_.fit(given.gemm);
   const GemmKernel& kernel = kernel_of(plan.gemm, p.dtype);
   require(p.op == Op::gemm_rs, "gemm_rs: got {}", name_of(p.op));
   const Plan agreed = agreed_reduce_plan(Op::gemm_rs, kernel);
@@ -28,9 +30,10 @@ void GemmRs::run(const Problem& p, const plan::GemmRsPlan& plan, const ReduceOpe
   if (own > 0)
     fill_outputs(params.out, params.out_rest, kernel, {tensors.out, own, p.n.front()}, p.dtype);
   calls_.require_room("gemm_rs", partial_needs(params.work.order.num_partials(), kernel));
+  const int ctas = fill_grid(params, params.work, kernel, plan.gemm);
+  calls_.require_place("gemm_rs", ctas, 0);
   // Everything is checked before the call is counted.
   set_slot(params, calls_, calls_.begin_call("gemm_rs", Op::gemm_rs, stream));
-  const int ctas = fill_grid(params, params.work, kernel, plan.gemm);
   launch_gemm(kernel, kernel.reducing, &params, ctas, stream, plan.gemm.early_weights);
 }
 

@@ -114,6 +114,7 @@ struct NcclGroup::State {
     if (comm == nullptr) return;
     const ncclComm_t c = comm;
     comm = nullptr;
+    if (options.before_abort) options.before_abort();
     within(kCloseSeconds, device, [c] { return nccl_library().abort(c) == ncclSuccess; });
   }
 
@@ -159,6 +160,10 @@ struct NcclGroup::State {
   void join(const ncclUniqueId& id) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = options.blocking ? 1 : 0;
+    if (options.most_ctas > 0) {
+      config.minCTAs = 1;
+      config.maxCTAs = options.most_ctas;
+    }
     settle(nccl_library().init(&comm, group.ranks(), id, group.rank(), &config),
            "ncclCommInitRank");
   }
@@ -208,6 +213,33 @@ void NcclGroup::all_reduce(const void* from, void* to, std::size_t count, DType 
   s.require_alive("all_reduce");
   s.settle(nccl_library().all_reduce(from, to, count, type_of(type), ncclSum, s.comm, stream),
            "all_reduce");
+}
+
+void NcclGroup::exchange(const NcclExchange& e, cudaStream_t stream) {
+  const NcclLibrary& lib = nccl_library();
+  State& s = *state_;
+  s.require_alive("exchange");
+  s.settle(lib.group_start(), "ncclGroupStart");
+  ncclResult_t sent = ncclSuccess;
+  ncclResult_t received = ncclSuccess;
+  if (e.sent > 0) sent = lib.send(e.from, e.sent, ncclInt8, e.to_rank, s.comm, stream);
+  if (e.received > 0)
+    received = lib.receive(e.to, e.received, ncclInt8, e.from_rank, s.comm, stream);
+  const ncclResult_t ended = lib.group_end();  // also of a group that holds a mistake
+  const auto bad = [](ncclResult_t r) { return r != ncclSuccess && r != ncclInProgress; };
+  s.settle(bad(sent) ? sent : bad(received) ? received : ended, "ncclSend and ncclRecv");
+}
+
+std::string NcclGroup::trouble() const {
+  const NcclLibrary& lib = nccl_library();
+  const ncclComm_t comm = state_->comm;
+  if (comm == nullptr) return "a communicator that was aborted";
+  ncclResult_t state = ncclSuccess;
+  const ncclResult_t asked = lib.async_error(comm, &state);
+  if (asked != ncclSuccess) state = asked;
+  if (state == ncclSuccess || state == ncclInProgress) return {};
+  const char* detail = lib.last_error(comm);
+  return fmt::format("{} ({})", lib.error_string(state), detail == nullptr ? "" : detail);
 }
 
 void NcclGroup::throw_if_failed(std::string_view what) {

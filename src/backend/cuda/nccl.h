@@ -6,7 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "comm/group.h"
@@ -51,6 +53,19 @@ struct NcclOptions {
   double timeout_s = 30;  ///< of every wait here for NCCL or a peer
   /// NCCL's own calls block: then only collectives that run are bounded, not calls.
   bool blocking = false;
+  int most_ctas = 0;  ///< of any of its kernels; 0: NCCL's own choice
+  /// Called before its kernels are ended early: what they did not bring must not be taken for it.
+  std::function<void()> before_abort = {};
+};
+
+/// Bytes to one peer and from another, at the same time; none of them: nothing there.
+struct NcclExchange {
+  const void* from = nullptr;
+  std::size_t sent = 0;
+  int to_rank = 0;
+  void* to = nullptr;
+  std::size_t received = 0;
+  int from_rank = 0;
 };
 
 /// One rank's part of an NCCL communicator. All calls come from one thread.
@@ -78,6 +93,11 @@ class NcclGroup {
   /// to[count] = sum of everyone's from[count].
   void all_reduce(const void* from, void* to, std::size_t count, DType, cudaStream_t);
 
+  /// Peers make the matching ones in the same order.
+  void exchange(const NcclExchange&, cudaStream_t);
+
+  /// What NCCL itself has to say, empty: nothing; ends nothing.
+  [[nodiscard]] std::string trouble() const;
   /// Waits until the work in `stream` is done, at most `timeout_s`; what does not end is aborted.
   void finish(cudaStream_t stream, std::string_view what, double timeout_s);
   /// Throws if NCCL or the group has something to say.

@@ -20,6 +20,10 @@ NcclLibrary::NcclLibrary() {
   lib.find(all_gather, "ncclAllGather");
   lib.find(reduce_scatter, "ncclReduceScatter");
   lib.find(all_reduce, "ncclAllReduce");
+  lib.find(group_start, "ncclGroupStart");
+  lib.find(group_end, "ncclGroupEnd");
+  lib.find(send, "ncclSend");
+  lib.find(receive, "ncclRecv");
   lib.find(mem_alloc, "ncclMemAlloc");
   lib.find(mem_free, "ncclMemFree");
   lib.find(enroll, "ncclCommRegister");

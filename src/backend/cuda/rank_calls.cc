@@ -24,11 +24,23 @@ int selected(int device) {
   return device;
 }
 
+int multiprocessors_of(int device) {
+  int count = 0;
+  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
+        "the rank's device");
+  return count;
+}
+
 }  // namespace
 
-RankCalls::RankCalls(comm::Group& group, int device, const SlotNeeds& needs, double timeout_s)
+RankCalls::RankCalls(comm::Group& group, int device, const SlotNeeds& needs, double timeout_s,
+                     const RankShare& share)
     : group_(group),
       device_(device),
+      all_multiprocessors_(multiprocessors_of(device)),
+      multiprocessors_(share.multiprocessors > 0
+                           ? std::min(share.multiprocessors, all_multiprocessors_)
+                           : all_multiprocessors_),
       control_(selected(device), group.rank(), &group, timeout_s),
       flags_bytes_(align(needs.flags * sizeof(comm::Flag))),
       data_bytes_(align(needs.bytes)) {
@@ -78,6 +90,18 @@ CallParams RankCalls::params(unsigned slot, std::uint32_t hash, Op op) const {
           true,
           true,
           control_.context(static_cast<std::uint32_t>(op) + 1)};
+}
+
+plan::GemmPlan RankCalls::fit(const plan::GemmPlan& gemm, int left) const {
+  return shares_device() ? plan::beside_others(gemm, multiprocessors_ - left) : gemm;
+}
+
+void RankCalls::require_place(std::string_view op, int ctas, int left) const {
+  require(
+      !shares_device() || ctas + left <= multiprocessors_,
+      "{}: a share of the device, got {} CTAs and {} multiprocessors left free, expected at most "
+      "{} together",
+      op, ctas, left, multiprocessors_);
 }
 
 void RankCalls::admit(std::string_view name, std::uint32_t hash, Op op, cudaStream_t stream) {

@@ -25,12 +25,21 @@ struct SlotNeeds {
   }
 };
 
+/// What else stands on a rank's device, and what its calls may ask for.
+struct RankShare {
+  /// That this communicator's kernels may fill; 0: all of the device. With fewer, calls of other
+  /// communicators that wait for peers may stand beside its own.
+  int multiprocessors = 0;
+  bool nccl = false;  ///< plans of transport nccl will come
+};
+
 /// All ranks make the same calls in the same order, from one thread each, on one stream each.
 class RankCalls {
  public:
   /// Loads every kernel that calls launch. Collective; `group` must outlive it. Errors: usage,
   /// system, peer, timeout.
-  RankCalls(comm::Group& group, int device, const SlotNeeds& needs, double timeout_s);
+  RankCalls(comm::Group& group, int device, const SlotNeeds& needs, double timeout_s,
+            const RankShare& share = {});
   RankCalls(const RankCalls&) = delete;
   RankCalls& operator=(const RankCalls&) = delete;
   /// Ends this rank's waits first.
@@ -42,6 +51,13 @@ class RankCalls {
   unsigned begin_call(std::string_view name, Op op, cudaStream_t stream);
   /// Parameters of a call's kernel, as if it were the only one.
   [[nodiscard]] CallParams params(unsigned slot, std::uint32_t hash, Op op) const;
+  /// Whether other communicators have a place on the device.
+  [[nodiscard]] bool shares_device() const { return multiprocessors_ < all_multiprocessors_; }
+  [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
+  /// The plan as it may run here: of a share only, beside others; `left` multiprocessors less.
+  [[nodiscard]] plan::GemmPlan fit(const plan::GemmPlan& gemm, int left = 0) const;
+  /// Error: usage (a kernel, with what it leaves to others, does not fit the share).
+  void require_place(std::string_view op, int ctas, int left) const;
   /// A call without rows: the ranks only agree. Errors: usage, system.
   void admit(std::string_view name, std::uint32_t hash, Op op, cudaStream_t stream);
   [[nodiscard]] std::size_t data_at(unsigned slot) const { return flags_at(slot) + flags_bytes_; }
@@ -62,6 +78,7 @@ class RankCalls {
 
   /// Whether any call was captured.
   [[nodiscard]] bool captured() const { return slots_.graphs(); }
+  [[nodiscard]] WaitControl& control() { return control_; }
   [[nodiscard]] comm::Group& group() const { return group_; }
   [[nodiscard]] int device() const { return device_; }
   [[nodiscard]] const comm::DeviceMemory& memory() const { return *memory_; }
@@ -77,6 +94,7 @@ class RankCalls {
 
   comm::Group& group_;
   int device_;
+  int all_multiprocessors_ = 0, multiprocessors_ = 0;
   WaitControl control_;
   GemmWorkspace workspace_;
   std::size_t flags_bytes_, data_bytes_;

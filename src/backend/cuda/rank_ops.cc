@@ -27,9 +27,9 @@ SlotNeeds needs_of(const std::vector<Problem>& problems, int ranks) {
 }  // namespace
 
 RankOps::RankOps(comm::Group& group, int device, const std::vector<Problem>& problems,
-                 double timeout_s)
-    : calls(group, device, needs_of(problems, group.ranks()), timeout_s),
-      ag_gemm(calls),
+                 double timeout_s, const RankShare& share)
+    : calls(group, device, needs_of(problems, group.ranks()), timeout_s, share),
+      ag_gemm(calls, share.nccl),
       gemm_rs(calls),
       gemm_ar(calls),
       gemm_reduce(calls) {}

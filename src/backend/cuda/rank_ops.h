@@ -15,7 +15,8 @@ namespace tilelace::cuda {
 struct RankOps {
   /// Staging for calls of every problem of the list, up to its m, on any path. Collective. `group`
   /// must outlive it. Errors: usage, system, peer, timeout.
-  RankOps(comm::Group& group, int device, const std::vector<Problem>& problems, double timeout_s);
+  RankOps(comm::Group& group, int device, const std::vector<Problem>& problems, double timeout_s,
+          const RankShare& share = {});
 
   RankCalls calls;
   AgGemm ag_gemm;

@@ -129,6 +129,12 @@ void WaitControl::stop(comm::AbortReason reason) noexcept {
   comm::raise_abort<StdAtomics>(&page().stop, reason);
 }
 
+bool WaitControl::stopped() const {
+  if (StdAtomics::load_acquire(&page().record.ready) != 0) return true;
+  if (comm::read_abort<StdAtomics>(&page().stop).kind != 0) return true;
+  return group_ != nullptr && comm::read_abort<StdAtomics>(group_->abort_word()).kind != 0;
+}
+
 std::optional<WaitRecord> WaitControl::record() const {
   if (StdAtomics::load_acquire(&page().record.ready) == 0) return std::nullopt;
   return page().record;

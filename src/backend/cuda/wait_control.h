@@ -40,6 +40,9 @@ class WaitControl {
   /// Ends all waits of this rank's kernels, some ms later. Any thread; never blocks.
   void stop(comm::AbortReason reason) noexcept;
 
+  /// Whether anybody has ended this rank's waits, or a wait has failed. Any thread.
+  [[nodiscard]] bool stopped() const;
+
   /// The report of the rank's first failed wait, if there is one.
   [[nodiscard]] std::optional<WaitRecord> record() const;
 

@@ -24,6 +24,10 @@ std::vector<Check> graph_checks();
 /// Wrong arguments, each followed by a call that must be right; ranks that disagree.
 std::vector<Check> misuse_checks();
 std::vector<Check> sum_misuse_checks();
+/// Transport nccl.
+std::vector<Check> nccl_checks();
+/// What keeps NCCL from being used here, as an error names it; empty: nothing.
+std::string nccl_obstacle();
 /// Ranks that do not come, and abort.
 std::vector<Check> fault_checks();
 

@@ -58,6 +58,13 @@ Finding check_absent_in_ring(Member& member) {
   return check_absent(member, o);
 }
 
+/// NCCL itself would wait for ever.
+Finding check_absent_from_nccl(Member& member) {
+  PlanOptions o;
+  o.transport = Transport::nccl;
+  return check_absent(member, o);
+}
+
 Finding check_abort(Member& member) {
   Tensors t(member, some_problem(member.ranks()), true);
   const std::array list{t.preparation()};
@@ -106,16 +113,22 @@ Finding check_works(Member& member) {
 
 std::vector<Check> fault_checks() {
   const auto absent = [](Member& member) { return check_absent(member, {}); };
-  return {{"a rank that does not come", kBoundS, true, absent, false},
-          {"calls after it", 20, false, check_works, false},
-          {"a rank that nobody can pull from", kBoundS, true, check_absent_pulled, false},
-          {"calls after pulls", 20, false, check_works, false},
-          {"a ring that is cut", kBoundS, true, check_absent_in_ring, false},
-          {"calls after the ring", 20, false, check_works, false},
-          {"abort", 20, true, check_abort, false},
-          {"calls after abort", 20, false, check_works, false},
-          {"leaving with calls under way", 20, false, check_leaving, false},
-          {"calls after leaving", 20, false, check_works, false}};
+  std::vector<Check> all{
+      {"a rank that does not come", kBoundS, true, absent, false},
+      {"calls after it", 20, false, check_works, false},
+      {"a rank that nobody can pull from", kBoundS, true, check_absent_pulled, false},
+      {"calls after pulls", 20, false, check_works, false},
+      {"a ring that is cut", kBoundS, true, check_absent_in_ring, false},
+      {"calls after the ring", 20, false, check_works, false},
+      {"abort", 20, true, check_abort, false},
+      {"calls after abort", 20, false, check_works, false},
+      {"leaving with calls under way", 20, false, check_leaving, false},
+      {"calls after leaving", 20, false, check_works, false}};
+  if (!nccl_obstacle().empty()) return all;  // nccl_checks says so
+  all.push_back(
+      {"a rank that does not come to NCCL", kBoundS, true, check_absent_from_nccl, false});
+  all.push_back({"calls after NCCL", 20, false, check_works, false});
+  return all;
 }
 
 }  // namespace tilelace::gpu_test

@@ -21,8 +21,8 @@ struct Options {
 
 std::vector<Check> all_checks() {
   std::vector<Check> all;
-  for (auto make :
-       {result_checks, sum_checks, graph_checks, misuse_checks, sum_misuse_checks, fault_checks})
+  for (auto make : {result_checks, sum_checks, graph_checks, misuse_checks, sum_misuse_checks,
+                    nccl_checks, fault_checks})
     for (Check& c : make()) all.push_back(std::move(c));
   return all;
 }

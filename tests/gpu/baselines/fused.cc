@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <set>
 
+#include "core/check.h"
 #include "gemms.h"
 
 namespace tilelace::gpu_test {
@@ -66,9 +67,13 @@ std::vector<OpPlan> Fused::candidates(const Row& row) const {
   std::vector<OpPlan> some;
   std::set<std::string> kinds;
   for (const OpPlan& plan : all) {
+    if (!cuda::has_kernel(gemm_of(plan), row.gemm.dtype)) continue;
+    if (describe(plan).find(options_.only) == std::string::npos) continue;
     const bool fresh = kinds.insert(role_of(plan)).second;
     if (fresh || some.size() < static_cast<std::size_t>(options_.candidates)) some.push_back(plan);
   }
+  require(!some.empty(), "{}: {}, got no plan with \"{}\" that this build has, expected one",
+          name_of(row.op), text_of(row.problem()), options_.only);
   return some;
 }
 

@@ -72,6 +72,7 @@ const BestOwn& Gemms::own(const plan::GemmProblem& p) {
   const Shape shape{p.m, p.n, p.k};
   if (const auto known = own_.find(shape); known != own_.end()) return known->second;
   auto plans = plan::gemm_candidates(p);
+  std::erase_if(plans, [&](const plan::GemmPlan& x) { return !cuda::has_kernel(x, p.dtype); });
   plans.resize(std::min(plans.size(), static_cast<std::size_t>(std::max(1, options_.plans))));
   std::vector<Variant> all;
   for (std::size_t i = 0; i < plans.size(); ++i) {

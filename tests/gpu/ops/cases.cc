@@ -121,17 +121,23 @@ std::string sort_of(const OpPlan& plan) {
   return std::string(std::get<plan::GemmRsPlan>(plan).gemm.tile.name);
 }
 
-PlansByKind plans_by_kind(const Problem& problem, const plan::GemmMachine& machine) {
+bool takes_nccl(const std::vector<std::string>& kinds) {
+  return std::find(kinds.begin(), kinds.end(), "nccl by shard") != kinds.end();
+}
+
+PlansByKind plans_by_kind(const Problem& problem, const plan::GemmMachine& machine, bool nccl) {
   PlansByKind kinds;
-  for (const OpPlan& plan : candidates_of(problem, machine)) kinds[kind_of(plan)].push_back(plan);
+  for (const OpPlan& plan : candidates_of(problem, machine, nccl))
+    kinds[kind_of(plan)].push_back(plan);
   return kinds;
 }
 
-PlansByKind only(PlansByKind plans, const std::vector<std::string>& kinds) {
+PlansByKind only(PlansByKind plans, const std::vector<std::string>& kinds, bool strictly) {
+  if (kinds.empty()) return plans;
   PlansByKind some;
   for (const std::string& kind : kinds)
     if (const auto at = plans.find(kind); at != plans.end()) some.insert(*at);
-  return some.empty() ? plans : some;
+  return some.empty() && !strictly ? plans : some;
 }
 
 std::vector<Case> draw_cases(int count, const CaseRange& range, std::uint64_t seed) {
@@ -142,7 +148,8 @@ std::vector<Case> draw_cases(int count, const CaseRange& range, std::uint64_t se
     c.index = i;
     c.exact = i % 2 == 0;
     c.problem = draw_problem(rng, range, c.exact);
-    c.plan = draw_plan(rng, only(plans_by_kind(c.problem, range.machine), range.kinds));
+    c.plan = draw_plan(
+        rng, only(plans_by_kind(c.problem, range.machine, takes_nccl(range.kinds)), range.kinds));
     vary_chunks(rng, c.plan, c.problem);
     // Calls without any row keep ranks in step, and write nothing.
     if (below(rng, 40) == 0) {

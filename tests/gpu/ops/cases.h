@@ -37,9 +37,12 @@ std::vector<Case> draw_cases(int count, const CaseRange& range, std::uint64_t se
 
 /// All plans, by kind_of, fastest prediction first.
 using PlansByKind = std::map<std::string, std::vector<OpPlan>>;
-PlansByKind plans_by_kind(const Problem& problem, const plan::GemmMachine& machine);
-/// Leaves these kinds alone, where there is any; no kinds: leaves all.
-PlansByKind only(PlansByKind plans, const std::vector<std::string>& kinds);
+PlansByKind plans_by_kind(const Problem& problem, const plan::GemmMachine& machine,
+                          bool nccl = false);
+/// Whether plans of these kinds take NCCL; else it is not asked for any.
+bool takes_nccl(const std::vector<std::string>& kinds);
+/// Leaves these kinds alone; where there is none of them: all, or, `strictly`, none. No kinds: all.
+PlansByKind only(PlansByKind plans, const std::vector<std::string>& kinds, bool strictly = false);
 
 /// What plans of one kind differ in most: the size of chunks, the shape of tiles.
 std::string sort_of(const OpPlan& plan);

@@ -53,6 +53,10 @@ plan::GemmMachine machine_of(int ranks, int communicators) {
   return machine;
 }
 
+cuda::RankShare share_of(const Options& o, int ranks, int communicators) {
+  return {machine_of(ranks, communicators).multiprocessors, takes_nccl(o.kinds)};
+}
+
 /// Of an op: everything that the ranks' threads share; made before they start.
 struct Work {
   Op op = Op::ag_gemm;
@@ -83,9 +87,13 @@ Work work_of(const Options& o, Op op, int ranks) {
   if (o.stress <= 0 && o.straggle <= 0 && o.pair <= 0) return work;
   work.stressed = stress_problems(op, ranks, work.stressed_dtype);
   for (const Problem& p : work.stressed) {
-    work.kinds.push_back(only(plans_by_kind(p, machine), o.kinds));
-    work.halves.push_back(only(plans_by_kind(p, machine_of(ranks, 2)), o.kinds));
+    const bool nccl = takes_nccl(o.kinds);
+    work.kinds.push_back(only(plans_by_kind(p, machine, nccl), o.kinds, true));
+    work.halves.push_back(only(plans_by_kind(p, machine_of(ranks, 2), nccl), o.kinds, true));
   }
+  require(std::any_of(work.kinds.begin(), work.kinds.end(),
+                      [](const PlansByKind& kinds) { return !kinds.empty(); }),
+          "--kinds: got none that the problems of {}'s long runs have, expected some", name_of(op));
   return work;
 }
 
@@ -132,7 +140,8 @@ void check_shapes(Rank& rank, const Options& o, const Work& work, Report& report
       const auto end = std::min(cases.size(), at + kBatch);
       std::vector<Problem> problems;
       for (std::size_t i = at; i < end; ++i) problems.push_back(cases[i].problem);
-      const auto ops = make_ops(*rank.group, rank.device, problems, o.timeout_s);
+      const auto ops =
+          make_ops(*rank.group, rank.device, problems, o.timeout_s, share_of(o, rank.ranks, 1));
       for (std::size_t i = at; i < end; ++i) {
         const Drop lost = i / 2 % 2 == 0 ? Drop::input : Drop::reference;
         naming(text_of(cases[i]), [&] {
@@ -161,7 +170,7 @@ void tell(Rank& rank, const LongRun& run, const StressResult& r, Report& report)
 }
 
 void check_long(Rank& rank, const Options& o, const Work& work, Report& report) {
-  Stress stress(rank, work.stressed, work.kinds, o.timeout_s, o.drop);
+  Stress stress(rank, work.stressed, work.kinds, o.timeout_s, o.drop, share_of(o, rank.ranks, 1));
   rank.meet();
   const auto run = [&](Pace pace, long calls) {
     if (calls <= 0) return;
@@ -188,8 +197,9 @@ void check_pair(Rank& rank, const Options& o, const Work& work, Report& report) 
   second.group = group.get();
   cuda::check(cudaStreamCreateWithFlags(&second.stream, cudaStreamNonBlocking), "a second stream");
   {
-    Stress one(rank, work.stressed, work.halves, o.timeout_s, o.drop);
-    Stress two(second, work.stressed, work.halves, o.timeout_s, o.drop);
+    const auto half = share_of(o, rank.ranks, 2);
+    Stress one(rank, work.stressed, work.halves, o.timeout_s, o.drop, half);
+    Stress two(second, work.stressed, work.halves, o.timeout_s, o.drop, half);
     rank.meet();
     for (const std::string& kind : names_of(work.halves)) {
       std::array<StressResult, 2> results;
@@ -248,11 +258,12 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::IsMember({"ag_gemm", "gemm_rs", "gemm_ar", "turns"}));
   app.add_option("--kinds", o.kinds,
-                 "of plans, as the output names them: only these, where a problem has any of them")
+                 "of plans, as the output names them: only these, where a problem has any of them "
+                 "(default: all but nccl by shard, which takes libnccl)")
       ->delimiter(',')
-      ->check(CLI::IsMember({"push by shard", "pull by shard", "ring by shard", "medium push",
-                             "store by shard", "store whole", "store by blocks", "unfused pull",
-                             "unfused store"}));
+      ->check(CLI::IsMember({"push by shard", "pull by shard", "ring by shard", "nccl by shard",
+                             "medium push", "store by shard", "store whole", "store direct",
+                             "store staged", "unfused pull", "unfused store"}));
   app.add_option("--dtypes", o.dtypes, "of bf16, fp16")
       ->delimiter(',')
       ->check(CLI::IsMember({"bf16", "fp16"}));

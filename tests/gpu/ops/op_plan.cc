@@ -19,9 +19,12 @@ void add(std::vector<OpPlan>& all, const Plans& plans) {
 
 }  // namespace
 
-std::vector<OpPlan> candidates_of(const Problem& problem, const plan::GemmMachine& machine) {
+std::vector<OpPlan> candidates_of(const Problem& problem, const plan::GemmMachine& machine,
+                                  bool nccl) {
   std::vector<OpPlan> plans;
   if (problem.op == Op::ag_gemm) add(plans, plan::ag_gemm_candidates(problem, machine));
+  if (problem.op == Op::ag_gemm && nccl)
+    add(plans, plan::ag_gemm_nccl_candidates(problem, machine));
   if (problem.op == Op::gemm_rs) add(plans, plan::gemm_rs_candidates(problem, machine));
   if (problem.op == Op::gemm_ar) add(plans, plan::gemm_ar_candidates(problem, machine));
   if (problem.op != Op::ag_gemm) add(plans, plan::gemm_reduce_candidates(problem, machine));
@@ -58,6 +61,10 @@ Transport transport_of(const OpPlan& plan) {
   if (const auto* sum = std::get_if<plan::GemmReducePlan>(&plan)) return sum->transport;
   const auto* gather = std::get_if<plan::AgGemmPlan>(&plan);
   return gather != nullptr ? gather->transport : Transport::store;
+}
+
+const plan::GemmPlan& gemm_of(const OpPlan& plan) {
+  return std::visit([](const auto& p) -> const plan::GemmPlan& { return p.gemm; }, plan);
 }
 
 double predicted_us(const OpPlan& plan) {

@@ -16,7 +16,8 @@ using OpPlan =
     std::variant<plan::AgGemmPlan, plan::GemmRsPlan, plan::GemmArPlan, plan::GemmReducePlan>;
 
 /// All legal plans, fastest prediction first. Error: usage (a problem that has none).
-std::vector<OpPlan> candidates_of(const Problem& problem, const plan::GemmMachine& machine = {});
+std::vector<OpPlan> candidates_of(const Problem& problem, const plan::GemmMachine& machine = {},
+                                  bool nccl = false);
 
 std::string describe(const OpPlan& plan);
 /// "push by shard", "ring by shard", "medium push", "unfused store": what names a way of moving
@@ -25,6 +26,8 @@ std::string kind_of(const OpPlan& plan);
 Path path_of(const OpPlan& plan);
 Transport transport_of(const OpPlan& plan);
 double predicted_us(const OpPlan& plan);
+/// The product in it.
+const plan::GemmPlan& gemm_of(const OpPlan& plan);
 
 /// Rows of m before each rank's shard, then m.
 std::vector<std::int64_t> borders_of(const Problem& problem);

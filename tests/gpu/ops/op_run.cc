@@ -6,9 +6,10 @@
 namespace tilelace::gpu_test {
 
 std::unique_ptr<cuda::RankOps> make_ops(comm::Group& group, int device,
-                                        const std::vector<Problem>& problems, double timeout_s) {
+                                        const std::vector<Problem>& problems, double timeout_s,
+                                        const cuda::RankShare& share) {
   require(!problems.empty(), "problems: got none, expected at least one");
-  return std::make_unique<cuda::RankOps>(group, device, problems, timeout_s);
+  return std::make_unique<cuda::RankOps>(group, device, problems, timeout_s, share);
 }
 
 void run_op(cuda::RankOps& ops, const Problem& problem, const OpPlan& plan, const OpTensors& t,

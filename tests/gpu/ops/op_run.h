@@ -31,7 +31,8 @@ class ReachableMemory {
 
 /// Collective: staging for these problems, at least one. Errors: RankOps'.
 std::unique_ptr<cuda::RankOps> make_ops(comm::Group& group, int device,
-                                        const std::vector<Problem>& problems, double timeout_s);
+                                        const std::vector<Problem>& problems, double timeout_s,
+                                        const cuda::RankShare& share = {});
 
 /// Enqueues a call. Errors, and what a graph may hold: as the op's own run. The plan is one of this
 /// op's.

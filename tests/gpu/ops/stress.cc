@@ -98,7 +98,7 @@ PlansByKind all_kinds(const Problem& problem, const plan::GemmMachine& machine) 
 }
 
 Stress::Stress(Rank& rank, const std::vector<Problem>& problems, std::vector<PlansByKind> kinds,
-               double timeout_s, bool drop)
+               double timeout_s, bool drop, const cuda::RankShare& share)
     : rank_(rank),
       timeout_s_(timeout_s),
       kinds_(std::move(kinds)),
@@ -124,7 +124,7 @@ Stress::Stress(Rank& rank, const std::vector<Problem>& problems, std::vector<Pla
     check(cudaEventCreateWithFlags(&o.checked, cudaEventDisableTiming), "an event");
   }
   check(cudaStreamSynchronize(rank_.stream), "operands");
-  ops_ = make_ops(*rank_.group, rank_.device, problems, timeout_s_);
+  ops_ = make_ops(*rank_.group, rank_.device, problems, timeout_s_, share);
 }
 
 Stress::~Stress() {
@@ -216,17 +216,31 @@ void Stress::delay() {
           "a delay");
 }
 
-void Stress::enqueue(long call) {
+void Stress::enqueue_burst(long first, long calls) {
+  for (long c = first; c < first + calls; ++c) {
+    const Out& out = outs_[static_cast<std::size_t>(c) % kOuts];
+    if (out.used) check(cudaStreamWaitEvent(rank_.stream, out.checked), "an event");
+  }
+  for (long c = first; c < first + calls; ++c) launch(c);
+  for (long c = first; c < first + calls; ++c) watch(c);
+}
+
+void Stress::launch(long call) {
   const Load& load = load_of(call);
   const auto input = static_cast<std::size_t>(call) % kInputs;
-  Out& out = outs_[static_cast<std::size_t>(call) % kOuts];
-  if (out.used) check(cudaStreamWaitEvent(rank_.stream, out.checked), "an event");
+  const Out& out = outs_[static_cast<std::size_t>(call) % kOuts];
   OpTensors tensors{};
   tensors.a = load.inputs[input];
   tensors.weights = {load.weight};
   tensors.outs = {out.data};
   tensors.reachable = reachable_->at(out.data);
   run_op(*ops_, load.problem, plan_of(call), tensors, rank_.stream);
+}
+
+void Stress::watch(long call) {
+  const Load& load = load_of(call);
+  const auto input = static_cast<std::size_t>(call) % kInputs;
+  Out& out = outs_[static_cast<std::size_t>(call) % kOuts];
   check(cudaEventRecord(out.ready, rank_.stream), "an event");
   check(cudaStreamWaitEvent(checks_, out.ready), "an event");
   StressCheck c{out.data,          load.expected[input], load.shape.results,

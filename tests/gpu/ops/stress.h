@@ -48,9 +48,9 @@ struct StressResult {
 class Stress {
  public:
   /// `kinds`: of each problem, the same on every rank. With `drop` one input of the last rank is
-  /// lost. Throws what the op does.
+  /// lost. `share`: what the plans were made for. Throws what the op does.
   Stress(Rank& rank, const std::vector<Problem>& problems, std::vector<PlansByKind> kinds,
-         double timeout_s, bool drop);
+         double timeout_s, bool drop, const cuda::RankShare& share);
   Stress(const Stress&) = delete;
   Stress& operator=(const Stress&) = delete;
   ~Stress();
@@ -86,7 +86,12 @@ class Stress {
   [[nodiscard]] const Load& load_of(long call) const;
   [[nodiscard]] const OpPlan& plan_of(long call) const;
   void delay();
-  void enqueue(long call);
+  void enqueue(long call) { enqueue_burst(call, 1); }
+  /// At most kOuts calls with nothing between them in the stream, where kernels of the next one may
+  /// begin under the one before; their checks come after.
+  void enqueue_burst(long first, long calls);
+  void launch(long call);
+  void watch(long call);
   void join();
   using Graph = std::unique_ptr<CUgraphExec_st, cudaError_t (*)(cudaGraphExec_t)>;
   [[nodiscard]] Graph capture(long first, long calls);

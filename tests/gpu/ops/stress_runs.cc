@@ -8,7 +8,8 @@ namespace {
 
 using cuda::check;
 
-constexpr long kGraphCalls = 112;               // a multiple of the inputs: a replay repeats them
+// A multiple of the outs and of the inputs: a replay repeats them.
+constexpr long kGraphCalls = 112;
 constexpr long kGraphs = 50, kShortGraph = 14;  // of a mixed run
 /// Even and odd numbers, so that ranks have to align.
 long short_graph(long graph) { return kShortGraph - graph % 3; }
@@ -35,9 +36,10 @@ Stress::Graph Stress::capture(long first, long calls) {
 
 long Stress::enqueue_eager(long calls, bool delays) {
   check(cudaEventRecord(begin_, rank_.stream), "an event");
-  for (long c = 0; c < calls; ++c) {
+  const long burst = delays ? 1 : static_cast<long>(kOuts);
+  for (long c = 0; c < calls; c += burst) {
     if (delays) delay();
-    enqueue(c);
+    enqueue_burst(c, burst);
   }
   join();
   return calls;
@@ -120,8 +122,9 @@ std::array<StressResult, 2> Stress::run_beside(Stress& other, const std::string&
     s->start(kind);
     check(cudaEventRecord(s->begin_, s->rank_.stream), "an event");
   }
-  for (long c = 0; c < calls; ++c)
-    for (Stress* s : both) s->enqueue(c);
+  const auto burst = static_cast<long>(kOuts);
+  for (long c = 0; c < calls; c += burst)
+    for (Stress* s : both) s->enqueue_burst(c, burst);
   for (Stress* s : both) s->join();
   const std::array<StressResult, 2> results{stop(calls), other.stop(calls)};
   rank_.meet();

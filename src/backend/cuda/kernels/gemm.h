@@ -32,6 +32,7 @@ TILELACE_DEVICE void start_ring(const Params& p, GemmShared<Tile> shared) {
     }
     if constexpr (Params::kGathers || Params::kReduces) init_gate(shared);
     ptx::barrier_init_fence();
+    Trace(p, shared.trace()).begin(kLoadLane);
   }
   if constexpr (GemmShape<Tile>::kCluster > 1)
     ptx::cluster_sync();
@@ -68,6 +69,8 @@ __global__ void __launch_bounds__(GemmShape<Tile>::kThreads, Tile::per_sm)
         else
           ptx::arrive_threads(kNumberBarrier, kNumberThreads);
       }
+    if constexpr (kTraced && Params::kGathers)
+      if (warp == 2 && blockIdx.x == 0) watch_rows(p, shared);
   } else {
     if constexpr (GemmShape<Tile>::kMovesRegisters)
       ptx::registers_more<GemmShape<Tile>::math_registers(kWaits)>();

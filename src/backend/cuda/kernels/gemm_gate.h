@@ -61,11 +61,14 @@ TILELACE_DEVICE void admit(const Params& p, GemmShared<Tile> shared) {
   ptx::wait_prerequisites();
   const std::uint32_t epoch = call_number(p.call);
   if (p.call.first && blockIdx.x == 0) send_headers(p.call, epoch);
+  const Trace trace(p, shared.trace());
+  if (threadIdx.x % 32 == 0) trace.add(TraceKind::headers, kAdmitLane);
   if (Params::kGathers) ptx::sync_threads(kNumberBarrier, kNumberThreads);
   const bool leader = (threadIdx.x & 31) == 0;
   if (leader && p.call.last) count_call(p.call, epoch);
   const bool good = wait_admission(p.call, epoch);
   if (!leader) return;
+  trace.add(TraceKind::admitted, kAdmitLane);
   ptx::store_shared(shared.number(), static_cast<int>(epoch));
   if (!good) ptx::store_shared_least(shared.failed(), 0);
   ptx::barrier_arrive(shared.admitted());

@@ -10,8 +10,8 @@ namespace tilelace::cuda {
 /// Verb wait of the loading warp: flags are dealt to the lanes, who wait side by side.
 class GatherWaits {
  public:
-  TILELACE_DEVICE explicit GatherWaits(const AgGemmParams& p)
-      : p_(p), lane_(static_cast<int>(threadIdx.x) & 31) {}
+  TILELACE_DEVICE GatherWaits(const AgGemmParams& p, Trace trace)
+      : p_(p), trace_(trace), lane_(static_cast<int>(threadIdx.x) & 31) {}
 
   /// After the kernel before this one, which counts the calls.
   TILELACE_DEVICE void begin() {
@@ -44,18 +44,22 @@ class GatherWaits {
   TILELACE_DEVICE void wait_dealt() {
     if (dealt_ == 0) return;
     bool reached = true;
+    if (lane_ == 0) trace_.add(TraceKind::wait_rows, kLoadLane, segment_);
     if (lane_ < dealt_) {
       const int peer = flag_ / p_.work.order.max_chunks;
       const WaitPlace place{Role::load, segment_, -1, peer, static_cast<std::uint32_t>(flag_)};
       reached =
           cuda::wait(p_.call.wait, place, flags_ + flag_, epoch_) == comm::WaitStatus::reached;
+      trace_.add(TraceKind::flag, kLoadLane, flag_);
     }
     dealt_ = 0;
     good_ = __all_sync(~0U, reached ? 1 : 0) != 0 && good_;
     proxy_fence_global();  // for whichever lane loads
+    if (lane_ == 0) trace_.add(TraceKind::rows_here, kLoadLane, segment_);
   }
 
   const AgGemmParams& p_;
+  Trace trace_;
   int lane_;
   std::uint32_t epoch_ = 0;
   const comm::Flag* flags_ = nullptr;
@@ -63,5 +67,37 @@ class GatherWaits {
   int dealt_ = 0, flag_ = 0, segment_ = 0;
   bool good_ = true;
 };
+
+/// Traces only, one warp: writes down when each chunk lands, whoever needs it when.
+template <class Tile>
+TILELACE_DEVICE void watch_rows(const AgGemmParams& p, GemmShared<Tile> shared) {
+  const schedule::GatherOrder& order = p.work.order;
+  const Trace trace(p, shared.trace());
+  const std::uint32_t epoch = admitted_number(shared);
+  const auto* flags =
+      reinterpret_cast<const comm::Flag*>(p.call.base + p.call.rank * p.call.stride + p.call.flags);
+  std::uint64_t seen = 0;
+  bool all = false;
+  while (!all && !stopped(p.call.wait)) {
+    int at = static_cast<int>(threadIdx.x) & 31;
+    bool mine = true;
+    for (int i = 0; i < 64; ++i, at += 32) {
+      const int shard = at / order.max_chunks + 1;
+      if (shard >= order.ranks) break;
+      const int chunk = at % order.max_chunks;
+      if (chunk * order.chunk_rows >= order.shard[shard].end - order.shard[shard].begin) continue;
+      if ((seen >> i & 1U) != 0) continue;
+      const int flag = order.shard[shard].source * order.max_chunks + chunk;
+      if (comm::epoch_reached(comm::CudaAtomics::load_acquire(flags + flag), epoch)) {
+        trace.add(TraceKind::flag, kWatchLane, flag);
+        seen |= 1ULL << i;
+      } else {
+        mine = false;
+      }
+    }
+    all = __all_sync(~0U, mine ? 1 : 0) != 0;
+    ptx::sleep(100);
+  }
+}
 
 }  // namespace tilelace::cuda

@@ -6,18 +6,39 @@
 
 namespace tilelace::cuda {
 
+/// Whether kernels are made for this tile: for all, or, of bf16 alone, for those of TILELACE_TILES
+/// (",a,b,").
+#ifdef TILELACE_TILES
+constexpr bool is_chosen(std::string_view tile) {
+  constexpr std::string_view kAll(TILELACE_TILES);
+  for (std::size_t at = kAll.find(tile); at != kAll.npos; at = kAll.find(tile, at + 1))
+    if (kAll[at - 1] == ',' && kAll[at + tile.size()] == ',') return true;
+  return false;
+}
+template <class Tile, class Element>
+constexpr bool kIsMade = Tile::chosen&& std::is_same_v<Element, __nv_bfloat16>;
+#else
+constexpr bool is_chosen(std::string_view /*tile*/) { return true; }
+template <class Tile, class Element>
+constexpr bool kIsMade = Tile::chosen;
+#endif
+
 template <class Tile, class Element, bool kGathers>
 GemmKernel gemm_entry(plan::GemmTile tile, DType dtype) {
   using Shape = GemmShape<Tile>;
+  const void* alone = nullptr;
   const void* gathering = nullptr;
   const void* reducing = nullptr;
-  if constexpr (plan::can_reduce(Tile::groups, Tile::width, Tile::pingpong, Tile::swapped))
-    reducing = reinterpret_cast<const void*>(gemm_kernel<Tile, Element, GemmRsParams>);
-  if constexpr (kGathers)
-    gathering = reinterpret_cast<const void*>(gemm_kernel<Tile, Element, AgGemmParams>);
+  if constexpr (kIsMade<Tile, Element>) {
+    if constexpr (plan::can_reduce(Tile::groups, Tile::width, Tile::pingpong, Tile::swapped))
+      reducing = reinterpret_cast<const void*>(gemm_kernel<Tile, Element, GemmRsParams>);
+    if constexpr (kGathers)
+      gathering = reinterpret_cast<const void*>(gemm_kernel<Tile, Element, AgGemmParams>);
+    alone = reinterpret_cast<const void*>(gemm_kernel<Tile, Element, GemmParams>);
+  }
   return {tile,
           dtype,
-          reinterpret_cast<const void*>(gemm_kernel<Tile, Element, GemmParams>),
+          alone,
           gathering,
           reducing,
           PartialShape<Tile>::kGroups,
@@ -35,6 +56,7 @@ GemmKernel gemm_entry(plan::GemmTile tile, DType dtype) {
 
 #define TILELACE_GEMM_TYPE(name, g, b, w, s, cr, cc, st, pp, sw, ps)                       \
   struct name##_tile {                                                                     \
+    static constexpr bool chosen = is_chosen(#name);                                       \
     static constexpr int groups = g, blocks = b, width = w, stages = s, cluster_rows = cr, \
                          cluster_cols = cc, staging = st, per_sm = ps;                     \
     static constexpr bool pingpong = pp, swapped = sw;                                     \

@@ -17,7 +17,7 @@ class GemmLoad {
 
  public:
   TILELACE_DEVICE GemmLoad(const Params& p, GemmShared<Tile> shared, Place<Tile> place)
-      : p_(p), shared_(shared), place_(place), waits_(p) {}
+      : p_(p), shared_(shared), place_(place), trace_(p, shared.trace()), waits_(p, trace_) {}
 
   /// Nobody leaves while a CTA of the cluster may still signal here: until every stage has been let
   /// go by all who read it. What they sent here has arrived by then, or it could not have been
@@ -26,8 +26,10 @@ class GemmLoad {
     if constexpr (Params::kGathers)
       if (!ready_) start();  // no tile: others wait for this warp to know the call's number
     if constexpr (Params::kShares) {
+      note(TraceKind::wait_tile);
       if (p_.awaits) await_shared<Tile>(p_, admitted_number(shared_));
       __syncwarp();
+      note(TraceKind::tiles_here);
     }
     if constexpr (Shape::kCluster > 1) {
       for (int i = 0; i < Tile::stages; ++i) {
@@ -35,9 +37,11 @@ class GemmLoad {
         ring_.advance();
       }
     }
+    note(TraceKind::exit);
   }
 
   TILELACE_DEVICE void load(schedule::GemmCell cell, schedule::GemmSegment s) {
+    note(TraceKind::segment, s.tile);
     const int row =
         (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows + place_.col * Shape::kRowSlice;
     const int col = (cell.col * Tile::cluster_cols + place_.col) * Tile::width + slice();
@@ -59,17 +63,25 @@ class GemmLoad {
       }
       ring_.advance();
     }
+    note(TraceKind::loaded, s.tile);
     if constexpr (Params::kReduces)
-      if (p_.work.order.own(cell.section)) load_terms(cell);
+      if (p_.work.order.own(cell.section)) load_terms(cell, s.tile);
     ++segment_;
   }
 
  private:
-  TILELACE_DEVICE void load_terms(schedule::GemmCell cell) {
+  TILELACE_DEVICE void note(TraceKind kind, int argument = 0) const {
+    if constexpr (kTraced)
+      if (ptx::elect_one()) trace_.add(kind, kLoadLane, argument);
+  }
+
+  TILELACE_DEVICE void load_terms(schedule::GemmCell cell, int tile) {
     const TermLoad<Tile, Params> terms(p_, cell, place_.cta);
-    if (!terms.wait(admitted_number(shared_)) && ptx::elect_one())
+    note(TraceKind::wait_terms, tile);
+    if (!terms.wait(admitted_number(shared_), trace_, tile) && ptx::elect_one())
       ptx::store_shared_least(shared_.failed(), segment_);
     __syncwarp();
+    note(TraceKind::terms_here, tile);
     for (int i = 0; i < p_.term_steps; ++i) {
       ptx::barrier_wait(shared_.empty(ring_.stage), ring_.parity ^ 1);
       if (ptx::elect_one()) terms.load(i, shared_.rows(ring_.stage), shared_.full(ring_.stage));
@@ -101,6 +113,7 @@ class GemmLoad {
 
   TILELACE_DEVICE void start() {
     ptx::wait_prerequisites();
+    note(TraceKind::ready);
     if constexpr (Params::kGathers) waits_.begin();
     ready_ = true;
   }
@@ -152,12 +165,13 @@ class GemmLoad {
   }
 
   struct NoWaits {
-    TILELACE_DEVICE explicit NoWaits(const Params& /*p*/) {}
+    TILELACE_DEVICE NoWaits(const Params& /*p*/, Trace /*trace*/) {}
   };
 
   const Params& p_;
   GemmShared<Tile> shared_;
   Place<Tile> place_;
+  Trace trace_;
   std::conditional_t<Params::kGathers, GatherWaits, NoWaits> waits_;
   Ring<Tile::stages> ring_;
   int segment_ = 0;

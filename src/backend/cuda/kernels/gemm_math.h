@@ -26,6 +26,7 @@ class GemmMath {
       : p_(p),
         shared_(shared),
         place_(place),
+        trace_(p, shared.trace()),
         group_(group),
         thread_(static_cast<int>(threadIdx.x) & 127),
         warp_(__shfl_sync(~0U, thread_ / 32, 0)),
@@ -51,18 +52,19 @@ class GemmMath {
     // In turns: also because a wait for a parity that is more than one round ahead would return.
     if (Tile::pingpong && !first_turn_) ptx::sync_threads(kTurnBarrier + group_, 256);
     first_turn_ = false;
+    note(TraceKind::turn, s.tile);
     const std::uint32_t began = ptx::cycles();
     // Whole rounds of the ring, so that stages are known when the loop is unrolled.
     const int first = ring_.stage;
     const int end = first + s.steps();
-    bool here = false;
+    bool here = await_first(s.tile);
     for (int round = 0; round < end; round += Tile::stages) {
 #pragma unroll
       for (int stage = 0; stage < Tile::stages; ++stage) {
         const int at = round + stage;
         if (at < first) continue;
         if (at >= end) break;
-        if (!here) ptx::barrier_wait(shared_.full(stage), ring_.parity);
+        if (!here) await_stage(stage);
         constexpr int kLast = Tile::stages - 1;
         multiply_stage(stage, at != first, [&] {
           if (at != first) release(stage == 0 ? kLast : stage - 1);
@@ -85,6 +87,8 @@ class GemmMath {
     ptx::wgmma_wait<0>();
     pin_accumulators();
     release((end - 1) % Tile::stages);
+    if constexpr (kTraced)
+      if (thread_ == 0) trace_.add(TraceKind::multiplied, group_, trace_.take_starved(group_));
   }
 
   /// Kept in fp32, a thread's values 16 bytes at a time; published by a flag.
@@ -98,6 +102,7 @@ class GemmMath {
                                                    acc_[i][j + 3]};
     sync_group();
     if (thread_ == 0) comm::signal<comm::CudaDeviceAtomics>(flag(place_.worker), launch_);
+    note(TraceKind::given);
   }
 
   TILELACE_DEVICE void add_partial(int worker) {
@@ -111,15 +116,19 @@ class GemmMath {
         const float4 v = __ldcg(from + (i * Shape::kAccumulators + j) * 32);
         acc_[i][j] += v.x, acc_[i][j + 1] += v.y, acc_[i][j + 2] += v.z, acc_[i][j + 3] += v.w;
       }
+    note(TraceKind::summed);
   }
 
   TILELACE_DEVICE void store(schedule::GemmCell cell) {
+    if constexpr (Params::kShares) tell_shared();
     if constexpr (Params::kReduces) {
       if (!p_.work.order.own(cell.section)) return give_terms(cell);
       add_terms();
+      note(TraceKind::summed);
     }
     if constexpr (Params::kGathers || Params::kReduces)
       if (!may_store(shared_, segments_ - 1)) return;
+    if (segments_ <= Shape::kTurns) note(TraceKind::allowed);
     section_ = cell.section;
     [[maybe_unused]] const std::uint32_t began = ptx::cycles();
     int row = (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows + 64 * block_row_;
@@ -146,13 +155,17 @@ class GemmMath {
         }
         chunk_ = chunk_ + 1 == Tile::staging ? 0 : chunk_ + 1;
       }
-    if constexpr (Params::kShares) tell_shared(cell);
+    note(TraceKind::stored);
+    if constexpr (Params::kShares)
+      untold_ = PartialPlace<Tile, Params>(p_, cell, place_.cta).number(p_.call.rank);
   }
 
   /// Staged results have been read (the end of the kernel publishes them); the launch is counted.
   TILELACE_DEVICE void finish() {
     if (thread_ != 0) return;
+    if constexpr (Params::kShares) tell_shared();
     ptx::store_wait_read<0>();
+    note(TraceKind::exit);
     if (p_.work.split_tiles == 0 || group_ != 0) return;
     const int ctas = static_cast<int>(gridDim.x);
     for (int c = place_.slot(place_.worker); c < p_.scratch.ctas; c += ctas)
@@ -160,6 +173,24 @@ class GemmMath {
   }
 
  private:
+  TILELACE_DEVICE void note(TraceKind kind, int argument = 0) const {
+    if (thread_ == 0) trace_.add(kind, group_, argument);
+  }
+  /// Whether the first operands are known to be here. Traces tell their wait from all others.
+  TILELACE_DEVICE bool await_first(int tile) const {
+    if constexpr (kTraced) {
+      ptx::barrier_wait(shared_.full(ring_.stage), ring_.parity);
+      note(TraceKind::first, tile);
+    }
+    return kTraced;
+  }
+  TILELACE_DEVICE void await_stage(int stage) const {
+    [[maybe_unused]] std::uint32_t began = 0;
+    if constexpr (kTraced) began = ptx::cycles();
+    ptx::barrier_wait(shared_.full(stage), ring_.parity);
+    if constexpr (kTraced) trace_.starved(group_, thread_, ptx::cycles() - began);
+  }
+
   /// Steps of the ring that follow a segment's own.
   [[nodiscard]] TILELACE_DEVICE int term_steps(schedule::GemmSegment s) const {
     if constexpr (Params::kReduces)
@@ -185,7 +216,8 @@ class GemmMath {
     cuda::give_terms<Element>(p_, PartialPlace<Tile, Params>(p_, cell, place_.cta),
                               order.section[cell.section].owner, Tile::pingpong ? 0 : group_, acc_,
                               rows, kGroupBarrier + group_, turn_ / 128 * p_.pace / 128,
-                              admitted_number(shared_));
+                              admitted_number(shared_), trace_);
+    note(TraceKind::given);
   }
 
   /// Adds the peers' terms, in rank order, the own one in its place among them.
@@ -229,16 +261,20 @@ class GemmMath {
     while (ptx::cycles() - began < chunk * apart) ptx::sleep(64);
   }
 
-  /// The thread that stored tells the peers, once everything has arrived.
-  TILELACE_DEVICE void tell_shared(schedule::GemmCell cell) const {
-    if (thread_ != 0) return;
-    const PartialPlace<Tile, Params> place(p_, cell, place_.cta);
+  /// The thread that stored tells the peers of the last tile that went to all, once everything has
+  /// arrived: behind the next products, so that nobody waits for it.
+  TILELACE_DEVICE void tell_shared() {
+    if (thread_ != 0 || untold_ < 0) return;
+    static_assert(!Params::kShares || PartialShape<Tile>::kGroups == 1);
     const std::uint32_t epoch = admitted_number(shared_);
     bulk_complete();
     for (int i = 1; i < p_.call.ranks; ++i) {
       const int peer = (p_.call.rank + i) % p_.call.ranks;
-      signal(place.flag(peer, p_.call.rank, Tile::pingpong ? 0 : group_) + p_.first_shared, epoch);
+      std::byte* const flags = p_.call.base + peer * p_.call.stride + p_.call.flags;
+      signal(reinterpret_cast<comm::Flag*>(flags) + p_.first_shared + untold_, epoch);
     }
+    untold_ = -1;
+    note(TraceKind::told);
   }
 
   [[nodiscard]] TILELACE_DEVICE float& value(int i) {
@@ -396,10 +432,12 @@ class GemmMath {
   const Params& p_;
   GemmShared<Tile> shared_;
   Place<Tile> place_;
+  Trace trace_;
   int group_, thread_, warp_, lane_, block_row_;
   int releases_ = -1;
   int chunk_ = 0;
   int segments_ = 0, section_ = 0;
+  int untold_ = -1;         ///< number of a finished tile that the peers do not know of yet
   std::uint32_t turn_ = 0;  ///< cycles of the last one, if another follows
   bool first_turn_ = group_ == 0;
   comm::Flag launch_ = 0;

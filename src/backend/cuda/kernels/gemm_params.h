@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "backend/cuda/device/call_params.h"
+#include "backend/cuda/device/trace.h"
 #include "schedule/gather_order.h"
 #include "schedule/push_order.h"
 #include "schedule/reduce_order.h"
@@ -33,6 +34,7 @@ struct GemmCommon {
   const void* bias;             ///< [n] or null
   int n;                        ///< columns of the result
   Activation activation;
+  TILELACE_TRACE_SINK
 };
 
 struct GemmParams : GemmCommon {

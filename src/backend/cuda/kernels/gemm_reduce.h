@@ -5,6 +5,7 @@
 // eight values of each thread of a group. Nobody else ever reads it.
 #pragma once
 #include "backend/cuda/device/elements.h"
+#include "backend/cuda/device/trace.h"
 #include "backend/cuda/device/transfer.h"
 #include "backend/cuda/kernels/gemm_gate.h"
 
@@ -55,7 +56,7 @@ class PartialPlace : public PartialShape<Tile> {
 template <class Element, class Tile, class Params, class Accumulators>
 TILELACE_DEVICE void give_terms(const Params& p, const PartialPlace<Tile, Params>& place, int owner,
                                 int group, const Accumulators& acc, int rows, int barrier,
-                                std::uint32_t pace, std::uint32_t epoch) {
+                                std::uint32_t pace, std::uint32_t epoch, Trace trace) {
   constexpr int kOfBlock = GemmShape<Tile>::kAccumulators;
   constexpr int kValues = PartialShape<Tile>::kValues;
   const int thread = static_cast<int>(threadIdx.x) & 127;
@@ -71,6 +72,7 @@ TILELACE_DEVICE void give_terms(const Params& p, const PartialPlace<Tile, Params
       v[e] = 8 * i + e < kValues ? acc[(8 * i + e) / kOfBlock][(8 * i + e) % kOfBlock] : 0.0F;
     to[i * 128] = pack_elements<Element>(v);
   }
+  if (thread == 0) trace.add(TraceKind::written, static_cast<int>(threadIdx.x) / 128 - 1);
   publish({thread, 128}, barrier, place.flag(owner, p.call.rank, group), epoch);
 }
 
@@ -85,7 +87,7 @@ class TermLoad {
       : p_(p), cell_(cell), place_(p, cell, cta) {}
 
   /// A lane a flag; false: a term never came.
-  TILELACE_DEVICE bool wait(std::uint32_t epoch) const {
+  TILELACE_DEVICE bool wait(std::uint32_t epoch, Trace trace, int tile) const {
     bool here = true;
     const int lane = static_cast<int>(threadIdx.x) & 31;
     const int source = lane / Place::kGroups;
@@ -95,6 +97,7 @@ class TermLoad {
       const WaitPlace place{Role::reduce, cell_.section, cell_.col, source, index};
       here = cuda::wait(p_.call.wait, place, place_.flag(p_.call.rank, source, group), epoch) ==
              comm::WaitStatus::reached;
+      trace.add(TraceKind::term, kLoadLane, 16 * tile + source);
     }
     const bool all = __all_sync(~0U, here ? 1 : 0) != 0;
     proxy_fence_global();  // for whichever lane loads

@@ -2,6 +2,7 @@
 // What follows from a tile shape: sizes, and where things lie in shared memory.
 #pragma once
 #include "backend/cuda/device/ptx.h"
+#include "backend/cuda/device/trace.h"
 #include "plan/gemm_tiles.h"
 
 namespace tilelace::cuda {
@@ -24,7 +25,7 @@ struct GemmShape {
   static constexpr int kArriving = kRowsBytes + Tile::cluster_rows * kColSlice * 128;
   static constexpr int kStagingBytes = Tile::groups * Tile::staging * kChunkBytes;
   static constexpr int kSharedBytes =
-      Tile::stages * kStageBytes + kStagingBytes + 16 * Tile::stages + 16;
+      Tile::stages * kStageBytes + kStagingBytes + 16 * Tile::stages + 16 + kTraceBytes;
   static constexpr int kThreads = 128 * (Tile::groups + 1);
   static constexpr int kAccumulators = Tile::width / 2;  ///< a thread and block
   static constexpr int kPartialFloats = kRows * Tile::width;
@@ -63,6 +64,7 @@ struct GemmShared {
   /// be; INT_MAX: none.
   TILELACE_DEVICE ptx::Shared failed() const { return admitted() + 8; }
   TILELACE_DEVICE ptx::Shared number() const { return failed() + 4; }
+  TILELACE_DEVICE ptx::Shared trace() const { return number() + 4; }
 };
 
 /// Place in the ring, and the parity of its round. Segments follow each other without a gap: where

@@ -7,20 +7,21 @@ namespace {
 #pragma nv_diag_suppress 177  // a tile that is not made: its members
 TILELACE_GEMM_PINGPONG(TILELACE_GEMM_TYPE)
 
-template <class Tile>
-const void* sharing(DType dtype) {
-  if constexpr (!plan::can_share(Tile::blocks, Tile::width, Tile::pingpong))
-    return nullptr;
+template <class Tile, class Element>
+const void* sharing() {
+  if constexpr (kIsMade<Tile, Element> &&
+                plan::can_share(Tile::blocks, Tile::width, Tile::pingpong))
+    return reinterpret_cast<const void*>(gemm_kernel<Tile, Element, GemmArParams>);
   else
-    return dtype == DType::bf16
-               ? reinterpret_cast<const void*>(gemm_kernel<Tile, __nv_bfloat16, GemmArParams>)
-               : reinterpret_cast<const void*>(gemm_kernel<Tile, __half, GemmArParams>);
+    return nullptr;
 }
 }  // namespace
 
 const void* gemm_sharing(std::string_view tile, DType dtype) {
-#define TILELACE_GEMM_SHARING(name, ...) \
-  if (tile == #name) return sharing<name##_tile>(dtype);
+#define TILELACE_GEMM_SHARING(name, ...)                                \
+  if (tile == #name)                                                    \
+    return dtype == DType::bf16 ? sharing<name##_tile, __nv_bfloat16>() \
+                                : sharing<name##_tile, __half>();
   TILELACE_GEMM_PINGPONG(TILELACE_GEMM_SHARING)
 #undef TILELACE_GEMM_SHARING
   return nullptr;

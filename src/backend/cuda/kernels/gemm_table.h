@@ -13,7 +13,7 @@ namespace tilelace::cuda {
 struct GemmKernel {
   plan::GemmTile tile;
   DType dtype;
-  const void* function;   ///< takes GemmParams
+  const void* function;   ///< takes GemmParams; null: not in this build (TILELACE_TILES)
   const void* gathering;  ///< takes AgGemmParams; null: not made
   const void* reducing;   ///< takes GemmRsParams; null: not made
   int given_groups;       ///< parts of a partial that one CTA of `reducing` gives, a flag each

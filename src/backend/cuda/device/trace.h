@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// What kernels write down while they run, in builds with TILELACE_TRACE: when tiles begin and end,
+// what they wait for. In other builds nothing of it is left, neither code nor parameters.
+#pragma once
+#include <cstdint>
+
+#include "core/host_device.h"
+
+namespace tilelace::cuda {
+
+#ifdef TILELACE_TRACE
+inline constexpr bool kTraced = true;
+#else
+inline constexpr bool kTraced = false;
+#endif
+
+/// Arguments in brackets. Lanes: the math groups are 0, 1; of the others, kLoadLane and so on.
+enum class TraceKind : std::uint8_t {
+  enter,       ///< the CTA begins [multiprocessor]
+  ready,       ///< the kernel before this one is done
+  segment,     ///< load: a tile's operands are next [tile]
+  wait_rows,   ///< load: begins to wait for flags [how many tiles came before]
+  rows_here,   ///< load: they are all here [likewise]
+  flag,        ///< load, copy, watch: this one is here [flag]
+  loaded,      ///< load: the last operands of the tile are on their way [tile]
+  wait_terms,  ///< load: begins to wait for the peers' terms [tile]
+  term,        ///< load: this one is here [16 * tile + its rank]
+  terms_here,  ///< load: they are all here [tile]
+  headers,     ///< admit: this rank's headers are sent
+  admitted,    ///< admit: all peers' headers are here
+  turn,        ///< math: it is this group's turn [tile]
+  first,       ///< math: the first operands are here, products begin [tile]
+  multiplied,  ///< math: products are done [cycles without operands]
+  summed,      ///< math: terms or partials are added
+  allowed,     ///< math: the call is admitted, storing begins; of the first tiles
+  written,     ///< math: a partial's stores are issued
+  given,       ///< math: a partial is signalled
+  stored,      ///< math: the result's stores are issued
+  told,        ///< math: a shared result is signalled
+  wait_tile,   ///< copy: begins to wait for a tile [flag]; load: for all that peers share
+  tiles_here,  ///< load: they are all here
+  copied,      ///< copy: has it where it belongs [flag]
+  exit,        ///< this lane is done
+};
+
+inline constexpr int kLoadLane = 2;
+inline constexpr int kAdmitLane = 3;
+inline constexpr int kCopyLane = 4;
+inline constexpr int kWatchLane =
+    5;  ///< of one CTA: an idle warp that looks for flags all the time
+inline constexpr int kTraceLanes = 6;
+
+/// 24 bits of argument, 3 of lane, 5 of kind. Both clocks: the one of nanoseconds may be coarse.
+struct TraceEvent {
+  std::uint32_t what;
+  std::uint32_t cycles;
+  std::uint64_t ns;
+
+  [[nodiscard]] TraceKind kind() const { return static_cast<TraceKind>(what >> 27); }
+  [[nodiscard]] int lane() const { return static_cast<int>(what >> 24 & 7U); }
+  [[nodiscard]] int argument() const { return static_cast<int>(what & 0xFFFFFFU); }
+};
+static_assert(sizeof(TraceEvent) == 16);
+
+TILELACE_HD constexpr std::uint32_t trace_what(TraceKind kind, int lane, std::uint32_t argument) {
+  return static_cast<std::uint32_t>(kind) << 27 | static_cast<std::uint32_t>(lane) << 24 |
+         (argument < 0xFFFFFFU ? argument : 0xFFFFFFU);
+}
+
+/// Where a launch writes: CTA c from events + c * each on. Null, or beyond `ctas`: nowhere.
+struct TraceSink {
+  TraceEvent* events;
+  int each, ctas;
+};
+
+/// In a kernel's parameters; in other builds not even an empty member, which would move others.
+#ifdef TILELACE_TRACE
+#define TILELACE_TRACE_SINK TraceSink sink;
+#else
+#define TILELACE_TRACE_SINK
+#endif
+
+}  // namespace tilelace::cuda
+
+#ifdef __CUDACC__
+#include "backend/cuda/device/ptx.h"
+
+namespace tilelace::cuda {
+
+/// Words of shared memory behind a kernel's own: how many events there are, then for each math
+/// group the cycles that it waited for operands.
+inline constexpr int kTraceBytes = kTraced ? 16 : 0;
+
+/// A CTA's events. Called by: one thread at a time of a lane.
+class Trace {
+ public:
+#ifdef TILELACE_TRACE
+  template <class Params>
+  TILELACE_DEVICE Trace(const Params& p, ptx::Shared words) : sink_(p.sink), words_(words) {}
+
+  /// Before anything else, by one thread; then a barrier of the CTA.
+  TILELACE_DEVICE void begin(int lane) const {
+    for (int i = 0; i < kTraceBytes; i += 4) ptx::store_shared(words_ + i, 0);
+    std::uint32_t multiprocessor;
+    asm("mov.u32 %0, %%smid;" : "=r"(multiprocessor));
+    add(TraceKind::enter, lane, static_cast<int>(multiprocessor));
+  }
+  TILELACE_DEVICE void add(TraceKind kind, int lane, int argument = 0) const {
+    if (sink_.events == nullptr || static_cast<int>(blockIdx.x) >= sink_.ctas) return;
+    std::uint32_t at;
+    asm volatile("atom.shared.add.u32 %0, [%1], 1;" : "=r"(at) : "r"(words_) : "memory");
+    if (at >= static_cast<std::uint32_t>(sink_.each)) return;
+    std::uint64_t ns;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns)::"memory");
+    TraceEvent* const to = sink_.events + blockIdx.x * sink_.each + at;
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to),
+                 "r"(trace_what(kind, lane, static_cast<std::uint32_t>(argument))),
+                 "r"(ptx::cycles()), "r"(static_cast<std::uint32_t>(ns)),
+                 "r"(static_cast<std::uint32_t>(ns >> 32))
+                 : "memory");
+  }
+  /// Cycles that a math group has waited, by its first thread; no branch: products are under way.
+  TILELACE_DEVICE void starved(int group, int thread, std::uint32_t cycles) const {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.eq.u32 p, %0, 0;\n@p red.shared.add.u32 [%1], %2;\n}" ::"r"(thread),
+        "r"(words_ + 4 + 4 * group), "r"(cycles)
+        : "memory");
+  }
+  /// Their sum since it was last asked for.
+  TILELACE_DEVICE int take_starved(int group) const {
+    std::uint32_t sum;
+    asm volatile("atom.shared.exch.b32 %0, [%1], 0;"
+                 : "=r"(sum)
+                 : "r"(words_ + 4 + 4 * group)
+                 : "memory");
+    return static_cast<int>(sum);
+  }
+
+ private:
+  const TraceSink& sink_;
+  ptx::Shared words_;
+#else
+  template <class Params>
+  TILELACE_DEVICE Trace(const Params& /*p*/, ptx::Shared /*words*/) {}
+  TILELACE_DEVICE void begin(int /*lane*/) const {}
+  TILELACE_DEVICE void add(TraceKind /*kind*/, int /*lane*/, int /*argument*/ = 0) const {}
+  TILELACE_DEVICE void starved(int /*group*/, int /*thread*/, std::uint32_t /*cycles*/) const {}
+  TILELACE_DEVICE int take_starved(int /*group*/) const { return 0; }
+#endif
+};
+
+/// For kernels that have no layout of shared memory.
+template <class Params>
+TILELACE_DEVICE Trace make_trace(const Params& p) {
+#ifdef TILELACE_TRACE
+  __shared__ std::uint32_t words[kTraceBytes / 4];
+  return {p, ptx::shared_address(words)};
+#else
+  return {p, 0};
+#endif
+}
+
+}  // namespace tilelace::cuda
+#endif

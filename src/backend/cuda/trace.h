@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where launches write their events in builds with TILELACE_TRACE; in others nothing is recorded.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "backend/cuda/device/trace.h"
+
+namespace tilelace::cuda {
+
+/// What one launch wrote, by CTA, each in the order of writing.
+struct TracedLaunch {
+  std::string kernel;  ///< "product", "push", "collect"
+  std::vector<std::vector<TraceEvent>> ctas;
+};
+
+#ifdef TILELACE_TRACE
+/// Room for the events of launches, of the current device. From record_launches(&recorder) on, what
+/// this thread enqueues or captures takes the next room, until record_launches(nullptr).
+class TraceRecorder {
+ public:
+  /// For `launches`, in each of the first `ctas` CTAs, of up to `each` events. Error: system.
+  TraceRecorder(int launches, int ctas, int each);
+  TraceRecorder(const TraceRecorder&) = delete;
+  TraceRecorder& operator=(const TraceRecorder&) = delete;
+  ~TraceRecorder();
+
+  /// Error: usage (no room left).
+  TraceSink next(const char* kernel);
+  /// Of the last time that each launch ran; waits for the device. Errors: system, usage (a CTA had
+  /// more events than there is room for).
+  [[nodiscard]] std::vector<TracedLaunch> read() const;
+
+ private:
+  int launches_, ctas_, each_;
+  TraceEvent* events_ = nullptr;
+  std::vector<std::string> kernels_;
+};
+
+void record_launches(TraceRecorder* recorder);
+
+/// For a kernel that is about to be launched by this thread.
+TraceSink trace_sink(const char* kernel);
+#define TILELACE_TRACE_TO(params, kernel) (params).sink = trace_sink(kernel)
+#else
+#define TILELACE_TRACE_TO(params, kernel) static_cast<void>(0)
+#endif
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far the GPUs' clocks of nanoseconds are apart.
+#pragma once
+#include <cstddef>
+
+#include "harness.h"
+
+namespace tilelace::gpu_test {
+
+struct ClockOffset {
+  double ns = 0;         ///< this rank's clock minus rank 0's
+  double within_ns = 0;  ///< half of the shortest round trip that it was found with
+};
+
+/// Collective. By round trips of a word between rank 0 and each other rank. Errors: system.
+ClockOffset clock_offset(const Rank& rank);
+
+}  // namespace tilelace::gpu_test
