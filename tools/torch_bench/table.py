@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tables (Markdown, to standard output) of torch_bench's JSON lines: us in CUDA graphs, a row each.
+
+usage: table.py FILE.jsonl...
+
+The last columns: the fastest of what PyTorch has over each way of ours; above 1 ours is faster, rows
+below it are bold. Later lines replace earlier ones of the same row. What was wrong says so.
+"""
+import json
+import math
+import sys
+
+NAMES = {"symm_mem": "symm_mem fused", "one_shot": "GEMM + one-shot", "two_shot": "GEMM + two-shot",
+         "tilelace": "tilelace", "tilelace_out": "tilelace, out of tilelace.empty"}
+
+
+def read(paths):
+    rows = {}
+    for path in paths:
+        try:
+            with open(path, encoding="utf-8") as file:
+                for line in file:
+                    r = json.loads(line)
+                    rows[(r["op"], r["ranks"], r["model"], r["m"])] = r
+        except (OSError, ValueError, KeyError) as error:
+            sys.exit(f"table: {path}, got {error!r}, expected JSON lines of torch_bench")
+    if not rows:
+        sys.exit("table: got no row, expected one")
+    return rows
+
+
+def number(us):
+    return "" if us is None else f"{us:.1f}"
+
+
+def ratios_of(row):
+    """By way of ours: the fastest of the others over it."""
+    others = [us for us in (row["unfused_us"], *row["peers"].values()) if us is not None]
+    return {name: min(others) / us for name, us in row["ours"].items()}
+
+
+def shown(ratio):
+    return f"{ratio:.2f}" if ratio >= 1 else f"**{ratio:.2f}**"
+
+
+def print_op(op, rows):
+    peers, ours = list(rows[0]["peers"]), list(rows[0]["ours"])
+    print(f"\n### {op}\n")
+    head = ["model", "TP", "m", "n", "k", "GEMM alone", "GEMM and NCCL", *(NAMES[p] for p in peers),
+            *(NAMES[o] for o in ours), *(f"best other / {o}" for o in ours)]
+    print("| " + " | ".join(head) + " |")
+    print("|---|" + "---:|" * (len(head) - 1))
+    for r in rows:
+        ratios = ratios_of(r)
+        figures = [r["gemm_us"], r["unfused_us"], *r["peers"].values(), *r["ours"].values()]
+        wrong = f" WRONG: {', '.join(r['wrong'])}" if r["wrong"] else ""
+        cells = [r["model"] + wrong, *(str(r[c]) for c in ("ranks", "m", "n", "k")), *map(number, figures),
+                 *(shown(ratios[o]) for o in ours)]
+        print("| " + " | ".join(cells) + " |")
+    print()
+    for name in ours:
+        values = [ratios_of(r)[name] for r in rows]
+        mean = math.exp(sum(map(math.log, values)) / len(values))
+        print(f"{name}: {sum(v < 1 for v in values)} of {len(values)} rows slower than the best other, "
+              f"geometric mean {mean:.2f}, worst {min(values):.2f}.  ")
+
+
+def main():
+    if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
+        print(__doc__)
+        sys.exit(0 if len(sys.argv) > 1 else 2)
+    rows = read(sys.argv[1:])
+    for op in dict.fromkeys(key[0] for key in rows):
+        print_op(op, [rows[key] for key in sorted(rows, key=lambda k: k[1:]) if key[0] == op])
+
+
+if __name__ == "__main__":
+    main()
