@@ -54,8 +54,10 @@ def print_op(op, rows):
     for r in rows:
         ratios = ratios_of(r)
         figures = [r["gemm_us"], r["unfused_us"], *r["peers"].values(), *r["ours"].values()]
-        wrong = f" WRONG: {', '.join(r['wrong'])}" if r["wrong"] else ""
-        cells = [r["model"] + wrong, *(str(r[c]) for c in ("ranks", "m", "n", "k")), *map(number, figures),
+        eager = [p for p in peers if r["peers"][p] is not None and r["peers"][p] == r["eager_us"].get(p)]
+        remark = f" WRONG: {', '.join(r['wrong'])}" if r["wrong"] else ""
+        remark += f" ({', '.join(eager)}: eager, could not be captured)" if eager else ""
+        cells = [r["model"] + remark, *(str(r[c]) for c in ("ranks", "m", "n", "k")), *map(number, figures),
                  *(shown(ratios[o]) for o in ours)]
         print("| " + " | ".join(cells) + " |")
     print()
