@@ -80,9 +80,10 @@ struct KernelPlan {
 };
 
 /// Every choice made before a call, as a printable value; equal on every rank.
-/// On GPU ranks a worker is a cluster of CTAs and tile_m x tile_n is what it computes; `push` is
-/// the copy engine, `store` a kernel before the product or, in sums, the summing one; `pull`
-/// (sums, unfused) is one that reads from all. Unfused: products wait for all rows, or go first.
+/// On GPU ranks a worker is a cluster of CTAs and tile_m x tile_n is what it computes (swiglu: half
+/// of tile_n is gate's, half up's); `push` is the copy engine, `store` a kernel before the product
+/// or, in sums, the summing one; `pull` (sums, unfused) is one that reads from all. Unfused:
+/// products wait for all rows, or go first.
 struct Plan {
   Op op = Op::ag_gemm;
   Path path = Path::fused;

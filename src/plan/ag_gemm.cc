@@ -82,7 +82,8 @@ class Candidates {
     const schedule::RowSplit split = split_of(p, borders_);
     most_rows_ = split.max_rows();
     row_bytes_ = p.k * static_cast<Index>(size_of(p.dtype));
-    scale_ = static_cast<double>(p.total_n()) / static_cast<double>(p.n.front());
+    first_n_ = product_of(p, 0, p.m).n;
+    scale_ = static_cast<double>(p.total_n()) / static_cast<double>(first_n_);
     for (const GemmPlan& gemm : gemms(p.m, machine.multiprocessors)) {
       if (can_be_cut(gemm)) {
         add_by_shard(gemm, split, Transport::push, RouteKind::mesh);
@@ -109,7 +110,7 @@ class Candidates {
 
  private:
   [[nodiscard]] std::vector<GemmPlan> gemms(Index m, int multiprocessors) const {
-    auto all = gemm_candidates({m, p_.n.front(), p_.k, p_.dtype}, {multiprocessors});
+    auto all = gemm_candidates(product_of(p_, 0, m), {multiprocessors});
     std::erase_if(all, [](const GemmPlan& g) { return !can_gather(g.tile); });
     return all;
   }
@@ -176,7 +177,7 @@ class Candidates {
     Index count = apart * reads(most_rows_);
     if (apart < p_.ranks) count += reads(p_.m - apart * most_rows_);
     const Index more = count - reads(p_.m);
-    return scale_ * static_cast<double>(more * p_.n.front() * row_bytes_) * kRereadUsPerByte;
+    return scale_ * static_cast<double>(more * first_n_ * row_bytes_) * kRereadUsPerByte;
   }
 
   [[nodiscard]] Index push_chunk() const {
@@ -193,7 +194,8 @@ class Candidates {
   std::vector<Index> borders_;
   Index most_rows_ = 0;  ///< of a shard
   Index row_bytes_ = 1;
-  double scale_ = 0;  ///< all weights against the first
+  Index first_n_ = 0;  ///< columns of the first product
+  double scale_ = 0;   ///< all products against it
   std::vector<AgGemmPlan> plans_;
 };
 
@@ -209,6 +211,11 @@ std::string_view mover_of(const AgGemmPlan& plan) {
 }
 
 }  // namespace
+
+GemmProblem product_of(const Problem& p, std::size_t i, std::int64_t m) {
+  const bool gated = p.activation == Activation::swiglu;
+  return {m, gated ? p.total_n() : p.n.at(i), p.k, p.dtype, gated};
+}
 
 std::string describe(const AgGemmPlan& plan) {
   return fmt::format("{}, {}, chunks of {} rows; {}", cut_of(plan), mover_of(plan), plan.chunk_rows,

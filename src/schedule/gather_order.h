@@ -32,7 +32,8 @@ struct GatherOrder : SectionOrder<kMaxSections> {
   }
 
   /// What must have landed before rows [first, last) of a section can be read: verb wait(flag) for
-  /// each chunk. By shard own rows are in place; whole, they are staged, which a flag tells as well.
+  /// each chunk. By shard own rows are in place; whole, they are staged, which a flag tells as
+  /// well.
   template <class Verbs>
   TILELACE_ROLE void wait_for_rows(int section, int first, int last, Verbs& v) const {
     for (int i = whole ? 0 : 1; i < ranks; ++i) {
