@@ -97,11 +97,6 @@ PlanOptions options_for(const PlanOptions& options, Op op) {
   return o;
 }
 
-void adapt_to_gpus(Workload& work) {
-  for (Job& job : work.jobs)
-    if (job.gemm.activation == Activation::swiglu) job.gemm.activation = Activation::none;
-}
-
 std::vector<Path> baseline_paths(Device device) {
   if (device == Device::cuda) return {Path::unfused};
   return {Path::medium, Path::unfused};

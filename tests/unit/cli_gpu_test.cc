@@ -64,14 +64,7 @@ TEST(CliBackend, PlansSayWhatThereIs) {
   EXPECT_NE(wide.err.find("got fp32, expected bf16 or fp16"), std::string::npos) << wide.err;
 }
 
-TEST(CliBackend, GpusChangeTheWorkload) {
-  Workload work;
-  work.ranks = 2;
-  auto gemm = plain_gemm(Op::ag_gemm, 64, 64, 2);
-  gemm.activation = Activation::swiglu;
-  work.jobs.push_back({gemm, 0});
-  adapt_to_gpus(work);
-  EXPECT_EQ(work.jobs[0].gemm.activation, Activation::none);
+TEST(CliBackend, GpusChangeTheBaselines) {
   EXPECT_EQ(baseline_paths(Device::cuda), std::vector<Path>{Path::unfused});
   EXPECT_EQ(baseline_paths(Device::cpu), (std::vector<Path>{Path::medium, Path::unfused}));
   PlanOptions tiled;
