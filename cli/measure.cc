@@ -23,7 +23,7 @@ namespace {
 /// What the timing of a row may take, and how many samples it then has.
 constexpr double kSecondsPerRow = 1.2;
 constexpr int kFewestIterations = 3, kMostIterations = 40;
-/// On GPUs: samples, calls of a graph (an even number: see Communicator), and what each sample runs
+/// On GPUs: samples, calls of a graph, and what each sample runs
 /// before and while it is timed (clocks settle under load of its own).
 constexpr int kGpuIterations = 10, kGraphCalls = 16;
 constexpr double kLoadUs = 40e3, kSampleUs = 10e3;
@@ -77,7 +77,6 @@ class RankMeasurement {
   void call(CallTensors& tensors, const RankWeights& weights, const PlanOptions& options,
             bool plain, bool gathered) {
     tensors.call(member_, weights, options, plain, gathered);
-    ++calls_;
     tensors.settle();
   }
 
@@ -95,7 +94,6 @@ class RankMeasurement {
     }
     list.push_back({p, weights.weight_views, {}});  // for the parts alone
     member_.prepare(list);
-    calls_ = 0;
     send_("");
   }
 
@@ -187,8 +185,7 @@ class RankMeasurement {
         {Way::collective, [&] { tensors.call_collective(member_); }},
         {Way::unfused, [&] { tensors.call(member_, weights, options.back(), false, false); }},
         {Way::fused, [&] { tensors.call(member_, weights, options[0], false, false); }}};
-    // The gathered rows, so that no GEMM reads what nobody wrote; and an even number of calls.
-    for (int i = calls_ % 2 == 0 ? 2 : 1; i > 0; --i, ++calls_) tensors.call_collective(member_);
+    tensors.call_collective(member_);  // the gathered rows: no GEMM reads what nobody wrote
     tensors.settle();
     std::map<Way, std::pair<int, int>> replays;
     for (const auto& [way, call] : calls) {
@@ -219,7 +216,6 @@ class RankMeasurement {
   SymmetricBuffer shared_;
   std::optional<GpuTimer> gpu_;
   GpuPlace place_;
-  int calls_ = 0;  ///< that alternate between slots, since prepare
 };
 
 }  // namespace

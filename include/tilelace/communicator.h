@@ -50,13 +50,13 @@ struct Preparation {
 /// On GPUs (options.device) calls are asynchronous on the stream that comes with their arguments,
 /// one stream at a time for a communicator: they return when the work is enqueued, and what goes
 /// wrong in it is thrown by the next call or by synchronize(). Calls may be captured in CUDA
-/// graphs, which then run as often as wanted. Calls (all but gemm_only) alternate between
-/// two slots and a captured one keeps its own, so that a graph holds an even number of them, is
-/// captured after an even number and replayed after an even number; the same graphs in the same
-/// order on every rank. Graphs stay good when other problems are prepared, which leaves them their
-/// staging, but not after ranks disagreed, nor longer than the communicator. Where ranks turn out
-/// to make different calls, every rank gets a usage error that names another one, nothing has been
-/// written, and calls are refused until all prepare again.
+/// graphs, which then run as often as wanted, between eager calls: the same calls, captures and
+/// replays in the same order on every rank. Where the two slots of calls would come out of turn,
+/// ranks meet once more on the device: at most once a replay, and, once there are graphs, at most
+/// once an eager call that comes after a replay. Graphs stay good when other problems are prepared,
+/// which leaves them their staging, but not after ranks disagreed, nor longer than the
+/// communicator. Where ranks turn out to make different calls, every rank gets a usage error that
+/// names another one, nothing has been written, and calls are refused until all prepare again.
 class Communicator {
  public:
   /// All ranks of a group as members of this process; element r is rank r, to be used by one

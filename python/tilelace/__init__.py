@@ -7,6 +7,7 @@ from . import _autograd, _kernels  # noqa: F401
 from ._errors import Error, translated
 from ._groups import abort, group_name, join, leave, plans, recover, synchronize
 from ._library import has_cuda
+from .memory import empty
 from .ops import ag_gemm, all_gather, gemm_ar, gemm_rs, reduce_scatter
 
 try:
@@ -15,7 +16,7 @@ except PackageNotFoundError:
     __version__ = "0"
 
 __all__ = [
-    "Error", "abort", "ag_gemm", "all_gather", "gemm_ar", "gemm_rs", "group_name", "has_cuda",
+    "Error", "abort", "ag_gemm", "all_gather", "empty", "gemm_ar", "gemm_rs", "group_name", "has_cuda",
     "join", "leave", "plans", "recover", "reduce_scatter", "synchronize",
     "translated",
 ]

@@ -227,7 +227,7 @@ void AgGemm::run(const Problem& problem, const plan::AgGemmPlan& plan, const AgG
   Call c = make_call(problem, plan, tensors, impl.calls.group().rank());
   require_call(c, impl.calls);
   if (problem.m == 0) return impl.calls.admit("ag_gemm", c.hash, Op::ag_gemm, stream);
-  c.slot = impl.calls.begin_call("ag_gemm");
+  c.slot = impl.calls.begin_call("ag_gemm", Op::ag_gemm, stream);
   enqueue_sends(impl.calls, impl.engine, c, stream);
   if (c.awaits()) enqueue_await_rows(impl.calls, c, stream);
   if (!c.alone()) enqueue_product(impl, c, stream);

@@ -35,8 +35,7 @@ class AgGemm {
   AgGemm& operator=(const AgGemm&) = delete;
   ~AgGemm();
 
-  /// Enqueues a call. May be captured: an even number of calls a graph, the first of them where the
-  /// number of calls before is even; graphs and eager calls then come in any order.
+  /// Enqueues a call. May be captured; graphs and eager calls come in any order.
   /// Errors: usage (misaligned pointer, problem beyond what was prepared), system.
   void run(const Problem&, const plan::AgGemmPlan&, const AgGemmTensors&, cudaStream_t);
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backend/cuda/capture_of.h"
 #include "backend/cuda/cuda_check.h"
 #include "backend/prepared_calls.h"
 #include "comm/cuda/capabilities.h"
@@ -75,7 +76,6 @@ void GpuBackend::require_own_device() const {
 /// A call that only preparations make.
 void GpuBackend::meet() {
   ops_->calls.admit("prepare", hash_of_no_call(group_.ranks(), kPreparation), Op::ag_gemm, nullptr);
-  captures_.count();
   ops_->calls.finish(nullptr, 2 * options_.timeout_s);
 }
 
@@ -90,7 +90,7 @@ void GpuBackend::meet_for_preparation() {
     return fall_out(e);  // on every rank: of a call that all have made
   }
   try {
-    for (int i = 0; i < 2; ++i) meet();  // whether their number is even stays as it was
+    meet();
   } catch (const Error& e) {
     fall_out(e);
     throw;
@@ -99,13 +99,9 @@ void GpuBackend::meet_for_preparation() {
 
 /// Graphs go on with the staging and the count of calls that they were captured with.
 void GpuBackend::retire() {
-  if (ops_ != nullptr && captures_.any()) {
-    const bool in_step = out_of_step_.empty();
-    if (in_step && captures_.odd()) meet();
-    retired_.push_back({std::move(ops_), in_step});
-  }
+  if (ops_ != nullptr && ops_->calls.captured())
+    retired_.push_back({std::move(ops_), out_of_step_.empty()});
   ops_.reset();
-  captures_ = {};
   out_of_step_.clear();
 }
 
@@ -193,7 +189,6 @@ void GpuBackend::run(const Problem& problem, const Plan& plan, const Operands& o
     throw;
   }
   if (part == Part::gemm) return enqueue_gemm(problem, operands);
-  captures_.enter(stream_of(operands.stream), name_of(problem.op));
   try {
     enqueue(problem, plan, operands, part);
   } catch (const Error& e) {
@@ -213,7 +208,6 @@ void GpuBackend::enqueue(const Problem& problem, const Plan& plan, const Operand
                          Part part) {
   problem.op == Op::ag_gemm ? enqueue_gather(problem, plan, operands, part)
                             : enqueue_reduce(problem, plan, operands, part);
-  captures_.count();
 }
 
 void GpuBackend::enqueue_gather(const Problem& problem, const Plan& plan, const Operands& operands,
@@ -303,10 +297,8 @@ void GpuBackend::refuse(std::string_view reason, void* stream) {
   const comm::DeviceScope scope(device_, "refused call");
   // A capture executes nothing: there is nobody to tell.
   if (capture_of(stream_of(stream)) != 0) return;
-  captures_.enter(stream_of(stream), "refused call");
   ops_->calls.admit("refused call", hash_of_no_call(group_.ranks(), kRefusal), Op::ag_gemm,
                     stream_of(stream));
-  captures_.count();
 }
 
 void GpuBackend::synchronize(void* stream, double bound_s) {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/cuda/captures.h"
 #include "backend/cuda/gemm.h"
 #include "backend/cuda/rank_ops.h"
 #include "tilelace/error.h"
@@ -74,7 +73,6 @@ class GpuBackend : public Backend {
   std::vector<TensorView> weights_;  ///< of prepare
   /// In the order in which all ranks made them.
   std::vector<std::weak_ptr<comm::DeviceMemory>> reachable_;
-  Captures captures_;
   bool multiplied_ = false;  ///< products alone, since the last synchronize
   std::string out_of_step_;  ///< why calls are refused until prepare; empty: they are not
 };

@@ -27,7 +27,7 @@ struct CopyWaits {
 ///      queues it cannot stand before what the peers wait for
 ///   5. join(stream)              the epoch word may change again
 /// All of it can be captured in a CUDA graph. A captured copy names its slot, and call c has to use
-/// slot c mod 2: a graph holds an even number of calls.
+/// slot c mod 2: whoever captures sees to that (CallSlots).
 /// The flag is a copy behind the data's on the same stream. That kernels which poll see two copies
 /// of a stream in this order is no promise of CUDA's, but checked by gpu_litmus.
 /// A wait is a kernel of one warp. It begins when the copies before it are done, so the kernel of

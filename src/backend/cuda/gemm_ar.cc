@@ -89,7 +89,7 @@ void GemmAr::run(const Problem& p, const plan::GemmArPlan& plan, const ReduceOpe
   params.first_shared = static_cast<int>(partials.flags);
   params.awaits = plan.direct;
   params.call.last = plan.direct;
-  const unsigned slot = calls_.begin_call("gemm_ar");
+  const unsigned slot = calls_.begin_call("gemm_ar", Op::gemm_ar, stream);
   set_slot(params, calls_, slot);
   const std::size_t at = calls_.data_at(slot) + results;
   if (plan.direct)

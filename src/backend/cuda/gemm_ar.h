@@ -29,8 +29,7 @@ class GemmAr {
   explicit GemmAr(RankCalls& calls) : calls_(calls) {}
 
   /// Enqueues a call; `out` is [m, n]. A direct plan takes `reachable`: peers write into `out`
-  /// while the call is in the stream. May be captured: an even number of calls a graph, the first
-  /// of them where the number of calls before is even. Errors: usage, system.
+  /// while the call is in the stream. May be captured. Errors: usage, system.
   void run(const Problem&, const plan::GemmArPlan&, const ReduceOperands&, cudaStream_t,
            const ReachableOut& reachable = {});
 

@@ -83,7 +83,7 @@ void GemmReduce::run(const Problem& p, const plan::GemmReducePlan& plan, const G
   sum.schedule = plan::reduce_rows_schedule(p, plan, rank);
   require_call(p, plan, t, calls_, sum.schedule);
   const bool given = t.weight == nullptr;
-  const unsigned slot = calls_.begin_call(op);
+  const unsigned slot = calls_.begin_call(op, p.op, stream);
   std::byte* const partial = calls_.memory().local() + calls_.data_at(slot);
   if (given)
     enqueue_given(calls_, sum.schedule, p, t, partial, stream);

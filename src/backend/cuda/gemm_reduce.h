@@ -26,8 +26,7 @@ class GemmReduce {
   /// `calls` must outlive it. Local.
   explicit GemmReduce(RankCalls& calls) : calls_(calls) {}
 
-  /// Enqueues a call. May be captured: an even number of calls a graph, the first of them where the
-  /// number of calls before is even. Errors: usage, system.
+  /// Enqueues a call. May be captured. Errors: usage, system.
   void run(const Problem&, const plan::GemmReducePlan&, const GemmReduceTensors&, cudaStream_t);
 
  private:

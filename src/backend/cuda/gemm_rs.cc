@@ -29,7 +29,7 @@ void GemmRs::run(const Problem& p, const plan::GemmRsPlan& plan, const ReduceOpe
     fill_outputs(params.out, params.out_rest, kernel, {tensors.out, own, p.n.front()}, p.dtype);
   calls_.require_room("gemm_rs", partial_needs(params.work.order.num_partials(), kernel));
   // Everything is checked before the call is counted.
-  set_slot(params, calls_, calls_.begin_call("gemm_rs"));
+  set_slot(params, calls_, calls_.begin_call("gemm_rs", Op::gemm_rs, stream));
   const int ctas = fill_grid(params, params.work, kernel, plan.gemm);
   launch_gemm(kernel, kernel.reducing, &params, ctas, stream, plan.gemm.early_weights);
 }

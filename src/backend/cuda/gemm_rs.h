@@ -19,8 +19,7 @@ class GemmRs {
   /// `calls` must outlive it. Local.
   explicit GemmRs(RankCalls& calls) : calls_(calls) {}
 
-  /// Enqueues a call; `out` is [m_r, n]. May be captured: an even number of calls a graph, the
-  /// first of them where the number of calls before is even. Errors: usage, system.
+  /// Enqueues a call; `out` is [m_r, n]. May be captured. Errors: usage, system.
   void run(const Problem&, const plan::GemmRsPlan&, const ReduceOperands&, cudaStream_t);
 
  private:

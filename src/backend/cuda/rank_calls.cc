@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/rank_calls.h"
 
+#include "backend/cuda/align_calls.h"
+#include "backend/cuda/capture_of.h"
 #include "backend/cuda/collect_tiles.h"
 #include "backend/cuda/cuda_check.h"
 #include "backend/cuda/gather_push.h"
@@ -13,6 +15,7 @@ namespace tilelace::cuda {
 namespace {
 
 constexpr std::size_t kHeaderBytes = 4096;
+constexpr std::uint32_t kAlignHash = 0xa119e0ddU;  // no call's: those are hashed
 
 std::size_t align(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
@@ -34,6 +37,7 @@ RankCalls::RankCalls(comm::Group& group, int device, const SlotNeeds& needs, dou
   check(load_gather_rows(), "loading kernels");
   check(load_collect_tiles(), "loading kernels");
   check(load_sum_rows(), "loading kernels");
+  check(load_align(), "loading kernels");
   neighbour_places();
   memory_ = comm::allocate_device(group, device, flags_at(2), timeout_s);
   void* counter = nullptr;
@@ -53,10 +57,13 @@ std::size_t RankCalls::flags_at(unsigned slot) const {
   return kHeaderBytes + slot * (flags_bytes_ + data_bytes_);
 }
 
-unsigned RankCalls::begin_call(std::string_view op) {
-  require(!failed_, "{}: got a call after one that failed, expected none", op);
-  last_ = op;
-  return ++calls_ & 1U;
+unsigned RankCalls::begin_call(std::string_view name, Op op, cudaStream_t stream) {
+  require(!failed_, "{}: got a call after one that failed, expected none", name);
+  const CallSlots::Place place = slots_.next(capture_of(stream));
+  last_ = name;
+  if (place.align)
+    check(enqueue_align(params(0, kAlignHash, op), *place.align, stream), "aligning calls");
+  return place.slot;
 }
 
 CallParams RankCalls::params(unsigned slot, std::uint32_t hash, Op op) const {
@@ -74,7 +81,7 @@ CallParams RankCalls::params(unsigned slot, std::uint32_t hash, Op op) const {
 }
 
 void RankCalls::admit(std::string_view name, std::uint32_t hash, Op op, cudaStream_t stream) {
-  const unsigned slot = begin_call(name);
+  const unsigned slot = begin_call(name, op, stream);
   check(enqueue_admit(params(slot, hash, op), stream), "the admission of a call");
 }
 

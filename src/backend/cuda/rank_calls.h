@@ -8,6 +8,7 @@
 #include <memory>
 #include <string_view>
 
+#include "backend/cuda/call_slots.h"
 #include "backend/cuda/device/call_params.h"
 #include "backend/cuda/gemm.h"
 #include "backend/cuda/wait_control.h"
@@ -35,8 +36,10 @@ class RankCalls {
   /// Ends this rank's waits first.
   ~RankCalls();
 
-  /// The slot of the next call that is enqueued. Error: usage (an earlier call failed).
-  unsigned begin_call(std::string_view op);
+  /// The slot of the next call that is enqueued, of which nothing is in the stream yet; an align
+  /// goes there where the slot needs one (CallSlots). Errors: usage (an earlier call failed),
+  /// system.
+  unsigned begin_call(std::string_view name, Op op, cudaStream_t stream);
   /// Parameters of a call's kernel, as if it were the only one.
   [[nodiscard]] CallParams params(unsigned slot, std::uint32_t hash, Op op) const;
   /// A call without rows: the ranks only agree. Errors: usage, system.
@@ -57,6 +60,8 @@ class RankCalls {
   /// Error: usage (a slot has less).
   void require_room(std::string_view op, const SlotNeeds& needs) const;
 
+  /// Whether any call was captured.
+  [[nodiscard]] bool captured() const { return slots_.graphs(); }
   [[nodiscard]] comm::Group& group() const { return group_; }
   [[nodiscard]] int device() const { return device_; }
   [[nodiscard]] const comm::DeviceMemory& memory() const { return *memory_; }
@@ -77,7 +82,7 @@ class RankCalls {
   std::size_t flags_bytes_, data_bytes_;
   std::shared_ptr<comm::DeviceMemory> memory_;
   CallCounter* counter_ = nullptr;  // device memory
-  std::uint32_t calls_ = 0;         // its parity is that of the device's count
+  CallSlots slots_;
   std::string_view last_ = "calls";
   bool failed_ = false;
 };

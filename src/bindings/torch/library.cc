@@ -6,6 +6,7 @@
 
 #include <sstream>
 
+#include "bindings/torch/buffers.h"
 #include "bindings/torch/calls.h"
 #include "bindings/torch/members.h"
 
@@ -93,12 +94,6 @@ Tensor boxed_reduce_scatter(Tensor x, std::string group, int64_t dim, Sizes size
   return remembered([&] {
     return reduce_scatter({Op::gemm_rs, x, x, {}, group, dim, "none", sizes, {}});
   });
-}
-
-Device device_named(const std::string& name) {
-  if (name == "cuda") return Device::cuda;
-  if (name == "cpu") return Device::cpu;
-  wrong("join", "device", '"' + name + '"', "cpu or cuda");
 }
 
 /// Collective over the group's ranks, which meet in `directory`.
@@ -213,6 +208,8 @@ const std::vector<OpEntry>& services() {
       {"_abort", "(str group_name, str device) -> ()", TORCH_BOX(&abort_group)},
       {"_prepare_again", "(str group_name, str device) -> ()", TORCH_BOX(&prepare_again)},
       {"_synchronize", "(str group_name, str device, int stream) -> ()", TORCH_BOX(&synchronize)},
+      {"_make_buffer", "(str group_name, str device, int bytes) -> int[]", TORCH_BOX(&make_buffer)},
+      {"_drop_buffer", "(int number) -> ()", TORCH_BOX(&drop_buffer)},
       {"_plans", "(str group_name, str device) -> str[]", TORCH_BOX(&plans)},
       {"_has_cuda", "() -> bool", TORCH_BOX(&has_cuda)},
       {"_last_kind", "() -> int", TORCH_BOX(&last_kind)},

@@ -53,6 +53,12 @@ void let_go(std::shared_ptr<Member> member) {
 
 }  // namespace
 
+Device device_named(const std::string& name) {
+  if (name == "cuda") return Device::cuda;
+  if (name == "cpu") return Device::cpu;
+  usage("group: device: got \"" + name + "\", expected cpu or cuda");
+}
+
 Member::Member(std::string group, Communicator communicator, Device device)
     : group_(std::move(group)),
       communicator_(std::move(communicator)),

@@ -41,6 +41,9 @@ class Member {
   std::vector<Preparation> prepared_;
 };
 
+/// "cpu" or "cuda". Errors: usage.
+Device device_named(const std::string& name);
+
 /// Errors: usage (the group has no member here).
 std::shared_ptr<Member> member_of(std::string_view op, const std::string& name, Device device);
 

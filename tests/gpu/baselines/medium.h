@@ -24,7 +24,7 @@ class Medium {
   static bool knows(const Row& row) { return row.op != Op::gemm_ar; }
 
   /// Enqueues a call on the rank's stream: products alternately by `gemms`, each with a workspace
-  /// of its own, on a stream of its own. An even number of calls a graph. `own`: ag_gemm's rows.
+  /// of its own, on a stream of its own. `own`: ag_gemm's rows.
   void run(const Row& row, const Call& call, const std::byte* own,
            std::initializer_list<const BestBlas*> gemms);
   /// Waits for them; errors: timeout, peer, system.

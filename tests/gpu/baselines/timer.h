@@ -34,7 +34,7 @@ struct Variant {
   std::size_t index = 0;  ///< among its makers' plans
   bool eager = false;     ///< launched call by call instead of replayed
   Graph graph{nullptr, cudaGraphExecDestroy};
-  int calls = 0;        ///< in the graph; even, as slots are part of it
+  int calls = 0;        ///< in the graph; even: no replay needs an align that meets
   double quick_us = 0;  ///< a call, about; the same on every rank
   /// Us a call, the slowest rank's.
   std::vector<double> samples;

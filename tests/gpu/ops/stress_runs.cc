@@ -8,8 +8,10 @@ namespace {
 
 using cuda::check;
 
-constexpr long kGraphCalls = 112;  // even, and a multiple of the inputs: a replay repeats them
-constexpr long kGraphs = 50, kShortGraph = 14;      // of a mixed run
+constexpr long kGraphCalls = 112;               // a multiple of the inputs: a replay repeats them
+constexpr long kGraphs = 50, kShortGraph = 14;  // of a mixed run
+/// Even and odd numbers, so that ranks have to align.
+long short_graph(long graph) { return kShortGraph - graph % 3; }
 constexpr double kMargin = 5, kCallSeconds = 1e-3;  // generous
 
 long whole_graphs(long calls) { return (calls + kGraphCalls - 1) / kGraphCalls * kGraphCalls; }
@@ -53,7 +55,7 @@ long Stress::enqueue_graph(long calls) {
 
 /// Graphs that share one staging, in an order that is the same on every rank.
 long Stress::enqueue_mixed(long calls) {
-  for (long g = 0; g < kGraphs; ++g) graphs_.push_back(capture(g * kShortGraph, kShortGraph));
+  for (long g = 0; g < kGraphs; ++g) graphs_.push_back(capture(g * kShortGraph, short_graph(g)));
   check(cudaStreamSynchronize(rank_.stream), "the graphs");
   rank_.meet();
   check(cudaEventRecord(begin_, rank_.stream), "an event");
@@ -61,12 +63,12 @@ long Stress::enqueue_mixed(long calls) {
   long done = 0;
   while (done < calls) {
     if (order() % 3 != 0) {
-      check(cudaGraphLaunch(graphs_[order() % kGraphs].get(), rank_.stream), "a replay");
-      done += kShortGraph;
+      const auto graph = order() % kGraphs;
+      check(cudaGraphLaunch(graphs_[graph].get(), rank_.stream), "a replay");
+      done += short_graph(static_cast<long>(graph));
       continue;
     }
-    // Even: a graph's slots are those of its capture.
-    const auto eager = 2 * static_cast<long>(1 + order() % 4);
+    const auto eager = static_cast<long>(1 + order() % 8);
     const auto first = static_cast<long>(order() % 1000);
     for (long c = first; c < first + eager; ++c) enqueue(c);
     join();

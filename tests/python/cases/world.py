@@ -3,7 +3,7 @@
 import torch
 import torch.distributed as dist
 
-MODULES = ("ops", "grads", "groups", "opchecks", "compiled", "layers", "styles", "wrong", "gpu",
+MODULES = ("ops", "memory", "grads", "groups", "opchecks", "compiled", "layers", "styles", "wrong", "gpu",
            "gpu_wrong")
 CASES = {}
 BOTH = ("cpu", "cuda")

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Brings the count of calls to the side that the slots of the calls behind it were chosen for.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include "backend/cuda/device/call_params.h"
+
+namespace tilelace::cuda {
+
+/// A kernel of one warp: where the number of calls so far, mod 2, is not `parity`, it makes a call
+/// without rows (enters, counts, waits for the headers of all peers); else nothing. Whatever
+/// it finds, every peer finds the same, as all make the same calls. May be captured.
+[[nodiscard]] cudaError_t enqueue_align(const CallParams&, unsigned parity, cudaStream_t);
+
+/// Loads it, so that a later launch does not.
+[[nodiscard]] cudaError_t load_align();
+
+}  // namespace tilelace::cuda

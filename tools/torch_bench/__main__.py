@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch.ops.tilelace beside what PyTorch has, on the same tensors in one run.
+
+python -m torch.distributed.run --standalone --nproc-per-node N tools/torch_bench WHAT [options]
+  WHAT: ag_gemm, gemm_rs, gemm_ar (rows of the dense tables), stack (Qwen2.5-72B's layers)
+  --tokens A,B (m)  --models A,B  --rounds N  --json FILE ("-": standard output; appended)  --commit ID
+Times are of CUDA graphs (and of eager calls beside them): rounds interleaved, every sample after
+40 ms of its own load, median over rounds, the slowest rank counts. NVLink multicast stays off.
+Exit: 0 done and verified, 1 a result was wrong, 2 usage.
+"""
+import argparse
+import json
+import os
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+# Before torch and NCCL look at them.
+os.environ.update(TORCH_SYMM_MEM_DISABLE_MULTICAST="1", NCCL_NVLS_ENABLE="0", NVSHMEM_DISABLE_NVLS="1")
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+
+import rows  # noqa: E402
+import stack  # noqa: E402
+from timing import Timer, meet  # noqa: E402
+
+
+def arguments():
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("what", choices=("ag_gemm", "gemm_rs", "gemm_ar", "stack"))
+    parser.add_argument("--tokens", type=lambda s: [int(m) for m in s.split(",")])
+    parser.add_argument("--models", type=lambda s: s.split(","), default=["llama70b", "qwen32b"])
+    parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--json", default="")
+    parser.add_argument("--commit", default=None)
+    asked = parser.parse_args()
+    unknown = set(asked.models) - set(rows.MODELS)
+    if unknown:
+        parser.error(f"--models: got {', '.join(unknown)}, expected of {', '.join(rows.MODELS)}")
+    return asked
+
+
+def main():
+    asked = arguments()
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    dist.init_process_group("cpu:gloo,cuda:nccl", timeout=timedelta(seconds=60))
+    timer = Timer(asked.rounds)
+    measure = stack.measure if asked.what == "stack" else rows.measure
+    good = True
+    with torch.inference_mode():
+        for record in measure(asked, timer):
+            good = good and record["verified"]
+            record["commit"] = asked.commit
+            if dist.get_rank() == 0 and asked.json:
+                line = json.dumps(record, separators=(",", ":"))
+                if asked.json == "-":
+                    print(line, flush=True)
+                else:
+                    with open(asked.json, "a") as out:
+                        out.write(line + "\n")
+    meet()
+    # Not destroy_process_group: captured NCCL communicators may wait for each other in it.
+    sys.stdout.flush()
+    os._exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()
