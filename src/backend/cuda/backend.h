@@ -49,7 +49,7 @@ class GpuBackend : public Backend {
   void enqueue_reduce(const Problem& problem, const Plan& plan, const Operands& operands,
                       Part part);
   void enqueue_gemm(const Problem& problem, const Operands& operands);
-  /// The plan of each weight's product alone; made once for each problem.
+  /// The plan of each product alone; made once for each problem.
   const std::vector<plan::GemmPlan>& gemm_plans(const Problem& problem);
   /// Whether these weights keep their values, so that they may be read before the stream gets
   /// there.
