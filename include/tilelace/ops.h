@@ -37,15 +37,15 @@ struct GemmReduceArgs {
 
 /// All-gather + GEMM: out_i = act(concat over ranks of a * weight_i^T + bias_i), on every rank.
 /// m >= 0; shards may differ in rows or be empty; several weights share one gather.
-/// On GPUs: bf16 and fp16, any activation but swiglu, n and k multiples of 8, at most 8 ranks,
-/// tensors on the rank's GPU with their rows one after the other. Collective. CPU ranks: blocking;
-/// on return `out` and `gathered` are whole and the inputs are free again. GPU ranks: enqueued on
-/// args.stream, after what is in it; what comes later in the stream sees `out` and `gathered` whole
-/// and may write the inputs. Until then no other stream may touch them. May be captured
-/// (Communicator says how). Alignment: 16 bytes (TensorView). Traffic: (ranks - 1) * m_r * k
-/// elements leave each rank (mesh and push). Errors: usage (a wrong argument: before anything is
-/// sent; ranks that disagree: before any result is written), peer, timeout; on GPUs those that
-/// depend on peers come from the next call or synchronize().
+/// On GPUs: bf16 and fp16, n and k multiples of 8, at most 8 ranks, tensors on the rank's GPU with
+/// their rows one after the other. Collective. CPU ranks: blocking; on return `out` and `gathered`
+/// are whole and the inputs are free again. GPU ranks: enqueued on args.stream, after what is in
+/// it; what comes later in the stream sees `out` and `gathered` whole and may write the inputs.
+/// Until then no other stream may touch them. May be captured (Communicator says how). Alignment:
+/// 16 bytes (TensorView). Traffic: (ranks - 1) * m_r * k elements leave each rank (mesh and push).
+/// Errors: usage (a wrong argument: before anything is sent; ranks that disagree: before any result
+/// is written), peer, timeout; on GPUs those that depend on peers come from the next call or
+/// synchronize().
 void ag_gemm(Communicator&, const AgGemmArgs&, const PlanOptions& = {});
 
 /// GEMM + reduce-scatter: rank r gets rows of sum over ranks of x * weight^T, then bias and act.

@@ -179,7 +179,7 @@ const std::vector<plan::GemmPlan>& GpuBackend::gemm_plans(const Problem& problem
   constexpr std::size_t kMostPlans = 256;
   if (gemm_plans_.size() >= kMostPlans) gemm_plans_.erase(gemm_plans_.begin());
   auto plans = std::make_unique<std::vector<plan::GemmPlan>>();
-  for (std::size_t i = 0; i < problem.n.size(); ++i)
+  for (std::size_t i = 0; i < problem.outputs(); ++i)
     plans->push_back(plan::gemm_alone(problem, i, machine_));
   gemm_plans_.emplace_back(problem, std::move(plans));
   return *gemm_plans_.back().second;
@@ -190,15 +190,20 @@ void GpuBackend::enqueue_gemm(const Problem& problem, const Operands& operands) 
   multiplied_ = true;
   const auto& plans = gemm_plans(problem);
   const bool early = !shares_device_ && prepared(operands.weights);
-  for (std::size_t i = 0; i < problem.n.size(); ++i) {
-    const GemmTensors tensors{operands.input.data, operands.weights[i].data,
-                              operands.bias.empty() ? nullptr : operands.bias[i].data,
-                              operands.out[i].data, problem.activation};
+  const auto bias = [&](std::size_t i) {
+    return operands.bias.empty() ? nullptr : operands.bias[i].data;
+  };
+  for (std::size_t i = 0; i < problem.outputs(); ++i) {
+    const plan::GemmProblem gemm = plan::product_of(problem, i, problem.m);
+    GemmTensors tensors{operands.input.data, operands.weights[i].data, bias(i),
+                        operands.out[i].data, problem.activation};
+    if (gemm.gated) {
+      tensors.up = operands.weights[1].data;
+      tensors.up_bias = bias(1);
+    }
     plan::GemmPlan plan = plans[i];
     plan.early_weights = plan.early_weights && early;
-    GemmCall(plan, {problem.m, problem.n[i], problem.k, problem.dtype}, tensors,
-             workspace_->scratch())
-        .launch(stream_of(operands.stream));
+    GemmCall(plan, gemm, tensors, workspace_->scratch()).launch(stream_of(operands.stream));
   }
 }
 

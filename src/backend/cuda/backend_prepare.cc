@@ -56,14 +56,13 @@ void GpuBackend::retire() {
   out_of_step_.clear();
 }
 
-std::string GpuBackend::described(std::span<const PreparedCall> calls, RankShare& share) const {
+std::string GpuBackend::described(std::span<const PreparedCall> calls) const {
   std::string text;
   for (const PreparedCall& c : calls) {
     for (std::size_t i = 0; i < c.weights.size(); ++i)
       require_on_device("prepare", fmt::format("weight {}", i), c.weights[i], device_);
-    const Plan plan = make_plan(c.problem, machine_, c.options);
-    share.nccl = share.nccl || plan.transport == Transport::nccl;
-    text += fmt::format("{}; {}\n", fmt::streamed(c.problem), fmt::streamed(plan));
+    text += fmt::format("{}; {}\n", fmt::streamed(c.problem),
+                        fmt::streamed(make_plan(c.problem, machine_, c.options)));
   }
   return text + fmt::format("{}", fmt::streamed(machine_));
 }
@@ -82,9 +81,8 @@ void GpuBackend::prepare(std::span<const PreparedCall> calls, std::string_view r
   const comm::DeviceScope scope(device_, "prepare");
   if (!refusal.empty()) return refuse_preparation(refusal);
   std::string mine;
-  RankShare share{machine_.multiprocessors};
   try {
-    mine = described(calls, share);
+    mine = described(calls);
   } catch (const Error& e) {
     refuse_preparation(e.what());
     throw;
@@ -100,7 +98,12 @@ void GpuBackend::prepare(std::span<const PreparedCall> calls, std::string_view r
   for (const PreparedCall& c : calls)
     weights_.insert(weights_.end(), c.weights.begin(), c.weights.end());
   std::vector<Problem> problems;
-  for (const PreparedCall& c : calls) problems.push_back(c.problem);
+  RankShare share{machine_.multiprocessors};
+  for (const PreparedCall& c : calls) {
+    problems.push_back(c.problem);
+    share.nccl =
+        share.nccl || c.options.transport == Transport::nccl;  // taken where asked for only
+  }
   ops_ = std::make_unique<RankOps>(group_, device_, problems, options_.timeout_s, share);
   group_.all_gather("prepared", options_.timeout_s);  // no header may arrive before this
 }

@@ -120,10 +120,10 @@ Finding check_problems(Member& member) {
   };
   for (const Finding& f :
        {refuse("fp32", "expected bf16 or fp16", [](Problem& p) { p.dtype = DType::fp32; }),
-        refuse("swiglu", "got swiglu",
+        refuse("swiglu of two widths", "expected two of equal n",
                [](Problem& p) {
                  p.activation = Activation::swiglu;
-                 p.n = {kCols, kCols};
+                 p.n = {kCols, kCols + 8};
                }),
         refuse("k 12", "multiple of 8", [](Problem& p) { p.k = 12; }),
         refuse("n 12", "multiple of 8", [](Problem& p) { p.n = {12}; })})
