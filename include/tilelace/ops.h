@@ -59,10 +59,17 @@ void ag_gemm(Communicator&, const AgGemmArgs&, const PlanOptions& = {});
 void gemm_rs(Communicator&, const GemmReduceArgs&, const PlanOptions& = {});
 
 /// GEMM + all-reduce: every rank gets the whole [m, n] of gemm_rs, the same bits on every rank.
-/// On GPUs as gemm_rs, so far one after the other. Collective, visible and aligned as gemm_rs.
+/// On GPUs as gemm_rs; fused it stores straight into an `out` in a SymmetricBuffer (that of the
+/// same offset on all ranks). Collective, visible and aligned as gemm_rs.
 /// Traffic: (ranks - 1) / ranks * m * n partials and as many results leave each rank; unfused on
 /// GPUs with transport pull (few rows) (ranks - 1) * m * n partials. Errors: as ag_gemm.
 void gemm_ar(Communicator&, const GemmReduceArgs&, const PlanOptions& = {});
+
+/// Throws what the call would refuse these arguments for, whatever is prepared. For callers that
+/// prepare when a new problem comes: what is wrong on one rank should be found before it prepares
+/// and its peers do not. Local; nothing is told to the peers (refuse does that). Errors: usage.
+void check_call(Communicator&, const AgGemmArgs&, const PlanOptions& = {});
+void check_call(Communicator&, Op, const GemmReduceArgs&, const PlanOptions& = {});
 
 /// Takes the place of a call that this rank cannot make: the peers, each in its next call, get a
 /// usage error with this reason instead of waiting, and all ranks stay in step. For callers with

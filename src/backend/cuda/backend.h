@@ -35,6 +35,9 @@ class GpuBackend : public Backend {
   /// Errors: usage (a rank is in a call), peer, timeout.
   void meet_for_preparation();
   void meet();
+  /// What must be equal on every rank. Errors: usage (no plan, a weight elsewhere).
+  [[nodiscard]] std::string described(std::span<const PreparedCall> calls) const;
+  void refuse_preparation(std::string_view reason);
   /// Lets go of what was prepared, but for graphs.
   void retire();
   void throw_if_graphs_failed();

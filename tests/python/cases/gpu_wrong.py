@@ -99,7 +99,8 @@ def on_one_rank(w):
         texts = w.everyone(told(w, wrong if w.rank == 1 else op))
         assert texts[1].startswith("usage: ") and text in texts[1], (name, texts)
         for rank, other in enumerate(texts):
-            assert rank == 1 or other.startswith("usage: "), (name, texts)
+            assert rank == 1 or other.startswith("usage: ") and "rank 1 refused" in other, (
+                name, texts)
         told(w, lambda g: None)
         tilelace.recover(w.group)
         expect_right_call(w)
