@@ -48,7 +48,6 @@ Workload workload_of(const PlanCommand& o) {
   work.sizes = parse_sizes("--m", o.m);
   work.options = parse_plan_options(o.plan);
   work.device = parse_device(o.backend);
-  if (work.device == Device::cuda) adapt_to_gpus(work);
   return work;
 }
 

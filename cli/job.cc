@@ -116,11 +116,6 @@ void travel(Workload& work, std::string_view ways) {
   work.jobs = std::move(all);
 }
 
-void adapt_to_gpus(Workload& work) {
-  for (Job& job : work.jobs)
-    if (job.gemm.activation == Activation::swiglu) job.gemm.activation = Activation::none;
-}
-
 std::vector<Path> baseline_paths(Device device, Op op) {
   // GPU ranks have sums in one piece only.
   if (device == Device::cuda && op != Op::ag_gemm) return {Path::unfused};

@@ -40,10 +40,6 @@ struct Workload {
   GpuFacts gpus;  ///< cuda only
 };
 
-/// For ranks on GPUs: the ops that they have, and products that they can run. Swiglu's two outputs
-/// come without it, as GPU ranks do not multiply them.
-void adapt_to_gpus(Workload& work);
-
 /// The product without a model: n and k are those of the unsharded one.
 model::LayerGemm plain_gemm(Op op, std::int64_t n, std::int64_t k, int ranks);
 

@@ -86,8 +86,8 @@ class Session {
                name_of(work_.dtype), work_.gpus.name, work_.gpus.driver);
     print_weights();
     fmt::print(
-        "times: CUDA graphs of 16 calls on the same buffers (operands that fit in L2 look faster); "
-        "swiglu layers run as two outputs without it\n\n{}\n",
+        "times: CUDA graphs of 16 calls on the same buffers (operands that fit in L2 look "
+        "faster)\n\n{}\n",
         table_.header());
     std::fflush(stdout);
   }
@@ -254,7 +254,6 @@ void apply(const SessionOptions& o, Workload& work) {
   if (work.device == Device::cpu) return;
   work.gpus = gpu_facts();
   check_gpu_options(o, work);
-  adapt_to_gpus(work);
 }
 
 int run_session(const Workload& work, const SessionOptions& options) {

@@ -14,7 +14,8 @@ DTYPES = {"__half": "fp16", "__nv_bfloat16": "bf16"}
 # What a kernel is told says what it is; every tile has the plain one.
 PLAIN = "GemmParams"
 KINDS = {PLAIN: "", "AgGemmParams": " ag_gemm", "GemmRsParams": " gemm_rs",
-         "GemmArParams": " gemm_ar"}
+         "GemmArParams": " gemm_ar", "GemmGatedParams": " gated",
+         "AgGemmGatedParams": " ag_gemm gated"}
 
 
 @dataclass(frozen=True)

@@ -37,15 +37,15 @@ struct GemmReduceArgs {
 
 /// All-gather + GEMM: out_i = act(concat over ranks of a * weight_i^T + bias_i), on every rank.
 /// m >= 0; shards may differ in rows or be empty; several weights share one gather.
-/// On GPUs: bf16 and fp16, any activation but swiglu, n and k multiples of 8, at most 8 ranks,
-/// tensors on the rank's GPU with their rows one after the other. Collective. CPU ranks: blocking;
-/// on return `out` and `gathered` are whole and the inputs are free again. GPU ranks: enqueued on
-/// args.stream, after what is in it; what comes later in the stream sees `out` and `gathered` whole
-/// and may write the inputs. Until then no other stream may touch them. May be captured
-/// (Communicator says how). Alignment: 16 bytes (TensorView). Traffic: (ranks - 1) * m_r * k
-/// elements leave each rank (mesh and push). Errors: usage (a wrong argument: before anything is
-/// sent; ranks that disagree: before any result is written), peer, timeout; on GPUs those that
-/// depend on peers come from the next call or synchronize().
+/// On GPUs: bf16 and fp16, n and k multiples of 8, at most 8 ranks, tensors on the rank's GPU with
+/// their rows one after the other. Collective. CPU ranks: blocking; on return `out` and `gathered`
+/// are whole and the inputs are free again. GPU ranks: enqueued on args.stream, after what is in
+/// it; what comes later in the stream sees `out` and `gathered` whole and may write the inputs.
+/// Until then no other stream may touch them. May be captured (Communicator says how). Alignment:
+/// 16 bytes (TensorView). Traffic: (ranks - 1) * m_r * k elements leave each rank (mesh and push).
+/// Errors: usage (a wrong argument: before anything is sent; ranks that disagree: before any result
+/// is written), peer, timeout; on GPUs those that depend on peers come from the next call or
+/// synchronize().
 void ag_gemm(Communicator&, const AgGemmArgs&, const PlanOptions& = {});
 
 /// GEMM + reduce-scatter: rank r gets rows of sum over ranks of x * weight^T, then bias and act.
@@ -59,10 +59,17 @@ void ag_gemm(Communicator&, const AgGemmArgs&, const PlanOptions& = {});
 void gemm_rs(Communicator&, const GemmReduceArgs&, const PlanOptions& = {});
 
 /// GEMM + all-reduce: every rank gets the whole [m, n] of gemm_rs, the same bits on every rank.
-/// On GPUs as gemm_rs, so far one after the other. Collective, visible and aligned as gemm_rs.
+/// On GPUs as gemm_rs; fused it stores straight into an `out` in a SymmetricBuffer (that of the
+/// same offset on all ranks). Collective, visible and aligned as gemm_rs.
 /// Traffic: (ranks - 1) / ranks * m * n partials and as many results leave each rank; unfused on
 /// GPUs with transport pull (few rows) (ranks - 1) * m * n partials. Errors: as ag_gemm.
 void gemm_ar(Communicator&, const GemmReduceArgs&, const PlanOptions& = {});
+
+/// Throws what the call would refuse these arguments for, whatever is prepared. For callers that
+/// prepare when a new problem comes: what is wrong on one rank should be found before it prepares
+/// and its peers do not. Local; nothing is told to the peers (refuse does that). Errors: usage.
+void check_call(Communicator&, const AgGemmArgs&, const PlanOptions& = {});
+void check_call(Communicator&, Op, const GemmReduceArgs&, const PlanOptions& = {});
 
 /// Takes the place of a call that this rank cannot make: the peers, each in its next call, get a
 /// usage error with this reason instead of waiting, and all ranks stay in step. For callers with

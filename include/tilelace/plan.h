@@ -80,10 +80,10 @@ struct KernelPlan {
 };
 
 /// Every choice made before a call, as a printable value; equal on every rank.
-/// On GPU ranks a worker is a cluster of CTAs and tile_m x tile_n is what it computes; `push` and
-/// `pull` of ag_gemm are copy engines, `store` is idle warps of the product or, in sums, the
-/// summing kernel, which under `pull` reads from all. Unfused: products wait for all rows, or go
-/// first.
+/// On GPU ranks a worker is a cluster of CTAs and tile_m x tile_n is what it computes (swiglu: half
+/// of tile_n is gate's, half up's); `push` and `pull` of ag_gemm are copy engines, `store` is idle
+/// warps of the product or, in sums, the summing kernel, which under `pull` reads from all.
+/// Unfused: products wait for all rows, or go first.
 struct Plan {
   Op op = Op::ag_gemm;
   Path path = Path::fused;

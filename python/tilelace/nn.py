@@ -250,12 +250,10 @@ class ParallelMLP(torch.nn.Module):
         fc1 = self.linear_fc1
         parts = 2 if self.gated else 1
         biases = None if fc1.bias is None else list(fc1.bias.chunk(parts))
-        # No GPU kernel has both products in one tile: there the gate is applied after them.
-        apart = self.gated and x.is_cuda
         _, outs = ops.ag_gemm(
             x, list(fc1.weight.chunk(parts)), biases, fc1.group_name,
-            gather_dim=fc1.sequence_dim, activation="none" if apart else self.activation)
-        return F.silu(outs[0]) * outs[1] if apart else outs[0]
+            gather_dim=fc1.sequence_dim, activation=self.activation)
+        return outs[0]
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         if self.linear_fc1.sequence_parallel and not torch.is_grad_enabled():

@@ -116,6 +116,16 @@ void check(const Problem& p, const GemmReduceArgs& args, int rank, Part part) {
   check_outputs_apart(op, inputs, {&out, 1});
 }
 
+template <class Args>
+void check_alone(Communicator& c, const Problem& problem, const Args& args,
+                 const PlanOptions& options) {
+  auto& impl = c.impl();
+  impl.call(name_of(problem.op), [&] {
+    check(problem, args, impl.group->rank(), Part::whole);
+    impl.plan_of(problem, options);
+  });
+}
+
 /// The common course of a call: a rank that finds its own arguments wrong tells its peers.
 template <class Args>
 void run(Communicator& c, const Problem& problem, const Args& args, const Operands& operands,
@@ -186,6 +196,14 @@ void collective_only(Communicator& c, Op op, const GemmReduceArgs& args) {
   PlanOptions options;
   options.path = Path::unfused;
   run(c, op, args, options, Part::collective);
+}
+
+void check_call(Communicator& c, const AgGemmArgs& args, const PlanOptions& options) {
+  check_alone(c, problem_of(args, c.size(), Part::whole), args, options);
+}
+
+void check_call(Communicator& c, Op op, const GemmReduceArgs& args, const PlanOptions& options) {
+  check_alone(c, problem_of(op, args, c.size(), Part::whole), args, options);
 }
 
 void refuse(Communicator& c, const std::string& reason, void* stream) {

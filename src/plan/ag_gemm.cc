@@ -93,7 +93,8 @@ class Candidates {
   explicit Candidates(const Problem& p) : p_(p), borders_(borders_of(p)) {
     most_rows_ = split_of(p, borders_).max_rows();
     row_bytes_ = p.k * static_cast<Index>(size_of(p.dtype));
-    scale_ = static_cast<double>(p.total_n()) / static_cast<double>(p.n.front());
+    first_n_ = product_of(p, 0, p.m).n;
+    scale_ = static_cast<double>(p.total_n()) / static_cast<double>(first_n_);
   }
 
   void add_all(const GemmMachine& machine) {
@@ -134,7 +135,7 @@ class Candidates {
 
  private:
   [[nodiscard]] std::vector<GemmPlan> gemms(Index m, int multiprocessors) const {
-    auto all = gemm_candidates({m, p_.n.front(), p_.k, p_.dtype}, {multiprocessors});
+    auto all = gemm_candidates(product_of(p_, 0, m), {multiprocessors});
     std::erase_if(all, [](const GemmPlan& g) { return !can_gather(g.tile); });
     return all;
   }
@@ -201,7 +202,7 @@ class Candidates {
     Index count = apart * reads(most_rows_);
     if (apart < p_.ranks) count += reads(p_.m - apart * most_rows_);
     const Index more = count - reads(p_.m);
-    return scale_ * static_cast<double>(more * p_.n.front() * row_bytes_) * kRereadUsPerByte;
+    return scale_ * static_cast<double>(more * first_n_ * row_bytes_) * kRereadUsPerByte;
   }
 
   [[nodiscard]] Index push_chunk() const {
@@ -218,7 +219,8 @@ class Candidates {
   std::vector<Index> borders_;
   Index most_rows_ = 0;  ///< of a shard
   Index row_bytes_ = 1;
-  double scale_ = 0;  ///< all weights against the first
+  Index first_n_ = 0;  ///< columns of the first product
+  double scale_ = 0;   ///< all products against it
   std::vector<AgGemmPlan> plans_;
 };
 
@@ -235,6 +237,11 @@ std::string_view mover_of(const AgGemmPlan& plan) {
 }
 
 }  // namespace
+
+GemmProblem product_of(const Problem& p, std::size_t i, std::int64_t m) {
+  const bool gated = p.activation == Activation::swiglu;
+  return {m, gated ? p.total_n() : p.n.at(i), p.k, p.dtype, gated};
+}
 
 std::string describe(const AgGemmPlan& plan) {
   return fmt::format("{}, {}, chunks of {} rows; {}", cut_of(plan), mover_of(plan), plan.chunk_rows,

@@ -47,6 +47,10 @@ inline constexpr int kNcclMultiprocessors = 4;
 /// Chunks of a shard that the flags of a slot have room for.
 inline constexpr std::int64_t kMaxChunks = 1024;
 
+/// A call's i-th product on m of its rows: of a weight, or of gate and up together (swiglu). As
+/// many as the problem has outputs.
+GemmProblem product_of(const Problem&, std::size_t i, std::int64_t m);
+
 /// As printed: "by shard, 1 apart, copy engine, chunks of 512 rows; c256 workers 66 ...".
 std::string describe(const AgGemmPlan&);
 std::ostream& operator<<(std::ostream&, const AgGemmPlan&);

@@ -25,10 +25,6 @@ constexpr double kKernelUs = 3;  ///< one more kernel in a row, which no weights
 void require_problem(const Problem& p) {
   const auto op = name_of(p.op);
   require(p.dtype != DType::fp32, "{}: dtype on GPUs, got fp32, expected bf16 or fp16", op);
-  require(p.activation != Activation::swiglu,
-          "{}: activation on GPUs, got swiglu, expected none, gelu, gelu_tanh or silu (two outputs "
-          "and a product of them are the caller's)",
-          op);
   require(p.ranks <= schedule::kMaxSections, "{}: ranks on GPUs, got {}, expected at most {}", op,
           p.ranks, schedule::kMaxSections);
   require(p.k % 8 == 0, "{}: k on GPUs, got {}, expected a multiple of 8 (16 bytes)", op, p.k);
@@ -77,9 +73,9 @@ bool wanted(const AgGemmPlan& c, const PlanOptions& o) {
          o.straddle.value_or(c.whole) == c.whole && plan::wanted(c.gemm.tile, o);
 }
 
-/// All weights' products against the first one's.
+/// All products against the first one.
 double scale_of(const Problem& p) {
-  return static_cast<double>(p.total_n()) / static_cast<double>(p.n.front());
+  return static_cast<double>(p.total_n()) / static_cast<double>(product_of(p, 0, p.m).n);
 }
 
 std::string kind_of(const AgGemmPlan& c) {
@@ -141,9 +137,9 @@ Index gemm_rows(const AgGemmPlan& c, const Problem& p) {
   return split_of(p, borders).max_rows();
 }
 
-/// Of the first weight's product.
+/// Of the first product.
 int tiles_of(const AgGemmPlan& c, const Problem& p) {
-  const schedule::GemmWork work = work_of(c.gemm, {gemm_rows(c, p), p.n.front(), p.k, p.dtype});
+  const schedule::GemmWork work = work_of(c.gemm, product_of(p, 0, gemm_rows(c, p)));
   if (c.whole || c.path == Path::medium) return work.order.tiles();
   const auto borders = borders_of(p);
   const schedule::RowSplit split = split_of(p, borders);
@@ -176,7 +172,8 @@ std::string parts_of(const AgGemmPlan& c, const Problem& p) {
       fmt::format(" (GEMM {:.1f}{}, gather {:.1f}", c.gemm.predicted_us * scale_of(p),
                   medium ? " a shard" : "", gather_us(p, c.transport, c.route));
   if (c.path == Path::unfused) text += ", one after the other";
-  if (p.n.size() > 1) text += fmt::format(", {} weights in turn", p.n.size());
+  if (p.outputs() > 1) text += fmt::format(", {} weights in turn", p.n.size());
+  if (p.activation == Activation::swiglu) text += ", gate and up in one";
   return text + ")";
 }
 
@@ -217,8 +214,8 @@ AgGemmPlan ag_gemm_plan_of(const Plan& plan) {
   return c;
 }
 
-GemmPlan gemm_alone(const Problem& p, std::size_t weight, const Machine& machine) {
-  return gemm_candidates({p.m, p.n.at(weight), p.k, p.dtype}, {machine.multiprocessors}).front();
+GemmPlan gemm_alone(const Problem& p, std::size_t product, const Machine& machine) {
+  return gemm_candidates(product_of(p, product, p.m), {machine.multiprocessors}).front();
 }
 
 }  // namespace tilelace::plan

@@ -19,7 +19,7 @@ GemmRsPlan gemm_rs_plan_of(const Plan&);
 GemmArPlan gemm_ar_plan_of(const Plan&);
 GemmReducePlan gemm_reduce_plan_of(const Plan&);
 
-/// The fastest prediction for the product of one weight on operands that are all there. m > 0.
-GemmPlan gemm_alone(const Problem&, std::size_t weight, const Machine&);
+/// The fastest prediction for one product (product_of) on operands that are all there. m > 0.
+GemmPlan gemm_alone(const Problem&, std::size_t product, const Machine&);
 
 }  // namespace tilelace::plan

@@ -56,7 +56,7 @@ double predict_us(const GemmPlan& plan, const GemmProblem& p, const GemmMachine&
   c.step_bytes = 128.0 * t.rows() / t.cluster_cols + 128.0 * t.width / t.cluster_rows;
   c.tile_elements = t.rows() * t.width;
   c.flops = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
-  c.memory_bytes = 2.0 * static_cast<double>(p.n * p.k + p.m * p.k + p.m * p.n);
+  c.memory_bytes = 2.0 * static_cast<double>(p.n * p.k + p.m * p.k + p.m * p.out_n());
   c.pingpong = t.pingpong;
   if (w.split_tiles > 0) {
     const double share = std::max(1.0, static_cast<double>(w.split_tiles) * w.k_steps / w.workers);
@@ -71,8 +71,9 @@ double predict_us(const GemmPlan& plan, const GemmProblem& p, const GemmMachine&
 void require_problem(const GemmProblem& p) {
   require(p.m > 0 && p.n > 0 && p.k > 0, "gemm: m {}, n {}, k {}, expected more than 0", p.m, p.n,
           p.k);
-  require(p.n % 8 == 0 && p.k % 8 == 0, "gemm: n {}, k {}, expected multiples of 8 (16 bytes)", p.n,
-          p.k);
+  require(p.out_n() % 8 == 0 && p.k % 8 == 0 && (!p.gated || p.n % 2 == 0),
+          "gemm: n {}, k {}, expected multiples of 8 (16 bytes){}", p.n, p.k,
+          p.gated ? ", of n its half, too" : "");
 }
 
 class Candidates {
@@ -155,7 +156,8 @@ schedule::GemmWork work_of(const GemmPlan& plan, const GemmProblem& p) {
 std::vector<GemmPlan> gemm_candidates(const GemmProblem& p, const GemmMachine& machine) {
   require_problem(p);
   Candidates candidates(p, machine);
-  for (const GemmTile& t : kGemmTiles) candidates.add_tile(t);
+  for (const GemmTile& t : kGemmTiles)
+    if (!p.gated || can_gate(t.name)) candidates.add_tile(t);
   return candidates.sorted();
 }
 

@@ -19,6 +19,10 @@ struct GemmProblem {
   std::int64_t n = 0;
   std::int64_t k = 0;
   DType dtype = DType::bf16;
+  /// n counts the columns of two products, gate and up: the result has half, silu(gate) * up.
+  bool gated = false;
+
+  [[nodiscard]] constexpr std::int64_t out_n() const { return gated ? n / 2 : n; }
   bool operator==(const GemmProblem&) const = default;
 };
 
@@ -57,8 +61,8 @@ constexpr std::int64_t kWalkRows = 2048;
 /// The schedule of the plan. m, n, k > 0.
 schedule::GemmWork work_of(const GemmPlan&, const GemmProblem&);
 
-/// All legal plans, fastest prediction first. Error: usage, if m, n or k are not positive or n or k
-/// is not a multiple of 8 (16 bytes).
+/// All legal plans, fastest prediction first. Error: usage, if m, n or k are not positive or out_n
+/// or k is not a multiple of 8 (16 bytes).
 std::vector<GemmPlan> gemm_candidates(const GemmProblem&, const GemmMachine& = {});
 
 }  // namespace tilelace::plan

@@ -48,6 +48,16 @@ constexpr bool can_share(int blocks, int width, bool pingpong) {
   return pingpong && width >= 128 && blocks * width / 2 <= 168;
 }
 
+/// Whether there are kernels that make two products at once, gate and up: of the tiles whose
+/// columns can be halved those that predictions choose for the MLPs of models, so that building is
+/// short.
+constexpr bool can_gate(std::string_view name) {
+  for (const std::string_view gated : {"c224", "c208", "c128_1x2", "c112_1x2", "c80_1x2", "c64_1x2",
+                                       "p192", "p176", "p144", "t176_1x2", "s96_1x2", "s32_1x2"})
+    if (name == gated) return true;
+  return false;
+}
+
 // clang-format off
 // name, groups, blocks, width, stages, cluster rows, cols, staging, pingpong, swapped, per_sm
 

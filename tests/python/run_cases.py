@@ -3,8 +3,8 @@
 
 torchrun --nproc-per-node N run_cases.py [--device cuda] [--lines FILE] [--quiet] OUT.json [NAME ...]
 Each case has a group of its own, so that one that fails leaves nothing behind. --lines: what cases
-measured, a JSON object a line, appended. --quiet: prints failed cases alone. OUT.json "-": nothing is
-written, what failed is printed.
+measured, a JSON object a line, appended. --quiet: prints failed and slow cases alone. OUT.json "-":
+nothing is written, what failed is printed. A NAME that no case has is an error: exit code 2.
 """
 import argparse
 import faulthandler
@@ -26,12 +26,17 @@ import tilelace  # noqa: E402
 from cases.world import MODULES, World, cases_of  # noqa: E402
 
 BOUND_S = {"cpu": 20, "cuda": 10}
+SLOW_S = 10
 
 
 def run(fn, arguments, device):
     """Every rank's traceback, "" where it passed."""
-    # What hangs in spite of every bound ends with all stacks printed.
-    faulthandler.dump_traceback_later(150, exit=True)
+    # What hangs in spite of every bound ends with all stacks printed. GPU machines are lent for
+    # minutes: there they come soon, and whoever started this ends it.
+    if device == "cuda":
+        faulthandler.dump_traceback_later(20, repeat=True)
+    else:
+        faulthandler.dump_traceback_later(150, exit=True)
     group = dist.new_group(timeout=timedelta(seconds=60))
     tilelace.join(group, timeout=BOUND_S[device], device=device)
     world = World(group, device)
@@ -73,7 +78,15 @@ def main():
     set_up(asked.device)
     first = dist.get_rank() == 0
     results, failed = {}, 0
-    for name, (fn, _, more) in cases_of(asked.device, dist.get_world_size()).items():
+    cases = cases_of(asked.device, dist.get_world_size())
+    nowhere = [n for n in asked.names if not any(n in name for name in cases)]
+    if nowhere:
+        if first:
+            print(f"cases: got {' '.join(nowhere)}, which no case of {dist.get_world_size()} ranks on "
+                  f"{asked.device} has in its name: nothing was tested", flush=True)
+        dist.destroy_process_group()
+        sys.exit(2)
+    for name, (fn, _, more) in cases.items():
         if asked.names and not any(n in name for n in asked.names):
             continue
         if first and not asked.quiet:
@@ -82,6 +95,8 @@ def main():
         errors, lines = run(fn, more, asked.device)
         results[name] = {"errors": errors, "s": time.monotonic() - start}
         failed += any(errors)
+        if first and asked.quiet and results[name]["s"] > SLOW_S:
+            print(f"  slow: {name}, {results[name]['s']:.1f} s", flush=True)
         if first and any(errors) and asked.out == "-":
             print(f"FAILED {name} ({results[name]['s']:.1f} s)")
             for text in sorted(set(errors)):

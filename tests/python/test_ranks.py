@@ -39,3 +39,10 @@ def test_case(name, ranks):
     errors = results(ranks)[name]["errors"]
     texts = [f"rank {r}:\n{text}" for r, text in enumerate(errors) if text]
     assert not texts, "\n".join(texts)
+
+
+def test_a_name_without_cases_is_no_success():
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1",
+               str(HERE / "run_cases.py"), "-", "no such case"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0 and "nothing was tested" in done.stdout, done.stdout + done.stderr

@@ -96,14 +96,23 @@ struct Arguments {
   PlanOptions options;
 
   void call(Communicator& c) {
+    complete();
+    if (op == Op::ag_gemm) return ag_gemm(c, gather, options);
+    if (op == Op::gemm_rs) return gemm_rs(c, reduce, options);
+    gemm_ar(c, reduce, options);
+  }
+  void check(Communicator& c) {
+    complete();
+    op == Op::ag_gemm ? check_call(c, gather, options) : check_call(c, op, reduce, options);
+  }
+
+ private:
+  void complete() {
     gather.weights = weights;
     gather.bias = bias;
     gather.out = out;
     gather.rows = rows;
     reduce.rows = rows;
-    if (op == Op::ag_gemm) return ag_gemm(c, gather, options);
-    if (op == Op::gemm_rs) return gemm_rs(c, reduce, options);
-    gemm_ar(c, reduce, options);
   }
 };
 

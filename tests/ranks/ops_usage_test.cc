@@ -44,6 +44,27 @@ TEST(OpsUsage, AReductionWithWrongArgumentsIsRefusedOnEveryRank) {
 }
 TEST(OpsUsage, ACallWithAnIllegalPlanIsRefusedOnEveryRank) { expect_refusals(kBadPlans); }
 
+TEST(OpsUsage, ACheckSaysWhatTheCallWouldAndTellsNobody) {
+  World world(kPrepared);
+  for (const auto* list : {&kBadGathers, &kBadReductions, &kBadPlans}) {
+    for (const auto& bad : *list) {
+      SCOPED_TRACE(bad.text);
+      const auto texts = on_ranks([&](int r) {
+        auto args = world.ranks[r].good(bad.op);
+        args.check(world.members[r]);
+        if (r != 1) return;
+        bad.spoil(args, world.ranks[r]);
+        args.check(world.members[r]);
+      });
+      const bool by_what_is_prepared =
+          std::string_view(bad.text).find("prepare") != std::string::npos;
+      const auto own = fmt::format("usage: {}: {}", name_of(bad.op), bad.text);
+      EXPECT_EQ(texts, (Texts{"", by_what_is_prepared ? "" : own, ""}));
+    }
+  }
+  world.expect_intact();
+}
+
 TEST(OpsUsage, ACallBeforePrepareIsRefusedAndPrepareThenHelps) {
   World world;
   const std::string text = "usage: gemm_ar: got a call before prepare, expected prepare first";

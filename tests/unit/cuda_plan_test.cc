@@ -199,15 +199,67 @@ TEST(CudaPlan, OfUnevenRowsIsMadeForTheLargestShard) {
   EXPECT_GE(plan.chunk_rows, 1024);
 }
 
+Problem gated_problem(std::int64_t m, std::int64_t n = 7168) {
+  Problem p = gather_problem(m, {n, n});
+  p.activation = Activation::swiglu;
+  return p;
+}
+
+TEST(CudaPlan, OfSwigluHasTilesOfGateAndUp) {
+  for (const std::int64_t m : {1, 16, 200, 1000, 4096}) {
+    const Problem p = gated_problem(m);
+    for (const Path wanted : {Path::fused, Path::medium, Path::unfused}) {
+      const Plan plan = make_plan(p, cuda_machine(), path(wanted));
+      EXPECT_EQ(plan.path, wanted);
+      EXPECT_TRUE(can_gate(plan.kernel.tile)) << text_of(plan);
+      EXPECT_NE(plan.reason.find("gate and up in one"), std::string::npos) << plan.reason;
+      EXPECT_EQ(plan.reason.find("in turn"), std::string::npos) << plan.reason;
+    }
+    EXPECT_TRUE(can_gate(gemm_alone(p, 0, cuda_machine()).tile.name)) << m;
+  }
+}
+
+/// As one product over the columns of both: not twice that of one.
+TEST(CudaPlan, OfSwigluIsOneProductOfBothWidths) {
+  for (const std::int64_t m : {200, 1000, 4096, 16384}) {
+    const GemmPlan both = gemm_alone(gated_problem(m), 0, cuda_machine());
+    const GemmPlan wide = gemm_alone(gather_problem(m, {2 * 7168}), 0, cuda_machine());
+    EXPECT_LT(both.predicted_us, 1.05 * wide.predicted_us) << m;
+    const GemmProblem product = product_of(gated_problem(m), 0, m);
+    EXPECT_EQ(product, (GemmProblem{m, 2 * 7168, 8192, DType::bf16, true}));
+    EXPECT_EQ(product.out_n(), 7168);
+    const int cols = work_of(both, product).order.cols;
+    const int columns = both.tile.worker_cols() / 2;  // of the result, a tile
+    EXPECT_EQ(cols, (7168 + columns - 1) / columns);
+  }
+}
+
+TEST(CudaPlan, ProductsWithoutAGateAreOfOneWeightEach) {
+  const Problem p = gather_problem(64, {512, 1024});
+  EXPECT_EQ(product_of(p, 1, 7), (GemmProblem{7, 1024, 8192, DType::bf16, false}));
+  EXPECT_THROW(static_cast<void>(product_of(p, 2, 7)), std::out_of_range);
+}
+
+TEST(CudaPlan, TilesOfGateAndUpCanBeHalved) {
+  int gated = 0;
+  for (const GemmTile& t : kGemmTiles) {
+    if (!can_gate(t.name)) continue;
+    ++gated;
+    EXPECT_FALSE(t.swapped) << t.name;
+    EXPECT_EQ(t.width % 16, 0) << t.name;
+    EXPECT_LE(t.cluster_rows, 2) << t.name;
+    EXPECT_NE(t.name, "t192");
+  }
+  EXPECT_EQ(gated, 12);
+}
+
 TEST(CudaPlan, ErrorsNameWhatThereIs) {
   Problem p = gather_problem(64);
   p.dtype = DType::fp32;
   EXPECT_NE(error_of(p).find("got fp32, expected bf16 or fp16"), std::string::npos);
-  p = gather_problem(64, {64, 64});
-  p.activation = Activation::swiglu;
-  EXPECT_NE(error_of(p).find("got swiglu, expected none, gelu"), std::string::npos);
   p = gather_problem(64, {12});
   EXPECT_NE(error_of(p).find("n on GPUs, got 12, expected a multiple of 8"), std::string::npos);
+  EXPECT_NE(error_of(gated_problem(64, 12)).find("got 12, expected a multiple"), std::string::npos);
   p = gather_problem(64);
   p.k = 20;
   EXPECT_NE(error_of(p).find("k on GPUs, got 20"), std::string::npos);

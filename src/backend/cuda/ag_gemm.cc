@@ -59,13 +59,12 @@ Call make_call(const Problem& problem, const plan::AgGemmPlan& plan, const AgGem
 void require_call(const Call& c, const RankCalls& calls) {
   const Problem& p = c.problem;
   const std::size_t weights = c.alone() ? 0 : p.n.size();
-  require(c.tensors.weights.size() == weights && c.tensors.outs.size() == weights &&
+  const std::size_t outs = c.alone() ? 0 : p.outputs();
+  require(c.tensors.weights.size() == weights && c.tensors.outs.size() == outs &&
               (c.tensors.biases.empty() || c.tensors.biases.size() == weights),
-          "ag_gemm: tensors, got {} weights, {} biases, {} outs, expected {} (biases: or none)",
-          c.tensors.weights.size(), c.tensors.biases.size(), c.tensors.outs.size(), weights);
-  require(p.activation != Activation::swiglu,
-          "ag_gemm: activation, got swiglu, expected one that "
-          "the GPU kernels have");
+          "ag_gemm: tensors, got {} weights, {} biases, {} outs, expected {}, {} (or none), {}",
+          c.tensors.weights.size(), c.tensors.biases.size(), c.tensors.outs.size(), weights,
+          weights, outs);
   require(p.dtype != DType::fp32, "ag_gemm: dtype, got fp32, expected bf16 or fp16");
   if (p.m == 0) return;
   const auto needed = static_cast<std::size_t>(p.m * c.row_bytes());
@@ -115,9 +114,10 @@ AgGemm::~AgGemm() = default;
 
 namespace {
 
-/// One kernel of the product: a weight; of path medium on one shard, else on all rows.
+/// One kernel: a weight's product, or gate's and up's; of path medium on one shard, else on all
+/// rows.
 struct Launch {
-  std::size_t weight = 0;
+  std::size_t product = 0;
   int section = -1;
   bool first = false, last = false;  ///< of the product's kernels
 };
@@ -125,7 +125,7 @@ struct Launch {
 std::vector<Launch> launches_of(const Call& c) {
   std::vector<Launch> all;
   const auto add = [&](int section) {
-    for (std::size_t i = 0; i < c.problem.n.size(); ++i) all.push_back({i, section});
+    for (std::size_t i = 0; i < c.problem.outputs(); ++i) all.push_back({i, section});
   };
   if (c.plan.path != Path::medium) add(-1);
   for (int s = 0; s < c.problem.ranks && c.plan.path == Path::medium; ++s)
@@ -142,18 +142,28 @@ schedule::GatherOrder order_of(const Call& c, const Launch& launch, const schedu
   return launch.section < 0 ? all : plan::shard_order(all, launch.section);
 }
 
-AgGemmParams params_of(const RankCalls& calls, const Call& c, const GemmKernel& kernel,
-                       const Launch& launch) {
+GemmTensors tensors_of(const RankCalls& calls, const Call& c, const Launch& launch, bool gated) {
+  const std::size_t i = launch.product;
+  const AgGemmTensors& t = c.tensors;
+  const bool bias = !t.biases.empty();
+  GemmTensors one{calls.memory().local() + calls.data_at(c.slot), t.weights[i],
+                  bias ? t.biases[i] : nullptr, t.outs[i], c.problem.activation};
+  if (gated) {
+    one.up = t.weights[1];
+    one.up_bias = bias ? t.biases[1] : nullptr;
+  }
+  return one;
+}
+
+/// Where nothing is gated, its base is what the kernel takes.
+AgGemmGatedParams params_of(const RankCalls& calls, const Call& c, const GemmKernel& kernel,
+                            const Launch& launch) {
   const Problem& p = c.problem;
-  const std::size_t i = launch.weight;
-  const plan::GemmProblem gemm{p.m, p.n[i], p.k, p.dtype};
-  const bool bias = !c.tensors.biases.empty();
-  const std::byte* staging = calls.memory().local() + calls.data_at(c.slot);
-  AgGemmParams params{};
-  fill_operands(params, kernel, gemm,
-                {staging, c.tensors.weights[i], bias ? c.tensors.biases[i] : nullptr,
-                 c.tensors.outs[i], p.activation},
-                calls.scratch());
+  const plan::GemmProblem gemm = plan::product_of(p, launch.product, p.m);
+  const GemmTensors tensors = tensors_of(calls, c, launch, gemm.gated);
+  AgGemmGatedParams params{};
+  fill_operands(params, kernel, gemm, tensors, calls.scratch());
+  if (gemm.gated) fill_up(params, kernel, gemm, tensors);
   const schedule::GemmWork work = plan::work_of(c.plan.gemm, gemm);
   const auto walk = order_of(c, launch, work.order, kernel.tile.worker_rows());
   // The plan was made for the first weight and the largest shard; others may have fewer tiles.
@@ -163,9 +173,10 @@ AgGemmParams params_of(const RankCalls& calls, const Call& c, const GemmKernel& 
   for (int s = 0; s < order.count; ++s) {
     const Index rows = order.end(s) - order.begin(s);
     if (rows == 0) continue;
-    auto* out = static_cast<std::byte*>(c.tensors.outs[i]) +
-                static_cast<std::size_t>(order.begin(s) * gemm.n) * size_of(p.dtype);
-    fill_outputs(params.out[s], params.out_rest[s], kernel, {out, rows, gemm.n}, p.dtype);
+    auto* out = static_cast<std::byte*>(tensors.out) +
+                static_cast<std::size_t>(order.begin(s) * gemm.out_n()) * size_of(p.dtype);
+    fill_outputs(params.out[s], params.out_rest[s], kernel, {out, rows, gemm.out_n()}, p.dtype,
+                 gemm.gated);
   }
   const Index own = order.shard[0].end - order.shard[0].begin;
   params.own = own > 0 ? rows_map({c.tensors.a, own, p.k}, p.dtype, kernel.row_slice) : params.rows;
@@ -182,14 +193,17 @@ AgGemmParams params_of(const RankCalls& calls, const Call& c, const GemmKernel& 
 
 void enqueue_product(const AgGemm::Impl& impl, const Call& c, cudaStream_t stream) {
   const GemmKernel& kernel = kernel_of(c.plan.gemm, c.problem.dtype);
-  require(kernel.gathering != nullptr, "ag_gemm: tile {}, expected one that can wait for rows",
-          kernel.tile.name);
+  const bool gated = c.problem.activation == Activation::swiglu;
+  const void* const function =
+      gated ? gemm_gated(kernel.tile.name, kernel.dtype).gathering : kernel.gathering;
+  require(function != nullptr, "ag_gemm: tile {}, expected one that can wait for rows{}",
+          kernel.tile.name, gated ? " of gate and up" : "");
   for (const Launch& launch : launches_of(c)) {
-    AgGemmParams params = params_of(impl.calls, c, kernel, launch);
+    AgGemmGatedParams params = params_of(impl.calls, c, kernel, launch);
     const int ctas = fill_grid(params, params.work, kernel, c.plan.gemm);
     // One that begins under the kernel before it would take the place that is left.
     const bool early = c.plan.gemm.early_weights && (launch.first || c.plan.left_free() == 0);
-    launch_gemm(kernel, kernel.gathering, &params, ctas, stream, early);
+    launch_gemm(kernel, function, static_cast<const AgGemmParams*>(&params), ctas, stream, early);
   }
 }
 

@@ -12,13 +12,14 @@
 
 namespace tilelace::cuda {
 
-/// Device pointers, 16-byte aligned, rows one after the other; one weight, bias and out for each
-/// entry of Problem::n; none of them: the rows are gathered and nothing is multiplied.
+/// Device pointers, 16-byte aligned, rows one after the other; one weight and bias for each entry
+/// of Problem::n, one out for each of its outputs (swiglu: one for both); none of them: the rows
+/// are gathered and nothing is multiplied.
 struct AgGemmTensors {
   const void* a = nullptr;           ///< [m_r, k]
   std::vector<const void*> weights;  ///< [n_i, k]
   std::vector<const void*> biases;   ///< [n_i] each, or empty
-  std::vector<void*> outs;           ///< [m, n_i]
+  std::vector<void*> outs;           ///< [m, n_i] each
   void* gathered = nullptr;          ///< [m, k] or null
 };
 

@@ -2,13 +2,13 @@
 #include "backend/cuda/backend.h"
 
 #include <fmt/format.h>
-#include <fmt/ostream.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "backend/cuda/capture_of.h"
 #include "backend/cuda/cuda_check.h"
+#include "backend/cuda/no_calls.h"
 #include "backend/prepared_calls.h"
 #include "comm/cuda/capabilities.h"
 #include "comm/cuda/driver.h"
@@ -20,17 +20,6 @@ namespace tilelace::cuda {
 namespace {
 
 cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream); }
-
-/// Of something that is no call: whoever gets its header while in a call sees that ranks disagree.
-std::uint32_t hash_of_no_call(int ranks, std::int64_t kind) {
-  Problem p;
-  p.ranks = ranks;
-  p.n = {1};
-  p.k = kind;
-  return plan::agreement_hash(p, {});
-}
-
-constexpr std::int64_t kRefusal = 1, kPreparation = 2;
 
 Machine machine_of(const comm::Capabilities& c, const CommunicatorOptions& options) {
   require(
@@ -63,81 +52,6 @@ GpuBackend::~GpuBackend() {
     workspace_.reset();
   } catch (const Error&) {  // the context is gone, and with it all that would be given back
   }
-}
-
-/// Two ranks on a device would wait for each other's place on it.
-void GpuBackend::require_own_device() const {
-  const auto all = group_.all_gather(uuid_, options_.timeout_s);
-  for (int p = 0; p < group_.ranks(); ++p)
-    require(p == group_.rank() || all[static_cast<std::size_t>(p)] != uuid_,
-            "prepare: rank {} and rank {}, got the same device {}, expected one each",
-            std::min(p, group_.rank()), std::max(p, group_.rank()), uuid_);
-}
-
-/// A call that only preparations make.
-void GpuBackend::meet() {
-  ops_->calls.admit("prepare", hash_of_no_call(group_.ranks(), kPreparation), Op::ag_gemm, nullptr);
-  ops_->calls.finish(nullptr, 2 * options_.timeout_s);
-}
-
-/// Ranks in step meet as in a call: one that makes another call, or refuses one, is told so and
-/// tells, where it would else wait on the device and the others on the host.
-void GpuBackend::meet_for_preparation() {
-  if (ops_ == nullptr || !out_of_step_.empty()) return;
-  check(cudaDeviceSynchronize(), "prepare: the work before it");
-  try {
-    ops_->calls.throw_if_failed();
-  } catch (const Error& e) {
-    return fall_out(e);  // on every rank: of a call that all have made
-  }
-  try {
-    meet();
-  } catch (const Error& e) {
-    fall_out(e);
-    throw;
-  }
-}
-
-/// Graphs go on with the staging and the count of calls that they were captured with.
-void GpuBackend::retire() {
-  if (ops_ != nullptr && ops_->calls.captured())
-    retired_.push_back({std::move(ops_), out_of_step_.empty()});
-  ops_.reset();
-  out_of_step_.clear();
-}
-
-void GpuBackend::prepare(std::span<const PreparedCall> calls, std::string_view refusal) {
-  const comm::DeviceScope scope(device_, "prepare");
-  meet_for_preparation();
-  std::string mine;
-  std::vector<Problem> problems;
-  RankShare share{machine_.multiprocessors};
-  try {
-    for (const PreparedCall& c : calls) {
-      for (std::size_t i = 0; i < c.weights.size(); ++i)
-        require_on_device("prepare", fmt::format("weight {}", i), c.weights[i], device_);
-      const Plan plan = make_plan(c.problem, machine_, c.options);
-      share.nccl = share.nccl || plan.transport == Transport::nccl;
-      mine += fmt::format("{}; {}\n", fmt::streamed(c.problem), fmt::streamed(plan));
-      problems.push_back(c.problem);
-    }
-  } catch (const Error& e) {
-    agree_on_calls(group_, {}, e.what(), options_.timeout_s);
-    throw;
-  }
-  mine += fmt::format("{}", fmt::streamed(machine_));
-  agree_on_calls(group_, mine, refusal, options_.timeout_s);
-  if (!refusal.empty()) return;
-  require_own_device();
-  // What was prepared before may still be in use, here and by peers.
-  check(cudaDeviceSynchronize(), "prepare: the work before it");
-  group_.all_gather("prepare", options_.timeout_s);
-  retire();
-  weights_.clear();
-  for (const PreparedCall& c : calls)
-    weights_.insert(weights_.end(), c.weights.begin(), c.weights.end());
-  ops_ = std::make_unique<RankOps>(group_, device_, problems, options_.timeout_s, share);
-  group_.all_gather("prepared", options_.timeout_s);  // no header may arrive before this
 }
 
 void GpuBackend::fall_out(const Error& error) {
@@ -265,7 +179,7 @@ const std::vector<plan::GemmPlan>& GpuBackend::gemm_plans(const Problem& problem
   constexpr std::size_t kMostPlans = 256;
   if (gemm_plans_.size() >= kMostPlans) gemm_plans_.erase(gemm_plans_.begin());
   auto plans = std::make_unique<std::vector<plan::GemmPlan>>();
-  for (std::size_t i = 0; i < problem.n.size(); ++i)
+  for (std::size_t i = 0; i < problem.outputs(); ++i)
     plans->push_back(plan::gemm_alone(problem, i, machine_));
   gemm_plans_.emplace_back(problem, std::move(plans));
   return *gemm_plans_.back().second;
@@ -276,15 +190,20 @@ void GpuBackend::enqueue_gemm(const Problem& problem, const Operands& operands) 
   multiplied_ = true;
   const auto& plans = gemm_plans(problem);
   const bool early = !shares_device_ && prepared(operands.weights);
-  for (std::size_t i = 0; i < problem.n.size(); ++i) {
-    const GemmTensors tensors{operands.input.data, operands.weights[i].data,
-                              operands.bias.empty() ? nullptr : operands.bias[i].data,
-                              operands.out[i].data, problem.activation};
+  const auto bias = [&](std::size_t i) {
+    return operands.bias.empty() ? nullptr : operands.bias[i].data;
+  };
+  for (std::size_t i = 0; i < problem.outputs(); ++i) {
+    const plan::GemmProblem gemm = plan::product_of(problem, i, problem.m);
+    GemmTensors tensors{operands.input.data, operands.weights[i].data, bias(i),
+                        operands.out[i].data, problem.activation};
+    if (gemm.gated) {
+      tensors.up = operands.weights[1].data;
+      tensors.up_bias = bias(1);
+    }
     plan::GemmPlan plan = plans[i];
     plan.early_weights = plan.early_weights && early;
-    GemmCall(plan, {problem.m, problem.n[i], problem.k, problem.dtype}, tensors,
-             workspace_->scratch())
-        .launch(stream_of(operands.stream));
+    GemmCall(plan, gemm, tensors, workspace_->scratch()).launch(stream_of(operands.stream));
   }
 }
 
@@ -295,8 +214,7 @@ void GpuBackend::refuse(std::string_view reason, void* stream) {
   const comm::DeviceScope scope(device_, "refused call");
   // A capture executes nothing: there is nobody to tell.
   if (capture_of(stream_of(stream)) != 0) return;
-  ops_->calls.admit("refused call", hash_of_no_call(group_.ranks(), kRefusal), Op::ag_gemm,
-                    stream_of(stream));
+  ops_->calls.admit("refused call", kRefusalHash, Op::ag_gemm, stream_of(stream));
 }
 
 void GpuBackend::synchronize(void* stream, double bound_s) {

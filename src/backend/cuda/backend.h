@@ -35,6 +35,9 @@ class GpuBackend : public Backend {
   /// Errors: usage (a rank is in a call), peer, timeout.
   void meet_for_preparation();
   void meet();
+  /// What must be equal on every rank. Errors: usage (no plan, a weight elsewhere).
+  [[nodiscard]] std::string described(std::span<const PreparedCall> calls) const;
+  void refuse_preparation(std::string_view reason);
   /// Lets go of what was prepared, but for graphs.
   void retire();
   void throw_if_graphs_failed();
@@ -49,7 +52,7 @@ class GpuBackend : public Backend {
   void enqueue_reduce(const Problem& problem, const Plan& plan, const Operands& operands,
                       Part part);
   void enqueue_gemm(const Problem& problem, const Operands& operands);
-  /// The plan of each weight's product alone; made once for each problem.
+  /// The plan of each product alone; made once for each problem.
   const std::vector<plan::GemmPlan>& gemm_plans(const Problem& problem);
   /// Whether these weights keep their values, so that they may be read before the stream gets
   /// there.

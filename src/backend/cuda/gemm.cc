@@ -87,8 +87,10 @@ const GemmKernel& kernel_of(const plan::GemmPlan& plan, DType dtype) {
 
 void load_gemm_kernels() {
   for (const GemmKernel* k : all_kernels()) {
+    const GatedKernels gated = gemm_gated(k->tile.name, k->dtype);
     for (const void* function :
-         {k->function, k->gathering, k->reducing, gemm_sharing(k->tile.name, k->dtype)}) {
+         {k->function, k->gathering, k->reducing, gemm_sharing(k->tile.name, k->dtype),
+          gated.function, gated.gathering}) {
       if (function == nullptr) continue;
       check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  k->shared_bytes),
@@ -99,15 +101,22 @@ void load_gemm_kernels() {
 
 GemmCall::GemmCall(const plan::GemmPlan& plan, const plan::GemmProblem& p, const GemmTensors& t,
                    const GemmScratch& scratch)
-    : kernel_(&kernel_of(plan, p.dtype)), params_{}, ctas_(0), early_(plan.early_weights) {
+    : kernel_(&kernel_of(plan, p.dtype)),
+      function_(p.gated ? gemm_gated(plan.tile.name, p.dtype).function : kernel_->function),
+      params_{},
+      ctas_(0),
+      early_(plan.early_weights) {
+  require(function_ != nullptr, "gemm: tile {}, expected one that makes two products at once",
+          plan.tile.name);
   fill_operands(params_, *kernel_, p, t, scratch);
-  fill_outputs(params_.out, params_.out_rest, *kernel_, {t.out, p.m, p.n}, p.dtype);
+  if (p.gated) fill_up(params_, *kernel_, p, t);
+  fill_outputs(params_.out, params_.out_rest, *kernel_, {t.out, p.m, p.out_n()}, p.dtype, p.gated);
   params_.work = plan::work_of(plan, p);
   ctas_ = fill_grid(params_, params_.work, *kernel_, plan);
 }
 
 void GemmCall::launch(cudaStream_t stream) const {
-  launch_gemm(*kernel_, kernel_->function, &params_, ctas_, stream, early_);
+  launch_gemm(*kernel_, function_, static_cast<const GemmParams*>(&params_), ctas_, stream, early_);
 }
 
 }  // namespace tilelace::cuda

@@ -30,13 +30,15 @@ class GemmWorkspace {
   GemmScratch scratch_{};
 };
 
-/// Device pointers, 16-byte aligned, rows one after the other.
+/// Device pointers, 16-byte aligned, rows one after the other. n: out_n of the problem.
 struct GemmTensors {
-  const void* a = nullptr;       ///< [m, k]
-  const void* weight = nullptr;  ///< [n, k]
-  const void* bias = nullptr;    ///< [n] or null
-  void* out = nullptr;           ///< [m, n]
-  Activation activation = Activation::none;
+  const void* a = nullptr;                   ///< [m, k]
+  const void* weight = nullptr;              ///< [n, k]; of a gated problem the gate's
+  const void* bias = nullptr;                ///< [n] or null
+  void* out = nullptr;                       ///< [m, n]
+  Activation activation = Activation::none;  ///< not of a gated problem
+  const void* up = nullptr;                  ///< gated: [n, k]
+  const void* up_bias = nullptr;             ///< gated: [n] or null
 };
 
 /// The compiled kernel of a plan's tile. Error: usage (this build has none).
@@ -52,7 +54,7 @@ void load_gemm_kernels();
 /// A GEMM that is ready to launch.
 class GemmCall {
  public:
-  /// Errors: usage (misaligned pointer, shape), system.
+  /// Errors: usage (misaligned pointer, shape, tile), system.
   GemmCall(const plan::GemmPlan&, const plan::GemmProblem&, const GemmTensors&, const GemmScratch&);
   /// Asynchronous; may be captured. With early weights it must follow, in the stream, a kernel that
   /// does not write the weight. Error: system.
@@ -60,7 +62,8 @@ class GemmCall {
 
  private:
   const GemmKernel* kernel_;
-  GemmParams params_;
+  const void* function_;
+  GemmGatedParams params_;  ///< where nothing is gated, its base
   int ctas_;
   bool early_;
 };

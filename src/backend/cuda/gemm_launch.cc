@@ -21,19 +21,20 @@ void fill_operands(GemmCommon& common, const GemmKernel& kernel, const plan::Gem
   require_aligned(t.bias, "bias");
   require_aligned(t.out, "out");
   const TensorMapSource a{t.a, p.m, p.k};
-  const TensorMapSource w{t.weight, p.n, p.k};
+  const TensorMapSource w{t.weight, p.out_n(), p.k};
+  const int cols = p.gated ? kernel.tile.width / 2 : kernel.col_slice;
   common.rows = rows_map(kernel.tile.swapped ? w : a, p.dtype, kernel.row_slice);
-  common.cols = rows_map(kernel.tile.swapped ? a : w, p.dtype, kernel.col_slice);
+  common.cols = rows_map(kernel.tile.swapped ? a : w, p.dtype, cols);
   common.scratch = scratch;
   common.bias = t.bias;
-  common.n = static_cast<int>(p.n);
+  common.n = static_cast<int>(p.out_n());
   common.activation = t.activation;
   TILELACE_TRACE_TO(common, "product");
 }
 
 void fill_outputs(CUtensorMap& out, CUtensorMap& rest, const GemmKernel& kernel, TensorMapSource to,
-                  DType dtype) {
-  const int width = kernel.tile.width % 64;
+                  DType dtype, bool gated) {
+  const int width = (gated ? kernel.tile.width / 2 : kernel.tile.width) % 64;
   out = rows_map(to, dtype, 64);
   rest = kernel.tile.swapped ? rows_map(to, dtype, width == 0 ? 64 : width)
                              : planes_map(to, dtype, width == 0 ? 1 : width / 8);

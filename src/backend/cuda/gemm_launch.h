@@ -12,12 +12,26 @@ namespace tilelace::cuda {
 /// Error: usage.
 void require_aligned(const void* p, const char* name);
 
-/// Operands, bias and activation. Errors: usage (misaligned pointer), system.
+/// Operands, bias and activation; of a gated problem the gate's. Errors: usage (misaligned
+/// pointer), system.
 void fill_operands(GemmCommon&, const GemmKernel&, const plan::GemmProblem&, const GemmTensors&,
                    const GemmScratch&);
 
+/// What a gated problem has besides: up and its bias. Errors: as fill_operands.
+template <class Params>
+void fill_up(Params& params, const GemmKernel& kernel, const plan::GemmProblem& p,
+             const GemmTensors& t) {
+  static_assert(Params::kGates);
+  require_aligned(t.up, "up");
+  require_aligned(t.up_bias, "up bias");
+  params.up = rows_map({t.up, p.out_n(), p.k}, p.dtype, kernel.tile.width / 2);
+  params.up_bias = t.up_bias;
+}
+
 /// Where results go: a matrix of which nothing beyond its rows is written.
-void fill_outputs(CUtensorMap& out, CUtensorMap& rest, const GemmKernel&, TensorMapSource, DType);
+/// `gated`: a tile has half as many columns of it.
+void fill_outputs(CUtensorMap& out, CUtensorMap& rest, const GemmKernel&, TensorMapSource, DType,
+                  bool gated = false);
 
 /// Worker numbers of a grid that numbers them by neighbours, or null.
 const std::uint16_t* places_of(const plan::GemmPlan&, const GemmKernel&, int workers);

@@ -8,6 +8,7 @@
 #include "backend/cuda/gather_push.h"
 #include "backend/cuda/gather_rows.h"
 #include "backend/cuda/neighbours.h"
+#include "backend/cuda/no_calls.h"
 #include "backend/cuda/reduce_rows.h"
 #include "core/check.h"
 
@@ -15,7 +16,6 @@ namespace tilelace::cuda {
 namespace {
 
 constexpr std::size_t kHeaderBytes = 4096;
-constexpr std::uint32_t kAlignHash = 0xa119e0ddU;  // no call's: those are hashed
 
 std::size_t align(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 

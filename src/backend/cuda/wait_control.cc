@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "backend/cuda/cuda_check.h"
+#include "backend/cuda/no_calls.h"
 #include "comm/cuda/driver.h"
 #include "comm/deadline.h"
 #include "comm/std_atomics.h"
@@ -29,6 +30,29 @@ std::string_view name_of_role(Role role) {
     case Role::copy: return "copy";
     default: return "reduce";
   }
+}
+
+std::string_view name_of_deed(std::uint64_t hash) {
+  switch (hash) {
+    case kRefusalHash: return "refused its call";
+    case kPreparationHash: return "prepares";
+    default: return "makes a call";
+  }
+}
+
+bool is_call(std::uint64_t hash) { return hash != kRefusalHash && hash != kPreparationHash; }
+
+Error disagreement(const WaitRecord& r, std::string_view op, int rank) {
+  if (is_call(r.have) && is_call(r.want))
+    return {ErrorKind::usage,
+            fmt::format("{}: rank {} makes another call than rank {} (agreement hash {:#010x}), "
+                        "expected {:#010x}",
+                        op, r.place.peer, rank, r.have, r.want)};
+  const std::string_view own = r.want == kPreparationHash ? "prepare" : "refused call";
+  return {ErrorKind::usage,
+          fmt::format("{}: rank {} {}, rank {} {}, expected the same of every rank",
+                      is_call(r.want) ? op : own, r.place.peer, name_of_deed(r.have), rank,
+                      name_of_deed(r.want))};
 }
 
 }  // namespace
@@ -118,11 +142,7 @@ std::optional<WaitRecord> WaitControl::record() const {
 
 void WaitControl::throw_if_failed(std::string_view op) {
   const std::optional<WaitRecord> r = record();
-  if (r && r->status == kDisagrees)
-    raise(
-        ErrorKind::usage,
-        "{}: rank {} makes another call than rank {} (agreement hash {:#010x}), expected {:#010x}",
-        op, r->place.peer, rank_, r->have, r->want);
+  if (r && r->status == kDisagrees) throw disagreement(*r, op, rank_);
   if (r && r->status == static_cast<std::uint32_t>(comm::WaitStatus::expired)) {
     if (group_ != nullptr)
       group_->abort({static_cast<std::uint8_t>(ErrorKind::timeout),

@@ -8,6 +8,13 @@
 namespace tilelace::torch_binding {
 namespace {
 
+/// A call that is wrong here alone would prepare while the peers, who make the right one, do not.
+template <class Check>
+void make_room(const Problem& problem, const Place& place, bool product, const Check& check) {
+  if (product && !place.member->has_room(problem)) checked_here(place, check);
+  place.member->make_room(problem);
+}
+
 std::vector<TensorView> views_of(const std::vector<Matrix>& matrices) {
   std::vector<TensorView> views;
   for (const auto& m : matrices) views.push_back(m.view);
@@ -97,7 +104,7 @@ Gather lay_out(const GatherCall& call, const Place& place, bool product) {
 }
 
 template <class Run>
-void run(const Gather& g, const Place& place, const Run& call) {
+void run(const Gather& g, const Place& place, bool product, const Run& call) {
   AgGemmArgs args;
   args.m = g.problem.m;
   args.a = g.x.view;
@@ -112,7 +119,7 @@ void run(const Gather& g, const Place& place, const Run& call) {
   if (g.gathered) args.gathered = g.gathered->view();
   args.rows = g.split.rows;
   args.stream = place.stream;
-  place.member->make_room(g.problem);
+  make_room(g.problem, place, product, [&] { check_call(place.communicator(), args); });
   call(place.communicator(), args);
 }
 
@@ -161,7 +168,7 @@ Reduce lay_out(const ReduceCall& call, const Place& place, bool product) {
 }
 
 template <class Run>
-Tensor run(Reduce& r, const Place& place, const Run& call) {
+Tensor run(Reduce& r, const Place& place, bool product, const Run& call) {
   GemmReduceArgs args;
   args.m = r.problem.m;
   args.x = r.x.view;
@@ -171,7 +178,8 @@ Tensor run(Reduce& r, const Place& place, const Run& call) {
   args.out = r.out->view();
   args.rows = r.split.rows;
   args.stream = place.stream;
-  place.member->make_room(r.problem);
+  make_room(r.problem, place, product,
+            [&] { check_call(place.communicator(), r.problem.op, args); });
   call(place.communicator(), args);
   return shaped_as(r.rows, r.out->finish(), r.out_units);
 }
@@ -181,7 +189,7 @@ Tensor run(Reduce& r, const Place& place, const Run& call) {
 std::tuple<std::optional<Tensor>, Tensors> ag_gemm(const GatherCall& call) {
   const Place place = place_of(Op::ag_gemm, call.x, call.group);
   Gather g = checked_here(place, [&] { return lay_out(call, place, true); });
-  run(g, place, [](Communicator& c, const AgGemmArgs& a) { tilelace::ag_gemm(c, a); });
+  run(g, place, true, [](Communicator& c, const AgGemmArgs& a) { tilelace::ag_gemm(c, a); });
   Tensors outs;
   for (auto& o : g.outs) outs.push_back(shaped_as(g.rows, o.finish(), g.split.total));
   std::optional<Tensor> gathered;
@@ -192,7 +200,7 @@ std::tuple<std::optional<Tensor>, Tensors> ag_gemm(const GatherCall& call) {
 Tensor gemm_reduce(const ReduceCall& call) {
   const Place place = place_of(call.op, call.x, call.group);
   Reduce r = checked_here(place, [&] { return lay_out(call, place, true); });
-  return run(r, place, [&](Communicator& c, const GemmReduceArgs& a) {
+  return run(r, place, true, [&](Communicator& c, const GemmReduceArgs& a) {
     call.op == Op::gemm_rs ? tilelace::gemm_rs(c, a) : tilelace::gemm_ar(c, a);
   });
 }
@@ -200,14 +208,14 @@ Tensor gemm_reduce(const ReduceCall& call) {
 Tensor all_gather(const GatherCall& call) {
   const Place place = place_of(Op::ag_gemm, call.x, call.group);
   Gather g = checked_here(place, [&] { return lay_out(call, place, false); });
-  run(g, place, [](Communicator& c, const AgGemmArgs& a) { collective_only(c, a); });
+  run(g, place, false, [](Communicator& c, const AgGemmArgs& a) { collective_only(c, a); });
   return shaped_as(g.rows, g.gathered->finish(), g.split.total);
 }
 
 Tensor reduce_scatter(const ReduceCall& call) {
   const Place place = place_of(Op::gemm_rs, call.x, call.group);
   Reduce r = checked_here(place, [&] { return lay_out(call, place, false); });
-  return run(r, place,
+  return run(r, place, false,
              [](Communicator& c, const GemmReduceArgs& a) { collective_only(c, Op::gemm_rs, a); });
 }
 

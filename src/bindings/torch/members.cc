@@ -74,12 +74,16 @@ void Member::require_own_process(std::string_view op) const {
         " after it joined, expected one in the process that joined");
 }
 
-void Member::make_room(const Problem& problem) {
-  Problem wanted = largest_of(problem);
-  const auto known = std::find_if(prepared_.begin(), prepared_.end(), [&](const Preparation& p) {
-    return same_but_m(p.problem, wanted);
+bool Member::has_room(const Problem& problem) const {
+  const Problem wanted = largest_of(problem);
+  return std::any_of(prepared_.begin(), prepared_.end(), [&](const Preparation& p) {
+    return same_but_m(p.problem, wanted) && p.problem.m >= wanted.m;
   });
-  if (known != prepared_.end() && known->problem.m >= wanted.m) return;
+}
+
+void Member::make_room(const Problem& problem) {
+  if (has_room(problem)) return;
+  Problem wanted = largest_of(problem);
   wanted.m = with_room(wanted.m);
   // The newest first: it is what an error shall show.
   std::vector<Preparation> list{{wanted, {}, {}}};

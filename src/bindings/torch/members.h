@@ -27,6 +27,8 @@ class Member {
   /// follows from the calls, so that ranks in the same call do this together. Collective where the
   /// problem is new.
   void make_room(const Problem& problem);
+  /// Whether that was done.
+  [[nodiscard]] bool has_room(const Problem& problem) const;
   /// All that was prepared, once more: GPU ranks need it after they disagreed. Collective.
   void prepare_again();
   /// Throws in a process that was forked from the member's.

@@ -8,6 +8,7 @@
 
 #include "backend/cuda/cuda_check.h"
 #include "gemm/data.h"
+#include "plan/ag_gemm.h"
 
 namespace tilelace::gpu_test {
 namespace {
@@ -33,7 +34,7 @@ std::int64_t begin_of(const Problem& p, int r) {
 
 std::size_t results_bytes(const Problem& p) {
   std::size_t bytes = kGuard;
-  for (const auto n : p.n) bytes += padded(bytes_of(p.m, n)) + kGuard;
+  for (std::size_t i = 0; i < p.outputs(); ++i) bytes += padded(bytes_of(p.m, p.n[i])) + kGuard;
   return bytes + (p.return_gathered ? padded(bytes_of(p.m, p.k)) + kGuard : 0);
 }
 
@@ -108,7 +109,7 @@ Tensors::Tensors(Member& member, const Problem& problem, bool exact)
     const std::int64_t n = problem_.n[i];
     const DeviceBuffer& w = weights_.emplace_back(*member.comm, bytes_of(n, problem_.k));
     weight_views_.push_back(dense(w.data(), problem_.dtype, n, problem_.k));
-    out_views_.push_back(place(n));
+    if (i < problem_.outputs()) out_views_.push_back(place(n));
     if (!problem_.bias) continue;
     const DeviceBuffer& b = biases_.emplace_back(*member.comm, bytes_of(1, n));
     bias_views_.push_back(dense(b.data(), problem_.dtype, 1, n));
@@ -174,13 +175,18 @@ Preparation Tensors::preparation(const PlanOptions& options) const {
 }
 
 Finding Tensors::check_out(std::size_t i) const {
-  const auto j = test::judge({reference_.data(),
-                              weight_views_[i].data,
-                              problem_.bias ? bias_views_[i].data : nullptr,
-                              out_views_[i].data,
-                              {problem_.m, problem_.n[i], problem_.k, problem_.dtype},
-                              problem_.activation},
-                             0, exact_, 0, member_.stream);
+  const auto bias = [&](std::size_t of) { return problem_.bias ? bias_views_[of].data : nullptr; };
+  test::Judged judged{reference_.data(),
+                      weight_views_[i].data,
+                      bias(i),
+                      out_views_[i].data,
+                      plan::product_of(problem_, i, problem_.m),
+                      problem_.activation};
+  if (judged.problem.gated) {
+    judged.up = weight_views_[1].data;
+    judged.up_bias = bias(1);
+  }
+  const auto j = test::judge(judged, 0, exact_, 0, member_.stream);
   if (j.wrong == 0) return {};
   return fmt::format(
       "out {}: {} of {} elements wrong, rows {} to {}: row {} column {}: got {}, "
@@ -190,7 +196,7 @@ Finding Tensors::check_out(std::size_t i) const {
 
 Finding Tensors::check(bool outs, bool gathered) const {
   if (problem_.m == 0) return check_untouched();
-  for (std::size_t i = 0; outs && i < problem_.n.size(); ++i)
+  for (std::size_t i = 0; outs && i < problem_.outputs(); ++i)
     if (const Finding f = check_out(i); !f.empty()) return f;
   if (gathered && problem_.return_gathered) {
     const auto d = test::compare(gathered_.data, reference_.data(),

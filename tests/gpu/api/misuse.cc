@@ -120,10 +120,10 @@ Finding check_problems(Member& member) {
   };
   for (const Finding& f :
        {refuse("fp32", "expected bf16 or fp16", [](Problem& p) { p.dtype = DType::fp32; }),
-        refuse("swiglu", "got swiglu",
+        refuse("swiglu of two widths", "expected two of equal n",
                [](Problem& p) {
                  p.activation = Activation::swiglu;
-                 p.n = {kCols, kCols};
+                 p.n = {kCols, kCols + 8};
                }),
         refuse("k 12", "multiple of 8", [](Problem& p) { p.k = 12; }),
         refuse("n 12", "multiple of 8", [](Problem& p) { p.n = {12}; })})
@@ -204,6 +204,29 @@ Finding check_refusal(Member& member) {
   return settle(member, b.tensors, [&] { ag_gemm(*member.comm, args); });
 }
 
+/// The rank that cannot prepare is told why, though its peers are in a call.
+Finding check_refused_preparation(Member& member) {
+  Bench b(member);
+  b.tensors.fill(9);
+  std::array list{b.tensors.preparation()};
+  list[0].problem.dtype = DType::fp32;
+  list[0].weights = {};
+  std::string text;
+  const Finding f = settle(member, b.tensors, [&] {
+    try {
+      if (member.rank() == 0) return member.comm->prepare(list);
+      ag_gemm(*member.comm, b.tensors.args());
+    } catch (const Error& e) {
+      text = e.what();
+      throw;
+    }
+  });
+  if (!f.empty() || member.rank() != 0) return f;
+  return text.find("expected bf16 or fp16") != std::string::npos
+             ? Finding{}
+             : fmt::format("got \"{}\", expected its own fault: bf16 or fp16", text);
+}
+
 Finding check_options_of_ranks(Member& member) {
   CommunicatorOptions o;
   o.device = Device::cuda;
@@ -235,6 +258,7 @@ std::vector<Check> misuse_checks() {
           {"calls before prepare", 20, false, check_unprepared, true},
           {"ranks that disagree", 20, true, check_disagreement, true},
           {"a rank that refuses", 20, true, check_refusal, true},
+          {"a rank that cannot prepare", 20, true, check_refused_preparation, true},
           {"wrong communicators", 20, false, check_options_of_ranks, false}};
 }
 

@@ -32,6 +32,8 @@ const std::vector<Shape>& shapes() {
       {1024, {2048}, 1024, true, true, Activation::silu, false, DType::fp16},
       {3001, {1536}, 1024, false, true, Activation::none, true},
       {4096, {1024}, 2048, false, false, Activation::none, false},
+      {48, {264, 264}, 512, true, true, Activation::swiglu, false, DType::fp16},
+      {1500, {1280, 1280}, 1024, false, false, Activation::swiglu, true},
       {0, {256}, 512, false, false, Activation::none, false}};
   return all;
 }
@@ -126,10 +128,12 @@ Finding check_options(Member& member) {
 }
 
 Finding check_parts(Member& member) {
-  for (const std::int64_t m : {16, 500, 2048}) {
-    Problem p = gpu_test::problem_of(member.ranks(), m, {512, 264}, 1024);
+  for (const std::int64_t m : {16, 17, 500, 2048, 2049}) {
+    const bool gated = m % 2 == 1;
+    Problem p = gpu_test::problem_of(member.ranks(), m, {512, gated ? 512 : 264}, 1024);
     p.return_gathered = true;
-    Tensors t(member, p, true);
+    if (gated) p.activation = Activation::swiglu;
+    Tensors t(member, p, !gated);
     const std::array list{t.preparation(), t.preparation(path_of(Path::unfused))};
     member.comm->prepare(list);
     for (int call = 0; call < kCalls; ++call) {

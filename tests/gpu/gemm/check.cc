@@ -90,8 +90,10 @@ Case draw(std::mt19937_64& rng, int i, DType dtype, const Options& o) {
   c.problem.dtype = dtype;
   c.problem.m = swapped ? pick(rng, {1, 7, 8, w - 1, w, w + 1, 2 * w, 3}, kMostRows, 1)
                         : pick(rng, {1, 2, 63, 64, 65, r - 1, r, r + 1, 2 * r, 997}, kMostRows, 1);
-  c.problem.n = swapped ? pick(rng, {8, r - 8, r, r + 8, 2 * r, 1016}, kMostCols, 8)
-                        : pick(rng, {8, w - 8, w, w + 8, 2 * w, 1016}, kMostCols, 8);
+  c.problem.gated = plan::can_gate(tile.name) && rng() % 2 == 0;
+  const std::int64_t unit = c.problem.gated ? 16 : 8;
+  c.problem.n = swapped ? pick(rng, {8, r - 8, r, r + 8, 2 * r, 1016}, kMostCols, unit)
+                        : pick(rng, {8, w - 8, w, w + 8, 2 * w, 1016}, kMostCols, unit);
   c.problem.k = pick(rng, {8, 56, 64, 72, 128, 256, 320, 1016, 2048}, kMostK, 8);
   std::vector<plan::GemmPlan> legal;
   for (const auto& candidate : plan::gemm_candidates(c.problem))
@@ -108,9 +110,10 @@ Case draw(std::mt19937_64& rng, int i, DType dtype, const Options& o) {
   c.plan.wide = 1 + static_cast<int>(rng() % 5);
   c.plan.deep = 1 + static_cast<int>(rng() % 4);
   c.plan.early_weights = rng() % 2 == 0;
-  c.exact = rng() % 2 == 0;
+  c.exact = !c.problem.gated && rng() % 2 == 0;
   c.bias = !c.exact && rng() % 2 == 0;
   if (!c.exact && rng() % 2 == 0) c.activation = static_cast<Activation>(1 + rng() % 3);
+  if (c.problem.gated) c.activation = Activation::swiglu;
   return c;
 }
 
@@ -125,7 +128,7 @@ Outcome run(const Case& c, std::uint64_t seed, Buffers& b, cuda::GemmWorkspace& 
             std::int64_t skip_k, cudaStream_t stream) {
   const auto& p = c.problem;
   auto* out = static_cast<std::byte*>(b.out_) + kGuard;
-  const auto bytes = static_cast<std::size_t>(p.m * p.n) * 2;
+  const auto bytes = static_cast<std::size_t>(p.m * p.out_n()) * 2;
   if (c.exact) {
     fill_sparse(b.a_, p.m, p.k, 32, p.dtype, seed, stream);
     fill_sparse(b.weight_, p.n, p.k, static_cast<int>(p.k), p.dtype, seed + 1, stream);
@@ -136,11 +139,18 @@ Outcome run(const Case& c, std::uint64_t seed, Buffers& b, cuda::GemmWorkspace& 
   }
   poison(b.out_, bytes + 2 * kGuard, stream);
   const void* bias = c.bias ? b.bias_ : nullptr;
-  const cuda::GemmCall call(c.plan, p, {b.a_, b.weight_, bias, out, c.activation},
+  // Up lies behind the gate.
+  const auto behind = [&](void* first, std::int64_t elements) -> const void* {
+    return p.gated ? static_cast<std::byte*>(first) + elements * 2 : nullptr;
+  };
+  const void* up = behind(b.weight_, p.out_n() * p.k);
+  const void* up_bias = c.bias ? behind(b.bias_, p.out_n()) : nullptr;
+  const cuda::GemmCall call(c.plan, p, {b.a_, b.weight_, bias, out, c.activation, up, up_bias},
                             workspace.scratch());
   call.launch(stream);
   Outcome result;
-  result.judged = judge({b.a_, b.weight_, bias, out, p, c.activation}, 0, c.exact, skip_k, stream);
+  result.judged = judge({b.a_, b.weight_, bias, out, p, c.activation, {}, up, up_bias}, 0, c.exact,
+                        skip_k, stream);
   result.guards =
       count_unpoisoned(b.out_, kGuard, stream) + count_unpoisoned(out + bytes, kGuard, stream);
   if (c.plan.split_tiles > 0) result.expired = workspace.failed();
@@ -171,7 +181,7 @@ int check_all(const Options& o) {
   int bad = 0;
   nlohmann::json lines = nlohmann::json::array();
   for (const DType dtype : {DType::bf16, DType::fp16}) {
-    int exact = 0, shared = 0, wrong = 0;
+    int exact = 0, shared = 0, gated = 0, wrong = 0;
     double worst = 0;
     for (int i = 0; i < o.shapes; ++i) {
       const Case c = draw(rng, i, dtype, o);
@@ -179,6 +189,7 @@ int check_all(const Options& o) {
                             o.drop ? std::min<std::int64_t>(c.problem.k, 64) : 0, stream);
       exact += c.exact ? 1 : 0;
       shared += c.plan.split_tiles > 0 ? 1 : 0;
+      gated += c.problem.gated ? 1 : 0;
       if (!c.exact && c.activation == Activation::none && r.judged.checked >= 4096)
         worst = std::max(worst, r.judged.relative());
       if (r.good()) continue;
@@ -190,9 +201,9 @@ int check_all(const Options& o) {
             r.judged.expected, r.guards, r.expired ? ", a wait expired" : "");
     }
     fmt::print(
-        "{}: {} shapes, {} exact, {} with shared k-steps, {} wrong, worst relative error {:.5f} "
-        "(limit {:.5f})\n",
-        name_of(dtype), o.shapes, exact, shared, wrong, worst, 0.52 * unit_roundoff(dtype));
+        "{}: {} shapes, {} exact, {} with shared k-steps, {} gated, {} wrong, worst relative error "
+        "{:.5f} (limit {:.5f})\n",
+        name_of(dtype), o.shapes, exact, shared, gated, wrong, worst, 0.52 * unit_roundoff(dtype));
     // Without its first k-steps every result must be found wrong.
     bad += o.drop ? o.shapes - wrong : wrong;
     if (!o.drop && worst > 0.52 * unit_roundoff(dtype)) ++bad;
@@ -202,6 +213,7 @@ int check_all(const Options& o) {
                      {"shapes", o.shapes},
                      {"exact", exact},
                      {"shared", shared},
+                     {"gated", gated},
                      {"wrong", wrong},
                      {"worst_error", worst},
                      {"dropped", o.drop},

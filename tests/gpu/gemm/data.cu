@@ -52,18 +52,26 @@ struct Totals {
 
 struct Rule {
   double u;
+  double tiny;             ///< half of what fp16's subnormals are apart
   double extra_roundings;  ///< of the epilogue's own arithmetic, in units of fp32
   bool exact;
   std::int64_t samples, skip_k;
+  std::int64_t n;  ///< columns of the result
+};
+
+/// What is multiplied with, and added.
+struct Factor {
+  const void* weight;
+  const void* bias;
 };
 
 /// One element of one part's product, on all lanes of a warp; adds |a w| to the magnitude.
 template <class T>
-__device__ double product_of(const Judged& j, int part, std::int64_t row, std::int64_t col,
-                             std::int64_t skip_k, double& magnitude) {
+__device__ double product_of(const Judged& j, const void* weight, int part, std::int64_t row,
+                             std::int64_t col, std::int64_t skip_k, double& magnitude) {
   const std::int64_t k = j.problem.k;
   const auto* a = static_cast<const T*>(j.a) + part * j.parts.a + row * k;
-  const auto* w = static_cast<const T*>(j.weight) + part * j.parts.weight + col * k;
+  const auto* w = static_cast<const T*>(weight) + part * j.parts.weight + col * k;
   double sum = 0;
   double absolute = 0;
   for (std::int64_t x = skip_k + (static_cast<int>(threadIdx.x) & 31); x < k; x += 32) {
@@ -80,9 +88,58 @@ __device__ double product_of(const Judged& j, int part, std::int64_t row, std::i
   return sum;
 }
 
+/// An element in fp64, and how far off it may be before the last rounding.
+struct Expected {
+  double value, before;
+};
+
+/// Of the sum that the activation takes.
+template <class T>
+__device__ Expected expect_sum(const Judged& j, const Rule& rule, Factor f, std::int64_t row,
+                               std::int64_t col) {
+  double sum = 0;
+  double magnitude = 0;
+  double rounded = 0;  // magnitude of what is rounded before it is summed
+  for (int part = 0; part < j.parts.count; ++part) {
+    const double partial = product_of<T>(j, f.weight, part, row, col, rule.skip_k, magnitude);
+    sum += partial;
+    if (j.parts.count > 1) rounded += fabs(partial);
+  }
+  if (f.bias != nullptr) {
+    const double b = static_cast<double>(static_cast<float>(static_cast<const T*>(f.bias)[col]));
+    sum += b;
+    magnitude += fabs(b);
+  }
+  const double partials = j.parts.count > 1 ? rule.u * rounded + rule.tiny * j.parts.count : 0;
+  return {sum, 0x1p-24 * 16 * magnitude + partials};
+}
+
+__device__ Expected expect_activated(Activation activation, const Rule& rule, Expected x) {
+  // Slope of the activations is at most 1.13.
+  const double slope = activation == Activation::none ? 1 : 1.13;
+  const double y = activate64(activation, x.value);
+  return {y, slope * x.before + 0x1p-24 * rule.extra_roundings * fabs(y)};
+}
+
+/// Of a product, each of whose sides may be off; the product itself is rounded to fp32.
+__device__ Expected expect_product(Expected x, Expected y) {
+  const double value = x.value * y.value;
+  return {value, fabs(y.value) * x.before + fabs(x.value) * y.before + x.before * y.before +
+                     0x1p-24 * fabs(value)};
+}
+
+template <class T>
+__device__ Expected expect(const Judged& j, const Rule& rule, std::int64_t row, std::int64_t col) {
+  const Expected x = expect_sum<T>(j, rule, {j.weight, j.bias}, row, col);
+  if (!j.problem.gated) return expect_activated(j.activation, rule, x);
+  return expect_product(expect_activated(Activation::silu, rule, x),
+                        expect_sum<T>(j, rule, {j.up, j.up_bias}, row, col));
+}
+
 template <class T>
 __global__ void judge_kernel(Judged j, Rule rule, Totals* totals) {
-  const auto [m, n, k, dtype] = j.problem;
+  const std::int64_t m = j.problem.m;
+  const std::int64_t n = rule.n;
   const std::int64_t all = rule.samples > 0 ? rule.samples : m * n;
   const int lane = static_cast<int>(threadIdx.x) & 31;
   const std::int64_t warps = std::int64_t{gridDim.x} * blockDim.x / 32;
@@ -95,30 +152,10 @@ __global__ void judge_kernel(Judged j, Rule rule, Totals* totals) {
                          : static_cast<std::uint64_t>(i));
     const std::int64_t row = at / n;
     const std::int64_t col = at % n;
-    double sum = 0;
-    double magnitude = 0;
-    double rounded = 0;  // magnitude of what is rounded before it is summed
-    for (int part = 0; part < j.parts.count; ++part) {
-      const double partial = product_of<T>(j, part, row, col, rule.skip_k, magnitude);
-      sum += partial;
-      if (j.parts.count > 1) rounded += fabs(partial);
-    }
+    const auto [y, before] = expect<T>(j, rule, row, col);
     if (lane != 0) continue;
-    if (j.bias != nullptr) {
-      const double b = static_cast<double>(static_cast<float>(static_cast<const T*>(j.bias)[col]));
-      sum += b;
-      magnitude += fabs(b);
-    }
-    const double y = activate64(j.activation, sum);
     const double got = static_cast<double>(static_cast<float>(static_cast<const T*>(j.out)[at]));
-    // Slope of the activations is at most 1.13; fp16's subnormals are 2^-24 apart.
-    const double slope = j.activation == Activation::none ? 1 : 1.13;
-    const double tiny = dtype == DType::fp16 ? 0x1p-25 : 0;
-    const double partials =
-        j.parts.count > 1 ? slope * (rule.u * rounded + tiny * j.parts.count) : 0;
-    const double before =
-        0x1p-24 * (16 * magnitude * slope + rule.extra_roundings * fabs(y)) + partials;
-    const double bound = rule.exact ? 0 : rule.u * (fabs(y) + before) + before + tiny;
+    const double bound = rule.exact ? 0 : rule.u * (fabs(y) + before) + before + rule.tiny;
     const double off = got - y;
     error += off * off;
     norm += y * y;
@@ -203,7 +240,9 @@ void poison(void* data, std::size_t bytes, cudaStream_t stream) {
 Judgement judge(const Judged& j, std::int64_t samples, bool exact, std::int64_t skip_k,
                 cudaStream_t stream) {
   const double extra = j.activation == Activation::none ? 0 : 16;
-  const Rule rule{unit_roundoff(j.problem.dtype), extra, exact, samples, skip_k};
+  const double tiny = j.problem.dtype == DType::fp16 ? 0x1p-25 : 0;
+  const Rule rule{
+      unit_roundoff(j.problem.dtype), tiny, extra, exact, samples, skip_k, j.problem.out_n()};
   const auto t = read_back<Totals>(stream, [&](Totals* totals) {
     of_type(j.problem.dtype, [&]<class T>(T) {
       judge_kernel<T><<<kBlocks, kThreads, 0, stream>>>(j, rule, totals);

@@ -76,6 +76,10 @@ Problem draw_problem(Rng& rng, const CaseRange& range, bool exact) {
   p.bias = !exact && below(rng, 2) == 0;
   if (!exact && below(rng, 2) == 0) p.activation = static_cast<Activation>(1 + below(rng, 3));
   p.return_gathered = p.op == Op::ag_gemm && below(rng, 2) == 0;
+  if (p.op == Op::ag_gemm && !exact && (below(rng, 4) == 0 || range.gated)) {
+    p.activation = Activation::swiglu;
+    p.n = {p.n[0], p.n[0]};
+  }
   return p;
 }
 
@@ -146,7 +150,7 @@ std::vector<Case> draw_cases(int count, const CaseRange& range, std::uint64_t se
   for (int i = 0; i < count; ++i) {
     Case c;
     c.index = i;
-    c.exact = i % 2 == 0;
+    c.exact = i % 2 == 0 && !range.gated;  // silu knows no integers
     c.problem = draw_problem(rng, range, c.exact);
     c.plan = draw_plan(
         rng, only(plans_by_kind(c.problem, range.machine, takes_nccl(range.kinds)), range.kinds));

@@ -30,6 +30,7 @@ struct CaseRange {
   DType dtype = DType::bf16;
   plan::GemmMachine machine;
   std::vector<std::string> kinds = {};  ///< of plans; empty: all
+  bool gated = false;                   ///< ag_gemm: problems with swiglu alone
 };
 
 /// Error: usage (a problem that has no plan).

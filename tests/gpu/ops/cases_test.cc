@@ -68,6 +68,33 @@ TEST(Cases, OfSomeKindsHaveNoOthers) {
   EXPECT_GT(kinds["pull by shard"], 10);
 }
 
+TEST(Cases, OfSwigluMeetEveryGatedTileAndKind) {
+  std::map<std::string, int> tiles, kinds;
+  int biased = 0;
+  for (const Case& c : draw_cases(500, {Op::ag_gemm, 4, DType::bf16, {}, {}, true}, 7)) {
+    const Problem& p = c.problem;
+    EXPECT_EQ(p.activation, Activation::swiglu) << text_of(c);
+    EXPECT_FALSE(c.exact) << text_of(c);
+    EXPECT_TRUE(p.n.size() == 2 && p.n[0] == p.n[1]) << text_of(c);
+    const auto& tile = std::get<plan::AgGemmPlan>(c.plan).gemm.tile;
+    EXPECT_TRUE(plan::can_gate(tile.name)) << text_of(c);
+    ++tiles[std::string(tile.name)];
+    ++kinds[kind_of(c.plan)];
+    biased += p.bias ? 1 : 0;
+  }
+  EXPECT_EQ(tiles.size(), 12U);
+  EXPECT_EQ(kinds.size(), 6U);
+  EXPECT_GT(biased, 100);
+}
+
+TEST(Cases, HaveSomeOfSwiglu) {
+  const auto cases = some(4);
+  const auto gated = std::count_if(cases.begin(), cases.end(), [](const Case& c) {
+    return c.problem.activation == Activation::swiglu;
+  });
+  EXPECT_GT(gated, 20);
+}
+
 TEST(Cases, OfGemmRsMeetTheEdges) {
   const auto cases = some(4, Op::gemm_rs);
   const auto any = [&](const auto& what) { return std::any_of(cases.begin(), cases.end(), what); };

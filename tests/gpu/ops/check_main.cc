@@ -36,6 +36,7 @@ struct Options {
   double limit_s = 0;
   std::vector<std::string> ops{"ag_gemm", "gemm_rs", "gemm_ar", "turns"};
   std::vector<std::string> dtypes{"bf16", "fp16"}, kinds;
+  bool gated = false;
   bool drop = false;
   std::string json, commit;
 };
@@ -79,7 +80,7 @@ Work work_of(const Options& o, Op op, int ranks) {
   for (const DType dtype : {DType::fp16, DType::bf16}) {
     if (!among(o.dtypes, name_of(dtype))) continue;
     work.stressed_dtype = dtype;
-    auto cases = draw_cases(o.shapes, {op, ranks, dtype, machine, o.kinds},
+    auto cases = draw_cases(o.shapes, {op, ranks, dtype, machine, o.kinds, o.gated},
                             o.seed * 2 + static_cast<std::uint64_t>(dtype));
     if (o.only >= 0) std::erase_if(cases, [&](const Case& c) { return c.index != o.only; });
     work.cases[dtype] = std::move(cases);
@@ -264,6 +265,7 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"push by shard", "pull by shard", "ring by shard", "nccl by shard",
                              "medium push", "store by shard", "store whole", "store direct",
                              "store staged", "unfused pull", "unfused store"}));
+  app.add_flag("--gated", o.gated, "random problems of ag_gemm: those with swiglu alone");
   app.add_option("--dtypes", o.dtypes, "of bf16, fp16")
       ->delimiter(',')
       ->check(CLI::IsMember({"bf16", "fp16"}));

@@ -28,7 +28,7 @@ std::size_t bytes_of(std::int64_t rows, std::int64_t cols) {
 
 /// Of outs, then of the gathered operand.
 std::size_t piece_bytes(const Problem& p, const OpShape& s, std::size_t i) {
-  return i < p.n.size() ? bytes_of(s.results, p.n[i]) : bytes_of(p.m, p.k);
+  return i < p.outputs() ? bytes_of(s.results, p.n[i]) : bytes_of(p.m, p.k);
 }
 
 // From part to part, in elements.
@@ -77,7 +77,7 @@ void OpCheck::lay(const Case& c, Side& side) const {
   side.tensors = {};
   side.tensors.a = side.a;
   side.pieces.clear();
-  const std::size_t pieces = p.n.size() + (p.return_gathered ? 1 : 0);
+  const std::size_t pieces = p.outputs() + (p.return_gathered ? 1 : 0);
   std::byte* at = side.results;
   for (std::size_t i = 0; i < pieces; ++i) {
     at += kGuard;
@@ -87,7 +87,7 @@ void OpCheck::lay(const Case& c, Side& side) const {
   for (std::size_t i = 0; i < p.n.size(); ++i) {
     side.tensors.weights.push_back(weights_.at(i) + shape_.own_part * kWeightPitch * 2);
     if (p.bias) side.tensors.biases.push_back(biases_.at(i));
-    side.tensors.outs.push_back(side.pieces[i]);
+    if (i < p.outputs()) side.tensors.outs.push_back(side.pieces[i]);
   }
   side.tensors.reachable = outs_->at(side.pieces.front());
   if (p.return_gathered) side.tensors.gathered = side.pieces.back();
@@ -219,15 +219,19 @@ Tally OpCheck::run(cuda::RankOps& ops, const Case& c, Drop drop) {
 void OpCheck::check_out(const Case& c, const Side& side, std::size_t out, std::string& trouble) {
   const Problem& p = c.problem;
   if (shape_.results == 0) return;
-  const plan::GemmProblem gemm{shape_.results, p.n[out], p.k, p.dtype};
-  const auto j = test::judge({side.reference,
-                              weights_[out],
-                              p.bias ? biases_[out] : nullptr,
-                              side.pieces[out],
-                              gemm,
-                              p.activation,
-                              {shape_.parts, kOperandPitch, kWeightPitch}},
-                             0, c.exact, 0, rank_.stream);
+  const auto bias = [&](std::size_t i) { return p.bias ? biases_[i] : nullptr; };
+  test::Judged judged{side.reference,
+                      weights_[out],
+                      bias(out),
+                      side.pieces[out],
+                      plan::product_of(p, out, shape_.results),
+                      p.activation,
+                      {shape_.parts, kOperandPitch, kWeightPitch}};
+  if (judged.problem.gated) {
+    judged.up = weights_[1];
+    judged.up_bias = bias(1);
+  }
+  const auto j = test::judge(judged, 0, c.exact, 0, rank_.stream);
   if (!c.exact && p.activation == Activation::none && j.checked >= 4096)
     tally_.worst = std::max(tally_.worst, j.relative());
   if (j.wrong == 0) return;
@@ -291,7 +295,7 @@ void OpCheck::check_equal(const Case& c, const Side& side, std::string& trouble)
 
 void OpCheck::inspect(const Case& c, const Side& side, const std::string& how, bool again) {
   std::string trouble;
-  for (std::size_t i = 0; i < c.problem.n.size(); ++i) check_out(c, side, i, trouble);
+  for (std::size_t i = 0; i < c.problem.outputs(); ++i) check_out(c, side, i, trouble);
   check_gathered(c, side, trouble);
   check_guards(c, side, trouble);
   check_equal(c, side, trouble);

@@ -62,7 +62,7 @@ __global__ void check_kernel(const __grid_constant__ StressCheck c) {
 
 template <class T>
 __global__ void product_kernel(const __grid_constant__ StressProduct s) {
-  const auto [m, n, k, dtype] = s.problem;
+  const std::int64_t m = s.problem.m, n = s.problem.n, k = s.problem.k;
   const std::int64_t warps = std::int64_t{gridDim.x} * blockDim.x / 32;
   const int lane = static_cast<int>(threadIdx.x) & 31;
   for (std::int64_t i = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 32; i < m * n;

@@ -99,7 +99,7 @@ def graphs_and_eager_calls_in_turns(w):
     assert [s.count.item() for s in some] == [0, 0]
 
 
-@case(2, on=GPU)
+@case(2, 4, on=GPU)
 def a_compiled_function_in_a_graph(w):
     weight, other = w.randn(64, 128), w.randn(128, 64)
 

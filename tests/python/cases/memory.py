@@ -10,18 +10,22 @@ from .world import BOTH, GPU, case, expect_raises
 
 
 class Product:
-    """gemm_ar on integers, which are exact; `load` gives other inputs and what the result is."""
+    """gemm_ar on integers, which are exact; `load` takes one of the inputs, drawn before."""
 
-    def __init__(self, w, m, k, n):
-        self.w, self.size = w, (m, w.ranks * k)
-        self.whole = w.integers(n, w.ranks * k, ones=40)
-        self.weight = w.mine(self.whole, 1)
-        self.share = w.mine(w.integers(*self.size), 1)
+    def __init__(self, w, m, k, n, sources=4):
+        self.w = w
+        whole = w.integers(n, w.ranks * k, ones=40)
+        self.weight = w.mine(whole, 1)
+        inputs = [w.integers(m, w.ranks * k) for _ in range(sources)]
+        self.shares = [w.mine(x, 1) for x in inputs]
+        self.results = [(x.double() @ whole.double().t()).to(w.dtype) for x in inputs]
+        self.share = torch.empty_like(self.shares[0])
 
-    def load(self):
-        x = self.w.integers(*self.size)
-        self.share.copy_(self.w.mine(x, 1))
-        return (x.double() @ self.whole.double().t()).to(self.w.dtype)
+    def load(self, i=0):
+        """What the result is."""
+        i %= len(self.shares)
+        self.share.copy_(self.shares[i])
+        return self.results[i]
 
 
 SMALL = {"cpu": (12, 16, 8), "cuda": (512, 256, 384)}
@@ -46,8 +50,8 @@ def takes_results_of_every_op(w):
     p = Product(w, m, k, n)
     full = tilelace.empty(m, n, dtype=w.dtype, device=w.device, group=w.group)
     part = tilelace.empty(m // w.ranks, n, dtype=w.dtype, device=w.device, group=w.group)
-    for _ in range(20):
-        expected = p.load()
+    for i in range(20):
+        expected = p.load(i)
         full.fill_(-777)
         part.fill_(-777)
         y = tilelace.gemm_ar(p.share, p.weight, None, w.group, out=full)
@@ -64,7 +68,7 @@ def takes_results_that_peers_store(w):
     out = tilelace.empty(m, n, dtype=w.dtype, device="cuda", group=w.group)
     wrong = torch.zeros((), dtype=torch.int64, device="cuda")
     for i in range(100):
-        expected = p.load()
+        expected = p.load(i)
         if i % 3 == w.rank:
             torch.cuda._sleep(300_000)  # nobody stores before this rank's stream is there
         out.fill_(-777)
@@ -80,14 +84,15 @@ def replays_store_into_it(w):
     p = Product(w, m, k, n)
     out = tilelace.empty(m, n, dtype=w.dtype, device="cuda", group=w.group)
     wrong = torch.zeros((), dtype=torch.int64, device="cuda")
+    p.load()
     for _ in range(2):
         tilelace.gemm_ar(p.share, p.weight, None, w.group, out=out)
     w.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         tilelace.gemm_ar(p.share, p.weight, None, w.group, out=out)
-    for _ in range(200):
-        expected = p.load()
+    for i in range(200):
+        expected = p.load(i)
         graph.replay()
         wrong += (out != expected).sum()
         w.synchronize()

@@ -4,6 +4,7 @@
 // of tiles and the sharing of k-steps are the schedule's (schedule/gemm.h). With AgGemmParams the
 // rows of a come from the peers, with GemmRsParams terms of the sums: the loading warp waits for
 // them, another one for the peers' headers; the other two send own rows, if copy engines do not.
+// With GemmGatedParams and AgGemmGatedParams out = silu(a * gate^T + bias) * (a * up^T + up_bias).
 #pragma once
 #define TILELACE_DEVICE_LOOPS
 #include "backend/cuda/kernels/gemm_gather.h"
@@ -19,7 +20,8 @@ TILELACE_DEVICE void start_ring(const Params& p, GemmShared<Tile> shared) {
     ptx::prefetch_map(&p.rows);
     ptx::prefetch_map(&p.cols);
     ptx::prefetch_map(out_map(p, 0));
-    if (Tile::width % 64 != 0) ptx::prefetch_map(rest_map(p, 0));
+    if (kOutWidth<Tile, Params> % 64 != 0) ptx::prefetch_map(rest_map(p, 0));
+    if constexpr (Params::kGates) ptx::prefetch_map(&p.up);
     if constexpr (Params::kGathers) ptx::prefetch_map(&p.own);
   }
   if (threadIdx.x == 0) {

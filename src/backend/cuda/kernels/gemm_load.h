@@ -44,7 +44,8 @@ class GemmLoad {
     note(TraceKind::segment, s.tile);
     const int row =
         (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows + place_.col * Shape::kRowSlice;
-    const int col = (cell.col * Tile::cluster_cols + place_.col) * Tile::width + slice();
+    int col = (cell.col * Tile::cluster_cols + place_.col) * kOutWidth<Tile, Params>;
+    if constexpr (!Params::kGates) col += slice();
     int early = 0;
     if (!ready_) {
       early = min(Tile::stages, s.steps());
@@ -131,7 +132,10 @@ class GemmLoad {
   }
 
   TILELACE_DEVICE void load_weight(int stage, int x, int row, int col) {
-    Tile::swapped ? load_rows(&p_.rows, stage, x, row) : load_cols(&p_.cols, stage, x, col);
+    if constexpr (Params::kGates)
+      load_both(stage, x, col);
+    else
+      Tile::swapped ? load_rows(&p_.rows, stage, x, row) : load_cols(&p_.cols, stage, x, col);
   }
   TILELACE_DEVICE void load_tokens(int stage, int x, Tokens t) {
     Tile::swapped ? load_cols(t.map, stage, x, t.first) : load_rows(t.map, stage, x, t.first);
@@ -157,6 +161,17 @@ class GemmLoad {
       const int first = Tile::cluster_rows * place_.col;
       const auto mask = static_cast<std::uint16_t>(((1 << Tile::cluster_rows) - 1) << first);
       ptx::tensor_load_multicast(dst, map, shared_.full(stage), x, col, mask);
+    }
+  }
+  /// Columns of gate and the same columns of up behind them; of two CTAs each loads one for both.
+  TILELACE_DEVICE void load_both(int stage, int x, int col) {
+    static_assert(!Tile::swapped && Tile::cluster_rows <= 2 && Tile::width % 16 == 0);
+    if constexpr (Tile::cluster_rows == 2) {
+      load_cols(place_.row == 0 ? &p_.cols : &p_.up, stage, x, col);
+    } else {
+      load_cols(&p_.cols, stage, x, col);
+      ptx::tensor_load(shared_.cols(stage) + Tile::width / 2 * 128, &p_.up, shared_.full(stage), x,
+                       col);
     }
   }
   /// First column that this CTA loads for its cluster.

@@ -18,8 +18,10 @@ constexpr int kTurnBarrier = 4;
 template <class Tile, class Element, class Params>
 class GemmMath {
   using Shape = GemmShape<Tile>;
-  static constexpr int kChunks = (Tile::width + 63) / 64;
-  static constexpr int kRest = Tile::width % 64;
+  static constexpr int kOut = kOutWidth<Tile, Params>;
+  static constexpr int kChunks = (kOut + 63) / 64;
+  static constexpr int kRest = kOut % 64;
+  static constexpr int kUp = Shape::kAccumulators / 2;  ///< up's accumulators, behind gate's
 
  public:
   TILELACE_DEVICE GemmMath(const Params& p, GemmShared<Tile> shared, Place<Tile> place, int group)
@@ -132,7 +134,7 @@ class GemmMath {
     section_ = cell.section;
     [[maybe_unused]] const std::uint32_t began = ptx::cycles();
     int row = (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows + 64 * block_row_;
-    const int col = (cell.col * Tile::cluster_cols + place_.col) * Tile::width;
+    const int col = (cell.col * Tile::cluster_cols + place_.col) * kOut;
     if constexpr (Params::kShares)  // a block of the own rows
       row += p_.work.order.begin(cell.section) - p_.work.order.own_begin;
 #pragma unroll
@@ -143,14 +145,14 @@ class GemmMath {
         const ptx::Shared chunk = shared_.staging(group_) + chunk_ * kChunkBytes;
         if (thread_ == 0) ptx::store_wait_read<Tile::staging - 1>();
         sync_group();
-        if (c < Tile::width / 64)
+        if (c < kOut / 64)
           stage<64>(chunk, acc_[i] + 32 * c, row + 64 * i, col + 64 * c);
         else
           stage<kRest>(chunk, acc_[i] + 32 * c, row + 64 * i, col + 64 * c);
         ptx::fence_shared_to_copy();
         sync_group();
         if (thread_ == 0) {
-          send(chunk, c < Tile::width / 64, row + 64 * i, col + 64 * c);
+          send(chunk, c < kOut / 64, row + 64 * i, col + 64 * c);
           ptx::store_commit();
         }
         chunk_ = chunk_ + 1 == Tile::staging ? 0 : chunk_ + 1;
@@ -361,7 +363,14 @@ class GemmMath {
       float f[8];
 #pragma unroll
       for (int e = 0; e < 8; ++e) f[e] = j + e / 4 < kCols / 8 ? v[4 * j + e] : 0.0F;
-      complete(f, row, col + 8 * j, j + 1 < kCols / 8);
+      if constexpr (Params::kGates) {
+        float up[8];
+#pragma unroll
+        for (int e = 0; e < 8; ++e) up[e] = j + e / 4 < kCols / 8 ? v[kUp + 4 * j + e] : 0.0F;
+        gate(f, up, col + 8 * j, j + 1 < kCols / 8);
+      } else {
+        complete(f, row, col + 8 * j, j + 1 < kCols / 8);
+      }
       const std::uint32_t r[4] = {pack(f[0], f[1], Element{}), pack(f[2], f[3], Element{}),
                                   pack(f[4], f[5], Element{}), pack(f[6], f[7], Element{})};
       ptx::store_matrices<Tile::swapped>(chunk + (Tile::swapped ? across(j) : along<kPlanes>(j)),
@@ -382,25 +391,38 @@ class GemmMath {
     return token * 128 + ((eight ^ (token & 7)) << 4);
   }
 
+  /// silu(gate + bias) * (up + bias) of 2 rows x 2 x 2 columns.
+  TILELACE_DEVICE void gate(float (&f)[8], float (&up)[8], int col, bool both) {
+    if (p_.bias != nullptr) add_bias(f, p_.bias, col, both);
+    if (p_.up_bias != nullptr) add_bias(up, p_.up_bias, col, both);
+#pragma unroll
+    for (int e = 0; e < 8; ++e) f[e] = activate(Activation::silu, f[e]) * up[e];
+  }
+
+  TILELACE_DEVICE void add_bias(float (&f)[8], const void* of_columns, int col, bool both) {
+    const auto* bias = static_cast<const Element*>(of_columns);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const int at = col + 8 * (e / 2) + 2 * (lane_ & 3) + (e & 1);
+      const bool there = at < p_.n && (e < 2 || both);
+      const float b = there ? static_cast<float>(bias[at]) : 0.0F;
+      f[4 * (e / 2) + (e & 1)] += b;
+      f[4 * (e / 2) + (e & 1) + 2] += b;
+    }
+  }
+
   /// Bias and activation of 2 rows x 2 x 2 columns.
   TILELACE_DEVICE void complete(float (&f)[8], int row, int col, bool both) {
     if (p_.bias != nullptr) {
-      const auto* bias = static_cast<const Element*>(p_.bias);
       if constexpr (Tile::swapped) {
+        const auto* bias = static_cast<const Element*>(p_.bias);
         const int first = row + 16 * warp_ + lane_ / 4;
         const float low = first < p_.n ? static_cast<float>(bias[first]) : 0.0F;
         const float high = first + 8 < p_.n ? static_cast<float>(bias[first + 8]) : 0.0F;
         f[0] += low, f[1] += low, f[4] += low, f[5] += low;
         f[2] += high, f[3] += high, f[6] += high, f[7] += high;
       } else {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const int at = col + 8 * (e / 2) + 2 * (lane_ & 3) + (e & 1);
-          const bool there = at < p_.n && (e < 2 || both);
-          const float b = there ? static_cast<float>(bias[at]) : 0.0F;
-          f[4 * (e / 2) + (e & 1)] += b;
-          f[4 * (e / 2) + (e & 1) + 2] += b;
-        }
+        add_bias(f, p_.bias, col, both);
       }
     }
     if (p_.activation != Activation::none) {

@@ -41,6 +41,7 @@ struct GemmParams : GemmCommon {
   static constexpr bool kGathers = false;
   static constexpr bool kReduces = false;
   static constexpr bool kShares = false;
+  static constexpr bool kGates = false;
   CUtensorMap out;       ///< 64 columns x 64 rows a store
   CUtensorMap out_rest;  ///< what a width that 64 does not divide leaves over
   schedule::GemmWork work;
@@ -51,6 +52,7 @@ struct AgGemmParams : GemmCommon {
   static constexpr bool kGathers = true;
   static constexpr bool kReduces = false;
   static constexpr bool kShares = false;
+  static constexpr bool kGates = false;
   CUtensorMap own;
   CUtensorMap out[schedule::kMaxSections];  ///< of each section: nothing is stored beyond its end
   CUtensorMap out_rest[schedule::kMaxSections];
@@ -60,6 +62,19 @@ struct AgGemmParams : GemmCommon {
   const std::byte* input;    ///< own rows
   std::size_t staged;        ///< offset of the slot's rows, [m, k]
   std::int64_t row_bytes;
+};
+
+/// Two products in one, of gate (`cols`, `bias`) and up: half of a tile's columns are one's, half
+/// the same columns of the other's, and silu(gate) * up is what is stored.
+struct GemmGatedParams : GemmParams {
+  static constexpr bool kGates = true;
+  CUtensorMap up;
+  const void* up_bias;  ///< [n] or null
+};
+struct AgGemmGatedParams : AgGemmParams {
+  static constexpr bool kGates = true;
+  CUtensorMap up;
+  const void* up_bias;  ///< [n] or null
 };
 
 /// A GEMM whose partial sums for a peer's rows go into its slot; own ones are added up.
@@ -77,6 +92,7 @@ struct ReduceCommon : GemmCommon {
 /// The GEMM of gemm_rs.
 struct GemmRsParams : ReduceCommon {
   static constexpr bool kShares = false;
+  static constexpr bool kGates = false;
   CUtensorMap out;  ///< own rows
   CUtensorMap out_rest;
   schedule::GemmWorkOf<schedule::ReduceOrder> work;
@@ -85,6 +101,7 @@ struct GemmRsParams : ReduceCommon {
 /// The GEMM of gemm_ar: own rows go to all ranks.
 struct GemmArParams : ReduceCommon {
   static constexpr bool kShares = true;
+  static constexpr bool kGates = false;
   CUtensorMap out[schedule::kMaxShareRanks];  ///< i: own rows at rank + i
   CUtensorMap out_rest[schedule::kMaxShareRanks];
   schedule::GemmWorkOf<schedule::ShareOrder> work;

@@ -45,6 +45,10 @@ struct GemmShape {
   static_assert(Tile::width % 8 == 0 && Tile::width <= 256);
 };
 
+/// Columns of the result that a tile has: where two products are made at once, half of its own.
+template <class Tile, class Params>
+inline constexpr int kOutWidth = Params::kGates ? Tile::width / 2 : Tile::width;
+
 /// Addresses of the ring and the staging chunks.
 template <class Tile>
 struct GemmShared {

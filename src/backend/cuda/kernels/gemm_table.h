@@ -36,4 +36,11 @@ std::span<const GemmKernel> gemm_swapped();
 /// The kernel of gemm_ar (takes GemmArParams) for this tile, or null.
 const void* gemm_sharing(std::string_view tile, DType);
 
+/// The kernels of gate and up in one for this tile, or null.
+struct GatedKernels {
+  const void* function = nullptr;   ///< takes GemmGatedParams
+  const void* gathering = nullptr;  ///< takes AgGemmGatedParams
+};
+GatedKernels gemm_gated(std::string_view tile, DType);
+
 }  // namespace tilelace::cuda

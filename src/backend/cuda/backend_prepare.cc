@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// prepare of GPU ranks: they meet, agree, and make their staging.
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "backend/cuda/backend.h"
+#include "backend/cuda/cuda_check.h"
+#include "backend/cuda/no_calls.h"
+#include "backend/prepared_calls.h"
+#include "comm/cuda/driver.h"
+#include "core/check.h"
+
+namespace tilelace::cuda {
+
+/// Two ranks on a device would wait for each other's place on it.
+void GpuBackend::require_own_device() const {
+  const auto all = group_.all_gather(uuid_, options_.timeout_s);
+  for (int p = 0; p < group_.ranks(); ++p)
+    require(p == group_.rank() || all[static_cast<std::size_t>(p)] != uuid_,
+            "prepare: rank {} and rank {}, got the same device {}, expected one each",
+            std::min(p, group_.rank()), std::max(p, group_.rank()), uuid_);
+}
+
+/// A call that only preparations make.
+void GpuBackend::meet() {
+  ops_->calls.admit("prepare", kPreparationHash, Op::ag_gemm, nullptr);
+  ops_->calls.finish(nullptr, 2 * options_.timeout_s);
+}
+
+/// Ranks in step meet as in a call: one that makes another call, or refuses one, is told so and
+/// tells, where it would else wait on the device and the others on the host.
+void GpuBackend::meet_for_preparation() {
+  if (ops_ == nullptr || !out_of_step_.empty()) return;
+  check(cudaDeviceSynchronize(), "prepare: the work before it");
+  try {
+    ops_->calls.throw_if_failed();
+  } catch (const Error& e) {
+    return fall_out(e);  // on every rank: of a call that all have made
+  }
+  try {
+    meet();
+  } catch (const Error& e) {
+    fall_out(e);
+    throw;
+  }
+}
+
+/// Graphs go on with the staging and the count of calls that they were captured with.
+void GpuBackend::retire() {
+  if (ops_ != nullptr && ops_->calls.captured())
+    retired_.push_back({std::move(ops_), out_of_step_.empty()});
+  ops_.reset();
+  out_of_step_.clear();
+}
+
+std::string GpuBackend::described(std::span<const PreparedCall> calls) const {
+  std::string text;
+  for (const PreparedCall& c : calls) {
+    for (std::size_t i = 0; i < c.weights.size(); ++i)
+      require_on_device("prepare", fmt::format("weight {}", i), c.weights[i], device_);
+    text += fmt::format("{}; {}\n", fmt::streamed(c.problem),
+                        fmt::streamed(make_plan(c.problem, machine_, c.options)));
+  }
+  return text + fmt::format("{}", fmt::streamed(machine_));
+}
+
+/// What is wrong here says more than that the peers, who may be in a call, do something else.
+void GpuBackend::refuse_preparation(std::string_view reason) {
+  try {
+    meet_for_preparation();
+    agree_on_calls(group_, {}, reason, options_.timeout_s);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::usage) throw;
+  }
+}
+
+void GpuBackend::prepare(std::span<const PreparedCall> calls, std::string_view refusal) {
+  const comm::DeviceScope scope(device_, "prepare");
+  if (!refusal.empty()) return refuse_preparation(refusal);
+  std::string mine;
+  try {
+    mine = described(calls);
+  } catch (const Error& e) {
+    refuse_preparation(e.what());
+    throw;
+  }
+  meet_for_preparation();
+  agree_on_calls(group_, mine, {}, options_.timeout_s);
+  require_own_device();
+  // What was prepared before may still be in use, here and by peers.
+  check(cudaDeviceSynchronize(), "prepare: the work before it");
+  group_.all_gather("prepare", options_.timeout_s);
+  retire();
+  weights_.clear();
+  for (const PreparedCall& c : calls)
+    weights_.insert(weights_.end(), c.weights.begin(), c.weights.end());
+  std::vector<Problem> problems;
+  RankShare share{machine_.multiprocessors};
+  for (const PreparedCall& c : calls) {
+    problems.push_back(c.problem);
+    share.nccl =
+        share.nccl || c.options.transport == Transport::nccl;  // taken where asked for only
+  }
+  ops_ = std::make_unique<RankOps>(group_, device_, problems, options_.timeout_s, share);
+  group_.all_gather("prepared", options_.timeout_s);  // no header may arrive before this
+}
+
+}  // namespace tilelace::cuda
