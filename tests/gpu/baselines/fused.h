@@ -23,6 +23,7 @@ class Fused {
     bool all = false;    ///< prints every plan that was tried
     int candidates = 6;  ///< that are tried, best prediction first, beside the best of every kind
     bool kinds = false;  ///< the best of every kind is kept, too
+    bool nccl = false;   ///< ag_gemm: its transport nccl is a kind
     std::string only;    ///< of the plans, those whose description has this
     Lengths lengths;
   };

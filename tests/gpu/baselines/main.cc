@@ -157,6 +157,7 @@ void add_options(CLI::App& app, Options& o) {
       ->capture_default_str();
   app.add_flag("--all", o.bench.fused.all, "prints every fused plan that was tried");
   app.add_flag("--kinds", o.bench.fused.kinds, "times the best plan of every kind with care");
+  app.add_flag("--nccl-kind", o.bench.fused.nccl, "ag_gemm: rows by NCCL are a kind, too");
   app.add_flag("--eager", o.bench.eager, "times fused and unfused without graphs, too");
   app.add_option("--algorithms", o.bench.gemms.algorithms, "of cuBLASLt that are tried")
       ->check(CLI::Range(1, 64))

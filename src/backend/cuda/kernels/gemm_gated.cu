@@ -10,24 +10,21 @@ TILELACE_GEMM_PINGPONG(TILELACE_GEMM_TYPE)
 TILELACE_GEMM_TALL(TILELACE_GEMM_TYPE)
 TILELACE_GEMM_NARROW(TILELACE_GEMM_TYPE)
 
-template <class Tile, class Element>
-GatedKernels made_of() {
-  return {reinterpret_cast<const void*>(gemm_kernel<Tile, Element, GemmGatedParams>),
-          reinterpret_cast<const void*>(gemm_kernel<Tile, Element, AgGemmGatedParams>)};
-}
-
-template <class Tile, bool kMade>
-GatedKernels gated(DType dtype) {
-  if constexpr (!kMade)
-    return {};
+template <class Tile, class Element, bool kGated>
+GatedKernels gated() {
+  if constexpr (kGated && kIsMade<Tile, Element>)
+    return {reinterpret_cast<const void*>(gemm_kernel<Tile, Element, GemmGatedParams>),
+            reinterpret_cast<const void*>(gemm_kernel<Tile, Element, AgGemmGatedParams>)};
   else
-    return dtype == DType::bf16 ? made_of<Tile, __nv_bfloat16>() : made_of<Tile, __half>();
+    return {};
 }
 }  // namespace
 
 GatedKernels gemm_gated(std::string_view tile, DType dtype) {
-#define TILELACE_GEMM_GATED(name, ...) \
-  if (tile == #name) return gated<name##_tile, plan::can_gate(#name)>(dtype);
+#define TILELACE_GEMM_GATED(name, ...)                                                       \
+  if (tile == #name)                                                                         \
+    return dtype == DType::bf16 ? gated<name##_tile, __nv_bfloat16, plan::can_gate(#name)>() \
+                                : gated<name##_tile, __half, plan::can_gate(#name)>();
   TILELACE_GEMM_COOPERATIVE(TILELACE_GEMM_GATED)
   TILELACE_GEMM_PINGPONG(TILELACE_GEMM_GATED)
   TILELACE_GEMM_TALL(TILELACE_GEMM_GATED)
