@@ -44,7 +44,8 @@ struct Machine {
   double link_latency_s = 0;
   double rank_flops_per_s = 30e9;  ///< what one rank's workers reach together
   Device device = Device::cpu;
-  int multiprocessors = 0;  ///< cuda: of each rank's GPU, that products may fill
+  int multiprocessors = 0;     ///< cuda: of each rank's GPU, that products may fill
+  bool shared_device = false;  ///< cuda: other communicators have the rest of it
 
   bool operator==(const Machine&) const = default;
 };

@@ -135,30 +135,45 @@ TEST(CudaPlan, TakesEveryTransportAndRouteOfCopyEngines) {
   }
 }
 
-TEST(CudaPlan, TakesNcclOnlyWhenAskedFor) {
-  for (const std::int64_t m : {1, 64, 1000, 4096}) {
-    PlanOptions o;
-    o.transport = Transport::nccl;
-    for (const Path wanted : {Path::fused, Path::unfused}) {
-      o.path = wanted;
-      const Plan plan = make_plan(gather_problem(m), cuda_machine(), o);
-      EXPECT_EQ(plan.transport, Transport::nccl);
-      EXPECT_EQ(plan.path, wanted);
-      EXPECT_LE(plan.kernel.grid, 132 - kNcclMultiprocessors);
-      EXPECT_EQ(ag_gemm_plan_of(plan).left_free(), kNcclMultiprocessors);
-    }
-    for (const AgGemmPlan& c : ag_gemm_candidates(gather_problem(m)))
-      EXPECT_NE(c.transport, Transport::nccl);
-    o.path = Path::medium;
-    EXPECT_NE(error_of(gather_problem(m), o).find("of path medium, got nccl, expected push"),
-              std::string::npos);
-  }
+TEST(CudaPlan, RefusesNcclSoFar) {
   PlanOptions o;
   o.transport = Transport::nccl;
+  for (const std::int64_t m : {1, 64, 1000, 4096}) {
+    EXPECT_NE(error_of(gather_problem(m), o).find("got nccl, expected push, pull or store"),
+              std::string::npos);
+    for (const AgGemmPlan& c : ag_gemm_candidates(gather_problem(m)))
+      EXPECT_NE(c.transport, Transport::nccl);
+  }
   Problem sum = gather_problem(64);
   sum.op = Op::gemm_rs;
   EXPECT_NE(error_of(sum, o).find("got nccl, expected pull or store"), std::string::npos);
   EXPECT_THROW(make_plan(gather_problem(64), cpu_machine(4, 1), o), Error);
+}
+
+/// Pull and ring wait between copies, which needs places that a share may not have.
+TEST(CudaPlan, OfAShareOfADeviceHasNoCopiesThatWait) {
+  Machine share = cuda_machine(66);
+  share.shared_device = true;
+  for (const std::int64_t m : {1, 300, 4096}) {
+    const Plan plan = make_plan(gather_problem(m), share);
+    EXPECT_FALSE(ag_gemm_plan_of(plan).relays()) << plan;
+    for (const std::string& text : plan.rejected) {
+      EXPECT_EQ(text.find("pull"), std::string::npos) << text;
+      EXPECT_EQ(text.find("ring"), std::string::npos) << text;
+    }
+  }
+  PlanOptions pull, ring;
+  pull.transport = Transport::pull;
+  ring.route = RouteKind::ring;
+  for (const auto& [o, got] : {std::pair(pull, "got pull"), std::pair(ring, "got ring")}) {
+    try {
+      make_plan(gather_problem(300), share, o);
+      ADD_FAILURE() << got;
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find(got), std::string::npos) << e.what();
+    }
+    EXPECT_NO_THROW(make_plan(gather_problem(300), cuda_machine(66), o));
+  }
 }
 
 TEST(CudaPlan, OfAShareOfTheDeviceTakesNoMoreThanIt) {

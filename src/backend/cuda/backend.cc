@@ -37,7 +37,7 @@ GpuBackend::GpuBackend(comm::Group& group, const CommunicatorOptions& options)
   const comm::Capabilities c = comm::query_capabilities(device_);
   uuid_ = c.uuid;
   machine_ = machine_of(c, options);
-  shares_device_ = machine_.multiprocessors < c.sm_count;
+  shares_device_ = machine_.shared_device = machine_.multiprocessors < c.sm_count;
   const comm::DeviceScope scope(device_, "communicator");
   workspace_ = std::make_unique<GemmWorkspace>();
 }

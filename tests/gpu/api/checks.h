@@ -26,8 +26,6 @@ std::vector<Check> misuse_checks();
 std::vector<Check> sum_misuse_checks();
 /// Transport nccl.
 std::vector<Check> nccl_checks();
-/// What keeps NCCL from being used here, as an error names it; empty: nothing.
-std::string nccl_obstacle();
 /// Ranks that do not come, and abort.
 std::vector<Check> fault_checks();
 

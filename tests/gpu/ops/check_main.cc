@@ -72,6 +72,17 @@ bool among(const std::vector<std::string>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+/// Without plans whose copies wait, which a share of a device is refused.
+PlansByKind on_a_share(PlansByKind kinds) {
+  for (auto& [kind, plans] : kinds)
+    std::erase_if(plans, [](const OpPlan& plan) {
+      const auto* gather = std::get_if<plan::AgGemmPlan>(&plan);
+      return gather != nullptr && gather->left_free() > 0;
+    });
+  std::erase_if(kinds, [](const auto& entry) { return entry.second.empty(); });
+  return kinds;
+}
+
 Work work_of(const Options& o, Op op, int ranks) {
   const auto machine = machine_of(ranks, 1);
   Work work;
@@ -90,7 +101,8 @@ Work work_of(const Options& o, Op op, int ranks) {
   for (const Problem& p : work.stressed) {
     const bool nccl = takes_nccl(o.kinds);
     work.kinds.push_back(only(plans_by_kind(p, machine, nccl), o.kinds, true));
-    work.halves.push_back(only(plans_by_kind(p, machine_of(ranks, 2), nccl), o.kinds, true));
+    work.halves.push_back(
+        on_a_share(only(plans_by_kind(p, machine_of(ranks, 2), nccl), o.kinds, true)));
   }
   require(std::any_of(work.kinds.begin(), work.kinds.end(),
                       [](const PlansByKind& kinds) { return !kinds.empty(); }),
@@ -107,7 +119,7 @@ Work work_of_turns(const Options& o, int ranks) {
   for (const Op op : kOps) {
     for (Problem& p : stress_problems(op, ranks, work.stressed_dtype)) {
       work.kinds.push_back(all_kinds(p, machine_of(ranks, 1)));
-      work.halves.push_back(all_kinds(p, machine_of(ranks, 2)));
+      work.halves.push_back(on_a_share(all_kinds(p, machine_of(ranks, 2))));
       work.stressed.push_back(std::move(p));
     }
   }
@@ -202,6 +214,9 @@ void check_pair(Rank& rank, const Options& o, const Work& work, Report& report) 
     Stress one(rank, work.stressed, work.halves, o.timeout_s, o.drop, half);
     Stress two(second, work.stressed, work.halves, o.timeout_s, o.drop, half);
     rank.meet();
+    if (rank.rank == 0 && work.op == Op::ag_gemm)
+      std::printf("%s: pairs without pull, ring and nccl, which a share of a device is refused\n",
+                  work.name.c_str());
     for (const std::string& kind : names_of(work.halves)) {
       std::array<StressResult, 2> results;
       naming(fmt::format("{} pair {}", work.name, kind),
