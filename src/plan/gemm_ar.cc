@@ -90,8 +90,9 @@ schedule::ShareOrder gemm_ar_order(const Problem& p, const GemmArPlan& plan, int
 std::vector<GemmArPlan> gemm_ar_candidates(const Problem& p, const GemmMachine& machine) {
   require_problem(p);
   require(p.m > 0, "gemm_ar: m, got 0, expected rows to plan for");
-  const auto copied = static_cast<double>((p.m - p.m / p.ranks) * p.n.front()) *
-                      static_cast<double>(size_of(p.dtype));
+  const Index of_peers = p.m - p.m / p.ranks;
+  const auto copied =
+      static_cast<double>(of_peers * p.n.front()) * static_cast<double>(size_of(p.dtype));
   std::vector<GemmArPlan> plans;
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
     if (!can_share(gemm.tile, p.ranks) || gemm.split_tiles != 0) continue;
