@@ -25,7 +25,7 @@ constexpr double kTailUs = 6;
 /// A step of the ring must hold 2 KiB of each term of a tile.
 bool can_reduce(const GemmTile& t, int ranks) {
   const int stage = (t.rows() + t.width) * 128;
-  return plan::can_reduce(t.groups, t.width, t.pingpong, t.swapped) &&
+  return plan::can_reduce(t.groups, t.blocks, t.width, t.pingpong, t.swapped) &&
          stage >= 2048 * (t.pingpong ? 1 : t.groups) * (ranks - 1);
 }
 

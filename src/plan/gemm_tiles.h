@@ -34,9 +34,10 @@ struct GemmTile {
 };
 
 /// Whether the kernels of gemm_rs are made for these tiles: narrow ones serve few rows, for which
-/// the fused kernel is not taken.
-constexpr bool can_reduce(int groups, int width, bool pingpong, bool swapped) {
-  return groups == 2 && !swapped && (pingpong || width >= 128);
+/// the fused kernel is not taken; wide and tall ones whose groups take no turns hold their products
+/// up while they send, and were the best plan of no row.
+constexpr bool can_reduce(int groups, int blocks, int width, bool pingpong, bool swapped) {
+  return groups == 2 && !swapped && (pingpong || (blocks == 1 && width >= 128 && width <= 160));
 }
 
 /// Whether warps of ag_gemm's kernels have registers left to send rows.
@@ -52,8 +53,8 @@ constexpr bool can_share(int blocks, int width, bool pingpong) {
 /// columns can be halved those that predictions choose for the MLPs of models, so that building is
 /// short.
 constexpr bool can_gate(std::string_view name) {
-  for (const std::string_view gated : {"c224", "c208", "c128_1x2", "c112_1x2", "c80_1x2", "c64_1x2",
-                                       "p192", "p176", "p144", "t176_1x2", "s96_1x2", "s32_1x2"})
+  for (const std::string_view gated : {"c224", "c128_1x2", "c112_1x2", "c80_1x2", "c64_1x2", "p192",
+                                       "p176", "p144", "s96_1x2", "s32_1x2"})
     if (name == gated) return true;
   return false;
 }

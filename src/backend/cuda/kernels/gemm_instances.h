@@ -30,7 +30,8 @@ GemmKernel gemm_entry(plan::GemmTile tile, DType dtype) {
   const void* gathering = nullptr;
   const void* reducing = nullptr;
   if constexpr (kIsMade<Tile, Element>) {
-    if constexpr (plan::can_reduce(Tile::groups, Tile::width, Tile::pingpong, Tile::swapped))
+    if constexpr (plan::can_reduce(Tile::groups, Tile::blocks, Tile::width, Tile::pingpong,
+                                   Tile::swapped))
       reducing = reinterpret_cast<const void*>(gemm_kernel<Tile, Element, GemmRsParams>);
     if constexpr (kGathers)
       gathering = reinterpret_cast<const void*>(gemm_kernel<Tile, Element, AgGemmParams>);
