@@ -265,7 +265,7 @@ TEST(CudaPlan, TilesOfGateAndUpCanBeHalved) {
     EXPECT_LE(t.cluster_rows, 2) << t.name;
     EXPECT_NE(t.name, "t192");
   }
-  EXPECT_EQ(gated, 12);
+  EXPECT_EQ(gated, 10);
 }
 
 TEST(CudaPlan, ErrorsNameWhatThereIs) {
