@@ -82,7 +82,7 @@ TEST(Cases, OfSwigluMeetEveryGatedTileAndKind) {
     ++kinds[kind_of(c.plan)];
     biased += p.bias ? 1 : 0;
   }
-  EXPECT_EQ(tiles.size(), 12U);
+  EXPECT_EQ(tiles.size(), 10U);
   EXPECT_EQ(kinds.size(), 6U);
   EXPECT_GT(biased, 100);
 }
