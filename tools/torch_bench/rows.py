@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 import tilelace
-from timing import make_way, meet, relative_error, short
+from timing import make_way, relative_error, short
 from ways import Ways
 
 # hidden, intermediate
@@ -163,8 +163,4 @@ def measure(asked, timer):
                 print_row(record)
             yield record
             del row, made
-            ways._shared.clear()
-            torch.cuda.synchronize()
-            meet()
-            tilelace.leave()
-            torch.cuda.empty_cache()
+            ways.forget()

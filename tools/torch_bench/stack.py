@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 import tilelace
 from rows import UNIT, drawn, shown
-from timing import Way, make_way, meet, relative_error, short
+from timing import Way, make_way, relative_error, short
 from ways import Ways
 
 HIDDEN, WIDE, HEADS, KV_HEADS, HEAD, LAYERS, CONTEXT = 8192, 29568, 64, 8, 128, 4, 1024
@@ -184,8 +184,4 @@ def measure(asked, timer):
                   + (f"; {short(notes)}" if notes else ""), flush=True)
         yield record
         del stack, made
-        ways._shared.clear()
-        torch.cuda.synchronize()
-        meet()
-        tilelace.leave()
-        torch.cuda.empty_cache()
+        ways.forget()

@@ -5,6 +5,7 @@ import torch.distributed as dist
 import torch.distributed._symmetric_memory as symm_mem
 
 import tilelace
+from timing import meet
 
 OPS, SYMM = torch.ops.tilelace, torch.ops.symm_mem
 
@@ -32,6 +33,14 @@ class Ways:
         if key not in self._shared:
             self._shared[key] = tilelace.empty(rows, cols, dtype=like.dtype, device="cuda")
         return self._shared[key]
+
+    def forget(self):
+        """Behind a row, whose other tensors are gone: all memory is given back. Collective."""
+        self._shared.clear()
+        torch.cuda.synchronize()
+        meet()
+        tilelace.leave()
+        torch.cuda.empty_cache()
 
     # x of this rank's rows; the result has all rows.
     def ag_tilelace(self, x, weight):
