@@ -242,6 +242,8 @@ int run(const Options& o) {
 
 int main(int argc, char** argv) {
   using namespace tilelace::gpu_test;
+  // Of captured calls by NCCL. Before any thread; what is set already stays, and is refused later.
+  setenv("NCCL_GRAPH_REGISTER", "0", 0);
   CLI::App app("Checks the fused ops on the GPUs of this machine against exact integers and fp64");
   Options o;
   app.add_option("--ranks", o.ranks, "ranks (default: every GPU; more share devices)");
