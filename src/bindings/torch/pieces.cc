@@ -45,20 +45,10 @@ std::optional<std::size_t> Pieces::take(std::size_t bytes, const void* stream) {
     rest.bytes = over;
     pieces_.emplace(end, rest);  // the one thing that may throw, so it comes first
   }
-  pieces_.erase(std::next(first), over > 0 ? pieces_.find(end) : std::next(last));
+  pieces_.erase(std::next(first), std::next(last));
   first->second = {wanted, true, false, stream};
   taken_bytes_ += wanted;
   return first->first;
-}
-
-void Pieces::join_with_next(Iterator piece) noexcept {
-  const Iterator next = std::next(piece);
-  if (next == pieces_.end() || next->second.taken || next->second.fresh ||
-      next->second.stream != piece->second.stream) {
-    return;
-  }
-  piece->second.bytes += next->second.bytes;
-  pieces_.erase(next);
 }
 
 bool Pieces::give_back(std::size_t at) noexcept {
@@ -66,11 +56,6 @@ bool Pieces::give_back(std::size_t at) noexcept {
   if (piece == pieces_.end() || !piece->second.taken) return false;
   taken_bytes_ -= piece->second.bytes;
   piece->second.taken = false;
-  join_with_next(piece);
-  if (piece != pieces_.begin()) {
-    const Iterator before = std::prev(piece);
-    if (!before->second.taken && !before->second.fresh) join_with_next(before);
-  }
   return true;
 }
 

@@ -38,9 +38,10 @@ class Pieces {
 
   /// The gap for a piece of so many bytes: its first part, or the end.
   Iterator gap_for(std::size_t bytes, const void* stream);
-  void join_with_next(Iterator piece) noexcept;
 
-  std::map<std::size_t, Piece> pieces_;  ///< the whole range, by where they begin
+  /// The whole range, by where they begin. Those that are not taken and lie side by side make up a
+  /// gap, which differs by stream; take() makes one piece of them.
+  std::map<std::size_t, Piece> pieces_;
   std::size_t taken_bytes_ = 0;
 };
 
