@@ -124,7 +124,7 @@ Machine cuda_machine(int multiprocessors = 132);
 
 /// The plan of a call. Local; touches no memory and no peer.
 /// On a machine of GPUs: bf16, fp16, n and k multiples of 8, at most 8 ranks, over the mesh, fused
-/// and unfused; ag_gemm: push, pull, store, ring, medium; sums: store and pull.
+/// and unfused; ag_gemm: push, pull, store, nccl (if asked), ring, medium; sums: store and pull.
 /// Errors: usage, when the problem is malformed, an option is not legal for it, or GPU ranks do not
 /// have it (the text says why, and what there is).
 Plan make_plan(const Problem&, const Machine&, const PlanOptions& = {});

@@ -98,8 +98,12 @@ void GpuBackend::prepare(std::span<const PreparedCall> calls, std::string_view r
   for (const PreparedCall& c : calls)
     weights_.insert(weights_.end(), c.weights.begin(), c.weights.end());
   std::vector<Problem> problems;
-  for (const PreparedCall& c : calls) problems.push_back(c.problem);
-  const RankShare share{machine_.multiprocessors};
+  RankShare share{machine_.multiprocessors};
+  for (const PreparedCall& c : calls) {
+    problems.push_back(c.problem);
+    share.nccl =
+        share.nccl || c.options.transport == Transport::nccl;  // taken where asked for only
+  }
   ops_ = std::make_unique<RankOps>(group_, device_, problems, options_.timeout_s, share);
   group_.all_gather("prepared", options_.timeout_s);  // no header may arrive before this
 }

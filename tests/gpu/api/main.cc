@@ -22,7 +22,7 @@ struct Options {
 std::vector<Check> all_checks() {
   std::vector<Check> all;
   for (auto make : {result_checks, sum_checks, graph_checks, misuse_checks, sum_misuse_checks,
-                    nccl_checks, fault_checks})
+                    nccl_checks, share_checks, fault_checks})
     for (Check& c : make()) all.push_back(std::move(c));
   return all;
 }
@@ -55,7 +55,7 @@ int run_threads(const Options& o) {
   for (const Check& c : all_checks()) {
     if (!wanted(c, o, ranks)) continue;
     const double begin = now_s();
-    const Finding found = on_threads(ranks, c.timeout_s, c.body);
+    const Finding found = on_threads(ranks, c.timeout_s, c.body, c.max_workers);
     good = tell(c.name, found, now_s() - begin) && good;
   }
   fmt::print("{}\n", good ? "all right" : "WRONG");
