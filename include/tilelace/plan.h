@@ -73,6 +73,7 @@ struct KernelPlan {
   int wide = 1 << 20, deep = 1;  ///< blocks inside a group
   int apart = 1;  ///< by shard: shards walked one after the other, own first; the rest together
   int lag = 0;    ///< gemm_ar, fused: columns of tiles by which own tiles come behind remote ones
+  int shots = 0;  ///< sums of partials that are pushed: 2: by owners, who send them to all
   bool along_cols = false;
   bool by_neighbours = false;  ///< workers are numbered by GPC, so that neighbours share operands
   bool early_weights = true;   ///< weights stream while the kernel before it ends

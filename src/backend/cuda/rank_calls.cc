@@ -9,6 +9,7 @@
 #include "backend/cuda/gather_rows.h"
 #include "backend/cuda/neighbours.h"
 #include "backend/cuda/no_calls.h"
+#include "backend/cuda/push_rows.h"
 #include "backend/cuda/reduce_rows.h"
 #include "core/check.h"
 
@@ -49,6 +50,7 @@ RankCalls::RankCalls(comm::Group& group, int device, const SlotNeeds& needs, dou
   check(load_gather_rows(), "loading kernels");
   check(load_collect_tiles(), "loading kernels");
   check(load_sum_rows(), "loading kernels");
+  check(load_push_rows(), "loading kernels");
   check(load_align(), "loading kernels");
   neighbour_places();
   memory_ = comm::allocate_device(group, device, flags_at(2), timeout_s);

@@ -121,12 +121,15 @@ TEST(Cases, OfSumsMeetEveryKindOfPlan) {
     return kinds;
   };
   auto scatter = kinds_of(Op::gemm_rs);
-  EXPECT_EQ(scatter.size(), 2U);
-  for (const char* kind : {"store by shard", "unfused pull"}) EXPECT_GT(scatter[kind], 30) << kind;
+  EXPECT_EQ(scatter.size(), 3U);
+  for (const char* kind : {"store by shard", "unfused pull", "unfused push"})
+    EXPECT_GT(scatter[kind], 30) << kind;
   auto reduce = kinds_of(Op::gemm_ar);
-  EXPECT_EQ(reduce.size(), 4U);
-  for (const char* kind : {"store direct", "store staged", "unfused pull", "unfused store"})
-    EXPECT_GT(reduce[kind], 30) << kind;
+  EXPECT_EQ(reduce.size(), 7U);
+  for (const char* kind :
+       {"store direct", "store staged", "unfused pull", "unfused store", "unfused push",
+        "unfused push in two shots", "unfused push in two shots direct"})
+    EXPECT_GT(reduce[kind], 15) << kind;
   for (const Case& c : some(4, Op::gemm_ar)) EXPECT_TRUE(c.problem.rows.empty()) << text_of(c);
 }
 

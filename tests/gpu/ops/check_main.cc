@@ -270,7 +270,8 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::IsMember({"push by shard", "pull by shard", "ring by shard", "nccl by shard",
                              "medium push", "store by shard", "store whole", "store direct",
-                             "store staged", "unfused pull", "unfused store"}));
+                             "store staged", "unfused pull", "unfused store", "unfused push",
+                             "unfused push in two shots", "unfused push in two shots direct"}));
   app.add_flag("--gated", o.gated, "random problems of ag_gemm: those with swiglu alone");
   app.add_option("--dtypes", o.dtypes, "of bf16, fp16")
       ->delimiter(',')

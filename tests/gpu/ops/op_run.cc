@@ -23,7 +23,7 @@ void run_op(cuda::RankOps& ops, const Problem& problem, const OpPlan& plan, cons
     return ops.gemm_ar.run(problem, *fused, {t.a, t.weights.at(0), bias, t.outs.at(0)}, stream,
                            t.reachable);
   ops.gemm_reduce.run(problem, std::get<plan::GemmReducePlan>(plan),
-                      {t.a, t.weights.at(0), bias, t.outs.at(0)}, stream);
+                      {t.a, t.weights.at(0), bias, t.outs.at(0)}, stream, t.reachable);
 }
 
 }  // namespace tilelace::gpu_test
