@@ -36,8 +36,8 @@ TILELACE_DEVICE comm::AbortWord host_word(const WaitContext& c) {
 }
 
 /// Rounds between looks at host memory, some ms. More often, the hundreds of threads that wait on a
-/// device fill the bus with their reads, and a flag is seen 100 us late. No wait begins near a look:
-/// each takes some us, from all lanes of the warp, and a call has no time for one.
+/// device fill the bus with their reads, and a flag is seen 100 us late. No wait begins near a
+/// look: each takes some us, from all lanes of the warp, and a call has no time for one.
 constexpr std::uint32_t kHostPollRounds = 4096;
 
 template <class Word, class EpochOf>
