@@ -47,23 +47,24 @@ Index summed_rows(const Problem& p, Transport transport) {
 }  // namespace
 
 std::string describe(const GemmReducePlan& plan) {
-  return fmt::format("{}, chunks of {} rows, up to {} CTAs; {}",
+  return fmt::format("{}, chunks of {} rows, up to {} CTAs{}; {}",
                      plan.transport == Transport::store ? "two shots" : "one shot", plan.chunk_rows,
-                     reduce_ctas(plan), describe(plan.gemm));
+                     reduce_ctas(plan), plan.wide ? ", partials fp32" : "", describe(plan.gemm));
 }
 
 std::ostream& operator<<(std::ostream& out, const GemmReducePlan& plan) {
   return out << describe(plan);
 }
 
-double reduce_us(const Problem& p, Transport transport) {
+double reduce_us(const Problem& p, Transport transport, bool wide) {
   const auto bytes = [&](Index rows) {
     return static_cast<double>(rows * p.n.front()) * static_cast<double>(size_of(p.dtype));
   };
   const Index rows = summed_rows(p, transport);
-  const double pulled = bytes(rows) * (p.ranks - 1) / kPullBytesPerUs;
+  const double stored = bytes(rows) * (p.ranks - 1) / kPullBytesPerUs;
+  const double pulled = stored * (wide ? 2 : 1);
   if (form_of(p, transport) != SumForm::shared_rows) return kLaunchUs + kFlagUs + pulled;
-  return kLaunchUs + 2 * kFlagUs + 2 * pulled + bytes(p.m - rows) / kDeliverBytesPerUs;
+  return kLaunchUs + 2 * kFlagUs + pulled + stored + bytes(p.m - rows) / kDeliverBytesPerUs;
 }
 
 int reduce_ctas(const GemmReducePlan& plan) {
@@ -71,14 +72,17 @@ int reduce_ctas(const GemmReducePlan& plan) {
   return std::max(1, plan.gemm.workers * t.cluster() / t.per_sm);
 }
 
-std::vector<GemmReducePlan> gemm_reduce_candidates(const Problem& p, const GemmMachine& machine) {
+std::vector<GemmReducePlan> gemm_reduce_candidates(const Problem& p, const GemmMachine& machine,
+                                                   bool wide) {
   require_problem(p);
   require(p.m > 0, "{}: m, got 0, expected rows to plan for", name_of(p.op));
   std::vector<GemmReducePlan> plans;
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
+    if (wide && !can_widen(gemm.tile.name)) continue;
     for (const Transport transport : {Transport::pull, Transport::store}) {
       if (transport == Transport::store && p.op == Op::gemm_rs) continue;
-      GemmReducePlan plan{gemm, transport, 1, gemm.predicted_us + reduce_us(p, transport)};
+      GemmReducePlan plan{gemm, transport, 1, gemm.predicted_us + reduce_us(p, transport, wide),
+                          wide};
       plan.chunk_rows = ceil_div(summed_rows(p, transport), kRounds * machine.multiprocessors);
       plans.push_back(plan);
     }
@@ -97,9 +101,11 @@ schedule::ReduceRows reduce_rows_schedule(const Problem& p, const GemmReducePlan
                                     row_units, plan.chunk_rows, reduce_ctas(plan));
 }
 
-std::int64_t gemm_reduce_staging_bytes(const Problem& p) {
+std::int64_t gemm_reduce_staging_bytes(const Problem& p, DType partials) {
   require_problem(p);
-  return p.m * p.n.front() * static_cast<Index>(size_of(p.dtype));
+  const Index elements = p.m * p.n.front();
+  const bool apart = p.op == Op::gemm_ar && partials == DType::fp32;
+  return elements * static_cast<Index>(size_of(partials) + (apart ? size_of(p.dtype) : 0));
 }
 
 }  // namespace tilelace::plan

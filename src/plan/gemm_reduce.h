@@ -20,18 +20,21 @@ struct GemmReducePlan {
   Transport transport = Transport::pull;
   std::int64_t chunk_rows = 1;  ///< rows that a CTA sums at a time, behind one flag where shared
   double predicted_us = 0;
+  bool wide = false;  ///< partials are fp32, else of the operands' type
 };
 
 /// As printed: "one shot, chunks of 2 rows, 132 CTAs; c256 workers 66 ...".
 std::string describe(const GemmReducePlan&);
 std::ostream& operator<<(std::ostream&, const GemmReducePlan&);
 
-/// All legal plans for a problem of Op::gemm_rs or gemm_ar, fastest prediction first. Errors: usage
-/// (another op, too many ranks, n or k not a multiple of 8, no rows).
-std::vector<GemmReducePlan> gemm_reduce_candidates(const Problem&, const GemmMachine& = {});
+/// All legal plans for a problem of Op::gemm_rs or gemm_ar whose partials are of the operands' type
+/// or, `wide`, of fp32, fastest prediction first. Errors: usage (another op, too many ranks, n or k
+/// not a multiple of 8, no rows).
+std::vector<GemmReducePlan> gemm_reduce_candidates(const Problem&, const GemmMachine& = {},
+                                                   bool wide = false);
 
 /// How long the sum takes when nothing else runs.
-double reduce_us(const Problem&, Transport);
+double reduce_us(const Problem&, Transport, bool wide = false);
 
 /// Multiprocessors that the plan's kernels may fill.
 int reduce_ctas(const GemmReducePlan&);
@@ -39,7 +42,8 @@ int reduce_ctas(const GemmReducePlan&);
 /// The schedule of the kernel that sums.
 schedule::ReduceRows reduce_rows_schedule(const Problem&, const GemmReducePlan&, int rank);
 
-/// Bytes of one slot that partials take on each rank.
-std::int64_t gemm_reduce_staging_bytes(const Problem&);
+/// Bytes of one slot that partials of this type take on each rank; of gemm_ar in fp32 with the sums
+/// that owners share, which else go where partials were.
+std::int64_t gemm_reduce_staging_bytes(const Problem&, DType partials);
 
 }  // namespace tilelace::plan

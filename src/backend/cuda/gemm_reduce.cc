@@ -4,7 +4,8 @@
 #include "backend/cuda/cuda_check.h"
 #include "backend/cuda/gemm.h"
 #include "backend/cuda/gemm_launch.h"
-#include "backend/cuda/reduce_rows.h"
+#include "backend/cuda/gemm_wide.h"
+#include "backend/cuda/reduce_wide.h"
 #include "plan/problem.h"
 #include "plan/schedules.h"
 
@@ -12,6 +13,10 @@ namespace tilelace::cuda {
 namespace {
 
 using schedule::Index;
+
+DType partials_of(const Problem& p, const plan::GemmReducePlan& plan) {
+  return plan.wide ? DType::fp32 : p.dtype;
+}
 
 /// The choices that must agree, as the agreement hash knows them. Who made a partial with which
 /// tile does not matter.
@@ -21,6 +26,7 @@ Plan agreed_plan(const Problem& p, const plan::GemmReducePlan& plan) {
   agreed.path = Path::unfused;
   agreed.transport = plan.transport;
   agreed.chunk_rows = plan.chunk_rows;
+  agreed.partials = partials_of(p, plan);
   return agreed;
 }
 
@@ -40,7 +46,11 @@ void require_call(const Problem& p, const plan::GemmReducePlan& plan, const Gemm
           "{}: transport, got {}, expected pull{}", op, name_of(plan.transport),
           p.op == Op::gemm_ar ? " or store" : "");
   require(plan.chunk_rows > 0, "{}: chunk_rows, got {}, expected at least 1", op, plan.chunk_rows);
-  const auto bytes = static_cast<std::size_t>(plan::gemm_reduce_staging_bytes(p));
+  require(!plan.wide || t.weight != nullptr,
+          "{}: partials of the sum alone, got fp32, expected the operands' type, {}", op,
+          name_of(p.dtype));
+  const auto bytes =
+      static_cast<std::size_t>(plan::gemm_reduce_staging_bytes(p, partials_of(p, plan)));
   require(bytes <= calls.data_bytes(),
           "{}: m {} n {}, got {} bytes of staging, expected at most {}", op, p.m, p.n.front(),
           bytes, calls.data_bytes());
@@ -50,6 +60,7 @@ void require_call(const Problem& p, const plan::GemmReducePlan& plan, const Gemm
   require_aligned(t.weight, "weight");
   require_aligned(t.bias, "bias");
   require_aligned(t.out, "out");
+  require_aligned(t.residual, "residual");
 }
 
 /// A given partial into the slot, where peers find it. Own rows are read where they are.
@@ -69,9 +80,9 @@ void enqueue_given(const RankCalls& calls, const schedule::ReduceRows& s, const 
 
 }  // namespace
 
-SlotNeeds GemmReduce::needs(const Problem& p) {
+SlotNeeds GemmReduce::needs(const Problem& p, DType partials) {
   return {static_cast<std::size_t>(p.ranks * schedule::kMaxSumChunks),
-          static_cast<std::size_t>(plan::gemm_reduce_staging_bytes(p))};
+          static_cast<std::size_t>(plan::gemm_reduce_staging_bytes(p, partials))};
 }
 
 void GemmReduce::run(const Problem& p, const plan::GemmReducePlan& asked,
@@ -81,18 +92,21 @@ void GemmReduce::run(const Problem& p, const plan::GemmReducePlan& asked,
   const int rank = calls_.group().rank();
   plan::GemmReducePlan plan = asked;
   plan.gemm = calls_.fit(asked.gemm);
-  SumRows sum;
+  WideSum sum;
   sum.schedule = plan::reduce_rows_schedule(p, plan, rank);
   require_call(p, plan, t, calls_, sum.schedule);
   calls_.require_place(op, sum.schedule.workers, 0);
   const bool given = t.weight == nullptr;
   const unsigned slot = calls_.begin_call(op, p.op, stream);
   std::byte* const partial = calls_.memory().local() + calls_.data_at(slot);
+  const plan::GemmProblem product{p.m, p.n.front(), p.k, p.dtype};
   if (given)
     enqueue_given(calls_, sum.schedule, p, t, partial, stream);
+  else if (plan.wide)
+    launch_wide_gemm(plan.gemm, product, t.x, t.weight, partial, calls_.scratch(), stream);
   else
-    GemmCall(plan.gemm, {p.m, p.n.front(), p.k, p.dtype},
-             {t.x, t.weight, nullptr, partial, Activation::none}, calls_.scratch())
+    GemmCall(plan.gemm, product, {t.x, t.weight, nullptr, partial, Activation::none},
+             calls_.scratch())
         .launch(stream);
   const std::uint32_t hash =
       plan::agreement_hash(p, agreed_plan(p, plan)) ^ (given ? 0x5bd1e995U : 0U);
@@ -105,7 +119,11 @@ void GemmReduce::run(const Problem& p, const plan::GemmReducePlan& asked,
   sum.out_begin = p.op == Op::gemm_rs ? sum.schedule.rows[rank].begin : 0;
   sum.dtype = p.dtype;
   sum.activation = p.activation;
-  check(enqueue_sum(sum, !given && !calls_.shares_device(), stream), "the sum of partials");
+  sum.residual = static_cast<const std::byte*>(t.residual);
+  sum.results = sum.partials + static_cast<std::size_t>(2 * p.m * row_bytes(p));
+  const bool early = !given && !calls_.shares_device();
+  check(plan.wide ? enqueue_wide_sum(sum, early, stream) : enqueue_sum(sum, early, stream),
+        "the sum of partials");
 }
 
 }  // namespace tilelace::cuda
