@@ -26,7 +26,7 @@ constexpr const char* kExamples = R"(Examples:
       On four GPUs, records on standard output.
   tilelace bench ag_gemm --tp 4 --m 256,1024 --n 28672 --k 8192 --backend cuda \
            --transports push,pull,ring,store
-      What each way of ag_gemm's rows takes.
+      What each way of ag_gemm's rows takes; nccl needs libnccl.
   tilelace bench gemm_ar --tp 8 --m 1,64 --n 4096 --k 4096 --link 25,5 --no-check
 )";
 
@@ -57,9 +57,10 @@ void add_bench(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   command->add_option("--k", o->k, "Terms of each of its sums")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  command->add_option("--transports", o->transports,
-                      "ag_gemm: rows for each of these, of push, pull, ring, store; medium is "
-                      "a column");
+  command->add_option(
+      "--transports", o->transports,
+      "ag_gemm: rows for each of these, of push, pull, ring, store, nccl; medium is "
+      "a column");
   add_session_options(*command, o->session);
   command->add_flag("--no-check", o->session.no_check, "Time only; do not check the results");
   command->callback([o, &exit_code] {

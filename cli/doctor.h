@@ -71,9 +71,10 @@ struct MeasuredMachine {
 
 /// Times cores, copies and flags of this machine, about two seconds.
 MeasuredMachine measure_cpu_ranks();
-/// Times products, copies and links of all its GPUs, about half a minute. Errors: usage (a build
-/// without CUDA, no GPU that it is built for), system.
-MeasuredMachine measure_gpu_ranks();
+/// Times products, copies and links of all its GPUs, about half a minute; ends the process after
+/// one. What is not measured stays as in `known`. Errors: usage (a build without CUDA, no GPU that
+/// it is built for), system.
+MeasuredMachine measure_gpu_ranks(const sim::MachineModel& known);
 
 struct MeasureRequest {
   std::string path;

@@ -167,12 +167,16 @@ void measure_machine(const MeasureRequest& request) {
   const bool gpus = request.backend == "cuda" || (request.backend.empty() && missing.empty());
   require(!gpus || missing.empty(), "--backend: got cuda, expected cpu: {}", missing);
   // Not after half a minute of measuring.
-  const sim::MachineModel other =
-      request.compare.empty() ? sim::MachineModel() : read_machine(request.compare);
+  const sim::MachineModel other = request.compare.empty()
+                                      ? sim::MachineModel()
+                                      : read_machine(request.compare, nullptr, "--compare");
+  const sim::MachineModel known =
+      gpus ? read_machine("h200x4", nullptr, "--measure: for what is not measured")
+           : sim::MachineModel();
   require_writable("--measure", request.path);
   if (!gpus && request.backend.empty())
     Report::line("measuring", fmt::format("CPU ranks; no GPUs: {}", missing));
-  const MeasuredMachine m = gpus ? measure_gpu_ranks() : measure_cpu_ranks();
+  const MeasuredMachine m = gpus ? measure_gpu_ranks(known) : measure_cpu_ranks();
   check_machine(m.machine);
   write_text("--measure", request.path, machine_text(m.machine, m.sources));
   if (!request.compare.empty()) fmt::print("\n{}", differences_text(m.machine, m.sources, other));

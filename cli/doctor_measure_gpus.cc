@@ -9,8 +9,10 @@
 #include "doctor.h"
 #include "machine.h"
 #include "progress.h"
+#include "session.h"
 #include "simulate/fit_compute.h"
 #include "simulate/machine_file.h"
+#include "time_limit.h"
 
 namespace tilelace::cli {
 namespace {
@@ -27,6 +29,9 @@ double flops_a_clock(int major, int minor) {
     default: return 0;
   }
 }
+
+/// Of all measuring: twice what it takes.
+constexpr double kMostSeconds = 60;
 
 /// Bytes that L2 gives one multiprocessor a clock.
 constexpr double kL2Bytes = 64;
@@ -99,14 +104,20 @@ Sources sources_of(const sim::MachineModel& m, const GpuRates& r, bool known_pea
   return sources;
 }
 
+GpuRates measured_rates() {
+  Progress progress(1, false, true);
+  TimeLimit limit("doctor --measure", kMostSeconds, kSystem);
+  return cuda::measure::measure_gpus([&](int done, int total, const std::string& step) {
+    limit.step(step);
+    progress.set(done, total, step);
+  });
+}
+
 }  // namespace
 
-MeasuredMachine measure_gpu_ranks() {
-  Progress progress(1, false);
-  const GpuRates r = cuda::measure::measure_gpus(
-      [&](int done, int total, const std::string& step) { progress.set(done, total, step); });
-  progress.clear();
-  sim::MachineModel m = read_machine("h200x4");
+MeasuredMachine measure_gpu_ranks(const sim::MachineModel& known) {
+  const GpuRates r = measured_rates();
+  sim::MachineModel m = known;
   m.name = "this-machine";
   m.device = r.name;
   m.ranks_per_node = r.gpus;

@@ -23,12 +23,19 @@ std::string progress_text(std::int64_t done, std::int64_t total, const std::stri
                      fmt::format("{}", total).size(), total, label, seconds);
 }
 
-Progress::Progress(std::int64_t total, bool quiet)
-    : total_(total), shown_(!quiet && isatty(STDERR_FILENO) == 1), begin_(seconds_now()) {}
+Progress::Progress(std::int64_t total, bool quiet, bool lines)
+    : total_(total),
+      shown_(!quiet && isatty(STDERR_FILENO) == 1),
+      lines_(!quiet && lines && !shown_),
+      begin_(seconds_now()) {}
 
 void Progress::set(std::int64_t done, std::string label) {
   done_ = done;
   label_ = std::move(label);
+  if (lines_) {
+    fmt::print(stderr, "{}/{}  {}  {:.1f} s\n", done_, total_, label_, seconds_now() - begin_);
+    std::fflush(stderr);
+  }
   draw();
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bar on standard error for what takes more than a second; nothing when it is not a terminal.
+// A bar on standard error for what takes more than a second. Where that is no terminal: nothing, or
+// a line a step.
 #pragma once
 #include <cstdint>
 #include <cstdio>
@@ -13,8 +14,8 @@ std::string progress_text(std::int64_t done, std::int64_t total, const std::stri
 
 class Progress {
  public:
-  /// `quiet`: never shows anything.
-  Progress(std::int64_t total, bool quiet);
+  /// `quiet`: never shows anything. `lines`: a line a step where there is no terminal.
+  Progress(std::int64_t total, bool quiet, bool lines = false);
   ~Progress() { clear(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -30,7 +31,7 @@ class Progress {
  private:
   std::int64_t total_, done_ = 0;
   std::string label_;
-  bool shown_, drawn_ = false;
+  bool shown_, lines_, drawn_ = false;
   double begin_, last_ = 0;
 };
 

@@ -183,7 +183,7 @@ const char* plan_help() {
   return R"(Overrides of the planner (--plan KEY=VALUE[,KEY=VALUE]):
   path=fused|medium|unfused            one schedule; a GEMM a shard; one after the other
   route=mesh|ring|two_level            who sends to whom; local_ranks=N: ranks of a node
-  transport=push|pull|store            who moves the bytes
+  transport=push|pull|store|nccl       who moves the bytes (nccl: GPU ranks, ag_gemm)
   blocks=N                             gemm_ar: row super-blocks
   chunk=ROWS                           rows of one transfer
   tile_m=N, tile_n=N, straddle=0|1     tiles, and whether they cross shards' borders

@@ -1,26 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/data_files.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <set>
+
+#include "core/env.h"
 
 namespace tilelace::model {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// Where they may lie, best first: beside this command when it is installed, in the source tree it
-/// was built from, and in the prefix it was configured for.
+/// A command in a build tree, build/<preset>/bin/tilelace, has its sources three folders above.
+constexpr int kFoldersAbove = 4;
+
 std::vector<fs::path> places_of(const std::string& folder) {
-  std::vector<fs::path> places;
   std::error_code error;
   const fs::path exe = fs::read_symlink("/proc/self/exe", error);
-  if (!error) places.push_back(exe.parent_path().parent_path() / "share/tilelace" / folder);
-  places.push_back(fs::path(TILELACE_SOURCE_DATA) / folder);
-  // A build tree that was moved together with its sources: build/<preset>/bin/tilelace.
-  if (!error)
-    places.push_back(exe.parent_path().parent_path().parent_path().parent_path() / folder);
-  places.push_back(fs::path(TILELACE_INSTALL_DATA) / folder);
-  return places;
+  return data_places(folder, error ? fs::path() : exe, env::data_folder());
 }
 
 bool is_plain(const std::string& name) {
@@ -28,6 +27,35 @@ bool is_plain(const std::string& name) {
 }
 
 }  // namespace
+
+std::vector<fs::path> data_places(const std::string& folder, const fs::path& command,
+                                  const std::optional<std::string>& data) {
+  std::vector<fs::path> places;
+  const auto add = [&](const fs::path& place) {
+    if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
+  };
+  if (data) add(fs::path(*data) / folder);
+  fs::path above = command.parent_path();
+  for (int i = 0; i < kFoldersAbove && above.has_relative_path(); ++i) {
+    add(above / "share/tilelace" / folder);
+    add(above / folder);
+    above = above.parent_path();
+  }
+  add(fs::path(TILELACE_SOURCE_DATA) / folder);
+  add(fs::path(TILELACE_INSTALL_DATA) / folder);
+  return places;
+}
+
+std::string known_names(const std::string& folder) {
+  if (const auto names = known_files(folder); !names.empty())
+    return fmt::format("one of {}", fmt::join(names, ", "));
+  std::vector<std::string> places;
+  for (const auto& place : places_of(folder)) places.push_back(place.string());
+  return fmt::format(
+      "one of those in a folder {}, but there is none at {}; TILELACE_DATA may name "
+      "the folder that it lies in",
+      folder, fmt::join(places, ", "));
+}
 
 std::vector<std::string> known_files(const std::string& folder) {
   std::set<std::string> names;

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/ranges.h>
-
 #include "core/check.h"
 #include "model/config.h"
 #include "model/data_files.h"
@@ -22,8 +20,8 @@ fs::path find_model(const std::string& name_or_path) {
     return file;
   }
   require(!name_or_path.empty() && fs::exists(path, error),
-          "model: name, got \"{}\", expected one of {}, a config.json, or a folder with one",
-          name_or_path, fmt::join(known_models(), ", "));
+          "model: name, got \"{}\", expected {}, a config.json, or a folder with one", name_or_path,
+          known_names("models"));
   return path;
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 using sim::SpanKind;
 
-constexpr double kLeft = 150, kWide = 1000, kRight = 30;
+constexpr double kLeft = 150, kWide = 1000, kRight = 44;
 constexpr double kPixelGap = 0.3;  ///< spans of one colour that are closer become one
 constexpr int kMostWires = 40;
 
@@ -28,6 +28,7 @@ constexpr const char* kReduce = "#805ad5";
 constexpr const char* kCopy = "#dd6b20";
 constexpr const char* kNetwork = "#b7791f";
 constexpr const char* kMethod = "#a0aec0";
+constexpr const char* kBeyond = "#4a5568";
 constexpr const char* kText = "#2d3748";
 
 /// Shards of other ranks: greens from near to far.
@@ -115,12 +116,14 @@ class Figure {
       label(y_ + 10, name);
       box(0, us, y_, 12, kMethod);
       // A gather comes before the product, sums after it.
+      const bool unfused = std::strcmp(name, "unfused") == 0;
       const double collective = std::min(us, p_.collective_us);
       const double from = row_.call.problem.op == Op::ag_gemm ? 0 : us - collective;
-      if (std::strcmp(name, "unfused") == 0) box(from, from + collective, y_, 12, kCopy);
-      const bool inside = x(us) + 60 > kLeft + kWide;
+      if (unfused) box(from, from + collective, y_, 12, kCopy);
+      if (!unfused && us > p_.gemm_us) box(p_.gemm_us, us, y_, 12, kBeyond);
+      const bool inside = x(us) + 60 > kLeft + kWide, dark = from > 0 || !unfused;
       text(inside ? x(us) - 5 : x(us) + 5, y_ + 10, fmt::format("{:.0f} us", us),
-           inside ? "text-anchor=\"end\" fill=\"#ffffff\"" : "");
+           inside ? dark ? "text-anchor=\"end\" fill=\"#ffffff\"" : "text-anchor=\"end\"" : "");
       y_ += 15;
     }
     y_ += 18;
@@ -153,6 +156,20 @@ class Figure {
     }
   }
 
+  /// What the workers of the rank do until the last rank ends.
+  [[nodiscard]] std::string shares(double until_us) const {
+    std::map<SpanKind, double> us;
+    for (const sim::Span& s : p_.fused.spans)
+      if (s.rank == rank_ && s.lane >= 0) us[s.kind] += s.end_us - s.begin_us;
+    const double percent = 100 / (until_us * p_.plan.workers);
+    const double products = percent * us[SpanKind::compute], sums = percent * us[SpanKind::reduce];
+    const double waits = percent * us[SpanKind::wait];
+    return fmt::format(
+        "its workers: products {:.0f} %, sums {:.0f} %, waits for flags {:.0f} %, "
+        "nothing to do {:.0f} %",
+        products, sums, waits, std::max(0.0, 100 - products - sums - waits));
+  }
+
   void workers() {
     std::map<int, std::vector<const sim::Span*>> lanes;
     for (const sim::Span& s : p_.fused.spans) {
@@ -167,6 +184,7 @@ class Figure {
                      "{:.0f} us, the last rank ({}) at {:.0f} us",
                      rank_, p_.plan.workers, own_end, last - ends.begin(), *last),
          "font-weight=\"bold\"");
+    text(kLeft, y_ += 15, shares(*last));
     y_ += 6;
     for (int lane = -1; lane < p_.plan.workers; ++lane) {
       const double own = lane < 0 ? 14 : high;
@@ -188,10 +206,11 @@ class Figure {
     for (const sim::Span& s : p_.fused.spans) {
       if (s.kind == SpanKind::wire && fabric.node_of(s.rank) == node) lanes[s.rank].push_back(&s);
     }
-    text(
-        kLeft, y_,
-        row_.call.local < row_.call.problem.ranks ? fmt::format("wires of node {}", node) : "wires",
-        "font-weight=\"bold\"");
+    text(kLeft, y_,
+         row_.call.local < row_.call.problem.ranks
+             ? fmt::format("wires of node {}, and their busy share of the call", node)
+             : "wires, and their busy share of the call",
+         "font-weight=\"bold\"");
     y_ += 6;
     int shown = 0;
     for (auto& [wire, spans] : lanes) {
@@ -204,6 +223,9 @@ class Figure {
       label(y_ + 9, w.name);
       wire_colour_ = w.network ? kNetwork : kCopy;
       row_of(spans, 10, true);
+      double busy = 0;
+      for (const sim::Span* s : spans) busy += s->end_us - s->begin_us;
+      text(x(p_.fused_us) + 5, y_ + 9, fmt::format("{:.0f} %", 100 * busy / p_.fused_us));
       y_ += 12;
     }
     y_ += 4;
@@ -244,15 +266,18 @@ class Figure {
                        "the previous rank's");
     if (shows(SpanKind::wait)) all.emplace_back(kWait, "waits for a flag");
     if (shows(SpanKind::reduce)) all.emplace_back(kReduce, "adds partials");
+    all.emplace_back(kBeyond, "beyond the GEMM");
     if (ranks > 1) all.emplace_back(kCopy, "copies, bytes on a wire, collective");
     if (row_.call.local < ranks) all.emplace_back(kNetwork, "bytes on a NIC");
     double at = kLeft;
     for (const auto& [colour, what] : all) {
+      const double wide = 28 + 6.1 * static_cast<double>(what.size());
+      if (at + wide > kLeft + kWide + kRight) at = kLeft, y_ += 16;
       body_ +=
           fmt::format("<rect x=\"{:.0f}\" y=\"{:.0f}\" width=\"10\" height=\"10\" fill=\"{}\"/>\n",
                       at, y_ - 9, colour);
       text(at + 14, y_, what);
-      at += 28 + 6.1 * static_cast<double>(what.size());
+      at += wide;
     }
     y_ += 6;
   }

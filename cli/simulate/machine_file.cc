@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simulate/machine_file.h"
 
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 #include <set>
@@ -99,8 +99,8 @@ class MachineReader {
 fs::path find_file(const std::string& folder, const char* what, const std::string& name) {
   std::error_code error;
   if (const auto known = model::known_file(folder, name)) return *known;
-  require(!name.empty() && fs::exists(name, error), "{}: got \"{}\", expected a file or one of {}",
-          what, model::printable(name), fmt::join(model::known_files(folder), ", "));
+  require(!name.empty() && fs::exists(name, error), "{}: got \"{}\", expected a file or {}", what,
+          model::printable(name), model::known_names(folder));
   return name;
 }
 
@@ -118,8 +118,9 @@ sim::Method method_of(MachineReader& reader, Sources* sources) {
 std::vector<std::string> machine_names() { return model::known_files("machines"); }
 std::vector<std::string> method_names() { return model::known_files("machines/methods"); }
 
-sim::MachineModel read_machine(const std::string& name_or_path, Sources* sources) {
-  MachineReader reader(find_file("machines", "--machine", name_or_path), kMachineSchema);
+sim::MachineModel read_machine(const std::string& name_or_path, Sources* sources,
+                               const char* option) {
+  MachineReader reader(find_file("machines", option, name_or_path), kMachineSchema);
   sim::MachineModel m;
   m.name = reader.text("", "name");
   m.device = reader.text("", "device");

@@ -14,10 +14,11 @@ namespace tilelace::cli {
 /// "compute.peak_tflops" -> its source.
 using Sources = std::map<std::string, std::string>;
 
-/// Reads and checks a machine: a name of machine_names() or a file.
+/// Reads and checks a machine: a name of machine_names() or a file, which `option` asked for.
 /// Errors: usage, naming the file and the key, when it cannot be read, misses a number or its
 /// source, has one too many, or one out of range.
-sim::MachineModel read_machine(const std::string& name_or_path, Sources* sources = nullptr);
+sim::MachineModel read_machine(const std::string& name_or_path, Sources* sources = nullptr,
+                               const char* option = "--machine");
 
 /// Replaces machine.method by the one in a method file (machines/methods, or a file).
 void read_method(const std::string& name_or_path, sim::MachineModel& machine);

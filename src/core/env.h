@@ -18,6 +18,12 @@ inline std::uint32_t first_epoch() {
   return *end == '\0' && value <= 0xffffffffULL ? static_cast<std::uint32_t>(value) : 0;
 }
 
+/// TILELACE_DATA: a folder with machines/ and models/, looked into before all others.
+inline std::optional<std::string> data_folder() {
+  const char* text = std::getenv("TILELACE_DATA");
+  return text == nullptr || *text == '\0' ? std::nullopt : std::optional<std::string>(text);
+}
+
 /// What a launcher set (comm/launch_env.h).
 inline std::optional<std::string> launch_variable(const char* name) {
   const char* text = std::getenv(name);

@@ -110,7 +110,7 @@ class Candidates {
     for (const GemmPlan& gemm : gemms(most_rows_, machine.multiprocessors)) add_medium(gemm);
     if (machine.multiprocessors < kLeastRelayed) return;
     for (const GemmPlan& gemm : gemms(p_.m, machine.multiprocessors - kRelayMultiprocessors)) {
-      if (!can_be_cut(gemm)) continue;
+      if (!can_be_cut(gemm) || !fits_beside_copies(gemm.tile)) continue;
       add_by_shard(gemm, split, Transport::pull, RouteKind::mesh);
       add_by_shard(gemm, split, Transport::push, RouteKind::ring);
     }
@@ -122,7 +122,8 @@ class Candidates {
     const schedule::RowSplit split = split_of(p_, borders_);
     for (const GemmPlan& gemm : gemms(p_.m, left))
       // CTAs are dealt one a multiprocessor first.
-      if (can_be_cut(gemm) && gemm.workers * gemm.tile.cluster() <= left)
+      if (can_be_cut(gemm) && fits_beside_copies(gemm.tile) &&
+          gemm.workers * gemm.tile.cluster() <= left)
         add_by_shard(gemm, split, Transport::nccl, RouteKind::mesh);
   }
 

@@ -44,6 +44,10 @@ inline constexpr int kRelayMultiprocessors = 1;
 /// What plans of transport nccl leave free: its communicator may have as many CTAs.
 inline constexpr int kNcclMultiprocessors = 4;
 
+/// Of tiles beside such copies: pairs always find their places together, so that the kernel does
+/// not stand half placed before a wait that it waits for.
+constexpr bool fits_beside_copies(const GemmTile& tile) { return tile.cluster() <= 2; }
+
 /// Chunks of a shard that the flags of a slot have room for.
 inline constexpr std::int64_t kMaxChunks = 1024;
 

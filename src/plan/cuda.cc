@@ -45,12 +45,7 @@ void require_way(const Problem& p, const PlanOptions& o) {
           "{}: path on GPUs, got medium, expected fused or unfused", op);
   if (!gathers || !o.transport) return;
   require(o.transport != Transport::add,
-          "{}: transport on GPUs, got add, expected push, pull or store", op);
-  require(
-      o.transport != Transport::nccl,
-      "{}: transport on GPUs, got nccl, expected push, pull or store: sends and receives by NCCL "
-      "time out in graphs and with empty shards so far",
-      op);
+          "{}: transport on GPUs, got add, expected push, pull, store or nccl", op);
   require(route == RouteKind::mesh || o.transport == Transport::push,
           "{}: transport on GPUs over the ring, got {}, expected push", op, name_of(*o.transport));
   require(o.path != Path::medium || o.transport == Transport::push,
@@ -109,14 +104,12 @@ std::vector<AgGemmPlan> candidates_of(const Problem& p, const Machine& machine,
                                       const PlanOptions& o) {
   std::vector<AgGemmPlan> all;
   std::map<std::tuple<Transport, RouteKind, bool>, Index> coarsest;
-  const auto waits = o.transport == Transport::pull || o.route == RouteKind::ring;
-  require(
-      !machine.shared_device || !waits,
-      "{}: {} on GPUs that other communicators have a share of, expected push over the mesh, or "
-      "store: copies that wait have not passed their checks there",
-      name_of(p.op), o.route == RouteKind::ring ? "route, got ring" : "transport, got pull");
-  auto overlapped = ag_gemm_candidates(p, {machine.multiprocessors});
-  if (machine.shared_device)
+  auto overlapped = o.transport == Transport::nccl
+                        ? ag_gemm_nccl_candidates(p, {machine.multiprocessors})
+                        : ag_gemm_candidates(p, {machine.multiprocessors});
+  // On a share such calls cannot be captured (docs/decisions/0012): only where they are asked for.
+  const bool asked = o.transport == Transport::pull || o.route == RouteKind::ring;
+  if (machine.shared_device && !asked)
     std::erase_if(overlapped, [](const AgGemmPlan& c) { return c.relays(); });
   for (const AgGemmPlan& c : overlapped) {
     Index& chunk = coarsest[way_of(c)];
@@ -129,13 +122,13 @@ std::vector<AgGemmPlan> candidates_of(const Problem& p, const Machine& machine,
         c.chunk_rows == coarsest[way_of(c)])
       all.push_back(unfused_of(c, p));
   }
-  require(!all.empty(),
-          "{}: plan on GPUs, got options (transport {}, straddle {}, tile {}x{}) that no plan "
-          "meets, expected push or pull with straddle 0, or store (up to 1024 rows, not of path "
-          "medium), and a compiled tile",
-          name_of(p.op), o.transport ? name_of(*o.transport) : "any",
-          o.straddle ? (*o.straddle ? "1" : "0") : "any", o.tile_m.value_or(0),
-          o.tile_n.value_or(0));
+  require(
+      !all.empty(),
+      "{}: plan on GPUs, got options (transport {}, straddle {}, tile {}x{}) that no plan "
+      "meets, expected push, pull or nccl with straddle 0, or store (up to 1024 rows, not of path "
+      "medium), and a compiled tile",
+      name_of(p.op), o.transport ? name_of(*o.transport) : "any",
+      o.straddle ? (*o.straddle ? "1" : "0") : "any", o.tile_m.value_or(0), o.tile_n.value_or(0));
   std::stable_sort(all.begin(), all.end(), [](const AgGemmPlan& a, const AgGemmPlan& b) {
     return a.predicted_us < b.predicted_us;
   });

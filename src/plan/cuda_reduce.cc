@@ -27,6 +27,7 @@ struct ReduceCandidate {
   bool together = true;
   int lag = 0;
   double predicted_us = 0;
+  PushPlan push{};
 };
 
 /// Partial sums in fp32, or in the operands' type.
@@ -36,16 +37,16 @@ bool wide(const Problem& p, const PlanOptions& o) {
 
 std::string kind_of(const ReduceCandidate& c) {
   if (c.path == Path::fused) return "fused store";
+  if (c.transport == Transport::push)
+    return c.push.shots == 2 ? "unfused push, in two shots" : "unfused push";
   return c.transport == Transport::store ? "unfused store, in two shots" : "unfused pull";
 }
 
 void require_options(const Problem& p, const PlanOptions& o) {
   const auto op = name_of(p.op);
-  require(!o.transport || o.transport == Transport::pull || o.transport == Transport::store ||
-              asked_way(p, o),
-          "{}: transport on GPUs, got {}, expected pull or store{}", op,
-          name_of(o.transport.value_or(Transport::push)),
-          p.op == Op::gemm_rs ? ", add, or push of path medium" : "");
+  require(o.transport != Transport::nccl,
+          "{}: transport on GPUs, got nccl, expected push, pull or store{}", op,
+          p.op == Op::gemm_rs ? ", or add" : "");
   require(!o.straddle.value_or(false), "{}: straddle on GPUs, got 1, expected 0", op);
   require(wide(p, o) || o.partials.value_or(p.dtype) == p.dtype,
           "{}: partials on GPUs, got {}, expected the operands' type, {}, or fp32", op,
@@ -79,10 +80,14 @@ void add_fused(const Problem& p, const GemmMachine& machine, const PlanOptions& 
 
 void add_unfused(const Problem& p, const GemmMachine& machine, const PlanOptions& o,
                  std::vector<ReduceCandidate>& all) {
-  for (const GemmReducePlan& c : gemm_reduce_candidates(p, machine, wide(p, o)))
-    if (wanted(c.gemm.tile, o) && o.transport.value_or(c.transport) == c.transport)
-      all.push_back({c.gemm, Path::unfused, c.transport, o.chunk_rows.value_or(c.chunk_rows), true,
-                     0, c.predicted_us});
+  for (const GemmReducePlan& c : gemm_reduce_candidates(p, machine, wide(p, o))) {
+    if (!wanted(c.gemm.tile, o) || o.transport.value_or(c.transport) != c.transport) continue;
+    // Where out is symmetric memory the call takes the direct way of the same plan.
+    const bool push = c.transport == Transport::push;
+    if (push && (c.push.direct || o.chunk_rows)) continue;
+    all.push_back({c.gemm, Path::unfused, c.transport, o.chunk_rows.value_or(c.chunk_rows), true, 0,
+                   c.predicted_us, c.push});
+  }
 }
 
 std::vector<ReduceCandidate> candidates_of(const Problem& p, const Machine& m,
@@ -97,8 +102,11 @@ std::vector<ReduceCandidate> candidates_of(const Problem& p, const Machine& m,
       "plan meets, expected {}, and a compiled tile",
       name_of(p.op), o.path ? name_of(*o.path) : "any", o.transport ? name_of(*o.transport) : "any",
       o.tile_m.value_or(0), o.tile_n.value_or(0), o.chunk_rows.value_or(0),
-      p.op == Op::gemm_ar ? "fused with store and without chunk_rows, or unfused with pull or store"
-                          : "fused with store and without chunk_rows, or unfused with pull");
+      p.op == Op::gemm_ar
+          ? "fused with store and without chunk_rows, or unfused with push (few rows, without "
+            "chunk_rows), pull or store"
+          : "fused with store and without chunk_rows, or unfused with push (few rows, without "
+            "chunk_rows) or pull");
   std::stable_sort(all.begin(), all.end(), [](const ReduceCandidate& a, const ReduceCandidate& b) {
     return a.predicted_us < b.predicted_us;
   });
@@ -107,29 +115,19 @@ std::vector<ReduceCandidate> candidates_of(const Problem& p, const Machine& m,
 
 void tell_staging(const Problem& p, Plan& plan) {
   const Index sums = gemm_reduce_staging_bytes(p, plan.partials);
-  const Index row = p.m == 0 ? 0 : sums / p.m;
-  if (p.op == Op::gemm_ar) {
-    const Index flags = 2 * kMaxPartialFlags;
-    const Index fused = gemm_ar_staging_bytes(p, plan.partials);
-    plan.staging_bytes = flags * 4 + std::max(sums, fused);
-    plan.staging_formula =
-        fmt::format("flags 4*{} + max(partials in whole tiles and results {}, m {} * row {})",
-                    flags, fused, p.m, row);
-    return;
-  }
+  const bool all = p.op == Op::gemm_ar;
+  const Index flags = (all ? 2 : 1) * kMaxPartialFlags;
   // Calls with fewer rows may take the other path.
-  const Index fused = gemm_rs_staging_bytes(p, plan.partials);
-  if (way_of(plan)) {
-    const Index handed = gemm_hand_staging_bytes(p);
-    plan.staging_bytes = kMaxPartialFlags * 4 + std::max({sums, fused, handed});
-    plan.staging_formula = fmt::format(
-        "flags 4*{} + max(partials in whole tiles {}, m {} * row {} and what comes in {})",
-        kMaxPartialFlags, fused, p.m, row, handed - sums);
-    return;
-  }
-  plan.staging_bytes = kMaxPartialFlags * 4 + std::max(sums, fused);
-  plan.staging_formula = fmt::format("flags 4*{} + partials max(whole tiles {}, m {} * row {})",
-                                     kMaxPartialFlags, fused, p.m, row);
+  const Index fused =
+      all ? gemm_ar_staging_bytes(p, plan.partials) : gemm_rs_staging_bytes(p, plan.partials);
+  const Index handed = way_of(plan) ? gemm_hand_staging_bytes(p) : 0;
+  plan.staging_bytes = flags * 4 + std::max({sums, fused, handed});
+  plan.staging_formula = fmt::format(
+      "flags 4*{} + max(partials in whole tiles{} {}, behind the product {}: m {} "
+      "partials of row {}, of few rows the peers' too{})",
+      flags, all ? " and results" : "", fused, std::max(sums, handed), p.m,
+      p.n.front() * static_cast<Index>(size_of(plan.partials)),
+      handed > 0 ? ", and what comes in" : "");
 }
 
 int tiles_of(const ReduceCandidate& c, const Problem& p) {
@@ -149,7 +147,7 @@ std::string parts_of(const ReduceCandidate& c, const Problem& p, bool wide) {
                                            : "; results straight into out where that is symmetric "
                                              "memory on all ranks, else by staging and a copy");
   return fmt::format(" (GEMM {:.1f}, sum {:.1f}, one after the other)", c.gemm.predicted_us,
-                     reduce_us(p, c.transport, wide));
+                     reduce_us(p, {c.gemm, c.transport, c.chunk_rows, 0, c.push, wide}));
 }
 
 std::string kind_of_hand(const GemmHandPlan& c) { return std::string(name_of(c.way)); }
@@ -202,6 +200,8 @@ Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanO
   plan.chunk_rows = best.chunk_rows;
   plan.kernel.apart = best.together ? 1 : p.ranks - 1;
   plan.kernel.lag = best.lag;
+  plan.kernel.shots =
+      best.path == Path::unfused && best.transport == Transport::push ? best.push.shots : 0;
   plan.partials = options.partials.value_or(p.dtype);
   plan.reason =
       reason_of(options, all.size(), best.predicted_us) + parts_of(best, p, wide(p, options));
@@ -232,7 +232,10 @@ GemmHandPlan gemm_hand_plan_of(const Plan& plan) {
 }
 
 GemmReducePlan gemm_reduce_plan_of(const Plan& plan) {
-  return {gemm_plan_of(plan), plan.transport, plan.chunk_rows, 0, plan.partials == DType::fp32};
+  GemmReducePlan p{gemm_plan_of(plan),          plan.transport, plan.chunk_rows, 0, {},
+                   plan.partials == DType::fp32};
+  if (plan.kernel.shots > 0) p.push.shots = plan.kernel.shots;
+  return p;
 }
 
 }  // namespace tilelace::plan

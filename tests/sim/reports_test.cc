@@ -43,12 +43,29 @@ TEST(SimReports, TheFigureShowsWorkersWiresAndMethods) {
   EXPECT_EQ(svg.find("a <model>"), std::string::npos);
   for (const char* part :
        {"GEMM alone", "fused", "medium-grained", "unfused", "worker 0", "copy", "rank 3 in",
-        "copies, bytes", "known error", " us</text>", "the last rank ("}) {
+        "copies, bytes", "known error", " us</text>", "the last rank (", "beyond the GEMM",
+        "waits for flags ", "busy share"}) {
     EXPECT_NE(svg.find(part), std::string::npos) << part;
   }
   EXPECT_GT(count(svg, "<rect"), 132U);
   EXPECT_EQ(count(svg, "<text"), count(svg, "</text>"));
   EXPECT_EQ(svg.find("nan"), std::string::npos);
+}
+
+/// The shares under the title are of what is drawn: a rank that waits says so.
+TEST(SimReports, TheFigureSaysWhereTheTimeGoes) {
+  Simulated s = simulated("h200x4", 4, 4);
+  auto& spans = s.row.prediction.fused.spans;
+  const double end = s.row.prediction.fused.end_us;
+  std::erase_if(spans, [](const sim::Span& span) { return span.kind != sim::SpanKind::wire; });
+  const int workers = s.row.prediction.plan.workers;
+  for (int lane = 0; lane < workers; ++lane) {
+    spans.push_back({sim::SpanKind::compute, 1, lane, 1, 0, 0.5 * end});
+    spans.push_back({sim::SpanKind::wait, 1, lane, 2, 0.5 * end, 0.8 * end});
+  }
+  const std::string svg = figure_svg(s.machine, s.row, 1);
+  EXPECT_NE(svg.find("products 50 %, sums 0 %, waits for flags 30 %, nothing to do 20 %"),
+            std::string::npos);
 }
 
 TEST(SimReports, TheTraceHoldsEverySpanOnce) {

@@ -1,7 +1,7 @@
 # The command: its parts, and the built binary from outside. Absent when it is not built.
 if(TARGET tilelace_cli)
   tilelace_test(cli_parts_test SOURCES
-    ${CMAKE_CURRENT_LIST_DIR}/cli_sizes_test.cc ${CMAKE_CURRENT_LIST_DIR}/cli_table_test.cc
+    ${CMAKE_CURRENT_LIST_DIR}/cli_files_test.cc ${CMAKE_CURRENT_LIST_DIR}/cli_sizes_test.cc ${CMAKE_CURRENT_LIST_DIR}/cli_table_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/cli_place_test.cc ${CMAKE_CURRENT_LIST_DIR}/cli_record_test.cc ${CMAKE_CURRENT_LIST_DIR}/cli_verify_test.cc
     LIBS tilelace_cli_parts nlohmann_json::nlohmann_json)
   tilelace_test(cli_command_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/cli_command_test.cc

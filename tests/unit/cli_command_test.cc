@@ -114,7 +114,7 @@ const BadInput kBadInputs[] = {
     {"MeasureUnknownBackend", "doctor --measure x.json --backend tpu",
      "got \"tpu\", expected cpu, cuda"},
     {"MeasureUnknownMachine", "doctor --measure x.json --backend cpu --compare nowhere",
-     "got \"nowhere\""},
+     "tilelace: --compare: got \"nowhere\", expected a file or one of a100-nvlink-x8, "},
     {"MeasureGpusWithoutAny", "doctor --measure x.json --backend cuda",
      "--backend: got cuda, expected cpu"},
     {"MeasureUnwritable", "doctor --measure /nonexistent/x",

@@ -84,8 +84,8 @@ TEST(CliBackend, TransportsMakeAJobEach) {
   work.ranks = 2;
   work.sizes = {256};
   work.jobs.push_back({plain_gemm(Op::ag_gemm, 64, 64, 2), 0});
-  travel(work, "push,ring,pull");
-  ASSERT_EQ(work.jobs.size(), 3U);
+  travel(work, "push,ring,pull,nccl");
+  ASSERT_EQ(work.jobs.size(), 4U);
   const auto plan = [&](std::size_t job) {
     return empty_row(work, cuda_machine(), static_cast<int>(job)).plan;
   };
@@ -94,10 +94,11 @@ TEST(CliBackend, TransportsMakeAJobEach) {
   EXPECT_EQ(plan(1).transport, Transport::push);
   EXPECT_EQ(plan(1).route, RouteKind::ring);
   EXPECT_EQ(plan(2).transport, Transport::pull);
+  EXPECT_EQ(plan(3).transport, Transport::nccl);
   EXPECT_EQ(empty_row(work, cuda_machine(), 1).label, "ring");
   EXPECT_THROW(travel(work, "post"), Error);
   work.jobs = {{plain_gemm(Op::gemm_rs, 64, 64, 2), 0}};
-  EXPECT_THROW(travel(work, "push"), Error);
+  EXPECT_THROW(travel(work, "nccl"), Error);
 }
 
 }  // namespace

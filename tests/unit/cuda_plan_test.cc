@@ -135,45 +135,69 @@ TEST(CudaPlan, TakesEveryTransportAndRouteOfCopyEngines) {
   }
 }
 
-TEST(CudaPlan, RefusesNcclSoFar) {
-  PlanOptions o;
-  o.transport = Transport::nccl;
+TEST(CudaPlan, TakesNcclOnlyWhenAskedFor) {
   for (const std::int64_t m : {1, 64, 1000, 4096}) {
-    EXPECT_NE(error_of(gather_problem(m), o).find("got nccl, expected push, pull or store"),
-              std::string::npos);
+    PlanOptions o;
+    o.transport = Transport::nccl;
+    for (const Path wanted : {Path::fused, Path::unfused}) {
+      o.path = wanted;
+      const Plan plan = make_plan(gather_problem(m), cuda_machine(), o);
+      EXPECT_EQ(plan.transport, Transport::nccl);
+      EXPECT_EQ(plan.path, wanted);
+      EXPECT_LE(plan.kernel.grid, 132 - kNcclMultiprocessors);
+      EXPECT_EQ(ag_gemm_plan_of(plan).left_free(), kNcclMultiprocessors);
+    }
     for (const AgGemmPlan& c : ag_gemm_candidates(gather_problem(m)))
       EXPECT_NE(c.transport, Transport::nccl);
+    o.path = Path::medium;
+    EXPECT_NE(error_of(gather_problem(m), o).find("of path medium, got nccl, expected push"),
+              std::string::npos);
   }
+  PlanOptions o;
+  o.transport = Transport::nccl;
   Problem sum = gather_problem(64);
   sum.op = Op::gemm_rs;
-  EXPECT_NE(error_of(sum, o).find("got nccl, expected pull or store"), std::string::npos);
+  EXPECT_NE(error_of(sum, o).find("got nccl, expected push, pull or store"), std::string::npos);
   EXPECT_THROW(make_plan(gather_problem(64), cpu_machine(4, 1), o), Error);
 }
 
-/// Pull and ring wait between copies, which needs places that a share may not have.
-TEST(CudaPlan, OfAShareOfADeviceHasNoCopiesThatWait) {
+/// Such calls cannot be captured there.
+TEST(CudaPlan, OfAShareOfADeviceHasCopiesThatWaitOnlyWhenAskedFor) {
   Machine share = cuda_machine(66);
   share.shared_device = true;
+  PlanOptions pull, ring, nccl;
+  pull.transport = Transport::pull;
+  ring.route = RouteKind::ring;
+  nccl.transport = Transport::nccl;
   for (const std::int64_t m : {1, 300, 4096}) {
     const Plan plan = make_plan(gather_problem(m), share);
-    EXPECT_FALSE(ag_gemm_plan_of(plan).relays()) << plan;
+    EXPECT_EQ(ag_gemm_plan_of(plan).left_free(), 0) << plan;
     for (const std::string& text : plan.rejected) {
       EXPECT_EQ(text.find("pull"), std::string::npos) << text;
       EXPECT_EQ(text.find("ring"), std::string::npos) << text;
     }
+    for (const PlanOptions& o : {pull, ring, nccl})
+      EXPECT_GT(ag_gemm_plan_of(make_plan(gather_problem(m), share, o)).left_free(), 0);
   }
-  PlanOptions pull, ring;
-  pull.transport = Transport::pull;
-  ring.route = RouteKind::ring;
-  for (const auto& [o, got] : {std::pair(pull, "got pull"), std::pair(ring, "got ring")}) {
-    try {
-      make_plan(gather_problem(300), share, o);
-      ADD_FAILURE() << got;
-    } catch (const Error& e) {
-      EXPECT_NE(std::string(e.what()).find(got), std::string::npos) << e.what();
+}
+
+/// A kernel that stands half placed keeps the copies that it waits for from their place.
+TEST(CudaPlan, BesideCopiesThatTakeMultiprocessorsHasNoLargeClusters) {
+  int beside = 0, alone = 0;
+  for (const int multiprocessors : {66, 132}) {
+    for (const std::int64_t m : {21, 300, 1009, 4096}) {
+      const Problem p = gather_problem(m);
+      auto plans = ag_gemm_candidates(p, {multiprocessors});
+      const auto nccl = ag_gemm_nccl_candidates(p, {multiprocessors});
+      plans.insert(plans.end(), nccl.begin(), nccl.end());
+      for (const AgGemmPlan& c : plans) {
+        EXPECT_TRUE(c.left_free() == 0 || c.gemm.tile.cluster() <= 2) << describe(c);
+        ++(c.left_free() > 0 ? beside : alone);
+      }
     }
-    EXPECT_NO_THROW(make_plan(gather_problem(300), cuda_machine(66), o));
   }
+  EXPECT_GT(beside, 0);
+  EXPECT_GT(alone, 0);
 }
 
 TEST(CudaPlan, OfAShareOfTheDeviceTakesNoMoreThanIt) {

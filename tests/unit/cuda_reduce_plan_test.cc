@@ -47,7 +47,7 @@ TEST(CudaReducePlan, OfFewRowsIsUnfusedAndSaysWhy) {
   for (const std::int64_t m : {1, 16, 64, 256, 511}) {
     const Plan plan = make_plan(sum_problem(Op::gemm_rs, m), cuda_machine());
     EXPECT_EQ(plan.path, Path::unfused) << m;
-    EXPECT_EQ(plan.transport, Transport::pull);
+    EXPECT_EQ(plan.transport, Transport::push);
     EXPECT_TRUE(says(plan.reason, "one after the other")) << plan.reason;
     EXPECT_TRUE(says(plan.reason, "fused kernel measured slower below 512 rows")) << plan.reason;
     EXPECT_TRUE(says(plan.rejected.back(), "fused store: not below 512 rows"));
@@ -70,19 +70,22 @@ TEST(CudaReducePlan, OfManyRowsIsFused) {
 }
 
 TEST(CudaReducePlan, OfAllReduceTakesTwoShotsWhereTheTrafficCounts) {
-  EXPECT_EQ(make_plan(sum_problem(Op::gemm_ar, 8), cuda_machine()).transport, Transport::pull);
+  EXPECT_EQ(make_plan(sum_problem(Op::gemm_ar, 8), cuda_machine()).kernel.shots, 1);
   for (const std::int64_t m : {512, 4096}) {
     const Problem p = sum_problem(Op::gemm_ar, m);
     const Plan plan = make_plan(p, cuda_machine(), path(Path::unfused));
     EXPECT_EQ(plan.path, Path::unfused);
-    EXPECT_EQ(plan.transport, Transport::store);
-    EXPECT_TRUE(says(plan.rejected.front(), "unfused pull: predicted ")) << plan.rejected.front();
+    EXPECT_EQ(plan.transport, m == 512 ? Transport::push : Transport::store);
+    EXPECT_EQ(plan.kernel.shots, m == 512 ? 2 : 0);
+    EXPECT_TRUE(says(plan.rejected.back(), "unfused pull: predicted ")) << plan.rejected.back();
   }
   // Two ranks: as much traffic, and one wait more.
-  for (const std::int64_t m : {8, 512, 4096})
-    EXPECT_EQ(
-        make_plan(sum_problem(Op::gemm_ar, m, 2), cuda_machine(), path(Path::unfused)).transport,
-        Transport::pull);
+  for (const std::int64_t m : {8, 512, 4096}) {
+    const Plan plan =
+        make_plan(sum_problem(Op::gemm_ar, m, 2), cuda_machine(), path(Path::unfused));
+    EXPECT_NE(plan.transport, Transport::store);
+    EXPECT_EQ(plan.kernel.shots == 2, m == 512);  // one shot of so much has no room
+  }
 }
 
 TEST(CudaReducePlan, OfManyRowsOfAllReduceIsFused) {
@@ -105,8 +108,10 @@ TEST(CudaReducePlan, IsWhole) {
     for (const Op op : {Op::gemm_rs, Op::gemm_ar}) {
       const Problem p = sum_problem(op, m);
       const Plan plan = make_plan(p, cuda_machine(), path(Path::unfused));
-      const GemmReducePlan best = gemm_reduce_candidates(p).front();
       const GemmReducePlan got = gemm_reduce_plan_of(plan);
+      const auto all = gemm_reduce_candidates(p);
+      const GemmReducePlan best = *std::find_if(
+          all.begin(), all.end(), [](const GemmReducePlan& c) { return !c.push.direct; });
       EXPECT_EQ(describe(got), describe(best));
       EXPECT_EQ(got.chunk_rows, best.chunk_rows);
       EXPECT_EQ(reduce_ctas(got), reduce_ctas(best));
@@ -114,10 +119,30 @@ TEST(CudaReducePlan, IsWhole) {
   }
 }
 
+TEST(CudaReducePlan, OfPushedSumsKeepsItsShots) {
+  PlanOptions o;
+  o.transport = Transport::push;
+  for (const std::int64_t m : {16, 256}) {
+    const Plan plan = make_plan(sum_problem(Op::gemm_ar, m), cuda_machine(), o);
+    EXPECT_EQ(plan.path, Path::unfused);
+    EXPECT_EQ(plan.transport, Transport::push);
+    EXPECT_EQ(plan.kernel.shots, m == 16 ? 1 : 2);
+    EXPECT_EQ(gemm_reduce_plan_of(plan).push.shots, plan.kernel.shots);
+    EXPECT_FALSE(gemm_reduce_plan_of(plan).push.direct);  // known only when out is
+  }
+  EXPECT_EQ(make_plan(sum_problem(Op::gemm_rs, 256), cuda_machine(), o).kernel.shots, 1);
+  EXPECT_TRUE(says(error_of(sum_problem(Op::gemm_rs, 4096), o), "push (few rows"));
+}
+
 TEST(CudaReducePlan, SumsWithAsManyCtasAsTheRowsFill) {
   const Problem few = sum_problem(Op::gemm_rs, 16);
-  const auto schedule = [](const Problem& p, int rank) {
-    return reduce_rows_schedule(p, gemm_reduce_candidates(p).front(), rank);
+  const auto pulled = [](const Problem& p) {
+    const auto all = gemm_reduce_candidates(p);
+    return *std::find_if(all.begin(), all.end(),
+                         [](const GemmReducePlan& c) { return c.transport == Transport::pull; });
+  };
+  const auto schedule = [&](const Problem& p, int rank) {
+    return reduce_rows_schedule(p, pulled(p), rank);
   };
   EXPECT_EQ(schedule(few, 0).workers, 8);  // 4 rows of 1024 units, 512 a CTA
   EXPECT_EQ(schedule(few, 0).rows[0], (schedule::RowRange{0, 4 * 1024}));
@@ -139,9 +164,11 @@ TEST(CudaReducePlan, OfNoRowsHasNoKernel) {
 
 TEST(CudaReducePlan, StagingHoldsThePartialsOfEveryPath) {
   const Problem rs = sum_problem(Op::gemm_rs, 1000);
-  const std::int64_t sums = 1000 * 8192 * 2;
+  const std::int64_t sums = 1000 * 8192 * 2 + 3 * 250 * 8192 * 2;  // few enough to be pushed
   const Plan plan = make_plan(rs, cuda_machine());
   EXPECT_EQ(gemm_reduce_staging_bytes(rs, DType::bf16), sums);
+  EXPECT_EQ(gemm_reduce_staging_bytes(sum_problem(Op::gemm_rs, 4000), DType::bf16),
+            4000 * 8192 * 2);
   EXPECT_EQ(plan.staging_bytes,
             4 * (1 << 17) + std::max(sums, gemm_rs_staging_bytes(rs, DType::bf16)));
   EXPECT_EQ(make_plan(rs, cuda_machine(), path(Path::unfused)).staging_bytes, plan.staging_bytes);
@@ -281,8 +308,8 @@ TEST(CudaReducePlan, ErrorsNameWhatThereIs) {
   const Problem rs = sum_problem(Op::gemm_rs, 512), ar = sum_problem(Op::gemm_ar, 512);
   EXPECT_TRUE(says(error_of(ar, path(Path::medium)), "got medium, expected fused or unfused"));
   PlanOptions o;
-  o.transport = Transport::push;
-  EXPECT_TRUE(says(error_of(rs, o), "got push, expected pull or store"));
+  o.transport = Transport::nccl;
+  EXPECT_TRUE(says(error_of(rs, o), "got nccl, expected push, pull or store"));
   o = path(Path::unfused);
   o.transport = Transport::store;
   EXPECT_TRUE(says(error_of(rs, o), "no plan meets"));

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layers of Qwen2.5-72B's shapes, whole, in one CUDA graph: prefill of one sequence of m tokens, and
-decode of m sequences with a filled cache. The same code for every way but its two kinds of products.
+decode of m sequences with a filled cache. The same code for every way but its two kinds of products
+("swiglu": and the activation, in the product's epilogue).
 """
 import math
 from datetime import datetime, timezone
@@ -21,7 +22,8 @@ PREFILL, DECODE = (4096, 8192), (16, 64)
 ROUNDINGS = 14
 # Names: with the rows split between products (ag_gemm, gemm_rs), or on every rank (gemm_ar).
 SPLIT = {"tilelace, split": ("ag_tilelace", "rs_tilelace"), "nccl, split": ("ag_nccl", "rs_nccl"),
-         "async TP": ("ag_symm_mem", "rs_symm_mem")}
+         "async TP": ("ag_symm_mem", "rs_symm_mem"),
+         "tilelace, split, swiglu": ("ag_tilelace", "rs_tilelace", "ag_tilelace_swiglu")}
 WHOLE = {"tilelace": "ar_tilelace", "tilelace, out": "ar_tilelace_out", "nccl": "ar_nccl",
          "one_shot": "ar_one_shot", "two_shot": "ar_two_shot"}
 
@@ -72,16 +74,19 @@ class Layer:
         y = F.scaled_dot_product_attention(q[:, :, None], keys, values, enable_gqa=True)
         return y.flatten(1)
 
-    def forward(self, x, column, row):
+    def forward(self, x, column, row, gated=None):
         norm = (HIDDEN,)
         x = x + row(self.attend(column(F.rms_norm(x, norm), self.qkv)), self.out)
-        gate, up = column(F.rms_norm(x, norm), self.gate_up).chunk(2, -1)
+        wide = F.rms_norm(x, norm)
+        if gated is not None:
+            return x + row(gated(wide, self.gate_up), self.down)
+        gate, up = column(wide, self.gate_up).chunk(2, -1)
         return x + row(F.silu(gate) * up, self.down)
 
 
-def forward(layers, x, column, row):
+def forward(layers, x, *products):
     for layer in layers:
-        x = layer.forward(x, column, row)
+        x = layer.forward(x, *products)
     return x
 
 
@@ -118,15 +123,15 @@ class Stack:
 
     def ways(self, ways, decode, notes):
         made = {}
-        for name, (column, row) in SPLIT.items():
-            made[name] = self._way(name, self.mine, getattr(ways, column), getattr(ways, row), notes)
+        for name, products in SPLIT.items():
+            made[name] = self._way(name, self.mine, [getattr(ways, p) for p in products], notes)
         for name, row in WHOLE.items():
             if decode or name.startswith(("tilelace", "nccl")):
-                made[name] = self._way(name, self.x, plain, getattr(ways, row), notes)
+                made[name] = self._way(name, self.x, (plain, getattr(ways, row)), notes)
         return {n: w for n, w in made.items() if w is not None}
 
-    def _way(self, name, x, column, row, notes) -> Way:
-        return make_way(name, lambda _: forward(self.layers, x, column, row), 1, notes,
+    def _way(self, name, x, products, notes) -> Way:
+        return make_way(name, lambda _: forward(self.layers, x, *products), 1, notes,
                         graph_us=1.0)  # one stack a graph
 
     def errors(self, made):

@@ -46,6 +46,9 @@ class Ways:
     def ag_tilelace(self, x, weight):
         return OPS.ag_gemm(x, [weight], None, self.name)[1][0]
 
+    def ag_tilelace_swiglu(self, x, weight):
+        return OPS.ag_gemm(x, list(weight.chunk(2)), None, self.name, activation="swiglu")[1][0]
+
     def ag_nccl(self, x, weight):
         whole = x.new_empty(x.shape[0] * self.ranks, x.shape[1])
         dist.all_gather_into_tensor(whole, x)

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 
+#include "backend/cuda/capture_of.h"
 #include "backend/cuda/cuda_check.h"
 #include "backend/cuda/gather_call.h"
 #include "backend/cuda/gather_rows.h"
 #include "backend/cuda/gemm_launch.h"
+#include "core/env.h"
 #include "plan/problem.h"
 #include "plan/schedules.h"
 
@@ -84,9 +86,19 @@ void require_call(const Call& c, const RankCalls& calls) {
           name_of(c.plan.route), name_of(c.plan.transport));
 }
 
+/// Captured sends and receives whose buffers NCCL registers in the graph bring old rows, or none.
+void require_captured_exchanges(cudaStream_t stream) {
+  const auto set = env::launch_variable("NCCL_GRAPH_REGISTER");
+  require(set == "0" || capture_of(stream) == 0,
+          "ag_gemm: a capture of transport nccl: NCCL_GRAPH_REGISTER, got {}, expected 0 from the "
+          "start of the process on (docs/decisions/0012)",
+          set.value_or("nothing"));
+}
+
 /// Beside copies that need multiprocessors: a wait of one warp fits beside half a multiprocessor's
-/// CTAs, NCCL's CTAs do not.
-void require_places(const Call& c, const RankCalls& calls) {
+/// CTAs, NCCL's CTAs do not. On a share the kernels of others may keep a product half placed, and
+/// only the priority of their stream brings the copies' kernels past it, which a graph may ignore.
+void require_places(const Call& c, const RankCalls& calls, cudaStream_t stream) {
   const plan::GemmTile& tile = c.plan.gemm.tile;
   const int left = c.plan.left_free();
   const int ctas = c.plan.gemm.workers * tile.cluster();
@@ -94,6 +106,13 @@ void require_places(const Call& c, const RankCalls& calls) {
   require(left == 0 || taken + left <= calls.multiprocessors(),
           "ag_gemm: {} CTAs beside copies that take multiprocessors, expected to leave {} of {}",
           ctas, left, calls.multiprocessors());
+  require(left == 0 || plan::fits_beside_copies(tile),
+          "ag_gemm: clusters of {} CTAs beside copies that take multiprocessors, expected pairs",
+          tile.cluster());
+  require(left == 0 || c.awaits() || !calls.shares_device() || capture_of(stream) == 0,
+          "ag_gemm: a capture on a share of the device, got {} of copies that wait, expected path "
+          "unfused, or transport push or store over the mesh",
+          name_of(c.plan.path));
   calls.require_place("ag_gemm", ctas, left);
 }
 
@@ -242,8 +261,9 @@ void AgGemm::run(const Problem& problem, const plan::AgGemmPlan& plan, const AgG
   const bool exchanged = plan.transport == Transport::nccl;
   require(!exchanged || impl.nccl != nullptr,
           "ag_gemm: transport nccl, got calls prepared without it, expected a preparation with it");
+  if (exchanged) require_captured_exchanges(stream);
   if (problem.m == 0) return impl.calls.admit("ag_gemm", c.hash, Op::ag_gemm, stream);
-  if (!c.alone()) require_places(c, impl.calls);
+  if (!c.alone()) require_places(c, impl.calls, stream);
   c.slot = impl.calls.begin_call("ag_gemm", Op::ag_gemm, stream);
   enqueue_sends(impl.calls, impl.engine, exchanged ? impl.nccl.get() : nullptr, c, stream);
   if (c.awaits()) enqueue_await_rows(impl.calls, c, stream);

@@ -173,8 +173,11 @@ void GpuBackend::enqueue_reduce(const Problem& problem, const Plan& plan, const 
   }
   plan::GemmReducePlan kernels = plan::gemm_reduce_plan_of(plan);
   kernels.gemm.early_weights = kernels.gemm.early_weights && early;
+  const ReachableOut peers =
+      kernels.push.shots == 2 ? reachable(operands.out.front()) : ReachableOut{};
+  kernels.push.direct = peers.base != nullptr;
   ops_->gemm_reduce.run(problem, kernels, {x, weight, bias, out, residual},
-                        stream_of(operands.stream));
+                        stream_of(operands.stream), peers);
 }
 
 bool GpuBackend::prepared(std::span<const TensorView> weights) const {

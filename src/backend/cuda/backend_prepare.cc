@@ -99,9 +99,11 @@ void GpuBackend::prepare(std::span<const PreparedCall> calls, std::string_view r
   for (const PreparedCall& c : calls)
     weights_.insert(weights_.end(), c.weights.begin(), c.weights.end());
   std::vector<Problem> problems;
-  for (const PreparedCall& c : calls) problems.push_back(c.problem);
   RankShare share{machine_.multiprocessors};
   for (const PreparedCall& c : calls) {
+    problems.push_back(c.problem);
+    // Taken where asked for only.
+    share.nccl = share.nccl || c.options.transport == Transport::nccl;
     share.wide = share.wide || c.options.partials == DType::fp32;
     share.hands =
         share.hands || (c.problem.op == Op::gemm_rs && plan::asked_way(c.problem, c.options));

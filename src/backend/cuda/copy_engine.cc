@@ -9,7 +9,13 @@ namespace tilelace::cuda {
 CopyEngine::CopyEngine(int device, const comm::Flag* epoch) : epoch_(epoch), carried_(epoch) {
   check(cudaSetDevice(device), "copy engine: the device");
   check(load_await_flag(), "copy engine: its kernel");
-  cudaError_t status = cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking);
+  int least = 0;
+  int greatest = 0;
+  cudaError_t status = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+  // A kernel whose CTAs have not all found a place holds up whatever comes behind it, unless that
+  // has a higher priority.
+  if (status == cudaSuccess)
+    status = cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest);
   if (status == cudaSuccess) status = cudaEventCreateWithFlags(&forked_, cudaEventDisableTiming);
   if (status == cudaSuccess) status = cudaEventCreateWithFlags(&joined_, cudaEventDisableTiming);
   if (status == cudaSuccess) return;

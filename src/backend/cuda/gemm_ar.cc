@@ -22,8 +22,7 @@ std::uint32_t hash_of(const Problem& p, const plan::GemmArPlan& plan, const Redu
                       const ReachableOut& reachable) {
   Plan agreed = agreed_reduce_plan(p, kernel);
   agreed.blocks = plan.lag;
-  const std::uint64_t where =
-      !plan.direct ? 0 : (std::uint64_t{reachable.memory} << 40U) + reachable.offset + 1;
+  const std::uint64_t where = plan.direct ? reachable.where() : 0;
   const std::uint64_t mixed =
       (where * 64 + static_cast<std::uint64_t>(plan.block_rows)) * 0x9e3779b97f4a7c15ULL;
   return plan::agreement_hash(p, agreed) ^ static_cast<std::uint32_t>(mixed >> 32U);

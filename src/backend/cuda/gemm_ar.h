@@ -5,18 +5,11 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include "backend/cuda/reachable_out.h"
 #include "backend/cuda/reduce_launch.h"
 #include "plan/gemm_ar.h"
 
 namespace tilelace::cuda {
-
-/// Where the peers' results are: all ranks at the same place of the same symmetric memory.
-struct ReachableOut {
-  std::byte* base = nullptr;  ///< of rank 0's memory; null: they cannot be reached
-  std::size_t stride = 0;     ///< between ranks
-  std::size_t offset = 0;     ///< of the result
-  std::uint32_t memory = 0;   ///< which one; the same number on all ranks
-};
 
 /// One rank's fused gemm_ar calls on one communicator: all ranks with the same plans. Makes nothing
 /// in a call.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // gemm_rs and gemm_ar on GPUs, one after the other: the plain product into this rank's slot, then a
-// kernel that pulls the ranks' partials and adds them up.
+// kernel that adds the ranks' partials up: it pulls them, or pushes this rank's to who adds.
 #pragma once
 #include <cuda_runtime_api.h>
 
 #include "backend/cuda/rank_calls.h"
+#include "backend/cuda/reachable_out.h"
 #include "plan/gemm_reduce.h"
 
 namespace tilelace::cuda {
@@ -27,10 +28,18 @@ class GemmReduce {
   /// `calls` must outlive it. Local.
   explicit GemmReduce(RankCalls& calls) : calls_(calls) {}
 
-  /// Enqueues a call. May be captured. Errors: usage, system.
-  void run(const Problem&, const plan::GemmReducePlan&, const GemmReduceTensors&, cudaStream_t);
+  /// Enqueues a call. A direct plan takes `reachable`: peers write into `out` while the call is in
+  /// the stream. May be captured. Errors: usage, system.
+  void run(const Problem&, const plan::GemmReducePlan&, const GemmReduceTensors&, cudaStream_t,
+           const ReachableOut& reachable = {});
 
  private:
+  /// The product into the slot, or what was given; where the partial is.
+  const std::byte* enqueue_partial(const Problem&, const plan::GemmReducePlan&,
+                                   const GemmReduceTensors&, unsigned slot, cudaStream_t);
+  void run_pushed(const Problem&, const plan::GemmReducePlan&, const GemmReduceTensors&,
+                  cudaStream_t, const ReachableOut&);
+
   RankCalls& calls_;
 };
 

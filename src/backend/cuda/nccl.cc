@@ -21,12 +21,24 @@ constexpr double kCloseSeconds = 10;
 
 void pause() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 
+/// What the environment would make of a communicator whose kernels were promised so many places.
+std::string override_of(int most_ctas) {
+  for (const char* name : {"NCCL_CGA_CLUSTER_SIZE", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS",
+                           "NCCL_MIN_NCHANNELS", "NCCL_MIN_P2P_NCHANNELS"})
+    if (const auto value = env::launch_variable(name))
+      return fmt::format("{}, got {}, expected it unset (at most {} CTAs, each by itself)", name,
+                         *value, most_ctas);
+  return {};
+}
+
 /// What keeps this rank from NCCL; empty: nothing.
-std::string obstacle() {
+std::string obstacle(const NcclOptions& options) {
   const auto nvls = env::launch_variable("NCCL_NVLS_ENABLE");
   if (nvls != "0")
     return fmt::format("NCCL_NVLS_ENABLE, got {}, expected 0 (multicast is never used)",
                        nvls ? "\"" + *nvls + "\"" : "nothing");
+  if (options.most_ctas > 0)
+    if (std::string found = override_of(options.most_ctas); !found.empty()) return found;
   if (!nccl_library().problem.empty())
     return fmt::format("libnccl.so.2, got \"{}\", expected it on the library path",
                        nccl_library().problem);
@@ -163,6 +175,9 @@ struct NcclGroup::State {
     if (options.most_ctas > 0) {
       config.minCTAs = 1;
       config.maxCTAs = options.most_ctas;
+      // NCCL's own choice is clusters of four, for which the places that are left need not do: they
+      // would have to lie in one group of multiprocessors.
+      config.cgaClusterSize = 1;
     }
     settle(nccl_library().init(&comm, group.ranks(), id, group.rank(), &config),
            "ncclCommInitRank");
@@ -172,7 +187,7 @@ struct NcclGroup::State {
 NcclGroup::NcclGroup(comm::Group& group, int device, const NcclOptions& options)
     : state_(std::make_shared<State>(group, device, options)) {
   // A rank that cannot take part says so instead of staying away: first byte '!', then why.
-  std::string mine = obstacle();
+  std::string mine = obstacle(options);
   ncclUniqueId id{};
   if (mine.empty() && group.rank() == 0) {
     const ncclResult_t got = nccl_library().unique_id(&id);

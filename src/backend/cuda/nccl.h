@@ -53,7 +53,9 @@ struct NcclOptions {
   double timeout_s = 30;  ///< of every wait here for NCCL or a peer
   /// NCCL's own calls block: then only collectives that run are bounded, not calls.
   bool blocking = false;
-  int most_ctas = 0;  ///< of any of its kernels; 0: NCCL's own choice
+  /// Of any of its kernels, each with a place of its own wherever there is one; 0: NCCL's choice,
+  /// which may be clusters. Such a number is refused where the environment overrides it.
+  int most_ctas = 0;
   /// Called before its kernels are ended early: what they did not bring must not be taken for it.
   std::function<void()> before_abort = {};
 };

@@ -10,6 +10,7 @@
 #include "backend/cuda/hand_rows.h"
 #include "backend/cuda/neighbours.h"
 #include "backend/cuda/no_calls.h"
+#include "backend/cuda/push_rows.h"
 #include "backend/cuda/reduce_rows.h"
 #include "backend/cuda/reduce_wide.h"
 #include "core/check.h"
@@ -53,6 +54,7 @@ RankCalls::RankCalls(comm::Group& group, int device, const SlotNeeds& needs, dou
   check(load_sum_rows(), "loading kernels");
   check(load_wide_sum(), "loading kernels");
   check(load_hand_rows(), "loading kernels");
+  check(load_push_rows(), "loading kernels");
   check(load_align(), "loading kernels");
   neighbour_places();
   memory_ = comm::allocate_device(group, device, flags_at(2), timeout_s);

@@ -13,6 +13,7 @@ struct Check {
   bool needs_peers = false;
   Body body;
   bool launched = false;  ///< also for ranks that are processes
+  int max_workers = 0;    ///< of its communicators
 };
 
 /// Shapes, both paths, parts alone; buffers.
@@ -26,6 +27,10 @@ std::vector<Check> misuse_checks();
 std::vector<Check> sum_misuse_checks();
 /// Transport nccl.
 std::vector<Check> nccl_checks();
+/// What keeps NCCL from being used here, as an error names it; empty: nothing.
+std::string nccl_obstacle();
+/// Communicators with a share of a device.
+std::vector<Check> share_checks();
 /// Ranks that do not come, and abort.
 std::vector<Check> fault_checks();
 

@@ -58,6 +58,13 @@ Finding check_absent_in_ring(Member& member) {
   return check_absent(member, o);
 }
 
+/// NCCL itself would wait for ever.
+Finding check_absent_from_nccl(Member& member) {
+  PlanOptions o;
+  o.transport = Transport::nccl;
+  return check_absent(member, o);
+}
+
 Finding check_abort(Member& member) {
   Tensors t(member, some_problem(member.ranks()), true);
   const std::array list{t.preparation()};
@@ -117,6 +124,10 @@ std::vector<Check> fault_checks() {
       {"calls after abort", 20, false, check_works, false},
       {"leaving with calls under way", 20, false, check_leaving, false},
       {"calls after leaving", 20, false, check_works, false}};
+  if (!nccl_obstacle().empty()) return all;  // nccl_checks says so
+  all.push_back(
+      {"a rank that does not come to NCCL", kBoundS, true, check_absent_from_nccl, false});
+  all.push_back({"calls after NCCL", 20, false, check_works, false});
   return all;
 }
 

@@ -22,7 +22,7 @@ struct Options {
 std::vector<Check> all_checks() {
   std::vector<Check> all;
   for (auto make : {result_checks, sum_checks, graph_checks, misuse_checks, sum_misuse_checks,
-                    nccl_checks, fault_checks})
+                    nccl_checks, share_checks, fault_checks})
     for (Check& c : make()) all.push_back(std::move(c));
   return all;
 }
@@ -55,7 +55,7 @@ int run_threads(const Options& o) {
   for (const Check& c : all_checks()) {
     if (!wanted(c, o, ranks)) continue;
     const double begin = now_s();
-    const Finding found = on_threads(ranks, c.timeout_s, c.body);
+    const Finding found = on_threads(ranks, c.timeout_s, c.body, c.max_workers);
     good = tell(c.name, found, now_s() - begin) && good;
   }
   fmt::print("{}\n", good ? "all right" : "WRONG");
@@ -88,6 +88,8 @@ int run_launched(const Options& o) {
 
 int main(int argc, char** argv) {
   using namespace tilelace::gpu_test;
+  // Of captured calls by NCCL. Before any thread; what is set already stays, and is refused later.
+  setenv("NCCL_GRAPH_REGISTER", "0", 0);
   CLI::App app("Checks the public API on the GPUs of this machine");
   Options o;
   app.add_option("--ranks", o.ranks, "ranks (default: every GPU)");

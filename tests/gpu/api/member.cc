@@ -54,10 +54,11 @@ Finding with_member(Communicator& comm, int device, double timeout_s, const Body
   }
 }
 
-Finding on_threads(int ranks, double timeout_s, const Body& body) {
+Finding on_threads(int ranks, double timeout_s, const Body& body, int max_workers) {
   CommunicatorOptions options;
   options.device = Device::cuda;
   options.timeout_s = timeout_s;
+  options.max_workers = max_workers;
   std::vector<Communicator> comms = Communicator::threads(ranks, options);
   std::vector<Finding> found(comms.size());
   std::vector<std::thread> threads;

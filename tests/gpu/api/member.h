@@ -30,8 +30,9 @@ using Body = std::function<Finding(Member&)>;
 /// A rank's device and stream around a body. Errors become findings.
 Finding with_member(Communicator& comm, int device, double timeout_s, const Body& body);
 
-/// Runs body on a thread for every rank, rank r on device r; the first finding.
-Finding on_threads(int ranks, double timeout_s, const Body& body);
+/// Runs body on a thread for every rank, rank r on device r; the first finding. `max_workers`: of
+/// the communicators, 0: all of the device.
+Finding on_threads(int ranks, double timeout_s, const Body& body, int max_workers);
 
 /// Which error a call threw; none: nothing.
 std::optional<Error> thrown(const std::function<void()>& call);

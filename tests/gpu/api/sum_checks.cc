@@ -88,7 +88,7 @@ int roundings_of(const PlanOptions& o, int ranks) {
 std::vector<PlanOptions> ways_of(Op op) {
   std::vector<PlanOptions> ways{path_of(Path::fused), transport_of(Transport::pull)};
   if (op == Op::gemm_ar) ways.push_back(transport_of(Transport::store));
-  std::vector<PlanOptions> all{{}};
+  std::vector<PlanOptions> all{{}, transport_of(Transport::push)};
   for (const PlanOptions& o : ways) all.insert(all.end(), {o, wide(o)});
   if (op == Op::gemm_ar) return all;
   PlanOptions ring, add;
@@ -128,8 +128,11 @@ Finding check_shapes(Member& member) {
   for (const PlanOptions& options : ways_of(kOp))
     for (const Shape& s : shapes()) {
       const Problem p = problem_of(kOp, s, member.ranks());
+      // Shards that differ are pulled.
+      if (options.transport == Transport::push && !p.rows.empty()) continue;
       if (const Finding f = run_case(member, p, options); !f.empty()) return f;
-      if (kOp != Op::gemm_ar || options.path == Path::unfused) continue;
+      const bool shares = options.path != Path::unfused || options.transport == Transport::push;
+      if (kOp != Op::gemm_ar || !shares) continue;
       if (const Finding f = run_case(member, p, options, true); !f.empty()) return f;
     }
   return {};
@@ -145,6 +148,7 @@ Finding check_same_bits(Member& member) {
       ways.push_back(transport_of(transport));
       ways.back().chunk_rows = chunk;
     }
+  ways.push_back(transport_of(Transport::push));
   const std::array list{t.preparation()};
   member.comm->prepare(list);
   std::optional<std::uint64_t> first;
@@ -153,7 +157,7 @@ Finding check_same_bits(Member& member) {
       t.fill(5);
       t.call(o);
       member.comm->synchronize(member.stream);
-      const auto where = fmt::format("{} chunk {}", text_of(o), *o.chunk_rows);
+      const auto where = fmt::format("{} chunk {}", text_of(o), o.chunk_rows.value_or(0));
       if (const Finding f = t.check(); !f.empty()) return fmt::format("{}: {}", where, f);
       if (!first) first = t.hash();
       if (t.hash() != *first) return fmt::format("{}: got other bits than the first way", where);
@@ -195,7 +199,7 @@ struct Layer {
                           reduce.preparation()};
     m.comm->prepare(list);
   }
-  static constexpr int kWays = 6;
+  static constexpr int kWays = 8;
   void fill(std::uint64_t seed) {
     gather.fill(seed);
     for (SumTensors* t : {&scatter, &few, &reduce}) t->fill(seed);
@@ -207,12 +211,14 @@ struct Layer {
       case 2: return scatter.call(path_of(Path::unfused));
       case 3: return few.call();
       case 4: return reduce.call(transport_of(Transport::pull));
-      default: return reduce.call(transport_of(Transport::store));
+      case 5: return reduce.call(transport_of(Transport::store));
+      case 6: return reduce.call(transport_of(Transport::push));
+      default: return scatter.call(transport_of(Transport::push));
     }
   }
   Finding check(int way) {
     if (way == 0) return gather.check();
-    return way < 3 ? scatter.check() : way == 3 ? few.check() : reduce.check();
+    return way < 3 || way == 7 ? scatter.check() : way == 3 ? few.check() : reduce.check();
   }
 
   Member& member;

@@ -57,8 +57,8 @@ Finding check_options(Member& member) {
   for (const Op op : {Op::gemm_rs, Op::gemm_ar}) {
     Bench b(member, op);
     for (const Finding& f :
-         {b.wrong("transport push", "expected pull or store",
-                  set(&PlanOptions::transport, Transport::push)),
+         {b.wrong("transport nccl", "expected push, pull or store",
+                  set(&PlanOptions::transport, Transport::nccl)),
           b.wrong("straddle", "straddle on GPUs", set(&PlanOptions::straddle, true)),
           b.wrong("partials fp16", "expected the operands' type, bf16, or fp32",
                   set(&PlanOptions::partials, DType::fp16)),

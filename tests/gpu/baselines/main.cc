@@ -228,5 +228,9 @@ int main(int argc, char** argv) {
   CLI::App app("Times the fused ops, and cuBLASLt and NCCL, one after the other or by shards");
   Options options;
   add_options(app, options);
-  return run_program("gpu_op_bench", app, argc, argv, [&] { return run(options); });
+  return run_program("gpu_op_bench", app, argc, argv, [&] {
+    // Captured calls by NCCL need it; the baselines then run without registered buffers, too.
+    if (options.bench.fused.nccl) setenv("NCCL_GRAPH_REGISTER", "0", 0);
+    return run(options);
+  });
 }

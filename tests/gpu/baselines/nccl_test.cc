@@ -13,28 +13,43 @@
 namespace tilelace::cuda {
 namespace {
 
-std::string refusal(comm::Group& group) {
+std::string refusal(comm::Group& group, int most_ctas) {
   try {
-    const NcclGroup nccl(group, 0, {5, false});
+    const NcclGroup nccl(group, 0, {5, false, most_ctas});
     return "none";
   } catch (const Error& e) {
     return fmt::format("{}: {}", name_of(e.kind()), e.what());
   }
 }
 
+void expect_refusal(int most_ctas, const std::string& want) {
+  auto groups = comm::make_thread_groups(2);
+  std::string other;
+  std::thread peer([&] { other = refusal(*groups[1], most_ctas); });
+  const std::string mine = refusal(*groups[0], most_ctas);
+  peer.join();
+  EXPECT_EQ(mine, want);
+  EXPECT_EQ(other, want);
+}
+
 TEST(Nccl, RefusesOnEveryRankUnlessMulticastIsOff) {
   for (const char* value : {"1", "2"}) {
     setenv("NCCL_NVLS_ENABLE", value, 1);
-    auto groups = comm::make_thread_groups(2);
-    std::string other;
-    std::thread peer([&] { other = refusal(*groups[1]); });
-    const std::string mine = refusal(*groups[0]);
-    peer.join();
-    const std::string want = fmt::format(
-        "system: nccl: rank 0: NCCL_NVLS_ENABLE, got \"{}\", expected 0 (multicast is never used)",
-        value);
-    EXPECT_EQ(mine, want);
-    EXPECT_EQ(other, want);
+    expect_refusal(0, fmt::format("system: nccl: rank 0: NCCL_NVLS_ENABLE, got \"{}\", expected 0 "
+                                  "(multicast is never used)",
+                                  value));
+  }
+}
+
+/// Its kernels would take places that others wait for it in.
+TEST(Nccl, RefusesAnEnvironmentThatGivesItMorePlacesThanItMayHave) {
+  setenv("NCCL_NVLS_ENABLE", "0", 1);
+  for (const char* name : {"NCCL_CGA_CLUSTER_SIZE", "NCCL_MIN_CTAS", "NCCL_MIN_P2P_NCHANNELS"}) {
+    setenv(name, "8", 1);
+    expect_refusal(4, fmt::format("system: nccl: rank 0: {}, got 8, expected it unset (at most 4 "
+                                  "CTAs, each by itself)",
+                                  name));
+    unsetenv(name);
   }
 }
 

@@ -128,7 +128,9 @@ std::string sort_of(const OpPlan& plan) {
   if (const auto* gather = std::get_if<plan::AgGemmPlan>(&plan))
     return fmt::format("{:012}", gather->chunk_rows);
   if (const auto* sum = std::get_if<plan::GemmReducePlan>(&plan))
-    return std::string(sum->gemm.tile.name);
+    return sum->transport == Transport::push
+               ? fmt::format("{} {} {}", sum->push.rounds, sum->push.threads, sum->gemm.tile.name)
+               : std::string(sum->gemm.tile.name);
   if (const auto* all = std::get_if<plan::GemmArPlan>(&plan))
     return fmt::format("{} {}", all->gemm.tile.name, all->lag);
   return std::string(std::get<plan::GemmRsPlan>(plan).gemm.tile.name);

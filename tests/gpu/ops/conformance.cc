@@ -40,6 +40,7 @@ OpCheck::OpCheck(Rank& rank, double timeout_s)
     : rank_(rank),
       timeout_s_(timeout_s),
       shared_(rank.ranks > comm::device_count()),
+      stall_(rank),
       shape_({}, 0) {
   constexpr auto kWeights = static_cast<std::int64_t>(kMostWeights);
   results_bytes_ =
@@ -142,6 +143,8 @@ void OpCheck::round(cuda::RankOps& ops, const Case& c, Drop drop, const Round& r
     prepare(c, sides_.at(i), drop);
   }
   launch();
+  const StallWatch::Scope scope(
+      stall_, {{r.how, &ops.calls, [&](comm::Flag) { return text_of(c); }}}, timeout_s_ / 2);
   ops.calls.finish(rank_.stream, timeout_s_ + kMargin);
   // That may wait for the whole device: on a shared one nobody may wait there for a later call.
   if (shared_) rank_.meet();

@@ -11,6 +11,7 @@
 #include "harness.h"
 #include "ops/cases.h"
 #include "ops/op_run.h"
+#include "ops/stall.h"
 
 namespace tilelace::gpu_test {
 
@@ -74,6 +75,7 @@ class OpCheck {
   Rank& rank_;
   double timeout_s_;
   bool shared_ = false;  ///< ranks share devices
+  StallWatch stall_;
   std::vector<void*> all_;
   std::unique_ptr<ReachableMemory> outs_;
   std::array<Side, 2> sides_;

@@ -96,6 +96,10 @@ std::string way_of(const OpPlan& plan) {
   if (const auto* hand = std::get_if<plan::GemmHandPlan>(&plan);
       hand != nullptr && hand->way == plan::HandWay::ring)
     return "unfused ring";
+  if (const auto* sum = std::get_if<plan::GemmReducePlan>(&plan);
+      sum != nullptr && sum->transport == Transport::push)
+    return fmt::format("unfused push{}{}", sum->push.shots == 2 ? " in two shots" : "",
+                       sum->push.direct ? " direct" : "");
   if (path_of(plan) != Path::fused)
     return fmt::format("{} {}", name_of(path_of(plan)), name_of(transport_of(plan)));
   if (const auto* all = std::get_if<plan::GemmArPlan>(&plan))

@@ -27,7 +27,7 @@ void run_op(cuda::RankOps& ops, const Problem& problem, const OpPlan& plan, cons
     return ops.gemm_hand.run(problem, *hand, {t.a, t.weights.at(0), bias, t.outs.at(0), t.residual},
                              stream);
   ops.gemm_reduce.run(problem, std::get<plan::GemmReducePlan>(plan),
-                      {t.a, t.weights.at(0), bias, t.outs.at(0), t.residual}, stream);
+                      {t.a, t.weights.at(0), bias, t.outs.at(0), t.residual}, stream, t.reachable);
 }
 
 }  // namespace tilelace::gpu_test

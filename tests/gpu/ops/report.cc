@@ -92,6 +92,9 @@ void Report::add(const LongRun& run, const StressResult& r,
   Json line = head("tilelace.stress/1", run.op, run.dtype);
   line["kind"] = run.kind;
   line["pace"] = name_of(run.pace);
+  line["graphs"] = r.graphs;
+  line["communicators"] = run.communicators;
+  line["communicator"] = run.communicator;
   line["calls"] = r.calls;
   line["us"] = r.us;
   line["wrong_ranks"] = wrong;

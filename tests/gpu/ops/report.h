@@ -18,6 +18,8 @@ struct LongRun {
   DType dtype = DType::bf16;
   std::string kind;  ///< of plans
   Pace pace = Pace::eager;
+  int communicators = 1;  ///< on streams of their own, at once
+  int communicator = 0;   ///< the one that this is about
 };
 
 class Report {

@@ -133,9 +133,12 @@ Stress::Stress(Rank& rank, const std::vector<Problem>& problems, std::vector<Pla
   }
   check(cudaStreamSynchronize(rank_.stream), "operands");
   ops_ = make_ops(*rank_.group, rank_.device, problems, timeout_s_, share);
+  stall_ = std::make_unique<StallWatch>(rank_);
 }
 
 Stress::~Stress() {
+  watching_.reset();
+  stall_.reset();
   ops_.reset();
   for (const Out& o : outs_) {
     if (o.ready != nullptr) cudaEventDestroy(o.ready);

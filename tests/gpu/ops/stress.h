@@ -4,6 +4,7 @@
 #pragma once
 #include <array>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "harness.h"
 #include "ops/cases.h"
 #include "ops/op_run.h"
+#include "ops/stall.h"
 #include "ops/stress_kernels.h"
 
 namespace tilelace::gpu_test {
@@ -40,7 +42,8 @@ PlansByKind all_kinds(const Problem& problem, const plan::GemmMachine& machine);
 
 struct StressResult {
   long calls = 0;
-  double us = 0;  ///< a call
+  std::size_t graphs = 0;  ///< that were replayed, all on one staging
+  double us = 0;           ///< a call
   StressTotals totals{};
   std::string trouble;  ///< empty: all right on this rank
 };
@@ -81,8 +84,12 @@ class Stress {
   Load load_for(const Problem& p, bool drop);
   void choose(const std::string& kind);
   void start(const std::string& kind);
+  /// What comes next in the stream is timed and watched.
+  void begin(const std::string& name, bool counts);
   /// Waits for `calls` of them.
   StressResult stop(long calls);
+  /// `counts`: calls are counted in the order of their numbers.
+  [[nodiscard]] Watched watched(const std::string& name, bool counts) const;
   [[nodiscard]] const Load& load_of(long call) const;
   [[nodiscard]] const OpPlan& plan_of(long call) const;
   void delay();
@@ -116,6 +123,9 @@ class Stress {
   std::mt19937_64 rng_;
   std::vector<Graph> graphs_;  // of the run
   std::unique_ptr<cuda::RankOps> ops_;
+  std::unique_ptr<StallWatch> stall_;
+  std::optional<StallWatch::Scope> watching_;
+  comm::Flag started_ = 0;  // calls that were counted before the run
 };
 
 }  // namespace tilelace::gpu_test

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // In which order a stress run enqueues its calls.
+#include <fmt/format.h>
+
+#include <optional>
+
 #include "backend/cuda/cuda_check.h"
 #include "ops/stress.h"
 
@@ -34,8 +38,13 @@ Stress::Graph Stress::capture(long first, long calls) {
   return owner;
 }
 
-long Stress::enqueue_eager(long calls, bool delays) {
+void Stress::begin(const std::string& name, bool counts) {
+  watching_.emplace(*stall_, std::vector{watched(name, counts)}, timeout_s_ / 2);
   check(cudaEventRecord(begin_, rank_.stream), "an event");
+}
+
+long Stress::enqueue_eager(long calls, bool delays) {
+  begin("eager", true);
   const long burst = delays ? 1 : static_cast<long>(kOuts);
   for (long c = 0; c < calls; c += burst) {
     if (delays) delay();
@@ -49,7 +58,7 @@ long Stress::enqueue_graph(long calls) {
   graphs_.push_back(capture(0, kGraphCalls));
   check(cudaStreamSynchronize(rank_.stream), "the graph");
   rank_.meet();
-  check(cudaEventRecord(begin_, rank_.stream), "an event");
+  begin("graph", false);
   for (long c = 0; c < calls; c += kGraphCalls)
     check(cudaGraphLaunch(graphs_.back().get(), rank_.stream), "a replay");
   return calls;
@@ -60,7 +69,7 @@ long Stress::enqueue_mixed(long calls) {
   for (long g = 0; g < kGraphs; ++g) graphs_.push_back(capture(g * kShortGraph, short_graph(g)));
   check(cudaStreamSynchronize(rank_.stream), "the graphs");
   rank_.meet();
-  check(cudaEventRecord(begin_, rank_.stream), "an event");
+  begin("graphs", false);
   std::mt19937_64 order(11);
   long done = 0;
   while (done < calls) {
@@ -82,16 +91,30 @@ long Stress::enqueue_mixed(long calls) {
 void Stress::start(const std::string& kind) {
   choose(kind);
   check(cudaMemsetAsync(totals_, 0, sizeof(StressTotals), rank_.stream), "totals");
+  check(cudaMemcpyAsync(&started_, ops_->calls.next(0) - 2, sizeof started_, cudaMemcpyDeviceToHost,
+                        rank_.stream),
+        "the count of calls");
   check(cudaStreamSynchronize(rank_.stream), "totals");
   rank_.meet();
 }
 
+Watched Stress::watched(const std::string& name, bool counts) const {
+  Watched w{name, &ops_->calls, {}};
+  if (counts)
+    w.text = [this](comm::Flag counted) {
+      const auto call = static_cast<long>(counted - started_);
+      return fmt::format("call {} of the run: {}; {}", call,
+                         gpu_test::text_of(load_of(call).problem), describe(plan_of(call)));
+    };
+  return w;
+}
+
 StressResult Stress::stop(long calls) {
-  check(cudaEventRecord(end_, rank_.stream), "an event");
   ops_->calls.finish(rank_.stream,
                      timeout_s_ + kMargin + kCallSeconds * static_cast<double>(calls));
-  graphs_.clear();
   StressResult r;
+  r.graphs = graphs_.size();
+  graphs_.clear();
   r.calls = calls;
   float ms = 0;
   check(cudaEventElapsedTime(&ms, begin_, end_), "an event");
@@ -110,11 +133,14 @@ StressResult Stress::run(const std::string& kind, long calls, Pace pace) {
     case Pace::mixed: enqueued = enqueue_mixed(calls); break;
     default: enqueued = enqueue_eager(calls, pace == Pace::delays);
   }
+  check(cudaEventRecord(end_, rank_.stream), "an event");
   const StressResult r = stop(enqueued);
+  watching_.reset();
   rank_.meet();
   return r;
 }
 
+/// What went wrong on either communicator: the ranks' errors together say who waits for whom.
 std::array<StressResult, 2> Stress::run_beside(Stress& other, const std::string& kind, long calls) {
   calls = whole_graphs(calls);
   const std::array<Stress*, 2> both{this, &other};
@@ -122,11 +148,28 @@ std::array<StressResult, 2> Stress::run_beside(Stress& other, const std::string&
     s->start(kind);
     check(cudaEventRecord(s->begin_, s->rank_.stream), "an event");
   }
+  watching_.emplace(*stall_, std::vector{watched("first", true), other.watched("second", true)},
+                    timeout_s_ / 2);
   const auto burst = static_cast<long>(kOuts);
   for (long c = 0; c < calls; c += burst)
     for (Stress* s : both) s->enqueue_burst(c, burst);
-  for (Stress* s : both) s->join();
-  const std::array<StressResult, 2> results{stop(calls), other.stop(calls)};
+  for (Stress* s : both) {
+    s->join();
+    check(cudaEventRecord(s->end_, s->rank_.stream), "an event");
+  }
+  std::array<StressResult, 2> results;
+  std::optional<Error> failed;
+  for (std::size_t i = 0; i < both.size(); ++i) {
+    try {
+      results.at(i) = both.at(i)->stop(calls);
+    } catch (const Error& e) {
+      failed = failed ? Error(failed->kind(),
+                              fmt::format("{}; second communicator: {}", failed->what(), e.what()))
+                      : Error(e.kind(), fmt::format("communicator {}: {}", i, e.what()));
+    }
+  }
+  watching_.reset();
+  if (failed) throw Error(*failed);
   rank_.meet();
   return results;
 }

@@ -179,16 +179,19 @@ TILELACE_DEVICE void await_shared(const GemmArParams& p, std::uint32_t epoch) {
                           p.call.base + p.call.rank * p.call.stride + p.call.flags) +
                       p.first_shared;
   const int lane = static_cast<int>(threadIdx.x) & 31;
+  // All sections' tiles in one row, dealt to all lanes: few have more than one flag to wait for.
+  int skip = static_cast<int>(blockIdx.x) * 32 + lane;
   for (int s = 0; s < order.count; ++s) {
     if (order.own(s)) continue;
     const int owner = order.section[s].owner;
     const int first = order.first_partial(owner, s) * GemmShape<Tile>::kCluster;
     const int parts = order.tile_rows[s] * order.cols * GemmShape<Tile>::kCluster;
-    for (int i = static_cast<int>(blockIdx.x) * 32 + lane; i < parts;
-         i += static_cast<int>(gridDim.x) * 32) {
-      const WaitPlace place{Role::copy, s, -1, owner, static_cast<std::uint32_t>(first + i)};
-      if (wait(p.call.wait, place, flags + first + i, epoch) != comm::WaitStatus::reached) return;
+    for (; skip < parts; skip += static_cast<int>(gridDim.x) * 32) {
+      const int i = first + skip;
+      const WaitPlace place{Role::copy, s, -1, owner, static_cast<std::uint32_t>(i)};
+      if (wait(p.call.wait, place, flags + i, epoch) != comm::WaitStatus::reached) return;
     }
+    skip -= parts;
   }
 }
 

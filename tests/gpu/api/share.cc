@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// A communicator that has a share of its devices: transports whose copies need multiprocessors.
+#include <fmt/format.h>
+
+#include <array>
+
+#include "api/checks.h"
+#include "api/graph.h"
+
+namespace tilelace::gpu_test {
+namespace {
+
+constexpr int kShare = 60;  // multiprocessors
+
+struct Way {
+  const char* name;
+  PlanOptions options;
+};
+
+std::vector<Way> ways() {
+  Way pull{"pull", {}}, ring{"ring", {}}, nccl{"nccl", {}};
+  pull.options.transport = Transport::pull;
+  ring.options.route = RouteKind::ring;
+  nccl.options.transport = Transport::nccl;
+  std::vector<Way> all{pull, ring};
+  if (nccl_obstacle().empty()) all.push_back(nccl);
+  return all;
+}
+
+Finding check_calls(Member& member, const Way& way) {
+  Tensors t(member, problem_of(member.ranks(), 1300, {768}, 1024), true);
+  PlanOptions unfused = way.options;
+  unfused.path = Path::unfused;
+  PlanOptions fused = way.options;
+  fused.path = Path::fused;
+  const std::array list{t.preparation(fused), t.preparation(unfused)};
+  member.comm->prepare(list);
+  for (std::uint64_t call = 1; call <= 5; ++call) {
+    t.fill(call);
+    ag_gemm(*member.comm, t.args(), fused);
+    member.comm->synchronize(member.stream);
+    if (const Finding f = t.check(); !f.empty())
+      return fmt::format("{}, call {}: {}", way.name, call, f);
+  }
+  if (const Finding f = expect_error(
+          "a fused call in a capture", ErrorKind::usage, "expected path unfused",
+          [&] { const Graph graph(member, [&] { ag_gemm(*member.comm, t.args(), fused); }); });
+      !f.empty())
+    return fmt::format("{}: {}", way.name, f);
+  const Graph graph(member, [&] { ag_gemm(*member.comm, t.args(), unfused); });
+  for (std::uint64_t round = 6; round <= 16; ++round) {
+    t.fill(round);
+    graph.replay();
+    member.comm->synchronize(member.stream);
+    if (const Finding f = t.check(); !f.empty())
+      return fmt::format("{}, unfused, round {}: {}", way.name, round, f);
+  }
+  return {};
+}
+
+Finding check_ways(Member& member) {
+  for (const Way& way : ways())
+    if (const Finding f = check_calls(member, way); !f.empty()) return f;
+  return {};
+}
+
+}  // namespace
+
+std::vector<Check> share_checks() {
+  Check ways{"a share: pull, ring, nccl if there", 20, true, check_ways};
+  ways.max_workers = kShare;
+  return {ways};
+}
+
+}  // namespace tilelace::gpu_test
