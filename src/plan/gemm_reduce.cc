@@ -107,9 +107,9 @@ std::string describe(const GemmReducePlan& plan) {
                        plan.push.shots == 2 ? "two shots" : "one shot",
                        plan.push.direct ? " direct" : "", plan.push.rounds, plan.push.threads,
                        describe(plan.gemm));
-  return fmt::format("{}, chunks of {} rows, up to {} CTAs; {}",
+  return fmt::format("{}, chunks of {} rows, up to {} CTAs{}; {}",
                      plan.transport == Transport::store ? "two shots" : "one shot", plan.chunk_rows,
-                     reduce_ctas(plan), describe(plan.gemm));
+                     reduce_ctas(plan), plan.wide ? ", partials fp32" : "", describe(plan.gemm));
 }
 
 std::ostream& operator<<(std::ostream& out, const GemmReducePlan& plan) {
@@ -126,9 +126,10 @@ double reduce_us(const Problem& p, const GemmReducePlan& plan) {
   if (plan.transport == Transport::push)
     return kLaunchUs + kPushedUs + moved / kPushBytesPerUs +
            (shared ? kPushedUs + moved / kPushBytesPerUs + (plan.push.direct ? 0 : delivered) : 0);
-  const double pulled = moved / kPullBytesPerUs;
+  const double stored = moved / kPullBytesPerUs;
+  const double pulled = stored * (plan.wide ? 2 : 1);
   if (!shared) return kLaunchUs + kFlagUs + pulled;
-  return kLaunchUs + 2 * kFlagUs + 2 * pulled + delivered;
+  return kLaunchUs + 2 * kFlagUs + pulled + stored + delivered;
 }
 
 int reduce_ctas(const GemmReducePlan& plan) {
@@ -136,15 +137,17 @@ int reduce_ctas(const GemmReducePlan& plan) {
   return std::max(1, plan.gemm.workers * t.cluster() / t.per_sm);
 }
 
-std::vector<GemmReducePlan> gemm_reduce_candidates(const Problem& p, const GemmMachine& machine) {
+std::vector<GemmReducePlan> gemm_reduce_candidates(const Problem& p, const GemmMachine& machine,
+                                                   bool wide) {
   require_problem(p);
   require(p.m > 0, "{}: m, got 0, expected rows to plan for", name_of(p.op));
   std::vector<GemmReducePlan> plans;
-  const auto all_pushes = pushes(p);
+  const auto all_pushes = wide ? std::vector<PushPlan>{} : pushes(p);
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
+    if (wide && !can_widen(gemm.tile.name)) continue;
     for (const Transport transport : {Transport::pull, Transport::store}) {
       if (transport == Transport::store && p.op == Op::gemm_rs) continue;
-      GemmReducePlan plan{gemm, transport, 1, 0, {}};
+      GemmReducePlan plan{gemm, transport, 1, 0, {}, wide};
       plan.chunk_rows =
           ceil_div(summed_rows(p, form_of(p, plan)), kRounds * machine.multiprocessors);
       plan.predicted_us = predicted_us(p, plan);
@@ -182,9 +185,15 @@ std::int64_t pushed_pitch(const Problem& p, const PushPlan& push) {
   return summed_rows(p, form_of(p, push.shots == 2)) * row_bytes(p);
 }
 
-std::int64_t gemm_reduce_staging_bytes(const Problem& p) {
+std::int64_t pulled_bytes(const Problem& p, DType partials) {
+  const Index elements = p.m * p.n.front();
+  const bool apart = p.op == Op::gemm_ar && partials == DType::fp32;
+  return elements * static_cast<Index>(size_of(partials) + (apart ? size_of(p.dtype) : 0));
+}
+
+std::int64_t gemm_reduce_staging_bytes(const Problem& p, DType partials) {
   require_problem(p);
-  return std::max({p.m * row_bytes(p), most_pushed_bytes(p, 1), most_pushed_bytes(p, 2)});
+  return std::max({pulled_bytes(p, partials), most_pushed_bytes(p, 1), most_pushed_bytes(p, 2)});
 }
 
 }  // namespace tilelace::plan

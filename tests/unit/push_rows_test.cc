@@ -95,7 +95,7 @@ TEST(PushRows, IsForFewRowsThatFitTheStaging) {
       if (c.transport == Transport::push) {
         ++count;
         EXPECT_LE(p.m * 8192 * 2 + (p.ranks - 1) * pushed_pitch(p, c.push),
-                  gemm_reduce_staging_bytes(p));
+                  gemm_reduce_staging_bytes(p, p.dtype));
       }
     return count;
   };
@@ -112,7 +112,8 @@ TEST(PushRows, IsForFewRowsThatFitTheStaging) {
   // A longer call needs no less.
   Problem more = problem(Op::gemm_ar, 4096, 4);
   for (const std::int64_t m : {64, 1024, 2048})
-    EXPECT_GE(gemm_reduce_staging_bytes(more), gemm_reduce_staging_bytes(problem(more.op, m, 4)));
+    EXPECT_GE(gemm_reduce_staging_bytes(more, more.dtype),
+              gemm_reduce_staging_bytes(problem(more.op, m, 4), more.dtype));
 }
 
 }  // namespace

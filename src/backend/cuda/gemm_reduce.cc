@@ -4,8 +4,9 @@
 #include "backend/cuda/cuda_check.h"
 #include "backend/cuda/gemm.h"
 #include "backend/cuda/gemm_launch.h"
+#include "backend/cuda/gemm_wide.h"
 #include "backend/cuda/push_rows.h"
-#include "backend/cuda/reduce_rows.h"
+#include "backend/cuda/reduce_wide.h"
 #include "backend/cuda/trace.h"
 #include "plan/problem.h"
 #include "plan/schedules.h"
@@ -15,6 +16,10 @@ namespace {
 
 using schedule::Index;
 
+DType partials_of(const Problem& p, const plan::GemmReducePlan& plan) {
+  return plan.wide ? DType::fp32 : p.dtype;
+}
+
 /// The choices that must agree, as the agreement hash knows them. Who made a partial with which
 /// tile does not matter.
 Plan agreed_plan(const Problem& p, const plan::GemmReducePlan& plan) {
@@ -23,6 +28,7 @@ Plan agreed_plan(const Problem& p, const plan::GemmReducePlan& plan) {
   agreed.path = Path::unfused;
   agreed.transport = plan.transport;
   agreed.chunk_rows = plan.chunk_rows;
+  agreed.partials = partials_of(p, plan);
   return agreed;
 }
 
@@ -55,15 +61,19 @@ void require_call(const Problem& p, const GemmReduceTensors& t, const RankCalls&
   require_aligned(t.weight, "weight");
   require_aligned(t.bias, "bias");
   require_aligned(t.out, "out");
+  require_aligned(t.residual, "residual");
 }
 
-void require_pulled(const Problem& p, const plan::GemmReducePlan& plan) {
+void require_pulled(const Problem& p, const plan::GemmReducePlan& plan, bool given) {
   const auto op = name_of(p.op);
   require(plan.transport == Transport::pull ||
               (plan.transport == Transport::store && p.op == Op::gemm_ar),
           "{}: transport, got {}, expected push, pull{}", op, name_of(plan.transport),
           p.op == Op::gemm_ar ? " or store" : "");
   require(plan.chunk_rows > 0, "{}: chunk_rows, got {}, expected at least 1", op, plan.chunk_rows);
+  require(!plan.wide || !given,
+          "{}: partials of the sum alone, got fp32, expected the operands' type, {}", op,
+          name_of(p.dtype));
 }
 
 void require_pushed(const Problem& p, const plan::PushPlan& push, const schedule::PushRows& s,
@@ -98,19 +108,23 @@ void enqueue_given(const schedule::ReduceRows& s, const Problem& p, const GemmRe
 
 }  // namespace
 
-SlotNeeds GemmReduce::needs(const Problem& p) {
+SlotNeeds GemmReduce::needs(const Problem& p, DType partials) {
   return {static_cast<std::size_t>(2 * p.ranks * schedule::kMaxSumChunks),
-          static_cast<std::size_t>(plan::gemm_reduce_staging_bytes(p))};
+          static_cast<std::size_t>(plan::gemm_reduce_staging_bytes(p, partials))};
 }
 
-const std::byte* GemmReduce::enqueue_partial(const Problem& p, const plan::GemmPlan& gemm,
+const std::byte* GemmReduce::enqueue_partial(const Problem& p, const plan::GemmReducePlan& plan,
                                              const GemmReduceTensors& t, unsigned slot,
                                              cudaStream_t stream) {
   if (t.weight == nullptr) return static_cast<const std::byte*>(t.x);
   std::byte* const partial = calls_.memory().local() + calls_.data_at(slot);
-  GemmCall(gemm, {p.m, p.n.front(), p.k, p.dtype},
-           {t.x, t.weight, nullptr, partial, Activation::none}, calls_.scratch())
-      .launch(stream);
+  const plan::GemmProblem product{p.m, p.n.front(), p.k, p.dtype};
+  if (plan.wide)
+    launch_wide_gemm(plan.gemm, product, t.x, t.weight, partial, calls_.scratch(), stream);
+  else
+    GemmCall(plan.gemm, product, {t.x, t.weight, nullptr, partial, Activation::none},
+             calls_.scratch())
+        .launch(stream);
   return partial;
 }
 
@@ -123,18 +137,18 @@ void GemmReduce::run(const Problem& p, const plan::GemmReducePlan& asked,
   plan.gemm = calls_.fit(asked.gemm);
   if (plan.transport == Transport::push) return run_pushed(p, plan, t, stream, reachable);
   const int rank = calls_.group().rank();
-  SumRows sum;
+  WideSum sum;
   sum.schedule = plan::reduce_rows_schedule(p, plan, rank);
-  require_pulled(p, plan);
+  require_pulled(p, plan, t.weight == nullptr);
   require_call(p, t, calls_,
                {static_cast<std::size_t>(sum.schedule.num_flags()),
-                static_cast<std::size_t>(p.m * row_bytes(p))});
+                static_cast<std::size_t>(plan::pulled_bytes(p, partials_of(p, plan)))});
   calls_.require_place(op, sum.schedule.workers, 0);
   const bool given = t.weight == nullptr;
   const unsigned slot = calls_.begin_call(op, p.op, stream);
   if (given)
     enqueue_given(sum.schedule, p, t, calls_.memory().local() + calls_.data_at(slot), stream);
-  sum.own = enqueue_partial(p, plan.gemm, t, slot, stream);
+  sum.own = enqueue_partial(p, plan, t, slot, stream);
   sum.call =
       calls_.params(slot, plan::agreement_hash(p, agreed_plan(p, plan)) ^ hash_of(given), p.op);
   sum.partials = calls_.data_at(slot);
@@ -144,7 +158,11 @@ void GemmReduce::run(const Problem& p, const plan::GemmReducePlan& asked,
   sum.out_begin = p.op == Op::gemm_rs ? sum.schedule.rows[rank].begin : 0;
   sum.dtype = p.dtype;
   sum.activation = p.activation;
-  check(enqueue_sum(sum, !given && !calls_.shares_device(), stream), "the sum of partials");
+  sum.residual = static_cast<const std::byte*>(t.residual);
+  sum.results = sum.partials + static_cast<std::size_t>(2 * p.m * row_bytes(p));
+  const bool early = !given && !calls_.shares_device();
+  check(plan.wide ? enqueue_wide_sum(sum, early, stream) : enqueue_sum(sum, early, stream),
+        "the sum of partials");
 }
 
 void GemmReduce::run_pushed(const Problem& p, const plan::GemmReducePlan& plan,
@@ -164,7 +182,7 @@ void GemmReduce::run_pushed(const Problem& p, const plan::GemmReducePlan& plan,
   calls_.require_place(op, sum.schedule.workers, 0);
   const bool given = t.weight == nullptr;
   const unsigned slot = calls_.begin_call(op, p.op, stream);
-  sum.own = enqueue_partial(p, plan.gemm, t, slot, stream);
+  sum.own = enqueue_partial(p, plan, t, slot, stream);
   sum.call = calls_.params(slot, hash_of(p, plan, sum.schedule, reachable) ^ hash_of(given), p.op);
   sum.terms = calls_.data_at(slot) + partial_bytes;
   sum.bias = static_cast<const std::byte*>(t.bias);
@@ -178,6 +196,7 @@ void GemmReduce::run_pushed(const Problem& p, const plan::GemmReducePlan& plan,
   sum.threads = plan.push.threads;
   sum.dtype = p.dtype;
   sum.activation = p.activation;
+  sum.residual = static_cast<const std::byte*>(t.residual);
   TILELACE_TRACE_TO(sum, "sum");
   check(enqueue_push_sum(sum, !given && !calls_.shares_device(), stream), "the sum of partials");
 }

@@ -29,6 +29,7 @@ struct PushSum {
   int threads = 256;          ///< that move data: 256 or 512
   DType dtype = DType::bf16;  ///< bf16 or fp16
   Activation activation = Activation::none;
+  const std::byte* residual = nullptr;  ///< like `out`, or null; added once, to the sum
   TILELACE_TRACE_SINK
 };
 

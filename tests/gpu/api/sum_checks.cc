@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <optional>
@@ -23,19 +24,23 @@ struct Shape {
   Activation activation;
   bool uneven;  ///< gemm_rs: the last rank has no rows, the first all of its
   DType dtype = DType::bf16;
+  bool residual = false;
 };
 
 const std::vector<Shape>& shapes() {
-  static const std::vector<Shape> all{{1, 256, 512, false, Activation::none, false},
-                                      {7, 8, 1024, false, Activation::none, false, DType::fp16},
-                                      {16, 5128, 256, false, Activation::none, false},
-                                      {64, 1032, 2048, true, Activation::gelu, false},
-                                      {200, 264, 328, false, Activation::none, true},
-                                      {512, 2048, 1024, true, Activation::silu, false, DType::fp16},
-                                      {1024, 1024, 512, false, Activation::none, false},
-                                      {3001, 1536, 1024, false, Activation::none, true},
-                                      {4096, 1024, 2048, true, Activation::gelu_tanh, false},
-                                      {0, 256, 512, false, Activation::none, false}};
+  static const std::vector<Shape> all{
+      {1, 256, 512, false, Activation::none, false},
+      {7, 8, 1024, false, Activation::none, false, DType::fp16},
+      {16, 5128, 256, false, Activation::none, false},
+      {64, 1032, 2048, true, Activation::gelu, false},
+      {200, 264, 328, false, Activation::none, true},
+      {77, 520, 1024, true, Activation::none, true, DType::bf16, true},
+      {2050, 1032, 512, false, Activation::none, true, DType::fp16, true},
+      {512, 2048, 1024, true, Activation::silu, false, DType::fp16},
+      {1024, 1024, 512, false, Activation::none, false},
+      {3001, 1536, 1024, false, Activation::none, true},
+      {4096, 1024, 2048, true, Activation::gelu_tanh, false},
+      {0, 256, 512, false, Activation::none, false}};
   return all;
 }
 
@@ -44,6 +49,7 @@ Problem problem_of(Op op, const Shape& s, int ranks) {
   p.bias = s.bias;
   p.activation = s.activation;
   p.dtype = s.dtype;
+  p.residual = s.residual;
   if (!s.uneven || op == Op::gemm_ar) return p;
   p.rows.assign(static_cast<std::size_t>(ranks), 0);
   p.rows[0] = s.m;
@@ -66,22 +72,42 @@ PlanOptions transport_of(Transport transport) {
   return o;
 }
 
+/// With partial sums in fp32.
+PlanOptions wide(PlanOptions o) {
+  o.partials = DType::fp32;
+  return o;
+}
+
+int roundings_of(const PlanOptions& o, int ranks) {
+  if (o.transport == Transport::add) return ranks;
+  if (o.route == RouteKind::ring) return std::max(1, ranks - 1);
+  return o.partials ? 0 : 1;
+}
+
 /// Every way there is; first the planner's own.
 std::vector<PlanOptions> ways_of(Op op) {
-  std::vector<PlanOptions> ways{
-      {}, path_of(Path::fused), transport_of(Transport::pull), transport_of(Transport::push)};
+  std::vector<PlanOptions> ways{path_of(Path::fused), transport_of(Transport::pull)};
   if (op == Op::gemm_ar) ways.push_back(transport_of(Transport::store));
-  return ways;
+  std::vector<PlanOptions> all{{}, transport_of(Transport::push)};
+  for (const PlanOptions& o : ways) all.insert(all.end(), {o, wide(o)});
+  if (op == Op::gemm_ar) return all;
+  PlanOptions ring, add;
+  ring.route = RouteKind::ring;
+  add.transport = Transport::add;
+  all.insert(all.end(), {path_of(Path::medium), ring, add});
+  return all;
 }
 
 std::string text_of(const PlanOptions& o) {
-  return fmt::format("path {}, transport {}", o.path ? name_of(*o.path) : "any",
-                     o.transport ? name_of(*o.transport) : "any");
+  return fmt::format("path {}, transport {}{}{}", o.path ? name_of(*o.path) : "any",
+                     o.transport ? name_of(*o.transport) : "any", o.route ? ", ring" : "",
+                     o.partials ? ", partials fp32" : "");
 }
 
 Finding run_case(Member& member, const Problem& p, const PlanOptions& options,
                  bool reachable = false) {
   SumTensors t(member, p, !p.bias && p.activation == Activation::none, reachable);
+  t.expect_roundings(roundings_of(options, p.ranks));
   const std::array list{t.preparation(options)};
   member.comm->prepare(list);
   for (int call = 0; call < kCalls; ++call) {

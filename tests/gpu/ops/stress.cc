@@ -20,7 +20,7 @@ constexpr long kBlock = 8;         // calls of one problem and plan in a row, of
 constexpr std::size_t kSorts = 5;  // a problem and kind
 constexpr std::size_t kDropped = 3;
 constexpr std::uint64_t kInputSeed = 0x5151ULL << 32U, kWeightSeed = 0x6161ULL << 32U,
-                        kPartSeed = 0x7171ULL << 40U;
+                        kPartSeed = 0x7171ULL << 40U, kResidualSeed = 0x8181ULL << 32U;
 
 std::size_t stress_bytes(std::int64_t rows, std::int64_t cols) {
   return std::max<std::size_t>(16, static_cast<std::size_t>(rows * cols) * 2);
@@ -43,6 +43,13 @@ std::vector<OpPlan> some_of(std::vector<OpPlan> plans) {
   if (auto sum = std::get_if<plan::GemmReducePlan>(&some.front())) {
     // One chunk a shard; as many as there can be.
     plan::GemmReducePlan other = *sum;
+    other.chunk_rows = kMostRows;
+    some.emplace_back(other);
+    other.chunk_rows = 1;
+    some.emplace_back(other);
+  }
+  if (auto hand = std::get_if<plan::GemmHandPlan>(&some.front())) {
+    plan::GemmHandPlan other = *hand;
     other.chunk_rows = kMostRows;
     some.emplace_back(other);
     other.chunk_rows = 1;
@@ -78,6 +85,7 @@ std::vector<Problem> stress_problems(Op op, int ranks, DType dtype) {
   Problem ragged = even;
   ragged.m = 1009;  // few enough for every kind of plan
   ragged.n = {328};
+  ragged.residual = op != Op::ag_gemm;
   std::int64_t left = ragged.m;
   for (int r = 0; r < ranks && op != Op::gemm_ar; ++r) {
     const std::int64_t rows = r + 1 == ranks ? left : left * (r % 3) / 5;
@@ -92,7 +100,7 @@ std::vector<Problem> stress_problems(Op op, int ranks, DType dtype) {
 
 PlansByKind all_kinds(const Problem& problem, const plan::GemmMachine& machine) {
   PlansByKind all;
-  for (auto& [kind, plans] : plans_by_kind(problem, machine))
+  for (auto& [kind, plans] : plans_by_kind(problem, machine, {false, true, true}))
     for (OpPlan& plan : some_of(plans)) all[std::string(kAllKinds)].push_back(std::move(plan));
   return all;
 }
@@ -151,9 +159,9 @@ void* Stress::make(std::size_t bytes) {
 
 /// Inputs of the own rank, and what the products of everyone's are.
 Stress::Load Stress::load_for(const Problem& p, bool drop) {
-  Load load{p, OpShape(p, rank_.rank), nullptr, {}, {}, {}};
+  Load load{p, OpShape(p, rank_.rank), nullptr, nullptr, {}, {}, {}};
   const OpShape& s = load.shape;
-  const int per_row = std::min(32, 256 / p.ranks);
+  const int per_row = std::min(32, 255 / p.ranks);
   const auto parts = static_cast<std::size_t>(s.parts);
   const std::size_t weight_bytes = stress_bytes(p.n[0], p.k),
                     operand_bytes = stress_bytes(s.results, p.k);
@@ -164,6 +172,12 @@ Stress::Load Stress::load_for(const Problem& p, bool drop) {
                       kWeightSeed * ((s.sums ? part : static_cast<std::size_t>(rank_.rank)) + 1),
                       rank_.stream);
   load.weight = weights + static_cast<std::size_t>(s.own_part) * weight_bytes;
+  if (p.residual) {
+    load.residual = make(bytes_of(s.results, p.n[0]));
+    if (s.results > 0)
+      test::fill_sparse(load.residual, s.results, p.n[0], static_cast<int>(p.n[0]), p.dtype,
+                        kResidualSeed, rank_.stream, s.result_row);
+  }
   for (std::size_t i = 0; i < kInputs; ++i) {
     const auto fill = [&](void* to, std::int64_t row, std::int64_t rows, std::size_t part) {
       const std::uint64_t seed = kInputSeed * (i + 1) + kPartSeed * part;
@@ -182,7 +196,8 @@ Stress::Load Stress::load_for(const Problem& p, bool drop) {
                            load.expected[i],
                            {s.results, p.n[0], p.k, p.dtype},
                            {s.parts, static_cast<std::int64_t>(operand_bytes / 2),
-                            static_cast<std::int64_t>(weight_bytes / 2)}},
+                            static_cast<std::int64_t>(weight_bytes / 2)},
+                           load.residual},
                           rank_.stream),
           "a reference");
   }
@@ -239,6 +254,7 @@ void Stress::launch(long call) {
   tensors.weights = {load.weight};
   tensors.outs = {out.data};
   tensors.reachable = reachable_->at(out.data);
+  tensors.residual = load.residual;
   run_op(*ops_, load.problem, plan_of(call), tensors, rank_.stream);
 }
 
