@@ -13,9 +13,11 @@ K_STEPS = 4  # wgmma of a 64-row block and a stage: 64 of k, 16 each
 DTYPES = {"__half": "fp16", "__nv_bfloat16": "bf16"}
 # What a kernel is told says what it is; every tile has the plain one.
 PLAIN = "GemmParams"
+UNSTAGED = "GemmWideParams"  # fp32 goes straight from registers to memory
 KINDS = {PLAIN: "", "AgGemmParams": " ag_gemm", "GemmRsParams": " gemm_rs",
          "GemmArParams": " gemm_ar", "GemmGatedParams": " gated",
-         "AgGemmGatedParams": " ag_gemm gated"}
+         "AgGemmGatedParams": " ag_gemm gated", UNSTAGED: " fp32",
+         "GemmRsWideParams": " gemm_rs fp32", "GemmArWideParams": " gemm_ar fp32"}
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,9 @@ def loop_findings(kernel, tile):
 
 def kernel_findings(kernel, tile):
     """(what, got, expected) of each mistake in a GEMM's code."""
-    needed = ["HGMMA", "UTMALDG", "UTMASTG"]
+    needed = ["HGMMA", "UTMALDG"]
+    if kind_of(kernel.name) != UNSTAGED:
+        needed += ["UTMASTG"]
     if tile.moves_registers:
         needed += ["ALLOC", "DEALLOC"]
     if tile.cluster > 1:

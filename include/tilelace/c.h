@@ -66,6 +66,7 @@ typedef struct tilelace_problem {
   int32_t dtype;                  /**< a tilelace_dtype */
   int32_t activation;             /**< a tilelace_activation */
   int32_t bias, return_gathered;  /**< booleans */
+  int32_t residual;               /**< boolean; gemm_rs and gemm_ar */
   const tilelace_tensor* weights; /**< num_weights of [n_i, k] */
   size_t num_weights;
   const int64_t* rows;
@@ -92,7 +93,8 @@ typedef struct tilelace_gemm_reduce_args {
   int32_t activation;
   const int64_t* rows;
   size_t num_rows;
-  void* stream; /**< GPU ranks: a cudaStream_t; NULL: the default stream */
+  void* stream;             /**< GPU ranks: a cudaStream_t; NULL: the default stream */
+  tilelace_tensor residual; /**< all 0: none */
 } tilelace_gemm_reduce_args;
 
 typedef struct tilelace_communicator tilelace_communicator;

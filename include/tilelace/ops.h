@@ -33,6 +33,9 @@ struct GemmReduceArgs {
   TensorView out;                      ///< gemm_rs [m_r, n]; gemm_ar [m, n]
   std::span<const std::int64_t> rows;  ///< gemm_rs: rows of every rank; empty: even split
   void* stream = nullptr;              ///< GPU ranks: a cudaStream_t; null: the default stream
+  TensorView residual = {};            ///< absent, or like `out` and apart from it (where that has
+                                       ///< no rows: 0 x n): added once, in fp32, after the sum;
+                                       ///< gemm_ar: equal on all ranks; needs activation none
 };
 
 /// All-gather + GEMM: out_i = act(concat over ranks of a * weight_i^T + bias_i), on every rank.
@@ -48,7 +51,8 @@ struct GemmReduceArgs {
 /// synchronize().
 void ag_gemm(Communicator&, const AgGemmArgs&, const PlanOptions& = {});
 
-/// GEMM + reduce-scatter: rank r gets rows of sum over ranks of x * weight^T, then bias and act.
+/// GEMM + reduce-scatter: rank r gets rows of sum over ranks of x * weight^T, then bias and act, or
+/// bias and residual.
 /// The sum runs in fp32 in rank order 0..ranks-1 and is rounded once: the same bits in every run.
 /// (The ring and two-level routes sum along their route, also in a fixed order.)
 /// On GPUs: bf16 and fp16, n and k multiples of 8, at most 8 ranks, fused or one after the other as
@@ -58,7 +62,8 @@ void ag_gemm(Communicator&, const AgGemmArgs&, const PlanOptions& = {});
 /// each rank (mesh). Errors: as ag_gemm.
 void gemm_rs(Communicator&, const GemmReduceArgs&, const PlanOptions& = {});
 
-/// GEMM + all-reduce: every rank gets the whole [m, n] of gemm_rs, the same bits on every rank.
+/// GEMM + all-reduce: every rank gets the whole [m, n] of gemm_rs, the same bits on every rank. Of
+/// the residual a rank reads the rows that it sums: its shard of m, or all.
 /// On GPUs as gemm_rs; fused it stores straight into an `out` in a SymmetricBuffer (that of the
 /// same offset on all ranks). Collective, visible and aligned as gemm_rs.
 /// Traffic: (ranks - 1) / ranks * m * n partials and as many results leave each rank; unfused on

@@ -25,6 +25,7 @@ struct Problem {
   bool bias = false;
   Activation activation = Activation::none;
   bool return_gathered = false;  ///< ag_gemm: also deliver the gathered a [m, k]
+  bool residual = false;         ///< gemm_rs, gemm_ar: a matrix like `out` is added to the sum
   std::vector<std::int64_t>
       rows;  ///< rows of each rank's shard; empty: m split evenly, remainder first
 
@@ -73,6 +74,7 @@ struct KernelPlan {
   int wide = 1 << 20, deep = 1;  ///< blocks inside a group
   int apart = 1;  ///< by shard: shards walked one after the other, own first; the rest together
   int lag = 0;    ///< gemm_ar, fused: columns of tiles by which own tiles come behind remote ones
+  int shots = 0;  ///< sums of partials that are pushed: 2: by owners, who send them to all
   bool along_cols = false;
   bool by_neighbours = false;  ///< workers are numbered by GPC, so that neighbours share operands
   bool early_weights = true;   ///< weights stream while the kernel before it ends
@@ -123,7 +125,9 @@ Machine cuda_machine(int multiprocessors = 132);
 
 /// The plan of a call. Local; touches no memory and no peer.
 /// On a machine of GPUs: bf16, fp16, n and k multiples of 8, at most 8 ranks, over the mesh, fused
-/// and unfused; ag_gemm: push, pull, store, nccl (if asked), ring, medium; sums: store and pull.
+/// and unfused; ag_gemm: push, pull, store, nccl (if asked), ring, medium; sums: store, pull and,
+/// of few rows, push, partials of the operands' type or, but for push, fp32; gemm_rs, only where
+/// asked for: medium (push), unfused over the ring (store) or with additions at the owner (add).
 /// Errors: usage, when the problem is malformed, an option is not legal for it, or GPU ranks do not
 /// have it (the text says why, and what there is).
 Plan make_plan(const Problem&, const Machine&, const PlanOptions& = {});

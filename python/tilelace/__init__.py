@@ -7,7 +7,7 @@ from . import _autograd, _kernels  # noqa: F401
 from ._errors import Error, translated
 from ._groups import abort, group_name, join, leave, plans, recover, synchronize
 from ._library import has_cuda
-from .memory import empty
+from .memory import empty, mem_pool
 from .ops import ag_gemm, all_gather, gemm_ar, gemm_rs, reduce_scatter
 
 try:
@@ -17,6 +17,6 @@ except PackageNotFoundError:
 
 __all__ = [
     "Error", "abort", "ag_gemm", "all_gather", "empty", "gemm_ar", "gemm_rs", "group_name", "has_cuda",
-    "join", "leave", "plans", "recover", "reduce_scatter", "synchronize",
+    "join", "leave", "mem_pool", "plans", "recover", "reduce_scatter", "synchronize",
     "translated",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,11 +13,16 @@ from torch import Tensor
 
 from . import _groups
 from ._errors import call, usage
+from ._library import LIBRARY, has_cuda
 from ._groups import Group
 
 # Of tensors that are gone. Their memory goes at a quiet time: whoever collects garbage may be in
 # the middle of a graph's capture, and work on it may still run.
 _dropped: list[int] = []
+# Of pools that are gone; tensors in them may not be.
+_dropped_pools: list[int] = []
+# By place. Kept until the end of the process: some versions of torch hold their addresses alone.
+_allocators: dict[int, torch.cuda.memory.CUDAPluggableAllocator] = {}
 
 
 class _Buffer:
@@ -38,13 +44,19 @@ def _host_bytes(number: int, address: int, size: int) -> Any:
 
 
 def _give_back() -> None:
-    """What tensors that are gone were in."""
-    if not _dropped:
+    """What tensors and pools that are gone were in."""
+    if not _dropped and not _dropped_pools:
         return
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         torch.cuda.synchronize()
     while _dropped:
         torch.ops.tilelace._drop_buffer(_dropped.pop())
+    in_use = []
+    while _dropped_pools:  # more may come meanwhile
+        number = _dropped_pools.pop()
+        if not torch.ops.tilelace._drop_pool(number):
+            in_use.append(number)
+    _dropped_pools.extend(in_use)
 
 
 def empty(
@@ -80,3 +92,62 @@ def empty(
     else:
         flat = torch.frombuffer(_host_bytes(number, address, max(1, wanted)), dtype=torch.uint8)
     return flat[:wanted].view(dtype).view(shape)
+
+
+def _allocator(place: int) -> torch.cuda.memory.CUDAPluggableAllocator:
+    if place not in _allocators:
+        _allocators[place] = torch.cuda.memory.CUDAPluggableAllocator(
+            str(LIBRARY), f"tilelace_pool_{place}_allocate", "tilelace_pool_free")
+    return _allocators[place]
+
+
+def _check_pool(size: int, device: str | torch.device | None) -> None:
+    kind = torch.device(device).type if device is not None else "cuda"
+    if kind != "cuda":
+        raise usage(f"mem_pool: device: got {kind}, expected cuda: torch has pools of GPUs' memory alone")
+    if not has_cuda():
+        raise usage("mem_pool: library: got a build for CPU ranks alone, expected one with CUDA")
+    if not torch.cuda.is_available():
+        raise usage("mem_pool: device: got no GPU that torch can use, expected one")
+    if size <= 0:
+        raise usage(f"mem_pool: size: got {size} bytes, expected 1 or more")
+    if torch.cuda.is_current_stream_capturing():
+        raise usage("mem_pool: got a call in a graph's capture, expected one before it")
+
+
+def mem_pool(
+    size: int,
+    group: Group = None,
+    device: str | torch.device | None = None,
+) -> torch.cuda.MemPool:
+    """A torch.cuda.MemPool of `size` bytes that peers reach, for torch.cuda.use_mem_pool.
+
+    gemm_ar on GPUs stores straight into results that lie in it, whether they are given as `out` or made
+    by the call, if they lie at the same place on all ranks: allocate and free the same sizes in the
+    same order on all of them. Where places differ, the call is an error of kind usage on all ranks
+    (and tilelace.recover comes next), never a wrong result.
+    torch takes memory from it in pieces of 2 MiB (20 MiB for tensors of 1 to 10 MiB), for each
+    stream its own, and raises torch.OutOfMemoryError where it has no more; docs/pytorch.md says how
+    to size it. Memory is reserved now and freed when the pool and all that lies in it are gone, in
+    a later call of mem_pool or `empty`. `device`: "cuda", the one that the group joined with.
+    Collective, with the same size on every rank; allocations from it are local. Not in a graph's
+    capture. Errors: tilelace.Error (usage: no CUDA, more than 32 pools at a time; system).
+    """
+    _check_pool(size, device)
+    pg = _groups._group_of(group if group is None or not isinstance(group, str)
+                           else _groups.plain(group))
+    name = pg.group_name
+    _groups.ensure(name, "cuda")
+    _give_back()
+    if _dropped_pools:  # tensors outlived them, and torch may have kept what these were in
+        torch.cuda.empty_cache()
+        _give_back()
+    number, place, index = call(torch.ops.tilelace._make_pool, name, "cuda", size)
+    try:
+        with torch.cuda.device(index):
+            pool = torch.cuda.MemPool(_allocator(place).allocator())
+    except BaseException:
+        _dropped_pools.append(number)
+        raise
+    weakref.finalize(pool, _dropped_pools.append, number).atexit = False
+    return pool

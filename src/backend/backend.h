@@ -21,6 +21,7 @@ struct Operands {
   std::span<const TensorView> out;
   TensorView gathered;
   void* stream = nullptr;  ///< GPU ranks: a cudaStream_t
+  TensorView residual = {};
 };
 
 /// What of a call runs: all of it, its product on operands that are all there, or its collective.

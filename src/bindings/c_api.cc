@@ -58,6 +58,7 @@ tilelace::Preparation preparation_of(const tilelace_problem& p, int ranks) {
   problem.activation = as<tilelace::Activation>(p.activation);
   problem.bias = p.bias != 0;
   problem.return_gathered = p.return_gathered != 0;
+  problem.residual = p.residual != 0;
   problem.rows.assign(p.rows, p.rows + p.num_rows);
   result.weights = views(p.weights, p.num_weights);
   for (const auto& w : result.weights) problem.n.push_back(w.rows);
@@ -83,6 +84,7 @@ tilelace_status gemm_reduce(const char* name, ReduceOp op, tilelace_communicator
     a.out = view(args->out);
     a.rows = {args->rows, args->num_rows};
     a.stream = args->stream;
+    a.residual = view(args->residual);
     op(c->member, a, {});
   });
 }

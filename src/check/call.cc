@@ -44,6 +44,8 @@ std::string to_string(const CallSpec& s) {
   if (s.straddle) text += " straddle";
   if (s.deliver) text += " deliver";
   if (s.unfused) text += " unfused";
+  if (s.shots != 1) text += fmt::format(" shots {}", s.shots);
+  if (s.direct) text += " direct";
   return text;
 }
 
@@ -110,19 +112,25 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
   if (s.transport == Transport::store && !mesh) return "store needs the mesh route";
   if (s.transport == Transport::pull && !gather && !mesh) return "pull of partials needs the mesh";
   if (s.straddle && (!mesh || s.op == Op::gemm_ar)) return "straddle needs the mesh, not gemm_ar";
+  const bool pushed = s.unfused && s.transport == Transport::push;
+  if (s.shots != 1 && (!pushed || s.op != Op::gemm_ar || s.shots != 2)) {
+    return "shots are 1 or, for gemm_ar that is pushed unfused, 2";
+  }
+  if (s.direct && s.shots != 2) return "direct is for two shots";
   if (!s.unfused) return std::nullopt;
   if (gather || !mesh || ranks > schedule::kMaxSumRanks) {
     return "unfused is for sums over the mesh, of at most 8 ranks";
   }
-  if (s.transport == Transport::push || (s.transport == Transport::store && s.op == Op::gemm_rs)) {
-    return "unfused sums are pulled, or for gemm_ar stored";
+  if (s.transport == Transport::store && s.op == Op::gemm_rs) {
+    return "unfused sums are pulled or pushed, or for gemm_ar stored";
   }
   if (s.cols != 1 || s.blocks != 1 || s.straddle) return "unfused sums have one column and block";
   return std::nullopt;
 }
 
 int min_resident(const CallSpec& s, int workers) {
-  if (s.unfused) return 1;  // the product, then workers that each wait for one of their number
+  // The last workers of a direct call wait for all; else each for one of its number.
+  if (s.unfused) return s.direct ? workers + 1 : 1;
   return s.op == Op::ag_gemm && s.transport != Transport::store ? 2 : workers + 1;
 }
 
@@ -181,7 +189,7 @@ CallPlan::CallPlan(const CallSpec& spec, int ranks, int workers)
     for (const Index rows : spec.rows) borders_.push_back(borders_.back() + rows);
   }
   if (spec.unfused)
-    cut_sums();
+    spec.transport == Transport::push ? cut_pushed() : cut_sums();
   else
     spec.op == Op::ag_gemm ? cut_gather() : cut_reduce();
   rows_.close();
@@ -258,6 +266,28 @@ void CallPlan::cut_sums() {
   num_flags_ = sums_.front().num_flags() + 1;
 }
 
+void CallPlan::cut_pushed() {
+  using schedule::SumForm;
+  const SumForm form = spec_.op == Op::gemm_rs ? SumForm::own_rows
+                       : spec_.shots == 2      ? SumForm::shared_rows
+                                               : SumForm::all_rows;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    pushed_.push_back(
+        schedule::make_push_rows(split(), rank, form, 1, spec_.chunk_rows, workers_, spec_.direct));
+    const schedule::PushRows& s = pushed_.back();
+    Cuts& incoming = incoming_.emplace_back((ranks_ - 1) * s.rows[rank].size());
+    for (int q = 0; q < ranks_; ++q)
+      for (Index c = 0; c < s.chunks[q]; ++c) {
+        const RowRange units = s.chunk(q, c).units;
+        rows_.mark(units);
+        if (q == rank)
+          for (int p = 0; p < ranks_; ++p)
+            if (p != q) incoming.mark(pushed_rows(s, q, p, units));
+      }
+  }
+  num_flags_ = pushed_.front().num_flags() + 1;
+}
+
 FlagName CallPlan::flag(int rank, Index flag) const {
   return visit_any(rank, [&](const auto& s) { return flag_name(s, flag); });
 }
@@ -273,7 +303,8 @@ bool CallPlan::has(Region region) const {
     case Region::delivered: return spec_.op == Op::ag_gemm && spec_.deliver;
     case Region::result: return spec_.op == Op::gemm_ar;
     case Region::outgoing: return spec_.op != Op::ag_gemm;
-    case Region::incoming: return spec_.op != Op::ag_gemm && !spec_.unfused;
+    case Region::incoming:
+      return spec_.op != Op::ag_gemm && (!spec_.unfused || spec_.transport == Transport::push);
   }
   return false;
 }

@@ -27,9 +27,12 @@ struct CallSpec {
   int blocks = 1;
   bool deliver = false;
   std::int64_t block_grain = 1;  ///< gemm_ar: rows that super-blocks are multiples of
-  /// gemm_rs, gemm_ar: sums behind the product (schedule/reduce_rows.h), a row a unit. Transport
-  /// pull, or store: sums are shared. Tiles do not count, the product is one step.
+  /// gemm_rs, gemm_ar: sums behind the product (schedule/reduce_rows.h, push_rows.h), a row a unit.
+  /// Transport pull, or store: sums are shared, or push. Tiles do not count, the product is one
+  /// step.
   bool unfused = false;
+  int shots = 1;        ///< unfused push, gemm_ar: 2: sums are shared
+  bool direct = false;  ///< in two shots: sums go to where peers want them
 
   bool operator==(const CallSpec&) const = default;
 };
@@ -92,7 +95,9 @@ class CallPlan {
   /// The same for all calls.
   template <class F>
   decltype(auto) visit_any(int rank, F&& f) const {
-    return spec_.unfused ? f(sums_[static_cast<std::size_t>(rank)]) : visit(rank, f);
+    const auto r = static_cast<std::size_t>(rank);
+    if (!spec_.unfused) return visit(rank, f);
+    return spec_.transport == Transport::push ? f(pushed_[r]) : f(sums_[r]);
   }
 
   [[nodiscard]] bool has(Region region) const;
@@ -110,6 +115,7 @@ class CallPlan {
   void cut_gather();
   void cut_reduce();
   void cut_sums();
+  void cut_pushed();
 
   CallSpec spec_;
   int ranks_;
@@ -119,6 +125,7 @@ class CallPlan {
   std::vector<schedule::AgGemm> gather_;
   std::vector<schedule::GemmReduce> reduce_;
   std::vector<schedule::ReduceRows> sums_;
+  std::vector<schedule::PushRows> pushed_;
   Cuts rows_;
   std::vector<Cuts> incoming_;
 };

@@ -100,6 +100,46 @@ void each_access(const schedule::GemmReduce& s, const Step& x, Emit&& emit) {
   }
 }
 
+/// Where the source's terms for these units, which `rank` sums, stand at `rank`.
+inline RowRange pushed_rows(const schedule::PushRows& s, int rank, int source, RowRange units) {
+  const Index begin = schedule::PushRows::place(rank, source) * s.rows[rank].size() + units.begin -
+                      s.rows[rank].begin;
+  return {begin, begin + units.size()};
+}
+
+/// Sums that are not direct stand in the place of partials, here too as in a region of their own.
+template <class Emit>
+void each_access(const schedule::PushRows& s, const Step& x, Emit&& emit) {
+  const auto touch = [&](Region region, int rank, RowRange rows, bool write) {
+    emit(Access{region, rank, rows, 0, 1, write});
+  };
+  switch (x.verb) {
+    case Verb::partial: touch(Region::outgoing, s.rank, x.rows, true); break;
+    case Verb::push:
+      for (int q = 0; q < s.ranks; ++q) {
+        if (q == s.rank || x.at >= s.chunks[q]) continue;
+        const RowRange units = s.chunk(q, x.at).units;
+        touch(Region::outgoing, s.rank, units, false);
+        touch(Region::incoming, q, pushed_rows(s, q, s.rank, units), true);
+      }
+      break;
+    case Verb::reduce:
+      touch(Region::outgoing, s.rank, x.rows, false);
+      touch(Region::out, s.rank, x.rows, true);
+      for (int p = 0; p < s.ranks; ++p) {
+        if (p == s.rank) continue;
+        touch(Region::incoming, s.rank, pushed_rows(s, s.rank, p, x.rows), false);
+        if (s.share) touch(s.direct ? Region::out : Region::result, p, x.rows, true);
+      }
+      break;
+    case Verb::deliver:
+      touch(Region::result, s.rank, x.rows, false);
+      touch(Region::out, s.rank, x.rows, true);
+      break;
+    default: break;
+  }
+}
+
 /// Shared sums stand in the place of partials. Here they are a region of their own: a cell is
 /// written once, and a chunk's partials are read by none but who writes the sum over them.
 template <class Emit>

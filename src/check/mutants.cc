@@ -37,6 +37,17 @@ CallSpec small_sum(Op op, Transport transport, Index m) {
   return s;
 }
 
+std::vector<CallSpec> pushed_sums() {
+  std::vector<CallSpec> all{small_sum(Op::gemm_rs, Transport::push, 42),
+                            small_sum(Op::gemm_ar, Transport::push, 42)};
+  for (const bool direct : {false, true}) {
+    all.push_back(all[1]);
+    all.back().shots = 2;
+    all.back().direct = direct;
+  }
+  return all;
+}
+
 /// Sums behind the product between calls that send.
 CheckConfig mixed_sums() {
   CheckConfig c = three_of(small_sum(Op::gemm_ar, Transport::store, 33));
@@ -44,6 +55,7 @@ CheckConfig mixed_sums() {
   c.calls.push_back(small_sum(Op::gemm_rs, Transport::pull, 50));
   c.calls.push_back(small(Op::gemm_rs, RouteKind::mesh, Transport::store, 42));
   c.calls.push_back(small_sum(Op::gemm_ar, Transport::pull, 9));
+  c.calls.push_back(pushed_sums().back());
   return c;
 }
 
@@ -92,10 +104,13 @@ std::vector<CheckConfig> mutant_scenarios() {
         std::pair(Op::gemm_ar, Transport::store)}) {
     all.push_back(three_of(small_sum(op, transport, 42)));
   }
-  CheckConfig no_rows = three_of(small_sum(Op::gemm_rs, Transport::pull, 21));
-  for (CallSpec& call : no_rows.calls) call.rows = {0, 8, 6, 7};
-  no_rows.first_epoch = 0xFFFFFFFE;
-  all.push_back(no_rows);
+  for (const CallSpec& spec : pushed_sums()) all.push_back(three_of(spec));
+  for (const Transport transport : {Transport::pull, Transport::push}) {
+    CheckConfig no_rows = three_of(small_sum(Op::gemm_rs, transport, 21));
+    for (CallSpec& call : no_rows.calls) call.rows = {0, 8, 6, 7};
+    no_rows.first_epoch = 0xFFFFFFFE;
+    all.push_back(no_rows);
+  }
   all.push_back(mixed_sums());
   all.push_back(rechunked());
   all.push_back(mixed());

@@ -76,4 +76,14 @@ FlagName flag_name(const schedule::ReduceRows& s, Index flag) {
   return {fmt::format("sum(shard {}, chunk {})", owner, flag % s.max_chunks), owner};
 }
 
+FlagName flag_name(const schedule::PushRows& s, Index flag) {
+  if (flag == s.num_flags()) return {"the own product", s.rank};
+  if (flag < 0 || flag > s.num_flags()) return {fmt::format("flag {}", flag), -1};
+  const auto area = static_cast<int>(flag / s.max_chunks);
+  const int from = area % s.ranks;
+  return {fmt::format("{} {}, chunk {})", area < s.ranks ? "term(rank" : "sum(shard", from,
+                      flag % s.max_chunks),
+          from};
+}
+
 }  // namespace tilelace::check

@@ -9,7 +9,7 @@
 
 #include "schedule/ag_gemm.h"
 #include "schedule/gemm_reduce.h"
-#include "schedule/reduce_rows.h"
+#include "schedule/push_rows.h"
 #include "schedule/verb_names.h"
 
 namespace tilelace::check {
@@ -44,6 +44,7 @@ struct FlagName {
 FlagName flag_name(const schedule::AgGemm&, Index flag);
 FlagName flag_name(const schedule::GemmReduce&, Index flag);
 FlagName flag_name(const schedule::ReduceRows&, Index flag);
+FlagName flag_name(const schedule::PushRows&, Index flag);
 
 inline Step step_of(Verb verb, const schedule::GatherTile& t, int peer = -1) {
   return {verb, peer, t.source, 0, -1, t.rows, t.col};
@@ -60,12 +61,16 @@ inline Step step_of(Verb verb, const schedule::ReduceTransfer& t) {
 inline Step step_of(Verb verb, const schedule::SumChunk& c) {
   return {verb, -1, c.owner, 0, c.index, c.units, -1};
 }
+inline Step step_of(Verb verb, const schedule::PushedChunk& c) {
+  return {verb, -1, -1, 0, c.index, {}, -1};
+}
 
 /// Verbs that do nothing: for lists that are only recorded.
 struct NoVerbs {
   void signal(int, Index) {}
   void signal_header(int) {}
   void wait(Index) {}
+  void settle(Index) {}
   void admit() {}
   void compute(const auto&) {}
   void store(const auto&) {}
@@ -102,6 +107,10 @@ class NotedVerbs {
   }
   void wait(Index flag) {
     verbs_.wait(flag);
+    note_(Step{Verb::wait, -1, -1, 0, flag, {}, -1});
+  }
+  void settle(Index flag) {
+    verbs_.settle(flag);
     note_(Step{Verb::wait, -1, -1, 0, flag, {}, -1});
   }
   void admit() {

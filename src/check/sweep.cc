@@ -71,8 +71,11 @@ CallSpec random_call(Dice& dice, int ranks) {
     s.block_grain = s.blocks > 1 ? dice.any(std::array{1, 2, 5, 16}) : 1;
     s.deliver = s.op == Op::ag_gemm && dice.one_in(2);
     if (s.op != Op::gemm_ar && dice.one_in(3)) s.rows = random_rows(dice, s.m, ranks);
-    s.unfused = s.op != Op::ag_gemm && s.transport != Transport::push && dice.one_in(2);
+    s.unfused = s.op != Op::ag_gemm && dice.one_in(2);
     if (s.unfused) s.cols = s.blocks = 1;
+    if (s.unfused && s.transport == Transport::push && s.op == Op::gemm_ar)
+      s.shots = dice.between(1, 2);
+    s.direct = s.shots == 2 && dice.one_in(2);
     const Index parts = (s.m / s.tile_m + ranks) * s.cols + s.m / s.chunk_rows + ranks;
     if (!legal(s, ranks) && parts * ranks <= kMaxParts) return s;
   }
@@ -133,8 +136,13 @@ std::vector<CheckConfig> variants(const CallSpec& shape, int ranks, int workers)
   CallSpec sum = shape;
   sum.cols = sum.blocks = 1;
   sum.unfused = true;
-  for (const Transport transport : {Transport::pull, Transport::store}) {
+  for (const Transport transport : {Transport::pull, Transport::store, Transport::push}) {
     sum.transport = transport;
+    add_runs(all, sum, ranks, workers);
+  }
+  sum.shots = 2;
+  for (const bool direct : {false, true}) {
+    sum.direct = direct;
     add_runs(all, sum, ranks, workers);
   }
   for (CallSpec spec : routed(shape, ranks)) {

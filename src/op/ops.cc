@@ -40,6 +40,8 @@ Problem problem_of(Op op, const GemmReduceArgs& args, int ranks, Part part) {
   p.dtype = args.x.dtype;
   p.bias = static_cast<bool>(args.bias);
   p.activation = args.activation;
+  // A rank without rows may have no memory for it, and yet makes the same call.
+  p.residual = args.residual || args.residual.cols != 0;
   p.rows.assign(args.rows.begin(), args.rows.end());
   return p;
 }
@@ -111,7 +113,12 @@ void check(const Problem& p, const GemmReduceArgs& args, int rank, Part part) {
   }
   if (p.bias) inputs.push_back({"bias 0", args.bias});
   const bool all_rows = p.op == Op::gemm_ar || part == Part::gemm;
-  op::check_tensor(op, "out", args.out, p.dtype, all_rows ? p.m : op::shard_rows(p, rank), p.n[0]);
+  const std::int64_t rows = all_rows ? p.m : op::shard_rows(p, rank);
+  op::check_tensor(op, "out", args.out, p.dtype, rows, p.n[0]);
+  if (p.residual) {
+    op::check_tensor(op, "residual", args.residual, p.dtype, rows, p.n[0]);
+    inputs.push_back({"residual", args.residual});
+  }
   const op::Named out{"out", args.out};
   check_outputs_apart(op, inputs, {&out, 1});
 }
@@ -146,7 +153,7 @@ void run(Communicator& c, const Problem& problem, const Args& args, const Operan
 
 void run(Communicator& c, const AgGemmArgs& args, const PlanOptions& options, Part part) {
   run(c, problem_of(args, c.size(), part), args,
-      {args.a, args.weights, args.bias, args.out, args.gathered, args.stream}, options, part);
+      {args.a, args.weights, args.bias, args.out, args.gathered, args.stream, {}}, options, part);
 }
 
 void run(Communicator& c, Op op, const GemmReduceArgs& args, const PlanOptions& options,
@@ -155,7 +162,8 @@ void run(Communicator& c, Op op, const GemmReduceArgs& args, const PlanOptions& 
   const std::span<const TensorView> bias{&args.bias, problem.bias ? std::size_t{1} : 0};
   const std::span<const TensorView> weights{&args.weight,
                                             part == Part::collective ? std::size_t{0} : 1};
-  run(c, problem, args, {args.x, weights, bias, {&args.out, 1}, {}, args.stream}, options, part);
+  run(c, problem, args, {args.x, weights, bias, {&args.out, 1}, {}, args.stream, args.residual},
+      options, part);
 }
 
 }  // namespace
@@ -177,6 +185,7 @@ void gemm_only(Communicator& c, const AgGemmArgs& args) { run(c, args, {}, Part:
 void gemm_only(Communicator& c, const GemmReduceArgs& args) {
   GemmReduceArgs product = args;  // the rank's own partial: bias and activation come after the sum
   product.bias = {};
+  product.residual = {};
   product.activation = Activation::none;
   run(c, Op::gemm_rs, product, {}, Part::gemm);
 }

@@ -37,12 +37,15 @@ void require_way(const Problem& p, const PlanOptions& o) {
   const auto op = name_of(p.op);
   const RouteKind route = o.route.value_or(RouteKind::mesh);
   const bool gathers = p.op == Op::ag_gemm;
-  require(route == RouteKind::mesh || (gathers && route == RouteKind::ring),
+  const bool scatters = p.op == Op::gemm_rs;
+  require(route == RouteKind::mesh || (p.op != Op::gemm_ar && route == RouteKind::ring),
           "{}: route on GPUs, got {}, expected mesh{}", op, name_of(route),
-          gathers ? " or ring" : "");
-  require(gathers || o.path != Path::medium,
+          p.op != Op::gemm_ar ? " or ring" : "");
+  require(gathers || scatters || o.path != Path::medium,
           "{}: path on GPUs, got medium, expected fused or unfused", op);
   if (!gathers || !o.transport) return;
+  require(o.transport != Transport::add,
+          "{}: transport on GPUs, got add, expected push, pull, store or nccl", op);
   require(route == RouteKind::mesh || o.transport == Transport::push,
           "{}: transport on GPUs over the ring, got {}, expected push", op, name_of(*o.transport));
   require(o.path != Path::medium || o.transport == Transport::push,

@@ -27,21 +27,29 @@ struct ReduceCandidate {
   bool together = true;
   int lag = 0;
   double predicted_us = 0;
+  PushPlan push{};
 };
+
+/// Partial sums in fp32, or in the operands' type.
+bool wide(const Problem& p, const PlanOptions& o) {
+  return o.partials.value_or(p.dtype) == DType::fp32;
+}
 
 std::string kind_of(const ReduceCandidate& c) {
   if (c.path == Path::fused) return "fused store";
+  if (c.transport == Transport::push)
+    return c.push.shots == 2 ? "unfused push, in two shots" : "unfused push";
   return c.transport == Transport::store ? "unfused store, in two shots" : "unfused pull";
 }
 
 void require_options(const Problem& p, const PlanOptions& o) {
   const auto op = name_of(p.op);
-  require(o.transport != Transport::push && o.transport != Transport::nccl,
-          "{}: transport on GPUs, got {}, expected pull or store", op,
-          name_of(o.transport.value_or(Transport::push)));
+  require(o.transport != Transport::nccl,
+          "{}: transport on GPUs, got nccl, expected push, pull or store{}", op,
+          p.op == Op::gemm_rs ? ", or add" : "");
   require(!o.straddle.value_or(false), "{}: straddle on GPUs, got 1, expected 0", op);
-  require(o.partials.value_or(p.dtype) == p.dtype,
-          "{}: partials on GPUs, got {}, expected the operands' type, {}", op,
+  require(wide(p, o) || o.partials.value_or(p.dtype) == p.dtype,
+          "{}: partials on GPUs, got {}, expected the operands' type, {}, or fp32", op,
           o.partials ? name_of(*o.partials) : "", name_of(p.dtype));
 }
 
@@ -58,13 +66,13 @@ void add_fused(const Problem& p, const GemmMachine& machine, const PlanOptions& 
                std::vector<ReduceCandidate>& all) {
   if (p.op == Op::gemm_ar) {
     // Where out is symmetric memory the call takes the direct way of the same plan.
-    for (const GemmArPlan& c : gemm_ar_candidates(p, machine))
+    for (const GemmArPlan& c : gemm_ar_candidates(p, machine, wide(p, o)))
       if (wanted(c.gemm.tile, o) && !c.direct)
         all.push_back(
             {c.gemm, Path::fused, Transport::store, c.block_rows, true, c.lag, c.predicted_us});
     return;
   }
-  for (const GemmRsPlan& c : gemm_rs_candidates(p, machine))
+  for (const GemmRsPlan& c : gemm_rs_candidates(p, machine, wide(p, o)))
     if (wanted(c.gemm.tile, o))
       all.push_back({c.gemm, Path::fused, Transport::store, extents_of(c.gemm.tile).first,
                      c.together, 0, c.predicted_us});
@@ -72,10 +80,14 @@ void add_fused(const Problem& p, const GemmMachine& machine, const PlanOptions& 
 
 void add_unfused(const Problem& p, const GemmMachine& machine, const PlanOptions& o,
                  std::vector<ReduceCandidate>& all) {
-  for (const GemmReducePlan& c : gemm_reduce_candidates(p, machine))
-    if (wanted(c.gemm.tile, o) && o.transport.value_or(c.transport) == c.transport)
-      all.push_back({c.gemm, Path::unfused, c.transport, o.chunk_rows.value_or(c.chunk_rows), true,
-                     0, c.predicted_us});
+  for (const GemmReducePlan& c : gemm_reduce_candidates(p, machine, wide(p, o))) {
+    if (!wanted(c.gemm.tile, o) || o.transport.value_or(c.transport) != c.transport) continue;
+    // Where out is symmetric memory the call takes the direct way of the same plan.
+    const bool push = c.transport == Transport::push;
+    if (push && (c.push.direct || o.chunk_rows)) continue;
+    all.push_back({c.gemm, Path::unfused, c.transport, o.chunk_rows.value_or(c.chunk_rows), true, 0,
+                   c.predicted_us, c.push});
+  }
 }
 
 std::vector<ReduceCandidate> candidates_of(const Problem& p, const Machine& m,
@@ -90,8 +102,11 @@ std::vector<ReduceCandidate> candidates_of(const Problem& p, const Machine& m,
       "plan meets, expected {}, and a compiled tile",
       name_of(p.op), o.path ? name_of(*o.path) : "any", o.transport ? name_of(*o.transport) : "any",
       o.tile_m.value_or(0), o.tile_n.value_or(0), o.chunk_rows.value_or(0),
-      p.op == Op::gemm_ar ? "fused with store and without chunk_rows, or unfused with pull or store"
-                          : "fused with store and without chunk_rows, or unfused with pull");
+      p.op == Op::gemm_ar
+          ? "fused with store and without chunk_rows, or unfused with push (few rows, without "
+            "chunk_rows), pull or store"
+          : "fused with store and without chunk_rows, or unfused with push (few rows, without "
+            "chunk_rows) or pull");
   std::stable_sort(all.begin(), all.end(), [](const ReduceCandidate& a, const ReduceCandidate& b) {
     return a.predicted_us < b.predicted_us;
   });
@@ -99,22 +114,20 @@ std::vector<ReduceCandidate> candidates_of(const Problem& p, const Machine& m,
 }
 
 void tell_staging(const Problem& p, Plan& plan) {
-  const Index sums = gemm_reduce_staging_bytes(p);
-  const Index row = p.n.front() * static_cast<Index>(size_of(p.dtype));
-  if (p.op == Op::gemm_ar) {
-    const Index flags = 2 * kMaxPartialFlags;
-    const Index fused = gemm_ar_staging_bytes(p);
-    plan.staging_bytes = flags * 4 + std::max(sums, fused);
-    plan.staging_formula =
-        fmt::format("flags 4*{} + max(partials in whole tiles and results {}, m {} * row {})",
-                    flags, fused, p.m, row);
-    return;
-  }
+  const Index sums = gemm_reduce_staging_bytes(p, plan.partials);
+  const bool all = p.op == Op::gemm_ar;
+  const Index flags = (all ? 2 : 1) * kMaxPartialFlags;
   // Calls with fewer rows may take the other path.
-  const Index fused = gemm_rs_staging_bytes(p);
-  plan.staging_bytes = kMaxPartialFlags * 4 + std::max(sums, fused);
-  plan.staging_formula = fmt::format("flags 4*{} + partials max(whole tiles {}, m {} * row {})",
-                                     kMaxPartialFlags, fused, p.m, row);
+  const Index fused =
+      all ? gemm_ar_staging_bytes(p, plan.partials) : gemm_rs_staging_bytes(p, plan.partials);
+  const Index handed = way_of(plan) ? gemm_hand_staging_bytes(p) : 0;
+  plan.staging_bytes = flags * 4 + std::max({sums, fused, handed});
+  plan.staging_formula = fmt::format(
+      "flags 4*{} + max(partials in whole tiles{} {}, behind the product {}: m {} "
+      "partials of row {}, of few rows the peers' too{})",
+      flags, all ? " and results" : "", fused, std::max(sums, handed), p.m,
+      p.n.front() * static_cast<Index>(size_of(plan.partials)),
+      handed > 0 ? ", and what comes in" : "");
 }
 
 int tiles_of(const ReduceCandidate& c, const Problem& p) {
@@ -127,25 +140,58 @@ int tiles_of(const ReduceCandidate& c, const Problem& p) {
   return static_cast<int>(rows) * work.order.cols;
 }
 
-std::string parts_of(const ReduceCandidate& c, const Problem& p) {
+std::string parts_of(const ReduceCandidate& c, const Problem& p, bool wide) {
   if (c.path == Path::fused)
     return fmt::format(" (GEMM {:.1f}){}", c.gemm.predicted_us,
                        p.op == Op::gemm_rs ? ""
                                            : "; results straight into out where that is symmetric "
                                              "memory on all ranks, else by staging and a copy");
   return fmt::format(" (GEMM {:.1f}, sum {:.1f}, one after the other)", c.gemm.predicted_us,
-                     reduce_us(p, c.transport));
+                     reduce_us(p, {c.gemm, c.transport, c.chunk_rows, 0, c.push, wide}));
+}
+
+std::string kind_of_hand(const GemmHandPlan& c) { return std::string(name_of(c.way)); }
+
+Plan make_hand_plan(const Problem& p, const Machine& machine, const PlanOptions& o, HandWay way) {
+  std::vector<GemmHandPlan> all = gemm_hand_candidates(p, way, {machine.multiprocessors});
+  std::erase_if(all, [&](const GemmHandPlan& c) { return !wanted(c.gemm.tile, o); });
+  require(!all.empty(), "{}: tile on GPUs, got {}x{}, expected a compiled one", name_of(p.op),
+          o.tile_m.value_or(0), o.tile_n.value_or(0));
+  const GemmHandPlan& best = all.front();
+  const auto borders = borders_of(p);
+  const Index made = way == HandWay::copied ? split_of(p, borders).max_rows() : p.m;
+  Plan plan =
+      plan_of(p, best.gemm, work_of(best.gemm, {made, p.n.front(), p.k, p.dtype}).order.tiles());
+  plan.path = path_of(way);
+  plan.route = route_of(way);
+  plan.transport = transport_of(way);
+  plan.chunk_rows = o.chunk_rows.value_or(best.chunk_rows);
+  plan.reason = reason_of(o, all.size(), best.predicted_us) +
+                fmt::format(" (GEMM {:.1f}{}, by links measured alone){}", best.gemm.predicted_us,
+                            way == HandWay::copied ? " a shard" : "",
+                            way == HandWay::added
+                                ? "; sums in the order in which ranks come: not the same bits in "
+                                  "every run"
+                                : "");
+  plan.rejected = rejected_of(all, kind_of_hand);
+  tell_staging(p, plan);
+  return plan;
 }
 
 }  // namespace
 
 Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanOptions& options) {
   require_options(p, options);
+  const std::optional<HandWay> way = asked_way(p, options);
   if (p.m == 0) {
-    Plan plan = empty_plan(p, options, Path::unfused, Transport::pull);
+    Plan plan = empty_plan(p, options, way ? plan::path_of(*way) : Path::unfused,
+                           way ? plan::transport_of(*way) : Transport::pull);
+    if (way) plan.route = plan::route_of(*way);
+    plan.partials = options.partials.value_or(p.dtype);
     tell_staging(p, plan);
     return plan;
   }
+  if (way) return make_hand_plan(p, machine, options, *way);
   const std::vector<ReduceCandidate> all = candidates_of(p, machine, options);
   const ReduceCandidate& best = all.front();
   Plan plan = plan_of(p, best.gemm, tiles_of(best, p));
@@ -154,7 +200,11 @@ Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanO
   plan.chunk_rows = best.chunk_rows;
   plan.kernel.apart = best.together ? 1 : p.ranks - 1;
   plan.kernel.lag = best.lag;
-  plan.reason = reason_of(options, all.size(), best.predicted_us) + parts_of(best, p);
+  plan.kernel.shots =
+      best.path == Path::unfused && best.transport == Transport::push ? best.push.shots : 0;
+  plan.partials = options.partials.value_or(p.dtype);
+  plan.reason =
+      reason_of(options, all.size(), best.predicted_us) + parts_of(best, p, wide(p, options));
   plan.rejected = rejected_of(all, kind_of);
   if (may_fuse(options) && too_few_rows(p, options)) {
     const Index least = least_fused_rows(p.op);
@@ -166,15 +216,26 @@ Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanO
 }
 
 GemmRsPlan gemm_rs_plan_of(const Plan& plan) {
-  return {gemm_plan_of(plan), plan.kernel.apart == 1, 0};
+  return {gemm_plan_of(plan), plan.kernel.apart == 1, 0, plan.partials == DType::fp32};
 }
 
 GemmArPlan gemm_ar_plan_of(const Plan& plan) {
-  return {gemm_plan_of(plan), plan.chunk_rows, plan.kernel.lag, false, 0};
+  return {gemm_plan_of(plan),          plan.chunk_rows, plan.kernel.lag, false, 0,
+          plan.partials == DType::fp32};
+}
+
+GemmHandPlan gemm_hand_plan_of(const Plan& plan) {
+  const std::optional<HandWay> way = way_of(plan);
+  require(way.has_value(), "{}: plan, got {} {}, expected one whose partials are handed to owners",
+          name_of(plan.op), name_of(plan.path), name_of(plan.transport));
+  return {gemm_plan_of(plan), *way, plan.chunk_rows, 0};
 }
 
 GemmReducePlan gemm_reduce_plan_of(const Plan& plan) {
-  return {gemm_plan_of(plan), plan.transport, plan.chunk_rows, 0};
+  GemmReducePlan p{gemm_plan_of(plan),          plan.transport, plan.chunk_rows, 0, {},
+                   plan.partials == DType::fp32};
+  if (plan.kernel.shots > 0) p.push.shots = plan.kernel.shots;
+  return p;
 }
 
 }  // namespace tilelace::plan

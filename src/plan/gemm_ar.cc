@@ -23,13 +23,18 @@ constexpr double kTailUs = 10;
 /// How far own tiles come behind, in waves: a remote tile's partials leave under the tile after it.
 constexpr double kLags[] = {1.5, 2.5};
 
-/// A step of the ring must hold 2 KiB of each term of a tile.
-bool can_share(const GemmTile& t, int ranks) {
-  return plan::can_share(t.blocks, t.width, t.pingpong) &&
-         (t.rows() + t.width) * 128 >= 2048 * (ranks - 1);
+/// Of a thread's eight values, all threads together.
+Index piece_bytes(bool wide) { return wide ? 4096 : 2048; }
+
+/// A step of the ring must hold a piece of each term of a tile.
+bool can_share(const GemmTile& t, int ranks, bool wide) {
+  return plan::can_share(t.blocks, t.width, t.pingpong) && (!wide || can_widen(t.name)) &&
+         (t.rows() + t.width) * 128 >= piece_bytes(wide) * (ranks - 1);
 }
 
-Index given_bytes(const GemmTile& t) { return Index{(t.blocks * t.width / 2 + 7) / 8} * 2048; }
+Index given_bytes(const GemmTile& t, bool wide) {
+  return Index{(t.blocks * t.width / 2 + 7) / 8} * piece_bytes(wide);
+}
 
 void require_problem(const Problem& p) {
   require(p.op == Op::gemm_ar, "gemm_ar: op, got {}, expected gemm_ar", name_of(p.op));
@@ -51,7 +56,7 @@ Index block_rows_of(const Problem& p, const GemmTile& tile) {
   return ceil_div(wanted, rows) * rows;
 }
 
-double predict(const Problem& p, const GemmPlan& gemm, Index block_rows, Index lag) {
+double predict(const Problem& p, const GemmPlan& gemm, Index block_rows, Index lag, bool wide) {
   const Index rows = gemm.tile.worker_rows();
   const Index cols = ceil_div(p.n.front(), gemm.tile.worker_cols());
   const Index tiles = p.ranks * ceil_div(ceil_div(p.m, p.ranks), rows);
@@ -64,15 +69,16 @@ double predict(const Problem& p, const GemmPlan& gemm, Index block_rows, Index l
   const double left = share * static_cast<double>(std::min(lag, cols)) *
                       static_cast<double>(gemm.tile.worker_cols() * 2) *
                       static_cast<double>(step_rows(p, block_rows, rows) * rows);
-  return std::max(us, 2 * bytes / kSendBytesPerUs) + turn / 2 + left / kSendBytesPerUs + kTailUs;
+  return std::max(us, (wide ? 3 : 2) * bytes / kSendBytesPerUs) + turn / 2 +
+         left / kSendBytesPerUs + kTailUs;
 }
 
 }  // namespace
 
 std::string describe(const GemmArPlan& plan) {
-  return fmt::format("{}, blocks of {} rows, own tiles {} columns behind; {}",
+  return fmt::format("{}, blocks of {} rows, own tiles {} columns behind{}; {}",
                      plan.direct ? "direct" : "staged", plan.block_rows, plan.lag,
-                     describe(plan.gemm));
+                     plan.wide ? ", partials fp32" : "", describe(plan.gemm));
 }
 
 std::ostream& operator<<(std::ostream& out, const GemmArPlan& plan) {
@@ -87,7 +93,8 @@ schedule::ShareOrder gemm_ar_order(const Problem& p, const GemmArPlan& plan, int
                                     plan.block_rows, plan.lag);
 }
 
-std::vector<GemmArPlan> gemm_ar_candidates(const Problem& p, const GemmMachine& machine) {
+std::vector<GemmArPlan> gemm_ar_candidates(const Problem& p, const GemmMachine& machine,
+                                           bool wide) {
   require_problem(p);
   require(p.m > 0, "gemm_ar: m, got 0, expected rows to plan for");
   const Index of_peers = p.m - p.m / p.ranks;
@@ -95,15 +102,15 @@ std::vector<GemmArPlan> gemm_ar_candidates(const Problem& p, const GemmMachine& 
       static_cast<double>(of_peers * p.n.front()) * static_cast<double>(size_of(p.dtype));
   std::vector<GemmArPlan> plans;
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
-    if (!can_share(gemm.tile, p.ranks) || gemm.split_tiles != 0) continue;
+    if (!can_share(gemm.tile, p.ranks, wide) || gemm.split_tiles != 0) continue;
     const Index block_rows = block_rows_of(p, gemm.tile);
     const Index step = step_rows(p, block_rows, gemm.tile.worker_rows());
     for (const double waves : kLags) {
       const auto tiles = static_cast<Index>(waves * gemm.workers);
       const auto lag = static_cast<int>(ceil_div(tiles, step));
-      const double us = predict(p, gemm, block_rows, lag);
-      plans.push_back({gemm, block_rows, lag, true, us});
-      plans.push_back({gemm, block_rows, lag, false, us + copied / kCopyBytesPerUs});
+      const double us = predict(p, gemm, block_rows, lag, wide);
+      plans.push_back({gemm, block_rows, lag, true, us, wide});
+      plans.push_back({gemm, block_rows, lag, false, us + copied / kCopyBytesPerUs, wide});
     }
   }
   std::stable_sort(plans.begin(), plans.end(), [](const GemmArPlan& a, const GemmArPlan& b) {
@@ -112,17 +119,18 @@ std::vector<GemmArPlan> gemm_ar_candidates(const Problem& p, const GemmMachine& 
   return plans;
 }
 
-std::int64_t gemm_ar_staging_bytes(const Problem& p) {
+std::int64_t gemm_ar_staging_bytes(const Problem& p, DType partials) {
+  const bool wide = partials == DType::fp32;
   require_problem(p);
   Index most = 0;
   for (const GemmTile& t : kGemmTiles) {
-    if (!can_share(t, p.ranks)) continue;
+    if (!can_share(t, p.ranks, wide)) continue;
     const Index block_rows = block_rows_of(p, t);
     const Index shard = ceil_div(p.m, p.ranks);
     const Index tiles = ceil_div(std::min(shard, block_rows), t.worker_rows()) *
                         ceil_div(p.n.front(), t.worker_cols());
     const Index blocks = std::max<Index>(1, ceil_div(shard, block_rows));
-    most = std::max(most, p.ranks * blocks * tiles * t.cluster() * given_bytes(t));
+    most = std::max(most, p.ranks * blocks * tiles * t.cluster() * given_bytes(t, wide));
   }
   return most + 128 + p.m * p.n.front() * static_cast<Index>(size_of(p.dtype));
 }

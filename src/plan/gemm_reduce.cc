@@ -22,6 +22,12 @@ constexpr double kPullBytesPerUs = 240e3;  ///< and direction, from all peers to
 constexpr double kLaunchUs = 3;            ///< the second kernel, begun under the first one's end
 constexpr double kFlagUs = 3;              ///< until a peer has seen it
 constexpr double kDeliverBytesPerUs = 2e6;
+constexpr double kPushBytesPerUs = 350e3;  ///< as pulled, and direction
+constexpr double kPushedUs = 2;            ///< until a peer has seen a flag and added
+
+/// Partials that are pushed lie in the slot twice; with many rows other plans are as fast.
+constexpr Index kMostPushedBytes = Index{16} << 20, kMostOneShotBytes = Index{1} << 20;
+constexpr Index kLeastChunkUnits = 128, kUnitGrain = 8;
 
 constexpr Index kRounds = 4;  ///< chunks of a CTA where there is work enough
 
@@ -33,37 +39,97 @@ void require_problem(const Problem& p) {
           schedule::kMaxSumRanks);
 }
 
-SumForm form_of(const Problem& p, Transport transport) {
+SumForm form_of(const Problem& p, bool shared) {
   if (p.op == Op::gemm_rs) return SumForm::own_rows;
-  return transport == Transport::store ? SumForm::shared_rows : SumForm::all_rows;
+  return shared ? SumForm::shared_rows : SumForm::all_rows;
+}
+
+SumForm form_of(const Problem& p, const GemmReducePlan& plan) {
+  return form_of(p, plan.transport == Transport::store ||
+                        (plan.transport == Transport::push && plan.push.shots == 2));
 }
 
 /// Rows that the busiest rank sums.
-Index summed_rows(const Problem& p, Transport transport) {
+Index summed_rows(const Problem& p, SumForm form) {
   const auto borders = borders_of(p);
-  return form_of(p, transport) == SumForm::all_rows ? p.m : split_of(p, borders).max_rows();
+  return form == SumForm::all_rows ? p.m : split_of(p, borders).max_rows();
+}
+
+Index row_bytes(const Problem& p) { return p.n.front() * static_cast<Index>(size_of(p.dtype)); }
+
+/// Whether staging has room for it: shards that differ much take more of it than even ones.
+bool may_push(const Problem& p, const PushPlan& push) {
+  const bool once = p.op == Op::gemm_ar && push.shots == 1;
+  const Index most = once ? kMostOneShotBytes : kMostPushedBytes;
+  Problem even = p;
+  even.rows.clear();
+  return p.m * row_bytes(p) <= most && pushed_pitch(p, push) <= pushed_pitch(even, push);
+}
+
+/// One partial, and what peers push, of as many rows as are pushed at most.
+Index most_pushed_bytes(const Problem& given, int shots) {
+  Problem p = given;
+  p.rows.clear();
+  const bool once = p.op == Op::gemm_ar && shots == 1;
+  p.m = std::min(p.m, (once ? kMostOneShotBytes : kMostPushedBytes) / row_bytes(p));
+  return p.m * row_bytes(p) + (p.ranks - 1) * pushed_pitch(p, {.shots = shots});
+}
+
+std::vector<PushPlan> pushes(const Problem& p) {
+  std::vector<PushPlan> all;
+  for (const int shots : {1, 2}) {
+    if (shots == 2 && (p.op == Op::gemm_rs || p.ranks == 1)) continue;
+    for (const bool direct : {true, false}) {
+      if (direct && shots == 1) continue;
+      for (const auto& [rounds, threads] :
+           {std::pair{2, 256}, {1, 256}, {4, 256}, {2, 512}, {1, 512}}) {
+        const PushPlan push{shots, rounds, threads, direct};
+        if (may_push(p, push)) all.push_back(push);
+      }
+    }
+  }
+  return all;
+}
+
+double predicted_us(const Problem& p, const GemmReducePlan& plan) {
+  constexpr double kVariantUs = 1e-3;  // unlike plans of other products they stay together
+  const double variant = plan.transport != Transport::push                   ? 0
+                         : plan.push.rounds == 2 && plan.push.threads == 256 ? 0
+                                                                             : kVariantUs;
+  return plan.gemm.predicted_us + reduce_us(p, plan) + variant;
 }
 
 }  // namespace
 
 std::string describe(const GemmReducePlan& plan) {
-  return fmt::format("{}, chunks of {} rows, up to {} CTAs; {}",
+  if (plan.transport == Transport::push)
+    return fmt::format("pushed, {}{}, {} chunks each of up to {} threads; {}",
+                       plan.push.shots == 2 ? "two shots" : "one shot",
+                       plan.push.direct ? " direct" : "", plan.push.rounds, plan.push.threads,
+                       describe(plan.gemm));
+  return fmt::format("{}, chunks of {} rows, up to {} CTAs{}; {}",
                      plan.transport == Transport::store ? "two shots" : "one shot", plan.chunk_rows,
-                     reduce_ctas(plan), describe(plan.gemm));
+                     reduce_ctas(plan), plan.wide ? ", partials fp32" : "", describe(plan.gemm));
 }
 
 std::ostream& operator<<(std::ostream& out, const GemmReducePlan& plan) {
   return out << describe(plan);
 }
 
-double reduce_us(const Problem& p, Transport transport) {
-  const auto bytes = [&](Index rows) {
-    return static_cast<double>(rows * p.n.front()) * static_cast<double>(size_of(p.dtype));
-  };
-  const Index rows = summed_rows(p, transport);
-  const double pulled = bytes(rows) * (p.ranks - 1) / kPullBytesPerUs;
-  if (form_of(p, transport) != SumForm::shared_rows) return kLaunchUs + kFlagUs + pulled;
-  return kLaunchUs + 2 * kFlagUs + 2 * pulled + bytes(p.m - rows) / kDeliverBytesPerUs;
+double reduce_us(const Problem& p, const GemmReducePlan& plan) {
+  const auto bytes = [&](Index rows) { return static_cast<double>(rows * row_bytes(p)); };
+  const SumForm form = form_of(p, plan);
+  const Index rows = summed_rows(p, form);
+  const double moved = bytes(rows) * (p.ranks - 1);
+  const double delivered = bytes(p.m - rows) / kDeliverBytesPerUs;
+  const bool shared = form == SumForm::shared_rows;
+  if (plan.transport == Transport::push)
+    return kLaunchUs + kPushedUs + moved / kPushBytesPerUs +
+           (shared ? kPushedUs + moved / kPushBytesPerUs + (plan.push.direct ? 0 : delivered) : 0);
+  const double stored = moved / kPullBytesPerUs;
+  const double pulled = stored * (plan.wide ? 2 : 1);
+  if (!shared) return kLaunchUs + kFlagUs + pulled;
+  return kLaunchUs + 2 * kFlagUs + pulled + stored + delivered;
 }
 
 int reduce_ctas(const GemmReducePlan& plan) {
@@ -71,15 +137,25 @@ int reduce_ctas(const GemmReducePlan& plan) {
   return std::max(1, plan.gemm.workers * t.cluster() / t.per_sm);
 }
 
-std::vector<GemmReducePlan> gemm_reduce_candidates(const Problem& p, const GemmMachine& machine) {
+std::vector<GemmReducePlan> gemm_reduce_candidates(const Problem& p, const GemmMachine& machine,
+                                                   bool wide) {
   require_problem(p);
   require(p.m > 0, "{}: m, got 0, expected rows to plan for", name_of(p.op));
   std::vector<GemmReducePlan> plans;
+  const auto all_pushes = wide ? std::vector<PushPlan>{} : pushes(p);
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
+    if (wide && !can_widen(gemm.tile.name)) continue;
     for (const Transport transport : {Transport::pull, Transport::store}) {
       if (transport == Transport::store && p.op == Op::gemm_rs) continue;
-      GemmReducePlan plan{gemm, transport, 1, gemm.predicted_us + reduce_us(p, transport)};
-      plan.chunk_rows = ceil_div(summed_rows(p, transport), kRounds * machine.multiprocessors);
+      GemmReducePlan plan{gemm, transport, 1, 0, {}, wide};
+      plan.chunk_rows =
+          ceil_div(summed_rows(p, form_of(p, plan)), kRounds * machine.multiprocessors);
+      plan.predicted_us = predicted_us(p, plan);
+      plans.push_back(plan);
+    }
+    for (const PushPlan& push : all_pushes) {
+      GemmReducePlan plan{gemm, Transport::push, 1, 0, push};
+      plan.predicted_us = predicted_us(p, plan);
       plans.push_back(plan);
     }
   }
@@ -92,14 +168,32 @@ std::vector<GemmReducePlan> gemm_reduce_candidates(const Problem& p, const GemmM
 
 schedule::ReduceRows reduce_rows_schedule(const Problem& p, const GemmReducePlan& plan, int rank) {
   const auto borders = borders_of(p);
-  const Index row_units = p.n.front() * static_cast<Index>(size_of(p.dtype)) / 16;
-  return schedule::make_reduce_rows(split_of(p, borders), rank, form_of(p, plan.transport),
-                                    row_units, plan.chunk_rows, reduce_ctas(plan));
+  return schedule::make_reduce_rows(split_of(p, borders), rank, form_of(p, plan), row_bytes(p) / 16,
+                                    plan.chunk_rows, reduce_ctas(plan));
 }
 
-std::int64_t gemm_reduce_staging_bytes(const Problem& p) {
+schedule::PushRows push_rows_schedule(const Problem& p, const PushPlan& push, int rank, int ctas) {
+  const auto borders = borders_of(p);
+  const SumForm form = form_of(p, push.shots == 2);
+  const Index units = summed_rows(p, form) * row_bytes(p) / 16;
+  const Index even = ceil_div(ceil_div(units, Index{ctas} * push.rounds), kUnitGrain) * kUnitGrain;
+  return schedule::make_push_rows(split_of(p, borders), rank, form, row_bytes(p) / 16,
+                                  std::max(even, kLeastChunkUnits), ctas, push.direct);
+}
+
+std::int64_t pushed_pitch(const Problem& p, const PushPlan& push) {
+  return summed_rows(p, form_of(p, push.shots == 2)) * row_bytes(p);
+}
+
+std::int64_t pulled_bytes(const Problem& p, DType partials) {
+  const Index elements = p.m * p.n.front();
+  const bool apart = p.op == Op::gemm_ar && partials == DType::fp32;
+  return elements * static_cast<Index>(size_of(partials) + (apart ? size_of(p.dtype) : 0));
+}
+
+std::int64_t gemm_reduce_staging_bytes(const Problem& p, DType partials) {
   require_problem(p);
-  return p.m * p.n.front() * static_cast<Index>(size_of(p.dtype));
+  return std::max({pulled_bytes(p, partials), most_pushed_bytes(p, 1), most_pushed_bytes(p, 2)});
 }
 
 }  // namespace tilelace::plan

@@ -22,11 +22,12 @@ using schedule::Index;
 constexpr double kSendBytesPerUs = 330e3;
 constexpr double kTailUs = 6;
 
-/// A step of the ring must hold 2 KiB of each term of a tile.
-bool can_reduce(const GemmTile& t, int ranks) {
+/// A step of the ring must hold 2 KiB, in fp32 4, of each term of a tile.
+bool can_reduce(const GemmTile& t, int ranks, bool wide) {
   const int stage = (t.rows() + t.width) * 128;
   return plan::can_reduce(t.groups, t.blocks, t.width, t.pingpong, t.swapped) &&
-         stage >= 2048 * (t.pingpong ? 1 : t.groups) * (ranks - 1);
+         (!wide || can_widen(t.name)) &&
+         stage >= (wide ? 4096 : 2048) * (t.pingpong ? 1 : t.groups) * (ranks - 1);
 }
 
 void require_problem(const Problem& p) {
@@ -39,15 +40,16 @@ void require_problem(const Problem& p) {
 }  // namespace
 
 std::string describe(const GemmRsPlan& plan) {
-  return fmt::format("remote shards {}; {}", plan.together ? "together" : "apart",
-                     describe(plan.gemm));
+  return fmt::format("remote shards {}{}; {}", plan.together ? "together" : "apart",
+                     plan.wide ? ", partials fp32" : "", describe(plan.gemm));
 }
 
 std::ostream& operator<<(std::ostream& out, const GemmRsPlan& plan) {
   return out << describe(plan);
 }
 
-std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& machine) {
+std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& machine,
+                                           bool wide) {
   require_problem(p);
   require(p.m > 0, "gemm_rs: m, got 0, expected rows to plan for");
   const auto borders = borders_of(p);
@@ -55,19 +57,19 @@ std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& 
   const Index sent = p.m - split.max_rows();
   std::vector<GemmRsPlan> plans;
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
-    if (!can_reduce(gemm.tile, p.ranks) || gemm.split_tiles != 0) continue;
+    if (!can_reduce(gemm.tile, p.ranks, wide) || gemm.split_tiles != 0) continue;
     const Index rows = gemm.tile.worker_rows();
     const Index tiles = tile_rows_by_shard(split, rows);
     double us =
         gemm.predicted_us * static_cast<double>(tiles) / static_cast<double>(ceil_div(p.m, rows));
     // Without a second group that multiplies meanwhile, sending and adding hold the tile up.
-    const double wire = static_cast<double>(sent * p.n.front() * 2) / kSendBytesPerUs;
+    const double wire = static_cast<double>(sent * p.n.front() * (wide ? 4 : 2)) / kSendBytesPerUs;
     if (!gemm.tile.pingpong) us += wire / 2;
-    plans.push_back({gemm, true, std::max(us, wire + us / p.ranks) + kTailUs});
+    plans.push_back({gemm, true, std::max(us, wire + us / p.ranks) + kTailUs, wide});
     if (p.ranks == 2) continue;
     const double reread =
         static_cast<double>((p.ranks - 2) * p.n.front() * p.k * 2) * kRereadUsPerByte;
-    plans.push_back({gemm, false, std::max(us + reread, wire + us / p.ranks) + kTailUs});
+    plans.push_back({gemm, false, std::max(us + reread, wire + us / p.ranks) + kTailUs, wide});
   }
   std::stable_sort(plans.begin(), plans.end(), [](const GemmRsPlan& a, const GemmRsPlan& b) {
     return a.predicted_us < b.predicted_us;
@@ -75,20 +77,20 @@ std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& 
   return plans;
 }
 
-std::int64_t gemm_rs_staging_bytes(const Problem& p) {
+std::int64_t gemm_rs_staging_bytes(const Problem& p, DType partials) {
   require_problem(p);
   const auto borders = borders_of(p);
   const Index own = split_of(p, borders).max_rows();
   Index most = 0;
   for (const GemmTile& t : kGemmTiles) {
-    if (!can_reduce(t, p.ranks)) continue;
+    if (!can_reduce(t, p.ranks, partials == DType::fp32)) continue;
     const Index rows = ceil_div(own, t.worker_rows()) * t.worker_rows();
     // A thread's values in pieces of eight.
     const Index width = (Index{t.blocks} * t.width / 2 + 7) / 8 * 16 / t.blocks;
     const Index cols = ceil_div(p.n.front(), t.worker_cols()) * t.cluster_cols * width;
     most = std::max(most, rows * cols);
   }
-  return most * p.ranks * static_cast<Index>(size_of(p.dtype));
+  return most * p.ranks * static_cast<Index>(size_of(partials));
 }
 
 }  // namespace tilelace::plan

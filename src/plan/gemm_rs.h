@@ -11,25 +11,28 @@
 
 namespace tilelace::plan {
 
-/// Remote shards first, partial sums in the operands' type straight into their owner's slot.
+/// Remote shards first, partial sums straight into their owner's slot.
 struct GemmRsPlan {
   GemmPlan gemm;
   bool together = true;  ///< remote shards are walked together: the weight is read once for them
   double predicted_us = 0;
+  bool wide = false;  ///< partial sums travel in fp32, else in the operands' type
 };
 
 /// As printed: "by shard, partials bf16; p160 workers 66 ...".
 std::string describe(const GemmRsPlan&);
 std::ostream& operator<<(std::ostream&, const GemmRsPlan&);
 
-/// All legal plans for a problem of Op::gemm_rs, fastest prediction first. Errors: usage (not a
-/// gemm_rs, n or k not a multiple of 8, no rows).
-std::vector<GemmRsPlan> gemm_rs_candidates(const Problem&, const GemmMachine& = {});
+/// All legal plans for a problem of Op::gemm_rs whose partial sums are of the operands' type or,
+/// `wide`, of fp32, fastest prediction first. Errors: usage (not a gemm_rs, n or k not a multiple
+/// of 8, no rows).
+std::vector<GemmRsPlan> gemm_rs_candidates(const Problem&, const GemmMachine& = {},
+                                           bool wide = false);
 
 /// Flags of one slot: a math group's of each partial.
 inline constexpr std::int64_t kMaxPartialFlags = 1 << 17;
 
-/// Bytes of one slot that partial sums take on each rank, whatever the plan.
-std::int64_t gemm_rs_staging_bytes(const Problem&);
+/// Bytes of one slot that partial sums of this type take on each rank, whatever the plan.
+std::int64_t gemm_rs_staging_bytes(const Problem&, DType partials);
 
 }  // namespace tilelace::plan

@@ -47,6 +47,7 @@ std::string_view name_of(Transport t) {
     case Transport::push: return "push";
     case Transport::pull: return "pull";
     case Transport::nccl: return "nccl";
+    case Transport::add: return "add";
     default: return "store";
   }
 }
@@ -67,6 +68,7 @@ std::ostream& operator<<(std::ostream& os, const Problem& p) {
   os << fmt::format("{} ranks {} m {} n {} k {} {} bias {} act {}", name_of(p.op), p.ranks, p.m,
                     list(p.n), p.k, name_of(p.dtype), p.bias ? "yes" : "no", name_of(p.activation));
   if (p.return_gathered) os << " gathered";
+  if (p.residual) os << " residual";
   if (!p.rows.empty()) os << " rows " << list(p.rows);
   return os;
 }

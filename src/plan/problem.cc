@@ -68,6 +68,11 @@ void check_problem(const Problem& p) {
   require(p.activation <= Activation::swiglu,
           "{}: activation: got an unknown one {}, expected none, gelu, gelu_tanh, silu or swiglu",
           op, static_cast<int>(p.activation));
+  if (p.residual) {
+    require(p.op != Op::ag_gemm, "{}: residual: got one, expected none (only sums have one)", op);
+    require(p.activation == Activation::none,
+            "{}: activation with a residual: got {}, expected none", op, name_of(p.activation));
+  }
   if (p.op != Op::ag_gemm) {
     require(p.n.size() == 1, "{}: weights: got {}, expected exactly one", op, p.n.size());
     require(p.activation != Activation::swiglu,

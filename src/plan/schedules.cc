@@ -119,7 +119,7 @@ std::uint32_t agreement_hash(const Problem& p, const Plan& plan) {
   mix(static_cast<int>(p.dtype));
   mix(p.bias ? 1 : 0);
   mix(static_cast<int>(p.activation));
-  mix(p.return_gathered ? 1 : 0);
+  mix((p.return_gathered ? 1 : 0) + (p.residual ? 2 : 0));
   for (const auto r : p.rows) mix(r);
   mix(static_cast<int>(plan.path));
   mix(static_cast<int>(plan.route));

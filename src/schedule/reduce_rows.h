@@ -55,26 +55,37 @@ struct ReduceRows {
 
 enum class SumForm : std::uint8_t { own_rows, all_rows, shared_rows };
 
-/// `row_units`: of a row. A chunk is `chunk_rows` rows; where that is one row, an even part of a
-/// wide one; never more chunks than kMaxSumChunks. Workers without a chunk are left out.
-constexpr ReduceRows make_reduce_rows(const RowSplit& split, int rank, SumForm form,
-                                      Index row_units, Index chunk_rows, int workers) {
-  ReduceRows s;
+/// Who sums which rows. `row_units`: of a row.
+constexpr void set_rows(ReduceRows& s, const RowSplit& split, int rank, SumForm form,
+                        Index row_units) {
   s.rank = rank;
   s.ranks = split.ranks;
   s.share = form == SumForm::shared_rows;
-  Index most = 0;
   for (int r = 0; r < split.ranks; ++r) {
     const RowRange rows = form == SumForm::all_rows ? RowRange{0, split.m} : split.shard(r);
     s.rows[r] = {rows.begin * row_units, rows.end * row_units};
-    most = max_of(most, s.rows[r].size());
   }
-  const Index wanted = chunk_rows > 1 ? chunk_rows * row_units
-                                      : ceil_div(row_units, ceil_div(row_units, kWideUnits));
-  s.chunk_units = max_of(wanted, ceil_div(most, kMaxSumChunks));
-  for (int r = 0; r < split.ranks; ++r) s.chunks[r] = ceil_div(s.rows[r].size(), s.chunk_units);
+}
+
+/// Never more chunks than kMaxSumChunks. Workers without a chunk are left out.
+constexpr void cut_rows(ReduceRows& s, Index chunk_units, int workers) {
+  Index most = 0;
+  for (int r = 0; r < s.ranks; ++r) most = max_of(most, s.rows[r].size());
+  s.chunk_units = max_of(chunk_units, ceil_div(most, kMaxSumChunks));
+  for (int r = 0; r < s.ranks; ++r) s.chunks[r] = ceil_div(s.rows[r].size(), s.chunk_units);
   s.max_chunks = ceil_div(most, s.chunk_units);
   s.workers = static_cast<int>(max_of(1, min_of(workers, s.max_chunks)));
+}
+
+/// A chunk is `chunk_rows` rows; where that is one row, an even part of a wide one.
+constexpr ReduceRows make_reduce_rows(const RowSplit& split, int rank, SumForm form,
+                                      Index row_units, Index chunk_rows, int workers) {
+  ReduceRows s;
+  set_rows(s, split, rank, form, row_units);
+  cut_rows(s,
+           chunk_rows > 1 ? chunk_rows * row_units
+                          : ceil_div(row_units, ceil_div(row_units, kWideUnits)),
+           workers);
   return s;
 }
 

@@ -81,7 +81,8 @@ void set_extents(Random& random, const CaseRequest& request, std::size_t number,
 void set_epilogue(Random& random, const CaseRequest& request, Case& c) {
   Problem& p = c.problem;
   p.bias = random.chance(30);
-  if (!request.activations) return;
+  p.residual = p.op != Op::ag_gemm && random.chance(30);
+  if (!request.activations || p.residual) return;
   p.activation = random.pick<Activation>({Activation::none, Activation::none, Activation::gelu,
                                           Activation::gelu_tanh, Activation::silu});
   if (p.op == Op::ag_gemm && random.chance(30)) {

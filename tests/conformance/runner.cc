@@ -14,7 +14,8 @@
 namespace tilelace::conformance {
 namespace {
 
-/// Non-zeros a row and rank, so that all partial and total sums, bias included, are exact.
+/// Non-zeros a row and rank, so that all partial and total sums, bias and residual included, are
+/// exact.
 std::int64_t nonzeros(const Problem& p) {
   return p.op == Op::ag_gemm ? 31 : std::max(1, std::min(32, 256 / p.ranks) - 1);
 }
@@ -56,10 +57,11 @@ class RankCase {
       if (!problem_.return_gathered) args.gathered = {};
       ag_gemm(c, args, case_.options);
     } else {
-      const GemmReduceArgs args{problem_.m,          input_.view(),
-                                weight_views_[0],    problem_.bias ? bias_views_[0] : TensorView{},
-                                problem_.activation, out_views_[0],
-                                problem_.rows};
+      GemmReduceArgs args{problem_.m,          input_.view(),
+                          weight_views_[0],    problem_.bias ? bias_views_[0] : TensorView{},
+                          problem_.activation, out_views_[0],
+                          problem_.rows};
+      if (problem_.residual) args.residual = residual_.view();
       problem_.op == Op::gemm_rs ? gemm_rs(c, args, case_.options)
                                  : gemm_ar(c, args, case_.options);
     }
@@ -81,6 +83,10 @@ class RankCase {
     const int owner = problem_.op == Op::ag_gemm ? 0 : rank;
     return source(10'000 + static_cast<std::uint64_t>(number_ * 64 + owner), problem_.k,
                   nonzeros(problem_));
+  }
+  /// Rows like the result's, the same of gemm_ar on every rank.
+  [[nodiscard]] Source residual_source() const {
+    return source(300'000 + static_cast<std::uint64_t>(number_), problem_.n[0], problem_.n[0]);
   }
   [[nodiscard]] std::int64_t first_row() const {
     return problem_.op == Op::gemm_ar ? 0 : borders_[static_cast<std::size_t>(rank_)];
@@ -108,6 +114,9 @@ class RankCase {
       out_views_.push_back(out_.back().view());
     }
     gathered_ = {problem_.dtype, problem_.m, problem_.k, case_.pad, case_.offset};
+    if (!problem_.residual) return;
+    residual_ = {problem_.dtype, rows, problem_.n[0], case_.pad, case_.offset};
+    fill(residual_, residual_source(), problem_.op == Op::gemm_rs ? first_row() : 0);
   }
 
   std::string judge() const {
@@ -115,6 +124,7 @@ class RankCase {
       if (!t.guards_intact()) return "wrote outside the output";
     }
     if (!input_.guards_intact()) return "wrote outside the input";
+    if (problem_.residual && !residual_.guards_intact()) return "wrote outside the residual";
     if (problem_.op == Op::ag_gemm && problem_.return_gathered) {
       const std::string wrong = judge_gathered();
       if (!wrong.empty()) return wrong;
@@ -159,6 +169,10 @@ class RankCase {
         for (std::int64_t n = 0; n < p.n[i]; ++n)
           want[static_cast<std::size_t>(n)] = bias_[i].get(0, n);
       }
+      if (p.residual) {
+        const auto row = residual_source().row((p.op == Op::gemm_rs ? first_row() : 0) + r);
+        for (std::size_t n = 0; n < want.size(); ++n) want[n] += row[n];
+      }
       for (int t = 0; t < terms; ++t) {
         const auto x = input_source(t).row((p.op == Op::gemm_rs ? first_row() : 0) + r);
         for (std::size_t k = 0; k < x.size(); ++k) {
@@ -199,6 +213,7 @@ class RankCase {
       }
     }
     if (p.bias) gate.add_bias(bias_[i].view().data, p.dtype);
+    if (p.residual) gate.add(residual_.view());
     if (p.bias && paired) up.add_bias(bias_[i + 1].view().data, p.dtype);
     cpu::ErrorModel model;
     model.activation = p.activation;
@@ -226,7 +241,7 @@ class RankCase {
   Problem problem_;
   std::vector<std::int64_t> borders_;
   int number_ = 0;
-  GuardedTensor input_, gathered_;
+  GuardedTensor input_, gathered_, residual_;
   std::vector<GuardedTensor> out_;
 };
 

@@ -60,6 +60,13 @@ static void expect_reduced(const tilelace_tensor* out, int first) {
   }
 }
 
+/* The same with the tensor that make(rows, N, 5, 0) gives added to it. */
+static void expect_added(const tilelace_tensor* out, int first) {
+  for (int i = 0; i < out->rows; ++i) {
+    for (int j = 0; j < N; ++j) CHECK(at(out, i, j) == reduced(first + i, j) + value(5, 0, i, j));
+  }
+}
+
 static void gather(member* me, const tilelace_tensor* weight, const tilelace_tensor* bias) {
   const tilelace_tensor out = make(M, N, 7, 0);
   tilelace_ag_gemm_args args;
@@ -113,8 +120,17 @@ static void reduce(member* me, const tilelace_tensor* weight, const tilelace_ten
   args.out = make(SHARD, N, 7, 0);
   CHECK_OK(tilelace_gemm_rs(me->c, &args));
   expect_reduced(&args.out, me->rank * SHARD);
+  args.residual = make(SHARD, N, 5, 0);
+  CHECK_OK(tilelace_gemm_rs(me->c, &args));
+  expect_added(&args.out, me->rank * SHARD);
+  free(args.residual.data);
   free(args.out.data);
   args.out = make(M, N, 7, 0);
+  args.residual = make(M, N, 5, 0);
+  CHECK_OK(tilelace_gemm_ar(me->c, &args));
+  expect_added(&args.out, 0);
+  free(args.residual.data);
+  memset(&args.residual, 0, sizeof args.residual);
   CHECK_OK(tilelace_gemm_ar(me->c, &args));
   expect_reduced(&args.out, 0);
   /* Only rank 1 is wrong: rank 0 is told, and both go on. */

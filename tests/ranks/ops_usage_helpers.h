@@ -372,6 +372,12 @@ inline const std::vector<BadCall> kBadReductions = {
     AR("rows: got a list, expected none (the op splits m itself)", g.rows = {2, 2, 2}),
     AR("x and out: got memory that overlaps, expected two tensors", a.x.data = a.out.data),
     RS("bias 0 and out: got memory that overlaps, expected two tensors", a.bias.data = a.out.data),
+    AR("residual and out: got memory that overlaps, expected two tensors", a.residual = a.out),
+    RS("residual: got [6, 12], expected [2, 12]", a.residual = r.out_ar.view()),
+    RS("residual: got null data, expected a [2, 12] matrix", a.residual = a.out,
+       a.residual.data = nullptr),
+    AR("activation with a residual: got silu, expected none", a.residual = r.out0.view(),
+       a.activation = Activation::silu),
     RS("staging: got a call that needs 384 + 384000 bytes (flags 4*84 + (outgoing m 3000 + "
        "incoming 3000) * row 64), expected at most the prepared 768 + 3328: prepare a larger m",
        a.m = 3000, a.x = dense(nowhere(0), DType::fp32, 3000, kK),

@@ -180,6 +180,8 @@ TEST(OpsUsage, RanksThatDisagreeAreToldBothCalls) {
        with(ag, "none", "silu")},
       {kScatter, kScatter, CHANGE(g.reduce.bias = {}), rs, with(rs, "bias yes", "bias no")},
       {kGather, kGather, CHANGE(g.gather.gathered = {}), ag, with(ag, " gathered", "")},
+      {kAllReduce, kAllReduce, CHANGE(g.reduce.residual = r.out0.view()), ar,
+       with(ar, "none", "none residual")},
       {kScatter, kScatter, CHANGE(g.rows = {1, 2, 3}), rs, with(rs, "none", "none rows 1+2+3")},
       {kScatter, kScatter, CHANGE(g.options.route = RouteKind::ring), rs, with(rs, "mesh", "ring")},
       {kScatter, kScatter, CHANGE(g.options.tile_m = 32, g.options.chunk_rows = 32), rs,

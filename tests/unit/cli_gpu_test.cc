@@ -98,7 +98,7 @@ TEST(CliBackend, TransportsMakeAJobEach) {
   EXPECT_EQ(empty_row(work, cuda_machine(), 1).label, "ring");
   EXPECT_THROW(travel(work, "post"), Error);
   work.jobs = {{plain_gemm(Op::gemm_rs, 64, 64, 2), 0}};
-  EXPECT_THROW(travel(work, "push"), Error);
+  EXPECT_THROW(travel(work, "nccl"), Error);
 }
 
 }  // namespace

@@ -245,6 +245,31 @@ TEST(CpuEpilogue, StoresBiasActivationAndRounding) {
   }
 }
 
+TEST(CpuEpilogue, AddsAResidualBeforeTheRounding) {
+  const std::int64_t rows = 3, cols = 300;
+  for (const DType dtype : {DType::bf16, DType::fp16, DType::fp32}) {
+    for (const bool with_bias : {false, true}) {
+      const Matrix acc = random_matrix(DType::fp32, rows, cols, 311, false, 8);
+      const Matrix bias = random_matrix(dtype, 1, cols, cols, false, 10);
+      const Matrix residual = random_matrix(dtype, rows, cols, 303, false, 13);
+      Matrix out(dtype, rows, cols, 305);
+      Epilogue epilogue{Activation::none, dtype, with_bias ? bias.view.data : nullptr};
+      epilogue.residual = residual.view.data;
+      epilogue.ldresidual = 303;
+      store_tile(epilogue, static_cast<const float*>(acc.view.data), nullptr, 311, rows, cols,
+                 out.view.data, 305);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        for (std::int64_t c = 0; c < cols; ++c) {
+          Matrix want(dtype, 1, 1, 1);
+          const float sum = acc.at(r, c) + (with_bias ? bias.at(0, c) : 0.0F);
+          want.set(0, 0, sum + residual.at(r, c));
+          ASSERT_EQ(out.at(r, c), want.at(0, 0)) << r << " " << c;
+        }
+      }
+    }
+  }
+}
+
 TEST(CpuEpilogue, SumsPartialsInOrder) {
   const std::int64_t rows = 4, cols = 290;
   for (const DType dtype : {DType::bf16, DType::fp16, DType::fp32}) {

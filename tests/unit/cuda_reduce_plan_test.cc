@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 #include <sstream>
 
 #include "plan/cuda.h"
@@ -46,7 +47,7 @@ TEST(CudaReducePlan, OfFewRowsIsUnfusedAndSaysWhy) {
   for (const std::int64_t m : {1, 16, 64, 256, 511}) {
     const Plan plan = make_plan(sum_problem(Op::gemm_rs, m), cuda_machine());
     EXPECT_EQ(plan.path, Path::unfused) << m;
-    EXPECT_EQ(plan.transport, Transport::pull);
+    EXPECT_EQ(plan.transport, Transport::push);
     EXPECT_TRUE(says(plan.reason, "one after the other")) << plan.reason;
     EXPECT_TRUE(says(plan.reason, "fused kernel measured slower below 512 rows")) << plan.reason;
     EXPECT_TRUE(says(plan.rejected.back(), "fused store: not below 512 rows"));
@@ -69,19 +70,22 @@ TEST(CudaReducePlan, OfManyRowsIsFused) {
 }
 
 TEST(CudaReducePlan, OfAllReduceTakesTwoShotsWhereTheTrafficCounts) {
-  EXPECT_EQ(make_plan(sum_problem(Op::gemm_ar, 8), cuda_machine()).transport, Transport::pull);
+  EXPECT_EQ(make_plan(sum_problem(Op::gemm_ar, 8), cuda_machine()).kernel.shots, 1);
   for (const std::int64_t m : {512, 4096}) {
     const Problem p = sum_problem(Op::gemm_ar, m);
     const Plan plan = make_plan(p, cuda_machine(), path(Path::unfused));
     EXPECT_EQ(plan.path, Path::unfused);
-    EXPECT_EQ(plan.transport, Transport::store);
-    EXPECT_TRUE(says(plan.rejected.front(), "unfused pull: predicted ")) << plan.rejected.front();
+    EXPECT_EQ(plan.transport, m == 512 ? Transport::push : Transport::store);
+    EXPECT_EQ(plan.kernel.shots, m == 512 ? 2 : 0);
+    EXPECT_TRUE(says(plan.rejected.back(), "unfused pull: predicted ")) << plan.rejected.back();
   }
   // Two ranks: as much traffic, and one wait more.
-  for (const std::int64_t m : {8, 512, 4096})
-    EXPECT_EQ(
-        make_plan(sum_problem(Op::gemm_ar, m, 2), cuda_machine(), path(Path::unfused)).transport,
-        Transport::pull);
+  for (const std::int64_t m : {8, 512, 4096}) {
+    const Plan plan =
+        make_plan(sum_problem(Op::gemm_ar, m, 2), cuda_machine(), path(Path::unfused));
+    EXPECT_NE(plan.transport, Transport::store);
+    EXPECT_EQ(plan.kernel.shots == 2, m == 512);  // one shot of so much has no room
+  }
 }
 
 TEST(CudaReducePlan, OfManyRowsOfAllReduceIsFused) {
@@ -104,8 +108,10 @@ TEST(CudaReducePlan, IsWhole) {
     for (const Op op : {Op::gemm_rs, Op::gemm_ar}) {
       const Problem p = sum_problem(op, m);
       const Plan plan = make_plan(p, cuda_machine(), path(Path::unfused));
-      const GemmReducePlan best = gemm_reduce_candidates(p).front();
       const GemmReducePlan got = gemm_reduce_plan_of(plan);
+      const auto all = gemm_reduce_candidates(p);
+      const GemmReducePlan best = *std::find_if(
+          all.begin(), all.end(), [](const GemmReducePlan& c) { return !c.push.direct; });
       EXPECT_EQ(describe(got), describe(best));
       EXPECT_EQ(got.chunk_rows, best.chunk_rows);
       EXPECT_EQ(reduce_ctas(got), reduce_ctas(best));
@@ -113,10 +119,30 @@ TEST(CudaReducePlan, IsWhole) {
   }
 }
 
+TEST(CudaReducePlan, OfPushedSumsKeepsItsShots) {
+  PlanOptions o;
+  o.transport = Transport::push;
+  for (const std::int64_t m : {16, 256}) {
+    const Plan plan = make_plan(sum_problem(Op::gemm_ar, m), cuda_machine(), o);
+    EXPECT_EQ(plan.path, Path::unfused);
+    EXPECT_EQ(plan.transport, Transport::push);
+    EXPECT_EQ(plan.kernel.shots, m == 16 ? 1 : 2);
+    EXPECT_EQ(gemm_reduce_plan_of(plan).push.shots, plan.kernel.shots);
+    EXPECT_FALSE(gemm_reduce_plan_of(plan).push.direct);  // known only when out is
+  }
+  EXPECT_EQ(make_plan(sum_problem(Op::gemm_rs, 256), cuda_machine(), o).kernel.shots, 1);
+  EXPECT_TRUE(says(error_of(sum_problem(Op::gemm_rs, 4096), o), "push (few rows"));
+}
+
 TEST(CudaReducePlan, SumsWithAsManyCtasAsTheRowsFill) {
   const Problem few = sum_problem(Op::gemm_rs, 16);
-  const auto schedule = [](const Problem& p, int rank) {
-    return reduce_rows_schedule(p, gemm_reduce_candidates(p).front(), rank);
+  const auto pulled = [](const Problem& p) {
+    const auto all = gemm_reduce_candidates(p);
+    return *std::find_if(all.begin(), all.end(),
+                         [](const GemmReducePlan& c) { return c.transport == Transport::pull; });
+  };
+  const auto schedule = [&](const Problem& p, int rank) {
+    return reduce_rows_schedule(p, pulled(p), rank);
   };
   EXPECT_EQ(schedule(few, 0).workers, 8);  // 4 rows of 1024 units, 512 a CTA
   EXPECT_EQ(schedule(few, 0).rows[0], (schedule::RowRange{0, 4 * 1024}));
@@ -138,14 +164,126 @@ TEST(CudaReducePlan, OfNoRowsHasNoKernel) {
 
 TEST(CudaReducePlan, StagingHoldsThePartialsOfEveryPath) {
   const Problem rs = sum_problem(Op::gemm_rs, 1000);
-  const std::int64_t sums = 1000 * 8192 * 2;
+  const std::int64_t sums = 1000 * 8192 * 2 + 3 * 250 * 8192 * 2;  // few enough to be pushed
   const Plan plan = make_plan(rs, cuda_machine());
-  EXPECT_EQ(gemm_reduce_staging_bytes(rs), sums);
-  EXPECT_EQ(plan.staging_bytes, 4 * (1 << 17) + std::max(sums, gemm_rs_staging_bytes(rs)));
+  EXPECT_EQ(gemm_reduce_staging_bytes(rs, DType::bf16), sums);
+  EXPECT_EQ(gemm_reduce_staging_bytes(sum_problem(Op::gemm_rs, 4000), DType::bf16),
+            4000 * 8192 * 2);
+  EXPECT_EQ(plan.staging_bytes,
+            4 * (1 << 17) + std::max(sums, gemm_rs_staging_bytes(rs, DType::bf16)));
   EXPECT_EQ(make_plan(rs, cuda_machine(), path(Path::unfused)).staging_bytes, plan.staging_bytes);
   const Problem ar = sum_problem(Op::gemm_ar, 1000);
   EXPECT_EQ(make_plan(ar, cuda_machine()).staging_bytes,
-            8 * (1 << 17) + std::max(sums, gemm_ar_staging_bytes(ar)));
+            8 * (1 << 17) + std::max(sums, gemm_ar_staging_bytes(ar, DType::bf16)));
+}
+
+PlanOptions wide(PlanOptions o = {}) {
+  o.partials = DType::fp32;
+  return o;
+}
+
+/// Both ways, and what they were made of comes back out of the public plan.
+TEST(CudaReducePlan, PartialsMayBeFp32) {
+  for (const Op op : {Op::gemm_rs, Op::gemm_ar}) {
+    for (const std::int64_t m : {1, 64, 1000, 4096}) {
+      const Problem p = sum_problem(op, m);
+      const Plan unfused = make_plan(p, cuda_machine(), wide(path(Path::unfused)));
+      EXPECT_EQ(unfused.partials, DType::fp32);
+      EXPECT_TRUE(gemm_reduce_plan_of(unfused).wide);
+      EXPECT_TRUE(can_widen(unfused.kernel.tile)) << unfused.kernel.tile;
+      EXPECT_EQ(describe(gemm_reduce_plan_of(unfused)),
+                describe(gemm_reduce_candidates(p, {}, true).front()));
+      const Plan fused = make_plan(p, cuda_machine(), wide(path(Path::fused)));
+      EXPECT_EQ(fused.partials, DType::fp32);
+      EXPECT_TRUE(can_widen(fused.kernel.tile)) << fused.kernel.tile;
+      EXPECT_TRUE(op == Op::gemm_rs ? gemm_rs_plan_of(fused).wide : gemm_ar_plan_of(fused).wide);
+      EXPECT_NE(agreement_hash(p, fused),
+                agreement_hash(p, make_plan(p, cuda_machine(), path(Path::fused))));
+      EXPECT_EQ(make_plan(p, cuda_machine()).partials, DType::bf16);
+    }
+    EXPECT_EQ(make_plan(sum_problem(op, 0), cuda_machine(), wide()).partials, DType::fp32);
+  }
+}
+
+TEST(CudaReducePlan, StagingOfFp32PartialsIsTwiceAsLarge) {
+  const Problem rs = sum_problem(Op::gemm_rs, 1024), ar = sum_problem(Op::gemm_ar, 1024);
+  const std::int64_t elements = 1024 * 8192;
+  EXPECT_EQ(gemm_reduce_staging_bytes(rs, DType::fp32), 4 * elements);
+  EXPECT_EQ(gemm_reduce_staging_bytes(ar, DType::fp32), 6 * elements);
+  for (const Problem& p : {rs, ar}) {
+    const Plan plan = make_plan(p, cuda_machine(), wide());
+    const std::int64_t fused = p.op == Op::gemm_rs ? gemm_rs_staging_bytes(p, DType::fp32)
+                                                   : gemm_ar_staging_bytes(p, DType::fp32);
+    const std::int64_t flags = (p.op == Op::gemm_rs ? 4 : 8) * kMaxPartialFlags;
+    EXPECT_EQ(plan.staging_bytes,
+              flags + std::max(gemm_reduce_staging_bytes(p, DType::fp32), fused));
+    EXPECT_GE(fused, 4 * elements);
+  }
+}
+
+TEST(CudaReducePlan, OfTilesThatAddFp32AreMade) {
+  for (const int ranks : {2, 4, 8}) {
+    for (const GemmRsPlan& plan :
+         gemm_rs_candidates(sum_problem(Op::gemm_rs, 2048, ranks), {}, true))
+      EXPECT_TRUE(plan.wide && can_widen(plan.gemm.tile.name)) << describe(plan);
+    for (const GemmArPlan& plan :
+         gemm_ar_candidates(sum_problem(Op::gemm_ar, 2048, ranks), {}, true))
+      EXPECT_TRUE(plan.wide && can_widen(plan.gemm.tile.name)) << describe(plan);
+  }
+}
+
+/// Only where they are asked for; the candidate of the kernels comes back out of the public plan.
+TEST(CudaReducePlan, OtherWaysAreThereForTheAsking) {
+  PlanOptions medium = path(Path::medium), ring, add;
+  ring.route = RouteKind::ring;
+  add.transport = Transport::add;
+  std::set<std::uint32_t> hashes;
+  for (const auto& [o, way] : {std::pair(medium, HandWay::copied), std::pair(ring, HandWay::ring),
+                               std::pair(add, HandWay::added)}) {
+    for (const std::int64_t m : {1, 64, 1000, 4096}) {
+      const Problem p = sum_problem(Op::gemm_rs, m);
+      const Plan plan = make_plan(p, cuda_machine(), o);
+      EXPECT_EQ(way_of(plan), way) << plan;
+      EXPECT_EQ(plan.path, path_of(way));
+      EXPECT_EQ(plan.route, route_of(way));
+      EXPECT_EQ(plan.transport, transport_of(way));
+      const GemmHandPlan best = gemm_hand_candidates(p, way).front();
+      EXPECT_EQ(describe(gemm_hand_plan_of(plan)), describe(best));
+      EXPECT_EQ(gemm_hand_plan_of(plan).chunk_rows, best.chunk_rows);
+      EXPECT_GE(plan.staging_bytes, gemm_hand_staging_bytes(p));
+      EXPECT_EQ(says(plan.reason, "not the same bits"), way == HandWay::added) << plan.reason;
+      if (m == 1000) hashes.insert(agreement_hash(p, plan));
+    }
+    EXPECT_EQ(way_of(make_plan(sum_problem(Op::gemm_rs, 0), cuda_machine(), o)), way);
+  }
+  EXPECT_EQ(hashes.size(), 3U);
+  for (const std::int64_t m : {1, 64, 1000, 4096})
+    EXPECT_FALSE(way_of(make_plan(sum_problem(Op::gemm_rs, m), cuda_machine()))) << m;
+}
+
+TEST(CudaReducePlan, StagingOfOtherWaysHoldsWhatComesIn) {
+  Problem p = sum_problem(Op::gemm_rs, 1000);
+  const std::int64_t row = 8192 * 2;
+  EXPECT_EQ(copied_pitch(p), 250 * row);
+  EXPECT_EQ(gemm_hand_staging_bytes(p), 2000 * row);
+  p.rows = {700, 0, 200, 100};
+  EXPECT_EQ(gemm_hand_staging_bytes(p), (1000 + 3 * 700) * row);
+  for (const HandWay way : {HandWay::copied, HandWay::added, HandWay::ring})
+    for (const GemmHandPlan& plan : gemm_hand_candidates(p, way))
+      EXPECT_TRUE(way != HandWay::copied || plan.gemm.split_tiles == 0) << plan;
+}
+
+TEST(CudaReducePlan, AResidualIsPartOfWhatMustAgree) {
+  Problem p = sum_problem(Op::gemm_rs, 512);
+  const Plan plan = make_plan(p, cuda_machine());
+  const auto without = agreement_hash(p, plan);
+  p.residual = true;
+  EXPECT_EQ(make_plan(p, cuda_machine()), plan);
+  EXPECT_NE(agreement_hash(p, plan), without);
+  p.activation = Activation::gelu;
+  EXPECT_TRUE(says(error_of(p), "activation with a residual: got gelu, expected none"));
+  p.op = Op::ag_gemm;
+  EXPECT_TRUE(says(error_of(p), "ag_gemm: residual: got one, expected none"));
 }
 
 TEST(CudaReducePlan, PathsAndTransportsDisagree) {
@@ -168,16 +306,32 @@ TEST(CudaReducePlan, TakesOptions) {
 
 TEST(CudaReducePlan, ErrorsNameWhatThereIs) {
   const Problem rs = sum_problem(Op::gemm_rs, 512), ar = sum_problem(Op::gemm_ar, 512);
-  EXPECT_TRUE(says(error_of(rs, path(Path::medium)), "got medium, expected fused or unfused"));
+  EXPECT_TRUE(says(error_of(ar, path(Path::medium)), "got medium, expected fused or unfused"));
   PlanOptions o;
-  o.transport = Transport::push;
-  EXPECT_TRUE(says(error_of(rs, o), "got push, expected pull or store"));
+  o.transport = Transport::nccl;
+  EXPECT_TRUE(says(error_of(rs, o), "got nccl, expected push, pull or store"));
   o = path(Path::unfused);
   o.transport = Transport::store;
   EXPECT_TRUE(says(error_of(rs, o), "no plan meets"));
   o = {};
-  o.partials = DType::fp32;
-  EXPECT_TRUE(says(error_of(ar, o), "got fp32, expected the operands' type, bf16"));
+  o.partials = DType::fp16;
+  EXPECT_TRUE(says(error_of(ar, o), "got fp16, expected the operands' type, bf16, or fp32"));
+  o = {};
+  o.transport = Transport::add;
+  EXPECT_TRUE(says(error_of(ar, o), "got added, which is for gemm_rs, expected another"));
+  o.path = Path::fused;
+  EXPECT_TRUE(says(error_of(rs, o), "got fused mesh add, expected medium mesh push, unfused ring"));
+  o = path(Path::medium);
+  o.transport = Transport::pull;
+  EXPECT_TRUE(says(error_of(rs, o), "got medium mesh pull, expected medium mesh push, unfused"));
+  o.transport = {};
+  o.chunk_rows = 8;
+  EXPECT_TRUE(says(error_of(rs, o), "got 8, expected none: shards are copied whole"));
+  o = wide(path(Path::medium));
+  EXPECT_TRUE(says(error_of(rs, o), "that are copied, got fp32, expected the operands' type"));
+  o = {};
+  o.route = RouteKind::ring;
+  EXPECT_TRUE(says(error_of(ar, o), "route on GPUs, got ring, expected mesh"));
   o = {};
   o.straddle = true;
   EXPECT_TRUE(says(error_of(rs, o), "straddle on GPUs"));

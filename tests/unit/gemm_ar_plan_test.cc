@@ -38,7 +38,7 @@ TEST(GemmArPlan, BlocksCoverTheRowsAndPartialsFitTheStaging) {
       ASSERT_EQ(rows, p.m) << describe(plan);
       const Index given = Index{(tile.blocks * tile.width / 2 + 7) / 8} * 128 * 16;
       ASSERT_LE(order.num_partials() * tile.cluster() * given + p.m * p.n.front() * 2,
-                gemm_ar_staging_bytes(p))
+                gemm_ar_staging_bytes(p, p.dtype))
           << describe(plan);
     }
   }

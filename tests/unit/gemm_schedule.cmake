@@ -4,3 +4,5 @@ tilelace_test(ag_gemm_plan_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/ag_gemm_plan_t
 tilelace_test(share_order_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/share_order_test.cc LIBS tilelace_plan)
 tilelace_test(reduce_order_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/reduce_order_test.cc LIBS tilelace_plan)
 tilelace_test(reduce_rows_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/reduce_rows_test.cc LIBS tilelace_plan)
+tilelace_test(hand_rows_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/hand_rows_test.cc LIBS tilelace_plan)
+tilelace_test(push_rows_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/push_rows_test.cc LIBS tilelace_plan)

@@ -234,6 +234,7 @@ void Engine::run_reduce(Call& call, const WeightColumns& columns, Part part) {
     product.ranks = 1;
     product.rows.clear();
     product.activation = Activation::none;
+    product.residual = false;
     run_product(call, product, {call.operands->input, {}, {}, {&partials, 1}, {}}, columns);
     given = &partials;
   }

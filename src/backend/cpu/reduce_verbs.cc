@@ -66,10 +66,11 @@ std::byte* ReduceVerbs::result(int rank, Index row) const {
   return call_.slot.data(rank) + call_.layout.result + row * call_.layout.result_row_bytes;
 }
 
+Index ReduceVerbs::first_out_row() const { return s_.all_reduce ? 0 : s_.split.begin(s_.rank); }
+
 std::byte* ReduceVerbs::out_row(Index row) const {
   const TensorView& out = call_.operands->out[0];
-  const Index first = s_.all_reduce ? 0 : s_.split.begin(s_.rank);
-  return static_cast<std::byte*>(out.data) + (row - first) * stride_bytes(out);
+  return static_cast<std::byte*>(out.data) + (row - first_out_row()) * stride_bytes(out);
 }
 
 bool ReduceVerbs::sends_in_place(int owner) const {
@@ -126,8 +127,14 @@ void ReduceVerbs::store(const ReduceTile& t) {
                          ? nullptr
                          : element(call_.operands->bias[0].data, out.dtype, first_col(t.col));
   std::byte* at = out_row(t.rows.begin) + first_col(t.col) * static_cast<Index>(size_of(out.dtype));
-  store_tile({call_.problem->activation, out.dtype, bias, nullptr}, accumulator(t.rows, t.col),
-             nullptr, width, t.rows.size(), width, at, out.stride);
+  Epilogue epilogue{call_.problem->activation, out.dtype, bias};
+  if (const TensorView& residual = call_.operands->residual; residual) {
+    const Index row = t.rows.begin - first_out_row();
+    epilogue.residual = element(residual.data, out.dtype, row * residual.stride + first_col(t.col));
+    epilogue.ldresidual = residual.stride;
+  }
+  store_tile(epilogue, accumulator(t.rows, t.col), nullptr, width, t.rows.size(), width, at,
+             out.stride);
   if (!s_.all_reduce || !keeps_result()) return;
   const auto element_bytes = static_cast<Index>(size_of(out.dtype));
   move_rows(result(s_.rank, t.rows.begin) + first_col(t.col) * element_bytes,

@@ -42,6 +42,7 @@ class ReduceVerbs final : public CallVerbs {
   [[nodiscard]] std::byte* outgoing(int rank, Index row) const;
   [[nodiscard]] std::byte* incoming(int rank, int child, int block, int owner, Index row) const;
   [[nodiscard]] std::byte* result(int rank, Index row) const;
+  [[nodiscard]] Index first_out_row() const;
   [[nodiscard]] std::byte* out_row(Index row) const;
   /// The partials of a shard are sent from where they are, not copied into the outgoing area.
   [[nodiscard]] bool sends_in_place(int owner) const;

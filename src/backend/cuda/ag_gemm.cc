@@ -8,6 +8,7 @@
 #include "backend/cuda/gather_call.h"
 #include "backend/cuda/gather_rows.h"
 #include "backend/cuda/gemm_launch.h"
+#include "core/env.h"
 #include "plan/problem.h"
 #include "plan/schedules.h"
 
@@ -83,6 +84,15 @@ void require_call(const Call& c, const RankCalls& calls) {
               (c.plan.route == RouteKind::ring && c.plan.transport == Transport::push),
           "ag_gemm: route {} with transport {}, expected mesh, or ring with push",
           name_of(c.plan.route), name_of(c.plan.transport));
+}
+
+/// Captured sends and receives whose buffers NCCL registers in the graph bring old rows, or none.
+void require_captured_exchanges(cudaStream_t stream) {
+  const auto set = env::launch_variable("NCCL_GRAPH_REGISTER");
+  require(set == "0" || capture_of(stream) == 0,
+          "ag_gemm: a capture of transport nccl: NCCL_GRAPH_REGISTER, got {}, expected 0 from the "
+          "start of the process on (docs/decisions/0012)",
+          set.value_or("nothing"));
 }
 
 /// Beside copies that need multiprocessors: a wait of one warp fits beside half a multiprocessor's
@@ -251,6 +261,7 @@ void AgGemm::run(const Problem& problem, const plan::AgGemmPlan& plan, const AgG
   const bool exchanged = plan.transport == Transport::nccl;
   require(!exchanged || impl.nccl != nullptr,
           "ag_gemm: transport nccl, got calls prepared without it, expected a preparation with it");
+  if (exchanged) require_captured_exchanges(stream);
   if (problem.m == 0) return impl.calls.admit("ag_gemm", c.hash, Op::ag_gemm, stream);
   if (!c.alone()) require_places(c, impl.calls, stream);
   c.slot = impl.calls.begin_call("ag_gemm", Op::ag_gemm, stream);

@@ -89,6 +89,7 @@ void GpuBackend::check_tensors(const Problem& problem, const Operands& operands,
   };
   require_on_device(op, "a", operands.input, device_);
   require_on_device(op, "gathered", operands.gathered, device_);
+  require_on_device(op, "residual", operands.residual, device_);
   if (part == Part::collective && problem.op == Op::ag_gemm) return;
   all("weight", operands.weights);
   all("bias", operands.bias);
@@ -148,23 +149,35 @@ void GpuBackend::enqueue_reduce(const Problem& problem, const Plan& plan, const 
   const void* const bias = operands.bias.empty() ? nullptr : operands.bias.front().data;
   const void* const x = operands.input.data;
   void* const out = operands.out.front().data;
+  const void* const residual = operands.residual.data;
   const bool early = prepared(operands.weights);
   if (plan.path == Path::fused && problem.m > 0 && problem.op == Op::gemm_ar) {
     const ReachableOut peers = reachable(operands.out.front());
     plan::GemmArPlan kernels = plan::gemm_ar_plan_of(plan);
     kernels.direct = peers.base != nullptr;
     kernels.gemm.early_weights = kernels.gemm.early_weights && early;
-    return ops_->gemm_ar.run(problem, kernels, {x, weight, bias, out}, stream_of(operands.stream),
-                             peers);
+    return ops_->gemm_ar.run(problem, kernels, {x, weight, bias, out, residual},
+                             stream_of(operands.stream), peers);
   }
   if (plan.path == Path::fused && problem.m > 0) {
     plan::GemmRsPlan kernels = plan::gemm_rs_plan_of(plan);
     kernels.gemm.early_weights = kernels.gemm.early_weights && early;
-    return ops_->gemm_rs.run(problem, kernels, {x, weight, bias, out}, stream_of(operands.stream));
+    return ops_->gemm_rs.run(problem, kernels, {x, weight, bias, out, residual},
+                             stream_of(operands.stream));
+  }
+  if (plan::way_of(plan) && problem.m > 0) {
+    plan::GemmHandPlan kernels = plan::gemm_hand_plan_of(plan);
+    kernels.gemm.early_weights = kernels.gemm.early_weights && early;
+    return ops_->gemm_hand.run(problem, kernels, {x, weight, bias, out, residual},
+                               stream_of(operands.stream));
   }
   plan::GemmReducePlan kernels = plan::gemm_reduce_plan_of(plan);
   kernels.gemm.early_weights = kernels.gemm.early_weights && early;
-  ops_->gemm_reduce.run(problem, kernels, {x, weight, bias, out}, stream_of(operands.stream));
+  const ReachableOut peers =
+      kernels.push.shots == 2 ? reachable(operands.out.front()) : ReachableOut{};
+  kernels.push.direct = peers.base != nullptr;
+  ops_->gemm_reduce.run(problem, kernels, {x, weight, bias, out, residual},
+                        stream_of(operands.stream), peers);
 }
 
 bool GpuBackend::prepared(std::span<const TensorView> weights) const {

@@ -12,6 +12,7 @@
 #include "backend/prepared_calls.h"
 #include "comm/cuda/driver.h"
 #include "core/check.h"
+#include "plan/cuda.h"
 
 namespace tilelace::cuda {
 
@@ -101,8 +102,11 @@ void GpuBackend::prepare(std::span<const PreparedCall> calls, std::string_view r
   RankShare share{machine_.multiprocessors};
   for (const PreparedCall& c : calls) {
     problems.push_back(c.problem);
-    share.nccl =
-        share.nccl || c.options.transport == Transport::nccl;  // taken where asked for only
+    // Taken where asked for only.
+    share.nccl = share.nccl || c.options.transport == Transport::nccl;
+    share.wide = share.wide || c.options.partials == DType::fp32;
+    share.hands =
+        share.hands || (c.problem.op == Op::gemm_rs && plan::asked_way(c.problem, c.options));
   }
   ops_ = std::make_unique<RankOps>(group_, device_, problems, options_.timeout_s, share);
   group_.all_gather("prepared", options_.timeout_s);  // no header may arrive before this

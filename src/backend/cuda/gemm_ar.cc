@@ -18,12 +18,11 @@ constexpr double kSharedWithin = 0.7;  ///< of the other group's turn: a finishe
 std::size_t results_at(const SlotNeeds& partials) { return (partials.bytes + 127) / 128 * 128; }
 
 /// The order counts too, and where the peers' results are.
-std::uint32_t hash_of(const Problem& p, const plan::GemmArPlan& plan, const GemmKernel& kernel,
+std::uint32_t hash_of(const Problem& p, const plan::GemmArPlan& plan, const ReduceKernel& kernel,
                       const ReachableOut& reachable) {
-  Plan agreed = agreed_reduce_plan(Op::gemm_ar, kernel);
+  Plan agreed = agreed_reduce_plan(p, kernel);
   agreed.blocks = plan.lag;
-  const std::uint64_t where =
-      !plan.direct ? 0 : (std::uint64_t{reachable.memory} << 40U) + reachable.offset + 1;
+  const std::uint64_t where = plan.direct ? reachable.where() : 0;
   const std::uint64_t mixed =
       (where * 64 + static_cast<std::uint64_t>(plan.block_rows)) * 0x9e3779b97f4a7c15ULL;
   return plan::agreement_hash(p, agreed) ^ static_cast<std::uint32_t>(mixed >> 32U);
@@ -45,6 +44,14 @@ void fill_shares(GemmArParams& params, const RankCalls& calls, const Problem& p,
   }
 }
 
+/// The residual from the first own row on.
+void fill_own(GemmArParams& params, const Problem& p, int rank) {
+  const schedule::RowRange own = schedule::RowSplit{p.m, p.ranks, nullptr}.shard(rank);
+  params.own_rows = static_cast<int>(own.size());
+  if (params.residual != nullptr)
+    params.residual = static_cast<const std::byte*>(params.residual) + own.begin * p.n.front() * 2;
+}
+
 CollectTiles collect_of(const GemmArParams& params, const GemmKernel& kernel, const Problem& p) {
   CollectTiles c;
   c.call = params.call;
@@ -62,8 +69,9 @@ CollectTiles collect_of(const GemmArParams& params, const GemmKernel& kernel, co
 
 }  // namespace
 
-SlotNeeds GemmAr::needs(const Problem& p) {
-  return {2 * plan::kMaxPartialFlags, static_cast<std::size_t>(plan::gemm_ar_staging_bytes(p))};
+SlotNeeds GemmAr::needs(const Problem& p, DType partials) {
+  return {2 * plan::kMaxPartialFlags,
+          static_cast<std::size_t>(plan::gemm_ar_staging_bytes(p, partials))};
 }
 
 void GemmAr::run(const Problem& p, const plan::GemmArPlan& given, const ReduceOperands& tensors,
@@ -73,15 +81,18 @@ void GemmAr::run(const Problem& p, const plan::GemmArPlan& given, const ReduceOp
   plan::GemmArPlan plan = given;
   plan.gemm = calls_.fit(given.gemm);
   const GemmKernel& kernel = kernel_of(plan.gemm, p.dtype);
-  const void* const function = gemm_sharing(kernel.tile.name, p.dtype);
-  require(function != nullptr, "gemm_ar: plan {}, expected a tile whose groups take turns",
-          plan::describe(plan.gemm));
+  const void* const function = plan.wide ? gemm_wide(kernel.tile.name, p.dtype).sharing
+                                         : gemm_sharing(kernel.tile.name, p.dtype);
+  require(function != nullptr, "gemm_ar: plan {}, expected a tile whose groups take turns{}",
+          plan::describe(plan.gemm), plan.wide ? ", made for partials in fp32" : "");
+  const ReduceKernel parts{kernel, plan.wide};
   GemmArParams params{};
-  fill_reduce(params, calls_, p, hash_of(p, plan, kernel, reachable), plan.gemm, tensors, kernel);
+  fill_reduce(params, calls_, p, hash_of(p, plan, parts, reachable), plan.gemm, tensors, parts);
+  fill_own(params, p, calls_.group().rank());
   const auto work = plan::work_of(plan.gemm, {p.m, p.n.front(), p.k, p.dtype});
   params.work = schedule::make_gemm_work(plan::gemm_ar_order(p, plan, calls_.group().rank()),
                                          work.workers, work.k_steps, 0);
-  const SlotNeeds partials = partial_needs(params.work.order.num_partials(), kernel);
+  const SlotNeeds partials = partial_needs(params.work.order.num_partials(), parts);
   require(!plan.direct || reachable.base != nullptr,
           "gemm_ar: out of a direct plan, got memory that peers do not reach, expected symmetric");
   const std::size_t results = results_at(partials);

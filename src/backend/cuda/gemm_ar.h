@@ -5,31 +5,25 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include "backend/cuda/reachable_out.h"
 #include "backend/cuda/reduce_launch.h"
 #include "plan/gemm_ar.h"
 
 namespace tilelace::cuda {
 
-/// Where the peers' results are: all ranks at the same place of the same symmetric memory.
-struct ReachableOut {
-  std::byte* base = nullptr;  ///< of rank 0's memory; null: they cannot be reached
-  std::size_t stride = 0;     ///< between ranks
-  std::size_t offset = 0;     ///< of the result
-  std::uint32_t memory = 0;   ///< which one; the same number on all ranks
-};
-
 /// One rank's fused gemm_ar calls on one communicator: all ranks with the same plans. Makes nothing
 /// in a call.
 class GemmAr {
  public:
-  /// Of calls up to the problem's m. Error: usage.
-  static SlotNeeds needs(const Problem&);
+  /// Of calls up to the problem's m, whose partial sums are of this type. Error: usage.
+  static SlotNeeds needs(const Problem&, DType partials);
 
   /// `calls` must outlive it. Local.
   explicit GemmAr(RankCalls& calls) : calls_(calls) {}
 
-  /// Enqueues a call; `out` is [m, n]. A direct plan takes `reachable`: peers write into `out`
-  /// while the call is in the stream. May be captured. Errors: usage, system.
+  /// Enqueues a call; `out` is [m, n], of the residual the own rows are read. A direct plan takes
+  /// `reachable`: peers write into `out` while the call is in the stream. May be captured. Errors:
+  /// usage, system.
   void run(const Problem&, const plan::GemmArPlan&, const ReduceOperands&, cudaStream_t,
            const ReachableOut& reachable = {});
 

@@ -7,9 +7,12 @@
 #include "backend/cuda/cuda_check.h"
 #include "backend/cuda/gather_push.h"
 #include "backend/cuda/gather_rows.h"
+#include "backend/cuda/hand_rows.h"
 #include "backend/cuda/neighbours.h"
 #include "backend/cuda/no_calls.h"
+#include "backend/cuda/push_rows.h"
 #include "backend/cuda/reduce_rows.h"
+#include "backend/cuda/reduce_wide.h"
 #include "core/check.h"
 
 namespace tilelace::cuda {
@@ -49,6 +52,9 @@ RankCalls::RankCalls(comm::Group& group, int device, const SlotNeeds& needs, dou
   check(load_gather_rows(), "loading kernels");
   check(load_collect_tiles(), "loading kernels");
   check(load_sum_rows(), "loading kernels");
+  check(load_wide_sum(), "loading kernels");
+  check(load_hand_rows(), "loading kernels");
+  check(load_push_rows(), "loading kernels");
   check(load_align(), "loading kernels");
   neighbour_places();
   memory_ = comm::allocate_device(group, device, flags_at(2), timeout_s);

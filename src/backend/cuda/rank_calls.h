@@ -30,7 +30,9 @@ struct RankShare {
   /// That this communicator's kernels may fill; 0: all of the device. With fewer, calls of other
   /// communicators that wait for peers may stand beside its own.
   int multiprocessors = 0;
-  bool nccl = false;  ///< plans of transport nccl will come
+  bool nccl = false;   ///< plans of transport nccl will come
+  bool wide = false;   ///< plans with partial sums in fp32 will come
+  bool hands = false;  ///< gemm_rs: plans whose partials are handed to owners will come
 };
 
 /// All ranks make the same calls in the same order, from one thread each, on one stream each.

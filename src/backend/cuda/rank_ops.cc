@@ -6,20 +6,22 @@
 namespace tilelace::cuda {
 namespace {
 
-SlotNeeds needs_of(const Problem& p) {
+SlotNeeds needs_of(const Problem& p, DType partials) {
   switch (p.op) {
-    case Op::gemm_rs: return GemmRs::needs(p).with(GemmReduce::needs(p));
-    case Op::gemm_ar: return GemmAr::needs(p).with(GemmReduce::needs(p));
+    case Op::gemm_rs: return GemmRs::needs(p, partials).with(GemmReduce::needs(p, partials));
+    case Op::gemm_ar: return GemmAr::needs(p, partials).with(GemmReduce::needs(p, partials));
     default: return AgGemm::needs(p);
   }
 }
 
-SlotNeeds needs_of(const std::vector<Problem>& problems, int ranks) {
+SlotNeeds needs_of(const std::vector<Problem>& problems, int ranks, const RankShare& share) {
   SlotNeeds all;
   for (const Problem& p : problems) {
     require(p.ranks == ranks, "{}: got a problem of {} ranks, expected {}", name_of(p.op), p.ranks,
             ranks);
-    all = all.with(needs_of(p));
+    all = all.with(needs_of(p, p.dtype));
+    if (share.wide) all = all.with(needs_of(p, DType::fp32));
+    if (share.hands && p.op == Op::gemm_rs) all = all.with(GemmHand::needs(p));
   }
   return all;
 }
@@ -28,10 +30,11 @@ SlotNeeds needs_of(const std::vector<Problem>& problems, int ranks) {
 
 RankOps::RankOps(comm::Group& group, int device, const std::vector<Problem>& problems,
                  double timeout_s, const RankShare& share)
-    : calls(group, device, needs_of(problems, group.ranks()), timeout_s, share),
+    : calls(group, device, needs_of(problems, group.ranks(), share), timeout_s, share),
       ag_gemm(calls, share.nccl),
       gemm_rs(calls),
       gemm_ar(calls),
-      gemm_reduce(calls) {}
+      gemm_reduce(calls),
+      gemm_hand(calls) {}
 
 }  // namespace tilelace::cuda

@@ -6,6 +6,7 @@
 
 #include "backend/cuda/ag_gemm.h"
 #include "backend/cuda/gemm_ar.h"
+#include "backend/cuda/gemm_hand.h"
 #include "backend/cuda/gemm_reduce.h"
 #include "backend/cuda/gemm_rs.h"
 #include "backend/cuda/rank_calls.h"
@@ -23,6 +24,7 @@ struct RankOps {
   GemmRs gemm_rs;          ///< fused
   GemmAr gemm_ar;          ///< fused
   GemmReduce gemm_reduce;  ///< gemm_rs and gemm_ar, unfused
+  GemmHand gemm_hand;      ///< gemm_rs in the ways that others take
 };
 
 }  // namespace tilelace::cuda

@@ -9,30 +9,32 @@ namespace {
 constexpr double kGivenWithin = 0.5;  ///< of the other group's turn: a partial leaves
 
 /// Of the partial that one CTA gives for a tile.
-int given_bytes(const GemmKernel& kernel) {
-  return kernel.given_groups * kernel.given_pieces * kernel.piece_bytes;
+int given_bytes(const ReduceKernel& kernel) {
+  return kernel.of.given_groups * kernel.of.given_pieces * kernel.piece_bytes();
 }
 
 }  // namespace
 
-Plan agreed_reduce_plan(Op op, const GemmKernel& kernel) {
+Plan agreed_reduce_plan(const Problem& problem, const ReduceKernel& kernel) {
   Plan p;
-  p.op = op;
+  p.op = problem.op;
   p.transport = Transport::store;
-  p.tile_m = kernel.tile.worker_rows();
-  p.tile_n = kernel.tile.worker_cols();
+  p.tile_m = kernel.of.tile.worker_rows();
+  p.tile_n = kernel.of.tile.worker_cols();
   p.chunk_rows = given_bytes(kernel);
+  p.partials = kernel.wide ? DType::fp32 : problem.dtype;
   return p;
 }
 
-SlotNeeds partial_needs(int partials, const GemmKernel& kernel) {
-  const auto parts = static_cast<std::size_t>(partials * kernel.tile.cluster());
-  return {parts * static_cast<std::size_t>(kernel.given_groups),
+SlotNeeds partial_needs(int partials, const ReduceKernel& kernel) {
+  const auto parts = static_cast<std::size_t>(partials * kernel.of.tile.cluster());
+  return {parts * static_cast<std::size_t>(kernel.of.given_groups),
           parts * static_cast<std::size_t>(given_bytes(kernel))};
 }
 
 void fill_reduce(ReduceCommon& params, const RankCalls& calls, const Problem& p, std::uint32_t hash,
-                 const plan::GemmPlan& gemm, const ReduceOperands& t, const GemmKernel& kernel) {
+                 const plan::GemmPlan& gemm, const ReduceOperands& t, const ReduceKernel& given) {
+  const GemmKernel& kernel = given.of;
   const auto op = name_of(p.op);
   require(p.n.size() == 1, "{}: got {} weights, expected one", op, p.n.size());
   require(p.dtype != DType::fp32, "{}: dtype, got fp32, expected bf16 or fp16", op);
@@ -42,14 +44,16 @@ void fill_reduce(ReduceCommon& params, const RankCalls& calls, const Problem& p,
   const plan::GemmProblem problem{p.m, p.n.front(), p.k, p.dtype};
   fill_operands(params, kernel, problem, {t.x, t.weight, t.bias, t.out, p.activation},
                 calls.scratch());
+  require_aligned(t.residual, "residual");
+  params.residual = t.residual;
   params.call = calls.params(0, hash, p.op);
   params.pace = static_cast<std::uint32_t>(kGivenWithin * 16384 / kernel.given_pieces);
   const int terms = std::max(1, (p.ranks - 1) * kernel.given_groups);
   params.term_pieces =
-      std::min(kernel.given_pieces, kernel.stage_bytes / kernel.piece_bytes / terms);
+      std::min(kernel.given_pieces, kernel.stage_bytes / given.piece_bytes() / terms);
   require(params.term_pieces > 0, "{}: tile {}, got {} ranks, expected at most {}", op,
           gemm.tile.name, p.ranks,
-          kernel.stage_bytes / kernel.piece_bytes / kernel.given_groups + 1);
+          kernel.stage_bytes / given.piece_bytes() / kernel.given_groups + 1);
   params.term_steps = static_cast<int>(schedule::ceil_div(kernel.given_pieces, params.term_pieces));
 }
 

@@ -13,20 +13,28 @@ struct ReduceOperands {
   const void* weight = nullptr;  ///< [n, k]
   const void* bias = nullptr;    ///< [n] or null; added once, to the sum
   void* out = nullptr;
+  const void* residual = nullptr;  ///< like `out`, or null; added once, to the sum
+};
+
+/// A compiled tile whose partial sums travel in the elements' type or, `wide`, in fp32.
+struct ReduceKernel {
+  const GemmKernel& of;
+  bool wide = false;
+  [[nodiscard]] int piece_bytes() const { return of.piece_bytes * (wide ? 2 : 1); }
 };
 
 /// The choices that must agree, as the agreement hash knows them: the shape of partials depends on
 /// the tile, so all ranks take the same.
-Plan agreed_reduce_plan(Op op, const GemmKernel& kernel);
+Plan agreed_reduce_plan(const Problem& problem, const ReduceKernel& kernel);
 
 /// Flags and bytes of a slot that so many partials take.
-SlotNeeds partial_needs(int partials, const GemmKernel& kernel);
+SlotNeeds partial_needs(int partials, const ReduceKernel& kernel);
 
-/// Everything but the order, outputs and the slot, which set_slot sets. `hash`: what must agree.
-/// Errors: usage, system.
+/// Everything but the order, outputs, own rows and the slot, which set_slot sets. `hash`: what must
+/// agree. Errors: usage, system.
 void fill_reduce(ReduceCommon& params, const RankCalls& calls, const Problem& problem,
                  std::uint32_t hash, const plan::GemmPlan& gemm, const ReduceOperands& operands,
-                 const GemmKernel& kernel);
+                 const ReduceKernel& kernel);
 
 /// Where the call's slot is.
 void set_slot(ReduceCommon& params, const RankCalls& calls, unsigned slot);

@@ -100,6 +100,8 @@ class SumVerbs {
       const auto column = static_cast<unsigned>(unit % p_.row_units);
       add_elements<Element>(sum, reinterpret_cast<const uint4*>(p_.bias)[column]);
     }
+    if (p_.residual != nullptr)
+      add_elements<Element>(sum, reinterpret_cast<const uint4*>(p_.residual)[unit - p_.out_begin]);
     if (p_.activation != Activation::none) {
       // One copy of the code, the values move past it: eight would not fit the instruction cache.
 #pragma unroll 1

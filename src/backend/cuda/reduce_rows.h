@@ -24,6 +24,7 @@ struct SumRows {
   std::int32_t row_units = 1;
   DType dtype = DType::bf16;  ///< bf16 or fp16
   Activation activation = Activation::none;
+  const std::byte* residual = nullptr;  ///< like `out`, or null; added once, to the sum
 };
 
 /// Enters the call, waits until all ranks have, adds, counts the call. `early`: it comes right

@@ -44,10 +44,12 @@ bool is_call(std::uint64_t hash) { return hash != kRefusalHash && hash != kPrepa
 
 Error disagreement(const WaitRecord& r, std::string_view op, int rank) {
   if (is_call(r.have) && is_call(r.want))
-    return {ErrorKind::usage,
-            fmt::format("{}: rank {} makes another call than rank {} (agreement hash {:#010x}), "
-                        "expected {:#010x}",
-                        op, r.place.peer, rank, r.have, r.want)};
+    return {
+        ErrorKind::usage,
+        fmt::format("{}: rank {} makes another call than rank {} (agreement hash {:#010x}), "
+                    "expected {:#010x}: the same op, shapes, types and plan, results in symmetric "
+                    "memory at the same place",
+                    op, r.place.peer, rank, r.have, r.want)};
   const std::string_view own = r.want == kPreparationHash ? "prepare" : "refused call";
   return {ErrorKind::usage,
           fmt::format("{}: rank {} {}, rank {} {}, expected the same of every rank",

@@ -9,6 +9,7 @@
 #include "bindings/torch/buffers.h"
 #include "bindings/torch/calls.h"
 #include "bindings/torch/members.h"
+#include "bindings/torch/pools.h"
 
 namespace tilelace::torch_binding {
 namespace {
@@ -106,7 +107,7 @@ void join(std::string group, std::string device, int64_t rank, int64_t ranks, st
     options.workers = static_cast<int>(workers);
     options.device_index = static_cast<int>(device_index);
     add_member(
-        group, options.device,
+        group, options,
         Communicator::process(static_cast<int>(rank), static_cast<int>(ranks), directory, options));
   });
 }
@@ -210,6 +211,8 @@ const std::vector<OpEntry>& services() {
       {"_synchronize", "(str group_name, str device, int stream) -> ()", TORCH_BOX(&synchronize)},
       {"_make_buffer", "(str group_name, str device, int bytes) -> int[]", TORCH_BOX(&make_buffer)},
       {"_drop_buffer", "(int number) -> ()", TORCH_BOX(&drop_buffer)},
+      {"_make_pool", "(str group_name, str device, int bytes) -> int[]", TORCH_BOX(&make_pool)},
+      {"_drop_pool", "(int number) -> bool", TORCH_BOX(&drop_pool)},
       {"_plans", "(str group_name, str device) -> str[]", TORCH_BOX(&plans)},
       {"_has_cuda", "() -> bool", TORCH_BOX(&has_cuda)},
       {"_last_kind", "() -> int", TORCH_BOX(&last_kind)},

@@ -59,10 +59,11 @@ Device device_named(const std::string& name) {
   usage("group: device: got \"" + name + "\", expected cpu or cuda");
 }
 
-Member::Member(std::string group, Communicator communicator, Device device)
+Member::Member(std::string group, Communicator communicator, const CommunicatorOptions& options)
     : group_(std::move(group)),
       communicator_(std::move(communicator)),
-      device_(device),
+      device_(options.device),
+      device_index_(options.device_index),
       process_(getpid()) {}
 
 bool Member::own_process() const { return getpid() == process_; }
@@ -110,12 +111,13 @@ std::shared_ptr<Member> member_of(std::string_view op, const std::string& name, 
   return found->second;
 }
 
-void add_member(const std::string& group, Device device, Communicator communicator) {
+void add_member(const std::string& group, const CommunicatorOptions& options,
+                Communicator communicator) {
   auto& all = registry();
   const std::scoped_lock lock(all.mutex);
-  auto& place = all.members[{group, device}];
+  auto& place = all.members[{group, options.device}];
   if (place != nullptr) usage("join: group \"" + group + "\": got one that joined, expected not");
-  place = std::make_shared<Member>(group, std::move(communicator), device);
+  place = std::make_shared<Member>(group, std::move(communicator), options);
 }
 
 void remove_member(const std::string& group, Device device) {

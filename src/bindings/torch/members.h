@@ -17,10 +17,12 @@ namespace tilelace::torch_binding {
 /// This process's membership in one group.
 class Member {
  public:
-  Member(std::string group, Communicator communicator, Device device);
+  Member(std::string group, Communicator communicator, const CommunicatorOptions& options);
 
   [[nodiscard]] Communicator& communicator() { return communicator_; }
   [[nodiscard]] Device device() const { return device_; }
+  /// Of its GPU; -1: it has none.
+  [[nodiscard]] int device_index() const { return device_index_; }
   [[nodiscard]] const std::vector<Preparation>& prepared() const { return prepared_; }
 
   /// Prepares this problem, with room for calls to grow, unless that was done: what is prepared
@@ -39,6 +41,7 @@ class Member {
   std::string group_;
   Communicator communicator_;
   Device device_;
+  int device_index_;
   pid_t process_;
   std::vector<Preparation> prepared_;
 };
@@ -50,7 +53,8 @@ Device device_named(const std::string& name);
 std::shared_ptr<Member> member_of(std::string_view op, const std::string& name, Device device);
 
 /// Errors: usage (there already).
-void add_member(const std::string& group, Device device, Communicator communicator);
+void add_member(const std::string& group, const CommunicatorOptions& options,
+                Communicator communicator);
 /// Nothing happens where there is none. A forked process only forgets its parent's.
 void remove_member(const std::string& group, Device device);
 void remove_all_members();

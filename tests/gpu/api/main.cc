@@ -88,6 +88,8 @@ int run_launched(const Options& o) {
 
 int main(int argc, char** argv) {
   using namespace tilelace::gpu_test;
+  // Of captured calls by NCCL. Before any thread; what is set already stays, and is refused later.
+  setenv("NCCL_GRAPH_REGISTER", "0", 0);
   CLI::App app("Checks the public API on the GPUs of this machine");
   Options o;
   app.add_option("--ranks", o.ranks, "ranks (default: every GPU)");

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <optional>
@@ -23,19 +24,23 @@ struct Shape {
   Activation activation;
   bool uneven;  ///< gemm_rs: the last rank has no rows, the first all of its
   DType dtype = DType::bf16;
+  bool residual = false;
 };
 
 const std::vector<Shape>& shapes() {
-  static const std::vector<Shape> all{{1, 256, 512, false, Activation::none, false},
-                                      {7, 8, 1024, false, Activation::none, false, DType::fp16},
-                                      {16, 5128, 256, false, Activation::none, false},
-                                      {64, 1032, 2048, true, Activation::gelu, false},
-                                      {200, 264, 328, false, Activation::none, true},
-                                      {512, 2048, 1024, true, Activation::silu, false, DType::fp16},
-                                      {1024, 1024, 512, false, Activation::none, false},
-                                      {3001, 1536, 1024, false, Activation::none, true},
-                                      {4096, 1024, 2048, true, Activation::gelu_tanh, false},
-                                      {0, 256, 512, false, Activation::none, false}};
+  static const std::vector<Shape> all{
+      {1, 256, 512, false, Activation::none, false},
+      {7, 8, 1024, false, Activation::none, false, DType::fp16},
+      {16, 5128, 256, false, Activation::none, false},
+      {64, 1032, 2048, true, Activation::gelu, false},
+      {200, 264, 328, false, Activation::none, true},
+      {77, 520, 1024, true, Activation::none, true, DType::bf16, true},
+      {2050, 1032, 512, false, Activation::none, true, DType::fp16, true},
+      {512, 2048, 1024, true, Activation::silu, false, DType::fp16},
+      {1024, 1024, 512, false, Activation::none, false},
+      {3001, 1536, 1024, false, Activation::none, true},
+      {4096, 1024, 2048, true, Activation::gelu_tanh, false},
+      {0, 256, 512, false, Activation::none, false}};
   return all;
 }
 
@@ -44,6 +49,7 @@ Problem problem_of(Op op, const Shape& s, int ranks) {
   p.bias = s.bias;
   p.activation = s.activation;
   p.dtype = s.dtype;
+  p.residual = s.residual;
   if (!s.uneven || op == Op::gemm_ar) return p;
   p.rows.assign(static_cast<std::size_t>(ranks), 0);
   p.rows[0] = s.m;
@@ -66,20 +72,42 @@ PlanOptions transport_of(Transport transport) {
   return o;
 }
 
+/// With partial sums in fp32.
+PlanOptions wide(PlanOptions o) {
+  o.partials = DType::fp32;
+  return o;
+}
+
+int roundings_of(const PlanOptions& o, int ranks) {
+  if (o.transport == Transport::add) return ranks;
+  if (o.route == RouteKind::ring) return std::max(1, ranks - 1);
+  return o.partials ? 0 : 1;
+}
+
 /// Every way there is; first the planner's own.
 std::vector<PlanOptions> ways_of(Op op) {
-  if (op == Op::gemm_rs) return {{}, path_of(Path::fused), transport_of(Transport::pull)};
-  return {{}, path_of(Path::fused), transport_of(Transport::pull), transport_of(Transport::store)};
+  std::vector<PlanOptions> ways{path_of(Path::fused), transport_of(Transport::pull)};
+  if (op == Op::gemm_ar) ways.push_back(transport_of(Transport::store));
+  std::vector<PlanOptions> all{{}, transport_of(Transport::push)};
+  for (const PlanOptions& o : ways) all.insert(all.end(), {o, wide(o)});
+  if (op == Op::gemm_ar) return all;
+  PlanOptions ring, add;
+  ring.route = RouteKind::ring;
+  add.transport = Transport::add;
+  all.insert(all.end(), {path_of(Path::medium), ring, add});
+  return all;
 }
 
 std::string text_of(const PlanOptions& o) {
-  return fmt::format("path {}, transport {}", o.path ? name_of(*o.path) : "any",
-                     o.transport ? name_of(*o.transport) : "any");
+  return fmt::format("path {}, transport {}{}{}", o.path ? name_of(*o.path) : "any",
+                     o.transport ? name_of(*o.transport) : "any", o.route ? ", ring" : "",
+                     o.partials ? ", partials fp32" : "");
 }
 
 Finding run_case(Member& member, const Problem& p, const PlanOptions& options,
                  bool reachable = false) {
   SumTensors t(member, p, !p.bias && p.activation == Activation::none, reachable);
+  t.expect_roundings(roundings_of(options, p.ranks));
   const std::array list{t.preparation(options)};
   member.comm->prepare(list);
   for (int call = 0; call < kCalls; ++call) {
@@ -100,8 +128,11 @@ Finding check_shapes(Member& member) {
   for (const PlanOptions& options : ways_of(kOp))
     for (const Shape& s : shapes()) {
       const Problem p = problem_of(kOp, s, member.ranks());
+      // Shards that differ are pulled.
+      if (options.transport == Transport::push && !p.rows.empty()) continue;
       if (const Finding f = run_case(member, p, options); !f.empty()) return f;
-      if (kOp != Op::gemm_ar || options.path == Path::unfused) continue;
+      const bool shares = options.path != Path::unfused || options.transport == Transport::push;
+      if (kOp != Op::gemm_ar || !shares) continue;
       if (const Finding f = run_case(member, p, options, true); !f.empty()) return f;
     }
   return {};
@@ -117,6 +148,7 @@ Finding check_same_bits(Member& member) {
       ways.push_back(transport_of(transport));
       ways.back().chunk_rows = chunk;
     }
+  ways.push_back(transport_of(Transport::push));
   const std::array list{t.preparation()};
   member.comm->prepare(list);
   std::optional<std::uint64_t> first;
@@ -125,7 +157,7 @@ Finding check_same_bits(Member& member) {
       t.fill(5);
       t.call(o);
       member.comm->synchronize(member.stream);
-      const auto where = fmt::format("{} chunk {}", text_of(o), *o.chunk_rows);
+      const auto where = fmt::format("{} chunk {}", text_of(o), o.chunk_rows.value_or(0));
       if (const Finding f = t.check(); !f.empty()) return fmt::format("{}: {}", where, f);
       if (!first) first = t.hash();
       if (t.hash() != *first) return fmt::format("{}: got other bits than the first way", where);
@@ -167,7 +199,7 @@ struct Layer {
                           reduce.preparation()};
     m.comm->prepare(list);
   }
-  static constexpr int kWays = 6;
+  static constexpr int kWays = 8;
   void fill(std::uint64_t seed) {
     gather.fill(seed);
     for (SumTensors* t : {&scatter, &few, &reduce}) t->fill(seed);
@@ -179,12 +211,14 @@ struct Layer {
       case 2: return scatter.call(path_of(Path::unfused));
       case 3: return few.call();
       case 4: return reduce.call(transport_of(Transport::pull));
-      default: return reduce.call(transport_of(Transport::store));
+      case 5: return reduce.call(transport_of(Transport::store));
+      case 6: return reduce.call(transport_of(Transport::push));
+      default: return scatter.call(transport_of(Transport::push));
     }
   }
   Finding check(int way) {
     if (way == 0) return gather.check();
-    return way < 3 ? scatter.check() : way == 3 ? few.check() : reduce.check();
+    return way < 3 || way == 7 ? scatter.check() : way == 3 ? few.check() : reduce.check();
   }
 
   Member& member;

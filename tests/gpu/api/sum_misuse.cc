@@ -57,26 +57,40 @@ Finding check_options(Member& member) {
   for (const Op op : {Op::gemm_rs, Op::gemm_ar}) {
     Bench b(member, op);
     for (const Finding& f :
-         {b.wrong("path medium", "expected fused or unfused",
-                  set(&PlanOptions::path, Path::medium)),
-          b.wrong("route ring", "expected mesh", set(&PlanOptions::route, RouteKind::ring)),
-          b.wrong("transport push", "expected pull or store",
-                  set(&PlanOptions::transport, Transport::push)),
+         {b.wrong("transport nccl", "expected push, pull or store",
+                  set(&PlanOptions::transport, Transport::nccl)),
           b.wrong("straddle", "straddle on GPUs", set(&PlanOptions::straddle, true)),
-          b.wrong("partials fp32", "expected the operands' type",
-                  set(&PlanOptions::partials, DType::fp32)),
+          b.wrong("partials fp16", "expected the operands' type, bf16, or fp32",
+                  set(&PlanOptions::partials, DType::fp16)),
           b.wrong("a tile that is not compiled", "no plan meets", set(&PlanOptions::tile_m, 100))})
       if (!f.empty()) return f;
   }
   Bench scatter(member, Op::gemm_rs);
-  const Finding f = scatter.wrong("unfused store", "no plan meets", [](auto&, PlanOptions& o) {
-    o.path = Path::unfused;
-    o.transport = Transport::store;
-  });
-  if (!f.empty()) return f;
+  for (const Finding& f :
+       {scatter.wrong("unfused store", "no plan meets",
+                      [](auto&, PlanOptions& o) {
+                        o.path = Path::unfused;
+                        o.transport = Transport::store;
+                      }),
+        scatter.wrong("medium, pulled", "expected medium mesh push",
+                      [](auto&, PlanOptions& o) {
+                        o.path = Path::medium;
+                        o.transport = Transport::pull;
+                      }),
+        scatter.wrong("added, in fp32", "expected the operands' type", [](auto&, PlanOptions& o) {
+          o.transport = Transport::add;
+          o.partials = DType::fp32;
+        })})
+    if (!f.empty()) return f;
   Bench reduce(member, Op::gemm_ar);
-  return reduce.wrong("path medium", "expected fused or unfused",
-                      set(&PlanOptions::path, Path::medium));
+  for (const Finding& f :
+       {reduce.wrong("path medium", "expected fused or unfused",
+                     set(&PlanOptions::path, Path::medium)),
+        reduce.wrong("route ring", "expected mesh", set(&PlanOptions::route, RouteKind::ring)),
+        reduce.wrong("transport add", "which is for gemm_rs",
+                     set(&PlanOptions::transport, Transport::add))})
+    if (!f.empty()) return f;
+  return {};
 }
 
 Finding check_tensors(Member& member) {
@@ -90,6 +104,18 @@ Finding check_tensors(Member& member) {
                   [&](GemmReduceArgs&a, PlanOptions&) { a.x.data = aligned; }),
           b.wrong("rows of out apart", "one after the other",
                   [](GemmReduceArgs&a, PlanOptions&) { a.out.stride = kCols + 8; }),
+          b.wrong("residual over out", "residual and out: got memory that overlaps",
+                  [](GemmReduceArgs&a, PlanOptions&) { a.residual = a.out; }),
+          b.wrong("residual too narrow", "residual: got [",
+                  [](GemmReduceArgs&a, PlanOptions&) {
+                    a.residual = a.out;
+                    a.residual.cols -= 8;
+                  }),
+          b.wrong("activation with a residual", "got gelu, expected none",
+                  [](GemmReduceArgs&a, PlanOptions&) {
+                    a.residual = a.out;
+                    a.activation = Activation::gelu;
+                  }),
           b.wrong("out over x", "overlaps",
                   [](GemmReduceArgs&a, PlanOptions&) { a.out.data = a.x.data; }),
           b.wrong("no weight", "weight",

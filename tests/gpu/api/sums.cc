@@ -47,6 +47,8 @@ SumTensors::SumTensors(Member& member, const Problem& problem, bool exact, bool 
                static_cast<std::size_t>(problem.ranks) * bytes_of(problem.n[0], problem.k)),
       bias_(*member.comm, bytes_of(1, problem.n[0])),
       partial_(*member.comm, bytes_of(problem.m, problem.n[0])),
+      residual_(*member.comm,
+                std::max<std::size_t>(16, problem.residual ? bytes_of(rows_, problem.n[0]) : 0)),
       results_bytes_(bytes_of(rows_, problem.n[0]) + 2 * kGuard) {
   results_ = static_cast<std::byte*>(
       reachable ? reachable_results_.emplace(*member.comm, results_bytes_).local()
@@ -65,6 +67,13 @@ SumTensors::SumTensors(Member& member, const Problem& problem, bool exact, bool 
       test::fill_normal(to, static_cast<std::size_t>(p.n[0] * p.k), p.dtype, seed, member.stream);
   }
   test::fill_normal(bias_.data(), static_cast<std::size_t>(p.n[0]), p.dtype, ~kStep, member.stream);
+  if (!p.residual || rows_ == 0) return;
+  if (exact)
+    test::fill_sparse(residual_.data(), rows_, p.n[0], static_cast<int>(p.n[0]), p.dtype, ~kStep,
+                      member.stream, first_);
+  else
+    test::fill_normal(residual_.data(), static_cast<std::size_t>(rows_ * p.n[0]), p.dtype, ~kStep,
+                      member.stream, static_cast<std::size_t>(first_ * p.n[0]));
 }
 
 void SumTensors::fill(std::uint64_t seed) {
@@ -73,7 +82,7 @@ void SumTensors::fill(std::uint64_t seed) {
     std::byte* const to = bytes_at(inputs_, static_cast<std::size_t>(r) * bytes_of(p.m, p.k));
     const std::uint64_t own = seed * kStep + (static_cast<std::uint64_t>(r) << kPartShift);
     if (exact_)
-      test::fill_sparse(to, p.m, p.k, std::min(32, 256 / p.ranks), p.dtype, own, member_.stream);
+      test::fill_sparse(to, p.m, p.k, std::min(32, 255 / p.ranks), p.dtype, own, member_.stream);
     else
       test::fill_normal(to, static_cast<std::size_t>(p.m * p.k), p.dtype, own, member_.stream);
   }
@@ -87,6 +96,9 @@ GemmReduceArgs SumTensors::args() const {
   args.x = x_;
   args.weight = weight_;
   if (problem_.bias) args.bias = dense(bias_.data(), problem_.dtype, 1, problem_.n[0]);
+  if (problem_.residual)
+    args.residual =
+        dense(rows_ == 0 ? nullptr : residual_.data(), problem_.dtype, rows_, problem_.n[0]);
   args.activation = problem_.activation;
   args.out = out_;
   args.rows = problem_.rows;
@@ -120,14 +132,15 @@ void SumTensors::call(const GemmReduceArgs& args, const PlanOptions& options) co
 Finding SumTensors::check() const {
   if (rows_ == 0) return check_untouched();
   const Problem& p = problem_;
-  const auto j = test::judge({bytes_at(inputs_, bytes_of(first_, p.k)),
-                              weights_.data(),
-                              p.bias ? bias_.data() : nullptr,
-                              out_.data,
-                              {rows_, p.n[0], p.k, p.dtype},
-                              p.activation,
-                              {p.ranks, p.m * p.k, p.n[0] * p.k}},
-                             0, exact_, 0, member_.stream);
+  test::Judged judged{bytes_at(inputs_, bytes_of(first_, p.k)),
+                      weights_.data(),
+                      p.bias ? bias_.data() : nullptr,
+                      out_.data,
+                      {rows_, p.n[0], p.k, p.dtype},
+                      p.activation,
+                      {p.ranks, p.m * p.k, p.n[0] * p.k, roundings_}};
+  if (p.residual) judged.residual = residual_.data();
+  const auto j = test::judge(judged, 0, exact_, 0, member_.stream);
   if (j.wrong != 0)
     return fmt::format(
         "out: {} of {} elements wrong, rows {} to {} of m: row {} column {}: got {}, expected {}",

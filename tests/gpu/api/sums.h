@@ -15,6 +15,8 @@ class SumTensors {
   /// `exact`: small integers, results bit for bit. `reachable`: results in symmetric memory.
   /// Collective if so.
   SumTensors(Member& member, const Problem& problem, bool exact, bool reachable = false);
+  /// How often a rank's part of a sum is rounded on its way; else once.
+  void expect_roundings(int roundings) { roundings_ = roundings; }
 
   /// New inputs (the same seed on every rank), poisoned results; enqueued on the member's stream.
   void fill(std::uint64_t seed);
@@ -41,8 +43,9 @@ class SumTensors {
   Member& member_;
   Problem problem_;
   bool exact_;
+  int roundings_ = 1;
   std::int64_t first_ = 0, rows_ = 0;  ///< of the result
-  DeviceBuffer inputs_, weights_, bias_, partial_;
+  DeviceBuffer inputs_, weights_, bias_, partial_, residual_;
   std::optional<DeviceBuffer> own_results_;
   std::optional<SymmetricBuffer> reachable_results_;
   std::byte* results_ = nullptr;  ///< in one of them

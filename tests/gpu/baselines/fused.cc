@@ -33,8 +33,8 @@ Fused::Fused(Rank& rank, Timer& timer, const Operands& operands, const std::vect
   }
   if (results > 0)
     outs_ = std::make_unique<ReachableMemory>(*rank.group, rank.device, results, kWaitSeconds);
-  ops_ =
-      make_ops(*rank.group, rank.device, problems, kWaitSeconds, cuda::RankShare{0, options.nccl});
+  ops_ = make_ops(*rank.group, rank.device, problems, kWaitSeconds,
+                  cuda::RankShare{0, options.nccl, options.wide, options.hands});
 }
 
 OpTensors Fused::tensors(const Row& row, int i) const {
@@ -64,7 +64,7 @@ OpTensors Fused::tensors(const Row& row, int i) const {
 
 /// The best predictions, then the best of each kind that is not among them.
 std::vector<OpPlan> Fused::candidates(const Row& row) const {
-  const auto all = candidates_of(row.problem(), {}, options_.nccl);
+  const auto all = candidates_of(row.problem(), {}, {options_.nccl, options_.wide, options_.hands});
   std::vector<OpPlan> some;
   std::set<std::string> kinds;
   for (const OpPlan& plan : all) {

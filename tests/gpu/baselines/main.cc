@@ -8,6 +8,7 @@
 #include "backend/cuda/measure/link_bench.h"
 #include "comm/cuda/capabilities.h"
 #include "core/check.h"
+#include "pair.h"
 #include "program.h"
 #include "record.h"
 #include "watchdog.h"
@@ -36,6 +37,7 @@ struct Options {
   double link_gbps = 0;
   double limit_s = 0;
   std::string part = "0/1";
+  std::vector<std::string> pairs;
   std::string json, commit;
 };
 
@@ -114,9 +116,37 @@ void run_rank(Rank& rank, const Options& o, const std::vector<Row>& rows, Board&
   rank.meet();
 }
 
+int run_pairs(const Options& o, int ranks, JsonLines& json) {
+  std::vector<std::string> names;
+  for (const std::string& pair : o.pairs) names.push_back("gemm_" + pair);
+  const auto rows = pair_rows(ops_of(names), o.models, ranks, o.ms);
+  const Watchdog watchdog("gpu_op_bench",
+                          o.limit_s > 0 ? o.limit_s : 60 + 30.0 * static_cast<double>(rows.size()));
+  std::vector<PairResult> results;
+  run_ranks(ranks, [&](Rank& rank) {
+    const double link = o.link_gbps > 0 ? o.link_gbps : link_rate(rank);
+    cuda::NcclGroup nccl(*rank.group, rank.device, {kNcclSeconds, !o.nonblocking});
+    PairBench bench(
+        rank, nccl, rows,
+        {o.bench.rounds, o.bench.fused.candidates, o.bench.gemms.algorithms, o.bench.lengths});
+    for (const PairRow& row : rows) {
+      const PairResult result = bench.run(row);
+      if (rank.rank != 0) continue;
+      results.push_back(result);
+      json.write(record(result, link, o.commit));
+    }
+    rank.meet();
+  });
+  print_pairs(results);
+  return std::all_of(results.begin(), results.end(), [](const PairResult& r) { return r.good(); })
+             ? 0
+             : 1;
+}
+
 int run(const Options& o) {
   JsonLines json(o.json, true);
   const int ranks = choose_ranks(o.ranks);
+  if (!o.pairs.empty()) return run_pairs(o, ranks, json);
   const auto rows = rows_of(o, ranks);
   const Watchdog watchdog("gpu_op_bench",
                           o.limit_s > 0 ? o.limit_s : 60 + 20.0 * static_cast<double>(rows.size()));
@@ -137,6 +167,11 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--ops", o.ops, "of ag_gemm, gemm_rs, gemm_ar")
       ->delimiter(',')
       ->check(CLI::IsMember({"ag_gemm", "gemm_rs", "gemm_ar"}));
+  app.add_option("--pairs", o.pairs,
+                 "of rs, ar: instead of ops the MLP, ag_gemm with swiglu and gemm_rs, or a product "
+                 "with swiglu and gemm_ar, in one graph; of models with a gate")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"rs", "ar"}));
   app.add_option("--part", o.part,
                  "I/N: every N-th row from I, where the time of a run is limited");
   app.add_option("--rounds", o.bench.rounds, "samples a variant")
@@ -158,6 +193,11 @@ void add_options(CLI::App& app, Options& o) {
   app.add_flag("--all", o.bench.fused.all, "prints every fused plan that was tried");
   app.add_flag("--kinds", o.bench.fused.kinds, "times the best plan of every kind with care");
   app.add_flag("--nccl-kind", o.bench.fused.nccl, "ag_gemm: rows by NCCL are a kind, too");
+  app.add_flag("--fp32-partials", o.bench.fused.wide,
+               "gemm_rs, gemm_ar: plans with partials in fp32 are kinds, too");
+  app.add_flag(
+      "--other-ways", o.bench.fused.hands,
+      "gemm_rs: a product a shard with copies, additions at the owner, a ring are kinds, too");
   app.add_flag("--eager", o.bench.eager, "times fused and unfused without graphs, too");
   app.add_option("--algorithms", o.bench.gemms.algorithms, "of cuBLASLt that are tried")
       ->check(CLI::Range(1, 64))
@@ -188,5 +228,9 @@ int main(int argc, char** argv) {
   CLI::App app("Times the fused ops, and cuBLASLt and NCCL, one after the other or by shards");
   Options options;
   add_options(app, options);
-  return run_program("gpu_op_bench", app, argc, argv, [&] { return run(options); });
+  return run_program("gpu_op_bench", app, argc, argv, [&] {
+    // Captured calls by NCCL need it; the baselines then run without registered buffers, too.
+    if (options.bench.fused.nccl) setenv("NCCL_GRAPH_REGISTER", "0", 0);
+    return run(options);
+  });
 }

@@ -103,14 +103,21 @@ __device__ Expected expect_sum(const Judged& j, const Rule& rule, Factor f, std:
   for (int part = 0; part < j.parts.count; ++part) {
     const double partial = product_of<T>(j, f.weight, part, row, col, rule.skip_k, magnitude);
     sum += partial;
-    if (j.parts.count > 1) rounded += fabs(partial);
+    if (j.parts.count > 1) rounded += j.parts.roundings * fabs(partial);
+  }
+  if (j.residual != nullptr) {
+    const double r = static_cast<double>(
+        static_cast<float>(static_cast<const T*>(j.residual)[row * rule.n + col]));
+    sum += r;
+    magnitude += fabs(r);
   }
   if (f.bias != nullptr) {
     const double b = static_cast<double>(static_cast<float>(static_cast<const T*>(f.bias)[col]));
     sum += b;
     magnitude += fabs(b);
   }
-  const double partials = j.parts.count > 1 ? rule.u * rounded + rule.tiny * j.parts.count : 0;
+  const double tiny = j.parts.count > 1 ? rule.tiny * j.parts.count * j.parts.roundings : 0;
+  const double partials = rule.u * rounded + tiny;
   return {sum, 0x1p-24 * 16 * magnitude + partials};
 }
 

@@ -37,6 +37,8 @@ struct Judgement {
 struct Parts {
   int count = 1;
   std::int64_t a = 0, weight = 0;  ///< elements from part to part
+  int roundings =
+      1;  ///< to the elements' type, of each part's product or a sum of them, on the way
 };
 
 struct Judged {
@@ -49,13 +51,14 @@ struct Judged {
   Parts parts = {};
   const void* up = nullptr;  ///< of a gated problem; its activation is swiglu
   const void* up_bias = nullptr;
+  const void* residual = nullptr;  ///< like out, or null; added to the product
 };
 
 /// Compares out with a product in fp64: all of it, or `samples` hashed places. An element may be
 /// off by u |y| + 16 * 2^-24 * sum |a w| (times the activation's slope); with `exact` by nothing.
-/// With several parts it may be off by u of each of them, too; of a gated problem gate and up by
-/// that each, and the result by what becomes of both. `skip_k`: leaves these first k of
-/// each part out of the reference (the test of the test).
+/// With several parts it may be off by u of each of them, too, for every rounding; of a gated
+/// problem gate and up by that each, and the result by what becomes of both. `skip_k`: leaves these
+/// first k of each part out of the reference (the test of the test).
 Judgement judge(const Judged&, std::int64_t samples, bool exact, std::int64_t skip_k, cudaStream_t);
 
 struct Difference {

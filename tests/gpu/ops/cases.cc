@@ -75,6 +75,10 @@ Problem draw_problem(Rng& rng, const CaseRange& range, bool exact) {
   p.k = pick(rng, {8, 24, 56, 64, 72, 104, 128, 264, 1016, 1024, 2048}, kMostK, 8);
   p.bias = !exact && below(rng, 2) == 0;
   if (!exact && below(rng, 2) == 0) p.activation = static_cast<Activation>(1 + below(rng, 3));
+  if (p.op != Op::ag_gemm && below(rng, 3) == 0) {
+    p.residual = true;
+    p.activation = Activation::none;
+  }
   p.return_gathered = p.op == Op::ag_gemm && below(rng, 2) == 0;
   if (p.op == Op::ag_gemm && !exact && (below(rng, 4) == 0 || range.gated)) {
     p.activation = Activation::swiglu;
@@ -104,34 +108,42 @@ void vary_chunks(Rng& rng, OpPlan& plan, const Problem& p) {
   if (auto* const all = std::get_if<plan::GemmArPlan>(&plan)) vary_order(rng, *all, p);
   auto* const gather = std::get_if<plan::AgGemmPlan>(&plan);
   auto* const sum = std::get_if<plan::GemmReducePlan>(&plan);
-  if ((gather == nullptr && sum == nullptr) || below(rng, 2) == 0) return;
+  auto* const hand = std::get_if<plan::GemmHandPlan>(&plan);
+  if ((gather == nullptr && sum == nullptr && hand == nullptr) || below(rng, 2) == 0) return;
   const auto borders = borders_of(p);
   std::int64_t most = 1;
   for (std::size_t r = 0; r + 1 < borders.size(); ++r)
     most = std::max(most, borders[r + 1] - borders[r]);
-  (gather != nullptr ? gather->chunk_rows : sum->chunk_rows) =
+  (gather != nullptr ? gather->chunk_rows
+   : sum != nullptr  ? sum->chunk_rows
+                     : hand->chunk_rows) =
       std::max<std::int64_t>(1, most / (1 + below(rng, kMostChunks))) + below(rng, 2);
 }
 
 }  // namespace
 
 std::string sort_of(const OpPlan& plan) {
+  if (const auto* hand = std::get_if<plan::GemmHandPlan>(&plan))
+    return std::string(hand->gemm.tile.name);
   if (const auto* gather = std::get_if<plan::AgGemmPlan>(&plan))
     return fmt::format("{:012}", gather->chunk_rows);
   if (const auto* sum = std::get_if<plan::GemmReducePlan>(&plan))
-    return std::string(sum->gemm.tile.name);
+    return sum->transport == Transport::push
+               ? fmt::format("{} {} {}", sum->push.rounds, sum->push.threads, sum->gemm.tile.name)
+               : std::string(sum->gemm.tile.name);
   if (const auto* all = std::get_if<plan::GemmArPlan>(&plan))
     return fmt::format("{} {}", all->gemm.tile.name, all->lag);
   return std::string(std::get<plan::GemmRsPlan>(plan).gemm.tile.name);
 }
 
-bool takes_nccl(const std::vector<std::string>& kinds) {
-  return std::find(kinds.begin(), kinds.end(), "nccl by shard") != kinds.end();
+Extras extras_of(const std::vector<std::string>& kinds) {
+  return {std::find(kinds.begin(), kinds.end(), "nccl by shard") != kinds.end(), true, true};
 }
 
-PlansByKind plans_by_kind(const Problem& problem, const plan::GemmMachine& machine, bool nccl) {
+PlansByKind plans_by_kind(const Problem& problem, const plan::GemmMachine& machine,
+                          const Extras& extras) {
   PlansByKind kinds;
-  for (const OpPlan& plan : candidates_of(problem, machine, nccl))
+  for (const OpPlan& plan : candidates_of(problem, machine, extras))
     kinds[kind_of(plan)].push_back(plan);
   return kinds;
 }
@@ -153,7 +165,7 @@ std::vector<Case> draw_cases(int count, const CaseRange& range, std::uint64_t se
     c.exact = i % 2 == 0 && !range.gated;  // silu knows no integers
     c.problem = draw_problem(rng, range, c.exact);
     c.plan = draw_plan(
-        rng, only(plans_by_kind(c.problem, range.machine, takes_nccl(range.kinds)), range.kinds));
+        rng, only(plans_by_kind(c.problem, range.machine, extras_of(range.kinds)), range.kinds));
     vary_chunks(rng, c.plan, c.problem);
     // Calls without any row keep ranks in step, and write nothing.
     if (below(rng, 40) == 0) {

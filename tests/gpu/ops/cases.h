@@ -39,9 +39,9 @@ std::vector<Case> draw_cases(int count, const CaseRange& range, std::uint64_t se
 /// All plans, by kind_of, fastest prediction first.
 using PlansByKind = std::map<std::string, std::vector<OpPlan>>;
 PlansByKind plans_by_kind(const Problem& problem, const plan::GemmMachine& machine,
-                          bool nccl = false);
-/// Whether plans of these kinds take NCCL; else it is not asked for any.
-bool takes_nccl(const std::vector<std::string>& kinds);
+                          const Extras& extras = {});
+/// What checks of these kinds (none: of all) ask for: NCCL only where it is named.
+Extras extras_of(const std::vector<std::string>& kinds);
 /// Leaves these kinds alone; where there is none of them: all, or, `strictly`, none. No kinds: all.
 PlansByKind only(PlansByKind plans, const std::vector<std::string>& kinds, bool strictly = false);
 

@@ -103,6 +103,8 @@ TEST(Cases, OfGemmRsMeetTheEdges) {
   EXPECT_TRUE(any([](const Case& c) { return c.problem.m == 3; }));
   EXPECT_TRUE(any([](const Case& c) { return c.problem.m % 4 != 0 && c.problem.rows.empty(); }));
   EXPECT_TRUE(any([](const Case& c) { return c.problem.bias; }));
+  EXPECT_TRUE(any([](const Case& c) { return c.problem.residual && c.exact; }));
+  EXPECT_TRUE(any([](const Case& c) { return c.problem.residual && !c.exact; }));
   EXPECT_TRUE(any([](const Case& c) { return c.problem.activation != Activation::none; }));
   EXPECT_TRUE(any([](const Case& c) {
     const auto& rows = c.problem.rows;
@@ -121,12 +123,18 @@ TEST(Cases, OfSumsMeetEveryKindOfPlan) {
     return kinds;
   };
   auto scatter = kinds_of(Op::gemm_rs);
-  EXPECT_EQ(scatter.size(), 2U);
-  for (const char* kind : {"store by shard", "unfused pull"}) EXPECT_GT(scatter[kind], 30) << kind;
+  EXPECT_EQ(scatter.size(), 8U);
+  for (const char* kind :
+       {"store by shard", "unfused pull", "store by shard fp32", "unfused pull fp32", "medium push",
+        "unfused add", "unfused ring", "unfused push"})
+    EXPECT_GT(scatter[kind], 20) << kind;
   auto reduce = kinds_of(Op::gemm_ar);
-  EXPECT_EQ(reduce.size(), 4U);
-  for (const char* kind : {"store direct", "store staged", "unfused pull", "unfused store"})
-    EXPECT_GT(reduce[kind], 30) << kind;
+  EXPECT_EQ(reduce.size(), 11U);
+  for (const std::string kind : {"store direct", "store staged", "unfused pull", "unfused store"})
+    for (const char* partials : {"", " fp32"}) EXPECT_GT(reduce[kind + partials], 15) << kind;
+  for (const char* kind :
+       {"unfused push", "unfused push in two shots", "unfused push in two shots direct"})
+    EXPECT_GT(reduce[kind], 10) << kind;
   for (const Case& c : some(4, Op::gemm_ar)) EXPECT_TRUE(c.problem.rows.empty()) << text_of(c);
 }
 

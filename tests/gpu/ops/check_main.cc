@@ -55,7 +55,8 @@ plan::GemmMachine machine_of(int ranks, int communicators) {
 }
 
 cuda::RankShare share_of(const Options& o, int ranks, int communicators) {
-  return {machine_of(ranks, communicators).multiprocessors, takes_nccl(o.kinds)};
+  const Extras extras = extras_of(o.kinds);
+  return {machine_of(ranks, communicators).multiprocessors, extras.nccl, extras.wide, extras.hands};
 }
 
 /// Of an op: everything that the ranks' threads share; made before they start.
@@ -88,9 +89,9 @@ Work work_of(const Options& o, Op op, int ranks) {
   if (o.stress <= 0 && o.straggle <= 0 && o.pair <= 0) return work;
   work.stressed = stress_problems(op, ranks, work.stressed_dtype);
   for (const Problem& p : work.stressed) {
-    const bool nccl = takes_nccl(o.kinds);
-    work.kinds.push_back(only(plans_by_kind(p, machine, nccl), o.kinds, true));
-    work.halves.push_back(only(plans_by_kind(p, machine_of(ranks, 2), nccl), o.kinds, true));
+    const Extras extras = extras_of(o.kinds);
+    work.kinds.push_back(only(plans_by_kind(p, machine, extras), o.kinds, true));
+    work.halves.push_back(only(plans_by_kind(p, machine_of(ranks, 2), extras), o.kinds, true));
   }
   require(std::any_of(work.kinds.begin(), work.kinds.end(),
                       [](const PlansByKind& kinds) { return !kinds.empty(); }),
@@ -242,6 +243,8 @@ int run(const Options& o) {
 
 int main(int argc, char** argv) {
   using namespace tilelace::gpu_test;
+  // Of captured calls by NCCL. Before any thread; what is set already stays, and is refused later.
+  setenv("NCCL_GRAPH_REGISTER", "0", 0);
   CLI::App app("Checks the fused ops on the GPUs of this machine against exact integers and fp64");
   Options o;
   app.add_option("--ranks", o.ranks, "ranks (default: every GPU; more share devices)");
@@ -266,9 +269,27 @@ int main(int argc, char** argv) {
                  "of plans, as the output names them: only these, where a problem has any of them "
                  "(default: all but nccl by shard, which takes libnccl)")
       ->delimiter(',')
-      ->check(CLI::IsMember({"push by shard", "pull by shard", "ring by shard", "nccl by shard",
-                             "medium push", "store by shard", "store whole", "store direct",
-                             "store staged", "unfused pull", "unfused store"}));
+      ->check(CLI::IsMember({"push by shard",
+                             "pull by shard",
+                             "ring by shard",
+                             "nccl by shard",
+                             "medium push",
+                             "store by shard",
+                             "store whole",
+                             "store direct",
+                             "store staged",
+                             "unfused pull",
+                             "unfused store",
+                             "unfused push",
+                             "unfused push in two shots",
+                             "unfused push in two shots direct",
+                             "store by shard fp32",
+                             "store direct fp32",
+                             "store staged fp32",
+                             "unfused pull fp32",
+                             "unfused store fp32",
+                             "unfused add",
+                             "unfused ring"}));
   app.add_flag("--gated", o.gated, "random problems of ag_gemm: those with swiglu alone");
   app.add_option("--dtypes", o.dtypes, "of bf16, fp16")
       ->delimiter(',')

@@ -56,6 +56,7 @@ class OpCheck {
   /// Weights, shape, places of the case.
   void begin(const Case& c);
   void fill_weights(const Case& c);
+  void fill_residual(const Case& c);
   void lay(const Case& c, Side& side) const;
   void fill(const Case& c, void* to, std::int64_t row, std::int64_t rows, std::uint64_t seed);
   /// Inputs of the side's next call, poison in its results.
@@ -79,6 +80,7 @@ class OpCheck {
   std::unique_ptr<ReachableMemory> outs_;
   std::array<Side, 2> sides_;
   std::vector<std::byte*> weights_, biases_;  ///< of each part
+  std::byte* residual_ = nullptr;
   std::size_t results_bytes_ = 0;
   std::vector<std::int64_t> borders_;
   OpShape shape_;

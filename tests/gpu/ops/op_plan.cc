@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 #include "core/check.h"
@@ -20,14 +21,20 @@ void add(std::vector<OpPlan>& all, const Plans& plans) {
 }  // namespace
 
 std::vector<OpPlan> candidates_of(const Problem& problem, const plan::GemmMachine& machine,
-                                  bool nccl) {
+                                  const Extras& extras) {
   std::vector<OpPlan> plans;
   if (problem.op == Op::ag_gemm) add(plans, plan::ag_gemm_candidates(problem, machine));
-  if (problem.op == Op::ag_gemm && nccl)
+  if (problem.op == Op::ag_gemm && extras.nccl)
     add(plans, plan::ag_gemm_nccl_candidates(problem, machine));
-  if (problem.op == Op::gemm_rs) add(plans, plan::gemm_rs_candidates(problem, machine));
-  if (problem.op == Op::gemm_ar) add(plans, plan::gemm_ar_candidates(problem, machine));
-  if (problem.op != Op::ag_gemm) add(plans, plan::gemm_reduce_candidates(problem, machine));
+  for (const bool wide : {false, true}) {
+    if (wide && !extras.wide) continue;
+    if (problem.op == Op::gemm_rs) add(plans, plan::gemm_rs_candidates(problem, machine, wide));
+    if (problem.op == Op::gemm_ar) add(plans, plan::gemm_ar_candidates(problem, machine, wide));
+    if (problem.op != Op::ag_gemm) add(plans, plan::gemm_reduce_candidates(problem, machine, wide));
+  }
+  if (problem.op == Op::gemm_rs && extras.hands)
+    for (const auto way : {plan::HandWay::copied, plan::HandWay::added, plan::HandWay::ring})
+      add(plans, plan::gemm_hand_candidates(problem, way, machine));
   std::stable_sort(plans.begin(), plans.end(), [](const OpPlan& x, const OpPlan& y) {
     return predicted_us(x) < predicted_us(y);
   });
@@ -41,12 +48,58 @@ std::string describe(const OpPlan& plan) {
 }
 
 Path path_of(const OpPlan& plan) {
+  if (const auto* hand = std::get_if<plan::GemmHandPlan>(&plan)) return plan::path_of(hand->way);
   if (std::holds_alternative<plan::GemmReducePlan>(plan)) return Path::unfused;
   const auto* gather = std::get_if<plan::AgGemmPlan>(&plan);
   return gather != nullptr ? gather->path : Path::fused;
 }
 
-std::string kind_of(const OpPlan& plan) {
+int roundings_of(const OpPlan& plan, int ranks) {
+  if (const auto* hand = std::get_if<plan::GemmHandPlan>(&plan))
+    return plan::roundings_of(hand->way, ranks);
+  return is_wide(plan) ? 0 : 1;
+}
+
+double frobenius_limit(const OpPlan& plan, const Problem& problem) {
+  const double u = unit_roundoff(problem.dtype);
+  const auto* hand = std::get_if<plan::GemmHandPlan>(&plan);
+  if (hand == nullptr || hand->way == plan::HandWay::copied)
+    return (problem.op == Op::ag_gemm || is_wide(plan) ? 0.52 : 0.72) * u;
+  // One rounding errs by 0.52 u of what is rounded: a sum of i of the ranks' equal parts has i of
+  // the result's variance each. Round the ring 1, 2, ..., the last one is the result; added, each
+  // part by itself, then 2, 3, ..., then the result.
+  const double ranks = problem.ranks;
+  const double sums = (ranks + 1) / 2;
+  const bool ring = hand->way == plan::HandWay::ring;
+  return 0.52 * u * std::sqrt(ring ? sums : 1 + 1 + sums - 1 / ranks);
+}
+
+bool is_steady(const OpPlan& plan) {
+  const auto* hand = std::get_if<plan::GemmHandPlan>(&plan);
+  return hand == nullptr || hand->way != plan::HandWay::added;
+}
+
+bool is_wide(const OpPlan& plan) {
+  return std::visit(
+      [](const auto& p) {
+        if constexpr (requires { p.wide; })
+          return p.wide;
+        else
+          return false;
+      },
+      plan);
+}
+
+namespace {
+
+std::string way_of(const OpPlan& plan) {
+  if (const auto* hand = std::get_if<plan::GemmHandPlan>(&plan);
+      hand != nullptr && hand->way == plan::HandWay::ring)
+    return "unfused ring";
+  if (const auto* sum = std::get_if<plan::GemmReducePlan>(&plan);
+      sum != nullptr && sum->transport == Transport::push)
+    return fmt::format("unfused push{}{}", sum->push.shots == 2 ? " in two shots" : "",
+                       sum->push.direct ? " direct" : "");
   if (path_of(plan) != Path::fused)
     return fmt::format("{} {}", name_of(path_of(plan)), name_of(transport_of(plan)));
   if (const auto* all = std::get_if<plan::GemmArPlan>(&plan))
@@ -57,7 +110,13 @@ std::string kind_of(const OpPlan& plan) {
                      gather != nullptr && gather->whole ? "whole" : "by shard");
 }
 
+}  // namespace
+
+std::string kind_of(const OpPlan& plan) { return way_of(plan) + (is_wide(plan) ? " fp32" : ""); }
+
 Transport transport_of(const OpPlan& plan) {
+  if (const auto* hand = std::get_if<plan::GemmHandPlan>(&plan))
+    return plan::transport_of(hand->way);
   if (const auto* sum = std::get_if<plan::GemmReducePlan>(&plan)) return sum->transport;
   const auto* gather = std::get_if<plan::AgGemmPlan>(&plan);
   return gather != nullptr ? gather->transport : Transport::store;
@@ -102,11 +161,11 @@ OpShape::OpShape(const Problem& problem, int rank) : sums(problem.op != Op::ag_g
 
 std::string text_of(const Problem& p) {
   return fmt::format(
-      "{} {} ranks {} m {}{} n {} k {}{}{}{}", name_of(p.op), name_of(p.dtype), p.ranks, p.m,
+      "{} {} ranks {} m {}{} n {} k {}{}{}{}{}", name_of(p.op), name_of(p.dtype), p.ranks, p.m,
       p.rows.empty() ? "" : fmt::format(" rows {}", fmt::join(p.rows, "+")), fmt::join(p.n, "+"),
       p.k, p.bias ? " bias" : "",
       p.activation == Activation::none ? "" : fmt::format(" {}", name_of(p.activation)),
-      p.return_gathered ? " gathered" : "");
+      p.return_gathered ? " gathered" : "", p.residual ? " residual" : "");
 }
 
 }  // namespace tilelace::gpu_test

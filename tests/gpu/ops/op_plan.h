@@ -7,25 +7,41 @@
 
 #include "plan/ag_gemm.h"
 #include "plan/gemm_ar.h"
+#include "plan/gemm_hand.h"
 #include "plan/gemm_reduce.h"
 #include "plan/gemm_rs.h"
 
 namespace tilelace::gpu_test {
 
-using OpPlan =
-    std::variant<plan::AgGemmPlan, plan::GemmRsPlan, plan::GemmArPlan, plan::GemmReducePlan>;
+using OpPlan = std::variant<plan::AgGemmPlan, plan::GemmRsPlan, plan::GemmArPlan,
+                            plan::GemmReducePlan, plan::GemmHandPlan>;
+
+/// Plans that are made only where they are asked for.
+struct Extras {
+  bool nccl = false;   ///< ag_gemm: rows by NCCL
+  bool wide = false;   ///< sums: partials in fp32
+  bool hands = false;  ///< gemm_rs: partials that are handed to owners
+};
 
 /// All legal plans, fastest prediction first. Error: usage (a problem that has none).
 std::vector<OpPlan> candidates_of(const Problem& problem, const plan::GemmMachine& machine = {},
-                                  bool nccl = false);
+                                  const Extras& extras = {});
 
 std::string describe(const OpPlan& plan);
-/// "push by shard", "ring by shard", "medium push", "unfused store": what names a way of moving
-/// rows and cutting tiles.
+/// "push by shard", "ring by shard", "medium push", "unfused store fp32": what names a way of
+/// moving rows and cutting tiles, and partials in fp32.
 std::string kind_of(const OpPlan& plan);
 Path path_of(const OpPlan& plan);
 Transport transport_of(const OpPlan& plan);
 double predicted_us(const OpPlan& plan);
+/// Whether partial sums are fp32.
+bool is_wide(const OpPlan& plan);
+/// How often a rank's part of a sum, or a sum of some, is rounded before the last rounding.
+int roundings_of(const OpPlan& plan, int ranks);
+/// Of its results against fp64: what their relative Frobenius error may be.
+double frobenius_limit(const OpPlan& plan, const Problem& problem);
+/// Whether it gives the same bits in every run.
+bool is_steady(const OpPlan& plan);
 /// The product in it.
 const plan::GemmPlan& gemm_of(const OpPlan& plan);
 

@@ -18,12 +18,16 @@ void run_op(cuda::RankOps& ops, const Problem& problem, const OpPlan& plan, cons
     return ops.ag_gemm.run(problem, *gather, t, stream);
   const void* const bias = t.biases.empty() ? nullptr : t.biases.front();
   if (const auto* fused = std::get_if<plan::GemmRsPlan>(&plan))
-    return ops.gemm_rs.run(problem, *fused, {t.a, t.weights.at(0), bias, t.outs.at(0)}, stream);
+    return ops.gemm_rs.run(problem, *fused, {t.a, t.weights.at(0), bias, t.outs.at(0), t.residual},
+                           stream);
   if (const auto* fused = std::get_if<plan::GemmArPlan>(&plan))
-    return ops.gemm_ar.run(problem, *fused, {t.a, t.weights.at(0), bias, t.outs.at(0)}, stream,
-                           t.reachable);
+    return ops.gemm_ar.run(problem, *fused, {t.a, t.weights.at(0), bias, t.outs.at(0), t.residual},
+                           stream, t.reachable);
+  if (const auto* hand = std::get_if<plan::GemmHandPlan>(&plan))
+    return ops.gemm_hand.run(problem, *hand, {t.a, t.weights.at(0), bias, t.outs.at(0), t.residual},
+                             stream);
   ops.gemm_reduce.run(problem, std::get<plan::GemmReducePlan>(plan),
-                      {t.a, t.weights.at(0), bias, t.outs.at(0)}, stream);
+                      {t.a, t.weights.at(0), bias, t.outs.at(0), t.residual}, stream, t.reachable);
 }
 
 }  // namespace tilelace::gpu_test

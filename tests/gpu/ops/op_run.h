@@ -11,7 +11,8 @@ namespace tilelace::gpu_test {
 
 /// Of any op; one that sums has one weight, at most one bias, and one out.
 struct OpTensors : cuda::AgGemmTensors {
-  cuda::ReachableOut reachable;  ///< gemm_ar: the out, where peers reach it
+  cuda::ReachableOut reachable;    ///< gemm_ar: the out, where peers reach it
+  const void* residual = nullptr;  ///< of a sum
 };
 
 /// Memory for outs that peers reach. Collective. Errors: comm::allocate_device's.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the ranks of gpu_op_check found, put together: lines while it runs, JSON lines, a table.
 #pragma once
+#include <map>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -37,6 +38,9 @@ class Report {
   [[nodiscard]] int print() const;
 
  private:
+  struct Worst {
+    double error = 0, limit = 0;
+  };
   [[nodiscard]] Json head(const char* schema, std::string_view op, DType dtype) const;
 
   int ranks_;
@@ -47,7 +51,7 @@ class Report {
   std::mutex mutex_;
   std::vector<std::string> rows_;
   int calls_ = 0, missed_ = 0, wrong_ = 0, lines_ = 0;
-  double worst_ = 0;
+  std::map<std::string, Worst> worst_;  ///< by kind of plan
   bool bad_ = false;
 };
 

@@ -20,9 +20,9 @@ constexpr long kBlock = 8;         // calls of one problem and plan in a row, of
 constexpr std::size_t kSorts = 5;  // a problem and kind
 constexpr std::size_t kDropped = 3;
 constexpr std::uint64_t kInputSeed = 0x5151ULL << 32U, kWeightSeed = 0x6161ULL << 32U,
-                        kPartSeed = 0x7171ULL << 40U;
+                        kPartSeed = 0x7171ULL << 40U, kResidualSeed = 0x8181ULL << 32U;
 
-std::size_t bytes_of(std::int64_t rows, std::int64_t cols) {
+std::size_t stress_bytes(std::int64_t rows, std::int64_t cols) {
   return std::max<std::size_t>(16, static_cast<std::size_t>(rows * cols) * 2);
 }
 
@@ -43,6 +43,13 @@ std::vector<OpPlan> some_of(std::vector<OpPlan> plans) {
   if (auto sum = std::get_if<plan::GemmReducePlan>(&some.front())) {
     // One chunk a shard; as many as there can be.
     plan::GemmReducePlan other = *sum;
+    other.chunk_rows = kMostRows;
+    some.emplace_back(other);
+    other.chunk_rows = 1;
+    some.emplace_back(other);
+  }
+  if (auto hand = std::get_if<plan::GemmHandPlan>(&some.front())) {
+    plan::GemmHandPlan other = *hand;
     other.chunk_rows = kMostRows;
     some.emplace_back(other);
     other.chunk_rows = 1;
@@ -78,6 +85,7 @@ std::vector<Problem> stress_problems(Op op, int ranks, DType dtype) {
   Problem ragged = even;
   ragged.m = 1009;  // few enough for every kind of plan
   ragged.n = {328};
+  ragged.residual = op != Op::ag_gemm;
   std::int64_t left = ragged.m;
   for (int r = 0; r < ranks && op != Op::gemm_ar; ++r) {
     const std::int64_t rows = r + 1 == ranks ? left : left * (r % 3) / 5;
@@ -92,7 +100,7 @@ std::vector<Problem> stress_problems(Op op, int ranks, DType dtype) {
 
 PlansByKind all_kinds(const Problem& problem, const plan::GemmMachine& machine) {
   PlansByKind all;
-  for (auto& [kind, plans] : plans_by_kind(problem, machine))
+  for (auto& [kind, plans] : plans_by_kind(problem, machine, {false, true, true}))
     for (OpPlan& plan : some_of(plans)) all[std::string(kAllKinds)].push_back(std::move(plan));
   return all;
 }
@@ -109,7 +117,7 @@ Stress::Stress(Rank& rank, const std::vector<Problem>& problems, std::vector<Pla
   totals_ = static_cast<StressTotals*>(make(sizeof(StressTotals)));
   std::size_t largest = 0;
   for (const Problem& p : problems) {
-    largest = std::max(largest, bytes_of(p.m, p.n.at(0)));
+    largest = std::max(largest, stress_bytes(p.m, p.n.at(0)));
     loads_.push_back(load_for(p, drop));
   }
   largest = (largest + 255) / 256 * 256;
@@ -151,11 +159,12 @@ void* Stress::make(std::size_t bytes) {
 
 /// Inputs of the own rank, and what the products of everyone's are.
 Stress::Load Stress::load_for(const Problem& p, bool drop) {
-  Load load{p, OpShape(p, rank_.rank), nullptr, {}, {}, {}};
+  Load load{p, OpShape(p, rank_.rank), nullptr, nullptr, {}, {}, {}};
   const OpShape& s = load.shape;
-  const int per_row = std::min(32, 256 / p.ranks);
+  const int per_row = std::min(32, 255 / p.ranks);
   const auto parts = static_cast<std::size_t>(s.parts);
-  const std::size_t weight_bytes = bytes_of(p.n[0], p.k), operand_bytes = bytes_of(s.results, p.k);
+  const std::size_t weight_bytes = stress_bytes(p.n[0], p.k),
+                    operand_bytes = stress_bytes(s.results, p.k);
   auto* const weights = static_cast<std::byte*>(make(parts * weight_bytes));
   auto* const operands = static_cast<std::byte*>(make(parts * operand_bytes));
   for (std::size_t part = 0; part < parts; ++part)
@@ -163,24 +172,32 @@ Stress::Load Stress::load_for(const Problem& p, bool drop) {
                       kWeightSeed * ((s.sums ? part : static_cast<std::size_t>(rank_.rank)) + 1),
                       rank_.stream);
   load.weight = weights + static_cast<std::size_t>(s.own_part) * weight_bytes;
+  if (p.residual) {
+    load.residual = make(bytes_of(s.results, p.n[0]));
+    if (s.results > 0)
+      test::fill_sparse(load.residual, s.results, p.n[0], static_cast<int>(p.n[0]), p.dtype,
+                        kResidualSeed, rank_.stream, s.result_row);
+  }
   for (std::size_t i = 0; i < kInputs; ++i) {
     const auto fill = [&](void* to, std::int64_t row, std::int64_t rows, std::size_t part) {
       const std::uint64_t seed = kInputSeed * (i + 1) + kPartSeed * part;
       if (rows > 0) test::fill_sparse(to, rows, p.k, per_row, p.dtype, seed, rank_.stream, row);
     };
-    load.inputs[i] = make(bytes_of(s.inputs, p.k));
-    load.expected[i] = make(bytes_of(s.results, p.n[0]));
+    load.inputs[i] = make(stress_bytes(s.inputs, p.k));
+    load.expected[i] = make(stress_bytes(s.results, p.n[0]));
     fill(load.inputs[i], s.input_row, s.inputs, static_cast<std::size_t>(s.own_part));
     for (std::size_t part = 0; part < parts; ++part)
       fill(operands + part * operand_bytes, s.result_row, s.results, part);
     if (drop && i == kDropped && rank_.rank == rank_.ranks - 1)
-      check(cudaMemsetAsync(load.inputs[i], 0, bytes_of(s.inputs, p.k), rank_.stream), "dropping");
+      check(cudaMemsetAsync(load.inputs[i], 0, stress_bytes(s.inputs, p.k), rank_.stream),
+            "dropping");
     check(enqueue_product({operands,
                            weights,
                            load.expected[i],
                            {s.results, p.n[0], p.k, p.dtype},
                            {s.parts, static_cast<std::int64_t>(operand_bytes / 2),
-                            static_cast<std::int64_t>(weight_bytes / 2)}},
+                            static_cast<std::int64_t>(weight_bytes / 2)},
+                           load.residual},
                           rank_.stream),
           "a reference");
   }
@@ -237,6 +254,7 @@ void Stress::launch(long call) {
   tensors.weights = {load.weight};
   tensors.outs = {out.data};
   tensors.reachable = reachable_->at(out.data);
+  tensors.residual = load.residual;
   run_op(*ops_, load.problem, plan_of(call), tensors, rank_.stream);
 }
 

@@ -70,7 +70,7 @@ class Stress {
   struct Load {
     Problem problem;
     OpShape shape;
-    void* weight = nullptr;
+    void *weight = nullptr, *residual = nullptr;
     std::array<void*, kInputs> inputs{}, expected{};
     std::vector<OpPlan> plans;  ///< of the kind that runs
   };

@@ -75,6 +75,7 @@ __global__ void product_kernel(const __grid_constant__ StressProduct s) {
         sum += static_cast<float>(a[x]) * static_cast<float>(w[x]);
     }
     for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(~0U, sum, d);
+    if (s.residual != nullptr) sum += static_cast<float>(static_cast<const T*>(s.residual)[i]);
     if (lane == 0) static_cast<T*>(s.out)[i] = static_cast<T>(sum);
   }
 }

@@ -45,6 +45,7 @@ struct StressProduct {
   void* out = nullptr;
   plan::GemmProblem problem;
   test::Parts parts = {};
+  const void* residual = nullptr;  ///< like out, or null; added
 };
 
 /// out = a * weight^T, summed over the parts, for operands whose sums are exact; plain and slow.

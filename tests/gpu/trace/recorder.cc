@@ -118,8 +118,8 @@ RankRow RankRecorder::run(const Row& row) {
   RankRow r;
   r.multiprocessors = multiprocessors(rank_.device);
   auto choices = fused_.choose(row);
-  const auto chosen = std::find_if(choices.begin(), choices.end(), [](const FusedChoice& c) {
-    return path_of(c.plan) == Path::fused;
+  const auto chosen = std::find_if(choices.begin(), choices.end(), [&](const FusedChoice& c) {
+    return path_of(c.plan) == Path::fused || !options_.fused.only.empty();
   });
   require(chosen != choices.end(), "{}: {}, got no fused plan, expected one", name_of(row.op),
           text_of(row.problem()));

@@ -205,6 +205,35 @@ std::string chunks(const std::vector<RankRow>& ranks, const Row& row) {
   return text;
 }
 
+/// Of the CTAs that sum behind the product: when each thing they did was over, first, median and
+/// last, us after the product's last event; of all calls that were kept.
+std::string sums(const std::vector<RankRow>& ranks) {
+  std::map<std::pair<int, std::string>, std::vector<double>> ends;  // in the order of doing
+  for (const RankRow& rank : ranks)
+    for (const CallLine& call : rank.fused.calls) {
+      if (call.launches.size() < 2 || call.launches.back().kernel != "sum") continue;
+      const double product_us = call.launches.front().end_us;
+      for (const CtaLine& cta : call.launches.back().ctas) {
+        ends[{-1, "its CTA began"}].push_back(cta.begin_us - product_us);
+        int i = 0;
+        for (const Span& s : cta.spans)
+          if (s.lane == 0)
+            ends[{i++, std::string(name_of(s.doing))}].push_back(s.end_us - product_us);
+        for (const Span& s : cta.spans)
+          if (s.doing == Doing::admission) ends[{99, "admission"}].push_back(s.end_us - product_us);
+      }
+    }
+  if (ends.empty()) return {};
+  std::string text =
+      "\nThe sum: over, us after the product's last event: first, median and last CTA\n";
+  for (auto& [what, us] : ends) {
+    const auto count = us.size();
+    text += fmt::format("{:<28}{}   {} of them\n", what.second, spread(spread_of(std::move(us))),
+                        count);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string summary(const Row& row, const std::vector<RankRow>& ranks) {
@@ -212,7 +241,7 @@ std::string summary(const Row& row, const std::vector<RankRow>& ranks) {
                               way_of("same tile", ranks, &RankRow::same),
                               way_of("best own", ranks, &RankRow::best)};
   return head(row, ranks) + shares(ways) + products(ways) + edges(ways) + quarters(ways) +
-         waits(ways) + chunks(ranks, row) + "\n";
+         waits(ways) + sums(ranks) + chunks(ranks, row) + "\n";
 }
 
 }  // namespace tilelace::gpu_test

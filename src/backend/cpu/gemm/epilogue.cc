@@ -136,10 +136,10 @@ void store_tile(const Epilogue& epilogue, const float* acc, const float* acc2, s
                 std::int64_t rows, std::int64_t cols, void* out, std::int64_t ldout) {
   const Activation activation = epilogue.activation;
   const DType dtype = epilogue.dtype;
-  if (activation == Activation::none && epilogue.bias == nullptr)
+  if (activation == Activation::none && epilogue.bias == nullptr && epilogue.residual == nullptr)
     return round_tile(acc, ldacc, rows, cols, out, dtype, ldout);
   const bool gated = activation == Activation::swiglu;
-  Chunk value{}, up{}, bias_buffer, bias2_buffer;
+  Chunk value{}, up{}, bias_buffer, bias2_buffer, residual;
   for (std::int64_t first = 0; first < cols; first += kChunk) {
     const std::int64_t width = std::min(kChunk, cols - first);
     const float* bias = bias_chunk(epilogue.bias, dtype, first, width, bias_buffer);
@@ -151,6 +151,11 @@ void store_tile(const Epilogue& epilogue, const float* acc, const float* acc2, s
       if (gated) {
         load_biased(up, acc2 + r * ldacc + first, bias2, width);
         multiply_chunk(value, up);
+      }
+      if (epilogue.residual != nullptr) {
+        to_float(element(epilogue.residual, dtype, r * epilogue.ldresidual + first), dtype, width,
+                 residual.values);
+        add_row(value.values, residual.values, width);
       }
       from_float(value.values, dtype, width, element(out, dtype, r * ldout + first));
     }

@@ -11,12 +11,16 @@ namespace tilelace::cpu {
 
 /// out[r, c] = round(act(acc[r, c] + bias[c])), rounded once to `dtype`, which is also the type of
 /// the biases; a null bias counts as zero. The biases start at the tile's first column.
+/// A residual, a matrix like `out` and of its type, is added before the rounding; there is no
+/// activation then.
 /// swiglu: acc = gate, acc2 = up: out = silu(gate + bias) * (up + bias2).
 struct Epilogue {
   Activation activation = Activation::none;
   DType dtype = DType::bf16;
   const void* bias = nullptr;
   const void* bias2 = nullptr;
+  const void* residual = nullptr;
+  std::int64_t ldresidual = 0;
 };
 
 /// `acc2` is read by swiglu only, with the stride of `acc`.

@@ -98,4 +98,17 @@ void GemmReference::add_bias(const void* bias, DType dtype) {
   }
 }
 
+void GemmReference::add(const TensorView& residual) {
+  require(residual.rows == rows_ && residual.cols == cols_,
+          "gemm reference: residual, got {} x {}, expected {} x {}", residual.rows, residual.cols,
+          rows_, cols_);
+  for (std::int64_t r = 0; r < rows_; ++r) {
+    for (std::int64_t c = 0; c < cols_; ++c) {
+      const double x = load_element(residual.data, residual.dtype, r * residual.stride + c);
+      value_[static_cast<std::size_t>(r * cols_ + c)] += x;
+      abs_sum_[static_cast<std::size_t>(r * cols_ + c)] += std::fabs(x);
+    }
+  }
+}
+
 }  // namespace tilelace::cpu

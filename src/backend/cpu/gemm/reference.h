@@ -22,11 +22,13 @@ class GemmReference {
   void add(const TensorView& a, const TensorView& w, bool rounded = false);
   /// Adds bias[cols] to every row; null does nothing.
   void add_bias(const void* bias, DType dtype);
+  /// Adds a matrix [rows, cols].
+  void add(const TensorView& residual);
 
   [[nodiscard]] std::int64_t rows() const { return rows_; }
   [[nodiscard]] std::int64_t cols() const { return cols_; }
-  /// All three are [rows, cols]: the value, sum |a b| (and |bias|), and the sum of the magnitudes
-  /// of the rounded partial sums.
+  /// All three are [rows, cols]: the value, sum |a b| (and |bias|, |residual|), and the sum of the
+  /// magnitudes of the rounded partial sums.
   [[nodiscard]] const std::vector<double>& value() const { return value_; }
   [[nodiscard]] const std::vector<double>& abs_sum() const { return abs_sum_; }
   [[nodiscard]] const std::vector<double>& rounded_sum() const { return rounded_sum_; }

@@ -90,6 +90,10 @@ TILELACE_DEVICE void tensor_load_multicast(Shared dst, const CUtensorMap* map, S
       "l"(map), "r"(barrier), "r"(x), "r"(y), "h"(mask)
       : "memory");
 }
+/// Brings bytes of global memory to the second-level cache; address and length in multiples of 16.
+TILELACE_DEVICE void prefetch_bulk(const void* from, std::uint32_t bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
 TILELACE_DEVICE void tensor_store(const CUtensorMap* map, Shared src, int x, int y) {
   asm volatile(
       "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
@@ -163,6 +167,16 @@ TILELACE_DEVICE uint4 load_shared_16(Shared a) {
                : "r"(a)
                : "memory");
   return v;
+}
+/// A word of global memory, past the first-level cache; 0 where it is not asked for.
+TILELACE_DEVICE std::uint32_t load_where(const std::uint32_t* a, bool wanted) {
+  std::uint32_t value;
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\nmov.u32 %0, 0;\n@p ld.global.cg.u32 %0, [%1];\n}"
+      : "=r"(value)
+      : "l"(a), "r"(wanted ? 1U : 0U)
+      : "memory");
+  return value;
 }
 /// The smaller of the value and what is there.
 TILELACE_DEVICE void store_shared_least(Shared a, int value) {

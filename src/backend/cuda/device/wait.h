@@ -36,7 +36,8 @@ TILELACE_DEVICE comm::AbortWord host_word(const WaitContext& c) {
 }
 
 /// Rounds between looks at host memory, some ms. More often, the hundreds of threads that wait on a
-/// device fill the bus with their reads, and a flag is seen 100 us late.
+/// device fill the bus with their reads, and a flag is seen 100 us late. No wait begins near a
+/// look: each takes some us, from all lanes of the warp, and a call has no time for one.
 constexpr std::uint32_t kHostPollRounds = 4096;
 
 template <class Word, class EpochOf>
@@ -47,7 +48,8 @@ TILELACE_DEVICE comm::WaitStatus wait_word(const WaitContext& c, const WaitPlace
   // Most flags are there already: neither clock nor abort words are read then.
   seen = CudaAtomics::load_acquire(word);
   if (comm::epoch_reached(epoch_of(seen), want)) return comm::WaitStatus::reached;
-  std::uint32_t round = blockIdx.x * 61 + threadIdx.x * 7;  // not all in the same round
+  // Not all in the same round.
+  std::uint32_t round = (blockIdx.x * 61 + threadIdx.x * 7) % (kHostPollRounds / 2);
   const auto reached = [&](Word have) {
     if (comm::epoch_reached(epoch_of(have), want)) return true;
     if (++round % kHostPollRounds == 0) {

@@ -4,6 +4,7 @@
 // of tiles and the sharing of k-steps are the schedule's (schedule/gemm.h). With AgGemmParams the
 // rows of a come from the peers, with GemmRsParams terms of the sums: the loading warp waits for
 // them, another one for the peers' headers; the other two send own rows, if copy engines do not.
+// With GemmWideParams the product stays in fp32; with GemmRsWideParams, GemmArWideParams terms do.
 // With GemmGatedParams and AgGemmGatedParams out = silu(a * gate^T + bias) * (a * up^T + up_bias).
 #pragma once
 #define TILELACE_DEVICE_LOOPS
@@ -19,8 +20,9 @@ TILELACE_DEVICE void start_ring(const Params& p, GemmShared<Tile> shared) {
   if (threadIdx.x == 32) {
     ptx::prefetch_map(&p.rows);
     ptx::prefetch_map(&p.cols);
-    ptx::prefetch_map(out_map(p, 0));
-    if (kOutWidth<Tile, Params> % 64 != 0) ptx::prefetch_map(rest_map(p, 0));
+    constexpr bool kStages = !Params::kWide || Params::kReduces;
+    if (kStages) ptx::prefetch_map(out_map(p, 0));
+    if (kStages && kOutWidth<Tile, Params> % 64 != 0) ptx::prefetch_map(rest_map(p, 0));
     if constexpr (Params::kGates) ptx::prefetch_map(&p.up);
     if constexpr (Params::kGathers) ptx::prefetch_map(&p.own);
   }

@@ -78,6 +78,9 @@ class GemmLoad {
 
   TILELACE_DEVICE void load_terms(schedule::GemmCell cell, int tile) {
     const TermLoad<Tile, Params> terms(p_, cell, place_.cta);
+    terms.prefetch_residual(
+        own_row(p_, cell, (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows),
+        (cell.col * Tile::cluster_cols + place_.col) * Tile::width, Shape::kRows, Tile::width);
     note(TraceKind::wait_terms, tile);
     if (!terms.wait(admitted_number(shared_), trace_, tile) && ptx::elect_one())
       ptx::store_shared_least(shared_.failed(), segment_);

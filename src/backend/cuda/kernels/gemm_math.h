@@ -5,6 +5,7 @@
 #include "backend/cuda/kernels/gemm_params.h"
 #include "backend/cuda/kernels/gemm_reduce.h"
 #include "backend/cuda/kernels/gemm_shape.h"
+#include "backend/cuda/kernels/gemm_values.h"
 #include "comm/cuda_atomics.h"
 #include "tilelace/error.h"
 #include "wgmma_shapes.h"
@@ -123,9 +124,18 @@ class GemmMath {
 
   TILELACE_DEVICE void store(schedule::GemmCell cell) {
     if constexpr (Params::kShares) tell_shared();
+    int row = (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows + 64 * block_row_;
+    const int col = (cell.col * Tile::cluster_cols + place_.col) * kOut;
+    if constexpr (Params::kWide && !Params::kReduces) {
+      store_wide<Tile>(p_, acc_, row + 16 * warp_ + lane_ / 4, col + 2 * (lane_ & 3));
+      return note(TraceKind::stored);
+    }
     if constexpr (Params::kReduces) {
       if (!p_.work.order.own(cell.section)) return give_terms(cell);
+      row = own_row(p_, cell, row);
       add_terms();
+      if (p_.residual != nullptr)
+        add_residual<Tile, Element>(p_, acc_, row + 16 * warp_ + lane_ / 4, col + 2 * (lane_ & 3));
       note(TraceKind::summed);
     }
     if constexpr (Params::kGathers || Params::kReduces)
@@ -133,10 +143,6 @@ class GemmMath {
     if (segments_ <= Shape::kTurns) note(TraceKind::allowed);
     section_ = cell.section;
     [[maybe_unused]] const std::uint32_t began = ptx::cycles();
-    int row = (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows + 64 * block_row_;
-    const int col = (cell.col * Tile::cluster_cols + place_.col) * kOut;
-    if constexpr (Params::kShares)  // a block of the own rows
-      row += p_.work.order.begin(cell.section) - p_.work.order.own_begin;
 #pragma unroll
     for (int i = 0; i < Tile::blocks; ++i)
 #pragma unroll
@@ -224,7 +230,7 @@ class GemmMath {
 
   /// Adds the peers' terms, in rank order, the own one in its place among them.
   TILELACE_DEVICE void add_terms() {
-    using Partial = PartialShape<Tile>;
+    using Partial = PartialShape<Tile, Params::kWide>;
     const int peers = p_.work.order.ranks - 1;
     const int apart = Partial::kGroups * p_.term_pieces * Partial::kPieceBytes;
     const int first = (Tile::pingpong ? 0 : group_) * p_.term_pieces * Partial::kPieceBytes;
@@ -241,13 +247,12 @@ class GemmMath {
       float sum[8] = {};
       int q = 0;
 #pragma unroll 1
-      for (; q < p_.call.rank; ++q)
-        add_elements<Element>(sum, ptx::load_shared_16(piece + q * apart));
+      for (; q < p_.call.rank; ++q) add_term<Element, Params::kWide>(sum, piece + q * apart);
 #pragma unroll
       for (int e = 0; e < 8; ++e)
         if (8 * i + e < Partial::kValues) sum[e] += value(8 * i + e);
 #pragma unroll 1
-      for (; q < peers; ++q) add_elements<Element>(sum, ptx::load_shared_16(piece + q * apart));
+      for (; q < peers; ++q) add_term<Element, Params::kWide>(sum, piece + q * apart);
 #pragma unroll
       for (int e = 0; e < 8; ++e)
         if (8 * i + e < Partial::kValues) value(8 * i + e) = sum[e];
@@ -257,6 +262,7 @@ class GemmMath {
     drop_stage();
     if (Tile::pingpong && p_.term_steps > Tile::stages) hand_over();
   }
+
   /// A tile goes to all ranks at a pace, as partials do.
   TILELACE_DEVICE void pause(std::uint32_t began, int chunk) const {
     const std::uint32_t apart = turn_ / 128 * p_.share_pace / 128;

@@ -42,13 +42,23 @@ struct GemmParams : GemmCommon {
   static constexpr bool kReduces = false;
   static constexpr bool kShares = false;
   static constexpr bool kGates = false;
+  static constexpr bool kWide = false;
   CUtensorMap out;       ///< 64 columns x 64 rows a store
   CUtensorMap out_rest;  ///< what a width that 64 does not divide leaves over
   schedule::GemmWork work;
 };
 
+/// The product as it was added up, [m, n] in fp32: a partial sum that is added to others. No bias,
+/// no activation.
+struct GemmWideParams : GemmParams {
+  static constexpr bool kWide = true;
+  float* wide_out;
+  int m;
+};
+
 /// The GEMM of ag_gemm: activations are this rank's staging, or `own` for its own shard.
 struct AgGemmParams : GemmCommon {
+  static constexpr bool kWide = false;
   static constexpr bool kGathers = true;
   static constexpr bool kReduces = false;
   static constexpr bool kShares = false;
@@ -82,6 +92,8 @@ struct ReduceCommon : GemmCommon {
   static constexpr bool kGathers = false;
   static constexpr bool kReduces = true;
   CallParams call;
+  const void* residual;  ///< [own rows, n] or null: added to the sum
+  int own_rows;
   /// Offset: what each CTA of each partial leaves. Its flags: one a math group, from call.flags on.
   std::size_t partials;
   std::uint32_t pace;  ///< between pieces of a partial that leaves: 1/16384 of a turn
@@ -91,6 +103,7 @@ struct ReduceCommon : GemmCommon {
 
 /// The GEMM of gemm_rs.
 struct GemmRsParams : ReduceCommon {
+  static constexpr bool kWide = false;
   static constexpr bool kShares = false;
   static constexpr bool kGates = false;
   CUtensorMap out;  ///< own rows
@@ -100,6 +113,7 @@ struct GemmRsParams : ReduceCommon {
 
 /// The GEMM of gemm_ar: own rows go to all ranks.
 struct GemmArParams : ReduceCommon {
+  static constexpr bool kWide = false;
   static constexpr bool kShares = true;
   static constexpr bool kGates = false;
   CUtensorMap out[schedule::kMaxShareRanks];  ///< i: own rows at rank + i
@@ -108,6 +122,14 @@ struct GemmArParams : ReduceCommon {
   int first_shared;          ///< flag at a peer of the first tile that it is given
   std::uint32_t share_pace;  ///< between chunks of a tile that is shared: 1/16384 of a turn
   bool awaits;               ///< ends once all tiles of peers are here; else another kernel waits
+};
+
+/// The same with partial sums that travel in fp32.
+struct GemmRsWideParams : GemmRsParams {
+  static constexpr bool kWide = true;
+};
+struct GemmArWideParams : GemmArParams {
+  static constexpr bool kWide = true;
 };
 
 }  // namespace tilelace::cuda

@@ -2,7 +2,8 @@
 // Partial sums of gemm_rs: a tile of a peer's rows goes straight from registers into the peer's
 // slot and is signalled. For a tile of own rows the peers' terms follow its operands through the
 // ring and are added in rank order. In the slot a partial lies as the accumulator does: a piece is
-// eight values of each thread of a group. Nobody else ever reads it.
+// eight values of each thread of a group, in fp32 four and behind them the other four. Nobody else
+// ever reads it.
 #pragma once
 #include "backend/cuda/device/elements.h"
 #include "backend/cuda/device/trace.h"
@@ -12,11 +13,11 @@
 namespace tilelace::cuda {
 
 /// What the partial sums of one tile take.
-template <class Tile>
+template <class Tile, bool kWide = false>
 struct PartialShape {
   static constexpr int kValues = Tile::blocks * GemmShape<Tile>::kAccumulators;  ///< of a thread
   static constexpr int kPieces = (kValues + 7) / 8;
-  static constexpr int kPieceBytes = 128 * 16;
+  static constexpr int kPieceBytes = 128 * (kWide ? 32 : 16);
   /// Groups of threads that share one tile: each leaves a part, and raises a flag for it.
   static constexpr int kGroups = Tile::pingpong ? 1 : Tile::groups;
   static constexpr int kBytes = kGroups * kPieces * kPieceBytes;  ///< of one CTA
@@ -24,9 +25,9 @@ struct PartialShape {
 
 /// Where they lie, from any source, at any rank.
 template <class Tile, class Params>
-class PartialPlace : public PartialShape<Tile> {
+class PartialPlace : public PartialShape<Tile, Params::kWide> {
   using Shape = GemmShape<Tile>;
-  using Sizes = PartialShape<Tile>;
+  using Sizes = PartialShape<Tile, Params::kWide>;
 
  public:
   TILELACE_DEVICE PartialPlace(const Params& p, schedule::GemmCell cell, int cta)
@@ -50,9 +51,34 @@ class PartialPlace : public PartialShape<Tile> {
   int cta_;
 };
 
-/// Sends the accumulator of a group, rounded, to the owner of the tile's rows, of which `rows` are
-/// there from the group's first on, a piece every `pace` cycles: a burst of all CTAs would fill the
-/// way to memory, and the loads of those who multiply meanwhile would wait behind it.
+/// Row of an own tile, among the own rows.
+template <class Params>
+TILELACE_DEVICE int own_row(const Params& p, schedule::GemmCell cell, int row) {
+  if constexpr (Params::kShares)  // a block of them
+    return row + p.work.order.begin(cell.section) - p.work.order.own_begin;
+  else
+    return row;
+}
+
+/// Adds a thread's eight values of a term in the ring.
+template <class Element, bool kWide>
+TILELACE_DEVICE void add_term(float (&sum)[8], ptx::Shared at) {
+  if constexpr (kWide) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const uint4 v = ptx::load_shared_16(at + half * 128 * 16);
+      sum[4 * half] += __uint_as_float(v.x), sum[4 * half + 1] += __uint_as_float(v.y);
+      sum[4 * half + 2] += __uint_as_float(v.z), sum[4 * half + 3] += __uint_as_float(v.w);
+    }
+  } else {
+    add_elements<Element>(sum, ptx::load_shared_16(at));
+  }
+}
+
+/// Sends the accumulator of a group, rounded or as it is, to the owner of the tile's rows, of which
+/// `rows` are there from the group's first on, a piece every `pace` cycles: a burst of all CTAs
+/// would fill the way to memory, and the loads of those who multiply meanwhile would wait behind
+/// it.
 template <class Element, class Tile, class Params, class Accumulators>
 TILELACE_DEVICE void give_terms(const Params& p, const PartialPlace<Tile, Params>& place, int owner,
                                 int group, const Accumulators& acc, int rows, int barrier,
@@ -70,7 +96,13 @@ TILELACE_DEVICE void give_terms(const Params& p, const PartialPlace<Tile, Params
 #pragma unroll
     for (int e = 0; e < 8; ++e)
       v[e] = 8 * i + e < kValues ? acc[(8 * i + e) / kOfBlock][(8 * i + e) % kOfBlock] : 0.0F;
-    to[i * 128] = pack_elements<Element>(v);
+    if constexpr (Params::kWide) {
+      auto* const wide = reinterpret_cast<float4*>(to + 2 * i * 128);
+      wide[0] = {v[0], v[1], v[2], v[3]};
+      wide[128] = {v[4], v[5], v[6], v[7]};
+    } else {
+      to[i * 128] = pack_elements<Element>(v);
+    }
   }
   if (thread == 0) trace.add(TraceKind::written, static_cast<int>(threadIdx.x) / 128 - 1);
   publish({thread, 128}, barrier, place.flag(owner, p.call.rank, group), epoch);
@@ -85,6 +117,18 @@ class TermLoad {
  public:
   TILELACE_DEVICE TermLoad(const Params& p, schedule::GemmCell cell, int cta)
       : p_(p), cell_(cell), place_(p, cell, cta) {}
+
+  /// The rows that will be added behind the terms: threads read them a few bytes at a time, which
+  /// only the cache close by is fast enough for.
+  TILELACE_DEVICE void prefetch_residual(int row, int col, int rows, int cols) const {
+    const int bytes = 2 * min(cols, p_.n - col);
+    if (p_.residual == nullptr || bytes <= 0) return;
+    const int end = min(row + rows, p_.own_rows);
+    const auto* const from = static_cast<const std::byte*>(p_.residual);
+    for (int r = row + (static_cast<int>(threadIdx.x) & 31); r < end; r += 32)
+      ptx::prefetch_bulk(from + 2 * (std::int64_t{r} * p_.n + col),
+                         static_cast<std::uint32_t>(bytes));
+  }
 
   /// A lane a flag; false: a term never came.
   TILELACE_DEVICE bool wait(std::uint32_t epoch, Trace trace, int tile) const {
@@ -135,16 +179,19 @@ TILELACE_DEVICE void await_shared(const GemmArParams& p, std::uint32_t epoch) {
                           p.call.base + p.call.rank * p.call.stride + p.call.flags) +
                       p.first_shared;
   const int lane = static_cast<int>(threadIdx.x) & 31;
+  // All sections' tiles in one row, dealt to all lanes: few have more than one flag to wait for.
+  int skip = static_cast<int>(blockIdx.x) * 32 + lane;
   for (int s = 0; s < order.count; ++s) {
     if (order.own(s)) continue;
     const int owner = order.section[s].owner;
     const int first = order.first_partial(owner, s) * GemmShape<Tile>::kCluster;
     const int parts = order.tile_rows[s] * order.cols * GemmShape<Tile>::kCluster;
-    for (int i = static_cast<int>(blockIdx.x) * 32 + lane; i < parts;
-         i += static_cast<int>(gridDim.x) * 32) {
-      const WaitPlace place{Role::copy, s, -1, owner, static_cast<std::uint32_t>(first + i)};
-      if (wait(p.call.wait, place, flags + first + i, epoch) != comm::WaitStatus::reached) return;
+    for (; skip < parts; skip += static_cast<int>(gridDim.x) * 32) {
+      const int i = first + skip;
+      const WaitPlace place{Role::copy, s, -1, owner, static_cast<std::uint32_t>(i)};
+      if (wait(p.call.wait, place, flags + i, epoch) != comm::WaitStatus::reached) return;
     }
+    skip -= parts;
   }
 }
 

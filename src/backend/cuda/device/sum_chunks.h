@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// What kernels that sum behind a product have in common: they enter the call, raise and await flags
+// of chunks, and finish sums. A CTA does all of it together: every thread calls everything.
+#pragma once
+#include "backend/cuda/device/activation.h"
+#include "backend/cuda/device/call.h"
+#include "backend/cuda/device/elements.h"
+#include "backend/cuda/device/transfer.h"
+#include "backend/cuda/reduce_rows.h"
+
+namespace tilelace::cuda {
+
+/// Enters a call whose product came before: the header says that this rank's partial is there.
+/// False: peers did not come, or make another call.
+TILELACE_DEVICE bool enter_behind_product(const CallParams& c, std::uint32_t epoch) {
+  __syncthreads();  // everybody has the number before it is counted
+  bool good = true;
+  if (threadIdx.x < 32) {
+    if (blockIdx.x == 0) send_headers(c, epoch);
+    if (threadIdx.x == 0) count_call(c, epoch);
+    good = wait_admission(c, epoch);
+  }
+  return __syncthreads_and(good ? 1 : 0) != 0;
+}
+
+/// Flags are raised and waited for side by side, a thread each. After a wait that failed nothing is
+/// done any more.
+class ChunkFlags {
+ public:
+  /// `of_a_rank`: flags of one rank, for the record of a wait that fails.
+  TILELACE_DEVICE ChunkFlags(const CallParams& call, std::uint32_t epoch, schedule::Index of_a_rank)
+      : call_(call), epoch_(epoch), of_a_rank_(of_a_rank) {}
+
+  [[nodiscard]] TILELACE_DEVICE bool failed() const { return failed_; }
+  /// What all threads have stored so far is published by the signals that follow.
+  TILELACE_DEVICE void wrote() { unpublished_ = true; }
+
+  TILELACE_DEVICE void signal(int peer, schedule::Index flag) {
+    if (failed_) return;
+    if (unpublished_) {
+      __syncthreads();
+      unpublished_ = false;
+      signals_ = 0;
+    }
+    if (signals_++ % threads() == thread()) cuda::signal(flags(peer) + flag, epoch_);
+  }
+
+  TILELACE_DEVICE void wait(schedule::Index flag) {
+    if (waits_++ == thread()) awaited_ = flag;
+    if (waits_ == threads()) settle();
+  }
+
+  /// All flags that were asked for since the last time are here, unless a wait has failed.
+  TILELACE_DEVICE bool settle() {
+    if (waits_ == 0) return !failed_;
+    bool here = true;
+    if (awaited_ >= 0) {
+      const auto peer = static_cast<int>(awaited_ / of_a_rank_);
+      const auto chunk = static_cast<int>(awaited_ % of_a_rank_);
+      const WaitPlace place{Role::reduce, chunk, -1, peer, static_cast<std::uint32_t>(awaited_)};
+      here = cuda::wait(call_.wait, place, flags(call_.rank) + awaited_, epoch_) ==
+             comm::WaitStatus::reached;
+    }
+    waits_ = 0;
+    awaited_ = -1;
+    failed_ = __syncthreads_or(here && !failed_ ? 0 : 1) != 0;
+    return !failed_;
+  }
+
+ private:
+  TILELACE_DEVICE static int thread() { return static_cast<int>(threadIdx.x); }
+  TILELACE_DEVICE static int threads() { return static_cast<int>(blockDim.x); }
+  TILELACE_DEVICE comm::Flag* flags(int rank) const {
+    return reinterpret_cast<comm::Flag*>(call_.base + rank * call_.stride + call_.flags);
+  }
+
+  const CallParams& call_;
+  std::uint32_t epoch_;
+  schedule::Index of_a_rank_;
+  int signals_ = 0, waits_ = 0;
+  schedule::Index awaited_ = -1;  ///< the flag that this thread waits for
+  bool unpublished_ = false, failed_ = false;
+};
+
+/// Adds four elements of fp32.
+TILELACE_DEVICE void add_floats(float* sum, const uint4& v) {
+  sum[0] += __uint_as_float(v.x), sum[1] += __uint_as_float(v.y);
+  sum[2] += __uint_as_float(v.z), sum[3] += __uint_as_float(v.w);
+}
+
+/// Bias, residual or activation, and the one rounding of a sum of eight.
+template <class Element>
+TILELACE_DEVICE uint4 finish_sum(const SumRows& p, float (&sum)[8], schedule::Index unit) {
+  if (p.bias != nullptr) {
+    const auto column = static_cast<unsigned>(unit % p.row_units);
+    add_elements<Element>(sum, reinterpret_cast<const uint4*>(p.bias)[column]);
+  }
+  if (p.residual != nullptr)
+    add_elements<Element>(sum, reinterpret_cast<const uint4*>(p.residual)[unit - p.out_begin]);
+  if (p.activation != Activation::none) {
+    // One copy of the code, the values move past it: eight would not fit the instruction cache.
+#pragma unroll 1
+    for (int i = 0; i < 8; ++i) {
+      const float x = activate(p.activation, sum[0]);
+#pragma unroll
+      for (int e = 0; e < 7; ++e) sum[e] = sum[e + 1];
+      sum[7] = x;
+    }
+  }
+  return pack_elements<Element>(sum);
+}
+
+}  // namespace tilelace::cuda

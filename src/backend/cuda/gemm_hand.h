@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// gemm_rs on GPUs in the ways that others take: products into this rank's slot, then partials go to
+// who owns their rows, by copy engines, by additions in the owner's memory, or round a ring.
+#pragma once
+#include "backend/cuda/copy_engine.h"
+#include "backend/cuda/rank_calls.h"
+#include "backend/cuda/reduce_launch.h"
+#include "plan/gemm_hand.h"
+
+namespace tilelace::cuda {
+
+/// One rank's calls on one communicator. Makes nothing in a call.
+class GemmHand {
+ public:
+  /// Of calls up to the problem's m, of any way. Error: usage.
+  static SlotNeeds needs(const Problem&);
+
+  /// `calls` must outlive it. Local. Error: system.
+  explicit GemmHand(RankCalls& calls) : calls_(calls), engine_(calls.device(), calls.next(0)) {}
+
+  /// Enqueues a call; `out` is [m_r, n]. May be captured. Errors: usage, system.
+  void run(const Problem&, const plan::GemmHandPlan&, const ReduceOperands&, cudaStream_t);
+
+ private:
+  /// A product a shard, own last; each one's copy goes under the next.
+  void multiply_by_shards(const Problem&, const plan::GemmHandPlan&, const ReduceOperands&,
+                          unsigned slot, cudaStream_t);
+
+  RankCalls& calls_;
+  CopyEngine engine_;
+};
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel behind the products of a gemm_rs whose partials are handed to owners
+// (schedule/hand_rows.h).
+#pragma once
+#include "backend/cuda/reduce_rows.h"
+#include "schedule/hand_rows.h"
+
+namespace tilelace::cuda {
+
+struct HandRows : SumRows {
+  schedule::HandWay way = schedule::HandWay::copied;
+  /// Offset: what came in. Ring: partials [m, n]; copied: of the source i further on, from i - 1
+  /// pitches on, the own rows.
+  std::size_t incoming = 0;
+  std::size_t pitch = 0;  ///< bytes
+};
+
+/// Enters the call, waits until all ranks have, hands and adds, counts the call. `early`: it comes
+/// right behind the kernel that writes the partial and begins under its end. May be captured.
+[[nodiscard]] cudaError_t enqueue_hand(const HandRows&, bool early, cudaStream_t);
+
+/// Loads it, so that a later launch does not.
+[[nodiscard]] cudaError_t load_hand_rows();
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Accumulators and memory whose rows lie as they do, without shared memory in between. A thread's
+// values are two neighbours in each group of eight columns, in each of two rows eight apart, in
+// each block of 64 rows: `row` and `col` are those of its first one.
+#pragma once
+#include <cstdint>
+
+#include "backend/cuda/device/elements.h"
+#include "backend/cuda/kernels/gemm_shape.h"
+
+namespace tilelace::cuda {
+
+/// Adds what a sum of own rows is added to, in the elements' type, from where the loading warp
+/// brought it. Some loads are under way together; without branches, which would part them.
+template <class Tile, class Element, class Params, class Accumulators>
+TILELACE_DEVICE void add_residual(const Params& p, Accumulators& acc, int row, int col) {
+  constexpr int kGroups = GemmShape<Tile>::kAccumulators / 4;
+  constexpr int kAtOnce = 8;
+  const auto* const from = static_cast<const std::uint32_t*>(p.residual);
+  const int pitch = p.n / 2;
+#pragma unroll
+  for (int i = 0; i < Tile::blocks; ++i)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int r = row + 64 * i + 8 * half;
+      const std::uint32_t* const at = from + std::int64_t{r} * pitch + col / 2;
+#pragma unroll
+      for (int first = 0; first < kGroups; first += kAtOnce) {
+        std::uint32_t words[kAtOnce];
+#pragma unroll
+        for (int j = 0; j < kAtOnce; ++j)
+          if (first + j < kGroups)
+            words[j] = ptx::load_where(at + 4 * (first + j),
+                                       r < p.own_rows && col + 8 * (first + j) < p.n);
+#pragma unroll
+        for (int j = 0; j < kAtOnce; ++j) {
+          if (first + j >= kGroups) continue;
+          const float2 v = unpack(words[j], Element{});
+          acc[i][4 * (first + j) + 2 * half] += v.x;
+          acc[i][4 * (first + j) + 2 * half + 1] += v.y;
+        }
+      }
+    }
+}
+
+/// Stores the accumulators as they are; rows are columns of the result where the tile is swapped.
+template <class Tile, class Params, class Accumulators>
+TILELACE_DEVICE void store_wide(const Params& p, const Accumulators& acc, int row, int col) {
+  const int rows = Tile::swapped ? p.n : p.m;
+  const int cols = Tile::swapped ? p.m : p.n;
+#pragma unroll
+  for (int i = 0; i < Tile::blocks; ++i)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int r = row + 64 * i + 8 * half;
+      if (r >= rows) continue;
+#pragma unroll
+      for (int j = 0; j < GemmShape<Tile>::kAccumulators / 4; ++j) {
+        const int c = col + 8 * j;
+        const float low = acc[i][4 * j + 2 * half];
+        const float high = acc[i][4 * j + 2 * half + 1];
+        if constexpr (Tile::swapped) {
+          if (c < cols) p.wide_out[std::int64_t{c} * p.n + r] = low;
+          if (c + 1 < cols) p.wide_out[std::int64_t{c + 1} * p.n + r] = high;
+        } else if (c < cols) {
+          *reinterpret_cast<float2*>(p.wide_out + std::int64_t{r} * p.n + c) = {low, high};
+        }
+      }
+    }
+}
+
+}  // namespace tilelace::cuda

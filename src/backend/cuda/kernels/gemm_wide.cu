@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/kernels/gemm.h"
+#include "backend/cuda/kernels/gemm_instances.h"
+
+namespace tilelace::cuda {
+namespace {
+#pragma nv_diag_suppress 177  // a tile that is not made: its members
+TILELACE_GEMM_TILES(TILELACE_GEMM_TYPE)
+
+template <class Tile, class Element, bool kWide>
+WideKernels wide() {
+  WideKernels kernels;
+  if constexpr (kWide && kIsMade<Tile, Element>) {
+    kernels.function = reinterpret_cast<const void*>(gemm_kernel<Tile, Element, GemmWideParams>);
+    if constexpr (plan::can_reduce(Tile::groups, Tile::blocks, Tile::width, Tile::pingpong,
+                                   Tile::swapped))
+      kernels.reducing =
+          reinterpret_cast<const void*>(gemm_kernel<Tile, Element, GemmRsWideParams>);
+    if constexpr (plan::can_share(Tile::blocks, Tile::width, Tile::pingpong))
+      kernels.sharing = reinterpret_cast<const void*>(gemm_kernel<Tile, Element, GemmArWideParams>);
+  }
+  return kernels;
+}
+}  // namespace
+
+WideKernels gemm_wide(std::string_view tile, DType dtype) {
+#define TILELACE_GEMM_WIDE(name, ...)                                                        \
+  if (tile == #name)                                                                         \
+    return dtype == DType::bf16 ? wide<name##_tile, __nv_bfloat16, plan::can_widen(#name)>() \
+                                : wide<name##_tile, __half, plan::can_widen(#name)>();
+  TILELACE_GEMM_TILES(TILELACE_GEMM_WIDE)
+#undef TILELACE_GEMM_WIDE
+  return {};
+}
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: Apache-2.0
+#define TILELACE_DEVICE_LOOPS
+#include "backend/cuda/device/activation.h"
+#include "backend/cuda/device/call.h"
+#include "backend/cuda/device/elements.h"
+#include "backend/cuda/device/transfer.h"
+#include "backend/cuda/push_rows.h"
+
+namespace tilelace::cuda {
+namespace {
+
+using schedule::Index;
+using schedule::PushedChunk;
+using schedule::SumChunk;
+
+/// Units of a thread, and ranks, whose loads are under way together.
+constexpr int kUnits = 2, kTerms = 4;
+/// Looks at a flag before its wait is one with a bound: some 20 us.
+constexpr int kQuickLooks = 32;
+
+/// Of a CTA. Those who move data never wait for a release to get through: a warp signals for them.
+/// Nor does that one wait for flags: another does.
+struct PushShared {
+  std::uint64_t moved[2 * schedule::kMaxPushRounds];  ///< by all who move; then it is signalled
+  std::uint64_t here[2 * schedule::kMaxPushRounds];   ///< what was waited for
+  std::uint64_t numbered;                             ///< the call's number is known
+  std::uint64_t told;                                 ///< all that this CTA signals
+  std::uint32_t epoch;
+  int failed;  ///< a wait did; written before `here`
+};
+
+struct PushPlaces {
+  ptx::Shared moved, here, numbered, told, epoch, failed;
+  TILELACE_DEVICE explicit PushPlaces(const PushShared& s)
+      : moved(ptx::shared_address(s.moved)),
+        here(ptx::shared_address(s.here)),
+        numbered(ptx::shared_address(&s.numbered)),
+        told(ptx::shared_address(&s.told)),
+        epoch(ptx::shared_address(&s.epoch)),
+        failed(ptx::shared_address(&s.failed)) {}
+  TILELACE_DEVICE std::uint32_t await_number() const {
+    ptx::barrier_wait(numbered, 0);
+    return static_cast<std::uint32_t>(ptx::load_shared(epoch));
+  }
+};
+
+TILELACE_DEVICE int lane() { return static_cast<int>(threadIdx.x) & 31; }
+
+TILELACE_DEVICE std::byte* memory_of(const PushSum& p, int rank) {
+  return p.call.base + rank * p.call.stride;
+}
+
+/// Looks often, then waits with a bound.
+TILELACE_DEVICE bool await(const PushSum& p, Index flag, std::uint32_t epoch) {
+  const auto* const word =
+      reinterpret_cast<const comm::Flag*>(memory_of(p, p.call.rank) + p.call.flags) + flag;
+  for (int i = 0; i < kQuickLooks; ++i) {
+    if (comm::epoch_reached(comm::CudaAtomics::load_acquire(word), epoch)) return true;
+    ptx::sleep(32);
+  }
+  const auto of = static_cast<int>(flag / p.schedule.max_chunks);
+  const auto chunk = static_cast<int>(flag % p.schedule.max_chunks);
+  const WaitPlace place{Role::reduce, chunk, -1, of % p.schedule.ranks,
+                        static_cast<std::uint32_t>(flag)};
+  return cuda::wait(p.call.wait, place, word, epoch) == comm::WaitStatus::reached;
+}
+
+/// Verbs of run_push_rows for the threads that move data.
+template <class Element, int kThreads>
+class PushMover {
+ public:
+  TILELACE_DEVICE PushMover(const PushSum& p, const PushPlaces& places, const Trace& trace)
+      : p_(p), places_(places), trace_(trace) {}
+
+  TILELACE_DEVICE void push(PushedChunk c) {
+    if (p_.schedule.everyone)
+      push_same(c.index);
+    else
+      for (int first = 1; first < p_.schedule.ranks; first += kTerms) push_some(c.index, first);
+    fresh_ = true;
+    note(TraceKind::written);
+  }
+
+  TILELACE_DEVICE void signal(int /*peer*/, Index /*flag*/) {
+    if (!fresh_) return;
+    fresh_ = false;
+    __syncwarp();
+    if (lane() == 0) ptx::barrier_arrive(places_.moved + 8 * moved_);
+    ++moved_;
+  }
+
+  TILELACE_DEVICE void admit() {}
+  TILELACE_DEVICE void wait(Index /*flag*/) { waits_ = true; }
+
+  TILELACE_DEVICE void reduce(const SumChunk& c) {
+    settle_waits();
+    fresh_ = true;
+    if (failed_) return;
+    for (Index at = c.units.begin + thread(); at < c.units.end; at += kUnits * kThreads) {
+      float sum[kUnits][8] = {};
+      for (int first = 0; first < p_.schedule.ranks; first += kTerms) add(sum, first, at, c);
+#pragma unroll
+      for (int u = 0; u < kUnits; ++u)
+        if (at + u * kThreads < c.units.end) store(sum[u], at + u * kThreads);
+    }
+    note(TraceKind::summed);
+  }
+
+  TILELACE_DEVICE void deliver(const SumChunk& c) {
+    settle_waits();
+    if (failed_) return;
+    const auto* const from =
+        reinterpret_cast<const uint4*>(p_.sums + p_.call.rank * p_.sums_stride);
+    for (Index i = c.units.begin + thread(); i < c.units.end; i += kTerms * kThreads) {
+      uint4 v[kTerms];
+#pragma unroll
+      for (int u = 0; u < kTerms; ++u)
+        if (i + u * kThreads < c.units.end) v[u] = __ldcg(from + i + u * kThreads);
+#pragma unroll
+      for (int u = 0; u < kTerms; ++u)
+        if (i + u * kThreads < c.units.end) out(i + u * kThreads) = v[u];
+    }
+    note(TraceKind::copied);
+  }
+
+  TILELACE_DEVICE void settle(Index flag) {
+    if (settles_++ == thread()) awaited_ = flag;
+  }
+
+  /// The flags of settle, side by side. Not before the own ones are out: the fence of the warp that
+  /// signals does not get through between the looks of so many.
+  TILELACE_DEVICE void finish() {
+    if (settles_ > 0) {
+      const std::uint32_t epoch = places_.await_number();
+      ptx::barrier_wait(places_.told, 0);
+      if (awaited_ >= 0) await(p_, awaited_, epoch);
+      note(TraceKind::tiles_here);
+    }
+    note(TraceKind::exit);
+  }
+
+ private:
+  TILELACE_DEVICE static int thread() { return static_cast<int>(threadIdx.x); }
+  TILELACE_DEVICE void note(TraceKind kind) const {
+    if (thread() == 0) trace_.add(kind, 0);
+  }
+  TILELACE_DEVICE uint4& out(Index unit) const {
+    return reinterpret_cast<uint4*>(p_.out)[unit - p_.out_begin];
+  }
+  /// What the source pushed to a rank, its first unit the rank's first.
+  TILELACE_DEVICE uint4* place(int rank, int source) const {
+    return reinterpret_cast<uint4*>(memory_of(p_, rank) + p_.terms +
+                                    schedule::PushRows::place(rank, source) * p_.term_pitch);
+  }
+
+  /// Chunk i of up to kTerms peers.
+  TILELACE_DEVICE void push_some(Index i, int first) const {
+    const schedule::PushRows& s = p_.schedule;
+    const uint4* from[kTerms];
+    uint4* to[kTerms];
+    int units[kTerms];
+#pragma unroll
+    for (int t = 0; t < kTerms; ++t) {
+      const int q = (s.rank + first + t) % s.ranks;
+      const bool there = first + t < s.ranks && i < s.chunks[q];
+      const SumChunk c = s.chunk(q, there ? i : 0);
+      units[t] = there ? static_cast<int>(c.units.size()) : 0;
+      from[t] = reinterpret_cast<const uint4*>(p_.own) + c.units.begin;
+      to[t] = place(q, s.rank) + (c.units.begin - s.rows[q].begin);
+    }
+    for (int at = thread(); at < s.chunk_units; at += kUnits * kThreads) {
+      uint4 v[kTerms][kUnits];
+#pragma unroll
+      for (int t = 0; t < kTerms; ++t)
+#pragma unroll
+        for (int u = 0; u < kUnits; ++u)
+          if (at + u * kThreads < units[t]) v[t][u] = __ldcg(from[t] + at + u * kThreads);
+#pragma unroll
+      for (int t = 0; t < kTerms; ++t)
+#pragma unroll
+        for (int u = 0; u < kUnits; ++u)
+          if (at + u * kThreads < units[t]) to[t][at + u * kThreads] = v[t][u];
+    }
+  }
+
+  /// Chunk i, which all peers sum.
+  TILELACE_DEVICE void push_same(Index i) const {
+    const schedule::PushRows& s = p_.schedule;
+    const SumChunk c = s.chunk(s.rank, i);
+    const auto* const from = reinterpret_cast<const uint4*>(p_.own);
+    for (Index at = c.units.begin + thread(); at < c.units.end; at += kUnits * kThreads) {
+      uint4 v[kUnits];
+#pragma unroll
+      for (int u = 0; u < kUnits; ++u)
+        if (at + u * kThreads < c.units.end) v[u] = __ldcg(from + at + u * kThreads);
+      for (int q = 1; q < s.ranks; ++q) {
+        uint4* const to = place((s.rank + q) % s.ranks, s.rank);
+#pragma unroll
+        for (int u = 0; u < kUnits; ++u)
+          if (at + u * kThreads < c.units.end) to[at + u * kThreads] = v[u];
+      }
+    }
+  }
+
+  /// Adds the terms of up to kTerms ranks, in rank order.
+  TILELACE_DEVICE void add(float (&sum)[kUnits][8], int first, Index unit,
+                           const SumChunk& c) const {
+    const schedule::PushRows& s = p_.schedule;
+    uint4 v[kTerms][kUnits];
+#pragma unroll
+    for (int t = 0; t < kTerms; ++t) {
+      const int q = first + t;
+      if (q >= s.ranks) continue;
+      const uint4* const from = q == s.rank ? reinterpret_cast<const uint4*>(p_.own)
+                                            : place(s.rank, q) - s.rows[s.rank].begin;
+#pragma unroll
+      for (int u = 0; u < kUnits; ++u)
+        if (unit + u * kThreads < c.units.end) v[t][u] = __ldcg(from + unit + u * kThreads);
+    }
+#pragma unroll
+    for (int t = 0; t < kTerms; ++t)
+#pragma unroll
+      for (int u = 0; u < kUnits; ++u)
+        if (first + t < s.ranks && unit + u * kThreads < c.units.end)
+          add_elements<Element>(sum[u], v[t][u]);
+  }
+
+  TILELACE_DEVICE void store(float (&sum)[8], Index unit) const {
+    if (p_.bias != nullptr) {
+      const auto column = static_cast<unsigned>(unit % p_.row_units);
+      add_elements<Element>(sum, reinterpret_cast<const uint4*>(p_.bias)[column]);
+    }
+    if (p_.residual != nullptr)
+      add_elements<Element>(sum, reinterpret_cast<const uint4*>(p_.residual)[unit - p_.out_begin]);
+    if (p_.activation != Activation::none) {
+      // One copy of the code, the values move past it: eight would not fit the instruction cache.
+#pragma unroll 1
+      for (int i = 0; i < 8; ++i) {
+        const float x = activate(p_.activation, sum[0]);
+#pragma unroll
+        for (int e = 0; e < 7; ++e) sum[e] = sum[e + 1];
+        sum[7] = x;
+      }
+    }
+    const uint4 done = pack_elements<Element>(sum);
+    if (p_.schedule.share)
+      for (int i = 1; i < p_.schedule.ranks; ++i) {
+        const int peer = (p_.call.rank + i) % p_.schedule.ranks;
+        reinterpret_cast<uint4*>(p_.sums + peer * p_.sums_stride)[unit] = done;
+      }
+    out(unit) = done;
+  }
+
+  /// Until what was asked for since the last time is here.
+  TILELACE_DEVICE void settle_waits() {
+    if (!waits_) return;
+    waits_ = false;
+    ptx::barrier_wait(places_.here + 8 * here_, 0);
+    ++here_;
+    failed_ = ptx::load_shared(places_.failed) != 0;
+    note(TraceKind::terms_here);
+  }
+
+  const PushSum& p_;
+  PushPlaces places_;
+  Trace trace_;
+  int moved_ = 0, here_ = 0, settles_ = 0;
+  Index awaited_ = -1;
+  bool fresh_ = false, waits_ = false, failed_ = false;
+};
+
+/// Verbs of a warp that raises flags for what was moved, a lane a peer.
+class PushTeller {
+ public:
+  TILELACE_DEVICE PushTeller(const PushSum& p, const PushPlaces& places, std::uint32_t epoch)
+      : p_(p), places_(places), epoch_(epoch) {}
+
+  TILELACE_DEVICE void push(PushedChunk /*c*/) { fresh_ = true; }
+  TILELACE_DEVICE void reduce(const SumChunk& /*c*/) { fresh_ = true; }
+  TILELACE_DEVICE void signal(int peer, Index flag) {
+    if (fresh_) {
+      ptx::barrier_wait(places_.moved + 8 * moved_, 0);
+      ++moved_;
+      signals_ = 0;
+      fresh_ = false;
+      failed_ = ptx::load_shared(places_.failed) != 0;
+      __syncwarp();
+    }
+    if (signals_++ == lane() && !failed_)
+      cuda::signal(reinterpret_cast<comm::Flag*>(memory_of(p_, peer) + p_.call.flags) + flag,
+                   epoch_);
+  }
+  TILELACE_DEVICE void admit() {}
+  TILELACE_DEVICE void wait(Index /*flag*/) {}
+  TILELACE_DEVICE void deliver(const SumChunk& /*c*/) {}
+  TILELACE_DEVICE void settle(Index /*flag*/) {}
+
+ private:
+  const PushSum& p_;
+  PushPlaces places_;
+  std::uint32_t epoch_;
+  int moved_ = 0, signals_ = 0;
+  bool fresh_ = false, failed_ = false;
+};
+
+/// Verbs of a warp that waits for flags, a lane each.
+class PushWatcher {
+ public:
+  TILELACE_DEVICE PushWatcher(const PushSum& p, const PushPlaces& places, std::uint32_t epoch,
+                              const Trace& trace)
+      : p_(p), places_(places), epoch_(epoch), trace_(trace) {}
+
+  TILELACE_DEVICE void admit() {
+    failed_ = !wait_admission(p_.call, epoch_);
+    if (lane() == 0) {
+      if (failed_) ptx::store_shared(places_.failed, 1);
+      trace_.add(TraceKind::admitted, kAdmitLane);
+    }
+    // Not before: what comes next must not take places while a peer's product may still need one.
+    ptx::launch_dependents();
+  }
+  TILELACE_DEVICE void wait(Index flag) {
+    if (waits_++ == lane()) awaited_ = flag;
+  }
+  TILELACE_DEVICE void reduce(const SumChunk& /*c*/) { settle_waits(); }
+  TILELACE_DEVICE void deliver(const SumChunk& /*c*/) { settle_waits(); }
+  TILELACE_DEVICE void push(PushedChunk /*c*/) {}
+  TILELACE_DEVICE void signal(int /*peer*/, Index /*flag*/) {}
+  TILELACE_DEVICE void settle(Index /*flag*/) {}
+
+ private:
+  /// The last one comes through whatever happened: the others wait for it.
+  TILELACE_DEVICE void settle_waits() {
+    if (waits_ == 0) return;
+    bool here = !failed_;
+    if (here && awaited_ >= 0) here = await(p_, awaited_, epoch_);
+    failed_ = __all_sync(~0U, here ? 1 : 0) == 0;
+    if (lane() == 0) {
+      if (failed_) ptx::store_shared(places_.failed, 1);
+      ptx::barrier_arrive(places_.here + 8 * here_);
+    }
+    ++here_;
+    waits_ = 0;
+    awaited_ = -1;
+    __syncwarp();
+  }
+
+  const PushSum& p_;
+  PushPlaces places_;
+  std::uint32_t epoch_;
+  Trace trace_;
+  int here_ = 0, waits_ = 0;
+  Index awaited_ = -1;
+  bool failed_ = false;
+};
+
+TILELACE_DEVICE void tell(const PushSum& p, const PushPlaces& places) {
+  const std::uint32_t epoch = places.await_number();
+  if (blockIdx.x == 0) send_headers(p.call, epoch);
+  PushTeller teller(p, places, epoch);
+  schedule::run_push_rows(p.schedule, static_cast<int>(blockIdx.x), teller);
+  __syncwarp();
+  if (lane() == 0) ptx::barrier_arrive(places.told);
+}
+
+TILELACE_DEVICE void watch(const PushSum& p, const PushPlaces& places, const Trace& trace) {
+  const std::uint32_t epoch = call_number(p.call);
+  if (lane() == 0) {
+    ptx::store_shared(places.epoch, static_cast<int>(epoch));
+    ptx::barrier_arrive(places.numbered);
+    count_call(p.call, epoch);
+  }
+  __syncwarp();
+  PushWatcher watcher(p, places, epoch, trace);
+  schedule::run_push_rows(p.schedule, static_cast<int>(blockIdx.x), watcher);
+}
+
+template <class Element, int kThreads>
+__global__ void __launch_bounds__(kThreads + 64)
+    push_sum_kernel(const __grid_constant__ PushSum p) {
+  __shared__ PushShared shared;
+  const PushPlaces places(shared);
+  const Trace trace = make_trace(p);
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < 2 * schedule::kMaxPushRounds; ++i) {
+      ptx::barrier_init(places.moved + 8 * i, kThreads / 32);
+      ptx::barrier_init(places.here + 8 * i, 1);
+    }
+    ptx::barrier_init(places.numbered, 1);
+    ptx::barrier_init(places.told, 1);
+    ptx::barrier_init_fence();
+    ptx::store_shared(places.failed, 0);
+    trace.begin(0);
+  }
+  __syncthreads();
+  ptx::wait_prerequisites();
+  if (threadIdx.x == 0) trace.add(TraceKind::ready, 0);
+  const int warp = __shfl_sync(~0U, static_cast<int>(threadIdx.x) / 32, 0);
+  if (warp == kThreads / 32) return watch(p, places, trace);
+  if (warp > kThreads / 32) return tell(p, places);
+  PushMover<Element, kThreads> mover(p, places, trace);
+  schedule::run_push_rows(p.schedule, static_cast<int>(blockIdx.x), mover);
+  mover.finish();
+}
+
+using Kernel = void (*)(PushSum);
+
+Kernel kernel_of(DType dtype, int threads) {
+  if (dtype == DType::bf16)
+    return threads == 512 ? push_sum_kernel<__nv_bfloat16, 512>
+                          : push_sum_kernel<__nv_bfloat16, 256>;
+  return threads == 512 ? push_sum_kernel<__half, 512> : push_sum_kernel<__half, 256>;
+}
+
+}  // namespace
+
+cudaError_t enqueue_push_sum(const PushSum& sum, bool early, cudaStream_t stream) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(sum.schedule.workers));
+  config.blockDim = dim3(static_cast<unsigned>(sum.threads + 64));
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = early ? 1 : 0;
+  return cudaLaunchKernelEx(&config, kernel_of(sum.dtype, sum.threads), sum);
+}
+
+cudaError_t load_push_rows() {
+  for (const DType dtype : {DType::bf16, DType::fp16})
+    for (const int threads : {256, 512}) {
+      cudaFuncAttributes attributes{};
+      const cudaError_t status = cudaFuncGetAttributes(&attributes, kernel_of(dtype, threads));
+      if (status != cudaSuccess) return status;
+    }
+  return cudaSuccess;
+}
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Other ways of the sum behind a product of gemm_rs than pulling (reduce_rows.h): partials are
+// handed to who wants their sum. Every rank's partial [m, n] lies in its slot; chunks and workers
+// are those of ReduceRows, whose form is own_rows. The header of a call says that the partial is
+// there.
+//
+//   added   a rank adds its partial for a peer's rows to the peer's own one, in the peer's slot:
+//   the
+//           order in which the ranks come is the memory's
+//   ring    a shard's sum goes round, from the rank behind its owner to the owner, and everyone
+//   adds
+//           its partial: ranks - 1 steps between neighbours
+//   copied  copy engines have brought the partials before the header: there is nothing to wait for
+//
+// A worker waits for workers of the same number only, which have sent what is waited for before
+// they wait themselves, or wait for one that is nearer to the start.
+#pragma once
+#include "schedule/reduce_rows.h"
+
+namespace tilelace::schedule {
+
+enum class HandWay : std::uint8_t { copied, added, ring };
+
+/// Of a rank: from peer `from` (added), or of the shard of `from` (ring), this chunk is here.
+[[nodiscard]] TILELACE_HD constexpr Index handed_flag(const ReduceRows& s, int from, Index chunk) {
+  return from * s.max_chunks + chunk;
+}
+[[nodiscard]] TILELACE_HD constexpr Index num_handed_flags(const ReduceRows& s) {
+  return s.ranks * s.max_chunks;
+}
+
+namespace detail {
+
+/// `before` waits for what a chunk takes.
+template <class Verbs, class Before>
+TILELACE_ROLE void finish_own(const ReduceRows& s, int worker, Verbs& v, const Before& before) {
+  for (Index c = worker; c < s.chunks[s.rank]; c += s.workers) {
+    before(c);
+    v.finish(s.chunk(s.rank, c));
+  }
+}
+
+template <class Verbs>
+TILELACE_ROLE void hand_added(const ReduceRows& s, int worker, Verbs& v) {
+  for (int i = 1; i < s.ranks; ++i) {
+    const int owner = (s.rank + i) % s.ranks;
+    for (Index c = worker; c < s.chunks[owner]; c += s.workers) {
+      v.add(s.chunk(owner, c));
+      v.signal(owner, handed_flag(s, s.rank, c));
+    }
+  }
+  finish_own(s, worker, v, [&](Index c) {
+    for (int i = 1; i < s.ranks; ++i) v.wait(handed_flag(s, (s.rank + s.ranks - i) % s.ranks, c));
+  });
+}
+
+template <class Verbs>
+TILELACE_ROLE void hand_round(const ReduceRows& s, int worker, Verbs& v) {
+  const int next = (s.rank + 1) % s.ranks;
+  for (int step = 0; step + 1 < s.ranks; ++step) {
+    const int owner = (s.rank + 2 * s.ranks - 1 - step) % s.ranks;
+    for (Index c = worker; c < s.chunks[owner]; c += s.workers) {
+      if (step > 0) v.wait(handed_flag(s, owner, c));
+      v.hand(s.chunk(owner, c), next, step > 0);
+      v.signal(next, handed_flag(s, owner, c));
+    }
+  }
+  finish_own(s, worker, v, [&](Index c) {
+    if (s.ranks > 1) v.wait(handed_flag(s, s.rank, c));
+  });
+}
+
+}  // namespace detail
+
+/// Role `reduce`, worker w of s.workers, behind the admission:
+///   add(chunk)              own partial for the owner's rows, to the owner's own
+///   hand(chunk, to, adds)   own partial, with what has come of this chunk, to the next rank
+///   finish(chunk)           of own rows: what all ranks' partials come to, to the user
+template <class Verbs>
+TILELACE_ROLE void run_hand_rows(const ReduceRows& s, HandWay way, int worker, Verbs& v) {
+  switch (way) {
+    case HandWay::added: return detail::hand_added(s, worker, v);
+    case HandWay::ring: return detail::hand_round(s, worker, v);
+    default: return detail::finish_own(s, worker, v, [](Index) {});
+  }
+}
+
+}  // namespace tilelace::schedule
