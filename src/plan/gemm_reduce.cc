@@ -18,12 +18,13 @@ using schedule::Index;
 using schedule::SumForm;
 
 // From records of H200s over NVLink (benchmarks/nvidia-h200-tp4), round.
-constexpr double kPullBytesPerUs = 240e3;  ///< and direction, from all peers together
+constexpr double kPullBytesPerUs = 300e3;  ///< and direction, from all peers together
 constexpr double kLaunchUs = 3;            ///< the second kernel, begun under the first one's end
 constexpr double kFlagUs = 3;              ///< until a peer has seen it
 constexpr double kDeliverBytesPerUs = 2e6;
 constexpr double kPushBytesPerUs = 350e3;  ///< as pulled, and direction
 constexpr double kPushedUs = 2;            ///< until a peer has seen a flag and added
+constexpr double kDirectUs = 20;           ///< two ranks; why is not known (docs/decisions/0010)
 
 /// Partials that are pushed lie in the slot twice; with many rows other plans are as fast.
 constexpr Index kMostPushedBytes = Index{16} << 20, kMostOneShotBytes = Index{1} << 20;
@@ -125,7 +126,9 @@ double reduce_us(const Problem& p, const GemmReducePlan& plan) {
   const bool shared = form == SumForm::shared_rows;
   if (plan.transport == Transport::push)
     return kLaunchUs + kPushedUs + moved / kPushBytesPerUs +
-           (shared ? kPushedUs + moved / kPushBytesPerUs + (plan.push.direct ? 0 : delivered) : 0);
+           (shared
+                ? kPushedUs + moved / kPushBytesPerUs + (plan.push.direct ? kDirectUs : delivered)
+                : 0);
   const double stored = moved / kPullBytesPerUs;
   const double pulled = stored * (plan.wide ? 2 : 1);
   if (!shared) return kLaunchUs + kFlagUs + pulled;

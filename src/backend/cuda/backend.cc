@@ -173,11 +173,10 @@ void GpuBackend::enqueue_reduce(const Problem& problem, const Plan& plan, const 
   }
   plan::GemmReducePlan kernels = plan::gemm_reduce_plan_of(plan);
   kernels.gemm.early_weights = kernels.gemm.early_weights && early;
-  const ReachableOut peers =
-      kernels.push.shots == 2 ? reachable(operands.out.front()) : ReachableOut{};
-  kernels.push.direct = peers.base != nullptr;
+  // Never direct: pushed sums that go straight to peers' results take longer than those that are
+  // copied (docs/decisions/0010).
   ops_->gemm_reduce.run(problem, kernels, {x, weight, bias, out, residual},
-                        stream_of(operands.stream), peers);
+                        stream_of(operands.stream), {});
 }
 
 bool GpuBackend::prepared(std::span<const TensorView> weights) const {
