@@ -85,12 +85,23 @@ TILELACE_ROLE void hand_round(const ReduceRows& s, int worker, Verbs& v) {
 ///   store_partial(chunk, peer)  added: own partial, to the owner's own; ring: what has been
 ///                               reduced, or the own partial where a shard begins, to the next rank
 ///   store(chunk)                of own rows: what has been reduced, to the user
+template <HandWay kWay, class Verbs>
+TILELACE_ROLE void run_hand_rows(const ReduceRows& s, int worker, Verbs& v) {
+  if constexpr (kWay == HandWay::added)
+    detail::hand_added(s, worker, v);
+  else if constexpr (kWay == HandWay::ring)
+    detail::hand_round(s, worker, v);
+  else
+    detail::finish_own(s, worker, v, [](Index) {});
+}
+
+/// The same where the way is not known beforehand.
 template <class Verbs>
 TILELACE_ROLE void run_hand_rows(const HandRows& s, int worker, Verbs& v) {
   switch (s.way) {
-    case HandWay::added: return detail::hand_added(s, worker, v);
-    case HandWay::ring: return detail::hand_round(s, worker, v);
-    default: return detail::finish_own(s, worker, v, [](Index) {});
+    case HandWay::added: return run_hand_rows<HandWay::added>(s, worker, v);
+    case HandWay::ring: return run_hand_rows<HandWay::ring>(s, worker, v);
+    default: return run_hand_rows<HandWay::copied>(s, worker, v);
   }
 }
 

@@ -131,10 +131,7 @@ __global__ void __launch_bounds__(kThreads, 2) hand_kernel(const __grid_constant
   // Not before: what comes next must not take places while a peer's product may still need one.
   ptx::launch_dependents();
   HandVerbs<Element, kWay> verbs(p, epoch);
-  schedule::HandRows rows;
-  static_cast<schedule::ReduceRows&>(rows) = p.schedule;
-  rows.way = kWay;
-  schedule::run_hand_rows(rows, static_cast<int>(blockIdx.x), verbs);
+  schedule::run_hand_rows<kWay>(p.schedule, static_cast<int>(blockIdx.x), verbs);
 }
 
 using Kernel = void (*)(HandSum);
