@@ -38,6 +38,7 @@ void each_link_field(sim::Links& l, Visit visit) {
   visit("links", "ranks_per_uplink", l.ranks_per_uplink);
   visit("links", "uplink_gbps", l.uplink_gbps);
   visit("links", "socket_gbps", l.socket_gbps);
+  visit("links", "socket_flag_us", l.socket_flag_us);
 }
 
 /// links.topology must be known. Section "" is the file itself.

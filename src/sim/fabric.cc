@@ -75,12 +75,17 @@ void Fabric::find_path(int from, int to) {
     const int a = from % local_ / share, b = to % local_ / share, node = from / local_;
     if (a != b) {
       path_.push_back(first_uplink_ + 2 * (node * uplinks_of_node_ + a));
-      const int half = uplinks_of_node_ / 2;
-      if ((a < half) != (b < half)) path_.push_back(first_socket_ + 2 * node + (a < b ? 0 : 1));
+      if (across_sockets(from, to)) path_.push_back(first_socket_ + 2 * node + (a < b ? 0 : 1));
       path_.push_back(first_uplink_ + 2 * (node * uplinks_of_node_ + b) + 1);
     }
   }
   path_.push_back(ingress(to));
+}
+
+bool Fabric::across_sockets(int from, int to) const {
+  if (machine_.links.topology != Topology::tree || remote(from, to)) return false;
+  const int share = static_cast<int>(machine_.links.ranks_per_uplink), half = uplinks_of_node_ / 2;
+  return (from % local_ / share < half) != (to % local_ / share < half);
 }
 
 bool Fabric::second_engine(int from, int to) const {

@@ -35,6 +35,12 @@ class Fabric {
     return remote(from, to) ? machine_.network.latency_us : machine_.links.latency_us;
   }
 
+  /// What raising a flag at a peer takes whoever raises it: `engine`, a copy engine.
+  [[nodiscard]] double flag_us(int from, int to, bool engine) const {
+    return (engine ? machine_.links.flag_us : 0) +
+           (across_sockets(from, to) ? machine_.links.socket_flag_us : 0);
+  }
+
   struct Wire {
     std::string name;
     double gbps = 0;  ///< 0: as fast as whoever moves the bytes
@@ -53,6 +59,8 @@ class Fabric {
   [[nodiscard]] const std::vector<Hold>& last() const { return last_; }
   /// Whether a second copy engine carries this transfer.
   [[nodiscard]] bool second_engine(int from, int to) const;
+  /// Whether this way takes the link between a node's halves.
+  [[nodiscard]] bool across_sockets(int from, int to) const;
   /// The node that a wire belongs to.
   [[nodiscard]] int node_of(int wire) const;
   [[nodiscard]] int egress(int rank) const { return 2 * rank; }

@@ -45,6 +45,7 @@ void check_links(const Links& l) {
   whole("links.ranks_per_uplink", l.ranks_per_uplink, 1, 1024);
   rate("links.uplink_gbps", l.uplink_gbps);
   rate("links.socket_gbps", l.socket_gbps);
+  time("links.socket_flag_us", l.socket_flag_us);
 }
 
 void check_collectives(const Collectives& c) {

@@ -40,6 +40,7 @@ struct Links {
   double ranks_per_uplink = 4;    ///< tree
   double uplink_gbps = 25;        ///< tree: shared by those ranks, each direction
   double socket_gbps = 20;        ///< tree: shared by all, each direction
+  double socket_flag_us = 0;      ///< tree: what a flag across the sockets takes its sender more
 };
 
 /// Between nodes. nics = 0: there is no network.

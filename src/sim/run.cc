@@ -170,10 +170,9 @@ class Player {
     const bool network = fabric_.remote(a.rank, s.peer);
     const bool second = !worker && fabric_.second_engine(a.rank, s.peer);
     const double bytes = s.rows * costs_.row_bytes;
-    const double issued = a.now + (network  ? machine_.network.message_us
-                                   : worker ? 0
-                                            : machine_.links.copy_us);
-    const double begin = second ? std::max(issued, a.second_free) : issued;
+    const double fixed = network ? machine_.network.message_us : machine_.links.copy_us;
+    const double begin =
+        (second ? std::max(a.now, a.second_free) : a.now) + (worker && !network ? 0 : fixed);
     const int from = pull ? s.peer : a.rank, to = pull ? a.rank : s.peer;
     const Mover mover = worker ? Mover::worker : pull ? Mover::copy_pull : Mover::copy_push;
     const auto p = fabric_.send(from, to, bytes, mover, now_, begin);
@@ -184,13 +183,21 @@ class Player {
     note_wires(a);
     span(SpanKind::copy, a, s.peer, a.now, a.sent);
     // A NIC or another engine has it: the role goes on. Its own engine does one copy at a time.
-    a.now = (network || second) && !pull ? issued : a.sent;
+    if (!second || pull) a.now = network && !pull ? begin : a.sent;
+  }
+
+  /// When a peer's flag leaves: behind what was sent, and what is sent next goes behind it.
+  double raised(Actor& a, int peer) {
+    const bool engine = a.lane < 0 && !fabric_.remote(a.rank, peer);
+    const bool second = engine && fabric_.second_engine(a.rank, peer);
+    double& busy = second ? a.second_free : engine ? a.now : a.sent;
+    busy = std::max(a.now, busy) + fabric_.flag_us(a.rank, peer, engine);
+    return second ? busy : std::max(a.now, a.sent);
   }
 
   void signal(Actor& a, const Step& s) {
-    const bool own = s.peer == a.rank;
-    if (!own && a.lane < 0 && !fabric_.remote(a.rank, s.peer)) a.now += machine_.links.flag_us;
-    const double there = std::max(a.now, a.sent) + (own ? 0 : fabric_.latency_us(a.rank, s.peer));
+    double there = std::max(a.now, a.sent);
+    if (s.peer != a.rank) there = raised(a, s.peer) + fabric_.latency_us(a.rank, s.peer);
     auto& flag = flags_.at(s.peer, s.at);
     if (flag.time_us >= 0) return;
     flag.time_us = there;
@@ -283,11 +290,6 @@ class Player {
 };
 
 }  // namespace
-
-bool operator==(const Span& a, const Span& b) {
-  return a.kind == b.kind && a.rank == b.rank && a.lane == b.lane && a.peer == b.peer &&
-         a.begin_us == b.begin_us && a.end_us == b.end_us;
-}
 
 Outcome play(const MachineModel& machine, int local, const Costs& costs,
              const std::vector<std::vector<StepList>>& lists, const Disturbance& disturbance,

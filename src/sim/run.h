@@ -48,6 +48,8 @@ struct Span {
   int peer = -1;  ///< the other side; compute: whose shard
   double begin_us = 0;
   double end_us = 0;
+
+  bool operator==(const Span&) const = default;
 };
 
 struct Outcome {
@@ -67,8 +69,6 @@ struct Outcome {
 
   bool operator==(const Outcome&) const = default;
 };
-
-bool operator==(const Span&, const Span&);
 
 /// lists[rank][role]: the roles' steps, copy first.
 Outcome play(const MachineModel&, int local, const Costs&,

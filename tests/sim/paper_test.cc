@@ -4,7 +4,7 @@
 // docs/simulate.md.
 #include <fmt/core.h>
 
-#include <functional>
+#include <utility>
 
 #include "records.h"
 #include "simulate/machine_file.h"
@@ -92,9 +92,7 @@ TEST(SimPaper, LargeMLiesWithinTheRanges) {
   }
 }
 
-/// Sign and order at m 64 and 512. One sign is known to be wrong: AG at m 512 on the PCIe cluster,
-/// where the paper's medium-grained method is slower than the ring's wires and the costs known of
-/// its steps explain (docs/simulate.md).
+/// Sign and order at m 64 and 512.
 TEST(SimPaper, SmallMHasTheRightSigns) {
   for (const Cluster& c : kClusters) {
     for (const Op op : {Op::ag_gemm, Op::gemm_rs}) {
@@ -103,47 +101,75 @@ TEST(SimPaper, SmallMHasTheRightSigns) {
         print(c, op, m, p);
         EXPECT_GE(*p.efficiency(), *p.medium_efficiency()) << c.machine << " m " << m;
         EXPECT_EQ(*p.efficiency() > 0, c.small_fused.most > 0) << c.machine << " m " << m;
-        const bool known = c.machine == kClusters[0].machine && op == Op::ag_gemm && m == 512;
-        EXPECT_EQ(*p.medium_efficiency() < 0, !known) << c.machine << " m " << m;
+        EXPECT_LT(*p.medium_efficiency(), 0) << c.machine << " m " << m;
       }
     }
   }
 }
 
-/// Each number of the PCIe cluster that turns the known wrong sign when it is changed alone, and
-/// the point that then leaves the paper's widened range: why none of them is changed.
-TEST(SimPaper, EachNumberThatTurnsTheWrongSignBreaksAnotherPoint) {
+double& socket_gbps(MachineModel& m) { return m.links.socket_gbps; }
+double& socket_flag_us(MachineModel& m) { return m.links.socket_flag_us; }
+
+/// Both numbers of the PCIe cluster that were fitted to its ranges may be 5 % and 15 % off.
+TEST(SimPaper, SignsHoldBesideTheFittedNumbers) {
+  const Cluster& c = kClusters[0];
+  for (const auto& [rate, flag] : {std::pair{0.95, 0.85}, std::pair{0.95, 1.15},
+                                   std::pair{1.05, 0.85}, std::pair{1.05, 1.15}}) {
+    MachineModel machine = machine_of(c);
+    machine.links.socket_gbps *= rate;
+    machine.links.socket_flag_us *= flag;
+    for (const Op op : {Op::ag_gemm, Op::gemm_rs}) {
+      for (const std::int64_t m : {64, 512}) {
+        const Prediction p = at(machine, op, m);
+        print(c, op, m, p);
+        EXPECT_GT(*p.efficiency(), 0) << rate << " " << flag << " m " << m;
+        EXPECT_LT(*p.medium_efficiency(), 0) << rate << " " << flag << " m " << m;
+      }
+    }
+  }
+}
+
+/// With what was assumed of the PCIe cluster before, a sign is wrong, and each number that turns it
+/// when it is changed alone makes another point leave the paper's widened range; but for the flag's
+/// cost, which turns it and breaks none (docs/simulate.md).
+TEST(SimPaper, WhatOneNumberAloneDoesToTheSign) {
   struct Change {
     const char* what;
     double number;
-    std::function<double&(MachineModel&)> of;
+    double& (*of)(MachineModel&);
     Op op;
     std::int64_t m;
+    bool breaks;
   };
   const Change changes[] = {
-      {"links.socket_gbps", 6, [](auto& m) -> double& { return m.links.socket_gbps; }, Op::gemm_rs,
-       1024},
-      {"collectives.wire_gbps", 16, [](auto& m) -> double& { return m.collectives.wire_gbps; },
-       Op::gemm_rs, 1024},
-      {"method.medium_stage_us", 150, [](auto& m) -> double& { return m.method.medium_stage_us; },
-       Op::ag_gemm, 64},
-      {"links.copy_us", 170, [](auto& m) -> double& { return m.links.copy_us; }, Op::ag_gemm, 64},
+      {"links.socket_gbps", 6, socket_gbps, Op::gemm_rs, 1024, true},
+      {"collectives.wire_gbps", 16,
+       [](MachineModel& m) -> double& { return m.collectives.wire_gbps; }, Op::gemm_rs, 1024, true},
+      {"method.medium_stage_us", 150,
+       [](MachineModel& m) -> double& { return m.method.medium_stage_us; }, Op::ag_gemm, 64, true},
+      {"links.socket_flag_us", 110, socket_flag_us, Op::gemm_rs, 1024, false},
   };
   const Cluster& c = kClusters[0];
+  MachineModel before = machine_of(c);
+  before.links.socket_gbps = 9.9;
+  before.links.socket_flag_us = 0;
+  EXPECT_GT(*at(before, Op::ag_gemm, 512).medium_efficiency(), 0);
   for (const Change& change : changes) {
-    MachineModel machine = machine_of(c);
-    double& number = change.of(machine);
-    const double was = number;
-    number = change.number;
+    MachineModel machine = before;
+    change.of(machine) = change.number;
     const double turned = *at(machine, Op::ag_gemm, 512).medium_efficiency();
-    const double broken = *at(machine, change.op, change.m).medium_efficiency();
+    const double other = *at(machine, change.op, change.m).medium_efficiency();
     fmt::print("{} {} -> {}: E medium of ag_gemm m 512 {:.0f} %; of {} m {} {:.0f} %\n",
-               change.what, was, change.number, 100 * turned, name_of(change.op), change.m,
-               100 * broken);
+               change.what, change.of(before), change.number, 100 * turned, name_of(change.op),
+               change.m, 100 * other);
     EXPECT_LT(turned, 0) << change.what;
     const Range& paper = change.m >= 1024 ? c.medium : c.small_medium;
-    EXPECT_LT(broken, paper.least - kPoints) << change.what;
+    EXPECT_EQ(other < paper.least - kPoints, change.breaks) << change.what;
   }
+  MachineModel copies = before;
+  copies.links.copy_us = 110;
+  EXPECT_LT(*at(copies, Op::ag_gemm, 512).medium_efficiency(), 0);
+  EXPECT_LT(*at(copies, Op::ag_gemm, 64).efficiency(), c.small_fused.least - kPoints);
 }
 
 /// Flux's own figures on eight L20 (docs/performance.md of its repository), ms. The links are those

@@ -105,6 +105,33 @@ TEST(SimPlay, AWaitEndsOneLatencyAfterItsSignal) {
   EXPECT_DOUBLE_EQ(o.wait_us, 10 + m.links.latency_us);
 }
 
+/// A flag goes behind its copy and before the next one, on the engine that carries both.
+TEST(SimPlay, AFlagAcrossSocketsHoldsUpWhoRaisesIt) {
+  MachineModel m = tree();
+  m.links.copy_engines = 2;
+  m.links.socket_flag_us = 50;
+  Costs costs;
+  costs.row_bytes = 9e5;
+  const auto end_us = [&](int to, int lane) {
+    const StepList sender{{Verb::push, to, 0, 0, 1},
+                          {Verb::signal, to, -1, 0, 0, -1, 7},
+                          {Verb::push, to, 0, 1, 1},
+                          {Verb::signal, to, -1, 0, 0, -1, 8}};
+    std::vector<std::vector<StepList>> lists(8, std::vector<StepList>(2));
+    lists[1][static_cast<std::size_t>(lane + 1)] = sender;
+    lists[static_cast<std::size_t>(to)][1] = {{Verb::wait, -1, -1, 0, 0, -1, 8}};
+    return play(m, 8, costs, lists).end_us;
+  };
+  const Links& l = m.links;
+  EXPECT_DOUBLE_EQ(end_us(5, -1),
+                   2 * (l.copy_us + 900 / l.socket_gbps + l.flag_us + 50) + l.latency_us);
+  EXPECT_DOUBLE_EQ(end_us(2, -1), 2 * (l.copy_us + 900 / l.push_gbps + l.flag_us) + l.latency_us);
+  const double worker = end_us(5, 0);
+  m.links.socket_flag_us = 0;
+  EXPECT_DOUBLE_EQ(end_us(5, -1), 2 * (l.copy_us + 900 / l.socket_gbps + l.flag_us) + l.latency_us);
+  EXPECT_GE(worker, end_us(5, 0) + 50);
+}
+
 TEST(SimPlay, SaysWhoWaitsForever) {
   Costs costs;
   costs.tile_us = [](int) { return 1.0; };

@@ -12,20 +12,20 @@
 namespace tilelace::cli {
 namespace {
 
-constexpr int kRanks = 2;
+constexpr int kPlacedRanks = 2;
 constexpr std::int64_t kRows = 70;
 
 /// What the checks say when calls work on the buffers; `fetches`: results are brought back.
 RankPart verify(bool fetches) {
   Workload work;
-  work.ranks = kRanks;
+  work.ranks = kPlacedRanks;
   work.dtype = DType::bf16;
   work.sizes = {kRows};
   work.config.layers = 1;
-  work.jobs = {{plain_gemm(Op::ag_gemm, 48, 96, kRanks), 0}};
+  work.jobs = {{plain_gemm(Op::ag_gemm, 48, 96, kPlacedRanks), 0}};
   const Job& job = work.jobs[0];
-  std::vector<RankPart> parts(kRanks);
-  run_ranks({kRanks, false, {}},
+  std::vector<RankPart> parts(kPlacedRanks);
+  run_ranks({kPlacedRanks, false, {}},
             [&](Communicator& c, const Send&) {
               const Verifier verifier(work, job, c.rank(), [] {});
               RankPart& part = parts[static_cast<std::size_t>(c.rank())];

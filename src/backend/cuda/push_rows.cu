@@ -24,16 +24,18 @@ struct PushShared {
   std::uint64_t moved[2 * schedule::kMaxPushRounds];  ///< by all who move; then it is signalled
   std::uint64_t here[2 * schedule::kMaxPushRounds];   ///< what was waited for
   std::uint64_t numbered;                             ///< the call's number is known
+  std::uint64_t told;                                 ///< all that this CTA signals
   std::uint32_t epoch;
   int failed;  ///< a wait did; written before `here`
 };
 
 struct PushPlaces {
-  ptx::Shared moved, here, numbered, epoch, failed;
+  ptx::Shared moved, here, numbered, told, epoch, failed;
   TILELACE_DEVICE explicit PushPlaces(const PushShared& s)
       : moved(ptx::shared_address(s.moved)),
         here(ptx::shared_address(s.here)),
         numbered(ptx::shared_address(&s.numbered)),
+        told(ptx::shared_address(&s.told)),
         epoch(ptx::shared_address(&s.epoch)),
         failed(ptx::shared_address(&s.failed)) {}
   TILELACE_DEVICE std::uint32_t await_number() const {
@@ -52,8 +54,10 @@ TILELACE_DEVICE std::byte* memory_of(const PushSum& p, int rank) {
 TILELACE_DEVICE bool await(const PushSum& p, Index flag, std::uint32_t epoch) {
   const auto* const word =
       reinterpret_cast<const comm::Flag*>(memory_of(p, p.call.rank) + p.call.flags) + flag;
-  for (int i = 0; i < kQuickLooks; ++i)
+  for (int i = 0; i < kQuickLooks; ++i) {
     if (comm::epoch_reached(comm::CudaAtomics::load_acquire(word), epoch)) return true;
+    ptx::sleep(32);
+  }
   const auto of = static_cast<int>(flag / p.schedule.max_chunks);
   const auto chunk = static_cast<int>(flag % p.schedule.max_chunks);
   const WaitPlace place{Role::reduce, chunk, -1, of % p.schedule.ranks,
@@ -123,10 +127,12 @@ class PushMover {
     if (settles_++ == thread()) awaited_ = flag;
   }
 
-  /// The flags of settle, side by side.
+  /// The flags of settle, side by side. Not before the own ones are out: the fence of the warp that
+  /// signals does not get through between the looks of so many.
   TILELACE_DEVICE void finish() {
     if (settles_ > 0) {
       const std::uint32_t epoch = places_.await_number();
+      ptx::barrier_wait(places_.told, 0);
       if (awaited_ >= 0) await(p_, awaited_, epoch);
       note(TraceKind::tiles_here);
     }
@@ -353,6 +359,8 @@ TILELACE_DEVICE void tell(const PushSum& p, const PushPlaces& places) {
   if (blockIdx.x == 0) send_headers(p.call, epoch);
   PushTeller teller(p, places, epoch);
   schedule::run_push_rows(p.schedule, static_cast<int>(blockIdx.x), teller);
+  __syncwarp();
+  if (lane() == 0) ptx::barrier_arrive(places.told);
 }
 
 TILELACE_DEVICE void watch(const PushSum& p, const PushPlaces& places, const Trace& trace) {
@@ -379,6 +387,7 @@ __global__ void __launch_bounds__(kThreads + 64)
       ptx::barrier_init(places.here + 8 * i, 1);
     }
     ptx::barrier_init(places.numbered, 1);
+    ptx::barrier_init(places.told, 1);
     ptx::barrier_init_fence();
     ptx::store_shared(places.failed, 0);
     trace.begin(0);

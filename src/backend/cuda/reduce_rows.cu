@@ -158,7 +158,7 @@ TILELACE_DEVICE bool enter(const CallParams& c, std::uint32_t epoch) {
 }
 
 template <class Element>
-__global__ void __launch_bounds__(kThreads, 2) sum_kernel(const __grid_constant__ SumRows p) {
+__global__ void __launch_bounds__(kThreads, 1) sum_kernel(const __grid_constant__ SumRows p) {
   ptx::wait_prerequisites();
   const std::uint32_t epoch = call_number(p.call);
   if (!enter(p.call, epoch)) return;

@@ -8,8 +8,8 @@ namespace {
 
 using cuda::NcclBuffer;
 
-constexpr std::size_t kFinalists = 3;
-constexpr int kFinalRounds = 4;
+constexpr std::size_t kGemmFinalists = 3;
+constexpr int kGemmFinalRounds = 4;
 constexpr int kMostCalls = 32;  // in a graph
 
 }  // namespace
@@ -42,7 +42,7 @@ const BestBlas& Gemms::blas(const plan::GemmProblem& p) {
     timer_.prepare(v, guess_gemm_us(p));
     all.push_back(std::move(v));
   }
-  timer_.select(all, kFinalists, kFinalRounds, options_.lengths);
+  timer_.select(all, kGemmFinalists, kGemmFinalRounds, options_.lengths);
   const auto best = static_cast<int>(all.front().index);
   return blas_.emplace(shape, BestBlas{std::move(blas), best, all.front().name}).first->second;
 }
@@ -81,7 +81,7 @@ const BestOwn& Gemms::own(const plan::GemmProblem& p) {
     timer_.prepare(v, guess_gemm_us(p));
     all.push_back(std::move(v));
   }
-  timer_.select(all, kFinalists, kFinalRounds, options_.lengths);
+  timer_.select(all, kGemmFinalists, kGemmFinalRounds, options_.lengths);
   return own_.emplace(shape, BestOwn{plans[all.front().index], all.front().name}).first->second;
 }
 

@@ -15,7 +15,7 @@ using cuda::check;
 
 constexpr std::size_t kFlagPitch = 64;
 constexpr std::size_t kFlags = 1 << 14;  // the epoch, then a flag a slot and source
-constexpr double kWaitSeconds = 10;
+constexpr double kMediumWaitSeconds = 10;
 
 std::size_t flag_at(std::size_t slot, int ranks, int source) {
   return (1 + slot * static_cast<std::size_t>(ranks) + static_cast<std::size_t>(source)) *
@@ -25,7 +25,7 @@ std::size_t flag_at(std::size_t slot, int ranks, int source) {
 }  // namespace
 
 Medium::Medium(Rank& rank, const std::vector<Row>& rows)
-    : rank_(rank), control_(rank.device, rank.rank, rank.group, kWaitSeconds) {
+    : rank_(rank), control_(rank.device, rank.rank, rank.group, kMediumWaitSeconds) {
   require(rank.ranks <= kMostTerms, "medium: ranks, got {}, expected at most {}", rank.ranks,
           kMostTerms);
   for (const Row& row : rows)

@@ -13,11 +13,11 @@
 namespace tilelace::gpu_test {
 namespace {
 
-constexpr std::int64_t kSamples = 4096;
+constexpr std::int64_t kSumSamples = 4096;
 constexpr std::int64_t kRowsOfShard = 4;
 // Far apart: neighbouring seeds give sparse rows that share most of their places.
 constexpr std::uint64_t kInputSeed = 10ULL << 40U, kWeightSeed = 11ULL << 40U,
-                        kSeedStep = 1ULL << 34U;
+                        kSumSeedStep = 1ULL << 34U;
 
 /// Some rows of the shard, the same on every rank.
 std::vector<std::int64_t> sampled_rows(const schedule::RowSplit& split, int shard) {
@@ -67,9 +67,9 @@ Verified Verifier::check_sum(const Row& row, const Call& call, const Variant& va
   const plan::GemmProblem p{split.m, row.gemm.n, row.gemm.k, row.gemm.dtype};
   const auto self = static_cast<std::uint64_t>(rank_.rank);
   test::fill_sparse(const_cast<void*>(call.gemm.a), p.m, p.k, std::min(32, 256 / row.ranks),
-                    p.dtype, kInputSeed + self * kSeedStep, rank_.stream);
+                    p.dtype, kInputSeed + self * kSumSeedStep, rank_.stream);
   test::fill_sparse(const_cast<void*>(call.gemm.weight), p.n, p.k, static_cast<int>(p.k / 2),
-                    p.dtype, kWeightSeed + self * kSeedStep, rank_.stream);
+                    p.dtype, kWeightSeed + self * kSumSeedStep, rank_.stream);
   test::poison(call.moved, row.moved_bytes(), rank_.stream);
   test::poison(call.result, row.result_bytes(), rank_.stream);
   finish();
@@ -79,7 +79,7 @@ Verified Verifier::check_sum(const Row& row, const Call& call, const Variant& va
   if (!fused) {
     const auto j =
         test::judge({call.gemm.a, call.gemm.weight, nullptr, call.moved, p, Activation::none},
-                    kSamples, true, 0, rank_.stream);
+                    kSumSamples, true, 0, rank_.stream);
     if (j.wrong != 0)
       v.trouble = fmt::format(
           "partial sums, got {} of {} places wrong (row {} col {} is {}), expected none ({})",

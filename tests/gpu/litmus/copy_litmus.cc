@@ -14,7 +14,7 @@ namespace {
 using cuda::check;
 using schedule::Index;
 
-constexpr double kWaitSeconds = 10;
+constexpr double kCopyWaitSeconds = 10;
 constexpr std::uint32_t kFirstEpoch = 0xffffff00U;  // even: the first call uses slot 1
 
 struct Size {
@@ -22,7 +22,7 @@ struct Size {
   int chunks;
   double share;  ///< of --rounds
 };
-constexpr Size kSizes[] = {{64 << 10, 1, 0.5}, {4 << 20, 2, 0.05}};
+constexpr Size kCopySizes[] = {{64 << 10, 1, 0.5}, {4 << 20, 2, 0.05}};
 
 /// The mutant: every push waits for its signal, which then goes first.
 struct FlagFirst {
@@ -47,7 +47,7 @@ std::size_t align(std::size_t n) { return (n + 4095) / 4096 * 4096; }
 class CopyBench {
  public:
   CopyBench(Rank& rank, const Size& size)
-      : rank_(rank), control_(rank.device, rank.rank, rank.group, kWaitSeconds) {
+      : rank_(rank), control_(rank.device, rank.rank, rank.group, kCopyWaitSeconds) {
     schedule::AgGemm& s = l_.schedule;
     const Index rows = size.bytes / kCopyRowBytes;
     s.route = {RouteKind::mesh, rank.ranks, 1};
@@ -175,7 +175,7 @@ std::vector<LitmusRow> run_copy_litmus(Rank& rank, const LitmusOptions& options,
   const std::string suffix =
       options.connections > 0 ? fmt::format("/connections-{}", options.connections) : "";
   std::vector<LitmusRow> rows;
-  for (const Size& size : kSizes) {
+  for (const Size& size : kCopySizes) {
     const auto rounds = static_cast<std::uint32_t>(options.rounds * size.share) / 2 * 2 + 2;
     std::unique_ptr<CopyBench> bench;
     for (const bool flag_first : {false, true}) {

@@ -22,7 +22,7 @@ constexpr std::size_t kDropped = 3;
 constexpr std::uint64_t kInputSeed = 0x5151ULL << 32U, kWeightSeed = 0x6161ULL << 32U,
                         kPartSeed = 0x7171ULL << 40U, kResidualSeed = 0x8181ULL << 32U;
 
-std::size_t bytes_of(std::int64_t rows, std::int64_t cols) {
+std::size_t stress_bytes(std::int64_t rows, std::int64_t cols) {
   return std::max<std::size_t>(16, static_cast<std::size_t>(rows * cols) * 2);
 }
 
@@ -117,7 +117,7 @@ Stress::Stress(Rank& rank, const std::vector<Problem>& problems, std::vector<Pla
   totals_ = static_cast<StressTotals*>(make(sizeof(StressTotals)));
   std::size_t largest = 0;
   for (const Problem& p : problems) {
-    largest = std::max(largest, bytes_of(p.m, p.n.at(0)));
+    largest = std::max(largest, stress_bytes(p.m, p.n.at(0)));
     loads_.push_back(load_for(p, drop));
   }
   largest = (largest + 255) / 256 * 256;
@@ -163,7 +163,8 @@ Stress::Load Stress::load_for(const Problem& p, bool drop) {
   const OpShape& s = load.shape;
   const int per_row = std::min(32, 255 / p.ranks);
   const auto parts = static_cast<std::size_t>(s.parts);
-  const std::size_t weight_bytes = bytes_of(p.n[0], p.k), operand_bytes = bytes_of(s.results, p.k);
+  const std::size_t weight_bytes = stress_bytes(p.n[0], p.k),
+                    operand_bytes = stress_bytes(s.results, p.k);
   auto* const weights = static_cast<std::byte*>(make(parts * weight_bytes));
   auto* const operands = static_cast<std::byte*>(make(parts * operand_bytes));
   for (std::size_t part = 0; part < parts; ++part)
@@ -182,13 +183,14 @@ Stress::Load Stress::load_for(const Problem& p, bool drop) {
       const std::uint64_t seed = kInputSeed * (i + 1) + kPartSeed * part;
       if (rows > 0) test::fill_sparse(to, rows, p.k, per_row, p.dtype, seed, rank_.stream, row);
     };
-    load.inputs[i] = make(bytes_of(s.inputs, p.k));
-    load.expected[i] = make(bytes_of(s.results, p.n[0]));
+    load.inputs[i] = make(stress_bytes(s.inputs, p.k));
+    load.expected[i] = make(stress_bytes(s.results, p.n[0]));
     fill(load.inputs[i], s.input_row, s.inputs, static_cast<std::size_t>(s.own_part));
     for (std::size_t part = 0; part < parts; ++part)
       fill(operands + part * operand_bytes, s.result_row, s.results, part);
     if (drop && i == kDropped && rank_.rank == rank_.ranks - 1)
-      check(cudaMemsetAsync(load.inputs[i], 0, bytes_of(s.inputs, p.k), rank_.stream), "dropping");
+      check(cudaMemsetAsync(load.inputs[i], 0, stress_bytes(s.inputs, p.k), rank_.stream),
+            "dropping");
     check(enqueue_product({operands,
                            weights,
                            load.expected[i],

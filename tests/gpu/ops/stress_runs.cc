@@ -17,7 +17,7 @@ constexpr long kGraphCalls = 112;
 constexpr long kGraphs = 50, kShortGraph = 14;  // of a mixed run
 /// Even and odd numbers, so that ranks have to align.
 long short_graph(long graph) { return kShortGraph - graph % 3; }
-constexpr double kMargin = 5, kCallSeconds = 1e-3;  // generous
+constexpr double kStressMargin = 5, kCallSeconds = 1e-3;  // generous
 
 long whole_graphs(long calls) { return (calls + kGraphCalls - 1) / kGraphCalls * kGraphCalls; }
 
@@ -111,7 +111,7 @@ Watched Stress::watched(const std::string& name, bool counts) const {
 
 StressResult Stress::stop(long calls) {
   ops_->calls.finish(rank_.stream,
-                     timeout_s_ + kMargin + kCallSeconds * static_cast<double>(calls));
+                     timeout_s_ + kStressMargin + kCallSeconds * static_cast<double>(calls));
   StressResult r;
   r.graphs = graphs_.size();
   graphs_.clear();
