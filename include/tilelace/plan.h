@@ -25,9 +25,9 @@ struct Problem {
   bool bias = false;
   Activation activation = Activation::none;
   bool return_gathered = false;  ///< ag_gemm: also deliver the gathered a [m, k]
-  bool residual = false;         ///< gemm_rs, gemm_ar: a matrix like `out` is added to the sum
   std::vector<std::int64_t>
-      rows;  ///< rows of each rank's shard; empty: m split evenly, remainder first
+      rows;               ///< rows of each rank's shard; empty: m split evenly, remainder first
+  bool residual = false;  ///< gemm_rs, gemm_ar: a matrix like `out` is added to the sum
 
   bool operator==(const Problem&) const = default;
   /// Columns of all weights together.

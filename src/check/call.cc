@@ -44,6 +44,8 @@ std::string to_string(const CallSpec& s) {
   if (s.straddle) text += " straddle";
   if (s.deliver) text += " deliver";
   if (s.unfused) text += " unfused";
+  static constexpr std::array<std::string_view, 3> kHands = {"copied", "added", "ring"};
+  if (s.hand) text += fmt::format(" handed {}", kHands.at(static_cast<std::size_t>(*s.hand)));
   if (s.shots != 1) text += fmt::format(" shots {}", s.shots);
   if (s.direct) text += " direct";
   return text;
@@ -117,6 +119,9 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
     return "shots are 1 or, for gemm_ar that is pushed unfused, 2";
   }
   if (s.direct && s.shots != 2) return "direct is for two shots";
+  if (s.hand && (!s.unfused || s.op != Op::gemm_rs || s.shots != 1)) {
+    return "partials are handed by unfused gemm_rs";
+  }
   if (!s.unfused) return std::nullopt;
   if (gather || !mesh || ranks > schedule::kMaxSumRanks) {
     return "unfused is for sums over the mesh, of at most 8 ranks";
@@ -189,7 +194,7 @@ CallPlan::CallPlan(const CallSpec& spec, int ranks, int workers)
     for (const Index rows : spec.rows) borders_.push_back(borders_.back() + rows);
   }
   if (spec.unfused)
-    spec.transport == Transport::push ? cut_pushed() : cut_sums();
+    spec.hand ? cut_handed() : spec.transport == Transport::push ? cut_pushed() : cut_sums();
   else
     spec.op == Op::ag_gemm ? cut_gather() : cut_reduce();
   rows_.close();
@@ -288,6 +293,25 @@ void CallPlan::cut_pushed() {
   num_flags_ = pushed_.front().num_flags() + 1;
 }
 
+void CallPlan::cut_handed() {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    schedule::HandRows& s = handed_.emplace_back();
+    static_cast<schedule::ReduceRows&>(s) = schedule::make_reduce_rows(
+        split(), rank, schedule::SumForm::own_rows, 1, spec_.chunk_rows, workers_);
+    s.way = *spec_.hand;
+    Cuts& incoming = incoming_.emplace_back(handed_units(s, rank));
+    for (int q = 0; q < ranks_; ++q)
+      for (Index c = 0; c < s.chunks[q]; ++c) {
+        const RowRange units = s.chunk(q, c).units;
+        rows_.mark(units);
+        for (int p = 0; p < ranks_; ++p)
+          if (s.way == schedule::HandWay::ring || (q == rank && p != q))
+            incoming.mark(handed_rows(s, rank, p, units));
+      }
+  }
+  num_flags_ = schedule::num_handed_flags(handed_.front()) + 1;
+}
+
 FlagName CallPlan::flag(int rank, Index flag) const {
   return visit_any(rank, [&](const auto& s) { return flag_name(s, flag); });
 }
@@ -304,7 +328,8 @@ bool CallPlan::has(Region region) const {
     case Region::result: return spec_.op == Op::gemm_ar;
     case Region::outgoing: return spec_.op != Op::ag_gemm;
     case Region::incoming:
-      return spec_.op != Op::ag_gemm && (!spec_.unfused || spec_.transport == Transport::push);
+      return spec_.op != Op::ag_gemm &&
+             (!spec_.unfused || spec_.hand || spec_.transport == Transport::push);
   }
   return false;
 }

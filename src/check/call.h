@@ -31,6 +31,9 @@ struct CallSpec {
   /// Transport pull, or store: sums are shared, or push. Tiles do not count, the product is one
   /// step.
   bool unfused = false;
+  /// Of an unfused gemm_rs: partials are handed to their owners so (schedule/hand_rows.h);
+  /// transport and route do not count.
+  std::optional<schedule::HandWay> hand;
   int shots = 1;        ///< unfused push, gemm_ar: 2: sums are shared
   bool direct = false;  ///< in two shots: sums go to where peers want them
 
@@ -97,6 +100,7 @@ class CallPlan {
   decltype(auto) visit_any(int rank, F&& f) const {
     const auto r = static_cast<std::size_t>(rank);
     if (!spec_.unfused) return visit(rank, f);
+    if (spec_.hand) return f(handed_[r]);
     return spec_.transport == Transport::push ? f(pushed_[r]) : f(sums_[r]);
   }
 
@@ -116,6 +120,7 @@ class CallPlan {
   void cut_reduce();
   void cut_sums();
   void cut_pushed();
+  void cut_handed();
 
   CallSpec spec_;
   int ranks_;
@@ -126,6 +131,7 @@ class CallPlan {
   std::vector<schedule::GemmReduce> reduce_;
   std::vector<schedule::ReduceRows> sums_;
   std::vector<schedule::PushRows> pushed_;
+  std::vector<schedule::HandRows> handed_;
   Cuts rows_;
   std::vector<Cuts> incoming_;
 };

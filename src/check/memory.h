@@ -107,6 +107,47 @@ inline RowRange pushed_rows(const schedule::PushRows& s, int rank, int source, R
   return {begin, begin + units.size()};
 }
 
+/// What comes in at `rank` where partials are handed on.
+inline Index handed_units(const schedule::HandRows& s, int rank) {
+  return s.way == schedule::HandWay::ring ? s.rows[s.ranks - 1].end
+                                          : (s.ranks - 1) * s.rows[rank].size();
+}
+/// Where these units stand there: of the ring in their own place; else of each source apart, here
+/// also what is added to one place, in any order.
+inline RowRange handed_rows(const schedule::HandRows& s, int rank, int source, RowRange units) {
+  if (s.way == schedule::HandWay::ring) return units;
+  const int place = (source + s.ranks - rank) % s.ranks - 1;
+  const Index begin = place * s.rows[rank].size() + units.begin - s.rows[rank].begin;
+  return {begin, begin + units.size()};
+}
+
+template <class Emit>
+void each_access(const schedule::HandRows& s, const Step& x, Emit&& emit) {
+  const auto touch = [&](Region region, int rank, RowRange rows, bool write) {
+    emit(Access{region, rank, rows, 0, 1, write});
+  };
+  const bool ring = s.way == schedule::HandWay::ring;
+  switch (x.verb) {
+    case Verb::partial: touch(Region::outgoing, s.rank, x.rows, true); break;
+    case Verb::store_partial:
+      touch(Region::outgoing, s.rank, x.rows, false);
+      // What is added to must be there, and stay until then.
+      if (s.way == schedule::HandWay::added) touch(Region::outgoing, x.peer, x.rows, false);
+      touch(Region::incoming, x.peer, handed_rows(s, x.peer, s.rank, x.rows), true);
+      break;
+    case Verb::reduce:
+      for (int p = 0; p < s.ranks; ++p)
+        if (p != s.rank && (!ring || p == (s.rank + s.ranks - 1) % s.ranks))
+          touch(Region::incoming, s.rank, handed_rows(s, s.rank, p, x.rows), false);
+      break;
+    case Verb::store:
+      touch(Region::outgoing, s.rank, x.rows, false);
+      touch(Region::out, s.rank, x.rows, true);
+      break;
+    default: break;
+  }
+}
+
 /// Sums that are not direct stand in the place of partials, here too as in a region of their own.
 template <class Emit>
 void each_access(const schedule::PushRows& s, const Step& x, Emit&& emit) {

@@ -48,6 +48,16 @@ std::vector<CallSpec> pushed_sums() {
   return all;
 }
 
+std::vector<CallSpec> handed_sums() {
+  std::vector<CallSpec> all;
+  for (const auto hand :
+       {schedule::HandWay::copied, schedule::HandWay::added, schedule::HandWay::ring}) {
+    all.push_back(small_sum(Op::gemm_rs, Transport::pull, 42));
+    all.back().hand = hand;
+  }
+  return all;
+}
+
 /// Sums behind the product between calls that send.
 CheckConfig mixed_sums() {
   CheckConfig c = three_of(small_sum(Op::gemm_ar, Transport::store, 33));
@@ -56,6 +66,7 @@ CheckConfig mixed_sums() {
   c.calls.push_back(small(Op::gemm_rs, RouteKind::mesh, Transport::store, 42));
   c.calls.push_back(small_sum(Op::gemm_ar, Transport::pull, 9));
   c.calls.push_back(pushed_sums().back());
+  for (const CallSpec& spec : handed_sums()) c.calls.push_back(spec);
   return c;
 }
 
@@ -105,6 +116,7 @@ std::vector<CheckConfig> mutant_scenarios() {
     all.push_back(three_of(small_sum(op, transport, 42)));
   }
   for (const CallSpec& spec : pushed_sums()) all.push_back(three_of(spec));
+  for (const CallSpec& spec : handed_sums()) all.push_back(three_of(spec));
   for (const Transport transport : {Transport::pull, Transport::push}) {
     CheckConfig no_rows = three_of(small_sum(Op::gemm_rs, transport, 21));
     for (CallSpec& call : no_rows.calls) call.rows = {0, 8, 6, 7};

@@ -4,13 +4,23 @@
 namespace tilelace::check {
 namespace {
 
-/// The product, and then the headers: those of the kernel that sums, which comes behind it.
+/// The kernel that sums begins, which comes behind the product: `flag` says so to its workers.
 template <class Rows, class Verbs>
-void run_product(const Rows& s, Verbs& v) {
-  v.partial(schedule::SumChunk{s.rank, 0, {0, s.rows[s.ranks - 1].end}});
-  v.signal(s.rank, s.num_flags());
+void enter(const Rows& s, Index flag, Verbs& v) {
+  v.signal(s.rank, flag);
   schedule::signal_headers(s.ranks, s.rank, v);
   v.admit();
+}
+
+/// The product, and then the headers.
+template <class Rows, class Verbs>
+void run_behind(const Rows& s, Index flag, Verbs& v) {
+  v.partial(schedule::SumChunk{s.rank, 0, {0, s.rows[s.ranks - 1].end}});
+  enter(s, flag, v);
+}
+template <class Rows, class Verbs>
+void run_product(const Rows& s, Verbs& v) {
+  run_behind(s, s.num_flags(), v);
 }
 
 template <class Verbs>
@@ -20,6 +30,19 @@ void run_copy(const schedule::ReduceRows& s, Verbs& v) {
 template <class Verbs>
 void run_copy(const schedule::PushRows& s, Verbs& v) {
   run_product(s, v);
+}
+
+template <class Verbs>
+void run_copy(const schedule::HandRows& s, Verbs& v) {
+  if (s.way != schedule::HandWay::copied) return run_behind(s, schedule::num_handed_flags(s), v);
+  // Copies follow their products, and the kernel follows the copies.
+  for (int i = 1; i <= s.ranks; ++i) {
+    const int owner = (s.rank + i) % s.ranks;
+    v.partial(schedule::SumChunk{owner, 0, s.rows[owner]});
+    for (Index c = 0; c < s.chunks[owner] && owner != s.rank; ++c)
+      v.store_partial(s.chunk(owner, c), owner);
+  }
+  enter(s, schedule::num_handed_flags(s), v);
 }
 
 /// A worker of the kernel behind the product, which begins when that has ended.
@@ -33,6 +56,13 @@ template <class Verbs>
 void run_compute(const schedule::PushRows& s, int worker, Verbs& v) {
   v.wait(s.num_flags());
   worker < s.workers ? schedule::run_push_rows(s, worker, v) : v.admit();
+}
+
+template <class Verbs>
+void run_compute(const schedule::HandRows& s, int worker, Verbs& v) {
+  v.wait(schedule::num_handed_flags(s));
+  v.admit();
+  if (worker < s.workers) schedule::run_hand_rows(s, worker, v);
 }
 
 }  // namespace

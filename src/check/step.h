@@ -9,6 +9,7 @@
 
 #include "schedule/ag_gemm.h"
 #include "schedule/gemm_reduce.h"
+#include "schedule/hand_rows.h"
 #include "schedule/push_rows.h"
 #include "schedule/verb_names.h"
 
@@ -45,6 +46,7 @@ FlagName flag_name(const schedule::AgGemm&, Index flag);
 FlagName flag_name(const schedule::GemmReduce&, Index flag);
 FlagName flag_name(const schedule::ReduceRows&, Index flag);
 FlagName flag_name(const schedule::PushRows&, Index flag);
+FlagName flag_name(const schedule::HandRows&, Index flag);
 
 inline Step step_of(Verb verb, const schedule::GatherTile& t, int peer = -1) {
   return {verb, peer, t.source, 0, -1, t.rows, t.col};
@@ -58,8 +60,8 @@ inline Step step_of(Verb verb, const schedule::GatherTransfer& t) {
 inline Step step_of(Verb verb, const schedule::ReduceTransfer& t) {
   return {verb, t.peer, t.owner, t.block, t.chunk, t.rows, -1};
 }
-inline Step step_of(Verb verb, const schedule::SumChunk& c) {
-  return {verb, -1, c.owner, 0, c.index, c.units, -1};
+inline Step step_of(Verb verb, const schedule::SumChunk& c, int peer = -1) {
+  return {verb, peer, c.owner, 0, c.index, c.units, -1};
 }
 inline Step step_of(Verb verb, const schedule::PushedChunk& c) {
   return {verb, -1, -1, 0, c.index, {}, -1};

@@ -76,6 +76,9 @@ CallSpec random_call(Dice& dice, int ranks) {
     if (s.unfused && s.transport == Transport::push && s.op == Op::gemm_ar)
       s.shots = dice.between(1, 2);
     s.direct = s.shots == 2 && dice.one_in(2);
+    if (s.unfused && s.op == Op::gemm_rs && dice.one_in(2))
+      s.hand = dice.any(
+          std::array{schedule::HandWay::copied, schedule::HandWay::added, schedule::HandWay::ring});
     const Index parts = (s.m / s.tile_m + ranks) * s.cols + s.m / s.chunk_rows + ranks;
     if (!legal(s, ranks) && parts * ranks <= kMaxParts) return s;
   }
@@ -140,6 +143,12 @@ std::vector<CheckConfig> variants(const CallSpec& shape, int ranks, int workers)
     sum.transport = transport;
     add_runs(all, sum, ranks, workers);
   }
+  for (const auto hand :
+       {schedule::HandWay::copied, schedule::HandWay::added, schedule::HandWay::ring}) {
+    sum.hand = hand;
+    add_runs(all, sum, ranks, workers);
+  }
+  sum.hand.reset();
   sum.shots = 2;
   for (const bool direct : {false, true}) {
     sum.direct = direct;

@@ -21,6 +21,10 @@ namespace tilelace::schedule {
 
 enum class HandWay : std::uint8_t { copied, added, ring };
 
+struct HandRows : ReduceRows {
+  HandWay way = HandWay::copied;
+};
+
 /// Of a rank: from peer `from` (added), or of the shard of `from` (ring), this chunk is here.
 [[nodiscard]] TILELACE_HD constexpr Index handed_flag(const ReduceRows& s, int from, Index chunk) {
   return from * s.max_chunks + chunk;
@@ -36,7 +40,8 @@ template <class Verbs, class Before>
 TILELACE_ROLE void finish_own(const ReduceRows& s, int worker, Verbs& v, const Before& before) {
   for (Index c = worker; c < s.chunks[s.rank]; c += s.workers) {
     before(c);
-    v.finish(s.chunk(s.rank, c));
+    v.reduce(s.chunk(s.rank, c));
+    v.store(s.chunk(s.rank, c));
   }
 }
 
@@ -45,7 +50,7 @@ TILELACE_ROLE void hand_added(const ReduceRows& s, int worker, Verbs& v) {
   for (int i = 1; i < s.ranks; ++i) {
     const int owner = (s.rank + i) % s.ranks;
     for (Index c = worker; c < s.chunks[owner]; c += s.workers) {
-      v.add(s.chunk(owner, c));
+      v.store_partial(s.chunk(owner, c), owner);
       v.signal(owner, handed_flag(s, s.rank, c));
     }
   }
@@ -60,8 +65,11 @@ TILELACE_ROLE void hand_round(const ReduceRows& s, int worker, Verbs& v) {
   for (int step = 0; step + 1 < s.ranks; ++step) {
     const int owner = (s.rank + 2 * s.ranks - 1 - step) % s.ranks;
     for (Index c = worker; c < s.chunks[owner]; c += s.workers) {
-      if (step > 0) v.wait(handed_flag(s, owner, c));
-      v.hand(s.chunk(owner, c), next, step > 0);
+      if (step > 0) {
+        v.wait(handed_flag(s, owner, c));
+        v.reduce(s.chunk(owner, c));
+      }
+      v.store_partial(s.chunk(owner, c), next);
       v.signal(next, handed_flag(s, owner, c));
     }
   }
@@ -73,15 +81,27 @@ TILELACE_ROLE void hand_round(const ReduceRows& s, int worker, Verbs& v) {
 }  // namespace detail
 
 /// Role `reduce`, worker w of s.workers, behind the admission:
-///   add(chunk)              own partial for the owner's rows, to the owner's own
-///   hand(chunk, to, adds)   own partial, with what has come of this chunk, to the next rank
-///   finish(chunk)           of own rows: what all ranks' partials come to, to the user
+///   reduce(chunk)               own partial, with what has come of this chunk
+///   store_partial(chunk, peer)  added: own partial, to the owner's own; ring: what has been
+///                               reduced, or the own partial where a shard begins, to the next rank
+///   store(chunk)                of own rows: what has been reduced, to the user
+template <HandWay kWay, class Verbs>
+TILELACE_ROLE void run_hand_rows(const ReduceRows& s, int worker, Verbs& v) {
+  if constexpr (kWay == HandWay::added)
+    detail::hand_added(s, worker, v);
+  else if constexpr (kWay == HandWay::ring)
+    detail::hand_round(s, worker, v);
+  else
+    detail::finish_own(s, worker, v, [](Index) {});
+}
+
+/// The same where the way is not known beforehand.
 template <class Verbs>
-TILELACE_ROLE void run_hand_rows(const ReduceRows& s, HandWay way, int worker, Verbs& v) {
-  switch (way) {
-    case HandWay::added: return detail::hand_added(s, worker, v);
-    case HandWay::ring: return detail::hand_round(s, worker, v);
-    default: return detail::finish_own(s, worker, v, [](Index) {});
+TILELACE_ROLE void run_hand_rows(const HandRows& s, int worker, Verbs& v) {
+  switch (s.way) {
+    case HandWay::added: return run_hand_rows<HandWay::added>(s, worker, v);
+    case HandWay::ring: return run_hand_rows<HandWay::ring>(s, worker, v);
+    default: return run_hand_rows<HandWay::copied>(s, worker, v);
   }
 }
 

@@ -9,27 +9,25 @@
 #include <map>
 #include <random>
 #include <set>
+#include <utility>
 #include <vector>
 
 namespace tilelace::schedule {
 namespace {
 
 struct Step {
-  enum class Kind : std::uint8_t { add, hand, finish, signal, wait };
+  enum class Kind : std::uint8_t { reduce, give, store, signal, wait };
   Kind kind;
-  SumChunk chunk;  ///< add, hand, finish
-  int peer = 0;    ///< signal, hand
+  SumChunk chunk;  ///< reduce, give, store
+  int peer = 0;    ///< signal, give
   Index flag = 0;  ///< signal, wait
-  bool adds = false;
 };
 
 struct Recorder {
   std::vector<Step> steps;
-  void add(const SumChunk& c) { steps.push_back({Step::Kind::add, c}); }
-  void hand(const SumChunk& c, int to, bool adds) {
-    steps.push_back({Step::Kind::hand, c, to, 0, adds});
-  }
-  void finish(const SumChunk& c) { steps.push_back({Step::Kind::finish, c}); }
+  void reduce(const SumChunk& c) { steps.push_back({Step::Kind::reduce, c}); }
+  void store_partial(const SumChunk& c, int to) { steps.push_back({Step::Kind::give, c, to}); }
+  void store(const SumChunk& c) { steps.push_back({Step::Kind::store, c}); }
   void signal(int peer, Index flag) { steps.push_back({Step::Kind::signal, {}, peer, flag}); }
   void wait(Index flag) { steps.push_back({Step::Kind::wait, {}, 0, flag}); }
 };
@@ -84,11 +82,14 @@ class Play {
       for (Index i = 0; i < s.chunks[r]; ++i) rank.sums[i] = {r};
       for (int w = 0; w < s.workers; ++w) {
         Recorder recorder;
-        run_hand_rows(s, c.way, w, recorder);
+        HandRows hand;
+        static_cast<ReduceRows&>(hand) = s;
+        hand.way = c.way;
+        run_hand_rows(hand, w, recorder);
         for (Step& step : recorder.steps)
-          if (step.kind == Step::Kind::wait && waits_++ == lost) step.kind = Step::Kind::finish;
+          if (step.kind == Step::Kind::wait && waits_++ == lost) step.kind = Step::Kind::store;
         std::erase_if(recorder.steps, [](const Step& step) {
-          return step.kind == Step::Kind::finish && step.chunk.units.size() == 0;
+          return step.kind == Step::Kind::store && step.chunk.units.size() == 0;
         });
         rank.lists.push_back(std::move(recorder.steps));
         rank.at.push_back(0);
@@ -111,7 +112,7 @@ class Play {
       return true;
     });
   }
-  /// Of each of its chunks: how often it was finished.
+  /// Of each of its chunks: how often it was stored.
   [[nodiscard]] const std::map<Index, int>& finished(int r) const {
     return ranks_[static_cast<std::size_t>(r)].finished;
   }
@@ -129,6 +130,7 @@ class Play {
     std::map<Index, Parts> sums;                      ///< of own chunks: in the own partial
     std::map<std::pair<int, Index>, Parts> incoming;  ///< ring: of owner and chunk
     std::map<Index, int> finished;
+    std::map<std::size_t, Parts> reduced;  ///< by worker
   };
 
   bool turn(int r) {
@@ -156,49 +158,60 @@ class Play {
         flags.at(static_cast<std::size_t>(s.flag)) = true;
         break;
       }
-      case Step::Kind::add: {
-        if (s.chunk.owner == r) trouble_ = "a rank adds to itself";
-        ranks_[static_cast<std::size_t>(s.chunk.owner)].sums[s.chunk.index].insert(r);
-        break;
-      }
-      case Step::Kind::hand: {
-        Parts parts = s.adds ? taken(r, s.chunk, worker) : Parts{};
-        parts.insert(r);
-        if (s.peer != (r + 1) % config_.split.ranks) trouble_ = "handed to no neighbour";
-        auto& to =
-            ranks_[static_cast<std::size_t>(s.peer)].incoming[{s.chunk.owner, s.chunk.index}];
-        if (!to.empty()) trouble_ = "a place is written twice";
-        to = parts;
-        break;
-      }
-      case Step::Kind::finish: finish(r, s.chunk, worker);
+      case Step::Kind::reduce: rank.reduced[worker] = reduced(r, s.chunk, worker); break;
+      case Step::Kind::give: give(r, s, worker); break;
+      case Step::Kind::store: store(r, s.chunk, worker);
     }
     ++rank.at[worker];
     return true;
   }
 
-  /// What has come of a chunk, which its worker must have been told of.
-  Parts taken(int r, const SumChunk& c, std::size_t worker) {
+  void give(int r, const Step& s, std::size_t worker) {
     Rank& rank = ranks_[static_cast<std::size_t>(r)];
-    const Index flag = handed_flag(schedules_[static_cast<std::size_t>(r)], c.owner, c.index);
-    if (rank.told[worker].count(flag) == 0) trouble_ = "used without a wait";
-    return rank.incoming[{c.owner, c.index}];
+    Rank& peer = ranks_[static_cast<std::size_t>(s.peer)];
+    if (config_.way == HandWay::added) {
+      if (s.chunk.owner == r || s.peer != s.chunk.owner) trouble_ = "added to no owner's";
+      peer.sums[s.chunk.index].insert(r);
+      return;
+    }
+    if (s.peer != (r + 1) % config_.split.ranks) trouble_ = "handed to no neighbour";
+    Parts parts = std::exchange(rank.reduced[worker], {});
+    if (parts.empty()) parts = {r};
+    Parts& to = peer.incoming[{s.chunk.owner, s.chunk.index}];
+    if (!to.empty()) trouble_ = "a place is written twice";
+    to = parts;
   }
 
-  void finish(int r, const SumChunk& c, std::size_t worker) {
+  /// Of a chunk, what its worker has been told of, and the own part.
+  Parts reduced(int r, const SumChunk& c, std::size_t worker) {
     Rank& rank = ranks_[static_cast<std::size_t>(r)];
     const ReduceRows& s = schedules_[static_cast<std::size_t>(r)];
-    if (c.owner != r) trouble_ = "a chunk is finished by another rank";
-    ++rank.finished[c.index];
-    if (config_.way == HandWay::copied) return;
-    Parts parts = rank.sums[c.index];
-    if (config_.way == HandWay::ring && s.ranks > 1) parts.merge(taken(r, c, worker));
-    for (int q = 0; q < s.ranks && config_.way == HandWay::added; ++q)
-      if (q != r && rank.told[worker].count(handed_flag(s, q, c.index)) == 0)
+    const auto told = [&](int from) {
+      if (rank.told[worker].count(handed_flag(s, from, c.index)) == 0)
         trouble_ = "used without a wait";
+    };
+    if (config_.way == HandWay::copied) return {};
+    if (config_.way == HandWay::added) {
+      for (int q = 0; q < s.ranks; ++q)
+        if (q != r) told(q);
+      return rank.sums[c.index];
+    }
+    Parts parts{r};
+    if (s.ranks == 1) return parts;
+    told(c.owner);
+    parts.merge(Parts(rank.incoming[{c.owner, c.index}]));
+    return parts;
+  }
+
+  void store(int r, const SumChunk& c, std::size_t worker) {
+    Rank& rank = ranks_[static_cast<std::size_t>(r)];
+    if (c.owner != r) trouble_ = "a chunk is stored by another rank";
+    ++rank.finished[c.index];
+    if (config_.way == HandWay::copied || !trouble_.empty()) return;
     Parts all;
-    for (int q = 0; q < s.ranks; ++q) all.insert(q);
-    if (parts != all) trouble_ = "a sum is not of every rank's part once";
+    for (int q = 0; q < config_.split.ranks; ++q) all.insert(q);
+    if (std::exchange(rank.reduced[worker], {}) != all)
+      trouble_ = "a sum is not of every rank's part once";
   }
 
   const Config config_;

@@ -91,7 +91,7 @@ void GemmHand::run(const Problem& p, const plan::GemmHandPlan& asked, const Redu
   const int rank = calls_.group().rank();
   plan::GemmHandPlan plan = asked;
   plan.gemm = calls_.fit(asked.gemm);
-  HandRows rows;
+  HandSum rows;
   rows.schedule = plan::hand_rows_schedule(p, plan, rank);
   require_call(p, plan, t, calls_, rows.schedule);
   calls_.require_place("gemm_rs", rows.schedule.workers, 0);

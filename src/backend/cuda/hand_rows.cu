@@ -23,36 +23,30 @@ constexpr Landing kAdds<__half> = Landing::add_fp16;
 template <class Element, HandWay kWay>
 class HandVerbs {
  public:
-  TILELACE_DEVICE HandVerbs(const HandRows& p, std::uint32_t epoch)
+  TILELACE_DEVICE HandVerbs(const HandSum& p, std::uint32_t epoch)
       : p_(p), flags_(p.call, epoch, p.schedule.max_chunks) {}
 
   TILELACE_DEVICE void signal(int peer, Index flag) { flags_.signal(peer, flag); }
   TILELACE_DEVICE void wait(Index flag) { flags_.wait(flag); }
 
-  TILELACE_DEVICE void add(const SumChunk& c) {
-    if (flags_.failed()) return;
-    add_by_threads<kAdds<Element>>({thread(), kThreads},
-                                   at(c.owner) + p_.partials + bytes(c.units.begin),
-                                   own_partial(c.units.begin), bytes(c.units.size()));
-    flags_.wrote();
-  }
+  /// Done where it is stored.
+  TILELACE_DEVICE void reduce(const SumChunk& /*c*/) { adds_ = true; }
 
-  TILELACE_DEVICE void hand(const SumChunk& c, int to, bool adds) {
+  TILELACE_DEVICE void store_partial(const SumChunk& c, int peer) {
+    const bool adds = adds_;
+    adds_ = false;
     if (!flags_.settle()) return;
-    auto* const next = reinterpret_cast<uint4*>(at(to) + p_.incoming);
-    for (Index i = c.units.begin + thread(); i < c.units.end; i += kUnits * kThreads) {
-      uint4 own[kUnits], come[kUnits];
-      load(own, own_partial(0), i, c.units.end);
-      if (adds) load(come, at(p_.call.rank) + p_.incoming, i, c.units.end);
-#pragma unroll
-      for (int u = 0; u < kUnits; ++u)
-        if (i + u * kThreads < c.units.end)
-          next[i + u * kThreads] = adds ? sum_of(come[u], own[u]) : own[u];
-    }
+    if constexpr (kWay == HandWay::added)
+      add_by_threads<kAdds<Element>>({thread(), kThreads},
+                                     at(peer) + p_.partials + bytes(c.units.begin),
+                                     own_partial(c.units.begin), bytes(c.units.size()));
+    else
+      hand(c, peer, adds);
     flags_.wrote();
   }
 
-  TILELACE_DEVICE void finish(const SumChunk& c) {
+  TILELACE_DEVICE void store(const SumChunk& c) {
+    adds_ = false;
     if (!flags_.settle()) return;
     for (Index i = c.units.begin + thread(); i < c.units.end; i += kThreads) {
       float sum[8] = {};
@@ -93,6 +87,20 @@ class HandVerbs {
     return pack_elements<Element>(sum);
   }
 
+  /// Ring: to the next rank, with what came where that is reduced.
+  TILELACE_DEVICE void hand(const SumChunk& c, int to, bool adds) const {
+    auto* const next = reinterpret_cast<uint4*>(at(to) + p_.incoming);
+    for (Index i = c.units.begin + thread(); i < c.units.end; i += kUnits * kThreads) {
+      uint4 own[kUnits], come[kUnits];
+      load(own, own_partial(0), i, c.units.end);
+      if (adds) load(come, at(p_.call.rank) + p_.incoming, i, c.units.end);
+#pragma unroll
+      for (int u = 0; u < kUnits; ++u)
+        if (i + u * kThreads < c.units.end)
+          next[i + u * kThreads] = adds ? sum_of(come[u], own[u]) : own[u];
+    }
+  }
+
   /// Copied: adds the terms of up to kTerms ranks, in rank order.
   TILELACE_DEVICE void add_terms(float (&sum)[8], int first, Index i, const SumChunk& c) const {
     uint4 v[kTerms];
@@ -110,22 +118,23 @@ class HandVerbs {
                 i - p_.schedule.rows[c.owner].begin);
   }
 
-  const HandRows& p_;
+  const HandSum& p_;
   ChunkFlags flags_;
+  bool adds_ = false;
 };
 
 template <class Element, HandWay kWay>
-__global__ void __launch_bounds__(kThreads, 2) hand_kernel(const __grid_constant__ HandRows p) {
+__global__ void __launch_bounds__(kThreads, 2) hand_kernel(const __grid_constant__ HandSum p) {
   ptx::wait_prerequisites();
   const std::uint32_t epoch = call_number(p.call);
   if (!enter_behind_product(p.call, epoch)) return;
   // Not before: what comes next must not take places while a peer's product may still need one.
   ptx::launch_dependents();
   HandVerbs<Element, kWay> verbs(p, epoch);
-  schedule::run_hand_rows(p.schedule, kWay, static_cast<int>(blockIdx.x), verbs);
+  schedule::run_hand_rows<kWay>(p.schedule, static_cast<int>(blockIdx.x), verbs);
 }
 
-using Kernel = void (*)(HandRows);
+using Kernel = void (*)(HandSum);
 
 template <class Element>
 Kernel kernel_of(HandWay way) {
@@ -138,7 +147,7 @@ Kernel kernel_of(HandWay way) {
 
 }  // namespace
 
-cudaError_t enqueue_hand(const HandRows& rows, bool early, cudaStream_t stream) {
+cudaError_t enqueue_hand(const HandSum& rows, bool early, cudaStream_t stream) {
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;

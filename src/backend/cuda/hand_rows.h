@@ -7,7 +7,7 @@
 
 namespace tilelace::cuda {
 
-struct HandRows : SumRows {
+struct HandSum : SumRows {
   schedule::HandWay way = schedule::HandWay::copied;
   /// Offset: what came in. Ring: partials [m, n]; copied: of the source i further on, from i - 1
   /// pitches on, the own rows.
@@ -17,7 +17,7 @@ struct HandRows : SumRows {
 
 /// Enters the call, waits until all ranks have, hands and adds, counts the call. `early`: it comes
 /// right behind the kernel that writes the partial and begins under its end. May be captured.
-[[nodiscard]] cudaError_t enqueue_hand(const HandRows&, bool early, cudaStream_t);
+[[nodiscard]] cudaError_t enqueue_hand(const HandSum&, bool early, cudaStream_t);
 
 /// Loads it, so that a later launch does not.
 [[nodiscard]] cudaError_t load_hand_rows();
