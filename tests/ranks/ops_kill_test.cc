@@ -113,7 +113,8 @@ class Caller {
         weight_(kN * kK, 1.0F),
         out_(static_cast<std::size_t>(out_rows_ * kN)) {
     options_ = {Path::fused, candidate.route, candidate.transport, 8, 16, {}, 8, {}, {}, {}};
-    const Problem p{op, kRanks, kM, {kN}, kK, DType::fp32, false, Activation::none, false, {}, false};
+    const Problem p{op,    kRanks,           kM,    {kN}, kK,   DType::fp32,
+                    false, Activation::none, false, {},   false};
     c.prepare(std::array{Preparation{p, {weight()}, options_}});
   }
 
