@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tables (Markdown, to standard output) of torch_bench's JSON lines: us in CUDA graphs, a row each.
+"""Tables (Markdown, to standard output) of torch_bench's JSON lines: us (layers: ms) in CUDA graphs.
 
 usage: table.py FILE.jsonl...
 
@@ -68,13 +68,31 @@ def print_op(op, rows):
               f"geometric mean {mean:.2f}, worst {min(values):.2f}.  ")
 
 
+def print_stack(rows):
+    """Layers: ms, of every way; the best of NCCL's over the best of ours, and of all others'."""
+    ways = list(dict.fromkeys(way for r in rows for way in r["peers"]))
+    print("\n### layers\n")
+    head = ["layers", "TP", "m", *ways, "NCCL / tilelace", "best other / tilelace"]
+    print("| " + " | ".join(head) + " |")
+    print("|---|" + "---:|" * (len(head) - 1))
+    for r in rows:
+        remark = f" WRONG: {', '.join(r['wrong'])}" if r["wrong"] else ""
+        best = min(us for way, us in r["peers"].items() if way.startswith("tilelace"))
+        others = min(us for way, us in r["peers"].items() if not way.startswith("tilelace"))
+        times = (f"{r['peers'][w] / 1000:.2f}" if w in r["peers"] else "" for w in ways)
+        cells = [f"{r['model']}, {r['layer']}{remark}", str(r["ranks"]), str(r["m"]), *times,
+                 shown(r["unfused_us"] / best), shown(others / best)]
+        print("| " + " | ".join(cells) + " |")
+
+
 def main():
     if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
         print(__doc__)
         sys.exit(0 if len(sys.argv) > 1 else 2)
     rows = read(sys.argv[1:])
     for op in dict.fromkeys(key[0] for key in rows):
-        print_op(op, [rows[key] for key in sorted(rows, key=lambda k: k[1:]) if key[0] == op])
+        of_op = [rows[key] for key in sorted(rows, key=lambda k: k[1:]) if key[0] == op]
+        (print_stack(of_op) if op == "stack" else print_op(op, of_op))
 
 
 if __name__ == "__main__":
