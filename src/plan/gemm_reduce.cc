@@ -23,11 +23,12 @@ constexpr double kLaunchUs = 3;            ///< the second kernel, begun under t
 constexpr double kFlagUs = 3;              ///< until a peer has seen it
 constexpr double kDeliverBytesPerUs = 2e6;
 constexpr double kPushBytesPerUs = 350e3;  ///< as pulled, and direction
-constexpr double kPushedUs = 2;            ///< until a peer has seen a flag and added
+constexpr double kPushedUs = 3.5;          ///< until a peer has seen a flag and added
 constexpr double kDirectUs = 20;           ///< two ranks; why is not known (docs/decisions/0010)
 
 /// Partials that are pushed lie in the slot twice; with many rows other plans are as fast.
 constexpr Index kMostPushedBytes = Index{16} << 20, kMostOneShotBytes = Index{1} << 20;
+constexpr Index kMostTwoShotBytes = Index{9} << 20;  ///< beyond it the fused way has shown more
 constexpr Index kLeastChunkUnits = 128, kUnitGrain = 8;
 
 constexpr Index kRounds = 4;  ///< chunks of a CTA where there is work enough
@@ -58,21 +59,25 @@ Index summed_rows(const Problem& p, SumForm form) {
 
 Index row_bytes(const Problem& p) { return p.n.front() * static_cast<Index>(size_of(p.dtype)); }
 
+/// Of a partial that is pushed.
+Index most_bytes(Op op, int shots) {
+  if (op == Op::gemm_rs) return kMostPushedBytes;
+  return shots == 1 ? kMostOneShotBytes : kMostTwoShotBytes;
+}
+
 /// Whether staging has room for it: shards that differ much take more of it than even ones.
 bool may_push(const Problem& p, const PushPlan& push) {
-  const bool once = p.op == Op::gemm_ar && push.shots == 1;
-  const Index most = once ? kMostOneShotBytes : kMostPushedBytes;
   Problem even = p;
   even.rows.clear();
-  return p.m * row_bytes(p) <= most && pushed_pitch(p, push) <= pushed_pitch(even, push);
+  return p.m * row_bytes(p) <= most_bytes(p.op, push.shots) &&
+         pushed_pitch(p, push) <= pushed_pitch(even, push);
 }
 
 /// One partial, and what peers push, of as many rows as are pushed at most.
 Index most_pushed_bytes(const Problem& given, int shots) {
   Problem p = given;
   p.rows.clear();
-  const bool once = p.op == Op::gemm_ar && shots == 1;
-  p.m = std::min(p.m, (once ? kMostOneShotBytes : kMostPushedBytes) / row_bytes(p));
+  p.m = std::min(p.m, most_bytes(p.op, shots) / row_bytes(p));
   return p.m * row_bytes(p) + (p.ranks - 1) * pushed_pitch(p, {.shots = shots});
 }
 

@@ -63,8 +63,7 @@ constexpr bool can_gate(std::string_view name) {
 /// many rows, so that building is short.
 constexpr bool can_widen(std::string_view name) {
   for (const std::string_view wide :
-       {"v16", "v32", "w64", "s32_1x2", "s64_1x2", "c64_1x2", "c80_1x2", "c128_1x2", "c128", "c192",
-        "c256", "p128", "p160", "p192", "t176"})
+       {"v16", "s64_1x2", "c64_1x2", "c128_1x2", "c256", "p128", "p160", "t176"})
     if (name == wide) return true;
   return false;
 }

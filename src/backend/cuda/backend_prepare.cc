@@ -15,6 +15,19 @@
 #include "plan/cuda.h"
 
 namespace tilelace::cuda {
+namespace {
+
+/// A capture, of any stream of this thread, executes nothing that could be waited for.
+void await_device() {
+  const cudaError_t status = cudaDeviceSynchronize();
+  if (status != cudaErrorStreamCaptureUnsupported && status != cudaErrorStreamCaptureImplicit)
+    return check(status, "prepare: the work before it");
+  cudaGetLastError();
+  raise(ErrorKind::usage,
+        "prepare: got a capture under way, expected none: make a call like this one before it");
+}
+
+}  // namespace
 
 /// Two ranks on a device would wait for each other's place on it.
 void GpuBackend::require_own_device() const {
@@ -35,7 +48,7 @@ void GpuBackend::meet() {
 /// tells, where it would else wait on the device and the others on the host.
 void GpuBackend::meet_for_preparation() {
   if (ops_ == nullptr || !out_of_step_.empty()) return;
-  check(cudaDeviceSynchronize(), "prepare: the work before it");
+  await_device();
   try {
     ops_->calls.throw_if_failed();
   } catch (const Error& e) {
@@ -92,7 +105,7 @@ void GpuBackend::prepare(std::span<const PreparedCall> calls, std::string_view r
   agree_on_calls(group_, mine, {}, options_.timeout_s);
   require_own_device();
   // What was prepared before may still be in use, here and by peers.
-  check(cudaDeviceSynchronize(), "prepare: the work before it");
+  await_device();
   group_.all_gather("prepare", options_.timeout_s);
   retire();
   weights_.clear();

@@ -11,7 +11,7 @@ from .memory import LARGE, Product
 from .world import GPU, case, expect_raises
 
 MIB = 1 << 20
-COMING = ((2048, 2048), (4096, 2048), (4096, 4096))  # m, n of tensors that come and go
+COMING = ((2048, 3072), (4096, 2048), (4096, 4096))  # m, n of tensors that come and go
 
 
 def pool_of(w, size):
