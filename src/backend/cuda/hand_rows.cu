@@ -148,18 +148,9 @@ Kernel kernel_of(HandWay way) {
 }  // namespace
 
 cudaError_t enqueue_hand(const HandSum& rows, bool early, cudaStream_t stream) {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(rows.schedule.workers));
-  config.blockDim = dim3(kThreads);
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = early ? 1 : 0;
   const Kernel kernel =
       rows.dtype == DType::bf16 ? kernel_of<__nv_bfloat16>(rows.way) : kernel_of<__half>(rows.way);
-  return cudaLaunchKernelEx(&config, kernel, rows);
+  return launch_sum(kernel, rows, kThreads, early, stream);
 }
 
 cudaError_t load_hand_rows() {

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #define TILELACE_DEVICE_LOOPS
-#include "backend/cuda/device/activation.h"
-#include "backend/cuda/device/call.h"
-#include "backend/cuda/device/elements.h"
-#include "backend/cuda/device/transfer.h"
+#include "backend/cuda/device/sum_chunks.h"
 #include "backend/cuda/push_rows.h"
 
 namespace tilelace::cuda {
@@ -111,15 +108,7 @@ class PushMover {
     if (failed_) return;
     const auto* const from =
         reinterpret_cast<const uint4*>(p_.sums + p_.call.rank * p_.sums_stride);
-    for (Index i = c.units.begin + thread(); i < c.units.end; i += kTerms * kThreads) {
-      uint4 v[kTerms];
-#pragma unroll
-      for (int u = 0; u < kTerms; ++u)
-        if (i + u * kThreads < c.units.end) v[u] = __ldcg(from + i + u * kThreads);
-#pragma unroll
-      for (int u = 0; u < kTerms; ++u)
-        if (i + u * kThreads < c.units.end) out(i + u * kThreads) = v[u];
-    }
+    deliver_sums<kThreads, kTerms>(p_, from, c);
     note(TraceKind::copied);
   }
 
@@ -226,23 +215,7 @@ class PushMover {
   }
 
   TILELACE_DEVICE void store(float (&sum)[8], Index unit) const {
-    if (p_.bias != nullptr) {
-      const auto column = static_cast<unsigned>(unit % p_.row_units);
-      add_elements<Element>(sum, reinterpret_cast<const uint4*>(p_.bias)[column]);
-    }
-    if (p_.residual != nullptr)
-      add_elements<Element>(sum, reinterpret_cast<const uint4*>(p_.residual)[unit - p_.out_begin]);
-    if (p_.activation != Activation::none) {
-      // One copy of the code, the values move past it: eight would not fit the instruction cache.
-#pragma unroll 1
-      for (int i = 0; i < 8; ++i) {
-        const float x = activate(p_.activation, sum[0]);
-#pragma unroll
-        for (int e = 0; e < 7; ++e) sum[e] = sum[e + 1];
-        sum[7] = x;
-      }
-    }
-    const uint4 done = pack_elements<Element>(sum);
+    const uint4 done = finish_sum<Element>(p_, sum, unit);
     if (p_.schedule.share)
       for (int i = 1; i < p_.schedule.ranks; ++i) {
         const int peer = (p_.call.rank + i) % p_.schedule.ranks;
@@ -415,16 +388,7 @@ Kernel kernel_of(DType dtype, int threads) {
 }  // namespace
 
 cudaError_t enqueue_push_sum(const PushSum& sum, bool early, cudaStream_t stream) {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(sum.schedule.workers));
-  config.blockDim = dim3(static_cast<unsigned>(sum.threads + 64));
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = early ? 1 : 0;
-  return cudaLaunchKernelEx(&config, kernel_of(sum.dtype, sum.threads), sum);
+  return launch_sum(kernel_of(sum.dtype, sum.threads), sum, sum.threads + 64, early, stream);
 }
 
 cudaError_t load_push_rows() {

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #define TILELACE_DEVICE_LOOPS
-#include "backend/cuda/device/activation.h"
-#include "backend/cuda/device/call.h"
-#include "backend/cuda/device/elements.h"
-#include "backend/cuda/device/transfer.h"
+#include "backend/cuda/device/sum_chunks.h"
 #include "backend/cuda/reduce_rows.h"
 
 namespace tilelace::cuda {
@@ -55,15 +52,7 @@ class SumVerbs {
     settle();
     if (failed_) return;
     const auto* const from = reinterpret_cast<const uint4*>(at(p_.call.rank) + p_.partials);
-    for (Index i = c.units.begin + thread(); i < c.units.end; i += kTerms * kThreads) {
-      uint4 v[kTerms];
-#pragma unroll
-      for (int u = 0; u < kTerms; ++u)
-        if (i + u * kThreads < c.units.end) v[u] = __ldcg(from + i + u * kThreads);
-#pragma unroll
-      for (int u = 0; u < kTerms; ++u)
-        if (i + u * kThreads < c.units.end) out(i + u * kThreads) = v[u];
-    }
+    deliver_sums<kThreads, kTerms>(p_, from, c);
   }
 
  private:
@@ -96,23 +85,7 @@ class SumVerbs {
   }
 
   TILELACE_DEVICE void store(float (&sum)[8], Index unit) const {
-    if (p_.bias != nullptr) {
-      const auto column = static_cast<unsigned>(unit % p_.row_units);
-      add_elements<Element>(sum, reinterpret_cast<const uint4*>(p_.bias)[column]);
-    }
-    if (p_.residual != nullptr)
-      add_elements<Element>(sum, reinterpret_cast<const uint4*>(p_.residual)[unit - p_.out_begin]);
-    if (p_.activation != Activation::none) {
-      // One copy of the code, the values move past it: eight would not fit the instruction cache.
-#pragma unroll 1
-      for (int i = 0; i < 8; ++i) {
-        const float x = activate(p_.activation, sum[0]);
-#pragma unroll
-        for (int e = 0; e < 7; ++e) sum[e] = sum[e + 1];
-        sum[7] = x;
-      }
-    }
-    const uint4 done = pack_elements<Element>(sum);
+    const uint4 done = finish_sum<Element>(p_, sum, unit);
     out(unit) = done;
     if (!p_.schedule.share) return;
     for (int i = 1; i < p_.schedule.ranks; ++i) {
@@ -145,23 +118,11 @@ class SumVerbs {
   bool unpublished_ = false, failed_ = false;
 };
 
-/// The header goes out behind the kernel that wrote the partial, and says that it is there.
-TILELACE_DEVICE bool enter(const CallParams& c, std::uint32_t epoch) {
-  __syncthreads();  // everybody has the number before it is counted
-  bool good = true;
-  if (threadIdx.x < 32) {
-    if (blockIdx.x == 0) send_headers(c, epoch);
-    if (threadIdx.x == 0) count_call(c, epoch);
-    good = wait_admission(c, epoch);
-  }
-  return __syncthreads_and(good ? 1 : 0) != 0;
-}
-
 template <class Element>
 __global__ void __launch_bounds__(kThreads, 1) sum_kernel(const __grid_constant__ SumRows p) {
   ptx::wait_prerequisites();
   const std::uint32_t epoch = call_number(p.call);
-  if (!enter(p.call, epoch)) return;
+  if (!enter_behind_product(p.call, epoch)) return;
   // Not before: what comes next must not take places while a peer's product may still need one.
   ptx::launch_dependents();
   SumVerbs<Element> verbs(p, epoch);
@@ -171,17 +132,8 @@ __global__ void __launch_bounds__(kThreads, 1) sum_kernel(const __grid_constant_
 }  // namespace
 
 cudaError_t enqueue_sum(const SumRows& sum, bool early, cudaStream_t stream) {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(sum.schedule.workers));
-  config.blockDim = dim3(kThreads);
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = early ? 1 : 0;
-  return sum.dtype == DType::bf16 ? cudaLaunchKernelEx(&config, sum_kernel<__nv_bfloat16>, sum)
-                                  : cudaLaunchKernelEx(&config, sum_kernel<__half>, sum);
+  return launch_sum(sum.dtype == DType::bf16 ? sum_kernel<__nv_bfloat16> : sum_kernel<__half>, sum,
+                    kThreads, early, stream);
 }
 
 cudaError_t load_sum_rows() {

@@ -36,15 +36,7 @@ class WideVerbs {
   TILELACE_DEVICE void deliver(const SumChunk& c) {
     if (!flags_.settle()) return;
     const auto* const from = reinterpret_cast<const uint4*>(at(p_.call.rank) + p_.results);
-    for (Index i = c.units.begin + thread(); i < c.units.end; i += kTerms * kThreads) {
-      uint4 v[kTerms];
-#pragma unroll
-      for (int u = 0; u < kTerms; ++u)
-        if (i + u * kThreads < c.units.end) v[u] = __ldcg(from + i + u * kThreads);
-#pragma unroll
-      for (int u = 0; u < kTerms; ++u)
-        if (i + u * kThreads < c.units.end) out(i + u * kThreads) = v[u];
-    }
+    deliver_sums<kThreads, kTerms>(p_, from, c);
   }
 
  private:
@@ -98,17 +90,8 @@ __global__ void __launch_bounds__(kThreads) wide_kernel(const __grid_constant__ 
 }  // namespace
 
 cudaError_t enqueue_wide_sum(const WideSum& sum, bool early, cudaStream_t stream) {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(sum.schedule.workers));
-  config.blockDim = dim3(kThreads);
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = early ? 1 : 0;
-  return sum.dtype == DType::bf16 ? cudaLaunchKernelEx(&config, wide_kernel<__nv_bfloat16>, sum)
-                                  : cudaLaunchKernelEx(&config, wide_kernel<__half>, sum);
+  return launch_sum(sum.dtype == DType::bf16 ? wide_kernel<__nv_bfloat16> : wide_kernel<__half>,
+                    sum, kThreads, early, stream);
 }
 
 cudaError_t load_wide_sum() {

@@ -6,7 +6,7 @@
 #include "backend/cuda/device/call.h"
 #include "backend/cuda/device/elements.h"
 #include "backend/cuda/device/transfer.h"
-#include "backend/cuda/reduce_rows.h"
+#include "schedule/reduce_rows.h"
 
 namespace tilelace::cuda {
 
@@ -88,9 +88,9 @@ TILELACE_DEVICE void add_floats(float* sum, const uint4& v) {
   sum[2] += __uint_as_float(v.z), sum[3] += __uint_as_float(v.w);
 }
 
-/// Bias, residual or activation, and the one rounding of a sum of eight.
-template <class Element>
-TILELACE_DEVICE uint4 finish_sum(const SumRows& p, float (&sum)[8], schedule::Index unit) {
+/// Bias, residual or activation, and the one rounding of a sum of eight. `p`: SumRows or PushSum.
+template <class Element, class Sum>
+TILELACE_DEVICE uint4 finish_sum(const Sum& p, float (&sum)[8], schedule::Index unit) {
   if (p.bias != nullptr) {
     const auto column = static_cast<unsigned>(unit % p.row_units);
     add_elements<Element>(sum, reinterpret_cast<const uint4*>(p.bias)[column]);
@@ -108,6 +108,38 @@ TILELACE_DEVICE uint4 finish_sum(const SumRows& p, float (&sum)[8], schedule::In
     }
   }
   return pack_elements<Element>(sum);
+}
+
+/// A chunk's sums, to the user, kAtOnce loads of each thread under way. `p`: SumRows or PushSum.
+template <int kThreads, int kAtOnce, class Sum>
+TILELACE_DEVICE void deliver_sums(const Sum& p, const uint4* from, const schedule::SumChunk& c) {
+  for (schedule::Index i = c.units.begin + static_cast<int>(threadIdx.x); i < c.units.end;
+       i += kAtOnce * kThreads) {
+    uint4 v[kAtOnce];
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u)
+      if (i + u * kThreads < c.units.end) v[u] = __ldcg(from + i + u * kThreads);
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u)
+      if (i + u * kThreads < c.units.end)
+        reinterpret_cast<uint4*>(p.out)[i + u * kThreads - p.out_begin] = v[u];
+  }
+}
+
+/// A kernel that sums, a CTA a worker of its schedule; `early`: under the end of the kernel before.
+template <class Sum>
+cudaError_t launch_sum(void (*kernel)(Sum), const Sum& sum, int threads, bool early,
+                       cudaStream_t stream) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(sum.schedule.workers));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = early ? 1 : 0;
+  return cudaLaunchKernelEx(&config, kernel, sum);
 }
 
 }  // namespace tilelace::cuda
