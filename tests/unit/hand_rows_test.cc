@@ -5,113 +5,35 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <map>
 #include <random>
 #include <set>
 #include <utility>
 #include <vector>
 
+#include "sum_play.h"
+
 namespace tilelace::schedule {
 namespace {
-
-struct Step {
-  enum class Kind : std::uint8_t { reduce, give, store, signal, wait };
-  Kind kind;
-  SumChunk chunk;  ///< reduce, give, store
-  int peer = 0;    ///< signal, give
-  Index flag = 0;  ///< signal, wait
-};
-
-struct Recorder {
-  std::vector<Step> steps;
-  void reduce(const SumChunk& c) { steps.push_back({Step::Kind::reduce, c}); }
-  void store_partial(const SumChunk& c, int to) { steps.push_back({Step::Kind::give, c, to}); }
-  void store(const SumChunk& c) { steps.push_back({Step::Kind::store, c}); }
-  void signal(int peer, Index flag) { steps.push_back({Step::Kind::signal, {}, peer, flag}); }
-  void wait(Index flag) { steps.push_back({Step::Kind::wait, {}, 0, flag}); }
-};
-
-struct Config {
-  RowSplit split;
-  std::vector<Index> borders;
-  HandWay way = HandWay::added;
-  Index row_units = 1, chunk_rows = 1;
-  int workers = 1, resident = 1;  ///< of a rank
-};
-
-Config random_config(std::mt19937& rng) {
-  const auto any = [&](Index most) {
-    return static_cast<Index>(rng() % static_cast<unsigned>(most));
-  };
-  Config c;
-  const int ranks = 1 + static_cast<int>(any(kMaxSumRanks));
-  c.way = static_cast<HandWay>(any(3));
-  c.row_units = 1 + any(40);
-  c.chunk_rows = 1 + any(30);
-  c.workers = 1 + static_cast<int>(any(9));
-  c.resident = 1 + static_cast<int>(any(c.workers));
-  c.split = {any(200), ranks, nullptr};
-  if (any(2) == 0) return c;
-  c.borders = {0};
-  for (int r = 0; r < ranks; ++r) c.borders.push_back(c.borders.back() + any(3) * any(50));
-  c.split.m = c.borders.back();
-  return c;
-}
-
-ReduceRows schedule_of(const Config& c, int rank) {
-  RowSplit split = c.split;
-  if (!c.borders.empty()) split.borders = c.borders.data();
-  return make_reduce_rows(split, rank, SumForm::own_rows, c.row_units, c.chunk_rows, c.workers);
-}
 
 /// Which ranks' parts a place holds.
 using Parts = std::multiset<int>;
 
-/// Runs every rank's workers in launch order, `resident` of them at a time, a step each in turn.
 /// What a step uses must have been told by a flag that its worker has waited for.
-class Play {
+class Play : public SumPlay {
  public:
   /// `lost`: the wait that is left out, of all ranks' (the test of the test); -1: none.
-  Play(const Config& c, std::mt19937& rng, int lost = -1) : config_(c), rng_(rng) {
+  Play(const Sizes& c, std::mt19937& rng, int lost = -1) : SumPlay(c.resident, rng), sizes_(c) {
     for (int r = 0; r < c.split.ranks; ++r) {
-      schedules_.push_back(schedule_of(c, r));
+      schedules_.push_back(c.schedule(r, SumForm::own_rows));
       const ReduceRows& s = schedules_.back();
       Rank& rank = ranks_.emplace_back();
-      rank.flags.assign(static_cast<std::size_t>(num_handed_flags(s)), false);
       for (Index i = 0; i < s.chunks[r]; ++i) rank.sums[i] = {r};
-      for (int w = 0; w < s.workers; ++w) {
-        Recorder recorder;
-        HandRows hand;
-        static_cast<ReduceRows&>(hand) = s;
-        hand.way = c.way;
-        run_hand_rows(hand, w, recorder);
-        for (Step& step : recorder.steps)
-          if (step.kind == Step::Kind::wait && waits_++ == lost) step.kind = Step::Kind::store;
-        std::erase_if(recorder.steps, [](const Step& step) {
-          return step.kind == Step::Kind::store && step.chunk.units.size() == 0;
-        });
-        rank.lists.push_back(std::move(recorder.steps));
-        rank.at.push_back(0);
-        rank.told.emplace_back();
-      }
+      rank.told.resize(static_cast<std::size_t>(s.workers));
+      add_rank(lists_of(s, lost), num_handed_flags(s));
     }
   }
 
-  std::string play() {
-    for (bool moved = true; moved && trouble_.empty();) {
-      moved = false;
-      for (std::size_t r = 0; r < ranks_.size(); ++r) moved = turn(static_cast<int>(r)) || moved;
-    }
-    return trouble_;
-  }
-  [[nodiscard]] bool over() const {
-    return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) {
-      for (std::size_t w = 0; w < r.lists.size(); ++w)
-        if (r.at[w] < r.lists[w].size()) return false;
-      return true;
-    });
-  }
   /// Of each of its chunks: how often it was stored.
   [[nodiscard]] const std::map<Index, int>& finished(int r) const {
     return ranks_[static_cast<std::size_t>(r)].finished;
@@ -123,62 +45,57 @@ class Play {
 
  private:
   struct Rank {
-    std::vector<std::vector<Step>> lists;
-    std::vector<std::size_t> at;
-    std::vector<std::set<Index>> told;  ///< by worker: flags that it has waited for
-    std::vector<bool> flags;
+    std::vector<std::set<Index>> told;                ///< by worker: flags that it has waited for
     std::map<Index, Parts> sums;                      ///< of own chunks: in the own partial
     std::map<std::pair<int, Index>, Parts> incoming;  ///< ring: of owner and chunk
     std::map<Index, int> finished;
     std::map<std::size_t, Parts> reduced;  ///< by worker
   };
 
-  bool turn(int r) {
-    Rank& rank = ranks_[static_cast<std::size_t>(r)];
-    std::vector<std::size_t> running;
-    for (std::size_t w = 0; w < rank.lists.size(); ++w)
-      if (rank.at[w] < rank.lists[w].size() && std::ssize(running) < config_.resident)
-        running.push_back(w);
-    std::shuffle(running.begin(), running.end(), rng_);
-    bool moved = false;
-    for (const std::size_t w : running) moved = step(r, rank.lists[w][rank.at[w]], w) || moved;
-    return moved;
+  [[nodiscard]] HandWay way() const { return static_cast<HandWay>(sizes_.kind); }
+
+  std::vector<std::vector<Step>> lists_of(const ReduceRows& s, int lost) {
+    HandRows hand;
+    static_cast<ReduceRows&>(hand) = s;
+    hand.way = way();
+    std::vector<std::vector<Step>> lists;
+    for (int w = 0; w < s.workers; ++w) {
+      Recorder recorder;
+      run_hand_rows(hand, w, recorder);
+      std::erase_if(recorder.steps, [&](const Step& step) {
+        return step.kind == Step::Kind::wait && waits_++ == lost;
+      });
+      lists.push_back(std::move(recorder.steps));
+    }
+    return lists;
   }
 
-  bool step(int r, const Step& s, std::size_t worker) {
-    Rank& rank = ranks_[static_cast<std::size_t>(r)];
-    switch (s.kind) {
-      case Step::Kind::wait:
-        if (!rank.flags.at(static_cast<std::size_t>(s.flag))) return false;
-        rank.told[worker].insert(s.flag);
-        break;
-      case Step::Kind::signal: {
-        auto& flags = ranks_[static_cast<std::size_t>(s.peer)].flags;
-        if (flags.at(static_cast<std::size_t>(s.flag))) trouble_ = "a flag is raised twice";
-        flags.at(static_cast<std::size_t>(s.flag)) = true;
-        break;
-      }
-      case Step::Kind::reduce: rank.reduced[worker] = reduced(r, s.chunk, worker); break;
-      case Step::Kind::give: give(r, s, worker); break;
-      case Step::Kind::store: store(r, s.chunk, worker);
-    }
-    ++rank.at[worker];
-    return true;
+  void heard(int r, std::size_t worker, Index flag) override {
+    ranks_[static_cast<std::size_t>(r)].told[worker].insert(flag);
+  }
+
+  void act(int r, const Step& s, std::size_t worker) override {
+    if (s.kind == Step::Kind::reduce)
+      ranks_[static_cast<std::size_t>(r)].reduced[worker] = reduced(r, s.chunk, worker);
+    else if (s.kind == Step::Kind::give)
+      give(r, s, worker);
+    else
+      store(r, s.chunk, worker);
   }
 
   void give(int r, const Step& s, std::size_t worker) {
     Rank& rank = ranks_[static_cast<std::size_t>(r)];
     Rank& peer = ranks_[static_cast<std::size_t>(s.peer)];
-    if (config_.way == HandWay::added) {
-      if (s.chunk.owner == r || s.peer != s.chunk.owner) trouble_ = "added to no owner's";
+    if (way() == HandWay::added) {
+      if (s.chunk.owner == r || s.peer != s.chunk.owner) complain("added to no owner's");
       peer.sums[s.chunk.index].insert(r);
       return;
     }
-    if (s.peer != (r + 1) % config_.split.ranks) trouble_ = "handed to no neighbour";
+    if (s.peer != (r + 1) % sizes_.split.ranks) complain("handed to no neighbour");
     Parts parts = std::exchange(rank.reduced[worker], {});
     if (parts.empty()) parts = {r};
     Parts& to = peer.incoming[{s.chunk.owner, s.chunk.index}];
-    if (!to.empty()) trouble_ = "a place is written twice";
+    if (!to.empty()) complain("a place is written twice");
     to = parts;
   }
 
@@ -188,10 +105,10 @@ class Play {
     const ReduceRows& s = schedules_[static_cast<std::size_t>(r)];
     const auto told = [&](int from) {
       if (rank.told[worker].count(handed_flag(s, from, c.index)) == 0)
-        trouble_ = "used without a wait";
+        complain("used without a wait");
     };
-    if (config_.way == HandWay::copied) return {};
-    if (config_.way == HandWay::added) {
+    if (way() == HandWay::copied) return {};
+    if (way() == HandWay::added) {
       for (int q = 0; q < s.ranks; ++q)
         if (q != r) told(q);
       return rank.sums[c.index];
@@ -205,27 +122,25 @@ class Play {
 
   void store(int r, const SumChunk& c, std::size_t worker) {
     Rank& rank = ranks_[static_cast<std::size_t>(r)];
-    if (c.owner != r) trouble_ = "a chunk is stored by another rank";
+    if (c.owner != r) complain("a chunk is stored by another rank");
     ++rank.finished[c.index];
-    if (config_.way == HandWay::copied || !trouble_.empty()) return;
+    if (way() == HandWay::copied) return;
     Parts all;
-    for (int q = 0; q < config_.split.ranks; ++q) all.insert(q);
+    for (int q = 0; q < sizes_.split.ranks; ++q) all.insert(q);
     if (std::exchange(rank.reduced[worker], {}) != all)
-      trouble_ = "a sum is not of every rank's part once";
+      complain("a sum is not of every rank's part once");
   }
 
-  const Config config_;
-  std::mt19937& rng_;
+  const Sizes sizes_;
   std::vector<ReduceRows> schedules_;
   std::vector<Rank> ranks_;
-  std::string trouble_;
   int waits_ = 0;
 };
 
 TEST(HandRows, AddsEveryPartOnceAndEndsWithAnyResidency) {
   std::mt19937 rng(12);
   for (int i = 0; i < 900; ++i) {
-    const Config c = random_config(rng);
+    const Sizes c = random_sizes(rng, [](int /*way*/) { return true; });
     Play run(c, rng);
     ASSERT_EQ(run.play(), "") << i;
     ASSERT_TRUE(run.over()) << i << ": somebody waits for ever";
@@ -239,9 +154,9 @@ TEST(HandRows, AddsEveryPartOnceAndEndsWithAnyResidency) {
 TEST(HandRows, NeedsEveryOneOfItsWaits) {
   std::mt19937 rng(13);
   for (const HandWay way : {HandWay::added, HandWay::ring}) {
-    Config c;
+    Sizes c;
     c.split = {24, 4, nullptr};
-    c.way = way;
+    c.kind = static_cast<int>(way);
     c.row_units = 8;
     c.workers = c.resident = 2;
     c.chunk_rows = 2;
@@ -253,9 +168,9 @@ TEST(HandRows, NeedsEveryOneOfItsWaits) {
 }
 
 TEST(HandRows, CopiedPartialsAreWaitedForByNobody) {
-  Config c;
+  Sizes c;
   c.split = {100, 4, nullptr};
-  c.way = HandWay::copied;
+  c.kind = static_cast<int>(HandWay::copied);
   std::mt19937 rng(1);
   EXPECT_EQ(Play(c, rng).waits(), 0);
 }

@@ -6,177 +6,81 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
 #include <random>
 #include <set>
+#include <utility>
 #include <vector>
+
+#include "sum_play.h"
 
 namespace tilelace::schedule {
 namespace {
 
-struct Step {
-  enum class Kind : std::uint8_t { reduce, deliver, signal, wait };
-  Kind kind;
-  SumChunk chunk;  ///< reduce, deliver
-  int peer = 0;    ///< signal
-  Index flag = 0;  ///< signal, wait
-};
+SumForm form_of(const Sizes& s) { return static_cast<SumForm>(s.kind); }
 
-struct Recorder {
-  std::vector<Step> steps;
-  void reduce(const SumChunk& c) { steps.push_back({Step::Kind::reduce, c}); }
-  void deliver(const SumChunk& c) { steps.push_back({Step::Kind::deliver, c}); }
-  void signal(int peer, Index flag) { steps.push_back({Step::Kind::signal, {}, peer, flag}); }
-  void wait(Index flag) { steps.push_back({Step::Kind::wait, {}, 0, flag}); }
-};
-
-struct Config {
-  RowSplit split;
-  std::vector<Index> borders;
-  SumForm form = SumForm::own_rows;
-  Index row_units = 1, chunk_rows = 1;
-  int workers = 1, resident = 1;  ///< of a rank
-};
-
-Config random_config(std::mt19937& rng) {
-  const auto any = [&](Index most) {
-    return static_cast<Index>(rng() % static_cast<unsigned>(most));
-  };
-  Config c;
-  const int ranks = 1 + static_cast<int>(any(kMaxSumRanks));
-  c.form = static_cast<SumForm>(any(3));
-  c.row_units = 1 + any(40);
-  c.chunk_rows = 1 + any(30);
-  c.workers = 1 + static_cast<int>(any(9));
-  c.resident = 1 + static_cast<int>(any(c.workers));
-  c.split = {any(200), ranks, nullptr};
-  if (c.form != SumForm::own_rows || any(2) == 0) return c;
-  c.borders = {0};
-  for (int r = 0; r < ranks; ++r) c.borders.push_back(c.borders.back() + any(3) * any(50));
-  c.split.m = c.borders.back();
-  return c;
+Sizes random_sums(std::mt19937& rng) {
+  return random_sizes(rng,
+                      [](int form) { return static_cast<SumForm>(form) == SumForm::own_rows; });
 }
 
-ReduceRows schedule_of(const Config& c, int rank) {
-  RowSplit split = c.split;
-  if (!c.borders.empty()) split.borders = c.borders.data();
-  return make_reduce_rows(split, rank, c.form, c.row_units, c.chunk_rows, c.workers);
-}
-
-/// Runs every rank's workers in launch order, `resident` of them at a time, a step each in turn.
-class Play {
+class Play : public SumPlay {
  public:
-  Play(const Config& c, std::mt19937& rng) : rng_(rng) {
+  Play(const Sizes& c, std::mt19937& rng) : SumPlay(c.resident, rng) {
     for (int r = 0; r < c.split.ranks; ++r) {
-      schedules_.push_back(schedule_of(c, r));
-      Rank& rank = ranks_.emplace_back();
-      rank.resident = c.resident;
-      rank.flags.assign(static_cast<std::size_t>(schedules_.back().num_flags()), false);
-      rank.made.assign(static_cast<std::size_t>(c.split.m * c.row_units), 0);
+      schedules_.push_back(c.schedule(r, form_of(c)));
+      results_.emplace_back().made.assign(static_cast<std::size_t>(c.split.m * c.row_units), 0);
+      std::vector<std::vector<Step>> lists;
       for (int w = 0; w < schedules_.back().workers; ++w) {
         Recorder recorder;
         run_reduce_rows(schedules_.back(), w, recorder);
-        rank.lists.push_back(std::move(recorder.steps));
-        rank.at.push_back(0);
+        lists.push_back(std::move(recorder.steps));
       }
+      add_rank(std::move(lists), schedules_.back().num_flags());
     }
   }
 
-  /// Until nobody can go on; what went wrong first.
-  std::string play() {
-    for (bool moved = true; moved && trouble_.empty();) {
-      moved = false;
-      for (std::size_t r = 0; r < ranks_.size(); ++r) moved = turn(static_cast<int>(r)) || moved;
-    }
-    return trouble_;
-  }
-  [[nodiscard]] bool over() const {
-    return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) {
-      for (std::size_t w = 0; w < r.lists.size(); ++w)
-        if (r.at[w] < r.lists[w].size()) return false;
-      return true;
-    });
-  }
   /// How often each unit of a rank's result was made.
   [[nodiscard]] const std::vector<int>& made(int r) const {
-    return ranks_[static_cast<std::size_t>(r)].made;
+    return results_[static_cast<std::size_t>(r)].made;
   }
   [[nodiscard]] const ReduceRows& schedule(int r) const {
     return schedules_[static_cast<std::size_t>(r)];
   }
 
  private:
-  struct Rank {
-    int resident = 1;
-    std::vector<std::vector<Step>> lists;
-    std::vector<std::size_t> at;
-    std::vector<bool> flags;
+  struct Result {
     std::vector<int> made;
     std::set<std::pair<int, Index>> shared;  ///< owner and chunk that are in the slot
   };
 
-  bool turn(int r) {
-    Rank& rank = ranks_[static_cast<std::size_t>(r)];
-    std::vector<std::size_t> running;
-    for (std::size_t w = 0; w < rank.lists.size(); ++w)
-      if (rank.at[w] < rank.lists[w].size() && std::ssize(running) < rank.resident)
-        running.push_back(w);
-    std::shuffle(running.begin(), running.end(), rng_);
-    bool moved = false;
-    for (const std::size_t w : running) moved = step(r, rank.lists[w][rank.at[w]], w) || moved;
-    return moved;
-  }
-
-  bool step(int r, const Step& s, std::size_t worker) {
-    Rank& rank = ranks_[static_cast<std::size_t>(r)];
-    const ReduceRows& own = schedules_[static_cast<std::size_t>(r)];
-    switch (s.kind) {
-      case Step::Kind::wait:
-        if (!rank.flags.at(static_cast<std::size_t>(s.flag))) return false;
-        break;
-      case Step::Kind::signal: {
-        auto& flags = ranks_[static_cast<std::size_t>(s.peer)].flags;
-        if (flags.at(static_cast<std::size_t>(s.flag))) trouble_ = "a flag is raised twice";
-        flags.at(static_cast<std::size_t>(s.flag)) = true;
-        break;
-      }
-      case Step::Kind::reduce:
-        if (s.chunk.owner != r) trouble_ = "a chunk is summed by another rank";
-        make(rank, s.chunk);
-        for (Rank& peer : ranks_)
-          if (own.share) peer.shared.emplace(r, s.chunk.index);
-        break;
-      case Step::Kind::deliver:
-        if (rank.shared.count({s.chunk.owner, s.chunk.index}) == 0)
-          trouble_ = "a chunk is delivered before it is there";
-        make(rank, s.chunk);
-        break;
+  void act(int r, const Step& s, std::size_t /*worker*/) override {
+    Result& result = results_[static_cast<std::size_t>(r)];
+    if (s.kind == Step::Kind::reduce) {
+      if (s.chunk.owner != r) complain("a chunk is summed by another rank");
+      for (Result& peer : results_)
+        if (schedule(r).share) peer.shared.emplace(r, s.chunk.index);
+    } else if (result.shared.count({s.chunk.owner, s.chunk.index}) == 0) {
+      complain("a chunk is delivered before it is there");
     }
-    ++rank.at[worker];
-    return true;
+    for (Index u = s.chunk.units.begin; u < s.chunk.units.end; ++u)
+      ++result.made.at(static_cast<std::size_t>(u));
   }
 
-  static void make(Rank& rank, const SumChunk& c) {
-    for (Index u = c.units.begin; u < c.units.end; ++u) ++rank.made.at(static_cast<std::size_t>(u));
-  }
-
-  std::mt19937& rng_;
   std::vector<ReduceRows> schedules_;
-  std::vector<Rank> ranks_;
-  std::string trouble_;
+  std::vector<Result> results_;
 };
 
 TEST(ReduceRows, MakesEveryUnitOnceAndEndsWithAnyResidency) {
   std::mt19937 rng(11);
   for (int i = 0; i < 600; ++i) {
-    const Config c = random_config(rng);
+    const Sizes c = random_sums(rng);
     Play run(c, rng);
     ASSERT_EQ(run.play(), "") << i;
     ASSERT_TRUE(run.over()) << i << ": somebody waits for ever";
     for (int r = 0; r < c.split.ranks; ++r) {
       const RowRange mine = run.schedule(r).rows[r];
       for (Index u = 0; u < std::ssize(run.made(r)); ++u) {
-        const bool wanted = c.form != SumForm::own_rows || (u >= mine.begin && u < mine.end);
+        const bool wanted = form_of(c) != SumForm::own_rows || (u >= mine.begin && u < mine.end);
         ASSERT_EQ(run.made(r)[static_cast<std::size_t>(u)], wanted ? 1 : 0) << i << " unit " << u;
       }
     }

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums behind a product, played: steps that role loops asked for, of the workers of all ranks, each
+// in its turn. What a step does is the test's; waits and flags are the same everywhere.
+#pragma once
+#include <algorithm>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "schedule/reduce_rows.h"
+
+namespace tilelace::schedule {
+
+struct Step {
+  enum class Kind : std::uint8_t { reduce, deliver, give, store, signal, wait };
+  Kind kind;
+  SumChunk chunk;  ///< all but signal, wait
+  int peer = 0;    ///< signal, give
+  Index flag = 0;  ///< signal, wait
+};
+
+/// Verbs of run_reduce_rows and run_hand_rows.
+struct Recorder {
+  std::vector<Step> steps;
+  void reduce(const SumChunk& c) { steps.push_back({Step::Kind::reduce, c}); }
+  void deliver(const SumChunk& c) { steps.push_back({Step::Kind::deliver, c}); }
+  void store_partial(const SumChunk& c, int to) { steps.push_back({Step::Kind::give, c, to}); }
+  void store(const SumChunk& c) { steps.push_back({Step::Kind::store, c}); }
+  void signal(int peer, Index flag) { steps.push_back({Step::Kind::signal, {}, peer, flag}); }
+  void wait(Index flag) { steps.push_back({Step::Kind::wait, {}, 0, flag}); }
+};
+
+/// Of a sum among ranks.
+struct Sizes {
+  RowSplit split;
+  std::vector<Index> borders;
+  int kind = 0;  ///< of three: a form or a way
+  Index row_units = 1, chunk_rows = 1;
+  int workers = 1, resident = 1;  ///< of a rank
+
+  [[nodiscard]] ReduceRows schedule(int rank, SumForm form) const {
+    RowSplit uneven = split;
+    if (!borders.empty()) uneven.borders = borders.data();
+    return make_reduce_rows(uneven, rank, form, row_units, chunk_rows, workers);
+  }
+};
+
+/// `may_differ`: whether shards of this kind may differ by more than a row.
+template <class MayDiffer>
+Sizes random_sizes(std::mt19937& rng, MayDiffer may_differ) {
+  const auto any = [&](Index most) {
+    return static_cast<Index>(rng() % static_cast<unsigned>(most));
+  };
+  Sizes s;
+  const int ranks = 1 + static_cast<int>(any(kMaxSumRanks));
+  s.kind = static_cast<int>(any(3));
+  s.row_units = 1 + any(40);
+  s.chunk_rows = 1 + any(30);
+  s.workers = 1 + static_cast<int>(any(9));
+  s.resident = 1 + static_cast<int>(any(s.workers));
+  s.split = {any(200), ranks, nullptr};
+  if (!may_differ(s.kind) || any(2) == 0) return s;
+  s.borders = {0};
+  for (int r = 0; r < ranks; ++r) s.borders.push_back(s.borders.back() + any(3) * any(50));
+  s.split.m = s.borders.back();
+  return s;
+}
+
+/// Runs every rank's workers in launch order, `resident` of them at a time, a step each in turn,
+/// ranks at their own pace.
+class SumPlay {
+ public:
+  SumPlay(const SumPlay&) = delete;
+  SumPlay& operator=(const SumPlay&) = delete;
+  virtual ~SumPlay() = default;
+
+  /// Until nobody can go on, or something was wrong: what.
+  std::string play() {
+    for (bool moved = true; moved && trouble_.empty();) {
+      moved = false;
+      // Not every rank gets on: in step, what comes too early would be there by chance.
+      for (std::size_t r = 0; r < ranks_.size(); ++r)
+        moved = rng_() % 3 == 0 || turn(static_cast<int>(r)) || moved;
+    }
+    return trouble_;
+  }
+  [[nodiscard]] bool over() const {
+    return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) {
+      for (std::size_t w = 0; w < r.lists.size(); ++w)
+        if (r.at[w] < r.lists[w].size()) return false;
+      return true;
+    });
+  }
+
+ protected:
+  SumPlay(int resident, std::mt19937& rng) : resident_(resident), rng_(rng) {}
+
+  /// The next rank, with a list for each of its workers.
+  void add_rank(std::vector<std::vector<Step>> lists, Index flags) {
+    std::vector<std::size_t> at(lists.size(), 0);
+    ranks_.push_back({std::move(lists), std::move(at),
+                      std::vector<bool>(static_cast<std::size_t>(flags), false)});
+  }
+  /// The first of all is what play() says.
+  void complain(const char* what) {
+    if (trouble_.empty()) trouble_ = what;
+  }
+
+ private:
+  struct Rank {
+    std::vector<std::vector<Step>> lists;
+    std::vector<std::size_t> at;
+    std::vector<bool> flags;
+  };
+
+  /// A worker has waited for this flag.
+  virtual void heard(int /*rank*/, std::size_t /*worker*/, Index /*flag*/) {}
+  /// Neither wait nor signal.
+  virtual void act(int rank, const Step& s, std::size_t worker) = 0;
+
+  bool turn(int r) {
+    Rank& rank = ranks_[static_cast<std::size_t>(r)];
+    std::vector<std::size_t> running;
+    for (std::size_t w = 0; w < rank.lists.size(); ++w)
+      if (rank.at[w] < rank.lists[w].size() && std::ssize(running) < resident_)
+        running.push_back(w);
+    std::shuffle(running.begin(), running.end(), rng_);
+    bool moved = false;
+    for (const std::size_t w : running) moved = step(r, rank.lists[w][rank.at[w]], w) || moved;
+    return moved;
+  }
+
+  bool step(int r, const Step& s, std::size_t worker) {
+    Rank& rank = ranks_[static_cast<std::size_t>(r)];
+    if (s.kind == Step::Kind::wait) {
+      if (!rank.flags.at(static_cast<std::size_t>(s.flag))) return false;
+      heard(r, worker, s.flag);
+    } else if (s.kind == Step::Kind::signal) {
+      auto& flags = ranks_[static_cast<std::size_t>(s.peer)].flags;
+      if (flags.at(static_cast<std::size_t>(s.flag))) complain("a flag is raised twice");
+      flags.at(static_cast<std::size_t>(s.flag)) = true;
+    } else {
+      act(r, s, worker);
+    }
+    ++rank.at[worker];
+    return true;
+  }
+
+  int resident_;
+  std::mt19937& rng_;
+  std::vector<Rank> ranks_;
+  std::string trouble_;
+};
+
+}  // namespace tilelace::schedule
