@@ -17,9 +17,10 @@ enum class Path : std::uint8_t { fused, medium, unfused };
 /// ranks.
 enum class RouteKind : std::uint8_t { mesh, ring, two_level };
 /// Who moves bytes: a copy engine that pushes, a copy engine that pulls, the compute worker itself,
-/// NCCL (GPU ranks), or the memory of who gets them, which adds them up as they come (GPU ranks,
-/// gemm_rs; the order of a sum, hence its last bits, differs from run to run).
-enum class Transport : std::uint8_t { push, pull, store, nccl, add };
+/// NCCL (GPU ranks), the memory of who gets them, which adds them up as they come (GPU ranks,
+/// gemm_rs; the order of a sum, hence its last bits, differs from run to run), or the switch, which
+/// adds up what all ranks have and stores with all (GPU ranks, gemm_ar; the order is the switch's).
+enum class Transport : std::uint8_t { push, pull, store, nccl, add, multimem };
 
 /// Where a rank's tensors are and its products run.
 enum class Device : std::uint8_t { cpu, cuda };

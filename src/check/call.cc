@@ -31,7 +31,8 @@ std::string_view name_of(Region region) {
 
 std::string to_string(const CallSpec& s) {
   static constexpr std::array<std::string_view, 3> kRoutes = {"mesh", "ring", "two_level"};
-  static constexpr std::array<std::string_view, 3> kTransports = {"push", "pull", "store"};
+  static constexpr std::array<std::string_view, 6> kTransports = {"push", "pull", "store",
+                                                                  "nccl", "add",  "multimem"};
   std::string text = fmt::format("{} {} {} m {} cols {} tile_m {} chunk_rows {}", op_name(s.op),
                                  kRoutes.at(static_cast<std::size_t>(s.route)),
                                  kTransports.at(static_cast<std::size_t>(s.transport)), s.m, s.cols,
@@ -118,7 +119,10 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
   if (s.shots != 1 && (!pushed || s.op != Op::gemm_ar || s.shots != 2)) {
     return "shots are 1 or, for gemm_ar that is pushed unfused, 2";
   }
-  if (s.direct && s.shots != 2) return "direct is for two shots";
+  const bool switched = s.transport == Transport::multimem;
+  if (s.direct && s.shots != 2 && !switched) return "direct is for two shots and multimem";
+  if (switched && (s.op != Op::gemm_ar || !mesh || s.unfused || s.blocks != 1))
+    return "multimem is for fused gemm_ar over the mesh, of one block";
   if (s.hand && (!s.unfused || s.op != Op::gemm_rs || s.shots != 1)) {
     return "partials are handed by unfused gemm_rs";
   }
@@ -134,6 +138,8 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
 }
 
 int min_resident(const CallSpec& s, int workers) {
+  // Products wait for nobody, sums for those of their number, which come first.
+  if (s.transport == Transport::multimem) return 1;
   // The last workers of a direct call wait for all; else each for one of its number.
   if (s.unfused) return s.direct ? workers + 1 : 1;
   return s.op == Op::ag_gemm && s.transport != Transport::store ? 2 : workers + 1;
@@ -193,7 +199,9 @@ CallPlan::CallPlan(const CallSpec& spec, int ranks, int workers)
     borders_.assign(1, 0);
     for (const Index rows : spec.rows) borders_.push_back(borders_.back() + rows);
   }
-  if (spec.unfused)
+  if (spec.transport == Transport::multimem)
+    cut_switched();
+  else if (spec.unfused)
     spec.hand ? cut_handed() : spec.transport == Transport::push ? cut_pushed() : cut_sums();
   else
     spec.op == Op::ag_gemm ? cut_gather() : cut_reduce();
@@ -312,6 +320,24 @@ void CallPlan::cut_handed() {
   num_flags_ = schedule::num_handed_flags(handed_.front()) + 1;
 }
 
+void CallPlan::cut_switched() {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    schedule::GemmOrder order;
+    order.rows = static_cast<int>(schedule::ceil_div(spec_.m, spec_.tile_m));
+    order.cols = static_cast<int>(spec_.cols);
+    order.group = spec_.raster_group;
+    switched_.push_back(schedule::make_multimem_tiles(
+        split(), rank, spec_.tile_m, order, std::max(1, workers_ / kRolesOfSwitched)));
+    switched_.back().actors = workers_;
+    switched_.back().direct = spec_.direct;
+    incoming_.emplace_back(0);
+  }
+  const schedule::MultimemTiles& s = switched_.front();
+  for (int row = 0; row < s.work.order.rows; ++row)
+    for (int q = 0; q < ranks_; ++q) rows_.mark(s.share({row, 0}, q));
+  num_flags_ = Index{schedule::num_counts(s.tiles())} * ranks_;
+}
+
 FlagName CallPlan::flag(int rank, Index flag) const {
   return visit_any(rank, [&](const auto& s) { return flag_name(s, flag); });
 }
@@ -328,7 +354,7 @@ bool CallPlan::has(Region region) const {
     case Region::result: return spec_.op == Op::gemm_ar;
     case Region::outgoing: return spec_.op != Op::ag_gemm;
     case Region::incoming:
-      return spec_.op != Op::ag_gemm &&
+      return spec_.op != Op::ag_gemm && spec_.transport != Transport::multimem &&
              (!spec_.unfused || spec_.hand || spec_.transport == Transport::push);
   }
   return false;

@@ -35,7 +35,7 @@ struct CallSpec {
   /// transport and route do not count.
   std::optional<schedule::HandWay> hand;
   int shots = 1;        ///< unfused push, gemm_ar: 2: sums are shared
-  bool direct = false;  ///< in two shots: sums go to where peers want them
+  bool direct = false;  ///< in two shots, multimem: sums go to where peers want them
 
   bool operator==(const CallSpec&) const = default;
 };
@@ -89,16 +89,22 @@ class CallPlan {
   [[nodiscard]] RowRange result_rows(int rank) const;
   [[nodiscard]] RowRange shard(int rank) const { return split().shard(rank); }
 
-  /// Calls f(schedule of this rank), for calls that have tiles: not unfused ones.
+  /// Calls f(schedule of this rank), for calls of AgGemm and GemmReduce: not unfused ones, and not
+  /// by multimem.
   template <class F>
   decltype(auto) visit(int rank, F&& f) const {
     const auto r = static_cast<std::size_t>(rank);
     return spec_.op == Op::ag_gemm ? f(gather_.at(r)) : f(reduce_.at(r));
   }
+  /// Of a call by multimem.
+  [[nodiscard]] const schedule::MultimemTiles& switched(int rank) const {
+    return switched_.at(static_cast<std::size_t>(rank));
+  }
   /// The same for all calls.
   template <class F>
   decltype(auto) visit_any(int rank, F&& f) const {
     const auto r = static_cast<std::size_t>(rank);
+    if (spec_.transport == Transport::multimem) return f(switched_[r]);
     if (!spec_.unfused) return visit(rank, f);
     if (spec_.hand) return f(handed_[r]);
     return spec_.transport == Transport::push ? f(pushed_[r]) : f(sums_[r]);
@@ -121,6 +127,7 @@ class CallPlan {
   void cut_sums();
   void cut_pushed();
   void cut_handed();
+  void cut_switched();
 
   CallSpec spec_;
   int ranks_;
@@ -132,6 +139,7 @@ class CallPlan {
   std::vector<schedule::ReduceRows> sums_;
   std::vector<schedule::PushRows> pushed_;
   std::vector<schedule::HandRows> handed_;
+  std::vector<schedule::MultimemTiles> switched_;
   Cuts rows_;
   std::vector<Cuts> incoming_;
 };

@@ -181,6 +181,27 @@ void each_access(const schedule::PushRows& s, const Step& x, Emit&& emit) {
   }
 }
 
+/// The switch reads every rank's partial and stores with every rank: loads from all slots, stores to
+/// all. Sums in the slot stand in the place of partials: here a region of their own, as below.
+template <class Emit>
+void each_access(const schedule::MultimemTiles& s, const Step& x, Emit&& emit) {
+  const auto touch = [&](Region region, int rank, bool write) {
+    emit(Access{region, rank, x.rows, x.col, x.col + 1, write});
+  };
+  switch (x.verb) {
+    case Verb::partial: touch(Region::outgoing, s.rank, true); break;
+    case Verb::reduce:
+      for (int p = 0; p < s.ranks; ++p) touch(Region::outgoing, p, false);
+      for (int p = 0; p < s.ranks; ++p) touch(s.direct ? Region::out : Region::result, p, true);
+      break;
+    case Verb::deliver:
+      touch(Region::result, s.rank, false);
+      touch(Region::out, s.rank, true);
+      break;
+    default: break;
+  }
+}
+
 /// Shared sums stand in the place of partials. Here they are a region of their own: a cell is
 /// written once, and a chunk's partials are read by none but who writes the sum over them.
 template <class Emit>

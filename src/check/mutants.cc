@@ -58,6 +58,25 @@ std::vector<CallSpec> handed_sums() {
   return all;
 }
 
+/// Sums by the switch: few tiles, so that every rank has a share of rows in each.
+std::vector<CallSpec> switched_sums() {
+  std::vector<CallSpec> all;
+  for (const bool direct : {false, true}) {
+    all.push_back(small(Op::gemm_ar, RouteKind::mesh, Transport::multimem, 42));
+    all.back().blocks = 1;
+    all.back().tile_m = 6;
+    all.back().direct = direct;
+  }
+  return all;
+}
+
+/// Calls by the switch on one actor, on one CTA's, on three CTAs'.
+CheckConfig three_switched(const CallSpec& spec, int workers) {
+  CheckConfig c = three_of(spec);
+  c.workers = workers;
+  return c;
+}
+
 /// Sums behind the product between calls that send.
 CheckConfig mixed_sums() {
   CheckConfig c = three_of(small_sum(Op::gemm_ar, Transport::store, 33));
@@ -67,6 +86,7 @@ CheckConfig mixed_sums() {
   c.calls.push_back(small_sum(Op::gemm_ar, Transport::pull, 9));
   c.calls.push_back(pushed_sums().back());
   for (const CallSpec& spec : handed_sums()) c.calls.push_back(spec);
+  for (const CallSpec& spec : switched_sums()) c.calls.push_back(spec);
   return c;
 }
 
@@ -117,6 +137,8 @@ std::vector<CheckConfig> mutant_scenarios() {
   }
   for (const CallSpec& spec : pushed_sums()) all.push_back(three_of(spec));
   for (const CallSpec& spec : handed_sums()) all.push_back(three_of(spec));
+  for (const CallSpec& spec : switched_sums())
+    for (const int workers : {1, 2, 9}) all.push_back(three_switched(spec, workers));
   for (const Transport transport : {Transport::pull, Transport::push}) {
     CheckConfig no_rows = three_of(small_sum(Op::gemm_rs, transport, 21));
     for (CallSpec& call : no_rows.calls) call.rows = {0, 8, 6, 7};

@@ -41,6 +41,7 @@ constexpr std::array<Entry, static_cast<std::size_t>(Mutant::kCount)> kEntries =
     {"no_admit", "nobody waits for headers"},
     {"lost_tile", "a worker does not store its last tile"},
     {"neighbour_tile", "worker 0 does worker 1's tiles"},
+    {"wrong_share", "rank 0 sums the pieces of a tile that are rank 1's"},
 }};
 
 bool is_transfer(const Step& s) {
@@ -197,6 +198,19 @@ bool mutate_list(Mutant mutant, int ranks, int rank, bool copy, StepList& list) 
   }
 }
 
+bool shift_share(const CallPlan& plan, int rank, std::vector<StepList>& lists) {
+  if (plan.spec().transport != Transport::multimem || plan.ranks() < 2 || rank != 0) return false;
+  const schedule::MultimemTiles& s = plan.switched(rank);
+  bool changed = false;
+  for (StepList& list : lists)
+    for (Step& x : list) {
+      if (x.verb != Verb::reduce) continue;
+      x.rows = s.share(s.work.order.cell(static_cast<int>(x.at)), 1);
+      changed = true;
+    }
+  return changed;
+}
+
 }  // namespace
 
 std::string_view name_of(Mutant mutant) {
@@ -214,6 +228,7 @@ bool mutate(Mutant mutant, const CallPlan& plan, int rank, std::vector<StepList>
     return plan.shard(rank).size() == 0 &&
            erase(lists[0], [](const Step& s) { return s.verb == Verb::signal_header; });
   }
+  if (mutant == Mutant::wrong_share) return shift_share(plan, rank, lists);
   if (mutant == Mutant::neighbour_tile) {
     if (lists.size() < 3 || lists[1] == lists[2]) return false;
     lists[1] = lists[2];

@@ -41,6 +41,7 @@ enum class Mutant : std::uint8_t {
   no_admit,
   lost_tile,
   neighbour_tile,
+  wrong_share,
   kCount
 };
 constexpr int kMutants = static_cast<int>(Mutant::kCount) - 1;

@@ -86,6 +86,14 @@ FlagName flag_name(const schedule::HandRows& s, Index flag) {
       ring ? (s.rank + s.ranks - 1) % s.ranks : of};
 }
 
+FlagName flag_name(const schedule::MultimemTiles& s, Index flag) {
+  const Index count = flag / s.ranks;
+  if (flag < 0 || count >= schedule::num_counts(s.tiles())) return {fmt::format("flag {}", flag), -1};
+  const auto source = static_cast<int>(flag % s.ranks);
+  const bool given = count % 2 == schedule::given_count(0);
+  return {fmt::format("{}(tile {}, rank {})", given ? "given" : "summed", count / 2, source), source};
+}
+
 FlagName flag_name(const schedule::PushRows& s, Index flag) {
   if (flag == s.num_flags()) return {"the own product", s.rank};
   if (flag < 0 || flag > s.num_flags()) return {fmt::format("flag {}", flag), -1};

@@ -10,6 +10,7 @@
 #include "schedule/ag_gemm.h"
 #include "schedule/gemm_reduce.h"
 #include "schedule/hand_rows.h"
+#include "schedule/multimem_tiles.h"
 #include "schedule/push_rows.h"
 #include "schedule/verb_names.h"
 
@@ -45,6 +46,8 @@ struct FlagName {
 FlagName flag_name(const schedule::AgGemm&, Index flag);
 FlagName flag_name(const schedule::GemmReduce&, Index flag);
 FlagName flag_name(const schedule::ReduceRows&, Index flag);
+/// Of a count, what one rank adds: see record.cc.
+FlagName flag_name(const schedule::MultimemTiles& s, Index flag);
 FlagName flag_name(const schedule::PushRows&, Index flag);
 FlagName flag_name(const schedule::HandRows&, Index flag);
 
@@ -62,6 +65,18 @@ inline Step step_of(Verb verb, const schedule::ReduceTransfer& t) {
 }
 inline Step step_of(Verb verb, const schedule::SumChunk& c, int peer = -1) {
   return {verb, peer, c.owner, 0, c.index, c.units, -1};
+}
+/// Of a CTA whose sums the switch makes: two math groups, the warps that sum.
+constexpr int kRolesOfSwitched = 3;
+/// Rows of a tile.
+struct SwitchedRows {
+  int rank = 0;
+  int tile = 0;
+  RowRange rows;
+  int col = 0;
+};
+inline Step step_of(Verb verb, const SwitchedRows& t) {
+  return {verb, -1, t.rank, 0, t.tile, t.rows, t.col};
 }
 inline Step step_of(Verb verb, const schedule::PushedChunk& c) {
   return {verb, -1, -1, 0, c.index, {}, -1};

@@ -79,6 +79,12 @@ CallSpec random_call(Dice& dice, int ranks) {
     if (s.unfused && s.op == Op::gemm_rs && dice.one_in(2))
       s.hand = dice.any(
           std::array{schedule::HandWay::copied, schedule::HandWay::added, schedule::HandWay::ring});
+    if (s.op == Op::gemm_ar && dice.one_in(6)) {
+      s.transport = Transport::multimem;
+      s.unfused = false;
+      s.blocks = s.shots = 1;
+      s.direct = dice.one_in(2);
+    }
     const Index parts = (s.m / s.tile_m + ranks) * s.cols + s.m / s.chunk_rows + ranks;
     if (!legal(s, ranks) && parts * ranks <= kMaxParts) return s;
   }
@@ -153,6 +159,13 @@ std::vector<CheckConfig> variants(const CallSpec& shape, int ranks, int workers)
   for (const bool direct : {false, true}) {
     sum.direct = direct;
     add_runs(all, sum, ranks, workers);
+  }
+  CallSpec switched = shape;
+  switched.transport = Transport::multimem;
+  switched.blocks = 1;
+  for (const bool direct : {false, true}) {
+    switched.direct = direct;
+    add_runs(all, switched, ranks, workers);
   }
   for (CallSpec spec : routed(shape, ranks)) {
     for (const Transport transport : {Transport::push, Transport::pull, Transport::store}) {

@@ -48,6 +48,7 @@ std::string_view name_of(Transport t) {
     case Transport::pull: return "pull";
     case Transport::nccl: return "nccl";
     case Transport::add: return "add";
+    case Transport::multimem: return "multimem";
     default: return "store";
   }
 }
