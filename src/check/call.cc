@@ -326,8 +326,8 @@ void CallPlan::cut_switched() {
     order.rows = static_cast<int>(schedule::ceil_div(spec_.m, spec_.tile_m));
     order.cols = static_cast<int>(spec_.cols);
     order.group = spec_.raster_group;
-    switched_.push_back(schedule::make_multimem_tiles(
-        split(), rank, spec_.tile_m, order, std::max(1, workers_ / kRolesOfSwitched)));
+    switched_.push_back(schedule::make_multimem_tiles(split(), rank, spec_.tile_m, order,
+                                                      std::max(1, workers_ / kRolesOfSwitched)));
     switched_.back().actors = workers_;
     switched_.back().direct = spec_.direct;
     incoming_.emplace_back(0);

@@ -181,8 +181,8 @@ void each_access(const schedule::PushRows& s, const Step& x, Emit&& emit) {
   }
 }
 
-/// The switch reads every rank's partial and stores with every rank: loads from all slots, stores to
-/// all. Sums in the slot stand in the place of partials: here a region of their own, as below.
+/// The switch reads every rank's partial and stores with every rank: loads from all slots, stores
+/// to all. Sums in the slot stand in the place of partials: here a region of their own, as below.
 template <class Emit>
 void each_access(const schedule::MultimemTiles& s, const Step& x, Emit&& emit) {
   const auto touch = [&](Region region, int rank, bool write) {

@@ -88,10 +88,12 @@ FlagName flag_name(const schedule::HandRows& s, Index flag) {
 
 FlagName flag_name(const schedule::MultimemTiles& s, Index flag) {
   const Index count = flag / s.ranks;
-  if (flag < 0 || count >= schedule::num_counts(s.tiles())) return {fmt::format("flag {}", flag), -1};
+  if (flag < 0 || count >= schedule::num_counts(s.tiles()))
+    return {fmt::format("flag {}", flag), -1};
   const auto source = static_cast<int>(flag % s.ranks);
   const bool given = count % 2 == schedule::given_count(0);
-  return {fmt::format("{}(tile {}, rank {})", given ? "given" : "summed", count / 2, source), source};
+  return {fmt::format("{}(tile {}, rank {})", given ? "given" : "summed", count / 2, source),
+          source};
 }
 
 FlagName flag_name(const schedule::PushRows& s, Index flag) {

@@ -22,6 +22,9 @@ struct CudaAtomics {
   static __device__ __forceinline__ void store_release(std::uint64_t* word, std::uint64_t value) {
     asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
   }
+  static __device__ __forceinline__ void add_release(std::uint32_t* word, std::uint32_t value) {
+    asm volatile("red.release.sys.global.add.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+  }
   static __device__ __forceinline__ bool compare_exchange(std::uint64_t* word,
                                                           std::uint64_t& expected,
                                                           std::uint64_t desired) {

@@ -24,6 +24,12 @@ inline std::optional<std::string> data_folder() {
   return text == nullptr || *text == '\0' ? std::nullopt : std::optional<std::string>(text);
 }
 
+/// TILELACE_MULTICAST: "1" allows multicast memory where a program asks for it; empty: not set.
+inline std::string multicast() {
+  const char* text = std::getenv("TILELACE_MULTICAST");
+  return text == nullptr ? "" : text;
+}
+
 /// What a launcher set (comm/launch_env.h).
 inline std::optional<std::string> launch_variable(const char* name) {
   const char* text = std::getenv(name);

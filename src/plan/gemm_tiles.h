@@ -68,6 +68,10 @@ constexpr bool can_widen(std::string_view name) {
   return false;
 }
 
+/// Whether there are kernels of this tile whose sums the switch makes: of tiles that leave
+/// registers for one more warpgroup.
+constexpr bool can_multimem(std::string_view name) { return name == "p128" || name == "p160"; }
+
 // clang-format off
 // name, groups, blocks, width, stages, cluster rows, cols, staging, pingpong, swapped, per_sm
 

@@ -4,10 +4,10 @@
 // every rank is told; a tile that all ranks have given is summed in pieces of 16 bytes, an equal
 // share of them by each rank, which stores the sums with all and tells every rank again.
 //
-// Two counts a part of a tile, a part being what one CTA of a worker computes: `given` and `summed`.
-// Each rank adds one to each of them at every rank, once a call. One count for both would not do: a
-// rank that has seen all partials may count its sums at a peer before another rank's partial is
-// counted there. Counts are never set back: a rank knows how many calls have used them.
+// Two counts a part of a tile, a part being what one CTA of a worker computes: `given` and
+// `summed`. Each rank adds one to each of them at every rank, once a call. One count for both would
+// not do: a rank that has seen all partials may count its sums at a peer before another rank's
+// partial is counted there. Counts are never set back: a rank knows how many calls have used them.
 //
 // No rank waits for ever: products wait for nobody, sums of a tile for the products of the same
 // tile, the end of a tile for sums of the same tile.
@@ -33,8 +33,8 @@ struct PieceRange {
 
 /// Role math, of the worker's `lane`-th of `lanes` warpgroups that take turns; whole tiles only.
 /// Verbs: skip(segment), multiply(segment) as run_gemm_math; admit(); give(cell) stores the
-/// accumulator in the own slot; tell_given(tile) once it is there. A tile is told behind the product
-/// of the next one, so that nobody waits for its stores.
+/// accumulator in the own slot; tell_given(tile) once it is there. A tile is told behind the
+/// product of the next one, so that nobody waits for its stores.
 template <class Work, class Verbs>
 TILELACE_ROLE void run_multimem_math(const Work& work, int worker, int lane, int lanes, Verbs& v) {
   GemmSegments segments(work, worker);

@@ -52,8 +52,8 @@ TEST(Mutants, OfSumsBehindTheProductAreAllCaught) {
 }
 
 /// The same of sums by the switch, as far as lists are bent. Nobody leaves such a call before all
-/// have counted all sums, so among calls of that kind alone nobody is ahead: slots, headers and `>=`
-/// are needed, and tried, beside other calls.
+/// have counted all sums, so among calls of that kind alone nobody is ahead: slots, headers and
+/// `>=` are needed, and tried, beside other calls.
 TEST(Mutants, OfSumsByTheSwitchAreAllCaught) {
   const auto other = [](const CallSpec& call) { return call.transport != Transport::multimem; };
   std::vector<CheckConfig> sums = mutant_scenarios();

@@ -62,18 +62,18 @@ GemmWork work(int tiles, int workers) {
 TEST(MultimemTiles, ATileIsToldBehindTheNextProductOfItsGroup) {
   Words v;
   run_multimem_math(work(3, 1), 0, 0, 2, v);
-  EXPECT_EQ(v.said, (std::vector<std::string>{"multiply 0", "give 0", "skip 1", "multiply 2",
-                                              "admit", "tell given 0", "give 2", "admit",
-                                              "tell given 2"}));
+  EXPECT_EQ(v.said,
+            (std::vector<std::string>{"multiply 0", "give 0", "skip 1", "multiply 2", "admit",
+                                      "tell given 0", "give 2", "admit", "tell given 2"}));
 }
 
 TEST(MultimemTiles, TheEndOfATileComesBehindTheSumsOfTheNext) {
   Words v;
   run_multimem_reduce(work(3, 2), 0, v);
-  EXPECT_EQ(v.said, (std::vector<std::string>{"admit", "await given 0", "reduce 0", "tell summed 0",
-                                              "await given 2", "reduce 2", "tell summed 2",
-                                              "await summed 0", "deliver 0", "await summed 2",
-                                              "deliver 2"}));
+  EXPECT_EQ(v.said,
+            (std::vector<std::string>{
+                "admit", "await given 0", "reduce 0", "tell summed 0", "await given 2", "reduce 2",
+                "tell summed 2", "await summed 0", "deliver 0", "await summed 2", "deliver 2"}));
 }
 
 TEST(MultimemTiles, AWorkerWithoutTilesOnlyEnters) {

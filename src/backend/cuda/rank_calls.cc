@@ -46,7 +46,8 @@ RankCalls::RankCalls(comm::Group& group, int device, const SlotNeeds& needs, dou
                            : all_multiprocessors_),
       control_(selected(device), group.rank(), &group, timeout_s),
       flags_bytes_(align(needs.flags * sizeof(comm::Flag))),
-      data_bytes_(align(needs.bytes)) {
+      data_bytes_(align(needs.bytes)),
+      counts_bytes_(align(needs.counts * sizeof(comm::Flag))) {
   load_gemm_kernels();
   check(load_gather_push(), "loading kernels");
   check(load_gather_rows(), "loading kernels");
@@ -57,18 +58,24 @@ RankCalls::RankCalls(comm::Group& group, int device, const SlotNeeds& needs, dou
   check(load_push_rows(), "loading kernels");
   check(load_align(), "loading kernels");
   neighbour_places();
-  memory_ = comm::allocate_device(group, device, flags_at(2), timeout_s);
+  memory_ = comm::allocate_device(group, device, counts_at(2), timeout_s, share.multicast);
   void* counter = nullptr;
   const CallCounter start;
   check(cudaMalloc(&counter, sizeof start + sizeof *granted()), "the count of calls");
   counter_ = static_cast<CallCounter*>(counter);
   check(cudaMemcpy(counter, &start, sizeof start, cudaMemcpyHostToDevice), "the count of calls");
+  if (counts_bytes_ == 0) return;
+  void* uses = nullptr;
+  check(cudaMalloc(&uses, 2 * counts_bytes_), "the uses of counts");
+  uses_ = static_cast<comm::Flag*>(uses);
+  check(cudaMemset(uses, 0, 2 * counts_bytes_), "the uses of counts");
 }
 
 RankCalls::~RankCalls() {
   const auto self = static_cast<std::uint16_t>(group_.rank());
   control_.stop({static_cast<std::uint8_t>(ErrorKind::usage), self, self});
   cudaFree(counter_);  // waits for the device's work
+  cudaFree(uses_);
 }
 
 std::size_t RankCalls::flags_at(unsigned slot) const {
@@ -143,6 +150,9 @@ void RankCalls::require_room(std::string_view op, const SlotNeeds& needs) const 
           needs.bytes, data_bytes_);
   require(needs.flags <= flags(), "{}: got {} flags, expected at most {}", op, needs.flags,
           flags());
+  const std::size_t counts = counts_bytes_ / sizeof(comm::Flag);
+  require(needs.counts <= counts, "{}: got {} counts, expected at most {}", op, needs.counts,
+          counts);
 }
 
 }  // namespace tilelace::cuda

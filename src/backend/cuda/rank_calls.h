@@ -20,8 +20,10 @@ namespace tilelace::cuda {
 /// What calls take of a slot.
 struct SlotNeeds {
   std::size_t flags = 0, bytes = 0;
+  std::size_t counts = 0;  ///< words that ranks add to, beside the slot (schedule/multimem_tiles.h)
   [[nodiscard]] SlotNeeds with(const SlotNeeds& other) const {
-    return {std::max(flags, other.flags), std::max(bytes, other.bytes)};
+    return {std::max(flags, other.flags), std::max(bytes, other.bytes),
+            std::max(counts, other.counts)};
   }
 };
 
@@ -30,9 +32,11 @@ struct RankShare {
   /// That this communicator's kernels may fill; 0: all of the device. With fewer, calls of other
   /// communicators that wait for peers may stand beside its own.
   int multiprocessors = 0;
-  bool nccl = false;   ///< plans of transport nccl will come
-  bool wide = false;   ///< plans with partial sums in fp32 will come
-  bool hands = false;  ///< gemm_rs: plans whose partials are handed to owners will come
+  bool nccl = false;       ///< plans of transport nccl will come
+  bool wide = false;       ///< plans with partial sums in fp32 will come
+  bool hands = false;      ///< gemm_rs: plans whose partials are handed to owners will come
+  bool multimem = false;   ///< gemm_ar: plans of transport multimem will come, emulated or not
+  bool multicast = false;  ///< memory is mapped for the switch, too
 };
 
 /// All ranks make the same calls in the same order, from one thread each, on one stream each.
@@ -64,6 +68,14 @@ class RankCalls {
   void admit(std::string_view name, std::uint32_t hash, Op op, cudaStream_t stream);
   [[nodiscard]] std::size_t data_at(unsigned slot) const { return flags_at(slot) + flags_bytes_; }
   [[nodiscard]] std::size_t flags_at(unsigned slot) const;
+  /// No call but those that count writes there.
+  [[nodiscard]] std::size_t counts_at(unsigned slot) const {
+    return flags_at(2) + slot * counts_bytes_;
+  }
+  /// In the own memory: how many calls have used each pair of counts of the slot.
+  [[nodiscard]] comm::Flag* uses(unsigned slot) const {
+    return uses_ + slot * (counts_bytes_ / sizeof(comm::Flag));
+  }
   /// The word that a copy engine sends as the number of the call in this slot.
   [[nodiscard]] const comm::Flag* next(unsigned slot) const { return counter_->next + slot; }
   /// A word of this device for one stream of copies that wait.
@@ -99,9 +111,10 @@ class RankCalls {
   int all_multiprocessors_ = 0, multiprocessors_ = 0;
   WaitControl control_;
   GemmWorkspace workspace_;
-  std::size_t flags_bytes_, data_bytes_;
+  std::size_t flags_bytes_, data_bytes_, counts_bytes_;
   std::shared_ptr<comm::DeviceMemory> memory_;
   CallCounter* counter_ = nullptr;  // device memory
+  comm::Flag* uses_ = nullptr;      // likewise; null where no call counts
   CallSlots slots_;
   std::string_view last_ = "calls";
   bool failed_ = false;

@@ -22,6 +22,7 @@ SlotNeeds needs_of(const std::vector<Problem>& problems, int ranks, const RankSh
     all = all.with(needs_of(p, p.dtype));
     if (share.wide) all = all.with(needs_of(p, DType::fp32));
     if (share.hands && p.op == Op::gemm_rs) all = all.with(GemmHand::needs(p));
+    if (share.multimem && p.op == Op::gemm_ar) all = all.with(GemmMultimem::needs(p));
   }
   return all;
 }
@@ -35,6 +36,7 @@ RankOps::RankOps(comm::Group& group, int device, const std::vector<Problem>& pro
       gemm_rs(calls),
       gemm_ar(calls),
       gemm_reduce(calls),
-      gemm_hand(calls) {}
+      gemm_hand(calls),
+      gemm_multimem(calls) {}
 
 }  // namespace tilelace::cuda

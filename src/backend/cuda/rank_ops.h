@@ -7,6 +7,7 @@
 #include "backend/cuda/ag_gemm.h"
 #include "backend/cuda/gemm_ar.h"
 #include "backend/cuda/gemm_hand.h"
+#include "backend/cuda/gemm_multimem.h"
 #include "backend/cuda/gemm_reduce.h"
 #include "backend/cuda/gemm_rs.h"
 #include "backend/cuda/rank_calls.h"
@@ -21,10 +22,11 @@ struct RankOps {
 
   RankCalls calls;
   AgGemm ag_gemm;
-  GemmRs gemm_rs;          ///< fused
-  GemmAr gemm_ar;          ///< fused
-  GemmReduce gemm_reduce;  ///< gemm_rs and gemm_ar, unfused
-  GemmHand gemm_hand;      ///< gemm_rs in the ways that others take
+  GemmRs gemm_rs;              ///< fused
+  GemmAr gemm_ar;              ///< fused
+  GemmReduce gemm_reduce;      ///< gemm_rs and gemm_ar, unfused
+  GemmHand gemm_hand;          ///< gemm_rs in the ways that others take
+  GemmMultimem gemm_multimem;  ///< gemm_ar whose sums the switch makes
 };
 
 }  // namespace tilelace::cuda

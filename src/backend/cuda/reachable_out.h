@@ -7,10 +7,11 @@ namespace tilelace::cuda {
 
 /// Where the peers' results are: all ranks at the same place of the same symmetric memory.
 struct ReachableOut {
-  std::byte* base = nullptr;  ///< of rank 0's memory; null: they cannot be reached
-  std::size_t stride = 0;     ///< between ranks
-  std::size_t offset = 0;     ///< of the result
-  std::uint32_t memory = 0;   ///< which one; the same number on all ranks
+  std::byte* base = nullptr;       ///< of rank 0's memory; null: they cannot be reached
+  std::size_t stride = 0;          ///< between ranks
+  std::size_t offset = 0;          ///< of the result
+  std::uint32_t memory = 0;        ///< which one; the same number on all ranks
+  std::byte* multicast = nullptr;  ///< all ranks' memory at once; null: not mapped so
 
   /// For what must agree; not 0.
   [[nodiscard]] std::uint64_t where() const { return (std::uint64_t{memory} << 40U) + offset + 1; }

@@ -9,6 +9,7 @@
 
 #include "comm/cuda/address_range.h"
 #include "comm/cuda/agreement.h"
+#include "comm/cuda/multicast.h"
 #include "comm/members.h"
 #include "core/check.h"
 
@@ -22,18 +23,31 @@ struct Offer {
   std::uint64_t bytes = 0;
   std::uint64_t granularity = 0;
   std::int32_t device = 0;  ///< CUDA ordinal, in its own process
+  std::int32_t multicast = 0;
   std::array<char, 16> uuid{};
 };
 static_assert(std::is_trivially_copyable_v<Offer>);
 
 class MappedMemory final : public DeviceMemory {
  public:
-  MappedMemory(std::shared_ptr<AddressRange> range, const Layout& layout, SetupFacts facts)
-      : DeviceMemory(layout, std::move(facts)), range_(std::move(range)) {}
+  MappedMemory(std::shared_ptr<AddressRange> range, std::unique_ptr<MulticastMapping> multicast,
+               const Layout& layout, SetupFacts facts)
+      : DeviceMemory(layout, std::move(facts)),
+        range_(std::move(range)),
+        multicast_(std::move(multicast)) {}
   using DeviceMemory::Layout;
 
  private:
-  std::shared_ptr<AddressRange> range_;  ///< of all ranks where they are threads
+  std::shared_ptr<AddressRange> range_;          ///< of all ranks where they are threads
+  std::unique_ptr<MulticastMapping> multicast_;  ///< goes before the memory in it
+};
+
+/// What one rank asks for.
+struct Request {
+  int ranks = 1;
+  int device = 0;
+  std::size_t bytes = 0;
+  bool multicast = false;
 };
 
 class Clock {
@@ -49,7 +63,8 @@ class Clock {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
-Offer make_offer(int device, std::size_t bytes) {
+Offer make_offer(const Request& request) {
+  const int device = request.device;
   const CUdevice handle = device_handle(device, kOp);
   CUuuid uuid{};
   require_driver(driver(kOp).device_uuid(&uuid, handle), kOp, "cuDeviceGetUuid");
@@ -59,14 +74,34 @@ Offer make_offer(int device, std::size_t bytes) {
     raise(ErrorKind::system, "{}: device {} without virtual memory management, expected it", kOp,
           device);
   const DeviceScope scope(device, kOp);  // peers may open their memory to it once it has a context
-  Offer offer{bytes, recommended_granularity(handle, kOp), device, {}};
+  Offer offer{request.bytes, recommended_granularity(handle, kOp), device, 0, {}};
+  if (request.multicast) {
+    offer.multicast = 1;
+    offer.granularity = std::max<std::uint64_t>(
+        offer.granularity,
+        multicast_granularity(MulticastPermit::ask(true, kOp), handle, request.ranks,
+                              std::max<std::size_t>(request.bytes, 1), kOp));
+  }
   std::memcpy(offer.uuid.data(), uuid.bytes, offer.uuid.size());
   return offer;
 }
 
-std::vector<Offer> exchange_offers(const Agreement& agreement, int device, std::size_t bytes) {
+/// Every rank asks for the same; with multicast none shares its device.
+void require_same_multicast(const std::vector<Offer>& offers) {
+  for (std::size_t r = 0; r < offers.size(); ++r) {
+    require(offers[r].multicast == offers[0].multicast,
+            "{}: rank {} passed multicast {}, rank 0 passed {}, expected the same", kOp, r,
+            offers[r].multicast, offers[0].multicast);
+    for (std::size_t q = 0; q < r && offers[0].multicast != 0; ++q)
+      require(offers[r].uuid != offers[q].uuid,
+              "{}: multicast needs a device for every rank, got one for ranks {} and {}", kOp, q,
+              r);
+  }
+}
+
+std::vector<Offer> exchange_offers(const Agreement& agreement, const Request& request) {
   const std::vector<std::string> said = agreement.round([&] {
-    const Offer offer = make_offer(device, bytes);
+    const Offer offer = make_offer(request);
     return std::string(reinterpret_cast<const char*>(&offer), sizeof offer);
   });
   std::vector<Offer> offers(said.size());
@@ -79,6 +114,7 @@ std::vector<Offer> exchange_offers(const Agreement& agreement, int device, std::
     sizes.push_back(offers[r].bytes);
   }
   require_same_bytes(sizes);
+  require_same_multicast(offers);
   return offers;
 }
 
@@ -173,6 +209,7 @@ struct Setup {
   Clock clock{};
   UniqueFd exported{};
   std::vector<UniqueFd> imported{};
+  std::unique_ptr<MulticastMapping> multicast{};
 
   [[nodiscard]] const Offer& mine() const { return offers[static_cast<std::size_t>(group.rank())]; }
 
@@ -218,6 +255,49 @@ struct Setup {
       return std::string();
     });
   }
+
+  /// The object is one rank's, joined by all, then tied to each one's memory.
+  void map_multicast() {
+    if (offers[0].multicast == 0) return;
+    const MulticastPermit permit = MulticastPermit::ask(true, kOp);
+    const auto object = share_object(permit);
+    const CUdevice device = device_handle(mine().device, kOp);
+    agreement.round([&] {
+      object->join(permit, device, kOp);
+      return std::string();
+    });
+    agreement.round([&] {
+      multicast = std::make_unique<MulticastMapping>(permit, object, device, own.handle, stride,
+                                                     mine().granularity, kOp);
+      return std::string();
+    });
+  }
+
+  std::shared_ptr<MulticastObject> share_object(const MulticastPermit& permit) {
+    const auto make = [&] {
+      return std::make_shared<MulticastObject>(permit, group.ranks(), stride, kOp);
+    };
+    if (group.one_process())
+      return std::static_pointer_cast<MulticastObject>(
+          group.make_together(make, agreement.left_s()));
+    std::shared_ptr<MulticastObject> object;
+    UniqueFd shared;
+    agreement.round([&] {
+      if (group.rank() == 0) {
+        object = make();
+        shared = object->share(kOp);
+      }
+      return std::string();
+    });
+    // Everyone passes a descriptor; that of rank 0 counts.
+    const auto all = group.exchange_descriptor(group.rank() == 0 ? shared.get() : exported.get(),
+                                               agreement.left_s());
+    agreement.round([&] {
+      if (group.rank() != 0) object = std::make_shared<MulticastObject>(permit, all[0].get(), kOp);
+      return std::string();
+    });
+    return object;
+  }
 };
 
 }  // namespace
@@ -225,16 +305,24 @@ struct Setup {
 DeviceMemory::~DeviceMemory() = default;
 
 std::shared_ptr<DeviceMemory> allocate_device(Group& group, int device, std::size_t bytes,
-                                              double timeout_s) {
+                                              double timeout_s, bool multicast) {
   const Agreement agreement(group, kOp, timeout_s);
-  const std::vector<Offer> offers = exchange_offers(agreement, device, bytes);
+  const std::vector<Offer> offers =
+      exchange_offers(agreement, {group.ranks(), device, bytes, multicast});
   Setup setup{group, agreement, offers, stride_for(offers)};
   setup.create();
   setup.exchange();
   setup.map();
-  const MappedMemory::Layout layout{setup.range->at(0), bytes,         setup.stride,
-                                    group.rank(),       group.ranks(), device};
-  return std::make_shared<MappedMemory>(std::move(setup.range), layout, std::move(setup.facts));
+  setup.map_multicast();
+  const MappedMemory::Layout layout{setup.range->at(0),
+                                    bytes,
+                                    setup.stride,
+                                    group.rank(),
+                                    group.ranks(),
+                                    device,
+                                    setup.multicast != nullptr ? setup.multicast->base() : nullptr};
+  return std::make_shared<MappedMemory>(std::move(setup.range), std::move(setup.multicast), layout,
+                                        std::move(setup.facts));
 }
 
 }  // namespace tilelace::comm

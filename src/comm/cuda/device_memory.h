@@ -38,6 +38,9 @@ class DeviceMemory {
   [[nodiscard]] int rank() const { return layout_.rank; }
   [[nodiscard]] int ranks() const { return layout_.ranks; }
   [[nodiscard]] int device() const { return layout_.device; }
+  /// All ranks' memory at once, for instructions that the switch carries out; null where it was not
+  /// asked for. Offsets are the same as in each rank's.
+  [[nodiscard]] std::byte* multicast() const { return layout_.multicast; }
   [[nodiscard]] const SetupFacts& facts() const { return facts_; }
 
  protected:
@@ -48,6 +51,7 @@ class DeviceMemory {
     int rank = 0;
     int ranks = 0;
     int device = 0;
+    std::byte* multicast = nullptr;
   };
   explicit DeviceMemory(const Layout& layout, SetupFacts facts = {})
       : layout_(layout), facts_(std::move(facts)) {}
@@ -60,10 +64,13 @@ class DeviceMemory {
 /// Zero-filled. Every rank passes the same bytes and its own CUDA device ordinal; ranks may share a
 /// device. Collective, bounded (what the driver itself takes is not). The memory is mapped into one
 /// range: of the process where ranks are threads, else of each process.
-/// Errors: usage (sizes differ, no such device: on every rank), system (no driver, no memory, no
-/// peer access: on every rank, naming the rank and the driver's words), peer, timeout. After a
-/// usage or system error the group goes on, and nothing is left behind.
+/// `multicast`: also mapped for the switch, on ranks with a device each; the option of the same
+/// name (comm/multicast_permit.h). Equal on every rank. Errors: usage (sizes or options differ, no
+/// such device, no permit for multicast or a device without it: on every rank), system (no driver,
+/// no memory, no peer access, no multicast granted: on every rank, naming the rank and the driver's
+/// words), peer, timeout. After a usage or system error the group goes on, and nothing is left
+/// behind.
 std::shared_ptr<DeviceMemory> allocate_device(Group& group, int device, std::size_t bytes,
-                                              double timeout_s);
+                                              double timeout_s, bool multicast = false);
 
 }  // namespace tilelace::comm

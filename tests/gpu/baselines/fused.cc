@@ -34,7 +34,7 @@ Fused::Fused(Rank& rank, Timer& timer, const Operands& operands, const std::vect
   if (results > 0)
     outs_ = std::make_unique<ReachableMemory>(*rank.group, rank.device, results, kWaitSeconds);
   ops_ = make_ops(*rank.group, rank.device, problems, kWaitSeconds,
-                  cuda::RankShare{0, options.nccl, options.wide, options.hands});
+                  cuda::RankShare{0, options.nccl, options.wide, options.hands, options.multimem});
 }
 
 OpTensors Fused::tensors(const Row& row, int i) const {
@@ -64,7 +64,8 @@ OpTensors Fused::tensors(const Row& row, int i) const {
 
 /// The best predictions, then the best of each kind that is not among them.
 std::vector<OpPlan> Fused::candidates(const Row& row) const {
-  const auto all = candidates_of(row.problem(), {}, {options_.nccl, options_.wide, options_.hands});
+  const auto all = candidates_of(row.problem(), {},
+                                 {options_.nccl, options_.wide, options_.hands, options_.multimem});
   std::vector<OpPlan> some;
   std::set<std::string> kinds;
   for (const OpPlan& plan : all) {

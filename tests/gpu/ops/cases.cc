@@ -133,11 +133,17 @@ std::string sort_of(const OpPlan& plan) {
                : std::string(sum->gemm.tile.name);
   if (const auto* all = std::get_if<plan::GemmArPlan>(&plan))
     return fmt::format("{} {}", all->gemm.tile.name, all->lag);
+  if (const auto* all = std::get_if<plan::GemmMultimemPlan>(&plan))
+    return std::string(all->gemm.tile.name);
   return std::string(std::get<plan::GemmRsPlan>(plan).gemm.tile.name);
 }
 
 Extras extras_of(const std::vector<std::string>& kinds) {
-  return {std::find(kinds.begin(), kinds.end(), "nccl by shard") != kinds.end(), true, true};
+  const auto named = [&](std::string_view name) {
+    return std::any_of(kinds.begin(), kinds.end(),
+                       [&](const std::string& kind) { return kind.starts_with(name); });
+  };
+  return {named("nccl"), true, true, named("multimem")};
 }
 
 PlansByKind plans_by_kind(const Problem& problem, const plan::GemmMachine& machine,

@@ -56,7 +56,8 @@ plan::GemmMachine machine_of(int ranks, int communicators) {
 
 cuda::RankShare share_of(const Options& o, int ranks, int communicators) {
   const Extras extras = extras_of(o.kinds);
-  return {machine_of(ranks, communicators).multiprocessors, extras.nccl, extras.wide, extras.hands};
+  return {machine_of(ranks, communicators).multiprocessors, extras.nccl, extras.wide, extras.hands,
+          extras.multimem};
 }
 
 /// Of an op: everything that the ranks' threads share; made before they start.
@@ -105,10 +106,12 @@ Work work_of_turns(const Options& o, int ranks) {
   work.name = kTurns;
   if (!among(o.dtypes, name_of(DType::bf16))) work.stressed_dtype = DType::fp16;
   if (o.stress <= 0 && o.straggle <= 0 && o.pair <= 0) return work;
+  Extras extras = extras_of(o.kinds);
+  extras.nccl = false;
   for (const Op op : kOps) {
     for (Problem& p : stress_problems(op, ranks, work.stressed_dtype)) {
-      work.kinds.push_back(all_kinds(p, machine_of(ranks, 1)));
-      work.halves.push_back(all_kinds(p, machine_of(ranks, 2)));
+      work.kinds.push_back(all_kinds(p, machine_of(ranks, 1), extras));
+      work.halves.push_back(all_kinds(p, machine_of(ranks, 2), extras));
       work.stressed.push_back(std::move(p));
     }
   }
@@ -265,9 +268,11 @@ int main(int argc, char** argv) {
                  "of ag_gemm, gemm_rs, gemm_ar; turns: long runs of all ops in turns")
       ->delimiter(',')
       ->check(CLI::IsMember({"ag_gemm", "gemm_rs", "gemm_ar", "turns"}));
-  app.add_option("--kinds", o.kinds,
-                 "of plans, as the output names them: only these, where a problem has any of them "
-                 "(default: all but nccl by shard, which takes libnccl)")
+  app.add_option(
+         "--kinds", o.kinds,
+         "of plans, as the output names them: only these, where a problem has any of them "
+         "(default: all but nccl by shard, which takes libnccl, and multimem; turns have all "
+         "of multimem where any of it is named)")
       ->delimiter(',')
       ->check(CLI::IsMember({"push by shard",
                              "pull by shard",
@@ -278,6 +283,8 @@ int main(int argc, char** argv) {
                              "store whole",
                              "store direct",
                              "store staged",
+                             "multimem direct emulated",
+                             "multimem staged emulated",
                              "unfused pull",
                              "unfused store",
                              "unfused push",

@@ -245,7 +245,7 @@ void OpCheck::check_out(const Case& c, const Side& side, std::size_t out, std::s
                       side.pieces[out],
                       plan::product_of(p, out, shape_.results),
                       p.activation,
-                      {shape_.parts, kOperandPitch, kWeightPitch, roundings_of(c.plan, p.ranks)}};
+                      {shape_.parts, kOperandPitch, kWeightPitch, roundings_of(c.plan, p)}};
   if (p.residual) judged.residual = residual_;
   if (judged.problem.gated) {
     judged.up = weights_[1];

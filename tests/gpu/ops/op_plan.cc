@@ -35,6 +35,8 @@ std::vector<OpPlan> candidates_of(const Problem& problem, const plan::GemmMachin
   if (problem.op == Op::gemm_rs && extras.hands)
     for (const auto way : {plan::HandWay::copied, plan::HandWay::added, plan::HandWay::ring})
       add(plans, plan::gemm_hand_candidates(problem, way, machine));
+  if (problem.op == Op::gemm_ar && extras.multimem)
+    add(plans, plan::gemm_multimem_candidates(problem, machine, true));
   std::stable_sort(plans.begin(), plans.end(), [](const OpPlan& x, const OpPlan& y) {
     return predicted_us(x) < predicted_us(y);
   });
@@ -54,14 +56,20 @@ Path path_of(const OpPlan& plan) {
   return gather != nullptr ? gather->path : Path::fused;
 }
 
-int roundings_of(const OpPlan& plan, int ranks) {
+int roundings_of(const OpPlan& plan, const Problem& problem) {
   if (const auto* hand = std::get_if<plan::GemmHandPlan>(&plan))
-    return plan::roundings_of(hand->way, ranks);
+    return plan::roundings_of(hand->way, problem.ranks);
+  if (std::holds_alternative<plan::GemmMultimemPlan>(plan))
+    return plan::multimem_roundings(problem);
   return is_wide(plan) ? 0 : 1;
 }
 
 double frobenius_limit(const OpPlan& plan, const Problem& problem) {
   const double u = unit_roundoff(problem.dtype);
+  // Parts, all together, sums and results have the same variance: each is rounded once.
+  if (std::holds_alternative<plan::GemmMultimemPlan>(plan) &&
+      plan::multimem_roundings(problem) == 2)
+    return std::sqrt(0.72 * 0.72 + 0.52 * 0.52) * u;
   const auto* hand = std::get_if<plan::GemmHandPlan>(&plan);
   if (hand == nullptr || hand->way == plan::HandWay::copied)
     return (problem.op == Op::ag_gemm || is_wide(plan) ? 0.52 : 0.72) * u;
@@ -104,6 +112,9 @@ std::string way_of(const OpPlan& plan) {
     return fmt::format("{} {}", name_of(path_of(plan)), name_of(transport_of(plan)));
   if (const auto* all = std::get_if<plan::GemmArPlan>(&plan))
     return all->direct ? "store direct" : "store staged";
+  if (const auto* all = std::get_if<plan::GemmMultimemPlan>(&plan))
+    return fmt::format("multimem {}{}", all->direct ? "direct" : "staged",
+                       all->emulated ? " emulated" : "");
   const auto* gather = std::get_if<plan::AgGemmPlan>(&plan);
   if (gather != nullptr && gather->route == RouteKind::ring) return "ring by shard";
   return fmt::format("{} {}", name_of(transport_of(plan)),
@@ -118,6 +129,7 @@ Transport transport_of(const OpPlan& plan) {
   if (const auto* hand = std::get_if<plan::GemmHandPlan>(&plan))
     return plan::transport_of(hand->way);
   if (const auto* sum = std::get_if<plan::GemmReducePlan>(&plan)) return sum->transport;
+  if (std::holds_alternative<plan::GemmMultimemPlan>(plan)) return Transport::multimem;
   const auto* gather = std::get_if<plan::AgGemmPlan>(&plan);
   return gather != nullptr ? gather->transport : Transport::store;
 }

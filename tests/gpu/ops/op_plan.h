@@ -8,19 +8,22 @@
 #include "plan/ag_gemm.h"
 #include "plan/gemm_ar.h"
 #include "plan/gemm_hand.h"
+#include "plan/gemm_multimem.h"
 #include "plan/gemm_reduce.h"
 #include "plan/gemm_rs.h"
 
 namespace tilelace::gpu_test {
 
 using OpPlan = std::variant<plan::AgGemmPlan, plan::GemmRsPlan, plan::GemmArPlan,
-                            plan::GemmReducePlan, plan::GemmHandPlan>;
+                            plan::GemmReducePlan, plan::GemmHandPlan, plan::GemmMultimemPlan>;
 
 /// Plans that are made only where they are asked for.
 struct Extras {
   bool nccl = false;   ///< ag_gemm: rows by NCCL
   bool wide = false;   ///< sums: partials in fp32
   bool hands = false;  ///< gemm_rs: partials that are handed to owners
+  /// gemm_ar: sums by the switch, emulated: never by the hardware.
+  bool multimem = false;
 };
 
 /// All legal plans, fastest prediction first. Error: usage (a problem that has none).
@@ -37,7 +40,7 @@ double predicted_us(const OpPlan& plan);
 /// Whether partial sums are fp32.
 bool is_wide(const OpPlan& plan);
 /// How often a rank's part of a sum, or a sum of some, is rounded before the last rounding.
-int roundings_of(const OpPlan& plan, int ranks);
+int roundings_of(const OpPlan& plan, const Problem& problem);
 /// Of its results against fp64: what their relative Frobenius error may be.
 double frobenius_limit(const OpPlan& plan, const Problem& problem);
 /// Whether it gives the same bits in every run.

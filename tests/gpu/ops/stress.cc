@@ -98,9 +98,10 @@ std::vector<Problem> stress_problems(Op op, int ranks, DType dtype) {
   return {even, ragged, few};
 }
 
-PlansByKind all_kinds(const Problem& problem, const plan::GemmMachine& machine) {
+PlansByKind all_kinds(const Problem& problem, const plan::GemmMachine& machine,
+                      const Extras& extras) {
   PlansByKind all;
-  for (auto& [kind, plans] : plans_by_kind(problem, machine, {false, true, true}))
+  for (auto& [kind, plans] : plans_by_kind(problem, machine, extras))
     for (OpPlan& plan : some_of(plans)) all[std::string(kAllKinds)].push_back(std::move(plan));
   return all;
 }

@@ -38,7 +38,8 @@ std::vector<Problem> stress_problems(Op op, int ranks, DType dtype);
 /// The kind of runs in which every call is of another problem and op than the one before.
 inline constexpr std::string_view kAllKinds = "every plan in turn";
 /// Some plans of every kind of a problem, as one kind.
-PlansByKind all_kinds(const Problem& problem, const plan::GemmMachine& machine);
+PlansByKind all_kinds(const Problem& problem, const plan::GemmMachine& machine,
+                      const Extras& extras);
 
 struct StressResult {
   long calls = 0;

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plain data: read by nvcc and by the host compiler.
+#pragma once
+#include <cstddef>
+
+namespace tilelace::cuda {
+
+/// Symmetric memory as the switch is told of it.
+struct MultimemPlace {
+  std::byte* base = nullptr;       ///< rank r's part at base + r * stride
+  std::size_t stride = 0;          ///< between ranks
+  std::byte* multicast = nullptr;  ///< every rank's part at once; null: not mapped
+};
+
+}  // namespace tilelace::cuda
