@@ -59,6 +59,8 @@ int print_plans(const PlanCommand& o) {
   group.workers = o.workers;
   group.link_bytes_per_s = link.bytes_per_s;
   group.link_latency_s = link.latency_s;
+  // Only planned: ranks would have to ask for it.
+  group.multicast = work.options.transport == Transport::multimem;
   const Machine machine = machine_for(o.ranks, group);
   check_workload(work, machine);
   fmt::print("machine: {}\n", fmt::streamed(machine));

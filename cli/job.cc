@@ -135,7 +135,11 @@ PlanOptions baseline_options(const PlanOptions& options, Path path, Device devic
 int workers_for(int ranks, int workers) { return cpu_machine(ranks, workers).workers; }
 
 Machine machine_for(int ranks, const CommunicatorOptions& options) {
-  if (options.device == Device::cuda) return cuda_machine();
+  if (options.device == Device::cuda) {
+    Machine machine = cuda_machine();
+    if (options.multicast) machine.multicast = Multicast::usable;  // or ranks say why not
+    return machine;
+  }
   return cpu_machine(ranks, options.workers, options.link_bytes_per_s, options.link_latency_s);
 }
 

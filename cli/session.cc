@@ -216,6 +216,9 @@ void add_session_options(CLI::App& command, SessionOptions& o) {
       ->capture_default_str()
       ->check(CLI::Range(1, 100000));
   command.add_option("--plan", o.plan, "Overrides of the planner, see below");
+  command.add_flag("--multicast", o.multicast,
+                   "GPU ranks: memory is mapped for the switch, too, with TILELACE_MULTICAST=1 in "
+                   "the environment: for --plan transport=multimem");
   command.add_flag("--processes", o.processes, "One forked process a rank instead of a thread");
   command.add_flag("--checked", o.checked,
                    "Run under the checker's bookkeeping and print what it finds (threads only)");
@@ -228,6 +231,7 @@ CommunicatorOptions group_options(const SessionOptions& o) {
   const Link link = parse_link(o.link);
   CommunicatorOptions g;
   g.device = parse_device(o.backend);
+  g.multicast = o.multicast;
   if (g.device == Device::cuda) {
     g.timeout_s = o.timeout_s;
     return g;

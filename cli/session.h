@@ -21,7 +21,7 @@ struct SessionOptions {
   std::string m, dtype, link, plan, json, backend = "cpu";
   int iterations = 0;
   int warmup = 2;
-  bool processes = false, checked = false, quiet = false, no_check = false;
+  bool processes = false, checked = false, quiet = false, no_check = false, multicast = false;
 };
 
 /// Adds the options; bench takes everything that has a meaning without a model.

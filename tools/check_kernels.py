@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the compiler made of the GPU kernels: no spills, no serialised wgmma, bulk tensor copies.
+"""What the compiler made of the GPU kernels: no spills, no serialised wgmma, bulk tensor copies,
+sums by the switch in the kernels that are made for them alone.
 
-Reads the objects of a build with CUDA through cuobjdump: resources of every kernel, the code of
-every GEMM. Prints a table, then `file: kernel: what, got, expected` for each finding.
+Reads the objects of a build with CUDA through cuobjdump: resources and code of every kernel. Prints a table, then `file: kernel: what, got, expected` for each finding.
 usage: check_kernels.py [--require] BUILD_DIR
   --require: without cuobjdump and nvdisasm (on PATH, beside nvcc, or from PyPI) it fails, with 3
 Exit: 0 clean, 1 findings, 2 usage, 3 no tools.
@@ -20,8 +20,8 @@ import sys
 import zipfile
 from pathlib import Path
 
-from kernel_code import (check_gemms, missing_kernels, parse_resources, read_tiles,
-                         resource_findings, span)
+from kernel_code import (check_gemms, missing_kernels, missing_multimem, parse_resources,
+                         read_tiles, resource_findings, span, stray_multimem)
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "cuda-tools"
@@ -73,9 +73,12 @@ def run_tool(folder, *arguments):
 def check_object(folder, path, is_gemm, tiles):
     resources = list(parse_resources(run_tool(folder, "-res-usage", path)))
     findings, seen, sizes = list(resource_findings(resources)), [], []
+    code = run_tool(folder, "-sass", path)
     if is_gemm:
-        found, seen, sizes = check_gemms(run_tool(folder, "-sass", path), tiles)
+        found, seen, sizes = check_gemms(code, tiles)
         findings += found
+    else:
+        findings += stray_multimem(code)
     return findings, seen, sizes, [r[1] for r in resources]
 
 
@@ -121,6 +124,7 @@ def check_build(build, folder):
             else:
                 others += registers
     findings += missing_kernels(tiles, seen)
+    findings += missing_multimem(seen)
     rows.append((f"{len(there) - len(rows)} others", len(others), span(others), "-"))
     report(rows, findings, [p.name for p in objects if p not in work])
     return 1 if findings else 0

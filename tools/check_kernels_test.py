@@ -3,8 +3,8 @@
 """Made-up dumps with one mistake each, which check_kernels.py must find, and sound ones."""
 import sys
 
-from kernel_code import (check_gemms, missing_kernels, parse_resources, read_tiles,
-                         resource_findings)
+from kernel_code import (check_gemms, missing_kernels, missing_multimem, parse_resources,
+                         read_tiles, resource_findings, stray_multimem)
 
 TILES = read_tiles("""
 // name, groups, blocks, width, stages, cluster rows, cols, staging, pingpong, swapped, per_sm
@@ -20,13 +20,15 @@ NAME = ("_ZN8tilelace4cuda11gemm_kernelINS0_52_GLOBAL__N__efcb0319_19_gemm_coope
         "{length}{tile}_tileE{dtype}EEvNS0_10GemmParamsE")
 
 
-def mangled(tile, dtype="13__nv_bfloat16"):
-    return NAME.format(length=len(tile) + 5, tile=tile, dtype=dtype)
+MULTIMEM = ("_ZN8tilelace4cuda20gemm_multimem_kernelINS0_49_GLOBAL__N__12f13ba7_16_gemm_multimem_cu_ad369bba"
+            "{length}{tile}_tileE{dtype}LNS0_10MultimemByE%dEEEvNS0_18GemmMultimemParamsE")
+HARDWARE, EMULATED = MULTIMEM % 0, MULTIMEM % 1
 
 
-def dump(tile, instructions, dtype="13__nv_bfloat16"):
+def dump(tile, instructions, dtype="13__nv_bfloat16", name=NAME):
     """As cuobjdump -sass prints it; "loop" marks where BRA back goes."""
-    lines, start, address = [f"\t\tFunction : {mangled(tile, dtype)}"], 0, 0
+    mangled = name.format(length=len(tile) + 5, tile=tile, dtype=dtype)
+    lines, start, address = [f"\t\tFunction : {mangled}"], 0, 0
     for text in instructions:
         if text == "loop":
             start = address
@@ -69,9 +71,23 @@ def halves(size):
     return ["WARPGROUP.ARRIVE"] + half + ["WARPGROUP.DEPBAR.LE gsb0, 0x1"] + half
 
 
+LOAD = "LDGMC.E.F32ADD.BF16x8.RN.STRONG.SYS R12, [R4.64+URZ]"
+PEERS = "LDG.E.128.STRONG.SYS R12, desc[UR4][R4.64]"
+SHARED = ["STG.E.128.STRONG.SYS desc[UR4][R4.64], R12", "@P0 MEMBAR.ALL.SYS",
+          "@P0 REDG.E.ADD.STRONG.SYS desc[UR4][R6.64], R7"]
+
+
+def switched(load=LOAD):
+    """A GEMM that sums what all ranks have, by this load."""
+    return sound() + ["LDC R9, c[0x0][0x28]", load] + SHARED
+
+
 SOUND = [dump("c128", sound()),
          dump("c128", sound()[:3] + halves(4) * 3 + sound()[sound().index("@!P0 BRA back"):]), dump("p64", sound(2, 8, PLAIN)),
-         dump("v16", without(sound(2, 4, PLAIN), "USETMAXREG"), "6__half")]
+         dump("v16", without(sound(2, 4, PLAIN), "USETMAXREG"), "6__half"),
+         dump("c128", switched(), name=HARDWARE),
+         dump("c128", switched(LOAD.replace("BF16x8", "F16x8")), "6__half", HARDWARE),
+         dump("c128", switched(PEERS), name=EMULATED)]
 
 # what is wrong, the dump, a part of the finding
 WRONG = [
@@ -98,6 +114,25 @@ WRONG = [
                                         for i in sound()]), "HGMMA that close a group"),
     ("no loop", dump("c128", [i for i in sound() if i != "@!P0 BRA back"]), "main loop, got none"),
     ("unknown tile", dump("c999", sound()), "name, got no tile"),
+    ("sums by nobody", dump("c128", without(switched(), "LDGMC"), name=HARDWARE),
+     "c128 bf16 gemm_ar multimem: LDGMC.F32ADD.BF16x8, got none, expected some"),
+    ("sums of another type", dump("c128", switched(), "6__half", HARDWARE),
+     "c128 fp16 gemm_ar multimem: LDGMC.F32ADD.F16x8, got none"),
+    ("sums in the elements' type", dump("c128", switched(LOAD.replace("F32ADD.", "ADD.")),
+                                        name=HARDWARE), "LDGMC.F32ADD.BF16x8, got none"),
+    ("sums in a plain kernel", dump("c128", sound() + [LOAD]),
+     "c128 bf16: LDGMC, got 1 others, expected none"),
+    ("sums of the hardware in an emulated kernel",
+     dump("c128", switched(PEERS) + [LOAD], name=EMULATED),
+     "c128 bf16 gemm_ar multimem emulated: LDGMC, got 1 others, expected none"),
+    ("emulated loads in the hardware's kernel", dump("c128", switched() + [PEERS], name=HARDWARE),
+     "LDG.E.128.STRONG.SYS, got 1, expected none"),
+    ("no stores to all", dump("c128", without(switched(), "STG"), name=HARDWARE),
+     "STG.E.128.STRONG.SYS, got none"),
+    ("no counts of all", dump("c128", without(switched(), "REDG"), name=HARDWARE),
+     "REDG.E.ADD.STRONG.SYS, got none"),
+    ("spill beside sums", dump("c128", switched() + ["STL.128 [R1], R4"], name=HARDWARE),
+     "c128 bf16 gemm_ar multimem: STL (local memory), got 1"),
 ]
 
 RESOURCES = """
@@ -123,6 +158,8 @@ def code_mistakes():
         findings, seen, sizes = check_gemms(lines, TILES)
         if findings or len(seen) != 1 or len(sizes) != 1:
             yield f"sound, but: {findings} {seen} {sizes}"
+    if list(stray_multimem(SOUND[0])) or len(list(stray_multimem(SOUND[-2]))) != 1:
+        yield "sums by the switch in code that is not of the GEMM: not found"
     for name, lines, part in WRONG:
         # Beside a sound one, whose code must not hide it.
         findings, _, _ = check_gemms(SOUND[1] + lines + SOUND[2], TILES)
@@ -134,11 +171,15 @@ def code_mistakes():
         yield "missing kernels: not found"
     if len(list(missing_kernels(TILES, seen + 2 * fused))) != 1:
         yield "kernels that are there twice: not found"
+    switch = [("p64", d, f"GemmMultimemParams{by}") for d in ("bf16", "fp16")
+              for by in ("", " emulated")]
+    if list(missing_multimem(switch)) or not list(missing_multimem(switch[1:])):
+        yield "kernels whose sums the switch makes: not found"
 
 
 def main():
     failures = [*code_mistakes(), *resource_mistakes()]
-    print("\n".join(failures) or f"{len(WRONG) + 3} made-up mistakes found")
+    print("\n".join(failures) or f"{len(WRONG) + 5} made-up mistakes found")
     return 1 if failures else 0
 
 

@@ -14,10 +14,16 @@ DTYPES = {"__half": "fp16", "__nv_bfloat16": "bf16"}
 # What a kernel is told says what it is; every tile has the plain one.
 PLAIN = "GemmParams"
 UNSTAGED = "GemmWideParams"  # fp32 goes straight from registers to memory
+SWITCHED = "GemmMultimemParams"  # the switch adds; emulated, for checks, the ranks do
+EMULATED = SWITCHED + " emulated"
 KINDS = {PLAIN: "", "AgGemmParams": " ag_gemm", "GemmRsParams": " gemm_rs",
          "GemmArParams": " gemm_ar", "GemmGatedParams": " gated",
          "AgGemmGatedParams": " ag_gemm gated", UNSTAGED: " fp32",
-         "GemmRsWideParams": " gemm_rs fp32", "GemmArWideParams": " gemm_ar fp32"}
+         "GemmRsWideParams": " gemm_rs fp32", "GemmArWideParams": " gemm_ar fp32",
+         SWITCHED: " gemm_ar multimem", EMULATED: " gemm_ar multimem emulated"}
+# multimem.ld_reduce is an instruction of its own. multimem.st and multimem.red are those of st and
+# red: the address leads them to the switch.
+MULTIMEM = {"bf16": "LDGMC.F32ADD.BF16x8", "fp16": "LDGMC.F32ADD.F16x8"}
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ def read_tiles(text):
 
 def tile_and_dtype(mangled):
     """("c128", "bf16") of gemm_kernel<c128_tile, __nv_bfloat16>; None for what it is not."""
-    found = re.search(r"gemm_kernelI(NS?\d*_?)?", mangled)
+    found = re.search(r"gemm_(?:multimem_)?kernelI(NS?\d*_?)?", mangled)
     if not found:
         return None
     parts, at = [], found.end()
@@ -68,7 +74,8 @@ def tile_and_dtype(mangled):
 
 INSTRUCTION = re.compile(
     r"\s+/\*([0-9a-f]+)\*/\s+(?:@!?U?P\w+\s+)?"
-    r"(HGMMA|WARPGROUP\.ARRIVE|WARPGROUP\.DEPBAR|BRA|UTMALDG|UTMASTG|LDL|STL|USETMAXREG)"
+    r"(HGMMA|WARPGROUP\.ARRIVE|WARPGROUP\.DEPBAR|BRA|UTMALDG|UTMASTG|LDL|STL|USETMAXREG|LDGMC"
+    r"|STG\.E\.128\.STRONG\.SYS|LDG\.E\.128\.STRONG\.SYS|REDG\.E\.ADD\.STRONG\.SYS)"
     r"([^;]*);")
 
 
@@ -104,6 +111,9 @@ def add_instruction(kernel, address, name, rest):
         kernel.counts["DEALLOC" if "DEALLOC" in rest else "ALLOC"] = 1
     elif name == "UTMALDG" and "MULTICAST" in rest:
         kernel.counts["MULTICAST"] = kernel.count("MULTICAST") + 1
+    elif name == "LDGMC":
+        adds = next((a for a in MULTIMEM.values() if a[len("LDGMC"):] + "." in rest), name + rest)
+        kernel.counts[adds] = kernel.count(adds) + 1
 
 
 def main_loop(kernel):
@@ -139,6 +149,29 @@ def loop_findings(kernel, tile):
                "those alone")
 
 
+def multimem_findings(kernel, dtype):
+    """The hardware's loads where the switch adds, and nowhere else."""
+    kind = kind_of(kernel.name)
+    adds = kernel.count(MULTIMEM[dtype]) if kind == SWITCHED else 0
+    if kind == SWITCHED and adds == 0:
+        yield MULTIMEM[dtype], "none", "some (multimem.ld_reduce)"
+    if kernel.count("LDGMC") != adds:
+        yield "LDGMC", f"{kernel.count('LDGMC') - adds} others", "none"
+    if kind in (SWITCHED, EMULATED):
+        for what in ["STG.E.128.STRONG.SYS", "REDG.E.ADD.STRONG.SYS"]:
+            if kernel.count(what) == 0:
+                yield what, "none", "some (stores to all ranks, counts of all ranks)"
+    if kind == SWITCHED and kernel.count("LDG.E.128.STRONG.SYS"):
+        yield "LDG.E.128.STRONG.SYS", kernel.count("LDG.E.128.STRONG.SYS"), "none (emulated loads)"
+
+
+def stray_multimem(lines):
+    """Findings in code that is not of the GEMM."""
+    for kernel in parse_sass(lines):
+        if kernel.count("LDGMC"):
+            yield f"{short_name(kernel.name)}: LDGMC, got {kernel.count('LDGMC')}, expected none"
+
+
 def kernel_findings(kernel, tile):
     """(what, got, expected) of each mistake in a GEMM's code."""
     needed = ["HGMMA", "UTMALDG"]
@@ -158,6 +191,7 @@ def kernel_findings(kernel, tile):
             yield f"{what} (local memory)", kernel.count(what), "none"
     if kernel.count("HGMMA"):
         yield from loop_findings(kernel, tile)
+    yield from multimem_findings(kernel, tile_and_dtype(kernel.name)[1])
 
 
 RESOURCES = re.compile(r"\s*REG:(\d+) STACK:(\d+) .*LOCAL:(\d+)")
@@ -186,7 +220,8 @@ def resource_findings(resources):
 def kind_of(mangled):
     """Which of KINDS a kernel of the GEMM is."""
     found = re.search(r"\d(" + "|".join(KINDS) + r")E", mangled)
-    return found.group(1) if found else PLAIN
+    kind = found.group(1) if found else PLAIN
+    return EMULATED if kind == SWITCHED and "MultimemByE1" in mangled else kind
 
 
 def short_name(mangled):
@@ -233,3 +268,13 @@ def missing_kernels(tiles, seen):
 def span(values):
     low, high = min(values, default=0), max(values, default=0)
     return str(low) if low == high else f"{low}..{high}"
+
+
+def missing_multimem(seen):
+    """A kernel whose sums the switch makes, of each type, and the emulated one of the same tile."""
+    made = {kind: {s[:2] for s in seen if s[2] == kind} for kind in (SWITCHED, EMULATED)}
+    for dtype in sorted(DTYPES.values()):
+        if not any(s[1] == dtype for s in made[SWITCHED]):
+            yield f"gemm_multimem: {dtype}: kernels, got none, expected one or more"
+    if made[SWITCHED] != made[EMULATED]:
+        yield "gemm_multimem: tiles of emulated kernels, got others than the hardware's"

@@ -27,6 +27,10 @@ struct CommunicatorOptions {
   int device_index = -1;        ///< cuda: the GPU of the process's rank; -1: that of the rank's
                                 ///< number (threads) or of the launcher's LOCAL_RANK (processes),
                                 ///< the only one where a process sees but one
+  /// cuda: memory is mapped for multicast, too, which gemm_ar by transport multimem takes. Only
+  /// with TILELACE_MULTICAST=1 in the environment as well: on some machines a program that makes
+  /// such memory can take the GPUs away from others.
+  bool multicast = false;
 };
 
 /// A problem with the weights that its calls will use.

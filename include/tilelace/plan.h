@@ -37,6 +37,10 @@ struct Problem {
   [[nodiscard]] std::size_t outputs() const;
 };
 
+/// GPU ranks: whether the switch may be used (transport multimem), or what is missing: the
+/// communicator's option, TILELACE_MULTICAST=1 in the environment, the device's support.
+enum class Multicast : std::uint8_t { not_asked, not_allowed, not_supported, usable };
+
 /// What the plan may count on.
 struct Machine {
   int workers = 1;              ///< compute workers a rank
@@ -45,8 +49,9 @@ struct Machine {
   double link_latency_s = 0;
   double rank_flops_per_s = 30e9;  ///< what one rank's workers reach together
   Device device = Device::cpu;
-  int multiprocessors = 0;     ///< cuda: of each rank's GPU, that products may fill
-  bool shared_device = false;  ///< cuda: other communicators have the rest of it
+  int multiprocessors = 0;                     ///< cuda: of each rank's GPU, that products may fill
+  bool shared_device = false;                  ///< cuda: other communicators have the rest of it
+  Multicast multicast = Multicast::not_asked;  ///< cuda
 
   bool operator==(const Machine&) const = default;
 };
@@ -85,7 +90,8 @@ struct KernelPlan {
 /// Every choice made before a call, as a printable value; equal on every rank.
 /// On GPU ranks a worker is a cluster of CTAs and tile_m x tile_n is what it computes (swiglu: half
 /// of tile_n is gate's, half up's); `push` and `pull` of ag_gemm are copy engines, `store` is idle
-/// warps of the product or, in sums, the summing kernel, which under `pull` reads from all.
+/// warps of the product or, in sums, the summing kernel, which under `pull` reads from all;
+/// `multimem` is a warpgroup of the product that has the switch add.
 /// Unfused: products wait for all rows, or go first.
 struct Plan {
   Op op = Op::ag_gemm;
@@ -127,7 +133,8 @@ Machine cuda_machine(int multiprocessors = 132);
 /// On a machine of GPUs: bf16, fp16, n and k multiples of 8, at most 8 ranks, over the mesh, fused
 /// and unfused; ag_gemm: push, pull, store, nccl (if asked), ring, medium; sums: store, pull and,
 /// of few rows, push, partials of the operands' type or, but for push, fp32; gemm_rs, only where
-/// asked for: medium (push), unfused over the ring (store) or with additions at the owner (add).
+/// asked for: medium (push), unfused over the ring (store) or with additions at the owner (add);
+/// gemm_ar, only where asked for and where the machine has it: multimem.
 /// Errors: usage, when the problem is malformed, an option is not legal for it, or GPU ranks do not
 /// have it (the text says why, and what there is).
 Plan make_plan(const Problem&, const Machine&, const PlanOptions& = {});

@@ -34,6 +34,8 @@ CommunicatorOptions checked_options(CommunicatorOptions o, int ranks) {
           static_cast<int>(o.device));
   require(o.device == Device::cuda || o.device_index == -1,
           "communicator: device index: got {} for CPU ranks, expected -1", o.device_index);
+  require(o.device == Device::cuda || !o.multicast,
+          "communicator: multicast: got it for CPU ranks, expected GPUs");
   require(o.max_workers >= 0, "communicator: max_workers: got {}, expected 0 or more",
           o.max_workers);
   require(o.timeout_s > 0 && o.timeout_s <= 86400,

@@ -44,8 +44,9 @@ void require_way(const Problem& p, const PlanOptions& o) {
   require(gathers || scatters || o.path != Path::medium,
           "{}: path on GPUs, got medium, expected fused or unfused", op);
   if (!gathers || !o.transport) return;
-  require(o.transport != Transport::add,
-          "{}: transport on GPUs, got add, expected push, pull, store or nccl", op);
+  require(o.transport != Transport::add && o.transport != Transport::multimem,
+          "{}: transport on GPUs, got {}, expected push, pull, store or nccl", op,
+          name_of(*o.transport));
   require(route == RouteKind::mesh || o.transport == Transport::push,
           "{}: transport on GPUs over the ring, got {}, expected push", op, name_of(*o.transport));
   require(o.path != Path::medium || o.transport == Transport::push,

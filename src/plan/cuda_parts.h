@@ -48,4 +48,7 @@ std::vector<std::string> rejected_of(const std::vector<Candidate>& all,
 /// make_cuda_plan of gemm_rs and gemm_ar, for what is legal as far as all ops go.
 Plan make_cuda_reduce_plan(const Problem&, const Machine&, const PlanOptions&);
 
+/// Of transport multimem, which the options ask for. Errors: usage (not a gemm_ar, no multicast).
+Plan make_cuda_multimem_plan(const Problem&, const Machine&, const PlanOptions&);
+
 }  // namespace tilelace::plan

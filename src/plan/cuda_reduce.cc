@@ -181,6 +181,7 @@ Plan make_hand_plan(const Problem& p, const Machine& machine, const PlanOptions&
 }  // namespace
 
 Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanOptions& options) {
+  if (options.transport == Transport::multimem) return make_cuda_multimem_plan(p, machine, options);
   require_options(p, options);
   const std::optional<HandWay> way = asked_way(p, options);
   if (p.m == 0) {

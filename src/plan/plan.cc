@@ -94,6 +94,7 @@ std::string illegal(const Problem& p, const Plan& plan) {
   if (plan.blocks > 1 && p.op != Op::gemm_ar) return "only gemm_ar has row super-blocks";
   if (plan.transport == Transport::nccl) return "nccl is for GPU ranks";
   if (plan.transport == Transport::add) return "add is for GPU ranks";
+  if (plan.transport == Transport::multimem) return "multimem is for GPU ranks";
   if (plan.transport == Transport::store && !mesh) return "store needs the mesh (nobody relays)";
   if (plan.transport == Transport::pull && p.op != Op::ag_gemm && !mesh) {
     return "pulling partials needs the mesh (nobody relays)";

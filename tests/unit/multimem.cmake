@@ -1,2 +1,5 @@
 tilelace_test(multimem_tiles_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/multimem_tiles_test.cc
               LIBS tilelace_schedule)
+tilelace_test(multicast_permit_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/multicast_permit_test.cc
+              LIBS tilelace_comm)
+target_compile_definitions(multicast_permit_test PRIVATE TILELACE_ROOT="${PROJECT_SOURCE_DIR}")

@@ -12,6 +12,7 @@
 #include "backend/prepared_calls.h"
 #include "comm/cuda/capabilities.h"
 #include "comm/cuda/driver.h"
+#include "comm/multicast_permit.h"
 #include "core/check.h"
 #include "plan/cuda.h"
 #include "plan/schedules.h"
@@ -27,7 +28,12 @@ Machine machine_of(const comm::Capabilities& c, const CommunicatorOptions& optio
       "communicator: device {}, got {} (sm_{}{}), expected sm_90: what the kernels are built for",
       c.device, c.name, c.compute_major, c.compute_minor);
   const int budget = options.max_workers > 0 ? options.max_workers : c.sm_count;
-  return cuda_machine(std::min(c.sm_count, budget));
+  Machine machine = cuda_machine(std::min(c.sm_count, budget));
+  if (options.multicast)
+    machine.multicast = !comm::MulticastPermit::environment_allows() ? Multicast::not_allowed
+                        : c.multicast                                ? Multicast::usable
+                                                                     : Multicast::not_supported;
+  return machine;
 }
 
 }  // namespace
@@ -151,6 +157,14 @@ void GpuBackend::enqueue_reduce(const Problem& problem, const Plan& plan, const 
   void* const out = operands.out.front().data;
   const void* const residual = operands.residual.data;
   const bool early = prepared(operands.weights);
+  if (plan.transport == Transport::multimem && problem.m > 0) {
+    const ReachableOut peers = reachable(operands.out.front());
+    plan::GemmMultimemPlan kernels = plan::gemm_multimem_plan_of(plan);
+    kernels.direct = peers.multicast != nullptr;
+    kernels.gemm.early_weights = kernels.gemm.early_weights && early;
+    return ops_->gemm_multimem.run(problem, kernels, {x, weight, bias, out, residual},
+                                   stream_of(operands.stream), peers);
+  }
   if (plan.path == Path::fused && problem.m > 0 && problem.op == Op::gemm_ar) {
     const ReachableOut peers = reachable(operands.out.front());
     plan::GemmArPlan kernels = plan::gemm_ar_plan_of(plan);

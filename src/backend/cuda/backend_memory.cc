@@ -67,7 +67,8 @@ std::unique_ptr<RankMemory> make_device_memory(int device, std::size_t bytes) {
 }
 
 ReachableMemory GpuBackend::allocate(std::size_t bytes) {
-  auto memory = comm::allocate_device(group_, device_, bytes, options_.timeout_s);
+  auto memory = comm::allocate_device(group_, device_, bytes, options_.timeout_s,
+                                      machine_.multicast == Multicast::usable);
   reachable_.push_back(memory);
   return {memory, memory->base(), memory->stride(), memory->bytes()};
 }
@@ -80,7 +81,8 @@ ReachableOut GpuBackend::reachable(const TensorView& out) const {
     if (memory == nullptr || at < memory->local()) continue;
     const auto offset = static_cast<std::size_t>(at - memory->local());
     if (offset <= memory->bytes() && bytes <= memory->bytes() - offset)
-      return {memory->base(), memory->stride(), offset, static_cast<std::uint32_t>(i)};
+      return {memory->base(), memory->stride(), offset, static_cast<std::uint32_t>(i),
+              memory->multicast()};
   }
   return {};
 }

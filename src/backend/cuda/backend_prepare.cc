@@ -27,6 +27,15 @@ void await_device() {
         "prepare: got a capture under way, expected none: make a call like this one before it");
 }
 
+/// What memory needs for multicast is what the transport needs.
+Error said_of_multimem(const Error& e) {
+  constexpr std::string_view kMemory = "allocate_device: multicast needs ";
+  const std::string_view text = e.what();
+  if (!text.starts_with(kMemory)) return e;
+  return Error(e.kind(),
+               fmt::format("gemm_ar: transport multimem needs {}", text.substr(kMemory.size())));
+}
+
 }  // namespace
 
 /// Two ranks on a device would wait for each other's place on it.
@@ -120,8 +129,14 @@ void GpuBackend::prepare(std::span<const PreparedCall> calls, std::string_view r
     share.wide = share.wide || c.options.partials == DType::fp32;
     share.hands =
         share.hands || (c.problem.op == Op::gemm_rs && plan::asked_way(c.problem, c.options));
+    share.multimem = share.multimem || c.options.transport == Transport::multimem;
   }
-  ops_ = std::make_unique<RankOps>(group_, device_, problems, options_.timeout_s, share);
+  share.multicast = share.multimem;
+  try {
+    ops_ = std::make_unique<RankOps>(group_, device_, problems, options_.timeout_s, share);
+  } catch (const Error& e) {
+    throw said_of_multimem(e);
+  }
   group_.all_gather("prepared", options_.timeout_s);  // no header may arrive before this
 }
 

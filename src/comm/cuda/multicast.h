@@ -55,7 +55,7 @@ class MulticastMapping {
   std::shared_ptr<MulticastObject> object_;
   CUdevice device_;
   std::size_t bytes_;
-  PFN_cuMulticastUnbind_v12010 unbind_ = nullptr;
+  CUresult (*unbind_)(CUmemGenericAllocationHandle, CUdevice, std::size_t, std::size_t) = nullptr;
   std::unique_ptr<AddressRange> range_;
 };
 

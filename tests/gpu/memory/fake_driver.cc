@@ -4,6 +4,7 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <bit>
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <utility>
 
 namespace tilelace::comm::test::fake {
 namespace {
@@ -31,6 +33,23 @@ bool fails(const char* function) {
 void count(int Live::*what, int change) {
   const std::lock_guard lock(mutex);
   alive.*what += change;
+}
+
+/// A multicast object is a memfd, too, known by its inode whoever has a descriptor of it.
+struct Object {
+  unsigned devices = 0, added = 0;
+};
+std::map<ino_t, Object> objects;
+std::map<CUdeviceptr, bool> maps_object;
+std::vector<std::string> events;
+
+ino_t inode_of(CUmemGenericAllocationHandle handle) {
+  struct stat found {};
+  return fstat(static_cast<int>(handle), &found) == 0 ? found.st_ino : 0;
+}
+Object* object_of(CUmemGenericAllocationHandle handle) {
+  const auto found = objects.find(inode_of(handle));
+  return found == objects.end() ? nullptr : &found->second;
 }
 
 CUresult init(unsigned) { return CUDA_SUCCESS; }
@@ -55,6 +74,8 @@ CUresult device_uuid(CUuuid* uuid, CUdevice device) {
 CUresult device_attribute(int* value, CUdevice_attribute attribute, CUdevice) {
   *value = attribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED
                ? static_cast<int>(machine.fabric_supported)
+           : attribute == CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED
+               ? static_cast<int>(machine.multicast_supported)
                : 1;
   return CUDA_SUCCESS;
 }
@@ -93,6 +114,10 @@ CUresult mem_create(CUmemGenericAllocationHandle* handle, std::size_t bytes,
 }
 CUresult mem_release(CUmemGenericAllocationHandle handle) {
   count(&Live::handles, -1);
+  {
+    const std::lock_guard lock(mutex);
+    if (object_of(handle) != nullptr) events.emplace_back("release");
+  }
   return close(static_cast<int>(handle)) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 CUresult mem_export(void* shared, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType,
@@ -133,10 +158,17 @@ CUresult mem_map(CUdeviceptr address, std::size_t bytes, std::size_t,
                   static_cast<int>(handle), 0);
   if (at == MAP_FAILED) return CUDA_ERROR_INVALID_VALUE;
   count(&Live::mappings, 1);
+  const std::lock_guard lock(mutex);
+  maps_object[address] = object_of(handle) != nullptr;
+  if (maps_object[address]) events.emplace_back("map");
   return CUDA_SUCCESS;
 }
 CUresult mem_unmap(CUdeviceptr address, std::size_t bytes) {
   count(&Live::mappings, -1);
+  {
+    const std::lock_guard lock(mutex);
+    if (maps_object[address]) events.emplace_back("unmap");
+  }
   void* at = mmap(std::bit_cast<void*>(address), bytes, PROT_NONE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
   return at == MAP_FAILED ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
@@ -148,6 +180,54 @@ CUresult mem_set_access(CUdeviceptr address, std::size_t bytes, const CUmemAcces
     if (access[i].location.id <= access[i - 1].location.id) return CUDA_ERROR_INVALID_VALUE;
   const int done = mprotect(std::bit_cast<void*>(address), bytes, PROT_READ | PROT_WRITE);
   return done == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult multicast_granularity(std::size_t* bytes, const CUmulticastObjectProp*,
+                               CUmulticastGranularity_flags) {
+  if (fails("cuMulticastGetGranularity")) return CUDA_ERROR_NOT_PERMITTED;
+  *bytes = 256 * 1024;
+  return CUDA_SUCCESS;
+}
+CUresult multicast_create(CUmemGenericAllocationHandle* handle,
+                          const CUmulticastObjectProp* properties) {
+  if (fails("cuMulticastCreate")) return CUDA_ERROR_NOT_PERMITTED;
+  if (properties->size % (256 * 1024) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const int fd = memfd_create("fake", MFD_CLOEXEC);
+  if (fd < 0 || ftruncate(fd, static_cast<off_t>(properties->size)) != 0) return CUDA_ERROR_UNKNOWN;
+  count(&Live::handles, 1);
+  *handle = static_cast<CUmemGenericAllocationHandle>(fd);
+  const std::lock_guard lock(mutex);
+  objects[inode_of(*handle)] = {properties->numDevices, 0};
+  events.push_back("create " + std::to_string(properties->numDevices));
+  return CUDA_SUCCESS;
+}
+CUresult multicast_add(CUmemGenericAllocationHandle handle, CUdevice) {
+  if (fails("cuMulticastAddDevice")) return CUDA_ERROR_NOT_PERMITTED;
+  const std::lock_guard lock(mutex);
+  Object* const object = object_of(handle);
+  if (object == nullptr || object->added == object->devices) return CUDA_ERROR_INVALID_VALUE;
+  ++object->added;
+  events.emplace_back("add");
+  return CUDA_SUCCESS;
+}
+/// As the true one: not before all devices are there.
+CUresult multicast_bind(CUmemGenericAllocationHandle handle, std::size_t,
+                        CUmemGenericAllocationHandle, std::size_t, std::size_t,
+                        unsigned long long) {
+  if (fails("cuMulticastBindMem")) return CUDA_ERROR_NOT_PERMITTED;
+  const std::lock_guard lock(mutex);
+  const Object* const object = object_of(handle);
+  if (object == nullptr || object->added != object->devices) return CUDA_ERROR_INVALID_VALUE;
+  ++alive.bound;
+  events.emplace_back("bind");
+  return CUDA_SUCCESS;
+}
+CUresult multicast_unbind(CUmemGenericAllocationHandle handle, CUdevice, std::size_t, std::size_t) {
+  const std::lock_guard lock(mutex);
+  if (object_of(handle) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  --alive.bound;
+  events.emplace_back("unbind");
+  return CUDA_SUCCESS;
 }
 
 /// What nobody calls here.
@@ -178,7 +258,12 @@ const std::map<std::string, void*>& functions() {
       {"cuMemUnmap", address_of(&mem_unmap)},
       {"cuMemSetAccess", address_of(&mem_set_access)},
       {"cuMemExportToShareableHandle", address_of(&mem_export)},
-      {"cuMemImportFromShareableHandle", address_of(&mem_import)}};
+      {"cuMemImportFromShareableHandle", address_of(&mem_import)},
+      {"cuMulticastGetGranularity", address_of(&multicast_granularity)},
+      {"cuMulticastCreate", address_of(&multicast_create)},
+      {"cuMulticastAddDevice", address_of(&multicast_add)},
+      {"cuMulticastBindMem", address_of(&multicast_bind)},
+      {"cuMulticastUnbind", address_of(&multicast_unbind)}};
   return table;
 }
 
@@ -192,6 +277,10 @@ bool has_failed() { return failed; }
 Live live() {
   const std::lock_guard lock(mutex);
   return alive;
+}
+std::vector<std::string> multicast_events() {
+  const std::lock_guard lock(mutex);
+  return std::exchange(events, {});
 }
 
 }  // namespace tilelace::comm::test::fake

@@ -3,6 +3,7 @@
 // allocate_device does when calls fail, on machines without a GPU.
 #pragma once
 #include <string>
+#include <vector>
 
 namespace tilelace::comm::test::fake {
 
@@ -18,15 +19,21 @@ struct Live {
   int handles = 0;
   int ranges = 0;
   int mappings = 0;
+  int bound = 0;  ///< memory in multicast objects
   friend bool operator==(const Live&, const Live&) = default;
 };
 Live live();
+
+/// What was done to multicast objects since this was asked last, of all threads: "create 2",
+/// "add", "bind", "map", "unmap", "unbind", "release".
+std::vector<std::string> multicast_events();
 
 /// Settings for all threads: set them before ranks start.
 struct Machine {
   bool peer_access = true;
   bool fabric_supported = false;
   bool fabric_granted = false;
+  bool multicast_supported = true;
 };
 inline Machine machine;
 

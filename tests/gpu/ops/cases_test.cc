@@ -138,6 +138,20 @@ TEST(Cases, OfSumsMeetEveryKindOfPlan) {
   for (const Case& c : some(4, Op::gemm_ar)) EXPECT_TRUE(c.problem.rows.empty()) << text_of(c);
 }
 
+TEST(Cases, OfMultimemAreEmulatedAndThereForEveryProblemWhereTheyAreNamed) {
+  const std::vector<std::string> named{"multimem direct emulated", "multimem staged emulated"};
+  const auto cases = draw_cases(200, {Op::gemm_ar, 4, DType::bf16, {}, named, false}, 3);
+  std::map<std::string, int> kinds;
+  for (const Case& c : cases) {
+    ++kinds[kind_of(c.plan)];
+    EXPECT_TRUE(std::get<plan::GemmMultimemPlan>(c.plan).emulated);
+    EXPECT_EQ(roundings_of(c.plan, c.problem), plan::multimem_roundings(c.problem));
+  }
+  EXPECT_EQ(kinds.size(), 2U);
+  for (const std::string& kind : named) EXPECT_GT(kinds[kind], 50) << kind;
+  EXPECT_FALSE(extras_of({"store direct"}).multimem);
+}
+
 TEST(Cases, OfDifferentTilesAreAllMet) {
   std::map<std::string, int> tiles;
   for (const Case& c : some(4, Op::gemm_rs)) ++tiles[sort_of(c.plan)];
