@@ -69,6 +69,7 @@ RankCalls::RankCalls(comm::Group& group, int device, const SlotNeeds& needs, dou
   check(cudaMalloc(&uses, 2 * counts_bytes_), "the uses of counts");
   uses_ = static_cast<comm::Flag*>(uses);
   check(cudaMemset(uses, 0, 2 * counts_bytes_), "the uses of counts");
+  check(cudaStreamSynchronize(nullptr), "the uses of counts");  // calls come on other streams
 }
 
 RankCalls::~RankCalls() {

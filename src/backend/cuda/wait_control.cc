@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "backend/cuda/cuda_check.h"
+#include "backend/cuda/device/multimem_place.h"
 #include "backend/cuda/no_calls.h"
 #include "comm/cuda/driver.h"
 #include "comm/deadline.h"
@@ -63,6 +64,11 @@ Error expired_error(const WaitRecord& r, std::string_view op, int rank, double b
   const WaitPlace& p = r.place;
   const std::string flag = p.flag == kHeaderFlag ? "its header" : fmt::format("flag {}", p.flag);
   const std::string tile = p.tile < 0 ? "" : fmt::format(", tile {}", p.tile);
+  if (p.step == kEveryRank)
+    return {ErrorKind::timeout,
+            fmt::format("{}: got a count ({}) of call {} that not every rank added to within {:g} "
+                        "s, expected all (rank {} waited, role {}{})",
+                        op, p.flag, r.call, bound_s, rank, name_of_role(p.role), tile)};
   return {ErrorKind::timeout,
           fmt::format("{}: rank {} did not signal {} of call {} within {:g} s (rank {} waited, "
                       "role {}, step {}{}), got {}, expected {}",

@@ -88,7 +88,9 @@ Finding check_options(Member& member) {
                      set(&PlanOptions::path, Path::medium)),
         reduce.wrong("route ring", "expected mesh", set(&PlanOptions::route, RouteKind::ring)),
         reduce.wrong("transport add", "which is for gemm_rs",
-                     set(&PlanOptions::transport, Transport::add))})
+                     set(&PlanOptions::transport, Transport::add)),
+        reduce.wrong("transport multimem", "got a communicator made without the option multicast",
+                     set(&PlanOptions::transport, Transport::multimem))})
     if (!f.empty()) return f;
   return {};
 }

@@ -2,8 +2,13 @@
 // Plain data: read by nvcc and by the host compiler.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 
 namespace tilelace::cuda {
+
+/// The step of a WaitPlace (device/record.h) where a count of all ranks is awaited: who is missing
+/// is not known.
+inline constexpr std::int32_t kEveryRank = -1;
 
 /// Symmetric memory as the switch is told of it.
 struct MultimemPlace {

@@ -23,8 +23,7 @@ struct MultimemShape : GemmShape<Tile> {
   static_assert(Tile::groups == 2 && Tile::pingpong && !Tile::swapped && Tile::per_sm == 1);
 };
 
-/// Offset of a count of this CTA's part of a tile. Parts are numbered by where they are, whichever
-/// way a rank walks.
+/// This CTA's part of a tile. Parts are numbered by where they are, whichever way a rank walks.
 template <class Tile>
 TILELACE_DEVICE int part_of(const GemmMultimemParams& p, schedule::GemmCell cell, int cta) {
   return (cell.row * p.work.order.cols + cell.col) * GemmShape<Tile>::kCluster + cta;
@@ -175,7 +174,8 @@ class MultimemSums {
       const std::uint32_t epoch = epoch_;
       const auto* word = reinterpret_cast<const comm::Flag*>(
           p_.slots.base + p_.call.rank * p_.slots.stride + count_at(p_, count));
-      const WaitPlace place{role, tile, tile, p_.call.rank, static_cast<std::uint32_t>(count)};
+      const WaitPlace place{role, kEveryRank, tile, p_.call.rank,
+                            static_cast<std::uint32_t>(count)};
       comm::Flag seen = 0;
       here = detail::wait_word(
                  p_.call.wait, place, word, epoch,
