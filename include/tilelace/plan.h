@@ -79,6 +79,9 @@ struct KernelPlan {
   int wide = 1 << 20, deep = 1;  ///< blocks inside a group
   int apart = 1;  ///< by shard: shards walked one after the other, own first; the rest together
   int lag = 0;    ///< gemm_ar, fused: columns of tiles by which own tiles come behind remote ones
+  /// gemm_ar, fused, push: columns of tiles that copy engines carry at a time, and how many such
+  /// chunks of each rank; what is left goes from the product, tile by tile.
+  int chunk_cols = 0, copied = 0;
   int shots = 0;  ///< sums of partials that are pushed: 2: by owners, who send them to all
   bool along_cols = false;
   bool by_neighbours = false;  ///< workers are numbered by GPC, so that neighbours share operands
@@ -89,10 +92,10 @@ struct KernelPlan {
 
 /// Every choice made before a call, as a printable value; equal on every rank.
 /// On GPU ranks a worker is a cluster of CTAs and tile_m x tile_n is what it computes (swiglu: half
-/// of tile_n is gate's, half up's); `push` and `pull` of ag_gemm are copy engines, `store` is idle
-/// warps of the product or, in sums, the summing kernel, which under `pull` reads from all;
-/// `multimem` is a warpgroup of the product that has the switch add.
-/// Unfused: products wait for all rows, or go first.
+/// of tile_n is gate's, half up's); `push` and `pull` of ag_gemm are copy engines, as is `push` of
+/// a fused gemm_ar for finished tiles; `store` is idle warps of the product or, in sums, the
+/// summing kernel, which under `pull` reads from all; `multimem` is a warpgroup of the product that
+/// has the switch add. Unfused: products wait for all rows, or go first.
 struct Plan {
   Op op = Op::ag_gemm;
   Path path = Path::fused;

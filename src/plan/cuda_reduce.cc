@@ -28,6 +28,7 @@ struct ReduceCandidate {
   int lag = 0;
   double predicted_us = 0;
   PushPlan push{};
+  int chunk_cols = 0, copied = 0;  ///< of a fused gemm_ar whose tiles copy engines carry
 };
 
 /// Partial sums in fp32, or in the operands' type.
@@ -36,7 +37,7 @@ bool wide(const Problem& p, const PlanOptions& o) {
 }
 
 std::string kind_of(const ReduceCandidate& c) {
-  if (c.path == Path::fused) return "fused store";
+  if (c.path == Path::fused) return c.transport == Transport::push ? "fused push" : "fused store";
   if (c.transport == Transport::push)
     return c.push.shots == 2 ? "unfused push, in two shots" : "unfused push";
   return c.transport == Transport::store ? "unfused store, in two shots" : "unfused pull";
@@ -57,9 +58,19 @@ bool too_few_rows(const Problem& p, const PlanOptions& o) {
   return p.m < least_fused_rows(p.op) && o.path != Path::fused;
 }
 
-bool may_fuse(const PlanOptions& o) {
-  return o.path.value_or(Path::fused) == Path::fused &&
-         o.transport.value_or(Transport::store) == Transport::store && !o.chunk_rows;
+bool may_fuse(const Problem& p, const PlanOptions& o) {
+  const Transport transport = o.transport.value_or(Transport::store);
+  return o.path.value_or(Path::fused) == Path::fused && !o.chunk_rows &&
+         (transport == Transport::store || (transport == Transport::push && p.op == Op::gemm_ar));
+}
+
+/// Finished tiles of a fused gemm_ar by copy engines: timed on two GPUs alone, so among more only
+/// when asked for.
+constexpr int kMostCarriedRanks = 2;
+
+bool may_take(const Problem& p, const PlanOptions& o, Transport transport) {
+  if (o.transport) return *o.transport == transport;
+  return transport != Transport::push || p.ranks <= kMostCarriedRanks;
 }
 
 void add_fused(const Problem& p, const GemmMachine& machine, const PlanOptions& o,
@@ -67,9 +78,17 @@ void add_fused(const Problem& p, const GemmMachine& machine, const PlanOptions& 
   if (p.op == Op::gemm_ar) {
     // Where out is symmetric memory the call takes the direct way of the same plan.
     for (const GemmArPlan& c : gemm_ar_candidates(p, machine, wide(p, o)))
-      if (wanted(c.gemm.tile, o) && !c.direct)
-        all.push_back(
-            {c.gemm, Path::fused, Transport::store, c.block_rows, true, c.lag, c.predicted_us});
+      if (wanted(c.gemm.tile, o) && !c.direct && may_take(p, o, transport_of(c)))
+        all.push_back({c.gemm,
+                       Path::fused,
+                       transport_of(c),
+                       c.block_rows,
+                       true,
+                       c.lag,
+                       c.predicted_us,
+                       {},
+                       c.chunk_cols,
+                       c.copied});
     return;
   }
   for (const GemmRsPlan& c : gemm_rs_candidates(p, machine, wide(p, o)))
@@ -94,7 +113,7 @@ std::vector<ReduceCandidate> candidates_of(const Problem& p, const Machine& m,
                                            const PlanOptions& o) {
   const GemmMachine machine{m.multiprocessors};
   std::vector<ReduceCandidate> all;
-  if (may_fuse(o) && !too_few_rows(p, o)) add_fused(p, machine, o, all);
+  if (may_fuse(p, o) && !too_few_rows(p, o)) add_fused(p, machine, o, all);
   if (o.path.value_or(Path::unfused) == Path::unfused) add_unfused(p, machine, o, all);
   require(
       !all.empty(),
@@ -103,8 +122,8 @@ std::vector<ReduceCandidate> candidates_of(const Problem& p, const Machine& m,
       name_of(p.op), o.path ? name_of(*o.path) : "any", o.transport ? name_of(*o.transport) : "any",
       o.tile_m.value_or(0), o.tile_n.value_or(0), o.chunk_rows.value_or(0),
       p.op == Op::gemm_ar
-          ? "fused with store and without chunk_rows, or unfused with push (few rows, without "
-            "chunk_rows), pull or store"
+          ? "fused with push or store and without chunk_rows, or unfused with push (few rows, "
+            "without chunk_rows), pull or store"
           : "fused with store and without chunk_rows, or unfused with push (few rows, without "
             "chunk_rows) or pull");
   std::stable_sort(all.begin(), all.end(), [](const ReduceCandidate& a, const ReduceCandidate& b) {
@@ -116,7 +135,7 @@ std::vector<ReduceCandidate> candidates_of(const Problem& p, const Machine& m,
 void tell_staging(const Problem& p, Plan& plan) {
   const Index sums = gemm_reduce_staging_bytes(p, plan.partials);
   const bool all = p.op == Op::gemm_ar;
-  const Index flags = (all ? 2 : 1) * kMaxPartialFlags;
+  const Index flags = all ? gemm_ar_flags(p.ranks) : kMaxPartialFlags;
   // Calls with fewer rows may take the other path.
   const Index fused =
       all ? gemm_ar_staging_bytes(p, plan.partials) : gemm_rs_staging_bytes(p, plan.partials);
@@ -133,8 +152,7 @@ void tell_staging(const Problem& p, Plan& plan) {
 int tiles_of(const ReduceCandidate& c, const Problem& p) {
   const schedule::GemmWork work = work_of(c.gemm, {p.m, p.n.front(), p.k, p.dtype});
   if (c.path == Path::unfused) return work.order.tiles();
-  if (p.op == Op::gemm_ar)
-    return gemm_ar_order(p, {c.gemm, c.chunk_rows, c.lag, false, 0}, 0).tiles();
+  if (p.op == Op::gemm_ar) return gemm_ar_order(p, {c.gemm, c.chunk_rows, c.lag}, 0).tiles();
   const auto borders = borders_of(p);
   const Index rows = tile_rows_by_shard(split_of(p, borders), extents_of(c.gemm.tile).first);
   return static_cast<int>(rows) * work.order.cols;
@@ -201,17 +219,23 @@ Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanO
   plan.chunk_rows = best.chunk_rows;
   plan.kernel.apart = best.together ? 1 : p.ranks - 1;
   plan.kernel.lag = best.lag;
+  plan.kernel.chunk_cols = best.chunk_cols;
+  plan.kernel.copied = best.copied;
   plan.kernel.shots =
       best.path == Path::unfused && best.transport == Transport::push ? best.push.shots : 0;
   plan.partials = options.partials.value_or(p.dtype);
   plan.reason =
       reason_of(options, all.size(), best.predicted_us) + parts_of(best, p, wide(p, options));
   plan.rejected = rejected_of(all, kind_of);
-  if (may_fuse(options) && too_few_rows(p, options)) {
+  if (may_fuse(p, options) && too_few_rows(p, options)) {
     const Index least = least_fused_rows(p.op);
     plan.reason += fmt::format("; the fused kernel measured slower below {} rows", least);
     plan.rejected.push_back(fmt::format("fused store: not below {} rows", least));
   }
+  if (p.op == Op::gemm_ar && may_fuse(p, options) && !too_few_rows(p, options) &&
+      !options.transport && !may_take(p, options, Transport::push))
+    plan.rejected.push_back(fmt::format("fused push: timed on {} ranks alone, taken when asked for",
+                                        kMostCarriedRanks));
   tell_staging(p, plan);
   return plan;
 }
@@ -221,8 +245,11 @@ GemmRsPlan gemm_rs_plan_of(const Plan& plan) {
 }
 
 GemmArPlan gemm_ar_plan_of(const Plan& plan) {
-  return {gemm_plan_of(plan),          plan.chunk_rows, plan.kernel.lag, false, 0,
-          plan.partials == DType::fp32};
+  GemmArPlan p{gemm_plan_of(plan),          plan.chunk_rows, plan.kernel.lag, false, 0,
+               plan.partials == DType::fp32};
+  p.copied = plan.kernel.copied;
+  p.chunk_cols = std::max(1, plan.kernel.chunk_cols);
+  return p;
 }
 
 GemmHandPlan gemm_hand_plan_of(const Plan& plan) {

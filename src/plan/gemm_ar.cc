@@ -19,6 +19,13 @@ using schedule::Index;
 constexpr double kSendBytesPerUs = 330e3;
 constexpr double kCopyBytesPerUs = 1.2e6;
 constexpr double kTailUs = 10;
+// On two H200s (docs/decisions/0015): what the product's clock loses to tiles that leave from
+// multiprocessors, and to those that copy engines carry.
+constexpr double kSentCost = 1.04;
+constexpr double kCarriedCost = 1.015;
+constexpr double kCarryBytesPerUs = 370e3;
+constexpr double kCarryUs = 12;         ///< of a chunk: a wait, a copy's start, its flag
+constexpr Index kChunkBytes = 4 << 20;  ///< smaller copies do not reach the link's rate
 
 /// How far own tiles come behind, in waves: a remote tile's partials leave under the tile after it.
 constexpr double kLags[] = {1.5, 2.5};
@@ -56,28 +63,96 @@ Index block_rows_of(const Problem& p, const GemmTile& tile) {
   return ceil_div(wanted, rows) * rows;
 }
 
+/// The product, in whole tiles of every shard.
+double product_us(const Problem& p, const GemmPlan& gemm) {
+  const Index rows = gemm.tile.worker_rows();
+  const Index tiles = p.ranks * ceil_div(ceil_div(p.m, p.ranks), rows);
+  return gemm.predicted_us * static_cast<double>(tiles) / static_cast<double>(ceil_div(p.m, rows));
+}
+
+/// What a rank sends in one of the two phases.
+double sent_bytes(const Problem& p) {
+  return static_cast<double>(p.ranks - 1) / p.ranks * static_cast<double>(p.m * p.n.front() * 2);
+}
+
 double predict(const Problem& p, const GemmPlan& gemm, Index block_rows, Index lag, bool wide) {
   const Index rows = gemm.tile.worker_rows();
   const Index cols = ceil_div(p.n.front(), gemm.tile.worker_cols());
   const Index tiles = p.ranks * ceil_div(ceil_div(p.m, p.ranks), rows);
-  const double us =
-      gemm.predicted_us * static_cast<double>(tiles) / static_cast<double>(ceil_div(p.m, rows));
+  const double us = product_us(p, gemm) * kSentCost;
   const double share = static_cast<double>(p.ranks - 1) / p.ranks;
-  const double bytes = share * static_cast<double>(p.m * p.n.front() * 2);
   // What is left when the last remote product ends: the last own tiles, in half a turn and more.
   const double turn = us / std::max(1.0, static_cast<double>(tiles * cols) / gemm.workers);
   const double left = share * static_cast<double>(std::min(lag, cols)) *
                       static_cast<double>(gemm.tile.worker_cols() * 2) *
                       static_cast<double>(step_rows(p, block_rows, rows) * rows);
-  return std::max(us, (wide ? 3 : 2) * bytes / kSendBytesPerUs) + turn / 2 +
+  return std::max(us, (wide ? 3 : 2) * sent_bytes(p) / kSendBytesPerUs) + turn / 2 +
          left / kSendBytesPerUs + kTailUs;
+}
+
+/// How own tiles of a plan are cut for copy engines.
+struct Carried {
+  Index chunk_cols = 1, column_bytes = 0;  ///< columns of tiles, a chunk's and what one has
+  Index chunks = 1;                        ///< of a rank
+  Index wave = 1;                          ///< chunks that have a tile for every worker
+};
+
+Carried carried_of(const Problem& p, const GemmPlan& gemm, Index block_rows) {
+  const Index rows = gemm.tile.worker_rows();
+  const Index cols = ceil_div(p.n.front(), gemm.tile.worker_cols());
+  const Index shard = ceil_div(p.m, p.ranks);
+  const Index column_tiles = ceil_div(std::min(block_rows, shard), rows);
+  Carried c;
+  c.column_bytes = column_tiles * rows * gemm.tile.worker_cols() * 2;
+  c.chunk_cols = std::clamp<Index>(ceil_div(kChunkBytes, c.column_bytes),
+                                   ceil_div(cols, schedule::kMaxBlockChunks), cols);
+  c.chunks = ceil_div(shard, block_rows) * ceil_div(cols, c.chunk_cols);
+  c.wave = std::max<Index>(1, gemm.workers / (column_tiles * c.chunk_cols));
+  return c;
+}
+
+/// Own tiles a block behind the others or last of all. The last ones may travel by themselves: half
+/// a wave of them ends with the product, where copy engines would have a chunk.
+void add_carried(const Problem& p, const GemmPlan& gemm, Index block_rows, bool wide,
+                 std::vector<GemmArPlan>& plans) {
+  const Carried c = carried_of(p, gemm, block_rows);
+  const Index cols = ceil_div(p.n.front(), gemm.tile.worker_cols());
+  const Index blocks = ceil_div(ceil_div(p.m, p.ranks), block_rows);
+  const Index peers = p.ranks - 1;
+  const double tile = static_cast<double>(gemm.tile.worker_rows() * gemm.tile.worker_cols() * 2);
+  for (const Index single : {Index{0}, c.wave}) {
+    if (single >= c.chunks) continue;
+    const Index copied = c.chunks - single;
+    const double last =
+        single == 0
+            ? kCarryUs +
+                  static_cast<double>(peers * c.chunk_cols * c.column_bytes) / kCarryBytesPerUs
+            : kTailUs + static_cast<double>(peers) * gemm.workers / 2 * tile / kSendBytesPerUs;
+    const double links =
+        (wide ? 3 : 2) * sent_bytes(p) / kCarryBytesPerUs + static_cast<double>(copied) * kCarryUs;
+    for (Index lag = cols; lag <= blocks * cols; lag += std::max<Index>(1, blocks - 1) * cols) {
+      GemmArPlan plan{gemm,
+                      block_rows,
+                      static_cast<int>(lag),
+                      true,
+                      std::max(product_us(p, gemm) * kCarriedCost, links) + last,
+                      wide};
+      plan.chunk_cols = static_cast<int>(c.chunk_cols);
+      plan.copied = static_cast<int>(copied);
+      plans.push_back(plan);
+    }
+  }
 }
 
 }  // namespace
 
 std::string describe(const GemmArPlan& plan) {
-  return fmt::format("{}, blocks of {} rows, own tiles {} columns behind{}; {}",
-                     plan.direct ? "direct" : "staged", plan.block_rows, plan.lag,
+  const std::string carried = plan.copied == 0
+                                  ? ""
+                                  : fmt::format(", copy engines carry {} chunks of {} columns",
+                                                plan.copied, plan.chunk_cols);
+  return fmt::format("{}, blocks of {} rows, own tiles {} columns behind{}{}; {}",
+                     plan.direct ? "direct" : "staged", plan.block_rows, plan.lag, carried,
                      plan.wide ? ", partials fp32" : "", describe(plan.gemm));
 }
 
@@ -89,8 +164,10 @@ schedule::ShareOrder gemm_ar_order(const Problem& p, const GemmArPlan& plan, int
   const GemmTile& tile = plan.gemm.tile;
   const schedule::Route route{RouteKind::mesh, p.ranks, p.ranks};
   const auto cols = static_cast<int>(ceil_div(p.n.front(), tile.worker_cols()));
-  return schedule::make_share_order({p.m, p.ranks, nullptr}, route, rank, cols, tile.worker_rows(),
-                                    plan.block_rows, plan.lag);
+  schedule::ShareOrder order = schedule::make_share_order(
+      {p.m, p.ranks, nullptr}, route, rank, cols, tile.worker_rows(), plan.block_rows, plan.lag);
+  schedule::cut_chunks(order, plan.chunk_cols, plan.copied);
+  return order;
 }
 
 std::vector<GemmArPlan> gemm_ar_candidates(const Problem& p, const GemmMachine& machine,
@@ -105,12 +182,18 @@ std::vector<GemmArPlan> gemm_ar_candidates(const Problem& p, const GemmMachine& 
     if (!can_share(gemm.tile, p.ranks, wide) || gemm.split_tiles != 0) continue;
     const Index block_rows = block_rows_of(p, gemm.tile);
     const Index step = step_rows(p, block_rows, gemm.tile.worker_rows());
+    std::vector<GemmArPlan> ways;
     for (const double waves : kLags) {
       const auto tiles = static_cast<Index>(waves * gemm.workers);
       const auto lag = static_cast<int>(ceil_div(tiles, step));
-      const double us = predict(p, gemm, block_rows, lag, wide);
-      plans.push_back({gemm, block_rows, lag, true, us, wide});
-      plans.push_back({gemm, block_rows, lag, false, us + copied / kCopyBytesPerUs, wide});
+      ways.push_back({gemm, block_rows, lag, true, predict(p, gemm, block_rows, lag, wide), wide});
+    }
+    add_carried(p, gemm, block_rows, wide, ways);
+    for (GemmArPlan way : ways) {
+      plans.push_back(way);
+      way.direct = false;
+      way.predicted_us += copied / kCopyBytesPerUs;
+      plans.push_back(way);
     }
   }
   std::stable_sort(plans.begin(), plans.end(), [](const GemmArPlan& a, const GemmArPlan& b) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plan/gemm.h"
+#include "plan/gemm_rs.h"
 #include "schedule/share_order.h"
 #include "tilelace/plan.h"
 
@@ -20,9 +21,20 @@ struct GemmArPlan {
   bool direct = false;          ///< finished tiles go straight to where peers want them
   double predicted_us = 0;
   bool wide = false;  ///< partial sums travel in fp32, else in the operands' type
+  /// Copy engines carry finished tiles, so many columns of a block at a time: this many chunks of
+  /// each rank, the first ones. The rest, or all, leave from the product, tile by tile.
+  int chunk_cols = 1, copied = 0;
 };
 
-/// As printed: "blocks of 512 rows, own tiles 16 columns behind; p160 workers 66 ...".
+/// Chunks of a rank that copy engines may carry.
+constexpr int kMaxCopied = schedule::kMaxShareBlocks * schedule::kMaxBlockChunks;
+
+/// push where copy engines carry finished tiles, else store.
+inline Transport transport_of(const GemmArPlan& plan) {
+  return plan.copied > 0 ? Transport::push : Transport::store;
+}
+
+/// As printed: "direct, blocks of 512 rows, own tiles 16 columns behind; p160 workers 66 ...".
 std::string describe(const GemmArPlan&);
 std::ostream& operator<<(std::ostream&, const GemmArPlan&);
 
@@ -33,6 +45,11 @@ std::vector<GemmArPlan> gemm_ar_candidates(const Problem&, const GemmMachine& = 
                                            bool wide = false);
 
 schedule::ShareOrder gemm_ar_order(const Problem&, const GemmArPlan&, int rank);
+
+/// Flags of one slot on each rank: of partials, of finished tiles, of chunks of them.
+constexpr std::int64_t gemm_ar_flags(int ranks) {
+  return 2 * kMaxPartialFlags + std::int64_t{ranks} * kMaxCopied;
+}
 
 /// Bytes of one slot on each rank, whatever the plan: partials of this type, and results where they
 /// are staged.

@@ -5,6 +5,9 @@
 // terms for those have arrived; what they send to all ranks spreads over the whole call, and little
 // is left to send when the last product ends. Worked out on the host into 32-bit numbers.
 //
+// Who finishes own tiles sends them one by one, or copy engines carry them, some columns of a block
+// at a time: the first chunks of each rank, in the order in which it walks them.
+//
 // No rank waits for ever: own tiles of step g need peers' remote tiles of step g - lag only, and
 // everybody takes tiles in the order of steps.
 #pragma once
@@ -17,11 +20,17 @@ namespace tilelace::schedule {
 constexpr int kMaxShareRanks = 8;
 constexpr int kMaxShareBlocks = 8;
 constexpr int kMaxShareSections = kMaxShareRanks * kMaxShareBlocks;
+constexpr int kMaxBlockChunks = 8;  ///< of a block, that copy engines carry
 
 /// One block of one shard.
 struct ShareSection {
   int owner = 0;
   int begin = 0, end = 0;  ///< rows
+};
+
+/// Columns of tiles.
+struct ShareCols {
+  int begin = 0, end = 0;
 };
 
 /// Steps that have equally many tiles.
@@ -33,10 +42,13 @@ struct ShareStretch {
 
 struct ShareOrder {
   int rank = 0, ranks = 1, blocks = 1, cols = 1;
-  int lag = 0;                              ///< steps
-  int own_begin = 0;                        ///< first row of the own shard
-  int max_tiles = 1;                        ///< of a section
-  int count = 0;                            ///< sections
+  int lag = 0;         ///< steps
+  int own_begin = 0;   ///< first row of the own shard
+  int max_tiles = 1;   ///< of a section
+  int chunk_cols = 1;  ///< columns of a block that copy engines carry together
+  int chunks = 1;      ///< of a block
+  int copied = 0;      ///< chunks of each rank, the first ones it walks, that copy engines carry
+  int count = 0;       ///< sections
   ShareSection section[kMaxShareSections];  ///< of a block: remote ones, then the own
   int tile_rows[kMaxShareSections] = {};
   int stretches = 0;
@@ -63,7 +75,7 @@ struct ShareOrder {
     }
     const int col = at.first_step + step - (mine ? lag : 0) - block * cols;
     // Back and forth: the weights that the last block used last are still near.
-    return {row, (block & 1) != 0 ? cols - 1 - col : col, s};
+    return {row, walked(block, col), s};
   }
   [[nodiscard]] TILELACE_HD constexpr bool own_tile(int t) const {
     const ShareStretch& at = stretch[stretch_of(t)];
@@ -82,7 +94,38 @@ struct ShareOrder {
     return ranks * blocks * max_tiles;
   }
 
+  /// Whether copy engines carry this finished tile.
+  [[nodiscard]] TILELACE_HD constexpr bool is_copied(GemmCell c) const { return chunk(c) < copied; }
+  /// The chunk that a tile is in, among its owner's.
+  [[nodiscard]] TILELACE_HD constexpr int chunk(GemmCell c) const {
+    const int b = block(c.section);
+    return b * chunks + walked(b, c.col) / chunk_cols;
+  }
+  /// Whether an owner's shard reaches into a block.
+  [[nodiscard]] TILELACE_HD constexpr bool has_rows(int owner, int block) const {
+    for (int s = block * ranks; s < (block + 1) * ranks; ++s)
+      if (section[s].owner == owner) return section[s].end > section[s].begin;
+    return false;
+  }
+  /// What a chunk holds of its block, which is chunk / chunks.
+  [[nodiscard]] TILELACE_HD constexpr ShareCols columns_of(int chunk) const {
+    const int first = chunk % chunks * chunk_cols;
+    return columns(chunk / chunks, first, first + chunk_cols < cols ? first + chunk_cols : cols);
+  }
+  /// Columns of a block whose tiles travel by themselves.
+  [[nodiscard]] TILELACE_HD constexpr ShareCols single_columns(int block) const {
+    const int first = (copied - block * chunks) * chunk_cols;
+    return columns(block, first < 0 ? 0 : first < cols ? first : cols, cols);
+  }
+
  private:
+  /// Columns of odd blocks are walked from the last one on.
+  [[nodiscard]] TILELACE_HD constexpr int walked(int block, int col) const {
+    return (block & 1) != 0 ? cols - 1 - col : col;
+  }
+  [[nodiscard]] TILELACE_HD constexpr ShareCols columns(int block, int first, int last) const {
+    return (block & 1) != 0 ? ShareCols{cols - last, cols - first} : ShareCols{first, last};
+  }
   [[nodiscard]] TILELACE_HD constexpr int stretch_of(int t) const {
     int i = 0;
     while (t >= stretch[i + 1].first_tile) ++i;
@@ -146,6 +189,15 @@ constexpr ShareOrder make_share_order(const RowSplit& split, const Route& route,
   detail::fill_sections(o, split, route, worker_rows, block_rows);
   detail::fill_stretches(o);
   return o;
+}
+
+/// `chunk_cols`: at least 1, more where a block would have more than kMaxBlockChunks. `copied`:
+/// chunks of each rank, those that there are at most.
+constexpr void cut_chunks(ShareOrder& o, Index chunk_cols, Index copied) {
+  o.chunk_cols = static_cast<int>(
+      max_of(min_of(chunk_cols, Index{o.cols}), ceil_div(o.cols, kMaxBlockChunks)));
+  o.chunks = static_cast<int>(ceil_div(o.cols, o.chunk_cols));
+  o.copied = static_cast<int>(min_of(copied, Index{o.blocks} * o.chunks));
 }
 
 }  // namespace tilelace::schedule

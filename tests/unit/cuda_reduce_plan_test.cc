@@ -95,9 +95,34 @@ TEST(CudaReducePlan, OfManyRowsOfAllReduceIsFused) {
     EXPECT_TRUE(says(plan.reason, "symmetric memory")) << plan.reason;
     const GemmArPlan got = gemm_ar_plan_of(plan);
     const auto all = gemm_ar_candidates(p);
-    const auto best =
-        std::find_if(all.begin(), all.end(), [](const GemmArPlan& c) { return !c.direct; });
+    const auto best = std::find_if(all.begin(), all.end(), [](const GemmArPlan& c) {
+      return !c.direct && transport_of(c) == Transport::store;
+    });
     EXPECT_EQ(describe(got), describe(*best));
+  }
+}
+
+TEST(CudaReducePlan, OfAllReduceHasCopyEnginesCarryTilesWhereThatWasTimed) {
+  PlanOptions asked;
+  asked.transport = Transport::push;
+  for (const int ranks : {2, 4}) {
+    for (const std::int64_t m : {1024, 4096}) {
+      const Problem p = sum_problem(Op::gemm_ar, m, ranks);
+      const Plan plan = make_plan(p, cuda_machine(), asked);
+      EXPECT_EQ(plan.path, Path::fused) << plan.reason;
+      EXPECT_EQ(plan.transport, Transport::push);
+      const GemmArPlan got = gemm_ar_plan_of(plan);
+      EXPECT_GT(got.copied, 0);
+      EXPECT_EQ(gemm_ar_order(p, got, 1).copied, got.copied);
+      const auto all = gemm_ar_candidates(p);
+      const auto best = std::find_if(all.begin(), all.end(), [](const GemmArPlan& c) {
+        return !c.direct && transport_of(c) == Transport::push;
+      });
+      EXPECT_EQ(describe(got), describe(*best));
+      const Plan free = make_plan(p, cuda_machine());
+      EXPECT_EQ(free.transport, ranks == 2 ? Transport::push : Transport::store) << free.reason;
+      EXPECT_EQ(says(free.rejected.back(), "fused push: timed on 2 ranks alone"), ranks > 2);
+    }
   }
 }
 
@@ -173,7 +198,7 @@ TEST(CudaReducePlan, StagingHoldsThePartialsOfEveryPath) {
   EXPECT_EQ(make_plan(rs, cuda_machine(), path(Path::unfused)).staging_bytes, plan.staging_bytes);
   const Problem ar = sum_problem(Op::gemm_ar, 1000);
   EXPECT_EQ(make_plan(ar, cuda_machine()).staging_bytes,
-            8 * (1 << 17) + std::max(sums, gemm_ar_staging_bytes(ar, DType::bf16)));
+            8 * (1 << 17) + 4 * 4 * 64 + std::max(sums, gemm_ar_staging_bytes(ar, DType::bf16)));
 }
 
 PlanOptions wide(PlanOptions o = {}) {
@@ -213,7 +238,8 @@ TEST(CudaReducePlan, StagingOfFp32PartialsIsTwiceAsLarge) {
     const Plan plan = make_plan(p, cuda_machine(), wide());
     const std::int64_t fused = p.op == Op::gemm_rs ? gemm_rs_staging_bytes(p, DType::fp32)
                                                    : gemm_ar_staging_bytes(p, DType::fp32);
-    const std::int64_t flags = (p.op == Op::gemm_rs ? 4 : 8) * kMaxPartialFlags;
+    const std::int64_t flags =
+        4 * (p.op == Op::gemm_rs ? kMaxPartialFlags : gemm_ar_flags(p.ranks));
     EXPECT_EQ(plan.staging_bytes,
               flags + std::max(gemm_reduce_staging_bytes(p, DType::fp32), fused));
     EXPECT_GE(fused, 4 * elements);

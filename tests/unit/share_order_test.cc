@@ -21,9 +21,12 @@ struct Shape {
   Route route;
   int cols = 1, worker_rows = 64, lag = 1;
   Index block_rows = 64;
+  int chunk_cols = 1, copied = 0;
 
   [[nodiscard]] ShareOrder of(int rank) const {
-    return make_share_order(split, route, rank, cols, worker_rows, block_rows, lag);
+    ShareOrder o = make_share_order(split, route, rank, cols, worker_rows, block_rows, lag);
+    cut_chunks(o, chunk_cols, copied);
+    return o;
   }
 };
 
@@ -43,6 +46,8 @@ std::vector<Shape> shapes() {
     s.lag = any(25);
     const Index least = ceil_div(ceil_div(s.split.max_rows(), s.worker_rows), kMaxShareBlocks);
     s.block_rows = s.worker_rows * (least + any(3) - 1);
+    s.chunk_cols = any(9);
+    s.copied = any(12) - 1;
     all.push_back(s);
   }
   return all;
@@ -112,6 +117,70 @@ TEST(ShareOrder, OwnTilesComeLagStepsBehindWhatTheyNeed) {
         ASSERT_EQ(step_of(own, c), at->second + own.lag);
         ASSERT_GE(own.lag, 1);
       }
+    }
+  }
+}
+
+/// A chunk is whole columns of an owner's block, its tiles' places follow each other, and owners
+/// finish one chunk after the other.
+TEST(ShareOrder, EveryOwnTileIsInOneChunkOrTravelsByItself) {
+  for (const Shape& s : shapes()) {
+    for (int rank = 0; rank < s.split.ranks; ++rank) {
+      const ShareOrder o = s.of(rank);
+      ASSERT_LE(o.chunks, kMaxBlockChunks);
+      std::map<int, std::set<int>> places;  // of each chunk
+      int before = 0;
+      for (int t = 0; t < o.tiles(); ++t) {
+        const GemmCell c = o.cell(t);
+        if (!o.own(c.section)) continue;
+        const ShareCols single = o.single_columns(o.block(c.section));
+        ASSERT_EQ(o.is_copied(c), c.col < single.begin || c.col >= single.end);
+        ASSERT_LE(before, o.chunk(c));
+        before = o.chunk(c);
+        if (!o.is_copied(c)) continue;
+        ASSERT_LT(before, o.copied);
+        ASSERT_EQ(before / o.chunks, o.block(c.section));
+        ASSERT_TRUE(o.has_rows(rank, before / o.chunks));
+        places[before].insert(o.partial(rank, c));
+      }
+      for (const auto& [chunk, tiles] : places) {
+        const int section = (chunk / o.chunks + 1) * o.ranks - 1;
+        const ShareCols cols = o.columns_of(chunk);
+        const int first = o.first_partial(rank, section) + cols.begin * o.tile_rows[section];
+        ASSERT_EQ(*tiles.begin(), first);
+        ASSERT_EQ(std::ssize(tiles), (cols.end - cols.begin) * o.tile_rows[section]);
+        ASSERT_EQ(*tiles.rbegin() + 1 - first, std::ssize(tiles));
+      }
+    }
+  }
+}
+
+/// Whoever waits for a chunk knows it by the same number as its owner.
+TEST(ShareOrder, PeersNumberChunksAlike) {
+  for (const Shape& s : shapes()) {
+    const ShareOrder owner = s.of(0);
+    std::map<Cell, int> chunks;
+    for (int t = 0; t < owner.tiles(); ++t) {
+      const GemmCell c = owner.cell(t);
+      if (owner.own(c.section) && owner.is_copied(c))
+        chunks[text_of(owner, c, s.worker_rows)] = owner.chunk(c);
+    }
+    for (int rank = 1; rank < s.split.ranks; ++rank) {
+      const ShareOrder o = s.of(rank);
+      std::size_t seen = 0;
+      for (int i = 0; i < o.count; ++i) {
+        if (o.section[i].owner != 0) continue;
+        for (int row = 0; row < o.tile_rows[i]; ++row)
+          for (int col = 0; col < o.cols; ++col) {
+            const GemmCell c{row, col, i};
+            const auto at = chunks.find(text_of(o, c, s.worker_rows));
+            ASSERT_EQ(at != chunks.end(), o.is_copied(c));
+            if (at == chunks.end()) continue;
+            ASSERT_EQ(at->second, o.chunk(c));
+            ++seen;
+          }
+      }
+      ASSERT_EQ(seen, chunks.size());
     }
   }
 }

@@ -29,8 +29,9 @@ TILELACE_DEVICE Part part(const CollectTiles& p, int index) {
     const int cta = index % cluster;
     const schedule::GemmCell cell{tile % o.tile_rows[s], tile / o.tile_rows[s], s};
     Part found;
-    found.flag = p.first_shared + o.partial(o.section[s].owner, cell) * cluster + cta;
     found.owner = o.section[s].owner;
+    found.flag = o.is_copied(cell) ? p.first_chunk + found.owner * o.copied + o.chunk(cell)
+                                   : p.first_shared + o.partial(found.owner, cell) * cluster + cta;
     found.section = s;
     const int row = (cell.row * p.cluster_rows + cta % p.cluster_rows) * p.tile_rows;
     found.row = o.begin(s) + row;

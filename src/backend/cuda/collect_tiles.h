@@ -19,6 +19,7 @@ struct CollectTiles {
   int cluster_rows = 1, cluster_cols = 1;
   int tile_rows = 0, tile_cols = 0;  ///< of one CTA of the product
   int first_shared = 0;              ///< flag of the first tile
+  int first_chunk = 0;               ///< flag of the first chunk that copy engines bring
   int columns = 0;                   ///< of the result
   std::size_t results = 0;           ///< offset of the slot's results, [m, n]
   std::byte* out = nullptr;          ///< likewise

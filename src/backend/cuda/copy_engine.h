@@ -31,7 +31,7 @@ struct CopyWaits {
 /// The flag is a copy behind the data's on the same stream. That kernels which poll see two copies
 /// of a stream in this order is no promise of CUDA's, but checked by gpu_litmus.
 /// A wait is a kernel of one warp. It begins when the copies before it are done, so the kernel of
-/// step 4 may stand on the device by then: it must leave a multiprocessor free.
+/// step 4 may stand on the device by then: it must leave a multiprocessor free, or room on one.
 /// Calls come from one thread at a time.
 class CopyEngine {
  public:
@@ -51,9 +51,9 @@ class CopyEngine {
                  std::int64_t from_pitch, std::int64_t width, std::int64_t rows);
   /// The word that signals carry and waits wait for from now on.
   void carry(const comm::Flag* epoch) { epoch_ = carried_ = epoch; }
-  /// What comes next comes after the own rank's `flag` has reached the call's epoch. If the wait
-  /// fails it comes all the same, but its signals raise no flag.
-  void wait(const comm::Flag* flag, const WaitPlace& place, const CopyWaits& waits);
+  /// What comes next comes after the own rank's `count` flags have reached the call's epoch. If the
+  /// wait fails it comes all the same, but its signals raise no flag.
+  void wait(const comm::Flag* flags, const WaitPlace& place, const CopyWaits& waits, int count = 1);
   /// Publishes the copies before it to whoever waits for the flag to reach the call's epoch.
   void signal(comm::Flag* flag);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/gemm_ar.h"
 
+#include <algorithm>
+
 #include "backend/cuda/collect_tiles.h"
 #include "backend/cuda/cuda_check.h"
 #include "backend/cuda/trace.h"
@@ -22,23 +24,32 @@ std::uint32_t hash_of(const Problem& p, const plan::GemmArPlan& plan, const Redu
                       const ReachableOut& reachable) {
   Plan agreed = agreed_reduce_plan(p, kernel);
   agreed.blocks = plan.lag;
-  const std::uint64_t where = plan.direct ? reachable.where() : 0;
-  const std::uint64_t mixed =
-      (where * 64 + static_cast<std::uint64_t>(plan.block_rows)) * 0x9e3779b97f4a7c15ULL;
+  std::uint64_t mixed = plan.direct ? reachable.where() : 0;
+  for (const Index choice : {plan.block_rows, Index{plan.chunk_cols}, Index{plan.copied}})
+    mixed = (mixed * 64 + static_cast<std::uint64_t>(choice)) * 0x9e3779b97f4a7c15ULL;
   return plan::agreement_hash(p, agreed) ^ static_cast<std::uint32_t>(mixed >> 32U);
 }
 
-/// Own rows, at this rank's result and at every peer; `peers`: the result at rank 0.
+/// Where results are: this rank's, and of all ranks those that peers reach.
+struct Results {
+  std::byte* own = nullptr;
+  std::byte* first = nullptr;  ///< rank 0's
+  std::size_t stride = 0;
+
+  [[nodiscard]] std::byte* at(int rank) const {
+    return first + static_cast<std::size_t>(rank) * stride;
+  }
+};
+
+/// Own rows, at this rank's result and at every peer.
 void fill_shares(GemmArParams& params, const RankCalls& calls, const Problem& p,
-                 const GemmKernel& kernel, void* out, std::byte* peers, std::size_t stride) {
+                 const GemmKernel& kernel, const Results& results) {
   const int rank = calls.group().rank();
   const Index row = p.n.front() * static_cast<Index>(size_of(p.dtype));
   const schedule::RowSplit split{p.m, p.ranks, nullptr};
   const schedule::RowRange own = split.shard(rank);
   for (int i = 0; i < p.ranks && own.size() > 0; ++i) {
-    const int peer = (rank + i) % p.ranks;
-    std::byte* const at =
-        i == 0 ? static_cast<std::byte*>(out) : peers + static_cast<std::size_t>(peer) * stride;
+    std::byte* const at = i == 0 ? results.own : results.at((rank + i) % p.ranks);
     fill_outputs(params.out[i], params.out_rest[i], kernel,
                  {at + own.begin * row, own.size(), p.n.front()}, p.dtype);
   }
@@ -63,14 +74,51 @@ CollectTiles collect_of(const GemmArParams& params, const GemmKernel& kernel, co
   c.tile_rows = kernel.tile.rows();
   c.tile_cols = kernel.tile.width;
   c.first_shared = params.first_shared;
+  c.first_chunk = params.first_chunk;
   c.columns = static_cast<int>(p.n.front());
   return c;
 }
 
+/// Behind the product in the stream's order: with few hardware queues a wait must not stand before
+/// what it waits for.
+void enqueue_chunks(CopyEngine& engine, const GemmArParams& params, const RankCalls& calls,
+                    const plan::GemmTile& tile, Index n, const Results& results) {
+  const schedule::ShareOrder& order = params.work.order;
+  const CallParams& call = params.call;
+  const CopyWaits waits{call.wait, calls.granted()};
+  const auto flags_of = [&](int rank) {
+    return reinterpret_cast<comm::Flag*>(call.base + static_cast<std::size_t>(rank) * call.stride +
+                                         call.flags);
+  };
+  for (int chunk = 0; chunk < order.copied; ++chunk) {
+    const int s = (chunk / order.chunks + 1) * order.ranks - 1;
+    const Index rows = order.end(s) - order.begin(s);
+    if (rows == 0) continue;
+    const schedule::ShareCols cols = order.columns_of(chunk);
+    const int column = order.tile_rows[s] * tile.cluster();
+    const int first = order.first_partial(order.rank, s) * tile.cluster() + cols.begin * column;
+    const WaitPlace place{Role::copy, s, cols.begin, order.rank, static_cast<std::uint32_t>(first)};
+    engine.wait(flags_of(order.rank) + params.first_shared + first, place, waits,
+                (cols.end - cols.begin) * column);
+    const Index begin = cols.begin * tile.worker_cols();
+    const Index end = std::min<Index>(cols.end * tile.worker_cols(), n);
+    const Index at = 2 * (order.begin(s) * n + begin);
+    for (int i = 1; i < order.ranks; ++i) {
+      const int peer = (order.rank + i) % order.ranks;
+      engine.copy_rows(results.at(peer) + at, 2 * n, results.own + at, 2 * n, 2 * (end - begin),
+                       rows);
+      engine.signal(flags_of(peer) + params.first_chunk + order.rank * order.copied + chunk);
+    }
+  }
+}
+
+/// Flags of chunks, behind those of partials and of finished tiles.
+std::size_t chunk_flags(int ranks, int copied) { return static_cast<std::size_t>(ranks * copied); }
+
 }  // namespace
 
 SlotNeeds GemmAr::needs(const Problem& p, DType partials) {
-  return {2 * plan::kMaxPartialFlags,
+  return {static_cast<std::size_t>(plan::gemm_ar_flags(p.ranks)),
           static_cast<std::size_t>(plan::gemm_ar_staging_bytes(p, partials))};
 }
 
@@ -95,34 +143,42 @@ void GemmAr::run(const Problem& p, const plan::GemmArPlan& given, const ReduceOp
   const SlotNeeds partials = partial_needs(params.work.order.num_partials(), parts);
   require(!plan.direct || reachable.base != nullptr,
           "gemm_ar: out of a direct plan, got memory that peers do not reach, expected symmetric");
-  const std::size_t results = results_at(partials);
-  const auto result_bytes = static_cast<std::size_t>(p.m * p.n.front() * 2);
-  calls_.require_room("gemm_ar", {2 * partials.flags, results + (plan.direct ? 0 : result_bytes)});
-  const int chunks = kernel.tile.blocks * ((kernel.tile.width + 63) / 64);
-  params.share_pace = static_cast<std::uint32_t>(kSharedWithin * 16384 / chunks);
+  const std::size_t staged = results_at(partials);
+  calls_.require_room(
+      "gemm_ar", {2 * partials.flags + chunk_flags(p.ranks, params.work.order.copied),
+                  staged + (plan.direct ? 0 : static_cast<std::size_t>(p.m * p.n.front() * 2))});
+  const int pieces = kernel.tile.blocks * ((kernel.tile.width + 63) / 64);
+  params.share_pace = static_cast<std::uint32_t>(kSharedWithin * 16384 / pieces);
   params.first_shared = static_cast<int>(partials.flags);
+  params.first_chunk = static_cast<int>(2 * partials.flags);
   params.awaits = plan.direct;
   params.call.last = plan.direct;
   const int ctas = fill_grid(params, params.work, kernel, plan.gemm);
   calls_.require_place("gemm_ar", ctas, 0);
   const unsigned slot = calls_.begin_call("gemm_ar", Op::gemm_ar, stream);
   set_slot(params, calls_, slot);
-  const std::size_t at = calls_.data_at(slot) + results;
-  if (plan.direct)
-    fill_shares(params, calls_, p, kernel, tensors.out, reachable.base + reachable.offset,
-                reachable.stride);
-  else
-    fill_shares(params, calls_, p, kernel, tensors.out, calls_.memory().base() + at,
-                calls_.memory().stride());
+  const std::size_t at = calls_.data_at(slot) + staged;
+  Results results{static_cast<std::byte*>(tensors.out), calls_.memory().base() + at,
+                  calls_.memory().stride()};
+  if (plan.direct) results = {results.own, reachable.base + reachable.offset, reachable.stride};
+  fill_shares(params, calls_, p, kernel, results);
+  const bool copied = params.work.order.copied > 0;
+  if (copied) engine_.fork(stream);
   launch_gemm(kernel, function, &params, ctas, stream, plan.gemm.early_weights);
-  if (plan.direct) return;
-  CollectTiles collect = collect_of(params, kernel, p);
-  collect.results = at;
-  collect.out = static_cast<std::byte*>(tensors.out);
-  TILELACE_TRACE_TO(collect, "collect");
-  // CTAs of a waiting kernel, too, keep others' products out.
-  const int most = calls_.shares_device() ? calls_.multiprocessors() : kCollectCtas;
-  check(enqueue_collect(collect, most, stream), "collecting the tiles of gemm_ar");
+  if (copied) {
+    engine_.carry(calls_.next(slot));
+    enqueue_chunks(engine_, params, calls_, kernel.tile, p.n.front(), results);
+  }
+  if (!plan.direct) {
+    CollectTiles collect = collect_of(params, kernel, p);
+    collect.results = at;
+    collect.out = results.own;
+    TILELACE_TRACE_TO(collect, "collect");
+    // CTAs of a waiting kernel, too, keep others' products out.
+    const int most = calls_.shares_device() ? calls_.multiprocessors() : kCollectCtas;
+    check(enqueue_collect(collect, most, stream), "collecting the tiles of gemm_ar");
+  }
+  if (copied) engine_.join(stream);
 }
 
 }  // namespace tilelace::cuda

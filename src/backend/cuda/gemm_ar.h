@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // gemm_ar on GPUs, fused: gemm_rs whose owners store finished tiles with all ranks while others are
-// multiplied. Results go straight into the peers' tensors where those are symmetric memory; else
-// into their slots, and a second kernel takes them to the caller.
+// multiplied, or have copy engines carry them. Results go straight into the peers' tensors where
+// those are symmetric memory; else into their slots, and a second kernel takes them to the caller.
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include "backend/cuda/copy_engine.h"
 #include "backend/cuda/reachable_out.h"
 #include "backend/cuda/reduce_launch.h"
 #include "plan/gemm_ar.h"
@@ -19,7 +20,7 @@ class GemmAr {
   static SlotNeeds needs(const Problem&, DType partials);
 
   /// `calls` must outlive it. Local.
-  explicit GemmAr(RankCalls& calls) : calls_(calls) {}
+  explicit GemmAr(RankCalls& calls) : calls_(calls), engine_(calls.device(), calls.next(0)) {}
 
   /// Enqueues a call; `out` is [m, n], of the residual the own rows are read. A direct plan takes
   /// `reachable`: peers write into `out` while the call is in the stream. May be captured. Errors:
@@ -29,6 +30,7 @@ class GemmAr {
 
  private:
   RankCalls& calls_;
+  CopyEngine engine_;
 };
 
 }  // namespace tilelace::cuda

@@ -34,6 +34,7 @@ RankBench::RankBench(Rank& rank, cuda::NcclGroup& nccl, const std::vector<Row>& 
       timer_(rank, nccl),
       verifier_(rank, nccl, timer_, operands_, board),
       gemms_(rank, timer_, operands_, options.gemms) {
+  if (options.beside) beside_ = std::make_unique<Beside>(rank, rows);
   if (options.medium && std::any_of(rows.begin(), rows.end(), Medium::knows))
     medium_ = std::make_unique<Medium>(rank, rows);
   if (options.fuse) fused_ = std::make_unique<Fused>(rank, timer_, operands_, rows, options.fused);
@@ -101,6 +102,21 @@ void RankBench::add_unfused(const Row& row, std::vector<Variant>& variants) {
   }
 }
 
+void RankBench::add_beside(const Row& row, std::vector<Variant>& variants) {
+  const BestBlas& blas = gemms_.blas(row.gemm);
+  const double guess_us = std::max(guess_gemm_us(row.gemm), guess_collective_us(row));
+  const auto launch = [this, &row](int i, const std::function<void()>& product) {
+    beside_->run(row, operands_.own_rows(row, operands_.call(NcclBuffer::plain, i)), product);
+  };
+  add(variants, "beside_cublas", Method::beside, NcclBuffer::plain, guess_us,
+      [this, &blas, launch](int i) {
+        launch(i, [&] { blas.launch(operands_.call(NcclBuffer::plain, i).gemm, rank_.stream); });
+      });
+  const Variant own = gemms_.variant(gemms_.own(row.gemm).plan, row.gemm);
+  add(variants, "beside_tilelace", Method::beside, NcclBuffer::plain, guess_us,
+      [launch, product = own.launch](int i) { launch(i, [&] { product(i); }); });
+}
+
 void RankBench::add_medium(const Row& row, std::vector<Variant>& variants) {
   plan::GemmProblem shard = row.gemm;
   shard.m = row.shard_rows();
@@ -141,6 +157,7 @@ Figures RankBench::run(const Row& row) {
   std::vector<Variant> variants;
   add_products(row, variants);
   add_unfused(row, variants);
+  if (beside_) add_beside(row, variants);
   if (medium_ && Medium::knows(row)) add_medium(row, variants);
   std::vector<std::string> plans{gemms_.blas(row.gemm).name, gemms_.own(row.gemm).name};
   plans.resize(variants.size());

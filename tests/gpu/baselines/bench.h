@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "beside.h"
 #include "fused.h"
 #include "gemms.h"
 #include "medium.h"
@@ -40,7 +41,7 @@ struct BenchOptions {
   Gemms::Options gemms;
   Fused::Options fused;
   std::vector<cuda::NcclBuffer> buffers;
-  bool medium = true, fuse = true;
+  bool beside = true, medium = true, fuse = true;
   bool eager = false;  ///< unfused and fused without graphs, too
   Lengths lengths;
 };
@@ -59,6 +60,7 @@ class RankBench {
            double guess_us, std::function<void(int)> launch);
   void add_products(const Row& row, std::vector<Variant>& variants);
   void add_unfused(const Row& row, std::vector<Variant>& variants);
+  void add_beside(const Row& row, std::vector<Variant>& variants);
   void add_medium(const Row& row, std::vector<Variant>& variants);
   /// Copies of what is there, without graphs.
   void add_eager(std::vector<Variant>& variants);
@@ -72,6 +74,7 @@ class RankBench {
   Timer timer_;
   Verifier verifier_;
   Gemms gemms_;
+  std::unique_ptr<Beside> beside_;
   std::unique_ptr<Medium> medium_;
   std::unique_ptr<Fused> fused_;
 };

@@ -30,7 +30,7 @@ struct Options {
   std::vector<std::int64_t> ms{16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384};
   std::vector<std::string> ops{"ag_gemm", "gemm_rs"};
   std::vector<std::string> layers{"up"};
-  std::vector<std::string> ways{"unfused", "medium", "fused"};
+  std::vector<std::string> ways{"unfused", "beside", "medium", "fused"};
   std::vector<std::string> buffers{"nccl", "nccl_registered", "nccl_window"};
   BenchOptions bench;
   bool nonblocking = false;
@@ -84,6 +84,7 @@ bool among(const std::vector<std::string>& names, std::string_view name) {
 BenchOptions bench_options(const Options& o) {
   BenchOptions b = o.bench;
   b.gemms.lengths = b.fused.lengths = b.lengths;
+  b.beside = among(o.ways, "beside");
   b.medium = among(o.ways, "medium");
   b.fuse = among(o.ways, "fused");
   // The plain buffers hold the operands of all other ways.
@@ -180,9 +181,9 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--layers", o.layers, "of up (one weight), gate_up (two on one gather)")
       ->delimiter(',')
       ->check(CLI::IsMember({"up", "gate_up"}));
-  app.add_option("--ways", o.ways, "of unfused (always there), medium, fused")
+  app.add_option("--ways", o.ways, "of unfused (always there), beside, medium, fused")
       ->delimiter(',')
-      ->check(CLI::IsMember({"unfused", "medium", "fused"}));
+      ->check(CLI::IsMember({"unfused", "beside", "medium", "fused"}));
   app.add_option("--buffers", o.buffers, "of nccl (always there), nccl_registered, nccl_window")
       ->delimiter(',')
       ->check(CLI::IsMember({"nccl", "nccl_registered", "nccl_window"}));

@@ -55,6 +55,7 @@ Json record(const Result& x, const std::string& commit) {
   r["gemm_us"] = x.gemm_us();
   r["collective_us"] = us_or_null(f.fastest(Method::collective));
   r["unfused_us"] = us_or_null(unfused);
+  r["beside_us"] = us_or_null(f.fastest(Method::beside));
   r["medium_us"] = us_or_null(f.fastest(Method::medium));
   r["fused_us"] = us_or_null(fused);
   r["path"] = fused == nullptr ? Json(nullptr) : Json(name_of(f.path));
@@ -84,21 +85,25 @@ Json record(const Result& x, const std::string& commit) {
 
 void print_table(const std::vector<Result>& results) {
   fmt::print(
-      "us; gemm: the fastest of cublas and tilelace; nccl: the fastest kind of buffer; E: overlap "
-      "efficiency; x: unfused / fused\n");
+      "us; gemm: the fastest of cublas and tilelace; nccl: the fastest kind of buffer; beside: a "
+      "product and copies of as many bytes that do not wait for each other; E: overlap efficiency; "
+      "x: unfused / fused\n");
   fmt::print(
-      "{:<9} {:<8} {:<7} {:>6} {:>9} {:>9} {:>8} {:>9} {:>9} {:>9} {:>9} {:>6} {:>6} {:>9}  {}\n",
-      "model", "op", "layer", "m", "cublas", "tilelace", "nccl", "unfused", "medium", "fused",
-      "default", "E", "x", "roof", "plan, verified");
+      "{:<9} {:<8} {:<7} {:>6} {:>9} {:>9} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {:>6} {:>9}  "
+      "{}\n",
+      "model", "op", "layer", "m", "cublas", "tilelace", "nccl", "unfused", "beside", "medium",
+      "fused", "default", "E", "x", "roof", "plan, verified");
   for (const Result& x : results) {
     const Figures& f = x.figures;
     const Figure* standard = f.named("fused_default");
     fmt::print(
-        "{:<9} {:<8} {:<7} {:>6} {:>9} {:>9} {:>8} {:>9} {:>9} {:>9} {:>9} {:>6} {:>6} {:>9.1f}  "
+        "{:<9} {:<8} {:<7} {:>6} {:>9} {:>9} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {:>6} "
+        "{:>9.1f}  "
         "{}{}\n",
         x.row.model, name_of(x.row.op), x.row.layer, x.row.m, us_of(f.named("cublas")),
         us_of(f.named("tilelace_gemm")), us_of(f.fastest(Method::collective)),
-        us_of(f.fastest(Method::unfused)), us_of(f.fastest(Method::medium)), us_of(x.fused()),
+        us_of(f.fastest(Method::unfused)), us_of(f.fastest(Method::beside)),
+        us_of(f.fastest(Method::medium)), us_of(x.fused()),
         us_of(standard == nullptr ? x.fused() : standard), of(x.efficiency()), of(x.speedup()),
         x.roof_us(), x.fused() != nullptr ? x.fused()->plan : "-",
         x.good() ? "" : "  WRONG: " + f.verified.trouble);

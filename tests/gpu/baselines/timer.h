@@ -19,8 +19,9 @@ constexpr double kLoadMs = 40;
 
 using Graph = std::unique_ptr<CUgraphExec_st, cudaError_t (*)(cudaGraphExec_t)>;
 
-/// eager: any of them without a graph, timed but not compared.
-enum class Method : std::uint8_t { gemm, collective, unfused, medium, fused, eager };
+/// beside: a product and the op's traffic, which do not wait for each other. eager: any of them
+/// without a graph. Both are timed, not compared.
+enum class Method : std::uint8_t { gemm, collective, unfused, beside, medium, fused, eager };
 
 struct Variant {
   std::string name;

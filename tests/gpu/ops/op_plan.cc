@@ -111,7 +111,8 @@ std::string way_of(const OpPlan& plan) {
   if (path_of(plan) != Path::fused)
     return fmt::format("{} {}", name_of(path_of(plan)), name_of(transport_of(plan)));
   if (const auto* all = std::get_if<plan::GemmArPlan>(&plan))
-    return all->direct ? "store direct" : "store staged";
+    return fmt::format("{} {}", name_of(plan::transport_of(*all)),
+                       all->direct ? "direct" : "staged");
   if (const auto* all = std::get_if<plan::GemmMultimemPlan>(&plan))
     return fmt::format("multimem {}{}", all->direct ? "direct" : "staged",
                        all->emulated ? " emulated" : "");
@@ -130,6 +131,7 @@ Transport transport_of(const OpPlan& plan) {
     return plan::transport_of(hand->way);
   if (const auto* sum = std::get_if<plan::GemmReducePlan>(&plan)) return sum->transport;
   if (std::holds_alternative<plan::GemmMultimemPlan>(plan)) return Transport::multimem;
+  if (const auto* all = std::get_if<plan::GemmArPlan>(&plan)) return plan::transport_of(*all);
   const auto* gather = std::get_if<plan::AgGemmPlan>(&plan);
   return gather != nullptr ? gather->transport : Transport::store;
 }

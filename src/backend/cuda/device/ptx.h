@@ -160,6 +160,12 @@ TILELACE_DEVICE std::uint32_t cycles() {
   return c;
 }
 TILELACE_DEVICE void sleep(std::uint32_t ns) { asm volatile("nanosleep.u32 %0;" ::"r"(ns)); }
+/// Until `span` cycles after `begin`, in ever shorter naps: a warp that looks at the clock all the
+/// time takes power, which at the device's limit is taken from the products.
+TILELACE_DEVICE void sleep_until(std::uint32_t begin, std::uint32_t span) {
+  for (std::uint32_t gone = cycles() - begin; gone < span; gone = cycles() - begin)
+    sleep((span - gone) / 2);  // a nap takes up to twice as long, a cycle less than a ns
+}
 TILELACE_DEVICE uint4 load_shared_16(Shared a) {
   uint4 v;
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"

@@ -45,8 +45,7 @@ TILELACE_DEVICE void start_ring(const Params& p, GemmShared<Tile> shared) {
 }
 
 template <class Tile, class Element, class Params>
-__global__ void __launch_bounds__(GemmShape<Tile>::kThreads, Tile::per_sm)
-    gemm_kernel(const __grid_constant__ Params p) {
+TILELACE_DEVICE void run_gemm(const Params& p) {
   extern __shared__ __align__(1024) std::uint8_t memory[];
   GemmShared<Tile> shared{ptx::shared_address(memory)};
   asm("" : "+r"(shared.base));  // computed once, not wherever it is used
@@ -57,7 +56,7 @@ __global__ void __launch_bounds__(GemmShape<Tile>::kThreads, Tile::per_sm)
   ptx::launch_dependents();
   if (warpgroup == 0) {
     if constexpr (GemmShape<Tile>::kMovesRegisters)
-      ptx::registers_less<GemmShape<Tile>::load_registers(kWaits)>();
+      ptx::registers_less<GemmShape<Tile>::load_registers(kWaits, Params::kShares)>();
     const int warp = __shfl_sync(~0U, static_cast<int>(threadIdx.x) / 32, 0);
     if (warp == 0) {
       GemmLoad<Tile, Params> load(p, shared, place);
@@ -77,13 +76,25 @@ __global__ void __launch_bounds__(GemmShape<Tile>::kThreads, Tile::per_sm)
       if (warp == 2 && blockIdx.x == 0) watch_rows(p, shared);
   } else {
     if constexpr (GemmShape<Tile>::kMovesRegisters)
-      ptx::registers_more<GemmShape<Tile>::math_registers(kWaits)>();
+      ptx::registers_more<GemmShape<Tile>::math_registers(kWaits, Params::kShares)>();
     ptx::wait_prerequisites();
     GemmMath<Tile, Element, Params> math(p, shared, place, warpgroup - 1);
     schedule::run_gemm_math(p.work, place.worker, Tile::pingpong ? warpgroup - 1 : 0,
                             GemmShape<Tile>::kTurns, math);
     math.finish();
   }
+}
+
+template <class Tile, class Element, class Params>
+__global__ void __launch_bounds__(GemmShape<Tile>::kThreads, Tile::per_sm)
+    gemm_kernel(const __grid_constant__ Params p) {
+  run_gemm<Tile, Element>(p);
+}
+
+/// The same with registers to spare on its multiprocessor, for a kernel of one warp beside it.
+template <class Tile, class Element, class Params>
+__global__ void __maxnreg__(kRoomyRegisters) roomy_gemm_kernel(const __grid_constant__ Params p) {
+  run_gemm<Tile, Element>(p);
 }
 
 }  // namespace tilelace::cuda

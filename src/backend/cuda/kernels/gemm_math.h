@@ -142,12 +142,14 @@ class GemmMath {
       if (!may_store(shared_, segments_ - 1)) return;
     if (segments_ <= Shape::kTurns) note(TraceKind::allowed);
     section_ = cell.section;
+    if constexpr (Params::kShares) copies_ = p_.work.order.is_copied(cell) ? 1 : p_.call.ranks;
     [[maybe_unused]] const std::uint32_t began = ptx::cycles();
 #pragma unroll
     for (int i = 0; i < Tile::blocks; ++i)
 #pragma unroll
       for (int c = 0; c < kChunks; ++c) {
-        if constexpr (Params::kShares) pause(began, i * kChunks + c);
+        if constexpr (Params::kShares)
+          if (copies_ > 1) pause(began, i * kChunks + c);
         const ptx::Shared chunk = shared_.staging(group_) + chunk_ * kChunkBytes;
         if (thread_ == 0) ptx::store_wait_read<Tile::staging - 1>();
         sync_group();
@@ -164,8 +166,10 @@ class GemmMath {
         chunk_ = chunk_ + 1 == Tile::staging ? 0 : chunk_ + 1;
       }
     note(TraceKind::stored);
-    if constexpr (Params::kShares)
+    if constexpr (Params::kShares) {
       untold_ = PartialPlace<Tile, Params>(p_, cell, place_.cta).number(p_.call.rank);
+      if (copies_ == 1) tell_shared();  // copy engines are waiting
+    }
   }
 
   /// Staged results have been read (the end of the kernel publishes them); the launch is counted.
@@ -266,17 +270,18 @@ class GemmMath {
   /// A tile goes to all ranks at a pace, as partials do.
   TILELACE_DEVICE void pause(std::uint32_t began, int chunk) const {
     const std::uint32_t apart = turn_ / 128 * p_.share_pace / 128;
-    while (ptx::cycles() - began < chunk * apart) ptx::sleep(64);
+    ptx::sleep_until(began, chunk * apart);
   }
 
   /// The thread that stored tells the peers of the last tile that went to all, once everything has
-  /// arrived: behind the next products, so that nobody waits for it.
+  /// arrived: behind the next products, so that nobody waits for it. Or this rank of one that copy
+  /// engines carry.
   TILELACE_DEVICE void tell_shared() {
     if (thread_ != 0 || untold_ < 0) return;
     static_assert(!Params::kShares || PartialShape<Tile>::kGroups == 1);
     const std::uint32_t epoch = admitted_number(shared_);
     bulk_complete();
-    for (int i = 1; i < p_.call.ranks; ++i) {
+    for (int i = copies_ > 1 ? 1 : 0; i < copies_; ++i) {
       const int peer = (p_.call.rank + i) % p_.call.ranks;
       std::byte* const flags = p_.call.base + peer * p_.call.stride + p_.call.flags;
       signal(reinterpret_cast<comm::Flag*>(flags) + p_.first_shared + untold_, epoch);
@@ -446,7 +451,7 @@ class GemmMath {
   TILELACE_DEVICE void send(ptx::Shared chunk, bool whole, int row, int col) {
     const CUtensorMap* map = whole ? out_map(p_, section_) : rest_map(p_, section_);
     int copies = 1;
-    if constexpr (Params::kShares) copies = p_.call.ranks;
+    if constexpr (Params::kShares) copies = copies_;
     for (; copies > 0; --copies, ++map) {
       if (Tile::swapped)
         ptx::tensor_store(map, chunk, row, col);
@@ -465,7 +470,8 @@ class GemmMath {
   int releases_ = -1;
   int chunk_ = 0;
   int segments_ = 0, section_ = 0;
-  int untold_ = -1;         ///< number of a finished tile that the peers do not know of yet
+  int untold_ = -1;         ///< number of a finished tile that nobody knows of yet
+  int copies_ = 1;          ///< of the last finished tile: this rank's and, if it was sent, peers'
   std::uint32_t turn_ = 0;  ///< cycles of the last one, if another follows
   bool first_turn_ = group_ == 0;
   comm::Flag launch_ = 0;

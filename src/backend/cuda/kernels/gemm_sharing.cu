@@ -11,7 +11,7 @@ template <class Tile, class Element>
 const void* sharing() {
   if constexpr (kIsMade<Tile, Element> &&
                 plan::can_share(Tile::blocks, Tile::width, Tile::pingpong))
-    return reinterpret_cast<const void*>(gemm_kernel<Tile, Element, GemmArParams>);
+    return reinterpret_cast<const void*>(roomy_gemm_kernel<Tile, Element, GemmArParams>);
   else
     return nullptr;
 }

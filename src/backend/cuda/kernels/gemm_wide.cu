@@ -17,7 +17,8 @@ WideKernels wide() {
       kernels.reducing =
           reinterpret_cast<const void*>(gemm_kernel<Tile, Element, GemmRsWideParams>);
     if constexpr (plan::can_share(Tile::blocks, Tile::width, Tile::pingpong))
-      kernels.sharing = reinterpret_cast<const void*>(gemm_kernel<Tile, Element, GemmArWideParams>);
+      kernels.sharing =
+          reinterpret_cast<const void*>(roomy_gemm_kernel<Tile, Element, GemmArWideParams>);
   }
   return kernels;
 }
