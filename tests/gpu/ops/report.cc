@@ -22,8 +22,9 @@ void Report::add(const Case& c, const Tally& t) {
   const std::scoped_lock lock(mutex_);
   calls_ += t.calls;
   Worst& worst = worst_[kind_of(c.plan)];
-  worst.error = std::max(worst.error, t.worst);
-  worst.limit = frobenius_limit(c.plan, c.problem);
+  const double limit = frobenius_limit(c.plan, c.problem);
+  // Cases of a kind may have limits of their own.
+  if (t.worst * worst.limit >= worst.error * limit) worst = {t.worst, limit};
   if (drop_) {
     const int missed = t.calls - t.blind - t.wrong;
     missed_ += missed;

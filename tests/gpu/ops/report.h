@@ -38,6 +38,7 @@ class Report {
   [[nodiscard]] int print() const;
 
  private:
+  /// Of the case that comes closest to its limit.
   struct Worst {
     double error = 0, limit = 0;
   };

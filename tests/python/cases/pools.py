@@ -163,20 +163,20 @@ def what_is_not_there_is_out_of_memory(w):
 @case(2, on=GPU)
 def goes_after_its_tensors(w):
     pool = pool_of(w, 8 * MIB)
-    tilelace.empty(1, dtype=torch.float32, device="cuda", group=w.group)  # pools that are gone, go
     gc.collect()
-    before = len(memory._dropped_pools)
+    before = set(memory._dropped_pools)  # of other cases: may go at any time
     t = in_pool(pool, 1024).fill_(3)
     del pool
     gc.collect()
-    assert len(memory._dropped_pools) == before + 1
+    gone = set(memory._dropped_pools) - before
+    assert len(gone) == 1
     other = pool_of(w, 8 * MIB)
-    assert len(memory._dropped_pools) == before + 1 and t.sum().item() == 3 * 1024
+    assert gone <= set(memory._dropped_pools), "its memory is given back under a tensor"
     in_pool(other, 1024).fill_(5)
     assert t.sum().item() == 3 * 1024
     del t
     third = pool_of(w, 8 * MIB)
-    assert len(memory._dropped_pools) == before
+    assert not gone & set(memory._dropped_pools)
     del other, third
     free = torch.cuda.mem_get_info()[0]
     for i in range(40):
