@@ -9,15 +9,10 @@ namespace tilelace::schedule {
 
 constexpr int kMaxReduceRanks = 8;
 
-struct ReduceSection {
-  int owner = 0;
-  int begin = 0, end = 0;  ///< rows
-};
-
 struct ReduceOrder : SectionOrder<kMaxReduceRanks> {
   int rank = 0, ranks = 1;
   int max_tiles = 1;  ///< of a section
-  ReduceSection section[kMaxReduceRanks];
+  OwnedRows section[kMaxReduceRanks];
 
   [[nodiscard]] TILELACE_HD constexpr bool own(int s) const { return section[s].owner == rank; }
   [[nodiscard]] TILELACE_HD constexpr int begin(int s) const { return section[s].begin; }

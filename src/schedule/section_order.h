@@ -8,6 +8,12 @@
 
 namespace tilelace::schedule {
 
+/// Rows of one owner.
+struct OwnedRows {
+  int owner = 0;
+  int begin = 0, end = 0;
+};
+
 template <int kMost>
 struct SectionOrder {
   GemmOrder walk;  ///< of sections that are walked together; their rows take the place of its own

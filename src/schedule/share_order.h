@@ -14,6 +14,7 @@
 #include "schedule/gemm.h"
 #include "schedule/route.h"
 #include "schedule/rows.h"
+#include "schedule/section_order.h"
 
 namespace tilelace::schedule {
 
@@ -21,12 +22,6 @@ constexpr int kMaxShareRanks = 8;
 constexpr int kMaxShareBlocks = 8;
 constexpr int kMaxShareSections = kMaxShareRanks * kMaxShareBlocks;
 constexpr int kMaxBlockChunks = 8;  ///< of a block, that copy engines carry
-
-/// One block of one shard.
-struct ShareSection {
-  int owner = 0;
-  int begin = 0, end = 0;  ///< rows
-};
 
 /// Columns of tiles.
 struct ShareCols {
@@ -49,7 +44,7 @@ struct ShareOrder {
   int chunks = 1;      ///< of a block
   int copied = 0;      ///< chunks of each rank, the first ones it walks, that copy engines carry
   int count = 0;       ///< sections
-  ShareSection section[kMaxShareSections];  ///< of a block: remote ones, then the own
+  OwnedRows section[kMaxShareSections];  ///< of a block: remote ones, then the own
   int tile_rows[kMaxShareSections] = {};
   int stretches = 0;
   ShareStretch stretch[2 * kMaxShareBlocks + 3];

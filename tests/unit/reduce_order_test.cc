@@ -44,7 +44,7 @@ TEST(ReduceOrder, HasTheTilesOfGemmReduceAndAPlaceForEveryPartial) {
       const ReduceTile tile = s.tile(j);
       expected.emplace(tile.owner, tile.rows.begin, tile.rows.end, tile.col);
       const GemmCell c = o.cell(static_cast<int>(j));
-      const ReduceSection& at = o.section[c.section];
+      const OwnedRows& at = o.section[c.section];
       ASSERT_EQ(o.own_tile(static_cast<int>(j)), o.own(c.section));
       if (together) {
         ASSERT_EQ(o.own(c.section), tile.owner == s.rank) << "own shards in another order";

@@ -14,15 +14,15 @@ constexpr int kThreads = 256;
 /// about 2 us, in which a link moves 0.8 MB.
 constexpr int kUnits = 2, kTerms = 4;
 
-/// Verbs of run_reduce_rows, for a CTA: all its threads call all of them. Flags are raised and
-/// waited for side by side, a thread each. After a wait that failed nothing is done any more.
+/// Verbs of run_reduce_rows, for a CTA: all its threads call all of them.
 template <class Element>
 class SumVerbs {
  public:
-  TILELACE_DEVICE SumVerbs(const SumRows& p, std::uint32_t epoch) : p_(p), epoch_(epoch) {}
+  TILELACE_DEVICE SumVerbs(const SumRows& p, std::uint32_t epoch)
+      : p_(p), flags_(p.call, epoch, p.schedule.max_chunks) {}
 
   TILELACE_DEVICE void reduce(const SumChunk& c) {
-    if (failed_) return;
+    if (flags_.failed()) return;
     for (Index at = c.units.begin + thread(); at < c.units.end; at += kUnits * kThreads) {
       float sum[kUnits][8] = {};
       for (int first = 0; first < p_.schedule.ranks; first += kTerms) add(sum, first, at, c);
@@ -30,27 +30,14 @@ class SumVerbs {
       for (int u = 0; u < kUnits; ++u)
         if (at + u * kThreads < c.units.end) store(sum[u], at + u * kThreads);
     }
-    unpublished_ = true;
+    flags_.wrote();
   }
 
-  TILELACE_DEVICE void signal(int peer, Index flag) {
-    if (failed_) return;
-    if (unpublished_) {
-      __syncthreads();
-      unpublished_ = false;
-      signals_ = 0;
-    }
-    if (signals_++ == thread())
-      cuda::signal(reinterpret_cast<comm::Flag*>(at(peer) + p_.call.flags) + flag, epoch_);
-  }
-
-  TILELACE_DEVICE void wait(Index flag) {
-    if (waits_++ == thread()) awaited_ = flag;
-  }
+  TILELACE_DEVICE void signal(int peer, Index flag) { flags_.signal(peer, flag); }
+  TILELACE_DEVICE void wait(Index flag) { flags_.wait(flag); }
 
   TILELACE_DEVICE void deliver(const SumChunk& c) {
-    settle();
-    if (failed_) return;
+    if (!flags_.settle()) return;
     const auto* const from = reinterpret_cast<const uint4*>(at(p_.call.rank) + p_.partials);
     deliver_sums<kThreads, kTerms>(p_, from, c);
   }
@@ -94,28 +81,8 @@ class SumVerbs {
     }
   }
 
-  /// All flags that were asked for since the last time.
-  TILELACE_DEVICE void settle() {
-    if (waits_ == 0) return;
-    bool here = true;
-    if (awaited_ >= 0) {
-      const auto* const flags =
-          reinterpret_cast<const comm::Flag*>(at(p_.call.rank) + p_.call.flags);
-      const auto owner = static_cast<int>(awaited_ / p_.schedule.max_chunks);
-      const auto chunk = static_cast<int>(awaited_ % p_.schedule.max_chunks);
-      const WaitPlace place{Role::reduce, chunk, -1, owner, static_cast<std::uint32_t>(awaited_)};
-      here = cuda::wait(p_.call.wait, place, flags + awaited_, epoch_) == comm::WaitStatus::reached;
-    }
-    waits_ = 0;
-    awaited_ = -1;
-    failed_ = __syncthreads_or(here && !failed_ ? 0 : 1) != 0;
-  }
-
   const SumRows& p_;
-  std::uint32_t epoch_;
-  int signals_ = 0, waits_ = 0;
-  Index awaited_ = -1;  ///< the flag that this thread waits for
-  bool unpublished_ = false, failed_ = false;
+  ChunkFlags flags_;
 };
 
 template <class Element>

@@ -7,7 +7,8 @@ namespace tilelace::cuda {
 
 /// Waits for the headers of all peers and compares them with ours; a lane a peer.
 /// Called by: every lane of one warp, after the kernel that advanced the epoch. Order and bound as
-/// wait. The same to all lanes: whether every peer came and makes the same call.
+/// wait. The same to all lanes: whether every peer came and makes the same call. A header of a
+/// later call says nothing of this one: its rank was here and went on, as after a wait that failed.
 /// `headers`: of slot 0, by rank; those of slot 1 follow.
 TILELACE_DEVICE bool wait_headers(const WaitContext& c, const comm::Header* headers, int rank,
                                   int ranks, std::uint32_t epoch, std::uint32_t hash) {
@@ -18,7 +19,7 @@ TILELACE_DEVICE bool wait_headers(const WaitContext& c, const comm::Header* head
     const WaitPlace place{Role::store, 0, -1, peer, kHeaderFlag};
     const comm::Header* header = headers + (epoch & 1U) * static_cast<unsigned>(ranks) + peer;
     good = good && wait_header(c, place, header, epoch, seen) == comm::WaitStatus::reached &&
-           agrees(c, place, seen, hash);
+           (comm::header_epoch(seen) != epoch || agrees(c, place, seen, hash));
   }
   return __all_sync(~0U, good ? 1 : 0) != 0;
 }

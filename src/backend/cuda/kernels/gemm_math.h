@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Role math of the GEMM: a warpgroup multiplies what the ring holds and stores the result.
 #pragma once
-#include "backend/cuda/device/activation.h"
 #include "backend/cuda/kernels/gemm_params.h"
 #include "backend/cuda/kernels/gemm_reduce.h"
+#include "backend/cuda/kernels/gemm_results.h"
 #include "backend/cuda/kernels/gemm_shape.h"
+#include "backend/cuda/kernels/gemm_split.h"
 #include "backend/cuda/kernels/gemm_values.h"
-#include "comm/cuda_atomics.h"
-#include "tilelace/error.h"
 #include "wgmma_shapes.h"
 
 namespace tilelace::cuda {
@@ -22,7 +21,6 @@ class GemmMath {
   static constexpr int kOut = kOutWidth<Tile, Params>;
   static constexpr int kChunks = (kOut + 63) / 64;
   static constexpr int kRest = kOut % 64;
-  static constexpr int kUp = Shape::kAccumulators / 2;  ///< up's accumulators, behind gate's
 
  public:
   TILELACE_DEVICE GemmMath(const Params& p, GemmShared<Tile> shared, Place<Tile> place, int group)
@@ -42,7 +40,7 @@ class GemmMath {
           cta % Tile::cluster_rows == place.row || cta / Tile::cluster_rows == place.col;
       if (shares) releases_ = cta;
     }
-    if (p.work.split_tiles > 0) launch_ = p.scratch.launches[place.slot(place.worker)] + 1;
+    if (p.work.split_tiles > 0) launch_ = parts().launch();
   }
 
   TILELACE_DEVICE void skip(schedule::GemmSegment s) {
@@ -94,31 +92,17 @@ class GemmMath {
       if (thread_ == 0) trace_.add(TraceKind::multiplied, group_, trace_.take_starved(group_));
   }
 
-  /// Kept in fp32, a thread's values 16 bytes at a time; published by a flag.
   TILELACE_DEVICE void give_partial() {
-    float4* to = partial(place_.worker);
-#pragma unroll
-    for (int i = 0; i < Tile::blocks; ++i)
-#pragma unroll
-      for (int j = 0; j < Shape::kAccumulators; j += 4)
-        to[(i * Shape::kAccumulators + j) * 32] = {acc_[i][j], acc_[i][j + 1], acc_[i][j + 2],
-                                                   acc_[i][j + 3]};
+    leave_part<Tile>(parts().part(place_.worker), acc_);
     sync_group();
-    if (thread_ == 0) comm::signal<comm::CudaDeviceAtomics>(flag(place_.worker), launch_);
+    if (thread_ == 0) parts().signal(launch_);
     note(TraceKind::given);
   }
 
   TILELACE_DEVICE void add_partial(int worker) {
-    if (thread_ == 0) wait_partial(worker);
+    if (thread_ == 0) parts().wait(worker, launch_);
     sync_group();
-    const float4* from = partial(worker);
-#pragma unroll
-    for (int i = 0; i < Tile::blocks; ++i)
-#pragma unroll
-      for (int j = 0; j < Shape::kAccumulators; j += 4) {
-        const float4 v = __ldcg(from + (i * Shape::kAccumulators + j) * 32);
-        acc_[i][j] += v.x, acc_[i][j + 1] += v.y, acc_[i][j + 2] += v.z, acc_[i][j + 3] += v.w;
-      }
+    add_part<Tile>(acc_, parts().part(worker));
     note(TraceKind::summed);
   }
 
@@ -144,6 +128,7 @@ class GemmMath {
     section_ = cell.section;
     if constexpr (Params::kShares) copies_ = p_.work.order.is_copied(cell) ? 1 : p_.call.ranks;
     [[maybe_unused]] const std::uint32_t began = ptx::cycles();
+    const GemmResults<Tile, Element, Params> results(p_, warp_, lane_);
 #pragma unroll
     for (int i = 0; i < Tile::blocks; ++i)
 #pragma unroll
@@ -154,9 +139,9 @@ class GemmMath {
         if (thread_ == 0) ptx::store_wait_read<Tile::staging - 1>();
         sync_group();
         if (c < kOut / 64)
-          stage<64>(chunk, acc_[i] + 32 * c, row + 64 * i, col + 64 * c);
+          results.template stage<64>(chunk, acc_[i] + 32 * c, row + 64 * i, col + 64 * c);
         else
-          stage<kRest>(chunk, acc_[i] + 32 * c, row + 64 * i, col + 64 * c);
+          results.template stage<kRest>(chunk, acc_[i] + 32 * c, row + 64 * i, col + 64 * c);
         ptx::fence_shared_to_copy();
         sync_group();
         if (thread_ == 0) {
@@ -178,10 +163,7 @@ class GemmMath {
     if constexpr (Params::kShares) tell_shared();
     ptx::store_wait_read<0>();
     note(TraceKind::exit);
-    if (p_.work.split_tiles == 0 || group_ != 0) return;
-    const int ctas = static_cast<int>(gridDim.x);
-    for (int c = place_.slot(place_.worker); c < p_.scratch.ctas; c += ctas)
-      p_.scratch.launches[c] = launch_;
+    if (p_.work.split_tiles > 0 && group_ == 0) parts().count(launch_);
   }
 
  private:
@@ -345,107 +327,8 @@ class GemmMath {
 
   TILELACE_DEVICE void sync_group() { ptx::sync_threads(kGroupBarrier + group_, 128); }
 
-  /// Turn-taking workers give partials in their first turn only, whoever adds them.
-  TILELACE_DEVICE comm::Flag* flag(int worker) const {
-    return p_.scratch.flags + place_.slot(worker) * Tile::groups + (Tile::pingpong ? 0 : group_);
-  }
-  TILELACE_DEVICE float4* partial(int worker) const {
-    const std::int64_t floats =
-        std::int64_t{place_.slot(worker)} * Shape::kPartialFloats + block_row_ * 64 * Tile::width;
-    return reinterpret_cast<float4*>(p_.scratch.partials + floats) + thread_;
-  }
-  TILELACE_DEVICE void wait_partial(int worker) {
-    comm::Flag seen = 0;
-    const std::int64_t deadline = comm::CudaAtomics::now_ns() + p_.scratch.wait_ns;
-    const auto status = comm::wait<comm::CudaDeviceAtomics>(flag(worker), launch_, p_.scratch.abort,
-                                                            deadline, seen);
-    if (status == comm::WaitStatus::expired)
-      comm::raise_abort<comm::CudaAtomics>(p_.scratch.abort,
-                                           {static_cast<std::uint8_t>(ErrorKind::timeout), 0, 0});
-  }
-
-  /// `v`: columns of this chunk of a block. Fragments go to shared memory in the layout that the
-  /// tensor map of the store expects: 128-byte swizzle, or 8 columns a plane for a rest.
-  template <int kCols>
-  TILELACE_DEVICE void stage(ptx::Shared chunk, const float* v, int row, int col) {
-    constexpr bool kPlanes = kCols < 64 && !Tile::swapped;
-#pragma unroll
-    for (int j = 0; j < kCols / 8; j += 2) {
-      float f[8];
-#pragma unroll
-      for (int e = 0; e < 8; ++e) f[e] = j + e / 4 < kCols / 8 ? v[4 * j + e] : 0.0F;
-      if constexpr (Params::kGates) {
-        float up[8];
-#pragma unroll
-        for (int e = 0; e < 8; ++e) up[e] = j + e / 4 < kCols / 8 ? v[kUp + 4 * j + e] : 0.0F;
-        gate(f, up, col + 8 * j, j + 1 < kCols / 8);
-      } else {
-        complete(f, row, col + 8 * j, j + 1 < kCols / 8);
-      }
-      const std::uint32_t r[4] = {pack(f[0], f[1], Element{}), pack(f[2], f[3], Element{}),
-                                  pack(f[4], f[5], Element{}), pack(f[6], f[7], Element{})};
-      ptx::store_matrices<Tile::swapped>(chunk + (Tile::swapped ? across(j) : along<kPlanes>(j)),
-                                         r);
-    }
-  }
-  /// Where this lane's row of two 8 x 8 matrices, one beside the other, goes.
-  template <bool kPlanes>
-  TILELACE_DEVICE int along(int j) const {
-    const int row = 16 * warp_ + (lane_ & 15);
-    const int eight = j + lane_ / 16;
-    return kPlanes ? eight * 1024 + row * 16 : row * 128 + ((eight ^ (row & 7)) << 4);
-  }
-  /// The same when columns (tokens) become rows.
-  TILELACE_DEVICE int across(int j) const {
-    const int token = 8 * (j + lane_ / 16) + (lane_ & 7);
-    const int eight = 2 * warp_ + (lane_ / 8 & 1);
-    return token * 128 + ((eight ^ (token & 7)) << 4);
-  }
-
-  /// silu(gate + bias) * (up + bias) of 2 rows x 2 x 2 columns.
-  TILELACE_DEVICE void gate(float (&f)[8], float (&up)[8], int col, bool both) {
-    if (p_.bias != nullptr) add_bias(f, p_.bias, col, both);
-    if (p_.up_bias != nullptr) add_bias(up, p_.up_bias, col, both);
-#pragma unroll
-    for (int e = 0; e < 8; ++e) f[e] = activate(Activation::silu, f[e]) * up[e];
-  }
-
-  TILELACE_DEVICE void add_bias(float (&f)[8], const void* of_columns, int col, bool both) {
-    const auto* bias = static_cast<const Element*>(of_columns);
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const int at = col + 8 * (e / 2) + 2 * (lane_ & 3) + (e & 1);
-      const bool there = at < p_.n && (e < 2 || both);
-      const float b = there ? static_cast<float>(bias[at]) : 0.0F;
-      f[4 * (e / 2) + (e & 1)] += b;
-      f[4 * (e / 2) + (e & 1) + 2] += b;
-    }
-  }
-
-  /// Bias and activation of 2 rows x 2 x 2 columns.
-  TILELACE_DEVICE void complete(float (&f)[8], int row, int col, bool both) {
-    if (p_.bias != nullptr) {
-      if constexpr (Tile::swapped) {
-        const auto* bias = static_cast<const Element*>(p_.bias);
-        const int first = row + 16 * warp_ + lane_ / 4;
-        const float low = first < p_.n ? static_cast<float>(bias[first]) : 0.0F;
-        const float high = first + 8 < p_.n ? static_cast<float>(bias[first + 8]) : 0.0F;
-        f[0] += low, f[1] += low, f[4] += low, f[5] += low;
-        f[2] += high, f[3] += high, f[6] += high, f[7] += high;
-      } else {
-        add_bias(f, p_.bias, col, both);
-      }
-    }
-    if (p_.activation != Activation::none) {
-      // One copy of the code, the values move past it: eight would not fit the instruction cache.
-#pragma unroll 1
-      for (int i = 0; i < 8; ++i) {
-        const float x = activate(p_.activation, f[0]);
-#pragma unroll
-        for (int e = 0; e < 7; ++e) f[e] = f[e + 1];
-        f[7] = x;
-      }
-    }
+  [[nodiscard]] TILELACE_DEVICE SplitParts<Tile, Params> parts() const {
+    return {p_, place_, group_, thread_};
   }
 
   TILELACE_DEVICE void send(ptx::Shared chunk, bool whole, int row, int col) {

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tiles whose k-steps several workers share: all but one leave their accumulators in scratch
+// memory, in fp32, and raise a flag; the last adds them.
+#pragma once
+#include "backend/cuda/kernels/gemm_params.h"
+#include "backend/cuda/kernels/gemm_shape.h"
+#include "comm/cuda_atomics.h"
+#include "tilelace/error.h"
+
+namespace tilelace::cuda {
+
+/// Where one thread of a warpgroup finds workers' parts. Turn-taking workers give partials in their
+/// first turn only, whoever adds them.
+template <class Tile, class Params>
+class SplitParts {
+  using Shape = GemmShape<Tile>;
+
+ public:
+  TILELACE_DEVICE SplitParts(const Params& p, const Place<Tile>& place, int group, int thread)
+      : p_(p), place_(place), group_(Tile::pingpong ? 0 : group), thread_(thread) {}
+
+  /// Which launch with shared tiles this is, of this CTA.
+  [[nodiscard]] TILELACE_DEVICE comm::Flag launch() const {
+    return p_.scratch.launches[place_.slot(place_.worker)] + 1;
+  }
+  [[nodiscard]] TILELACE_DEVICE float4* part(int worker) const {
+    const std::int64_t floats = std::int64_t{place_.slot(worker)} * Shape::kPartialFloats +
+                                group_ * Tile::blocks * 64 * Tile::width;
+    return reinterpret_cast<float4*>(p_.scratch.partials + floats) + thread_;
+  }
+
+  /// By the thread that speaks for its warpgroup.
+  TILELACE_DEVICE void signal(comm::Flag launch) const {
+    comm::signal<comm::CudaDeviceAtomics>(flag(place_.worker), launch);
+  }
+  TILELACE_DEVICE void wait(int worker, comm::Flag launch) const {
+    comm::Flag seen = 0;
+    const std::int64_t deadline = comm::CudaAtomics::now_ns() + p_.scratch.wait_ns;
+    const auto status =
+        comm::wait<comm::CudaDeviceAtomics>(flag(worker), launch, p_.scratch.abort, deadline, seen);
+    if (status == comm::WaitStatus::expired)
+      comm::raise_abort<comm::CudaAtomics>(p_.scratch.abort,
+                                           {static_cast<std::uint8_t>(ErrorKind::timeout), 0, 0});
+  }
+  /// The launch is counted, also for CTAs that it did not have.
+  TILELACE_DEVICE void count(comm::Flag launch) const {
+    const int ctas = static_cast<int>(gridDim.x);
+    for (int c = place_.slot(place_.worker); c < p_.scratch.ctas; c += ctas)
+      p_.scratch.launches[c] = launch;
+  }
+
+ private:
+  [[nodiscard]] TILELACE_DEVICE comm::Flag* flag(int worker) const {
+    return p_.scratch.flags + place_.slot(worker) * Tile::groups + group_;
+  }
+
+  const Params& p_;
+  const Place<Tile>& place_;
+  int group_, thread_;
+};
+
+/// A thread's values, 16 bytes at a time.
+template <class Tile, class Accumulators>
+TILELACE_DEVICE void leave_part(float4* to, const Accumulators& acc) {
+  constexpr int kAccumulators = GemmShape<Tile>::kAccumulators;
+#pragma unroll
+  for (int i = 0; i < Tile::blocks; ++i)
+#pragma unroll
+    for (int j = 0; j < kAccumulators; j += 4)
+      to[(i * kAccumulators + j) * 32] = {acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]};
+}
+template <class Tile, class Accumulators>
+TILELACE_DEVICE void add_part(Accumulators& acc, const float4* from) {
+  constexpr int kAccumulators = GemmShape<Tile>::kAccumulators;
+#pragma unroll
+  for (int i = 0; i < Tile::blocks; ++i)
+#pragma unroll
+    for (int j = 0; j < kAccumulators; j += 4) {
+      const float4 v = __ldcg(from + (i * kAccumulators + j) * 32);
+      acc[i][j] += v.x, acc[i][j + 1] += v.y, acc[i][j + 2] += v.z, acc[i][j + 3] += v.w;
+    }
+}
+
+}  // namespace tilelace::cuda
