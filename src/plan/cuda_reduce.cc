@@ -162,6 +162,7 @@ std::string parts_of(const ReduceCandidate& c, const Problem& p, bool wide) {
   if (c.path == Path::fused)
     return fmt::format(" (GEMM {:.1f}){}", c.gemm.predicted_us,
                        p.op == Op::gemm_rs ? ""
+                       : c.copied > 0      ? "; results by staging and a copy"
                                            : "; results straight into out where that is symmetric "
                                              "memory on all ranks, else by staging and a copy");
   return fmt::format(" (GEMM {:.1f}, sum {:.1f}, one after the other)", c.gemm.predicted_us,

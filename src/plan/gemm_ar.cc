@@ -112,9 +112,10 @@ Carried carried_of(const Problem& p, const GemmPlan& gemm, Index block_rows) {
 }
 
 /// Own tiles a block behind the others or last of all. The last ones may travel by themselves: half
-/// a wave of them ends with the product, where copy engines would have a chunk.
+/// a wave of them ends with the product, where copy engines would have a chunk. Never direct: a
+/// copy comes even where the wait before it failed. `staged_us`: from the slot to the caller.
 void add_carried(const Problem& p, const GemmPlan& gemm, Index block_rows, bool wide,
-                 std::vector<GemmArPlan>& plans) {
+                 double staged_us, std::vector<GemmArPlan>& plans) {
   const Carried c = carried_of(p, gemm, block_rows);
   const Index cols = ceil_div(p.n.front(), gemm.tile.worker_cols());
   const Index blocks = ceil_div(ceil_div(p.m, p.ranks), block_rows);
@@ -134,8 +135,8 @@ void add_carried(const Problem& p, const GemmPlan& gemm, Index block_rows, bool 
       GemmArPlan plan{gemm,
                       block_rows,
                       static_cast<int>(lag),
-                      true,
-                      std::max(product_us(p, gemm) * kCarriedCost, links) + last,
+                      false,
+                      std::max(product_us(p, gemm) * kCarriedCost, links) + last + staged_us,
                       wide};
       plan.chunk_cols = static_cast<int>(c.chunk_cols);
       plan.copied = static_cast<int>(copied);
@@ -175,26 +176,21 @@ std::vector<GemmArPlan> gemm_ar_candidates(const Problem& p, const GemmMachine& 
   require_problem(p);
   require(p.m > 0, "gemm_ar: m, got 0, expected rows to plan for");
   const Index of_peers = p.m - p.m / p.ranks;
-  const auto copied =
-      static_cast<double>(of_peers * p.n.front()) * static_cast<double>(size_of(p.dtype));
+  const double staged_us = static_cast<double>(of_peers * p.n.front()) *
+                           static_cast<double>(size_of(p.dtype)) / kCopyBytesPerUs;
   std::vector<GemmArPlan> plans;
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
     if (!can_share(gemm.tile, p.ranks, wide) || gemm.split_tiles != 0) continue;
     const Index block_rows = block_rows_of(p, gemm.tile);
     const Index step = step_rows(p, block_rows, gemm.tile.worker_rows());
-    std::vector<GemmArPlan> ways;
     for (const double waves : kLags) {
       const auto tiles = static_cast<Index>(waves * gemm.workers);
       const auto lag = static_cast<int>(ceil_div(tiles, step));
-      ways.push_back({gemm, block_rows, lag, true, predict(p, gemm, block_rows, lag, wide), wide});
+      const double us = predict(p, gemm, block_rows, lag, wide);
+      plans.push_back({gemm, block_rows, lag, true, us, wide});
+      plans.push_back({gemm, block_rows, lag, false, us + staged_us, wide});
     }
-    add_carried(p, gemm, block_rows, wide, ways);
-    for (GemmArPlan way : ways) {
-      plans.push_back(way);
-      way.direct = false;
-      way.predicted_us += copied / kCopyBytesPerUs;
-      plans.push_back(way);
-    }
+    add_carried(p, gemm, block_rows, wide, staged_us, plans);
   }
   std::stable_sort(plans.begin(), plans.end(), [](const GemmArPlan& a, const GemmArPlan& b) {
     return a.predicted_us < b.predicted_us;

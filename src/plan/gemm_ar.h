@@ -22,7 +22,8 @@ struct GemmArPlan {
   double predicted_us = 0;
   bool wide = false;  ///< partial sums travel in fp32, else in the operands' type
   /// Copy engines carry finished tiles, so many columns of a block at a time: this many chunks of
-  /// each rank, the first ones. The rest, or all, leave from the product, tile by tile.
+  /// each rank, the first ones, never straight to where peers want them. The rest, or all, leave
+  /// from the product, tile by tile.
   int chunk_cols = 1, copied = 0;
 };
 
@@ -39,8 +40,9 @@ std::string describe(const GemmArPlan&);
 std::ostream& operator<<(std::ostream&, const GemmArPlan&);
 
 /// All legal plans for a problem of Op::gemm_ar whose partial sums are of the operands' type or,
-/// `wide`, of fp32, fastest prediction first, each direct and staged; empty where no tile fits the
-/// ranks. Errors: usage (not a gemm_ar, n or k not a multiple of 8, no rows).
+/// `wide`, of fp32, fastest prediction first, those that send tile by tile direct and staged; empty
+/// where no tile fits the ranks. Errors: usage (not a gemm_ar, n or k not a multiple of 8, no
+/// rows).
 std::vector<GemmArPlan> gemm_ar_candidates(const Problem&, const GemmMachine& = {},
                                            bool wide = false);
 

@@ -96,21 +96,10 @@ struct ShareOrder {
     const int b = block(c.section);
     return b * chunks + walked(b, c.col) / chunk_cols;
   }
-  /// Whether an owner's shard reaches into a block.
-  [[nodiscard]] TILELACE_HD constexpr bool has_rows(int owner, int block) const {
-    for (int s = block * ranks; s < (block + 1) * ranks; ++s)
-      if (section[s].owner == owner) return section[s].end > section[s].begin;
-    return false;
-  }
   /// What a chunk holds of its block, which is chunk / chunks.
   [[nodiscard]] TILELACE_HD constexpr ShareCols columns_of(int chunk) const {
     const int first = chunk % chunks * chunk_cols;
     return columns(chunk / chunks, first, first + chunk_cols < cols ? first + chunk_cols : cols);
-  }
-  /// Columns of a block whose tiles travel by themselves.
-  [[nodiscard]] TILELACE_HD constexpr ShareCols single_columns(int block) const {
-    const int first = (copied - block * chunks) * chunk_cols;
-    return columns(block, first < 0 ? 0 : first < cols ? first : cols, cols);
   }
 
  private:

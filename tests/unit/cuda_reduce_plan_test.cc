@@ -116,7 +116,8 @@ TEST(CudaReducePlan, OfAllReduceHasCopyEnginesCarryTilesWhereThatWasTimed) {
       EXPECT_EQ(gemm_ar_order(p, got, 1).copied, got.copied);
       const auto all = gemm_ar_candidates(p);
       const auto best = std::find_if(all.begin(), all.end(), [](const GemmArPlan& c) {
-        return !c.direct && transport_of(c) == Transport::push;
+        EXPECT_TRUE(!c.direct || c.copied == 0) << describe(c);
+        return transport_of(c) == Transport::push;
       });
       EXPECT_EQ(describe(got), describe(*best));
       const Plan free = make_plan(p, cuda_machine());

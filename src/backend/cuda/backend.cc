@@ -168,7 +168,7 @@ void GpuBackend::enqueue_reduce(const Problem& problem, const Plan& plan, const 
   if (plan.path == Path::fused && problem.m > 0 && problem.op == Op::gemm_ar) {
     const ReachableOut peers = reachable(operands.out.front());
     plan::GemmArPlan kernels = plan::gemm_ar_plan_of(plan);
-    kernels.direct = peers.base != nullptr;
+    kernels.direct = peers.base != nullptr && kernels.copied == 0;
     kernels.gemm.early_weights = kernels.gemm.early_weights && early;
     return ops_->gemm_ar.run(problem, kernels, {x, weight, bias, out, residual},
                              stream_of(operands.stream), peers);

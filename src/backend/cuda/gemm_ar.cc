@@ -74,7 +74,6 @@ CollectTiles collect_of(const GemmArParams& params, const GemmKernel& kernel, co
   c.tile_rows = kernel.tile.rows();
   c.tile_cols = kernel.tile.width;
   c.first_shared = params.first_shared;
-  c.first_chunk = params.first_chunk;
   c.columns = static_cast<int>(p.n.front());
   return c;
 }
@@ -82,7 +81,7 @@ CollectTiles collect_of(const GemmArParams& params, const GemmKernel& kernel, co
 /// Behind the product in the stream's order: with few hardware queues a wait must not stand before
 /// what it waits for.
 void enqueue_chunks(CopyEngine& engine, const GemmArParams& params, const RankCalls& calls,
-                    const plan::GemmTile& tile, Index n, const Results& results) {
+                    const plan::GemmTile& tile, Index n, const Results& results, int first_chunk) {
   const schedule::ShareOrder& order = params.work.order;
   const CallParams& call = params.call;
   const CopyWaits waits{call.wait, calls.granted()};
@@ -107,13 +106,31 @@ void enqueue_chunks(CopyEngine& engine, const GemmArParams& params, const RankCa
       const int peer = (order.rank + i) % order.ranks;
       engine.copy_rows(results.at(peer) + at, 2 * n, results.own + at, 2 * n, 2 * (end - begin),
                        rows);
-      engine.signal(flags_of(peer) + params.first_chunk + order.rank * order.copied + chunk);
+      engine.signal(flags_of(peer) + first_chunk + order.rank * order.copied + chunk);
     }
   }
 }
 
-/// Flags of chunks, behind those of partials and of finished tiles.
-std::size_t chunk_flags(int ranks, int copied) { return static_cast<std::size_t>(ranks * copied); }
+/// All but where the slot is.
+GemmArParams make_params(const Problem& p, const plan::GemmArPlan& plan,
+                         const ReduceOperands& tensors, const RankCalls& calls,
+                         const ReduceKernel& parts, std::uint32_t hash) {
+  const int rank = calls.group().rank();
+  GemmArParams params{};
+  fill_reduce(params, calls, p, hash, plan.gemm, tensors, parts);
+  fill_own(params, p, rank);
+  const auto work = plan::work_of(plan.gemm, {p.m, p.n.front(), p.k, p.dtype});
+  params.work =
+      schedule::make_gemm_work(plan::gemm_ar_order(p, plan, rank), work.workers, work.k_steps, 0);
+  const plan::GemmTile& tile = parts.of.tile;
+  const int pieces = tile.blocks * ((tile.width + 63) / 64);
+  params.share_pace = static_cast<std::uint32_t>(kSharedWithin * 16384 / pieces);
+  params.first_shared =
+      static_cast<int>(partial_needs(params.work.order.num_partials(), parts).flags);
+  params.awaits = plan.direct;
+  params.call.last = plan.direct;
+  return params;
+}
 
 }  // namespace
 
@@ -133,26 +150,20 @@ void GemmAr::run(const Problem& p, const plan::GemmArPlan& given, const ReduceOp
                                          : gemm_sharing(kernel.tile.name, p.dtype);
   require(function != nullptr, "gemm_ar: plan {}, expected a tile whose groups take turns{}",
           plan::describe(plan.gemm), plan.wide ? ", made for partials in fp32" : "");
-  const ReduceKernel parts{kernel, plan.wide};
-  GemmArParams params{};
-  fill_reduce(params, calls_, p, hash_of(p, plan, parts, reachable), plan.gemm, tensors, parts);
-  fill_own(params, p, calls_.group().rank());
-  const auto work = plan::work_of(plan.gemm, {p.m, p.n.front(), p.k, p.dtype});
-  params.work = schedule::make_gemm_work(plan::gemm_ar_order(p, plan, calls_.group().rank()),
-                                         work.workers, work.k_steps, 0);
-  const SlotNeeds partials = partial_needs(params.work.order.num_partials(), parts);
   require(!plan.direct || reachable.base != nullptr,
           "gemm_ar: out of a direct plan, got memory that peers do not reach, expected symmetric");
+  // A copy comes even where the wait before it failed: never onto results.
+  require(!plan.direct || plan.copied == 0,
+          "gemm_ar: a direct plan, got tiles that copy engines carry, expected others");
+  const ReduceKernel parts{kernel, plan.wide};
+  GemmArParams params =
+      make_params(p, plan, tensors, calls_, parts, hash_of(p, plan, parts, reachable));
+  const SlotNeeds partials = partial_needs(params.work.order.num_partials(), parts);
   const std::size_t staged = results_at(partials);
-  calls_.require_room(
-      "gemm_ar", {2 * partials.flags + chunk_flags(p.ranks, params.work.order.copied),
-                  staged + (plan.direct ? 0 : static_cast<std::size_t>(p.m * p.n.front() * 2))});
-  const int pieces = kernel.tile.blocks * ((kernel.tile.width + 63) / 64);
-  params.share_pace = static_cast<std::uint32_t>(kSharedWithin * 16384 / pieces);
-  params.first_shared = static_cast<int>(partials.flags);
-  params.first_chunk = static_cast<int>(2 * partials.flags);
-  params.awaits = plan.direct;
-  params.call.last = plan.direct;
+  const auto result_bytes = static_cast<std::size_t>(p.m * p.n.front() * 2);
+  const int copied = params.work.order.copied;
+  calls_.require_room("gemm_ar", {2 * partials.flags + static_cast<std::size_t>(p.ranks * copied),
+                                  staged + (plan.direct ? 0 : result_bytes)});
   const int ctas = fill_grid(params, params.work, kernel, plan.gemm);
   calls_.require_place("gemm_ar", ctas, 0);
   const unsigned slot = calls_.begin_call("gemm_ar", Op::gemm_ar, stream);
@@ -162,23 +173,20 @@ void GemmAr::run(const Problem& p, const plan::GemmArPlan& given, const ReduceOp
                   calls_.memory().stride()};
   if (plan.direct) results = {results.own, reachable.base + reachable.offset, reachable.stride};
   fill_shares(params, calls_, p, kernel, results);
-  const bool copied = params.work.order.copied > 0;
-  if (copied) engine_.fork(stream);
+  if (copied > 0) engine_.fork(stream);
   launch_gemm(kernel, function, &params, ctas, stream, plan.gemm.early_weights);
-  if (copied) {
-    engine_.carry(calls_.next(slot));
-    enqueue_chunks(engine_, params, calls_, kernel.tile, p.n.front(), results);
-  }
-  if (!plan.direct) {
-    CollectTiles collect = collect_of(params, kernel, p);
-    collect.results = at;
-    collect.out = results.own;
-    TILELACE_TRACE_TO(collect, "collect");
-    // CTAs of a waiting kernel, too, keep others' products out.
-    const int most = calls_.shares_device() ? calls_.multiprocessors() : kCollectCtas;
-    check(enqueue_collect(collect, most, stream), "collecting the tiles of gemm_ar");
-  }
-  if (copied) engine_.join(stream);
+  if (plan.direct) return;
+  CollectTiles collect = collect_of(params, kernel, p);
+  collect.first_chunk = static_cast<int>(2 * partials.flags);
+  collect.results = at;
+  collect.out = results.own;
+  TILELACE_TRACE_TO(collect, "collect");
+  engine_.carry(calls_.next(slot));
+  enqueue_chunks(engine_, params, calls_, kernel.tile, p.n.front(), results, collect.first_chunk);
+  // CTAs of a waiting kernel, too, keep others' products out.
+  const int most = calls_.shares_device() ? calls_.multiprocessors() : kCollectCtas;
+  check(enqueue_collect(collect, most, stream), "collecting the tiles of gemm_ar");
+  if (copied > 0) engine_.join(stream);
 }
 
 }  // namespace tilelace::cuda

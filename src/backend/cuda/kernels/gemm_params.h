@@ -119,9 +119,8 @@ struct GemmArParams : ReduceCommon {
   CUtensorMap out[schedule::kMaxShareRanks];  ///< i: own rows at rank + i, 0: at this rank
   CUtensorMap out_rest[schedule::kMaxShareRanks];
   schedule::GemmWorkOf<schedule::ShareOrder> work;
-  int first_shared;          ///< flag at a peer of the first tile that it is given; at this rank
-                             ///< of the first finished one that copy engines carry
-  int first_chunk;           ///< flag of the first chunk that copy engines bring
+  int first_shared;          ///< flag at a peer of the first tile that it is given, or at this rank
+                             ///< of the first finished one: copy engines carry those
   std::uint32_t share_pace;  ///< between chunks of a tile that is shared: 1/16384 of a turn
   bool awaits;               ///< ends once all tiles of peers are here; else another kernel waits
 };

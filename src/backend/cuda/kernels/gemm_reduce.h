@@ -170,42 +170,22 @@ class TermLoad {
   Place place_;
 };
 
-/// Until all chunks that copy engines bring are here; by one warp.
-TILELACE_DEVICE void await_chunks(const GemmArParams& p, const comm::Flag* flags,
-                                  std::uint32_t epoch) {
-  const schedule::ShareOrder& order = p.work.order;
-  for (int i = static_cast<int>(threadIdx.x) & 31; i < p.call.ranks * order.copied; i += 32) {
-    const int owner = i / order.copied;
-    const int block = i % order.copied / order.chunks;
-    if (owner == p.call.rank || !order.has_rows(owner, block)) continue;
-    const WaitPlace place{Role::copy, block, -1, owner,
-                          static_cast<std::uint32_t>(p.first_chunk + i)};
-    if (wait(p.call.wait, place, flags + p.first_chunk + i, epoch) != comm::WaitStatus::reached)
-      return;
-  }
-}
-
 /// The end of a gemm_ar, by the loading warp: all CTAs together wait until every tile that peers
-/// finished is here. One alone waits for chunks: what brings the peers' may need the places of the
-/// others.
+/// finished is here.
 template <class Tile>
 TILELACE_DEVICE void await_shared(const GemmArParams& p, std::uint32_t epoch) {
   const schedule::ShareOrder& order = p.work.order;
-  const auto* const all =
-      reinterpret_cast<const comm::Flag*>(p.call.base + p.call.rank * p.call.stride + p.call.flags);
-  if (order.copied > 0 && blockIdx.x == 0) await_chunks(p, all, epoch);
-  const auto* const flags = all + p.first_shared;
+  const auto* flags = reinterpret_cast<const comm::Flag*>(
+                          p.call.base + p.call.rank * p.call.stride + p.call.flags) +
+                      p.first_shared;
   const int lane = static_cast<int>(threadIdx.x) & 31;
   // All sections' tiles in one row, dealt to all lanes: few have more than one flag to wait for.
   int skip = static_cast<int>(blockIdx.x) * 32 + lane;
   for (int s = 0; s < order.count; ++s) {
     if (order.own(s)) continue;
     const int owner = order.section[s].owner;
-    const int column = order.tile_rows[s] * GemmShape<Tile>::kCluster;
-    const schedule::ShareCols single = order.single_columns(order.block(s));
-    const int first =
-        order.first_partial(owner, s) * GemmShape<Tile>::kCluster + single.begin * column;
-    const int parts = (single.end - single.begin) * column;
+    const int first = order.first_partial(owner, s) * GemmShape<Tile>::kCluster;
+    const int parts = order.tile_rows[s] * order.cols * GemmShape<Tile>::kCluster;
     for (; skip < parts; skip += static_cast<int>(gridDim.x) * 32) {
       const int i = first + skip;
       const WaitPlace place{Role::copy, s, -1, owner, static_cast<std::uint32_t>(i)};
