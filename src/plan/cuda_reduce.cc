@@ -14,9 +14,12 @@ namespace {
 
 using schedule::Index;
 
-/// Measured on H200s, TP4 (benchmarks/nvidia-h200-tp4): with fewer rows the fused kernel, whose
-/// tiles lie within a shard, fills too few multiprocessors.
-Index least_fused_rows(Op op) { return op == Op::gemm_rs ? 512 : 1024; }
+/// Measured on H200s (benchmarks/nvidia-h200-tp4, -tp2): with fewer rows the fused kernel, whose
+/// tiles lie within a shard, fills too few multiprocessors, or has too little to hide.
+Index least_fused_rows(const Problem& p) {
+  if (p.op == Op::gemm_rs) return 512;
+  return p.ranks == 2 ? 2048 : 1024;
+}
 
 /// One way of a call; `remote_together` counts where it is fused.
 struct ReduceCandidate {
@@ -55,7 +58,7 @@ void require_options(const Problem& p, const PlanOptions& o) {
 }
 
 bool too_few_rows(const Problem& p, const PlanOptions& o) {
-  return p.m < least_fused_rows(p.op) && o.path != Path::fused;
+  return p.m < least_fused_rows(p) && o.path != Path::fused;
 }
 
 bool may_fuse(const Problem& p, const PlanOptions& o) {
@@ -229,7 +232,7 @@ Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanO
       reason_of(options, all.size(), best.predicted_us) + parts_of(best, p, wide(p, options));
   plan.rejected = rejected_of(all, kind_of);
   if (may_fuse(p, options) && too_few_rows(p, options)) {
-    const Index least = least_fused_rows(p.op);
+    const Index least = least_fused_rows(p);
     plan.reason += fmt::format("; the fused kernel measured slower below {} rows", least);
     plan.rejected.push_back(fmt::format("fused store: not below {} rows", least));
   }

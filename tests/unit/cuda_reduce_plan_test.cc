@@ -106,7 +106,7 @@ TEST(CudaReducePlan, OfAllReduceHasCopyEnginesCarryTilesWhereThatWasTimed) {
   PlanOptions asked;
   asked.transport = Transport::push;
   for (const int ranks : {2, 4}) {
-    for (const std::int64_t m : {1024, 4096}) {
+    for (const std::int64_t m : {2048, 4096}) {
       const Problem p = sum_problem(Op::gemm_ar, m, ranks);
       const Plan plan = make_plan(p, cuda_machine(), asked);
       EXPECT_EQ(plan.path, Path::fused) << plan.reason;
