@@ -67,8 +67,8 @@ def empty(
 ) -> Tensor:
     """A tensor of zeros that peers reach: for results that the ops write.
 
-    As `out` of `gemm_ar` on GPUs it saves a copy: peers store their rows into it while the call is in
-    the stream. All ranks pass the tensor of the same call of `empty`. `device`: "cpu" or "cuda", by
+    As `out` of `gemm_ar` on GPUs it saves a copy where the plan's transport is store: peers store
+    their rows into it while the call is in the stream. All ranks pass the tensor of the same call of `empty`. `device`: "cpu" or "cuda", by
     default that of the group. Slow (ranks exchange handles, memory comes in
     pieces of 2 MiB): allocate once. Freed after the tensor, when `empty` is called next.
     Collective, with the same size on every rank; not in a graph's capture. Errors: tilelace.Error.
@@ -122,7 +122,7 @@ def mem_pool(
 ) -> torch.cuda.MemPool:
     """A torch.cuda.MemPool of `size` bytes that peers reach, for torch.cuda.use_mem_pool.
 
-    gemm_ar on GPUs stores straight into results that lie in it, whether they are given as `out` or made
+    gemm_ar on GPUs, where its plan has transport store, stores straight into results that lie in it, whether they are given as `out` or made
     by the call, if they lie at the same place on all ranks: allocate and free the same sizes in the
     same order on all of them. Where places differ, the call is an error of kind usage on all ranks
     (and tilelace.recover comes next), never a wrong result.
