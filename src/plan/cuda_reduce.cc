@@ -252,7 +252,7 @@ GemmArPlan gemm_ar_plan_of(const Plan& plan) {
   GemmArPlan p{gemm_plan_of(plan),          plan.chunk_rows, plan.kernel.lag, false, 0,
                plan.partials == DType::fp32};
   p.copied = plan.kernel.copied;
-  p.chunk_cols = std::max(1, plan.kernel.chunk_cols);
+  p.chunk_cols = plan.kernel.chunk_cols;
   return p;
 }
 

@@ -43,13 +43,6 @@ Index given_bytes(const GemmTile& t, bool wide) {
   return Index{(t.blocks * t.width / 2 + 7) / 8} * piece_bytes(wide);
 }
 
-void require_problem(const Problem& p) {
-  require(p.op == Op::gemm_ar, "gemm_ar: op, got {}, expected gemm_ar", name_of(p.op));
-  check_problem(p);
-  require(p.ranks <= schedule::kMaxShareRanks, "gemm_ar: ranks, got {}, expected at most {}",
-          p.ranks, schedule::kMaxShareRanks);
-}
-
 /// Rows of tiles in one block of all shards.
 Index step_rows(const Problem& p, Index block_rows, Index worker_rows) {
   return p.ranks * ceil_div(std::min(block_rows, ceil_div(p.m, p.ranks)), worker_rows);
@@ -147,6 +140,13 @@ void add_carried(const Problem& p, const GemmPlan& gemm, Index block_rows, bool 
 
 }  // namespace
 
+void require_gemm_ar(const Problem& p) {
+  require(p.op == Op::gemm_ar, "gemm_ar: op, got {}, expected gemm_ar", name_of(p.op));
+  check_problem(p);
+  require(p.ranks <= schedule::kMaxShareRanks, "gemm_ar: ranks, got {}, expected at most {}",
+          p.ranks, schedule::kMaxShareRanks);
+}
+
 std::string describe(const GemmArPlan& plan) {
   const std::string carried = plan.copied == 0
                                   ? ""
@@ -173,7 +173,7 @@ schedule::ShareOrder gemm_ar_order(const Problem& p, const GemmArPlan& plan, int
 
 std::vector<GemmArPlan> gemm_ar_candidates(const Problem& p, const GemmMachine& machine,
                                            bool wide) {
-  require_problem(p);
+  require_gemm_ar(p);
   require(p.m > 0, "gemm_ar: m, got 0, expected rows to plan for");
   const Index of_peers = p.m - p.m / p.ranks;
   const double staged_us = static_cast<double>(of_peers * p.n.front()) *
@@ -200,7 +200,7 @@ std::vector<GemmArPlan> gemm_ar_candidates(const Problem& p, const GemmMachine& 
 
 std::int64_t gemm_ar_staging_bytes(const Problem& p, DType partials) {
   const bool wide = partials == DType::fp32;
-  require_problem(p);
+  require_gemm_ar(p);
   Index most = 0;
   for (const GemmTile& t : kGemmTiles) {
     if (!can_share(t, p.ranks, wide)) continue;

@@ -24,7 +24,7 @@ struct GemmArPlan {
   /// Copy engines carry finished tiles, so many columns of a block at a time: this many chunks of
   /// each rank, the first ones, never straight to where peers want them. The rest, or all, leave
   /// from the product, tile by tile.
-  int chunk_cols = 1, copied = 0;
+  int chunk_cols = 0, copied = 0;
 };
 
 /// Chunks of a rank that copy engines may carry.
@@ -34,6 +34,9 @@ constexpr int kMaxCopied = schedule::kMaxShareBlocks * schedule::kMaxBlockChunks
 inline Transport transport_of(const GemmArPlan& plan) {
   return plan.copied > 0 ? Transport::push : Transport::store;
 }
+
+/// Errors: usage (another op, a malformed problem, more ranks than its kernels have places for).
+void require_gemm_ar(const Problem&);
 
 /// As printed: "direct, blocks of 512 rows, own tiles 16 columns behind; p160 workers 66 ...".
 std::string describe(const GemmArPlan&);

@@ -7,9 +7,8 @@
 #include <ostream>
 
 #include "core/check.h"
-#include "plan/problem.h"
+#include "plan/gemm_ar.h"
 #include "schedule/multimem_tiles.h"
-#include "schedule/share_order.h"
 
 namespace tilelace::plan {
 namespace {
@@ -20,13 +19,6 @@ using schedule::Index;
 // Round figures: links measured without a switch that adds (docs/decisions/0006), never timed.
 constexpr double kSendBytesPerUs = 330e3;
 constexpr double kTailUs = 10;
-
-void require_problem(const Problem& p) {
-  require(p.op == Op::gemm_ar, "gemm_ar: op, got {}, expected gemm_ar", name_of(p.op));
-  check_problem(p);
-  require(p.ranks <= schedule::kMaxShareRanks, "gemm_ar: ranks, got {}, expected at most {}",
-          p.ranks, schedule::kMaxShareRanks);
-}
 
 /// A rank's link brings its partials to the switch and its share of the sums, one way; the sums of
 /// all, and its share to be stored, the other way.
@@ -49,7 +41,7 @@ std::ostream& operator<<(std::ostream& out, const GemmMultimemPlan& plan) {
 
 std::vector<GemmMultimemPlan> gemm_multimem_candidates(const Problem& p, const GemmMachine& machine,
                                                        bool emulated) {
-  require_problem(p);
+  require_gemm_ar(p);
   require(p.m > 0, "gemm_ar: m, got 0, expected rows to plan for");
   constexpr double kStagedUs = 1e-3;  // the copy goes under the next tiles; beside the direct way
   std::vector<GemmMultimemPlan> plans;
@@ -71,12 +63,12 @@ int multimem_roundings(const Problem& p) {
 }
 
 std::int64_t gemm_multimem_staging_bytes(const Problem& p) {
-  require_problem(p);
+  require_gemm_ar(p);
   return p.m * p.n.front() * static_cast<Index>(size_of(p.dtype));
 }
 
 std::int64_t gemm_multimem_counts(const Problem& p) {
-  require_problem(p);
+  require_gemm_ar(p);
   Index most = 0;
   for (const GemmTile& t : kGemmTiles) {
     if (!can_multimem(t.name)) continue;

@@ -175,7 +175,7 @@ constexpr ShareOrder make_share_order(const RowSplit& split, const Route& route,
   return o;
 }
 
-/// `chunk_cols`: at least 1, more where a block would have more than kMaxBlockChunks. `copied`:
+/// `chunk_cols`: 0 or more, and more where a block would have more than kMaxBlockChunks. `copied`:
 /// chunks of each rank, those that there are at most.
 constexpr void cut_chunks(ShareOrder& o, Index chunk_cols, Index copied) {
   o.chunk_cols = static_cast<int>(

@@ -96,9 +96,8 @@ void GemmMultimem::run(const Problem& p, const plan::GemmMultimemPlan& given,
   params.call = calls_.params(0, hash_of(p, plan, reachable), p.op);
   params.work = plan::work_of(plan.gemm, {p.m, p.n.front(), p.k, p.dtype});
   const int parts = params.work.order.tiles() * kernel.tile.cluster();
-  SlotNeeds needs = GemmMultimem::needs(p);
-  needs.counts = static_cast<std::size_t>(schedule::num_counts(parts));
-  calls_.require_room("gemm_ar", needs);
+  calls_.require_room("gemm_ar", {0, static_cast<std::size_t>(plan::gemm_multimem_staging_bytes(p)),
+                                  static_cast<std::size_t>(schedule::num_counts(parts))});
   const int ctas = fill_grid(params, params.work, kernel, plan.gemm);
   calls_.require_place("gemm_ar", ctas, 0);
   const unsigned slot = calls_.begin_call("gemm_ar", Op::gemm_ar, stream);

@@ -4,28 +4,14 @@
 #include <array>
 
 #include "comm/cuda/device_memory.h"
-#include "fake_driver.h"
-#include "rank_threads.h"
+#include "fake_driver_test.h"
 
 namespace tilelace::comm::test {
 namespace {
 
 constexpr std::size_t kBytes = 100'000;
 
-class AllocateDevice : public testing::Test {
- protected:
-  void SetUp() override {
-    fake::machine = {};
-    descriptors_ = open_descriptors();
-  }
-  void TearDown() override {
-    EXPECT_EQ(fake::live(), fake::Live{});
-    EXPECT_EQ(open_descriptors(), descriptors_);
-  }
-
- private:
-  std::size_t descriptors_ = 0;
-};
+class AllocateDevice : public FakeDriverTest {};
 
 std::shared_ptr<DeviceMemory> allocate(Group& group, std::size_t bytes = kBytes) {
   return allocate_device(group, group.rank() % fake::kDevices, bytes, kBound_s);

@@ -6,30 +6,24 @@
 #include <cstdlib>
 
 #include "comm/cuda/device_memory.h"
-#include "fake_driver.h"
-#include "rank_threads.h"
+#include "fake_driver_test.h"
 
 namespace tilelace::comm::test {
 namespace {
 
 constexpr std::size_t kBytes = 100'000;
 
-class MulticastMemory : public testing::Test {
+class MulticastMemory : public FakeDriverTest {
  protected:
   void SetUp() override {
-    fake::machine = {};
+    FakeDriverTest::SetUp();
     setenv("TILELACE_MULTICAST", "1", 1);
     fake::multicast_events();
-    descriptors_ = open_descriptors();
   }
   void TearDown() override {
     unsetenv("TILELACE_MULTICAST");
-    EXPECT_EQ(fake::live(), fake::Live{});
-    EXPECT_EQ(open_descriptors(), descriptors_);
+    FakeDriverTest::TearDown();
   }
-
- private:
-  std::size_t descriptors_ = 0;
 };
 
 std::shared_ptr<DeviceMemory> allocate(Group& group, bool multicast = true) {

@@ -18,4 +18,16 @@ TILELACE_DEVICE float activate(Activation kind, float x) {
   }
 }
 
+/// Of eight values, where there is one. One copy of the code, the values move past it: eight would
+/// not fit the instruction cache.
+TILELACE_DEVICE void activate(Activation kind, float (&f)[8]) {
+#pragma unroll 1
+  for (int i = 0; i < 8; ++i) {
+    const float x = activate(kind, f[0]);
+#pragma unroll
+    for (int e = 0; e < 7; ++e) f[e] = f[e + 1];
+    f[7] = x;
+  }
+}
+
 }  // namespace tilelace::cuda

@@ -97,16 +97,7 @@ TILELACE_DEVICE uint4 finish_sum(const Sum& p, float (&sum)[8], schedule::Index 
   }
   if (p.residual != nullptr)
     add_elements<Element>(sum, reinterpret_cast<const uint4*>(p.residual)[unit - p.out_begin]);
-  if (p.activation != Activation::none) {
-    // One copy of the code, the values move past it: eight would not fit the instruction cache.
-#pragma unroll 1
-    for (int i = 0; i < 8; ++i) {
-      const float x = activate(p.activation, sum[0]);
-#pragma unroll
-      for (int e = 0; e < 7; ++e) sum[e] = sum[e + 1];
-      sum[7] = x;
-    }
-  }
+  if (p.activation != Activation::none) activate(p.activation, sum);
   return pack_elements<Element>(sum);
 }
 

@@ -201,16 +201,7 @@ class MultimemSums {
     if (p_.sum_bias != nullptr)
       add_elements<Element>(f, __ldg(reinterpret_cast<const uint4*>(
                                    static_cast<const std::byte*>(p_.sum_bias) + 2 * col)));
-    if (p_.sum_activation != Activation::none) {
-      // One copy of the code, the values move past it.
-#pragma unroll 1
-      for (int i = 0; i < 8; ++i) {
-        const float x = activate(p_.sum_activation, f[0]);
-#pragma unroll
-        for (int e = 0; e < 7; ++e) f[e] = f[e + 1];
-        f[7] = x;
-      }
-    }
+    if (p_.sum_activation != Activation::none) activate(p_.sum_activation, f);
     v = pack_elements<Element>(f);
   }
 

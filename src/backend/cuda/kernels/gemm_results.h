@@ -92,16 +92,7 @@ class GemmResults {
         add_bias(f, p_.bias, col, both);
       }
     }
-    if (p_.activation != Activation::none) {
-      // One copy of the code, the values move past it: eight would not fit the instruction cache.
-#pragma unroll 1
-      for (int i = 0; i < 8; ++i) {
-        const float x = activate(p_.activation, f[0]);
-#pragma unroll
-        for (int e = 0; e < 7; ++e) f[e] = f[e + 1];
-        f[7] = x;
-      }
-    }
+    if (p_.activation != Activation::none) activate(p_.activation, f);
   }
 
   const Params& p_;
