@@ -49,6 +49,8 @@ std::string to_string(const CallSpec& s) {
   if (s.hand) text += fmt::format(" handed {}", kHands.at(static_cast<std::size_t>(*s.hand)));
   if (s.shots != 1) text += fmt::format(" shots {}", s.shots);
   if (s.direct) text += " direct";
+  if (s.lag != 0) text += fmt::format(" lag {}", s.lag);
+  if (s.copied != 0) text += fmt::format(" copied {} chunk_cols {}", s.copied, s.chunk_cols);
   return text;
 }
 
@@ -91,6 +93,25 @@ CallSpec spec_of(const GemmReduce& s) {
   return spec;
 }
 
+namespace {
+
+/// Of calls whose finished tiles copy engines may carry.
+std::optional<std::string> legal_lag(const CallSpec& s, int ranks) {
+  const bool carried = s.copied > 0;
+  if (s.lag < 0 || s.copied < 0 || s.chunk_cols < 0 || carried != (s.chunk_cols > 0))
+    return "lag, copied and chunk_cols must not be negative, the last two 0 together";
+  if (s.lag == 0) return carried ? std::optional("copied is for calls with lag") : std::nullopt;
+  if (s.op != Op::gemm_ar || s.route != RouteKind::mesh || s.unfused || s.straddle || s.direct)
+    return "lag is for fused gemm_ar over the mesh, through slots";
+  if (s.transport != (carried ? Transport::push : Transport::store))
+    return "with lag the transport is push where tiles are copied, else store";
+  if (ranks > schedule::kMaxShareRanks || s.blocks > schedule::kMaxShareBlocks)
+    return "lag is for at most 8 ranks and 8 blocks";
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::optional<std::string> legal(const CallSpec& s, int ranks) {
   const bool mesh = s.route == RouteKind::mesh;
   const bool gather = s.op == Op::ag_gemm;
@@ -126,6 +147,7 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
   if (s.hand && (!s.unfused || s.op != Op::gemm_rs || s.shots != 1)) {
     return "partials are handed by unfused gemm_rs";
   }
+  if (auto reason = legal_lag(s, ranks)) return reason;
   if (!s.unfused) return std::nullopt;
   if (gather || !mesh || ranks > schedule::kMaxSumRanks) {
     return "unfused is for sums over the mesh, of at most 8 ranks";
@@ -140,9 +162,16 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
 int min_resident(const CallSpec& s, int workers) {
   // Products wait for nobody, sums for those of their number, which come first.
   if (s.transport == Transport::multimem) return 1;
+  // Terms come from all workers of the peers' products. One actor that does both collects last,
+  // and copies must not be behind it.
+  if (s.lag > 0) return workers > 1 ? launched_first(s, workers) : 2;
   // The last workers of a direct call wait for all; else each for one of its number.
   if (s.unfused) return s.direct ? workers + 1 : 1;
   return s.op == Op::ag_gemm && s.transport != Transport::store ? 2 : workers + 1;
+}
+
+int launched_first(const CallSpec& s, int workers) {
+  return s.lag > 0 ? schedule::SharedTiles::products(workers) : 0;
 }
 
 Cuts::Cuts(Index rows) : cell_(static_cast<std::size_t>(rows) + 1, 0) { mark({0, rows}); }
@@ -201,6 +230,8 @@ CallPlan::CallPlan(const CallSpec& spec, int ranks, int workers)
   }
   if (spec.transport == Transport::multimem)
     cut_switched();
+  else if (spec.lag > 0)
+    cut_shared();
   else if (spec.unfused)
     spec.hand ? cut_handed() : spec.transport == Transport::push ? cut_pushed() : cut_sums();
   else
@@ -336,6 +367,27 @@ void CallPlan::cut_switched() {
   for (int row = 0; row < s.work.order.rows; ++row)
     for (int q = 0; q < ranks_; ++q) rows_.mark(s.share({row, 0}, q));
   num_flags_ = Index{schedule::num_counts(s.tiles())} * ranks_;
+}
+
+void CallPlan::cut_shared() {
+  const Index tiles =
+      schedule::ceil_div(schedule::ceil_div(split().max_rows(), spec_.blocks), spec_.tile_m);
+  for (int rank = 0; rank < ranks_; ++rank) {
+    schedule::ShareOrder order = schedule::make_share_order(
+        split(), {spec_.route, ranks_, ranks_}, rank, static_cast<int>(spec_.cols), spec_.tile_m,
+        std::max<Index>(tiles, 1) * spec_.tile_m, spec_.lag);
+    schedule::cut_chunks(order, spec_.chunk_cols, spec_.copied);
+    const RowRange own = shard(rank);
+    Cuts& incoming = incoming_.emplace_back((ranks_ - 1) * own.size());
+    shared_.push_back(schedule::make_shared_tiles(split(), order, spec_.tile_m, workers_));
+    for (Index row = own.begin; row < own.end; row += spec_.tile_m) {
+      const RowRange rows{row, std::min(row + spec_.tile_m, own.end)};
+      rows_.mark(rows);
+      for (int p = 0; p < ranks_; ++p)
+        if (p != rank) incoming.mark(shared_rows(shared_.back(), rank, p, rows));
+    }
+  }
+  num_flags_ = shared_.front().num_flags();
 }
 
 FlagName CallPlan::flag(int rank, Index flag) const {
