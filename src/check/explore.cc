@@ -126,6 +126,10 @@ void Explorer::make_plans() {
       }
       auto lists = record(*plans_[c], rank);
       report_.mutated |= mutate(config_.mutant, *plans_[c], rank, lists);
+      if (rank == 0 && config_.lost >= 0 && config_.lost < std::ssize(lists[0])) {
+        lists[0].erase(lists[0].begin() + config_.lost);
+        report_.mutated = true;
+      }
       lists_.push_back(std::make_shared<const std::vector<StepList>>(std::move(lists)));
     }
   }

@@ -107,6 +107,19 @@ CheckConfig mixed_sums() {
   return c;
 }
 
+/// Between calls that send before their admission, which this kind never does: its slots and
+/// headers are for them.
+CheckConfig mixed_shared() {
+  CheckConfig c = three_of(shared_tiles()[0]);
+  c.calls[1] = small(Op::ag_gemm, RouteKind::mesh, Transport::push, 33);
+  c.calls[2] = shared_tiles()[1];
+  c.calls.push_back(small(Op::gemm_rs, RouteKind::mesh, Transport::store, 42));
+  c.calls.push_back(shared_tiles()[1]);
+  c.calls.push_back(small_sum(Op::gemm_ar, Transport::push, 42));
+  c.calls.push_back(shared_tiles()[0]);
+  return c;
+}
+
 /// Calls that share the slots and cut flags differently.
 CheckConfig mixed() {
   CheckConfig c = three_of(small(Op::ag_gemm, RouteKind::mesh, Transport::push, 33));
@@ -165,6 +178,7 @@ std::vector<CheckConfig> mutant_scenarios() {
     all.push_back(no_rows);
   }
   all.push_back(mixed_sums());
+  all.push_back(mixed_shared());
   all.push_back(rechunked());
   all.push_back(mixed());
   all.push_back(mixed());
