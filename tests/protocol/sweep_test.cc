@@ -72,6 +72,27 @@ TEST_P(ProtocolAtScale, HoldsOnEightRanksOf132Workers) {
   fmt::print("{}: {} steps in {:.2f} s\n", to_string(spec), report.steps, took.count());
 }
 
+TEST(ProtocolOfCarriedTiles, HoldsOnEightRanksOf132Workers) {
+  CallSpec spec;
+  spec.op = Op::gemm_ar;
+  spec.m = 8192;
+  spec.cols = 12288 / 128;
+  spec.blocks = 2;
+  spec.lag = 96;
+  spec.chunk_cols = 12;
+  spec.copied = 15;
+  CheckConfig config;
+  config.calls = {spec, spec, spec};
+  config.ranks = 8;
+  config.workers = 2 * 132;
+  config.resident = 133;
+
+  const CheckReport report = check(config);
+
+  for (const Finding& f : report.findings) ADD_FAILURE() << f.text;
+  EXPECT_EQ(report.tiles, 3 * 8 * 64 * spec.cols);
+}
+
 INSTANTIATE_TEST_SUITE_P(Ops, ProtocolAtScale,
                          testing::Combine(testing::Values(Op::ag_gemm, Op::gemm_rs, Op::gemm_ar),
                                           testing::Values(Transport::push, Transport::pull,
