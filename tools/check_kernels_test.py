@@ -84,6 +84,8 @@ def switched(load=LOAD):
 
 SOUND = [dump("c128", sound()),
          dump("c128", sound()[:3] + halves(4) * 3 + sound()[sound().index("@!P0 BRA back"):]), dump("p64", sound(2, 8, PLAIN)),
+         dump("c128", sound()[:3] + ["BSYNC B4"] + sound()[3:]),
+         dump("p64", ["BSYNC B4"] + sound(2, 8, PLAIN) + ["WARPSYNC.ALL"]),
          dump("v16", without(sound(2, 4, PLAIN), "USETMAXREG"), "6__half"),
          dump("c128", switched(), name=HARDWARE),
          dump("c128", switched(LOAD.replace("BF16x8", "F16x8")), "6__half", HARDWARE),
@@ -113,6 +115,10 @@ WRONG = [
     ("groups in a batch", dump("c128", [i.replace("R24, gdesc[UR28], R24", "R24, g, R24, gsb0")
                                         for i in sound()]), "HGMMA that close a group"),
     ("no loop", dump("c128", [i for i in sound() if i != "@!P0 BRA back"]), "main loop, got none"),
+    ("warps that meet in every step",
+     dump("p64", [t for i in sound(2, 8, PLAIN)
+                  for t in (["BSYNC B4", "WARPSYNC.ALL"] if i == "WARPGROUP.ARRIVE" else []) + [i]]),
+     "p64 bf16: BSYNC and WARPSYNC in the main loop, got 4, expected none"),
     ("unknown tile", dump("c999", sound()), "name, got no tile"),
     ("sums by nobody", dump("c128", without(switched(), "LDGMC"), name=HARDWARE),
      "c128 bf16 gemm_ar multimem: LDGMC.F32ADD.BF16x8, got none, expected some"),

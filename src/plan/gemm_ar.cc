@@ -21,7 +21,7 @@ constexpr double kCopyBytesPerUs = 1.2e6;
 constexpr double kTailUs = 10;
 // On two H200s (docs/decisions/0015): what the product's clock loses to tiles that leave from
 // multiprocessors, and to those that copy engines carry.
-constexpr double kSentCost = 1.04;
+constexpr double kSentCost = 1.015;
 constexpr double kCarriedCost = 1.015;
 constexpr double kCarryBytesPerUs = 370e3;
 constexpr double kCarryUs = 12;         ///< of a chunk: a wait, a copy's start, its flag

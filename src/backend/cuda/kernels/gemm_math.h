@@ -159,8 +159,8 @@ class GemmMath {
 
   /// Staged results have been read (the end of the kernel publishes them); the launch is counted.
   TILELACE_DEVICE void finish() {
-    if (thread_ != 0) return;
     if constexpr (Params::kShares) tell_shared();
+    if (thread_ != 0) return;
     ptx::store_wait_read<0>();
     note(TraceKind::exit);
     if (p_.work.split_tiles > 0 && group_ == 0) parts().count(launch_);
@@ -257,18 +257,21 @@ class GemmMath {
 
   /// The thread that stored tells the peers of the last tile that went to all, once everything has
   /// arrived: behind the next products, so that nobody waits for it. Or this rank of one that copy
-  /// engines carry.
+  /// engines carry. Its whole warp comes along, for a reason that the compiler sees: where a thread
+  /// branches off alone, warps meet again in every step of the products, too.
   TILELACE_DEVICE void tell_shared() {
-    if (thread_ != 0 || untold_ < 0) return;
     static_assert(!Params::kShares || PartialShape<Tile>::kGroups == 1);
+    const int number = untold_;
+    untold_ = -1;
+    if (warp_ != 0 || __shfl_sync(~0U, number, 0) < 0) return;
     const std::uint32_t epoch = admitted_number(shared_);
-    bulk_complete();
+    if (thread_ == 0) bulk_complete();
     for (int i = copies_ > 1 ? 1 : 0; i < copies_; ++i) {
       const int peer = (p_.call.rank + i) % p_.call.ranks;
       std::byte* const flags = p_.call.base + peer * p_.call.stride + p_.call.flags;
-      signal(reinterpret_cast<comm::Flag*>(flags) + p_.first_shared + untold_, epoch);
+      if (thread_ == 0)
+        signal(reinterpret_cast<comm::Flag*>(flags) + p_.first_shared + number, epoch);
     }
-    untold_ = -1;
     note(TraceKind::told);
   }
 
