@@ -267,27 +267,6 @@ TEST(Checker, LimitsOfCarriedTilesAreNamed) {
             "lag, copied and chunk_cols must not be negative, the last two 0 together");
 }
 
-/// A wait that finds no place beside the product has one when that has ended; the product waits for
-/// no copy, however far own tiles come behind.
-TEST(Checker, AProductNeedsNoPlaceForItsCopies) {
-  CheckConfig c;
-  c.ranks = 4;
-  c.workers = 6;
-  c.resident = 3;
-  CallSpec s = tiny_carried();
-  s.m = 90;
-  s.cols = 5;
-  s.blocks = 3;
-  s.copied = 15;
-  for (const int lag : {1, 4, 15, 100}) {
-    s.lag = lag;
-    c.calls = {s, s, s};
-    for (c.seed = 0; c.seed < 4; ++c.seed) EXPECT_TRUE(check(c).findings.empty()) << c;
-  }
-  c.resident = 2;
-  EXPECT_EQ(legal(c), "gemm_ar needs 3 actors resident");
-}
-
 TEST(Checker, SpecOfASchedulesPlanIsTheSpec) {
   CallSpec gather = tiny(Op::ag_gemm);
   gather.rows = {3, 1};
