@@ -33,10 +33,11 @@ constexpr double kLags[] = {1.5, 2.5};
 /// Of a thread's eight values, all threads together.
 Index piece_bytes(bool wide) { return wide ? 4096 : 2048; }
 
-/// A step of the ring must hold a piece of each term of a tile.
+/// A step of the ring must hold what is added together of each term of a tile.
 bool can_share(const GemmTile& t, int ranks, bool wide) {
   return plan::can_share(t.blocks, t.width, t.pingpong) && (!wide || can_widen(t.name)) &&
-         (t.rows() + t.width) * 128 >= piece_bytes(wide) * (ranks - 1);
+         (t.rows() + t.width) * 128 >=
+             piece_bytes(wide) * terms_at_once(t.width, t.pingpong, wide) * (ranks - 1);
 }
 
 Index given_bytes(const GemmTile& t, bool wide) {

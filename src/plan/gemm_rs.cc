@@ -27,7 +27,8 @@ bool can_reduce(const GemmTile& t, int ranks, bool wide) {
   const int stage = (t.rows() + t.width) * 128;
   return plan::can_reduce(t.groups, t.blocks, t.width, t.pingpong, t.swapped) &&
          (!wide || can_widen(t.name)) &&
-         stage >= (wide ? 4096 : 2048) * (t.pingpong ? 1 : t.groups) * (ranks - 1);
+         stage >= (wide ? 4096 : 2048) * terms_at_once(t.width, t.pingpong, wide) *
+                      (t.pingpong ? 1 : t.groups) * (ranks - 1);
 }
 
 void require_problem(const Problem& p) {

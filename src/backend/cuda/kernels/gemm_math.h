@@ -21,6 +21,7 @@ class GemmMath {
   static constexpr int kOut = kOutWidth<Tile, Params>;
   static constexpr int kChunks = (kOut + 63) / 64;
   static constexpr int kRest = kOut % 64;
+  using Partial = PartialShape<Tile, Params::kWide>;
 
  public:
   TILELACE_DEVICE GemmMath(const Params& p, GemmShared<Tile> shared, Place<Tile> place, int group)
@@ -214,36 +215,24 @@ class GemmMath {
     note(TraceKind::given);
   }
 
-  /// Adds the peers' terms, in rank order, the own one in its place among them.
+  /// Adds the peers' terms, in rank order, the own one in its place among them. Beside products a
+  /// load from the ring takes long, and stages that are not free yet hold the other group up: two
+  /// are under way together.
   TILELACE_DEVICE void add_terms() {
-    using Partial = PartialShape<Tile, Params::kWide>;
-    const int peers = p_.work.order.ranks - 1;
-    const int apart = Partial::kGroups * p_.term_pieces * Partial::kPieceBytes;
     const int first = (Tile::pingpong ? 0 : group_) * p_.term_pieces * Partial::kPieceBytes;
     ptx::Shared piece = 0;
     int left = 0;
 #pragma unroll
-    for (int i = 0; i < Partial::kPieces; ++i) {
+    for (int i = 0; i < Partial::kPieces; i += Partial::kAtOnce) {
       if (left == 0) {
         if (i != 0) drop_stage();
         ptx::barrier_wait(shared_.full(ring_.stage), ring_.parity);
         piece = shared_.rows(ring_.stage) + first + thread_ * 16;
         left = p_.term_pieces;
       }
-      float sum[8] = {};
-      int q = 0;
-#pragma unroll 1
-      for (; q < p_.call.rank; ++q) add_term<Element, Params::kWide>(sum, piece + q * apart);
-#pragma unroll
-      for (int e = 0; e < 8; ++e)
-        if (8 * i + e < Partial::kValues) sum[e] += value(8 * i + e);
-#pragma unroll 1
-      for (; q < peers; ++q) add_term<Element, Params::kWide>(sum, piece + q * apart);
-#pragma unroll
-      for (int e = 0; e < 8; ++e)
-        if (8 * i + e < Partial::kValues) value(8 * i + e) = sum[e];
-      piece += Partial::kPieceBytes;
-      --left;
+      add_pieces<Tile, Element>(p_, acc_, i, piece);
+      piece += Partial::kAtOnce * Partial::kPieceBytes;
+      left -= Partial::kAtOnce;
     }
     drop_stage();
     if (Tile::pingpong && p_.term_steps > Tile::stages) hand_over();
@@ -275,9 +264,6 @@ class GemmMath {
     note(TraceKind::told);
   }
 
-  [[nodiscard]] TILELACE_DEVICE float& value(int i) {
-    return acc_[i / Shape::kAccumulators][i % Shape::kAccumulators];
-  }
   /// This group has read the terms in the ring's next stage.
   TILELACE_DEVICE void drop_stage() {
     sync_group();
