@@ -14,19 +14,11 @@
 namespace tilelace::check {
 
 using schedule::AgGemm;
-using schedule::Bands;
-using schedule::Chunks;
 using schedule::GemmReduce;
 
 std::string_view op_name(Op op) {
   return std::array<std::string_view, 3>{"ag_gemm", "gemm_rs", "gemm_ar"}.at(
       static_cast<std::size_t>(op));
-}
-
-std::string_view name_of(Region region) {
-  return std::array<std::string_view, kRegions>{"gathered", "outgoing", "incoming",
-                                                "result",   "out",      "delivered"}
-      .at(static_cast<std::size_t>(region));
 }
 
 std::string to_string(const CallSpec& s) {
@@ -49,6 +41,8 @@ std::string to_string(const CallSpec& s) {
   if (s.hand) text += fmt::format(" handed {}", kHands.at(static_cast<std::size_t>(*s.hand)));
   if (s.shots != 1) text += fmt::format(" shots {}", s.shots);
   if (s.direct) text += " direct";
+  if (s.lag != 0) text += fmt::format(" lag {}", s.lag);
+  if (s.copied != 0) text += fmt::format(" copied {} chunk_cols {}", s.copied, s.chunk_cols);
   return text;
 }
 
@@ -91,6 +85,25 @@ CallSpec spec_of(const GemmReduce& s) {
   return spec;
 }
 
+namespace {
+
+/// Of calls whose finished tiles copy engines may carry.
+std::optional<std::string> legal_lag(const CallSpec& s, int ranks) {
+  const bool carried = s.copied > 0;
+  if (s.lag < 0 || s.copied < 0 || s.chunk_cols < 0 || carried != (s.chunk_cols > 0))
+    return "lag, copied and chunk_cols must not be negative, the last two 0 together";
+  if (s.lag == 0) return carried ? std::optional("copied is for calls with lag") : std::nullopt;
+  if (s.op != Op::gemm_ar || s.route != RouteKind::mesh || s.unfused || s.straddle || s.direct)
+    return "lag is for fused gemm_ar over the mesh, through slots";
+  if (s.transport != (carried ? Transport::push : Transport::store))
+    return "with lag the transport is push where tiles are copied, else store";
+  if (ranks > schedule::kMaxShareRanks || s.blocks > schedule::kMaxShareBlocks)
+    return "lag is for at most 8 ranks and 8 blocks";
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::optional<std::string> legal(const CallSpec& s, int ranks) {
   const bool mesh = s.route == RouteKind::mesh;
   const bool gather = s.op == Op::ag_gemm;
@@ -126,6 +139,7 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
   if (s.hand && (!s.unfused || s.op != Op::gemm_rs || s.shots != 1)) {
     return "partials are handed by unfused gemm_rs";
   }
+  if (auto reason = legal_lag(s, ranks)) return reason;
   if (!s.unfused) return std::nullopt;
   if (gather || !mesh || ranks > schedule::kMaxSumRanks) {
     return "unfused is for sums over the mesh, of at most 8 ranks";
@@ -140,224 +154,16 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
 int min_resident(const CallSpec& s, int workers) {
   // Products wait for nobody, sums for those of their number, which come first.
   if (s.transport == Transport::multimem) return 1;
+  // Terms come from all workers of the peers' products. One actor that does both collects last,
+  // and copies must not be behind it.
+  if (s.lag > 0) return workers > 1 ? launched_first(s, workers) : 2;
   // The last workers of a direct call wait for all; else each for one of its number.
   if (s.unfused) return s.direct ? workers + 1 : 1;
   return s.op == Op::ag_gemm && s.transport != Transport::store ? 2 : workers + 1;
 }
 
-Cuts::Cuts(Index rows) : cell_(static_cast<std::size_t>(rows) + 1, 0) { mark({0, rows}); }
-
-void Cuts::mark(RowRange rows) {
-  require(rows.begin >= 0 && rows.end <= num_rows(), "check: rows {}..{} of a region of {} rows",
-          rows.begin, rows.end, num_rows());
-  cell_[static_cast<std::size_t>(rows.begin)] = 1;
-  cell_[static_cast<std::size_t>(rows.end)] = 1;
-}
-
-void Cuts::close() {
-  std::int32_t next = 0;
-  for (std::size_t row = 0; row < cell_.size(); ++row) {
-    const bool begins = cell_[row] != 0;
-    cell_[row] = next;
-    if (!begins) continue;
-    begins_.push_back(static_cast<Index>(row));
-    ++next;
-  }
-}
-
-bool Cuts::aligned(RowRange rows) const {
-  if (rows.begin < 0 || rows.end > num_rows()) return false;
-  const auto begins_at = [&](Index row) {
-    return begins_[static_cast<std::size_t>(cell(row))] == row;
-  };
-  return begins_at(rows.begin) && begins_at(rows.end);
-}
-
-RowRange Cuts::rows(Index cell) const {
-  const auto c = static_cast<std::size_t>(cell);
-  return {begins_[c], begins_[c + 1]};
-}
-
-namespace {
-
-/// Calls f for every band and chunk of a shard.
-template <class F>
-void each_part(const Bands& bands, const Chunks& chunks, F f) {
-  if (bands.shard.size() == 0) return;
-  for (Index j = 0; j < bands.count(); ++j) f(bands.rows(j));
-  for (Index c = 0; c < chunks.count(); ++c) f(chunks.rows(c));
-}
-
-}  // namespace
-
-CallPlan::CallPlan(const CallSpec& spec, int ranks, int workers)
-    : spec_(spec), ranks_(ranks), workers_(workers), rows_(std::max<Index>(spec.m, 0)) {
-  const auto reason = legal(spec, ranks);
-  require(!reason, "check: {}, got {} over {} ranks", reason.value_or(""), to_string(spec), ranks);
-  require(workers >= 1, "check: workers, got {}, expected at least 1", workers);
-  if (!spec.rows.empty()) {
-    borders_.assign(1, 0);
-    for (const Index rows : spec.rows) borders_.push_back(borders_.back() + rows);
-  }
-  if (spec.transport == Transport::multimem)
-    cut_switched();
-  else if (spec.unfused)
-    spec.hand ? cut_handed() : spec.transport == Transport::push ? cut_pushed() : cut_sums();
-  else
-    spec.op == Op::ag_gemm ? cut_gather() : cut_reduce();
-  rows_.close();
-  for (Cuts& cuts : incoming_) cuts.close();
-}
-
-schedule::RowSplit CallPlan::split() const {
-  return {spec_.m, ranks_, borders_.empty() ? nullptr : borders_.data()};
-}
-
-template <class Schedule>
-Schedule CallPlan::common() const {
-  Schedule s;
-  s.route = {spec_.route, ranks_, spec_.route == RouteKind::two_level ? spec_.local : 1};
-  s.split = split();
-  s.workers = workers_;
-  s.tile_m = spec_.tile_m;
-  s.cols = spec_.cols;
-  s.chunk_rows = spec_.chunk_rows;
-  s.raster_group = spec_.raster_group;
-  s.transport = spec_.transport;
-  s.straddle = spec_.straddle;
-  return s;
-}
-
-void CallPlan::cut_gather() {
-  auto s = common<AgGemm>();
-  s.deliver = spec_.deliver;
-  num_flags_ = s.num_flags();
-  for (s.rank = 0; s.rank < ranks_; ++s.rank) gather_.push_back(s);
-  for (int q = 0; q < ranks_; ++q) {
-    each_part(s.bands(q), s.chunks(q), [&](RowRange rows) { rows_.mark(rows); });
-  }
-}
-
-void CallPlan::cut_reduce() {
-  auto s = common<GemmReduce>();
-  s.blocks = spec_.blocks;
-  s.block_grain = spec_.block_grain;
-  s.all_reduce = spec_.op == Op::gemm_ar;
-  num_flags_ = s.num_flags();
-  for (s.rank = 0; s.rank < ranks_; ++s.rank) {
-    reduce_.push_back(s);
-    incoming_.emplace_back(s.incoming_rows());
-  }
-  for (int b = 0; b < s.blocks; ++b) {
-    for (int q = 0; q < ranks_; ++q) {
-      each_part(s.bands(b, q), s.chunks(b, q), [&](RowRange rows) {
-        rows_.mark(rows);
-        for (int p = 0; p < ranks_; ++p) {
-          if (p == q) continue;
-          const int parent = s.route.parent(q, p);
-          const Step part{Verb::partial, -1, q, b, -1, rows, -1};
-          incoming_[static_cast<std::size_t>(parent)].mark(incoming_rows(s, parent, p, part));
-        }
-      });
-    }
-  }
-}
-
-void CallPlan::cut_sums() {
-  using schedule::SumForm;
-  const bool shared = spec_.transport == Transport::store;
-  const SumForm form = spec_.op == Op::gemm_rs ? SumForm::own_rows
-                       : shared                ? SumForm::shared_rows
-                                               : SumForm::all_rows;
-  for (int rank = 0; rank < ranks_; ++rank) {
-    sums_.push_back(schedule::make_reduce_rows(split(), rank, form, 1, spec_.chunk_rows, workers_));
-    const schedule::ReduceRows& s = sums_.back();
-    for (int q = 0; q < ranks_; ++q)
-      for (Index c = 0; c < s.chunks[q]; ++c) rows_.mark(s.chunk(q, c).units);
-    incoming_.emplace_back(0);
-  }
-  num_flags_ = sums_.front().num_flags() + 1;
-}
-
-void CallPlan::cut_pushed() {
-  using schedule::SumForm;
-  const SumForm form = spec_.op == Op::gemm_rs ? SumForm::own_rows
-                       : spec_.shots == 2      ? SumForm::shared_rows
-                                               : SumForm::all_rows;
-  for (int rank = 0; rank < ranks_; ++rank) {
-    pushed_.push_back(
-        schedule::make_push_rows(split(), rank, form, 1, spec_.chunk_rows, workers_, spec_.direct));
-    const schedule::PushRows& s = pushed_.back();
-    Cuts& incoming = incoming_.emplace_back((ranks_ - 1) * s.rows[rank].size());
-    for (int q = 0; q < ranks_; ++q)
-      for (Index c = 0; c < s.chunks[q]; ++c) {
-        const RowRange units = s.chunk(q, c).units;
-        rows_.mark(units);
-        if (q == rank)
-          for (int p = 0; p < ranks_; ++p)
-            if (p != q) incoming.mark(pushed_rows(s, q, p, units));
-      }
-  }
-  num_flags_ = pushed_.front().num_flags() + 1;
-}
-
-void CallPlan::cut_handed() {
-  for (int rank = 0; rank < ranks_; ++rank) {
-    schedule::HandRows& s = handed_.emplace_back();
-    static_cast<schedule::ReduceRows&>(s) = schedule::make_reduce_rows(
-        split(), rank, schedule::SumForm::own_rows, 1, spec_.chunk_rows, workers_);
-    s.way = *spec_.hand;
-    Cuts& incoming = incoming_.emplace_back(handed_units(s, rank));
-    for (int q = 0; q < ranks_; ++q)
-      for (Index c = 0; c < s.chunks[q]; ++c) {
-        const RowRange units = s.chunk(q, c).units;
-        rows_.mark(units);
-        for (int p = 0; p < ranks_; ++p)
-          if (s.way == schedule::HandWay::ring || (q == rank && p != q))
-            incoming.mark(handed_rows(s, rank, p, units));
-      }
-  }
-  num_flags_ = schedule::num_handed_flags(handed_.front()) + 1;
-}
-
-void CallPlan::cut_switched() {
-  for (int rank = 0; rank < ranks_; ++rank) {
-    schedule::GemmOrder order;
-    order.rows = static_cast<int>(schedule::ceil_div(spec_.m, spec_.tile_m));
-    order.cols = static_cast<int>(spec_.cols);
-    order.group = spec_.raster_group;
-    switched_.push_back(schedule::make_multimem_tiles(split(), rank, spec_.tile_m, order,
-                                                      std::max(1, workers_ / kRolesOfSwitched)));
-    switched_.back().actors = workers_;
-    switched_.back().direct = spec_.direct;
-    incoming_.emplace_back(0);
-  }
-  const schedule::MultimemTiles& s = switched_.front();
-  for (int row = 0; row < s.work.order.rows; ++row)
-    for (int q = 0; q < ranks_; ++q) rows_.mark(s.share({row, 0}, q));
-  num_flags_ = Index{schedule::num_counts(s.tiles())} * ranks_;
-}
-
-FlagName CallPlan::flag(int rank, Index flag) const {
-  return visit_any(rank, [&](const auto& s) { return flag_name(s, flag); });
-}
-
-RowRange CallPlan::result_rows(int rank) const {
-  return spec_.op == Op::gemm_rs ? shard(rank) : RowRange{0, spec_.m};
-}
-
-bool CallPlan::has(Region region) const {
-  switch (region) {
-    case Region::out: return true;
-    case Region::gathered: return spec_.op == Op::ag_gemm;
-    case Region::delivered: return spec_.op == Op::ag_gemm && spec_.deliver;
-    case Region::result: return spec_.op == Op::gemm_ar;
-    case Region::outgoing: return spec_.op != Op::ag_gemm;
-    case Region::incoming:
-      return spec_.op != Op::ag_gemm && spec_.transport != Transport::multimem &&
-             (!spec_.unfused || spec_.hand || spec_.transport == Transport::push);
-  }
-  return false;
+int launched_first(const CallSpec& s, int workers) {
+  return s.lag > 0 ? schedule::SharedTiles::products(workers) : 0;
 }
 
 }  // namespace tilelace::check

@@ -36,6 +36,12 @@ struct CallSpec {
   std::optional<schedule::HandWay> hand;
   int shots = 1;        ///< unfused push, gemm_ar: 2: sums are shared
   bool direct = false;  ///< in two shots, multimem: sums go to where peers want them
+  /// Of a fused gemm_ar as GPUs have it (schedule/share_tiles.h): columns by which own tiles come
+  /// behind the others; 0: other calls. Transport push: copy engines carry `copied` chunks of each
+  /// rank, of chunk_cols columns; or store: all tiles leave from the product. `blocks` are a
+  /// shard's.
+  int lag = 0;
+  int chunk_cols = 0, copied = 0;
 
   bool operator==(const CallSpec&) const = default;
 };
@@ -53,6 +59,9 @@ std::optional<std::string> legal(const CallSpec&, int ranks);
 /// The fewest actors of a rank that must be able to run at a time. Copies of ag_gemm wait for
 /// copies only. In all else workers wait for what other workers hand over, so all must be there.
 int min_resident(const CallSpec&, int workers);
+
+/// How many workers of a rank find a place before the copy role does.
+int launched_first(const CallSpec&, int workers);
 
 /// Rows of a region, cut where any tile or chunk begins: accesses cover whole cells.
 class Cuts {
@@ -89,8 +98,8 @@ class CallPlan {
   [[nodiscard]] RowRange result_rows(int rank) const;
   [[nodiscard]] RowRange shard(int rank) const { return split().shard(rank); }
 
-  /// Calls f(schedule of this rank), for calls of AgGemm and GemmReduce: not unfused ones, and not
-  /// by multimem.
+  /// Calls f(schedule of this rank), for calls of AgGemm and GemmReduce: not unfused ones, not by
+  /// multimem, without lag.
   template <class F>
   decltype(auto) visit(int rank, F&& f) const {
     const auto r = static_cast<std::size_t>(rank);
@@ -100,11 +109,16 @@ class CallPlan {
   [[nodiscard]] const schedule::MultimemTiles& switched(int rank) const {
     return switched_.at(static_cast<std::size_t>(rank));
   }
+  /// Of a call with lag.
+  [[nodiscard]] const schedule::SharedTiles& shared(int rank) const {
+    return shared_.at(static_cast<std::size_t>(rank));
+  }
   /// The same for all calls.
   template <class F>
   decltype(auto) visit_any(int rank, F&& f) const {
     const auto r = static_cast<std::size_t>(rank);
     if (spec_.transport == Transport::multimem) return f(switched_[r]);
+    if (spec_.lag > 0) return f(shared_[r]);
     if (!spec_.unfused) return visit(rank, f);
     if (spec_.hand) return f(handed_[r]);
     return spec_.transport == Transport::push ? f(pushed_[r]) : f(sums_[r]);
@@ -128,6 +142,7 @@ class CallPlan {
   void cut_pushed();
   void cut_handed();
   void cut_switched();
+  void cut_shared();
 
   CallSpec spec_;
   int ranks_;
@@ -140,6 +155,7 @@ class CallPlan {
   std::vector<schedule::PushRows> pushed_;
   std::vector<schedule::HandRows> handed_;
   std::vector<schedule::MultimemTiles> switched_;
+  std::vector<schedule::SharedTiles> shared_;
   Cuts rows_;
   std::vector<Cuts> incoming_;
 };

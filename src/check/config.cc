@@ -11,6 +11,7 @@ std::string to_string(const CheckConfig& c) {
   std::string text = fmt::format("ranks {} workers {} resident {} seed {} first_epoch {}", c.ranks,
                                  c.workers, c.resident, c.seed, c.first_epoch);
   if (c.mutant != Mutant::none) text += fmt::format(" mutant {}", name_of(c.mutant));
+  if (c.lost >= 0) text += fmt::format(" without step {} of rank 0's copy role", c.lost);
   for (const CallSpec& call : c.calls) text += " | " + to_string(call);
   return text;
 }

@@ -60,6 +60,7 @@ class Explorer {
   void count(const Step& step);
   void report_deadlock();
   [[nodiscard]] std::string blocked_text(int actor) const;
+  [[nodiscard]] int launched_at(const Stream& stream, std::size_t place) const;
 
   [[nodiscard]] bool reached(std::uint32_t have, std::uint32_t want, bool header) const;
   [[nodiscard]] std::vector<int>& waiters(int rank, Index call, Index flag);
@@ -125,6 +126,10 @@ void Explorer::make_plans() {
       }
       auto lists = record(*plans_[c], rank);
       report_.mutated |= mutate(config_.mutant, *plans_[c], rank, lists);
+      if (rank == 0 && config_.lost >= 0 && config_.lost < std::ssize(lists[0])) {
+        lists[0].erase(lists[0].begin() + config_.lost);
+        report_.mutated = true;
+      }
       lists_.push_back(std::make_shared<const std::vector<StepList>>(std::move(lists)));
     }
   }
@@ -166,6 +171,16 @@ std::vector<int>& Explorer::waiters(int rank, Index call, Index flag) {
   return flag_waiters_[area * flag_base_.front() + static_cast<std::size_t>(flag)];
 }
 
+/// Who is the place-th to be launched: the copy role, or the workers that come before it.
+int Explorer::launched_at(const Stream& stream, std::size_t place) const {
+  const auto first =
+      static_cast<std::size_t>(launched_first(plan(stream.call).spec(), config_.workers));
+  const bool whole = stream.launch.size() == static_cast<std::size_t>(actors_of_rank());
+  if (!whole || config_.mutant == Mutant::waiters_before_senders || place > first)
+    return stream.launch[place];
+  return stream.launch[place == first ? 0 : place + 1];
+}
+
 void Explorer::launch(int s) {
   Stream& stream = streams_[static_cast<std::size_t>(s)];
   std::size_t limit = stream.launch.size();
@@ -174,7 +189,7 @@ void Explorer::launch(int s) {
     limit = std::min(limit, stream.launch.size() - 1);
   }
   while (stream.launched < stream.launch.size() && stream.launched - stream.ended < limit) {
-    const int actor = stream.launch[stream.launched++];
+    const int actor = launched_at(stream, stream.launched++);
     Runner& r = runner(actor);
     const auto rank = static_cast<std::size_t>(stream.rank);
     const auto call = static_cast<std::size_t>(stream.call);

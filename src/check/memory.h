@@ -181,6 +181,43 @@ void each_access(const schedule::PushRows& s, const Step& x, Emit&& emit) {
   }
 }
 
+/// Where the source's terms for these rows, which `rank` sums, stand at `rank`.
+inline RowRange shared_rows(const schedule::SharedTiles& s, int rank, int source, RowRange rows) {
+  const RowRange own = s.split.shard(rank);
+  const Index begin = schedule::PushRows::place(rank, source) * own.size() + rows.begin - own.begin;
+  return {begin, begin + rows.size()};
+}
+
+template <class Emit>
+void each_access(const schedule::SharedTiles& s, const Step& x, Emit&& emit) {
+  const schedule::ShareOrder& o = s.order();
+  const auto touch = [&](Region region, int rank, RowRange rows, bool write) {
+    emit(Access{region, rank, rows, x.col, x.col + 1, write});
+  };
+  switch (x.verb) {
+    case Verb::store_partial:
+      touch(Region::incoming, x.peer, shared_rows(s, x.peer, o.rank, x.rows), true);
+      break;
+    case Verb::reduce:
+      for (int p = 0; p < o.ranks; ++p)
+        if (p != o.rank) touch(Region::incoming, o.rank, shared_rows(s, o.rank, p, x.rows), false);
+      break;
+    case Verb::store: touch(Region::out, o.rank, x.rows, true); break;
+    case Verb::store_result: touch(Region::result, x.peer, x.rows, true); break;
+    case Verb::send_result: {
+      const schedule::ShareCols cols = o.columns_of(static_cast<int>(x.at));
+      emit(Access{Region::out, o.rank, x.rows, cols.begin, cols.end, false});
+      emit(Access{Region::result, x.peer, x.rows, cols.begin, cols.end, true});
+      break;
+    }
+    case Verb::deliver:
+      touch(Region::result, o.rank, x.rows, false);
+      touch(Region::out, o.rank, x.rows, true);
+      break;
+    default: break;
+  }
+}
+
 /// The switch reads every rank's partial and stores with every rank: loads from all slots, stores
 /// to all. Sums in the slot stand in the place of partials: here a region of their own, as below.
 template <class Emit>

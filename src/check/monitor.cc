@@ -50,6 +50,8 @@ Monitor::Monitor(const Setup& setup) : setup_(setup) {
     s.checked.assign(actors, -1);
   }
   flag_words_.resize(ranks * static_cast<std::size_t>(setup.flag_slots));
+  results_.resize(ranks);
+  for (Results& r : results_) r.reads.assign(actors, 0);
   headers_.assign(ranks * ranks, Word{setup.first_epoch - 1, setup.first_epoch - 1, {}, {}});
   ended_.assign(ranks * kEndedRing, Clock(actors, 0));
   ended_call_.assign(ranks * kEndedRing, -1);
@@ -129,6 +131,7 @@ void Monitor::begin_call(int a, Index call, const std::shared_ptr<const CallPlan
   self.admitted = false;
   const auto before = static_cast<std::size_t>(rank_of(a) * kEndedRing + (call + 3) % kEndedRing);
   if (ordered && ended_call_[before] == call - 1) self.clock.acquire(ended_[before]);
+  if (ordered) return_results(a);
 }
 
 void Monitor::end_call(int a, bool whole) {

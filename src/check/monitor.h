@@ -89,6 +89,13 @@ class Monitor {
     std::vector<Index> checked;  ///< by actor: the last call whose entry was checked
   };
 
+  /// Who read a rank's results when last; the call that it has begun since. Between calls they are
+  /// the user's.
+  struct Results {
+    Index begun = -1;
+    Clock reads;
+  };
+
   [[nodiscard]] int rank_of(int actor) const { return actor / (setup_.workers + 1); }
   Actor& actor(int a) { return actors_[static_cast<std::size_t>(a)]; }
   [[nodiscard]] const Actor& actor(int a) const { return actors_[static_cast<std::size_t>(a)]; }
@@ -104,6 +111,8 @@ class Monitor {
   void on_signal(int actor, const Step& step);
   void on_access(int actor, const Access& access);
   void use_slot(int actor, int rank, const Access* access);
+  void read_result(int actor, const Access& access);
+  void return_results(int actor);
   void read_cell(int actor, const Access& access, RowRange rows, Cell& cell);
   void write_cell(int actor, const Access& access, RowRange rows, Cell& cell);
   void check_results(const CallState& state);
@@ -112,6 +121,7 @@ class Monitor {
   Setup setup_;
   std::vector<Actor> actors_;
   std::vector<Slot> slots_;
+  std::vector<Results> results_;
   std::vector<std::vector<Word>> flag_words_;  ///< by rank and flag slot
   std::vector<Word> headers_;
   std::deque<CallState> calls_;

@@ -37,6 +37,26 @@ void Monitor::use_slot(int a, int rank, const Access* access) {
   s.now[i] = self.clock.now();
 }
 
+/// Who still reads results when the rank's next call begins reads what the user may have changed.
+void Monitor::return_results(int a) {
+  Results& r = results_[static_cast<std::size_t>(rank_of(a))];
+  if (r.begun >= actor(a).call) return;
+  r.begun = actor(a).call;
+  for (std::size_t b = 0; b < r.reads.size(); ++b) {
+    if (r.reads[b] <= actor(a).clock.known()[b]) continue;
+    add(FindingKind::race, fmt::format("{} begins call {}, while {} may still read results",
+                                       role(a), epoch(r.begun), role(static_cast<int>(b))));
+  }
+}
+
+void Monitor::read_result(int a, const Access& access) {
+  Results& r = results_[static_cast<std::size_t>(access.owner)];
+  r.reads[static_cast<std::size_t>(a)] = actor(a).clock.now();
+  if (r.begun <= actor(a).call) return;
+  add(FindingKind::race, fmt::format("{} after the rank has begun call {}",
+                                     text(a, access, access.rows), epoch(r.begun)));
+}
+
 void Monitor::on_access(int a, const Access& access) {
   if (access.rows.size() <= 0) return;
   const CallState& state = *actor(a).state;
@@ -47,7 +67,9 @@ void Monitor::on_access(int a, const Access& access) {
   }
   if (in_slot(access.region)) {
     use_slot(a, access.owner, &access);
-  } else if (access.write && !actor(a).admitted) {
+  } else if (!access.write) {
+    read_result(a, access);
+  } else if (!actor(a).admitted) {
     add(FindingKind::early_result, fmt::format("{} before all peers are known to be in the call",
                                                text(a, access, access.rows)));
   }

@@ -70,11 +70,27 @@ std::vector<CallSpec> switched_sums() {
   return all;
 }
 
-/// Calls by the switch on one actor, on one CTA's, on three CTAs'.
-CheckConfig three_switched(const CallSpec& spec, int workers) {
+/// On one actor, on one CTA's, on three CTAs'.
+CheckConfig three_on(const CallSpec& spec, int workers) {
   CheckConfig c = three_of(spec);
   c.workers = workers;
   return c;
+}
+
+/// Finished tiles that copy engines carry: all of them, all but the last chunk's; that leave from
+/// the product. Every rank has two blocks of three columns and two rows of tiles.
+std::vector<CallSpec> shared_tiles() {
+  std::vector<CallSpec> all;
+  for (const int copied : {4, 3, 0}) {
+    CallSpec s = small(Op::gemm_ar, RouteKind::mesh, Transport::push, 58);
+    s.cols = 3;
+    s.lag = 2;
+    s.copied = copied;
+    s.chunk_cols = copied > 0 ? 2 : 0;
+    if (copied == 0) s.transport = Transport::store;
+    all.push_back(s);
+  }
+  return all;
 }
 
 /// Sums behind the product between calls that send.
@@ -87,6 +103,20 @@ CheckConfig mixed_sums() {
   c.calls.push_back(pushed_sums().back());
   for (const CallSpec& spec : handed_sums()) c.calls.push_back(spec);
   for (const CallSpec& spec : switched_sums()) c.calls.push_back(spec);
+  for (const CallSpec& spec : shared_tiles()) c.calls.push_back(spec);
+  return c;
+}
+
+/// Between calls that send before their admission, which this kind never does: its slots and
+/// headers are for them.
+CheckConfig mixed_shared() {
+  CheckConfig c = three_of(shared_tiles()[0]);
+  c.calls[1] = small(Op::ag_gemm, RouteKind::mesh, Transport::push, 33);
+  c.calls[2] = shared_tiles()[1];
+  c.calls.push_back(small(Op::gemm_rs, RouteKind::mesh, Transport::store, 42));
+  c.calls.push_back(shared_tiles()[1]);
+  c.calls.push_back(small_sum(Op::gemm_ar, Transport::push, 42));
+  c.calls.push_back(shared_tiles()[0]);
   return c;
 }
 
@@ -138,7 +168,9 @@ std::vector<CheckConfig> mutant_scenarios() {
   for (const CallSpec& spec : pushed_sums()) all.push_back(three_of(spec));
   for (const CallSpec& spec : handed_sums()) all.push_back(three_of(spec));
   for (const CallSpec& spec : switched_sums())
-    for (const int workers : {1, 2, 9}) all.push_back(three_switched(spec, workers));
+    for (const int workers : {1, 2, 9}) all.push_back(three_on(spec, workers));
+  for (const CallSpec& spec : shared_tiles())
+    for (const int workers : {1, 2, 6}) all.push_back(three_on(spec, workers));
   for (const Transport transport : {Transport::pull, Transport::push}) {
     CheckConfig no_rows = three_of(small_sum(Op::gemm_rs, transport, 21));
     for (CallSpec& call : no_rows.calls) call.rows = {0, 8, 6, 7};
@@ -146,6 +178,7 @@ std::vector<CheckConfig> mutant_scenarios() {
     all.push_back(no_rows);
   }
   all.push_back(mixed_sums());
+  all.push_back(mixed_shared());
   all.push_back(rechunked());
   all.push_back(mixed());
   all.push_back(mixed());

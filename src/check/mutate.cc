@@ -42,6 +42,9 @@ constexpr std::array<Entry, static_cast<std::size_t>(Mutant::kCount)> kEntries =
     {"lost_tile", "a worker does not store its last tile"},
     {"neighbour_tile", "worker 0 does worker 1's tiles"},
     {"wrong_share", "rank 0 sums the pieces of a tile that are rank 1's"},
+    {"flag_before_copy", "the copy role raises a chunk's flag before it copies the chunk"},
+    {"short_chunk", "the copy role does not wait for the last flag of a chunk"},
+    {"wrong_chunk", "who collects waits for the flag of the chunk before"},
 }};
 
 bool is_transfer(const Step& s) {
@@ -78,6 +81,19 @@ bool erase_waits_before(StepList& list, Pred pred, std::size_t keep = 0) {
     for (std::size_t j = i; j < i + take; ++j) kept.push_back(list[j]);
     if (end < list.size()) kept.push_back(list[end]);
     i = end;
+  }
+  const bool changed = kept.size() != list.size();
+  list = std::move(kept);
+  return changed;
+}
+
+/// Of several waits before a transfer, the last.
+bool erase_last_waits(StepList& list) {
+  StepList kept;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const bool last = i > 0 && i + 1 < list.size() && is_wait(list[i - 1]) && is_wait(list[i]) &&
+                      is_transfer(list[i + 1]);
+    if (!last) kept.push_back(list[i]);
   }
   const bool changed = kept.size() != list.size();
   list = std::move(kept);
@@ -177,6 +193,8 @@ bool mutate_list(Mutant mutant, int ranks, int rank, bool copy, StepList& list) 
           list, [](const Step&) { return true; }, 1);
     case Mutant::wrong_flag: return !copy && shift_waits(list);
     case Mutant::early_signal: return signal_early(list);
+    case Mutant::flag_before_copy: return copy && signal_early(list);
+    case Mutant::short_chunk: return copy && erase_last_waits(list);
     case Mutant::lost_signal: return erase_last(list, is_signal);
     case Mutant::doubled_signal: return double_first(list, is_signal);
     case Mutant::signal_to_wrong_peer: return misdirect_first(list, ranks);
@@ -211,6 +229,21 @@ bool shift_share(const CallPlan& plan, int rank, std::vector<StepList>& lists) {
   return changed;
 }
 
+bool shift_chunks(const CallPlan& plan, int rank, std::vector<StepList>& lists) {
+  if (plan.spec().copied == 0) return false;
+  const schedule::SharedTiles& s = plan.shared(rank);
+  const Index first = s.flags.first_chunk;
+  bool changed = false;
+  for (StepList& list : lists)
+    for (Step& x : list) {
+      if (!is_wait(x) || x.at < first || x.at >= s.over(0)) continue;
+      if ((x.at - first) % s.order().copied == 0) continue;
+      --x.at;
+      changed = true;
+    }
+  return changed;
+}
+
 }  // namespace
 
 std::string_view name_of(Mutant mutant) {
@@ -225,10 +258,14 @@ bool mutate(Mutant mutant, const CallPlan& plan, int rank, std::vector<StepList>
   // How flags are read, slots and launch order are the explorer's: always something to bend.
   if (mutant < Mutant::no_wait) return true;
   if (mutant == Mutant::silent_empty_rank) {
-    return plan.shard(rank).size() == 0 &&
-           erase(lists[0], [](const Step& s) { return s.verb == Verb::signal_header; });
+    bool silent = false;
+    for (StepList& list : lists)
+      silent |= plan.shard(rank).size() == 0 &&
+                erase(list, [](const Step& s) { return s.verb == Verb::signal_header; });
+    return silent;
   }
   if (mutant == Mutant::wrong_share) return shift_share(plan, rank, lists);
+  if (mutant == Mutant::wrong_chunk) return shift_chunks(plan, rank, lists);
   if (mutant == Mutant::neighbour_tile) {
     if (lists.size() < 3 || lists[1] == lists[2]) return false;
     lists[1] = lists[2];

@@ -42,6 +42,9 @@ enum class Mutant : std::uint8_t {
   lost_tile,
   neighbour_tile,
   wrong_share,
+  flag_before_copy,
+  short_chunk,
+  wrong_chunk,
   kCount
 };
 constexpr int kMutants = static_cast<int>(Mutant::kCount) - 1;

@@ -12,6 +12,7 @@
 #include "schedule/hand_rows.h"
 #include "schedule/multimem_tiles.h"
 #include "schedule/push_rows.h"
+#include "schedule/share_tiles.h"
 #include "schedule/verb_names.h"
 
 namespace tilelace::check {
@@ -50,6 +51,7 @@ FlagName flag_name(const schedule::ReduceRows&, Index flag);
 FlagName flag_name(const schedule::MultimemTiles& s, Index flag);
 FlagName flag_name(const schedule::PushRows&, Index flag);
 FlagName flag_name(const schedule::HandRows&, Index flag);
+FlagName flag_name(const schedule::SharedTiles&, Index flag);
 
 inline Step step_of(Verb verb, const schedule::GatherTile& t, int peer = -1) {
   return {verb, peer, t.source, 0, -1, t.rows, t.col};
@@ -77,6 +79,12 @@ struct SwitchedRows {
 };
 inline Step step_of(Verb verb, const SwitchedRows& t) {
   return {verb, -1, t.rank, 0, t.tile, t.rows, t.col};
+}
+inline Step step_of(Verb verb, const schedule::ShareTile& t, int peer = -1) {
+  return {verb, peer, t.owner, t.block, t.index, t.rows, t.col};
+}
+inline Step step_of(Verb verb, const schedule::ShareChunk& c) {
+  return {verb, c.peer, c.owner, 0, c.index, c.rows, -1};
 }
 inline Step step_of(Verb verb, const schedule::PushedChunk& c) {
   return {verb, -1, -1, 0, c.index, {}, -1};

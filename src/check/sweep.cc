@@ -85,6 +85,16 @@ CallSpec random_call(Dice& dice, int ranks) {
       s.blocks = s.shots = 1;
       s.direct = dice.one_in(2);
     }
+    if (s.op == Op::gemm_ar && s.transport != Transport::multimem && dice.one_in(3)) {
+      s.transport = dice.one_in(4) ? Transport::store : Transport::push;
+      s.route = RouteKind::mesh;
+      s.unfused = s.straddle = s.direct = false;
+      s.shots = 1;
+      s.cols = dice.between(1, 9);
+      s.lag = dice.between(1, 20);
+      s.copied = s.transport == Transport::push ? dice.between(1, 12) : 0;
+      s.chunk_cols = s.copied > 0 ? dice.between(1, 4) : 0;
+    }
     const Index parts = (s.m / s.tile_m + ranks) * s.cols + s.m / s.chunk_rows + ranks;
     if (!legal(s, ranks) && parts * ranks <= kMaxParts) return s;
   }
@@ -166,6 +176,14 @@ std::vector<CheckConfig> variants(const CallSpec& shape, int ranks, int workers)
   for (const bool direct : {false, true}) {
     switched.direct = direct;
     add_runs(all, switched, ranks, workers);
+  }
+  for (const int copied : {0, 2, 100}) {
+    CallSpec shared = shape;
+    shared.lag = 2;
+    shared.copied = copied;
+    shared.chunk_cols = copied > 0 ? 2 : 0;
+    shared.transport = copied > 0 ? Transport::push : Transport::store;
+    add_runs(all, shared, ranks, workers);
   }
   for (CallSpec spec : routed(shape, ranks)) {
     for (const Transport transport : {Transport::push, Transport::pull, Transport::store}) {

@@ -219,6 +219,54 @@ TEST(Checker, CopyAndOneWorkerAreEnoughForAgGemm) {
   }
 }
 
+CallSpec tiny_carried() {
+  CallSpec s = tiny(Op::gemm_ar);
+  s.m = 8;
+  s.cols = 2;
+  s.lag = s.chunk_cols = 1;
+  s.copied = 2;
+  return s;
+}
+
+TEST(Checker, SaysWhatWasCarriedOrCollectedTooEarly) {
+  EXPECT_EQ(first_finding(tiny_carried(), Mutant::flag_before_copy),
+            "race: gemm_ar call 1 rank 1 compute 0 step 38 deliver tile rows 0..2 col 0 reads "
+            "result@1 rows 0..2, written by rank 0 copy step 4, not ordered");
+  EXPECT_EQ(
+      first_finding(tiny_carried(), Mutant::send_before_computed),
+      "unwritten: gemm_ar call 1 rank 0 copy step 1 send_result chunk 0 rows 0..4 of shard 0, "
+      "peer 1 reads out@0 rows 0..2, which nobody has written");
+  EXPECT_EQ(
+      first_finding(tiny_carried(), Mutant::short_chunk),
+      "race: gemm_ar call 1 rank 0 copy step 2 send_result chunk 0 rows 0..4 of shard 0, peer 1 "
+      "reads out@0 rows 2..4, written by rank 0 compute 0 step 23, not ordered");
+  EXPECT_EQ(first_finding(tiny_carried(), Mutant::wrong_chunk),
+            "race: gemm_ar call 1 rank 1 compute 0 step 42 deliver tile rows 0..2 col 1 reads "
+            "result@1 rows 0..2, written by rank 0 copy step 7, not ordered");
+}
+
+TEST(Checker, LimitsOfCarriedTilesAreNamed) {
+  CallSpec s = tiny_carried();
+  s.transport = Transport::store;
+  EXPECT_EQ(legal(s, 2), "with lag the transport is push where tiles are copied, else store");
+  s = tiny_carried();
+  s.direct = true;
+  EXPECT_EQ(legal(s, 2), "direct is for two shots and multimem");
+  s = tiny_carried();
+  s.lag = 0;
+  EXPECT_EQ(legal(s, 2), "copied is for calls with lag");
+  s = tiny_carried();
+  s.blocks = 9;
+  EXPECT_EQ(legal(s, 2), "lag is for at most 8 ranks and 8 blocks");
+  s = tiny_carried();
+  s.op = Op::gemm_rs;
+  EXPECT_EQ(legal(s, 2), "lag is for fused gemm_ar over the mesh, through slots");
+  s = tiny_carried();
+  s.chunk_cols = 0;
+  EXPECT_EQ(legal(s, 2),
+            "lag, copied and chunk_cols must not be negative, the last two 0 together");
+}
+
 TEST(Checker, SpecOfASchedulesPlanIsTheSpec) {
   CallSpec gather = tiny(Op::ag_gemm);
   gather.rows = {3, 1};

@@ -77,6 +77,87 @@ TEST(Mutants, OfSumsByTheSwitchAreAllCaught) {
   EXPECT_GE(applied, 13);
 }
 
+/// Scenarios of nothing but gemm_ar whose finished tiles copy engines carry.
+std::vector<CheckConfig> carried_scenarios() {
+  const auto other = [](const CallSpec& call) { return call.copied == 0; };
+  std::vector<CheckConfig> all = mutant_scenarios();
+  std::erase_if(all, [&](const CheckConfig& c) {
+    return std::any_of(c.calls.begin(), c.calls.end(), other);
+  });
+  return all;
+}
+
+/// As far as lists are bent: in every run, whoever multiplies and collects.
+TEST(Mutants, OfCarriedTilesAreAllCaught) {
+  const std::vector<CheckConfig> runs = carried_scenarios();
+  ASSERT_EQ(runs.size(), 6U);
+  int applied = 0;
+  for (int i = static_cast<int>(Mutant::no_wait); i <= kMutants; ++i) {
+    bool bent = false;
+    for (CheckConfig c : runs) {
+      c.mutant = static_cast<Mutant>(i);
+      const CheckReport report = check(c);
+      bent |= report.mutated;
+      EXPECT_EQ(report.mutated, !report.findings.empty()) << c;
+    }
+    applied += bent ? 1 : 0;
+  }
+  EXPECT_GE(applied, 19);
+}
+
+/// Each wait, copy and flag of the copy role, where no two tiles of a chunk have the same worker:
+/// else the flag of its later tile stands for both.
+TEST(Mutants, NoStepOfTheCopyRoleOfCarriedTilesCanBeLeftOut) {
+  for (CheckConfig c : carried_scenarios()) {
+    c.workers = 24;
+    bool over = false;
+    for (c.lost = 0; !over; ++c.lost) {
+      const CheckReport report = check(c);
+      over = !report.mutated;
+      EXPECT_EQ(over, report.findings.empty()) << c;
+    }
+    // Of each chunk two or four waits, and a copy and its flag for each of three peers.
+    EXPECT_GE(c.lost, c.calls[0].copied * (2 + 2 * 3)) << c;
+  }
+}
+
+/// Among calls of this kind alone one slot would do: nothing goes to a peer before all ranks are
+/// known to be in the call. Beside calls that send earlier it does not.
+TEST(Mutants, OfSlotsAreCaughtBesideCarriedTiles) {
+  CheckConfig c = carried_scenarios().front();
+  c.mutant = Mutant::one_slot;
+  EXPECT_TRUE(check(c).findings.empty());
+
+  c.calls[1] = CallSpec{};
+  c.calls[1].m = 30;
+  for (const std::uint64_t seed : {0U, 1U, 2U}) {
+    c.seed = seed;
+    c.mutant = Mutant::none;
+    EXPECT_TRUE(check(c).findings.empty()) << c;
+    c.mutant = Mutant::one_slot;
+    const CheckReport report = check(c);
+    ASSERT_FALSE(report.findings.empty()) << c;
+    EXPECT_NE(report.findings.front().text.find("ag_gemm call 2 rank"), std::string::npos)
+        << report.findings.front().text;
+  }
+}
+
+/// Copies that a call does not await at its end read results that are the user's again.
+TEST(Mutants, CopiesThatNobodyJoinsAreCaught) {
+  CheckConfig c = carried_scenarios().front();
+  c.workers = 2;
+  c.mutant = Mutant::send_before_consumption;
+  int found = 0;
+  for (c.seed = 1; c.seed <= 8; ++c.seed) {
+    const CheckReport report = check(c);
+    if (report.findings.empty()) continue;
+    ++found;
+    EXPECT_EQ(report.findings.front().kind, FindingKind::race);
+    EXPECT_NE(report.findings.front().text.find("result"), std::string::npos);
+  }
+  EXPECT_GT(found, 0);
+}
+
 TEST(Mutants, HaveNamesAndReasonsOfTheirOwn) {
   for (int a = 0; a <= kMutants; ++a) {
     for (int b = 0; b < a; ++b) {

@@ -8,6 +8,7 @@
 #include "backend/cuda/trace.h"
 #include "plan/gemm_rs.h"
 #include "plan/problem.h"
+#include "schedule/share_tiles.h"
 
 namespace tilelace::cuda {
 namespace {
@@ -78,38 +79,44 @@ CollectTiles collect_of(const GemmArParams& params, const GemmKernel& kernel, co
   return c;
 }
 
-/// Behind the product in the stream's order: with few hardware queues a wait must not stand before
-/// what it waits for.
-void enqueue_chunks(CopyEngine& engine, const GemmArParams& params, const RankCalls& calls,
-                    const plan::GemmTile& tile, Index n, const Results& results, int first_chunk) {
-  const schedule::ShareOrder& order = params.work.order;
-  const CallParams& call = params.call;
-  const CopyWaits waits{call.wait, calls.granted()};
-  const auto flags_of = [&](int rank) {
-    return reinterpret_cast<comm::Flag*>(call.base + static_cast<std::size_t>(rank) * call.stride +
-                                         call.flags);
-  };
-  for (int chunk = 0; chunk < order.copied; ++chunk) {
-    const int s = (chunk / order.chunks + 1) * order.ranks - 1;
-    const Index rows = order.end(s) - order.begin(s);
-    if (rows == 0) continue;
-    const schedule::ShareCols cols = order.columns_of(chunk);
-    const int column = order.tile_rows[s] * tile.cluster();
-    const int first = order.first_partial(order.rank, s) * tile.cluster() + cols.begin * column;
-    const WaitPlace place{Role::copy, s, cols.begin, order.rank, static_cast<std::uint32_t>(first)};
-    engine.wait(flags_of(order.rank) + params.first_shared + first, place, waits,
-                (cols.end - cols.begin) * column);
-    const Index begin = cols.begin * tile.worker_cols();
-    const Index end = std::min<Index>(cols.end * tile.worker_cols(), n);
-    const Index at = 2 * (order.begin(s) * n + begin);
-    for (int i = 1; i < order.ranks; ++i) {
-      const int peer = (order.rank + i) % order.ranks;
-      engine.copy_rows(results.at(peer) + at, 2 * n, results.own + at, 2 * n, 2 * (end - begin),
-                       rows);
-      engine.signal(flags_of(peer) + first_chunk + order.rank * order.copied + chunk);
-    }
+/// Verbs of run_carry: what they do is enqueued.
+class CarryVerbs {
+ public:
+  CarryVerbs(CopyEngine& engine, const CallParams& call, comm::Flag* granted,
+             const Results& results, const GemmKernel& kernel, Index n)
+      : engine_(engine),
+        call_(call),
+        waits_{call.wait, granted},
+        results_(results),
+        width_(kernel.tile.worker_cols()),
+        n_(n) {}
+
+  void wait_for(const schedule::ShareChunk& c) {
+    const WaitPlace place{Role::copy, c.section, c.cols.begin, c.owner,
+                          static_cast<std::uint32_t>(c.flag)};
+    engine_.wait(flags_of(c.owner) + c.flag, place, waits_, c.flags);
   }
-}
+  void send_result(const schedule::ShareChunk& c) {
+    const Index begin = c.cols.begin * width_;
+    const Index end = std::min<Index>(c.cols.end * width_, n_);
+    const Index at = 2 * (c.rows.begin * n_ + begin);
+    engine_.copy_rows(results_.at(c.peer) + at, 2 * n_, results_.own + at, 2 * n_,
+                      2 * (end - begin), c.rows.size());
+  }
+  void signal(int peer, int flag) { engine_.signal(flags_of(peer) + flag); }
+
+ private:
+  [[nodiscard]] comm::Flag* flags_of(int rank) const {
+    return reinterpret_cast<comm::Flag*>(
+        call_.base + static_cast<std::size_t>(rank) * call_.stride + call_.flags);
+  }
+
+  CopyEngine& engine_;
+  const CallParams& call_;
+  CopyWaits waits_;
+  Results results_;
+  Index width_, n_;
+};
 
 /// All but where the slot is.
 GemmArParams make_params(const Problem& p, const plan::GemmArPlan& plan,
@@ -182,7 +189,11 @@ void GemmAr::run(const Problem& p, const plan::GemmArPlan& given, const ReduceOp
   collect.out = results.own;
   TILELACE_TRACE_TO(collect, "collect");
   engine_.carry(calls_.next(slot));
-  enqueue_chunks(engine_, params, calls_, kernel.tile, p.n.front(), results, collect.first_chunk);
+  // Behind the product in the stream's order: with few hardware queues a wait must not stand before
+  // what it waits for.
+  CarryVerbs carry(engine_, params.call, calls_.granted(), results, kernel, p.n.front());
+  schedule::run_carry(params.work.order,
+                      {kernel.tile.cluster(), params.first_shared, collect.first_chunk}, carry);
   // CTAs of a waiting kernel, too, keep others' products out.
   const int most = calls_.shares_device() ? calls_.multiprocessors() : kCollectCtas;
   check(enqueue_collect(collect, most, stream), "collecting the tiles of gemm_ar");

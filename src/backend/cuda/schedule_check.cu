@@ -4,6 +4,7 @@
 #define TILELACE_DEVICE_LOOPS
 #include "schedule/ag_gemm.h"
 #include "schedule/gemm_reduce.h"
+#include "schedule/share_tiles.h"
 
 namespace tilelace::cuda {
 namespace {
@@ -59,6 +60,11 @@ struct DigestVerbs {
   __device__ void send_result(const ReduceTransfer& t) { add(19, t); }
   __device__ void fetch_result(const ReduceTransfer& t) { add(20, t); }
   __device__ void deliver(const ReduceTransfer& t) { add(8, t); }
+
+  __device__ void wait_for(const schedule::SharedPart& p) { add(3), add(p.flag); }
+  __device__ void deliver(const schedule::SharedPart& p) {
+    add(8), add(p.owner), add(p.part), add(p.cell.row), add(p.cell.col), add(p.cell.section);
+  }
 };
 
 /// Role copy: one thread.
@@ -77,6 +83,15 @@ __global__ void digest_compute(const __grid_constant__ Schedule s, std::uint64_t
   digests[blockIdx.x] = verbs.digest;
 }
 
+/// Role collect: one block a worker.
+__global__ void digest_collect(const __grid_constant__ schedule::ShareOrder o,
+                               const __grid_constant__ schedule::ShareFlags flags,
+                               std::uint64_t* digests) {
+  DigestVerbs verbs;
+  schedule::run_collect(o, flags, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x), verbs);
+  digests[blockIdx.x] = verbs.digest;
+}
+
 template <class Kernel>
 const void* address(Kernel* kernel) {
   return reinterpret_cast<const void*>(kernel);
@@ -88,6 +103,7 @@ const void* address(Kernel* kernel) {
 extern const void* const kScheduleKernels[];
 const void* const kScheduleKernels[] = {
     address(digest_copy<schedule::AgGemm>), address(digest_compute<schedule::AgGemm>),
-    address(digest_copy<schedule::GemmReduce>), address(digest_compute<schedule::GemmReduce>)};
+    address(digest_copy<schedule::GemmReduce>), address(digest_compute<schedule::GemmReduce>),
+    address(digest_collect)};
 
 }  // namespace tilelace::cuda

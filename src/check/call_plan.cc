@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every rank's schedule of a call, and its memory cut into cells.
+#include <algorithm>
+#include <array>
+
+#include "check/call.h"
+#include "core/check.h"
+
+namespace tilelace::check {
+
+using schedule::AgGemm;
+using schedule::Bands;
+using schedule::Chunks;
+using schedule::GemmReduce;
+
+std::string_view name_of(Region region) {
+  return std::array<std::string_view, kRegions>{"gathered", "outgoing", "incoming",
+                                                "result",   "out",      "delivered"}
+      .at(static_cast<std::size_t>(region));
+}
+
+Cuts::Cuts(Index rows) : cell_(static_cast<std::size_t>(rows) + 1, 0) { mark({0, rows}); }
+
+void Cuts::mark(RowRange rows) {
+  require(rows.begin >= 0 && rows.end <= num_rows(), "check: rows {}..{} of a region of {} rows",
+          rows.begin, rows.end, num_rows());
+  cell_[static_cast<std::size_t>(rows.begin)] = 1;
+  cell_[static_cast<std::size_t>(rows.end)] = 1;
+}
+
+void Cuts::close() {
+  std::int32_t next = 0;
+  for (std::size_t row = 0; row < cell_.size(); ++row) {
+    const bool begins = cell_[row] != 0;
+    cell_[row] = next;
+    if (!begins) continue;
+    begins_.push_back(static_cast<Index>(row));
+    ++next;
+  }
+}
+
+bool Cuts::aligned(RowRange rows) const {
+  if (rows.begin < 0 || rows.end > num_rows()) return false;
+  const auto begins_at = [&](Index row) {
+    return begins_[static_cast<std::size_t>(cell(row))] == row;
+  };
+  return begins_at(rows.begin) && begins_at(rows.end);
+}
+
+RowRange Cuts::rows(Index cell) const {
+  const auto c = static_cast<std::size_t>(cell);
+  return {begins_[c], begins_[c + 1]};
+}
+
+namespace {
+
+/// Calls f for every band and chunk of a shard.
+template <class F>
+void each_part(const Bands& bands, const Chunks& chunks, F f) {
+  if (bands.shard.size() == 0) return;
+  for (Index j = 0; j < bands.count(); ++j) f(bands.rows(j));
+  for (Index c = 0; c < chunks.count(); ++c) f(chunks.rows(c));
+}
+
+}  // namespace
+
+CallPlan::CallPlan(const CallSpec& spec, int ranks, int workers)
+    : spec_(spec), ranks_(ranks), workers_(workers), rows_(std::max<Index>(spec.m, 0)) {
+  const auto reason = legal(spec, ranks);
+  require(!reason, "check: {}, got {} over {} ranks", reason.value_or(""), to_string(spec), ranks);
+  require(workers >= 1, "check: workers, got {}, expected at least 1", workers);
+  if (!spec.rows.empty()) {
+    borders_.assign(1, 0);
+    for (const Index rows : spec.rows) borders_.push_back(borders_.back() + rows);
+  }
+  if (spec.transport == Transport::multimem)
+    cut_switched();
+  else if (spec.lag > 0)
+    cut_shared();
+  else if (spec.unfused)
+    spec.hand ? cut_handed() : spec.transport == Transport::push ? cut_pushed() : cut_sums();
+  else
+    spec.op == Op::ag_gemm ? cut_gather() : cut_reduce();
+  rows_.close();
+  for (Cuts& cuts : incoming_) cuts.close();
+}
+
+schedule::RowSplit CallPlan::split() const {
+  return {spec_.m, ranks_, borders_.empty() ? nullptr : borders_.data()};
+}
+
+template <class Schedule>
+Schedule CallPlan::common() const {
+  Schedule s;
+  s.route = {spec_.route, ranks_, spec_.route == RouteKind::two_level ? spec_.local : 1};
+  s.split = split();
+  s.workers = workers_;
+  s.tile_m = spec_.tile_m;
+  s.cols = spec_.cols;
+  s.chunk_rows = spec_.chunk_rows;
+  s.raster_group = spec_.raster_group;
+  s.transport = spec_.transport;
+  s.straddle = spec_.straddle;
+  return s;
+}
+
+void CallPlan::cut_gather() {
+  auto s = common<AgGemm>();
+  s.deliver = spec_.deliver;
+  num_flags_ = s.num_flags();
+  for (s.rank = 0; s.rank < ranks_; ++s.rank) gather_.push_back(s);
+  for (int q = 0; q < ranks_; ++q) {
+    each_part(s.bands(q), s.chunks(q), [&](RowRange rows) { rows_.mark(rows); });
+  }
+}
+
+void CallPlan::cut_reduce() {
+  auto s = common<GemmReduce>();
+  s.blocks = spec_.blocks;
+  s.block_grain = spec_.block_grain;
+  s.all_reduce = spec_.op == Op::gemm_ar;
+  num_flags_ = s.num_flags();
+  for (s.rank = 0; s.rank < ranks_; ++s.rank) {
+    reduce_.push_back(s);
+    incoming_.emplace_back(s.incoming_rows());
+  }
+  for (int b = 0; b < s.blocks; ++b) {
+    for (int q = 0; q < ranks_; ++q) {
+      each_part(s.bands(b, q), s.chunks(b, q), [&](RowRange rows) {
+        rows_.mark(rows);
+        for (int p = 0; p < ranks_; ++p) {
+          if (p == q) continue;
+          const int parent = s.route.parent(q, p);
+          const Step part{Verb::partial, -1, q, b, -1, rows, -1};
+          incoming_[static_cast<std::size_t>(parent)].mark(incoming_rows(s, parent, p, part));
+        }
+      });
+    }
+  }
+}
+
+void CallPlan::cut_sums() {
+  using schedule::SumForm;
+  const bool shared = spec_.transport == Transport::store;
+  const SumForm form = spec_.op == Op::gemm_rs ? SumForm::own_rows
+                       : shared                ? SumForm::shared_rows
+                                               : SumForm::all_rows;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    sums_.push_back(schedule::make_reduce_rows(split(), rank, form, 1, spec_.chunk_rows, workers_));
+    const schedule::ReduceRows& s = sums_.back();
+    for (int q = 0; q < ranks_; ++q)
+      for (Index c = 0; c < s.chunks[q]; ++c) rows_.mark(s.chunk(q, c).units);
+    incoming_.emplace_back(0);
+  }
+  num_flags_ = sums_.front().num_flags() + 1;
+}
+
+void CallPlan::cut_pushed() {
+  using schedule::SumForm;
+  const SumForm form = spec_.op == Op::gemm_rs ? SumForm::own_rows
+                       : spec_.shots == 2      ? SumForm::shared_rows
+                                               : SumForm::all_rows;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    pushed_.push_back(
+        schedule::make_push_rows(split(), rank, form, 1, spec_.chunk_rows, workers_, spec_.direct));
+    const schedule::PushRows& s = pushed_.back();
+    Cuts& incoming = incoming_.emplace_back((ranks_ - 1) * s.rows[rank].size());
+    for (int q = 0; q < ranks_; ++q)
+      for (Index c = 0; c < s.chunks[q]; ++c) {
+        const RowRange units = s.chunk(q, c).units;
+        rows_.mark(units);
+        if (q == rank)
+          for (int p = 0; p < ranks_; ++p)
+            if (p != q) incoming.mark(pushed_rows(s, q, p, units));
+      }
+  }
+  num_flags_ = pushed_.front().num_flags() + 1;
+}
+
+void CallPlan::cut_handed() {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    schedule::HandRows& s = handed_.emplace_back();
+    static_cast<schedule::ReduceRows&>(s) = schedule::make_reduce_rows(
+        split(), rank, schedule::SumForm::own_rows, 1, spec_.chunk_rows, workers_);
+    s.way = *spec_.hand;
+    Cuts& incoming = incoming_.emplace_back(handed_units(s, rank));
+    for (int q = 0; q < ranks_; ++q)
+      for (Index c = 0; c < s.chunks[q]; ++c) {
+        const RowRange units = s.chunk(q, c).units;
+        rows_.mark(units);
+        for (int p = 0; p < ranks_; ++p)
+          if (s.way == schedule::HandWay::ring || (q == rank && p != q))
+            incoming.mark(handed_rows(s, rank, p, units));
+      }
+  }
+  num_flags_ = schedule::num_handed_flags(handed_.front()) + 1;
+}
+
+void CallPlan::cut_switched() {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    schedule::GemmOrder order;
+    order.rows = static_cast<int>(schedule::ceil_div(spec_.m, spec_.tile_m));
+    order.cols = static_cast<int>(spec_.cols);
+    order.group = spec_.raster_group;
+    switched_.push_back(schedule::make_multimem_tiles(split(), rank, spec_.tile_m, order,
+                                                      std::max(1, workers_ / kRolesOfSwitched)));
+    switched_.back().actors = workers_;
+    switched_.back().direct = spec_.direct;
+    incoming_.emplace_back(0);
+  }
+  const schedule::MultimemTiles& s = switched_.front();
+  for (int row = 0; row < s.work.order.rows; ++row)
+    for (int q = 0; q < ranks_; ++q) rows_.mark(s.share({row, 0}, q));
+  num_flags_ = Index{schedule::num_counts(s.tiles())} * ranks_;
+}
+
+void CallPlan::cut_shared() {
+  const Index tiles =
+      schedule::ceil_div(schedule::ceil_div(split().max_rows(), spec_.blocks), spec_.tile_m);
+  for (int rank = 0; rank < ranks_; ++rank) {
+    schedule::ShareOrder order = schedule::make_share_order(
+        split(), {spec_.route, ranks_, ranks_}, rank, static_cast<int>(spec_.cols), spec_.tile_m,
+        std::max<Index>(tiles, 1) * spec_.tile_m, spec_.lag);
+    schedule::cut_chunks(order, spec_.chunk_cols, spec_.copied);
+    const RowRange own = shard(rank);
+    Cuts& incoming = incoming_.emplace_back((ranks_ - 1) * own.size());
+    shared_.push_back(schedule::make_shared_tiles(split(), order, spec_.tile_m, workers_));
+    for (Index row = own.begin; row < own.end; row += spec_.tile_m) {
+      const RowRange rows{row, std::min(row + spec_.tile_m, own.end)};
+      rows_.mark(rows);
+      for (int p = 0; p < ranks_; ++p)
+        if (p != rank) incoming.mark(shared_rows(shared_.back(), rank, p, rows));
+    }
+  }
+  num_flags_ = shared_.front().num_flags();
+}
+
+FlagName CallPlan::flag(int rank, Index flag) const {
+  return visit_any(rank, [&](const auto& s) { return flag_name(s, flag); });
+}
+
+RowRange CallPlan::result_rows(int rank) const {
+  return spec_.op == Op::gemm_rs ? shard(rank) : RowRange{0, spec_.m};
+}
+
+bool CallPlan::has(Region region) const {
+  switch (region) {
+    case Region::out: return true;
+    case Region::gathered: return spec_.op == Op::ag_gemm;
+    case Region::delivered: return spec_.op == Op::ag_gemm && spec_.deliver;
+    case Region::result: return spec_.op == Op::gemm_ar;
+    case Region::outgoing: return spec_.op != Op::ag_gemm;
+    case Region::incoming:
+      return spec_.op != Op::ag_gemm && spec_.transport != Transport::multimem &&
+             (!spec_.unfused || spec_.hand || spec_.transport == Transport::push);
+  }
+  return false;
+}
+
+}  // namespace tilelace::check

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finished tiles of a fused gemm_ar (share_order.h) on their way to the callers of all ranks,
+// through the peers' slots:
+//
+//   copy     own tiles of the first chunks stay in the owner's result. Copy engines wait for the
+//            tiles of a chunk, copy it to the same place in every peer's slot, and raise its flag
+//            there
+//   collect  behind the product: a peer's tile goes from the slot to the caller once the flag of
+//            its chunk is there, or its own one where the peer's product sent it
+//
+// No rank waits for ever: products wait for terms alone, copies for the own product, and who
+// collects for the products and copies of peers. So all workers of a product must have a place at a
+// time; copies may have to wait for one until the product has ended, and collecting comes last.
+#pragma once
+#include "schedule/share_order.h"
+#include "schedule/verbs.h"
+
+namespace tilelace::schedule {
+
+/// Flags of a rank. A tile has `parts` of them, one for what each CTA of a worker computes.
+struct ShareFlags {
+  int parts = 1;
+  int first_shared = 0;  ///< of peers' finished tiles, or of own ones that copy engines carry
+  int first_chunk = 0;   ///< of chunks that peers' copy engines bring
+
+  [[nodiscard]] TILELACE_HD constexpr int shared(const ShareOrder& o, int owner, GemmCell c) const {
+    return first_shared + o.partial(owner, c) * parts;
+  }
+  [[nodiscard]] TILELACE_HD constexpr int chunk(const ShareOrder& o, int owner, int index) const {
+    return first_chunk + owner * o.copied + index;
+  }
+  [[nodiscard]] TILELACE_HD constexpr int end(const ShareOrder& o) const {
+    return chunk(o, o.ranks, 0);
+  }
+};
+
+/// Own tiles that copy engines carry together.
+struct ShareChunk {
+  int index = 0, section = 0, owner = 0;
+  int peer = -1;   ///< who gets it
+  RowRange rows;   ///< of the result
+  ShareCols cols;  ///< of tiles
+  int flag = 0;    ///< of its first part, at its owner ...
+  int flags = 0;   ///< ... and of how many the flags follow each other
+};
+
+[[nodiscard]] TILELACE_HD constexpr ShareChunk own_chunk(const ShareOrder& o,
+                                                         const ShareFlags& flags, int index) {
+  ShareChunk c;
+  c.index = index;
+  c.owner = o.rank;
+  c.section = (index / o.chunks + 1) * o.ranks - 1;
+  c.rows = {o.begin(c.section), o.end(c.section)};
+  c.cols = o.columns_of(index);
+  c.flag = flags.shared(o, o.rank, {0, c.cols.begin, c.section});
+  c.flags = (c.cols.end - c.cols.begin) * o.tile_rows[c.section] * flags.parts;
+  return c;
+}
+
+/// Role copy. Verbs: wait_for(chunk): all its flags, as wait; send_result(chunk): to its peer.
+template <class Verbs>
+TILELACE_ROLE void run_carry(const ShareOrder& o, const ShareFlags& flags, Verbs& v) {
+  for (int index = 0; index < o.copied; ++index) {
+    ShareChunk c = own_chunk(o, flags, index);
+    if (c.rows.size() == 0) continue;
+    v.wait_for(c);
+    for (int i = 1; i < o.ranks; ++i) {
+      c.peer = (o.rank + i) % o.ranks;
+      v.send_result(c);
+      v.signal(c.peer, flags.chunk(o, o.rank, index));
+    }
+  }
+}
+
+/// What one CTA of a peer's worker finished, and the flag that says that it is here.
+struct SharedPart {
+  int flag = -1;  ///< -1: there is none
+  int owner = 0, part = 0;
+  GemmCell cell{0, 0, 0};
+};
+
+/// The i-th of all that peers finish.
+[[nodiscard]] TILELACE_HD constexpr SharedPart shared_part(const ShareOrder& o,
+                                                           const ShareFlags& flags, int i) {
+  for (int s = 0; s < o.count; ++s) {
+    if (o.own(s)) continue;
+    const int parts = o.tile_rows[s] * o.cols * flags.parts;
+    if (i >= parts) {
+      i -= parts;
+      continue;
+    }
+    const int tile = i / flags.parts;
+    SharedPart p;
+    p.owner = o.section[s].owner;
+    p.part = i % flags.parts;
+    p.cell = {tile % o.tile_rows[s], tile / o.tile_rows[s], s};
+    p.flag = o.is_copied(p.cell) ? flags.chunk(o, p.owner, o.chunk(p.cell))
+                                 : flags.shared(o, p.owner, p.cell) + p.part;
+    return p;
+  }
+  return {};
+}
+
+/// Role collect, worker w of `workers`. Verbs: wait_for(part): its flag, as wait; deliver(part):
+/// from the slot to the user.
+template <class Verbs>
+TILELACE_ROLE void run_collect(const ShareOrder& o, const ShareFlags& flags, int worker,
+                               int workers, Verbs& v) {
+  v.admit();
+  for (int i = worker;; i += workers) {
+    const SharedPart part = shared_part(o, flags, i);
+    if (part.flag < 0) return;
+    v.wait_for(part);
+    v.deliver(part);
+  }
+}
+
+/// A call of one rank as the checker and CPU ranks have it: a tile is `tile_m` rows of one column,
+/// and one part. Some actors play the product, the others collect; one alone does both.
+struct SharedTiles {
+  RowSplit split;
+  int tile_m = 1;
+  int actors = 1;
+  GemmWorkOf<ShareOrder> work;
+  ShareFlags flags;
+
+  [[nodiscard]] constexpr const ShareOrder& order() const { return work.order; }
+  [[nodiscard]] static constexpr int products(int actors) { return actors > 1 ? actors / 2 : 1; }
+  /// At the own rank: this worker's products are over.
+  [[nodiscard]] constexpr int over(int worker) const { return flags.end(work.order) + worker; }
+  [[nodiscard]] constexpr int num_flags() const { return over(work.workers); }
+};
+
+constexpr SharedTiles make_shared_tiles(const RowSplit& split, const ShareOrder& order, int tile_m,
+                                        int actors) {
+  const int partials = order.num_partials();
+  return {split, tile_m, actors, make_gemm_work(order, SharedTiles::products(actors), 1, 0),
+          ShareFlags{1, partials, 2 * partials}};
+}
+
+struct ShareTile {
+  int owner = 0, block = 0;
+  int index = 0;  ///< among what its owner finishes
+  RowRange rows;
+  int col = 0;
+};
+
+/// The loops of an actor of SharedTiles in terms of verbs.h.
+template <class Verbs>
+class ShareVerbs {
+ public:
+  ShareVerbs(const SharedTiles& tiles, Verbs& verbs) : s_(tiles), o_(tiles.order()), v_(verbs) {}
+
+  void admit() {
+    if (!admitted_) v_.admit();
+    admitted_ = true;
+  }
+  void signal(int peer, int flag) { v_.signal(peer, flag); }
+  void wait_for(const ShareChunk& c) {
+    for (int i = 0; i < c.flags; ++i) v_.wait(c.flag + i);
+  }
+  void send_result(const ShareChunk& c) { v_.send_result(c); }
+  void wait_for(const SharedPart& p) { v_.wait(p.flag); }
+  void deliver(const SharedPart& p) { v_.deliver(tile(p.cell)); }
+
+  // Role math, under run_gemm_math.
+  void skip(GemmSegment /*s*/) {}
+  void multiply(GemmSegment s) { v_.compute(tile(o_.cell(s.tile))); }
+  void give_partial() {}
+  void add_partial(int /*worker*/) {}
+  /// A tile that left from here is told behind the products of the next one, so that nobody waits
+  /// for its stores; one that copy engines carry at once.
+  void store(GemmCell c) {
+    tell();
+    admit();
+    const ShareTile t = tile(c);
+    if (!o_.own(c.section)) {
+      v_.store_partial(t, t.owner);
+      return v_.signal(t.owner, o_.partial(o_.rank, c));
+    }
+    for (int i = 1; i < o_.ranks; ++i) v_.wait(o_.partial((o_.rank + i) % o_.ranks, c));
+    v_.reduce(t);
+    v_.store(t);
+    const int flag = s_.flags.shared(o_, o_.rank, c);
+    if (o_.is_copied(c)) return v_.signal(o_.rank, flag);
+    for (int i = 1; i < o_.ranks; ++i) v_.store_result(t, (o_.rank + i) % o_.ranks);
+    untold_ = flag;
+  }
+  void end_product(int worker) {
+    tell();
+    admit();
+    v_.signal(o_.rank, s_.over(worker));
+  }
+  void await_product() {
+    for (int w = 0; w < s_.work.workers; ++w) v_.wait(s_.over(w));
+  }
+
+ private:
+  [[nodiscard]] ShareTile tile(GemmCell c) const {
+    const int owner = o_.section[c.section].owner;
+    const Index begin = o_.begin(c.section) + Index{c.row} * s_.tile_m;
+    return {owner,
+            o_.block(c.section),
+            o_.partial(owner, c),
+            {begin, min_of(begin + s_.tile_m, o_.end(c.section))},
+            c.col};
+  }
+  void tell() {
+    for (int i = 1; i < o_.ranks && untold_ >= 0; ++i) v_.signal((o_.rank + i) % o_.ranks, untold_);
+    untold_ = -1;
+  }
+
+  const SharedTiles& s_;
+  const ShareOrder& o_;
+  Verbs& v_;
+  bool admitted_ = false;
+  int untold_ = -1;
+};
+
+template <class Verbs>
+void run_copy(const SharedTiles& s, Verbs& v) {
+  ShareVerbs<Verbs> verbs(s, v);
+  run_carry(s.order(), s.flags, verbs);
+}
+
+/// The product's workers come first, then those who collect.
+template <class Verbs>
+void run_compute(const SharedTiles& s, int worker, Verbs& v) {
+  const int products = s.work.workers;
+  ShareVerbs<Verbs> verbs(s, v);
+  if (worker == 0) signal_headers(s.order().ranks, s.order().rank, v);
+  if (worker < products) {
+    run_gemm_math(s.work, worker, 0, 1, verbs);
+    verbs.end_product(worker);
+    if (s.actors > 1) return;
+  }
+  verbs.await_product();
+  const int collectors = s.actors > 1 ? s.actors - products : 1;
+  run_collect(s.order(), s.flags, s.actors > 1 ? worker - products : 0, collectors, verbs);
+}
+
+}  // namespace tilelace::schedule

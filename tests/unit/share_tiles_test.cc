@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finished tiles of a gemm_ar on their way: which flags a chunk waits for and raises, and that who
+// collects takes every part of every peer once, by the flag that its owner raises for it. That
+// calls end and nothing races is checked with all schedules (tests/protocol).
+#include "schedule/share_tiles.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace tilelace::schedule {
+namespace {
+
+using Place = std::tuple<int, Index, int, int>;  // owner, first row, column, part
+
+struct Shape {
+  RowSplit split;
+  int cols = 1, tile_rows = 64, lag = 1, parts = 1;
+  Index block_rows = 64;
+  int chunk_cols = 1, copied = 0;
+
+  [[nodiscard]] ShareOrder of(int rank) const {
+    const Route route{RouteKind::mesh, split.ranks, split.ranks};
+    ShareOrder o = make_share_order(split, route, rank, cols, tile_rows, block_rows, lag);
+    cut_chunks(o, chunk_cols, copied);
+    return o;
+  }
+  [[nodiscard]] ShareFlags flags(const ShareOrder& o) const {
+    return {parts, o.num_partials() * parts, 2 * o.num_partials() * parts};
+  }
+  [[nodiscard]] Place place(const ShareOrder& o, GemmCell c, int part) const {
+    return {o.section[c.section].owner, o.begin(c.section) + Index{c.row} * tile_rows, c.col, part};
+  }
+};
+
+std::vector<Shape> shapes() {
+  std::mt19937 rng(15);
+  const auto any = [&](int most) {
+    return 1 + static_cast<int>(rng() % static_cast<unsigned>(most));
+  };
+  std::vector<Shape> all;
+  for (int i = 0; i < 300; ++i) {
+    Shape s;
+    s.split = {any(i % 4 == 0 ? 20 : 6000), any(kMaxShareRanks), nullptr};
+    s.cols = any(20);
+    s.tile_rows = 64 * any(4);
+    s.lag = any(25);
+    s.parts = any(2) * any(2);
+    const Index least = ceil_div(ceil_div(s.split.max_rows(), s.tile_rows), kMaxShareBlocks);
+    s.block_rows = s.tile_rows * (least + any(3) - 1);
+    s.chunk_cols = any(9);
+    s.copied = any(20) - 1;
+    all.push_back(s);
+  }
+  return all;
+}
+
+/// What each part that copy engines carry, or the product sends, is told by at its owner's peers.
+std::map<Place, int> told_by(const Shape& s, int rank) {
+  const ShareOrder o = s.of(rank);
+  const ShareFlags flags = s.flags(o);
+  std::map<Place, int> told;
+  for (int t = 0; t < o.tiles(); ++t) {
+    const GemmCell c = o.cell(t);
+    if (!o.own(c.section)) continue;
+    for (int part = 0; part < s.parts; ++part)
+      told[s.place(o, c, part)] =
+          o.is_copied(c) ? flags.chunk(o, rank, o.chunk(c)) : flags.shared(o, rank, c) + part;
+  }
+  return told;
+}
+
+struct Sent {
+  std::vector<ShareChunk> waited, sent;
+  std::vector<std::pair<int, int>> signals;  // peer, flag
+  std::string order;
+
+  void wait_for(const ShareChunk& c) { waited.push_back(c), order += 'w'; }
+  void send_result(const ShareChunk& c) { sent.push_back(c), order += 'c'; }
+  void signal(int peer, int flag) { signals.emplace_back(peer, flag), order += 's'; }
+};
+
+TEST(ShareTiles, AChunkWaitsForTheFlagsOfItsOwnTilesAndNoOthers) {
+  for (const Shape& s : shapes())
+    for (int rank = 0; rank < s.split.ranks; ++rank) {
+      const ShareOrder o = s.of(rank);
+      const ShareFlags flags = s.flags(o);
+      std::map<int, std::set<int>> raised;  // of each chunk, when its tiles are finished
+      for (int t = 0; t < o.tiles(); ++t) {
+        const GemmCell c = o.cell(t);
+        if (!o.own(c.section) || !o.is_copied(c)) continue;
+        for (int part = 0; part < s.parts; ++part)
+          raised[o.chunk(c)].insert(flags.shared(o, rank, c) + part);
+      }
+      Sent v;
+      run_carry(o, flags, v);
+      ASSERT_EQ(v.waited.size(), raised.size());
+      for (const ShareChunk& c : v.waited) {
+        const std::set<int>& own = raised.at(c.index);
+        ASSERT_EQ(std::ssize(own), c.flags);
+        ASSERT_EQ(*own.begin(), c.flag);
+        ASSERT_EQ(*own.rbegin(), c.flag + c.flags - 1);
+      }
+    }
+}
+
+TEST(ShareTiles, AChunkIsCopiedToEveryPeerBetweenItsWaitAndItsFlag) {
+  for (const Shape& s : shapes()) {
+    const ShareOrder o = s.of(0);
+    const ShareFlags flags = s.flags(o);
+    Sent v;
+    run_carry(o, flags, v);
+    std::string expected;
+    for (std::size_t i = 0; i < v.waited.size(); ++i) {
+      expected += 'w';
+      for (int peer = 1; peer < o.ranks; ++peer) expected += "cs";
+    }
+    ASSERT_EQ(v.order, expected);
+    ASSERT_EQ(v.sent.size(), v.signals.size());
+    std::set<std::pair<int, int>> flags_at;
+    for (std::size_t i = 0; i < v.sent.size(); ++i) {
+      const ShareChunk& c = v.sent[i];
+      ASSERT_EQ(v.signals[i], std::pair(c.peer, flags.chunk(o, 0, c.index)));
+      ASSERT_TRUE(flags_at.insert(v.signals[i]).second) << "a flag is raised twice";
+      ASSERT_EQ(c.rows, (RowRange{o.begin(c.section), o.end(c.section)}));
+    }
+  }
+}
+
+TEST(ShareTiles, WhoCollectsTakesEveryPartOfThePeersOnceByItsOwnersFlag) {
+  struct Collected {
+    std::vector<SharedPart> waited, taken;
+    int admitted = 0;
+    void admit() { ++admitted; }
+    void wait_for(const SharedPart& p) { waited.push_back(p); }
+    void deliver(const SharedPart& p) { taken.push_back(p); }
+  };
+  for (const Shape& s : shapes()) {
+    const ShareOrder o = s.of(0);
+    std::map<Place, int> expected, found;
+    for (int peer = 1; peer < o.ranks; ++peer) expected.merge(told_by(s, peer));
+    constexpr int kWorkers = 3;
+    for (int w = 0; w < kWorkers; ++w) {
+      Collected v;
+      run_collect(o, s.flags(o), w, kWorkers, v);
+      ASSERT_EQ(v.admitted, 1);
+      ASSERT_EQ(v.taken.size(), v.waited.size());
+      for (std::size_t i = 0; i < v.taken.size(); ++i) {
+        const SharedPart& p = v.taken[i];
+        ASSERT_EQ(p.flag, v.waited[i].flag) << "taken before its own wait";
+        ASSERT_TRUE(found.emplace(s.place(o, p.cell, p.part), p.flag).second) << "taken twice";
+      }
+    }
+    ASSERT_EQ(found, expected);
+  }
+}
+
+/// Of a rank: partials, finished tiles and chunks have words of their own.
+TEST(ShareTiles, FlagsOfDifferentMeaningNeverMeet) {
+  for (const Shape& s : shapes()) {
+    const ShareOrder o = s.of(0);
+    const ShareFlags flags = s.flags(o);
+    std::set<int> words;
+    for (int t = 0; t < o.tiles(); ++t) {
+      const GemmCell c = o.cell(t);
+      for (int part = 0; part < s.parts; ++part) {
+        const int word = flags.shared(o, o.section[c.section].owner, c) + part;
+        ASSERT_TRUE(words.insert(word).second);
+        ASSERT_TRUE(word >= flags.first_shared && word < flags.first_chunk);
+      }
+    }
+    for (int owner = 0; owner < o.ranks; ++owner)
+      for (int i = 0; i < o.copied; ++i) {
+        ASSERT_TRUE(words.insert(flags.chunk(o, owner, i)).second);
+        ASSERT_TRUE(flags.chunk(o, owner, i) < flags.end(o));
+      }
+  }
+}
+
+}  // namespace
+}  // namespace tilelace::schedule
