@@ -215,6 +215,8 @@ Tally OpCheck::run(cuda::RankOps& ops, const Case& c, Drop drop) {
         "keeping results");
   const std::array<std::uint64_t, 2> kept{sides_[0].seed, sides_[1].seed};
   if (c.odd) round(ops, c, drop, {1, "eager, alone after"}, one);
+  tally_.replayed = !shared_ || is_captured_on_shares(c.plan);
+  if (!tally_.replayed) return tally_;
 
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t made = nullptr;

@@ -20,8 +20,9 @@ enum class Drop : std::uint8_t { nothing, input, reference };
 
 struct Tally {
   int calls = 0;
-  int wrong = 0;      ///< calls with a wrong result
-  int blind = 0;      ///< calls without an element that could be wrong
+  int wrong = 0;  ///< calls with a wrong result
+  int blind = 0;  ///< calls without an element that could be wrong
+  bool replayed = true;
   double worst = 0;   ///< relative error against fp64, of the larger results without activation
   std::string first;  ///< what was wrong first
 };

@@ -87,6 +87,11 @@ bool is_steady(const OpPlan& plan) {
   return hand == nullptr || hand->way != plan::HandWay::added;
 }
 
+bool is_captured_on_shares(const OpPlan& plan) {
+  const auto* gather = std::get_if<plan::AgGemmPlan>(&plan);
+  return gather == nullptr || gather->left_free() == 0 || gather->path == Path::unfused;
+}
+
 bool is_wide(const OpPlan& plan) {
   return std::visit(
       [](const auto& p) {

@@ -45,6 +45,8 @@ int roundings_of(const OpPlan& plan, const Problem& problem);
 double frobenius_limit(const OpPlan& plan, const Problem& problem);
 /// Whether it gives the same bits in every run.
 bool is_steady(const OpPlan& plan);
+/// Whether calls on a share of a device may be captured (docs/decisions/0012).
+bool is_captured_on_shares(const OpPlan& plan);
 /// The product in it.
 const plan::GemmPlan& gemm_of(const OpPlan& plan);
 

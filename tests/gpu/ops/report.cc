@@ -21,6 +21,7 @@ Report::Report(int ranks, std::uint64_t seed, bool drop, const std::string& json
 void Report::add(const Case& c, const Tally& t) {
   const std::scoped_lock lock(mutex_);
   calls_ += t.calls;
+  if (!t.replayed) ++eager_;
   Worst& worst = worst_[kind_of(c.plan)];
   const double limit = frobenius_limit(c.plan, c.problem);
   // Cases of a kind may have limits of their own.
@@ -43,6 +44,9 @@ void Report::conclude(Op op, DType dtype, const std::vector<Case>& cases) {
   for (const Case& c : cases) ++kinds[kind_of(c.plan)];
   std::string by_kind;
   for (const auto& [kind, count] : kinds) by_kind += fmt::format(", {} {}", kind, count);
+  // Each rank counts.
+  const int eager = eager_ / ranks_;
+  if (eager > 0) by_kind += fmt::format("; {} without graphs: copies that wait, on shares", eager);
   rows_.push_back(
       fmt::format("{} {}: {} shapes ({} exact{}), {} calls: {} {}, relative error", name_of(op),
                   name_of(dtype), cases.size(),
@@ -62,6 +66,7 @@ void Report::conclude(Op op, DType dtype, const std::vector<Case>& cases) {
   bad_ = bad_ || !good;
   Json line = head("tilelace.conformance/1", name_of(op), dtype);
   line["shapes"] = cases.size();
+  line["without_graphs"] = eager;
   line["calls"] = calls_;
   line["kinds"] = kinds;
   line["wrong"] = wrong_;
@@ -71,7 +76,7 @@ void Report::conclude(Op op, DType dtype, const std::vector<Case>& cases) {
   line["missed"] = drop_ ? Json(missed_) : Json(nullptr);
   line["verified"] = good;
   json_.write(line);
-  calls_ = missed_ = wrong_ = lines_ = 0;
+  calls_ = missed_ = wrong_ = lines_ = eager_ = 0;
   worst_.clear();
 }
 

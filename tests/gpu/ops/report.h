@@ -51,7 +51,7 @@ class Report {
   JsonLines json_;
   std::mutex mutex_;
   std::vector<std::string> rows_;
-  int calls_ = 0, missed_ = 0, wrong_ = 0, lines_ = 0;
+  int calls_ = 0, missed_ = 0, wrong_ = 0, lines_ = 0, eager_ = 0;
   std::map<std::string, Worst> worst_;  ///< by kind of plan
   bool bad_ = false;
 };
