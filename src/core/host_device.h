@@ -14,3 +14,12 @@
 #else
 #define TILELACE_ROLE inline
 #endif
+
+// Loops whose bodies a kernel needs once a turn, for what is in registers, or only once.
+#if defined(__CUDACC__)
+#define TILELACE_UNROLL _Pragma("unroll")
+#define TILELACE_NO_UNROLL _Pragma("unroll 1")
+#else
+#define TILELACE_UNROLL
+#define TILELACE_NO_UNROLL
+#endif

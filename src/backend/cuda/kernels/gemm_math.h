@@ -219,7 +219,11 @@ class GemmMath {
   /// load from the ring takes long, and stages that are not free yet hold the other group up: two
   /// are under way together.
   TILELACE_DEVICE void add_terms() {
-    const int first = (Tile::pingpong ? 0 : group_) * p_.term_pieces * Partial::kPieceBytes;
+    using Terms = AddTerms<Partial, TermPiece<Element, Params::kWide>>;
+    const int part = p_.term_pieces * Partial::kPieceBytes;
+    const int first = (Tile::pingpong ? 0 : group_) * part;
+    const TermsOf of{p_.call.rank, p_.work.order.ranks,
+                     static_cast<std::uint32_t>(Partial::kGroups * part)};
     ptx::Shared piece = 0;
     int left = 0;
 #pragma unroll
@@ -230,7 +234,7 @@ class GemmMath {
         piece = shared_.rows(ring_.stage) + first + thread_ * 16;
         left = p_.term_pieces;
       }
-      add_pieces<Tile, Element>(p_, acc_, i, piece);
+      Terms::pieces(of, acc_, i, piece);
       piece += Partial::kAtOnce * Partial::kPieceBytes;
       left -= Partial::kAtOnce;
     }

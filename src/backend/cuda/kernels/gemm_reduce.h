@@ -9,13 +9,15 @@
 #include "backend/cuda/device/trace.h"
 #include "backend/cuda/device/transfer.h"
 #include "backend/cuda/kernels/gemm_gate.h"
+#include "backend/cuda/kernels/gemm_terms.h"
 
 namespace tilelace::cuda {
 
 /// What the partial sums of one tile take.
 template <class Tile, bool kWide = false>
 struct PartialShape {
-  static constexpr int kValues = Tile::blocks * GemmShape<Tile>::kAccumulators;  ///< of a thread
+  static constexpr int kOfBlock = GemmShape<Tile>::kAccumulators;
+  static constexpr int kValues = Tile::blocks * kOfBlock;  ///< of a thread
   static constexpr int kPieces = (kValues + 7) / 8;
   static constexpr int kPieceBytes = 128 * (kWide ? 32 : 16);
   /// Pieces of a peer that are added together.
@@ -63,77 +65,25 @@ TILELACE_DEVICE int own_row(const Params& p, schedule::GemmCell cell, int row) {
 }
 
 /// A thread's eight values of a term in the ring.
-template <bool kWide>
-struct TermPiece {
-  uint4 v[kWide ? 2 : 1];
-
+template <class Element, bool kWide>
+class TermPiece {
+ public:
   TILELACE_DEVICE void load(ptx::Shared from) {
 #pragma unroll
-    for (int i = 0; i < (kWide ? 2 : 1); ++i) v[i] = ptx::load_shared_16(from + i * 128 * 16);
+    for (int i = 0; i < kLoads; ++i) v_[i] = ptx::load_shared_16(from + i * 128 * 16);
   }
-  template <class Element>
   [[nodiscard]] TILELACE_DEVICE float at(int e) const {
-    const uint4& of = v[kWide ? e / 4 : 0];
-    const std::uint32_t words[4] = {of.x, of.y, of.z, of.w};
+    const uint4& v = v_[kWide ? e / 4 : 0];
+    const std::uint32_t words[4] = {v.x, v.y, v.z, v.w};
     if constexpr (kWide) return __uint_as_float(words[e % 4]);
     const float2 two = unpack(words[e / 2], Element{});
     return e % 2 == 0 ? two.x : two.y;
   }
+
+ private:
+  static constexpr int kLoads = kWide ? 2 : 1;
+  uint4 v_[kLoads];
 };
-
-template <class Tile, class Accumulators>
-TILELACE_DEVICE float& value_of(Accumulators& acc, int i) {
-  return acc[i / GemmShape<Tile>::kAccumulators][i % GemmShape<Tile>::kAccumulators];
-}
-
-/// Adds a piece of the ranks before this one, of which there are two at least.
-template <class Tile, class Element, class Params, class Accumulators>
-TILELACE_DEVICE void add_earlier(const Params& p, Accumulators& acc, int index, ptx::Shared at,
-                                 int apart) {
-  TermPiece<Params::kWide> term, second;
-  term.load(at);
-  second.load(at + apart);
-  float sum[8];
-#pragma unroll
-  for (int e = 0; e < 8; ++e)
-    sum[e] = term.template at<Element>(e) + second.template at<Element>(e);
-#pragma unroll 1
-  for (int q = 2; q < p.call.rank; ++q) {
-    term.load(at + q * apart);
-#pragma unroll
-    for (int e = 0; e < 8; ++e) sum[e] += term.template at<Element>(e);
-  }
-#pragma unroll
-  for (int e = 0; e < 8; ++e)
-    if (8 * index + e < PartialShape<Tile>::kValues) value_of<Tile>(acc, 8 * index + e) += sum[e];
-}
-
-/// Adds the peers' pieces from `first` on that come together, in rank order, the own one in its
-/// place among them: as a + b is b + a, only from rank 2 on do terms have a sum of their own first.
-template <class Tile, class Element, class Params, class Accumulators>
-TILELACE_DEVICE void add_pieces(const Params& p, Accumulators& acc, int first, ptx::Shared at) {
-  using Partial = PartialShape<Tile, Params::kWide>;
-  const int apart = Partial::kGroups * p.term_pieces * Partial::kPieceBytes;
-  int q = 0;
-  if (p.call.rank >= 2) {
-#pragma unroll
-    for (int u = 0; u < Partial::kAtOnce; ++u)
-      if (first + u < Partial::kPieces)
-        add_earlier<Tile, Element>(p, acc, first + u, at + u * Partial::kPieceBytes, apart);
-    q = p.call.rank;
-  }
-#pragma unroll 1
-  for (; q < p.work.order.ranks - 1; ++q) {
-    TermPiece<Params::kWide> terms[Partial::kAtOnce];
-#pragma unroll
-    for (int u = 0; u < Partial::kAtOnce; ++u)
-      if (first + u < Partial::kPieces) terms[u].load(at + q * apart + u * Partial::kPieceBytes);
-#pragma unroll
-    for (int i = 0; i < 8 * Partial::kAtOnce; ++i)
-      if (8 * first + i < Partial::kValues)
-        value_of<Tile>(acc, 8 * first + i) += terms[i / 8].template at<Element>(i % 8);
-  }
-}
 
 /// Sends the accumulator of a group, rounded or as it is, to the owner of the tile's rows, of which
 /// `rows` are there from the group's first on, a piece every `pace` cycles: a burst of all CTAs

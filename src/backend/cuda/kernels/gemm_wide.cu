@@ -16,7 +16,8 @@ WideKernels wide() {
                                    Tile::swapped))
       kernels.reducing =
           reinterpret_cast<const void*>(gemm_kernel<Tile, Element, GemmRsWideParams>);
-    if constexpr (plan::can_share(Tile::blocks, Tile::width, Tile::pingpong))
+    // No registers are left for traces.
+    if constexpr (!kTraced && plan::can_share(Tile::blocks, Tile::width, Tile::pingpong))
       kernels.sharing =
           reinterpret_cast<const void*>(roomy_gemm_kernel<Tile, Element, GemmArWideParams>);
   }
