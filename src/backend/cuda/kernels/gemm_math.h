@@ -250,8 +250,9 @@ class GemmMath {
 
   /// The thread that stored tells the peers of the last tile that went to all, once everything has
   /// arrived: behind the next products, so that nobody waits for it. Or this rank of one that copy
-  /// engines carry. Its whole warp comes along, for a reason that the compiler sees: where a thread
-  /// branches off alone, warps meet again in every step of the products, too.
+  /// engines carry. Its whole warp comes along, by a condition that is the same for all of it:
+  /// where one thread branches off, the compiler has warps meet again in every step of the
+  /// products, too.
   TILELACE_DEVICE void tell_shared() {
     static_assert(!Params::kShares || PartialShape<Tile>::kGroups == 1);
     const int number = untold_;
