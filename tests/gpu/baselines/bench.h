@@ -37,7 +37,7 @@ struct Figures {
 };
 
 struct BenchOptions {
-  int rounds = 7;
+  int rounds = 20;
   Gemms::Options gemms;
   Fused::Options fused;
   std::vector<cuda::NcclBuffer> buffers;

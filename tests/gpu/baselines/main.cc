@@ -122,7 +122,7 @@ int run_pairs(const Options& o, int ranks, JsonLines& json) {
   for (const std::string& pair : o.pairs) names.push_back("gemm_" + pair);
   const auto rows = pair_rows(ops_of(names), o.models, ranks, o.ms);
   const Watchdog watchdog("gpu_op_bench",
-                          o.limit_s > 0 ? o.limit_s : 60 + 30.0 * static_cast<double>(rows.size()));
+                          o.limit_s > 0 ? o.limit_s : 60 + 45.0 * static_cast<double>(rows.size()));
   std::vector<PairResult> results;
   run_ranks(ranks, [&](Rank& rank) {
     const double link = o.link_gbps > 0 ? o.link_gbps : link_rate(rank);
@@ -150,7 +150,7 @@ int run(const Options& o) {
   if (!o.pairs.empty()) return run_pairs(o, ranks, json);
   const auto rows = rows_of(o, ranks);
   const Watchdog watchdog("gpu_op_bench",
-                          o.limit_s > 0 ? o.limit_s : 60 + 20.0 * static_cast<double>(rows.size()));
+                          o.limit_s > 0 ? o.limit_s : 60 + 45.0 * static_cast<double>(rows.size()));
   Board board(static_cast<std::size_t>(ranks));
   std::vector<Result> results;
   run_ranks(ranks, [&](Rank& rank) { run_rank(rank, o, rows, board, results, json); });
@@ -215,7 +215,7 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--link-gbps", o.link_gbps,
                  "of a GPU and direction, for the roof (default: measured)")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--limit-seconds", o.limit_s, "ends the process (default: 60 and 20 a row)")
+  app.add_option("--limit-seconds", o.limit_s, "ends the process (default: 60 and 45 a row)")
       ->check(CLI::NonNegativeNumber);
   app.add_flag("--nccl-nonblocking", o.nonblocking, "NCCL's calls do not block: all is bounded");
   app.add_option("--json", o.json, "appends JSON lines to this file, - for standard output");

@@ -59,7 +59,7 @@ void print_pairs(const std::vector<PairResult>& results);
 class PairBench {
  public:
   struct Options {
-    int rounds = 7;
+    int rounds = 20;
     int candidates = 6;   ///< plans of each half that are tried, best prediction first
     int algorithms = 16;  ///< of cuBLASLt
     Lengths lengths;
