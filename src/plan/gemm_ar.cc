@@ -7,6 +7,7 @@
 #include <ostream>
 
 #include "core/check.h"
+#include "plan/gemm_rs.h"
 #include "plan/problem.h"
 
 namespace tilelace::plan {
@@ -34,18 +35,13 @@ constexpr double kLags[] = {1.5, 2.5};
 constexpr double kLateCost = 1.025;
 constexpr double kAmpleLag = 2;
 
-/// Of a thread's eight values, all threads together.
-Index piece_bytes(bool wide) { return wide ? 4096 : 2048; }
-
-/// A step of the ring must hold what is added together of each term of a tile.
 bool can_share(const GemmTile& t, int ranks, bool wide) {
   return plan::can_share(t.blocks, t.width, t.pingpong) && (!wide || can_widen(t.name)) &&
-         (t.rows() + t.width) * 128 >=
-             piece_bytes(wide) * terms_at_once(t.width, t.pingpong, wide) * (ranks - 1);
+         holds_terms(t, ranks, wide);
 }
 
 Index given_bytes(const GemmTile& t, bool wide) {
-  return Index{(t.blocks * t.width / 2 + 7) / 8} * piece_bytes(wide);
+  return Index{(t.blocks * t.width / 2 + 7) / 8} * partial_piece_bytes(wide);
 }
 
 /// Rows of tiles in one block of all shards.

@@ -24,11 +24,8 @@ constexpr double kTailUs = 6;
 
 /// A step of the ring must hold 2 KiB, in fp32 4, of each term of a tile.
 bool can_reduce(const GemmTile& t, int ranks, bool wide) {
-  const int stage = (t.rows() + t.width) * 128;
   return plan::can_reduce(t.groups, t.blocks, t.width, t.pingpong, t.swapped) &&
-         (!wide || can_widen(t.name)) &&
-         stage >= (wide ? 4096 : 2048) * terms_at_once(t.width, t.pingpong, wide) *
-                      (t.pingpong ? 1 : t.groups) * (ranks - 1);
+         (!wide || can_widen(t.name)) && holds_terms(t, ranks, wide);
 }
 
 void require_problem(const Problem& p) {
@@ -39,6 +36,12 @@ void require_problem(const Problem& p) {
 }
 
 }  // namespace
+
+bool holds_terms(const GemmTile& t, int ranks, bool wide) {
+  const int stage = (t.rows() + t.width) * 128;
+  return stage >= partial_piece_bytes(wide) * terms_at_once(t.width, t.pingpong, wide) *
+                      (t.pingpong ? 1 : t.groups) * (ranks - 1);
+}
 
 std::string describe(const GemmRsPlan& plan) {
   return fmt::format("remote shards {}{}; {}", plan.together ? "together" : "apart",
