@@ -100,11 +100,15 @@ void each_access(const schedule::GemmReduce& s, const Step& x, Emit&& emit) {
   }
 }
 
+/// Where rows of the own ones stand in the place-th of the areas that have room for all of them.
+inline RowRange placed(RowRange own, Index place, RowRange rows) {
+  const Index begin = place * own.size() + rows.begin - own.begin;
+  return {begin, begin + rows.size()};
+}
+
 /// Where the source's terms for these units, which `rank` sums, stand at `rank`.
 inline RowRange pushed_rows(const schedule::PushRows& s, int rank, int source, RowRange units) {
-  const Index begin = schedule::PushRows::place(rank, source) * s.rows[rank].size() + units.begin -
-                      s.rows[rank].begin;
-  return {begin, begin + units.size()};
+  return placed(s.rows[rank], schedule::PushRows::place(rank, source), units);
 }
 
 /// What comes in at `rank` where partials are handed on.
@@ -116,9 +120,7 @@ inline Index handed_units(const schedule::HandRows& s, int rank) {
 /// also what is added to one place, in any order.
 inline RowRange handed_rows(const schedule::HandRows& s, int rank, int source, RowRange units) {
   if (s.way == schedule::HandWay::ring) return units;
-  const int place = (source + s.ranks - rank) % s.ranks - 1;
-  const Index begin = place * s.rows[rank].size() + units.begin - s.rows[rank].begin;
-  return {begin, begin + units.size()};
+  return placed(s.rows[rank], (source + s.ranks - rank) % s.ranks - 1, units);
 }
 
 template <class Emit>
@@ -183,9 +185,7 @@ void each_access(const schedule::PushRows& s, const Step& x, Emit&& emit) {
 
 /// Where the source's terms for these rows, which `rank` sums, stand at `rank`.
 inline RowRange shared_rows(const schedule::SharedTiles& s, int rank, int source, RowRange rows) {
-  const RowRange own = s.split.shard(rank);
-  const Index begin = schedule::PushRows::place(rank, source) * own.size() + rows.begin - own.begin;
-  return {begin, begin + rows.size()};
+  return placed(s.split.shard(rank), schedule::PushRows::place(rank, source), rows);
 }
 
 template <class Emit>
