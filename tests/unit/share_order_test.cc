@@ -6,50 +6,21 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <random>
 #include <set>
 #include <tuple>
 #include <vector>
+
+#include "share_shapes.h"
 
 namespace tilelace::schedule {
 namespace {
 
 using Cell = std::tuple<int, Index, Index, int>;  // owner, rows, column
 
-struct Shape {
-  RowSplit split;
-  Route route;
-  int cols = 1, worker_rows = 64, lag = 1;
-  Index block_rows = 64;
-  int chunk_cols = 1, copied = 0;
-
-  [[nodiscard]] ShareOrder of(int rank) const {
-    ShareOrder o = make_share_order(split, route, rank, cols, worker_rows, block_rows, lag);
-    cut_chunks(o, chunk_cols, copied);
-    return o;
-  }
-};
-
-std::vector<Shape> shapes() {
+std::vector<ShareShape> shapes() {
   std::mt19937 rng(9);
-  const auto any = [&](int most) {
-    return 1 + static_cast<int>(rng() % static_cast<unsigned>(most));
-  };
-  std::vector<Shape> all;
-  for (int i = 0; i < 300; ++i) {
-    Shape s;
-    const int ranks = any(kMaxShareRanks);
-    s.split = {any(i % 4 == 0 ? 20 : 6000), ranks, nullptr};
-    s.route = {RouteKind::mesh, ranks, ranks};
-    s.cols = any(9);
-    s.worker_rows = 64 * any(4);
-    s.lag = any(25);
-    const Index least = ceil_div(ceil_div(s.split.max_rows(), s.worker_rows), kMaxShareBlocks);
-    s.block_rows = s.worker_rows * (least + any(3) - 1);
-    s.chunk_cols = any(9);
-    s.copied = any(12) - 1;
-    all.push_back(s);
-  }
+  std::vector<ShareShape> all;
+  for (int i = 0; i < 300; ++i) all.push_back(random_shape(rng, i % 4 == 0, 9, 12));
   return all;
 }
 
@@ -60,7 +31,7 @@ Cell text_of(const ShareOrder& o, GemmCell c, int worker_rows) {
 }
 
 TEST(ShareOrder, HasEveryTileOnceAndAPlaceForEach) {
-  for (const Shape& s : shapes()) {
+  for (const ShareShape& s : shapes()) {
     std::set<Cell> expected;
     for (int q = 0; q < s.split.ranks; ++q) {
       const RowRange shard = s.split.shard(q);
@@ -92,7 +63,7 @@ TEST(ShareOrder, HasEveryTileOnceAndAPlaceForEach) {
 
 /// Steps of a rank's tiles: where each own tile stands behind those at the peers that it needs.
 TEST(ShareOrder, OwnTilesComeLagStepsBehindWhatTheyNeed) {
-  for (const Shape& s : shapes()) {
+  for (const ShareShape& s : shapes()) {
     const ShareOrder own = s.of(0);
     for (int peer = 1; peer < s.split.ranks; ++peer) {
       const ShareOrder theirs = s.of(peer);
@@ -124,7 +95,7 @@ TEST(ShareOrder, OwnTilesComeLagStepsBehindWhatTheyNeed) {
 /// A chunk is whole columns of an owner's block, its tiles' places follow each other, and owners
 /// finish one chunk after the other.
 TEST(ShareOrder, EveryOwnTileIsInOneChunkOrTravelsByItself) {
-  for (const Shape& s : shapes()) {
+  for (const ShareShape& s : shapes()) {
     for (int rank = 0; rank < s.split.ranks; ++rank) {
       const ShareOrder o = s.of(rank);
       ASSERT_LE(o.chunks, kMaxBlockChunks);
@@ -156,7 +127,7 @@ TEST(ShareOrder, EveryOwnTileIsInOneChunkOrTravelsByItself) {
 
 /// Whoever waits for a chunk knows it by the same number as its owner.
 TEST(ShareOrder, PeersNumberChunksAlike) {
-  for (const Shape& s : shapes()) {
+  for (const ShareShape& s : shapes()) {
     const ShareOrder owner = s.of(0);
     std::map<Cell, int> chunks;
     for (int t = 0; t < owner.tiles(); ++t) {

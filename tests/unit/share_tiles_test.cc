@@ -7,55 +7,36 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <random>
 #include <set>
 #include <string>
 #include <tuple>
 #include <vector>
+
+#include "share_shapes.h"
 
 namespace tilelace::schedule {
 namespace {
 
 using Place = std::tuple<int, Index, int, int>;  // owner, first row, column, part
 
-struct Shape {
-  RowSplit split;
-  int cols = 1, tile_rows = 64, lag = 1, parts = 1;
-  Index block_rows = 64;
-  int chunk_cols = 1, copied = 0;
+struct Shape : ShareShape {
+  int parts = 1;
 
-  [[nodiscard]] ShareOrder of(int rank) const {
-    const Route route{RouteKind::mesh, split.ranks, split.ranks};
-    ShareOrder o = make_share_order(split, route, rank, cols, tile_rows, block_rows, lag);
-    cut_chunks(o, chunk_cols, copied);
-    return o;
-  }
   [[nodiscard]] ShareFlags flags(const ShareOrder& o) const {
     return {parts, o.num_partials() * parts, 2 * o.num_partials() * parts};
   }
   [[nodiscard]] Place place(const ShareOrder& o, GemmCell c, int part) const {
-    return {o.section[c.section].owner, o.begin(c.section) + Index{c.row} * tile_rows, c.col, part};
+    return {o.section[c.section].owner, o.begin(c.section) + Index{c.row} * worker_rows, c.col,
+            part};
   }
 };
 
 std::vector<Shape> shapes() {
   std::mt19937 rng(15);
-  const auto any = [&](int most) {
-    return 1 + static_cast<int>(rng() % static_cast<unsigned>(most));
-  };
   std::vector<Shape> all;
   for (int i = 0; i < 300; ++i) {
-    Shape s;
-    s.split = {any(i % 4 == 0 ? 20 : 6000), any(kMaxShareRanks), nullptr};
-    s.cols = any(20);
-    s.tile_rows = 64 * any(4);
-    s.lag = any(25);
-    s.parts = any(2) * any(2);
-    const Index least = ceil_div(ceil_div(s.split.max_rows(), s.tile_rows), kMaxShareBlocks);
-    s.block_rows = s.tile_rows * (least + any(3) - 1);
-    s.chunk_cols = any(9);
-    s.copied = any(20) - 1;
-    all.push_back(s);
+    const ShareShape shape = random_shape(rng, i % 4 == 0, 20, 20);
+    all.push_back({shape, any(rng, 2) * any(rng, 2)});
   }
   return all;
 }

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random walks of a fused gemm_ar, for the tests of what is said about them.
+#pragma once
+#include <random>
+#include <vector>
+
+#include "schedule/share_order.h"
+
+namespace tilelace::schedule {
+
+struct ShareShape {
+  RowSplit split;
+  Route route;
+  int cols = 1, worker_rows = 64, lag = 1;
+  Index block_rows = 64;
+  int chunk_cols = 1, copied = 0;
+
+  [[nodiscard]] ShareOrder of(int rank) const {
+    ShareOrder o = make_share_order(split, route, rank, cols, worker_rows, block_rows, lag);
+    cut_chunks(o, chunk_cols, copied);
+    return o;
+  }
+};
+
+/// From 1 to `most`.
+inline int any(std::mt19937& rng, int most) {
+  return 1 + static_cast<int>(rng() % static_cast<unsigned>(most));
+}
+
+/// With at most `most_cols` columns, and fewer than `most_copied` chunks that copy engines carry.
+inline ShareShape random_shape(std::mt19937& rng, bool few_rows, int most_cols, int most_copied) {
+  ShareShape s;
+  const int ranks = any(rng, kMaxShareRanks);
+  s.split = {any(rng, few_rows ? 20 : 6000), ranks, nullptr};
+  s.route = {RouteKind::mesh, ranks, ranks};
+  s.cols = any(rng, most_cols);
+  s.worker_rows = 64 * any(rng, 4);
+  s.lag = any(rng, 25);
+  const Index least = ceil_div(ceil_div(s.split.max_rows(), s.worker_rows), kMaxShareBlocks);
+  s.block_rows = s.worker_rows * (least + any(rng, 3) - 1);
+  s.chunk_cols = any(rng, 9);
+  s.copied = any(rng, most_copied) - 1;
+  return s;
+}
+
+}  // namespace tilelace::schedule
