@@ -173,6 +173,7 @@ Figures RankBench::run(const Row& row) {
     }
   if (options_.eager) add_eager(variants);
   plans.resize(variants.size());
+  timer_.warm(variants.front());
   timer_.rounds(variants, options_.rounds, options_.lengths);
   for (std::size_t i = 0; i < variants.size(); ++i) {
     const Variant& v = variants[i];

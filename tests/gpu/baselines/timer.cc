@@ -100,7 +100,6 @@ double Timer::sample(const Variant& v, const Lengths& lengths) {
 void Timer::warm(const Variant& v) { sample(v, {kWarmMs, kLook.sample_ms}); }
 
 void Timer::rounds(std::vector<Variant>& variants, int count, const Lengths& lengths) {
-  if (!variants.empty()) warm(variants.front());
   std::vector<std::size_t> order(variants.size());
   std::iota(order.begin(), order.end(), 0);
   for (int round = 0; round < count; ++round) {

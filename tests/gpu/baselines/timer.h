@@ -61,6 +61,8 @@ class Timer {
 
   /// Runs two calls, captures it, replays it twice. `guess_us`: of a call.
   void prepare(Variant& v, double guess_us);
+  /// Until clocks are what load leaves: whoever is timed first would gain.
+  void warm(const Variant& v);
   /// One sample, us a call on the slowest rank.
   double sample(const Variant& v, const Lengths& lengths);
   /// Samples of all, shuffled, into their lists.
@@ -74,8 +76,6 @@ class Timer {
 
  private:
   double run(const Variant& v, int load, int timed);
-  /// Until clocks are what load leaves: whoever is timed first would gain.
-  void warm(const Variant& v);
   void capture(Variant& v);
   /// All calls of the graph.
   void enqueue(const Variant& v);
