@@ -107,6 +107,27 @@ void expect_rank_order() {
     }
 }
 
+/// Whether a group that waits for all terms before it lets go of its last stage ever gets them.
+bool terms_come(int k_steps, int term_steps, int stages) {
+  int loaded = 0, released = 0;
+  const auto load = [&] { loaded = std::min(k_steps + term_steps, released + stages); };
+  for (int step = 0; step < k_steps; ++step) {
+    load();
+    if (step >= loaded) return false;
+    released = step;  // the one before: this one's products are still under way
+  }
+  load();
+  return loaded == k_steps + term_steps;
+}
+
+TEST(GemmTerms, AreWaitedForOnlyWhereTheRingHasRoomForAll) {
+  for (int stages = 2; stages <= 9; ++stages)
+    for (int k_steps = 1; k_steps <= 12; ++k_steps)
+      for (int term_steps = 1; term_steps <= 12; ++term_steps)
+        EXPECT_EQ(terms_fit_ring(term_steps, stages), terms_come(k_steps, term_steps, stages))
+            << k_steps << " steps, terms " << term_steps << ", stages " << stages;
+}
+
 TEST(GemmTerms, AreAddedInRankOrderWhereGroupsTakeTurns) {
   expect_rank_order<Partial<2, 128, true, false>>();
   expect_rank_order<Partial<2, 168, true, false>>();  // an odd number of pieces

@@ -78,7 +78,7 @@ class GemmMath {
     }
     ring_.stage = end % Tile::stages;
     const int terms = term_steps(s);
-    if (Tile::pingpong && terms <= Tile::stages) {
+    if (Tile::pingpong && terms_fit_ring(terms, Tile::stages)) {
       // The other group would not tell a stage that is still to be filled from one that is filled.
       await_terms(terms);
       hand_over();
@@ -239,7 +239,7 @@ class GemmMath {
       left -= Partial::kAtOnce;
     }
     drop_stage();
-    if (Tile::pingpong && p_.term_steps > Tile::stages) hand_over();
+    if (Tile::pingpong && !terms_fit_ring(p_.term_steps, Tile::stages)) hand_over();
   }
 
   /// A tile goes to all ranks at a pace, as partials do.
