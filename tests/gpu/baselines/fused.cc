@@ -16,11 +16,11 @@ constexpr std::size_t kFinalists = 4;
 constexpr std::size_t kOuts = 4;  // beyond L2 from m 2048 up
 constexpr int kFinalRounds = 4;
 
+}  // namespace
+
 std::string role_of(const OpPlan& plan) {
   return path_of(plan) == Path::fused ? "fused " + kind_of(plan) : kind_of(plan);
 }
-
-}  // namespace
 
 Fused::Fused(Rank& rank, Timer& timer, const Operands& operands, const std::vector<Row>& rows,
              const Options& options)
@@ -62,10 +62,14 @@ OpTensors Fused::tensors(const Row& row, int i) const {
   return t;
 }
 
-/// The best predictions, then the best of each kind that is not among them.
+/// What the planner takes by itself, the best predictions, then the best of each kind that is not
+/// among them.
 std::vector<OpPlan> Fused::candidates(const Row& row) const {
-  const auto all = candidates_of(row.problem(), {},
-                                 {options_.nccl, options_.wide, options_.hands, options_.multimem});
+  auto all = candidates_of(row.problem(), {},
+                           {options_.nccl, options_.wide, options_.hands, options_.multimem});
+  const OpPlan standard = default_of(row.problem());
+  std::erase_if(all, [&](const OpPlan& x) { return describe(x) == describe(standard); });
+  all.insert(all.begin(), standard);
   std::vector<OpPlan> some;
   std::set<std::string> kinds;
   for (const OpPlan& plan : all) {

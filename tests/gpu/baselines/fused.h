@@ -10,9 +10,12 @@
 
 namespace tilelace::gpu_test {
 
+/// "fused push whole", "unfused pull".
+std::string role_of(const OpPlan& plan);
+
 /// Plans worth a careful look: a name for the record, the plan, a graph that is ready.
 struct FusedChoice {
-  std::string role;  ///< "fused", "fused_default", "fused push whole", "unfused pull"
+  std::string role;  ///< "fused", "fused_default", or role_of
   OpPlan plan;
   Variant variant;
 };

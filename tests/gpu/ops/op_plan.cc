@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "core/check.h"
+#include "plan/cuda.h"
 #include "schedule/rows.h"
 
 namespace tilelace::gpu_test {
@@ -45,6 +46,16 @@ std::vector<OpPlan> candidates_of(const Problem& problem, const plan::GemmMachin
   return plans;
 }
 
+OpPlan default_of(const Problem& problem) {
+  const Plan plan = plan::make_cuda_plan(problem, cuda_machine(), {});
+  if (problem.op == Op::ag_gemm) return plan::ag_gemm_plan_of(plan);
+  if (plan.path != Path::fused) return plan::gemm_reduce_plan_of(plan);
+  if (problem.op == Op::gemm_rs) return plan::gemm_rs_plan_of(plan);
+  plan::GemmArPlan shared = plan::gemm_ar_plan_of(plan);
+  shared.direct = shared.copied == 0;
+  return shared;
+}
+
 std::string describe(const OpPlan& plan) {
   return std::visit([](const auto& p) { return plan::describe(p); }, plan);
 }
@@ -74,12 +85,11 @@ double frobenius_limit(const OpPlan& plan, const Problem& problem) {
   if (hand == nullptr || hand->way == plan::HandWay::copied)
     return (problem.op == Op::ag_gemm || is_wide(plan) ? 0.52 : 0.72) * u;
   // One rounding errs by 0.52 u of what is rounded: a sum of i of the ranks' equal parts has i of
-  // the result's variance each. Round the ring 1, 2, ..., the last one is the result; added, each
-  // part by itself, then 2, 3, ..., then the result.
+  // the result's variance each. Both ways round each part by itself, then sums of 2, 3, ...; the
+  // last one is the result of the ring, and what was added is read and rounded once more.
   const double ranks = problem.ranks;
-  const double sums = (ranks + 1) / 2;
-  const bool ring = hand->way == plan::HandWay::ring;
-  return 0.52 * u * std::sqrt(ring ? sums : 1 + 1 + sums - 1 / ranks);
+  const double ring = 1 + (ranks + 1) / 2 - 1 / ranks;
+  return 0.52 * u * std::sqrt(hand->way == plan::HandWay::ring ? ring : ring + 1);
 }
 
 bool is_steady(const OpPlan& plan) {

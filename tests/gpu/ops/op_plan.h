@@ -30,6 +30,9 @@ struct Extras {
 std::vector<OpPlan> candidates_of(const Problem& problem, const plan::GemmMachine& machine = {},
                                   const Extras& extras = {});
 
+/// What the planner takes by itself; of a gemm_ar whose results peers reach, the direct way of it.
+OpPlan default_of(const Problem& problem);
+
 std::string describe(const OpPlan& plan);
 /// "push by shard", "ring by shard", "medium push", "unfused store fp32": what names a way of
 /// moving rows and cutting tiles, and partials in fp32.
