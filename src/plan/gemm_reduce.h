@@ -16,8 +16,8 @@ namespace tilelace::plan {
 /// What counts where partials are pushed.
 struct PushPlan {
   int shots = 1;      ///< gemm_ar: 1: everyone sums all rows; 2: its own, and sends the sum to all
-  int rounds = 2;     ///< chunks of a CTA: the second shot begins under the first
-  int threads = 256;  ///< of a CTA that move data
+  int rounds = 1;     ///< chunks of a CTA: with two the second shot begins under the first
+  int threads = 512;  ///< of a CTA that move data
   bool direct = false;  ///< two shots: sums go straight to where peers want them
 };
 

@@ -49,11 +49,14 @@ constexpr int terms_at_once(int width, bool pingpong, bool wide) {
 /// Whether warps of ag_gemm's kernels have registers left to send rows.
 constexpr bool can_push(int blocks, int width) { return blocks * width / 2 <= 176; }
 
-/// Likewise of gemm_ar: groups that take turns send under each other's products, and registers must
-/// be left for it.
+/// Whether kernels of gemm_ar are made: groups that take turns send under each other's products.
 constexpr bool can_share(int blocks, int width, bool pingpong) {
-  return pingpong && width >= 128 && blocks * width / 2 <= 168;
+  return pingpong && width >= 128 && blocks * width / 2 <= 192;
 }
+
+/// Whether those leave registers for a kernel of one warp beside them, which copy engines that carry
+/// tiles wait by.
+constexpr bool can_carry(int blocks, int width) { return blocks * width / 2 <= 168; }
 
 /// Whether there are kernels that make two products at once, gate and up: of the tiles whose
 /// columns can be halved those that predictions choose for the MLPs of models, so that building is
@@ -110,7 +113,9 @@ constexpr bool can_multimem(std::string_view name) { return name == "p128" || na
   X(p160,     2, 2, 160, 5, 2, 1, 2, true,  false, 1)  \
   X(p144,     2, 2, 144, 6, 2, 1, 1, true,  false, 1)  \
   X(p128,     2, 2, 128, 6, 2, 1, 2, true,  false, 1)  \
-  X(p80,      2, 2,  80, 8, 2, 1, 1, true,  false, 1)
+  X(p128_1x2, 2, 2, 128, 6, 1, 2, 2, true,  false, 1)  \
+  X(p80,      2, 2,  80, 8, 2, 1, 1, true,  false, 1)  \
+  X(p80_1x2,  2, 2,  80, 8, 1, 2, 1, true,  false, 1)
 
 // 256 rows, two warpgroups on one tile.
 #define TILELACE_GEMM_TALL(X)                          \

@@ -44,6 +44,34 @@ TEST(GemmArPlan, BlocksCoverTheRowsAndPartialsFitTheStaging) {
   }
 }
 
+TEST(GemmArPlan, CopyEnginesCarryOnlyWhereTheProductLeavesRoomForTheirWaits) {
+  for (const int ranks : {2, 4}) {
+    bool wide_sent = false, carried = false;
+    for (const GemmArPlan& plan : gemm_ar_candidates(problem_of(ranks, 4096, 8192, 7168))) {
+      const GemmTile& tile = plan.gemm.tile;
+      const bool room = can_carry(tile.blocks, tile.width);
+      EXPECT_TRUE(room || plan.copied == 0) << describe(plan);
+      carried = carried || plan.copied > 0;
+      wide_sent = wide_sent || (plan.copied == 0 && !room);
+    }
+    EXPECT_TRUE(carried && wide_sent) << ranks;
+  }
+}
+
+TEST(GemmArPlan, AmongFourRanksTilesLeaveByThemselvesFirst) {
+  for (const std::int64_t m : {2048, 4096, 8192})
+    for (const auto& [n, k] : {std::pair{8192, 7168}, {5120, 6400}}) {
+      const auto best = gemm_ar_candidates(problem_of(4, m, n, k)).front();
+      EXPECT_EQ(best.copied, 0) << describe(best);
+    }
+}
+
+/// Shards of 128 rows: tiles of 256 would be half empty.
+TEST(GemmArPlan, FewRowsHaveTilesThatTheirShardsFill) {
+  const auto best = gemm_ar_candidates(problem_of(4, 512, 8192, 7168)).front();
+  EXPECT_EQ(best.gemm.tile.worker_rows(), 128) << describe(best);
+}
+
 TEST(GemmArPlan, RefusesAnotherOpAndTooManyRanks) {
   Problem p = problem_of(4, 1024, 1024, 512);
   p.op = Op::gemm_rs;

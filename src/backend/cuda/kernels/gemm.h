@@ -15,6 +15,10 @@
 
 namespace tilelace::cuda {
 
+/// Whether registers are left for a kernel of one warp beside it (roomy_gemm_kernel).
+template <class Tile, class Params>
+inline constexpr bool kRoomy = Params::kShares && plan::can_carry(Tile::blocks, Tile::width);
+
 template <class Tile, class Params>
 TILELACE_DEVICE void start_ring(const Params& p, GemmShared<Tile> shared) {
   if (threadIdx.x == 32) {
@@ -56,7 +60,7 @@ TILELACE_DEVICE void run_gemm(const Params& p) {
   ptx::launch_dependents();
   if (warpgroup == 0) {
     if constexpr (GemmShape<Tile>::kMovesRegisters)
-      ptx::registers_less<GemmShape<Tile>::load_registers(kWaits, Params::kShares)>();
+      ptx::registers_less<GemmShape<Tile>::load_registers(kWaits, kRoomy<Tile, Params>)>();
     const int warp = __shfl_sync(~0U, static_cast<int>(threadIdx.x) / 32, 0);
     if (warp == 0) {
       GemmLoad<Tile, Params> load(p, shared, place);
@@ -76,7 +80,7 @@ TILELACE_DEVICE void run_gemm(const Params& p) {
       if (warp == 2 && blockIdx.x == 0) watch_rows(p, shared);
   } else {
     if constexpr (GemmShape<Tile>::kMovesRegisters)
-      ptx::registers_more<GemmShape<Tile>::math_registers(kWaits, Params::kShares)>();
+      ptx::registers_more<GemmShape<Tile>::math_registers(kWaits, kRoomy<Tile, Params>)>();
     ptx::wait_prerequisites();
     GemmMath<Tile, Element, Params> math(p, shared, place, warpgroup - 1);
     schedule::run_gemm_math(p.work, place.worker, Tile::pingpong ? warpgroup - 1 : 0,

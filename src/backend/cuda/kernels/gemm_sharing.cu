@@ -9,11 +9,13 @@ TILELACE_GEMM_PINGPONG(TILELACE_GEMM_TYPE)
 
 template <class Tile, class Element>
 const void* sharing() {
-  if constexpr (kIsMade<Tile, Element> &&
-                plan::can_share(Tile::blocks, Tile::width, Tile::pingpong))
+  if constexpr (!kIsMade<Tile, Element> ||
+                !plan::can_share(Tile::blocks, Tile::width, Tile::pingpong))
+    return nullptr;
+  else if constexpr (kRoomy<Tile, GemmArParams>)
     return reinterpret_cast<const void*>(roomy_gemm_kernel<Tile, Element, GemmArParams>);
   else
-    return nullptr;
+    return reinterpret_cast<const void*>(gemm_kernel<Tile, Element, GemmArParams>);
 }
 }  // namespace
 
