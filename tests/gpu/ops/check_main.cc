@@ -281,6 +281,7 @@ int main(int argc, char** argv) {
                              "medium push",
                              "store by shard",
                              "store whole",
+                             "store in slices",
                              "store direct",
                              "store staged",
                              "push staged",
