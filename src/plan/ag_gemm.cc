@@ -40,10 +40,6 @@ constexpr double kNcclStepUs = 10;  ///< a send and receive more
 constexpr Index kLeastCopy = 4 << 20;  ///< bytes; smaller copies do not reach the link's rate
 constexpr Index kMostSentRows = 2048;  ///< likewise, by shard, where own tiles come first
 constexpr Index kMostPushRows = 1024;  ///< of all ranks; beyond that copy engines are better
-/// Likewise in slices of k; how many are tried, and what each takes more.
-constexpr Index kMostSlicedRows = 2048;
-constexpr int kSlices[] = {4, 8};
-constexpr double kSliceUs = 0.5;
 constexpr Index kPushers = 132;
 constexpr Index kMostChunks = 64;
 /// Multiprocessors: one less than that does not hold a cluster of every tile.
@@ -113,7 +109,6 @@ class Candidates {
           add_by_shard(gemm, split, Transport::store, RouteKind::mesh);
       }
       if (p_.m <= kMostPushRows) add_whole(gemm);
-      if (p_.m <= kMostSlicedRows) add_sliced(gemm);
     }
     for (const GemmPlan& gemm : gemms(most_rows_, machine.multiprocessors)) add_medium(gemm);
     if (machine.multiprocessors < kLeastRelayed) return;
@@ -197,18 +192,6 @@ class Candidates {
         gemm.predicted_us * scale_ + pushed(kPushedWholePerUs));
   }
 
-  /// The first slice is awaited, the others come under the product, if they come as fast as it
-  /// goes.
-  void add_sliced(const GemmPlan& gemm) {
-    if (!can_push(gemm.tile.blocks, gemm.tile.width) || p_.k <= kStep) return;
-    const double us = gemm.predicted_us * scale_;
-    for (const int slices : kSlices) {
-      add({.gemm = gemm, .whole = true, .slices = slices},
-          {Transport::store, RouteKind::mesh, push_chunk()},
-          std::max(us + pushed() / slices, pushed() + us / slices) + slices * kSliceUs);
-    }
-  }
-
   /// Each of its products reads the weight, which its prediction knows.
   void add_medium(const GemmPlan& gemm) {
     if (gemm.tile.swapped) return;
@@ -266,9 +249,8 @@ GemmProblem product_of(const Problem& p, std::size_t i, std::int64_t m) {
 }
 
 std::string describe(const AgGemmPlan& plan) {
-  const std::string slices = plan.slices > 1 ? fmt::format(" in {} slices", plan.slices) : "";
-  return fmt::format("{}, {}, chunks of {} rows{}; {}", cut_of(plan), mover_of(plan),
-                     plan.chunk_rows, slices, describe(plan.gemm));
+  return fmt::format("{}, {}, chunks of {} rows; {}", cut_of(plan), mover_of(plan), plan.chunk_rows,
+                     describe(plan.gemm));
 }
 
 std::ostream& operator<<(std::ostream& out, const AgGemmPlan& plan) {

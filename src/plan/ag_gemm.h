@@ -24,8 +24,6 @@ struct AgGemmPlan {
   /// By shard: how many shards are walked one after the other, the own one first. The others are
   /// walked together, which reads the weight once for all of them.
   int apart = 1;
-  /// Whole: slices of k in which rows are sent; the product begins with the first one.
-  int slices = 1;
   double predicted_us = 0;
   /// unfused: the products begin when all rows are there. medium: a product a shard, each waiting
   /// for its own rows.

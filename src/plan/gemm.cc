@@ -13,6 +13,7 @@
 namespace tilelace::plan {
 namespace {
 
+constexpr int kStep = 64;  // of k
 int ceil_div(std::int64_t a, std::int64_t b) { return static_cast<int>((a + b - 1) / b); }
 
 struct Sides {

@@ -13,9 +13,6 @@
 
 namespace tilelace::plan {
 
-/// Of k, that a stage of the kernels holds.
-inline constexpr int kStep = 64;
-
 /// out[m, n] = a[m, k] * w[n, k]^T on one device.
 struct GemmProblem {
   std::int64_t m = 0;

@@ -90,7 +90,6 @@ std::ostream& operator<<(std::ostream& os, const KernelPlan& k) {
   os << fmt::format("{} split {} group {}", k.tile, k.split_tiles, k.group);
   if (k.deep > 1) os << fmt::format(" blocks {}x{}", k.wide, k.deep);
   if (k.apart > 1) os << fmt::format(" {} apart", k.apart);
-  if (k.slices > 1) os << fmt::format(" {} slices", k.slices);
   if (k.lag > 0) os << fmt::format(" lag {}", k.lag);
   if (k.copied > 0) os << fmt::format(" copied {} of {} columns", k.copied, k.chunk_cols);
   if (k.along_cols) os << " along n";

@@ -4,7 +4,6 @@
 // tiles begin at the shard's first row. Whole: one section, tiles as if all rows were one matrix.
 #pragma once
 #include "schedule/ag_gemm.h"
-#include "schedule/k_slices.h"
 #include "schedule/section_order.h"
 
 namespace tilelace::schedule {
@@ -23,7 +22,6 @@ struct GatherOrder : SectionOrder<kMaxSections> {
   int m = 0;
   int chunk_rows = 1;
   int max_chunks = 1;
-  KSlices slices;  ///< more than one only where tiles are cut whole
   GatherShard shard[kMaxSections];
 
   [[nodiscard]] TILELACE_HD constexpr int begin(int section) const {
@@ -33,14 +31,10 @@ struct GatherOrder : SectionOrder<kMaxSections> {
     return whole ? m : shard[section].end;
   }
 
-  /// Flags of a slice: of all chunks of all ranks.
-  [[nodiscard]] TILELACE_HD constexpr int slice_flags() const { return ranks * max_chunks; }
-
-  /// What must have landed before a slice of rows [first, last) of a section can be read: verb
-  /// wait(flag) for each chunk. By shard own rows are in place; whole, they are staged, and a flag
-  /// tells it.
+  /// What must have landed before rows [first, last) of a section can be read: verb wait(flag) for
+  /// each chunk. By shard own rows are in place; whole, they are staged, and a flag tells it.
   template <class Verbs>
-  TILELACE_ROLE void wait_for_rows(int section, int first, int last, int slice, Verbs& v) const {
+  TILELACE_ROLE void wait_for_rows(int section, int first, int last, Verbs& v) const {
     for (int i = whole ? 0 : 1; i < ranks; ++i) {
       if (!whole && i != section) continue;
       const int from = first > shard[i].begin ? first : shard[i].begin;
@@ -48,7 +42,7 @@ struct GatherOrder : SectionOrder<kMaxSections> {
       if (from >= to) continue;
       const int last_chunk = (to - 1 - shard[i].begin) / chunk_rows;
       for (int c = (from - shard[i].begin) / chunk_rows; c <= last_chunk; ++c)
-        v.wait(slice * slice_flags() + shard[i].source * max_chunks + c);
+        v.wait(shard[i].source * max_chunks + c);
     }
   }
 };

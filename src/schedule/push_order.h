@@ -1,50 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sends of an ag_gemm under transport `store` as a GEMM kernel makes them: run_sends and
-// run_stage worked out beforehand. A piece is one chunk of the own shard for one rank, or a slice
-// of it: all pieces of the first slice leave before any of the second.
+// run_stage worked out beforehand. A piece is one chunk of the own shard for one rank.
 #pragma once
 #include "schedule/ag_gemm.h"
-#include "schedule/k_slices.h"
 
 namespace tilelace::schedule {
 
 struct PushOrder {
   int rank = 0, ranks = 1;
   int targets = 0;  ///< of a chunk: the peers, and this rank where it stages its own rows
-  int pieces = 0;   ///< of a slice
-  int slices = 1;
+  int pieces = 0;
   int first_flag = 0;      ///< of the own chunks, at every rank
-  int slice_flags = 0;     ///< from a slice's flags to the next one's
   std::int64_t begin = 0;  ///< first own row ...
   std::int64_t rows = 0;   ///< and how many
   std::int64_t chunk_rows = 1;
 
-  /// Worker w's share. Verbs: push(peer, range of own rows, slice), signal(peer, flag).
+  /// Worker w's share. Verbs: push(peer, range of own rows), signal(peer, flag).
   template <class Verbs>
   TILELACE_ROLE void run(int worker, int workers, Verbs& v) const {
-    for (int i = worker; i < pieces * slices; i += workers) {
-      const int slice = i / pieces;
-      const int piece = i - slice * pieces;
-      const int chunk = piece / targets;
-      int peer = rank + 1 + piece - chunk * targets;
+    for (int i = worker; i < pieces; i += workers) {
+      const int chunk = i / targets;
+      int peer = rank + 1 + i - chunk * targets;
       if (peer >= ranks) peer -= ranks;
-      v.push(peer, chunk * chunk_rows, min_of((chunk + 1) * chunk_rows, rows), slice);
-      v.signal(peer, slice * slice_flags + first_flag + chunk);
+      v.push(peer, chunk * chunk_rows, min_of((chunk + 1) * chunk_rows, rows));
+      v.signal(peer, first_flag + chunk);
     }
   }
 };
 
-/// `stage`: own rows go into the own slot, too. `slices`: those of GatherOrder.
-constexpr PushOrder make_push_order(const AgGemm& s, bool stage, const KSlices& slices = {}) {
+/// `stage`: own rows go into the own slot, too.
+constexpr PushOrder make_push_order(const AgGemm& s, bool stage) {
   const RowRange own = s.split.shard(s.rank);
   PushOrder o;
   o.rank = s.rank;
   o.ranks = s.ranks();
   o.targets = s.ranks() - (stage ? 0 : 1);
   o.pieces = static_cast<int>(s.chunks(s.rank).count()) * o.targets;
-  o.slices = slices.count;
   o.first_flag = static_cast<int>(s.rank * s.max_chunks());
-  o.slice_flags = static_cast<int>(s.ranks() * s.max_chunks());
   o.begin = own.begin;
   o.rows = own.size();
   o.chunk_rows = s.chunk_rows;

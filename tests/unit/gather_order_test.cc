@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
 #include <random>
 #include <set>
 #include <tuple>
@@ -80,7 +79,7 @@ TEST(GatherOrder, ByShardItHasTheTilesAndFlagsOfAgGemm) {
       found.emplace(source, rows.begin, rows.end, c.col);
       Flags ours;
       Flags theirs;
-      o.wait_for_rows(c.section, static_cast<int>(rows.begin), static_cast<int>(rows.end), 0, ours);
+      o.wait_for_rows(c.section, static_cast<int>(rows.begin), static_cast<int>(rows.end), ours);
       detail::wait_for_rows(t.gather, source, rows, theirs);
       ASSERT_EQ(ours.seen, theirs.seen);
     }
@@ -126,7 +125,7 @@ TEST(GatherOrder, WholeItIsThePlainWalkAndWaitsForAllShardsOfATile) {
       const RowRange rows{begin, min_of(begin + t.gather.tile_m, t.gather.split.m)};
       Flags ours;
       Flags theirs;
-      o.wait_for_rows(0, static_cast<int>(rows.begin), static_cast<int>(rows.end), 0, ours);
+      o.wait_for_rows(0, static_cast<int>(rows.begin), static_cast<int>(rows.end), ours);
       for (int q = 0; q < t.gather.ranks(); ++q)
         detail::wait_for_rows(t.gather, q, intersect(rows, t.gather.split.shard(q)), theirs);
       // Own rows are staged by the kernel itself: a flag for each of their chunks, too.
@@ -149,10 +148,7 @@ struct Sent {
     const Index first = s.split.begin(s.rank);
     push(t.peer, t.rows.begin - first, t.rows.end - first);
   }
-  void push(int peer, Index first, Index last, int slice = 0) {
-    ASSERT_EQ(slice, 0);
-    pieces.emplace(peer, first, last);
-  }
+  void push(int peer, Index first, Index last) { pieces.emplace(peer, first, last); }
   void signal(int peer, Index flag) { ASSERT_TRUE(flags.emplace(peer, flag).second); }
   void wait(Index /*flag*/) {}
 };
@@ -179,88 +175,6 @@ TEST(PushOrder, SendsWhatAgGemmSendsAndTellsIt) {
     ASSERT_EQ(ours.flags, theirs.flags);
     ASSERT_EQ(order.begin, t.gather.split.begin(t.gather.rank));
   }
-}
-
-/// Of one rank's sends in slices: what was sent when a flag was raised.
-struct SentSlices {
-  std::set<std::tuple<int, Index, Index, int>> pieces;  // rank, own rows, slice
-  std::map<std::pair<int, Index>, std::tuple<Index, Index, int>> told;
-  std::tuple<Index, Index, int> last;
-  int before = 0;
-  void push(int peer, Index first, Index last_row, int slice) {
-    ASSERT_TRUE(pieces.emplace(peer, first, last_row, slice).second);
-    ASSERT_GE(slice, before) << "a worker sends earlier slices first";
-    before = slice;
-    last = {first, last_row, slice};
-  }
-  void signal(int peer, Index flag) {
-    ASSERT_TRUE(told.emplace(std::pair{peer, flag}, last).second) << "two pieces raise one flag";
-  }
-};
-
-/// Who waits for a slice of some rows waits for all of it, and for nothing of later slices.
-TEST(PushOrder, FlagsOfASliceTellThatSliceOfTheRowsThatAreAwaited) {
-  std::mt19937 rng(9);
-  for (int i = 0; i < 200; ++i) {
-    Trial t = make_trial(rng, i % 2 == 0);
-    t.gather.transport = Transport::store;
-    const int k_steps = 1 + static_cast<int>(rng() % 40);
-    const KSlices slices = cut_slices(k_steps, 1 + static_cast<int>(rng() % 9));
-    const int taker = static_cast<int>(rng() % static_cast<unsigned>(t.gather.ranks()));
-    std::map<Index, std::tuple<Index, Index, int>> landed;  // flags of `taker`: rows of m, slice
-    for (int source = 0; source < t.gather.ranks(); ++source) {
-      AgGemm s = t.gather;
-      s.rank = source;
-      const PushOrder order = make_push_order(s, true, slices);
-      SentSlices sent;
-      for (int worker = 0; worker < 5; ++worker) {
-        sent.before = 0;
-        order.run(worker, 5, sent);
-      }
-      for (const auto& [at, what] : sent.told)
-        if (at.first == taker) {
-          const auto [first, last, slice] = what;
-          ASSERT_TRUE(
-              landed.emplace(at.second, std::tuple{order.begin + first, order.begin + last, slice})
-                  .second)
-              << "two ranks raise one flag";
-        }
-    }
-    AgGemm s = t.gather;
-    s.rank = taker;
-    GatherOrder o = make_gather_order(s, t.walk, s.tile_m, true);
-    o.slices = slices;
-    for (int j = 0; j < o.tiles(); ++j) {
-      const int begin = o.cell(j).row * static_cast<int>(s.tile_m);
-      const int end = static_cast<int>(min_of(begin + s.tile_m, s.split.m));
-      for (int slice = 0; slice < slices.count; ++slice) {
-        Flags flags;
-        o.wait_for_rows(0, begin, end, slice, flags);
-        std::set<Index> rows;
-        for (const Index flag : flags.seen) {
-          ASSERT_TRUE(landed.contains(flag)) << "nobody raises this flag";
-          const auto [first, last, of] = landed[flag];
-          ASSERT_EQ(of, slice);
-          for (Index row = first; row < last; ++row) rows.insert(row);
-        }
-        for (Index row = begin; row < end; ++row) ASSERT_TRUE(rows.contains(row)) << row;
-      }
-    }
-  }
-}
-
-TEST(KSlices, CoverAllStepsInOrder) {
-  for (int steps = 1; steps < 60; ++steps)
-    for (int wanted = 1; wanted < 12; ++wanted) {
-      const KSlices s = cut_slices(steps, wanted);
-      ASSERT_LE(s.count, wanted);
-      ASSERT_EQ(s.of(0), 0);
-      ASSERT_EQ(s.of(steps - 1), s.count - 1) << "the last one is empty";
-      for (int step = 0; step < steps; ++step) {
-        ASSERT_GT(s.end(step), step);
-        ASSERT_TRUE(s.end(step) >= steps || s.of(s.end(step)) == s.of(step) + 1);
-      }
-    }
 }
 
 }  // namespace

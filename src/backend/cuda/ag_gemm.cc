@@ -54,8 +54,7 @@ Call make_call(const Problem& problem, const plan::AgGemmPlan& plan, const AgGem
   const Plan agreed = agreed_plan(plan);
   c.schedule = plan::ag_gemm_schedule(problem, agreed, rank, c.borders);
   c.schedule.deliver = false;
-  c.hash = plan::agreement_hash(problem, agreed) ^ (c.alone() ? 0x5bd1e995U : 0U) ^
-           static_cast<std::uint32_t>(c.slices().count - 1) * 0x9e3779b1U;
+  c.hash = plan::agreement_hash(problem, agreed) ^ (c.alone() ? 0x5bd1e995U : 0U);
   return c;
 }
 
@@ -75,9 +74,9 @@ void require_call(const Call& c, const RankCalls& calls) {
           "ag_gemm: m {} k {}, got {} bytes to gather, expected at most {}", p.m, p.k, needed,
           calls.data_bytes());
   require(c.plan.chunk_rows > 0 && c.schedule.max_chunks() <= plan::kMaxChunks &&
-              static_cast<std::size_t>(c.schedule.num_flags() * c.slices().count) <= calls.flags(),
-          "ag_gemm: chunks of {} rows in {} slices, got {} a shard, expected 1 to {} in all",
-          c.plan.chunk_rows, c.slices().count, c.schedule.max_chunks(), plan::kMaxChunks);
+              static_cast<std::size_t>(c.schedule.num_flags()) <= calls.flags(),
+          "ag_gemm: chunks of {} rows, got {} a shard, expected 1 to {}", c.plan.chunk_rows,
+          c.schedule.max_chunks(), plan::kMaxChunks);
   require(!c.plan.whole || c.plan.transport == Transport::store,
           "ag_gemm: transport {} with tiles over whole rows, expected store",
           name_of(c.plan.transport));
@@ -157,8 +156,8 @@ std::vector<Launch> launches_of(const Call& c) {
 
 schedule::GatherOrder order_of(const Call& c, const Launch& launch, const schedule::GemmOrder& walk,
                                int worker_rows) {
-  auto all = schedule::make_gather_order(c.schedule, walk, worker_rows, c.plan.whole, c.plan.apart);
-  all.slices = c.slices();
+  const auto all =
+      schedule::make_gather_order(c.schedule, walk, worker_rows, c.plan.whole, c.plan.apart);
   return launch.section < 0 ? all : plan::shard_order(all, launch.section);
 }
 
@@ -204,13 +203,10 @@ AgGemmGatedParams params_of(const RankCalls& calls, const Call& c, const GemmKer
   params.call.first = launch.first && !c.pushed() && !c.awaits();
   params.call.last = launch.last;
   if (!c.copied() && launch.first && !c.pushed())
-    params.push = schedule::make_push_order(c.schedule, c.plan.whole, order.slices);
+    params.push = schedule::make_push_order(c.schedule, c.plan.whole);
   params.input = static_cast<const std::byte*>(c.tensors.a);
   params.staged = calls.data_at(c.slot);
   params.row_bytes = c.row_bytes();
-  params.slice_bytes = order.slices.count == 1 ? params.row_bytes
-                                               : Index{order.slices.steps} * plan::kStep *
-                                                     static_cast<Index>(size_of(p.dtype));
   return params;
 }
 

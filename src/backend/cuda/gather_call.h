@@ -32,13 +32,6 @@ struct GatherCall {
     return !copied() && (awaits() || !plan::can_push(tile.blocks, tile.width)) &&
            schedule.chunks(schedule.rank).count() > 0;
   }
-  /// In how many slices of k the product sends its rows; the same on all ranks.
-  [[nodiscard]] schedule::KSlices slices() const {
-    const plan::GemmTile& tile = plan.gemm.tile;
-    if (!plan.whole || awaits() || !plan::can_push(tile.blocks, tile.width)) return {};
-    return schedule::cut_slices(static_cast<int>(schedule::ceil_div(problem.k, plan::kStep)),
-                                plan.slices);
-  }
   /// Whether the rows are wanted and no product.
   [[nodiscard]] bool alone() const { return tensors.outs.empty(); }
   /// Whether a kernel waits for all rows, before the product if there is one.

@@ -14,7 +14,6 @@ namespace {
 using Rng = std::mt19937_64;
 
 constexpr std::int64_t kMostChunks = 16;  // of a shard
-constexpr int kMostSlices = 12;
 
 std::int64_t below(Rng& rng, std::int64_t end) {
   return static_cast<std::int64_t>(rng() % static_cast<std::uint64_t>(end));
@@ -123,8 +122,6 @@ void vary_chunks(Rng& rng, OpPlan& plan, const Problem& p) {
    : sum != nullptr  ? sum->chunk_rows
                      : hand->chunk_rows) =
       std::max<std::int64_t>(1, most / (1 + below(rng, kMostChunks))) + below(rng, 2);
-  if (gather != nullptr && gather->slices > 1)
-    gather->slices = 2 + static_cast<int>(below(rng, kMostSlices - 1));
 }
 
 }  // namespace
@@ -133,7 +130,7 @@ std::string sort_of(const OpPlan& plan) {
   if (const auto* hand = std::get_if<plan::GemmHandPlan>(&plan))
     return std::string(hand->gemm.tile.name);
   if (const auto* gather = std::get_if<plan::AgGemmPlan>(&plan))
-    return fmt::format("{:012} {}", gather->chunk_rows, gather->slices);
+    return fmt::format("{:012}", gather->chunk_rows);
   if (const auto* sum = std::get_if<plan::GemmReducePlan>(&plan))
     return sum->transport == Transport::push
                ? fmt::format("{} {} {}", sum->push.rounds, sum->push.threads, sum->gemm.tile.name)

@@ -281,7 +281,6 @@ int main(int argc, char** argv) {
                              "medium push",
                              "store by shard",
                              "store whole",
-                             "store in slices",
                              "store direct",
                              "store staged",
                              "push staged",

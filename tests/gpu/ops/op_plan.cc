@@ -133,10 +133,8 @@ std::string way_of(const OpPlan& plan) {
                        all->emulated ? " emulated" : "");
   const auto* gather = std::get_if<plan::AgGemmPlan>(&plan);
   if (gather != nullptr && gather->route == RouteKind::ring) return "ring by shard";
-  if (gather == nullptr || !gather->whole)
-    return fmt::format("{} by shard", name_of(transport_of(plan)));
-  return fmt::format("{} {}", name_of(gather->transport),
-                     gather->slices > 1 ? "in slices" : "whole");
+  return fmt::format("{} {}", name_of(transport_of(plan)),
+                     gather != nullptr && gather->whole ? "whole" : "by shard");
 }
 
 }  // namespace

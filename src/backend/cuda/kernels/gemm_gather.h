@@ -7,9 +7,7 @@
 
 namespace tilelace::cuda {
 
-/// Verb wait of the loading warp: flags are dealt to the lanes, who wait side by side. `kSliced`:
-/// rows may come in slices of k; the widest tiles have no registers for it.
-template <bool kSliced>
+/// Verb wait of the loading warp: flags are dealt to the lanes, who wait side by side.
 class GatherWaits {
  public:
   TILELACE_DEVICE GatherWaits(const AgGemmParams& p, Trace trace)
@@ -23,23 +21,18 @@ class GatherWaits {
                                                  p_.call.flags);
   }
 
-  /// Waits until a slice of these rows, a tile's, can be read by TMA; false: they never came.
-  TILELACE_DEVICE bool rows(int section, int tile, int first, int last, int slice, int segment) {
-    const schedule::GatherOrder& order = p_.work.order;
-    // Flags only grow: once is enough. Tiles over whole rows wait for many of them.
-    const int known = tile * order.slices.count + slice;
-    const bool learns = kSliced && order.whole && known < 64;
-    if (learns && (seen_ >> known & 1U) != 0) return true;
+  /// Waits until these rows can be read by TMA; false: they never came.
+  TILELACE_DEVICE bool rows(int section, int first, int last, int segment) {
     segment_ = segment;
     good_ = true;
-    order.wait_for_rows(section, first, last, slice, *this);
+    p_.work.order.wait_for_rows(section, first, last, *this);
     wait_dealt();
-    if (learns && good_) seen_ |= 1ULL << known;
     return good_;
   }
 
   TILELACE_DEVICE void wait(int flag) {
-    if (!(kSliced && p_.work.order.whole) && flag < 64) {
+    // Flags only grow: once is enough.
+    if (flag < 64) {
       if ((seen_ >> flag & 1U) != 0) return;
       seen_ |= 1ULL << flag;
     }
@@ -53,8 +46,7 @@ class GatherWaits {
     bool reached = true;
     if (lane_ == 0) trace_.add(TraceKind::wait_rows, kLoadLane, segment_);
     if (lane_ < dealt_) {
-      const schedule::GatherOrder& order = p_.work.order;
-      const int peer = (kSliced ? flag_ % order.slice_flags() : flag_) / order.max_chunks;
+      const int peer = flag_ / p_.work.order.max_chunks;
       const WaitPlace place{Role::load, segment_, -1, peer, static_cast<std::uint32_t>(flag_)};
       reached =
           cuda::wait(p_.call.wait, place, flags_ + flag_, epoch_) == comm::WaitStatus::reached;
@@ -95,8 +87,7 @@ TILELACE_DEVICE void watch_rows(const AgGemmParams& p, GemmShared<Tile> shared) 
       const int chunk = at % order.max_chunks;
       if (chunk * order.chunk_rows >= order.shard[shard].end - order.shard[shard].begin) continue;
       if ((seen >> i & 1U) != 0) continue;
-      const int flag = (order.slices.count - 1) * order.slice_flags() +
-                       order.shard[shard].source * order.max_chunks + chunk;
+      const int flag = order.shard[shard].source * order.max_chunks + chunk;
       if (comm::epoch_reached(comm::CudaAtomics::load_acquire(flags + flag), epoch)) {
         trace.add(TraceKind::flag, kWatchLane, flag);
         seen |= 1ULL << i;

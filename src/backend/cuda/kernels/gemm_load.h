@@ -14,8 +14,6 @@ namespace tilelace::cuda {
 template <class Tile, class Params>
 class GemmLoad {
   using Shape = GemmShape<Tile>;
-  /// Rows may come in slices of k.
-  static constexpr bool kSliced = Params::kGathers && Shape::kPushes;
 
  public:
   TILELACE_DEVICE GemmLoad(const Params& p, GemmShared<Tile> shared, Place<Tile> place)
@@ -53,16 +51,9 @@ class GemmLoad {
       early = min(Tile::stages, s.steps());
       load_early(row, col, s.begin, early);
     }
-    const int first = Tile::swapped ? col : row;
-    const Tokens tokens = tokens_of(cell, first, s.begin);
-    [[maybe_unused]] int slice_end = slice_end_of(s.begin);
+    const Tokens tokens = tokens_of(cell, Tile::swapped ? col : row);
     for (int k = 0; k < s.steps(); ++k) {
       const int x = (s.begin + k) * kStep;
-      if constexpr (kSliced)
-        if (s.begin + k == slice_end) {
-          await_rows(cell, first, s.begin + k);
-          slice_end = slice_end_of(s.begin + k);
-        }
       if (k >= early) ptx::barrier_wait(shared_.empty(ring_.stage), ring_.parity ^ 1);
       if (ptx::elect_one()) {
         if (k >= early) {
@@ -106,36 +97,22 @@ class GemmLoad {
     const CUtensorMap* map;
     int first;  ///< token, in the map
   };
-  TILELACE_DEVICE Tokens tokens_of(schedule::GemmCell cell, int first, int step) {
+  TILELACE_DEVICE Tokens tokens_of(schedule::GemmCell cell, int first) {
     if constexpr (Params::kReduces) {
       return {&p_.rows, p_.work.order.begin(cell.section) + first};
     } else if constexpr (!Params::kGathers) {
       return {Tile::swapped ? &p_.cols : &p_.rows, first};
     } else {
       const schedule::GatherOrder& order = p_.work.order;
-      await_rows(cell, first, step);
+      const int begin = order.begin(cell.section) + first;
+      const int loaded = Tile::swapped ? Shape::kColSlice : Shape::kRowSlice;
+      const bool here =
+          waits_.rows(cell.section, begin, min(begin + loaded, order.end(cell.section)), segment_);
+      if (!here && ptx::elect_one()) ptx::store_shared_least(shared_.failed(), segment_);
+      __syncwarp();
       if (!order.whole && cell.section == 0) return {&p_.own, first};
-      return {Tile::swapped ? &p_.cols : &p_.rows, order.begin(cell.section) + first};
+      return {Tile::swapped ? &p_.cols : &p_.rows, begin};
     }
-  }
-
-  TILELACE_DEVICE int slice_end_of(int step) const {
-    if constexpr (kSliced)
-      return p_.work.order.slices.end(step);
-    else
-      return 0;
-  }
-  /// Until the slice that a step of k is in is here, of the rows that a tile loads.
-  TILELACE_DEVICE void await_rows(schedule::GemmCell cell, int first, int step) {
-    const schedule::GatherOrder& order = p_.work.order;
-    const int begin = order.begin(cell.section) + first;
-    const int loaded = Tile::swapped ? Shape::kColSlice : Shape::kRowSlice;
-    const int end = min(begin + loaded, order.end(cell.section));
-    const int slice = kSliced ? order.slices.of(step) : 0;
-    const int tile = Tile::swapped ? cell.col : cell.row;
-    const bool here = waits_.rows(cell.section, tile, begin, end, slice, segment_);
-    if (!here && ptx::elect_one()) ptx::store_shared_least(shared_.failed(), segment_);
-    __syncwarp();
   }
 
   TILELACE_DEVICE void start() {
@@ -213,7 +190,7 @@ class GemmLoad {
   GemmShared<Tile> shared_;
   Place<Tile> place_;
   Trace trace_;
-  std::conditional_t<Params::kGathers, GatherWaits<kSliced>, NoWaits> waits_;
+  std::conditional_t<Params::kGathers, GatherWaits, NoWaits> waits_;
   Ring<Tile::stages> ring_;
   int segment_ = 0;
   bool ready_ = false;

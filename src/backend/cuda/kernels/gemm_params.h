@@ -72,7 +72,6 @@ struct AgGemmParams : GemmCommon {
   const std::byte* input;    ///< own rows
   std::size_t staged;        ///< offset of the slot's rows, [m, k]
   std::int64_t row_bytes;
-  std::int64_t slice_bytes;  ///< of a row in one of the slices, but the last
 };
 
 /// Two products in one, of gate (`cols`, `bias`) and up: half of a tile's columns are one's, half

@@ -16,16 +16,10 @@ struct PushVerbs {
   Crew crew{static_cast<int>(threadIdx.x) - 64, kPushThreads};
 
   TILELACE_DEVICE std::byte* at(int rank) const { return p.call.base + rank * p.call.stride; }
-  TILELACE_DEVICE void push(int peer, std::int64_t first, std::int64_t last, int slice) const {
-    std::byte* const to = at(peer) + p.staged + p.push.begin * p.row_bytes;
-    // Where there is one slice, its rows lie one after the other.
-    const bool sliced = p.push.slices > 1;
-    const std::int64_t apart = sliced ? p.row_bytes : (last - first) * p.row_bytes;
-    std::int64_t bytes = apart;
-    if (sliced) bytes = min(p.slice_bytes, p.row_bytes - slice * p.slice_bytes);
-    std::int64_t offset = first * p.row_bytes + slice * p.slice_bytes;
-    for (std::int64_t row = first; row < last; row = sliced ? row + 1 : last, offset += apart)
-      copy_by_threads(crew, to + offset, p.input + offset, static_cast<std::size_t>(bytes));
+  TILELACE_DEVICE void push(int peer, std::int64_t first, std::int64_t last) const {
+    copy_by_threads(crew, at(peer) + p.staged + (p.push.begin + first) * p.row_bytes,
+                    p.input + first * p.row_bytes,
+                    static_cast<std::size_t>((last - first) * p.row_bytes));
   }
   TILELACE_DEVICE void signal(int peer, int flag) const {
     publish(crew, kPushBarrier, reinterpret_cast<comm::Flag*>(at(peer) + p.call.flags) + flag,
