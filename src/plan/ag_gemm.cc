@@ -26,6 +26,8 @@ constexpr double kPushStartUs = 2;
 /// Of the time that it takes, by shard: products that wait for memory behind stores (four H200s,
 /// m 1024 and 2048: 0 to 10 us behind copy engines).
 constexpr double kPushedCost = 0.15;
+/// Of the product, among four: where not just the first two shards are walked one after the other.
+constexpr double kUnevenCost = 0.015;
 constexpr double kForkUs = 6;  ///< copy streams around a call: the kernel before it ends first
 constexpr double kEnterUs = 3;
 constexpr double kPullBytesPerUs = 334e3;  // benchmarks/nvidia-h200-tp4/links.jsonl
@@ -90,6 +92,13 @@ Arrival arrival_of(const Way& way, Index rows, Index row_bytes, int ranks) {
   }
   return {a.first_us, a.last_us + relays};
 }
+
+/// A product by shard: all of it, and tiles along its rows and columns.
+struct Walk {
+  double us;
+  Index rows, cols;
+  int workers;
+};
 
 class Candidates {
  public:
@@ -163,33 +172,61 @@ class Candidates {
     const double us = gemm.predicted_us * scale_ * static_cast<double>(tiles) /
                       static_cast<double>(schedule::ceil_div(p_.m, rows));
     const double own = us / p_.ranks;
+    const Walk walk{us, tiles, schedule::ceil_div(first_n_, gemm.tile.worker_cols()), gemm.workers};
     if (transport == Transport::store) {
       const Way way{transport, route, push_chunk()};
       const double held_up = us + kPushedCost * pushed();
-      add({.gemm = gemm}, way, held_up + reread_us(1) + std::max(0.0, pushed() - own));
+      add({.gemm = gemm}, way,
+          held_up + reread_us(walk, 1) + late_us(walk, 1, {pushed(), pushed()}));
       if (p_.m > kMostPushRows)
         add({.gemm = gemm, .apart = p_.ranks}, way,
-            std::max(held_up + reread_us(p_.ranks), pushed() + own));
+            std::max(held_up + reread_us(walk, p_.ranks), pushed() + own));
       return;
     }
     for (const Index parts : {1, 2, 4}) {
       const Index chunk = schedule::max_of(1, schedule::ceil_div(most_rows_, parts));
       if (parts > 1 && chunk * row_bytes_ < kLeastCopy) break;
       const Way way{transport, route, chunk};
-      const Arrival a = arrival_of(way, most_rows_, row_bytes_, p_.ranks);
-      add({.gemm = gemm}, way, us + reread_us(1) + std::max(0.0, a.last_us - own));
-      if (p_.ranks == 2) continue;
-      if (p_.ranks > 3)
-        add({.gemm = gemm, .apart = 2}, way,
-            us + reread_us(2) + std::max({0.0, a.first_us - own, a.last_us - 2 * own}));
-      add({.gemm = gemm, .apart = p_.ranks}, way,
-          std::max(us + reread_us(p_.ranks) + std::max(0.0, a.first_us - own), a.last_us + own));
+      // The product begins that much behind the copies.
+      const Arrival sent = arrival_of(way, most_rows_, row_bytes_, p_.ranks);
+      const Arrival a{sent.first_us - kForkUs, sent.last_us - kForkUs};
+      const auto apart = [&](int shards) {
+        const double slack = p_.ranks > 3 && shards != 2 ? kUnevenCost * us : 0;
+        add({.gemm = gemm, .apart = shards}, way,
+            us + reread_us(walk, shards) + late_us(walk, shards, a) + slack);
+      };
+      apart(1);
+      if (p_.ranks > 3) apart(2);
+      if (p_.ranks > 2) apart(p_.ranks);
     }
+  }
+
+  /// What waits for rows add to a product whose first `apart` shards are walked one after the
+  /// other: where the own shard's tiles fill no wave, some workers begin with a peer's.
+  [[nodiscard]] double late_us(const Walk& w, int apart, Arrival a) const {
+    const Index tiles = w.rows * w.cols;
+    const double turn = w.us / static_cast<double>(schedule::ceil_div(tiles, w.workers));
+    const double each = p_.ranks > 2 ? (a.last_us - a.first_us) / (p_.ranks - 2) : 0;
+    double last = 0;
+    for (int worker = 0; worker < w.workers; ++worker) {
+      double end = 0;
+      Index t = worker;
+      for (; t < tiles && end < a.last_us; t += w.workers) {
+        const auto shard = static_cast<int>(t * p_.ranks / tiles);
+        if (shard > 0)
+          end = std::max(end, shard < apart ? a.first_us + (shard - 1) * each : a.last_us);
+        end += turn;
+      }
+      // Nobody waits any more.
+      if (t < tiles) end += turn * static_cast<double>(schedule::ceil_div(tiles - t, w.workers));
+      last = std::max(last, end);
+    }
+    return std::max(0.0, last - w.us);
   }
 
   void add_whole(const GemmPlan& gemm) {
     add({.gemm = gemm, .whole = true}, {Transport::store, RouteKind::mesh, push_chunk()},
-        gemm.predicted_us * scale_ + pushed(kPushedWholePerUs));
+        gemm.predicted_us * scale_ + pushed(kPushedWholePerUs) + kPushedCost * pushed());
   }
 
   /// Each of its products reads the weight, which its prediction knows.
@@ -202,11 +239,13 @@ class Candidates {
   }
 
   /// What reading weights again costs, for every walk over them more than the product alone takes.
-  [[nodiscard]] double reread_us(int apart) const {
+  /// Walks that share a wave read them once.
+  [[nodiscard]] double reread_us(const Walk& w, int apart) const {
     const auto reads = [](Index rows) { return schedule::ceil_div(rows, kWalkRows); };
     Index count = apart * reads(most_rows_);
     if (apart < p_.ranks) count += reads(p_.m - apart * most_rows_);
-    const Index more = count - reads(p_.m);
+    const Index waves = schedule::ceil_div(w.rows * w.cols, w.workers);
+    const Index more = std::max<Index>(0, std::min(count, waves) - reads(p_.m));
     return scale_ * static_cast<double>(more * first_n_ * row_bytes_) * kRereadUsPerByte;
   }
 
