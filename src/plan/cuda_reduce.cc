@@ -67,8 +67,8 @@ bool may_fuse(const Problem& p, const PlanOptions& o) {
          (transport == Transport::store || (transport == Transport::push && p.op == Op::gemm_ar));
 }
 
-/// Finished tiles of a fused gemm_ar by copy engines: among four GPUs they took 6 to 14 % longer than
-/// tiles that leave by themselves, so among more than two only when asked for.
+/// Finished tiles of a fused gemm_ar by copy engines: among four GPUs they took 6 to 14 % longer
+/// than tiles that leave by themselves, so among more than two only when asked for.
 constexpr int kMostCarriedRanks = 2;
 
 bool may_take(const Problem& p, const PlanOptions& o, Transport transport) {
@@ -238,8 +238,8 @@ Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanO
   }
   if (p.op == Op::gemm_ar && may_fuse(p, options) && !too_few_rows(p, options) &&
       !options.transport && !may_take(p, options, Transport::push))
-    plan.rejected.push_back(fmt::format("fused push: slower among more than {} ranks, taken when asked for",
-                                        kMostCarriedRanks));
+    plan.rejected.push_back(fmt::format(
+        "fused push: slower among more than {} ranks, taken when asked for", kMostCarriedRanks));
   tell_staging(p, plan);
   return plan;
 }

@@ -76,15 +76,15 @@ double predict(const Problem& p, const GemmPlan& gemm, Index block_rows, Index l
   const Index cols = ceil_div(p.n.front(), gemm.tile.worker_cols());
   const bool ample = static_cast<double>(lag * step_rows(p, block_rows, rows)) >=
                      kAmpleLag * static_cast<double>(gemm.workers);
-  const double us = product_us(p, gemm) * (p.ranks == 2 ? kSentCost : kSentAmongMany) *
-                    (ample ? 1 : kLateCost);
+  const double us =
+      product_us(p, gemm) * (p.ranks == 2 ? kSentCost : kSentAmongMany) * (ample ? 1 : kLateCost);
   const double share = static_cast<double>(p.ranks - 1) / p.ranks;
   // What is left to send when the last remote product ends: the last own tiles.
   const double left = share * static_cast<double>(std::min(lag, cols)) *
                       static_cast<double>(gemm.tile.worker_cols() * 2) *
                       static_cast<double>(step_rows(p, block_rows, rows) * rows);
-  return std::max(us, (wide ? 3 : 2) * sent_bytes(p) / kSendBytesPerUs) +
-         left / kSendBytesPerUs + kTailUs;
+  return std::max(us, (wide ? 3 : 2) * sent_bytes(p) / kSendBytesPerUs) + left / kSendBytesPerUs +
+         kTailUs;
 }
 
 /// How own tiles of a plan are cut for copy engines.
@@ -126,8 +126,7 @@ void add_carried(const Problem& p, const GemmPlan& gemm, Index block_rows, bool 
             ? kCarryUs +
                   static_cast<double>(peers * c.chunk_cols * c.column_bytes) / kCarryBytesPerUs
             : kTailUs + static_cast<double>(peers) * gemm.workers / 2 * tile / kSendBytesPerUs;
-    const double product =
-        product_us(p, gemm) * (p.ranks == 2 ? kCarriedCost : kCarriedAmongMany);
+    const double product = product_us(p, gemm) * (p.ranks == 2 ? kCarriedCost : kCarriedAmongMany);
     const double links =
         (wide ? 3 : 2) * sent_bytes(p) / kCarryBytesPerUs + static_cast<double>(copied) * kCarryUs;
     for (Index lag = cols; lag <= blocks * cols; lag += std::max<Index>(1, blocks - 1) * cols) {

@@ -54,8 +54,8 @@ constexpr bool can_share(int blocks, int width, bool pingpong) {
   return pingpong && width >= 128 && blocks * width / 2 <= 192;
 }
 
-/// Whether those leave registers for a kernel of one warp beside them, which copy engines that carry
-/// tiles wait by.
+/// Whether those leave registers for a kernel of one warp beside them, which copy engines that
+/// carry tiles wait by.
 constexpr bool can_carry(int blocks, int width) { return blocks * width / 2 <= 168; }
 
 /// Whether there are kernels that make two products at once, gate and up: of the tiles whose

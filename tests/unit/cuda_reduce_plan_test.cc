@@ -122,7 +122,8 @@ TEST(CudaReducePlan, OfAllReduceHasCopyEnginesCarryTilesBetweenTwoRanks) {
       EXPECT_EQ(describe(got), describe(*best));
       const Plan free = make_plan(p, cuda_machine());
       EXPECT_EQ(free.transport, ranks == 2 ? Transport::push : Transport::store) << free.reason;
-      EXPECT_EQ(says(free.rejected.back(), "fused push: slower among more than 2 ranks"), ranks > 2);
+      EXPECT_EQ(says(free.rejected.back(), "fused push: slower among more than 2 ranks"),
+                ranks > 2);
     }
   }
 }

@@ -157,10 +157,11 @@ void GemmAr::run(const Problem& p, const plan::GemmArPlan& given, const ReduceOp
                                          : gemm_sharing(kernel.tile.name, p.dtype);
   require(function != nullptr, "gemm_ar: plan {}, expected a tile whose groups take turns{}",
           plan::describe(plan.gemm), plan.wide ? ", made for partials in fp32" : "");
-  require(plan.copied == 0 || plan::can_carry(kernel.tile.blocks, kernel.tile.width),
-          "gemm_ar: tile {}, got tiles that copy engines carry, expected a tile that leaves room for "
-          "their waits",
-          kernel.tile.name);
+  require(
+      plan.copied == 0 || plan::can_carry(kernel.tile.blocks, kernel.tile.width),
+      "gemm_ar: tile {}, got tiles that copy engines carry, expected a tile that leaves room for "
+      "their waits",
+      kernel.tile.name);
   require(!plan.direct || reachable.base != nullptr,
           "gemm_ar: out of a direct plan, got memory that peers do not reach, expected symmetric");
   // A copy comes even where the wait before it failed: never onto results.

@@ -9,8 +9,8 @@
 
 namespace tilelace::cuda {
 
-/// Whether all steps of a tile's terms can be in the ring while its last products still hold a stage:
-/// only then may a group wait for all of them before it lets go of that stage.
+/// Whether all steps of a tile's terms can be in the ring while its last products still hold a
+/// stage: only then may a group wait for all of them before it lets go of that stage.
 TILELACE_HD constexpr bool terms_fit_ring(int steps, int stages) { return steps < stages; }
 
 /// Whose terms, and how they lie in a step of the ring: all peers' one after the other, by rank.
