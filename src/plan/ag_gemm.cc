@@ -26,7 +26,8 @@ constexpr double kPushStartUs = 2;
 /// Of the time that it takes, by shard: products that wait for memory behind stores (four H200s,
 /// m 1024 and 2048: 0 to 10 us behind copy engines).
 constexpr double kPushedCost = 0.15;
-/// Of the product, among four: where not just the first two shards are walked one after the other.
+/// Of the product, among four, where other than the first two shards are walked one after the other
+/// (0 to 2 %).
 constexpr double kUnevenCost = 0.015;
 constexpr double kForkUs = 6;  ///< copy streams around a call: the kernel before it ends first
 constexpr double kEnterUs = 3;

@@ -11,13 +11,15 @@ using cuda::NcclBuffer;
 double guess_collective_us(const Row& row) { return 10 + row.wire_bytes() / 350e3; }
 
 /// As of all other ways, the fastest of those that were timed with care is "fused"; the one that
-/// short looks had chosen is named by its kind then. `plans`: of the figures from `first` on.
-void name_fused(Figures& f, std::size_t first, const std::vector<OpPlan>& plans) {
-  if (plans.empty()) return;
+/// short looks had chosen is named by its kind then, or as the planner's. `plans`: of the figures
+/// from `first` on; `standard`: the planner's.
+void name_fused(Figures& f, std::size_t first, const std::vector<OpPlan>& plans,
+                const OpPlan& standard) {
   std::size_t best = 0;
   for (std::size_t i = 1; i < plans.size(); ++i)
     if (f.all[first + i].us < f.all[first + best].us) best = i;
-  f.all[first].name = role_of(plans.front());
+  const bool planned = describe(plans.front()) == describe(standard);
+  f.all[first].name = planned ? "fused_default" : role_of(plans.front());
   f.all[first + best].name = "fused";
   f.transport = name_of(transport_of(plans[best]));
   f.path = path_of(plans[best]);
@@ -191,7 +193,7 @@ Figures RankBench::run(const Row& row) {
     const Variant& v = variants[i];
     f.all.push_back({v.name, v.method, plans[i], v.median(), v.spread()});
   }
-  name_fused(f, first_fused, fused);
+  if (!fused.empty()) name_fused(f, first_fused, fused, default_of(row.problem()));
   f.verified = verify(row, variants);
   return f;
 }

@@ -17,7 +17,7 @@ namespace tilelace::cuda {
 
 /// Whether registers are left for a kernel of one warp beside it (roomy_gemm_kernel).
 template <class Tile, class Params>
-inline constexpr bool kRoomy = Params::kShares&& plan::can_carry(Tile::blocks, Tile::width);
+inline constexpr bool kRoomy = Params::kShares ? plan::can_carry(Tile::blocks, Tile::width) : false;
 
 template <class Tile, class Params>
 TILELACE_DEVICE void start_ring(const Params& p, GemmShared<Tile> shared) {
