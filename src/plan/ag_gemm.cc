@@ -172,7 +172,6 @@ class Candidates {
     const Index tiles = tile_rows_by_shard(split, rows);
     const double us = gemm.predicted_us * scale_ * static_cast<double>(tiles) /
                       static_cast<double>(schedule::ceil_div(p_.m, rows));
-    const double own = us / p_.ranks;
     const Walk walk{us, tiles, schedule::ceil_div(first_n_, gemm.tile.worker_cols()), gemm.workers};
     if (transport == Transport::store) {
       const Way way{transport, route, push_chunk()};
@@ -181,7 +180,7 @@ class Candidates {
           held_up + reread_us(walk, 1) + late_us(walk, 1, {pushed(), pushed()}));
       if (p_.m > kMostPushRows)
         add({.gemm = gemm, .apart = p_.ranks}, way,
-            std::max(held_up + reread_us(walk, p_.ranks), pushed() + own));
+            std::max(held_up + reread_us(walk, p_.ranks), pushed() + us / p_.ranks));
       return;
     }
     for (const Index parts : {1, 2, 4}) {

@@ -10,19 +10,16 @@ using cuda::NcclBuffer;
 
 double guess_collective_us(const Row& row) { return 10 + row.wire_bytes() / 350e3; }
 
-/// As of all other ways, the fastest of those that were timed with care is "fused"; the one that
-/// short looks had chosen is named by its kind then, or as the planner's. `plans`: of the figures
-/// from `first` on; `standard`: the planner's.
-void name_fused(Figures& f, std::size_t first, const std::vector<OpPlan>& plans,
-                const OpPlan& standard) {
+/// As of all other ways, the fastest of those that were timed with care is "fused", whatever short
+/// looks had chosen. `choices`: of the figures from `first` on.
+void name_fused(Figures& f, std::size_t first, const std::vector<FusedChoice>& choices) {
   std::size_t best = 0;
-  for (std::size_t i = 1; i < plans.size(); ++i)
+  for (std::size_t i = 1; i < choices.size(); ++i)
     if (f.all[first + i].us < f.all[first + best].us) best = i;
-  const bool planned = describe(plans.front()) == describe(standard);
-  f.all[first].name = planned ? "fused_default" : role_of(plans.front());
+  f.all[first].name = choices.front().role;
   f.all[first + best].name = "fused";
-  f.transport = name_of(transport_of(plans[best]));
-  f.path = path_of(plans[best]);
+  f.transport = name_of(transport_of(choices[best].plan));
+  f.path = path_of(choices[best].plan);
 }
 
 }  // namespace
@@ -178,13 +175,12 @@ Figures RankBench::run(const Row& row) {
   plans.resize(variants.size());
   Figures f;
   const std::size_t first_fused = variants.size();
-  std::vector<OpPlan> fused;
-  if (fused_)
-    for (FusedChoice& c : fused_->choose(row)) {
-      plans.push_back(describe(c.plan));
-      variants.push_back(std::move(c.variant));
-      fused.push_back(c.plan);
-    }
+  std::vector<FusedChoice> choices;
+  if (fused_) choices = fused_->choose(row);
+  for (FusedChoice& c : choices) {
+    plans.push_back(describe(c.plan));
+    variants.push_back(std::move(c.variant));
+  }
   if (options_.eager) add_eager(variants);
   plans.resize(variants.size());
   timer_.warm(variants.front());
@@ -193,7 +189,7 @@ Figures RankBench::run(const Row& row) {
     const Variant& v = variants[i];
     f.all.push_back({v.name, v.method, plans[i], v.median(), v.spread()});
   }
-  if (!fused.empty()) name_fused(f, first_fused, fused, default_of(row.problem()));
+  if (!choices.empty()) name_fused(f, first_fused, choices);
   f.verified = verify(row, variants);
   return f;
 }

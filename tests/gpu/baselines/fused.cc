@@ -16,11 +16,11 @@ constexpr std::size_t kFinalists = 4;
 constexpr std::size_t kOuts = 4;  // beyond L2 from m 2048 up
 constexpr int kFinalRounds = 4;
 
-}  // namespace
-
 std::string role_of(const OpPlan& plan) {
   return path_of(plan) == Path::fused ? "fused " + kind_of(plan) : kind_of(plan);
 }
+
+}  // namespace
 
 Fused::Fused(Rank& rank, Timer& timer, const Operands& operands, const std::vector<Row>& rows,
              const Options& options)
@@ -68,7 +68,8 @@ std::vector<OpPlan> Fused::candidates(const Row& row) const {
   auto all = candidates_of(row.problem(), {},
                            {options_.nccl, options_.wide, options_.hands, options_.multimem});
   const OpPlan standard = default_of(row.problem());
-  std::erase_if(all, [&](const OpPlan& x) { return describe(x) == describe(standard); });
+  const std::string text = describe(standard);
+  std::erase_if(all, [&](const OpPlan& x) { return describe(x) == text; });
   all.insert(all.begin(), standard);
   std::vector<OpPlan> some;
   std::set<std::string> kinds;
@@ -125,8 +126,8 @@ std::vector<FusedChoice> Fused::choose(const Row& row) {
     const bool fresh = kinds.insert(role_of(plan)).second && all_kinds;
     if (!chosen.empty() && v.index != 0 && !fresh) continue;
     v.samples.clear();
-    std::string role = chosen.empty() ? "fused" : v.index == 0 ? "fused_default" : role_of(plan);
-    v.name = role;
+    std::string role = v.index == 0 ? "fused_default" : role_of(plan);
+    v.name = chosen.empty() ? "fused" : role;
     chosen.push_back({std::move(role), plan, std::move(v)});
   }
   return chosen;

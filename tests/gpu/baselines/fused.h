@@ -10,12 +10,9 @@
 
 namespace tilelace::gpu_test {
 
-/// "fused push whole", "unfused pull".
-std::string role_of(const OpPlan& plan);
-
-/// Plans worth a careful look: a name for the record, the plan, a graph that is ready.
+/// Plans worth a careful look: a graph that is ready, and its name where another is the fastest.
 struct FusedChoice {
-  std::string role;  ///< "fused", "fused_default", or role_of
+  std::string role;  ///< "fused_default", "fused push whole", "unfused pull"
   OpPlan plan;
   Variant variant;
 };

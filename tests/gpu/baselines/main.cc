@@ -117,12 +117,15 @@ void run_rank(Rank& rank, const Options& o, const std::vector<Row>& rows, Board&
   rank.meet();
 }
 
+double limit_s(const Options& o, std::size_t rows) {
+  return o.limit_s > 0 ? o.limit_s : 60 + 45.0 * static_cast<double>(rows);
+}
+
 int run_pairs(const Options& o, int ranks, JsonLines& json) {
   std::vector<std::string> names;
   for (const std::string& pair : o.pairs) names.push_back("gemm_" + pair);
   const auto rows = pair_rows(ops_of(names), o.models, ranks, o.ms);
-  const Watchdog watchdog("gpu_op_bench",
-                          o.limit_s > 0 ? o.limit_s : 60 + 45.0 * static_cast<double>(rows.size()));
+  const Watchdog watchdog("gpu_op_bench", limit_s(o, rows.size()));
   std::vector<PairResult> results;
   run_ranks(ranks, [&](Rank& rank) {
     const double link = o.link_gbps > 0 ? o.link_gbps : link_rate(rank);
@@ -149,8 +152,7 @@ int run(const Options& o) {
   const int ranks = choose_ranks(o.ranks);
   if (!o.pairs.empty()) return run_pairs(o, ranks, json);
   const auto rows = rows_of(o, ranks);
-  const Watchdog watchdog("gpu_op_bench",
-                          o.limit_s > 0 ? o.limit_s : 60 + 45.0 * static_cast<double>(rows.size()));
+  const Watchdog watchdog("gpu_op_bench", limit_s(o, rows.size()));
   Board board(static_cast<std::size_t>(ranks));
   std::vector<Result> results;
   run_ranks(ranks, [&](Rank& rank) { run_rank(rank, o, rows, board, results, json); });
