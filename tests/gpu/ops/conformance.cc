@@ -151,6 +151,7 @@ void OpCheck::round(cuda::RankOps& ops, const Case& c, Drop drop, const Round& r
   for (std::size_t i = 0; i < sides; ++i)
     inspect(c, sides_.at(i),
             sides == 1 ? r.how : fmt::format("{}, call {} of {}", r.how, i + 1, sides), r.again);
+  if (shared_) rank_.meet();  // so may looking at results
 }
 
 void OpCheck::begin(const Case& c) {
