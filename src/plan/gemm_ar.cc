@@ -37,8 +37,9 @@ constexpr double kLags[] = {1.5, 2.5};
 constexpr double kLateCost = 1.025;
 constexpr double kAmpleLag = 2;
 
-bool can_share(const GemmTile& t, bool wide) {
-  return plan::can_share(t.blocks, t.width, t.pingpong) && (!wide || can_widen(t.name));
+bool can_share(const GemmTile& t, int ranks, bool wide) {
+  return plan::can_share(t.blocks, t.width, t.pingpong) && (!wide || can_widen(t.name)) &&
+         holds_terms(t, ranks, wide);
 }
 
 Index given_bytes(const GemmTile& t, bool wide) {
@@ -184,7 +185,7 @@ std::vector<GemmArPlan> gemm_ar_candidates(const Problem& p, const GemmMachine& 
                            static_cast<double>(size_of(p.dtype)) / kCopyBytesPerUs;
   std::vector<GemmArPlan> plans;
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
-    if (!can_share(gemm.tile, wide) || gemm.split_tiles != 0) continue;
+    if (!can_share(gemm.tile, p.ranks, wide) || gemm.split_tiles != 0) continue;
     const Index block_rows = block_rows_of(p, gemm.tile);
     const Index step = step_rows(p, block_rows, gemm.tile.worker_rows());
     for (const double waves : kLags) {
@@ -208,7 +209,7 @@ std::int64_t gemm_ar_staging_bytes(const Problem& p, DType partials) {
   require_gemm_ar(p);
   Index most = 0;
   for (const GemmTile& t : kGemmTiles) {
-    if (!can_share(t, wide)) continue;
+    if (!can_share(t, p.ranks, wide)) continue;
     const Index block_rows = block_rows_of(p, t);
     const Index shard = ceil_div(p.m, p.ranks);
     const Index tiles = ceil_div(std::min(shard, block_rows), t.worker_rows()) *

@@ -22,9 +22,10 @@ using schedule::Index;
 constexpr double kSendBytesPerUs = 330e3;
 constexpr double kTailUs = 6;
 
-bool can_reduce(const GemmTile& t, bool wide) {
+/// A step of the ring must hold 2 KiB, in fp32 4, of each term of a tile.
+bool can_reduce(const GemmTile& t, int ranks, bool wide) {
   return plan::can_reduce(t.groups, t.blocks, t.width, t.pingpong, t.swapped) &&
-         (!wide || can_widen(t.name));
+         (!wide || can_widen(t.name)) && holds_terms(t, ranks, wide);
 }
 
 void require_problem(const Problem& p) {
@@ -35,6 +36,12 @@ void require_problem(const Problem& p) {
 }
 
 }  // namespace
+
+bool holds_terms(const GemmTile& t, int ranks, bool wide) {
+  const int stage = (t.rows() + t.width) * 128;
+  return stage >= partial_piece_bytes(wide) * terms_at_once(t.width, t.pingpong, wide) *
+                      (t.pingpong ? 1 : t.groups) * (ranks - 1);
+}
 
 std::string describe(const GemmRsPlan& plan) {
   return fmt::format("remote shards {}{}; {}", plan.together ? "together" : "apart",
@@ -54,7 +61,7 @@ std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& 
   const Index sent = p.m - split.max_rows();
   std::vector<GemmRsPlan> plans;
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
-    if (!can_reduce(gemm.tile, wide) || gemm.split_tiles != 0) continue;
+    if (!can_reduce(gemm.tile, p.ranks, wide) || gemm.split_tiles != 0) continue;
     const Index rows = gemm.tile.worker_rows();
     const Index tiles = tile_rows_by_shard(split, rows);
     double us =
@@ -80,7 +87,7 @@ std::int64_t gemm_rs_staging_bytes(const Problem& p, DType partials) {
   const Index own = split_of(p, borders).max_rows();
   Index most = 0;
   for (const GemmTile& t : kGemmTiles) {
-    if (!can_reduce(t, partials == DType::fp32)) continue;
+    if (!can_reduce(t, p.ranks, partials == DType::fp32)) continue;
     const Index rows = ceil_div(own, t.worker_rows()) * t.worker_rows();
     // A thread's values in pieces of eight.
     const Index width = (Index{t.blocks} * t.width / 2 + 7) / 8 * 16 / t.blocks;

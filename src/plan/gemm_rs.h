@@ -32,6 +32,9 @@ std::vector<GemmRsPlan> gemm_rs_candidates(const Problem&, const GemmMachine& = 
 /// Of a partial, eight values of each thread of a group.
 constexpr int partial_piece_bytes(bool wide) { return wide ? 4096 : 2048; }
 
+/// Whether a step of the ring has room for what is added together of each peer's term of a tile.
+bool holds_terms(const GemmTile&, int ranks, bool wide);
+
 /// Flags of one slot: a math group's of each partial.
 inline constexpr std::int64_t kMaxPartialFlags = 1 << 17;
 

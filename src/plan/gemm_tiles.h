@@ -40,6 +40,12 @@ constexpr bool can_reduce(int groups, int blocks, int width, bool pingpong, bool
   return groups == 2 && !swapped && (pingpong || (blocks == 1 && width >= 128 && width <= 160));
 }
 
+/// Pieces of a peer's term that are added together, and so are in one step of the ring: several
+/// where the other group multiplies meanwhile and a step has room for them (up to nine ranks).
+constexpr int terms_at_once(int width, bool pingpong, bool wide) {
+  return pingpong && width >= 128 && !wide ? 2 : 1;
+}
+
 /// Whether warps of ag_gemm's kernels have registers left to send rows.
 constexpr bool can_push(int blocks, int width) { return blocks * width / 2 <= 176; }
 
@@ -102,8 +108,8 @@ constexpr bool can_multimem(std::string_view name) { return name == "p128" || na
 #define TILELACE_GEMM_PINGPONG(X)                      \
   X(p192,     2, 2, 192, 5, 2, 1, 1, true,  false, 1)  \
   X(p184,     2, 2, 184, 5, 2, 1, 1, true,  false, 1)  \
-  X(p176,     2, 2, 176, 5, 2, 1, 2, true,  false, 1)  \
-  X(p168,     2, 2, 168, 5, 2, 1, 2, true,  false, 1)  \
+  X(p176,     2, 2, 176, 5, 2, 1, 1, true,  false, 1)  \
+  X(p168,     2, 2, 168, 5, 2, 1, 1, true,  false, 1)  \
   X(p160,     2, 2, 160, 5, 2, 1, 2, true,  false, 1)  \
   X(p144,     2, 2, 144, 6, 2, 1, 1, true,  false, 1)  \
   X(p128,     2, 2, 128, 6, 2, 1, 2, true,  false, 1)  \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sum of an own tile's terms, as kernels add it, against the plain one, bit for bit: every rank
-// of 2 to 9, tiles with an even and an odd number of pieces.
+// of 2 to 9, tiles and types whose steps hold as few pieces as they may.
 #include "backend/cuda/kernels/gemm_terms.h"
 
 #include <gtest/gtest.h>
@@ -11,14 +11,30 @@
 #include <random>
 #include <vector>
 
+#include "plan/gemm_tiles.h"
+
 namespace tilelace::cuda {
 namespace {
 
+constexpr int kThreadBytes = 128 * 16;  // from a thread's 16 bytes to its next ones
+
+/// A step of the ring, as far as one thread reads it; nobody may read what was not filled.
+std::vector<float> step_of_ring;
+
+template <bool kWide>
+struct Piece {
+  const float* from = nullptr;
+  void load(std::uint32_t at) { from = &step_of_ring.at(at / kThreadBytes / (kWide ? 2 : 1) * 8); }
+  [[nodiscard]] float at(int e) const { return from[e]; }
+};
+
 /// As PartialShape of the kernels.
-template <int kBlocks, int kWidth>
+template <int kBlocks, int kWidth, bool kPingpong, bool kWide>
 struct Partial {
   static constexpr int kOfBlock = kWidth / 2, kValues = kBlocks * kOfBlock;
-  static constexpr int kPieces = (kValues + 7) / 8;
+  static constexpr int kPieces = (kValues + 7) / 8, kPieceBytes = kThreadBytes * (kWide ? 2 : 1);
+  static constexpr int kAtOnce = plan::terms_at_once(kWidth, kPingpong, kWide);
+  static constexpr bool kIsWide = kWide;
 };
 
 /// All bits of a fraction: another order is another sum.
@@ -45,35 +61,22 @@ std::vector<float> plain_sum(const Terms& terms, const std::vector<float>& own, 
   return all;
 }
 
-/// Of each piece all terms, one after the other; nobody may read past the last one.
-class Stream {
- public:
-  explicit Stream(const Terms& terms) : terms_(terms) {}
-
-  struct Piece {
-    const float* from;
-    [[nodiscard]] float at(int e) const { return from[e]; }
-  };
-  Piece next() {
-    const std::size_t piece = read_ / terms_.size();
-    return {&terms_.at(read_++ % terms_.size()).at(8 * piece)};
-  }
-  [[nodiscard]] std::size_t read() const { return read_; }
-
- private:
-  const Terms& terms_;
-  std::size_t read_ = 0;
-};
-
 template <class P>
-std::vector<float> added(const Terms& terms, std::vector<float> own, int rank) {
-  using Add = AddTerms<P>;
+std::vector<float> added(const Terms& terms, std::vector<float> own, int rank, int step_pieces) {
+  using Add = AddTerms<P, Piece<P::kIsWide>>;
+  const int ranks = static_cast<int>(terms.size()) + 1;
+  const TermsOf of{rank, ranks, static_cast<std::uint32_t>(step_pieces * P::kPieceBytes)};
   float acc[P::kValues / P::kOfBlock][P::kOfBlock];
   for (int v = 0; v < P::kValues; ++v) Add::value(acc, v) = own[static_cast<std::size_t>(v)];
-  Stream stream(terms);
-  for (int i = 0; i < P::kPieces; ++i)
-    Add::piece({rank, static_cast<int>(terms.size()) + 1}, acc, i, stream);
-  EXPECT_EQ(stream.read(), terms.size() * P::kPieces);
+  for (int i = 0; i < P::kPieces; i += P::kAtOnce) {
+    const int first = i / step_pieces * step_pieces;
+    step_of_ring.assign(static_cast<std::size_t>(8 * step_pieces * (ranks - 1)), NAN);
+    for (std::size_t q = 0; q < terms.size(); ++q)
+      for (int v = 0; v < 8 * std::min(step_pieces, P::kPieces - first); ++v)
+        step_of_ring[q * static_cast<std::size_t>(8 * step_pieces) + static_cast<std::size_t>(v)] =
+            terms[q][static_cast<std::size_t>(8 * first + v)];
+    Add::pieces(of, acc, i, static_cast<std::uint32_t>((i - first) * P::kPieceBytes));
+  }
   for (int v = 0; v < P::kValues; ++v) own[static_cast<std::size_t>(v)] = Add::value(acc, v);
   return own;
 }
@@ -95,19 +98,47 @@ void expect_rank_order() {
       std::vector<float> own(P::kValues);
       for (float& v : own) v = random_float(random);
       const auto expected = plain_sum(terms, own, rank, false);
-      ASSERT_TRUE(same_bits(added<P>(terms, own, rank), expected))
-          << "rank " << rank << " of " << ranks << ", " << P::kValues << " values";
+      for (int pieces = P::kAtOnce; pieces < P::kPieces + P::kAtOnce; pieces += 3 * P::kAtOnce)
+        ASSERT_TRUE(same_bits(added<P>(terms, own, rank, pieces), expected))
+            << "rank " << rank << " of " << ranks << ", " << pieces << " pieces a step, "
+            << P::kValues << " values";
       EXPECT_EQ(same_bits(plain_sum(terms, own, rank, true), expected), rank < 2)
           << rank << " of " << ranks;
     }
 }
 
-TEST(GemmTerms, AreAddedInRankOrder) {
-  expect_rank_order<Partial<2, 128>>();
-  expect_rank_order<Partial<2, 168>>();  // an odd number of pieces
-  expect_rank_order<Partial<2, 184>>();
-  expect_rank_order<Partial<2, 80>>();
-  expect_rank_order<Partial<1, 128>>();
+/// Whether a group that waits for all terms before it lets go of its last stage ever gets them.
+bool terms_come(int k_steps, int term_steps, int stages) {
+  int loaded = 0, released = 0;
+  const auto load = [&] { loaded = std::min(k_steps + term_steps, released + stages); };
+  for (int step = 0; step < k_steps; ++step) {
+    load();
+    if (step >= loaded) return false;
+    released = step;  // the one before: this one's products are still under way
+  }
+  load();
+  return loaded == k_steps + term_steps;
+}
+
+TEST(GemmTerms, AreWaitedForOnlyWhereTheRingHasRoomForAll) {
+  for (int stages = 2; stages <= 9; ++stages)
+    for (int k_steps = 1; k_steps <= 12; ++k_steps)
+      for (int term_steps = 1; term_steps <= 12; ++term_steps)
+        EXPECT_EQ(terms_fit_ring(term_steps, stages), terms_come(k_steps, term_steps, stages))
+            << k_steps << " steps, terms " << term_steps << ", stages " << stages;
+}
+
+TEST(GemmTerms, AreAddedInRankOrderWhereGroupsTakeTurns) {
+  expect_rank_order<Partial<2, 128, true, false>>();
+  expect_rank_order<Partial<2, 168, true, false>>();  // an odd number of pieces
+  expect_rank_order<Partial<2, 184, true, false>>();
+  expect_rank_order<Partial<2, 80, true, false>>();
+}
+
+TEST(GemmTerms, AreAddedInRankOrderByGroupsTogetherAndInFp32) {
+  expect_rank_order<Partial<1, 128, false, false>>();
+  expect_rank_order<Partial<1, 160, false, false>>();
+  expect_rank_order<Partial<2, 160, true, true>>();
 }
 
 }  // namespace

@@ -48,6 +48,14 @@ void fill_reduce(ReduceCommon& params, const RankCalls& calls, const Problem& p,
   params.residual = t.residual;
   params.call = calls.params(0, hash, p.op);
   params.pace = static_cast<std::uint32_t>(kGivenWithin * 16384 / kernel.given_pieces);
+  const int terms = std::max(1, (p.ranks - 1) * kernel.given_groups);
+  const plan::GemmTile& tile = gemm.tile;
+  const int at_once = plan::terms_at_once(tile.width, tile.pingpong, given.wide);
+  const int room = kernel.stage_bytes / given.piece_bytes();
+  params.term_pieces = std::min(kernel.given_pieces, room / terms / at_once * at_once);
+  require(params.term_pieces > 0, "{}: tile {}, got {} ranks, expected at most {}", op, tile.name,
+          p.ranks, room / at_once / kernel.given_groups + 1);
+  params.term_steps = static_cast<int>(schedule::ceil_div(kernel.given_pieces, params.term_pieces));
 }
 
 void set_slot(ReduceCommon& params, const RankCalls& calls, unsigned slot) {

@@ -42,7 +42,7 @@ struct Quarter {
   double work_us = 0;        ///< of each SM: products, without being starved
   Spread products, starved;  ///< us a tile
   Spread after;              ///< us from the end of the products to the last store, flag or sum
-  double wait_rows_us = 0, wait_terms_us = 0;  ///< of loading warp, groups; mean over SMs
+  double wait_rows_us = 0, wait_terms_us = 0;  ///< of the loading warp, mean over SMs
 };
 
 /// A call on one rank.

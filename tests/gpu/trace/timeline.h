@@ -17,7 +17,7 @@ enum class Doing : std::uint8_t {
   publish,      ///< math: until a partial is signalled
   store,        ///< math: the result is staged and stored
   share,        ///< math: until a shared result is signalled
-  wait_terms,   ///< math: for the peers' terms
+  wait_terms,   ///< load: for the peers' terms
   add_terms,    ///< math: their way through the ring, the sums
   admission,    ///< math: for the peers' headers
   wait_rows,    ///< load: for rows

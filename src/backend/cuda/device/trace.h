@@ -23,9 +23,9 @@ enum class TraceKind : std::uint8_t {
   rows_here,   ///< load: they are all here [likewise]
   flag,        ///< load, copy, watch: this one is here [flag]
   loaded,      ///< load: the last operands of the tile are on their way [tile]
-  wait_terms,  ///< admit: begins to wait for the peers' terms [tile]
-  term,        ///< admit: this one is here [16 * tile + its rank]
-  terms_here,  ///< math: the first ones are added
+  wait_terms,  ///< load: begins to wait for the peers' terms [tile]
+  term,        ///< load: this one is here [16 * tile + its rank]
+  terms_here,  ///< load: they are all here [tile]
   headers,     ///< admit: this rank's headers are sent
   admitted,    ///< admit: all peers' headers are here
   turn,        ///< math: it is this group's turn [tile]

@@ -2,11 +2,10 @@
 // The GEMM of sm_90a: out[m, n] = activation(a[m, k] * w[n, k]^T + bias), fp32 accumulation.
 // Persistent CTAs in clusters; warpgroup 0 loads (its first warp), the others multiply. The order
 // of tiles and the sharing of k-steps are the schedule's (schedule/gemm.h). With AgGemmParams the
-// rows of a come from the peers, and the loading warp waits for them; with GemmRsParams terms of
-// the sums do, and a second warp waits. Before, that one waits for the peers' headers; the other
-// two send own rows, if copy engines do not. With GemmWideParams the product stays in fp32; with
-// GemmRsWideParams, GemmArWideParams terms do. With GemmGatedParams and AgGemmGatedParams out =
-// silu(a * gate^T + bias) * (a * up^T + up_bias).
+// rows of a come from the peers, with GemmRsParams terms of the sums: the loading warp waits for
+// them, another one for the peers' headers; the other two send own rows, if copy engines do not.
+// With GemmWideParams the product stays in fp32; with GemmRsWideParams, GemmArWideParams terms do.
+// With GemmGatedParams and AgGemmGatedParams out = silu(a * gate^T + bias) * (a * up^T + up_bias).
 #pragma once
 #define TILELACE_DEVICE_LOOPS
 #include "backend/cuda/kernels/gemm_gather.h"
@@ -69,14 +68,7 @@ TILELACE_DEVICE void run_gemm(const Params& p) {
       load.finish();
     }
     if constexpr (kWaits)
-      if (warp == 1) {
-        const std::uint32_t epoch = admit(p, shared);
-        if constexpr (Params::kReduces) {
-          __syncwarp();
-          TermLoad<Tile, Params> terms(p, shared, place.cta, epoch);
-          schedule::run_gemm_load(p.work, place.worker, terms);
-        }
-      }
+      if (warp == 1) admit(p, shared);
     if constexpr (Params::kGathers)
       if (warp >= 2) {
         if constexpr (GemmShape<Tile>::kPushes)

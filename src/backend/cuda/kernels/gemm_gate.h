@@ -33,10 +33,6 @@ template <class Tile>
 TILELACE_DEVICE void init_gate(GemmShared<Tile> shared) {
   ptx::barrier_init(shared.admitted(), 1);
   ptx::store_shared(shared.failed(), INT_MAX);
-  for (int i = 0; i < Tile::groups * kTermBatches; ++i) {
-    ptx::barrier_init(shared.terms_full(0, i), 1);
-    ptx::barrier_init(shared.terms_empty(0, i), 4);  // a group's warps
-  }
 }
 
 /// Whether the results of the CTA's i-th segment may be stored; the same to all threads. Waits for
@@ -59,9 +55,9 @@ TILELACE_DEVICE std::uint32_t admitted_number(GemmShared<Tile> shared) {
 constexpr int kNumberBarrier = 7;
 constexpr int kNumberThreads = 128;
 
-/// Verb admit, by one warp; returns the call's number.
+/// Verb admit, by one warp.
 template <class Tile, class Params>
-TILELACE_DEVICE std::uint32_t admit(const Params& p, GemmShared<Tile> shared) {
+TILELACE_DEVICE void admit(const Params& p, GemmShared<Tile> shared) {
   ptx::wait_prerequisites();
   const std::uint32_t epoch = call_number(p.call);
   if (p.call.first && blockIdx.x == 0) send_headers(p.call, epoch);
@@ -71,13 +67,11 @@ TILELACE_DEVICE std::uint32_t admit(const Params& p, GemmShared<Tile> shared) {
   const bool leader = (threadIdx.x & 31) == 0;
   if (leader && p.call.last) count_call(p.call, epoch);
   const bool good = wait_admission(p.call, epoch);
-  if (leader) {
-    trace.add(TraceKind::admitted, kAdmitLane);
-    ptx::store_shared(shared.number(), static_cast<int>(epoch));
-    if (!good) ptx::store_shared_least(shared.failed(), 0);
-    ptx::barrier_arrive(shared.admitted());
-  }
-  return epoch;
+  if (!leader) return;
+  trace.add(TraceKind::admitted, kAdmitLane);
+  ptx::store_shared(shared.number(), static_cast<int>(epoch));
+  if (!good) ptx::store_shared_least(shared.failed(), 0);
+  ptx::barrier_arrive(shared.admitted());
 }
 
 }  // namespace tilelace::cuda

@@ -66,7 +66,7 @@ class GemmLoad {
     }
     note(TraceKind::loaded, s.tile);
     if constexpr (Params::kReduces)
-      if (p_.residual != nullptr && p_.work.order.own(cell.section)) prefetch_residual(cell);
+      if (p_.work.order.own(cell.section)) load_terms(cell, s.tile);
     ++segment_;
   }
 
@@ -76,18 +76,21 @@ class GemmLoad {
       if (ptx::elect_one()) trace_.add(kind, kLoadLane, argument);
   }
 
-  /// The rows that will be added behind the terms: threads read them a few bytes at a time, which
-  /// only the cache close by is fast enough for.
-  TILELACE_DEVICE void prefetch_residual(schedule::GemmCell cell) const {
-    const int row = own_row(p_, cell, (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows);
-    const int col = (cell.col * Tile::cluster_cols + place_.col) * Tile::width;
-    const int bytes = 2 * min(Tile::width, p_.n - col);
-    if (bytes <= 0) return;
-    const auto* const from = static_cast<const std::byte*>(p_.residual);
-    const int end = min(row + Shape::kRows, p_.own_rows);
-    for (int r = row + (static_cast<int>(threadIdx.x) & 31); r < end; r += 32)
-      ptx::prefetch_bulk(from + 2 * (std::int64_t{r} * p_.n + col),
-                         static_cast<std::uint32_t>(bytes));
+  TILELACE_DEVICE void load_terms(schedule::GemmCell cell, int tile) {
+    const TermLoad<Tile, Params> terms(p_, cell, place_.cta);
+    terms.prefetch_residual(
+        own_row(p_, cell, (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows),
+        (cell.col * Tile::cluster_cols + place_.col) * Tile::width, Shape::kRows, Tile::width);
+    note(TraceKind::wait_terms, tile);
+    if (!terms.wait(admitted_number(shared_), trace_, tile) && ptx::elect_one())
+      ptx::store_shared_least(shared_.failed(), segment_);
+    __syncwarp();
+    note(TraceKind::terms_here, tile);
+    for (int i = 0; i < p_.term_steps; ++i) {
+      ptx::barrier_wait(shared_.empty(ring_.stage), ring_.parity ^ 1);
+      if (ptx::elect_one()) terms.load(i, shared_.rows(ring_.stage), shared_.full(ring_.stage));
+      ring_.advance();
+    }
   }
 
   struct Tokens {

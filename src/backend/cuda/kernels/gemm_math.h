@@ -22,7 +22,6 @@ class GemmMath {
   static constexpr int kChunks = (kOut + 63) / 64;
   static constexpr int kRest = kOut % 64;
   using Partial = PartialShape<Tile, Params::kWide>;
-  static constexpr bool kSplits = !Params::kReduces;  ///< tiles whose k-steps are shared
 
  public:
   TILELACE_DEVICE GemmMath(const Params& p, GemmShared<Tile> shared, Place<Tile> place, int group)
@@ -33,6 +32,7 @@ class GemmMath {
         group_(group),
         thread_(static_cast<int>(threadIdx.x) & 127),
         warp_(__shfl_sync(~0U, thread_ / 32, 0)),
+        lane_(thread_ & 31),
         block_row_(Tile::pingpong ? 0 : group * Tile::blocks) {
     // One thread for each CTA that fills our ring, or whose ring we help to fill.
     if (thread_ % 8 == 0 && thread_ / 8 < Shape::kCluster) {
@@ -41,21 +41,20 @@ class GemmMath {
           cta % Tile::cluster_rows == place.row || cta / Tile::cluster_rows == place.col;
       if (shares) releases_ = cta;
     }
-    if constexpr (kSplits)
-      if (p.work.split_tiles > 0) launch_ = parts().launch();
+    if (p.work.split_tiles > 0) launch_ = parts().launch();
   }
 
   TILELACE_DEVICE void skip(schedule::GemmSegment s) {
-    ring_.skip(s.steps());
+    ring_.skip(s.steps() + term_steps(s));
     ++segments_;
   }
 
   TILELACE_DEVICE void multiply(schedule::GemmSegment s) {
     ++segments_;
     // In turns: also because a wait for a parity that is more than one round ahead would return.
-    if (Tile::pingpong && segments_ > 1) ptx::sync_threads(kTurnBarrier + group_, 256);
+    if (Tile::pingpong && !first_turn_) ptx::sync_threads(kTurnBarrier + group_, 256);
+    first_turn_ = false;
     note(TraceKind::turn, s.tile);
-    if constexpr (Params::kReduces) ask_terms(s.tile);
     const std::uint32_t began = ptx::cycles();
     // Whole rounds of the ring, so that stages are known when the loop is unrolled.
     const int first = ring_.stage;
@@ -78,7 +77,12 @@ class GemmMath {
       if (round + Tile::stages <= end) ring_.parity ^= 1;
     }
     ring_.stage = end % Tile::stages;
-    if (Tile::pingpong) hand_over();
+    const int terms = term_steps(s);
+    if (Tile::pingpong && terms_fit_ring(terms, Tile::stages)) {
+      // The other group would not tell a stage that is still to be filled from one that is filled.
+      await_terms(terms);
+      hand_over();
+    }
     // Is there somebody whose loads a burst of stores would hold up?
     const bool more = Tile::pingpong && s.tile + p_.work.workers < p_.work.order.tiles();
     if constexpr (Params::kReduces) turn_ = more ? ptx::cycles() - began : 0;
@@ -90,7 +94,6 @@ class GemmMath {
   }
 
   TILELACE_DEVICE void give_partial() {
-    if constexpr (!kSplits) return;
     leave_part<Tile>(parts().part(place_.worker), acc_);
     sync_group();
     if (thread_ == 0) parts().signal(launch_);
@@ -98,7 +101,6 @@ class GemmMath {
   }
 
   TILELACE_DEVICE void add_partial(int worker) {
-    if constexpr (!kSplits) return;
     if (thread_ == 0) parts().wait(worker, launch_);
     sync_group();
     add_part<Tile>(acc_, parts().part(worker));
@@ -110,7 +112,7 @@ class GemmMath {
     int row = (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows + 64 * block_row_;
     const int col = (cell.col * Tile::cluster_cols + place_.col) * kOut;
     if constexpr (Params::kWide && !Params::kReduces) {
-      store_wide<Tile>(p_, acc_, row + 16 * warp_ + lane() / 4, col + 2 * (lane() & 3));
+      store_wide<Tile>(p_, acc_, row + 16 * warp_ + lane_ / 4, col + 2 * (lane_ & 3));
       return note(TraceKind::stored);
     }
     if constexpr (Params::kReduces) {
@@ -118,8 +120,7 @@ class GemmMath {
       row = own_row(p_, cell, row);
       add_terms();
       if (p_.residual != nullptr)
-        add_residual<Tile, Element>(p_, acc_, row + 16 * warp_ + lane() / 4,
-                                    col + 2 * (lane() & 3));
+        add_residual<Tile, Element>(p_, acc_, row + 16 * warp_ + lane_ / 4, col + 2 * (lane_ & 3));
       note(TraceKind::summed);
     }
     if constexpr (Params::kGathers || Params::kReduces)
@@ -128,7 +129,7 @@ class GemmMath {
     section_ = cell.section;
     if constexpr (Params::kShares) copies_ = p_.work.order.is_copied(cell) ? 1 : p_.call.ranks;
     [[maybe_unused]] const std::uint32_t began = ptx::cycles();
-    const GemmResults<Tile, Element, Params> results(p_, warp_, lane());
+    const GemmResults<Tile, Element, Params> results(p_, warp_, lane_);
 #pragma unroll
     for (int i = 0; i < Tile::blocks; ++i)
 #pragma unroll
@@ -163,12 +164,10 @@ class GemmMath {
     if (thread_ != 0) return;
     ptx::store_wait_read<0>();
     note(TraceKind::exit);
-    if constexpr (kSplits)
-      if (p_.work.split_tiles > 0 && group_ == 0) parts().count(launch_);
+    if (p_.work.split_tiles > 0 && group_ == 0) parts().count(launch_);
   }
 
  private:
-  [[nodiscard]] TILELACE_DEVICE int lane() const { return thread_ & 31; }
   TILELACE_DEVICE void note(TraceKind kind, int argument = 0) const {
     if (thread_ == 0) trace_.add(kind, group_, argument);
   }
@@ -187,7 +186,23 @@ class GemmMath {
     if constexpr (kTraced) trace_.starved(group_, thread_, ptx::cycles() - began);
   }
 
+  /// Steps of the ring that follow a segment's own.
+  [[nodiscard]] TILELACE_DEVICE int term_steps(schedule::GemmSegment s) const {
+    if constexpr (Params::kReduces)
+      return p_.work.order.own_tile(s.tile) ? p_.term_steps : 0;
+    else
+      return 0;
+  }
+
   TILELACE_DEVICE void hand_over() { ptx::arrive_threads(kTurnBarrier + (group_ ^ 1), 256); }
+
+  TILELACE_DEVICE void await_terms(int steps) const {
+    Ring<Tile::stages> ahead = ring_;
+    for (int i = 0; i < steps; ++i) {
+      ptx::barrier_wait(shared_.full(ahead.stage), ahead.parity);
+      ahead.advance();
+    }
+  }
 
   TILELACE_DEVICE void give_terms(schedule::GemmCell cell) {
     const auto& order = p_.work.order;
@@ -200,24 +215,31 @@ class GemmMath {
     note(TraceKind::given);
   }
 
-  /// Before the products of an own tile: its first terms may come.
-  TILELACE_DEVICE void ask_terms(int tile) {
-    if (!p_.work.order.own_tile(tile)) return;
-    if (thread_ == 0) ptx::store_wait_read<0>();  // staging is free
-    __syncwarp();
-    TermStream<Element, Tile, Params>::ask({shared_, group_, false}, p_.work.order.ranks - 1);
-  }
-
-  /// Adds the peers' terms, in rank order, the own one in its place among them.
+  /// Adds the peers' terms, in rank order, the own one in its place among them. Beside products a
+  /// load from the ring takes long, and stages that are not free yet hold the other group up: two
+  /// are under way together.
   TILELACE_DEVICE void add_terms() {
-    const TermsOf of{p_.call.rank, p_.work.order.ranks};
-    TermStream<Element, Tile, Params> stream({shared_, group_, turn_ == 0}, of.ranks - 1,
-                                             term_parities_);
+    using Terms = AddTerms<Partial, TermPiece<Element, Params::kWide>>;
+    const int part = p_.term_pieces * Partial::kPieceBytes;
+    const int first = (Tile::pingpong ? 0 : group_) * part;
+    const TermsOf of{p_.call.rank, p_.work.order.ranks,
+                     static_cast<std::uint32_t>(Partial::kGroups * part)};
+    ptx::Shared piece = 0;
+    int left = 0;
 #pragma unroll
-    for (int i = 0; i < Partial::kPieces; ++i) {
-      AddTerms<Partial>::piece(of, acc_, i, stream);
-      if (i == 0) note(TraceKind::terms_here);
+    for (int i = 0; i < Partial::kPieces; i += Partial::kAtOnce) {
+      if (left == 0) {
+        if (i != 0) drop_stage();
+        ptx::barrier_wait(shared_.full(ring_.stage), ring_.parity);
+        piece = shared_.rows(ring_.stage) + first + thread_ * 16;
+        left = p_.term_pieces;
+      }
+      Terms::pieces(of, acc_, i, piece);
+      piece += Partial::kAtOnce * Partial::kPieceBytes;
+      left -= Partial::kAtOnce;
     }
+    drop_stage();
+    if (Tile::pingpong && !terms_fit_ring(p_.term_steps, Tile::stages)) hand_over();
   }
 
   /// A tile goes to all ranks at a pace, as partials do.
@@ -245,6 +267,13 @@ class GemmMath {
         signal(reinterpret_cast<comm::Flag*>(flags) + p_.first_shared + number, epoch);
     }
     note(TraceKind::told);
+  }
+
+  /// This group has read the terms in the ring's next stage.
+  TILELACE_DEVICE void drop_stage() {
+    sync_group();
+    release(ring_.stage);
+    ring_.advance();
   }
 
   /// `between`: what to do once the products of the stage before are done. Where a stage has enough
@@ -314,14 +343,14 @@ class GemmMath {
   GemmShared<Tile> shared_;
   Place<Tile> place_;
   Trace trace_;
-  int group_, thread_, warp_, block_row_;
+  int group_, thread_, warp_, lane_, block_row_;
   int releases_ = -1;
   int chunk_ = 0;
   int segments_ = 0, section_ = 0;
-  std::uint32_t term_parities_ = 0;  ///< a bit a batch
-  int untold_ = -1;                  ///< number of a finished tile that nobody knows of yet
+  int untold_ = -1;         ///< number of a finished tile that nobody knows of yet
   int copies_ = 1;          ///< of the last finished tile: this rank's and, if it was sent, peers'
   std::uint32_t turn_ = 0;  ///< cycles of the last one, if another follows
+  bool first_turn_ = group_ == 0;
   comm::Flag launch_ = 0;
   Ring<Tile::stages> ring_;
   float acc_[Tile::blocks][Shape::kAccumulators];

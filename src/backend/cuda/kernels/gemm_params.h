@@ -97,6 +97,8 @@ struct ReduceCommon : GemmCommon {
   /// Offset: what each CTA of each partial leaves. Its flags: one a math group, from call.flags on.
   std::size_t partials;
   std::uint32_t pace;  ///< between pieces of a partial that leaves: 1/16384 of a turn
+  int term_pieces;     ///< of each peer and group in a step of the ring
+  int term_steps;      ///< that follow the k-steps of an own tile
 };
 
 /// The GEMM of gemm_rs.

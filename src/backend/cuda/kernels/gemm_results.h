@@ -48,9 +48,8 @@ class GemmResults {
   template <bool kPlanes>
   TILELACE_DEVICE int along(int j) const {
     const int row = 16 * warp_ + (lane_ & 15);
-    const int second = lane_ / 16;
-    if constexpr (kPlanes) return second * 1024 + row * 16 + j * 1024;
-    return (row * 128 + ((second ^ (row & 7)) << 4)) ^ (j << 4);  // j is even
+    const int eight = j + lane_ / 16;
+    return kPlanes ? eight * 1024 + row * 16 : row * 128 + ((eight ^ (row & 7)) << 4);
   }
   /// The same when columns (tokens) become rows.
   TILELACE_DEVICE int across(int j) const {

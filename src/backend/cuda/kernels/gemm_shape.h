@@ -10,9 +10,6 @@ namespace tilelace::cuda {
 constexpr int kStep = 64;              ///< of k, in a stage: 128 bytes, one swizzle atom
 constexpr int kChunkBytes = 64 * 128;  ///< 64 x 64 results
 
-/// Batches of peers' terms that are on their way to a group at once.
-constexpr int kTermBatches = 4;
-
 /// Of a thread of a kernel that leaves room for one warp more: a quarter of a multiprocessor has
 /// 512 registers a lane, and three of the kernel's warps.
 constexpr int kRoomyRegisters = 160;
@@ -31,9 +28,8 @@ struct GemmShape {
   static constexpr int kRowSlice = kRows / Tile::cluster_cols;
   static constexpr int kArriving = kRowsBytes + Tile::cluster_rows * kColSlice * 128;
   static constexpr int kStagingBytes = Tile::groups * Tile::staging * kChunkBytes;
-  static constexpr int kSharedBytes = Tile::stages * kStageBytes + kStagingBytes +
-                                      16 * Tile::stages + 16 + 16 * Tile::groups * kTermBatches +
-                                      kTraceBytes;
+  static constexpr int kSharedBytes =
+      Tile::stages * kStageBytes + kStagingBytes + 16 * Tile::stages + 16 + kTraceBytes;
   static constexpr int kThreads = 128 * (Tile::groups + 1);
   static constexpr int kAccumulators = Tile::width / 2;  ///< a thread and block
   static constexpr int kPartialFloats = kRows * Tile::width;
@@ -78,14 +74,7 @@ struct GemmShared {
   /// be; INT_MAX: none.
   TILELACE_DEVICE ptx::Shared failed() const { return admitted() + 8; }
   TILELACE_DEVICE ptx::Shared number() const { return failed() + 4; }
-  /// Of a group's batches of terms: one is here, the place of one is free.
-  TILELACE_DEVICE ptx::Shared terms_full(int group, int batch) const {
-    return number() + 4 + 8 * (group * kTermBatches + batch);
-  }
-  TILELACE_DEVICE ptx::Shared terms_empty(int group, int batch) const {
-    return terms_full(Tile::groups + group, batch);
-  }
-  TILELACE_DEVICE ptx::Shared trace() const { return terms_full(2 * Tile::groups, 0); }
+  TILELACE_DEVICE ptx::Shared trace() const { return number() + 4; }
 };
 
 /// Place in the ring, and the parity of its round. Segments follow each other without a gap: where
