@@ -29,6 +29,10 @@ constexpr double kPushedCost = 0.15;
 /// Of the product, among four, where other than the first two shards are walked one after the other
 /// (0 to 2 %).
 constexpr double kUnevenCost = 0.015;
+/// Of the product, among more than four: copies to all peers in turn, and not to one neighbour
+/// (eight H200s, push, m 4096 to 16384: the same tile takes 2 to 8 % longer; gpt3, m 8192, 1 %
+/// less).
+constexpr double kMeshCost = 0.03;
 constexpr double kForkUs = 6;  ///< copy streams around a call: the kernel before it ends first
 constexpr double kEnterUs = 3;
 constexpr double kPullBytesPerUs = 334e3;  // benchmarks/nvidia-h200-tp4/links.jsonl
@@ -190,8 +194,10 @@ class Candidates {
       // The product begins that much behind the copies.
       const Arrival sent = arrival_of(way, most_rows_, row_bytes_, p_.ranks);
       const Arrival a{sent.first_us - kForkUs, sent.last_us - kForkUs};
+      const bool mesh = route == RouteKind::mesh;
       const auto apart = [&](int shards) {
-        const double slack = p_.ranks > 3 && shards != 2 ? kUnevenCost * us : 0;
+        const double slack = (p_.ranks > 3 && shards != 2 ? kUnevenCost * us : 0) +
+                             (p_.ranks > 4 && mesh ? kMeshCost * us : 0);
         add({.gemm = gemm, .apart = shards}, way,
             us + reread_us(walk, shards) + late_us(walk, shards, a) + slack);
       };

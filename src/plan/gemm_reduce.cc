@@ -26,6 +26,9 @@ constexpr double kPushBytesPerUs = 350e3;  ///< as pulled, and direction
 constexpr double kPushedUs = 3.5;          ///< until a peer has seen a flag and added
 /// Two shots among four: at m 256 pulling takes 81 us where pushing takes 80 to 88.
 constexpr double kPushedAmongManyUs = 2;
+/// Of each peer beyond three, a flag and a fence more: eight H200s, m 16 to 256, pushing takes 7 to
+/// 10 us longer than pulling.
+constexpr double kPushedPeerUs = 1.8;
 constexpr double kDirectUs = 20;  ///< two ranks; why is not known (docs/decisions/0010)
 
 /// Partials that are pushed lie in the slot twice; with many rows other plans are as fast.
@@ -140,7 +143,8 @@ double reduce_us(const Problem& p, const GemmReducePlan& plan) {
   const double delivered = bytes(p.m - rows) / kDeliverBytesPerUs;
   const bool shared = form == SumForm::shared_rows;
   if (plan.transport == Transport::push) {
-    const double many = shared && p.ranks > 2 ? kPushedAmongManyUs : 0;
+    const double many =
+        (shared && p.ranks > 2 ? kPushedAmongManyUs : 0) + kPushedPeerUs * std::max(0, p.ranks - 4);
     return many + kLaunchUs + kPushedUs + moved / kPushBytesPerUs +
            (shared
                 ? kPushedUs + moved / kPushBytesPerUs + (plan.push.direct ? kDirectUs : delivered)

@@ -34,6 +34,17 @@ TEST(AgGemmPlan, LargeProblemsGoByShardOverCopyEngines) {
   EXPECT_NE(describe(plans.front()).find("apart, copy engine, chunks of"), std::string::npos);
 }
 
+TEST(AgGemmPlan, AmongEightRowsAreHandedOnFromNeighbourToNeighbour) {
+  for (const std::int64_t m : {4096, 8192, 16384}) {
+    Problem p = problem(m, 8);
+    p.n = {3584};
+    const auto plans = ag_gemm_candidates(p);
+    ASSERT_FALSE(plans.empty());
+    EXPECT_EQ(plans.front().transport, Transport::push) << m;
+    EXPECT_EQ(plans.front().route, RouteKind::ring) << m;
+  }
+}
+
 TEST(AgGemmPlan, FewTokensHaveTilesOverAllShards) {
   const auto plans = ag_gemm_candidates(problem(16));
   ASSERT_FALSE(plans.empty());

@@ -58,6 +58,12 @@ TEST(CudaReducePlan, OfFewRowsIsUnfusedAndSaysWhy) {
   EXPECT_FALSE(says(plan.reason, "measured slower")) << plan.reason;
 }
 
+TEST(CudaReducePlan, AmongEightFewRowsArePulled) {
+  for (const std::int64_t m : {16, 64, 256})
+    EXPECT_EQ(make_plan(sum_problem(Op::gemm_rs, m, 8), cuda_machine()).transport, Transport::pull)
+        << m;
+}
+
 TEST(CudaReducePlan, OfManyRowsIsFused) {
   for (const std::int64_t m : {2048, 8192}) {
     const Plan plan = make_plan(sum_problem(Op::gemm_rs, m), cuda_machine());

@@ -28,7 +28,7 @@ struct Options {
   int ranks = 0;
   std::vector<std::string> models{"gpt3", "llama70b", "qwen32b"};
   std::vector<std::int64_t> ms{16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384};
-  std::vector<std::string> ops{"ag_gemm", "gemm_rs"};
+  std::vector<std::string> ops{"ag_gemm", "gemm_rs", "gemm_ar"};
   std::vector<std::string> layers{"up"};
   std::vector<std::string> ways{"unfused", "beside", "medium", "fused"};
   std::vector<std::string> buffers{"nccl", "nccl_registered", "nccl_window"};
