@@ -21,19 +21,22 @@ constexpr double kCopyBytesPerUs = 370e3;
 constexpr double kCopyStartUs = 9;
 // By the product's warps; whole, weights stream meanwhile (benchmarks/nvidia-h200-tp4).
 constexpr double kPushBytesPerUs = 280e3;
-constexpr double kPushedWholePerUs = 600e3;
+constexpr double kPushedWholePerUs = 550e3;
 constexpr double kPushStartUs = 2;
-/// Of the time that it takes, by shard: products that wait for memory behind stores (four H200s,
-/// m 1024 and 2048: 0 to 10 us behind copy engines).
+/// Of the time that it takes: products that wait for memory behind stores.
 constexpr double kPushedCost = 0.15;
+/// The same by shard (four H200s, m 1024: 19 and 36 %; eight, m 2048: 62 %).
+constexpr double kPushedShardCost = 0.45;
 /// Of the product, among four, where other than the first two shards are walked one after the other
 /// (0 to 2 %).
 constexpr double kUnevenCost = 0.015;
-/// Of the product, among more than four: copies to all peers in turn, and not to one neighbour
-/// (eight H200s, push, m 4096 to 16384: the same tile takes 2 to 8 % longer; gpt3, m 8192, 1 %
-/// less).
+/// Of the product, where copies go to all peers in turn, and not to one neighbour: why is not
+/// known. Eight H200s, m 4096 to 16384: the same tile takes 2 to 8 % longer (gpt3, m 8192, 1 %
+/// less). Four, m 1024: 4 to 14 %; from m 4096 up nothing.
 constexpr double kMeshCost = 0.03;
-constexpr double kForkUs = 6;  ///< copy streams around a call: the kernel before it ends first
+constexpr Index kMostMeshRows = 2048;
+constexpr double kPullCost = 0.2;  ///< of the product: four H200s, m 512 to 2048, 18 to 38 %
+constexpr double kForkUs = 6;      ///< copy streams around a call: the kernel before it ends first
 constexpr double kEnterUs = 3;
 constexpr double kPullBytesPerUs = 334e3;  // benchmarks/nvidia-h200-tp4/links.jsonl
 // Round figures, not measured.
@@ -179,7 +182,7 @@ class Candidates {
     const Walk walk{us, tiles, schedule::ceil_div(first_n_, gemm.tile.worker_cols()), gemm.workers};
     if (transport == Transport::store) {
       const Way way{transport, route, push_chunk()};
-      const double held_up = us + kPushedCost * pushed();
+      const double held_up = us + kPushedShardCost * pushed();
       add({.gemm = gemm}, way,
           held_up + reread_us(walk, 1) + late_us(walk, 1, {pushed(), pushed()}));
       if (p_.m > kMostPushRows)
@@ -194,12 +197,14 @@ class Candidates {
       // The product begins that much behind the copies.
       const Arrival sent = arrival_of(way, most_rows_, row_bytes_, p_.ranks);
       const Arrival a{sent.first_us - kForkUs, sent.last_us - kForkUs};
-      const bool mesh = route == RouteKind::mesh;
+      const bool mesh =
+          route == RouteKind::mesh && (p_.ranks > 4 || (p_.ranks > 2 && p_.m <= kMostMeshRows));
       const auto apart = [&](int shards) {
-        const double slack = (p_.ranks > 3 && shards != 2 ? kUnevenCost * us : 0) +
-                             (p_.ranks > 4 && mesh ? kMeshCost * us : 0);
+        const double slack = (p_.ranks > 3 && shards != 2 ? kUnevenCost : 0) +
+                             (mesh ? kMeshCost : 0) +
+                             (transport == Transport::pull ? kPullCost : 0);
         add({.gemm = gemm, .apart = shards}, way,
-            us + reread_us(walk, shards) + late_us(walk, shards, a) + slack);
+            us * (1 + slack) + reread_us(walk, shards) + late_us(walk, shards, a));
       };
       apart(1);
       if (p_.ranks > 3) apart(2);

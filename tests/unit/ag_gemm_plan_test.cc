@@ -93,8 +93,16 @@ TEST(AgGemmPlan, TooSmallDevicesHaveNoCopiesThatWait) {
   for (const AgGemmPlan& p : ag_gemm_candidates(problem(300), {16})) EXPECT_FALSE(p.relays()) << p;
 }
 
+TEST(AgGemmPlan, AmongFourAThousandRowsAreHandedOn) {
+  for (const std::int64_t m : {1000, 1024, 2048}) {
+    const auto plans = ag_gemm_candidates(problem(m));
+    ASSERT_FALSE(plans.empty());
+    EXPECT_TRUE(is(plans.front(), Path::fused, Transport::push, RouteKind::ring)) << plans.front();
+  }
+}
+
 TEST(AgGemmPlan, OnNvlinkPushIsPredictedBest) {
-  for (const std::int64_t m : {512, 4096, 16384}) {
+  for (const std::int64_t m : {4096, 16384}) {
     const auto plans = ag_gemm_candidates(problem(m));
     const auto best = [&](Transport transport, RouteKind route) {
       for (const AgGemmPlan& p : plans)
