@@ -57,14 +57,15 @@ TILELACE_DEVICE bool await(const PushSum& p, schedule::Index flag, std::uint32_t
   return cuda::wait(p.call.wait, place, word, epoch) == comm::WaitStatus::reached;
 }
 
-/// Verbs of a warp that raises flags for what was moved, a lane a peer.
+/// Verbs of a warp that raises flags for what was moved, a lane a peer: all of them at once, for
+/// one release waits for the flag of the one before it.
 class PushTeller {
  public:
   TILELACE_DEVICE PushTeller(const PushSum& p, const PushPlaces& places, std::uint32_t epoch)
       : p_(p), places_(places), epoch_(epoch) {}
 
-  TILELACE_DEVICE void push(schedule::PushedChunk /*c*/) { fresh_ = true; }
-  TILELACE_DEVICE void reduce(const schedule::SumChunk& /*c*/) { fresh_ = true; }
+  TILELACE_DEVICE void push(schedule::PushedChunk /*c*/) { moves(); }
+  TILELACE_DEVICE void reduce(const schedule::SumChunk& /*c*/) { moves(); }
   TILELACE_DEVICE void signal(int peer, schedule::Index flag) {
     if (fresh_) {
       ptx::barrier_wait(places_.moved + 8 * moved_, 0);
@@ -75,18 +76,29 @@ class PushTeller {
       __syncwarp();
     }
     if (signals_++ == lane() && !failed_)
-      cuda::signal(reinterpret_cast<comm::Flag*>(memory_of(p_, peer) + p_.call.flags) + flag,
-                   epoch_);
+      raised_ = reinterpret_cast<comm::Flag*>(memory_of(p_, peer) + p_.call.flags) + flag;
   }
-  TILELACE_DEVICE void admit() {}
-  TILELACE_DEVICE void wait(schedule::Index /*flag*/) {}
-  TILELACE_DEVICE void deliver(const schedule::SumChunk& /*c*/) {}
-  TILELACE_DEVICE void settle(schedule::Index /*flag*/) {}
+  TILELACE_DEVICE void admit() { raise(); }
+  TILELACE_DEVICE void wait(schedule::Index /*flag*/) { raise(); }
+  TILELACE_DEVICE void deliver(const schedule::SumChunk& /*c*/) { raise(); }
+  TILELACE_DEVICE void settle(schedule::Index /*flag*/) { raise(); }
+  /// By the whole warp, behind the last verb.
+  TILELACE_DEVICE void raise() {
+    if (raised_ != nullptr) cuda::signal(raised_, epoch_);
+    raised_ = nullptr;
+    __syncwarp();
+  }
 
  private:
+  TILELACE_DEVICE void moves() {
+    raise();
+    fresh_ = true;
+  }
+
   const PushSum& p_;
   PushPlaces places_;
   std::uint32_t epoch_;
+  comm::Flag* raised_ = nullptr;  ///< by this lane, next
   int moved_ = 0, signals_ = 0;
   bool fresh_ = false, failed_ = false;
 };
@@ -147,7 +159,7 @@ TILELACE_DEVICE void tell(const PushSum& p, const PushPlaces& places) {
   if (blockIdx.x == 0) send_headers(p.call, epoch);
   PushTeller teller(p, places, epoch);
   schedule::run_push_rows(p.schedule, static_cast<int>(blockIdx.x), teller);
-  __syncwarp();
+  teller.raise();
   if (lane() == 0) ptx::barrier_arrive(places.told);
 }
 

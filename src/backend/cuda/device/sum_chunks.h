@@ -23,8 +23,9 @@ TILELACE_DEVICE bool enter_behind_product(const CallParams& c, std::uint32_t epo
   return __syncthreads_and(good ? 1 : 0) != 0;
 }
 
-/// Flags are raised and waited for side by side, a thread each. After a wait that failed nothing is
-/// done any more.
+/// Flags are raised side by side, a warp each (the release of one waits for the flag before it to
+/// reach its peer), and waited for, a thread each. After a wait that failed nothing is done any
+/// more.
 class ChunkFlags {
  public:
   /// `of_a_rank`: flags of one rank, for the record of a wait that fails.
@@ -42,7 +43,7 @@ class ChunkFlags {
       unpublished_ = false;
       signals_ = 0;
     }
-    if (signals_++ % threads() == thread()) cuda::signal(flags(peer) + flag, epoch_);
+    if (signals_++ * 32 % threads() == thread()) cuda::signal(flags(peer) + flag, epoch_);
   }
 
   TILELACE_DEVICE void wait(schedule::Index flag) {

@@ -260,12 +260,13 @@ class GemmMath {
     if (warp_ != 0 || __shfl_sync(~0U, number, 0) < 0) return;
     const std::uint32_t epoch = admitted_number(shared_);
     if (thread_ == 0) bulk_complete();
-    for (int i = copies_ > 1 ? 1 : 0; i < copies_; ++i) {
-      const int peer = (p_.call.rank + i) % p_.call.ranks;
-      std::byte* const flags = p_.call.base + peer * p_.call.stride + p_.call.flags;
-      if (thread_ == 0)
-        signal(reinterpret_cast<comm::Flag*>(flags) + p_.first_shared + number, epoch);
-    }
+    __syncwarp();
+    // A lane a peer: one release for all, where each would wait for the flag before it.
+    const int own = __shfl_sync(~0U, number, 0);
+    const int peer = (p_.call.rank + lane_) % p_.call.ranks;
+    std::byte* const flags = p_.call.base + peer * p_.call.stride + p_.call.flags;
+    if (lane_ < copies_ && (lane_ > 0 || copies_ == 1))
+      signal(reinterpret_cast<comm::Flag*>(flags) + p_.first_shared + own, epoch);
     note(TraceKind::told);
   }
 
