@@ -21,11 +21,13 @@ using schedule::SumForm;
 constexpr double kPullBytesPerUs = 300e3;  ///< and direction, from all peers together
 constexpr double kLaunchUs = 3;            ///< the second kernel, begun under the first one's end
 constexpr double kFlagUs = 3;              ///< until a peer has seen it
+/// Two shots among more than two (four H200s, m 16 to 512): likewise, of a sum; what shots move.
+constexpr double kSumFlagUs = 3.5, kPullTwiceBytesPerUs = 360e3;
 constexpr double kDeliverBytesPerUs = 2e6;
 constexpr double kPushBytesPerUs = 350e3;  ///< as pulled, and direction
 constexpr double kPushedUs = 3.5;          ///< until a peer has seen a flag and added
-/// Two shots among four: at m 256 pulling takes 81 us where pushing takes 80 to 88.
-constexpr double kPushedAmongManyUs = 2;
+/// Of gemm_ar among more than two, and what its two shots move, as above.
+constexpr double kPushedAmongManyUs = 2.5, kPushTwiceBytesPerUs = 420e3;
 /// Of each peer beyond three, a flag and a fence more: eight H200s, m 16 to 256, pushing takes 7 to
 /// 10 us longer than pulling.
 constexpr double kPushedPeerUs = 1.8;
@@ -143,17 +145,16 @@ double reduce_us(const Problem& p, const GemmReducePlan& plan) {
   const double delivered = bytes(p.m - rows) / kDeliverBytesPerUs;
   const bool shared = form == SumForm::shared_rows;
   if (plan.transport == Transport::push) {
-    const double many =
-        (shared && p.ranks > 2 ? kPushedAmongManyUs : 0) + kPushedPeerUs * std::max(0, p.ranks - 4);
-    return many + kLaunchUs + kPushedUs + moved / kPushBytesPerUs +
-           (shared
-                ? kPushedUs + moved / kPushBytesPerUs + (plan.push.direct ? kDirectUs : delivered)
-                : 0);
+    const double many = (form != SumForm::own_rows && p.ranks > 2 ? kPushedAmongManyUs : 0) +
+                        kPushedPeerUs * std::max(0, p.ranks - 4);
+    const double sent = moved / (shared && p.ranks > 2 ? kPushTwiceBytesPerUs : kPushBytesPerUs);
+    return many + kLaunchUs + kPushedUs + sent +
+           (shared ? kPushedUs + sent + (plan.push.direct ? kDirectUs : delivered) : 0);
   }
-  const double stored = moved / kPullBytesPerUs;
+  const double stored = moved / (shared && p.ranks > 2 ? kPullTwiceBytesPerUs : kPullBytesPerUs);
   const double pulled = stored * (plan.wide ? 2 : 1);
   if (!shared) return kLaunchUs + kFlagUs + pulled;
-  return kLaunchUs + 2 * kFlagUs + pulled + stored + delivered;
+  return kLaunchUs + kFlagUs + pulled + (p.ranks > 2 ? kSumFlagUs : kFlagUs) + stored + delivered;
 }
 
 int reduce_ctas(const GemmReducePlan& plan) {
