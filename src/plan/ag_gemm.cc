@@ -25,7 +25,8 @@ constexpr double kPushedWholePerUs = 550e3;
 constexpr double kPushStartUs = 2;
 /// Of the time that it takes: products that wait for memory behind stores.
 constexpr double kPushedCost = 0.15;
-/// The same by shard (four H200s, m 1024: 19 and 36 %; eight, m 2048: 62 %).
+/// The same by shard, of the plans that were the first choice before (four H200s, m 1024: 28 and
+/// 37 %; eight, m 2048: 63 %).
 constexpr double kPushedShardCost = 0.45;
 /// Of the product, among four, where other than the first two shards are walked one after the other
 /// (0 to 2 %).
@@ -34,9 +35,9 @@ constexpr double kUnevenCost = 0.015;
 /// known. Eight H200s, m 4096 to 16384: the same tile takes 2 to 8 % longer (gpt3, m 8192, 1 %
 /// less). Four, m 1024: 4 to 14 %; from m 4096 up nothing.
 constexpr double kMeshCost = 0.03;
-constexpr Index kMostMeshRows = 2048;
-constexpr double kPullCost = 0.2;  ///< of the product: four H200s, m 512 to 2048, 18 to 38 %
-constexpr double kForkUs = 6;      ///< copy streams around a call: the kernel before it ends first
+constexpr Index kMostMeshRows = 2048;  ///< among three and four: where that is so
+constexpr double kPullCost = 0.2;      ///< of the product: four H200s, m 512 to 2048, 18 to 46 %
+constexpr double kForkUs = 6;  ///< copy streams around a call: the kernel before it ends first
 constexpr double kEnterUs = 3;
 constexpr double kPullBytesPerUs = 334e3;  // benchmarks/nvidia-h200-tp4/links.jsonl
 // Round figures, not measured.

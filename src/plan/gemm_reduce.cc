@@ -144,17 +144,18 @@ double reduce_us(const Problem& p, const GemmReducePlan& plan) {
   const double moved = bytes(rows) * (p.ranks - 1);
   const double delivered = bytes(p.m - rows) / kDeliverBytesPerUs;
   const bool shared = form == SumForm::shared_rows;
+  const bool twice = shared && p.ranks > 2;  // two shots that have constants of their own
   if (plan.transport == Transport::push) {
     const double many = (form != SumForm::own_rows && p.ranks > 2 ? kPushedAmongManyUs : 0) +
                         kPushedPeerUs * std::max(0, p.ranks - 4);
-    const double sent = moved / (shared && p.ranks > 2 ? kPushTwiceBytesPerUs : kPushBytesPerUs);
+    const double sent = moved / (twice ? kPushTwiceBytesPerUs : kPushBytesPerUs);
     return many + kLaunchUs + kPushedUs + sent +
            (shared ? kPushedUs + sent + (plan.push.direct ? kDirectUs : delivered) : 0);
   }
-  const double stored = moved / (shared && p.ranks > 2 ? kPullTwiceBytesPerUs : kPullBytesPerUs);
+  const double stored = moved / (twice ? kPullTwiceBytesPerUs : kPullBytesPerUs);
   const double pulled = stored * (plan.wide ? 2 : 1);
   if (!shared) return kLaunchUs + kFlagUs + pulled;
-  return kLaunchUs + kFlagUs + pulled + (p.ranks > 2 ? kSumFlagUs : kFlagUs) + stored + delivered;
+  return kLaunchUs + kFlagUs + pulled + (twice ? kSumFlagUs : kFlagUs) + stored + delivered;
 }
 
 int reduce_ctas(const GemmReducePlan& plan) {
