@@ -82,6 +82,7 @@ struct KernelPlan {
   /// gemm_ar, fused, push: columns of tiles that copy engines carry at a time, and how many such
   /// chunks of each rank; what is left goes from the product, tile by tile.
   int chunk_cols = 0, copied = 0;
+  bool by_columns = false;  ///< gemm_ar, fused: owners sum columns of all rows, not rows
   int shots = 0;  ///< sums of partials that are pushed: 2: by owners, who send them to all
   bool along_cols = false;
   bool by_neighbours = false;  ///< workers are numbered by GPC, so that neighbours share operands

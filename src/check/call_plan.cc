@@ -218,13 +218,18 @@ void CallPlan::cut_shared() {
   const Index tiles =
       schedule::ceil_div(schedule::ceil_div(split().max_rows(), spec_.blocks), spec_.tile_m);
   for (int rank = 0; rank < ranks_; ++rank) {
-    schedule::ShareOrder order = schedule::make_share_order(
-        split(), {spec_.route, ranks_, ranks_}, rank, static_cast<int>(spec_.cols), spec_.tile_m,
-        std::max<Index>(tiles, 1) * spec_.tile_m, spec_.lag);
+    const schedule::Route route{spec_.route, ranks_, ranks_};
+    const auto cols = static_cast<int>(spec_.cols);
+    schedule::ShareOrder order =
+        spec_.by_columns
+            ? schedule::make_share_order_of_columns(spec_.m, route, rank, ranks_, cols,
+                                                    spec_.tile_m, spec_.lag)
+            : schedule::make_share_order(split(), route, rank, cols, spec_.tile_m,
+                                         std::max<Index>(tiles, 1) * spec_.tile_m, spec_.lag);
     schedule::cut_chunks(order, spec_.chunk_cols, spec_.copied);
-    const RowRange own = shard(rank);
-    Cuts& incoming = incoming_.emplace_back((ranks_ - 1) * own.size());
     shared_.push_back(schedule::make_shared_tiles(split(), order, spec_.tile_m, workers_));
+    const RowRange own = shared_.back().shard(rank);
+    Cuts& incoming = incoming_.emplace_back((ranks_ - 1) * own.size());
     for (Index row = own.begin; row < own.end; row += spec_.tile_m) {
       const RowRange rows{row, std::min(row + spec_.tile_m, own.end)};
       rows_.mark(rows);

@@ -185,7 +185,7 @@ void each_access(const schedule::PushRows& s, const Step& x, Emit&& emit) {
 
 /// Where the source's terms for these rows, which `rank` sums, stand at `rank`.
 inline RowRange shared_rows(const schedule::SharedTiles& s, int rank, int source, RowRange rows) {
-  return placed(s.split.shard(rank), schedule::PushRows::place(rank, source), rows);
+  return placed(s.shard(rank), schedule::PushRows::place(rank, source), rows);
 }
 
 template <class Emit>

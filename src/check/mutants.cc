@@ -78,7 +78,7 @@ CheckConfig three_on(const CallSpec& spec, int workers) {
 }
 
 /// Finished tiles that copy engines carry: all of them, all but the last chunk's; that leave from
-/// the product. Every rank has two blocks of three columns and two rows of tiles.
+/// the product. Every rank has two blocks of three columns and two rows of tiles; or columns.
 std::vector<CallSpec> shared_tiles() {
   std::vector<CallSpec> all;
   for (const int copied : {4, 3, 0}) {
@@ -90,6 +90,11 @@ std::vector<CallSpec> shared_tiles() {
     if (copied == 0) s.transport = Transport::store;
     all.push_back(s);
   }
+  CallSpec columns = all.back();
+  columns.by_columns = true;
+  columns.blocks = 1;
+  columns.cols = 8;
+  all.push_back(columns);
   return all;
 }
 

@@ -94,6 +94,8 @@ CallSpec random_call(Dice& dice, int ranks) {
       s.lag = dice.between(1, 20);
       s.copied = s.transport == Transport::push ? dice.between(1, 12) : 0;
       s.chunk_cols = s.copied > 0 ? dice.between(1, 4) : 0;
+      s.by_columns = s.copied == 0 && dice.one_in(2);
+      if (s.by_columns) s.cols *= ranks, s.blocks = 1;
     }
     const Index parts = (s.m / s.tile_m + ranks) * s.cols + s.m / s.chunk_rows + ranks;
     if (!legal(s, ranks) && parts * ranks <= kMaxParts) return s;
@@ -183,6 +185,11 @@ std::vector<CheckConfig> variants(const CallSpec& shape, int ranks, int workers)
     shared.copied = copied;
     shared.chunk_cols = copied > 0 ? 2 : 0;
     shared.transport = copied > 0 ? Transport::push : Transport::store;
+    add_runs(all, shared, ranks, workers);
+    if (copied > 0) continue;
+    shared.by_columns = true;
+    shared.blocks = 1;
+    shared.cols *= ranks;
     add_runs(all, shared, ranks, workers);
   }
   for (CallSpec spec : routed(shape, ranks)) {

@@ -17,8 +17,13 @@ using schedule::Index;
 /// Measured on H200s (benchmarks/nvidia-h200-tp4, -tp2): with fewer rows the fused kernel, whose
 /// tiles lie within a shard, fills too few multiprocessors, or has too little to hide.
 Index least_fused_rows(const Problem& p) {
-  if (p.op == Op::gemm_rs) return 512;
-  return p.ranks == 2 ? 2048 : 512;
+  return p.op == Op::gemm_ar && p.ranks == 2 ? 1024 : 512;
+}
+
+/// The same where owners have columns: tiles are as full as those of the product alone. Between two
+/// ranks one shot moves as little as two.
+Index least_fused_rows_by_columns(const Problem& p) {
+  return p.op == Op::gemm_ar && p.ranks > 2 ? 128 : least_fused_rows(p);
 }
 
 /// One way of a call; `remote_together` counts where it is fused.
@@ -32,6 +37,7 @@ struct ReduceCandidate {
   double predicted_us = 0;
   PushPlan push{};
   int chunk_cols = 0, copied = 0;  ///< of a fused gemm_ar whose tiles copy engines carry
+  bool by_columns = false;         ///< likewise, whose owners have columns
 };
 
 /// Partial sums in fp32, or in the operands' type.
@@ -58,6 +64,9 @@ void require_options(const Problem& p, const PlanOptions& o) {
 }
 
 bool too_few_rows(const Problem& p, const PlanOptions& o) {
+  return p.m < least_fused_rows_by_columns(p) && o.path != Path::fused;
+}
+bool only_columns(const Problem& p, const PlanOptions& o) {
   return p.m < least_fused_rows(p) && o.path != Path::fused;
 }
 
@@ -81,7 +90,8 @@ void add_fused(const Problem& p, const GemmMachine& machine, const PlanOptions& 
   if (p.op == Op::gemm_ar) {
     // Where out is symmetric memory the call takes the direct way of the same plan.
     for (const GemmArPlan& c : gemm_ar_candidates(p, machine, wide(p, o)))
-      if (wanted(c.gemm.tile, o) && !c.direct && may_take(p, o, transport_of(c)))
+      if (wanted(c.gemm.tile, o) && !c.direct && may_take(p, o, transport_of(c)) &&
+          (c.by_columns || !only_columns(p, o)))
         all.push_back({c.gemm,
                        Path::fused,
                        transport_of(c),
@@ -91,7 +101,8 @@ void add_fused(const Problem& p, const GemmMachine& machine, const PlanOptions& 
                        c.predicted_us,
                        {},
                        c.chunk_cols,
-                       c.copied});
+                       c.copied,
+                       c.by_columns});
     return;
   }
   for (const GemmRsPlan& c : gemm_rs_candidates(p, machine, wide(p, o)))
@@ -155,7 +166,11 @@ void tell_staging(const Problem& p, Plan& plan) {
 int tiles_of(const ReduceCandidate& c, const Problem& p) {
   const schedule::GemmWork work = work_of(c.gemm, {p.m, p.n.front(), p.k, p.dtype});
   if (c.path == Path::unfused) return work.order.tiles();
-  if (p.op == Op::gemm_ar) return gemm_ar_order(p, {c.gemm, c.chunk_rows, c.lag}, 0).tiles();
+  if (p.op == Op::gemm_ar) {
+    GemmArPlan plan{c.gemm, c.chunk_rows, c.lag};
+    plan.by_columns = c.by_columns;
+    return gemm_ar_order(p, plan, 0).tiles();
+  }
   const auto borders = borders_of(p);
   const Index rows = tile_rows_by_shard(split_of(p, borders), extents_of(c.gemm.tile).first);
   return static_cast<int>(rows) * work.order.cols;
@@ -225,6 +240,7 @@ Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanO
   plan.kernel.lag = best.lag;
   plan.kernel.chunk_cols = best.chunk_cols;
   plan.kernel.copied = best.copied;
+  plan.kernel.by_columns = best.by_columns;
   plan.kernel.shots =
       best.path == Path::unfused && best.transport == Transport::push ? best.push.shots : 0;
   plan.partials = options.partials.value_or(p.dtype);
@@ -232,7 +248,7 @@ Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanO
       reason_of(options, all.size(), best.predicted_us) + parts_of(best, p, wide(p, options));
   plan.rejected = rejected_of(all, kind_of);
   if (may_fuse(p, options) && too_few_rows(p, options)) {
-    const Index least = least_fused_rows(p);
+    const Index least = least_fused_rows_by_columns(p);
     plan.reason += fmt::format("; the fused kernel measured slower below {} rows", least);
     plan.rejected.push_back(fmt::format("fused store: not below {} rows", least));
   }
@@ -253,6 +269,7 @@ GemmArPlan gemm_ar_plan_of(const Plan& plan) {
                plan.partials == DType::fp32};
   p.copied = plan.kernel.copied;
   p.chunk_cols = plan.kernel.chunk_cols;
+  p.by_columns = plan.kernel.by_columns;
   return p;
 }
 

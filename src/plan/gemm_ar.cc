@@ -20,6 +20,7 @@ using schedule::Index;
 constexpr double kSendBytesPerUs = 330e3;
 constexpr double kCopyBytesPerUs = 1.2e6;
 constexpr double kTailUs = 10;
+constexpr double kColumnTailUs = 5;  ///< of owners of columns; among four, m 128 to 1024
 // On two H200s, and on four (docs/decisions/0015): what the product loses to tiles that leave from
 // multiprocessors, and to those that copy engines carry.
 constexpr double kSentCost = 1.015, kSentAmongMany = 1.035;
@@ -38,8 +39,8 @@ constexpr double kLateCost = 1.025;
 constexpr double kAmpleLag = 2;
 
 bool can_share(const GemmTile& t, int ranks, bool wide) {
-  return plan::can_share(t.blocks, t.width, t.pingpong) && (!wide || can_widen(t.name)) &&
-         holds_terms(t, ranks, wide);
+  return plan::can_share(t.name, t.blocks, t.width, t.pingpong) &&
+         (!wide || (t.pingpong && can_widen(t.name))) && holds_terms(t, ranks, wide);
 }
 
 Index given_bytes(const GemmTile& t, bool wide) {
@@ -85,6 +86,38 @@ double predict(const Problem& p, const GemmPlan& gemm, Index block_rows, Index l
                       static_cast<double>(step_rows(p, block_rows, rows) * rows);
   return std::max(us, (wide ? 3 : 2) * sent_bytes(p) / kSendBytesPerUs) + left / kSendBytesPerUs +
          kTailUs;
+}
+
+/// Columns of tiles of one owner, where owners have columns.
+Index owner_cols(const Problem& p, const GemmTile& tile) {
+  return ceil_div(ceil_div(p.n.front(), tile.worker_cols()), p.ranks);
+}
+
+/// Whether all products are one wave: all partials leave at its end, and then all results.
+bool one_wave(const Problem& p, const GemmPlan& gemm) {
+  return ceil_div(p.m, gemm.tile.worker_rows()) * p.ranks * owner_cols(p, gemm.tile) <=
+         gemm.workers;
+}
+
+/// Groups that share a tile multiply nothing while they send.
+bool sends_well(const Problem& p, const GemmPlan& gemm) {
+  return gemm.tile.pingpong || one_wave(p, gemm);
+}
+
+double predict_columns(const Problem& p, const GemmPlan& gemm, Index lag, bool wide) {
+  const Index rows = ceil_div(p.m, gemm.tile.worker_rows());
+  const Index cols = ceil_div(p.n.front(), gemm.tile.worker_cols());
+  const Index own = owner_cols(p, gemm.tile);
+  const bool alone = one_wave(p, gemm);
+  const bool ample = alone || static_cast<double>(lag * p.ranks * rows) >=
+                                  kAmpleLag * static_cast<double>(gemm.workers);
+  const double product = gemm.predicted_us * static_cast<double>(p.ranks * own) /
+                         static_cast<double>(cols) * (p.ranks == 2 ? kSentCost : kSentAmongMany) *
+                         (ample ? 1 : kLateCost);
+  const double given = alone ? (wide ? 2 : 1) * sent_bytes(p) : 0;
+  const double left = sent_bytes(p) * static_cast<double>(lag) / static_cast<double>(own);
+  return std::max(product, (wide ? 3 : 2) * sent_bytes(p) / kSendBytesPerUs) +
+         (given + left) / kSendBytesPerUs + kColumnTailUs;
 }
 
 /// How own tiles of a plan are cut for copy engines.
@@ -143,6 +176,25 @@ void add_carried(const Problem& p, const GemmPlan& gemm, Index block_rows, bool 
   }
 }
 
+void add_columns(const Problem& p, const GemmPlan& gemm, bool wide, double staged_us,
+                 std::vector<GemmArPlan>& plans) {
+  const Index step = p.ranks * ceil_div(p.m, gemm.tile.worker_rows());
+  Index before = 0;
+  for (const double waves : kLags) {
+    const auto tiles = static_cast<Index>(waves * gemm.workers);
+    const Index lag = std::min(ceil_div(tiles, step), owner_cols(p, gemm.tile));
+    if (lag == before) continue;
+    before = lag;
+    GemmArPlan plan{gemm, p.m, static_cast<int>(lag), true, predict_columns(p, gemm, lag, wide),
+                    wide};
+    plan.by_columns = true;
+    plans.push_back(plan);
+    plan.direct = false;
+    plan.predicted_us += staged_us;
+    plans.push_back(plan);
+  }
+}
+
 }  // namespace
 
 void require_gemm_ar(const Problem& p) {
@@ -157,8 +209,10 @@ std::string describe(const GemmArPlan& plan) {
                                   ? ""
                                   : fmt::format(", copy engines carry {} chunks of {} columns",
                                                 plan.copied, plan.chunk_cols);
-  return fmt::format("{}, blocks of {} rows, own tiles {} columns behind{}{}; {}",
-                     plan.direct ? "direct" : "staged", plan.block_rows, plan.lag, carried,
+  const std::string shards =
+      plan.by_columns ? "shards of columns" : fmt::format("blocks of {} rows", plan.block_rows);
+  return fmt::format("{}, {}, own tiles {} columns behind{}{}; {}",
+                     plan.direct ? "direct" : "staged", shards, plan.lag, carried,
                      plan.wide ? ", partials fp32" : "", describe(plan.gemm));
 }
 
@@ -166,10 +220,18 @@ std::ostream& operator<<(std::ostream& out, const GemmArPlan& plan) {
   return out << describe(plan);
 }
 
+double gemm_ar_hold_us(const Problem& p, const GemmArPlan& plan) {
+  if (!plan.by_columns || !one_wave(p, plan.gemm)) return 0;
+  return (plan.wide ? 2 : 1) * sent_bytes(p) / kSendBytesPerUs / 2;
+}
+
 schedule::ShareOrder gemm_ar_order(const Problem& p, const GemmArPlan& plan, int rank) {
   const GemmTile& tile = plan.gemm.tile;
   const schedule::Route route{RouteKind::mesh, p.ranks, p.ranks};
   const auto cols = static_cast<int>(ceil_div(p.n.front(), tile.worker_cols()));
+  if (plan.by_columns)
+    return schedule::make_share_order_of_columns(p.m, route, rank, p.ranks, cols,
+                                                 tile.worker_rows(), plan.lag);
   schedule::ShareOrder order = schedule::make_share_order(
       {p.m, p.ranks, nullptr}, route, rank, cols, tile.worker_rows(), plan.block_rows, plan.lag);
   schedule::cut_chunks(order, plan.chunk_cols, plan.copied);
@@ -185,7 +247,8 @@ std::vector<GemmArPlan> gemm_ar_candidates(const Problem& p, const GemmMachine& 
                            static_cast<double>(size_of(p.dtype)) / kCopyBytesPerUs;
   std::vector<GemmArPlan> plans;
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
-    if (!can_share(gemm.tile, p.ranks, wide) || gemm.split_tiles != 0) continue;
+    if (!can_share(gemm.tile, p.ranks, wide) || gemm.split_tiles != 0 || !sends_well(p, gemm))
+      continue;
     const Index block_rows = block_rows_of(p, gemm.tile);
     const Index step = step_rows(p, block_rows, gemm.tile.worker_rows());
     for (const double waves : kLags) {
@@ -195,7 +258,8 @@ std::vector<GemmArPlan> gemm_ar_candidates(const Problem& p, const GemmMachine& 
       plans.push_back({gemm, block_rows, lag, true, us, wide});
       plans.push_back({gemm, block_rows, lag, false, us + staged_us, wide});
     }
-    if (can_carry(gemm.tile.blocks, gemm.tile.width))
+    if (p.m <= kWalkRows) add_columns(p, gemm, wide, staged_us, plans);
+    if (can_carry(gemm.tile.blocks, gemm.tile.width, gemm.tile.pingpong))
       add_carried(p, gemm, block_rows, wide, staged_us, plans);
   }
   std::stable_sort(plans.begin(), plans.end(), [](const GemmArPlan& a, const GemmArPlan& b) {
@@ -215,7 +279,10 @@ std::int64_t gemm_ar_staging_bytes(const Problem& p, DType partials) {
     const Index tiles = ceil_div(std::min(shard, block_rows), t.worker_rows()) *
                         ceil_div(p.n.front(), t.worker_cols());
     const Index blocks = std::max<Index>(1, ceil_div(shard, block_rows));
-    most = std::max(most, p.ranks * blocks * tiles * t.cluster() * given_bytes(t, wide));
+    const Index of_columns =
+        p.m <= kWalkRows ? ceil_div(p.m, t.worker_rows()) * owner_cols(p, t) : 0;
+    most = std::max(
+        most, p.ranks * std::max(blocks * tiles, of_columns) * t.cluster() * given_bytes(t, wide));
   }
   return most + 128 + p.m * p.n.front() * static_cast<Index>(size_of(p.dtype));
 }

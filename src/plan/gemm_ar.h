@@ -25,6 +25,7 @@ struct GemmArPlan {
   /// each rank, the first ones, never straight to where peers want them. The rest, or all, leave
   /// from the product, tile by tile.
   int chunk_cols = 0, copied = 0;
+  bool by_columns = false;  ///< owners have columns of all rows, which are one block; else rows
 };
 
 /// Chunks of a rank that copy engines may carry.
@@ -38,7 +39,8 @@ inline Transport transport_of(const GemmArPlan& plan) {
 /// Errors: usage (another op, a malformed problem, more ranks than its kernels have places for).
 void require_gemm_ar(const Problem&);
 
-/// As printed: "direct, blocks of 512 rows, own tiles 16 columns behind; p160 workers 66 ...".
+/// As printed: "direct, blocks of 512 rows, own tiles 16 columns behind; p160 workers 66 ...", or
+/// "direct, shards of columns, own tiles ...".
 std::string describe(const GemmArPlan&);
 std::ostream& operator<<(std::ostream&, const GemmArPlan&);
 
@@ -48,6 +50,11 @@ std::ostream& operator<<(std::ostream&, const GemmArPlan&);
 /// rows).
 std::vector<GemmArPlan> gemm_ar_candidates(const Problem&, const GemmMachine& = {},
                                            bool wide = false);
+
+/// For how long partials of the second half of every owner's columns wait where all products end
+/// together: the links then carry the first half's alone, whose results travel while the second
+/// half's partials arrive, are added, and are on their way.
+double gemm_ar_hold_us(const Problem&, const GemmArPlan&);
 
 schedule::ShareOrder gemm_ar_order(const Problem&, const GemmArPlan&, int rank);
 

@@ -49,14 +49,19 @@ constexpr int terms_at_once(int width, bool pingpong, bool wide) {
 /// Whether warps of ag_gemm's kernels have registers left to send rows.
 constexpr bool can_push(int blocks, int width) { return blocks * width / 2 <= 176; }
 
-/// Whether kernels of gemm_ar are made: groups that take turns send under each other's products.
-constexpr bool can_share(int blocks, int width, bool pingpong) {
-  return pingpong && width >= 128 && blocks * width / 2 <= 192;
+/// Whether kernels of gemm_ar are made: groups that take turns send under each other's products;
+/// those that share a tile finish it sooner, where a call is one wave of few rows.
+constexpr bool can_share(std::string_view name, int blocks, int width, bool pingpong) {
+  for (const std::string_view shared : {"c128", "c128_1x2", "c80", "c80_1x2", "c64_1x2"})
+    if (name == shared) return true;
+  return pingpong && blocks * width / 2 <= 192;
 }
 
 /// Whether those leave registers for a kernel of one warp beside them, which copy engines that
 /// carry tiles wait by.
-constexpr bool can_carry(int blocks, int width) { return blocks * width / 2 <= 168; }
+constexpr bool can_carry(int blocks, int width, bool pingpong) {
+  return pingpong && blocks * width / 2 <= 168;
+}
 
 /// Whether there are kernels that make two products at once, gate and up: of the tiles whose
 /// columns can be halved those that predictions choose for the MLPs of models, so that building is

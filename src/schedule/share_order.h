@@ -5,6 +5,9 @@
 // terms for those have arrived; what they send to all ranks spreads over the whole call, and little
 // is left to send when the last product ends. Worked out on the host into 32-bit numbers.
 //
+// Or, where a shard would have fewer rows than tiles, every owner has some columns of all rows: one
+// block, whose steps are a column of each owner.
+//
 // Who finishes own tiles sends them one by one, or copy engines carry them, some columns of a block
 // at a time: the first chunks of each rank, in the order in which it walks them.
 //
@@ -36,7 +39,9 @@ struct ShareStretch {
 };
 
 struct ShareOrder {
-  int rank = 0, ranks = 1, blocks = 1, cols = 1;
+  int rank = 0, ranks = 1, blocks = 1;
+  int cols = 1;        ///< columns of tiles of a shard
+  int owner_cols = 0;  ///< the same where owners have columns of all rows; else 0
   int lag = 0;         ///< steps
   int own_begin = 0;   ///< first row of the own shard
   int max_tiles = 1;   ///< of a section
@@ -54,6 +59,10 @@ struct ShareOrder {
   [[nodiscard]] TILELACE_HD constexpr int begin(int s) const { return section[s].begin; }
   [[nodiscard]] TILELACE_HD constexpr int end(int s) const { return section[s].end; }
   [[nodiscard]] TILELACE_HD constexpr int block(int s) const { return s / ranks; }
+  /// Column of tiles of the result at which a section's columns begin.
+  [[nodiscard]] TILELACE_HD constexpr int first_col(int s) const {
+    return section[s].owner * owner_cols;
+  }
 
   [[nodiscard]] TILELACE_HD constexpr GemmCell cell(int t) const {
     const ShareStretch& at = stretch[stretch_of(t)];
@@ -135,6 +144,15 @@ constexpr void fill_sections(ShareOrder& o, const RowSplit& split, const Route& 
   }
 }
 
+constexpr void fill_columns(ShareOrder& o, Index rows, const Route& route, int worker_rows) {
+  for (int j = 0; j < o.ranks; ++j) {
+    const int owner = j + 1 < o.ranks ? route.reduce_order(o.rank, j) : o.rank;
+    o.section[o.count] = {owner, 0, static_cast<int>(rows)};
+    o.tile_rows[o.count++] = static_cast<int>(ceil_div(rows, worker_rows));
+  }
+  o.max_tiles = o.tile_rows[0] * o.cols;
+}
+
 constexpr void fill_stretches(ShareOrder& o) {
   const int steps = o.blocks * o.cols;
   int tile = 0;
@@ -171,6 +189,20 @@ constexpr ShareOrder make_share_order(const RowSplit& split, const Route& route,
   o.lag = static_cast<int>(min_of(lag, Index{o.blocks} * cols));
   o.own_begin = static_cast<int>(split.shard(rank).begin);
   detail::fill_sections(o, split, route, worker_rows, block_rows);
+  detail::fill_stretches(o);
+  return o;
+}
+
+/// Owners of columns: each has as many of the `cols` of the result; where the ranks do not divide
+/// them, the last owners' last tiles lie beyond its end.
+constexpr ShareOrder make_share_order_of_columns(Index rows, const Route& route, int rank,
+                                                 int ranks, int cols, int worker_rows, int lag) {
+  ShareOrder o;
+  o.rank = rank;
+  o.ranks = ranks;
+  o.cols = o.owner_cols = static_cast<int>(ceil_div(cols, ranks));
+  o.lag = static_cast<int>(min_of(lag, Index{o.cols}));
+  detail::fill_columns(o, rows, route, worker_rows);
   detail::fill_stretches(o);
   return o;
 }

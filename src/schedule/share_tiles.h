@@ -17,7 +17,8 @@
 
 namespace tilelace::schedule {
 
-/// Flags of a rank. A tile has `parts` of them, one for what each CTA of a worker computes.
+/// Flags of a rank. A tile has `parts` of them, one for what each group of threads computes that
+/// has a part of a worker's tile to itself.
 struct ShareFlags {
   int parts = 1;
   int first_shared = 0;  ///< of peers' finished tiles, or of own ones that copy engines carry
@@ -72,7 +73,7 @@ TILELACE_ROLE void run_carry(const ShareOrder& o, const ShareFlags& flags, Verbs
   }
 }
 
-/// What one CTA of a peer's worker finished, and the flag that says that it is here.
+/// What one group of threads of a peer's worker finished, and the flag that says that it is here.
 struct SharedPart {
   int flag = -1;  ///< -1: there is none
   int owner = 0, part = 0;
@@ -101,6 +102,33 @@ struct SharedPart {
   return {};
 }
 
+/// How the parts of a worker's tile lie: those of a CTA below each other, CTAs column by column.
+struct PartShape {
+  int cluster_rows = 1, cluster_cols = 1;
+  int groups = 1;          ///< parts of a CTA
+  int rows = 1, cols = 1;  ///< of a part
+};
+
+/// Where a part lies in a result of `columns`; nothing of it where it is beyond the end.
+struct PartPlace {
+  int row = 0, rows = 0, col = 0, cols = 0;
+};
+
+[[nodiscard]] TILELACE_HD constexpr PartPlace part_place(const ShareOrder& o, const SharedPart& p,
+                                                         const PartShape& shape, int columns) {
+  const int s = p.cell.section;
+  const int cta = p.part / shape.groups;
+  const int down = (p.cell.row * shape.cluster_rows + cta % shape.cluster_rows) * shape.groups +
+                   p.part % shape.groups;
+  const int across = (o.first_col(s) + p.cell.col) * shape.cluster_cols + cta / shape.cluster_rows;
+  PartPlace at;
+  at.row = o.begin(s) + down * shape.rows;
+  at.rows = static_cast<int>(max_of(0, min_of(shape.rows, o.end(s) - at.row)));
+  at.col = across * shape.cols;
+  at.cols = static_cast<int>(max_of(0, min_of(shape.cols, columns - at.col)));
+  return at;
+}
+
 /// Role collect, worker w of `workers`. Verbs: wait_for(part): its flag, as wait; deliver(part):
 /// from the slot to the user.
 template <class Verbs>
@@ -125,6 +153,10 @@ struct SharedTiles {
   ShareFlags flags;
 
   [[nodiscard]] constexpr const ShareOrder& order() const { return work.order; }
+  /// Rows of which this rank finishes tiles.
+  [[nodiscard]] constexpr RowRange shard(int rank) const {
+    return work.order.owner_cols > 0 ? RowRange{0, split.m} : split.shard(rank);
+  }
   [[nodiscard]] static constexpr int products(int actors) { return actors > 1 ? actors / 2 : 1; }
   /// At the own rank: this worker's products are over.
   [[nodiscard]] constexpr int over(int worker) const { return flags.end(work.order) + worker; }
@@ -203,7 +235,7 @@ class ShareVerbs {
             o_.block(c.section),
             o_.partial(owner, c),
             {begin, min_of(begin + s_.tile_m, o_.end(c.section))},
-            c.col};
+            o_.first_col(c.section) + c.col};
   }
   void tell() {
     for (int i = 1; i < o_.ranks && untold_ >= 0; ++i) v_.signal((o_.rank + i) % o_.ranks, untold_);

@@ -2,6 +2,7 @@
 // Plans of the fused gemm_ar: their blocks cover the rows, their partials fit the staging.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "plan/gemm_ar.h"
@@ -35,7 +36,9 @@ TEST(GemmArPlan, BlocksCoverTheRowsAndPartialsFitTheStaging) {
       ASSERT_LE(order.blocks, schedule::kMaxShareBlocks);
       Index rows = 0;
       for (int s = 0; s < order.count; ++s) rows += order.end(s) - order.begin(s);
-      ASSERT_EQ(rows, p.m) << describe(plan);
+      ASSERT_EQ(rows, plan.by_columns ? ranks * p.m : p.m) << describe(plan);
+      const Index cols = Index{order.cols} * tile.worker_cols();
+      ASSERT_GE(plan.by_columns ? ranks * cols : cols, p.n.front()) << describe(plan);
       const Index given = Index{(tile.blocks * tile.width / 2 + 7) / 8} * 128 * 16;
       ASSERT_LE(order.num_partials() * tile.cluster() * given + p.m * p.n.front() * 2,
                 gemm_ar_staging_bytes(p, p.dtype))
@@ -49,7 +52,7 @@ TEST(GemmArPlan, CopyEnginesCarryOnlyWhereTheProductLeavesRoomForTheirWaits) {
     bool wide_sent = false, carried = false;
     for (const GemmArPlan& plan : gemm_ar_candidates(problem_of(ranks, 4096, 8192, 7168))) {
       const GemmTile& tile = plan.gemm.tile;
-      const bool room = can_carry(tile.blocks, tile.width);
+      const bool room = can_carry(tile.blocks, tile.width, tile.pingpong);
       EXPECT_TRUE(room || plan.copied == 0) << describe(plan);
       carried = carried || plan.copied > 0;
       wide_sent = wide_sent || (plan.copied == 0 && !room);
@@ -68,8 +71,37 @@ TEST(GemmArPlan, AmongFourRanksTilesLeaveByThemselvesFirst) {
 
 /// Shards of 128 rows: tiles of 256 would be half empty.
 TEST(GemmArPlan, FewRowsHaveTilesThatTheirShardsFill) {
-  const auto best = gemm_ar_candidates(problem_of(4, 512, 8192, 7168)).front();
-  EXPECT_EQ(best.gemm.tile.worker_rows(), 128) << describe(best);
+  const auto all = gemm_ar_candidates(problem_of(4, 512, 8192, 7168));
+  const auto by_rows =
+      std::find_if(all.begin(), all.end(), [](const GemmArPlan& plan) { return !plan.by_columns; });
+  ASSERT_NE(by_rows, all.end());
+  EXPECT_EQ(by_rows->gemm.tile.worker_rows(), 128) << describe(*by_rows);
+}
+
+/// Where owners have columns, tiles have all rows, however few those of a shard would be.
+TEST(GemmArPlan, FewRowsAreSharedByColumns) {
+  for (const std::int64_t m : {128, 256, 512, 1024})
+    for (const auto& [n, k] : {std::pair{8192, 7168}, {5120, 6400}}) {
+      const auto best = gemm_ar_candidates(problem_of(4, m, n, k)).front();
+      EXPECT_TRUE(best.by_columns) << describe(best);
+    }
+}
+
+/// Groups that share a tile multiply nothing while they send: only where nothing is left to
+/// multiply. All partials leave together there, half of them a little later.
+TEST(GemmArPlan, GroupsShareATileInOneWaveOnly) {
+  bool shared = false, held = false;
+  for (const std::int64_t m : {64, 256, 512, 2048}) {
+    const Problem p = problem_of(4, m, 5120, 6400);
+    for (const GemmArPlan& plan : gemm_ar_candidates(p)) {
+      const bool one = gemm_ar_order(p, plan, 0).tiles() <= plan.gemm.workers;
+      EXPECT_TRUE(plan.gemm.tile.pingpong || one) << describe(plan);
+      EXPECT_EQ(gemm_ar_hold_us(p, plan) > 0, one && plan.by_columns) << describe(plan);
+      shared = shared || !plan.gemm.tile.pingpong;
+      held = held || gemm_ar_hold_us(p, plan) > 0;
+    }
+  }
+  EXPECT_TRUE(shared && held);
 }
 
 TEST(GemmArPlan, RefusesAnotherOpAndTooManyRanks) {

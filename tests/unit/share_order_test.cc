@@ -27,19 +27,28 @@ std::vector<ShareShape> shapes() {
 Cell text_of(const ShareOrder& o, GemmCell c, int worker_rows) {
   const Index begin = o.begin(c.section) + Index{c.row} * worker_rows;
   return {o.section[c.section].owner, begin, min_of(begin + worker_rows, Index{o.end(c.section)}),
-          c.col};
+          o.first_col(c.section) + c.col};
+}
+
+/// Of every owner's tiles; by columns also those beyond the last one.
+std::set<Cell> tiles_of(const ShareShape& s) {
+  std::set<Cell> all;
+  const auto share = static_cast<int>(ceil_div(s.cols, s.split.ranks));
+  for (int q = 0; q < s.split.ranks; ++q) {
+    const RowRange shard = s.by_columns ? RowRange{0, s.split.m} : s.split.shard(q);
+    const int first = s.by_columns ? q * share : 0;
+    const int last = s.by_columns ? first + share : s.cols;
+    // Blocks begin at multiples of tiles, so that a shard's tiles are the same in any number.
+    for (Index row = shard.begin; row < shard.end; row += s.worker_rows)
+      for (int col = first; col < last; ++col)
+        all.emplace(q, row, min_of(row + s.worker_rows, shard.end), col);
+  }
+  return all;
 }
 
 TEST(ShareOrder, HasEveryTileOnceAndAPlaceForEach) {
   for (const ShareShape& s : shapes()) {
-    std::set<Cell> expected;
-    for (int q = 0; q < s.split.ranks; ++q) {
-      const RowRange shard = s.split.shard(q);
-      // Blocks begin at multiples of tiles, so that a shard's tiles are the same in any number.
-      for (Index row = shard.begin; row < shard.end; row += s.worker_rows)
-        for (int col = 0; col < s.cols; ++col)
-          expected.emplace(q, row, min_of(row + s.worker_rows, shard.end), col);
-    }
+    const std::set<Cell> expected = tiles_of(s);
     for (int rank = 0; rank < s.split.ranks; ++rank) {
       const ShareOrder o = s.of(rank);
       std::set<Cell> found;

@@ -14,8 +14,11 @@ struct ShareShape {
   int cols = 1, worker_rows = 64, lag = 1;
   Index block_rows = 64;
   int chunk_cols = 1, copied = 0;
+  bool by_columns = false;
 
   [[nodiscard]] ShareOrder of(int rank) const {
+    if (by_columns)
+      return make_share_order_of_columns(split.m, route, rank, split.ranks, cols, worker_rows, lag);
     ShareOrder o = make_share_order(split, route, rank, cols, worker_rows, block_rows, lag);
     cut_chunks(o, chunk_cols, copied);
     return o;
@@ -40,6 +43,8 @@ inline ShareShape random_shape(std::mt19937& rng, bool few_rows, int most_cols, 
   s.block_rows = s.worker_rows * (least + any(rng, 3) - 1);
   s.chunk_cols = any(rng, 9);
   s.copied = any(rng, most_copied) - 1;
+  s.by_columns = any(rng, 3) == 1;
+  if (s.by_columns) s.copied = 0;
   return s;
 }
 

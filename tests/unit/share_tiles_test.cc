@@ -26,8 +26,8 @@ struct Shape : ShareShape {
     return {parts, o.num_partials() * parts, 2 * o.num_partials() * parts};
   }
   [[nodiscard]] Place place(const ShareOrder& o, GemmCell c, int part) const {
-    return {o.section[c.section].owner, o.begin(c.section) + Index{c.row} * worker_rows, c.col,
-            part};
+    return {o.section[c.section].owner, o.begin(c.section) + Index{c.row} * worker_rows,
+            o.first_col(c.section) + c.col, part};
   }
 };
 
@@ -138,6 +138,37 @@ TEST(ShareTiles, WhoCollectsTakesEveryPartOfThePeersOnceByItsOwnersFlag) {
       }
     }
     ASSERT_EQ(found, expected);
+  }
+}
+
+/// All parts of all owners together are the result, each element once.
+TEST(ShareTiles, PartsOfTilesAreTheResultOnce) {
+  std::mt19937 rng(16);
+  for (int i = 0; i < 40; ++i) {
+    ShareShape s = random_shape(rng, false, 6, 1);
+    s.split.m = any(rng, 300);
+    s.worker_rows = 64;
+    s.block_rows = 64 * ceil_div(s.split.max_rows(), 64);
+    const int down = any(rng, 2), across = any(rng, 2), groups = any(rng, 2);
+    const PartShape part{down, across, groups, 64 / down / groups, 16};
+    const int wide = 16 * across;
+    const int columns = wide * s.cols - 8 * (any(rng, wide / 8) - 1);
+    const auto m = static_cast<int>(s.split.m);
+    std::vector<int> times(static_cast<std::size_t>(m) * static_cast<std::size_t>(columns));
+    for (int rank = 0; rank < s.split.ranks; ++rank) {
+      const ShareOrder o = s.of(rank);
+      for (int t = 0; t < o.tiles(); ++t) {
+        const GemmCell c = o.cell(t);
+        if (!o.own(c.section)) continue;
+        for (int p = 0; p < down * across * groups; ++p) {
+          const PartPlace at = part_place(o, {0, rank, p, c}, part, columns);
+          for (int row = at.row; row < at.row + at.rows; ++row)
+            for (int col = at.col; col < at.col + at.cols; ++col)
+              ++times.at(static_cast<std::size_t>(row * columns + col));
+        }
+      }
+    }
+    for (const int n : times) ASSERT_EQ(n, 1);
   }
 }
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a fused gemm_ar: peers' finished tiles go from the slot to the caller as they land.
+// The end of a fused gemm_ar whose tiles copy engines carry: peers' finished tiles go from the slot
+// to the caller as they land.
 #pragma once
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
 
 #include "backend/cuda/device/call_params.h"
+#include "backend/cuda/device/shared_results.h"
 #include "backend/cuda/device/trace.h"
-#include "schedule/share_order.h"
 
 namespace tilelace::cuda {
 
@@ -16,13 +17,8 @@ constexpr int kCollectCtas = 264;  ///< two a multiprocessor of an H200
 struct CollectTiles {
   CallParams call;  ///< counted here; the product before it enters it
   schedule::ShareOrder order;
-  int cluster_rows = 1, cluster_cols = 1;
-  int tile_rows = 0, tile_cols = 0;  ///< of one CTA of the product
-  int first_shared = 0;              ///< flag of the first tile
-  int first_chunk = 0;               ///< flag of the first chunk that copy engines bring
-  int columns = 0;                   ///< of the result
-  std::size_t results = 0;           ///< offset of the slot's results, [m, n]
-  std::byte* out = nullptr;          ///< likewise
+  SharedResults shared;
+  int columns = 0;  ///< of the result
   TILELACE_TRACE_SINK
 };
 

@@ -16,6 +16,7 @@ namespace {
 using schedule::Index;
 
 constexpr double kSharedWithin = 0.7;  ///< of the other group's turn: a finished tile leaves
+constexpr double kCyclesPerUs = 1500;  ///< at the power limit
 
 /// Results lie behind the partials.
 std::size_t results_at(const SlotNeeds& partials) { return (partials.bytes + 127) / 128 * 128; }
@@ -26,9 +27,10 @@ std::uint32_t hash_of(const Problem& p, const plan::GemmArPlan& plan, const Redu
   Plan agreed = agreed_reduce_plan(p, kernel);
   agreed.blocks = plan.lag;
   std::uint64_t mixed = plan.direct ? reachable.where() : 0;
-  for (const Index choice : {plan.block_rows, Index{plan.chunk_cols}, Index{plan.copied}})
+  for (const Index choice : {plan.block_rows, Index{plan.chunk_cols}, Index{plan.copied},
+                             Index{plan.by_columns ? 1 : 0}})
     mixed = (mixed * 64 + static_cast<std::uint64_t>(choice)) * 0x9e3779b97f4a7c15ULL;
-  return plan::agreement_hash(p, agreed) ^ static_cast<std::uint32_t>(mixed >> 32U);
+  return reduce_hash(p, agreed, kernel) ^ static_cast<std::uint32_t>(mixed >> 32U);
 }
 
 /// Where results are: this rank's, and of all ranks those that peers reach.
@@ -42,13 +44,17 @@ struct Results {
   }
 };
 
+/// Rows of which this rank finishes tiles.
+schedule::RowRange own_rows(const Problem& p, const plan::GemmArPlan& plan, int rank) {
+  if (plan.by_columns) return {0, p.m};
+  return schedule::RowSplit{p.m, p.ranks, nullptr}.shard(rank);
+}
+
 /// Own rows, at this rank's result and at every peer.
 void fill_shares(GemmArParams& params, const RankCalls& calls, const Problem& p,
-                 const GemmKernel& kernel, const Results& results) {
+                 const GemmKernel& kernel, schedule::RowRange own, const Results& results) {
   const int rank = calls.group().rank();
   const Index row = p.n.front() * static_cast<Index>(size_of(p.dtype));
-  const schedule::RowSplit split{p.m, p.ranks, nullptr};
-  const schedule::RowRange own = split.shard(rank);
   for (int i = 0; i < p.ranks && own.size() > 0; ++i) {
     std::byte* const at = i == 0 ? results.own : results.at((rank + i) % p.ranks);
     fill_outputs(params.out[i], params.out_rest[i], kernel,
@@ -57,24 +63,29 @@ void fill_shares(GemmArParams& params, const RankCalls& calls, const Problem& p,
 }
 
 /// The residual from the first own row on.
-void fill_own(GemmArParams& params, const Problem& p, int rank) {
-  const schedule::RowRange own = schedule::RowSplit{p.m, p.ranks, nullptr}.shard(rank);
+void fill_own(GemmArParams& params, const Problem& p, schedule::RowRange own) {
   params.own_rows = static_cast<int>(own.size());
   if (params.residual != nullptr)
     params.residual = static_cast<const std::byte*>(params.residual) + own.begin * p.n.front() * 2;
 }
 
-CollectTiles collect_of(const GemmArParams& params, const GemmKernel& kernel, const Problem& p) {
+/// Whether the product takes peers' tiles to the caller; a kernel behind it those that copy engines
+/// carry: they arrive when it has ended.
+bool collects(const plan::GemmArPlan& plan) { return !plan.direct && plan.copied == 0; }
+
+schedule::PartShape part_shape(const GemmKernel& kernel) {
+  const plan::GemmTile& tile = kernel.tile;
+  const int groups = kernel.given_groups;
+  return {tile.cluster_rows, tile.cluster_cols, groups, tile.rows() / groups, tile.width};
+}
+
+CollectTiles collect_of(const GemmArParams& params, const Problem& p) {
   CollectTiles c;
   c.call = params.call;
   c.call.first = false;
   c.call.last = true;
   c.order = params.work.order;
-  c.cluster_rows = kernel.tile.cluster_rows;
-  c.cluster_cols = kernel.tile.cluster_cols;
-  c.tile_rows = kernel.tile.rows();
-  c.tile_cols = kernel.tile.width;
-  c.first_shared = params.first_shared;
+  c.shared = params.shared;
   c.columns = static_cast<int>(p.n.front());
   return c;
 }
@@ -125,17 +136,20 @@ GemmArParams make_params(const Problem& p, const plan::GemmArPlan& plan,
   const int rank = calls.group().rank();
   GemmArParams params{};
   fill_reduce(params, calls, p, hash, plan.gemm, tensors, parts);
-  fill_own(params, p, rank);
+  fill_own(params, p, own_rows(p, plan, rank));
   const auto work = plan::work_of(plan.gemm, {p.m, p.n.front(), p.k, p.dtype});
   params.work =
       schedule::make_gemm_work(plan::gemm_ar_order(p, plan, rank), work.workers, work.k_steps, 0);
   const plan::GemmTile& tile = parts.of.tile;
   const int pieces = tile.blocks * ((tile.width + 63) / 64);
+  params.hold = static_cast<std::uint32_t>(kCyclesPerUs * plan::gemm_ar_hold_us(p, plan));
   params.share_pace = static_cast<std::uint32_t>(kSharedWithin * 16384 / pieces);
-  params.first_shared =
-      static_cast<int>(partial_needs(params.work.order.num_partials(), parts).flags);
+  const auto flags = static_cast<int>(partial_needs(params.work.order.num_partials(), parts).flags);
+  params.shared.flags = {tile.cluster() * parts.of.given_groups, flags, 2 * flags};
+  params.shared.shape = part_shape(parts.of);
   params.awaits = plan.direct;
-  params.call.last = plan.direct;
+  params.collects = collects(plan);
+  params.call.last = plan.copied == 0;
   return params;
 }
 
@@ -158,12 +172,15 @@ void GemmAr::run(const Problem& p, const plan::GemmArPlan& given, const ReduceOp
   require(function != nullptr, "gemm_ar: plan {}, expected a tile whose groups take turns{}",
           plan::describe(plan.gemm), plan.wide ? ", made for partials in fp32" : "");
   require(
-      plan.copied == 0 || plan::can_carry(kernel.tile.blocks, kernel.tile.width),
+      plan.copied == 0 ||
+          plan::can_carry(kernel.tile.blocks, kernel.tile.width, kernel.tile.pingpong),
       "gemm_ar: tile {}, got tiles that copy engines carry, expected a tile that leaves room for "
       "their waits",
       kernel.tile.name);
   require(!plan.direct || reachable.base != nullptr,
           "gemm_ar: out of a direct plan, got memory that peers do not reach, expected symmetric");
+  require(!plan.by_columns || plan.copied == 0,
+          "gemm_ar: a plan of column shards, got tiles that copy engines carry, expected others");
   // A copy comes even where the wait before it failed: never onto results.
   require(!plan.direct || plan.copied == 0,
           "gemm_ar: a direct plan, got tiles that copy engines carry, expected others");
@@ -184,25 +201,23 @@ void GemmAr::run(const Problem& p, const plan::GemmArPlan& given, const ReduceOp
   Results results{static_cast<std::byte*>(tensors.out), calls_.memory().base() + at,
                   calls_.memory().stride()};
   if (plan.direct) results = {results.own, reachable.base + reachable.offset, reachable.stride};
-  fill_shares(params, calls_, p, kernel, results);
+  params.shared.results = at;
+  params.shared.out = static_cast<std::byte*>(tensors.out);
+  fill_shares(params, calls_, p, kernel, own_rows(p, plan, calls_.group().rank()), results);
   if (copied > 0) engine_.fork(stream);
   launch_gemm(kernel, function, &params, ctas, stream, plan.gemm.early_weights);
-  if (plan.direct) return;
-  CollectTiles collect = collect_of(params, kernel, p);
-  collect.first_chunk = static_cast<int>(2 * partials.flags);
-  collect.results = at;
-  collect.out = results.own;
+  if (copied == 0) return;
+  CollectTiles collect = collect_of(params, p);
   TILELACE_TRACE_TO(collect, "collect");
   engine_.carry(calls_.next(slot));
   // Behind the product in the stream's order: with few hardware queues a wait must not stand before
   // what it waits for.
   CarryVerbs carry(engine_, params.call, calls_.granted(), results, kernel, p.n.front());
-  schedule::run_carry(params.work.order,
-                      {kernel.tile.cluster(), params.first_shared, collect.first_chunk}, carry);
+  schedule::run_carry(params.work.order, params.shared.flags, carry);
   // CTAs of a waiting kernel, too, keep others' products out.
   const int most = calls_.shares_device() ? calls_.multiprocessors() : kCollectCtas;
   check(enqueue_collect(collect, most, stream), "collecting the tiles of gemm_ar");
-  if (copied > 0) engine_.join(stream);
+  engine_.join(stream);
 }
 
 }  // namespace tilelace::cuda

@@ -27,7 +27,7 @@ void GemmRs::run(const Problem& p, const plan::GemmRsPlan& asked, const ReduceOp
   const auto borders = plan::borders_of(p);
   const auto schedule = plan::gemm_reduce_schedule(p, agreed, rank, borders);
   GemmRsParams params{};
-  fill_reduce(params, calls_, p, plan::agreement_hash(p, agreed), plan.gemm, tensors, given);
+  fill_reduce(params, calls_, p, reduce_hash(p, agreed, given), plan.gemm, tensors, given);
   const auto work = plan::work_of(plan.gemm, {p.m, p.n.front(), p.k, p.dtype});
   params.work = schedule::make_gemm_work(
       schedule::make_reduce_order(schedule, work.order, kernel.tile.worker_rows(), plan.together),

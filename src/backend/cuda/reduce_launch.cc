@@ -26,6 +26,11 @@ Plan agreed_reduce_plan(const Problem& problem, const ReduceKernel& kernel) {
   return p;
 }
 
+std::uint32_t reduce_hash(const Problem& problem, Plan agreed, const ReduceKernel& kernel) {
+  agreed.blocks += 16 * kernel.of.given_groups;  // as many bytes lie otherwise
+  return plan::agreement_hash(problem, agreed);
+}
+
 SlotNeeds partial_needs(int partials, const ReduceKernel& kernel) {
   const auto parts = static_cast<std::size_t>(partials * kernel.of.tile.cluster());
   return {parts * static_cast<std::size_t>(kernel.of.given_groups),
@@ -38,9 +43,7 @@ void fill_reduce(ReduceCommon& params, const RankCalls& calls, const Problem& p,
   const auto op = name_of(p.op);
   require(p.n.size() == 1, "{}: got {} weights, expected one", op, p.n.size());
   require(p.dtype != DType::fp32, "{}: dtype, got fp32, expected bf16 or fp16", op);
-  require(kernel.reducing != nullptr && gemm.split_tiles == 0,
-          "{}: plan {}, expected whole tiles of a kernel that adds partial sums", op,
-          plan::describe(gemm));
+  require(gemm.split_tiles == 0, "{}: plan {}, expected whole tiles", op, plan::describe(gemm));
   const plan::GemmProblem problem{p.m, p.n.front(), p.k, p.dtype};
   fill_operands(params, kernel, problem, {t.x, t.weight, t.bias, t.out, p.activation},
                 calls.scratch());

@@ -27,6 +27,9 @@ struct ReduceKernel {
 /// the tile, so all ranks take the same.
 Plan agreed_reduce_plan(const Problem& problem, const ReduceKernel& kernel);
 
+/// Of that plan: what all ranks must agree on.
+std::uint32_t reduce_hash(const Problem&, Plan agreed, const ReduceKernel&);
+
 /// Flags and bytes of a slot that so many partials take.
 SlotNeeds partial_needs(int partials, const ReduceKernel& kernel);
 

@@ -98,7 +98,7 @@ OpPlan draw_plan(Rng& rng, const PlansByKind& kinds) {
 
 /// Shards of these sizes are one block to the planner, too.
 void vary_order(Rng& rng, plan::GemmArPlan& plan, const Problem& p) {
-  if (below(rng, 2) == 0) plan.block_rows = plan.gemm.tile.worker_rows();
+  if (below(rng, 2) == 0 && !plan.by_columns) plan.block_rows = plan.gemm.tile.worker_rows();
   if (below(rng, 2) == 0)
     plan.lag = 1 + static_cast<int>(below(rng, 1 + p.n.front() / plan.gemm.tile.worker_cols()));
   if (plan.copied == 0) return;

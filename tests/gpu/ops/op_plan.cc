@@ -126,8 +126,8 @@ std::string way_of(const OpPlan& plan) {
   if (path_of(plan) != Path::fused)
     return fmt::format("{} {}", name_of(path_of(plan)), name_of(transport_of(plan)));
   if (const auto* all = std::get_if<plan::GemmArPlan>(&plan))
-    return fmt::format("{} {}", name_of(plan::transport_of(*all)),
-                       all->direct ? "direct" : "staged");
+    return fmt::format("{} {}{}", name_of(plan::transport_of(*all)),
+                       all->direct ? "direct" : "staged", all->by_columns ? " by columns" : "");
   if (const auto* all = std::get_if<plan::GemmMultimemPlan>(&plan))
     return fmt::format("multimem {}{}", all->direct ? "direct" : "staged",
                        all->emulated ? " emulated" : "");

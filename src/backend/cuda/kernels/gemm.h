@@ -17,7 +17,9 @@ namespace tilelace::cuda {
 
 /// Whether registers are left for a kernel of one warp beside it (roomy_gemm_kernel).
 template <class Tile, class Params>
-inline constexpr bool kRoomy = Params::kShares ? plan::can_carry(Tile::blocks, Tile::width) : false;
+inline constexpr bool kRoomy = Params::kShares
+                                   ? plan::can_carry(Tile::blocks, Tile::width, Tile::pingpong)
+                                   : false;
 
 template <class Tile, class Params>
 TILELACE_DEVICE void start_ring(const Params& p, GemmShared<Tile> shared) {
@@ -86,6 +88,8 @@ TILELACE_DEVICE void run_gemm(const Params& p) {
     schedule::run_gemm_math(p.work, place.worker, Tile::pingpong ? warpgroup - 1 : 0,
                             GemmShape<Tile>::kTurns, math);
     math.finish();
+    if constexpr (Params::kShares)
+      if (p.collects) collect_shared(p, shared);
   }
 }
 

@@ -44,7 +44,7 @@ class GemmLoad {
     note(TraceKind::segment, s.tile);
     const int row =
         (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows + place_.col * Shape::kRowSlice;
-    int col = (cell.col * Tile::cluster_cols + place_.col) * kOutWidth<Tile, Params>;
+    int col = (tile_col(p_, cell) * Tile::cluster_cols + place_.col) * kOutWidth<Tile, Params>;
     if constexpr (!Params::kGates) col += slice();
     int early = 0;
     if (!ready_) {
@@ -66,7 +66,7 @@ class GemmLoad {
     }
     note(TraceKind::loaded, s.tile);
     if constexpr (Params::kReduces)
-      if (p_.work.order.own(cell.section)) load_terms(cell, s.tile);
+      if (p_.work.order.own(cell.section)) load_terms(cell, s.tile, col - slice());
     ++segment_;
   }
 
@@ -76,11 +76,11 @@ class GemmLoad {
       if (ptx::elect_one()) trace_.add(kind, kLoadLane, argument);
   }
 
-  TILELACE_DEVICE void load_terms(schedule::GemmCell cell, int tile) {
+  TILELACE_DEVICE void load_terms(schedule::GemmCell cell, int tile, int col) {
     const TermLoad<Tile, Params> terms(p_, cell, place_.cta);
     terms.prefetch_residual(
-        own_row(p_, cell, (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows),
-        (cell.col * Tile::cluster_cols + place_.col) * Tile::width, Shape::kRows, Tile::width);
+        own_row(p_, cell, (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows), col,
+        Shape::kRows, Tile::width);
     note(TraceKind::wait_terms, tile);
     if (!terms.wait(admitted_number(shared_), trace_, tile) && ptx::elect_one())
       ptx::store_shared_least(shared_.failed(), segment_);

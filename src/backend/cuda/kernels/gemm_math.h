@@ -35,8 +35,8 @@ class GemmMath {
         lane_(thread_ & 31),
         block_row_(Tile::pingpong ? 0 : group * Tile::blocks) {
     // One thread for each CTA that fills our ring, or whose ring we help to fill.
-    if (thread_ % 8 == 0 && thread_ / 8 < Shape::kCluster) {
-      const int cta = thread_ / 8;
+    if (thread_ < Shape::kCluster) {
+      const int cta = thread_;
       const bool shares =
           cta % Tile::cluster_rows == place.row || cta / Tile::cluster_rows == place.col;
       if (shares) releases_ = cta;
@@ -110,7 +110,7 @@ class GemmMath {
   TILELACE_DEVICE void store(schedule::GemmCell cell) {
     if constexpr (Params::kShares) tell_shared();
     int row = (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows + 64 * block_row_;
-    const int col = (cell.col * Tile::cluster_cols + place_.col) * kOut;
+    const int col = (tile_col(p_, cell) * Tile::cluster_cols + place_.col) * kOut;
     if constexpr (Params::kWide && !Params::kReduces) {
       store_wide<Tile>(p_, acc_, row + 16 * warp_ + lane_ / 4, col + 2 * (lane_ & 3));
       return note(TraceKind::stored);
@@ -153,7 +153,8 @@ class GemmMath {
       }
     note(TraceKind::stored);
     if constexpr (Params::kShares) {
-      untold_ = PartialPlace<Tile, Params>(p_, cell, place_.cta).number(p_.call.rank);
+      untold_ =
+          PartialPlace<Tile, Params>(p_, cell, place_.cta).flag_number(p_.call.rank, part_index());
       if (copies_ == 1) tell_shared();  // copy engines are waiting
     }
   }
@@ -194,6 +195,9 @@ class GemmMath {
       return 0;
   }
 
+  /// Of a CTA's tile, which the groups share or one has to itself.
+  [[nodiscard]] TILELACE_DEVICE int part_index() const { return Tile::pingpong ? 0 : group_; }
+
   TILELACE_DEVICE void hand_over() { ptx::arrive_threads(kTurnBarrier + (group_ ^ 1), 256); }
 
   TILELACE_DEVICE void await_terms(int steps) const {
@@ -208,9 +212,11 @@ class GemmMath {
     const auto& order = p_.work.order;
     const int row = (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows + 64 * block_row_;
     const int rows = order.end(cell.section) - order.begin(cell.section) - row;
+    if constexpr (Params::kShares)
+      if (2 * cell.col >= order.cols) ptx::sleep_until(ptx::cycles(), p_.hold);
     cuda::give_terms<Element>(p_, PartialPlace<Tile, Params>(p_, cell, place_.cta),
-                              order.section[cell.section].owner, Tile::pingpong ? 0 : group_, acc_,
-                              rows, kGroupBarrier + group_, turn_ / 128 * p_.pace / 128,
+                              order.section[cell.section].owner, part_index(), acc_, rows,
+                              kGroupBarrier + group_, turn_ / 128 * p_.pace / 128,
                               admitted_number(shared_), trace_);
     note(TraceKind::given);
   }
@@ -221,7 +227,7 @@ class GemmMath {
   TILELACE_DEVICE void add_terms() {
     using Terms = AddTerms<Partial, TermPiece<Element, Params::kWide>>;
     const int part = p_.term_pieces * Partial::kPieceBytes;
-    const int first = (Tile::pingpong ? 0 : group_) * part;
+    const int first = part_index() * part;
     const TermsOf of{p_.call.rank, p_.work.order.ranks,
                      static_cast<std::uint32_t>(Partial::kGroups * part)};
     ptx::Shared piece = 0;
@@ -254,7 +260,6 @@ class GemmMath {
   /// where one thread branches off, the compiler has warps meet again in every step of the
   /// products, too.
   TILELACE_DEVICE void tell_shared() {
-    static_assert(!Params::kShares || PartialShape<Tile>::kGroups == 1);
     const int number = untold_;
     untold_ = -1;
     if (warp_ != 0 || __shfl_sync(~0U, number, 0) < 0) return;
@@ -266,7 +271,7 @@ class GemmMath {
     const int peer = (p_.call.rank + lane_) % p_.call.ranks;
     std::byte* const flags = p_.call.base + peer * p_.call.stride + p_.call.flags;
     if (lane_ < copies_ && (lane_ > 0 || copies_ == 1))
-      signal(reinterpret_cast<comm::Flag*>(flags) + p_.first_shared + own, epoch);
+      signal(reinterpret_cast<comm::Flag*>(flags) + p_.shared.flags.first_shared + own, epoch);
     note(TraceKind::told);
   }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "backend/cuda/device/call_params.h"
+#include "backend/cuda/device/shared_results.h"
 #include "backend/cuda/device/trace.h"
 #include "schedule/gather_order.h"
 #include "schedule/push_order.h"
@@ -119,10 +120,12 @@ struct GemmArParams : ReduceCommon {
   CUtensorMap out[schedule::kMaxShareRanks];  ///< i: own rows at rank + i, 0: at this rank
   CUtensorMap out_rest[schedule::kMaxShareRanks];
   schedule::GemmWorkOf<schedule::ShareOrder> work;
-  int first_shared;          ///< flag at a peer of the first tile that it is given, or at this rank
-                             ///< of the first finished one: copy engines carry those
+  SharedResults shared;      ///< its first flag at a peer: of the tiles that it is given; at this
+                             ///< rank: of finished ones that copy engines carry
   std::uint32_t share_pace;  ///< between chunks of a tile that is shared: 1/16384 of a turn
-  bool awaits;               ///< ends once all tiles of peers are here; else another kernel waits
+  std::uint32_t hold;        ///< cycles that partials of the columns' second half wait
+  bool awaits;               ///< ends once all tiles of peers are here
+  bool collects;             ///< and takes them to the caller; neither: another kernel does
 };
 
 /// The same with partial sums that travel in fp32.

@@ -5,6 +5,7 @@
 // eight values of each thread of a group, in fp32 four and behind them the other four. Nobody else
 // ever reads it.
 #pragma once
+#include "backend/cuda/device/collect.h"
 #include "backend/cuda/device/elements.h"
 #include "backend/cuda/device/trace.h"
 #include "backend/cuda/device/transfer.h"
@@ -44,9 +45,12 @@ class PartialPlace : public PartialShape<Tile, Params::kWide> {
     return p_.call.base + at * p_.call.stride + p_.partials +
            std::int64_t{number(source)} * Sizes::kBytes + group * (Sizes::kBytes / Sizes::kGroups);
   }
+  [[nodiscard]] TILELACE_DEVICE int flag_number(int source, int group) const {
+    return number(source) * Sizes::kGroups + group;
+  }
   [[nodiscard]] TILELACE_DEVICE comm::Flag* flag(int at, int source, int group) const {
     return reinterpret_cast<comm::Flag*>(p_.call.base + at * p_.call.stride + p_.call.flags) +
-           number(source) * Sizes::kGroups + group;
+           flag_number(source, group);
   }
 
  private:
@@ -62,6 +66,15 @@ TILELACE_DEVICE int own_row(const Params& p, schedule::GemmCell cell, int row) {
     return row + p.work.order.begin(cell.section) - p.work.order.own_begin;
   else
     return row;
+}
+
+/// Column of workers' tiles of the result in which a tile lies.
+template <class Params>
+TILELACE_DEVICE int tile_col(const Params& p, schedule::GemmCell cell) {
+  if constexpr (Params::kShares)  // its owner may have columns
+    return cell.col + p.work.order.first_col(cell.section);
+  else
+    return cell.col;
 }
 
 /// A thread's eight values of a term in the ring.
@@ -147,7 +160,7 @@ class TermLoad {
     const int source = lane / Place::kGroups;
     const int group = lane % Place::kGroups;
     if (source < p_.work.order.ranks && source != p_.call.rank) {
-      const auto index = static_cast<std::uint32_t>(place_.number(source) * Place::kGroups + group);
+      const auto index = static_cast<std::uint32_t>(place_.flag_number(source, group));
       const WaitPlace place{Role::reduce, cell_.section, cell_.col, source, index};
       here = cuda::wait(p_.call.wait, place, place_.flag(p_.call.rank, source, group), epoch) ==
              comm::WaitStatus::reached;
@@ -180,6 +193,20 @@ class TermLoad {
   Place place_;
 };
 
+/// The end of a gemm_ar whose results are staged, by the warpgroups that multiplied: all CTAs
+/// together take what peers finished to the caller. Groups need not be there at the same time.
+template <class Tile>
+TILELACE_DEVICE void collect_shared(const GemmArParams& p, GemmShared<Tile> shared) {
+  const std::uint32_t epoch = admitted_number(shared);
+  if (!may_store(shared, INT_MAX - 1)) return;
+  int thread = 0;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  const Crew crew{thread - 128, 128 * Tile::groups};
+  Collect collect(p.call, p.work.order, p.shared, p.n, crew, epoch);
+  schedule::run_collect(p.work.order, p.shared.flags, static_cast<int>(blockIdx.x),
+                        static_cast<int>(gridDim.x), collect);
+}
+
 /// The end of a gemm_ar, by the loading warp: all CTAs together wait until every tile that peers
 /// finished is here.
 template <class Tile>
@@ -187,15 +214,15 @@ TILELACE_DEVICE void await_shared(const GemmArParams& p, std::uint32_t epoch) {
   const schedule::ShareOrder& order = p.work.order;
   const auto* flags = reinterpret_cast<const comm::Flag*>(
                           p.call.base + p.call.rank * p.call.stride + p.call.flags) +
-                      p.first_shared;
+                      p.shared.flags.first_shared;
   const int lane = static_cast<int>(threadIdx.x) & 31;
   // All sections' tiles in one row, dealt to all lanes: few have more than one flag to wait for.
   int skip = static_cast<int>(blockIdx.x) * 32 + lane;
   for (int s = 0; s < order.count; ++s) {
     if (order.own(s)) continue;
     const int owner = order.section[s].owner;
-    const int first = order.first_partial(owner, s) * GemmShape<Tile>::kCluster;
-    const int parts = order.tile_rows[s] * order.cols * GemmShape<Tile>::kCluster;
+    const int first = order.first_partial(owner, s) * p.shared.flags.parts;
+    const int parts = order.tile_rows[s] * order.cols * p.shared.flags.parts;
     for (; skip < parts; skip += static_cast<int>(gridDim.x) * 32) {
       const int i = first + skip;
       const WaitPlace place{Role::copy, s, -1, owner, static_cast<std::uint32_t>(i)};

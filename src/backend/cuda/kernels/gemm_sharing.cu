@@ -5,12 +5,12 @@
 namespace tilelace::cuda {
 namespace {
 #pragma nv_diag_suppress 177  // a tile that is not made: its members
+TILELACE_GEMM_COOPERATIVE(TILELACE_GEMM_TYPE)
 TILELACE_GEMM_PINGPONG(TILELACE_GEMM_TYPE)
 
-template <class Tile, class Element>
+template <class Tile, class Element, bool kShares>
 const void* sharing() {
-  if constexpr (!kIsMade<Tile, Element> ||
-                !plan::can_share(Tile::blocks, Tile::width, Tile::pingpong))
+  if constexpr (!kShares || !kIsMade<Tile, Element>)
     return nullptr;
   else if constexpr (kRoomy<Tile, GemmArParams>)
     return reinterpret_cast<const void*>(roomy_gemm_kernel<Tile, Element, GemmArParams>);
@@ -20,10 +20,13 @@ const void* sharing() {
 }  // namespace
 
 const void* gemm_sharing(std::string_view tile, DType dtype) {
-#define TILELACE_GEMM_SHARING(name, ...)                                \
-  if (tile == #name)                                                    \
-    return dtype == DType::bf16 ? sharing<name##_tile, __nv_bfloat16>() \
-                                : sharing<name##_tile, __half>();
+#define TILELACE_GEMM_SHARING(name, groups, blocks, width, ...)                            \
+  if (tile == #name) {                                                                     \
+    constexpr bool kShares = plan::can_share(#name, blocks, width, name##_tile::pingpong); \
+    return dtype == DType::bf16 ? sharing<name##_tile, __nv_bfloat16, kShares>()           \
+                                : sharing<name##_tile, __half, kShares>();                 \
+  }
+  TILELACE_GEMM_COOPERATIVE(TILELACE_GEMM_SHARING)
   TILELACE_GEMM_PINGPONG(TILELACE_GEMM_SHARING)
 #undef TILELACE_GEMM_SHARING
   return nullptr;

@@ -17,7 +17,7 @@ WideKernels wide() {
       kernels.reducing =
           reinterpret_cast<const void*>(gemm_kernel<Tile, Element, GemmRsWideParams>);
     // No registers are left for traces.
-    if constexpr (!kTraced && plan::can_share(Tile::blocks, Tile::width, Tile::pingpong))
+    if constexpr (!kTraced && Tile::pingpong)
       kernels.sharing =
           reinterpret_cast<const void*>(roomy_gemm_kernel<Tile, Element, GemmArWideParams>);
   }
