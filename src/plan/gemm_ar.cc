@@ -93,15 +93,21 @@ Index owner_cols(const Problem& p, const GemmTile& tile) {
   return ceil_div(ceil_div(p.n.front(), tile.worker_cols()), p.ranks);
 }
 
-/// Whether all products are one wave: all partials leave at its end, and then all results.
+Index tiles_by_columns(const Problem& p, const GemmTile& tile) {
+  return ceil_div(p.m, tile.worker_rows()) * p.ranks * owner_cols(p, tile);
+}
+Index tiles_by_rows(const Problem& p, const GemmTile& tile) {
+  return step_rows(p, p.m, tile.worker_rows()) * ceil_div(p.n.front(), tile.worker_cols());
+}
+
+/// Whether all products end together: all partials leave then, and after them all results.
 bool one_wave(const Problem& p, const GemmPlan& gemm) {
-  return ceil_div(p.m, gemm.tile.worker_rows()) * p.ranks * owner_cols(p, gemm.tile) <=
-         gemm.workers;
+  return tiles_by_columns(p, gemm.tile) <= gemm.workers;
 }
 
 /// Groups that share a tile multiply nothing while they send.
-bool sends_well(const Problem& p, const GemmPlan& gemm) {
-  return gemm.tile.pingpong || one_wave(p, gemm);
+bool sends_well(const GemmPlan& gemm, Index tiles) {
+  return gemm.tile.pingpong || tiles <= gemm.workers;
 }
 
 double predict_columns(const Problem& p, const GemmPlan& gemm, Index lag, bool wide) {
@@ -247,8 +253,10 @@ std::vector<GemmArPlan> gemm_ar_candidates(const Problem& p, const GemmMachine& 
                            static_cast<double>(size_of(p.dtype)) / kCopyBytesPerUs;
   std::vector<GemmArPlan> plans;
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
-    if (!can_share(gemm.tile, p.ranks, wide) || gemm.split_tiles != 0 || !sends_well(p, gemm))
-      continue;
+    if (!can_share(gemm.tile, p.ranks, wide) || gemm.split_tiles != 0) continue;
+    if (p.m <= kWalkRows && sends_well(gemm, tiles_by_columns(p, gemm.tile)))
+      add_columns(p, gemm, wide, staged_us, plans);
+    if (!sends_well(gemm, tiles_by_rows(p, gemm.tile))) continue;
     const Index block_rows = block_rows_of(p, gemm.tile);
     const Index step = step_rows(p, block_rows, gemm.tile.worker_rows());
     for (const double waves : kLags) {
@@ -258,7 +266,6 @@ std::vector<GemmArPlan> gemm_ar_candidates(const Problem& p, const GemmMachine& 
       plans.push_back({gemm, block_rows, lag, true, us, wide});
       plans.push_back({gemm, block_rows, lag, false, us + staged_us, wide});
     }
-    if (p.m <= kWalkRows) add_columns(p, gemm, wide, staged_us, plans);
     if (can_carry(gemm.tile.blocks, gemm.tile.width, gemm.tile.pingpong))
       add_carried(p, gemm, block_rows, wide, staged_us, plans);
   }
@@ -280,7 +287,7 @@ std::int64_t gemm_ar_staging_bytes(const Problem& p, DType partials) {
                         ceil_div(p.n.front(), t.worker_cols());
     const Index blocks = std::max<Index>(1, ceil_div(shard, block_rows));
     const Index of_columns =
-        p.m <= kWalkRows ? ceil_div(p.m, t.worker_rows()) * owner_cols(p, t) : 0;
+        ceil_div(std::min<Index>(p.m, kWalkRows), t.worker_rows()) * owner_cols(p, t);
     most = std::max(
         most, p.ranks * std::max(blocks * tiles, of_columns) * t.cluster() * given_bytes(t, wide));
   }
