@@ -110,18 +110,25 @@ bool sends_well(const GemmPlan& gemm, Index tiles) {
   return gemm.tile.pingpong || tiles <= gemm.workers;
 }
 
+/// The product where owners have columns: a last column of its own may take a wave of its own.
+double columns_product_us(const Problem& p, const GemmPlan& gemm) {
+  const Index tiles =
+      ceil_div(p.m, gemm.tile.worker_rows()) * ceil_div(p.n.front(), gemm.tile.worker_cols());
+  const Index waves = ceil_div(tiles_by_columns(p, gemm.tile), gemm.workers);
+  return gemm.predicted_us * static_cast<double>(waves) /
+         static_cast<double>(ceil_div(tiles, gemm.workers));
+}
+
 double predict_columns(const Problem& p, const GemmPlan& gemm, Index lag, bool wide) {
   const Index rows = ceil_div(p.m, gemm.tile.worker_rows());
-  const Index cols = ceil_div(p.n.front(), gemm.tile.worker_cols());
-  const Index own = owner_cols(p, gemm.tile);
   const bool alone = one_wave(p, gemm);
   const bool ample = alone || static_cast<double>(lag * p.ranks * rows) >=
                                   kAmpleLag * static_cast<double>(gemm.workers);
-  const double product = gemm.predicted_us * static_cast<double>(p.ranks * own) /
-                         static_cast<double>(cols) * (p.ranks == 2 ? kSentCost : kSentAmongMany) *
+  const double product = columns_product_us(p, gemm) * (p.ranks == 2 ? kSentCost : kSentAmongMany) *
                          (ample ? 1 : kLateCost);
   const double given = alone ? (wide ? 2 : 1) * sent_bytes(p) : 0;
-  const double left = sent_bytes(p) * static_cast<double>(lag) / static_cast<double>(own);
+  const double left =
+      sent_bytes(p) * static_cast<double>(lag) / static_cast<double>(owner_cols(p, gemm.tile));
   return std::max(product, (wide ? 3 : 2) * sent_bytes(p) / kSendBytesPerUs) +
          (given + left) / kSendBytesPerUs + kColumnTailUs;
 }

@@ -129,9 +129,10 @@ TEST(Cases, OfSumsMeetEveryKindOfPlan) {
         "unfused add", "unfused ring", "unfused push"})
     EXPECT_GT(scatter[kind], 20) << kind;
   auto reduce = kinds_of(Op::gemm_ar);
-  EXPECT_EQ(reduce.size(), 13U);
+  EXPECT_EQ(reduce.size(), 17U);
   for (const std::string kind :
-       {"store direct", "store staged", "push staged", "unfused pull", "unfused store"})
+       {"store direct", "store staged", "store direct by columns", "store staged by columns",
+        "push staged", "unfused pull", "unfused store"})
     for (const char* partials : {"", " fp32"}) EXPECT_GT(reduce[kind + partials], 8) << kind;
   for (const char* kind :
        {"unfused push", "unfused push in two shots", "unfused push in two shots direct"})
