@@ -42,7 +42,6 @@ std::string to_string(const CallSpec& s) {
   if (s.shots != 1) text += fmt::format(" shots {}", s.shots);
   if (s.direct) text += " direct";
   if (s.lag != 0) text += fmt::format(" lag {}", s.lag);
-  if (s.last_lag != 0) text += fmt::format(" to {}", s.last_lag);
   if (s.by_columns) text += " by columns";
   if (s.copied != 0) text += fmt::format(" copied {} chunk_cols {}", s.copied, s.chunk_cols);
   return text;
@@ -94,8 +93,6 @@ std::optional<std::string> legal_lag(const CallSpec& s, int ranks) {
   const bool carried = s.copied > 0;
   if (s.lag < 0 || s.copied < 0 || s.chunk_cols < 0 || carried != (s.chunk_cols > 0))
     return "lag, copied and chunk_cols must not be negative, the last two 0 together";
-  if (s.last_lag < 0 || s.last_lag > s.lag || (s.by_columns && s.last_lag > 0))
-    return "last_lag is at most lag, and 0 by columns";
   if (s.by_columns && (s.lag == 0 || carried || s.blocks != 1 || s.cols % ranks != 0))
     return "by columns is for calls with lag, not copied, of one block and columns for all ranks";
   if (s.lag == 0) return carried ? std::optional("copied is for calls with lag") : std::nullopt;

@@ -42,7 +42,6 @@ struct CallSpec {
   /// shard's.
   int lag = 0;
   int chunk_cols = 0, copied = 0;
-  int last_lag = 0;         ///< likewise: to which own tiles catch up; 0: they do not
   bool by_columns = false;  ///< likewise: owners have columns of all rows, in one block
 
   bool operator==(const CallSpec&) const = default;

@@ -221,11 +221,11 @@ void CallPlan::cut_shared() {
     const schedule::Route route{spec_.route, ranks_, ranks_};
     const auto cols = static_cast<int>(spec_.cols);
     schedule::ShareOrder order =
-        spec_.by_columns ? schedule::make_share_order_of_columns(spec_.m, route, rank, ranks_, cols,
-                                                                 spec_.tile_m, spec_.lag)
-                         : schedule::make_share_order(split(), route, rank, cols, spec_.tile_m,
-                                                      std::max<Index>(tiles, 1) * spec_.tile_m,
-                                                      spec_.lag, spec_.last_lag);
+        spec_.by_columns
+            ? schedule::make_share_order_of_columns(spec_.m, route, rank, ranks_, cols,
+                                                    spec_.tile_m, spec_.lag)
+            : schedule::make_share_order(split(), route, rank, cols, spec_.tile_m,
+                                         std::max<Index>(tiles, 1) * spec_.tile_m, spec_.lag);
     schedule::cut_chunks(order, spec_.chunk_cols, spec_.copied);
     shared_.push_back(schedule::make_shared_tiles(split(), order, spec_.tile_m, workers_));
     const RowRange own = shared_.back().shard(rank);

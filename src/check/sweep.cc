@@ -96,7 +96,6 @@ CallSpec random_call(Dice& dice, int ranks) {
       s.chunk_cols = s.copied > 0 ? dice.between(1, 4) : 0;
       s.by_columns = s.copied == 0 && dice.one_in(2);
       if (s.by_columns) s.cols *= ranks, s.blocks = 1;
-      s.last_lag = s.by_columns ? 0 : dice.between(0, s.lag);
     }
     const Index parts = (s.m / s.tile_m + ranks) * s.cols + s.m / s.chunk_rows + ranks;
     if (!legal(s, ranks) && parts * ranks <= kMaxParts) return s;

@@ -38,7 +38,6 @@ struct ReduceCandidate {
   PushPlan push{};
   int chunk_cols = 0, copied = 0;  ///< of a fused gemm_ar whose tiles copy engines carry
   bool by_columns = false;         ///< likewise, whose owners have columns
-  int last_lag = 0;                ///< of a fused gemm_ar
 };
 
 /// Partial sums in fp32, or in the operands' type.
@@ -102,8 +101,7 @@ void add_fused(const Problem& p, const GemmMachine& machine, const PlanOptions& 
                        {},
                        c.chunk_cols,
                        c.copied,
-                       c.by_columns,
-                       c.last_lag});
+                       c.by_columns});
     return;
   }
   for (const GemmRsPlan& c : gemm_rs_candidates(p, machine, wide(p, o)))
@@ -242,7 +240,6 @@ Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanO
   plan.kernel.chunk_cols = best.chunk_cols;
   plan.kernel.copied = best.copied;
   plan.kernel.by_columns = best.by_columns;
-  plan.kernel.last_lag = best.last_lag;
   plan.kernel.shots =
       best.path == Path::unfused && best.transport == Transport::push ? best.push.shots : 0;
   plan.partials = options.partials.value_or(p.dtype);
@@ -271,7 +268,6 @@ GemmArPlan gemm_ar_plan_of(const Plan& plan) {
   p.copied = plan.kernel.copied;
   p.chunk_cols = plan.kernel.chunk_cols;
   p.by_columns = plan.kernel.by_columns;
-  p.last_lag = plan.kernel.last_lag;
   return p;
 }
 

@@ -33,7 +33,6 @@ constexpr Index kChunkBytes = 4 << 20;  ///< smaller copies do not reach the lin
 
 /// How far own tiles come behind, in waves: a remote tile's partials leave under the tile after it.
 constexpr double kLags[] = {1.5, 2.5};
-constexpr double kCaughtUp = 1.1;  ///< and to what they may catch up in the end
 /// Of the product, where that leaves ranks half a wave to drift apart. Two H200s, m 4096: llama70b
 /// 4 to 6 %, qwen32b nothing.
 constexpr double kLateCost = 1.025;
@@ -73,8 +72,7 @@ double sent_bytes(const Problem& p) {
   return static_cast<double>(p.ranks - 1) / p.ranks * static_cast<double>(p.m * p.n.front() * 2);
 }
 
-double predict(const Problem& p, const GemmPlan& gemm, Index block_rows, Index lag, Index last_lag,
-               bool wide) {
+double predict(const Problem& p, const GemmPlan& gemm, Index block_rows, Index lag, bool wide) {
   const Index rows = gemm.tile.worker_rows();
   const Index cols = ceil_div(p.n.front(), gemm.tile.worker_cols());
   const bool ample = static_cast<double>(lag * step_rows(p, block_rows, rows)) >=
@@ -83,7 +81,7 @@ double predict(const Problem& p, const GemmPlan& gemm, Index block_rows, Index l
       product_us(p, gemm) * (p.ranks == 2 ? kSentCost : kSentAmongMany) * (ample ? 1 : kLateCost);
   const double share = static_cast<double>(p.ranks - 1) / p.ranks;
   // What is left to send when the last remote product ends: the last own tiles.
-  const double left = share * static_cast<double>(std::min(last_lag, cols)) *
+  const double left = share * static_cast<double>(std::min(lag, cols)) *
                       static_cast<double>(gemm.tile.worker_cols() * 2) *
                       static_cast<double>(step_rows(p, block_rows, rows) * rows);
   return std::max(us, (wide ? 3 : 2) * sent_bytes(p) / kSendBytesPerUs) + left / kSendBytesPerUs +
@@ -226,9 +224,8 @@ std::string describe(const GemmArPlan& plan) {
                                                 plan.copied, plan.chunk_cols);
   const std::string shards =
       plan.by_columns ? "shards of columns" : fmt::format("blocks of {} rows", plan.block_rows);
-  const std::string last = plan.last_lag == 0 ? "" : fmt::format(", {} in the end", plan.last_lag);
-  return fmt::format("{}, {}, own tiles {} columns behind{}{}{}; {}",
-                     plan.direct ? "direct" : "staged", shards, plan.lag, last, carried,
+  return fmt::format("{}, {}, own tiles {} columns behind{}{}; {}",
+                     plan.direct ? "direct" : "staged", shards, plan.lag, carried,
                      plan.wide ? ", partials fp32" : "", describe(plan.gemm));
 }
 
@@ -248,9 +245,8 @@ schedule::ShareOrder gemm_ar_order(const Problem& p, const GemmArPlan& plan, int
   if (plan.by_columns)
     return schedule::make_share_order_of_columns(p.m, route, rank, p.ranks, cols,
                                                  tile.worker_rows(), plan.lag);
-  schedule::ShareOrder order =
-      schedule::make_share_order({p.m, p.ranks, nullptr}, route, rank, cols, tile.worker_rows(),
-                                 plan.block_rows, plan.lag, plan.last_lag);
+  schedule::ShareOrder order = schedule::make_share_order(
+      {p.m, p.ranks, nullptr}, route, rank, cols, tile.worker_rows(), plan.block_rows, plan.lag);
   schedule::cut_chunks(order, plan.chunk_cols, plan.copied);
   return order;
 }
@@ -273,17 +269,9 @@ std::vector<GemmArPlan> gemm_ar_candidates(const Problem& p, const GemmMachine& 
     for (const double waves : kLags) {
       const auto tiles = static_cast<Index>(waves * gemm.workers);
       const auto lag = static_cast<int>(ceil_div(tiles, step));
-      const auto caught = static_cast<int>(ceil_div(Index(kCaughtUp * gemm.workers), step));
-      for (const int last_lag : {0, waves >= kAmpleLag && caught < lag ? caught : -1}) {
-        if (last_lag < 0) continue;
-        GemmArPlan plan{gemm, block_rows, lag, true, 0, wide};
-        plan.last_lag = last_lag;
-        plan.predicted_us = predict(p, gemm, block_rows, lag, last_lag > 0 ? last_lag : lag, wide);
-        plans.push_back(plan);
-        plan.direct = false;
-        plan.predicted_us += staged_us;
-        plans.push_back(plan);
-      }
+      const double us = predict(p, gemm, block_rows, lag, wide);
+      plans.push_back({gemm, block_rows, lag, true, us, wide});
+      plans.push_back({gemm, block_rows, lag, false, us + staged_us, wide});
     }
     if (can_carry(gemm.tile.blocks, gemm.tile.width, gemm.tile.pingpong))
       add_carried(p, gemm, block_rows, wide, staged_us, plans);

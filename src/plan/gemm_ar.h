@@ -25,7 +25,6 @@ struct GemmArPlan {
   /// each rank, the first ones, never straight to where peers want them. The rest, or all, leave
   /// from the product, tile by tile.
   int chunk_cols = 0, copied = 0;
-  int last_lag = 0;         ///< to which own tiles catch up in the end; 0: they do not
   bool by_columns = false;  ///< owners have columns of all rows, which are one block; else rows
 };
 

@@ -91,7 +91,6 @@ std::ostream& operator<<(std::ostream& os, const KernelPlan& k) {
   if (k.deep > 1) os << fmt::format(" blocks {}x{}", k.wide, k.deep);
   if (k.apart > 1) os << fmt::format(" {} apart", k.apart);
   if (k.lag > 0) os << fmt::format(" lag {}", k.lag);
-  if (k.last_lag > 0) os << fmt::format(" to {}", k.last_lag);
   if (k.by_columns) os << " column shards";
   if (k.copied > 0) os << fmt::format(" copied {} of {} columns", k.copied, k.chunk_cols);
   if (k.along_cols) os << " along n";

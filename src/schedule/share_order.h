@@ -2,9 +2,8 @@
 // A fused gemm_ar as a GEMM kernel walks it. Every shard is cut into the same number of blocks; the
 // blocks of all shards follow each other, column by column. A step is one column of one block: its
 // remote tiles, and behind them the own tiles of the column `lag` steps before. By then the peers'
-// terms for those have arrived; what they send to all ranks spreads over the whole call. In the
-// last steps own tiles catch up, two columns a step, to `last_lag`, so that little is left to send
-// when the last product ends. Worked out on the host into 32-bit numbers.
+// terms for those have arrived; what they send to all ranks spreads over the whole call, and little
+// is left to send when the last product ends. Worked out on the host into 32-bit numbers.
 //
 // Or, where a shard would have fewer rows than tiles, every owner has some columns of all rows: one
 // block, whose steps are a column of each owner.
@@ -12,8 +11,8 @@
 // Who finishes own tiles sends them one by one, or copy engines carry them, some columns of a block
 // at a time: the first chunks of each rank, in the order in which it walks them.
 //
-// No rank waits for ever: own tiles of step g need peers' remote tiles of steps up to g - last_lag
-// only, and everybody takes tiles in the order of steps.
+// No rank waits for ever: own tiles of step g need peers' remote tiles of step g - lag only, and
+// everybody takes tiles in the order of steps.
 #pragma once
 #include "schedule/gemm.h"
 #include "schedule/route.h"
@@ -35,18 +34,15 @@ struct ShareCols {
 /// Steps that have equally many tiles.
 struct ShareStretch {
   int first_tile = 0, first_step = 0;
-  int block = 0, own_block = 0;     ///< of remote and of own tiles
-  int first_own = 0, own_cols = 0;  ///< column of own tiles, over all blocks, and how many a step
-  int remote_rows = 0, rows = 0;    ///< of tiles a step: remote ones, all
+  int block = 0, own_block = 0;   ///< of remote and of own tiles
+  int remote_rows = 0, rows = 0;  ///< of tiles a step: remote ones, all
 };
-constexpr int kMaxStretches = 3 * kMaxShareBlocks + 4;
 
 struct ShareOrder {
   int rank = 0, ranks = 1, blocks = 1;
   int cols = 1;        ///< columns of tiles of a shard
   int owner_cols = 0;  ///< the same where owners have columns of all rows; else 0
   int lag = 0;         ///< steps
-  int last_lag = 0;    ///< the same behind the last remote tiles; at most lag
   int own_begin = 0;   ///< first row of the own shard
   int max_tiles = 1;   ///< of a section
   int chunk_cols = 1;  ///< columns of a block that copy engines carry together
@@ -56,7 +52,7 @@ struct ShareOrder {
   OwnedRows section[kMaxShareSections];  ///< of a block: remote ones, then the own
   int tile_rows[kMaxShareSections] = {};
   int stretches = 0;
-  ShareStretch stretch[kMaxStretches + 1];
+  ShareStretch stretch[2 * kMaxShareBlocks + 3];
 
   [[nodiscard]] TILELACE_HD constexpr int tiles() const { return stretch[stretches].first_tile; }
   [[nodiscard]] TILELACE_HD constexpr bool own(int s) const { return section[s].owner == rank; }
@@ -75,22 +71,15 @@ struct ShareOrder {
     const bool mine = row >= at.remote_rows;
     const int block = mine ? at.own_block : at.block;
     int s = block * ranks;
-    int col = at.first_step + step;
     if (mine) {
       s += ranks - 1;
       row -= at.remote_rows;
-      col = at.first_own + step * at.own_cols + row / tile_rows[s];
-      row %= tile_rows[s];
     } else {
       while (row >= tile_rows[s]) row -= tile_rows[s++];
     }
-    col -= block * cols;
+    const int col = at.first_step + step - (mine ? lag : 0) - block * cols;
     // Back and forth: the weights that the last block used last are still near.
     return {row, walked(block, col), s};
-  }
-  [[nodiscard]] TILELACE_HD constexpr int step(int t) const {
-    const ShareStretch& at = stretch[stretch_of(t)];
-    return at.first_step + (t - at.first_tile) / at.rows;
   }
   [[nodiscard]] TILELACE_HD constexpr bool own_tile(int t) const {
     const ShareStretch& at = stretch[stretch_of(t)];
@@ -164,38 +153,22 @@ constexpr void fill_columns(ShareOrder& o, Index rows, const Route& route, int w
   o.max_tiles = o.tile_rows[0] * o.cols;
 }
 
-/// Columns of own tiles in a step, and how many steps from here on have as many.
-struct OwnPace {
-  int cols = 0, steps = 0;
-};
-
-/// `own`: columns of own tiles before this step. They never cross a block's border.
-constexpr OwnPace own_pace(const ShareOrder& o, int step, int own) {
-  const int steps = o.blocks * o.cols;
-  const int most = steps - o.lag < o.lag - o.last_lag ? steps - o.lag : o.lag - o.last_lag;
-  const int catching = steps - most;
-  if (step < o.lag) return {0, o.lag - step};
-  const int left = (own / o.cols + 1) * o.cols - own;
-  if (step >= steps) return {1, left};
-  if (step < catching) return {1, left < catching - step ? left : catching - step};
-  if (left == 1) return {1, 1};
-  return {2, left / 2 < steps - step ? left / 2 : steps - step};
-}
-
 constexpr void fill_stretches(ShareOrder& o) {
   const int steps = o.blocks * o.cols;
   int tile = 0;
-  for (int step = 0, own = 0; own < steps;) {
-    const OwnPace pace = own_pace(o, step, own);
-    const int block = step / o.cols;
-    const int left = (block + 1) * o.cols - step;  // of remote ones
-    const int next = step + (step < steps && left < pace.steps ? left : pace.steps);
-    ShareStretch s{tile, step, block, own / o.cols, own, pace.cols, 0, 0};
+  for (int step = 0; step < steps + o.lag;) {
+    // Up to the next step at which a block of remote or of own tiles begins or ends.
+    int next = steps + o.lag;
+    for (int b = 0; b <= o.blocks; ++b) {
+      if (b * o.cols > step && b * o.cols < next) next = b * o.cols;
+      if (b * o.cols + o.lag > step && b * o.cols + o.lag < next) next = b * o.cols + o.lag;
+    }
+    ShareStretch s{tile, step, step / o.cols, (step - o.lag) / o.cols, 0, 0};
     if (step < steps)
-      for (int j = 0; j + 1 < o.ranks; ++j) s.remote_rows += o.tile_rows[block * o.ranks + j];
-    s.rows = s.remote_rows + pace.cols * o.tile_rows[s.own_block * o.ranks + o.ranks - 1];
+      for (int j = 0; j + 1 < o.ranks; ++j) s.remote_rows += o.tile_rows[s.block * o.ranks + j];
+    s.rows = s.remote_rows;
+    if (step >= o.lag) s.rows += o.tile_rows[s.own_block * o.ranks + o.ranks - 1];
     tile += (next - step) * s.rows;
-    own += (next - step) * pace.cols;
     if (s.rows > 0) o.stretch[o.stretches++] = s;
     step = next;
   }
@@ -205,18 +178,15 @@ constexpr void fill_stretches(ShareOrder& o) {
 }  // namespace detail
 
 /// `block_rows`: of a shard, in every block but the last; a multiple of worker_rows, which is what
-/// a worker's tile has. `lag`: at least 1; `last_lag`: from 1 to lag, or 0: lag. The shards' rows
-/// in at most kMaxShareBlocks blocks.
+/// a worker's tile has. `lag`: at least 1. The shards' rows in at most kMaxShareBlocks blocks.
 constexpr ShareOrder make_share_order(const RowSplit& split, const Route& route, int rank, int cols,
-                                      int worker_rows, Index block_rows, int lag,
-                                      int last_lag = 0) {
+                                      int worker_rows, Index block_rows, int lag) {
   ShareOrder o;
   o.rank = rank;
   o.ranks = split.ranks;
   o.cols = cols;
   o.blocks = static_cast<int>(max_of(1, ceil_div(split.max_rows(), block_rows)));
   o.lag = static_cast<int>(min_of(lag, Index{o.blocks} * cols));
-  o.last_lag = last_lag > 0 && last_lag < o.lag ? last_lag : o.lag;
   o.own_begin = static_cast<int>(split.shard(rank).begin);
   detail::fill_sections(o, split, route, worker_rows, block_rows);
   detail::fill_stretches(o);
@@ -231,7 +201,7 @@ constexpr ShareOrder make_share_order_of_columns(Index rows, const Route& route,
   o.rank = rank;
   o.ranks = ranks;
   o.cols = o.owner_cols = static_cast<int>(ceil_div(cols, ranks));
-  o.lag = o.last_lag = static_cast<int>(min_of(lag, Index{o.cols}));
+  o.lag = static_cast<int>(min_of(lag, Index{o.cols}));
   detail::fill_columns(o, rows, route, worker_rows);
   detail::fill_stretches(o);
   return o;

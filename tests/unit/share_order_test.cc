@@ -70,60 +70,34 @@ TEST(ShareOrder, HasEveryTileOnceAndAPlaceForEach) {
   }
 }
 
-/// Columns over all blocks, in the order in which they are walked.
-int walked(const ShareOrder& o, GemmCell c) {
-  const int block = o.block(c.section);
-  return block * o.cols + (block % 2 != 0 ? o.cols - 1 - c.col : c.col);
-}
-
 /// Steps of a rank's tiles: where each own tile stands behind those at the peers that it needs.
 TEST(ShareOrder, OwnTilesComeLagStepsBehindWhatTheyNeed) {
-  bool caught_up = false;
   for (const ShareShape& s : shapes()) {
     const ShareOrder own = s.of(0);
-    ASSERT_GE(own.last_lag, 1);
     for (int peer = 1; peer < s.split.ranks; ++peer) {
       const ShareOrder theirs = s.of(peer);
       std::map<int, int> given;  // place at rank 0, step at the peer
+      const auto step_of = [&](const ShareOrder& o, GemmCell c) {
+        const int block = o.block(c.section);
+        const int col = block % 2 != 0 ? o.cols - 1 - c.col : c.col;
+        return block * o.cols + col + (o.own(c.section) ? o.lag : 0);
+      };
       int before = 0;
       for (int t = 0; t < theirs.tiles(); ++t) {
         const GemmCell c = theirs.cell(t);
-        ASSERT_LE(before, theirs.step(t)) << "tiles in another order than steps";
-        before = theirs.step(t);
-        if (theirs.own(c.section)) continue;
-        ASSERT_EQ(before, walked(theirs, c)) << "a remote tile in another step than at its peers";
+        ASSERT_LE(before, step_of(theirs, c)) << "tiles in another order than steps";
+        before = step_of(theirs, c);
         if (theirs.section[c.section].owner == 0) given[theirs.partial(peer, c)] = before;
       }
-      int column = 0;
       for (int t = 0; t < own.tiles(); ++t) {
         const GemmCell c = own.cell(t);
         if (!own.own(c.section)) continue;
-        ASSERT_LE(column, walked(own, c)) << "own columns in another order";
-        column = walked(own, c);
         const auto at = given.find(own.partial(peer, c));
         ASSERT_NE(at, given.end()) << "a tile that nobody gives";
-        const int behind = own.step(t) - at->second;
-        ASSERT_GE(behind, own.last_lag);
-        ASSERT_LE(behind, own.lag);
-        caught_up = caught_up || behind < own.lag;
+        ASSERT_EQ(step_of(own, c), at->second + own.lag);
+        ASSERT_GE(own.lag, 1);
       }
     }
-  }
-  EXPECT_TRUE(caught_up);
-}
-
-/// What is left behind the last remote column: as many columns as lie between, or one more for each
-/// block whose last column had to come alone.
-TEST(ShareOrder, OwnTilesCatchUpInTheEnd) {
-  for (const ShareShape& s : shapes()) {
-    const ShareOrder o = s.of(0);
-    const int steps = o.blocks * o.cols;
-    if (steps < 2 * o.lag) continue;  // no room to catch up
-    std::set<int> last;
-    for (int t = 0; t < o.tiles(); ++t)
-      if (o.step(t) >= steps) last.insert(walked(o, o.cell(t)));
-    if (o.tile_rows[o.ranks - 1] == 0) continue;
-    EXPECT_LE(std::ssize(last), o.last_lag + o.blocks);
   }
 }
 

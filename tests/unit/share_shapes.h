@@ -11,7 +11,7 @@ namespace tilelace::schedule {
 struct ShareShape {
   RowSplit split;
   Route route;
-  int cols = 1, worker_rows = 64, lag = 1, last_lag = 0;
+  int cols = 1, worker_rows = 64, lag = 1;
   Index block_rows = 64;
   int chunk_cols = 1, copied = 0;
   bool by_columns = false;
@@ -19,8 +19,7 @@ struct ShareShape {
   [[nodiscard]] ShareOrder of(int rank) const {
     if (by_columns)
       return make_share_order_of_columns(split.m, route, rank, split.ranks, cols, worker_rows, lag);
-    ShareOrder o =
-        make_share_order(split, route, rank, cols, worker_rows, block_rows, lag, last_lag);
+    ShareOrder o = make_share_order(split, route, rank, cols, worker_rows, block_rows, lag);
     cut_chunks(o, chunk_cols, copied);
     return o;
   }
@@ -40,7 +39,6 @@ inline ShareShape random_shape(std::mt19937& rng, bool few_rows, int most_cols, 
   s.cols = any(rng, most_cols);
   s.worker_rows = 64 * any(rng, 4);
   s.lag = any(rng, 25);
-  s.last_lag = any(rng, s.lag + 1) - 1;
   const Index least = ceil_div(ceil_div(s.split.max_rows(), s.worker_rows), kMaxShareBlocks);
   s.block_rows = s.worker_rows * (least + any(rng, 3) - 1);
   s.chunk_cols = any(rng, 9);

@@ -28,7 +28,7 @@ std::uint32_t hash_of(const Problem& p, const plan::GemmArPlan& plan, const Redu
   agreed.blocks = plan.lag;
   std::uint64_t mixed = plan.direct ? reachable.where() : 0;
   for (const Index choice : {plan.block_rows, Index{plan.chunk_cols}, Index{plan.copied},
-                             Index{plan.by_columns ? 1 : 0}, Index{plan.last_lag}})
+                             Index{plan.by_columns ? 1 : 0}})
     mixed = (mixed * 64 + static_cast<std::uint64_t>(choice)) * 0x9e3779b97f4a7c15ULL;
   return reduce_hash(p, agreed, kernel) ^ static_cast<std::uint32_t>(mixed >> 32U);
 }

@@ -101,8 +101,6 @@ void vary_order(Rng& rng, plan::GemmArPlan& plan, const Problem& p) {
   if (below(rng, 2) == 0 && !plan.by_columns) plan.block_rows = plan.gemm.tile.worker_rows();
   if (below(rng, 2) == 0)
     plan.lag = 1 + static_cast<int>(below(rng, 1 + p.n.front() / plan.gemm.tile.worker_cols()));
-  if (below(rng, 2) == 0 && !plan.by_columns)
-    plan.last_lag = static_cast<int>(below(rng, plan.lag + 1));
   if (plan.copied == 0) return;
   const auto cols = static_cast<int>(1 + p.n.front() / plan.gemm.tile.worker_cols());
   if (below(rng, 2) == 0) plan.chunk_cols = 1 + static_cast<int>(below(rng, cols));
@@ -138,7 +136,7 @@ std::string sort_of(const OpPlan& plan) {
                ? fmt::format("{} {} {}", sum->push.rounds, sum->push.threads, sum->gemm.tile.name)
                : std::string(sum->gemm.tile.name);
   if (const auto* all = std::get_if<plan::GemmArPlan>(&plan))
-    return fmt::format("{} {} {} {}", all->gemm.tile.name, all->lag, all->last_lag, all->copied);
+    return fmt::format("{} {} {}", all->gemm.tile.name, all->lag, all->copied);
   if (const auto* all = std::get_if<plan::GemmMultimemPlan>(&plan))
     return std::string(all->gemm.tile.name);
   return std::string(std::get<plan::GemmRsPlan>(plan).gemm.tile.name);
