@@ -20,7 +20,10 @@ using schedule::Index;
 constexpr double kSendBytesPerUs = 330e3;
 constexpr double kCopyBytesPerUs = 1.2e6;
 constexpr double kTailUs = 10;
-constexpr double kColumnTailUs = 5;  ///< of owners of columns; among four, m 128 to 1024
+// Of owners of columns: among four, m 128 to 1024. Where all products end together, links carry
+// nothing else, and a tile that one group has to itself ends later.
+constexpr double kColumnTailUs = 5;
+constexpr double kAloneBytesPerUs = 450e3, kSlowEndUs = 1.5;
 // On two H200s, and on four (docs/decisions/0015): what the product loses to tiles that leave from
 // multiprocessors, and to those that copy engines carry.
 constexpr double kSentCost = 1.015, kSentAmongMany = 1.035;
@@ -119,18 +122,23 @@ double columns_product_us(const Problem& p, const GemmPlan& gemm) {
          static_cast<double>(ceil_div(tiles, gemm.workers));
 }
 
+/// One wave: nothing is sent under it, nor does it lose anything to what is.
+double predict_one_wave(const Problem& p, const GemmPlan& gemm, bool wide) {
+  return columns_product_us(p, gemm) + kColumnTailUs + (gemm.tile.pingpong ? kSlowEndUs : 0) +
+         (wide ? 3 : 2) * sent_bytes(p) / kAloneBytesPerUs;
+}
+
 double predict_columns(const Problem& p, const GemmPlan& gemm, Index lag, bool wide) {
+  if (one_wave(p, gemm)) return predict_one_wave(p, gemm, wide);
   const Index rows = ceil_div(p.m, gemm.tile.worker_rows());
-  const bool alone = one_wave(p, gemm);
-  const bool ample = alone || static_cast<double>(lag * p.ranks * rows) >=
-                                  kAmpleLag * static_cast<double>(gemm.workers);
+  const bool ample =
+      static_cast<double>(lag * p.ranks * rows) >= kAmpleLag * static_cast<double>(gemm.workers);
   const double product = columns_product_us(p, gemm) * (p.ranks == 2 ? kSentCost : kSentAmongMany) *
                          (ample ? 1 : kLateCost);
-  const double given = alone ? (wide ? 2 : 1) * sent_bytes(p) : 0;
   const double left =
       sent_bytes(p) * static_cast<double>(lag) / static_cast<double>(owner_cols(p, gemm.tile));
   return std::max(product, (wide ? 3 : 2) * sent_bytes(p) / kSendBytesPerUs) +
-         (given + left) / kSendBytesPerUs + kColumnTailUs;
+         left / kSendBytesPerUs + kColumnTailUs;
 }
 
 /// How own tiles of a plan are cut for copy engines.
