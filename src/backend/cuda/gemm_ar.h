@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // gemm_ar on GPUs, fused: gemm_rs whose owners store finished tiles with all ranks while others are
 // multiplied, or have copy engines carry them. Results go straight into the peers' tensors where
-// those are symmetric memory; else into their slots, and a second kernel takes them to the caller.
+// those are symmetric memory; else into their slots, from where the product's own end takes them to
+// the caller, or, of those that copy engines carry, a second kernel.
 #pragma once
 #include <cuda_runtime_api.h>
 
