@@ -186,12 +186,14 @@ std::vector<CheckConfig> variants(const CallSpec& shape, int ranks, int workers)
     shared.chunk_cols = copied > 0 ? 2 : 0;
     shared.transport = copied > 0 ? Transport::push : Transport::store;
     add_runs(all, shared, ranks, workers);
-    if (copied > 0) continue;
-    shared.by_columns = true;
-    shared.blocks = 1;
-    shared.cols *= ranks;
-    add_runs(all, shared, ranks, workers);
   }
+  CallSpec columns = shape;
+  columns.transport = Transport::store;
+  columns.lag = 2;
+  columns.by_columns = true;
+  columns.blocks = 1;
+  columns.cols *= ranks;
+  add_runs(all, columns, ranks, workers);
   for (CallSpec spec : routed(shape, ranks)) {
     for (const Transport transport : {Transport::push, Transport::pull, Transport::store}) {
       for (const bool straddle : {false, true}) {

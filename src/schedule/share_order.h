@@ -128,11 +128,16 @@ struct ShareOrder {
 
 namespace detail {
 
+/// Of the j-th section of a block: remote ones, then the own.
+constexpr int owner_of(const ShareOrder& o, const Route& route, int j) {
+  return j + 1 < o.ranks ? route.reduce_order(o.rank, j) : o.rank;
+}
+
 constexpr void fill_sections(ShareOrder& o, const RowSplit& split, const Route& route,
                              int worker_rows, Index block_rows) {
   for (int b = 0; b < o.blocks; ++b) {
     for (int j = 0; j < o.ranks; ++j) {
-      const int owner = j + 1 < o.ranks ? route.reduce_order(o.rank, j) : o.rank;
+      const int owner = owner_of(o, route, j);
       const RowRange shard = split.shard(owner);
       const Index begin = min_of(shard.begin + b * block_rows, shard.end);
       const Index end = b + 1 == o.blocks ? shard.end : min_of(begin + block_rows, shard.end);
@@ -146,7 +151,7 @@ constexpr void fill_sections(ShareOrder& o, const RowSplit& split, const Route& 
 
 constexpr void fill_columns(ShareOrder& o, Index rows, const Route& route, int worker_rows) {
   for (int j = 0; j < o.ranks; ++j) {
-    const int owner = j + 1 < o.ranks ? route.reduce_order(o.rank, j) : o.rank;
+    const int owner = owner_of(o, route, j);
     o.section[o.count] = {owner, 0, static_cast<int>(rows)};
     o.tile_rows[o.count++] = static_cast<int>(ceil_div(rows, worker_rows));
   }

@@ -191,8 +191,9 @@ void GemmAr::run(const Problem& p, const plan::GemmArPlan& given, const ReduceOp
   const std::size_t staged = results_at(partials);
   const auto result_bytes = static_cast<std::size_t>(p.m * p.n.front() * 2);
   const int copied = params.work.order.copied;
-  calls_.require_room("gemm_ar", {2 * partials.flags + static_cast<std::size_t>(p.ranks * copied),
-                                  staged + (plan.direct ? 0 : result_bytes)});
+  calls_.require_room("gemm_ar",
+                      {static_cast<std::size_t>(params.shared.flags.end(params.work.order)),
+                       staged + (plan.direct ? 0 : result_bytes)});
   const int ctas = fill_grid(params, params.work, kernel, plan.gemm);
   calls_.require_place("gemm_ar", ctas, 0);
   const unsigned slot = calls_.begin_call("gemm_ar", Op::gemm_ar, stream);
