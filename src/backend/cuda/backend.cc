@@ -145,7 +145,7 @@ void GpuBackend::enqueue_gather(const Problem& problem, const Plan& plan, const 
     for (const auto& o : operands.out) tensors.outs.push_back(o.data);
   }
   plan::AgGemmPlan kernels = plan::ag_gemm_plan_of(plan);
-  kernels.gemm.early_weights = kernels.gemm.early_weights && prepared(operands.weights);
+  kernels.gemm.weights_wait = !prepared(operands.weights);
   ops_->ag_gemm.run(problem, kernels, tensors, stream_of(operands.stream));
 }
 
@@ -161,7 +161,7 @@ void GpuBackend::enqueue_reduce(const Problem& problem, const Plan& plan, const 
     const ReachableOut peers = reachable(operands.out.front());
     plan::GemmMultimemPlan kernels = plan::gemm_multimem_plan_of(plan);
     kernels.direct = peers.multicast != nullptr;
-    kernels.gemm.early_weights = kernels.gemm.early_weights && early;
+    kernels.gemm.weights_wait = !early;
     return ops_->gemm_multimem.run(problem, kernels, {x, weight, bias, out, residual},
                                    stream_of(operands.stream), peers);
   }
@@ -169,24 +169,24 @@ void GpuBackend::enqueue_reduce(const Problem& problem, const Plan& plan, const 
     const ReachableOut peers = reachable(operands.out.front());
     plan::GemmArPlan kernels = plan::gemm_ar_plan_of(plan);
     kernels.direct = peers.base != nullptr && kernels.copied == 0;
-    kernels.gemm.early_weights = kernels.gemm.early_weights && early;
+    kernels.gemm.weights_wait = !early;
     return ops_->gemm_ar.run(problem, kernels, {x, weight, bias, out, residual},
                              stream_of(operands.stream), peers);
   }
   if (plan.path == Path::fused && problem.m > 0) {
     plan::GemmRsPlan kernels = plan::gemm_rs_plan_of(plan);
-    kernels.gemm.early_weights = kernels.gemm.early_weights && early;
+    kernels.gemm.weights_wait = !early;
     return ops_->gemm_rs.run(problem, kernels, {x, weight, bias, out, residual},
                              stream_of(operands.stream));
   }
   if (plan::way_of(plan) && problem.m > 0) {
     plan::GemmHandPlan kernels = plan::gemm_hand_plan_of(plan);
-    kernels.gemm.early_weights = kernels.gemm.early_weights && early;
+    kernels.gemm.weights_wait = !early;
     return ops_->gemm_hand.run(problem, kernels, {x, weight, bias, out, residual},
                                stream_of(operands.stream));
   }
   plan::GemmReducePlan kernels = plan::gemm_reduce_plan_of(plan);
-  kernels.gemm.early_weights = kernels.gemm.early_weights && early;
+  kernels.gemm.weights_wait = !early;
   // Never direct: pushed sums that go straight to peers' results take longer than those that are
   // copied (docs/decisions/0010).
   ops_->gemm_reduce.run(problem, kernels, {x, weight, bias, out, residual},
@@ -215,7 +215,6 @@ void GpuBackend::enqueue_gemm(const Problem& problem, const Operands& operands) 
   if (problem.m == 0) return;
   multiplied_ = true;
   const auto& plans = gemm_plans(problem);
-  const bool early = !shares_device_ && prepared(operands.weights);
   const auto bias = [&](std::size_t i) {
     return operands.bias.empty() ? nullptr : operands.bias[i].data;
   };
@@ -228,7 +227,8 @@ void GpuBackend::enqueue_gemm(const Problem& problem, const Operands& operands) 
       tensors.up_bias = bias(1);
     }
     plan::GemmPlan plan = plans[i];
-    plan.early_weights = plan.early_weights && early;
+    plan.early_weights = plan.early_weights && !shares_device_;
+    plan.weights_wait = !prepared(operands.weights);
     GemmCall(plan, gemm, tensors, workspace_->scratch()).launch(stream_of(operands.stream));
   }
 }

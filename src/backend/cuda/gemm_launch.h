@@ -42,6 +42,7 @@ int fill_grid(GemmCommon& common, Work& work, const GemmKernel& kernel,
               const plan::GemmPlan& plan) {
   if (plan.split_tiles == 0) work.workers = std::min(plan.workers, work.order.tiles());
   common.places = places_of(plan, kernel, work.workers);
+  common.weights_wait = plan.weights_wait;
   const int ctas = work.workers * kernel.tile.cluster();
   require(plan.split_tiles == 0 || ctas <= common.scratch.ctas,
           "gemm: {} CTAs, expected at most {}", ctas, common.scratch.ctas);

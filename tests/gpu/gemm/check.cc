@@ -110,6 +110,7 @@ Case draw(std::mt19937_64& rng, int i, DType dtype, const Options& o) {
   c.plan.wide = 1 + static_cast<int>(rng() % 5);
   c.plan.deep = 1 + static_cast<int>(rng() % 4);
   c.plan.early_weights = rng() % 2 == 0;
+  c.plan.weights_wait = rng() % 2 == 0;
   c.exact = !c.problem.gated && rng() % 2 == 0;
   c.bias = !c.exact && rng() % 2 == 0;
   if (!c.exact && rng() % 2 == 0) c.activation = static_cast<Activation>(1 + rng() % 3);

@@ -11,6 +11,7 @@
 #include "backend/cuda/cuda_check.h"
 #include "comm/cuda/capabilities.h"
 #include "gemm/data.h"
+#include "ops/stress_kernels.h"
 
 namespace tilelace::gpu_test {
 namespace {
@@ -61,6 +62,7 @@ OpCheck::OpCheck(Rank& rank, double timeout_s)
     biases_.push_back(make(kMostCols));
   }
   residual_ = make(kMostRows * kMostCols);
+  aside_ = make(kWeights * kWeightPitch + kOperandPitch);
 }
 
 OpCheck::~OpCheck() {
@@ -131,7 +133,27 @@ void OpCheck::prepare(const Case& c, Side& side, Drop drop) {
   test::poison(side.results, results_bytes_, rank_.stream);
 }
 
+void OpCheck::write_late(const Case& c, const Side& side) {
+  LateCopy copy;
+  std::byte* aside = aside_;
+  const auto add = [&](void* piece, std::size_t bytes) {
+    if (bytes == 0) return;
+    check(cudaMemcpyAsync(aside, piece, bytes, cudaMemcpyDeviceToDevice, rank_.stream),
+          "putting aside what is written late");
+    test::poison(piece, bytes, rank_.stream);
+    copy.piece[copy.pieces++] = {piece, aside, bytes};
+    aside += bytes;
+  };
+  static_assert(kMostWeights < kMostLatePieces);
+  for (std::size_t i = 0; i < c.problem.n.size(); ++i)
+    add(weights_[i] + shape_.own_part * kWeightPitch * 2, bytes_of(c.problem.n[i], c.problem.k));
+  add(side.a, bytes_of(shape_.inputs, c.problem.k));
+  check(enqueue_late_copy(copy, rank_.stream), "writing late");
+}
+
 void OpCheck::call(cuda::RankOps& ops, const Case& c, const Side& side) {
+  if (std::visit([](const auto& plan) { return plan.gemm.weights_wait; }, c.plan))
+    write_late(c, side);
   run_op(ops, c.problem, c.plan, side.tensors, rank_.stream);
 }
 

@@ -72,6 +72,8 @@ class OpCheck {
   /// gemm_ar: the same bits on every rank. Collective.
   void check_equal(const Case& c, const Side& side, std::string& trouble);
   void call(cuda::RankOps& ops, const Case& c, const Side& side);
+  /// Poisons what the call reads; the kernel before the call writes it again, late.
+  void write_late(const Case& c, const Side& side);
 
   Rank& rank_;
   double timeout_s_;
@@ -82,6 +84,7 @@ class OpCheck {
   std::array<Side, 2> sides_;
   std::vector<std::byte*> weights_, biases_;  ///< of each part
   std::byte* residual_ = nullptr;
+  std::byte* aside_ = nullptr;  ///< what is written late: weights and the operand
   std::size_t results_bytes_ = 0;
   std::vector<std::int64_t> borders_;
   OpShape shape_;

@@ -91,6 +91,20 @@ __global__ void spin_kernel(std::int64_t ns) {
   while (now_ns() < end) __nanosleep(200);
 }
 
+__global__ void late_copy_kernel(const __grid_constant__ LateCopy c) {
+  cudaTriggerProgrammaticLaunchCompletion();
+  const std::int64_t end = now_ns() + 20'000;
+  while (now_ns() < end) __nanosleep(200);
+  const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
+  for (int p = 0; p < c.pieces; ++p) {
+    auto* to = static_cast<std::uint16_t*>(c.piece[p].to);
+    const auto* from = static_cast<const std::uint16_t*>(c.piece[p].from);
+    for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
+         i < c.piece[p].bytes / 2; i += step)
+      to[i] = from[i];
+  }
+}
+
 }  // namespace
 
 cudaError_t enqueue_check(const StressCheck& check, cudaStream_t stream) {
@@ -106,6 +120,11 @@ cudaError_t enqueue_product(const StressProduct& product, cudaStream_t stream) {
     product_kernel<__nv_bfloat16><<<1056, kThreads, 0, stream>>>(product);
   else
     product_kernel<__half><<<1056, kThreads, 0, stream>>>(product);
+  return cudaGetLastError();
+}
+
+cudaError_t enqueue_late_copy(const LateCopy& copy, cudaStream_t stream) {
+  late_copy_kernel<<<kCheckCtas, kThreads, 0, stream>>>(copy);
   return cudaGetLastError();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a stress run puts between its calls: checks that count on the device, and delays.
+// What test runs put between their calls: checks that count on the device, late writes, delays.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -50,6 +50,20 @@ struct StressProduct {
 
 /// out = a * weight^T, summed over the parts, for operands whose sums are exact; plain and slow.
 [[nodiscard]] cudaError_t enqueue_product(const StressProduct& product, cudaStream_t stream);
+
+struct LatePiece {
+  void* to = nullptr;
+  const void* from = nullptr;
+  std::size_t bytes = 0;  ///< a multiple of 2
+};
+constexpr int kMostLatePieces = 8;
+struct LateCopy {
+  LatePiece piece[kMostLatePieces];
+  int pieces = 0;
+};
+/// Lets the kernel behind it begin at once, and writes only 20 us later: who reads early sees what
+/// was there before.
+[[nodiscard]] cudaError_t enqueue_late_copy(const LateCopy& copy, cudaStream_t stream);
 
 /// Holds `ctas` places for that long.
 [[nodiscard]] cudaError_t enqueue_spin(std::int64_t ns, int ctas, cudaStream_t stream);

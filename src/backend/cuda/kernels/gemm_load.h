@@ -48,7 +48,7 @@ class GemmLoad {
     if constexpr (!Params::kGates) col += slice();
     int early = 0;
     if (!ready_) {
-      early = min(Tile::stages, s.steps());
+      if (!p_.weights_wait) early = min(Tile::stages, s.steps());
       load_early(row, col, s.begin, early);
     }
     const Tokens tokens = tokens_of(cell, Tile::swapped ? col : row);
@@ -122,7 +122,7 @@ class GemmLoad {
     ready_ = true;
   }
 
-  /// Weights belong to nobody: they stream at once. The rest may still be written by the kernel
+  /// Weights that belong to nobody stream at once. The rest may still be written by the kernel
   /// before this one.
   TILELACE_DEVICE void load_early(int row, int col, int begin, int steps) {
     if (ptx::elect_one()) {

@@ -35,6 +35,7 @@ struct GemmCommon {
   const void* bias;             ///< [n] or null
   int n;                        ///< columns of the result
   Activation activation;
+  bool weights_wait;  ///< the kernel before this one may still write them
   TILELACE_TRACE_SINK
 };
 
