@@ -177,7 +177,6 @@ std::vector<Case> draw_cases(int count, const CaseRange& range, std::uint64_t se
     c.plan = draw_plan(
         rng, only(plans_by_kind(c.problem, range.machine, extras_of(range.kinds)), range.kinds));
     vary_chunks(rng, c.plan, c.problem);
-    std::visit([&](auto& plan) { plan.gemm.weights_wait = below(rng, 3) == 0; }, c.plan);
     // Calls without any row keep ranks in step, and write nothing.
     if (below(rng, 40) == 0) {
       c.problem.m = 0;
@@ -185,6 +184,7 @@ std::vector<Case> draw_cases(int count, const CaseRange& range, std::uint64_t se
     }
     c.odd = below(rng, 2) == 0;
     c.seed = rng();
+    std::visit([&](auto& plan) { plan.gemm.weights_wait = c.seed % 3 == 0; }, c.plan);
     cases.push_back(std::move(c));
   }
   return cases;
