@@ -86,6 +86,7 @@ std::string to_text(const RankPart& part) {
               {"value", part.value_squares},
               {"hash", part.result_hash},
               {"complaint", part.complaint},
+              {"host", part.host_us ? json(*part.host_us) : json(nullptr)},
               {"samples", samples}}
       .dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -104,6 +105,7 @@ RankPart part_of(const std::string& text) {
   p.value_squares = number("value");
   p.result_hash = j.at("hash");
   p.complaint = j.at("complaint");
+  if (!j.at("host").is_null()) p.host_us = j.at("host").get<double>();
   for (std::size_t w = 0; w < kWays; ++w) {
     for (const auto& s : j.at("samples").at(w)) p.samples[w].push_back({s.at(0), s.at(1)});
   }
@@ -140,6 +142,8 @@ Row join(const Workload& work, const Machine& machine, const std::vector<RankPar
     const double p10 = quantile(all, 0.1);
     if (p10 > 0) row.spread = quantile(all, 0.9) / p10;
   }
+  for (const RankPart& p : parts)
+    if (p.host_us) row.host_us = std::max(*p.host_us, row.host_us.value_or(0));
   if (work.check) join_checks(parts, row);
   return row;
 }

@@ -62,6 +62,15 @@ TEST(CliRecord, ASampleLastsFromTheFirstBeginToTheLastEnd) {
   EXPECT_NEAR(*row.time(Way::fused), 2000, 1e-3);
 }
 
+TEST(CliRecord, TheSlowestRanksHostTimeIsTheRows) {
+  auto parts = two_parts();
+  EXPECT_FALSE(join(small_work(), machine_for(2, {}), parts).host_us);  // CPU ranks have none
+  parts[0].host_us = 7.5;
+  parts[1].host_us = 8.5;
+  parts[1] = part_of(to_text(parts[1]));  // as it travels
+  EXPECT_EQ(join(small_work(), machine_for(2, {}), parts).host_us, 8.5);
+}
+
 TEST(CliRecord, WithoutChecksTheirFiguresAreNull) {
   Workload work = small_work();
   work.check = false;
