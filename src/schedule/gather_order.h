@@ -31,22 +31,19 @@ struct GatherOrder : SectionOrder<kMaxSections> {
     return whole ? m : shard[section].end;
   }
 
-  /// What must have landed before rows [first, last) of a section can be read: the j-th of the
-  /// flags of their chunks; -1: there are no more. By shard own rows are in place; whole, they are
-  /// staged, and a flag tells it. By number, so that many can wait for a flag each: one that deals
-  /// them out takes longer than the waits.
-  [[nodiscard]] TILELACE_HD constexpr int awaited(int section, int first, int last, int j) const {
+  /// What must have landed before rows [first, last) of a section can be read: verb wait(flag) for
+  /// each chunk. By shard own rows are in place; whole, they are staged, and a flag tells it.
+  template <class Verbs>
+  TILELACE_ROLE void wait_for_rows(int section, int first, int last, Verbs& v) const {
     for (int i = whole ? 0 : 1; i < ranks; ++i) {
       if (!whole && i != section) continue;
-      const int from = (first > shard[i].begin ? first : shard[i].begin) - shard[i].begin;
-      const int to = (last < shard[i].end ? last : shard[i].end) - shard[i].begin;
+      const int from = first > shard[i].begin ? first : shard[i].begin;
+      const int to = last < shard[i].end ? last : shard[i].end;
       if (from >= to) continue;
-      const int chunk = from / chunk_rows + j;
-      const int end = (to - 1) / chunk_rows + 1;
-      if (chunk < end) return shard[i].source * max_chunks + chunk;
-      j = chunk - end;
+      const int last_chunk = (to - 1 - shard[i].begin) / chunk_rows;
+      for (int c = (from - shard[i].begin) / chunk_rows; c <= last_chunk; ++c)
+        v.wait(shard[i].source * max_chunks + c);
     }
-    return -1;
   }
 };
 

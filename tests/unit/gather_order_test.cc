@@ -54,17 +54,6 @@ struct Flags {
   void wait(Index flag) { seen.insert(flag); }
 };
 
-/// Behind the last one there are none, however far.
-void wait_for_rows(const GatherOrder& o, int section, int first, int last, Flags& v) {
-  int j = 0;
-  for (; o.awaited(section, first, last, j) >= 0; ++j) {
-    const int flag = o.awaited(section, first, last, j);
-    ASSERT_FALSE(v.seen.contains(flag)) << "twice";
-    v.wait(flag);
-  }
-  for (int more = 1; more < 70; ++more) ASSERT_EQ(o.awaited(section, first, last, j + more), -1);
-}
-
 using Cell = std::tuple<int, Index, Index, Index>;  // source, rows, column
 
 TEST(GatherOrder, ByShardItHasTheTilesAndFlagsOfAgGemm) {
@@ -90,7 +79,7 @@ TEST(GatherOrder, ByShardItHasTheTilesAndFlagsOfAgGemm) {
       found.emplace(source, rows.begin, rows.end, c.col);
       Flags ours;
       Flags theirs;
-      wait_for_rows(o, c.section, static_cast<int>(rows.begin), static_cast<int>(rows.end), ours);
+      o.wait_for_rows(c.section, static_cast<int>(rows.begin), static_cast<int>(rows.end), ours);
       detail::wait_for_rows(t.gather, source, rows, theirs);
       ASSERT_EQ(ours.seen, theirs.seen);
     }
@@ -136,7 +125,7 @@ TEST(GatherOrder, WholeItIsThePlainWalkAndWaitsForAllShardsOfATile) {
       const RowRange rows{begin, min_of(begin + t.gather.tile_m, t.gather.split.m)};
       Flags ours;
       Flags theirs;
-      wait_for_rows(o, 0, static_cast<int>(rows.begin), static_cast<int>(rows.end), ours);
+      o.wait_for_rows(0, static_cast<int>(rows.begin), static_cast<int>(rows.end), ours);
       for (int q = 0; q < t.gather.ranks(); ++q)
         detail::wait_for_rows(t.gather, q, intersect(rows, t.gather.split.shard(q)), theirs);
       // Own rows are staged by the kernel itself: a flag for each of their chunks, too.

@@ -7,12 +7,7 @@
 
 namespace tilelace::cuda {
 
-TILELACE_DEVICE const comm::Flag* own_flags(const AgGemmParams& p) {
-  return reinterpret_cast<const comm::Flag*>(p.call.base + p.call.rank * p.call.stride +
-                                             p.call.flags);
-}
-
-/// Waits of the loading warp, whose lanes wait side by side.
+/// Verb wait of the loading warp: flags are dealt to the lanes, who wait side by side.
 class GatherWaits {
  public:
   TILELACE_DEVICE GatherWaits(const AgGemmParams& p, Trace trace)
@@ -22,47 +17,55 @@ class GatherWaits {
   TILELACE_DEVICE void begin() {
     epoch_ = call_number(p_.call);
     ptx::arrive_threads(kNumberBarrier, kNumberThreads);
+    flags_ = reinterpret_cast<const comm::Flag*>(p_.call.base + p_.call.rank * p_.call.stride +
+                                                 p_.call.flags);
   }
 
   /// Waits until these rows can be read by TMA; false: they never came.
   TILELACE_DEVICE bool rows(int section, int first, int last, int segment) {
-    bool good = true;
-    for (int j = lane_;; j += 32) {
-      const int flag = p_.work.order.awaited(section, first, last, j);
-      good = wait(flag, segment) && good;
-      if (__any_sync(~0U, flag < 0 ? 1 : 0) != 0) return good;
+    segment_ = segment;
+    good_ = true;
+    p_.work.order.wait_for_rows(section, first, last, *this);
+    wait_dealt();
+    return good_;
+  }
+
+  TILELACE_DEVICE void wait(int flag) {
+    // Flags only grow: once is enough.
+    if (flag < 64) {
+      if ((seen_ >> flag & 1U) != 0) return;
+      seen_ |= 1ULL << flag;
     }
+    if (dealt_ == lane_) flag_ = flag;
+    if (++dealt_ == 32) wait_dealt();
   }
 
  private:
-  /// A lane's flag, -1: none. By the whole warp, the same to all.
-  TILELACE_DEVICE bool wait(int flag, int segment) {
-    // Flags only grow: once is enough.
-    const bool seen = flag < 0 || (flag < 64 && (seen_ >> flag & 1U) != 0);
-    if (__all_sync(~0U, seen ? 1 : 0) != 0) return true;
+  TILELACE_DEVICE void wait_dealt() {
+    if (dealt_ == 0) return;
     bool reached = true;
-    if (lane_ == 0) trace_.add(TraceKind::wait_rows, kLoadLane, segment);
-    if (!seen) {
-      const int peer = flag / p_.work.order.max_chunks;
-      const WaitPlace place{Role::load, segment, -1, peer, static_cast<std::uint32_t>(flag)};
-      reached = cuda::wait(p_.call.wait, place, own_flags(p_) + flag, epoch_) ==
-                comm::WaitStatus::reached;
-      trace_.add(TraceKind::flag, kLoadLane, flag);
+    if (lane_ == 0) trace_.add(TraceKind::wait_rows, kLoadLane, segment_);
+    if (lane_ < dealt_) {
+      const int peer = flag_ / p_.work.order.max_chunks;
+      const WaitPlace place{Role::load, segment_, -1, peer, static_cast<std::uint32_t>(flag_)};
+      reached =
+          cuda::wait(p_.call.wait, place, flags_ + flag_, epoch_) == comm::WaitStatus::reached;
+      trace_.add(TraceKind::flag, kLoadLane, flag_);
     }
-    const bool good = __all_sync(~0U, reached ? 1 : 0) != 0;
-    seen_ |= __reduce_or_sync(~0U, flag >= 0 && flag < 32 ? 1U << flag : 0);
-    seen_ |= std::uint64_t{__reduce_or_sync(~0U, flag >= 32 && flag < 64 ? 1U << (flag - 32) : 0)}
-             << 32;
+    dealt_ = 0;
+    good_ = __all_sync(~0U, reached ? 1 : 0) != 0 && good_;
     proxy_fence_global();  // for whichever lane loads
-    if (lane_ == 0) trace_.add(TraceKind::rows_here, kLoadLane, segment);
-    return good;
+    if (lane_ == 0) trace_.add(TraceKind::rows_here, kLoadLane, segment_);
   }
 
   const AgGemmParams& p_;
   Trace trace_;
   int lane_;
   std::uint32_t epoch_ = 0;
+  const comm::Flag* flags_ = nullptr;
   std::uint64_t seen_ = 0;
+  int dealt_ = 0, flag_ = 0, segment_ = 0;
+  bool good_ = true;
 };
 
 /// Traces only, one warp: writes down when each chunk lands, whoever needs it when.
@@ -71,7 +74,8 @@ TILELACE_DEVICE void watch_rows(const AgGemmParams& p, GemmShared<Tile> shared) 
   const schedule::GatherOrder& order = p.work.order;
   const Trace trace(p, shared.trace());
   const std::uint32_t epoch = admitted_number(shared);
-  const comm::Flag* const flags = own_flags(p);
+  const auto* flags =
+      reinterpret_cast<const comm::Flag*>(p.call.base + p.call.rank * p.call.stride + p.call.flags);
   std::uint64_t seen = 0;
   bool all = false;
   while (!all && !stopped(p.call.wait)) {
