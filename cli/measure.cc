@@ -26,7 +26,7 @@ constexpr int kFewestIterations = 3, kMostIterations = 40;
 /// On GPUs: samples, calls of a graph, and what each sample runs
 /// before and while it is timed (clocks settle under load of its own).
 constexpr int kGpuIterations = 10, kGraphCalls = 16;
-constexpr int kHostRounds = 8, kHostCalls = 16;  ///< eager ones
+constexpr int kHostRounds = 24, kHostCalls = 16;  ///< eager ones
 constexpr double kLoadUs = 40e3, kSampleUs = 10e3;
 
 class RankMeasurement {

@@ -2,6 +2,7 @@
 // The tile shapes that the sm_90a GEMM is compiled for. One line each; kernels, plans and tests are
 // made from these lists.
 #pragma once
+#include <initializer_list>
 #include <string_view>
 
 namespace tilelace::plan {
@@ -33,6 +34,12 @@ struct GemmTile {
   [[nodiscard]] constexpr int worker_cols() const { return width * cluster_cols; }
 };
 
+constexpr bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+  for (const std::string_view n : names)
+    if (name == n) return true;
+  return false;
+}
+
 /// Whether the kernels of gemm_rs are made for these tiles: narrow ones serve few rows, for which
 /// the fused kernel is not taken; wide and tall ones whose groups take no turns hold their products
 /// up while they send, and were the best plan of no row.
@@ -52,9 +59,8 @@ constexpr bool can_push(int blocks, int width) { return blocks * width / 2 <= 17
 /// Whether kernels of gemm_ar are made: groups that take turns send under each other's products;
 /// those that share a tile finish it sooner, where a call is one wave of few rows.
 constexpr bool can_share(std::string_view name, int blocks, int width, bool pingpong) {
-  for (const std::string_view shared : {"c128", "c128_1x2", "c80", "c80_1x2", "c64_1x2"})
-    if (name == shared) return true;
-  return pingpong && blocks * width / 2 <= 192;
+  return is_one_of(name, {"c128", "c128_1x2", "c80", "c80_1x2", "c64_1x2"}) ||
+         (pingpong && blocks * width / 2 <= 192);
 }
 
 /// Whether those leave registers for a kernel of one warp beside them, which copy engines that
@@ -67,24 +73,19 @@ constexpr bool can_carry(int blocks, int width, bool pingpong) {
 /// columns can be halved those that predictions choose for the MLPs of models, so that building is
 /// short.
 constexpr bool can_gate(std::string_view name) {
-  for (const std::string_view gated : {"c224", "c128_1x2", "c112_1x2", "c80_1x2", "c64_1x2", "p192",
-                                       "p176", "p144", "s96_1x2", "s32_1x2"})
-    if (name == gated) return true;
-  return false;
+  return is_one_of(name, {"c224", "c128_1x2", "c112_1x2", "c80_1x2", "c64_1x2", "p192", "p176",
+                          "p144", "s96_1x2", "s32_1x2"});
 }
 
 /// Whether there are kernels of this tile that leave partial sums in fp32: of few tiles, for few to
 /// many rows, so that building is short.
 constexpr bool can_widen(std::string_view name) {
-  for (const std::string_view wide :
-       {"v16", "s64_1x2", "c64_1x2", "c128_1x2", "c256", "p128", "p160", "t176"})
-    if (name == wide) return true;
-  return false;
+  return is_one_of(name, {"v16", "s64_1x2", "c64_1x2", "c128_1x2", "c256", "p128", "p160", "t176"});
 }
 
 /// Whether there are kernels of this tile whose sums the switch makes: of tiles that leave
 /// registers for one more warpgroup.
-constexpr bool can_multimem(std::string_view name) { return name == "p128" || name == "p160"; }
+constexpr bool can_multimem(std::string_view name) { return is_one_of(name, {"p128", "p160"}); }
 
 // clang-format off
 // name, groups, blocks, width, stages, cluster rows, cols, staging, pingpong, swapped, per_sm
