@@ -26,8 +26,8 @@ constexpr int kFewestIterations = 3, kMostIterations = 40;
 /// On GPUs: samples, calls of a graph, and what each sample runs
 /// before and while it is timed (clocks settle under load of its own).
 constexpr int kGpuIterations = 10, kGraphCalls = 16;
-constexpr int kHostRounds = 24, kHostCalls = 16;  ///< eager ones
 constexpr double kLoadUs = 40e3, kSampleUs = 10e3;
+constexpr int kHostCalls = 16, kMostHostRounds = 24;  ///< of eager calls, whose host time is taken
 
 class RankMeasurement {
  public:
@@ -211,14 +211,17 @@ class RankMeasurement {
       send_("");
     }
     gpu_->clear();
-    part.host_us = host_us(calls.at(Way::fused));
+    // Long calls are not made for as long as short ones are many.
+    const int fit = replays.at(Way::fused).second;
+    part.host_us =
+        host_us(calls.at(Way::fused), std::min(kFewestIterations * fit, kMostHostRounds));
   }
 
   /// Of an eager call: what the host is busy with it, while the launch queue has room. Ranks take
   /// turns, for threads of one process would wait for each other in the driver.
-  double host_us(const std::function<void()>& call) {
+  double host_us(const std::function<void()>& call, int rounds) {
     double best = HUGE_VAL;
-    for (int round = 0; round < kHostRounds; ++round) {
+    for (int round = 0; round < rounds; ++round) {
       for (int turn = 0; turn < member_.size(); ++turn) {
         member_.barrier();
         if (turn != member_.rank()) continue;

@@ -86,7 +86,8 @@ struct KernelPlan {
   int shots = 0;  ///< sums of partials that are pushed: 2: by owners, who send them to all
   bool along_cols = false;
   bool by_neighbours = false;  ///< workers are numbered by GPC, so that neighbours share operands
-  bool early_weights = true;   ///< weights stream while the kernel before it ends
+  /// Begins while the kernel before it ends; weights that were prepared stream at once.
+  bool early_weights = true;
 
   bool operator==(const KernelPlan&) const = default;
 };

@@ -42,7 +42,7 @@ struct GemmPlan {
   int deep = 1;
   bool by_neighbours = false;  ///< workers are numbered by GPC, so that neighbours share operands
   bool early_weights = true;   ///< launched while the kernel before it ends; weights stream at once
-  bool weights_wait = false;   ///< no: not before that kernel has ended, which may write them
+  bool weights_wait = false;   ///< of a call: they come after that kernel, which may write them
   double predicted_us = 0;
 };
 

@@ -56,8 +56,8 @@ class GemmCall {
  public:
   /// Errors: usage (misaligned pointer, shape, tile), system.
   GemmCall(const plan::GemmPlan&, const plan::GemmProblem&, const GemmTensors&, const GemmScratch&);
-  /// Asynchronous; may be captured. With early weights it must follow, in the stream, a kernel that
-  /// does not write the weight. Error: system.
+  /// Asynchronous; may be captured. Where it is launched early and weights do not wait it must
+  /// follow, in the stream, a kernel that does not write the weight. Error: system.
   void launch(cudaStream_t) const;
 
  private:

@@ -76,6 +76,10 @@ std::byte* OpCheck::make(std::int64_t elements) {
   return static_cast<std::byte*>(p);
 }
 
+std::byte* OpCheck::own_weight(std::size_t i) const {
+  return weights_.at(i) + shape_.own_part * kWeightPitch * 2;
+}
+
 void OpCheck::lay(const Case& c, Side& side) const {
   const Problem& p = c.problem;
   side.tensors = {};
@@ -89,7 +93,7 @@ void OpCheck::lay(const Case& c, Side& side) const {
     at += (piece_bytes(p, shape_, i) + 255) / 256 * 256;
   }
   for (std::size_t i = 0; i < p.n.size(); ++i) {
-    side.tensors.weights.push_back(weights_.at(i) + shape_.own_part * kWeightPitch * 2);
+    side.tensors.weights.push_back(own_weight(i));
     if (p.bias) side.tensors.biases.push_back(biases_.at(i));
     if (i < p.outputs()) side.tensors.outs.push_back(side.pieces[i]);
   }
@@ -146,7 +150,7 @@ void OpCheck::write_late(const Case& c, const Side& side) {
   };
   static_assert(kMostWeights < kMostLatePieces);
   for (std::size_t i = 0; i < c.problem.n.size(); ++i)
-    add(weights_[i] + shape_.own_part * kWeightPitch * 2, bytes_of(c.problem.n[i], c.problem.k));
+    add(own_weight(i), bytes_of(c.problem.n[i], c.problem.k));
   add(side.a, bytes_of(shape_.inputs, c.problem.k));
   check(enqueue_late_copy(copy, rank_.stream), "writing late");
 }

@@ -58,6 +58,7 @@ class OpCheck {
   void begin(const Case& c);
   void fill_weights(const Case& c);
   void fill_residual(const Case& c);
+  [[nodiscard]] std::byte* own_weight(std::size_t i) const;
   void lay(const Case& c, Side& side) const;
   void fill(const Case& c, void* to, std::int64_t row, std::int64_t rows, std::uint64_t seed);
   /// Inputs of the side's next call, poison in its results.
@@ -72,7 +73,7 @@ class OpCheck {
   /// gemm_ar: the same bits on every rank. Collective.
   void check_equal(const Case& c, const Side& side, std::string& trouble);
   void call(cuda::RankOps& ops, const Case& c, const Side& side);
-  /// Poisons what the call reads; the kernel before the call writes it again, late.
+  /// Poisons weights and operand; the kernel before the call writes them again, late.
   void write_late(const Case& c, const Side& side);
 
   Rank& rank_;

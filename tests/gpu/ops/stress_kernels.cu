@@ -86,15 +86,16 @@ __device__ std::int64_t now_ns() {
   return t;
 }
 
-__global__ void spin_kernel(std::int64_t ns) {
+__device__ void spin(std::int64_t ns) {
   const std::int64_t end = now_ns() + ns;
   while (now_ns() < end) __nanosleep(200);
 }
 
+__global__ void spin_kernel(std::int64_t ns) { spin(ns); }
+
 __global__ void late_copy_kernel(const __grid_constant__ LateCopy c) {
   cudaTriggerProgrammaticLaunchCompletion();
-  const std::int64_t end = now_ns() + 20'000;
-  while (now_ns() < end) __nanosleep(200);
+  spin(20'000);
   const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
   for (int p = 0; p < c.pieces; ++p) {
     auto* to = static_cast<std::uint16_t*>(c.piece[p].to);
