@@ -27,7 +27,9 @@ constexpr int kFewestIterations = 3, kMostIterations = 40;
 /// before and while it is timed (clocks settle under load of its own).
 constexpr int kGpuIterations = 10, kGraphCalls = 16;
 constexpr double kLoadUs = 40e3, kSampleUs = 10e3;
-constexpr int kHostCalls = 16, kMostHostRounds = 24;  ///< of eager calls, whose host time is taken
+/// Eager calls whose host time is taken: what the launch queue has room for.
+constexpr int kHostCalls = 16, kMostHostRounds = 24;
+constexpr double kHostSeconds = 0.03;
 
 class RankMeasurement {
  public:
@@ -54,6 +56,12 @@ class RankMeasurement {
     RankWeights weights = model_weights(work_, job, member_.rank());
     if (gpu_) move_to_gpu(weights, place_);
     prepare(job, weights, false);
+    for (std::size_t s = 0; gpu_ && s < sizes; ++s) {
+      CallTensors tensors(work_, job, member_.rank(), work_.sizes[s], place());
+      tensors.send_input();
+      const PlanOptions options = ways(job)[0];
+      parts[s].host = {host_us([&] { tensors.call(member_, weights, options, false, false); }), 0};
+    }
     for (std::size_t s = 0; s < sizes; ++s) {
       CallTensors tensors(work_, job, member_.rank(), work_.sizes[s], place());
       tensors.fill_random();
@@ -211,25 +219,28 @@ class RankMeasurement {
       send_("");
     }
     gpu_->clear();
-    // Long calls are not made for as long as short ones are many.
-    const int fit = replays.at(Way::fused).second;
-    part.host_us =
-        host_us(calls.at(Way::fused), std::min(kFewestIterations * fit, kMostHostRounds));
+    part.host->beside_graphs_us = host_us(calls.at(Way::fused));
   }
 
-  /// Of an eager call: what the host is busy with it, while the launch queue has room. Ranks take
-  /// turns, for threads of one process would wait for each other in the driver.
-  double host_us(const std::function<void()>& call, int rounds) {
+  /// Of an eager call: what the host is busy with it, one behind the other, while the launch queue
+  /// has room. Ranks take turns, for threads of one process would wait for each other in the
+  /// driver.
+  double host_us(const std::function<void()>& call) {
     double best = HUGE_VAL;
-    for (int round = 0; round < rounds; ++round) {
+    std::int64_t rounds = kMostHostRounds;
+    for (std::int64_t round = 0; round < rounds; ++round) {
+      const double start = seconds_now();
       for (int turn = 0; turn < member_.size(); ++turn) {
         member_.barrier();
         if (turn != member_.rank()) continue;
+        call();  // the first one behind a wait finds nothing in caches
         const double begin = seconds_now();
         for (int i = 0; i < kHostCalls; ++i) call();
         best = std::min(best, (seconds_now() - begin) / kHostCalls);
       }
       member_.synchronize(gpu_->stream());
+      const double fit = kHostSeconds / (seconds_now() - start);
+      if (round == 0) rounds = agree(std::llround(std::clamp<double>(fit, 1, kMostHostRounds)));
     }
     return best * 1e6;
   }

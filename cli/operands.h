@@ -72,6 +72,8 @@ class CallTensors {
   CallTensors(const Workload& work, const Job& job, int rank, std::int64_t m,
               const GpuPlace* place = nullptr);
 
+  /// On GPUs: the input as it is. Filling it does so too.
+  void send_input();
   /// Dense random data, or the integers.
   void fill_random();
   void fill_integers();
@@ -95,7 +97,6 @@ class CallTensors {
   void random_row(std::int64_t row, const TensorView& to) const;
 
  private:
-  void send_input();
   [[nodiscard]] void* stream() const { return place_ == nullptr ? nullptr : place_->stream; }
   [[nodiscard]] bool gathers() const { return gemm_.op == Op::ag_gemm; }
   AgGemmArgs gather_args(const RankWeights&, const TensorView& a, bool plain, bool gathered);

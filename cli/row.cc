@@ -79,15 +79,16 @@ std::string to_text(const RankPart& part) {
     for (const Span& s : way) list.push_back({s.begin, s.end});
     samples.push_back(std::move(list));
   }
-  return json{{"row", part.row},
-              {"pass", part.pass},
-              {"exact", part.exact},
-              {"error", part.error_squares},
-              {"value", part.value_squares},
-              {"hash", part.result_hash},
-              {"complaint", part.complaint},
-              {"host", part.host_us ? json(*part.host_us) : json(nullptr)},
-              {"samples", samples}}
+  return json{
+      {"row", part.row},
+      {"pass", part.pass},
+      {"exact", part.exact},
+      {"error", part.error_squares},
+      {"value", part.value_squares},
+      {"hash", part.result_hash},
+      {"complaint", part.complaint},
+      {"host", part.host ? json{part.host->us, part.host->beside_graphs_us} : json(nullptr)},
+      {"samples", samples}}
       .dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -105,7 +106,7 @@ RankPart part_of(const std::string& text) {
   p.value_squares = number("value");
   p.result_hash = j.at("hash");
   p.complaint = j.at("complaint");
-  if (!j.at("host").is_null()) p.host_us = j.at("host").get<double>();
+  if (const json& host = j.at("host"); !host.is_null()) p.host = {host.at(0), host.at(1)};
   for (std::size_t w = 0; w < kWays; ++w) {
     for (const auto& s : j.at("samples").at(w)) p.samples[w].push_back({s.at(0), s.at(1)});
   }
@@ -142,8 +143,12 @@ Row join(const Workload& work, const Machine& machine, const std::vector<RankPar
     const double p10 = quantile(all, 0.1);
     if (p10 > 0) row.spread = quantile(all, 0.9) / p10;
   }
-  for (const RankPart& p : parts)
-    if (p.host_us) row.host_us = std::max(*p.host_us, row.host_us.value_or(0));
+  for (const RankPart& p : parts) {
+    if (!p.host) continue;
+    if (!row.host) row.host.emplace();
+    row.host->us = std::max(p.host->us, row.host->us);
+    row.host->beside_graphs_us = std::max(p.host->beside_graphs_us, row.host->beside_graphs_us);
+  }
   if (work.check) join_checks(parts, row);
   return row;
 }

@@ -21,6 +21,13 @@ struct Span {
   double end = 0;
 };
 
+/// Microseconds that the host is busy with an eager call on a GPU.
+struct HostTime {
+  double us = 0;
+  double beside_graphs_us =
+      0;  ///< once calls were captured: every other one aligns the calls first
+};
+
 /// What one rank brings to a row; travels between processes as text.
 struct RankPart {
   int row = 0;  ///< job * sizes + size
@@ -30,7 +37,7 @@ struct RankPart {
   double value_squares = 0;       ///< of their reference
   std::uint64_t result_hash = 0;  ///< gemm_ar: must be the same on every rank
   std::string complaint;          ///< what was wrong, if anything
-  std::optional<double> host_us;  ///< GPUs: of an eager call of `fused`, the fastest
+  std::optional<HostTime> host;   ///< GPUs: of a call of `fused`, the fastest round
   std::array<std::vector<Span>, kWays> samples;
 };
 
@@ -44,8 +51,8 @@ struct Row {
   std::int64_t m = 0, n = 0, k = 0;  ///< of the unsharded product
   Plan plan;                         ///< the one that `fused` ran
   std::array<std::optional<double>, kWays> us;
-  std::optional<double> spread;   ///< p90 / p10 of fused
-  std::optional<double> host_us;  ///< GPUs: of an eager call of fused, the slowest rank's
+  std::optional<double> spread;  ///< p90 / p10 of fused
+  std::optional<HostTime> host;  ///< GPUs: of a call of fused, the slowest rank's
   int iterations = 0;
   std::optional<double> error;
   std::optional<bool> exact, verified;

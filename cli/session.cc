@@ -133,19 +133,22 @@ class Session {
     if (row.roof() && row.time(Way::fused) && *row.time(Way::fused) < 0.95 * *row.roof())
       ++above_roof_;
     worst_spread_ = std::max(worst_spread_, row.spread.value_or(0));
-    if (row.host_us) {
-      longest_host_us_ = std::max(*row.host_us, longest_host_us_);
-      shortest_host_us_ = std::min(*row.host_us, shortest_host_us_);
-    }
+    if (row.host) hosts_.push_back(*row.host);
     progress_.set(++done_, fmt::format("{} {} m {}", row.label, name_of(row.op), row.m));
+  }
+
+  [[nodiscard]] std::string host_range(double HostTime::*of) const {
+    const auto [least, most] = std::ranges::minmax(hosts_, {}, of);
+    return fmt::format("{:.1f} to {:.1f} us", least.*of, most.*of);
   }
 
   void print_end(double seconds) const {
     if (!shows_) return;
     fmt::print("\n{}Largest spread (p90 / p10) of fused: {:.2f}.\n", row_legend(), worst_spread_);
-    if (longest_host_us_ > 0)
-      fmt::print("Host time of an eager call of fused: {:.1f} to {:.1f} us.\n", shortest_host_us_,
-                 longest_host_us_);
+    if (!hosts_.empty())
+      fmt::print(
+          "Host time of an eager call of fused: {}; once calls were captured in graphs: {}.\n",
+          host_range(&HostTime::us), host_range(&HostTime::beside_graphs_us));
     if (work_.device == Device::cpu && (worst_spread_ > kBusySpread || above_roof_ > 0)) {
       fmt::print(
           "Something else ran on these cores ({} rows beat their roof): repeat before you "
@@ -173,7 +176,7 @@ class Session {
   int done_ = 0, bad_ = 0, above_roof_ = 0;
   std::int64_t findings_ = 0;
   double worst_spread_ = 0;
-  double shortest_host_us_ = HUGE_VAL, longest_host_us_ = 0;
+  std::vector<HostTime> hosts_;
 };
 
 /// What GPU ranks of this command do not have.

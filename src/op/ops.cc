@@ -2,8 +2,6 @@
 // The public ops: check tensors -> Problem -> Plan -> backend.
 #include "tilelace/ops.h"
 
-#include <fmt/core.h>
-
 #include "core/check.h"
 #include "op/impl.h"
 #include "op/tensors.h"
@@ -50,12 +48,12 @@ void check_weights(const Problem& p, std::span<const TensorView> weights,
                    std::span<const TensorView> bias) {
   const auto op = name_of(p.op);
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    op::check_tensor(op, fmt::format("weight {}", i), weights[i], p.dtype, p.n[i], p.k);
+    op::check_tensor(op, {"weight", i}, weights[i], p.dtype, p.n[i], p.k);
   }
   require(bias.empty() || bias.size() == weights.size(),
           "{}: bias: got {}, expected none or one a weight ({})", op, bias.size(), weights.size());
   for (std::size_t i = 0; i < bias.size(); ++i) {
-    op::check_tensor(op, fmt::format("bias {}", i), bias[i], p.dtype, 1, p.n[i]);
+    op::check_tensor(op, {"bias", i}, bias[i], p.dtype, 1, p.n[i]);
   }
 }
 
@@ -71,7 +69,7 @@ void check_outputs_apart(std::string_view op, std::span<const op::Named> inputs,
 void add_named(std::vector<op::Named>& list, std::string_view name,
                std::span<const TensorView> tensors) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    list.push_back({fmt::format("{} {}", name, i), tensors[i]});
+    list.push_back({{name, i}, tensors[i]});
   }
 }
 
@@ -88,7 +86,7 @@ void check(const Problem& p, const AgGemmArgs& args, int rank, Part part) {
     require(args.out.size() == p.outputs(), "ag_gemm: out: got {} outputs, expected {}",
             args.out.size(), p.outputs());
     for (std::size_t i = 0; i < args.out.size(); ++i) {
-      op::check_tensor("ag_gemm", fmt::format("out {}", i), args.out[i], p.dtype, p.m, p.n[i]);
+      op::check_tensor("ag_gemm", {"out", i}, args.out[i], p.dtype, p.m, p.n[i]);
     }
     add_named(outputs, "out", args.out);
   }
@@ -107,11 +105,11 @@ void check(const Problem& p, const GemmReduceArgs& args, int rank, Part part) {
   std::vector<op::Named> inputs{{"x", args.x}};
   if (part != Part::collective) {
     check_weights(p, {&args.weight, 1}, {&args.bias, p.bias ? std::size_t{1} : 0});
-    inputs.push_back({"weight 0", args.weight});
+    inputs.push_back({{"weight", 0}, args.weight});
   } else if (p.bias) {
-    op::check_tensor(op, "bias 0", args.bias, p.dtype, 1, p.n[0]);
+    op::check_tensor(op, {"bias", 0}, args.bias, p.dtype, 1, p.n[0]);
   }
-  if (p.bias) inputs.push_back({"bias 0", args.bias});
+  if (p.bias) inputs.push_back({{"bias", 0}, args.bias});
   const bool all_rows = p.op == Op::gemm_ar || part == Part::gemm;
   const std::int64_t rows = all_rows ? p.m : op::shard_rows(p, rank);
   op::check_tensor(op, "out", args.out, p.dtype, rows, p.n[0]);

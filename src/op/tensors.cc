@@ -17,7 +17,7 @@ std::int64_t bytes_spanned(const TensorView& t) {
 
 }  // namespace
 
-void check_tensor(std::string_view op, std::string_view name, const TensorView& t, DType dtype,
+void check_tensor(std::string_view op, TensorName name, const TensorView& t, DType dtype,
                   std::int64_t rows, std::int64_t cols) {
   require(static_cast<int>(t.dtype) <= static_cast<int>(DType::fp32),
           "{}: {}: got an unknown dtype {}, expected bf16, fp16 or fp32", op, name,
@@ -65,8 +65,7 @@ void check_preparation(const Preparation& p, int ranks) {
           "{}: weights: got {}, expected {}, or none: calls bring theirs", op, p.weights.size(),
           p.problem.n.size());
   for (std::size_t i = 0; i < p.weights.size(); ++i) {
-    check_tensor(op, fmt::format("weight {}", i), p.weights[i], p.problem.dtype, p.problem.n[i],
-                 p.problem.k);
+    check_tensor(op, {"weight", i}, p.weights[i], p.problem.dtype, p.problem.n[i], p.problem.k);
   }
 }
 

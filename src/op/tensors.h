@@ -2,10 +2,10 @@
 // What one rank can see of a call before anything is sent.
 #pragma once
 #include <cstdint>
-#include <string>
 #include <string_view>
 
 #include "backend/backend.h"
+#include "core/tensor_name.h"
 #include "tilelace/communicator.h"
 #include "tilelace/ops.h"
 
@@ -13,12 +13,12 @@ namespace tilelace::op {
 
 /// Throws unless the view is a rows x cols matrix of this type that meets the alignment rule. A
 /// view without elements may be null.
-void check_tensor(std::string_view op, std::string_view name, const TensorView&, DType,
-                  std::int64_t rows, std::int64_t cols);
+void check_tensor(std::string_view op, TensorName, const TensorView&, DType, std::int64_t rows,
+                  std::int64_t cols);
 
 /// A tensor and what texts call it.
 struct Named {
-  std::string name;
+  TensorName name;
   TensorView view;
 };
 

@@ -64,11 +64,14 @@ TEST(CliRecord, ASampleLastsFromTheFirstBeginToTheLastEnd) {
 
 TEST(CliRecord, TheSlowestRanksHostTimeIsTheRows) {
   auto parts = two_parts();
-  EXPECT_FALSE(join(small_work(), machine_for(2, {}), parts).host_us);  // CPU ranks have none
-  parts[0].host_us = 7.5;
-  parts[1].host_us = 8.5;
+  EXPECT_FALSE(join(small_work(), machine_for(2, {}), parts).host);  // CPU ranks have none
+  parts[0].host = {7.5, 9.5};
+  parts[1].host = {8.5, 9.0};
   parts[1] = part_of(to_text(parts[1]));  // as it travels
-  EXPECT_EQ(join(small_work(), machine_for(2, {}), parts).host_us, 8.5);
+  const Row row = join(small_work(), machine_for(2, {}), parts);
+  ASSERT_TRUE(row.host);
+  EXPECT_EQ(row.host->us, 8.5);
+  EXPECT_EQ(row.host->beside_graphs_us, 9.5);
 }
 
 TEST(CliRecord, WithoutChecksTheirFiguresAreNull) {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/backend.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -91,7 +89,7 @@ void GpuBackend::check_tensors(const Problem& problem, const Operands& operands,
   const auto op = name_of(problem.op);
   const auto all = [&](std::string_view name, std::span<const TensorView> list) {
     for (std::size_t i = 0; i < list.size(); ++i)
-      require_on_device(op, fmt::format("{} {}", name, i), list[i], device_);
+      require_on_device(op, {name, i}, list[i], device_);
   };
   require_on_device(op, "a", operands.input, device_);
   require_on_device(op, "gathered", operands.gathered, device_);

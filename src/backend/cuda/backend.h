@@ -10,6 +10,7 @@
 #include "backend/backend.h"
 #include "backend/cuda/gemm.h"
 #include "backend/cuda/rank_ops.h"
+#include "core/tensor_name.h"
 #include "tilelace/error.h"
 
 namespace tilelace::cuda {
@@ -82,7 +83,7 @@ class GpuBackend : public Backend {
 };
 
 /// Throws a usage error unless `t` lies on this device with its rows one after the other.
-void require_on_device(std::string_view op, std::string_view name, const TensorView& t, int device);
+void require_on_device(std::string_view op, TensorName, const TensorView&, int device);
 
 std::unique_ptr<RankMemory> make_device_memory(int device, std::size_t bytes);
 

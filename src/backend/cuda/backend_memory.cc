@@ -45,8 +45,7 @@ class DeviceRankMemory : public RankMemory {
 
 }  // namespace
 
-void require_on_device(std::string_view op, std::string_view name, const TensorView& t,
-                       int device) {
+void require_on_device(std::string_view op, TensorName name, const TensorView& t, int device) {
   if (t.rows == 0 || t.cols == 0 || t.data == nullptr) return;
   require(t.rows == 1 || t.stride == t.cols,
           "{}: {} on GPUs, got rows {} elements apart, expected {}: one after the other", op, name,

@@ -83,7 +83,7 @@ std::string GpuBackend::described(std::span<const PreparedCall> calls) const {
   std::string text;
   for (const PreparedCall& c : calls) {
     for (std::size_t i = 0; i < c.weights.size(); ++i)
-      require_on_device("prepare", fmt::format("weight {}", i), c.weights[i], device_);
+      require_on_device("prepare", {"weight", i}, c.weights[i], device_);
     text += fmt::format("{}; {}\n", fmt::streamed(c.problem),
                         fmt::streamed(make_plan(c.problem, machine_, c.options)));
   }

@@ -138,12 +138,29 @@ int device_attribute(CUdevice device, CUdevice_attribute attribute, std::string_
   return driver(op).device_attribute(&value, attribute, device) == CUDA_SUCCESS ? value : 0;
 }
 
+namespace {
+
+/// What this thread's last cudaSetDevice made current.
+struct Selected {
+  int device = -1;
+  CUcontext context = nullptr;
+};
+thread_local Selected selected;
+
+}  // namespace
+
 DeviceScope::DeviceScope(int device, std::string_view op) {
-  require_driver(driver(op).context_get(&before_), op, "cuCtxGetCurrent");
-  require_runtime(cudaSetDevice(device), op, fmt::format("cudaSetDevice({})", device));
+  const Driver& d = driver(op);
+  require_driver(d.context_get(&before_), op, "cuCtxGetCurrent");
+  if (before_ != nullptr && selected.device == device && selected.context == before_) return;
+  const cudaError_t status = cudaSetDevice(device);
+  if (status != cudaSuccess) require_runtime(status, op, fmt::format("cudaSetDevice({})", device));
+  changed_ = true;
+  selected.device = d.context_get(&selected.context) == CUDA_SUCCESS ? device : -1;
 }
 
 DeviceScope::~DeviceScope() {
+  if (!changed_) return;
   if (const Driver* d = driver_if_alive()) d->context_set(before_);
 }
 

@@ -56,7 +56,8 @@ CUdevice device_handle(int device, std::string_view op);
 int device_attribute(CUdevice device, CUdevice_attribute attribute, std::string_view op);
 
 /// Makes a device current in this thread, and at the end what was current before. Unlike
-/// cudaSetDevice(before), it makes no context on a device that had none.
+/// cudaSetDevice(before), it makes no context on a device that had none. Next to nothing where the
+/// device is current already. Inside it another device must not become current.
 class DeviceScope {
  public:
   DeviceScope(int device, std::string_view op);
@@ -66,6 +67,7 @@ class DeviceScope {
 
  private:
   CUcontext before_ = nullptr;
+  bool changed_ = false;
 };
 
 }  // namespace tilelace::comm

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What errors call a tensor. Becomes text only in an error: calls carry many names and few errors.
+#pragma once
+#include <fmt/core.h>
+
+#include <cstddef>
+#include <string_view>
+
+namespace tilelace {
+
+/// "a", or one of several, "weight 0". The text must outlive it.
+struct TensorName {
+  constexpr TensorName(const char* text) : kind(text) {}  // NOLINT: where a text is a name
+  constexpr TensorName(std::string_view text, std::size_t which) : kind(text), number(which) {}
+
+  static constexpr std::size_t kOnly = static_cast<std::size_t>(-1);
+
+  std::string_view kind;
+  std::size_t number = kOnly;
+};
+
+}  // namespace tilelace
+
+template <>
+struct fmt::formatter<tilelace::TensorName> {
+  static constexpr auto parse(format_parse_context& c) { return c.begin(); }
+  template <class Context>
+  auto format(const tilelace::TensorName& n, Context& c) const {
+    if (n.number == tilelace::TensorName::kOnly) return format_to(c.out(), "{}", n.kind);
+    return format_to(c.out(), "{} {}", n.kind, n.number);
+  }
+};
