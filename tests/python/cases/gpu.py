@@ -187,6 +187,7 @@ def host_us(w, fn):
 @case(2, 4, on=GPU)
 def host_time_of_an_eager_call(w):
     x, part, weight = w.randn(16, 512), w.randn(16 // w.ranks, 512), w.randn(256, 512)
+    weight_t = weight.t()
     out = w.empty(16, 256)
     forms = {
         "gemm_ar": lambda: OPS.gemm_ar(x, weight, None, w.name),
@@ -195,6 +196,8 @@ def host_time_of_an_eager_call(w):
         "ag_gemm": lambda: OPS.ag_gemm(part, [weight], None, w.name),
         "tilelace.gemm_ar": lambda: tilelace.gemm_ar(x, weight, None, w.name),
         "torch.mm": lambda: torch.mm(x, weight.t()),
+        "torch.ops.aten.mm": lambda: torch.ops.aten.mm(x, weight_t),
+        "torch.empty": lambda: torch.empty(16, 256, dtype=x.dtype, device=x.device),
     }
     for name, fn in forms.items():
         with torch.inference_mode():
