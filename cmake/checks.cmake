@@ -8,6 +8,8 @@ if(Python3_FOUND)
            ${PROJECT_SOURCE_DIR}/tools/check_includes_test.py)
   add_test(NAME tools.compiled_kernels_finds_mistakes COMMAND Python3::Interpreter
            ${PROJECT_SOURCE_DIR}/tools/check_kernels_test.py)
+  add_test(NAME tools.plan_regret COMMAND Python3::Interpreter
+           ${PROJECT_SOURCE_DIR}/tools/plan_regret_test.py)
 endif()
 
 # header_check(TARGET ROOT FOLDER LIBS...): a source a header, which includes it twice.

@@ -108,7 +108,9 @@ std::vector<FusedChoice> Fused::choose(const Row& row) {
   // All stay, in the order of a quick look; the first of them are timed again with more care.
   timer_.select(all, all.size(), 0, options_.lengths);
   if (options_.all && rank_.group->rank() == 0)
-    for (const Variant& v : all) std::printf("    %9.2f us  %s\n", v.quick_us, v.name.c_str());
+    for (const Variant& v : all)
+      std::printf("    %9.2f us (predicted %9.2f)  %s\n", v.quick_us, predicted_us(plans[v.index]),
+                  v.name.c_str());
   std::vector<Variant> first;
   for (std::size_t i = 0; i < std::min(kFinalists, all.size()); ++i)
     first.push_back(std::move(all[i]));
