@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/align_calls.h"
 #include "backend/cuda/device/call.h"
+#include "backend/cuda/device/ptx.h"
 
 namespace tilelace::cuda {
 namespace {
 
 __global__ void __launch_bounds__(32)
     align_kernel(const __grid_constant__ CallParams c, unsigned parity) {
+  ptx::launch_dependents();
+  ptx::wait_prerequisites();
   const std::uint32_t epoch = call_number(c);
   if (((epoch - 1) & 1U) == parity) return;
   send_headers(c, epoch);
@@ -17,9 +20,18 @@ __global__ void __launch_bounds__(32)
 
 }  // namespace
 
-cudaError_t enqueue_align(const CallParams& call, unsigned parity, cudaStream_t stream) {
-  align_kernel<<<1, 32, 0, stream>>>(call, parity);
-  return cudaGetLastError();
+cudaError_t enqueue_align(const CallParams& call, unsigned parity, bool early,
+                          cudaStream_t stream) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(1);
+  config.blockDim = dim3(32);
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = early ? 1 : 0;
+  return cudaLaunchKernelEx(&config, align_kernel, call, parity);
 }
 
 cudaError_t load_align() {

@@ -88,7 +88,8 @@ unsigned RankCalls::begin_call(std::string_view name, Op op, cudaStream_t stream
   const CallSlots::Place place = slots_.next(capture_of(stream));
   last_ = name;
   if (place.align)
-    check(enqueue_align(params(0, kAlignHash, op), *place.align, stream), "aligning calls");
+    check(enqueue_align(params(0, kAlignHash, op), *place.align, !shares_device(), stream),
+          "aligning calls");
   return place.slot;
 }
 

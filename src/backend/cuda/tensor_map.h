@@ -14,6 +14,8 @@ struct TensorMapSource {
   const void* data;
   std::int64_t rows;
   std::int64_t cols;
+
+  bool operator==(const TensorMapSource&) const = default;
 };
 
 /// Boxes of `rows` x 128 bytes, 128-byte swizzle. Beyond the border loads give zeros and stores are
