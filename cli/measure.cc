@@ -28,8 +28,8 @@ constexpr int kFewestIterations = 3, kMostIterations = 40;
 constexpr int kGpuIterations = 10, kGraphCalls = 16;
 constexpr double kLoadUs = 40e3, kSampleUs = 10e3;
 /// Eager calls whose host time is taken: what the launch queue has room for.
-constexpr int kHostCalls = 16, kMostHostRounds = 24;
-constexpr double kHostSeconds = 0.03;
+constexpr int kHostCalls = 16, kMostHostRounds = 200;
+constexpr double kHostSeconds = 0.1;
 
 class RankMeasurement {
  public:
