@@ -170,7 +170,8 @@ class Candidates {
     plan.transport = way.transport;
     plan.route = way.route;
     plan.chunk_rows = way.chunk_rows;
-    plan.predicted_us = us + kEnterUs + (way.transport == Transport::store ? 0 : kForkUs);
+    plan.predicted_us = us + kEnterUs + (way.transport == Transport::store ? 0 : kForkUs) +
+                        (plan.gemm.early_weights || p_.ranks == 2 ? 0 : kLateStartUs);
     plans_.push_back(plan);
   }
 

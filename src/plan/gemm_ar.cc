@@ -7,6 +7,7 @@
 #include <ostream>
 
 #include "core/check.h"
+#include "plan/gemm_cost.h"
 #include "plan/gemm_rs.h"
 #include "plan/problem.h"
 
@@ -66,12 +67,17 @@ Index block_rows_of(const Problem& p, const GemmTile& tile) {
   return ceil_div(wanted, rows) * rows;
 }
 
+double late_start_us(const Problem& p, const GemmPlan& gemm) {
+  return gemm.early_weights || p.ranks == 2 ? 0 : kLateStartUs;
+}
+
 /// The product, in whole tiles of every shard.
 double product_us(const Problem& p, const GemmPlan& gemm) {
   const Index rows = gemm.tile.worker_rows();
   const Index tiles = p.ranks * ceil_div(ceil_div(p.m, p.ranks), rows);
   return gemm.predicted_us * sums_cost(gemm.tile) * static_cast<double>(tiles) /
-         static_cast<double>(ceil_div(p.m, rows));
+             static_cast<double>(ceil_div(p.m, rows)) +
+         late_start_us(p, gemm);
 }
 
 /// What a rank sends in one of the two phases.
@@ -132,7 +138,8 @@ double columns_product_us(const Problem& p, const GemmPlan& gemm) {
       ceil_div(p.m, gemm.tile.worker_rows()) * ceil_div(p.n.front(), gemm.tile.worker_cols());
   const Index waves = ceil_div(tiles_by_columns(p, gemm.tile), gemm.workers);
   return gemm.predicted_us * sums_cost(gemm.tile) * static_cast<double>(waves) /
-         static_cast<double>(ceil_div(tiles, gemm.workers));
+             static_cast<double>(ceil_div(tiles, gemm.workers)) +
+         late_start_us(p, gemm);
 }
 
 /// One wave: nothing is sent under it, nor does it lose anything to what is.

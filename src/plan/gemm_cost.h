@@ -27,6 +27,12 @@ struct GemmCost {
 /// four sets of coefficients: up to 32, up to 64, up to 512, more.
 double gemm_time_us(const GemmCost& cost, std::int64_t m, int multiprocessors);
 
+/// Us that a fused call takes longer where its kernel does not begin under the end of the one
+/// before, besides what the product alone does. Two and four H200s, walks by neighbours against the
+/// same tiles with an early beginning: m 512 4 to 7, 1024 3 to 5, from 2048 on 2 to 5. Not of
+/// ag_gemm and gemm_ar between two, whose longer products gain as much by such walks.
+constexpr double kLateStartUs = 3;
+
 /// Us a byte of memory that is read once more beside products. Measured on H200s.
 constexpr double kRereadUsPerByte = 6e-8;
 

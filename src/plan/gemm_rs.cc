@@ -74,7 +74,8 @@ std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& 
     const Index rows = gemm.tile.worker_rows();
     const Index tiles = tile_rows_by_shard(split, rows);
     double us = gemm.predicted_us * sums_cost(gemm.tile) * static_cast<double>(tiles) /
-                static_cast<double>(ceil_div(p.m, rows));
+                    static_cast<double>(ceil_div(p.m, rows)) +
+                (gemm.early_weights ? 0 : kLateStartUs);
     // Without a second group that multiplies meanwhile, sending and adding hold the tile up.
     const double wire = static_cast<double>(sent * p.n.front() * (wide ? 4 : 2)) / kSendBytesPerUs;
     if (!gemm.tile.pingpong) us += wire / 2;
