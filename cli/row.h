@@ -24,8 +24,7 @@ struct Span {
 /// Microseconds that the host is busy with an eager call on a GPU.
 struct HostTime {
   double us = 0;
-  double beside_graphs_us =
-      0;  ///< once calls were captured: every other one aligns the calls first
+  double beside_graphs_us = 0;  ///< once calls were captured: every other one aligns counts first
 };
 
 /// What one rank brings to a row; travels between processes as text.
