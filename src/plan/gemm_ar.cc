@@ -75,9 +75,9 @@ double late_start_us(const Problem& p, const GemmPlan& gemm) {
 double product_us(const Problem& p, const GemmPlan& gemm) {
   const Index rows = gemm.tile.worker_rows();
   const Index tiles = p.ranks * ceil_div(ceil_div(p.m, p.ranks), rows);
-  return gemm.predicted_us * sums_cost(gemm.tile) * static_cast<double>(tiles) /
-             static_cast<double>(ceil_div(p.m, rows)) +
-         late_start_us(p, gemm);
+  const double us =
+      gemm.predicted_us * static_cast<double>(tiles) / static_cast<double>(ceil_div(p.m, rows));
+  return us + wide_tile_us(gemm.tile) + late_start_us(p, gemm);
 }
 
 /// What a rank sends in one of the two phases.
@@ -137,9 +137,9 @@ double columns_product_us(const Problem& p, const GemmPlan& gemm) {
   const Index tiles =
       ceil_div(p.m, gemm.tile.worker_rows()) * ceil_div(p.n.front(), gemm.tile.worker_cols());
   const Index waves = ceil_div(tiles_by_columns(p, gemm.tile), gemm.workers);
-  return gemm.predicted_us * sums_cost(gemm.tile) * static_cast<double>(waves) /
-             static_cast<double>(ceil_div(tiles, gemm.workers)) +
-         late_start_us(p, gemm);
+  const double us = gemm.predicted_us * static_cast<double>(waves) /
+                    static_cast<double>(ceil_div(tiles, gemm.workers));
+  return us + wide_tile_us(gemm.tile) + late_start_us(p, gemm);
 }
 
 /// One wave: nothing is sent under it, nor does it lose anything to what is.

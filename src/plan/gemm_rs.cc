@@ -21,10 +21,10 @@ using schedule::Index;
 // Measured on H200s over NVLink (docs/decisions/0006).
 constexpr double kSendBytesPerUs = 330e3;
 constexpr double kTailUs = 6;
-/// Of the product, for every column of a tile beyond so many: why is not known. Two and four H200s,
-/// m 512 to 8192: p184 and p192 take 2 to 5 % longer than p144 and p160 where the products alone
-/// take as long.
-constexpr double kWideCost = 0.0008;
+/// For every column of a tile beyond so many, whatever m: why is not known. Two and four H200s, m
+/// 512 to 8192: up to m 4096 p184 and p192 take 2 to 5 % longer than p144 and p160 where the
+/// products alone take as long, at m 8192 no longer.
+constexpr double kWideUs = 0.35;
 constexpr int kCheapWidth = 144;
 
 /// A step of the ring must hold 2 KiB, in fp32 4, of each term of a tile.
@@ -42,8 +42,8 @@ void require_problem(const Problem& p) {
 
 }  // namespace
 
-double sums_cost(const GemmTile& t) {
-  return 1 + kWideCost * (t.pingpong ? std::max(0, t.width - kCheapWidth) : 0);
+double wide_tile_us(const GemmTile& t) {
+  return kWideUs * (t.pingpong ? std::max(0, t.width - kCheapWidth) : 0);
 }
 
 bool holds_terms(const GemmTile& t, int ranks, bool wide) {
@@ -73,9 +73,9 @@ std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& 
     if (!can_reduce(gemm.tile, p.ranks, wide) || gemm.split_tiles != 0) continue;
     const Index rows = gemm.tile.worker_rows();
     const Index tiles = tile_rows_by_shard(split, rows);
-    double us = gemm.predicted_us * sums_cost(gemm.tile) * static_cast<double>(tiles) /
-                    static_cast<double>(ceil_div(p.m, rows)) +
-                (gemm.early_weights ? 0 : kLateStartUs);
+    double us =
+        gemm.predicted_us * static_cast<double>(tiles) / static_cast<double>(ceil_div(p.m, rows));
+    us += wide_tile_us(gemm.tile) + (gemm.early_weights ? 0 : kLateStartUs);
     // Without a second group that multiplies meanwhile, sending and adding hold the tile up.
     const double wire = static_cast<double>(sent * p.n.front() * (wide ? 4 : 2)) / kSendBytesPerUs;
     if (!gemm.tile.pingpong) us += wire / 2;

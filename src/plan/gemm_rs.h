@@ -30,7 +30,7 @@ std::vector<GemmRsPlan> gemm_rs_candidates(const Problem&, const GemmMachine& = 
                                            bool wide = false);
 
 /// What a product takes longer whose tiles are added to and sent: the wider, the more.
-double sums_cost(const GemmTile&);
+double wide_tile_us(const GemmTile&);
 
 /// Of a partial, eight values of each thread of a group.
 constexpr int partial_piece_bytes(bool wide) { return wide ? 4096 : 2048; }
