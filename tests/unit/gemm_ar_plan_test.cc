@@ -117,6 +117,30 @@ TEST(GemmArPlan, GroupsShareATileInOneWaveOnly) {
   EXPECT_TRUE(shared && held);
 }
 
+/// One that came sooner would wait for terms that are made beside it.
+TEST(GemmArPlan, OwnTilesComeAWaveBehindTheFirstRemoteOnes) {
+  for (const int ranks : {2, 3, 4, 8})
+    for (const std::int64_t m : {512, 1024, 2048, 4096}) {
+      const Problem p = problem_of(ranks, m, 5120, 3200 / ranks * 8);
+      for (const GemmArPlan& plan : gemm_ar_candidates(p)) {
+        const auto order = gemm_ar_order(p, plan, 0);
+        int own = 0, remote = 0;
+        for (int t = 0; t < order.tiles(); ++t) remote += order.own_tile(t) ? 0 : 1;
+        while (own < order.tiles() && !order.own_tile(own)) ++own;
+        EXPECT_GE(own, std::min(remote, plan.gemm.workers)) << describe(plan);
+      }
+    }
+}
+
+/// The widest ones end last; and k-steps are not shared where there are tiles for everybody.
+TEST(GemmArPlan, TilesAreThoseThatWereFastest) {
+  EXPECT_EQ(gemm_ar_candidates(problem_of(4, 8192, 5120, 6400)).front().gemm.tile.name, "p160");
+  EXPECT_EQ(gemm_ar_candidates(problem_of(4, 8192, 8192, 7168)).front().gemm.tile.name, "p192");
+  for (const std::int64_t m : {1024, 1536, 2048})
+    for (const GemmPlan& plan : gemm_candidates({m, 12288, 12288, DType::bf16}))
+      EXPECT_EQ(plan.split_tiles, 0) << describe(plan);
+}
+
 TEST(GemmArPlan, RefusesAnotherOpAndTooManyRanks) {
   Problem p = problem_of(4, 1024, 1024, 512);
   p.op = Op::gemm_rs;
