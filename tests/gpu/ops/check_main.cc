@@ -41,6 +41,8 @@ struct Options {
   std::string json, commit;
 };
 
+constexpr int kForCopies = 2;  ///< multiprocessors left free where ranks share a device
+
 /// What one rank's calls may count on: a share of the multiprocessors where others use the device.
 plan::GemmMachine machine_of(int ranks, int communicators) {
   const int devices = std::min(ranks, comm::device_count());
@@ -50,7 +52,11 @@ plan::GemmMachine machine_of(int ranks, int communicators) {
     cuda::check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, d), "SMs");
     machine.multiprocessors = std::min(machine.multiprocessors, count);
   }
-  machine.multiprocessors /= (ranks + devices - 1) / devices * communicators;
+  // Copies between ranks of one device are kernels of the driver's: they find a place only beside
+  // shares that leave one, and products that wait for them never end otherwise.
+  const int sharers = (ranks + devices - 1) / devices;
+  if (sharers > 1) machine.multiprocessors -= kForCopies;
+  machine.multiprocessors /= sharers * communicators;
   return machine;
 }
 
