@@ -6,13 +6,24 @@ on every rank (gemm_ar) counts once. So a bias of gemm_rs gets the part of this 
 """
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-_OPS = torch.ops.tilelace
+from ._errors import call
+
+
+class _Ops:
+    """torch.ops.tilelace with errors of our type, also from autograd's own threads."""
+
+    def __getattr__(self, name: str) -> Any:
+        return partial(call, getattr(torch.ops.tilelace, name))
+
+
+_OPS = _Ops()
 
 
 def _flat(t: Tensor) -> Tensor:

@@ -124,6 +124,15 @@ def join(
     return name
 
 
+def device_of(name: str) -> str:
+    """The device that a group's calls are most likely for. Errors: usage (no such group)."""
+    name = plain(name)
+    for kind in ("cuda", "cpu"):
+        if (name, kind) in _joined:
+            return kind
+    return _device_of(_group_of(name))
+
+
 def _device_of(pg: dist.ProcessGroup) -> str:
     types = [d.type for d in pg._device_types]
     return "cuda" if "cuda" in types and "cpu" not in types else "cpu"

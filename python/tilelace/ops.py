@@ -7,31 +7,73 @@ others (`gather_dim`, `scatter_dim`) is split over the ranks.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from . import _groups
+from . import _arguments, _groups
 from ._errors import call
 from ._groups import Group
 
 
-# Asked once, when a graph is compiled.
-_qualified = torch.compiler.assume_constant_result(_groups.qualified)
+@torch.compiler.assume_constant_result
+def _qualified(group: Group, device: str) -> str:
+    """Asked once, when a graph is compiled. CPU kernels join in the call."""
+    name = _groups.qualified(group)
+    if device == "cuda":
+        _groups.ensure(name, device)
+    return name
+
+
+@torch.compiler.assume_constant_result
+def ranks_of(group: Group) -> int:
+    return _groups.size_and_rank(_groups.group_name(group))[0]
+
+
+def _list(sizes: Sequence[int] | None) -> list[int] | None:
+    return None if sizes is None else list(sizes)
 
 
 def _name(group: Group, x: Tensor) -> str:
     if torch.compiler.is_compiling():
-        return _qualified(group)
+        return _qualified(group, x.device.type)
     name = group if isinstance(group, str) else _groups.group_name(group)
-    if x.is_cuda:
+    if isinstance(x, Tensor) and x.is_cuda:
         _groups.ensure(name, "cuda")
     return name
 
 
-def _call(op, *args, **kwargs):
-    # A compiled graph keeps the op alone; its errors are RuntimeErrors with the same text on GPUs.
-    return op(*args, **kwargs) if torch.compiler.is_compiling() else call(op, *args, **kwargs)
+def _run(
+    op: str, group: str, operands: _arguments.Operands, args: Sequence[Any], settings: dict[str, Any],
+    outs: Sequence[Tensor] = (), **results: Any,
+) -> Any:
+    """torch.ops.tilelace's `op`, or with an `out` among `results` its form that takes results."""
+    fn = getattr(torch.ops.tilelace, f"{op}_out" if "out" in results else op)
+    if torch.compiler.is_compiling():
+        # A graph keeps the op alone; its errors are RuntimeErrors with the same text on GPUs.
+        return fn(*args, **settings, **results)
+    needs_grad = torch.is_grad_enabled() and any(
+        isinstance(t, Tensor) and t.requires_grad for _, some in operands for t in some)
+    _arguments.check(op, group, operands, outs, settings, needs_grad)
+    if needs_grad:
+        return call(fn, *args, **settings, **results)
+    # The kernel of autograd is Python, and would take as long as the rest of the call.
+    with torch._C._AutoDispatchBelowAutograd():
+        result = call(fn, *args, **settings, **results)
+    for t in outs:
+        if not t.is_inference():
+            torch.autograd.graph.increment_version(t)
+    return result
+
+
+def _gathered_like(x: Tensor, outs: list[Tensor], dim: int) -> Tensor | None:
+    try:
+        size = list(x.shape)
+        size[dim] = outs[0].shape[dim]
+    except (AttributeError, IndexError, TypeError):
+        return None  # the call says what is wrong
+    return x.new_empty(size)
 
 
 def ag_gemm(
@@ -60,20 +102,15 @@ def ag_gemm(
     weights = [weights] if isinstance(weights, Tensor) else list(weights)
     biases = [biases] if isinstance(biases, Tensor) else biases
     biases = None if biases is None else list(biases)
-    sizes = None if sizes is None else list(sizes)
+    settings = {"gather_dim": gather_dim, "activation": activation, "sizes": _list(sizes)}
+    operands = (("x", (x,)), ("weight", weights), ("bias", biases or ()))
+    args = (x, weights, biases, name)
     if out is None:
-        return _call(
-            torch.ops.tilelace.ag_gemm, x, weights, biases, name, gather_dim=gather_dim,
-            activation=activation, return_gathered=return_gathered, sizes=sizes)
-    gathered = None
-    if return_gathered:
-        size = list(x.shape)
-        size[gather_dim] = out[0].shape[gather_dim]
-        gathered = x.new_empty(size)
-    _call(
-        torch.ops.tilelace.ag_gemm_out, x, weights, biases, name, gather_dim=gather_dim,
-        activation=activation, sizes=sizes, out=list(out), gathered=gathered)
-    return gathered, list(out)
+        return _run("ag_gemm", name, operands, args, settings, return_gathered=return_gathered)
+    outs = list(out)
+    gathered = _gathered_like(x, outs, gather_dim) if return_gathered else None
+    _run("ag_gemm", name, operands, args, settings, outs, out=outs, gathered=gathered)
+    return gathered, outs
 
 
 def gemm_rs(
@@ -95,13 +132,12 @@ def gemm_rs(
     Traffic: (m - m_r) * n partials leave each rank. Errors: tilelace.Error.
     """
     name = _name(group, x)
-    sizes = None if sizes is None else list(sizes)
-    ops = torch.ops.tilelace
+    settings = {"scatter_dim": scatter_dim, "activation": activation, "sizes": _list(sizes)}
+    operands = (("x", (x,)), ("weight", (weight,)), ("bias", () if bias is None else (bias,)))
+    args = (x, weight, bias, name)
     if out is None:
-        return _call(ops.gemm_rs, x, weight, bias, name, scatter_dim=scatter_dim,
-                     activation=activation, sizes=sizes)
-    _call(ops.gemm_rs_out, x, weight, bias, name, scatter_dim=scatter_dim, activation=activation,
-          sizes=sizes, out=out)
+        return _run("gemm_rs", name, operands, args, settings)
+    _run("gemm_rs", name, operands, args, settings, (out,), out=out)
     return out
 
 
@@ -120,10 +156,12 @@ def gemm_ar(
     (ranks - 1) / ranks * m * n partials and as many results leave each rank. Errors: tilelace.Error.
     """
     name = _name(group, x)
-    ops = torch.ops.tilelace
+    settings = {"activation": activation}
+    operands = (("x", (x,)), ("weight", (weight,)), ("bias", () if bias is None else (bias,)))
+    args = (x, weight, bias, name)
     if out is None:
-        return _call(ops.gemm_ar, x, weight, bias, name, activation=activation)
-    _call(ops.gemm_ar_out, x, weight, bias, name, activation=activation, out=out)
+        return _run("gemm_ar", name, operands, args, settings)
+    _run("gemm_ar", name, operands, args, settings, (out,), out=out)
     return out
 
 
@@ -131,15 +169,15 @@ def all_gather(
     x: Tensor, group: Group = None, *, gather_dim: int = 0, sizes: Sequence[int] | None = None
 ) -> Tensor:
     """The gather of ag_gemm alone: x of all ranks, one after the other. Collective."""
-    sizes = None if sizes is None else list(sizes)
-    return _call(torch.ops.tilelace.all_gather, x, _name(group, x), gather_dim=gather_dim,
-                 sizes=sizes)
+    name = _name(group, x)
+    settings = {"gather_dim": gather_dim, "sizes": _list(sizes)}
+    return _run("all_gather", name, (("x", (x,)),), (x, name), settings)
 
 
 def reduce_scatter(
     x: Tensor, group: Group = None, *, scatter_dim: int = 0, sizes: Sequence[int] | None = None
 ) -> Tensor:
     """The sum of gemm_rs alone: this rank's rows of the sum of x over the ranks. Collective."""
-    sizes = None if sizes is None else list(sizes)
-    return _call(torch.ops.tilelace.reduce_scatter, x, _name(group, x), scatter_dim=scatter_dim,
-                 sizes=sizes)
+    name = _name(group, x)
+    settings = {"scatter_dim": scatter_dim, "sizes": _list(sizes)}
+    return _run("reduce_scatter", name, (("x", (x,)),), (x, name), settings)

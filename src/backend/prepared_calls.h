@@ -35,7 +35,7 @@ inline void agree_on_calls(comm::Group& group, std::string_view mine, std::strin
     const std::string& theirs = all[static_cast<std::size_t>(p)];
     if (!refusal.empty() || theirs == own) continue;
     require(theirs.empty() || theirs[0] != '!',
-            "prepare: rank {} refused ({}), expected every rank to prepare", p,
+            "prepare: rank {}: got a refusal ({}), expected every rank to prepare", p,
             theirs.empty() ? "" : theirs.substr(1));
     const int low = std::min(p, group.rank());
     const int high = std::max(p, group.rank());

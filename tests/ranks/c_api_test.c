@@ -138,8 +138,8 @@ static void reduce(member* me, const tilelace_tensor* weight, const tilelace_ten
   CHECK_USAGE(tilelace_gemm_ar(me->c, &args),
               me->rank == 1
                   ? "gemm_ar: dtype: got an unknown one 9, expected bf16, fp16 or fp32"
-                  : "gemm_ar: rank 1 refused the call (gemm_ar: dtype: got an unknown "
-                    "one 9, expected bf16, fp16 or fp32), expected every rank to make it");
+                  : "gemm_ar: rank 1: got a refusal (gemm_ar: dtype: got an unknown "
+                    "one 9, expected bf16, fp16 or fp32), expected the call of every rank");
   args.x.dtype = TILELACE_FP32;
   CHECK_OK(tilelace_gemm_ar(me->c, &args));
   expect_reduced(&args.out, 0);

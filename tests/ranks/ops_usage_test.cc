@@ -16,7 +16,7 @@ namespace tilelace::usage {
 namespace {
 
 constexpr char kRefused[] =
-    "usage: {}: rank 1 refused the call ({}), expected every rank to make it";
+    "usage: {}: rank 1: got a refusal ({}), expected the call of every rank";
 
 /// Makes each call once with rank 1 wrong and once with every rank wrong.
 void expect_refusals(const std::vector<BadCall>& cases) {
@@ -257,7 +257,8 @@ TEST(OpsUsage, APrepareThatCannotBeIsRefusedAndTheOldOneStays) {
        "gemm_ar: plan: got fused mesh push, expected a legal one: tile_m is 0, must be 1 to 4096"},
   };
   World world(kPrepared);
-  const char* refused = "usage: prepare: rank 1 refused ({}), expected every rank to prepare";
+  const char* refused =
+      "usage: prepare: rank 1: got a refusal ({}), expected every rank to prepare";
   for (const auto& c : cases) {
     for (const bool everyone : {false, true}) {
       SCOPED_TRACE(c.text);

@@ -103,7 +103,7 @@ void Engine::settle(Call& call, int peer) {
   const auto card = [&](int r) { return call.control_of(r).cards[call.epoch & 1U].data(); };
   const auto header = StdAtomics::load_acquire(call.header(group_.rank(), peer));
   if (comm::header_hash(header) == kRefused) {
-    raise(ErrorKind::usage, "{}: rank {} refused the call ({}), expected every rank to make it",
+    raise(ErrorKind::usage, "{}: rank {}: got a refusal ({}), expected the call of every rank",
           call.name, peer, card(peer));
   }
   const int low = std::min(peer, group_.rank());

@@ -43,12 +43,25 @@ struct Gather {
   Problem problem;
 };
 
+/// Staged results are copied to where they are wanted: one there would be the other's.
+void check_apart(const Tensors& outs) {
+  for (std::size_t i = 0; i < outs.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (outs[i].numel() > 0 && outs[i].const_data_ptr() == outs[j].const_data_ptr()) {
+        wrong("ag_gemm", "out " + std::to_string(i), "the memory of out " + std::to_string(j),
+              "memory of its own");
+      }
+    }
+  }
+}
+
 void add_results(Gather& g, const GatherCall& call, const Place& place) {
   const int64_t m = g.split.total * g.rows.inner;
   const std::size_t outs = g.problem.outputs();
   if (call.out && call.out->size() != outs) {
     wrong("ag_gemm", "out", std::to_string(call.out->size()), std::to_string(outs));
   }
+  if (call.out) check_apart(*call.out);
   for (std::size_t i = 0; i < outs; ++i) {
     if (!call.out) {
       g.outs.emplace_back(g.x.tensor, m, g.problem.n[i], place.device);

@@ -9,6 +9,7 @@
 #include "bindings/torch/buffers.h"
 #include "bindings/torch/calls.h"
 #include "bindings/torch/members.h"
+#include "bindings/torch/places.h"
 #include "bindings/torch/pools.h"
 
 namespace tilelace::torch_binding {
@@ -134,6 +135,14 @@ void synchronize(std::string group, std::string device, int64_t stream) {
   });
 }
 
+/// What the package finds wrong before a tensor gets here; the peers are in the call.
+void refuse_here(std::string group, std::string device, std::string reason, int64_t stream) {
+  remembered([&] {
+    refuse_call(group, device_named(device), reason,
+                reinterpret_cast<void*>(stream));  // NOLINT(performance-no-int-to-ptr)
+  });
+}
+
 /// Every problem that was prepared, with its plan, a line each.
 std::vector<std::string> plans(std::string group, std::string device) {
   return remembered([&] {
@@ -209,6 +218,8 @@ const std::vector<OpEntry>& services() {
       {"_abort", "(str group_name, str device) -> ()", TORCH_BOX(&abort_group)},
       {"_prepare_again", "(str group_name, str device) -> ()", TORCH_BOX(&prepare_again)},
       {"_synchronize", "(str group_name, str device, int stream) -> ()", TORCH_BOX(&synchronize)},
+      {"_refuse", "(str group_name, str device, str reason, int stream) -> ()",
+       TORCH_BOX(&refuse_here)},
       {"_make_buffer", "(str group_name, str device, int bytes) -> int[]", TORCH_BOX(&make_buffer)},
       {"_drop_buffer", "(int number) -> ()", TORCH_BOX(&drop_buffer)},
       {"_make_pool", "(str group_name, str device, int bytes) -> int[]", TORCH_BOX(&make_pool)},

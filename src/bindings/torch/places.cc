@@ -63,6 +63,11 @@ Place place_of(Op op, const Tensor& x, const std::string& group) {
   return {std::move(member), device, rank, ranks, stream_of(x)};
 }
 
+void refuse_call(const std::string& group, Device device, const std::string& reason, void* stream) {
+  const auto member = member_of("call", group, device);
+  refuse(member->communicator(), reason, stream);
+}
+
 Split gather_split(const GatherCall& call, const Rows& x, const Place& place) {
   constexpr std::string_view op = "ag_gemm";
   std::vector<int64_t> units(static_cast<std::size_t>(place.ranks), x.units);

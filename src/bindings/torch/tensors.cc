@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace tilelace::torch_binding {
 namespace {
@@ -56,6 +57,23 @@ Tensor staging(const Tensor& like, DType dtype, int64_t rows, int64_t cols, Devi
   const int64_t width = device == Device::cuda ? cols : (cols + grain - 1) / grain * grain;
   auto whole = empty_beside(like, rows, width);
   return width == cols ? whole : narrow(whole, 1, 0, cols);
+}
+
+/// Whether two elements may lie at the same place. Strides that interleave dimensions count as
+/// such: nobody makes results of them.
+bool overlaps_itself(const Tensor& t) {
+  std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
+  for (int64_t d = 0; d < t.dim(); ++d) {
+    if (t.size(d) == 0) return false;
+    if (t.size(d) > 1) dims.emplace_back(t.stride(d), t.size(d));
+  }
+  std::sort(dims.begin(), dims.end());
+  int64_t last = 0;  // of the elements that the dimensions so far reach
+  for (const auto& [stride, size] : dims) {
+    if (stride <= last) return true;
+    last += stride * (size - 1);
+  }
+  return false;
 }
 
 void require_place(std::string_view op, const std::string& name, const Tensor& t, Device device) {
@@ -151,6 +169,9 @@ Result::Result(std::string_view op, const std::string& name, const Tensor& given
     wrong(op, name, shape_of(given),
           std::to_string(units) + " in dimension " + std::to_string(x.dim) + ", " +
               std::to_string(cols) + " in the last, the others as x");
+  }
+  if (overlaps_itself(given)) {
+    wrong(op, name, "elements that share memory", "each in a place of its own");
   }
   const Rows rows = rows_of(op, given, x.dim);
   const bool in_place =

@@ -37,9 +37,9 @@ CASES = {
     "weight of another dtype": (lambda g: ag(g, w=[ones(8, 16, dtype=F16)]),
                                 "ag_gemm: weight 0: got fp16, expected bf16"),
     "weight on the host": (lambda g: rs(g, w=torch.ones(8, 16, dtype=torch.bfloat16)),
-                           "gemm_rs: weight: got a tensor elsewhere, expected one on cuda"),
+                           "gemm_rs: weight: got a tensor on cpu, expected one on cuda, as x"),
     "bias on the host": (lambda g: rs(g, b=torch.ones(8, dtype=torch.bfloat16)),
-                         "gemm_rs: bias: got a tensor elsewhere, expected one on cuda"),
+                         "gemm_rs: bias: got a tensor on cpu, expected one on cuda, as x"),
     "k that is no multiple of 8": (lambda g: ar(g, ones(8, 12), ones(8, 12)), "multiple of"),
     "n that is no multiple of 8": (lambda g: ar(g, w=ones(12, 16)), "multiple of"),
     "swiglu of two widths": (lambda g: ag(g, w=[ones(8, 16), ones(16, 16)], activation="swiglu"),
@@ -51,6 +51,14 @@ CASES = {
     "out of another shape": (lambda g: ar(g, out=ones(8, 16)), "gemm_ar: out: got [8, 16]"),
     "out is x": (lambda g: (lambda t: ar(g, t, ones(16, 16), out=t))(ones(8, 16)), "overlaps"),
     "no weight": (lambda g: ag(g, w=[]), "ag_gemm: weights: got none"),
+    "a sparse weight": (lambda g: ar(g, w=ones(8, 16).to_sparse()), "gemm_ar: weight: got a tensor of"),
+    "a weight without data": (lambda g: ar(g, w=ones(8, 16).to("meta")),
+                              "gemm_ar: weight: got a tensor on meta, expected one on cuda"),
+    "out whose rows overlap": (lambda g: ar(g, out=ones(80).as_strided((8, 8), (4, 1))),
+                               "gemm_ar: out: got elements that share memory"),
+    "out of what needs gradients": (lambda g: ar(g, ones(8, 16).requires_grad_(), out=ones(8, 8)),
+                                    "gemm_ar: out: got it with tensors that need gradients"),
+    "x that is none": (lambda g: ar(g, [1.0] * 16), "gemm_ar: x: got list, expected a torch.Tensor"),
 }
 DISAGREE = {
     "another op": (rs, ar),
@@ -152,6 +160,19 @@ def an_abort_ends_all_waits(w):
 
     expect_raises("peer", "", calls)
     tilelace.leave(w.group)
+
+
+@case(2, on=GPU)
+def errors_of_backward_are_ours(w):
+    """They come from autograd's own thread."""
+    group = dist.new_group()
+    tilelace.join(group, device="cuda", timeout=5)
+    x = ones(8, 16).requires_grad_()
+    y = rs(group, x)
+    tilelace.synchronize(group)
+    dist.barrier(w.group)
+    tilelace.leave(group)
+    expect_raises("usage", "got one that has not joined for cuda tensors", y.sum().backward)
 
 
 @case(2, on=GPU)
