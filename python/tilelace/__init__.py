@@ -5,6 +5,7 @@ from importlib.metadata import PackageNotFoundError, version
 from . import _library  # isort: skip  (registers the ops that the next line completes)
 from . import _autograd, _kernels  # noqa: F401
 from ._errors import Error, translated
+from ._fits import can_run, should_run
 from ._groups import abort, group_name, join, leave, plans, recover, synchronize
 from ._library import has_cuda
 from .memory import empty, mem_pool
@@ -16,7 +17,7 @@ except PackageNotFoundError:
     __version__ = "0"
 
 __all__ = [
-    "Error", "abort", "ag_gemm", "all_gather", "empty", "gemm_ar", "gemm_rs", "group_name", "has_cuda",
-    "join", "leave", "mem_pool", "plans", "recover", "reduce_scatter", "synchronize",
-    "translated",
+    "Error", "abort", "ag_gemm", "all_gather", "can_run", "empty", "gemm_ar", "gemm_rs", "group_name",
+    "has_cuda", "join", "leave", "mem_pool", "plans", "recover", "reduce_scatter", "should_run",
+    "synchronize", "translated",
 ]

@@ -2,7 +2,8 @@
 """torch.ops.tilelace beside what PyTorch has, on the same tensors in one run.
 
 python -m torch.distributed.run --standalone --nproc-per-node N tools/torch_bench WHAT [options]
-  WHAT: ag_gemm, gemm_rs, gemm_ar (rows of the dense tables), stack (Qwen2.5-72B's layers)
+  WHAT: ag_gemm, gemm_rs, gemm_ar (rows of the dense tables), stack (Qwen2.5-72B's layers),
+  host (what a call keeps the host busy with, here and in C++)
   --tokens A,B (m)  --models A,B  --rounds N  --json FILE ("-": standard output; appended)  --commit ID
 Times are of CUDA graphs (and of eager calls beside them): rounds interleaved, every sample after
 40 ms of its own load, median over rounds, the slowest rank counts. NVLink multicast stays off.
@@ -22,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
+import host  # noqa: E402
 import rows  # noqa: E402
 import stack  # noqa: E402
 from timing import Timer, meet  # noqa: E402
@@ -29,7 +31,7 @@ from timing import Timer, meet  # noqa: E402
 
 def arguments():
     parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("what", choices=("ag_gemm", "gemm_rs", "gemm_ar", "stack"))
+    parser.add_argument("what", choices=("ag_gemm", "gemm_rs", "gemm_ar", "stack", "host"))
     parser.add_argument("--tokens", type=lambda s: [int(m) for m in s.split(",")])
     parser.add_argument("--models", type=lambda s: s.split(","), default=["llama70b", "qwen32b"])
     parser.add_argument("--rounds", type=int, default=21)
@@ -48,7 +50,7 @@ def main():
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     dist.init_process_group("cpu:gloo,cuda:nccl", timeout=timedelta(seconds=60))
     timer = Timer(asked.rounds)
-    measure = stack.measure if asked.what == "stack" else rows.measure
+    measure = {"stack": stack.measure, "host": host.measure}.get(asked.what, rows.measure)
     good = True
     with torch.inference_mode():
         for record in measure(asked, timer):

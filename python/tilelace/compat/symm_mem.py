@@ -2,18 +2,23 @@
 """torch.ops.symm_mem's fused ops, same signatures: `from tilelace.compat import symm_mem`.
 
 What is more: gradients, CPU tensors, any size of the scattered dimension (the first ranks get one
-row more), no symmetric memory to enable. What is not there: the scaled (fp8) ops, which raise.
+row more), no symmetric memory to enable. What is not there: the scaled (fp8) ops, which raise. A
+gather along the last dimension is a gather and products, one after the other; log "tilelace" says so.
 """
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 from torch import Tensor
 
-from .. import _groups, ops
+from .. import ops
 from .._errors import usage
+
+_log = logging.getLogger("tilelace")
+_told: set[str] = set()
 
 
 def enable_symm_mem_for_group(group_name: str) -> None:
@@ -27,19 +32,36 @@ def _weights(op: str, tensors: Sequence[Tensor]) -> list[Tensor]:
     return [b.t() for b in tensors]
 
 
+def _is_last(t: Tensor, dim: int) -> bool:
+    return dim in (t.dim() - 1, -1)
+
+
+@torch.compiler.assume_constant_result
+def _tell(text: str) -> bool:
+    if text not in _told:
+        _told.add(text)
+        _log.info(text)
+    return True
+
+
 def fused_all_gather_matmul(
     A: Tensor, Bs: Sequence[Tensor], gather_dim: int, group_name: str, *, return_A: bool = True
 ) -> tuple[Tensor | None, list[Tensor]]:
     """A of all ranks along gather_dim, and that times each B [k, n]. Collective."""
     weights = _weights("fused_all_gather_matmul", Bs)
-    return ops.ag_gemm(A, weights, None, group_name, gather_dim=gather_dim,
-                       return_gathered=return_A)
+    if not _is_last(A, gather_dim):
+        return ops.ag_gemm(A, weights, None, group_name, gather_dim=gather_dim,
+                           return_gathered=return_A)
+    # Every rank has columns of each row: no row is whole before all have arrived.
+    _tell("fused_all_gather_matmul: gather along the last dimension: the gather and the products run "
+          "one after the other")
+    columns = ops.all_gather(A.reshape(-1, A.shape[-1]).t(), group_name)
+    whole = columns.t().reshape(*A.shape[:-1], -1)
+    return whole if return_A else None, [whole @ b for b in Bs]
 
 
-def _averaged(op: str, reduce_op: str, y: Tensor, group_name: str) -> Tensor:
-    if reduce_op == "sum":
-        return y
-    return y / _groups.size_and_rank(group_name)[0]
+def _averaged(reduce_op: str, y: Tensor, group_name: str) -> Tensor:
+    return y if reduce_op == "sum" else y / ops.ranks_of(group_name)
 
 
 def _check_reduce(op: str, reduce_op: str) -> None:
@@ -50,19 +72,26 @@ def _check_reduce(op: str, reduce_op: str) -> None:
 def fused_matmul_reduce_scatter(
     A: Tensor, B: Tensor, reduce_op: str, scatter_dim: int, group_name: str
 ) -> Tensor:
-    """This rank's part, along scatter_dim, of the sum (or mean) of A * B over the ranks."""
+    """This rank's part, along scatter_dim, of the sum (or mean) of A * B over the ranks.
+
+    A mean is the rounded sum, divided. Collective.
+    """
     _check_reduce("fused_matmul_reduce_scatter", reduce_op)
     (weight,) = _weights("fused_matmul_reduce_scatter", [B])
-    y = ops.gemm_rs(A, weight, None, group_name, scatter_dim=scatter_dim)
-    return _averaged("fused_matmul_reduce_scatter", reduce_op, y, group_name)
+    if not _is_last(A, scatter_dim):
+        y = ops.gemm_rs(A, weight, None, group_name, scatter_dim=scatter_dim)
+    else:
+        # Columns of the product are rows of its transpose.
+        columns = ops.gemm_rs(weight, A.reshape(-1, A.shape[-1]), None, group_name)
+        y = columns.t().reshape(*A.shape[:-1], columns.shape[0])
+    return _averaged(reduce_op, y, group_name)
 
 
 def fused_matmul_all_reduce(A: Tensor, B: Tensor, reduce_op: str, group_name: str) -> Tensor:
-    """The sum (or mean) of A * B over the ranks. Not in torch.ops.symm_mem."""
+    """The sum (or mean) of A * B over the ranks. Not in torch.ops.symm_mem. Collective."""
     _check_reduce("fused_matmul_all_reduce", reduce_op)
     (weight,) = _weights("fused_matmul_all_reduce", [B])
-    y = ops.gemm_ar(A, weight, None, group_name)
-    return _averaged("fused_matmul_all_reduce", reduce_op, y, group_name)
+    return _averaged(reduce_op, ops.gemm_ar(A, weight, None, group_name), group_name)
 
 
 def _not_there(op: str) -> NoReturn:
@@ -71,9 +100,20 @@ def _not_there(op: str) -> NoReturn:
         "there are no scaled ops yet")
 
 
-def fused_all_gather_scaled_matmul(*_: Any, **__: Any) -> NoReturn:
+def fused_all_gather_scaled_matmul(
+    A: Tensor, Bs: Sequence[Tensor], A_scale: Tensor, B_scales: Sequence[Tensor], gather_dim: int,
+    group_name: str, biases: Sequence[Tensor | None], result_scales: Sequence[Tensor | None],
+    out_dtypes: Sequence[torch.dtype | None], use_fast_accum: Sequence[bool],
+) -> tuple[Tensor, list[Tensor]]:
+    """Not there yet. Errors: usage."""
     _not_there("fused_all_gather_scaled_matmul")
 
 
-def fused_scaled_matmul_reduce_scatter(*_: Any, **__: Any) -> NoReturn:
+def fused_scaled_matmul_reduce_scatter(
+    A: Tensor, B: Tensor, A_scale: Tensor, B_scale: Tensor, reduce_op: str, orig_scatter_dim: int,
+    scatter_dim_after_maybe_reshape: int, group_name: str, output_shape: Sequence[int] | None,
+    bias: Tensor | None = None, result_scale: Tensor | None = None,
+    out_dtype: torch.dtype | None = None, use_fast_accum: bool = False,
+) -> Tensor:
+    """Not there yet. Errors: usage."""
     _not_there("fused_scaled_matmul_reduce_scatter")

@@ -7,6 +7,7 @@
 #include "backend/cuda/capture_of.h"
 #include "backend/cuda/cuda_check.h"
 #include "backend/cuda/no_calls.h"
+#include "backend/cuda/op_range.h"
 #include "backend/prepared_calls.h"
 #include "comm/cuda/capabilities.h"
 #include "comm/cuda/driver.h"
@@ -102,6 +103,7 @@ void GpuBackend::check_tensors(const Problem& problem, const Operands& operands,
 
 void GpuBackend::run(const Problem& problem, const Plan& plan, const Operands& operands,
                      Part part) {
+  const OpRange range(name_of(problem.op).data());
   const comm::DeviceScope scope(device_, name_of(problem.op));
   require_ready(name_of(problem.op));
   try {

@@ -9,6 +9,7 @@
 #include "backend/cuda/backend.h"
 #include "backend/cuda/cuda_check.h"
 #include "backend/cuda/no_calls.h"
+#include "backend/cuda/op_range.h"
 #include "backend/prepared_calls.h"
 #include "comm/cuda/driver.h"
 #include "core/check.h"
@@ -101,6 +102,7 @@ void GpuBackend::refuse_preparation(std::string_view reason) {
 }
 
 void GpuBackend::prepare(std::span<const PreparedCall> calls, std::string_view refusal) {
+  const OpRange range("prepare");
   const comm::DeviceScope scope(device_, "prepare");
   if (!refusal.empty()) return refuse_preparation(refusal);
   std::string mine;

@@ -143,6 +143,31 @@ void refuse_here(std::string group, std::string device, std::string reason, int6
   });
 }
 
+/// Whether a call of m rows has nothing left to prepare; false, too, where the group has not
+/// joined.
+bool has_room(std::string group, std::string device, std::string op, int64_t m,
+              std::vector<int64_t> n, int64_t k, std::string dtype, bool bias,
+              std::string activation, bool return_gathered) {
+  return remembered([&] {
+    const auto kind = device_named(device);
+    if (!has_member(group, kind)) return false;
+    const auto member = member_of(op, group, kind);
+    Problem p;
+    for (const auto o : {Op::ag_gemm, Op::gemm_rs, Op::gemm_ar})
+      if (name_of(o) == op) p.op = o;
+    for (const auto d : {DType::bf16, DType::fp16, DType::fp32})
+      if (name_of(d) == dtype) p.dtype = d;
+    p.ranks = member->communicator().size();
+    p.m = m;
+    p.n = n;
+    p.k = k;
+    p.bias = bias;
+    p.activation = activation_of(op, activation);
+    p.return_gathered = return_gathered;
+    return member->has_room(p);
+  });
+}
+
 /// Every problem that was prepared, with its plan, a line each.
 std::vector<std::string> plans(std::string group, std::string device) {
   return remembered([&] {
@@ -220,6 +245,10 @@ const std::vector<OpEntry>& services() {
       {"_synchronize", "(str group_name, str device, int stream) -> ()", TORCH_BOX(&synchronize)},
       {"_refuse", "(str group_name, str device, str reason, int stream) -> ()",
        TORCH_BOX(&refuse_here)},
+      {"_has_room",
+       "(str group_name, str device, str op, int m, int[] n, int k, str dtype, bool bias, "
+       "str activation, bool return_gathered) -> bool",
+       TORCH_BOX(&has_room)},
       {"_make_buffer", "(str group_name, str device, int bytes) -> int[]", TORCH_BOX(&make_buffer)},
       {"_drop_buffer", "(int number) -> ()", TORCH_BOX(&drop_buffer)},
       {"_make_pool", "(str group_name, str device, int bytes) -> int[]", TORCH_BOX(&make_pool)},

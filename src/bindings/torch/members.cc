@@ -97,6 +97,12 @@ void Member::make_room(const Problem& problem) {
 
 void Member::prepare_again() { communicator_.prepare(prepared_); }
 
+bool has_member(const std::string& name, Device device) {
+  auto& all = registry();
+  const std::scoped_lock lock(all.mutex);
+  return all.members.contains({name.substr(0, name.rfind('@')), device});
+}
+
 std::shared_ptr<Member> member_of(std::string_view op, const std::string& name, Device device) {
   // Compiled graphs append "@rank/ranks", for torch's caches.
   const std::string group = name.substr(0, name.rfind('@'));

@@ -49,6 +49,9 @@ class Member {
 /// "cpu" or "cuda". Errors: usage.
 Device device_named(const std::string& name);
 
+/// `name` may have the "@rank/ranks" of compiled graphs.
+bool has_member(const std::string& name, Device device);
+
 /// Errors: usage (the group has no member here).
 std::shared_ptr<Member> member_of(std::string_view op, const std::string& name, Device device);
 

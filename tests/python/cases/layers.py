@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tilelace.nn and tilelace.compat.symm_mem against the unsharded layers and plain collectives."""
+"""tilelace.nn against the unsharded layers."""
 import itertools
 from types import SimpleNamespace
 
 import tilelace.nn as tnn
 import torch
 import torch.nn.functional as F
-from tilelace.compat import symm_mem
 
-from .world import BOTH, GPU, case, expect_close, expect_raises, product
+from .world import BOTH, GPU, case, expect_raises, product
 
 
 def close(ours, theirs, what):
@@ -187,24 +186,3 @@ def mlp(w, activation):
         close(layer(mine)[0], expected, "in training")
         with torch.no_grad():
             close(layer(mine)[0], expected, "outside of training")
-
-
-@case(2, 3)
-def symm_mem_signatures(w):
-    a, b1, b2 = w.randn(2 * w.ranks, 6), w.randn(6, 8), w.randn(6, 4)
-    gathered, (y1, y2) = symm_mem.fused_all_gather_matmul(w.mine(a), [b1, b2], 0, w.name)
-    assert torch.equal(gathered, a)
-    expect_close(y1, *product(a, b1.t()), "first")
-    expect_close(y2, *product(a, b2.t()), "second")
-    none, _ = symm_mem.fused_all_gather_matmul(w.mine(a), [b1], 0, w.name, return_A=False)
-    assert none is None
-    y64, terms = product(a * w.ranks, b1.t())
-    y = symm_mem.fused_matmul_reduce_scatter(a, b1, "sum", 0, w.name)
-    expect_close(y, w.mine(y64), w.mine(terms), "sum")
-    y = symm_mem.fused_matmul_reduce_scatter(a, b1, "avg", 0, w.name)
-    expect_close(y, w.mine(y64) / w.ranks, w.mine(terms), "avg", roundings=2)
-    expect_close(symm_mem.fused_matmul_all_reduce(a, b1, "sum", w.name), y64, terms, "all-reduce")
-    expect_raises("usage", 'reduce_op: got "max", expected sum or avg',
-                  lambda: symm_mem.fused_matmul_reduce_scatter(a, b1, "max", 0, w.name))
-    expect_raises("usage", "there are no scaled ops yet",
-                  lambda: symm_mem.fused_all_gather_scaled_matmul(a, [b1]))

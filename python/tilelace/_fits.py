@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a layer can use an op, asked once when it is built, and whether a call should.
+
+For servers that keep another way beside: what the answer no was for goes to the log "tilelace",
+each reason once.
+"""
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from . import _groups
+from ._errors import usage
+from ._groups import Group
+from ._library import has_cuda
+
+OPS = ("ag_gemm", "gemm_rs", "gemm_ar")
+MOST_RANKS = 8  # of GPUs
+GRAIN = 8  # GPU kernels take n and k in multiples of it
+_TYPES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
+
+_log = logging.getLogger("tilelace")
+_told: set[str] = set()
+
+
+def _say(reason: str) -> bool:
+    """Logs why not, once; whether there is no reason against it."""
+    if reason and reason not in _told:
+        _told.add(reason)
+        _log.warning(reason)
+    return not reason
+
+
+def _weights_of(op: str, weights: Tensor | Sequence[Tensor]) -> list[Tensor]:
+    if op not in OPS:
+        raise usage(f'can_run: op: got "{op}", expected one of {", ".join(OPS)}')
+    return [weights] if isinstance(weights, Tensor) else list(weights)
+
+
+def _gpu_reason(op: str, weight: Tensor, ranks: int) -> str:
+    n, k = weight.shape
+    if not has_cuda():
+        return f"{op}: device: got cuda, expected cpu: this build has CPU ranks only"
+    if weight.dtype == torch.float32:
+        return f"{op}: weight: got torch.float32, expected torch.bfloat16 or torch.float16 on GPUs"
+    if n % GRAIN or k % GRAIN:
+        return f"{op}: weight: got [{n}, {k}], expected multiples of {GRAIN} on GPUs"
+    if ranks > MOST_RANKS:
+        return f"{op}: group: got {ranks} ranks, expected at most {MOST_RANKS} GPUs"
+    capability = torch.cuda.get_device_capability(weight.device)
+    if capability != (9, 0):
+        return f"{op}: device: got compute capability {capability}, expected (9, 0)"
+    return ""
+
+
+def can_run(op: str, weights: Tensor | Sequence[Tensor], group: Group = None) -> bool:
+    """Whether the op takes such weights ([n, k] each) on this machine. Local. Errors: usage."""
+    ranks, _ = _groups.size_and_rank(_groups.group_name(group))
+    for w in _weights_of(op, weights):
+        reason = ""
+        if w.dim() != 2:
+            reason = f"{op}: weight: got {list(w.shape)}, expected [n, k]"
+        elif w.dtype not in _TYPES:
+            reason = f"{op}: weight: got {w.dtype}, expected one of {', '.join(map(str, _TYPES))}"
+        elif w.device.type == "cuda":
+            reason = _gpu_reason(op, w, ranks)
+        elif w.device.type != "cpu":
+            reason = f"{op}: weight: got one on {w.device}, expected cpu or cuda"
+        if not _say(reason):
+            return False
+    return True
+
+
+def should_run(
+    op: str, x: Tensor, weights: Tensor | Sequence[Tensor], group: Group = None, *,
+    bias: bool = False, activation: str = "none", return_gathered: bool = False,
+) -> bool:
+    """Whether a call with this x should be made now: its rows first, the rest as the op takes it.
+
+    No: x is no match for the weights, or a CUDA graph is being captured and no call of so many rows
+    was made before (nothing can be prepared in a capture: warm up with the largest). Any number of
+    rows is otherwise fine; the plan says how they run. Local, and the same on all ranks where the
+    calls are. Errors: usage.
+    """
+    listed = _weights_of(op, weights)
+    name = _groups.group_name(group)
+    for w in listed:
+        if x.dtype != w.dtype or x.device != w.device or x.shape[-1] != w.shape[-1]:
+            return _say(f"{op}: x: got {x.dtype} of k {x.shape[-1]} on {x.device}, expected "
+                        f"{w.dtype} of k {w.shape[-1]} on {w.device}, as the weights")
+    if not (x.is_cuda and torch.cuda.is_current_stream_capturing()):
+        return True
+    ranks, _ = _groups.size_and_rank(name)
+    m = x.numel() // max(x.shape[-1], 1) * (ranks if op == "ag_gemm" else 1)
+    if torch.ops.tilelace._has_room(
+            _groups.plain(name), "cuda", op, m, [w.shape[0] for w in listed], x.shape[-1],
+            _TYPES[x.dtype], bias, activation, return_gathered):
+        return True
+    return _say(f"{op}: m: got {m} rows in a capture, expected a call of as many before it")
