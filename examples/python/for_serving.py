@@ -68,11 +68,13 @@ down = RowParallel(w2.chunk(ranks, 1)[rank].contiguous().to(device, dtype), bias
 assert down.fused
 
 with torch.inference_mode():
+    def mlp(x):
+        return down(F.silu(x @ up.t()))
+
     # Warm-up with the largest size: buffers are made here and not again.
-    for _ in range(2):
-        down(torch.zeros(max_tokens, wide // ranks, device=device, dtype=dtype))
+    mlp(torch.zeros(max_tokens, hidden, device=device, dtype=dtype))
     prepared = tilelace.plans(group, device)
-    layer = Graphs(lambda x: down(F.silu(x @ up.t())), (1, 7, max_tokens))
+    layer = Graphs(mlp, (1, 7, max_tokens))
     for tokens in (1, 7, 33, max_tokens, 7):
         x = torch.randn(tokens, hidden, generator=torch.Generator().manual_seed(tokens))
         y = layer(x.to(device, dtype))

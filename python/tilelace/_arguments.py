@@ -12,34 +12,32 @@ from torch import Tensor
 from . import _groups
 from ._errors import call, usage
 
-# Tensors of one kind: "x", or "weight 0", "weight 1", ...
+# Tensors of one kind: "x"; "weight", of which there may be several.
 Operands = Sequence[tuple[str, Sequence[Any]]]
 
 
-def _named(operands: Operands) -> list[tuple[str, Any]]:
-    several = ("weight", "bias", "out")
-    return [
-        (f"{what} {i}" if len(tensors) > 1 and what in several else what, t)
-        for what, tensors in operands
-        for i, t in enumerate(tensors)
-    ]
+def _fine(tensors: Sequence[Any]) -> bool:
+    """The usual case, soon."""
+    device = tensors[0].device if isinstance(tensors[0], Tensor) else None
+    for t in tensors:
+        if not isinstance(t, Tensor) or t.layout is not torch.strided or t.device != device:
+            return False
+    return device is not None and device.type in ("cpu", "cuda")
 
 
 def _wrong_tensor(operands: Operands) -> str:
     """What is wrong with the first wrong one; "" where none is."""
     device = ""
     for what, tensors in operands:
-        for t in tensors:
-            if (isinstance(t, Tensor) and t.layout is torch.strided
-                    and t.device.type == (device or t.device.type)):
-                device = t.device.type
-                continue
-            name = next(n for n, other in _named([(what, tensors)]) if other is t)
+        for i, t in enumerate(tensors):
+            name = f"{what} {i}" if len(tensors) > 1 else what
             if not isinstance(t, Tensor):
                 return f"{name}: got {type(t).__name__}, expected a torch.Tensor"
             if t.layout is not torch.strided:
                 return f"{name}: got a tensor of layout {t.layout}, expected torch.strided"
-            return f"{name}: got a tensor on {t.device}, expected one on {device}, as x"
+            device = device or t.device.type
+            if t.device.type != device:
+                return f"{name}: got a tensor on {t.device}, expected one on {device}, as x"
     if device not in ("cpu", "cuda"):
         return f"x: got a tensor on {device}, expected one on cpu or cuda"
     return ""
@@ -80,14 +78,14 @@ def refuse(op: str, group: str, operands: Operands, text: str) -> NoReturn:
 
 
 def check(
-    op: str, group: str, operands: Operands, out: Sequence[Any], settings: dict[str, Any],
-    needs_grad: bool,
+    op: str, group: str, operands: Operands, tensors: Sequence[Any], outs: Sequence[Any],
+    settings: dict[str, Any], needs_grad: bool,
 ) -> None:
-    """Collective where something is wrong, as the call it stands for. Errors: usage."""
-    wrong = _wrong_tensor([*operands, ("out", out)] if out else operands)
+    """`tensors` are those of `operands`, and `outs`. Collective where something is wrong, as the
+    call it stands for. Errors: usage."""
+    wrong = "" if _fine(tensors) else _wrong_tensor((*operands, ("out", outs)))
     wrong = wrong or _wrong_setting(settings)
-    if not wrong and out and (needs_grad or torch.is_grad_enabled() and any(
-            t.requires_grad for t in out)):
+    if not wrong and outs and needs_grad:
         wrong = ("out: got it with tensors that need gradients, expected none that do "
                  "(torch.no_grad, or a call without out)")
     if wrong:

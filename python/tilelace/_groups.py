@@ -34,8 +34,6 @@ _joins: dict[tuple[str, str], itertools.count[int]] = {}
 
 
 def _group_of(group: Group) -> dist.ProcessGroup:
-    from torch.distributed.device_mesh import DeviceMesh
-
     if not dist.is_available() or not dist.is_initialized():
         raise usage(
             "group: got no process group, expected torch.distributed.init_process_group before"
@@ -49,6 +47,10 @@ def _group_of(group: Group) -> dist.ProcessGroup:
             raise usage(
                 f'group: got the name "{group}", expected that of a process group that exists'
             ) from None
+    if isinstance(group, dist.ProcessGroup):
+        return group
+    from torch.distributed.device_mesh import DeviceMesh  # takes longer than the rest
+
     if isinstance(group, DeviceMesh):
         if group.ndim != 1:
             raise usage(
@@ -60,8 +62,6 @@ def _group_of(group: Group) -> dist.ProcessGroup:
         return group[0].get_group(group[1])
     if group is dist.GroupMember.NON_GROUP_MEMBER:
         raise usage("group: got one that this rank is no member of, expected one of its own")
-    if isinstance(group, dist.ProcessGroup):
-        return group
     raise usage(
         f"group: got {type(group).__name__}, expected a ProcessGroup, its name, "
         "a DeviceMesh of one dimension or (DeviceMesh, dimension)"
@@ -254,6 +254,8 @@ _QUALIFIED = re.compile(r"(.*)@(\d+)/(\d+)")
 
 def plain(name: str) -> str:
     """Without what `qualified` appends."""
+    if "@" not in name:
+        return name
     match = _QUALIFIED.fullmatch(name)
     return match[1] if match else name
 

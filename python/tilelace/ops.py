@@ -44,18 +44,27 @@ def _name(group: Group, x: Tensor) -> str:
     return name
 
 
+_OPS = {
+    name: getattr(torch.ops.tilelace, name).default
+    for name in ("ag_gemm", "ag_gemm_out", "gemm_rs", "gemm_rs_out", "gemm_ar", "gemm_ar_out",
+                 "all_gather", "reduce_scatter")
+}
+
+
 def _run(
     op: str, group: str, operands: _arguments.Operands, args: Sequence[Any], settings: dict[str, Any],
     outs: Sequence[Tensor] = (), **results: Any,
 ) -> Any:
     """torch.ops.tilelace's `op`, or with an `out` among `results` its form that takes results."""
-    fn = getattr(torch.ops.tilelace, f"{op}_out" if "out" in results else op)
+    fn = _OPS[op + "_out" if "out" in results else op]
     if torch.compiler.is_compiling():
         # A graph keeps the op alone; its errors are RuntimeErrors with the same text on GPUs.
         return fn(*args, **settings, **results)
+    tensors = [t for _, some in operands for t in some]
+    tensors += outs
     needs_grad = torch.is_grad_enabled() and any(
-        isinstance(t, Tensor) and t.requires_grad for _, some in operands for t in some)
-    _arguments.check(op, group, operands, outs, settings, needs_grad)
+        t.requires_grad for t in tensors if isinstance(t, Tensor))
+    _arguments.check(op, group, operands, tensors, outs, settings, needs_grad)
     if needs_grad:
         return call(fn, *args, **settings, **results)
     # The kernel of autograd is Python, and would take as long as the rest of the call.

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from .. import ops
@@ -36,6 +37,11 @@ def _is_last(t: Tensor, dim: int) -> bool:
     return dim in (t.dim() - 1, -1)
 
 
+def _in_eights(rows: Tensor) -> Tensor:
+    """[m, k] with rows of zeros up to what GPU kernels take as columns."""
+    return F.pad(rows, (0, 0, 0, -rows.shape[0] % 8)) if rows.is_cuda else rows
+
+
 @torch.compiler.assume_constant_result
 def _tell(text: str) -> bool:
     if text not in _told:
@@ -55,8 +61,9 @@ def fused_all_gather_matmul(
     # Every rank has columns of each row: no row is whole before all have arrived.
     _tell("fused_all_gather_matmul: gather along the last dimension: the gather and the products run "
           "one after the other")
-    columns = ops.all_gather(A.reshape(-1, A.shape[-1]).t(), group_name)
-    whole = columns.t().reshape(*A.shape[:-1], -1)
+    flat = A.reshape(-1, A.shape[-1])
+    columns = ops.all_gather(_in_eights(flat).t(), group_name)
+    whole = columns.t()[: flat.shape[0]].reshape(*A.shape[:-1], -1)
     return whole if return_A else None, [whole @ b for b in Bs]
 
 
@@ -82,8 +89,9 @@ def fused_matmul_reduce_scatter(
         y = ops.gemm_rs(A, weight, None, group_name, scatter_dim=scatter_dim)
     else:
         # Columns of the product are rows of its transpose.
-        columns = ops.gemm_rs(weight, A.reshape(-1, A.shape[-1]), None, group_name)
-        y = columns.t().reshape(*A.shape[:-1], columns.shape[0])
+        flat = A.reshape(-1, A.shape[-1])
+        columns = ops.gemm_rs(weight, _in_eights(flat), None, group_name)
+        y = columns.t()[: flat.shape[0]].reshape(*A.shape[:-1], columns.shape[0])
     return _averaged(reduce_op, y, group_name)
 
 

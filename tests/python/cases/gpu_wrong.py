@@ -201,6 +201,7 @@ def a_fork_cannot_call(w):
         try:
             torch.ops.tilelace.gemm_ar(x, x, None, w.name)
         except RuntimeError as error:
+            print(f"in the child: {error}", flush=True)
             code = 0 if "forked from" in str(error) else 2
         finally:
             os._exit(code)
