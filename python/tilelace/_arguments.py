@@ -12,17 +12,32 @@ from torch import Tensor
 from . import _groups
 from ._errors import call, usage
 
+NAMES = ("x", "weight", "bias", "out")
 # Tensors of one kind: "x"; "weight", of which there may be several.
 Operands = Sequence[tuple[str, Sequence[Any]]]
 
 
-def _fine(tensors: Sequence[Any]) -> bool:
-    """The usual case, soon."""
-    device = tensors[0].device if isinstance(tensors[0], Tensor) else None
-    for t in tensors:
-        if not isinstance(t, Tensor) or t.layout is not torch.strided or t.device != device:
-            return False
-    return device is not None and device.type in ("cpu", "cuda")
+def tensors_of(args: Sequence[Any]) -> list[Any]:
+    """Of x, weight or weights, bias or biases, and what else is no list."""
+    found: list[Any] = []
+    for a in args:
+        if isinstance(a, list):
+            found += a
+        elif a is not None and not isinstance(a, str):
+            found.append(a)
+    return found
+
+
+def _operands(args: Sequence[Any], outs: Sequence[Any]) -> Operands:
+    listed = [a for a in args if not isinstance(a, str)]
+    kinds = [a if isinstance(a, list) else [] if a is None else [a] for a in listed]
+    return [*zip(NAMES, kinds), ("out", list(outs))]
+
+
+def without_data(tensors: Sequence[Any]) -> bool:
+    """Whether some are: torch's dispatcher would not call, and say nothing. All: shapes are asked."""
+    some = [t for t in tensors if isinstance(t, Tensor) and t.is_meta]
+    return 0 < len(some) < len(tensors)
 
 
 def _wrong_tensor(operands: Operands) -> str:
@@ -65,10 +80,10 @@ def _wrong_setting(settings: dict[str, Any]) -> str:
     return ""
 
 
-def refuse(op: str, group: str, operands: Operands, text: str) -> NoReturn:
+def refuse(op: str, args: Sequence[Any], text: str) -> NoReturn:
     """Raises here, and in the peers' call."""
     text = f"{op}: {text}"
-    x = operands[0][1][0]
+    x, group = args[0], next(a for a in args if isinstance(a, str))
     known = isinstance(x, Tensor) and x.device.type in ("cpu", "cuda")
     device = x.device.type if known else _groups.device_of(group)
     _groups.ensure(group, device)
@@ -77,16 +92,6 @@ def refuse(op: str, group: str, operands: Operands, text: str) -> NoReturn:
     raise usage(text)
 
 
-def check(
-    op: str, group: str, operands: Operands, tensors: Sequence[Any], outs: Sequence[Any],
-    settings: dict[str, Any], needs_grad: bool,
-) -> None:
-    """`tensors` are those of `operands`, and `outs`. Collective where something is wrong, as the
-    call it stands for. Errors: usage."""
-    wrong = "" if _fine(tensors) else _wrong_tensor((*operands, ("out", outs)))
-    wrong = wrong or _wrong_setting(settings)
-    if not wrong and outs and needs_grad:
-        wrong = ("out: got it with tensors that need gradients, expected none that do "
-                 "(torch.no_grad, or a call without out)")
-    if wrong:
-        refuse(op, group, operands, wrong)
+def what_is_wrong(args: Sequence[Any], outs: Sequence[Any], settings: dict[str, Any]) -> str:
+    """Of a call that the dispatcher did not make; "" where that is not known."""
+    return _wrong_tensor(_operands(args, outs)) or _wrong_setting(settings)

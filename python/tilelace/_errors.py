@@ -29,7 +29,7 @@ def usage(text: str) -> Error:
     return Error("usage", text)
 
 
-def _of(error: RuntimeError) -> RuntimeError:
+def error_of(error: Exception) -> Exception:
     """The Error behind what torch's dispatcher made a RuntimeError; others as they are."""
     import torch
 
@@ -47,7 +47,7 @@ def translated() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        other = _of(error)
+        other = error_of(error)
         if other is error:
             raise
         raise other from None
@@ -58,7 +58,7 @@ def call(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     try:
         return op(*args, **kwargs)
     except RuntimeError as error:
-        other = _of(error)
+        other = error_of(error)
         if other is error:
             raise
         raise other from None

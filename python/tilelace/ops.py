@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from . import _arguments, _groups
-from ._errors import call
+from ._errors import Error, error_of
 from ._groups import Group
 
 
@@ -52,28 +52,38 @@ _OPS = {
 
 
 def _run(
-    op: str, group: str, operands: _arguments.Operands, args: Sequence[Any], settings: dict[str, Any],
-    outs: Sequence[Tensor] = (), **results: Any,
+    op: str, args: Sequence[Any], settings: dict[str, Any], outs: Sequence[Tensor] = (), **results: Any
 ) -> Any:
     """torch.ops.tilelace's `op`, or with an `out` among `results` its form that takes results."""
     fn = _OPS[op + "_out" if "out" in results else op]
     if torch.compiler.is_compiling():
         # A graph keeps the op alone; its errors are RuntimeErrors with the same text on GPUs.
         return fn(*args, **settings, **results)
-    tensors = [t for _, some in operands for t in some]
+    tensors = _arguments.tensors_of(args)
     tensors += outs
-    needs_grad = torch.is_grad_enabled() and any(
-        t.requires_grad for t in tensors if isinstance(t, Tensor))
-    _arguments.check(op, group, operands, tensors, outs, settings, needs_grad)
-    if needs_grad:
-        return call(fn, *args, **settings, **results)
-    # The kernel of autograd is Python, and would take as long as the rest of the call.
-    with torch._C._AutoDispatchBelowAutograd():
-        result = call(fn, *args, **settings, **results)
-    for t in outs:
-        if not t.is_inference():
-            torch.autograd.graph.increment_version(t)
-    return result
+    try:
+        if any([t.is_meta for t in tensors]) and _arguments.without_data(tensors):
+            raise TypeError("some tensors have no data")
+        if not torch.is_grad_enabled() or not any([t.requires_grad for t in tensors]):
+            # The kernel of autograd is Python, and would take as long as the rest of the call.
+            with torch._C._AutoDispatchBelowAutograd():
+                result = fn(*args, **settings, **results)
+            for t in outs:
+                if not t.is_inference():
+                    torch.autograd.graph.increment_version(t)
+            return result
+        if not outs:
+            return fn(*args, **settings, **results)
+    except (AttributeError, RuntimeError, TypeError) as error:
+        ours = error_of(error)
+        if isinstance(ours, Error):
+            raise ours from None
+        # What the dispatcher could not make a call of, the peers are told.
+        if wrong := _arguments.what_is_wrong(args, outs, settings):
+            _arguments.refuse(op, args, wrong)
+        raise
+    _arguments.refuse(op, args, "out: got it with tensors that need gradients, expected none that do "
+                      "(torch.no_grad, or a call without out)")
 
 
 def _gathered_like(x: Tensor, outs: list[Tensor], dim: int) -> Tensor | None:
@@ -112,13 +122,12 @@ def ag_gemm(
     biases = [biases] if isinstance(biases, Tensor) else biases
     biases = None if biases is None else list(biases)
     settings = {"gather_dim": gather_dim, "activation": activation, "sizes": _list(sizes)}
-    operands = (("x", (x,)), ("weight", weights), ("bias", biases or ()))
     args = (x, weights, biases, name)
     if out is None:
-        return _run("ag_gemm", name, operands, args, settings, return_gathered=return_gathered)
+        return _run("ag_gemm", args, settings, return_gathered=return_gathered)
     outs = list(out)
     gathered = _gathered_like(x, outs, gather_dim) if return_gathered else None
-    _run("ag_gemm", name, operands, args, settings, outs, out=outs, gathered=gathered)
+    _run("ag_gemm", args, settings, outs, out=outs, gathered=gathered)
     return gathered, outs
 
 
@@ -142,11 +151,10 @@ def gemm_rs(
     """
     name = _name(group, x)
     settings = {"scatter_dim": scatter_dim, "activation": activation, "sizes": _list(sizes)}
-    operands = (("x", (x,)), ("weight", (weight,)), ("bias", () if bias is None else (bias,)))
     args = (x, weight, bias, name)
     if out is None:
-        return _run("gemm_rs", name, operands, args, settings)
-    _run("gemm_rs", name, operands, args, settings, (out,), out=out)
+        return _run("gemm_rs", args, settings)
+    _run("gemm_rs", args, settings, (out,), out=out)
     return out
 
 
@@ -166,11 +174,10 @@ def gemm_ar(
     """
     name = _name(group, x)
     settings = {"activation": activation}
-    operands = (("x", (x,)), ("weight", (weight,)), ("bias", () if bias is None else (bias,)))
     args = (x, weight, bias, name)
     if out is None:
-        return _run("gemm_ar", name, operands, args, settings)
-    _run("gemm_ar", name, operands, args, settings, (out,), out=out)
+        return _run("gemm_ar", args, settings)
+    _run("gemm_ar", args, settings, (out,), out=out)
     return out
 
 
@@ -180,7 +187,7 @@ def all_gather(
     """The gather of ag_gemm alone: x of all ranks, one after the other. Collective."""
     name = _name(group, x)
     settings = {"gather_dim": gather_dim, "sizes": _list(sizes)}
-    return _run("all_gather", name, (("x", (x,)),), (x, name), settings)
+    return _run("all_gather", (x, name), settings)
 
 
 def reduce_scatter(
@@ -189,4 +196,4 @@ def reduce_scatter(
     """The sum of gemm_rs alone: this rank's rows of the sum of x over the ranks. Collective."""
     name = _name(group, x)
     settings = {"scatter_dim": scatter_dim, "sizes": _list(sizes)}
-    return _run("reduce_scatter", name, (("x", (x,)),), (x, name), settings)
+    return _run("reduce_scatter", (x, name), settings)
