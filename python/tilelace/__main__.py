@@ -6,7 +6,9 @@ import os
 import sys
 from pathlib import Path
 
-COMMAND = Path(__file__).resolve().parent / "bin" / "tilelace"
+FOLDER = Path(__file__).resolve().parent
+COMMAND = FOLDER / "bin" / "tilelace"
+WHY_NO_GPUS = FOLDER / "why_no_gpus.txt"  # of builds without them
 
 
 def main() -> int:
@@ -19,8 +21,8 @@ def main() -> int:
 
         import tilelace
 
-        backend = "CPU ranks and GPUs" if tilelace.has_cuda() else (
-            "CPU ranks only: built without nvcc")
+        why = WHY_NO_GPUS.read_text().strip() if WHY_NO_GPUS.is_file() else "built without them"
+        backend = "CPU ranks and GPUs" if tilelace.has_cuda() else f"CPU ranks only: {why}"
         print(f"package    tilelace {tilelace.__version__} ({backend}), torch {torch.__version__}",
               flush=True)
     os.execv(COMMAND, [str(COMMAND), *sys.argv[1:]])
