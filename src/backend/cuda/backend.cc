@@ -144,9 +144,8 @@ void GpuBackend::enqueue_gather(const Problem& problem, const Plan& plan, const 
     for (const auto& b : operands.bias) tensors.biases.push_back(b.data);
     for (const auto& o : operands.out) tensors.outs.push_back(o.data);
   }
-  plan::AgGemmPlan kernels = plan::ag_gemm_plan_of(plan);
-  kernels.gemm.weights_wait = !prepared(operands.weights);
-  ops_->ag_gemm.run(problem, kernels, tensors, stream_of(operands.stream));
+  ops_->ag_gemm.run(problem, with_weights(plan::ag_gemm_plan_of(plan), operands), tensors,
+                    stream_of(operands.stream));
 }
 
 void GpuBackend::enqueue_reduce(const Problem& problem, const Plan& plan, const Operands& operands,
@@ -156,37 +155,31 @@ void GpuBackend::enqueue_reduce(const Problem& problem, const Plan& plan, const 
   const void* const x = operands.input.data;
   void* const out = operands.out.front().data;
   const void* const residual = operands.residual.data;
-  const bool wait = !prepared(operands.weights);
   if (plan.transport == Transport::multimem && problem.m > 0) {
     const ReachableOut peers = reachable(operands.out.front());
-    plan::GemmMultimemPlan kernels = plan::gemm_multimem_plan_of(plan);
+    auto kernels = with_weights(plan::gemm_multimem_plan_of(plan), operands);
     kernels.direct = peers.multicast != nullptr;
-    kernels.gemm.weights_wait = wait;
     return ops_->gemm_multimem.run(problem, kernels, {x, weight, bias, out, residual},
                                    stream_of(operands.stream), peers);
   }
   if (plan.path == Path::fused && problem.m > 0 && problem.op == Op::gemm_ar) {
     const ReachableOut peers = reachable(operands.out.front());
-    plan::GemmArPlan kernels = plan::gemm_ar_plan_of(plan);
+    auto kernels = with_weights(plan::gemm_ar_plan_of(plan), operands);
     kernels.direct = peers.base != nullptr && kernels.copied == 0;
-    kernels.gemm.weights_wait = wait;
     return ops_->gemm_ar.run(problem, kernels, {x, weight, bias, out, residual},
                              stream_of(operands.stream), peers);
   }
   if (plan.path == Path::fused && problem.m > 0) {
-    plan::GemmRsPlan kernels = plan::gemm_rs_plan_of(plan);
-    kernels.gemm.weights_wait = wait;
+    const auto kernels = with_weights(plan::gemm_rs_plan_of(plan), operands);
     return ops_->gemm_rs.run(problem, kernels, {x, weight, bias, out, residual},
                              stream_of(operands.stream));
   }
   if (plan::way_of(plan) && problem.m > 0) {
-    plan::GemmHandPlan kernels = plan::gemm_hand_plan_of(plan);
-    kernels.gemm.weights_wait = wait;
+    const auto kernels = with_weights(plan::gemm_hand_plan_of(plan), operands);
     return ops_->gemm_hand.run(problem, kernels, {x, weight, bias, out, residual},
                                stream_of(operands.stream));
   }
-  plan::GemmReducePlan kernels = plan::gemm_reduce_plan_of(plan);
-  kernels.gemm.weights_wait = wait;
+  const auto kernels = with_weights(plan::gemm_reduce_plan_of(plan), operands);
   // Never direct: pushed sums that go straight to peers' results take longer than those that are
   // copied (docs/decisions/0010).
   ops_->gemm_reduce.run(problem, kernels, {x, weight, bias, out, residual},

@@ -58,6 +58,12 @@ class GpuBackend : public Backend {
   /// Whether these weights keep their values, so that they may be read before the stream gets
   /// there.
   [[nodiscard]] bool prepared(std::span<const TensorView> weights) const;
+  /// The plan as this call's weights allow it to begin.
+  template <class Kernels>
+  Kernels with_weights(Kernels kernels, const Operands& operands) const {
+    kernels.gemm.weights_wait = !prepared(operands.weights);
+    return kernels;
+  }
   /// Where peers find a result, if it lies in a SymmetricBuffer.
   [[nodiscard]] ReachableOut reachable(const TensorView& out) const;
 
