@@ -119,6 +119,26 @@ def a_compiled_function_in_a_graph(w):
             assert torch.equal(y, block(x))
 
 
+@case(2, 4, on=GPU)
+def graphs_that_torch_compile_makes(w):
+    """mode "reduce-overhead": a graph a size, recorded at the second call of it."""
+    weight, other = w.randn(64, 128), w.randn(128, 64)
+
+    def block(x):
+        _, (y,) = tilelace.ag_gemm(x, weight, None, w.group)
+        return tilelace.gemm_rs(y, other, None, w.group)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(block, mode="reduce-overhead", fullgraph=True)
+    with torch.no_grad():
+        for i in range(24):
+            x = w.randn((32, 48, 8)[i // 4 % 3], 128)
+            torch.compiler.cudagraph_mark_step_begin()
+            y = compiled(x).clone()
+            w.synchronize()
+            assert torch.equal(y, block(x)), i
+
+
 @case(2, on=GPU)
 def eager_calls_follow_the_current_stream(w):
     sums, side = Sums(w, 520, 256, 136), torch.cuda.Stream()
