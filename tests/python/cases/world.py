@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 
 MODULES = ("ops", "memory", "pool_functions", "pools", "grads", "groups", "opchecks", "compiled", "layers",
-           "styles", "wrong", "gpu", "gpu_wrong")
+           "megatron", "styles", "wrong", "gpu", "gpu_wrong")
 CASES = {}
 BOTH = ("cpu", "cuda")
 GPU = ("cuda",)
