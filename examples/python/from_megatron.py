@@ -15,9 +15,11 @@ from tilelace.nn import ColumnParallelLinear, RowParallelLinear
 dist.init_process_group("gloo")
 rank, ranks = dist.get_rank(), dist.get_world_size()
 sequence, batch, hidden, wide = 8, 2, 32, 64
-# Megatron's ModelParallelConfig does as well: these fields are read.
+# Megatron's ModelParallelConfig does as well: these fields are read. Where its parallel_state is
+# initialised, layers take its tensor-parallel group; here they take the default group.
 config = SimpleNamespace(sequence_parallel=True, gradient_accumulation_fusion=True,
-                         params_dtype=torch.float32)
+                         params_dtype=torch.float32, tensor_model_parallel_size=ranks,
+                         use_cpu_initialization=True, perform_initialization=True)
 init = torch.nn.init.xavier_normal_
 torch.manual_seed(0)
 fc1 = ColumnParallelLinear(hidden, wide, config=config, init_method=init, bias=True,

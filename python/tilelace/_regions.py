@@ -13,21 +13,40 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.distributed import _functional_collectives as collectives
 
-from . import _groups, ops
+from . import ops
+from ._errors import usage
 
 
-def slice_of(size: int, name: str) -> slice:
+def slice_of(size: int, ranks: int, rank: int) -> slice:
     """This rank's part of `size`. Errors: usage (the ranks do not divide it)."""
-    ranks, rank = _groups.size_and_rank(name)
     if size % ranks:
-        raise _groups.usage(f"layer: size: got {size}, expected a multiple of the {ranks} ranks")
+        raise usage(f"layer: size: got {size}, expected a multiple of the {ranks} ranks")
     part = size // ranks
     return slice(rank * part, (rank + 1) * part)
 
 
-def _gather_last(x: Tensor, name: str) -> Tensor:
-    whole = ops.all_gather(x.reshape(-1, x.shape[-1]).t(), name)
-    return whole.t().reshape(*x.shape[:-1], whole.shape[0])
+def as_autocast(x: Tensor, *others: Tensor | None) -> Any:
+    """All of them in the type that autocast gives to products on x's device, where it is on.
+
+    A cast's gradient has the type from before it.
+    """
+    device = x.device.type
+    if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
+        return x, *others
+    dtype = torch.get_autocast_dtype(device)
+
+    def cast(t: Tensor | None) -> Tensor | None:
+        # As torch's own products: fp64 stays.
+        known = t is not None and t.is_floating_point() and t.dtype != torch.float64
+        return t.to(dtype) if known else t
+
+    return tuple(cast(t) for t in (x, *others))
+
+
+def _gather_last(x: Tensor, name: str, ranks: int) -> Tensor:
+    # Row by row as they lie: GPUs gather rows in eights of columns, of any number.
+    whole = ops.all_gather(x.reshape(-1, x.shape[-1]), name)
+    return whole.view(ranks, *x.shape).movedim(0, -2).flatten(-2)
 
 
 class _CopyLinear(torch.autograd.Function):
@@ -52,25 +71,26 @@ class _CopyLinear(torch.autograd.Function):
 
 class _GatherColumns(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, name: str) -> Tensor:
-        ctx.name = name
-        return _gather_last(x, name)
+    def forward(ctx: Any, x: Tensor, name: str, ranks: int, rank: int) -> Tensor:
+        ctx.ranks, ctx.rank = ranks, rank
+        return _gather_last(x, name, ranks)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         (grad,) = grads
-        return grad[..., slice_of(grad.shape[-1], ctx.name)].contiguous(), None
+        mine = slice_of(grad.shape[-1], ctx.ranks, ctx.rank)
+        return grad[..., mine].contiguous(), None, None, None
 
 
 class _SplitColumns(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, name: str) -> Tensor:
-        ctx.name = name
-        return x[..., slice_of(x.shape[-1], name)].contiguous()
+    def forward(ctx: Any, x: Tensor, name: str, ranks: int, rank: int) -> Tensor:
+        ctx.name, ctx.ranks = name, ranks
+        return x[..., slice_of(x.shape[-1], ranks, rank)].contiguous()
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        return _gather_last(grads[0], ctx.name), None
+        return _gather_last(grads[0], ctx.name, ctx.ranks), None, None, None
 
 
 class _SumGradient(torch.autograd.Function):
@@ -108,12 +128,13 @@ def copy_linear(x: Tensor, weight: Tensor, bias: Tensor | None, name: str) -> Te
     return _CopyLinear.apply(x, weight, bias, name)
 
 
-def gather_columns(x: Tensor, name: str) -> Tensor:
-    return _GatherColumns.apply(x, name)
+# Ranks and rank are asked for when a layer is made: torch.compile cannot trace that question.
+def gather_columns(x: Tensor, name: str, ranks: int, rank: int) -> Tensor:
+    return _GatherColumns.apply(x, name, ranks, rank)
 
 
-def split_columns(x: Tensor, name: str) -> Tensor:
-    return _SplitColumns.apply(x, name)
+def split_columns(x: Tensor, name: str, ranks: int, rank: int) -> Tensor:
+    return _SplitColumns.apply(x, name, ranks, rank)
 
 
 def summed_gradient(parameter: Tensor, name: str) -> Tensor:

@@ -3,96 +3,25 @@
 
 Activations are [sequence, batch, hidden] (any dimensions; `sequence_dim` says which one sequence
 parallelism splits). `config` may be Megatron's ModelParallelConfig, or anything with some of its
-fields; keywords given here win over it.
+fields; keywords given here win over it. `tp_group` None: Megatron's tensor-parallel group where its
+parallel_state is initialised, else the default group.
 """
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.parameter import Parameter
 
-from . import _groups, _regions, ops
+from . import _megatron, _regions, ops
 from ._errors import usage
 from ._groups import Group
+from ._linear import ParallelLinear
 
 
-def _linear_init(weight: Tensor) -> None:
-    torch.nn.init.kaiming_uniform_(weight, a=math.sqrt(5))
-
-
-class _ParallelLinear(torch.nn.Module):
-    """What the two layers share: group, settings, this rank's part of weight and bias."""
-
-    def __init__(
-        self, input_size: int, output_size: int, *, split_dim: int, config: Any, bias: bool,
-        init_method: Callable[[Tensor], Any] | None, skip_bias_add: bool, tp_group: Group,
-        sequence_parallel: bool | None, gradient_accumulation_fusion: bool | None,
-        sequence_dim: int, dtype: torch.dtype | None, device: torch.device | str | None,
-        unknown: dict[str, Any],
-    ) -> None:
-        super().__init__()
-        for name, value in unknown.items():
-            if name not in _WITHOUT_EFFECT or value not in _WITHOUT_EFFECT[name]:
-                expected = "an argument of Megatron's layer" if name not in _WITHOUT_EFFECT else (
-                    f"one of {_WITHOUT_EFFECT[name]}")
-                raise usage(f"{type(self).__name__}: {name}: got {value!r}, expected {expected}")
-
-        def setting(given: Any, field: str, default: Any) -> Any:
-            return given if given is not None else getattr(config, field, default)
-
-        self.group_name = _groups.group_name(tp_group)
-        self.input_size, self.output_size = input_size, output_size
-        self.skip_bias_add, self.sequence_dim = skip_bias_add, sequence_dim
-        self.sequence_parallel = bool(setting(sequence_parallel, "sequence_parallel", False))
-        self.gradient_accumulation_fusion = bool(
-            setting(gradient_accumulation_fusion, "gradient_accumulation_fusion", False))
-        # Megatron adds up such gradients itself, later; it looks for the attribute below.
-        self.megatron = config is not None
-        dtype = setting(dtype, "params_dtype", None)
-        self._shard = _regions.slice_of((output_size, input_size)[split_dim], self.group_name)
-        whole = torch.empty(output_size, input_size, dtype=dtype, device=device)
-        # Every rank makes the whole weight and keeps its part: the unsharded layer's values.
-        with torch.no_grad():
-            (init_method or _linear_init)(whole)
-        part = whole[self._shard] if split_dim == 0 else whole[:, self._shard]
-        self.weight = Parameter(part.detach().clone())
-        self.weight.tensor_model_parallel = True
-        self.weight.partition_dim, self.weight.partition_stride = split_dim, 1
-        if bias:
-            size = self.weight.shape[0]
-            self.bias = Parameter(torch.zeros(size, dtype=dtype, device=device))
-        else:
-            self.register_parameter("bias", None)
-
-    def _used_weight(self, given: Tensor | None = None) -> Tensor:
-        weight = self.weight if given is None else given
-        fused = self.gradient_accumulation_fusion and torch.is_grad_enabled()
-        return _regions.into_main_grad(weight) if fused and hasattr(weight, "main_grad") else weight
-
-    def extra_repr(self) -> str:
-        return (
-            f"{self.input_size}, {self.output_size}, bias={self.bias is not None}, "
-            f"sequence_parallel={self.sequence_parallel}, group={self.group_name}")
-
-
-# Arguments of Megatron's layers that ask for nothing here, and the values that do so.
-_WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
-    "stride": (1,),
-    "keep_master_weight_for_test": (False,),
-    "skip_weight_param_allocation": (False,),
-    "embedding_activation_buffer": (None,),
-    "grad_output_buffer": (None,),
-    "is_expert": (False,),
-    "disable_grad_reduce": (False,),
-}
-
-
-class ColumnParallelLinear(_ParallelLinear):
+class ColumnParallelLinear(ParallelLinear):
     """y = x * weight^T + bias, the weight [output_size / ranks, input_size] on each rank.
 
     With sequence_parallel x is this rank's part of the sequence (ag_gemm); without, the same on
@@ -104,10 +33,10 @@ class ColumnParallelLinear(_ParallelLinear):
     def __init__(
         self, input_size: int, output_size: int, *, config: Any = None,
         init_method: Callable[[Tensor], Any] | None = None, bias: bool = True,
-        gather_output: bool = False, skip_bias_add: bool = False, tp_comm_buffer_name: str | None = None,
-        tp_group: Group = None, sequence_parallel: bool | None = None,
-        gradient_accumulation_fusion: bool | None = None, regather: bool = True,
-        sequence_dim: int = 0, dtype: torch.dtype | None = None,
+        gather_output: bool = False, skip_bias_add: bool = False,
+        tp_comm_buffer_name: str | None = None, tp_group: Group = None,
+        sequence_parallel: bool | None = None, gradient_accumulation_fusion: bool | None = None,
+        regather: bool = True, sequence_dim: int = 0, dtype: torch.dtype | None = None,
         device: torch.device | str | None = None, **unknown: Any,
     ) -> None:
         super().__init__(
@@ -115,46 +44,30 @@ class ColumnParallelLinear(_ParallelLinear):
             skip_bias_add=skip_bias_add, tp_group=tp_group, sequence_parallel=sequence_parallel,
             gradient_accumulation_fusion=gradient_accumulation_fusion, sequence_dim=sequence_dim,
             dtype=dtype, device=device, unknown=unknown)
-        if gather_output and self.sequence_parallel:
-            raise usage(
-                "ColumnParallelLinear: gather_output: got it with sequence_parallel, "
-                "expected one of the two")
         self.gather_output, self.regather = gather_output, regather
-        if self.bias is not None:
-            self.bias.tensor_model_parallel = True
+        self.output_size_per_partition = self.weight.shape[0]
 
     def forward(
         self, input_: Tensor, weight: Tensor | None = None,
         runtime_gather_output: bool | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         used = self._used_weight(weight)
-        bias = None if self.skip_bias_add else self.bias
+        x, used, bias = _regions.as_autocast(
+            input_, used, None if self.skip_bias_add else self.bias)
         if self.sequence_parallel:
             keep = torch.is_grad_enabled() and not self.regather
             _, (y,) = ops.ag_gemm(
-                input_, [used], None if bias is None else [bias], self.group_name,
+                x, [used], None if bias is None else [bias], self.group_name,
                 gather_dim=self.sequence_dim, return_gathered=keep)
         else:
-            y = _regions.copy_linear(input_, used, bias, self.group_name)
+            y = _regions.copy_linear(x, used, bias, self.group_name)
         gather = self.gather_output if runtime_gather_output is None else runtime_gather_output
         if gather:
-            y = _regions.gather_columns(y, self.group_name)
+            y = _regions.gather_columns(y, self.group_name, self._ranks, self._rank)
         return y, self.bias if self.skip_bias_add else None
 
-    @classmethod
-    def from_linear(cls, linear: torch.nn.Linear, **arguments: Any) -> ColumnParallelLinear:
-        """This rank's part of a layer that every rank has. Local."""
-        layer = cls(
-            linear.in_features, linear.out_features, bias=linear.bias is not None,
-            init_method=lambda w: w.copy_(linear.weight), dtype=linear.weight.dtype,
-            device=linear.weight.device, **arguments)
-        if layer.bias is not None:
-            with torch.no_grad():
-                layer.bias.copy_(linear.bias[layer._shard])
-        return layer
 
-
-class RowParallelLinear(_ParallelLinear):
+class RowParallelLinear(ParallelLinear):
     """y = x * weight^T + bias, the weight [output_size, input_size / ranks] on each rank.
 
     With sequence_parallel y is this rank's part of the sequence (gemm_rs), without it is the same
@@ -167,10 +80,11 @@ class RowParallelLinear(_ParallelLinear):
     def __init__(
         self, input_size: int, output_size: int, *, config: Any = None,
         init_method: Callable[[Tensor], Any] | None = None, bias: bool = True,
-        input_is_parallel: bool = True, skip_bias_add: bool = False, tp_comm_buffer_name: str | None = None,
-        tp_group: Group = None, sequence_parallel: bool | None = None,
-        gradient_accumulation_fusion: bool | None = None, sequence_dim: int = 0,
-        dtype: torch.dtype | None = None, device: torch.device | str | None = None, **unknown: Any,
+        input_is_parallel: bool = True, skip_bias_add: bool = False,
+        tp_comm_buffer_name: str | None = None, tp_group: Group = None,
+        sequence_parallel: bool | None = None, gradient_accumulation_fusion: bool | None = None,
+        sequence_dim: int = 0, dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None, **unknown: Any,
     ) -> None:
         super().__init__(
             input_size, output_size, split_dim=1, config=config, bias=bias, init_method=init_method,
@@ -182,34 +96,23 @@ class RowParallelLinear(_ParallelLinear):
                 "RowParallelLinear: input_is_parallel: got False with sequence_parallel, "
                 "expected True")
         self.input_is_parallel = input_is_parallel
+        self.input_size_per_partition = self.weight.shape[1]
         if self.bias is not None:
             self.bias.sequence_parallel = self.sequence_parallel
 
     def forward(self, input_: Tensor) -> tuple[Tensor, Tensor | None]:
         x = input_
         if not self.input_is_parallel:
-            x = _regions.split_columns(x, self.group_name)
+            x = _regions.split_columns(x, self.group_name, self._ranks, self._rank)
         used, bias = self._used_weight(), self.bias
         if bias is not None and self.sequence_parallel and not self.megatron:
             bias = _regions.summed_gradient(bias, self.group_name)
-        added = None if self.skip_bias_add else bias
+        x, used, added = _regions.as_autocast(x, used, None if self.skip_bias_add else bias)
         if self.sequence_parallel:
             y = ops.gemm_rs(x, used, added, self.group_name, scatter_dim=self.sequence_dim)
         else:
             y = ops.gemm_ar(x, used, added, self.group_name)
         return y, bias if self.skip_bias_add else None
-
-    @classmethod
-    def from_linear(cls, linear: torch.nn.Linear, **arguments: Any) -> RowParallelLinear:
-        """This rank's part of a layer that every rank has. Local."""
-        layer = cls(
-            linear.in_features, linear.out_features, bias=linear.bias is not None,
-            init_method=lambda w: w.copy_(linear.weight), dtype=linear.weight.dtype,
-            device=linear.weight.device, **arguments)
-        if layer.bias is not None:
-            with torch.no_grad():
-                layer.bias.copy_(linear.bias)
-        return layer
 
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -225,15 +128,21 @@ class ParallelMLP(torch.nn.Module):
 
     `activation`: gelu, gelu_tanh, silu or none; "swiglu": silu(gate) * up, linear_fc1's weight then
     holds this rank's gate rows and then its up rows. Outside of training the activation runs inside
-    the product. Returns (y, bias or None) as RowParallelLinear. Collective. Errors: tilelace.Error.
+    the product. `regather`: as ColumnParallelLinear's. Returns (y, bias or None) as
+    RowParallelLinear. Collective. Errors: tilelace.Error.
     """
 
     def __init__(
         self, hidden_size: int, ffn_hidden_size: int, *, config: Any = None,
         activation: str = "gelu", bias: bool = True, skip_bias_add: bool = False,
-        tp_group: Group = None, sequence_parallel: bool | None = None, **arguments: Any,
+        tp_group: Group = None, sequence_parallel: bool | None = None, regather: bool = True,
+        **arguments: Any,
     ) -> None:
         super().__init__()
+        for name in ("gather_output", "input_is_parallel"):
+            if name in arguments:
+                raise usage(f"ParallelMLP: {name}: got {arguments[name]!r}, expected none: the "
+                            "hidden layer stays split")
         if activation != "swiglu" and activation not in _ACTIVATIONS:
             raise usage(
                 f'ParallelMLP: activation: got "{activation}", expected swiglu or one of '
@@ -242,16 +151,17 @@ class ParallelMLP(torch.nn.Module):
         common = dict(config=config, bias=bias, tp_group=tp_group,
                       sequence_parallel=sequence_parallel, **arguments)
         wide = 2 * ffn_hidden_size if self.gated else ffn_hidden_size
-        self.linear_fc1 = ColumnParallelLinear(hidden_size, wide, **common)
+        self.linear_fc1 = ColumnParallelLinear(hidden_size, wide, regather=regather, **common)
         self.linear_fc2 = RowParallelLinear(
             ffn_hidden_size, hidden_size, skip_bias_add=skip_bias_add, **common)
 
     def _fused(self, x: Tensor) -> Tensor:
         fc1 = self.linear_fc1
         parts = 2 if self.gated else 1
-        biases = None if fc1.bias is None else list(fc1.bias.chunk(parts))
+        x, weight, bias = _regions.as_autocast(x, fc1.weight, fc1.bias)
+        biases = None if bias is None else list(bias.chunk(parts))
         _, outs = ops.ag_gemm(
-            x, list(fc1.weight.chunk(parts)), biases, fc1.group_name,
+            x, list(weight.chunk(parts)), biases, fc1.group_name,
             gather_dim=fc1.sequence_dim, activation=self.activation)
         return outs[0]
 
@@ -263,3 +173,15 @@ class ParallelMLP(torch.nn.Module):
             gate, up = hidden.chunk(2, dim=-1)
             return self.linear_fc2(F.silu(gate) * up)
         return self.linear_fc2(_ACTIVATIONS[self.activation](hidden))
+
+    def sharded_state_dict(
+        self, prefix: str = "", sharded_offsets: Any = (), metadata: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """For Megatron's distributed checkpoints, as its MLP's. Errors: usage (no Megatron)."""
+        tensors = {}
+        for name, layer in self.named_children():
+            part = layer.sharded_state_dict(f"{prefix}{name}.", sharded_offsets, metadata)
+            if self.gated and name == "linear_fc1":
+                _megatron.gated(part, sharded_offsets, metadata)
+            tensors.update(part)
+        return tensors
