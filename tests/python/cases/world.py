@@ -3,8 +3,8 @@
 import torch
 import torch.distributed as dist
 
-MODULES = ("ops", "memory", "pool_functions", "pools", "grads", "groups", "opchecks", "compiled", "layers",
-           "styles", "wrong", "gpu", "gpu_wrong")
+MODULES = ("ops", "memory", "pool_functions", "pools", "grads", "groups", "opchecks", "compiled",
+           "compiled_left", "layers", "styles", "wrong", "gpu", "gpu_wrong")
 CASES = {}
 BOTH = ("cpu", "cuda")
 GPU = ("cuda",)
