@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 
 MODULES = ("ops", "memory", "pool_functions", "pools", "grads", "groups", "opchecks", "compiled",
-           "compiled_left", "layers", "styles", "wrong", "gpu", "gpu_wrong")
+           "compiled_plans", "compiled_left", "layers", "styles", "wrong", "gpu", "gpu_wrong")
 CASES = {}
 BOTH = ("cpu", "cuda")
 GPU = ("cuda",)
