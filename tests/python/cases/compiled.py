@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.compile: whole graphs, a dynamic m, gradients; the Inductor pass."""
+"""torch.compile: whole graphs, a dynamic m, gradients; what the Inductor pass fuses."""
+import contextlib
+import logging
 
 import tilelace
 import tilelace.inductor
@@ -8,10 +10,11 @@ import torch
 import torch.distributed._functional_collectives as funcol
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch._functorch.aot_autograd import aot_module_simplified
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from .world import BOTH, case, expect_close, product, with_partials
 
-OPS = torch.ops.tilelace
+OPS, COLLECTIVES = torch.ops.tilelace, torch.ops._c10d_functional
 
 
 @case(2, 4, on=BOTH)
@@ -87,17 +90,36 @@ def fused_graphs(fn, *inputs):
     return count, [n.target for n in graph.graph.nodes if n.op == "call_function"], result
 
 
-COLLECTIVES = ("all_gather_into_tensor", "reduce_scatter_tensor", "all_reduce")
+NAMES = ("all_gather_into_tensor", "reduce_scatter_tensor", "all_reduce")
 
 
-def expect_fused(w, fn, inputs, ops, left=()):
-    count, targets, result = fused_graphs(fn, *inputs)
+@contextlib.contextmanager
+def logged(lines):
+    """What the pass says that it leaves alone."""
+    handler, log = logging.Handler(), logging.getLogger("tilelace.inductor")
+    handler.emit = lambda record: lines.append(record.getMessage())
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+        log.removeHandler(handler)
+
+
+def expect_fused(w, fn, inputs, ops, left=(), why=(), eager=None):
+    """`why`: a part of each line that says what was left, in their order."""
+    lines = []
+    with logged(lines):
+        count, targets, result = fused_graphs(fn, *inputs)
     with torch.no_grad():
-        expected = fn(*inputs)
+        expected = (eager or fn)(*inputs)
     found = [t for t in targets if t in (OPS.ag_gemm.default, OPS.gemm_rs.default,
                                          OPS.gemm_ar.default)]
     assert found == ops and count == len(ops), (count, targets)
-    assert [c for c in COLLECTIVES if any(c in str(t) for t in targets)] == list(left), targets
+    assert [c for c in NAMES if any(c in str(t) for t in targets)] == list(left), targets
+    assert len(lines) == len(why) and all(a in b for a, b in zip(why, lines)), lines
     for ours, theirs in zip(result, expected):
         torch.testing.assert_close(ours, theirs)
 
@@ -129,31 +151,80 @@ def the_pass_fuses_what_it_knows(w):
     expect_fused(w, gather_kept, (x,), [OPS.ag_gemm.default])
     expect_fused(w, gather_shaped, (z,), [OPS.ag_gemm.default])
     expect_fused(w, reduces, (x,), [OPS.gemm_rs.default, OPS.gemm_ar.default])
+    def mean(x):
+        return (funcol.reduce_scatter_tensor(x @ a, "avg", 0, w.name),
+                funcol.all_reduce(x @ b, "avg", w.name))
+
     expect_fused(w, reduce_shaped, (z,), [OPS.gemm_rs.default])
+    # Not every gloo has a mean: beside the sum.
+    expect_fused(w, mean, (x,), [OPS.gemm_rs.default, OPS.gemm_ar.default],
+                 eager=lambda x: [y / w.ranks for y in reduces(x)])
 
 
-@case(2)
-def the_pass_leaves_alone_what_it_does_not(w):
-    x, a = w.randn(4, 6), w.randn(6, 8)
+@case(2, on=BOTH)
+def the_pass_fuses_what_is_waited_on_again(w):
+    # Training graphs save a result that is not waited on yet, and may wait twice.
+    x, a = w.integers(4, 8), w.integers(8, 16)
 
-    def average(x):
-        return (funcol.reduce_scatter_tensor(x @ a, "avg", 0, w.name),)
+    def block(x, a):
+        g = COLLECTIVES.all_gather_into_tensor(x, w.ranks, w.name)
+        y = COLLECTIVES.wait_tensor(g) @ a
+        z = COLLECTIVES.all_reduce(x @ a, "sum", w.name)
+        return y, COLLECTIVES.wait_tensor(z), g, z, COLLECTIVES.wait_tensor(z) + 1
 
-    def product_used_twice(x):
-        y = x @ a
-        return funcol.all_reduce(y, "sum", w.name), y + 1
+    module = make_fx(block, tracing_mode="fake")(x, a)
+    assert sum(n.target is COLLECTIVES.wait_tensor.default for n in module.graph.nodes) == 3
+    assert tilelace.inductor.fuse(module.graph) == 2
+    module.recompile()
+    targets = {str(n.target) for n in module.graph.nodes}
+    assert not any("c10d" in t for t in targets), targets
+    whole, total = torch.cat([x] * w.ranks), w.ranks * (x @ a)
+    for ours, right in zip(module(x, a), (whole @ a, total, whole, total, total + 1)):
+        assert torch.equal(ours, right)
 
-    def right_operand(x):
-        return (a.t() @ funcol.all_gather_tensor(x, 0, w.name)[:6, :6],)
 
-    def doubles(x):
-        return (funcol.all_reduce(x.double() @ a.double(), "sum", w.name),)
+@case(2, 4, on=BOTH)
+def the_pass_fuses_other_dimensions(w):
+    a, b, bias = w.integers(8, 16), w.integers(8, 16), w.integers(16)
+    z, y = w.integers(2, 3, 8), w.integers(2, 3 * w.ranks, 8)
+    four = w.integers(2, 3, 2, 8)
 
-    if torch.distributed.get_backend(w.group) != "gloo":
-        expect_fused(w, average, (x,), [], ["reduce_scatter_tensor"])
-    expect_fused(w, product_used_twice, (x,), [], ["all_reduce"])
-    expect_fused(w, right_operand, (x,), [], ["all_gather_into_tensor"])
-    expect_fused(w, doubles, (x,), [], ["all_reduce"])
+    def gathers(z):
+        g = funcol.all_gather_tensor(z, 1, w.name)
+        return torch.relu(g @ a), g @ b
+
+    def gather_kept(z):
+        # As a weight's gradient has it: the gathered tensor is used before the product.
+        g = funcol.all_gather_tensor(z, 1, w.name).reshape(-1, 8)
+        before = g.t() @ y.reshape(-1, 8)
+        return before, torch.addmm(bias, g, a), g.sum(0)
+
+    def gather_sliced(z):
+        g = COLLECTIVES.all_gather_into_tensor(z, w.ranks, w.name)
+        g = COLLECTIVES.wait_tensor(g)
+        return (torch.cat([g[2 * r:2 * r + 2] for r in range(w.ranks)], 1) @ a,)
+
+    def weight_after_it(z):
+        g = funcol.all_gather_tensor(z, 1, w.name)
+        first = g @ a
+        return first, g @ torch.relu(b + 1)
+
+    def reduces(y):
+        return (funcol.reduce_scatter_tensor(y @ a, "sum", 1, w.name),)
+
+    def both(four):
+        g = funcol.all_gather_tensor(four, 2, w.name)
+        return (funcol.reduce_scatter_tensor(g @ a, "sum", 2, w.name),)
+
+    expect_fused(w, gathers, (z,), [OPS.ag_gemm.default])
+    expect_fused(w, gather_kept, (z,), [OPS.ag_gemm.default])
+    expect_fused(w, gather_sliced, (z,), [OPS.ag_gemm.default])
+    expect_fused(w, weight_after_it, (z,), [OPS.ag_gemm.default])
+    expect_fused(w, reduces, (y,), [OPS.gemm_rs.default])
+    expect_fused(w, both, (four,), [OPS.ag_gemm.default],
+                 ["reduce_scatter_tensor"], ["product of its own"])
+
+
 
 
 @case(2, on=BOTH)

@@ -3,8 +3,9 @@
 import torch
 import torch.distributed as dist
 
-MODULES = ("ops", "memory", "pool_functions", "pools", "grads", "groups", "opchecks", "compiled", "compat",
-           "fits", "layers", "megatron", "styles", "wrong", "gpu", "gpu_wrong")
+MODULES = ("ops", "memory", "pool_functions", "pools", "grads", "groups", "opchecks", "compiled",
+           "compiled_left", "compiled_plans", "compat", "fits", "layers", "megatron", "styles", "wrong", "gpu",
+           "gpu_wrong")
 CASES = {}
 BOTH = ("cpu", "cuda")
 GPU = ("cuda",)
