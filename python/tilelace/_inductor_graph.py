@@ -131,9 +131,9 @@ def strides_matter(graph: fx.Graph) -> bool:
 
 
 def unreachable(name: str, device: torch.device) -> str:
-    """Why the group can make no calls on this device, "" where it can. Joins it: collective then.
+    """Why the group can make no calls on this device, "" where it can.
 
-    Kernels of CPU tensors join by themselves, those of CUDA tensors do not.
+    Whether GPUs of a group reach each other is known once it has joined: collective then.
     """
     if name in _unequal_groups():
         return "ranks have parts of several sizes of a DTensor"

@@ -10,8 +10,6 @@ What is left alone, and why, is logged at level INFO by "tilelace.inductor".
 """
 from __future__ import annotations
 
-import os
-
 import torch
 import torch._inductor.config
 import torch._inductor.custom_graph_pass
@@ -31,8 +29,8 @@ _SEVERAL = (
 def fuse(graph: fx.Graph) -> int:
     """Rewrites the graph in place; returns how many collectives went into a product.
 
-    Local on CPU tensors. On CUDA tensors collective over a group that did not join: it joins then,
-    since the ops of CUDA tensors do not.
+    Local on CPU tensors. On CUDA tensors collective over a group that did not join: one that cannot
+    keeps its collectives.
     """
     done = 0
     for node in list(graph.nodes):
@@ -58,10 +56,7 @@ class _Pass(torch._inductor.custom_graph_pass.CustomGraphPass):
     def uuid(self) -> bytes:
         sources = (__file__, *(m.__file__ for m in (_inductor_gather, _inductor_graph, _inductor_reduce)))
         known = torch._inductor.custom_graph_pass.get_hash_for_files(tuple(map(str, sources)))
-        # A graph that a cache has runs without the pass, which joins where there are GPUs: so no
-        # graphs of other processes there.
-        process = _PROCESS if torch.cuda.is_available() else b""
-        return known + _inductor_graph.beside_the_graph() + process
+        return known + _inductor_graph.beside_the_graph()
 
 
 def enable() -> None:
@@ -79,5 +74,4 @@ def disable() -> None:
         torch._inductor.config.post_grad_custom_pre_pass = None
 
 
-_PROCESS = os.urandom(16)
 _PASS = _Pass()

@@ -17,13 +17,8 @@ from ._errors import Error, error_of
 from ._groups import Group
 
 
-@torch.compiler.assume_constant_result
-def _qualified(group: Group, device: str) -> str:
-    """Asked once, when a graph is compiled. CPU kernels join in the call."""
-    name = _groups.qualified(group)
-    if device == "cuda":
-        _groups.ensure(name, device)
-    return name
+# Asked once, when a graph is compiled.
+_qualified = torch.compiler.assume_constant_result(_groups.qualified)
 
 
 @torch.compiler.assume_constant_result
@@ -37,7 +32,7 @@ def _list(sizes: Sequence[int] | None) -> list[int] | None:
 
 def _name(group: Group, x: Tensor) -> str:
     if torch.compiler.is_compiling():
-        return _qualified(group, x.device.type)
+        return _qualified(group)
     name = group if isinstance(group, str) else _groups.group_name(group)
     if isinstance(x, Tensor) and x.is_cuda:
         _groups.ensure(name, "cuda")

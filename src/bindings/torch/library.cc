@@ -113,6 +113,11 @@ void join(std::string group, std::string device, int64_t rank, int64_t ranks, st
   });
 }
 
+/// `address`: of a Joiner; 0 takes it away.
+void set_joiner_at(int64_t address) {
+  set_joiner(reinterpret_cast<Joiner>(address));  // NOLINT(performance-no-int-to-ptr)
+}
+
 void leave(std::string group, std::string device) {
   remembered([&] { remove_member(group, device_named(device)); });
 }
@@ -238,6 +243,7 @@ const std::vector<OpEntry>& services() {
        "(str group_name, str device, int rank, int ranks, str directory, float timeout_s, "
        "int workers, int device_index) -> ()",
        TORCH_BOX(&join)},
+      {"_set_joiner", "(int address) -> ()", TORCH_BOX(&set_joiner_at)},
       {"_leave", "(str group_name, str device) -> ()", TORCH_BOX(&leave)},
       {"_leave_all", "() -> ()", TORCH_BOX(&leave_all)},
       {"_abort", "(str group_name, str device) -> ()", TORCH_BOX(&abort_group)},

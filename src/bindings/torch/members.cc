@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <bit>
 #include <map>
 #include <mutex>
@@ -16,6 +18,7 @@ using Key = std::pair<std::string, Device>;
 struct Registry {
   std::mutex mutex;
   std::map<Key, std::shared_ptr<Member>> members;
+  std::atomic<Joiner> joiner = nullptr;
 };
 
 /// Never destroyed: what is left at the end of the process ends with it, in no order.
@@ -101,6 +104,20 @@ bool has_member(const std::string& name, Device device) {
   auto& all = registry();
   const std::scoped_lock lock(all.mutex);
   return all.members.contains({name.substr(0, name.rfind('@')), device});
+}
+
+void set_joiner(Joiner joiner) { registry().joiner = joiner; }
+
+std::shared_ptr<Member> member_or_joined(std::string_view op, const std::string& name,
+                                         Device device) {
+  const Joiner join = registry().joiner;
+  if (join != nullptr && !has_member(name, device)) {
+    std::array<char, 1024> text{};
+    const int kind = join(name.c_str(), std::string(name_of(device)).c_str(), text.data(),
+                          static_cast<int>(text.size()) - 1);
+    if (kind != 0) throw Error(static_cast<ErrorKind>(kind), text.data());
+  }
+  return member_of(op, name, device);
 }
 
 std::shared_ptr<Member> member_of(std::string_view op, const std::string& name, Device device) {

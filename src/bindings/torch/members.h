@@ -56,6 +56,15 @@ bool has_member(const std::string& name, Device device);
 std::shared_ptr<Member> member_of(std::string_view op, const std::string& name, Device device);
 
 /// Errors: usage (there already).
+/// As member_of, but a group without a member joins first. Collective then.
+/// Errors: also those of joining.
+std::shared_ptr<Member> member_or_joined(std::string_view op, const std::string& name,
+                                         Device device);
+/// Joins a group: 0, or the error's kind and its text, cut at `capacity`. Python's; it may be
+/// called from any thread, with or without the interpreter's lock.
+using Joiner = int (*)(const char* name, const char* device, char* text, int capacity);
+void set_joiner(Joiner joiner);
+
 void add_member(const std::string& group, const CommunicatorOptions& options,
                 Communicator communicator);
 /// Nothing happens where there is none. A forked process only forgets its parent's.

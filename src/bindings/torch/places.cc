@@ -57,7 +57,7 @@ Split split_of(std::vector<int64_t> units, int64_t inner) {
 Place place_of(Op op, const Tensor& x, const std::string& group) {
   const auto name = name_of(op);
   const Device device = device_of(name, x);
-  auto member = member_of(name, group, device);
+  auto member = member_or_joined(name, group, device);
   const int rank = member->communicator().rank();
   const int ranks = member->communicator().size();
   return {std::move(member), device, rank, ranks, stream_of(x)};

@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel, PrepareModuleInput, RowwiseParallel, SequenceParallel, parallelize_module)
 
-from .world import case
+from .world import BOTH, case
 
 COLLECTIVES = torch.ops._c10d_functional
 NAMES = {
@@ -29,7 +29,7 @@ NAMES = {
 
 def mesh_of(w):
     """Of the default group: DTensor remembers groups of meshes, and those of cases are destroyed."""
-    return DeviceMesh("cpu", list(range(w.ranks)))
+    return DeviceMesh(w.device, list(range(w.ranks)))
 
 
 def calls(graph):
@@ -190,18 +190,18 @@ def shards_of_several_sizes_are_left_alone(w):
 class Bare(torch.nn.Module):
     def __init__(self, ranks):
         super().__init__()
-        self.up = torch.nn.Linear(16, 4 * ranks, bias=False)
-        self.down = torch.nn.Linear(4 * ranks, 16, bias=False)
+        self.up = torch.nn.Linear(16, 8 * ranks, bias=False)
+        self.down = torch.nn.Linear(8 * ranks, 16, bias=False)
 
     def forward(self, x):
         return self.down(self.up(x))
 
 
-@case(2)
+@case(2, on=BOTH)
 def inductor_itself_trains_a_plan(w):
     mesh = mesh_of(w)
     torch.manual_seed(6)
-    model = parallelize_module(Bare(w.ranks), mesh, {
+    model = parallelize_module(Bare(w.ranks).to(w.device, w.dtype), mesh, {
         "up": ColwiseParallel(input_layouts=Shard(1)), "down": RowwiseParallel(output_layouts=Shard(1))})
     # A batch of 1: nothing is copied, so Inductor calls no C++ compiler.
     x = w.mine(w.randn(1, 3 * w.ranks, 16), 1)
@@ -219,6 +219,8 @@ def inductor_itself_trains_a_plan(w):
         tilelace.inductor.disable()
     assert counts == [2, 2], counts
     for name, t in eager.items():
-        torch.testing.assert_close(ours[name], t, msg=lambda text, n=name: f"{n}: {text}")
-    problems = [p for p in tilelace.plans() if "n 16 k 4" in p or "n 4 k 16" in p]
+        # Eager mode rounds partial sums and sums of them to bf16.
+        loose = {"rtol": 2.0**-6, "atol": 2.0**-6 * t.abs().max().item()} if w.cuda else {}
+        torch.testing.assert_close(ours[name], t, msg=lambda text, n=name: f"{n}: {text}", **loose)
+    problems = [p for p in tilelace.plans(device=w.device) if "n 16 k 8" in p or "n 8 k 16" in p]
     assert sorted(p.split()[0] for p in problems) == ["ag_gemm", "gemm_rs"], problems

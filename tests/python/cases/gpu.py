@@ -119,6 +119,23 @@ def a_compiled_function_in_a_graph(w):
             assert torch.equal(y, block(x))
 
 
+@case(2, on=GPU, compiled=False)
+@case(2, on=GPU, compiled=True)
+def first_calls_join(w, compiled):
+    x, weight = w.randn(16, 64), w.randn(32, 64)
+    expected = tilelace.gemm_ar(x, weight, None, w.group)
+    group = torch.distributed.new_group()
+    fn = lambda x: OPS.gemm_ar(x, weight, None, group.group_name)  # noqa: E731
+    if compiled:
+        torch._dynamo.reset()
+        fn = torch.compile(lambda x: tilelace.gemm_ar(x, weight, None, group), fullgraph=True)
+    y = fn(x)
+    tilelace.synchronize(group)
+    w.synchronize()
+    assert torch.equal(y, expected)
+    torch.distributed.destroy_process_group(group)
+
+
 @case(2, 4, on=GPU)
 def graphs_that_torch_compile_makes(w):
     """mode "reduce-overhead": a graph a size, recorded at the second call of it."""

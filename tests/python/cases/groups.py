@@ -5,6 +5,7 @@ import gc
 import tilelace
 import torch
 import torch.distributed as dist
+from tilelace._errors import call
 from torch.distributed.device_mesh import init_device_mesh
 
 from .world import BOTH, case, expect_close, expect_raises, product, with_partials
@@ -83,3 +84,20 @@ def room_grows_with_m(w):
                      with_partials(terms, x.dtype), f"m {m}")
     (plan,) = tilelace.plans(w.group)
     assert " m 768 " in plan, plan
+
+
+@case(2)
+def kernels_join_by_themselves(w):
+    """As CUDA tensors' do: called without the package's Python."""
+    x, weight = w.randn(4, 8), w.randn(3, 8)
+    group = dist.new_group()
+    name = group.group_name
+    for _ in range(2):
+        y = torch.ops.tilelace._cpu_gemm_ar(x, weight, None, f"{name}@{w.rank}/{w.ranks}")
+        expect_close(y, *product(w.ranks * x, weight), "joined")
+    dist.destroy_process_group(group)
+    del group
+    expect_raises("usage", f'group "{name}": got one that was destroyed or never made', lambda: call(
+        torch.ops.tilelace._cpu_gemm_ar, x, weight, None, name))
+    expect_raises("usage", 'group "none of ours": got one that was destroyed', lambda: call(
+        torch.ops.tilelace._cpu_gemm_ar, x, weight, None, "none of ours"))

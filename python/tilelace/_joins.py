@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Joins a group when the first call on its tensors comes, however that call came.
+
+Kernels of CUDA tensors are C++: raw torch.ops calls and compiled graphs reach them without Python.
+They ask here.
+"""
+from __future__ import annotations
+
+import atexit
+import ctypes
+from typing import Any
+
+import torch
+
+from . import _groups
+from ._errors import KINDS, Error
+
+_NUMBERS = {name: number for number, name in KINDS.items()}
+
+
+@ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int)
+def _join(name: bytes, device: bytes, text: Any, capacity: int) -> int:
+    try:
+        _groups.ensure(name.decode(), device.decode())
+        return 0
+    except BaseException as error:  # nothing may go through C++
+        what = str(error).encode()[:capacity]
+        ctypes.memmove(text, what, len(what))
+        return _NUMBERS[error.kind if isinstance(error, Error) else "system"]
+
+
+torch.ops.tilelace._set_joiner(ctypes.cast(_join, ctypes.c_void_p).value)
+# Calls that other threads make while the interpreter ends find no group.
+atexit.register(torch.ops.tilelace._set_joiner, 0)
