@@ -49,6 +49,27 @@ bool same_but_m(const Problem& a, Problem b) {
   return a == b;
 }
 
+/// Compiled graphs append "@rank/ranks", for torch's caches.
+std::string plain(const std::string& name) { return name.substr(0, name.rfind('@')); }
+
+/// Null: there is none.
+std::shared_ptr<Member> find_member(const std::string& name, Device device) {
+  auto& all = registry();
+  const std::scoped_lock lock(all.mutex);
+  const auto found = all.members.find({plain(name), device});
+  return found == all.members.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<Member> checked_member(std::string_view op, const std::string& name, Device device,
+                                       std::shared_ptr<Member> member) {
+  if (member == nullptr) {
+    usage(std::string(op) + ": group \"" + plain(name) + "\": got one that has not joined for " +
+          std::string(name_of(device)) + " tensors, expected tilelace.join(group) before");
+  }
+  member->require_own_process(op);
+  return member;
+}
+
 /// A member that a fork copied is left alone: its sockets and flags are the parent's.
 void let_go(std::shared_ptr<Member> member) {
   if (!member->own_process()) new std::shared_ptr<Member>(std::move(member));
@@ -101,9 +122,7 @@ void Member::make_room(const Problem& problem) {
 void Member::prepare_again() { communicator_.prepare(prepared_); }
 
 bool has_member(const std::string& name, Device device) {
-  auto& all = registry();
-  const std::scoped_lock lock(all.mutex);
-  return all.members.contains({name.substr(0, name.rfind('@')), device});
+  return find_member(name, device) != nullptr;
 }
 
 void set_joiner(Joiner joiner) { registry().joiner = joiner; }
@@ -111,27 +130,17 @@ void set_joiner(Joiner joiner) { registry().joiner = joiner; }
 std::shared_ptr<Member> member_or_joined(std::string_view op, const std::string& name,
                                          Device device) {
   const Joiner join = registry().joiner;
-  if (join != nullptr && !has_member(name, device)) {
-    std::array<char, 1024> text{};
-    const int kind = join(name.c_str(), std::string(name_of(device)).c_str(), text.data(),
-                          static_cast<int>(text.size()) - 1);
-    if (kind != 0) throw Error(static_cast<ErrorKind>(kind), text.data());
-  }
+  if (auto found = find_member(name, device); found != nullptr || join == nullptr)
+    return checked_member(op, name, device, std::move(found));
+  std::array<char, 1024> text{};
+  const int kind = join(name.c_str(), std::string(name_of(device)).c_str(), text.data(),
+                        static_cast<int>(text.size()) - 1);
+  if (kind != 0) throw Error(static_cast<ErrorKind>(kind), text.data());
   return member_of(op, name, device);
 }
 
 std::shared_ptr<Member> member_of(std::string_view op, const std::string& name, Device device) {
-  // Compiled graphs append "@rank/ranks", for torch's caches.
-  const std::string group = name.substr(0, name.rfind('@'));
-  auto& all = registry();
-  const std::scoped_lock lock(all.mutex);
-  const auto found = all.members.find({group, device});
-  if (found == all.members.end()) {
-    usage(std::string(op) + ": group \"" + group + "\": got one that has not joined for " +
-          std::string(name_of(device)) + " tensors, expected tilelace.join(group) before");
-  }
-  found->second->require_own_process(op);
-  return found->second;
+  return checked_member(op, name, device, find_member(name, device));
 }
 
 void add_member(const std::string& group, const CommunicatorOptions& options,

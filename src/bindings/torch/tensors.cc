@@ -78,7 +78,8 @@ bool overlaps_itself(const Tensor& t) {
 
 void require_place(std::string_view op, const std::string& name, const Tensor& t, Device device) {
   if (device == Device::cuda ? t.is_cuda() : t.is_cpu()) return;
-  wrong(op, name, "a tensor elsewhere", "one on " + std::string(name_of(device)) + ", as x");
+  const std::string where = t.is_cuda() ? "cuda" : t.is_cpu() ? "cpu" : "another device";
+  wrong(op, name, "a tensor on " + where, "one on " + std::string(name_of(device)) + ", as x");
 }
 
 }  // namespace
