@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from .compiled import OPS, expect_fused, logged
+from .compiled import OPS, all_gather, expect_fused, logged
 from .world import case
 
 COLLECTIVES = torch.ops._c10d_functional
@@ -30,11 +30,11 @@ def gathers_without_a_product_of_their_own(w):
         return (g @ g.t(),)
 
     def strides_taken(z):
-        g = funcol.all_gather_tensor(z, 1, w.name)
+        g = all_gather(z, 1, w)
         return (g @ a + 1).as_strided((8, 8), (8, 1)), g
 
     def last_dimension(x):
-        return (funcol.all_gather_tensor(x, 1, w.name) @ torch.cat([a, a]),)
+        return (all_gather(x, 1, w) @ torch.cat([a, a]),)
 
     def other_order(x):
         g = funcol.all_gather_tensor(x, 0, w.name)
