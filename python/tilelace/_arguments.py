@@ -12,7 +12,7 @@ from torch import Tensor
 from . import _groups
 from ._errors import call, usage
 
-NAMES = ("x", "weight", "bias", "out")
+NAMES = ("x", "weight", "bias")
 # Tensors of one kind: "x"; "weight", of which there may be several.
 Operands = Sequence[tuple[str, Sequence[Any]]]
 
@@ -28,10 +28,13 @@ def tensors_of(args: Sequence[Any]) -> list[Any]:
     return found
 
 
-def _operands(args: Sequence[Any], outs: Sequence[Any]) -> Operands:
-    listed = [a for a in args if not isinstance(a, str)]
-    kinds = [a if isinstance(a, list) else [] if a is None else [a] for a in listed]
-    return [*zip(NAMES, kinds), ("out", list(outs))]
+def _operands(op: str, args: Sequence[Any], outs: Sequence[Any]) -> Operands:
+    """Weights and biases are lists where the op takes several."""
+    kinds = []
+    for name, a in zip(NAMES, [a for a in args if not isinstance(a, str)]):
+        several = op == "ag_gemm" and name != "x" and isinstance(a, list)
+        kinds.append((name, [] if a is None else a if several else [a]))
+    return [*kinds, ("out", list(outs))]
 
 
 def without_data(tensors: Sequence[Any]) -> bool:
@@ -92,6 +95,8 @@ def refuse(op: str, args: Sequence[Any], text: str) -> NoReturn:
     raise usage(text)
 
 
-def what_is_wrong(args: Sequence[Any], outs: Sequence[Any], settings: dict[str, Any]) -> str:
+def what_is_wrong(
+    op: str, args: Sequence[Any], outs: Sequence[Any], settings: dict[str, Any]
+) -> str:
     """Of a call that the dispatcher did not make; "" where that is not known."""
-    return _wrong_tensor(_operands(args, outs)) or _wrong_setting(settings)
+    return _wrong_tensor(_operands(op, args, outs)) or _wrong_setting(settings)

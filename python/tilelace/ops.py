@@ -74,7 +74,7 @@ def _run(
         if isinstance(ours, Error):
             raise ours from None
         # What the dispatcher could not make a call of, the peers are told.
-        if wrong := _arguments.what_is_wrong(args, outs, settings):
+        if wrong := _arguments.what_is_wrong(op, args, outs, settings):
             _arguments.refuse(op, args, wrong)
         raise
     _arguments.refuse(op, args, "out: got it with tensors that need gradients, expected none that do "

@@ -2,6 +2,7 @@
 """Wrong use on GPUs: tilelace.Error on every rank; after `recover` a right call is right."""
 import os
 import time
+import traceback
 
 import tilelace
 import torch
@@ -202,9 +203,13 @@ def a_fork_cannot_call(w):
         try:
             torch.ops.tilelace.gemm_ar(x, x, None, w.name)
         except RuntimeError as error:
-            print(f"in the child: {error}", flush=True)
             code = 0 if "forked from" in str(error) else 2
+            if code:
+                print(f"in the child of rank {w.rank}: {error}", flush=True)
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code == 0, f"the child ended with {code}"
     expect_right_call(w)

@@ -89,6 +89,9 @@ CASES = {
     # What no kernel can take, however it is laid out.
     "x of another library": (lambda g: ar(g, x(6, 8).numpy()), ar,
                              "gemm_ar: x: got ndarray, expected a torch.Tensor"),
+    "x that is a list": (lambda g: ar(g, [1.0] * 6), ar, "gemm_ar: x: got list, expected a torch."),
+    "a list of weights": (lambda g: rs(g, weight=[x(4, 8)]), rs,
+                          "gemm_rs: weight: got list, expected a torch.Tensor"),
     "a sparse weight": (lambda g: ag(g, weights=[x(6, 8), x(6, 8).to_sparse()]),
                         lambda g: ag(g, weights=[x(6, 8)] * 2),
                         "ag_gemm: weight 1: got a tensor of layout torch.sparse_coo, expected"),
