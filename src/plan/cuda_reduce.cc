@@ -17,13 +17,15 @@ using schedule::Index;
 /// Measured on H200s (benchmarks/nvidia-h200-tp4, -tp2): with fewer rows the fused kernel, whose
 /// tiles lie within a shard, fills too few multiprocessors, or has too little to hide.
 Index least_fused_rows(const Problem& p) {
-  return p.op == Op::gemm_ar && p.ranks == 2 ? 1024 : 512;
+  if (p.ranks > 2) return 512;
+  return p.op == Op::gemm_ar ? 1024 : 256;
 }
 
 /// The same where owners have columns: tiles are as full as those of the product alone. Between two
-/// ranks one shot moves as little as two.
+/// ranks one shot moves as little as two, and results in symmetric memory make the difference.
 Index least_fused_rows_by_columns(const Problem& p) {
-  return p.op == Op::gemm_ar && p.ranks > 2 ? 128 : least_fused_rows(p);
+  if (p.op != Op::gemm_ar) return least_fused_rows(p);
+  return p.ranks > 2 ? 128 : 256;
 }
 
 /// One way of a call; `remote_together` counts where it is fused.

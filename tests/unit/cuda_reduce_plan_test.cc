@@ -64,6 +64,18 @@ TEST(CudaReducePlan, AmongEightFewRowsArePulled) {
         << m;
 }
 
+TEST(CudaReducePlan, BetweenTwoRanksAQuarterOfAThousandRowsIsFused) {
+  for (const Op op : {Op::gemm_rs, Op::gemm_ar}) {
+    for (const std::int64_t m : {128, 255, 256}) {
+      Problem p = sum_problem(op, m, 2);
+      p.k = 14336;
+      const Plan plan = make_plan(p, cuda_machine());
+      EXPECT_EQ(plan.path, m < 256 ? Path::unfused : Path::fused) << plan.reason;
+      EXPECT_EQ(plan.kernel.by_columns, plan.path == Path::fused && op == Op::gemm_ar);
+    }
+  }
+}
+
 TEST(CudaReducePlan, OfManyRowsIsFused) {
   for (const std::int64_t m : {2048, 8192}) {
     const Plan plan = make_plan(sum_problem(Op::gemm_rs, m), cuda_machine());

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <bit>
 #include <map>
 #include <mutex>
@@ -18,7 +17,7 @@ using Key = std::pair<std::string, Device>;
 struct Registry {
   std::mutex mutex;
   std::map<Key, std::shared_ptr<Member>> members;
-  std::atomic<Joiner> joiner = nullptr;
+  Joiner joiner = nullptr;
 };
 
 /// Never destroyed: what is left at the end of the process ends with it, in no order.
@@ -125,13 +124,22 @@ bool has_member(const std::string& name, Device device) {
   return find_member(name, device) != nullptr;
 }
 
-void set_joiner(Joiner joiner) { registry().joiner = joiner; }
+void set_joiner(Joiner joiner) {
+  auto& all = registry();
+  const std::scoped_lock lock(all.mutex);
+  all.joiner = joiner;
+}
 
 std::shared_ptr<Member> member_or_joined(std::string_view op, const std::string& name,
                                          Device device) {
-  const Joiner join = registry().joiner;
-  if (auto found = find_member(name, device); found != nullptr || join == nullptr)
+  if (auto found = find_member(name, device); found != nullptr)
     return checked_member(op, name, device, std::move(found));
+  const Joiner join = [] {
+    auto& all = registry();
+    const std::scoped_lock lock(all.mutex);
+    return all.joiner;
+  }();
+  if (join == nullptr) return checked_member(op, name, device, nullptr);
   std::array<char, 1024> text{};
   const int kind = join(name.c_str(), std::string(name_of(device)).c_str(), text.data(),
                         static_cast<int>(text.size()) - 1);
