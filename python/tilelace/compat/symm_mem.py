@@ -61,9 +61,8 @@ def fused_all_gather_matmul(
     # Every rank has columns of each row: no row is whole before all have arrived.
     _tell("fused_all_gather_matmul: gather along the last dimension: the gather and the products run "
           "one after the other")
-    flat = A.reshape(-1, A.shape[-1])
-    columns = ops.all_gather(_in_eights(flat).t(), group_name)
-    whole = columns.t()[: flat.shape[0]].reshape(*A.shape[:-1], -1)
+    parts = ops.all_gather(A.reshape(-1, A.shape[-1]), group_name)
+    whole = parts.view(ops.ranks_of(group_name), *A.shape).movedim(0, -2).flatten(-2)
     return whole if return_A else None, [whole @ b for b in Bs]
 
 
