@@ -51,6 +51,8 @@ def _wrong_tensor(operands: Operands) -> str:
             name = f"{what} {i}" if len(tensors) > 1 else what
             if not isinstance(t, Tensor):
                 return f"{name}: got {type(t).__name__}, expected a torch.Tensor"
+            if hasattr(t, "to_local"):
+                return f"{name}: got a DTensor, expected this rank's tensor (to_local)"
             if t.layout is not torch.strided:
                 return f"{name}: got a tensor of layout {t.layout}, expected torch.strided"
             device = device or t.device.type

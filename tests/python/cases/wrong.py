@@ -7,6 +7,8 @@ import time
 import tilelace
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor
 
 from .world import case, expect_raises
 
@@ -92,6 +94,8 @@ CASES = {
     "x that is a list": (lambda g: ar(g, [1.0] * 6), ar, "gemm_ar: x: got list, expected a torch."),
     "a list of weights": (lambda g: rs(g, weight=[x(4, 8)]), rs,
                           "gemm_rs: weight: got list, expected a torch.Tensor"),
+    "a DTensor": (lambda g: ar(g, DTensor.from_local(x(6, 8), DeviceMesh.from_group(g, "cpu"))), ar,
+                  "gemm_ar: x: got a DTensor, expected this rank's tensor (to_local)"),
     "a sparse weight": (lambda g: ag(g, weights=[x(6, 8), x(6, 8).to_sparse()]),
                         lambda g: ag(g, weights=[x(6, 8)] * 2),
                         "ag_gemm: weight 1: got a tensor of layout torch.sparse_coo, expected"),
