@@ -16,21 +16,18 @@ from . import _groups
 from ._errors import usage
 from ._groups import Group
 from ._library import has_cuda
+from ._log import tell_once
 
 OPS = ("ag_gemm", "gemm_rs", "gemm_ar")
 MOST_RANKS = 8  # of GPUs
 GRAIN = 8  # GPU kernels take n and k in multiples of it
 _TYPES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
 
-_log = logging.getLogger("tilelace")
-_told: set[str] = set()
-
 
 def _say(reason: str) -> bool:
     """Logs why not, once; whether there is no reason against it."""
-    if reason and reason not in _told:
-        _told.add(reason)
-        _log.warning(reason)
+    if reason:
+        tell_once(logging.WARNING, reason)
     return not reason
 
 

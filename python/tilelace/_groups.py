@@ -127,10 +127,12 @@ def join(
 def device_of(name: str) -> str:
     """The device that a group's calls are most likely for. Errors: usage (no such group)."""
     name = plain(name)
-    for kind in ("cuda", "cpu"):
-        if (name, kind) in _joined:
-            return kind
-    return _device_of(_group_of(name))
+    return _joined_for(name) or _device_of(_group_of(name))
+
+
+def _joined_for(name: str) -> str | None:
+    """GPUs first."""
+    return next((kind for kind in ("cuda", "cpu") if (name, kind) in _joined), None)
 
 
 def _device_of(pg: dist.ProcessGroup) -> str:
@@ -226,10 +228,8 @@ def synchronize(group: Group = None, stream: torch.cuda.Stream | None = None) ->
 
 
 def _device(name: str, device: str | torch.device | None) -> str:
-    """The one that is asked for, else the one that the group joined for, GPUs first."""
-    if device is not None:
-        return torch.device(device).type
-    return "cuda" if (name, "cuda") in _joined else "cpu"
+    """The one that is asked for, else the one that the group joined for."""
+    return torch.device(device).type if device is not None else _joined_for(name) or "cpu"
 
 
 def abort(group: Group = None, device: str | torch.device | None = None) -> None:

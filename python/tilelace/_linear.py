@@ -2,7 +2,6 @@
 """What tilelace.nn's two linear layers share."""
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable
 from typing import Any
@@ -14,8 +13,7 @@ from torch.nn.parameter import Parameter
 from . import _groups, _megatron, _regions
 from ._errors import usage
 from ._groups import Group
-
-log = logging.getLogger("tilelace")
+from ._log import log
 
 
 # Arguments of Megatron's layers that ask for nothing here, and the values that do so.

@@ -67,13 +67,9 @@ def measure(asked, timer):
     mm = host_us(lambda: torch.mm(x, weight.t()))
     for op, m in ROWS:
         raw, function = forms(op, m, ranks)
-        for _ in range(4):
-            raw()
         peers = {"torch.ops": host_us(raw), "tilelace": host_us(function)}
         with torch.inference_mode(False):
             raw, function = forms(op, m, ranks)
-            for _ in range(4):
-                raw()
             peers |= {"torch.ops, grad mode": host_us(raw), "tilelace, grad mode": host_us(function)}
         records.append((op, m, peers))
     tilelace.leave()

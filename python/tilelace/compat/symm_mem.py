@@ -17,9 +17,7 @@ from torch import Tensor
 
 from .. import ops
 from .._errors import usage
-
-_log = logging.getLogger("tilelace")
-_told: set[str] = set()
+from .._log import tell_once
 
 
 def enable_symm_mem_for_group(group_name: str) -> None:
@@ -44,9 +42,7 @@ def _in_eights(rows: Tensor) -> Tensor:
 
 @torch.compiler.assume_constant_result
 def _tell(text: str) -> bool:
-    if text not in _told:
-        _told.add(text)
-        _log.info(text)
+    tell_once(logging.INFO, text)
     return True
 
 

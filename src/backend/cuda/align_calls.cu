@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/align_calls.h"
 #include "backend/cuda/device/call.h"
+#include "backend/cuda/device/early_launch.h"
 #include "backend/cuda/device/ptx.h"
 
 namespace tilelace::cuda {
@@ -22,16 +23,7 @@ __global__ void __launch_bounds__(32)
 
 cudaError_t enqueue_align(const CallParams& call, unsigned parity, bool early,
                           cudaStream_t stream) {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(1);
-  config.blockDim = dim3(32);
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = early ? 1 : 0;
-  return cudaLaunchKernelEx(&config, align_kernel, call, parity);
+  return launch_early(align_kernel, 1, 32, early, stream, call, parity);
 }
 
 cudaError_t load_align() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #define TILELACE_DEVICE_LOOPS
 #include "backend/cuda/device/call.h"
+#include "backend/cuda/device/early_launch.h"
 #include "backend/cuda/device/transfer.h"
 #include "backend/cuda/gather_push.h"
 
@@ -80,16 +81,7 @@ __global__ void admit_kernel(const __grid_constant__ CallParams c) {
 }  // namespace
 
 cudaError_t enqueue_push(const GatherPush& push, bool early, cudaStream_t stream) {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(push.schedule.workers));
-  config.blockDim = dim3(kThreads);
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = early ? 1 : 0;
-  return cudaLaunchKernelEx(&config, push_kernel, push);
+  return launch_early(push_kernel, push.schedule.workers, kThreads, early, stream, push);
 }
 
 cudaError_t enqueue_admit(const CallParams& call, cudaStream_t stream) {

@@ -69,6 +69,21 @@ std::shared_ptr<Member> checked_member(std::string_view op, const std::string& n
   return member;
 }
 
+/// Nothing happens where nobody joins groups. The registry is not locked meanwhile: joining adds a
+/// member.
+void join_by_joiner(const std::string& name, Device device) {
+  Joiner join = nullptr;
+  {
+    const std::scoped_lock lock(registry().mutex);
+    join = registry().joiner;
+  }
+  if (join == nullptr) return;
+  std::array<char, 1024> text{};
+  const int kind = join(name.c_str(), std::string(name_of(device)).c_str(), text.data(),
+                        static_cast<int>(text.size()) - 1);
+  if (kind != 0) throw Error(static_cast<ErrorKind>(kind), text.data());
+}
+
 /// A member that a fork copied is left alone: its sockets and flags are the parent's.
 void let_go(std::shared_ptr<Member> member) {
   if (!member->own_process()) new std::shared_ptr<Member>(std::move(member));
@@ -132,19 +147,12 @@ void set_joiner(Joiner joiner) {
 
 std::shared_ptr<Member> member_or_joined(std::string_view op, const std::string& name,
                                          Device device) {
-  if (auto found = find_member(name, device); found != nullptr)
-    return checked_member(op, name, device, std::move(found));
-  const Joiner join = [] {
-    auto& all = registry();
-    const std::scoped_lock lock(all.mutex);
-    return all.joiner;
-  }();
-  if (join == nullptr) return checked_member(op, name, device, nullptr);
-  std::array<char, 1024> text{};
-  const int kind = join(name.c_str(), std::string(name_of(device)).c_str(), text.data(),
-                        static_cast<int>(text.size()) - 1);
-  if (kind != 0) throw Error(static_cast<ErrorKind>(kind), text.data());
-  return member_of(op, name, device);
+  auto member = find_member(name, device);
+  if (member == nullptr) {
+    join_by_joiner(name, device);
+    member = find_member(name, device);
+  }
+  return checked_member(op, name, device, std::move(member));
 }
 
 std::shared_ptr<Member> member_of(std::string_view op, const std::string& name, Device device) {

@@ -55,7 +55,6 @@ bool has_member(const std::string& name, Device device);
 /// Errors: usage (the group has no member here).
 std::shared_ptr<Member> member_of(std::string_view op, const std::string& name, Device device);
 
-/// Errors: usage (there already).
 /// As member_of, but a group without a member joins first. Collective then.
 /// Errors: also those of joining.
 std::shared_ptr<Member> member_or_joined(std::string_view op, const std::string& name,
@@ -65,6 +64,7 @@ std::shared_ptr<Member> member_or_joined(std::string_view op, const std::string&
 using Joiner = int (*)(const char* name, const char* device, char* text, int capacity);
 void set_joiner(Joiner joiner);
 
+/// Errors: usage (there already).
 void add_member(const std::string& group, const CommunicatorOptions& options,
                 Communicator communicator);
 /// Nothing happens where there is none. A forked process only forgets its parent's.

@@ -5,6 +5,7 @@ import logging
 
 import torch
 import torch.distributed._symmetric_memory  # noqa: F401  (registers torch's ops)
+from tilelace import _log
 from tilelace.compat import symm_mem
 
 from .world import BOTH, case, expect_close, expect_raises, product, with_partials
@@ -37,18 +38,18 @@ def rows(w):
 @case(2, 4, on=BOTH)
 def the_last_dimension(w):
     a, b = w.randn(2, 3, 8 * w.ranks), w.randn(8 * w.ranks, 8)
-    symm_mem._told.clear()
+    _log.told.clear()
     lines = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(record.getMessage())
-    symm_mem._log.addHandler(handler)
-    symm_mem._log.setLevel(logging.INFO)
+    _log.log.addHandler(handler)
+    _log.log.setLevel(logging.INFO)
     for dim in (2, -1):
         gathered, (y,) = symm_mem.fused_all_gather_matmul(w.mine(a, 2), [b], dim, w.name)
         w.synchronize()
         assert torch.equal(gathered, a)
         expect_close(y, *product(a, b.t()), "gathered")
-    symm_mem._log.removeHandler(handler)
+    _log.log.removeHandler(handler)
     assert len(lines) == 1 and "one after the other" in lines[0], lines
     wide = w.randn(8 * w.ranks, 24)
     y64, terms = sums(w, a, wide)

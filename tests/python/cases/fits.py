@@ -4,7 +4,7 @@ import logging
 
 import tilelace
 import torch
-from tilelace import _fits
+from tilelace import _log
 
 from .world import BOTH, GPU, case, expect_raises
 
@@ -13,16 +13,16 @@ class Lines(logging.Handler):
     """What the log says inside a `with`."""
 
     def __enter__(self):
-        _fits._told.clear()
+        _log.told.clear()
         self.lines = []
-        _fits._log.addHandler(self)
+        _log.log.addHandler(self)
         return self.lines
 
     def emit(self, record):
         self.lines.append(record.getMessage())
 
     def __exit__(self, *_):
-        _fits._log.removeHandler(self)
+        _log.log.removeHandler(self)
 
 
 @case(2, on=BOTH)

@@ -99,14 +99,19 @@ def graphs_and_eager_calls_in_turns(w):
     assert [s.count.item() for s in some] == [0, 0]
 
 
-@case(2, 4, on=GPU)
-def a_compiled_function_in_a_graph(w):
+def two_products(w):
     weight, other = w.randn(64, 128), w.randn(128, 64)
 
     def block(x):
         _, (y,) = tilelace.ag_gemm(x, weight, None, w.group)
         return tilelace.gemm_rs(y, other, None, w.group)
 
+    return block
+
+
+@case(2, 4, on=GPU)
+def a_compiled_function_in_a_graph(w):
+    block = two_products(w)
     torch._dynamo.reset()
     compiled = torch.compile(block, fullgraph=True)
     x = w.randn(32, 128)
@@ -139,12 +144,7 @@ def first_calls_join(w, compiled):
 @case(2, 4, on=GPU)
 def graphs_that_torch_compile_makes(w):
     """mode "reduce-overhead": a graph a size, recorded at the second call of it."""
-    weight, other = w.randn(64, 128), w.randn(128, 64)
-
-    def block(x):
-        _, (y,) = tilelace.ag_gemm(x, weight, None, w.group)
-        return tilelace.gemm_rs(y, other, None, w.group)
-
+    block = two_products(w)
     torch._dynamo.reset()
     compiled = torch.compile(block, mode="reduce-overhead", fullgraph=True)
     with torch.no_grad():

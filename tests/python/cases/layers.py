@@ -30,6 +30,15 @@ def pair(w, hidden=12):
     return torch.nn.Linear(hidden, 6 * w.ranks), torch.nn.Linear(6 * w.ranks, hidden)
 
 
+def gradients(w, layers, plain):
+    """Of column and row against this rank's part of the plain layers': what, ours, theirs."""
+    (column, row), (fc1, fc2) = layers, plain
+    yield "column weight", column.weight.grad, w.mine(fc1.weight.grad)
+    yield "column bias", column.bias.grad, w.mine(fc1.bias.grad)
+    yield "row weight", row.weight.grad, w.mine(fc2.weight.grad, 1)
+    yield "row bias", row.bias.grad, fc2.bias.grad
+
+
 def both(w, sequence_parallel, skip, regather=True, dim=0):
     """A column and a row layer and the same unsharded: results and gradients."""
     fc1, fc2 = pair(w)
@@ -53,10 +62,8 @@ def both(w, sequence_parallel, skip, regather=True, dim=0):
     expected.square().sum().backward()
     result.square().sum().backward()
     close(mine.grad, w.mine(whole.grad, dim) if sequence_parallel else whole.grad, "input")
-    close(column.weight.grad, w.mine(fc1.weight.grad), "column weight")
-    close(column.bias.grad, w.mine(fc1.bias.grad), "column bias")
-    close(row.weight.grad, w.mine(fc2.weight.grad, 1), "row weight")
-    close(row.bias.grad, fc2.bias.grad, "row bias")
+    for what, ours, theirs in gradients(w, (column, row), (fc1, fc2)):
+        close(ours, theirs, what)
 
 
 @case(2, 3)
@@ -116,10 +123,7 @@ def column_and_row_on_integers(w):
         part = w.mine if sequence_parallel else lambda t: t
         for what, ours, theirs in (
                 ("result", y, part(expected)), ("input", mine.grad, part(whole.grad)),
-                ("column weight", column.weight.grad, w.mine(fc1.weight.grad)),
-                ("column bias", column.bias.grad, w.mine(fc1.bias.grad)),
-                ("row weight", row.weight.grad, w.mine(fc2.weight.grad, 1)),
-                ("row bias", row.bias.grad, fc2.bias.grad)):
+                *gradients(w, (column, row), (fc1, fc2))):
             assert torch.equal(ours, theirs), (what, sequence_parallel, regather)
 
 
@@ -189,10 +193,7 @@ def autocast_as_of_plain_layers(w):
         assert y.dtype == torch.bfloat16
         for what, ours, theirs in (
                 ("result", y, part(expected)), ("input", mine.grad, part(x.grad)),
-                ("column weight", column.weight.grad, w.mine(fc1.weight.grad)),
-                ("column bias", column.bias.grad, w.mine(fc1.bias.grad)),
-                ("row weight", row.weight.grad, w.mine(fc2.weight.grad, 1)),
-                ("row bias", row.bias.grad, fc2.bias.grad)):
+                *gradients(w, (column, row), (fc1, fc2))):
             near(ours, theirs, what, 2.0**-5)
         mlp = tnn.ParallelMLP(16, 8 * w.ranks, activation="swiglu", **arguments).to(w.device)
         with torch.no_grad(), torch.autocast(w.device, dtype=torch.bfloat16):

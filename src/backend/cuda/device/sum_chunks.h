@@ -4,6 +4,7 @@
 #pragma once
 #include "backend/cuda/device/activation.h"
 #include "backend/cuda/device/call.h"
+#include "backend/cuda/device/early_launch.h"
 #include "backend/cuda/device/elements.h"
 #include "backend/cuda/device/transfer.h"
 #include "schedule/reduce_rows.h"
@@ -122,16 +123,7 @@ TILELACE_DEVICE void deliver_sums(const Sum& p, const uint4* from, const schedul
 template <class Sum>
 cudaError_t launch_sum(void (*kernel)(Sum), const Sum& sum, int threads, bool early,
                        cudaStream_t stream) {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(sum.schedule.workers));
-  config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = early ? 1 : 0;
-  return cudaLaunchKernelEx(&config, kernel, sum);
+  return launch_early(kernel, sum.schedule.workers, threads, early, stream, sum);
 }
 
 }  // namespace tilelace::cuda
