@@ -31,6 +31,10 @@ constexpr double kPairAlongUs = 2;
 // On two H200s, and on four (docs/decisions/0015): what the product loses to tiles that leave from
 // multiprocessors, and to those that copy engines carry.
 constexpr double kSentCost = 1.015, kSentAmongMany = 1.035;
+/// Between two, where a call is few waves: the product loses nothing, and half of what the last own
+/// tiles send leaves under them (two H200s, m 512 and 1024: predictions were 7 to 12 % above, those
+/// of one shot 3 to 9, so that one shot was taken where the fused kernel is 2 to 5 % faster).
+constexpr Index kFewWavesRows = 1024;
 constexpr double kCarriedCost = 1.015;
 /// Among four, m 2048 to 8192: 6 to 14 % behind tiles that leave by themselves.
 constexpr double kCarriedAmongMany = 1.13;
@@ -80,6 +84,16 @@ double product_us(const Problem& p, const GemmPlan& gemm) {
   return us + wide_tile_us(gemm.tile) + late_start_us(p, gemm);
 }
 
+double sent_cost(const Problem& p) {
+  if (p.ranks > 2) return kSentAmongMany;
+  return p.m <= kFewWavesRows ? 1 : kSentCost;
+}
+
+/// Of the last own tiles, behind the last products.
+double left_us(const Problem& p, double bytes) {
+  return bytes / kSendBytesPerUs / (p.ranks == 2 && p.m <= kFewWavesRows ? 2 : 1);
+}
+
 /// What a rank sends in one of the two phases.
 double sent_bytes(const Problem& p) {
   return static_cast<double>(p.ranks - 1) / p.ranks * static_cast<double>(p.m * p.n.front() * 2);
@@ -90,14 +104,13 @@ double predict(const Problem& p, const GemmPlan& gemm, Index block_rows, Index l
   const Index cols = ceil_div(p.n.front(), gemm.tile.worker_cols());
   const bool ample = static_cast<double>(lag * step_rows(p, block_rows, rows)) >=
                      kAmpleLag * static_cast<double>(gemm.workers);
-  const double us =
-      product_us(p, gemm) * (p.ranks == 2 ? kSentCost : kSentAmongMany) * (ample ? 1 : kLateCost);
+  const double us = product_us(p, gemm) * sent_cost(p) * (ample ? 1 : kLateCost);
   const double share = static_cast<double>(p.ranks - 1) / p.ranks;
   // What is left to send when the last remote product ends: the last own tiles.
   const double left = share * static_cast<double>(std::min(lag, cols)) *
                       static_cast<double>(gemm.tile.worker_cols() * 2) *
                       static_cast<double>(step_rows(p, block_rows, rows) * rows);
-  return std::max(us, (wide ? 3 : 2) * sent_bytes(p) / kSendBytesPerUs) + left / kSendBytesPerUs +
+  return std::max(us, (wide ? 3 : 2) * sent_bytes(p) / kSendBytesPerUs) + left_us(p, left) +
          kTailUs;
 }
 
@@ -154,12 +167,11 @@ double predict_columns(const Problem& p, const GemmPlan& gemm, Index lag, bool w
   const Index rows = ceil_div(p.m, gemm.tile.worker_rows());
   const bool ample =
       static_cast<double>(lag * p.ranks * rows) >= kAmpleLag * static_cast<double>(gemm.workers);
-  const double product = columns_product_us(p, gemm) * (p.ranks == 2 ? kSentCost : kSentAmongMany) *
-                         (ample ? 1 : kLateCost);
+  const double product = columns_product_us(p, gemm) * sent_cost(p) * (ample ? 1 : kLateCost);
   const double left =
       sent_bytes(p) * static_cast<double>(lag) / static_cast<double>(owner_cols(p, gemm.tile));
   return std::max(product, (wide ? 3 : 2) * sent_bytes(p) / kSendBytesPerUs) +
-         left / kSendBytesPerUs + kColumnTailUs;
+         left_us(p, left) + kColumnTailUs;
 }
 
 /// How own tiles of a plan are cut for copy engines.

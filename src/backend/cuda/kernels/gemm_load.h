@@ -48,8 +48,10 @@ class GemmLoad {
     if constexpr (!Params::kGates) col += slice();
     int early = 0;
     if (!ready_) {
-      if (!p_.weights_wait) early = min(Tile::stages, s.steps());
+      early = min(Tile::stages, s.steps());
+      if (p_.weights_wait) start();
       load_early(row, col, s.begin, early);
+      if (!p_.weights_wait) start();
     }
     const Tokens tokens = tokens_of(cell, Tile::swapped ? col : row);
     for (int k = 0; k < s.steps(); ++k) {
@@ -122,16 +124,14 @@ class GemmLoad {
     ready_ = true;
   }
 
-  /// Weights that belong to nobody stream at once. The rest may still be written by the kernel
-  /// before this one.
+  /// Weights fill the ring before rows of peers are waited for; those that belong to nobody before
+  /// the kernel before this one is over, which may still write the rest.
   TILELACE_DEVICE void load_early(int row, int col, int begin, int steps) {
-    if (ptx::elect_one()) {
-      for (int k = 0; k < steps; ++k) {
-        ptx::barrier_expect(shared_.full(k), Shape::kArriving);
-        load_weight(k, (begin + k) * kStep, row, col);
-      }
+    if (!ptx::elect_one()) return;
+    for (int k = 0; k < steps; ++k) {
+      ptx::barrier_expect(shared_.full(k), Shape::kArriving);
+      load_weight(k, (begin + k) * kStep, row, col);
     }
-    start();
   }
 
   TILELACE_DEVICE void load_weight(int stage, int x, int row, int col) {
