@@ -75,6 +75,7 @@ struct KernelPlan {
   std::string tile;     ///< one of the compiled tile shapes, as "c256"; empty: no product to run
   int grid = 0;         ///< CTAs of the first weight's kernel
   int split_tiles = 0;  ///< tiles whose k-steps are shared (the first ones)
+  int rounds = 1;       ///< in which they are shared, so that what one sends travels under the next
   int group = 1;        ///< tiles of a group are walked together
   int wide = 1 << 20, deep = 1;  ///< blocks inside a group
   int apart = 1;  ///< by shard: shards walked one after the other, own first; the rest together

@@ -29,6 +29,7 @@ Plan plan_of(const Problem& p, const GemmPlan& g, int tiles) {
   plan.kernel = {.tile = std::string(g.tile.name),
                  .grid = workers * g.tile.cluster(),
                  .split_tiles = g.split_tiles,
+                 .rounds = g.rounds,
                  .group = g.group,
                  .wide = g.wide,
                  .deep = g.deep,
@@ -45,8 +46,8 @@ GemmPlan gemm_plan_of(const Plan& plan) {
                                         [&](const GemmTile& t) { return t.name == k.tile; });
   require(tile != std::end(kGemmTiles), "{}: tile, got {}, expected a compiled one",
           name_of(plan.op), k.tile);
-  return {*tile,  plan.workers, k.split_tiles,   k.group,         k.along_cols,
-          k.wide, k.deep,       k.by_neighbours, k.early_weights, 0};
+  return {*tile,  plan.workers, k.split_tiles,   k.rounds,        k.group, k.along_cols,
+          k.wide, k.deep,       k.by_neighbours, k.early_weights, false,   0};
 }
 
 Plan empty_plan(const Problem& p, const PlanOptions& o, Path path, Transport transport) {

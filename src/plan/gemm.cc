@@ -166,7 +166,7 @@ class Candidates {
 
 schedule::GemmWork work_of(const GemmPlan& plan, const GemmProblem& p) {
   return schedule::make_gemm_work(order_of(plan, p), plan.workers, ceil_div(p.k, kStep),
-                                  plan.split_tiles);
+                                  plan.split_tiles, plan.rounds);
 }
 
 std::vector<GemmPlan> gemm_candidates(const GemmProblem& p, const GemmMachine& machine) {
@@ -175,6 +175,16 @@ std::vector<GemmPlan> gemm_candidates(const GemmProblem& p, const GemmMachine& m
   for (const GemmTile& t : kGemmTiles)
     if (!p.gated || can_gate(t.name)) candidates.add_tile(t);
   return candidates.sorted();
+}
+
+std::optional<GemmPlan> in_two_rounds(const GemmPlan& whole, std::int64_t tiles, std::int64_t k) {
+  if (!whole.tile.pingpong || whole.split_tiles != 0 || whole.by_neighbours || tiles == 0 ||
+      tiles % 2 != 0 || tiles > whole.workers || ceil_div(k, kStep) % 2 != 0)
+    return std::nullopt;
+  GemmPlan plan = whole;
+  plan.split_tiles = plan.workers = static_cast<int>(tiles);
+  plan.rounds = 2;
+  return plan;
 }
 
 GemmPlan beside_others(GemmPlan plan, int multiprocessors) {
@@ -188,6 +198,7 @@ GemmPlan beside_others(GemmPlan plan, int multiprocessors) {
 std::string describe(const GemmPlan& plan) {
   std::string text = fmt::format("{} workers {} split {} group {}", plan.tile.name, plan.workers,
                                  plan.split_tiles, plan.group);
+  if (plan.rounds > 1) text += fmt::format(" in {} rounds", plan.rounds);
   if (plan.deep > 1) text += fmt::format(" blocks {}x{}", plan.wide, plan.deep);
   if (plan.along_cols) text += " along n";
   if (plan.by_neighbours) text += " by neighbours";

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,7 @@ struct GemmPlan {
   GemmTile tile;
   int workers = 0;      ///< clusters
   int split_tiles = 0;  ///< tiles whose k-steps are shared (the first ones)
+  int rounds = 1;       ///< in which they are shared: 1 or 2
   int group = 1;
   bool along_cols = false;
   int wide = 1 << 20;  ///< blocks inside a group (schedule/gemm.h)
@@ -52,6 +54,10 @@ std::ostream& operator<<(std::ostream&, const GemmPlan&);
 /// others: it does not begin under the kernel before it (while it waited it would take that many
 /// once more), and it has no more CTAs than multiprocessors (they are not dealt two by two).
 GemmPlan beside_others(GemmPlan, int multiprocessors);
+
+/// The same `tiles` tiles, all of which the device holds at once, in two rounds: two workers share
+/// each tile's k-steps, first those of the first half of the tiles. None: they cannot be cut so.
+std::optional<GemmPlan> in_two_rounds(const GemmPlan&, std::int64_t tiles, std::int64_t k);
 
 /// As printed: "c256 workers 66 split 40 group 8 early".
 std::string describe(const GemmPlan&);

@@ -88,6 +88,7 @@ std::ostream& operator<<(std::ostream& os, const Machine& m) {
 
 std::ostream& operator<<(std::ostream& os, const KernelPlan& k) {
   os << fmt::format("{} split {} group {}", k.tile, k.split_tiles, k.group);
+  if (k.rounds > 1) os << fmt::format(" in {} rounds", k.rounds);
   if (k.deep > 1) os << fmt::format(" blocks {}x{}", k.wide, k.deep);
   if (k.apart > 1) os << fmt::format(" {} apart", k.apart);
   if (k.lag > 0) os << fmt::format(" lag {}", k.lag);

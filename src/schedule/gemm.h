@@ -8,6 +8,10 @@
 // first worker as a partial) and may end inside one (then its last segment is the head, which adds
 // the tails in worker order and stores). Tails are computed first and wait for nobody, so heads
 // always find them. The other tiles are whole, taken round robin.
+//
+// Shared tiles may come in rounds: every worker takes a stretch of the first round's tiles, then
+// one of the second's. So tiles that fill the device once end in two halves, and what is sent of
+// the first half travels under the second.
 #pragma once
 #include <cstdint>
 
@@ -65,14 +69,17 @@ struct GemmSegment {
   [[nodiscard]] TILELACE_HD constexpr int steps() const { return end - begin; }
 };
 
-/// `Order` says how many tiles there are, and where the t-th lies: tiles(), cell(t).
+/// `Order` says how many tiles there are, and where the t-th lies: tiles(), cell(t); and, where
+/// shared ones may come in rounds, kInRounds (others have no registers for it).
 template <class Order>
 struct GemmWorkOf {
+  static constexpr bool kInRounds = requires { requires Order::kInRounds; };
   Order order;
   int workers = 1;
   int k_steps = 1;      ///< of a tile; at least 1
   int split_tiles = 0;  ///< the first tiles, shared by k-steps
-  int share = 0;        ///< k-steps of a worker's stretch ...
+  int round_tiles = 0;  ///< of them, in one round: all, or so many that they are full rounds
+  int share = 0;        ///< k-steps of a worker's stretch of a round ...
   int longer = 0;       ///< ... and how many workers have one more
 
   [[nodiscard]] TILELACE_HD constexpr int stretch(int worker) const {
@@ -85,12 +92,14 @@ struct GemmWorkOf {
 
 using GemmWork = GemmWorkOf<GemmOrder>;
 
-/// Work with its derived fields. split_tiles * k_steps must fit 31 bits.
+/// Work with its derived fields. split_tiles * k_steps must fit 31 bits; `rounds` divide
+/// split_tiles.
 template <class Order>
 constexpr GemmWorkOf<Order> make_gemm_work(const Order& order, int workers, int k_steps,
-                                           int split_tiles) {
-  const int total = split_tiles * k_steps;
-  return {order, workers, k_steps, split_tiles, total / workers, total % workers};
+                                           int split_tiles, int rounds = 1) {
+  const int round_tiles = split_tiles / rounds;
+  const int total = round_tiles * k_steps;
+  return {order, workers, k_steps, split_tiles, round_tiles, total / workers, total % workers};
 }
 
 /// The segments of one worker, in order.
@@ -104,6 +113,12 @@ class GemmSegments {
 
   template <class Work>
   TILELACE_HD constexpr bool next(const Work& work, GemmSegment& s) {
+    if constexpr (Work::kInRounds)
+      if (at_ == end_ && (round_ + 1) * work.round_tiles < work.split_tiles) {
+        end_ += work.round_tiles * work.k_steps;
+        at_ = end_ - work.stretch(whole_ - work.split_tiles);
+        ++round_;
+      }
     if (at_ < end_) {
       const int tile = at_ / work.k_steps;
       const int begin = at_ - tile * work.k_steps;
@@ -118,16 +133,20 @@ class GemmSegments {
     return true;
   }
 
+  /// Of the last segment, where it is of a shared tile.
+  [[nodiscard]] TILELACE_HD constexpr int round() const { return round_; }
+
  private:
   int at_;
   int end_;
   int whole_;
+  int round_ = 0;
 };
 
 /// Role math of the GEMM, for the worker's `lane`-th of `lanes` warpgroups that take turns (1: all
 /// work on every segment). Verbs: skip(segment) that is another lane's; multiply(segment);
-/// give_partial() keeps the accumulator for the tile's head; add_partial(worker) adds what that
-/// worker kept; store(cell).
+/// give_partial(round) keeps the accumulator for the tile's head; add_partial(worker, round) adds
+/// what that worker kept; store(cell).
 template <class Work, class Verbs>
 TILELACE_ROLE void run_gemm_math(const Work& work, int worker, int lane, int lanes, Verbs& v) {
   GemmSegments segments(work, worker);
@@ -139,12 +158,12 @@ TILELACE_ROLE void run_gemm_math(const Work& work, int worker, int lane, int lan
     }
     v.multiply(s);
     if (s.begin != 0) {
-      v.give_partial();
+      v.give_partial(segments.round());
       continue;
     }
     int giver = worker;
     for (int left = work.k_steps - s.end; left > 0; left -= work.stretch(giver))
-      v.add_partial(++giver);
+      v.add_partial(++giver, segments.round());
     v.store(work.order.cell(s.tile));
   }
 }

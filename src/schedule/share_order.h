@@ -39,6 +39,7 @@ struct ShareStretch {
 };
 
 struct ShareOrder {
+  static constexpr bool kInRounds = true;
   int rank = 0, ranks = 1, blocks = 1;
   int cols = 1;        ///< columns of tiles of a shard
   int owner_cols = 0;  ///< the same where owners have columns of all rows; else 0

@@ -198,8 +198,8 @@ class ShareVerbs {
   // Role math, under run_gemm_math.
   void skip(GemmSegment /*s*/) {}
   void multiply(GemmSegment s) { v_.compute(tile(o_.cell(s.tile))); }
-  void give_partial() {}
-  void add_partial(int /*worker*/) {}
+  void give_partial(int /*round*/) {}
+  void add_partial(int /*worker*/, int /*round*/) {}
   /// A tile that left from here is told behind the products of the next one, so that nobody waits
   /// for its stores; one that copy engines carry at once.
   void store(GemmCell c) {

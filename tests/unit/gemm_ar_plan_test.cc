@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <random>
 
+#include "plan/cuda.h"
 #include "plan/gemm_ar.h"
 #include "tilelace/error.h"
 
@@ -109,12 +110,40 @@ TEST(GemmArPlan, GroupsShareATileInOneWaveOnly) {
     for (const GemmArPlan& plan : gemm_ar_candidates(p)) {
       const bool one = gemm_ar_order(p, plan, 0).tiles() <= plan.gemm.workers;
       EXPECT_TRUE(plan.gemm.tile.pingpong || one) << describe(plan);
-      EXPECT_EQ(gemm_ar_hold_us(p, plan) > 0, one && plan.by_columns) << describe(plan);
+      EXPECT_EQ(gemm_ar_hold_us(p, plan) > 0, one && plan.by_columns && plan.gemm.rounds == 1)
+          << describe(plan);
       shared = shared || !plan.gemm.tile.pingpong;
       held = held || gemm_ar_hold_us(p, plan) > 0;
     }
   }
   EXPECT_TRUE(shared && held);
+}
+
+/// What is sent of the first round's tiles travels under the second's.
+TEST(GemmArPlan, TwoRoundsHaveHalfOfTheTilesEachAndOwnOnesLast) {
+  int met = 0;
+  for (const int ranks : {2, 3, 4, 8})
+    for (const std::int64_t m : {128, 200, 256, 512}) {
+      const Problem p = problem_of(ranks, m, 5120, 3200 / ranks * 8);
+      for (const GemmArPlan& plan : gemm_ar_candidates(p)) {
+        if (plan.gemm.rounds == 1) continue;
+        ++met;
+        const auto order = gemm_ar_order(p, plan, 1);
+        EXPECT_TRUE(plan.by_columns && plan.gemm.tile.pingpong) << describe(plan);
+        EXPECT_EQ(plan.gemm.split_tiles, order.tiles()) << describe(plan);
+        EXPECT_EQ(plan.gemm.workers, order.tiles()) << describe(plan);
+        EXPECT_LE(plan.gemm.workers * plan.gemm.tile.cluster(), 132) << describe(plan);
+        for (int t = 0; t < order.tiles(); ++t)
+          EXPECT_EQ(order.own_tile(t), t >= order.tiles() / ranks * (ranks - 1)) << describe(plan);
+      }
+    }
+  EXPECT_GT(met, 20);
+  const Problem p = problem_of(2, 256, 8192, 14336);
+  const Plan chosen = make_cuda_plan(p, cuda_machine(), {});
+  EXPECT_EQ(chosen.kernel.rounds, 2);
+  EXPECT_EQ(gemm_ar_plan_of(chosen).gemm.rounds, 2);
+  EXPECT_EQ(describe(gemm_ar_plan_of(chosen).gemm),
+            "p128 workers 64 split 64 group 8 in 2 rounds early");
 }
 
 /// One that came sooner would wait for terms that are made beside it.

@@ -3,6 +3,7 @@
 // look for them, no wait for a worker that waits.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 #include <random>
 #include <set>
@@ -31,29 +32,41 @@ TEST(GemmSchedule, EveryCellIsVisitedOnce) {
   }
 }
 
+struct RoundsOrder : GemmOrder {
+  static constexpr bool kInRounds = true;
+};
+using RoundsWork = GemmWorkOf<RoundsOrder>;
+
+using Steps = std::map<std::pair<int, int>, int>;     ///< (tile, k-step) -> times
+using Partials = std::map<std::pair<int, int>, int>;  ///< (worker, round) -> tile
+
 /// Takes down what one worker's math role does.
 struct Recorder {
+  Recorder(int w, Steps& s, Partials& p, const RoundsWork& of)
+      : worker(w), steps(s), partials(p), work(of) {}
+
   int worker;
-  std::map<std::pair<int, int>, int>* steps;  ///< (tile, k-step) -> times
-  std::vector<int>* given;  ///< by worker: k-steps in its partial, tile in .second
-  std::vector<int>* partial_tile;
-  std::vector<std::pair<int, int>> adds;  ///< (tile, from)
+  Steps& steps;
+  Partials& partials;
+  const RoundsWork& work;
+  std::vector<std::array<int, 3>> adds;  ///< tile, from, round
   std::vector<int> stored;
   GemmSegment now{};
-  int order = 0, given_at = -1;
+  std::set<int> rounds;  ///< in which this worker has multiplied
+  bool first = false;    ///< the last segment was the first of its round
+  bool given_first = true;
 
   void skip(GemmSegment /*other*/) {}
   void multiply(const GemmSegment& s) {
     now = s;
-    ++order;
-    for (int k = s.begin; k < s.end; ++k) ++(*steps)[{s.tile, k}];
+    first = s.tile < work.split_tiles && rounds.insert(s.tile / work.round_tiles).second;
+    for (int k = s.begin; k < s.end; ++k) ++steps[{s.tile, k}];
   }
-  void give_partial() {
-    given_at = order;
-    (*given)[static_cast<std::size_t>(worker)] = now.steps();
-    (*partial_tile)[static_cast<std::size_t>(worker)] = now.tile;
+  void give_partial(int round) {
+    given_first = given_first && first;
+    EXPECT_TRUE(partials.emplace(std::pair(worker, round), now.tile).second);
   }
-  void add_partial(int from) { adds.emplace_back(now.tile, from); }
+  void add_partial(int from, int round) { adds.push_back({now.tile, from, round}); }
   void store(GemmCell /*cell*/) { stored.push_back(now.tile); }
 };
 
@@ -63,47 +76,60 @@ TEST(GemmSchedule, EveryStepIsTakenOnceAndHeadsFindTheirTails) {
     return 1 + static_cast<int>(rng() % static_cast<unsigned>(most));
   };
   for (int i = 0; i < 3000; ++i) {
-    const GemmOrder order{any(9), any(9), any(4), i % 2 == 0};
+    const RoundsOrder order{{any(9), any(9), any(4), i % 2 == 0}};
     const int workers = any(40);
-    const int split = static_cast<int>(rng() % static_cast<unsigned>(order.tiles() + 1));
-    const GemmWork work = make_gemm_work(order, workers, any(30), split);
-    std::map<std::pair<int, int>, int> steps;
-    std::vector<int> given(static_cast<std::size_t>(workers)),
-        tiles(static_cast<std::size_t>(workers), -1);
-    std::vector<Recorder> all;
+    const int rounds = any(2);
+    const int split =
+        static_cast<int>(rng() % static_cast<unsigned>(order.tiles() + 1)) / rounds * rounds;
+    const RoundsWork work = make_gemm_work(order, workers, any(30), split, rounds);
+    Steps steps;
+    Partials partials;
+    std::set<int> stored;
+    Partials taken;
     for (int w = 0; w < workers; ++w) {
-      all.push_back({w, &steps, &given, &tiles, {}, {}});
-      run_gemm_math(work, w, 0, 1, all.back());
-      if (all.back().given_at >= 0) {
-        ASSERT_EQ(all.back().given_at, 1) << "a partial comes first";
+      Recorder r(w, steps, partials, work);
+      run_gemm_math(work, w, 0, 1, r);
+      ASSERT_TRUE(r.given_first) << "a partial comes first in its round";
+      for (const int t : r.stored) ASSERT_TRUE(stored.insert(t).second);
+      for (const auto& [tile, from, round] : r.adds) {
+        ASSERT_GT(from, w) << "waits go one way only";
+        ASSERT_EQ(tile / work.round_tiles, round);
+        ASSERT_TRUE(taken.emplace(std::pair(from, round), tile).second);
       }
     }
     ASSERT_EQ(steps.size(), static_cast<std::size_t>(order.tiles() * work.k_steps));
     for (const auto& [at, times] : steps) ASSERT_EQ(times, 1);
-    std::set<int> stored, taken;
-    for (const Recorder& r : all) {
-      for (const int t : r.stored) ASSERT_TRUE(stored.insert(t).second);
-      for (const auto& [tile, from] : r.adds) {
-        ASSERT_GT(from, r.worker) << "waits go one way only";
-        ASSERT_EQ(tiles[static_cast<std::size_t>(from)], tile);
-        ASSERT_TRUE(taken.insert(from).second);
-      }
-    }
     ASSERT_EQ(stored.size(), static_cast<std::size_t>(order.tiles()));
-    for (int w = 0; w < workers; ++w)
-      ASSERT_EQ(tiles[static_cast<std::size_t>(w)] >= 0, taken.count(w) == 1);
+    ASSERT_EQ(taken, partials);
+  }
+}
+
+TEST(GemmSchedule, TheFirstRoundsTilesAreOverBeforeTheSeconds) {
+  const RoundsWork work = make_gemm_work(RoundsOrder{{2, 8, 2, false}}, 16, 12, 16, 2);
+  for (int w = 0; w < work.workers; ++w) {
+    GemmSegments segments(work, w);
+    GemmSegment s;
+    for (int round = 0; round < 2; ++round) {
+      ASSERT_TRUE(segments.next(work, s));
+      EXPECT_EQ(segments.round(), round);
+      EXPECT_EQ(s.tile, 8 * round + w / 2);
+      EXPECT_EQ(s.begin, w % 2 * 6);
+      EXPECT_EQ(s.steps(), 6);
+    }
+    EXPECT_FALSE(segments.next(work, s));
   }
 }
 
 TEST(GemmSchedule, TurnsShareTheSegmentsOfAWorker) {
-  const GemmWork work = make_gemm_work(GemmOrder{5, 7, 2, false}, 4, 9, 6);
-  std::map<std::pair<int, int>, int> steps;
-  std::vector<int> given(4), tiles(4, -1);
+  const RoundsWork work = make_gemm_work(RoundsOrder{{5, 7, 2, false}}, 4, 9, 6);
+  Steps steps;
+  Partials partials;
   for (int w = 0; w < 4; ++w)
     for (int lane = 0; lane < 2; ++lane) {
-      Recorder r{w, &steps, &given, &tiles, {}, {}};
+      const std::size_t before = partials.size();
+      Recorder r(w, steps, partials, work);
       run_gemm_math(work, w, lane, 2, r);
-      EXPECT_TRUE(lane == 0 || r.given_at < 0) << "partials are given in the first turn";
+      EXPECT_TRUE(lane == 0 || partials.size() == before) << "partials are given in the first turn";
     }
   ASSERT_EQ(steps.size(), 35U * 9);
   for (const auto& [at, times] : steps) EXPECT_EQ(times, 1);

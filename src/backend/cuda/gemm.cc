@@ -40,7 +40,8 @@ int multiprocessors() {
 GemmWorkspace::GemmWorkspace() {
   const int ctas = multiprocessors();
   int floats = 0;
-  for (const GemmKernel* k : all_kernels()) floats = std::max(floats, k->partial_floats);
+  for (const GemmKernel* k : all_kernels())  // groups that take turns may share in two rounds
+    floats = std::max(floats, (k->tile.pingpong ? 2 : 1) * k->partial_floats);
   const std::size_t partials = std::size_t(ctas) * std::size_t(floats) * sizeof(float);
   const std::size_t flags = std::size_t(ctas) * kMathGroups * sizeof(comm::Flag);
   const std::size_t launches = std::size_t(ctas) * sizeof(comm::Flag);

@@ -138,8 +138,8 @@ GemmArParams make_params(const Problem& p, const plan::GemmArPlan& plan,
   fill_reduce(params, calls, p, hash, plan.gemm, tensors, parts);
   fill_own(params, p, own_rows(p, plan, rank));
   const auto work = plan::work_of(plan.gemm, {p.m, p.n.front(), p.k, p.dtype});
-  params.work =
-      schedule::make_gemm_work(plan::gemm_ar_order(p, plan, rank), work.workers, work.k_steps, 0);
+  params.work = schedule::make_gemm_work(plan::gemm_ar_order(p, plan, rank), work.workers,
+                                         work.k_steps, work.split_tiles, plan.gemm.rounds);
   const plan::GemmTile& tile = parts.of.tile;
   const int pieces = tile.blocks * ((tile.width + 63) / 64);
   params.hold = static_cast<std::uint32_t>(kCyclesPerUs * plan::gemm_ar_hold_us(p, plan));

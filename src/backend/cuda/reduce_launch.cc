@@ -43,7 +43,9 @@ void fill_reduce(ReduceCommon& params, const RankCalls& calls, const Problem& p,
   const auto op = name_of(p.op);
   require(p.n.size() == 1, "{}: got {} weights, expected one", op, p.n.size());
   require(p.dtype != DType::fp32, "{}: dtype, got fp32, expected bf16 or fp16", op);
-  require(gemm.split_tiles == 0, "{}: plan {}, expected whole tiles", op, plan::describe(gemm));
+  require(gemm.split_tiles == 0 || (p.op == Op::gemm_ar && gemm.rounds == 2 && gemm.tile.pingpong),
+          "{}: plan {}, expected whole tiles, or of gemm_ar shared ones in two rounds", op,
+          plan::describe(gemm));
   const plan::GemmProblem problem{p.m, p.n.front(), p.k, p.dtype};
   fill_operands(params, kernel, problem, {t.x, t.weight, t.bias, t.out, p.activation},
                 calls.scratch());

@@ -129,7 +129,7 @@ TEST(Cases, OfSumsMeetEveryKindOfPlan) {
         "unfused add", "unfused ring", "unfused push"})
     EXPECT_GT(scatter[kind], 20) << kind;
   auto reduce = kinds_of(Op::gemm_ar);
-  EXPECT_EQ(reduce.size(), 17U);
+  EXPECT_EQ(reduce.size(), 21U);
   for (const std::string kind :
        {"store direct", "store staged", "store direct by columns", "store staged by columns",
         "push staged", "unfused pull", "unfused store"})
@@ -137,6 +137,9 @@ TEST(Cases, OfSumsMeetEveryKindOfPlan) {
   for (const char* kind :
        {"unfused push", "unfused push in two shots", "unfused push in two shots direct"})
     EXPECT_GT(reduce[kind], 8) << kind;
+  for (const std::string kind :
+       {"store direct by columns in rounds", "store staged by columns in rounds"})
+    for (const char* partials : {"", " fp32"}) EXPECT_GT(reduce[kind + partials], 3) << kind;
   for (const Case& c : some(4, Op::gemm_ar)) EXPECT_TRUE(c.problem.rows.empty()) << text_of(c);
 }
 

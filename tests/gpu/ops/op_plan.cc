@@ -139,7 +139,10 @@ std::string way_of(const OpPlan& plan) {
 
 }  // namespace
 
-std::string kind_of(const OpPlan& plan) { return way_of(plan) + (is_wide(plan) ? " fp32" : ""); }
+std::string kind_of(const OpPlan& plan) {
+  return fmt::format("{}{}{}", way_of(plan), gemm_of(plan).rounds > 1 ? " in rounds" : "",
+                     is_wide(plan) ? " fp32" : "");
+}
 
 Transport transport_of(const OpPlan& plan) {
   if (const auto* hand = std::get_if<plan::GemmHandPlan>(&plan))

@@ -68,7 +68,7 @@ class GemmLoad {
     }
     note(TraceKind::loaded, s.tile);
     if constexpr (Params::kReduces)
-      if (p_.work.order.own(cell.section)) load_terms(cell, s.tile, col - slice());
+      if (s.begin == 0 && p_.work.order.own(cell.section)) load_terms(cell, s.tile, col - slice());
     ++segment_;
   }
 

@@ -41,7 +41,7 @@ class GemmMath {
           cta % Tile::cluster_rows == place.row || cta / Tile::cluster_rows == place.col;
       if (shares) releases_ = cta;
     }
-    if (p.work.split_tiles > 0) launch_ = parts().launch();
+    if (p.work.split_tiles > 0) launch_ = parts(0).launch();
   }
 
   TILELACE_DEVICE void skip(schedule::GemmSegment s) {
@@ -84,7 +84,7 @@ class GemmMath {
       hand_over();
     }
     // Is there somebody whose loads a burst of stores would hold up?
-    const bool more = Tile::pingpong && s.tile + p_.work.workers < p_.work.order.tiles();
+    const bool more = Tile::pingpong && next_tile(s) < p_.work.order.tiles();
     if constexpr (Params::kReduces) turn_ = more ? ptx::cycles() - began : 0;
     ptx::wgmma_wait<0>();
     pin_accumulators();
@@ -93,17 +93,17 @@ class GemmMath {
       if (thread_ == 0) trace_.add(TraceKind::multiplied, group_, trace_.take_starved(group_));
   }
 
-  TILELACE_DEVICE void give_partial() {
-    leave_part<Tile>(parts().part(place_.worker), acc_);
+  TILELACE_DEVICE void give_partial(int round) {
+    leave_part<Tile>(parts(round).part(place_.worker), acc_);
     sync_group();
-    if (thread_ == 0) parts().signal(launch_);
+    if (thread_ == 0) parts(round).signal(launch_);
     note(TraceKind::given);
   }
 
-  TILELACE_DEVICE void add_partial(int worker) {
-    if (thread_ == 0) parts().wait(worker, launch_);
+  TILELACE_DEVICE void add_partial(int worker, int round) {
+    if (thread_ == 0) parts(round).wait(worker, launch_);
     sync_group();
-    add_part<Tile>(acc_, parts().part(worker));
+    add_part<Tile>(acc_, parts(round).part(worker));
     note(TraceKind::summed);
   }
 
@@ -165,7 +165,7 @@ class GemmMath {
     if (thread_ != 0) return;
     ptx::store_wait_read<0>();
     note(TraceKind::exit);
-    if (p_.work.split_tiles > 0 && group_ == 0) parts().count(launch_);
+    if (p_.work.split_tiles > 0 && group_ == 0) parts(0).count(launch_);
   }
 
  private:
@@ -187,10 +187,16 @@ class GemmMath {
     if constexpr (kTraced) trace_.starved(group_, thread_, ptx::cycles() - began);
   }
 
-  /// Steps of the ring that follow a segment's own.
+  [[nodiscard]] TILELACE_DEVICE int next_tile(schedule::GemmSegment s) const {
+    if constexpr (decltype(p_.work)::kInRounds)
+      if (s.tile < p_.work.split_tiles) return s.tile + p_.work.round_tiles;
+    return s.tile + p_.work.workers;
+  }
+
+  /// Steps of the ring that follow a segment's own: of the one that finishes an own tile.
   [[nodiscard]] TILELACE_DEVICE int term_steps(schedule::GemmSegment s) const {
     if constexpr (Params::kReduces)
-      return p_.work.order.own_tile(s.tile) ? p_.term_steps : 0;
+      return s.begin == 0 && p_.work.order.own_tile(s.tile) ? p_.term_steps : 0;
     else
       return 0;
   }
@@ -327,8 +333,8 @@ class GemmMath {
 
   TILELACE_DEVICE void sync_group() { ptx::sync_threads(kGroupBarrier + group_, 128); }
 
-  [[nodiscard]] TILELACE_DEVICE SplitParts<Tile, Params> parts() const {
-    return {p_, place_, group_, thread_};
+  [[nodiscard]] TILELACE_DEVICE SplitParts<Tile, Params> parts(int round) const {
+    return {p_, place_, group_, round, thread_};
   }
 
   TILELACE_DEVICE void send(ptx::Shared chunk, bool whole, int row, int col) {

@@ -9,22 +9,28 @@
 
 namespace tilelace::cuda {
 
-/// Where one thread of a warpgroup finds workers' parts. Turn-taking workers give partials in their
-/// first turn only, whoever adds them.
+/// Where one thread of a warpgroup finds workers' parts of a round. Groups that take turns give at
+/// most one a round, whoever adds it; they have a flag for either of two rounds.
 template <class Tile, class Params>
 class SplitParts {
   using Shape = GemmShape<Tile>;
 
  public:
-  TILELACE_DEVICE SplitParts(const Params& p, const Place<Tile>& place, int group, int thread)
-      : p_(p), place_(place), group_(Tile::pingpong ? 0 : group), thread_(thread) {}
+  TILELACE_DEVICE SplitParts(const Params& p, const Place<Tile>& place, int group, int round,
+                             int thread)
+      : p_(p),
+        place_(place),
+        group_(Tile::pingpong ? 0 : group),
+        round_(Tile::pingpong ? round : 0),
+        thread_(thread) {}
 
   /// Which launch with shared tiles this is, of this CTA.
   [[nodiscard]] TILELACE_DEVICE comm::Flag launch() const {
     return p_.scratch.launches[place_.slot(place_.worker)] + 1;
   }
   [[nodiscard]] TILELACE_DEVICE float4* part(int worker) const {
-    const std::int64_t floats = std::int64_t{place_.slot(worker)} * Shape::kPartialFloats +
+    const int slot = place_.slot(worker) + round_ * static_cast<int>(gridDim.x);
+    const std::int64_t floats = std::int64_t{slot} * Shape::kPartialFloats +
                                 group_ * Tile::blocks * 64 * Tile::width;
     return reinterpret_cast<float4*>(p_.scratch.partials + floats) + thread_;
   }
@@ -51,12 +57,12 @@ class SplitParts {
 
  private:
   [[nodiscard]] TILELACE_DEVICE comm::Flag* flag(int worker) const {
-    return p_.scratch.flags + place_.slot(worker) * Tile::groups + group_;
+    return p_.scratch.flags + place_.slot(worker) * Tile::groups + group_ + round_;
   }
 
   const Params& p_;
   const Place<Tile>& place_;
-  int group_, thread_;
+  int group_, round_, thread_;
 };
 
 /// A thread's values, 16 bytes at a time.
