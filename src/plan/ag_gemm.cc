@@ -36,8 +36,12 @@ constexpr double kUnevenCost = 0.015;
 /// less). Four, m 1024: 4 to 14 %; from m 4096 up nothing.
 constexpr double kMeshCost = 0.03;
 constexpr Index kMostMeshRows = 2048;  ///< among three and four: where that is so
-constexpr double kPullCost = 0.2;      ///< of the product: four H200s, m 512 to 2048, 18 to 46 %
-constexpr double kForkUs = 6;  ///< copy streams around a call: the kernel before it ends first
+/// Of the product of tall tiles with few k-steps: their ends, which no other group hides, are more
+/// of the time (two H200s, qwen32b, m 4096 and 8192: 3 to 5 % above, p192 1 % below).
+constexpr double kTallCost = 0.03;
+constexpr Index kFewSteps = 96;
+constexpr double kPullCost = 0.2;  ///< of the product: four H200s, m 512 to 2048, 18 to 46 %
+constexpr double kForkUs = 6;      ///< copy streams around a call: the kernel before it ends first
 constexpr double kEnterUs = 3;
 constexpr double kPullBytesPerUs = 334e3;  // benchmarks/nvidia-h200-tp4/links.jsonl
 // Round figures, not measured.
@@ -203,7 +207,7 @@ class Candidates {
           route == RouteKind::mesh && (p_.ranks > 4 || (p_.ranks > 2 && p_.m <= kMostMeshRows));
       const auto apart = [&](int shards) {
         const double slack = (p_.ranks > 3 && shards != 2 ? kUnevenCost : 0) +
-                             (mesh ? kMeshCost : 0) +
+                             tall_cost(gemm.tile) + (mesh ? kMeshCost : 0) +
                              (transport == Transport::pull ? kPullCost : 0);
         add({.gemm = gemm, .apart = shards}, way,
             us * (1 + slack) + reread_us(walk, shards) + late_us(walk, shards, a));
@@ -212,6 +216,11 @@ class Candidates {
       if (p_.ranks > 3) apart(2);
       if (p_.ranks > 2) apart(p_.ranks);
     }
+  }
+
+  [[nodiscard]] double tall_cost(const GemmTile& t) const {
+    const bool tall = t.groups == 2 && t.blocks == 2 && !t.pingpong;
+    return tall && schedule::ceil_div(p_.k, 64) <= kFewSteps ? kTallCost : 0;
   }
 
   /// What waits for rows add to a product whose first `apart` shards are walked one after the
