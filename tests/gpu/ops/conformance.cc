@@ -255,10 +255,7 @@ Tally OpCheck::run(cuda::RankOps& ops, const Case& c, Drop drop) {
   check(state, "the graph");
   const std::unique_ptr<CUgraphExec_st, cudaError_t (*)(cudaGraphExec_t)> owner(
       made, cudaGraphExecDestroy);
-  // Making a graph may stop the device, which ranks may share; so may its first launch, unless it
-  // is there by then.
-  check(cudaGraphUpload(made, rank_.stream), "the graph's way to the device");
-  check(cudaStreamSynchronize(rank_.stream), "the graph's way to the device");
+  // Making a graph may stop the device, which ranks may share.
   rank_.meet();
   const auto replay = [&] { check(cudaGraphLaunch(made, rank_.stream), "a replay"); };
   round(ops, c, drop, {2, "replay 1"}, replay);

@@ -98,8 +98,12 @@ bool is_steady(const OpPlan& plan) {
 }
 
 bool is_captured_on_shares(const OpPlan& plan) {
-  const auto* gather = std::get_if<plan::AgGemmPlan>(&plan);
-  return gather == nullptr || gather->left_free() == 0 || gather->path == Path::unfused;
+  if (const auto* gather = std::get_if<plan::AgGemmPlan>(&plan))
+    return gather->transport == Transport::store;
+  if (const auto* hand = std::get_if<plan::GemmHandPlan>(&plan))
+    return hand->way != plan::HandWay::copied;
+  const auto* all = std::get_if<plan::GemmArPlan>(&plan);
+  return all == nullptr || all->copied == 0;
 }
 
 bool is_wide(const OpPlan& plan) {
