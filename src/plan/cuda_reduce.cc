@@ -78,6 +78,12 @@ bool may_fuse(const Problem& p, const PlanOptions& o) {
          (transport == Transport::store || (transport == Transport::push && p.op == Op::gemm_ar));
 }
 
+/// gemm_ar in two rounds was timed between two ranks; among four more is to be hidden, among more
+/// than that most partials come in the second round.
+bool may_take_rounds(const Problem& p, const GemmPlan& gemm) {
+  return gemm.rounds == 1 || p.ranks <= 4;
+}
+
 /// Finished tiles of a fused gemm_ar by copy engines, when asked for: among four GPUs they took 6
 /// to 14 % longer than tiles that leave by themselves, between two as long, or 3 % longer than
 /// those that go straight into results.
@@ -92,7 +98,7 @@ void add_fused(const Problem& p, const GemmMachine& machine, const PlanOptions& 
     // Where out is symmetric memory the call takes the direct way of the same plan.
     for (const GemmArPlan& c : gemm_ar_candidates(p, machine, wide(p, o)))
       if (wanted(c.gemm.tile, o) && !c.direct && may_take(o, transport_of(c)) &&
-          (c.by_columns || !only_columns(p, o)))
+          may_take_rounds(p, c.gemm) && (c.by_columns || !only_columns(p, o)))
         all.push_back({c.gemm,
                        Path::fused,
                        transport_of(c),

@@ -165,10 +165,12 @@ double predict_one_wave(const Problem& p, const GemmPlan& gemm, bool wide) {
          (along ? kPairAlongUs : 0) + (wide ? 3 : 2) * sent_bytes(p) / kAloneBytesPerUs;
 }
 
-/// All partials of the first half, and what few ranks have of the second, travel under products.
+/// Partials of the first half travel under products: between two ranks all of them, as own tiles
+/// come last. Those of the second half and all results come behind.
 double predict_two_rounds(const Problem& p, const GemmPlan& gemm, bool wide) {
+  const double behind = static_cast<double>(p.ranks - 2) / (2 * (p.ranks - 1));
   return columns_product_us(p, gemm) + kRoundsTailUs +
-         (wide ? 1.5 : 1) * sent_bytes(p) / kAloneBytesPerUs;
+         (1 + (wide ? 2 : 1) * behind) * sent_bytes(p) / kAloneBytesPerUs;
 }
 
 double predict_columns(const Problem& p, const GemmPlan& gemm, Index lag, bool wide) {
