@@ -30,8 +30,8 @@ class SplitParts {
   }
   [[nodiscard]] TILELACE_DEVICE float4* part(int worker) const {
     const int slot = place_.slot(worker) + round_ * static_cast<int>(gridDim.x);
-    const std::int64_t floats = std::int64_t{slot} * Shape::kPartialFloats +
-                                group_ * Tile::blocks * 64 * Tile::width;
+    const std::int64_t floats =
+        std::int64_t{slot} * Shape::kPartialFloats + group_ * Tile::blocks * 64 * Tile::width;
     return reinterpret_cast<float4*>(p_.scratch.partials + floats) + thread_;
   }
 
