@@ -39,9 +39,9 @@ constexpr Index kMostMeshRows = 2048;  ///< among three and four: where that is 
 /// Of the product of tall tiles with few k-steps: their ends, which no other group hides, are more
 /// of the time (two H200s, qwen32b, m 4096 and 8192: 3 to 5 % above, p192 1 % below).
 constexpr double kTallCost = 0.03;
-constexpr Index kFewSteps = 96;
-constexpr double kPullCost = 0.2;  ///< of the product: four H200s, m 512 to 2048, 18 to 46 %
-constexpr double kForkUs = 6;      ///< copy streams around a call: the kernel before it ends first
+constexpr Index kShortSums = 6144;  ///< k
+constexpr double kPullCost = 0.2;   ///< of the product: four H200s, m 512 to 2048, 18 to 46 %
+constexpr double kForkUs = 6;       ///< copy streams around a call: the kernel before it ends first
 constexpr double kEnterUs = 3;
 constexpr double kPullBytesPerUs = 334e3;  // benchmarks/nvidia-h200-tp4/links.jsonl
 // Round figures, not measured.
@@ -219,8 +219,7 @@ class Candidates {
   }
 
   [[nodiscard]] double tall_cost(const GemmTile& t) const {
-    const bool tall = t.groups == 2 && t.blocks == 2 && !t.pingpong;
-    return tall && schedule::ceil_div(p_.k, 64) <= kFewSteps ? kTallCost : 0;
+    return t.rows() > 128 && p_.k <= kShortSums ? kTallCost : 0;
   }
 
   /// What waits for rows add to a product whose first `apart` shards are walked one after the

