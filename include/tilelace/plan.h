@@ -79,7 +79,9 @@ struct KernelPlan {
   int group = 1;        ///< tiles of a group are walked together
   int wide = 1 << 20, deep = 1;  ///< blocks inside a group
   int apart = 1;  ///< by shard: shards walked one after the other, own first; the rest together
-  int lag = 0;    ///< gemm_ar, fused: columns of tiles by which own tiles come behind remote ones
+  /// ag_gemm, by shard: or each peer's joins those in front of it behind so many tiles.
+  std::vector<int> joins{};
+  int lag = 0;  ///< gemm_ar, fused: columns of tiles by which own tiles come behind remote ones
   /// gemm_ar, fused, push: columns of tiles that copy engines carry at a time, and how many such
   /// chunks of each rank; what is left goes from the product, tile by tile.
   int chunk_cols = 0, copied = 0;

@@ -2,8 +2,10 @@
 #include "plan/ag_gemm.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <ostream>
 
 #include "core/check.h"
@@ -51,6 +53,8 @@ constexpr double kFlagUs = 2;
 constexpr double kNcclBytesPerUs = 80e3;  ///< with few CTAs
 constexpr double kNcclStartUs = 15;
 constexpr double kNcclStepUs = 10;  ///< a send and receive more
+
+constexpr double kFastFlopsPerUs = 6e6;  ///< of a multiprocessor
 
 constexpr Index kLeastCopy = 4 << 20;  ///< bytes; smaller copies do not reach the link's rate
 constexpr Index kMostSentRows = 2048;  ///< likewise, by shard, where own tiles come first
@@ -189,8 +193,10 @@ class Candidates {
     if (transport == Transport::store) {
       const Way way{transport, route, push_chunk()};
       const double held_up = us + kPushedShardCost * pushed();
-      add({.gemm = gemm}, way,
-          held_up + reread_us(walk, 1) + late_us(walk, 1, {pushed(), pushed()}));
+      const Arrival a{pushed(), pushed()};
+      const double all = held_up + reread_us(walk, 1) + late_us(walk, 1, a);
+      add({.gemm = gemm}, way, all);
+      add_joined(gemm, way, all, walk, a);
       if (p_.m > kMostPushRows)
         add({.gemm = gemm, .apart = p_.ranks}, way,
             std::max(held_up + reread_us(walk, p_.ranks), pushed() + us / p_.ranks));
@@ -209,13 +215,41 @@ class Candidates {
         const double slack = (p_.ranks > 3 && shards != 2 ? kUnevenCost : 0) +
                              tall_cost(gemm.tile) + (mesh ? kMeshCost : 0) +
                              (transport == Transport::pull ? kPullCost : 0);
-        add({.gemm = gemm, .apart = shards}, way,
-            us * (1 + slack) + reread_us(walk, shards) + late_us(walk, shards, a));
+        const double all = us * (1 + slack) + reread_us(walk, shards) + late_us(walk, shards, a);
+        add({.gemm = gemm, .apart = shards}, way, all);
+        if (shards == 1 && transport == Transport::push) add_joined(gemm, way, all, walk, sent);
       };
       apart(1);
       if (p_.ranks > 3) apart(2);
       if (p_.ranks > 2) apart(p_.ranks);
     }
+  }
+
+  /// The same plan with shards that join the own one, behind whole waves of tiles, by when their
+  /// rows have come; `all`: with it apart. What is read once less counts.
+  void add_joined(const GemmPlan& gemm, const Way& way, double all, const Walk& w, Arrival a) {
+    const GemmTile& t = gemm.tile;
+    const double turn = 2.0 * static_cast<double>(t.rows() * t.width * p_.k) / kFastFlopsPerUs;
+    AgGemmPlan plan{.gemm = gemm};
+    schedule::GatherOrder order;
+    schedule::GatherJoins joins;
+    order.walk.cols = static_cast<int>(w.cols);
+    for (int i = 0; i < p_.ranks; ++i) {
+      order.tile_rows[order.count++] = static_cast<int>(schedule::ceil_div(w.rows, p_.ranks));
+      if (i == 0) continue;
+      const double of = p_.ranks > 2 ? static_cast<double>(i - 1) / (p_.ranks - 2) : 1;
+      const double us = a.first_us + of * (a.last_us - a.first_us);
+      joins.after[i] = static_cast<int>(std::ceil(us / turn)) * gemm.workers;
+      plan.joins.push_back(joins.after[i]);
+    }
+    schedule::detail::walk_joined(order, joins);
+    Index columns = 0;
+    for (int i = 0; i < order.walks; ++i)
+      columns += order.walked[i].cols * readings(order.walked[i].rows * t.worker_rows());
+    const Index apart = readings(most_rows_) + readings(p_.m - most_rows_);
+    const double saved =
+        static_cast<double>(apart) - static_cast<double>(columns) / static_cast<double>(w.cols);
+    if (saved > 0) add(plan, way, all - saved * reading_us());
   }
 
   [[nodiscard]] double tall_cost(const GemmTile& t) const {
@@ -263,13 +297,18 @@ class Candidates {
   /// Walks that share a wave read them once. Between two ranks that is not to be seen (m 512 and
   /// 1024, two H200s: predictions 4 to 9 % above).
   [[nodiscard]] double reread_us(const Walk& w, int apart) const {
-    const auto reads = [](Index rows) { return schedule::ceil_div(rows, kWalkRows); };
     if (p_.ranks == 2) return 0;
-    Index count = apart * reads(most_rows_);
-    if (apart < p_.ranks) count += reads(p_.m - apart * most_rows_);
+    Index count = apart * readings(most_rows_);
+    if (apart < p_.ranks) count += readings(p_.m - apart * most_rows_);
     const Index waves = schedule::ceil_div(w.rows * w.cols, w.workers);
-    const Index more = std::max<Index>(0, std::min(count, waves) - reads(p_.m));
-    return scale_ * static_cast<double>(more * first_n_ * row_bytes_) * kRereadUsPerByte;
+    const Index more = std::max<Index>(0, std::min(count, waves) - readings(p_.m));
+    return static_cast<double>(more) * reading_us();
+  }
+  /// Of the weight, by a walk over so many rows; and what one takes. Only the first product walks
+  /// shards apart.
+  [[nodiscard]] static Index readings(Index rows) { return schedule::ceil_div(rows, kWalkRows); }
+  [[nodiscard]] double reading_us() const {
+    return static_cast<double>(first_n_ * row_bytes_) * kRereadUsPerByte;
   }
 
   [[nodiscard]] Index push_chunk() const {
@@ -293,7 +332,10 @@ class Candidates {
 
 std::string cut_of(const AgGemmPlan& plan) {
   if (plan.path == Path::medium) return "a product a shard";
-  return plan.whole ? "whole" : fmt::format("by shard, {} apart", plan.apart);
+  if (plan.whole) return "whole";
+  if (!plan.joins.empty())
+    return fmt::format("by shard, joined behind {} tiles", fmt::join(plan.joins, " "));
+  return fmt::format("by shard, {} apart", plan.apart);
 }
 
 std::string_view mover_of(const AgGemmPlan& plan) {
@@ -353,8 +395,9 @@ std::vector<AgGemmPlan> ag_gemm_nccl_candidates(const Problem& problem,
 
 schedule::GatherOrder shard_order(const schedule::GatherOrder& all, int section) {
   schedule::GatherOrder one = all;
-  static_cast<schedule::SectionOrder<schedule::kMaxSections>&>(one) = {.walk = all.walk};
-  for (int i = 0; i < all.count; ++i) one.append(i == section ? all.tile_rows[i] : 0, true);
+  one.walks = 0;
+  one.walked[0] = {};
+  one.append(section, section + 1, 0, all.walk.cols);
   return one;
 }
 

@@ -24,6 +24,10 @@ struct AgGemmPlan {
   /// By shard: how many shards are walked one after the other, the own one first. The others are
   /// walked together, which reads the weight once for all of them.
   int apart = 1;
+  /// By shard: behind how many tiles of the walk each peer's shard, in order of arrival, joins
+  /// those in front of it; the columns that it missed come last. Empty: `apart` says. Only of the
+  /// first product, behind which all rows are here.
+  std::vector<int> joins{};
   double predicted_us = 0;
   /// unfused: the products begin when all rows are there. medium: a product a shard, each waiting
   /// for its own rows.
@@ -55,7 +59,8 @@ inline constexpr std::int64_t kMaxChunks = 1024;
 /// many as the problem has outputs.
 GemmProblem product_of(const Problem&, std::size_t i, std::int64_t m);
 
-/// As printed: "by shard, 1 apart, copy engine, chunks of 512 rows; c256 workers 66 ...".
+/// As printed: "by shard, 1 apart, copy engine, chunks of 512 rows; c256 workers 66 ...", or
+/// "by shard, joined behind 66 132 tiles, copy engine, ...".
 std::string describe(const AgGemmPlan&);
 std::ostream& operator<<(std::ostream&, const AgGemmPlan&);
 

@@ -91,6 +91,7 @@ std::string kind_of(const AgGemmPlan& c) {
 AgGemmPlan unfused_of(const AgGemmPlan& fused, const Problem& p) {
   AgGemmPlan plan = fused;
   plan.path = Path::unfused;
+  plan.joins.clear();
   plan.predicted_us =
       gather_us(p, plan.transport, plan.route) + kKernelUs + plan.gemm.predicted_us * scale_of(p);
   return plan;
@@ -170,6 +171,7 @@ Plan public_plan(const AgGemmPlan& c, const Problem& p) {
   plan.chunk_rows = c.chunk_rows;
   plan.straddle = c.whole;
   plan.kernel.apart = c.apart;
+  plan.kernel.joins = c.joins;
   return plan;
 }
 
@@ -217,6 +219,7 @@ AgGemmPlan ag_gemm_plan_of(const Plan& plan) {
   c.transport = plan.transport;
   c.chunk_rows = plan.chunk_rows;
   c.apart = plan.kernel.apart;
+  c.joins = plan.kernel.joins;
   c.path = plan.path;
   c.route = plan.route;
   return c;

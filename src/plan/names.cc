@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <ostream>
 #include <string>
@@ -91,6 +92,7 @@ std::ostream& operator<<(std::ostream& os, const KernelPlan& k) {
   if (k.rounds > 1) os << fmt::format(" in {} rounds", k.rounds);
   if (k.deep > 1) os << fmt::format(" blocks {}x{}", k.wide, k.deep);
   if (k.apart > 1) os << fmt::format(" {} apart", k.apart);
+  if (!k.joins.empty()) os << fmt::format(" joined behind {}", fmt::join(k.joins, " "));
   if (k.lag > 0) os << fmt::format(" lag {}", k.lag);
   if (k.by_columns) os << " column shards";
   if (k.copied > 0) os << fmt::format(" copied {} of {} columns", k.copied, k.chunk_cols);

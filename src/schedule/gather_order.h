@@ -2,9 +2,14 @@
 // An ag_gemm as a GEMM kernel walks it: AgGemm's tiles and flags, worked out beforehand into 32-bit
 // numbers. By shard: a section for each shard, the own one first, then in order of arrival; its
 // tiles begin at the shard's first row. Whole: one section, tiles as if all rows were one matrix.
+//
+// Sections are walked one after the other, each of them over all columns, so that the weight is
+// read once a walk; or those that are there are walked together, column by column, and others join
+// at the column at which they have arrived. What they missed comes last.
 #pragma once
 #include "schedule/ag_gemm.h"
-#include "schedule/section_order.h"
+#include "schedule/gemm.h"
+#include "schedule/rows.h"
 
 namespace tilelace::schedule {
 
@@ -16,13 +21,45 @@ struct GatherShard {
   int begin = 0, end = 0;  ///< rows
 };
 
-struct GatherOrder : SectionOrder<kMaxSections> {
+/// Some columns of sections that follow each other.
+struct GatherWalk {
+  int first_tile = 0;
+  int first_section = 0, rows = 0;  ///< of tiles, of all its sections
+  int first_col = 0, cols = 0;
+};
+
+/// Where shards join: the i-th to arrive behind after[i] tiles, not before the one in front of it.
+struct GatherJoins {
+  int after[kMaxSections] = {};
+};
+
+struct GatherOrder {
+  GemmOrder walk;  ///< its rows and columns are those of each walk
   int ranks = 1;
   bool whole = false;
   int m = 0;
   int chunk_rows = 1;
   int max_chunks = 1;
   GatherShard shard[kMaxSections];
+  int count = 0;                     ///< sections
+  int tile_rows[kMaxSections] = {};  ///< rows of tiles in each
+  int walks = 0;
+  GatherWalk walked[2 * kMaxSections];  ///< one more, which ends them
+
+  [[nodiscard]] TILELACE_HD constexpr int tiles() const { return walked[walks].first_tile; }
+
+  [[nodiscard]] TILELACE_HD constexpr GemmCell cell(int t) const {
+    int w = 0;
+    while (t >= walked[w + 1].first_tile) ++w;
+    GemmOrder o = walk;
+    o.rows = walked[w].rows;
+    o.cols = walked[w].cols;
+    GemmCell c = o.cell(t - walked[w].first_tile);
+    c.col += walked[w].first_col;
+    c.section = walked[w].first_section;
+    while (c.row >= tile_rows[c.section]) c.row -= tile_rows[c.section++];
+    return c;
+  }
 
   [[nodiscard]] TILELACE_HD constexpr int begin(int section) const {
     return whole ? 0 : shard[section].begin;
@@ -45,13 +82,54 @@ struct GatherOrder : SectionOrder<kMaxSections> {
         v.wait(shard[i].source * max_chunks + c);
     }
   }
+
+  /// Adds a walk over columns [begin, end) of sections [first, last).
+  constexpr void append(int first, int last, int begin, int end) {
+    int rows = 0;
+    for (int s = first; s < last; ++s) rows += tile_rows[s];
+    if (rows == 0 || begin >= end) return;
+    const int tile = walked[walks].first_tile;
+    walked[walks++] = {tile, first, rows, begin, end - begin};
+    walked[walks].first_tile = tile + rows * (end - begin);
+  }
 };
+
+namespace detail {
+
+/// The first `apart` sections one after the other, those behind them together.
+constexpr void walk_apart(GatherOrder& o, int apart) {
+  const int alone = apart < o.count ? apart : o.count;
+  for (int s = 0; s < alone; ++s) o.append(s, s + 1, 0, o.walk.cols);
+  o.append(alone, o.count, 0, o.walk.cols);
+}
+
+constexpr void walk_joined(GatherOrder& o, const GatherJoins& joins) {
+  int joined[kMaxSections] = {};  // column
+  int rows = o.tile_rows[0];
+  int tiles = 0;
+  for (int s = 1; s < o.count; ++s) {
+    const int col = joined[s - 1];
+    const int left = joins.after[s] - tiles;
+    int cols = left <= 0 ? 0 : o.walk.cols;
+    if (left > 0 && rows > 0) cols = static_cast<int>(ceil_div(left, rows));
+    joined[s] = col + cols < o.walk.cols ? col + cols : o.walk.cols;
+    o.append(0, s, col, joined[s]);
+    tiles += rows * (joined[s] - col);
+    rows += o.tile_rows[s];
+  }
+  o.append(0, o.count, joined[o.count - 1], o.walk.cols);
+  for (int s = 1; s < o.count; ++s) o.append(s, o.count, joined[s - 1], joined[s]);
+}
+
+}  // namespace detail
 
 /// `walk` says how; by shard its rows are not looked at. `worker_rows`: rows of a worker's tile.
 /// `apart`: shards that are walked one after the other, own first; those behind them are walked
-/// together. At most kMaxSections ranks, m below 2^31.
+/// together; 0: they join as `joins` says, which is at once where it says nothing. At most
+/// kMaxSections ranks, m below 2^31.
 constexpr GatherOrder make_gather_order(const AgGemm& s, const GemmOrder& walk, int worker_rows,
-                                        bool whole, int apart = kMaxSections) {
+                                        bool whole, int apart = kMaxSections,
+                                        const GatherJoins& joins = {}) {
   GatherOrder o;
   o.walk = walk;
   o.ranks = s.ranks();
@@ -63,10 +141,13 @@ constexpr GatherOrder make_gather_order(const AgGemm& s, const GemmOrder& walk, 
     const int source = s.route.gather_order(s.rank, i);
     const RowRange rows = s.split.shard(source);
     o.shard[i] = {source, static_cast<int>(rows.begin), static_cast<int>(rows.end)};
+    if (!whole) o.tile_rows[o.count++] = static_cast<int>(ceil_div(rows.size(), worker_rows));
   }
-  if (whole) o.append(walk.rows, true);
-  for (int i = 0; i < o.ranks && !whole; ++i)
-    o.append(ceil_div(o.end(i) - o.begin(i), worker_rows), i <= apart);
+  if (whole) o.tile_rows[o.count++] = walk.rows;
+  if (apart == 0)
+    detail::walk_joined(o, joins);
+  else
+    detail::walk_apart(o, apart);
   return o;
 }
 

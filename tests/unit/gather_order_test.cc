@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <random>
 #include <set>
 #include <tuple>
@@ -49,6 +50,13 @@ Trial make_trial(std::mt19937& rng, bool even) {
   return t;
 }
 
+GatherJoins make_joins(std::mt19937& rng, Index tiles) {
+  GatherJoins joins;
+  for (int& after : joins.after)
+    after = static_cast<int>(rng() % 3 * (rng() % static_cast<unsigned>(1 + tiles / 2)));
+  return joins;
+}
+
 struct Flags {
   std::set<Index> seen;
   void wait(Index flag) { seen.insert(flag); }
@@ -60,8 +68,9 @@ TEST(GatherOrder, ByShardItHasTheTilesAndFlagsOfAgGemm) {
   std::mt19937 rng(5);
   for (int i = 0; i < 500; ++i) {
     Trial t = make_trial(rng, i % 2 == 0);
-    const int apart = i % 3 == 0 ? kMaxSections : 1 + i % 4;
-    const GatherOrder o = make_gather_order(t.gather, t.walk, t.gather.tile_m, false, apart);
+    const int apart = i % 3 == 0 ? kMaxSections : i % 5;
+    const GatherOrder o = make_gather_order(t.gather, t.walk, t.gather.tile_m, false, apart,
+                                            make_joins(rng, t.gather.num_tiles()));
     ASSERT_EQ(o.tiles(), t.gather.num_tiles());
     std::set<Cell> expected;
     std::set<Cell> found;
@@ -70,7 +79,7 @@ TEST(GatherOrder, ByShardItHasTheTilesAndFlagsOfAgGemm) {
       expected.emplace(tile.source, tile.rows.begin, tile.rows.end, tile.col);
       const GemmCell c = o.cell(static_cast<int>(j));
       const int source = o.shard[c.section].source;
-      if (c.section < apart || apart >= t.gather.ranks()) {
+      if (apart > 0 && (c.section < apart || apart >= t.gather.ranks())) {
         ASSERT_EQ(source, tile.source) << "shards in another order";
       }
       const RowRange rows{
@@ -85,6 +94,34 @@ TEST(GatherOrder, ByShardItHasTheTilesAndFlagsOfAgGemm) {
     }
     ASSERT_EQ(found, expected);
   }
+}
+
+/// Not before they are expected, unless nothing else is left; from there on with all those in front
+/// of them, column by column.
+TEST(GatherOrder, ShardsJoinBehindSoManyTiles) {
+  std::mt19937 rng(9);
+  int joined = 0;
+  for (int i = 0; i < 500; ++i) {
+    Trial t = make_trial(rng, i % 2 == 0);
+    t.walk.along_cols = false;
+    const GatherJoins joins = make_joins(rng, t.gather.num_tiles());
+    const GatherOrder o = make_gather_order(t.gather, t.walk, t.gather.tile_m, false, 0, joins);
+    const int own = o.tile_rows[0] * t.walk.cols;
+    std::map<int, int> walks_of_column;
+    for (int w = 0; w < o.walks; ++w)
+      for (int c = 0; c < o.walked[w].cols; ++c) ++walks_of_column[o.walked[w].first_col + c];
+    for (const auto& [column, walks] : walks_of_column) {
+      ASSERT_LE(walks, 2);
+      joined += walks == 1 && t.gather.ranks() > 1 && own > 0 ? 1 : 0;
+    }
+    for (int j = 0; j < o.tiles(); ++j) {
+      const int section = o.cell(j).section;
+      if (section > 0 && j < own) {
+        ASSERT_GE(j, joins.after[section]);
+      }
+    }
+  }
+  EXPECT_GT(joined, 200);
 }
 
 TEST(GatherOrder, OfOneShardItHasThatShardsTiles) {

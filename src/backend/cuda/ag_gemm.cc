@@ -154,10 +154,18 @@ std::vector<Launch> launches_of(const Call& c) {
   return all;
 }
 
+/// Behind a product that waited for all rows, or a wait for them, all shards are walked together:
+/// the weight is read once.
 schedule::GatherOrder order_of(const Call& c, const Launch& launch, const schedule::GemmOrder& walk,
                                int worker_rows) {
-  const auto all =
-      schedule::make_gather_order(c.schedule, walk, worker_rows, c.plan.whole, c.plan.apart);
+  const bool here = launch.section < 0 && (launch.product > 0 || c.awaits());
+  const bool joined = here || !c.plan.joins.empty();
+  schedule::GatherJoins joins;
+  if (!here)
+    for (std::size_t i = 0; i < std::min(c.plan.joins.size(), std::size(joins.after) - 1); ++i)
+      joins.after[i + 1] = c.plan.joins[i];
+  const auto all = schedule::make_gather_order(c.schedule, walk, worker_rows, c.plan.whole,
+                                               joined ? 0 : c.plan.apart, joins);
   return launch.section < 0 ? all : plan::shard_order(all, launch.section);
 }
 

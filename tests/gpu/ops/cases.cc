@@ -107,10 +107,21 @@ void vary_order(Rng& rng, plan::GemmArPlan& plan, const Problem& p) {
   if (below(rng, 2) == 0) plan.copied = 1 + static_cast<int>(below(rng, plan::kMaxCopied));
 }
 
+/// To the planner shards of these sizes never join the own one.
+void vary_order(Rng& rng, plan::AgGemmPlan& plan, const Problem& p) {
+  if (below(rng, 2) == 0) return;
+  const std::int64_t tiles =
+      (1 + p.m / plan.gemm.tile.worker_rows()) * (1 + p.n.front() / plan.gemm.tile.worker_cols());
+  plan.joins.clear();
+  for (int i = 1; i < p.ranks; ++i)
+    plan.joins.push_back(static_cast<int>(below(rng, 3) * below(rng, 1 + tiles / 2)));
+}
+
 /// Shards of these sizes are one chunk to the planner: cut them all the same.
 void vary_chunks(Rng& rng, OpPlan& plan, const Problem& p) {
   if (auto* const all = std::get_if<plan::GemmArPlan>(&plan)) vary_order(rng, *all, p);
   auto* const gather = std::get_if<plan::AgGemmPlan>(&plan);
+  if (gather != nullptr) vary_order(rng, *gather, p);
   auto* const sum = std::get_if<plan::GemmReducePlan>(&plan);
   auto* const hand = std::get_if<plan::GemmHandPlan>(&plan);
   if ((gather == nullptr && sum == nullptr && hand == nullptr) || below(rng, 2) == 0) return;
