@@ -26,6 +26,9 @@ constexpr double kTailUs = 6;
 /// products alone take as long, at m 8192 no longer.
 constexpr double kWideUs = 0.35;
 constexpr int kCheapWidth = 144;
+/// Of tiles in turns that all end together: nothing is multiplied under their ends. Two H200s, m
+/// 256: p128_1x2 and p80_1x2 2 to 5 us above.
+constexpr double kOneWaveUs = 4.5;
 
 /// A step of the ring must hold 2 KiB, in fp32 4, of each term of a tile.
 bool can_reduce(const GemmTile& t, int ranks, bool wide) {
@@ -76,6 +79,8 @@ std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& 
     double us =
         gemm.predicted_us * static_cast<double>(tiles) / static_cast<double>(ceil_div(p.m, rows));
     us += wide_tile_us(gemm.tile) + (gemm.early_weights ? 0 : kLateStartUs);
+    const Index cols = ceil_div(p.n.front(), gemm.tile.worker_cols());
+    if (gemm.tile.pingpong && tiles * cols <= gemm.workers) us += kOneWaveUs;
     // Without a second group that multiplies meanwhile, sending and adding hold the tile up.
     const double wire = static_cast<double>(sent * p.n.front() * (wide ? 4 : 2)) / kSendBytesPerUs;
     if (!gemm.tile.pingpong) us += wire / 2;

@@ -210,6 +210,7 @@ AgGemmGatedParams params_of(const RankCalls& calls, const Call& c, const GemmKer
   params.call = calls.params(c.slot, c.hash, Op::ag_gemm);
   params.call.first = launch.first && !c.pushed() && !c.awaits();
   params.call.last = launch.last;
+  params.rows_here = launch.product > 0;
   if (!c.copied() && launch.first && !c.pushed())
     params.push = schedule::make_push_order(c.schedule, c.plan.whole);
   params.input = static_cast<const std::byte*>(c.tensors.a);

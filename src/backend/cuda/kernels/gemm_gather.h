@@ -15,6 +15,10 @@ class GatherWaits {
 
   /// After the kernel before this one, which counts the calls.
   TILELACE_DEVICE void begin() {
+    if (p_.rows_here) {
+      good_ = __all_sync(~0U, stopped(p_.call.wait) ? 0 : 1) != 0;
+      proxy_fence_global();
+    }
     epoch_ = call_number(p_.call);
     ptx::arrive_threads(kNumberBarrier, kNumberThreads);
     flags_ = reinterpret_cast<const comm::Flag*>(p_.call.base + p_.call.rank * p_.call.stride +
@@ -23,6 +27,7 @@ class GatherWaits {
 
   /// Waits until these rows can be read by TMA; false: they never came.
   TILELACE_DEVICE bool rows(int section, int first, int last, int segment) {
+    if (p_.rows_here) return good_;
     segment_ = segment;
     good_ = true;
     p_.work.order.wait_for_rows(section, first, last, *this);

@@ -70,6 +70,7 @@ struct AgGemmParams : GemmCommon {
   CUtensorMap out_rest[schedule::kMaxSections];
   schedule::GemmWorkOf<schedule::GatherOrder> work;
   CallParams call;
+  bool rows_here;            ///< the kernel before this one waited for all of them, or was stopped
   schedule::PushOrder push;  ///< of the call's first kernel; no pieces: others send
   const std::byte* input;    ///< own rows
   std::size_t staged;        ///< offset of the slot's rows, [m, k]
