@@ -134,8 +134,11 @@ class Candidates {
         if (p_.m <= kMostSentRows && can_push(gemm.tile.blocks, gemm.tile.width))
           add_by_shard(gemm, split, Transport::store, RouteKind::mesh);
       }
-      if (p_.m <= kMostPushRows) add_whole(gemm);
+      if (p_.m <= kMostPushRows && !is_merged(p_, {.gemm = gemm, .whole = true})) add_whole(gemm);
     }
+    if (p_.m <= kMostPushRows)
+      for (const GemmPlan& gemm : gemm_candidates(merged_product(p_), machine))
+        if (is_merged(p_, {.gemm = gemm, .whole = true})) add_whole(gemm);
     for (const GemmPlan& gemm : gemms(most_rows_, machine.multiprocessors)) add_medium(gemm);
     if (machine.multiprocessors < kLeastRelayed) return;
     for (const GemmPlan& gemm : gemms(p_.m, machine.multiprocessors - kRelayMultiprocessors)) {
@@ -280,8 +283,9 @@ class Candidates {
   }
 
   void add_whole(const GemmPlan& gemm) {
-    add({.gemm = gemm, .whole = true}, {Transport::store, RouteKind::mesh, push_chunk()},
-        gemm.predicted_us * scale_ + pushed(kPushedWholePerUs) + kPushedCost * pushed());
+    const AgGemmPlan plan{.gemm = gemm, .whole = true};
+    add(plan, {Transport::store, RouteKind::mesh, push_chunk()},
+        products_us(p_, plan) + pushed(kPushedWholePerUs) + kPushedCost * pushed());
   }
 
   /// Each of its products reads the weight, which its prediction knows.
@@ -350,6 +354,20 @@ std::string_view mover_of(const AgGemmPlan& plan) {
 GemmProblem product_of(const Problem& p, std::size_t i, std::int64_t m) {
   const bool gated = p.activation == Activation::swiglu;
   return {m, gated ? p.total_n() : p.n.at(i), p.k, p.dtype, gated};
+}
+
+GemmProblem merged_product(const Problem& p) { return {p.m, p.total_n(), p.k, p.dtype}; }
+
+bool is_merged(const Problem& p, const AgGemmPlan& plan) {
+  const GemmTile& t = plan.gemm.tile;
+  return plan.whole && p.outputs() > 1 && p.n.size() <= static_cast<std::size_t>(kMostWeights) &&
+         can_merge(t.blocks, t.width);
+}
+
+double products_us(const Problem& p, const AgGemmPlan& plan) {
+  if (is_merged(p, plan)) return plan.gemm.predicted_us;
+  return plan.gemm.predicted_us * static_cast<double>(p.total_n()) /
+         static_cast<double>(product_of(p, 0, p.m).n);
 }
 
 std::string describe(const AgGemmPlan& plan) {

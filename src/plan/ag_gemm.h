@@ -59,6 +59,13 @@ inline constexpr std::int64_t kMaxChunks = 1024;
 /// many as the problem has outputs.
 GemmProblem product_of(const Problem&, std::size_t i, std::int64_t m);
 
+/// A call's products in one: all weights side by side.
+GemmProblem merged_product(const Problem&);
+/// Whether the plan makes them in one kernel: whole, of few weights, by a tile that can.
+bool is_merged(const Problem&, const AgGemmPlan&);
+/// How long its products take by themselves, one after the other or in one.
+double products_us(const Problem&, const AgGemmPlan&);
+
 /// As printed: "by shard, 1 apart, copy engine, chunks of 512 rows; c256 workers 66 ...", or
 /// "by shard, joined behind 66 132 tiles, copy engine, ...".
 std::string describe(const AgGemmPlan&);

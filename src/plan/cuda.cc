@@ -77,11 +77,6 @@ bool wanted(const AgGemmPlan& c, const PlanOptions& o) {
          o.straddle.value_or(c.whole) == c.whole && plan::wanted(c.gemm.tile, o);
 }
 
-/// All products against the first one.
-double scale_of(const Problem& p) {
-  return static_cast<double>(p.total_n()) / static_cast<double>(product_of(p, 0, p.m).n);
-}
-
 std::string kind_of(const AgGemmPlan& c) {
   return fmt::format("{} {}{} {}", name_of(c.path), c.route == RouteKind::ring ? "ring " : "",
                      name_of(c.transport), c.whole ? "whole" : "by shard");
@@ -92,8 +87,7 @@ AgGemmPlan unfused_of(const AgGemmPlan& fused, const Problem& p) {
   AgGemmPlan plan = fused;
   plan.path = Path::unfused;
   plan.joins.clear();
-  plan.predicted_us =
-      gather_us(p, plan.transport, plan.route) + kKernelUs + plan.gemm.predicted_us * scale_of(p);
+  plan.predicted_us = gather_us(p, plan.transport, plan.route) + kKernelUs + products_us(p, plan);
   return plan;
 }
 
@@ -148,7 +142,9 @@ Index gemm_rows(const AgGemmPlan& c, const Problem& p) {
 
 /// Of the first product.
 int tiles_of(const AgGemmPlan& c, const Problem& p) {
-  const schedule::GemmWork work = work_of(c.gemm, product_of(p, 0, gemm_rows(c, p)));
+  const bool merged = is_merged(p, c);
+  const schedule::GemmWork work =
+      work_of(c.gemm, merged ? merged_product(p) : product_of(p, 0, gemm_rows(c, p)));
   if (c.whole || c.path == Path::medium) return work.order.tiles();
   const auto borders = borders_of(p);
   const schedule::RowSplit split = split_of(p, borders);
@@ -178,11 +174,11 @@ Plan public_plan(const AgGemmPlan& c, const Problem& p) {
 /// What the prediction is made of.
 std::string parts_of(const AgGemmPlan& c, const Problem& p) {
   const bool medium = c.path == Path::medium;
-  std::string text =
-      fmt::format(" (GEMM {:.1f}{}, gather {:.1f}", c.gemm.predicted_us * scale_of(p),
-                  medium ? " a shard" : "", gather_us(p, c.transport, c.route));
+  std::string text = fmt::format(" (GEMM {:.1f}{}, gather {:.1f}", products_us(p, c),
+                                 medium ? " a shard" : "", gather_us(p, c.transport, c.route));
   if (c.path == Path::unfused) text += ", one after the other";
-  if (p.outputs() > 1) text += fmt::format(", {} weights in turn", p.n.size());
+  if (p.outputs() > 1)
+    text += fmt::format(", {} weights {}", p.n.size(), is_merged(p, c) ? "in one" : "in turn");
   if (p.activation == Activation::swiglu) text += ", gate and up in one";
   return text + ")";
 }

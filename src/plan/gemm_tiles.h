@@ -56,6 +56,11 @@ constexpr int terms_at_once(int width, bool pingpong, bool wide) {
 /// Whether warps of ag_gemm's kernels have registers left to send rows.
 constexpr bool can_push(int blocks, int width) { return blocks * width / 2 <= 176; }
 
+/// Whether kernels of ag_gemm take several weights at once: tiles for few tokens, where a kernel a
+/// weight costs most. Others have no registers to spare.
+constexpr bool can_merge(int blocks, int width) { return blocks * width / 2 <= 128; }
+inline constexpr int kMostWeights = 4;  ///< at once
+
 /// Whether kernels of gemm_ar are made: groups that take turns send under each other's products;
 /// those that share a tile finish it sooner, where a call is one wave of few rows.
 constexpr bool can_share(std::string_view name, int blocks, int width, bool pingpong) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // An ag_gemm as a GEMM kernel walks it: AgGemm's tiles and flags, worked out beforehand into 32-bit
 // numbers. By shard: a section for each shard, the own one first, then in order of arrival; its
-// tiles begin at the shard's first row. Whole: one section, tiles as if all rows were one matrix.
+// tiles begin at the shard's first row. Whole: one section, or one a weight, tiles as if all rows
+// were one matrix.
 //
 // Sections are walked one after the other, each of them over all columns, so that the weight is
 // read once a walk; or those that are there are walked together, column by column, and others join
@@ -149,6 +150,17 @@ constexpr GatherOrder make_gather_order(const AgGemm& s, const GemmOrder& walk, 
   else
     detail::walk_apart(o, apart);
   return o;
+}
+
+/// Of a whole walk: over several weights instead of one, each a section. `tiles[i]`: of the i-th,
+/// along columns of the result; `on_rows`: where those are the walk's rows.
+constexpr void walk_weights(GatherOrder& o, const int* tiles, int weights, bool on_rows) {
+  o.walks = 0;
+  o.walked[0] = {};
+  o.count = weights;
+  for (int w = 0; w < weights; ++w) o.tile_rows[w] = on_rows ? tiles[w] : o.walk.rows;
+  if (on_rows) o.append(0, weights, 0, o.walk.cols);
+  for (int w = 0; w < weights && !on_rows; ++w) o.append(w, w + 1, 0, tiles[w]);
 }
 
 }  // namespace tilelace::schedule

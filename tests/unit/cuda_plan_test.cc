@@ -279,6 +279,20 @@ TEST(CudaPlan, ProductsWithoutAGateAreOfOneWeightEach) {
   EXPECT_THROW(static_cast<void>(product_of(p, 2, 7)), std::out_of_range);
 }
 
+TEST(CudaPlan, FewTokensHaveOneKernelForUpToFourWeights) {
+  const auto how = [](std::int64_t m, std::size_t weights) {
+    const Problem p = gather_problem(m, std::vector<std::int64_t>(weights, 1024));
+    const Plan plan = make_plan(p, cuda_machine());
+    const bool one = is_merged(p, ag_gemm_plan_of(plan));
+    EXPECT_NE(plan.reason.find(one ? "weights in one" : "weights in turn"), std::string::npos)
+        << plan.reason;
+    return one;
+  };
+  for (const std::size_t weights : {2U, 3U, 4U}) EXPECT_TRUE(how(16, weights)) << weights;
+  EXPECT_FALSE(how(16, 5));
+  EXPECT_FALSE(how(8192, 2));
+}
+
 TEST(CudaPlan, TilesOfGateAndUpCanBeHalved) {
   int gated = 0;
   for (const GemmTile& t : kGemmTiles) {

@@ -143,8 +143,9 @@ struct Launch {
 
 std::vector<Launch> launches_of(const Call& c) {
   std::vector<Launch> all;
+  const std::size_t products = plan::is_merged(c.problem, c.plan) ? 1 : c.problem.outputs();
   const auto add = [&](int section) {
-    for (std::size_t i = 0; i < c.problem.outputs(); ++i) all.push_back({i, section});
+    for (std::size_t i = 0; i < products; ++i) all.push_back({i, section});
   };
   if (c.plan.path != Path::medium) add(-1);
   for (int s = 0; s < c.problem.ranks && c.plan.path == Path::medium; ++s)
@@ -154,17 +155,30 @@ std::vector<Launch> launches_of(const Call& c) {
   return all;
 }
 
+/// A whole walk over all weights at once.
+schedule::GatherOrder merged_order(const Call& c, const schedule::GemmOrder& walk,
+                                   const plan::GemmTile& tile) {
+  auto all = schedule::make_gather_order(c.schedule, walk, tile.worker_rows(), true);
+  int tiles[plan::kMostWeights] = {};
+  for (std::size_t i = 0; i < c.problem.n.size(); ++i)
+    tiles[i] = static_cast<int>(
+        schedule::ceil_div(c.problem.n[i], tile.swapped ? tile.worker_rows() : tile.worker_cols()));
+  schedule::walk_weights(all, tiles, static_cast<int>(c.problem.n.size()), tile.swapped);
+  return all;
+}
+
 /// Behind a product that waited for all rows, or a wait for them, all shards are walked together:
 /// the weight is read once.
 schedule::GatherOrder order_of(const Call& c, const Launch& launch, const schedule::GemmOrder& walk,
-                               int worker_rows) {
+                               const plan::GemmTile& tile) {
+  if (plan::is_merged(c.problem, c.plan)) return merged_order(c, walk, tile);
   const bool here = launch.section < 0 && (launch.product > 0 || c.awaits());
   const bool joined = here || !c.plan.joins.empty();
   schedule::GatherJoins joins;
   if (!here)
     for (std::size_t i = 0; i < std::min(c.plan.joins.size(), std::size(joins.after) - 1); ++i)
       joins.after[i + 1] = c.plan.joins[i];
-  const auto all = schedule::make_gather_order(c.schedule, walk, worker_rows, c.plan.whole,
+  const auto all = schedule::make_gather_order(c.schedule, walk, tile.worker_rows(), c.plan.whole,
                                                joined ? 0 : c.plan.apart, joins);
   return launch.section < 0 ? all : plan::shard_order(all, launch.section);
 }
@@ -182,6 +196,38 @@ GemmTensors tensors_of(const RankCalls& calls, const Call& c, const Launch& laun
   return one;
 }
 
+/// Of a product of all weights, whose first one is filled: the others, and results of all.
+void fill_weights(AgGemmParams& params, const Call& c, const GemmKernel& kernel) {
+  const Problem& p = c.problem;
+  const AgGemmTensors& t = c.tensors;
+  const int slice = kernel.tile.swapped ? kernel.row_slice : kernel.col_slice;
+  params.weights.count = static_cast<int>(p.n.size());
+  for (std::size_t i = 0; i < p.n.size(); ++i) {
+    const void* const bias = t.biases.empty() ? nullptr : t.biases[i];
+    require_aligned(t.weights[i], "weight");
+    require_aligned(bias, "bias");
+    require_aligned(t.outs[i], "out");
+    if (i > 0) params.weights.map[i - 1] = rows_map({t.weights[i], p.n[i], p.k}, p.dtype, slice);
+    params.weights.bias[i] = bias;
+    params.weights.n[i] = static_cast<int>(p.n[i]);
+    fill_outputs(params.out[i], params.out_rest[i], kernel, {t.outs[i], p.m, p.n[i]}, p.dtype);
+  }
+}
+
+/// Of one weight: every section has results of its own.
+void fill_sections(AgGemmParams& params, const Call& c, const GemmKernel& kernel,
+                   const plan::GemmProblem& gemm, void* results) {
+  const schedule::GatherOrder& order = params.work.order;
+  for (int s = 0; s < order.count; ++s) {
+    const Index rows = order.end(s) - order.begin(s);
+    if (rows == 0) continue;
+    auto* out = static_cast<std::byte*>(results) +
+                static_cast<std::size_t>(order.begin(s) * gemm.out_n()) * size_of(gemm.dtype);
+    fill_outputs(params.out[s], params.out_rest[s], kernel, {out, rows, gemm.out_n()},
+                 c.problem.dtype, gemm.gated);
+  }
+}
+
 /// Where nothing is gated, its base is what the kernel takes.
 AgGemmGatedParams params_of(const RankCalls& calls, const Call& c, const GemmKernel& kernel,
                             const Launch& launch) {
@@ -189,22 +235,21 @@ AgGemmGatedParams params_of(const RankCalls& calls, const Call& c, const GemmKer
   const plan::GemmProblem gemm = plan::product_of(p, launch.product, p.m);
   const GemmTensors tensors = tensors_of(calls, c, launch, gemm.gated);
   AgGemmGatedParams params{};
+  params.weights.count = 1;
   fill_operands(params, kernel, gemm, tensors, calls.scratch());
   if (gemm.gated) fill_up(params, kernel, gemm, tensors);
-  const schedule::GemmWork work = plan::work_of(c.plan.gemm, gemm);
-  const auto walk = order_of(c, launch, work.order, kernel.tile.worker_rows());
+  const bool merged = plan::is_merged(p, c.plan);
+  const schedule::GemmWork work =
+      plan::work_of(c.plan.gemm, merged ? plan::merged_product(p) : gemm);
+  const auto walk = order_of(c, launch, work.order, kernel.tile);
   // The plan was made for the first weight and the largest shard; others may have fewer tiles.
   params.work = schedule::make_gemm_work(walk, work.workers, work.k_steps,
                                          std::min(work.split_tiles, walk.tiles()));
   const schedule::GatherOrder& order = params.work.order;
-  for (int s = 0; s < order.count; ++s) {
-    const Index rows = order.end(s) - order.begin(s);
-    if (rows == 0) continue;
-    auto* out = static_cast<std::byte*>(tensors.out) +
-                static_cast<std::size_t>(order.begin(s) * gemm.out_n()) * size_of(p.dtype);
-    fill_outputs(params.out[s], params.out_rest[s], kernel, {out, rows, gemm.out_n()}, p.dtype,
-                 gemm.gated);
-  }
+  if (merged)
+    fill_weights(params, c, kernel);
+  else
+    fill_sections(params, c, kernel, gemm, tensors.out);
   const Index own = order.shard[0].end - order.shard[0].begin;
   params.own = own > 0 ? rows_map({c.tensors.a, own, p.k}, p.dtype, kernel.row_slice) : params.rows;
   params.call = calls.params(c.slot, c.hash, Op::ag_gemm);

@@ -71,7 +71,8 @@ Problem draw_problem(Rng& rng, const CaseRange& range, bool exact) {
   };
   p.n.push_back(columns());
   if (p.op == Op::ag_gemm && below(rng, 3) == 0)
-    p.n.push_back(below(rng, 2) == 0 ? p.n[0] : columns());
+    for (auto more = below(rng, kMostWeights - 1); more >= 0; --more)
+      p.n.push_back(below(rng, 2) == 0 ? p.n[0] : columns());
   p.k = pick(rng, {8, 24, 56, 64, 72, 104, 128, 264, 1016, 1024, 2048}, kMostK, 8);
   p.bias = !exact && below(rng, 2) == 0;
   if (!exact && below(rng, 2) == 0) p.activation = static_cast<Activation>(1 + below(rng, 3));

@@ -13,7 +13,7 @@ namespace tilelace::gpu_test {
 
 /// Bounds of what is drawn, so that a check of every element takes a millisecond.
 constexpr std::int64_t kMostRows = 1100, kMostCols = 700, kMostK = 2100;
-constexpr std::size_t kMostWeights = 2;
+constexpr std::size_t kMostWeights = 5;  ///< more than one kernel takes at once
 
 struct Case {
   int index = 0;

@@ -43,7 +43,8 @@ TEST(Cases, MeetTheEdges) {
   EXPECT_TRUE(any([](const Case& c) { return c.problem.m == 3; }));
   EXPECT_TRUE(any([](const Case& c) { return c.problem.m % 4 != 0 && c.problem.rows.empty(); }));
   EXPECT_TRUE(any([](const Case& c) { return c.problem.k % 16 == 8; }));
-  EXPECT_TRUE(any([](const Case& c) { return c.problem.n.size() == 2; }));
+  for (const std::size_t weights : {1U, 2U, 3U, 4U, 5U})
+    EXPECT_TRUE(any([&](const Case& c) { return c.problem.n.size() == weights; })) << weights;
   EXPECT_TRUE(any([](const Case& c) { return c.problem.return_gathered && c.exact; }));
   const auto empty_shard = [](const Case& c) {
     const auto& rows = c.problem.rows;

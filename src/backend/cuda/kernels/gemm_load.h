@@ -46,11 +46,12 @@ class GemmLoad {
         (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows + place_.col * Shape::kRowSlice;
     int col = (tile_col(p_, cell) * Tile::cluster_cols + place_.col) * kOutWidth<Tile, Params>;
     if constexpr (!Params::kGates) col += slice();
+    const CUtensorMap* const weight = weight_of(cell);
     int early = 0;
     if (!ready_) {
       early = min(Tile::stages, s.steps());
       if (p_.weights_wait) start();
-      load_early(row, col, s.begin, early);
+      load_early(weight, row, col, s.begin, early);
       if (!p_.weights_wait) start();
     }
     const Tokens tokens = tokens_of(cell, Tile::swapped ? col : row);
@@ -60,7 +61,7 @@ class GemmLoad {
       if (ptx::elect_one()) {
         if (k >= early) {
           ptx::barrier_expect(shared_.full(ring_.stage), Shape::kArriving);
-          load_weight(ring_.stage, x, row, col);
+          load_weight(weight, ring_.stage, x, row, col);
         }
         load_tokens(ring_.stage, x, tokens);
       }
@@ -126,19 +127,25 @@ class GemmLoad {
 
   /// Weights fill the ring before rows of peers are waited for; those that belong to nobody before
   /// the kernel before this one is over, which may still write the rest.
-  TILELACE_DEVICE void load_early(int row, int col, int begin, int steps) {
+  TILELACE_DEVICE void load_early(const CUtensorMap* weight, int row, int col, int begin,
+                                  int steps) {
     if (!ptx::elect_one()) return;
     for (int k = 0; k < steps; ++k) {
       ptx::barrier_expect(shared_.full(k), Shape::kArriving);
-      load_weight(k, (begin + k) * kStep, row, col);
+      load_weight(weight, k, (begin + k) * kStep, row, col);
     }
   }
 
-  TILELACE_DEVICE void load_weight(int stage, int x, int row, int col) {
+  TILELACE_DEVICE const CUtensorMap* weight_of(schedule::GemmCell cell) const {
+    if constexpr (kMerges<Tile, Params>)
+      if (p_.weights.count > 1 && cell.section > 0) return p_.weights.map + (cell.section - 1);
+    return Tile::swapped ? &p_.rows : &p_.cols;
+  }
+  TILELACE_DEVICE void load_weight(const CUtensorMap* weight, int stage, int x, int row, int col) {
     if constexpr (Params::kGates)
       load_both(stage, x, col);
     else
-      Tile::swapped ? load_rows(&p_.rows, stage, x, row) : load_cols(&p_.cols, stage, x, col);
+      Tile::swapped ? load_rows(weight, stage, x, row) : load_cols(weight, stage, x, col);
   }
   TILELACE_DEVICE void load_tokens(int stage, int x, Tokens t) {
     Tile::swapped ? load_cols(t.map, stage, x, t.first) : load_rows(t.map, stage, x, t.first);

@@ -129,7 +129,7 @@ class GemmMath {
     section_ = cell.section;
     if constexpr (Params::kShares) copies_ = p_.work.order.is_copied(cell) ? 1 : p_.call.ranks;
     [[maybe_unused]] const std::uint32_t began = ptx::cycles();
-    const GemmResults<Tile, Element, Params> results(p_, warp_, lane_);
+    const GemmResults<Tile, Element, Params> results(p_, section_, warp_, lane_);
 #pragma unroll
     for (int i = 0; i < Tile::blocks; ++i)
 #pragma unroll

@@ -7,6 +7,7 @@
 #include "backend/cuda/device/call_params.h"
 #include "backend/cuda/device/shared_results.h"
 #include "backend/cuda/device/trace.h"
+#include "plan/gemm_tiles.h"
 #include "schedule/gather_order.h"
 #include "schedule/push_order.h"
 #include "schedule/reduce_order.h"
@@ -58,6 +59,14 @@ struct GemmWideParams : GemmParams {
   int m;
 };
 
+/// Weights behind the first one that a kernel of ag_gemm takes, and the columns of all.
+struct MoreWeights {
+  CUtensorMap map[plan::kMostWeights - 1];
+  const void* bias[plan::kMostWeights];  ///< [n] or null
+  int n[plan::kMostWeights];
+  int count;  ///< of all; 1: `GemmCommon` has it
+};
+
 /// The GEMM of ag_gemm: activations are this rank's staging, or `own` for its own shard.
 struct AgGemmParams : GemmCommon {
   static constexpr bool kWide = false;
@@ -66,6 +75,7 @@ struct AgGemmParams : GemmCommon {
   static constexpr bool kShares = false;
   static constexpr bool kGates = false;
   CUtensorMap own;
+  MoreWeights weights;
   CUtensorMap out[schedule::kMaxSections];  ///< of each section: nothing is stored beyond its end
   CUtensorMap out_rest[schedule::kMaxSections];
   schedule::GemmWorkOf<schedule::GatherOrder> work;

@@ -14,9 +14,9 @@ class GemmResults {
   static constexpr int kUp = GemmShape<Tile>::kAccumulators / 2;  ///< up's, behind gate's
 
  public:
-  /// `warp`: of the warpgroup.
-  TILELACE_DEVICE GemmResults(const Params& p, int warp, int lane)
-      : p_(p), warp_(warp), lane_(lane) {}
+  /// `section`: of the tile. `warp`: of the warpgroup.
+  TILELACE_DEVICE GemmResults(const Params& p, int section, int warp, int lane)
+      : p_(p), section_(section), warp_(warp), lane_(lane) {}
 
   /// `v`: columns of this chunk of a block. Fragments go to shared memory in the layout that the
   /// tensor map of the store expects: 128-byte swizzle, or 8 columns a plane for a rest.
@@ -71,7 +71,7 @@ class GemmResults {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       const int at = col + 8 * (e / 2) + 2 * (lane_ & 3) + (e & 1);
-      const bool there = at < p_.n && (e < 2 || both);
+      const bool there = at < n() && (e < 2 || both);
       const float b = there ? static_cast<float>(bias[at]) : 0.0F;
       f[4 * (e / 2) + (e & 1)] += b;
       f[4 * (e / 2) + (e & 1) + 2] += b;
@@ -82,21 +82,33 @@ class GemmResults {
   TILELACE_DEVICE void complete(float (&f)[8], int row, int col, bool both) const {
     if (p_.bias != nullptr) {
       if constexpr (Tile::swapped) {
-        const auto* bias = static_cast<const Element*>(p_.bias);
+        const auto* of_rows = static_cast<const Element*>(bias());
         const int first = row + 16 * warp_ + lane_ / 4;
-        const float low = first < p_.n ? static_cast<float>(bias[first]) : 0.0F;
-        const float high = first + 8 < p_.n ? static_cast<float>(bias[first + 8]) : 0.0F;
+        const float low = first < n() ? static_cast<float>(of_rows[first]) : 0.0F;
+        const float high = first + 8 < n() ? static_cast<float>(of_rows[first + 8]) : 0.0F;
         f[0] += low, f[1] += low, f[4] += low, f[5] += low;
         f[2] += high, f[3] += high, f[6] += high, f[7] += high;
       } else {
-        add_bias(f, p_.bias, col, both);
+        add_bias(f, bias(), col, both);
       }
     }
     if (p_.activation != Activation::none) activate(p_.activation, f);
   }
 
+  /// Of the tile's weight.
+  [[nodiscard]] TILELACE_DEVICE const void* bias() const {
+    if constexpr (kMerges<Tile, Params>)
+      if (p_.weights.count > 1) return p_.weights.bias[section_];
+    return p_.bias;
+  }
+  [[nodiscard]] TILELACE_DEVICE int n() const {
+    if constexpr (kMerges<Tile, Params>)
+      if (p_.weights.count > 1) return p_.weights.n[section_];
+    return p_.n;
+  }
+
   const Params& p_;
-  int warp_, lane_;
+  int section_, warp_, lane_;
 };
 
 }  // namespace tilelace::cuda

@@ -51,6 +51,11 @@ struct GemmShape {
   static_assert(Tile::width % 8 == 0 && Tile::width <= 256);
 };
 
+/// Whether several weights may come at once, a section each.
+template <class Tile, class Params>
+inline constexpr bool kMerges =
+    Params::kGathers ? !Params::kGates && plan::can_merge(Tile::blocks, Tile::width) : false;
+
 /// Columns of the result that a tile has: where two products are made at once, half of its own.
 template <class Tile, class Params>
 inline constexpr int kOutWidth = Params::kGates ? Tile::width / 2 : Tile::width;
