@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <ostream>
+#include <set>
 
 #include "core/check.h"
 #include "plan/gemm_cost.h"
@@ -136,9 +137,7 @@ class Candidates {
       }
       if (p_.m <= kMostPushRows && !is_merged(p_, {.gemm = gemm, .whole = true})) add_whole(gemm);
     }
-    if (p_.m <= kMostPushRows)
-      for (const GemmPlan& gemm : gemm_candidates(merged_product(p_), machine))
-        if (is_merged(p_, {.gemm = gemm, .whole = true})) add_whole(gemm);
+    if (p_.m <= kMostPushRows) add_merged(machine);
     for (const GemmPlan& gemm : gemms(most_rows_, machine.multiprocessors)) add_medium(gemm);
     if (machine.multiprocessors < kLeastRelayed) return;
     for (const GemmPlan& gemm : gemms(p_.m, machine.multiprocessors - kRelayMultiprocessors)) {
@@ -288,6 +287,18 @@ class Candidates {
         products_us(p_, plan) + pushed(kPushedWholePerUs) + kPushedCost * pushed());
   }
 
+  /// Of tiles that take all weights at once, each for as many columns as it makes of them.
+  void add_merged(const GemmMachine& machine) {
+    std::set<Index> widths;
+    for (const GemmTile& t : kGemmTiles)
+      if (is_merged(p_, {.gemm = {.tile = t}, .whole = true}))
+        widths.insert(merged_product(p_, t).n);
+    for (const Index n : widths)
+      for (const GemmPlan& gemm : gemm_candidates({p_.m, n, p_.k, p_.dtype}, machine))
+        if (is_merged(p_, {.gemm = gemm, .whole = true}) && merged_product(p_, gemm.tile).n == n)
+          add_whole(gemm);
+  }
+
   /// Each of its products reads the weight, which its prediction knows.
   void add_medium(const GemmPlan& gemm) {
     if (gemm.tile.swapped) return;
@@ -356,7 +367,12 @@ GemmProblem product_of(const Problem& p, std::size_t i, std::int64_t m) {
   return {m, gated ? p.total_n() : p.n.at(i), p.k, p.dtype, gated};
 }
 
-GemmProblem merged_product(const Problem& p) { return {p.m, p.total_n(), p.k, p.dtype}; }
+GemmProblem merged_product(const Problem& p, const GemmTile& t) {
+  const Index cols = t.swapped ? t.worker_rows() : t.worker_cols();
+  GemmProblem all{p.m, 0, p.k, p.dtype};
+  for (const Index n : p.n) all.n += schedule::ceil_div(n, cols) * cols;
+  return all;
+}
 
 bool is_merged(const Problem& p, const AgGemmPlan& plan) {
   const GemmTile& t = plan.gemm.tile;

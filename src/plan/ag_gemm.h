@@ -59,8 +59,8 @@ inline constexpr std::int64_t kMaxChunks = 1024;
 /// many as the problem has outputs.
 GemmProblem product_of(const Problem&, std::size_t i, std::int64_t m);
 
-/// A call's products in one: all weights side by side.
-GemmProblem merged_product(const Problem&);
+/// A call's products in one: all weights side by side, each from a tile's first column on.
+GemmProblem merged_product(const Problem&, const GemmTile&);
 /// Whether the plan makes them in one kernel: whole, of few weights, by a tile that can.
 bool is_merged(const Problem&, const AgGemmPlan&);
 /// How long its products take by themselves, one after the other or in one.

@@ -144,7 +144,7 @@ Index gemm_rows(const AgGemmPlan& c, const Problem& p) {
 int tiles_of(const AgGemmPlan& c, const Problem& p) {
   const bool merged = is_merged(p, c);
   const schedule::GemmWork work =
-      work_of(c.gemm, merged ? merged_product(p) : product_of(p, 0, gemm_rows(c, p)));
+      work_of(c.gemm, merged ? merged_product(p, c.gemm.tile) : product_of(p, 0, gemm_rows(c, p)));
   if (c.whole || c.path == Path::medium) return work.order.tiles();
   const auto borders = borders_of(p);
   const schedule::RowSplit split = split_of(p, borders);

@@ -240,7 +240,7 @@ AgGemmGatedParams params_of(const RankCalls& calls, const Call& c, const GemmKer
   if (gemm.gated) fill_up(params, kernel, gemm, tensors);
   const bool merged = plan::is_merged(p, c.plan);
   const schedule::GemmWork work =
-      plan::work_of(c.plan.gemm, merged ? plan::merged_product(p) : gemm);
+      plan::work_of(c.plan.gemm, merged ? plan::merged_product(p, kernel.tile) : gemm);
   const auto walk = order_of(c, launch, work.order, kernel.tile);
   // The plan was made for the first weight and the largest shard; others may have fewer tiles.
   params.work = schedule::make_gemm_work(walk, work.workers, work.k_steps,
