@@ -70,7 +70,8 @@ struct PlanOptions {
   bool operator==(const PlanOptions&) const = default;
 };
 
-/// GPU ranks: how a call's products run on the device, one kernel a weight.
+/// GPU ranks: how a call's products run on the device, one kernel a weight, or one for several
+/// where tokens are few.
 struct KernelPlan {
   std::string tile;     ///< one of the compiled tile shapes, as "c256"; empty: no product to run
   int grid = 0;         ///< CTAs of the first weight's kernel

@@ -241,7 +241,8 @@ class Candidates {
       if (i == 0) continue;
       const double of = p_.ranks > 2 ? static_cast<double>(i - 1) / (p_.ranks - 2) : 1;
       const double us = a.first_us + of * (a.last_us - a.first_us);
-      joins.after[i] = static_cast<int>(std::ceil(us / turn)) * gemm.workers;
+      joins.after[i] = static_cast<int>(
+          std::min(std::ceil(us / turn) * gemm.workers, static_cast<double>(w.rows * w.cols)));
       plan.joins.push_back(joins.after[i]);
     }
     schedule::detail::walk_joined(order, joins);

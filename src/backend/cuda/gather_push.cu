@@ -19,17 +19,15 @@ struct PushVerbs {
   comm::Flag* mine = nullptr;  ///< the flag that this thread will raise
   int signals = 0;
 
-  TILELACE_DEVICE std::byte* at(int rank) const { return p.call.base + rank * p.call.stride; }
   TILELACE_DEVICE void push(const schedule::GatherTransfer& t) const {
     const std::int64_t own = t.rows.begin - p.borders[p.schedule.rank];
-    copy_by_threads(crew, at(t.peer) + p.rows + t.rows.begin * p.row_bytes,
+    copy_by_threads(crew, p.call.memory_at(t.peer) + p.rows + t.rows.begin * p.row_bytes,
                     p.input + own * p.row_bytes,
                     static_cast<std::size_t>(t.rows.size() * p.row_bytes));
   }
   TILELACE_DEVICE void stage(const schedule::GatherTransfer& t) const { push(t); }
   TILELACE_DEVICE void signal(int peer, schedule::Index flag) {
-    if (signals++ == crew.thread)
-      mine = reinterpret_cast<comm::Flag*>(at(peer) + p.call.flags) + flag;
+    if (signals++ == crew.thread) mine = p.call.flags_at(peer) + flag;
   }
   /// Own rows are where they are; nobody else's pass through here.
   TILELACE_DEVICE void wait(schedule::Index /*flag*/) const {}
@@ -41,8 +39,7 @@ struct PushVerbs {
   /// This CTA's own chunks are staged.
   TILELACE_DEVICE void publish_staged(const schedule::AgGemm& s) const {
     __syncthreads();
-    auto* const flags =
-        reinterpret_cast<comm::Flag*>(at(s.rank) + p.call.flags) + s.rank * s.max_chunks();
+    comm::Flag* const flags = p.call.flags_at(s.rank) + s.rank * s.max_chunks();
     const int chunk = static_cast<int>(blockIdx.x) + crew.thread * s.workers;
     if (chunk < s.chunks(s.rank).count()) cuda::signal(flags + chunk, epoch);
   }

@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(kThreads) await_kernel(const __grid_constant__
   }
   __syncthreads();
   if (!admitted) return;
-  const auto* flags = reinterpret_cast<const comm::Flag*>(c.base + c.rank * c.stride + c.flags);
+  const comm::Flag* flags = c.flags_at(c.rank);
   for (int source = 0; source < c.ranks; ++source) {
     if (source == c.rank) continue;
     for (int i = static_cast<int>(threadIdx.x); i < w.chunks[source]; i += kThreads) {

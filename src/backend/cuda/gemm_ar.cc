@@ -105,7 +105,7 @@ class CarryVerbs {
   void wait_for(const schedule::ShareChunk& c) {
     const WaitPlace place{Role::copy, c.section, c.cols.begin, c.owner,
                           static_cast<std::uint32_t>(c.flag)};
-    engine_.wait(flags_of(c.owner) + c.flag, place, waits_, c.flags);
+    engine_.wait(call_.flags_at(c.owner) + c.flag, place, waits_, c.flags);
   }
   void send_result(const schedule::ShareChunk& c) {
     const Index begin = c.cols.begin * width_;
@@ -114,14 +114,9 @@ class CarryVerbs {
     engine_.copy_rows(results_.at(c.peer) + at, 2 * n_, results_.own + at, 2 * n_,
                       2 * (end - begin), c.rows.size());
   }
-  void signal(int peer, int flag) { engine_.signal(flags_of(peer) + flag); }
+  void signal(int peer, int flag) { engine_.signal(call_.flags_at(peer) + flag); }
 
  private:
-  [[nodiscard]] comm::Flag* flags_of(int rank) const {
-    return reinterpret_cast<comm::Flag*>(
-        call_.base + static_cast<std::size_t>(rank) * call_.stride + call_.flags);
-  }
-
   CopyEngine& engine_;
   const CallParams& call_;
   CopyWaits waits_;

@@ -67,7 +67,7 @@ class HandVerbs {
   TILELACE_DEVICE static std::size_t bytes(Index units) {
     return static_cast<std::size_t>(units) * sizeof(uint4);
   }
-  TILELACE_DEVICE std::byte* at(int rank) const { return p_.call.base + rank * p_.call.stride; }
+  TILELACE_DEVICE std::byte* at(int rank) const { return p_.call.memory_at(rank); }
   TILELACE_DEVICE const std::byte* own_partial(Index unit) const {
     return at(p_.call.rank) + p_.partials + bytes(unit);
   }

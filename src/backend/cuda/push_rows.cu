@@ -90,7 +90,7 @@ class PushMover {
   }
   /// What the source pushed to a rank, its first unit the rank's first.
   TILELACE_DEVICE uint4* place(int rank, int source) const {
-    return reinterpret_cast<uint4*>(memory_of(p_, rank) + p_.terms +
+    return reinterpret_cast<uint4*>(p_.call.memory_at(rank) + p_.terms +
                                     schedule::PushRows::place(rank, source) * p_.term_pitch);
   }
 

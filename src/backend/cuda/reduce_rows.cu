@@ -44,7 +44,7 @@ class SumVerbs {
 
  private:
   TILELACE_DEVICE static int thread() { return static_cast<int>(threadIdx.x); }
-  TILELACE_DEVICE std::byte* at(int rank) const { return p_.call.base + rank * p_.call.stride; }
+  TILELACE_DEVICE std::byte* at(int rank) const { return p_.call.memory_at(rank); }
   TILELACE_DEVICE uint4& out(Index unit) const {
     return reinterpret_cast<uint4*>(p_.out)[unit - p_.out_begin];
   }

@@ -6,6 +6,7 @@
 
 #include "backend/cuda/device/record.h"
 #include "comm/signal.h"
+#include "core/host_device.h"
 
 namespace tilelace::cuda {
 
@@ -26,6 +27,14 @@ struct CallParams {
   std::uint32_t hash;  ///< of what must agree
   bool first, last;    ///< of the call's kernels: it tells the peers, it counts the call
   WaitContext wait;
+
+  /// A rank's part of symmetric memory, and the slot's flags there.
+  [[nodiscard]] TILELACE_HD std::byte* memory_at(int of_rank) const {
+    return base + static_cast<std::size_t>(of_rank) * stride;
+  }
+  [[nodiscard]] TILELACE_HD comm::Flag* flags_at(int of_rank) const {
+    return reinterpret_cast<comm::Flag*>(memory_at(of_rank) + flags);
+  }
 };
 
 }  // namespace tilelace::cuda

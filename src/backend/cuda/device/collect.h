@@ -24,8 +24,7 @@ class Collect {
 
   TILELACE_DEVICE void wait_for(const schedule::SharedPart& part) {
     if ((crew_.thread & 31) == 0) {
-      const auto* flags =
-          reinterpret_cast<const comm::Flag*>(call_.base + call_.rank * call_.stride + call_.flags);
+      const comm::Flag* flags = call_.flags_at(call_.rank);
       const WaitPlace place{Role::copy, part.cell.section, part.cell.col, part.owner,
                             static_cast<std::uint32_t>(part.flag)};
       here_ =

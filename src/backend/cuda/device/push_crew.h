@@ -38,14 +38,9 @@ struct PushPlaces {
 
 TILELACE_DEVICE int lane() { return static_cast<int>(threadIdx.x) & 31; }
 
-TILELACE_DEVICE std::byte* memory_of(const PushSum& p, int rank) {
-  return p.call.base + rank * p.call.stride;
-}
-
 /// Looks often, then waits with a bound.
 TILELACE_DEVICE bool await(const PushSum& p, schedule::Index flag, std::uint32_t epoch) {
-  const auto* const word =
-      reinterpret_cast<const comm::Flag*>(memory_of(p, p.call.rank) + p.call.flags) + flag;
+  const auto* const word = p.call.flags_at(p.call.rank) + flag;
   for (int i = 0; i < kQuickLooks; ++i) {
     if (comm::epoch_reached(comm::CudaAtomics::load_acquire(word), epoch)) return true;
     ptx::sleep(32);
@@ -75,8 +70,7 @@ class PushTeller {
       failed_ = ptx::load_shared(places_.failed) != 0;
       __syncwarp();
     }
-    if (signals_++ == lane() && !failed_)
-      raised_ = reinterpret_cast<comm::Flag*>(memory_of(p_, peer) + p_.call.flags) + flag;
+    if (signals_++ == lane() && !failed_) raised_ = p_.call.flags_at(peer) + flag;
   }
   TILELACE_DEVICE void admit() { raise(); }
   TILELACE_DEVICE void wait(schedule::Index /*flag*/) { raise(); }

@@ -44,7 +44,7 @@ class ChunkFlags {
       unpublished_ = false;
       signals_ = 0;
     }
-    if (signals_++ * 32 % threads() == thread()) cuda::signal(flags(peer) + flag, epoch_);
+    if (signals_++ * 32 % threads() == thread()) cuda::signal(call_.flags_at(peer) + flag, epoch_);
   }
 
   TILELACE_DEVICE void wait(schedule::Index flag) {
@@ -60,7 +60,7 @@ class ChunkFlags {
       const auto peer = static_cast<int>(awaited_ / of_a_rank_);
       const auto chunk = static_cast<int>(awaited_ % of_a_rank_);
       const WaitPlace place{Role::reduce, chunk, -1, peer, static_cast<std::uint32_t>(awaited_)};
-      here = cuda::wait(call_.wait, place, flags(call_.rank) + awaited_, epoch_) ==
+      here = cuda::wait(call_.wait, place, call_.flags_at(call_.rank) + awaited_, epoch_) ==
              comm::WaitStatus::reached;
     }
     waits_ = 0;
@@ -72,9 +72,6 @@ class ChunkFlags {
  private:
   TILELACE_DEVICE static int thread() { return static_cast<int>(threadIdx.x); }
   TILELACE_DEVICE static int threads() { return static_cast<int>(blockDim.x); }
-  TILELACE_DEVICE comm::Flag* flags(int rank) const {
-    return reinterpret_cast<comm::Flag*>(call_.base + rank * call_.stride + call_.flags);
-  }
 
   const CallParams& call_;
   std::uint32_t epoch_;

@@ -21,8 +21,7 @@ class GatherWaits {
     }
     epoch_ = call_number(p_.call);
     ptx::arrive_threads(kNumberBarrier, kNumberThreads);
-    flags_ = reinterpret_cast<const comm::Flag*>(p_.call.base + p_.call.rank * p_.call.stride +
-                                                 p_.call.flags);
+    flags_ = p_.call.flags_at(p_.call.rank);
   }
 
   /// Waits until these rows can be read by TMA; false: they never came.
@@ -79,8 +78,7 @@ TILELACE_DEVICE void watch_rows(const AgGemmParams& p, GemmShared<Tile> shared) 
   const schedule::GatherOrder& order = p.work.order;
   const Trace trace(p, shared.trace());
   const std::uint32_t epoch = admitted_number(shared);
-  const auto* flags =
-      reinterpret_cast<const comm::Flag*>(p.call.base + p.call.rank * p.call.stride + p.call.flags);
+  const comm::Flag* flags = p.call.flags_at(p.call.rank);
   std::uint64_t seen = 0;
   bool all = false;
   while (!all && !stopped(p.call.wait)) {

@@ -15,15 +15,13 @@ struct PushVerbs {
   std::uint32_t epoch;
   Crew crew{static_cast<int>(threadIdx.x) - 64, kPushThreads};
 
-  TILELACE_DEVICE std::byte* at(int rank) const { return p.call.base + rank * p.call.stride; }
   TILELACE_DEVICE void push(int peer, std::int64_t first, std::int64_t last) const {
-    copy_by_threads(crew, at(peer) + p.staged + (p.push.begin + first) * p.row_bytes,
+    copy_by_threads(crew, p.call.memory_at(peer) + p.staged + (p.push.begin + first) * p.row_bytes,
                     p.input + first * p.row_bytes,
                     static_cast<std::size_t>((last - first) * p.row_bytes));
   }
   TILELACE_DEVICE void signal(int peer, int flag) const {
-    publish(crew, kPushBarrier, reinterpret_cast<comm::Flag*>(at(peer) + p.call.flags) + flag,
-            epoch);
+    publish(crew, kPushBarrier, p.call.flags_at(peer) + flag, epoch);
   }
 };
 
