@@ -20,9 +20,9 @@ NAME = ("_ZN8tilelace4cuda11gemm_kernelINS0_52_GLOBAL__N__efcb0319_19_gemm_coope
         "{length}{tile}_tileE{dtype}EEvNS0_10GemmParamsE")
 
 
-MULTIMEM = ("_ZN8tilelace4cuda20gemm_multimem_kernelINS0_49_GLOBAL__N__12f13ba7_16_gemm_multimem_cu_ad369bba"
-            "{length}{tile}_tileE{dtype}LNS0_10MultimemByE%dEEEvNS0_18GemmMultimemParamsE")
-HARDWARE, EMULATED = MULTIMEM % 0, MULTIMEM % 1
+MULTIMEM = ("_ZN8tilelace4cuda16gemm_sums_kernelINS0_45_GLOBAL__N__25a26f9e_12_gemm_sums_cu_71991016"
+            "{length}{tile}_tileE{dtype}LNS0_6SumsByE%dEEEvNS0_14GemmSumsParamsE")
+HARDWARE, PULLED = MULTIMEM % 0, MULTIMEM % 1
 
 
 def dump(tile, instructions, dtype="13__nv_bfloat16", name=NAME):
@@ -89,7 +89,7 @@ SOUND = [dump("c128", sound()),
          dump("v16", without(sound(2, 4, PLAIN), "USETMAXREG"), "6__half"),
          dump("c128", switched(), name=HARDWARE),
          dump("c128", switched(LOAD.replace("BF16x8", "F16x8")), "6__half", HARDWARE),
-         dump("c128", switched(PEERS), name=EMULATED)]
+         dump("c128", switched(PEERS), name=PULLED)]
 
 # what is wrong, the dump, a part of the finding
 WRONG = [
@@ -128,10 +128,10 @@ WRONG = [
                                         name=HARDWARE), "LDGMC.F32ADD.BF16x8, got none"),
     ("sums in a plain kernel", dump("c128", sound() + [LOAD]),
      "c128 bf16: LDGMC, got 1 others, expected none"),
-    ("sums of the hardware in an emulated kernel",
-     dump("c128", switched(PEERS) + [LOAD], name=EMULATED),
-     "c128 bf16 gemm_ar multimem emulated: LDGMC, got 1 others, expected none"),
-    ("emulated loads in the hardware's kernel", dump("c128", switched() + [PEERS], name=HARDWARE),
+    ("sums of the hardware in a kernel that pulls",
+     dump("c128", switched(PEERS) + [LOAD], name=PULLED),
+     "c128 bf16 gemm_ar pull: LDGMC, got 1 others, expected none"),
+    ("loads from peers in the hardware's kernel", dump("c128", switched() + [PEERS], name=HARDWARE),
      "LDG.E.128.STRONG.SYS, got 1, expected none"),
     ("no stores to all", dump("c128", without(switched(), "STG"), name=HARDWARE),
      "STG.E.128.STRONG.SYS, got none"),
@@ -177,8 +177,8 @@ def code_mistakes():
         yield "missing kernels: not found"
     if len(list(missing_kernels(TILES, seen + 2 * fused))) != 1:
         yield "kernels that are there twice: not found"
-    switch = [("p64", d, f"GemmMultimemParams{by}") for d in ("bf16", "fp16")
-              for by in ("", " emulated")]
+    switch = [("p64", d, f"GemmSumsParams{by}") for d in ("bf16", "fp16")
+              for by in ("", " by peers")]
     if list(missing_multimem(switch)) or not list(missing_multimem(switch[1:])):
         yield "kernels whose sums the switch makes: not found"
 

@@ -14,13 +14,13 @@ DTYPES = {"__half": "fp16", "__nv_bfloat16": "bf16"}
 # What a kernel is told says what it is; every tile has the plain one.
 PLAIN = "GemmParams"
 UNSTAGED = "GemmWideParams"  # fp32 goes straight from registers to memory
-SWITCHED = "GemmMultimemParams"  # the switch adds; emulated, for checks, the ranks do
-EMULATED = SWITCHED + " emulated"
+SWITCHED = "GemmSumsParams"  # the switch adds
+PULLED = SWITCHED + " by peers"
 KINDS = {PLAIN: "", "AgGemmParams": " ag_gemm", "GemmRsParams": " gemm_rs",
          "GemmArParams": " gemm_ar", "GemmGatedParams": " gated",
          "AgGemmGatedParams": " ag_gemm gated", UNSTAGED: " fp32",
          "GemmRsWideParams": " gemm_rs fp32", "GemmArWideParams": " gemm_ar fp32",
-         SWITCHED: " gemm_ar multimem", EMULATED: " gemm_ar multimem emulated"}
+         SWITCHED: " gemm_ar multimem", PULLED: " gemm_ar pull"}
 # multimem.ld_reduce is an instruction of its own. multimem.st and multimem.red are those of st and
 # red: the address leads them to the switch.
 MULTIMEM = {"bf16": "LDGMC.F32ADD.BF16x8", "fp16": "LDGMC.F32ADD.F16x8"}
@@ -58,7 +58,7 @@ def read_tiles(text):
 
 def tile_and_dtype(mangled):
     """("c128", "bf16") of gemm_kernel<c128_tile, __nv_bfloat16>; None for what it is not."""
-    found = re.search(r"gemm_(?:multimem_)?kernelI(NS?\d*_?)?", mangled)
+    found = re.search(r"gemm_(?:sums_)?kernelI(NS?\d*_?)?", mangled)
     if not found:
         return None
     parts, at = [], found.end()
@@ -167,12 +167,12 @@ def multimem_findings(kernel, dtype):
         yield MULTIMEM[dtype], "none", "some (multimem.ld_reduce)"
     if kernel.count("LDGMC") != adds:
         yield "LDGMC", f"{kernel.count('LDGMC') - adds} others", "none"
-    if kind in (SWITCHED, EMULATED):
+    if kind in (SWITCHED, PULLED):
         for what in ["STG.E.128.STRONG.SYS", "REDG.E.ADD.STRONG.SYS"]:
             if kernel.count(what) == 0:
                 yield what, "none", "some (stores to all ranks, counts of all ranks)"
     if kind == SWITCHED and kernel.count("LDG.E.128.STRONG.SYS"):
-        yield "LDG.E.128.STRONG.SYS", kernel.count("LDG.E.128.STRONG.SYS"), "none (emulated loads)"
+        yield "LDG.E.128.STRONG.SYS", kernel.count("LDG.E.128.STRONG.SYS"), "none (loads from peers)"
 
 
 def stray_multimem(lines):
@@ -231,7 +231,7 @@ def kind_of(mangled):
     """Which of KINDS a kernel of the GEMM is."""
     found = re.search(r"\d(" + "|".join(KINDS) + r")E", mangled)
     kind = found.group(1) if found else PLAIN
-    return EMULATED if kind == SWITCHED and "MultimemByE1" in mangled else kind
+    return PULLED if kind == SWITCHED and "SumsByE1" in mangled else kind
 
 
 def short_name(mangled):
@@ -281,10 +281,10 @@ def span(values):
 
 
 def missing_multimem(seen):
-    """A kernel whose sums the switch makes, of each type, and the emulated one of the same tile."""
-    made = {kind: {s[:2] for s in seen if s[2] == kind} for kind in (SWITCHED, EMULATED)}
+    """A kernel whose sums the switch makes, of each type, and one whose ranks pull of its tile."""
+    made = {kind: {s[:2] for s in seen if s[2] == kind} for kind in (SWITCHED, PULLED)}
     for dtype in sorted(DTYPES.values()):
         if not any(s[1] == dtype for s in made[SWITCHED]):
-            yield f"gemm_multimem: {dtype}: kernels, got none, expected one or more"
-    if made[SWITCHED] != made[EMULATED]:
-        yield "gemm_multimem: tiles of emulated kernels, got others than the hardware's"
+            yield f"gemm_sums: {dtype}: kernels, got none, expected one or more"
+    if not made[SWITCHED] <= made[PULLED]:
+        yield "gemm_sums: tiles of kernels that pull, got none for some of the switch's"

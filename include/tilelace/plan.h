@@ -87,7 +87,9 @@ struct KernelPlan {
   /// chunks of each rank; what is left goes from the product, tile by tile.
   int chunk_cols = 0, copied = 0;
   bool by_columns = false;  ///< gemm_ar, fused: owners sum columns of all rows, not rows
-  int shots = 0;  ///< sums of partials that are pushed: 2: by owners, who send them to all
+  /// Sums of partials that are pushed: 2: by owners, who send them to all. gemm_ar, fused, pull: 1:
+  /// every rank sums all of a tile for itself, 2: a share of it for all.
+  int shots = 0;
   bool along_cols = false;
   bool by_neighbours = false;  ///< workers are numbered by GPC, so that neighbours share operands
   /// Begins while the kernel before it ends; weights that were prepared stream at once.
@@ -100,8 +102,9 @@ struct KernelPlan {
 /// On GPU ranks a worker is a cluster of CTAs and tile_m x tile_n is what it computes (swiglu: half
 /// of tile_n is gate's, half up's); `push` and `pull` of ag_gemm are copy engines, as is `push` of
 /// a fused gemm_ar for finished tiles; `store` is idle warps of the product or, in sums, the
-/// summing kernel, which under `pull` reads from all; `multimem` is a warpgroup of the product that
-/// has the switch add. Unfused: products wait for all rows, or go first.
+/// summing kernel, which under `pull` reads from all; `pull` of a fused gemm_ar is warps of the
+/// product that read finished tiles of all ranks, `multimem` the same by the switch, which adds.
+/// Unfused: products wait for all rows, or go first.
 struct Plan {
   Op op = Op::ag_gemm;
   Path path = Path::fused;
@@ -143,7 +146,7 @@ Machine cuda_machine(int multiprocessors = 132);
 /// and unfused; ag_gemm: push, pull, store, nccl (if asked), ring, medium; sums: store, pull and,
 /// of few rows, push, partials of the operands' type or, but for push, fp32; gemm_rs, only where
 /// asked for: medium (push), unfused over the ring (store) or with additions at the owner (add);
-/// gemm_ar, only where asked for and where the machine has it: multimem.
+/// gemm_ar also pull, fused; only where asked for and where the machine has it: multimem.
 /// Errors: usage, when the problem is malformed, an option is not legal for it, or GPU ranks do not
 /// have it (the text says why, and what there is).
 Plan make_plan(const Problem&, const Machine&, const PlanOptions& = {});

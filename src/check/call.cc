@@ -41,6 +41,7 @@ std::string to_string(const CallSpec& s) {
   if (s.hand) text += fmt::format(" handed {}", kHands.at(static_cast<std::size_t>(*s.hand)));
   if (s.shots != 1) text += fmt::format(" shots {}", s.shots);
   if (s.direct) text += " direct";
+  if (s.one_shot) text += " one shot";
   if (s.lag != 0) text += fmt::format(" lag {}", s.lag);
   if (s.by_columns) text += " by columns";
   if (s.copied != 0) text += fmt::format(" copied {} chunk_cols {}", s.copied, s.chunk_cols);
@@ -137,6 +138,7 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
   }
   const bool switched = s.transport == Transport::multimem;
   if (s.direct && s.shots != 2 && !switched) return "direct is for two shots and multimem";
+  if (s.one_shot && (!switched || s.direct)) return "one_shot is for multimem that is not direct";
   if (switched && (s.op != Op::gemm_ar || !mesh || s.unfused || s.blocks != 1))
     return "multimem is for fused gemm_ar over the mesh, of one block";
   if (s.hand && (!s.unfused || s.op != Op::gemm_rs || s.shots != 1)) {

@@ -34,8 +34,9 @@ struct CallSpec {
   /// Of an unfused gemm_rs: partials are handed to their owners so (schedule/hand_rows.h);
   /// transport and route do not count.
   std::optional<schedule::HandWay> hand;
-  int shots = 1;        ///< unfused push, gemm_ar: 2: sums are shared
-  bool direct = false;  ///< in two shots, multimem: sums go to where peers want them
+  int shots = 1;          ///< unfused push, gemm_ar: 2: sums are shared
+  bool direct = false;    ///< in two shots, multimem: sums go to where peers want them
+  bool one_shot = false;  ///< multimem: every rank sums all of each tile for itself, as pull does
   /// Of a fused gemm_ar as GPUs have it (schedule/share_tiles.h): columns by which own tiles come
   /// behind the others; 0: other calls. Transport push: copy engines carry `copied` chunks of each
   /// rank, of chunk_cols columns; or store: all tiles leave from the product. `blocks` are a
@@ -107,7 +108,7 @@ class CallPlan {
     return spec_.op == Op::ag_gemm ? f(gather_.at(r)) : f(reduce_.at(r));
   }
   /// Of a call by multimem.
-  [[nodiscard]] const schedule::MultimemTiles& switched(int rank) const {
+  [[nodiscard]] const schedule::TileSums& switched(int rank) const {
     return switched_.at(static_cast<std::size_t>(rank));
   }
   /// Of a call with lag.
@@ -155,7 +156,7 @@ class CallPlan {
   std::vector<schedule::ReduceRows> sums_;
   std::vector<schedule::PushRows> pushed_;
   std::vector<schedule::HandRows> handed_;
-  std::vector<schedule::MultimemTiles> switched_;
+  std::vector<schedule::TileSums> switched_;
   std::vector<schedule::SharedTiles> shared_;
   Cuts rows_;
   std::vector<Cuts> incoming_;

@@ -202,13 +202,14 @@ void CallPlan::cut_switched() {
     order.rows = static_cast<int>(schedule::ceil_div(spec_.m, spec_.tile_m));
     order.cols = static_cast<int>(spec_.cols);
     order.group = spec_.raster_group;
-    switched_.push_back(schedule::make_multimem_tiles(split(), rank, spec_.tile_m, order,
-                                                      std::max(1, workers_ / kRolesOfSwitched)));
+    switched_.push_back(schedule::make_tile_sums(split(), rank, spec_.tile_m, order,
+                                                 std::max(1, workers_ / kRolesOfSwitched)));
     switched_.back().actors = workers_;
     switched_.back().direct = spec_.direct;
+    switched_.back().one_shot = spec_.one_shot;
     incoming_.emplace_back(0);
   }
-  const schedule::MultimemTiles& s = switched_.front();
+  const schedule::TileSums& s = switched_.front();
   for (int row = 0; row < s.work.order.rows; ++row)
     for (int q = 0; q < ranks_; ++q) rows_.mark(s.share({row, 0}, q));
   num_flags_ = Index{schedule::num_counts(s.tiles())} * ranks_;

@@ -218,10 +218,11 @@ void each_access(const schedule::SharedTiles& s, const Step& x, Emit&& emit) {
   }
 }
 
-/// The switch reads every rank's partial and stores with every rank: loads from all slots, stores
-/// to all. Sums in the slot stand in the place of partials: here a region of their own, as below.
+/// Who sums, the switch or a rank, reads every rank's partial and stores with every rank: loads
+/// from all slots, stores to all, or in one shot to its own result. Sums in the slot stand in the
+/// place of partials: here a region of their own, as below.
 template <class Emit>
-void each_access(const schedule::MultimemTiles& s, const Step& x, Emit&& emit) {
+void each_access(const schedule::TileSums& s, const Step& x, Emit&& emit) {
   const auto touch = [&](Region region, int rank, bool write) {
     emit(Access{region, rank, x.rows, x.col, x.col + 1, write});
   };
@@ -229,6 +230,7 @@ void each_access(const schedule::MultimemTiles& s, const Step& x, Emit&& emit) {
     case Verb::partial: touch(Region::outgoing, s.rank, true); break;
     case Verb::reduce:
       for (int p = 0; p < s.ranks; ++p) touch(Region::outgoing, p, false);
+      if (s.one_shot) return touch(Region::out, s.rank, true);
       for (int p = 0; p < s.ranks; ++p) touch(s.direct ? Region::out : Region::result, p, true);
       break;
     case Verb::deliver:

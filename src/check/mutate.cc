@@ -218,7 +218,8 @@ bool mutate_list(Mutant mutant, int ranks, int rank, bool copy, StepList& list) 
 
 bool shift_share(const CallPlan& plan, int rank, std::vector<StepList>& lists) {
   if (plan.spec().transport != Transport::multimem || plan.ranks() < 2 || rank != 0) return false;
-  const schedule::MultimemTiles& s = plan.switched(rank);
+  const schedule::TileSums& s = plan.switched(rank);
+  if (s.one_shot) return false;  // no shares
   bool changed = false;
   for (StepList& list : lists)
     for (Step& x : list) {

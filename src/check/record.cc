@@ -65,12 +65,12 @@ void run_compute(const schedule::HandRows& s, int worker, Verbs& v) {
   if (worker < s.workers) schedule::run_hand_rows(s, worker, v);
 }
 
-/// Roles of a CTA whose sums the switch makes, as verbs of lists. A count that each rank adds one
+/// Roles of a CTA whose rank keeps its partials, as verbs of lists. A count that each rank adds one
 /// to, at all ranks, is a flag a rank here, raised at all ranks: all of them are awaited.
 template <class Verbs>
 class SwitchedVerbs {
  public:
-  SwitchedVerbs(const schedule::MultimemTiles& tiles, Verbs& verbs) : s_(tiles), v_(verbs) {}
+  SwitchedVerbs(const schedule::TileSums& tiles, Verbs& verbs) : s_(tiles), v_(verbs) {}
 
   void admit() { v_.admit(); }
   void skip(schedule::GemmSegment /*s*/) {}
@@ -85,10 +85,14 @@ class SwitchedVerbs {
     const SwitchedRows share{s_.rank, tile, s_.share(c, s_.rank), c.col};
     if (share.rows.size() > 0) v_.reduce(share);
   }
-  void tell_summed(int tile) { tell(schedule::summed_count(tile)); }
-  void await_summed(int tile) { await(schedule::summed_count(tile)); }
+  void tell_summed(int tile) {
+    if (!s_.one_shot) tell(schedule::summed_count(tile));
+  }
+  void await_summed(int tile) {
+    if (!s_.one_shot) await(schedule::summed_count(tile));
+  }
   void deliver(int tile, schedule::GemmCell c) {
-    if (!s_.direct) v_.deliver(rows(tile, c));
+    if (!s_.direct && !s_.one_shot) v_.deliver(rows(tile, c));
   }
 
  private:
@@ -103,26 +107,27 @@ class SwitchedVerbs {
     for (int i = 1; i <= s_.ranks; ++i) v_.wait(word(count, (s_.rank + i) % s_.ranks));
   }
 
-  const schedule::MultimemTiles& s_;
+  const schedule::TileSums& s_;
   Verbs& v_;
   int tile_ = 0;
 };
 
 template <class Verbs>
-void run_copy(const schedule::MultimemTiles& s, Verbs& v) {
+void run_copy(const schedule::TileSums& s, Verbs& v) {
   schedule::signal_headers(s.ranks, s.rank, v);
   v.admit();
 }
 /// Of each CTA one math group, then the other, then the warps that sum. Two workers have one math
 /// group; one alone is all of it, one after the other.
 template <class Verbs>
-void run_compute(const schedule::MultimemTiles& s, int worker, Verbs& v) {
+void run_compute(const schedule::TileSums& s, int worker, Verbs& v) {
   SwitchedVerbs<Verbs> verbs{s, v};
   const int lanes = s.actors < kRolesOfSwitched ? 1 : 2;
   const int role = worker / s.work.workers;
   const int cta = worker % s.work.workers;
-  if (role < lanes) schedule::run_multimem_math(s.work, cta, role, lanes, verbs);
-  if (role == lanes || s.actors == 1) schedule::run_multimem_reduce(s.work, cta, verbs);
+  if (role < lanes)
+    schedule::sum_last(s.work, schedule::run_sums_math(s.work, cta, role, lanes, verbs), verbs);
+  if (role == lanes || s.actors == 1) schedule::run_sums_reduce(s.work, cta, lanes, verbs);
 }
 
 }  // namespace

@@ -86,7 +86,7 @@ FlagName flag_name(const schedule::HandRows& s, Index flag) {
       ring ? (s.rank + s.ranks - 1) % s.ranks : of};
 }
 
-FlagName flag_name(const schedule::MultimemTiles& s, Index flag) {
+FlagName flag_name(const schedule::TileSums& s, Index flag) {
   const Index count = flag / s.ranks;
   if (flag < 0 || count >= schedule::num_counts(s.tiles()))
     return {fmt::format("flag {}", flag), -1};

@@ -10,9 +10,9 @@
 #include "schedule/ag_gemm.h"
 #include "schedule/gemm_reduce.h"
 #include "schedule/hand_rows.h"
-#include "schedule/multimem_tiles.h"
 #include "schedule/push_rows.h"
 #include "schedule/share_tiles.h"
+#include "schedule/tile_sums.h"
 #include "schedule/verb_names.h"
 
 namespace tilelace::check {
@@ -48,7 +48,7 @@ FlagName flag_name(const schedule::AgGemm&, Index flag);
 FlagName flag_name(const schedule::GemmReduce&, Index flag);
 FlagName flag_name(const schedule::ReduceRows&, Index flag);
 /// Of a count, what one rank adds: see record.cc.
-FlagName flag_name(const schedule::MultimemTiles& s, Index flag);
+FlagName flag_name(const schedule::TileSums& s, Index flag);
 FlagName flag_name(const schedule::PushRows&, Index flag);
 FlagName flag_name(const schedule::HandRows&, Index flag);
 FlagName flag_name(const schedule::SharedTiles&, Index flag);

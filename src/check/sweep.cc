@@ -84,6 +84,7 @@ CallSpec random_call(Dice& dice, int ranks) {
       s.unfused = false;
       s.blocks = s.shots = 1;
       s.direct = dice.one_in(2);
+      s.one_shot = !s.direct && dice.one_in(2);
     }
     if (s.op == Op::gemm_ar && s.transport != Transport::multimem && dice.one_in(3)) {
       s.transport = dice.one_in(4) ? Transport::store : Transport::push;
@@ -179,6 +180,9 @@ std::vector<CheckConfig> variants(const CallSpec& shape, int ranks, int workers)
     switched.direct = direct;
     add_runs(all, switched, ranks, workers);
   }
+  switched.direct = false;
+  switched.one_shot = true;
+  add_runs(all, switched, ranks, workers);
   for (const int copied : {0, 2, 100}) {
     CallSpec shared = shape;
     shared.lag = 2;

@@ -4,9 +4,9 @@
 #include "plan/ag_gemm.h"
 #include "plan/gemm_ar.h"
 #include "plan/gemm_hand.h"
-#include "plan/gemm_multimem.h"
 #include "plan/gemm_reduce.h"
 #include "plan/gemm_rs.h"
+#include "plan/gemm_sums.h"
 #include "tilelace/plan.h"
 
 namespace tilelace::plan {
@@ -22,8 +22,10 @@ GemmArPlan gemm_ar_plan_of(const Plan&);
 GemmReducePlan gemm_reduce_plan_of(const Plan&);
 /// Of a gemm_rs whose plan is one of its other ways (way_of).
 GemmHandPlan gemm_hand_plan_of(const Plan&);
-/// Of a gemm_ar whose transport is multimem (staged).
-GemmMultimemPlan gemm_multimem_plan_of(const Plan&);
+/// Of a fused gemm_ar whose transport is pull or multimem (staged).
+GemmSumsPlan gemm_sums_plan_of(const Plan&);
+/// Whether a gemm_ar's plan is one.
+bool keeps_partials(const Plan&);
 
 /// The fastest prediction for one product (product_of) on operands that are all there. m > 0.
 GemmPlan gemm_alone(const Problem&, std::size_t product, const Machine&);

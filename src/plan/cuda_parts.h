@@ -49,6 +49,6 @@ std::vector<std::string> rejected_of(const std::vector<Candidate>& all,
 Plan make_cuda_reduce_plan(const Problem&, const Machine&, const PlanOptions&);
 
 /// Of transport multimem, which the options ask for. Errors: usage (not a gemm_ar, no multicast).
-Plan make_cuda_multimem_plan(const Problem&, const Machine&, const PlanOptions&);
+Plan make_cuda_sums_plan(const Problem&, const Machine&, const PlanOptions&);
 
 }  // namespace tilelace::plan

@@ -40,6 +40,7 @@ struct ReduceCandidate {
   PushPlan push{};
   int chunk_cols = 0, copied = 0;  ///< of a fused gemm_ar whose tiles copy engines carry
   bool by_columns = false;         ///< likewise, whose owners have columns
+  int shots = 0;                   ///< of a fused gemm_ar whose ranks keep their partials
 };
 
 /// Partial sums in fp32, or in the operands' type.
@@ -48,7 +49,7 @@ bool wide(const Problem& p, const PlanOptions& o) {
 }
 
 std::string kind_of(const ReduceCandidate& c) {
-  if (c.path == Path::fused) return c.transport == Transport::push ? "fused push" : "fused store";
+  if (c.path == Path::fused) return fmt::format("fused {}", name_of(c.transport));
   if (c.transport == Transport::push)
     return c.push.shots == 2 ? "unfused push, in two shots" : "unfused push";
   return c.transport == Transport::store ? "unfused store, in two shots" : "unfused pull";
@@ -75,7 +76,8 @@ bool only_columns(const Problem& p, const PlanOptions& o) {
 bool may_fuse(const Problem& p, const PlanOptions& o) {
   const Transport transport = o.transport.value_or(Transport::store);
   return o.path.value_or(Path::fused) == Path::fused && !o.chunk_rows &&
-         (transport == Transport::store || (transport == Transport::push && p.op == Op::gemm_ar));
+         (transport == Transport::store ||
+          (p.op == Op::gemm_ar && (transport == Transport::push || transport == Transport::pull)));
 }
 
 /// gemm_ar in two rounds was timed between two ranks; among four more is to be hidden, among more
@@ -90,6 +92,27 @@ bool may_take_rounds(const Problem& p, const GemmPlan& gemm) {
 bool may_take(const PlanOptions& o, Transport transport) {
   return o.transport.value_or(transport) == transport &&
          (o.transport || transport != Transport::push);
+}
+
+/// Partials are kept, and pulled tile by tile: between two ranks from here on (decision 0017);
+/// among more, where that was never timed, when asked for.
+constexpr Index kLeastKeptRows = 2048;
+bool may_keep(const Problem& p, const PlanOptions& o) {
+  if (wide(p, o) || p.op != Op::gemm_ar) return false;
+  if (o.transport) return o.transport == Transport::pull && !only_columns(p, o);
+  return p.ranks == 2 && p.m >= kLeastKeptRows;
+}
+
+/// In one shot between two ranks, else in two.
+void add_kept(const Problem& p, const GemmMachine& machine, const PlanOptions& o,
+              std::vector<ReduceCandidate>& all) {
+  if (!may_keep(p, o)) return;
+  for (const GemmSumsPlan& c : gemm_sums_candidates(p, machine)) {
+    if (!wanted(c.gemm.tile, o) || c.direct || c.shots != (p.ranks <= 2 ? 1 : 2)) continue;
+    all.push_back({c.gemm, Path::fused, Transport::pull, extents_of(c.gemm.tile).first, true, 0,
+                   c.predicted_us});
+    all.back().shots = c.shots;
+  }
 }
 
 void add_fused(const Problem& p, const GemmMachine& machine, const PlanOptions& o,
@@ -110,6 +133,7 @@ void add_fused(const Problem& p, const GemmMachine& machine, const PlanOptions& 
                        c.chunk_cols,
                        c.copied,
                        c.by_columns});
+    add_kept(p, machine, o, all);
     return;
   }
   for (const GemmRsPlan& c : gemm_rs_candidates(p, machine, wide(p, o)))
@@ -143,7 +167,8 @@ std::vector<ReduceCandidate> candidates_of(const Problem& p, const Machine& m,
       name_of(p.op), o.path ? name_of(*o.path) : "any", o.transport ? name_of(*o.transport) : "any",
       o.tile_m.value_or(0), o.tile_n.value_or(0), o.chunk_rows.value_or(0),
       p.op == Op::gemm_ar
-          ? "fused with push or store and without chunk_rows, or unfused with push (few rows, "
+          ? "fused with push, pull or store and without chunk_rows, or unfused with push (few "
+            "rows, "
             "without chunk_rows), pull or store"
           : "fused with store and without chunk_rows, or unfused with push (few rows, without "
             "chunk_rows) or pull");
@@ -161,18 +186,19 @@ void tell_staging(const Problem& p, Plan& plan) {
   const Index fused =
       all ? gemm_ar_staging_bytes(p, plan.partials) : gemm_rs_staging_bytes(p, plan.partials);
   const Index handed = way_of(plan) ? gemm_hand_staging_bytes(p) : 0;
-  plan.staging_bytes = flags * 4 + std::max({sums, fused, handed});
+  const Index counts = all ? gemm_sums_counts(p) : 0;
+  plan.staging_bytes = (flags + counts) * 4 + std::max({sums, fused, handed});
   plan.staging_formula = fmt::format(
       "flags 4*{} + max(partials in whole tiles{} {}, behind the product {}: m {} "
       "partials of row {}, of few rows the peers' too{})",
-      flags, all ? " and results" : "", fused, std::max(sums, handed), p.m,
+      flags + counts, all ? " and results" : "", fused, std::max(sums, handed), p.m,
       p.n.front() * static_cast<Index>(size_of(plan.partials)),
       handed > 0 ? ", and what comes in" : "");
 }
 
 int tiles_of(const ReduceCandidate& c, const Problem& p) {
   const schedule::GemmWork work = work_of(c.gemm, {p.m, p.n.front(), p.k, p.dtype});
-  if (c.path == Path::unfused) return work.order.tiles();
+  if (c.path == Path::unfused || c.shots > 0) return work.order.tiles();
   if (p.op == Op::gemm_ar) {
     GemmArPlan plan{c.gemm, c.chunk_rows, c.lag};
     plan.by_columns = c.by_columns;
@@ -187,6 +213,8 @@ std::string parts_of(const ReduceCandidate& c, const Problem& p, bool wide) {
   if (c.path == Path::fused)
     return fmt::format(" (GEMM {:.1f}){}", c.gemm.predicted_us,
                        p.op == Op::gemm_rs ? ""
+                       : c.shots == 1      ? "; two shots straight into out where that is "
+                                             "symmetric memory on all ranks, else one"
                        : c.copied > 0      ? "; results by staging and a copy"
                                            : "; results straight into out where that is symmetric "
                                              "memory on all ranks, else by staging and a copy");
@@ -225,7 +253,7 @@ Plan make_hand_plan(const Problem& p, const Machine& machine, const PlanOptions&
 }  // namespace
 
 Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanOptions& options) {
-  if (options.transport == Transport::multimem) return make_cuda_multimem_plan(p, machine, options);
+  if (options.transport == Transport::multimem) return make_cuda_sums_plan(p, machine, options);
   require_options(p, options);
   const std::optional<HandWay> way = asked_way(p, options);
   if (p.m == 0) {
@@ -248,8 +276,9 @@ Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanO
   plan.kernel.chunk_cols = best.chunk_cols;
   plan.kernel.copied = best.copied;
   plan.kernel.by_columns = best.by_columns;
-  plan.kernel.shots =
-      best.path == Path::unfused && best.transport == Transport::push ? best.push.shots : 0;
+  plan.kernel.shots = best.path == Path::unfused && best.transport == Transport::push
+                          ? best.push.shots
+                          : best.shots;
   plan.partials = options.partials.value_or(p.dtype);
   plan.reason =
       reason_of(options, all.size(), best.predicted_us) + parts_of(best, p, wide(p, options));
@@ -260,8 +289,12 @@ Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanO
     plan.rejected.push_back(fmt::format("fused store: not below {} rows", least));
   }
   if (p.op == Op::gemm_ar && may_fuse(p, options) && !too_few_rows(p, options) &&
-      !options.transport)
+      !options.transport) {
+    if (!may_keep(p, options))
+      plan.rejected.emplace_back(p.ranks > 2 ? "fused pull: never timed, taken when asked for"
+                                             : "fused pull: not faster, taken when asked for");
     plan.rejected.emplace_back("fused push: not faster, taken when asked for");
+  }
   tell_staging(p, plan);
   return plan;
 }

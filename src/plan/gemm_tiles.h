@@ -88,8 +88,12 @@ constexpr bool can_widen(std::string_view name) {
   return is_one_of(name, {"v16", "s64_1x2", "c64_1x2", "c128_1x2", "c256", "p128", "p160", "t176"});
 }
 
-/// Whether there are kernels of this tile whose sums the switch makes: of tiles that leave
-/// registers for one more warpgroup.
+/// Whether there are kernels of gemm_ar of this tile whose ranks keep their partials, to be pulled
+/// by whoever sums: of tiles for many rows, so that building is short.
+constexpr bool can_pull(std::string_view name) {
+  return is_one_of(name, {"p128", "p144", "p160", "p168", "p176", "p184"});
+}
+/// The same whose sums the switch makes.
 constexpr bool can_multimem(std::string_view name) { return is_one_of(name, {"p128", "p160"}); }
 
 // clang-format off

@@ -51,16 +51,16 @@ TEST(Mutants, OfSumsBehindTheProductAreAllCaught) {
   EXPECT_GE(applied, 14);
 }
 
-/// The same of sums by the switch, as far as lists are bent. Nobody leaves such a call before all
-/// have counted all sums, so among calls of that kind alone nobody is ahead: slots, headers and
-/// `>=` are needed, and tried, beside other calls.
+/// The same of sums of whole tiles, by the switch or in one shot, as far as lists are bent. Nobody
+/// leaves a call by the switch before all have counted all sums, so among calls of that kind alone
+/// nobody is ahead: slots, headers and `>=` are needed, and tried, beside other calls.
 TEST(Mutants, OfSumsByTheSwitchAreAllCaught) {
   const auto other = [](const CallSpec& call) { return call.transport != Transport::multimem; };
   std::vector<CheckConfig> sums = mutant_scenarios();
   std::erase_if(sums, [&](const CheckConfig& c) {
     return std::any_of(c.calls.begin(), c.calls.end(), other);
   });
-  ASSERT_EQ(sums.size(), 6U);
+  ASSERT_EQ(sums.size(), 9U);
   int applied = 0;
   for (int i = static_cast<int>(Mutant::no_wait); i <= kMutants; ++i) {
     const auto mutant = static_cast<Mutant>(i);

@@ -139,7 +139,7 @@ TEST(CudaReducePlan, OfAllReduceHasCopyEnginesCarryTilesWhenAskedFor) {
       });
       EXPECT_EQ(describe(got), describe(*best));
       const Plan free = make_plan(p, cuda_machine());
-      EXPECT_EQ(free.transport, Transport::store) << free.reason;
+      EXPECT_EQ(free.transport, ranks == 2 ? Transport::pull : Transport::store) << free.reason;
       EXPECT_TRUE(says(free.rejected.back(), "fused push: not faster, taken when asked for"));
     }
   }
@@ -217,7 +217,8 @@ TEST(CudaReducePlan, StagingHoldsThePartialsOfEveryPath) {
   EXPECT_EQ(make_plan(rs, cuda_machine(), path(Path::unfused)).staging_bytes, plan.staging_bytes);
   const Problem ar = sum_problem(Op::gemm_ar, 1000);
   EXPECT_EQ(make_plan(ar, cuda_machine()).staging_bytes,
-            8 * (1 << 17) + 4 * 4 * 64 + std::max(sums, gemm_ar_staging_bytes(ar, DType::bf16)));
+            8 * (1 << 17) + 4 * 4 * 64 + 4 * gemm_sums_counts(ar) +
+                std::max(sums, gemm_ar_staging_bytes(ar, DType::bf16)));
 }
 
 PlanOptions wide(PlanOptions o = {}) {
@@ -258,7 +259,7 @@ TEST(CudaReducePlan, StagingOfFp32PartialsIsTwiceAsLarge) {
     const std::int64_t fused = p.op == Op::gemm_rs ? gemm_rs_staging_bytes(p, DType::fp32)
                                                    : gemm_ar_staging_bytes(p, DType::fp32);
     const std::int64_t flags =
-        4 * (p.op == Op::gemm_rs ? kMaxPartialFlags : gemm_ar_flags(p.ranks));
+        4 * (p.op == Op::gemm_rs ? kMaxPartialFlags : gemm_ar_flags(p.ranks) + gemm_sums_counts(p));
     EXPECT_EQ(plan.staging_bytes,
               flags + std::max(gemm_reduce_staging_bytes(p, DType::fp32), fused));
     EXPECT_GE(fused, 4 * elements);
@@ -348,6 +349,30 @@ TEST(CudaReducePlan, TakesOptions) {
   EXPECT_TRUE(says(plan.reason, "of what was asked for")) << plan.reason;
 }
 
+TEST(CudaReducePlan, PartialsAreKeptAndPulledBetweenTwoRanksAndWhereAsked) {
+  for (const std::int64_t m : {1024, 2048, 8192}) {
+    const Plan two = make_plan(sum_problem(Op::gemm_ar, m, 2), cuda_machine());
+    EXPECT_EQ(two.path == Path::fused && two.transport == Transport::pull, m >= 2048) << m;
+    const Plan four = make_plan(sum_problem(Op::gemm_ar, m, 4), cuda_machine());
+    EXPECT_EQ(four.transport, Transport::store) << m;
+  }
+  PlanOptions o = path(Path::fused);
+  o.transport = Transport::pull;
+  for (const int ranks : {1, 2, 3, 4, 8})
+    for (const std::int64_t m : {1, 300, 4096}) {
+      const Problem p = sum_problem(Op::gemm_ar, m, ranks);
+      const Plan plan = make_plan(p, cuda_machine(), o);
+      EXPECT_TRUE(keeps_partials(plan));
+      EXPECT_TRUE(can_pull(plan.kernel.tile)) << plan.kernel.tile;
+      const GemmSumsPlan sums = gemm_sums_plan_of(plan);
+      EXPECT_EQ(sums.shots, ranks <= 2 ? 1 : 2);
+      EXPECT_FALSE(sums.by_switch);
+      EXPECT_TRUE(directly(sums).direct && directly(sums).shots == 2);
+      EXPECT_TRUE(says(plan.reason, "where that is symmetric memory")) << plan.reason;
+      EXPECT_GE(plan.staging_bytes, 4 * gemm_sums_counts(p) + gemm_sums_staging_bytes(p));
+    }
+}
+
 PlanOptions by_switch() {
   PlanOptions o;
   o.transport = Transport::multimem;
@@ -374,8 +399,8 @@ TEST(CudaReducePlan, TheSwitchAddsOnlyWhereItIsAskedFor) {
       EXPECT_EQ(plan.kernel.split_tiles, 0);
       EXPECT_TRUE(says(plan.reason, "the switch's order")) << plan.reason;
       EXPECT_GE(plan.staging_bytes, m * 8192 * 2);
-      EXPECT_EQ(gemm_multimem_plan_of(plan).gemm.tile.name, plan.kernel.tile);
-      EXPECT_FALSE(gemm_multimem_plan_of(plan).emulated);
+      EXPECT_EQ(gemm_sums_plan_of(plan).gemm.tile.name, plan.kernel.tile);
+      EXPECT_TRUE(gemm_sums_plan_of(plan).by_switch);
     }
   EXPECT_EQ(make_plan(sum_problem(Op::gemm_ar, 0), with_multicast(), by_switch()).transport,
             Transport::multimem);
@@ -400,14 +425,16 @@ TEST(CudaReducePlan, WithoutMulticastTheSwitchIsRefusedByWhatIsMissing) {
   }
 }
 
-TEST(CudaReducePlan, TheSwitchsCountsHaveRoomForEveryTile) {
+TEST(CudaReducePlan, CountsHaveRoomForEveryTile) {
   for (const std::int64_t m : {1, 300, 5000}) {
     const Problem p = sum_problem(Op::gemm_ar, m);
-    for (const GemmMultimemPlan& plan : gemm_multimem_candidates(p)) {
-      const auto order = work_of(plan.gemm, {p.m, p.n[0], p.k, p.dtype}).order;
-      EXPECT_LE(2 * order.tiles() * plan.gemm.tile.cluster(), gemm_multimem_counts(p));
-      EXPECT_FALSE(plan.emulated);
-    }
+    for (const bool by_switch : {false, true})
+      for (const GemmSumsPlan& plan :
+           by_switch ? gemm_multimem_candidates(p) : gemm_sums_candidates(p)) {
+        const auto order = work_of(plan.gemm, {p.m, p.n[0], p.k, p.dtype}).order;
+        EXPECT_LE(2 * order.tiles() * plan.gemm.tile.cluster(), gemm_sums_counts(p));
+        EXPECT_EQ(plan.by_switch, by_switch);
+      }
   }
 }
 

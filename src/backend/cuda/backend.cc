@@ -155,12 +155,13 @@ void GpuBackend::enqueue_reduce(const Problem& problem, const Plan& plan, const 
   const void* const x = operands.input.data;
   void* const out = operands.out.front().data;
   const void* const residual = operands.residual.data;
-  if (plan.transport == Transport::multimem && problem.m > 0) {
+  if (problem.op == Op::gemm_ar && plan::keeps_partials(plan) && problem.m > 0) {
     const ReachableOut peers = reachable(operands.out.front());
-    auto kernels = with_weights(plan::gemm_multimem_plan_of(plan), operands);
-    kernels.direct = peers.multicast != nullptr;
-    return ops_->gemm_multimem.run(problem, kernels, {x, weight, bias, out, residual},
-                                   stream_of(operands.stream), peers);
+    auto kernels = with_weights(plan::gemm_sums_plan_of(plan), operands);
+    const void* const reached = kernels.by_switch ? peers.multicast : peers.base;
+    if (reached != nullptr) kernels = plan::directly(kernels);
+    return ops_->gemm_sums.run(problem, kernels, {x, weight, bias, out, residual},
+                               stream_of(operands.stream), peers);
   }
   if (plan.path == Path::fused && problem.m > 0 && problem.op == Op::gemm_ar) {
     const ReachableOut peers = reachable(operands.out.front());

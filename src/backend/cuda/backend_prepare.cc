@@ -131,9 +131,8 @@ void GpuBackend::prepare(std::span<const PreparedCall> calls, std::string_view r
     share.wide = share.wide || c.options.partials == DType::fp32;
     share.hands =
         share.hands || (c.problem.op == Op::gemm_rs && plan::asked_way(c.problem, c.options));
-    share.multimem = share.multimem || c.options.transport == Transport::multimem;
+    share.multicast = share.multicast || c.options.transport == Transport::multimem;
   }
-  share.multicast = share.multimem;
   try {
     ops_ = std::make_unique<RankOps>(group_, device_, problems, options_.timeout_s, share);
   } catch (const Error& e) {

@@ -6,7 +6,7 @@
 
 #include "backend/cuda/cuda_check.h"
 #include "backend/cuda/gemm_launch.h"
-#include "backend/cuda/kernels/gemm_multimem_table.h"
+#include "backend/cuda/kernels/gemm_sums_table.h"
 #include "core/check.h"
 
 namespace tilelace::cuda {
@@ -91,11 +91,11 @@ void load_gemm_kernels() {
   for (const GemmKernel* k : all_kernels()) {
     const GatedKernels gated = gemm_gated(k->tile.name, k->dtype);
     const WideKernels wide = gemm_wide(k->tile.name, k->dtype);
-    const MultimemKernels switched = gemm_multimem(k->tile.name, k->dtype);
+    const SumsKernels sums = gemm_sums(k->tile.name, k->dtype);
     for (const void* function :
          {k->function, k->gathering, k->reducing, gemm_sharing(k->tile.name, k->dtype),
           gated.function, gated.gathering, wide.function, wide.reducing, wide.sharing,
-          switched.function, switched.emulated}) {
+          sums.by_switch, sums.by_peers}) {
       if (function == nullptr) continue;
       check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  k->shared_bytes),

@@ -20,7 +20,7 @@ namespace tilelace::cuda {
 /// What calls take of a slot.
 struct SlotNeeds {
   std::size_t flags = 0, bytes = 0;
-  std::size_t counts = 0;  ///< words that ranks add to, beside the slot (schedule/multimem_tiles.h)
+  std::size_t counts = 0;  ///< words that ranks add to, beside the slot (schedule/tile_sums.h)
   [[nodiscard]] SlotNeeds with(const SlotNeeds& other) const {
     return {std::max(flags, other.flags), std::max(bytes, other.bytes),
             std::max(counts, other.counts)};
@@ -35,7 +35,6 @@ struct RankShare {
   bool nccl = false;       ///< plans of transport nccl will come
   bool wide = false;       ///< plans with partial sums in fp32 will come
   bool hands = false;      ///< gemm_rs: plans whose partials are handed to owners will come
-  bool multimem = false;   ///< gemm_ar: plans of transport multimem will come, emulated or not
   bool multicast = false;  ///< memory is mapped for the switch, too
 };
 
@@ -72,7 +71,7 @@ class RankCalls {
   [[nodiscard]] std::size_t counts_at(unsigned slot) const {
     return flags_at(2) + slot * counts_bytes_;
   }
-  /// In the own memory: how many calls have used each pair of counts of the slot.
+  /// In the own memory: how often each count of the slot has been used.
   [[nodiscard]] comm::Flag* uses(unsigned slot) const {
     return uses_ + slot * (counts_bytes_ / sizeof(comm::Flag));
   }

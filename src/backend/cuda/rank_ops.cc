@@ -9,7 +9,10 @@ namespace {
 SlotNeeds needs_of(const Problem& p, DType partials) {
   switch (p.op) {
     case Op::gemm_rs: return GemmRs::needs(p, partials).with(GemmReduce::needs(p, partials));
-    case Op::gemm_ar: return GemmAr::needs(p, partials).with(GemmReduce::needs(p, partials));
+    case Op::gemm_ar:
+      return GemmAr::needs(p, partials)
+          .with(GemmReduce::needs(p, partials))
+          .with(GemmSums::needs(p));
     default: return AgGemm::needs(p);
   }
 }
@@ -22,7 +25,6 @@ SlotNeeds needs_of(const std::vector<Problem>& problems, int ranks, const RankSh
     all = all.with(needs_of(p, p.dtype));
     if (share.wide) all = all.with(needs_of(p, DType::fp32));
     if (share.hands && p.op == Op::gemm_rs) all = all.with(GemmHand::needs(p));
-    if (share.multimem && p.op == Op::gemm_ar) all = all.with(GemmMultimem::needs(p));
   }
   return all;
 }
@@ -37,6 +39,6 @@ RankOps::RankOps(comm::Group& group, int device, const std::vector<Problem>& pro
       gemm_ar(calls),
       gemm_reduce(calls),
       gemm_hand(calls),
-      gemm_multimem(calls) {}
+      gemm_sums(calls) {}
 
 }  // namespace tilelace::cuda

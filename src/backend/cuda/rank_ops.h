@@ -7,9 +7,9 @@
 #include "backend/cuda/ag_gemm.h"
 #include "backend/cuda/gemm_ar.h"
 #include "backend/cuda/gemm_hand.h"
-#include "backend/cuda/gemm_multimem.h"
 #include "backend/cuda/gemm_reduce.h"
 #include "backend/cuda/gemm_rs.h"
+#include "backend/cuda/gemm_sums.h"
 #include "backend/cuda/rank_calls.h"
 
 namespace tilelace::cuda {
@@ -22,11 +22,11 @@ struct RankOps {
 
   RankCalls calls;
   AgGemm ag_gemm;
-  GemmRs gemm_rs;              ///< fused
-  GemmAr gemm_ar;              ///< fused
-  GemmReduce gemm_reduce;      ///< gemm_rs and gemm_ar, unfused
-  GemmHand gemm_hand;          ///< gemm_rs in the ways that others take
-  GemmMultimem gemm_multimem;  ///< gemm_ar whose sums the switch makes
+  GemmRs gemm_rs;          ///< fused
+  GemmAr gemm_ar;          ///< fused
+  GemmReduce gemm_reduce;  ///< gemm_rs and gemm_ar, unfused
+  GemmHand gemm_hand;      ///< gemm_rs in the ways that others take
+  GemmSums gemm_sums;      ///< gemm_ar whose sums the switch makes
 };
 
 }  // namespace tilelace::cuda

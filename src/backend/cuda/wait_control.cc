@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "backend/cuda/cuda_check.h"
-#include "backend/cuda/device/multimem_place.h"
+#include "backend/cuda/device/sums_place.h"
 #include "backend/cuda/no_calls.h"
 #include "comm/cuda/driver.h"
 #include "comm/deadline.h"

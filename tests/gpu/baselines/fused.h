@@ -26,8 +26,7 @@ class Fused {
     bool nccl = false;   ///< ag_gemm: its transport nccl is a kind
     bool wide = false;   ///< sums: plans with partials in fp32 are kinds
     bool hands = false;  ///< gemm_rs: plans whose partials are handed to owners are kinds
-    bool multimem = false;  ///< gemm_ar: sums by an emulated switch are kinds
-    std::string only;       ///< of the plans, those whose description has this
+    std::string only;    ///< of the plans, those whose description has this
     Lengths lengths;
   };
   /// Collective: staging for these rows. Errors: the ops'.

@@ -201,9 +201,6 @@ void add_options(CLI::App& app, Options& o) {
   app.add_flag(
       "--other-ways", o.bench.fused.hands,
       "gemm_rs: a product a shard with copies, additions at the owner, a ring are kinds, too");
-  app.add_flag("--multimem-emulated", o.bench.fused.multimem,
-               "gemm_ar: sums by a switch that the ranks play themselves are kinds, too: what the "
-               "kernel costs beside the instructions");
   app.add_flag("--eager", o.bench.eager, "times fused and unfused without graphs, too");
   app.add_option("--algorithms", o.bench.gemms.algorithms, "of cuBLASLt that are tried")
       ->check(CLI::Range(1, 64))

@@ -149,7 +149,7 @@ std::string sort_of(const OpPlan& plan) {
                : std::string(sum->gemm.tile.name);
   if (const auto* all = std::get_if<plan::GemmArPlan>(&plan))
     return fmt::format("{} {} {}", all->gemm.tile.name, all->lag, all->copied);
-  if (const auto* all = std::get_if<plan::GemmMultimemPlan>(&plan))
+  if (const auto* all = std::get_if<plan::GemmSumsPlan>(&plan))
     return std::string(all->gemm.tile.name);
   return std::string(std::get<plan::GemmRsPlan>(plan).gemm.tile.name);
 }
@@ -159,7 +159,7 @@ Extras extras_of(const std::vector<std::string>& kinds) {
     return std::any_of(kinds.begin(), kinds.end(),
                        [&](const std::string& kind) { return kind.starts_with(name); });
   };
-  return {named("nccl"), true, true, named("multimem")};
+  return {named("nccl"), true, true};
 }
 
 PlansByKind plans_by_kind(const Problem& problem, const plan::GemmMachine& machine,

@@ -40,7 +40,7 @@ std::vector<Case> draw_cases(int count, const CaseRange& range, std::uint64_t se
 using PlansByKind = std::map<std::string, std::vector<OpPlan>>;
 PlansByKind plans_by_kind(const Problem& problem, const plan::GemmMachine& machine,
                           const Extras& extras = {});
-/// What checks of these kinds (none: of all) ask for: NCCL and multimem only where they are named.
+/// What checks of these kinds (none: of all) ask for: NCCL only where it is named.
 Extras extras_of(const std::vector<std::string>& kinds);
 /// Leaves these kinds alone; where there is none of them: all, or, `strictly`, none. No kinds: all.
 PlansByKind only(PlansByKind plans, const std::vector<std::string>& kinds, bool strictly = false);

@@ -130,32 +130,34 @@ TEST(Cases, OfSumsMeetEveryKindOfPlan) {
         "unfused add", "unfused ring", "unfused push"})
     EXPECT_GT(scatter[kind], 20) << kind;
   auto reduce = kinds_of(Op::gemm_ar);
-  EXPECT_EQ(reduce.size(), 21U);
+  EXPECT_EQ(reduce.size(), 23U);
   for (const std::string kind :
        {"store direct", "store staged", "store direct by columns", "store staged by columns",
         "push staged", "unfused pull", "unfused store"})
-    for (const char* partials : {"", " fp32"}) EXPECT_GT(reduce[kind + partials], 8) << kind;
-  for (const char* kind :
-       {"unfused push", "unfused push in two shots", "unfused push in two shots direct"})
-    EXPECT_GT(reduce[kind], 8) << kind;
+    for (const char* partials : {"", " fp32"}) EXPECT_GT(reduce[kind + partials], 6) << kind;
+  for (const char* kind : {"unfused push", "unfused push in two shots",
+                           "unfused push in two shots direct", "pull direct", "pull staged"})
+    EXPECT_GT(reduce[kind], 6) << kind;
   for (const std::string kind :
        {"store direct by columns in rounds", "store staged by columns in rounds"})
     for (const char* partials : {"", " fp32"}) EXPECT_GT(reduce[kind + partials], 3) << kind;
   for (const Case& c : some(4, Op::gemm_ar)) EXPECT_TRUE(c.problem.rows.empty()) << text_of(c);
 }
 
-TEST(Cases, OfMultimemAreEmulatedAndThereForEveryProblemWhereTheyAreNamed) {
-  const std::vector<std::string> named{"multimem direct emulated", "multimem staged emulated"};
-  const auto cases = draw_cases(200, {Op::gemm_ar, 4, DType::bf16, {}, named, false}, 3);
-  std::map<std::string, int> kinds;
-  for (const Case& c : cases) {
-    ++kinds[kind_of(c.plan)];
-    EXPECT_TRUE(std::get<plan::GemmMultimemPlan>(c.plan).emulated);
-    EXPECT_EQ(roundings_of(c.plan, c.problem), plan::multimem_roundings(c.problem));
+TEST(Cases, ThatPullAreThereForEveryGemmAr) {
+  const std::vector<std::string> named{"pull in one shot", "pull direct", "pull staged"};
+  for (const int ranks : {2, 4}) {
+    const auto cases = draw_cases(200, {Op::gemm_ar, ranks, DType::bf16, {}, named, false}, 3);
+    std::map<std::string, int> kinds;
+    for (const Case& c : cases) {
+      ++kinds[kind_of(c.plan)];
+      EXPECT_FALSE(std::get<plan::GemmSumsPlan>(c.plan).by_switch);
+      EXPECT_EQ(roundings_of(c.plan, c.problem), 1);
+    }
+    EXPECT_EQ(kinds["pull in one shot"] > 30, ranks == 2);
+    EXPECT_GT(kinds["pull direct"], 30);
+    EXPECT_GT(kinds["pull staged"], 30);
   }
-  EXPECT_EQ(kinds.size(), 2U);
-  for (const std::string& kind : named) EXPECT_GT(kinds[kind], 50) << kind;
-  EXPECT_FALSE(extras_of({"store direct"}).multimem);
 }
 
 TEST(Cases, OfDifferentTilesAreAllMet) {

@@ -62,8 +62,7 @@ plan::GemmMachine machine_of(int ranks, int communicators) {
 
 cuda::RankShare share_of(const Options& o, int ranks, int communicators) {
   const Extras extras = extras_of(o.kinds);
-  return {machine_of(ranks, communicators).multiprocessors, extras.nccl, extras.wide, extras.hands,
-          extras.multimem};
+  return {machine_of(ranks, communicators).multiprocessors, extras.nccl, extras.wide, extras.hands};
 }
 
 /// Of an op: everything that the ranks' threads share; made before they start.
@@ -274,11 +273,9 @@ int main(int argc, char** argv) {
                  "of ag_gemm, gemm_rs, gemm_ar; turns: long runs of all ops in turns")
       ->delimiter(',')
       ->check(CLI::IsMember({"ag_gemm", "gemm_rs", "gemm_ar", "turns"}));
-  app.add_option(
-         "--kinds", o.kinds,
-         "of plans, as the output names them: only these, where a problem has any of them "
-         "(default: all but nccl by shard, which takes libnccl, and multimem; turns have all "
-         "of multimem where any of it is named)")
+  app.add_option("--kinds", o.kinds,
+                 "of plans, as the output names them: only these, where a problem has any of them "
+                 "(default: all but nccl by shard, which takes libnccl)")
       ->delimiter(',')
       ->check(CLI::IsMember({"push by shard",
                              "pull by shard",
@@ -294,8 +291,9 @@ int main(int argc, char** argv) {
                              "store direct by columns in rounds",
                              "store staged by columns in rounds",
                              "push staged",
-                             "multimem direct emulated",
-                             "multimem staged emulated",
+                             "pull in one shot",
+                             "pull direct",
+                             "pull staged",
                              "unfused pull",
                              "unfused store",
                              "unfused push",

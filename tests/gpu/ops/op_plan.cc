@@ -36,8 +36,7 @@ std::vector<OpPlan> candidates_of(const Problem& problem, const plan::GemmMachin
   if (problem.op == Op::gemm_rs && extras.hands)
     for (const auto way : {plan::HandWay::copied, plan::HandWay::added, plan::HandWay::ring})
       add(plans, plan::gemm_hand_candidates(problem, way, machine));
-  if (problem.op == Op::gemm_ar && extras.multimem)
-    add(plans, plan::gemm_multimem_candidates(problem, machine, true));
+  if (problem.op == Op::gemm_ar) add(plans, plan::gemm_sums_candidates(problem, machine));
   std::stable_sort(plans.begin(), plans.end(), [](const OpPlan& x, const OpPlan& y) {
     return predicted_us(x) < predicted_us(y);
   });
@@ -51,6 +50,7 @@ OpPlan default_of(const Problem& problem) {
   if (problem.op == Op::ag_gemm) return plan::ag_gemm_plan_of(plan);
   if (plan.path != Path::fused) return plan::gemm_reduce_plan_of(plan);
   if (problem.op == Op::gemm_rs) return plan::gemm_rs_plan_of(plan);
+  if (plan::keeps_partials(plan)) return plan::directly(plan::gemm_sums_plan_of(plan));
   plan::GemmArPlan shared = plan::gemm_ar_plan_of(plan);
   shared.direct = shared.copied == 0;
   return shared;
@@ -70,17 +70,13 @@ Path path_of(const OpPlan& plan) {
 int roundings_of(const OpPlan& plan, const Problem& problem) {
   if (const auto* hand = std::get_if<plan::GemmHandPlan>(&plan))
     return plan::roundings_of(hand->way, problem.ranks);
-  if (std::holds_alternative<plan::GemmMultimemPlan>(plan))
-    return plan::multimem_roundings(problem);
+  if (const auto* sums = std::get_if<plan::GemmSumsPlan>(&plan))
+    return plan::sums_roundings(problem, *sums);
   return is_wide(plan) ? 0 : 1;
 }
 
 double frobenius_limit(const OpPlan& plan, const Problem& problem) {
   const double u = unit_roundoff(problem.dtype);
-  // Parts, all together, sums and results have the same variance: each is rounded once.
-  if (std::holds_alternative<plan::GemmMultimemPlan>(plan) &&
-      plan::multimem_roundings(problem) == 2)
-    return std::sqrt(0.72 * 0.72 + 0.52 * 0.52) * u;
   const auto* hand = std::get_if<plan::GemmHandPlan>(&plan);
   if (hand == nullptr || hand->way == plan::HandWay::copied)
     return (problem.op == Op::ag_gemm || is_wide(plan) ? 0.52 : 0.72) * u;
@@ -132,9 +128,10 @@ std::string way_of(const OpPlan& plan) {
   if (const auto* all = std::get_if<plan::GemmArPlan>(&plan))
     return fmt::format("{} {}{}", name_of(plan::transport_of(*all)),
                        all->direct ? "direct" : "staged", all->by_columns ? " by columns" : "");
-  if (const auto* all = std::get_if<plan::GemmMultimemPlan>(&plan))
-    return fmt::format("multimem {}{}", all->direct ? "direct" : "staged",
-                       all->emulated ? " emulated" : "");
+  if (const auto* sums = std::get_if<plan::GemmSumsPlan>(&plan))
+    return fmt::format("pull {}", sums->shots == 1 ? "in one shot"
+                                  : sums->direct   ? "direct"
+                                                   : "staged");
   const auto* gather = std::get_if<plan::AgGemmPlan>(&plan);
   if (gather != nullptr && gather->route == RouteKind::ring) return "ring by shard";
   return fmt::format("{} {}", name_of(transport_of(plan)),
@@ -152,7 +149,7 @@ Transport transport_of(const OpPlan& plan) {
   if (const auto* hand = std::get_if<plan::GemmHandPlan>(&plan))
     return plan::transport_of(hand->way);
   if (const auto* sum = std::get_if<plan::GemmReducePlan>(&plan)) return sum->transport;
-  if (std::holds_alternative<plan::GemmMultimemPlan>(plan)) return Transport::multimem;
+  if (std::holds_alternative<plan::GemmSumsPlan>(plan)) return Transport::pull;
   if (const auto* all = std::get_if<plan::GemmArPlan>(&plan)) return plan::transport_of(*all);
   const auto* gather = std::get_if<plan::AgGemmPlan>(&plan);
   return gather != nullptr ? gather->transport : Transport::store;

@@ -8,14 +8,14 @@
 #include "plan/ag_gemm.h"
 #include "plan/gemm_ar.h"
 #include "plan/gemm_hand.h"
-#include "plan/gemm_multimem.h"
 #include "plan/gemm_reduce.h"
 #include "plan/gemm_rs.h"
+#include "plan/gemm_sums.h"
 
 namespace tilelace::gpu_test {
 
 using OpPlan = std::variant<plan::AgGemmPlan, plan::GemmRsPlan, plan::GemmArPlan,
-                            plan::GemmReducePlan, plan::GemmHandPlan, plan::GemmMultimemPlan>;
+                            plan::GemmReducePlan, plan::GemmHandPlan, plan::GemmSumsPlan>;
 
 /// Plans that are made only where they are asked for.
 struct Extras {
@@ -23,7 +23,6 @@ struct Extras {
   bool wide = false;   ///< sums: partials in fp32
   bool hands = false;  ///< gemm_rs: partials that are handed to owners
   /// gemm_ar: sums by the switch, emulated: never by the hardware.
-  bool multimem = false;
 };
 
 /// All legal plans, fastest prediction first. Error: usage (a problem that has none).

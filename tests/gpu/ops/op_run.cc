@@ -26,10 +26,10 @@ void run_op(cuda::RankOps& ops, const Problem& problem, const OpPlan& plan, cons
   if (const auto* hand = std::get_if<plan::GemmHandPlan>(&plan))
     return ops.gemm_hand.run(problem, *hand, {t.a, t.weights.at(0), bias, t.outs.at(0), t.residual},
                              stream);
-  if (const auto* by_switch = std::get_if<plan::GemmMultimemPlan>(&plan))
-    return ops.gemm_multimem.run(problem, *by_switch,
-                                 {t.a, t.weights.at(0), bias, t.outs.at(0), t.residual}, stream,
-                                 t.reachable);
+  if (const auto* by_switch = std::get_if<plan::GemmSumsPlan>(&plan))
+    return ops.gemm_sums.run(problem, *by_switch,
+                             {t.a, t.weights.at(0), bias, t.outs.at(0), t.residual}, stream,
+                             t.reachable);
   ops.gemm_reduce.run(problem, std::get<plan::GemmReducePlan>(plan),
                       {t.a, t.weights.at(0), bias, t.outs.at(0), t.residual}, stream, t.reachable);
 }

@@ -11,7 +11,7 @@ namespace tilelace::cuda {
 inline constexpr std::int32_t kEveryRank = -1;
 
 /// Symmetric memory as the switch is told of it.
-struct MultimemPlace {
+struct SumsPlace {
   std::byte* base = nullptr;       ///< rank r's part at base + r * stride
   std::size_t stride = 0;          ///< between ranks
   std::byte* multicast = nullptr;  ///< every rank's part at once; null: not mapped

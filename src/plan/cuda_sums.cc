@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan of a gemm_ar whose sums the switch makes: only where it is asked for.
+// The public plan of a gemm_ar whose ranks keep their partials: by the switch only where it is
+// asked for.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -41,18 +42,18 @@ void require_options(const Problem& p, const Machine& machine, const PlanOptions
 }
 
 void tell_staging(const Problem& p, Plan& plan) {
-  const auto sums = gemm_multimem_staging_bytes(p);
-  const auto counts = gemm_multimem_counts(p);
+  const auto sums = gemm_sums_staging_bytes(p);
+  const auto counts = gemm_sums_counts(p);
   plan.staging_bytes = counts * 4 + sums;
   plan.staging_formula = fmt::format("counts 4*{} + partials and sums m {} * row {}", counts, p.m,
                                      p.n.front() * static_cast<std::int64_t>(size_of(p.dtype)));
 }
 
-std::string kind_of(const GemmMultimemPlan& /*plan*/) { return "fused multimem"; }
+std::string kind_of(const GemmSumsPlan& /*plan*/) { return "fused multimem"; }
 
 }  // namespace
 
-Plan make_cuda_multimem_plan(const Problem& p, const Machine& machine, const PlanOptions& o) {
+Plan make_cuda_sums_plan(const Problem& p, const Machine& machine, const PlanOptions& o) {
   require_options(p, machine, o);
   if (p.m == 0) {
     Plan plan = empty_plan(p, o, Path::fused, Transport::multimem);
@@ -60,12 +61,11 @@ Plan make_cuda_multimem_plan(const Problem& p, const Machine& machine, const Pla
     return plan;
   }
   // Where out is symmetric memory the call takes the direct way of the same plan.
-  std::vector<GemmMultimemPlan> all = gemm_multimem_candidates(p, {machine.multiprocessors});
-  std::erase_if(all,
-                [&](const GemmMultimemPlan& c) { return c.direct || !wanted(c.gemm.tile, o); });
+  std::vector<GemmSumsPlan> all = gemm_multimem_candidates(p, {machine.multiprocessors});
+  std::erase_if(all, [&](const GemmSumsPlan& c) { return c.direct || !wanted(c.gemm.tile, o); });
   require(!all.empty(), "{}: tile of transport multimem, got {}x{}, expected a compiled one",
           name_of(p.op), o.tile_m.value_or(0), o.tile_n.value_or(0));
-  const GemmMultimemPlan& best = all.front();
+  const GemmSumsPlan& best = all.front();
   const int tiles = work_of(best.gemm, {p.m, p.n.front(), p.k, p.dtype}).order.tiles();
   Plan plan = plan_of(p, best.gemm, tiles);
   plan.path = Path::fused;
@@ -82,6 +82,14 @@ Plan make_cuda_multimem_plan(const Problem& p, const Machine& machine, const Pla
   return plan;
 }
 
-GemmMultimemPlan gemm_multimem_plan_of(const Plan& plan) { return {gemm_plan_of(plan)}; }
+bool keeps_partials(const Plan& plan) {
+  return plan.transport == Transport::multimem ||
+         (plan.path == Path::fused && plan.transport == Transport::pull);
+}
+
+GemmSumsPlan gemm_sums_plan_of(const Plan& plan) {
+  const bool by_switch = plan.transport == Transport::multimem;
+  return {gemm_plan_of(plan), by_switch ? 2 : plan.kernel.shots, false, by_switch};
+}
 
 }  // namespace tilelace::plan

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums by the switch: how a tile is shared, and in which order its roles go. That calls end and
+// Sums of whole tiles: how a tile is shared, and in which order its roles go. That calls end and
 // nothing races is checked with all schedules (tests/protocol).
-#include "schedule/multimem_tiles.h"
+#include "schedule/tile_sums.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 namespace tilelace::schedule {
 namespace {
 
-TEST(MultimemTiles, SharesOfAPartAreAllItsPiecesAndEven) {
+TEST(TileSums, SharesOfAPartAreAllItsPiecesAndEven) {
   for (int ranks = 1; ranks <= 8; ++ranks)
     for (int pieces = 0; pieces <= 200; ++pieces) {
       int next = 0;
@@ -26,7 +26,7 @@ TEST(MultimemTiles, SharesOfAPartAreAllItsPiecesAndEven) {
     }
 }
 
-TEST(MultimemTiles, CountsOfPartsAreTheirOwn) {
+TEST(TileSums, CountsOfPartsAreTheirOwn) {
   std::vector<int> used(static_cast<std::size_t>(num_counts(50)), 0);
   for (int part = 0; part < 50; ++part) {
     ++used.at(static_cast<std::size_t>(given_count(part)));
@@ -59,27 +59,64 @@ GemmWork work(int tiles, int workers) {
   return make_gemm_work(order, workers, 3, 0);
 }
 
-TEST(MultimemTiles, ATileIsToldBehindTheNextProductOfItsGroup) {
+TEST(TileSums, ATileIsToldAtOnce) {
   Words v;
-  run_multimem_math(work(3, 1), 0, 0, 2, v);
+  EXPECT_EQ(run_sums_math(work(3, 1), 0, 0, 2, v), 2);
   EXPECT_EQ(v.said,
-            (std::vector<std::string>{"multiply 0", "give 0", "skip 1", "multiply 2", "admit",
-                                      "tell given 0", "give 2", "admit", "tell given 2"}));
+            (std::vector<std::string>{"multiply 0", "give 0", "admit", "tell given 0", "skip 1",
+                                      "multiply 2", "give 2", "admit", "tell given 2"}));
 }
 
-TEST(MultimemTiles, TheEndOfATileComesBehindTheSumsOfTheNext) {
+TEST(TileSums, TheEndOfATileComesBehindTheSumsOfTheNext) {
   Words v;
-  run_multimem_reduce(work(3, 2), 0, v);
+  run_sums_reduce(work(7, 2), 0, 2, v);
   EXPECT_EQ(v.said,
             (std::vector<std::string>{
                 "admit", "await given 0", "reduce 0", "tell summed 0", "await given 2", "reduce 2",
                 "tell summed 2", "await summed 0", "deliver 0", "await summed 2", "deliver 2"}));
 }
 
-TEST(MultimemTiles, AWorkerWithoutTilesOnlyEnters) {
+TEST(TileSums, AGroupEndsItsLastTile) {
   Words v;
-  run_multimem_math(work(1, 2), 1, 0, 2, v);
-  run_multimem_reduce(work(1, 2), 1, v);
+  sum_last(work(7, 2), 6, v);
+  EXPECT_EQ(v.said, (std::vector<std::string>{"admit", "await given 6", "reduce 6", "tell summed 6",
+                                              "await summed 6", "deliver 6"}));
+}
+
+/// How often tiles are summed.
+struct Counts {
+  std::vector<int> times;
+  void skip(GemmSegment /*s*/) {}
+  void multiply(GemmSegment /*s*/) {}
+  void admit() {}
+  void give(GemmCell /*c*/) {}
+  void tell_given(int /*t*/) {}
+  void await_given(int /*t*/) {}
+  void reduce(int t, GemmCell /*c*/) { ++times.at(static_cast<std::size_t>(t)); }
+  void tell_summed(int /*t*/) {}
+  void await_summed(int /*t*/) {}
+  void deliver(int /*t*/, GemmCell /*c*/) {}
+};
+
+TEST(TileSums, EveryTileIsSummedOnce) {
+  for (int tiles = 1; tiles <= 40; ++tiles)
+    for (int workers = 1; workers <= 12; ++workers)
+      for (int lanes = 1; lanes <= 2; ++lanes) {
+        Counts v{std::vector<int>(static_cast<std::size_t>(tiles), 0)};
+        const GemmWork all = work(tiles, workers);
+        for (int w = 0; w < workers; ++w) {
+          for (int lane = 0; lane < lanes; ++lane)
+            sum_last(all, run_sums_math(all, w, lane, lanes, v), v);
+          run_sums_reduce(all, w, lanes, v);
+        }
+        for (const int times : v.times) EXPECT_EQ(times, 1) << tiles << " " << workers;
+      }
+}
+
+TEST(TileSums, AWorkerWithoutTilesOnlyEnters) {
+  Words v;
+  sum_last(work(1, 2), run_sums_math(work(1, 2), 1, 0, 2, v), v);
+  run_sums_reduce(work(1, 2), 1, 2, v);
   EXPECT_EQ(v.said, (std::vector<std::string>{"admit"}));
 }
 

@@ -1,46 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the switch does for one rank: it adds up what all ranks have at an address, stores at it
-// with all ranks, adds to a count of all ranks. Hardware: an address of the multicast mapping
-// stands for the same place of every rank. Emulated, for checks on machines without multicast: the
-// rank does it itself, by loads from, stores to and additions at each of them.
+// Who adds up what all ranks have at an address, stores at it with all ranks, adds to a count of
+// all ranks. The switch: an address of the multicast mapping stands for the same place of every
+// rank. Or the rank itself, by loads from, stores to and additions at each of its peers.
 #pragma once
 #include <type_traits>
 
 #include "backend/cuda/device/elements.h"
-#include "backend/cuda/device/multimem_place.h"
+#include "backend/cuda/device/sums_place.h"
 #include "comm/cuda_atomics.h"
 
 namespace tilelace::cuda {
 
-enum class MultimemBy : std::uint8_t { hardware, emulated };
+enum class SumsBy : std::uint8_t { by_switch, by_peers };
 
 /// Offsets are those of the symmetric memory, in multiples of 16 bytes (counts: 4).
-template <MultimemBy kBy, class Element>
-struct Multimem;
+template <SumsBy kBy>
+struct Sums;
 
-template <class Element>
-struct Multimem<MultimemBy::hardware, Element> {
+template <>
+struct Sums<SumsBy::by_switch> {
   /// The sum of eight elements of every rank, added in fp32 in the switch's order, rounded once.
   /// Called by: any thread, once all of them were published to it. Order: relaxed.
-  static TILELACE_DEVICE uint4 reduce(const MultimemPlace& p, int /*ranks*/, std::size_t offset) {
-    uint4 v;
+  template <class Element>
+  static TILELACE_DEVICE uint4 load(const SumsPlace& p, int /*rank*/, std::size_t offset) {
+    uint4 sum;
     if constexpr (std::is_same_v<Element, __nv_bfloat16>)
       asm volatile(
           "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.bf16x2 {%0, %1, %2, %3}, [%4];"
-          : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+          : "=r"(sum.x), "=r"(sum.y), "=r"(sum.z), "=r"(sum.w)
           : "l"(p.multicast + offset)
           : "memory");
     else
       asm volatile(
           "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.f16x2 {%0, %1, %2, %3}, [%4];"
-          : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+          : "=r"(sum.x), "=r"(sum.y), "=r"(sum.z), "=r"(sum.w)
           : "l"(p.multicast + offset)
           : "memory");
-    return v;
+    return sum;
   }
   /// The same 16 bytes to every rank. Order: relaxed; published by a count that is added to behind
   /// it. Never blocks.
-  static TILELACE_DEVICE void store(const MultimemPlace& p, int /*ranks*/, std::size_t offset,
+  template <class Element>
+  static TILELACE_DEVICE void store(const SumsPlace& p, int /*ranks*/, std::size_t offset,
                                     const uint4& v) {
     if constexpr (std::is_same_v<Element, __nv_bfloat16>)
       asm volatile("multimem.st.relaxed.sys.global.v4.bf16x2 [%0], {%1, %2, %3, %4};" ::"l"(
@@ -53,34 +54,33 @@ struct Multimem<MultimemBy::hardware, Element> {
                    "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
                    : "memory");
   }
-  /// Adds one to a count of every rank. Called by: one thread a rank. Order: release at system
-  /// scope, as signal (device/transfer.h).
-  static TILELACE_DEVICE void count(const MultimemPlace& p, int /*ranks*/, std::size_t offset) {
-    asm volatile("multimem.red.release.sys.global.add.u32 [%0], %1;" ::"l"(p.multicast + offset),
-                 "r"(1U)
-                 : "memory");
+  /// Adds one to a count of every rank. Called by: a warp. Order: release at system scope, as
+  /// signal (device/transfer.h).
+  static TILELACE_DEVICE void count(const SumsPlace& p, int /*ranks*/, std::size_t offset) {
+    if ((threadIdx.x & 31) == 0)
+      asm volatile("multimem.red.release.sys.global.add.u32 [%0], %1;" ::"l"(p.multicast + offset),
+                   "r"(1U)
+                   : "memory");
   }
   /// Between accesses to the same memory by the rank's own addresses and by those of the multicast
   /// mapping; somewhere on the way from one to the other.
   static TILELACE_DEVICE void alias_fence() { asm volatile("fence.proxy.alias;" ::: "memory"); }
 };
 
-template <class Element>
-struct Multimem<MultimemBy::emulated, Element> {
-  /// In rank order.
-  static TILELACE_DEVICE uint4 reduce(const MultimemPlace& p, int ranks, std::size_t offset) {
-    float sum[8] = {};
-    for (int r = 0; r < ranks; ++r) {
-      uint4 v;
-      asm volatile("ld.relaxed.sys.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                   : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                   : "l"(p.base + r * p.stride + offset)
-                   : "memory");
-      add_elements<Element>(sum, v);
-    }
-    return pack_elements<Element>(sum);
+template <>
+struct Sums<SumsBy::by_peers> {
+  /// Eight elements of a rank.
+  template <class Element>
+  static TILELACE_DEVICE uint4 load(const SumsPlace& p, int rank, std::size_t offset) {
+    uint4 v;
+    asm volatile("ld.relaxed.sys.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p.base + rank * p.stride + offset)
+                 : "memory");
+    return v;
   }
-  static TILELACE_DEVICE void store(const MultimemPlace& p, int ranks, std::size_t offset,
+  template <class Element>
+  static TILELACE_DEVICE void store(const SumsPlace& p, int ranks, std::size_t offset,
                                     const uint4& v) {
     for (int r = 0; r < ranks; ++r)
       asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(
@@ -88,10 +88,12 @@ struct Multimem<MultimemBy::emulated, Element> {
                    "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
                    : "memory");
   }
-  static TILELACE_DEVICE void count(const MultimemPlace& p, int ranks, std::size_t offset) {
-    for (int r = 0; r < ranks; ++r)
+  /// A lane a rank: one release for all, where each would wait for the one before it.
+  static TILELACE_DEVICE void count(const SumsPlace& p, int ranks, std::size_t offset) {
+    const int rank = static_cast<int>(threadIdx.x) & 31;
+    if (rank < ranks)
       comm::CudaAtomics::add_release(
-          reinterpret_cast<std::uint32_t*>(p.base + r * p.stride + offset), 1U);
+          reinterpret_cast<std::uint32_t*>(p.base + rank * p.stride + offset), 1U);
   }
   static TILELACE_DEVICE void alias_fence() {}
 };

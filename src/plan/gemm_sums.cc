@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/gemm_sums.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ostream>
+
+#include "core/check.h"
+#include "plan/gemm_ar.h"
+#include "schedule/tile_sums.h"
+
+namespace tilelace::plan {
+namespace {
+
+using schedule::ceil_div;
+using schedule::Index;
+
+// Over NVLink (docs/decisions/0006); the tail is the last tiles: their flags, and their sums.
+constexpr double kPullBytesPerUs = 330e3;
+constexpr double kTailUs = 10;
+/// Tiles are summed beside products.
+constexpr double kBesideCost = 1.015;
+
+/// What a link carries one way. By the switch: a rank's partials and its share of the sums. In one
+/// shot all terms but the own, in two a share of them and of the sums.
+double moved_bytes(const Problem& p, const GemmSumsPlan& plan) {
+  const auto bytes = static_cast<double>(p.m * p.n.front()) * 2;
+  if (plan.by_switch) return bytes * (1 + 1.0 / p.ranks);
+  if (plan.shots == 1) return bytes * (p.ranks - 1);
+  return bytes * 2 * (p.ranks - 1) / p.ranks;
+}
+
+double predict(const Problem& p, const GemmSumsPlan& plan) {
+  const double moved = moved_bytes(p, plan) / kPullBytesPerUs;
+  const GemmTile& tile = plan.gemm.tile;
+  const double tiles = static_cast<double>(ceil_div(p.m, tile.worker_rows())) *
+                       static_cast<double>(ceil_div(p.n.front(), tile.worker_cols()));
+  const double last = std::min(1.0, plan.gemm.workers / std::max(tiles, 1.0));
+  return std::max(plan.gemm.predicted_us * kBesideCost, moved) + last * moved + kTailUs;
+}
+
+/// All plans like this one, for every tile that `made` is true of.
+template <class Made>
+void add(const Problem& p, const GemmMachine& machine, const Made& made, GemmSumsPlan like,
+         std::vector<GemmSumsPlan>& plans) {
+  require_gemm_ar(p);
+  require(p.m > 0, "gemm_ar: m, got 0, expected rows to plan for");
+  constexpr double kStagedUs = 1e-3;  // the copy goes under the next tiles; beside the direct way
+  for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
+    if (!made(gemm.tile.name) || gemm.split_tiles != 0) continue;
+    like.gemm = gemm;
+    like.predicted_us = predict(p, like) + (like.direct || like.shots == 1 ? 0 : kStagedUs);
+    plans.push_back(like);
+  }
+}
+
+std::vector<GemmSumsPlan> sorted(std::vector<GemmSumsPlan> plans) {
+  std::stable_sort(plans.begin(), plans.end(), [](const GemmSumsPlan& a, const GemmSumsPlan& b) {
+    return a.predicted_us < b.predicted_us;
+  });
+  return plans;
+}
+
+}  // namespace
+
+std::string describe(const GemmSumsPlan& plan) {
+  return fmt::format("{}, {}; {}", plan.by_switch ? "multimem" : "pull",
+                     plan.shots == 1 ? "one shot"
+                     : plan.direct   ? "direct"
+                                     : "staged",
+                     describe(plan.gemm));
+}
+
+std::ostream& operator<<(std::ostream& out, const GemmSumsPlan& plan) {
+  return out << describe(plan);
+}
+
+std::vector<GemmSumsPlan> gemm_sums_candidates(const Problem& p, const GemmMachine& machine) {
+  std::vector<GemmSumsPlan> plans;
+  if (p.ranks <= 2) add(p, machine, can_pull, {{}, 1, false, false}, plans);
+  for (const bool direct : {true, false}) add(p, machine, can_pull, {{}, 2, direct, false}, plans);
+  return sorted(std::move(plans));
+}
+
+std::vector<GemmSumsPlan> gemm_multimem_candidates(const Problem& p, const GemmMachine& machine) {
+  std::vector<GemmSumsPlan> plans;
+  for (const bool direct : {true, false})
+    add(p, machine, can_multimem, {{}, 2, direct, true}, plans);
+  return sorted(std::move(plans));
+}
+
+GemmSumsPlan directly(GemmSumsPlan plan) {
+  plan.shots = 2;
+  plan.direct = true;
+  return plan;
+}
+
+int sums_roundings(const Problem& p, const GemmSumsPlan& plan) {
+  const bool completed = p.bias || p.residual || p.activation != Activation::none;
+  return plan.by_switch && completed ? 2 : 1;
+}
+
+std::int64_t gemm_sums_staging_bytes(const Problem& p) {
+  require_gemm_ar(p);
+  return p.m * p.n.front() * static_cast<Index>(size_of(p.dtype));
+}
+
+std::int64_t gemm_sums_counts(const Problem& p) {
+  require_gemm_ar(p);
+  Index most = 0;
+  for (const GemmTile& t : kGemmTiles) {
+    if (!can_pull(t.name) && !can_multimem(t.name)) continue;
+    const Index tiles = ceil_div(p.m, t.worker_rows()) * ceil_div(p.n.front(), t.worker_cols());
+    most = std::max(most, tiles * t.cluster());
+  }
+  return schedule::num_counts(static_cast<int>(most));
+}
+
+}  // namespace tilelace::plan

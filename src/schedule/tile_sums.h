@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// A fused gemm_ar in which every rank keeps its partials and sums are made of whole tiles, by the
+// switch (transport `multimem`) or by warps that read from all ranks (transport `pull`). All ranks
+// walk the tiles of the whole product [m, n]. A finished tile goes, rounded, into the own slot, and
+// every rank is told; a tile that all ranks have given is summed in pieces of 16 bytes.
+//
+// In one shot every rank sums all pieces for itself. In two it sums an equal share of them, stores
+// those sums with all ranks and tells every rank again.
+//
+// Two counts a part of a tile, a part being what one CTA of a worker computes: `given` and
+// `summed`. Whoever gives or sums adds one to them at every rank. One count for both would not do:
+// a rank that has seen all partials may count its sums at a peer before another rank's partial is
+// counted there. Counts are never set back: a rank knows how often each has been used, which calls
+// in one shot do of `given` alone.
+//
+// No rank waits for ever: products wait for nobody, sums of a tile for the products of the same
+// tile, the end of a tile for sums of the same tile.
+#pragma once
+#include "schedule/gemm.h"
+#include "schedule/rows.h"
+
+namespace tilelace::schedule {
+
+/// Counts of a part, among those of the call.
+[[nodiscard]] TILELACE_HD constexpr int given_count(int part) { return 2 * part; }
+[[nodiscard]] TILELACE_HD constexpr int summed_count(int part) { return 2 * part + 1; }
+[[nodiscard]] TILELACE_HD constexpr int num_counts(int parts) { return 2 * parts; }
+
+/// Which of a part's pieces a rank sums, in two shots.
+struct PieceRange {
+  int begin = 0, end = 0;
+};
+[[nodiscard]] TILELACE_HD constexpr PieceRange pieces_of(int rank, int ranks, int pieces) {
+  const auto border = [&](int r) { return pieces / ranks * r + pieces % ranks * r / ranks; };
+  return {border(rank), border(rank + 1)};
+}
+
+/// Whether the group that multiplies a tile has none behind it: nobody has more time than that
+/// group to sum it, and the end of the call waits for it. `lanes`: groups that take turns.
+template <class Work>
+[[nodiscard]] TILELACE_HD constexpr bool sums_itself(const Work& work, int tile, int lanes) {
+  return tile + lanes * work.workers >= work.order.tiles();
+}
+
+/// Role math, of the worker's `lane`-th of `lanes` warpgroups that take turns; whole tiles only.
+/// Verbs: skip(segment), multiply(segment) as run_gemm_math; give(cell) stores the accumulator in
+/// the own slot; admit(); tell_given(tile) once it is there, while the other group multiplies. The
+/// last tile, for sum_last; -1: it had none.
+template <class Work, class Verbs>
+TILELACE_ROLE int run_sums_math(const Work& work, int worker, int lane, int lanes, Verbs& v) {
+  GemmSegments segments(work, worker);
+  GemmSegment s;
+  int last = -1;
+  for (int turn = 0; segments.next(work, s); turn = turn + 1 == lanes ? 0 : turn + 1) {
+    if (turn != lane) {
+      v.skip(s);
+      continue;
+    }
+    v.multiply(s);
+    v.give(work.order.cell(s.tile));
+    v.admit();
+    v.tell_given(s.tile);
+    last = s.tile;
+  }
+  return last;
+}
+
+/// Role reduce, of the same worker, of all tiles but those that groups sum themselves:
+///   admit()               may this call's sums be stored?
+///   await_given(tile)     all ranks' partials of the worker's part are in their slots
+///   reduce(tile, cell)    the pieces, or this rank's share of them: added up and stored
+///   tell_summed(tile)     in two shots, as all that follows: they are with all ranks
+///   await_summed(tile)    all ranks' shares are here
+///   deliver(tile, cell)   from the own slot to the user, where sums are not stored there
+/// The end of a tile comes behind the sums of the next one.
+template <class Work, class Verbs>
+TILELACE_ROLE void run_sums_reduce(const Work& work, int worker, int lanes, Verbs& v) {
+  v.admit();
+  int before = -1;
+  for (int tile = worker; !sums_itself(work, tile, lanes); tile += work.workers) {
+    v.await_given(tile);
+    v.reduce(tile, work.order.cell(tile));
+    v.tell_summed(tile);
+    if (before >= 0) {
+      v.await_summed(before);
+      v.deliver(before, work.order.cell(before));
+    }
+    before = tile;
+  }
+  if (before < 0) return;
+  v.await_summed(before);
+  v.deliver(before, work.order.cell(before));
+}
+
+/// The same of the last tile of a group that multiplied, by that group.
+template <class Work, class Verbs>
+TILELACE_ROLE void sum_last(const Work& work, int tile, Verbs& v) {
+  if (tile < 0) return;
+  v.admit();
+  v.await_given(tile);
+  v.reduce(tile, work.order.cell(tile));
+  v.tell_summed(tile);
+  v.await_summed(tile);
+  v.deliver(tile, work.order.cell(tile));
+}
+
+/// All of it for a rank, where a tile is `tile_m` rows of one column of tiles, as the checker sees
+/// it. A row is a piece.
+struct TileSums {
+  int rank = 0, ranks = 1;
+  int actors = 1;  ///< that play the roles of all workers
+  Index m = 0;
+  int tile_m = 1;
+  bool one_shot = false;
+  bool direct = false;  ///< in two shots: sums go to where peers want them
+  GemmWork work;
+
+  [[nodiscard]] constexpr int tiles() const { return work.order.tiles(); }
+  [[nodiscard]] constexpr RowRange rows(GemmCell c) const {
+    const Index begin = Index{c.row} * tile_m;
+    return {begin, min_of(begin + tile_m, m)};
+  }
+  [[nodiscard]] constexpr RowRange share(GemmCell c, int of) const {
+    const RowRange all = rows(c);
+    if (one_shot) return all;
+    const PieceRange mine = pieces_of(of, ranks, static_cast<int>(all.size()));
+    return {all.begin + mine.begin, all.begin + mine.end};
+  }
+};
+
+/// `order`: as many rows of tiles as m has.
+constexpr TileSums make_tile_sums(const RowSplit& split, int rank, int tile_m,
+                                  const GemmOrder& order, int workers) {
+  TileSums s;
+  s.rank = rank;
+  s.ranks = split.ranks;
+  s.m = split.m;
+  s.tile_m = tile_m;
+  s.work = make_gemm_work(order, workers, 1, 0);
+  return s;
+}
+
+}  // namespace tilelace::schedule
