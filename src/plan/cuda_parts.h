@@ -48,6 +48,8 @@ std::vector<std::string> rejected_of(const std::vector<Candidate>& all,
 /// make_cuda_plan of gemm_rs and gemm_ar, for what is legal as far as all ops go.
 Plan make_cuda_reduce_plan(const Problem&, const Machine&, const PlanOptions&);
 
+/// What a slot holds on each rank, whichever way calls of the op go.
+void tell_sum_staging(const Problem&, Plan&);
 /// Of transport multimem, which the options ask for. Errors: usage (not a gemm_ar, no multicast).
 Plan make_cuda_sums_plan(const Problem&, const Machine&, const PlanOptions&);
 

@@ -178,24 +178,6 @@ std::vector<ReduceCandidate> candidates_of(const Problem& p, const Machine& m,
   return all;
 }
 
-void tell_staging(const Problem& p, Plan& plan) {
-  const Index sums = gemm_reduce_staging_bytes(p, plan.partials);
-  const bool all = p.op == Op::gemm_ar;
-  const Index flags = all ? gemm_ar_flags(p.ranks) : kMaxPartialFlags;
-  // Calls with fewer rows may take the other path.
-  const Index fused =
-      all ? gemm_ar_staging_bytes(p, plan.partials) : gemm_rs_staging_bytes(p, plan.partials);
-  const Index handed = way_of(plan) ? gemm_hand_staging_bytes(p) : 0;
-  const Index counts = all ? gemm_sums_counts(p) : 0;
-  plan.staging_bytes = (flags + counts) * 4 + std::max({sums, fused, handed});
-  plan.staging_formula = fmt::format(
-      "flags 4*{} + max(partials in whole tiles{} {}, behind the product {}: m {} "
-      "partials of row {}, of few rows the peers' too{})",
-      flags + counts, all ? " and results" : "", fused, std::max(sums, handed), p.m,
-      p.n.front() * static_cast<Index>(size_of(plan.partials)),
-      handed > 0 ? ", and what comes in" : "");
-}
-
 int tiles_of(const ReduceCandidate& c, const Problem& p) {
   const schedule::GemmWork work = work_of(c.gemm, {p.m, p.n.front(), p.k, p.dtype});
   if (c.path == Path::unfused || c.shots > 0) return work.order.tiles();
@@ -246,11 +228,29 @@ Plan make_hand_plan(const Problem& p, const Machine& machine, const PlanOptions&
                                   "every run"
                                 : "");
   plan.rejected = rejected_of(all, kind_of_hand);
-  tell_staging(p, plan);
+  tell_sum_staging(p, plan);
   return plan;
 }
 
 }  // namespace
+
+void tell_sum_staging(const Problem& p, Plan& plan) {
+  const Index sums = gemm_reduce_staging_bytes(p, plan.partials);
+  const bool all = p.op == Op::gemm_ar;
+  const Index flags = all ? gemm_ar_flags(p.ranks) : kMaxPartialFlags;
+  // Calls with fewer rows may take the other path.
+  const Index fused =
+      all ? gemm_ar_staging_bytes(p, plan.partials) : gemm_rs_staging_bytes(p, plan.partials);
+  const Index handed = way_of(plan) ? gemm_hand_staging_bytes(p) : 0;
+  const Index counts = all ? gemm_sums_counts(p) : 0;
+  plan.staging_bytes = (flags + counts) * 4 + std::max({sums, fused, handed});
+  plan.staging_formula = fmt::format(
+      "flags 4*{} + max(partials in whole tiles{} {}, behind the product {}: m {} "
+      "partials of row {}, of few rows the peers' too{})",
+      flags + counts, all ? " and results" : "", fused, std::max(sums, handed), p.m,
+      p.n.front() * static_cast<Index>(size_of(plan.partials)),
+      handed > 0 ? ", and what comes in" : "");
+}
 
 Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanOptions& options) {
   if (options.transport == Transport::multimem) return make_cuda_sums_plan(p, machine, options);
@@ -261,7 +261,7 @@ Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanO
                            way ? plan::transport_of(*way) : Transport::pull);
     if (way) plan.route = plan::route_of(*way);
     plan.partials = options.partials.value_or(p.dtype);
-    tell_staging(p, plan);
+    tell_sum_staging(p, plan);
     return plan;
   }
   if (way) return make_hand_plan(p, machine, options, *way);
@@ -295,7 +295,7 @@ Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanO
                                              : "fused pull: not faster, taken when asked for");
     plan.rejected.emplace_back("fused push: not faster, taken when asked for");
   }
-  tell_staging(p, plan);
+  tell_sum_staging(p, plan);
   return plan;
 }
 

@@ -41,14 +41,6 @@ void require_options(const Problem& p, const Machine& machine, const PlanOptions
           name_of(o.partials.value_or(p.dtype)), name_of(p.dtype));
 }
 
-void tell_staging(const Problem& p, Plan& plan) {
-  const auto sums = gemm_sums_staging_bytes(p);
-  const auto counts = gemm_sums_counts(p);
-  plan.staging_bytes = counts * 4 + sums;
-  plan.staging_formula = fmt::format("counts 4*{} + partials and sums m {} * row {}", counts, p.m,
-                                     p.n.front() * static_cast<std::int64_t>(size_of(p.dtype)));
-}
-
 std::string kind_of(const GemmSumsPlan& /*plan*/) { return "fused multimem"; }
 
 }  // namespace
@@ -57,7 +49,7 @@ Plan make_cuda_sums_plan(const Problem& p, const Machine& machine, const PlanOpt
   require_options(p, machine, o);
   if (p.m == 0) {
     Plan plan = empty_plan(p, o, Path::fused, Transport::multimem);
-    tell_staging(p, plan);
+    tell_sum_staging(p, plan);
     return plan;
   }
   // Where out is symmetric memory the call takes the direct way of the same plan.
@@ -78,7 +70,7 @@ Plan make_cuda_sums_plan(const Problem& p, const Machine& machine, const PlanOpt
                     "where that is symmetric memory on all ranks, else by staging",
                     best.gemm.predicted_us);
   plan.rejected = rejected_of(all, kind_of);
-  tell_staging(p, plan);
+  tell_sum_staging(p, plan);
   return plan;
 }
 
