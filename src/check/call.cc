@@ -41,7 +41,6 @@ std::string to_string(const CallSpec& s) {
   if (s.hand) text += fmt::format(" handed {}", kHands.at(static_cast<std::size_t>(*s.hand)));
   if (s.shots != 1) text += fmt::format(" shots {}", s.shots);
   if (s.direct) text += " direct";
-  if (s.one_shot) text += " one shot";
   if (s.lag != 0) text += fmt::format(" lag {}", s.lag);
   if (s.by_columns) text += " by columns";
   if (s.copied != 0) text += fmt::format(" copied {} chunk_cols {}", s.copied, s.chunk_cols);
@@ -133,12 +132,11 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
   if (s.transport == Transport::pull && !gather && !mesh) return "pull of partials needs the mesh";
   if (s.straddle && (!mesh || s.op == Op::gemm_ar)) return "straddle needs the mesh, not gemm_ar";
   const bool pushed = s.unfused && s.transport == Transport::push;
-  if (s.shots != 1 && (!pushed || s.op != Op::gemm_ar || s.shots != 2)) {
-    return "shots are 1 or, for gemm_ar that is pushed unfused, 2";
-  }
   const bool switched = s.transport == Transport::multimem;
-  if (s.direct && s.shots != 2 && !switched) return "direct is for two shots and multimem";
-  if (s.one_shot && (!switched || s.direct)) return "one_shot is for multimem that is not direct";
+  if (s.shots != 1 && ((!pushed && !switched) || s.op != Op::gemm_ar || s.shots != 2)) {
+    return "shots are 1 or, for gemm_ar that is pushed unfused or multimem, 2";
+  }
+  if (s.direct && s.shots != 2) return "direct is for two shots and multimem";
   if (switched && (s.op != Op::gemm_ar || !mesh || s.unfused || s.blocks != 1))
     return "multimem is for fused gemm_ar over the mesh, of one block";
   if (s.hand && (!s.unfused || s.op != Op::gemm_rs || s.shots != 1)) {

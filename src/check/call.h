@@ -34,9 +34,8 @@ struct CallSpec {
   /// Of an unfused gemm_rs: partials are handed to their owners so (schedule/hand_rows.h);
   /// transport and route do not count.
   std::optional<schedule::HandWay> hand;
-  int shots = 1;          ///< unfused push, gemm_ar: 2: sums are shared
-  bool direct = false;    ///< in two shots, multimem: sums go to where peers want them
-  bool one_shot = false;  ///< multimem: every rank sums all of each tile for itself, as pull does
+  int shots = 1;        ///< gemm_ar, unfused push or multimem: 2: sums are shared
+  bool direct = false;  ///< in two shots: sums go to where peers want them
   /// Of a fused gemm_ar as GPUs have it (schedule/share_tiles.h): columns by which own tiles come
   /// behind the others; 0: other calls. Transport push: copy engines carry `copied` chunks of each
   /// rank, of chunk_cols columns; or store: all tiles leave from the product. `blocks` are a

@@ -206,7 +206,7 @@ void CallPlan::cut_switched() {
                                                  std::max(1, workers_ / kRolesOfSwitched)));
     switched_.back().actors = workers_;
     switched_.back().direct = spec_.direct;
-    switched_.back().one_shot = spec_.one_shot;
+    switched_.back().one_shot = spec_.shots == 1;
     incoming_.emplace_back(0);
   }
   const schedule::TileSums& s = switched_.front();

@@ -65,10 +65,11 @@ std::vector<CallSpec> switched_sums() {
     all.push_back(small(Op::gemm_ar, RouteKind::mesh, Transport::multimem, 42));
     all.back().blocks = 1;
     all.back().tile_m = 6;
+    all.back().shots = 2;
     all.back().direct = direct;
   }
   all.push_back(all.front());
-  all.back().one_shot = true;
+  all.back().shots = 1;
   return all;
 }
 

@@ -82,9 +82,9 @@ CallSpec random_call(Dice& dice, int ranks) {
     if (s.op == Op::gemm_ar && dice.one_in(6)) {
       s.transport = Transport::multimem;
       s.unfused = false;
-      s.blocks = s.shots = 1;
+      s.blocks = 1;
       s.direct = dice.one_in(2);
-      s.one_shot = !s.direct && dice.one_in(2);
+      s.shots = s.direct || !dice.one_in(2) ? 2 : 1;
     }
     if (s.op == Op::gemm_ar && s.transport != Transport::multimem && dice.one_in(3)) {
       s.transport = dice.one_in(4) ? Transport::store : Transport::push;
@@ -176,12 +176,13 @@ std::vector<CheckConfig> variants(const CallSpec& shape, int ranks, int workers)
   CallSpec switched = shape;
   switched.transport = Transport::multimem;
   switched.blocks = 1;
+  switched.shots = 2;
   for (const bool direct : {false, true}) {
     switched.direct = direct;
     add_runs(all, switched, ranks, workers);
   }
   switched.direct = false;
-  switched.one_shot = true;
+  switched.shots = 1;
   add_runs(all, switched, ranks, workers);
   for (const int copied : {0, 2, 100}) {
     CallSpec shared = shape;

@@ -24,7 +24,7 @@ GemmReducePlan gemm_reduce_plan_of(const Plan&);
 GemmHandPlan gemm_hand_plan_of(const Plan&);
 /// Of a fused gemm_ar whose transport is pull or multimem (staged).
 GemmSumsPlan gemm_sums_plan_of(const Plan&);
-/// Whether a gemm_ar's plan is one.
+/// Whether a plan is one.
 bool keeps_partials(const Plan&);
 
 /// The fastest prediction for one product (product_of) on operands that are all there. m > 0.

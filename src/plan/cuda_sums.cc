@@ -75,8 +75,9 @@ Plan make_cuda_sums_plan(const Problem& p, const Machine& machine, const PlanOpt
 }
 
 bool keeps_partials(const Plan& plan) {
-  return plan.transport == Transport::multimem ||
-         (plan.path == Path::fused && plan.transport == Transport::pull);
+  return plan.op == Op::gemm_ar &&
+         (plan.transport == Transport::multimem ||
+          (plan.path == Path::fused && plan.transport == Transport::pull));
 }
 
 GemmSumsPlan gemm_sums_plan_of(const Plan& plan) {

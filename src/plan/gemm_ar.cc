@@ -18,7 +18,6 @@ using schedule::ceil_div;
 using schedule::Index;
 
 // Measured on H200s over NVLink (docs/decisions/0006); the tail is the end of the last tiles.
-constexpr double kSendBytesPerUs = 330e3;
 constexpr double kCopyBytesPerUs = 1.2e6;
 constexpr double kTailUs = 10;
 // Of owners of columns: among four, m 128 to 1024. Where all products end together, links carry

@@ -18,9 +18,7 @@ namespace {
 using schedule::ceil_div;
 using schedule::Index;
 
-// Measured on H200s over NVLink (docs/decisions/0006).
-constexpr double kSendBytesPerUs = 330e3;
-constexpr double kTailUs = 6;
+constexpr double kTailUs = 6;  ///< measured on H200s
 /// For every column of a tile beyond so many, whatever m: why is not known. Two and four H200s, m
 /// 512 to 8192: up to m 4096 p184 and p192 take 2 to 5 % longer than p144 and p160 where the
 /// products alone take as long, at m 8192 no longer.

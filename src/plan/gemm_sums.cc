@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "plan/gemm_ar.h"
+#include "plan/gemm_cost.h"
 #include "schedule/tile_sums.h"
 
 namespace tilelace::plan {
@@ -16,9 +17,7 @@ namespace {
 using schedule::ceil_div;
 using schedule::Index;
 
-// Over NVLink (docs/decisions/0006); the tail is the last tiles: their flags, and their sums.
-constexpr double kPullBytesPerUs = 330e3;
-constexpr double kTailUs = 10;
+constexpr double kTailUs = 10;  ///< of the last tiles: their flags, and their sums
 /// Tiles are summed beside products.
 constexpr double kBesideCost = 1.015;
 
@@ -32,7 +31,7 @@ double moved_bytes(const Problem& p, const GemmSumsPlan& plan) {
 }
 
 double predict(const Problem& p, const GemmSumsPlan& plan) {
-  const double moved = moved_bytes(p, plan) / kPullBytesPerUs;
+  const double moved = moved_bytes(p, plan) / kSendBytesPerUs;
   const GemmTile& tile = plan.gemm.tile;
   const double tiles = static_cast<double>(ceil_div(p.m, tile.worker_rows())) *
                        static_cast<double>(ceil_div(p.n.front(), tile.worker_cols()));
@@ -94,11 +93,6 @@ GemmSumsPlan directly(GemmSumsPlan plan) {
   plan.shots = 2;
   plan.direct = true;
   return plan;
-}
-
-int sums_roundings(const Problem& p, const GemmSumsPlan& plan) {
-  const bool completed = p.bias || p.residual || p.activation != Activation::none;
-  return plan.by_switch && completed ? 2 : 1;
 }
 
 std::int64_t gemm_sums_staging_bytes(const Problem& p) {

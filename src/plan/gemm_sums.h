@@ -37,9 +37,6 @@ std::vector<GemmSumsPlan> gemm_multimem_candidates(const Problem&, const GemmMac
 /// two ranks that moves as much as one shot and leaves each half of the adding (decision 0017).
 GemmSumsPlan directly(GemmSumsPlan);
 
-/// How often a rank's part is rounded before the last rounding: itself, and by the switch the sum.
-int sums_roundings(const Problem&, const GemmSumsPlan&);
-
 /// Bytes of one slot on each rank, whatever the plan: partials, which sums take the place of.
 std::int64_t gemm_sums_staging_bytes(const Problem&);
 /// Counts beside each slot, whatever the plan.

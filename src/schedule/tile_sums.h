@@ -65,6 +65,22 @@ TILELACE_ROLE int run_sums_math(const Work& work, int worker, int lane, int lane
   return last;
 }
 
+namespace detail {
+
+template <class Work, class Verbs>
+TILELACE_ROLE void sum_tile(const Work& work, int tile, Verbs& v) {
+  v.await_given(tile);
+  v.reduce(tile, work.order.cell(tile));
+  v.tell_summed(tile);
+}
+template <class Work, class Verbs>
+TILELACE_ROLE void end_tile(const Work& work, int tile, Verbs& v) {
+  v.await_summed(tile);
+  v.deliver(tile, work.order.cell(tile));
+}
+
+}  // namespace detail
+
 /// Role reduce, of the same worker, of all tiles but those that groups sum themselves:
 ///   admit()               may this call's sums be stored?
 ///   await_given(tile)     all ranks' partials of the worker's part are in their slots
@@ -78,18 +94,11 @@ TILELACE_ROLE void run_sums_reduce(const Work& work, int worker, int lanes, Verb
   v.admit();
   int before = -1;
   for (int tile = worker; !sums_itself(work, tile, lanes); tile += work.workers) {
-    v.await_given(tile);
-    v.reduce(tile, work.order.cell(tile));
-    v.tell_summed(tile);
-    if (before >= 0) {
-      v.await_summed(before);
-      v.deliver(before, work.order.cell(before));
-    }
+    detail::sum_tile(work, tile, v);
+    if (before >= 0) detail::end_tile(work, before, v);
     before = tile;
   }
-  if (before < 0) return;
-  v.await_summed(before);
-  v.deliver(before, work.order.cell(before));
+  if (before >= 0) detail::end_tile(work, before, v);
 }
 
 /// The same of the last tile of a group that multiplied, by that group.
@@ -97,11 +106,8 @@ template <class Work, class Verbs>
 TILELACE_ROLE void sum_last(const Work& work, int tile, Verbs& v) {
   if (tile < 0) return;
   v.admit();
-  v.await_given(tile);
-  v.reduce(tile, work.order.cell(tile));
-  v.tell_summed(tile);
-  v.await_summed(tile);
-  v.deliver(tile, work.order.cell(tile));
+  detail::sum_tile(work, tile, v);
+  detail::end_tile(work, tile, v);
 }
 
 /// All of it for a rank, where a tile is `tile_m` rows of one column of tiles, as the checker sees

@@ -155,7 +155,7 @@ void GpuBackend::enqueue_reduce(const Problem& problem, const Plan& plan, const 
   const void* const x = operands.input.data;
   void* const out = operands.out.front().data;
   const void* const residual = operands.residual.data;
-  if (problem.op == Op::gemm_ar && plan::keeps_partials(plan) && problem.m > 0) {
+  if (plan::keeps_partials(plan) && problem.m > 0) {
     const ReachableOut peers = reachable(operands.out.front());
     auto kernels = with_weights(plan::gemm_sums_plan_of(plan), operands);
     const void* const reached = kernels.by_switch ? peers.multicast : peers.base;

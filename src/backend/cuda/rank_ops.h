@@ -26,7 +26,7 @@ struct RankOps {
   GemmAr gemm_ar;          ///< fused
   GemmReduce gemm_reduce;  ///< gemm_rs and gemm_ar, unfused
   GemmHand gemm_hand;      ///< gemm_rs in the ways that others take
-  GemmSums gemm_sums;      ///< gemm_ar whose sums the switch makes
+  GemmSums gemm_sums;      ///< gemm_ar whose ranks keep their partials
 };
 
 }  // namespace tilelace::cuda

@@ -70,8 +70,6 @@ Path path_of(const OpPlan& plan) {
 int roundings_of(const OpPlan& plan, const Problem& problem) {
   if (const auto* hand = std::get_if<plan::GemmHandPlan>(&plan))
     return plan::roundings_of(hand->way, problem.ranks);
-  if (const auto* sums = std::get_if<plan::GemmSumsPlan>(&plan))
-    return plan::sums_roundings(problem, *sums);
   return is_wide(plan) ? 0 : 1;
 }
 

@@ -11,10 +11,6 @@
 
 namespace tilelace::cuda {
 
-/// Of the loading warpgroup, the warps behind the first one.
-constexpr int kSumThreads = 96;
-constexpr int kSumBarrier = 6;
-
 template <class Tile>
 struct SumsShape : GemmShape<Tile> {
   /// A thread's; all together 504 a thread of each warpgroup.
@@ -33,11 +29,11 @@ TILELACE_DEVICE std::size_t count_at(const GemmSumsParams& p, int count) {
 }
 
 /// Threads that sum together: whole warps, with a named barrier of their own. These neither load
-/// nor multiply.
+/// nor multiply: of the loading warpgroup, the warps behind the first one.
 struct SumWarps {
-  static constexpr int kThreads = kSumThreads;
+  static constexpr int kThreads = 96;
   static TILELACE_DEVICE int thread() { return static_cast<int>(threadIdx.x) - 32; }
-  static TILELACE_DEVICE int barrier() { return kSumBarrier; }
+  static TILELACE_DEVICE int barrier() { return 6; }  // GemmMath has those below
 };
 /// A group that has multiplied.
 struct SumGroup {
@@ -292,8 +288,7 @@ __global__ void __launch_bounds__(GemmShape<Tile>::kThreads, 1)
     ptx::wait_prerequisites();
     const int group = warpgroup - 1;
     SumsMath<Tile, Element, kBy> math(p, shared, place, group);
-    const int last = schedule::run_sums_math(p.work, place.worker, Tile::pingpong ? group : 0,
-                                             Shape::kTurns, math);
+    const int last = schedule::run_sums_math(p.work, place.worker, group, Shape::kTurns, math);
     math.finish();
     PieceSums<Tile, Element, kBy, SumGroup, 8> sums(p, shared);
     schedule::sum_last(p.work, last, sums);
