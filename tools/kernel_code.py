@@ -17,6 +17,7 @@ UNSTAGED = "GemmWideParams"  # fp32 goes straight from registers to memory
 SWITCHED = "GemmSumsParams"  # the switch adds
 PULLED = SWITCHED + " by peers"
 KINDS = {PLAIN: "", "AgGemmParams": " ag_gemm", "GemmRsParams": " gemm_rs",
+         "GemmRsPairParams": " gemm_rs pairs",
          "GemmArParams": " gemm_ar", "GemmGatedParams": " gated",
          "AgGemmGatedParams": " ag_gemm gated", UNSTAGED: " fp32",
          "GemmRsWideParams": " gemm_rs fp32", "GemmArWideParams": " gemm_ar fp32",

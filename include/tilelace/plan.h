@@ -116,7 +116,9 @@ struct Plan {
   std::int64_t chunk_rows = 128;  ///< rows that one transfer moves; independent of tile_m
   int blocks = 1;                 ///< gemm_ar on CPU ranks: row super-blocks
   int workers = 1;
-  bool straddle = false;  ///< tiles may cross shard borders; they then come last (AG) or first (RS)
+  /// Tiles may cross shard borders; they then come last (AG) or first (RS). gemm_rs on GPU ranks: a
+  /// cluster's CTAs have tiles of two shards.
+  bool straddle = false;
   DType partials = DType::bf16;       ///< gemm_rs, gemm_ar: type of the partial sums on the wire
   std::int64_t staging_bytes = 0;     ///< bytes of one slot of the staging buffer on each rank
   std::string staging_formula;        ///< how staging_bytes comes about
@@ -145,7 +147,8 @@ Machine cuda_machine(int multiprocessors = 132);
 /// On a machine of GPUs: bf16, fp16, n and k multiples of 8, at most 8 ranks, over the mesh, fused
 /// and unfused; ag_gemm: push, pull, store, nccl (if asked), ring, medium; sums: store, pull and,
 /// of few rows, push, partials of the operands' type or, but for push, fp32; gemm_rs, only where
-/// asked for: medium (push), unfused over the ring (store) or with additions at the owner (add);
+/// asked for: medium (push), unfused over the ring (store) or with additions at the owner (add),
+/// fused with tiles that straddle;
 /// gemm_ar also pull, fused; only where asked for and where the machine has it: multimem.
 /// Errors: usage, when the problem is malformed, an option is not legal for it, or GPU ranks do not
 /// have it (the text says why, and what there is).

@@ -41,6 +41,7 @@ struct ReduceCandidate {
   int chunk_cols = 0, copied = 0;  ///< of a fused gemm_ar whose tiles copy engines carry
   bool by_columns = false;         ///< likewise, whose owners have columns
   int shots = 0;                   ///< of a fused gemm_ar whose ranks keep their partials
+  bool pairs = false;              ///< a fused gemm_rs whose shards come in pairs
 };
 
 /// Partial sums in fp32, or in the operands' type.
@@ -60,14 +61,19 @@ void require_options(const Problem& p, const PlanOptions& o) {
   require(o.transport != Transport::nccl,
           "{}: transport on GPUs, got nccl, expected push, pull or store{}", op,
           p.op == Op::gemm_rs ? ", or add" : "");
-  require(!o.straddle.value_or(false), "{}: straddle on GPUs, got 1, expected 0", op);
+  require(!o.straddle.value_or(false) || p.op == Op::gemm_rs,
+          "{}: straddle on GPUs, got 1, expected 0", op);
   require(wide(p, o) || o.partials.value_or(p.dtype) == p.dtype,
           "{}: partials on GPUs, got {}, expected the operands' type, {}, or fp32", op,
           o.partials ? name_of(*o.partials) : "", name_of(p.dtype));
 }
 
+/// Workers' tiles of gemm_rs that lie across two shards each, when asked for: never timed between
+/// GPUs (decision 0018).
+bool pairs(const PlanOptions& o) { return o.straddle.value_or(false); }
+
 bool too_few_rows(const Problem& p, const PlanOptions& o) {
-  return p.m < least_fused_rows_by_columns(p) && o.path != Path::fused;
+  return p.m < least_fused_rows_by_columns(p) && o.path != Path::fused && !pairs(o);
 }
 bool only_columns(const Problem& p, const PlanOptions& o) {
   return p.m < least_fused_rows(p) && o.path != Path::fused;
@@ -136,10 +142,12 @@ void add_fused(const Problem& p, const GemmMachine& machine, const PlanOptions& 
     add_kept(p, machine, o, all);
     return;
   }
-  for (const GemmRsPlan& c : gemm_rs_candidates(p, machine, wide(p, o)))
-    if (wanted(c.gemm.tile, o))
-      all.push_back({c.gemm, Path::fused, Transport::store, extents_of(c.gemm.tile).first,
-                     c.together, 0, c.predicted_us});
+  for (const GemmRsPlan& c : gemm_rs_candidates(p, machine, wide(p, o))) {
+    if (!wanted(c.gemm.tile, o) || c.pairs != pairs(o)) continue;
+    all.push_back({c.gemm, Path::fused, Transport::store, extents_of(c.gemm.tile).first, c.together,
+                   0, c.predicted_us});
+    all.back().pairs = c.pairs;
+  }
 }
 
 void add_unfused(const Problem& p, const GemmMachine& machine, const PlanOptions& o,
@@ -159,19 +167,21 @@ std::vector<ReduceCandidate> candidates_of(const Problem& p, const Machine& m,
   const GemmMachine machine{m.multiprocessors};
   std::vector<ReduceCandidate> all;
   if (may_fuse(p, o) && !too_few_rows(p, o)) add_fused(p, machine, o, all);
-  if (o.path.value_or(Path::unfused) == Path::unfused) add_unfused(p, machine, o, all);
+  if (o.path.value_or(Path::unfused) == Path::unfused && !pairs(o)) add_unfused(p, machine, o, all);
   require(
       !all.empty(),
-      "{}: plan on GPUs, got options (path {}, transport {}, tile {}x{}, chunk_rows {}) that no "
-      "plan meets, expected {}, and a compiled tile",
+      "{}: plan on GPUs, got options (path {}, transport {}, tile {}x{}, chunk_rows {}, straddle "
+      "{}) that no plan meets, expected {}, and a compiled tile",
       name_of(p.op), o.path ? name_of(*o.path) : "any", o.transport ? name_of(*o.transport) : "any",
-      o.tile_m.value_or(0), o.tile_n.value_or(0), o.chunk_rows.value_or(0),
+      o.tile_m.value_or(0), o.tile_n.value_or(0), o.chunk_rows.value_or(0), pairs(o) ? 1 : 0,
       p.op == Op::gemm_ar
           ? "fused with push, pull or store and without chunk_rows, or unfused with push (few "
             "rows, "
             "without chunk_rows), pull or store"
-          : "fused with store and without chunk_rows, or unfused with push (few rows, without "
-            "chunk_rows) or pull");
+      : pairs(o) ? "fused with store, without chunk_rows, partials of the operands' type, an even "
+                   "number of ranks and shards of an odd number of a CTA's tiles"
+                 : "fused with store and without chunk_rows, or unfused with push (few rows, "
+                   "without chunk_rows) or pull");
   std::stable_sort(all.begin(), all.end(), [](const ReduceCandidate& a, const ReduceCandidate& b) {
     return a.predicted_us < b.predicted_us;
   });
@@ -187,7 +197,10 @@ int tiles_of(const ReduceCandidate& c, const Problem& p) {
     return gemm_ar_order(p, plan, 0).tiles();
   }
   const auto borders = borders_of(p);
-  const Index rows = tile_rows_by_shard(split_of(p, borders), extents_of(c.gemm.tile).first);
+  const schedule::RowSplit split = split_of(p, borders);
+  const Index rows = c.pairs
+                         ? p.ranks / 2 * schedule::ceil_div(split.max_rows(), c.gemm.tile.rows())
+                         : tile_rows_by_shard(split, extents_of(c.gemm.tile).first);
   return static_cast<int>(rows) * work.order.cols;
 }
 
@@ -264,6 +277,9 @@ Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanO
     tell_sum_staging(p, plan);
     return plan;
   }
+  require(!way || !pairs(options), "{}: straddle on GPUs, got 1 for {} {}, expected a fused call",
+          name_of(p.op), name_of(way ? path_of(*way) : Path::fused),
+          name_of(way ? transport_of(*way) : Transport::store));
   if (way) return make_hand_plan(p, machine, options, *way);
   const std::vector<ReduceCandidate> all = candidates_of(p, machine, options);
   const ReduceCandidate& best = all.front();
@@ -276,6 +292,7 @@ Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanO
   plan.kernel.chunk_cols = best.chunk_cols;
   plan.kernel.copied = best.copied;
   plan.kernel.by_columns = best.by_columns;
+  plan.straddle = best.pairs;
   plan.kernel.shots = best.path == Path::unfused && best.transport == Transport::push
                           ? best.push.shots
                           : best.shots;
@@ -300,7 +317,8 @@ Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanO
 }
 
 GemmRsPlan gemm_rs_plan_of(const Plan& plan) {
-  return {gemm_plan_of(plan), plan.kernel.apart == 1, 0, plan.partials == DType::fp32};
+  return {gemm_plan_of(plan), plan.kernel.apart == 1, 0, plan.partials == DType::fp32,
+          plan.straddle};
 }
 
 GemmArPlan gemm_ar_plan_of(const Plan& plan) {

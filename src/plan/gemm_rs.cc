@@ -24,14 +24,24 @@ constexpr double kTailUs = 6;  ///< measured on H200s
 /// products alone take as long, at m 8192 no longer.
 constexpr double kWideUs = 0.35;
 constexpr int kCheapWidth = 144;
-/// Of tiles in turns that all end together: nothing is multiplied under their ends. Two H200s, m
-/// 256: p128_1x2 and p80_1x2 2 to 5 us above.
-constexpr double kOneWaveUs = 4.5;
+/// The same where all tiles end together. Two H200s, m 256: c128_1x2 and p80_1x2 3 to 4 us above
+/// their products alone; where groups share a tile they end it sooner.
+constexpr double kOneWaveTailUs = 4, kSlowEndUs = 1.5;
 
 /// A step of the ring must hold 2 KiB, in fp32 4, of each term of a tile.
 bool can_reduce(const GemmTile& t, int ranks, bool wide) {
   return plan::can_reduce(t.groups, t.blocks, t.width, t.pingpong, t.swapped) &&
          (!wide || can_widen(t.name)) && holds_terms(t, ranks, wide);
+}
+
+/// Rows of workers' tiles whose CTAs lie in two shards each; 0: no such plan. Worth it where a
+/// cluster within a shard would be half empty; own tiles must be nobody's but the last.
+Index paired_rows(const GemmPlan& gemm, const Problem& p, Index shard_rows, bool wide) {
+  const GemmTile& t = gemm.tile;
+  if (!can_pair(t.name) || wide || p.ranks % 2 != 0 || !holds_terms(t, p.ranks, wide)) return 0;
+  const Index rows = ceil_div(shard_rows, t.rows());
+  if (rows % 2 == 0 || rows * ceil_div(p.n.front(), t.worker_cols()) > gemm.workers) return 0;
+  return p.ranks / 2 * rows;
 }
 
 void require_problem(const Problem& p) {
@@ -54,7 +64,10 @@ bool holds_terms(const GemmTile& t, int ranks, bool wide) {
 }
 
 std::string describe(const GemmRsPlan& plan) {
-  return fmt::format("remote shards {}{}; {}", plan.together ? "together" : "apart",
+  return fmt::format("{}{}; {}",
+                     plan.pairs      ? "shards in pairs"
+                     : plan.together ? "remote shards together"
+                                     : "remote shards apart",
                      plan.wide ? ", partials fp32" : "", describe(plan.gemm));
 }
 
@@ -68,25 +81,34 @@ std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& 
   require(p.m > 0, "gemm_rs: m, got 0, expected rows to plan for");
   const auto borders = borders_of(p);
   const auto split = split_of(p, borders);
-  const Index sent = p.m - split.max_rows();
+  const double wire = static_cast<double>((p.m - split.max_rows()) * p.n.front() * (wide ? 4 : 2)) /
+                      kSendBytesPerUs;
+  const auto weight_bytes = static_cast<double>(p.n.front() * p.k * 2);
   std::vector<GemmRsPlan> plans;
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
-    if (!can_reduce(gemm.tile, p.ranks, wide) || gemm.split_tiles != 0) continue;
+    if (gemm.split_tiles != 0) continue;
     const Index rows = gemm.tile.worker_rows();
-    const Index tiles = tile_rows_by_shard(split, rows);
-    double us =
-        gemm.predicted_us * static_cast<double>(tiles) / static_cast<double>(ceil_div(p.m, rows));
-    us += wide_tile_us(gemm.tile) + (gemm.early_weights ? 0 : kLateStartUs);
-    const Index cols = ceil_div(p.n.front(), gemm.tile.worker_cols());
-    if (gemm.tile.pingpong && tiles * cols <= gemm.workers) us += kOneWaveUs;
-    // Without a second group that multiplies meanwhile, sending and adding hold the tile up.
-    const double wire = static_cast<double>(sent * p.n.front() * (wide ? 4 : 2)) / kSendBytesPerUs;
-    if (!gemm.tile.pingpong) us += wire / 2;
-    plans.push_back({gemm, true, std::max(us, wire + us / p.ranks) + kTailUs, wide});
-    if (p.ranks == 2) continue;
-    const double reread =
-        static_cast<double>((p.ranks - 2) * p.n.front() * p.k * 2) * kRereadUsPerByte;
-    plans.push_back({gemm, false, std::max(us + reread, wire + us / p.ranks) + kTailUs, wide});
+    const auto add = [&](Index tiles, bool together, bool pairs) {
+      double us =
+          gemm.predicted_us * static_cast<double>(tiles) / static_cast<double>(ceil_div(p.m, rows));
+      us += wide_tile_us(gemm.tile) + (gemm.early_weights ? 0 : kLateStartUs);
+      const Index cols = ceil_div(p.n.front(), gemm.tile.worker_cols());
+      const bool one_wave = tiles * cols <= gemm.workers;
+      const double tail =
+          one_wave ? kOneWaveTailUs + (gemm.tile.pingpong ? kSlowEndUs : 0) : kTailUs;
+      // Without a second group that multiplies meanwhile, sending and adding hold the tile up.
+      if (!gemm.tile.pingpong && !one_wave) us += wire / 2;
+      const double reread = together ? 0 : (p.ranks - 2) * weight_bytes * kRereadUsPerByte;
+      plans.push_back(
+          {gemm, together, std::max(us + reread, wire + us / p.ranks) + tail, wide, pairs});
+    };
+    if (can_reduce(gemm.tile, p.ranks, wide)) {
+      const Index tiles = tile_rows_by_shard(split, rows);
+      add(tiles, true, false);
+      if (p.ranks > 2) add(tiles, false, false);
+    }
+    if (const Index tiles = paired_rows(gemm, p, split.max_rows(), wide); tiles > 0)
+      add(tiles, true, true);
   }
   std::stable_sort(plans.begin(), plans.end(), [](const GemmRsPlan& a, const GemmRsPlan& b) {
     return a.predicted_us < b.predicted_us;
@@ -100,7 +122,8 @@ std::int64_t gemm_rs_staging_bytes(const Problem& p, DType partials) {
   const Index own = split_of(p, borders).max_rows();
   Index most = 0;
   for (const GemmTile& t : kGemmTiles) {
-    if (!can_reduce(t, p.ranks, partials == DType::fp32)) continue;
+    const bool wide = partials == DType::fp32;
+    if (!can_reduce(t, p.ranks, wide) && (wide || !can_pair(t.name))) continue;
     const Index rows = ceil_div(own, t.worker_rows()) * t.worker_rows();
     // A thread's values in pieces of eight.
     const Index width = (Index{t.blocks} * t.width / 2 + 7) / 8 * 16 / t.blocks;

@@ -16,7 +16,8 @@ struct GemmRsPlan {
   GemmPlan gemm;
   bool together = true;  ///< remote shards are walked together: the weight is read once for them
   double predicted_us = 0;
-  bool wide = false;  ///< partial sums travel in fp32, else in the operands' type
+  bool wide = false;   ///< partial sums travel in fp32, else in the operands' type
+  bool pairs = false;  ///< a cluster's CTAs have tiles of two shards
 };
 
 /// As printed: "by shard, partials bf16; p160 workers 66 ...".

@@ -47,6 +47,12 @@ constexpr bool can_reduce(int groups, int blocks, int width, bool pingpong, bool
   return groups == 2 && !swapped && (pingpong || (blocks == 1 && width >= 128 && width <= 160));
 }
 
+/// Whether there are kernels of gemm_rs whose clusters lie across two shards: for shards of few
+/// rows, of which a cluster within one would leave half empty.
+constexpr bool can_pair(std::string_view name) {
+  return is_one_of(name, {"c160", "c128", "c80", "p160", "p128", "p80"});
+}
+
 /// Pieces of a peer's term that are added together, and so are in one step of the ring: several
 /// where the other group multiplies meanwhile and a step has room for them (up to nine ranks).
 constexpr int terms_at_once(int width, bool pingpong, bool wide) {

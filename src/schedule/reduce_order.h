@@ -49,4 +49,56 @@ constexpr ReduceOrder make_reduce_order(const GemmReduce& s, const GemmOrder& wa
   return o;
 }
 
+/// Shards in pairs, for few rows: of a cluster of two CTAs, one below the other, each computes a
+/// tile of one of the two, so that they share the weight's columns. All shards have equally many
+/// tiles; the own one is the second of the last pair.
+struct PairOrder : ReduceOrder {
+  static constexpr bool kPairs = true;
+  int rows = 1;  ///< of CTAs' tiles in a shard
+
+  /// The first shard's tile.
+  [[nodiscard]] TILELACE_HD constexpr GemmCell cell(int t) const {
+    const int w = t >= first_tile[1] ? walks - 1 : 0;
+    GemmOrder o = walk;
+    o.rows = walk_rows[w];
+    GemmCell c = o.cell(t - first_tile[w]);
+    c.section = first_section[w] + c.row / rows * 2;
+    c.row %= rows;
+    return c;
+  }
+  /// What the pair's `second` or first CTA computes. The tile lies where it would if both CTAs were
+  /// in its shard: returns the CTA's row there.
+  TILELACE_HD constexpr int enter(GemmCell& c, int second) const {
+    c.section += second;
+    const int row = c.row & 1;
+    c.row >>= 1;
+    return row;
+  }
+  /// Whether the pair's second tile is an own one.
+  [[nodiscard]] TILELACE_HD constexpr bool own_tile(int t) const {
+    return t >= first_tile[walks - 1];
+  }
+  /// Whether the other CTA's tile of the pair is an own one.
+  [[nodiscard]] TILELACE_HD constexpr bool beside_own(int s) const { return s + 2 == count; }
+};
+
+/// Of an even number of ranks; `cta_rows`: rows of a CTA's tile.
+constexpr PairOrder make_pair_order(const GemmReduce& s, const GemmOrder& walk, int cta_rows) {
+  PairOrder o;
+  static_cast<ReduceOrder&>(o) = make_reduce_order(s, walk, 2 * cta_rows);
+  o.rows = static_cast<int>(ceil_div(s.max_shard_rows(), cta_rows));
+  o.walks = 0;
+  for (int i = 0; i < o.ranks; ++i) o.tile_rows[i] = (o.rows + 1) / 2;
+  // The last pair's rows of tiles come behind all others'.
+  const int before = o.ranks - 2;
+  for (const int shards : {before, 2}) {
+    if (shards == 0) continue;
+    o.walk_rows[o.walks] = shards / 2 * o.rows;
+    o.first_section[o.walks + 1] = o.first_section[o.walks] + shards;
+    o.first_tile[o.walks + 1] = o.first_tile[o.walks] + o.walk_rows[o.walks] * walk.cols;
+    ++o.walks;
+  }
+  return o;
+}
+
 }  // namespace tilelace::schedule

@@ -468,7 +468,7 @@ TEST(CudaReducePlan, ErrorsNameWhatThereIs) {
   EXPECT_TRUE(says(error_of(ar, o), "route on GPUs, got ring, expected mesh"));
   o = {};
   o.straddle = true;
-  EXPECT_TRUE(says(error_of(rs, o), "straddle on GPUs"));
+  EXPECT_TRUE(says(error_of(ar, o), "straddle on GPUs"));
   o = by_switch();
   EXPECT_TRUE(says(error_of(rs, o), "got multimem, which is for gemm_ar"));
   EXPECT_TRUE(says(error_of(ar, o), "got a communicator made without the option multicast"));

@@ -93,9 +93,9 @@ void load_gemm_kernels() {
     const WideKernels wide = gemm_wide(k->tile.name, k->dtype);
     const SumsKernels sums = gemm_sums(k->tile.name, k->dtype);
     for (const void* function :
-         {k->function, k->gathering, k->reducing, gemm_sharing(k->tile.name, k->dtype),
-          gated.function, gated.gathering, wide.function, wide.reducing, wide.sharing,
-          sums.by_switch, sums.by_peers}) {
+         {k->function, k->gathering, k->reducing, gemm_pairs(k->tile.name, k->dtype),
+          gemm_sharing(k->tile.name, k->dtype), gated.function, gated.gathering, wide.function,
+          wide.reducing, wide.sharing, sums.by_switch, sums.by_peers}) {
       if (function == nullptr) continue;
       check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  k->shared_bytes),

@@ -10,28 +10,56 @@ SlotNeeds GemmRs::needs(const Problem& p, DType partials) {
           static_cast<std::size_t>(plan::gemm_rs_staging_bytes(p, partials))};
 }
 
+namespace {
+
+const void* function_of(const GemmKernel& kernel, const plan::GemmRsPlan& plan) {
+  if (plan.pairs) return plan.wide ? nullptr : gemm_pairs(kernel.tile.name, kernel.dtype);
+  return plan.wide ? gemm_wide(kernel.tile.name, kernel.dtype).reducing : kernel.reducing;
+}
+
+}  // namespace
+
 void GemmRs::run(const Problem& p, const plan::GemmRsPlan& asked, const ReduceOperands& tensors,
                  cudaStream_t stream) {
   if (p.m == 0) return calls_.admit("gemm_rs", plan::agreement_hash(p, {}), Op::gemm_rs, stream);
   plan::GemmRsPlan plan = asked;
   plan.gemm = calls_.fit(asked.gemm);
-  const GemmKernel& kernel = kernel_of(plan.gemm, p.dtype);
   require(p.op == Op::gemm_rs, "gemm_rs: got {}", name_of(p.op));
-  const ReduceKernel given{kernel, asked.wide};
-  const void* const function =
-      asked.wide ? gemm_wide(kernel.tile.name, p.dtype).reducing : kernel.reducing;
-  require(function != nullptr, "gemm_rs: plan {}, expected a tile that adds partial sums{}",
-          plan::describe(plan.gemm), asked.wide ? " in fp32" : "");
+  require(!plan.pairs || p.ranks % 2 == 0,
+          "gemm_rs: pairs of shards, got {} ranks, expected an "
+          "even number",
+          p.ranks);
+  const int rows = kernel_of(plan.gemm, p.dtype).tile.rows();
+  const auto order_of = [&](const schedule::GemmReduce& s, const schedule::GemmOrder& walk) {
+    return schedule::make_reduce_order(s, walk, plan.gemm.tile.worker_rows(), plan.together);
+  };
+  const auto pairs_of = [&](const schedule::GemmReduce& s, const schedule::GemmOrder& walk) {
+    return schedule::make_pair_order(s, walk, rows);
+  };
+  if (plan.pairs)
+    enqueue<GemmRsPairParams>(p, plan, tensors, stream, pairs_of);
+  else
+    enqueue<GemmRsParams>(p, plan, tensors, stream, order_of);
+}
+
+template <class Params, class OrderOf>
+void GemmRs::enqueue(const Problem& p, const plan::GemmRsPlan& plan, const ReduceOperands& tensors,
+                     cudaStream_t stream, const OrderOf& order_of) {
+  const GemmKernel& kernel = kernel_of(plan.gemm, p.dtype);
+  const ReduceKernel given{kernel, plan.wide, plan.pairs};
+  const void* const function = function_of(kernel, plan);
+  require(function != nullptr, "gemm_rs: plan {}, expected a tile that adds partial sums{}{}",
+          plan::describe(plan.gemm), plan.wide ? " in fp32" : "",
+          plan.pairs ? " of two shards" : "");
   const Plan agreed = agreed_reduce_plan(p, given);
   const int rank = calls_.group().rank();
   const auto borders = plan::borders_of(p);
   const auto schedule = plan::gemm_reduce_schedule(p, agreed, rank, borders);
-  GemmRsParams params{};
+  Params params{};
   fill_reduce(params, calls_, p, reduce_hash(p, agreed, given), plan.gemm, tensors, given);
   const auto work = plan::work_of(plan.gemm, {p.m, p.n.front(), p.k, p.dtype});
-  params.work = schedule::make_gemm_work(
-      schedule::make_reduce_order(schedule, work.order, kernel.tile.worker_rows(), plan.together),
-      work.workers, work.k_steps, 0);
+  params.work =
+      schedule::make_gemm_work(order_of(schedule, work.order), work.workers, work.k_steps, 0);
   const schedule::Index own = schedule.split.shard(rank).size();
   params.own_rows = static_cast<int>(own);
   if (own > 0)

@@ -23,6 +23,10 @@ class GemmRs {
   void run(const Problem&, const plan::GemmRsPlan&, const ReduceOperands&, cudaStream_t);
 
  private:
+  template <class Params, class OrderOf>
+  void enqueue(const Problem&, const plan::GemmRsPlan&, const ReduceOperands&, cudaStream_t,
+               const OrderOf&);
+
   RankCalls& calls_;
 };
 

@@ -283,6 +283,7 @@ int main(int argc, char** argv) {
                              "nccl by shard",
                              "medium push",
                              "store by shard",
+                             "store by pairs",
                              "store whole",
                              "store direct",
                              "store staged",

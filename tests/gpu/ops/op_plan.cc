@@ -130,6 +130,8 @@ std::string way_of(const OpPlan& plan) {
     return fmt::format("pull {}", sums->shots == 1 ? "in one shot"
                                   : sums->direct   ? "direct"
                                                    : "staged");
+  if (const auto* scatter = std::get_if<plan::GemmRsPlan>(&plan); scatter != nullptr)
+    return scatter->pairs ? "store by pairs" : "store by shard";
   const auto* gather = std::get_if<plan::AgGemmPlan>(&plan);
   if (gather != nullptr && gather->route == RouteKind::ring) return "ring by shard";
   return fmt::format("{} {}", name_of(transport_of(plan)),

@@ -42,8 +42,9 @@ class GemmLoad {
 
   TILELACE_DEVICE void load(schedule::GemmCell cell, schedule::GemmSegment s) {
     note(TraceKind::segment, s.tile);
+    const int cta_row = enter_shard<Tile>(p_, place_, cell);
     const int row =
-        (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows + place_.col * Shape::kRowSlice;
+        (cell.row * Tile::cluster_rows + cta_row) * Shape::kRows + place_.col * Shape::kRowSlice;
     int col = (tile_col(p_, cell) * Tile::cluster_cols + place_.col) * kOutWidth<Tile, Params>;
     if constexpr (!Params::kGates) col += slice();
     const CUtensorMap* const weight = weight_of(cell);
@@ -69,7 +70,7 @@ class GemmLoad {
     }
     note(TraceKind::loaded, s.tile);
     if constexpr (Params::kReduces)
-      if (s.begin == 0 && p_.work.order.own(cell.section)) load_terms(cell, s.tile, col - slice());
+      if (s.begin == 0) load_terms(cell, s.tile, cta_row, col - slice());
     ++segment_;
   }
 
@@ -79,10 +80,13 @@ class GemmLoad {
       if (ptx::elect_one()) trace_.add(kind, kLoadLane, argument);
   }
 
-  TILELACE_DEVICE void load_terms(schedule::GemmCell cell, int tile, int col) {
-    const TermLoad<Tile, Params> terms(p_, cell, place_.cta);
+  TILELACE_DEVICE void load_terms(schedule::GemmCell cell, int tile, int cta_row, int col) {
+    if constexpr (kPairs<Params>)
+      if (p_.work.order.beside_own(cell.section)) return pass_terms();
+    if (!p_.work.order.own(cell.section)) return;
+    const TermLoad<Tile, Params> terms(p_, cell, cta_of<Tile, Params>(place_, cta_row));
     terms.prefetch_residual(
-        own_row(p_, cell, (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows), col,
+        own_row(p_, cell, (cell.row * Tile::cluster_rows + cta_row) * Shape::kRows), col,
         Shape::kRows, Tile::width);
     note(TraceKind::wait_terms, tile);
     if (!terms.wait(admitted_number(shared_), trace_, tile) && ptx::elect_one())
@@ -92,6 +96,15 @@ class GemmLoad {
     for (int i = 0; i < p_.term_steps; ++i) {
       ptx::barrier_wait(shared_.empty(ring_.stage), ring_.parity ^ 1);
       if (ptx::elect_one()) terms.load(i, shared_.rows(ring_.stage), shared_.full(ring_.stage));
+      ring_.advance();
+    }
+  }
+
+  /// The cluster's CTAs go through their rings in step.
+  TILELACE_DEVICE void pass_terms() {
+    for (int i = 0; i < p_.term_steps; ++i) {
+      ptx::barrier_wait(shared_.empty(ring_.stage), ring_.parity ^ 1);
+      if (ptx::elect_one()) ptx::barrier_expect(shared_.full(ring_.stage), 0);
       ring_.advance();
     }
   }

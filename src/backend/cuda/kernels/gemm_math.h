@@ -109,16 +109,19 @@ class GemmMath {
 
   TILELACE_DEVICE void store(schedule::GemmCell cell) {
     if constexpr (Params::kShares) tell_shared();
-    int row = (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows + 64 * block_row_;
+    const int cta_row = enter_shard<Tile>(p_, place_, cell);
+    int row = (cell.row * Tile::cluster_rows + cta_row) * Shape::kRows + 64 * block_row_;
     const int col = (tile_col(p_, cell) * Tile::cluster_cols + place_.col) * kOut;
     if constexpr (Params::kWide && !Params::kReduces) {
       store_wide<Tile>(p_, acc_, row + 16 * warp_ + lane_ / 4, col + 2 * (lane_ & 3));
       return note(TraceKind::stored);
     }
     if constexpr (Params::kReduces) {
-      if (!p_.work.order.own(cell.section)) return give_terms(cell);
+      if (!p_.work.order.own(cell.section)) return give_terms(cell, cta_row);
       row = own_row(p_, cell, row);
       add_terms();
+      if constexpr (kPairs<Params>)
+        if (row >= p_.own_rows) return;  // without any, `out` is no map
       if (p_.residual != nullptr)
         add_residual<Tile, Element>(p_, acc_, row + 16 * warp_ + lane_ / 4, col + 2 * (lane_ & 3));
       note(TraceKind::summed);
@@ -214,17 +217,30 @@ class GemmMath {
     }
   }
 
-  TILELACE_DEVICE void give_terms(schedule::GemmCell cell) {
+  TILELACE_DEVICE void give_terms(schedule::GemmCell cell, int cta_row) {
     const auto& order = p_.work.order;
-    const int row = (cell.row * Tile::cluster_rows + place_.row) * Shape::kRows + 64 * block_row_;
+    const int row =
+        (cell.row * Tile::cluster_rows + (kPairs<Params> ? cta_row : place_.row)) * Shape::kRows +
+        64 * block_row_;
     const int rows = order.end(cell.section) - order.begin(cell.section) - row;
     if constexpr (Params::kShares)
       if (2 * cell.col >= order.cols) ptx::sleep_until(ptx::cycles(), p_.hold);
-    cuda::give_terms<Element>(p_, PartialPlace<Tile, Params>(p_, cell, place_.cta),
-                              order.section[cell.section].owner, part_index(), acc_, rows,
-                              kGroupBarrier + group_, turn_ / 128 * p_.pace / 128,
-                              admitted_number(shared_), trace_);
+    cuda::give_terms<Element>(
+        p_, PartialPlace<Tile, Params>(p_, cell, kPairs<Params> ? cta_row : place_.cta),
+        order.section[cell.section].owner, part_index(), acc_, rows, kGroupBarrier + group_,
+        turn_ / 128 * p_.pace / 128, admitted_number(shared_), trace_);
     note(TraceKind::given);
+    if constexpr (kPairs<Params>)
+      if (order.beside_own(cell.section)) pass_terms();
+  }
+
+  /// The steps of the ring in which the pair's other CTA has terms.
+  TILELACE_DEVICE void pass_terms() {
+    for (int i = 0; i < p_.term_steps; ++i) {
+      ptx::barrier_wait(shared_.full(ring_.stage), ring_.parity);
+      drop_stage();
+    }
+    if (Tile::pingpong && !terms_fit_ring(p_.term_steps, Tile::stages)) hand_over();
   }
 
   /// Adds the peers' terms, in rank order, the own one in its place among them. Beside products a

@@ -115,13 +115,22 @@ struct ReduceCommon : GemmCommon {
 };
 
 /// The GEMM of gemm_rs.
-struct GemmRsParams : ReduceCommon {
+template <class Order>
+struct GemmRsParamsOf : ReduceCommon {
   static constexpr bool kWide = false;
   static constexpr bool kShares = false;
   static constexpr bool kGates = false;
   CUtensorMap out;  ///< own rows
   CUtensorMap out_rest;
-  schedule::GemmWorkOf<schedule::ReduceOrder> work;
+  schedule::GemmWorkOf<Order> work;
+};
+struct GemmRsParams : GemmRsParamsOf<schedule::ReduceOrder> {};
+struct GemmRsPairParams : GemmRsParamsOf<schedule::PairOrder> {};
+
+/// Whether the CTAs of a cluster have tiles of two shards.
+template <class Params>
+inline constexpr bool kPairs = requires {
+  requires decltype(Params::work.order)::kPairs;
 };
 
 /// The GEMM of gemm_ar: own rows go to all ranks.

@@ -59,6 +59,22 @@ class PartialPlace : public PartialShape<Tile, Params::kWide> {
   int cta_;
 };
 
+/// Makes `cell` what this CTA of the cluster computes, and returns the CTA's row in it.
+template <class Tile, class Params>
+TILELACE_DEVICE int enter_shard(const Params& p, const Place<Tile>& place,
+                                schedule::GemmCell& cell) {
+  if constexpr (kPairs<Params>)
+    return p.work.order.enter(cell, place.row);
+  else
+    return place.row;
+}
+/// The number of that row's CTA in a cluster within the shard.
+template <class Tile, class Params>
+TILELACE_DEVICE int cta_of(const Place<Tile>& place, int cta_row) {
+  static_assert(!kPairs<Params> || (Tile::cluster_rows == 2 && Tile::cluster_cols == 1));
+  return kPairs<Params> ? cta_row : place.cta;
+}
+
 /// Row of an own tile, among the own rows.
 template <class Params>
 TILELACE_DEVICE int own_row(const Params& p, schedule::GemmCell cell, int row) {

@@ -36,6 +36,10 @@ std::span<const GemmKernel> gemm_swapped();
 /// The kernel of gemm_ar (takes GemmArParams) for this tile, or null.
 const void* gemm_sharing(std::string_view tile, DType);
 
+/// The kernel of gemm_rs whose shards come in pairs (takes GemmRsPairParams) for this tile, or
+/// null.
+const void* gemm_pairs(std::string_view tile, DType);
+
 /// The kernels of this tile whose partial sums are fp32; null: not made.
 struct WideKernels {
   const void* function = nullptr;  ///< takes GemmWideParams

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans of the fused gemm_rs: their partials fit the staging; where shards come in pairs.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+
+#include "plan/cuda.h"
+#include "plan/gemm_rs.h"
+#include "plan/schedules.h"
+#include "schedule/reduce_order.h"
+#include "tilelace/error.h"
+
+namespace tilelace::plan {
+namespace {
+
+using schedule::Index;
+
+Problem problem_of(int ranks, std::int64_t m, std::int64_t n, std::int64_t k) {
+  Problem p;
+  p.op = Op::gemm_rs;
+  p.ranks = ranks;
+  p.m = m;
+  p.n = {n};
+  p.k = k;
+  return p;
+}
+
+bool any_pairs(const Problem& p, bool wide = false) {
+  const auto plans = gemm_rs_candidates(p, {}, wide);
+  return std::any_of(plans.begin(), plans.end(), [](const GemmRsPlan& plan) { return plan.pairs; });
+}
+
+Index partials_of(const Problem& p, const GemmRsPlan& plan) {
+  const auto borders = borders_of(p);
+  Plan all;
+  all.op = p.op;
+  all.transport = Transport::store;
+  all.tile_m = plan.gemm.tile.worker_rows();
+  all.tile_n = plan.gemm.tile.worker_cols();
+  const auto s = gemm_reduce_schedule(p, all, 0, borders);
+  const auto walk = work_of(plan.gemm, {p.m, p.n.front(), p.k, p.dtype}).order;
+  if (plan.pairs) return make_pair_order(s, walk, plan.gemm.tile.rows()).num_partials();
+  return make_reduce_order(s, walk, plan.gemm.tile.worker_rows(), plan.together).num_partials();
+}
+
+TEST(GemmRsPlan, PartialsFitTheStaging) {
+  std::mt19937 rng(12);
+  int paired = 0;
+  for (int i = 0; i < 200; ++i) {
+    const int ranks = 2 + static_cast<int>(rng() % 7);
+    const Problem p = problem_of(ranks, 1 + rng() % 3000, 8 * (1 + rng() % 1024), 512);
+    for (const GemmRsPlan& plan : gemm_rs_candidates(p)) {
+      const GemmTile& tile = plan.gemm.tile;
+      const Index given = Index{(tile.blocks * tile.width / 2 + 7) / 8} * 128 * 16 *
+                          (tile.pingpong ? 1 : tile.groups);
+      ASSERT_LE(partials_of(p, plan) * tile.cluster() * given, gemm_rs_staging_bytes(p, p.dtype))
+          << describe(plan);
+      paired += plan.pairs ? 1 : 0;
+    }
+  }
+  EXPECT_GT(paired, 0);
+}
+
+/// A cluster within a shard would have a half without rows; own tiles are nobody's but the last.
+TEST(GemmRsPlan, ShardsOfOddTilesComeInPairs) {
+  for (const int ranks : {2, 4, 8}) {
+    EXPECT_TRUE(any_pairs(problem_of(ranks, ranks * 128, 5120, 3200))) << ranks;
+    EXPECT_FALSE(any_pairs(problem_of(ranks, ranks * 256, 5120, 3200))) << ranks;
+    EXPECT_FALSE(any_pairs(problem_of(ranks, ranks * 128, 5120, 3200), true)) << ranks;
+  }
+  EXPECT_TRUE(any_pairs(problem_of(2, 700, 2560, 3200)));
+  EXPECT_FALSE(any_pairs(problem_of(2, 700, 8192, 3200))) << "more than a wave of own tiles";
+  EXPECT_FALSE(any_pairs(problem_of(3, 3 * 128, 5120, 3200))) << "an odd number of ranks";
+}
+
+TEST(GemmRsPlan, StraddlesWhereItIsAskedTo) {
+  for (const auto& [ranks, m] : {std::pair{2, 100}, std::pair{2, 256}, std::pair{4, 512}}) {
+    const Problem p = problem_of(ranks, m, 5120, 25600 / ranks);
+    EXPECT_FALSE(make_plan(p, cuda_machine()).straddle) << m;
+    PlanOptions o;
+    o.straddle = true;
+    const Plan plan = make_plan(p, cuda_machine(), o);
+    EXPECT_EQ(plan.path, Path::fused) << plan.reason;
+    EXPECT_TRUE(plan.straddle) << plan.reason;
+    const GemmRsPlan best = gemm_rs_plan_of(plan);
+    EXPECT_TRUE(best.pairs);
+    const int across = (5120 + best.gemm.tile.width - 1) / best.gemm.tile.width;
+    EXPECT_EQ(plan.kernel.grid, 2 * std::min(best.gemm.workers, ranks / 2 * across))
+        << describe(best);
+  }
+}
+
+TEST(GemmRsPlan, StraddlingThatNoPlanHasIsAnErrorThatSaysWhatHasIt) {
+  PlanOptions o;
+  o.straddle = true;
+  const auto error_of = [&](const Problem& p) -> std::string {
+    try {
+      make_plan(p, cuda_machine(), o);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_NE(error_of(problem_of(3, 384, 5120, 8192)).find("an even number of ranks"),
+            std::string::npos);
+  EXPECT_NE(error_of(problem_of(2, 512, 5120, 8192)).find("straddle 1"), std::string::npos);
+  o.path = Path::medium;
+  o.transport = Transport::push;
+  EXPECT_NE(error_of(problem_of(2, 256, 5120, 8192)).find("expected a fused call"),
+            std::string::npos);
+  o = {};
+  o.straddle = true;
+  o.path = Path::unfused;
+  EXPECT_NE(error_of(problem_of(2, 256, 5120, 8192)).find("path unfused"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tilelace::plan
