@@ -10,6 +10,7 @@
 #include <set>
 
 #include "core/check.h"
+#include "plan/gather_arrival.h"
 #include "plan/gemm_cost.h"
 #include "plan/problem.h"
 #include "plan/schedules.h"
@@ -19,13 +20,8 @@ namespace {
 
 using schedule::Index;
 
-// Measured on H200s over NVLink (docs/decisions/0006).
-constexpr double kCopyBytesPerUs = 370e3;
-constexpr double kCopyStartUs = 9;
-// By the product's warps; whole, weights stream meanwhile (benchmarks/nvidia-h200-tp4).
-constexpr double kPushBytesPerUs = 280e3;
+/// By the product's warps; whole, weights stream meanwhile (benchmarks/nvidia-h200-tp4).
 constexpr double kPushedWholePerUs = 550e3;
-constexpr double kPushStartUs = 2;
 /// Of the time that it takes: products that wait for memory behind stores.
 constexpr double kPushedCost = 0.15;
 /// The same by shard, of the plans that were the first choice before (four H200s, m 1024: 28 and
@@ -46,15 +42,6 @@ constexpr Index kShortSums = 6144;  ///< k
 constexpr double kPullCost = 0.2;   ///< of the product: four H200s, m 512 to 2048, 18 to 46 %
 constexpr double kForkUs = 6;       ///< copy streams around a call: the kernel before it ends first
 constexpr double kEnterUs = 3;
-constexpr double kPullBytesPerUs = 334e3;  // benchmarks/nvidia-h200-tp4/links.jsonl
-// Round figures, not measured.
-constexpr double kStageBytesPerUs = 1000e3;
-constexpr double kRelayUs = 5;  ///< a wait between two copies
-constexpr double kFlagUs = 2;
-constexpr double kNcclBytesPerUs = 80e3;  ///< with few CTAs
-constexpr double kNcclStartUs = 15;
-constexpr double kNcclStepUs = 10;  ///< a send and receive more
-
 constexpr double kFastFlopsPerUs = 6e6;  ///< of a multiprocessor
 
 constexpr Index kLeastCopy = 4 << 20;  ///< bytes; smaller copies do not reach the link's rate
@@ -69,46 +56,6 @@ bool can_gather(const GemmTile& t) {
 #define TILELACE_GEMM_NAME(tile, ...) t.name == #tile ||
   return !(TILELACE_GEMM_TALL_ALONE(TILELACE_GEMM_NAME) false);
 #undef TILELACE_GEMM_NAME
-}
-
-/// Who moves rows on which way, cut how.
-struct Way {
-  Transport transport = Transport::push;
-  RouteKind route = RouteKind::mesh;
-  Index chunk_rows = 1;
-};
-
-/// When the first chunk of a peer is there, and when all rows are.
-struct Arrival {
-  double first_us = 0, last_us = 0;
-};
-
-/// A send and receive with one peer after the other.
-Arrival nccl_arrival(const Way& way, Index rows, Index row_bytes, int ranks) {
-  const auto parts = static_cast<double>(schedule::ceil_div(rows, way.chunk_rows));
-  const auto us = [&](Index r) { return static_cast<double>(r * row_bytes) / kNcclBytesPerUs; };
-  return {kNcclStartUs + us(way.chunk_rows),
-          kNcclStartUs + (ranks - 1) * (us(rows) + parts * kNcclStepUs)};
-}
-
-/// Of shards of `rows` rows, by copy engines or NCCL, when nothing else runs.
-Arrival arrival_of(const Way& way, Index rows, Index row_bytes, int ranks) {
-  if (way.transport == Transport::nccl) return nccl_arrival(way, rows, row_bytes, ranks);
-  const bool pull = way.transport == Transport::pull;
-  const auto us = [&](Index r) {
-    return static_cast<double>(r * row_bytes) / (pull ? kPullBytesPerUs : kCopyBytesPerUs);
-  };
-  const auto parts = static_cast<double>(schedule::ceil_div(rows, way.chunk_rows));
-  Arrival a{kCopyStartUs + us(way.chunk_rows),
-            kCopyStartUs + kFlagUs * parts * ranks + us(rows) * (ranks - 1)};
-  double relays = way.route == RouteKind::ring ? parts * (ranks - 2) * kRelayUs : 0;
-  if (pull) {
-    const double stage = static_cast<double>(rows * row_bytes) / kStageBytesPerUs +
-                         kFlagUs * parts * (ranks - 1) + kRelayUs;
-    relays = parts * (ranks - 1) * kRelayUs;
-    a = {a.first_us + stage, a.last_us + stage};
-  }
-  return {a.first_us, a.last_us + relays};
 }
 
 /// A product by shard: all of it, and tiles along its rows and columns.
@@ -333,8 +280,7 @@ class Candidates {
     return std::max(rows, schedule::ceil_div(most_rows_, kMostChunks));
   }
   [[nodiscard]] double pushed(double bytes_per_us = kPushBytesPerUs) const {
-    return kPushStartUs +
-           static_cast<double>(most_rows_ * row_bytes_) * (p_.ranks - 1) / bytes_per_us;
+    return pushed_us(most_rows_, row_bytes_, p_.ranks, bytes_per_us);
   }
 
   const Problem& p_;
@@ -440,9 +386,7 @@ double gather_us(const Problem& p, Transport transport, RouteKind route) {
   const std::vector<Index> borders = borders_of(p);
   const Index rows = split_of(p, borders).max_rows();
   const Index row_bytes = p.k * static_cast<Index>(size_of(p.dtype));
-  if (transport == Transport::store)
-    return kEnterUs + kPushStartUs +
-           static_cast<double>(rows * row_bytes * (p.ranks - 1)) / kPushBytesPerUs;
+  if (transport == Transport::store) return kEnterUs + pushed_us(rows, row_bytes, p.ranks);
   const Way way{transport, route, schedule::max_of(1, rows)};
   return kEnterUs + arrival_of(way, rows, row_bytes, p.ranks).last_us;
 }

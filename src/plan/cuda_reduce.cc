@@ -109,6 +109,12 @@ bool may_keep(const Problem& p, const PlanOptions& o) {
   return p.ranks == 2 && p.m >= kLeastKeptRows;
 }
 
+const char* why_not_kept(const Problem& p, const PlanOptions& o) {
+  if (wide(p, o)) return "fused pull: partials in the operands' type only";
+  return p.ranks > 2 ? "fused pull: never timed, taken when asked for"
+                     : "fused pull: not faster, taken when asked for";
+}
+
 /// In one shot between two ranks, else in two.
 void add_kept(const Problem& p, const GemmMachine& machine, const PlanOptions& o,
               std::vector<ReduceCandidate>& all) {
@@ -307,9 +313,7 @@ Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanO
   }
   if (p.op == Op::gemm_ar && may_fuse(p, options) && !too_few_rows(p, options) &&
       !options.transport) {
-    if (!may_keep(p, options))
-      plan.rejected.emplace_back(p.ranks > 2 ? "fused pull: never timed, taken when asked for"
-                                             : "fused pull: not faster, taken when asked for");
+    if (!may_keep(p, options)) plan.rejected.emplace_back(why_not_kept(p, options));
     plan.rejected.emplace_back("fused push: not faster, taken when asked for");
   }
   tell_sum_staging(p, plan);

@@ -8,40 +8,10 @@
 
 #include "plan/cuda.h"
 #include "plan/schedules.h"
-#include "tilelace/error.h"
+#include "sum_plans.h"
 
 namespace tilelace::plan {
 namespace {
-
-Problem sum_problem(Op op, std::int64_t m, int ranks = 4) {
-  Problem p;
-  p.op = op;
-  p.ranks = ranks;
-  p.m = m;
-  p.n = {8192};
-  p.k = 7168;
-  return p;
-}
-
-std::string error_of(const Problem& p, const PlanOptions& o = {}) {
-  try {
-    make_plan(p, cuda_machine(), o);
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), ErrorKind::usage);
-    return e.what();
-  }
-  return "no error";
-}
-
-bool says(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-PlanOptions path(Path p) {
-  PlanOptions o;
-  o.path = p;
-  return o;
-}
 
 TEST(CudaReducePlan, OfFewRowsIsUnfusedAndSaysWhy) {
   for (const std::int64_t m : {1, 16, 64, 256, 511}) {
@@ -221,11 +191,6 @@ TEST(CudaReducePlan, StagingHoldsThePartialsOfEveryPath) {
                 std::max(sums, gemm_ar_staging_bytes(ar, DType::bf16)));
 }
 
-PlanOptions wide(PlanOptions o = {}) {
-  o.partials = DType::fp32;
-  return o;
-}
-
 /// Both ways, and what they were made of comes back out of the public plan.
 TEST(CudaReducePlan, PartialsMayBeFp32) {
   for (const Op op : {Op::gemm_rs, Op::gemm_ar}) {
@@ -349,95 +314,6 @@ TEST(CudaReducePlan, TakesOptions) {
   EXPECT_TRUE(says(plan.reason, "of what was asked for")) << plan.reason;
 }
 
-TEST(CudaReducePlan, PartialsAreKeptAndPulledBetweenTwoRanksAndWhereAsked) {
-  for (const std::int64_t m : {1024, 2048, 8192}) {
-    const Plan two = make_plan(sum_problem(Op::gemm_ar, m, 2), cuda_machine());
-    EXPECT_EQ(two.path == Path::fused && two.transport == Transport::pull, m >= 2048) << m;
-    const Plan four = make_plan(sum_problem(Op::gemm_ar, m, 4), cuda_machine());
-    EXPECT_EQ(four.transport, Transport::store) << m;
-  }
-  PlanOptions o = path(Path::fused);
-  o.transport = Transport::pull;
-  for (const int ranks : {1, 2, 3, 4, 8})
-    for (const std::int64_t m : {1, 300, 4096}) {
-      const Problem p = sum_problem(Op::gemm_ar, m, ranks);
-      const Plan plan = make_plan(p, cuda_machine(), o);
-      EXPECT_TRUE(keeps_partials(plan));
-      EXPECT_TRUE(can_pull(plan.kernel.tile)) << plan.kernel.tile;
-      const GemmSumsPlan sums = gemm_sums_plan_of(plan);
-      EXPECT_EQ(sums.shots, ranks <= 2 ? 1 : 2);
-      EXPECT_FALSE(sums.by_switch);
-      EXPECT_TRUE(directly(sums).direct && directly(sums).shots == 2);
-      EXPECT_TRUE(says(plan.reason, "where that is symmetric memory")) << plan.reason;
-      EXPECT_GE(plan.staging_bytes, 4 * gemm_sums_counts(p) + gemm_sums_staging_bytes(p));
-    }
-}
-
-PlanOptions by_switch() {
-  PlanOptions o;
-  o.transport = Transport::multimem;
-  return o;
-}
-
-Machine with_multicast(Multicast multicast = Multicast::usable) {
-  Machine m = cuda_machine();
-  m.multicast = multicast;
-  return m;
-}
-
-TEST(CudaReducePlan, TheSwitchAddsOnlyWhereItIsAskedFor) {
-  for (const std::int64_t m : {1, 8, 64, 255, 1024, 4096, 16384})
-    for (const int ranks : {1, 2, 3, 4, 8}) {
-      const Problem p = sum_problem(Op::gemm_ar, m, ranks);
-      const Plan chosen = make_plan(p, with_multicast());
-      EXPECT_NE(chosen.transport, Transport::multimem);
-      EXPECT_EQ(chosen, make_plan(p, cuda_machine()));
-      const Plan plan = make_plan(p, with_multicast(), by_switch());
-      EXPECT_EQ(plan.transport, Transport::multimem);
-      EXPECT_EQ(plan.path, Path::fused);
-      EXPECT_TRUE(can_multimem(plan.kernel.tile)) << plan.kernel.tile;
-      EXPECT_EQ(plan.kernel.split_tiles, 0);
-      EXPECT_TRUE(says(plan.reason, "the switch's order")) << plan.reason;
-      EXPECT_EQ(plan.staging_bytes, chosen.staging_bytes);
-      EXPECT_EQ(gemm_sums_plan_of(plan).gemm.tile.name, plan.kernel.tile);
-      EXPECT_TRUE(gemm_sums_plan_of(plan).by_switch);
-    }
-  EXPECT_EQ(make_plan(sum_problem(Op::gemm_ar, 0), with_multicast(), by_switch()).transport,
-            Transport::multimem);
-}
-
-TEST(CudaReducePlan, WithoutMulticastTheSwitchIsRefusedByWhatIsMissing) {
-  const auto refused = [](Multicast multicast, std::int64_t m) {
-    try {
-      make_plan(sum_problem(Op::gemm_ar, m), with_multicast(multicast), by_switch());
-    } catch (const Error& e) {
-      EXPECT_EQ(e.kind(), ErrorKind::usage);
-      return std::string(e.what());
-    }
-    return std::string("no error");
-  };
-  for (const std::int64_t m : {0, 512}) {
-    EXPECT_EQ(refused(Multicast::not_asked, m),
-              "gemm_ar: transport multimem needs a communicator with multicast on devices that "
-              "support it, got a communicator made without the option multicast");
-    EXPECT_TRUE(says(refused(Multicast::not_allowed, m), "got no TILELACE_MULTICAST=1 in the env"));
-    EXPECT_TRUE(says(refused(Multicast::not_supported, m), "MULTICAST_SUPPORTED is 0"));
-  }
-}
-
-TEST(CudaReducePlan, CountsHaveRoomForEveryTile) {
-  for (const std::int64_t m : {1, 300, 5000}) {
-    const Problem p = sum_problem(Op::gemm_ar, m);
-    for (const bool by_switch : {false, true})
-      for (const GemmSumsPlan& plan :
-           by_switch ? gemm_multimem_candidates(p) : gemm_sums_candidates(p)) {
-        const auto order = work_of(plan.gemm, {p.m, p.n[0], p.k, p.dtype}).order;
-        EXPECT_LE(2 * order.tiles() * plan.gemm.tile.cluster(), gemm_sums_counts(p));
-        EXPECT_EQ(plan.by_switch, by_switch);
-      }
-  }
-}
-
 TEST(CudaReducePlan, ErrorsNameWhatThereIs) {
   const Problem rs = sum_problem(Op::gemm_rs, 512), ar = sum_problem(Op::gemm_ar, 512);
   EXPECT_TRUE(says(error_of(ar, path(Path::medium)), "got medium, expected fused or unfused"));
@@ -469,25 +345,6 @@ TEST(CudaReducePlan, ErrorsNameWhatThereIs) {
   o = {};
   o.straddle = true;
   EXPECT_TRUE(says(error_of(ar, o), "straddle on GPUs"));
-  o = by_switch();
-  EXPECT_TRUE(says(error_of(rs, o), "got multimem, which is for gemm_ar"));
-  EXPECT_TRUE(says(error_of(ar, o), "got a communicator made without the option multicast"));
-  const auto refused = [&](const PlanOptions& options) {
-    try {
-      make_plan(ar, with_multicast(), options);
-    } catch (const Error& e) {
-      return std::string(e.what());
-    }
-    return std::string("no error");
-  };
-  o.path = Path::unfused;
-  EXPECT_TRUE(says(refused(o), "path of transport multimem, got unfused, expected fused"));
-  o = by_switch();
-  o.partials = DType::fp32;
-  EXPECT_TRUE(says(refused(o), "got fp32, expected the operands' type, bf16"));
-  o = by_switch();
-  o.chunk_rows = 8;
-  EXPECT_TRUE(says(refused(o), "chunk_rows of transport multimem, got 8, expected none"));
   Problem odd = rs;
   odd.n = {12};
   EXPECT_TRUE(says(error_of(odd), "n on GPUs, got 12, expected a multiple of 8"));

@@ -144,6 +144,14 @@ TEST(Cases, OfSumsMeetEveryKindOfPlan) {
   for (const Case& c : some(4, Op::gemm_ar)) EXPECT_TRUE(c.problem.rows.empty()) << text_of(c);
 }
 
+TEST(Cases, AreOfKnownKinds) {
+  for (const Op op : {Op::ag_gemm, Op::gemm_rs, Op::gemm_ar})
+    for (const int ranks : {2, 4})
+      for (const Case& c : some(ranks, op))
+        EXPECT_EQ(std::count(known_kinds().begin(), known_kinds().end(), kind_of(c.plan)), 1)
+            << kind_of(c.plan);
+}
+
 TEST(Cases, ThatPullAreThereForEveryGemmAr) {
   const std::vector<std::string> named{"pull in one shot", "pull direct", "pull staged"};
   for (const int ranks : {2, 4}) {

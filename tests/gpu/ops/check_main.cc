@@ -277,41 +277,7 @@ int main(int argc, char** argv) {
                  "of plans, as the output names them: only these, where a problem has any of them "
                  "(default: all but nccl by shard, which takes libnccl)")
       ->delimiter(',')
-      ->check(CLI::IsMember({"push by shard",
-                             "pull by shard",
-                             "ring by shard",
-                             "nccl by shard",
-                             "medium push",
-                             "store by shard",
-                             "store by pairs",
-                             "store whole",
-                             "store direct",
-                             "store staged",
-                             "store direct by columns",
-                             "store staged by columns",
-                             "store direct by columns in rounds",
-                             "store staged by columns in rounds",
-                             "push staged",
-                             "pull in one shot",
-                             "pull direct",
-                             "pull staged",
-                             "unfused pull",
-                             "unfused store",
-                             "unfused push",
-                             "unfused push in two shots",
-                             "unfused push in two shots direct",
-                             "store by shard fp32",
-                             "store direct fp32",
-                             "store staged fp32",
-                             "store direct by columns fp32",
-                             "store staged by columns fp32",
-                             "store direct by columns in rounds fp32",
-                             "store staged by columns in rounds fp32",
-                             "push staged fp32",
-                             "unfused pull fp32",
-                             "unfused store fp32",
-                             "unfused add",
-                             "unfused ring"}));
+      ->check(CLI::IsMember(known_kinds()));
   app.add_flag("--gated", o.gated, "random problems of ag_gemm: those with swiglu alone");
   app.add_option("--dtypes", o.dtypes, "of bf16, fp16")
       ->delimiter(',')

@@ -145,6 +145,45 @@ std::string kind_of(const OpPlan& plan) {
                      is_wide(plan) ? " fp32" : "");
 }
 
+const std::vector<std::string>& known_kinds() {
+  static const std::vector<std::string> kinds{"push by shard",
+                                              "pull by shard",
+                                              "ring by shard",
+                                              "nccl by shard",
+                                              "medium push",
+                                              "store by shard",
+                                              "store by pairs",
+                                              "store whole",
+                                              "store direct",
+                                              "store staged",
+                                              "store direct by columns",
+                                              "store staged by columns",
+                                              "store direct by columns in rounds",
+                                              "store staged by columns in rounds",
+                                              "push staged",
+                                              "pull in one shot",
+                                              "pull direct",
+                                              "pull staged",
+                                              "unfused pull",
+                                              "unfused store",
+                                              "unfused push",
+                                              "unfused push in two shots",
+                                              "unfused push in two shots direct",
+                                              "store by shard fp32",
+                                              "store direct fp32",
+                                              "store staged fp32",
+                                              "store direct by columns fp32",
+                                              "store staged by columns fp32",
+                                              "store direct by columns in rounds fp32",
+                                              "store staged by columns in rounds fp32",
+                                              "push staged fp32",
+                                              "unfused pull fp32",
+                                              "unfused store fp32",
+                                              "unfused add",
+                                              "unfused ring"};
+  return kinds;
+}
+
 Transport transport_of(const OpPlan& plan) {
   if (const auto* hand = std::get_if<plan::GemmHandPlan>(&plan))
     return plan::transport_of(hand->way);

@@ -36,6 +36,8 @@ std::string describe(const OpPlan& plan);
 /// "push by shard", "ring by shard", "medium push", "unfused store fp32": what names a way of
 /// moving rows and cutting tiles, and partials in fp32.
 std::string kind_of(const OpPlan& plan);
+/// All of them.
+const std::vector<std::string>& known_kinds();
 Path path_of(const OpPlan& plan);
 Transport transport_of(const OpPlan& plan);
 double predicted_us(const OpPlan& plan);

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans of a fused gemm_ar whose ranks keep their partials; no GPU is needed.
+#include "plan/cuda.h"
+#include "plan/schedules.h"
+#include "sum_plans.h"
+
+namespace tilelace::plan {
+namespace {
+
+PlanOptions by_switch() {
+  PlanOptions o;
+  o.transport = Transport::multimem;
+  return o;
+}
+
+Machine with_multicast(Multicast multicast = Multicast::usable) {
+  Machine m = cuda_machine();
+  m.multicast = multicast;
+  return m;
+}
+
+TEST(CudaSumsPlan, PartialsAreKeptAndPulledBetweenTwoRanksAndWhereAsked) {
+  for (const std::int64_t m : {1024, 2048, 8192}) {
+    const Plan two = make_plan(sum_problem(Op::gemm_ar, m, 2), cuda_machine());
+    EXPECT_EQ(two.path == Path::fused && two.transport == Transport::pull, m >= 2048) << m;
+    const Plan four = make_plan(sum_problem(Op::gemm_ar, m, 4), cuda_machine());
+    EXPECT_EQ(four.transport, Transport::store) << m;
+  }
+  PlanOptions o = path(Path::fused);
+  o.transport = Transport::pull;
+  for (const int ranks : {1, 2, 3, 4, 8})
+    for (const std::int64_t m : {1, 300, 4096}) {
+      const Problem p = sum_problem(Op::gemm_ar, m, ranks);
+      const Plan plan = make_plan(p, cuda_machine(), o);
+      EXPECT_TRUE(keeps_partials(plan));
+      EXPECT_TRUE(can_pull(plan.kernel.tile)) << plan.kernel.tile;
+      const GemmSumsPlan sums = gemm_sums_plan_of(plan);
+      EXPECT_EQ(sums.shots, ranks <= 2 ? 1 : 2);
+      EXPECT_FALSE(sums.by_switch);
+      EXPECT_TRUE(directly(sums).direct && directly(sums).shots == 2);
+      EXPECT_TRUE(says(plan.reason, "where that is symmetric memory")) << plan.reason;
+      EXPECT_GE(plan.staging_bytes, 4 * gemm_sums_counts(p) + gemm_sums_staging_bytes(p));
+    }
+}
+
+TEST(CudaSumsPlan, TheSwitchAddsOnlyWhereItIsAskedFor) {
+  for (const std::int64_t m : {1, 8, 64, 255, 1024, 4096, 16384})
+    for (const int ranks : {1, 2, 3, 4, 8}) {
+      const Problem p = sum_problem(Op::gemm_ar, m, ranks);
+      const Plan chosen = make_plan(p, with_multicast());
+      EXPECT_NE(chosen.transport, Transport::multimem);
+      EXPECT_EQ(chosen, make_plan(p, cuda_machine()));
+      const Plan plan = make_plan(p, with_multicast(), by_switch());
+      EXPECT_EQ(plan.transport, Transport::multimem);
+      EXPECT_EQ(plan.path, Path::fused);
+      EXPECT_TRUE(can_multimem(plan.kernel.tile)) << plan.kernel.tile;
+      EXPECT_EQ(plan.kernel.split_tiles, 0);
+      EXPECT_TRUE(says(plan.reason, "the switch's order")) << plan.reason;
+      EXPECT_EQ(plan.staging_bytes, chosen.staging_bytes);
+      EXPECT_EQ(gemm_sums_plan_of(plan).gemm.tile.name, plan.kernel.tile);
+      EXPECT_TRUE(gemm_sums_plan_of(plan).by_switch);
+    }
+  EXPECT_EQ(make_plan(sum_problem(Op::gemm_ar, 0), with_multicast(), by_switch()).transport,
+            Transport::multimem);
+}
+
+TEST(CudaSumsPlan, WithoutMulticastTheSwitchIsRefusedByWhatIsMissing) {
+  const auto refused = [](Multicast multicast, std::int64_t m) {
+    try {
+      make_plan(sum_problem(Op::gemm_ar, m), with_multicast(multicast), by_switch());
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::usage);
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  for (const std::int64_t m : {0, 512}) {
+    EXPECT_EQ(refused(Multicast::not_asked, m),
+              "gemm_ar: transport multimem needs a communicator with multicast on devices that "
+              "support it, got a communicator made without the option multicast");
+    EXPECT_TRUE(says(refused(Multicast::not_allowed, m), "got no TILELACE_MULTICAST=1 in the env"));
+    EXPECT_TRUE(says(refused(Multicast::not_supported, m), "MULTICAST_SUPPORTED is 0"));
+  }
+}
+
+TEST(CudaSumsPlan, CountsHaveRoomForEveryTile) {
+  for (const std::int64_t m : {1, 300, 5000}) {
+    const Problem p = sum_problem(Op::gemm_ar, m);
+    for (const bool by_switch : {false, true})
+      for (const GemmSumsPlan& plan :
+           by_switch ? gemm_multimem_candidates(p) : gemm_sums_candidates(p)) {
+        const auto order = work_of(plan.gemm, {p.m, p.n[0], p.k, p.dtype}).order;
+        EXPECT_LE(2 * order.tiles() * plan.gemm.tile.cluster(), gemm_sums_counts(p));
+        EXPECT_EQ(plan.by_switch, by_switch);
+      }
+  }
+}
+
+TEST(CudaSumsPlan, ErrorsOfTheSwitchNameWhatThereIs) {
+  const Problem rs = sum_problem(Op::gemm_rs, 512), ar = sum_problem(Op::gemm_ar, 512);
+  PlanOptions o = by_switch();
+  EXPECT_TRUE(says(error_of(rs, o), "got multimem, which is for gemm_ar"));
+  EXPECT_TRUE(says(error_of(ar, o), "got a communicator made without the option multicast"));
+  const auto refused = [&](const PlanOptions& options) {
+    try {
+      make_plan(ar, with_multicast(), options);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  o.path = Path::unfused;
+  EXPECT_TRUE(says(refused(o), "path of transport multimem, got unfused, expected fused"));
+  o = by_switch();
+  o.partials = DType::fp32;
+  EXPECT_TRUE(says(refused(o), "got fp32, expected the operands' type, bf16"));
+  o = by_switch();
+  o.chunk_rows = 8;
+  EXPECT_TRUE(says(refused(o), "chunk_rows of transport multimem, got 8, expected none"));
+}
+
+TEST(CudaSumsPlan, WhyPartialsAreNotKeptIsSaid) {
+  const auto why = [](int ranks, const PlanOptions& o) {
+    const Plan plan = make_plan(sum_problem(Op::gemm_ar, 1024, ranks), cuda_machine(), o);
+    for (const std::string& text : plan.rejected)
+      if (text.starts_with("fused pull")) return text;
+    return std::string("nothing");
+  };
+  EXPECT_EQ(why(2, {}), "fused pull: not faster, taken when asked for");
+  EXPECT_EQ(why(4, {}), "fused pull: never timed, taken when asked for");
+  EXPECT_EQ(why(2, wide()), "fused pull: partials in the operands' type only");
+  EXPECT_EQ(why(4, wide()), "fused pull: partials in the operands' type only");
+}
+
+}  // namespace
+}  // namespace tilelace::plan
