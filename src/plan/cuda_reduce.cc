@@ -182,8 +182,7 @@ std::vector<ReduceCandidate> candidates_of(const Problem& p, const Machine& m,
       o.tile_m.value_or(0), o.tile_n.value_or(0), o.chunk_rows.value_or(0), pairs(o) ? 1 : 0,
       p.op == Op::gemm_ar
           ? "fused with push, pull or store and without chunk_rows, or unfused with push (few "
-            "rows, "
-            "without chunk_rows), pull or store"
+            "rows, without chunk_rows), pull or store"
       : pairs(o) ? "fused with store, without chunk_rows, partials of the operands' type, an even "
                    "number of ranks and shards of an odd number of a CTA's tiles"
                  : "fused with store and without chunk_rows, or unfused with push (few rows, "
@@ -226,6 +225,8 @@ std::string parts_of(const ReduceCandidate& c, const Problem& p, bool wide) {
 std::string kind_of_hand(const GemmHandPlan& c) { return std::string(name_of(c.way)); }
 
 Plan make_hand_plan(const Problem& p, const Machine& machine, const PlanOptions& o, HandWay way) {
+  require(!pairs(o), "{}: straddle on GPUs, got 1 for {} {}, expected a fused call", name_of(p.op),
+          name_of(path_of(way)), name_of(transport_of(way)));
   std::vector<GemmHandPlan> all = gemm_hand_candidates(p, way, {machine.multiprocessors});
   std::erase_if(all, [&](const GemmHandPlan& c) { return !wanted(c.gemm.tile, o); });
   require(!all.empty(), "{}: tile on GPUs, got {}x{}, expected a compiled one", name_of(p.op),
@@ -283,9 +284,6 @@ Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanO
     tell_sum_staging(p, plan);
     return plan;
   }
-  require(!way || !pairs(options), "{}: straddle on GPUs, got 1 for {} {}, expected a fused call",
-          name_of(p.op), name_of(way ? path_of(*way) : Path::fused),
-          name_of(way ? transport_of(*way) : Transport::store));
   if (way) return make_hand_plan(p, machine, options, *way);
   const std::vector<ReduceCandidate> all = candidates_of(p, machine, options);
   const ReduceCandidate& best = all.front();

@@ -17,6 +17,16 @@ const void* function_of(const GemmKernel& kernel, const plan::GemmRsPlan& plan) 
   return plan.wide ? gemm_wide(kernel.tile.name, kernel.dtype).reducing : kernel.reducing;
 }
 
+template <class Params>
+auto order_of(const schedule::GemmReduce& s, const schedule::GemmOrder& walk,
+              const plan::GemmRsPlan& plan) {
+  const plan::GemmTile& tile = plan.gemm.tile;
+  if constexpr (kPairs<Params>)
+    return schedule::make_pair_order(s, walk, tile.rows());
+  else
+    return schedule::make_reduce_order(s, walk, tile.worker_rows(), plan.together);
+}
+
 }  // namespace
 
 void GemmRs::run(const Problem& p, const plan::GemmRsPlan& asked, const ReduceOperands& tensors,
@@ -25,26 +35,17 @@ void GemmRs::run(const Problem& p, const plan::GemmRsPlan& asked, const ReduceOp
   plan::GemmRsPlan plan = asked;
   plan.gemm = calls_.fit(asked.gemm);
   require(p.op == Op::gemm_rs, "gemm_rs: got {}", name_of(p.op));
-  require(!plan.pairs || p.ranks % 2 == 0,
-          "gemm_rs: pairs of shards, got {} ranks, expected an "
-          "even number",
-          p.ranks);
-  const int rows = kernel_of(plan.gemm, p.dtype).tile.rows();
-  const auto order_of = [&](const schedule::GemmReduce& s, const schedule::GemmOrder& walk) {
-    return schedule::make_reduce_order(s, walk, plan.gemm.tile.worker_rows(), plan.together);
-  };
-  const auto pairs_of = [&](const schedule::GemmReduce& s, const schedule::GemmOrder& walk) {
-    return schedule::make_pair_order(s, walk, rows);
-  };
+  require(!plan.pairs || p.ranks % 2 == 0, "gemm_rs: ranks of shards in pairs, got {}, expected {}",
+          p.ranks, "an even number");
   if (plan.pairs)
-    enqueue<GemmRsPairParams>(p, plan, tensors, stream, pairs_of);
+    enqueue<GemmRsPairParams>(p, plan, tensors, stream);
   else
-    enqueue<GemmRsParams>(p, plan, tensors, stream, order_of);
+    enqueue<GemmRsParams>(p, plan, tensors, stream);
 }
 
-template <class Params, class OrderOf>
+template <class Params>
 void GemmRs::enqueue(const Problem& p, const plan::GemmRsPlan& plan, const ReduceOperands& tensors,
-                     cudaStream_t stream, const OrderOf& order_of) {
+                     cudaStream_t stream) {
   const GemmKernel& kernel = kernel_of(plan.gemm, p.dtype);
   const ReduceKernel given{kernel, plan.wide, plan.pairs};
   const void* const function = function_of(kernel, plan);
@@ -58,8 +59,8 @@ void GemmRs::enqueue(const Problem& p, const plan::GemmRsPlan& plan, const Reduc
   Params params{};
   fill_reduce(params, calls_, p, reduce_hash(p, agreed, given), plan.gemm, tensors, given);
   const auto work = plan::work_of(plan.gemm, {p.m, p.n.front(), p.k, p.dtype});
-  params.work =
-      schedule::make_gemm_work(order_of(schedule, work.order), work.workers, work.k_steps, 0);
+  params.work = schedule::make_gemm_work(order_of<Params>(schedule, work.order, plan), work.workers,
+                                         work.k_steps, 0);
   const schedule::Index own = schedule.split.shard(rank).size();
   params.own_rows = static_cast<int>(own);
   if (own > 0)

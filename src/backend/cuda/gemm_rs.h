@@ -23,9 +23,8 @@ class GemmRs {
   void run(const Problem&, const plan::GemmRsPlan&, const ReduceOperands&, cudaStream_t);
 
  private:
-  template <class Params, class OrderOf>
-  void enqueue(const Problem&, const plan::GemmRsPlan&, const ReduceOperands&, cudaStream_t,
-               const OrderOf&);
+  template <class Params>
+  void enqueue(const Problem&, const plan::GemmRsPlan&, const ReduceOperands&, cudaStream_t);
 
   RankCalls& calls_;
 };

@@ -226,7 +226,7 @@ class GemmMath {
     if constexpr (Params::kShares)
       if (2 * cell.col >= order.cols) ptx::sleep_until(ptx::cycles(), p_.hold);
     cuda::give_terms<Element>(
-        p_, PartialPlace<Tile, Params>(p_, cell, kPairs<Params> ? cta_row : place_.cta),
+        p_, PartialPlace<Tile, Params>(p_, cell, cta_of<Tile, Params>(place_, cta_row)),
         order.section[cell.section].owner, part_index(), acc_, rows, kGroupBarrier + group_,
         turn_ / 128 * p_.pace / 128, admitted_number(shared_), trace_);
     note(TraceKind::given);
