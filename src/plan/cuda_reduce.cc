@@ -183,10 +183,12 @@ std::vector<ReduceCandidate> candidates_of(const Problem& p, const Machine& m,
       p.op == Op::gemm_ar
           ? "fused with push, pull or store and without chunk_rows, or unfused with push (few "
             "rows, without chunk_rows), pull or store"
-      : pairs(o) ? "fused with store, without chunk_rows, partials of the operands' type, an even "
-                   "number of ranks and shards of an odd number of a CTA's tiles"
-                 : "fused with store and without chunk_rows, or unfused with push (few rows, "
-                   "without chunk_rows) or pull");
+      : pairs(o)
+          ? "fused with store, without chunk_rows, partials of the operands' type, an even "
+            "number of ranks, shards of an odd number of 128 rows (the last ones need not be "
+            "full), whose tiles fit the device at once"
+          : "fused with store and without chunk_rows, or unfused with push (few rows, "
+            "without chunk_rows) or pull");
   std::stable_sort(all.begin(), all.end(), [](const ReduceCandidate& a, const ReduceCandidate& b) {
     return a.predicted_us < b.predicted_us;
   });

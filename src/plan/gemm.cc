@@ -16,13 +16,14 @@ namespace {
 constexpr int kStep = 64;  // of k
 int ceil_div(std::int64_t a, std::int64_t b) { return static_cast<int>((a + b - 1) / b); }
 
-/// The same of plans for 129 to 256 rows, against whole tiles of pairs of CTAs along m. One H200,
+/// The same of plans for few rows, against whole tiles of pairs of CTAs along m. One H200,
 /// 24 problems of m 256 and 512 (where first choices were good all the same), 900 plans. Pairs
 /// along n, each with columns of its own, ask for the same weights as their neighbours below:
 /// from 3.5 (128 columns) to 12 % (64) more. Shared k-steps take 3 to 8 % more, where each tile is
 /// cut alike as long as predicted.
 double over_few(const GemmPlan& plan, std::int64_t m, int tiles) {
   const GemmTile& t = plan.tile;
+  if (m > kFewRows || t.rows() < 128) return 1;  // nothing was looked at
   const bool along = t.cluster_rows == 1 && t.cluster_cols == 2 && !t.swapped && m > t.rows();
   const bool alike = plan.split_tiles == tiles && plan.workers % tiles == 0;
   if (plan.split_tiles > 0 && !alike) return along ? 1.15 : 1.05;
@@ -39,7 +40,7 @@ double over_fit(const GemmPlan& plan, std::int64_t m, int tiles) {
     // Two H200s, m 256 and 512: 20 to 50 % more; tall tiles 9 to 28.
     if (shared && t.pingpong && t.width >= 168) return 1.2;
     if (shared && t.rows() > 128) return 1.1;
-    const double over = m <= 256 ? over_few(plan, m, tiles) : 1;
+    const double over = over_few(plan, m, tiles);
     // 50 plans, m 256 and 512, on one, two and four.
     return is_one_of(t.name, {"c64_2x4", "c64_2x2"}) ? 1.06 * over : over;
   }

@@ -68,6 +68,9 @@ constexpr std::int64_t kWalkRows = 2048;
 /// The schedule of the plan, shared tiles in one round: only gemm_ar's order has two. m, n, k > 0.
 schedule::GemmWork work_of(const GemmPlan&, const GemmProblem&);
 
+/// Up to here predictions know pairs of CTAs along n from pairs along m (over_few in gemm.cc).
+inline constexpr std::int64_t kFewRows = 256;
+
 /// All legal plans, fastest prediction first. Error: usage, if m, n or k are not positive or out_n
 /// or k is not a multiple of 8 (16 bytes).
 std::vector<GemmPlan> gemm_candidates(const GemmProblem&, const GemmMachine& = {});

@@ -20,13 +20,14 @@ using schedule::Index;
 // Measured on H200s over NVLink (docs/decisions/0006); the tail is the end of the last tiles.
 constexpr double kCopyBytesPerUs = 1.2e6;
 constexpr double kTailUs = 10;
-// Of owners of columns: among four, m 128 to 1024. Where all products end together, links carry
-// nothing else, and a tile that one group has to itself ends later.
-constexpr double kColumnTailUs = 5;
-constexpr double kAloneBytesPerUs = 450e3, kSlowEndUs = 1.5;
+constexpr double kColumnTailUs = 5;  ///< of owners of columns: among four, m 128 to 1024
 /// In two rounds, where halves of tiles are added up, too (predict_two_rounds has what is sent).
 /// Two H200s, m 256: llama70b 113 us, 117 in one round, staged 118 and 122.
 constexpr double kRoundsTailUs = 7.5;
+/// Where two CTAs that are a pair along n each load what a pair of rows would share (qwen32b, m
+/// 256: 48.4 us where c80 takes 46.4; llama70b 84.1 and 83.8). For so few rows products' own
+/// predictions have it.
+constexpr double kPairAlongUs = 2;
 // On two H200s, and on four (docs/decisions/0015): what the product loses to tiles that leave from
 // multiprocessors, and to those that copy engines carry.
 constexpr double kSentCost = 1.015, kSentAmongMany = 1.035;
@@ -158,8 +159,10 @@ double columns_product_us(const Problem& p, const GemmPlan& gemm) {
 
 /// One wave: nothing is sent under it, nor does it lose anything to what is.
 double predict_one_wave(const Problem& p, const GemmPlan& gemm, bool wide) {
+  const bool along =
+      gemm.tile.cluster_cols > 1 && p.m > std::max<Index>(kFewRows, gemm.tile.worker_rows());
   return columns_product_us(p, gemm) + kColumnTailUs + (gemm.tile.pingpong ? kSlowEndUs : 0) +
-         (wide ? 3 : 2) * sent_bytes(p) / kAloneBytesPerUs;
+         (along ? kPairAlongUs : 0) + (wide ? 3 : 2) * sent_bytes(p) / kAloneBytesPerUs;
 }
 
 /// Partials of the first half travel under products: between two ranks all of them, as own tiles

@@ -37,6 +37,10 @@ constexpr double kLateStartUs = 3;
 /// (docs/decisions/0006).
 constexpr double kSendBytesPerUs = 330e3;
 
+/// The same where all products end together, and links carry nothing else; and what a tile that one
+/// group has to itself ends later. Four H200s, gemm_ar of m 128 to 1024.
+constexpr double kAloneBytesPerUs = 450e3, kSlowEndUs = 1.5;
+
 /// Us a byte of memory that is read once more beside products. Measured on H200s.
 constexpr double kRereadUsPerByte = 6e-8;
 

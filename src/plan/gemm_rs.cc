@@ -24,9 +24,9 @@ constexpr double kTailUs = 6;  ///< measured on H200s
 /// products alone take as long, at m 8192 no longer.
 constexpr double kWideUs = 0.35;
 constexpr int kCheapWidth = 144;
-/// The same where all tiles end together. Two H200s, m 256: c128_1x2 and p80_1x2 3 to 4 us above
-/// their products alone; where groups share a tile they end it sooner.
-constexpr double kOneWaveTailUs = 4, kSlowEndUs = 1.5;
+/// The same where all tiles end together, besides what is sent then. Two H200s, m 256: c128_1x2 and
+/// p80_1x2 3 to 4 us above their products alone.
+constexpr double kOneWaveTailUs = 1;
 
 /// A step of the ring must hold 2 KiB, in fp32 4, of each term of a tile.
 bool can_reduce(const GemmTile& t, int ranks, bool wide) {
@@ -81,8 +81,8 @@ std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& 
   require(p.m > 0, "gemm_rs: m, got 0, expected rows to plan for");
   const auto borders = borders_of(p);
   const auto split = split_of(p, borders);
-  const double wire = static_cast<double>((p.m - split.max_rows()) * p.n.front() * (wide ? 4 : 2)) /
-                      kSendBytesPerUs;
+  const auto sent = static_cast<double>((p.m - split.max_rows()) * p.n.front() * (wide ? 4 : 2));
+  const double wire = sent / kSendBytesPerUs;
   const auto weight_bytes = static_cast<double>(p.n.front() * p.k * 2);
   std::vector<GemmRsPlan> plans;
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
@@ -94,8 +94,9 @@ std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& 
       us += wide_tile_us(gemm.tile) + (gemm.early_weights ? 0 : kLateStartUs);
       const Index cols = ceil_div(p.n.front(), gemm.tile.worker_cols());
       const bool one_wave = tiles * cols <= gemm.workers;
-      const double tail =
-          one_wave ? kOneWaveTailUs + (gemm.tile.pingpong ? kSlowEndUs : 0) : kTailUs;
+      const double tail = one_wave ? kOneWaveTailUs + sent / kAloneBytesPerUs +
+                                         (gemm.tile.pingpong ? kSlowEndUs : 0)
+                                   : kTailUs;
       // Without a second group that multiplies meanwhile, sending and adding hold the tile up.
       if (!gemm.tile.pingpong && !one_wave) us += wire / 2;
       const double reread = together ? 0 : (p.ranks - 2) * weight_bytes * kRereadUsPerByte;

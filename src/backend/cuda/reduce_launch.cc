@@ -27,7 +27,8 @@ Plan agreed_reduce_plan(const Problem& problem, const ReduceKernel& kernel) {
 }
 
 std::uint32_t reduce_hash(const Problem& problem, Plan agreed, const ReduceKernel& kernel) {
-  agreed.blocks += 16 * kernel.of.given_groups + (kernel.pairs ? 64 : 0);  // they lie otherwise
+  agreed.blocks += 16 * kernel.of.given_groups;  // as many bytes lie otherwise
+  agreed.straddle = kernel.pairs;                // likewise
   return plan::agreement_hash(problem, agreed);
 }
 

@@ -59,7 +59,6 @@ Finding check_options(Member& member) {
     for (const Finding& f :
          {b.wrong("transport nccl", "expected push, pull or store",
                   set(&PlanOptions::transport, Transport::nccl)),
-          b.wrong("straddle", "straddle on GPUs", set(&PlanOptions::straddle, true)),
           b.wrong("partials fp16", "expected the operands' type, bf16, or fp32",
                   set(&PlanOptions::partials, DType::fp16)),
           b.wrong("a tile that is not compiled", "no plan meets", set(&PlanOptions::tile_m, 100))})
@@ -71,6 +70,11 @@ Finding check_options(Member& member) {
                       [](auto&, PlanOptions& o) {
                         o.path = Path::unfused;
                         o.transport = Transport::store;
+                      }),
+        scatter.wrong("straddle, pulled", "straddle 1",
+                      [](auto&, PlanOptions& o) {
+                        o.straddle = true;
+                        o.transport = Transport::pull;
                       }),
         scatter.wrong("medium, pulled", "expected medium mesh push",
                       [](auto&, PlanOptions& o) {
@@ -86,6 +90,7 @@ Finding check_options(Member& member) {
   for (const Finding& f :
        {reduce.wrong("path medium", "expected fused or unfused",
                      set(&PlanOptions::path, Path::medium)),
+        reduce.wrong("straddle", "straddle on GPUs", set(&PlanOptions::straddle, true)),
         reduce.wrong("route ring", "expected mesh", set(&PlanOptions::route, RouteKind::ring)),
         reduce.wrong("transport add", "which is for gemm_rs",
                      set(&PlanOptions::transport, Transport::add)),
@@ -180,6 +185,21 @@ Finding check_disagreement(Member& member) {
   return {};
 }
 
+/// Tiles of the same extents whose partials lie otherwise.
+Finding check_straddling(Member& member) {
+  const std::int64_t m = 128 * member.ranks();
+  if (member.ranks() % 2 != 0 || m > kRows) return {};
+  Bench b(member, Op::gemm_rs);
+  SumTensors t(member, sum_problem_of(Op::gemm_rs, member.ranks(), m, kCols, kDepth), true);
+  t.fill(4);
+  PlanOptions o;
+  o.path = Path::fused;
+  o.tile_m = 256;
+  o.tile_n = 128;
+  o.straddle = member.rank() == member.ranks() - 1;
+  return settle(member, "one rank's tiles that straddle", t, [&] { t.call(o); });
+}
+
 Finding check_refusal(Member& member) {
   Bench b(member, Op::gemm_ar);
   b.tensors.fill(9);
@@ -213,6 +233,7 @@ std::vector<Check> sum_misuse_checks() {
   return {{"sums: wrong options", 20, false, check_options, true},
           {"sums: wrong tensors", 20, false, check_tensors, true},
           {"sums: ranks that disagree", 20, true, check_disagreement, true},
+          {"sums: ranks that disagree on straddling", 20, true, check_straddling, true},
           {"sums: a rank that refuses", 20, true, check_refusal, true},
           {"sums: a rank that does not come", kBoundS, true, check_absent, false}};
 }

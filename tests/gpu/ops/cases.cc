@@ -118,8 +118,16 @@ void vary_order(Rng& rng, plan::AgGemmPlan& plan, const Problem& p) {
     plan.joins.push_back(static_cast<int>(below(rng, 3) * below(rng, 1 + tiles / 2)));
 }
 
+/// To the planner own tiles are every worker's last: leave some with work behind them.
+void vary_workers(Rng& rng, plan::GemmRsPlan& plan, const Problem& p) {
+  if (!plan.pairs || plan.gemm.by_neighbours || below(rng, 2) == 0) return;
+  const auto cols = 1 + p.n.front() / plan.gemm.tile.width;
+  plan.gemm.workers = std::min(plan.gemm.workers, 1 + static_cast<int>(below(rng, cols)));
+}
+
 /// Shards of these sizes are one chunk to the planner: cut them all the same.
 void vary_chunks(Rng& rng, OpPlan& plan, const Problem& p) {
+  if (auto* const scatter = std::get_if<plan::GemmRsPlan>(&plan)) vary_workers(rng, *scatter, p);
   if (auto* const all = std::get_if<plan::GemmArPlan>(&plan)) vary_order(rng, *all, p);
   auto* const gather = std::get_if<plan::AgGemmPlan>(&plan);
   if (gather != nullptr) vary_order(rng, *gather, p);

@@ -168,6 +168,19 @@ TEST(Cases, ThatPullAreThereForEveryGemmAr) {
   }
 }
 
+TEST(Cases, OfPairsHaveFewWorkersNowAndThen) {
+  int few = 0, pairs = 0;
+  for (const Case& c :
+       draw_cases(200, {Op::gemm_rs, 2, DType::bf16, {}, {"store by pairs"}, false}, 3)) {
+    const auto* const plan = std::get_if<plan::GemmRsPlan>(&c.plan);
+    if (plan == nullptr || !plan->pairs) continue;
+    ++pairs;
+    few += plan->gemm.workers < c.problem.n[0] / plan->gemm.tile.width ? 1 : 0;
+  }
+  EXPECT_GT(pairs, 80);
+  EXPECT_GT(few, 5);
+}
+
 TEST(Cases, OfDifferentTilesAreAllMet) {
   std::map<std::string, int> tiles;
   for (const Case& c : some(4, Op::gemm_rs)) ++tiles[sort_of(c.plan)];
