@@ -49,6 +49,10 @@ bool wide(const Problem& p, const PlanOptions& o) {
   return o.partials.value_or(p.dtype) == DType::fp32;
 }
 
+/// Workers' tiles of gemm_rs that lie across two shards each, when asked for: never timed between
+/// GPUs (decision 0018).
+bool pairs(const PlanOptions& o) { return o.straddle.value_or(false); }
+
 std::string kind_of(const ReduceCandidate& c) {
   if (c.path == Path::fused) return fmt::format("fused {}", name_of(c.transport));
   if (c.transport == Transport::push)
@@ -61,16 +65,11 @@ void require_options(const Problem& p, const PlanOptions& o) {
   require(o.transport != Transport::nccl,
           "{}: transport on GPUs, got nccl, expected push, pull or store{}", op,
           p.op == Op::gemm_rs ? ", or add" : "");
-  require(!o.straddle.value_or(false) || p.op == Op::gemm_rs,
-          "{}: straddle on GPUs, got 1, expected 0", op);
+  require(!pairs(o) || p.op == Op::gemm_rs, "{}: straddle on GPUs, got 1, expected 0", op);
   require(wide(p, o) || o.partials.value_or(p.dtype) == p.dtype,
           "{}: partials on GPUs, got {}, expected the operands' type, {}, or fp32", op,
           o.partials ? name_of(*o.partials) : "", name_of(p.dtype));
 }
-
-/// Workers' tiles of gemm_rs that lie across two shards each, when asked for: never timed between
-/// GPUs (decision 0018).
-bool pairs(const PlanOptions& o) { return o.straddle.value_or(false); }
 
 bool too_few_rows(const Problem& p, const PlanOptions& o) {
   return p.m < least_fused_rows_by_columns(p) && o.path != Path::fused && !pairs(o);
@@ -204,10 +203,7 @@ int tiles_of(const ReduceCandidate& c, const Problem& p) {
     return gemm_ar_order(p, plan, 0).tiles();
   }
   const auto borders = borders_of(p);
-  const schedule::RowSplit split = split_of(p, borders);
-  const Index rows = c.pairs
-                         ? p.ranks / 2 * schedule::ceil_div(split.max_rows(), c.gemm.tile.rows())
-                         : tile_rows_by_shard(split, extents_of(c.gemm.tile).first);
+  const Index rows = tile_rows_of(split_of(p, borders), c.gemm.tile, c.pairs);
   return static_cast<int>(rows) * work.order.cols;
 }
 

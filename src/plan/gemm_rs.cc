@@ -34,14 +34,32 @@ bool can_reduce(const GemmTile& t, int ranks, bool wide) {
          (!wide || can_widen(t.name)) && holds_terms(t, ranks, wide);
 }
 
-/// Rows of workers' tiles whose CTAs lie in two shards each; 0: no such plan. Worth it where a
-/// cluster within a shard would be half empty; own tiles must be nobody's but the last.
-Index paired_rows(const GemmPlan& gemm, const Problem& p, Index shard_rows, bool wide) {
+/// Whether its clusters may lie across two shards. Worth it where one within a shard would be half
+/// empty; own tiles must be nobody's but the last.
+bool may_pair(const GemmPlan& gemm, const Problem& p, Index shard_rows, bool wide) {
   const GemmTile& t = gemm.tile;
-  if (!can_pair(t.name) || wide || p.ranks % 2 != 0 || !holds_terms(t, p.ranks, wide)) return 0;
+  if (!can_pair(t.name) || wide || p.ranks % 2 != 0 || !holds_terms(t, p.ranks, wide)) return false;
   const Index rows = ceil_div(shard_rows, t.rows());
-  if (rows % 2 == 0 || rows * ceil_div(p.n.front(), t.worker_cols()) > gemm.workers) return 0;
-  return p.ranks / 2 * rows;
+  return rows % 2 != 0 && rows * ceil_div(p.n.front(), t.worker_cols()) <= gemm.workers;
+}
+
+double predict(const Problem& p, const schedule::RowSplit& split, const GemmRsPlan& plan) {
+  const GemmPlan& gemm = plan.gemm;
+  const Index tiles = tile_rows_of(split, gemm.tile, plan.pairs);
+  double us = gemm.predicted_us * static_cast<double>(tiles) /
+              static_cast<double>(ceil_div(p.m, gemm.tile.worker_rows()));
+  us += wide_tile_us(gemm.tile) + (gemm.early_weights ? 0 : kLateStartUs);
+  const auto sent =
+      static_cast<double>((p.m - split.max_rows()) * p.n.front() * (plan.wide ? 4 : 2));
+  const double wire = sent / kSendBytesPerUs;
+  double tail = kTailUs;
+  if (tiles * ceil_div(p.n.front(), gemm.tile.worker_cols()) <= gemm.workers)
+    tail = kOneWaveTailUs + sent / kAloneBytesPerUs + (gemm.tile.pingpong ? kSlowEndUs : 0);
+  else if (!gemm.tile.pingpong)  // no second group multiplies under sending and adding
+    us += wire / 2;
+  const auto weight_bytes = static_cast<double>(p.n.front() * p.k * 2);
+  const double reread = plan.together ? 0 : (p.ranks - 2) * weight_bytes * kRereadUsPerByte;
+  return std::max(us + reread, wire + us / p.ranks) + tail;
 }
 
 void require_problem(const Problem& p) {
@@ -52,6 +70,11 @@ void require_problem(const Problem& p) {
 }
 
 }  // namespace
+
+Index tile_rows_of(const schedule::RowSplit& split, const GemmTile& t, bool pairs) {
+  if (pairs) return split.ranks / 2 * ceil_div(split.max_rows(), t.rows());
+  return tile_rows_by_shard(split, t.worker_rows());
+}
 
 double wide_tile_us(const GemmTile& t) {
   return kWideUs * (t.pingpong ? std::max(0, t.width - kCheapWidth) : 0);
@@ -81,35 +104,18 @@ std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& 
   require(p.m > 0, "gemm_rs: m, got 0, expected rows to plan for");
   const auto borders = borders_of(p);
   const auto split = split_of(p, borders);
-  const auto sent = static_cast<double>((p.m - split.max_rows()) * p.n.front() * (wide ? 4 : 2));
-  const double wire = sent / kSendBytesPerUs;
-  const auto weight_bytes = static_cast<double>(p.n.front() * p.k * 2);
   std::vector<GemmRsPlan> plans;
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
     if (gemm.split_tiles != 0) continue;
-    const Index rows = gemm.tile.worker_rows();
-    const auto add = [&](Index tiles, bool together, bool pairs) {
-      double us =
-          gemm.predicted_us * static_cast<double>(tiles) / static_cast<double>(ceil_div(p.m, rows));
-      us += wide_tile_us(gemm.tile) + (gemm.early_weights ? 0 : kLateStartUs);
-      const Index cols = ceil_div(p.n.front(), gemm.tile.worker_cols());
-      const bool one_wave = tiles * cols <= gemm.workers;
-      const double tail = one_wave ? kOneWaveTailUs + sent / kAloneBytesPerUs +
-                                         (gemm.tile.pingpong ? kSlowEndUs : 0)
-                                   : kTailUs;
-      // Without a second group that multiplies meanwhile, sending and adding hold the tile up.
-      if (!gemm.tile.pingpong && !one_wave) us += wire / 2;
-      const double reread = together ? 0 : (p.ranks - 2) * weight_bytes * kRereadUsPerByte;
-      plans.push_back(
-          {gemm, together, std::max(us + reread, wire + us / p.ranks) + tail, wide, pairs});
+    const auto add = [&](bool together, bool pairs) {
+      plans.push_back({gemm, together, 0, wide, pairs});
+      plans.back().predicted_us = predict(p, split, plans.back());
     };
     if (can_reduce(gemm.tile, p.ranks, wide)) {
-      const Index tiles = tile_rows_by_shard(split, rows);
-      add(tiles, true, false);
-      if (p.ranks > 2) add(tiles, false, false);
+      add(true, false);
+      if (p.ranks > 2) add(false, false);
     }
-    if (const Index tiles = paired_rows(gemm, p, split.max_rows(), wide); tiles > 0)
-      add(tiles, true, true);
+    if (may_pair(gemm, p, split.max_rows(), wide)) add(true, true);
   }
   std::stable_sort(plans.begin(), plans.end(), [](const GemmRsPlan& a, const GemmRsPlan& b) {
     return a.predicted_us < b.predicted_us;

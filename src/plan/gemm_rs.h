@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plan/gemm.h"
+#include "schedule/rows.h"
 #include "tilelace/plan.h"
 
 namespace tilelace::plan {
@@ -29,6 +30,9 @@ std::ostream& operator<<(std::ostream&, const GemmRsPlan&);
 /// of 8, no rows).
 std::vector<GemmRsPlan> gemm_rs_candidates(const Problem&, const GemmMachine& = {},
                                            bool wide = false);
+
+/// Rows of workers' tiles of all shards, each of which has its own or, in pairs, half of one.
+schedule::Index tile_rows_of(const schedule::RowSplit&, const GemmTile&, bool pairs);
 
 /// What a product takes longer whose tiles are added to and sent: the wider, the more.
 double wide_tile_us(const GemmTile&);

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "cuda_plans.h"
 #include "plan/cuda.h"
-#include "tilelace/error.h"
 
 namespace tilelace::plan {
 namespace {
@@ -25,22 +25,6 @@ std::string text_of(const T& value) {
   std::ostringstream os;
   os << value;
   return os.str();
-}
-
-std::string error_of(const Problem& p, const PlanOptions& o = {}) {
-  try {
-    make_plan(p, cuda_machine(), o);
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), ErrorKind::usage);
-    return e.what();
-  }
-  return "no error";
-}
-
-PlanOptions path(Path p) {
-  PlanOptions o;
-  o.path = p;
-  return o;
 }
 
 TEST(CudaPlan, NamesTheKernelAndSaysWhy) {

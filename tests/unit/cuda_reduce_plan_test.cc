@@ -6,9 +6,9 @@
 #include <set>
 #include <sstream>
 
+#include "cuda_plans.h"
 #include "plan/cuda.h"
 #include "plan/schedules.h"
-#include "sum_plans.h"
 
 namespace tilelace::plan {
 namespace {

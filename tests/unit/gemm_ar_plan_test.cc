@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <random>
 
+#include "cuda_plans.h"
 #include "plan/cuda.h"
 #include "plan/gemm_ar.h"
 #include "tilelace/error.h"
@@ -15,13 +16,7 @@ namespace {
 using schedule::Index;
 
 Problem problem_of(int ranks, std::int64_t m, std::int64_t n, std::int64_t k) {
-  Problem p;
-  p.op = Op::gemm_ar;
-  p.ranks = ranks;
-  p.m = m;
-  p.n = {n};
-  p.k = k;
-  return p;
+  return cuda_problem(Op::gemm_ar, ranks, m, n, k);
 }
 
 TEST(GemmArPlan, BlocksCoverTheRowsAndPartialsFitTheStaging) {

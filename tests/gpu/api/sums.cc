@@ -138,7 +138,7 @@ Finding SumTensors::check() const {
                       out_.data,
                       {rows_, p.n[0], p.k, p.dtype},
                       p.activation,
-                      {p.ranks, p.m * p.k, p.n[0] * p.k, roundings_, p.ranks == 1}};
+                      {p.ranks, p.m * p.k, p.n[0] * p.k, roundings_}};
   if (p.residual) judged.residual = residual_.data();
   const auto j = test::judge(judged, 0, exact_, 0, member_.stream);
   if (j.wrong != 0)

@@ -103,7 +103,7 @@ __device__ Expected expect_sum(const Judged& j, const Rule& rule, Factor f, std:
   for (int part = 0; part < j.parts.count; ++part) {
     const double partial = product_of<T>(j, f.weight, part, row, col, rule.skip_k, magnitude);
     sum += partial;
-    if (j.parts.count > 1 || j.parts.rounds_one) rounded += j.parts.roundings * fabs(partial);
+    rounded += j.parts.roundings * fabs(partial);
   }
   if (j.residual != nullptr) {
     const double r = static_cast<double>(
@@ -116,8 +116,7 @@ __device__ Expected expect_sum(const Judged& j, const Rule& rule, Factor f, std:
     sum += b;
     magnitude += fabs(b);
   }
-  const bool rounds = j.parts.count > 1 || j.parts.rounds_one;
-  const double tiny = rounds ? rule.tiny * j.parts.count * j.parts.roundings : 0;
+  const double tiny = rule.tiny * j.parts.count * j.parts.roundings;
   const double partials = rule.u * rounded + tiny;
   return {sum, 0x1p-24 * 16 * magnitude + partials};
 }

@@ -38,8 +38,7 @@ struct Parts {
   int count = 1;
   std::int64_t a = 0, weight = 0;  ///< elements from part to part
   int roundings =
-      1;  ///< to the elements' type, of each part's product or a sum of them, on the way
-  bool rounds_one = false;  ///< also where there is one part: a sum of one rank's
+      0;  ///< to the elements' type, of each part's product or a sum of them, on the way
 };
 
 struct Judged {

@@ -268,13 +268,14 @@ void OpCheck::check_out(const Case& c, const Side& side, std::size_t out, std::s
   const Problem& p = c.problem;
   if (shape_.results == 0) return;
   const auto bias = [&](std::size_t i) { return p.bias ? biases_[i] : nullptr; };
+  const int roundings = shape_.parts > 1 ? roundings_of(c.plan, p) : 0;
   test::Judged judged{side.reference,
                       weights_[out],
                       bias(out),
                       side.pieces[out],
                       plan::product_of(p, out, shape_.results),
                       p.activation,
-                      {shape_.parts, kOperandPitch, kWeightPitch, roundings_of(c.plan, p)}};
+                      {shape_.parts, kOperandPitch, kWeightPitch, roundings}};
   if (p.residual) judged.residual = residual_;
   if (judged.problem.gated) {
     judged.up = weights_[1];

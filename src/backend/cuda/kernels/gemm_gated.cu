@@ -21,10 +21,7 @@ GatedKernels gated() {
 }  // namespace
 
 GatedKernels gemm_gated(std::string_view tile, DType dtype) {
-#define TILELACE_GEMM_GATED(name, ...)                                                       \
-  if (tile == #name)                                                                         \
-    return dtype == DType::bf16 ? gated<name##_tile, __nv_bfloat16, plan::can_gate(#name)>() \
-                                : gated<name##_tile, __half, plan::can_gate(#name)>();
+#define TILELACE_GEMM_GATED(name, ...) TILELACE_GEMM_LOOK_UP(gated, name, plan::can_gate(#name))
   TILELACE_GEMM_COOPERATIVE(TILELACE_GEMM_GATED)
   TILELACE_GEMM_PINGPONG(TILELACE_GEMM_GATED)
   TILELACE_GEMM_TALL(TILELACE_GEMM_GATED)

@@ -62,6 +62,11 @@ GemmKernel gemm_entry(plan::GemmTile tile, DType dtype) {
                          cluster_cols = cc, staging = st, per_sm = ps;                     \
     static constexpr bool pingpong = pp, swapped = sw;                                     \
   };
+/// What a function of `tile` and `dtype` returns for a tile of that name: of<tile, element, ...>().
+#define TILELACE_GEMM_LOOK_UP(of, name, ...)                                    \
+  if (tile == #name)                                                            \
+    return dtype == DType::bf16 ? of<name##_tile, __nv_bfloat16, __VA_ARGS__>() \
+                                : of<name##_tile, __half, __VA_ARGS__>();
 #define TILELACE_GEMM_ENTRY_OF(gathers, name, ...)                                    \
   gemm_entry<name##_tile, __nv_bfloat16, gathers>(plan::GemmTile{#name, __VA_ARGS__}, \
                                                   DType::bf16),                       \

@@ -18,10 +18,7 @@ const void* pairs() {
 }  // namespace
 
 const void* gemm_pairs(std::string_view tile, DType dtype) {
-#define TILELACE_GEMM_PAIRS(name, ...)                                                       \
-  if (tile == #name)                                                                         \
-    return dtype == DType::bf16 ? pairs<name##_tile, __nv_bfloat16, plan::can_pair(#name)>() \
-                                : pairs<name##_tile, __half, plan::can_pair(#name)>();
+#define TILELACE_GEMM_PAIRS(name, ...) TILELACE_GEMM_LOOK_UP(pairs, name, plan::can_pair(#name))
   TILELACE_GEMM_COOPERATIVE(TILELACE_GEMM_PAIRS)
   TILELACE_GEMM_PINGPONG(TILELACE_GEMM_PAIRS)
 #undef TILELACE_GEMM_PAIRS

@@ -20,12 +20,8 @@ const void* sharing() {
 }  // namespace
 
 const void* gemm_sharing(std::string_view tile, DType dtype) {
-#define TILELACE_GEMM_SHARING(name, groups, blocks, width, ...)                            \
-  if (tile == #name) {                                                                     \
-    constexpr bool kShares = plan::can_share(#name, blocks, width, name##_tile::pingpong); \
-    return dtype == DType::bf16 ? sharing<name##_tile, __nv_bfloat16, kShares>()           \
-                                : sharing<name##_tile, __half, kShares>();                 \
-  }
+#define TILELACE_GEMM_SHARING(name, groups, blocks, width, ...) \
+  TILELACE_GEMM_LOOK_UP(sharing, name, plan::can_share(#name, blocks, width, name##_tile::pingpong))
   TILELACE_GEMM_COOPERATIVE(TILELACE_GEMM_SHARING)
   TILELACE_GEMM_PINGPONG(TILELACE_GEMM_SHARING)
 #undef TILELACE_GEMM_SHARING

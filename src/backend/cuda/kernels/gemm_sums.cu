@@ -22,12 +22,8 @@ SumsKernels kernels() {
 }  // namespace
 
 SumsKernels gemm_sums(std::string_view tile, DType dtype) {
-#define TILELACE_GEMM_SUMS(name, ...)                                           \
-  if (tile == #name)                                                            \
-    return dtype == DType::bf16                                                 \
-               ? kernels<name##_tile, __nv_bfloat16, plan::can_multimem(#name), \
-                         plan::can_pull(#name)>()                               \
-               : kernels<name##_tile, __half, plan::can_multimem(#name), plan::can_pull(#name)>();
+#define TILELACE_GEMM_SUMS(name, ...) \
+  TILELACE_GEMM_LOOK_UP(kernels, name, plan::can_multimem(#name), plan::can_pull(#name))
   TILELACE_GEMM_TILES(TILELACE_GEMM_SUMS)
 #undef TILELACE_GEMM_SUMS
   return {};

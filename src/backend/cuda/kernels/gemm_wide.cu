@@ -26,10 +26,7 @@ WideKernels wide() {
 }  // namespace
 
 WideKernels gemm_wide(std::string_view tile, DType dtype) {
-#define TILELACE_GEMM_WIDE(name, ...)                                                        \
-  if (tile == #name)                                                                         \
-    return dtype == DType::bf16 ? wide<name##_tile, __nv_bfloat16, plan::can_widen(#name)>() \
-                                : wide<name##_tile, __half, plan::can_widen(#name)>();
+#define TILELACE_GEMM_WIDE(name, ...) TILELACE_GEMM_LOOK_UP(wide, name, plan::can_widen(#name))
   TILELACE_GEMM_TILES(TILELACE_GEMM_WIDE)
 #undef TILELACE_GEMM_WIDE
   return {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of gemm_rs' and gemm_ar's plans on GPU ranks share.
+// What tests of plans of GPU ranks share.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -10,19 +10,23 @@
 
 namespace tilelace::plan {
 
-inline Problem sum_problem(Op op, std::int64_t m, int ranks = 4) {
+inline Problem cuda_problem(Op op, int ranks, std::int64_t m, std::int64_t n, std::int64_t k) {
   Problem p;
   p.op = op;
   p.ranks = ranks;
   p.m = m;
-  p.n = {8192};
-  p.k = 7168;
+  p.n = {n};
+  p.k = k;
   return p;
 }
+inline Problem sum_problem(Op op, std::int64_t m, int ranks = 4) {
+  return cuda_problem(op, ranks, m, 8192, 7168);
+}
 
-inline std::string error_of(const Problem& p, const PlanOptions& o = {}) {
+inline std::string error_of(const Problem& p, const PlanOptions& o = {},
+                            const Machine& machine = cuda_machine()) {
   try {
-    make_plan(p, cuda_machine(), o);
+    make_plan(p, machine, o);
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::usage);
     return e.what();
