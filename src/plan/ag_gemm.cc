@@ -76,7 +76,7 @@ class Candidates {
 
   void add_all(const GemmMachine& machine) {
     const schedule::RowSplit split = split_of(p_, borders_);
-    for (const GemmPlan& gemm : gemms(p_.m, machine.multiprocessors)) {
+    for (const GemmPlan& gemm : gemms(p_.m, machine)) {
       if (can_be_cut(gemm)) {
         add_by_shard(gemm, split, Transport::push, RouteKind::mesh);
         if (p_.m <= kMostSentRows && can_push(gemm.tile.blocks, gemm.tile.width))
@@ -85,9 +85,9 @@ class Candidates {
       if (p_.m <= kMostPushRows && !is_merged(p_, {.gemm = gemm, .whole = true})) add_whole(gemm);
     }
     if (p_.m <= kMostPushRows) add_merged(machine);
-    for (const GemmPlan& gemm : gemms(most_rows_, machine.multiprocessors)) add_medium(gemm);
+    for (const GemmPlan& gemm : gemms(most_rows_, machine)) add_medium(gemm);
     if (machine.multiprocessors < kLeastRelayed) return;
-    for (const GemmPlan& gemm : gemms(p_.m, machine.multiprocessors - kRelayMultiprocessors)) {
+    for (const GemmPlan& gemm : gemms(p_.m, machine.leaving(kRelayMultiprocessors))) {
       if (!can_be_cut(gemm) || !fits_beside_copies(gemm.tile)) continue;
       add_by_shard(gemm, split, Transport::pull, RouteKind::mesh);
       add_by_shard(gemm, split, Transport::push, RouteKind::ring);
@@ -95,13 +95,13 @@ class Candidates {
   }
 
   void add_nccl(const GemmMachine& machine) {
-    const int left = machine.multiprocessors - kNcclMultiprocessors;
-    if (left < kLeastRelayed - kRelayMultiprocessors) return;
+    const GemmMachine rest = machine.leaving(kNcclMultiprocessors);
+    if (rest.multiprocessors < kLeastRelayed - kRelayMultiprocessors) return;
     const schedule::RowSplit split = split_of(p_, borders_);
-    for (const GemmPlan& gemm : gemms(p_.m, left))
+    for (const GemmPlan& gemm : gemms(p_.m, rest))
       // CTAs are dealt one a multiprocessor first.
       if (can_be_cut(gemm) && fits_beside_copies(gemm.tile) &&
-          gemm.workers * gemm.tile.cluster() <= left)
+          gemm.workers * gemm.tile.cluster() <= rest.multiprocessors)
         add_by_shard(gemm, split, Transport::nccl, RouteKind::mesh);
   }
 
@@ -113,8 +113,8 @@ class Candidates {
   }
 
  private:
-  [[nodiscard]] std::vector<GemmPlan> gemms(Index m, int multiprocessors) const {
-    auto all = gemm_candidates(product_of(p_, 0, m), {multiprocessors});
+  [[nodiscard]] std::vector<GemmPlan> gemms(Index m, const GemmMachine& machine) const {
+    auto all = gemm_candidates(product_of(p_, 0, m), machine);
     std::erase_if(all, [](const GemmPlan& g) { return !can_gather(g.tile); });
     return all;
   }

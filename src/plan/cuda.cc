@@ -101,8 +101,8 @@ std::vector<AgGemmPlan> candidates_of(const Problem& p, const Machine& machine,
   std::vector<AgGemmPlan> all;
   std::map<std::tuple<Transport, RouteKind, bool>, Index> coarsest;
   auto overlapped = o.transport == Transport::nccl
-                        ? ag_gemm_nccl_candidates(p, {machine.multiprocessors})
-                        : ag_gemm_candidates(p, {machine.multiprocessors});
+                        ? ag_gemm_nccl_candidates(p, gemm_machine(machine))
+                        : ag_gemm_candidates(p, gemm_machine(machine));
   // On a share such calls cannot be captured (docs/decisions/0012): only where they are asked for.
   const bool asked = o.transport == Transport::pull || o.route == RouteKind::ring;
   if (machine.shared_device && !asked)
@@ -222,7 +222,7 @@ AgGemmPlan ag_gemm_plan_of(const Plan& plan) {
 }
 
 GemmPlan gemm_alone(const Problem& p, std::size_t product, const Machine& machine) {
-  return gemm_candidates(product_of(p, product, p.m), {machine.multiprocessors}).front();
+  return gemm_candidates(product_of(p, product, p.m), gemm_machine(machine)).front();
 }
 
 }  // namespace tilelace::plan

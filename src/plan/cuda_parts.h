@@ -13,6 +13,8 @@
 
 namespace tilelace::plan {
 
+inline GemmMachine gemm_machine(const Machine& m) { return {m.multiprocessors, m.shared_device}; }
+
 /// Rows and columns of what one worker computes.
 std::pair<int, int> extents_of(const GemmTile&);
 

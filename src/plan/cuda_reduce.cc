@@ -169,7 +169,7 @@ void add_unfused(const Problem& p, const GemmMachine& machine, const PlanOptions
 
 std::vector<ReduceCandidate> candidates_of(const Problem& p, const Machine& m,
                                            const PlanOptions& o) {
-  const GemmMachine machine{m.multiprocessors};
+  const GemmMachine machine = gemm_machine(m);
   std::vector<ReduceCandidate> all;
   if (may_fuse(p, o) && !too_few_rows(p, o)) add_fused(p, machine, o, all);
   if (o.path.value_or(Path::unfused) == Path::unfused && !pairs(o)) add_unfused(p, machine, o, all);
@@ -225,7 +225,7 @@ std::string kind_of_hand(const GemmHandPlan& c) { return std::string(name_of(c.w
 Plan make_hand_plan(const Problem& p, const Machine& machine, const PlanOptions& o, HandWay way) {
   require(!pairs(o), "{}: straddle on GPUs, got 1 for {} {}, expected a fused call", name_of(p.op),
           name_of(path_of(way)), name_of(transport_of(way)));
-  std::vector<GemmHandPlan> all = gemm_hand_candidates(p, way, {machine.multiprocessors});
+  std::vector<GemmHandPlan> all = gemm_hand_candidates(p, way, gemm_machine(machine));
   std::erase_if(all, [&](const GemmHandPlan& c) { return !wanted(c.gemm.tile, o); });
   require(!all.empty(), "{}: tile on GPUs, got {}x{}, expected a compiled one", name_of(p.op),
           o.tile_m.value_or(0), o.tile_n.value_or(0));

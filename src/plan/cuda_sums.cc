@@ -53,7 +53,7 @@ Plan make_cuda_sums_plan(const Problem& p, const Machine& machine, const PlanOpt
     return plan;
   }
   // Where out is symmetric memory the call takes the direct way of the same plan.
-  std::vector<GemmSumsPlan> all = gemm_multimem_candidates(p, {machine.multiprocessors});
+  std::vector<GemmSumsPlan> all = gemm_multimem_candidates(p, gemm_machine(machine));
   std::erase_if(all, [&](const GemmSumsPlan& c) { return c.direct || !wanted(c.gemm.tile, o); });
   require(!all.empty(), "{}: tile of transport multimem, got {}x{}, expected a compiled one",
           name_of(p.op), o.tile_m.value_or(0), o.tile_n.value_or(0));

@@ -9,6 +9,7 @@
 
 #include "core/check.h"
 #include "plan/gemm_cost.h"
+#include "plan/share.h"
 
 namespace tilelace::plan {
 namespace {
@@ -77,6 +78,8 @@ schedule::GemmOrder order_of(const GemmPlan& plan, const GemmProblem& p) {
 
 /// Clusters that run at once. Four CTAs fit a GPC's odd multiprocessors badly: 30 of 33 were seen.
 int clusters_of(const GemmTile& t, const GemmMachine& machine) {
+  if (machine.shared)
+    return t.cluster() > kShareCluster ? 0 : share_places(machine.multiprocessors) / t.cluster();
   const int even = machine.multiprocessors / t.cluster();
   return t.cluster() >= 4 && t.per_sm == 1 ? even * 10 / 11 : even;
 }
@@ -122,6 +125,7 @@ class Candidates {
   Candidates(const GemmProblem& p, const GemmMachine& machine) : p_(p), machine_(machine) {}
 
   void add(GemmPlan plan) {
+    if (machine_.shared && !stands(plan)) return;
     if (static_cast<std::int64_t>(plan.split_tiles) * ceil_div(p_.k, kStep) > 1 << 30) return;
     plan.predicted_us = predict_us(plan, p_, machine_);
     plans_.push_back(plan);
@@ -129,6 +133,7 @@ class Candidates {
 
   void add_tile(const GemmTile& t) {
     GemmPlan plan{.tile = t, .workers = clusters_of(t, machine_)};
+    if (plan.workers < 1) return;
     plan.group = std::max(1, static_cast<int>(kWalkRows / t.worker_rows()));
     const int tiles = order_of(plan, p_).tiles();
     add(plan);
@@ -148,6 +153,14 @@ class Candidates {
   }
 
  private:
+  /// Whole tiles need not have all workers; shared k-steps are dealt to so many.
+  [[nodiscard]] bool stands(const GemmPlan& plan) const {
+    const int places = share_places(machine_.multiprocessors);
+    const int cluster = plan.tile.cluster();
+    return plan.workers * cluster <= places &&
+           (plan.split_tiles == 0 || taken_places(plan.workers * cluster, cluster) <= places);
+  }
+
   /// Other walks over the same tiles.
   void add_orders(GemmPlan plan, int tiles) {
     plan.along_cols = true;
@@ -200,7 +213,10 @@ std::vector<GemmPlan> gemm_candidates(const GemmProblem& p, const GemmMachine& m
   Candidates candidates(p, machine);
   for (const GemmTile& t : kGemmTiles)
     if (!p.gated || can_gate(t.name)) candidates.add_tile(t);
-  return candidates.sorted();
+  auto all = candidates.sorted();
+  require(!all.empty(), "gemm: multiprocessors, got {}, expected at least 2",
+          machine.multiprocessors);
+  return all;
 }
 
 std::optional<GemmPlan> in_two_rounds(const GemmPlan& whole, std::int64_t tiles, std::int64_t k) {
@@ -215,9 +231,12 @@ std::optional<GemmPlan> in_two_rounds(const GemmPlan& whole, std::int64_t tiles,
 
 GemmPlan beside_others(GemmPlan plan, int multiprocessors) {
   plan.early_weights = false;
+  plan.share = share_places(multiprocessors);
   // Shared k-steps are dealt to so many workers; such plans have no more than one a place.
   if (plan.split_tiles == 0)
-    plan.workers = std::min(plan.workers, multiprocessors / plan.tile.cluster());
+    plan.workers = plan.tile.cluster() == 1
+                       ? standing_ctas(plan.workers, plan.share)
+                       : std::min(plan.workers, plan.share / plan.tile.cluster());
   return plan;
 }
 

@@ -30,6 +30,12 @@ struct GemmProblem {
 /// The device, as far as the predictions need it; their coefficients were fitted on H200s.
 struct GemmMachine {
   int multiprocessors = 132;
+  bool shared = false;  ///< others' kernels stand on the rest of the device (plan/share.h)
+
+  /// With `ctas` places fewer, which others that stand one by one have.
+  [[nodiscard]] constexpr GemmMachine leaving(int ctas) const {
+    return {multiprocessors - (shared ? 2 : 1) * ctas, shared};
+  }
   bool operator==(const GemmMachine&) const = default;
 };
 
@@ -46,13 +52,14 @@ struct GemmPlan {
   bool early_weights = true;   ///< launched while the kernel before it ends; weights stream at once
   bool weights_wait = false;   ///< of a call: they come after that kernel, which may write them
   double predicted_us = 0;
+  int share = 0;  ///< of a call beside others: the multiprocessors it may take; 0: all
 };
 
 std::ostream& operator<<(std::ostream&, const GemmPlan&);
 
 /// As it may run on so many multiprocessors of a device beside calls that wait for peers on the
 /// others: it does not begin under the kernel before it (while it waited it would take that many
-/// once more), and it has no more CTAs than multiprocessors (they are not dealt two by two).
+/// once more), and it has no more CTAs than places (plan/share.h).
 GemmPlan beside_others(GemmPlan, int multiprocessors);
 
 /// The same `tiles` tiles, all of which the device holds at once, in two rounds: two workers share
@@ -72,7 +79,7 @@ schedule::GemmWork work_of(const GemmPlan&, const GemmProblem&);
 inline constexpr std::int64_t kFewRows = 256;
 
 /// All legal plans, fastest prediction first. Error: usage, if m, n or k are not positive or out_n
-/// or k is not a multiple of 8 (16 bytes).
+/// or k is not a multiple of 8 (16 bytes), or no plan has a place on the machine.
 std::vector<GemmPlan> gemm_candidates(const GemmProblem&, const GemmMachine& = {});
 
 }  // namespace tilelace::plan

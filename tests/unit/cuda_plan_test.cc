@@ -184,21 +184,6 @@ TEST(CudaPlan, BesideCopiesThatTakeMultiprocessorsHasNoLargeClusters) {
   EXPECT_GT(alone, 0);
 }
 
-TEST(CudaPlan, OfAShareOfTheDeviceTakesNoMoreThanIt) {
-  for (const std::int64_t m : {1, 64, 1000, 4096}) {
-    const Problem p = gather_problem(m);
-    auto plans = ag_gemm_candidates(p, {66});
-    const auto nccl = ag_gemm_nccl_candidates(p, {66});
-    plans.insert(plans.end(), nccl.begin(), nccl.end());
-    for (const AgGemmPlan& c : plans) {
-      const GemmPlan gemm = beside_others(c.gemm, 66 - c.left_free());
-      EXPECT_FALSE(gemm.early_weights);
-      EXPECT_GT(gemm.workers, 0);
-      EXPECT_LE(gemm.workers * gemm.tile.cluster() + c.left_free(), 66) << describe(c);
-    }
-  }
-}
-
 TEST(CudaPlan, SaysWhatOtherTransportsWouldTake) {
   const Plan plan = make_plan(gather_problem(4096), cuda_machine());
   for (const char* kind :

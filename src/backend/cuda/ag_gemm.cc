@@ -101,11 +101,12 @@ void require_captured_exchanges(cudaStream_t stream) {
 void require_places(const Call& c, const RankCalls& calls, cudaStream_t stream) {
   const plan::GemmTile& tile = c.plan.gemm.tile;
   const int left = c.plan.left_free();
-  const int ctas = c.plan.gemm.workers * tile.cluster();
-  const auto taken = static_cast<int>(schedule::ceil_div(ctas, c.plan.relays() ? tile.per_sm : 1));
+  const GemmGrid grid{c.plan.gemm.workers * tile.cluster(), tile.cluster()};
+  const auto taken =
+      static_cast<int>(schedule::ceil_div(grid.ctas, c.plan.relays() ? tile.per_sm : 1));
   require(left == 0 || taken + left <= calls.multiprocessors(),
           "ag_gemm: {} CTAs beside copies that take multiprocessors, expected to leave {} of {}",
-          ctas, left, calls.multiprocessors());
+          grid.ctas, left, calls.multiprocessors());
   require(left == 0 || plan::fits_beside_copies(tile),
           "ag_gemm: clusters of {} CTAs beside copies that take multiprocessors, expected pairs",
           tile.cluster());
@@ -113,7 +114,7 @@ void require_places(const Call& c, const RankCalls& calls, cudaStream_t stream) 
           "ag_gemm: a capture on a share of the device, got {} of copies that wait, expected path "
           "unfused, or transport push or store over the mesh",
           name_of(c.plan.path));
-  calls.require_place("ag_gemm", ctas, left);
+  calls.require_place("ag_gemm", grid, left);
 }
 
 }  // namespace
@@ -273,10 +274,10 @@ void enqueue_product(const AgGemm::Impl& impl, const Call& c, cudaStream_t strea
           kernel.tile.name, gated ? " of gate and up" : "");
   for (const Launch& launch : launches_of(c)) {
     AgGemmGatedParams params = params_of(impl.calls, c, kernel, launch);
-    const int ctas = fill_grid(params, params.work, kernel, c.plan.gemm);
+    const GemmGrid grid = fill_grid(params, params.work, kernel, c.plan.gemm);
     // One that begins under the kernel before it would take the place that is left.
     const bool early = c.plan.gemm.early_weights && (launch.first || c.plan.left_free() == 0);
-    launch_gemm(kernel, function, static_cast<const AgGemmParams*>(&params), ctas, stream, early);
+    launch_gemm(kernel, function, static_cast<const AgGemmParams*>(&params), grid, stream, early);
   }
 }
 

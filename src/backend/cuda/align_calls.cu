@@ -21,9 +21,9 @@ __global__ void __launch_bounds__(32)
 
 }  // namespace
 
-cudaError_t enqueue_align(const CallParams& call, unsigned parity, bool early,
+cudaError_t enqueue_align(const CallParams& call, unsigned parity, Start start,
                           cudaStream_t stream) {
-  return launch_early(align_kernel, 1, 32, early, stream, call, parity);
+  return launch_as(start, align_kernel, 1, 32, stream, call, parity);
 }
 
 cudaError_t load_align() {

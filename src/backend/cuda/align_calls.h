@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include "backend/cuda/device/call_params.h"
+#include "backend/cuda/start.h"
 
 namespace tilelace::cuda {
 
@@ -11,8 +12,7 @@ namespace tilelace::cuda {
 /// without rows (enters, counts, waits for the headers of all peers); else nothing. Whatever
 /// it finds, every peer finds the same, as all make the same calls. `early`: the kernel behind it
 /// may begin under the end of the kernel before it, as without it. May be captured.
-[[nodiscard]] cudaError_t enqueue_align(const CallParams&, unsigned parity, bool early,
-                                        cudaStream_t);
+[[nodiscard]] cudaError_t enqueue_align(const CallParams&, unsigned parity, Start, cudaStream_t);
 
 /// Loads it, so that a later launch does not.
 [[nodiscard]] cudaError_t load_align();

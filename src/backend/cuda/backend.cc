@@ -221,7 +221,7 @@ void GpuBackend::enqueue_gemm(const Problem& problem, const Operands& operands) 
       tensors.up_bias = bias(1);
     }
     plan::GemmPlan plan = plans[i];
-    plan.early_weights = plan.early_weights && !shares_device_;
+    if (shares_device_) plan = plan::beside_others(plan, machine_.multiprocessors);
     plan.weights_wait = !prepared(operands.weights);
     GemmCall(plan, gemm, tensors, workspace_->scratch()).launch(stream_of(operands.stream));
   }

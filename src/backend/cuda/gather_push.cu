@@ -77,8 +77,8 @@ __global__ void admit_kernel(const __grid_constant__ CallParams c) {
 
 }  // namespace
 
-cudaError_t enqueue_push(const GatherPush& push, bool early, cudaStream_t stream) {
-  return launch_early(push_kernel, push.schedule.workers, kThreads, early, stream, push);
+cudaError_t enqueue_push(const GatherPush& push, Start start, cudaStream_t stream) {
+  return launch_as(start, push_kernel, push.schedule.workers, kThreads, stream, push);
 }
 
 cudaError_t enqueue_admit(const CallParams& call, cudaStream_t stream) {

@@ -8,6 +8,7 @@
 
 #include "backend/cuda/device/call_params.h"
 #include "backend/cuda/device/trace.h"
+#include "backend/cuda/start.h"
 #include "schedule/gather_order.h"
 
 namespace tilelace::cuda {
@@ -25,7 +26,7 @@ struct GatherPush {
 
 /// Sends this rank's rows to every peer. Runs while the kernel after it begins, `early` also under
 /// the one before it; it may be captured.
-[[nodiscard]] cudaError_t enqueue_push(const GatherPush&, bool early, cudaStream_t);
+[[nodiscard]] cudaError_t enqueue_push(const GatherPush&, Start, cudaStream_t);
 
 /// All of a call that has no rows: enters, waits for the headers of all peers, counts.
 [[nodiscard]] cudaError_t enqueue_admit(const CallParams&, cudaStream_t);

@@ -80,7 +80,7 @@ void enqueue_pushes(const RankCalls& calls, const GatherCall& c, cudaStream_t st
   push.row_bytes = c.row_bytes();
   push.input = static_cast<const std::byte*>(c.tensors.a);
   TILELACE_TRACE_TO(push, "push");
-  check(enqueue_push(push, !calls.shares_device(), stream), "ag_gemm: the push");
+  check(enqueue_push(push, calls.start(push.schedule.workers, true), stream), "ag_gemm: the push");
 }
 
 }  // namespace

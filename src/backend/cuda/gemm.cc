@@ -109,7 +109,6 @@ GemmCall::GemmCall(const plan::GemmPlan& plan, const plan::GemmProblem& p, const
     : kernel_(&kernel_of(plan, p.dtype)),
       function_(p.gated ? gemm_gated(plan.tile.name, p.dtype).function : kernel_->function),
       params_{},
-      ctas_(0),
       early_(plan.early_weights) {
   require(function_ != nullptr, "gemm: tile {}, expected one that makes two products at once",
           plan.tile.name);
@@ -117,11 +116,11 @@ GemmCall::GemmCall(const plan::GemmPlan& plan, const plan::GemmProblem& p, const
   if (p.gated) fill_up(params_, *kernel_, p, t);
   fill_outputs(params_.out, params_.out_rest, *kernel_, {t.out, p.m, p.out_n()}, p.dtype, p.gated);
   params_.work = plan::work_of(plan, p);
-  ctas_ = fill_grid(params_, params_.work, *kernel_, plan);
+  grid_ = fill_grid(params_, params_.work, *kernel_, plan);
 }
 
 void GemmCall::launch(cudaStream_t stream) const {
-  launch_gemm(*kernel_, function_, static_cast<const GemmParams*>(&params_), ctas_, stream, early_);
+  launch_gemm(*kernel_, function_, static_cast<const GemmParams*>(&params_), grid_, stream, early_);
 }
 
 }  // namespace tilelace::cuda

@@ -51,6 +51,12 @@ bool has_kernel(const plan::GemmPlan&, DType);
 /// system.
 void load_gemm_kernels();
 
+/// What a kernel is launched with.
+struct GemmGrid {
+  int ctas = 0;
+  int cluster = 1;  ///< on a share 2 where CTAs of no cluster stand in pairs (plan/share.h)
+};
+
 /// A GEMM that is ready to launch.
 class GemmCall {
  public:
@@ -64,7 +70,7 @@ class GemmCall {
   const GemmKernel* kernel_;
   const void* function_;
   GemmGatedParams params_;  ///< where nothing is gated, its base
-  int ctas_;
+  GemmGrid grid_;
   bool early_;
 };
 

@@ -189,8 +189,8 @@ void GemmAr::run(const Problem& p, const plan::GemmArPlan& given, const ReduceOp
   calls_.require_room("gemm_ar",
                       {static_cast<std::size_t>(params.shared.flags.end(params.work.order)),
                        staged + (plan.direct ? 0 : result_bytes)});
-  const int ctas = fill_grid(params, params.work, kernel, plan.gemm);
-  calls_.require_place("gemm_ar", ctas, 0);
+  const GemmGrid grid = fill_grid(params, params.work, kernel, plan.gemm);
+  calls_.require_place("gemm_ar", grid, 0);
   const unsigned slot = calls_.begin_call("gemm_ar", Op::gemm_ar, stream);
   set_slot(params, calls_, slot);
   const std::size_t at = calls_.data_at(slot) + staged;
@@ -201,7 +201,7 @@ void GemmAr::run(const Problem& p, const plan::GemmArPlan& given, const ReduceOp
   params.shared.out = static_cast<std::byte*>(tensors.out);
   fill_shares(params, calls_, p, kernel, own_rows(p, plan, calls_.group().rank()), results);
   if (copied > 0) engine_.fork(stream);
-  launch_gemm(kernel, function, &params, ctas, stream, plan.gemm.early_weights);
+  launch_gemm(kernel, function, &params, grid, stream, plan.gemm.early_weights);
   if (copied == 0) return;
   CollectTiles collect = collect_of(params, p);
   TILELACE_TRACE_TO(collect, "collect");
@@ -210,8 +210,8 @@ void GemmAr::run(const Problem& p, const plan::GemmArPlan& given, const ReduceOp
   // what it waits for.
   CarryVerbs carry(engine_, params.call, calls_.granted(), results, kernel, p.n.front());
   schedule::run_carry(params.work.order, params.shared.flags, carry);
-  // CTAs of a waiting kernel, too, keep others' products out.
-  const int most = calls_.shares_device() ? calls_.multiprocessors() : kCollectCtas;
+  // CTAs of a waiting kernel, too, keep others' products out: one by one, so half of a share.
+  const int most = calls_.shares_device() ? calls_.multiprocessors() / 2 : kCollectCtas;
   check(enqueue_collect(collect, most, stream), "collecting the tiles of gemm_ar");
   engine_.join(stream);
 }

@@ -93,8 +93,8 @@ void GemmHand::run(const Problem& p, const plan::GemmHandPlan& asked, const Redu
   plan.gemm = calls_.fit(asked.gemm);
   HandSum rows;
   rows.schedule = plan::hand_rows_schedule(p, plan, rank);
+  rows.schedule.workers = calls_.fit_ctas(rows.schedule.workers);
   require_call(p, plan, t, calls_, rows.schedule);
-  calls_.require_place("gemm_rs", rows.schedule.workers, 0);
   const bool copied = plan.way == schedule::HandWay::copied;
   const unsigned slot = calls_.begin_call("gemm_rs", p.op, stream);
   rows.partials = calls_.data_at(slot);
@@ -117,8 +117,8 @@ void GemmHand::run(const Problem& p, const plan::GemmHandPlan& asked, const Redu
   rows.incoming = rows.partials + static_cast<std::size_t>(p.m * row_bytes(p));
   rows.pitch = static_cast<std::size_t>(plan::copied_pitch(p));
   // Copies lie between it and the products.
-  const bool early = !copied && !calls_.shares_device();
-  check(enqueue_hand(rows, early, stream), "handing partials to their owners");
+  const Start start = calls_.start(rows.schedule.workers, !copied);
+  check(enqueue_hand(rows, start, stream), "handing partials to their owners");
 }
 
 }  // namespace tilelace::cuda

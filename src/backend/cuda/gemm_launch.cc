@@ -48,17 +48,17 @@ const std::uint16_t* places_of(const plan::GemmPlan& plan, const GemmKernel& ker
   return places.size() == static_cast<std::size_t>(workers) ? places.data() : nullptr;
 }
 
-void launch_gemm(const GemmKernel& kernel, const void* function, const void* params, int ctas,
+void launch_gemm(const GemmKernel& kernel, const void* function, const void* params, GemmGrid grid,
                  cudaStream_t stream, bool early) {
   std::array<cudaLaunchAttribute, 2> attributes{};
   attributes[0].id = cudaLaunchAttributeClusterDimension;
-  attributes[0].val.clusterDim.x = static_cast<unsigned>(kernel.tile.cluster());
+  attributes[0].val.clusterDim.x = static_cast<unsigned>(grid.cluster);
   attributes[0].val.clusterDim.y = 1;
   attributes[0].val.clusterDim.z = 1;
   attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[1].val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(ctas));
+  config.gridDim = dim3(static_cast<unsigned>(grid.ctas));
   config.blockDim = dim3(static_cast<unsigned>(kernel.threads));
   config.dynamicSmemBytes = static_cast<std::size_t>(kernel.shared_bytes);
   config.stream = stream;

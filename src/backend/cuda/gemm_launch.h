@@ -6,6 +6,7 @@
 #include "backend/cuda/gemm.h"
 #include "backend/cuda/tensor_map.h"
 #include "core/check.h"
+#include "plan/share.h"
 
 namespace tilelace::cuda {
 
@@ -36,21 +37,26 @@ void fill_outputs(CUtensorMap& out, CUtensorMap& rest, const GemmKernel&, Tensor
 /// Worker numbers of a grid that numbers them by neighbours, or null.
 const std::uint16_t* places_of(const plan::GemmPlan&, const GemmKernel&, int workers);
 
-/// Workers of the launch; returns its CTAs. Error: usage (too many for the scratch memory).
+/// Workers of the launch; returns its grid. Error: usage (too many for the scratch memory).
 template <class Work>
-int fill_grid(GemmCommon& common, Work& work, const GemmKernel& kernel,
-              const plan::GemmPlan& plan) {
+GemmGrid fill_grid(GemmCommon& common, Work& work, const GemmKernel& kernel,
+                   const plan::GemmPlan& plan) {
   if (plan.split_tiles == 0) work.workers = std::min(plan.workers, work.order.tiles());
+  int cluster = kernel.tile.cluster();
+  if (plan.share > 0 && cluster == 1) {
+    if (plan.split_tiles == 0) work.workers = plan::standing_ctas(work.workers, plan.share);
+    if (plan::stands_in_pairs(work.workers)) cluster = 2;
+  }
   common.places = places_of(plan, kernel, work.workers);
   common.weights_wait = plan.weights_wait;
   const int ctas = work.workers * kernel.tile.cluster();
   require(plan.split_tiles == 0 || ctas <= common.scratch.ctas,
           "gemm: {} CTAs, expected at most {}", ctas, common.scratch.ctas);
-  return ctas;
+  return {ctas, cluster};
 }
 
 /// Asynchronous; may be captured. `early`: begins while the kernel before it ends. Error: system.
-void launch_gemm(const GemmKernel&, const void* function, const void* params, int ctas,
+void launch_gemm(const GemmKernel&, const void* function, const void* params, GemmGrid,
                  cudaStream_t, bool early);
 
 }  // namespace tilelace::cuda

@@ -139,11 +139,11 @@ void GemmReduce::run(const Problem& p, const plan::GemmReducePlan& asked,
   const int rank = calls_.group().rank();
   WideSum sum;
   sum.schedule = plan::reduce_rows_schedule(p, plan, rank);
+  sum.schedule.workers = calls_.fit_ctas(sum.schedule.workers);
   require_pulled(p, plan, t.weight == nullptr);
   require_call(p, t, calls_,
                {static_cast<std::size_t>(sum.schedule.num_flags()),
                 static_cast<std::size_t>(plan::pulled_bytes(p, partials_of(p, plan)))});
-  calls_.require_place(op, sum.schedule.workers, 0);
   const bool given = t.weight == nullptr;
   const unsigned slot = calls_.begin_call(op, p.op, stream);
   if (given)
@@ -160,8 +160,8 @@ void GemmReduce::run(const Problem& p, const plan::GemmReducePlan& asked,
   sum.activation = p.activation;
   sum.residual = static_cast<const std::byte*>(t.residual);
   sum.results = sum.partials + static_cast<std::size_t>(2 * p.m * row_bytes(p));
-  const bool early = !given && !calls_.shares_device();
-  check(plan.wide ? enqueue_wide_sum(sum, early, stream) : enqueue_sum(sum, early, stream),
+  const Start start = calls_.start(sum.schedule.workers, !given);
+  check(plan.wide ? enqueue_wide_sum(sum, start, stream) : enqueue_sum(sum, start, stream),
         "the sum of partials");
 }
 
@@ -173,13 +173,13 @@ void GemmReduce::run_pushed(const Problem& p, const plan::GemmReducePlan& plan,
   const comm::DeviceMemory& memory = calls_.memory();
   PushSum sum;
   sum.schedule = plan::push_rows_schedule(p, plan.push, rank, calls_.multiprocessors());
+  sum.schedule.workers = calls_.fit_ctas(sum.schedule.workers);
   require_pushed(p, plan.push, sum.schedule, reachable);
   sum.term_pitch = static_cast<std::size_t>(plan::pushed_pitch(p, plan.push));
   const auto partial_bytes = static_cast<std::size_t>(p.m * row_bytes(p));
   require_call(p, t, calls_,
                {static_cast<std::size_t>(sum.schedule.num_flags()),
                 partial_bytes + static_cast<std::size_t>(p.ranks - 1) * sum.term_pitch});
-  calls_.require_place(op, sum.schedule.workers, 0);
   const bool given = t.weight == nullptr;
   const unsigned slot = calls_.begin_call(op, p.op, stream);
   sum.own = enqueue_partial(p, plan, t, slot, stream);
@@ -198,7 +198,8 @@ void GemmReduce::run_pushed(const Problem& p, const plan::GemmReducePlan& plan,
   sum.activation = p.activation;
   sum.residual = static_cast<const std::byte*>(t.residual);
   TILELACE_TRACE_TO(sum, "sum");
-  check(enqueue_push_sum(sum, !given && !calls_.shares_device(), stream), "the sum of partials");
+  const Start start = calls_.start(sum.schedule.workers, !given);
+  check(enqueue_push_sum(sum, start, stream), "the sum of partials");
 }
 
 }  // namespace tilelace::cuda

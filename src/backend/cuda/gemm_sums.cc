@@ -98,13 +98,13 @@ void GemmSums::run(const Problem& p, const plan::GemmSumsPlan& given, const Redu
   const int parts = params.work.order.tiles() * kernel.tile.cluster();
   calls_.require_room("gemm_ar", {0, static_cast<std::size_t>(plan::gemm_sums_staging_bytes(p)),
                                   static_cast<std::size_t>(schedule::num_counts(parts))});
-  const int ctas = fill_grid(params, params.work, kernel, plan.gemm);
-  calls_.require_place("gemm_ar", ctas, 0);
+  const GemmGrid grid = fill_grid(params, params.work, kernel, plan.gemm);
+  calls_.require_place("gemm_ar", grid, 0);
   const unsigned slot = calls_.begin_call("gemm_ar", Op::gemm_ar, stream);
   set_places(params, calls_, slot, plan.direct ? reachable : ReachableOut{}, tensors.out);
   fill_outputs(params.out, params.out_rest, kernel,
                {calls_.memory().local() + params.partials, p.m, p.n.front()}, p.dtype);
-  launch_gemm(kernel, function, &params, ctas, stream, plan.gemm.early_weights);
+  launch_gemm(kernel, function, &params, grid, stream, plan.gemm.early_weights);
 }
 
 }  // namespace tilelace::cuda

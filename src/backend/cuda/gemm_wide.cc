@@ -17,8 +17,8 @@ void launch_wide_gemm(const plan::GemmPlan& plan, const plan::GemmProblem& probl
   params.wide_out = static_cast<float*>(out);
   params.m = static_cast<int>(problem.m);
   params.work = plan::work_of(plan, problem);
-  const int ctas = fill_grid(params, params.work, kernel, plan);
-  launch_gemm(kernel, function, &params, ctas, stream, plan.early_weights);
+  const GemmGrid grid = fill_grid(params, params.work, kernel, plan);
+  launch_gemm(kernel, function, &params, grid, stream, plan.early_weights);
 }
 
 }  // namespace tilelace::cuda

@@ -147,10 +147,10 @@ Kernel kernel_of(HandWay way) {
 
 }  // namespace
 
-cudaError_t enqueue_hand(const HandSum& rows, bool early, cudaStream_t stream) {
+cudaError_t enqueue_hand(const HandSum& rows, Start start, cudaStream_t stream) {
   const Kernel kernel =
       rows.dtype == DType::bf16 ? kernel_of<__nv_bfloat16>(rows.way) : kernel_of<__half>(rows.way);
-  return launch_sum(kernel, rows, kThreads, early, stream);
+  return launch_sum(kernel, rows, kThreads, start, stream);
 }
 
 cudaError_t load_hand_rows() {

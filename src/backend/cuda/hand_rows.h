@@ -3,6 +3,7 @@
 // (schedule/hand_rows.h).
 #pragma once
 #include "backend/cuda/reduce_rows.h"
+#include "backend/cuda/start.h"
 #include "schedule/hand_rows.h"
 
 namespace tilelace::cuda {
@@ -17,7 +18,7 @@ struct HandSum : SumRows {
 
 /// Enters the call, waits until all ranks have, hands and adds, counts the call. `early`: it comes
 /// right behind the kernel that writes the partial and begins under its end. May be captured.
-[[nodiscard]] cudaError_t enqueue_hand(const HandSum&, bool early, cudaStream_t);
+[[nodiscard]] cudaError_t enqueue_hand(const HandSum&, Start, cudaStream_t);
 
 /// Loads it, so that a later launch does not.
 [[nodiscard]] cudaError_t load_hand_rows();

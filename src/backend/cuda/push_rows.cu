@@ -233,8 +233,8 @@ Kernel kernel_of(DType dtype, int threads) {
 
 }  // namespace
 
-cudaError_t enqueue_push_sum(const PushSum& sum, bool early, cudaStream_t stream) {
-  return launch_sum(kernel_of(sum.dtype, sum.threads), sum, sum.threads + 64, early, stream);
+cudaError_t enqueue_push_sum(const PushSum& sum, Start start, cudaStream_t stream) {
+  return launch_sum(kernel_of(sum.dtype, sum.threads), sum, sum.threads + 64, start, stream);
 }
 
 cudaError_t load_push_rows() {

@@ -8,6 +8,7 @@
 
 #include "backend/cuda/device/call_params.h"
 #include "backend/cuda/device/trace.h"
+#include "backend/cuda/start.h"
 #include "schedule/push_rows.h"
 #include "tilelace/choices.h"
 #include "tilelace/dtype.h"
@@ -35,7 +36,7 @@ struct PushSum {
 
 /// Enters the call, pushes, adds, counts the call. `early`: it comes right behind the kernel that
 /// writes the partial and begins under its end. May be captured.
-[[nodiscard]] cudaError_t enqueue_push_sum(const PushSum&, bool early, cudaStream_t);
+[[nodiscard]] cudaError_t enqueue_push_sum(const PushSum&, Start, cudaStream_t);
 
 /// Loads it, so that a later launch does not.
 [[nodiscard]] cudaError_t load_push_rows();

@@ -14,6 +14,7 @@
 #include "backend/cuda/reduce_rows.h"
 #include "backend/cuda/reduce_wide.h"
 #include "core/check.h"
+#include "plan/share.h"
 
 namespace tilelace::cuda {
 namespace {
@@ -88,7 +89,7 @@ unsigned RankCalls::begin_call(std::string_view name, Op op, cudaStream_t stream
   const CallSlots::Place place = slots_.next(capture_of(stream));
   last_ = name;
   if (place.align)
-    check(enqueue_align(params(0, kAlignHash, op), *place.align, !shares_device(), stream),
+    check(enqueue_align(params(0, kAlignHash, op), *place.align, start(1, true), stream),
           "aligning calls");
   return place.slot;
 }
@@ -108,15 +109,36 @@ CallParams RankCalls::params(unsigned slot, std::uint32_t hash, Op op) const {
 }
 
 plan::GemmPlan RankCalls::fit(const plan::GemmPlan& gemm, int left) const {
-  return shares_device() ? plan::beside_others(gemm, multiprocessors_ - left) : gemm;
+  if (!shares_device()) return gemm;
+  const int cluster = gemm.tile.cluster();
+  require(cluster <= plan::kShareCluster,
+          "gemm: tile {} on a share of the device, got clusters of {} CTAs, expected at most {}",
+          gemm.tile.name, cluster, plan::kShareCluster);
+  const plan::GemmPlan plan = plan::beside_others(gemm, multiprocessors_ - 2 * left);
+  const int taken = plan::taken_places(plan.workers * cluster, cluster);
+  require(plan.workers > 0 && taken <= plan.share,
+          "gemm: tile {} on a share of the device, got {} CTAs of {} multiprocessors, expected "
+          "at most {}",
+          gemm.tile.name, plan.workers * cluster, taken, plan.share);
+  return plan;
 }
 
-void RankCalls::require_place(std::string_view op, int ctas, int left) const {
-  require(
-      !shares_device() || ctas + left <= multiprocessors_,
-      "{}: a share of the device, got {} CTAs and {} multiprocessors left free, expected at most "
-      "{} together",
-      op, ctas, left, multiprocessors_);
+int RankCalls::fit_ctas(int ctas) const {
+  return shares_device() ? plan::standing_ctas(ctas, plan::share_places(multiprocessors_)) : ctas;
+}
+
+Start RankCalls::start(int ctas, bool early) const {
+  if (!shares_device()) return early ? Start::early : Start::behind;
+  return plan::stands_in_pairs(ctas) ? Start::in_pairs : Start::behind;
+}
+
+void RankCalls::require_place(std::string_view op, GemmGrid grid, int left) const {
+  const int places = plan::share_places(multiprocessors_);
+  const int taken = plan::taken_places(grid.ctas, grid.cluster) + 2 * left;
+  require(!shares_device() || taken <= places,
+          "{}: a share of the device, got {} CTAs and {} of others, of {} multiprocessors, "
+          "expected at most {}",
+          op, grid.ctas, left, taken, places);
 }
 
 void RankCalls::admit(std::string_view name, std::uint32_t hash, Op op, cudaStream_t stream) {

@@ -11,6 +11,7 @@
 #include "backend/cuda/call_slots.h"
 #include "backend/cuda/device/call_params.h"
 #include "backend/cuda/gemm.h"
+#include "backend/cuda/start.h"
 #include "backend/cuda/wait_control.h"
 #include "comm/cuda/device_memory.h"
 #include "tilelace/plan.h"
@@ -59,10 +60,15 @@ class RankCalls {
   /// Whether other communicators have a place on the device.
   [[nodiscard]] bool shares_device() const { return multiprocessors_ < all_multiprocessors_; }
   [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
-  /// The plan as it may run here: of a share only, beside others; `left` multiprocessors less.
+  /// The plan as it may run here: of a share only, beside others; places for `left` CTAs less.
+  /// Error: usage (a product that may find no place on a share, plan/share.h).
   [[nodiscard]] plan::GemmPlan fit(const plan::GemmPlan& gemm, int left = 0) const;
-  /// Error: usage (a kernel, with what it leaves to others, does not fit the share).
-  void require_place(std::string_view op, int ctas, int left) const;
+  /// As many of so many CTAs that wait for peers as may stand here.
+  [[nodiscard]] int fit_ctas(int ctas) const;
+  /// How such a kernel begins; `early`: it may begin under the one before it, where no others are.
+  [[nodiscard]] Start start(int ctas, bool early) const;
+  /// Error: usage (a kernel, with `left` CTAs of others of its call, does not fit the share).
+  void require_place(std::string_view op, GemmGrid grid, int left) const;
   /// A call without rows: the ranks only agree. Errors: usage, system.
   void admit(std::string_view name, std::uint32_t hash, Op op, cudaStream_t stream);
   [[nodiscard]] std::size_t data_at(unsigned slot) const { return flags_at(slot) + flags_bytes_; }

@@ -98,9 +98,9 @@ __global__ void __launch_bounds__(kThreads, 1) sum_kernel(const __grid_constant_
 
 }  // namespace
 
-cudaError_t enqueue_sum(const SumRows& sum, bool early, cudaStream_t stream) {
+cudaError_t enqueue_sum(const SumRows& sum, Start start, cudaStream_t stream) {
   return launch_sum(sum.dtype == DType::bf16 ? sum_kernel<__nv_bfloat16> : sum_kernel<__half>, sum,
-                    kThreads, early, stream);
+                    kThreads, start, stream);
 }
 
 cudaError_t load_sum_rows() {

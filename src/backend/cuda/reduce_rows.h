@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "backend/cuda/device/call_params.h"
+#include "backend/cuda/start.h"
 #include "schedule/reduce_rows.h"
 #include "tilelace/choices.h"
 #include "tilelace/dtype.h"
@@ -29,7 +30,7 @@ struct SumRows {
 
 /// Enters the call, waits until all ranks have, adds, counts the call. `early`: it comes right
 /// behind the kernel that writes the partial and begins under its end. May be captured.
-[[nodiscard]] cudaError_t enqueue_sum(const SumRows&, bool early, cudaStream_t);
+[[nodiscard]] cudaError_t enqueue_sum(const SumRows&, Start, cudaStream_t);
 
 /// Loads it, so that a later launch does not.
 [[nodiscard]] cudaError_t load_sum_rows();

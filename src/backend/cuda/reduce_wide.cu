@@ -89,9 +89,9 @@ __global__ void __launch_bounds__(kThreads) wide_kernel(const __grid_constant__ 
 
 }  // namespace
 
-cudaError_t enqueue_wide_sum(const WideSum& sum, bool early, cudaStream_t stream) {
+cudaError_t enqueue_wide_sum(const WideSum& sum, Start start, cudaStream_t stream) {
   return launch_sum(sum.dtype == DType::bf16 ? wide_kernel<__nv_bfloat16> : wide_kernel<__half>,
-                    sum, kThreads, early, stream);
+                    sum, kThreads, start, stream);
 }
 
 cudaError_t load_wide_sum() {

@@ -11,7 +11,7 @@ struct WideSum : SumRows {
 };
 
 /// As enqueue_sum.
-[[nodiscard]] cudaError_t enqueue_wide_sum(const WideSum&, bool early, cudaStream_t);
+[[nodiscard]] cudaError_t enqueue_wide_sum(const WideSum&, Start, cudaStream_t);
 
 /// Loads it, so that a later launch does not.
 [[nodiscard]] cudaError_t load_wide_sum();

@@ -128,10 +128,11 @@ Finding check_shapes(Member& member) {
   for (const PlanOptions& options : ways_of(kOp))
     for (const Shape& s : shapes()) {
       const Problem p = problem_of(kOp, s, member.ranks());
-      // Shards that differ are pulled.
-      if (options.transport == Transport::push && !p.rows.empty()) continue;
+      // Shards that differ are pulled; one rank has nobody to push to.
+      const bool pushes = options.transport == Transport::push;
+      if (pushes && (!p.rows.empty() || member.ranks() == 1)) continue;
       if (const Finding f = run_case(member, p, options); !f.empty()) return f;
-      const bool shares = options.path != Path::unfused || options.transport == Transport::push;
+      const bool shares = options.path != Path::unfused || pushes;
       if (kOp != Op::gemm_ar || !shares) continue;
       if (const Finding f = run_case(member, p, options, true); !f.empty()) return f;
     }

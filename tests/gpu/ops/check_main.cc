@@ -2,9 +2,12 @@
 // gpu_op_check: conformance of the fused ops on the GPUs of one process, a thread a rank. Random
 // problems and edges with every kind of plan, exact integers and fp64; long runs, back to back and
 // with delays. Exit 0: all right, 1: a result was wrong, 2: usage, 3: a wait expired or the system.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <mutex>
 #include <numeric>
 #include <set>
@@ -16,6 +19,7 @@
 #include "ops/conformance.h"
 #include "ops/report.h"
 #include "ops/stress.h"
+#include "ops/stress_kernels.h"
 #include "program.h"
 #include "watchdog.h"
 
@@ -57,6 +61,7 @@ plan::GemmMachine machine_of(int ranks, int communicators) {
   const int sharers = (ranks + devices - 1) / devices;
   if (sharers > 1) machine.multiprocessors -= kForCopies;
   machine.multiprocessors /= sharers * communicators;
+  machine.shared = sharers * communicators > 1;
   return machine;
 }
 
@@ -176,6 +181,15 @@ std::set<std::string> names_of(const std::vector<PlansByKind>& kinds) {
   return names;
 }
 
+/// Whether all of its plans may be captured, by ranks that share a device or not.
+bool is_captured(const std::vector<PlansByKind>& kinds, const std::string& kind, bool shared) {
+  return !shared || std::all_of(kinds.begin(), kinds.end(), [&](const PlansByKind& of_problem) {
+    const auto at = of_problem.find(kind);
+    return at == of_problem.end() ||
+           std::all_of(at->second.begin(), at->second.end(), is_captured_on_shares);
+  });
+}
+
 /// What every rank found, told by rank 0.
 void tell(Rank& rank, const LongRun& run, const StressResult& r, Report& report) {
   const auto troubles = rank.group->all_gather(r.trouble, kMeetSeconds);
@@ -185,9 +199,17 @@ void tell(Rank& rank, const LongRun& run, const StressResult& r, Report& report)
 void check_long(Rank& rank, const Options& o, const Work& work, Report& report) {
   Stress stress(rank, work.stressed, work.kinds, o.timeout_s, o.drop, share_of(o, rank.ranks, 1));
   rank.meet();
+  const bool shared = rank.ranks > comm::device_count();
   const auto run = [&](Pace pace, long calls) {
     if (calls <= 0) return;
     for (const std::string& kind : names_of(work.kinds)) {
+      const bool graphs = pace == Pace::graph || pace == Pace::mixed;
+      if (graphs && !is_captured(work.kinds, kind, shared)) {
+        if (rank.rank == 0)
+          fmt::print("{}: {} {}, not run: a share captures no such calls\n", work.name,
+                     name_of(pace), kind);
+        continue;
+      }
       StressResult r;
       naming(rank, fmt::format("{} {} {}", work.name, name_of(pace), kind),
              [&] { r = stress.run(kind, calls, pace); });
@@ -227,6 +249,17 @@ void check_pair(Rank& rank, const Options& o, const Work& work, Report& report) 
   cudaStreamDestroy(second.stream);
 }
 
+/// Ranks that share a device wait for each other there, as users' may not. With fewer queues than
+/// streams one rank's work stands behind another's that waits for it; and a kernel that is loaded
+/// by its first launch, the driver's for copies and memsets among them, waits until all others have
+/// ended. The driver reads both settings as it starts, so: once more from the beginning.
+void begin_for_shares(char** argv) {
+  if (std::getenv("CUDA_DEVICE_MAX_CONNECTIONS") != nullptr) return;
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  execv("/proc/self/exe", argv);
+}
+
 int run(const Options& o) {
   const int ranks = choose_ranks(o.ranks);
   Report report(ranks, o.seed, o.drop, o.json, o.commit);
@@ -236,6 +269,7 @@ int run(const Options& o) {
   const Watchdog watchdog("gpu_op_check", o.limit_s > 0 ? o.limit_s : limit_s);
   run_ranks(ranks, [&](Rank& rank) {
     cuda::load_gemm_kernels();
+    cuda::check(load_stress_kernels(), "loading kernels");
     for (const Work& work : all) {
       if (o.shapes > 0 && !work.cases.empty()) check_shapes(rank, o, work, report);
       if (!work.stressed.empty() && (o.stress > 0 || o.straggle > 0))
@@ -290,5 +324,8 @@ int main(int argc, char** argv) {
   app.add_flag("--drop", o.drop, "test of the test: a rank's part is lost, must be noticed");
   app.add_option("--json", o.json, "appends JSON lines to this file, - for standard output");
   app.add_option("--commit", o.commit, "goes into the records");
-  return run_program("gpu_op_check", app, argc, argv, [&] { return run(o); });
+  return run_program("gpu_op_check", app, argc, argv, [&] {
+    if (o.ranks > tilelace::comm::device_count()) begin_for_shares(argv);
+    return run(o);
+  });
 }

@@ -253,14 +253,16 @@ Tally OpCheck::run(cuda::RankOps& ops, const Case& c, Drop drop) {
   const cudaError_t state = cudaGraphInstantiate(&made, graph, 0);
   cudaGraphDestroy(graph);
   check(state, "the graph");
-  const std::unique_ptr<CUgraphExec_st, cudaError_t (*)(cudaGraphExec_t)> owner(
-      made, cudaGraphExecDestroy);
+  std::unique_ptr<CUgraphExec_st, cudaError_t (*)(cudaGraphExec_t)> owner(made,
+                                                                          cudaGraphExecDestroy);
   // Making a graph may stop the device, which ranks may share.
   rank_.meet();
   const auto replay = [&] { check(cudaGraphLaunch(made, rank_.stream), "a replay"); };
   round(ops, c, drop, {2, "replay 1"}, replay);
   for (std::size_t i = 0; i < kept.size(); ++i) sides_[i].seed = kept[i];
   round(ops, c, drop, {2, "replay 2, inputs of the eager calls", true}, replay);
+  owner.reset();
+  if (shared_) rank_.meet();  // as making it
   return tally_;
 }
 

@@ -92,12 +92,8 @@ bool is_steady(const OpPlan& plan) {
 }
 
 bool is_captured_on_shares(const OpPlan& plan) {
-  if (const auto* gather = std::get_if<plan::AgGemmPlan>(&plan))
-    return gather->transport == Transport::store;
-  if (const auto* hand = std::get_if<plan::GemmHandPlan>(&plan))
-    return hand->way != plan::HandWay::copied;
-  const auto* all = std::get_if<plan::GemmArPlan>(&plan);
-  return all == nullptr || all->copied == 0;
+  const auto* gather = std::get_if<plan::AgGemmPlan>(&plan);
+  return gather == nullptr || gather->path == Path::unfused || gather->left_free() == 0;
 }
 
 bool is_wide(const OpPlan& plan) {

@@ -49,8 +49,8 @@ int roundings_of(const OpPlan& plan, const Problem& problem);
 double frobenius_limit(const OpPlan& plan, const Problem& problem);
 /// Whether it gives the same bits in every run.
 bool is_steady(const OpPlan& plan);
-/// Whether calls of ranks that share a device may be captured: not where copies are a branch of the
-/// graph (docs/decisions/0012).
+/// Whether calls of ranks that share a device may be captured: not where a product waits beside
+/// copies that wait (docs/decisions/0012).
 bool is_captured_on_shares(const OpPlan& plan);
 /// The product in it.
 const plan::GemmPlan& gemm_of(const OpPlan& plan);

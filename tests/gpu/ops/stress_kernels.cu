@@ -108,6 +108,20 @@ __global__ void late_copy_kernel(const __grid_constant__ LateCopy c) {
 
 }  // namespace
 
+cudaError_t load_stress_kernels() {
+  cudaFuncAttributes attributes{};
+  for (const void* kernel : {reinterpret_cast<const void*>(check_kernel<__nv_bfloat16>),
+                             reinterpret_cast<const void*>(check_kernel<__half>),
+                             reinterpret_cast<const void*>(product_kernel<__nv_bfloat16>),
+                             reinterpret_cast<const void*>(product_kernel<__half>),
+                             reinterpret_cast<const void*>(spin_kernel),
+                             reinterpret_cast<const void*>(late_copy_kernel)})
+    if (const cudaError_t status = cudaFuncGetAttributes(&attributes, kernel);
+        status != cudaSuccess)
+      return status;
+  return cudaSuccess;
+}
+
 cudaError_t enqueue_check(const StressCheck& check, cudaStream_t stream) {
   if (check.dtype == DType::bf16)
     check_kernel<__nv_bfloat16><<<kCheckCtas, kThreads, 0, stream>>>(check);

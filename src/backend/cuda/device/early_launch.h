@@ -1,23 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches of kernels that may begin under the end of the kernel before them.
+// Launches of kernels that may begin under the end of the kernel before them, or stand in pairs.
 #pragma once
 #include <cuda_runtime.h>
 
+#include "backend/cuda/start.h"
+
 namespace tilelace::cuda {
 
-/// `early`: it begins there, and waits itself (ptx::wait_prerequisites). May be captured.
+/// in_pairs: an even number of CTAs. May be captured.
 template <class... Params, class... Arguments>
-cudaError_t launch_early(void (*kernel)(Params...), int ctas, int threads, bool early,
-                         cudaStream_t stream, const Arguments&... arguments) {
+cudaError_t launch_as(Start start, void (*kernel)(Params...), int ctas, int threads,
+                      cudaStream_t stream, const Arguments&... arguments) {
   cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
+  if (start == Start::in_pairs) {
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {2, 1, 1};
+  } else {
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+  }
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(ctas));
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.stream = stream;
   config.attrs = &attribute;
-  config.numAttrs = early ? 1 : 0;
+  config.numAttrs = start == Start::behind ? 0 : 1;
   return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 

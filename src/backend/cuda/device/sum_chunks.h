@@ -116,11 +116,11 @@ TILELACE_DEVICE void deliver_sums(const Sum& p, const uint4* from, const schedul
   }
 }
 
-/// A kernel that sums, a CTA a worker of its schedule; `early`: under the end of the kernel before.
+/// A kernel that sums, a CTA a worker of its schedule.
 template <class Sum>
-cudaError_t launch_sum(void (*kernel)(Sum), const Sum& sum, int threads, bool early,
+cudaError_t launch_sum(void (*kernel)(Sum), const Sum& sum, int threads, Start start,
                        cudaStream_t stream) {
-  return launch_early(kernel, sum.schedule.workers, threads, early, stream, sum);
+  return launch_as(start, kernel, sum.schedule.workers, threads, stream, sum);
 }
 
 }  // namespace tilelace::cuda

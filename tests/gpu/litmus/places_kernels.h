@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace tilelace::gpu_test {
+
+/// Host memory that a kernel and the host see.
+struct HoldPage {
+  std::uint32_t release;  ///< by the host: CTAs end
+  std::uint32_t began;    ///< CTAs
+  std::uint16_t multiprocessor[1024];
+};
+
+/// CTAs that each take a whole multiprocessor until they are released, at most two seconds.
+[[nodiscard]] cudaError_t enqueue_hold(HoldPage* page, int ctas, int cluster, cudaStream_t stream);
+[[nodiscard]] cudaError_t load_hold();
+
+}  // namespace tilelace::gpu_test
