@@ -20,6 +20,8 @@ build_packages="
   libgtest-dev            1.12.1-0.2            tests
   python3                 3.11.2-1              tools/*.py
   python3-pip             23.0.1                pip download: example model, cuobjdump
+  python3-venv            3.11.2-1              virtual environments, as PyTorch wants one
+  python3-dev             3.11.2-1              Python.h, for torch.compile
   unzip                   6.0-28                its wheel
   ca-certificates         20230311              TLS of pip
 "
@@ -28,8 +30,6 @@ check_packages="
   clang-format            1:14.0-55             layout
   clang-tidy              1:14.0-55             mistakes
   libomp-dev              1:14.0-55             omp.h, as clang-tidy reads it
-  python3-venv            3.11.2-1              virtual environment of the Python package
-  python3-dev             3.11.2-1              Python.h, for torch.compile
 "
 
 # A folder that is whole has the list of what was asked for; any other is made anew.
