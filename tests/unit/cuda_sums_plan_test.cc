@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans of a fused gemm_ar whose ranks keep their partials; no GPU is needed.
+#include <sstream>
+
 #include "cuda_plans.h"
 #include "plan/cuda.h"
 #include "plan/schedules.h"
@@ -41,6 +43,20 @@ TEST(CudaSumsPlan, PartialsAreKeptAndPulledBetweenTwoRanksAndWhereAsked) {
       EXPECT_TRUE(says(plan.reason, "where that is symmetric memory")) << plan.reason;
       EXPECT_GE(plan.staging_bytes, 4 * gemm_sums_counts(p) + gemm_sums_staging_bytes(p));
     }
+}
+
+TEST(CudaSumsPlan, PrintsSayInHowManyShotsSumsAreMade) {
+  PlanOptions o = path(Path::fused);
+  o.transport = Transport::pull;
+  for (const int ranks : {2, 4}) {
+    const Plan plan = make_plan(sum_problem(Op::gemm_ar, 4096, ranks), cuda_machine(), o);
+    std::ostringstream print;
+    print << plan;
+    EXPECT_TRUE(says(print.str(), ranks == 2 ? " shots 1 " : " shots 2 ")) << print.str();
+  }
+  std::ostringstream stored;
+  stored << make_plan(sum_problem(Op::gemm_ar, 4096, 4), cuda_machine());
+  EXPECT_FALSE(says(stored.str(), "shots")) << stored.str();
 }
 
 TEST(CudaSumsPlan, TheSwitchAddsOnlyWhereItIsAskedFor) {
