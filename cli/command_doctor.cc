@@ -83,11 +83,11 @@ void report_gpus(Report& report) {
   if (get_version != nullptr && get_version(&nccl_version) == 0) {
     report.line("NCCL", fmt::format("{}", nccl_version));
   } else {
-    report.missing("NCCL", "the comparison with NCCL in benchmarks");
+    report.missing("NCCL", "ag_gemm by transport nccl, the comparison with NCCL in benchmarks");
   }
   const std::string why = cuda_missing();
   if (why.empty()) {
-    report.line("CUDA ranks", "yes: ag_gemm (bf16, fp16)");
+    report.line("CUDA ranks", "yes: ag_gemm, gemm_rs, gemm_ar (bf16, fp16)");
   } else {
     report.line("CUDA ranks", fmt::format("no: {}", why));
   }

@@ -48,6 +48,8 @@ Workload workload_of(const PlanCommand& o) {
   work.sizes = parse_sizes("--m", o.m);
   work.options = parse_plan_options(o.plan);
   work.device = parse_device(o.backend);
+  require(work.device == Device::cpu || (o.link.empty() && o.workers == 0),
+          "--backend: got cuda with --link or --workers, expected neither");
   return work;
 }
 

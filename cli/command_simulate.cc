@@ -35,7 +35,8 @@ struct SimulateOptions {
 constexpr const char* kExamples = R"(Examples:
   tilelace simulate --machine h200x4 --model llama2-70b --tp 4 --m 512:16384:2
       GEMM, collective, unfused, medium-grained and fused times of each product, and what bounds it.
-  tilelace simulate gemm_rs --machine a100-pcie-x8 --model gpt3-175b --tp 8 --m 4096 --svg rs.svg
+  tilelace simulate gemm_rs --machine a100-pcie-x8 --model gpt3-175b --product down --tp 8 \
+           --m 4096 --svg rs.svg
       The timeline of one call: which multiprocessor computes or waits when, which wire is busy.
   tilelace simulate ag_gemm --machine h800-nvlink-x8 --tp 8 --nodes 4 --m 8192 --n 49152 --k 12288
       32 ranks over four nodes, a product without a model.
@@ -88,7 +89,7 @@ std::vector<sim::Choices> choices_of(const SimulateOptions& o) {
   }
   std::vector<sim::Choices> all;
   for (const auto& route : sweep_of<RouteKind>(
-           "--order", o.route, {RouteKind::mesh, RouteKind::ring, RouteKind::two_level})) {
+           "--route", o.route, {RouteKind::mesh, RouteKind::ring, RouteKind::two_level})) {
     for (const auto& transport : sweep_of<Transport>(
              "--transport", o.transport, {Transport::push, Transport::pull, Transport::store})) {
       for (const auto& chunk : chunks) {
@@ -125,8 +126,8 @@ class Simulation {
     const auto choices = choices_of(o_);
     const std::size_t total = work_.jobs.size() * work_.sizes.size();
     require(!pictures || total == 1,
-            "simulate: --svg and --trace: got {} products, expected one: name an op, a --layer's "
-            "product with --n and --k, and one --m",
+            "simulate: --svg and --trace: got {} products, expected one: name one op and one --m, "
+            "and of a model one --product",
             total);
     Progress progress(static_cast<std::int64_t>(total), o_.quiet);
     const double begin = seconds_now();
@@ -157,8 +158,8 @@ class Simulation {
       if (!o_.model.layer.empty()) {
         std::erase_if(work_.jobs, [&](const Job& j) { return j.gemm.layer != o_.model.layer; });
         require(!work_.jobs.empty(),
-                "--layer: got \"{}\", expected qkv, attn_out, gate_up, up or "
-                "down, as the model and the op have",
+                "--product: got \"{}\", expected qkv, attn_out, gate_up, up or down, as the model "
+                "and the op have",
                 o_.model.layer);
       }
     } else {
@@ -224,7 +225,9 @@ void add_product_options(CLI::App& command, SimulateOptions& o) {
   command.add_option("--machine", o.machine, "A name below or a machine file")->required();
   command.add_option("--model", o.model.model,
                      "Sizes of a model's layer: a name below, a config.json or a folder");
-  command.add_option("--layer", o.model.layer, "Only this product: qkv, attn_out, gate_up, down")
+  command
+      .add_option("--product,--layer", o.model.layer,
+                  "Only this product of the layer: qkv, attn_out, gate_up (or up), down")
       ->needs("--model");
   command.add_option("--n", o.n, "Columns of the unsharded product")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
@@ -246,7 +249,7 @@ void add_product_options(CLI::App& command, SimulateOptions& o) {
 
 void add_plan_options(CLI::App& command, SimulateOptions& o) {
   command.add_option("--chunk", o.chunk, "Rows of a transfer: a list or a range to sweep");
-  command.add_option("--order", o.route, "mesh, ring, two_level: a list to sweep");
+  command.add_option("--route,--order", o.route, "mesh, ring, two_level: a list to sweep");
   command.add_option("--transport", o.transport, "push, pull, store: a list to sweep");
   command.add_option("--tile", o.tile, "ROWSxCOLUMNS of the fused tiles (default: several tried)");
   command.add_option("--blocks", o.blocks, "gemm_ar: row super-blocks")->check(CLI::Range(1, 64));

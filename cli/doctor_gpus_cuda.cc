@@ -39,7 +39,9 @@ void report_devices(Report& report) {
   report_capabilities(report);
   report.line("CUDA runtime", fmt::format("{}, built in", show_cuda(CUDART_VERSION)));
   const std::size_t version = cuda::cublas_version();
-  if (version == 0) return report.missing("cuBLASLt", "unfused plans, the comparison with cuBLAS");
+  if (version == 0)
+    return report.missing("cuBLASLt",
+                          "--measure of GPUs, the comparison with cuBLAS in benchmarks");
   report.line("cuBLASLt",
               fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100));
 }

@@ -56,6 +56,20 @@ void check_gpu_memory(const Workload& work, const Machine& machine) {
           show_bytes(needed), show_bytes(work.gpus.memory_bytes));
 }
 
+/// options_for drops what a product has no use for; where no product has, nobody would notice.
+void check_ops(const Workload& work) {
+  const auto any = [&](auto takes) {
+    return std::any_of(work.jobs.begin(), work.jobs.end(),
+                       [&](const Job& job) { return takes(job.gemm.op); });
+  };
+  require(!work.options.blocks || any([](Op op) { return op == Op::gemm_ar; }),
+          "--plan blocks: got {} without gemm_ar, expected it with gemm_ar only",
+          work.options.blocks.value_or(0));
+  require(!work.options.partials || any([](Op op) { return op != Op::ag_gemm; }),
+          "--plan partials: got {} with ag_gemm alone, expected it with gemm_rs or gemm_ar",
+          name_of(work.options.partials.value_or(work.dtype)));
+}
+
 }  // namespace
 
 std::int64_t sum_of(const std::vector<std::int64_t>& values) {
@@ -144,6 +158,7 @@ Machine machine_for(int ranks, const CommunicatorOptions& options) {
 }
 
 void check_workload(const Workload& work, const Machine& machine) {
+  check_ops(work);
   if (const auto partials = work.options.partials; partials && *partials != work.dtype) {
     require(*partials == DType::fp32, "--plan partials: got {}, expected {}{}", name_of(*partials),
             name_of(work.dtype), work.dtype == DType::fp32 ? "" : " or fp32");

@@ -46,7 +46,8 @@ model::LayerGemm plain_gemm(Op op, std::int64_t n, std::int64_t k, int ranks);
 std::int64_t sum_of(const std::vector<std::int64_t>& values);
 
 Problem problem_of(const model::LayerGemm& gemm, std::int64_t m, DType dtype);
-/// The overrides that apply to this product: blocks are gemm_ar's alone.
+/// The overrides that apply to this product, so that one list does for several ops: blocks are
+/// gemm_ar's alone, partials are of sums. check_workload refuses what applies to none.
 PlanOptions options_for(const PlanOptions& options, const Job& job);
 /// The same on another path, with that path's own chunks.
 PlanOptions baseline_options(const PlanOptions& options, Path path, Device device);
@@ -63,7 +64,8 @@ Machine machine_for(int ranks, const CommunicatorOptions& options);
 /// 0: cores / ranks, at least 1.
 int workers_for(int ranks, int workers);
 
-/// Checks every problem and plan of the workload; throws the first usage error.
+/// Checks every problem and plan of the workload, and that each override applies to one; throws
+/// the first usage error.
 void check_workload(const Workload& work, const Machine& machine);
 
 /// Bytes that all ranks of this machine need together at the worst moment.

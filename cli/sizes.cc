@@ -148,7 +148,7 @@ DType parse_dtype(std::string_view text) {
 Transport parse_transport(std::string_view what, std::string_view text) {
   return parse_word(what, text,
                     words_of({Transport::push, Transport::pull, Transport::store, Transport::nccl,
-                              Transport::multimem}));
+                              Transport::add, Transport::multimem}));
 }
 
 Link parse_link(std::string_view text) {
@@ -185,11 +185,13 @@ const char* plan_help() {
   path=fused|medium|unfused            one schedule; a GEMM a shard; one after the other
   route=mesh|ring|two_level            who sends to whom; local_ranks=N: ranks of a node
   transport=push|pull|store|nccl       who moves the bytes (nccl: GPU ranks, ag_gemm)
+  transport=add                        the owner's memory adds: GPU ranks, gemm_rs, unfused
   transport=multimem                   the switch: GPU ranks, gemm_ar, with --multicast
-  blocks=N                             gemm_ar: row super-blocks
+  blocks=N                             gemm_ar on CPU ranks: row super-blocks
   chunk=ROWS                           rows of one transfer
   tile_m=N, tile_n=N, straddle=0|1     tiles, and whether they cross shards' borders
   partials=fp32|DTYPE                  type of the partial sums on the wire
+What a printed plan says, and how to choose one: docs/plans.md.
 )";
 }
 

@@ -70,6 +70,13 @@ const BadInput kBadInputs[] = {
      "(nobody relays)\n"},
     {"NarrowPartials", "run --model minilm-l6 --m 1 --plan partials=bf16",
      "tilelace: --plan partials: got bf16, expected fp32\n"},
+    {"BlocksOfAnotherOp", "plan gemm_rs --m 4 --n 8 --k 8 --plan blocks=2",
+     "tilelace: --plan blocks: got 2 without gemm_ar, expected it with gemm_ar only\n"},
+    {"PartialsOfAGather", "bench ag_gemm --m 4 --n 8 --k 8 --plan partials=fp32",
+     "tilelace: --plan partials: got fp32 with ag_gemm alone, expected it with gemm_rs or "
+     "gemm_ar\n"},
+    {"BlocksOfAModelsGathers", "run --model minilm-l6 --m 1 --op ag_gemm --plan blocks=2",
+     "tilelace: --plan blocks: got 2 without gemm_ar"},
     {"BenchWithoutK", "bench ag_gemm --m 4 --n 8",
      "tilelace: bench: sizes: got not both of --n and --k, expected either --model or both"},
     {"BenchNotDivisible", "bench ag_gemm --m 4 --n 10 --k 4 --tp 4",
@@ -93,17 +100,21 @@ const BadInput kBadInputs[] = {
      "--nodes, got 2, expected at most 1 of h200x4\n"},
     {"SimulateWithoutK", "simulate --machine h200x4 --tp 4 --m 1 --n 8",
      "simulate: sizes: got not both of --n and --k, expected either --model or both"},
-    {"SimulateUnknownOrder", "simulate --machine h200x4 --tp 4 --m 1 --n 8 --k 8 --order star",
-     "tilelace: --order: got \"star\", expected mesh, ring, two_level\n"},
+    {"SimulateUnknownRoute", "simulate --machine h200x4 --tp 4 --m 1 --n 8 --k 8 --route star",
+     "tilelace: --route: got \"star\", expected mesh, ring, two_level\n"},
     {"SimulateIllegalPlan",
      "simulate gemm_rs --machine h200x4 --tp 4 --m 64 --n 8 --k 8 --order ring --transport store",
      "tilelace: gemm_rs: plan: got ring store, expected a legal one: store needs the mesh"},
-    {"SimulateNoSuchLayer", "simulate --machine h200x4 --tp 4 --m 1 --model llama2-70b --layer up",
-     "tilelace: --layer: got \"up\", expected qkv"},
+    {"SimulateNoSuchProduct",
+     "simulate --machine h200x4 --tp 4 --m 1 --model llama2-70b --product up",
+     "tilelace: --product: got \"up\", expected qkv"},
     {"SimulateNoSuchRank", "simulate --machine h200x4 --tp 4 --m 1 --n 8 --k 8 --straggler 4",
      "tilelace: --straggler: got 4, expected a rank, 0 to 3\n"},
     {"SimulateTwoPictures", "simulate --machine h200x4 --tp 4 --m 1,2 --n 8 --k 8 --svg x.svg",
      "tilelace: simulate: --svg and --trace: got 6 products, expected one"},
+    {"SimulateTwoProductsOfALayer",
+     "simulate gemm_rs --machine h200x4 --tp 4 --m 1 --model llama2-70b --svg x.svg",
+     "got 2 products, expected one: name one op and one --m, and of a model one --product\n"},
     {"SimulateUnwritable",
      "simulate ag_gemm --machine h200x4 --tp 4 --m 1 --n 8 --k 8 --svg /nonexistent/x",
      "tilelace: --svg: /nonexistent/x: got \"No such file or directory\", expected a file to "
@@ -189,6 +200,13 @@ TEST(CliCommand, PlanSaysWhy) {
     EXPECT_NE(f.out.find(part), std::string::npos) << part << f.out;
 }
 
+TEST(CliCommand, PlansOfSeveralOpsTakeOverridesOfSome) {
+  const Finished f = run_command("plan --tp 2 --m 64 --n 64 --k 64 --plan blocks=2,partials=fp32");
+  EXPECT_EQ(f.code, 0) << f.err;
+  for (const char* part : {"  plan     ag_gemm ", " blocks 2 partials fp32", " partials fp32"})
+    EXPECT_NE(f.out.find(part), std::string::npos) << part << f.out;
+}
+
 TEST(CliCommand, SimulatePrintsRowsAndTheKnownError) {
   const Finished f =
       run_command("simulate --machine h200x4 --model llama2-70b --tp 4 --m 0,1,512,4096");
@@ -212,7 +230,7 @@ TEST(CliCommand, SimulateWritesPicturesAndRecords) {
   const std::string svg = testing::TempDir() + "simulated.svg";
   const std::string trace = testing::TempDir() + "simulated.json";
   const Finished f = run_command(
-      "simulate gemm_rs --machine h200x8 --model qwen3-32b --layer down --tp 8 --m 1024 --json - "
+      "simulate gemm_rs --machine h200x8 --model qwen3-32b --product down --tp 8 --m 1024 --json - "
       "--svg " +
       svg + " --trace " + trace);
   EXPECT_EQ(f.code, 0) << f.err;

@@ -57,12 +57,27 @@ TEST(CliBackend, PlansOfModelsAreOfAllOps) {
   EXPECT_NE(f.out.find("down: gemm_ar"), std::string::npos) << f.out;
 }
 
+TEST(CliBackend, PlansAddInTheOwnersMemoryWhenAsked) {
+  const Finished f = run_command(
+      "plan gemm_rs --tp 4 --m 1024 --n 8192 --k 8192 --plan transport=add --backend cuda");
+  EXPECT_EQ(f.code, 0) << f.err;
+  EXPECT_NE(f.out.find("  plan     gemm_rs unfused mesh add"), std::string::npos) << f.out;
+}
+
 TEST(CliBackend, PlansSayWhatThereIs) {
   const Finished reduce =
       run_command("plan gemm_ar --m 8 --n 64 --k 64 --plan path=medium --backend cuda");
   EXPECT_EQ(reduce.code, 2);
   EXPECT_NE(reduce.err.find("got medium, expected fused or unfused"), std::string::npos)
       << reduce.err;
+  for (const char* option : {"--link 25,5", "--workers 4"}) {
+    const Finished f =
+        run_command(std::string("plan ag_gemm --m 8 --n 64 --k 64 --backend cuda ") + option);
+    EXPECT_EQ(f.code, 2) << f.out;
+    EXPECT_NE(f.err.find("--backend: got cuda with --link or --workers, expected neither"),
+              std::string::npos)
+        << f.err;
+  }
   const Finished wide = run_command("plan ag_gemm --m 8 --n 64 --k 64 --dtype fp32 --backend cuda");
   EXPECT_EQ(wide.code, 2);
   EXPECT_NE(wide.err.find("got fp32, expected bf16 or fp16"), std::string::npos) << wide.err;

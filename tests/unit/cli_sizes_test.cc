@@ -86,6 +86,7 @@ TEST(CliSizes, PlanOptions) {
   want.tile_n = 96;
   EXPECT_EQ(o, want);
   EXPECT_EQ(parse_plan_options(""), PlanOptions{});
+  EXPECT_EQ(parse_plan_options("transport=add").transport, Transport::add);
   EXPECT_EQ(error_of([] { parse_plan_options("path"); }),
             "--plan: got \"path\", expected KEY=VALUE");
   EXPECT_EQ(error_of([] { parse_plan_options("path=fast"); }),
