@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The C API: the C++ one with handles and status codes. What calls mean, which are collective,
- * their shapes, alignment and traffic stand in the C++ headers (communicator.h, ops.h, plan.h). */
+ * their shapes, alignment and traffic stand in the C++ headers (communicator.h, ops.h, plan.h).
+ * A whole program: examples/ag_gemm.c.
+ *
+ * Only in C++: PlanOptions (calls run as the planner says; tilelace_query_plan prints the plan) and
+ * plans without a communicator (make_plan), the options `checked` and `multicast`, from_sockets,
+ * machine() and findings(), another bound of synchronize than 300 s, check_call and refuse, and the
+ * parts of a call alone (gemm_only, collective_only). */
 #ifndef TILELACE_C_H
 #define TILELACE_C_H
 #include <stddef.h>

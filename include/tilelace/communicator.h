@@ -48,7 +48,8 @@ struct Preparation {
 /// Thread safety: calls on one Communicator from several threads are refused (usage error) except
 /// abort(), which any thread may call. Different Communicators are independent.
 /// After an error of kind peer, timeout or system the communicator refuses further calls with the
-/// first reason; after a usage error (ranks that disagree included) it stays usable.
+/// first reason; after a usage error it stays usable: on CPU ranks also when ranks disagreed, on
+/// GPUs then once all ranks have prepared again (below).
 /// Destroyed while an exception unwinds, it ends the group for its peers as abort() does.
 ///
 /// On GPUs (options.device) calls are asynchronous on the stream that comes with their arguments,
@@ -59,8 +60,9 @@ struct Preparation {
 /// ranks meet once more on the device: at most once a replay, and, once there are graphs, at most
 /// once an eager call that comes after a replay. Graphs stay good when other problems are prepared,
 /// which leaves them their staging, but not after ranks disagreed, nor longer than the
-/// communicator. Where ranks turn out to make different calls, every rank gets a usage error that
-/// names another one, nothing has been written, and calls are refused until all prepare again.
+/// communicator. Where ranks turn out to make different calls, or one rank is refused a call that
+/// the others make, every rank gets a usage error that names another one, nothing has been written,
+/// and calls are refused until all prepare again.
 class Communicator {
  public:
   /// All ranks of a group as members of this process; element r is rank r, to be used by one
@@ -76,7 +78,7 @@ class Communicator {
   /// As process(), over sockets that are connected already: `sockets[p]` is a SOCK_SEQPACKET
   /// unix socket to rank p, -1 at the own place. Takes ownership of them. Collective.
   /// After a fork each child closes the sockets of the other ranks, the parent closes all: a rank's
-  /// death is seen by its sockets hanging up.
+  /// death is seen by its sockets hanging up. Errors: as process().
   static Communicator from_sockets(int rank, std::vector<int> sockets,
                                    const CommunicatorOptions& = {});
 
@@ -85,15 +87,16 @@ class Communicator {
   /// (no launcher, ranks on several hosts).
   static Communicator launched(const CommunicatorOptions& = {});
 
-  Communicator() noexcept;  ///< a member of nothing; every call on it is a usage error
+  Communicator() noexcept;  ///< a member of nothing; every call but abort() is a usage error
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
   ~Communicator();
 
-  [[nodiscard]] int rank() const;
-  [[nodiscard]] int size() const;
-  [[nodiscard]] int workers() const;
-  [[nodiscard]] Machine machine() const;
+  /// These four are local. Errors: usage (a member of nothing).
+  [[nodiscard]] int rank() const;         ///< of this member, 0 to size() - 1
+  [[nodiscard]] int size() const;         ///< ranks of the group
+  [[nodiscard]] int workers() const;      ///< of this rank; GPUs: multiprocessors for products
+  [[nodiscard]] Machine machine() const;  ///< what plans of calls on it count on
 
   /// Sizes staging and flags for these problems, makes scratch, packs the weights, starts the
   /// workers, loads the kernels; later calls make no buffer, thread or connection. Collective:
@@ -103,8 +106,9 @@ class Communicator {
   /// between ranks, weights do not fit, ranks share a GPU), system, peer, timeout.
   void prepare(std::span<const Preparation>);
 
-  /// A communicator over some of this group's ranks, listed in their new order. Collective over
-  /// the listed ranks only. Errors: usage (not listed, listed twice), peer, timeout.
+  /// A communicator over some of this group's ranks, listed in their new order, with this one's
+  /// options but `checked`, and nothing prepared. Collective over the listed ranks only. Errors:
+  /// usage (not listed, listed twice), system, peer, timeout.
   Communicator subgroup(std::span<const int> ranks);
 
   /// Waits until every rank is here; on GPUs the ranks' threads, not their streams. Collective.
@@ -112,16 +116,17 @@ class Communicator {
   void barrier();
 
   /// Waits until the work in `stream` (a cudaStream_t; null: the default stream) is done, at most
-  /// `bound_s`; what the calls in it wrote is then visible to the host. Local; on CPU ranks, whose
-  /// calls return when they are done, it returns at once.
-  /// Errors: what went wrong in calls since the last one (usage: ranks that disagree; timeout;
-  /// peer; system), usage (a stream that is being captured).
+  /// `bound_s` seconds (more than 0, to 1e9); what the calls in it wrote is then visible to the
+  /// host. Local; on CPU ranks, whose calls return when they are done, it returns at once. Errors:
+  /// what went wrong in calls since the last one (usage: ranks that disagree; timeout; peer;
+  /// system), usage (a stream that is being captured).
   void synchronize(void* stream = nullptr, double bound_s = 300);
 
   /// Ends every wait of this group on every rank with an error of kind peer. Local, any thread.
   void abort() noexcept;
 
-  /// What the checked mode found since the start (empty: nothing, or the mode is off).
+  /// What the checked mode found since the start, on all ranks, a text each (empty: nothing, or the
+  /// mode is off). Local. Errors: usage (a member of nothing).
   [[nodiscard]] std::vector<std::string> findings() const;
 
   struct Impl;
@@ -144,9 +149,10 @@ class SymmetricBuffer {
   SymmetricBuffer(SymmetricBuffer&&) noexcept;
   SymmetricBuffer& operator=(SymmetricBuffer&&) noexcept;
   ~SymmetricBuffer();
+  /// These three are local. Errors of peer: usage (no such rank).
   [[nodiscard]] void* local() const;
   [[nodiscard]] void* peer(int rank) const;
-  [[nodiscard]] std::size_t bytes() const;
+  [[nodiscard]] std::size_t bytes() const;  ///< of each part, as asked for
 
  private:
   struct Impl;

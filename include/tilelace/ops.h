@@ -77,11 +77,14 @@ void check_call(Communicator&, const AgGemmArgs&, const PlanOptions& = {});
 void check_call(Communicator&, Op, const GemmReduceArgs&, const PlanOptions& = {});
 
 /// Takes the place of a call that this rank cannot make: the peers, each in its next call, get a
-/// usage error with this reason instead of waiting, and all ranks stay in step. For callers with
-/// checks of their own. Collective, as the call it stands for. Errors: peer, timeout.
+/// usage error with this reason instead of waiting, and all ranks stay in step (on GPUs once all
+/// have prepared again). For callers with checks of their own. Collective, as the call it stands
+/// for; GPU ranks: enqueued on `stream`. Errors: peer, timeout.
 void refuse(Communicator&, const std::string& reason, void* stream = nullptr);
 
-/// What make_plan says for these problems on this communicator, as the calls will use it.
+/// What make_plan says for this problem on this communicator, as calls of it will use it. Local;
+/// nothing needs to be prepared. Errors: usage (of another number of ranks, malformed, an option
+/// that is not legal for it).
 Plan query_plan(const Communicator&, const Problem&, const PlanOptions& = {});
 
 /// The parts that the unfused path is made of, so that they can be timed alone.
