@@ -29,6 +29,7 @@ CLEAN = {
 
 # file, its text, the line of the violation
 PLANTED = [
+    ("ARCHITECTURE.md", "| `src/core` | errors | plan |\n", 1),
     ("include/tilelace/bad1.h", '#include <vector>\n#include <cuda_runtime.h>\n', 2),
     ("include/tilelace/bad2.h", "#include <torch/extension.h>\n", 1),
     ("include/tilelace/bad3.h", '#include "core/env.h"\n', 1),
