@@ -14,7 +14,9 @@ class Error(RuntimeError):
 
     `kind`: "usage" (a wrong argument; ranks that disagree), "system" (the machine), "peer" (another
     rank died or gave up) or "timeout" (a wait reached its bound). After "usage" the group stays
-    usable; after the others it refuses calls with the first reason.
+    usable; on GPUs, where ranks made different calls or one was refused a call that others made,
+    after tilelace.recover on every rank. After the other kinds it refuses calls with the first
+    reason.
     """
 
     def __init__(self, kind: str, text: str) -> None:
@@ -43,7 +45,11 @@ def error_of(error: Exception) -> Exception:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Inside, errors of the library that come through torch's dispatcher are tilelace.Error."""
+    """Inside, errors of the library that come through torch's dispatcher are tilelace.Error.
+
+    For torch.ops.tilelace by hand and for compiled graphs, which raise RuntimeError with the same
+    text on CUDA tensors. Local. Other errors pass as they are.
+    """
     try:
         yield
     except RuntimeError as error:

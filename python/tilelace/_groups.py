@@ -18,8 +18,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-from . import _library  # noqa: F401  (registers the ops)
 from ._errors import Error, call, usage
+from ._library import has_cuda  # (registers the ops, too)
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -107,14 +107,15 @@ def join(
 ) -> str:
     """Makes the communicator of a group, over the group's store; returns the group's name.
 
-    Optional: a group's first call does it with these defaults. `device`: "cpu" or "cuda", by
-    default that of the group's backend. `timeout`: bound of every wait, equal on every rank.
-    `workers`: threads of a CPU rank, 0: cores / ranks. Collective. Errors: usage (ranks of several
-    hosts, ranks that pass other values), system, peer, timeout.
+    Optional: a group's first call does it with these defaults, for its tensors' device. `device`:
+    "cpu" or "cuda", by default that of the group's backend. `timeout`: bound of every wait, a
+    timedelta or seconds, equal on every rank. `workers`: threads of a CPU rank, 0: cores / ranks.
+    Collective. Errors: usage (ranks of several hosts, ranks that pass other values, a group with a
+    backend for CPU and another for GPUs and no `device`), system, peer, timeout.
     """
     pg = _group_of(group)
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
-    kind = torch.device(device).type if device is not None else _device_of(pg)
+    kind = torch.device(device).type if device is not None else default_device("join", pg)
     name = pg.group_name
     known = _joined.get((name, kind))
     if known is not None and known() is pg:
@@ -133,6 +134,23 @@ def device_of(name: str) -> str:
 def _joined_for(name: str) -> str | None:
     """GPUs first."""
     return next((kind for kind in ("cuda", "cpu") if (name, kind) in _joined), None)
+
+
+def default_device(what: str, pg: dist.ProcessGroup) -> str:
+    """The device that a group joined for or else has a backend for. Errors: usage (two of them)."""
+    name = pg.group_name
+    known = [(kind, _joined.get((name, kind))) for kind in ("cuda", "cpu")]
+    kinds = [kind for kind, ref in known if ref is not None and ref() is pg]
+    if len(kinds) == 1:
+        return kinds[0]
+    if torch.cuda.is_available() and has_cuda():
+        # "cpu:gloo,cuda:nccl"; gloo alone claims CUDA tensors, too.
+        config = dist.get_backend_config(pg)
+        backends = dict(b.split(":", 1) for b in config.split(",") if ":" in b)
+        if "cpu" in backends and backends.get("cuda", backends["cpu"]) != backends["cpu"]:
+            raise usage(f'{what}: device: got none for group "{name}" with {config}, '
+                        'expected "cpu" or "cuda"')
+    return _device_of(pg)
 
 
 def _device_of(pg: dist.ProcessGroup) -> str:
@@ -205,7 +223,8 @@ def leave(group: Group = None, device: str | torch.device | None = None) -> None
     """Ends this rank's part in a group's communicator; a later call joins anew.
 
     Peers that are in a call then get an error of kind peer. Happens by itself when the group is
-    destroyed. Local.
+    destroyed. `device`: "cpu" or "cuda", by default all that the group joined for. Local. Errors:
+    usage (what is no group).
     """
     name = plain(group_name(group))
     for key in list(_joined):
@@ -233,18 +252,33 @@ def _device(name: str, device: str | torch.device | None) -> str:
 
 
 def abort(group: Group = None, device: str | torch.device | None = None) -> None:
-    """Ends every wait of the group, on every rank, with an error of kind peer. Local."""
+    """Ends every wait of the group, on every rank, with an error of kind peer.
+
+    The group's communicator refuses calls from then on; `leave` on every rank and a later call make
+    another one. `device`: "cpu" or "cuda", by default the one that the group joined for. Local.
+    Errors: usage (a group that did not join).
+    """
     name = plain(group_name(group))
     call(torch.ops.tilelace._abort, name, _device(name, device))
 
 
 def recover(group: Group = None, device: str | torch.device = "cuda") -> None:
-    """Makes a group usable again whose GPU ranks made different calls. Collective."""
+    """Makes a group usable again whose GPU ranks made different calls.
+
+    After an error of kind usage that came from different calls, or from one that a rank was refused
+    while the others made it: until every rank has been here, calls are errors that say so. What was
+    prepared stays so; CUDA graphs captured before are not to be replayed. `device`: "cpu" or
+    "cuda". Collective. Errors: usage (a group that did not join), system, peer, timeout.
+    """
     call(torch.ops.tilelace._prepare_again, plain(group_name(group)), torch.device(device).type)
 
 
 def plans(group: Group = None, device: str | torch.device | None = None) -> list[str]:
-    """Each problem that the group has prepared for, with its plan and the reason. Local."""
+    """Each problem that the group has prepared for, with its plan and the reason.
+
+    docs/plans.md says how to read one. `device`: "cpu" or "cuda", by default the one that the group
+    joined for. Local. Errors: usage (a group that did not join).
+    """
     name = plain(group_name(group))
     return call(torch.ops.tilelace._plans, name, _device(name, device))
 

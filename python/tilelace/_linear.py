@@ -127,6 +127,7 @@ class ParallelLinear(_megatron.Layer):
             return weight
         if hasattr(weight, "main_grad"):
             return _regions.into_main_grad(weight)
+        # A graph has no place for a log; docs/pytorch.md says so.
         if not torch.compiler.is_compiling() and not self._told_of_main_grad:
             self._told_of_main_grad = True
             log.warning(

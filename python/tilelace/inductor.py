@@ -17,6 +17,7 @@ from torch import fx
 from torch._inductor.pattern_matcher import stable_topological_sort
 
 from . import _inductor_gather, _inductor_graph, _inductor_reduce
+from ._errors import usage
 from ._inductor_graph import COLLECTIVES, is_call, skip
 
 _SEVERAL = (
@@ -60,16 +61,25 @@ class _Pass(torch._inductor.custom_graph_pass.CustomGraphPass):
 
 
 def enable() -> None:
-    """Makes torch.compile's Inductor run `fuse` on each graph; other passes of yours are kept off."""
+    """Makes torch.compile's Inductor run `fuse` on each graph that it compiles from now on.
+
+    Takes torch._inductor.config.post_grad_custom_pre_pass, and never another pass's place. May be
+    repeated. Local; on every rank, which compile the same graphs. Errors: usage (a pass of yours is
+    there: call `fuse` in it).
+    """
     config = torch._inductor.config
     if config.post_grad_custom_pre_pass not in (None, _PASS):
-        raise RuntimeError(
+        raise usage(
             "inductor: post_grad_custom_pre_pass: got one of yours, expected none; "
             "call tilelace.inductor.fuse in it")
     config.post_grad_custom_pre_pass = _PASS
 
 
 def disable() -> None:
+    """Takes `enable` back for graphs that are compiled later; nothing where it was not called.
+
+    Graphs that were compiled stay as they are. Local. Errors: none.
+    """
     if torch._inductor.config.post_grad_custom_pre_pass is _PASS:
         torch._inductor.config.post_grad_custom_pre_pass = None
 

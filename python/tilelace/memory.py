@@ -67,16 +67,20 @@ def empty(
 ) -> Tensor:
     """A tensor of zeros that peers reach: for results that the ops write.
 
-    As `out` of `gemm_ar` on GPUs it saves a copy where the plan's transport is store: peers store
-    their rows into it while the call is in the stream. All ranks pass the tensor of the same call of `empty`. `device`: "cpu" or "cuda", by
-    default that of the group. Slow (ranks exchange handles, memory comes in
-    pieces of 2 MiB): allocate once. Freed after the tensor, when `empty` is called next.
-    Collective, with the same size on every rank; not in a graph's capture. Errors: tilelace.Error.
+    As `out` of `gemm_ar` on GPUs it saves a copy: peers write results straight into it while the
+    call is in the stream, where the plan is fused with transport store or pull. All ranks pass the
+    tensor of the same call of `empty`. `device`: "cpu" or "cuda", by default the one that the group
+    joined for, else that of its backend. `dtype` as torch.empty's. Slow (ranks exchange handles,
+    memory comes in pieces of 2 MiB): allocate once. Freed after the tensor, when `empty` is called
+    next. Collective, with the same size on every rank; not in a graph's capture. Errors: usage
+    (sizes that differ; a capture; no `device`, and a group that did not join and has a backend for
+    CPU and another for GPUs), system, peer, timeout.
     """
     shape = list(size[0]) if len(size) == 1 and not isinstance(size[0], int) else list(size)
     pg = _groups._group_of(group if group is None or not isinstance(group, str)
                            else _groups.plain(group))
-    kind = torch.device(device).type if device is not None else _groups._device_of(pg)
+    kind = (torch.device(device).type if device is not None
+            else _groups.default_device("empty", pg))
     if kind == "cuda" and torch.cuda.is_current_stream_capturing():
         raise usage("empty: got a call in a graph's capture, expected one before it")
     dtype = dtype or torch.get_default_dtype()
@@ -122,16 +126,18 @@ def mem_pool(
 ) -> torch.cuda.MemPool:
     """A torch.cuda.MemPool of `size` bytes that peers reach, for torch.cuda.use_mem_pool.
 
-    gemm_ar on GPUs, where its plan has transport store, stores straight into results that lie in it, whether they are given as `out` or made
-    by the call, if they lie at the same place on all ranks: allocate and free the same sizes in the
-    same order on all of them. Where places differ, the call is an error of kind usage on all ranks
-    (and tilelace.recover comes next), never a wrong result.
+    gemm_ar on GPUs, where its plan is fused with transport store or pull, writes straight into
+    results that lie in it, whether they are given as `out` or made by the call, if they lie at the
+    same place on all ranks: allocate and free the same sizes in the same order on all of them.
+    Where places differ, the call is an error of kind usage on all ranks (and tilelace.recover comes
+    next), never a wrong result.
     torch takes memory from it in pieces of 2 MiB (20 MiB for tensors of 1 to 10 MiB), for each
     stream its own, and raises torch.OutOfMemoryError where it has no more; docs/pytorch.md says how
     to size it. Memory is reserved now and freed when the pool and all that lies in it are gone, in
     a later call of mem_pool or `empty`. `device`: "cuda", the one that the group joined with.
     Collective, with the same size on every rank; allocations from it are local. Not in a graph's
-    capture. Errors: tilelace.Error (usage: no CUDA, more than 32 pools at a time; system).
+    capture. Errors: usage (no CUDA, a size that differs, more than 32 pools at a time, a capture),
+    system, peer, timeout.
     """
     _check_pool(size, device)
     pg = _groups._group_of(group if group is None or not isinstance(group, str)

@@ -127,8 +127,9 @@ class ParallelMLP(torch.nn.Module):
     """hidden -> ffn_hidden -> hidden, the hidden layer split over the group.
 
     `activation`: gelu, gelu_tanh, silu or none; "swiglu": silu(gate) * up, linear_fc1's weight then
-    holds this rank's gate rows and then its up rows. Outside of training the activation runs inside
-    the product. `regather`: as ColumnParallelLinear's. Returns (y, bias or None) as
+    holds this rank's gate rows and then its up rows. With sequence_parallel, and gradients off
+    (torch.no_grad, torch.inference_mode), the activation runs inside the product; else PyTorch's
+    own kernels run it. `regather`: as ColumnParallelLinear's. Returns (y, bias or None) as
     RowParallelLinear. Collective. Errors: tilelace.Error.
     """
 

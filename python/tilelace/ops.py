@@ -1,8 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ops as functions: torch.ops.tilelace with a group of any kind and tilelace.Error.
 
-Shapes: a call takes tensors of any number of dimensions; the last is the product's, one of the
-others (`gather_dim`, `scatter_dim`) is split over the ranks.
+Shapes: a call takes tensors of at least two dimensions; the last is the product's, one of the others
+(`gather_dim`, `scatter_dim`) is split over the ranks: evenly (what is scattered: the first ranks one
+more), or by `sizes`, zeros included. m is that dimension's size over all ranks, m_r this rank's part;
+in the traffic m and m_r count all rows.
+
+When: on CPU tensors a call returns when its results are whole. On CUDA tensors it is enqueued on the
+current stream, results are whole for what comes later there, and what went wrong on the way is
+raised by the group's next call or `synchronize`.
+
+Activations: "none", "gelu", "gelu_tanh", "silu"; of ag_gemm with two weights also "swiglu".
+
+`out`: of the result's shape and type, on its device, and none of its elements twice; no gradients
+then. Any strides; what the kernels cannot write in place is made elsewhere and copied.
+
+Errors: tilelace.Error of kind usage (wrong arguments, ranks that disagree), system, peer, timeout.
 """
 from __future__ import annotations
 
@@ -106,9 +119,9 @@ def ag_gemm(
 
     `x` [.., m_r, .., k], `weights` [n_i, k] each (or views of that shape), `biases` [n_i];
     out_i [.., m, .., n_i]; activation "swiglu" takes two weights (gate, up) and gives one result.
-    `sizes`: size of `gather_dim` on every rank, where they differ. Returns (the gathered x or None,
-    the results). Collective. CPU tensors: blocking; CUDA tensors: on the current stream. In
-    training `return_gathered` also decides whether the weights' gradient reuses the gathered x or
+    `sizes`: size of `gather_dim` on every rank, where they differ. `out`: a tensor for each result.
+    Returns (the gathered x [.., m, .., k] or None, the results). Collective. In training
+    `return_gathered` also decides whether the weights' gradient reuses the gathered x or
     gathers it again. Traffic: (ranks - 1) * m_r * k elements leave each rank.
     Errors: tilelace.Error.
     """
@@ -140,9 +153,9 @@ def gemm_rs(
     """Product and reduce-scatter: this rank's rows of act(sum over ranks of x * weight^T + bias).
 
     `x` [.., m, .., k] (this rank's columns of the operand), `weight` [n, k], `bias` [n], added once;
-    result [.., m_r, .., n]. `sizes`: size of `scatter_dim` of every rank's result; default: evenly,
-    the first ranks one more. The sum runs in fp32 in rank order and is rounded once. Collective.
-    Traffic: (m - m_r) * n partials leave each rank. Errors: tilelace.Error.
+    result and `out` [.., m_r, .., n]. `sizes`: size of `scatter_dim` of every rank's result; default:
+    evenly, the first ranks one more. The sum runs in fp32 in rank order and is rounded once.
+    Collective. Traffic: (m - m_r) * n partials leave each rank. Errors: tilelace.Error.
     """
     name = _name(group, x)
     settings = {"scatter_dim": scatter_dim, "activation": activation, "sizes": _list(sizes)}
@@ -164,8 +177,10 @@ def gemm_ar(
 ) -> Tensor:
     """Product and all-reduce: act(sum over ranks of x * weight^T + bias), the same bits everywhere.
 
-    `x` [.., k], `weight` [n, k], `bias` [n], added once; result [.., n]. Collective. Traffic:
-    (ranks - 1) / ranks * m * n partials and as many results leave each rank. Errors: tilelace.Error.
+    `x` [.., k] (this rank's columns of the operand), `weight` [n, k], `bias` [n], added once; result
+    and `out` [.., n]. On GPUs an `out` of `tilelace.empty`, or in a `mem_pool`, saves a copy.
+    Collective. Traffic: (ranks - 1) / ranks * m * n partials and as many results leave each rank
+    (few rows on GPUs, by transport pull: (ranks - 1) * m * n partials). Errors: tilelace.Error.
     """
     name = _name(group, x)
     settings = {"activation": activation}
@@ -179,7 +194,12 @@ def gemm_ar(
 def all_gather(
     x: Tensor, group: Group = None, *, gather_dim: int = 0, sizes: Sequence[int] | None = None
 ) -> Tensor:
-    """The gather of ag_gemm alone: x of all ranks, one after the other. Collective."""
+    """The gather of ag_gemm alone: x of all ranks, one after the other along `gather_dim`.
+
+    `x` [.., m_r, .., k]; result [.., m, .., k]. `sizes`: size of `gather_dim` on every rank, where
+    they differ. Collective. Traffic: (ranks - 1) * m_r * k elements leave each rank.
+    Errors: tilelace.Error.
+    """
     name = _name(group, x)
     settings = {"gather_dim": gather_dim, "sizes": _list(sizes)}
     return _run("all_gather", (x, name), settings)
@@ -188,7 +208,12 @@ def all_gather(
 def reduce_scatter(
     x: Tensor, group: Group = None, *, scatter_dim: int = 0, sizes: Sequence[int] | None = None
 ) -> Tensor:
-    """The sum of gemm_rs alone: this rank's rows of the sum of x over the ranks. Collective."""
+    """The sum of gemm_rs alone: this rank's part of the sum of x over the ranks.
+
+    `x` [.., m, .., n]; result [.., m_r, .., n], summed in fp32 in rank order and rounded once.
+    `sizes`: size of `scatter_dim` of every rank's result; default: evenly, the first ranks one more.
+    Collective. Traffic: (m - m_r) * n elements leave each rank. Errors: tilelace.Error.
+    """
     name = _name(group, x)
     settings = {"scatter_dim": scatter_dim, "sizes": _list(sizes)}
     return _run("reduce_scatter", (x, name), settings)

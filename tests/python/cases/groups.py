@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Groups: what names one, several at once, their end."""
 import gc
+from unittest.mock import patch
 
 import tilelace
 import torch
@@ -72,6 +73,22 @@ def leaving_and_joining_again(w):
     tilelace.join(w.group, device=w.device, timeout=20, workers=0 if w.cuda else 2)
     expect_works(w, w.group, 2)
     assert w.cuda or "workers 2" in tilelace.plans(w.group)[0]
+
+
+@case(2)
+def a_group_for_cpu_and_gpus_is_asked_which(w):
+    group, backends = dist.new_group(), "cpu:gloo,cuda:nccl"
+    with patch("torch.cuda.is_available", lambda: True), patch(
+            "tilelace._groups.has_cuda", lambda: True), patch(
+            "torch.distributed.get_backend_config", lambda group: backends):
+        for what, fn in (("join", lambda: tilelace.join(group)),
+                         ("empty", lambda: tilelace.empty(4, group=group))):
+            expect_raises("usage", f'{what}: device: got none for group "{group.group_name}" with '
+                          f'{backends}, expected "cpu" or "cuda"', fn)
+        tilelace.join(group, device="cpu", timeout=20)
+        assert tilelace.empty(4, group=group).device.type == "cpu"  # as it joined
+    tilelace.leave(group)
+    dist.destroy_process_group(group)
 
 
 @case(2, on=BOTH)
