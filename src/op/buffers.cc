@@ -45,7 +45,7 @@ struct DeviceBuffer::Impl {
 
 DeviceBuffer::DeviceBuffer(Communicator& communicator, std::size_t bytes) {
   auto& c = communicator.impl();
-  c.call("device buffer", [&] {
+  c.call_alone("device buffer", [&] {
     impl_ = std::make_unique<Impl>(Impl{c.backend->make_memory(bytes), bytes});
   });
 }

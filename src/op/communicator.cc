@@ -76,6 +76,12 @@ void Communicator::Impl::enter(std::string_view op, bool alone) {
   }
 }
 
+void Communicator::Impl::fail(const Error& error) {
+  failure = error;
+  const auto self = static_cast<std::uint16_t>(group->rank());
+  group->abort({static_cast<std::uint8_t>(error.kind()), self, self});
+}
+
 const Plan& Communicator::Impl::plan_of(const Problem& problem, const PlanOptions& plan_options) {
   for (const auto& cached : plans) {
     if (cached->problem == problem && cached->options == plan_options) return cached->plan;

@@ -31,9 +31,16 @@ struct Communicator::Impl {
       group->throw_if_aborted(op);
       return body();
     } catch (const Error& e) {
-      if (e.kind() != ErrorKind::usage) failure = e;
+      if (e.kind() != ErrorKind::usage) fail(e);
       throw;
     }
+  }
+  /// The same for what concerns no peer: a failure is nobody else's, and is not remembered.
+  template <class Body>
+  void call_alone(std::string_view op, Body body) {
+    const std::unique_lock lock(busy, std::try_to_lock);
+    enter(op, lock.owns_lock());
+    body();
   }
 
   /// The plan of this problem; made once for each.
@@ -47,6 +54,8 @@ struct Communicator::Impl {
 
  private:
   void enter(std::string_view op, bool alone);
+  /// Remembers, and tells the peers, who would wait for this rank to their own bound.
+  void fail(const Error&);
 
   struct CachedPlan {
     Problem problem;

@@ -2,6 +2,8 @@
 #include "backend/cuda/backend.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "backend/cuda/capture_of.h"
@@ -11,6 +13,7 @@
 #include "backend/prepared_calls.h"
 #include "comm/cuda/capabilities.h"
 #include "comm/cuda/driver.h"
+#include "comm/deadline.h"
 #include "comm/multicast_permit.h"
 #include "core/check.h"
 #include "plan/cuda.h"
@@ -33,6 +36,22 @@ Machine machine_of(const comm::Capabilities& c, const CommunicatorOptions& optio
                         : c.multicast                                ? Multicast::usable
                                                                      : Multicast::not_supported;
   return machine;
+}
+
+/// Before prepare nothing waits for peers.
+void await_products(cudaStream_t stream, double bound_s) {
+  constexpr auto kNap = std::chrono::microseconds(50);
+  const BesideCaptures others;
+  const comm::Deadline deadline("synchronize", bound_s);
+  for (;;) {
+    const cudaError_t status = cudaStreamQuery(stream);
+    if (status == cudaSuccess) return;
+    if (status != cudaErrorNotReady) check(status, "the work in a stream");
+    if (deadline.passed())
+      raise(ErrorKind::timeout,
+            "synchronize: the work in a stream, got no end in {:g} s, expected one", bound_s);
+    std::this_thread::sleep_for(kNap);
+  }
 }
 
 }  // namespace
@@ -82,8 +101,31 @@ void GpuBackend::require_ready(std::string_view op) {
 }
 
 void GpuBackend::throw_if_graphs_failed() {
-  for (const Retired& r : retired_)
-    if (r.in_step) r.ops->calls.throw_if_failed();
+  for (Retired& r : retired_) {
+    if (!r.in_step) continue;
+    try {
+      r.ops->calls.throw_if_failed();
+    } catch (const Error& e) {
+      // Said once: what is prepared next is in step again, its calls are others'.
+      if (e.kind() == ErrorKind::usage) r.in_step = false;
+      throw;
+    }
+  }
+}
+
+bool GpuBackend::owns(void* stream) const {
+  if (stream == last_stream_) return true;
+  // To ask a stream that is being captured breaks the capture.
+  if (is_kept_by_capture(stream_of(stream)) || capture_of(stream_of(stream)) != 0) return true;
+  int device = device_;
+  const cudaError_t status = cudaStreamGetDevice(stream_of(stream), &device);
+  if (status != cudaSuccess) cudaGetLastError();
+  return status == cudaSuccess && device == device_;
+}
+
+void GpuBackend::require_own_stream(std::string_view op, void* stream) const {
+  require(owns(stream), "{}: stream, got none of this device, expected one of device {}", op,
+          device_);
 }
 
 void GpuBackend::check_tensors(const Problem& problem, const Operands& operands, Part part) const {
@@ -92,6 +134,7 @@ void GpuBackend::check_tensors(const Problem& problem, const Operands& operands,
     for (std::size_t i = 0; i < list.size(); ++i)
       require_on_device(op, {name, i}, list[i], device_);
   };
+  require_own_stream(op, operands.stream);
   require_on_device(op, "a", operands.input, device_);
   require_on_device(op, "gathered", operands.gathered, device_);
   require_on_device(op, "residual", operands.residual, device_);
@@ -113,6 +156,7 @@ void GpuBackend::run(const Problem& problem, const Plan& plan, const Operands& o
     throw;
   }
   if (part == Part::gemm) return enqueue_gemm(problem, operands);
+  last_stream_ = operands.stream;
   try {
     enqueue(problem, plan, operands, part);
   } catch (const Error& e) {
@@ -207,7 +251,6 @@ const std::vector<plan::GemmPlan>& GpuBackend::gemm_plans(const Problem& problem
 
 void GpuBackend::enqueue_gemm(const Problem& problem, const Operands& operands) {
   if (problem.m == 0) return;
-  multiplied_ = true;
   const auto& plans = gemm_plans(problem);
   const auto bias = [&](std::size_t i) {
     return operands.bias.empty() ? nullptr : operands.bias[i].data;
@@ -232,6 +275,8 @@ void GpuBackend::refuse(std::string_view reason, void* stream) {
   // Before anything was prepared the peers are about to prepare, or refuse as well.
   if (ops_ == nullptr) return agree_on_calls(group_, {}, reason, options_.timeout_s);
   const comm::DeviceScope scope(device_, "refused call");
+  // Where nothing can be enqueued: behind the calls before it all the same.
+  if (!owns(stream) || is_kept_by_capture(stream_of(stream))) stream = last_stream_;
   // A capture executes nothing: there is nobody to tell.
   if (capture_of(stream_of(stream)) != 0) return;
   ops_->calls.admit("refused call", kRefusalHash, Op::ag_gemm, stream_of(stream));
@@ -239,19 +284,22 @@ void GpuBackend::refuse(std::string_view reason, void* stream) {
 
 void GpuBackend::synchronize(void* stream, double bound_s) {
   const comm::DeviceScope scope(device_, "synchronize");
+  require_own_stream("synchronize", stream);
   require(capture_of(stream_of(stream)) == 0,
           "synchronize: got a stream that is being captured, expected one that runs");
-  if (ops_ == nullptr)
-    return check(cudaStreamSynchronize(stream_of(stream)), "the work in a stream");
-  try {
-    ops_->calls.finish(stream_of(stream), bound_s);
-    throw_if_graphs_failed();
-  } catch (const Error& e) {
-    fall_out(e);
-    throw;
+  workspace_->look(stream_of(stream));
+  if (ops_ == nullptr) {
+    await_products(stream_of(stream), bound_s);
+  } else {
+    try {
+      ops_->calls.finish(stream_of(stream), bound_s);
+      throw_if_graphs_failed();
+    } catch (const Error& e) {
+      fall_out(e);
+      throw;
+    }
   }
-  // Looking stops the device: only where there is something to look at.
-  if (std::exchange(multiplied_, false) && workspace_->failed())
+  if (workspace_->failed())
     raise(ErrorKind::system, "gemm: got a wait for a partial sum that expired, expected none");
 }
 

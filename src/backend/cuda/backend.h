@@ -47,6 +47,9 @@ class GpuBackend : public Backend {
   /// Remembers that ranks disagreed: their calls no longer match.
   void fall_out(const Error& error);
   void check_tensors(const Problem& problem, const Operands& operands, Part part) const;
+  /// Whether the stream is one of this device.
+  [[nodiscard]] bool owns(void* stream) const;
+  void require_own_stream(std::string_view op, void* stream) const;
   void enqueue(const Problem& problem, const Plan& plan, const Operands& operands, Part part);
   void enqueue_gather(const Problem& problem, const Plan& plan, const Operands& operands,
                       Part part);
@@ -84,8 +87,8 @@ class GpuBackend : public Backend {
   std::vector<TensorView> weights_;  ///< of prepare
   /// In the order in which all ranks made them.
   std::vector<std::weak_ptr<comm::DeviceMemory>> reachable_;
-  bool multiplied_ = false;  ///< products alone, since the last synchronize
-  std::string out_of_step_;  ///< why calls are refused until prepare; empty: they are not
+  void* last_stream_ = nullptr;  ///< of a call
+  std::string out_of_step_;      ///< why calls are refused until prepare; empty: they are not
 };
 
 /// Throws a usage error unless `t` lies on this device with its rows one after the other.

@@ -42,10 +42,11 @@ Error said_of_multimem(const Error& e) {
 /// Two ranks on a device would wait for each other's place on it.
 void GpuBackend::require_own_device() const {
   const auto all = group_.all_gather(uuid_, options_.timeout_s);
-  for (int p = 0; p < group_.ranks(); ++p)
-    require(p == group_.rank() || all[static_cast<std::size_t>(p)] != uuid_,
-            "prepare: rank {} and rank {}, got the same device {}, expected one each",
-            std::min(p, group_.rank()), std::max(p, group_.rank()), uuid_);
+  for (std::size_t q = 0; q < all.size(); ++q)  // every rank finds the same
+    for (std::size_t p = 0; p < q; ++p)
+      require(all[p] != all[q],
+              "prepare: rank {} and rank {}, got the same device {}, expected one each", p, q,
+              all[q]);
 }
 
 /// A call that only preparations make.
@@ -61,6 +62,7 @@ void GpuBackend::meet_for_preparation() {
   await_device();
   try {
     ops_->calls.throw_if_failed();
+    throw_if_graphs_failed();
   } catch (const Error& e) {
     return fall_out(e);  // on every rank: of a call that all have made
   }

@@ -8,4 +8,19 @@ namespace tilelace::cuda {
 /// system.
 unsigned long long capture_of(cudaStream_t stream);
 
+/// Whether nothing can be enqueued there while another stream is being captured.
+bool is_kept_by_capture(cudaStream_t stream);
+
+/// While it lives this thread may ask about streams though others are being captured.
+class BesideCaptures {
+ public:
+  BesideCaptures() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  BesideCaptures(const BesideCaptures&) = delete;
+  BesideCaptures& operator=(const BesideCaptures&) = delete;
+  ~BesideCaptures() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
 }  // namespace tilelace::cuda

@@ -47,6 +47,11 @@ GemmWorkspace::GemmWorkspace() {
   const std::size_t launches = std::size_t(ctas) * sizeof(comm::Flag);
   state_bytes_ = sizeof(comm::AbortWord) + flags + launches;
   check(cudaMalloc(&memory_, partials + state_bytes_), "memory for partials of the GEMM");
+  void* seen = nullptr;
+  const cudaError_t status = cudaMallocHost(&seen, sizeof *seen_);
+  if (status != cudaSuccess) cudaFree(memory_);
+  check(status, "memory for a flag of the GEMM");
+  seen_ = new (seen) comm::AbortWord{0};
   auto* at = static_cast<std::byte*>(memory_);
   scratch_.partials = reinterpret_cast<float*>(at);
   scratch_.abort = reinterpret_cast<comm::AbortWord*>(at + partials);
@@ -57,18 +62,23 @@ GemmWorkspace::GemmWorkspace() {
   clear();
 }
 
-GemmWorkspace::~GemmWorkspace() { cudaFree(memory_); }
+GemmWorkspace::~GemmWorkspace() {
+  cudaFree(memory_);
+  cudaFreeHost(seen_);
+}
 
 void GemmWorkspace::clear() {
   check(cudaMemset(scratch_.abort, 0, state_bytes_), "clearing the flags of the GEMM");
   check(cudaDeviceSynchronize(), "clearing the flags of the GEMM");
 }
 
+void GemmWorkspace::look(cudaStream_t stream) {
+  check(cudaMemcpyAsync(seen_, scratch_.abort, sizeof *seen_, cudaMemcpyDeviceToHost, stream),
+        "reading a flag");
+}
+
 bool GemmWorkspace::failed() {
-  comm::AbortWord word = 0;
-  check(cudaDeviceSynchronize(), "a GEMM");
-  check(cudaMemcpy(&word, scratch_.abort, sizeof word, cudaMemcpyDeviceToHost), "reading a flag");
-  if (word == 0) return false;
+  if (std::exchange(*seen_, 0) == 0) return false;
   clear();
   return true;
 }

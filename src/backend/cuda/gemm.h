@@ -19,13 +19,16 @@ class GemmWorkspace {
   GemmWorkspace& operator=(const GemmWorkspace&) = delete;
   ~GemmWorkspace();
   [[nodiscard]] const GemmScratch& scratch() const { return scratch_; }
-  /// Whether a wait inside a GEMM expired since the last call; then the workspace is made anew.
-  /// Synchronises the device.
+  /// Enqueues a look at whether a wait inside a GEMM has expired. Asynchronous. Error: system.
+  void look(cudaStream_t);
+  /// What the last look saw, whose stream has got there. If one has, the workspace is made anew,
+  /// which synchronises the device; else nothing is waited for. Error: system.
   bool failed();
 
  private:
   void clear();
   void* memory_ = nullptr;
+  comm::AbortWord* seen_ = nullptr;  // page-locked, of the host
   std::size_t state_bytes_ = 0;
   GemmScratch scratch_{};
 };

@@ -158,6 +158,7 @@ void RankCalls::throw_if_failed() {
 
 void RankCalls::finish(cudaStream_t stream, double timeout_s) {
   try {
+    workspace_.look(stream);
     control_.wait(stream, last_, timeout_s);
     control_.throw_if_failed(name());
     if (workspace_.failed())

@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
+#include <mutex>
 #include <new>
 #include <thread>
 
+#include "backend/cuda/capture_of.h"
 #include "backend/cuda/cuda_check.h"
 #include "backend/cuda/device/sums_place.h"
 #include "backend/cuda/no_calls.h"
@@ -39,6 +42,27 @@ std::string_view name_of_deed(std::uint64_t hash) {
     case kPreparationHash: return "prepares";
     default: return "makes a call";
   }
+}
+
+/// Page-locks the page for kernels of all devices, once however many look at it (ranks of a
+/// process, preparations that graphs keep); lets it go behind the last one. Null: refused.
+std::shared_ptr<void> registered_page(void* begin, std::size_t bytes) {
+  static std::mutex mutex;
+  static auto& pages = *new std::map<void*, std::weak_ptr<void>>;  // outlives every static owner
+  const std::scoped_lock lock(mutex);
+  if (auto page = pages[begin].lock()) return page;
+  const unsigned flags = cudaHostRegisterMapped | cudaHostRegisterPortable;
+  if (cudaHostRegister(begin, bytes, flags) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return nullptr;
+  }
+  std::shared_ptr<void> page(begin, [](void* at) {
+    const std::scoped_lock unlock(mutex);
+    pages.erase(at);
+    if (comm::driver_if_alive() != nullptr) cudaHostUnregister(at);
+  });
+  pages[begin] = page;
+  return page;
 }
 
 bool is_call(std::uint64_t hash) { return hash != kRefusalHash && hash != kPreparationHash; }
@@ -91,20 +115,17 @@ WaitControl::WaitControl(int device, int rank, comm::Group* group, double timeou
   if (group != nullptr) watch_group();
 }
 
-// Refused where the page is registered already (another WaitControl of this rank): that one may
-// unregister it before us, so then relay() does the work.
+// Where the page cannot be registered relay() does the work.
 void WaitControl::watch_group() {
   const auto page_bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   auto* const word = const_cast<comm::AbortWord*>(group_->abort_word());
   const std::size_t offset = reinterpret_cast<std::uintptr_t>(word) % page_bytes;
   std::byte* const begin = reinterpret_cast<std::byte*>(word) - offset;
   void* mapped = nullptr;
-  if (cudaHostRegister(begin, page_bytes, cudaHostRegisterMapped) == cudaSuccess) {
-    registered_ = begin;
-    if (cudaHostGetDevicePointer(&mapped, begin, 0) == cudaSuccess)
-      group_stop_ =
-          reinterpret_cast<const comm::AbortWord*>(static_cast<std::byte*>(mapped) + offset);
-  }
+  registered_ = registered_page(begin, page_bytes);
+  if (registered_ != nullptr && cudaHostGetDevicePointer(&mapped, begin, 0) == cudaSuccess)
+    group_stop_ =
+        reinterpret_cast<const comm::AbortWord*>(static_cast<std::byte*>(mapped) + offset);
   static_cast<void>(cudaGetLastError());
 }
 
@@ -114,7 +135,6 @@ WaitControl::~WaitControl() {
   if (comm::driver_if_alive() == nullptr) return;
   cudaSetDevice(device_);
   cudaFree(stop_);  // waits for the device's work, whose waits stop() has ended
-  if (registered_ != nullptr) cudaHostUnregister(registered_);
 }
 
 WaitContext WaitControl::context(std::uint32_t op) const {
@@ -173,6 +193,7 @@ void WaitControl::relay() noexcept {
 
 void WaitControl::wait(cudaStream_t stream, std::string_view op, double timeout_s) {
   constexpr double kGraceSeconds = 2;
+  const BesideCaptures others;
   const comm::Deadline deadline(op, timeout_s);
   const comm::Deadline hopeless(op, timeout_s + kGraceSeconds);
   auto nap = std::chrono::microseconds(5);

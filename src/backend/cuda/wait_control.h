@@ -3,6 +3,7 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -71,9 +72,9 @@ class WaitControl {
   int rank_;
   comm::Group* group_;
   double timeout_s_ = 0;
-  comm::HostMemory host_;            // a WaitPage
-  comm::AbortWord* stop_ = nullptr;  // device memory
-  void* registered_ = nullptr;       // the page of the group's word
+  comm::HostMemory host_;             // a WaitPage
+  comm::AbortWord* stop_ = nullptr;   // device memory
+  std::shared_ptr<void> registered_;  // the page of the group's word
   const comm::AbortWord* group_stop_ = nullptr;
 };
 

@@ -127,6 +127,42 @@ Finding check_synchronize_in_capture(Member& member) {
   });
 }
 
+/// A stream of the caller's is being captured: calls in another one go on, and the default one,
+/// which would be part of the capture, is refused.
+Finding check_beside_capture(Member& member) {
+  Tensors t(member, problem_of(member.ranks(), 256, {256}, 512), true);
+  const std::array list{t.preparation()};
+  member.comm->prepare(list);
+  t.fill(1);
+  cudaStream_t captured = nullptr;
+  cudaGraph_t graph = nullptr;
+  cuda::check(cudaStreamCreate(&captured), "a stream");
+  cuda::check(cudaStreamBeginCapture(captured, cudaStreamCaptureModeThreadLocal), "capture");
+  Finding finding;
+  try {
+    ag_gemm(*member.comm, t.args());
+    member.comm->synchronize(member.stream);
+    AgGemmArgs args = t.args();
+    args.stream = nullptr;
+    finding = expect_error("the default stream", ErrorKind::usage, "one of its own",
+                           [&] { ag_gemm(*member.comm, args); });
+  } catch (const Error& e) {
+    finding = e.what();
+  }
+  const cudaError_t ended = cudaStreamEndCapture(captured, &graph);
+  if (graph != nullptr) cudaGraphDestroy(graph);
+  cudaStreamDestroy(captured);
+  if (finding.empty() && ended != cudaSuccess) finding = "the capture was broken";
+  if (finding.empty()) finding = t.check();
+  if (!finding.empty()) return finding;
+  // The refused call is one of all ranks.
+  member.comm->prepare(list);
+  t.fill(2);
+  ag_gemm(*member.comm, t.args());
+  member.comm->synchronize(member.stream);
+  return t.check();
+}
+
 }  // namespace
 
 std::vector<Check> graph_checks() {
@@ -134,7 +170,8 @@ std::vector<Check> graph_checks() {
           {"500 replays of 4 calls", 20, false, check_many_replays, true},
           {"odd graphs and eager calls in any order", 20, false, check_odd, true},
           {"graphs after other problems were prepared", 20, false, check_prepared_again, true},
-          {"synchronize in a capture is refused", 20, false, check_synchronize_in_capture, true}};
+          {"synchronize in a capture is refused", 20, false, check_synchronize_in_capture, true},
+          {"calls beside another stream's capture", 20, false, check_beside_capture, true}};
 }
 
 }  // namespace tilelace::gpu_test

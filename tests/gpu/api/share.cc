@@ -10,7 +10,7 @@
 namespace tilelace::gpu_test {
 namespace {
 
-constexpr int kShare = 60;  // multiprocessors
+constexpr int kShare = 60, kFew = 7;  // multiprocessors
 
 struct Way {
   const char* name;
@@ -64,12 +64,28 @@ Finding check_ways(Member& member) {
   return {};
 }
 
+/// So few that no cluster of eight has a place; an odd number.
+Finding check_few(Member& member) {
+  Tensors t(member, problem_of(member.ranks(), 300, {512}, 512), true);
+  const std::array list{t.preparation()};
+  member.comm->prepare(list);
+  for (std::uint64_t call = 1; call <= 3; ++call) {
+    t.fill(call);
+    ag_gemm(*member.comm, t.args());
+    member.comm->synchronize(member.stream);
+    if (const Finding f = t.check(); !f.empty()) return fmt::format("call {}: {}", call, f);
+  }
+  return {};
+}
+
 }  // namespace
 
 std::vector<Check> share_checks() {
   Check ways{"a share: pull, ring, nccl if there", 20, true, check_ways};
   ways.max_workers = kShare;
-  return {ways};
+  Check few{"a share of seven multiprocessors", 20, false, check_few};
+  few.max_workers = kFew;
+  return {ways, few};
 }
 
 }  // namespace tilelace::gpu_test

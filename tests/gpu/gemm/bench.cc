@@ -166,6 +166,7 @@ Judgement Bench::verify(const Variant& v, const plan::GemmProblem& p) {
   const auto t = tensors(p, 0);
   poison(t.out, static_cast<std::size_t>(p.m * p.n) * 2, timer_.stream());
   v.launch(0, timer_.stream());
+  workspace_.look(timer_.stream());
   return judge({t.a, t.weight, nullptr, t.out, p, Activation::none}, 4096, false, 0,
                timer_.stream());
 }

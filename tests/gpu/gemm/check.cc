@@ -149,6 +149,7 @@ Outcome run(const Case& c, std::uint64_t seed, Buffers& b, cuda::GemmWorkspace& 
   const cuda::GemmCall call(c.plan, p, {b.a_, b.weight_, bias, out, c.activation, up, up_bias},
                             workspace.scratch());
   call.launch(stream);
+  workspace.look(stream);
   Outcome result;
   result.judged = judge({b.a_, b.weight_, bias, out, p, c.activation, {}, up, up_bias}, 0, c.exact,
                         skip_k, stream);
