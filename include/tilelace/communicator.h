@@ -17,8 +17,13 @@ namespace tilelace {
 /// at their defaults.
 struct CommunicatorOptions {
   int workers = 0;              ///< compute workers a rank; 0: cores / ranks, at least 1
-  int max_workers = 0;          ///< the budget that `workers` must fit, or multiprocessors that
-                                ///< products may fill on a GPU; 0: no limit
+  /// The budget that `workers` must fit; on a GPU the multiprocessors that calls may take, at least
+  /// 2. 0: no limit. Communicators whose calls may be under way at once (on several streams of a
+  /// GPU, beside NCCL's) need budgets that fit it together, counted by pairs of multiprocessors: a
+  /// kernel that waits may keep a pair with each CTA of its own (docs/decisions/0019). Their
+  /// streams need a hardware queue each (CUDA_DEVICE_MAX_CONNECTIONS, 8 unless set), and kernels
+  /// loaded before (CUDA_MODULE_LOADING=EAGER, or a first launch before the first call).
+  int max_workers = 0;
   double timeout_s = 10;        ///< bound of every wait, the first call's included; > 0
   double link_bytes_per_s = 0;  ///< emulated wire: bandwidth of each rank's outgoing link; 0: none
   double link_latency_s = 0;    ///< emulated wire: latency of each transfer
