@@ -228,6 +228,12 @@ Finding check_buffers(Member& member) {
     for (const int w : back)
       if (w != r + 100) return fmt::format("part of rank {}: got {}, expected {}", r, w, r + 100);
   }
+  // Of one rank alone, and no reason to refuse its calls.
+  if (member.rank() == 0)
+    if (const Finding f = expect_error("too large a buffer", ErrorKind::system, "",
+                                       [&] { DeviceBuffer(*member.comm, std::size_t{1} << 50U); });
+        !f.empty())
+      return f;
   member.comm->barrier();
   return expect_error("download beyond the buffer", ErrorKind::usage, "device buffer",
                       [&] { own.download(back.data(), 8, own.bytes() - 4); });
