@@ -50,17 +50,20 @@ void Engine::allocate_slots(std::span<const PreparedCall> calls) {
       data = std::max(data, layout.data_bytes);
     });
   }
-  slots_.reset();
   // Between the sizes that were looked at, a shard may have up to twice as many tiles.
   flags *= 2;
-  flag_bytes_ = flags;
-  slot_bytes_ = (flags + data + 4095) / 4096 * 4096;
-  slots_ = group_.allocate(static_cast<std::size_t>(2 * slot_bytes_), options_.timeout_s);
+  // Without memory for the new slots there are none: calls then ask for a prepare.
+  slots_.reset();
+  const std::int64_t slot_bytes = (flags + data + 4095) / 4096 * 4096;
+  auto slots = group_.allocate(2 * static_cast<std::size_t>(slot_bytes), options_.timeout_s);
   for (int slot = 0; slot < 2; ++slot) {
-    auto* words = reinterpret_cast<comm::Flag*>(slots_->peer(group_.rank()) + slot * slot_bytes_);
+    auto* words = reinterpret_cast<comm::Flag*>(slots->peer(group_.rank()) + slot * slot_bytes);
     std::fill(words, words + flags / 4, epoch_);
   }
   group_.all_gather("", options_.timeout_s);  // no flag may arrive before this
+  slots_ = std::move(slots);
+  slot_bytes_ = slot_bytes;
+  flag_bytes_ = flags;
 }
 
 void Engine::make_workers(std::span<const PreparedCall> calls) {
@@ -136,7 +139,7 @@ void Engine::prepare(std::span<const PreparedCall> calls, std::string_view refus
 }
 
 WeightColumns Engine::check_call(const Call& call, Part part) const {
-  require(!workers_.empty(), "{}: got a call before prepare, expected prepare first", call.name);
+  require(slots_ != nullptr, "{}: got a call before prepare, expected prepare first", call.name);
   WeightColumns columns;
   if (part != Part::collective) {
     columns = columns_of(*call.problem, *call.plan, *call.operands);
