@@ -159,6 +159,15 @@ std::unique_ptr<RankMemory> Engine::make_memory(std::size_t bytes) {
   return std::make_unique<HostMemory>(std::max<std::size_t>(bytes, 1));
 }
 
+/// Nobody waits for a product alone, unless this rank will make no call any more. A reason that is
+/// there already says more than this one.
+void Engine::end_waits(const Call& call, ErrorKind kind) {
+  if (call.control == nullptr && kind == ErrorKind::usage) return;
+  if (comm::read_abort<StdAtomics>(group_.abort_word()).kind != 0) return;
+  const auto rank = static_cast<std::uint16_t>(call.rank());
+  group_.abort({static_cast<std::uint8_t>(kind), rank, rank});
+}
+
 template <class Job>
 void Engine::on_actors(Call& call, const Job& job) {
   std::mutex mutex;
@@ -169,14 +178,13 @@ void Engine::on_actors(Call& call, const Job& job) {
     } catch (const Disagreement& d) {
       const std::scoped_lock lock(mutex);
       if (!disagreeing || d.peer < *disagreeing) disagreeing = d.peer;
-    } catch (const Error&) {
+    } catch (const Error& e) {
       call.fail(std::current_exception());
+      end_waits(call, e.kind());
     } catch (const std::exception& e) {
       call.fail(std::make_exception_ptr(Error(
           ErrorKind::system, fmt::format("{}: rank {}: {}", call.name, call.rank(), e.what()))));
-      group_.abort({static_cast<std::uint8_t>(ErrorKind::system),
-                    static_cast<std::uint16_t>(call.rank()),
-                    static_cast<std::uint16_t>(call.rank())});
+      end_waits(call, ErrorKind::system);
     }
   });
   call.rethrow_failure();
@@ -187,6 +195,7 @@ void Engine::run_product(Call& call, const Problem& problem, const Operands& ope
                          const WeightColumns& columns) {
   Call local;
   local.group = &group_;
+  local.control = call.control;
   local.name = call.name;
   local.problem = &problem;
   local.plan = call.plan;

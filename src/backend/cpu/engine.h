@@ -8,6 +8,7 @@
 #include "backend/cpu/call.h"
 #include "backend/cpu/worker_pool.h"
 #include "backend/cpu/worker_state.h"
+#include "tilelace/error.h"
 
 namespace tilelace::cpu {
 
@@ -38,10 +39,13 @@ class Engine final : public Backend {
   void make_workers(std::span<const PreparedCall>);
   [[nodiscard]] WeightColumns columns_of(const Problem&, const Plan&, const Operands&) const;
   [[nodiscard]] WeightColumns check_call(const Call&, Part) const;
-  void check_fits(const Problem&, const Plan&, const plan::SlotLayout&) const;
+  void check_staging(const Problem&, const plan::SlotLayout&) const;
+  void check_tile(const Problem&, const Plan&) const;
   void begin(Call&, std::string_view card, std::uint32_t hash);
   void await_headers(Call&);
   void settle(Call&, int peer);
+  /// After an actor's error: the others, here and on peers, shall not wait for it.
+  void end_waits(const Call&, ErrorKind);
   /// Runs one job on every actor: index 0 .. workers - 1 compute, workers copy.
   template <class Job>
   void on_actors(Call&, const Job&);

@@ -140,12 +140,10 @@ void Engine::prepare(std::span<const PreparedCall> calls, std::string_view refus
 
 WeightColumns Engine::check_call(const Call& call, Part part) const {
   require(slots_ != nullptr, "{}: got a call before prepare, expected prepare first", call.name);
-  WeightColumns columns;
-  if (part != Part::collective) {
-    columns = columns_of(*call.problem, *call.plan, *call.operands);
-  }
-  if (part != Part::gemm) check_fits(*call.problem, *call.plan, call.layout);
-  return columns;
+  if (part != Part::gemm) check_staging(*call.problem, call.layout);
+  check_tile(*call.problem, *call.plan);
+  if (part == Part::collective) return {};
+  return columns_of(*call.problem, *call.plan, *call.operands);
 }
 
 WeightColumns Engine::columns_of(const Problem& problem, const Plan& plan,
@@ -166,16 +164,18 @@ WeightColumns Engine::columns_of(const Problem& problem, const Plan& plan,
   return columns;
 }
 
-void Engine::check_fits(const Problem& problem, const Plan& plan,
-                        const plan::SlotLayout& layout) const {
-  const auto op = name_of(problem.op);
+void Engine::check_staging(const Problem& problem, const plan::SlotLayout& layout) const {
   require(layout.flag_bytes() <= flag_bytes_ && layout.data_bytes <= slot_bytes_ - flag_bytes_,
           "{}: staging: got a call that needs {} + {} bytes ({}), expected at most the prepared {} "
           "+ {}: prepare a larger m",
-          op, layout.flag_bytes(), layout.data_bytes, layout.formula, flag_bytes_,
+          name_of(problem.op), layout.flag_bytes(), layout.data_bytes, layout.formula, flag_bytes_,
           slot_bytes_ - flag_bytes_);
+}
+
+void Engine::check_tile(const Problem& problem, const Plan& plan) const {
+  const auto op = name_of(problem.op);
   const auto tile = static_cast<std::size_t>(plan.tile_m) * plan.tile_n;
-  require(tile <= workers_[0].accumulator.size(),
+  require(plan.tile_m <= workers_[0].max_rows && tile <= workers_[0].accumulator.size(),
           "{}: tile: got {}x{}, expected one that was prepared", op, plan.tile_m, plan.tile_n);
   const Index parked = plan.straddle ? 2 * plan::column_tiles(problem, plan.tile_n) : 0;
   require(parked <= static_cast<Index>(workers_[0].parked.size()),

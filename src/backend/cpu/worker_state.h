@@ -13,10 +13,12 @@ namespace tilelace::cpu {
 
 struct WorkerState {
   WorkerState(int tile_m, int tile_n)
-      : gemm(tile_m),
+      : max_rows(tile_m),
+        gemm(tile_m),
         accumulator(static_cast<std::size_t>(tile_m) * tile_n),
         second(accumulator.size()) {}
 
+  int max_rows;  ///< of a tile
   TileGemm gemm;
   std::vector<float> accumulator;
   std::vector<float> second;  ///< swiglu: the up product; reduce ops: the sum
