@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What fails on the way: a prepare without memory, a tile that was not prepared, an actor that
 // throws in the middle of a call. Every rank learns of it, and nobody waits for the bound.
+#include <atomic>
+#include <chrono>
+
+#include "comm_helpers.h"
 #include "core/points.h"
 #include "ops_usage_helpers.h"
 
@@ -103,6 +107,54 @@ TEST(OpsFaults, AnActorThatThrowsEndsTheCallOfEveryRank) {
     const auto told = "system: " + std::string(name_of(op)) +
                       ": peer rank 1 aborted the group, expected it to go on";
     EXPECT_EQ(texts, (Texts{told, "system: point: got a fault, expected none", told}));
+  }
+}
+
+/// A wire on which 64 bytes take a minute.
+CommunicatorOptions slow_wire(double timeout_s) {
+  CommunicatorOptions options = test_options();
+  options.timeout_s = timeout_s;
+  options.link_bytes_per_s = 1;
+  return options;
+}
+
+TEST(OpsFaults, AWireThatIsSlowerThanTheBoundEndsInTime) {
+  World world;
+  world.members = Communicator::threads(kRanks, slow_wire(0.5));
+  world.prepare();
+  const comm::test::Stopwatch watch;
+  const auto texts = on_ranks([&](int r) { world.ranks[r].good(kGather).call(world.members[r]); });
+  EXPECT_LT(watch.seconds(), 10);
+  for (const auto& text : texts) EXPECT_TRUE(text.starts_with("timeout: ag_gemm: ")) << text;
+}
+
+std::atomic<bool> sending{false};
+
+TEST(OpsFaults, AnAbortEndsATransferOnASlowWire) {
+  World world;
+  world.members = Communicator::threads(kRanks, slow_wire(1000));
+  world.prepare();
+  sending = false;
+  points::hook = [](const char* point, int rank) {
+    if (rank == 0 && std::string_view(point) == "copy.before_data") sending = true;
+  };
+  std::thread other([&] {
+    while (!sending) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    world.members[2].abort();
+  });
+  const comm::test::Stopwatch watch;
+  const auto texts = on_ranks([&](int r) {
+    auto args = world.ranks[r].good(kGather);
+    args.options.path = Path::fused;
+    args.options.transport = Transport::push;
+    args.call(world.members[r]);
+  });
+  other.join();
+  points::hook = nullptr;
+  EXPECT_LT(watch.seconds(), 10);
+  for (const auto& text : texts) {
+    EXPECT_NE(text.find(" rank 2 aborted the group"), std::string::npos) << text;
   }
 }
 

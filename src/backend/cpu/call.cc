@@ -3,7 +3,6 @@
 
 #include <cstring>
 
-#include "comm/std_atomics.h"
 #include "core/check.h"
 #include "core/points.h"
 
@@ -59,8 +58,7 @@ void CallVerbs::wait(Index flag) {
   ++steps_;
   point("copy.before_wait", "compute.before_wait");
   const comm::Flag* word = call_.slot.flags(call_.rank()) + flag;
-  const std::int64_t deadline =
-      StdAtomics::now_ns() + static_cast<std::int64_t>(call_.timeout_s * 1e9);
+  const std::int64_t deadline = call_.deadline_ns();
   comm::Flag seen = 0;
   unsigned round = 0;
   const auto reached = [&](comm::Flag have) {
@@ -96,8 +94,7 @@ void CallVerbs::check_presence(Index flag) {
 void CallVerbs::admit() {
   ++steps_;
   point("copy.before_wait", "compute.before_admit");
-  const std::int64_t deadline =
-      StdAtomics::now_ns() + static_cast<std::int64_t>(call_.timeout_s * 1e9);
+  const std::int64_t deadline = call_.deadline_ns();
   const int ranks = call_.problem->ranks;
   for (int i = 1; i < ranks; ++i) {
     const int p = (call_.rank() + i) % ranks;
@@ -116,18 +113,30 @@ void CallVerbs::admit() {
 }
 
 void CallVerbs::expired(const Meaning& what, std::uint32_t have) {
-  const Error error(
-      ErrorKind::timeout,
-      fmt::format("{}: rank {} {} {} step {} waited {:g} s for {} of rank {}{}: got epoch {}, "
-                  "expected {}",
+  time_out(what.writer,
+           fmt::format("{}: rank {} {} {} step {} waited {:g} s for {} of rank {}{}: got epoch {}, "
+                       "expected {}",
+                       call_.name, call_.rank(), actor_.role(),
+                       actor_.worker < 0 ? 0 : actor_.worker, steps_, call_.timeout_s, what.text,
+                       what.writer, call_.group->has_left(what.writer) ? " (which has left)" : "",
+                       have, call_.epoch));
+}
+
+void CallVerbs::cut_off(WaitStatus status, std::int64_t bytes) {
+  if (status == WaitStatus::aborted) aborted();
+  time_out(
+      call_.rank(),
+      fmt::format("{}: rank {} {} {} step {} waited {:g} s for its emulated link: got {} bytes "
+                  "under way, expected them to have left",
                   call_.name, call_.rank(), actor_.role(), actor_.worker < 0 ? 0 : actor_.worker,
-                  steps_, call_.timeout_s, what.text, what.writer,
-                  call_.group->has_left(what.writer) ? " (which has left)" : "", have,
-                  call_.epoch));
+                  steps_, call_.timeout_s, bytes));
+}
+
+void CallVerbs::time_out(int about, const std::string& text) {
+  const Error error(ErrorKind::timeout, text);
   call_.fail(std::make_exception_ptr(error));
   call_.group->abort({static_cast<std::uint8_t>(ErrorKind::timeout),
-                      static_cast<std::uint16_t>(call_.rank()),
-                      static_cast<std::uint16_t>(what.writer)});
+                      static_cast<std::uint16_t>(call_.rank()), static_cast<std::uint16_t>(about)});
   throw error;
 }
 
@@ -149,7 +158,7 @@ void CallVerbs::move_rows(std::byte* to, std::int64_t to_stride, const std::byte
     }
   };
   if (wired) {
-    call_.wire->transfer(rows * width, copy);
+    over_wire(rows * width, copy);
   } else {
     copy();
   }

@@ -11,6 +11,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/wire.h"
 #include "comm/signal.h"
+#include "comm/std_atomics.h"
 #include "plan/schedules.h"
 
 namespace tilelace::cpu {
@@ -78,6 +79,10 @@ struct Call {
   /// Keeps the first failure of this rank's actors.
   void fail(std::exception_ptr);
   void rethrow_failure();
+  /// Of a wait that begins now.
+  [[nodiscard]] std::int64_t deadline_ns() const {
+    return comm::StdAtomics::now_ns() + static_cast<std::int64_t>(timeout_s * 1e9);
+  }
   /// For waits on a peer's header of this call: whether it is there, or never will be.
   [[nodiscard]] auto here_or_gone(int peer) const {
     return [this, peer, round = 0U](comm::Header have) mutable {
@@ -120,12 +125,22 @@ class CallVerbs {
   ~CallVerbs() = default;
   [[nodiscard]] virtual Meaning meaning(Index flag) const = 0;
   [[noreturn]] void expired(const Meaning&, std::uint32_t have);
+  /// Ends the group's waits and throws this timeout; `about` is the rank to blame.
+  [[noreturn]] void time_out(int about, const std::string& text);
   [[noreturn]] void aborted();
   /// Throws if whoever should raise this flag has left.
   void check_presence(Index flag);
   /// Copies rows between row-major areas, over the wire if it goes to or comes from a peer.
   void move_rows(std::byte* to, std::int64_t to_stride, const std::byte* from,
                  std::int64_t from_stride, std::int64_t rows, std::int64_t width, bool wired);
+  /// Runs `copy` and waits for the wire as long as it takes for the bytes.
+  template <class Copy>
+  void over_wire(std::int64_t bytes, const Copy& copy) {
+    const auto status =
+        call_.wire->transfer(bytes, copy, call_.group->abort_word(), call_.deadline_ns());
+    if (status != comm::WaitStatus::reached) cut_off(status, bytes);
+  }
+  [[noreturn]] void cut_off(comm::WaitStatus, std::int64_t bytes);
   void point(const char* copy_point, const char* compute_point) const;
   /// Called before this actor touches a peer's slot. Ranks in different calls would write their
   /// different layouts over each other; CPU ranks wait those few microseconds for the headers.

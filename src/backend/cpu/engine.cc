@@ -78,8 +78,7 @@ void Engine::begin(Call& call, std::string_view card, std::uint32_t hash) {
 }
 
 void Engine::await_headers(Call& call) {
-  const std::int64_t deadline =
-      StdAtomics::now_ns() + static_cast<std::int64_t>(call.timeout_s * 1e9);
+  const std::int64_t deadline = call.deadline_ns();
   for (int p = 0; p < group_.ranks(); ++p) {
     if (p == group_.rank()) continue;
     comm::Header seen = 0;

@@ -163,7 +163,7 @@ void ReduceVerbs::store_partial(const ReduceTile& t, int peer) {
   const auto element_bytes = static_cast<std::int64_t>(size_of(dtype));
   const std::int64_t width = cols(t.col);
   std::byte* to = incoming(peer, s_.rank, t.block, t.owner, t.rows.begin);
-  call_.wire->transfer(t.rows.size() * width * element_bytes, [&] {
+  over_wire(t.rows.size() * width * element_bytes, [&] {
     round_tile(accumulator(t.rows, t.col), width, t.rows.size(), width,
                element(to, dtype, first_col(t.col)), dtype,
                call_.layout.partial_row_bytes / element_bytes);
@@ -198,7 +198,7 @@ void ReduceVerbs::send_partial(const ReduceTransfer& t) {
   point("copy.before_data", "compute.after_wait");
   const Index width = call_.problem->n[0] * static_cast<Index>(size_of(call_.plan->partials));
   if (!sends_in_place(t.owner)) {
-    call_.wire->transfer(t.rows.size() * width, [] {});
+    over_wire(t.rows.size() * width, [] {});
     return;
   }
   const std::int64_t stride = stride_bytes(*partials_);
