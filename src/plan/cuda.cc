@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <tuple>
 
@@ -22,6 +23,29 @@ constexpr double kLinkBytesPerS = 370e9;  // docs/decisions/0006
 constexpr double kRankFlopsPerS = 700e12;
 constexpr double kKernelUs = 3;  ///< one more kernel in a row, which no weights stream under
 
+/// Kernels and plans count rows, columns and tiles in 32 bits: extents up to the end of the last
+/// tile, and tiles as if all were of the finest kind.
+constexpr std::int64_t kMostTiles = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kMostExtent = kMostTiles - 4095;
+constexpr std::int64_t kLeastTileRows = 16;
+constexpr std::int64_t kLeastTileCols = 8;
+
+/// Sizes in bytes then fit 64 bits, too.
+void require_extents(const Problem& p) {
+  const auto op = name_of(p.op);
+  require(p.m <= kMostExtent, "{}: m on GPUs, got {}, expected at most {}", op, p.m, kMostExtent);
+  require(p.k <= kMostExtent, "{}: k on GPUs, got {}, expected at most {}", op, p.k, kMostExtent);
+  for (const auto n : p.n)
+    require(n <= kMostExtent, "{}: n on GPUs, got {}, expected at most {}", op, n, kMostExtent);
+  require(p.total_n() <= kMostExtent, "{}: n of all weights on GPUs, got {}, expected at most {}",
+          op, p.total_n(), kMostExtent);
+  const std::int64_t tiles =
+      schedule::ceil_div(p.m, kLeastTileRows) * schedule::ceil_div(p.total_n(), kLeastTileCols);
+  require(tiles <= kMostTiles,
+          "{}: m {} x n {} on GPUs, got {} tiles of {}x{}, expected at most {}", op, p.m,
+          p.total_n(), tiles, kLeastTileRows, kLeastTileCols, kMostTiles);
+}
+
 void require_problem(const Problem& p) {
   const auto op = name_of(p.op);
   require(p.dtype != DType::fp32, "{}: dtype on GPUs, got fp32, expected bf16 or fp16", op);
@@ -30,6 +54,7 @@ void require_problem(const Problem& p) {
   require(p.k % 8 == 0, "{}: k on GPUs, got {}, expected a multiple of 8 (16 bytes)", op, p.k);
   for (const auto n : p.n)
     require(n % 8 == 0, "{}: n on GPUs, got {}, expected a multiple of 8 (16 bytes)", op, n);
+  require_extents(p);
 }
 
 /// Path, route and transport go together on some ways only.

@@ -275,6 +275,39 @@ TEST(CudaPlan, TilesOfGateAndUpCanBeHalved) {
   EXPECT_EQ(gated, 10);
 }
 
+TEST(CudaPlan, ShapesBeyondTheIntegersOfKernelsAreRefused) {
+  const std::int64_t huge = std::int64_t{1} << 40;
+  const std::int64_t most = std::int64_t{1} << 31;
+  const auto wrong = [](Op op, int ranks, std::int64_t m, std::int64_t n, std::int64_t k) {
+    return error_of(cuda_problem(op, ranks, m, n, k));
+  };
+  EXPECT_EQ(wrong(Op::ag_gemm, 1, 256, huge, 64),
+            "ag_gemm: n on GPUs, got 1099511627776, expected at most 2147479552");
+  EXPECT_EQ(wrong(Op::gemm_rs, 2, most, 65536, 64),
+            "gemm_rs: m on GPUs, got 2147483648, expected at most 2147479552");
+  EXPECT_EQ(wrong(Op::gemm_ar, 2, huge, 64, 64),
+            "gemm_ar: m on GPUs, got 1099511627776, expected at most 2147479552");
+  EXPECT_EQ(wrong(Op::gemm_ar, 2, 64, 64, most),
+            "gemm_ar: k on GPUs, got 2147483648, expected at most 2147479552");
+  EXPECT_EQ(wrong(Op::gemm_rs, 2, most - 8192, 65536, 64),
+            "gemm_rs: m 2147475456 x n 65536 on GPUs, got 1099507433472 tiles of 16x8, expected "
+            "at most 2147483647");
+  Problem parts = cuda_problem(Op::ag_gemm, 2, 64, most / 2, 64);
+  parts.n.push_back(most / 2);
+  EXPECT_EQ(error_of(parts),
+            "ag_gemm: n of all weights on GPUs, got 2147483648, expected at most 2147479552");
+}
+
+TEST(CudaPlan, TheLargestShapesHavePlans) {
+  const std::int64_t most = (std::int64_t{1} << 31) - 4096;
+  for (const Op op : {Op::ag_gemm, Op::gemm_rs, Op::gemm_ar})
+    for (const int ranks : {1, 2, 8})
+      for (const Problem& p :
+           {cuda_problem(op, ranks, 64, most, 64), cuda_problem(op, ranks, 64, 64, most),
+            cuda_problem(op, ranks, 524288, 524280, 64)})
+        EXPECT_EQ(error_of(p), "no error") << name_of(op) << " m " << p.m << " n " << p.n[0];
+}
+
 TEST(CudaPlan, ErrorsNameWhatThereIs) {
   Problem p = gather_problem(64);
   p.dtype = DType::fp32;
