@@ -55,7 +55,8 @@ struct Preparation {
 /// After an error of kind peer, timeout or system the communicator refuses further calls with the
 /// first reason; after a usage error it stays usable: on CPU ranks also when ranks disagreed, on
 /// GPUs then once all ranks have prepared again (below).
-/// Destroyed while an exception unwinds, it ends the group for its peers as abort() does.
+/// Destroyed while an exception unwinds, it ends the group for its peers as abort() does. Destroyed
+/// in a process that was forked from its own, it does nothing.
 ///
 /// On GPUs (options.device) calls are asynchronous on the stream that comes with their arguments,
 /// one stream at a time for a communicator: they return when the work is enqueued, and what goes

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tilelace/communicator.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <exception>
 
@@ -66,7 +68,8 @@ Communicator::Impl::Impl(std::unique_ptr<comm::Group> g, const CommunicatorOptio
       options(o),
       backend(options.device == Device::cuda
                   ? make_cuda_backend(*group, options)
-                  : make_cpu_backend(*group, options, std::move(checked))) {}
+                  : make_cpu_backend(*group, options, std::move(checked))),
+      process(getpid()) {}
 
 void Communicator::Impl::enter(std::string_view op, bool alone) {
   require(alone, "{}: got a call from a second thread, expected one call at a time", op);
@@ -94,6 +97,12 @@ const Plan& Communicator::Impl::plan_of(const Problem& problem, const PlanOption
 }
 
 Communicator::Impl::~Impl() {
+  if (getpid() != process) {
+    // A fork copied it: threads, sockets and flags are the parent's.
+    static_cast<void>(backend.release());
+    static_cast<void>(group.release());
+    return;
+  }
   // Peers would take an exception's unwinding for a rank that is done.
   if (std::uncaught_exceptions() == 0) return;
   const auto rank = static_cast<std::uint16_t>(group->rank());

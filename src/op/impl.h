@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What stands behind a Communicator.
 #pragma once
+#include <sys/types.h>
+
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -62,6 +64,7 @@ struct Communicator::Impl {
     PlanOptions options;
     Plan plan;
   };
+  pid_t process;  ///< that made it
   std::mutex busy;
   std::optional<Error> failure;
   std::vector<std::unique_ptr<CachedPlan>> plans;

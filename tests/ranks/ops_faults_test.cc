@@ -158,5 +158,35 @@ TEST(OpsFaults, AnAbortEndsATransferOnASlowWire) {
   }
 }
 
+TEST(OpsFaults, AForkedChildThatDestroysACommunicatorLeavesItsParentAlone) {
+  auto mesh = comm::make_socket_mesh(2);
+  std::array<pid_t, 2> ranks{};
+  for (int r = 0; r < 2; ++r) {
+    ranks[r] = comm::test::fork_child([&] {
+      auto c = Communicator::from_sockets(r, comm::take_row(mesh, r), test_options());
+      Rank rank(r);
+      const auto p = preparation(kAllReduce, 2, {rank.w0.view()});
+      c.prepare({&p, 1});
+      if (r == 0) {
+        const pid_t child = fork();
+        if (child == 0) {
+          alarm(5);
+          { const Communicator copied = std::move(c); }
+          _exit(0);
+        }
+        CHILD_CHECK(comm::test::status_of(child) == 0);
+      }
+      rank.good(kAllReduce).call(c);
+      CHILD_CHECK(wrong_number(kAllReduce, rank, r, 2).empty());
+      c.barrier();
+      if (r == 1) _exit(0);  // as if it had died: rank 0 still watches
+      CHILD_CHECK(caught([&] { rank.good(kAllReduce).call(c); }) ==
+                  "peer: gemm_ar: peer rank 1 is gone (seen by rank 0), expected it to take part");
+    });
+  }
+  comm::take_row(mesh, -1);
+  for (const pid_t pid : ranks) EXPECT_EQ(comm::test::status_of(pid), 0);
+}
+
 }  // namespace
 }  // namespace tilelace::usage
