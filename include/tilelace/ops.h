@@ -81,6 +81,8 @@ void check_call(Communicator&, Op, const GemmReduceArgs&, const PlanOptions& = {
 /// have prepared again). For callers with checks of their own. Collective, as the call it stands
 /// for; GPU ranks: enqueued on `stream`. Errors: peer, timeout.
 void refuse(Communicator&, const std::string& reason, void* stream = nullptr);
+/// As refuse, in the place of Communicator::prepare.
+void refuse_prepare(Communicator&, const std::string& reason);
 
 /// What make_plan says for this problem on this communicator, as calls of it will use it. Local;
 /// nothing needs to be prepared. Errors: usage (of another number of ranks, malformed, an option

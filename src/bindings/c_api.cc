@@ -65,6 +65,34 @@ tilelace::Preparation preparation_of(const tilelace_problem& p, int ranks) {
   return result;
 }
 
+/// Makes a call's arguments of C's; where that cannot be, the peers are told before this rank is.
+template <class Make>
+auto told(tilelace_communicator& c, void* stream, const Make& make) {
+  try {
+    return make();
+  } catch (const tilelace::Error& e) {
+    tilelace::refuse(c.member, e.what(), stream);
+    throw;
+  }
+}
+
+tilelace::GemmReduceArgs reduce_args(const char* name, const tilelace_gemm_reduce_args* args) {
+  need(args, name, "args");
+  require(args->num_rows == 0 || args->rows != nullptr, "{}: rows: got NULL, expected {}", name,
+          args->num_rows);
+  tilelace::GemmReduceArgs a;
+  a.m = args->m;
+  a.x = view(args->x);
+  a.weight = view(args->weight);
+  if (args->bias.data != nullptr) a.bias = view(args->bias);
+  a.activation = as<tilelace::Activation>(args->activation);
+  a.out = view(args->out);
+  a.rows = {args->rows, args->num_rows};
+  a.stream = args->stream;
+  a.residual = view(args->residual);
+  return a;
+}
+
 using ReduceOp = void (*)(tilelace::Communicator&, const tilelace::GemmReduceArgs&,
                           const tilelace::PlanOptions&);
 
@@ -72,21 +100,36 @@ tilelace_status gemm_reduce(const char* name, ReduceOp op, tilelace_communicator
                             const tilelace_gemm_reduce_args* args) {
   return guarded([&] {
     need(c, name, "communicator");
-    need(args, name, "args");
-    require(args->num_rows == 0 || args->rows != nullptr, "{}: rows: got NULL, expected {}", name,
-            args->num_rows);
-    tilelace::GemmReduceArgs a;
-    a.m = args->m;
-    a.x = view(args->x);
-    a.weight = view(args->weight);
-    if (args->bias.data != nullptr) a.bias = view(args->bias);
-    a.activation = as<tilelace::Activation>(args->activation);
-    a.out = view(args->out);
-    a.rows = {args->rows, args->num_rows};
-    a.stream = args->stream;
-    a.residual = view(args->residual);
+    void* stream = args == nullptr ? nullptr : args->stream;
+    const auto a = told(*c, stream, [&] { return reduce_args(name, args); });
     op(c->member, a, {});
   });
+}
+
+/// The lists that an ag_gemm's arguments look into.
+struct GatherLists {
+  explicit GatherLists(const tilelace_ag_gemm_args* args) {
+    need(args, "ag_gemm", "args");
+    const size_t count = args->num_weights;
+    require(count == 0 || args->weights != nullptr, "ag_gemm: weights: got NULL, expected {}",
+            count);
+    require(count == 0 || args->out != nullptr, "ag_gemm: out: got NULL, expected {}", count);
+    require(args->num_rows == 0 || args->rows != nullptr, "ag_gemm: rows: got NULL, expected {}",
+            args->num_rows);
+    const bool paired = as<tilelace::Activation>(args->activation) == tilelace::Activation::swiglu;
+    weights = views(args->weights, count);
+    bias = views(args->bias, args->bias == nullptr ? 0 : count);
+    out = views(args->out, paired ? std::min<size_t>(1, count) : count);
+  }
+  std::vector<tilelace::TensorView> weights, bias, out;
+};
+
+std::vector<tilelace::Preparation> preparations_of(const tilelace_problem* problems, size_t count,
+                                                   int ranks) {
+  require(count == 0 || problems != nullptr, "prepare: problems: got NULL, expected {}", count);
+  std::vector<tilelace::Preparation> list;
+  for (size_t i = 0; i < count; ++i) list.push_back(preparation_of(problems[i], ranks));
+  return list;
 }
 
 }  // namespace
@@ -185,11 +228,12 @@ tilelace_status tilelace_prepare(tilelace_communicator* c, const tilelace_proble
                                  size_t num_problems) {
   return guarded([&] {
     need(c, "prepare", "communicator");
-    require(num_problems == 0 || problems != nullptr, "prepare: problems: got NULL, expected {}",
-            num_problems);
     std::vector<tilelace::Preparation> list;
-    for (size_t i = 0; i < num_problems; ++i) {
-      list.push_back(preparation_of(problems[i], c->member.size()));
+    try {
+      list = preparations_of(problems, num_problems, c->member.size());
+    } catch (const tilelace::Error& e) {
+      tilelace::refuse_prepare(c->member, e.what());
+      throw;
     }
     c->member.prepare(list);
   });
@@ -198,25 +242,15 @@ tilelace_status tilelace_prepare(tilelace_communicator* c, const tilelace_proble
 tilelace_status tilelace_ag_gemm(tilelace_communicator* c, const tilelace_ag_gemm_args* args) {
   return guarded([&] {
     need(c, "ag_gemm", "communicator");
-    need(args, "ag_gemm", "args");
-    require(args->num_weights == 0 || args->weights != nullptr,
-            "ag_gemm: weights: got NULL, expected {}", args->num_weights);
-    require(args->num_weights == 0 || args->out != nullptr, "ag_gemm: out: got NULL, expected {}",
-            args->num_weights);
-    require(args->num_rows == 0 || args->rows != nullptr, "ag_gemm: rows: got NULL, expected {}",
-            args->num_rows);
-    const auto weights = views(args->weights, args->num_weights);
-    const auto bias = views(args->bias, args->bias == nullptr ? 0 : args->num_weights);
+    void* stream = args == nullptr ? nullptr : args->stream;
+    const auto lists = told(*c, stream, [&] { return GatherLists(args); });
     tilelace::AgGemmArgs a;
     a.activation = as<tilelace::Activation>(args->activation);
-    const bool paired = a.activation == tilelace::Activation::swiglu;
-    const auto out =
-        views(args->out, paired ? std::min<size_t>(1, args->num_weights) : args->num_weights);
     a.m = args->m;
     a.a = view(args->a);
-    a.weights = weights;
-    a.bias = bias;
-    a.out = out;
+    a.weights = lists.weights;
+    a.bias = lists.bias;
+    a.out = lists.out;
     if (args->gathered.data != nullptr) a.gathered = view(args->gathered);
     a.rows = {args->rows, args->num_rows};
     a.stream = args->stream;

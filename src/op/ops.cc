@@ -217,6 +217,10 @@ void refuse(Communicator& c, const std::string& reason, void* stream) {
   c.impl().call("refused call", [&] { c.impl().backend->refuse(reason, stream); });
 }
 
+void refuse_prepare(Communicator& c, const std::string& reason) {
+  c.impl().call("prepare", [&] { c.impl().backend->prepare({}, reason); });
+}
+
 Plan query_plan(const Communicator& c, const Problem& problem, const PlanOptions& options) {
   require(problem.ranks == c.size(), "{}: ranks: got {}, expected the group's {}",
           name_of(problem.op), problem.ranks, c.size());

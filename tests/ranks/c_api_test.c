@@ -21,6 +21,11 @@ static void check(int ok, int line, const char* what) {
 #define CHECK_OK(call) CHECK((call) == TILELACE_OK)
 #define CHECK_USAGE(call, text) \
   CHECK((call) == TILELACE_USAGE && strcmp(tilelace_last_error(), (text)) == 0)
+/* Only rank 1 is wrong: rank 0 is told. */
+#define CHECK_TOLD(me, op, call, text)                                            \
+  CHECK_USAGE(call, (me)->rank == 1 ? op ": " text                                \
+                                    : op ": rank 1: got a refusal (" op ": " text \
+                                         "), expected the call of every rank")
 
 static float value(int which, int rank, int i, int j) {
   return (float)((which * 5 + rank * 7 + i * 3 + j * 2) % 9 - 4);
@@ -105,6 +110,15 @@ static void gather(member* me, const tilelace_tensor* weight, const tilelace_ten
   args.weights = weight;
   args.num_rows = 2;
   CHECK_USAGE(tilelace_ag_gemm(me->c, &args), "ag_gemm: rows: got NULL, expected 2");
+  args.num_rows = me->rank == 1 ? 2 : 0;
+  CHECK_TOLD(me, "ag_gemm", tilelace_ag_gemm(me->c, &args), "rows: got NULL, expected 2");
+  args.num_rows = 0;
+  args.out = me->rank == 1 ? NULL : &out;
+  CHECK_TOLD(me, "ag_gemm", tilelace_ag_gemm(me->c, &args), "out: got NULL, expected 1");
+  args.out = &out;
+  CHECK_TOLD(me, "ag_gemm", tilelace_ag_gemm(me->c, me->rank == 1 ? NULL : &args),
+             "args: got NULL, expected a pointer");
+  CHECK_OK(tilelace_ag_gemm(me->c, &args));
   free(args.a.data);
   free(args.gathered.data);
   free(out.data);
@@ -145,8 +159,31 @@ static void reduce(member* me, const tilelace_tensor* weight, const tilelace_ten
   expect_reduced(&args.out, 0);
   args.num_rows = 2;
   CHECK_USAGE(tilelace_gemm_rs(me->c, &args), "gemm_rs: rows: got NULL, expected 2");
+  args.num_rows = me->rank == 1 ? 2 : 0;
+  CHECK_TOLD(me, "gemm_ar", tilelace_gemm_ar(me->c, &args), "rows: got NULL, expected 2");
+  args.num_rows = 0;
+  CHECK_TOLD(me, "gemm_ar", tilelace_gemm_ar(me->c, me->rank == 1 ? NULL : &args),
+             "args: got NULL, expected a pointer");
+  CHECK_OK(tilelace_gemm_ar(me->c, &args));
+  expect_reduced(&args.out, 0);
   free(args.out.data);
   free(args.x.data);
+}
+
+/* Lists that are not there, on rank 1 alone and on both. */
+static void refuse_to_prepare(member* me, tilelace_problem* problems,
+                              const tilelace_tensor* weight) {
+  const char* told =
+      "prepare: rank 1: got a refusal (prepare: weights: got NULL, expected 1), "
+      "expected every rank to prepare";
+  problems[1].weights = me->rank == 1 ? NULL : weight;
+  CHECK_USAGE(tilelace_prepare(me->c, problems, 3),
+              me->rank == 1 ? "prepare: weights: got NULL, expected 1" : told);
+  problems[1].weights = weight;
+  problems[2].num_rows = 2;
+  CHECK_USAGE(tilelace_prepare(me->c, problems, 3), "prepare: rows: got NULL, expected 2");
+  problems[2].num_rows = 0;
+  CHECK_USAGE(tilelace_prepare(me->c, NULL, 1), "prepare: problems: got NULL, expected 1");
 }
 
 static void* run_rank(void* argument) {
@@ -169,6 +206,7 @@ static void* run_rank(void* argument) {
   CHECK_USAGE(tilelace_prepare(me->c, problems, 3),
               "op: got an unknown one 7, expected ag_gemm, gemm_rs or gemm_ar");
   problems[0].op = TILELACE_AG_GEMM;
+  refuse_to_prepare(me, problems, &weight);
   CHECK_OK(tilelace_prepare(me->c, problems, 3));
   gather(me, &weight, &bias);
   reduce(me, &weight, &bias);
@@ -241,13 +279,9 @@ static void refuse_nulls(tilelace_communicator* c) {
   NEEDS(tilelace_communicator_size(c, NULL), "size", "size");
   NEEDS(tilelace_communicator_barrier(NULL), "barrier", "communicator");
   NEEDS(tilelace_prepare(NULL, &problem, 1), "prepare", "communicator");
-  CHECK_USAGE(tilelace_prepare(c, NULL, 1), "prepare: problems: got NULL, expected 1");
   NEEDS(tilelace_ag_gemm(NULL, &gather_args), "ag_gemm", "communicator");
-  NEEDS(tilelace_ag_gemm(c, NULL), "ag_gemm", "args");
   NEEDS(tilelace_gemm_rs(NULL, &reduce_args), "gemm_rs", "communicator");
-  NEEDS(tilelace_gemm_rs(c, NULL), "gemm_rs", "args");
   NEEDS(tilelace_gemm_ar(NULL, &reduce_args), "gemm_ar", "communicator");
-  NEEDS(tilelace_gemm_ar(c, NULL), "gemm_ar", "args");
   NEEDS(tilelace_query_plan(NULL, &problem, NULL, 0, NULL), "query_plan", "communicator");
   NEEDS(tilelace_query_plan(c, NULL, NULL, 0, NULL), "query_plan", "problem");
   NEEDS(tilelace_buffer_create(NULL, 64, &buffer), "buffer", "communicator");
