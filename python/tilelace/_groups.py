@@ -31,6 +31,9 @@ DEFAULT_TIMEOUT_S = 300.0
 _joined: dict[tuple[str, str], weakref.ref[Any]] = {}
 _settings: dict[str, dict[str, Any]] = {}
 _joins: dict[tuple[str, str], itertools.count[int]] = {}
+# Of groups that are gone. Their communicators end at a quiet time: whoever collects garbage may be
+# in the middle of a graph's capture, or in a call.
+_gone: list[tuple[str, str]] = []
 
 
 def _group_of(group: Group) -> dist.ProcessGroup:
@@ -85,6 +88,7 @@ def _live(name: str) -> dist.ProcessGroup | None:
 def ensure(name: str, device: str) -> None:
     """Joins where that was not done yet. Collective then."""
     name = plain(name)
+    _leave_gone()
     group = _live(name)
     known = _joined.get((name, device))
     if group is not None and known is not None and known() is group:
@@ -114,6 +118,7 @@ def join(
     backend for CPU and another for GPUs and no `device`), system, peer, timeout.
     """
     pg = _group_of(group)
+    _leave_gone()
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
     kind = torch.device(device).type if device is not None else default_device("join", pg)
     name = pg.group_name
@@ -216,17 +221,31 @@ def _join(pg: dist.ProcessGroup, device: str) -> None:
 def _group_gone(name: str, device: str, process: int) -> None:
     known = _joined.get((name, device))
     if os.getpid() == process and known is not None and known() is None:
-        leave(name, device)
+        del _joined[(name, device)]
+        torch.ops.tilelace._retire(name, device)
+        _gone.append((name, device))
+
+
+def _capturing() -> bool:
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
+def _leave_gone() -> None:
+    """Ends the communicators of groups that are gone, unless a graph is being captured."""
+    if _gone and not _capturing():
+        _gone.clear()  # before: what is collected meanwhile has its turn later
+        torch.ops.tilelace._leave_retired()
 
 
 def leave(group: Group = None, device: str | torch.device | None = None) -> None:
     """Ends this rank's part in a group's communicator; a later call joins anew.
 
-    Peers that are in a call then get an error of kind peer. Happens by itself when the group is
-    destroyed. `device`: "cpu" or "cuda", by default all that the group joined for. Local. Errors:
-    usage (what is no group).
+    Peers that are in a call then get an error of kind peer. Happens by itself after the group is
+    destroyed, when a group is next used. `device`: "cpu" or "cuda", by default all that the group
+    joined for. Local. Errors: usage (what is no group).
     """
     name = plain(group_name(group))
+    _leave_gone()
     for key in list(_joined):
         if key[0] == name and (device is None or key[1] == torch.device(device).type):
             del _joined[key]
@@ -322,4 +341,5 @@ def size_and_rank(name: str) -> tuple[int, int]:
 @atexit.register
 def _leave_all() -> None:
     _joined.clear()
+    _gone.clear()
     torch.ops.tilelace._leave_all()

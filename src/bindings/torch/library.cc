@@ -122,6 +122,12 @@ void leave(std::string group, std::string device) {
   remembered([&] { remove_member(group, device_named(device)); });
 }
 
+void retire(std::string group, std::string device) {
+  remembered([&] { retire_member(group, device_named(device)); });
+}
+
+void leave_retired() { remove_retired_members(); }
+
 void leave_all() { remove_all_members(); }
 
 void abort_group(std::string group, std::string device) {
@@ -245,6 +251,8 @@ const std::vector<OpEntry>& services() {
        TORCH_BOX(&join)},
       {"_set_joiner", "(int address) -> ()", TORCH_BOX(&set_joiner_at)},
       {"_leave", "(str group_name, str device) -> ()", TORCH_BOX(&leave)},
+      {"_retire", "(str group_name, str device) -> ()", TORCH_BOX(&retire)},
+      {"_leave_retired", "() -> ()", TORCH_BOX(&leave_retired)},
       {"_leave_all", "() -> ()", TORCH_BOX(&leave_all)},
       {"_abort", "(str group_name, str device) -> ()", TORCH_BOX(&abort_group)},
       {"_prepare_again", "(str group_name, str device) -> ()", TORCH_BOX(&prepare_again)},

@@ -17,6 +17,7 @@ using Key = std::pair<std::string, Device>;
 struct Registry {
   std::mutex mutex;
   std::map<Key, std::shared_ptr<Member>> members;
+  std::vector<std::shared_ptr<Member>> retired;
   Joiner joiner = nullptr;
 };
 
@@ -181,6 +182,24 @@ void remove_member(const std::string& group, Device device) {
   let_go(std::move(last));
 }
 
+void retire_member(const std::string& group, Device device) {
+  auto& all = registry();
+  const std::scoped_lock lock(all.mutex);
+  const auto found = all.members.find({group, device});
+  if (found == all.members.end()) return;
+  all.retired.push_back(std::move(found->second));
+  all.members.erase(found);
+}
+
+void remove_retired_members() {
+  std::vector<std::shared_ptr<Member>> all;
+  {
+    const std::scoped_lock lock(registry().mutex);
+    all.swap(registry().retired);
+  }
+  for (auto& member : all) let_go(std::move(member));
+}
+
 void remove_all_members() {
   std::map<Key, std::shared_ptr<Member>> all;
   {
@@ -188,6 +207,7 @@ void remove_all_members() {
     all.swap(registry().members);
   }
   for (auto& [key, member] : all) let_go(std::move(member));
+  remove_retired_members();
 }
 
 std::pair<ErrorKind, std::string>& last_error() {

@@ -69,6 +69,10 @@ void add_member(const std::string& group, const CommunicatorOptions& options,
                 Communicator communicator);
 /// Nothing happens where there is none. A forked process only forgets its parent's.
 void remove_member(const std::string& group, Device device);
+/// Nobody finds the member any more, but its communicator lives on until remove_retired_members:
+/// its end would break a graph's capture.
+void retire_member(const std::string& group, Device device);
+void remove_retired_members();
 void remove_all_members();
 
 /// Kind and text of this thread's last error.

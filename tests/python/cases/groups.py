@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Groups: what names one, several at once, their end."""
 import gc
+import os
 from unittest.mock import patch
 
 import tilelace
 import torch
 import torch.distributed as dist
+from tilelace import _groups
 from tilelace._errors import call
 from torch.distributed.device_mesh import init_device_mesh
 
@@ -62,6 +64,29 @@ def a_destroyed_group_is_refused_and_its_communicator_gone(w):
     del again, group
     gc.collect()
     expect_raises("usage", "has not joined", lambda: tilelace.plans(name))
+
+
+@case(2)
+def a_group_that_is_gone_is_left_at_a_quiet_time(w):
+    group = dist.new_group()
+    key = (group.group_name, "cpu")
+    expect_works(w, group, 2)
+    dist.destroy_process_group(group)
+    del group
+    gc.collect()
+    assert key in _groups._gone, "a finaliser has left the group"
+    # Nobody finds it any more.
+    expect_raises("usage", "has not joined", lambda: call(torch.ops.tilelace._plans, *key))
+    capturing, _groups._capturing = _groups._capturing, lambda: True
+    try:
+        expect_works(w, w.group, 2)
+        assert key in _groups._gone, "left in a capture"
+    finally:
+        _groups._capturing = capturing
+    threads = len(os.listdir("/proc/self/task"))
+    expect_works(w, w.group, 2)
+    assert not _groups._gone
+    assert len(os.listdir("/proc/self/task")) < threads, "its communicator has not ended"
 
 
 @case(2, on=BOTH)
