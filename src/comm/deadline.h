@@ -17,7 +17,7 @@ class Deadline {
  public:
   /// Error: usage, unless seconds > 0.
   Deadline(std::string_view op, double seconds) : seconds_(seconds) {
-    require(seconds > 0, "{}: timeout of {} s, expected more than 0", op, seconds);
+    require(seconds > 0, "{}: timeout: got {} s, expected more than 0", op, seconds);
     end_ns_ = StdAtomics::now_ns() + static_cast<std::int64_t>(std::min(seconds, 1e9) * 1e9);
   }
   [[nodiscard]] double seconds() const { return seconds_; }

@@ -30,31 +30,35 @@ sockaddr_un address_of(const std::string& directory, int rank) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   const std::string path = fmt::format("{}/rank-{}.sock", directory, rank);
-  require(path.size() < sizeof address.sun_path,
-          "communicator: socket path {} has {} bytes, expected at most {}: use a shorter directory",
-          path, path.size(), sizeof address.sun_path - 1);
+  require(
+      path.size() < sizeof address.sun_path,
+      "communicator: socket path {}: got {} bytes, expected at most {}: use a shorter directory",
+      path, path.size(), sizeof address.sun_path - 1);
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   return address;
 }
 
 UniqueFd open_private_directory(const std::string& directory) {
   const bool made = mkdir(directory.c_str(), 0700) == 0;
-  require(made || errno == EEXIST, "communicator: making directory {}: {}", directory,
+  require(made || errno == EEXIST,
+          "communicator: directory {}: got {}, expected one that can be made", directory,
           errno_text(errno));
   UniqueFd fd(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat info {};
   const bool opened = fd && fstat(fd.get(), &info) == 0;
-  require(opened, "communicator: directory {}: {}", directory, errno_text(errno));
-  require(info.st_uid == geteuid(), "communicator: directory {} is of uid {}, expected {}",
+  require(opened, "communicator: directory {}: got {}, expected one that opens", directory,
+          errno_text(errno));
+  require(info.st_uid == geteuid(), "communicator: directory {}: got uid {}, expected {}",
           directory, info.st_uid, geteuid());
-  require((info.st_mode & 077) == 0, "communicator: directory {} has mode {:o}, expected 700",
+  require((info.st_mode & 077) == 0, "communicator: directory {}: got mode {:o}, expected 700",
           directory, info.st_mode & 0777);
   return fd;
 }
 
 UniqueFd make_socket() {
   UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) raise(ErrorKind::system, "communicator: socket: {}", errno_text(errno));
+  if (!fd)
+    raise(ErrorKind::system, "communicator: socket: got {}, expected one", errno_text(errno));
   return fd;
 }
 
@@ -66,9 +70,11 @@ void require_same_user(int fd, int rank) {
   ucred who{};
   socklen_t size = sizeof who;
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0)
-    raise(ErrorKind::system, "communicator: SO_PEERCRED: {}", errno_text(errno));
-  require(who.uid == geteuid(), "communicator: a process of uid {} meets rank {}, expected uid {}",
-          who.uid, rank, geteuid());
+    raise(ErrorKind::system, "communicator: SO_PEERCRED: got {}, expected the peer's user",
+          errno_text(errno));
+  require(who.uid == geteuid(),
+          "communicator: peer of rank {}: got a process of uid {}, expected uid {}", rank, who.uid,
+          geteuid());
 }
 
 class Meeting {
@@ -119,10 +125,11 @@ void Meeting::listen_here() {
   const sockaddr_un address = address_of(directory_, rank_);
   while (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR)
-      raise(ErrorKind::system, "communicator: flock of {}: {}", directory_, errno_text(errno));
+      raise(ErrorKind::system, "communicator: lock of {}: got {}, expected it", directory_,
+            errno_text(errno));
     if (deadline_.passed())
-      raise(ErrorKind::timeout, "communicator: lock of {} not had within {} s", directory_,
-            deadline_.seconds());
+      raise(ErrorKind::timeout, "communicator: lock of {}: got none within {} s, expected it",
+            directory_, deadline_.seconds());
     poll(nullptr, 0, 2);
   }
   UniqueFd fd = make_socket();
@@ -131,10 +138,12 @@ void Meeting::listen_here() {
           rank_, directory_);
   unlink(address.sun_path);
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
-    raise(ErrorKind::system, "communicator: bind of {}: {}", address.sun_path, errno_text(errno));
+    raise(ErrorKind::system, "communicator: bind of {}: got {}, expected a socket there",
+          address.sun_path, errno_text(errno));
   listener_ = std::move(fd);
   if (listen(listener_.get(), 2 * kMaxRanks) != 0)
-    raise(ErrorKind::system, "communicator: listen: {}", errno_text(errno));
+    raise(ErrorKind::system, "communicator: listen: got {}, expected a socket that does",
+          errno_text(errno));
 }
 
 /// One try to connect; a rank that is not there yet is tried again later.
@@ -144,7 +153,8 @@ void Meeting::dial(int peer) {
     const bool later = errno == ENOENT || errno == ECONNREFUSED || errno == EAGAIN ||
                        errno == EINTR || errno == ECONNRESET;
     if (!later)
-      raise(ErrorKind::system, "communicator: connect to rank {}: {}", peer, errno_text(errno));
+      raise(ErrorKind::system, "communicator: connection to rank {}: got {}, expected one", peer,
+            errno_text(errno));
     return;
   }
   require_same_user(fd.get(), rank_);

@@ -21,32 +21,33 @@ inline std::string ranks_text(const std::vector<int>& ranks) {
 }
 
 inline void require_ranks(int ranks) {
-  require(ranks >= 1 && ranks <= kMaxRanks, "communicator: {} ranks, expected 1 to {}", ranks,
+  require(ranks >= 1 && ranks <= kMaxRanks, "communicator: ranks: got {}, expected 1 to {}", ranks,
           kMaxRanks);
 }
 
 inline void require_rank(int rank, int ranks) {
-  require(rank >= 0 && rank < ranks, "communicator: rank {} of {} ranks, expected 0 to {}", rank,
-          ranks, ranks - 1);
+  require(rank >= 0 && rank < ranks, "communicator: rank: got {} of {} ranks, expected 0 to {}",
+          rank, ranks, ranks - 1);
 }
 
 inline void require_payload(std::string_view mine) {
-  require(mine.size() <= kMaxPayload, "all_gather: {} bytes, expected at most {}", mine.size(),
-          kMaxPayload);
+  require(mine.size() <= kMaxPayload, "all_gather: payload: got {} bytes, expected at most {}",
+          mine.size(), kMaxPayload);
 }
 
 /// The place of `rank` in the list of a new group. Error: usage.
 inline int require_members(std::span<const int> members, int rank, int ranks) {
   std::vector<bool> seen(static_cast<std::size_t>(ranks));
   for (const int m : members) {
-    require(m >= 0 && m < ranks, "subgroup: rank {} is listed, expected 0 to {}", m, ranks - 1);
-    require(!seen[static_cast<std::size_t>(m)], "subgroup: rank {} is listed twice, expected once",
-            m);
+    require(m >= 0 && m < ranks, "subgroup: members: got rank {}, expected 0 to {}", m, ranks - 1);
+    require(!seen[static_cast<std::size_t>(m)],
+            "subgroup: members: got rank {} twice, expected each rank once", m);
     seen[static_cast<std::size_t>(m)] = true;
   }
   const auto own = std::find(members.begin(), members.end(), rank);
-  require(own != members.end(), "subgroup: own rank {} is not among the {} listed, expected it",
-          rank, members.size());
+  require(own != members.end(),
+          "subgroup: members: got {} without the own rank {}, expected it among them",
+          members.size(), rank);
   return static_cast<int>(own - members.begin());
 }
 

@@ -9,9 +9,11 @@ namespace tilelace::comm {
 bool MulticastPermit::environment_allows() { return env::multicast() == "1"; }
 
 MulticastPermit MulticastPermit::ask(bool option, std::string_view op) {
-  require(option, "{}: multicast needs the communicator's option multicast, got none", op);
+  require(option, "{}: multicast needs the communicator's option multicast, got none, expected it",
+          op);
   const std::string set = env::multicast();
-  require(set == "1", "{}: multicast needs TILELACE_MULTICAST=1 in the environment, got {}", op,
+  require(set == "1",
+          "{}: multicast needs TILELACE_MULTICAST=1 in the environment, got {}, expected 1", op,
           set.empty() ? "none" : set);
   return {};
 }

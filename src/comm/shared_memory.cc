@@ -25,7 +25,8 @@ std::shared_ptr<SymmetricMemory> map_range(std::size_t bytes, int ranks, int pro
   const std::size_t total = stride * static_cast<std::size_t>(ranks);
   void* base = mmap(nullptr, total, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
   if (base == MAP_FAILED)
-    raise(ErrorKind::system, "allocate: mmap of {} bytes: {}", total, errno_text(errno));
+    raise(ErrorKind::system, "allocate: mmap of {} bytes: got {}, expected a range", total,
+          errno_text(errno));
   return std::make_shared<SymmetricMemory>(static_cast<std::byte*>(base), ranks, bytes, stride);
 }
 
@@ -36,7 +37,7 @@ SymmetricMemory::~SymmetricMemory() { munmap(base_, stride_ * static_cast<std::s
 std::size_t stride_of(std::size_t bytes, int ranks) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   require(bytes <= kMaxRange / static_cast<std::size_t>(ranks),
-          "allocate: {} bytes on each of {} ranks, expected at most {} together", bytes, ranks,
+          "allocate: bytes: got {} on each of {} ranks, expected at most {} together", bytes, ranks,
           kMaxRange);
   return bytes == 0 ? page : (bytes + page - 1) / page * page;
 }
@@ -52,27 +53,29 @@ std::shared_ptr<SymmetricMemory> reserve(std::size_t bytes, int ranks) {
 UniqueFd make_sealed_memfd(std::size_t stride) {
   UniqueFd fd(memfd_create("tilelace", MFD_CLOEXEC | MFD_ALLOW_SEALING | kNoExecSeal));
   if (!fd && errno == EINVAL) fd.reset(memfd_create("tilelace", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd) raise(ErrorKind::system, "allocate: memfd_create: {}", errno_text(errno));
+  if (!fd) raise(ErrorKind::system, "allocate: memfd: got {}, expected one", errno_text(errno));
   if (fchmod(fd.get(), 0600) != 0)
-    raise(ErrorKind::system, "allocate: fchmod of a memfd: {}", errno_text(errno));
+    raise(ErrorKind::system, "allocate: mode of a memfd: got {}, expected 600", errno_text(errno));
   if (ftruncate(fd.get(), static_cast<off_t>(stride)) != 0)
-    raise(ErrorKind::system, "allocate: memfd of {} bytes: {}", stride, errno_text(errno));
+    raise(ErrorKind::system, "allocate: size of a memfd: got {}, expected {} bytes",
+          errno_text(errno), stride);
   if (fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0)
-    raise(ErrorKind::system, "allocate: sealing a memfd: {}", errno_text(errno));
+    raise(ErrorKind::system, "allocate: seals of a memfd: got {}, expected them",
+          errno_text(errno));
   return fd;
 }
 
 void check_sealed_memfd(int fd, std::size_t stride, int owner) {
   const int seals = fcntl(fd, F_GET_SEALS);
   if (seals < 0 || (seals & kSeals) != kSeals)
-    raise(ErrorKind::peer, "allocate: memory of rank {} has seals {}, expected {}", owner, seals,
+    raise(ErrorKind::peer, "allocate: memory of rank {}: got seals {}, expected {}", owner, seals,
           kSeals);
   struct stat info {};
   if (fstat(fd, &info) != 0)
-    raise(ErrorKind::system, "allocate: fstat of the memory of rank {}: {}", owner,
-          errno_text(errno));
+    raise(ErrorKind::system, "allocate: fstat of the memory of rank {}: got {}, expected its size",
+          owner, errno_text(errno));
   if (static_cast<std::uint64_t>(info.st_size) != stride)
-    raise(ErrorKind::peer, "allocate: memory of rank {} has {} bytes, expected {}", owner,
+    raise(ErrorKind::peer, "allocate: memory of rank {}: got {} bytes, expected {}", owner,
           info.st_size, stride);
 }
 
@@ -80,8 +83,8 @@ void map_into(const SymmetricMemory& range, int rank, int fd) {
   void* at =
       mmap(range.peer(rank), range.stride(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
   if (at == MAP_FAILED)
-    raise(ErrorKind::system, "allocate: mmap of {} bytes of rank {}: {}", range.stride(), rank,
-          errno_text(errno));
+    raise(ErrorKind::system, "allocate: mmap of {} bytes of rank {}: got {}, expected them mapped",
+          range.stride(), rank, errno_text(errno));
 }
 
 }  // namespace tilelace::comm

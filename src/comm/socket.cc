@@ -155,7 +155,7 @@ IoStatus receive_frame(int socket, Frame& frame, std::string& problem) {
 std::pair<UniqueFd, UniqueFd> make_socket_pair() {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-    raise(ErrorKind::system, "communicator: socketpair: {}", errno_text(errno));
+    raise(ErrorKind::system, "communicator: socket pair: got {}, expected one", errno_text(errno));
   return {UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
@@ -165,10 +165,10 @@ void prepare_socket(int fd) {
   socklen_t size = sizeof domain;
   const bool socket = getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 &&
                       getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0;
-  require(socket, "communicator: descriptor {}: {}, expected a socket", fd, errno_text(errno));
+  require(socket, "communicator: descriptor {}: got {}, expected a socket", fd, errno_text(errno));
   require(
       domain == AF_UNIX && type == SOCK_SEQPACKET,
-      "communicator: socket of domain {} and type {}, expected AF_UNIX {} and SOCK_SEQPACKET {}",
+      "communicator: socket: got domain {} and type {}, expected AF_UNIX {} and SOCK_SEQPACKET {}",
       domain, type, AF_UNIX, static_cast<int>(SOCK_SEQPACKET));
   fcntl(fd, F_SETFD, FD_CLOEXEC);
   const int room = 4 * static_cast<int>(kMaxPayload);  // the default may be smaller than a frame

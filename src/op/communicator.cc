@@ -74,8 +74,11 @@ Communicator::Impl::Impl(std::unique_ptr<comm::Group> g, const CommunicatorOptio
 void Communicator::Impl::enter(std::string_view op, bool alone) {
   require(alone, "{}: got a call from a second thread, expected one call at a time", op);
   if (failure) {
-    raise(failure->kind(), "{}: the communicator refuses calls since an earlier failure: {}", op,
-          failure->what());
+    raise(
+        failure->kind(),
+        "{}: communicator: got one that refuses calls since an earlier failure ({}), expected one "
+        "without",
+        op, failure->what());
   }
 }
 

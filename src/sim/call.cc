@@ -54,7 +54,8 @@ void check_call(const MachineModel& m, const Call& call) {
           op, nodes, m.max_nodes, m.name);
   require(p.m >= 0 && p.m <= kMostRows, "{}: m, got {}, expected 0 to {}", op, p.m, kMostRows);
   require(p.total_n() >= 1 && p.total_n() <= kMostRows && p.k >= 1 && p.k <= kMostRows,
-          "{}: n {} and k {} of a rank, expected 1 to {}", op, p.total_n(), p.k, kMostRows);
+          "{}: n and k of a rank, got {} and {}, expected 1 to {}", op, p.total_n(), p.k,
+          kMostRows);
 }
 
 Call call_of(Problem problem, int local) {

@@ -169,7 +169,7 @@ TEST_F(DrivenPeer, MemoryThatCouldShrinkIsRefused) {
   confirm();
   mine_.join();
   EXPECT_EQ(made_.kind, ErrorKind::peer);
-  EXPECT_TRUE(made_.says("memory of rank 1 has seals 0")) << made_.text;
+  EXPECT_TRUE(made_.says("memory of rank 1: got seals 0")) << made_.text;
 }
 
 TEST_F(DrivenPeer, MemoryOfAnotherSizeIsRefused) {
@@ -177,7 +177,7 @@ TEST_F(DrivenPeer, MemoryOfAnotherSizeIsRefused) {
   offer(kControlBytes, big.get());
   confirm();
   mine_.join();
-  EXPECT_TRUE(made_.says("has 8192 bytes, expected 4096")) << made_.text;
+  EXPECT_TRUE(made_.says("got 8192 bytes, expected 4096")) << made_.text;
 }
 
 TEST_F(DrivenPeer, NoMemoryIsRefused) {

@@ -270,7 +270,7 @@ TEST(ProcessGroup, MemoryIsSealed) {
   EXPECT_EQ(info.st_mode & 0777U, 0600U);
   const UniqueFd loose(memfd_create("loose", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(loose.get(), 8192), 0);
-  EXPECT_TRUE(catch_error([&] { check_sealed_memfd(loose.get(), 8192, 1); }).says("has seals 0"));
+  EXPECT_TRUE(catch_error([&] { check_sealed_memfd(loose.get(), 8192, 1); }).says("got seals 0"));
   EXPECT_EQ(catch_error([&] { check_sealed_memfd(-1, 8192, 1); }).kind, ErrorKind::peer);
 }
 
@@ -280,7 +280,7 @@ TEST(Directory, IsRefusedUnlessPrivate) {
   ASSERT_EQ(chmod(place.path().c_str(), 0755), 0);
   const Caught open = catch_error([&] { make_process_group(0, 2, place.path(), 1); });
   EXPECT_EQ(open.kind, ErrorKind::usage);
-  EXPECT_TRUE(open.says("has mode 755, expected 700")) << open.text;
+  EXPECT_TRUE(open.says("got mode 755, expected 700")) << open.text;
   const Caught deep = catch_error([&] { make_process_group(0, 2, place.path() + "/a/b", 1); });
   EXPECT_EQ(deep.kind, ErrorKind::usage) << deep.text;
   const std::string file = place.path() + "/file";
@@ -293,7 +293,7 @@ TEST(Directory, IsRefusedUnlessPrivate) {
   if (geteuid() == 0) {
     ASSERT_EQ(chown(place.path().c_str(), 12345, 12345), 0);
     const Caught other = catch_error([&] { make_process_group(0, 2, place.path(), 1); });
-    EXPECT_TRUE(other.says("is of uid 12345, expected 0")) << other.text;
+    EXPECT_TRUE(other.says("got uid 12345, expected 0")) << other.text;
   }
 }
 

@@ -120,10 +120,10 @@ TEST(ThreadGroup, SubgroupRefusesWrongLists) {
   const auto refused = [&](std::vector<int> members) {
     return catch_error([&] { groups[1]->subgroup(members, 1); });
   };
-  EXPECT_TRUE(refused({0, 2}).says("own rank 1 is not among the 2 listed"));
-  EXPECT_TRUE(refused({1, 2, 1}).says("rank 1 is listed twice"));
-  EXPECT_TRUE(refused({1, 3}).says("rank 3 is listed, expected 0 to 2"));
-  EXPECT_TRUE(refused({1, -1}).says("rank -1 is listed"));
+  EXPECT_TRUE(refused({0, 2}).says("got 2 without the own rank 1, expected it"));
+  EXPECT_TRUE(refused({1, 2, 1}).says("members: got rank 1 twice"));
+  EXPECT_TRUE(refused({1, 3}).says("members: got rank 3, expected 0 to 2"));
+  EXPECT_TRUE(refused({1, -1}).says("members: got rank -1"));
   EXPECT_EQ(refused({}).kind, ErrorKind::usage);
 }
 

@@ -349,12 +349,13 @@ TEST(OpsUsage, ASubgroupComputesAndWrongListsAreRefused) {
   const auto texts = on_ranks([&](int r) {
     auto& c = world.members[r];
     const auto refused = [&](std::vector<int> list) { return caught([&] { c.subgroup(list); }); };
-    EXPECT_EQ(refused({r, 3}), "usage: subgroup: rank 3 is listed, expected 0 to 2");
-    EXPECT_EQ(refused({-1, r}), "usage: subgroup: rank -1 is listed, expected 0 to 2");
+    EXPECT_EQ(refused({r, 3}), "usage: subgroup: members: got rank 3, expected 0 to 2");
+    EXPECT_EQ(refused({-1, r}), "usage: subgroup: members: got rank -1, expected 0 to 2");
     const auto own = std::to_string(r);
-    EXPECT_EQ(refused({r, r}), "usage: subgroup: rank " + own + " is listed twice, expected once");
-    EXPECT_EQ(refused({}),
-              "usage: subgroup: own rank " + own + " is not among the 0 listed, expected it");
+    EXPECT_EQ(refused({r, r}),
+              "usage: subgroup: members: got rank " + own + " twice, expected each rank once");
+    EXPECT_EQ(refused({}), "usage: subgroup: members: got 0 without the own rank " + own +
+                               ", expected it among them");
     if (r == 1) return;
     auto pair = c.subgroup(std::vector<int>{2, 0});
     const int place = r == 2 ? 0 : 1;
@@ -449,7 +450,8 @@ TEST(OpsUsage, CallsAfterAnAbortAreRefusedWithTheFirstReason) {
   EXPECT_EQ(on_ranks([&](int r) { world.ranks[r].good(kAllReduce).call(world.members[r]); }),
             (Texts{"peer: " + first(0), "peer: " + first(1), "peer: " + first(2)}));
   const auto later = [&](int r) {
-    return "peer: ag_gemm: the communicator refuses calls since an earlier failure: " + first(r);
+    return "peer: ag_gemm: communicator: got one that refuses calls since an earlier failure (" +
+           first(r) + "), expected one without";
   };
   EXPECT_EQ(on_ranks([&](int r) { world.ranks[r].good(kGather).call(world.members[r]); }),
             (Texts{later(0), later(1), later(2)}));
