@@ -21,7 +21,11 @@ namespace {
 constexpr double kBusySpread = 2;
 
 Machine machine_of(const Workload& work, const SessionOptions& options) {
-  if (work.device == Device::cuda) return cuda_machine(work.gpus.multiprocessors);
+  if (work.device == Device::cuda) {
+    Machine machine = cuda_machine(work.gpus.multiprocessors);
+    if (options.multicast) machine.multicast = Multicast::usable;  // or ranks say why not
+    return machine;
+  }
   return machine_for(work.ranks, group_options(options));
 }
 

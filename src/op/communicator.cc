@@ -84,6 +84,7 @@ void Communicator::Impl::enter(std::string_view op, bool alone) {
 
 void Communicator::Impl::fail(const Error& error) {
   failure = error;
+  if (error.kind() != ErrorKind::system) return;  // of a peer; whoever found that has told all
   const auto self = static_cast<std::uint16_t>(group->rank());
   group->abort({static_cast<std::uint8_t>(error.kind()), self, self});
 }

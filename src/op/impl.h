@@ -56,7 +56,8 @@ struct Communicator::Impl {
 
  private:
   void enter(std::string_view op, bool alone);
-  /// Remembers, and tells the peers, who would wait for this rank to their own bound.
+  /// Remembers; of a failure of this rank's own it tells the peers, who would wait for it to their
+  /// own bound.
   void fail(const Error&);
 
   struct CachedPlan {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vendor's GEMM: the baseline, and the product of unfused plans. libcublasLt is loaded when it
-// is first asked for.
+// The vendor's GEMM: the baseline. libcublasLt is loaded when it is first asked for.
 #pragma once
 #include <cuda_runtime_api.h>
 
