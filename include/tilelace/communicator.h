@@ -16,7 +16,7 @@ namespace tilelace {
 /// With `device` cuda every rank has a GPU of its own, and `workers`, `link_*` and `checked` stay
 /// at their defaults.
 struct CommunicatorOptions {
-  int workers = 0;              ///< compute workers a rank; 0: cores / ranks, at least 1
+  int workers = 0;  ///< compute workers a rank; 0: cores / ranks, at least 1
   /// The budget that `workers` must fit; on a GPU the multiprocessors that calls may take, at least
   /// 2. 0: no limit. Communicators whose calls may be under way at once (on several streams of a
   /// GPU, beside NCCL's) need budgets that fit it together, counted by pairs of multiprocessors: a
