@@ -39,8 +39,10 @@ constexpr Index kMostMeshRows = 2048;  ///< among three and four: where that is 
 /// of the time (two H200s, qwen32b, m 4096 and 8192: 3 to 5 % above, p192 1 % below).
 constexpr double kTallCost = 0.03;
 constexpr Index kShortSums = 6144;  ///< k
-constexpr double kPullCost = 0.2;   ///< of the product: four H200s, m 512 to 2048, 18 to 46 %
-constexpr double kForkUs = 6;       ///< copy streams around a call: the kernel before it ends first
+/// Of tiles that predictions look at one by one.
+constexpr Index kMostWaves = 4096;
+constexpr double kPullCost = 0.2;  ///< of the product: four H200s, m 512 to 2048, 18 to 46 %
+constexpr double kForkUs = 6;      ///< copy streams around a call: the kernel before it ends first
 constexpr double kEnterUs = 3;
 constexpr double kFastFlopsPerUs = 6e6;  ///< of a multiprocessor
 
@@ -212,15 +214,17 @@ class Candidates {
     const Index tiles = w.rows * w.cols;
     const double turn = w.us / static_cast<double>(schedule::ceil_div(tiles, w.workers));
     const double each = p_.ranks > 2 ? (a.last_us - a.first_us) / (p_.ranks - 2) : 0;
+    // Several waves at a time where there are more than any call that is made has.
+    const Index waves = schedule::max_of(1, tiles / w.workers / kMostWaves);
     double last = 0;
     for (int worker = 0; worker < w.workers; ++worker) {
       double end = 0;
       Index t = worker;
-      for (; t < tiles && end < a.last_us; t += w.workers) {
+      for (; t < tiles && end < a.last_us; t += waves * w.workers) {
         const auto shard = static_cast<int>(t * p_.ranks / tiles);
         if (shard > 0)
           end = std::max(end, shard < apart ? a.first_us + (shard - 1) * each : a.last_us);
-        end += turn;
+        end += static_cast<double>(waves) * turn;
       }
       // Nobody waits any more.
       if (t < tiles) end += turn * static_cast<double>(schedule::ceil_div(tiles - t, w.workers));
