@@ -108,12 +108,16 @@ def join(
     device: str | torch.device | None = None,
     timeout: float | timedelta = DEFAULT_TIMEOUT_S,
     workers: int = 0,
+    max_workers: int = 0,
 ) -> str:
     """Makes the communicator of a group, over the group's store; returns the group's name.
 
     Optional: a group's first call does it with these defaults, for its tensors' device. `device`:
     "cpu" or "cuda", by default that of the group's backend. `timeout`: bound of every wait, a
     timedelta or seconds, equal on every rank. `workers`: threads of a CPU rank, 0: cores / ranks.
+    `max_workers`: multiprocessors that the group's calls may take of each GPU, 0: all. Where kernels
+    that wait for peers may be on a GPU at the same time, another group's on another stream or
+    NCCL's, all of them need places beside each other (docs/pytorch.md, "Beside other collectives").
     Collective. Errors: usage (ranks of several hosts, ranks that pass other values, a group with a
     backend for CPU and another for GPUs and no `device`), system, peer, timeout.
     """
@@ -125,7 +129,7 @@ def join(
     known = _joined.get((name, kind))
     if known is not None and known() is pg:
         raise usage(f'join: group "{name}": got one that joined for {kind} tensors, expected not')
-    _settings[name] = {"timeout": seconds, "workers": workers}
+    _settings[name] = {"timeout": seconds, "workers": workers, "max_workers": max_workers}
     _join(pg, kind)
     return name
 
@@ -189,7 +193,8 @@ def _meet(pg: dist.ProcessGroup, device: str, mine: dict[str, Any]) -> list[dict
 def _check_same(name: str, all_ranks: list[dict[str, Any]]) -> None:
     """On every rank alike, so that every rank raises."""
     first = all_ranks[0]
-    for key, what in (("host", "host"), ("timeout", "timeout"), ("workers", "workers")):
+    for key, what in (("host", "host"), ("timeout", "timeout"), ("workers", "workers"),
+                      ("max_workers", "max_workers")):
         for rank, other in enumerate(all_ranks):
             if other[key] != first[key]:
                 raise usage(
@@ -200,7 +205,8 @@ def _check_same(name: str, all_ranks: list[dict[str, Any]]) -> None:
 
 def _join(pg: dist.ProcessGroup, device: str) -> None:
     name, rank = pg.group_name, pg.rank()
-    settings = {"timeout": DEFAULT_TIMEOUT_S, "workers": 0, **_settings.get(name, {})}
+    settings = {"timeout": DEFAULT_TIMEOUT_S, "workers": 0, "max_workers": 0,
+                **_settings.get(name, {})}
     directory = tempfile.mkdtemp(prefix="tilelace-") if rank == 0 else ""
     try:
         mine = {"host": _host(), "directory": directory, **settings}
@@ -209,7 +215,7 @@ def _join(pg: dist.ProcessGroup, device: str) -> None:
         index = torch.cuda.current_device() if device == "cuda" else -1
         call(
             torch.ops.tilelace._join, name, device, rank, pg.size(), everyone[0]["directory"],
-            settings["timeout"], settings["workers"], index,
+            settings["timeout"], settings["workers"], settings["max_workers"], index,
         )
     finally:
         if directory:

@@ -164,26 +164,29 @@ TEST(SimPlay, AStragglerHoldsUpAll) {
 }
 
 /// No plan may beat what its bytes and its products take at least.
-TEST(SimPredict, NothingIsFasterThanItsLimits) {
+class SimLimits : public testing::TestWithParam<Op> {};
+
+TEST_P(SimLimits, NothingIsFasterThanThey) {
+  const Op op = GetParam();
   for (const MachineModel& m : {MachineModel{}, tree()}) {
-    for (const Op op : {Op::ag_gemm, Op::gemm_rs, Op::gemm_ar}) {
-      for (const int ranks : {2, 4, 8}) {
-        for (const std::int64_t rows : {1, 64, 500, 2048}) {
-          const Call call = call_of(problem(op, ranks, rows, 4096, 3072), ranks);
-          const Prediction p = predict(m, call);
-          const double wide = op == Op::ag_gemm ? 3072 : 4096;
-          const double wire = static_cast<double>(rows / ranks) * (ranks - 1) * wide * 2e-3 /
-                              std::max(m.links.push_gbps, m.links.store_gbps);
-          EXPECT_GE(p.fused_us, wire);
-          EXPECT_GE(p.medium_us, wire);
-          EXPECT_GE(p.unfused_us, p.gemm_us);
-          // What is exposed of launch and first loads may differ by microseconds.
-          EXPECT_GE(p.fused_us, 0.97 * p.gemm_us) << name_of(op) << ranks << " m " << rows;
-        }
+    for (const int ranks : {2, 4, 8}) {
+      for (const std::int64_t rows : {1, 64, 500, 2048}) {
+        const Call call = call_of(problem(op, ranks, rows, 4096, 3072), ranks);
+        const Prediction p = predict(m, call);
+        const double wide = op == Op::ag_gemm ? 3072 : 4096;
+        const double wire = static_cast<double>(rows / ranks) * (ranks - 1) * wide * 2e-3 /
+                            std::max(m.links.push_gbps, m.links.store_gbps);
+        EXPECT_GE(p.fused_us, wire);
+        EXPECT_GE(p.medium_us, wire);
+        EXPECT_GE(p.unfused_us, p.gemm_us);
+        // What is exposed of launch and first loads may differ by microseconds.
+        EXPECT_GE(p.fused_us, 0.97 * p.gemm_us) << name_of(op) << ranks << " m " << rows;
       }
     }
   }
 }
+INSTANTIATE_TEST_SUITE_P(Ops, SimLimits, testing::Values(Op::ag_gemm, Op::gemm_rs, Op::gemm_ar),
+                         [](const auto& op) { return std::string(name_of(op.param)); });
 
 TEST(SimPredict, EveryByteAndTileOnce) {
   const MachineModel m;

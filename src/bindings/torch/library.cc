@@ -4,6 +4,8 @@
 // that its exception type reaches the caller.
 #include <torch/csrc/stable/library.h>
 
+#include <algorithm>
+#include <limits>
 #include <sstream>
 
 #include "bindings/torch/buffers.h"
@@ -100,12 +102,17 @@ Tensor boxed_reduce_scatter(Tensor x, std::string group, int64_t dim, Sizes size
 
 /// Collective over the group's ranks, which meet in `directory`.
 void join(std::string group, std::string device, int64_t rank, int64_t ranks, std::string directory,
-          double timeout_s, int64_t workers, int64_t device_index) {
+          double timeout_s, int64_t workers, int64_t max_workers, int64_t device_index) {
   remembered([&] {
     CommunicatorOptions options;
     options.device = device_named(device);
     options.timeout_s = timeout_s;
-    options.workers = static_cast<int>(workers);
+    // What no int holds is as wrong as its largest.
+    const auto count = [](int64_t n) {
+      return static_cast<int>(std::clamp<int64_t>(n, -1, std::numeric_limits<int>::max()));
+    };
+    options.workers = count(workers);
+    options.max_workers = count(max_workers);
     options.device_index = static_cast<int>(device_index);
     add_member(
         group, options,
@@ -247,7 +254,7 @@ const std::vector<OpEntry>& services() {
   static const std::vector<OpEntry> all = {
       {"_join",
        "(str group_name, str device, int rank, int ranks, str directory, float timeout_s, "
-       "int workers, int device_index) -> ()",
+       "int workers, int max_workers, int device_index) -> ()",
        TORCH_BOX(&join)},
       {"_set_joiner", "(int address) -> ()", TORCH_BOX(&set_joiner_at)},
       {"_leave", "(str group_name, str device) -> ()", TORCH_BOX(&leave)},

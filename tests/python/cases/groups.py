@@ -100,6 +100,22 @@ def leaving_and_joining_again(w):
     assert w.cuda or "workers 2" in tilelace.plans(w.group)[0]
 
 
+@case(2, on=BOTH)
+def a_share_of_what_there_is(w):
+    most = 60 if w.cuda else 1
+    tilelace.leave(w.group)
+    tilelace.join(w.group, device=w.device, timeout=20, max_workers=most)
+    expect_works(w, w.group, 2)
+    plan = tilelace.plans(w.group)[0]
+    assert w.cuda or "workers 1" in plan, plan
+    tilelace.leave(w.group)
+    expect_raises("usage", "max_workers", lambda: tilelace.join(
+        w.group, device=w.device, timeout=20, max_workers=-1))
+    tilelace.leave(w.group)
+    expect_raises("usage", "max_workers: got", lambda: tilelace.join(
+        w.group, device=w.device, timeout=20, max_workers=most + w.rank))
+
+
 @case(2)
 def a_group_for_cpu_and_gpus_is_asked_which(w):
     group, backends = dist.new_group(), "cpu:gloo,cuda:nccl"
