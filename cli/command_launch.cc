@@ -60,7 +60,7 @@ void add_launch(CLI::App& app, int& exit_code) {
       ->type_name("N");
   command->add_flag("--tag", o->tag, "Print line by line, with [rank] in front");
   command->add_option("--grace", o->grace_s, "Seconds from SIGTERM to SIGKILL")
-      ->check(CLI::Range(0.0, 3600.0))
+      ->check(number_between(0, 3600))
       ->type_name("SECONDS")
       ->capture_default_str();
   command->callback([o, command, &exit_code] {

@@ -255,14 +255,14 @@ void add_plan_options(CLI::App& command, SimulateOptions& o) {
   command.add_option("--blocks", o.blocks, "gemm_ar: row super-blocks")->check(CLI::Range(1, 64));
   command.add_flag("--tried", o.tried, "Also print every plan tried");
   command.add_option("--jitter", o.jitter_us, "Ranks begin up to this many us apart")
-      ->check(CLI::Range(0.0, 1e6));
+      ->check(number_between(0, 1e6));
   command.add_option("--noise", o.noise, "A tile takes up to this share longer (0.1: 10 %)")
-      ->check(CLI::Range(0.0, 10.0));
+      ->check(number_between(0, 10));
   command.add_option("--straggler", o.straggler, "A rank whose tiles take longer")
       ->check(CLI::Range(0, 1023));
   command.add_option("--straggle", o.straggle, "So many times as long")
       ->capture_default_str()
-      ->check(CLI::Range(0.1, 100.0));
+      ->check(number_between(0.1, 100));
   command.add_option("--seed", o.seed, "Of jitter and noise")->capture_default_str();
   command.add_option("--json", o.json, "Write a record a row to this file (- for standard output)");
   command.add_option("--svg", o.svg, "Write the fused call's timeline as a picture");

@@ -148,9 +148,9 @@ PlanOptions baseline_options(const PlanOptions& options, Path path, Device devic
 
 int workers_for(int ranks, int workers) { return cpu_machine(ranks, workers).workers; }
 
-Machine machine_for(int ranks, const CommunicatorOptions& options) {
+Machine machine_for(int ranks, const CommunicatorOptions& options, int multiprocessors) {
   if (options.device == Device::cuda) {
-    Machine machine = cuda_machine();
+    Machine machine = cuda_machine(multiprocessors);
     if (options.multicast) machine.multicast = Multicast::usable;  // or ranks say why not
     return machine;
   }

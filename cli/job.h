@@ -60,7 +60,7 @@ std::vector<Path> baseline_paths(Device device, Op op);
 void travel(Workload& work, std::string_view ways);
 
 /// What the backend says of itself for such a group, without making one.
-Machine machine_for(int ranks, const CommunicatorOptions& options);
+Machine machine_for(int ranks, const CommunicatorOptions& options, int multiprocessors = 132);
 /// 0: cores / ranks, at least 1.
 int workers_for(int ranks, int workers);
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "commands.h"
 #include "core/check.h"
 #include "machine.h"
 #include "measure.h"
@@ -21,12 +22,7 @@ namespace {
 constexpr double kBusySpread = 2;
 
 Machine machine_of(const Workload& work, const SessionOptions& options) {
-  if (work.device == Device::cuda) {
-    Machine machine = cuda_machine(work.gpus.multiprocessors);
-    if (options.multicast) machine.multicast = Multicast::usable;  // or ranks say why not
-    return machine;
-  }
-  return machine_for(work.ranks, group_options(options));
+  return machine_for(work.ranks, group_options(options), work.gpus.multiprocessors);
 }
 
 /// Takes the ranks' messages, puts rows together, prints them.
@@ -219,7 +215,7 @@ void add_session_options(CLI::App& command, SessionOptions& o) {
       ->check(CLI::Range(0, 1024));
   command.add_option("--timeout", o.timeout_s, "Bound of every wait for a peer, seconds")
       ->capture_default_str()
-      ->check(CLI::Range(0.001, 86400.0));
+      ->check(number_between(0.001, 86400));
   command.add_option(
       "--link", o.link,
       "Emulated wire of each rank: GB/s[,latency_us] (default: none, shared memory)");

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/checkpoint.h"
 
+#include <algorithm>
+
 #include "core/check.h"
 #include "model/json_file.h"
 
@@ -11,10 +13,11 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxIndex = std::size_t{64} << 20;
 
-/// An index may name files of its own folder only.
+/// An index may name files of its own folder only; control characters would reach error texts.
 bool is_plain_file(const std::string& name) {
   return !name.empty() && name.front() != '.' && name.find_first_of("/\\") == std::string::npos &&
-         name.find('\0') == std::string::npos;
+         std::none_of(name.begin(), name.end(),
+                      [](unsigned char c) { return c < 0x20 || c == 0x7f; });
 }
 
 }  // namespace

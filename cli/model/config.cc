@@ -193,10 +193,10 @@ void read_biases(ModelConfig& c, const Fields& fields) {
 }
 
 std::string name_from(const std::filesystem::path& file) {
-  if (file.filename() != "config.json") return file.stem().string();
+  if (file.filename() != "config.json") return utf8(file.stem().string());
   std::error_code ignored;
   const auto folder = std::filesystem::absolute(file, ignored).lexically_normal().parent_path();
-  return folder.filename().string();
+  return utf8(folder.filename().string());
 }
 
 }  // namespace

@@ -88,6 +88,11 @@ std::string shown(const nlohmann::json* value) {
   return cut(value->dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
 }
 
+std::string utf8(const std::string& text) {
+  using nlohmann::json;
+  return json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace));
+}
+
 std::string printable(std::string_view name) {
   std::string text = cut(std::string(name.substr(0, kMaxShown + 1)));
   for (char& c : text)

@@ -19,6 +19,9 @@ nlohmann::json parse_object(std::string_view what, const std::filesystem::path& 
 /// A JSON value (null pointer: absent) for an error text: short, ASCII, on one line.
 std::string shown(const nlohmann::json* value);
 
+/// The text with what is no UTF-8 replaced: files' names may be any bytes.
+std::string utf8(const std::string& text);
+
 /// A name from a file for an error text: short, without control characters.
 std::string printable(std::string_view name);
 

@@ -51,6 +51,8 @@ std::string escaped(const std::string& text) {
       out += "&lt;";
     else if (c == '>')
       out += "&gt;";
+    else if (static_cast<unsigned char>(c) < 0x20)
+      out += '?';  // XML has none, escaped or not
     else
       out += c;
   }
@@ -101,9 +103,8 @@ class Figure {
                      row_.k, p.ranks, machine_.name),
          "font-size=\"15\" font-weight=\"bold\"");
     text(kLeft, 37,
-         fmt::format("{}   bound by {}, E {:.2f}, known error {:g} % (median)",
-                     fmt::streamed(p_.plan), p_.bound(), p_.efficiency().value_or(NAN),
-                     machine_.error.median_percent));
+         fmt::format("{}   bound by {}, E {}, known error {:g} % (median)", fmt::streamed(p_.plan),
+                     p_.bound(), show_share(p_.efficiency()), machine_.error.median_percent));
     y_ = 52;
   }
 

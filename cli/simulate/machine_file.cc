@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -37,10 +38,14 @@ class MachineReader {
 
   std::string text(const std::string& section, const std::string& key) {
     const nlohmann::json* value = find(section, key);
-    require(value != nullptr && value->is_string() && !value->get<std::string>().empty(),
-            "machine: {}: {}, got {}, expected a text", file_.string(), dotted(section, key),
-            model::shown(value));
-    return value->get<std::string>();
+    std::string found =
+        value != nullptr && value->is_string() ? value->get<std::string>() : "";
+    // Control characters would reach terminals and pictures.
+    const bool plain = std::none_of(found.begin(), found.end(),
+                                    [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+    require(!found.empty() && plain, "machine: {}: {}, got {}, expected a text of one line",
+            file_.string(), dotted(section, key), model::shown(value));
+    return found;
   }
 
   double number(const std::string& section, const std::string& key, Sources* sources) {

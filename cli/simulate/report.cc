@@ -15,10 +15,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string show_share(std::optional<double> value) {
-  return value && std::isfinite(*value) ? fmt::format("{:.2f}", *value) : "-";
-}
-
 Json or_null(std::optional<double> value) {
   return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
 }
@@ -39,6 +35,10 @@ std::string plan_text(const Plan& p) {
 }
 
 }  // namespace
+
+std::string show_share(std::optional<double> value) {
+  return value && std::isfinite(*value) ? fmt::format("{:.2f}", *value) : "-";
+}
 
 Table simulate_table(const std::vector<SimulatedRow>& rows) {
   return Table(

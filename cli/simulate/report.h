@@ -2,6 +2,7 @@
 // What `tilelace simulate` prints and writes of a prediction.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@ struct SimulatedRow {
   std::int64_t n = 0, k = 0;  ///< of the unsharded product
   sim::Prediction prediction;
 };
+
+/// "0.90"; "-" where there is none.
+std::string show_share(std::optional<double> value);
 
 Table simulate_table(const std::vector<SimulatedRow>& rows);
 std::vector<std::string> simulate_cells(const SimulatedRow& row);

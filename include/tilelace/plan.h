@@ -25,8 +25,8 @@ struct Problem {
   bool bias = false;
   Activation activation = Activation::none;
   bool return_gathered = false;  ///< ag_gemm: also deliver the gathered a [m, k]
-  std::vector<std::int64_t>
-      rows;               ///< rows of each rank's shard; empty: m split evenly, remainder first
+  /// Rows of each rank's shard; empty: m split evenly, remainder first.
+  std::vector<std::int64_t> rows = {};
   bool residual = false;  ///< gemm_rs, gemm_ar: a matrix like `out` is added to the sum
 
   bool operator==(const Problem&) const = default;
@@ -74,7 +74,7 @@ struct PlanOptions {
 /// where tokens are few.
 struct KernelPlan {
   std::string tile;     ///< one of the compiled tile shapes, as "c256"; empty: no product to run
-  int grid = 0;         ///< CTAs of the first weight's kernel
+  int grid = 0;         ///< CTAs of the widest weight's kernel
   int split_tiles = 0;  ///< tiles whose k-steps are shared (the first ones)
   int rounds = 1;       ///< in which they are shared, so that what one sends travels under the next
   int group = 1;        ///< tiles of a group are walked together

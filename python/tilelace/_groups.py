@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Group = Union[str, "dist.ProcessGroup", "DeviceMesh", "tuple[DeviceMesh, Union[int, str]]", None]
 
 DEFAULT_TIMEOUT_S = 300.0
+_DEFAULTS = {"timeout": DEFAULT_TIMEOUT_S, "workers": 0, "max_workers": 0}
 
 _joined: dict[tuple[str, str], weakref.ref[Any]] = {}
 _settings: dict[str, dict[str, Any]] = {}
@@ -193,20 +194,18 @@ def _meet(pg: dist.ProcessGroup, device: str, mine: dict[str, Any]) -> list[dict
 def _check_same(name: str, all_ranks: list[dict[str, Any]]) -> None:
     """On every rank alike, so that every rank raises."""
     first = all_ranks[0]
-    for key, what in (("host", "host"), ("timeout", "timeout"), ("workers", "workers"),
-                      ("max_workers", "max_workers")):
+    for what in ("host", *_DEFAULTS):
         for rank, other in enumerate(all_ranks):
-            if other[key] != first[key]:
+            if other[what] != first[what]:
                 raise usage(
-                    f'join: group "{name}": {what}: got {other[key]} on rank {rank} and '
-                    f"{first[key]} on rank 0, expected the same on every rank"
+                    f'join: group "{name}": {what}: got {other[what]} on rank {rank} and '
+                    f"{first[what]} on rank 0, expected the same on every rank"
                 )
 
 
 def _join(pg: dist.ProcessGroup, device: str) -> None:
     name, rank = pg.group_name, pg.rank()
-    settings = {"timeout": DEFAULT_TIMEOUT_S, "workers": 0, "max_workers": 0,
-                **_settings.get(name, {})}
+    settings = _settings.get(name, _DEFAULTS)
     directory = tempfile.mkdtemp(prefix="tilelace-") if rank == 0 else ""
     try:
         mine = {"host": _host(), "directory": directory, **settings}

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "comm/group.h"
 #include "core/check.h"
@@ -25,12 +26,31 @@ inline std::pair<std::string_view, std::string_view> first_difference(std::strin
   }
 }
 
+/// Everyone's text by rank, however long: in as many pieces as the longest one takes. A piece
+/// begins with what comes behind it: '+' another, '.' none.
+inline std::vector<std::string> gather_texts(comm::Group& group, std::string_view mine,
+                                             double timeout_s) {
+  std::vector<std::string> all(static_cast<std::size_t>(group.ranks()));
+  for (bool more = true; more;) {
+    const auto piece = mine.substr(0, comm::kMaxPayload - 1);
+    mine.remove_prefix(piece.size());
+    const auto parts =
+        group.all_gather(fmt::format("{}{}", mine.empty() ? '.' : '+', piece), timeout_s);
+    more = false;
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+      more = more || parts[p].starts_with('+');
+      all[p].append(parts[p], std::min<std::size_t>(1, parts[p].size()));
+    }
+  }
+  return all;
+}
+
 /// `mine` is what must be equal on every rank; with a refusal this rank only tells its peers why.
 /// Collective. Errors: usage (on every rank that did not refuse), peer, timeout.
 inline void agree_on_calls(comm::Group& group, std::string_view mine, std::string_view refusal,
                            double timeout_s) {
   const std::string own = refusal.empty() ? std::string(mine) : fmt::format("!{}", refusal);
-  const auto all = group.all_gather(own, timeout_s);
+  const auto all = gather_texts(group, own, timeout_s);
   for (int p = 0; p < group.ranks(); ++p) {
     const std::string& theirs = all[static_cast<std::size_t>(p)];
     if (!refusal.empty() || theirs == own) continue;

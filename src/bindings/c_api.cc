@@ -40,14 +40,15 @@ tilelace::CommunicatorOptions options_of(const tilelace_options* o) {
   options.link_bytes_per_s = o->link_bytes_per_s;
   options.link_latency_s = o->link_latency_s;
   options.device = as<tilelace::Device>(o->device);
-  options.device_index = o->gpu - 1;
+  options.device_index = std::max(o->gpu, -INT32_MAX) - 1;
   return options;
 }
 
-tilelace::Preparation preparation_of(const tilelace_problem& p, int ranks) {
-  require(p.num_weights == 0 || p.weights != nullptr, "prepare: weights: got NULL, expected {}",
+tilelace::Preparation preparation_of(const char* name, const tilelace_problem& p, int ranks) {
+  require(p.num_weights == 0 || p.weights != nullptr, "{}: weights: got NULL, expected {}", name,
           p.num_weights);
-  require(p.num_rows == 0 || p.rows != nullptr, "prepare: rows: got NULL, expected {}", p.num_rows);
+  require(p.num_rows == 0 || p.rows != nullptr, "{}: rows: got NULL, expected {}", name,
+          p.num_rows);
   tilelace::Preparation result;
   auto& problem = result.problem;
   problem.op = as<tilelace::Op>(p.op);
@@ -128,7 +129,7 @@ std::vector<tilelace::Preparation> preparations_of(const tilelace_problem* probl
                                                    int ranks) {
   require(count == 0 || problems != nullptr, "prepare: problems: got NULL, expected {}", count);
   std::vector<tilelace::Preparation> list;
-  for (size_t i = 0; i < count; ++i) list.push_back(preparation_of(problems[i], ranks));
+  for (size_t i = 0; i < count; ++i) list.push_back(preparation_of("prepare", problems[i], ranks));
   return list;
 }
 
@@ -272,8 +273,8 @@ tilelace_status tilelace_query_plan(const tilelace_communicator* c, const tilela
     need(c, "query_plan", "communicator");
     need(problem, "query_plan", "problem");
     require(size == 0 || text != nullptr, "query_plan: text: got NULL, expected {} bytes", size);
-    const auto plan =
-        tilelace::query_plan(c->member, preparation_of(*problem, c->member.size()).problem);
+    const auto p = preparation_of("query_plan", *problem, c->member.size());
+    const auto plan = tilelace::query_plan(c->member, p.problem);
     std::ostringstream os;
     os << plan << "; " << plan.reason << "; staging " << plan.staging_bytes << " bytes a slot";
     const std::string full = os.str();

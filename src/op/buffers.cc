@@ -5,6 +5,16 @@
 #include "tilelace/communicator.h"
 
 namespace tilelace {
+namespace {
+
+/// What a buffer stands on: nothing, once it was moved from.
+template <class Impl>
+Impl& standing(const std::unique_ptr<Impl>& impl, const char* what) {
+  require(impl != nullptr, "{}: got an empty one, expected one that was not moved from", what);
+  return *impl;
+}
+
+}  // namespace
 
 struct SymmetricBuffer::Impl {
   ReachableMemory memory;
@@ -23,22 +33,28 @@ SymmetricBuffer::SymmetricBuffer(SymmetricBuffer&&) noexcept = default;
 SymmetricBuffer& SymmetricBuffer::operator=(SymmetricBuffer&&) noexcept = default;
 SymmetricBuffer::~SymmetricBuffer() = default;
 
-void* SymmetricBuffer::local() const { return peer(impl_->rank); }
+void* SymmetricBuffer::local() const { return peer(standing(impl_, "symmetric buffer").rank); }
 void* SymmetricBuffer::peer(int rank) const {
-  require(rank >= 0 && rank < impl_->ranks, "symmetric buffer: rank: got {}, expected 0 to {}",
-          rank, impl_->ranks - 1);
-  return impl_->memory.base + static_cast<std::size_t>(rank) * impl_->memory.stride;
+  const Impl& i = standing(impl_, "symmetric buffer");
+  require(rank >= 0 && rank < i.ranks, "symmetric buffer: rank: got {}, expected 0 to {}", rank,
+          i.ranks - 1);
+  return i.memory.base + static_cast<std::size_t>(rank) * i.memory.stride;
 }
-std::size_t SymmetricBuffer::bytes() const { return impl_->memory.bytes; }
+std::size_t SymmetricBuffer::bytes() const {
+  return standing(impl_, "symmetric buffer").memory.bytes;
+}
 
 struct DeviceBuffer::Impl {
   std::unique_ptr<RankMemory> memory;
   std::size_t bytes = 0;
 
-  [[nodiscard]] std::byte* at(std::size_t offset, std::size_t count) const {
+  /// `host`: where the bytes come from or go to.
+  [[nodiscard]] std::byte* at(std::size_t offset, std::size_t count, const void* host) const {
     require(offset <= bytes && count <= bytes - offset,
-            "device buffer: bytes {} to {}: got a buffer of {}, expected them inside", offset,
-            offset + count, bytes);
+            "device buffer: {} bytes from {}: got a buffer of {}, expected them inside", count,
+            offset, bytes);
+    require(host != nullptr || count == 0,
+            "device buffer: host memory: got null, expected {} bytes", count);
     return memory->data() + offset;
   }
 };
@@ -53,15 +69,17 @@ DeviceBuffer::DeviceBuffer(DeviceBuffer&&) noexcept = default;
 DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&&) noexcept = default;
 DeviceBuffer::~DeviceBuffer() = default;
 
-void* DeviceBuffer::data() const { return impl_->memory->data(); }
-std::size_t DeviceBuffer::bytes() const { return impl_->bytes; }
+void* DeviceBuffer::data() const { return standing(impl_, "device buffer").memory->data(); }
+std::size_t DeviceBuffer::bytes() const { return standing(impl_, "device buffer").bytes; }
 
 void DeviceBuffer::upload(const void* from, std::size_t bytes, std::size_t offset) {
-  impl_->memory->copy(impl_->at(offset, bytes), from, bytes);
+  const Impl& i = standing(impl_, "device buffer");
+  i.memory->copy(i.at(offset, bytes, from), from, bytes);
 }
 
 void DeviceBuffer::download(void* to, std::size_t bytes, std::size_t offset) const {
-  impl_->memory->copy(to, impl_->at(offset, bytes), bytes);
+  const Impl& i = standing(impl_, "device buffer");
+  i.memory->copy(to, i.at(offset, bytes, to), bytes);
 }
 
 }  // namespace tilelace

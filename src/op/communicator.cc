@@ -82,6 +82,11 @@ void Communicator::Impl::enter(std::string_view op, bool alone) {
   }
 }
 
+Error Communicator::Impl::of_system(std::string_view op, const std::exception& e) const {
+  return {ErrorKind::system, fmt::format("{}: rank {}: got {}, expected memory and threads for it",
+                                         op, group->rank(), e.what())};
+}
+
 void Communicator::Impl::fail(const Error& error) {
   failure = error;
   if (error.kind() != ErrorKind::system) return;  // of a peer; whoever found that has told all
@@ -166,8 +171,11 @@ Communicator Communicator::process(int rank, int ranks, const std::string& direc
 
 Communicator Communicator::from_sockets(int rank, std::vector<int> sockets,
                                         const CommunicatorOptions& options) {
+  // Closed here, too, where the options are wrong: peers shall not wait for this rank.
+  std::vector<comm::UniqueFd> owned(sockets.begin(), sockets.end());
   const auto o = with_gpu(checked_options(options, static_cast<int>(sockets.size())), rank);
   require(!o.checked, "communicator: checked: got processes, expected ranks as threads");
+  for (auto& fd : owned) fd.release();
   return Impl::wrap(
       std::make_unique<Impl>(comm::make_socket_group(rank, std::move(sockets), o.timeout_s), o));
 }

@@ -3,6 +3,7 @@
 #pragma once
 #include <sys/types.h>
 
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -35,6 +36,10 @@ struct Communicator::Impl {
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::usage) fail(e);
       throw;
+    } catch (const std::exception& e) {  // no memory, no thread: no peer shall wait for this rank
+      const Error error = of_system(op, e);
+      fail(error);
+      throw error;
     }
   }
   /// The same for what concerns no peer: a failure is nobody else's, and is not remembered.
@@ -42,7 +47,13 @@ struct Communicator::Impl {
   void call_alone(std::string_view op, Body body) {
     const std::unique_lock lock(busy, std::try_to_lock);
     enter(op, lock.owns_lock());
-    body();
+    try {
+      body();
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& e) {
+      throw of_system(op, e);
+    }
   }
 
   /// The plan of this problem; made once for each.
@@ -55,6 +66,8 @@ struct Communicator::Impl {
   std::unique_ptr<Backend> backend;  // after group: it goes first
 
  private:
+  /// The one exception of the library, of another.
+  [[nodiscard]] Error of_system(std::string_view op, const std::exception&) const;
   void enter(std::string_view op, bool alone);
   /// Remembers; of a failure of this rank's own it tells the peers, who would wait for it to their
   /// own bound.

@@ -218,7 +218,9 @@ void refuse(Communicator& c, const std::string& reason, void* stream) {
 }
 
 void refuse_prepare(Communicator& c, const std::string& reason) {
-  c.impl().call("prepare", [&] { c.impl().backend->prepare({}, reason); });
+  // Without a reason it would be a prepare of nothing.
+  const std::string_view told = reason.empty() ? "no reason given" : std::string_view(reason);
+  c.impl().call("prepare", [&] { c.impl().backend->prepare({}, told); });
 }
 
 Plan query_plan(const Communicator& c, const Problem& problem, const PlanOptions& options) {

@@ -88,6 +88,9 @@ std::string illegal(const Problem& p, const Plan& plan) {
   if (plan.chunk_rows < 1) {
     return fmt::format("chunk_rows is {}, must be at least 1", plan.chunk_rows);
   }
+  if (plan.chunk_rows > plan::kMaxExtent) {
+    return fmt::format("chunk_rows is {}, must be at most {}", plan.chunk_rows, plan::kMaxExtent);
+  }
   if (plan.blocks < 1 || plan.blocks > 64) {
     return fmt::format("blocks is {}, must be 1 to 64", plan.blocks);
   }
@@ -153,17 +156,20 @@ std::vector<Plan> plan::candidates(const Problem& p, const Machine& machine,
 }
 
 Machine cpu_machine(int ranks, int workers, double link_bytes_per_s, double link_latency_s) {
+  require(ranks >= 1 && ranks <= plan::kMaxRanks, "cpu_machine: ranks: got {}, expected 1 to {}",
+          ranks, plan::kMaxRanks);
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   Machine m;
   m.workers = workers > 0 ? workers : std::max(1, cores / ranks);
   m.link_bytes_per_s = link_bytes_per_s;
   m.link_latency_s = link_latency_s;
-  m.rank_flops_per_s = 150e9 * std::min(m.workers * ranks, cores) / ranks;
+  m.rank_flops_per_s = 150e9 * std::min<double>(1.0 * m.workers * ranks, cores) / ranks;
   return m;
 }
 
 Plan make_plan(const Problem& p, const Machine& machine, const PlanOptions& options) {
   plan::check_problem(p);
+  plan::check_options(p.op, options);
   if (machine.device == Device::cuda) return plan::make_cuda_plan(p, machine, options);
   const Plan* best = nullptr;
   Cost best_cost;

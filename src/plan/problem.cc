@@ -20,6 +20,10 @@ std::size_t Problem::outputs() const { return activation == Activation::swiglu ?
 namespace plan {
 namespace {
 
+/// Bytes of staging for every element and rank, at most: what ranks send each other in padded rows,
+/// and flags of tiles of one element.
+constexpr std::int64_t kMostStaged = 4 * 512;
+
 void check_extents(const Problem& p) {
   const auto op = name_of(p.op);
   require(p.m >= 0 && p.m <= kMaxExtent, "{}: m: got {}, expected 0 to {}", op, p.m, kMaxExtent);
@@ -29,13 +33,14 @@ void check_extents(const Problem& p) {
   for (const auto n : p.n) {
     require(n >= 1 && n <= kMaxExtent, "{}: n: got {}, expected 1 to {}", op, n, kMaxExtent);
   }
-  std::int64_t bytes = 0;
-  const bool overflow = __builtin_mul_overflow(p.m, p.k, &bytes) ||
-                        __builtin_mul_overflow(bytes, 4 * p.ranks, &bytes) ||
-                        __builtin_mul_overflow(p.m, p.total_n(), &bytes) ||
-                        __builtin_mul_overflow(bytes, 4 * p.ranks, &bytes);
-  require(!overflow, "{}: m {} x n {} x k {}: got a size over 64 bits, expected less", op, p.m,
-          p.total_n(), p.k);
+  const auto overflows = [&](std::int64_t columns) {
+    std::int64_t bytes = 0;
+    return __builtin_mul_overflow(p.m, columns, &bytes) ||
+           __builtin_mul_overflow(bytes, kMostStaged * p.ranks, &bytes);
+  };
+  require(!overflows(p.k) && !overflows(p.total_n()),
+          "{}: m {} x n {} x k {}: got a size over 64 bits, expected less", op, p.m, p.total_n(),
+          p.k);
 }
 
 void check_rows(const Problem& p) {
@@ -84,6 +89,25 @@ void check_problem(const Problem& p) {
             "{}: swiglu: got weights of n {}, expected two of equal n (gate, up)", op,
             fmt::join(p.n, "+"));
   }
+}
+
+void check_options(Op op, const PlanOptions& o) {
+  const auto known = [&](const char* what, const auto& asked, auto last) {
+    if (asked.value_or(last) <= last) return;
+    std::string names;
+    for (int i = 0; i <= static_cast<int>(last); ++i)
+      names += fmt::format("{}{}",
+                           i == 0                        ? ""
+                           : i == static_cast<int>(last) ? " or "
+                                                         : ", ",
+                           name_of(static_cast<decltype(last)>(i)));
+    raise(ErrorKind::usage, "{}: {}: got an unknown one {}, expected {}", name_of(op), what,
+          static_cast<int>(*asked), names);
+  };
+  known("path", o.path, Path::unfused);
+  known("route", o.route, RouteKind::two_level);
+  known("transport", o.transport, Transport::multimem);
+  known("partials", o.partials, DType::fp32);
 }
 
 }  // namespace plan

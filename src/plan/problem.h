@@ -12,4 +12,7 @@ constexpr std::int64_t kMaxExtent = std::int64_t{1} << 40;
 /// Throws a usage error that names the first thing wrong with the problem.
 void check_problem(const Problem&);
 
+/// Errors: usage, where an option is none of its kind.
+void check_options(Op, const PlanOptions&);
+
 }  // namespace tilelace::plan

@@ -114,6 +114,9 @@ std::uint32_t agreement_hash(const Problem& p, const Plan& plan) {
   mix(static_cast<int>(p.op));
   mix(p.ranks);
   mix(p.m);
+  // How long the lists are: else the end of one could be taken for what comes after another.
+  mix(static_cast<std::int64_t>(p.n.size()));
+  mix(static_cast<std::int64_t>(p.rows.size()));
   for (const auto n : p.n) mix(n);
   mix(p.k);
   mix(static_cast<int>(p.dtype));

@@ -85,9 +85,10 @@ Plan base_plan(const MachineModel& m, const Call& call, const Choices& choices, 
   plan.straddle = cut.straddle;
   const Tile tile = choices.tile.value_or(best_tile(m, p, cut));
   plan.tile_m = tile.rows;
-  const int group = group_of(m, p, plan, tile);
-  plan.tile_n = tile.cols * group;
-  plan.workers = std::max(1, static_cast<int>(m.compute.multiprocessors) / group);
+  const int all = static_cast<int>(m.compute.multiprocessors);
+  plan.workers = std::max(1, all / group_of(m, p, plan, tile));
+  // What fused_tiles divides by, so that a tile stays as wide as it is.
+  plan.tile_n = tile.cols * std::max(1, all / plan.workers);
   plan.partials = p.dtype;
   return plan;
 }

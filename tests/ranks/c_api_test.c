@@ -221,7 +221,7 @@ static void* run_rank(void* argument) {
               "query_plan: text: got NULL, expected 8 bytes");
   problems[1].weights = NULL;
   CHECK_USAGE(tilelace_query_plan(me->c, &problems[1], text, sizeof text, NULL),
-              "prepare: weights: got NULL, expected 1");
+              "query_plan: weights: got NULL, expected 1");
 
   tilelace_buffer* buffer = NULL;
   void* address = NULL;

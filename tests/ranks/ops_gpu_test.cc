@@ -84,7 +84,8 @@ TEST(CpuRanks, HaveDeviceBuffersOnTheHost) {
   buffer.upload("abc", 3, 7);
   buffer.download(got.data(), 4, 6);
   EXPECT_EQ(std::memcmp(got.data(), "\0abc", 4), 0);
-  expect_error([&] { buffer.upload("abc", 3, 8); }, ErrorKind::usage, "bytes 8 to 11");
+  expect_error([&] { buffer.upload("abc", 3, 8); }, ErrorKind::usage,
+               "3 bytes from 8: got a buffer of 10");
   expect_error([&] { buffer.download(got.data(), 1, 11); }, ErrorKind::usage, "a buffer of 10");
   DeviceBuffer none(comms[0], 0);
   none.upload(nullptr, 0);

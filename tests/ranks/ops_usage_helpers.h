@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
@@ -404,6 +405,15 @@ inline const std::vector<BadCall> kBadPlans = {
        "divide 3 ranks",
        o.route = RouteKind::two_level, o.local_ranks = 2),
     AR("tile: got 4096x256, expected one that was prepared", o.tile_m = 4096, o.chunk_rows = 64),
+    AG("path: got an unknown one 3, expected fused, medium or unfused", o.path = Path{3}),
+    AR("route: got an unknown one 9, expected mesh, ring or two_level", o.route = RouteKind{9}),
+    RS("transport: got an unknown one 6, expected push, pull, store, nccl, add or multimem",
+       o.transport = Transport{6}),
+    RS("partials: got an unknown one 3, expected bf16, fp16 or fp32", o.partials = DType{3}),
+    AR("plan: got fused mesh push, expected a legal one: chunk_rows is 9223372036854775807, must "
+       "be "
+       "at most 1099511627776",
+       o.chunk_rows = std::numeric_limits<std::int64_t>::max()),
     RS("straddle: got a plan that was not prepared, expected its options in prepare",
        o.straddle = true),
 };

@@ -13,13 +13,7 @@ namespace tilelace::sim {
 namespace {
 
 Problem problem(Op op, int ranks, std::int64_t m, std::int64_t n, std::int64_t k) {
-  Problem p;
-  p.op = op;
-  p.ranks = ranks;
-  p.m = m;
-  p.n = {n};
-  p.k = k;
-  return p;
+  return {.op = op, .ranks = ranks, .m = m, .n = {n}, .k = k};
 }
 
 MachineModel tree() {
@@ -255,6 +249,19 @@ TEST(SimPredict, AThousandRanksOverNodes) {
   EXPECT_EQ(o.stuck, "");
   EXPECT_EQ(plan.route, RouteKind::two_level);
   EXPECT_DOUBLE_EQ(o.bytes, 1023.0 * 65536 * 12288 * 2);
+}
+
+TEST(SimCall, TilesKeepTheirWidthWhereAWorkerStandsForSeveral) {
+  MachineModel m;
+  m.name = "m";
+  const Call call = call_of(problem(Op::gemm_rs, 8, 4096, 4096, 512), 8);
+  Choices choices;
+  choices.tile = Tile{1, 1};
+  for (const Plan& plan : fused_plans(m, call, choices)) {
+    EXPECT_LT(plan.workers, 132);
+    EXPECT_EQ(plan.tile_n, 132 / plan.workers);
+    EXPECT_GT(costs_of(m, call, plan).tile_us(1), 0);
+  }
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ using schedule::RowRange;
 /// in its next call before a peer has seen that: the next header must not hide the refusal.
 struct Control {
   std::array<std::array<comm::Header, comm::kMaxRanks>, 2> headers;
-  std::array<std::array<char, 320>, 2> cards;
+  std::array<std::array<char, 1024>, 2> cards;  // 64 shards and a plan fit
 };
 
 /// The hash of a call that a rank refused; its card says why.

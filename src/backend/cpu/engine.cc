@@ -138,8 +138,7 @@ namespace {
 class HostMemory : public RankMemory {
  public:
   explicit HostMemory(std::size_t bytes)
-      : data_(static_cast<std::byte*>(std::aligned_alloc(256, (bytes + 255) / 256 * 256)),
-              std::free) {
+      : data_(bytes > kMost ? nullptr : allocated((bytes + 255) / 256 * 256), std::free) {
     if (data_ == nullptr) raise(ErrorKind::system, "memory: got none, expected {} bytes", bytes);
     std::memset(data_.get(), 0, bytes);
   }
@@ -149,6 +148,12 @@ class HostMemory : public RankMemory {
   }
 
  private:
+  /// More than this no address space has; rounded up, still larger sizes would wrap.
+  static constexpr std::size_t kMost = std::size_t{1} << 62;
+  static std::byte* allocated(std::size_t bytes) {
+    return static_cast<std::byte*>(std::aligned_alloc(256, bytes));
+  }
+
   std::unique_ptr<std::byte, void (*)(void*)> data_;
 };
 

@@ -130,9 +130,6 @@ void Engine::prepare(std::span<const PreparedCall> calls, std::string_view refus
   try {
     make_workers(calls);
   } catch (const std::exception& e) {
-    group_.abort({static_cast<std::uint8_t>(ErrorKind::system),
-                  static_cast<std::uint16_t>(group_.rank()),
-                  static_cast<std::uint16_t>(group_.rank())});
     raise(ErrorKind::system, "prepare: rank {}: {}", group_.rank(), e.what());
   }
   allocate_slots(calls);
@@ -141,6 +138,8 @@ void Engine::prepare(std::span<const PreparedCall> calls, std::string_view refus
 WeightColumns Engine::check_call(const Call& call, Part part) const {
   require(slots_ != nullptr, "{}: got a call before prepare, expected prepare first", call.name);
   if (part != Part::gemm) check_staging(*call.problem, call.layout);
+  // A gather alone has no tiles, and no say in how large they are.
+  if (part == Part::collective && call.problem->op == Op::ag_gemm) return {};
   check_tile(*call.problem, *call.plan);
   if (part == Part::collective) return {};
   return columns_of(*call.problem, *call.plan, *call.operands);
