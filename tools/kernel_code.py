@@ -16,7 +16,8 @@ PLAIN = "GemmParams"
 UNSTAGED = "GemmWideParams"  # fp32 goes straight from registers to memory
 SWITCHED = "GemmSumsParams"  # the switch adds
 PULLED = SWITCHED + " by peers"
-KINDS = {PLAIN: "", "AgGemmParams": " ag_gemm", "GemmRsParams": " gemm_rs",
+KINDS = {PLAIN: "", "AgGemmParams": " ag_gemm", "AgGemmAcrossParams": " ag_gemm across",
+         "GemmRsParams": " gemm_rs",
          "GemmRsPairParams": " gemm_rs pairs",
          "GemmArParams": " gemm_ar", "GemmGatedParams": " gated",
          "AgGemmGatedParams": " ag_gemm gated", UNSTAGED: " fp32",

@@ -40,7 +40,7 @@ constexpr Index kMostMeshRows = 2048;  ///< among three and four: where that is 
 constexpr double kTallCost = 0.03;
 constexpr Index kShortSums = 6144;  ///< k
 /// Of tiles that predictions look at one by one.
-constexpr Index kMostWaves = 4096;
+constexpr Index kMostWaves = 1024;
 constexpr double kPullCost = 0.2;  ///< of the product: four H200s, m 512 to 2048, 18 to 46 %
 constexpr double kForkUs = 6;      ///< copy streams around a call: the kernel before it ends first
 constexpr double kEnterUs = 3;
@@ -72,7 +72,7 @@ class Candidates {
   explicit Candidates(const Problem& p) : p_(p), borders_(borders_of(p)) {
     most_rows_ = split_of(p, borders_).max_rows();
     row_bytes_ = p.k * static_cast<Index>(size_of(p.dtype));
-    first_n_ = product_of(p, 0, p.m).n;
+    first_n_ = product_of(p, widest_product(p), p.m).n;
     scale_ = static_cast<double>(p.total_n()) / static_cast<double>(first_n_);
   }
 
@@ -116,13 +116,13 @@ class Candidates {
 
  private:
   [[nodiscard]] std::vector<GemmPlan> gemms(Index m, const GemmMachine& machine) const {
-    auto all = gemm_candidates(product_of(p_, 0, m), machine);
+    auto all = gemm_candidates(product_of(p_, widest_product(p_), m), machine);
     std::erase_if(all, [](const GemmPlan& g) { return !can_gather(g.tile); });
     return all;
   }
   /// Whether its tiles may begin anew in every shard.
   static bool can_be_cut(const GemmPlan& gemm) {
-    return !gemm.tile.swapped && gemm.split_tiles == 0;
+    return gemm.split_tiles == 0 && (!gemm.tile.swapped || is_across(gemm.tile));
   }
 
   void add(AgGemmPlan plan, const Way& way, double us) {
@@ -136,11 +136,12 @@ class Candidates {
 
   void add_by_shard(const GemmPlan& gemm, const schedule::RowSplit& split, Transport transport,
                     RouteKind route) {
-    const Index rows = gemm.tile.worker_rows();
+    const Index rows = gemm.tile.worker_tokens();
     const Index tiles = tile_rows_by_shard(split, rows);
     const double us = gemm.predicted_us * scale_ * static_cast<double>(tiles) /
                       static_cast<double>(schedule::ceil_div(p_.m, rows));
-    const Walk walk{us, tiles, schedule::ceil_div(first_n_, gemm.tile.worker_cols()), gemm.workers};
+    const Walk walk{us, tiles, schedule::ceil_div(first_n_, gemm.tile.worker_columns()),
+                    gemm.workers};
     if (transport == Transport::store) {
       const Way way{transport, route, push_chunk()};
       const double held_up = us + kPushedShardCost * pushed();
@@ -197,7 +198,7 @@ class Candidates {
     schedule::detail::walk_joined(order, joins);
     Index columns = 0;
     for (int i = 0; i < order.walks; ++i)
-      columns += order.walked[i].cols * readings(order.walked[i].rows * t.worker_rows());
+      columns += order.walked[i].cols * readings(order.walked[i].rows * t.worker_tokens());
     const Index apart = readings(most_rows_) + readings(p_.m - most_rows_);
     const double saved =
         static_cast<double>(apart) - static_cast<double>(columns) / static_cast<double>(w.cols);
@@ -253,7 +254,7 @@ class Candidates {
 
   /// Each of its products reads the weight, which its prediction knows.
   void add_medium(const GemmPlan& gemm) {
-    if (gemm.tile.swapped) return;
+    if (gemm.tile.swapped && !is_across(gemm.tile)) return;
     const Way way{Transport::push, RouteKind::mesh, schedule::max_of(1, most_rows_)};
     const double shard = gemm.predicted_us * scale_;
     const double last = arrival_of(way, most_rows_, row_bytes_, p_.ranks).last_us;
@@ -318,8 +319,13 @@ GemmProblem product_of(const Problem& p, std::size_t i, std::int64_t m) {
   return {m, gated ? p.total_n() : p.n.at(i), p.k, p.dtype, gated};
 }
 
+std::size_t widest_product(const Problem& p) {
+  if (p.activation == Activation::swiglu) return 0;
+  return static_cast<std::size_t>(std::max_element(p.n.begin(), p.n.end()) - p.n.begin());
+}
+
 GemmProblem merged_product(const Problem& p, const GemmTile& t) {
-  const Index cols = t.swapped ? t.worker_rows() : t.worker_cols();
+  const Index cols = t.worker_columns();
   GemmProblem all{p.m, 0, p.k, p.dtype};
   for (const Index n : p.n) all.n += schedule::ceil_div(n, cols) * cols;
   return all;
@@ -334,7 +340,7 @@ bool is_merged(const Problem& p, const AgGemmPlan& plan) {
 double products_us(const Problem& p, const AgGemmPlan& plan) {
   if (is_merged(p, plan)) return plan.gemm.predicted_us;
   return plan.gemm.predicted_us * static_cast<double>(p.total_n()) /
-         static_cast<double>(product_of(p, 0, p.m).n);
+         static_cast<double>(product_of(p, widest_product(p), p.m).n);
 }
 
 std::string describe(const AgGemmPlan& plan) {

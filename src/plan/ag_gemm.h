@@ -13,7 +13,7 @@
 namespace tilelace::plan {
 
 struct AgGemmPlan {
-  GemmPlan gemm;  ///< of each weight; path medium: on the rows of the largest shard
+  GemmPlan gemm;  ///< of the widest weight, for each; path medium: on the rows of the largest shard
   /// Tiles ignore the borders of shards; the own rows are staged too. Else every shard has its own
   /// tiles, the own shard is read in place and comes first, the others in order of arrival.
   bool whole = false;
@@ -58,6 +58,9 @@ inline constexpr std::int64_t kMaxChunks = 1024;
 /// A call's i-th product on m of its rows: of a weight, or of gate and up together (swiglu). As
 /// many as the problem has outputs.
 GemmProblem product_of(const Problem&, std::size_t i, std::int64_t m);
+
+/// The one that plans are made for and that comes first: the widest, which hides most.
+std::size_t widest_product(const Problem&);
 
 /// A call's products in one: all weights side by side, each from a tile's first column on.
 GemmProblem merged_product(const Problem&, const GemmTile&);

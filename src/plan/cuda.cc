@@ -29,6 +29,7 @@ constexpr std::int64_t kMostTiles = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMostExtent = kMostTiles - 4095;
 constexpr std::int64_t kLeastTileRows = 16;
 constexpr std::int64_t kLeastTileCols = 8;
+constexpr int kMostMultiprocessors = 4096;  ///< far more than a GPU has
 
 /// Sizes in bytes then fit 64 bits, too.
 void require_extents(const Problem& p) {
@@ -55,6 +56,13 @@ void require_problem(const Problem& p) {
   for (const auto n : p.n)
     require(n % 8 == 0, "{}: n on GPUs, got {}, expected a multiple of 8 (16 bytes)", op, n);
   require_extents(p);
+}
+
+void require_machine(const Problem& p, const Machine& m) {
+  // A share, or a tile, may need two: gemm_candidates says so.
+  require(m.multiprocessors >= 1 && m.multiprocessors <= kMostMultiprocessors,
+          "{}: multiprocessors, got {}, expected 1 to {}", name_of(p.op), m.multiprocessors,
+          kMostMultiprocessors);
 }
 
 /// Path, route and transport go together on some ways only.
@@ -92,9 +100,10 @@ void require_options(const Problem& p, const PlanOptions& o) {
   const auto borders = borders_of(p);
   const schedule::RowSplit split = split_of(p, borders);
   const Index least = std::max<Index>(1, schedule::ceil_div(split.max_rows(), kMaxChunks));
-  require(*o.chunk_rows >= least && *o.chunk_rows <= kMaxExtent,
-          "{}: chunk_rows on GPUs, got {}, expected at least {} ({} chunks a shard)", op,
-          *o.chunk_rows, least, kMaxChunks);
+  require(*o.chunk_rows >= least && *o.chunk_rows <= kMostExtent,
+          "{}: chunk_rows on GPUs, got {}, expected at least {} ({} chunks a shard), "
+          "at most {}",
+          op, *o.chunk_rows, least, kMaxChunks, kMostExtent);
 }
 
 bool wanted(const AgGemmPlan& c, const PlanOptions& o) {
@@ -136,6 +145,9 @@ std::vector<AgGemmPlan> candidates_of(const Problem& p, const Machine& machine,
     Index& chunk = coarsest[way_of(c)];
     chunk = std::max(chunk, c.chunk_rows);
   }
+  // Not run between GPUs yet (docs/decisions/0020): only where they are asked for.
+  if (!o.tile_m && !o.tile_n)
+    std::erase_if(overlapped, [](const AgGemmPlan& c) { return is_across(c.gemm.tile); });
   for (const AgGemmPlan& c : overlapped) {
     if (!wanted(c, o)) continue;
     if (o.path.value_or(c.path) == c.path) all.push_back(c);
@@ -165,16 +177,17 @@ Index gemm_rows(const AgGemmPlan& c, const Problem& p) {
   return split_of(p, borders).max_rows();
 }
 
-/// Of the first product.
+/// Of the first product, the widest.
 int tiles_of(const AgGemmPlan& c, const Problem& p) {
   const bool merged = is_merged(p, c);
   const schedule::GemmWork work =
-      work_of(c.gemm, merged ? merged_product(p, c.gemm.tile) : product_of(p, 0, gemm_rows(c, p)));
+      work_of(c.gemm, merged ? merged_product(p, c.gemm.tile)
+                             : product_of(p, widest_product(p), gemm_rows(c, p)));
   if (c.whole || c.path == Path::medium) return work.order.tiles();
   const auto borders = borders_of(p);
   const schedule::RowSplit split = split_of(p, borders);
   const Index rows = tile_rows_by_shard(split, extents_of(c.gemm.tile).first);
-  return static_cast<int>(rows) * work.order.cols;
+  return static_cast<int>(rows) * (c.gemm.tile.swapped ? work.order.rows : work.order.cols);
 }
 
 void tell_staging(const Problem& p, Plan& plan) {
@@ -212,6 +225,7 @@ Plan make_gather_plan(const Problem& p, const Machine& machine, const PlanOption
   if (p.m == 0) {
     Plan plan = empty_plan(p, options, Path::fused, Transport::push);
     plan.route = options.route.value_or(RouteKind::mesh);
+    plan.straddle = options.straddle.value_or(false);
     tell_staging(p, plan);
     return plan;
   }
@@ -228,6 +242,7 @@ Plan make_gather_plan(const Problem& p, const Machine& machine, const PlanOption
 
 Plan make_cuda_plan(const Problem& p, const Machine& machine, const PlanOptions& options) {
   require_problem(p);
+  require_machine(p, machine);
   require_options(p, options);
   return p.op == Op::ag_gemm ? make_gather_plan(p, machine, options)
                              : make_cuda_reduce_plan(p, machine, options);

@@ -186,8 +186,8 @@ std::vector<ReduceCandidate> candidates_of(const Problem& p, const Machine& m,
           ? "fused with store, without chunk_rows, partials of the operands' type, an even "
             "number of ranks, shards of an odd number of 128 rows (the last ones need not be "
             "full), whose tiles fit the device at once"
-          : "fused with store and without chunk_rows, or unfused with push (few rows, "
-            "without chunk_rows) or pull");
+          : "fused with store (up to about 2^31 results, of uneven shards fewer) and without "
+            "chunk_rows, or unfused with push (few rows, without chunk_rows) or pull");
   std::stable_sort(all.begin(), all.end(), [](const ReduceCandidate& a, const ReduceCandidate& b) {
     return a.predicted_us < b.predicted_us;
   });

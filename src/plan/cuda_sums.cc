@@ -49,6 +49,7 @@ Plan make_cuda_sums_plan(const Problem& p, const Machine& machine, const PlanOpt
   require_options(p, machine, o);
   if (p.m == 0) {
     Plan plan = empty_plan(p, o, Path::fused, Transport::multimem);
+    plan.partials = p.dtype;
     tell_sum_staging(p, plan);
     return plan;
   }

@@ -50,7 +50,7 @@ constexpr double kLateCost = 1.025;
 constexpr double kAmpleLag = 2;
 
 bool can_share(const GemmTile& t, int ranks, bool wide) {
-  return plan::can_share(t.name, t.blocks, t.width, t.pingpong) &&
+  return plan::can_share(t.name, t.blocks, t.width, t.pingpong, t.swapped) &&
          (!wide || (t.pingpong && can_widen(t.name))) && holds_terms(t, ranks, wide);
 }
 
@@ -69,6 +69,14 @@ Index block_rows_of(const Problem& p, const GemmTile& tile) {
   const Index shard = ceil_div(p.m, p.ranks);
   const Index wanted = std::max(kWalkRows / p.ranks, ceil_div(shard, schedule::kMaxShareBlocks));
   return ceil_div(wanted, rows) * rows;
+}
+
+/// Whether partials of all blocks have flags.
+bool has_flags(const Problem& p, const GemmTile& t, Index block_rows) {
+  const Index shard = ceil_div(p.m, p.ranks);
+  const Index rows = ceil_div(std::min(shard, block_rows), t.worker_rows());
+  return plan::has_flags(
+      t, p.ranks * ceil_div(shard, block_rows) * rows * ceil_div(p.n.front(), t.worker_cols()));
 }
 
 double late_start_us(const Problem& p, const GemmPlan& gemm) {
@@ -168,7 +176,7 @@ double predict_one_wave(const Problem& p, const GemmPlan& gemm, bool wide) {
 /// Partials of the first half travel under products: between two ranks all of them, as own tiles
 /// come last. Those of the second half and all results come behind.
 double predict_two_rounds(const Problem& p, const GemmPlan& gemm, bool wide) {
-  const double behind = static_cast<double>(p.ranks - 2) / (2 * (p.ranks - 1));
+  const double behind = p.ranks > 2 ? static_cast<double>(p.ranks - 2) / (2 * (p.ranks - 1)) : 0;
   return columns_product_us(p, gemm) + kRoundsTailUs +
          (1 + (wide ? 2 : 1) * behind) * sent_bytes(p) / kAloneBytesPerUs;
 }
@@ -316,10 +324,12 @@ std::vector<GemmArPlan> gemm_ar_candidates(const Problem& p, const GemmMachine& 
   std::vector<GemmArPlan> plans;
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
     if (!can_share(gemm.tile, p.ranks, wide) || gemm.split_tiles != 0) continue;
-    if (p.m <= kWalkRows && sends_well(gemm, tiles_by_columns(p, gemm.tile)))
+    if (p.m <= kWalkRows && sends_well(gemm, tiles_by_columns(p, gemm.tile)) &&
+        plan::has_flags(gemm.tile, tiles_by_columns(p, gemm.tile)))
       add_columns(p, gemm, wide, staged_us, plans);
     if (!sends_well(gemm, tiles_by_rows(p, gemm.tile))) continue;
     const Index block_rows = block_rows_of(p, gemm.tile);
+    if (!has_flags(p, gemm.tile, block_rows)) continue;
     const Index step = step_rows(p, block_rows, gemm.tile.worker_rows());
     for (const double waves : kLags) {
       const auto lag = static_cast<int>(lag_of(p, gemm, step, waves));

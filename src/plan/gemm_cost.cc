@@ -37,6 +37,7 @@ constexpr double kFlopsPerCycle = 4096;    // of one multiprocessor
 constexpr double kProductOverhead = 1.04;  // measured without any load
 constexpr double kHiddenEnd = 0.3;         // of a tile's end, in pingpong
 constexpr double kEarlyNs = 1500;          // gained by beginning early
+constexpr double kLeastUs = 2;             // many rows of almost no work: the fit goes below 0
 
 /// A maximum with a soft knee: limits that are near each other add up a little.
 template <class... T>
@@ -60,8 +61,8 @@ double gemm_time_us(const GemmCost& c, std::int64_t m, int multiprocessors) {
   const double memory = c.memory_bytes / f.memory_bytes_per_ns;
   const double partials = 8 * c.tile_elements * f.ns_per_partial_byte * (1 + c.givers) / 2;
   const double shared = c.givers > 0 ? partials + 1000 * f.us_per_giver * c.givers : 0;
-  return f.fixed_us +
-         (limit(busiest, energy, l2, memory) + shared - (c.early ? kEarlyNs : 0)) / 1000;
+  const double ns = limit(busiest, energy, l2, memory) + shared - (c.early ? kEarlyNs : 0);
+  return std::max(kLeastUs, f.fixed_us + ns / 1000);
 }
 
 }  // namespace tilelace::plan

@@ -62,6 +62,12 @@ double predict(const Problem& p, const schedule::RowSplit& split, const GemmRsPl
   return std::max(us + reread, wire + us / p.ranks) + tail;
 }
 
+/// Of workers' tiles, that a rank has places for: as many from every rank as its shard may have.
+Index partials_of(const Problem& p, const schedule::RowSplit& split, const GemmTile& t) {
+  return p.ranks * ceil_div(split.max_rows(), t.worker_rows()) *
+         ceil_div(p.n.front(), t.worker_cols());
+}
+
 void require_problem(const Problem& p) {
   require(p.op == Op::gemm_rs, "gemm_rs: op, got {}, expected gemm_rs", name_of(p.op));
   check_problem(p);
@@ -86,6 +92,10 @@ bool holds_terms(const GemmTile& t, int ranks, bool wide) {
                       (t.pingpong ? 1 : t.groups) * (ranks - 1);
 }
 
+bool has_flags(const GemmTile& t, std::int64_t partials) {
+  return partials * t.cluster() * (t.pingpong ? 1 : t.groups) <= kMaxPartialFlags;
+}
+
 std::string describe(const GemmRsPlan& plan) {
   return fmt::format("{}{}; {}",
                      plan.pairs      ? "shards in pairs"
@@ -106,7 +116,7 @@ std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& 
   const auto split = split_of(p, borders);
   std::vector<GemmRsPlan> plans;
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
-    if (gemm.split_tiles != 0) continue;
+    if (gemm.split_tiles != 0 || !has_flags(gemm.tile, partials_of(p, split, gemm.tile))) continue;
     const auto add = [&](bool together, bool pairs) {
       plans.push_back({gemm, together, 0, wide, pairs});
       plans.back().predicted_us = predict(p, split, plans.back());

@@ -46,6 +46,9 @@ bool holds_terms(const GemmTile&, int ranks, bool wide);
 /// Flags of one slot: a math group's of each partial.
 inline constexpr std::int64_t kMaxPartialFlags = 1 << 17;
 
+/// Whether so many partials of workers' tiles have their flags in a slot.
+bool has_flags(const GemmTile&, std::int64_t partials);
+
 /// Bytes of one slot that partial sums of this type take on each rank, whatever the plan.
 std::int64_t gemm_rs_staging_bytes(const Problem&, DType partials);
 

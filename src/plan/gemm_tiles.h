@@ -29,9 +29,15 @@ struct GemmTile {
   /// Rows of one CTA's tile.
   [[nodiscard]] constexpr int rows() const { return 64 * blocks * (pingpong ? 1 : groups); }
   [[nodiscard]] constexpr int cluster() const { return cluster_rows * cluster_cols; }
-  /// Rows and columns of what one worker, a cluster, computes.
+  /// Rows and columns of what one worker, a cluster, computes; of the tile, and of the result.
   [[nodiscard]] constexpr int worker_rows() const { return rows() * cluster_rows; }
   [[nodiscard]] constexpr int worker_cols() const { return width * cluster_cols; }
+  [[nodiscard]] constexpr int worker_tokens() const {
+    return swapped ? worker_cols() : worker_rows();
+  }
+  [[nodiscard]] constexpr int worker_columns() const {
+    return swapped ? worker_rows() : worker_cols();
+  }
 };
 
 constexpr bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
@@ -39,6 +45,10 @@ constexpr bool is_one_of(std::string_view name, std::initializer_list<std::strin
     if (name == n) return true;
   return false;
 }
+
+/// Whether tokens are across, for many rows.
+constexpr bool is_across(int width, bool swapped) { return swapped && width > 64 && width < 256; }
+constexpr bool is_across(const GemmTile& t) { return is_across(t.width, t.swapped); }
 
 /// Whether the kernels of gemm_rs are made for these tiles: narrow ones serve few rows, for which
 /// the fused kernel is not taken; wide and tall ones whose groups take no turns hold their products
@@ -69,9 +79,10 @@ inline constexpr int kMostWeights = 4;  ///< at once
 
 /// Whether kernels of gemm_ar are made: groups that take turns send under each other's products;
 /// those that share a tile finish it sooner, where a call is one wave of few rows.
-constexpr bool can_share(std::string_view name, int blocks, int width, bool pingpong) {
+constexpr bool can_share(std::string_view name, int blocks, int width, bool pingpong,
+                         bool swapped) {
   return is_one_of(name, {"c128", "c128_1x2", "c80", "c80_1x2", "c64_1x2"}) ||
-         (pingpong && blocks * width / 2 <= 192);
+         (pingpong && !swapped && blocks * width / 2 <= 192);
 }
 
 /// Whether those leave registers for a kernel of one warp beside them, which copy engines that
@@ -176,6 +187,31 @@ constexpr bool can_multimem(std::string_view name) { return is_one_of(name, {"p1
   X(w32,      2, 1,  32, 4, 1, 1, 1, false, true,  2)  \
   X(w64,      2, 1,  64, 8, 1, 1, 1, false, true,  1)  \
   X(w256,     2, 1, 256, 4, 2, 1, 2, false, true,  1)
+// Tokens across for many rows, which seldom are a multiple of 64: of some width or other a few
+// tiles have little left over. 128 rows of the weight, two warpgroups on one tile.
+#define TILELACE_GEMM_ACROSS(X)                      \
+  X(w152,     2, 1, 152, 6, 2, 1, 1, false, true, 1) \
+  X(w168,     2, 1, 168, 5, 2, 1, 2, false, true, 1) \
+  X(w184,     2, 1, 184, 5, 2, 1, 1, false, true, 1) \
+  X(w200,     2, 1, 200, 5, 2, 1, 1, false, true, 1) \
+  X(w216,     2, 1, 216, 4, 2, 1, 2, false, true, 1) \
+  X(w232,     2, 1, 232, 4, 2, 1, 2, false, true, 1)
+
+// The same with 256 rows of the weight.
+#define TILELACE_GEMM_TALL_ACROSS(X)                 \
+  X(y104_1x2, 2, 2, 104, 4, 1, 2, 2, false, true, 1) \
+  X(y112,     2, 2, 112, 4, 2, 1, 2, false, true, 1) \
+  X(y136,     2, 2, 136, 4, 2, 1, 1, false, true, 1) \
+  X(y136_1x2, 2, 2, 136, 4, 1, 2, 1, false, true, 1) \
+  X(y152_1x2, 2, 2, 152, 4, 1, 2, 1, false, true, 1) \
+  X(y168_1x2, 2, 2, 168, 3, 1, 2, 2, false, true, 1)
+
+// The same with 128 rows of the weight a warpgroup, in turns.
+#define TILELACE_GEMM_PINGPONG_ACROSS(X)             \
+  X(q104,     2, 2, 104, 7, 2, 1, 1, true,  true, 1) \
+  X(q136,     2, 2, 136, 6, 2, 1, 1, true,  true, 1) \
+  X(q160,     2, 2, 160, 5, 2, 1, 2, true,  true, 1) \
+  X(q184,     2, 2, 184, 5, 2, 1, 1, true,  true, 1)
 // clang-format on
 
 #define TILELACE_GEMM_TILES(X) \
@@ -184,7 +220,10 @@ constexpr bool can_multimem(std::string_view name) { return is_one_of(name, {"p1
   TILELACE_GEMM_TALL(X)        \
   TILELACE_GEMM_TALL_ALONE(X)  \
   TILELACE_GEMM_NARROW(X)      \
-  TILELACE_GEMM_SWAPPED(X)
+  TILELACE_GEMM_SWAPPED(X)     \
+  TILELACE_GEMM_ACROSS(X)      \
+  TILELACE_GEMM_TALL_ACROSS(X) \
+  TILELACE_GEMM_PINGPONG_ACROSS(X)
 
 #define TILELACE_GEMM_TILE(name, ...) GemmTile{#name, __VA_ARGS__},
 inline constexpr GemmTile kGemmTiles[] = {TILELACE_GEMM_TILES(TILELACE_GEMM_TILE)};

@@ -49,14 +49,29 @@ TEST(CudaPlan, IsTheFastestCandidateOfTheKernels) {
                              gather_problem(m, {1024}), gather_problem(2 * m, {40960})}) {
       const auto all = ag_gemm_candidates(p);
       for (const Path wanted : {Path::fused, Path::medium}) {
-        const auto best = std::find_if(all.begin(), all.end(),
-                                       [&](const AgGemmPlan& c) { return c.path == wanted; });
+        const auto best = std::find_if(all.begin(), all.end(), [&](const AgGemmPlan& c) {
+          return c.path == wanted && !is_across(c.gemm.tile);
+        });
         const AgGemmPlan got = ag_gemm_plan_of(make_plan(p, cuda_machine(), path(wanted)));
         EXPECT_EQ(describe(got), describe(*best)) << m;
         EXPECT_EQ(got.path, wanted);
       }
     }
   }
+}
+
+TEST(CudaPlan, TokensAreAcrossWhereATileAsksForIt) {
+  const Problem p = gather_problem(3001);
+  PlanOptions options;
+  options.tile_m = 304;  // two CTAs of 152
+  options.tile_n = 256;
+  for (const Path way : {Path::fused, Path::medium, Path::unfused}) {
+    options.path = way;
+    const Plan plan = make_plan(p, cuda_machine(), options);
+    EXPECT_EQ(plan.kernel.tile, "y152_1x2") << describe(ag_gemm_plan_of(plan));
+    EXPECT_EQ(plan.path, way);
+  }
+  EXPECT_FALSE(is_across(ag_gemm_plan_of(make_plan(p, cuda_machine())).gemm.tile));
 }
 
 TEST(CudaPlan, UnfusedIsSlowerAndWaitsFirst) {
@@ -229,7 +244,8 @@ TEST(CudaPlan, OfSwigluHasTilesOfGateAndUp) {
 
 /// As one product over the columns of both: not twice that of one.
 TEST(CudaPlan, OfSwigluIsOneProductOfBothWidths) {
-  for (const std::int64_t m : {200, 1000, 4096, 16384}) {
+  // Others have tiles with tokens across, which gate and up have not.
+  for (const std::int64_t m : {256, 1024, 4096, 16384}) {
     const GemmPlan both = gemm_alone(gated_problem(m), 0, cuda_machine());
     const GemmPlan wide = gemm_alone(gather_problem(m, {2 * 7168}), 0, cuda_machine());
     EXPECT_LT(both.predicted_us, 1.05 * wide.predicted_us) << m;

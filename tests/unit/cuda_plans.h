@@ -11,13 +11,7 @@
 namespace tilelace::plan {
 
 inline Problem cuda_problem(Op op, int ranks, std::int64_t m, std::int64_t n, std::int64_t k) {
-  Problem p;
-  p.op = op;
-  p.ranks = ranks;
-  p.m = m;
-  p.n = {n};
-  p.k = k;
-  return p;
+  return {.op = op, .ranks = ranks, .m = m, .n = {n}, .k = k};
 }
 inline Problem sum_problem(Op op, std::int64_t m, int ranks = 4) {
   return cuda_problem(op, ranks, m, 8192, 7168);

@@ -5,6 +5,7 @@ tilelace_test(share_order_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/share_order_tes
 tilelace_test(share_tiles_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/share_tiles_test.cc LIBS tilelace_schedule)
 tilelace_test(reduce_order_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/reduce_order_test.cc LIBS tilelace_plan)
 tilelace_test(reduce_rows_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/reduce_rows_test.cc LIBS tilelace_plan)
+tilelace_test(gemm_slices_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/gemm_slices_test.cc LIBS tilelace_plan)
 tilelace_test(gemm_terms_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/gemm_terms_test.cc LIBS tilelace_plan)
 tilelace_test(hand_rows_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/hand_rows_test.cc LIBS tilelace_plan)
 tilelace_test(push_rows_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/push_rows_test.cc LIBS tilelace_plan)

@@ -101,12 +101,11 @@ void require_captured_exchanges(cudaStream_t stream) {
 void require_places(const Call& c, const RankCalls& calls, cudaStream_t stream) {
   const plan::GemmTile& tile = c.plan.gemm.tile;
   const int left = c.plan.left_free();
-  const GemmGrid grid{c.plan.gemm.workers * tile.cluster(), tile.cluster()};
-  const auto taken =
-      static_cast<int>(schedule::ceil_div(grid.ctas, c.plan.relays() ? tile.per_sm : 1));
+  const int ctas = c.plan.gemm.workers * tile.cluster();
+  const auto taken = static_cast<int>(schedule::ceil_div(ctas, c.plan.relays() ? tile.per_sm : 1));
   require(left == 0 || taken + left <= calls.multiprocessors(),
           "ag_gemm: {} CTAs beside copies that take multiprocessors, expected to leave {} of {}",
-          grid.ctas, left, calls.multiprocessors());
+          ctas, left, calls.multiprocessors());
   require(left == 0 || plan::fits_beside_copies(tile),
           "ag_gemm: clusters of {} CTAs beside copies that take multiprocessors, expected pairs",
           tile.cluster());
@@ -114,7 +113,6 @@ void require_places(const Call& c, const RankCalls& calls, cudaStream_t stream) 
           "ag_gemm: a capture on a share of the device, got {} of copies that wait, expected path "
           "unfused, or transport push or store over the mesh",
           name_of(c.plan.path));
-  calls.require_place("ag_gemm", grid, left);
 }
 
 }  // namespace
@@ -139,14 +137,18 @@ namespace {
 struct Launch {
   std::size_t product = 0;
   int section = -1;
+  bool rows_here = false;            ///< a kernel before it waited for them
   bool first = false, last = false;  ///< of the product's kernels
 };
 
 std::vector<Launch> launches_of(const Call& c) {
   std::vector<Launch> all;
   const std::size_t products = plan::is_merged(c.problem, c.plan) ? 1 : c.problem.outputs();
+  const std::size_t widest = products > 1 ? plan::widest_product(c.problem) : 0;
   const auto add = [&](int section) {
-    for (std::size_t i = 0; i < products; ++i) all.push_back({i, section});
+    all.push_back({widest, section});
+    for (std::size_t i = 0; i < products; ++i)
+      if (i != widest) all.push_back({i, section, true});
   };
   if (c.plan.path != Path::medium) add(-1);
   for (int s = 0; s < c.problem.ranks && c.plan.path == Path::medium; ++s)
@@ -162,10 +164,15 @@ schedule::GatherOrder merged_order(const Call& c, const schedule::GemmOrder& wal
   auto all = schedule::make_gather_order(c.schedule, walk, tile.worker_rows(), true);
   int tiles[plan::kMostWeights] = {};
   for (std::size_t i = 0; i < c.problem.n.size(); ++i)
-    tiles[i] = static_cast<int>(
-        schedule::ceil_div(c.problem.n[i], tile.swapped ? tile.worker_rows() : tile.worker_cols()));
+    tiles[i] = static_cast<int>(schedule::ceil_div(c.problem.n[i], tile.worker_columns()));
   schedule::walk_weights(all, tiles, static_cast<int>(c.problem.n.size()), tile.swapped);
   return all;
+}
+
+/// By shard tokens are the rows of a walk.
+schedule::GemmOrder over_tokens(schedule::GemmOrder walk, const plan::GemmTile& tile) {
+  if (tile.swapped) std::swap(walk.rows, walk.cols);
+  return walk;
 }
 
 /// Behind a product that waited for all rows, or a wait for them, all shards are walked together:
@@ -173,14 +180,15 @@ schedule::GatherOrder merged_order(const Call& c, const schedule::GemmOrder& wal
 schedule::GatherOrder order_of(const Call& c, const Launch& launch, const schedule::GemmOrder& walk,
                                const plan::GemmTile& tile) {
   if (plan::is_merged(c.problem, c.plan)) return merged_order(c, walk, tile);
-  const bool here = launch.section < 0 && (launch.product > 0 || c.awaits());
+  const bool here = launch.section < 0 && (launch.rows_here || c.awaits());
   const bool joined = here || !c.plan.joins.empty();
   schedule::GatherJoins joins;
   if (!here)
     for (std::size_t i = 0; i < std::min(c.plan.joins.size(), std::size(joins.after) - 1); ++i)
       joins.after[i + 1] = c.plan.joins[i];
-  const auto all = schedule::make_gather_order(c.schedule, walk, tile.worker_rows(), c.plan.whole,
-                                               joined ? 0 : c.plan.apart, joins);
+  const auto all = schedule::make_gather_order(
+      c.schedule, c.plan.whole ? walk : over_tokens(walk, tile), tile.worker_tokens(), c.plan.whole,
+      joined ? 0 : c.plan.apart, joins);
   return launch.section < 0 ? all : plan::shard_order(all, launch.section);
 }
 
@@ -252,17 +260,38 @@ AgGemmGatedParams params_of(const RankCalls& calls, const Call& c, const GemmKer
   else
     fill_sections(params, c, kernel, gemm, tensors.out);
   const Index own = order.shard[0].end - order.shard[0].begin;
-  params.own = own > 0 ? rows_map({c.tensors.a, own, p.k}, p.dtype, kernel.row_slice) : params.rows;
+  const int slice = kernel.tile.swapped ? kernel.col_slice : kernel.row_slice;
+  params.own = own > 0 ? rows_map({c.tensors.a, own, p.k}, p.dtype, slice) : params.rows;
   params.call = calls.params(c.slot, c.hash, Op::ag_gemm);
   params.call.first = launch.first && !c.pushed() && !c.awaits();
   params.call.last = launch.last;
-  params.rows_here = launch.product > 0;
+  params.rows_here = launch.rows_here;
   if (!c.copied() && launch.first && !c.pushed())
     params.push = schedule::make_push_order(c.schedule, c.plan.whole);
   params.input = static_cast<const std::byte*>(c.tensors.a);
   params.staged = calls.data_at(c.slot);
   params.row_bytes = c.row_bytes();
   return params;
+}
+
+/// Of each section the slice of tokens that is there in part.
+AgGemmAcrossParams across_of(const RankCalls& calls, const Call& c, const GemmKernel& kernel,
+                             const AgGemmParams& params) {
+  const Problem& p = c.problem;
+  AgGemmAcrossParams across{params, {}};
+  const std::byte* const staged = calls.memory().local() + params.staged;
+  const schedule::GatherOrder& order = params.work.order;
+  for (int s = 0; s < (order.whole ? 1 : order.count); ++s) {
+    const bool own = s == 0 && !order.whole;
+    const Index rows = order.end(s) - order.begin(s);
+    // Coordinates are those of the map of all.
+    const int partial = kernel.tokens.partial(rows);
+    if (partial == 0) continue;
+    across.few[s] =
+        rows_map(own ? TensorMapSource{c.tensors.a, rows, p.k} : TensorMapSource{staged, p.m, p.k},
+                 p.dtype, partial);
+  }
+  return across;
 }
 
 void enqueue_product(const AgGemm::Impl& impl, const Call& c, cudaStream_t stream) {
@@ -277,7 +306,12 @@ void enqueue_product(const AgGemm::Impl& impl, const Call& c, cudaStream_t strea
     const GemmGrid grid = fill_grid(params, params.work, kernel, c.plan.gemm);
     // One that begins under the kernel before it would take the place that is left.
     const bool early = c.plan.gemm.early_weights && (launch.first || c.plan.left_free() == 0);
-    launch_gemm(kernel, function, static_cast<const AgGemmParams*>(&params), grid, stream, early);
+    if (plan::is_across(kernel.tile)) {
+      const AgGemmAcrossParams across = across_of(impl.calls, c, kernel, params);
+      launch_gemm(kernel, function, &across, grid, stream, early);
+    } else {
+      launch_gemm(kernel, function, static_cast<const AgGemmParams*>(&params), grid, stream, early);
+    }
   }
 }
 

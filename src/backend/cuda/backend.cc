@@ -2,8 +2,6 @@
 #include "backend/cuda/backend.h"
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 #include <utility>
 
 #include "backend/cuda/capture_of.h"
@@ -40,18 +38,12 @@ Machine machine_of(const comm::Capabilities& c, const CommunicatorOptions& optio
 
 /// Before prepare nothing waits for peers.
 void await_products(cudaStream_t stream, double bound_s) {
-  constexpr auto kNap = std::chrono::microseconds(50);
-  const BesideCaptures others;
   const comm::Deadline deadline("synchronize", bound_s);
-  for (;;) {
-    const cudaError_t status = cudaStreamQuery(stream);
-    if (status == cudaSuccess) return;
-    if (status != cudaErrorNotReady) check(status, "the work in a stream");
+  await_stream(stream, [&] {
     if (deadline.passed())
       raise(ErrorKind::timeout,
             "synchronize: the work in a stream, got no end in {:g} s, expected one", bound_s);
-    std::this_thread::sleep_for(kNap);
-  }
+  });
 }
 
 }  // namespace
@@ -116,7 +108,7 @@ void GpuBackend::throw_if_graphs_failed() {
 bool GpuBackend::owns(void* stream) const {
   if (stream == last_stream_) return true;
   // To ask a stream that is being captured breaks the capture.
-  if (is_kept_by_capture(stream_of(stream)) || capture_of(stream_of(stream)) != 0) return true;
+  if (capture_of(stream_of(stream)) != 0) return true;
   int device = device_;
   const cudaError_t status = cudaStreamGetDevice(stream_of(stream), &device);
   if (status != cudaSuccess) cudaGetLastError();
@@ -276,7 +268,7 @@ void GpuBackend::refuse(std::string_view reason, void* stream) {
   if (ops_ == nullptr) return agree_on_calls(group_, {}, reason, options_.timeout_s);
   const comm::DeviceScope scope(device_, "refused call");
   // Where nothing can be enqueued: behind the calls before it all the same.
-  if (!owns(stream) || is_kept_by_capture(stream_of(stream))) stream = last_stream_;
+  if (is_kept_by_capture(stream_of(stream)) || !owns(stream)) stream = last_stream_;
   // A capture executes nothing: there is nobody to tell.
   if (capture_of(stream_of(stream)) != 0) return;
   ops_->calls.admit("refused call", kRefusalHash, Op::ag_gemm, stream_of(stream));

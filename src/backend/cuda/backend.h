@@ -47,7 +47,7 @@ class GpuBackend : public Backend {
   /// Remembers that ranks disagreed: their calls no longer match.
   void fall_out(const Error& error);
   void check_tensors(const Problem& problem, const Operands& operands, Part part) const;
-  /// Whether the stream is one of this device.
+  /// Whether the stream is one of this device. Errors: as capture_of.
   [[nodiscard]] bool owns(void* stream) const;
   void require_own_stream(std::string_view op, void* stream) const;
   void enqueue(const Problem& problem, const Plan& plan, const Operands& operands, Part part);

@@ -6,26 +6,36 @@
 
 namespace tilelace::cuda {
 
-unsigned long long capture_of(cudaStream_t stream) {
+namespace {
+
+struct Captured {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   unsigned long long id = 0;
-  const cudaError_t known = cudaStreamGetCaptureInfo(stream, &status, &id);
-  if (known == cudaErrorStreamCaptureImplicit) {
+  bool kept = false;  ///< by the capture of another stream
+};
+
+Captured ask(cudaStream_t stream) {
+  Captured c;
+  const cudaError_t known = cudaStreamGetCaptureInfo(stream, &c.status, &c.id);
+  c.kept = known == cudaErrorStreamCaptureImplicit;
+  if (c.kept)
     cudaGetLastError();
-    raise(ErrorKind::usage,
-          "stream: got the default one while another is being captured, expected one of its own");
-  }
-  check(known, "whether the stream is being captured");
-  if (status == cudaStreamCaptureStatusInvalidated)
-    raise(ErrorKind::usage, "stream: got a capture that something else broke, expected a good one");
-  return status == cudaStreamCaptureStatusActive ? id : 0;
+  else
+    check(known, "whether the stream is being captured");
+  return c;
 }
 
-bool is_kept_by_capture(cudaStream_t stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  if (cudaStreamIsCapturing(stream, &status) != cudaErrorStreamCaptureImplicit) return false;
-  cudaGetLastError();
-  return true;
+}  // namespace
+
+unsigned long long capture_of(cudaStream_t stream) {
+  const Captured c = ask(stream);
+  require(!c.kept,
+          "stream: got the default one while another is being captured, expected one of its own");
+  require(c.status != cudaStreamCaptureStatusInvalidated,
+          "stream: got a capture that something else broke, expected a good one");
+  return c.status == cudaStreamCaptureStatusActive ? c.id : 0;
 }
+
+bool is_kept_by_capture(cudaStream_t stream) { return ask(stream).kept; }
 
 }  // namespace tilelace::cuda

@@ -8,7 +8,7 @@ namespace tilelace::cuda {
 /// system.
 unsigned long long capture_of(cudaStream_t stream);
 
-/// Whether nothing can be enqueued there while another stream is being captured.
+/// Whether nothing can be enqueued there while another stream is being captured. Error: system.
 bool is_kept_by_capture(cudaStream_t stream);
 
 /// While it lives this thread may ask about streams though others are being captured.

@@ -24,8 +24,8 @@ struct GatherPush {
   TILELACE_TRACE_SINK
 };
 
-/// Sends this rank's rows to every peer. Runs while the kernel after it begins, `early` also under
-/// the one before it; it may be captured.
+/// Sends this rank's rows to every peer. Runs while the kernel after it begins, Start::early also
+/// under the one before it; it may be captured.
 [[nodiscard]] cudaError_t enqueue_push(const GatherPush&, Start, cudaStream_t);
 
 /// All of a call that has no rows: enters, waits for the headers of all peers, counts.

@@ -19,17 +19,22 @@ const std::vector<const GemmKernel*>& all_kernels() {
   static const std::vector<const GemmKernel*> all = [] {
     std::vector<const GemmKernel*> found;
     for (const auto list :
-         {gemm_cooperative(), gemm_pingpong(), gemm_tall(), gemm_narrow(), gemm_swapped()})
+         {gemm_cooperative(), gemm_pingpong(), gemm_tall(), gemm_narrow(), gemm_swapped(),
+          gemm_across(), gemm_tall_across(), gemm_pingpong_across()})
       for (const GemmKernel& k : list) found.push_back(&k);
     return found;
   }();
   return all;
 }
 
-int multiprocessors() {
+int current_device() {
   int device = 0;
-  int count = 0;
   check(cudaGetDevice(&device), "cudaGetDevice");
+  return device;
+}
+
+int multiprocessors(int device) {
+  int count = 0;
   check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
         "multiprocessor count");
   return count;
@@ -37,8 +42,8 @@ int multiprocessors() {
 
 }  // namespace
 
-GemmWorkspace::GemmWorkspace() {
-  const int ctas = multiprocessors();
+GemmWorkspace::GemmWorkspace() : seen_(current_device(), sizeof(comm::AbortWord)) {
+  const int ctas = multiprocessors(current_device());
   int floats = 0;
   for (const GemmKernel* k : all_kernels())  // groups that take turns may share in two rounds
     floats = std::max(floats, (k->tile.pingpong ? 2 : 1) * k->partial_floats);
@@ -47,11 +52,6 @@ GemmWorkspace::GemmWorkspace() {
   const std::size_t launches = std::size_t(ctas) * sizeof(comm::Flag);
   state_bytes_ = sizeof(comm::AbortWord) + flags + launches;
   check(cudaMalloc(&memory_, partials + state_bytes_), "memory for partials of the GEMM");
-  void* seen = nullptr;
-  const cudaError_t status = cudaMallocHost(&seen, sizeof *seen_);
-  if (status != cudaSuccess) cudaFree(memory_);
-  check(status, "memory for a flag of the GEMM");
-  seen_ = new (seen) comm::AbortWord{0};
   auto* at = static_cast<std::byte*>(memory_);
   scratch_.partials = reinterpret_cast<float*>(at);
   scratch_.abort = reinterpret_cast<comm::AbortWord*>(at + partials);
@@ -62,10 +62,7 @@ GemmWorkspace::GemmWorkspace() {
   clear();
 }
 
-GemmWorkspace::~GemmWorkspace() {
-  cudaFree(memory_);
-  cudaFreeHost(seen_);
-}
+GemmWorkspace::~GemmWorkspace() { cudaFree(memory_); }
 
 void GemmWorkspace::clear() {
   check(cudaMemset(scratch_.abort, 0, state_bytes_), "clearing the flags of the GEMM");
@@ -73,12 +70,13 @@ void GemmWorkspace::clear() {
 }
 
 void GemmWorkspace::look(cudaStream_t stream) {
-  check(cudaMemcpyAsync(seen_, scratch_.abort, sizeof *seen_, cudaMemcpyDeviceToHost, stream),
+  check(cudaMemcpyAsync(seen_.host(), scratch_.abort, sizeof(comm::AbortWord),
+                        cudaMemcpyDeviceToHost, stream),
         "reading a flag");
 }
 
 bool GemmWorkspace::failed() {
-  if (std::exchange(*seen_, 0) == 0) return false;
+  if (std::exchange(*reinterpret_cast<comm::AbortWord*>(seen_.host()), 0) == 0) return false;
   clear();
   return true;
 }
@@ -123,6 +121,7 @@ GemmCall::GemmCall(const plan::GemmPlan& plan, const plan::GemmProblem& p, const
   require(function_ != nullptr, "gemm: tile {}, expected one that makes two products at once",
           plan.tile.name);
   fill_operands(params_, *kernel_, p, t, scratch);
+  fill_tokens(params_, *kernel_, p, t.a);
   if (p.gated) fill_up(params_, *kernel_, p, t);
   fill_outputs(params_.out, params_.out_rest, *kernel_, {t.out, p.m, p.out_n()}, p.dtype, p.gated);
   params_.work = plan::work_of(plan, p);

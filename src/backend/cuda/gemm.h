@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "backend/cuda/kernels/gemm_table.h"
+#include "comm/cuda/host_memory.h"
 #include "plan/gemm.h"
 
 namespace tilelace::cuda {
@@ -28,7 +29,7 @@ class GemmWorkspace {
  private:
   void clear();
   void* memory_ = nullptr;
-  comm::AbortWord* seen_ = nullptr;  // page-locked, of the host
+  comm::HostMemory seen_;  // an AbortWord
   std::size_t state_bytes_ = 0;
   GemmScratch scratch_{};
 };

@@ -190,7 +190,6 @@ void GemmAr::run(const Problem& p, const plan::GemmArPlan& given, const ReduceOp
                       {static_cast<std::size_t>(params.shared.flags.end(params.work.order)),
                        staged + (plan.direct ? 0 : result_bytes)});
   const GemmGrid grid = fill_grid(params, params.work, kernel, plan.gemm);
-  calls_.require_place("gemm_ar", grid, 0);
   const unsigned slot = calls_.begin_call("gemm_ar", Op::gemm_ar, stream);
   set_slot(params, calls_, slot);
   const std::size_t at = calls_.data_at(slot) + staged;

@@ -32,6 +32,17 @@ void fill_operands(GemmCommon& common, const GemmKernel& kernel, const plan::Gem
   TILELACE_TRACE_TO(common, "product");
 }
 
+CUtensorMap few_map(const GemmKernel& kernel, TensorMapSource tokens, DType dtype) {
+  const int partial = kernel.tokens.partial(tokens.rows);
+  return partial > 0 ? rows_map(tokens, dtype, partial) : CUtensorMap{};
+}
+
+void fill_tokens(GemmParams& params, const GemmKernel& kernel, const plan::GemmProblem& p,
+                 const void* a) {
+  params.few = few_map(kernel, {a, p.m, p.k}, p.dtype);
+  params.tokens = static_cast<int>(p.m);
+}
+
 void fill_outputs(CUtensorMap& out, CUtensorMap& rest, const GemmKernel& kernel, TensorMapSource to,
                   DType dtype, bool gated) {
   const int width = (gated ? kernel.tile.width / 2 : kernel.tile.width) % 64;

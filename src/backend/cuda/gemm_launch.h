@@ -18,6 +18,11 @@ void require_aligned(const void* p, const char* name);
 void fill_operands(GemmCommon&, const GemmKernel&, const plan::GemmProblem&, const GemmTensors&,
                    const GemmScratch&);
 
+/// Of the slice of tiles' tokens that is there in part.
+CUtensorMap few_map(const GemmKernel&, TensorMapSource tokens, DType);
+/// What a product alone has besides: where its tokens end.
+void fill_tokens(GemmParams&, const GemmKernel&, const plan::GemmProblem&, const void* a);
+
 /// What a gated problem has besides: up and its bias. Errors: as fill_operands.
 template <class Params>
 void fill_up(Params& params, const GemmKernel& kernel, const plan::GemmProblem& p,

@@ -67,7 +67,6 @@ void GemmRs::enqueue(const Problem& p, const plan::GemmRsPlan& plan, const Reduc
     fill_outputs(params.out, params.out_rest, kernel, {tensors.out, own, p.n.front()}, p.dtype);
   calls_.require_room("gemm_rs", partial_needs(params.work.order.num_partials(), given));
   const GemmGrid grid = fill_grid(params, params.work, kernel, plan.gemm);
-  calls_.require_place("gemm_rs", grid, 0);
   // Everything is checked before the call is counted.
   set_slot(params, calls_, calls_.begin_call("gemm_rs", Op::gemm_rs, stream));
   launch_gemm(kernel, function, &params, grid, stream, plan.gemm.early_weights);

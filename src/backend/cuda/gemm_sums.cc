@@ -99,7 +99,6 @@ void GemmSums::run(const Problem& p, const plan::GemmSumsPlan& given, const Redu
   calls_.require_room("gemm_ar", {0, static_cast<std::size_t>(plan::gemm_sums_staging_bytes(p)),
                                   static_cast<std::size_t>(schedule::num_counts(parts))});
   const GemmGrid grid = fill_grid(params, params.work, kernel, plan.gemm);
-  calls_.require_place("gemm_ar", grid, 0);
   const unsigned slot = calls_.begin_call("gemm_ar", Op::gemm_ar, stream);
   set_places(params, calls_, slot, plan.direct ? reachable : ReachableOut{}, tensors.out);
   fill_outputs(params.out, params.out_rest, kernel,

@@ -14,6 +14,7 @@ void launch_wide_gemm(const plan::GemmPlan& plan, const plan::GemmProblem& probl
           "gemm: plan {}, expected a tile that leaves fp32, and one product", plan::describe(plan));
   GemmWideParams params{};
   fill_operands(params, kernel, problem, {a, weight, nullptr, out}, scratch);
+  fill_tokens(params, kernel, problem, a);
   params.wide_out = static_cast<float*>(out);
   params.m = static_cast<int>(problem.m);
   params.work = plan::work_of(plan, problem);

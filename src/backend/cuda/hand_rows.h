@@ -16,8 +16,8 @@ struct HandSum : SumRows {
   std::size_t pitch = 0;  ///< bytes
 };
 
-/// Enters the call, waits until all ranks have, hands and adds, counts the call. `early`: it comes
-/// right behind the kernel that writes the partial and begins under its end. May be captured.
+/// Enters the call, waits until all ranks have, hands and adds, counts the call. Start::early:
+/// right behind the kernel that writes the partial, under its end. May be captured.
 [[nodiscard]] cudaError_t enqueue_hand(const HandSum&, Start, cudaStream_t);
 
 /// Loads it, so that a later launch does not.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/cuda/cuda_check.h"
+#include "backend/cuda/device/ptx.h"
 #include "backend/cuda/neighbours.h"
 
 namespace tilelace::cuda {
@@ -16,9 +17,7 @@ namespace {
 constexpr int kSharedBytes = 200 << 10;  // one CTA a multiprocessor
 
 __global__ void where_kernel(int* multiprocessor) {
-  int id = 0;
-  asm volatile("mov.u32 %0, %%smid;" : "=r"(id));
-  if (threadIdx.x == 0) multiprocessor[blockIdx.x] = id;
+  if (threadIdx.x == 0) multiprocessor[blockIdx.x] = ptx::multiprocessor();
   // Until every CTA of the grid has its place.
   for (int i = 0; i < 50; ++i) __nanosleep(1000);
 }

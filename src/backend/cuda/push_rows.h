@@ -34,8 +34,8 @@ struct PushSum {
   TILELACE_TRACE_SINK
 };
 
-/// Enters the call, pushes, adds, counts the call. `early`: it comes right behind the kernel that
-/// writes the partial and begins under its end. May be captured.
+/// Enters the call, pushes, adds, counts the call. Start::early: right behind the kernel that
+/// writes the partial, under its end. May be captured.
 [[nodiscard]] cudaError_t enqueue_push_sum(const PushSum&, Start, cudaStream_t);
 
 /// Loads it, so that a later launch does not.

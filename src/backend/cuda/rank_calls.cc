@@ -132,15 +132,6 @@ Start RankCalls::start(int ctas, bool early) const {
   return plan::stands_in_pairs(ctas) ? Start::in_pairs : Start::behind;
 }
 
-void RankCalls::require_place(std::string_view op, GemmGrid grid, int left) const {
-  const int places = plan::share_places(multiprocessors_);
-  const int taken = plan::taken_places(grid.ctas, grid.cluster) + 2 * left;
-  require(!shares_device() || taken <= places,
-          "{}: a share of the device, got {} CTAs and {} of others, of {} multiprocessors, "
-          "expected at most {}",
-          op, grid.ctas, left, taken, places);
-}
-
 void RankCalls::admit(std::string_view name, std::uint32_t hash, Op op, cudaStream_t stream) {
   const unsigned slot = begin_call(name, op, stream);
   check(enqueue_admit(params(slot, hash, op), stream), "the admission of a call");

@@ -67,8 +67,6 @@ class RankCalls {
   [[nodiscard]] int fit_ctas(int ctas) const;
   /// How such a kernel begins; `early`: it may begin under the one before it, where no others are.
   [[nodiscard]] Start start(int ctas, bool early) const;
-  /// Error: usage (a kernel, with `left` CTAs of others of its call, does not fit the share).
-  void require_place(std::string_view op, GemmGrid grid, int left) const;
   /// A call without rows: the ranks only agree. Errors: usage, system.
   void admit(std::string_view name, std::uint32_t hash, Op op, cudaStream_t stream);
   [[nodiscard]] std::size_t data_at(unsigned slot) const { return flags_at(slot) + flags_bytes_; }

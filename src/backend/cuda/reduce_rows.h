@@ -28,8 +28,8 @@ struct SumRows {
   const std::byte* residual = nullptr;  ///< like `out`, or null; added once, to the sum
 };
 
-/// Enters the call, waits until all ranks have, adds, counts the call. `early`: it comes right
-/// behind the kernel that writes the partial and begins under its end. May be captured.
+/// Enters the call, waits until all ranks have, adds, counts the call. Start::early: right
+/// behind the kernel that writes the partial, under its end. May be captured.
 [[nodiscard]] cudaError_t enqueue_sum(const SumRows&, Start, cudaStream_t);
 
 /// Loads it, so that a later launch does not.

@@ -100,6 +100,19 @@ Error expired_error(const WaitRecord& r, std::string_view op, int rank, double b
                       r.have, r.want)};
 }
 
+void await_stream(cudaStream_t stream, const std::function<void()>& look) {
+  const BesideCaptures others;
+  auto nap = std::chrono::microseconds(5);
+  for (;;) {
+    const cudaError_t status = cudaStreamQuery(stream);
+    if (status == cudaSuccess) return;
+    if (status != cudaErrorNotReady) check(status, "a stream that was waited for");
+    look();
+    std::this_thread::sleep_for(nap);
+    nap = std::min(nap * 2, std::chrono::microseconds(500));
+  }
+}
+
 WaitControl::WaitControl(int device, int rank, comm::Group* group, double timeout_s)
     : device_(device), rank_(rank), group_(group), host_(device, sizeof(WaitPage)) {
   set_timeout(timeout_s);
@@ -193,14 +206,9 @@ void WaitControl::relay() noexcept {
 
 void WaitControl::wait(cudaStream_t stream, std::string_view op, double timeout_s) {
   constexpr double kGraceSeconds = 2;
-  const BesideCaptures others;
   const comm::Deadline deadline(op, timeout_s);
   const comm::Deadline hopeless(op, timeout_s + kGraceSeconds);
-  auto nap = std::chrono::microseconds(5);
-  for (;;) {
-    const cudaError_t status = cudaStreamQuery(stream);
-    if (status == cudaSuccess) break;
-    if (status != cudaErrorNotReady) check(status, "a stream that was waited for");
+  await_stream(stream, [&] {
     relay();
     const auto self = static_cast<std::uint16_t>(rank_);
     if (deadline.passed()) stop({static_cast<std::uint8_t>(ErrorKind::timeout), self, self});
@@ -209,9 +217,7 @@ void WaitControl::wait(cudaStream_t stream, std::string_view op, double timeout_
             "{}: rank {}, got work that runs {:g} s after it was told to stop, "
             "expected it to end",
             op, rank_, kGraceSeconds);
-    std::this_thread::sleep_for(nap);
-    nap = std::min(nap * 2, std::chrono::microseconds(500));
-  }
+  });
 }
 
 void WaitControl::finish(cudaStream_t stream, std::string_view op, double timeout_s) {

@@ -3,6 +3,7 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -16,6 +17,10 @@ namespace tilelace::cuda {
 
 /// What a record of an expired wait says: who did not come, for whom, and how far they were.
 Error expired_error(const WaitRecord& record, std::string_view op, int rank, double bound_s);
+
+/// Returns when the work in `stream` is done; calls `look`, which may throw, until then. Error:
+/// system (the device failed).
+void await_stream(cudaStream_t stream, const std::function<void()>& look);
 
 /// One rank's abort words and its record. Calls come from one thread at a time, stop() from any.
 class WaitControl {

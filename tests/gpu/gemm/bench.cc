@@ -27,7 +27,8 @@ using cuda::measure::Variant;
 struct Options {
   std::vector<std::string> models{"gpt3", "llama70b", "qwen32b"};
   std::vector<int> ranks{2, 4, 8};
-  std::vector<std::int64_t> ms{16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384};
+  std::vector<std::int64_t> ms{16,   64,   256,  300,  512,  777,  1024,
+                               1300, 2048, 3001, 4096, 8192, 16384};
   std::vector<std::string> tiles;
   std::string part = "0/1";
   std::string json, commit, summary;

@@ -54,4 +54,22 @@ TILELACE_DEVICE void bulk_store(void* to, ptx::Shared from, std::uint32_t bytes)
         : "memory");
 }
 
+/// Adds 16 bytes of elements at system scope: peers may add to the same words.
+template <Landing kLanding>
+TILELACE_DEVICE void add_vector(uint4* to, const uint4& v) {
+  if constexpr (kLanding == Landing::add_bf16)
+    asm volatile("red.relaxed.sys.global.add.noftz.v4.bf16x2 [%0], {%1, %2, %3, %4};" ::"l"(to),
+                 "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+                 : "memory");
+  else if constexpr (kLanding == Landing::add_fp16)
+    asm volatile("red.relaxed.sys.global.add.noftz.v4.f16x2 [%0], {%1, %2, %3, %4};" ::"l"(to),
+                 "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+                 : "memory");
+  else
+    asm volatile("red.relaxed.sys.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to),
+                 "f"(__uint_as_float(v.x)), "f"(__uint_as_float(v.y)), "f"(__uint_as_float(v.z)),
+                 "f"(__uint_as_float(v.w))
+                 : "memory");
+}
+
 }  // namespace tilelace::cuda

@@ -154,6 +154,22 @@ TILELACE_DEVICE int load_shared(Shared a) {
   asm volatile("ld.volatile.shared.s32 %0, [%1];" : "=r"(value) : "r"(a) : "memory");
   return value;
 }
+TILELACE_DEVICE int multiprocessor() {
+  int id;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(id));
+  return id;
+}
+/// threadIdx.x, asked for anew: kept from the beginning it would be a register of the products.
+TILELACE_DEVICE int thread_again() {
+  int thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return thread;
+}
+/// Where lanes that have not parted must be at the same place. A chip's are, though nothing but a
+/// __syncwarp promises it: the next change to the kernels' machine code puts one here.
+TILELACE_DEVICE void still_together() {}
+/// Keeps the compiler from moving the value across this place.
+TILELACE_DEVICE void pin(float& value) { asm volatile("" : "+f"(value)::"memory"); }
 TILELACE_DEVICE std::uint32_t cycles() {
   std::uint32_t c;
   asm volatile("mov.u32 %0, %%clock;" : "=r"(c)::"memory");

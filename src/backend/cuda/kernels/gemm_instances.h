@@ -33,8 +33,10 @@ GemmKernel gemm_entry(plan::GemmTile tile, DType dtype) {
     if constexpr (plan::can_reduce(Tile::groups, Tile::blocks, Tile::width, Tile::pingpong,
                                    Tile::swapped))
       reducing = reinterpret_cast<const void*>(gemm_kernel<Tile, Element, GemmRsParams>);
+    using Gathering = std::conditional_t<plan::is_across(Tile::width, Tile::swapped),
+                                         AgGemmAcrossParams, AgGemmParams>;
     if constexpr (kGathers)
-      gathering = reinterpret_cast<const void*>(gemm_kernel<Tile, Element, AgGemmParams>);
+      gathering = reinterpret_cast<const void*>(gemm_kernel<Tile, Element, Gathering>);
     alone = reinterpret_cast<const void*>(gemm_kernel<Tile, Element, GemmParams>);
   }
   return {tile,
@@ -50,6 +52,7 @@ GemmKernel gemm_entry(plan::GemmTile tile, DType dtype) {
           Shape::kSharedBytes,
           Shape::kColSlice,
           Shape::kRowSlice,
+          Shape::tokens(),
           Shape::kPartialFloats};
 }
 

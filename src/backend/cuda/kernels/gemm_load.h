@@ -43,16 +43,18 @@ class GemmLoad {
   TILELACE_DEVICE void load(schedule::GemmCell cell, schedule::GemmSegment s) {
     note(TraceKind::segment, s.tile);
     const int cta_row = enter_shard<Tile>(p_, place_, cell);
+    if constexpr (Params::kGathers && Params::kClips) cell = turned(p_.work.order, cell);
     const int row =
         (cell.row * Tile::cluster_rows + cta_row) * Shape::kRows + place_.col * Shape::kRowSlice;
     int col = (tile_col(p_, cell) * Tile::cluster_cols + place_.col) * kOutWidth<Tile, Params>;
     if constexpr (!Params::kGates) col += slice();
     const CUtensorMap* const weight = weight_of(cell);
+    const int arriving = arriving_of(cell, Tile::swapped ? col : row);
     int early = 0;
     if (!ready_) {
       early = min(Tile::stages, s.steps());
       if (p_.weights_wait) start();
-      load_early(weight, row, col, s.begin, early);
+      load_early(weight, row, col, s.begin, early, arriving);
       if (!p_.weights_wait) start();
     }
     const Tokens tokens = tokens_of(cell, Tile::swapped ? col : row);
@@ -61,7 +63,7 @@ class GemmLoad {
       if (k >= early) ptx::barrier_wait(shared_.empty(ring_.stage), ring_.parity ^ 1);
       if (ptx::elect_one()) {
         if (k >= early) {
-          ptx::barrier_expect(shared_.full(ring_.stage), Shape::kArriving);
+          ptx::barrier_expect(shared_.full(ring_.stage), arriving);
           load_weight(weight, ring_.stage, x, row, col);
         }
         load_tokens(ring_.stage, x, tokens);
@@ -110,12 +112,14 @@ class GemmLoad {
   }
 
   struct Tokens {
-    const CUtensorMap* map;
-    int first;  ///< token, in the map
+    const CUtensorMap* map;  ///< null: none are there
+    int first;               ///< token, in the map
   };
   TILELACE_DEVICE Tokens tokens_of(schedule::GemmCell cell, int first) {
     if constexpr (Params::kReduces) {
       return {&p_.rows, p_.work.order.begin(cell.section) + first};
+    } else if constexpr (!Params::kGathers && Params::kClips) {
+      return {clip(&p_.few, left_of(cell, first)), first};
     } else if constexpr (!Params::kGathers) {
       return {Tile::swapped ? &p_.cols : &p_.rows, first};
     } else {
@@ -126,8 +130,40 @@ class GemmLoad {
           waits_.rows(cell.section, begin, min(begin + loaded, order.end(cell.section)), segment_);
       if (!here && ptx::elect_one()) ptx::store_shared_least(shared_.failed(), segment_);
       __syncwarp();
-      if (!order.whole && cell.section == 0) return {&p_.own, first};
+      const bool own = !order.whole && cell.section == 0;
+      if constexpr (Params::kClips) {
+        const CUtensorMap* const few =
+            clip(p_.few + (order.whole ? 0 : cell.section), left_of(cell, first));
+        if (few != all_tokens()) return {few, own ? first : begin};
+      }
+      if (own) return {&p_.own, first};
       return {Tile::swapped ? &p_.cols : &p_.rows, begin};
+    }
+  }
+
+  [[nodiscard]] TILELACE_DEVICE const CUtensorMap* all_tokens() const {
+    return Tile::swapped ? &p_.cols : &p_.rows;
+  }
+  /// The tokens from this CTA's first one on to the last.
+  [[nodiscard]] TILELACE_DEVICE int left_of(schedule::GemmCell cell, int first) const {
+    if constexpr (Params::kGathers)
+      return p_.work.order.end(cell.section) - p_.work.order.begin(cell.section) - first;
+    else
+      return p_.tokens - first;
+  }
+  /// The map for as many tokens as are loaded, where `left` are there.
+  [[nodiscard]] TILELACE_DEVICE const CUtensorMap* clip(const CUtensorMap* few, int left) const {
+    const int loaded = Shape::tokens().loaded(left);
+    if (loaded == Shape::tokens().slice) return all_tokens();
+    return loaded > 0 ? few : nullptr;
+  }
+  /// Bytes of a stage, of what all CTAs load for this one; `first`: of this CTA's slice of tokens.
+  [[nodiscard]] TILELACE_DEVICE int arriving_of(schedule::GemmCell cell, int first) const {
+    if constexpr (Params::kClips) {
+      const int before = Shape::tokens().begin(Tile::swapped ? place_.row : place_.col);
+      return Shape::kArriving - 128 * Shape::tokens().missing(left_of(cell, first) + before);
+    } else {
+      return Shape::kArriving;
     }
   }
 
@@ -140,11 +176,11 @@ class GemmLoad {
 
   /// Weights fill the ring before rows of peers are waited for; those that belong to nobody before
   /// the kernel before this one is over, which may still write the rest.
-  TILELACE_DEVICE void load_early(const CUtensorMap* weight, int row, int col, int begin,
-                                  int steps) {
+  TILELACE_DEVICE void load_early(const CUtensorMap* weight, int row, int col, int begin, int steps,
+                                  int arriving) {
     if (!ptx::elect_one()) return;
     for (int k = 0; k < steps; ++k) {
-      ptx::barrier_expect(shared_.full(k), Shape::kArriving);
+      ptx::barrier_expect(shared_.full(k), arriving);
       load_weight(weight, k, (begin + k) * kStep, row, col);
     }
   }
@@ -161,6 +197,8 @@ class GemmLoad {
       Tile::swapped ? load_rows(weight, stage, x, row) : load_cols(weight, stage, x, col);
   }
   TILELACE_DEVICE void load_tokens(int stage, int x, Tokens t) {
+    if constexpr (Params::kClips)
+      if (t.map == nullptr) return;
     Tile::swapped ? load_cols(t.map, stage, x, t.first) : load_rows(t.map, stage, x, t.first);
   }
 
@@ -198,7 +236,7 @@ class GemmLoad {
     }
   }
   /// First column that this CTA loads for its cluster.
-  TILELACE_DEVICE int slice() const {
+  [[nodiscard]] TILELACE_DEVICE int slice() const {
     return min(place_.row * Shape::kColSlice, Tile::width - Shape::kColSlice);
   }
 

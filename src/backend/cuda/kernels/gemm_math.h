@@ -110,6 +110,7 @@ class GemmMath {
   TILELACE_DEVICE void store(schedule::GemmCell cell) {
     if constexpr (Params::kShares) tell_shared();
     const int cta_row = enter_shard<Tile>(p_, place_, cell);
+    if constexpr (Params::kGathers && Params::kClips) cell = turned(p_.work.order, cell);
     int row = (cell.row * Tile::cluster_rows + cta_row) * Shape::kRows + 64 * block_row_;
     const int col = (tile_col(p_, cell) * Tile::cluster_cols + place_.col) * kOut;
     if constexpr (Params::kWide && !Params::kReduces) {
@@ -336,7 +337,7 @@ class GemmMath {
 #pragma unroll
     for (int i = 0; i < Tile::blocks; ++i)
 #pragma unroll
-      for (int j = 0; j < Shape::kAccumulators; ++j) asm volatile("" : "+f"(acc_[i][j])::"memory");
+      for (int j = 0; j < Shape::kAccumulators; ++j) ptx::pin(acc_[i][j]);
   }
 
   TILELACE_DEVICE void release(int stage) {

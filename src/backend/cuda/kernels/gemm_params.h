@@ -40,15 +40,26 @@ struct GemmCommon {
   TILELACE_TRACE_SINK
 };
 
-struct GemmParams : GemmCommon {
+/// A product alone.
+struct GemmAlone : GemmCommon {
   static constexpr bool kGathers = false;
   static constexpr bool kReduces = false;
   static constexpr bool kShares = false;
   static constexpr bool kGates = false;
   static constexpr bool kWide = false;
+  static constexpr bool kClips = false;
   CUtensorMap out;       ///< 64 columns x 64 rows a store
   CUtensorMap out_rest;  ///< what a width that 64 does not divide leaves over
   schedule::GemmWork work;
+};
+
+/// kClips: of a tile whose last tokens lie beyond the matrix little more is loaded than is there. A
+/// copy of all fills the rest with zeros, which takes longer than to load it
+/// (docs/decisions/0020).
+struct GemmParams : GemmAlone {
+  static constexpr bool kClips = true;
+  CUtensorMap few;  ///< of the tokens' operand, for the one slice that is there in part
+  int tokens;       ///< of the matrix
 };
 
 /// The product as it was added up, [m, n] in fp32: a partial sum that is added to others. No bias,
@@ -70,6 +81,7 @@ struct MoreWeights {
 /// The GEMM of ag_gemm: activations are this rank's staging, or `own` for its own shard.
 struct AgGemmParams : GemmCommon {
   static constexpr bool kWide = false;
+  static constexpr bool kClips = false;
   static constexpr bool kGathers = true;
   static constexpr bool kReduces = false;
   static constexpr bool kShares = false;
@@ -85,6 +97,12 @@ struct AgGemmParams : GemmCommon {
   const std::byte* input;    ///< own rows
   std::size_t staged;        ///< offset of the slot's rows, [m, k]
   std::int64_t row_bytes;
+};
+
+/// Of tiles with tokens across.
+struct AgGemmAcrossParams : AgGemmParams {
+  static constexpr bool kClips = true;
+  CUtensorMap few[schedule::kMaxSections];  ///< of each section
 };
 
 /// Two products in one, of gate (`cols`, `bias`) and up: half of a tile's columns are one's, half
@@ -104,6 +122,7 @@ struct AgGemmGatedParams : AgGemmParams {
 struct ReduceCommon : GemmCommon {
   static constexpr bool kGathers = false;
   static constexpr bool kReduces = true;
+  static constexpr bool kClips = false;
   CallParams call;
   const void* residual;  ///< [own rows, n] or null: added to the sum
   int own_rows;
@@ -156,5 +175,12 @@ struct GemmRsWideParams : GemmRsParams {
 struct GemmArWideParams : GemmArParams {
   static constexpr bool kWide = true;
 };
+
+/// Where a tile with tokens across lies by its own rows and columns: shards are rows of an order.
+TILELACE_HD inline schedule::GemmCell turned(const schedule::GatherOrder& order,
+                                             schedule::GemmCell cell) {
+  if (order.whole) return cell;
+  return {cell.col, cell.row, cell.section};
+}
 
 }  // namespace tilelace::cuda

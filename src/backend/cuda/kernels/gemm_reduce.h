@@ -215,9 +215,7 @@ template <class Tile>
 TILELACE_DEVICE void collect_shared(const GemmArParams& p, GemmShared<Tile> shared) {
   const std::uint32_t epoch = admitted_number(shared);
   if (!may_store(shared, INT_MAX - 1)) return;
-  int thread = 0;  // asked for anew: kept from the beginning it would be a register of the products
-  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-  const Crew crew{thread - 128, 128 * Tile::groups};
+  const Crew crew{ptx::thread_again() - 128, 128 * Tile::groups};
   Collect collect(p.call, p.work.order, p.shared, p.n, crew, epoch);
   schedule::run_collect(p.work.order, p.shared.flags, static_cast<int>(blockIdx.x),
                         static_cast<int>(gridDim.x), collect);

@@ -3,6 +3,7 @@
 #pragma once
 #include "backend/cuda/device/ptx.h"
 #include "backend/cuda/device/trace.h"
+#include "backend/cuda/kernels/gemm_slices.h"
 #include "plan/gemm_tiles.h"
 
 namespace tilelace::cuda {
@@ -26,6 +27,10 @@ struct GemmShape {
   /// Columns that one CTA loads for its cluster; slices overlap where 8 does not divide evenly.
   static constexpr int kColSlice = (Tile::width / Tile::cluster_rows + 7) / 8 * 8;
   static constexpr int kRowSlice = kRows / Tile::cluster_cols;
+  TILELACE_HD static constexpr TokenSlices tokens() {
+    if (Tile::swapped) return {Tile::width, kColSlice, Tile::cluster_rows};
+    return {kRows, kRowSlice, Tile::cluster_cols};
+  }
   static constexpr int kArriving = kRowsBytes + Tile::cluster_rows * kColSlice * 128;
   static constexpr int kStagingBytes = Tile::groups * Tile::staging * kChunkBytes;
   static constexpr int kSharedBytes =

@@ -21,7 +21,9 @@ const void* sharing() {
 
 const void* gemm_sharing(std::string_view tile, DType dtype) {
 #define TILELACE_GEMM_SHARING(name, groups, blocks, width, ...) \
-  TILELACE_GEMM_LOOK_UP(sharing, name, plan::can_share(#name, blocks, width, name##_tile::pingpong))
+  TILELACE_GEMM_LOOK_UP(                                        \
+      sharing, name,                                            \
+      plan::can_share(#name, blocks, width, name##_tile::pingpong, name##_tile::swapped))
   TILELACE_GEMM_COOPERATIVE(TILELACE_GEMM_SHARING)
   TILELACE_GEMM_PINGPONG(TILELACE_GEMM_SHARING)
 #undef TILELACE_GEMM_SHARING

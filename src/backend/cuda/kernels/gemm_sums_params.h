@@ -7,7 +7,7 @@ namespace tilelace::cuda {
 
 /// A GEMM whose tiles go, rounded, into the own slot (`out`), and whose sums are made of whole
 /// tiles (schedule/tile_sums.h). GemmCommon has neither bias nor activation: they come behind sums.
-struct GemmSumsParams : GemmParams {
+struct GemmSumsParams : GemmAlone {
   CallParams call;
   SumsPlace slots;
   std::size_t partials;  ///< offset of the slot's [m, n]

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "backend/cuda/kernels/gemm_params.h"
+#include "backend/cuda/kernels/gemm_slices.h"
 #include "plan/gemm_tiles.h"
 #include "tilelace/dtype.h"
 
@@ -14,7 +15,7 @@ struct GemmKernel {
   plan::GemmTile tile;
   DType dtype;
   const void* function;   ///< takes GemmParams; null: not in this build (TILELACE_TILES)
-  const void* gathering;  ///< takes AgGemmParams; null: not made
+  const void* gathering;  ///< takes AgGemmParams, or AgGemmAcrossParams; null: not made
   const void* reducing;   ///< takes GemmRsParams; null: not made
   int given_groups;       ///< parts of a partial that one CTA of `reducing` gives, a flag each
   int given_pieces;       ///< of a part
@@ -24,6 +25,7 @@ struct GemmKernel {
   int shared_bytes;
   int col_slice;       ///< columns of a tile that one CTA loads
   int row_slice;       ///< rows likewise
+  TokenSlices tokens;  ///< of a tile
   int partial_floats;  ///< of one CTA
 };
 
@@ -32,6 +34,9 @@ std::span<const GemmKernel> gemm_pingpong();
 std::span<const GemmKernel> gemm_tall();
 std::span<const GemmKernel> gemm_narrow();
 std::span<const GemmKernel> gemm_swapped();
+std::span<const GemmKernel> gemm_across();
+std::span<const GemmKernel> gemm_tall_across();
+std::span<const GemmKernel> gemm_pingpong_across();
 
 /// The kernel of gemm_ar (takes GemmArParams) for this tile, or null.
 const void* gemm_sharing(std::string_view tile, DType);

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which tokens of a tile its CTAs load. A copy that reaches beyond the matrix fills the rest with
+// zeros, slower than it loads (docs/decisions/0020); so of the last tile little more is loaded than
+// is there. What was in shared memory before stands in for the rest: those results are not stored.
+#pragma once
+#include "core/host_device.h"
+
+namespace tilelace::cuda {
+
+/// Slices of a tile's tokens, one a CTA of those that share them. Where eights do not divide the
+/// tile evenly the last one begins earlier.
+struct TokenSlices {
+  int tokens;  ///< of the tile
+  int slice;   ///< of one CTA
+  int count;
+
+  [[nodiscard]] TILELACE_HD constexpr int begin(int i) const {
+    return i * slice < tokens - slice ? i * slice : tokens - slice;
+  }
+  /// Of a slice, where `left` tokens are there from its first one on: in eights, as they lie in
+  /// shared memory.
+  [[nodiscard]] TILELACE_HD constexpr int loaded(int left) const {
+    const int eights = (left + 7) / 8 * 8;
+    return left <= 0 ? 0 : eights < slice ? eights : slice;
+  }
+  /// What all load of a tile where `left` are there, against all of it.
+  [[nodiscard]] TILELACE_HD constexpr int missing(int left) const {
+    int n = 0;
+    for (int i = 0; i < count; ++i) n += slice - loaded(left - begin(i));
+    return n;
+  }
+  /// Of the one slice of all tiles over `all` tokens that is loaded in part; 0: there is none.
+  [[nodiscard]] constexpr int partial(long long all) const {
+    for (int i = 0; i < count; ++i) {
+      const int n = loaded(static_cast<int>(all % tokens) - begin(i));
+      if (n > 0 && n < slice) return n;
+    }
+    return 0;
+  }
+};
+
+}  // namespace tilelace::cuda
