@@ -44,8 +44,9 @@ def read_commands(build):
             del arguments[at:at + 2]
             at = arguments.index("-c")
             del arguments[at:at + 2]
-            if Path(arguments[0]).name == "ccache":
-                del arguments[0]
+            names = [Path(a).name for a in arguments]
+            if "ccache" in names:
+                del arguments[:names.index("ccache") + 1]
             commands[path] = (arguments, entry["directory"])
     return commands
 

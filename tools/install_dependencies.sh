@@ -30,6 +30,7 @@ check_packages="
   clang-format            1:14.0-55             layout
   clang-tidy              1:14.0-55             mistakes
   libomp-dev              1:14.0-55             omp.h, as clang-tidy reads it
+  libboost-context1.81-dev 1.81.0-5             fibers: emulated GPUs
 "
 
 # A folder that is whole has the list of what was asked for; any other is made anew.

@@ -225,6 +225,16 @@ Finding Tensors::check_untouched() const {
   return bytes == 0 ? Finding() : fmt::format("{} bytes of results written, expected none", bytes);
 }
 
+Finding check_calls(Member& member, Tensors& t, std::uint64_t calls, const PlanOptions& options) {
+  for (std::uint64_t call = 1; call <= calls; ++call) {
+    t.fill(call);
+    ag_gemm(*member.comm, t.args(), options);
+    member.comm->synchronize(member.stream);
+    if (const Finding f = t.check(); !f.empty()) return fmt::format("call {}: {}", call, f);
+  }
+  return {};
+}
+
 Problem problem_of(int ranks, std::int64_t m, std::vector<std::int64_t> n, std::int64_t k) {
   Problem p;
   p.ranks = ranks;

@@ -75,6 +75,10 @@ class Tensors {
   TensorView gathered_;
 };
 
+/// So many eager calls, of new inputs each, and what is wrong with the first that is.
+Finding check_calls(Member& member, Tensors& t, std::uint64_t calls,
+                    const PlanOptions& options = {});
+
 /// ag_gemm of these sizes, bf16.
 Problem problem_of(int ranks, std::int64_t m, std::vector<std::int64_t> n, std::int64_t k);
 

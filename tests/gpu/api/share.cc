@@ -27,7 +27,7 @@ std::vector<Way> ways() {
   return all;
 }
 
-Finding check_calls(Member& member, const Way& way) {
+Finding check_way(Member& member, const Way& way) {
   Tensors t(member, problem_of(member.ranks(), 1300, {768}, 1024), true);
   PlanOptions unfused = way.options;
   unfused.path = Path::unfused;
@@ -35,13 +35,8 @@ Finding check_calls(Member& member, const Way& way) {
   fused.path = Path::fused;
   const std::array list{t.preparation(fused), t.preparation(unfused)};
   member.comm->prepare(list);
-  for (std::uint64_t call = 1; call <= 5; ++call) {
-    t.fill(call);
-    ag_gemm(*member.comm, t.args(), fused);
-    member.comm->synchronize(member.stream);
-    if (const Finding f = t.check(); !f.empty())
-      return fmt::format("{}, call {}: {}", way.name, call, f);
-  }
+  if (const Finding f = check_calls(member, t, 5, fused); !f.empty())
+    return fmt::format("{}, {}", way.name, f);
   if (const Finding f = expect_error(
           "a fused call in a capture", ErrorKind::usage, "expected path unfused",
           [&] { const Graph graph(member, [&] { ag_gemm(*member.comm, t.args(), fused); }); });
@@ -60,7 +55,7 @@ Finding check_calls(Member& member, const Way& way) {
 
 Finding check_ways(Member& member) {
   for (const Way& way : ways())
-    if (const Finding f = check_calls(member, way); !f.empty()) return f;
+    if (const Finding f = check_way(member, way); !f.empty()) return f;
   return {};
 }
 
@@ -69,13 +64,7 @@ Finding check_few(Member& member) {
   Tensors t(member, problem_of(member.ranks(), 300, {512}, 512), true);
   const std::array list{t.preparation()};
   member.comm->prepare(list);
-  for (std::uint64_t call = 1; call <= 3; ++call) {
-    t.fill(call);
-    ag_gemm(*member.comm, t.args());
-    member.comm->synchronize(member.stream);
-    if (const Finding f = t.check(); !f.empty()) return fmt::format("call {}: {}", call, f);
-  }
-  return {};
+  return check_calls(member, t, 3);
 }
 
 }  // namespace

@@ -58,13 +58,7 @@ Problem PairRow::gather_problem() const {
 }
 
 Problem PairRow::sum_problem() const {
-  Problem p;
-  p.op = second;
-  p.ranks = ranks;
-  p.m = m;
-  p.n = {hidden};
-  p.k = inner;
-  return p;
+  return {.op = second, .ranks = ranks, .m = m, .n = {hidden}, .k = inner};
 }
 
 std::vector<PairRow> pair_rows(const std::vector<Op>& seconds,

@@ -25,8 +25,9 @@ struct Options {
   int shapes = 500;
   std::uint64_t seed = 1;
   std::string tile;
+  std::vector<std::string> dtypes{"bf16", "fp16"};
   std::string json, commit;
-  bool drop = false;
+  bool drop = false, small = false;
 };
 
 struct Case {
@@ -72,9 +73,29 @@ std::int64_t pick(std::mt19937_64& rng, std::initializer_list<std::int64_t> edge
   };
   if (any(2) == 0) {
     const auto edge = *(edges.begin() + any(static_cast<std::int64_t>(edges.size())));
-    return std::min(most, (edge + unit - 1) / unit * unit);
+    return std::min(most / unit * unit, (edge + unit - 1) / unit * unit);
   }
   return (1 + any(most / unit)) * unit;
+}
+
+int multiprocessors() {
+  static const int count = [] {
+    int all = 0;
+    cuda::check(cudaDeviceGetAttribute(&all, cudaDevAttrMultiProcessorCount, 0), "device");
+    return all;
+  }();
+  return count;
+}
+
+/// Of this tile. Tiles that the planner leaves to more rows are taken all the same.
+std::vector<plan::GemmPlan> plans_of(const plan::GemmTile& tile, plan::GemmProblem p) {
+  constexpr std::int64_t kRowsOfAcross = 65;
+  if (plan::is_across(tile)) p.m = std::max(p.m, kRowsOfAcross);
+  std::vector<plan::GemmPlan> legal;
+  for (const auto& candidate : plan::gemm_candidates(p, {multiprocessors()}))
+    if (candidate.tile.name == tile.name) legal.push_back(candidate);
+  require(!legal.empty(), "tile {}: got no plan for {} rows, expected one", tile.name, p.m);
+  return legal;
 }
 
 /// The i-th case: tiles in turn, so that each is met; the rest drawn.
@@ -87,24 +108,25 @@ Case draw(std::mt19937_64& rng, int i, DType dtype, const Options& o) {
   const std::int64_t r = tile.rows();
   const std::int64_t w = tile.width;
   const bool swapped = tile.swapped;
+  const std::int64_t most = o.small ? 4 : 1;
   c.problem.dtype = dtype;
-  c.problem.m = swapped ? pick(rng, {1, 7, 8, w - 1, w, w + 1, 2 * w, 3}, kMostRows, 1)
-                        : pick(rng, {1, 2, 63, 64, 65, r - 1, r, r + 1, 2 * r, 997}, kMostRows, 1);
+  c.problem.m =
+      swapped ? pick(rng, {1, 7, 8, w - 1, w, w + 1, 2 * w, 3}, kMostRows / most, 1)
+              : pick(rng, {1, 2, 63, 64, 65, r - 1, r, r + 1, 2 * r, 997}, kMostRows / most, 1);
   c.problem.gated = plan::can_gate(tile.name) && rng() % 2 == 0;
   const std::int64_t unit = c.problem.gated ? 16 : 8;
-  c.problem.n = swapped ? pick(rng, {8, r - 8, r, r + 8, 2 * r, 1016}, kMostCols, unit)
-                        : pick(rng, {8, w - 8, w, w + 8, 2 * w, 1016}, kMostCols, unit);
-  c.problem.k = pick(rng, {8, 56, 64, 72, 128, 256, 320, 1016, 2048}, kMostK, 8);
-  std::vector<plan::GemmPlan> legal;
-  for (const auto& candidate : plan::gemm_candidates(c.problem))
-    if (candidate.tile.name == tile.name) legal.push_back(candidate);
+  c.problem.n = swapped ? pick(rng, {8, r - 8, r, r + 8, 2 * r, 1016}, kMostCols / most, unit)
+                        : pick(rng, {8, w - 8, w, w + 8, 2 * w, 1016}, kMostCols / most, unit);
+  c.problem.k = pick(rng, {8, 56, 64, 72, 128, 256, 320, 1016, 2048}, kMostK / most, 8);
+  const auto legal = plans_of(tile, c.problem);
   c.plan = legal[rng() % legal.size()];
+  c.plan.split_tiles = std::min(c.plan.split_tiles, plan::work_of(c.plan, c.problem).order.tiles());
   // Fewer workers than there are: more tiles a worker, other cuts.
   c.plan.workers = 1 + static_cast<int>(rng() % static_cast<std::uint64_t>(c.plan.workers));
   if (rng() % 2 == 0)
     c.plan.split_tiles = static_cast<int>(
         rng() % static_cast<std::uint64_t>(1 + plan::work_of(c.plan, c.problem).order.tiles()));
-  if (c.plan.workers * c.plan.tile.cluster() > 132) c.plan.split_tiles = 0;
+  if (c.plan.workers * c.plan.tile.cluster() > multiprocessors()) c.plan.split_tiles = 0;
   c.plan.along_cols = rng() % 2 == 0;
   c.plan.group = 1 + static_cast<int>(rng() % 8);
   c.plan.wide = 1 + static_cast<int>(rng() % 5);
@@ -183,6 +205,7 @@ int check_all(const Options& o) {
   int bad = 0;
   nlohmann::json lines = nlohmann::json::array();
   for (const DType dtype : {DType::bf16, DType::fp16}) {
+    if (std::find(o.dtypes.begin(), o.dtypes.end(), name_of(dtype)) == o.dtypes.end()) continue;
     int exact = 0, shared = 0, gated = 0, wrong = 0;
     double worst = 0;
     for (int i = 0; i < o.shapes; ++i) {
@@ -241,6 +264,10 @@ int main(int argc, char** argv) {
   CLI::App app("Checks the GEMM of this GPU against exact integers and fp64");
   tilelace::test::Options o;
   app.add_option("--shapes", o.shapes, "random shapes a type")->capture_default_str();
+  app.add_flag("--small", o.small, "shapes up to a quarter as long each way");
+  app.add_option("--dtypes", o.dtypes, "of bf16, fp16")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"bf16", "fp16"}));
   app.add_option("--seed", o.seed, "of shapes and data")->capture_default_str();
   app.add_option("--tile", o.tile, "only this tile");
   app.add_option("--json", o.json, "appends JSON lines to this file");

@@ -16,6 +16,11 @@ using cuda::measure::hash;
 constexpr unsigned kBlocks = 1056;
 constexpr unsigned kThreads = 256;
 constexpr std::uint8_t kPoison = 0xFF;  // NaN in every type
+#ifdef TILELACE_EMULATED
+constexpr int kWarp = 1;  // threads come one after the other (tests/emulated)
+#else
+constexpr int kWarp = 32;
+#endif
 
 template <class T>
 __global__ void sparse_kernel(T* data, std::int64_t rows, std::int64_t cols, int per_row,
@@ -74,13 +79,13 @@ __device__ double product_of(const Judged& j, const void* weight, int part, std:
   const auto* w = static_cast<const T*>(weight) + part * j.parts.weight + col * k;
   double sum = 0;
   double absolute = 0;
-  for (std::int64_t x = skip_k + (static_cast<int>(threadIdx.x) & 31); x < k; x += 32) {
+  for (std::int64_t x = skip_k + static_cast<int>(threadIdx.x) % kWarp; x < k; x += kWarp) {
     const double term = static_cast<double>(static_cast<float>(a[x])) *
                         static_cast<double>(static_cast<float>(w[x]));
     sum += term;
     absolute += fabs(term);
   }
-  for (int d = 16; d > 0; d /= 2) {
+  for (int d = kWarp / 2; d > 0; d /= 2) {
     sum += __shfl_xor_sync(~0U, sum, d);
     absolute += __shfl_xor_sync(~0U, absolute, d);
   }
@@ -148,11 +153,11 @@ __global__ void judge_kernel(Judged j, Rule rule, Totals* totals) {
   const std::int64_t m = j.problem.m;
   const std::int64_t n = rule.n;
   const std::int64_t all = rule.samples > 0 ? rule.samples : m * n;
-  const int lane = static_cast<int>(threadIdx.x) & 31;
-  const std::int64_t warps = std::int64_t{gridDim.x} * blockDim.x / 32;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const std::int64_t warps = std::int64_t{gridDim.x} * blockDim.x / kWarp;
   double error = 0;
   double norm = 0;
-  for (std::int64_t i = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 32; i < all;
+  for (std::int64_t i = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / kWarp; i < all;
        i += warps) {
     const auto at = static_cast<std::int64_t>(
         rule.samples > 0 ? hash(static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(m * n)

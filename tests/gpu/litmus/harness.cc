@@ -24,6 +24,8 @@ int choose_ranks(int asked) {
   return ranks;
 }
 
+bool share_devices(int ranks) { return ranks > comm::device_count(); }
+
 JsonLines::JsonLines(const std::string& path, bool append) : file_(nullptr, std::fclose) {
   if (path.empty()) return;
   if (path == "-") {

@@ -24,6 +24,8 @@ using cuda::measure::run_ranks;
 
 /// How many ranks: `asked`, or all devices. Errors: usage (fewer than 2), system (no device).
 int choose_ranks(int asked);
+/// Whether so many ranks share devices.
+bool share_devices(int ranks);
 
 /// Own mistakes of a result: wrong words, a missed bar.
 struct Verdict {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "comm/cuda_atomics.h"
 #include "places_kernels.h"
 
 namespace tilelace::gpu_test {
@@ -8,12 +9,6 @@ constexpr unsigned kThreads = 128;
 constexpr int kSharedBytes = 200 * 1024;  // no second one fits beside it
 constexpr std::int64_t kLongestNs = 2'000'000'000;
 
-__device__ std::int64_t now_ns() {
-  std::int64_t t;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
-  return t;
-}
-
 __global__ void hold_kernel(HoldPage* page) {
   if (threadIdx.x != 0) return;
   unsigned id = 0;
@@ -21,8 +16,9 @@ __global__ void hold_kernel(HoldPage* page) {
   page->multiprocessor[blockIdx.x] = static_cast<std::uint16_t>(id);
   __threadfence_system();
   atomicAdd_system(&page->began, 1U);
-  const std::int64_t end = now_ns() + kLongestNs;
-  while (*static_cast<volatile std::uint32_t*>(&page->release) == 0 && now_ns() < end)
+  const std::int64_t end = comm::CudaAtomics::now_ns() + kLongestNs;
+  while (*static_cast<volatile std::uint32_t*>(&page->release) == 0 &&
+         comm::CudaAtomics::now_ns() < end)
     __nanosleep(500);
 }
 

@@ -54,6 +54,7 @@ std::vector<std::int64_t> draw_rows(Rng& rng, int ranks, std::int64_t m) {
 Problem draw_problem(Rng& rng, const CaseRange& range, bool exact) {
   const int ranks = range.ranks;
   const auto& tile = plan::kGemmTiles[rng() % std::size(plan::kGemmTiles)];
+  const std::int64_t most = range.small ? 4 : 1;
   const std::int64_t down = tile.swapped ? tile.width : tile.rows();
   const std::int64_t across = tile.swapped ? tile.rows() : tile.width;
   Problem p;
@@ -64,16 +65,16 @@ Problem draw_problem(Rng& rng, const CaseRange& range, bool exact) {
   p.m = pick(rng,
              {1, std::max(1, ranks - 1), ranks, ranks + 1, down - 1, down, down + 1, 2 * down + 1,
               ranks * down - 1, ranks * down, ranks * down + 1, 61, 127, 509, 997, 1009},
-             kMostRows, 1);
+             kMostRows / most, 1);
   if (p.op != Op::gemm_ar && below(rng, 3) == 0) p.rows = draw_rows(rng, ranks, p.m);
   const auto columns = [&] {
-    return pick(rng, {8, 24, across - 8, across, across + 8, 2 * across, 328}, kMostCols, 8);
+    return pick(rng, {8, 24, across - 8, across, across + 8, 2 * across, 328}, kMostCols / most, 8);
   };
   p.n.push_back(columns());
   if (p.op == Op::ag_gemm && below(rng, 3) == 0)
     for (auto more = below(rng, kMostWeights - 1); more >= 0; --more)
       p.n.push_back(below(rng, 2) == 0 ? p.n[0] : columns());
-  p.k = pick(rng, {8, 24, 56, 64, 72, 104, 128, 264, 1016, 1024, 2048}, kMostK, 8);
+  p.k = pick(rng, {8, 24, 56, 64, 72, 104, 128, 264, 1016, 1024, 2048}, kMostK / most, 8);
   p.bias = !exact && below(rng, 2) == 0;
   if (!exact && below(rng, 2) == 0) p.activation = static_cast<Activation>(1 + below(rng, 3));
   if (p.op != Op::ag_gemm && below(rng, 3) == 0) {

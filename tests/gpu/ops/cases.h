@@ -31,6 +31,7 @@ struct CaseRange {
   plan::GemmMachine machine;
   std::vector<std::string> kinds = {};  ///< of plans; empty: all
   bool gated = false;                   ///< ag_gemm: problems with swiglu alone
+  bool small = false;                   ///< problems up to a quarter as long each way
 };
 
 /// Error: usage (a problem that has no plan).

@@ -19,7 +19,6 @@
 #include "ops/conformance.h"
 #include "ops/report.h"
 #include "ops/stress.h"
-#include "ops/stress_kernels.h"
 #include "program.h"
 #include "watchdog.h"
 
@@ -40,7 +39,7 @@ struct Options {
   double limit_s = 0;
   std::vector<std::string> ops{"ag_gemm", "gemm_rs", "gemm_ar", "turns"};
   std::vector<std::string> dtypes{"bf16", "fp16"}, kinds;
-  bool gated = false;
+  bool gated = false, small = false;
   bool drop = false;
   std::string json, commit;
 };
@@ -92,7 +91,7 @@ Work work_of(const Options& o, Op op, int ranks) {
   for (const DType dtype : {DType::fp16, DType::bf16}) {
     if (!among(o.dtypes, name_of(dtype))) continue;
     work.stressed_dtype = dtype;
-    auto cases = draw_cases(o.shapes, {op, ranks, dtype, machine, o.kinds, o.gated},
+    auto cases = draw_cases(o.shapes, {op, ranks, dtype, machine, o.kinds, o.gated, o.small},
                             o.seed * 2 + static_cast<std::uint64_t>(dtype));
     if (o.only >= 0) std::erase_if(cases, [&](const Case& c) { return c.index != o.only; });
     work.cases[dtype] = std::move(cases);
@@ -199,7 +198,7 @@ void tell(Rank& rank, const LongRun& run, const StressResult& r, Report& report)
 void check_long(Rank& rank, const Options& o, const Work& work, Report& report) {
   Stress stress(rank, work.stressed, work.kinds, o.timeout_s, o.drop, share_of(o, rank.ranks, 1));
   rank.meet();
-  const bool shared = rank.ranks > comm::device_count();
+  const bool shared = share_devices(rank.ranks);
   const auto run = [&](Pace pace, long calls) {
     if (calls <= 0) return;
     for (const std::string& kind : names_of(work.kinds)) {
@@ -250,13 +249,11 @@ void check_pair(Rank& rank, const Options& o, const Work& work, Report& report) 
 }
 
 /// Ranks that share a device wait for each other there, as users' may not. With fewer queues than
-/// streams one rank's work stands behind another's that waits for it; and a kernel that is loaded
-/// by its first launch, the driver's for copies and memsets among them, waits until all others have
-/// ended. The driver reads both settings as it starts, so: once more from the beginning.
+/// streams one rank's work stands behind another's that waits for it. The driver, which has been
+/// asked for its devices, reads the setting as it starts, so: once more from the beginning.
 void begin_for_shares(char** argv) {
   if (std::getenv("CUDA_DEVICE_MAX_CONNECTIONS") != nullptr) return;
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
-  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   execv("/proc/self/exe", argv);
 }
 
@@ -269,7 +266,6 @@ int run(const Options& o) {
   const Watchdog watchdog("gpu_op_check", o.limit_s > 0 ? o.limit_s : limit_s);
   run_ranks(ranks, [&](Rank& rank) {
     cuda::load_gemm_kernels();
-    cuda::check(load_stress_kernels(), "loading kernels");
     for (const Work& work : all) {
       if (o.shapes > 0 && !work.cases.empty()) check_shapes(rank, o, work, report);
       if (!work.stressed.empty() && (o.stress > 0 || o.straggle > 0))
@@ -313,6 +309,7 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::IsMember(known_kinds()));
   app.add_flag("--gated", o.gated, "random problems of ag_gemm: those with swiglu alone");
+  app.add_flag("--small", o.small, "random problems up to a quarter as long each way");
   app.add_option("--dtypes", o.dtypes, "of bf16, fp16")
       ->delimiter(',')
       ->check(CLI::IsMember({"bf16", "fp16"}));
@@ -325,7 +322,10 @@ int main(int argc, char** argv) {
   app.add_option("--json", o.json, "appends JSON lines to this file, - for standard output");
   app.add_option("--commit", o.commit, "goes into the records");
   return run_program("gpu_op_check", app, argc, argv, [&] {
-    if (o.ranks > tilelace::comm::device_count()) begin_for_shares(argv);
+    // A kernel that is loaded by its first launch, the driver's own for copies among them, waits
+    // until the calls that are under way have ended.
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+    if (share_devices(o.ranks)) begin_for_shares(argv);
     return run(o);
   });
 }

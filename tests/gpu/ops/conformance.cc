@@ -9,7 +9,6 @@
 #include <string_view>
 
 #include "backend/cuda/cuda_check.h"
-#include "comm/cuda/capabilities.h"
 #include "gemm/data.h"
 #include "ops/stress_kernels.h"
 
@@ -40,7 +39,7 @@ constexpr std::int64_t kOperandPitch = kMostRows * kMostK, kWeightPitch = kMostC
 OpCheck::OpCheck(Rank& rank, double timeout_s)
     : rank_(rank),
       timeout_s_(timeout_s),
-      shared_(rank.ranks > comm::device_count()),
+      shared_(share_devices(rank.ranks)),
       stall_(rank),
       shape_({}, 0) {
   constexpr auto kWeights = static_cast<std::int64_t>(kMostWeights);

@@ -2,6 +2,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "comm/cuda_atomics.h"
 #include "ops/stress_kernels.h"
 
 namespace tilelace::gpu_test {
@@ -80,15 +81,9 @@ __global__ void product_kernel(const __grid_constant__ StressProduct s) {
   }
 }
 
-__device__ std::int64_t now_ns() {
-  std::int64_t t;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
-  return t;
-}
-
 __device__ void spin(std::int64_t ns) {
-  const std::int64_t end = now_ns() + ns;
-  while (now_ns() < end) __nanosleep(200);
+  const std::int64_t end = comm::CudaAtomics::now_ns() + ns;
+  while (comm::CudaAtomics::now_ns() < end) __nanosleep(200);
 }
 
 __global__ void spin_kernel(std::int64_t ns) { spin(ns); }
@@ -107,20 +102,6 @@ __global__ void late_copy_kernel(const __grid_constant__ LateCopy c) {
 }
 
 }  // namespace
-
-cudaError_t load_stress_kernels() {
-  cudaFuncAttributes attributes{};
-  for (const void* kernel : {reinterpret_cast<const void*>(check_kernel<__nv_bfloat16>),
-                             reinterpret_cast<const void*>(check_kernel<__half>),
-                             reinterpret_cast<const void*>(product_kernel<__nv_bfloat16>),
-                             reinterpret_cast<const void*>(product_kernel<__half>),
-                             reinterpret_cast<const void*>(spin_kernel),
-                             reinterpret_cast<const void*>(late_copy_kernel)})
-    if (const cudaError_t status = cudaFuncGetAttributes(&attributes, kernel);
-        status != cudaSuccess)
-      return status;
-  return cudaSuccess;
-}
 
 cudaError_t enqueue_check(const StressCheck& check, cudaStream_t stream) {
   if (check.dtype == DType::bf16)

@@ -36,10 +36,6 @@ struct StressCheck {
   StressTotals* totals = nullptr;
 };
 
-/// On the current device. A kernel's first launch waits there until all that runs has ended (lazy
-/// loading), calls that wait for a rank of the same device among it.
-[[nodiscard]] cudaError_t load_stress_kernels();
-
 /// Compares bit by bit, into the totals.
 [[nodiscard]] cudaError_t enqueue_check(const StressCheck& check, cudaStream_t stream);
 

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "machine/bulk.h"
+
+#include <cstring>
+#include <memory>
+
+#include "machine/device.h"
+#include "machine/driver.h"
+
+namespace tilelace::emulated {
+namespace {
+
+/// Where 128-byte swizzle puts a byte.
+std::uint32_t swizzled(std::uint32_t at) { return at ^ ((at >> 7U & 7U) << 4U); }
+
+TensorMap decode(const CUtensorMap& map) {
+  TensorMap made;
+  std::memcpy(&made, &map, sizeof made);
+  return made;
+}
+
+unsigned elements(const TensorMap& m) {
+  unsigned n = 1;
+  for (int i = 0; i < m.dims; ++i) n *= m.box[i];
+  return n;
+}
+
+/// For each row of a box, of `bytes`: where it begins, and how many elements of it are there.
+template <class Visit>
+void each_row(const TensorMap& m, int x, int y, int z, const Visit& visit) {
+  const unsigned planes = m.dims > 2 ? m.box[2] : 1;
+  for (unsigned p = 0; p < planes; ++p)
+    for (unsigned r = 0; r < m.box[1]; ++r) {
+      const long row = y + static_cast<long>(r), plane = z + static_cast<long>(p);
+      const bool there = row >= 0 && row < static_cast<long>(m.extents[1]) &&
+                         (m.dims < 3 || (plane >= 0 && plane < static_cast<long>(m.extents[2])));
+      const long left = static_cast<long>(m.extents[0]) - x;
+      const long in = !there || left <= 0 ? 0 : left < m.box[0] ? left : m.box[0];
+      std::byte* const at = in == 0
+                                ? nullptr
+                                : m.data + x * 2 + row * static_cast<long>(m.strides[1]) +
+                                      (m.dims > 2 ? plane * static_cast<long>(m.strides[2]) : 0);
+      visit((p * m.box[1] + r) * m.box[0] * 2, at, static_cast<std::size_t>(in) * 2);
+    }
+}
+
+/// 16 bytes at a time: as swizzle moves them.
+void put(Cta& cta, std::uint32_t to, const std::byte* from, std::size_t bytes, std::size_t row,
+         bool swizzle) {
+  for (std::size_t b = 0; b < row; b += 16) {
+    const auto plain = to + static_cast<std::uint32_t>(b);
+    std::byte* const at = cta.at(swizzle ? swizzled(plain) : plain);
+    const std::size_t some = b >= bytes ? 0 : std::min<std::size_t>(16, bytes - b);
+    if (some > 0) std::memcpy(at, from + b, some);
+    std::memset(at + some, 0, 16 - some);
+  }
+}
+
+}  // namespace
+
+void tensor_load(std::uint32_t to, const CUtensorMap& map, std::uint32_t barrier, int x, int y,
+                 unsigned mask) {
+  const TensorMap m = decode(map);
+  std::vector<Cta*> ctas;
+  for (int i = 0; i < static_cast<int>(own_cta().cluster->ctas.size()); ++i)
+    if ((mask >> static_cast<unsigned>(i) & 1U) != 0) ctas.push_back(&peer_cta(i));
+  for (Cta* cta : ctas)
+    Machine::get().later(cta, [=] {
+      each_row(m, x, y, 0, [&](unsigned at, const std::byte* from, std::size_t bytes) {
+        put(*cta, to + at, from, bytes, m.box[0] * 2, m.swizzled);
+      });
+      Machine::get().arrive(*cta, barrier, 0, -2L * elements(m));
+    });
+}
+
+void bulk_load(std::uint32_t to, const void* from, std::uint32_t bytes, std::uint32_t barrier) {
+  Cta* const cta = &own_cta();
+  Machine::get().later(cta, [=] {
+    std::memcpy(cta->at(to), from, bytes);
+    Machine::get().arrive(*cta, barrier, 0, -static_cast<long>(bytes));
+  });
+}
+
+void bulk_store(std::uint32_t from, std::uint32_t bytes,
+                std::function<void(const std::byte*)> land) {
+  Fiber* const fiber = &Machine::self();
+  Cta* const cta = fiber->cta;
+  BulkGroup* const group = &fiber->groups.back();
+  ++group->reads;
+  ++group->writes;
+  Machine::get().later(cta, [=, land = std::move(land)] {
+    const auto held =
+        std::make_shared<std::vector<std::byte>>(cta->at(from), cta->at(from) + bytes);
+    --group->reads;
+    Machine::get().wake(fiber->waiters);
+    Machine::get().later(cta, [=] {
+      land(held->data());
+      --group->writes;
+      Machine::get().wake(fiber->waiters);
+    });
+  });
+}
+
+void tensor_store(const CUtensorMap& map, std::uint32_t from, int x, int y, int z) {
+  const TensorMap m = decode(map);
+  bulk_store(from, elements(m) * 2, [=](const std::byte* held) {
+    each_row(m, x, y, z, [&](unsigned at, std::byte* to, std::size_t bytes) {
+      for (std::size_t b = 0; b < bytes; b += 16) {
+        const auto plain = from + at + static_cast<std::uint32_t>(b);
+        const std::byte* const piece = held + ((m.swizzled ? swizzled(plain) : plain) - from);
+        std::memcpy(to + b, piece, std::min<std::size_t>(16, bytes - b));
+      }
+    });
+  });
+}
+
+void await_stores(int most, bool read) {
+  Fiber& fiber = Machine::self();
+  const auto open = [&] {
+    // The last group is not committed; of the others the newest `most` may be under way.
+    int skip = most + 1;
+    for (auto g = fiber.groups.rbegin(); g != fiber.groups.rend(); ++g)
+      if (skip-- <= 0 && (read ? g->reads : g->writes) > 0) return true;
+    return false;
+  };
+  Machine::get().yield();
+  while (open()) Machine::get().park(fiber.waiters, "a wait for bulk stores");
+  while (fiber.groups.size() > 1 && fiber.groups.front().writes == 0) fiber.groups.pop_front();
+}
+
+namespace {
+
+constexpr unsigned kWarpgroup = 128;
+
+/// Products are of all threads of a warpgroup: what one of them waits for has been asked for by
+/// all, and is done for all.
+struct Warpgroup {
+  Cta& cta;
+  unsigned first;
+
+  static Warpgroup own() { return {own_cta(), thread_number() / kWarpgroup * kWarpgroup}; }
+  [[nodiscard]] Waiters& waiters() const { return cta.warpgroups.at(first / kWarpgroup); }
+  [[nodiscard]] bool has_committed(std::uint64_t groups) const {
+    for (unsigned t = first; t < first + kWarpgroup; ++t)
+      if (cta.fibers.at(t)->committed < groups) return false;
+    return true;
+  }
+  void multiply(std::uint64_t groups) const {
+    const Threads threads = &cta.fibers[first];
+    while (threads[0]->multiplied < groups) {
+      const auto& products = threads[0]->products.front();
+      for (std::size_t i = 0; i < products.size(); ++i) products[i].run(threads, i);
+      for (unsigned t = 0; t < kWarpgroup; ++t) {
+        ++threads[t]->multiplied;
+        threads[t]->products.pop_front();
+      }
+    }
+  }
+};
+
+}  // namespace
+
+void multiply(ProductTile& tile, int cols) {
+  for (int row = 0; row < ProductTile::kRows; ++row) {
+    float* const sums = tile.sums[row];
+    for (int c = 0; c < cols; ++c) sums[c] = 0;
+    for (int k = 0; k < ProductTile::kSteps; ++k)
+      for (int c = 0; c < cols; ++c) sums[c] += tile.a[row][k] * tile.b[k][c];
+  }
+}
+
+void commit_products() {
+  Fiber& fiber = Machine::self();
+  ++fiber.committed;
+  fiber.products.emplace_back();
+  const Warpgroup all = Warpgroup::own();
+  Machine::get().wake(all.waiters());
+  if (!all.has_committed(fiber.committed)) return;
+  // Now, or when somebody waits for it.
+  if (Machine::get().random() % 2 == 0) all.multiply(fiber.committed);
+}
+
+void await_products(int most) {
+  const Fiber& fiber = Machine::self();
+  const Warpgroup all = Warpgroup::own();
+  const auto left = static_cast<std::uint64_t>(most);
+  if (fiber.committed <= left) return;
+  while (!all.has_committed(fiber.committed - left))
+    Machine::get().park(all.waiters(), "a wait for products");
+  all.multiply(fiber.committed - left);
+}
+
+void store_matrices(std::uint32_t at, const std::uint32_t (&r)[4], bool transposed) {
+  // Lane l names the address of row l % 8 of matrix l / 8, and holds two neighbours of row l / 4 of
+  // each matrix.
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned side = meet_warp(r[i]);
+    std::array<std::uint64_t, 32> values = own_warp().values[side];
+    const unsigned lane = thread_number() % 32;
+    if (lane / 8 == i) {
+      for (unsigned c = 0; c < 8; ++c) {
+        const unsigned row = transposed ? c : lane % 8, col = transposed ? lane % 8 : c;
+        const auto pair = static_cast<std::uint32_t>(values[row * 4 + col / 2]);
+        const auto half = static_cast<std::uint16_t>(col % 2 == 0 ? pair : pair >> 16U);
+        std::memcpy(own_cta().at(at + 2 * c), &half, 2);
+      }
+    }
+  }
+}
+
+void launch_dependents() {
+  Cta& cta = own_cta();
+  Machine::get().trigger(cta);
+}
+
+void wait_prerequisites() {
+  Op& op = *own_cta().op;
+  Machine::get().yield();
+  while (op.early && !op.early->done)
+    Machine::get().park(op.launch->waiters, "a wait for the kernel before");
+}
+
+}  // namespace tilelace::emulated

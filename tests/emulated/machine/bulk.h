@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a chip does beside its threads: bulk copies and products. Each happens at some time between
+// the instruction and the end of the wait for it.
+#pragma once
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "machine/machine.h"
+
+namespace tilelace::emulated {
+
+/// A box of a matrix into the same place of every CTA of the mask, for the same barrier of each.
+void tensor_load(std::uint32_t to, const CUtensorMap& map, std::uint32_t barrier, int x, int y,
+                 unsigned mask);
+void tensor_store(const CUtensorMap& map, std::uint32_t from, int x, int y, int z);
+void bulk_load(std::uint32_t to, const void* from, std::uint32_t bytes, std::uint32_t barrier);
+
+/// `land` puts what was in shared memory where it belongs.
+void bulk_store(std::uint32_t from, std::uint32_t bytes,
+                std::function<void(const std::byte*)> land);
+/// Until at most so many groups of the thread's stores have not been read, or not arrived.
+void await_stores(int most, bool read);
+
+/// The operands of a product of a warpgroup, and its sums over 16 steps of k.
+struct ProductTile {
+  static constexpr int kRows = 64, kMostCols = 256, kSteps = 16;
+  float a[kRows][kSteps], b[kSteps][kMostCols], sums[kRows][kMostCols];
+};
+void multiply(ProductTile& tile, int cols);
+
+void commit_products();
+void await_products(int most);
+
+void store_matrices(std::uint32_t at, const std::uint32_t (&r)[4], bool transposed);
+
+void launch_dependents();
+void wait_prerequisites();
+
+}  // namespace tilelace::emulated
