@@ -38,8 +38,7 @@ class MachineReader {
 
   std::string text(const std::string& section, const std::string& key) {
     const nlohmann::json* value = find(section, key);
-    std::string found =
-        value != nullptr && value->is_string() ? value->get<std::string>() : "";
+    std::string found = value != nullptr && value->is_string() ? value->get<std::string>() : "";
     // Control characters would reach terminals and pictures.
     const bool plain = std::none_of(found.begin(), found.end(),
                                     [](unsigned char c) { return c < 0x20 || c == 0x7f; });
