@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "machine/bulk.h"
 
+#include <algorithm>
 #include <cstring>
+#include <limits>
 #include <memory>
 
 #include "machine/device.h"
@@ -25,7 +27,7 @@ unsigned elements(const TensorMap& m) {
   return n;
 }
 
-/// For each row of a box, of `bytes`: where it begins, and how many elements of it are there.
+/// For each row of a box: its number, where it begins, and how many bytes of it are there.
 template <class Visit>
 void each_row(const TensorMap& m, int x, int y, int z, const Visit& visit) {
   const unsigned planes = m.dims > 2 ? m.box[2] : 1;
@@ -40,7 +42,7 @@ void each_row(const TensorMap& m, int x, int y, int z, const Visit& visit) {
                                 ? nullptr
                                 : m.data + x * 2 + row * static_cast<long>(m.strides[1]) +
                                       (m.dims > 2 ? plane * static_cast<long>(m.strides[2]) : 0);
-      visit((p * m.box[1] + r) * m.box[0] * 2, at, static_cast<std::size_t>(in) * 2);
+      visit(row, (p * m.box[1] + r) * m.box[0] * 2, at, static_cast<std::size_t>(in) * 2);
     }
 }
 
@@ -56,55 +58,80 @@ void put(Cta& cta, std::uint32_t to, const std::byte* from, std::size_t bytes, s
   }
 }
 
+Asked ask_load(const void* where) {
+  Fiber& fiber = Machine::self();
+  return order::ask(fiber.loads, Machine::get().knower(), "'s bulk loads", where);
+}
+
 }  // namespace
 
 void tensor_load(std::uint32_t to, const CUtensorMap& map, std::uint32_t barrier, int x, int y,
                  unsigned mask) {
   const TensorMap m = decode(map);
+  const Asked asked = ask_load(__builtin_return_address(0));
   std::vector<Cta*> ctas;
   for (int i = 0; i < static_cast<int>(own_cta().cluster->ctas.size()); ++i)
     if ((mask >> static_cast<unsigned>(i) & 1U) != 0) ctas.push_back(&peer_cta(i));
+  const auto [wanted_map, end] = Machine::self().wanted;
+  const long wanted = wanted_map == &map ? end : std::numeric_limits<long>::max();
   for (Cta* cta : ctas)
     Machine::get().later(cta, [=] {
-      each_row(m, x, y, 0, [&](unsigned at, const std::byte* from, std::size_t bytes) {
+      each_row(m, x, y, 0, [&](long row, unsigned at, const std::byte* from, std::size_t bytes) {
+        if (row < wanted) order::touch(asked, order::Access::read, from, bytes);
         put(*cta, to + at, from, bytes, m.box[0] * 2, m.swizzled);
       });
-      Machine::get().arrive(*cta, barrier, 0, -2L * elements(m));
+      Machine::get().arrive(*cta, barrier, -2L * elements(m), asked);
     });
 }
 
 void bulk_load(std::uint32_t to, const void* from, std::uint32_t bytes, std::uint32_t barrier) {
   Cta* const cta = &own_cta();
+  const Asked asked = ask_load(__builtin_return_address(0));
   Machine::get().later(cta, [=] {
+    order::touch(asked, order::Access::read, from, bytes);
     std::memcpy(cta->at(to), from, bytes);
-    Machine::get().arrive(*cta, barrier, 0, -static_cast<long>(bytes));
+    Machine::get().arrive(*cta, barrier, -static_cast<long>(bytes), asked);
   });
 }
 
-void bulk_store(std::uint32_t from, std::uint32_t bytes,
-                std::function<void(const std::byte*)> land) {
+namespace {
+
+/// `where`: in the program.
+void store_from(std::uint32_t from, std::uint32_t bytes, const void* where,
+                std::function<void(const std::byte*, const Asked&)> land) {
   Fiber* const fiber = &Machine::self();
   Cta* const cta = fiber->cta;
   BulkGroup* const group = &fiber->groups.back();
   ++group->reads;
   ++group->writes;
+  const Asked asked = order::ask(fiber->stores, Machine::get().knower(), "'s bulk stores", where);
+  group->step = asked.by.step;
   Machine::get().later(cta, [=, land = std::move(land)] {
     const auto held =
         std::make_shared<std::vector<std::byte>>(cta->at(from), cta->at(from) + bytes);
     --group->reads;
     Machine::get().wake(fiber->waiters);
     Machine::get().later(cta, [=] {
-      land(held->data());
+      land(held->data(), asked);
       --group->writes;
       Machine::get().wake(fiber->waiters);
     });
   });
 }
 
+}  // namespace
+
+void bulk_store(std::uint32_t from, std::uint32_t bytes,
+                std::function<void(const std::byte*, const Asked&)> land) {
+  store_from(from, bytes, __builtin_return_address(0), std::move(land));
+}
+
 void tensor_store(const CUtensorMap& map, std::uint32_t from, int x, int y, int z) {
   const TensorMap m = decode(map);
-  bulk_store(from, elements(m) * 2, [=](const std::byte* held) {
-    each_row(m, x, y, z, [&](unsigned at, std::byte* to, std::size_t bytes) {
+  const void* const where = __builtin_return_address(0);
+  store_from(from, elements(m) * 2, where, [=](const std::byte* held, const Asked& asked) {
+    each_row(m, x, y, z, [&](long /*row*/, unsigned at, std::byte* to, std::size_t bytes) {
+      order::touch(asked, order::Access::write, to, bytes);
       for (std::size_t b = 0; b < bytes; b += 16) {
         const auto plain = from + at + static_cast<std::uint32_t>(b);
         const std::byte* const piece = held + ((m.swizzled ? swizzled(plain) : plain) - from);
@@ -125,6 +152,13 @@ void await_stores(int most, bool read) {
   };
   Machine::get().yield();
   while (open()) Machine::get().park(fiber.waiters, "a wait for bulk stores");
+  if (order::is_on() && !read && !order::is_without(order::Guard::bulk_wait)) {
+    std::uint32_t step = 0;
+    int skip = most + 1;
+    for (auto g = fiber.groups.rbegin(); g != fiber.groups.rend(); ++g)
+      if (skip-- <= 0) step = std::max(step, g->step);
+    order::know(Machine::get().knower(), fiber.stores.number, step);
+  }
   while (fiber.groups.size() > 1 && fiber.groups.front().writes == 0) fiber.groups.pop_front();
 }
 
@@ -218,6 +252,8 @@ void wait_prerequisites() {
   Machine::get().yield();
   while (op.early && !op.early->done)
     Machine::get().park(op.launch->waiters, "a wait for the kernel before");
+  if (op.early && order::is_on() && !order::is_without(order::Guard::griddep_wait))
+    order::take(Machine::get().knower(), op.early->end);
 }
 
 }  // namespace tilelace::emulated

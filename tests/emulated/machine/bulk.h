@@ -18,7 +18,7 @@ void bulk_load(std::uint32_t to, const void* from, std::uint32_t bytes, std::uin
 
 /// `land` puts what was in shared memory where it belongs.
 void bulk_store(std::uint32_t from, std::uint32_t bytes,
-                std::function<void(const std::byte*)> land);
+                std::function<void(const std::byte*, const Asked&)> land);
 /// Until at most so many groups of the thread's stores have not been read, or not arrived.
 void await_stores(int most, bool read);
 

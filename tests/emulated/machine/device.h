@@ -16,6 +16,9 @@
 #include "machine/bulk.h"
 #include "machine/machine.h"
 
+/// Of functions whose accesses are atomic, or told of otherwise.
+#define TILELACE_UNWATCHED __attribute__((no_sanitize("thread")))
+
 #define __CUDACC__ 1
 #undef __device__
 #undef __host__
@@ -101,10 +104,14 @@ inline Warp& own_warp() { return Machine::self().cta->warps[thread_number() / 32
 inline bool meet(Meeting& m, int threads, bool mine, bool stays, const char* where) {
   const unsigned round = m.round;
   m.all = m.all && mine;
+  const bool orders = order::is_on() && !order::is_without(order::Guard::barrier);
+  if (orders) order::give(Machine::get().knower(), m.gathered);
   if (++m.here == threads) {
     m.here = 0;
     m.kept = m.all;
     m.all = true;
+    m.passed = std::move(m.gathered);
+    m.gathered = {};
     ++m.round;
     Machine::get().wake(m.waiters);
   } else if (m.here > threads) {
@@ -113,6 +120,7 @@ inline bool meet(Meeting& m, int threads, bool mine, bool stays, const char* whe
   }
   if (!stays) return true;
   while (m.round == round) Machine::get().park(m.waiters, where);
+  if (orders) order::take(Machine::get().knower(), m.passed);
   return m.kept;
 }
 inline bool meet_named(int id, int threads, bool mine = true, bool stays = true) {
@@ -249,6 +257,7 @@ inline int __syncthreads_or(int mine) {
 inline void __nanosleep(unsigned /*ns*/) { tilelace::emulated::Machine::get().yield(); }
 inline void cudaTriggerProgrammaticLaunchCompletion() { tilelace::emulated::launch_dependents(); }
 inline void cudaGridDependencySynchronize() { tilelace::emulated::wait_prerequisites(); }
+// Fences beside flags order nothing here: release and acquire sit on flags (comm/signal.h).
 inline void __threadfence() {}
 inline void __threadfence_system() {}
 template <class T>
@@ -273,19 +282,19 @@ inline float __expf(float x) { return std::exp(x); }
 inline float __fdividef(float x, float y) { return x / y; }
 using std::erfcf;
 template <class T>
-T atomicAdd(T* p, T v) {
+TILELACE_UNWATCHED T atomicAdd(T* p, T v) {
   const T before = *p;
   *p = before + v;
   return before;
 }
 template <class T>
-T atomicMax(T* p, T v) {
+TILELACE_UNWATCHED T atomicMax(T* p, T v) {
   const T before = *p;
   if (before < v) *p = v;
   return before;
 }
 template <class T>
-T atomicExch(T* p, T v) {
+TILELACE_UNWATCHED T atomicExch(T* p, T v) {
   const T before = *p;
   *p = v;
   return before;

@@ -4,6 +4,7 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -25,6 +26,7 @@ std::map<const std::byte*, Memory>& known() {
 
 constexpr std::size_t kGranularity = 1 << 16;
 constexpr int kNaN = 0xFE;
+constexpr int kDeviceMemory = 2;  // cudaMemoryTypeDevice
 
 // ---- devices ----
 CUresult CUDAAPI init(unsigned) { return CUDA_SUCCESS; }
@@ -104,11 +106,15 @@ CUresult CUDAAPI mem_map(CUdeviceptr at, std::size_t bytes, std::size_t offset,
                  static_cast<int>(handle), static_cast<off_t>(offset));
   if (p == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   note_memory(to, {bytes, 0, 2});
+  struct stat file {};
+  fstat(static_cast<int>(handle), &file);
+  order::add_region(to, bytes, {file.st_ino, static_cast<std::size_t>(file.st_size), offset});
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI mem_unmap(CUdeviceptr at, std::size_t bytes) {
   auto* const from = reinterpret_cast<void*>(at);
   forget_memory(from);
+  order::remove_region(from);
   mmap(from, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   return CUDA_SUCCESS;
 }
@@ -164,15 +170,18 @@ void forget_memory(void* p) {
 }
 
 void* take_memory(std::size_t bytes, int device, int type) {
-  const std::size_t all = (bytes + 511) / 512 * 512;
-  void* p = std::aligned_alloc(512, all > 0 ? all : 512);
-  std::memset(p, kNaN, all);
+  constexpr std::size_t kUnit = order::kRegionUnit;
+  const std::size_t all = (bytes / kUnit + 1) * kUnit;
+  void* p = std::aligned_alloc(kUnit, all);
+  std::memset(p, kNaN, bytes);
   note_memory(p, {bytes, device, type});
+  if (type == kDeviceMemory) order::add_region(p, all, {});
   return p;
 }
 void give_memory(void* p) {
   if (p == nullptr) return;
   forget_memory(p);
+  order::remove_region(p);
   std::free(p);
 }
 

@@ -38,6 +38,7 @@ volatile std::sig_atomic_t asked = 0;
 }  // namespace
 
 Fiber* Machine::running_ = nullptr;
+thread_local bool Machine::is_machine_ = false;
 
 bool Op::has_triggered() const {
   return done || (launch && started && launch->triggered == static_cast<int>(count(launch->grid)));
@@ -59,6 +60,7 @@ Machine::Machine() : random_(static_cast<unsigned>(setting("TILELACE_EMULATED_SE
 
 void Machine::enqueue(const std::shared_ptr<Op>& op) {
   locked([&] {
+    op->host = host_;
     ops_.push_back(op);
     dirty_ = true;
   });
@@ -78,11 +80,15 @@ void Machine::await(const std::shared_ptr<Op>& op) {
   std::unique_lock lock(mutex_);
   --callers_;
   done_.wait(lock, [&] { return op->done; });
+  see(*op);
 }
 
 bool Machine::is_done(const std::shared_ptr<Op>& op) {
   bool done = true;
-  locked([&] { done = !op || op->done; });
+  locked([&] {
+    done = !op || op->done;
+    if (op && done) see(*op);
+  });
   return done;
 }
 
@@ -95,9 +101,12 @@ void Machine::await_device(int device) {
     return std::all_of(before.begin(), before.end(),
                        [&](const auto& op) { return op->done || op->device != device; });
   });
+  for (const auto& op : before)
+    if (op->done) see(*op);
 }
 
 void Machine::run() {
+  is_machine_ = true;
   std::unique_lock lock(mutex_);
   for (;;) {
     if (callers_ > 0) {
@@ -153,11 +162,14 @@ void Machine::start_ops() {
       });
       if (!may) continue;
       op->started = true;
+      if (op->host) op->begin = *op->host;
+      for (const auto& before : op->after)
+        op->begin.join(before->done ? before->end : before->begin);
       if (op->launch) {
         op->launch->left = static_cast<int>(count(op->launch->grid));
       } else {
         tasks_.push_back({nullptr, [this, op] {
-                            if (op->action) op->action();
+                            act(*op);
                             finish(*op);
                             done_.notify_all();
                           }});
@@ -177,6 +189,8 @@ void Machine::start_ops() {
 }
 
 void Machine::finish(Op& op) {
+  op.end.join(op.begin);
+  if (op.early) op.end.join(op.early->end);
   op.done = dirty_ = true;
   op.after.clear();  // or all that ever ran would stay
   op.early.reset();
@@ -228,6 +242,7 @@ void Machine::begin_cta(Cta& cta) {
   std::memset(cta.memory, 0xFE, launch.shared);  // NaNs
   cta.threads = static_cast<int>(count(launch.block));
   cta.warps.resize(static_cast<std::size_t>(cta.threads + 31) / 32);
+  if (order::is_on()) begin_order(cta);
   for (int t = 0; t < cta.threads; ++t) {
     auto fiber = std::make_unique<Fiber>();
     const auto n = static_cast<unsigned>(t);
@@ -306,6 +321,7 @@ void Machine::end_fiber(Fiber& fiber) {
 void Machine::end_cta(Cta& cta) {
   trigger(cta);
   Op& op = *cta.op;
+  if (order::is_on()) end_order(cta);
   Multiprocessor& place = places_.at(static_cast<std::size_t>(op.device))
                               .at(static_cast<std::size_t>(cta.multiprocessor));
   place.threads -= count(op.launch->block);
@@ -373,6 +389,7 @@ void Machine::arrive(Cta& cta, std::uint32_t barrier, int arrivals, long bytes) 
     std::abort();
   }
   Mbarrier& b = at->second;
+  if (is_running()) order::give(knower(), b.gathered);
   b.pending -= arrivals;
   b.bytes += bytes;
   if (b.pending < 0) {
@@ -383,7 +400,15 @@ void Machine::arrive(Cta& cta, std::uint32_t barrier, int arrivals, long bytes) 
   if (b.pending > 0 || b.bytes != 0) return;
   ++b.phase;
   b.pending = b.count;
+  b.passed = std::move(b.gathered);
+  b.gathered = {};
   wake(b.waiters);
+}
+
+void Machine::arrive(Cta& cta, std::uint32_t barrier, long bytes, const Asked& copy) {
+  if (copy.knows != nullptr)
+    cta.mbarriers.at(barrier).gathered.threads.know(copy.by.number, copy.by.step);
+  arrive(cta, barrier, 0, bytes);
 }
 
 /// Where everything is, on SIGUSR1 or when nothing can go on.

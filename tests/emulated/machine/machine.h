@@ -24,6 +24,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "machine/order.h"
+
 namespace tilelace::emulated {
 
 struct Index3 {
@@ -40,6 +42,7 @@ struct Meeting {
   bool all = true, kept = true;  ///< of those that are here; of the last meeting
   unsigned round = 0;
   Waiters waiters;
+  Known gathered, passed;  ///< of those that are here; of the last meeting
 };
 
 /// Lanes that exchange a value each.
@@ -49,6 +52,7 @@ struct Warp {
   std::array<std::array<std::uint64_t, 32>, 2> values{};
   std::array<std::uint32_t, 2> mask{};
   Waiters waiters;
+  Knower knower;
 };
 
 struct Mbarrier {
@@ -56,11 +60,13 @@ struct Mbarrier {
   long bytes = 0;
   unsigned phase = 0;
   Waiters waiters;
+  Known gathered, passed;  ///< of the phase; of the one before
 };
 
 /// Bulk stores of a thread, by group.
 struct BulkGroup {
   int reads = 0, writes = 0;
+  std::uint32_t step = 0;  ///< of the last one
 };
 
 /// The threads of a warpgroup.
@@ -85,6 +91,8 @@ struct Fiber {
   std::uint64_t committed = 0, multiplied = 0;   ///< groups; those that are done
   std::list<BulkGroup> groups{1};                ///< likewise
   Waiters waiters;                               ///< itself, for its bulk stores
+  Actor loads, stores;                           ///< in bulk
+  std::pair<const void*, int> wanted;            ///< of a tensor map, rows up to this one
   const char* where = "";
 };
 
@@ -134,6 +142,8 @@ struct Op {
   std::function<void()> action;    ///< at one time
   std::unique_ptr<Launch> launch;  ///< else
   bool started = false, done = false;
+  std::shared_ptr<const Clocks> host;  ///< what it knew
+  Clocks begin, end;                   ///< what is over then
 
   [[nodiscard]] bool has_triggered() const;
 };
@@ -170,6 +180,13 @@ class Machine {
 
   // ---- fibers ----
   static Fiber& self() { return *running_; }
+  /// Whether the caller is one: the host's threads share templates' code with kernels.
+  static bool is_running() { return is_machine_ && running_ != nullptr; }
+  /// The running warp, or the operation of a stream.
+  Knower& knower();
+  [[nodiscard]] static order::Scope scope(bool wide) {
+    return {is_running() ? self().cta->op->device : -1, wide};
+  }
   /// Lets others go on.
   void yield();
   /// Until somebody wakes the list; the caller looks again.
@@ -178,6 +195,8 @@ class Machine {
   /// Something that happens at some time by itself, for the CTA that asked for it.
   void later(Cta* cta, std::function<void()> task);
   void arrive(Cta& cta, std::uint32_t barrier, int arrivals, long bytes);
+  /// Bytes of a bulk copy have come.
+  void arrive(Cta& cta, std::uint32_t barrier, long bytes, const Asked& copy);
   void trigger(Cta& cta);
   /// A kernel whose threads wait for nobody: one after the other, at one time.
   void run_plain(const Index3& grid, const Index3& block, const std::function<void()>& body);
@@ -192,6 +211,10 @@ class Machine {
   bool step();
   void start_ops();
   void finish(Op& op);
+  void act(Op& op);
+  void see(const Op& op);
+  void begin_order(Cta& cta);
+  static void end_order(Cta& cta);
   void place(const std::shared_ptr<Op>& op);
   bool place_cluster(Op& op);
   void begin_cta(Cta& cta);
@@ -203,6 +226,7 @@ class Machine {
   void report() const;
 
   static Fiber* running_;
+  static thread_local bool is_machine_;
   std::mutex mutex_;
   std::condition_variable work_, done_;
   std::atomic<int> callers_{0};
@@ -220,6 +244,8 @@ class Machine {
   };
   std::vector<Task> tasks_;
   std::vector<std::byte*> memories_;
+  std::shared_ptr<const Clocks> host_ = std::make_shared<Clocks>();
+  Knower acting_;
   boost::context::fiber home_;
   std::thread thread_;
 };

@@ -106,6 +106,17 @@ void enqueue_action(cudaStream_t stream, std::function<void()> action) {
 /// Pieces come in any order, as far as others can tell.
 void copy(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
           std::size_t width, std::size_t rows) {
+  Machine& m = Machine::get();
+  // A flag that comes behind its data on the same stream: copy engines keep that order.
+  const bool is_flag = order::is_on() && rows == 1 && width <= sizeof(std::uint64_t);
+  if (is_flag) order::release(m.knower(), to, Machine::scope(true), false);
+  for (std::size_t r = 0; r < rows && order::is_on(); ++r) {
+    const auto* const source = static_cast<const std::byte*>(from) + r * from_pitch;
+    order::touch(m.knower(), order::Access::read, source, width, nullptr);
+    if (!is_flag)
+      order::touch(m.knower(), order::Access::write, static_cast<std::byte*>(to) + r * to_pitch,
+                   width, nullptr);
+  }
   for (std::size_t r = 0; r < rows; ++r)
     std::memmove(static_cast<std::byte*>(to) + r * to_pitch,
                  static_cast<const std::byte*>(from) + r * from_pitch, width);
@@ -244,10 +255,16 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   if (kind == cudaMemcpyHostToDevice) {
     const auto* const begin = static_cast<const std::byte*>(from);
     enqueue_action(stream, [to, bytes, held = std::vector<std::byte>(begin, begin + bytes)] {
-      std::memcpy(to, held.data(), bytes);
+      copy(to, bytes, held.data(), bytes, bytes, 1);
     });
   } else {
-    enqueue_action(stream, [=] { copy(to, bytes, from, bytes, bytes, 1); });
+    // To the host: whether that is too soon is for whoever asked, as the watch of stalls does.
+    enqueue_action(stream, [=] {
+      if (kind == cudaMemcpyDeviceToHost)
+        std::memcpy(to, from, bytes);
+      else
+        copy(to, bytes, from, bytes, bytes, 1);
+    });
   }
   const bool waits = kind == cudaMemcpyDeviceToHost && find_memory(to).type == 0;
   return waits ? cudaStreamSynchronize(stream) : cudaSuccess;
@@ -263,7 +280,11 @@ cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
-  enqueue_action(stream, [=] { std::memset(to, value, bytes); });
+  enqueue_action(stream, [=] {
+    if (order::is_on() && bytes > 0)
+      order::touch(Machine::get().knower(), order::Access::write, to, bytes, nullptr);
+    std::memset(to, value, bytes);
+  });
   return cudaSuccess;
 }
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {

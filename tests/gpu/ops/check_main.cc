@@ -97,7 +97,7 @@ Work work_of(const Options& o, Op op, int ranks) {
     work.cases[dtype] = std::move(cases);
   }
   if (o.stress <= 0 && o.straggle <= 0 && o.pair <= 0) return work;
-  work.stressed = stress_problems(op, ranks, work.stressed_dtype);
+  work.stressed = stress_problems(op, ranks, work.stressed_dtype, o.small);
   for (const Problem& p : work.stressed) {
     const Extras extras = extras_of(o.kinds);
     work.kinds.push_back(only(plans_by_kind(p, machine, extras), o.kinds, true));
@@ -118,7 +118,7 @@ Work work_of_turns(const Options& o, int ranks) {
   Extras extras = extras_of(o.kinds);
   extras.nccl = false;
   for (const Op op : kOps) {
-    for (Problem& p : stress_problems(op, ranks, work.stressed_dtype)) {
+    for (Problem& p : stress_problems(op, ranks, work.stressed_dtype, o.small)) {
       work.kinds.push_back(all_kinds(p, machine_of(ranks, 1), extras));
       work.halves.push_back(all_kinds(p, machine_of(ranks, 2), extras));
       work.stressed.push_back(std::move(p));
@@ -309,7 +309,8 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::IsMember(known_kinds()));
   app.add_flag("--gated", o.gated, "random problems of ag_gemm: those with swiglu alone");
-  app.add_flag("--small", o.small, "random problems up to a quarter as long each way");
+  app.add_flag("--small", o.small,
+               "random problems up to a quarter, those of long runs an eighth as long each way");
   app.add_option("--dtypes", o.dtypes, "of bf16, fp16")
       ->delimiter(',')
       ->check(CLI::IsMember({"bf16", "fp16"}));

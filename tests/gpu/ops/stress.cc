@@ -74,17 +74,18 @@ std::vector<OpPlan> some_of(std::vector<OpPlan> plans) {
 
 }  // namespace
 
-std::vector<Problem> stress_problems(Op op, int ranks, DType dtype) {
+std::vector<Problem> stress_problems(Op op, int ranks, DType dtype, bool small) {
+  const std::int64_t most = small ? 8 : 1;
   Problem even;
   even.op = op;
   even.ranks = ranks;
-  even.m = 2048;
-  even.n = {512};
-  even.k = 1024;
+  even.m = 2048 / most;
+  even.n = {512 / most};
+  even.k = 1024 / most;
   even.dtype = dtype;
   Problem ragged = even;
-  ragged.m = 1009;  // few enough for every kind of plan
-  ragged.n = {328};
+  ragged.m = 1 + 1008 / most;  // few enough for every kind of plan
+  ragged.n = {small ? 88 : 328};
   ragged.residual = op != Op::ag_gemm;
   std::int64_t left = ragged.m;
   for (int r = 0; r < ranks && op != Op::gemm_ar; ++r) {
@@ -94,7 +95,7 @@ std::vector<Problem> stress_problems(Op op, int ranks, DType dtype) {
   }
   Problem few = even;
   few.m = 21;
-  few.n = {1024};
+  few.n = {1024 / most};
   return {even, ragged, few};
 }
 

@@ -32,8 +32,8 @@ constexpr std::string_view name_of(Pace p) {
 }
 
 /// The problems of these runs: k 1024 a rank, where communication outlasts compute; an even one,
-/// one of shards that differ, one of few tokens.
-std::vector<Problem> stress_problems(Op op, int ranks, DType dtype);
+/// one of shards that differ, one of few tokens. `small`: an eighth as long each way.
+std::vector<Problem> stress_problems(Op op, int ranks, DType dtype, bool small);
 
 /// The kind of runs in which every call is of another problem and op than the one before.
 inline constexpr std::string_view kAllKinds = "every plan in turn";

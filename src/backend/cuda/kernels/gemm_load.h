@@ -134,9 +134,11 @@ class GemmLoad {
       if constexpr (Params::kClips) {
         const CUtensorMap* const few =
             clip(p_.few + (order.whole ? 0 : cell.section), left_of(cell, first));
+        if (!own) ptx::want_until(few, order.end(cell.section));
         if (few != all_tokens()) return {few, own ? first : begin};
       }
       if (own) return {&p_.own, first};
+      ptx::want_until(all_tokens(), order.end(cell.section));
       return {Tile::swapped ? &p_.cols : &p_.rows, begin};
     }
   }

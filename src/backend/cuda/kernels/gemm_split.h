@@ -24,9 +24,11 @@ class SplitParts {
         round_(Tile::pingpong ? round : 0),
         thread_(thread) {}
 
-  /// Which launch with shared tiles this is, of this CTA.
+  /// Which launch with shared tiles this is, of this CTA. A group that slept for as long as the
+  /// other one takes for all its tiles would read it too late, which is to be mended with the next
+  /// change to these kernels' machine code: a count for each group.
   [[nodiscard]] TILELACE_DEVICE comm::Flag launch() const {
-    return p_.scratch.launches[place_.slot(place_.worker)] + 1;
+    return ptx::load_unordered(p_.scratch.launches + place_.slot(place_.worker)) + 1;
   }
   [[nodiscard]] TILELACE_DEVICE float4* part(int worker) const {
     const int slot = place_.slot(worker) + round_ * static_cast<int>(gridDim.x);

@@ -3,31 +3,29 @@
 #pragma once
 #include <time.h>
 
-#include <atomic>
 #include <cstdint>
 
-#include "machine/machine.h"
+#include "machine/atomics.h"
 
 namespace tilelace::comm {
 
-struct CudaAtomics {
+/// kWide: at system scope.
+template <bool kWide>
+struct EmulatedAtomics {
   template <class Word>
   static Word load_acquire(const Word* word) {
-    return std::atomic_ref<Word>(*const_cast<Word*>(word)).load(std::memory_order_acquire);
+    return emulated::load_acquire(word, kWide);
   }
   template <class Word>
   static void store_release(Word* word, Word value) {
-    emulated::Machine::get().yield();
-    std::atomic_ref<Word>(*word).store(value, std::memory_order_release);
+    emulated::store_release(word, value, kWide);
   }
   static void add_release(std::uint32_t* word, std::uint32_t value) {
-    emulated::Machine::get().yield();
-    std::atomic_ref<std::uint32_t>(*word).fetch_add(value);
+    emulated::add_release(word, value, kWide);
   }
   static bool compare_exchange(std::uint64_t* word, std::uint64_t& expected,
                                std::uint64_t desired) {
-    emulated::Machine::get().yield();
-    return std::atomic_ref<std::uint64_t>(*word).compare_exchange_strong(expected, desired);
+    return emulated::compare_exchange(word, expected, desired, kWide);
   }
   static std::int64_t now_ns() {
     timespec t{};
@@ -37,10 +35,11 @@ struct CudaAtomics {
   static void pause(std::uint32_t /*round*/) { emulated::Machine::get().yield(); }
 };
 
-struct CudaDeviceAtomics : CudaAtomics {
+using CudaAtomics = EmulatedAtomics<true>;
+
+struct CudaDeviceAtomics : EmulatedAtomics<false> {
   static std::uint32_t add(std::uint32_t* word, std::uint32_t value) {
-    emulated::Machine::get().yield();
-    return std::atomic_ref<std::uint32_t>(*word).fetch_add(value);
+    return emulated::add(word, value);
   }
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // As src/backend/cuda/device/proxy.h, for emulated GPUs, whose threads and bulk copies see the same
-// memory.
+// memory; what they may know of it differs (machine/order.h).
 #pragma once
 #include <cstdint>
 
@@ -9,13 +9,15 @@
 
 namespace tilelace::cuda {
 
-inline void proxy_fence_global() {}
+inline void proxy_fence_global() {
+  emulated::order::fence_copies(emulated::Machine::get().knower());
+}
 
 enum class Landing : std::uint8_t { copy, add_bf16, add_fp16, add_fp32 };
 
 namespace detail {
 template <Landing kLanding>
-void add_word(std::uint32_t* to, std::uint32_t v) {
+TILELACE_UNWATCHED void add_word(std::uint32_t* to, std::uint32_t v) {
   if constexpr (kLanding == Landing::add_fp32) {
     *to = __float_as_uint(__uint_as_float(*to) + __uint_as_float(v));
   } else {
@@ -26,7 +28,7 @@ void add_word(std::uint32_t* to, std::uint32_t v) {
 }
 
 template <Landing kLanding>
-void add_vector(uint4* to, const uint4& v) {
+void add_elements_of(uint4* to, const uint4& v) {
   add_word<kLanding>(&to->x, v.x);
   add_word<kLanding>(&to->y, v.y);
   add_word<kLanding>(&to->z, v.z);
@@ -34,19 +36,29 @@ void add_vector(uint4* to, const uint4& v) {
 }
 }  // namespace detail
 
+template <Landing kLanding>
+void add_vector(uint4* to, const uint4& v) {
+  emulated::order::touch(emulated::Machine::get().knower(), emulated::order::Access::add, to,
+                         sizeof v, __builtin_return_address(0));
+  detail::add_elements_of<kLanding>(to, v);
+}
+
 inline void bulk_load(ptx::Shared to, const void* from, std::uint32_t bytes, ptx::Shared barrier) {
   emulated::bulk_load(to, from, bytes, barrier);
 }
 
 template <Landing kLanding>
 void bulk_store(void* to, ptx::Shared from, std::uint32_t bytes) {
-  emulated::bulk_store(from, bytes, [=](const std::byte* held) {
+  emulated::bulk_store(from, bytes, [=](const std::byte* held, const emulated::Asked& asked) {
+    using emulated::order::Access;
+    emulated::order::touch(asked, kLanding == Landing::copy ? Access::write : Access::add, to,
+                           bytes);
     if constexpr (kLanding == Landing::copy)
       std::memcpy(to, held, bytes);
     else
       for (std::uint32_t i = 0; i < bytes / 16; ++i)
-        detail::add_vector<kLanding>(static_cast<uint4*>(to) + i,
-                                     reinterpret_cast<const uint4*>(held)[i]);
+        detail::add_elements_of<kLanding>(static_cast<uint4*>(to) + i,
+                                          reinterpret_cast<const uint4*>(held)[i]);
   });
 }
 

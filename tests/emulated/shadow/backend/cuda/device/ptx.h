@@ -34,7 +34,10 @@ inline void barrier_arrive_at(Shared b, int cta) {
   Machine::get().arrive(emulated::peer_cta(cta), b, 1, 0);
 }
 inline bool barrier_test(Shared b, int parity) {
-  return static_cast<int>(emulated::own_cta().mbarriers.at(b).phase & 1U) != parity;
+  const emulated::Mbarrier& m = emulated::own_cta().mbarriers.at(b);
+  const bool over = static_cast<int>(m.phase & 1U) != parity;
+  if (over) emulated::order::take(Machine::get().knower(), m.passed);
+  return over;
 }
 inline bool barrier_try(Shared b, int parity) { return barrier_test(b, parity); }
 inline void barrier_wait(Shared b, int parity) {
@@ -95,6 +98,11 @@ inline int load_shared(Shared a) {
 inline int multiprocessor() { return emulated::own_cta().multiprocessor; }
 inline int thread_again() { return static_cast<int>(threadIdx.x); }
 inline void still_together() { __syncwarp(); }
+inline void want_until(const CUtensorMap* map, int end) { Machine::self().wanted = {map, end}; }
+template <class T>
+TILELACE_UNWATCHED T load_unordered(const T* from) {
+  return *from;
+}
 inline void pin(float& /*value*/) {}
 inline std::uint32_t cycles() { return Machine::get().clock(); }
 inline void sleep(std::uint32_t /*ns*/) { Machine::get().yield(); }

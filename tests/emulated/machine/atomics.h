@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operations on flags, by fibers; `wide`: at system scope.
+#pragma once
+#include <cstdint>
+
+#include "machine/machine.h"
+
+namespace tilelace::emulated {
+
+std::uint32_t load_acquire(const std::uint32_t* word, bool wide);
+std::uint64_t load_acquire(const std::uint64_t* word, bool wide);
+void store_release(std::uint32_t* word, std::uint32_t value, bool wide);
+void store_release(std::uint64_t* word, std::uint64_t value, bool wide);
+void add_release(std::uint32_t* word, std::uint32_t value, bool wide);
+bool compare_exchange(std::uint64_t* word, std::uint64_t& expected, std::uint64_t desired,
+                      bool wide);
+/// Within a device, acquire and release; what was there.
+std::uint32_t add(std::uint32_t* word, std::uint32_t value);
+
+}  // namespace tilelace::emulated
