@@ -143,22 +143,20 @@ void tensor_store(const CUtensorMap& map, std::uint32_t from, int x, int y, int 
 
 void await_stores(int most, bool read) {
   Fiber& fiber = Machine::self();
+  // The last group is not committed; of the others the newest `most` may be under way.
+  const auto end = [&] {
+    return std::prev(fiber.groups.end(),
+                     std::min<std::ptrdiff_t>(most + 1, std::ssize(fiber.groups)));
+  };
   const auto open = [&] {
-    // The last group is not committed; of the others the newest `most` may be under way.
-    int skip = most + 1;
-    for (auto g = fiber.groups.rbegin(); g != fiber.groups.rend(); ++g)
-      if (skip-- <= 0 && (read ? g->reads : g->writes) > 0) return true;
-    return false;
+    return std::any_of(fiber.groups.begin(), end(),
+                       [&](const BulkGroup& g) { return (read ? g.reads : g.writes) > 0; });
   };
   Machine::get().yield();
   while (open()) Machine::get().park(fiber.waiters, "a wait for bulk stores");
-  if (order::is_on() && !read && !order::is_without(order::Guard::bulk_wait)) {
-    std::uint32_t step = 0;
-    int skip = most + 1;
-    for (auto g = fiber.groups.rbegin(); g != fiber.groups.rend(); ++g)
-      if (skip-- <= 0) step = std::max(step, g->step);
-    order::know(Machine::get().knower(), fiber.stores.number, step);
-  }
+  if (order::is_on() && !read && !order::is_without(order::Guard::bulk_wait))
+    for (auto g = fiber.groups.begin(); g != end(); ++g)
+      order::know(Machine::get().knower(), fiber.stores.number, g->step);
   while (fiber.groups.size() > 1 && fiber.groups.front().writes == 0) fiber.groups.pop_front();
 }
 
