@@ -63,11 +63,8 @@ inline constexpr tilelace::emulated::Own3<tilelace::emulated::own_block_extent> 
 namespace tilelace::emulated {
 
 // ---- threads that meet ----
-inline unsigned thread_number() {
-  const Fiber& f = Machine::self();
-  const Index3& block = f.cta->op->launch->block;
-  return f.thread.x + block.x * (f.thread.y + block.y * f.thread.z);
-}
+inline unsigned thread_number() { return number_of(Machine::self()); }
+inline Warp& own_warp() { return warp_of(Machine::self()); }
 
 template <class Value>
 std::uint64_t bits_of(Value v) {
@@ -85,8 +82,7 @@ Value value_of(std::uint64_t bits) {
 
 /// Once all lanes are here: the round whose values are theirs.
 inline unsigned meet_warp(std::uint64_t value) {
-  Fiber& f = Machine::self();
-  Warp& w = f.cta->warps[thread_number() / 32];
+  Warp& w = own_warp();
   const unsigned round = w.round, side = round & 1U, lane = thread_number() % 32;
   if (w.here == 0) w.mask[side] = 0;
   w.values[side][lane] = value;
@@ -99,7 +95,6 @@ inline unsigned meet_warp(std::uint64_t value) {
   while (w.round == round) Machine::get().park(w.waiters, "a warp's exchange");
   return side;
 }
-inline Warp& own_warp() { return Machine::self().cta->warps[thread_number() / 32]; }
 
 inline bool meet(Meeting& m, int threads, bool mine, bool stays, const char* where) {
   const unsigned round = m.round;

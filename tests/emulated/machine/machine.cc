@@ -309,7 +309,7 @@ void Machine::leave() { home_ = std::move(home_).resume(); }
 void Machine::end_fiber(Fiber& fiber) {
   Cta& cta = *fiber.cta;
   fiber.ended = true;
-  Warp& warp = cta.warps[(fiber.thread.x) / 32];
+  Warp& warp = warp_of(fiber);
   if (--warp.lanes > 0 && warp.here == warp.lanes) {
     warp.here = 0;
     ++warp.round;

@@ -148,6 +148,13 @@ struct Op {
   [[nodiscard]] bool has_triggered() const;
 };
 
+/// In its CTA.
+inline unsigned number_of(const Fiber& f) {
+  const Index3& block = f.cta->op->launch->block;
+  return f.thread.x + block.x * (f.thread.y + block.y * f.thread.z);
+}
+inline Warp& warp_of(const Fiber& f) { return f.cta->warps[number_of(f) / 32]; }
+
 struct Multiprocessor {
   unsigned threads = 0;
   std::size_t shared = 0;

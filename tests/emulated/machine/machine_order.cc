@@ -6,10 +6,7 @@
 
 namespace tilelace::emulated {
 
-Knower& Machine::knower() {
-  if (running_ == nullptr) return acting_;
-  return running_->cta->warps[running_->thread.x / 32].knower;
-}
+Knower& Machine::knower() { return running_ == nullptr ? acting_ : warp_of(*running_).knower; }
 
 void Machine::see(const Op& op) {
   if (!order::is_on()) return;
