@@ -145,9 +145,6 @@ std::vector<AgGemmPlan> candidates_of(const Problem& p, const Machine& machine,
     Index& chunk = coarsest[way_of(c)];
     chunk = std::max(chunk, c.chunk_rows);
   }
-  // Not run between GPUs yet (docs/decisions/0020): only where they are asked for.
-  if (!o.tile_m && !o.tile_n)
-    std::erase_if(overlapped, [](const AgGemmPlan& c) { return is_across(c.gemm.tile); });
   for (const AgGemmPlan& c : overlapped) {
     if (!wanted(c, o)) continue;
     if (o.path.value_or(c.path) == c.path) all.push_back(c);

@@ -49,8 +49,7 @@ bool wide(const Problem& p, const PlanOptions& o) {
   return o.partials.value_or(p.dtype) == DType::fp32;
 }
 
-/// Workers' tiles of gemm_rs that lie across two shards each, when asked for: never timed between
-/// GPUs (decision 0018).
+/// Whether workers' tiles of gemm_rs that lie across two shards each are asked for (decision 0018).
 bool pairs(const PlanOptions& o) { return o.straddle.value_or(false); }
 
 std::string kind_of(const ReduceCandidate& c) {
@@ -148,7 +147,7 @@ void add_fused(const Problem& p, const GemmMachine& machine, const PlanOptions& 
     return;
   }
   for (const GemmRsPlan& c : gemm_rs_candidates(p, machine, wide(p, o))) {
-    if (!wanted(c.gemm.tile, o) || c.pairs != pairs(o)) continue;
+    if (!wanted(c.gemm.tile, o) || o.straddle.value_or(c.pairs) != c.pairs) continue;
     all.push_back({c.gemm, Path::fused, Transport::store, extents_of(c.gemm.tile).first, c.together,
                    0, c.predicted_us});
     all.back().pairs = c.pairs;

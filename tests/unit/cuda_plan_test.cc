@@ -49,9 +49,8 @@ TEST(CudaPlan, IsTheFastestCandidateOfTheKernels) {
                              gather_problem(m, {1024}), gather_problem(2 * m, {40960})}) {
       const auto all = ag_gemm_candidates(p);
       for (const Path wanted : {Path::fused, Path::medium}) {
-        const auto best = std::find_if(all.begin(), all.end(), [&](const AgGemmPlan& c) {
-          return c.path == wanted && !is_across(c.gemm.tile);
-        });
+        const auto best = std::find_if(all.begin(), all.end(),
+                                       [&](const AgGemmPlan& c) { return c.path == wanted; });
         const AgGemmPlan got = ag_gemm_plan_of(make_plan(p, cuda_machine(), path(wanted)));
         EXPECT_EQ(describe(got), describe(*best)) << m;
         EXPECT_EQ(got.path, wanted);
@@ -60,7 +59,7 @@ TEST(CudaPlan, IsTheFastestCandidateOfTheKernels) {
   }
 }
 
-TEST(CudaPlan, TokensAreAcrossWhereATileAsksForIt) {
+TEST(CudaPlan, TokensAreAcrossWhereATileAsksForItOrTheyFitNoOther) {
   const Problem p = gather_problem(3001);
   PlanOptions options;
   options.tile_m = 304;  // two CTAs of 152
@@ -71,7 +70,11 @@ TEST(CudaPlan, TokensAreAcrossWhereATileAsksForIt) {
     EXPECT_EQ(plan.kernel.tile, "y152_1x2") << describe(ag_gemm_plan_of(plan));
     EXPECT_EQ(plan.path, way);
   }
-  EXPECT_FALSE(is_across(ag_gemm_plan_of(make_plan(p, cuda_machine())).gemm.tile));
+  for (const std::int64_t m : {300, 777})
+    EXPECT_TRUE(is_across(ag_gemm_plan_of(make_plan(gather_problem(m), cuda_machine())).gemm.tile));
+  for (const std::int64_t m : {512, 1024, 4096})
+    EXPECT_FALSE(
+        is_across(ag_gemm_plan_of(make_plan(gather_problem(m), cuda_machine())).gemm.tile));
 }
 
 TEST(CudaPlan, UnfusedIsSlowerAndWaitsFirst) {

@@ -12,7 +12,6 @@
 namespace tilelace::cuda {
 namespace {
 
-constexpr int kMathGroups = 2;
 constexpr std::int64_t kWaitNs = 30'000'000'000;
 
 const std::vector<const GemmKernel*>& all_kernels() {
@@ -49,8 +48,7 @@ GemmWorkspace::GemmWorkspace() : seen_(current_device(), sizeof(comm::AbortWord)
     floats = std::max(floats, (k->tile.pingpong ? 2 : 1) * k->partial_floats);
   const std::size_t partials = std::size_t(ctas) * std::size_t(floats) * sizeof(float);
   const std::size_t flags = std::size_t(ctas) * kMathGroups * sizeof(comm::Flag);
-  const std::size_t launches = std::size_t(ctas) * sizeof(comm::Flag);
-  state_bytes_ = sizeof(comm::AbortWord) + flags + launches;
+  state_bytes_ = sizeof(comm::AbortWord) + 2 * flags;  // and as many counts
   check(cudaMalloc(&memory_, partials + state_bytes_), "memory for partials of the GEMM");
   auto* at = static_cast<std::byte*>(memory_);
   scratch_.partials = reinterpret_cast<float*>(at);

@@ -165,18 +165,9 @@ TILELACE_DEVICE int thread_again() {
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
   return thread;
 }
-/// Where lanes that have not parted must be at the same place. A chip's are, though nothing but a
-/// __syncwarp promises it: the next change to the kernels' machine code puts one here.
-TILELACE_DEVICE void still_together() {}
 /// Of bulk tensor loads by this map that follow, rows from `end` on: whatever comes, nothing of it
 /// is stored. They are others' and may be on their way.
 TILELACE_DEVICE void want_until(const CUtensorMap* /*map*/, int /*end*/) {}
-/// A load that another thread's store may come before, as far as anything promises (docs/decisions/
-/// 0021, "Found").
-template <class T>
-TILELACE_DEVICE T load_unordered(const T* from) {
-  return *from;
-}
 /// Keeps the compiler from moving the value across this place.
 TILELACE_DEVICE void pin(float& value) { asm volatile("" : "+f"(value)::"memory"); }
 TILELACE_DEVICE std::uint32_t cycles() {

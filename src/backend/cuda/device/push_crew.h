@@ -159,7 +159,7 @@ TILELACE_DEVICE void tell(const PushSum& p, const PushPlaces& places) {
 
 TILELACE_DEVICE void watch(const PushSum& p, const PushPlaces& places, const Trace& trace) {
   const std::uint32_t epoch = call_number(p.call);
-  ptx::still_together();  // all lanes have the number
+  __syncwarp();  // all lanes have the number
   if (lane() == 0) {
     ptx::store_shared(places.epoch, static_cast<int>(epoch));
     ptx::barrier_arrive(places.numbered);

@@ -65,7 +65,7 @@ TILELACE_DEVICE void admit(const Params& p, GemmShared<Tile> shared) {
   if (threadIdx.x % 32 == 0) trace.add(TraceKind::headers, kAdmitLane);
   if (Params::kGathers) ptx::sync_threads(kNumberBarrier, kNumberThreads);
   const bool leader = (threadIdx.x & 31) == 0;
-  if (!Params::kGathers) ptx::still_together();  // all lanes have the number
+  if (!Params::kGathers) __syncwarp();  // all lanes have the number
   if (leader && p.call.last) count_call(p.call, epoch);
   const bool good = wait_admission(p.call, epoch);
   if (!leader) return;

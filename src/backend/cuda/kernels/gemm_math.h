@@ -41,7 +41,6 @@ class GemmMath {
           cta % Tile::cluster_rows == place.row || cta / Tile::cluster_rows == place.col;
       if (shares) releases_ = cta;
     }
-    if (p.work.split_tiles > 0) launch_ = parts(0).launch();
   }
 
   TILELACE_DEVICE void skip(schedule::GemmSegment s) {
@@ -96,12 +95,12 @@ class GemmMath {
   TILELACE_DEVICE void give_partial(int round) {
     leave_part<Tile>(parts(round).part(place_.worker), acc_);
     sync_group();
-    if (thread_ == 0) parts(round).signal(launch_);
+    if (thread_ == 0) parts(round).signal();
     note(TraceKind::given);
   }
 
   TILELACE_DEVICE void add_partial(int worker, int round) {
-    if (thread_ == 0) parts(round).wait(worker, launch_);
+    if (thread_ == 0) parts(round).wait(worker);
     sync_group();
     add_part<Tile>(acc_, parts(round).part(worker));
     note(TraceKind::summed);
@@ -169,7 +168,7 @@ class GemmMath {
     if (thread_ != 0) return;
     ptx::store_wait_read<0>();
     note(TraceKind::exit);
-    if (p_.work.split_tiles > 0 && group_ == 0) parts(0).count(launch_);
+    if (p_.work.split_tiles > 0) parts(0).count();
   }
 
  private:
@@ -380,7 +379,6 @@ class GemmMath {
   int copies_ = 1;          ///< of the last finished tile: this rank's and, if it was sent, peers'
   std::uint32_t turn_ = 0;  ///< cycles of the last one, if another follows
   bool first_turn_ = group_ == 0;
-  comm::Flag launch_ = 0;
   Ring<Tile::stages> ring_;
   float acc_[Tile::blocks][Shape::kAccumulators];
 };

@@ -16,11 +16,13 @@
 
 namespace tilelace::cuda {
 
+constexpr int kMathGroups = 2;  ///< of a CTA, at most
+
 /// Where tiles whose k-steps are shared keep their partials. For one stream at a time.
 struct GemmScratch {
   float* partials;         ///< a tile a CTA
   comm::Flag* flags;       ///< kMathGroups a CTA; only grow
-  comm::Flag* launches;    ///< how often this CTA has been launched with shared tiles
+  comm::Flag* launches;    ///< likewise: launches with shared tiles that it has had
   comm::AbortWord* abort;  ///< set when a wait expired
   std::int64_t wait_ns;
   int ctas;  ///< that the arrays are for

@@ -20,16 +20,11 @@ class SplitParts {
                              int thread)
       : p_(p),
         place_(place),
+        counted_(group),
         group_(Tile::pingpong ? 0 : group),
         round_(Tile::pingpong ? round : 0),
         thread_(thread) {}
 
-  /// Which launch with shared tiles this is, of this CTA. A group that slept for as long as the
-  /// other one takes for all its tiles would read it too late, which is to be mended with the next
-  /// change to these kernels' machine code: a count for each group.
-  [[nodiscard]] TILELACE_DEVICE comm::Flag launch() const {
-    return ptx::load_unordered(p_.scratch.launches + place_.slot(place_.worker)) + 1;
-  }
   [[nodiscard]] TILELACE_DEVICE float4* part(int worker) const {
     const int slot = place_.slot(worker) + round_ * static_cast<int>(gridDim.x);
     const std::int64_t floats =
@@ -37,34 +32,41 @@ class SplitParts {
     return reinterpret_cast<float4*>(p_.scratch.partials + floats) + thread_;
   }
 
-  /// By the thread that speaks for its warpgroup.
-  TILELACE_DEVICE void signal(comm::Flag launch) const {
-    comm::signal<comm::CudaDeviceAtomics>(flag(place_.worker), launch);
+  /// From here on by the thread that speaks for its warpgroup.
+  TILELACE_DEVICE void signal() const {
+    comm::signal<comm::CudaDeviceAtomics>(flag(place_.worker), launch());
   }
-  TILELACE_DEVICE void wait(int worker, comm::Flag launch) const {
+  TILELACE_DEVICE void wait(int worker) const {
     comm::Flag seen = 0;
     const std::int64_t deadline = comm::CudaAtomics::now_ns() + p_.scratch.wait_ns;
-    const auto status =
-        comm::wait<comm::CudaDeviceAtomics>(flag(worker), launch, p_.scratch.abort, deadline, seen);
+    const auto status = comm::wait<comm::CudaDeviceAtomics>(flag(worker), launch(),
+                                                            p_.scratch.abort, deadline, seen);
     if (status == comm::WaitStatus::expired)
       comm::raise_abort<comm::CudaAtomics>(p_.scratch.abort,
                                            {static_cast<std::uint8_t>(ErrorKind::timeout), 0, 0});
   }
-  /// The launch is counted, also for CTAs that it did not have.
-  TILELACE_DEVICE void count(comm::Flag launch) const {
+  /// The launch is counted, also for CTAs and groups that it did not have.
+  TILELACE_DEVICE void count() const {
+    const comm::Flag now = launch();
     const int ctas = static_cast<int>(gridDim.x);
     for (int c = place_.slot(place_.worker); c < p_.scratch.ctas; c += ctas)
-      p_.scratch.launches[c] = launch;
+      for (int g = counted_; g < kMathGroups; g += Tile::groups)
+        p_.scratch.launches[c * kMathGroups + g] = now;
   }
 
  private:
+  /// Which launch with shared tiles this is. Every group has a count of its own, as one may have
+  /// ended before the other one begins.
+  [[nodiscard]] TILELACE_DEVICE comm::Flag launch() const {
+    return p_.scratch.launches[place_.slot(place_.worker) * kMathGroups + counted_] + 1;
+  }
   [[nodiscard]] TILELACE_DEVICE comm::Flag* flag(int worker) const {
     return p_.scratch.flags + place_.slot(worker) * Tile::groups + group_ + round_;
   }
 
   const Params& p_;
   const Place<Tile>& place_;
-  int group_, round_, thread_;
+  int counted_, group_, round_, thread_;
 };
 
 /// A thread's values, 16 bytes at a time.

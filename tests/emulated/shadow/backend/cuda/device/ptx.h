@@ -97,12 +97,7 @@ inline int load_shared(Shared a) {
 }
 inline int multiprocessor() { return emulated::own_cta().multiprocessor; }
 inline int thread_again() { return static_cast<int>(threadIdx.x); }
-inline void still_together() { __syncwarp(); }
 inline void want_until(const CUtensorMap* map, int end) { Machine::self().wanted = {map, end}; }
-template <class T>
-TILELACE_UNWATCHED T load_unordered(const T* from) {
-  return *from;
-}
 inline void pin(float& /*value*/) {}
 inline std::uint32_t cycles() { return Machine::get().clock(); }
 inline void sleep(std::uint32_t /*ns*/) { Machine::get().yield(); }
