@@ -31,13 +31,9 @@ void Clocks::know(unsigned actor, std::uint32_t step) {
 namespace order {
 namespace {
 
-struct Step {
-  std::uint32_t actor = 0, step = 0;
-};
-
 /// What happened last to four bytes: a write, and reads of some since.
 struct Cell {
-  Step wrote, read[2];
+  Actor wrote, read[2];
   std::uint32_t where;  ///< of the write, in the program
   std::uint8_t next;    ///< the read to be forgotten
   bool adds, narrow;    ///< the write; of fewer bytes: maybe not the same
@@ -73,8 +69,8 @@ struct State {
   std::vector<std::map<std::uint32_t, std::string>> names{{}};  ///< from which step on
   std::deque<unsigned> unused;
 
-  [[nodiscard]] const char* name_of(Step s) const {
-    const auto& all = names[s.actor];
+  [[nodiscard]] const char* name_of(Actor s) const {
+    const auto& all = names[s.number];
     const auto after = all.upper_bound(s.step);
     return after == all.begin() ? "somebody" : std::prev(after)->second.c_str();
   }
@@ -130,7 +126,7 @@ std::uint32_t in_program(const void* where) {
                                     static_cast<const std::byte*>(info.dli_fbase));
 }
 
-[[noreturn]] void complain(Step self, const char* does, Step other, const char* did,
+[[noreturn]] void complain(Actor self, const char* does, Actor other, const char* did,
                            const std::byte* p, const Region& r, const void* where,
                            std::uint32_t before, bool copies) {
   const State& s = state();
@@ -146,15 +142,15 @@ std::uint32_t in_program(const void* where) {
   std::_Exit(1);
 }
 
-void touch_all(Step self, Access access, const Clocks& knows, bool copies, const void* p,
+void touch_all(Actor self, Access access, const Clocks& knows, bool copies, const void* p,
                std::size_t bytes, const void* where) {
   const Region r = find(p);
   if (r.cells == nullptr) return;
   const auto* const from = static_cast<const std::byte*>(p);
   const std::size_t first = static_cast<std::size_t>(from - r.base) / 4;
   const std::size_t last = (static_cast<std::size_t>(from - r.base) + bytes - 1) / 4;
-  const auto over = [&](Step s) { return s.actor == 0 || knows.knows(s.actor, s.step); };
-  const auto fail = [&](std::size_t i, const char* does, Step other, const char* did,
+  const auto over = [&](Actor s) { return s.number == 0 || knows.knows(s.number, s.step); };
+  const auto fail = [&](std::size_t i, const char* does, Actor other, const char* did,
                         std::uint32_t before) {
     complain(self, does, other, did, r.base + i * 4, r, where, before, copies);
   };
@@ -165,15 +161,15 @@ void touch_all(Step self, Access access, const Clocks& knows, bool copies, const
     if (!may_both && !over(c.wrote))
       fail(i, access == Access::read ? "reads" : "writes", c.wrote, "wrote", c.where);
     if (access == Access::read) {
-      Step* same = nullptr;
-      for (Step& s : c.read)
-        if (s.actor == self.actor || over(s)) same = &s;
+      Actor* same = nullptr;
+      for (Actor& s : c.read)
+        if (s.number == self.number || over(s)) same = &s;
       if (same == nullptr) same = &c.read[c.next++ % 2U];
       *same = self;
       continue;
     }
-    for (Step& s : c.read) {
-      if (s.actor != self.actor && !over(s)) fail(i, "writes", s, "read", 0);
+    for (Actor& s : c.read) {
+      if (s.number != self.number && !over(s)) fail(i, "writes", s, "read", 0);
       s = {};
     }
     c.wrote = self;
@@ -229,7 +225,7 @@ Asked ask(Actor& copies, const Knower& warp, const char* name, const void* where
   if (!is_on()) return {};
   if (copies.number == 0) {
     Knower made;
-    begin(made, state().name_of({warp.self.number, warp.self.step}) + std::string(name), {});
+    begin(made, state().name_of(warp.self) + std::string(name), {});
     copies = made.self;
   }
   ++copies.step;
@@ -288,12 +284,12 @@ void acquire(Knower& to, const void* flag, Scope scope) {
 void touch(Knower& who, Access access, const void* p, std::size_t bytes, const void* where) {
   who.given = 0;
   if (bytes == 0) return;
-  touch_all({who.self.number, who.self.step}, access, who.known.threads, false, p, bytes, where);
+  touch_all(who.self, access, who.known.threads, false, p, bytes, where);
 }
 
 void touch(const Asked& copy, Access access, const void* p, std::size_t bytes) {
   if (copy.knows == nullptr || bytes == 0) return;
-  touch_all({copy.by.number, copy.by.step}, access, *copy.knows, true, p, bytes, copy.where);
+  touch_all(copy.by, access, *copy.knows, true, p, bytes, copy.where);
 }
 
 void add_region(const void* p, std::size_t bytes, Mapped mapped) {
