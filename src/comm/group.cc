@@ -29,7 +29,10 @@ Group::~Group() { mark_leaving(); }
 const AbortWord* Group::abort_word() const { return &page_of(*control_, rank_)->abort; }
 
 void Group::abort(AbortReason reason) noexcept {
-  for (int r = 0; r < ranks_; ++r) raise_abort<StdAtomics>(&page_of(*control_, r)->abort, reason);
+  // A peer whose telling has come only as far as this rank is still the one to blame.
+  abort_own(reason);
+  const AbortReason first = read_abort<StdAtomics>(abort_word());
+  for (int r = 0; r < ranks_; ++r) raise_abort<StdAtomics>(&page_of(*control_, r)->abort, first);
 }
 
 void Group::abort_own(AbortReason reason) noexcept {

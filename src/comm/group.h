@@ -66,8 +66,8 @@ class Group {
   /// This rank's abort word, which peers can write: every wait watches it. Lives as the group does.
   [[nodiscard]] const AbortWord* abort_word() const;
 
-  /// Writes the reason into every rank's abort word (in each the first writer wins). Any thread;
-  /// never throws, never blocks.
+  /// Writes the reason, or the one that this rank has been told before, into every rank's abort
+  /// word (in each the first writer wins). Any thread; never throws, never blocks.
   void abort(AbortReason reason) noexcept;
 
   /// Throws the typed Error if the abort word is set; `op` begins its text.

@@ -149,6 +149,15 @@ TEST(ThreadGroup, AbortWakesWaitersSoonAndFirstReasonStays) {
   });
 }
 
+TEST(ThreadGroup, ARankPassesOnWhatItWasToldFirst) {
+  auto groups = make_thread_groups(3);
+  // Rank 1 tells of itself and has come no further than rank 0.
+  raise_abort<StdAtomics>(const_cast<AbortWord*>(groups[0]->abort_word()), {kPeer, 1, 1});
+  groups[0]->abort({kPeer, 0, 0});
+  const Caught caught = catch_error([&] { groups[2]->throw_if_aborted("x"); });
+  EXPECT_TRUE(caught.says("x: peer rank 1 aborted the group")) << caught.text;
+}
+
 TEST(ThreadGroup, MissingRankIsATimeoutThatEndsTheGroup) {
   auto groups = make_thread_groups(3);
   const Stopwatch watch;
