@@ -17,7 +17,7 @@ UNSTAGED = "GemmWideParams"  # fp32 goes straight from registers to memory
 SWITCHED = "GemmSumsParams"  # the switch adds
 PULLED = SWITCHED + " by peers"
 KINDS = {PLAIN: "", "AgGemmParams": " ag_gemm", "AgGemmAcrossParams": " ag_gemm across",
-         "GemmRsParams": " gemm_rs",
+         "GemmRsParams": " gemm_rs", "GemmRsAcrossParams": " gemm_rs across",
          "GemmRsPairParams": " gemm_rs pairs",
          "GemmArParams": " gemm_ar", "GemmGatedParams": " gated",
          "AgGemmGatedParams": " ag_gemm gated", UNSTAGED: " fp32",

@@ -183,8 +183,8 @@ int tiles_of(const AgGemmPlan& c, const Problem& p) {
   if (c.whole || c.path == Path::medium) return work.order.tiles();
   const auto borders = borders_of(p);
   const schedule::RowSplit split = split_of(p, borders);
-  const Index rows = tile_rows_by_shard(split, extents_of(c.gemm.tile).first);
-  return static_cast<int>(rows) * (c.gemm.tile.swapped ? work.order.rows : work.order.cols);
+  const Index rows = tile_rows_by_shard(split, c.gemm.tile.worker_tokens());
+  return static_cast<int>(rows) * over_tokens(work.order, c.gemm.tile).cols;
 }
 
 void tell_staging(const Problem& p, Plan& plan) {

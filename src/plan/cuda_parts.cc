@@ -1,28 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/cuda_parts.h"
 
-#include <iterator>
-#include <tuple>
-
 #include "core/check.h"
 
 namespace tilelace::plan {
 
-std::pair<int, int> extents_of(const GemmTile& t) {
-  const int down = t.worker_rows();
-  const int across = t.worker_cols();
-  return t.swapped ? std::pair(across, down) : std::pair(down, across);
-}
-
 bool wanted(const GemmTile& t, const PlanOptions& o) {
-  const auto [rows, cols] = extents_of(t);
-  return o.tile_m.value_or(rows) == rows && o.tile_n.value_or(cols) == cols;
+  return o.tile_m.value_or(t.worker_tokens()) == t.worker_tokens() &&
+         o.tile_n.value_or(t.worker_columns()) == t.worker_columns();
 }
 
 Plan plan_of(const Problem& p, const GemmPlan& g, int tiles) {
   Plan plan;
   plan.op = p.op;
-  std::tie(plan.tile_m, plan.tile_n) = extents_of(g.tile);
+  plan.tile_m = g.tile.worker_tokens();
+  plan.tile_n = g.tile.worker_columns();
   plan.workers = g.workers;
   plan.partials = p.dtype;
   const int workers = g.split_tiles == 0 ? std::min(g.workers, tiles) : g.workers;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "plan/gemm.h"
@@ -14,9 +13,6 @@
 namespace tilelace::plan {
 
 inline GemmMachine gemm_machine(const Machine& m) { return {m.multiprocessors, m.shared_device}; }
-
-/// Rows and columns of what one worker computes.
-std::pair<int, int> extents_of(const GemmTile&);
 
 /// Whether the options leave this tile.
 bool wanted(const GemmTile&, const PlanOptions&);

@@ -119,7 +119,7 @@ void add_kept(const Problem& p, const GemmMachine& machine, const PlanOptions& o
   if (!may_keep(p, o)) return;
   for (const GemmSumsPlan& c : gemm_sums_candidates(p, machine)) {
     if (!wanted(c.gemm.tile, o) || c.direct || c.shots != (p.ranks <= 2 ? 1 : 2)) continue;
-    all.push_back({c.gemm, Path::fused, Transport::pull, extents_of(c.gemm.tile).first, true, 0,
+    all.push_back({c.gemm, Path::fused, Transport::pull, c.gemm.tile.worker_tokens(), true, 0,
                    c.predicted_us});
     all.back().shots = c.shots;
   }
@@ -148,7 +148,7 @@ void add_fused(const Problem& p, const GemmMachine& machine, const PlanOptions& 
   }
   for (const GemmRsPlan& c : gemm_rs_candidates(p, machine, wide(p, o))) {
     if (!wanted(c.gemm.tile, o) || o.straddle.value_or(c.pairs) != c.pairs) continue;
-    all.push_back({c.gemm, Path::fused, Transport::store, extents_of(c.gemm.tile).first, c.together,
+    all.push_back({c.gemm, Path::fused, Transport::store, c.gemm.tile.worker_tokens(), c.together,
                    0, c.predicted_us});
     all.back().pairs = c.pairs;
   }
@@ -203,7 +203,7 @@ int tiles_of(const ReduceCandidate& c, const Problem& p) {
   }
   const auto borders = borders_of(p);
   const Index rows = tile_rows_of(split_of(p, borders), c.gemm.tile, c.pairs);
-  return static_cast<int>(rows) * work.order.cols;
+  return static_cast<int>(rows) * over_tokens(work.order, c.gemm.tile).cols;
 }
 
 std::string parts_of(const ReduceCandidate& c, const Problem& p, bool wide) {

@@ -63,7 +63,7 @@ Plan make_cuda_sums_plan(const Problem& p, const Machine& machine, const PlanOpt
   Plan plan = plan_of(p, best.gemm, tiles);
   plan.path = Path::fused;
   plan.transport = Transport::multimem;
-  plan.chunk_rows = extents_of(best.gemm.tile).first;
+  plan.chunk_rows = best.gemm.tile.worker_tokens();
   plan.reason = reason_of(o, all.size(), best.predicted_us) +
                 fmt::format(
                     " (GEMM {:.1f}, never timed); sums in the switch's order: the same on "

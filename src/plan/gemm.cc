@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <ostream>
+#include <utility>
 
 #include "core/check.h"
 #include "plan/gemm_cost.h"
@@ -228,6 +229,11 @@ class Candidates {
 schedule::GemmWork work_of(const GemmPlan& plan, const GemmProblem& p) {
   return schedule::make_gemm_work(order_of(plan, p), plan.workers, ceil_div(p.k, kStep),
                                   plan.split_tiles);
+}
+
+schedule::GemmOrder over_tokens(schedule::GemmOrder walk, const GemmTile& tile) {
+  if (tile.swapped) std::swap(walk.rows, walk.cols);
+  return walk;
 }
 
 std::vector<GemmPlan> gemm_candidates(const GemmProblem& p, const GemmMachine& machine) {

@@ -75,6 +75,9 @@ constexpr std::int64_t kWalkRows = 2048;
 /// The schedule of the plan, shared tiles in one round: only gemm_ar's order has two. m, n, k > 0.
 schedule::GemmWork work_of(const GemmPlan&, const GemmProblem&);
 
+/// Its walk where shards have tiles of their own: their tokens are rows, wherever a tile has them.
+schedule::GemmOrder over_tokens(schedule::GemmOrder, const GemmTile&);
+
 /// Up to here predictions know pairs of CTAs along n from pairs along m (over_few in gemm.cc).
 inline constexpr std::int64_t kFewRows = 256;
 

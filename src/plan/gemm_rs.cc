@@ -47,13 +47,13 @@ double predict(const Problem& p, const schedule::RowSplit& split, const GemmRsPl
   const GemmPlan& gemm = plan.gemm;
   const Index tiles = tile_rows_of(split, gemm.tile, plan.pairs);
   double us = gemm.predicted_us * static_cast<double>(tiles) /
-              static_cast<double>(ceil_div(p.m, gemm.tile.worker_rows()));
+              static_cast<double>(ceil_div(p.m, gemm.tile.worker_tokens()));
   us += wide_tile_us(gemm.tile) + (gemm.early_weights ? 0 : kLateStartUs);
   const auto sent =
       static_cast<double>((p.m - split.max_rows()) * p.n.front() * (plan.wide ? 4 : 2));
   const double wire = sent / kSendBytesPerUs;
   double tail = kTailUs;
-  if (tiles * ceil_div(p.n.front(), gemm.tile.worker_cols()) <= gemm.workers)
+  if (tiles * ceil_div(p.n.front(), gemm.tile.worker_columns()) <= gemm.workers)
     tail = kOneWaveTailUs + sent / kAloneBytesPerUs + (gemm.tile.pingpong ? kSlowEndUs : 0);
   else if (!gemm.tile.pingpong)  // no second group multiplies under sending and adding
     us += wire / 2;
@@ -64,8 +64,8 @@ double predict(const Problem& p, const schedule::RowSplit& split, const GemmRsPl
 
 /// Of workers' tiles, that a rank has places for: as many from every rank as its shard may have.
 Index partials_of(const Problem& p, const schedule::RowSplit& split, const GemmTile& t) {
-  return p.ranks * ceil_div(split.max_rows(), t.worker_rows()) *
-         ceil_div(p.n.front(), t.worker_cols());
+  return p.ranks * ceil_div(split.max_rows(), t.worker_tokens()) *
+         ceil_div(p.n.front(), t.worker_columns());
 }
 
 void require_problem(const Problem& p) {
@@ -79,7 +79,7 @@ void require_problem(const Problem& p) {
 
 Index tile_rows_of(const schedule::RowSplit& split, const GemmTile& t, bool pairs) {
   if (pairs) return split.ranks / 2 * ceil_div(split.max_rows(), t.rows());
-  return tile_rows_by_shard(split, t.worker_rows());
+  return tile_rows_by_shard(split, t.worker_tokens());
 }
 
 double wide_tile_us(const GemmTile& t) {
@@ -141,11 +141,12 @@ std::int64_t gemm_rs_staging_bytes(const Problem& p, DType partials) {
   for (const GemmTile& t : kGemmTiles) {
     const bool wide = partials == DType::fp32;
     if (!can_reduce(t, p.ranks, wide) && (wide || !can_pair(t.name))) continue;
-    const Index rows = ceil_div(own, t.worker_rows()) * t.worker_rows();
+    const Index tiles =
+        ceil_div(own, t.worker_tokens()) * ceil_div(p.n.front(), t.worker_columns());
     // A thread's values in pieces of eight.
-    const Index width = (Index{t.blocks} * t.width / 2 + 7) / 8 * 16 / t.blocks;
-    const Index cols = ceil_div(p.n.front(), t.worker_cols()) * t.cluster_cols * width;
-    most = std::max(most, rows * cols);
+    const Index pieces = ceil_div(Index{t.blocks} * t.width / 2, 8);
+    const Index threads = 128 * t.cluster() * (t.pingpong ? 1 : t.groups);
+    most = std::max(most, tiles * threads * pieces * 8);
   }
   return most * p.ranks * static_cast<Index>(size_of(partials));
 }

@@ -52,9 +52,12 @@ constexpr bool is_across(const GemmTile& t) { return is_across(t.width, t.swappe
 
 /// Whether the kernels of gemm_rs are made for these tiles: narrow ones serve few rows, for which
 /// the fused kernel is not taken; wide and tall ones whose groups take no turns hold their products
-/// up while they send, and were the best plan of no row.
+/// up while they send, and were the best plan of no row. Of those with tokens across, whose plans
+/// with few empty places were ahead all the same, q184 has no registers left.
 constexpr bool can_reduce(int groups, int blocks, int width, bool pingpong, bool swapped) {
-  return groups == 2 && !swapped && (pingpong || (blocks == 1 && width >= 128 && width <= 160));
+  if (groups != 2) return false;
+  if (swapped) return is_across(width, swapped) && blocks * width / 2 <= 176;
+  return pingpong || (blocks == 1 && width >= 128 && width <= 160);
 }
 
 /// Whether there are kernels of gemm_rs whose clusters lie across two shards: for shards of few

@@ -169,12 +169,6 @@ schedule::GatherOrder merged_order(const Call& c, const schedule::GemmOrder& wal
   return all;
 }
 
-/// By shard tokens are the rows of a walk.
-schedule::GemmOrder over_tokens(schedule::GemmOrder walk, const plan::GemmTile& tile) {
-  if (tile.swapped) std::swap(walk.rows, walk.cols);
-  return walk;
-}
-
 /// Behind a product that waited for all rows, or a wait for them, all shards are walked together:
 /// the weight is read once.
 schedule::GatherOrder order_of(const Call& c, const Launch& launch, const schedule::GemmOrder& walk,
@@ -187,8 +181,8 @@ schedule::GatherOrder order_of(const Call& c, const Launch& launch, const schedu
     for (std::size_t i = 0; i < std::min(c.plan.joins.size(), std::size(joins.after) - 1); ++i)
       joins.after[i + 1] = c.plan.joins[i];
   const auto all = schedule::make_gather_order(
-      c.schedule, c.plan.whole ? walk : over_tokens(walk, tile), tile.worker_tokens(), c.plan.whole,
-      joined ? 0 : c.plan.apart, joins);
+      c.schedule, c.plan.whole ? walk : plan::over_tokens(walk, tile), tile.worker_tokens(),
+      c.plan.whole, joined ? 0 : c.plan.apart, joins);
   return launch.section < 0 ? all : plan::shard_order(all, launch.section);
 }
 

@@ -24,7 +24,18 @@ auto order_of(const schedule::GemmReduce& s, const schedule::GemmOrder& walk,
   if constexpr (kPairs<Params>)
     return schedule::make_pair_order(s, walk, tile.rows());
   else
-    return schedule::make_reduce_order(s, walk, tile.worker_rows(), plan.together);
+    return schedule::make_reduce_order(s, plan::over_tokens(walk, tile), tile.worker_tokens(),
+                                       plan.together);
+}
+
+/// Where a section ends in the middle of a slice.
+void fill_few(GemmRsAcrossParams& params, const GemmKernel& kernel, const Problem& p,
+              const void* x) {
+  const schedule::ReduceOrder& order = params.work.order;
+  for (int s = 0; s < order.count; ++s) {
+    const int partial = kernel.tokens.partial(order.end(s) - order.begin(s));
+    if (partial > 0) params.few[s] = rows_map({x, p.m, p.k}, p.dtype, partial);
+  }
 }
 
 }  // namespace
@@ -39,6 +50,8 @@ void GemmRs::run(const Problem& p, const plan::GemmRsPlan& asked, const ReduceOp
           p.ranks, "an even number");
   if (plan.pairs)
     enqueue<GemmRsPairParams>(p, plan, tensors, stream);
+  else if (is_across(plan.gemm.tile))
+    enqueue<GemmRsAcrossParams>(p, plan, tensors, stream);
   else
     enqueue<GemmRsParams>(p, plan, tensors, stream);
 }
@@ -61,6 +74,7 @@ void GemmRs::enqueue(const Problem& p, const plan::GemmRsPlan& plan, const Reduc
   const auto work = plan::work_of(plan.gemm, {p.m, p.n.front(), p.k, p.dtype});
   params.work = schedule::make_gemm_work(order_of<Params>(schedule, work.order, plan), work.workers,
                                          work.k_steps, 0);
+  if constexpr (Params::kClips) fill_few(params, kernel, p, tensors.x);
   const schedule::Index own = schedule.split.shard(rank).size();
   params.own_rows = static_cast<int>(own);
   if (own > 0)

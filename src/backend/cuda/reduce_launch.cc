@@ -19,16 +19,17 @@ Plan agreed_reduce_plan(const Problem& problem, const ReduceKernel& kernel) {
   Plan p;
   p.op = problem.op;
   p.transport = Transport::store;
-  p.tile_m = kernel.of.tile.worker_rows();
-  p.tile_n = kernel.of.tile.worker_cols();
+  p.tile_m = kernel.of.tile.worker_tokens();
+  p.tile_n = kernel.of.tile.worker_columns();
   p.chunk_rows = given_bytes(kernel);
   p.partials = kernel.wide ? DType::fp32 : problem.dtype;
   return p;
 }
 
 std::uint32_t reduce_hash(const Problem& problem, Plan agreed, const ReduceKernel& kernel) {
-  agreed.blocks += 16 * kernel.of.given_groups;  // as many bytes lie otherwise
-  agreed.straddle = kernel.pairs;                // likewise
+  // As many bytes lie otherwise.
+  agreed.blocks += 16 * kernel.of.given_groups + (kernel.of.tile.swapped ? 64 : 0);
+  agreed.straddle = kernel.pairs;  // likewise
   return plan::agreement_hash(problem, agreed);
 }
 

@@ -124,10 +124,10 @@ TEST(Cases, OfSumsMeetEveryKindOfPlan) {
     return kinds;
   };
   auto scatter = kinds_of(Op::gemm_rs, 400);
-  EXPECT_EQ(scatter.size(), 9U);
-  for (const char* kind :
-       {"store by shard", "store by pairs", "unfused pull", "store by shard fp32",
-        "unfused pull fp32", "medium push", "unfused add", "unfused ring", "unfused push"})
+  EXPECT_EQ(scatter.size(), 10U);
+  for (const char* kind : {"store by shard", "store by shard across", "store by pairs",
+                           "unfused pull", "store by shard fp32", "unfused pull fp32",
+                           "medium push", "unfused add", "unfused ring", "unfused push"})
     EXPECT_GT(scatter[kind], 20) << kind;
   auto reduce = kinds_of(Op::gemm_ar, 300);
   EXPECT_EQ(reduce.size(), 23U);

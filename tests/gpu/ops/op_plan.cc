@@ -127,7 +127,9 @@ std::string way_of(const OpPlan& plan) {
                                   : sums->direct   ? "direct"
                                                    : "staged");
   if (const auto* scatter = std::get_if<plan::GemmRsPlan>(&plan); scatter != nullptr)
-    return scatter->pairs ? "store by pairs" : "store by shard";
+    return scatter->pairs                        ? "store by pairs"
+           : plan::is_across(scatter->gemm.tile) ? "store by shard across"
+                                                 : "store by shard";
   const auto* gather = std::get_if<plan::AgGemmPlan>(&plan);
   if (gather != nullptr && gather->route == RouteKind::ring) return "ring by shard";
   return fmt::format("{} {}", name_of(transport_of(plan)),
@@ -148,6 +150,7 @@ const std::vector<std::string>& known_kinds() {
                                               "nccl by shard",
                                               "medium push",
                                               "store by shard",
+                                              "store by shard across",
                                               "store by pairs",
                                               "store whole",
                                               "store direct",

@@ -30,11 +30,12 @@ GemmKernel gemm_entry(plan::GemmTile tile, DType dtype) {
   const void* gathering = nullptr;
   const void* reducing = nullptr;
   if constexpr (kIsMade<Tile, Element>) {
+    constexpr bool kAcross = plan::is_across(Tile::width, Tile::swapped);
+    using Gathering = std::conditional_t<kAcross, AgGemmAcrossParams, AgGemmParams>;
+    using Reducing = std::conditional_t<kAcross, GemmRsAcrossParams, GemmRsParams>;
     if constexpr (plan::can_reduce(Tile::groups, Tile::blocks, Tile::width, Tile::pingpong,
                                    Tile::swapped))
-      reducing = reinterpret_cast<const void*>(gemm_kernel<Tile, Element, GemmRsParams>);
-    using Gathering = std::conditional_t<plan::is_across(Tile::width, Tile::swapped),
-                                         AgGemmAcrossParams, AgGemmParams>;
+      reducing = reinterpret_cast<const void*>(gemm_kernel<Tile, Element, Reducing>);
     if constexpr (kGathers)
       gathering = reinterpret_cast<const void*>(gemm_kernel<Tile, Element, Gathering>);
     alone = reinterpret_cast<const void*>(gemm_kernel<Tile, Element, GemmParams>);

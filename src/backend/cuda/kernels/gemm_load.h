@@ -43,10 +43,12 @@ class GemmLoad {
   TILELACE_DEVICE void load(schedule::GemmCell cell, schedule::GemmSegment s) {
     note(TraceKind::segment, s.tile);
     const int cta_row = enter_shard<Tile>(p_, place_, cell);
-    if constexpr (Params::kGathers && Params::kClips) cell = turned(p_.work.order, cell);
-    const int row =
-        (cell.row * Tile::cluster_rows + cta_row) * Shape::kRows + place_.col * Shape::kRowSlice;
-    int col = (tile_col(p_, cell) * Tile::cluster_cols + place_.col) * kOutWidth<Tile, Params>;
+    const schedule::GemmCell at = turned(p_, cell);
+    const int first_row = (at.row * Tile::cluster_rows + cta_row) * Shape::kRows;
+    const int first_col =
+        (tile_col(p_, at) * Tile::cluster_cols + place_.col) * kOutWidth<Tile, Params>;
+    const int row = first_row + place_.col * Shape::kRowSlice;
+    int col = first_col;
     if constexpr (!Params::kGates) col += slice();
     const CUtensorMap* const weight = weight_of(cell);
     const int arriving = arriving_of(cell, Tile::swapped ? col : row);
@@ -72,7 +74,7 @@ class GemmLoad {
     }
     note(TraceKind::loaded, s.tile);
     if constexpr (Params::kReduces)
-      if (s.begin == 0) load_terms(cell, s.tile, cta_row, col - slice());
+      if (s.begin == 0) load_terms(cell, s.tile, cta_row, first_row, first_col);
     ++segment_;
   }
 
@@ -82,14 +84,16 @@ class GemmLoad {
       if (ptx::elect_one()) trace_.add(kind, kLoadLane, argument);
   }
 
-  TILELACE_DEVICE void load_terms(schedule::GemmCell cell, int tile, int cta_row, int col) {
+  TILELACE_DEVICE void load_terms(schedule::GemmCell cell, int tile, int cta_row, int row,
+                                  int col) {
     if constexpr (kPairs<Params>)
       if (p_.work.order.beside_own(cell.section)) return pass_terms();
     if (!p_.work.order.own(cell.section)) return;
     const TermLoad<Tile, Params> terms(p_, cell, cta_of<Tile, Params>(place_, cta_row));
-    terms.prefetch_residual(
-        own_row(p_, cell, (cell.row * Tile::cluster_rows + cta_row) * Shape::kRows), col,
-        Shape::kRows, Tile::width);
+    if constexpr (Tile::swapped)
+      terms.prefetch_residual(col, row, Tile::width, Shape::kRows);
+    else
+      terms.prefetch_residual(own_row(p_, cell, row), col, Shape::kRows, Tile::width);
     note(TraceKind::wait_terms, tile);
     if (!terms.wait(admitted_number(shared_), trace_, tile) && ptx::elect_one())
       ptx::store_shared_least(shared_.failed(), segment_);
@@ -117,7 +121,10 @@ class GemmLoad {
   };
   TILELACE_DEVICE Tokens tokens_of(schedule::GemmCell cell, int first) {
     if constexpr (Params::kReduces) {
-      return {&p_.rows, p_.work.order.begin(cell.section) + first};
+      const int begin = p_.work.order.begin(cell.section) + first;
+      if constexpr (Params::kClips)
+        return {clip(p_.few + cell.section, left_of(cell, first)), begin};
+      return {all_tokens(), begin};
     } else if constexpr (!Params::kGathers && Params::kClips) {
       return {clip(&p_.few, left_of(cell, first)), first};
     } else if constexpr (!Params::kGathers) {
@@ -148,7 +155,7 @@ class GemmLoad {
   }
   /// The tokens from this CTA's first one on to the last.
   [[nodiscard]] TILELACE_DEVICE int left_of(schedule::GemmCell cell, int first) const {
-    if constexpr (Params::kGathers)
+    if constexpr (Params::kGathers || Params::kReduces)
       return p_.work.order.end(cell.section) - p_.work.order.begin(cell.section) - first;
     else
       return p_.tokens - first;

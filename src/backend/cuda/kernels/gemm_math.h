@@ -109,9 +109,9 @@ class GemmMath {
   TILELACE_DEVICE void store(schedule::GemmCell cell) {
     if constexpr (Params::kShares) tell_shared();
     const int cta_row = enter_shard<Tile>(p_, place_, cell);
-    if constexpr (Params::kGathers && Params::kClips) cell = turned(p_.work.order, cell);
-    int row = (cell.row * Tile::cluster_rows + cta_row) * Shape::kRows + 64 * block_row_;
-    const int col = (tile_col(p_, cell) * Tile::cluster_cols + place_.col) * kOut;
+    const schedule::GemmCell at = turned(p_, cell);
+    int row = (at.row * Tile::cluster_rows + cta_row) * Shape::kRows + 64 * block_row_;
+    const int col = (tile_col(p_, at) * Tile::cluster_cols + place_.col) * kOut;
     if constexpr (Params::kWide && !Params::kReduces) {
       store_wide<Tile>(p_, acc_, row + 16 * warp_ + lane_ / 4, col + 2 * (lane_ & 3));
       return note(TraceKind::stored);
@@ -219,15 +219,19 @@ class GemmMath {
 
   TILELACE_DEVICE void give_terms(schedule::GemmCell cell, int cta_row) {
     const auto& order = p_.work.order;
-    const int row =
-        (cell.row * Tile::cluster_rows + (kPairs<Params> ? cta_row : place_.row)) * Shape::kRows +
-        64 * block_row_;
-    const int rows = order.end(cell.section) - order.begin(cell.section) - row;
+    int first = 0;  // of the tokens, in the shard
+    if constexpr (Tile::swapped)
+      first = (cell.row * Tile::cluster_cols + place_.col) * Tile::width;
+    else
+      first =
+          (cell.row * Tile::cluster_rows + (kPairs<Params> ? cta_row : place_.row)) * Shape::kRows +
+          64 * block_row_;
+    const int tokens = order.end(cell.section) - order.begin(cell.section) - first;
     if constexpr (Params::kShares)
       if (2 * cell.col >= order.cols) ptx::sleep_until(ptx::cycles(), p_.hold);
     cuda::give_terms<Element>(
         p_, PartialPlace<Tile, Params>(p_, cell, cta_of<Tile, Params>(place_, cta_row)),
-        order.section[cell.section].owner, part_index(), acc_, rows, kGroupBarrier + group_,
+        order.section[cell.section].owner, part_index(), acc_, tokens, kGroupBarrier + group_,
         turn_ / 128 * p_.pace / 128, admitted_number(shared_), trace_);
     note(TraceKind::given);
     if constexpr (kPairs<Params>)

@@ -146,6 +146,11 @@ struct GemmRsParamsOf : ReduceCommon {
   schedule::GemmWorkOf<Order> work;
 };
 struct GemmRsParams : GemmRsParamsOf<schedule::ReduceOrder> {};
+/// Of tiles with tokens across.
+struct GemmRsAcrossParams : GemmRsParams {
+  static constexpr bool kClips = true;
+  CUtensorMap few[schedule::kMaxReduceRanks];  ///< of each section
+};
 struct GemmRsPairParams : GemmRsParamsOf<schedule::PairOrder> {};
 
 /// Whether the CTAs of a cluster have tiles of two shards.
@@ -178,11 +183,17 @@ struct GemmArWideParams : GemmArParams {
   static constexpr bool kWide = true;
 };
 
-/// Where a tile with tokens across lies by its own rows and columns: shards are rows of an order.
-TILELACE_HD inline schedule::GemmCell turned(const schedule::GatherOrder& order,
-                                             schedule::GemmCell cell) {
-  if (order.whole) return cell;
-  return {cell.col, cell.row, cell.section};
+/// Where a tile lies by its own rows and columns: in an order shards are rows, and where tokens are
+/// across they are columns of the tile.
+template <class Params>
+TILELACE_HD schedule::GemmCell turned(const Params& p, schedule::GemmCell cell) {
+  if constexpr (Params::kClips && (Params::kGathers || Params::kReduces)) {
+    if constexpr (Params::kGathers)
+      if (p.work.order.whole) return cell;
+    return {cell.col, cell.row, cell.section};
+  } else {
+    return cell;
+  }
 }
 
 }  // namespace tilelace::cuda

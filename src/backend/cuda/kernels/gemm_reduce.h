@@ -26,6 +26,14 @@ struct PartialShape {
   /// Groups of threads that share one tile: each leaves a part, and raises a flag for it.
   static constexpr int kGroups = Tile::pingpong ? 1 : Tile::groups;
   static constexpr int kBytes = kGroups * kPieces * kPieceBytes;  ///< of one CTA
+
+  /// The first of the group's tokens that a warp's piece has values of. Where tokens are across it
+  /// has sixteen, or the first ones of a block behind the last ones of the one before.
+  TILELACE_HD static constexpr int first_token(int piece, int warp) {
+    const int value = 8 * piece % kOfBlock;
+    if (Tile::swapped) return value + 8 > kOfBlock ? 0 : 2 * value;
+    return 8 * piece / kOfBlock * 64 + warp * 16;
+  }
 };
 
 /// Where they lie, from any source, at any rank.
@@ -115,12 +123,12 @@ class TermPiece {
 };
 
 /// Sends the accumulator of a group, rounded or as it is, to the owner of the tile's rows, of which
-/// `rows` are there from the group's first on, a piece every `pace` cycles: a burst of all CTAs
+/// `tokens` are there from the group's first on, a piece every `pace` cycles: a burst of all CTAs
 /// would fill the way to memory, and the loads of those who multiply meanwhile would wait behind
 /// it.
 template <class Element, class Tile, class Params, class Accumulators>
 TILELACE_DEVICE void give_terms(const Params& p, const PartialPlace<Tile, Params>& place, int owner,
-                                int group, const Accumulators& acc, int rows, int barrier,
+                                int group, const Accumulators& acc, int tokens, int barrier,
                                 std::uint32_t pace, std::uint32_t epoch, Trace trace) {
   constexpr int kOfBlock = GemmShape<Tile>::kAccumulators;
   constexpr int kValues = PartialShape<Tile>::kValues;
@@ -129,7 +137,7 @@ TILELACE_DEVICE void give_terms(const Params& p, const PartialPlace<Tile, Params
   const std::uint32_t begin = ptx::cycles();
 #pragma unroll
   for (int i = 0; i < PartialShape<Tile>::kPieces; ++i) {
-    if (8 * i / kOfBlock * 64 + thread / 32 * 16 >= rows) continue;
+    if (PartialShape<Tile>::first_token(i, thread / 32) >= tokens) continue;
     ptx::sleep_until(begin, i * pace);
     float v[8];
 #pragma unroll

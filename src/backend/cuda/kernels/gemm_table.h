@@ -16,7 +16,7 @@ struct GemmKernel {
   DType dtype;
   const void* function;   ///< takes GemmParams; null: not in this build (TILELACE_TILES)
   const void* gathering;  ///< takes AgGemmParams, or AgGemmAcrossParams; null: not made
-  const void* reducing;   ///< takes GemmRsParams; null: not made
+  const void* reducing;   ///< takes GemmRsParams, or GemmRsAcrossParams; null: not made
   int given_groups;       ///< parts of a partial that one CTA of `reducing` gives, a flag each
   int given_pieces;       ///< of a part
   int piece_bytes;        ///< of those

@@ -10,10 +10,38 @@
 
 namespace tilelace::cuda {
 
+/// The same where a tile's rows are columns of the sum: value by value.
+template <class Tile, class Element, class Params, class Accumulators>
+TILELACE_DEVICE void add_residual_across(const Params& p, Accumulators& acc, int row, int col) {
+  constexpr int kAtOnce = 8;
+  const auto* from = static_cast<const Element*>(p.residual) + std::int64_t{col} * p.n + row;
+#pragma unroll
+  for (int first = 0; first < GemmShape<Tile>::kAccumulators; first += kAtOnce) {
+#pragma unroll
+    for (int i = 0; i < Tile::blocks; ++i) {
+      Element some[kAtOnce];
+#pragma unroll
+      for (int e = 0; e < kAtOnce; ++e) {
+        const int token = e / 4 * 8 + e % 2;
+        const int n = 64 * i + e / 2 % 2 * 8;
+        const bool there = first + e < GemmShape<Tile>::kAccumulators &&
+                           col + 2 * first + token < p.own_rows && row + n < p.n;
+        some[e] = there ? from[token * p.n + n] : Element{};
+      }
+#pragma unroll
+      for (int e = 0; e < kAtOnce; ++e)
+        if (first + e < GemmShape<Tile>::kAccumulators)
+          acc[i][first + e] += static_cast<float>(some[e]);
+    }
+    from += 2 * kAtOnce * p.n;
+  }
+}
+
 /// Adds what a sum of own rows is added to, in the elements' type, from where the loading warp
 /// brought it. Some loads are under way together; without branches, which would part them.
 template <class Tile, class Element, class Params, class Accumulators>
 TILELACE_DEVICE void add_residual(const Params& p, Accumulators& acc, int row, int col) {
+  if constexpr (Tile::swapped) return add_residual_across<Tile, Element>(p, acc, row, col);
   constexpr int kGroups = GemmShape<Tile>::kAccumulators / 4;
   constexpr int kAtOnce = 8;
   const auto* const from = static_cast<const std::uint32_t*>(p.residual);
