@@ -93,6 +93,19 @@ TEST(GemmRsPlan, StraddlesWhereItIsFasterOrAskedTo) {
   }
 }
 
+/// llama70b's down, two ranks. Shards of 150 tokens fill one of 152 across; of 128 down they take
+/// two, of which the second is mostly empty.
+TEST(GemmRsPlan, TakesTokensAcrossWhereShardsFillTiles) {
+  const auto across = [](std::int64_t m) {
+    return is_across(gemm_rs_candidates(problem_of(2, m, 8192, 14336)).front().gemm.tile);
+  };
+  EXPECT_TRUE(across(300));
+  EXPECT_TRUE(across(1300));
+  EXPECT_FALSE(across(512));
+  EXPECT_FALSE(across(2048));
+  EXPECT_EQ(make_plan(problem_of(2, 300, 8192, 14336), cuda_machine()).path, Path::fused);
+}
+
 TEST(GemmRsPlan, StraddlingThatNoPlanHasIsAnErrorThatSaysWhatHasIt) {
   PlanOptions o;
   o.straddle = true;
