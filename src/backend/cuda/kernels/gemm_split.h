@@ -14,6 +14,7 @@ namespace tilelace::cuda {
 template <class Tile, class Params>
 class SplitParts {
   using Shape = GemmShape<Tile>;
+  static_assert(Tile::groups <= kMathGroups);
 
  public:
   TILELACE_DEVICE SplitParts(const Params& p, const Place<Tile>& place, int group, int round,
