@@ -110,7 +110,7 @@ class GemmMath {
     if constexpr (Params::kShares) tell_shared();
     const int cta_row = enter_shard<Tile>(p_, place_, cell);
     [[maybe_unused]] const schedule::GemmCell of_order = cell;
-    cell = turned(p_, cell);
+    if constexpr (kTurns<Params>) cell = turned(p_.work.order, cell);
     int row = (cell.row * Tile::cluster_rows + cta_row) * Shape::kRows + 64 * block_row_;
     const int col = (tile_col(p_, cell) * Tile::cluster_cols + place_.col) * kOut;
     if constexpr (Params::kWide && !Params::kReduces) {

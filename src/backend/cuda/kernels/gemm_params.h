@@ -183,17 +183,19 @@ struct GemmArWideParams : GemmArParams {
   static constexpr bool kWide = true;
 };
 
-/// Where a tile lies by its own rows and columns: in an order shards are rows, and where tokens are
-/// across they are columns of the tile.
+/// Whether tokens are rows in an order of shards, but columns of a tile.
 template <class Params>
-TILELACE_HD schedule::GemmCell turned(const Params& p, schedule::GemmCell cell) {
-  if constexpr (Params::kClips && (Params::kGathers || Params::kReduces)) {
-    if constexpr (Params::kGathers)
-      if (p.work.order.whole) return cell;
-    return {cell.col, cell.row, cell.section};
-  } else {
-    return cell;
-  }
+inline constexpr bool kTurns = Params::kClips && (Params::kGathers || Params::kReduces);
+
+/// Where such a tile lies by its own rows and columns.
+TILELACE_HD inline schedule::GemmCell turned(const schedule::GatherOrder& order,
+                                             schedule::GemmCell cell) {
+  if (order.whole) return cell;
+  return {cell.col, cell.row, cell.section};
+}
+TILELACE_HD inline schedule::GemmCell turned(const schedule::ReduceOrder& /*order*/,
+                                             schedule::GemmCell cell) {
+  return {cell.col, cell.row, cell.section};
 }
 
 }  // namespace tilelace::cuda
