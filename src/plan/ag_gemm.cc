@@ -5,12 +5,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <ostream>
 #include <set>
 
 #include "core/check.h"
-#include "plan/gather_arrival.h"
+#include "plan/gather_walks.h"
 #include "plan/gemm_cost.h"
 #include "plan/problem.h"
 #include "plan/schedules.h"
@@ -39,12 +38,9 @@ constexpr Index kMostMeshRows = 2048;  ///< among three and four: where that is 
 /// of the time (two H200s, qwen32b, m 4096 and 8192: 3 to 5 % above, p192 1 % below).
 constexpr double kTallCost = 0.03;
 constexpr Index kShortSums = 6144;  ///< k
-/// Of tiles that predictions look at one by one.
-constexpr Index kMostWaves = 1024;
-constexpr double kPullCost = 0.2;  ///< of the product: four H200s, m 512 to 2048, 18 to 46 %
-constexpr double kForkUs = 6;      ///< copy streams around a call: the kernel before it ends first
+constexpr double kPullCost = 0.2;   ///< of the product: four H200s, m 512 to 2048, 18 to 46 %
+constexpr double kForkUs = 6;       ///< copy streams around a call: the kernel before it ends first
 constexpr double kEnterUs = 3;
-constexpr double kFastFlopsPerUs = 6e6;  ///< of a multiprocessor
 
 constexpr Index kLeastCopy = 4 << 20;  ///< bytes; smaller copies do not reach the link's rate
 constexpr Index kMostSentRows = 2048;  ///< likewise, by shard, where own tiles come first
@@ -60,21 +56,16 @@ bool can_gather(const GemmTile& t) {
 #undef TILELACE_GEMM_NAME
 }
 
-/// A product by shard: all of it, and tiles along its rows and columns.
-struct Walk {
-  double us;
-  Index rows, cols;
-  int workers;
-};
-
 class Candidates {
  public:
-  explicit Candidates(const Problem& p) : p_(p), borders_(borders_of(p)) {
-    most_rows_ = split_of(p, borders_).max_rows();
-    row_bytes_ = p.k * static_cast<Index>(size_of(p.dtype));
-    first_n_ = product_of(p, widest_product(p), p.m).n;
-    scale_ = static_cast<double>(p.total_n()) / static_cast<double>(first_n_);
-  }
+  explicit Candidates(const Problem& p)
+      : p_(p),
+        borders_(borders_of(p)),
+        most_rows_(split_of(p, borders_).max_rows()),
+        row_bytes_(p.k * static_cast<Index>(size_of(p.dtype))),
+        first_n_(product_of(p, widest_product(p), p.m).n),
+        scale_(static_cast<double>(p.total_n()) / static_cast<double>(first_n_)),
+        walks_(p, most_rows_, first_n_) {}
 
   void add_all(const GemmMachine& machine) {
     const schedule::RowSplit split = split_of(p_, borders_);
@@ -140,18 +131,18 @@ class Candidates {
     const Index tiles = tile_rows_by_shard(split, rows);
     const double us = gemm.predicted_us * scale_ * static_cast<double>(tiles) /
                       static_cast<double>(schedule::ceil_div(p_.m, rows));
-    const Walk walk{us, tiles, schedule::ceil_div(first_n_, gemm.tile.worker_columns()),
-                    gemm.workers};
+    const GatherWalk walk{us, tiles, schedule::ceil_div(first_n_, gemm.tile.worker_columns()),
+                          gemm.workers};
     if (transport == Transport::store) {
       const Way way{transport, route, push_chunk()};
       const double held_up = us + kPushedShardCost * pushed();
       const Arrival a{pushed(), pushed()};
-      const double all = held_up + reread_us(walk, 1) + late_us(walk, 1, a);
+      const double all = held_up + walks_.reread_us(walk, 1) + walks_.late_us(walk, 1, a);
       add({.gemm = gemm}, way, all);
       add_joined(gemm, way, all, walk, a);
       if (p_.m > kMostPushRows)
         add({.gemm = gemm, .apart = p_.ranks}, way,
-            std::max(held_up + reread_us(walk, p_.ranks), pushed() + us / p_.ranks));
+            std::max(held_up + walks_.reread_us(walk, p_.ranks), pushed() + us / p_.ranks));
       return;
     }
     for (const Index parts : {1, 2, 4}) {
@@ -167,7 +158,8 @@ class Candidates {
         const double slack = (p_.ranks > 3 && shards != 2 ? kUnevenCost : 0) +
                              tall_cost(gemm.tile) + (mesh ? kMeshCost : 0) +
                              (transport == Transport::pull ? kPullCost : 0);
-        const double all = us * (1 + slack) + reread_us(walk, shards) + late_us(walk, shards, a);
+        const double all =
+            us * (1 + slack) + walks_.reread_us(walk, shards) + walks_.late_us(walk, shards, a);
         add({.gemm = gemm, .apart = shards}, way, all);
         if (shards == 1 && transport == Transport::push) add_joined(gemm, way, all, walk, sent);
       };
@@ -177,61 +169,16 @@ class Candidates {
     }
   }
 
-  /// The same plan with shards that join the own one, behind whole waves of tiles, by when their
-  /// rows have come; `all`: with it apart. What is read once less counts.
-  void add_joined(const GemmPlan& gemm, const Way& way, double all, const Walk& w, Arrival a) {
-    const GemmTile& t = gemm.tile;
-    const double turn = 2.0 * static_cast<double>(t.rows() * t.width * p_.k) / kFastFlopsPerUs;
-    AgGemmPlan plan{.gemm = gemm};
-    schedule::GatherOrder order;
-    schedule::GatherJoins joins;
-    order.walk.cols = static_cast<int>(w.cols);
-    for (int i = 0; i < p_.ranks; ++i) {
-      order.tile_rows[order.count++] = static_cast<int>(schedule::ceil_div(w.rows, p_.ranks));
-      if (i == 0) continue;
-      const double of = p_.ranks > 2 ? static_cast<double>(i - 1) / (p_.ranks - 2) : 1;
-      const double us = a.first_us + of * (a.last_us - a.first_us);
-      joins.after[i] = static_cast<int>(
-          std::min(std::ceil(us / turn) * gemm.workers, static_cast<double>(w.rows * w.cols)));
-      plan.joins.push_back(joins.after[i]);
-    }
-    schedule::detail::walk_joined(order, joins);
-    Index columns = 0;
-    for (int i = 0; i < order.walks; ++i)
-      columns += order.walked[i].cols * readings(order.walked[i].rows * t.worker_tokens());
-    const Index apart = readings(most_rows_) + readings(p_.m - most_rows_);
-    const double saved =
-        static_cast<double>(apart) - static_cast<double>(columns) / static_cast<double>(w.cols);
-    if (saved > 0) add(plan, way, all - saved * reading_us());
+  /// The same plan with shards that join the own one; `all`: with it apart.
+  void add_joined(const GemmPlan& gemm, const Way& way, double all, const GatherWalk& walk,
+                  Arrival a) {
+    const GatherJoining joining = walks_.joining(gemm.tile, walk, a);
+    if (joining.saved_us > 0)
+      add({.gemm = gemm, .joins = joining.after}, way, all - joining.saved_us);
   }
 
   [[nodiscard]] double tall_cost(const GemmTile& t) const {
     return t.rows() > 128 && p_.k <= kShortSums ? kTallCost : 0;
-  }
-
-  /// What waits for rows add to a product whose first `apart` shards are walked one after the
-  /// other: where the own shard's tiles fill no wave, some workers begin with a peer's.
-  [[nodiscard]] double late_us(const Walk& w, int apart, Arrival a) const {
-    const Index tiles = w.rows * w.cols;
-    const double turn = w.us / static_cast<double>(schedule::ceil_div(tiles, w.workers));
-    const double each = p_.ranks > 2 ? (a.last_us - a.first_us) / (p_.ranks - 2) : 0;
-    // Several waves at a time where there are more than any call that is made has.
-    const Index waves = schedule::max_of(1, tiles / w.workers / kMostWaves);
-    double last = 0;
-    for (int worker = 0; worker < w.workers; ++worker) {
-      double end = 0;
-      Index t = worker;
-      for (; t < tiles && end < a.last_us; t += waves * w.workers) {
-        const auto shard = static_cast<int>(t * p_.ranks / tiles);
-        if (shard > 0)
-          end = std::max(end, shard < apart ? a.first_us + (shard - 1) * each : a.last_us);
-        end += static_cast<double>(waves) * turn;
-      }
-      // Nobody waits any more.
-      if (t < tiles) end += turn * static_cast<double>(schedule::ceil_div(tiles - t, w.workers));
-      last = std::max(last, end);
-    }
-    return std::max(0.0, last - w.us);
   }
 
   void add_whole(const GemmPlan& gemm) {
@@ -261,24 +208,6 @@ class Candidates {
     add({.gemm = gemm, .path = Path::medium}, way, std::max(shard * p_.ranks, last + shard));
   }
 
-  /// What reading weights again costs, for every walk over them more than the product alone takes.
-  /// Walks that share a wave read them once. Between two ranks that is not to be seen (m 512 and
-  /// 1024, two H200s: predictions 4 to 9 % above).
-  [[nodiscard]] double reread_us(const Walk& w, int apart) const {
-    if (p_.ranks == 2) return 0;
-    Index count = apart * readings(most_rows_);
-    if (apart < p_.ranks) count += readings(p_.m - apart * most_rows_);
-    const Index waves = schedule::ceil_div(w.rows * w.cols, w.workers);
-    const Index more = std::max<Index>(0, std::min(count, waves) - readings(p_.m));
-    return static_cast<double>(more) * reading_us();
-  }
-  /// Of the weight, by a walk over so many rows; and what one takes. Only the first product walks
-  /// shards apart.
-  [[nodiscard]] static Index readings(Index rows) { return schedule::ceil_div(rows, kWalkRows); }
-  [[nodiscard]] double reading_us() const {
-    return static_cast<double>(first_n_ * row_bytes_) * kRereadUsPerByte;
-  }
-
   [[nodiscard]] Index push_chunk() const {
     // As many pieces as there are multiprocessors.
     const Index rows = schedule::ceil_div(most_rows_ * p_.ranks, kPushers);
@@ -290,10 +219,11 @@ class Candidates {
 
   const Problem& p_;
   std::vector<Index> borders_;
-  Index most_rows_ = 0;  ///< of a shard
-  Index row_bytes_ = 1;
-  Index first_n_ = 0;  ///< columns of the first product
-  double scale_ = 0;   ///< all products against it
+  Index most_rows_;  ///< of a shard
+  Index row_bytes_;
+  Index first_n_;  ///< columns of the first product
+  double scale_;   ///< all products against it
+  GatherWalks walks_;
   std::vector<AgGemmPlan> plans_;
 };
 

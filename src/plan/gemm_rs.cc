@@ -73,6 +73,14 @@ Index partials_of(const Problem& p, const schedule::RowSplit& split, const GemmT
          ceil_div(p.n.front(), t.worker_columns());
 }
 
+/// That those take, of a thread's values in pieces of eight.
+Index partial_bytes(const Problem& p, const schedule::RowSplit& split, const GemmTile& t,
+                    bool wide) {
+  const Index pieces = ceil_div(Index{t.blocks} * t.width / 2, 8);
+  const Index groups = t.cluster() * (t.pingpong ? 1 : t.groups);
+  return partials_of(p, split, t) * groups * pieces * partial_piece_bytes(wide);
+}
+
 void require_problem(const Problem& p) {
   require(p.op == Op::gemm_rs, "gemm_rs: op, got {}, expected gemm_rs", name_of(p.op));
   check_problem(p);
@@ -119,9 +127,11 @@ std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& 
   require(p.m > 0, "gemm_rs: m, got 0, expected rows to plan for");
   const auto borders = borders_of(p);
   const auto split = split_of(p, borders);
+  const Index room = gemm_rs_staging_bytes(p, wide ? DType::fp32 : p.dtype);
   std::vector<GemmRsPlan> plans;
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
     if (gemm.split_tiles != 0 || !has_flags(gemm.tile, partials_of(p, split, gemm.tile))) continue;
+    if (is_across(gemm.tile) && partial_bytes(p, split, gemm.tile, wide) > room) continue;
     const auto add = [&](bool together, bool pairs) {
       plans.push_back({gemm, together, 0, wide, pairs});
       plans.back().predicted_us = predict(p, split, plans.back());
@@ -141,19 +151,15 @@ std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& 
 std::int64_t gemm_rs_staging_bytes(const Problem& p, DType partials) {
   require_problem(p);
   const auto borders = borders_of(p);
-  const Index own = split_of(p, borders).max_rows();
+  const auto split = split_of(p, borders);
+  const bool wide = partials == DType::fp32;
   Index most = 0;
   for (const GemmTile& t : kGemmTiles) {
-    const bool wide = partials == DType::fp32;
-    if (!can_reduce(t, p.ranks, wide) && (wide || !can_pair(t.name))) continue;
-    const Index tiles =
-        ceil_div(own, t.worker_tokens()) * ceil_div(p.n.front(), t.worker_columns());
-    // A thread's values in pieces of eight.
-    const Index pieces = ceil_div(Index{t.blocks} * t.width / 2, 8);
-    const Index threads = 128 * t.cluster() * (t.pingpong ? 1 : t.groups);
-    most = std::max(most, tiles * threads * pieces * 8);
+    // Tiles with tokens across that would take more have more empty places, too: not taken.
+    if (is_across(t) || (!can_reduce(t, p.ranks, wide) && (wide || !can_pair(t.name)))) continue;
+    most = std::max(most, partial_bytes(p, split, t, wide));
   }
-  return most * p.ranks * static_cast<Index>(size_of(partials));
+  return most;
 }
 
 }  // namespace tilelace::plan
