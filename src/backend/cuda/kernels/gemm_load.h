@@ -44,7 +44,7 @@ class GemmLoad {
     note(TraceKind::segment, s.tile);
     const int cta_row = enter_shard<Tile>(p_, place_, cell);
     const schedule::GemmCell of_order = cell;
-    if constexpr (kTurns<Params>) cell = turned(p_.work.order, cell);
+    if constexpr (kTurns<Params>) cell = turned(p_, cell);
     const int row =
         (cell.row * Tile::cluster_rows + cta_row) * Shape::kRows + place_.col * Shape::kRowSlice;
     int col = (tile_col(p_, cell) * Tile::cluster_cols + place_.col) * kOutWidth<Tile, Params>;

@@ -109,16 +109,17 @@ class GemmMath {
   TILELACE_DEVICE void store(schedule::GemmCell cell) {
     if constexpr (Params::kShares) tell_shared();
     const int cta_row = enter_shard<Tile>(p_, place_, cell);
-    [[maybe_unused]] const schedule::GemmCell of_order = cell;
-    if constexpr (kTurns<Params>) cell = turned(p_.work.order, cell);
-    int row = (cell.row * Tile::cluster_rows + cta_row) * Shape::kRows + 64 * block_row_;
-    const int col = (tile_col(p_, cell) * Tile::cluster_cols + place_.col) * kOut;
+    // Where it lies; sums need the order's own cell, too.
+    if constexpr (Params::kGathers && kTurns<Params>) cell = turned(p_, cell);
+    const schedule::GemmCell at = Params::kReduces ? turned(p_, cell) : cell;
+    int row = (at.row * Tile::cluster_rows + cta_row) * Shape::kRows + 64 * block_row_;
+    const int col = (tile_col(p_, at) * Tile::cluster_cols + place_.col) * kOut;
     if constexpr (Params::kWide && !Params::kReduces) {
       store_wide<Tile>(p_, acc_, row + 16 * warp_ + lane_ / 4, col + 2 * (lane_ & 3));
       return note(TraceKind::stored);
     }
     if constexpr (Params::kReduces) {
-      if (!p_.work.order.own(cell.section)) return give_terms(of_order, cta_row);
+      if (!p_.work.order.own(cell.section)) return give_terms(cell, cta_row);
       row = own_row(p_, cell, row);
       add_terms();
       if constexpr (kPairs<Params>)

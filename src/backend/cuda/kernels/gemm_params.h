@@ -187,15 +187,16 @@ struct GemmArWideParams : GemmArParams {
 template <class Params>
 inline constexpr bool kTurns = Params::kClips && (Params::kGathers || Params::kReduces);
 
-/// Where such a tile lies by its own rows and columns.
-TILELACE_HD inline schedule::GemmCell turned(const schedule::GatherOrder& order,
-                                             schedule::GemmCell cell) {
-  if (order.whole) return cell;
-  return {cell.col, cell.row, cell.section};
-}
-TILELACE_HD inline schedule::GemmCell turned(const schedule::ReduceOrder& /*order*/,
-                                             schedule::GemmCell cell) {
-  return {cell.col, cell.row, cell.section};
+/// Where a tile lies by its own rows and columns.
+template <class Params>
+TILELACE_HD schedule::GemmCell turned(const Params& p, schedule::GemmCell cell) {
+  if constexpr (kTurns<Params>) {
+    if constexpr (Params::kGathers)
+      if (p.work.order.whole) return cell;
+    return {cell.col, cell.row, cell.section};
+  } else {
+    return cell;
+  }
 }
 
 }  // namespace tilelace::cuda
