@@ -30,7 +30,7 @@ inline float2 unpack(std::uint32_t v, __half /*type*/) {
 }
 
 template <class Element>
-void add_elements(float (&sum)[8], const uint4& v) {
+TILELACE_DEVICE void add_elements(float (&sum)[8], const uint4& v) {
   const std::uint32_t words[4] = {v.x, v.y, v.z, v.w};
   for (int w = 0; w < 4; ++w) {
     const float2 f = unpack(words[w], Element{});
@@ -38,7 +38,7 @@ void add_elements(float (&sum)[8], const uint4& v) {
   }
 }
 template <class Element>
-uint4 pack_elements(const float (&v)[8]) {
+TILELACE_DEVICE uint4 pack_elements(const float (&v)[8]) {
   return {pack(v[0], v[1], Element{}), pack(v[2], v[3], Element{}), pack(v[4], v[5], Element{}),
           pack(v[6], v[7], Element{})};
 }

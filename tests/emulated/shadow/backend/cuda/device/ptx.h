@@ -10,7 +10,9 @@
 #include "machine/bulk.h"
 #include "machine/device.h"
 
-#define TILELACE_DEVICE inline
+/// As on GPUs. Else stores of what calls return would not be watched (ThreadSanitizer watches
+/// assignments), as those of partial sums were not.
+#define TILELACE_DEVICE inline __attribute__((always_inline))
 
 namespace tilelace::cuda::ptx {
 
