@@ -2,12 +2,15 @@
 """What only Python can see of a call's arguments, told to the peers where it is wrong."""
 from __future__ import annotations
 
+import functools
+import inspect
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from . import _groups
 from ._errors import call, usage
@@ -18,29 +21,35 @@ Operands = Sequence[tuple[str, Sequence[Any]]]
 
 
 def tensors_of(args: Sequence[Any]) -> list[Any]:
-    """Of x, weight or weights, bias or biases, and what else is no list."""
+    """Of x, weight or weights, bias or biases; the group comes last. Only a bias may be none."""
     found: list[Any] = []
-    for a in args:
+    for i, a in enumerate(args[:-1]):
         if isinstance(a, list):
             found += a
-        elif a is not None and not isinstance(a, str):
+        elif i < 2 or a is not None:
             found.append(a)
     return found
 
 
 def _operands(op: str, args: Sequence[Any], outs: Sequence[Any]) -> Operands:
-    """Weights and biases are lists where the op takes several."""
-    kinds = []
-    for name, a in zip(NAMES, [a for a in args if not isinstance(a, str)]):
+    """Weights and biases are lists where the op takes several; without a bias there is none."""
+    kinds: list[tuple[str, Sequence[Any]]] = []
+    for name, a in zip(NAMES, args[:-1]):
         several = op == "ag_gemm" and name != "x" and isinstance(a, list)
-        kinds.append((name, [] if a is None else a if several else [a]))
-    return [*kinds, ("out", list(outs))]
+        missing = a is None and name == "bias"
+        kinds.append((name, [] if missing else a if several else [a]))
+    return [*kinds, ("out", outs if isinstance(outs, (list, tuple)) else [outs])]
 
 
 def without_data(tensors: Sequence[Any]) -> bool:
     """Whether some are: torch's dispatcher would not call, and say nothing. All: shapes are asked."""
     some = [t for t in tensors if isinstance(t, Tensor) and t.is_meta]
     return 0 < len(some) < len(tensors)
+
+
+def has_tangents(tensors: Sequence[Any]) -> bool:
+    """Inside a level of forward-mode derivatives. The ops have none, and would drop them."""
+    return any(isinstance(t, Tensor) and forward_ad.unpack_dual(t).tangent is not None for t in tensors)
 
 
 def _wrong_tensor(operands: Operands) -> str:
@@ -80,25 +89,59 @@ def _wrong_setting(settings: dict[str, Any]) -> str:
             if not isinstance(value, str):
                 return f"{name}: got {value!r}, expected its name"
         elif name == "sizes" and value is not None:
-            if not all(map(_is_number, value)):
-                return f"{name}: got {list(value)}, expected whole numbers"
+            if not isinstance(value, list) or not all(map(_is_number, value)):
+                return f"{name}: got {value!r}, expected whole numbers"
+        elif name == "return_gathered" and not isinstance(value, bool):
+            return f"{name}: got {value!r}, expected True or False"
     return ""
+
+
+def _refuse(name: str, device: str, text: str) -> None:
+    _groups.ensure(name, device)
+    stream = torch.cuda.current_stream().cuda_stream if device == "cuda" else 0
+    call(torch.ops.tilelace._refuse, _groups.plain(name), device, text, stream)
+
+
+def _device(x: Any, name: str) -> str:
+    known = isinstance(x, Tensor) and x.device.type in ("cpu", "cuda")
+    return x.device.type if known else _groups.device_of(name)
 
 
 def refuse(op: str, args: Sequence[Any], text: str) -> NoReturn:
     """Raises here, and in the peers' call."""
     text = f"{op}: {text}"
-    x, group = args[0], next(a for a in args if isinstance(a, str))
-    known = isinstance(x, Tensor) and x.device.type in ("cpu", "cuda")
-    device = x.device.type if known else _groups.device_of(group)
-    _groups.ensure(group, device)
-    stream = torch.cuda.current_stream().cuda_stream if device == "cuda" else 0
-    call(torch.ops.tilelace._refuse, _groups.plain(group), device, text, stream)
+    _refuse(args[-1], _device(args[0], args[-1]), text)
     raise usage(text)
 
 
 def what_is_wrong(
-    op: str, args: Sequence[Any], outs: Sequence[Any], settings: dict[str, Any]
+    op: str, args: Sequence[Any], outs: Sequence[Any], settings: dict[str, Any], error: Exception
 ) -> str:
-    """Of a call that the dispatcher did not make; "" where that is not known."""
-    return _wrong_tensor(_operands(op, args, outs)) or _wrong_setting(settings)
+    """Of a call that the dispatcher did not make: `error` says so in its own words."""
+    lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return (_wrong_tensor(_operands(op, args, outs)) or _wrong_setting(settings)
+            or f"got a call that torch refuses ({lines[0].strip()}), expected one that it takes")
+
+
+def told(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """`fn`, whose peers are also told of a call that Python refuses: arguments that it has not."""
+    signature = inspect.signature(fn)
+    place = list(signature.parameters).index("group")
+
+    @functools.wraps(fn)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return fn(*args, **kwargs)
+        try:
+            return fn(*args, **kwargs)
+        except TypeError as error:
+            trace = error.__traceback__
+            if trace is None or trace.tb_next is not None:  # raised inside
+                raise
+            text = str(error).replace("()", "")
+        name = _groups.group_name(kwargs.get("group", args[place] if len(args) > place else None))
+        text = f"{fn.__name__}: arguments: got a wrong call ({text}), expected {signature}"
+        _refuse(name, _device(args[0] if args else kwargs.get("x"), name), text)
+        raise usage(text)
+
+    return checked

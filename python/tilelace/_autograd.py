@@ -3,6 +3,7 @@
 
 Of the ranks' losses each rank's tensors get the derivative of the sum; a result that is the same
 on every rank (gemm_ar) counts once. So a bias of gemm_rs gets the part of this rank's rows.
+What stands here is made of ops that have gradients themselves, so derivatives of any order are right.
 """
 from __future__ import annotations
 
@@ -12,8 +13,13 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd import forward_ad
+from torch.utils._pytree import tree_leaves
 
-from ._errors import call
+from . import _regions
+from ._arguments import has_tangents
+from ._errors import call, usage
+from ._kernels import LIB
 
 
 class _Ops:
@@ -44,10 +50,19 @@ def _column_sum(grad: Tensor) -> Tensor:
     return _flat(grad).sum(0)
 
 
+def _before_silu(grad: Tensor, before: Tensor) -> Tensor:
+    if not torch.is_grad_enabled():
+        return torch.ops.aten.silu_backward(grad, before)
+    # torch's kernel has no derivative.
+    b = before.float()
+    s = torch.sigmoid(b)
+    return (grad.float() * s * (1 + b * (1 - s))).to(grad.dtype)
+
+
 def _before(grad: Tensor, activation: str, before: Tensor) -> Tensor:
     """The gradient of what went into the activation."""
     if activation == "silu":
-        return torch.ops.aten.silu_backward(grad, before)
+        return _before_silu(grad, before)
     how = "tanh" if activation == "gelu_tanh" else "none"
     return torch.ops.aten.gelu_backward(grad, before, approximate=how)
 
@@ -57,13 +72,23 @@ def _before(grad: Tensor, activation: str, before: Tensor) -> Tensor:
 
 def _save_gather(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
     x, weights, biases, ctx.group = inputs
-    ctx.settings = dict(keyword_only_inputs)
+    _keep_gather(ctx, x, weights, biases, keyword_only_inputs, output[0])
+
+
+def _save_gather_like(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
+    x, weights, ctx.group, like = inputs
+    _keep_gather(ctx, x, weights, None, keyword_only_inputs, output[0], like)
+
+
+def _keep_gather(ctx: Any, x: Tensor, weights: Any, biases: Any, settings: Any, kept: Any,
+                 *like: Tensor) -> None:
+    ctx.settings = dict(settings)
     ctx.dim = ctx.settings["gather_dim"] % x.dim()
-    kept = output[0]
     ctx.kept, ctx.weights = kept is not None, len(weights)
+    ctx.biases, ctx.like = len(biases or ()), len(like)
     ctx.has_bias = biases is not None
     # What was returned is reused for the weights' gradient; else x is gathered once more.
-    ctx.save_for_backward(x if kept is None else kept, *weights, *(biases or ()))
+    ctx.save_for_backward(x if kept is None else kept, *weights, *(biases or ()), *like)
     ctx.set_materialize_grads(False)
 
 
@@ -77,19 +102,23 @@ def _before_gather_activation(
         pairs = zip(grads, before)
         return [None if g is None else _before(g, activation, b) for g, b in pairs]
     gate, up = before
-    return [torch.ops.aten.silu_backward(grads[0] * up, gate), grads[0] * F.silu(gate)]
+    return [_before_silu(grads[0] * up, gate), grads[0] * F.silu(gate)]
 
 
 def _gather_backward(ctx: Any, grad_gathered: Any, grad_outs: Any) -> Any:
     kept, *rest = ctx.saved_tensors
-    weights, biases = rest[: ctx.weights], rest[ctx.weights:]
+    weights, like = rest[: ctx.weights], rest[ctx.weights + ctx.biases:]
+    biases = rest[ctx.weights: ctx.weights + ctx.biases]
     need_x, need_weights = ctx.needs_input_grad[0], ctx.needs_input_grad[1]
     need_biases = ctx.needs_input_grad[2] if ctx.has_bias else None
-    sizes, activation = ctx.settings["sizes"], ctx.settings["activation"]
+    sizes, activation = ctx.settings.get("sizes"), ctx.settings.get("activation", "none")
     wanted = any(g is not None for g in grad_outs)
     gathered = kept if ctx.kept else None
     if gathered is None and wanted and (activation != "none" or any(need_weights)):
-        gathered = _OPS.all_gather(kept, ctx.group, gather_dim=ctx.dim, sizes=sizes)
+        if like:
+            gathered = _OPS._all_gather_like(kept, ctx.group, *like, gather_dim=ctx.dim)
+        else:
+            gathered = _OPS.all_gather(kept, ctx.group, gather_dim=ctx.dim, sizes=sizes)
     grads: list[Tensor | None] = list(grad_outs)
     if wanted and activation != "none":
         grads = _before_gather_activation(activation, grads, gathered, weights, biases)
@@ -154,9 +183,10 @@ def _all_reduce_backward(ctx: Any, grad: Tensor) -> Any:
     activation = ctx.settings["activation"]
     if activation != "none":
         grad = _before(grad, activation, _OPS.gemm_ar(x, weight, bias, ctx.group))
+    # The result's gradient is the same on every rank.
     return (
-        grad.matmul(weight) if need_x else None,
-        _product_grad(grad, x) if need_weight else None,
+        _regions.copy_linear(grad, weight.t(), None, ctx.group) if need_x else None,
+        _product_grad(_regions.each_ranks(grad, ctx.group), x) if need_weight else None,
         _column_sum(grad) if need_bias else None,
         None,
     )
@@ -171,8 +201,8 @@ def _save_gather_alone(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: 
 
 def _gather_alone_backward(ctx: Any, grad: Tensor) -> Any:
     grad_x = _OPS.reduce_scatter(
-        grad, ctx.group, scatter_dim=ctx.settings["gather_dim"], sizes=ctx.settings["sizes"])
-    return grad_x, None
+        grad, ctx.group, scatter_dim=ctx.settings["gather_dim"], sizes=ctx.settings.get("sizes"))
+    return grad_x, *[None] * (len(ctx.needs_input_grad) - 1)
 
 
 def _save_scatter_alone(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
@@ -187,11 +217,27 @@ def _scatter_alone_backward(ctx: Any, grad: Tensor) -> Any:
     return _OPS._all_gather_like(grad, ctx.group, ctx.saved_tensors[0], gather_dim=dim), None
 
 
+class _Registration:
+    """Where torch.library puts a formula: kernels that refuse what they would drop silently."""
+
+    @staticmethod
+    def impl(name: str, kernel: Any, key: str, **more: Any) -> None:
+        def checked(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+            if forward_ad._current_level >= 0 and has_tangents(tree_leaves(args)):
+                raise usage(f"{name}: got a call with forward-mode derivatives, expected reverse-mode ones")
+            return kernel(keyset, *args, **kwargs)
+
+        LIB.impl(name, checked, key, **more)
+
+
 for _op, _backward, _save in (
     ("ag_gemm", _gather_backward, _save_gather),
+    ("_ag_gemm_like", _gather_backward, _save_gather_like),
     ("gemm_rs", _scatter_backward, _save_reduce),
     ("gemm_ar", _all_reduce_backward, _save_reduce),
     ("all_gather", _gather_alone_backward, _save_gather_alone),
+    ("_all_gather_like", _gather_alone_backward, _save_gather_alone),
     ("reduce_scatter", _scatter_alone_backward, _save_scatter_alone),
 ):
-    torch.library.register_autograd(f"tilelace::{_op}", _backward, setup_context=_save)
+    torch.library.register_autograd(
+        f"tilelace::{_op}", _backward, setup_context=_save, lib=_Registration)  # type: ignore[arg-type]

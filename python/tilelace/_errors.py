@@ -2,6 +2,7 @@
 """The one exception of the package, as the library's: a kind and `op: what: got, expected`."""
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,11 +18,17 @@ class Error(RuntimeError):
     usable; on GPUs, where ranks made different calls or one was refused a call that others made,
     after tilelace.recover on every rank. After the other kinds it refuses calls with the first
     reason.
+
+    `Error(text)`, as code that adds to a text raises it again: the kind is that of the Error that is
+    being handled, "system" where there is none.
     """
 
-    def __init__(self, kind: str, text: str) -> None:
-        super().__init__(text)
-        self.kind = kind
+    def __init__(self, *args: Any) -> None:
+        with_kind = len(args) == 2 and args[0] in tuple(KINDS.values())
+        super().__init__(*(args[1:] if with_kind else args))
+        handled = sys.exc_info()[1]
+        self.kind: str = (args[0] if with_kind
+                          else handled.kind if isinstance(handled, Error) else "system")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Error, (self.kind, str(self))
@@ -38,9 +45,16 @@ def error_of(error: Exception) -> Exception:
     if isinstance(error, Error):
         return error
     text = torch.ops.tilelace._last_text()
-    if text and text in str(error):
-        return Error(KINDS[torch.ops.tilelace._last_kind()], text)
-    return error
+    kind = torch.ops.tilelace._last_kind()
+    return Error(KINDS[kind], text) if kind in KINDS and text and text in str(error) else error
+
+
+def was_told(error: Exception) -> bool:
+    """Whether the library threw it, or saw it pass: the peers then know of it."""
+    import torch
+
+    text = torch.ops.tilelace._last_text()
+    return bool(text) and text in str(error)
 
 
 @contextmanager

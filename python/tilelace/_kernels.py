@@ -49,12 +49,17 @@ def _dim_of(op: str, x: Tensor, dim: int) -> int:
 
 
 def _shaped(x: Tensor, dim: int, units: Any, n: Any) -> Tensor:
-    """Rows are dense in memory; where `dim` is not the first, the result is a view of that."""
+    """Dense in memory, dimension `dim` outermost."""
     size = list(x.shape)
-    size[0], size[dim] = size[dim], size[0]
-    size[0], size[-1] = units, n
-    result = x.new_empty(size)
-    return result.transpose(0, dim) if dim else result
+    size[dim], size[-1] = units, n
+    if not dim:
+        return x.new_empty(size)
+    order = [dim, *range(1, dim), 0, *range(dim + 1, x.dim())]
+    strides, stride = [1] * x.dim(), 1
+    for d in reversed(order):
+        strides[d] = stride
+        stride = stride * torch.sym_max(size[d], 1)
+    return x.new_empty_strided(size, strides)
 
 
 def _gathered_units(x: Tensor, dim: int, name: str, sizes: Sequence[int] | None) -> Any:

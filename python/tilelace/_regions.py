@@ -65,45 +65,59 @@ class _CopyLinear(torch.autograd.Function):
         need_x, need_weight, need_bias, _ = ctx.needs_input_grad
         flat = grad.reshape(-1, grad.shape[-1])
         grad_x = ops.gemm_ar(grad, weight.t(), None, ctx.name) if need_x else None
-        grad_weight = flat.t().mm(x.reshape(-1, x.shape[-1])) if need_weight else None
+        grad_weight = None
+        if need_weight:
+            grad_weight = flat.t().mm(each_ranks(x, ctx.name).reshape(-1, x.shape[-1]))
         return grad_x, grad_weight, flat.sum(0) if need_bias else None, None
 
 
 class _GatherColumns(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, name: str, ranks: int, rank: int) -> Tensor:
-        ctx.ranks, ctx.rank = ranks, rank
+        ctx.place = name, ranks, rank
         return _gather_last(x, name, ranks)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        (grad,) = grads
-        mine = slice_of(grad.shape[-1], ctx.ranks, ctx.rank)
-        return grad[..., mine].contiguous(), None, None, None
+        return split_columns(grads[0], *ctx.place), None, None, None
 
 
 class _SplitColumns(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, name: str, ranks: int, rank: int) -> Tensor:
-        ctx.name, ctx.ranks = name, ranks
+        ctx.place = name, ranks, rank
         return x[..., slice_of(x.shape[-1], ranks, rank)].contiguous()
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        return _gather_last(grads[0], ctx.name, ctx.ranks), None, None, None
+        return gather_columns(grads[0], *ctx.place), None, None, None
 
 
-class _SumGradient(torch.autograd.Function):
-    """A parameter that is the same on every rank and sees only the rank's part of the rows."""
+class _EachRanks(torch.autograd.Function):
+    """What is the same on every rank, as each rank's own: gradients are summed."""
 
     @staticmethod
-    def forward(ctx: Any, parameter: Tensor, name: str) -> Tensor:
+    def forward(ctx: Any, x: Tensor, name: str) -> Tensor:
         ctx.name = name
-        return parameter.view_as(parameter)
+        return x.view_as(x)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        return collectives.all_reduce(grads[0], "sum", ctx.name), None
+        return _SumOfRanks.apply(grads[0], ctx.name), None
+
+
+class _SumOfRanks(torch.autograd.Function):
+    """The sum of what every rank has of its own, the same on every rank."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, name: str) -> Tensor:
+        ctx.name = name
+        # Waited for: a tensor that waits when it is used can be neither saved nor given away.
+        return collectives.wait_tensor(collectives.all_reduce(x, "sum", name))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return _EachRanks.apply(grads[0], ctx.name), None
 
 
 class _IntoMainGrad(torch.autograd.Function):
@@ -117,6 +131,9 @@ class _IntoMainGrad(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         weight = ctx.weight
+        if torch.is_grad_enabled():
+            raise usage("gradient_accumulation_fusion: got a backward with create_graph, expected one "
+                        "without: main_grad has no derivative")
         weight.main_grad.add_(grads[0])
         if hasattr(weight, "grad_added_to_main_grad"):
             weight.grad_added_to_main_grad = True
@@ -137,8 +154,9 @@ def split_columns(x: Tensor, name: str, ranks: int, rank: int) -> Tensor:
     return _SplitColumns.apply(x, name, ranks, rank)
 
 
-def summed_gradient(parameter: Tensor, name: str) -> Tensor:
-    return _SumGradient.apply(parameter, name)
+def each_ranks(x: Tensor, name: str) -> Tensor:
+    """x, the same on every rank, where each rank goes on by itself: its gradient is their sum."""
+    return _EachRanks.apply(x, name)
 
 
 def into_main_grad(weight: Tensor) -> Tensor:

@@ -24,9 +24,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from . import _arguments, _groups
-from ._errors import Error, error_of
+from ._errors import Error, error_of, was_told
 from ._groups import Group
 
 
@@ -39,8 +40,12 @@ def ranks_of(group: Group) -> int:
     return _groups.size_and_rank(_groups.group_name(group))[0]
 
 
-def _list(sizes: Sequence[int] | None) -> list[int] | None:
-    return None if sizes is None else list(sizes)
+def _list(values: Any) -> Any:
+    """What is no list stays so: the call says that it is wrong."""
+    try:
+        return values if values is None else list(values)
+    except TypeError:
+        return values
 
 
 def _name(group: Group, x: Tensor) -> str:
@@ -68,10 +73,12 @@ def _run(
         # A graph keeps the op alone; its errors are RuntimeErrors with the same text on GPUs.
         return fn(*args, **settings, **results)
     tensors = _arguments.tensors_of(args)
-    tensors += outs
     try:
+        tensors += outs
         if any([t.is_meta for t in tensors]) and _arguments.without_data(tensors):
             raise TypeError("some tensors have no data")
+        if forward_ad._current_level >= 0 and _arguments.has_tangents(tensors):
+            raise TypeError("forward-mode derivatives, expected reverse-mode ones")
         if not torch.is_grad_enabled() or not any([t.requires_grad for t in tensors]):
             # The kernel of autograd is Python, and would take as long as the rest of the call.
             with torch._C._AutoDispatchBelowAutograd():
@@ -82,27 +89,29 @@ def _run(
             return result
         if not outs:
             return fn(*args, **settings, **results)
+        wrong = ("out: got it with tensors that need gradients, expected none that do "
+                 "(torch.no_grad, or a call without out)")
     except (AttributeError, RuntimeError, TypeError) as error:
         ours = error_of(error)
         if isinstance(ours, Error):
             raise ours from None
-        # What the dispatcher could not make a call of, the peers are told.
-        if wrong := _arguments.what_is_wrong(op, args, outs, settings):
-            _arguments.refuse(op, args, wrong)
-        raise
-    _arguments.refuse(op, args, "out: got it with tensors that need gradients, expected none that do "
-                      "(torch.no_grad, or a call without out)")
+        if was_told(error):
+            raise
+        wrong = _arguments.what_is_wrong(op, args, outs, settings | results, error)
+    # What the dispatcher could not make a call of, the peers are told.
+    _arguments.refuse(op, args, wrong)
 
 
 def _gathered_like(x: Tensor, outs: list[Tensor], dim: int) -> Tensor | None:
     try:
         size = list(x.shape)
         size[dim] = outs[0].shape[dim]
-    except (AttributeError, IndexError, TypeError):
+        return x.new_empty(size)
+    except (AttributeError, IndexError, RuntimeError, TypeError):
         return None  # the call says what is wrong
-    return x.new_empty(size)
 
 
+@_arguments.told
 def ag_gemm(
     x: Tensor,
     weights: Tensor | Sequence[Tensor],
@@ -126,19 +135,19 @@ def ag_gemm(
     Errors: tilelace.Error.
     """
     name = _name(group, x)
-    weights = [weights] if isinstance(weights, Tensor) else list(weights)
-    biases = [biases] if isinstance(biases, Tensor) else biases
-    biases = None if biases is None else list(biases)
+    weights = [weights] if isinstance(weights, Tensor) else _list(weights)
+    biases = [biases] if isinstance(biases, Tensor) else _list(biases)
     settings = {"gather_dim": gather_dim, "activation": activation, "sizes": _list(sizes)}
     args = (x, weights, biases, name)
     if out is None:
         return _run("ag_gemm", args, settings, return_gathered=return_gathered)
-    outs = list(out)
+    outs = _list(out)
     gathered = _gathered_like(x, outs, gather_dim) if return_gathered else None
     _run("ag_gemm", args, settings, outs, out=outs, gathered=gathered)
     return gathered, outs
 
 
+@_arguments.told
 def gemm_rs(
     x: Tensor,
     weight: Tensor,
@@ -166,6 +175,7 @@ def gemm_rs(
     return out
 
 
+@_arguments.told
 def gemm_ar(
     x: Tensor,
     weight: Tensor,
@@ -191,6 +201,7 @@ def gemm_ar(
     return out
 
 
+@_arguments.told
 def all_gather(
     x: Tensor, group: Group = None, *, gather_dim: int = 0, sizes: Sequence[int] | None = None
 ) -> Tensor:
@@ -205,6 +216,7 @@ def all_gather(
     return _run("all_gather", (x, name), settings)
 
 
+@_arguments.told
 def reduce_scatter(
     x: Tensor, group: Group = None, *, scatter_dim: int = 0, sizes: Sequence[int] | None = None
 ) -> Tensor:

@@ -24,6 +24,7 @@ std::vector<TensorView> views_of(const std::vector<Matrix>& matrices) {
 /// [n, k] of a call whose k is known.
 Matrix weight_of(std::string_view op, const std::string& name, const Tensor& weight, int64_t k,
                  Device device) {
+  require_tensor(op, name, weight);
   if (weight.dim() != 2) wrong(op, name, shape_of(weight), "[n, k]");
   if (weight.size(1) != k) {
     wrong(op, name, shape_of(weight), shape_of(std::array{weight.size(0), k}));
@@ -56,7 +57,6 @@ void check_apart(const Tensors& outs) {
 }
 
 void add_results(Gather& g, const GatherCall& call, const Place& place) {
-  const int64_t m = g.split.total * g.rows.inner;
   const std::size_t outs = g.problem.outputs();
   if (call.out && call.out->size() != outs) {
     wrong("ag_gemm", "out", std::to_string(call.out->size()), std::to_string(outs));
@@ -64,7 +64,7 @@ void add_results(Gather& g, const GatherCall& call, const Place& place) {
   if (call.out) check_apart(*call.out);
   for (std::size_t i = 0; i < outs; ++i) {
     if (!call.out) {
-      g.outs.emplace_back(g.x.tensor, m, g.problem.n[i], place.device);
+      g.outs.emplace_back(g.rows, g.split.total, g.problem.n[i], place.device);
     } else {
       g.outs.emplace_back("ag_gemm", "out " + std::to_string(i), (*call.out)[i], g.rows,
                           g.split.total, g.problem.n[i], place.device);
@@ -72,7 +72,7 @@ void add_results(Gather& g, const GatherCall& call, const Place& place) {
   }
   if (!g.problem.return_gathered) return;
   if (!call.gathered) {
-    g.gathered.emplace(g.x.tensor, m, g.problem.k, place.device);
+    g.gathered.emplace(g.rows, g.split.total, g.problem.k, place.device);
   } else {
     g.gathered.emplace("ag_gemm", "gathered", *call.gathered, g.rows, g.split.total, g.problem.k,
                        place.device);
@@ -92,6 +92,7 @@ Gather lay_out(const GatherCall& call, const Place& place, bool product) {
   for (std::size_t i = 0; call.biases && i < call.biases->size(); ++i) {
     const auto& bias = (*call.biases)[i];
     const auto name = "bias " + std::to_string(i);
+    require_tensor(op, name, bias);
     if (bias.dim() != 1) wrong(op, name, shape_of(bias), "[n]");
     g.biases.push_back(matrix_of(op, name, bias, place.device));
   }
@@ -111,7 +112,7 @@ Gather lay_out(const GatherCall& call, const Place& place, bool product) {
   if (product) {
     add_results(g, call, place);
   } else {
-    g.gathered.emplace(g.x.tensor, p.m, p.k, place.device);
+    g.gathered.emplace(g.rows, g.split.total, p.k, place.device);
   }
   return g;
 }
@@ -159,6 +160,7 @@ Reduce lay_out(const ReduceCall& call, const Place& place, bool product) {
   r.activation = activation_of(op, call.activation);
   if (product) r.weight = weight_of(op, "weight", call.weight, r.x.view.cols, place.device);
   if (call.bias) {
+    require_tensor(op, "bias", *call.bias);
     if (call.bias->dim() != 1) wrong(op, "bias", shape_of(*call.bias), "[n]");
     r.bias = matrix_of(op, "bias", *call.bias, place.device);
   }
@@ -175,7 +177,7 @@ Reduce lay_out(const ReduceCall& call, const Place& place, bool product) {
   if (call.out) {
     r.out.emplace(op, "out", *call.out, r.rows, r.out_units, p.n[0], place.device);
   } else {
-    r.out.emplace(r.x.tensor, r.out_units * r.rows.inner, p.n[0], place.device);
+    r.out.emplace(r.rows, r.out_units, p.n[0], place.device);
   }
   return r;
 }
@@ -194,7 +196,7 @@ Tensor run(Reduce& r, const Place& place, bool product, const Run& call) {
   make_room(r.problem, place, product,
             [&] { check_call(place.communicator(), r.problem.op, args); });
   call(place.communicator(), args);
-  return shaped_as(r.rows, r.out->finish(), r.out_units);
+  return r.out->finish();
 }
 
 }  // namespace
@@ -204,9 +206,9 @@ std::tuple<std::optional<Tensor>, Tensors> ag_gemm(const GatherCall& call) {
   Gather g = checked_here(place, [&] { return lay_out(call, place, true); });
   run(g, place, true, [](Communicator& c, const AgGemmArgs& a) { tilelace::ag_gemm(c, a); });
   Tensors outs;
-  for (auto& o : g.outs) outs.push_back(shaped_as(g.rows, o.finish(), g.split.total));
+  for (auto& o : g.outs) outs.push_back(o.finish());
   std::optional<Tensor> gathered;
-  if (g.gathered) gathered = shaped_as(g.rows, g.gathered->finish(), g.split.total);
+  if (g.gathered) gathered = g.gathered->finish();
   return {gathered, outs};
 }
 
@@ -222,7 +224,7 @@ Tensor all_gather(const GatherCall& call) {
   const Place place = place_of(Op::ag_gemm, call.x, call.group);
   Gather g = checked_here(place, [&] { return lay_out(call, place, false); });
   run(g, place, false, [](Communicator& c, const AgGemmArgs& a) { collective_only(c, a); });
-  return shaped_as(g.rows, g.gathered->finish(), g.split.total);
+  return g.gathered->finish();
 }
 
 Tensor reduce_scatter(const ReduceCall& call) {

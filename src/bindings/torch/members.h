@@ -4,9 +4,11 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -23,7 +25,8 @@ class Member {
   [[nodiscard]] Device device() const { return device_; }
   /// Of its GPU; -1: it has none.
   [[nodiscard]] int device_index() const { return device_index_; }
-  [[nodiscard]] const std::vector<Preparation>& prepared() const { return prepared_; }
+  /// The newest last; of problems that differ in m alone the largest.
+  [[nodiscard]] std::vector<Preparation> prepared() const;
 
   /// Prepares this problem, with room for calls to grow, unless that was done: what is prepared
   /// follows from the calls, so that ranks in the same call do this together. Collective where the
@@ -43,7 +46,14 @@ class Member {
   Device device_;
   int device_index_;
   pid_t process_;
-  std::vector<Preparation> prepared_;
+  struct ProblemHash {
+    std::size_t operator()(const Problem& p) const { return hash_value(p); }
+  };
+  struct Largest {
+    std::int64_t m = 0;
+    std::size_t number = 0;  ///< in the order in which problems came
+  };
+  std::unordered_map<Problem, Largest, ProblemHash> prepared_;  ///< of problems without their m
 };
 
 /// "cpu" or "cuda". Errors: usage.
@@ -78,13 +88,17 @@ void remove_all_members();
 /// Kind and text of this thread's last error.
 std::pair<ErrorKind, std::string>& last_error();
 
-/// Runs the body and keeps what it throws for last_error(): torch passes on the text alone.
+/// Runs the body and keeps what it throws for last_error(): torch passes on the text alone. Kind 0:
+/// it is another's, torch's for one.
 template <class Body>
 decltype(auto) remembered(const Body& body) {
   try {
     return body();
   } catch (const Error& e) {
     last_error() = {e.kind(), e.what()};
+    throw;
+  } catch (const std::exception& e) {
+    last_error() = {ErrorKind{}, e.what()};
     throw;
   }
 }

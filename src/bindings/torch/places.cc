@@ -11,14 +11,16 @@ extern "C" __attribute__((weak)) AOTITorchError aoti_torch_get_current_cuda_stre
 namespace tilelace::torch_binding {
 namespace {
 
-Device device_of(std::string_view op, const Tensor& x) {
+/// Without a tensor that of the group: it is to tell the peers.
+Device device_of(std::string_view op, const Tensor& x, const std::string& group) {
+  if (!x.defined()) return has_member(group, Device::cuda) ? Device::cuda : Device::cpu;
   if (x.is_cuda()) return Device::cuda;
   if (x.is_cpu()) return Device::cpu;
   wrong(op, "x", "a tensor on another device", "one on cpu or cuda");
 }
 
 void* stream_of(const Tensor& x) {
-  if (!x.is_cuda() || aoti_torch_get_current_cuda_stream == nullptr) return nullptr;
+  if (!x.defined() || !x.is_cuda() || aoti_torch_get_current_cuda_stream == nullptr) return nullptr;
   void* stream = nullptr;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(x.get_device_index(), &stream));
   return stream;
@@ -56,7 +58,7 @@ Split split_of(std::vector<int64_t> units, int64_t inner) {
 
 Place place_of(Op op, const Tensor& x, const std::string& group) {
   const auto name = name_of(op);
-  const Device device = device_of(name, x);
+  const Device device = device_of(name, x, group);
   auto member = member_or_joined(name, group, device);
   const int rank = member->communicator().rank();
   const int ranks = member->communicator().size();

@@ -39,15 +39,15 @@ TensorView view_of(const Tensor& t, DType dtype) {
 }
 
 /// torch::stable::new_empty asks the dispatcher by name, which takes some 3 us longer.
-Tensor empty_beside(const Tensor& like, int64_t rows, int64_t cols) {
+Tensor empty_beside(const Tensor& like, std::span<const int64_t> size,
+                    std::span<const int64_t> strides) {
   int32_t dtype = 0, device = 0;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(like.get(), &dtype));
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device));
-  const std::array<int64_t, 2> size{rows, cols};
-  const std::array<int64_t, 2> strides{std::max<int64_t>(cols, 1), 1};
   AtenTensorHandle made = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(2, size.data(), strides.data(), dtype,
-                                                         device, like.get_device_index(), &made));
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(size.size()),
+                                                         size.data(), strides.data(), dtype, device,
+                                                         like.get_device_index(), &made));
   return Tensor(made);
 }
 
@@ -55,7 +55,9 @@ Tensor empty_beside(const Tensor& like, int64_t rows, int64_t cols) {
 Tensor staging(const Tensor& like, DType dtype, int64_t rows, int64_t cols, Device device) {
   const auto grain = kAlignment / static_cast<int64_t>(size_of(dtype));
   const int64_t width = device == Device::cuda ? cols : (cols + grain - 1) / grain * grain;
-  auto whole = empty_beside(like, rows, width);
+  const std::array<int64_t, 2> size{rows, width};
+  const std::array<int64_t, 2> strides{std::max<int64_t>(width, 1), 1};
+  auto whole = empty_beside(like, size, strides);
   return width == cols ? whole : narrow(whole, 1, 0, cols);
 }
 
@@ -77,6 +79,7 @@ bool overlaps_itself(const Tensor& t) {
 }
 
 void require_place(std::string_view op, const std::string& name, const Tensor& t, Device device) {
+  require_tensor(op, name, t);
   if (device == Device::cuda ? t.is_cuda() : t.is_cpu()) return;
   const std::string where = t.is_cuda() ? "cuda" : t.is_cpu() ? "cpu" : "another device";
   wrong(op, name, "a tensor on " + where, "one on " + std::string(name_of(device)) + ", as x");
@@ -102,6 +105,10 @@ std::string shape_of(std::span<const int64_t> sizes) {
 std::string shape_of(const Tensor& t) {
   const auto sizes = t.sizes();
   return shape_of(std::span(sizes.data(), sizes.size()));
+}
+
+void require_tensor(std::string_view op, const std::string& name, const Tensor& t) {
+  if (!t.defined()) wrong(op, name, "none", "a tensor");
 }
 
 DType dtype_of(std::string_view op, const std::string& name, const Tensor& t) {
@@ -134,6 +141,7 @@ Matrix matrix_of(std::string_view op, const std::string& name, const Tensor& t, 
 }
 
 Rows rows_of(std::string_view op, const Tensor& x, int64_t dim) {
+  require_tensor(op, "x", x);
   const int64_t dims = x.dim();
   if (dims < 2) wrong(op, "x", shape_of(x), "at least two dimensions");
   const int64_t at = dim < 0 ? dim + dims : dim;
@@ -151,16 +159,26 @@ Rows rows_of(std::string_view op, const Tensor& x, int64_t dim) {
   return r;
 }
 
-Result::Result(const Tensor& like, int64_t rows, int64_t cols, Device device) {
-  const DType dtype = dtype_of("", "x", like);
-  matrix_.tensor = staging(like, dtype, rows, cols, device);
-  matrix_.view = view_of(matrix_.tensor, dtype);
+Result::Result(const Rows& x, int64_t units, int64_t cols, Device device) {
+  const auto dims = static_cast<std::size_t>(x.tensor.dim());
+  const auto dim = static_cast<std::size_t>(x.dim);
+  std::vector<int64_t> size(dims), strides(dims);
+  for (std::size_t d = 0; d < dims; ++d) size[d] = x.swapped.size(static_cast<int64_t>(d));
+  size.front() = units;
+  size.back() = cols;
+  int64_t stride = 1;
+  for (std::size_t d = dims; d-- > 0; stride *= std::max<int64_t>(size[d], 1)) strides[d] = stride;
+  std::swap(size[0], size[dim]);
+  std::swap(strides[0], strides[dim]);
+  tensor_ = empty_beside(x.tensor, size, strides);
+  stage_or_take("", x, device);
 }
 
 Result::Result(std::string_view op, const std::string& name, const Tensor& given, const Rows& x,
-               int64_t units, int64_t cols, Device device) {
+               int64_t units, int64_t cols, Device device)
+    : tensor_(given) {
   require_place(op, name, given, device);
-  const DType dtype = dtype_of(op, name, given);
+  dtype_of(op, name, given);
   bool fits = given.dim() == x.swapped.dim();
   for (int64_t d = 0; fits && d < given.dim(); ++d) {
     const bool last = d + 1 == given.dim();
@@ -174,32 +192,29 @@ Result::Result(std::string_view op, const std::string& name, const Tensor& given
   if (overlaps_itself(given)) {
     wrong(op, name, "elements that share memory", "each in a place of its own");
   }
-  const Rows rows = rows_of(op, given, x.dim);
+  stage_or_take(op, x, device);
+}
+
+void Result::stage_or_take(std::string_view op, const Rows& x, Device device) {
+  const DType dtype = dtype_of(op, "x", tensor_);
+  const Rows rows = rows_of(op, tensor_, x.dim);
   const bool in_place =
-      given.numel() == 0 || (rows.matrix.const_data_ptr() == given.const_data_ptr() &&
-                             readable(rows.matrix, dtype, device));
-  matrix_.tensor = in_place ? rows.matrix : staging(given, dtype, x.inner * units, cols, device);
+      tensor_.numel() == 0 || (rows.matrix.const_data_ptr() == tensor_.const_data_ptr() &&
+                               readable(rows.matrix, dtype, device));
+  matrix_.tensor = in_place
+                       ? rows.matrix
+                       : staging(tensor_, dtype, rows.matrix.size(0), rows.matrix.size(1), device);
   matrix_.view = view_of(matrix_.tensor, dtype);
-  if (!in_place) given_ = rows.swapped;
+  if (!in_place) copy_to_ = rows.swapped;
 }
 
 Tensor Result::finish() {
-  Tensor dense = matrix_.tensor.is_contiguous() ? matrix_.tensor : contiguous(matrix_.tensor);
-  if (!given_) return dense;
-  std::vector<int64_t> size;
-  for (int64_t d = 0; d < given_->dim(); ++d) size.push_back(given_->size(d));
-  copy_(*given_, torch::stable::view(dense, size));
-  return dense;
-}
-
-Tensor shaped_as(const Rows& rows, const Tensor& matrix, int64_t units) {
-  const int64_t dims = rows.swapped.dim();
-  std::vector<int64_t> size(static_cast<std::size_t>(dims));
-  for (int64_t d = 0; d < dims; ++d) size[static_cast<std::size_t>(d)] = rows.swapped.size(d);
-  size.front() = units;
-  size.back() = matrix.size(1);
-  const Tensor shaped = dims == 2 ? matrix : torch::stable::view(matrix, size);
-  return rows.dim == 0 ? shaped : transpose(shaped, 0, rows.dim);
+  if (copy_to_) {
+    std::vector<int64_t> size;
+    for (int64_t d = 0; d < copy_to_->dim(); ++d) size.push_back(copy_to_->size(d));
+    copy_(*copy_to_, reshape(matrix_.tensor, size));
+  }
+  return tensor_;
 }
 
 }  // namespace tilelace::torch_binding

@@ -24,6 +24,9 @@ using torch::stable::Tensor;
 std::string shape_of(std::span<const int64_t> sizes);
 std::string shape_of(const Tensor& t);
 
+/// Errors: usage (none: torch's dispatcher makes an undefined tensor of it).
+void require_tensor(std::string_view op, const std::string& name, const Tensor& t);
+
 /// Errors: usage (another dtype).
 DType dtype_of(std::string_view op, const std::string& name, const Tensor& t);
 
@@ -50,26 +53,27 @@ struct Rows {
 };
 Rows rows_of(std::string_view op, const Tensor& x, int64_t dim);
 
-/// Where a result is written: fresh memory, a given tensor, or a staged copy of it.
+/// Where a result is written: a fresh tensor, a given one, or a staged copy of either.
 class Result {
  public:
-  /// A fresh [rows, cols], like `like` in type and place.
-  Result(const Tensor& like, int64_t rows, int64_t cols, Device device);
+  /// A fresh one in the shape of x with `units` in dimension x.dim and `cols` in the last. It is no
+  /// view of another: autograd lets nobody write to the views that an op returns.
+  Result(const Rows& x, int64_t units, int64_t cols, Device device);
   /// A given tensor in the shape of x with `units` in dimension x.dim and `cols` in the last.
   /// Errors: usage (shape, place).
   Result(std::string_view op, const std::string& name, const Tensor& given, const Rows& x,
          int64_t units, int64_t cols, Device device);
 
   [[nodiscard]] const TensorView& view() const { return matrix_.view; }
-  /// After the call: a given tensor has the result, a fresh one is returned as a dense matrix.
+  /// After the call: the tensor that has the result.
   Tensor finish();
 
  private:
-  Matrix matrix_;
-  std::optional<Tensor> given_;  ///< to copy to, rows first
-};
+  void stage_or_take(std::string_view op, const Rows& x, Device device);
 
-/// [units * inner, n] in the shape of x with another last dimension and its rows' dimension.
-Tensor shaped_as(const Rows& rows, const Tensor& matrix, int64_t units);
+  Tensor tensor_;
+  Matrix matrix_;
+  std::optional<Tensor> copy_to_;  ///< rows first
+};
 
 }  // namespace tilelace::torch_binding

@@ -92,6 +92,37 @@ CASES = {
     "x of another library": (lambda g: ar(g, x(6, 8).numpy()), ar,
                              "gemm_ar: x: got ndarray, expected a torch.Tensor"),
     "x that is a list": (lambda g: ar(g, [1.0] * 6), ar, "gemm_ar: x: got list, expected a torch."),
+    "no x": (lambda g: tilelace.gemm_ar(None, x(4, 8), None, g), ar,
+             "gemm_ar: x: got NoneType, expected a torch.Tensor"),
+    "no x to gather": (lambda g: tilelace.ag_gemm(None, [x(6, 8)], None, g), ag,
+                       "ag_gemm: x: got NoneType, expected a torch.Tensor"),
+    "x that is a name": (lambda g: tilelace.gemm_rs("x", x(4, 8), None, g), rs,
+                         "gemm_rs: x: got str, expected a torch.Tensor"),
+    "no weight at all": (lambda g: tilelace.gemm_ar(x(6, 8), None, None, g), ar,
+                         "gemm_ar: weight: got NoneType, expected a torch.Tensor"),
+    "no weights at all": (lambda g: tilelace.ag_gemm(x(4, 8), None, None, g), ag,
+                          "ag_gemm: weight: got NoneType, expected a torch.Tensor"),
+    "weights that are a number": (lambda g: tilelace.ag_gemm(x(4, 8), 3, None, g), ag,
+                                  "ag_gemm: weight: got int, expected a torch.Tensor"),
+    "a bias that is a number": (lambda g: ag(g, biases=3), ag,
+                                "ag_gemm: bias: got int, expected a torch.Tensor"),
+    "out that is a name": (lambda g: ar(g, out="out"), lambda g: ar(g, out=x(6, 4)),
+                           "gemm_ar: out: got str, expected a torch.Tensor"),
+    "out that is no list": (lambda g: ag(g, out=3), lambda g: ag(g, out=[x(12, 6)]),
+                            "ag_gemm: out: got int, expected a torch.Tensor"),
+    "nothing to gather": (lambda g: tilelace.all_gather(None, g),
+                          lambda g: tilelace.all_gather(x(4, 8), g),
+                          "all_gather: x: got NoneType, expected a torch.Tensor"),
+    "sizes that are a number": (lambda g: rs(g, sizes=6), rs,
+                                "gemm_rs: sizes: got 6, expected whole numbers"),
+    "return_gathered by name": (lambda g: ag(g, return_gathered="yes"), ag,
+                                "ag_gemm: return_gathered: got 'yes', expected True or False"),
+    # What the function has no argument for, and what it lacks.
+    "another op's argument": (lambda g: tilelace.gemm_ar(x(6, 8), x(4, 8), None, g, scatter_dim=0), ar,
+                              "gemm_ar: arguments: got a wrong call"),
+    "too many arguments": (lambda g: tilelace.gemm_rs(x(6, 8), x(4, 8), None, g, 0, "none"), rs,
+                           "gemm_rs: arguments: got a wrong call"),
+    "no arguments": (lambda g: tilelace.gemm_ar(group=g), ar, "gemm_ar: arguments: got a wrong call"),
     "a list of weights": (lambda g: rs(g, weight=[x(4, 8)]), rs,
                           "gemm_rs: weight: got list, expected a torch.Tensor"),
     "a DTensor": (lambda g: ar(g, DTensor.from_local(x(6, 8), DeviceMesh.from_group(g, "cpu"))), ar,
@@ -282,3 +313,35 @@ def raw_ops_and_inference_raise_it_too(w):
     error = tilelace.Error("peer", "op: what: got a, expected b")
     again = pickle.loads(pickle.dumps(error))
     assert again.kind == "peer" and str(again) == str(error) and isinstance(again, RuntimeError)
+    # Raised again by code that adds to the text and knows nothing of kinds.
+    assert str(tilelace.Error("text")) == "text" and tilelace.Error("text").kind == "system"
+    try:
+        try:
+            raise error
+        except Exception as caught:
+            raise type(caught)(f"{caught} in layer 3")
+    except tilelace.Error as more:
+        assert more.kind == "peer" and str(more) == f"{error} in layer 3"
+    assert str(type(error)(*error.args)) == str(error)
+
+
+@case(2)
+def forward_mode_derivatives_are_an_error(w):
+    from torch.autograd import forward_ad
+
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x(6, 8), x(6, 8))
+        expect_raises("usage", "gemm_ar: got a call that torch refuses (forward-mode derivatives",
+                      lambda: ar(w.group, dual))
+        expect_raises("usage", "forward-mode", lambda: rs(w.group, weight=forward_ad.make_dual(
+            x(4, 8), x(4, 8))))
+        expect_right_call(w)  # no tangents: nothing is lost
+    expect_raises("usage", "forward-mode", lambda: torch.func.jvp(
+        lambda t: ar(w.group, t), (x(6, 8),), (x(6, 8),)))
+    raw = torch.ops.tilelace.gemm_ar
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x(6, 8), x(6, 8))
+        expect_raises("usage", "forward-mode", lambda: raw(dual, x(4, 8), None, w.name))
+    expect_raises("usage", "forward-mode", lambda: torch.func.jvp(
+        lambda t: raw(t, x(4, 8), None, w.name), (x(6, 8),), (x(6, 8),)))
+    expect_right_call(w)
