@@ -37,38 +37,38 @@ def _weights_of(op: str, weights: Tensor | Sequence[Tensor]) -> list[Tensor]:
     return [weights] if isinstance(weights, Tensor) else list(weights)
 
 
-def _gpu_reason(op: str, weight: Tensor, ranks: int) -> str:
-    n, k = weight.shape
+def _gpu_reason(op: str, dtype: torch.dtype, device: torch.device, n: int, k: int, ranks: int) -> str:
     if not has_cuda():
         return f"{op}: device: got cuda, expected cpu: this build has CPU ranks only"
-    if weight.dtype == torch.float32:
+    if dtype == torch.float32:
         return f"{op}: weight: got torch.float32, expected torch.bfloat16 or torch.float16 on GPUs"
     if n % GRAIN or k % GRAIN:
         return f"{op}: weight: got [{n}, {k}], expected multiples of {GRAIN} on GPUs"
     if ranks > MOST_RANKS:
         return f"{op}: group: got {ranks} ranks, expected at most {MOST_RANKS} GPUs"
-    capability = torch.cuda.get_device_capability(weight.device)
+    capability = torch.cuda.get_device_capability(device)
     if capability != (9, 0):
         return f"{op}: device: got compute capability {capability}, expected (9, 0)"
     return ""
 
 
+def why_not(
+    op: str, dtype: torch.dtype, device: torch.device, size: Sequence[int], ranks: int
+) -> str:
+    """Why the op does not take weights of this size, "" where it does."""
+    if len(size) != 2:
+        return f"{op}: weight: got {list(size)}, expected [n, k]"
+    if dtype not in _TYPES:
+        return f"{op}: weight: got {dtype}, expected one of {', '.join(map(str, _TYPES))}"
+    if device.type == "cuda":
+        return _gpu_reason(op, dtype, device, *size, ranks)
+    return "" if device.type == "cpu" else f"{op}: weight: got one on {device}, expected cpu or cuda"
+
+
 def can_run(op: str, weights: Tensor | Sequence[Tensor], group: Group = None) -> bool:
     """Whether the op takes such weights ([n, k] each) on this machine. Local. Errors: usage."""
     ranks, _ = _groups.size_and_rank(_groups.group_name(group))
-    for w in _weights_of(op, weights):
-        reason = ""
-        if w.dim() != 2:
-            reason = f"{op}: weight: got {list(w.shape)}, expected [n, k]"
-        elif w.dtype not in _TYPES:
-            reason = f"{op}: weight: got {w.dtype}, expected one of {', '.join(map(str, _TYPES))}"
-        elif w.device.type == "cuda":
-            reason = _gpu_reason(op, w, ranks)
-        elif w.device.type != "cpu":
-            reason = f"{op}: weight: got one on {w.device}, expected cpu or cuda"
-        if not _say(reason):
-            return False
-    return True
+    return all(_say(why_not(op, w.dtype, w.device, w.shape, ranks)) for w in _weights_of(op, weights))
 
 
 def should_run(

@@ -18,7 +18,6 @@ from ._log import log
 
 # Arguments of Megatron's layers that ask for nothing here, and the values that do so.
 _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
-    "stride": (1,),
     "keep_master_weight_for_test": (False,),
     "skip_weight_param_allocation": (False,),
     "embedding_activation_buffer": (None,),
@@ -36,6 +35,32 @@ def _no_values(weight: Tensor) -> None:
     """For a weight that gets its values later."""
 
 
+def _require_plain(layer: str, linear: torch.nn.Linear) -> None:
+    hooks = (linear._forward_pre_hooks, linear._forward_hooks, linear._backward_pre_hooks,
+             linear._backward_hooks)
+    wrong = ""
+    if torch.nn.utils.parametrize.is_parametrized(linear):
+        wrong = "parametrizations"
+    elif type(linear).forward is not torch.nn.Linear.forward or "forward" in linear.__dict__:
+        wrong = f"{type(linear).__name__} with a forward of its own"
+    elif any(hooks):
+        wrong = "hooks"
+    elif type(linear.weight) not in (Tensor, Parameter):
+        wrong = f"a weight that is a {type(linear.weight).__name__}"
+    if wrong:
+        raise usage(f"{layer}.from_linear: linear: got {wrong}, expected torch.nn.Linear's own work: "
+                    "make the layer of the weights that you mean")
+
+
+def _shards(size: int, stride: int, ranks: int, rank: int) -> list[slice]:
+    """This rank's part of each of `stride` equal blocks, as gate and up are two."""
+    if not isinstance(stride, int) or stride < 1 or size % stride:
+        raise usage(f"layer: stride: got {stride!r} for {size}, expected a number that divides it")
+    block = size // stride
+    part = _regions.slice_of(block, ranks, rank)
+    return [slice(b * block + part.start, b * block + part.stop) for b in range(stride)]
+
+
 class ParallelLinear(_megatron.Layer):
     """What the two layers share: group, settings, this rank's part of weight and bias."""
 
@@ -43,10 +68,12 @@ class ParallelLinear(_megatron.Layer):
         self, input_size: int, output_size: int, *, split_dim: int, config: Any, bias: bool,
         init_method: Callable[[Tensor], Any] | None, skip_bias_add: bool, tp_group: Group,
         sequence_parallel: bool | None, gradient_accumulation_fusion: bool | None,
-        sequence_dim: int, dtype: torch.dtype | None, device: torch.device | str | None,
-        unknown: dict[str, Any],
+        sequence_dim: int, stride: int, output_dtype: torch.dtype | None,
+        dtype: torch.dtype | None, device: torch.device | str | None, unknown: dict[str, Any],
     ) -> None:
         super().__init__()
+        unknown.pop("name", None)  # what Megatron calls the layer in its logs
+        collection = unknown.pop("pg_collection", None)
         for name, value in unknown.items():
             if name not in _WITHOUT_EFFECT or value not in _WITHOUT_EFFECT[name]:
                 expected = "an argument of Megatron's layer" if name not in _WITHOUT_EFFECT else (
@@ -57,7 +84,7 @@ class ParallelLinear(_megatron.Layer):
             return given if given is not None else getattr(config, field, default)
 
         if tp_group is None:
-            tp_group = _megatron.tensor_parallel_group()
+            tp_group = getattr(collection, "tp", None) or _megatron.tensor_parallel_group()
         self.group_name = _groups.group_name(tp_group)
         self._ranks, self._rank = _groups.size_and_rank(self.group_name)
         _megatron.check_size(type(self).__name__, config, self._ranks)
@@ -69,8 +96,10 @@ class ParallelLinear(_megatron.Layer):
         self._told_of_main_grad = False
         # Megatron adds up such gradients itself, later; it looks for the attributes below.
         self.megatron = config is not None
-        self._split_dim = split_dim
-        self._shard = _regions.slice_of((output_size, input_size)[split_dim], self._ranks, self._rank)
+        self.output_dtype = output_dtype
+        self._split_dim, self._stride = split_dim, stride
+        self._shards = _shards(
+            (output_size, input_size)[split_dim], stride, self._ranks, self._rank)
         init_method = init_method or _linear_init
         if not getattr(config, "perform_initialization", True):
             init_method = _no_values
@@ -83,14 +112,14 @@ class ParallelLinear(_megatron.Layer):
     ) -> None:
         size = [self.output_size, self.input_size]
         if init_method is _no_values:
-            size[self._split_dim] = self._shard.stop - self._shard.start
+            size[self._split_dim] //= self._ranks
             self.weight = Parameter(torch.empty(size, **where))
         else:
             # Every rank makes the whole weight and keeps its part: the unsharded layer's values.
             whole = torch.empty(size, **where)
             with torch.no_grad():
                 init_method(whole)
-            self.weight = Parameter(self._part(whole.detach()).clone())
+            self.weight = Parameter(self._part(whole.detach()))
         if bias:
             self.bias = Parameter(torch.zeros(self.weight.shape[0], **where))
         else:
@@ -99,16 +128,32 @@ class ParallelLinear(_megatron.Layer):
             self.weight, self.bias]
         for parameter in split:
             parameter.tensor_model_parallel = True
-            parameter.partition_dim, parameter.partition_stride = self._split_dim, 1
+            parameter.partition_dim, parameter.partition_stride = self._split_dim, self._stride
         for parameter in self.parameters():
             parameter.allreduce = True  # over all of data parallelism: no expert's
 
     def _part(self, whole: Tensor) -> Tensor:
-        return whole[self._shard] if self._split_dim == 0 else whole[:, self._shard]
+        """This rank's, of each block of the dimension that is split; a copy."""
+        blocks = [whole.narrow(self._split_dim, s.start, s.stop - s.start) for s in self._shards]
+        return torch.cat(blocks, self._split_dim)
+
+    def _check_order(self, name: str, value: Any) -> None:
+        """Of columns that go from split to whole or back: one block a rank."""
+        if self._stride > 1:
+            raise usage(f"{type(self).__name__}: {name}: got {value} with stride {self._stride}, "
+                        f"expected {not value}: every rank has parts of several blocks")
+
+    def _outgoing(self, y: Tensor) -> Tensor:
+        return y if self.output_dtype is None else y.to(self.output_dtype)
 
     @classmethod
     def from_linear(cls, linear: torch.nn.Linear, **arguments: Any) -> Any:
-        """This rank's part of a layer that every rank has. Local."""
+        """This rank's part of a layer that every rank has, frozen where that is. Local.
+
+        Errors: usage (a layer of whose work a copy of its weights would lose a part: a forward of its
+        own, hooks, parametrizations).
+        """
+        _require_plain(cls.__name__, linear)
         layer = cls(
             linear.in_features, linear.out_features, bias=linear.bias is not None,
             init_method=_no_values, dtype=linear.weight.dtype, device=linear.weight.device,
@@ -117,7 +162,9 @@ class ParallelLinear(_megatron.Layer):
             layer.weight.copy_(layer._part(linear.weight))
             if layer.bias is not None:
                 column = layer._split_dim == 0
-                layer.bias.copy_(linear.bias[layer._shard] if column else linear.bias)
+                layer.bias.copy_(layer._part(linear.bias) if column else linear.bias)
+                layer.bias.requires_grad_(linear.bias.requires_grad)
+        layer.weight.requires_grad_(linear.weight.requires_grad)
         return layer
 
     def _used_weight(self, given: Tensor | None = None) -> Tensor:

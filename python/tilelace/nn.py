@@ -36,15 +36,18 @@ class ColumnParallelLinear(ParallelLinear):
         gather_output: bool = False, skip_bias_add: bool = False,
         tp_comm_buffer_name: str | None = None, tp_group: Group = None,
         sequence_parallel: bool | None = None, gradient_accumulation_fusion: bool | None = None,
-        regather: bool = True, sequence_dim: int = 0, dtype: torch.dtype | None = None,
+        regather: bool = True, sequence_dim: int = 0, stride: int = 1,
+        output_dtype: torch.dtype | None = None, dtype: torch.dtype | None = None,
         device: torch.device | str | None = None, **unknown: Any,
     ) -> None:
         super().__init__(
             input_size, output_size, split_dim=0, config=config, bias=bias, init_method=init_method,
             skip_bias_add=skip_bias_add, tp_group=tp_group, sequence_parallel=sequence_parallel,
             gradient_accumulation_fusion=gradient_accumulation_fusion, sequence_dim=sequence_dim,
-            dtype=dtype, device=device, unknown=unknown)
+            stride=stride, output_dtype=output_dtype, dtype=dtype, device=device, unknown=unknown)
         self.gather_output, self.regather = gather_output, regather
+        if gather_output:
+            self._check_order("gather_output", True)
         self.output_size_per_partition = self.weight.shape[0]
 
     def forward(
@@ -63,8 +66,9 @@ class ColumnParallelLinear(ParallelLinear):
             y = _regions.copy_linear(x, used, bias, self.group_name)
         gather = self.gather_output if runtime_gather_output is None else runtime_gather_output
         if gather:
+            self._check_order("gather_output", True)
             y = _regions.gather_columns(y, self.group_name, self._ranks, self._rank)
-        return y, self.bias if self.skip_bias_add else None
+        return self._outgoing(y), self.bias if self.skip_bias_add else None
 
 
 class RowParallelLinear(ParallelLinear):
@@ -83,19 +87,21 @@ class RowParallelLinear(ParallelLinear):
         input_is_parallel: bool = True, skip_bias_add: bool = False,
         tp_comm_buffer_name: str | None = None, tp_group: Group = None,
         sequence_parallel: bool | None = None, gradient_accumulation_fusion: bool | None = None,
-        sequence_dim: int = 0, dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None, **unknown: Any,
+        sequence_dim: int = 0, stride: int = 1, output_dtype: torch.dtype | None = None,
+        dtype: torch.dtype | None = None, device: torch.device | str | None = None, **unknown: Any,
     ) -> None:
         super().__init__(
             input_size, output_size, split_dim=1, config=config, bias=bias, init_method=init_method,
             skip_bias_add=skip_bias_add, tp_group=tp_group, sequence_parallel=sequence_parallel,
             gradient_accumulation_fusion=gradient_accumulation_fusion, sequence_dim=sequence_dim,
-            dtype=dtype, device=device, unknown=unknown)
+            stride=stride, output_dtype=output_dtype, dtype=dtype, device=device, unknown=unknown)
         if self.sequence_parallel and not input_is_parallel:
             raise usage(
                 "RowParallelLinear: input_is_parallel: got False with sequence_parallel, "
                 "expected True")
         self.input_is_parallel = input_is_parallel
+        if not input_is_parallel:
+            self._check_order("input_is_parallel", False)
         self.input_size_per_partition = self.weight.shape[1]
         if self.bias is not None:
             self.bias.sequence_parallel = self.sequence_parallel
@@ -106,13 +112,13 @@ class RowParallelLinear(ParallelLinear):
             x = _regions.split_columns(x, self.group_name, self._ranks, self._rank)
         used, bias = self._used_weight(), self.bias
         if bias is not None and self.sequence_parallel and not self.megatron:
-            bias = _regions.summed_gradient(bias, self.group_name)
+            bias = _regions.each_ranks(bias, self.group_name)
         x, used, added = _regions.as_autocast(x, used, None if self.skip_bias_add else bias)
         if self.sequence_parallel:
             y = ops.gemm_rs(x, used, added, self.group_name, scatter_dim=self.sequence_dim)
         else:
             y = ops.gemm_ar(x, used, added, self.group_name)
-        return y, bias if self.skip_bias_add else None
+        return self._outgoing(y), bias if self.skip_bias_add else None
 
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -126,8 +132,8 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class ParallelMLP(torch.nn.Module):
     """hidden -> ffn_hidden -> hidden, the hidden layer split over the group.
 
-    `activation`: gelu, gelu_tanh, silu or none; "swiglu": silu(gate) * up, linear_fc1's weight then
-    holds this rank's gate rows and then its up rows. With sequence_parallel, and gradients off
+    `activation`: gelu, gelu_tanh, silu or none; "swiglu": silu(gate) * up, the unsharded weight of
+    linear_fc1 is then all gate rows and then all up rows, of which this rank has its part of each. With sequence_parallel, and gradients off
     (torch.no_grad, torch.inference_mode), the activation runs inside the product; else PyTorch's
     own kernels run it. `regather`: as ColumnParallelLinear's. Returns (y, bias or None) as
     RowParallelLinear. Collective. Errors: tilelace.Error.
@@ -140,10 +146,10 @@ class ParallelMLP(torch.nn.Module):
         **arguments: Any,
     ) -> None:
         super().__init__()
-        for name in ("gather_output", "input_is_parallel"):
+        for name in ("gather_output", "input_is_parallel", "stride"):
             if name in arguments:
                 raise usage(f"ParallelMLP: {name}: got {arguments[name]!r}, expected none: the "
-                            "hidden layer stays split")
+                            "hidden layer stays split, by the activation")
         if activation != "swiglu" and activation not in _ACTIVATIONS:
             raise usage(
                 f'ParallelMLP: activation: got "{activation}", expected swiglu or one of '
@@ -152,7 +158,8 @@ class ParallelMLP(torch.nn.Module):
         common = dict(config=config, bias=bias, tp_group=tp_group,
                       sequence_parallel=sequence_parallel, **arguments)
         wide = 2 * ffn_hidden_size if self.gated else ffn_hidden_size
-        self.linear_fc1 = ColumnParallelLinear(hidden_size, wide, regather=regather, **common)
+        self.linear_fc1 = ColumnParallelLinear(
+            hidden_size, wide, regather=regather, stride=2 if self.gated else 1, **common)
         self.linear_fc2 = RowParallelLinear(
             ffn_hidden_size, hidden_size, skip_bias_add=skip_bias_add, **common)
 

@@ -14,14 +14,18 @@ less or nothing. Products of ranks agree on n and k, so uneven features are padd
 """
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_module
+from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel as _Colwise,
     ParallelStyle,
@@ -34,9 +38,10 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 from torch.distributed.tensor.placement_types import Placement
+from torch.nn.modules.module import _has_any_global_hook
 
-from . import _regions, ops
-from ._errors import usage
+from . import _fits, _regions, ops
+from ._log import tell_once
 
 __all__ = [
     "ColwiseParallel", "ParallelStyle", "PrepareModuleInput", "PrepareModuleInputOutput",
@@ -122,92 +127,198 @@ def _sharded(x: Tensor, placement: Placement) -> int | None:
     return None if dim == x.dim() - 1 else dim
 
 
-def _parameters(module: nn.Linear) -> list[Tensor | None]:
-    return [p.to_local() if isinstance(p, DTensor) else p for p in (module.weight, module.bias)]
+# As they are when this is imported: what is patched later is somebody else's forward.
+_FORWARD, _LINEAR = nn.Linear.forward, F.linear
+_PLAIN = (Tensor, nn.Parameter, FakeTensor, FunctionalTensor, AsyncCollectiveTensor)
 
 
-def _colwise_forward(module: nn.Linear, style: ColwiseParallel, place: _Place, input: Any) -> Any:
-    x, layout, sizes = _local(input, style.input_layouts[0], place)
-    n = module.out_features
-    mine, width = place.parts(n)[place.rank], place.width(n)
-    weight, bias = (p if p is None else _padded(p, 0, mine, width) for p in _parameters(module))
-    x, weight, bias = _regions.as_autocast(x, weight, bias)
-    dim = _sharded(x, layout)
-    if dim is not None:
-        keep = torch.is_grad_enabled() and not style.regather
-        _, (y,) = ops.ag_gemm(x, [weight], None if bias is None else [bias], place.name,
-                              gather_dim=dim, return_gathered=keep, sizes=sizes)
-    elif layout == Replicate():
-        y = _regions.copy_linear(x, weight, bias, place.name)
-    else:
-        raise usage(f"ColwiseParallel: input: got {layout}, expected Replicate() or Shard(dim) of a "
-                    "dimension before the last")
-    if mine != width:
-        y = y[..., :mine].contiguous()
-    is_now: Placement = Shard(y.dim() - 1)
-    wanted = style.output_layouts[0]
-    split = _split_dim(y, wanted)
-    if split is not None:
-        wanted = Shard(split)
-    return _outgoing(y, place, is_now, wanted, style.use_local_output,
-                     n if n % place.ranks else None)
+def _own_forward(module: nn.Module) -> bool:
+    """Whether the class's forward is nn.Linear's, and that calls torch's product."""
+    return type(module).forward is _FORWARD and F.linear is _LINEAR
 
 
-def _rowwise_input(module: nn.Linear, layout: Placement, x: Tensor, place: _Place) -> Tensor:
-    """This rank's columns, of the same number on every rank."""
-    k = module.in_features
-    width = place.width(k)
-    if layout == Replicate():
-        x = _padded(x, -1, k, width * place.ranks)
-        return _regions.split_columns(x, place.name, place.ranks, place.rank)
-    if _split_dim(x, layout) != x.dim() - 1:
-        raise usage(f"RowwiseParallel: input: got {layout}, expected Shard(-1) or Replicate()")
-    return _padded(x, -1, place.parts(k)[place.rank], width)
+def _others_look(module: nn.Module) -> bool:
+    """Whether hooks that are not the style's see what goes in and out, or the gradients."""
+    return bool(len(module._forward_pre_hooks) > 1 or len(module._forward_hooks) > 1
+                or module._backward_hooks or module._backward_pre_hooks or _has_any_global_hook())
 
 
-def _rowwise_forward(module: nn.Linear, style: RowwiseParallel, place: _Place, input: Any) -> Any:
-    x, layout, _ = _local(input, style.input_layouts[0], place)
-    x = _rowwise_input(module, layout, x, place)
-    k = module.in_features
-    weight, bias = _parameters(module)
-    weight = _padded(weight, 1, place.parts(k)[place.rank], place.width(k))
-    wanted = style.output_layouts[0]
-    dim = _sharded(x, wanted)
-    if dim is None:
-        y = ops.gemm_ar(*_regions.as_autocast(x, weight, bias), place.name)
-        return _outgoing(y, place, Replicate(), wanted, style.use_local_output)
-    if bias is not None:
-        bias = _regions.summed_gradient(bias, place.name)
-    sizes = place.sizes(x.shape[dim])
-    y = ops.gemm_rs(*_regions.as_autocast(x, weight, bias), place.name, scatter_dim=dim, sizes=sizes)
-    return _outgoing(y, place, Shard(dim), Shard(dim), style.use_local_output,
-                     x.shape[dim] if sizes else None)
+class _Fused:
+    """The forward of a linear layer, as long as the class's is nn.Linear's; else that is called.
+
+    PyTorch's hooks of the style stay on the module. They leave what comes and goes alone while this
+    is the module's forward, and lay it out for any other.
+    """
+
+    def __init__(self, module: nn.Linear, style: ColwiseParallel | RowwiseParallel, place: _Place) -> None:
+        self.module, self.style, self.place = module, style, place
+
+    def is_in_force(self) -> bool:
+        return self.module.forward is self and _own_forward(self.module)
+
+    def __call__(self, input: Any) -> Any:
+        module, style = self.module, self.style
+        if not self.is_in_force():
+            _tell_left(module)
+            return type(module).forward(module, input)
+        weight, bias = module.weight, module.bias
+        x, layout, sizes = _local(input, style.input_layouts[0], self.place)
+        why = style._why_not(x, layout, weight, bias, self.place)
+        if why:
+            _tell(f"{type(style).__name__}: a layer is left to PyTorch's style: {why}")
+            laid_out = style._prepare_input_fn(
+                style.input_layouts, style.desired_input_layouts, None, (input,), self.place.mesh)
+            return type(module).forward(module, laid_out)
+        local = style.use_local_output and not _others_look(module)
+        return style._fused(x, layout, sizes, weight, bias, self.place, local)
+
+
+def _fused_of(module: Any) -> _Fused | None:
+    forward = getattr(module, "forward", None)
+    return forward if isinstance(forward, _Fused) and forward.is_in_force() else None
+
+
+@torch.compiler.assume_constant_result
+def _tell(text: str) -> bool:
+    tell_once(logging.WARNING, text)
+    return True
+
+
+def _tell_left(module: nn.Module) -> None:
+    _tell(f"tensor_parallel: {type(module).__name__}: got a forward of its own, expected nn.Linear's: "
+          "left to PyTorch's style")
+
+
+def _input(theirs: Any, layouts: Any, desired: Any, module: Any, inputs: Any, mesh: DeviceMesh) -> Any:
+    """Of the style's hook: what is fused is laid out there; other hooks see a DTensor, as they do."""
+    if _fused_of(module) is None:
+        return theirs._prepare_input_fn(layouts, desired, module, inputs, mesh)
+    if inputs and _others_look(module) and not isinstance(inputs[0], DTensor):
+        return DTensor.from_local(inputs[0], mesh, layouts, run_check=False)
+    return None
+
+
+def _output(theirs: Any, layouts: Any, local: bool, module: Any, outputs: Any, mesh: DeviceMesh) -> Any:
+    if _fused_of(module) is not None and not isinstance(outputs, DTensor):
+        return None
+    return theirs._prepare_output_fn(layouts, local, module, outputs, mesh)
+
+
+def _apply(module: nn.Module, style: Any, mesh: DeviceMesh) -> nn.Module:
+    """Behind PyTorch's: the forward of a linear layer."""
+    if isinstance(module, nn.Linear):
+        if _own_forward(module) and "forward" not in module.__dict__:
+            module.forward = _Fused(module, style, _place(mesh))
+        else:
+            _tell_left(module)
+    return module
+
+
+def _is_split(t: Tensor, place: _Place, wanted: Placement) -> bool:
+    """Whether it is this style's DTensor of plain tensors."""
+    return (isinstance(t, DTensor) and t.device_mesh == place.mesh and t.placements == (wanted,)
+            and type(t._local_tensor) in _PLAIN)
+
+
+def _why_not(op: str, x: Tensor, parameters: list[tuple[Any, Placement]], place: _Place) -> str:
+    """Why the op cannot stand in for torch's product, "" where it can."""
+    for p, wanted in parameters:
+        if p is not None and not _is_split(p, place, wanted):
+            return f"got a parameter {type(p).__name__}, expected plain ones split as the style does"
+    if type(x) not in _PLAIN or x.dim() < 2:
+        return f"got {type(x).__name__} of {x.dim()} dimensions, expected a plain tensor of two or more"
+    weight, wanted = parameters[0]
+    (dtype, other) = (t.dtype for t in _regions.as_autocast(x, weight.to_local()))
+    if dtype != other:
+        return f"got {dtype} and a weight of {other}, expected the same"
+    size = list(weight.shape)
+    size[wanted.dim] = place.width(size[wanted.dim])
+    return _fits.why_not(op, dtype, x.device, size, place.ranks)
 
 
 class ColwiseParallel(_Colwise):
     """PyTorch's ColwiseParallel; linear layers gather inside their product.
 
-    `regather`: the input is gathered again for the weight's gradient instead of kept.
+    A layer whose forward is not nn.Linear's own is left to PyTorch's style, and so is a call that no
+    op takes: its type, its layout, parameters that are no plain tensors. The log "tilelace" says so
+    once. `regather`: the input is gathered again for the weight's gradient instead of kept.
     """
 
     def __init__(self, *, regather: bool = True, **layouts: Any) -> None:
         super().__init__(**layouts)
         self.regather = regather
 
+    _prepare_input_fn = staticmethod(partial(_input, _Colwise))
+    _prepare_output_fn = staticmethod(partial(_output, _Colwise))
+
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        if not isinstance(module, nn.Linear):
-            return super()._apply(module, device_mesh)
-        distribute_module(module, device_mesh, self._partition_linear_fn)
-        module.forward = partial(_colwise_forward, module, self, _place(device_mesh))
-        return module
+        return _apply(super()._apply(module, device_mesh), self, device_mesh)
+
+    def _why_not(self, x: Tensor, layout: Placement, weight: Any, bias: Any, place: _Place) -> str:
+        whole = layout == Replicate()
+        if not whole and _sharded(x, layout) is None:
+            return f"got an input laid out as {layout}"
+        parameters: list[tuple[Any, Placement]] = [(weight, Shard(0)), (bias, Shard(0))]
+        return _why_not("gemm_ar" if whole else "ag_gemm", x, parameters, place)
+
+    def _fused(self, x: Tensor, layout: Placement, sizes: list[int] | None, weight: DTensor,
+               bias: DTensor | None, place: _Place, local: bool) -> Any:
+        n = weight.shape[0]
+        mine, width = place.parts(n)[place.rank], place.width(n)
+        w, b = (p if p is None else _padded(p.to_local(), 0, mine, width) for p in (weight, bias))
+        x, w, b = _regions.as_autocast(x, w, b)
+        if layout == Replicate():
+            y = _regions.copy_linear(x, w, b, place.name)
+        else:
+            keep = torch.is_grad_enabled() and not self.regather
+            _, (y,) = ops.ag_gemm(x, [w], None if b is None else [b], place.name,
+                                  gather_dim=_sharded(x, layout), return_gathered=keep, sizes=sizes)
+        if mine != width:
+            y = y[..., :mine].contiguous()
+        wanted = self.output_layouts[0]
+        split = _split_dim(y, wanted)
+        if split is not None:
+            wanted = Shard(split)
+        return _outgoing(y, place, Shard(y.dim() - 1), wanted, local, n if n % place.ranks else None)
 
 
 class RowwiseParallel(_Rowwise):
-    """PyTorch's RowwiseParallel; linear layers reduce inside their product."""
+    """PyTorch's RowwiseParallel; linear layers reduce inside their product.
+
+    What is left to PyTorch's style: as ColwiseParallel's.
+    """
+
+    _prepare_input_fn = staticmethod(partial(_input, _Rowwise))
+    _prepare_output_fn = staticmethod(partial(_output, _Rowwise))
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        if not isinstance(module, nn.Linear):
-            return super()._apply(module, device_mesh)
-        distribute_module(module, device_mesh, self._partition_linear_fn)
-        module.forward = partial(_rowwise_forward, module, self, _place(device_mesh))
-        return module
+        return _apply(super()._apply(module, device_mesh), self, device_mesh)
+
+    def _why_not(self, x: Tensor, layout: Placement, weight: Any, bias: Any, place: _Place) -> str:
+        if layout != Replicate() and _split_dim(x, layout) != x.dim() - 1:
+            return f"got an input laid out as {layout}"
+        scatters = _sharded(x, self.output_layouts[0]) is not None
+        parameters: list[tuple[Any, Placement]] = [(weight, Shard(1)), (bias, Replicate())]
+        return _why_not("gemm_rs" if scatters else "gemm_ar", x, parameters, place)
+
+    def _fused(self, x: Tensor, layout: Placement, _: list[int] | None, weight: DTensor,
+               bias: DTensor | None, place: _Place, local: bool) -> Any:
+        k = weight.shape[1]
+        mine, width = place.parts(k)[place.rank], place.width(k)
+        if layout == Replicate():
+            x = _padded(x, -1, k, width * place.ranks)
+            x = _regions.split_columns(x, place.name, place.ranks, place.rank)
+        else:
+            x = _padded(x, -1, mine, width)
+        w = _padded(weight.to_local(), 1, mine, width)
+        b = None if bias is None else bias.to_local()
+        wanted = self.output_layouts[0]
+        dim = _sharded(x, wanted)
+        if dim is None:
+            y = ops.gemm_ar(*_regions.as_autocast(x, w, b), place.name)
+            return _outgoing(y, place, Replicate(), wanted, local)
+        if b is not None:
+            b = _regions.each_ranks(b, place.name)
+        sizes = place.sizes(x.shape[dim])
+        y = ops.gemm_rs(*_regions.as_autocast(x, w, b), place.name, scatter_dim=dim, sizes=sizes)
+        return _outgoing(y, place, Shard(dim), Shard(dim), local, x.shape[dim] if sizes else None)

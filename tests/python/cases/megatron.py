@@ -236,3 +236,60 @@ def fusion_without_main_grad_is_said_once(w):
     finally:
         log.removeHandler(handler)
         log.propagate = propagate
+
+
+def megatrons_shard(whole, stride, ranks, rank, dim):
+    """As megatron-core cuts a weight of several blocks: pieces dealt to the ranks in turn."""
+    pieces = torch.split(whole, whole.shape[dim] // ranks // stride, dim)
+    return torch.cat(pieces[rank::ranks], dim)
+
+
+@case(2, 3)
+def what_newer_megatrons_pass(w):
+    """Of gated layers stride 2; a name, a collection of groups, a type of the result."""
+    config = SimpleNamespace(sequence_parallel=False, gradient_accumulation_fusion=False,
+                             params_dtype=torch.float32)
+    drawn = {}
+
+    def init(weight):
+        torch.manual_seed(3)
+        drawn["whole"] = torch.nn.init.normal_(weight)
+
+    groups = SimpleNamespace(tp=w.group)
+    for kind, n, k, dim in ((tnn.ColumnParallelLinear, 4 * w.ranks, 6, 0),
+                            (tnn.RowParallelLinear, 6, 4 * w.ranks, 1)):
+        for stride in (1, 2, 4):
+            layer = kind(k, n, config=config, init_method=init, stride=stride, name="decoder.mlp",
+                         pg_collection=groups, output_dtype=torch.float64)
+            expected = megatrons_shard(drawn["whole"], stride, w.ranks, w.rank, dim)
+            assert torch.equal(layer.weight, expected), f"{kind.__name__} {stride}"
+            assert layer.weight.partition_stride == stride and layer.tp_group is w.group
+            x = w.randn(2, k // w.ranks if dim else k)
+            assert layer(x)[0].dtype == torch.float64
+        for stride in (0, 5, 1.0, "2"):
+            expect_raises("usage", "stride: got", lambda: kind(k, n, stride=stride, tp_group=w.group))
+        expect_raises("usage", "with stride 2", lambda: kind(
+            k, n, stride=2, tp_group=w.group,
+            **({"input_is_parallel": False} if dim else {"gather_output": True})))
+
+
+@case(1, 2, 3, 4)
+def gated_layers_have_the_unsharded_values(w):
+    """At every number of ranks, by init_method and from_linear; their result is that of all rows."""
+    hidden, ffn = 6, 12
+    torch.manual_seed(5)
+    fc1, fc2 = torch.nn.Linear(hidden, 2 * ffn), torch.nn.Linear(ffn, hidden)
+
+    def init(weight):
+        with torch.no_grad():
+            weight.copy_(fc1.weight if len(weight) == 2 * ffn else fc2.weight)
+
+    mlp = tnn.ParallelMLP(hidden, ffn, activation="swiglu", init_method=init, tp_group=w.group)
+    column = tnn.ColumnParallelLinear.from_linear(fc1, stride=2, tp_group=w.group)
+    assert torch.equal(mlp.linear_fc1.weight, column.weight)
+    with torch.no_grad():
+        mlp.linear_fc1.bias.copy_(column.bias)
+        mlp.linear_fc2.bias.copy_(fc2.bias)
+    x = w.randn(5, hidden)
+    gate, up = fc1(x).chunk(2, -1)
+    torch.testing.assert_close(mlp(x)[0], fc2(torch.nn.functional.silu(gate) * up))
