@@ -138,6 +138,9 @@ tilelace_status tilelace_synchronize(tilelace_communicator* communicator, void* 
 void tilelace_communicator_abort(tilelace_communicator* communicator);
 tilelace_status tilelace_prepare(tilelace_communicator* communicator,
                                  const tilelace_problem* problems, size_t num_problems);
+/** As tilelace_prepare, but what was prepared before stays. */
+tilelace_status tilelace_prepare_more(tilelace_communicator* communicator,
+                                      const tilelace_problem* problems, size_t num_problems);
 
 tilelace_status tilelace_ag_gemm(tilelace_communicator* communicator,
                                  const tilelace_ag_gemm_args* args);

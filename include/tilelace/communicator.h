@@ -112,6 +112,11 @@ class Communicator {
   /// between ranks, weights do not fit, ranks share a GPU), system, peer, timeout.
   void prepare(std::span<const Preparation>);
 
+  /// As prepare, but what was prepared before stays, and the cost is that of these problems alone:
+  /// for callers who learn of problems one by one. On GPUs the device's work is waited for; graphs
+  /// stay good. Collective, as prepare. Errors: as prepare.
+  void prepare_more(std::span<const Preparation>);
+
   /// A communicator over some of this group's ranks, listed in their new order, with this one's
   /// options but `checked`, and nothing prepared. Collective over the listed ranks only. Errors:
   /// usage (not listed, listed twice), system, peer, timeout.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <iosfwd>
 #include <optional>
@@ -128,6 +129,10 @@ struct Plan {
 
   bool operator==(const Plan&) const = default;
 };
+
+/// Equal where the values are.
+std::size_t hash_value(const Problem&);
+std::size_t hash_value(const PlanOptions&);
 
 std::ostream& operator<<(std::ostream&, const Problem&);
 std::ostream& operator<<(std::ostream&, const Machine&);

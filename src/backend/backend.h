@@ -34,6 +34,9 @@ struct PreparedCall {
   std::vector<TensorView> weights;
 };
 
+/// What a prepare does with what was prepared before.
+enum class Before : std::uint8_t { goes, stays };
+
 /// Memory of equal size on every rank, that every rank reaches: rank r's at base + r * stride.
 struct ReachableMemory {
   std::shared_ptr<void> owner;
@@ -64,7 +67,7 @@ class Backend {
   [[nodiscard]] virtual Machine machine() const = 0;
   /// Collective: staging for all calls up to their m, packed weights, workers.
   /// With a refusal this rank only tells its peers why it cannot prepare; they get an error.
-  virtual void prepare(std::span<const PreparedCall>, std::string_view refusal) = 0;
+  virtual void prepare(std::span<const PreparedCall>, Before, std::string_view refusal) = 0;
   /// Collective, except Part::gemm. Throws Error; a usage error leaves all ranks in step. GPU ranks
   /// only enqueue: what goes wrong later is thrown by the next call or synchronize.
   virtual void run(const Problem&, const Plan&, const Operands&, Part) = 0;

@@ -2,6 +2,8 @@
 // The C API: translates, never decides.
 #include <algorithm>
 #include <cstring>
+#include <exception>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -71,7 +73,7 @@ template <class Make>
 auto told(tilelace_communicator& c, void* stream, const Make& make) {
   try {
     return make();
-  } catch (const tilelace::Error& e) {
+  } catch (const std::exception& e) {
     tilelace::refuse(c.member, e.what(), stream);
     throw;
   }
@@ -131,6 +133,23 @@ std::vector<tilelace::Preparation> preparations_of(const tilelace_problem* probl
   std::vector<tilelace::Preparation> list;
   for (size_t i = 0; i < count; ++i) list.push_back(preparation_of("prepare", problems[i], ranks));
   return list;
+}
+
+using Prepare = void (tilelace::Communicator::*)(std::span<const tilelace::Preparation>);
+
+tilelace_status prepare(tilelace_communicator* c, const tilelace_problem* problems, size_t count,
+                        Prepare way) {
+  return guarded([&] {
+    need(c, "prepare", "communicator");
+    std::vector<tilelace::Preparation> list;
+    try {
+      list = preparations_of(problems, count, c->member.size());
+    } catch (const std::exception& e) {
+      tilelace::refuse_prepare(c->member, e.what());
+      throw;
+    }
+    (c->member.*way)(list);
+  });
 }
 
 }  // namespace
@@ -227,17 +246,12 @@ void tilelace_communicator_abort(tilelace_communicator* c) {
 
 tilelace_status tilelace_prepare(tilelace_communicator* c, const tilelace_problem* problems,
                                  size_t num_problems) {
-  return guarded([&] {
-    need(c, "prepare", "communicator");
-    std::vector<tilelace::Preparation> list;
-    try {
-      list = preparations_of(problems, num_problems, c->member.size());
-    } catch (const tilelace::Error& e) {
-      tilelace::refuse_prepare(c->member, e.what());
-      throw;
-    }
-    c->member.prepare(list);
-  });
+  return prepare(c, problems, num_problems, &tilelace::Communicator::prepare);
+}
+
+tilelace_status tilelace_prepare_more(tilelace_communicator* c, const tilelace_problem* problems,
+                                      size_t num_problems) {
+  return prepare(c, problems, num_problems, &tilelace::Communicator::prepare_more);
 }
 
 tilelace_status tilelace_ag_gemm(tilelace_communicator* c, const tilelace_ag_gemm_args* args) {

@@ -95,14 +95,8 @@ void Communicator::Impl::fail(const Error& error) {
 }
 
 const Plan& Communicator::Impl::plan_of(const Problem& problem, const PlanOptions& plan_options) {
-  for (const auto& cached : plans) {
-    if (cached->problem == problem && cached->options == plan_options) return cached->plan;
-  }
-  constexpr std::size_t kMostPlans = 256;
-  if (plans.size() >= kMostPlans) plans.erase(plans.begin());
-  plans.push_back(std::make_unique<CachedPlan>(
-      CachedPlan{problem, plan_options, make_plan(problem, backend->machine(), plan_options)}));
-  return plans.back()->plan;
+  return plans.get({problem, plan_options},
+                   [&] { return make_plan(problem, backend->machine(), plan_options); });
 }
 
 Communicator::Impl::~Impl() {
@@ -195,22 +189,29 @@ int Communicator::size() const { return impl().group->ranks(); }
 int Communicator::workers() const { return impl().backend->machine().workers; }
 Machine Communicator::machine() const { return impl().backend->machine(); }
 
-void Communicator::prepare(std::span<const Preparation> list) {
-  Impl& i = impl();
-  i.call("prepare", [&] {
+void Communicator::Impl::prepare(std::span<const Preparation> list, Before before) {
+  call("prepare", [&] {
     std::vector<PreparedCall> calls;
     try {
       for (const auto& p : list) {
-        op::check_preparation(p, i.group->ranks());
+        op::check_preparation(p, group->ranks());
         calls.push_back({p.problem, p.options, p.weights});
-        make_plan(p.problem, i.backend->machine(), p.options);
+        plan_of(p.problem, p.options);
       }
     } catch (const Error& e) {
-      i.backend->prepare({}, e.what());
+      backend->prepare({}, before, e.what());
       throw;
     }
-    i.backend->prepare(calls, {});
+    backend->prepare(calls, before, {});
   });
+}
+
+void Communicator::prepare(std::span<const Preparation> list) {
+  impl().prepare(list, Before::goes);
+}
+
+void Communicator::prepare_more(std::span<const Preparation> list) {
+  impl().prepare(list, Before::stays);
 }
 
 Communicator Communicator::subgroup(std::span<const int> ranks) {

@@ -7,12 +7,14 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "backend/backend.h"
 #include "comm/group.h"
+#include "core/recent.h"
 #include "tilelace/communicator.h"
 #include "tilelace/error.h"
 
@@ -56,6 +58,8 @@ struct Communicator::Impl {
     }
   }
 
+  void prepare(std::span<const Preparation>, Before);
+
   /// The plan of this problem; made once for each.
   const Plan& plan_of(const Problem&, const PlanOptions&);
 
@@ -73,15 +77,20 @@ struct Communicator::Impl {
   /// own bound.
   void fail(const Error&);
 
-  struct CachedPlan {
+  struct Asked {
     Problem problem;
     PlanOptions options;
-    Plan plan;
+    bool operator==(const Asked&) const = default;
+  };
+  struct AskedHash {
+    std::size_t operator()(const Asked& a) const {
+      return hash_value(a.problem) ^ (hash_value(a.options) << 1U);
+    }
   };
   pid_t process;  ///< that made it
   std::mutex busy;
   std::optional<Error> failure;
-  std::vector<std::unique_ptr<CachedPlan>> plans;
+  Recent<Asked, Plan, AskedHash> plans{4096};
 };
 
 }  // namespace tilelace

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <numeric>
+#include <optional>
 
 #include "core/check.h"
 
@@ -16,6 +17,59 @@ std::int64_t Problem::total_n() const {
 std::int64_t Problem::out_n(std::size_t i) const { return n.at(i); }
 
 std::size_t Problem::outputs() const { return activation == Activation::swiglu ? 1 : n.size(); }
+
+namespace {
+
+class Hash {
+ public:
+  void add(std::uint64_t word) {
+    value_ = (value_ ^ word) * 0x9e3779b97f4a7c15U;
+    value_ ^= value_ >> 32U;
+  }
+  template <class T>
+  void add(const std::optional<T>& word) {
+    add(word ? static_cast<std::uint64_t>(*word) + 1 : 0);
+  }
+  void add(const std::vector<std::int64_t>& words) {
+    add(words.size());
+    for (const auto w : words) add(static_cast<std::uint64_t>(w));
+  }
+  [[nodiscard]] std::size_t value() const { return value_; }
+
+ private:
+  std::uint64_t value_ = 0xcbf29ce484222325U;
+};
+
+}  // namespace
+
+std::size_t hash_value(const Problem& p) {
+  Hash h;
+  h.add(static_cast<std::uint64_t>(p.op) | static_cast<std::uint64_t>(p.dtype) << 8U |
+        static_cast<std::uint64_t>(p.activation) << 16U |
+        static_cast<std::uint64_t>(p.bias) << 24U |
+        static_cast<std::uint64_t>(p.return_gathered) << 25U |
+        static_cast<std::uint64_t>(p.residual) << 26U | static_cast<std::uint64_t>(p.ranks) << 32U);
+  h.add(static_cast<std::uint64_t>(p.m));
+  h.add(p.n);
+  h.add(static_cast<std::uint64_t>(p.k));
+  h.add(p.rows);
+  return h.value();
+}
+
+std::size_t hash_value(const PlanOptions& o) {
+  Hash h;
+  h.add(o.path);
+  h.add(o.route);
+  h.add(o.transport);
+  h.add(o.tile_m);
+  h.add(o.tile_n);
+  h.add(o.blocks);
+  h.add(o.chunk_rows);
+  h.add(o.straddle);
+  h.add(o.partials);
+  h.add(o.local_ranks);
+  return h.value();
+}
 
 namespace plan {
 namespace {

@@ -207,7 +207,8 @@ static void* run_rank(void* argument) {
               "op: got an unknown one 7, expected ag_gemm, gemm_rs or gemm_ar");
   problems[0].op = TILELACE_AG_GEMM;
   refuse_to_prepare(me, problems, &weight);
-  CHECK_OK(tilelace_prepare(me->c, problems, 3));
+  CHECK_OK(tilelace_prepare(me->c, problems, 1));
+  CHECK_OK(tilelace_prepare_more(me->c, problems + 1, 2));
   gather(me, &weight, &bias);
   reduce(me, &weight, &bias);
 
@@ -279,6 +280,7 @@ static void refuse_nulls(tilelace_communicator* c) {
   NEEDS(tilelace_communicator_size(c, NULL), "size", "size");
   NEEDS(tilelace_communicator_barrier(NULL), "barrier", "communicator");
   NEEDS(tilelace_prepare(NULL, &problem, 1), "prepare", "communicator");
+  NEEDS(tilelace_prepare_more(NULL, &problem, 1), "prepare", "communicator");
   NEEDS(tilelace_ag_gemm(NULL, &gather_args), "ag_gemm", "communicator");
   NEEDS(tilelace_gemm_rs(NULL, &reduce_args), "gemm_rs", "communicator");
   NEEDS(tilelace_gemm_ar(NULL, &reduce_args), "gemm_ar", "communicator");

@@ -1,4 +1,5 @@
 tilelace_test(ops_limits_test SOURCES ops_limits_test.cc LIBS tilelace::tilelace fmt::fmt TIMEOUT 60)
+tilelace_test(ops_prepare_test SOURCES ops_prepare_test.cc LIBS tilelace::tilelace fmt::fmt TIMEOUT 60)
 tilelace_test(ops_usage_test SOURCES ops_usage_test.cc LIBS tilelace::tilelace fmt::fmt TIMEOUT 60)
 
 # The C API, seen by a C compiler.

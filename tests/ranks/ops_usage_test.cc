@@ -95,40 +95,6 @@ TEST(OpsUsage, WeightsThatPrepareWasNotGivenAreReadInEachCall) {
   EXPECT_EQ(numbers, Texts{});
 }
 
-TEST(OpsUsage, ARankThatPreparesWhileOthersCallIsToldAndSoAreThey) {
-  World world(kPrepared);
-  const auto texts = on_ranks([&](int r) {
-    if (r == 1) {
-      world.members[r].prepare(world.ranks[r].preparations());
-    } else {
-      world.ranks[r].good(kAllReduce).call(world.members[r]);
-    }
-  });
-  for (const auto& text : texts) {
-    EXPECT_NE(text.find("rank 1 called [prepare of 4 problems: "), std::string::npos) << text;
-    EXPECT_NE(text.find("called [gemm_ar ranks 3 m 6"), std::string::npos) << text;
-    EXPECT_TRUE(text.starts_with("usage: ")) << text;
-  }
-  world.expect_intact();
-}
-
-TEST(OpsUsage, ARankThatCannotPrepareTellsThoseThatCall) {
-  World world(kPrepared);
-  const auto texts = on_ranks([&](int r) {
-    if (r != 1) return world.ranks[r].good(kAllReduce).call(world.members[r]);
-    auto list = world.ranks[r].preparations();
-    list[0].problem.k = 0;
-    world.members[r].prepare(list);
-  });
-  const std::string own = "ag_gemm: k: got 0, expected 1 to 1099511627776";
-  EXPECT_EQ(texts[1], "usage: " + own);
-  for (const auto& text : {texts[0], texts[2]}) {
-    EXPECT_NE(text.find("rank 1 called [prepare, refused: " + own + "]"), std::string::npos)
-        << text;
-  }
-  world.expect_intact();
-}
-
 TEST(OpsUsage, ARankThatRefusesItsCallTellsTheOthers) {
   World world(kPrepared);
   const std::string text = fmt::format(kRefused, "gemm_rs", "gemm_rs: x: got fp64, expected fp32");

@@ -18,7 +18,7 @@ class Engine final : public Backend {
   ~Engine() override;
 
   [[nodiscard]] Machine machine() const override { return machine_; }
-  void prepare(std::span<const PreparedCall>, std::string_view refusal) override;
+  void prepare(std::span<const PreparedCall>, Before, std::string_view refusal) override;
   void run(const Problem&, const Plan&, const Operands&, Part) override;
   void refuse(std::string_view reason, void* stream) override;
   void synchronize(void* stream, double bound_s) override;
@@ -32,11 +32,25 @@ class Engine final : public Backend {
     PackedWeight weight;
   };
 
+  /// What prepared calls take at most.
+  struct Room {
+    std::int64_t flags = 64, data = 64;  ///< bytes of a slot
+    int tile_m = 1, tile_n = 1;
+    Index parked = 0;  ///< tiles
+
+    [[nodiscard]] bool fits(const Room& r) const { return flags <= r.flags && data <= r.data; }
+    [[nodiscard]] bool workers_fit(const Room& r) const {
+      return tile_m <= r.tile_m && tile_n <= r.tile_n && parked <= r.parked;
+    }
+  };
+
   void ensure_control();
   bool announce_prepare(std::span<const PreparedCall>, std::string_view refusal);
-  void agree_on(std::span<const PreparedCall>, std::string_view refusal);
-  void allocate_slots(std::span<const PreparedCall>);
-  void make_workers(std::span<const PreparedCall>);
+  void agree_on(std::span<const PreparedCall>, Before, std::string_view refusal);
+  [[nodiscard]] Room room_of(std::span<const PreparedCall>, const Room& before) const;
+  void allocate_slots(const Room&);
+  void pack(const PreparedCall&);
+  void make_workers(const Room&);
   [[nodiscard]] WeightColumns columns_of(const Problem&, const Plan&, const Operands&) const;
   [[nodiscard]] WeightColumns check_call(const Call&, Part) const;
   void check_staging(const Problem&, const plan::SlotLayout&) const;
@@ -66,6 +80,7 @@ class Engine final : public Backend {
   std::int64_t slot_bytes_ = 0;
   std::int64_t flag_bytes_ = 0;
   std::uint32_t epoch_ = 0;
+  Room room_;
   std::vector<Packed> packed_;
   std::vector<WorkerState> workers_;
   WorkerPool pool_;

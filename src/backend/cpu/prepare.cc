@@ -30,31 +30,42 @@ void for_each_size(const PreparedCall& call, const Machine& machine, Visit visit
 
 }  // namespace
 
-void Engine::agree_on(std::span<const PreparedCall> calls, std::string_view refusal) {
+void Engine::agree_on(std::span<const PreparedCall> calls, Before before,
+                      std::string_view refusal) {
   std::string mine;
   for (const auto& c : calls) {
     mine += fmt::format("{}; {}\n", fmt::streamed(c.problem),
                         fmt::streamed(make_plan(c.problem, machine_, c.options)));
   }
-  mine += fmt::format("{}", fmt::streamed(machine_));
+  mine += fmt::format("{}{}", before == Before::stays ? "more; " : "", fmt::streamed(machine_));
   agree_on_calls(group_, mine, refusal, options_.timeout_s);
 }
 
-void Engine::allocate_slots(std::span<const PreparedCall> calls) {
-  std::int64_t flags = 64;
-  std::int64_t data = 64;
+/// What calls of these problems take at most, beside what those before them take.
+Engine::Room Engine::room_of(std::span<const PreparedCall> calls, const Room& before) const {
+  Room room = before;
   for (const auto& c : calls) {
     for_each_size(c, machine_, [&](const Problem& p, const Plan& plan) {
       const auto layout = plan::slot_layout(p, plan);
-      flags = std::max(flags, layout.flag_bytes());
-      data = std::max(data, layout.data_bytes);
+      room.flags = std::max(room.flags, layout.flag_bytes());
+      room.data = std::max(room.data, layout.data_bytes);
+      room.tile_m = std::max(room.tile_m, plan.tile_m);
+      room.tile_n = std::max(room.tile_n, plan.tile_n);
+      if (plan.straddle) {
+        room.parked = std::max(room.parked, 2 * plan::column_tiles(p, plan.tile_n));
+      }
     });
   }
+  return room;
+}
+
+void Engine::allocate_slots(const Room& room) {
   // Between the sizes that were looked at, a shard may have up to twice as many tiles.
-  flags *= 2;
+  const std::int64_t flags = 2 * room.flags;
+  const std::int64_t slot_bytes = (flags + room.data + 4095) / 4096 * 4096;
+  if (slots_ != nullptr && room.fits(room_)) return;  // on every rank
   // Without memory for the new slots there are none: calls then ask for a prepare.
   slots_.reset();
-  const std::int64_t slot_bytes = (flags + data + 4095) / 4096 * 4096;
   auto slots = group_.allocate(2 * static_cast<std::size_t>(slot_bytes), options_.timeout_s);
   for (int slot = 0; slot < 2; ++slot) {
     auto* words = reinterpret_cast<comm::Flag*>(slots->peer(group_.rank()) + slot * slot_bytes);
@@ -66,30 +77,22 @@ void Engine::allocate_slots(std::span<const PreparedCall> calls) {
   flag_bytes_ = flags;
 }
 
-void Engine::make_workers(std::span<const PreparedCall> calls) {
-  int tile_m = 1;
-  int tile_n = 1;
-  Index parked = 0;
-  packed_.clear();
-  for (const auto& c : calls) {
-    for_each_size(c, machine_, [&](const Problem& p, const Plan& plan) {
-      tile_m = std::max(tile_m, plan.tile_m);
-      tile_n = std::max(tile_n, plan.tile_n);
-      if (plan.straddle) parked = std::max(parked, 2 * plan::column_tiles(p, plan.tile_n));
+void Engine::pack(const PreparedCall& call) {
+  const int width = make_plan(call.problem, machine_, call.options).tile_n;
+  for (const auto& w : call.weights) {
+    const bool known = std::any_of(packed_.begin(), packed_.end(), [&](const Packed& p) {
+      return p.source == w && p.weight.tile_n() == width;
     });
-    const int width = make_plan(c.problem, machine_, c.options).tile_n;
-    for (const auto& w : c.weights) {
-      const bool known = std::any_of(packed_.begin(), packed_.end(), [&](const Packed& p) {
-        return p.source == w && p.weight.tile_n() == width;
-      });
-      if (!known) packed_.push_back({w, PackedWeight(w, width)});
-    }
+    if (!known) packed_.push_back({w, PackedWeight(w, width)});
   }
+}
+
+void Engine::make_workers(const Room& room) {
   workers_.clear();
   for (int i = 0; i < machine_.workers; ++i) {
-    auto& state = workers_.emplace_back(tile_m, tile_n);
+    auto& state = workers_.emplace_back(room.tile_m, room.tile_n);
     for (const auto& p : packed_) state.gemm.prepare(p.weight);
-    state.parked.resize(parked);
+    state.parked.resize(room.parked);
     for (auto& tile : state.parked) tile.reserve(state.accumulator.size());
   }
 }
@@ -122,17 +125,29 @@ bool Engine::announce_prepare(std::span<const PreparedCall> calls, std::string_v
   return true;
 }
 
-void Engine::prepare(std::span<const PreparedCall> calls, std::string_view refusal) {
+void Engine::prepare(std::span<const PreparedCall> calls, Before before, std::string_view refusal) {
   ensure_control();
   if (!announce_prepare(calls, refusal)) return;
-  agree_on(calls, refusal);
+  agree_on(calls, before, refusal);
   if (!refusal.empty()) return;
+  const bool anew = before == Before::goes;
+  const Room room = room_of(calls, anew ? Room{} : room_);
   try {
-    make_workers(calls);
+    const std::size_t known = anew ? 0 : packed_.size();
+    if (anew) packed_.clear();
+    for (const auto& c : calls) pack(c);
+    if (anew || packed_.size() > known || !room.workers_fit(room_)) make_workers(room);
   } catch (const std::exception& e) {
     raise(ErrorKind::system, "prepare: rank {}: {}", group_.rank(), e.what());
   }
-  allocate_slots(calls);
+  if (anew) slots_.reset();
+  try {
+    allocate_slots(room);
+  } catch (const Error& e) {  // on every rank
+    if (!anew && e.kind() == ErrorKind::usage) allocate_slots(room_);
+    throw;
+  }
+  room_ = room;
 }
 
 WeightColumns Engine::check_call(const Call& call, Part part) const {

@@ -230,15 +230,12 @@ bool GpuBackend::prepared(std::span<const TensorView> weights) const {
 }
 
 const std::vector<plan::GemmPlan>& GpuBackend::gemm_plans(const Problem& problem) {
-  for (const auto& [known, plans] : gemm_plans_)
-    if (known == problem) return *plans;
-  constexpr std::size_t kMostPlans = 256;
-  if (gemm_plans_.size() >= kMostPlans) gemm_plans_.erase(gemm_plans_.begin());
-  auto plans = std::make_unique<std::vector<plan::GemmPlan>>();
-  for (std::size_t i = 0; i < problem.outputs(); ++i)
-    plans->push_back(plan::gemm_alone(problem, i, machine_));
-  gemm_plans_.emplace_back(problem, std::move(plans));
-  return *gemm_plans_.back().second;
+  return gemm_plans_.get(problem, [&] {
+    std::vector<plan::GemmPlan> plans;
+    for (std::size_t i = 0; i < problem.outputs(); ++i)
+      plans.push_back(plan::gemm_alone(problem, i, machine_));
+    return plans;
+  });
 }
 
 void GpuBackend::enqueue_gemm(const Problem& problem, const Operands& operands) {

@@ -10,6 +10,7 @@
 #include "backend/backend.h"
 #include "backend/cuda/gemm.h"
 #include "backend/cuda/rank_ops.h"
+#include "core/recent.h"
 #include "core/tensor_name.h"
 #include "tilelace/error.h"
 
@@ -23,7 +24,8 @@ class GpuBackend : public Backend {
   ~GpuBackend() override;
 
   [[nodiscard]] Machine machine() const override { return machine_; }
-  void prepare(std::span<const PreparedCall> calls, std::string_view refusal) override;
+  void prepare(std::span<const PreparedCall> calls, Before before,
+               std::string_view refusal) override;
   void run(const Problem& problem, const Plan& plan, const Operands& operands, Part part) override;
   void refuse(std::string_view reason, void* stream) override;
   void synchronize(void* stream, double bound_s) override;
@@ -39,6 +41,8 @@ class GpuBackend : public Backend {
   /// What must be equal on every rank. Errors: usage (no plan, a weight elsewhere).
   [[nodiscard]] std::string described(std::span<const PreparedCall> calls) const;
   void refuse_preparation(std::string_view reason);
+  /// What these calls may ask for, beside what those before them did.
+  [[nodiscard]] RankShare share_of(std::span<const PreparedCall> calls, RankShare before) const;
   /// Lets go of what was prepared, but for graphs.
   void retire();
   void throw_if_graphs_failed();
@@ -78,12 +82,17 @@ class GpuBackend : public Backend {
   bool shares_device_ = false;  ///< other communicators' kernels may stand beside this one's
   std::unique_ptr<GemmWorkspace> workspace_;  // of products alone
   std::unique_ptr<RankOps> ops_;              // null before prepare
+  SlotNeeds needs_;                           // of what is prepared
+  RankShare share_;                           // likewise
   struct Retired {
     std::unique_ptr<RankOps> ops;
     bool in_step;  ///< else its waits were ended
   };
   std::vector<Retired> retired_;  ///< what graphs were captured with
-  std::vector<std::pair<Problem, std::unique_ptr<std::vector<plan::GemmPlan>>>> gemm_plans_;
+  struct ProblemHash {
+    std::size_t operator()(const Problem& p) const { return hash_value(p); }
+  };
+  Recent<Problem, std::vector<plan::GemmPlan>, ProblemHash> gemm_plans_{4096};
   std::vector<TensorView> weights_;  ///< of prepare
   /// In the order in which all ranks made them.
   std::vector<std::weak_ptr<comm::DeviceMemory>> reachable_;

@@ -103,7 +103,22 @@ void GpuBackend::refuse_preparation(std::string_view reason) {
   }
 }
 
-void GpuBackend::prepare(std::span<const PreparedCall> calls, std::string_view refusal) {
+RankShare GpuBackend::share_of(std::span<const PreparedCall> calls, RankShare before) const {
+  RankShare share = before;
+  share.multiprocessors = machine_.multiprocessors;
+  for (const PreparedCall& c : calls) {
+    // Taken where asked for only.
+    share.nccl = share.nccl || c.options.transport == Transport::nccl;
+    share.wide = share.wide || c.options.partials == DType::fp32;
+    share.hands =
+        share.hands || (c.problem.op == Op::gemm_rs && plan::asked_way(c.problem, c.options));
+    share.multicast = share.multicast || c.options.transport == Transport::multimem;
+  }
+  return share;
+}
+
+void GpuBackend::prepare(std::span<const PreparedCall> calls, Before before,
+                         std::string_view refusal) {
   const OpRange range("prepare");
   const comm::DeviceScope scope(device_, "prepare");
   if (!refusal.empty()) return refuse_preparation(refusal);
@@ -115,31 +130,32 @@ void GpuBackend::prepare(std::span<const PreparedCall> calls, std::string_view r
     throw;
   }
   meet_for_preparation();
-  agree_on_calls(group_, mine, {}, options_.timeout_s);
-  require_own_device();
+  const bool more = before == Before::stays;
+  const RankShare share = share_of(calls, more ? share_ : RankShare{});
+  std::vector<Problem> problems;
+  for (const PreparedCall& c : calls) problems.push_back(c.problem);
+  SlotNeeds needs = RankOps::needs_of(problems, group_.ranks(), share);
+  if (more) needs = needs.with(needs_);
+  const bool fits =
+      more && ops_ != nullptr && out_of_step_.empty() && needs == needs_ && share == share_;
+  agree_on_calls(group_, fmt::format("{}{}{}", mine, more ? ", more" : "", fits ? " of these" : ""),
+                 {}, options_.timeout_s);
+  if (ops_ == nullptr) require_own_device();
+  if (!more) weights_.clear();
+  for (const PreparedCall& c : calls)
+    weights_.insert(weights_.end(), c.weights.begin(), c.weights.end());
+  if (fits) return;
   // What was prepared before may still be in use, here and by peers.
   await_device();
   group_.all_gather("prepare", options_.timeout_s);
   retire();
-  weights_.clear();
-  for (const PreparedCall& c : calls)
-    weights_.insert(weights_.end(), c.weights.begin(), c.weights.end());
-  std::vector<Problem> problems;
-  RankShare share{machine_.multiprocessors};
-  for (const PreparedCall& c : calls) {
-    problems.push_back(c.problem);
-    // Taken where asked for only.
-    share.nccl = share.nccl || c.options.transport == Transport::nccl;
-    share.wide = share.wide || c.options.partials == DType::fp32;
-    share.hands =
-        share.hands || (c.problem.op == Op::gemm_rs && plan::asked_way(c.problem, c.options));
-    share.multicast = share.multicast || c.options.transport == Transport::multimem;
-  }
   try {
-    ops_ = std::make_unique<RankOps>(group_, device_, problems, options_.timeout_s, share);
+    ops_ = std::make_unique<RankOps>(group_, device_, needs, options_.timeout_s, share);
   } catch (const Error& e) {
     throw said_of_multimem(e);
   }
+  needs_ = needs;
+  share_ = share;
   group_.all_gather("prepared", options_.timeout_s);  // no header may arrive before this
 }
 

@@ -26,6 +26,7 @@ struct SlotNeeds {
     return {std::max(flags, other.flags), std::max(bytes, other.bytes),
             std::max(counts, other.counts)};
   }
+  bool operator==(const SlotNeeds&) const = default;
 };
 
 /// What else stands on a rank's device, and what its calls may ask for.
@@ -37,6 +38,8 @@ struct RankShare {
   bool wide = false;       ///< plans with partial sums in fp32 will come
   bool hands = false;      ///< gemm_rs: plans whose partials are handed to owners will come
   bool multicast = false;  ///< memory is mapped for the switch, too
+
+  bool operator==(const RankShare&) const = default;
 };
 
 /// All ranks make the same calls in the same order, from one thread each, on one stream each.

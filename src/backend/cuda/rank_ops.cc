@@ -17,23 +17,28 @@ SlotNeeds needs_of(const Problem& p, DType partials) {
   }
 }
 
-SlotNeeds needs_of(const std::vector<Problem>& problems, int ranks, const RankShare& share) {
+}  // namespace
+
+SlotNeeds RankOps::needs_of(const std::vector<Problem>& problems, int ranks,
+                            const RankShare& share) {
   SlotNeeds all;
   for (const Problem& p : problems) {
     require(p.ranks == ranks, "{}: got a problem of {} ranks, expected {}", name_of(p.op), p.ranks,
             ranks);
-    all = all.with(needs_of(p, p.dtype));
-    if (share.wide) all = all.with(needs_of(p, DType::fp32));
+    all = all.with(cuda::needs_of(p, p.dtype));
+    if (share.wide) all = all.with(cuda::needs_of(p, DType::fp32));
     if (share.hands && p.op == Op::gemm_rs) all = all.with(GemmHand::needs(p));
   }
   return all;
 }
 
-}  // namespace
-
 RankOps::RankOps(comm::Group& group, int device, const std::vector<Problem>& problems,
                  double timeout_s, const RankShare& share)
-    : calls(group, device, needs_of(problems, group.ranks(), share), timeout_s, share),
+    : RankOps(group, device, needs_of(problems, group.ranks(), share), timeout_s, share) {}
+
+RankOps::RankOps(comm::Group& group, int device, const SlotNeeds& needs, double timeout_s,
+                 const RankShare& share)
+    : calls(group, device, needs, timeout_s, share),
       ag_gemm(calls, share.nccl),
       gemm_rs(calls),
       gemm_ar(calls),

@@ -19,6 +19,13 @@ struct RankOps {
   /// must outlive it. Errors: usage, system, peer, timeout.
   RankOps(comm::Group& group, int device, const std::vector<Problem>& problems, double timeout_s,
           const RankShare& share = {});
+  /// For calls that take no more. Collective, likewise.
+  RankOps(comm::Group& group, int device, const SlotNeeds& needs, double timeout_s,
+          const RankShare& share);
+
+  /// Of a slot, by calls of these problems among so many ranks.
+  static SlotNeeds needs_of(const std::vector<Problem>& problems, int ranks,
+                            const RankShare& share);
 
   RankCalls calls;
   AgGemm ag_gemm;

@@ -36,17 +36,15 @@ std::int64_t with_room(std::int64_t m) {
   return static_cast<std::int64_t>((least + step - 1) / step * step);
 }
 
-/// Even shards that hold every uneven one.
-Problem largest_of(const Problem& problem) {
-  Problem p = problem;
-  if (!p.rows.empty()) p.m = p.ranks * *std::max_element(p.rows.begin(), p.rows.end());
-  p.rows.clear();
-  return p;
+/// m of even shards that hold every uneven one.
+std::int64_t largest_m(const Problem& p) {
+  return p.rows.empty() ? p.m : p.ranks * *std::max_element(p.rows.begin(), p.rows.end());
 }
 
-bool same_but_m(const Problem& a, Problem b) {
-  b.m = a.m;
-  return a == b;
+Problem with_m(Problem p, std::int64_t m) {
+  p.m = m;
+  p.rows.clear();
+  return p;
 }
 
 /// Compiled graphs append "@rank/ranks", for torch's caches.
@@ -115,26 +113,29 @@ void Member::require_own_process(std::string_view op) const {
 }
 
 bool Member::has_room(const Problem& problem) const {
-  const Problem wanted = largest_of(problem);
-  return std::any_of(prepared_.begin(), prepared_.end(), [&](const Preparation& p) {
-    return same_but_m(p.problem, wanted) && p.problem.m >= wanted.m;
-  });
+  const auto found = prepared_.find(with_m(problem, 0));
+  return found != prepared_.end() && found->second.m >= largest_m(problem);
 }
 
 void Member::make_room(const Problem& problem) {
   if (has_room(problem)) return;
-  Problem wanted = largest_of(problem);
-  wanted.m = with_room(wanted.m);
-  // The newest first: it is what an error shall show.
-  std::vector<Preparation> list{{wanted, {}, {}}};
-  for (const auto& p : prepared_) {
-    if (!same_but_m(p.problem, wanted)) list.push_back(p);
-  }
-  communicator_.prepare(list);
-  prepared_ = std::move(list);
+  const std::int64_t m = with_room(largest_m(problem));
+  const std::array<Preparation, 1> more{Preparation{with_m(problem, m), {}, {}}};
+  communicator_.prepare_more(more);
+  auto& known = prepared_[with_m(problem, 0)];
+  if (known.number == 0) known.number = prepared_.size();
+  known.m = m;
 }
 
-void Member::prepare_again() { communicator_.prepare(prepared_); }
+std::vector<Preparation> Member::prepared() const {
+  std::vector<Preparation> list(prepared_.size());
+  for (const auto& [problem, largest] : prepared_) {
+    list[largest.number - 1].problem = with_m(problem, largest.m);
+  }
+  return list;
+}
+
+void Member::prepare_again() { communicator_.prepare(prepared()); }
 
 bool has_member(const std::string& name, Device device) {
   return find_member(name, device) != nullptr;

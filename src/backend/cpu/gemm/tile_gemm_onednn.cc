@@ -191,17 +191,23 @@ void TileGemm::Impl::add_ladder(std::int64_t k, std::int64_t cols, DType type, c
                              dnnl::memory(desc.dst_desc(), cpu_engine(), nullptr),
                              dnnl::memory(desc.scratchpad_desc(), cpu_engine(), nullptr)});
   }
+  // The oldest goes: it is made again when it is asked for.
+  constexpr std::size_t kMostLadders = 1024;
+  if (ladders.size() >= kMostLadders) ladders.erase(ladders.begin());
   ladders.push_back(std::move(ladder));
 }
 
 void TileGemm::Impl::prepare(std::int64_t k, std::int64_t cols, DType type, const Desc& weight) {
   if (find(k, cols, type) != nullptr) return;
+  const char* const before = scratchpad.data();
   add_ladder(k, cols, type, weight);
   const auto rows = static_cast<std::size_t>(max_rows);
   a_tile.resize(std::max(a_tile.size(), rows * static_cast<std::size_t>(k)));
   c_tile.resize(std::max(c_tile.size(), rows * static_cast<std::size_t>(cols)));
-  for (Ladder& l : ladders)
-    for (Piece& p : l.pieces) p.scratchpad.set_data_handle(scratchpad.data());
+  // Of all where it moved; of the new one anyway.
+  const bool moved = scratchpad.data() != before;
+  for (auto l = moved ? ladders.begin() : ladders.end() - 1; l != ladders.end(); ++l)
+    for (Piece& p : l->pieces) p.scratchpad.set_data_handle(scratchpad.data());
 }
 
 const void* TileGemm::Impl::dense_a(const void* a, std::int64_t lda, std::int64_t rows,

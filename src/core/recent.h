@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values that were made once for a key, the newest of them.
+#pragma once
+#include <cstddef>
+#include <deque>
+#include <unordered_map>
+#include <utility>
+
+namespace tilelace {
+
+/// Finds in constant time, however many there are. A reference holds until as many newer ones came.
+template <class Key, class Value, class Hash>
+class Recent {
+ public:
+  explicit Recent(std::size_t most) : most_(most) {}
+
+  /// The value of this key; `make()` is called where there is none.
+  template <class Make>
+  const Value& get(const Key& key, const Make& make) {
+    const auto found = values_.find(key);
+    if (found != values_.end()) return found->second;
+    const auto made = values_.emplace(key, make()).first;
+    order_.push_back(&made->first);
+    if (order_.size() > most_) {
+      values_.erase(values_.find(*order_.front()));
+      order_.pop_front();
+    }
+    return made->second;
+  }
+
+ private:
+  std::size_t most_;
+  std::unordered_map<Key, Value, Hash> values_;  // its keys stay where they are
+  std::deque<const Key*> order_;
+};
+
+}  // namespace tilelace
