@@ -54,10 +54,6 @@ bool can_share(const GemmTile& t, int ranks, bool wide) {
          (!wide || (t.pingpong && can_widen(t.name))) && holds_terms(t, ranks, wide);
 }
 
-Index given_bytes(const GemmTile& t, bool wide) {
-  return Index{(t.blocks * t.width / 2 + 7) / 8} * partial_piece_bytes(wide);
-}
-
 /// Rows of tiles in one block of all shards.
 Index step_rows(const Problem& p, Index block_rows, Index worker_rows) {
   return p.ranks * ceil_div(std::min(block_rows, ceil_div(p.m, p.ranks)), worker_rows);
@@ -359,8 +355,7 @@ std::int64_t gemm_ar_staging_bytes(const Problem& p, DType partials) {
     const Index blocks = std::max<Index>(1, ceil_div(shard, block_rows));
     const Index of_columns =
         ceil_div(std::min<Index>(p.m, kWalkRows), t.worker_rows()) * owner_cols(p, t);
-    most = std::max(
-        most, p.ranks * std::max(blocks * tiles, of_columns) * t.cluster() * given_bytes(t, wide));
+    most = std::max(most, p.ranks * std::max(blocks * tiles, of_columns) * given_bytes(t, wide));
   }
   return most + 128 + p.m * p.n.front() * static_cast<Index>(size_of(p.dtype));
 }

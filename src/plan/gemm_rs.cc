@@ -73,14 +73,6 @@ Index partials_of(const Problem& p, const schedule::RowSplit& split, const GemmT
          ceil_div(p.n.front(), t.worker_columns());
 }
 
-/// That those take, of a thread's values in pieces of eight.
-Index partial_bytes(const Problem& p, const schedule::RowSplit& split, const GemmTile& t,
-                    bool wide) {
-  const Index pieces = ceil_div(Index{t.blocks} * t.width / 2, 8);
-  const Index groups = t.cluster() * (t.pingpong ? 1 : t.groups);
-  return partials_of(p, split, t) * groups * pieces * partial_piece_bytes(wide);
-}
-
 void require_problem(const Problem& p) {
   require(p.op == Op::gemm_rs, "gemm_rs: op, got {}, expected gemm_rs", name_of(p.op));
   check_problem(p);
@@ -99,6 +91,12 @@ double wide_tile_us(const GemmTile& t) {
   return kWideUs * (t.pingpong ? std::max(0, t.width - kCheapWidth) : 0);
 }
 
+int given_parts(const GemmTile& t) { return t.cluster() * (t.pingpong ? 1 : t.groups); }
+
+std::int64_t given_bytes(const GemmTile& t, bool wide) {
+  return given_parts(t) * ceil_div(Index{t.blocks} * t.width / 2, 8) * partial_piece_bytes(wide);
+}
+
 bool holds_terms(const GemmTile& t, int ranks, bool wide) {
   const int stage = (t.rows() + t.width) * 128;
   return stage >= partial_piece_bytes(wide) * terms_at_once(t.width, t.pingpong, wide) *
@@ -106,7 +104,7 @@ bool holds_terms(const GemmTile& t, int ranks, bool wide) {
 }
 
 bool has_flags(const GemmTile& t, std::int64_t partials) {
-  return partials * t.cluster() * (t.pingpong ? 1 : t.groups) <= kMaxPartialFlags;
+  return partials * given_parts(t) <= kMaxPartialFlags;
 }
 
 std::string describe(const GemmRsPlan& plan) {
@@ -131,7 +129,9 @@ std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& 
   std::vector<GemmRsPlan> plans;
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
     if (gemm.split_tiles != 0 || !has_flags(gemm.tile, partials_of(p, split, gemm.tile))) continue;
-    if (is_across(gemm.tile) && partial_bytes(p, split, gemm.tile, wide) > room) continue;
+    if (is_across(gemm.tile) &&
+        partials_of(p, split, gemm.tile) * given_bytes(gemm.tile, wide) > room)
+      continue;
     const auto add = [&](bool together, bool pairs) {
       plans.push_back({gemm, together, 0, wide, pairs});
       plans.back().predicted_us = predict(p, split, plans.back());
@@ -157,7 +157,7 @@ std::int64_t gemm_rs_staging_bytes(const Problem& p, DType partials) {
   for (const GemmTile& t : kGemmTiles) {
     // Tiles with tokens across that would take more have more empty places, too: not taken.
     if (is_across(t) || (!can_reduce(t, p.ranks, wide) && (wide || !can_pair(t.name)))) continue;
-    most = std::max(most, partial_bytes(p, split, t, wide));
+    most = std::max(most, partials_of(p, split, t) * given_bytes(t, wide));
   }
   return most;
 }

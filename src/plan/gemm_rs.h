@@ -40,6 +40,13 @@ double wide_tile_us(const GemmTile&);
 /// Of a partial, eight values of each thread of a group.
 constexpr int partial_piece_bytes(bool wide) { return wide ? 4096 : 2048; }
 
+/// Parts of a partial of one worker's tile: each math group of its CTAs leaves one, and raises a
+/// flag.
+int given_parts(const GemmTile&);
+
+/// What they take, of a thread's values in pieces of eight.
+std::int64_t given_bytes(const GemmTile&, bool wide);
+
 /// Whether a step of the ring has room for what is added together of each peer's term of a tile.
 bool holds_terms(const GemmTile&, int ranks, bool wide);
 

@@ -279,11 +279,9 @@ AgGemmAcrossParams across_of(const RankCalls& calls, const Call& c, const GemmKe
     const bool own = s == 0 && !order.whole;
     const Index rows = order.end(s) - order.begin(s);
     // Coordinates are those of the map of all.
-    const int partial = kernel.tokens.partial(rows);
-    if (partial == 0) continue;
-    across.few[s] =
-        rows_map(own ? TensorMapSource{c.tensors.a, rows, p.k} : TensorMapSource{staged, p.m, p.k},
-                 p.dtype, partial);
+    const TensorMapSource tokens =
+        own ? TensorMapSource{c.tensors.a, rows, p.k} : TensorMapSource{staged, p.m, p.k};
+    across.few[s] = few_map(kernel, tokens, rows, p.dtype);
   }
   return across;
 }

@@ -32,14 +32,15 @@ void fill_operands(GemmCommon& common, const GemmKernel& kernel, const plan::Gem
   TILELACE_TRACE_TO(common, "product");
 }
 
-CUtensorMap few_map(const GemmKernel& kernel, TensorMapSource tokens, DType dtype) {
-  const int partial = kernel.tokens.partial(tokens.rows);
+CUtensorMap few_map(const GemmKernel& kernel, TensorMapSource tokens, std::int64_t of_tiles,
+                    DType dtype) {
+  const int partial = kernel.tokens.partial(of_tiles);
   return partial > 0 ? rows_map(tokens, dtype, partial) : CUtensorMap{};
 }
 
 void fill_tokens(GemmParams& params, const GemmKernel& kernel, const plan::GemmProblem& p,
                  const void* a) {
-  params.few = few_map(kernel, {a, p.m, p.k}, p.dtype);
+  params.few = few_map(kernel, {a, p.m, p.k}, p.m, p.dtype);
   params.tokens = static_cast<int>(p.m);
 }
 

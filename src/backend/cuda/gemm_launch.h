@@ -18,8 +18,8 @@ void require_aligned(const void* p, const char* name);
 void fill_operands(GemmCommon&, const GemmKernel&, const plan::GemmProblem&, const GemmTensors&,
                    const GemmScratch&);
 
-/// Of the slice of tiles' tokens that is there in part.
-CUtensorMap few_map(const GemmKernel&, TensorMapSource tokens, DType);
+/// Of the slice of tiles' tokens that is there in part, where tiles have so many of the tokens.
+CUtensorMap few_map(const GemmKernel&, TensorMapSource tokens, std::int64_t of_tiles, DType);
 /// What a product alone has besides: where its tokens end.
 void fill_tokens(GemmParams&, const GemmKernel&, const plan::GemmProblem&, const void* a);
 

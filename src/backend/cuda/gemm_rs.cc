@@ -32,10 +32,8 @@ auto order_of(const schedule::GemmReduce& s, const schedule::GemmOrder& walk,
 void fill_few(GemmRsAcrossParams& params, const GemmKernel& kernel, const Problem& p,
               const void* x) {
   const schedule::ReduceOrder& order = params.work.order;
-  for (int s = 0; s < order.count; ++s) {
-    const int partial = kernel.tokens.partial(order.end(s) - order.begin(s));
-    if (partial > 0) params.few[s] = rows_map({x, p.m, p.k}, p.dtype, partial);
-  }
+  for (int s = 0; s < order.count; ++s)
+    params.few[s] = few_map(kernel, {x, p.m, p.k}, order.end(s) - order.begin(s), p.dtype);
 }
 
 }  // namespace

@@ -43,11 +43,14 @@ class GemmLoad {
   TILELACE_DEVICE void load(schedule::GemmCell cell, schedule::GemmSegment s) {
     note(TraceKind::segment, s.tile);
     const int cta_row = enter_shard<Tile>(p_, place_, cell);
-    const schedule::GemmCell of_order = cell;
-    if constexpr (kTurns<Params>) cell = turned(p_, cell);
-    const int row =
-        (cell.row * Tile::cluster_rows + cta_row) * Shape::kRows + place_.col * Shape::kRowSlice;
-    int col = (tile_col(p_, cell) * Tile::cluster_cols + place_.col) * kOutWidth<Tile, Params>;
+    // Where it lies; sums need the order's own cell, too.
+    if constexpr (Params::kGathers && kTurns<Params>) cell = turned(p_, cell);
+    const schedule::GemmCell at = Params::kReduces ? turned(p_, cell) : cell;
+    const int first_row = (at.row * Tile::cluster_rows + cta_row) * Shape::kRows;
+    const int first_col =
+        (tile_col(p_, at) * Tile::cluster_cols + place_.col) * kOutWidth<Tile, Params>;
+    const int row = first_row + place_.col * Shape::kRowSlice;
+    int col = first_col;
     if constexpr (!Params::kGates) col += slice();
     const CUtensorMap* const weight = weight_of(cell);
     const int arriving = arriving_of(cell, Tile::swapped ? col : row);
@@ -73,8 +76,7 @@ class GemmLoad {
     }
     note(TraceKind::loaded, s.tile);
     if constexpr (Params::kReduces)
-      if (s.begin == 0)
-        load_terms(of_order, s.tile, cta_row, row - place_.col * Shape::kRowSlice, col - slice());
+      if (s.begin == 0) load_terms(cell, s.tile, cta_row, first_row, first_col);
     ++segment_;
   }
 

@@ -10,7 +10,7 @@
 
 namespace tilelace::cuda {
 
-/// The same where a tile's rows are columns of the sum: value by value.
+/// As add_residual, where a tile's rows are columns of the sum: value by value.
 template <class Tile, class Element, class Params, class Accumulators>
 TILELACE_DEVICE void add_residual_across(const Params& p, Accumulators& acc, int row, int col) {
   constexpr int kAtOnce = 8;
