@@ -3,7 +3,7 @@
 from importlib.metadata import PackageNotFoundError, version
 
 from . import _library  # isort: skip  (registers the ops that the next line completes)
-from . import _autograd, _flops, _joins, _kernels  # noqa: F401
+from . import _autograd, _by_hand, _flops, _joins, _kernels  # noqa: F401
 from ._errors import Error, translated
 from ._fits import can_run, should_run
 from ._groups import abort, group_name, join, leave, plans, recover, synchronize

@@ -118,9 +118,14 @@ def what_is_wrong(
     op: str, args: Sequence[Any], outs: Sequence[Any], settings: dict[str, Any], error: Exception
 ) -> str:
     """Of a call that the dispatcher did not make: `error` says so in its own words."""
-    lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    return (_wrong_tensor(_operands(op, args, outs)) or _wrong_setting(settings)
-            or f"got a call that torch refuses ({lines[0].strip()}), expected one that it takes")
+    return _wrong_tensor(_operands(op, args, outs)) or _wrong_setting(settings) or refused_by_torch(error)
+
+
+def refused_by_torch(error: Exception) -> str:
+    """In its first words: peers are told some hundred characters."""
+    first = str(error).strip().splitlines() or [type(error).__name__]
+    words = first[0].split(". ")[0][:150]
+    return f"got a call that torch refuses ({words}), expected one that it takes"
 
 
 def told(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -123,6 +123,21 @@ CASES = {
     "too many arguments": (lambda g: tilelace.gemm_rs(x(6, 8), x(4, 8), None, g, 0, "none"), rs,
                            "gemm_rs: arguments: got a wrong call"),
     "no arguments": (lambda g: tilelace.gemm_ar(group=g), ar, "gemm_ar: arguments: got a wrong call"),
+    # By hand, what torch's dispatcher does not take.
+    "a raw call without a weight": (
+        lambda g: torch.ops.tilelace.gemm_ar(x(6, 8), group_name=g.group_name), ar,
+        "gemm_ar: got a call that torch refuses"),
+    "a raw call with a list for a tensor": (
+        lambda g: torch.ops.tilelace.gemm_rs([x(6, 8)], x(4, 8), None, g.group_name), rs,
+        "gemm_rs: got a call that torch refuses"),
+    "a raw call without a tensor": (
+        lambda g: torch.ops.tilelace.gemm_ar(None, None, None, g.group_name), ar, "gemm_ar: "),
+    "a raw call without x": (
+        lambda g: torch.ops.tilelace.gemm_ar(None, x(4, 8), None, g.group_name), ar,
+        "gemm_ar: x: got none, expected a tensor"),
+    "a raw call of another argument": (
+        lambda g: torch.ops.tilelace.gemm_ar(x(6, 8), x(4, 8), None, g.group_name, sizes=[1]), ar,
+        "gemm_ar: got a call that torch refuses"),
     "a list of weights": (lambda g: rs(g, weight=[x(4, 8)]), rs,
                           "gemm_rs: weight: got list, expected a torch.Tensor"),
     "a DTensor": (lambda g: ar(g, DTensor.from_local(x(6, 8), DeviceMesh.from_group(g, "cpu"))), ar,
