@@ -202,9 +202,11 @@ tilelace_status tilelace_communicator_subgroup(tilelace_communicator* c, const i
                                                size_t num_ranks, tilelace_communicator** out) {
   return guarded([&] {
     need(c, "subgroup", "communicator");
-    need(out, "subgroup", "out");
     need(ranks, "subgroup", "ranks");
-    *out = new tilelace_communicator{c->member.subgroup({ranks, num_ranks})};
+    // Before what is wrong here alone: peers do not wait.
+    auto made = c->member.subgroup({ranks, num_ranks});
+    need(out, "subgroup", "out");
+    *out = new tilelace_communicator{std::move(made)};
   });
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C API's memory.
+#include <utility>
+
 #include "bindings/c_handles.h"
 
 using tilelace::c_api::guarded;
@@ -11,8 +13,10 @@ tilelace_status tilelace_buffer_create(tilelace_communicator* c, size_t bytes,
                                        tilelace_buffer** out) {
   return guarded([&] {
     need(c, "buffer", "communicator");
+    // Before what is wrong here alone: peers do not wait.
+    tilelace::SymmetricBuffer made(c->member, bytes);
     need(out, "buffer", "out");
-    *out = new tilelace_buffer{tilelace::SymmetricBuffer(c->member, bytes)};
+    *out = new tilelace_buffer{std::move(made)};
   });
 }
 
