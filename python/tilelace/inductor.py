@@ -16,7 +16,7 @@ import torch._inductor.custom_graph_pass
 from torch import fx
 from torch._inductor.pattern_matcher import stable_topological_sort
 
-from . import _inductor_gather, _inductor_graph, _inductor_reduce
+from . import _inductor_gather, _inductor_graph, _inductor_order, _inductor_reduce
 from ._errors import usage
 from ._inductor_graph import COLLECTIVES, is_call, skip
 
@@ -55,7 +55,8 @@ class _Pass(torch._inductor.custom_graph_pass.CustomGraphPass):
         fuse(graph)
 
     def uuid(self) -> bytes:
-        sources = (__file__, *(m.__file__ for m in (_inductor_gather, _inductor_graph, _inductor_reduce)))
+        modules = (_inductor_gather, _inductor_graph, _inductor_order, _inductor_reduce)
+        sources = (__file__, *(m.__file__ for m in modules))
         known = torch._inductor.custom_graph_pass.get_hash_for_files(tuple(map(str, sources)))
         return known + _inductor_graph.beside_the_graph()
 

@@ -71,7 +71,10 @@ def _run(
     fn = _OPS[op + "_out" if "out" in results else op]
     if torch.compiler.is_compiling():
         # A graph keeps the op alone; its errors are RuntimeErrors with the same text on GPUs.
-        return fn(*args, **settings, **results)
+        if not outs:
+            return fn(*args, **settings, **results)
+        fn(*args, **settings, **results, after=torch.ops.tilelace._order_before(args[0]))
+        return torch.ops.tilelace._order_after(outs)
     tensors = _arguments.tensors_of(args)
     try:
         tensors += outs

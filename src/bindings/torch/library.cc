@@ -32,7 +32,7 @@ std::tuple<MaybeTensor, Tensors> boxed_ag_gemm(Tensor x, Tensors weights, MaybeT
 
 void boxed_ag_gemm_out(Tensor x, Tensors weights, MaybeTensors biases, std::string group,
                        int64_t dim, std::string activation, Sizes sizes, Tensors out,
-                       MaybeTensor gathered) {
+                       MaybeTensor gathered, const MaybeTensor& /*after*/) {
   remembered([&] {
     ag_gemm({x,
              weights,
@@ -64,7 +64,8 @@ Tensor boxed_gemm_rs(Tensor x, Tensor weight, MaybeTensor bias, std::string grou
 }
 
 void boxed_gemm_rs_out(Tensor x, Tensor weight, MaybeTensor bias, std::string group, int64_t dim,
-                       std::string activation, Sizes sizes, Tensor out) {
+                       std::string activation, Sizes sizes, Tensor out,
+                       const MaybeTensor& /*after*/) {
   remembered([&] {
     gemm_reduce({Op::gemm_rs, x, weight, bias, group, dim, activation, sizes, out});
   });
@@ -78,7 +79,7 @@ Tensor boxed_gemm_ar(Tensor x, Tensor weight, MaybeTensor bias, std::string grou
 }
 
 void boxed_gemm_ar_out(Tensor x, Tensor weight, MaybeTensor bias, std::string group,
-                       std::string activation, Tensor out) {
+                       std::string activation, Tensor out, const MaybeTensor& /*after*/) {
   remembered([&] { gemm_reduce({Op::gemm_ar, x, weight, bias, group, 0, activation, {}, out}); });
 }
 
@@ -220,23 +221,29 @@ const std::vector<OpEntry>& ops() {
       "str activation=\"none\", ";
   static const std::string scatter =
       "(Tensor x, Tensor weight, Tensor? bias, str group_name, *, int scatter_dim=0, "
-      "str activation=\"none\", int[]? sizes=None";
+      "str activation=\"none\", SymInt[]? sizes=None";
   static const std::string reduce =
       "(Tensor x, Tensor weight, Tensor? bias, str group_name, *, str activation=\"none\"";
+  // `after`: what orders a call that writes arguments behind others in a graph; never read.
   static const std::vector<OpEntry> all = {
-      {"ag_gemm", gather + "bool return_gathered=False, int[]? sizes=None) -> (Tensor?, Tensor[])",
+      {"ag_gemm",
+       gather + "bool return_gathered=False, SymInt[]? sizes=None) -> (Tensor?, Tensor[])",
        TORCH_BOX(&boxed_ag_gemm)},
       {"ag_gemm_out",
-       gather + "int[]? sizes=None, Tensor(a!)[] out, Tensor(b!)? gathered=None) -> ()",
+       gather + "SymInt[]? sizes=None, Tensor(a!)[] out, Tensor(b!)? gathered=None, Tensor? "
+                "after=None) -> ()",
        TORCH_BOX(&boxed_ag_gemm_out)},
       {"gemm_rs", scatter + ") -> Tensor", TORCH_BOX(&boxed_gemm_rs)},
-      {"gemm_rs_out", scatter + ", Tensor(a!) out) -> ()", TORCH_BOX(&boxed_gemm_rs_out)},
+      {"gemm_rs_out", scatter + ", Tensor(a!) out, Tensor? after=None) -> ()",
+       TORCH_BOX(&boxed_gemm_rs_out)},
       {"gemm_ar", reduce + ") -> Tensor", TORCH_BOX(&boxed_gemm_ar)},
-      {"gemm_ar_out", reduce + ", Tensor(a!) out) -> ()", TORCH_BOX(&boxed_gemm_ar_out)},
-      {"all_gather", "(Tensor x, str group_name, *, int gather_dim=0, int[]? sizes=None) -> Tensor",
+      {"gemm_ar_out", reduce + ", Tensor(a!) out, Tensor? after=None) -> ()",
+       TORCH_BOX(&boxed_gemm_ar_out)},
+      {"all_gather",
+       "(Tensor x, str group_name, *, int gather_dim=0, SymInt[]? sizes=None) -> Tensor",
        TORCH_BOX(&boxed_all_gather)},
       {"reduce_scatter",
-       "(Tensor x, str group_name, *, int scatter_dim=0, int[]? sizes=None) -> Tensor",
+       "(Tensor x, str group_name, *, int scatter_dim=0, SymInt[]? sizes=None) -> Tensor",
        TORCH_BOX(&boxed_reduce_scatter)},
       // Size gather_dim of `like` is the gathered one, split as gemm_rs splits it.
       {"_ag_gemm_like",

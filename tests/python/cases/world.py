@@ -4,8 +4,8 @@ import torch
 import torch.distributed as dist
 
 MODULES = ("ops", "memory", "pool_functions", "pools", "grads", "groups", "opchecks", "compiled",
-           "compiled_left", "compiled_plans", "compat", "fits", "layers", "megatron", "styles", "kinds", "second", "ordinary",
-           "wrong", "gpu", "gpu_wrong")
+           "compiled_calls", "compiled_left", "compiled_plans", "compiled_sizes", "compat", "fits",
+           "layers", "megatron", "styles", "kinds", "second", "ordinary", "wrong", "gpu", "gpu_wrong")
 CASES = {}
 BOTH = ("cpu", "cuda")
 GPU = ("cuda",)

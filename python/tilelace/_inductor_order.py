@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Inductor runs the ops in their graph's order.
+
+Its scheduler moves what does not depend on each other to where memory is saved: elsewhere on ranks
+whose graphs differ. Effect tokens do not hold it in torch 2.11, nor has it any for what
+`tilelace.inductor` makes.
+"""
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+
+# Of a graph that is being lowered: the buffer of its latest call.
+_latest: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+
+
+def _in_order(op: torch._ops.OpOverload) -> Callable[..., Any]:
+    from torch._inductor import ir, lowering
+    from torch._inductor.virtualized import V
+
+    fallback = lowering.fallback_handler(op)
+
+    def lower(*args: Any, **kwargs: Any) -> Any:
+        graph = V.graph
+        first = len(graph.operations)
+        result = fallback(*args, **kwargs)
+        # Before it there may be what computes its arguments, behind it are its results.
+        made = next(o for o in graph.operations[first:] if isinstance(o, ir.FallbackKernel))
+        if graph in _latest:
+            graph.additional_buffer_deps[made.get_operation_name()].add(_latest[graph])
+        _latest[graph] = made.get_name()
+        return result
+
+    return lower
+
+
+def keep(ops: Sequence[torch._ops.OpOverload]) -> None:
+    """Once Inductor is there: it takes seconds to import, and the first compiled graph does."""
+    lowering = sys.modules.get("torch._inductor.lowering")
+    if lowering is None or ops[0] in lowering.lowerings:
+        return
+    for op in ops:
+        lowering.register_lowering(op, type_promotion_kind=None)(_in_order(op))
