@@ -13,7 +13,10 @@ inline Hook hook = nullptr;
 inline bool poison_slots = false;
 constexpr int kPoison = 0xff;
 
-/// All points, in the order in which a call meets them.
+/// What a prepare does for each problem.
+inline constexpr const char* kPrepared = "prepare.problem";
+
+/// All points of a call, in the order in which it meets them.
 inline constexpr const char* kNames[] = {
     "call.enter",          "copy.before_header",   "copy.before_wait",     "copy.before_data",
     "copy.before_flag",    "compute.before_wait",  "compute.after_wait",   "compute.before_product",

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prepares beside calls and beside each other: what stays, and who is told.
+#include <atomic>
+#include <string_view>
+
+#include "core/points.h"
 #include "ops_usage_helpers.h"
 
 namespace tilelace::usage {
@@ -13,6 +17,30 @@ TEST(OpsPrepare, WhatIsPreparedBesideStaysPrepared) {
   });
   EXPECT_EQ(texts, Texts{});
   world.expect_intact();
+}
+
+std::atomic<int> prepared{0};
+
+void count(const char* point, int) {
+  if (std::string_view(point) == points::kPrepared) ++prepared;
+}
+
+TEST(OpsPrepare, ANewProblemCostsItselfHoweverManyCameBefore) {
+  constexpr int kProblems = 100;
+  World world;
+  prepared = 0;
+  points::hook = count;
+  const auto texts = on_ranks([&](int r) {
+    for (int i = 0; i < kProblems; ++i) {
+      Preparation p = world.ranks[r].preparations().front();
+      p.weights.clear();
+      p.problem.k = 8 + 4 * i;
+      world.members[r].prepare_more({&p, 1});
+    }
+  });
+  points::hook = nullptr;
+  EXPECT_EQ(texts, Texts{});
+  EXPECT_EQ(prepared, kProblems * kRanks);
 }
 
 TEST(OpsPrepare, RanksThatPrepareAnewAndBesideAreToldBoth) {

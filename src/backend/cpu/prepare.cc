@@ -10,6 +10,7 @@
 #include "backend/prepared_calls.h"
 #include "comm/std_atomics.h"
 #include "core/check.h"
+#include "core/points.h"
 #include "plan/candidates.h"
 
 namespace tilelace::cpu {
@@ -45,6 +46,7 @@ void Engine::agree_on(std::span<const PreparedCall> calls, Before before,
 Engine::Room Engine::room_of(std::span<const PreparedCall> calls, const Room& before) const {
   Room room = before;
   for (const auto& c : calls) {
+    points::pass(points::kPrepared, group_.rank());
     for_each_size(c, machine_, [&](const Problem& p, const Plan& plan) {
       const auto layout = plan::slot_layout(p, plan);
       room.flags = std::max(room.flags, layout.flag_bytes());
