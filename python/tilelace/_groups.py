@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import atexit
-import itertools
 import json
 import os
 import re
-import shutil
-import tempfile
+import threading
 import weakref
+from collections import defaultdict
+from collections.abc import Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
 import torch
@@ -20,6 +19,8 @@ from torch.distributed import distributed_c10d as c10d
 
 from ._errors import Error, call, usage
 from ._library import has_cuda  # (registers the ops, too)
+from ._meeting import Meeting
+from ._notes import LAST_NOTE_S, Place, process, within
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -27,17 +28,37 @@ if TYPE_CHECKING:
 Group = Union[str, "dist.ProcessGroup", "DeviceMesh", "tuple[DeviceMesh, Union[int, str]]", None]
 
 DEFAULT_TIMEOUT_S = 300.0
-_DEFAULTS = {"timeout": DEFAULT_TIMEOUT_S, "workers": 0, "max_workers": 0}
+DEVICES = ("cuda", "cpu")
 
+
+class _Known:
+    """What this process remembers of a group, for as long as the group's object lives."""
+
+    def __init__(self) -> None:
+        self.settings: dict[str, Any] | None = None  # that all members last agreed on
+        self.told: set[str] = set()  # attempts whose failure was raised here
+        self.joining: dict[str, threading.Lock] = defaultdict(threading.Lock)  # by device
+
+
+_of_groups: weakref.WeakKeyDictionary[Any, _Known] = weakref.WeakKeyDictionary()
 _joined: dict[tuple[str, str], weakref.ref[Any]] = {}
-_settings: dict[str, dict[str, Any]] = {}
-_joins: dict[tuple[str, str], itertools.count[int]] = {}
+_indices: dict[tuple[str, str], int] = {}  # of the GPUs that groups joined with
+# Default groups whose members know this process.
+_shown: weakref.WeakSet[Any] = weakref.WeakSet()
+# Groups that were there before this process was forked from `_parent`.
+_forked: weakref.WeakSet[Any] = weakref.WeakSet()
+_parent = 0
 # Of groups that are gone. Their communicators end at a quiet time: whoever collects garbage may be
 # in the middle of a graph's capture, or in a call.
 _gone: list[tuple[str, str]] = []
 
 
+def _known(pg: dist.ProcessGroup) -> _Known:
+    return _of_groups.setdefault(pg, _Known())
+
+
 def _group_of(group: Group) -> dist.ProcessGroup:
+    _show()
     if not dist.is_available() or not dist.is_initialized():
         raise usage(
             "group: got no process group, expected torch.distributed.init_process_group before"
@@ -86,21 +107,35 @@ def _live(name: str) -> dist.ProcessGroup | None:
         return None
 
 
-def ensure(name: str, device: str) -> None:
-    """Joins where that was not done yet. Collective then."""
+def _is_joined(group: dist.ProcessGroup | None, name: str, device: str) -> bool:
+    known = _joined.get((name, device))
+    return group is not None and known is not None and known() is group
+
+
+def ensure(name: str, device: str, index: int = -1) -> None:
+    """Joins where that was not done yet, with the GPU of this index. Collective then."""
     name = plain(name)
     _leave_gone()
     group = _live(name)
-    known = _joined.get((name, device))
-    if group is not None and known is not None and known() is group:
+    if _is_joined(group, name, device):
         return
-    if known is not None:
+    if (name, device) in _joined:
         leave(name, device)
     if group is None:
         raise usage(
             f'group "{name}": got one that was destroyed or never made, expected one that exists'
         )
-    _join(group, device)
+    _require_own(group)
+    with _known(group).joining[device]:
+        if not _is_joined(group, name, device):  # by another thread meanwhile
+            defaults = {"timeout": DEFAULT_TIMEOUT_S, "workers": 0, "max_workers": 0}
+            _join(group, device, _known(group).settings or defaults, index)
+
+
+def _require_own(pg: dist.ProcessGroup) -> None:
+    if pg in _forked:
+        raise usage(f'group "{pg.group_name}": got a call in process {os.getpid()}, forked from '
+                    f"{_parent} after the group was made, expected one in the process that made it")
 
 
 def join(
@@ -113,26 +148,50 @@ def join(
 ) -> str:
     """Makes the communicator of a group, over the group's store; returns the group's name.
 
-    Optional: a group's first call does it with these defaults, for its tensors' device. `device`:
-    "cpu" or "cuda", by default that of the group's backend. `timeout`: bound of every wait, a
-    timedelta or seconds, equal on every rank. `workers`: threads of a CPU rank, 0: cores / ranks.
+    Optional: a group's first call does it with these defaults, for its tensors' device; after
+    `leave`, with the settings that all ranks joined with last. `device`: "cpu" or "cuda", by default
+    that of the group's backend; "cuda:1" also says which GPU, else it is the group's own (device_id
+    of init_process_group) or the current one. `timeout`: bound of every wait, a timedelta or seconds,
+    equal on every rank; a rank that has not called yet is waited for as long. `workers`: threads of a
+    CPU rank, 0: cores / ranks.
     `max_workers`: multiprocessors that the group's calls may take of each GPU, 0: all. Where kernels
     that wait for peers may be on a GPU at the same time, another group's on another stream or
     NCCL's, all of them need places beside each other (docs/pytorch.md, "Beside other collectives").
-    Collective. Errors: usage (ranks of several hosts, ranks that pass other values, a group with a
-    backend for CPU and another for GPUs and no `device`), system, peer, timeout.
+    Collective. Where one rank cannot join, none does, and all raise its cause; they may try again,
+    in the same group. Errors: usage (ranks of several hosts, ranks that pass other values, a group
+    with a backend for CPU and another for GPUs and no `device`), system, peer, timeout.
     """
     pg = _group_of(group)
+    _require_own(pg)
     _leave_gone()
-    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
-    kind = torch.device(device).type if device is not None else default_device("join", pg)
+    if isinstance(timeout, timedelta):
+        timeout = timeout.total_seconds()
+    settings = {"timeout": timeout, "workers": workers, "max_workers": max_workers}
+    try:
+        kind, index = _join_device(pg, device)
+    except Error as error:
+        _tell(pg, DEVICES, error)
+        raise
     name = pg.group_name
-    known = _joined.get((name, kind))
-    if known is not None and known() is pg:
-        raise usage(f'join: group "{name}": got one that joined for {kind} tensors, expected not')
-    _settings[name] = {"timeout": seconds, "workers": workers, "max_workers": max_workers}
-    _join(pg, kind)
+    with _known(pg).joining[kind]:
+        if _is_joined(pg, name, kind):
+            error = usage(f'join: group "{name}": got one that joined for {kind} tensors, expected not')
+            _tell(pg, (kind,), error)
+            raise error
+        _join(pg, kind, settings, index)
     return name
+
+
+def _join_device(pg: dist.ProcessGroup, device: str | torch.device | None) -> tuple[str, int]:
+    if device is None:
+        return default_device("join", pg), -1
+    try:
+        asked = torch.device(device)
+    except (RuntimeError, TypeError):
+        raise usage(f"join: device: got {device!r}, expected cpu or cuda") from None
+    if asked.type not in DEVICES:
+        raise usage(f"join: device: got {asked}, expected cpu or cuda")
+    return asked.type, -1 if asked.index is None else asked.index
 
 
 def device_of(name: str) -> str:
@@ -143,14 +202,13 @@ def device_of(name: str) -> str:
 
 def _joined_for(name: str) -> str | None:
     """GPUs first."""
-    return next((kind for kind in ("cuda", "cpu") if (name, kind) in _joined), None)
+    return next((kind for kind in DEVICES if (name, kind) in _joined), None)
 
 
 def default_device(what: str, pg: dist.ProcessGroup) -> str:
     """The device that a group joined for or else has a backend for. Errors: usage (two of them)."""
     name = pg.group_name
-    known = [(kind, _joined.get((name, kind))) for kind in ("cuda", "cpu")]
-    kinds = [kind for kind, ref in known if ref is not None and ref() is pg]
+    kinds = [kind for kind in DEVICES if _is_joined(pg, name, kind)]
     if len(kinds) == 1:
         return kinds[0]
     if torch.cuda.is_available() and has_cuda():
@@ -168,59 +226,102 @@ def _device_of(pg: dist.ProcessGroup) -> str:
     return "cuda" if "cuda" in types and "cpu" not in types else "cpu"
 
 
-def _host() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+def _index_of(pg: dist.ProcessGroup, device: str, index: int) -> int:
+    """The GPU to join with: the tensors' own, else the group's, else the current one. -1: CPU ranks."""
+    if device != "cuda":
+        return -1
+    if index >= 0:
+        return index
+    bound = getattr(pg, "bound_device_id", None)
+    return torch.cuda.current_device() if bound is None or bound.index is None else bound.index
 
 
-def _meet(pg: dist.ProcessGroup, device: str, mine: dict[str, Any]) -> list[dict[str, Any]]:
-    """Every rank's settings, by rank, through the store."""
-    store = c10d._get_process_group_store(pg)
-    rank, ranks = pg.rank(), pg.size()
-    number = next(_joins.setdefault((pg.group_name, device), itertools.count()))
-    keys = [f"tilelace/{pg.group_name}/{device}/{number}/{r}" for r in range(ranks)]
-    store.set(keys[rank], json.dumps(mine))
-    for peer, key in enumerate(keys):
-        try:
-            store.wait([key], timedelta(seconds=mine["timeout"]))
-        except Exception as error:
-            raise Error(
-                "timeout",
-                f'join: group "{pg.group_name}": rank {rank} waited {mine["timeout"]:g} s for rank '
-                f"{peer}: got nothing from it, expected it to join ({type(error).__name__})",
-            ) from None
-    return [json.loads(store.get(key)) for key in keys]
-
-
-def _check_same(name: str, all_ranks: list[dict[str, Any]]) -> None:
-    """On every rank alike, so that every rank raises."""
-    first = all_ranks[0]
-    for what in ("host", *_DEFAULTS):
-        for rank, other in enumerate(all_ranks):
-            if other[what] != first[what]:
-                raise usage(
-                    f'join: group "{name}": {what}: got {other[what]} on rank {rank} and '
-                    f"{first[what]} on rank 0, expected the same on every rank"
-                )
-
-
-def _join(pg: dist.ProcessGroup, device: str) -> None:
-    name, rank = pg.group_name, pg.rank()
-    settings = _settings.get(name, _DEFAULTS)
-    directory = tempfile.mkdtemp(prefix="tilelace-") if rank == 0 else ""
+def _place_of(pg: dist.ProcessGroup, device: str) -> Place:
     try:
-        mine = {"host": _host(), "directory": directory, **settings}
-        everyone = _meet(pg, device, mine)
-        _check_same(name, everyone)
-        index = torch.cuda.current_device() if device == "cuda" else -1
-        call(
-            torch.ops.tilelace._join, name, device, rank, pg.size(), everyone[0]["directory"],
-            settings["timeout"], settings["workers"], settings["max_workers"], index,
-        )
-    finally:
-        if directory:
-            shutil.rmtree(directory, ignore_errors=True)
+        store = c10d._get_process_group_store(pg)
+        members = dist.get_process_group_ranks(pg)
+    except (KeyError, ValueError):
+        raise usage(f'group "{pg.group_name}": got one without a store, expected one that '
+                    "torch.distributed made") from None
+    return Place(store, [f"tilelace/{pg.group_name}/{device}/{r}" for r in range(pg.size())],
+                 c10d._get_default_store(), [f"tilelace/shown/{r}" for r in members])
+
+
+def _show() -> None:
+    """Lets members of all groups see when this process ends, also before it first joins."""
+    if not dist.is_available() or not dist.is_initialized():
+        return
+    pg = c10d._get_default_group()
+    if pg in _shown or pg in _forked or pg.size() == 1:
+        return
+    _shown.add(pg)
+    store, key = c10d._get_default_store(), f"tilelace/shown/{pg.rank()}"
+    threading.Thread(target=within, daemon=True, name="tilelace-shows", args=(
+        LAST_NOTE_S, lambda: store.set(key, json.dumps(process())))).start()
+
+
+def _check(name: str, settings: dict[str, Any]) -> None:
+    timeout = settings["timeout"]
+    if not isinstance(timeout, (int, float)) or not 0 < timeout <= 86400:
+        raise usage(f'join: group "{name}": timeout: got {timeout!r}, expected seconds, more than 0 and '
+                    "at most 86400, or a timedelta")
+    settings["timeout"] = float(timeout)
+    for what in ("workers", "max_workers"):
+        if not isinstance(settings[what], int):
+            raise usage(f'join: group "{name}": {what}: got {settings[what]!r}, expected a whole number')
+
+
+def _join(pg: dist.ProcessGroup, device: str, settings: dict[str, Any], index: int) -> None:
+    """One attempt. What goes wrong here all members are told, whatever it is."""
+    name, known = pg.group_name, _known(pg)
+    meeting = Meeting(name, pg.rank(), _place_of(pg, device), known.told)
+    try:
+        _check(name, settings)
+        index = _index_of(pg, device, index)
+        sockets = meeting.run(settings)
+        known.settings = settings  # all have these
+        torch.ops.tilelace._leave(name, device)  # of a parent, in a fork
+        try:
+            call(torch.ops.tilelace._join, name, device, pg.rank(), sockets, settings["timeout"],
+                 settings["workers"], settings["max_workers"], index)
+        except Error as error:
+            raise meeting.behind(error) from None
+    except BaseException as error:
+        meeting.fail(error)
+        if isinstance(error, Error) or not isinstance(error, Exception):
+            raise
+        raise Error("system", f'join: group "{name}": rank {pg.rank()} could not join: '
+                    f"{type(error).__name__}: {error}") from error
+    meeting.succeed()
     _joined[(name, device)] = weakref.ref(pg)
+    _indices[(name, device)] = index
     weakref.finalize(pg, _group_gone, name, device, os.getpid()).atexit = False
+
+
+def _tell(pg: dist.ProcessGroup, devices: Sequence[str], error: BaseException) -> None:
+    """Tells members that wait for this one to join that it will not."""
+    for device in devices:
+        Meeting(pg.group_name, pg.rank(), _place_of(pg, device), _known(pg).told).fail(error, joined=True)
+
+
+def tell_failed(name: str, device: str, error: Error) -> None:
+    """A call of a group that had joined has failed: some may have left, and wait to join again."""
+    pg = _live(plain(name))
+    if error.kind != "usage" and pg is not None and pg not in _forked:
+        _tell(pg, (device,), error)
+
+
+def _after_fork() -> None:
+    """In the child: groups are the parent's, and so are the connections of their stores."""
+    global _parent
+    _parent = os.getppid()
+    if dist.is_available():
+        _forked.update(c10d._world.pg_map)
+    for known in (_joined, _gone, _indices, _of_groups):
+        known.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _group_gone(name: str, device: str, process: int) -> None:
@@ -266,7 +367,7 @@ def synchronize(group: Group = None, stream: torch.cuda.Stream | None = None) ->
     """
     name = plain(group_name(group))
     if (name, "cuda") in _joined:
-        handle = (stream or torch.cuda.current_stream()).cuda_stream
+        handle = (stream or torch.cuda.current_stream(_indices[(name, "cuda")])).cuda_stream
         call(torch.ops.tilelace._synchronize, name, "cuda", handle)
 
 
@@ -348,3 +449,6 @@ def _leave_all() -> None:
     _joined.clear()
     _gone.clear()
     torch.ops.tilelace._leave_all()
+
+
+_show()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from . import _groups
-from ._errors import call, usage
+from ._errors import Error, call, usage
 
 LIB = torch.library.Library("tilelace", "IMPL")
 
@@ -30,7 +30,11 @@ def _cpu_kernel(name: str) -> Any:
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         _groups.ensure(args[place], "cpu")
-        return call(op, *args, **kwargs)
+        try:
+            return call(op, *args, **kwargs)
+        except Error as error:
+            _groups.tell_failed(args[place], "cpu", error)
+            raise
 
     return kernel
 

@@ -48,7 +48,7 @@ def _name(group: Group, x: Tensor) -> str:
         return _qualified(group)
     name = group if isinstance(group, str) else _groups.group_name(group)
     if isinstance(x, Tensor) and x.is_cuda:
-        _groups.ensure(name, "cuda")
+        _groups.ensure(name, "cuda", x.device.index)
     return name
 
 

@@ -139,8 +139,8 @@ void SocketMesh::wait(const Transfer& transfer, std::span<const Post> posts,
   }
   if (deadline.passed())
     throw Failure(ErrorKind::timeout, missing.front(),
-                  fmt::format("{}: {} did not come within {} s, expected every rank", transfer.op,
-                              ranks_text(missing), deadline.seconds()));
+                  fmt::format("{}: {} did not come within {:.3g} s, expected every rank",
+                              transfer.op, ranks_text(missing), deadline.waited_s()));
   poll(polls.data(), polls.size(), deadline.slice_ms());
 }
 
