@@ -37,6 +37,7 @@ class _Known:
     def __init__(self) -> None:
         self.settings: dict[str, Any] | None = None  # that all members last agreed on
         self.told: set[str] = set()  # attempts whose failure was raised here
+        self.failed: set[str] = set()  # devices of communicators whose failure peers were told
         self.joining: dict[str, threading.Lock] = defaultdict(threading.Lock)  # by device
 
 
@@ -280,7 +281,8 @@ def _join(pg: dist.ProcessGroup, device: str, settings: dict[str, Any], index: i
         index = _index_of(pg, device, index)
         sockets = meeting.run(settings)
         known.settings = settings  # all have these
-        torch.ops.tilelace._leave(name, device)  # of a parent, in a fork
+        _joined.pop((name, device), None)  # of a group that had this name, or of a parent
+        torch.ops.tilelace._leave(name, device)
         try:
             call(torch.ops.tilelace._join, name, device, pg.rank(), sockets, settings["timeout"],
                  settings["workers"], settings["max_workers"], index)
@@ -301,6 +303,7 @@ def _join(pg: dist.ProcessGroup, device: str, settings: dict[str, Any], index: i
 def _tell(pg: dist.ProcessGroup, devices: Sequence[str], error: BaseException) -> None:
     """Tells members that wait for this one to join that it will not."""
     for device in devices:
+        _known(pg).failed.add(device)
         Meeting(pg.group_name, pg.rank(), _place_of(pg, device), _known(pg).told).fail(error, joined=True)
 
 
@@ -354,8 +357,11 @@ def leave(group: Group = None, device: str | torch.device | None = None) -> None
     _leave_gone()
     for key in list(_joined):
         if key[0] == name and (device is None or key[1] == torch.device(device).type):
-            del _joined[key]
+            pg = _joined.pop(key)()
             torch.ops.tilelace._leave(*key)
+            if pg is not None and pg is _live(name) and key[1] in _known(pg).failed:
+                _known(pg).failed.remove(key[1])
+                Meeting(name, pg.rank(), _place_of(pg, key[1]), set()).left()
 
 
 def synchronize(group: Group = None, stream: torch.cuda.Stream | None = None) -> None:
@@ -368,7 +374,11 @@ def synchronize(group: Group = None, stream: torch.cuda.Stream | None = None) ->
     name = plain(group_name(group))
     if (name, "cuda") in _joined:
         handle = (stream or torch.cuda.current_stream(_indices[(name, "cuda")])).cuda_stream
-        call(torch.ops.tilelace._synchronize, name, "cuda", handle)
+        try:
+            call(torch.ops.tilelace._synchronize, name, "cuda", handle)
+        except Error as error:
+            tell_failed(name, "cuda", error)
+            raise
 
 
 def _device(name: str, device: str | torch.device | None) -> str:

@@ -16,7 +16,7 @@ from . import _notes
 from ._errors import Error, usage
 from ._notes import Board, Note, Place, now
 
-# For how long a failure from before this attempt may still be followed by a new try.
+# For how long a failure from before this attempt, or of a call, may still be followed by a new try.
 RETRY_S = 1.0
 # For how long the cause is looked for when a peer goes without a word.
 CAUSE_S = 1.0
@@ -89,6 +89,7 @@ class Meeting:
         self._strangers: list[socket.socket] = []
         self._lost: dict[int, tuple[str, float]] = {}  # lines that ended without a word
         self._listener: socket.socket | None = None
+        self._spare = -1  # given up where none is left to tell so: a FileStore opens its file
         self._board: Board | None = None
 
     # What the group does with an attempt.
@@ -98,6 +99,7 @@ class Meeting:
         self._mine["settings"], self._bound_s = settings, settings["timeout"]
         if self.ranks == 1:
             return [-1]
+        self._spare = os.open(os.devnull, os.O_RDONLY)
         self._listener = _socket()
         self._listener.bind("\0" + self._mine["address"])
         self._listener.listen(2 * self.ranks)
@@ -125,6 +127,7 @@ class Meeting:
             cause = {"rank": self.rank, "kind": error.kind if isinstance(error, Error) else "system",
                      "text": self._without_name(error), "attempts": []}
         cause["attempts"].append(self.id)
+        self._close_spare()
         for line in self._lines.values():
             self._send(line.sock, {"failed": cause})
         note = {"state": "failed", "id": self.id, "at": now(), "ranks": self.ranks, "cause": cause,
@@ -323,10 +326,12 @@ class Meeting:
     def _judge_note(self, peer: int, note: Note) -> None:
         dead = _notes.is_dead(note["process"], self._process)
         if note["state"] == "failed":
-            cause = note["cause"]
-            late = not note["joined"] and cause["kind"] != "timeout"
-            late = late and (dead or self._waited() > RETRY_S)
-            if self._told.isdisjoint(cause["attempts"]) and (late or note["at"] >= self.begin):
+            cause, before = note["cause"], note["at"] < self.begin
+            # Whoever gave up on members that had not called is back when it calls again.
+            news = self._told.isdisjoint(cause["attempts"]) and (
+                note["joined"] or not before or cause["kind"] != "timeout")
+            now_or_later = 0 if dead or not (before or note["joined"]) else RETRY_S
+            if news and now() - max(note["at"], self.begin) >= now_or_later:
                 raise self._of(cause)
         if dead:
             self._ended(peer)
@@ -370,7 +375,19 @@ class Meeting:
                 poll.register(line.pidfd, select.POLLIN)
         poll.poll(max(1.0, min(left * 1000, _SLICE_MS)))
 
+    def left(self) -> None:
+        """After a failure that was told: this member can join again."""
+        note = self._mine | {"state": "left"}
+        _notes.within(_notes.LAST_NOTE_S, lambda: self._place.store.set(
+            self._place.keys[self.rank], json.dumps(note)))
+
+    def _close_spare(self) -> None:
+        if self._spare >= 0:
+            os.close(self._spare)
+        self._spare = -1
+
     def _close(self) -> None:
+        self._close_spare()
         if self._listener is not None:
             try:
                 self._listener.shutdown(socket.SHUT_RDWR)  # also where a fork has a copy

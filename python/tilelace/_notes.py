@@ -128,6 +128,8 @@ class Board:
         self._last = last
         self._ending.set()
         self._thread.join(LAST_NOTE_S)
+        if self.error is not None and last is not None:  # no descriptor left, and now there may be one
+            within(LAST_NOTE_S, lambda: self._put(last))
 
     def _put(self, note: Note) -> None:
         self._place.store.set(self._place.keys[self._rank], json.dumps(note))

@@ -85,6 +85,8 @@ def _run(
     except (AttributeError, RuntimeError, TypeError) as error:
         ours = error_of(error)
         if isinstance(ours, Error):
+            if args[0].is_cuda:  # (on CPU the kernel has)
+                _groups.tell_failed(next(a for a in args if isinstance(a, str)), "cuda", ours)
             raise ours from None
         # What the dispatcher could not make a call of, the peers are told.
         if wrong := _arguments.what_is_wrong(op, args, outs, settings):
