@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import atexit
-import json
+import contextlib
+import operator
 import os
-import re
 import threading
 import weakref
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Union
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -20,12 +20,9 @@ from torch.distributed import distributed_c10d as c10d
 from ._errors import Error, call, usage
 from ._library import has_cuda  # (registers the ops, too)
 from ._meeting import Meeting
-from ._notes import LAST_NOTE_S, Place, process, within
-
-if TYPE_CHECKING:
-    from torch.distributed.device_mesh import DeviceMesh
-
-Group = Union[str, "dist.ProcessGroup", "DeviceMesh", "tuple[DeviceMesh, Union[int, str]]", None]
+from ._names import (  # noqa: F401  (the rest of the package has them from here)
+    Group, _group_of, _live, group_name, is_forked, plain, qualified, require_own, size_and_rank)
+from ._notes import Order, Place
 
 DEFAULT_TIMEOUT_S = 300.0
 DEVICES = ("cuda", "cpu")
@@ -39,16 +36,12 @@ class _Known:
         self.told: set[str] = set()  # attempts whose failure was raised here
         self.failed: set[str] = set()  # devices of communicators whose failure peers were told
         self.joining: dict[str, threading.Lock] = defaultdict(threading.Lock)  # by device
+        self.notes: dict[str, Order] = defaultdict(Order)  # by device
 
 
 _of_groups: weakref.WeakKeyDictionary[Any, _Known] = weakref.WeakKeyDictionary()
 _joined: dict[tuple[str, str], weakref.ref[Any]] = {}
 _indices: dict[tuple[str, str], int] = {}  # of the GPUs that groups joined with
-# Default groups whose members know this process.
-_shown: weakref.WeakSet[Any] = weakref.WeakSet()
-# Groups that were there before this process was forked from `_parent`.
-_forked: weakref.WeakSet[Any] = weakref.WeakSet()
-_parent = 0
 # Of groups that are gone. Their communicators end at a quiet time: whoever collects garbage may be
 # in the middle of a graph's capture, or in a call.
 _gone: list[tuple[str, str]] = []
@@ -56,56 +49,6 @@ _gone: list[tuple[str, str]] = []
 
 def _known(pg: dist.ProcessGroup) -> _Known:
     return _of_groups.setdefault(pg, _Known())
-
-
-def _group_of(group: Group) -> dist.ProcessGroup:
-    _show()
-    if not dist.is_available() or not dist.is_initialized():
-        raise usage(
-            "group: got no process group, expected torch.distributed.init_process_group before"
-        )
-    if group is None:
-        return c10d._get_default_group()
-    if isinstance(group, str):
-        try:
-            return c10d._resolve_process_group(group)
-        except (RuntimeError, ValueError, KeyError):
-            raise usage(
-                f'group: got the name "{group}", expected that of a process group that exists'
-            ) from None
-    if isinstance(group, dist.ProcessGroup):
-        return group
-    from torch.distributed.device_mesh import DeviceMesh  # takes longer than the rest
-
-    if isinstance(group, DeviceMesh):
-        if group.ndim != 1:
-            raise usage(
-                f"group: got a device mesh of {group.ndim} dimensions, "
-                "expected one of 1 (mesh[name]) or (mesh, dimension)"
-            )
-        return group.get_group()
-    if isinstance(group, tuple) and len(group) == 2 and isinstance(group[0], DeviceMesh):
-        return group[0].get_group(group[1])
-    if group is dist.GroupMember.NON_GROUP_MEMBER:
-        raise usage("group: got one that this rank is no member of, expected one of its own")
-    raise usage(
-        f"group: got {type(group).__name__}, expected a ProcessGroup, its name, "
-        "a DeviceMesh of one dimension or (DeviceMesh, dimension)"
-    )
-
-
-def group_name(group: Group = None) -> str:
-    """The name that the ops take. None: the default group. Local. Errors: usage."""
-    if isinstance(group, str):
-        return group
-    return str(_group_of(group).group_name)
-
-
-def _live(name: str) -> dist.ProcessGroup | None:
-    try:
-        return c10d._resolve_process_group(name)
-    except (RuntimeError, ValueError, KeyError):
-        return None
 
 
 def _is_joined(group: dist.ProcessGroup | None, name: str, device: str) -> bool:
@@ -126,17 +69,11 @@ def ensure(name: str, device: str, index: int = -1) -> None:
         raise usage(
             f'group "{name}": got one that was destroyed or never made, expected one that exists'
         )
-    _require_own(group)
+    require_own(group)
     with _known(group).joining[device]:
         if not _is_joined(group, name, device):  # by another thread meanwhile
             defaults = {"timeout": DEFAULT_TIMEOUT_S, "workers": 0, "max_workers": 0}
             _join(group, device, _known(group).settings or defaults, index)
-
-
-def _require_own(pg: dist.ProcessGroup) -> None:
-    if pg in _forked:
-        raise usage(f'group "{pg.group_name}": got a call in process {os.getpid()}, forked from '
-                    f"{_parent} after the group was made, expected one in the process that made it")
 
 
 def join(
@@ -163,7 +100,7 @@ def join(
     with a backend for CPU and another for GPUs and no `device`), system, peer, timeout.
     """
     pg = _group_of(group)
-    _require_own(pg)
+    require_own(pg)
     _leave_gone()
     if isinstance(timeout, timedelta):
         timeout = timeout.total_seconds()
@@ -175,11 +112,14 @@ def join(
         raise
     name = pg.group_name
     with _known(pg).joining[kind]:
-        if _is_joined(pg, name, kind):
-            error = usage(f'join: group "{name}": got one that joined for {kind} tensors, expected not')
-            _tell(pg, (kind,), error)
-            raise error
-        _join(pg, kind, settings, index)
+        if not _is_joined(pg, name, kind):
+            _join(pg, kind, settings, index)
+            return name
+    try:
+        raise usage(f'join: group "{name}": got one that joined for {kind} tensors, expected not')
+    except Error as error:
+        _tell(pg, (kind,), error)
+        raise
     return name
 
 
@@ -192,7 +132,7 @@ def _join_device(pg: dist.ProcessGroup, device: str | torch.device | None) -> tu
         raise usage(f"join: device: got {device!r}, expected cpu or cuda") from None
     if asked.type not in DEVICES:
         raise usage(f"join: device: got {asked}, expected cpu or cuda")
-    return asked.type, -1 if asked.index is None else asked.index
+    return asked.type, index_in(asked) if asked.type == "cuda" else -1
 
 
 def device_of(name: str) -> str:
@@ -227,6 +167,22 @@ def _device_of(pg: dist.ProcessGroup) -> str:
     return "cuda" if "cuda" in types and "cpu" not in types else "cpu"
 
 
+def index_in(device: str | torch.device | None) -> int:
+    """1 of "cuda:1"; -1: it names none."""
+    index = None if device is None else torch.device(device).index
+    return -1 if index is None else index
+
+
+def gpu_of(name: str) -> int:
+    """The index that a group joined with."""
+    return _indices[(plain(name), "cuda")]
+
+
+def joined_gpus() -> list[int]:
+    """Those that groups joined with, also those that have left: tensors outlive that."""
+    return [index for (_, kind), index in _indices.items() if kind == "cuda"]
+
+
 def _index_of(pg: dist.ProcessGroup, device: str, index: int) -> int:
     """The GPU to join with: the tensors' own, else the group's, else the current one. -1: CPU ranks."""
     if device != "cuda":
@@ -245,20 +201,8 @@ def _place_of(pg: dist.ProcessGroup, device: str) -> Place:
         raise usage(f'group "{pg.group_name}": got one without a store, expected one that '
                     "torch.distributed made") from None
     return Place(store, [f"tilelace/{pg.group_name}/{device}/{r}" for r in range(pg.size())],
-                 c10d._get_default_store(), [f"tilelace/shown/{r}" for r in members])
-
-
-def _show() -> None:
-    """Lets members of all groups see when this process ends, also before it first joins."""
-    if not dist.is_available() or not dist.is_initialized():
-        return
-    pg = c10d._get_default_group()
-    if pg in _shown or pg in _forked or pg.size() == 1:
-        return
-    _shown.add(pg)
-    store, key = c10d._get_default_store(), f"tilelace/shown/{pg.rank()}"
-    threading.Thread(target=within, daemon=True, name="tilelace-shows", args=(
-        LAST_NOTE_S, lambda: store.set(key, json.dumps(process())))).start()
+                 c10d._get_default_store(), [f"tilelace/shown/{r}" for r in members],
+                 _known(pg).notes[device])
 
 
 def _check(name: str, settings: dict[str, Any]) -> None:
@@ -268,8 +212,11 @@ def _check(name: str, settings: dict[str, Any]) -> None:
                     "at most 86400, or a timedelta")
     settings["timeout"] = float(timeout)
     for what in ("workers", "max_workers"):
-        if not isinstance(settings[what], int):
-            raise usage(f'join: group "{name}": {what}: got {settings[what]!r}, expected a whole number')
+        try:
+            settings[what] = operator.index(settings[what])
+        except TypeError:
+            raise usage(f'join: group "{name}": {what}: got {settings[what]!r}, '
+                        "expected a whole number") from None
 
 
 def _join(pg: dist.ProcessGroup, device: str, settings: dict[str, Any], index: int) -> None:
@@ -289,6 +236,7 @@ def _join(pg: dist.ProcessGroup, device: str, settings: dict[str, Any], index: i
         except Error as error:
             raise meeting.behind(error) from None
     except BaseException as error:
+        torch.ops.tilelace._leave(name, device)  # where only this thread was stopped
         meeting.fail(error)
         if isinstance(error, Error) or not isinstance(error, Exception):
             raise
@@ -304,22 +252,20 @@ def _tell(pg: dist.ProcessGroup, devices: Sequence[str], error: BaseException) -
     """Tells members that wait for this one to join that it will not."""
     for device in devices:
         _known(pg).failed.add(device)
-        Meeting(pg.group_name, pg.rank(), _place_of(pg, device), _known(pg).told).fail(error, joined=True)
+        with contextlib.suppress(Error):  # no store: nobody waits
+            place = _place_of(pg, device)
+            Meeting(pg.group_name, pg.rank(), place, _known(pg).told).fail(error, joined=True)
 
 
 def tell_failed(name: str, device: str, error: Error) -> None:
     """A call of a group that had joined has failed: some may have left, and wait to join again."""
     pg = _live(plain(name))
-    if error.kind != "usage" and pg is not None and pg not in _forked:
+    if error.kind != "usage" and pg is not None and not is_forked(pg):
         _tell(pg, (device,), error)
 
 
 def _after_fork() -> None:
-    """In the child: groups are the parent's, and so are the connections of their stores."""
-    global _parent
-    _parent = os.getppid()
-    if dist.is_available():
-        _forked.update(c10d._world.pg_map)
+    """In the child: what was joined is the parent's."""
     for known in (_joined, _gone, _indices, _of_groups):
         known.clear()
 
@@ -373,7 +319,7 @@ def synchronize(group: Group = None, stream: torch.cuda.Stream | None = None) ->
     """
     name = plain(group_name(group))
     if (name, "cuda") in _joined:
-        handle = (stream or torch.cuda.current_stream(_indices[(name, "cuda")])).cuda_stream
+        handle = (stream or torch.cuda.current_stream(gpu_of(name))).cuda_stream
         try:
             call(torch.ops.tilelace._synchronize, name, "cuda", handle)
         except Error as error:
@@ -418,47 +364,8 @@ def plans(group: Group = None, device: str | torch.device | None = None) -> list
     return call(torch.ops.tilelace._plans, name, _device(name, device))
 
 
-_QUALIFIED = re.compile(r"(.*)@(\d+)/(\d+)")
-
-
-def plain(name: str) -> str:
-    """Without what `qualified` appends."""
-    if "@" not in name:
-        return name
-    match = _QUALIFIED.fullmatch(name)
-    return match[1] if match else name
-
-
-def qualified(group: Group) -> str:
-    """The group's name, this rank and the number of ranks.
-
-    Compiled graphs hold this: shapes of results depend on all three, and torch's caches of compiled
-    graphs know nothing but the graph.
-    """
-    name = group_name(group)
-    if _QUALIFIED.fullmatch(name):
-        return name
-    ranks, rank = size_and_rank(name)
-    return f"{name}@{rank}/{ranks}"
-
-
-def size_and_rank(name: str) -> tuple[int, int]:
-    match = _QUALIFIED.fullmatch(name)
-    if match:
-        return int(match[3]), int(match[2])
-    pg = _live(name)
-    if pg is None:
-        raise usage(
-            f'group "{name}": got one that was destroyed or never made, expected one that exists'
-        )
-    return pg.size(), pg.rank()
-
-
 @atexit.register
 def _leave_all() -> None:
     _joined.clear()
     _gone.clear()
     torch.ops.tilelace._leave_all()
-
-
-_show()

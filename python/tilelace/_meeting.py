@@ -121,8 +121,9 @@ class Meeting:
 
     def fail(self, error: BaseException, joined: bool = False) -> None:
         """Tells all members, those that come later too. `joined`: they had joined, which ended."""
-        if self._cause is not None and self._cause[0] is error:
-            cause = self._cause[1]
+        told, self._cause = self._cause, None  # a cycle would keep the callers' groups
+        if told is not None and told[0] is error:
+            cause = told[1]
         else:
             cause = {"rank": self.rank, "kind": error.kind if isinstance(error, Error) else "system",
                      "text": self._without_name(error), "attempts": []}
@@ -135,8 +136,7 @@ class Meeting:
         if self._board is not None:
             self._board.end(note)
         elif self.ranks > 1:
-            _notes.within(_notes.LAST_NOTE_S, lambda: self._place.store.set(
-                self._place.keys[self.rank], json.dumps(note)))
+            _notes.within(_notes.LAST_NOTE_S, lambda: self._place.put(self.rank, note))
         self._close()
 
     def behind(self, error: Error) -> Error:
@@ -378,8 +378,7 @@ class Meeting:
     def left(self) -> None:
         """After a failure that was told: this member can join again."""
         note = self._mine | {"state": "left"}
-        _notes.within(_notes.LAST_NOTE_S, lambda: self._place.store.set(
-            self._place.keys[self.rank], json.dumps(note)))
+        _notes.within(_notes.LAST_NOTE_S, lambda: self._place.put(self.rank, note))
 
     def _close_spare(self) -> None:
         if self._spare >= 0:

@@ -6,6 +6,7 @@ attempt, or "failed", with the cause. A note proves nothing: it may be of a form
 """
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -77,36 +78,52 @@ def is_dead(other: dict[str, Any], own: dict[str, Any]) -> bool:
     return len(stat) > 19 and (stat[0] in "ZX" or stat[19] != other["start"])
 
 
-def within(seconds: float, what: Callable[[], Any]) -> Exception | None:
-    """Runs it in a thread, which is left alone where it takes longer: a store knows no bound.
-
-    Returns what it raised, TimeoutError where it is not done.
-    """
-    failure: list[Exception | None] = [TimeoutError(f"no answer within {seconds:g} s")]
+def begin(what: Callable[[], Any]) -> threading.Thread | None:
+    """Runs it in a thread of its own: a store knows no bound. What goes wrong is nobody's."""
 
     def run() -> None:
-        try:
+        with contextlib.suppress(Exception):
             what()
-            failure[0] = None
-        except Exception as error:
-            failure[0] = error
 
     thread = threading.Thread(target=run, daemon=True, name="tilelace-store")
     try:
         thread.start()
     except RuntimeError:  # no thread to be had
         run()
-        return failure[0]
-    thread.join(seconds)
-    return failure[0]
+        return None
+    return thread
+
+
+def within(seconds: float, what: Callable[[], Any]) -> None:
+    """As begin, and waits for it so long."""
+    thread = begin(what)
+    if thread is not None:
+        thread.join(seconds)
+
+
+class Order:
+    """Of this process's notes in one group: one that a slow store holds up must not be the last."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.newest = 0
 
 
 class Place:
-    """Where a group's notes are, by rank, and the processes that have shown themselves."""
+    """Where the notes of one attempt are, by rank, and the processes that have shown themselves."""
 
-    def __init__(self, store: Any, keys: Sequence[str], shown: Any, shown_keys: Sequence[str]) -> None:
+    def __init__(self, store: Any, keys: Sequence[str], shown: Any, shown_keys: Sequence[str],
+                 order: Order) -> None:
         self.store, self.keys = store, keys
         self.shown, self.shown_keys = shown, shown_keys
+        self._order = order
+        order.newest += 1
+        self._number = order.newest
+
+    def put(self, rank: int, note: Note) -> None:
+        with self._order.lock:
+            if self._number == self._order.newest:
+                self.store.set(self.keys[rank], json.dumps(note))
 
 
 class Board:
@@ -129,14 +146,11 @@ class Board:
         self._ending.set()
         self._thread.join(LAST_NOTE_S)
         if self.error is not None and last is not None:  # no descriptor left, and now there may be one
-            within(LAST_NOTE_S, lambda: self._put(last))
-
-    def _put(self, note: Note) -> None:
-        self._place.store.set(self._place.keys[self._rank], json.dumps(note))
+            within(LAST_NOTE_S, lambda: self._place.put(self._rank, last))
 
     def _run(self) -> None:
         try:
-            self._put(self._first)
+            self._place.put(self._rank, self._first)
             pause, rounds = 0.001, 0
             while not self._ending.wait(pause):
                 for peer in sorted(self.wanted):
@@ -145,9 +159,9 @@ class Board:
                         self._look(self._place.shown, self._place.shown_keys[peer], peer, self.processes)
                 pause, rounds = min(pause * 1.3, _LONGEST_PAUSE_S), rounds + 1
             if self._last is not None:
-                self._put(self._last)
+                self._place.put(self._rank, self._last)
         except Exception as error:
-            self.error = error
+            self.error = error.with_traceback(None)  # a cycle would keep the store
 
     @staticmethod
     def _look(store: Any, key: str, peer: int, found: dict[int, Any]) -> None:

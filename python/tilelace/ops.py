@@ -87,7 +87,10 @@ def _run(
         if isinstance(ours, Error):
             if args[0].is_cuda:  # (on CPU the kernel has)
                 _groups.tell_failed(next(a for a in args if isinstance(a, str)), "cuda", ours)
-            raise ours from None
+            try:
+                raise ours from None
+            finally:
+                del ours  # a cycle with the traceback would keep the callers' groups
         # What the dispatcher could not make a call of, the peers are told.
         if wrong := _arguments.what_is_wrong(op, args, outs, settings):
             _arguments.refuse(op, args, wrong)

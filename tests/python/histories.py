@@ -138,21 +138,23 @@ class History:
 
     # Steps.
 
-    def begin(self):
-        kind = self.random.choice(("tcp", "file", "prefix"))
-        path = tempfile.mktemp(prefix="tilelace-history-")
-        life = next(self.counts)
-        self.all_well({r: {"name": "begin", "store": kind, "path": path, "life": life, "delay": 0,
-                           "thread": False} for r in range(self.ranks)})
+    def begin(self, kind=None, order=None):
+        """A new life of torch's groups, whose names begin anew; `order`: the processes' ranks."""
+        kind = kind or self.random.choice(("tcp", "file", "prefix"))
+        path, life = tempfile.mktemp(prefix="tilelace-history-"), next(self.counts)
+        self.order = order or self.random.sample(range(self.ranks), self.ranks)
+        self.all_well({p: {"name": "begin", "rank": self.order[p], "store": kind, "path": path,
+                           "life": life, "delay": 0, "thread": False} for p in range(self.ranks)})
         self.groups = []
-        self.store = kind
 
-    def make(self):
-        size = self.random.randint(2, self.ranks)
-        group = Group(len(self.groups), sorted(self.random.sample(range(self.ranks), size)))
-        self.all_well({r: {"name": "make", "members": group.members, "delay": 0, "thread": False}
-                       for r in range(self.ranks)})
+    def make(self, members=None):
+        if members is None:
+            members = self.random.sample(range(self.ranks), self.random.randint(2, self.ranks))
+        group = Group(len(self.groups), sorted(members))
+        self.all_well({p: {"name": "make", "members": sorted(self.order[m] for m in members),
+                           "delay": 0, "thread": False} for p in range(self.ranks)})
         self.groups.append(group)
+        return group
 
     def some(self, wanted=lambda group: True):
         fit = [g for g in self.groups if g is not None and wanted(g)]
@@ -264,7 +266,7 @@ class History:
                 self.begin()
                 self.make()
             self.random.choice(kinds)(self.some())
-        group = self.some() or (self.make(), self.some())[1]
+        group = self.some() or self.make()
         if self.random.random() < 0.1:
             self.die(group)
         else:

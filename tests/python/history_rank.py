@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rank of histories.py: does what it is told and says what came of it."""
 import contextlib
+import gc
+import multiprocessing
 import os
 import resource
 import signal
 import threading
 import time
 import traceback
+import weakref
 from datetime import timedelta
 from unittest.mock import patch
 
@@ -56,17 +59,18 @@ class Rank:
         self.groups = []
         self.stores = []  # a server goes with its object
 
-    def begin(self, store, path, life, **_):
+    def begin(self, rank, store, path, life, **_):
         """A new life: a store of some kind, and the default group over it."""
+        self.rank = rank
         if dist.is_initialized():
             self.groups = []
             dist.destroy_process_group()
         if store == "file":
             made = dist.FileStore(path, self.ranks)
+        elif store == "prefix" and self.stores:  # another life on one store
+            made = dist.PrefixStore(f"life {life}", self.stores[-1])
         else:
             made = self.served(path)
-            if store == "prefix":  # several lives on one store
-                made = dist.PrefixStore(f"life {life}", made)
         dist.init_process_group("gloo", store=made, rank=self.rank, world_size=self.ranks,
                                 timeout=timedelta(seconds=60))
 
@@ -172,6 +176,45 @@ class Rank:
     def die(self, **_):
         os.kill(os.getpid(), signal.SIGKILL)
 
+    def join_and_die(self, after, **more):
+        threading.Timer(after, self.die).start()
+        self.join(**more)
+
+    def load(self, group, **_):
+        """Workers of a DataLoader, which fork now; then a forked process that is killed."""
+        data = torch.utils.data.DataLoader(torch.arange(8.0), batch_size=2, num_workers=2)
+        for _ in range(2):
+            for batch in data:
+                assert batch.shape == (2,)
+                self.call(group)
+            self.call(group)
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        self.call(group)
+
+    def freed(self, group, **_):
+        """Errors leave no garbage that has the group: torch's crashes where a fork collects it."""
+        gc.disable()
+        for way in (lambda: self.join(group, timeout=0.1), lambda: self.join(group, timeout=-1),
+                    lambda: self.join(group, timeout=1, workers=-1)):
+            try:
+                way()
+            except tilelace.Error:
+                pass
+            else:
+                raise AssertionError("joined")
+        gone = weakref.ref(self.groups[group])
+        self.destroy(group)
+        assert gone() is None, gc.get_referrers(gone())
+        gc.enable()
+
+    def folders(self, group, folder, **more):
+        with patch("tempfile.tempdir", folder), patch.dict(os.environ, TMPDIR=folder):
+            self.join(group, **more)
+
     def obey(self, name, delay, thread, **more):
         answer = {}
 
@@ -200,6 +243,7 @@ def serve(rank, ranks, device, pipe, others):
     for other in others:
         other.close()
     torch.set_num_threads(1)
+    multiprocessing.current_process()._config["daemon"] = False  # else it may have no children
     _groups.DEFAULT_TIMEOUT_S = CALL_S
     me = Rank(rank, ranks, device)
     # Torch and its store write of every peer that is gone.
