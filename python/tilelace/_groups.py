@@ -197,11 +197,12 @@ def _place_of(pg: dist.ProcessGroup, device: str) -> Place:
     try:
         store = c10d._get_process_group_store(pg)
         members = dist.get_process_group_ranks(pg)
+        shown = c10d._get_default_store()
     except (KeyError, ValueError):
         raise usage(f'group "{pg.group_name}": got one without a store, expected one that '
                     "torch.distributed made") from None
     return Place(store, [f"tilelace/{pg.group_name}/{device}/{r}" for r in range(pg.size())],
-                 c10d._get_default_store(), [f"tilelace/shown/{r}" for r in members],
+                 shown, [f"tilelace/shown/{r}" for r in members],
                  _known(pg).notes[device])
 
 

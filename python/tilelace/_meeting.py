@@ -12,6 +12,8 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+import torch.distributed as dist
+
 from . import _notes
 from ._errors import Error, usage
 from ._notes import Board, Note, Place, now
@@ -27,8 +29,8 @@ _SLICE_MS = 10
 class _Line:
     """A connection to a peer's attempt."""
 
-    def __init__(self, sock: socket.socket, attempt: str) -> None:
-        self.sock, self.attempt = sock, attempt
+    def __init__(self, sock: socket.socket, note: Note) -> None:
+        self.sock, self.attempt, self.process = sock, note["id"], note["process"]
         self.said: list[str] = []
         self.heard: list[str] = []
         self.ahead = False  # the peer has met everyone: what comes next is for the library
@@ -243,7 +245,7 @@ class Meeting:
             self._add(peer, sock, note)
 
     def _add(self, peer: int, sock: socket.socket, note: Note) -> None:
-        self._lines[peer] = _Line(sock, note["id"])
+        self._lines[peer] = _Line(sock, note)
         self._lost.pop(peer, None)
         self._board.wanted.discard(peer)
         self._require_same(note)
@@ -313,15 +315,20 @@ class Meeting:
             if known is not None and _notes.is_dead(known, self._process):
                 self._ended(peer)
         if self._missing() and self._board.error is not None:
-            error = self._board.error
-            raise Error("peer", self._text(
-                f"rank {self.rank} lost the group's store after {self._waited():.1f} s "
-                f"({type(error).__name__}: {str(error).splitlines()[0]}), expected the process that "
-                "serves it to live"))
+            self._lost_store(self._board.error)
         for peer, line in list(self._lines.items()):
-            if line.pidfd >= 0 and _polled(line.pidfd, select.POLLIN):
+            if _polled(line.pidfd, select.POLLIN) if line.pidfd >= 0 else _notes.is_dead(
+                    line.process, self._process):
                 self._hear_line(peer, line)  # it may have told why
                 self._ended(peer)
+
+    def _lost_store(self, error: Exception) -> NoReturn:
+        gone = isinstance(error, (ConnectionError, dist.DistNetworkError))
+        expected = "the process that serves it to live" if gone else "one that answers"
+        first = (str(error).splitlines() or [""])[0]
+        raise Error("peer" if gone else "system", self._text(
+            f"rank {self.rank} lost the group's store after {self._waited():.1f} s "
+            f"({type(error).__name__}: {first}), expected {expected}"))
 
     def _judge_note(self, peer: int, note: Note) -> None:
         dead = _notes.is_dead(note["process"], self._process)
