@@ -130,6 +130,8 @@ class Meeting:
             cause = {"rank": self.rank, "kind": error.kind if isinstance(error, Error) else "system",
                      "text": self._without_name(error), "attempts": []}
         cause["attempts"].append(self.id)
+        # Theirs end with this one, and are no news here.
+        self._told.update([self.id, *(line.attempt for line in self._lines.values())])
         self._close_spare()
         for line in self._lines.values():
             self._send(line.sock, {"failed": cause})

@@ -25,6 +25,8 @@ CALL_S = 20
 @contextlib.contextmanager
 def no_files():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    gc.collect()
+    _groups._leave_gone()  # descriptors of groups that are gone, which joining would free
     few = [os.open(os.devnull, os.O_RDONLY) for _ in range(3)]  # two are left
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(few), hard))
     for fd in few:
@@ -179,6 +181,7 @@ class Rank:
     def join_and_die(self, after, **more):
         threading.Timer(after, self.die).start()
         self.join(**more)
+        time.sleep(after)
 
     def load(self, group, **_):
         """Workers of a DataLoader, which fork now; then a forked process that is killed."""

@@ -119,6 +119,12 @@ def a_failure_is_told_once(c):
     c.all_errors(commands, ERROR_S, ("system", "peer"))
     # Far beyond the time in which it would be told: rank 1 has not called yet, and is waited for.
     c.all_well(c.of(group, delays=(0, 1.5, 0.1)))
+    # Nor is a difference, which each has seen by itself.
+    c.all_well(c.of(group, "leave"))
+    commands = c.of(group)
+    commands[1]["timeout"] = 19
+    c.all_errors(commands, ERROR_S, ("usage",))
+    c.all_well(c.of(group, delays=(0, 1.5, 0.1)))
 
 
 @case
