@@ -19,7 +19,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from ._errors import Error, call, usage
 from ._library import has_cuda  # (registers the ops, too)
-from ._meeting import Meeting
+from ._meeting import Meeting, Told
 from ._names import (  # noqa: F401  (the rest of the package has them from here)
     Group, _group_of, _live, group_name, is_forked, plain, qualified, require_own, size_and_rank)
 from ._notes import Order, Place
@@ -33,7 +33,7 @@ class _Known:
 
     def __init__(self) -> None:
         self.settings: dict[str, Any] | None = None  # that all members last agreed on
-        self.told: set[str] = set()  # attempts whose failure was raised here
+        self.told = Told()
         self.failed: set[str] = set()  # devices of communicators whose failure peers were told
         self.joining: dict[str, threading.Lock] = defaultdict(threading.Lock)  # by device
         self.notes: dict[str, Order] = defaultdict(Order)  # by device
@@ -308,7 +308,7 @@ def leave(group: Group = None, device: str | torch.device | None = None) -> None
             torch.ops.tilelace._leave(*key)
             if pg is not None and pg is _live(name) and key[1] in _known(pg).failed:
                 _known(pg).failed.remove(key[1])
-                Meeting(name, pg.rank(), _place_of(pg, key[1]), set()).left()
+                Meeting(name, pg.rank(), _place_of(pg, key[1]), Told()).left()
 
 
 def synchronize(group: Group = None, stream: torch.cuda.Stream | None = None) -> None:

@@ -26,6 +26,12 @@ _MOST_BYTES = 65536
 _SLICE_MS = 10
 
 
+class Told(set):  # type: ignore[type-arg]
+    """Attempts whose failure this process has raised, and when it last raised one."""
+
+    until = 0.0
+
+
 class _Line:
     """A connection to a peer's attempt."""
 
@@ -74,12 +80,12 @@ def ranks_text(ranks: Sequence[int]) -> str:
 class Meeting:
     """One attempt of this process to meet all members of a group."""
 
-    def __init__(self, group: str, rank: int, place: Place, told: set[str]) -> None:
+    def __init__(self, group: str, rank: int, place: Place, told: Told) -> None:
         self.group, self.rank, self.ranks = group, rank, len(place.keys)
         self.begin = now()
         self.id = uuid.uuid4().hex
         self._place = place
-        self._told = told  # attempts whose failure this process has raised already
+        self._told = told
         self._cause: tuple[Error, dict[str, Any]] | None = None
         self._bound_s = 0.0
         self._mine: Note = {
@@ -131,7 +137,8 @@ class Meeting:
                      "text": self._without_name(error), "attempts": []}
         cause["attempts"].append(self.id)
         # Theirs end with this one, and are no news here.
-        self._told.update([self.id, *(line.attempt for line in self._lines.values())])
+        self._told.update([self.id, *self._in_sight()])
+        self._told.until = now()
         self._close_spare()
         for line in self._lines.values():
             self._send(line.sock, {"failed": cause})
@@ -142,6 +149,11 @@ class Meeting:
         elif self.ranks > 1:
             _notes.within(_notes.LAST_NOTE_S, lambda: self._place.put(self.rank, note))
         self._close()
+
+    def _in_sight(self) -> list[str]:
+        notes = self._board.notes.values() if self._board is not None else ()
+        return [line.attempt for line in self._lines.values()] + [
+            note["id"] for note in list(notes) if note["state"] == "here"]
 
     def behind(self, error: Error) -> Error:
         """What another member says of itself, where this one only saw it go."""
@@ -203,9 +215,13 @@ class Meeting:
                   ("network namespace", a["network"], b["network"])]
         values += [(k, a["settings"][k], b["settings"].get(k)) for k in a["settings"]]
         for what, first, other in values:
-            if first != other:
-                raise usage(self._text(f"{what}: got {other} on rank {high} and {first} on rank {low}, "
-                                       "expected the same on every rank"))
+            if first == other:
+                continue
+            cause = {"rank": self.rank, "kind": "usage", "attempts": [note["id"]], "text":
+                     f"{what}: got {other} on rank {high} and {first} on rank {low}, "
+                     "expected the same on every rank"}
+            self._cause = usage(self._text(cause["text"])), cause
+            raise self._cause[0]
 
     def _send(self, sock: socket.socket, frame: dict[str, Any]) -> None:
         try:
@@ -337,7 +353,7 @@ class Meeting:
         if note["state"] == "failed":
             cause, before = note["cause"], note["at"] < self.begin
             # Whoever gave up on members that had not called is back when it calls again.
-            news = self._told.isdisjoint(cause["attempts"]) and (
+            news = self._told.isdisjoint(cause["attempts"]) and note["at"] > self._told.until and (
                 note["joined"] or not before or cause["kind"] != "timeout")
             now_or_later = 0 if dead or not (before or note["joined"]) else RETRY_S
             if news and now() - max(note["at"], self.begin) >= now_or_later:

@@ -145,7 +145,7 @@ def what_one_rank_cannot_do(c):
         for victim in (0, 2):
             commands = c.of(group)
             commands[victim].update(more, delay=0.1)  # the others are there: they hear at once
-            for p, answer in c.all_errors(commands, 1, kinds).items():
+            for p, answer in c.all_errors(commands, 2, kinds).items():
                 assert p == victim or f"rank {victim}" in answer["text"], answer
     c.joins(group)
 
