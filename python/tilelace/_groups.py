@@ -19,7 +19,8 @@ from torch.distributed import distributed_c10d as c10d
 
 from ._errors import Error, call, usage
 from ._library import has_cuda  # (registers the ops, too)
-from ._meeting import Meeting, Told
+from ._lines import Told
+from ._meeting import Meeting
 from ._names import (  # noqa: F401  (the rest of the package has them from here)
     Group, _group_of, _live, group_name, is_forked, plain, qualified, require_own, size_and_rank)
 from ._notes import Order, Place

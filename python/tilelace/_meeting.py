@@ -6,16 +6,15 @@ import json
 import os
 import select
 import socket
-import struct
 import time
 import uuid
-from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import torch.distributed as dist
 
 from . import _notes
 from ._errors import Error, usage
+from ._lines import Line, Told, is_own_user, new_socket, polled, ranks_text
 from ._notes import Board, Note, Place, now
 
 # For how long a failure from before this attempt, or of a call, may still be followed by a new try.
@@ -24,57 +23,6 @@ RETRY_S = 1.0
 CAUSE_S = 1.0
 _MOST_BYTES = 65536
 _SLICE_MS = 10
-
-
-class Told(set):  # type: ignore[type-arg]
-    """Attempts whose failure this process has raised, and when it last raised one."""
-
-    until = 0.0
-
-
-class _Line:
-    """A connection to a peer's attempt."""
-
-    def __init__(self, sock: socket.socket, note: Note) -> None:
-        self.sock, self.attempt, self.process = sock, note["id"], note["process"]
-        self.said: list[str] = []
-        self.heard: list[str] = []
-        self.ahead = False  # the peer has met everyone: what comes next is for the library
-        self.pidfd = _pidfd_of(sock)
-
-    def close(self) -> None:
-        self.sock.close()
-        if self.pidfd >= 0:
-            os.close(self.pidfd)
-
-
-def _credentials(sock: socket.socket) -> tuple[int, int, int]:
-    """pid, uid, gid of who made the other end."""
-    return struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-
-
-def _pidfd_of(sock: socket.socket) -> int:
-    """Readable when the peer's process ends, also where a fork keeps its sockets open. -1: none."""
-    try:
-        return os.pidfd_open(_credentials(sock)[0])
-    except (AttributeError, OSError):
-        return -1
-
-
-def _socket() -> socket.socket:
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    sock.setblocking(False)
-    return sock
-
-
-def _polled(what: socket.socket | int, events: int) -> bool:
-    poll = select.poll()
-    poll.register(what, events)
-    return bool(poll.poll(0))
-
-
-def ranks_text(ranks: Sequence[int]) -> str:
-    return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(map(str, ranks))
 
 
 class Meeting:
@@ -93,7 +41,7 @@ class Meeting:
             "network": _notes.network(), "process": _notes.process(),
             "address": f"tilelace-{self.id}"}
         self._process = self._mine["process"]
-        self._lines: dict[int, _Line] = {}
+        self._lines: dict[int, Line] = {}
         self._strangers: list[socket.socket] = []
         self._lost: dict[int, tuple[str, float]] = {}  # lines that ended without a word
         self._listener: socket.socket | None = None
@@ -108,7 +56,7 @@ class Meeting:
         if self.ranks == 1:
             return [-1]
         self._spare = os.open(os.devnull, os.O_RDONLY)
-        self._listener = _socket()
+        self._listener = new_socket()
         self._listener.bind("\0" + self._mine["address"])
         self._listener.listen(2 * self.ranks)
         self._board = Board(self._place, self.rank, self._mine)
@@ -236,7 +184,7 @@ class Meeting:
             except (BlockingIOError, ConnectionError):
                 return
             sock.setblocking(False)
-            if _credentials(sock)[1] == os.geteuid():
+            if is_own_user(sock):
                 self._strangers.append(sock)
             else:
                 sock.close()
@@ -247,23 +195,22 @@ class Meeting:
             note = self._board.notes.get(peer)
             if peer > self.rank or note is None or note["state"] != "here" or not self._same_host(note):
                 continue
-            sock = _socket()
+            sock = new_socket()
             try:
                 sock.connect("\0" + note["address"])
-                trusted = _credentials(sock)[1] == os.geteuid()
             except OSError as error:
                 sock.close()
                 if not isinstance(error, (BlockingIOError, ConnectionError)):
                     raise
                 continue
-            if not trusted:
+            if not is_own_user(sock):
                 sock.close()
-                continue
+                raise usage(self._text(f"rank {peer}: got a process of another user, expected the same"))
             self._send(sock, {"hello": self._mine})
             self._add(peer, sock, note)
 
     def _add(self, peer: int, sock: socket.socket, note: Note) -> None:
-        self._lines[peer] = _Line(sock, note)
+        self._lines[peer] = Line(sock, note)
         self._lost.pop(peer, None)
         self._board.wanted.discard(peer)
         self._require_same(note)
@@ -288,8 +235,8 @@ class Meeting:
                 self._drop(note["rank"])
             self._add(note["rank"], sock, note)
 
-    def _hear_line(self, peer: int, line: _Line) -> None:
-        if line.ahead and _polled(line.sock, select.POLLRDHUP):
+    def _hear_line(self, peer: int, line: Line) -> None:
+        if line.ahead and polled(line.sock, select.POLLRDHUP):
             self._lose(peer)
         while not line.ahead and self._lines.get(peer) is line:
             try:
@@ -335,7 +282,7 @@ class Meeting:
         if self._missing() and self._board.error is not None:
             self._lost_store(self._board.error)
         for peer, line in list(self._lines.items()):
-            if _polled(line.pidfd, select.POLLIN) if line.pidfd >= 0 else _notes.is_dead(
+            if polled(line.pidfd, select.POLLIN) if line.pidfd >= 0 else _notes.is_dead(
                     line.process, self._process):
                 self._hear_line(peer, line)  # it may have told why
                 self._ended(peer)
