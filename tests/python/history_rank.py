@@ -44,12 +44,23 @@ def raiser(error):
     return fail
 
 
+@contextlib.contextmanager
+def interrupted():
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.join()
+
+
 # Ways in which a join fails on one rank.
 WAYS = {
     None: contextlib.nullcontext,
     "files": no_files,
     "os": lambda: patch("tilelace._groups._index_of", raiser(OSError("no such thing"))),
     "interrupt": lambda: patch("tilelace._groups._index_of", raiser(KeyboardInterrupt())),
+    "signal": interrupted,
     "threads": lambda: patch("threading.Thread.start", raiser(RuntimeError("can't start new thread"))),
 }
 
@@ -128,8 +139,8 @@ class Rank:
 
     def together(self, group, other, delays, **_):
         if group == other:
-            name, kind = self.groups[group].group_name, self.device.split(":")[0]
-            work = [lambda: _groups.ensure(name, kind)] * 2
+            name, device = self.groups[group].group_name, torch.device(self.device)
+            work = [lambda: _groups.ensure(name, device.type, _groups.index_in(device))] * 2
         else:
             work = [lambda g=g: self.call(g) for g in (group, other)]
         errors = []
@@ -156,7 +167,7 @@ class Rank:
         if child == 0:
             code = 1
             try:
-                if quiet:
+                if quiet or self.cuda:  # torch has no CUDA in a fork
                     code = 0
                 else:
                     self.call(group)

@@ -103,7 +103,7 @@ def two_ranks_give_up_on_a_third(c):
 @case
 def failures_before_the_others_come(c):
     group = c.start()
-    for way, late in (("interrupt", 0.5), ("threads", 0)):
+    for way, late in (("signal", 0.8), ("threads", 0)):
         commands = c.of(group, delays=(0, late / 2, late))
         commands[0]["way"] = way
         c.all_errors(commands, ERROR_S, ("system", "peer"))

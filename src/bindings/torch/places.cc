@@ -58,14 +58,13 @@ Split split_of(std::vector<int64_t> units, int64_t inner) {
 Place place_of(Op op, const Tensor& x, const std::string& group) {
   const auto name = name_of(op);
   const Device device = device_of(name, x);
-  const int index = x.is_cuda() ? x.get_device_index() : -1;
+  const int index = device == Device::cuda && x.defined() ? x.get_device_index() : -1;
   auto member = member_or_joined(name, group, device, index);
   const int rank = member->communicator().rank();
   const int ranks = member->communicator().size();
-  Place place{std::move(member), device, rank, ranks, stream_on(index)};
-  const int joined = place.member->device_index();
-  if (joined == index) return place;
-  place.stream = stream_on(joined);
+  const int joined = member->device_index();
+  Place place{std::move(member), device, rank, ranks, stream_on(joined)};
+  if (index < 0 || index == joined) return place;
   checked_here(place, [&] {
     wrong(name, "x", "a tensor on cuda:" + std::to_string(index),
           "one on cuda:" + std::to_string(joined) + ", as the group joined");
