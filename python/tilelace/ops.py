@@ -85,8 +85,8 @@ def _run(
     except (AttributeError, RuntimeError, TypeError) as error:
         ours = error_of(error)
         if isinstance(ours, Error):
-            if args[0].is_cuda:  # (on CPU the kernel has)
-                _groups.tell_failed(next(a for a in args if isinstance(a, str)), "cuda", ours)
+            if getattr(args[0], "is_cuda", False):  # (on CPU the kernel has)
+                _groups.tell_failed(args[-1], "cuda", ours)
             try:
                 raise ours from None
             finally:
