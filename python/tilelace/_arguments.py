@@ -96,21 +96,23 @@ def _wrong_setting(settings: dict[str, Any]) -> str:
     return ""
 
 
-def _refuse(name: str, device: str, text: str) -> None:
-    _groups.ensure(name, device)
-    stream = torch.cuda.current_stream().cuda_stream if device == "cuda" else 0
-    call(torch.ops.tilelace._refuse, _groups.plain(name), device, text, stream)
-
-
-def _device(x: Any, name: str) -> str:
+def _refuse(name: str, x: Any, text: str) -> None:
+    """On x's device, or where it has none on the group's."""
     known = isinstance(x, Tensor) and x.device.type in ("cpu", "cuda")
-    return x.device.type if known else _groups.device_of(name)
+    device = x.device.type if known else _groups.device_of(name)
+    stream = 0
+    if device == "cuda":
+        _groups.ensure(name, device, x.device.index if known else -1)
+        stream = torch.cuda.current_stream(_groups.gpu_of(name)).cuda_stream
+    else:
+        _groups.ensure(name, device)
+    call(torch.ops.tilelace._refuse, _groups.plain(name), device, text, stream)
 
 
 def refuse(op: str, args: Sequence[Any], text: str) -> NoReturn:
     """Raises here, and in the peers' call."""
     text = f"{op}: {text}"
-    _refuse(args[-1], _device(args[0], args[-1]), text)
+    _refuse(args[-1], args[0], text)
     raise usage(text)
 
 
@@ -146,7 +148,7 @@ def told(fn: Callable[..., Any]) -> Callable[..., Any]:
             text = str(error).replace("()", "")
         name = _groups.group_name(kwargs.get("group", args[place] if len(args) > place else None))
         text = f"{fn.__name__}: arguments: got a wrong call ({text}), expected {signature}"
-        _refuse(name, _device(args[0] if args else kwargs.get("x"), name), text)
+        _refuse(name, args[0] if args else kwargs.get("x"), text)
         raise usage(text)
 
     return checked

@@ -70,7 +70,10 @@ def translated() -> Iterator[None]:
         other = error_of(error)
         if other is error:
             raise
-        raise other from None
+        try:
+            raise other from None
+        finally:
+            del other  # a cycle with the traceback would keep the callers' groups
 
 
 def call(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -81,4 +84,7 @@ def call(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         other = error_of(error)
         if other is error:
             raise
-        raise other from None
+        try:
+            raise other from None
+        finally:
+            del other  # a cycle with the traceback would keep the callers' groups

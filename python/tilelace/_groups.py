@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import atexit
-import itertools
-import json
+import contextlib
+import operator
 import os
-import re
-import shutil
-import tempfile
+import threading
 import weakref
+from collections import defaultdict
+from collections.abc import Sequence
 from datetime import timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Union
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -20,87 +19,62 @@ from torch.distributed import distributed_c10d as c10d
 
 from ._errors import Error, call, usage
 from ._library import has_cuda  # (registers the ops, too)
-
-if TYPE_CHECKING:
-    from torch.distributed.device_mesh import DeviceMesh
-
-Group = Union[str, "dist.ProcessGroup", "DeviceMesh", "tuple[DeviceMesh, Union[int, str]]", None]
+from ._lines import Told
+from ._meeting import Meeting
+from ._names import (  # noqa: F401  (the rest of the package has them from here)
+    Group, _group_of, _live, group_name, is_forked, plain, qualified, require_own, size_and_rank)
+from ._notes import Order, Place
 
 DEFAULT_TIMEOUT_S = 300.0
-_DEFAULTS = {"timeout": DEFAULT_TIMEOUT_S, "workers": 0, "max_workers": 0}
+DEVICES = ("cuda", "cpu")
 
+
+class _Known:
+    """What this process remembers of a group, for as long as the group's object lives."""
+
+    def __init__(self) -> None:
+        self.settings: dict[str, Any] | None = None  # that all members last agreed on
+        self.told = Told()
+        self.failed: set[str] = set()  # devices of communicators whose failure peers were told
+        self.joining: dict[str, threading.Lock] = defaultdict(threading.Lock)  # by device
+        self.notes: dict[str, Order] = defaultdict(Order)  # by device
+
+
+_of_groups: weakref.WeakKeyDictionary[Any, _Known] = weakref.WeakKeyDictionary()
 _joined: dict[tuple[str, str], weakref.ref[Any]] = {}
-_settings: dict[str, dict[str, Any]] = {}
-_joins: dict[tuple[str, str], itertools.count[int]] = {}
+_indices: dict[tuple[str, str], int] = {}  # of the GPUs that groups joined with
 # Of groups that are gone. Their communicators end at a quiet time: whoever collects garbage may be
 # in the middle of a graph's capture, or in a call.
 _gone: list[tuple[str, str]] = []
 
 
-def _group_of(group: Group) -> dist.ProcessGroup:
-    if not dist.is_available() or not dist.is_initialized():
-        raise usage(
-            "group: got no process group, expected torch.distributed.init_process_group before"
-        )
-    if group is None:
-        return c10d._get_default_group()
-    if isinstance(group, str):
-        try:
-            return c10d._resolve_process_group(group)
-        except (RuntimeError, ValueError, KeyError):
-            raise usage(
-                f'group: got the name "{group}", expected that of a process group that exists'
-            ) from None
-    if isinstance(group, dist.ProcessGroup):
-        return group
-    from torch.distributed.device_mesh import DeviceMesh  # takes longer than the rest
-
-    if isinstance(group, DeviceMesh):
-        if group.ndim != 1:
-            raise usage(
-                f"group: got a device mesh of {group.ndim} dimensions, "
-                "expected one of 1 (mesh[name]) or (mesh, dimension)"
-            )
-        return group.get_group()
-    if isinstance(group, tuple) and len(group) == 2 and isinstance(group[0], DeviceMesh):
-        return group[0].get_group(group[1])
-    if group is dist.GroupMember.NON_GROUP_MEMBER:
-        raise usage("group: got one that this rank is no member of, expected one of its own")
-    raise usage(
-        f"group: got {type(group).__name__}, expected a ProcessGroup, its name, "
-        "a DeviceMesh of one dimension or (DeviceMesh, dimension)"
-    )
+def _known(pg: dist.ProcessGroup) -> _Known:
+    return _of_groups.setdefault(pg, _Known())
 
 
-def group_name(group: Group = None) -> str:
-    """The name that the ops take. None: the default group. Local. Errors: usage."""
-    if isinstance(group, str):
-        return group
-    return str(_group_of(group).group_name)
+def _is_joined(group: dist.ProcessGroup | None, name: str, device: str) -> bool:
+    known = _joined.get((name, device))
+    return group is not None and known is not None and known() is group
 
 
-def _live(name: str) -> dist.ProcessGroup | None:
-    try:
-        return c10d._resolve_process_group(name)
-    except (RuntimeError, ValueError, KeyError):
-        return None
-
-
-def ensure(name: str, device: str) -> None:
-    """Joins where that was not done yet. Collective then."""
+def ensure(name: str, device: str, index: int = -1) -> None:
+    """Joins where that was not done yet, with the GPU of this index. Collective then."""
     name = plain(name)
     _leave_gone()
     group = _live(name)
-    known = _joined.get((name, device))
-    if group is not None and known is not None and known() is group:
+    if _is_joined(group, name, device):
         return
-    if known is not None:
+    if (name, device) in _joined:
         leave(name, device)
     if group is None:
         raise usage(
             f'group "{name}": got one that was destroyed or never made, expected one that exists'
         )
-    _join(group, device)
+    require_own(group)
+    with _known(group).joining[device]:
+        if not _is_joined(group, name, device):  # by another thread meanwhile
+            defaults = {"timeout": DEFAULT_TIMEOUT_S, "workers": 0, "max_workers": 0}
+            _join(group, device, _known(group).settings or defaults, index)
 
 
 def join(
@@ -113,26 +87,53 @@ def join(
 ) -> str:
     """Makes the communicator of a group, over the group's store; returns the group's name.
 
-    Optional: a group's first call does it with these defaults, for its tensors' device. `device`:
-    "cpu" or "cuda", by default that of the group's backend. `timeout`: bound of every wait, a
-    timedelta or seconds, equal on every rank. `workers`: threads of a CPU rank, 0: cores / ranks.
+    Optional: a group's first call does it with these defaults, for its tensors' device; after
+    `leave`, with the settings that all ranks joined with last. `device`: "cpu" or "cuda", by default
+    that of the group's backend; "cuda:1" also says which GPU, else it is the group's own (device_id
+    of init_process_group) or the current one. `timeout`: bound of every wait, a timedelta or seconds,
+    equal on every rank; a rank that has not called yet is waited for as long. `workers`: threads of a
+    CPU rank, 0: cores / ranks.
     `max_workers`: multiprocessors that the group's calls may take of each GPU, 0: all. Where kernels
     that wait for peers may be on a GPU at the same time, another group's on another stream or
     NCCL's, all of them need places beside each other (docs/pytorch.md, "Beside other collectives").
-    Collective. Errors: usage (ranks of several hosts, ranks that pass other values, a group with a
-    backend for CPU and another for GPUs and no `device`), system, peer, timeout.
+    Collective. Where one rank cannot join, none does, and all raise its cause; they may try again,
+    in the same group. Errors: usage (ranks of several hosts, ranks that pass other values, a group
+    with a backend for CPU and another for GPUs and no `device`), system, peer, timeout.
     """
     pg = _group_of(group)
+    require_own(pg)
     _leave_gone()
-    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
-    kind = torch.device(device).type if device is not None else default_device("join", pg)
+    if isinstance(timeout, timedelta):
+        timeout = timeout.total_seconds()
+    settings = {"timeout": timeout, "workers": workers, "max_workers": max_workers}
+    try:
+        kind, index = _join_device(pg, device)
+    except Error as error:
+        _tell(pg, DEVICES, error)
+        raise
     name = pg.group_name
-    known = _joined.get((name, kind))
-    if known is not None and known() is pg:
+    with _known(pg).joining[kind]:
+        if not _is_joined(pg, name, kind):
+            _join(pg, kind, settings, index)
+            return name
+    try:
         raise usage(f'join: group "{name}": got one that joined for {kind} tensors, expected not')
-    _settings[name] = {"timeout": seconds, "workers": workers, "max_workers": max_workers}
-    _join(pg, kind)
+    except Error as error:
+        _tell(pg, (kind,), error)
+        raise
     return name
+
+
+def _join_device(pg: dist.ProcessGroup, device: str | torch.device | None) -> tuple[str, int]:
+    if device is None:
+        return default_device("join", pg), -1
+    try:
+        asked = torch.device(device)
+    except (RuntimeError, TypeError):
+        raise usage(f"join: device: got {device!r}, expected cpu or cuda") from None
+    if asked.type not in DEVICES:
+        raise usage(f"join: device: got {asked}, expected cpu or cuda")
+    return asked.type, index_in(asked) if asked.type == "cuda" else -1
 
 
 def device_of(name: str) -> str:
@@ -143,14 +144,13 @@ def device_of(name: str) -> str:
 
 def _joined_for(name: str) -> str | None:
     """GPUs first."""
-    return next((kind for kind in ("cuda", "cpu") if (name, kind) in _joined), None)
+    return next((kind for kind in DEVICES if (name, kind) in _joined), None)
 
 
 def default_device(what: str, pg: dist.ProcessGroup) -> str:
     """The device that a group joined for or else has a backend for. Errors: usage (two of them)."""
     name = pg.group_name
-    known = [(kind, _joined.get((name, kind))) for kind in ("cuda", "cpu")]
-    kinds = [kind for kind, ref in known if ref is not None and ref() is pg]
+    kinds = [kind for kind in DEVICES if _is_joined(pg, name, kind)]
     if len(kinds) == 1:
         return kinds[0]
     if torch.cuda.is_available() and has_cuda():
@@ -168,59 +168,111 @@ def _device_of(pg: dist.ProcessGroup) -> str:
     return "cuda" if "cuda" in types and "cpu" not in types else "cpu"
 
 
-def _host() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+def index_in(device: str | torch.device | None) -> int:
+    """1 of "cuda:1"; -1: it names none."""
+    index = None if device is None else torch.device(device).index
+    return -1 if index is None else index
 
 
-def _meet(pg: dist.ProcessGroup, device: str, mine: dict[str, Any]) -> list[dict[str, Any]]:
-    """Every rank's settings, by rank, through the store."""
-    store = c10d._get_process_group_store(pg)
-    rank, ranks = pg.rank(), pg.size()
-    number = next(_joins.setdefault((pg.group_name, device), itertools.count()))
-    keys = [f"tilelace/{pg.group_name}/{device}/{number}/{r}" for r in range(ranks)]
-    store.set(keys[rank], json.dumps(mine))
-    for peer, key in enumerate(keys):
-        try:
-            store.wait([key], timedelta(seconds=mine["timeout"]))
-        except Exception as error:
-            raise Error(
-                "timeout",
-                f'join: group "{pg.group_name}": rank {rank} waited {mine["timeout"]:g} s for rank '
-                f"{peer}: got nothing from it, expected it to join ({type(error).__name__})",
-            ) from None
-    return [json.loads(store.get(key)) for key in keys]
+def gpu_of(name: str) -> int:
+    """The index that a group joined with."""
+    return _indices[(plain(name), "cuda")]
 
 
-def _check_same(name: str, all_ranks: list[dict[str, Any]]) -> None:
-    """On every rank alike, so that every rank raises."""
-    first = all_ranks[0]
-    for what in ("host", *_DEFAULTS):
-        for rank, other in enumerate(all_ranks):
-            if other[what] != first[what]:
-                raise usage(
-                    f'join: group "{name}": {what}: got {other[what]} on rank {rank} and '
-                    f"{first[what]} on rank 0, expected the same on every rank"
-                )
+def joined_gpus() -> list[int]:
+    """Those that groups joined with, also those that have left: tensors outlive that."""
+    return [index for (_, kind), index in _indices.items() if kind == "cuda"]
 
 
-def _join(pg: dist.ProcessGroup, device: str) -> None:
-    name, rank = pg.group_name, pg.rank()
-    settings = _settings.get(name, _DEFAULTS)
-    directory = tempfile.mkdtemp(prefix="tilelace-") if rank == 0 else ""
+def _index_of(pg: dist.ProcessGroup, device: str, index: int) -> int:
+    """The GPU to join with: the tensors' own, else the group's, else the current one. -1: CPU ranks."""
+    if device != "cuda":
+        return -1
+    if index >= 0:
+        return index
+    bound = getattr(pg, "bound_device_id", None)
+    return torch.cuda.current_device() if bound is None or bound.index is None else bound.index
+
+
+def _place_of(pg: dist.ProcessGroup, device: str) -> Place:
     try:
-        mine = {"host": _host(), "directory": directory, **settings}
-        everyone = _meet(pg, device, mine)
-        _check_same(name, everyone)
-        index = torch.cuda.current_device() if device == "cuda" else -1
-        call(
-            torch.ops.tilelace._join, name, device, rank, pg.size(), everyone[0]["directory"],
-            settings["timeout"], settings["workers"], settings["max_workers"], index,
-        )
-    finally:
-        if directory:
-            shutil.rmtree(directory, ignore_errors=True)
+        store = c10d._get_process_group_store(pg)
+        members = dist.get_process_group_ranks(pg)
+        shown = c10d._get_default_store()
+    except (KeyError, ValueError):
+        raise usage(f'group "{pg.group_name}": got one without a store, expected one that '
+                    "torch.distributed made") from None
+    return Place(store, [f"tilelace/{pg.group_name}/{device}/{r}" for r in range(pg.size())],
+                 shown, [f"tilelace/shown/{r}" for r in members],
+                 _known(pg).notes[device])
+
+
+def _check(name: str, settings: dict[str, Any]) -> None:
+    timeout = settings["timeout"]
+    if not isinstance(timeout, (int, float)) or not 0 < timeout <= 86400:
+        raise usage(f'join: group "{name}": timeout: got {timeout!r}, expected seconds, more than 0 and '
+                    "at most 86400, or a timedelta")
+    settings["timeout"] = float(timeout)
+    for what in ("workers", "max_workers"):
+        try:
+            settings[what] = operator.index(settings[what])
+        except TypeError:
+            raise usage(f'join: group "{name}": {what}: got {settings[what]!r}, '
+                        "expected a whole number") from None
+
+
+def _join(pg: dist.ProcessGroup, device: str, settings: dict[str, Any], index: int) -> None:
+    """One attempt. What goes wrong here all members are told, whatever it is."""
+    name, known = pg.group_name, _known(pg)
+    meeting = Meeting(name, pg.rank(), _place_of(pg, device), known.told)
+    try:
+        _check(name, settings)
+        index = _index_of(pg, device, index)
+        sockets = meeting.run(settings)
+        known.settings = settings  # all have these
+        _joined.pop((name, device), None)  # of a group that had this name, or of a parent
+        torch.ops.tilelace._leave(name, device)
+        try:
+            call(torch.ops.tilelace._join, name, device, pg.rank(), sockets, settings["timeout"],
+                 settings["workers"], settings["max_workers"], index)
+        except Error as error:
+            raise meeting.behind(error) from None
+    except BaseException as error:
+        torch.ops.tilelace._leave(name, device)  # where only this thread was stopped
+        meeting.fail(error)
+        if isinstance(error, Error) or not isinstance(error, Exception):
+            raise
+        raise Error("system", f'join: group "{name}": rank {pg.rank()} could not join: '
+                    f"{type(error).__name__}: {error}") from error
+    meeting.succeed()
     _joined[(name, device)] = weakref.ref(pg)
+    _indices[(name, device)] = index
     weakref.finalize(pg, _group_gone, name, device, os.getpid()).atexit = False
+
+
+def _tell(pg: dist.ProcessGroup, devices: Sequence[str], error: BaseException) -> None:
+    """Tells members that wait for this one to join that it will not."""
+    for device in devices:
+        _known(pg).failed.add(device)
+        with contextlib.suppress(Error):  # no store: nobody waits
+            place = _place_of(pg, device)
+            Meeting(pg.group_name, pg.rank(), place, _known(pg).told).fail(error, joined=True)
+
+
+def tell_failed(name: str, device: str, error: Error) -> None:
+    """A call of a group that had joined has failed: some may have left, and wait to join again."""
+    pg = _live(plain(name))
+    if error.kind != "usage" and pg is not None and not is_forked(pg):
+        _tell(pg, (device,), error)
+
+
+def _after_fork() -> None:
+    """In the child: what was joined is the parent's."""
+    for known in (_joined, _gone, _indices, _of_groups):
+        known.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _group_gone(name: str, device: str, process: int) -> None:
@@ -253,8 +305,11 @@ def leave(group: Group = None, device: str | torch.device | None = None) -> None
     _leave_gone()
     for key in list(_joined):
         if key[0] == name and (device is None or key[1] == torch.device(device).type):
-            del _joined[key]
+            pg = _joined.pop(key)()
             torch.ops.tilelace._leave(*key)
+            if pg is not None and pg is _live(name) and key[1] in _known(pg).failed:
+                _known(pg).failed.remove(key[1])
+                Meeting(name, pg.rank(), _place_of(pg, key[1]), Told()).left()
 
 
 def synchronize(group: Group = None, stream: torch.cuda.Stream | None = None) -> None:
@@ -266,8 +321,12 @@ def synchronize(group: Group = None, stream: torch.cuda.Stream | None = None) ->
     """
     name = plain(group_name(group))
     if (name, "cuda") in _joined:
-        handle = (stream or torch.cuda.current_stream()).cuda_stream
-        call(torch.ops.tilelace._synchronize, name, "cuda", handle)
+        handle = (stream or torch.cuda.current_stream(gpu_of(name))).cuda_stream
+        try:
+            call(torch.ops.tilelace._synchronize, name, "cuda", handle)
+        except Error as error:
+            tell_failed(name, "cuda", error)
+            raise
 
 
 def _device(name: str, device: str | torch.device | None) -> str:
@@ -305,42 +364,6 @@ def plans(group: Group = None, device: str | torch.device | None = None) -> list
     """
     name = plain(group_name(group))
     return call(torch.ops.tilelace._plans, name, _device(name, device))
-
-
-_QUALIFIED = re.compile(r"(.*)@(\d+)/(\d+)")
-
-
-def plain(name: str) -> str:
-    """Without what `qualified` appends."""
-    if "@" not in name:
-        return name
-    match = _QUALIFIED.fullmatch(name)
-    return match[1] if match else name
-
-
-def qualified(group: Group) -> str:
-    """The group's name, this rank and the number of ranks.
-
-    Compiled graphs hold this: shapes of results depend on all three, and torch's caches of compiled
-    graphs know nothing but the graph.
-    """
-    name = group_name(group)
-    if _QUALIFIED.fullmatch(name):
-        return name
-    ranks, rank = size_and_rank(name)
-    return f"{name}@{rank}/{ranks}"
-
-
-def size_and_rank(name: str) -> tuple[int, int]:
-    match = _QUALIFIED.fullmatch(name)
-    if match:
-        return int(match[3]), int(match[2])
-    pg = _live(name)
-    if pg is None:
-        raise usage(
-            f'group "{name}": got one that was destroyed or never made, expected one that exists'
-        )
-    return pg.size(), pg.rank()
 
 
 @atexit.register

@@ -143,7 +143,7 @@ def unreachable(name: str, device: torch.device) -> str:
         return "tilelace was built without GPUs"
     try:
         with _disable_current_modes():
-            _groups.ensure(_groups.plain(name), "cuda")
+            _groups.ensure(_groups.plain(name), "cuda", _groups.index_in(device))
     except Error as error:
         # Several hosts, for one: every rank raises it.
         if error.kind != "usage":

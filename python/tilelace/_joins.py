@@ -19,10 +19,10 @@ _NUMBERS = {name: number for number, name in KINDS.items()}
 
 
 @ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int)
-def _join(name: bytes, device: bytes, text: Any, capacity: int) -> int:
+    ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_int)
+def _join(name: bytes, device: bytes, index: int, text: Any, capacity: int) -> int:
     try:
-        _groups.ensure(name.decode(), device.decode())
+        _groups.ensure(name.decode(), device.decode(), index)
         return 0
     except BaseException as error:  # nothing may go through C++
         what = str(error).encode()[:capacity]

@@ -13,7 +13,7 @@ from torch.fx.node import has_side_effect
 from torch.utils.checkpoint import CheckpointPolicy
 
 from . import _groups, _inductor_order
-from ._errors import call, usage
+from ._errors import Error, call, usage
 
 LIB = torch.library.Library("tilelace", "IMPL")
 
@@ -34,7 +34,11 @@ def _cpu_kernel(name: str) -> Any:
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         _groups.ensure(args[place], "cpu")
-        return call(op, *args, **kwargs)
+        try:
+            return call(op, *args, **kwargs)
+        except Error as error:
+            _groups.tell_failed(args[place], "cpu", error)
+            raise
 
     return kernel
 

@@ -48,7 +48,8 @@ def _give_back() -> None:
     if not _dropped and not _dropped_pools:
         return
     if torch.cuda.is_available() and torch.cuda.is_initialized():
-        torch.cuda.synchronize()
+        for index in set(_groups.joined_gpus()):
+            torch.cuda.synchronize(index)
     while _dropped:
         torch.ops.tilelace._drop_buffer(_dropped.pop())
     in_use = []
@@ -79,8 +80,8 @@ def empty(
     shape = list(size[0]) if len(size) == 1 and not isinstance(size[0], int) else list(size)
     pg = _groups._group_of(group if group is None or not isinstance(group, str)
                            else _groups.plain(group))
-    kind = (torch.device(device).type if device is not None
-            else _groups.default_device("empty", pg))
+    asked = torch.device(device) if device is not None else None
+    kind = asked.type if asked is not None else _groups.default_device("empty", pg)
     if kind == "cuda" and torch.cuda.is_current_stream_capturing():
         raise usage("empty: got a call in a graph's capture, expected one before it")
     dtype = dtype or torch.get_default_dtype()
@@ -88,11 +89,12 @@ def empty(
     if any(s < 0 for s in shape):
         raise usage(f"empty: size: got {shape}, expected 0 or more")
     name = pg.group_name
-    _groups.ensure(name, kind)
+    _groups.ensure(name, kind, _groups.index_in(asked))
     _give_back()
     number, address = call(torch.ops.tilelace._make_buffer, name, kind, max(1, wanted))
     if kind == "cuda":
-        flat = torch.as_tensor(_Buffer(number, address, max(1, wanted)), device="cuda")
+        flat = torch.as_tensor(_Buffer(number, address, max(1, wanted)),
+                               device=f"cuda:{_groups.gpu_of(name)}")
     else:
         flat = torch.frombuffer(_host_bytes(number, address, max(1, wanted)), dtype=torch.uint8)
     return flat[:wanted].view(dtype).view(shape)
@@ -143,7 +145,7 @@ def mem_pool(
     pg = _groups._group_of(group if group is None or not isinstance(group, str)
                            else _groups.plain(group))
     name = pg.group_name
-    _groups.ensure(name, "cuda")
+    _groups.ensure(name, "cuda", _groups.index_in(device))
     _give_back()
     if _dropped_pools:  # tensors outlived them, and torch may have kept what these were in
         torch.cuda.empty_cache()

@@ -53,7 +53,7 @@ def _name(group: Group, x: Tensor) -> str:
         return _qualified(group)
     name = group if isinstance(group, str) else _groups.group_name(group)
     if isinstance(x, Tensor) and x.is_cuda:
-        _groups.ensure(name, "cuda")
+        _groups.ensure(name, "cuda", x.device.index)
     return name
 
 
@@ -97,7 +97,12 @@ def _run(
     except (AttributeError, RuntimeError, TypeError) as error:
         ours = error_of(error)
         if isinstance(ours, Error):
-            raise ours from None
+            if getattr(args[0], "is_cuda", False):  # (on CPU the kernel has)
+                _groups.tell_failed(args[-1], "cuda", ours)
+            try:
+                raise ours from None
+            finally:
+                del ours  # a cycle with the traceback would keep the callers' groups
         if was_told(error):
             raise
         wrong = _arguments.what_is_wrong(op, args, outs, settings | results, error)

@@ -16,11 +16,15 @@ constexpr int kSliceMs = 20;
 class Deadline {
  public:
   /// Error: usage, unless seconds > 0.
-  Deadline(std::string_view op, double seconds) : seconds_(seconds) {
+  Deadline(std::string_view op, double seconds) {
     require(seconds > 0, "{}: timeout: got {} s, expected more than 0", op, seconds);
-    end_ns_ = StdAtomics::now_ns() + static_cast<std::int64_t>(std::min(seconds, 1e9) * 1e9);
+    begin_ns_ = StdAtomics::now_ns();
+    end_ns_ = begin_ns_ + static_cast<std::int64_t>(std::min(seconds, 1e9) * 1e9);
   }
-  [[nodiscard]] double seconds() const { return seconds_; }
+  /// Since it was made, measured: what errors say.
+  [[nodiscard]] double waited_s() const {
+    return static_cast<double>(StdAtomics::now_ns() - begin_ns_) * 1e-9;
+  }
   [[nodiscard]] bool passed() const { return StdAtomics::now_ns() >= end_ns_; }
   /// Milliseconds to sleep: what is left, at most `cap`, at least 1.
   [[nodiscard]] int slice_ms(int cap = kSliceMs) const {
@@ -29,7 +33,7 @@ class Deadline {
   }
 
  private:
-  double seconds_;
+  std::int64_t begin_ns_;
   std::int64_t end_ns_;
 };
 

@@ -26,14 +26,13 @@ struct Join {
   std::int32_t ranks = 0;
 };
 
-sockaddr_un address_of(const std::string& directory, int rank) {
+/// A path that is too long for a socket's address goes by the open directory.
+sockaddr_un address_of(const std::string& directory, int opened, int rank) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  const std::string path = fmt::format("{}/rank-{}.sock", directory, rank);
-  require(
-      path.size() < sizeof address.sun_path,
-      "communicator: socket path {}: got {} bytes, expected at most {}: use a shorter directory",
-      path, path.size(), sizeof address.sun_path - 1);
+  std::string path = fmt::format("{}/rank-{}.sock", directory, rank);
+  if (path.size() >= sizeof address.sun_path)
+    path = fmt::format("/proc/self/fd/{}/rank-{}.sock", opened, rank);
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   return address;
 }
@@ -87,7 +86,7 @@ class Meeting {
         sockets_(static_cast<std::size_t>(ranks)),
         dialed_(static_cast<std::size_t>(ranks)) {}
   ~Meeting() {
-    if (listener_) unlink(address_of(directory_, rank_).sun_path);
+    if (listener_) unlink(address(rank_).sun_path);
   }
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
@@ -95,6 +94,10 @@ class Meeting {
   std::vector<UniqueFd> run();
 
  private:
+  [[nodiscard]] sockaddr_un address(int rank) const {
+    return address_of(directory_, opened_.get(), rank);
+  }
+  void lock();
   void listen_here();
   void dial(int peer);
   void hear_dialed(int peer);
@@ -108,6 +111,7 @@ class Meeting {
   int ranks_;
   std::string directory_;
   Deadline deadline_;
+  UniqueFd opened_;  ///< the directory
   UniqueFd listener_;
   std::vector<UniqueFd> sockets_;    ///< by rank: those who joined
   std::vector<UniqueFd> dialed_;     ///< by rank: connected, their answer has not come
@@ -119,19 +123,24 @@ Outgoing Meeting::join() const {
   return {FrameType::join, 0, {reinterpret_cast<const char*>(&mine_), sizeof mine_}};
 }
 
-/// Binds the own file. The lock on the directory lets a dead rank's file be told from a live one's.
-void Meeting::listen_here() {
-  const UniqueFd lock = open_private_directory(directory_);
-  const sockaddr_un address = address_of(directory_, rank_);
-  while (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+/// Lets a dead rank's file be told from a live one's.
+void Meeting::lock() {
+  while (flock(opened_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR)
       raise(ErrorKind::system, "communicator: lock of {}: got {}, expected it", directory_,
             errno_text(errno));
     if (deadline_.passed())
-      raise(ErrorKind::timeout, "communicator: lock of {}: got none within {} s, expected it",
-            directory_, deadline_.seconds());
+      raise(ErrorKind::timeout, "communicator: lock of {}: got none within {:.3g} s, expected it",
+            directory_, deadline_.waited_s());
     poll(nullptr, 0, 2);
   }
+}
+
+/// Binds the own file.
+void Meeting::listen_here() {
+  opened_ = open_private_directory(directory_);
+  const sockaddr_un address = this->address(rank_);
+  lock();
   UniqueFd fd = make_socket();
   if (connect_to(make_socket().get(), address) || errno == EAGAIN)
     raise(ErrorKind::usage, "communicator: rank {} is in {} already, expected each rank once",
@@ -144,12 +153,13 @@ void Meeting::listen_here() {
   if (listen(listener_.get(), 2 * kMaxRanks) != 0)
     raise(ErrorKind::system, "communicator: listen: got {}, expected a socket that does",
           errno_text(errno));
+  flock(opened_.get(), LOCK_UN);
 }
 
 /// One try to connect; a rank that is not there yet is tried again later.
 void Meeting::dial(int peer) {
   UniqueFd fd = make_socket();
-  if (!connect_to(fd.get(), address_of(directory_, peer))) {
+  if (!connect_to(fd.get(), address(peer))) {
     const bool later = errno == ENOENT || errno == ECONNREFUSED || errno == EAGAIN ||
                        errno == EINTR || errno == ECONNRESET;
     if (!later)
@@ -248,9 +258,10 @@ void Meeting::wait() {
     if (dialed_[p]) polls.push_back({dialed_[p].get(), POLLIN, 0});
   }
   if (deadline_.passed())
-    throw Failure(ErrorKind::timeout, missing.front(),
-                  fmt::format("communicator: {} did not come to {} within {} s, expected {} ranks",
-                              ranks_text(missing), directory_, deadline_.seconds(), ranks_));
+    throw Failure(
+        ErrorKind::timeout, missing.front(),
+        fmt::format("communicator: {} did not come to {} within {:.3g} s, expected {} ranks",
+                    ranks_text(missing), directory_, deadline_.waited_s(), ranks_));
   poll(polls.data(), polls.size(), deadline_.slice_ms(5));
   for (std::size_t i = first; i < polls.size(); ++i) {
     if ((polls[i].revents & (POLLRDHUP | POLLHUP)) == 0) continue;

@@ -34,6 +34,7 @@ class ProcessGroup final : public Group {
   ~ProcessGroup() override {
     mark_leaving();
     watcher_.reset();
+    mesh_.hang_up();
   }
 
   std::vector<std::string> all_gather(std::string_view mine, double timeout_s) override {

@@ -50,8 +50,8 @@ void Rendezvous::await(std::unique_lock<std::mutex>& lock, std::string_view op,
     check(absent);
     if (deadline.passed())
       throw Failure(ErrorKind::timeout, absent.front(),
-                    fmt::format("{}: {} did not come within {} s, expected every rank", op,
-                                ranks_text(absent), deadline.seconds()));
+                    fmt::format("{}: {} did not come within {:.3g} s, expected every rank", op,
+                                ranks_text(absent), deadline.waited_s()));
     changed_.wait_for(lock, std::chrono::milliseconds(deadline.slice_ms()));
   }
 }

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <cstring>
 
@@ -36,6 +37,11 @@ SocketMesh::SocketMesh(int rank, std::vector<UniqueFd> sockets) : rank_(rank) {
     line.fd = std::move(sockets[p]);
     lines_.push_back(std::move(line));
   }
+}
+
+void SocketMesh::hang_up() noexcept {
+  for (const Line& line : lines_)
+    if (line.fd) shutdown(line.fd.get(), SHUT_RDWR);
 }
 
 std::vector<Post> SocketMesh::everyone(int fd, bool takes_fd) const {
@@ -139,8 +145,8 @@ void SocketMesh::wait(const Transfer& transfer, std::span<const Post> posts,
   }
   if (deadline.passed())
     throw Failure(ErrorKind::timeout, missing.front(),
-                  fmt::format("{}: {} did not come within {} s, expected every rank", transfer.op,
-                              ranks_text(missing), deadline.seconds()));
+                  fmt::format("{}: {} did not come within {:.3g} s, expected every rank",
+                              transfer.op, ranks_text(missing), deadline.waited_s()));
   poll(polls.data(), polls.size(), deadline.slice_ms());
 }
 

@@ -31,6 +31,8 @@ class SocketMesh {
   [[nodiscard]] int socket(int peer) const {
     return lines_[static_cast<std::size_t>(peer)].fd.get();
   }
+  /// Peers see the end of the sockets, also where a forked process has copies of them.
+  void hang_up() noexcept;
   /// A post for every peer.
   [[nodiscard]] std::vector<Post> everyone(int fd = -1, bool takes_fd = false) const;
 

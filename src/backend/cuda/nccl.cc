@@ -157,7 +157,7 @@ struct NcclGroup::State {
     while (result == ncclInProgress) {
       throw_if_aborted();
       if (deadline.passed())
-        fail(ErrorKind::timeout, what, fmt::format("no end within {} s", deadline.seconds()));
+        fail(ErrorKind::timeout, what, fmt::format("no end within {:.3g} s", deadline.waited_s()));
       pause();
       ncclResult_t state = ncclSuccess;
       result = lib.async_error(comm, &state);

@@ -101,8 +101,9 @@ Tensor boxed_reduce_scatter(Tensor x, std::string group, int64_t dim, Sizes size
   });
 }
 
-/// Collective over the group's ranks, which meet in `directory`.
-void join(std::string group, std::string device, int64_t rank, int64_t ranks, std::string directory,
+/// Collective over the group's ranks: `sockets` lead to them, as Communicator::from_sockets has it.
+/// A rank is a member once all have got as far: where one cannot, none is.
+void join(std::string group, std::string device, int64_t rank, std::vector<int64_t> sockets,
           double timeout_s, int64_t workers, int64_t max_workers, int64_t device_index) {
   remembered([&] {
     CommunicatorOptions options;
@@ -115,9 +116,10 @@ void join(std::string group, std::string device, int64_t rank, int64_t ranks, st
     options.workers = count(workers);
     options.max_workers = count(max_workers);
     options.device_index = static_cast<int>(device_index);
-    add_member(
-        group, options,
-        Communicator::process(static_cast<int>(rank), static_cast<int>(ranks), directory, options));
+    auto communicator = Communicator::from_sockets(
+        static_cast<int>(rank), std::vector<int>(sockets.begin(), sockets.end()), options);
+    communicator.barrier();
+    add_member(group, options, std::move(communicator));
   });
 }
 
@@ -260,8 +262,8 @@ const std::vector<OpEntry>& ops() {
 const std::vector<OpEntry>& services() {
   static const std::vector<OpEntry> all = {
       {"_join",
-       "(str group_name, str device, int rank, int ranks, str directory, float timeout_s, "
-       "int workers, int max_workers, int device_index) -> ()",
+       "(str group_name, str device, int rank, int[] sockets, float timeout_s, int workers, "
+       "int max_workers, int device_index) -> ()",
        TORCH_BOX(&join)},
       {"_set_joiner", "(int address) -> ()", TORCH_BOX(&set_joiner_at)},
       {"_leave", "(str group_name, str device) -> ()", TORCH_BOX(&leave)},

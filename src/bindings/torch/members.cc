@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bindings/torch/members.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,9 +22,13 @@ struct Registry {
   Joiner joiner = nullptr;
 };
 
-/// Never destroyed: what is left at the end of the process ends with it, in no order.
+/// Never destroyed: what is left at the end of the process ends with it, in no order. A fork waits
+/// for its lock: the child would find it locked for ever.
 Registry& registry() {
   static auto* const all = new Registry;
+  static const int hooked = pthread_atfork([] { all->mutex.lock(); }, [] { all->mutex.unlock(); },
+                                           [] { all->mutex.unlock(); });
+  static_cast<void>(hooked);
   return *all;
 }
 
@@ -70,7 +75,7 @@ std::shared_ptr<Member> checked_member(std::string_view op, const std::string& n
 
 /// Nothing happens where nobody joins groups. The registry is not locked meanwhile: joining adds a
 /// member.
-void join_by_joiner(const std::string& name, Device device) {
+void join_by_joiner(const std::string& name, Device device, int device_index) {
   Joiner join = nullptr;
   {
     const std::scoped_lock lock(registry().mutex);
@@ -78,8 +83,8 @@ void join_by_joiner(const std::string& name, Device device) {
   }
   if (join == nullptr) return;
   std::array<char, 1024> text{};
-  const int kind = join(name.c_str(), std::string(name_of(device)).c_str(), text.data(),
-                        static_cast<int>(text.size()) - 1);
+  const int kind = join(name.c_str(), std::string(name_of(device)).c_str(), device_index,
+                        text.data(), static_cast<int>(text.size()) - 1);
   if (kind != 0) throw Error(static_cast<ErrorKind>(kind), text.data());
 }
 
@@ -148,10 +153,10 @@ void set_joiner(Joiner joiner) {
 }
 
 std::shared_ptr<Member> member_or_joined(std::string_view op, const std::string& name,
-                                         Device device) {
+                                         Device device, int device_index) {
   auto member = find_member(name, device);
   if (member == nullptr) {
-    join_by_joiner(name, device);
+    join_by_joiner(name, device, device_index);
     member = find_member(name, device);
   }
   return checked_member(op, name, device, std::move(member));

@@ -67,11 +67,13 @@ std::shared_ptr<Member> member_of(std::string_view op, const std::string& name, 
 
 /// As member_of, but a group without a member joins first. Collective then.
 /// Errors: also those of joining.
+/// `device_index`: of the tensors' GPU, which the group then joins with; -1: CPU tensors.
 std::shared_ptr<Member> member_or_joined(std::string_view op, const std::string& name,
-                                         Device device);
+                                         Device device, int device_index);
 /// Joins a group: 0, or the error's kind and its text, cut at `capacity`. Python's; it may be
 /// called from any thread, with or without the interpreter's lock.
-using Joiner = int (*)(const char* name, const char* device, char* text, int capacity);
+using Joiner = int (*)(const char* name, const char* device, int device_index, char* text,
+                       int capacity);
 void set_joiner(Joiner joiner);
 
 /// Errors: usage (there already).

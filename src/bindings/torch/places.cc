@@ -19,10 +19,11 @@ Device device_of(std::string_view op, const Tensor& x, const std::string& group)
   wrong(op, "x", "a tensor on another device", "one on cpu or cuda");
 }
 
-void* stream_of(const Tensor& x) {
-  if (!x.defined() || !x.is_cuda() || aoti_torch_get_current_cuda_stream == nullptr) return nullptr;
+/// The current one of this GPU; -1: no GPU.
+void* stream_on(int device_index) {
+  if (device_index < 0 || aoti_torch_get_current_cuda_stream == nullptr) return nullptr;
   void* stream = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(x.get_device_index(), &stream));
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device_index, &stream));
   return stream;
 }
 
@@ -59,10 +60,18 @@ Split split_of(std::vector<int64_t> units, int64_t inner) {
 Place place_of(Op op, const Tensor& x, const std::string& group) {
   const auto name = name_of(op);
   const Device device = device_of(name, x, group);
-  auto member = member_or_joined(name, group, device);
+  const int index = device == Device::cuda && x.defined() ? x.get_device_index() : -1;
+  auto member = member_or_joined(name, group, device, index);
   const int rank = member->communicator().rank();
   const int ranks = member->communicator().size();
-  return {std::move(member), device, rank, ranks, stream_of(x)};
+  const int joined = member->device_index();
+  Place place{std::move(member), device, rank, ranks, stream_on(joined)};
+  if (index < 0 || index == joined) return place;
+  checked_here(place, [&] {
+    wrong(name, "x", "a tensor on cuda:" + std::to_string(index),
+          "one on cuda:" + std::to_string(joined) + ", as the group joined");
+  });
+  return place;
 }
 
 void refuse_call(const std::string& group, Device device, const std::string& reason, void* stream) {

@@ -152,7 +152,7 @@ def what_kernels_of_gpus_do_not_take(w):
             assert count == fused, (n, k, dtype, count, lines)
             assert len(lines) == 2 - fused and all(why in line for line in lines), lines
             # What is left alone must not make ranks meet, and what is fused must not run unjoined.
-            assert joined == [(w.name, "cuda")] * fused, joined
+            assert joined == [(w.name, "cuda", 0)] * fused, joined
 
 
 @case(2)
