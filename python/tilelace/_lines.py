@@ -15,6 +15,7 @@ class Told(set):  # type: ignore[type-arg]
     """Attempts whose failure this process has raised, and when it last raised one."""
 
     until = 0.0
+    last: Note | None = None  # this process's own failed attempt: its id, when, the cause
 
 
 class Line:

@@ -39,9 +39,10 @@ class Meeting:
         self._mine: Note = {
             "state": "here", "id": self.id, "at": self.begin, "rank": rank, "ranks": self.ranks,
             "network": _notes.network(), "process": _notes.process(),
-            "address": f"tilelace-{self.id}"}
+            "address": f"tilelace-{self.id}", "last": told.last}
         self._process = self._mine["process"]
         self._lines: dict[int, Line] = {}
+        self._met: set[str] = set()  # all attempts that it had a line to
         self._strangers: list[socket.socket] = []
         self._lost: dict[int, tuple[str, float]] = {}  # lines that ended without a word
         self._listener: socket.socket | None = None
@@ -68,9 +69,11 @@ class Meeting:
             self._say()
             self._wait()
         self._board.wanted = set()
+        self._stop_listening()  # whoever comes now comes for the next attempt
         return [self._lines[p].sock.detach() if p != self.rank else -1 for p in range(self.ranks)]
 
     def succeed(self) -> None:
+        self._told.last = None
         if self._board is not None:
             self._board.end()
         self._close()
@@ -87,6 +90,7 @@ class Meeting:
         # Theirs end with this one, and are no news here.
         self._told.update([self.id, *self._in_sight()])
         self._told.until = now()
+        self._told.last = {"id": self.id, "at": now(), "cause": cause}
         self._close_spare()
         for line in self._lines.values():
             self._send(line.sock, {"failed": cause})
@@ -113,6 +117,9 @@ class Meeting:
             for note in list(self._board.notes.values()):
                 if note["state"] == "failed" and note["at"] >= self.begin:
                     return self._of(note["cause"])
+                last = note.get("last")
+                if last is not None and last["id"] in self._met:
+                    return self._of(last["cause"])
             time.sleep(0.005)
         return error
 
@@ -213,6 +220,10 @@ class Meeting:
         self._lines[peer] = Line(sock, note)
         self._lost.pop(peer, None)
         self._board.wanted.discard(peer)
+        last = note.get("last")
+        if last is not None and last["id"] in self._met and self._told.isdisjoint(last["cause"]["attempts"]):
+            raise self._of(last["cause"])  # of an attempt that this one had met
+        self._met.add(note["id"])
         self._require_same(note)
 
     def _hear(self) -> None:
@@ -267,6 +278,10 @@ class Meeting:
             self._board.wanted.add(peer)
 
     def _lose(self, peer: int) -> None:
+        if not self._missing() and self._lines[peer].heard == self._attempts():
+            # It had met all and could not join: what comes from there next is another attempt.
+            raise self.behind(Error("peer", self._text(
+                f"rank {peer}: got the end of its connection after all had met, expected it to join")))
         self._lost[peer] = (self._lines[peer].attempt, now())
         self._drop(peer)
 
@@ -357,14 +372,18 @@ class Meeting:
             os.close(self._spare)
         self._spare = -1
 
-    def _close(self) -> None:
-        self._close_spare()
+    def _stop_listening(self) -> None:
         if self._listener is not None:
             try:
                 self._listener.shutdown(socket.SHUT_RDWR)  # also where a fork has a copy
             except OSError:
                 pass
             self._listener.close()
+            self._listener = None
+
+    def _close(self) -> None:
+        self._close_spare()
+        self._stop_listening()
         for sock in self._strangers:
             sock.close()
         for line in self._lines.values():

@@ -6,13 +6,14 @@ import ctypes
 import math
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
 from . import _groups
-from ._errors import call, usage
+from ._errors import Error, call, usage
 from ._library import LIBRARY, has_cuda
 from ._groups import Group
 
@@ -60,6 +61,21 @@ def _give_back() -> None:
     _dropped_pools.extend(in_use)
 
 
+def _wrong_size(shape: Sequence[Any], dtype: Any) -> str:
+    if not isinstance(dtype, torch.dtype):
+        return f"empty: dtype: got {dtype!r}, expected a torch.dtype"
+    if not all(isinstance(s, int) and s >= 0 for s in shape):
+        return f"empty: size: got {shape}, expected 0 or more each"
+    return ""
+
+
+def _refuse(name: str, kind: str, text: str) -> NoReturn:
+    """Raises here, and in the peers' call: no rank has as many bytes as this one then asks for."""
+    with suppress(Error):
+        call(torch.ops.tilelace._make_buffer, name, kind, 1 << 62)
+    raise usage(text)
+
+
 def empty(
     *size: int | Sequence[int],
     dtype: torch.dtype | None = None,
@@ -77,7 +93,7 @@ def empty(
     (sizes that differ; a capture; no `device`, and a group that did not join and has a backend for
     CPU and another for GPUs), system, peer, timeout.
     """
-    shape = list(size[0]) if len(size) == 1 and not isinstance(size[0], int) else list(size)
+    shape = list(size[0] if len(size) == 1 and isinstance(size[0], Sequence) else size)
     pg = _groups._group_of(group if group is None or not isinstance(group, str)
                            else _groups.plain(group))
     asked = torch.device(device) if device is not None else None
@@ -85,12 +101,12 @@ def empty(
     if kind == "cuda" and torch.cuda.is_current_stream_capturing():
         raise usage("empty: got a call in a graph's capture, expected one before it")
     dtype = dtype or torch.get_default_dtype()
-    wanted = math.prod(shape) * dtype.itemsize
-    if any(s < 0 for s in shape):
-        raise usage(f"empty: size: got {shape}, expected 0 or more")
     name = pg.group_name
     _groups.ensure(name, kind, _groups.index_in(asked))
     _give_back()
+    if wrong := _wrong_size(shape, dtype):
+        _refuse(name, kind, wrong)
+    wanted = math.prod(shape) * dtype.itemsize
     number, address = call(torch.ops.tilelace._make_buffer, name, kind, max(1, wanted))
     if kind == "cuda":
         flat = torch.as_tensor(_Buffer(number, address, max(1, wanted)),

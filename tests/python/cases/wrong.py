@@ -221,6 +221,22 @@ def on_one_rank(w):
 
 
 @case(3)
+def sizes_of_memory(w):
+    """Of one rank, then of all: the others are told, and what comes next goes well."""
+    for size, more, text in (((-1,), {}, "size: got [-1]"), ((2.5,), {}, "size: got [2.5]"),
+                             ((2, None), {}, "size: got [2, None]"), ((2,), {"dtype": "bf16"}, "dtype: got")):
+        for wrong_ones in ((1,), (0, 1, 2)):
+            wrong = w.rank in wrong_ones
+            made = told(lambda: tilelace.empty(*(size if wrong else (2,)), device="cpu", group=w.group,
+                                               **(more if wrong else {})))
+            assert made.startswith("usage: ") and (not wrong or text in made), (text, made)
+            expect_right_call(w)
+    assert tilelace.empty(2, 3, device="cpu", group=w.group).shape == (2, 3)
+    assert tilelace.empty((2, 3), device="cpu", group=w.group).shape == (2, 3)
+    assert tilelace.empty(torch.Size((2, 3)), device="cpu", group=w.group).shape == (2, 3)
+
+
+@case(3)
 def on_every_rank(w):
     for name, (wrong, _, text) in CASES.items():
         if name != "own size is another":
