@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Kernels for a host compiler: launches, shared variables and kernels' addresses as calls of the
-machine (tests/emulated/machine). Everything else is read as it is.
+machine (tests/emulated/machine), and what orders memory inside a Site. Everything else is read as it
+is.
 
 usage: translate.py [--plain] FROM TO FILE...   FILE below FROM goes to the same place below TO, a .cu
                                                as .cu.cc; plain: no thread waits for another
@@ -9,6 +10,9 @@ usage: translate.py [--plain] FROM TO FILE...   FILE below FROM goes to the same
 import re
 import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "tools"))
+from fence_sites import mark  # noqa: E402
 
 # name<args><<<grid, block, shared, stream>>>(a, b) -> LaunchAt{...}.run(name<args> of any a..., a, b)
 LAUNCH = re.compile(r"([\w:]+(?:<[\w:, ]+>)?)<<<(.*?)>>>\(", re.S)
@@ -37,7 +41,8 @@ def main():
     source, target = Path(arguments[0]), Path(arguments[1])
     for name in arguments[2:]:
         path = source / name
-        text = translate(path.read_text(encoding="utf-8"), plain)
+        text = path.read_text(encoding="utf-8")
+        text = translate(text if plain else mark(path.name, text), plain)
         for left in ("<<<", "__shared__"):
             if left in text:
                 sys.exit(f"translate: {path}, got {left} in a form that is not known")

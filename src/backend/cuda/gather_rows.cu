@@ -34,6 +34,7 @@ __global__ void __launch_bounds__(kThreads) await_kernel(const __grid_constant__
 }
 
 __global__ void __launch_bounds__(kThreads) copy_kernel(const __grid_constant__ GatheredCopy g) {
+  // stays: nothing is read by what the word says
   if (comm::CudaAtomics::load_acquire(g.stop) != 0) return;
   const std::int64_t step = std::int64_t{16} * kThreads * gridDim.x;
   const std::int64_t first = 16 * (std::int64_t{blockIdx.x} * kThreads + threadIdx.x);

@@ -73,7 +73,7 @@ class PushMover {
   TILELACE_DEVICE void finish() {
     if (settles_ > 0) {
       const std::uint32_t epoch = places_.await_number();
-      ptx::barrier_wait(places_.told, 0);
+      ptx::barrier_wait(places_.told, 0);  // stays: for time alone, as above
       if (awaited_ >= 0) await(p_, awaited_, epoch);
       note(TraceKind::tiles_here);
     }

@@ -78,6 +78,8 @@ void tensor_load(std::uint32_t to, const CUtensorMap& map, std::uint32_t barrier
     Machine::get().later(cta, [=] {
       each_row(m, x, y, 0, [&](long row, unsigned at, const std::byte* from, std::size_t bytes) {
         if (row < wanted) order::touch(asked, order::Access::read, from, bytes);
+        // Of a cluster two may bring the same: they need not wait for each other.
+        order::touch(asked, order::Access::add, cta->at(to + at), m.box[0] * 2);
         put(*cta, to + at, from, bytes, m.box[0] * 2, m.swizzled);
       });
       Machine::get().arrive(*cta, barrier, -2L * elements(m), asked);
@@ -89,6 +91,7 @@ void bulk_load(std::uint32_t to, const void* from, std::uint32_t bytes, std::uin
   const Asked asked = ask_load(__builtin_return_address(0));
   Machine::get().later(cta, [=] {
     order::touch(asked, order::Access::read, from, bytes);
+    order::touch(asked, order::Access::write, cta->at(to), bytes);
     std::memcpy(cta->at(to), from, bytes);
     Machine::get().arrive(*cta, barrier, -static_cast<long>(bytes), asked);
   });
@@ -104,9 +107,13 @@ void store_from(std::uint32_t from, std::uint32_t bytes, const void* where,
   BulkGroup* const group = &fiber->groups.back();
   ++group->reads;
   ++group->writes;
-  const Asked asked = order::ask(fiber->stores, Machine::get().knower(), "'s bulk stores", where);
-  group->step = asked.by.step;
+  Knower& knower = fiber->knower;
+  const Asked reading = order::ask(fiber->sends, knower, "'s bulk stores' reads", where);
+  const Asked asked = order::ask(fiber->stores, knower, "'s bulk stores", where);
+  group->sent = reading.by.step;
+  group->stored = asked.by.step;
   Machine::get().later(cta, [=, land = std::move(land)] {
+    order::touch(reading, order::Access::read, cta->at(from), bytes);
     const auto held =
         std::make_shared<std::vector<std::byte>>(cta->at(from), cta->at(from) + bytes);
     --group->reads;
@@ -154,10 +161,13 @@ void await_stores(int most, bool read) {
   };
   Machine::get().yield();
   while (open()) Machine::get().park(fiber.waiters, "a wait for bulk stores");
-  if (order::is_on() && !read && !order::is_without(order::Guard::bulk_wait))
-    for (auto g = fiber.groups.begin(); g != end(); ++g)
-      order::know(Machine::get().knower(), fiber.stores.number, g->step);
-  while (fiber.groups.size() > 1 && fiber.groups.front().writes == 0) fiber.groups.pop_front();
+  for (auto g = fiber.groups.begin(); order::is_on() && g != end(); ++g) {
+    order::know(fiber.knower, {fiber.sends.number, g->sent}, true);
+    if (!read) order::know(fiber.knower, {fiber.stores.number, g->stored}, false);
+  }
+  // Those that were not waited for stay: a later wait says that they are over.
+  while (fiber.groups.begin() != end() && fiber.groups.front().writes == 0)
+    fiber.groups.pop_front();
 }
 
 namespace {
@@ -185,6 +195,7 @@ struct Warpgroup {
       for (unsigned t = 0; t < kWarpgroup; ++t) {
         ++threads[t]->multiplied;
         threads[t]->products.pop_front();
+        threads[t]->asked.pop_front();
       }
     }
   }
@@ -201,10 +212,28 @@ void multiply(ProductTile& tile, int cols) {
   }
 }
 
+void ask_product(const Product& product) {
+  Fiber& fiber = Machine::self();
+  fiber.products.back().push_back(product);
+  if (order::is_on() && thread_number() % kWarpgroup == 0)
+    fiber.asked.back().push_back(order::ask(
+        fiber.products_of, fiber.knower, "'s warpgroup's products", __builtin_return_address(0)));
+}
+
+void read_operand(Threads threads, std::size_t i, std::uint64_t operand, unsigned rows) {
+  const auto at = static_cast<std::uint32_t>((operand & 0x3FFFU) << 4U);
+  // All steps of a row at once, with the first one.
+  if (!order::is_on() || at % 128 != 0) return;
+  order::touch(threads[0]->asked.front().at(i), order::Access::read, threads[0]->cta->at(at),
+               std::size_t{rows} * 128);
+}
+
 void commit_products() {
   Fiber& fiber = Machine::self();
+  fiber.multiplies.push_back(fiber.products_of.step);
   ++fiber.committed;
   fiber.products.emplace_back();
+  fiber.asked.emplace_back();
   const Warpgroup all = Warpgroup::own();
   Machine::get().wake(all.waiters());
   if (!all.has_committed(fiber.committed)) return;
@@ -220,6 +249,55 @@ void await_products(int most) {
   while (!all.has_committed(fiber.committed - left))
     Machine::get().park(all.waiters(), "a wait for products");
   all.multiply(fiber.committed - left);
+  const Fiber& first = *all.cta.fibers[all.first];
+  if (order::is_on())
+    order::know(Machine::self().knower,
+                {first.products_of.number, first.multiplies[fiber.committed - left - 1]}, true);
+}
+
+void load_shared(std::uint32_t from, void* to, std::uint32_t bytes) {
+  const std::byte* const at = own_cta().at(from);
+  if (order::is_on())
+    order::touch(Machine::self().knower, order::Access::read, at, bytes,
+                 __builtin_return_address(0));
+  std::memcpy(to, at, bytes);
+}
+
+void store_shared(std::uint32_t to, const void* from, std::uint32_t bytes) {
+  std::byte* const at = own_cta().at(to);
+  if (order::is_on())
+    order::touch(Machine::self().knower, order::Access::write, at, bytes,
+                 __builtin_return_address(0));
+  std::memcpy(at, from, bytes);
+}
+
+void store_shared_least(std::uint32_t to, int value) {
+  int before = 0;
+  std::byte* const at = own_cta().at(to);
+  if (order::is_on())
+    order::touch(Machine::self().knower, order::Access::add, at, sizeof value,
+                 __builtin_return_address(0));
+  std::memcpy(&before, at, sizeof before);
+  if (value < before) std::memcpy(at, &value, sizeof value);
+}
+
+void init_barrier(std::uint32_t at, int arrivals) {
+  Mbarrier made;
+  made.count = made.pending = arrivals;
+  Cta& cta = own_cta();
+  cta.mbarriers[at] = made;
+  if (order::is_on())
+    order::touch(Machine::self().knower, order::Access::write, cta.at(at), 8,
+                 __builtin_return_address(0));
+}
+
+bool test_barrier(std::uint32_t at, int parity) {
+  Cta& cta = own_cta();
+  const Mbarrier& m = cta.mbarriers.at(at);
+  Machine::get().look_at(cta, at);
+  const bool over = static_cast<int>(m.phase & 1U) != parity;
+  if (over) order::take(Machine::self().knower, m.passed);
+  return over;
 }
 
 void store_matrices(std::uint32_t at, const std::uint32_t (&r)[4], bool transposed) {
@@ -230,6 +308,9 @@ void store_matrices(std::uint32_t at, const std::uint32_t (&r)[4], bool transpos
     std::array<std::uint64_t, 32> values = own_warp().values[side];
     const unsigned lane = thread_number() % 32;
     if (lane / 8 == i) {
+      if (order::is_on())
+        order::touch(Machine::self().knower, order::Access::write, own_cta().at(at), 16,
+                     __builtin_return_address(0));
       for (unsigned c = 0; c < 8; ++c) {
         const unsigned row = transposed ? c : lane % 8, col = transposed ? lane % 8 : c;
         const auto pair = static_cast<std::uint32_t>(values[row * 4 + col / 2]);
@@ -250,8 +331,7 @@ void wait_prerequisites() {
   Machine::get().yield();
   while (op.early && !op.early->done)
     Machine::get().park(op.launch->waiters, "a wait for the kernel before");
-  if (op.early && order::is_on() && !order::is_without(order::Guard::griddep_wait))
-    order::take(Machine::get().knower(), op.early->end);
+  if (op.early && order::is_on()) order::take(Machine::get().knower(), op.early->end);
 }
 
 }  // namespace tilelace::emulated

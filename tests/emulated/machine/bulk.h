@@ -29,9 +29,19 @@ struct ProductTile {
 };
 void multiply(ProductTile& tile, int cols);
 
+/// A product that the running thread asks for.
+void ask_product(const Product& product);
+/// The operand of a warpgroup's i-th product, rows of 128 bytes, is read.
+void read_operand(Threads threads, std::size_t i, std::uint64_t operand, unsigned rows);
 void commit_products();
 void await_products(int most);
 
+void load_shared(std::uint32_t from, void* to, std::uint32_t bytes);
+void store_shared(std::uint32_t to, const void* from, std::uint32_t bytes);
+void store_shared_least(std::uint32_t to, int value);
+void init_barrier(std::uint32_t at, int arrivals);
+/// Whether the phase is over.
+bool test_barrier(std::uint32_t at, int parity);
 void store_matrices(std::uint32_t at, const std::uint32_t (&r)[4], bool transposed);
 
 void launch_dependents();

@@ -16,6 +16,10 @@
 #include "machine/bulk.h"
 #include "machine/machine.h"
 
+/// Of functions whose accesses belong to who calls them. ThreadSanitizer watches assignments, and a
+/// store of what a call returns is none; and of a function that is not inlined the linker takes any
+/// source's, also of one that is not watched.
+#define TILELACE_WATCHED inline __attribute__((always_inline))
 /// Of functions whose accesses are atomic, or told of otherwise.
 #define TILELACE_UNWATCHED __attribute__((no_sanitize("thread")))
 
@@ -80,51 +84,12 @@ Value value_of(std::uint64_t bits) {
   return v;
 }
 
-/// Once all lanes are here: the round whose values are theirs.
-inline unsigned meet_warp(std::uint64_t value) {
-  Warp& w = own_warp();
-  const unsigned round = w.round, side = round & 1U, lane = thread_number() % 32;
-  if (w.here == 0) w.mask[side] = 0;
-  w.values[side][lane] = value;
-  w.mask[side] |= 1U << lane;
-  if (++w.here == w.lanes) {
-    w.here = 0;
-    ++w.round;
-    Machine::get().wake(w.waiters);
-  }
-  while (w.round == round) Machine::get().park(w.waiters, "a warp's exchange");
-  return side;
-}
-
-inline bool meet(Meeting& m, int threads, bool mine, bool stays, const char* where) {
-  const unsigned round = m.round;
-  m.all = m.all && mine;
-  const bool orders = order::is_on() && !order::is_without(order::Guard::barrier);
-  if (orders) order::give(Machine::get().knower(), m.gathered);
-  if (++m.here == threads) {
-    m.here = 0;
-    m.kept = m.all;
-    m.all = true;
-    m.passed = std::move(m.gathered);
-    m.gathered = {};
-    ++m.round;
-    Machine::get().wake(m.waiters);
-  } else if (m.here > threads) {
-    std::fprintf(stderr, "emulated GPUs: %d threads at a barrier of %d\n", m.here, threads);
-    std::abort();
-  }
-  if (!stays) return true;
-  while (m.round == round) Machine::get().park(m.waiters, where);
-  if (orders) order::take(Machine::get().knower(), m.passed);
-  return m.kept;
-}
-inline bool meet_named(int id, int threads, bool mine = true, bool stays = true) {
-  static constexpr const char* kNames[] = {"barrier 0", "barrier 1", "barrier 2", "barrier 3",
-                                           "barrier 4", "barrier 5", "barrier 6", "barrier 7"};
-  Machine::get().yield();
-  Meeting& m = Machine::self().cta->barriers.at(static_cast<std::size_t>(id));
-  return meet(m, threads, mine, stays, kNames[id & 7]);
-}
+/// Once all lanes are here: the round whose values are theirs. What exchanges values orders
+/// nothing.
+unsigned meet_warp(std::uint64_t value, bool orders = false);
+/// Whether it is true for all; at once for who does not stay.
+bool meet(Meeting& m, int threads, bool mine, bool stays, const char* where);
+bool meet_named(int id, int threads, bool mine = true, bool stays = true);
 inline int all_threads() {
   const Index3& b = Machine::self().cta->op->launch->block;
   return static_cast<int>(b.x * b.y * b.z);
@@ -237,7 +202,7 @@ inline int __all_sync(unsigned /*mask*/, int mine) {
     if ((w.mask[side] >> lane & 1U) != 0 && w.values[side][lane] == 0) return 0;
   return 1;
 }
-inline void __syncwarp(unsigned /*mask*/ = ~0U) { tilelace::emulated::meet_warp(0); }
+inline void __syncwarp(unsigned /*mask*/ = ~0U) { tilelace::emulated::meet_warp(0, true); }
 inline void __syncthreads() {
   tilelace::emulated::meet_named(0, tilelace::emulated::all_threads());
 }
@@ -256,11 +221,11 @@ inline void cudaGridDependencySynchronize() { tilelace::emulated::wait_prerequis
 inline void __threadfence() {}
 inline void __threadfence_system() {}
 template <class T>
-T __ldcg(const T* p) {
+TILELACE_WATCHED T __ldcg(const T* p) {
   return *p;
 }
 template <class T>
-T __ldg(const T* p) {
+TILELACE_WATCHED T __ldg(const T* p) {
   return *p;
 }
 inline float __uint_as_float(unsigned v) { return tilelace::emulated::value_of<float>(v); }

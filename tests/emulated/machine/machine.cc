@@ -31,6 +31,16 @@ std::byte* map_memory(std::size_t bytes) {
   return static_cast<std::byte*>(p);
 }
 
+/// A CTA's shared memory.
+std::byte* map_shared() {
+  constexpr std::size_t kBytes = 256 * 1024;
+  std::byte* const p = map_memory(kBytes + order::kRegionUnit);
+  const auto at = reinterpret_cast<std::uintptr_t>(p);
+  std::byte* const aligned = p + (order::kRegionUnit - at % order::kRegionUnit);
+  order::add_region(aligned, kBytes, {.shared = true});
+  return aligned;
+}
+
 unsigned count(const Index3& i) { return i.x * i.y * i.z; }
 
 volatile std::sig_atomic_t asked = 0;
@@ -121,12 +131,14 @@ void Machine::run() {
     if (dirty_) start_ops();
     bool went_on = false;
     for (int i = 0; i < 200 && step(); ++i) went_on = true;
+    if (order::is_on() && sites::advance(false)) order::forget_all();
     if (went_on || dirty_) continue;
     if (!ctas_.empty()) {
       std::fprintf(stderr, "emulated GPUs: nothing can go on\n");
       report();
       std::abort();
     }
+    if (order::is_on() && ops_.empty() && sites::advance(true)) order::forget_all();
     work_.wait(lock, [&] { return dirty_; });
   }
 }
@@ -189,6 +201,7 @@ void Machine::start_ops() {
 }
 
 void Machine::finish(Op& op) {
+  if (op.launch) sites::end_kernel();
   op.end.join(op.begin);
   if (op.early) op.end.join(op.early->end);
   op.done = dirty_ = true;
@@ -235,14 +248,13 @@ bool Machine::place_cluster(Op& op) {
 
 void Machine::begin_cta(Cta& cta) {
   const Launch& launch = *cta.op->launch;
-  if (memories_.empty()) memories_.push_back(map_memory(256 * 1024));
+  if (memories_.empty()) memories_.push_back(map_shared());
   cta.memory = memories_.back();
   memories_.pop_back();
   cta.used = launch.shared;
   std::memset(cta.memory, 0xFE, launch.shared);  // NaNs
   cta.threads = static_cast<int>(count(launch.block));
   cta.warps.resize(static_cast<std::size_t>(cta.threads + 31) / 32);
-  if (order::is_on()) begin_order(cta);
   for (int t = 0; t < cta.threads; ++t) {
     auto fiber = std::make_unique<Fiber>();
     const auto n = static_cast<unsigned>(t);
@@ -253,6 +265,7 @@ void Machine::begin_cta(Cta& cta) {
     make_ready(*fiber);
     cta.fibers.push_back(std::move(fiber));
   }
+  if (order::is_on()) begin_order(cta);
 }
 
 void Machine::make_ready(Fiber& fiber) {
@@ -310,11 +323,8 @@ void Machine::end_fiber(Fiber& fiber) {
   Cta& cta = *fiber.cta;
   fiber.ended = true;
   Warp& warp = warp_of(fiber);
-  if (--warp.lanes > 0 && warp.here == warp.lanes) {
-    warp.here = 0;
-    ++warp.round;
-    wake(warp.waiters);
-  }
+  --warp.order.live;
+  if (--warp.lanes > 0 && warp.here == warp.lanes) pass(warp);
   if (--cta.threads == 0) ended_.push_back(&cta);
 }
 
@@ -351,6 +361,7 @@ void Machine::run_plain(const Index3& grid, const Index3& block,
   cta.op = &op;
   Fiber fiber;
   fiber.cta = &cta;
+  fiber.knower = acting_;
   running_ = &fiber;
   for (cta.block.y = 0; cta.block.y < grid.y; ++cta.block.y)
     for (cta.block.x = 0; cta.block.x < grid.x; ++cta.block.x)
@@ -389,7 +400,10 @@ void Machine::arrive(Cta& cta, std::uint32_t barrier, int arrivals, long bytes) 
     std::abort();
   }
   Mbarrier& b = at->second;
-  if (is_running()) order::give(knower(), b.gathered);
+  if (is_running()) {
+    look_at(cta, barrier);
+    order::give(knower(), b.gathered);
+  }
   b.pending -= arrivals;
   b.bytes += bytes;
   if (b.pending < 0) {
@@ -405,9 +419,16 @@ void Machine::arrive(Cta& cta, std::uint32_t barrier, int arrivals, long bytes) 
   wake(b.waiters);
 }
 
+void Machine::look_at(Cta& cta, std::uint32_t barrier) {
+  if (order::is_on())
+    order::touch(knower(), order::Access::read, cta.at(barrier), 8, __builtin_return_address(0));
+}
+
 void Machine::arrive(Cta& cta, std::uint32_t barrier, long bytes, const Asked& copy) {
-  if (copy.knows != nullptr)
-    cta.mbarriers.at(barrier).gathered.threads.know(copy.by.number, copy.by.step);
+  if (copy.knows != nullptr) {
+    order::touch(copy, order::Access::read, cta.at(barrier), 8);
+    order::give(copy.by, cta.mbarriers.at(barrier).gathered);
+  }
   arrive(cta, barrier, 0, bytes);
 }
 

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "machine/order.h"
+#include "machine/sites.h"
 
 namespace tilelace::emulated {
 
@@ -42,7 +43,8 @@ struct Meeting {
   bool all = true, kept = true;  ///< of those that are here; of the last meeting
   unsigned round = 0;
   Waiters waiters;
-  Known gathered, passed;  ///< of those that are here; of the last meeting
+  std::vector<Knower*> came;  ///< and stay
+  Given left;                 ///< by those that do not
 };
 
 /// Lanes that exchange a value each.
@@ -52,7 +54,8 @@ struct Warp {
   std::array<std::array<std::uint64_t, 32>, 2> values{};
   std::array<std::uint32_t, 2> mask{};
   Waiters waiters;
-  Knower knower;
+  Lanes order;
+  std::vector<Knower*> came;
 };
 
 struct Mbarrier {
@@ -60,13 +63,13 @@ struct Mbarrier {
   long bytes = 0;
   unsigned phase = 0;
   Waiters waiters;
-  Known gathered, passed;  ///< of the phase; of the one before
+  Given gathered, passed;  ///< of the phase; of the one before
 };
 
 /// Bulk stores of a thread, by group.
 struct BulkGroup {
   int reads = 0, writes = 0;
-  std::uint32_t step = 0;  ///< of the last one
+  std::uint32_t sent = 0, stored = 0;  ///< steps of the last one
 };
 
 /// The threads of a warpgroup.
@@ -91,8 +94,12 @@ struct Fiber {
   std::uint64_t committed = 0, multiplied = 0;   ///< groups; those that are done
   std::list<BulkGroup> groups{1};                ///< likewise
   Waiters waiters;                               ///< itself, for its bulk stores
-  Actor loads, stores;                           ///< in bulk
-  std::pair<const void*, int> wanted;            ///< of a tensor map, rows up to this one
+  Knower knower;
+  Actor loads, sends, stores;               ///< in bulk: sends are the stores' reads
+  Actor products_of;                        ///< of a warpgroup, its first thread's
+  std::vector<std::uint32_t> multiplies;    ///< steps of those, by group
+  std::deque<std::vector<Asked>> asked{1};  ///< as products, of a warpgroup's first thread
+  std::pair<const void*, int> wanted;       ///< of a tensor map, rows up to this one
   const char* where = "";
 };
 
@@ -202,9 +209,13 @@ class Machine {
   /// Something that happens at some time by itself, for the CTA that asked for it.
   void later(Cta* cta, std::function<void()> task);
   void arrive(Cta& cta, std::uint32_t barrier, int arrivals, long bytes);
+  /// Somebody does something with the barrier, which must be there for it.
+  void look_at(Cta& cta, std::uint32_t barrier);
   /// Bytes of a bulk copy have come.
   void arrive(Cta& cta, std::uint32_t barrier, long bytes, const Asked& copy);
   void trigger(Cta& cta);
+  /// All of its lanes are here.
+  void pass(Warp& warp);
   /// A kernel whose threads wait for nobody: one after the other, at one time.
   void run_plain(const Index3& grid, const Index3& block, const std::function<void()>& body);
   std::uint64_t random() { return random_(); }
@@ -253,6 +264,7 @@ class Machine {
   std::vector<std::byte*> memories_;
   std::shared_ptr<const Clocks> host_ = std::make_shared<Clocks>();
   Knower acting_;
+  Lanes acting_lanes_;
   boost::context::fiber home_;
   std::thread thread_;
 };

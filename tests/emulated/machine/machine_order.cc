@@ -6,7 +6,7 @@
 
 namespace tilelace::emulated {
 
-Knower& Machine::knower() { return running_ == nullptr ? acting_ : warp_of(*running_).knower; }
+Knower& Machine::knower() { return running_ == nullptr ? acting_ : running_->knower; }
 
 void Machine::see(const Op& op) {
   if (!order::is_on()) return;
@@ -20,28 +20,38 @@ void Machine::act(Op& op) {
     if (op.action) op.action();
     return;
   }
-  order::begin(acting_, fmt::format("device {}: a copy", op.device), op.begin);
+  order::begin(acting_lanes_, fmt::format("device {}: a copy", op.device), 1);
+  order::begin(acting_, acting_lanes_, 0, std::make_shared<Known>(Known{op.begin, op.begin, {}}));
   if (op.action) op.action();
-  op.end = acting_.known.threads;
-  order::end(acting_.self);
+  order::leave({&acting_}, op.end);
+  order::end(acting_lanes_);
 }
 
 void Machine::begin_order(Cta& cta) {
+  const auto known = std::make_shared<Known>(Known{cta.op->begin, cta.op->begin, {}});
   for (std::size_t w = 0; w < cta.warps.size(); ++w)
-    order::begin(cta.warps[w].knower,
+    order::begin(cta.warps[w].order,
                  fmt::format("device {} CTA {} warp {}", cta.op->device, cta.block.x, w),
-                 cta.op->begin);
+                 cta.warps[w].lanes);
+  for (std::size_t t = 0; t < cta.fibers.size(); ++t)
+    order::begin(cta.fibers[t]->knower, cta.warps[t / 32].order, static_cast<int>(t % 32), known);
 }
 
 void Machine::end_order(Cta& cta) {
   Clocks& over = cta.op->end;
-  for (Warp& warp : cta.warps) {
-    over.join(warp.knower.known.threads);
-    order::end(warp.knower.self);
-  }
+  std::vector<const Knower*> lanes;
+  for (const auto& fiber : cta.fibers) lanes.push_back(&fiber->knower);
+  Clocks all;
+  order::leave(lanes, all);
+  order::touch_end(all, lanes[0]->self, cta.memory, cta.used);
+  order::forget(cta.memory, cta.used);
+  over.join(all);
+  for (Warp& warp : cta.warps) order::end(warp.order);
   for (const auto& fiber : cta.fibers)
-    for (Actor* const copies : {&fiber->loads, &fiber->stores}) {
-      over.know(copies->number, copies->step);
+    for (Actor* const copies :
+         {&fiber->loads, &fiber->sends, &fiber->stores, &fiber->products_of}) {
+      if (copies->number == 0) continue;
+      over.know_all(*copies);
       order::end(*copies);
     }
 }

@@ -11,14 +11,15 @@ namespace tilelace::cuda {
 template <class Element, int N>
 struct Wgmma {
   static void multiply(float (&d)[N / 2], std::uint64_t a, std::uint64_t b, int keep) {
-    emulated::Machine::self().products.back().push_back({d, a, b, keep != 0, run});
+    emulated::ask_product({d, a, b, keep != 0, run});
   }
 
  private:
   using Tile = emulated::ProductTile;
 
   /// Of a K-major operand with 128-byte swizzle.
-  static float element(const emulated::Cta& cta, std::uint64_t operand, unsigned row, unsigned k) {
+  TILELACE_UNWATCHED static float element(const emulated::Cta& cta, std::uint64_t operand,
+                                          unsigned row, unsigned k) {
     const std::uint32_t at =
         static_cast<std::uint32_t>((operand & 0x3FFFU) << 4U) + row * 128 + k * 2;
     Element e;
@@ -26,9 +27,11 @@ struct Wgmma {
     return static_cast<float>(e);
   }
 
-  static void run(emulated::Threads threads, std::size_t i) {
+  TILELACE_UNWATCHED static void run(emulated::Threads threads, std::size_t i) {
     static auto* const tile = new Tile;  // of the machine's one thread
-    const emulated::Product all = threads[0]->products.front()[i];
+    const emulated::Product& all = threads[0]->products.front()[i];
+    emulated::read_operand(threads, i, all.a, Tile::kRows);
+    emulated::read_operand(threads, i, all.b, N);
     for (unsigned k = 0; k < Tile::kSteps; ++k) {
       for (unsigned r = 0; r < Tile::kRows; ++r)
         tile->a[r][k] = element(*threads[0]->cta, all.a, r, k);
@@ -46,7 +49,8 @@ struct Wgmma {
   }
 
   /// One thread's part: of every eight columns two of row and two of row + 8.
-  static void add(const Tile& tile, const emulated::Product& p, unsigned row, unsigned col) {
+  TILELACE_UNWATCHED static void add(const Tile& tile, const emulated::Product& p, unsigned row,
+                                     unsigned col) {
     for (unsigned c = 0; c < N / 8; ++c)
       for (unsigned half = 0; half < 2; ++half)
         for (unsigned side = 0; side < 2; ++side) {

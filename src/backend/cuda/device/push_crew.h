@@ -68,7 +68,7 @@ class PushTeller {
       signals_ = 0;
       fresh_ = false;
       failed_ = ptx::load_shared(places_.failed) != 0;
-      __syncwarp();
+      __syncwarp();  // stays: the lanes go on together
     }
     if (signals_++ == lane() && !failed_) raised_ = p_.call.flags_at(peer) + flag;
   }
@@ -80,7 +80,7 @@ class PushTeller {
   TILELACE_DEVICE void raise() {
     if (raised_ != nullptr) cuda::signal(raised_, epoch_);
     raised_ = nullptr;
-    __syncwarp();
+    __syncwarp();  // stays: the lanes go on together
   }
 
  private:
@@ -136,7 +136,7 @@ class PushWatcher {
     ++here_;
     waits_ = 0;
     awaited_ = -1;
-    __syncwarp();
+    __syncwarp();  // stays: the lanes go on together
   }
 
   const PushSum& p_;
@@ -154,7 +154,7 @@ TILELACE_DEVICE void tell(const PushSum& p, const PushPlaces& places) {
   PushTeller teller(p, places, epoch);
   schedule::run_push_rows(p.schedule, static_cast<int>(blockIdx.x), teller);
   teller.raise();
-  if (lane() == 0) ptx::barrier_arrive(places.told);
+  if (lane() == 0) ptx::barrier_arrive(places.told);  // stays: for time alone (PushMover::finish)
 }
 
 TILELACE_DEVICE void watch(const PushSum& p, const PushPlaces& places, const Trace& trace) {
@@ -165,7 +165,7 @@ TILELACE_DEVICE void watch(const PushSum& p, const PushPlaces& places, const Tra
     ptx::barrier_arrive(places.numbered);
     count_call(p.call, epoch);
   }
-  __syncwarp();
+  __syncwarp();  // stays: the lanes go on together
   PushWatcher watcher(p, places, epoch, trace);
   schedule::run_push_rows(p.schedule, static_cast<int>(blockIdx.x), watcher);
 }

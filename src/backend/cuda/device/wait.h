@@ -17,6 +17,7 @@ namespace detail {
 TILELACE_DEVICE void report(const WaitContext& c, const WaitPlace& place, comm::AbortWord reason,
                             std::uint32_t status, std::uint32_t have, std::uint32_t want) {
   comm::AbortWord before = 0;
+  // stays: where a wait fails; for the host
   if (!comm::CudaAtomics::compare_exchange(c.stop, before, reason)) return;
   WaitRecord* r = c.record;
   r->op = c.op;
@@ -25,13 +26,15 @@ TILELACE_DEVICE void report(const WaitContext& c, const WaitPlace& place, comm::
   r->place = place;
   r->have = have;
   r->want = want;
-  comm::CudaAtomics::store_release(&r->ready, 1U);
+  comm::CudaAtomics::store_release(&r->ready, 1U);  // stays: where a wait fails; for the host
 }
 
 /// What the host has to say: an abort word of its own or of the group.
 TILELACE_DEVICE comm::AbortWord host_word(const WaitContext& c) {
+  // stays: nothing is read by what the word says
   const comm::AbortWord own = comm::CudaAtomics::load_acquire(c.host_stop);
   if (own != 0 || c.group_stop == nullptr) return own;
+  // stays: nothing is read by what the word says
   return comm::CudaAtomics::load_acquire(c.group_stop);
 }
 
@@ -90,8 +93,8 @@ TILELACE_DEVICE comm::WaitStatus wait(const WaitContext& c, const WaitPlace& pla
 /// of the published data (also onto it, where the flag says that a slot is free).
 TILELACE_DEVICE comm::WaitStatus wait_for_bulk(const WaitContext& c, const WaitPlace& place,
                                                const comm::Flag* flag, std::uint32_t epoch) {
-  const comm::WaitStatus status = wait(c, place, flag, epoch);
-  proxy_fence_global();
+  const comm::WaitStatus status = wait(c, place, flag, epoch);  // stays: the litmus's verb
+  proxy_fence_global();                                         // stays: the litmus's verb
   return status;
 }
 
@@ -121,12 +124,14 @@ TILELACE_DEVICE bool agrees(const WaitContext& c, const WaitPlace& place, comm::
 TILELACE_DEVICE bool wait_cta(const WaitContext& c, const WaitPlace& place, const comm::Flag* flag,
                               std::uint32_t epoch) {
   bool failed = false;
+  // stays: the litmus's verb
   if (threadIdx.x == 0) failed = wait(c, place, flag, epoch) != comm::WaitStatus::reached;
-  return __syncthreads_or(failed ? 1 : 0) == 0;
+  return __syncthreads_or(failed ? 1 : 0) == 0;  // stays: the litmus's verb
 }
 
 /// Whether this rank has been stopped: for long loops between waits. One load of device memory.
 TILELACE_DEVICE bool stopped(const WaitContext& c) {
+  // stays: nothing is read by what the word says
   return comm::CudaAtomics::load_acquire(c.stop) != 0;
 }
 

@@ -76,6 +76,7 @@ TILELACE_DEVICE void run_gemm(const Params& p) {
         if constexpr (GemmShape<Tile>::kPushes)
           push_rows(p);
         else
+          // stays: the barrier counts these threads
           ptx::arrive_threads(kNumberBarrier, kNumberThreads);
       }
     if constexpr (kTraced && Params::kGathers)

@@ -17,7 +17,7 @@ class GatherWaits {
   TILELACE_DEVICE void begin() {
     if (p_.rows_here) {
       good_ = __all_sync(~0U, stopped(p_.call.wait) ? 0 : 1) != 0;
-      proxy_fence_global();
+      proxy_fence_global();  // stays: the end of the kernel before says so, too
     }
     epoch_ = call_number(p_.call);
     ptx::arrive_threads(kNumberBarrier, kNumberThreads);
@@ -91,6 +91,7 @@ TILELACE_DEVICE void watch_rows(const AgGemmParams& p, GemmShared<Tile> shared) 
       if (chunk * order.chunk_rows >= order.shard[shard].end - order.shard[shard].begin) continue;
       if ((seen >> i & 1U) != 0) continue;
       const int flag = order.shard[shard].source * order.max_chunks + chunk;
+      // stays: traces alone
       if (comm::epoch_reached(comm::CudaAtomics::load_acquire(flags + flag), epoch)) {
         trace.add(TraceKind::flag, kWatchLane, flag);
         seen |= 1ULL << i;

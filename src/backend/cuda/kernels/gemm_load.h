@@ -28,7 +28,7 @@ class GemmLoad {
     if constexpr (Params::kShares) {
       note(TraceKind::wait_tile);
       if (p_.awaits) await_shared<Tile>(p_, admitted_number(shared_));
-      __syncwarp();
+      __syncwarp();  // stays: the lanes go on together
       note(TraceKind::tiles_here);
     }
     if constexpr (Shape::kCluster > 1) {
@@ -111,6 +111,7 @@ class GemmLoad {
   /// The cluster's CTAs go through their rings in step.
   TILELACE_DEVICE void pass_terms() {
     for (int i = 0; i < p_.term_steps; ++i) {
+      // stays: nothing is in these steps
       ptx::barrier_wait(shared_.empty(ring_.stage), ring_.parity ^ 1);
       if (ptx::elect_one()) ptx::barrier_expect(shared_.full(ring_.stage), 0);
       ring_.advance();

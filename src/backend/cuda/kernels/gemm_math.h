@@ -51,6 +51,7 @@ class GemmMath {
   TILELACE_DEVICE void multiply(schedule::GemmSegment s) {
     ++segments_;
     // In turns: also because a wait for a parity that is more than one round ahead would return.
+    // stays: turns keep parities apart
     if (Tile::pingpong && !first_turn_) ptx::sync_threads(kTurnBarrier + group_, 256);
     first_turn_ = false;
     note(TraceKind::turn, s.tile);
@@ -80,7 +81,7 @@ class GemmMath {
     if (Tile::pingpong && terms_fit_ring(terms, Tile::stages)) {
       // The other group would not tell a stage that is still to be filled from one that is filled.
       await_terms(terms);
-      hand_over();
+      hand_over();  // stays: turns keep parities apart
     }
     // Is there somebody whose loads a burst of stores would hold up?
     const bool more = Tile::pingpong && next_tile(s) < p_.work.order.tiles();
@@ -180,7 +181,7 @@ class GemmMath {
   /// Whether the first operands are known to be here. Traces tell their wait from all others.
   TILELACE_DEVICE bool await_first(int tile) const {
     if constexpr (kTraced) {
-      ptx::barrier_wait(shared_.full(ring_.stage), ring_.parity);
+      ptx::barrier_wait(shared_.full(ring_.stage), ring_.parity);  // stays: traces alone
       note(TraceKind::first, tile);
     }
     return kTraced;
@@ -209,11 +210,13 @@ class GemmMath {
   /// Of a CTA's tile, which the groups share or one has to itself.
   [[nodiscard]] TILELACE_DEVICE int part_index() const { return Tile::pingpong ? 0 : group_; }
 
+  // stays: turns keep parities apart
   TILELACE_DEVICE void hand_over() { ptx::arrive_threads(kTurnBarrier + (group_ ^ 1), 256); }
 
   TILELACE_DEVICE void await_terms(int steps) const {
     Ring<Tile::stages> ahead = ring_;
     for (int i = 0; i < steps; ++i) {
+      // stays: add_terms waits for it again
       ptx::barrier_wait(shared_.full(ahead.stage), ahead.parity);
       ahead.advance();
     }
@@ -243,9 +246,11 @@ class GemmMath {
   /// The steps of the ring in which the pair's other CTA has terms.
   TILELACE_DEVICE void pass_terms() {
     for (int i = 0; i < p_.term_steps; ++i) {
+      // stays: nothing is in these steps
       ptx::barrier_wait(shared_.full(ring_.stage), ring_.parity);
       drop_stage();
     }
+    // stays: turns keep parities apart
     if (Tile::pingpong && !terms_fit_ring(p_.term_steps, Tile::stages)) hand_over();
   }
 
@@ -273,6 +278,7 @@ class GemmMath {
       left -= Partial::kAtOnce;
     }
     drop_stage();
+    // stays: turns keep parities apart
     if (Tile::pingpong && !terms_fit_ring(p_.term_steps, Tile::stages)) hand_over();
   }
 

@@ -204,7 +204,7 @@ class PieceSums {
                  [=](comm::Flag have) { return have - before < ranks ? epoch - 1 : epoch; },
                  seen) == comm::WaitStatus::reached;
       if (here) *uses = *uses + 1;
-      By::alias_fence();
+      By::alias_fence();  // stays: for the multicast mapping, which no emulated GPU has
     }
     good_ = ptx::sync_threads_all(Crew::barrier(), Crew::kThreads, here);
   }

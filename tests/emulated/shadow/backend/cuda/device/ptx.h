@@ -10,9 +10,8 @@
 #include "machine/bulk.h"
 #include "machine/device.h"
 
-/// As on GPUs. Else stores of what calls return would not be watched (ThreadSanitizer watches
-/// assignments), as those of partial sums were not.
-#define TILELACE_DEVICE inline __attribute__((always_inline))
+/// As on GPUs.
+#define TILELACE_DEVICE TILELACE_WATCHED
 
 namespace tilelace::cuda::ptx {
 
@@ -22,12 +21,8 @@ using emulated::Machine;
 inline Shared shared_address(const void* p) { return emulated::shared_address(p); }
 
 // ---- mbarriers ----
-inline void barrier_init(Shared b, int arrivals) {
-  emulated::Mbarrier made;
-  made.count = made.pending = arrivals;
-  emulated::own_cta().mbarriers[b] = made;
-}
-inline void barrier_init_fence() {}
+inline void barrier_init(Shared b, int arrivals) { emulated::init_barrier(b, arrivals); }
+inline void barrier_init_fence() { emulated::order::fence_shared(Machine::get().knower()); }
 inline void barrier_expect(Shared b, int bytes) {
   Machine::get().arrive(emulated::own_cta(), b, 1, bytes);
 }
@@ -35,12 +30,7 @@ inline void barrier_arrive(Shared b) { Machine::get().arrive(emulated::own_cta()
 inline void barrier_arrive_at(Shared b, int cta) {
   Machine::get().arrive(emulated::peer_cta(cta), b, 1, 0);
 }
-inline bool barrier_test(Shared b, int parity) {
-  const emulated::Mbarrier& m = emulated::own_cta().mbarriers.at(b);
-  const bool over = static_cast<int>(m.phase & 1U) != parity;
-  if (over) emulated::order::take(Machine::get().knower(), m.passed);
-  return over;
-}
+inline bool barrier_test(Shared b, int parity) { return emulated::test_barrier(b, parity); }
 inline bool barrier_try(Shared b, int parity) { return barrier_test(b, parity); }
 inline void barrier_wait(Shared b, int parity) {
   Machine::get().yield();
@@ -70,7 +60,7 @@ void store_wait_read() {
   emulated::await_stores(N, true);
 }
 inline void store_wait() { emulated::await_stores(0, false); }
-inline void fence_shared_to_copy() {}
+inline void fence_shared_to_copy() { emulated::order::fence_shared(Machine::get().knower()); }
 
 // ---- warpgroup products ----
 inline void wgmma_fence() {}
@@ -89,12 +79,10 @@ template <bool kTransposed>
 void store_matrices(Shared a, const std::uint32_t (&r)[4]) {
   emulated::store_matrices(a, r, kTransposed);
 }
-inline void store_shared(Shared a, int value) {
-  std::memcpy(emulated::own_cta().at(a), &value, sizeof value);
-}
+inline void store_shared(Shared a, int value) { emulated::store_shared(a, &value, sizeof value); }
 inline int load_shared(Shared a) {
   int value = 0;
-  std::memcpy(&value, emulated::own_cta().at(a), sizeof value);
+  emulated::load_shared(a, &value, sizeof value);
   return value;
 }
 inline int multiprocessor() { return emulated::own_cta().multiprocessor; }
@@ -108,13 +96,13 @@ inline void sleep_until(std::uint32_t begin, std::uint32_t span) {
 }
 inline uint4 load_shared_16(Shared a) {
   uint4 v;
-  std::memcpy(&v, emulated::own_cta().at(a), sizeof v);
+  emulated::load_shared(a, &v, sizeof v);
   return v;
 }
-inline std::uint32_t load_where(const std::uint32_t* a, bool wanted) { return wanted ? *a : 0; }
-inline void store_shared_least(Shared a, int value) {
-  if (value < load_shared(a)) store_shared(a, value);
+TILELACE_DEVICE std::uint32_t load_where(const std::uint32_t* a, bool wanted) {
+  return wanted ? *a : 0;
 }
+inline void store_shared_least(Shared a, int value) { emulated::store_shared_least(a, value); }
 inline void sync_threads(int id, int threads) { emulated::meet_named(id, threads); }
 inline bool sync_threads_all(int id, int threads, bool mine) {
   return emulated::meet_named(id, threads, mine);
@@ -126,7 +114,7 @@ inline void cluster_sync() {
   emulated::meet(cluster.meeting, threads, true, true, "a cluster's barrier");
 }
 inline bool elect_one() {
-  __syncwarp();
+  emulated::meet_warp(0);
   return emulated::thread_number() % 32 == 0;
 }
 inline void launch_dependents() {  // once every thread has said so, or ended

@@ -13,11 +13,12 @@ enum class SumsBy : std::uint8_t { by_switch, by_peers };
 template <SumsBy kBy>
 struct Sums {
   template <class Element>
-  static uint4 load(const SumsPlace& p, int rank, std::size_t offset) {
+  static TILELACE_DEVICE uint4 load(const SumsPlace& p, int rank, std::size_t offset) {
     return *reinterpret_cast<const uint4*>(p.base + rank * p.stride + offset);
   }
   template <class Element>
-  static void store(const SumsPlace& p, int ranks, std::size_t offset, const uint4& v) {
+  static TILELACE_DEVICE void store(const SumsPlace& p, int ranks, std::size_t offset,
+                                    const uint4& v) {
     for (int r = 0; r < ranks; ++r) *reinterpret_cast<uint4*>(p.base + r * p.stride + offset) = v;
   }
   static void count(const SumsPlace& p, int ranks, std::size_t offset) {
