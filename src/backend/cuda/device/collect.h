@@ -31,6 +31,7 @@ class Collect {
           here_ && wait(call_.wait, place, flags + part.flag, epoch_) == comm::WaitStatus::reached;
     }
     here_ = __shfl_sync(~0U, here_ ? 1 : 0, 0) != 0;
+    __syncwarp();  // what the first lane saw is there for all: a shuffle does not promise it
   }
 
   TILELACE_DEVICE void deliver(const schedule::SharedPart& part) {
