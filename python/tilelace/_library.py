@@ -17,6 +17,9 @@ if not LIBRARY.is_file():
 torch.ops.load_library(str(LIBRARY))
 
 
+_HAS_CUDA: bool = torch.ops.tilelace._has_cuda()
+
+
 def has_cuda() -> bool:
     """Whether this build has the CUDA backend; without it there are CPU ranks only."""
-    return torch.ops.tilelace._has_cuda()
+    return _HAS_CUDA

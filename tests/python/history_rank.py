@@ -138,9 +138,12 @@ class Rank:
         self.groups[group] = None
 
     def together(self, group, other, delays, **_):
-        if group == other:
-            name, device = self.groups[group].group_name, torch.device(self.device)
-            work = [lambda: _groups.ensure(name, device.type, _groups.index_in(device))] * 2
+        device = torch.device(self.device)
+        # On GPUs calls of two groups in any order are none of joining: each may keep the other's from
+        # the device (docs/pytorch.md, "Beside other collectives").
+        if group == other or device.type == "cuda":
+            names = [self.groups[g].group_name for g in (group, other)]
+            work = [lambda n=n: _groups.ensure(n, device.type, _groups.index_in(device)) for n in names]
         else:
             work = [lambda g=g: self.call(g) for g in (group, other)]
         errors = []

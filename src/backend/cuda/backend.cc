@@ -77,6 +77,10 @@ void GpuBackend::fall_out(const Error& error) {
 
 void GpuBackend::require_ready(std::string_view op) {
   require(ops_ != nullptr, "{}: got a call before prepare, expected prepare first", op);
+  // Kernels would wait for it to their bound.
+  for (int p = 0; p < group_.ranks(); ++p)
+    if (p != group_.rank() && group_.has_left(p))
+      raise(ErrorKind::peer, "{}: peer rank {} has left, expected it to take part", op, p);
   if (out_of_step_.empty()) {
     try {
       ops_->calls.throw_if_failed();
