@@ -46,6 +46,8 @@ def _gpu_reason(op: str, dtype: torch.dtype, device: torch.device, n: int, k: in
         return f"{op}: weight: got [{n}, {k}], expected multiples of {GRAIN} on GPUs"
     if ranks > MOST_RANKS:
         return f"{op}: group: got {ranks} ranks, expected at most {MOST_RANKS} GPUs"
+    if torch.compiler.is_compiling():  # cannot be traced; joining asks, too
+        return ""
     capability = torch.cuda.get_device_capability(device)
     if capability != (9, 0):
         return f"{op}: device: got compute capability {capability}, expected (9, 0)"

@@ -220,12 +220,6 @@ def _is_split(t: Tensor, place: _Place, wanted: Placement) -> bool:
             and type(t._local_tensor) in _PLAIN)
 
 
-# Asked once, when a graph is compiled.
-@torch.compiler.assume_constant_result
-def _unfit(op: str, dtype: torch.dtype, device: torch.device, n: int, k: int, ranks: int) -> str:
-    return _fits.why_not(op, dtype, device, (n, k), ranks)
-
-
 def _why_not(op: str, x: Tensor, parameters: list[tuple[Any, Placement]], place: _Place) -> str:
     """Why the op cannot stand in for torch's product, "" where it can."""
     for p, wanted in parameters:
@@ -239,7 +233,7 @@ def _why_not(op: str, x: Tensor, parameters: list[tuple[Any, Placement]], place:
         return f"got {dtype} and a weight of {other}, expected the same"
     size = list(weight.shape)
     size[wanted.dim] = place.width(size[wanted.dim])
-    return _unfit(op, dtype, x.device, *size, place.ranks)
+    return _fits.why_not(op, dtype, x.device, size, place.ranks)
 
 
 class ColwiseParallel(_Colwise):
