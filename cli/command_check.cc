@@ -39,28 +39,22 @@ constexpr const char* kExamples = R"(Examples:
 A finding (deadlock, race, lost or doubled data) exits 1 with role, rank, step, tile, peer and flag.
 )";
 
-struct Explored {
-  std::int64_t configurations = 0, mixed = 0, steps = 0, tiles = 0, transfers = 0, flags = 0;
-  std::int64_t failed = 0;
-};
-
-void print_failure(const check::CheckConfig& config, const std::vector<check::Finding>& findings) {
-  fmt::print(stderr, "finding in {}\n", check::to_string(config));
-  for (const auto& f : findings) fmt::print(stderr, "  {}\n", f.text);
-}
-
-int report(const CheckCommand& o, const Explored& e, double seconds) {
+int report(const CheckCommand& o, const check::SweepSummary& sum, double seconds) {
+  for (const auto& [config, findings] : sum.failures) {
+    fmt::print(stderr, "finding in {}\n", check::to_string(config));
+    for (const auto& f : findings) fmt::print(stderr, "  {}\n", f.text);
+  }
   RecordFile records(o.json);
   if (!o.json.empty()) {
     Json r;
     r["schema"] = "tilelace.check/1";
-    r["configurations"] = e.configurations;
-    r["mixed"] = e.mixed;
-    r["steps"] = e.steps;
-    r["tiles"] = e.tiles;
-    r["transfers"] = e.transfers;
-    r["flags"] = e.flags;
-    r["failed"] = e.failed;
+    r["configurations"] = sum.configurations;
+    r["mixed"] = sum.mixed;
+    r["steps"] = sum.steps;
+    r["tiles"] = sum.tiles;
+    r["transfers"] = sum.transfers;
+    r["flags"] = sum.flags;
+    r["failed"] = sum.failed;
     r["seconds"] = seconds;
     records.write(r.dump());
   }
@@ -68,9 +62,10 @@ int report(const CheckCommand& o, const Explored& e, double seconds) {
     fmt::print(
         "explored {} configurations ({} of different calls), {} steps, {} tiles, {} "
         "transfers, {} flags in {:.2f} s\n{} with findings\n",
-        e.configurations, e.mixed, e.steps, e.tiles, e.transfers, e.flags, seconds, e.failed);
+        sum.configurations, sum.mixed, sum.steps, sum.tiles, sum.transfers, sum.flags, seconds,
+        sum.failed);
   }
-  return e.failed > 0 ? kWrong : kDone;
+  return sum.failed > 0 ? kWrong : kDone;
 }
 
 int run_sweep(const CheckCommand& o) {
@@ -79,11 +74,7 @@ int run_sweep(const CheckCommand& o) {
   const auto sum = check::sweep(o.configurations, o.seed,
                                 [&](std::int64_t done) { progress.set(done, "configurations"); });
   progress.clear();
-  for (const auto& failure : sum.failures) print_failure(failure.config, failure.findings);
-  return report(
-      o,
-      {sum.configurations, sum.mixed, sum.steps, sum.tiles, sum.transfers, sum.flags, sum.failed},
-      seconds_now() - begin);
+  return report(o, sum, seconds_now() - begin);
 }
 
 /// The calls that a shape gets: one an op, tiles and chunks as the planner takes them.
@@ -129,24 +120,13 @@ int run_shapes(const CheckCommand& o) {
     const auto more = check::variants(shape, o.ranks, o.workers);
     all.insert(all.end(), more.begin(), more.end());
   }
+  if (o.seed > 1)
+    for (auto& config : all) config.seed = config.seed != 0 ? o.seed : 0;
   Progress progress(static_cast<std::int64_t>(all.size()), false);
-  Explored e;
-  for (auto& config : all) {
-    if (o.seed > 1 && config.seed != 0) config.seed = o.seed;
-    const auto found = check::check(config);
-    ++e.configurations;
-    e.steps += found.steps;
-    e.tiles += found.tiles;
-    e.transfers += found.transfers;
-    e.flags += found.flags;
-    if (!found.findings.empty()) {
-      progress.clear();
-      if (e.failed++ < 5) print_failure(config, found.findings);
-    }
-    progress.set(e.configurations, "configurations");
-  }
+  const auto sum =
+      check::check_all(all, [&](std::int64_t done) { progress.set(done, "configurations"); });
   progress.clear();
-  return report(o, e, seconds_now() - begin);
+  return report(o, sum, seconds_now() - begin);
 }
 
 int run_mutants(const CheckCommand& o) {

@@ -21,6 +21,48 @@ namespace {
 constexpr std::size_t kMaxFindings = 8;
 constexpr int kBlockedShown = 4;
 
+using Plan = std::shared_ptr<const CallPlan>;
+using Lists = std::shared_ptr<const std::vector<StepList>>;
+
+/// What runs of the same calls share.
+struct Calls {
+  std::vector<Plan> plans;   ///< by call; equal calls share one
+  std::vector<Lists> lists;  ///< by call and rank
+  bool mutated = false;
+};
+
+Calls calls_of(const CheckConfig& config) {
+  Calls made;
+  const auto ranks = static_cast<std::size_t>(config.ranks);
+  for (std::size_t c = 0; c < config.calls.size(); ++c) {
+    const auto same = std::find(config.calls.begin(), config.calls.begin() + c, config.calls[c]);
+    const auto first = static_cast<std::size_t>(same - config.calls.begin());
+    made.plans.push_back(first < c ? made.plans[first]
+                                   : std::make_shared<const CallPlan>(config.calls[c], config.ranks,
+                                                                      config.workers));
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      if (first < c) {
+        made.lists.push_back(made.lists[first * ranks + rank]);
+        continue;
+      }
+      auto lists = record(*made.plans[c], static_cast<int>(rank));
+      made.mutated |= mutate(config.mutant, *made.plans[c], static_cast<int>(rank), lists);
+      if (rank == 0 && config.lost >= 0 && config.lost < std::ssize(lists[0])) {
+        lists[0].erase(lists[0].begin() + config.lost);
+        made.mutated = true;
+      }
+      made.lists.push_back(std::make_shared<const std::vector<StepList>>(std::move(lists)));
+    }
+  }
+  return made;
+}
+
+/// A flag: its value, and the last of those who wait for it; -1: nobody.
+struct Flag {
+  std::uint32_t value = 0;
+  int waiters = -1;
+};
+
 /// Actors that begin and end calls together: all of a rank, unless a mutant parts them.
 struct Stream {
   int rank = 0;
@@ -35,20 +77,20 @@ struct Runner {
   std::size_t at = 0;
   int admit_peer = 0;
   Index call = -1;
+  int rank = 0;
   int stream = 0;
   std::uint32_t priority = 0;
+  int waits_before = -1;  ///< who waits for the same
   bool blocked = false;
 };
 
 class Explorer {
  public:
-  explicit Explorer(const CheckConfig& config);
+  /// Not `judged`: only played, for deadlocks.
+  Explorer(const CheckConfig& config, const Calls& calls, bool judged);
   CheckReport run();
 
  private:
-  using Plan = std::shared_ptr<const CallPlan>;
-
-  void make_plans();
   void make_streams();
   void make_priorities();
   void launch(int stream);
@@ -56,19 +98,26 @@ class Explorer {
   void advance(int actor);
   bool blocks(int actor, const Step& step);
   void finish(int actor);
-  void wake(std::vector<int>& waiters);
+  void put(int actor, int& waiters);
+  void wake(int& waiters);
   void count(const Step& step);
   void report_deadlock();
   [[nodiscard]] std::string blocked_text(int actor) const;
   [[nodiscard]] int launched_at(const Stream& stream, std::size_t place) const;
 
   [[nodiscard]] bool reached(std::uint32_t have, std::uint32_t want, bool header) const;
-  [[nodiscard]] std::vector<int>& waiters(int rank, Index call, Index flag);
+  [[nodiscard]] std::uint32_t epoch(Index call) const {
+    return config_.first_epoch + static_cast<std::uint32_t>(call);
+  }
+  [[nodiscard]] std::size_t flag_at(int rank, Index call, Index flag) const;
+  [[nodiscard]] std::uint32_t header(int rank, int peer) const {
+    return headers_[static_cast<std::size_t>(rank * config_.ranks + peer)];
+  }
   [[nodiscard]] bool stopped() const { return monitor_.num_findings() >= kMaxFindings; }
   [[nodiscard]] int actors_of_rank() const { return config_.workers + 1; }
-  [[nodiscard]] int rank_of(int actor) const { return actor / actors_of_rank(); }
+  [[nodiscard]] int rank_of(int actor) const { return runner(actor).rank; }
   [[nodiscard]] const CallPlan& plan(Index call) const {
-    return *plans_[static_cast<std::size_t>(call)];
+    return *calls_.plans[static_cast<std::size_t>(call)];
   }
   Runner& runner(int actor) { return runners_[static_cast<std::size_t>(actor)]; }
   [[nodiscard]] const Runner& runner(int actor) const {
@@ -76,16 +125,17 @@ class Explorer {
   }
 
   const CheckConfig& config_;
+  const Calls& calls_;
+  const bool judged_;
   Monitor monitor_;
   CheckReport report_;
-  std::vector<Plan> plans_;  ///< by call; equal calls share one
-  std::vector<std::shared_ptr<const std::vector<StepList>>> lists_;  ///< by call and rank
   std::vector<Stream> streams_;
   std::vector<Runner> runners_;
   std::priority_queue<std::pair<std::uint32_t, int>> ready_;
-  std::vector<std::vector<int>> flag_waiters_;    ///< by rank, flag slot: flag index
-  std::vector<std::vector<int>> header_waiters_;  ///< by rank
-  std::vector<std::size_t> flag_base_;
+  std::vector<Flag> flags_;  ///< by rank, flag slot, flag
+  std::size_t flags_of_slot_ = 1;
+  std::vector<std::uint32_t> headers_;  ///< by rank, peer
+  std::vector<int> header_waiters_;     ///< by rank
 };
 
 Monitor::Setup setup_of(const CheckConfig& c) {
@@ -99,40 +149,18 @@ Monitor::Setup setup_of(const CheckConfig& c) {
   return setup;
 }
 
-Explorer::Explorer(const CheckConfig& config) : config_(config), monitor_(setup_of(config)) {
-  make_plans();
+Explorer::Explorer(const CheckConfig& config, const Calls& calls, bool judged)
+    : config_(config), calls_(calls), judged_(judged), monitor_(setup_of(config)) {
+  report_.mutated = calls.mutated;
   runners_.resize(static_cast<std::size_t>(config.ranks * actors_of_rank()));
   make_streams();
   make_priorities();
-  Index flags = 1;
-  for (const Plan& p : plans_) flags = std::max(flags, p->num_flags());
-  flag_base_.push_back(static_cast<std::size_t>(flags));
-  flag_waiters_.resize(static_cast<std::size_t>(2 * config.ranks * flags));
-  header_waiters_.resize(static_cast<std::size_t>(config.ranks));
-}
-
-void Explorer::make_plans() {
-  for (std::size_t c = 0; c < config_.calls.size(); ++c) {
-    const auto same = std::find(config_.calls.begin(), config_.calls.begin() + c, config_.calls[c]);
-    const auto first = static_cast<std::size_t>(same - config_.calls.begin());
-    plans_.push_back(first < c ? plans_[first]
-                               : std::make_shared<const CallPlan>(config_.calls[c], config_.ranks,
-                                                                  config_.workers));
-    for (int rank = 0; rank < config_.ranks; ++rank) {
-      if (first < c) {
-        lists_.push_back(lists_[first * static_cast<std::size_t>(config_.ranks) +
-                                static_cast<std::size_t>(rank)]);
-        continue;
-      }
-      auto lists = record(*plans_[c], rank);
-      report_.mutated |= mutate(config_.mutant, *plans_[c], rank, lists);
-      if (rank == 0 && config_.lost >= 0 && config_.lost < std::ssize(lists[0])) {
-        lists[0].erase(lists[0].begin() + config_.lost);
-        report_.mutated = true;
-      }
-      lists_.push_back(std::make_shared<const std::vector<StepList>>(std::move(lists)));
-    }
-  }
+  for (const Plan& p : calls.plans)
+    flags_of_slot_ = std::max(flags_of_slot_, static_cast<std::size_t>(p->num_flags()));
+  const auto ranks = static_cast<std::size_t>(config.ranks);
+  flags_.assign(2 * ranks * flags_of_slot_, {config.first_epoch - 1, -1});
+  headers_.assign(ranks * ranks, config.first_epoch - 1);
+  header_waiters_.assign(ranks, -1);
 }
 
 void Explorer::make_streams() {
@@ -149,7 +177,10 @@ void Explorer::make_streams() {
     streams_.push_back({rank, std::move(actors), -1, 0, 0});
   }
   for (std::size_t s = 0; s < streams_.size(); ++s) {
-    for (const int actor : streams_[s].launch) runner(actor).stream = static_cast<int>(s);
+    for (const int actor : streams_[s].launch) {
+      runner(actor).rank = streams_[s].rank;
+      runner(actor).stream = static_cast<int>(s);
+    }
   }
 }
 
@@ -164,11 +195,10 @@ void Explorer::make_priorities() {
   for (std::size_t a = 0; a < runners_.size(); ++a) runners_[a].priority = order[a];
 }
 
-std::vector<int>& Explorer::waiters(int rank, Index call, Index flag) {
-  const std::size_t slot = monitor_.epoch(call) % 2;
-  const std::size_t area =
-      static_cast<std::size_t>(rank) * 2 + (config_.mutant == Mutant::one_flag_set ? 0 : slot);
-  return flag_waiters_[area * flag_base_.front() + static_cast<std::size_t>(flag)];
+std::size_t Explorer::flag_at(int rank, Index call, Index flag) const {
+  const std::size_t slot = config_.mutant == Mutant::one_flag_set ? 0 : epoch(call) & 1U;
+  return (static_cast<std::size_t>(rank) * 2 + slot) * flags_of_slot_ +
+         static_cast<std::size_t>(flag);
 }
 
 /// Who is the place-th to be launched: the copy role, or the workers that come before it.
@@ -193,14 +223,15 @@ void Explorer::launch(int s) {
     Runner& r = runner(actor);
     const auto rank = static_cast<std::size_t>(stream.rank);
     const auto call = static_cast<std::size_t>(stream.call);
-    const auto& lists = *lists_[call * static_cast<std::size_t>(config_.ranks) + rank];
+    const auto& lists = *calls_.lists[call * static_cast<std::size_t>(config_.ranks) + rank];
     r.list = &lists[static_cast<std::size_t>(actor % actors_of_rank())];
     r.at = 0;
     r.admit_peer = 0;
     r.call = stream.call;
-    monitor_.begin_call(
-        actor, r.call, plans_[call],
-        config_.mutant != Mutant::send_before_consumption || actor % actors_of_rank() != 0);
+    if (judged_)
+      monitor_.begin_call(
+          actor, r.call, calls_.plans[call],
+          config_.mutant != Mutant::send_before_consumption || actor % actors_of_rank() != 0);
     ready_.emplace(r.priority, actor);
   }
 }
@@ -212,7 +243,7 @@ void Explorer::next_call(int s) {
 }
 
 void Explorer::finish(int actor) {
-  monitor_.end_call(actor);
+  if (judged_) monitor_.end_call(actor);
   const int s = runner(actor).stream;
   Stream& stream = streams_[static_cast<std::size_t>(s)];
   ++stream.ended;
@@ -233,29 +264,34 @@ bool Explorer::reached(std::uint32_t have, std::uint32_t want, bool header) cons
 bool Explorer::blocks(int actor, const Step& step) {
   Runner& r = runner(actor);
   const int rank = rank_of(actor);
-  const std::uint32_t want = monitor_.epoch(r.call);
+  const std::uint32_t want = epoch(r.call);
   if (step.verb == Verb::wait) {
-    if (reached(monitor_.flag(rank, r.call, step.at), want, false)) return false;
-    waiters(rank, r.call, step.at).push_back(actor);
+    Flag& flag = flags_[flag_at(rank, r.call, step.at)];
+    if (reached(flag.value, want, false)) return false;
+    put(actor, flag.waiters);
     return true;
   }
   if (step.verb != Verb::admit) return false;
   for (; r.admit_peer < config_.ranks; ++r.admit_peer) {
     if (r.admit_peer == rank) continue;
-    if (reached(monitor_.header(rank, r.admit_peer), want, true)) continue;
-    header_waiters_[static_cast<std::size_t>(rank)].push_back(actor);
+    if (reached(header(rank, r.admit_peer), want, true)) continue;
+    put(actor, header_waiters_[static_cast<std::size_t>(rank)]);
     return true;
   }
   r.admit_peer = 0;
   return false;
 }
 
-void Explorer::wake(std::vector<int>& waiters) {
-  for (const int actor : waiters) {
-    runner(actor).blocked = false;
-    ready_.emplace(runner(actor).priority, actor);
+void Explorer::put(int actor, int& waiters) {
+  runner(actor).waits_before = waiters;
+  waiters = actor;
+}
+
+void Explorer::wake(int& waiters) {
+  for (; waiters >= 0; waiters = runner(waiters).waits_before) {
+    runner(waiters).blocked = false;
+    ready_.emplace(runner(waiters).priority, waiters);
   }
-  waiters.clear();
 }
 
 void Explorer::count(const Step& step) {
@@ -284,11 +320,17 @@ void Explorer::advance(int actor) {
       r.blocked = true;
       return;
     }
-    monitor_.on(actor, step);
+    if (judged_) monitor_.on(actor, step);
     count(step);
     ++r.at;
-    if (step.verb == Verb::signal) wake(waiters(step.peer, r.call, step.at));
+    if (step.verb == Verb::signal) {
+      Flag& flag = flags_[flag_at(step.peer, r.call, step.at)];
+      flag.value = epoch(r.call);
+      wake(flag.waiters);
+    }
     if (step.verb == Verb::signal_header) {
+      headers_[static_cast<std::size_t>(step.peer * config_.ranks + rank_of(actor))] =
+          epoch(r.call);
       wake(header_waiters_[static_cast<std::size_t>(step.peer)]);
     }
     if (stopped()) return;
@@ -301,11 +343,11 @@ std::string Explorer::blocked_text(int actor) const {
   const Step& step = (*r.list)[r.at];
   const int rank = rank_of(actor);
   const std::string who = fmt::format("{} call {} {} step {}", op_name(plan(r.call).spec().op),
-                                      monitor_.epoch(r.call), monitor_.role(actor), r.at + 1);
-  const std::uint32_t want = monitor_.epoch(r.call);
+                                      epoch(r.call), monitor_.role(actor), r.at + 1);
+  const std::uint32_t want = epoch(r.call);
   if (step.verb == Verb::admit) {
     return fmt::format("{} waits for the header from rank {}: has {}, wants {}", who, r.admit_peer,
-                       monitor_.header(rank, r.admit_peer), want);
+                       header(rank, r.admit_peer), want);
   }
   std::string next;
   for (std::size_t i = r.at; i < r.list->size(); ++i) {
@@ -315,7 +357,7 @@ std::string Explorer::blocked_text(int actor) const {
   }
   const FlagName name = plan(r.call).flag(rank, step.at);
   return fmt::format("{} waits for {} from rank {}: flag {} has {}, wants {}{}", who, name.text,
-                     name.from, step.at, monitor_.flag(rank, r.call, step.at), want, next);
+                     name.from, step.at, flags_[flag_at(rank, r.call, step.at)].value, want, next);
 }
 
 void Explorer::report_deadlock() {
@@ -334,7 +376,7 @@ void Explorer::report_deadlock() {
   }
   std::size_t places = 0;
   for (const Stream& s : streams_) {
-    if (s.call < static_cast<Index>(plans_.size())) places += s.launch.size() - s.launched;
+    if (s.call < static_cast<Index>(calls_.plans.size())) places += s.launch.size() - s.launched;
   }
   const std::string queued = places > 0 ? fmt::format(", {} wait for a place", places) : "";
   monitor_.add(FindingKind::deadlock,
@@ -349,19 +391,37 @@ CheckReport Explorer::run() {
     advance(actor);
   }
   const bool over = std::all_of(streams_.begin(), streams_.end(), [&](const Stream& s) {
-    return s.call >= static_cast<Index>(plans_.size());
+    return s.call >= static_cast<Index>(calls_.plans.size());
   });
   if (!over && !stopped()) report_deadlock();
   report_.findings = monitor_.findings();
+  report_.work = monitor_.work();
   return std::move(report_);
 }
 
 }  // namespace
 
-CheckReport check(const CheckConfig& config) {
+struct Checker::Prepared {
+  CheckConfig of;
+  Calls calls;
+  bool clean = false;
+};
+
+/// Flags are read as they should be and calls follow each other: orders do not count.
+CheckReport Checker::check(const CheckConfig& config) {
   const auto reason = legal(config);
   require(!reason, "check: {}, got {}", reason.value_or(""), to_string(config));
-  return Explorer(config).run();
+  CheckConfig of = config;
+  of.resident = 0;
+  of.seed = 0;
+  if (prepared_ == nullptr || !(prepared_->of == of))
+    prepared_ = std::make_shared<Prepared>(Prepared{of, calls_of(config), false});
+  const bool played = prepared_->clean && config.mutant == Mutant::none;
+  CheckReport report = Explorer(config, prepared_->calls, !played).run();
+  prepared_->clean |= report.findings.empty();
+  return report;
 }
+
+CheckReport check(const CheckConfig& config) { return Checker().check(config); }
 
 }  // namespace tilelace::check

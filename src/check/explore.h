@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <iosfwd>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,8 @@ struct CheckConfig {
   std::uint32_t first_epoch = 1;
   Mutant mutant = Mutant::none;
   int lost = -1;  ///< the step of rank 0's copy role that is left out
+
+  bool operator==(const CheckConfig&) const = default;
 };
 
 std::ostream& operator<<(std::ostream&, const CheckConfig&);
@@ -36,9 +39,24 @@ struct CheckReport {
   std::int64_t tiles = 0;
   std::int64_t transfers = 0;
   std::int64_t flags = 0;  ///< signals, headers included
+  std::int64_t work = 0;   ///< entries of clocks, and cells, that were looked at
 };
 
 /// Throws a usage error unless legal.
 CheckReport check(const CheckConfig& config);
+
+/// Runs of the same calls, one after the other, in other orders and with other residencies. The
+/// first that ends without findings is judged for all of them, as long as calls stay the same: in
+/// it each flag has one value at each wait that every order has, so what happens before what is
+/// the same in all of them, and with it races, lost and doubled work (a test tries that with
+/// thousands of lists, broken ones, too). The others are played for deadlocks.
+class Checker {
+ public:
+  CheckReport check(const CheckConfig& config);
+
+ private:
+  struct Prepared;
+  std::shared_ptr<Prepared> prepared_;
+};
 
 }  // namespace tilelace::check

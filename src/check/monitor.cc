@@ -14,6 +14,10 @@ namespace {
 
 constexpr int kEndedRing = 4;
 
+std::size_t num_actors(const Monitor::Setup& setup) {
+  return static_cast<std::size_t>(setup.ranks) * (static_cast<std::size_t>(setup.workers) + 1);
+}
+
 }  // namespace
 
 std::string_view name_of(FindingKind kind) {
@@ -24,25 +28,24 @@ std::string_view name_of(FindingKind kind) {
 }
 
 void Monitor::Word::raise(std::uint32_t to, Release by) {
-  before = std::move(release);
+  before = release;
   epoch_before = epoch;
-  release = std::move(by);
+  release = by;
   epoch = to;
 }
 
 /// A wait that finds a later value learns only what the value it asked for would have told it:
 /// other runs may find just that.
-const Release& Monitor::Word::first_reaching(std::uint32_t want) const {
+Release Monitor::Word::first_reaching(std::uint32_t want) const {
   return comm::epoch_reached(epoch_before, want) ? before : release;
 }
 
-Monitor::Monitor(const Setup& setup) : setup_(setup) {
-  const std::size_t ranks = static_cast<std::size_t>(setup.ranks);
-  const std::size_t actors = ranks * (static_cast<std::size_t>(setup.workers) + 1);
-  actors_.reserve(actors);
-  for (std::size_t a = 0; a < actors; ++a) {
-    actors_.push_back({ActorClock(static_cast<int>(a), actors), -1, nullptr, {}, 0, false});
-  }
+Monitor::Monitor(const Setup& setup)
+    : setup_(setup), clocks_(num_actors(setup)), actors_(num_actors(setup)) {
+  const auto ranks = static_cast<std::size_t>(setup.ranks);
+  const std::size_t actors = actors_.size();
+  for (std::size_t a = 0; a < actors; ++a)
+    actors_[a].rank = static_cast<int>(a) / (setup.workers + 1);
   slots_.resize(ranks * static_cast<std::size_t>(setup.slots));
   for (Slot& s : slots_) {
     s.now.assign(actors, 0);
@@ -58,8 +61,7 @@ Monitor::Monitor(const Setup& setup) : setup_(setup) {
 }
 
 std::size_t Monitor::slot_index(int rank, Index call, int slots) const {
-  const auto n = static_cast<std::size_t>(slots);
-  return static_cast<std::size_t>(rank) * n + epoch(call) % n;
+  return static_cast<std::size_t>(rank * slots) + (epoch(call) & static_cast<unsigned>(slots - 1));
 }
 
 Monitor::Slot& Monitor::slot(int rank, Index call) {
@@ -77,16 +79,6 @@ Monitor::Word& Monitor::word(int rank, Index call, Index flag) {
 Monitor::Word& Monitor::header_word(int rank, int peer) {
   return headers_[static_cast<std::size_t>(rank) * static_cast<std::size_t>(setup_.ranks) +
                   static_cast<std::size_t>(peer)];
-}
-
-std::uint32_t Monitor::flag(int rank, Index call, Index flag) const {
-  const auto& words = flag_words_[slot_index(rank, call, setup_.flag_slots)];
-  const auto f = static_cast<std::size_t>(flag);
-  return f < words.size() ? words[f].epoch : setup_.first_epoch - 1;
-}
-
-std::uint32_t Monitor::header(int rank, int peer) const {
-  return headers_[static_cast<std::size_t>(rank * setup_.ranks + peer)].epoch;
 }
 
 Monitor::CallState* Monitor::find(Index call) {
@@ -130,7 +122,7 @@ void Monitor::begin_call(int a, Index call, const std::shared_ptr<const CallPlan
   self.steps = 0;
   self.admitted = false;
   const auto before = static_cast<std::size_t>(rank_of(a) * kEndedRing + (call + 3) % kEndedRing);
-  if (ordered && ended_call_[before] == call - 1) self.clock.acquire(ended_[before]);
+  if (ordered && ended_call_[before] == call - 1) clocks_.acquire(a, ended_[before]);
   if (ordered) return_results(a);
 }
 
@@ -139,8 +131,9 @@ void Monitor::end_call(int a, bool whole) {
   const auto at = static_cast<std::size_t>(rank_of(a) * kEndedRing + self.call % kEndedRing);
   if (ended_call_[at] != self.call) ended_[at].assign(actors_.size(), 0);
   ended_call_[at] = self.call;
-  join(ended_[at], self.clock.known());
-  self.clock.tick();
+  worked(actors_.size());
+  join(ended_[at], clocks_.known(a));
+  clocks_.release(a);
   self.state = nullptr;
   if (CallState* state = find(self.call)) {
     ++state->ended;
@@ -149,34 +142,48 @@ void Monitor::end_call(int a, bool whole) {
   close_finished();
 }
 
+/// Actors that had no part in this call come behind it all the same, when they begin one: now, so
+/// that what all know can be forgotten.
+void Monitor::catch_up(const CallState& state) {
+  for (int a = 0; a < static_cast<int>(actors_.size()); ++a) {
+    if (a % (setup_.workers + 1) <= state.plan->workers() || actor(a).state != nullptr) continue;
+    const auto at = static_cast<std::size_t>(rank_of(a) * kEndedRing + state.call % kEndedRing);
+    if (ended_call_[at] == state.call) clocks_.acquire(a, ended_[at]);
+  }
+}
+
 /// Whoever ended a call has ended, or given up, all before it.
 void Monitor::close_finished() {
   std::size_t closed = 0;
+  worked(calls_.size());
   for (std::size_t i = 0; i < calls_.size(); ++i) {
     const CallState& state = calls_[i];
     if (state.given_up || state.ended < setup_.ranks * (state.plan->workers() + 1)) continue;
     check_results(state);
     closed = i + 1;
   }
+  if (closed == 0) return;
+  catch_up(calls_[closed - 1]);
+  clocks_.trim();
   for (; closed > 0; --closed) calls_.pop_front();
 }
 
 void Monitor::on(int a, const Step& step) {
   Actor& self = actor(a);
   if (self.state == nullptr) return;
-  self.step = step;
+  self.step = &step;
   ++self.steps;
   switch (step.verb) {
     case Verb::signal: on_signal(a, step); return;
     case Verb::signal_header: raise_word(a, header_word(step.peer, rank_of(a)), "header"); return;
     case Verb::wait:
       use_slot(a, rank_of(a), nullptr);
-      self.clock.acquire(word(rank_of(a), self.call, step.at).first_reaching(epoch(self.call)));
+      clocks_.acquire(a, word(rank_of(a), self.call, step.at).first_reaching(epoch(self.call)));
       return;
     case Verb::admit:
       for (int p = 0; p < setup_.ranks; ++p) {
         if (p == rank_of(a)) continue;
-        self.clock.acquire(header_word(rank_of(a), p).first_reaching(epoch(self.call)));
+        clocks_.acquire(a, header_word(rank_of(a), p).first_reaching(epoch(self.call)));
       }
       self.admitted = true;
       return;
@@ -191,8 +198,8 @@ void Monitor::on_signal(int a, const Step& step) {
   use_slot(a, step.peer, nullptr);
   Word& w = word(step.peer, actor(a).call, step.at);
   const bool raises = comm::epoch_reached(epoch(actor(a).call), w.epoch + 1);
-  if (raises && actor(a).clock.knows(w.release.actor, w.release.time)) {
-    w.raise(epoch(actor(a).call), actor(a).clock.release());
+  if (raises && clocks_.knows(a, w.release.actor, w.release.time)) {
+    w.raise(epoch(actor(a).call), clocks_.release(a));
     return;
   }
   raise_word(a, w, fmt::format("flag {}", step.at));
@@ -204,11 +211,11 @@ void Monitor::raise_word(int a, Word& w, const std::string& name) {
   if (!comm::epoch_reached(value, w.epoch + 1)) {
     add(FindingKind::went_back,
         fmt::format("{}: {} goes from {} to {}", where(a), name, w.epoch, value));
-  } else if (!self.clock.knows(w.release.actor, w.release.time)) {
+  } else if (!clocks_.knows(a, w.release.actor, w.release.time)) {
     add(FindingKind::race, fmt::format("{}: {} not ordered after {}, who raised it to {}", where(a),
                                        name, role(w.release.actor), w.epoch));
   }
-  w.raise(value, self.clock.release());
+  w.raise(value, clocks_.release(a));
 }
 
 std::string Monitor::role(int a) const {
@@ -219,14 +226,13 @@ std::string Monitor::role(int a) const {
 
 std::string Monitor::where(int a) const {
   const Actor& self = actor(a);
-  if (self.state == nullptr) return role(a);
   const CallPlan& plan = *self.state->plan;
-  std::string what = to_string(self.step);
-  if (self.step.verb == Verb::wait) {
-    what = fmt::format("wait {}", plan.flag(rank_of(a), self.step.at).text);
-  } else if (self.step.verb == Verb::signal) {
-    what =
-        fmt::format("signal {}@{}", plan.flag(self.step.peer, self.step.at).text, self.step.peer);
+  const Step& step = *self.step;
+  std::string what = to_string(step);
+  if (step.verb == Verb::wait) {
+    what = fmt::format("wait {}", plan.flag(rank_of(a), step.at).text);
+  } else if (step.verb == Verb::signal) {
+    what = fmt::format("signal {}@{}", plan.flag(step.peer, step.at).text, step.peer);
   }
   return fmt::format("{} call {} {} step {} {}", op_name(plan.spec().op), epoch(self.call), role(a),
                      self.steps, what);

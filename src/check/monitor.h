@@ -22,8 +22,8 @@ class Monitor {
     int ranks = 1;
     int workers = 1;  ///< the most of any call
     std::uint32_t first_epoch = 1;
-    int slots = 2;
-    int flag_slots = 2;
+    int slots = 2;       ///< or 1, for mutants
+    int flag_slots = 2;  ///< likewise
     std::size_t max_findings = 8;
   };
   explicit Monitor(const Setup& setup);
@@ -37,25 +37,19 @@ class Monitor {
   /// A step of this actor: waits and admit when they are over, all else before others can see it.
   void on(int actor, const Step& step);
 
-  /// Present values, as a wait of this call would read them.
-  [[nodiscard]] std::uint32_t flag(int rank, Index call, Index flag) const;
-  [[nodiscard]] std::uint32_t header(int rank, int peer) const;
-  [[nodiscard]] std::uint32_t epoch(Index call) const {
-    return setup_.first_epoch + static_cast<std::uint32_t>(call);
-  }
-
   [[nodiscard]] const std::vector<Finding>& findings() const { return findings_; }
   /// All of them, kept or not.
   [[nodiscard]] std::size_t num_findings() const { return num_findings_; }
-  /// Who, where: `ag_gemm call 3 rank 2 compute 1 step 17 compute tile rows 32..48 col 2`.
-  [[nodiscard]] std::string where(int actor) const;
+  /// Entries of clocks, and cells, that were looked at: what a run costs, beside its steps.
+  [[nodiscard]] std::int64_t work() const { return clocks_.work() + work_; }
+  /// Entries of clocks kept from calls before: no more in later ones.
+  [[nodiscard]] std::size_t kept() const { return clocks_.kept(); }
   [[nodiscard]] std::string role(int actor) const;
   void add(FindingKind kind, const std::string& text);
 
  private:
   struct Cell {
-    std::uint32_t writes = 0;
-    int writer = -1;
+    int writer = -1;  ///< the last one; -1: nobody
     Time time = 0;
     std::uint32_t step = 0;
   };
@@ -67,10 +61,10 @@ class Monitor {
     bool given_up = false;
   };
   struct Actor {
-    ActorClock clock;
+    int rank = 0;
     Index call = -1;
     CallState* state = nullptr;
-    Step step;
+    const Step* step = nullptr;  ///< while it is judged
     std::uint32_t steps = 0;
     bool admitted = false;
   };
@@ -80,7 +74,7 @@ class Monitor {
     std::uint32_t epoch_before = 0;
     Release release, before;
     void raise(std::uint32_t to, Release by);
-    [[nodiscard]] const Release& first_reaching(std::uint32_t want) const;
+    [[nodiscard]] Release first_reaching(std::uint32_t want) const;
   };
   /// Who used a slot of a rank, when last: in its present call, and in all calls before.
   struct Slot {
@@ -96,7 +90,10 @@ class Monitor {
     Clock reads;
   };
 
-  [[nodiscard]] int rank_of(int actor) const { return actor / (setup_.workers + 1); }
+  [[nodiscard]] std::uint32_t epoch(Index call) const {
+    return setup_.first_epoch + static_cast<std::uint32_t>(call);
+  }
+  [[nodiscard]] int rank_of(int a) const { return actor(a).rank; }
   Actor& actor(int a) { return actors_[static_cast<std::size_t>(a)]; }
   [[nodiscard]] const Actor& actor(int a) const { return actors_[static_cast<std::size_t>(a)]; }
   [[nodiscard]] std::size_t slot_index(int rank, Index call, int slots) const;
@@ -105,6 +102,7 @@ class Monitor {
   Word& header_word(int rank, int peer);
   CallState* find(Index call);
   CallState& open(Index call, const std::shared_ptr<const CallPlan>& plan);
+  void catch_up(const CallState& state);
   void close_finished();
 
   void raise_word(int actor, Word& word, const std::string& name);
@@ -116,9 +114,13 @@ class Monitor {
   void read_cell(int actor, const Access& access, RowRange rows, Cell& cell);
   void write_cell(int actor, const Access& access, RowRange rows, Cell& cell);
   void check_results(const CallState& state);
+  void worked(std::size_t entries) { work_ += static_cast<std::int64_t>(entries); }
+  /// Who, at which step: `ag_gemm call 3 rank 2 compute 1 step 17 compute tile rows 32..48 col 2`.
+  [[nodiscard]] std::string where(int actor) const;
   [[nodiscard]] std::string text(int actor, const Access& access, RowRange rows) const;
 
   Setup setup_;
+  Clocks clocks_;
   std::vector<Actor> actors_;
   std::vector<Slot> slots_;
   std::vector<Results> results_;
@@ -129,6 +131,7 @@ class Monitor {
   std::vector<Index> ended_call_;
   std::vector<Finding> findings_;
   std::size_t num_findings_ = 0;
+  std::int64_t work_ = 0;
 };
 
 }  // namespace tilelace::check

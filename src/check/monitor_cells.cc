@@ -13,6 +13,7 @@ void Monitor::use_slot(int a, int rank, const Access* access) {
   Slot& s = slot(rank, self.call);
   const auto i = static_cast<std::size_t>(a);
   if (self.call > s.call) {
+    worked(actors_.size());
     join(s.before, s.now);
     s.call = self.call;
   }
@@ -27,14 +28,12 @@ void Monitor::use_slot(int a, int rank, const Access* access) {
   }
   if (self.call == s.call && s.checked[i] != self.call) {
     s.checked[i] = self.call;
-    for (std::size_t b = 0; b < s.before.size(); ++b) {
-      if (s.before[b] <= self.clock.known()[b]) continue;
-      add(FindingKind::race, fmt::format("{}, while {} may still use that slot in an earlier call",
-                                         what(), role(static_cast<int>(b))));
-      break;
-    }
+    worked(actors_.size());
+    if (const int b = first_beyond(s.before, clocks_.known(a)); b >= 0)
+      add(FindingKind::race,
+          fmt::format("{}, while {} may still use that slot in an earlier call", what(), role(b)));
   }
-  s.now[i] = self.clock.now();
+  s.now[i] = clocks_.now(a);
 }
 
 /// Who still reads results when the rank's next call begins reads what the user may have changed.
@@ -42,8 +41,10 @@ void Monitor::return_results(int a) {
   Results& r = results_[static_cast<std::size_t>(rank_of(a))];
   if (r.begun >= actor(a).call) return;
   r.begun = actor(a).call;
+  worked(actors_.size());
+  if (first_beyond(r.reads, clocks_.known(a)) < 0) return;
   for (std::size_t b = 0; b < r.reads.size(); ++b) {
-    if (r.reads[b] <= actor(a).clock.known()[b]) continue;
+    if (r.reads[b] <= clocks_.known(a)[b]) continue;
     add(FindingKind::race, fmt::format("{} begins call {}, while {} may still read results",
                                        role(a), epoch(r.begun), role(static_cast<int>(b))));
   }
@@ -51,7 +52,7 @@ void Monitor::return_results(int a) {
 
 void Monitor::read_result(int a, const Access& access) {
   Results& r = results_[static_cast<std::size_t>(access.owner)];
-  r.reads[static_cast<std::size_t>(a)] = actor(a).clock.now();
+  r.reads[static_cast<std::size_t>(a)] = clocks_.now(a);
   if (r.begun <= actor(a).call) return;
   add(FindingKind::race, fmt::format("{} after the rank has begun call {}",
                                      text(a, access, access.rows), epoch(r.begun)));
@@ -77,6 +78,7 @@ void Monitor::on_access(int a, const Access& access) {
   auto& cells = actor(a).state->cells[static_cast<std::size_t>(access.owner * kRegions) +
                                       static_cast<std::size_t>(access.region)];
   const Index end = cuts.cell(access.rows.end);
+  work_ += (end - cuts.cell(access.rows.begin)) * (access.col_end - access.col_begin);
   for (Index c = cuts.cell(access.rows.begin); c < end; ++c) {
     for (Index col = access.col_begin; col < access.col_end; ++col) {
       Cell& cell = cells[static_cast<std::size_t>(c * cols + col)];
@@ -87,8 +89,8 @@ void Monitor::on_access(int a, const Access& access) {
 }
 
 void Monitor::read_cell(int a, const Access& access, RowRange rows, Cell& cell) {
-  if (cell.writes > 0 && actor(a).clock.knows(cell.writer, cell.time)) return;
-  if (cell.writes == 0) {
+  if (cell.writer >= 0 && clocks_.knows(a, cell.writer, cell.time)) return;
+  if (cell.writer < 0) {
     add(FindingKind::unwritten, fmt::format("{}, which nobody has written", text(a, access, rows)));
     return;
   }
@@ -99,15 +101,15 @@ void Monitor::read_cell(int a, const Access& access, RowRange rows, Cell& cell) 
 /// A cell is written once in a call. A write after a read needs no rule of its own: the read came
 /// first and found nothing, or the write is the second one.
 void Monitor::write_cell(int a, const Access& access, RowRange rows, Cell& cell) {
-  if (cell.writes++ > 0) {
+  if (cell.writer >= 0) {
     const bool staging = in_slot(access.region) || access.region == Region::delivered;
-    const bool ordered = actor(a).clock.knows(cell.writer, cell.time);
+    const bool ordered = clocks_.knows(a, cell.writer, cell.time);
     add(staging ? FindingKind::moved_twice : FindingKind::computed_twice,
         fmt::format("{}, already written by {} step {}{}", text(a, access, rows), role(cell.writer),
                     cell.step, ordered ? "" : ", not ordered"));
   }
   cell.writer = a;
-  cell.time = actor(a).clock.now();
+  cell.time = clocks_.now(a);
   cell.step = actor(a).steps;
 }
 
@@ -120,10 +122,11 @@ void Monitor::check_results(const CallState& state) {
       const RowRange want = plan.result_rows(rank);
       const auto& cells =
           state.cells[static_cast<std::size_t>(rank * kRegions) + static_cast<std::size_t>(region)];
+      worked(cells.size());
       for (Index i = 0; i < static_cast<Index>(cells.size()); ++i) {
         const RowRange rows = cuts.rows(i / plan.cols(region));
         const bool wanted = rows.begin >= want.begin && rows.end <= want.end;
-        const bool written = cells[static_cast<std::size_t>(i)].writes > 0;
+        const bool written = cells[static_cast<std::size_t>(i)].writer >= 0;
         if (wanted == written) continue;
         const auto what = fmt::format("{} call {} rank {} {} rows {}..{} col {}",
                                       op_name(plan.spec().op), epoch(state.call), rank,

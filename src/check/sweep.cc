@@ -3,7 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
+#include <mutex>
 #include <random>
+#include <thread>
+#include <tuple>
+#include <utility>
 
 namespace tilelace::check {
 
@@ -11,6 +16,8 @@ namespace {
 
 constexpr std::size_t kMaxFailures = 5;
 constexpr std::int64_t kProgressEvery = 256;
+/// Each may need a gigabyte.
+constexpr unsigned kMostThreads = 4;
 /// Keeps a configuration under a millisecond: tiles and chunks of all ranks.
 constexpr Index kMaxParts = 1200;
 
@@ -211,22 +218,90 @@ std::vector<CheckConfig> variants(const CallSpec& shape, int ranks, int workers)
   return all;
 }
 
-SweepSummary sweep(std::int64_t count, std::uint64_t seed,
-                   const std::function<void(std::int64_t)>& progress) {
+namespace {
+
+void add(SweepSummary& sum, const CheckConfig& config, CheckReport& report) {
+  ++sum.configurations;
+  const auto differs = [&](const CallSpec& call) { return call != config.calls.front(); };
+  sum.mixed += std::any_of(config.calls.begin(), config.calls.end(), differs) ? 1 : 0;
+  sum.steps += report.steps;
+  sum.tiles += report.tiles;
+  sum.transfers += report.transfers;
+  sum.flags += report.flags;
+  if (!report.findings.empty() && sum.failed++ < static_cast<std::int64_t>(kMaxFailures))
+    sum.failures.push_back({config, std::move(report.findings)});
+}
+
+/// Hands out stretches of neighbours with the same calls.
+class Stretches {
+ public:
+  Stretches(const std::vector<CheckConfig>& all, const SweepProgress& progress)
+      : all_(all), progress_(progress) {}
+  /// Empty: there are no more, or somebody failed.
+  std::pair<std::size_t, std::size_t> next() {
+    const std::lock_guard lock(mutex_);
+    const std::size_t begin = given_;
+    while (given_ < all_.size() && failure_ == nullptr && all_[given_].calls == all_[begin].calls)
+      ++given_;
+    return {begin, given_};
+  }
+  void done() {
+    const std::lock_guard lock(mutex_);
+    ++done_;
+    if (progress_) progress_(done_);
+  }
+  void fail(std::exception_ptr failure) {
+    const std::lock_guard lock(mutex_);
+    failure_ = std::move(failure);
+  }
+  void rethrow() const {
+    if (failure_ != nullptr) std::rethrow_exception(failure_);
+  }
+
+ private:
+  const std::vector<CheckConfig>& all_;
+  const SweepProgress& progress_;
+  std::mutex mutex_;
+  std::size_t given_ = 0;
+  std::int64_t done_ = 0;
+  std::exception_ptr failure_;
+};
+
+}  // namespace
+
+SweepSummary check_all(const std::vector<CheckConfig>& all, const SweepProgress& progress) {
+  Stretches stretches(all, progress);
+  std::vector<CheckReport> reports(all.size());
+  const auto work = [&] {
+    try {
+      for (auto [i, end] = stretches.next(); i < end; std::tie(i, end) = stretches.next()) {
+        Checker checker;
+        for (; i < end; ++i) {
+          reports[i] = checker.check(all[i]);
+          stretches.done();
+        }
+      }
+    } catch (...) {
+      stretches.fail(std::current_exception());
+    }
+  };
+  std::vector<std::jthread> others;
+  const unsigned cores = std::min(std::thread::hardware_concurrency(), kMostThreads);
+  for (unsigned i = 1; i < cores; ++i) others.emplace_back(work);
+  work();
+  others.clear();
+  stretches.rethrow();
+  SweepSummary sum;
+  for (std::size_t i = 0; i < all.size(); ++i) add(sum, all[i], reports[i]);
+  return sum;
+}
+
+SweepSummary sweep(std::int64_t count, std::uint64_t seed, const SweepProgress& progress) {
   SweepSummary sum;
   for (std::int64_t i = 0; i < count; ++i) {
     const CheckConfig config = random_config(seed, i);
     CheckReport report = check(config);
-    ++sum.configurations;
-    const bool same = config.calls[0] == config.calls[1] && config.calls[1] == config.calls[2];
-    sum.mixed += same ? 0 : 1;
-    sum.steps += report.steps;
-    sum.tiles += report.tiles;
-    sum.transfers += report.transfers;
-    sum.flags += report.flags;
-    if (!report.findings.empty() && sum.failed++ < static_cast<std::int64_t>(kMaxFailures)) {
-      sum.failures.push_back({config, std::move(report.findings)});
-    }
+    add(sum, config, report);
     if (progress && (i + 1) % kProgressEvery == 0) progress(i + 1);
   }
   return sum;

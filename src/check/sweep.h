@@ -32,8 +32,12 @@ struct SweepSummary {
   std::vector<SweepFailure> failures;  ///< the first few
 };
 
-/// `progress(done)` is called now and then; may be empty.
-SweepSummary sweep(std::int64_t count, std::uint64_t seed,
-                   const std::function<void(std::int64_t)>& progress = {});
+using SweepProgress = std::function<void(std::int64_t done)>;
+
+/// `progress` is called now and then; may be empty.
+SweepSummary sweep(std::int64_t count, std::uint64_t seed, const SweepProgress& progress = {});
+
+/// Tries these, by several threads; neighbours with the same calls by one Checker.
+SweepSummary check_all(const std::vector<CheckConfig>& all, const SweepProgress& progress = {});
 
 }  // namespace tilelace::check

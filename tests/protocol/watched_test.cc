@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "check/record.h"
+#include "check/sweep.h"
 #include "comm/signal.h"
+#include "tilelace/error.h"
 
 namespace tilelace::check {
 namespace {
@@ -100,6 +102,34 @@ TEST(Watched, RealThreadsHaveNoFinding) {
   for (std::thread& t : ranks) t.join();
 
   for (const Finding& f : shared.findings()) ADD_FAILURE() << f.text;
+}
+
+/// Threads that try configurations side by side find what one finds, in the order asked for.
+TEST(Watched, ConfigurationsAreTriedByThreads) {
+  CallSpec shape;
+  shape.op = Op::gemm_ar;
+  shape.m = 40;
+  shape.tile_m = 4;
+  shape.chunk_rows = 4;
+  std::vector<CheckConfig> all = variants(shape, kRanks, kWorkers);
+  const std::size_t last = all.size() - 1;
+  for (const std::size_t i : {last - 1, last}) all[i].mutant = Mutant::lost_tile;
+  std::int64_t told = 0;
+
+  const SweepSummary sum = check_all(all, [&](std::int64_t done) { told = done; });
+
+  std::int64_t steps = 0;
+  for (const CheckConfig& c : all) steps += check(c).steps;
+  EXPECT_EQ(sum.configurations, std::ssize(all));
+  EXPECT_EQ(told, std::ssize(all));
+  EXPECT_EQ(sum.steps, steps);
+  EXPECT_EQ(sum.mixed, 0);
+  ASSERT_EQ(sum.failures.size(), 2U);
+  EXPECT_EQ(sum.failures.front().config, all[last - 1]);
+  EXPECT_EQ(sum.failures.back().findings.front().text, check(all.back()).findings.front().text);
+
+  all.front().ranks = 0;
+  EXPECT_THROW(check_all(all), Error);
 }
 
 }  // namespace
