@@ -20,7 +20,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from kernel_code import (check_gemms, missing_kernels, missing_multimem, parse_resources,
+from kernel_code import (DTYPES, check_gemms, missing_kernels, missing_multimem, parse_resources,
                          read_tiles, resource_findings, span, stray_multimem)
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -107,8 +107,16 @@ def report(rows, findings, left_out):
     print(f"kernels: {len(findings)} findings")
 
 
+def chosen_tiles(cache):
+    """The tiles that a build is made for (TILELACE_TILES, of bf16 alone) by its CMakeCache.txt; [] for all."""
+    found = re.search(r"^TILELACE_TILES:\w+=(.+)$", cache, re.MULTILINE)
+    return found.group(1).split(";") if found else []
+
+
 def check_build(build, folder):
     tiles = read_tiles((ROOT / "src/plan/gemm_tiles.h").read_text(encoding="utf-8"))
+    chosen = chosen_tiles((build / "CMakeCache.txt").read_text(encoding="utf-8"))
+    dtypes = ["bf16"] if chosen else list(DTYPES.values())
     objects = objects_of(build)
     there = sorted((p for p in objects if p.is_file()), key=lambda p: -p.stat().st_size)
     findings, seen, rows, others = [], [], [], []
@@ -123,8 +131,10 @@ def check_build(build, folder):
                 rows.append((name, len(registers), span(registers), span(sizes)))
             else:
                 others += registers
-    findings += missing_kernels(tiles, seen)
-    findings += missing_multimem(seen)
+    findings += [f"TILELACE_TILES: tile, got {name}, expected one of gemm_tiles.h"
+                 for name in chosen if name not in tiles]
+    findings += missing_kernels([t for t in tiles if not chosen or t in chosen], seen, dtypes)
+    findings += missing_multimem(seen, dtypes)
     rows.append((f"{len(there) - len(rows)} others", len(others), span(others), "-"))
     report(rows, findings, [p.name for p in objects if p not in work])
     return 1 if findings else 0

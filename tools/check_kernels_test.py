@@ -3,6 +3,7 @@
 """Made-up dumps with one mistake each, which check_kernels.py must find, and sound ones."""
 import sys
 
+from check_kernels import chosen_tiles
 from kernel_code import (check_gemms, missing_kernels, missing_multimem, parse_resources,
                          read_tiles, resource_findings, stray_multimem)
 
@@ -177,6 +178,12 @@ def code_mistakes():
         yield "missing kernels: not found"
     if len(list(missing_kernels(TILES, seen + 2 * fused))) != 1:
         yield "kernels that are there twice: not found"
+    few = [s for s in seen if s[:2] == ("c128", "bf16")]
+    if list(missing_kernels(["c128"], few, ["bf16"])) or not list(missing_kernels(["c128"], [], ["bf16"])):
+        yield "missing kernels of chosen tiles: not found"
+    if (chosen_tiles("TILELACE_TILES:STRING=c128;v16\nX:STRING=\n") != ["c128", "v16"] or
+            chosen_tiles("TILELACE_TILES:STRING=\nX:STRING=v16\n")):
+        yield "chosen tiles: not read"
     switch = [("p64", d, f"GemmSumsParams{by}") for d in ("bf16", "fp16")
               for by in ("", " by peers")]
     if list(missing_multimem(switch)) or not list(missing_multimem(switch[1:])):
@@ -185,7 +192,7 @@ def code_mistakes():
 
 def main():
     failures = [*code_mistakes(), *resource_mistakes()]
-    print("\n".join(failures) or f"{len(WRONG) + 5} made-up mistakes found")
+    print("\n".join(failures) or f"{len(WRONG) + 7} made-up mistakes found")
     return 1 if failures else 0
 
 

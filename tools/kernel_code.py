@@ -268,9 +268,9 @@ def check_gemms(sass, tiles):
     return findings, seen, sizes
 
 
-def missing_kernels(tiles, seen):
+def missing_kernels(tiles, seen, dtypes=tuple(DTYPES.values())):
     for name in tiles:
-        for dtype in sorted(DTYPES.values()):
+        for dtype in sorted(dtypes):
             for kind, words in KINDS.items():
                 count = seen.count((name, dtype, kind))
                 if count > 1 or (count == 0 and kind == PLAIN):
@@ -282,10 +282,10 @@ def span(values):
     return str(low) if low == high else f"{low}..{high}"
 
 
-def missing_multimem(seen):
+def missing_multimem(seen, dtypes=tuple(DTYPES.values())):
     """A kernel whose sums the switch makes, of each type, and one whose ranks pull of its tile."""
     made = {kind: {s[:2] for s in seen if s[2] == kind} for kind in (SWITCHED, PULLED)}
-    for dtype in sorted(DTYPES.values()):
+    for dtype in sorted(dtypes):
         if not any(s[1] == dtype for s in made[SWITCHED]):
             yield f"gemm_sums: {dtype}: kernels, got none, expected one or more"
     if not made[SWITCHED] <= made[PULLED]:
