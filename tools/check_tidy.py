@@ -5,7 +5,8 @@
 Most of a file's time goes to what it includes, so files that are compiled alike and compile together
 are looked at together, as one source. Together they can only be found clean: where they are not,
 each is looked at alone, and that is what counts.
-usage: check_tidy.py [BUILD_DIR]     BUILD_DIR: a configured one, default build/cpu
+usage: check_tidy.py [--touched] [BUILD_DIR]     BUILD_DIR: a configured one, default build/cpu
+  --touched: only what this branch or, on main, its last commit touched; of a header one source that includes it
 A file that was clean is not looked at again until it, a header or .clang-tidy changes.
 """
 import concurrent.futures
@@ -81,6 +82,47 @@ def groups_of(paths, commands):
     return sorted(groups, key=len, reverse=True)
 
 
+def git(*arguments):
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True)
+    return done.stdout.split() if done.returncode == 0 else None
+
+
+def touched_files():
+    """Paths that differ from where this branch left main or, on main, from the commit before; None if unknown."""
+    head = git("rev-parse", "HEAD")
+    bases = [git("merge-base", "HEAD", main) for main in ("origin/main", "main")] + [git("rev-parse", "HEAD~1")]
+    base = next((b for b in bases if b and b != head), None)
+    return git("diff", "--name-only", base[0]) if base else None
+
+
+def includers(paths):
+    """{header: the first of these sources that includes it, itself or by another header}."""
+    found = {}
+    for path in sorted(paths):
+        seen, left = set(), [ROOT / path]
+        while left:
+            file = left.pop()
+            for name in re.findall(r'^#include "([^"]+)"', file.read_text(encoding="utf-8"), re.MULTILINE):
+                at = next((f for f in (file.parent / name, *(ROOT / d / name for d in ("include", "src", "cli")))
+                           if f.is_file()), None)
+                if at and at not in seen:
+                    seen.add(at)
+                    left.append(at)
+        for header in seen:
+            found.setdefault(header.resolve().relative_to(ROOT).as_posix(), path)
+    return found
+
+
+def touched_of(commands):
+    """The sources to look at for what was touched: all, where that cannot be told."""
+    touched = touched_files()
+    if touched is None or {".clang-tidy", "tools/check_tidy.py"} & set(touched):
+        return set(commands)
+    by_header = includers(commands)
+    of_headers = {by_header[t] for t in touched if t in by_header}
+    return {t for t in touched if t in commands} | of_headers
+
+
 class Tidy:
     def __init__(self, commands, common):
         self.commands = commands
@@ -120,10 +162,11 @@ class Tidy:
 
 
 def main():
-    if len(sys.argv) > 2 or sys.argv[1:2] in (["-h"], ["--help"]):
+    arguments = [a for a in sys.argv[1:] if a != "--touched"]
+    if len(arguments) > 1 or any(a.startswith("-") for a in arguments):
         print(__doc__)
         return 2
-    build = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "cpu")
+    build = Path(arguments[0] if arguments else ROOT / "build" / "cpu")
     if not (build / "compile_commands.json").is_file():
         print(f"tidy: compile_commands.json, got none in {build}, expected a configured build "
               "(cmake --preset cpu)")
@@ -135,14 +178,15 @@ def main():
     start = time.monotonic()
     commands, common = read_commands(build), common_key()
     tidy = Tidy(commands, common)
-    groups = groups_of([p for p in commands if not stamp_of(common, p).exists()], commands)
+    wanted = touched_of(commands) if "--touched" in sys.argv[1:] else commands
+    groups = groups_of([p for p in wanted if not stamp_of(common, p).exists()], commands)
     findings = {}
     with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("TIDY_JOBS", "2"))) as pool:
         for found in pool.map(tidy.look_at, groups):
             findings.update(found)
     for text in findings.values():
         print("\n".join(line for line in text.splitlines() if not NOISE.search(line)))
-    print(f"tidy: {len(commands)} files in {time.monotonic() - start:.0f} s, "
+    print(f"tidy: {len(wanted)} of {len(commands)} files in {time.monotonic() - start:.0f} s, "
           f"{'findings above' if findings else 'clean'}")
     return 1 if findings else 0
 

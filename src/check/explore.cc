@@ -16,23 +16,25 @@
 
 namespace tilelace::check {
 
+using Plan = std::shared_ptr<const CallPlan>;
+using Lists = std::shared_ptr<const std::vector<StepList>>;
+
+struct PreparedCalls {
+  CheckConfig of;            ///< but for residency and seed
+  std::vector<Plan> plans;   ///< by call; equal calls share one
+  std::vector<Lists> lists;  ///< by call and rank
+  bool mutated = false;
+  bool clean = false;  ///< a run of them had no findings
+};
+
 namespace {
 
 constexpr std::size_t kMaxFindings = 8;
 constexpr int kBlockedShown = 4;
 
-using Plan = std::shared_ptr<const CallPlan>;
-using Lists = std::shared_ptr<const std::vector<StepList>>;
-
-/// What runs of the same calls share.
-struct Calls {
-  std::vector<Plan> plans;   ///< by call; equal calls share one
-  std::vector<Lists> lists;  ///< by call and rank
-  bool mutated = false;
-};
-
-Calls calls_of(const CheckConfig& config) {
-  Calls made;
+PreparedCalls prepare(const CheckConfig& config) {
+  PreparedCalls made;
+  made.of = config;
   const auto ranks = static_cast<std::size_t>(config.ranks);
   for (std::size_t c = 0; c < config.calls.size(); ++c) {
     const auto same = std::find(config.calls.begin(), config.calls.begin() + c, config.calls[c]);
@@ -87,7 +89,7 @@ struct Runner {
 class Explorer {
  public:
   /// Not `judged`: only played, for deadlocks.
-  Explorer(const CheckConfig& config, const Calls& calls, bool judged);
+  Explorer(const CheckConfig& config, const PreparedCalls& calls, bool judged);
   CheckReport run();
 
  private:
@@ -125,7 +127,7 @@ class Explorer {
   }
 
   const CheckConfig& config_;
-  const Calls& calls_;
+  const PreparedCalls& calls_;
   const bool judged_;
   Monitor monitor_;
   CheckReport report_;
@@ -149,7 +151,7 @@ Monitor::Setup setup_of(const CheckConfig& c) {
   return setup;
 }
 
-Explorer::Explorer(const CheckConfig& config, const Calls& calls, bool judged)
+Explorer::Explorer(const CheckConfig& config, const PreparedCalls& calls, bool judged)
     : config_(config), calls_(calls), judged_(judged), monitor_(setup_of(config)) {
   report_.mutated = calls.mutated;
   runners_.resize(static_cast<std::size_t>(config.ranks * actors_of_rank()));
@@ -401,12 +403,6 @@ CheckReport Explorer::run() {
 
 }  // namespace
 
-struct Checker::Prepared {
-  CheckConfig of;
-  Calls calls;
-  bool clean = false;
-};
-
 /// Flags are read as they should be and calls follow each other: orders do not count.
 CheckReport Checker::check(const CheckConfig& config) {
   const auto reason = legal(config);
@@ -415,9 +411,9 @@ CheckReport Checker::check(const CheckConfig& config) {
   of.resident = 0;
   of.seed = 0;
   if (prepared_ == nullptr || !(prepared_->of == of))
-    prepared_ = std::make_shared<Prepared>(Prepared{of, calls_of(config), false});
+    prepared_ = std::make_shared<PreparedCalls>(prepare(of));
   const bool played = prepared_->clean && config.mutant == Mutant::none;
-  CheckReport report = Explorer(config, prepared_->calls, !played).run();
+  CheckReport report = Explorer(config, *prepared_, !played).run();
   prepared_->clean |= report.findings.empty();
   return report;
 }

@@ -45,6 +45,9 @@ struct CheckReport {
 /// Throws a usage error unless legal.
 CheckReport check(const CheckConfig& config);
 
+/// What runs of the same calls share.
+struct PreparedCalls;
+
 /// Runs of the same calls, one after the other, in other orders and with other residencies. The
 /// first that ends without findings is judged for all of them, as long as calls stay the same: in
 /// it each flag has one value at each wait that every order has, so what happens before what is
@@ -55,8 +58,7 @@ class Checker {
   CheckReport check(const CheckConfig& config);
 
  private:
-  struct Prepared;
-  std::shared_ptr<Prepared> prepared_;
+  std::shared_ptr<PreparedCalls> prepared_;
 };
 
 }  // namespace tilelace::check

@@ -5,15 +5,17 @@
 #include <tuple>
 
 #include "core/points.h"
+#include "night.h"
 #include "runner.h"
 
 namespace tilelace::conformance {
 namespace {
 
-constexpr int kShapes = TILELACE_CONFORMANCE_SHAPES;
 constexpr int kBatch = 12;
 
-/// Shares of kShapes by group size; they add up to 100.
+int shapes() { return TILELACE_CONFORMANCE_SHAPES * night_times(); }
+
+/// Shares of shapes() by group size; they add up to 100.
 constexpr int share_of(int ranks) {
   switch (ranks) {
     case 1: return 10;
@@ -52,8 +54,9 @@ void run_all(const std::vector<Case>& cases, int ranks, const RunOptions& option
 
 TEST_P(Exact, EveryRankIsRightBitForBit) {
   const auto [op, ranks] = GetParam();
-  const int count = std::max(4, kShapes * share_of(ranks) / 100);
-  const auto table = make_cases({.op = op, .ranks = ranks, .count = count, .seed = 11});
+  const int count = std::max(4, shapes() * share_of(ranks) / 100);
+  const auto table =
+      make_cases({.op = op, .ranks = ranks, .count = count, .seed = 11 + night_seed()});
   EXPECT_LT(table.refused, count / 2)
       << "a third of the combinations is refused: the generator is off";
   run_all(table.cases, ranks, {});
@@ -65,8 +68,10 @@ class Gathered : public ::testing::TestWithParam<int> {};
 
 TEST_P(Gathered, OperandIsTheSameBits) {
   const int ranks = GetParam();
-  auto table = make_cases(
-      {.op = Op::ag_gemm, .ranks = ranks, .count = std::max(4, kShapes / 40), .seed = 12});
+  auto table = make_cases({.op = Op::ag_gemm,
+                           .ranks = ranks,
+                           .count = std::max(4, shapes() / 40),
+                           .seed = 12 + night_seed()});
   for (auto& c : table.cases) c.problem.return_gathered = true;
   RunOptions options;
   options.fill = Fill::normal;

@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The night: what takes too long for the gate (./test), with new seeds. Run it as ./test --all[=PART].
+# usage: tools/night.sh PART|all SEED     PART: cpu, sanitizers, cuda, emulated, python; each an hour at most
+# The last line says passed or failed, and how to repeat it.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+part=$1 seed=$2
+parts=(cpu sanitizers cuda emulated python)
+[ "$part" = all ] || parts=("$part")
+. tools/stages.sh
+echo "== night: ${parts[*]}, seed $seed"
+
+# tests/night.h: other random cases than the gate's, as many as four times.
+more() { env TILELACE_TEST_SEED="$seed" TILELACE_TEST_TIMES=4 "$@"; }
+
+part_cpu() {
+  stage "cpu: build" build cpu
+  stage "cpu: headers compile alone" cmake --build --preset cpu --target check_headers
+  stage "cpu: tidy, all files" tools/check_tidy.sh build/cpu
+  stage "cpu: tests" more ctest --preset cpu -j2
+  local op
+  for op in ag_gemm gemm_rs gemm_ar; do
+    stage "cpu: $op in every way" build/cpu/bin/tilelace check --op "$op" --tp 8 --m 8192 --n 12288 \
+      --workers 132 --seed $((seed + 2))
+  done
+}
+
+part_sanitizers() {
+  local sanitizer
+  for sanitizer in tsan asan; do
+    stage "$sanitizer: build" build $sanitizer
+    stage "$sanitizer: tests" more ctest --preset $sanitizer -j2 -LE release_only -E 'ProtocolSweep.*/[02-9]$'
+  done
+}
+
+part_cuda() {
+  if ! has_nvcc; then
+    echo "== cuda: no nvcc here, left out"
+    return
+  fi
+  stage "cuda: build, all kernels" build cuda "${cuda_targets[@]}" tests/gpu/all tilelace_cli \
+    cli_command_test tilelace_schedule_check
+  stage "cuda: compiled kernels" python3 tools/check_kernels.py --require build/cuda
+  stage "cuda: tests that differ" cuda_tests cuda "^CliCommand\.Doctor"
+}
+
+# Problems with the night's seed, as many as the tests of the gate have, and those.
+emulated_op() {  # emulated_op OP RANKS SHAPES ORDER
+  TILELACE_EMULATED_GPUS=4 TILELACE_EMULATED_MULTIPROCESSORS=16 TILELACE_EMULATED_ORDER=$4 \
+    build/emulated/bin/emulated_op_check --ops "$1" --ranks "$2" --shapes "$3" --seed "$seed" \
+    --dtypes bf16 --small --timeout-s 100 --limit-seconds 900
+}
+part_emulated() {
+  stage "emulated GPUs: build" build emulated emulated_op_check emulated_gemm_check
+  stage "emulated GPUs: tests" ctest --test-dir build/emulated -R '^emulated\.' -j2 --no-tests=error \
+    --output-on-failure
+  stage "emulated GPUs: gemm" env TILELACE_EMULATED_MULTIPROCESSORS=16 \
+    build/emulated/bin/emulated_gemm_check --dtypes bf16 --small --shapes 140 --seed "$seed"
+  local op
+  for op in ag_gemm gemm_rs gemm_ar; do
+    stage "emulated GPUs: $op, order" emulated_op "$op" 2 24 1
+    stage "emulated GPUs: $op, four" emulated_op "$op" 4 18 0
+  done
+  if [ -f tools/fence_sites.py ]; then
+    stage "emulated GPUs: places of fences" python3 tools/fence_sites.py --check \
+      $(seq -f "--seed %.0f" "$seed" $((seed + 4)))
+  fi
+}
+
+part_python() {
+  stage "python: torch and tools" tools/install_dependencies.sh python
+  stage "python: package" python_package
+  stage "python: tidy" tools/check_tidy.sh build/python
+  stage "python: tests and examples" python_tests
+  if [ -f tests/python/histories.py ]; then
+    stage "python: histories" .cache/python/bin/python tests/python/histories.py --seed "$seed"
+  fi
+}
+
+stage "dependencies" tools/install_dependencies.sh all
+for p in "${parts[@]}"; do "part_$p"; done
+echo
+echo "== times"
+printf '%s\n' "${times[@]}"
+if [ ${#failed[@]} -gt 0 ]; then
+  printf 'FAILED: %s\n' "${failed[@]}"
+  echo "night: failed, ./test --all=$part --seed $seed"
+  exit 1
+fi
+echo "night: passed, ./test --all=$part --seed $seed"

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+# What ./test and its night (tools/night.sh) share: stages, each with its time, and what several of them run.
+# To be sourced in the root of the tree.
+times=()
+failed=()
+mkdir -p .cache
+
+stage() {  # stage NAME COMMAND...: runs it, keeps its time; output only if it fails
+  local name=$1 begin=$SECONDS log=.cache/stage.log
+  shift
+  printf '== %-34s' "$name"
+  if "$@" >"$log" 2>&1; then
+    printf ' %4d s  ok\n' $((SECONDS - begin))
+  else
+    printf ' %4d s  FAILED\n' $((SECONDS - begin))
+    tail -60 "$log"
+    failed+=("$name")
+  fi
+  times+=("$(printf '%5d s  %s' $((SECONDS - begin)) "$name")")
+}
+
+build() {  # build PRESET [TARGETS...]
+  cmake --preset "$1" && cmake --build --preset "$1" ${2:+--target "${@:2}"}
+}
+
+has_nvcc() { command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; }
+
+# What a build with CUDA has of its own or runs differently. The others are those of the preset cpu, of
+# the same sources under the same flags: not built here again.
+cuda_targets=(tilelace_library examples/all schedule_static_test gemm_schedule_test launch_env_test
+              gpu_allocation_test gpu_arena_test gpu_cases_test gpu_exchange_test gpu_nccl_test
+              gpu_range_test gpu_trace_test gpu_transport_test)
+cuda_tests() {  # cuda_tests PRESET [REGEX of more tests]
+  ctest --test-dir "build/$1/tests/gpu" -j2 --no-tests=error --output-on-failure &&
+    ctest --preset "$1" -j2 --no-tests=error -R "^(Schedule|GemmSchedule|GemmPlan|Launch|examples)\.${2:+|$2}"
+}
+
+find_package_example() {
+  local prefix
+  prefix=$(mktemp -d) || return 1
+  cmake --install build/cpu --prefix "$prefix/usr" &&
+    cmake -S examples/find_package -B "$prefix/build" -G Ninja -DCMAKE_PREFIX_PATH="$prefix/usr" &&
+    cmake --build "$prefix/build" && "$prefix/build/uses_tilelace" &&
+    { [ ! -x build/cpu/bin/tilelace ] || "$prefix/usr/bin/tilelace" --help; }
+  local code=$?
+  rm -rf "$prefix"
+  return $code
+}
+
+# The wheel, built and installed as a user's is (CPU ranks), then its tests and examples. The compiler
+# by the name that the preset cpu knows it by: ccache takes another name for another compiler.
+python_package() {
+  CC=${CC:-cc} CXX=${CXX:-c++} .cache/python/bin/pip install --no-build-isolation --no-deps . \
+    -C cmake.define.TILELACE_GPUS=OFF -C cmake.define.TILELACE_WERROR=ON -C build.verbose=true
+}
+python_tests() { .cache/python/bin/python -m pytest tests/python; }
