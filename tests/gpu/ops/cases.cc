@@ -168,7 +168,7 @@ Extras extras_of(const std::vector<std::string>& kinds) {
     return std::any_of(kinds.begin(), kinds.end(),
                        [&](const std::string& kind) { return kind.starts_with(name); });
   };
-  return {named("nccl"), true, true};
+  return {named("nccl"), true, true, named("unfused")};
 }
 
 PlansByKind plans_by_kind(const Problem& problem, const plan::GemmMachine& machine,

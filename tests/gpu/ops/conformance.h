@@ -42,6 +42,7 @@ class OpCheck {
   struct Side {
     std::byte *a, *reference, *results;  ///< reference: the operand of each part
     std::byte* kept;                     ///< results of the eager pair, to be met again
+    std::byte* seen;                     ///< by what came behind the calls on their stream
     std::uint64_t seed = 0;
     OpTensors tensors;
     std::vector<std::byte*> pieces;
@@ -69,10 +70,13 @@ class OpCheck {
   void inspect(const Case& c, const Side& side, const std::string& how, bool again);
   void check_out(const Case& c, const Side& side, std::size_t out, std::string& trouble);
   void check_gathered(const Case& c, const Side& side, std::string& trouble);
+  void check_seen(const Case& c, const Side& side, std::string& trouble);
   void check_guards(const Case& c, const Side& side, std::string& trouble);
   /// gemm_ar: the same bits on every rank. Collective.
   void check_equal(const Case& c, const Side& side, std::string& trouble);
   void call(cuda::RankOps& ops, const Case& c, const Side& side);
+  /// Copies what a user's next kernel would read, before the host waits for anything.
+  void look(const Case& c, const Side& side);
   /// Poisons weights and operand; the kernel before the call writes them again, late.
   void write_late(const Case& c, const Side& side);
 

@@ -19,6 +19,17 @@ void add(std::vector<OpPlan>& all, const Plans& plans) {
   all.insert(all.end(), plans.begin(), plans.end());
 }
 
+/// As the public planner makes them of the fused ones.
+void add_behind(std::vector<OpPlan>& all) {
+  for (std::size_t i = all.size(); i-- > 0;) {
+    auto plan = std::get<plan::AgGemmPlan>(all[i]);
+    if (plan.path != Path::fused) continue;
+    plan.path = Path::unfused;
+    plan.joins.clear();
+    all.emplace_back(plan);
+  }
+}
+
 }  // namespace
 
 std::vector<OpPlan> candidates_of(const Problem& problem, const plan::GemmMachine& machine,
@@ -27,6 +38,7 @@ std::vector<OpPlan> candidates_of(const Problem& problem, const plan::GemmMachin
   if (problem.op == Op::ag_gemm) add(plans, plan::ag_gemm_candidates(problem, machine));
   if (problem.op == Op::ag_gemm && extras.nccl)
     add(plans, plan::ag_gemm_nccl_candidates(problem, machine));
+  if (problem.op == Op::ag_gemm && extras.behind) add_behind(plans);
   for (const bool wide : {false, true}) {
     if (wide && !extras.wide) continue;
     if (problem.op == Op::gemm_rs) add(plans, plan::gemm_rs_candidates(problem, machine, wide));

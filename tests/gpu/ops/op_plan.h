@@ -19,9 +19,10 @@ using OpPlan = std::variant<plan::AgGemmPlan, plan::GemmRsPlan, plan::GemmArPlan
 
 /// Plans that are made only where they are asked for.
 struct Extras {
-  bool nccl = false;   ///< ag_gemm: rows by NCCL
-  bool wide = false;   ///< sums: partials in fp32
-  bool hands = false;  ///< gemm_rs: partials that are handed to owners
+  bool nccl = false;    ///< ag_gemm: rows by NCCL
+  bool wide = false;    ///< sums: partials in fp32
+  bool hands = false;   ///< gemm_rs: partials that are handed to owners
+  bool behind = false;  ///< ag_gemm: products behind all rows
   /// gemm_ar: sums by the switch, emulated: never by the hardware.
 };
 
