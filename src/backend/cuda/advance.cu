@@ -13,6 +13,7 @@ __global__ void advance_kernel(const __grid_constant__ Advance a) {
   for (int i = 1; i < a.ranks; ++i) {
     const int peer = (a.rank + i) % a.ranks;
     std::byte* const at = a.base + static_cast<std::size_t>(peer) * a.stride + a.headers;
+    // stays: measurements alone (tests/gpu/baselines)
     comm::signal<comm::CudaAtomics>(reinterpret_cast<comm::Header*>(at) + own, epoch, a.hash);
   }
 }

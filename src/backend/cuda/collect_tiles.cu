@@ -14,7 +14,7 @@ TILELACE_DEVICE bool enter(const CallParams& c, std::uint32_t epoch) {
     if (threadIdx.x == 0) count_call(c, epoch);
     good = wait_admission(c, epoch);
   }
-  return __syncthreads_and(good ? 1 : 0) != 0;
+  return __syncthreads_and(good ? 1 : 0) != 0;  // stays: `good` alone; flags order the rest
 }
 
 __global__ void __launch_bounds__(kThreads) collect_kernel(const __grid_constant__ CollectTiles p) {

@@ -38,9 +38,10 @@ struct PushVerbs {
   }
   /// This CTA's own chunks are staged.
   TILELACE_DEVICE void publish_staged(const schedule::AgGemm& s) const {
-    __syncthreads();
+    __syncthreads();  // stays: the product begins behind this kernel's end
     comm::Flag* const flags = p.call.flags_at(s.rank) + s.rank * s.max_chunks();
     const int chunk = static_cast<int>(blockIdx.x) + crew.thread * s.workers;
+    // stays: as above
     if (chunk < s.chunks(s.rank).count()) cuda::signal(flags + chunk, epoch);
   }
 };

@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(kThreads) await_kernel(const __grid_constant__
   __syncthreads();  // everybody has it before it is counted
   if (threadIdx.x < 32) {
     if (c.first) send_headers(c, epoch);
-    __syncwarp();
+    __syncwarp();  // stays: __syncthreads above says that all have the number
     if (threadIdx.x == 0 && c.last) count_call(c, epoch);
     const bool good = wait_admission(c, epoch);
     if (threadIdx.x == 0) admitted = good;

@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(kThreads + 64)
     }
     ptx::barrier_init(places.numbered, 1);
     ptx::barrier_init(places.told, 1);
-    ptx::barrier_init_fence();
+    ptx::barrier_init_fence();  // stays: no copies use them; __syncthreads is for threads
     ptx::store_shared(places.failed, 0);
     trace.begin(0);
   }

@@ -25,7 +25,8 @@ struct Cell {
   Actor wrote, read[2];
   std::uint32_t where;  ///< of the write, in the program
   std::uint8_t next;    ///< the read to be forgotten
-  bool adds, narrow;    ///< the write; of fewer bytes: maybe not the same
+  bool adds;            ///< the write
+  std::uint8_t bytes;   ///< that it wrote, a bit each
   std::uint8_t age;     ///< of what is said here
 };
 static_assert(sizeof(Cell) == 32);
@@ -139,15 +140,21 @@ void complain(const Doing& d, const char* does, Actor other, const char* did, co
   std::_Exit(1);
 }
 
+/// Of a cell, a bit each.
+std::uint8_t bytes_in(const void* p, std::size_t bytes) {
+  const std::size_t first = reinterpret_cast<std::uintptr_t>(p) % 4;
+  return bytes < 4 ? ((1U << bytes) - 1U) << first & 15U : 15U;
+}
+
 /// Whether it may be done.
-bool touch_cell(const Doing& d, Cell& c, const std::byte* p, const Region& r, std::size_t bytes,
+bool touch_cell(const Doing& d, Cell& c, const std::byte* p, const Region& r, std::uint8_t bytes,
                 std::uint32_t place) {
   if (c.age != age) {
     c = {};
     c.age = age;
   }
   const bool reads = d.access == Access::read;
-  const bool may_both = (d.access == Access::add && c.adds) || (bytes < 4 && c.narrow);
+  const bool may_both = (d.access == Access::add && c.adds) || (bytes & c.bytes) == 0;
   if (!may_both && !d.over(c.wrote, false, r.shared)) {
     complain(d, reads ? "reads" : "writes", c.wrote, "wrote", p, r, c.where);
     return false;
@@ -170,7 +177,7 @@ bool touch_cell(const Doing& d, Cell& c, const std::byte* p, const Region& r, st
   c.wrote = d.self;
   c.where = place;
   c.adds = d.access == Access::add;
-  c.narrow = bytes < 4;
+  c.bytes = bytes;
   return true;
 }
 
@@ -182,6 +189,7 @@ void touch_all(const Doing& d, const void* p, std::size_t bytes) {
   const std::size_t first = static_cast<std::size_t>(from - r.base) / 4;
   const std::size_t last = (static_cast<std::size_t>(from - r.base) + bytes - 1) / 4;
   const std::uint32_t place = d.access == Access::read ? 0 : in_program(d.where);
+  const std::uint8_t in_cell = bytes_in(p, bytes);
   Cell before{};  // of the cell before this one, and what became of it
   for (std::size_t i = first; i <= last; ++i) {
     Cell& c = r.cells[i];
@@ -190,7 +198,7 @@ void touch_all(const Doing& d, const void* p, std::size_t bytes) {
       continue;
     }
     before = c;
-    if (!touch_cell(d, c, r.base + i * 4, r, bytes, place)) return;
+    if (!touch_cell(d, c, r.base + i * 4, r, in_cell, place)) return;
   }
 }
 

@@ -39,7 +39,7 @@ TILELACE_DEVICE void init_gate(GemmShared<Tile> shared) {
 /// the admission.
 template <class Tile>
 TILELACE_DEVICE bool may_store(GemmShared<Tile> shared, int segment) {
-  ptx::barrier_wait(shared.admitted(), 0);
+  ptx::barrier_wait(shared.admitted(), 0);  // stays: `failed` alone; terms' flags order the rest
   return ptx::load_shared(shared.failed()) > segment;
 }
 

@@ -279,7 +279,7 @@ __global__ void __launch_bounds__(GemmShape<Tile>::kThreads, 1)
       load.finish();
       return;
     }
-    ptx::wait_prerequisites();
+    ptx::wait_prerequisites();  // stays: the admission, which waits, too, comes first
     if (warp == 1) admit(p, shared);
     PieceSums<Tile, Element, kBy, SumWarps, 4> sums(p, shared);
     schedule::run_sums_reduce(p.work, place.worker, Shape::kTurns, sums);
