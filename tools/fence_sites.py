@@ -159,7 +159,7 @@ class Result:
     reached: int = 0  # calls
     away: int = 0     # times that it was taken away and reached
     noticed: int = 0
-    runs: list = field(default_factory=list)  # that reach it: how often, name
+    runs: list = field(default_factory=list)  # that reach it: how often a second, name
 
     def add(self, other):
         self.reached += other.reached
@@ -182,12 +182,13 @@ def run_program(o, name, seed, **more):
 def run_once(o, name, seed):
     """Results by site. RuntimeError: the program found something else."""
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "sites"
+        file, began = Path(folder) / "sites", time.monotonic()
         done = run_program(o, name, seed, TILELACE_EMULATED_SITES=str(file))
         if done.returncode != 0 or not file.is_file():
             raise RuntimeError(f"{name}, seed {seed}: exit {done.returncode}\n{done.stdout}{done.stderr}")
         rows = [line.split() for line in file.read_text(encoding="utf-8").splitlines()]
-        return {key: Result(*map(int, rest), [(int(rest[0]), name)]) for key, *rest in rows}
+        seconds = time.monotonic() - began
+        return {key: Result(*map(int, rest), [(int(rest[0]) / seconds, name)]) for key, *rest in rows}
 
 
 def is_missed(o, key, seed, runs):
