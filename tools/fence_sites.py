@@ -142,6 +142,7 @@ RUNS = {
                "push by shard,pull by shard,ring by shard,push staged,push staged fp32"),
     "unfused": ("--ops", "gemm_rs,gemm_ar", "--shapes", "4", "--kinds",
                 "unfused add,unfused ring,unfused store,unfused pull,unfused pull fp32"),
+    "wide": ("--ops", "gemm_rs,gemm_ar", "--shapes", "2", "--kinds", "unfused pull fp32"),
     "pushed": ("--ops", "gemm_rs,gemm_ar", "--shapes", "4", "--kinds",
                "unfused push,unfused push in two shots,unfused push in two shots direct"),
     "sums": ("--ops", "gemm_ar", "--shapes", "4", "--kinds", "pull in one shot,pull direct,pull staged"),
