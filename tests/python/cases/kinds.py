@@ -218,16 +218,16 @@ def kinds_of_layers(w):
 
 @case(2, on=BOTH)
 def tied_meta_autocast_and_compiled(w):
-    mesh, x = mesh_of(w), w.randn(2, 2 * w.ranks, 8)
+    mesh, x, k = mesh_of(w), w.randn(2, 2 * w.ranks, 8 * w.ranks), 8 * w.ranks
     torch.manual_seed(8)
     # One layer at two places, and two layers with one weight.
     for styles in (theirs, ours):
-        row = styles.parallelize_module(nn.Linear(8, 8, device=w.device, dtype=w.dtype).requires_grad_(), mesh,
+        row = styles.parallelize_module(nn.Linear(k, k, device=w.device, dtype=w.dtype), mesh,
                                         styles.RowwiseParallel(input_layouts=Replicate()))
         with torch.no_grad():
             for p in row.parameters():
-                p.fill_(0.25)
-        other = styles.parallelize_module(nn.Linear(8, 8, device=w.device, dtype=w.dtype), mesh,
+                p.fill_(2.0**-6)
+        other = styles.parallelize_module(nn.Linear(k, k, device=w.device, dtype=w.dtype), mesh,
                                           styles.RowwiseParallel(input_layouts=Replicate()))
         other.weight, other.bias = row.weight, row.bias
         y, calls = fused_calls(lambda: other(row(row(x))))
@@ -239,14 +239,15 @@ def tied_meta_autocast_and_compiled(w):
             for mine, theirs_ in zip([y, full(row.weight.grad)], expected):
                 assert torch.allclose(mine, theirs_, rtol=2.0**-4 if w.cuda else 1e-5)
     # Made without data, laid out, then filled.
-    meta = ours.parallelize_module(nn.Linear(8, 8, device="meta", dtype=w.dtype), mesh, ours.RowwiseParallel())
+    meta = ours.parallelize_module(nn.Linear(k, 8, device="meta", dtype=w.dtype), mesh, ours.RowwiseParallel())
     meta = meta.to_empty(device=w.device)
     with torch.no_grad():
         meta.weight.fill_(1.0)
         meta.bias.fill_(0.0)
     y, calls = fused_calls(lambda: meta(w.mine(torch.ones_like(x), 2)))
-    assert calls["gemm_ar"] == 1 and torch.equal(y, torch.full_like(y, 8.0)), calls
+    assert calls["gemm_ar"] == 1 and torch.equal(y, torch.full_like(y, float(k))), calls
     # Autocast, and one graph.
+    x = w.randn(2, 2 * w.ranks, 8)
     model = parallel(w, ours, two(w, linear), nothing, False)
     with torch.autocast(w.device, dtype=torch.bfloat16):
         y, calls = fused_calls(lambda: model(x))
