@@ -62,10 +62,8 @@ part_emulated() {
     stage "emulated GPUs: $op, order" emulated_op "$op" 2 24 1
     stage "emulated GPUs: $op, four" emulated_op "$op" 4 18 0
   done
-  if [ -f tools/fence_sites.py ]; then
-    stage "emulated GPUs: places of fences" python3 tools/fence_sites.py --check \
-      $(seq -f "--seed %.0f" "$seed" $((seed + 4)))
-  fi
+  stage "emulated GPUs: places of fences" python3 tools/fence_sites.py --check \
+    $(seq -f "--seed %.0f" "$seed" $((seed + 4)))
 }
 
 part_python() {
@@ -73,9 +71,11 @@ part_python() {
   stage "python: package" python_package
   stage "python: tidy" tools/check_tidy.sh build/python
   stage "python: tests and examples" python_tests
-  if [ -f tests/python/histories.py ]; then
-    stage "python: histories" .cache/python/bin/python tests/python/histories.py --seed "$seed"
-  fi
+  local ranks
+  for ranks in 3 4; do
+    stage "python: histories, $ranks ranks" .cache/python/bin/python tests/python/histories.py \
+      --ranks "$ranks" --histories 200 --seed "$seed"
+  done
 }
 
 stage "dependencies" tools/install_dependencies.sh all
