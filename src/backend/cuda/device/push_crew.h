@@ -129,6 +129,7 @@ class PushWatcher {
     bool here = !failed_;
     if (here && awaited_ >= 0) here = await(p_, awaited_, epoch_);
     failed_ = __all_sync(~0U, here ? 1 : 0) == 0;
+    __syncwarp();  // what each lane saw is there for the first one: a vote does not promise it
     if (lane() == 0) {
       if (failed_) ptx::store_shared(places_.failed, 1);
       ptx::barrier_arrive(places_.here + 8 * here_);
