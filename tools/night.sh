@@ -60,6 +60,7 @@ part_emulated() {
   local op
   for op in ag_gemm gemm_rs gemm_ar; do
     stage "emulated GPUs: $op, order" emulated_op "$op" 2 24 1
+    stage "emulated GPUs: $op, order, three" emulated_op "$op" 3 6 1
     stage "emulated GPUs: $op, four" emulated_op "$op" 4 18 0
   done
   stage "emulated GPUs: places of fences" python3 tools/fence_sites.py --check \
