@@ -260,6 +260,7 @@ def serve(rank, ranks, device, pipe, others):
     for other in others:
         other.close()
     torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     gc.freeze()  # a collection then takes no time
     multiprocessing.current_process()._config["daemon"] = False  # else it may have no children
     _groups.DEFAULT_TIMEOUT_S = CALL_S

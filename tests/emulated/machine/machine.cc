@@ -402,6 +402,7 @@ void Machine::arrive(Cta& cta, std::uint32_t barrier, int arrivals, long bytes) 
   Mbarrier& b = at->second;
   if (is_running()) {
     look_at(cta, barrier);
+    remember_arrival(cta, barrier);
     order::give(knower(), b.gathered);
   }
   b.pending -= arrivals;
@@ -422,6 +423,18 @@ void Machine::arrive(Cta& cta, std::uint32_t barrier, int arrivals, long bytes) 
 void Machine::look_at(Cta& cta, std::uint32_t barrier) {
   if (order::is_on())
     order::touch(knower(), order::Access::read, cta.at(barrier), 8, __builtin_return_address(0));
+}
+
+void Machine::remember_arrival(Cta& cta, std::uint32_t barrier) {
+  if (!order::is_on() || running_ == nullptr || running_->cta == &cta) return;
+  std::vector<Actor>& others = cta.mbarriers.at(barrier).others;
+  const Actor self = knower().self;
+  const auto same = std::find_if(others.begin(), others.end(),
+                                 [&](Actor a) { return a.number == self.number; });
+  if (same == others.end())
+    others.push_back(self);
+  else
+    *same = self;
 }
 
 void Machine::arrive(Cta& cta, std::uint32_t barrier, long bytes, const Asked& copy) {

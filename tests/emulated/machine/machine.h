@@ -64,6 +64,7 @@ struct Mbarrier {
   unsigned phase = 0;
   Waiters waiters;
   Given gathered, passed;  ///< of the phase; of the one before
+  std::vector<Actor> others;  ///< what arrived last of each other CTA's lane
 };
 
 /// Bulk stores of a thread, by group.
@@ -211,6 +212,8 @@ class Machine {
   void arrive(Cta& cta, std::uint32_t barrier, int arrivals, long bytes);
   /// Somebody does something with the barrier, which must be there for it.
   void look_at(Cta& cta, std::uint32_t barrier);
+  /// Of another CTA of the cluster: that one may not be gone when it happens.
+  void remember_arrival(Cta& cta, std::uint32_t barrier);
   /// Bytes of a bulk copy have come.
   void arrive(Cta& cta, std::uint32_t barrier, long bytes, const Asked& copy);
   void trigger(Cta& cta);

@@ -44,6 +44,8 @@ void Machine::end_order(Cta& cta) {
   Clocks all;
   order::leave(lanes, all);
   order::touch_end(all, lanes[0]->self, cta.memory, cta.used);
+  for (const auto& [at, barrier] : cta.mbarriers)
+    order::touch_end(all, lanes[0]->self, cta.at(at), barrier.others);
   order::forget(cta.memory, cta.used);
   over.join(all);
   for (Warp& warp : cta.warps) order::end(warp.order);

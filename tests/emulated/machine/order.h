@@ -136,6 +136,8 @@ void touch(const Asked& copy, Access access, const void* p, std::size_t bytes);
 
 /// A CTA ends, `all` is what its lanes know together: nothing is on its way to its memory any more.
 void touch_end(const Clocks& all, Actor self, const void* p, std::size_t bytes);
+/// The same of one word and all that others did there, not of the last two only.
+void touch_end(const Clocks& all, Actor self, const void* p, const std::vector<Actor>& others);
 
 /// Memory of a device, with what happened to it; mapped in several places it is one object still.
 /// Addresses and lengths are multiples of kRegionUnit.
