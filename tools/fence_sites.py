@@ -50,7 +50,6 @@ KINDS = {
 }
 KIND_OF = {name: kind for kind, names in KINDS.items() for name in names}
 INSTRUCTIONS = {"ptx.h", "proxy.h", "sums_by.h", "elements.h", "trace.h"}
-NO_KERNELS = {"schedule_check.cu"}
 QUALIFIED = r"((?:\w+(?:<[^<>();]*>)?::)*)"
 CALL = re.compile(QUALIFIED + r"(\w+)(<[^<>();]*>)?\(")
 STAYS = re.compile(r"//.*\bstays: (.*)")
@@ -92,7 +91,7 @@ def closing(code, at):
 
 def sites_of(file, text):
     """Of one source, by place."""
-    if file in INSTRUCTIONS | NO_KERNELS:
+    if file in INSTRUCTIONS:
         return []
     code, lines, found = without_comments(text), text.split("\n"), []
     for m in CALL.finditer(code):
@@ -138,13 +137,12 @@ RUNS = {
     "ag_gemm": ("--ops", "ag_gemm", "--shapes", "8"),
     "gemm_rs": ("--ops", "gemm_rs", "--shapes", "8"),
     "gemm_ar": ("--ops", "gemm_ar", "--shapes", "8"),
-    "copies": ("--ops", "ag_gemm,gemm_ar,gemm_rs", "--shapes", "4", "--kinds",
-               "push by shard,pull by shard,ring by shard,push staged,push staged fp32"),
+    "copies": ("--ops", "ag_gemm", "--shapes", "6", "--kinds",
+               "push by shard,pull by shard,ring by shard"),
     "unfused": ("--ops", "gemm_rs,gemm_ar", "--shapes", "4", "--kinds",
-                "unfused add,unfused ring,unfused store,unfused pull,unfused pull fp32"),
-    "wide": ("--ops", "gemm_rs,gemm_ar", "--shapes", "2", "--kinds", "unfused pull fp32"),
+                "unfused add,unfused ring,unfused store,unfused pull"),
     "pushed": ("--ops", "gemm_rs,gemm_ar", "--shapes", "4", "--kinds",
-               "unfused push,unfused push in two shots,unfused push in two shots direct"),
+               "unfused push,unfused push in two shots"),
     "sums": ("--ops", "gemm_ar", "--shapes", "4", "--kinds", "pull in one shot,pull direct,pull staged"),
     "direct": ("--ops", "gemm_ar", "--shapes", "4", "--kinds", "store direct,store direct by columns"),
     "behind": ("--ops", "ag_gemm", "--shapes", "4", "--kinds", "unfused push,unfused store,unfused pull"),

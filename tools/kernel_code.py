@@ -13,15 +13,13 @@ K_STEPS = 4  # wgmma of a 64-row block and a stage: 64 of k, 16 each
 DTYPES = {"__half": "fp16", "__nv_bfloat16": "bf16"}
 # What a kernel is told says what it is; every tile has the plain one.
 PLAIN = "GemmParams"
-UNSTAGED = "GemmWideParams"  # fp32 goes straight from registers to memory
 SWITCHED = "GemmSumsParams"  # the switch adds
 PULLED = SWITCHED + " by peers"
 KINDS = {PLAIN: "", "AgGemmParams": " ag_gemm", "AgGemmAcrossParams": " ag_gemm across",
          "GemmRsParams": " gemm_rs", "GemmRsAcrossParams": " gemm_rs across",
          "GemmRsPairParams": " gemm_rs pairs",
          "GemmArParams": " gemm_ar", "GemmGatedParams": " gated",
-         "AgGemmGatedParams": " ag_gemm gated", UNSTAGED: " fp32",
-         "GemmRsWideParams": " gemm_rs fp32", "GemmArWideParams": " gemm_ar fp32",
+         "AgGemmGatedParams": " ag_gemm gated",
          SWITCHED: " gemm_ar multimem", PULLED: " gemm_ar pull"}
 # multimem.ld_reduce is an instruction of its own. multimem.st and multimem.red are those of st and
 # red: the address leads them to the switch.
@@ -186,9 +184,7 @@ def stray_multimem(lines):
 
 def kernel_findings(kernel, tile):
     """(what, got, expected) of each mistake in a GEMM's code."""
-    needed = ["HGMMA", "UTMALDG"]
-    if kind_of(kernel.name) != UNSTAGED:
-        needed += ["UTMASTG"]
+    needed = ["HGMMA", "UTMALDG", "UTMASTG"]
     if tile.moves_registers:
         needed += ["ALLOC", "DEALLOC"]
     if tile.cluster > 1:

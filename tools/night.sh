@@ -40,7 +40,7 @@ part_cuda() {
     return
   fi
   stage "cuda: build, all kernels" build cuda "${cuda_targets[@]}" tests/gpu/all tilelace_cli \
-    cli_command_test tilelace_schedule_check
+    cli_command_test
   stage "cuda: compiled kernels" python3 tools/check_kernels.py --require build/cuda
   stage "cuda: tests that differ" cuda_tests cuda "^CliCommand\.Doctor"
 }

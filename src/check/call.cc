@@ -43,7 +43,6 @@ std::string to_string(const CallSpec& s) {
   if (s.direct) text += " direct";
   if (s.lag != 0) text += fmt::format(" lag {}", s.lag);
   if (s.by_columns) text += " by columns";
-  if (s.copied != 0) text += fmt::format(" copied {} chunk_cols {}", s.copied, s.chunk_cols);
   return text;
 }
 
@@ -88,18 +87,14 @@ CallSpec spec_of(const GemmReduce& s) {
 
 namespace {
 
-/// Of calls whose finished tiles copy engines may carry.
 std::optional<std::string> legal_lag(const CallSpec& s, int ranks) {
-  const bool carried = s.copied > 0;
-  if (s.lag < 0 || s.copied < 0 || s.chunk_cols < 0 || carried != (s.chunk_cols > 0))
-    return "lag, copied and chunk_cols must not be negative, the last two 0 together";
-  if (s.by_columns && (s.lag == 0 || carried || s.blocks != 1 || s.cols % ranks != 0))
-    return "by columns is for calls with lag, not copied, of one block and columns for all ranks";
-  if (s.lag == 0) return carried ? std::optional("copied is for calls with lag") : std::nullopt;
+  if (s.lag < 0) return "lag must not be negative";
+  if (s.by_columns && (s.lag == 0 || s.blocks != 1 || s.cols % ranks != 0))
+    return "by columns is for calls with lag, of one block and columns for all ranks";
+  if (s.lag == 0) return std::nullopt;
   if (s.op != Op::gemm_ar || s.route != RouteKind::mesh || s.unfused || s.straddle || s.direct)
     return "lag is for fused gemm_ar over the mesh, through slots";
-  if (s.transport != (carried ? Transport::push : Transport::store))
-    return "with lag the transport is push where tiles are copied, else store";
+  if (s.transport != Transport::store) return "with lag the transport is store";
   if (ranks > schedule::kMaxShareRanks || s.blocks > schedule::kMaxShareBlocks)
     return "lag is for at most 8 ranks and 8 blocks";
   return std::nullopt;
@@ -136,7 +131,7 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
   if (s.shots != 1 && ((!pushed && !switched) || s.op != Op::gemm_ar || s.shots != 2)) {
     return "shots are 1 or, for gemm_ar that is pushed unfused or multimem, 2";
   }
-  if (s.direct && s.shots != 2) return "direct is for two shots and multimem";
+  if (s.direct && (!switched || s.shots != 2)) return "direct is for multimem in two shots";
   if (switched && (s.op != Op::gemm_ar || !mesh || s.unfused || s.blocks != 1))
     return "multimem is for fused gemm_ar over the mesh, of one block";
   if (s.hand && (!s.unfused || s.op != Op::gemm_rs || s.shots != 1)) {
@@ -157,11 +152,9 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
 int min_resident(const CallSpec& s, int workers) {
   // Products wait for nobody, sums for those of their number, which come first.
   if (s.transport == Transport::multimem) return 1;
-  // Terms come from all workers of the peers' products. One actor that does both collects last,
-  // and copies must not be behind it.
-  if (s.lag > 0) return workers > 1 ? launched_first(s, workers) : 2;
-  // The last workers of a direct call wait for all; else each for one of its number.
-  if (s.unfused) return s.direct ? workers + 1 : 1;
+  // Terms come from all workers of the peers' products; one actor that does both collects last.
+  if (s.lag > 0) return workers > 1 ? launched_first(s, workers) : 1;
+  if (s.unfused) return 1;  // each waits for those of its number
   return s.op == Op::ag_gemm && s.transport != Transport::store ? 2 : workers + 1;
 }
 

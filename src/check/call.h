@@ -35,13 +35,10 @@ struct CallSpec {
   /// transport and route do not count.
   std::optional<schedule::HandWay> hand;
   int shots = 1;        ///< gemm_ar, unfused push or multimem: 2: sums are shared
-  bool direct = false;  ///< in two shots: sums go to where peers want them
+  bool direct = false;  ///< multimem in two shots: sums go to where peers want them
   /// Of a fused gemm_ar as GPUs have it (schedule/share_tiles.h): columns by which own tiles come
-  /// behind the others; 0: other calls. Transport push: copy engines carry `copied` chunks of each
-  /// rank, of chunk_cols columns; or store: all tiles leave from the product. `blocks` are a
-  /// shard's.
+  /// behind the others; 0: other calls. Transport store; `blocks` are a shard's.
   int lag = 0;
-  int chunk_cols = 0, copied = 0;
   bool by_columns = false;  ///< likewise: owners have columns of all rows, in one block
 
   bool operator==(const CallSpec&) const = default;

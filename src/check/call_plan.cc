@@ -161,8 +161,7 @@ void CallPlan::cut_pushed() {
                        : spec_.shots == 2      ? SumForm::shared_rows
                                                : SumForm::all_rows;
   for (int rank = 0; rank < ranks_; ++rank) {
-    pushed_.push_back(
-        schedule::make_push_rows(split(), rank, form, 1, spec_.chunk_rows, workers_, spec_.direct));
+    pushed_.push_back(schedule::make_push_rows(split(), rank, form, 1, spec_.chunk_rows, workers_));
     const schedule::PushRows& s = pushed_.back();
     Cuts& incoming = incoming_.emplace_back((ranks_ - 1) * s.rows[rank].size());
     for (int q = 0; q < ranks_; ++q)
@@ -227,7 +226,6 @@ void CallPlan::cut_shared() {
                                                     spec_.tile_m, spec_.lag)
             : schedule::make_share_order(split(), route, rank, cols, spec_.tile_m,
                                          std::max<Index>(tiles, 1) * spec_.tile_m, spec_.lag);
-    schedule::cut_chunks(order, spec_.chunk_cols, spec_.copied);
     shared_.push_back(schedule::make_shared_tiles(split(), order, spec_.tile_m, workers_));
     const RowRange own = shared_.back().shard(rank);
     Cuts& incoming = incoming_.emplace_back((ranks_ - 1) * own.size());

@@ -150,7 +150,7 @@ void each_access(const schedule::HandRows& s, const Step& x, Emit&& emit) {
   }
 }
 
-/// Sums that are not direct stand in the place of partials, here too as in a region of their own.
+/// Sums stand in the place of partials, here as in a region of their own.
 template <class Emit>
 void each_access(const schedule::PushRows& s, const Step& x, Emit&& emit) {
   const auto touch = [&](Region region, int rank, RowRange rows, bool write) {
@@ -172,7 +172,7 @@ void each_access(const schedule::PushRows& s, const Step& x, Emit&& emit) {
       for (int p = 0; p < s.ranks; ++p) {
         if (p == s.rank) continue;
         touch(Region::incoming, s.rank, pushed_rows(s, s.rank, p, x.rows), false);
-        if (s.share) touch(s.direct ? Region::out : Region::result, p, x.rows, true);
+        if (s.share) touch(Region::result, p, x.rows, true);
       }
       break;
     case Verb::deliver:
@@ -204,12 +204,6 @@ void each_access(const schedule::SharedTiles& s, const Step& x, Emit&& emit) {
       break;
     case Verb::store: touch(Region::out, o.rank, x.rows, true); break;
     case Verb::store_result: touch(Region::result, x.peer, x.rows, true); break;
-    case Verb::send_result: {
-      const schedule::ShareCols cols = o.columns_of(static_cast<int>(x.at));
-      emit(Access{Region::out, o.rank, x.rows, cols.begin, cols.end, false});
-      emit(Access{Region::result, x.peer, x.rows, cols.begin, cols.end, true});
-      break;
-    }
     case Verb::deliver:
       touch(Region::result, o.rank, x.rows, false);
       touch(Region::out, o.rank, x.rows, true);

@@ -40,11 +40,8 @@ CallSpec small_sum(Op op, Transport transport, Index m) {
 std::vector<CallSpec> pushed_sums() {
   std::vector<CallSpec> all{small_sum(Op::gemm_rs, Transport::push, 42),
                             small_sum(Op::gemm_ar, Transport::push, 42)};
-  for (const bool direct : {false, true}) {
-    all.push_back(all[1]);
-    all.back().shots = 2;
-    all.back().direct = direct;
-  }
+  all.push_back(all[1]);
+  all.back().shots = 2;
   return all;
 }
 
@@ -80,20 +77,13 @@ CheckConfig three_on(const CallSpec& spec, int workers) {
   return c;
 }
 
-/// Finished tiles that copy engines carry: all of them, all but the last chunk's; that leave from
-/// the product. Every rank has two blocks of three columns and two rows of tiles; or columns.
+/// Finished tiles that go to all. Every rank has two blocks of three columns and two rows of tiles;
+/// or columns.
 std::vector<CallSpec> shared_tiles() {
-  std::vector<CallSpec> all;
-  for (const int copied : {4, 3, 0}) {
-    CallSpec s = small(Op::gemm_ar, RouteKind::mesh, Transport::push, 58);
-    s.cols = 3;
-    s.lag = 2;
-    s.copied = copied;
-    s.chunk_cols = copied > 0 ? 2 : 0;
-    if (copied == 0) s.transport = Transport::store;
-    all.push_back(s);
-  }
-  CallSpec columns = all.back();
+  std::vector<CallSpec> all{small(Op::gemm_ar, RouteKind::mesh, Transport::store, 58)};
+  all[0].cols = 3;
+  all[0].lag = 2;
+  CallSpec columns = all[0];
   columns.by_columns = true;
   columns.blocks = 1;
   columns.cols = 8;

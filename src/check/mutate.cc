@@ -44,7 +44,6 @@ constexpr std::array<Entry, static_cast<std::size_t>(Mutant::kCount)> kEntries =
     {"wrong_share", "rank 0 sums the pieces of a tile that are rank 1's"},
     {"flag_before_copy", "the copy role raises a chunk's flag before it copies the chunk"},
     {"short_chunk", "the copy role does not wait for the last flag of a chunk"},
-    {"wrong_chunk", "who collects waits for the flag of the chunk before"},
 }};
 
 bool is_transfer(const Step& s) {
@@ -230,21 +229,6 @@ bool shift_share(const CallPlan& plan, int rank, std::vector<StepList>& lists) {
   return changed;
 }
 
-bool shift_chunks(const CallPlan& plan, int rank, std::vector<StepList>& lists) {
-  if (plan.spec().copied == 0) return false;
-  const schedule::SharedTiles& s = plan.shared(rank);
-  const Index first = s.flags.first_chunk;
-  bool changed = false;
-  for (StepList& list : lists)
-    for (Step& x : list) {
-      if (!is_wait(x) || x.at < first || x.at >= s.over(0)) continue;
-      if ((x.at - first) % s.order().copied == 0) continue;
-      --x.at;
-      changed = true;
-    }
-  return changed;
-}
-
 }  // namespace
 
 std::string_view name_of(Mutant mutant) {
@@ -266,7 +250,6 @@ bool mutate(Mutant mutant, const CallPlan& plan, int rank, std::vector<StepList>
     return silent;
   }
   if (mutant == Mutant::wrong_share) return shift_share(plan, rank, lists);
-  if (mutant == Mutant::wrong_chunk) return shift_chunks(plan, rank, lists);
   if (mutant == Mutant::neighbour_tile) {
     if (lists.size() < 3 || lists[1] == lists[2]) return false;
     lists[1] = lists[2];

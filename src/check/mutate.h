@@ -44,7 +44,6 @@ enum class Mutant : std::uint8_t {
   wrong_share,
   flag_before_copy,
   short_chunk,
-  wrong_chunk,
   kCount
 };
 constexpr int kMutants = static_cast<int>(Mutant::kCount) - 1;

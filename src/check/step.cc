@@ -100,11 +100,6 @@ FlagName flag_name(const schedule::SharedTiles& s, Index flag) {
   const schedule::ShareOrder& o = s.order();
   if (flag < 0 || flag >= s.num_flags()) return {fmt::format("flag {}", flag), -1};
   if (flag >= s.over(0)) return {fmt::format("the product of worker {}", flag - s.over(0)), o.rank};
-  if (flag >= s.flags.first_chunk) {
-    const Index chunk = flag - s.flags.first_chunk;
-    const auto from = static_cast<int>(chunk / o.copied);
-    return {fmt::format("result(rank {}, chunk {})", from, chunk % o.copied), from};
-  }
   const Index each = o.num_partials() / o.ranks;
   const Index tile = flag % o.num_partials();
   const auto from = static_cast<int>(tile / each);

@@ -83,9 +83,6 @@ inline Step step_of(Verb verb, const SwitchedRows& t) {
 inline Step step_of(Verb verb, const schedule::ShareTile& t, int peer = -1) {
   return {verb, peer, t.owner, t.block, t.index, t.rows, t.col};
 }
-inline Step step_of(Verb verb, const schedule::ShareChunk& c) {
-  return {verb, c.peer, c.owner, 0, c.index, c.rows, -1};
-}
 inline Step step_of(Verb verb, const schedule::PushedChunk& c) {
   return {verb, -1, -1, 0, c.index, {}, -1};
 }
@@ -95,7 +92,6 @@ struct NoVerbs {
   void signal(int, Index) {}
   void signal_header(int) {}
   void wait(Index) {}
-  void settle(Index) {}
   void admit() {}
   void compute(const auto&) {}
   void store(const auto&) {}
@@ -132,10 +128,6 @@ class NotedVerbs {
   }
   void wait(Index flag) {
     verbs_.wait(flag);
-    note_(Step{Verb::wait, -1, -1, 0, flag, {}, -1});
-  }
-  void settle(Index flag) {
-    verbs_.settle(flag);
     note_(Step{Verb::wait, -1, -1, 0, flag, {}, -1});
   }
   void admit() {

@@ -82,7 +82,6 @@ CallSpec random_call(Dice& dice, int ranks) {
     if (s.unfused) s.cols = s.blocks = 1;
     if (s.unfused && s.transport == Transport::push && s.op == Op::gemm_ar)
       s.shots = dice.between(1, 2);
-    s.direct = s.shots == 2 && dice.one_in(2);
     if (s.unfused && s.op == Op::gemm_rs && dice.one_in(2))
       s.hand = dice.any(
           std::array{schedule::HandWay::copied, schedule::HandWay::added, schedule::HandWay::ring});
@@ -94,15 +93,13 @@ CallSpec random_call(Dice& dice, int ranks) {
       s.shots = s.direct || !dice.one_in(2) ? 2 : 1;
     }
     if (s.op == Op::gemm_ar && s.transport != Transport::multimem && dice.one_in(3)) {
-      s.transport = dice.one_in(4) ? Transport::store : Transport::push;
+      s.transport = Transport::store;
       s.route = RouteKind::mesh;
       s.unfused = s.straddle = s.direct = false;
       s.shots = 1;
       s.cols = dice.between(1, 9);
       s.lag = dice.between(1, 20);
-      s.copied = s.transport == Transport::push ? dice.between(1, 12) : 0;
-      s.chunk_cols = s.copied > 0 ? dice.between(1, 4) : 0;
-      s.by_columns = s.copied == 0 && dice.one_in(2);
+      s.by_columns = dice.one_in(2);
       if (s.by_columns) s.cols *= ranks, s.blocks = 1;
     }
     const Index parts = (s.m / s.tile_m + ranks) * s.cols + s.m / s.chunk_rows + ranks;
@@ -176,10 +173,7 @@ std::vector<CheckConfig> variants(const CallSpec& shape, int ranks, int workers)
   }
   sum.hand.reset();
   sum.shots = 2;
-  for (const bool direct : {false, true}) {
-    sum.direct = direct;
-    add_runs(all, sum, ranks, workers);
-  }
+  add_runs(all, sum, ranks, workers);
   CallSpec switched = shape;
   switched.transport = Transport::multimem;
   switched.blocks = 1;
@@ -191,17 +185,11 @@ std::vector<CheckConfig> variants(const CallSpec& shape, int ranks, int workers)
   switched.direct = false;
   switched.shots = 1;
   add_runs(all, switched, ranks, workers);
-  for (const int copied : {0, 2, 100}) {
-    CallSpec shared = shape;
-    shared.lag = 2;
-    shared.copied = copied;
-    shared.chunk_cols = copied > 0 ? 2 : 0;
-    shared.transport = copied > 0 ? Transport::push : Transport::store;
-    add_runs(all, shared, ranks, workers);
-  }
-  CallSpec columns = shape;
-  columns.transport = Transport::store;
-  columns.lag = 2;
+  CallSpec shared = shape;
+  shared.transport = Transport::store;
+  shared.lag = 2;
+  add_runs(all, shared, ranks, workers);
+  CallSpec columns = shared;
   columns.by_columns = true;
   columns.blocks = 1;
   columns.cols *= ranks;

@@ -4,6 +4,7 @@
 
 #include "core/check.h"
 #include "op/impl.h"
+#include "op/run_plan.h"
 #include "op/tensors.h"
 #include "plan/problem.h"
 
@@ -131,16 +132,24 @@ void check_alone(Communicator& c, const Problem& problem, const Args& args,
   });
 }
 
+const Plan& plan_of(Communicator::Impl& impl, const Problem& problem, const PlanOptions& options) {
+  return impl.plan_of(problem, options);
+}
+const Plan& plan_of(Communicator::Impl& /*impl*/, const Problem& /*problem*/, const Plan& plan) {
+  return plan;
+}
+
 /// The common course of a call: a rank that finds its own arguments wrong tells its peers.
-template <class Args>
+/// `Choice`: PlanOptions, or a Plan.
+template <class Args, class Choice>
 void run(Communicator& c, const Problem& problem, const Args& args, const Operands& operands,
-         const PlanOptions& options, Part part) {
+         const Choice& choice, Part part) {
   auto& impl = c.impl();
   impl.call(name_of(problem.op), [&] {
     const Plan* plan = nullptr;
     try {
       check(problem, args, impl.group->rank(), part);
-      plan = &impl.plan_of(problem, options);
+      plan = &plan_of(impl, problem, choice);
     } catch (const Error& e) {
       if (part != Part::gemm) impl.backend->refuse(e.what(), operands.stream);
       throw;
@@ -149,19 +158,20 @@ void run(Communicator& c, const Problem& problem, const Args& args, const Operan
   });
 }
 
-void run(Communicator& c, const AgGemmArgs& args, const PlanOptions& options, Part part) {
+template <class Choice>
+void run(Communicator& c, const AgGemmArgs& args, const Choice& choice, Part part) {
   run(c, problem_of(args, c.size(), part), args,
-      {args.a, args.weights, args.bias, args.out, args.gathered, args.stream, {}}, options, part);
+      {args.a, args.weights, args.bias, args.out, args.gathered, args.stream, {}}, choice, part);
 }
 
-void run(Communicator& c, Op op, const GemmReduceArgs& args, const PlanOptions& options,
-         Part part) {
+template <class Choice>
+void run(Communicator& c, Op op, const GemmReduceArgs& args, const Choice& choice, Part part) {
   const Problem problem = problem_of(op, args, c.size(), part);
   const std::span<const TensorView> bias{&args.bias, problem.bias ? std::size_t{1} : 0};
   const std::span<const TensorView> weights{&args.weight,
                                             part == Part::collective ? std::size_t{0} : 1};
   run(c, problem, args, {args.x, weights, bias, {&args.out, 1}, {}, args.stream, args.residual},
-      options, part);
+      choice, part);
 }
 
 }  // namespace
@@ -178,14 +188,22 @@ void gemm_ar(Communicator& c, const GemmReduceArgs& args, const PlanOptions& opt
   run(c, Op::gemm_ar, args, options, Part::whole);
 }
 
-void gemm_only(Communicator& c, const AgGemmArgs& args) { run(c, args, {}, Part::gemm); }
+void op::run_plan(Communicator& c, const AgGemmArgs& args, const Plan& plan) {
+  run(c, args, plan, Part::whole);
+}
+
+void op::run_plan(Communicator& c, Op op, const GemmReduceArgs& args, const Plan& plan) {
+  run(c, op, args, plan, Part::whole);
+}
+
+void gemm_only(Communicator& c, const AgGemmArgs& args) { run(c, args, PlanOptions{}, Part::gemm); }
 
 void gemm_only(Communicator& c, const GemmReduceArgs& args) {
   GemmReduceArgs product = args;  // the rank's own partial: bias and activation come after the sum
   product.bias = {};
   product.residual = {};
   product.activation = Activation::none;
-  run(c, Op::gemm_rs, product, {}, Part::gemm);
+  run(c, Op::gemm_rs, product, PlanOptions{}, Part::gemm);
 }
 
 void collective_only(Communicator& c, const AgGemmArgs& args) {

@@ -237,6 +237,20 @@ Plan make_gather_plan(const Problem& p, const Machine& machine, const PlanOption
 
 }  // namespace
 
+std::vector<TimedPlan> every_gather_plan(const Problem& p, const Machine& machine, bool nccl) {
+  std::vector<TimedPlan> all;
+  const auto add = [&](const AgGemmPlan& c) {
+    all.push_back({public_plan(c, p), c.predicted_us});
+    tell_staging(p, all.back().plan);
+  };
+  for (const AgGemmPlan& c : nccl ? ag_gemm_nccl_candidates(p, gemm_machine(machine))
+                                  : ag_gemm_candidates(p, gemm_machine(machine))) {
+    add(c);
+    if (c.path == Path::fused) add(unfused_of(c, p));
+  }
+  return all;
+}
+
 Plan make_cuda_plan(const Problem& p, const Machine& machine, const PlanOptions& options) {
   require_problem(p);
   require_machine(p, machine);

@@ -43,6 +43,17 @@ std::vector<std::string> rejected_of(const std::vector<Candidate>& all,
   return texts;
 }
 
+/// A legal plan, and how long it should take.
+struct TimedPlan {
+  Plan plan;
+  double predicted_us = 0;
+};
+/// Every plan of an ag_gemm, or of a gemm_rs or gemm_ar, in no order, those that are taken only
+/// where they are asked for too, but for nccl (unless `nccl`: those alone) and multimem. Errors:
+/// usage.
+std::vector<TimedPlan> every_gather_plan(const Problem&, const Machine&, bool nccl);
+std::vector<TimedPlan> every_reduce_plan(const Problem&, const Machine&);
+
 /// make_cuda_plan of gemm_rs and gemm_ar, for what is legal as far as all ops go.
 Plan make_cuda_reduce_plan(const Problem&, const Machine&, const PlanOptions&);
 

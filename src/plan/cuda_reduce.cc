@@ -28,25 +28,48 @@ Index least_fused_rows_by_columns(const Problem& p) {
   return p.ranks > 2 ? 128 : 256;
 }
 
-/// One way of a call; `remote_together` counts where it is fused.
+/// One way of a call; `together` counts where it is fused.
 struct ReduceCandidate {
   GemmPlan gemm;
   Path path = Path::unfused;
   Transport transport = Transport::pull;
   Index chunk_rows = 1;
+  double predicted_us = 0;
+  RouteKind route = RouteKind::mesh;
   bool together = true;
   int lag = 0;
-  double predicted_us = 0;
-  PushPlan push{};
-  int chunk_cols = 0, copied = 0;  ///< of a fused gemm_ar whose tiles copy engines carry
-  bool by_columns = false;         ///< likewise, whose owners have columns
-  int shots = 0;                   ///< of a fused gemm_ar whose ranks keep their partials
-  bool pairs = false;              ///< a fused gemm_rs whose shards come in pairs
+  bool by_columns = false;  ///< a fused gemm_ar whose owners have columns
+  int shots = 0;            ///< of pushed sums; of a fused gemm_ar whose ranks keep their partials
+  bool pairs = false;       ///< a fused gemm_rs whose shards come in pairs
 };
 
-/// Partial sums in fp32, or in the operands' type.
-bool wide(const Problem& p, const PlanOptions& o) {
-  return o.partials.value_or(p.dtype) == DType::fp32;
+ReduceCandidate candidate_of(const GemmRsPlan& c) {
+  ReduceCandidate r{c.gemm, Path::fused, Transport::store, c.gemm.tile.worker_tokens(),
+                    c.predicted_us};
+  r.together = c.together;
+  r.pairs = c.pairs;
+  return r;
+}
+ReduceCandidate candidate_of(const GemmArPlan& c) {
+  ReduceCandidate r{c.gemm, Path::fused, Transport::store, c.block_rows, c.predicted_us};
+  r.lag = c.lag;
+  r.by_columns = c.by_columns;
+  return r;
+}
+ReduceCandidate candidate_of(const GemmSumsPlan& c) {
+  ReduceCandidate r{c.gemm, Path::fused, Transport::pull, c.gemm.tile.worker_tokens(),
+                    c.predicted_us};
+  r.shots = c.shots;
+  return r;
+}
+ReduceCandidate candidate_of(const GemmReducePlan& c) {
+  ReduceCandidate r{c.gemm, Path::unfused, c.transport, c.chunk_rows, c.predicted_us};
+  if (c.transport == Transport::push) r.shots = c.shots;
+  return r;
+}
+ReduceCandidate candidate_of(const GemmHandPlan& c) {
+  return {c.gemm,       path_of(c.way), transport_of(c.way),
+          c.chunk_rows, c.predicted_us, route_of(c.way)};
 }
 
 /// Whether workers' tiles of gemm_rs that lie across two shards each are asked for (decision 0018).
@@ -55,7 +78,7 @@ bool pairs(const PlanOptions& o) { return o.straddle.value_or(false); }
 std::string kind_of(const ReduceCandidate& c) {
   if (c.path == Path::fused) return fmt::format("fused {}", name_of(c.transport));
   if (c.transport == Transport::push)
-    return c.push.shots == 2 ? "unfused push, in two shots" : "unfused push";
+    return c.shots == 2 ? "unfused push, in two shots" : "unfused push";
   return c.transport == Transport::store ? "unfused store, in two shots" : "unfused pull";
 }
 
@@ -65,9 +88,9 @@ void require_options(const Problem& p, const PlanOptions& o) {
           "{}: transport on GPUs, got nccl, expected push, pull or store{}", op,
           p.op == Op::gemm_rs ? ", or add" : "");
   require(!pairs(o) || p.op == Op::gemm_rs, "{}: straddle on GPUs, got 1, expected 0", op);
-  require(wide(p, o) || o.partials.value_or(p.dtype) == p.dtype,
-          "{}: partials on GPUs, got {}, expected the operands' type, {}, or fp32", op,
-          o.partials ? name_of(*o.partials) : "", name_of(p.dtype));
+  require(o.partials.value_or(p.dtype) == p.dtype,
+          "{}: partials on GPUs, got {}, expected the operands' type, {}", op,
+          name_of(o.partials.value_or(p.dtype)), name_of(p.dtype));
 }
 
 bool too_few_rows(const Problem& p, const PlanOptions& o) {
@@ -80,8 +103,7 @@ bool only_columns(const Problem& p, const PlanOptions& o) {
 bool may_fuse(const Problem& p, const PlanOptions& o) {
   const Transport transport = o.transport.value_or(Transport::store);
   return o.path.value_or(Path::fused) == Path::fused && !o.chunk_rows &&
-         (transport == Transport::store ||
-          (p.op == Op::gemm_ar && (transport == Transport::push || transport == Transport::pull)));
+         (transport == Transport::store || (p.op == Op::gemm_ar && transport == Transport::pull));
 }
 
 /// gemm_ar in two rounds was timed between two ranks; among four more is to be hidden, among more
@@ -90,25 +112,16 @@ bool may_take_rounds(const Problem& p, const GemmPlan& gemm) {
   return gemm.rounds == 1 || p.ranks <= 4;
 }
 
-/// Finished tiles of a fused gemm_ar by copy engines, when asked for: among four GPUs they took 6
-/// to 14 % longer than tiles that leave by themselves, between two as long, or 3 % longer than
-/// those that go straight into results.
-bool may_take(const PlanOptions& o, Transport transport) {
-  return o.transport.value_or(transport) == transport &&
-         (o.transport || transport != Transport::push);
-}
-
 /// Partials are kept, and pulled tile by tile: between two ranks from here on (decision 0017);
 /// among more, where that was never timed, when asked for.
 constexpr Index kLeastKeptRows = 2048;
 bool may_keep(const Problem& p, const PlanOptions& o) {
-  if (wide(p, o) || p.op != Op::gemm_ar) return false;
+  if (p.op != Op::gemm_ar) return false;
   if (o.transport) return o.transport == Transport::pull && !only_columns(p, o);
   return p.ranks == 2 && p.m >= kLeastKeptRows;
 }
 
-const char* why_not_kept(const Problem& p, const PlanOptions& o) {
-  if (wide(p, o)) return "fused pull: partials in the operands' type only";
+const char* why_not_kept(const Problem& p) {
   return p.ranks > 2 ? "fused pull: never timed, taken when asked for"
                      : "fused pull: not faster, taken when asked for";
 }
@@ -119,50 +132,34 @@ void add_kept(const Problem& p, const GemmMachine& machine, const PlanOptions& o
   if (!may_keep(p, o)) return;
   for (const GemmSumsPlan& c : gemm_sums_candidates(p, machine)) {
     if (!wanted(c.gemm.tile, o) || c.direct || c.shots != (p.ranks <= 2 ? 1 : 2)) continue;
-    all.push_back({c.gemm, Path::fused, Transport::pull, c.gemm.tile.worker_tokens(), true, 0,
-                   c.predicted_us});
-    all.back().shots = c.shots;
+    all.push_back(candidate_of(c));
   }
 }
 
 void add_fused(const Problem& p, const GemmMachine& machine, const PlanOptions& o,
                std::vector<ReduceCandidate>& all) {
-  if (p.op == Op::gemm_ar) {
-    // Where out is symmetric memory the call takes the direct way of the same plan.
-    for (const GemmArPlan& c : gemm_ar_candidates(p, machine, wide(p, o)))
-      if (wanted(c.gemm.tile, o) && !c.direct && may_take(o, transport_of(c)) &&
-          may_take_rounds(p, c.gemm) && (c.by_columns || !only_columns(p, o)))
-        all.push_back({c.gemm,
-                       Path::fused,
-                       transport_of(c),
-                       c.block_rows,
-                       true,
-                       c.lag,
-                       c.predicted_us,
-                       {},
-                       c.chunk_cols,
-                       c.copied,
-                       c.by_columns});
-    add_kept(p, machine, o, all);
+  if (p.op == Op::gemm_rs) {
+    for (const GemmRsPlan& c : gemm_rs_candidates(p, machine))
+      if (wanted(c.gemm.tile, o) && o.straddle.value_or(c.pairs) == c.pairs)
+        all.push_back(candidate_of(c));
     return;
   }
-  for (const GemmRsPlan& c : gemm_rs_candidates(p, machine, wide(p, o))) {
-    if (!wanted(c.gemm.tile, o) || o.straddle.value_or(c.pairs) != c.pairs) continue;
-    all.push_back({c.gemm, Path::fused, Transport::store, c.gemm.tile.worker_tokens(), c.together,
-                   0, c.predicted_us});
-    all.back().pairs = c.pairs;
-  }
+  if (o.transport.value_or(Transport::store) == Transport::store)
+    // Where out is symmetric memory the call takes the direct way of the same plan.
+    for (const GemmArPlan& c : gemm_ar_candidates(p, machine))
+      if (wanted(c.gemm.tile, o) && !c.direct && may_take_rounds(p, c.gemm) &&
+          (c.by_columns || !only_columns(p, o)))
+        all.push_back(candidate_of(c));
+  add_kept(p, machine, o, all);
 }
 
 void add_unfused(const Problem& p, const GemmMachine& machine, const PlanOptions& o,
                  std::vector<ReduceCandidate>& all) {
-  for (const GemmReducePlan& c : gemm_reduce_candidates(p, machine, wide(p, o))) {
+  for (const GemmReducePlan& c : gemm_reduce_candidates(p, machine)) {
     if (!wanted(c.gemm.tile, o) || o.transport.value_or(c.transport) != c.transport) continue;
-    // Where out is symmetric memory the call takes the direct way of the same plan.
-    const bool push = c.transport == Transport::push;
-    if (push && (c.push.direct || o.chunk_rows)) continue;
-    all.push_back({c.gemm, Path::unfused, c.transport, o.chunk_rows.value_or(c.chunk_rows), true, 0,
-                   c.predicted_us, c.push});
+    if (c.transport == Transport::push && o.chunk_rows) continue;
+    all.push_back(candidate_of(c));
+    all.back().chunk_rows = o.chunk_rows.value_or(c.chunk_rows);
   }
 }
 
@@ -179,8 +176,8 @@ std::vector<ReduceCandidate> candidates_of(const Problem& p, const Machine& m,
       name_of(p.op), o.path ? name_of(*o.path) : "any", o.transport ? name_of(*o.transport) : "any",
       o.tile_m.value_or(0), o.tile_n.value_or(0), o.chunk_rows.value_or(0), pairs(o) ? 1 : 0,
       p.op == Op::gemm_ar
-          ? "fused with push, pull or store and without chunk_rows, or unfused with push (few "
-            "rows, without chunk_rows), pull or store"
+          ? "fused with pull or store and without chunk_rows, or unfused with push (few rows, "
+            "without chunk_rows), pull or store"
       : pairs(o)
           ? "fused with store, without chunk_rows, partials of the operands' type, an even "
             "number of ranks, shards of an odd number of 128 rows (the last ones need not be "
@@ -194,29 +191,44 @@ std::vector<ReduceCandidate> candidates_of(const Problem& p, const Machine& m,
 }
 
 int tiles_of(const ReduceCandidate& c, const Problem& p) {
-  const schedule::GemmWork work = work_of(c.gemm, {p.m, p.n.front(), p.k, p.dtype});
-  if (c.path == Path::unfused || c.shots > 0) return work.order.tiles();
+  const auto borders = borders_of(p);
+  const schedule::RowSplit split = split_of(p, borders);
+  const Index made = c.path == Path::medium ? split.max_rows() : p.m;
+  const schedule::GemmWork work = work_of(c.gemm, {made, p.n.front(), p.k, p.dtype});
+  if (c.path != Path::fused || c.shots > 0) return work.order.tiles();
   if (p.op == Op::gemm_ar) {
     GemmArPlan plan{c.gemm, c.chunk_rows, c.lag};
     plan.by_columns = c.by_columns;
     return gemm_ar_order(p, plan, 0).tiles();
   }
-  const auto borders = borders_of(p);
-  const Index rows = tile_rows_of(split_of(p, borders), c.gemm.tile, c.pairs);
+  const Index rows = tile_rows_of(split, c.gemm.tile, c.pairs);
   return static_cast<int>(rows) * over_tokens(work.order, c.gemm.tile).cols;
 }
 
-std::string parts_of(const ReduceCandidate& c, const Problem& p, bool wide) {
+std::string parts_of(const ReduceCandidate& c, const Problem& p) {
   if (c.path == Path::fused)
     return fmt::format(" (GEMM {:.1f}){}", c.gemm.predicted_us,
                        p.op == Op::gemm_rs ? ""
                        : c.shots == 1      ? "; two shots straight into out where that is "
                                              "symmetric memory on all ranks, else one"
-                       : c.copied > 0      ? "; results by staging and a copy"
                                            : "; results straight into out where that is symmetric "
                                              "memory on all ranks, else by staging and a copy");
   return fmt::format(" (GEMM {:.1f}, sum {:.1f}, one after the other)", c.gemm.predicted_us,
-                     reduce_us(p, {c.gemm, c.transport, c.chunk_rows, 0, c.push, wide}));
+                     reduce_us(p, {c.gemm, c.transport, c.chunk_rows, 0, c.shots}));
+}
+
+Plan public_plan(const ReduceCandidate& c, const Problem& p) {
+  Plan plan = plan_of(p, c.gemm, tiles_of(c, p));
+  plan.path = c.path;
+  plan.route = c.route;
+  plan.transport = c.transport;
+  plan.chunk_rows = c.chunk_rows;
+  plan.straddle = c.pairs;
+  plan.kernel.apart = c.together ? 1 : p.ranks - 1;
+  plan.kernel.lag = c.lag;
+  plan.kernel.by_columns = c.by_columns;
+  plan.kernel.shots = c.shots;
+  return plan;
 }
 
 std::string kind_of_hand(const GemmHandPlan& c) { return std::string(name_of(c.way)); }
@@ -229,13 +241,7 @@ Plan make_hand_plan(const Problem& p, const Machine& machine, const PlanOptions&
   require(!all.empty(), "{}: tile on GPUs, got {}x{}, expected a compiled one", name_of(p.op),
           o.tile_m.value_or(0), o.tile_n.value_or(0));
   const GemmHandPlan& best = all.front();
-  const auto borders = borders_of(p);
-  const Index made = way == HandWay::copied ? split_of(p, borders).max_rows() : p.m;
-  Plan plan =
-      plan_of(p, best.gemm, work_of(best.gemm, {made, p.n.front(), p.k, p.dtype}).order.tiles());
-  plan.path = path_of(way);
-  plan.route = route_of(way);
-  plan.transport = transport_of(way);
+  Plan plan = public_plan(candidate_of(best), p);
   plan.chunk_rows = o.chunk_rows.value_or(best.chunk_rows);
   plan.reason = reason_of(o, all.size(), best.predicted_us) +
                 fmt::format(" (GEMM {:.1f}{}, by links measured alone){}", best.gemm.predicted_us,
@@ -252,12 +258,11 @@ Plan make_hand_plan(const Problem& p, const Machine& machine, const PlanOptions&
 }  // namespace
 
 void tell_sum_staging(const Problem& p, Plan& plan) {
-  const Index sums = gemm_reduce_staging_bytes(p, plan.partials);
+  const Index sums = gemm_reduce_staging_bytes(p);
   const bool all = p.op == Op::gemm_ar;
-  const Index flags = all ? gemm_ar_flags(p.ranks) : kMaxPartialFlags;
+  const Index flags = all ? kGemmArFlags : kMaxPartialFlags;
   // Calls with fewer rows may take the other path.
-  const Index fused =
-      all ? gemm_ar_staging_bytes(p, plan.partials) : gemm_rs_staging_bytes(p, plan.partials);
+  const Index fused = all ? gemm_ar_staging_bytes(p) : gemm_rs_staging_bytes(p);
   const Index handed = way_of(plan) ? gemm_hand_staging_bytes(p) : 0;
   const Index counts = all ? gemm_sums_counts(p) : 0;
   plan.staging_bytes = (flags + counts) * 4 + std::max({sums, fused, handed});
@@ -265,8 +270,7 @@ void tell_sum_staging(const Problem& p, Plan& plan) {
       "flags 4*{} + max(partials in whole tiles{} {}, behind the product {}: m {} "
       "partials of row {}, of few rows the peers' too{})",
       flags + counts, all ? " and results" : "", fused, std::max(sums, handed), p.m,
-      p.n.front() * static_cast<Index>(size_of(plan.partials)),
-      handed > 0 ? ", and what comes in" : "");
+      p.n.front() * static_cast<Index>(size_of(p.dtype)), handed > 0 ? ", and what comes in" : "");
 }
 
 Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanOptions& options) {
@@ -277,29 +281,15 @@ Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanO
     Plan plan = empty_plan(p, options, way ? plan::path_of(*way) : Path::unfused,
                            way ? plan::transport_of(*way) : Transport::pull);
     if (way) plan.route = plan::route_of(*way);
-    plan.partials = options.partials.value_or(p.dtype);
+    plan.partials = p.dtype;
     tell_sum_staging(p, plan);
     return plan;
   }
   if (way) return make_hand_plan(p, machine, options, *way);
   const std::vector<ReduceCandidate> all = candidates_of(p, machine, options);
   const ReduceCandidate& best = all.front();
-  Plan plan = plan_of(p, best.gemm, tiles_of(best, p));
-  plan.path = best.path;
-  plan.transport = best.transport;
-  plan.chunk_rows = best.chunk_rows;
-  plan.kernel.apart = best.together ? 1 : p.ranks - 1;
-  plan.kernel.lag = best.lag;
-  plan.kernel.chunk_cols = best.chunk_cols;
-  plan.kernel.copied = best.copied;
-  plan.kernel.by_columns = best.by_columns;
-  plan.straddle = best.pairs;
-  plan.kernel.shots = best.path == Path::unfused && best.transport == Transport::push
-                          ? best.push.shots
-                          : best.shots;
-  plan.partials = options.partials.value_or(p.dtype);
-  plan.reason =
-      reason_of(options, all.size(), best.predicted_us) + parts_of(best, p, wide(p, options));
+  Plan plan = public_plan(best, p);
+  plan.reason = reason_of(options, all.size(), best.predicted_us) + parts_of(best, p);
   plan.rejected = rejected_of(all, kind_of);
   if (may_fuse(p, options) && too_few_rows(p, options)) {
     const Index least = least_fused_rows_by_columns(p);
@@ -307,24 +297,42 @@ Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanO
     plan.rejected.push_back(fmt::format("fused store: not below {} rows", least));
   }
   if (p.op == Op::gemm_ar && may_fuse(p, options) && !too_few_rows(p, options) &&
-      !options.transport) {
-    if (!may_keep(p, options)) plan.rejected.emplace_back(why_not_kept(p, options));
-    plan.rejected.emplace_back("fused push: not faster, taken when asked for");
-  }
+      !options.transport && !may_keep(p, options))
+    plan.rejected.emplace_back(why_not_kept(p));
   tell_sum_staging(p, plan);
   return plan;
 }
 
+std::vector<TimedPlan> every_reduce_plan(const Problem& p, const Machine& machine) {
+  const GemmMachine gemm = gemm_machine(machine);
+  std::vector<TimedPlan> all;
+  const auto add = [&](const auto& candidates) {
+    for (const auto& c : candidates) {
+      // What is direct is so by where results lie, not by the plan.
+      if constexpr (requires { c.direct; })
+        if (c.direct) continue;
+      all.push_back({public_plan(candidate_of(c), p), c.predicted_us});
+      tell_sum_staging(p, all.back().plan);
+    }
+  };
+  add(gemm_reduce_candidates(p, gemm));
+  if (p.op == Op::gemm_ar) {
+    add(gemm_ar_candidates(p, gemm));
+    add(gemm_sums_candidates(p, gemm));
+    return all;
+  }
+  add(gemm_rs_candidates(p, gemm));
+  for (const HandWay way : {HandWay::copied, HandWay::added, HandWay::ring})
+    add(gemm_hand_candidates(p, way, gemm));
+  return all;
+}
+
 GemmRsPlan gemm_rs_plan_of(const Plan& plan) {
-  return {gemm_plan_of(plan), plan.kernel.apart == 1, 0, plan.partials == DType::fp32,
-          plan.straddle};
+  return {gemm_plan_of(plan), plan.kernel.apart == 1, 0, plan.straddle};
 }
 
 GemmArPlan gemm_ar_plan_of(const Plan& plan) {
-  GemmArPlan p{gemm_plan_of(plan),          plan.chunk_rows, plan.kernel.lag, false, 0,
-               plan.partials == DType::fp32};
-  p.copied = plan.kernel.copied;
-  p.chunk_cols = plan.kernel.chunk_cols;
+  GemmArPlan p{gemm_plan_of(plan), plan.chunk_rows, plan.kernel.lag};
   p.by_columns = plan.kernel.by_columns;
   return p;
 }
@@ -337,10 +345,7 @@ GemmHandPlan gemm_hand_plan_of(const Plan& plan) {
 }
 
 GemmReducePlan gemm_reduce_plan_of(const Plan& plan) {
-  GemmReducePlan p{gemm_plan_of(plan),          plan.transport, plan.chunk_rows, 0, {},
-                   plan.partials == DType::fp32};
-  if (plan.kernel.shots > 0) p.push.shots = plan.kernel.shots;
-  return p;
+  return {gemm_plan_of(plan), plan.transport, plan.chunk_rows, 0, std::max(1, plan.kernel.shots)};
 }
 
 }  // namespace tilelace::plan

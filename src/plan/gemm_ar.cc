@@ -28,20 +28,12 @@ constexpr double kRoundsTailUs = 7.5;
 /// 256: 48.4 us where c80 takes 46.4; llama70b 84.1 and 83.8). For so few rows products' own
 /// predictions have it.
 constexpr double kPairAlongUs = 2;
-// On two H200s, and on four (docs/decisions/0015): what the product loses to tiles that leave from
-// multiprocessors, and to those that copy engines carry.
+// On two H200s, and on four: what the product loses to tiles that leave from multiprocessors.
 constexpr double kSentCost = 1.015, kSentAmongMany = 1.035;
 /// Between two, where a call is few waves: the product loses nothing, and half of what the last own
 /// tiles send leaves under them (two H200s, m 512 and 1024: predictions were 7 to 12 % above, those
 /// of one shot 3 to 9, so that one shot was taken where the fused kernel is 2 to 5 % faster).
 constexpr Index kFewWavesRows = 1024;
-constexpr double kCarriedCost = 1.015;
-/// Among four, m 2048 to 8192: 6 to 14 % behind tiles that leave by themselves.
-constexpr double kCarriedAmongMany = 1.13;
-constexpr double kCarryBytesPerUs = 370e3;
-constexpr double kCarryUs = 12;         ///< of a chunk: a wait, a copy's start, its flag
-constexpr Index kChunkBytes = 4 << 20;  ///< smaller copies do not reach the link's rate
-
 /// How far own tiles come behind, in waves: a remote tile's partials leave under the tile after it.
 constexpr double kLags[] = {1.5, 2.5};
 /// Of the product, where that leaves ranks half a wave to drift apart. Two H200s, m 4096: llama70b
@@ -49,9 +41,8 @@ constexpr double kLags[] = {1.5, 2.5};
 constexpr double kLateCost = 1.025;
 constexpr double kAmpleLag = 2;
 
-bool can_share(const GemmTile& t, int ranks, bool wide) {
-  return plan::can_share(t.name, t.blocks, t.width, t.pingpong, t.swapped) &&
-         (!wide || (t.pingpong && can_widen(t.name))) && holds_terms(t, ranks, wide);
+bool can_share(const GemmTile& t, int ranks) {
+  return plan::can_share(t.name, t.blocks, t.width, t.pingpong, t.swapped) && holds_terms(t, ranks);
 }
 
 /// Rows of tiles in one block of all shards.
@@ -105,7 +96,7 @@ double sent_bytes(const Problem& p) {
   return static_cast<double>(p.ranks - 1) / p.ranks * static_cast<double>(p.m * p.n.front() * 2);
 }
 
-double predict(const Problem& p, const GemmPlan& gemm, Index block_rows, Index lag, bool wide) {
+double predict(const Problem& p, const GemmPlan& gemm, Index block_rows, Index lag) {
   const Index rows = gemm.tile.worker_rows();
   const Index cols = ceil_div(p.n.front(), gemm.tile.worker_cols());
   const bool ample = static_cast<double>(lag * step_rows(p, block_rows, rows)) >=
@@ -116,8 +107,7 @@ double predict(const Problem& p, const GemmPlan& gemm, Index block_rows, Index l
   const double left = share * static_cast<double>(std::min(lag, cols)) *
                       static_cast<double>(gemm.tile.worker_cols() * 2) *
                       static_cast<double>(step_rows(p, block_rows, rows) * rows);
-  return std::max(us, (wide ? 3 : 2) * sent_bytes(p) / kSendBytesPerUs) + left_us(p, left) +
-         kTailUs;
+  return std::max(us, 2 * sent_bytes(p) / kSendBytesPerUs) + left_us(p, left) + kTailUs;
 }
 
 /// Columns of tiles of one owner, where owners have columns.
@@ -162,90 +152,33 @@ double columns_product_us(const Problem& p, const GemmPlan& gemm) {
 }
 
 /// One wave: nothing is sent under it, nor does it lose anything to what is.
-double predict_one_wave(const Problem& p, const GemmPlan& gemm, bool wide) {
+double predict_one_wave(const Problem& p, const GemmPlan& gemm) {
   const bool along =
       gemm.tile.cluster_cols > 1 && p.m > std::max<Index>(kFewRows, gemm.tile.worker_rows());
   return columns_product_us(p, gemm) + kColumnTailUs + (gemm.tile.pingpong ? kSlowEndUs : 0) +
-         (along ? kPairAlongUs : 0) + (wide ? 3 : 2) * sent_bytes(p) / kAloneBytesPerUs;
+         (along ? kPairAlongUs : 0) + 2 * sent_bytes(p) / kAloneBytesPerUs;
 }
 
 /// Partials of the first half travel under products: between two ranks all of them, as own tiles
 /// come last. Those of the second half and all results come behind.
-double predict_two_rounds(const Problem& p, const GemmPlan& gemm, bool wide) {
+double predict_two_rounds(const Problem& p, const GemmPlan& gemm) {
   const double behind = p.ranks > 2 ? static_cast<double>(p.ranks - 2) / (2 * (p.ranks - 1)) : 0;
   return columns_product_us(p, gemm) + kRoundsTailUs +
-         (1 + (wide ? 2 : 1) * behind) * sent_bytes(p) / kAloneBytesPerUs;
+         (1 + behind) * sent_bytes(p) / kAloneBytesPerUs;
 }
 
-double predict_columns(const Problem& p, const GemmPlan& gemm, Index lag, bool wide) {
-  if (one_wave(p, gemm)) return predict_one_wave(p, gemm, wide);
+double predict_columns(const Problem& p, const GemmPlan& gemm, Index lag) {
+  if (one_wave(p, gemm)) return predict_one_wave(p, gemm);
   const Index rows = ceil_div(p.m, gemm.tile.worker_rows());
   const bool ample =
       static_cast<double>(lag * p.ranks * rows) >= kAmpleLag * static_cast<double>(gemm.workers);
   const double product = columns_product_us(p, gemm) * sent_cost(p) * (ample ? 1 : kLateCost);
   const double left =
       sent_bytes(p) * static_cast<double>(lag) / static_cast<double>(owner_cols(p, gemm.tile));
-  return std::max(product, (wide ? 3 : 2) * sent_bytes(p) / kSendBytesPerUs) + left_us(p, left) +
-         kColumnTailUs;
+  return std::max(product, 2 * sent_bytes(p) / kSendBytesPerUs) + left_us(p, left) + kColumnTailUs;
 }
 
-/// How own tiles of a plan are cut for copy engines.
-struct Carried {
-  Index chunk_cols = 1, column_bytes = 0;  ///< columns of tiles, a chunk's and what one has
-  Index chunks = 1;                        ///< of a rank
-  Index wave = 1;                          ///< chunks that have a tile for every worker
-};
-
-Carried carried_of(const Problem& p, const GemmPlan& gemm, Index block_rows) {
-  const Index rows = gemm.tile.worker_rows();
-  const Index cols = ceil_div(p.n.front(), gemm.tile.worker_cols());
-  const Index shard = ceil_div(p.m, p.ranks);
-  const Index column_tiles = ceil_div(std::min(block_rows, shard), rows);
-  Carried c;
-  c.column_bytes = column_tiles * rows * gemm.tile.worker_cols() * 2;
-  c.chunk_cols = std::clamp<Index>(ceil_div(kChunkBytes, c.column_bytes),
-                                   ceil_div(cols, schedule::kMaxBlockChunks), cols);
-  c.chunks = ceil_div(shard, block_rows) * ceil_div(cols, c.chunk_cols);
-  c.wave = std::max<Index>(1, gemm.workers / (column_tiles * c.chunk_cols));
-  return c;
-}
-
-/// Own tiles a block behind the others or last of all. The last ones may travel by themselves: half
-/// a wave of them ends with the product, where copy engines would have a chunk. Never direct: a
-/// copy comes even where the wait before it failed. `staged_us`: from the slot to the caller.
-void add_carried(const Problem& p, const GemmPlan& gemm, Index block_rows, bool wide,
-                 double staged_us, std::vector<GemmArPlan>& plans) {
-  const Carried c = carried_of(p, gemm, block_rows);
-  const Index cols = ceil_div(p.n.front(), gemm.tile.worker_cols());
-  const Index blocks = ceil_div(ceil_div(p.m, p.ranks), block_rows);
-  const Index peers = p.ranks - 1;
-  const double tile = static_cast<double>(gemm.tile.worker_rows() * gemm.tile.worker_cols() * 2);
-  for (const Index single : {Index{0}, c.wave}) {
-    if (single >= c.chunks) continue;
-    const Index copied = c.chunks - single;
-    const double last =
-        single == 0
-            ? kCarryUs +
-                  static_cast<double>(peers * c.chunk_cols * c.column_bytes) / kCarryBytesPerUs
-            : kTailUs + static_cast<double>(peers) * gemm.workers / 2 * tile / kSendBytesPerUs;
-    const double product = product_us(p, gemm) * (p.ranks == 2 ? kCarriedCost : kCarriedAmongMany);
-    const double links =
-        (wide ? 3 : 2) * sent_bytes(p) / kCarryBytesPerUs + static_cast<double>(copied) * kCarryUs;
-    for (Index lag = cols; lag <= blocks * cols; lag += std::max<Index>(1, blocks - 1) * cols) {
-      GemmArPlan plan{gemm,
-                      block_rows,
-                      static_cast<int>(lag),
-                      false,
-                      std::max(product, links) + last + staged_us,
-                      wide};
-      plan.chunk_cols = static_cast<int>(c.chunk_cols);
-      plan.copied = static_cast<int>(copied);
-      plans.push_back(plan);
-    }
-  }
-}
-
-void add_columns(const Problem& p, const GemmPlan& gemm, bool wide, double staged_us,
+void add_columns(const Problem& p, const GemmPlan& gemm, double staged_us,
                  std::vector<GemmArPlan>& plans) {
   const auto add = [&](GemmArPlan plan) {
     plan.by_columns = true;
@@ -256,14 +189,14 @@ void add_columns(const Problem& p, const GemmPlan& gemm, bool wide, double stage
   };
   if (const auto halves = in_two_rounds(gemm, tiles_by_columns(p, gemm.tile), p.k))
     add({*halves, p.m, static_cast<int>(owner_cols(p, gemm.tile)), true,
-         predict_two_rounds(p, *halves, wide), wide});
+         predict_two_rounds(p, *halves)});
   const Index step = p.ranks * ceil_div(p.m, gemm.tile.worker_rows());
   Index before = 0;
   for (const double waves : kLags) {
     const Index lag = std::min(lag_of(p, gemm, step, waves), owner_cols(p, gemm.tile));
     if (lag == before) continue;
     before = lag;
-    add({gemm, p.m, static_cast<int>(lag), true, predict_columns(p, gemm, lag, wide), wide});
+    add({gemm, p.m, static_cast<int>(lag), true, predict_columns(p, gemm, lag)});
   }
 }
 
@@ -277,15 +210,10 @@ void require_gemm_ar(const Problem& p) {
 }
 
 std::string describe(const GemmArPlan& plan) {
-  const std::string carried = plan.copied == 0
-                                  ? ""
-                                  : fmt::format(", copy engines carry {} chunks of {} columns",
-                                                plan.copied, plan.chunk_cols);
   const std::string shards =
       plan.by_columns ? "shards of columns" : fmt::format("blocks of {} rows", plan.block_rows);
-  return fmt::format("{}, {}, own tiles {} columns behind{}{}; {}",
-                     plan.direct ? "direct" : "staged", shards, plan.lag, carried,
-                     plan.wide ? ", partials fp32" : "", describe(plan.gemm));
+  return fmt::format("{}, {}, own tiles {} columns behind; {}", plan.direct ? "direct" : "staged",
+                     shards, plan.lag, describe(plan.gemm));
 }
 
 std::ostream& operator<<(std::ostream& out, const GemmArPlan& plan) {
@@ -294,7 +222,7 @@ std::ostream& operator<<(std::ostream& out, const GemmArPlan& plan) {
 
 double gemm_ar_hold_us(const Problem& p, const GemmArPlan& plan) {
   if (!plan.by_columns || !one_wave(p, plan.gemm) || plan.gemm.rounds > 1) return 0;
-  return (plan.wide ? 2 : 1) * sent_bytes(p) / kSendBytesPerUs / 2;
+  return sent_bytes(p) / kSendBytesPerUs / 2;
 }
 
 schedule::ShareOrder gemm_ar_order(const Problem& p, const GemmArPlan& plan, int rank) {
@@ -304,14 +232,11 @@ schedule::ShareOrder gemm_ar_order(const Problem& p, const GemmArPlan& plan, int
   if (plan.by_columns)
     return schedule::make_share_order_of_columns(p.m, route, rank, p.ranks, cols,
                                                  tile.worker_rows(), plan.lag);
-  schedule::ShareOrder order = schedule::make_share_order(
-      {p.m, p.ranks, nullptr}, route, rank, cols, tile.worker_rows(), plan.block_rows, plan.lag);
-  schedule::cut_chunks(order, plan.chunk_cols, plan.copied);
-  return order;
+  return schedule::make_share_order({p.m, p.ranks, nullptr}, route, rank, cols, tile.worker_rows(),
+                                    plan.block_rows, plan.lag);
 }
 
-std::vector<GemmArPlan> gemm_ar_candidates(const Problem& p, const GemmMachine& machine,
-                                           bool wide) {
+std::vector<GemmArPlan> gemm_ar_candidates(const Problem& p, const GemmMachine& machine) {
   require_gemm_ar(p);
   require(p.m > 0, "gemm_ar: m, got 0, expected rows to plan for");
   const Index of_peers = p.m - p.m / p.ranks;
@@ -319,22 +244,20 @@ std::vector<GemmArPlan> gemm_ar_candidates(const Problem& p, const GemmMachine& 
                            static_cast<double>(size_of(p.dtype)) / kCopyBytesPerUs;
   std::vector<GemmArPlan> plans;
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
-    if (!can_share(gemm.tile, p.ranks, wide) || gemm.split_tiles != 0) continue;
+    if (!can_share(gemm.tile, p.ranks) || gemm.split_tiles != 0) continue;
     if (p.m <= kWalkRows && sends_well(gemm, tiles_by_columns(p, gemm.tile)) &&
         plan::has_flags(gemm.tile, tiles_by_columns(p, gemm.tile)))
-      add_columns(p, gemm, wide, staged_us, plans);
+      add_columns(p, gemm, staged_us, plans);
     if (!sends_well(gemm, tiles_by_rows(p, gemm.tile))) continue;
     const Index block_rows = block_rows_of(p, gemm.tile);
     if (!has_flags(p, gemm.tile, block_rows)) continue;
     const Index step = step_rows(p, block_rows, gemm.tile.worker_rows());
     for (const double waves : kLags) {
       const auto lag = static_cast<int>(lag_of(p, gemm, step, waves));
-      const double us = predict(p, gemm, block_rows, lag, wide);
-      plans.push_back({gemm, block_rows, lag, true, us, wide});
-      plans.push_back({gemm, block_rows, lag, false, us + staged_us, wide});
+      const double us = predict(p, gemm, block_rows, lag);
+      plans.push_back({gemm, block_rows, lag, true, us});
+      plans.push_back({gemm, block_rows, lag, false, us + staged_us});
     }
-    if (can_carry(gemm.tile.blocks, gemm.tile.width, gemm.tile.pingpong))
-      add_carried(p, gemm, block_rows, wide, staged_us, plans);
   }
   std::stable_sort(plans.begin(), plans.end(), [](const GemmArPlan& a, const GemmArPlan& b) {
     return a.predicted_us < b.predicted_us;
@@ -342,12 +265,11 @@ std::vector<GemmArPlan> gemm_ar_candidates(const Problem& p, const GemmMachine& 
   return plans;
 }
 
-std::int64_t gemm_ar_staging_bytes(const Problem& p, DType partials) {
-  const bool wide = partials == DType::fp32;
+std::int64_t gemm_ar_staging_bytes(const Problem& p) {
   require_gemm_ar(p);
   Index most = 0;
   for (const GemmTile& t : kGemmTiles) {
-    if (!can_share(t, p.ranks, wide)) continue;
+    if (!can_share(t, p.ranks)) continue;
     const Index block_rows = block_rows_of(p, t);
     const Index shard = ceil_div(p.m, p.ranks);
     const Index tiles = ceil_div(std::min(shard, block_rows), t.worker_rows()) *
@@ -355,7 +277,7 @@ std::int64_t gemm_ar_staging_bytes(const Problem& p, DType partials) {
     const Index blocks = std::max<Index>(1, ceil_div(shard, block_rows));
     const Index of_columns =
         ceil_div(std::min<Index>(p.m, kWalkRows), t.worker_rows()) * owner_cols(p, t);
-    most = std::max(most, p.ranks * std::max(blocks * tiles, of_columns) * given_bytes(t, wide));
+    most = std::max(most, p.ranks * std::max(blocks * tiles, of_columns) * given_bytes(t));
   }
   return most + 128 + p.m * p.n.front() * static_cast<Index>(size_of(p.dtype));
 }

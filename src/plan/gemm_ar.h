@@ -20,21 +20,8 @@ struct GemmArPlan {
   int lag = 1;                  ///< columns of tiles by which own tiles come behind remote ones
   bool direct = false;          ///< finished tiles go straight to where peers want them
   double predicted_us = 0;
-  bool wide = false;  ///< partial sums travel in fp32, else in the operands' type
-  /// Copy engines carry finished tiles, so many columns of a block at a time: this many chunks of
-  /// each rank, the first ones, never straight to where peers want them. The rest, or all, leave
-  /// from the product, tile by tile.
-  int chunk_cols = 0, copied = 0;
   bool by_columns = false;  ///< owners have columns of all rows, which are one block; else rows
 };
-
-/// Chunks of a rank that copy engines may carry.
-constexpr int kMaxCopied = schedule::kMaxShareBlocks * schedule::kMaxBlockChunks;
-
-/// push where copy engines carry finished tiles, else store.
-inline Transport transport_of(const GemmArPlan& plan) {
-  return plan.copied > 0 ? Transport::push : Transport::store;
-}
 
 /// Errors: usage (another op, a malformed problem, more ranks than its kernels have places for).
 void require_gemm_ar(const Problem&);
@@ -44,12 +31,10 @@ void require_gemm_ar(const Problem&);
 std::string describe(const GemmArPlan&);
 std::ostream& operator<<(std::ostream&, const GemmArPlan&);
 
-/// All legal plans for a problem of Op::gemm_ar whose partial sums are of the operands' type or,
-/// `wide`, of fp32, fastest prediction first, those that send tile by tile direct and staged; empty
-/// where no tile fits the ranks. Errors: usage (not a gemm_ar, n or k not a multiple of 8, no
+/// All legal plans for a problem of Op::gemm_ar, fastest prediction first, each direct and staged;
+/// empty where no tile fits the ranks. Errors: usage (not a gemm_ar, n or k not a multiple of 8, no
 /// rows).
-std::vector<GemmArPlan> gemm_ar_candidates(const Problem&, const GemmMachine& = {},
-                                           bool wide = false);
+std::vector<GemmArPlan> gemm_ar_candidates(const Problem&, const GemmMachine& = {});
 
 /// For how long partials of the second half of every owner's columns wait where all products end
 /// together: the links then carry the first half's alone, whose results travel while the second
@@ -58,13 +43,10 @@ double gemm_ar_hold_us(const Problem&, const GemmArPlan&);
 
 schedule::ShareOrder gemm_ar_order(const Problem&, const GemmArPlan&, int rank);
 
-/// Flags of one slot on each rank: of partials, of finished tiles, of chunks of them.
-constexpr std::int64_t gemm_ar_flags(int ranks) {
-  return 2 * kMaxPartialFlags + std::int64_t{ranks} * kMaxCopied;
-}
+/// Flags of one slot on each rank: of partials, of finished tiles.
+constexpr std::int64_t kGemmArFlags = 2 * kMaxPartialFlags;
 
-/// Bytes of one slot on each rank, whatever the plan: partials of this type, and results where they
-/// are staged.
-std::int64_t gemm_ar_staging_bytes(const Problem&, DType partials);
+/// Bytes of one slot on each rank, whatever the plan: partials, and results where they are staged.
+std::int64_t gemm_ar_staging_bytes(const Problem&);
 
 }  // namespace tilelace::plan

@@ -89,9 +89,6 @@ std::optional<HandWay> asked_way(const Problem& p, const PlanOptions& o) {
           "gemm_rs: chunk_rows on GPUs of path medium, got {}, expected none: shards are copied "
           "whole",
           o.chunk_rows.value_or(0));
-  require(o.partials.value_or(p.dtype) == p.dtype,
-          "gemm_rs: partials on GPUs that are {}, got {}, expected the operands' type, {}",
-          name_of(*way), name_of(o.partials.value_or(p.dtype)), name_of(p.dtype));
   return way;
 }
 

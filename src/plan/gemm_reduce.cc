@@ -31,21 +31,11 @@ constexpr double kPushedAmongManyUs = 2.5, kPushTwiceBytesPerUs = 420e3;
 /// Of each peer beyond three, a flag and a fence more: eight H200s, m 16 to 256, pushing takes 7 to
 /// 10 us longer than pulling.
 constexpr double kPushedPeerUs = 1.8;
-constexpr double kDirectUs = 20;  ///< two ranks; why is not known (docs/decisions/0010)
 
 /// Partials that are pushed lie in the slot twice; with many rows other plans are as fast.
 constexpr Index kMostPushedBytes = Index{16} << 20, kMostOneShotBytes = Index{1} << 20;
 constexpr Index kMostTwoShotBytes = Index{9} << 20;  ///< beyond it the fused way has shown more
 constexpr Index kLeastChunkUnits = 128, kUnitGrain = 8;
-
-/// Chunks and threads of a CTA that pushes, and how much longer than the first these took on four
-/// H200s at m 256 and 512.
-struct PushVariant {
-  int rounds, threads;
-  double more_us;
-};
-constexpr PushVariant kPushVariants[] = {
-    {1, 512, 0}, {1, 256, 2}, {2, 512, 3}, {2, 256, 11}, {4, 256, 40}};
 
 constexpr Index kRounds = 4;  ///< chunks of a CTA where there is work enough
 
@@ -64,7 +54,7 @@ SumForm form_of(const Problem& p, bool shared) {
 
 SumForm form_of(const Problem& p, const GemmReducePlan& plan) {
   return form_of(p, plan.transport == Transport::store ||
-                        (plan.transport == Transport::push && plan.push.shots == 2));
+                        (plan.transport == Transport::push && plan.shots == 2));
 }
 
 /// Rows that the busiest rank sums.
@@ -82,11 +72,12 @@ Index most_bytes(Op op, int shots) {
 }
 
 /// Whether staging has room for it: shards that differ much take more of it than even ones.
-bool may_push(const Problem& p, const PushPlan& push) {
+bool may_push(const Problem& p, int shots) {
+  if (shots == 2 && (p.op == Op::gemm_rs || p.ranks == 1)) return false;
   Problem even = p;
   even.rows.clear();
-  return p.m * row_bytes(p) <= most_bytes(p.op, push.shots) &&
-         pushed_pitch(p, push) <= pushed_pitch(even, push);
+  return p.m * row_bytes(p) <= most_bytes(p.op, shots) &&
+         pushed_pitch(p, shots) <= pushed_pitch(even, shots);
 }
 
 /// One partial, and what peers push, of as many rows as are pushed at most.
@@ -94,43 +85,18 @@ Index most_pushed_bytes(const Problem& given, int shots) {
   Problem p = given;
   p.rows.clear();
   p.m = std::min(p.m, most_bytes(p.op, shots) / row_bytes(p));
-  return p.m * row_bytes(p) + (p.ranks - 1) * pushed_pitch(p, {.shots = shots});
-}
-
-std::vector<PushPlan> pushes(const Problem& p) {
-  std::vector<PushPlan> all;
-  for (const int shots : {1, 2}) {
-    if (shots == 2 && (p.op == Op::gemm_rs || p.ranks == 1)) continue;
-    for (const bool direct : {true, false}) {
-      if (direct && shots == 1) continue;
-      for (const PushVariant& v : kPushVariants) {
-        const PushPlan push{shots, v.rounds, v.threads, direct};
-        if (may_push(p, push)) all.push_back(push);
-      }
-    }
-  }
-  return all;
-}
-
-double predicted_us(const Problem& p, const GemmReducePlan& plan) {
-  double variant = 0;
-  if (plan.transport == Transport::push)
-    for (const PushVariant& v : kPushVariants)
-      if (v.rounds == plan.push.rounds && v.threads == plan.push.threads) variant = v.more_us;
-  return plan.gemm.predicted_us + reduce_us(p, plan) + variant;
+  return p.m * row_bytes(p) + (p.ranks - 1) * pushed_pitch(p, shots);
 }
 
 }  // namespace
 
 std::string describe(const GemmReducePlan& plan) {
   if (plan.transport == Transport::push)
-    return fmt::format("pushed, {}{}, {} chunks each of up to {} threads; {}",
-                       plan.push.shots == 2 ? "two shots" : "one shot",
-                       plan.push.direct ? " direct" : "", plan.push.rounds, plan.push.threads,
+    return fmt::format("pushed, {}; {}", plan.shots == 2 ? "two shots" : "one shot",
                        describe(plan.gemm));
-  return fmt::format("{}, chunks of {} rows, up to {} CTAs{}; {}",
+  return fmt::format("{}, chunks of {} rows, up to {} CTAs; {}",
                      plan.transport == Transport::store ? "two shots" : "one shot", plan.chunk_rows,
-                     reduce_ctas(plan), plan.wide ? ", partials fp32" : "", describe(plan.gemm));
+                     reduce_ctas(plan), describe(plan.gemm));
 }
 
 std::ostream& operator<<(std::ostream& out, const GemmReducePlan& plan) {
@@ -149,13 +115,11 @@ double reduce_us(const Problem& p, const GemmReducePlan& plan) {
     const double many = (form != SumForm::own_rows && p.ranks > 2 ? kPushedAmongManyUs : 0) +
                         kPushedPeerUs * std::max(0, p.ranks - 4);
     const double sent = moved / (twice ? kPushTwiceBytesPerUs : kPushBytesPerUs);
-    return many + kLaunchUs + kPushedUs + sent +
-           (shared ? kPushedUs + sent + (plan.push.direct ? kDirectUs : delivered) : 0);
+    return many + kLaunchUs + kPushedUs + sent + (shared ? kPushedUs + sent + delivered : 0);
   }
-  const double stored = moved / (twice ? kPullTwiceBytesPerUs : kPullBytesPerUs);
-  const double pulled = stored * (plan.wide ? 2 : 1);
-  if (!shared) return kLaunchUs + kFlagUs + pulled;
-  return kLaunchUs + kFlagUs + pulled + (twice ? kSumFlagUs : kFlagUs) + stored + delivered;
+  const double shot = moved / (twice ? kPullTwiceBytesPerUs : kPullBytesPerUs);
+  if (!shared) return kLaunchUs + kFlagUs + shot;
+  return kLaunchUs + kFlagUs + shot + (twice ? kSumFlagUs : kFlagUs) + shot + delivered;
 }
 
 int reduce_ctas(const GemmReducePlan& plan) {
@@ -163,27 +127,26 @@ int reduce_ctas(const GemmReducePlan& plan) {
   return std::max(1, plan.gemm.workers * t.cluster() / t.per_sm);
 }
 
-std::vector<GemmReducePlan> gemm_reduce_candidates(const Problem& p, const GemmMachine& machine,
-                                                   bool wide) {
+std::vector<GemmReducePlan> gemm_reduce_candidates(const Problem& p, const GemmMachine& machine) {
   require_problem(p);
   require(p.m > 0, "{}: m, got 0, expected rows to plan for", name_of(p.op));
   std::vector<GemmReducePlan> plans;
-  const auto all_pushes = wide ? std::vector<PushPlan>{} : pushes(p);
+  const auto add = [&](GemmReducePlan plan) {
+    plan.predicted_us = plan.gemm.predicted_us + reduce_us(p, plan);
+    plans.push_back(plan);
+  };
+  std::vector<int> pushes;
+  for (const int shots : {1, 2})
+    if (may_push(p, shots)) pushes.push_back(shots);
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
-    if (wide && !can_widen(gemm.tile.name)) continue;
     for (const Transport transport : {Transport::pull, Transport::store}) {
       if (transport == Transport::store && p.op == Op::gemm_rs) continue;
-      GemmReducePlan plan{gemm, transport, 1, 0, {}, wide};
+      GemmReducePlan plan{gemm, transport};
       plan.chunk_rows =
           ceil_div(summed_rows(p, form_of(p, plan)), kRounds * machine.multiprocessors);
-      plan.predicted_us = predicted_us(p, plan);
-      plans.push_back(plan);
+      add(plan);
     }
-    for (const PushPlan& push : all_pushes) {
-      GemmReducePlan plan{gemm, Transport::push, 1, 0, push};
-      plan.predicted_us = predicted_us(p, plan);
-      plans.push_back(plan);
-    }
+    for (const int shots : pushes) add({gemm, Transport::push, 1, 0, shots});
   }
   std::stable_sort(plans.begin(), plans.end(),
                    [](const GemmReducePlan& a, const GemmReducePlan& b) {
@@ -198,28 +161,24 @@ schedule::ReduceRows reduce_rows_schedule(const Problem& p, const GemmReducePlan
                                     plan.chunk_rows, reduce_ctas(plan));
 }
 
-schedule::PushRows push_rows_schedule(const Problem& p, const PushPlan& push, int rank, int ctas) {
+schedule::PushRows push_rows_schedule(const Problem& p, int shots, int rank, int ctas) {
   const auto borders = borders_of(p);
-  const SumForm form = form_of(p, push.shots == 2);
+  const SumForm form = form_of(p, shots == 2);
   const Index units = summed_rows(p, form) * row_bytes(p) / 16;
-  const Index even = ceil_div(ceil_div(units, Index{ctas} * push.rounds), kUnitGrain) * kUnitGrain;
+  const Index even = ceil_div(ceil_div(units, ctas), kUnitGrain) * kUnitGrain;
   return schedule::make_push_rows(split_of(p, borders), rank, form, row_bytes(p) / 16,
-                                  std::max(even, kLeastChunkUnits), ctas, push.direct);
+                                  std::max(even, kLeastChunkUnits), ctas);
 }
 
-std::int64_t pushed_pitch(const Problem& p, const PushPlan& push) {
-  return summed_rows(p, form_of(p, push.shots == 2)) * row_bytes(p);
+std::int64_t pushed_pitch(const Problem& p, int shots) {
+  return summed_rows(p, form_of(p, shots == 2)) * row_bytes(p);
 }
 
-std::int64_t pulled_bytes(const Problem& p, DType partials) {
-  const Index elements = p.m * p.n.front();
-  const bool apart = p.op == Op::gemm_ar && partials == DType::fp32;
-  return elements * static_cast<Index>(size_of(partials) + (apart ? size_of(p.dtype) : 0));
-}
+std::int64_t pulled_bytes(const Problem& p) { return p.m * row_bytes(p); }
 
-std::int64_t gemm_reduce_staging_bytes(const Problem& p, DType partials) {
+std::int64_t gemm_reduce_staging_bytes(const Problem& p) {
   require_problem(p);
-  return std::max({pulled_bytes(p, partials), most_pushed_bytes(p, 1), most_pushed_bytes(p, 2)});
+  return std::max({pulled_bytes(p), most_pushed_bytes(p, 1), most_pushed_bytes(p, 2)});
 }
 
 }  // namespace tilelace::plan

@@ -32,17 +32,17 @@ constexpr double kOneWaveTailUs = 1;
 /// products alone and other tiles were against their predictions.
 constexpr double kAcrossCost = 0.025;
 
-/// A step of the ring must hold 2 KiB, in fp32 4, of each term of a tile.
-bool can_reduce(const GemmTile& t, int ranks, bool wide) {
+/// A step of the ring must hold 2 KiB of each term of a tile.
+bool can_reduce(const GemmTile& t, int ranks) {
   return plan::can_reduce(t.groups, t.blocks, t.width, t.pingpong, t.swapped) &&
-         (!wide || can_widen(t.name)) && holds_terms(t, ranks, wide);
+         holds_terms(t, ranks);
 }
 
 /// Whether its clusters may lie across two shards. Worth it where one within a shard would be half
 /// empty; own tiles must be nobody's but the last.
-bool may_pair(const GemmPlan& gemm, const Problem& p, Index shard_rows, bool wide) {
+bool may_pair(const GemmPlan& gemm, const Problem& p, Index shard_rows) {
   const GemmTile& t = gemm.tile;
-  if (!can_pair(t.name) || wide || p.ranks % 2 != 0 || !holds_terms(t, p.ranks, wide)) return false;
+  if (!can_pair(t.name) || p.ranks % 2 != 0 || !holds_terms(t, p.ranks)) return false;
   const Index rows = ceil_div(shard_rows, t.rows());
   return rows % 2 != 0 && rows * ceil_div(p.n.front(), t.worker_cols()) <= gemm.workers;
 }
@@ -54,8 +54,7 @@ double predict(const Problem& p, const schedule::RowSplit& split, const GemmRsPl
               static_cast<double>(ceil_div(p.m, gemm.tile.worker_tokens()));
   if (is_across(gemm.tile)) us *= 1 + kAcrossCost;
   us += wide_tile_us(gemm.tile) + (gemm.early_weights ? 0 : kLateStartUs);
-  const auto sent =
-      static_cast<double>((p.m - split.max_rows()) * p.n.front() * (plan.wide ? 4 : 2));
+  const auto sent = static_cast<double>((p.m - split.max_rows()) * p.n.front() * 2);
   const double wire = sent / kSendBytesPerUs;
   double tail = kTailUs;
   if (tiles * ceil_div(p.n.front(), gemm.tile.worker_columns()) <= gemm.workers)
@@ -93,13 +92,13 @@ double wide_tile_us(const GemmTile& t) {
 
 int given_parts(const GemmTile& t) { return t.cluster() * (t.pingpong ? 1 : t.groups); }
 
-std::int64_t given_bytes(const GemmTile& t, bool wide) {
-  return given_parts(t) * ceil_div(Index{t.blocks} * t.width / 2, 8) * partial_piece_bytes(wide);
+std::int64_t given_bytes(const GemmTile& t) {
+  return given_parts(t) * ceil_div(Index{t.blocks} * t.width / 2, 8) * kPartialPieceBytes;
 }
 
-bool holds_terms(const GemmTile& t, int ranks, bool wide) {
+bool holds_terms(const GemmTile& t, int ranks) {
   const int stage = (t.rows() + t.width) * 128;
-  return stage >= partial_piece_bytes(wide) * terms_at_once(t.width, t.pingpong, wide) *
+  return stage >= kPartialPieceBytes * terms_at_once(t.width, t.pingpong) *
                       (t.pingpong ? 1 : t.groups) * (ranks - 1);
 }
 
@@ -108,39 +107,37 @@ bool has_flags(const GemmTile& t, std::int64_t partials) {
 }
 
 std::string describe(const GemmRsPlan& plan) {
-  return fmt::format("{}{}; {}",
+  return fmt::format("{}; {}",
                      plan.pairs      ? "shards in pairs"
                      : plan.together ? "remote shards together"
                                      : "remote shards apart",
-                     plan.wide ? ", partials fp32" : "", describe(plan.gemm));
+                     describe(plan.gemm));
 }
 
 std::ostream& operator<<(std::ostream& out, const GemmRsPlan& plan) {
   return out << describe(plan);
 }
 
-std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& machine,
-                                           bool wide) {
+std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& machine) {
   require_problem(p);
   require(p.m > 0, "gemm_rs: m, got 0, expected rows to plan for");
   const auto borders = borders_of(p);
   const auto split = split_of(p, borders);
-  const Index room = gemm_rs_staging_bytes(p, wide ? DType::fp32 : p.dtype);
+  const Index room = gemm_rs_staging_bytes(p);
   std::vector<GemmRsPlan> plans;
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
     if (gemm.split_tiles != 0 || !has_flags(gemm.tile, partials_of(p, split, gemm.tile))) continue;
-    if (is_across(gemm.tile) &&
-        partials_of(p, split, gemm.tile) * given_bytes(gemm.tile, wide) > room)
+    if (is_across(gemm.tile) && partials_of(p, split, gemm.tile) * given_bytes(gemm.tile) > room)
       continue;
     const auto add = [&](bool together, bool pairs) {
-      plans.push_back({gemm, together, 0, wide, pairs});
+      plans.push_back({gemm, together, 0, pairs});
       plans.back().predicted_us = predict(p, split, plans.back());
     };
-    if (can_reduce(gemm.tile, p.ranks, wide)) {
+    if (can_reduce(gemm.tile, p.ranks)) {
       add(true, false);
       if (p.ranks > 2) add(false, false);
     }
-    if (may_pair(gemm, p, split.max_rows(), wide)) add(true, true);
+    if (may_pair(gemm, p, split.max_rows())) add(true, true);
   }
   std::stable_sort(plans.begin(), plans.end(), [](const GemmRsPlan& a, const GemmRsPlan& b) {
     return a.predicted_us < b.predicted_us;
@@ -148,16 +145,15 @@ std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& 
   return plans;
 }
 
-std::int64_t gemm_rs_staging_bytes(const Problem& p, DType partials) {
+std::int64_t gemm_rs_staging_bytes(const Problem& p) {
   require_problem(p);
   const auto borders = borders_of(p);
   const auto split = split_of(p, borders);
-  const bool wide = partials == DType::fp32;
   Index most = 0;
   for (const GemmTile& t : kGemmTiles) {
     // Tiles with tokens across that would take more have more empty places, too: not taken.
-    if (is_across(t) || (!can_reduce(t, p.ranks, wide) && (wide || !can_pair(t.name)))) continue;
-    most = std::max(most, partials_of(p, split, t) * given_bytes(t, wide));
+    if (is_across(t) || (!can_reduce(t, p.ranks) && !can_pair(t.name))) continue;
+    most = std::max(most, partials_of(p, split, t) * given_bytes(t));
   }
   return most;
 }

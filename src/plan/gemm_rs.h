@@ -17,7 +17,6 @@ struct GemmRsPlan {
   GemmPlan gemm;
   bool together = true;  ///< remote shards are walked together: the weight is read once for them
   double predicted_us = 0;
-  bool wide = false;   ///< partial sums travel in fp32, else in the operands' type
   bool pairs = false;  ///< a cluster's CTAs have tiles of two shards
 };
 
@@ -25,11 +24,9 @@ struct GemmRsPlan {
 std::string describe(const GemmRsPlan&);
 std::ostream& operator<<(std::ostream&, const GemmRsPlan&);
 
-/// All legal plans for a problem of Op::gemm_rs whose partial sums are of the operands' type or,
-/// `wide`, of fp32, fastest prediction first. Errors: usage (not a gemm_rs, n or k not a multiple
-/// of 8, no rows).
-std::vector<GemmRsPlan> gemm_rs_candidates(const Problem&, const GemmMachine& = {},
-                                           bool wide = false);
+/// All legal plans for a problem of Op::gemm_rs, fastest prediction first. Errors: usage (not a
+/// gemm_rs, n or k not a multiple of 8, no rows).
+std::vector<GemmRsPlan> gemm_rs_candidates(const Problem&, const GemmMachine& = {});
 
 /// Rows of workers' tiles of all shards, each of which has its own or, in pairs, half of one.
 schedule::Index tile_rows_of(const schedule::RowSplit&, const GemmTile&, bool pairs);
@@ -38,17 +35,17 @@ schedule::Index tile_rows_of(const schedule::RowSplit&, const GemmTile&, bool pa
 double wide_tile_us(const GemmTile&);
 
 /// Of a partial, eight values of each thread of a group.
-constexpr int partial_piece_bytes(bool wide) { return wide ? 4096 : 2048; }
+constexpr int kPartialPieceBytes = 2048;
 
 /// Parts of a partial of one worker's tile: each math group of its CTAs leaves one, and raises a
 /// flag.
 int given_parts(const GemmTile&);
 
 /// What they take, of a thread's values in pieces of eight.
-std::int64_t given_bytes(const GemmTile&, bool wide);
+std::int64_t given_bytes(const GemmTile&);
 
 /// Whether a step of the ring has room for what is added together of each peer's term of a tile.
-bool holds_terms(const GemmTile&, int ranks, bool wide);
+bool holds_terms(const GemmTile&, int ranks);
 
 /// Flags of one slot: a math group's of each partial.
 inline constexpr std::int64_t kMaxPartialFlags = 1 << 17;
@@ -56,7 +53,7 @@ inline constexpr std::int64_t kMaxPartialFlags = 1 << 17;
 /// Whether so many partials of workers' tiles have their flags in a slot.
 bool has_flags(const GemmTile&, std::int64_t partials);
 
-/// Bytes of one slot that partial sums of this type take on each rank, whatever the plan.
-std::int64_t gemm_rs_staging_bytes(const Problem&, DType partials);
+/// Bytes of one slot that partial sums take on each rank, whatever the plan.
+std::int64_t gemm_rs_staging_bytes(const Problem&);
 
 }  // namespace tilelace::plan

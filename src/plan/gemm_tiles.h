@@ -68,9 +68,7 @@ constexpr bool can_pair(std::string_view name) {
 
 /// Pieces of a peer's term that are added together, and so are in one step of the ring: several
 /// where the other group multiplies meanwhile and a step has room for them (up to nine ranks).
-constexpr int terms_at_once(int width, bool pingpong, bool wide) {
-  return pingpong && width >= 128 && !wide ? 2 : 1;
-}
+constexpr int terms_at_once(int width, bool pingpong) { return pingpong && width >= 128 ? 2 : 1; }
 
 /// Whether warps of ag_gemm's kernels have registers left to send rows.
 constexpr bool can_push(int blocks, int width) { return blocks * width / 2 <= 176; }
@@ -88,24 +86,12 @@ constexpr bool can_share(std::string_view name, int blocks, int width, bool ping
          (pingpong && !swapped && blocks * width / 2 <= 192);
 }
 
-/// Whether those leave registers for a kernel of one warp beside them, which copy engines that
-/// carry tiles wait by.
-constexpr bool can_carry(int blocks, int width, bool pingpong) {
-  return pingpong && blocks * width / 2 <= 168;
-}
-
 /// Whether there are kernels that make two products at once, gate and up: of the tiles whose
 /// columns can be halved those that predictions choose for the MLPs of models, so that building is
 /// short.
 constexpr bool can_gate(std::string_view name) {
   return is_one_of(name, {"c224", "c128_1x2", "c112_1x2", "c80_1x2", "c64_1x2", "p192", "p176",
                           "p144", "s96_1x2", "s32_1x2"});
-}
-
-/// Whether there are kernels of this tile that leave partial sums in fp32: of few tiles, for few to
-/// many rows, so that building is short.
-constexpr bool can_widen(std::string_view name) {
-  return is_one_of(name, {"v16", "s64_1x2", "c64_1x2", "c128_1x2", "c256", "p128", "p160", "t176"});
 }
 
 /// Whether there are kernels of gemm_ar of this tile whose ranks keep their partials, to be pulled
@@ -188,14 +174,12 @@ constexpr bool can_multimem(std::string_view name) { return is_one_of(name, {"p1
   X(v32_4x2,  1, 1,  32, 16, 4, 2, 1, false, true, 1)  \
   X(w16,      2, 1,  16, 5, 1, 1, 1, false, true,  2)  \
   X(w32,      2, 1,  32, 4, 1, 1, 1, false, true,  2)  \
-  X(w64,      2, 1,  64, 8, 1, 1, 1, false, true,  1)  \
   X(w256,     2, 1, 256, 4, 2, 1, 2, false, true,  1)
 // Tokens across for many rows, which seldom are a multiple of 64: of some width or other a few
 // tiles have little left over. 128 rows of the weight, two warpgroups on one tile.
 #define TILELACE_GEMM_ACROSS(X)                      \
   X(w152,     2, 1, 152, 6, 2, 1, 1, false, true, 1) \
   X(w168,     2, 1, 168, 5, 2, 1, 2, false, true, 1) \
-  X(w184,     2, 1, 184, 5, 2, 1, 1, false, true, 1) \
   X(w200,     2, 1, 200, 5, 2, 1, 1, false, true, 1) \
   X(w216,     2, 1, 216, 4, 2, 1, 2, false, true, 1) \
   X(w232,     2, 1, 232, 4, 2, 1, 2, false, true, 1)
@@ -204,7 +188,6 @@ constexpr bool can_multimem(std::string_view name) { return is_one_of(name, {"p1
 #define TILELACE_GEMM_TALL_ACROSS(X)                 \
   X(y104_1x2, 2, 2, 104, 4, 1, 2, 2, false, true, 1) \
   X(y112,     2, 2, 112, 4, 2, 1, 2, false, true, 1) \
-  X(y136,     2, 2, 136, 4, 2, 1, 1, false, true, 1) \
   X(y136_1x2, 2, 2, 136, 4, 1, 2, 1, false, true, 1) \
   X(y152_1x2, 2, 2, 152, 4, 1, 2, 1, false, true, 1) \
   X(y168_1x2, 2, 2, 168, 3, 1, 2, 2, false, true, 1)

@@ -6,7 +6,7 @@
 //           source has there
 //   reduce  once all terms are there
 //   share   (gemm_ar in two shots) the sum goes to every peer: into the slot, where the peer's
-//           partial for these rows was, or straight to where the peer wants it (`direct`)
+//           partial for these rows was
 //
 // Who gets a sum has sent its own term for it, so its partial for these rows has been read, and its
 // result belongs to the call: no admission is needed before anything is pushed, and one before
@@ -18,8 +18,6 @@ namespace tilelace::schedule {
 
 /// Of a worker: each has its own barriers between those who move and those who signal.
 constexpr Index kMaxPushRounds = 8;
-/// That one worker awaits at the end of a direct call, side by side.
-constexpr Index kEndFlags = 256;
 
 /// One chunk of every rank that has so many.
 struct PushedChunk {
@@ -28,7 +26,6 @@ struct PushedChunk {
 
 struct PushRows : ReduceRows {
   bool everyone = false;  ///< all ranks sum all rows
-  bool direct = false;
 
   /// At who sums: the source's partial of this chunk is there.
   [[nodiscard]] TILELACE_HD constexpr Index term(int source, Index i) const {
@@ -46,22 +43,15 @@ struct PushRows : ReduceRows {
   [[nodiscard]] TILELACE_HD static constexpr int place(int rank, int source) {
     return source < rank ? source : source - 1;
   }
-  /// Workers that await the end of a direct call, the last ones; the others leave their place to
-  /// what comes next.
-  [[nodiscard]] TILELACE_HD constexpr Index closers() const {
-    const Index each = max_of(1, kEndFlags / max_of(1, ranks - 1));
-    return direct ? min_of(workers, ceil_div(max_chunks, each)) : 0;
-  }
 };
 
 /// `chunk_units` may grow, so that chunks have flags.
 constexpr PushRows make_push_rows(const RowSplit& split, int rank, SumForm form, Index row_units,
-                                  Index chunk_units, int workers, bool direct) {
+                                  Index chunk_units, int workers) {
   PushRows s;
   set_rows(s, split, rank, form, row_units);
   cut_rows(s, chunk_units, workers);
   s.everyone = form == SumForm::all_rows;
-  s.direct = direct && s.share;
   return s;
 }
 
@@ -70,9 +60,8 @@ constexpr PushRows make_push_rows(const RowSplit& split, int rank, SumForm form,
 ///   admit()        all ranks make the same call: results may be stored
 ///   reduce(chunk)  adds the terms in rank order and stores the sum, with `share` at every peer too
 ///   deliver(chunk) an owner's sum, from the own slot to the user
-///   settle(flag)   as wait; nothing is read behind it, the call ends with it
 /// All terms leave before anything is awaited, so that wires never rest. A worker waits for the
-/// workers of the same number only, and in the end for some that wait for nobody any more.
+/// workers of the same number only.
 template <class Verbs>
 TILELACE_ROLE void run_push_rows(const PushRows& s, int worker, Verbs& v) {
   for (Index c = worker; c < s.max_chunks; c += s.workers) {
@@ -89,16 +78,6 @@ TILELACE_ROLE void run_push_rows(const PushRows& s, int worker, Verbs& v) {
     for (int i = 1; i < s.ranks && s.share; ++i) v.signal((s.rank + i) % s.ranks, s.sum(s.rank, c));
   }
   if (!s.share) return;
-  if (s.direct) {
-    const Index closers = s.closers();
-    const Index closer = worker - (s.workers - closers);
-    for (Index c = closer; closer >= 0 && c < s.max_chunks; c += closers)
-      for (int i = 1; i < s.ranks; ++i) {
-        const int q = (s.rank + s.ranks - i) % s.ranks;
-        if (c < s.chunks[q]) v.settle(s.sum(q, c));
-      }
-    return;
-  }
   for (Index c = worker; c < s.max_chunks; c += s.workers) {
     for (int i = 1; i < s.ranks; ++i) {
       const int q = (s.rank + s.ranks - i) % s.ranks;

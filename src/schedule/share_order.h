@@ -8,9 +8,6 @@
 // Or, where a shard would have fewer rows than tiles, every owner has some columns of all rows: one
 // block, whose steps are a column of each owner.
 //
-// Who finishes own tiles sends them one by one, or copy engines carry them, some columns of a block
-// at a time: the first chunks of each rank, in the order in which it walks them.
-//
 // No rank waits for ever: own tiles of step g need peers' remote tiles of step g - lag only, and
 // everybody takes tiles in the order of steps.
 #pragma once
@@ -24,12 +21,6 @@ namespace tilelace::schedule {
 constexpr int kMaxShareRanks = 8;
 constexpr int kMaxShareBlocks = 8;
 constexpr int kMaxShareSections = kMaxShareRanks * kMaxShareBlocks;
-constexpr int kMaxBlockChunks = 8;  ///< of a block, that copy engines carry
-
-/// Columns of tiles.
-struct ShareCols {
-  int begin = 0, end = 0;
-};
 
 /// Steps that have equally many tiles.
 struct ShareStretch {
@@ -41,15 +32,12 @@ struct ShareStretch {
 struct ShareOrder {
   static constexpr bool kInRounds = true;
   int rank = 0, ranks = 1, blocks = 1;
-  int cols = 1;        ///< columns of tiles of a shard
-  int owner_cols = 0;  ///< the same where owners have columns of all rows; else 0
-  int lag = 0;         ///< steps
-  int own_begin = 0;   ///< first row of the own shard
-  int max_tiles = 1;   ///< of a section
-  int chunk_cols = 1;  ///< columns of a block that copy engines carry together
-  int chunks = 1;      ///< of a block
-  int copied = 0;      ///< chunks of each rank, the first ones it walks, that copy engines carry
-  int count = 0;       ///< sections
+  int cols = 1;                          ///< columns of tiles of a shard
+  int owner_cols = 0;                    ///< the same where owners have columns of all rows; else 0
+  int lag = 0;                           ///< steps
+  int own_begin = 0;                     ///< first row of the own shard
+  int max_tiles = 1;                     ///< of a section
+  int count = 0;                         ///< sections
   OwnedRows section[kMaxShareSections];  ///< of a block: remote ones, then the own
   int tile_rows[kMaxShareSections] = {};
   int stretches = 0;
@@ -99,26 +87,10 @@ struct ShareOrder {
     return ranks * blocks * max_tiles;
   }
 
-  /// Whether copy engines carry this finished tile.
-  [[nodiscard]] TILELACE_HD constexpr bool is_copied(GemmCell c) const { return chunk(c) < copied; }
-  /// The chunk that a tile is in, among its owner's.
-  [[nodiscard]] TILELACE_HD constexpr int chunk(GemmCell c) const {
-    const int b = block(c.section);
-    return b * chunks + walked(b, c.col) / chunk_cols;
-  }
-  /// What a chunk holds of its block, which is chunk / chunks.
-  [[nodiscard]] TILELACE_HD constexpr ShareCols columns_of(int chunk) const {
-    const int first = chunk % chunks * chunk_cols;
-    return columns(chunk / chunks, first, first + chunk_cols < cols ? first + chunk_cols : cols);
-  }
-
  private:
   /// Columns of odd blocks are walked from the last one on.
   [[nodiscard]] TILELACE_HD constexpr int walked(int block, int col) const {
     return (block & 1) != 0 ? cols - 1 - col : col;
-  }
-  [[nodiscard]] TILELACE_HD constexpr ShareCols columns(int block, int first, int last) const {
-    return (block & 1) != 0 ? ShareCols{cols - last, cols - first} : ShareCols{first, last};
   }
   [[nodiscard]] TILELACE_HD constexpr int stretch_of(int t) const {
     int i = 0;
@@ -211,15 +183,6 @@ constexpr ShareOrder make_share_order_of_columns(Index rows, const Route& route,
   detail::fill_columns(o, rows, route, worker_rows);
   detail::fill_stretches(o);
   return o;
-}
-
-/// `chunk_cols`: 0 or more, and more where a block would have more than kMaxBlockChunks. `copied`:
-/// chunks of each rank, those that there are at most.
-constexpr void cut_chunks(ShareOrder& o, Index chunk_cols, Index copied) {
-  o.chunk_cols = static_cast<int>(
-      max_of(min_of(chunk_cols, Index{o.cols}), ceil_div(o.cols, kMaxBlockChunks)));
-  o.chunks = static_cast<int>(ceil_div(o.cols, o.chunk_cols));
-  o.copied = static_cast<int>(min_of(copied, Index{o.blocks} * o.chunks));
 }
 
 }  // namespace tilelace::schedule

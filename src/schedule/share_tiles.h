@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finished tiles of a fused gemm_ar (share_order.h) on their way to the callers of all ranks,
-// through the peers' slots:
+// through the peers' slots: whoever finishes a tile stores it there, and raises its flag.
 //
-//   copy     own tiles of the first chunks stay in the owner's result. Copy engines wait for the
-//            tiles of a chunk, copy it to the same place in every peer's slot, and raise its flag
+//   collect  behind the product: a peer's tile goes from the slot to the caller once its flag is
 //            there
-//   collect  behind the product: a peer's tile goes from the slot to the caller once the flag of
-//            its chunk is there, or its own one where the peer's product sent it
 //
-// No rank waits for ever: products wait for terms alone, copies for the own product, and who
-// collects for the products and copies of peers. So all workers of a product must have a place at a
-// time; copies may have to wait for one until the product has ended, and collecting comes last.
+// No rank waits for ever: products wait for terms alone, and who collects for the products of
+// peers. So all workers of a product must have a place at a time; collecting comes last.
 #pragma once
 #include "schedule/share_order.h"
 #include "schedule/verbs.h"
@@ -21,57 +17,15 @@ namespace tilelace::schedule {
 /// has a part of a worker's tile to itself.
 struct ShareFlags {
   int parts = 1;
-  int first_shared = 0;  ///< of peers' finished tiles, or of own ones that copy engines carry
-  int first_chunk = 0;   ///< of chunks that peers' copy engines bring
+  int first_shared = 0;  ///< of peers' finished tiles
 
   [[nodiscard]] TILELACE_HD constexpr int shared(const ShareOrder& o, int owner, GemmCell c) const {
     return first_shared + o.partial(owner, c) * parts;
   }
-  [[nodiscard]] TILELACE_HD constexpr int chunk(const ShareOrder& o, int owner, int index) const {
-    return first_chunk + owner * o.copied + index;
-  }
   [[nodiscard]] TILELACE_HD constexpr int end(const ShareOrder& o) const {
-    return chunk(o, o.ranks, 0);
+    return first_shared + o.num_partials() * parts;
   }
 };
-
-/// Own tiles that copy engines carry together.
-struct ShareChunk {
-  int index = 0, section = 0, owner = 0;
-  int peer = -1;   ///< who gets it
-  RowRange rows;   ///< of the result
-  ShareCols cols;  ///< of tiles
-  int flag = 0;    ///< of its first part, at its owner ...
-  int flags = 0;   ///< ... and of how many the flags follow each other
-};
-
-[[nodiscard]] TILELACE_HD constexpr ShareChunk own_chunk(const ShareOrder& o,
-                                                         const ShareFlags& flags, int index) {
-  ShareChunk c;
-  c.index = index;
-  c.owner = o.rank;
-  c.section = (index / o.chunks + 1) * o.ranks - 1;
-  c.rows = {o.begin(c.section), o.end(c.section)};
-  c.cols = o.columns_of(index);
-  c.flag = flags.shared(o, o.rank, {0, c.cols.begin, c.section});
-  c.flags = (c.cols.end - c.cols.begin) * o.tile_rows[c.section] * flags.parts;
-  return c;
-}
-
-/// Role copy. Verbs: wait_for(chunk): all its flags, as wait; send_result(chunk): to its peer.
-template <class Verbs>
-TILELACE_ROLE void run_carry(const ShareOrder& o, const ShareFlags& flags, Verbs& v) {
-  for (int index = 0; index < o.copied; ++index) {
-    ShareChunk c = own_chunk(o, flags, index);
-    if (c.rows.size() == 0) continue;
-    v.wait_for(c);
-    for (int i = 1; i < o.ranks; ++i) {
-      c.peer = (o.rank + i) % o.ranks;
-      v.send_result(c);
-      v.signal(c.peer, flags.chunk(o, o.rank, index));
-    }
-  }
-}
 
 /// What one group of threads of a peer's worker finished, and the flag that says that it is here.
 struct SharedPart {
@@ -95,8 +49,7 @@ struct SharedPart {
     p.owner = o.section[s].owner;
     p.part = i % flags.parts;
     p.cell = {tile % o.tile_rows[s], tile / o.tile_rows[s], s};
-    p.flag = o.is_copied(p.cell) ? flags.chunk(o, p.owner, o.chunk(p.cell))
-                                 : flags.shared(o, p.owner, p.cell) + p.part;
+    p.flag = flags.shared(o, p.owner, p.cell) + p.part;
     return p;
   }
   return {};
@@ -167,7 +120,7 @@ constexpr SharedTiles make_shared_tiles(const RowSplit& split, const ShareOrder&
                                         int actors) {
   const int partials = order.num_partials();
   return {split, tile_m, actors, make_gemm_work(order, SharedTiles::products(actors), 1, 0),
-          ShareFlags{1, partials, 2 * partials}};
+          ShareFlags{1, partials}};
 }
 
 struct ShareTile {
@@ -188,10 +141,6 @@ class ShareVerbs {
     admitted_ = true;
   }
   void signal(int peer, int flag) { v_.signal(peer, flag); }
-  void wait_for(const ShareChunk& c) {
-    for (int i = 0; i < c.flags; ++i) v_.wait(c.flag + i);
-  }
-  void send_result(const ShareChunk& c) { v_.send_result(c); }
   void wait_for(const SharedPart& p) { v_.wait(p.flag); }
   void deliver(const SharedPart& p) { v_.deliver(tile(p.cell)); }
 
@@ -201,7 +150,7 @@ class ShareVerbs {
   void give_partial(int /*round*/) {}
   void add_partial(int /*worker*/, int /*round*/) {}
   /// A tile that left from here is told behind the products of the next one, so that nobody waits
-  /// for its stores; one that copy engines carry at once.
+  /// for its stores.
   void store(GemmCell c) {
     tell();
     admit();
@@ -214,7 +163,6 @@ class ShareVerbs {
     v_.reduce(t);
     v_.store(t);
     const int flag = s_.flags.shared(o_, o_.rank, c);
-    if (o_.is_copied(c)) return v_.signal(o_.rank, flag);
     for (int i = 1; i < o_.ranks; ++i) v_.store_result(t, (o_.rank + i) % o_.ranks);
     untold_ = flag;
   }
@@ -249,11 +197,9 @@ class ShareVerbs {
   int untold_ = -1;
 };
 
+/// No copies: who finishes a tile stores it everywhere.
 template <class Verbs>
-void run_copy(const SharedTiles& s, Verbs& v) {
-  ShareVerbs<Verbs> verbs(s, v);
-  run_carry(s.order(), s.flags, verbs);
-}
+void run_copy(const SharedTiles& /*s*/, Verbs& /*v*/) {}
 
 /// The product's workers come first, then those who collect.
 template <class Verbs>

@@ -5,4 +5,4 @@ if(NOT TILELACE_SANITIZE)  # counts are the same there
   tilelace_test(protocol_cost_test SOURCES cost_test.cc LIBS tilelace_check)
 endif()
 tilelace_test(protocol_watched_test SOURCES watched_test.cc LIBS tilelace_check Threads::Threads)
-tilelace_test(protocol_carried_test SOURCES carried_test.cc LIBS tilelace_check tilelace_comm Threads::Threads)
+tilelace_test(protocol_shared_tiles_test SOURCES shared_tiles_test.cc LIBS tilelace_check tilelace_comm Threads::Threads)

@@ -219,52 +219,43 @@ TEST(Checker, CopyAndOneWorkerAreEnoughForAgGemm) {
   }
 }
 
-CallSpec tiny_carried() {
+CallSpec tiny_shared() {
   CallSpec s = tiny(Op::gemm_ar);
   s.m = 8;
   s.cols = 2;
-  s.lag = s.chunk_cols = 1;
-  s.copied = 2;
+  s.lag = 1;
+  s.transport = Transport::store;
   return s;
 }
 
-TEST(Checker, SaysWhatWasCarriedOrCollectedTooEarly) {
-  EXPECT_EQ(first_finding(tiny_carried(), Mutant::flag_before_copy),
-            "race: gemm_ar call 1 rank 1 compute 0 step 38 deliver tile rows 0..2 col 0 reads "
-            "result@1 rows 0..2, written by rank 0 copy step 4, not ordered");
-  EXPECT_EQ(
-      first_finding(tiny_carried(), Mutant::send_before_computed),
-      "unwritten: gemm_ar call 1 rank 0 copy step 1 send_result chunk 0 rows 0..4 of shard 0, "
-      "peer 1 reads out@0 rows 0..2, which nobody has written");
-  EXPECT_EQ(
-      first_finding(tiny_carried(), Mutant::short_chunk),
-      "race: gemm_ar call 1 rank 0 copy step 2 send_result chunk 0 rows 0..4 of shard 0, peer 1 "
-      "reads out@0 rows 2..4, written by rank 0 compute 0 step 23, not ordered");
-  EXPECT_EQ(first_finding(tiny_carried(), Mutant::wrong_chunk),
-            "race: gemm_ar call 1 rank 1 compute 0 step 42 deliver tile rows 0..2 col 1 reads "
-            "result@1 rows 0..2, written by rank 0 copy step 7, not ordered");
+TEST(Checker, SaysWhatWasSharedOrCollectedTooEarly) {
+  EXPECT_EQ(first_finding(tiny_shared(), Mutant::early_signal),
+            "race: gemm_ar call 1 rank 0 compute 0 step 17 reduce tile rows 0..2 col 0 reads "
+            "incoming@0 rows 0..2, written by rank 1 compute 0 step 5, not ordered");
+  EXPECT_EQ(first_finding(tiny_shared(), Mutant::deliver_before_wait),
+            "unwritten: gemm_ar call 1 rank 0 compute 0 step 40 deliver tile rows 4..6 col 0 reads "
+            "result@0 rows 4..6, which nobody has written");
+  EXPECT_EQ(first_finding(tiny_shared(), Mutant::no_admit),
+            "early result: gemm_ar call 1 rank 1 compute 0 step 17 store tile rows 4..6 col 0 "
+            "writes out@1 rows 4..6 before all peers are known to be in the call");
 }
 
-TEST(Checker, LimitsOfCarriedTilesAreNamed) {
-  CallSpec s = tiny_carried();
-  s.transport = Transport::store;
-  EXPECT_EQ(legal(s, 2), "with lag the transport is push where tiles are copied, else store");
-  s = tiny_carried();
+TEST(Checker, LimitsOfSharedTilesAreNamed) {
+  CallSpec s = tiny_shared();
+  s.transport = Transport::push;
+  EXPECT_EQ(legal(s, 2), "with lag the transport is store");
+  s = tiny_shared();
   s.direct = true;
-  EXPECT_EQ(legal(s, 2), "direct is for two shots and multimem");
-  s = tiny_carried();
-  s.lag = 0;
-  EXPECT_EQ(legal(s, 2), "copied is for calls with lag");
-  s = tiny_carried();
+  EXPECT_EQ(legal(s, 2), "direct is for multimem in two shots");
+  s = tiny_shared();
+  s.lag = -1;
+  EXPECT_EQ(legal(s, 2), "lag must not be negative");
+  s = tiny_shared();
   s.blocks = 9;
   EXPECT_EQ(legal(s, 2), "lag is for at most 8 ranks and 8 blocks");
-  s = tiny_carried();
+  s = tiny_shared();
   s.op = Op::gemm_rs;
   EXPECT_EQ(legal(s, 2), "lag is for fused gemm_ar over the mesh, through slots");
-  s = tiny_carried();
-  s.chunk_cols = 0;
-  EXPECT_EQ(legal(s, 2),
-            "lag, copied and chunk_cols must not be negative, the last two 0 together");
 }
 
 TEST(Checker, SpecOfASchedulesPlanIsTheSpec) {

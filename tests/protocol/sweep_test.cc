@@ -75,49 +75,24 @@ TEST_P(ProtocolAtScale, HoldsOnEightRanksOf132Workers) {
   fmt::print("{}: {} steps in {:.2f} s\n", to_string(spec), report.steps, took.count());
 }
 
-TEST(ProtocolOfCarriedTiles, HoldsOnEightRanksOf132Workers) {
+TEST(ProtocolOfSharedTiles, HoldsOnEightRanksOf132Workers) {
   CallSpec spec;
   spec.op = Op::gemm_ar;
   spec.m = 8192;
   spec.cols = 12288 / 128;
   spec.blocks = 2;
   spec.lag = 96;
-  spec.chunk_cols = 12;
-  spec.copied = 15;
+  spec.transport = Transport::store;
   CheckConfig config;
   config.calls = {spec, spec, spec};
   config.ranks = 8;
   config.workers = 2 * 132;
-  config.resident = 133;
+  config.resident = 132;
 
   const CheckReport report = check(config);
 
   for (const Finding& f : report.findings) ADD_FAILURE() << f.text;
   EXPECT_EQ(report.tiles, 3 * 8 * 64 * spec.cols);
-}
-
-/// A wait that finds no place beside the product has one when that has ended; the product waits for
-/// no copy, however far own tiles come behind.
-TEST(ProtocolOfCarriedTiles, NeedsNoPlaceForCopiesBesideTheProduct) {
-  CheckConfig c;
-  c.ranks = 4;
-  c.workers = 6;
-  c.resident = 3;
-  CallSpec s;
-  s.op = Op::gemm_ar;
-  s.m = 90;
-  s.cols = 5;
-  s.tile_m = 2;
-  s.chunk_cols = 1;
-  s.blocks = 3;
-  s.copied = 15;
-  for (const int lag : {1, 4, 15, 100}) {
-    s.lag = lag;
-    c.calls = {s, s, s};
-    for (c.seed = 0; c.seed < 4; ++c.seed) EXPECT_TRUE(check(c).findings.empty()) << c;
-  }
-  c.resident = 2;
-  EXPECT_EQ(legal(c), "gemm_ar needs 3 actors resident");
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, ProtocolAtScale,

@@ -38,9 +38,4 @@ inline PlanOptions path(Path p) {
   return o;
 }
 
-inline PlanOptions wide(PlanOptions o = {}) {
-  o.partials = DType::fp32;
-  return o;
-}
-
 }  // namespace tilelace::plan

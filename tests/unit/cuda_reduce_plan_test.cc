@@ -83,35 +83,9 @@ TEST(CudaReducePlan, OfManyRowsOfAllReduceIsFused) {
     EXPECT_TRUE(says(plan.reason, "symmetric memory")) << plan.reason;
     const GemmArPlan got = gemm_ar_plan_of(plan);
     const auto all = gemm_ar_candidates(p);
-    const auto best = std::find_if(all.begin(), all.end(), [](const GemmArPlan& c) {
-      return !c.direct && transport_of(c) == Transport::store;
-    });
+    const auto best =
+        std::find_if(all.begin(), all.end(), [](const GemmArPlan& c) { return !c.direct; });
     EXPECT_EQ(describe(got), describe(*best));
-  }
-}
-
-TEST(CudaReducePlan, OfAllReduceHasCopyEnginesCarryTilesWhenAskedFor) {
-  PlanOptions asked;
-  asked.transport = Transport::push;
-  for (const int ranks : {2, 4}) {
-    for (const std::int64_t m : {2048, 4096}) {
-      const Problem p = sum_problem(Op::gemm_ar, m, ranks);
-      const Plan plan = make_plan(p, cuda_machine(), asked);
-      EXPECT_EQ(plan.path, Path::fused) << plan.reason;
-      EXPECT_EQ(plan.transport, Transport::push);
-      const GemmArPlan got = gemm_ar_plan_of(plan);
-      EXPECT_GT(got.copied, 0);
-      EXPECT_EQ(gemm_ar_order(p, got, 1).copied, got.copied);
-      const auto all = gemm_ar_candidates(p);
-      const auto best = std::find_if(all.begin(), all.end(), [](const GemmArPlan& c) {
-        EXPECT_TRUE(!c.direct || c.copied == 0) << describe(c);
-        return transport_of(c) == Transport::push;
-      });
-      EXPECT_EQ(describe(got), describe(*best));
-      const Plan free = make_plan(p, cuda_machine());
-      EXPECT_EQ(free.transport, ranks == 2 ? Transport::pull : Transport::store) << free.reason;
-      EXPECT_TRUE(says(free.rejected.back(), "fused push: not faster, taken when asked for"));
-    }
   }
 }
 
@@ -122,9 +96,7 @@ TEST(CudaReducePlan, IsWhole) {
       const Problem p = sum_problem(op, m);
       const Plan plan = make_plan(p, cuda_machine(), path(Path::unfused));
       const GemmReducePlan got = gemm_reduce_plan_of(plan);
-      const auto all = gemm_reduce_candidates(p);
-      const GemmReducePlan best = *std::find_if(
-          all.begin(), all.end(), [](const GemmReducePlan& c) { return !c.push.direct; });
+      const GemmReducePlan best = gemm_reduce_candidates(p).front();
       EXPECT_EQ(describe(got), describe(best));
       EXPECT_EQ(got.chunk_rows, best.chunk_rows);
       EXPECT_EQ(reduce_ctas(got), reduce_ctas(best));
@@ -140,8 +112,7 @@ TEST(CudaReducePlan, OfPushedSumsKeepsItsShots) {
     EXPECT_EQ(plan.path, Path::unfused);
     EXPECT_EQ(plan.transport, Transport::push);
     EXPECT_EQ(plan.kernel.shots, m == 16 ? 1 : 2);
-    EXPECT_EQ(gemm_reduce_plan_of(plan).push.shots, plan.kernel.shots);
-    EXPECT_FALSE(gemm_reduce_plan_of(plan).push.direct);  // known only when out is
+    EXPECT_EQ(gemm_reduce_plan_of(plan).shots, plan.kernel.shots);
   }
   EXPECT_EQ(make_plan(sum_problem(Op::gemm_rs, 256), cuda_machine(), o).kernel.shots, 1);
   EXPECT_TRUE(says(error_of(sum_problem(Op::gemm_rs, 4096), o), "push (few rows"));
@@ -179,67 +150,13 @@ TEST(CudaReducePlan, StagingHoldsThePartialsOfEveryPath) {
   const Problem rs = sum_problem(Op::gemm_rs, 1000);
   const std::int64_t sums = 1000 * 8192 * 2 + 3 * 250 * 8192 * 2;  // few enough to be pushed
   const Plan plan = make_plan(rs, cuda_machine());
-  EXPECT_EQ(gemm_reduce_staging_bytes(rs, DType::bf16), sums);
-  EXPECT_EQ(gemm_reduce_staging_bytes(sum_problem(Op::gemm_rs, 4000), DType::bf16),
-            4000 * 8192 * 2);
-  EXPECT_EQ(plan.staging_bytes,
-            4 * (1 << 17) + std::max(sums, gemm_rs_staging_bytes(rs, DType::bf16)));
+  EXPECT_EQ(gemm_reduce_staging_bytes(rs), sums);
+  EXPECT_EQ(gemm_reduce_staging_bytes(sum_problem(Op::gemm_rs, 4000)), 4000 * 8192 * 2);
+  EXPECT_EQ(plan.staging_bytes, 4 * (1 << 17) + std::max(sums, gemm_rs_staging_bytes(rs)));
   EXPECT_EQ(make_plan(rs, cuda_machine(), path(Path::unfused)).staging_bytes, plan.staging_bytes);
   const Problem ar = sum_problem(Op::gemm_ar, 1000);
   EXPECT_EQ(make_plan(ar, cuda_machine()).staging_bytes,
-            8 * (1 << 17) + 4 * 4 * 64 + 4 * gemm_sums_counts(ar) +
-                std::max(sums, gemm_ar_staging_bytes(ar, DType::bf16)));
-}
-
-/// Both ways, and what they were made of comes back out of the public plan.
-TEST(CudaReducePlan, PartialsMayBeFp32) {
-  for (const Op op : {Op::gemm_rs, Op::gemm_ar}) {
-    for (const std::int64_t m : {1, 64, 1000, 4096}) {
-      const Problem p = sum_problem(op, m);
-      const Plan unfused = make_plan(p, cuda_machine(), wide(path(Path::unfused)));
-      EXPECT_EQ(unfused.partials, DType::fp32);
-      EXPECT_TRUE(gemm_reduce_plan_of(unfused).wide);
-      EXPECT_TRUE(can_widen(unfused.kernel.tile)) << unfused.kernel.tile;
-      EXPECT_EQ(describe(gemm_reduce_plan_of(unfused)),
-                describe(gemm_reduce_candidates(p, {}, true).front()));
-      const Plan fused = make_plan(p, cuda_machine(), wide(path(Path::fused)));
-      EXPECT_EQ(fused.partials, DType::fp32);
-      EXPECT_TRUE(can_widen(fused.kernel.tile)) << fused.kernel.tile;
-      EXPECT_TRUE(op == Op::gemm_rs ? gemm_rs_plan_of(fused).wide : gemm_ar_plan_of(fused).wide);
-      EXPECT_NE(agreement_hash(p, fused),
-                agreement_hash(p, make_plan(p, cuda_machine(), path(Path::fused))));
-      EXPECT_EQ(make_plan(p, cuda_machine()).partials, DType::bf16);
-    }
-    EXPECT_EQ(make_plan(sum_problem(op, 0), cuda_machine(), wide()).partials, DType::fp32);
-  }
-}
-
-TEST(CudaReducePlan, StagingOfFp32PartialsIsTwiceAsLarge) {
-  const Problem rs = sum_problem(Op::gemm_rs, 1024), ar = sum_problem(Op::gemm_ar, 1024);
-  const std::int64_t elements = 1024 * 8192;
-  EXPECT_EQ(gemm_reduce_staging_bytes(rs, DType::fp32), 4 * elements);
-  EXPECT_EQ(gemm_reduce_staging_bytes(ar, DType::fp32), 6 * elements);
-  for (const Problem& p : {rs, ar}) {
-    const Plan plan = make_plan(p, cuda_machine(), wide());
-    const std::int64_t fused = p.op == Op::gemm_rs ? gemm_rs_staging_bytes(p, DType::fp32)
-                                                   : gemm_ar_staging_bytes(p, DType::fp32);
-    const std::int64_t flags =
-        4 * (p.op == Op::gemm_rs ? kMaxPartialFlags : gemm_ar_flags(p.ranks) + gemm_sums_counts(p));
-    EXPECT_EQ(plan.staging_bytes,
-              flags + std::max(gemm_reduce_staging_bytes(p, DType::fp32), fused));
-    EXPECT_GE(fused, 4 * elements);
-  }
-}
-
-TEST(CudaReducePlan, OfTilesThatAddFp32AreMade) {
-  for (const int ranks : {2, 4, 8}) {
-    for (const GemmRsPlan& plan :
-         gemm_rs_candidates(sum_problem(Op::gemm_rs, 2048, ranks), {}, true))
-      EXPECT_TRUE(plan.wide && can_widen(plan.gemm.tile.name)) << describe(plan);
-    for (const GemmArPlan& plan :
-         gemm_ar_candidates(sum_problem(Op::gemm_ar, 2048, ranks), {}, true))
-      EXPECT_TRUE(plan.wide && can_widen(plan.gemm.tile.name)) << describe(plan);
-  }
+            8 * (1 << 17) + 4 * gemm_sums_counts(ar) + std::max(sums, gemm_ar_staging_bytes(ar)));
 }
 
 /// Only where they are asked for; the candidate of the kernels comes back out of the public plan.
@@ -325,7 +242,12 @@ TEST(CudaReducePlan, ErrorsNameWhatThereIs) {
   EXPECT_TRUE(says(error_of(rs, o), "no plan meets"));
   o = {};
   o.partials = DType::fp16;
-  EXPECT_TRUE(says(error_of(ar, o), "got fp16, expected the operands' type, bf16, or fp32"));
+  EXPECT_TRUE(says(error_of(ar, o), "got fp16, expected the operands' type, bf16"));
+  o.partials = DType::fp32;
+  EXPECT_TRUE(says(error_of(rs, o), "got fp32, expected the operands' type, bf16"));
+  o = path(Path::fused);
+  o.transport = Transport::push;
+  EXPECT_TRUE(says(error_of(ar, o), "that no plan meets, expected fused with pull or store"));
   o = {};
   o.transport = Transport::add;
   EXPECT_TRUE(says(error_of(ar, o), "got added, which is for gemm_rs, expected another"));
@@ -337,8 +259,6 @@ TEST(CudaReducePlan, ErrorsNameWhatThereIs) {
   o.transport = {};
   o.chunk_rows = 8;
   EXPECT_TRUE(says(error_of(rs, o), "got 8, expected none: shards are copied whole"));
-  o = wide(path(Path::medium));
-  EXPECT_TRUE(says(error_of(rs, o), "that are copied, got fp32, expected the operands' type"));
   o = {};
   o.route = RouteKind::ring;
   EXPECT_TRUE(says(error_of(ar, o), "route on GPUs, got ring, expected mesh"));

@@ -21,20 +21,18 @@ constexpr int kThreadBytes = 128 * 16;  // from a thread's 16 bytes to its next 
 /// A step of the ring, as far as one thread reads it; nobody may read what was not filled.
 std::vector<float> step_of_ring;
 
-template <bool kWide>
 struct Piece {
   const float* from = nullptr;
-  void load(std::uint32_t at) { from = &step_of_ring.at(at / kThreadBytes / (kWide ? 2 : 1) * 8); }
+  void load(std::uint32_t at) { from = &step_of_ring.at(at / kThreadBytes * 8); }
   [[nodiscard]] float at(int e) const { return from[e]; }
 };
 
 /// As PartialShape of the kernels.
-template <int kBlocks, int kWidth, bool kPingpong, bool kWide>
+template <int kBlocks, int kWidth, bool kPingpong>
 struct Partial {
   static constexpr int kOfBlock = kWidth / 2, kValues = kBlocks * kOfBlock;
-  static constexpr int kPieces = (kValues + 7) / 8, kPieceBytes = kThreadBytes * (kWide ? 2 : 1);
-  static constexpr int kAtOnce = plan::terms_at_once(kWidth, kPingpong, kWide);
-  static constexpr bool kIsWide = kWide;
+  static constexpr int kPieces = (kValues + 7) / 8, kPieceBytes = kThreadBytes;
+  static constexpr int kAtOnce = plan::terms_at_once(kWidth, kPingpong);
 };
 
 /// All bits of a fraction: another order is another sum.
@@ -63,7 +61,7 @@ std::vector<float> plain_sum(const Terms& terms, const std::vector<float>& own, 
 
 template <class P>
 std::vector<float> added(const Terms& terms, std::vector<float> own, int rank, int step_pieces) {
-  using Add = AddTerms<P, Piece<P::kIsWide>>;
+  using Add = AddTerms<P, Piece>;
   const int ranks = static_cast<int>(terms.size()) + 1;
   const TermsOf of{rank, ranks, static_cast<std::uint32_t>(step_pieces * P::kPieceBytes)};
   float acc[P::kValues / P::kOfBlock][P::kOfBlock];
@@ -129,16 +127,15 @@ TEST(GemmTerms, AreWaitedForOnlyWhereTheRingHasRoomForAll) {
 }
 
 TEST(GemmTerms, AreAddedInRankOrderWhereGroupsTakeTurns) {
-  expect_rank_order<Partial<2, 128, true, false>>();
-  expect_rank_order<Partial<2, 168, true, false>>();  // an odd number of pieces
-  expect_rank_order<Partial<2, 184, true, false>>();
-  expect_rank_order<Partial<2, 80, true, false>>();
+  expect_rank_order<Partial<2, 128, true>>();
+  expect_rank_order<Partial<2, 168, true>>();  // an odd number of pieces
+  expect_rank_order<Partial<2, 184, true>>();
+  expect_rank_order<Partial<2, 80, true>>();
 }
 
-TEST(GemmTerms, AreAddedInRankOrderByGroupsTogetherAndInFp32) {
-  expect_rank_order<Partial<1, 128, false, false>>();
-  expect_rank_order<Partial<1, 160, false, false>>();
-  expect_rank_order<Partial<2, 160, true, true>>();
+TEST(GemmTerms, AreAddedInRankOrderByGroupsTogether) {
+  expect_rank_order<Partial<1, 128, false>>();
+  expect_rank_order<Partial<1, 160, false>>();
 }
 
 }  // namespace

@@ -13,15 +13,12 @@ struct ShareShape {
   Route route;
   int cols = 1, worker_rows = 64, lag = 1;
   Index block_rows = 64;
-  int chunk_cols = 1, copied = 0;
   bool by_columns = false;
 
   [[nodiscard]] ShareOrder of(int rank) const {
     if (by_columns)
       return make_share_order_of_columns(split.m, route, rank, split.ranks, cols, worker_rows, lag);
-    ShareOrder o = make_share_order(split, route, rank, cols, worker_rows, block_rows, lag);
-    cut_chunks(o, chunk_cols, copied);
-    return o;
+    return make_share_order(split, route, rank, cols, worker_rows, block_rows, lag);
   }
 };
 
@@ -30,8 +27,8 @@ inline int any(std::mt19937& rng, int most) {
   return 1 + static_cast<int>(rng() % static_cast<unsigned>(most));
 }
 
-/// With at most `most_cols` columns, and fewer than `most_copied` chunks that copy engines carry.
-inline ShareShape random_shape(std::mt19937& rng, bool few_rows, int most_cols, int most_copied) {
+/// With at most `most_cols` columns.
+inline ShareShape random_shape(std::mt19937& rng, bool few_rows, int most_cols) {
   ShareShape s;
   const int ranks = any(rng, kMaxShareRanks);
   s.split = {any(rng, few_rows ? 20 : 6000), ranks, nullptr};
@@ -41,10 +38,7 @@ inline ShareShape random_shape(std::mt19937& rng, bool few_rows, int most_cols, 
   s.lag = any(rng, 25);
   const Index least = ceil_div(ceil_div(s.split.max_rows(), s.worker_rows), kMaxShareBlocks);
   s.block_rows = s.worker_rows * (least + any(rng, 3) - 1);
-  s.chunk_cols = any(rng, 9);
-  s.copied = any(rng, most_copied) - 1;
   s.by_columns = any(rng, 3) == 1;
-  if (s.by_columns) s.copied = 0;
   return s;
 }
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finished tiles of a gemm_ar on their way: which flags a chunk waits for and raises, and that who
-// collects takes every part of every peer once, by the flag that its owner raises for it. That
-// calls end and nothing races is checked with all schedules (tests/protocol).
+// Finished tiles of a gemm_ar on their way: who collects takes every part of every peer once, by
+// the flag that its owner raises for it. That calls end and nothing races is checked with all
+// schedules (tests/protocol).
 #include "schedule/share_tiles.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 #include <set>
-#include <string>
 #include <tuple>
 #include <vector>
 
@@ -23,7 +22,7 @@ struct Shape : ShareShape {
   int parts = 1;
 
   [[nodiscard]] ShareFlags flags(const ShareOrder& o) const {
-    return {parts, o.num_partials() * parts, 2 * o.num_partials() * parts};
+    return {parts, o.num_partials() * parts};
   }
   [[nodiscard]] Place place(const ShareOrder& o, GemmCell c, int part) const {
     return {o.section[c.section].owner, o.begin(c.section) + Index{c.row} * worker_rows,
@@ -35,13 +34,13 @@ std::vector<Shape> shapes() {
   std::mt19937 rng(15);
   std::vector<Shape> all;
   for (int i = 0; i < 300; ++i) {
-    const ShareShape shape = random_shape(rng, i % 4 == 0, 20, 20);
+    const ShareShape shape = random_shape(rng, i % 4 == 0, 20);
     all.push_back({shape, any(rng, 2) * any(rng, 2)});
   }
   return all;
 }
 
-/// What each part that copy engines carry, or the product sends, is told by at its owner's peers.
+/// What each finished part is told by at its owner's peers.
 std::map<Place, int> told_by(const Shape& s, int rank) {
   const ShareOrder o = s.of(rank);
   const ShareFlags flags = s.flags(o);
@@ -50,67 +49,9 @@ std::map<Place, int> told_by(const Shape& s, int rank) {
     const GemmCell c = o.cell(t);
     if (!o.own(c.section)) continue;
     for (int part = 0; part < s.parts; ++part)
-      told[s.place(o, c, part)] =
-          o.is_copied(c) ? flags.chunk(o, rank, o.chunk(c)) : flags.shared(o, rank, c) + part;
+      told[s.place(o, c, part)] = flags.shared(o, rank, c) + part;
   }
   return told;
-}
-
-struct Sent {
-  std::vector<ShareChunk> waited, sent;
-  std::vector<std::pair<int, int>> signals;  // peer, flag
-  std::string order;
-
-  void wait_for(const ShareChunk& c) { waited.push_back(c), order += 'w'; }
-  void send_result(const ShareChunk& c) { sent.push_back(c), order += 'c'; }
-  void signal(int peer, int flag) { signals.emplace_back(peer, flag), order += 's'; }
-};
-
-TEST(ShareTiles, AChunkWaitsForTheFlagsOfItsOwnTilesAndNoOthers) {
-  for (const Shape& s : shapes())
-    for (int rank = 0; rank < s.split.ranks; ++rank) {
-      const ShareOrder o = s.of(rank);
-      const ShareFlags flags = s.flags(o);
-      std::map<int, std::set<int>> raised;  // of each chunk, when its tiles are finished
-      for (int t = 0; t < o.tiles(); ++t) {
-        const GemmCell c = o.cell(t);
-        if (!o.own(c.section) || !o.is_copied(c)) continue;
-        for (int part = 0; part < s.parts; ++part)
-          raised[o.chunk(c)].insert(flags.shared(o, rank, c) + part);
-      }
-      Sent v;
-      run_carry(o, flags, v);
-      ASSERT_EQ(v.waited.size(), raised.size());
-      for (const ShareChunk& c : v.waited) {
-        const std::set<int>& own = raised.at(c.index);
-        ASSERT_EQ(std::ssize(own), c.flags);
-        ASSERT_EQ(*own.begin(), c.flag);
-        ASSERT_EQ(*own.rbegin(), c.flag + c.flags - 1);
-      }
-    }
-}
-
-TEST(ShareTiles, AChunkIsCopiedToEveryPeerBetweenItsWaitAndItsFlag) {
-  for (const Shape& s : shapes()) {
-    const ShareOrder o = s.of(0);
-    const ShareFlags flags = s.flags(o);
-    Sent v;
-    run_carry(o, flags, v);
-    std::string expected;
-    for (std::size_t i = 0; i < v.waited.size(); ++i) {
-      expected += 'w';
-      for (int peer = 1; peer < o.ranks; ++peer) expected += "cs";
-    }
-    ASSERT_EQ(v.order, expected);
-    ASSERT_EQ(v.sent.size(), v.signals.size());
-    std::set<std::pair<int, int>> flags_at;
-    for (std::size_t i = 0; i < v.sent.size(); ++i) {
-      const ShareChunk& c = v.sent[i];
-      ASSERT_EQ(v.signals[i], std::pair(c.peer, flags.chunk(o, 0, c.index)));
-      ASSERT_TRUE(flags_at.insert(v.signals[i]).second) << "a flag is raised twice";
-      ASSERT_EQ(c.rows, (RowRange{o.begin(c.section), o.end(c.section)}));
-    }
-  }
 }
 
 TEST(ShareTiles, WhoCollectsTakesEveryPartOfThePeersOnceByItsOwnersFlag) {
@@ -145,7 +86,7 @@ TEST(ShareTiles, WhoCollectsTakesEveryPartOfThePeersOnceByItsOwnersFlag) {
 TEST(ShareTiles, PartsOfTilesAreTheResultOnce) {
   std::mt19937 rng(16);
   for (int i = 0; i < 40; ++i) {
-    ShareShape s = random_shape(rng, false, 6, 1);
+    ShareShape s = random_shape(rng, false, 6);
     s.split.m = any(rng, 300);
     s.worker_rows = 64;
     s.block_rows = 64 * ceil_div(s.split.max_rows(), 64);
@@ -172,7 +113,7 @@ TEST(ShareTiles, PartsOfTilesAreTheResultOnce) {
   }
 }
 
-/// Of a rank: partials, finished tiles and chunks have words of their own.
+/// Of a rank: partials and finished tiles have words of their own.
 TEST(ShareTiles, FlagsOfDifferentMeaningNeverMeet) {
   for (const Shape& s : shapes()) {
     const ShareOrder o = s.of(0);
@@ -183,14 +124,9 @@ TEST(ShareTiles, FlagsOfDifferentMeaningNeverMeet) {
       for (int part = 0; part < s.parts; ++part) {
         const int word = flags.shared(o, o.section[c.section].owner, c) + part;
         ASSERT_TRUE(words.insert(word).second);
-        ASSERT_TRUE(word >= flags.first_shared && word < flags.first_chunk);
+        ASSERT_TRUE(word >= flags.first_shared && word < flags.end(o));
       }
     }
-    for (int owner = 0; owner < o.ranks; ++owner)
-      for (int i = 0; i < o.copied; ++i) {
-        ASSERT_TRUE(words.insert(flags.chunk(o, owner, i)).second);
-        ASSERT_TRUE(flags.chunk(o, owner, i) < flags.end(o));
-      }
   }
 }
 

@@ -206,7 +206,7 @@ void GpuBackend::enqueue_reduce(const Problem& problem, const Plan& plan, const 
   if (plan.path == Path::fused && problem.m > 0 && problem.op == Op::gemm_ar) {
     const ReachableOut peers = reachable(operands.out.front());
     auto kernels = with_weights(plan::gemm_ar_plan_of(plan), operands);
-    kernels.direct = peers.base != nullptr && kernels.copied == 0;
+    kernels.direct = peers.base != nullptr;
     return ops_->gemm_ar.run(problem, kernels, {x, weight, bias, out, residual},
                              stream_of(operands.stream), peers);
   }
@@ -221,10 +221,8 @@ void GpuBackend::enqueue_reduce(const Problem& problem, const Plan& plan, const 
                                stream_of(operands.stream));
   }
   const auto kernels = with_weights(plan::gemm_reduce_plan_of(plan), operands);
-  // Never direct: pushed sums that go straight to peers' results take longer than those that are
-  // copied (docs/decisions/0010).
   ops_->gemm_reduce.run(problem, kernels, {x, weight, bias, out, residual},
-                        stream_of(operands.stream), {});
+                        stream_of(operands.stream));
 }
 
 bool GpuBackend::prepared(std::span<const TensorView> weights) const {

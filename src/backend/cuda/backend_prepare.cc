@@ -109,7 +109,6 @@ RankShare GpuBackend::share_of(std::span<const PreparedCall> calls, RankShare be
   for (const PreparedCall& c : calls) {
     // Taken where asked for only.
     share.nccl = share.nccl || c.options.transport == Transport::nccl;
-    share.wide = share.wide || c.options.partials == DType::fp32;
     share.hands =
         share.hands || (c.problem.op == Op::gemm_rs && plan::asked_way(c.problem, c.options));
     share.multicast = share.multicast || c.options.transport == Transport::multimem;

@@ -96,12 +96,11 @@ const GemmKernel& kernel_of(const plan::GemmPlan& plan, DType dtype) {
 void load_gemm_kernels() {
   for (const GemmKernel* k : all_kernels()) {
     const GatedKernels gated = gemm_gated(k->tile.name, k->dtype);
-    const WideKernels wide = gemm_wide(k->tile.name, k->dtype);
     const SumsKernels sums = gemm_sums(k->tile.name, k->dtype);
     for (const void* function :
          {k->function, k->gathering, k->reducing, gemm_pairs(k->tile.name, k->dtype),
-          gemm_sharing(k->tile.name, k->dtype), gated.function, gated.gathering, wide.function,
-          wide.reducing, wide.sharing, sums.by_switch, sums.by_peers}) {
+          gemm_sharing(k->tile.name, k->dtype), gated.function, gated.gathering, sums.by_switch,
+          sums.by_peers}) {
       if (function == nullptr) continue;
       check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  k->shared_bytes),

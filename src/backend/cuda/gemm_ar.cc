@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/gemm_ar.h"
 
-#include <algorithm>
-
-#include "backend/cuda/collect_tiles.h"
-#include "backend/cuda/cuda_check.h"
-#include "backend/cuda/trace.h"
 #include "plan/gemm_rs.h"
 #include "plan/problem.h"
 #include "schedule/share_tiles.h"
@@ -27,8 +22,7 @@ std::uint32_t hash_of(const Problem& p, const plan::GemmArPlan& plan, const Redu
   Plan agreed = agreed_reduce_plan(p, kernel);
   agreed.blocks = plan.lag;
   std::uint64_t mixed = plan.direct ? reachable.where() : 0;
-  for (const Index choice : {plan.block_rows, Index{plan.chunk_cols}, Index{plan.copied},
-                             Index{plan.by_columns ? 1 : 0}})
+  for (const Index choice : {plan.block_rows, Index{plan.by_columns ? 1 : 0}})
     mixed = (mixed * 64 + static_cast<std::uint64_t>(choice)) * 0x9e3779b97f4a7c15ULL;
   return reduce_hash(p, agreed, kernel) ^ static_cast<std::uint32_t>(mixed >> 32U);
 }
@@ -69,60 +63,11 @@ void fill_own(GemmArParams& params, const Problem& p, schedule::RowRange own) {
     params.residual = static_cast<const std::byte*>(params.residual) + own.begin * p.n.front() * 2;
 }
 
-/// Whether the product takes peers' tiles to the caller; a kernel behind it those that copy engines
-/// carry: they arrive when it has ended.
-bool collects(const plan::GemmArPlan& plan) { return !plan.direct && plan.copied == 0; }
-
 schedule::PartShape part_shape(const GemmKernel& kernel) {
   const plan::GemmTile& tile = kernel.tile;
   const int groups = kernel.given_groups;
   return {tile.cluster_rows, tile.cluster_cols, groups, tile.rows() / groups, tile.width};
 }
-
-CollectTiles collect_of(const GemmArParams& params, const Problem& p) {
-  CollectTiles c;
-  c.call = params.call;
-  c.call.first = false;
-  c.call.last = true;
-  c.order = params.work.order;
-  c.shared = params.shared;
-  c.columns = static_cast<int>(p.n.front());
-  return c;
-}
-
-/// Verbs of run_carry: what they do is enqueued.
-class CarryVerbs {
- public:
-  CarryVerbs(CopyEngine& engine, const CallParams& call, comm::Flag* granted,
-             const Results& results, const GemmKernel& kernel, Index n)
-      : engine_(engine),
-        call_(call),
-        waits_{call.wait, granted},
-        results_(results),
-        width_(kernel.tile.worker_cols()),
-        n_(n) {}
-
-  void wait_for(const schedule::ShareChunk& c) {
-    const WaitPlace place{Role::copy, c.section, c.cols.begin, c.owner,
-                          static_cast<std::uint32_t>(c.flag)};
-    engine_.wait(call_.flags_at(c.owner) + c.flag, place, waits_, c.flags);
-  }
-  void send_result(const schedule::ShareChunk& c) {
-    const Index begin = c.cols.begin * width_;
-    const Index end = std::min<Index>(c.cols.end * width_, n_);
-    const Index at = 2 * (c.rows.begin * n_ + begin);
-    engine_.copy_rows(results_.at(c.peer) + at, 2 * n_, results_.own + at, 2 * n_,
-                      2 * (end - begin), c.rows.size());
-  }
-  void signal(int peer, int flag) { engine_.signal(call_.flags_at(peer) + flag); }
-
- private:
-  CopyEngine& engine_;
-  const CallParams& call_;
-  CopyWaits waits_;
-  Results results_;
-  Index width_, n_;
-};
 
 /// All but where the slot is.
 GemmArParams make_params(const Problem& p, const plan::GemmArPlan& plan,
@@ -140,19 +85,17 @@ GemmArParams make_params(const Problem& p, const plan::GemmArPlan& plan,
   params.hold = static_cast<std::uint32_t>(kCyclesPerUs * plan::gemm_ar_hold_us(p, plan));
   params.share_pace = static_cast<std::uint32_t>(kSharedWithin * 16384 / pieces);
   const auto flags = static_cast<int>(partial_needs(params.work.order.num_partials(), parts).flags);
-  params.shared.flags = {tile.cluster() * parts.of.given_groups, flags, 2 * flags};
+  params.shared.flags = {tile.cluster() * parts.of.given_groups, flags};
   params.shared.shape = part_shape(parts.of);
-  params.awaits = plan.direct;
-  params.collects = collects(plan);
-  params.call.last = plan.copied == 0;
+  params.direct = plan.direct;
   return params;
 }
 
 }  // namespace
 
-SlotNeeds GemmAr::needs(const Problem& p, DType partials) {
-  return {static_cast<std::size_t>(plan::gemm_ar_flags(p.ranks)),
-          static_cast<std::size_t>(plan::gemm_ar_staging_bytes(p, partials))};
+SlotNeeds GemmAr::needs(const Problem& p) {
+  return {static_cast<std::size_t>(plan::kGemmArFlags),
+          static_cast<std::size_t>(plan::gemm_ar_staging_bytes(p))};
 }
 
 void GemmAr::run(const Problem& p, const plan::GemmArPlan& given, const ReduceOperands& tensors,
@@ -162,30 +105,17 @@ void GemmAr::run(const Problem& p, const plan::GemmArPlan& given, const ReduceOp
   plan::GemmArPlan plan = given;
   plan.gemm = calls_.fit(given.gemm);
   const GemmKernel& kernel = kernel_of(plan.gemm, p.dtype);
-  const void* const function = plan.wide ? gemm_wide(kernel.tile.name, p.dtype).sharing
-                                         : gemm_sharing(kernel.tile.name, p.dtype);
-  require(function != nullptr, "gemm_ar: plan {}, expected a tile whose groups take turns{}",
-          plan::describe(plan.gemm), plan.wide ? ", made for partials in fp32" : "");
-  require(
-      plan.copied == 0 ||
-          plan::can_carry(kernel.tile.blocks, kernel.tile.width, kernel.tile.pingpong),
-      "gemm_ar: tile {}, got tiles that copy engines carry, expected a tile that leaves room for "
-      "their waits",
-      kernel.tile.name);
+  const void* const function = gemm_sharing(kernel.tile.name, p.dtype);
+  require(function != nullptr, "gemm_ar: plan {}, expected a tile whose groups take turns",
+          plan::describe(plan.gemm));
   require(!plan.direct || reachable.base != nullptr,
           "gemm_ar: out of a direct plan, got memory that peers do not reach, expected symmetric");
-  require(!plan.by_columns || plan.copied == 0,
-          "gemm_ar: a plan of column shards, got tiles that copy engines carry, expected others");
-  // A copy comes even where the wait before it failed: never onto results.
-  require(!plan.direct || plan.copied == 0,
-          "gemm_ar: a direct plan, got tiles that copy engines carry, expected others");
-  const ReduceKernel parts{kernel, plan.wide};
+  const ReduceKernel parts{kernel};
   GemmArParams params =
       make_params(p, plan, tensors, calls_, parts, hash_of(p, plan, parts, reachable));
   const SlotNeeds partials = partial_needs(params.work.order.num_partials(), parts);
   const std::size_t staged = results_at(partials);
   const auto result_bytes = static_cast<std::size_t>(p.m * p.n.front() * 2);
-  const int copied = params.work.order.copied;
   calls_.require_room("gemm_ar",
                       {static_cast<std::size_t>(params.shared.flags.end(params.work.order)),
                        staged + (plan.direct ? 0 : result_bytes)});
@@ -199,20 +129,7 @@ void GemmAr::run(const Problem& p, const plan::GemmArPlan& given, const ReduceOp
   params.shared.results = at;
   params.shared.out = static_cast<std::byte*>(tensors.out);
   fill_shares(params, calls_, p, kernel, own_rows(p, plan, calls_.group().rank()), results);
-  if (copied > 0) engine_.fork(stream);
   launch_gemm(kernel, function, &params, grid, stream, plan.gemm.early_weights);
-  if (copied == 0) return;
-  CollectTiles collect = collect_of(params, p);
-  TILELACE_TRACE_TO(collect, "collect");
-  engine_.carry(calls_.next(slot));
-  // Behind the product in the stream's order: with few hardware queues a wait must not stand before
-  // what it waits for.
-  CarryVerbs carry(engine_, params.call, calls_.granted(), results, kernel, p.n.front());
-  schedule::run_carry(params.work.order, params.shared.flags, carry);
-  // CTAs of a waiting kernel, too, keep others' products out: one by one, so half of a share.
-  const int most = calls_.shares_device() ? calls_.multiprocessors() / 2 : kCollectCtas;
-  check(enqueue_collect(collect, most, stream), "collecting the tiles of gemm_ar");
-  engine_.join(stream);
 }
 
 }  // namespace tilelace::cuda

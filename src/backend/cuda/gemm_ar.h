@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // gemm_ar on GPUs, fused: gemm_rs whose owners store finished tiles with all ranks while others are
-// multiplied, or have copy engines carry them. Results go straight into the peers' tensors where
-// those are symmetric memory; else into their slots, from where the product's own end takes them to
-// the caller, or, of those that copy engines carry, a second kernel.
+// multiplied. Results go straight into the peers' tensors where those are symmetric memory; else
+// into their slots, from where the product's own end takes them to the caller.
 #pragma once
 #include <cuda_runtime_api.h>
 
-#include "backend/cuda/copy_engine.h"
 #include "backend/cuda/reachable_out.h"
 #include "backend/cuda/reduce_launch.h"
 #include "plan/gemm_ar.h"
@@ -17,11 +15,11 @@ namespace tilelace::cuda {
 /// in a call.
 class GemmAr {
  public:
-  /// Of calls up to the problem's m, whose partial sums are of this type. Error: usage.
-  static SlotNeeds needs(const Problem&, DType partials);
+  /// Of calls up to the problem's m. Error: usage.
+  static SlotNeeds needs(const Problem&);
 
   /// `calls` must outlive it. Local.
-  explicit GemmAr(RankCalls& calls) : calls_(calls), engine_(calls.device(), calls.next(0)) {}
+  explicit GemmAr(RankCalls& calls) : calls_(calls) {}
 
   /// Enqueues a call; `out` is [m, n], of the residual the own rows are read. A direct plan takes
   /// `reachable`: peers write into `out` while the call is in the stream. May be captured. Errors:
@@ -31,7 +29,6 @@ class GemmAr {
 
  private:
   RankCalls& calls_;
-  CopyEngine engine_;
 };
 
 }  // namespace tilelace::cuda

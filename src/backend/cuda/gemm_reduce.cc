@@ -4,9 +4,8 @@
 #include "backend/cuda/cuda_check.h"
 #include "backend/cuda/gemm.h"
 #include "backend/cuda/gemm_launch.h"
-#include "backend/cuda/gemm_wide.h"
 #include "backend/cuda/push_rows.h"
-#include "backend/cuda/reduce_wide.h"
+#include "backend/cuda/reduce_rows.h"
 #include "backend/cuda/trace.h"
 #include "plan/problem.h"
 #include "plan/schedules.h"
@@ -16,10 +15,6 @@ namespace {
 
 using schedule::Index;
 
-DType partials_of(const Problem& p, const plan::GemmReducePlan& plan) {
-  return plan.wide ? DType::fp32 : p.dtype;
-}
-
 /// The choices that must agree, as the agreement hash knows them. Who made a partial with which
 /// tile does not matter.
 Plan agreed_plan(const Problem& p, const plan::GemmReducePlan& plan) {
@@ -28,21 +23,20 @@ Plan agreed_plan(const Problem& p, const plan::GemmReducePlan& plan) {
   agreed.path = Path::unfused;
   agreed.transport = plan.transport;
   agreed.chunk_rows = plan.chunk_rows;
-  agreed.partials = partials_of(p, plan);
+  agreed.partials = p.dtype;
   return agreed;
 }
 
 /// Where nothing is multiplied.
 std::uint32_t hash_of(bool given) { return given ? 0x5bd1e995U : 0U; }
 
-/// Chunks count too, and where the peers' results are.
+/// Chunks count too.
 std::uint32_t hash_of(const Problem& p, const plan::GemmReducePlan& plan,
-                      const schedule::PushRows& s, const ReachableOut& reachable) {
+                      const schedule::PushRows& s) {
   Plan agreed = agreed_plan(p, plan);
   agreed.chunk_rows = s.chunk_units;
-  agreed.blocks = plan.push.shots;
-  const std::uint64_t where = s.direct ? reachable.where() * 0x9e3779b97f4a7c15ULL : 0;
-  return plan::agreement_hash(p, agreed) ^ static_cast<std::uint32_t>(where >> 32U);
+  agreed.blocks = plan.shots;
+  return plan::agreement_hash(p, agreed);
 }
 
 Index row_bytes(const Problem& p) { return p.n.front() * static_cast<Index>(size_of(p.dtype)); }
@@ -64,31 +58,22 @@ void require_call(const Problem& p, const GemmReduceTensors& t, const RankCalls&
   require_aligned(t.residual, "residual");
 }
 
-void require_pulled(const Problem& p, const plan::GemmReducePlan& plan, bool given) {
+void require_pulled(const Problem& p, const plan::GemmReducePlan& plan) {
   const auto op = name_of(p.op);
   require(plan.transport == Transport::pull ||
               (plan.transport == Transport::store && p.op == Op::gemm_ar),
           "{}: transport, got {}, expected push, pull{}", op, name_of(plan.transport),
           p.op == Op::gemm_ar ? " or store" : "");
   require(plan.chunk_rows > 0, "{}: chunk_rows, got {}, expected at least 1", op, plan.chunk_rows);
-  require(!plan.wide || !given,
-          "{}: partials of the sum alone, got fp32, expected the operands' type, {}", op,
-          name_of(p.dtype));
 }
 
-void require_pushed(const Problem& p, const plan::PushPlan& push, const schedule::PushRows& s,
-                    const ReachableOut& reachable) {
+void require_pushed(const Problem& p, int shots, const schedule::PushRows& s) {
   const auto op = name_of(p.op);
   const int most = p.op == Op::gemm_ar ? 2 : 1;
-  require(push.shots >= 1 && push.shots <= most, "{}: shots, got {}, expected 1{}", op, push.shots,
+  require(shots >= 1 && shots <= most, "{}: shots, got {}, expected 1{}", op, shots,
           most > 1 ? " or 2" : "");
-  require(push.threads == 256 || push.threads == 512, "{}: threads, got {}, expected 256 or 512",
-          op, push.threads);
-  require(push.rounds >= 1 && s.rounds() <= schedule::kMaxPushRounds,
-          "{}: rounds, got {} ({} of a CTA), expected 1 to {}", op, push.rounds, s.rounds(),
-          schedule::kMaxPushRounds);
-  require(!s.direct || reachable.base != nullptr,
-          "{}: out of a direct plan, got memory that peers do not reach, expected symmetric", op);
+  require(s.rounds() <= schedule::kMaxPushRounds, "{}: rounds of a CTA, got {}, expected 1 to {}",
+          op, s.rounds(), schedule::kMaxPushRounds);
 }
 
 /// A given partial into the slot, where peers find it. Own rows are read where they are.
@@ -108,9 +93,9 @@ void enqueue_given(const schedule::ReduceRows& s, const Problem& p, const GemmRe
 
 }  // namespace
 
-SlotNeeds GemmReduce::needs(const Problem& p, DType partials) {
+SlotNeeds GemmReduce::needs(const Problem& p) {
   return {static_cast<std::size_t>(2 * p.ranks * schedule::kMaxSumChunks),
-          static_cast<std::size_t>(plan::gemm_reduce_staging_bytes(p, partials))};
+          static_cast<std::size_t>(plan::gemm_reduce_staging_bytes(p))};
 }
 
 const std::byte* GemmReduce::enqueue_partial(const Problem& p, const plan::GemmReducePlan& plan,
@@ -119,31 +104,27 @@ const std::byte* GemmReduce::enqueue_partial(const Problem& p, const plan::GemmR
   if (t.weight == nullptr) return static_cast<const std::byte*>(t.x);
   std::byte* const partial = calls_.memory().local() + calls_.data_at(slot);
   const plan::GemmProblem product{p.m, p.n.front(), p.k, p.dtype};
-  if (plan.wide)
-    launch_wide_gemm(plan.gemm, product, t.x, t.weight, partial, calls_.scratch(), stream);
-  else
-    GemmCall(plan.gemm, product, {t.x, t.weight, nullptr, partial, Activation::none},
-             calls_.scratch())
-        .launch(stream);
+  GemmCall(plan.gemm, product, {t.x, t.weight, nullptr, partial, Activation::none},
+           calls_.scratch())
+      .launch(stream);
   return partial;
 }
 
 void GemmReduce::run(const Problem& p, const plan::GemmReducePlan& asked,
-                     const GemmReduceTensors& t, cudaStream_t stream,
-                     const ReachableOut& reachable) {
+                     const GemmReduceTensors& t, cudaStream_t stream) {
   const auto op = name_of(p.op);
   if (p.m == 0) return calls_.admit(op, plan::agreement_hash(p, {}), p.op, stream);
   plan::GemmReducePlan plan = asked;
   plan.gemm = calls_.fit(asked.gemm);
-  if (plan.transport == Transport::push) return run_pushed(p, plan, t, stream, reachable);
+  if (plan.transport == Transport::push) return run_pushed(p, plan, t, stream);
   const int rank = calls_.group().rank();
-  WideSum sum;
+  SumRows sum;
   sum.schedule = plan::reduce_rows_schedule(p, plan, rank);
   sum.schedule.workers = calls_.fit_ctas(sum.schedule.workers);
-  require_pulled(p, plan, t.weight == nullptr);
+  require_pulled(p, plan);
   require_call(p, t, calls_,
                {static_cast<std::size_t>(sum.schedule.num_flags()),
-                static_cast<std::size_t>(plan::pulled_bytes(p, partials_of(p, plan)))});
+                static_cast<std::size_t>(plan::pulled_bytes(p))});
   const bool given = t.weight == nullptr;
   const unsigned slot = calls_.begin_call(op, p.op, stream);
   if (given)
@@ -159,23 +140,20 @@ void GemmReduce::run(const Problem& p, const plan::GemmReducePlan& asked,
   sum.dtype = p.dtype;
   sum.activation = p.activation;
   sum.residual = static_cast<const std::byte*>(t.residual);
-  sum.results = sum.partials + static_cast<std::size_t>(2 * p.m * row_bytes(p));
   const Start start = calls_.start(sum.schedule.workers, !given);
-  check(plan.wide ? enqueue_wide_sum(sum, start, stream) : enqueue_sum(sum, start, stream),
-        "the sum of partials");
+  check(enqueue_sum(sum, start, stream), "the sum of partials");
 }
 
 void GemmReduce::run_pushed(const Problem& p, const plan::GemmReducePlan& plan,
-                            const GemmReduceTensors& t, cudaStream_t stream,
-                            const ReachableOut& reachable) {
+                            const GemmReduceTensors& t, cudaStream_t stream) {
   const auto op = name_of(p.op);
   const int rank = calls_.group().rank();
   const comm::DeviceMemory& memory = calls_.memory();
   PushSum sum;
-  sum.schedule = plan::push_rows_schedule(p, plan.push, rank, calls_.multiprocessors());
+  sum.schedule = plan::push_rows_schedule(p, plan.shots, rank, calls_.multiprocessors());
   sum.schedule.workers = calls_.fit_ctas(sum.schedule.workers);
-  require_pushed(p, plan.push, sum.schedule, reachable);
-  sum.term_pitch = static_cast<std::size_t>(plan::pushed_pitch(p, plan.push));
+  require_pushed(p, plan.shots, sum.schedule);
+  sum.term_pitch = static_cast<std::size_t>(plan::pushed_pitch(p, plan.shots));
   const auto partial_bytes = static_cast<std::size_t>(p.m * row_bytes(p));
   require_call(p, t, calls_,
                {static_cast<std::size_t>(sum.schedule.num_flags()),
@@ -183,17 +161,15 @@ void GemmReduce::run_pushed(const Problem& p, const plan::GemmReducePlan& plan,
   const bool given = t.weight == nullptr;
   const unsigned slot = calls_.begin_call(op, p.op, stream);
   sum.own = enqueue_partial(p, plan, t, slot, stream);
-  sum.call = calls_.params(slot, hash_of(p, plan, sum.schedule, reachable) ^ hash_of(given), p.op);
+  sum.call = calls_.params(slot, hash_of(p, plan, sum.schedule) ^ hash_of(given), p.op);
   sum.terms = calls_.data_at(slot) + partial_bytes;
   sum.bias = static_cast<const std::byte*>(t.bias);
   sum.out = static_cast<std::byte*>(t.out);
   sum.row_units = static_cast<std::int32_t>(row_bytes(p) / 16);
   sum.out_begin = p.op == Op::gemm_rs ? sum.schedule.rows[rank].begin : 0;
   // Sums take the place of partials that have been read.
-  sum.sums = sum.schedule.direct ? reachable.base + reachable.offset
-                                 : memory.base() + calls_.data_at(slot);
-  sum.sums_stride = sum.schedule.direct ? reachable.stride : memory.stride();
-  sum.threads = plan.push.threads;
+  sum.sums = memory.base() + calls_.data_at(slot);
+  sum.sums_stride = memory.stride();
   sum.dtype = p.dtype;
   sum.activation = p.activation;
   sum.residual = static_cast<const std::byte*>(t.residual);

@@ -5,7 +5,6 @@
 #include <cuda_runtime_api.h>
 
 #include "backend/cuda/rank_calls.h"
-#include "backend/cuda/reachable_out.h"
 #include "plan/gemm_reduce.h"
 
 namespace tilelace::cuda {
@@ -22,23 +21,21 @@ struct GemmReduceTensors {
 /// One rank's unfused gemm_rs and gemm_ar calls on one communicator. Makes nothing in a call.
 class GemmReduce {
  public:
-  /// Of calls up to the problem's m, whose partials are of this type. Error: usage.
-  static SlotNeeds needs(const Problem&, DType partials);
+  /// Of calls up to the problem's m. Error: usage.
+  static SlotNeeds needs(const Problem&);
 
   /// `calls` must outlive it. Local.
   explicit GemmReduce(RankCalls& calls) : calls_(calls) {}
 
-  /// Enqueues a call. A direct plan takes `reachable`: peers write into `out` while the call is in
-  /// the stream. May be captured. Errors: usage, system.
-  void run(const Problem&, const plan::GemmReducePlan&, const GemmReduceTensors&, cudaStream_t,
-           const ReachableOut& reachable = {});
+  /// Enqueues a call. May be captured. Errors: usage, system.
+  void run(const Problem&, const plan::GemmReducePlan&, const GemmReduceTensors&, cudaStream_t);
 
  private:
   /// The product into the slot, or what was given; where the partial is.
   const std::byte* enqueue_partial(const Problem&, const plan::GemmReducePlan&,
                                    const GemmReduceTensors&, unsigned slot, cudaStream_t);
   void run_pushed(const Problem&, const plan::GemmReducePlan&, const GemmReduceTensors&,
-                  cudaStream_t, const ReachableOut&);
+                  cudaStream_t);
 
   RankCalls& calls_;
 };

@@ -5,16 +5,14 @@
 
 namespace tilelace::cuda {
 
-SlotNeeds GemmRs::needs(const Problem& p, DType partials) {
-  return {plan::kMaxPartialFlags,
-          static_cast<std::size_t>(plan::gemm_rs_staging_bytes(p, partials))};
+SlotNeeds GemmRs::needs(const Problem& p) {
+  return {plan::kMaxPartialFlags, static_cast<std::size_t>(plan::gemm_rs_staging_bytes(p))};
 }
 
 namespace {
 
 const void* function_of(const GemmKernel& kernel, const plan::GemmRsPlan& plan) {
-  if (plan.pairs) return plan.wide ? nullptr : gemm_pairs(kernel.tile.name, kernel.dtype);
-  return plan.wide ? gemm_wide(kernel.tile.name, kernel.dtype).reducing : kernel.reducing;
+  return plan.pairs ? gemm_pairs(kernel.tile.name, kernel.dtype) : kernel.reducing;
 }
 
 template <class Params>
@@ -58,11 +56,10 @@ template <class Params>
 void GemmRs::enqueue(const Problem& p, const plan::GemmRsPlan& plan, const ReduceOperands& tensors,
                      cudaStream_t stream) {
   const GemmKernel& kernel = kernel_of(plan.gemm, p.dtype);
-  const ReduceKernel given{kernel, plan.wide, plan.pairs};
+  const ReduceKernel given{kernel, plan.pairs};
   const void* const function = function_of(kernel, plan);
-  require(function != nullptr, "gemm_rs: plan {}, expected a tile that adds partial sums{}{}",
-          plan::describe(plan.gemm), plan.wide ? " in fp32" : "",
-          plan.pairs ? " of two shards" : "");
+  require(function != nullptr, "gemm_rs: plan {}, expected a tile that adds partial sums{}",
+          plan::describe(plan.gemm), plan.pairs ? " of two shards" : "");
   const Plan agreed = agreed_reduce_plan(p, given);
   const int rank = calls_.group().rank();
   const auto borders = plan::borders_of(p);

@@ -13,8 +13,8 @@ namespace tilelace::cuda {
 /// nothing in a call.
 class GemmRs {
  public:
-  /// Of calls up to the problem's m, whose partial sums are of this type. Error: usage.
-  static SlotNeeds needs(const Problem&, DType partials);
+  /// Of calls up to the problem's m. Error: usage.
+  static SlotNeeds needs(const Problem&);
 
   /// `calls` must outlive it. Local.
   explicit GemmRs(RankCalls& calls) : calls_(calls) {}

@@ -13,9 +13,10 @@ using schedule::SumChunk;
 
 /// Units of a thread, and ranks, whose loads are under way together.
 constexpr int kUnits = 2, kTerms = 4;
+constexpr int kThreads = 512;  ///< that move data
 
 /// Verbs of run_push_rows for the threads that move data.
-template <class Element, int kThreads>
+template <class Element>
 class PushMover {
  public:
   TILELACE_DEVICE PushMover(const PushSum& p, const PushPlaces& places, const Trace& trace)
@@ -62,22 +63,6 @@ class PushMover {
         reinterpret_cast<const uint4*>(p_.sums + p_.call.rank * p_.sums_stride);
     deliver_sums<kThreads, kTerms>(p_, from, c);
     note(TraceKind::copied);
-  }
-
-  TILELACE_DEVICE void settle(Index flag) {
-    if (settles_++ == thread()) awaited_ = flag;
-  }
-
-  /// The flags of settle, side by side. Not before the own ones are out: the fence of the warp that
-  /// signals does not get through between the looks of so many.
-  TILELACE_DEVICE void finish() {
-    if (settles_ > 0) {
-      const std::uint32_t epoch = places_.await_number();
-      ptx::barrier_wait(places_.told, 0);  // stays: for time alone, as above
-      if (awaited_ >= 0) await(p_, awaited_, epoch);
-      note(TraceKind::tiles_here);
-    }
-    note(TraceKind::exit);
   }
 
  private:
@@ -189,12 +174,11 @@ class PushMover {
   const PushSum& p_;
   PushPlaces places_;
   Trace trace_;
-  int moved_ = 0, here_ = 0, settles_ = 0;
-  Index awaited_ = -1;
+  int moved_ = 0, here_ = 0;
   bool fresh_ = false, waits_ = false, failed_ = false;
 };
 
-template <class Element, int kThreads>
+template <class Element>
 __global__ void __launch_bounds__(kThreads + 64)
     push_sum_kernel(const __grid_constant__ PushSum p) {
   __shared__ PushShared shared;
@@ -206,7 +190,6 @@ __global__ void __launch_bounds__(kThreads + 64)
       ptx::barrier_init(places.here + 8 * i, 1);
     }
     ptx::barrier_init(places.numbered, 1);
-    ptx::barrier_init(places.told, 1);
     ptx::barrier_init_fence();  // stays: no copies use them; __syncthreads is for threads
     ptx::store_shared(places.failed, 0);
     trace.begin(0);
@@ -217,33 +200,29 @@ __global__ void __launch_bounds__(kThreads + 64)
   const int warp = __shfl_sync(~0U, static_cast<int>(threadIdx.x) / 32, 0);
   if (warp == kThreads / 32) return watch(p, places, trace);
   if (warp > kThreads / 32) return tell(p, places);
-  PushMover<Element, kThreads> mover(p, places, trace);
+  PushMover<Element> mover(p, places, trace);
   schedule::run_push_rows(p.schedule, static_cast<int>(blockIdx.x), mover);
-  mover.finish();
+  if (threadIdx.x == 0) trace.add(TraceKind::exit, 0);
 }
 
 using Kernel = void (*)(PushSum);
 
-Kernel kernel_of(DType dtype, int threads) {
-  if (dtype == DType::bf16)
-    return threads == 512 ? push_sum_kernel<__nv_bfloat16, 512>
-                          : push_sum_kernel<__nv_bfloat16, 256>;
-  return threads == 512 ? push_sum_kernel<__half, 512> : push_sum_kernel<__half, 256>;
+Kernel kernel_of(DType dtype) {
+  return dtype == DType::bf16 ? push_sum_kernel<__nv_bfloat16> : push_sum_kernel<__half>;
 }
 
 }  // namespace
 
 cudaError_t enqueue_push_sum(const PushSum& sum, Start start, cudaStream_t stream) {
-  return launch_sum(kernel_of(sum.dtype, sum.threads), sum, sum.threads + 64, start, stream);
+  return launch_sum(kernel_of(sum.dtype), sum, kThreads + 64, start, stream);
 }
 
 cudaError_t load_push_rows() {
-  for (const DType dtype : {DType::bf16, DType::fp16})
-    for (const int threads : {256, 512}) {
-      cudaFuncAttributes attributes{};
-      const cudaError_t status = cudaFuncGetAttributes(&attributes, kernel_of(dtype, threads));
-      if (status != cudaSuccess) return status;
-    }
+  for (const DType dtype : {DType::bf16, DType::fp16}) {
+    cudaFuncAttributes attributes{};
+    const cudaError_t status = cudaFuncGetAttributes(&attributes, kernel_of(dtype));
+    if (status != cudaSuccess) return status;
+  }
   return cudaSuccess;
 }
 

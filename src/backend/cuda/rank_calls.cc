@@ -3,7 +3,6 @@
 
 #include "backend/cuda/align_calls.h"
 #include "backend/cuda/capture_of.h"
-#include "backend/cuda/collect_tiles.h"
 #include "backend/cuda/cuda_check.h"
 #include "backend/cuda/gather_push.h"
 #include "backend/cuda/gather_rows.h"
@@ -12,7 +11,6 @@
 #include "backend/cuda/no_calls.h"
 #include "backend/cuda/push_rows.h"
 #include "backend/cuda/reduce_rows.h"
-#include "backend/cuda/reduce_wide.h"
 #include "core/check.h"
 #include "plan/share.h"
 
@@ -52,9 +50,7 @@ RankCalls::RankCalls(comm::Group& group, int device, const SlotNeeds& needs, dou
   load_gemm_kernels();
   check(load_gather_push(), "loading kernels");
   check(load_gather_rows(), "loading kernels");
-  check(load_collect_tiles(), "loading kernels");
   check(load_sum_rows(), "loading kernels");
-  check(load_wide_sum(), "loading kernels");
   check(load_hand_rows(), "loading kernels");
   check(load_push_rows(), "loading kernels");
   check(load_align(), "loading kernels");

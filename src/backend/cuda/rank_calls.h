@@ -35,7 +35,6 @@ struct RankShare {
   /// communicators that wait for peers may stand beside its own.
   int multiprocessors = 0;
   bool nccl = false;       ///< plans of transport nccl will come
-  bool wide = false;       ///< plans with partial sums in fp32 will come
   bool hands = false;      ///< gemm_rs: plans whose partials are handed to owners will come
   bool multicast = false;  ///< memory is mapped for the switch, too
 

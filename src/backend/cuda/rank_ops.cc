@@ -6,13 +6,10 @@
 namespace tilelace::cuda {
 namespace {
 
-SlotNeeds needs_of(const Problem& p, DType partials) {
+SlotNeeds needs_of(const Problem& p) {
   switch (p.op) {
-    case Op::gemm_rs: return GemmRs::needs(p, partials).with(GemmReduce::needs(p, partials));
-    case Op::gemm_ar:
-      return GemmAr::needs(p, partials)
-          .with(GemmReduce::needs(p, partials))
-          .with(GemmSums::needs(p));
+    case Op::gemm_rs: return GemmRs::needs(p).with(GemmReduce::needs(p));
+    case Op::gemm_ar: return GemmAr::needs(p).with(GemmReduce::needs(p)).with(GemmSums::needs(p));
     default: return AgGemm::needs(p);
   }
 }
@@ -25,8 +22,7 @@ SlotNeeds RankOps::needs_of(const std::vector<Problem>& problems, int ranks,
   for (const Problem& p : problems) {
     require(p.ranks == ranks, "{}: got a problem of {} ranks, expected {}", name_of(p.op), p.ranks,
             ranks);
-    all = all.with(cuda::needs_of(p, p.dtype));
-    if (share.wide) all = all.with(cuda::needs_of(p, DType::fp32));
+    all = all.with(cuda::needs_of(p));
     if (share.hands && p.op == Op::gemm_rs) all = all.with(GemmHand::needs(p));
   }
   return all;

@@ -10,7 +10,7 @@ constexpr double kGivenWithin = 0.5;  ///< of the other group's turn: a partial 
 
 /// Of the partial that one CTA gives for a tile.
 int given_bytes(const ReduceKernel& kernel) {
-  return kernel.of.given_groups * kernel.of.given_pieces * kernel.piece_bytes();
+  return kernel.of.given_groups * kernel.of.given_pieces * kernel.of.piece_bytes;
 }
 
 }  // namespace
@@ -22,7 +22,7 @@ Plan agreed_reduce_plan(const Problem& problem, const ReduceKernel& kernel) {
   p.tile_m = kernel.of.tile.worker_tokens();
   p.tile_n = kernel.of.tile.worker_columns();
   p.chunk_rows = given_bytes(kernel);
-  p.partials = kernel.wide ? DType::fp32 : problem.dtype;
+  p.partials = problem.dtype;
   return p;
 }
 
@@ -57,8 +57,8 @@ void fill_reduce(ReduceCommon& params, const RankCalls& calls, const Problem& p,
   params.pace = static_cast<std::uint32_t>(kGivenWithin * 16384 / kernel.given_pieces);
   const int terms = std::max(1, (p.ranks - 1) * kernel.given_groups);
   const plan::GemmTile& tile = gemm.tile;
-  const int at_once = plan::terms_at_once(tile.width, tile.pingpong, given.wide);
-  const int room = kernel.stage_bytes / given.piece_bytes();
+  const int at_once = plan::terms_at_once(tile.width, tile.pingpong);
+  const int room = kernel.stage_bytes / kernel.piece_bytes;
   params.term_pieces = std::min(kernel.given_pieces, room / terms / at_once * at_once);
   require(params.term_pieces > 0, "{}: tile {}, got {} ranks, expected at most {}", op, tile.name,
           p.ranks, room / at_once / kernel.given_groups + 1);

@@ -16,13 +16,10 @@ struct ReduceOperands {
   const void* residual = nullptr;  ///< like `out`, or null; added once, to the sum
 };
 
-/// A compiled tile whose partial sums travel in the elements' type or, `wide`, in fp32; `pairs`:
-/// whose clusters lie across two shards.
+/// A compiled tile whose partial sums travel; `pairs`: whose clusters lie across two shards.
 struct ReduceKernel {
   const GemmKernel& of;
-  bool wide = false;
   bool pairs = false;
-  [[nodiscard]] int piece_bytes() const { return of.piece_bytes * (wide ? 2 : 1); }
 };
 
 /// The choices that must agree, as the agreement hash knows them: the shape of partials depends on

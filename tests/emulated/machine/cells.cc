@@ -222,7 +222,8 @@ void touch_end(const Clocks& all, Actor self, const void* p, const std::vector<A
   const Doing ends{Access::write, self, {all, {}, {}}, nullptr, __builtin_return_address(0)};
   for (const Actor other : others)
     if (!quiet && !all.knows(other))
-      complain(ends, "leaves", other, "arrived there", static_cast<const std::byte*>(p), find(p), 0);
+      complain(ends, "leaves", other, "arrived there", static_cast<const std::byte*>(p), find(p),
+               0);
 }
 
 const void* key_of(const void* flag) {

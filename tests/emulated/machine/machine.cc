@@ -429,8 +429,8 @@ void Machine::remember_arrival(Cta& cta, std::uint32_t barrier) {
   if (!order::is_on() || running_ == nullptr || running_->cta == &cta) return;
   std::vector<Actor>& others = cta.mbarriers.at(barrier).others;
   const Actor self = knower().self;
-  const auto same = std::find_if(others.begin(), others.end(),
-                                 [&](Actor a) { return a.number == self.number; });
+  const auto same =
+      std::find_if(others.begin(), others.end(), [&](Actor a) { return a.number == self.number; });
   if (same == others.end())
     others.push_back(self);
   else

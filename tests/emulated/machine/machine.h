@@ -63,7 +63,7 @@ struct Mbarrier {
   long bytes = 0;
   unsigned phase = 0;
   Waiters waiters;
-  Given gathered, passed;  ///< of the phase; of the one before
+  Given gathered, passed;     ///< of the phase; of the one before
   std::vector<Actor> others;  ///< what arrived last of each other CTA's lane
 };
 

@@ -72,16 +72,10 @@ PlanOptions transport_of(Transport transport) {
   return o;
 }
 
-/// With partial sums in fp32.
-PlanOptions wide(PlanOptions o) {
-  o.partials = DType::fp32;
-  return o;
-}
-
 int roundings_of(const PlanOptions& o, int ranks) {
   if (o.transport == Transport::add) return ranks;
   if (o.route == RouteKind::ring) return std::max(1, ranks - 1);
-  return o.partials ? 0 : 1;
+  return 1;
 }
 
 /// Every way there is; first the planner's own.
@@ -89,7 +83,7 @@ std::vector<PlanOptions> ways_of(Op op) {
   std::vector<PlanOptions> ways{path_of(Path::fused), transport_of(Transport::pull)};
   if (op == Op::gemm_ar) ways.push_back(transport_of(Transport::store));
   std::vector<PlanOptions> all{{}, transport_of(Transport::push)};
-  for (const PlanOptions& o : ways) all.insert(all.end(), {o, wide(o)});
+  all.insert(all.end(), ways.begin(), ways.end());
   if (op == Op::gemm_ar) return all;
   PlanOptions ring, add;
   ring.route = RouteKind::ring;
@@ -99,9 +93,8 @@ std::vector<PlanOptions> ways_of(Op op) {
 }
 
 std::string text_of(const PlanOptions& o) {
-  return fmt::format("path {}, transport {}{}{}", o.path ? name_of(*o.path) : "any",
-                     o.transport ? name_of(*o.transport) : "any", o.route ? ", ring" : "",
-                     o.partials ? ", partials fp32" : "");
+  return fmt::format("path {}, transport {}{}", o.path ? name_of(*o.path) : "any",
+                     o.transport ? name_of(*o.transport) : "any", o.route ? ", ring" : "");
 }
 
 Finding run_case(Member& member, const Problem& p, const PlanOptions& options,

@@ -34,7 +34,7 @@ Fused::Fused(Rank& rank, Timer& timer, const Operands& operands, const std::vect
   if (results > 0)
     outs_ = std::make_unique<ReachableMemory>(*rank.group, rank.device, results, kWaitSeconds);
   ops_ = make_ops(*rank.group, rank.device, problems, kWaitSeconds,
-                  cuda::RankShare{0, options.nccl, options.wide, options.hands});
+                  cuda::RankShare{0, options.nccl, options.hands});
 }
 
 OpTensors Fused::tensors(const Row& row, int i) const {
@@ -65,7 +65,7 @@ OpTensors Fused::tensors(const Row& row, int i) const {
 /// What the planner takes by itself, the best predictions, then the best of each kind that is not
 /// among them.
 std::vector<OpPlan> Fused::candidates(const Row& row) const {
-  auto all = candidates_of(row.problem(), {}, {options_.nccl, options_.wide, options_.hands});
+  auto all = candidates_of(row.problem(), {}, {options_.nccl, options_.hands});
   const OpPlan standard = default_of(row.problem());
   const std::string text = describe(standard);
   std::erase_if(all, [&](const OpPlan& x) { return describe(x) == text; });

@@ -24,7 +24,6 @@ class Fused {
     int candidates = 6;  ///< that are tried, best prediction first, beside the best of every kind
     bool kinds = false;  ///< the best of every kind is kept, too
     bool nccl = false;   ///< ag_gemm: its transport nccl is a kind
-    bool wide = false;   ///< sums: plans with partials in fp32 are kinds
     bool hands = false;  ///< gemm_rs: plans whose partials are handed to owners are kinds
     std::string only;    ///< of the plans, those whose description has this
     Lengths lengths;

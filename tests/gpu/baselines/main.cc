@@ -196,8 +196,6 @@ void add_options(CLI::App& app, Options& o) {
   app.add_flag("--all", o.bench.fused.all, "prints every fused plan that was tried");
   app.add_flag("--kinds", o.bench.fused.kinds, "times the best plan of every kind with care");
   app.add_flag("--nccl-kind", o.bench.fused.nccl, "ag_gemm: rows by NCCL are a kind, too");
-  app.add_flag("--fp32-partials", o.bench.fused.wide,
-               "gemm_rs, gemm_ar: plans with partials in fp32 are kinds, too");
   app.add_flag(
       "--other-ways", o.bench.fused.hands,
       "gemm_rs: a product a shard with copies, additions at the owner, a ring are kinds, too");

@@ -103,10 +103,6 @@ void vary_order(Rng& rng, plan::GemmArPlan& plan, const Problem& p) {
   if (below(rng, 2) == 0 && !plan.by_columns) plan.block_rows = plan.gemm.tile.worker_rows();
   if (below(rng, 2) == 0)
     plan.lag = 1 + static_cast<int>(below(rng, 1 + p.n.front() / plan.gemm.tile.worker_cols()));
-  if (plan.copied == 0) return;
-  const auto cols = static_cast<int>(1 + p.n.front() / plan.gemm.tile.worker_cols());
-  if (below(rng, 2) == 0) plan.chunk_cols = 1 + static_cast<int>(below(rng, cols));
-  if (below(rng, 2) == 0) plan.copied = 1 + static_cast<int>(below(rng, plan::kMaxCopied));
 }
 
 /// To the planner shards of these sizes never join the own one.
@@ -153,11 +149,9 @@ std::string sort_of(const OpPlan& plan) {
   if (const auto* gather = std::get_if<plan::AgGemmPlan>(&plan))
     return fmt::format("{:012}", gather->chunk_rows);
   if (const auto* sum = std::get_if<plan::GemmReducePlan>(&plan))
-    return sum->transport == Transport::push
-               ? fmt::format("{} {} {}", sum->push.rounds, sum->push.threads, sum->gemm.tile.name)
-               : std::string(sum->gemm.tile.name);
+    return std::string(sum->gemm.tile.name);
   if (const auto* all = std::get_if<plan::GemmArPlan>(&plan))
-    return fmt::format("{} {} {}", all->gemm.tile.name, all->lag, all->copied);
+    return fmt::format("{} {}", all->gemm.tile.name, all->lag);
   if (const auto* all = std::get_if<plan::GemmSumsPlan>(&plan))
     return std::string(all->gemm.tile.name);
   return std::string(std::get<plan::GemmRsPlan>(plan).gemm.tile.name);
@@ -168,7 +162,7 @@ Extras extras_of(const std::vector<std::string>& kinds) {
     return std::any_of(kinds.begin(), kinds.end(),
                        [&](const std::string& kind) { return kind.starts_with(name); });
   };
-  return {named("nccl"), true, true, named("unfused")};
+  return {named("nccl"), true, named("unfused")};
 }
 
 PlansByKind plans_by_kind(const Problem& problem, const plan::GemmMachine& machine,

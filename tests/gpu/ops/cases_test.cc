@@ -131,9 +131,8 @@ TEST(Cases, OfSumsMeetEveryKindOfPlan) {
     EXPECT_GT(scatter[kind], 20) << kind;
   auto reduce = kinds_of(Op::gemm_ar, 300);
   EXPECT_EQ(reduce.size(), 23U);
-  for (const std::string kind :
-       {"store direct", "store staged", "store direct by columns", "store staged by columns",
-        "push staged", "unfused pull", "unfused store"})
+  for (const std::string kind : {"store direct", "store staged", "store direct by columns",
+                                 "store staged by columns", "unfused pull", "unfused store"})
     for (const char* partials : {"", " fp32"}) EXPECT_GT(reduce[kind + partials], 6) << kind;
   for (const char* kind : {"unfused push", "unfused push in two shots",
                            "unfused push in two shots direct", "pull direct", "pull staged"})

@@ -66,7 +66,7 @@ plan::GemmMachine machine_of(int ranks, int communicators) {
 
 cuda::RankShare share_of(const Options& o, int ranks, int communicators) {
   const Extras extras = extras_of(o.kinds);
-  return {machine_of(ranks, communicators).multiprocessors, extras.nccl, extras.wide, extras.hands};
+  return {machine_of(ranks, communicators).multiprocessors, extras.nccl, extras.hands};
 }
 
 /// Of an op: everything that the ranks' threads share; made before they start.

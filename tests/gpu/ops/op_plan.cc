@@ -39,12 +39,9 @@ std::vector<OpPlan> candidates_of(const Problem& problem, const plan::GemmMachin
   if (problem.op == Op::ag_gemm && extras.nccl)
     add(plans, plan::ag_gemm_nccl_candidates(problem, machine));
   if (problem.op == Op::ag_gemm && extras.behind) add_behind(plans);
-  for (const bool wide : {false, true}) {
-    if (wide && !extras.wide) continue;
-    if (problem.op == Op::gemm_rs) add(plans, plan::gemm_rs_candidates(problem, machine, wide));
-    if (problem.op == Op::gemm_ar) add(plans, plan::gemm_ar_candidates(problem, machine, wide));
-    if (problem.op != Op::ag_gemm) add(plans, plan::gemm_reduce_candidates(problem, machine, wide));
-  }
+  if (problem.op == Op::gemm_rs) add(plans, plan::gemm_rs_candidates(problem, machine));
+  if (problem.op == Op::gemm_ar) add(plans, plan::gemm_ar_candidates(problem, machine));
+  if (problem.op != Op::ag_gemm) add(plans, plan::gemm_reduce_candidates(problem, machine));
   if (problem.op == Op::gemm_rs && extras.hands)
     for (const auto way : {plan::HandWay::copied, plan::HandWay::added, plan::HandWay::ring})
       add(plans, plan::gemm_hand_candidates(problem, way, machine));
@@ -64,7 +61,7 @@ OpPlan default_of(const Problem& problem) {
   if (problem.op == Op::gemm_rs) return plan::gemm_rs_plan_of(plan);
   if (plan::keeps_partials(plan)) return plan::directly(plan::gemm_sums_plan_of(plan));
   plan::GemmArPlan shared = plan::gemm_ar_plan_of(plan);
-  shared.direct = shared.copied == 0;
+  shared.direct = true;
   return shared;
 }
 
@@ -82,14 +79,14 @@ Path path_of(const OpPlan& plan) {
 int roundings_of(const OpPlan& plan, const Problem& problem) {
   if (const auto* hand = std::get_if<plan::GemmHandPlan>(&plan))
     return plan::roundings_of(hand->way, problem.ranks);
-  return is_wide(plan) ? 0 : 1;
+  return 1;
 }
 
 double frobenius_limit(const OpPlan& plan, const Problem& problem) {
   const double u = unit_roundoff(problem.dtype);
   const auto* hand = std::get_if<plan::GemmHandPlan>(&plan);
   if (hand == nullptr || hand->way == plan::HandWay::copied)
-    return (problem.op == Op::ag_gemm || is_wide(plan) ? 0.52 : 0.72) * u;
+    return (problem.op == Op::ag_gemm ? 0.52 : 0.72) * u;
   // One rounding errs by 0.52 u of what is rounded: a sum of i of the ranks' equal parts has i of
   // the result's variance each. Both ways round each part by itself, then sums of 2, 3, ...; the
   // last one is the result of the ring, and what was added is read and rounded once more.
@@ -108,17 +105,6 @@ bool is_captured_on_shares(const OpPlan& plan) {
   return gather == nullptr || gather->path == Path::unfused || gather->left_free() == 0;
 }
 
-bool is_wide(const OpPlan& plan) {
-  return std::visit(
-      [](const auto& p) {
-        if constexpr (requires { p.wide; })
-          return p.wide;
-        else
-          return false;
-      },
-      plan);
-}
-
 namespace {
 
 std::string way_of(const OpPlan& plan) {
@@ -127,13 +113,12 @@ std::string way_of(const OpPlan& plan) {
     return "unfused ring";
   if (const auto* sum = std::get_if<plan::GemmReducePlan>(&plan);
       sum != nullptr && sum->transport == Transport::push)
-    return fmt::format("unfused push{}{}", sum->push.shots == 2 ? " in two shots" : "",
-                       sum->push.direct ? " direct" : "");
+    return sum->shots == 2 ? "unfused push in two shots" : "unfused push";
   if (path_of(plan) != Path::fused)
     return fmt::format("{} {}", name_of(path_of(plan)), name_of(transport_of(plan)));
   if (const auto* all = std::get_if<plan::GemmArPlan>(&plan))
-    return fmt::format("{} {}{}", name_of(plan::transport_of(*all)),
-                       all->direct ? "direct" : "staged", all->by_columns ? " by columns" : "");
+    return fmt::format("store {}{}", all->direct ? "direct" : "staged",
+                       all->by_columns ? " by columns" : "");
   if (const auto* sums = std::get_if<plan::GemmSumsPlan>(&plan))
     return fmt::format("pull {}", sums->shots == 1 ? "in one shot"
                                   : sums->direct   ? "direct"
@@ -151,8 +136,7 @@ std::string way_of(const OpPlan& plan) {
 }  // namespace
 
 std::string kind_of(const OpPlan& plan) {
-  return fmt::format("{}{}{}", way_of(plan), gemm_of(plan).rounds > 1 ? " in rounds" : "",
-                     is_wide(plan) ? " fp32" : "");
+  return way_of(plan) + (gemm_of(plan).rounds > 1 ? " in rounds" : "");
 }
 
 const std::vector<std::string>& known_kinds() {
@@ -171,7 +155,6 @@ const std::vector<std::string>& known_kinds() {
                                               "store staged by columns",
                                               "store direct by columns in rounds",
                                               "store staged by columns in rounds",
-                                              "push staged",
                                               "pull in one shot",
                                               "pull direct",
                                               "pull staged",
@@ -179,17 +162,6 @@ const std::vector<std::string>& known_kinds() {
                                               "unfused store",
                                               "unfused push",
                                               "unfused push in two shots",
-                                              "unfused push in two shots direct",
-                                              "store by shard fp32",
-                                              "store direct fp32",
-                                              "store staged fp32",
-                                              "store direct by columns fp32",
-                                              "store staged by columns fp32",
-                                              "store direct by columns in rounds fp32",
-                                              "store staged by columns in rounds fp32",
-                                              "push staged fp32",
-                                              "unfused pull fp32",
-                                              "unfused store fp32",
                                               "unfused add",
                                               "unfused ring"};
   return kinds;
@@ -200,7 +172,6 @@ Transport transport_of(const OpPlan& plan) {
     return plan::transport_of(hand->way);
   if (const auto* sum = std::get_if<plan::GemmReducePlan>(&plan)) return sum->transport;
   if (std::holds_alternative<plan::GemmSumsPlan>(plan)) return Transport::pull;
-  if (const auto* all = std::get_if<plan::GemmArPlan>(&plan)) return plan::transport_of(*all);
   const auto* gather = std::get_if<plan::AgGemmPlan>(&plan);
   return gather != nullptr ? gather->transport : Transport::store;
 }

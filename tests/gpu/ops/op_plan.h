@@ -20,7 +20,6 @@ using OpPlan = std::variant<plan::AgGemmPlan, plan::GemmRsPlan, plan::GemmArPlan
 /// Plans that are made only where they are asked for.
 struct Extras {
   bool nccl = false;    ///< ag_gemm: rows by NCCL
-  bool wide = false;    ///< sums: partials in fp32
   bool hands = false;   ///< gemm_rs: partials that are handed to owners
   bool behind = false;  ///< ag_gemm: products behind all rows
   /// gemm_ar: sums by the switch, emulated: never by the hardware.
@@ -34,16 +33,14 @@ std::vector<OpPlan> candidates_of(const Problem& problem, const plan::GemmMachin
 OpPlan default_of(const Problem& problem);
 
 std::string describe(const OpPlan& plan);
-/// "push by shard", "ring by shard", "medium push", "unfused store fp32": what names a way of
-/// moving rows and cutting tiles, and partials in fp32.
+/// "push by shard", "ring by shard", "medium push", "unfused store": what names a way of moving
+/// rows and cutting tiles.
 std::string kind_of(const OpPlan& plan);
 /// All of them.
 const std::vector<std::string>& known_kinds();
 Path path_of(const OpPlan& plan);
 Transport transport_of(const OpPlan& plan);
 double predicted_us(const OpPlan& plan);
-/// Whether partial sums are fp32.
-bool is_wide(const OpPlan& plan);
 /// How often a rank's part of a sum, or a sum of some, is rounded before the last rounding.
 int roundings_of(const OpPlan& plan, const Problem& problem);
 /// Of its results against fp64: what their relative Frobenius error may be.

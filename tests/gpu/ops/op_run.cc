@@ -31,7 +31,7 @@ void run_op(cuda::RankOps& ops, const Problem& problem, const OpPlan& plan, cons
                              {t.a, t.weights.at(0), bias, t.outs.at(0), t.residual}, stream,
                              t.reachable);
   ops.gemm_reduce.run(problem, std::get<plan::GemmReducePlan>(plan),
-                      {t.a, t.weights.at(0), bias, t.outs.at(0), t.residual}, stream, t.reachable);
+                      {t.a, t.weights.at(0), bias, t.outs.at(0), t.residual}, stream);
 }
 
 }  // namespace tilelace::gpu_test

@@ -175,6 +175,8 @@ TILELACE_DEVICE std::uint32_t cycles() {
   asm volatile("mov.u32 %0, %%clock;" : "=r"(c)::"memory");
   return c;
 }
+/// Looks at a flag, with naps of 32 ns, before its wait is one with a bound: some 20 us.
+constexpr int kQuickLooks = 32;
 TILELACE_DEVICE void sleep(std::uint32_t ns) { asm volatile("nanosleep.u32 %0;" ::"r"(ns)); }
 /// Until `span` cycles after `begin`, in ever shorter naps: a warp that looks at the clock all the
 /// time takes power, which at the device's limit is taken from the products.

@@ -7,27 +7,22 @@
 
 namespace tilelace::cuda {
 
-/// Looks at a flag before its wait is one with a bound: some 20 us.
-constexpr int kQuickLooks = 32;
-
 /// Of a CTA. Those who move data never wait for a release to get through: a warp signals for them.
 /// Nor does that one wait for flags: another does.
 struct PushShared {
   std::uint64_t moved[2 * schedule::kMaxPushRounds];  ///< by all who move; then it is signalled
   std::uint64_t here[2 * schedule::kMaxPushRounds];   ///< what was waited for
   std::uint64_t numbered;                             ///< the call's number is known
-  std::uint64_t told;                                 ///< all that this CTA signals
   std::uint32_t epoch;
   int failed;  ///< a wait did; written before `here`
 };
 
 struct PushPlaces {
-  ptx::Shared moved, here, numbered, told, epoch, failed;
+  ptx::Shared moved, here, numbered, epoch, failed;
   TILELACE_DEVICE explicit PushPlaces(const PushShared& s)
       : moved(ptx::shared_address(s.moved)),
         here(ptx::shared_address(s.here)),
         numbered(ptx::shared_address(&s.numbered)),
-        told(ptx::shared_address(&s.told)),
         epoch(ptx::shared_address(&s.epoch)),
         failed(ptx::shared_address(&s.failed)) {}
   TILELACE_DEVICE std::uint32_t await_number() const {
@@ -41,7 +36,7 @@ TILELACE_DEVICE int lane() { return static_cast<int>(threadIdx.x) & 31; }
 /// Looks often, then waits with a bound.
 TILELACE_DEVICE bool await(const PushSum& p, schedule::Index flag, std::uint32_t epoch) {
   const auto* const word = p.call.flags_at(p.call.rank) + flag;
-  for (int i = 0; i < kQuickLooks; ++i) {
+  for (int i = 0; i < ptx::kQuickLooks; ++i) {
     if (comm::epoch_reached(comm::CudaAtomics::load_acquire(word), epoch)) return true;
     ptx::sleep(32);
   }
@@ -75,7 +70,6 @@ class PushTeller {
   TILELACE_DEVICE void admit() { raise(); }
   TILELACE_DEVICE void wait(schedule::Index /*flag*/) { raise(); }
   TILELACE_DEVICE void deliver(const schedule::SumChunk& /*c*/) { raise(); }
-  TILELACE_DEVICE void settle(schedule::Index /*flag*/) { raise(); }
   /// By the whole warp, behind the last verb.
   TILELACE_DEVICE void raise() {
     if (raised_ != nullptr) cuda::signal(raised_, epoch_);
@@ -120,7 +114,6 @@ class PushWatcher {
   TILELACE_DEVICE void deliver(const schedule::SumChunk& /*c*/) { settle_waits(); }
   TILELACE_DEVICE void push(schedule::PushedChunk /*c*/) {}
   TILELACE_DEVICE void signal(int /*peer*/, schedule::Index /*flag*/) {}
-  TILELACE_DEVICE void settle(schedule::Index /*flag*/) {}
 
  private:
   /// The last one comes through whatever happened: the others wait for it.
@@ -155,7 +148,6 @@ TILELACE_DEVICE void tell(const PushSum& p, const PushPlaces& places) {
   PushTeller teller(p, places, epoch);
   schedule::run_push_rows(p.schedule, static_cast<int>(blockIdx.x), teller);
   teller.raise();
-  if (lane() == 0) ptx::barrier_arrive(places.told);  // stays: for time alone (PushMover::finish)
 }
 
 TILELACE_DEVICE void watch(const PushSum& p, const PushPlaces& places, const Trace& trace) {

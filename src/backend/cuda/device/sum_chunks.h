@@ -81,12 +81,6 @@ class ChunkFlags {
   bool unpublished_ = false, failed_ = false;
 };
 
-/// Adds four elements of fp32.
-TILELACE_DEVICE void add_floats(float* sum, const uint4& v) {
-  sum[0] += __uint_as_float(v.x), sum[1] += __uint_as_float(v.y);
-  sum[2] += __uint_as_float(v.z), sum[3] += __uint_as_float(v.w);
-}
-
 /// Bias, residual or activation, and the one rounding of a sum of eight. `p`: SumRows or PushSum.
 template <class Element, class Sum>
 TILELACE_DEVICE uint4 finish_sum(const Sum& p, float (&sum)[8], schedule::Index unit) {

@@ -4,7 +4,6 @@
 // of tiles and the sharing of k-steps are the schedule's (schedule/gemm.h). With AgGemmParams the
 // rows of a come from the peers, with GemmRsParams terms of the sums: the loading warp waits for
 // them, another one for the peers' headers; the other two send own rows, if copy engines do not.
-// With GemmWideParams the product stays in fp32; with GemmRsWideParams, GemmArWideParams terms do.
 // With GemmGatedParams and AgGemmGatedParams out = silu(a * gate^T + bias) * (a * up^T + up_bias).
 #pragma once
 #define TILELACE_DEVICE_LOOPS
@@ -15,20 +14,13 @@
 
 namespace tilelace::cuda {
 
-/// Whether registers are left for a kernel of one warp beside it (roomy_gemm_kernel).
-template <class Tile, class Params>
-inline constexpr bool kRoomy = Params::kShares
-                                   ? plan::can_carry(Tile::blocks, Tile::width, Tile::pingpong)
-                                   : false;
-
 template <class Tile, class Params>
 TILELACE_DEVICE void start_ring(const Params& p, GemmShared<Tile> shared) {
   if (threadIdx.x == 32) {
     ptx::prefetch_map(&p.rows);
     ptx::prefetch_map(&p.cols);
-    constexpr bool kStages = !Params::kWide || Params::kReduces;
-    if (kStages) ptx::prefetch_map(out_map(p, 0));
-    if (kStages && kOutWidth<Tile, Params> % 64 != 0) ptx::prefetch_map(rest_map(p, 0));
+    ptx::prefetch_map(out_map(p, 0));
+    if (kOutWidth<Tile, Params> % 64 != 0) ptx::prefetch_map(rest_map(p, 0));
     if constexpr (Params::kGates) ptx::prefetch_map(&p.up);
     if constexpr (Params::kGathers) ptx::prefetch_map(&p.own);
   }
@@ -62,7 +54,7 @@ TILELACE_DEVICE void run_gemm(const Params& p) {
   ptx::launch_dependents();
   if (warpgroup == 0) {
     if constexpr (GemmShape<Tile>::kMovesRegisters)
-      ptx::registers_less<GemmShape<Tile>::load_registers(kWaits, kRoomy<Tile, Params>)>();
+      ptx::registers_less<GemmShape<Tile>::load_registers(kWaits)>();
     const int warp = __shfl_sync(~0U, static_cast<int>(threadIdx.x) / 32, 0);
     if (warp == 0) {
       GemmLoad<Tile, Params> load(p, shared, place);
@@ -83,26 +75,20 @@ TILELACE_DEVICE void run_gemm(const Params& p) {
       if (warp == 2 && blockIdx.x == 0) watch_rows(p, shared);
   } else {
     if constexpr (GemmShape<Tile>::kMovesRegisters)
-      ptx::registers_more<GemmShape<Tile>::math_registers(kWaits, kRoomy<Tile, Params>)>();
+      ptx::registers_more<GemmShape<Tile>::math_registers(kWaits)>();
     ptx::wait_prerequisites();
     GemmMath<Tile, Element, Params> math(p, shared, place, warpgroup - 1);
     schedule::run_gemm_math(p.work, place.worker, Tile::pingpong ? warpgroup - 1 : 0,
                             GemmShape<Tile>::kTurns, math);
     math.finish();
     if constexpr (Params::kShares)
-      if (p.collects) collect_shared(p, shared);
+      if (!p.direct) collect_shared(p, shared);
   }
 }
 
 template <class Tile, class Element, class Params>
 __global__ void __launch_bounds__(GemmShape<Tile>::kThreads, Tile::per_sm)
     gemm_kernel(const __grid_constant__ Params p) {
-  run_gemm<Tile, Element>(p);
-}
-
-/// The same with registers to spare on its multiprocessor, for a kernel of one warp beside it.
-template <class Tile, class Element, class Params>
-__global__ void __maxnreg__(kRoomyRegisters) roomy_gemm_kernel(const __grid_constant__ Params p) {
   run_gemm<Tile, Element>(p);
 }
 

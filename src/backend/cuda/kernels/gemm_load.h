@@ -27,7 +27,7 @@ class GemmLoad {
       if (!ready_) start();  // no tile: others wait for this warp to know the call's number
     if constexpr (Params::kShares) {
       note(TraceKind::wait_tile);
-      if (p_.awaits) await_shared<Tile>(p_, admitted_number(shared_));
+      if (p_.direct) await_shared<Tile>(p_, admitted_number(shared_));
       __syncwarp();  // stays: the lanes go on together
       note(TraceKind::tiles_here);
     }

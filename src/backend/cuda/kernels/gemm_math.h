@@ -21,7 +21,7 @@ class GemmMath {
   static constexpr int kOut = kOutWidth<Tile, Params>;
   static constexpr int kChunks = (kOut + 63) / 64;
   static constexpr int kRest = kOut % 64;
-  using Partial = PartialShape<Tile, Params::kWide>;
+  using Partial = PartialShape<Tile>;
 
  public:
   TILELACE_DEVICE GemmMath(const Params& p, GemmShared<Tile> shared, Place<Tile> place, int group)
@@ -115,10 +115,6 @@ class GemmMath {
     const schedule::GemmCell at = Params::kReduces ? turned(p_, cell) : cell;
     int row = (at.row * Tile::cluster_rows + cta_row) * Shape::kRows + 64 * block_row_;
     const int col = (tile_col(p_, at) * Tile::cluster_cols + place_.col) * kOut;
-    if constexpr (Params::kWide && !Params::kReduces) {
-      store_wide<Tile>(p_, acc_, row + 16 * warp_ + lane_ / 4, col + 2 * (lane_ & 3));
-      return note(TraceKind::stored);
-    }
     if constexpr (Params::kReduces) {
       if (!p_.work.order.own(cell.section)) return give_terms(cell, cta_row);
       row = own_row(p_, cell, row);
@@ -133,15 +129,13 @@ class GemmMath {
       if (!may_store(shared_, segments_ - 1)) return;
     if (segments_ <= Shape::kTurns) note(TraceKind::allowed);
     section_ = cell.section;
-    if constexpr (Params::kShares) copies_ = p_.work.order.is_copied(cell) ? 1 : p_.call.ranks;
     [[maybe_unused]] const std::uint32_t began = ptx::cycles();
     const GemmResults<Tile, Element, Params> results(p_, section_, warp_, lane_);
 #pragma unroll
     for (int i = 0; i < Tile::blocks; ++i)
 #pragma unroll
       for (int c = 0; c < kChunks; ++c) {
-        if constexpr (Params::kShares)
-          if (copies_ > 1) pause(began, i * kChunks + c);
+        if constexpr (Params::kShares) pause(began, i * kChunks + c);
         const ptx::Shared chunk = shared_.staging(group_) + chunk_ * kChunkBytes;
         if (thread_ == 0) ptx::store_wait_read<Tile::staging - 1>();
         sync_group();
@@ -158,11 +152,9 @@ class GemmMath {
         chunk_ = chunk_ + 1 == Tile::staging ? 0 : chunk_ + 1;
       }
     note(TraceKind::stored);
-    if constexpr (Params::kShares) {
+    if constexpr (Params::kShares)
       untold_ =
           PartialPlace<Tile, Params>(p_, cell, place_.cta).flag_number(p_.call.rank, part_index());
-      if (copies_ == 1) tell_shared();  // copy engines are waiting
-    }
   }
 
   /// Staged results have been read (the end of the kernel publishes them); the launch is counted.
@@ -258,7 +250,7 @@ class GemmMath {
   /// load from the ring takes long, and stages that are not free yet hold the other group up: two
   /// are under way together.
   TILELACE_DEVICE void add_terms() {
-    using Terms = AddTerms<Partial, TermPiece<Element, Params::kWide>>;
+    using Terms = AddTerms<Partial, TermPiece<Element>>;
     const int part = p_.term_pieces * Partial::kPieceBytes;
     const int first = part_index() * part;
     const TermsOf of{p_.call.rank, p_.work.order.ranks,
@@ -289,10 +281,9 @@ class GemmMath {
   }
 
   /// The thread that stored tells the peers of the last tile that went to all, once everything has
-  /// arrived: behind the next products, so that nobody waits for it. Or this rank of one that copy
-  /// engines carry. Its whole warp comes along, by a condition that is the same for all of it:
-  /// where one thread branches off, the compiler has warps meet again in every step of the
-  /// products, too.
+  /// arrived: behind the next products, so that nobody waits for it. Its whole warp comes along, by
+  /// a condition that is the same for all of it: where one thread branches off, the compiler has
+  /// warps meet again in every step of the products, too.
   TILELACE_DEVICE void tell_shared() {
     const int number = untold_;
     untold_ = -1;
@@ -304,7 +295,7 @@ class GemmMath {
     const int own = __shfl_sync(~0U, number, 0);
     const int peer = (p_.call.rank + lane_) % p_.call.ranks;
     std::byte* const flags = p_.call.base + peer * p_.call.stride + p_.call.flags;
-    if (lane_ < copies_ && (lane_ > 0 || copies_ == 1))
+    if (lane_ > 0 && lane_ < p_.call.ranks)
       signal(reinterpret_cast<comm::Flag*>(flags) + p_.shared.flags.first_shared + own, epoch);
     note(TraceKind::told);
   }
@@ -368,7 +359,7 @@ class GemmMath {
   TILELACE_DEVICE void send(ptx::Shared chunk, bool whole, int row, int col) {
     const CUtensorMap* map = whole ? out_map(p_, section_) : rest_map(p_, section_);
     int copies = 1;
-    if constexpr (Params::kShares) copies = copies_;
+    if constexpr (Params::kShares) copies = p_.call.ranks;
     for (; copies > 0; --copies, ++map) {
       if (Tile::swapped)
         ptx::tensor_store(map, chunk, row, col);
@@ -388,7 +379,6 @@ class GemmMath {
   int chunk_ = 0;
   int segments_ = 0, section_ = 0;
   int untold_ = -1;         ///< number of a finished tile that nobody knows of yet
-  int copies_ = 1;          ///< of the last finished tile: this rank's and, if it was sent, peers'
   std::uint32_t turn_ = 0;  ///< cycles of the last one, if another follows
   bool first_turn_ = group_ == 0;
   Ring<Tile::stages> ring_;

@@ -48,7 +48,6 @@ struct GemmAlone : GemmCommon {
   static constexpr bool kReduces = false;
   static constexpr bool kShares = false;
   static constexpr bool kGates = false;
-  static constexpr bool kWide = false;
   static constexpr bool kClips = false;
   CUtensorMap out;       ///< 64 columns x 64 rows a store
   CUtensorMap out_rest;  ///< what a width that 64 does not divide leaves over
@@ -64,14 +63,6 @@ struct GemmParams : GemmAlone {
   int tokens;       ///< of the matrix
 };
 
-/// The product as it was added up, [m, n] in fp32: a partial sum that is added to others. No bias,
-/// no activation.
-struct GemmWideParams : GemmParams {
-  static constexpr bool kWide = true;
-  float* wide_out;
-  int m;
-};
-
 /// Weights behind the first one that a kernel of ag_gemm takes, and the columns of all.
 struct MoreWeights {
   CUtensorMap map[plan::kMostWeights - 1];
@@ -82,7 +73,6 @@ struct MoreWeights {
 
 /// The GEMM of ag_gemm: activations are this rank's staging, or `own` for its own shard.
 struct AgGemmParams : GemmCommon {
-  static constexpr bool kWide = false;
   static constexpr bool kClips = false;
   static constexpr bool kGathers = true;
   static constexpr bool kReduces = false;
@@ -138,7 +128,6 @@ struct ReduceCommon : GemmCommon {
 /// The GEMM of gemm_rs.
 template <class Order>
 struct GemmRsParamsOf : ReduceCommon {
-  static constexpr bool kWide = false;
   static constexpr bool kShares = false;
   static constexpr bool kGates = false;
   CUtensorMap out;  ///< own rows
@@ -161,26 +150,15 @@ inline constexpr bool kPairs = requires {
 
 /// The GEMM of gemm_ar: own rows go to all ranks.
 struct GemmArParams : ReduceCommon {
-  static constexpr bool kWide = false;
   static constexpr bool kShares = true;
   static constexpr bool kGates = false;
   CUtensorMap out[schedule::kMaxShareRanks];  ///< i: own rows at rank + i, 0: at this rank
   CUtensorMap out_rest[schedule::kMaxShareRanks];
   schedule::GemmWorkOf<schedule::ShareOrder> work;
-  SharedResults shared;      ///< its first flag at a peer: of the tiles that it is given; at this
-                             ///< rank: of finished ones that copy engines carry
+  SharedResults shared;      ///< its first flag at a peer: of the tiles that it is given
   std::uint32_t share_pace;  ///< between chunks of a tile that is shared: 1/16384 of a turn
   std::uint32_t hold;        ///< cycles that partials of the columns' second half wait
-  bool awaits;               ///< ends once all tiles of peers are here
-  bool collects;             ///< and takes them to the caller; neither: another kernel does
-};
-
-/// The same with partial sums that travel in fp32.
-struct GemmRsWideParams : GemmRsParams {
-  static constexpr bool kWide = true;
-};
-struct GemmArWideParams : GemmArParams {
-  static constexpr bool kWide = true;
+  bool direct;  ///< results: it ends once all tiles of peers are here; else it takes them there
 };
 
 /// Whether tokens are rows in an order of shards, but columns of a tile.

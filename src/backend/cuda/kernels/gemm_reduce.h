@@ -2,8 +2,7 @@
 // Partial sums of gemm_rs: a tile of a peer's rows goes straight from registers into the peer's
 // slot and is signalled. For a tile of own rows the peers' terms follow its operands through the
 // ring and are added in rank order. In the slot a partial lies as the accumulator does: a piece is
-// eight values of each thread of a group, in fp32 four and behind them the other four. Nobody else
-// ever reads it.
+// eight values of each thread of a group. Nobody else ever reads it.
 #pragma once
 #include "backend/cuda/device/collect.h"
 #include "backend/cuda/device/elements.h"
@@ -15,14 +14,14 @@
 namespace tilelace::cuda {
 
 /// What the partial sums of one tile take.
-template <class Tile, bool kWide = false>
+template <class Tile>
 struct PartialShape {
   static constexpr int kOfBlock = GemmShape<Tile>::kAccumulators;
   static constexpr int kValues = Tile::blocks * kOfBlock;  ///< of a thread
   static constexpr int kPieces = (kValues + 7) / 8;
-  static constexpr int kPieceBytes = 128 * (kWide ? 32 : 16);
+  static constexpr int kPieceBytes = 128 * 16;
   /// Pieces of a peer that are added together.
-  static constexpr int kAtOnce = plan::terms_at_once(Tile::width, Tile::pingpong, kWide);
+  static constexpr int kAtOnce = plan::terms_at_once(Tile::width, Tile::pingpong);
   /// Groups of threads that share one tile: each leaves a part, and raises a flag for it.
   static constexpr int kGroups = Tile::pingpong ? 1 : Tile::groups;
   static constexpr int kBytes = kGroups * kPieces * kPieceBytes;  ///< of one CTA
@@ -38,9 +37,9 @@ struct PartialShape {
 
 /// Where they lie, from any source, at any rank.
 template <class Tile, class Params>
-class PartialPlace : public PartialShape<Tile, Params::kWide> {
+class PartialPlace : public PartialShape<Tile> {
   using Shape = GemmShape<Tile>;
-  using Sizes = PartialShape<Tile, Params::kWide>;
+  using Sizes = PartialShape<Tile>;
 
  public:
   TILELACE_DEVICE PartialPlace(const Params& p, schedule::GemmCell cell, int cta)
@@ -102,27 +101,21 @@ TILELACE_DEVICE int tile_col(const Params& p, schedule::GemmCell cell) {
 }
 
 /// A thread's eight values of a term in the ring.
-template <class Element, bool kWide>
+template <class Element>
 class TermPiece {
  public:
-  TILELACE_DEVICE void load(ptx::Shared from) {
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) v_[i] = ptx::load_shared_16(from + i * 128 * 16);
-  }
+  TILELACE_DEVICE void load(ptx::Shared from) { v_ = ptx::load_shared_16(from); }
   [[nodiscard]] TILELACE_DEVICE float at(int e) const {
-    const uint4& v = v_[kWide ? e / 4 : 0];
-    const std::uint32_t words[4] = {v.x, v.y, v.z, v.w};
-    if constexpr (kWide) return __uint_as_float(words[e % 4]);
+    const std::uint32_t words[4] = {v_.x, v_.y, v_.z, v_.w};
     const float2 two = unpack(words[e / 2], Element{});
     return e % 2 == 0 ? two.x : two.y;
   }
 
  private:
-  static constexpr int kLoads = kWide ? 2 : 1;
-  uint4 v_[kLoads];
+  uint4 v_;
 };
 
-/// Sends the accumulator of a group, rounded or as it is, to the owner of the tile's rows, of which
+/// Sends the accumulator of a group, rounded, to the owner of the tile's rows, of which
 /// `tokens` are there from the group's first on, a piece every `pace` cycles: a burst of all CTAs
 /// would fill the way to memory, and the loads of those who multiply meanwhile would wait behind
 /// it.
@@ -143,13 +136,7 @@ TILELACE_DEVICE void give_terms(const Params& p, const PartialPlace<Tile, Params
 #pragma unroll
     for (int e = 0; e < 8; ++e)
       v[e] = 8 * i + e < kValues ? acc[(8 * i + e) / kOfBlock][(8 * i + e) % kOfBlock] : 0.0F;
-    if constexpr (Params::kWide) {
-      auto* const wide = reinterpret_cast<float4*>(to + 2 * i * 128);
-      wide[0] = {v[0], v[1], v[2], v[3]};
-      wide[128] = {v[4], v[5], v[6], v[7]};
-    } else {
-      to[i * 128] = pack_elements<Element>(v);
-    }
+    to[i * 128] = pack_elements<Element>(v);
   }
   if (thread == 0) trace.add(TraceKind::written, static_cast<int>(threadIdx.x) / 128 - 1);
   publish({thread, 128}, barrier, place.flag(owner, p.call.rank, group), epoch);

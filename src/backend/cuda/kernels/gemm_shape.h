@@ -11,10 +11,6 @@ namespace tilelace::cuda {
 constexpr int kStep = 64;              ///< of k, in a stage: 128 bytes, one swizzle atom
 constexpr int kChunkBytes = 64 * 128;  ///< 64 x 64 results
 
-/// Of a thread of a kernel that leaves room for one warp more: a quarter of a multiprocessor has
-/// 512 registers a lane, and three of the kernel's warps.
-constexpr int kRoomyRegisters = 160;
-
 /// Tile: the members of plan::GemmTile as static constants (a struct as template argument crashes
 /// nvcc 13.0's front end).
 template <class Tile>
@@ -42,14 +38,12 @@ struct GemmShape {
   /// Registers move from the loading warpgroup to the multiplying ones where one CTA has all.
   static constexpr bool kMovesRegisters = Tile::groups == 2 && Tile::per_sm == 1;
   static constexpr bool kPushes = plan::can_push(Tile::blocks, Tile::width);
-  /// A thread's; all together 504 a thread of each warpgroup, 480 where room is left. Waiting for
-  /// peers takes more.
-  TILELACE_HD static constexpr int load_registers(bool waits, bool roomy) {
-    if (roomy) return 48;
+  /// A thread's; all together 504 a thread of each warpgroup. Waiting for peers takes more.
+  TILELACE_HD static constexpr int load_registers(bool waits) {
     return waits && Tile::blocks * kAccumulators <= 176 ? 56 : 40;
   }
-  TILELACE_HD static constexpr int math_registers(bool waits, bool roomy) {
-    return ((roomy ? 3 * kRoomyRegisters : 504) - load_registers(waits, roomy)) / 2;
+  TILELACE_HD static constexpr int math_registers(bool waits) {
+    return (504 - load_registers(waits)) / 2;
   }
   static_assert(kSharedBytes <= (Tile::per_sm == 1 ? 232448 : 115712) && kRowSlice % 8 == 0 &&
                 kRowSlice <= 256);

@@ -12,8 +12,6 @@ template <class Tile, class Element, bool kShares>
 const void* sharing() {
   if constexpr (!kShares || !kIsMade<Tile, Element>)
     return nullptr;
-  else if constexpr (kRoomy<Tile, GemmArParams>)
-    return reinterpret_cast<const void*>(roomy_gemm_kernel<Tile, Element, GemmArParams>);
   else
     return reinterpret_cast<const void*>(gemm_kernel<Tile, Element, GemmArParams>);
 }

@@ -45,14 +45,6 @@ const void* gemm_sharing(std::string_view tile, DType);
 /// null.
 const void* gemm_pairs(std::string_view tile, DType);
 
-/// The kernels of this tile whose partial sums are fp32; null: not made.
-struct WideKernels {
-  const void* function = nullptr;  ///< takes GemmWideParams
-  const void* reducing = nullptr;  ///< takes GemmRsWideParams
-  const void* sharing = nullptr;   ///< takes GemmArWideParams
-};
-WideKernels gemm_wide(std::string_view tile, DType);
-
 /// The kernels of gate and up in one for this tile, or null.
 struct GatedKernels {
   const void* function = nullptr;   ///< takes GemmGatedParams

@@ -71,30 +71,4 @@ TILELACE_DEVICE void add_residual(const Params& p, Accumulators& acc, int row, i
     }
 }
 
-/// Stores the accumulators as they are; rows are columns of the result where the tile is swapped.
-template <class Tile, class Params, class Accumulators>
-TILELACE_DEVICE void store_wide(const Params& p, const Accumulators& acc, int row, int col) {
-  const int rows = Tile::swapped ? p.n : p.m;
-  const int cols = Tile::swapped ? p.m : p.n;
-#pragma unroll
-  for (int i = 0; i < Tile::blocks; ++i)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int r = row + 64 * i + 8 * half;
-      if (r >= rows) continue;
-#pragma unroll
-      for (int j = 0; j < GemmShape<Tile>::kAccumulators / 4; ++j) {
-        const int c = col + 8 * j;
-        const float low = acc[i][4 * j + 2 * half];
-        const float high = acc[i][4 * j + 2 * half + 1];
-        if constexpr (Tile::swapped) {
-          if (c < cols) p.wide_out[std::int64_t{c} * p.n + r] = low;
-          if (c + 1 < cols) p.wide_out[std::int64_t{c + 1} * p.n + r] = high;
-        } else if (c < cols) {
-          *reinterpret_cast<float2*>(p.wide_out + std::int64_t{r} * p.n + c) = {low, high};
-        }
-      }
-    }
-}
-
 }  // namespace tilelace::cuda

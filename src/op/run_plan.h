@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls with a plan instead of options: what benches time and checks draw (plan/cuda_ways.h). The
+// plan is one of the problem's, whole: nothing is planned.
+#pragma once
+#include "tilelace/communicator.h"
+#include "tilelace/ops.h"
+
+namespace tilelace::op {
+
+/// As ag_gemm, gemm_rs, gemm_ar; prepared with options that have room for the plan. Collective.
+void run_plan(Communicator&, const AgGemmArgs&, const Plan&);
+void run_plan(Communicator&, Op, const GemmReduceArgs&, const Plan&);
+
+}  // namespace tilelace::op
