@@ -17,7 +17,7 @@ struct BenchOptions {
   std::string transports;
 };
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kBenchExamples = R"(Examples:
   tilelace bench ag_gemm --tp 4 --m 128:2048:2 --n 4096 --k 1024
       m = 128, 256, ... 2048; n and k are those of the unsharded product.
   tilelace bench gemm_rs --tp 2 --m 512 --model llama3.1-8b --iterations 50 --json rs.jsonl
@@ -45,8 +45,8 @@ void set_jobs(const BenchOptions& o, Workload& work) {
 void add_bench(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<BenchOptions>();
   auto* command = app.add_subcommand("bench", "Time one op over a range of sizes");
-  command->footer(kExamples + ("\n" + std::string(plan_help())) + "\nModels: " + model_names() +
-                  "\n");
+  command->footer(kBenchExamples + ("\n" + std::string(plan_help())) +
+                  "\nModels: " + model_names() + "\n");
   command->add_option("op", o->model.ops, "ag_gemm, gemm_rs or gemm_ar")->required();
   command->add_option("--model", o->model.model,
                       "Sizes of a model's layer: a name below, a config.json or a folder");

@@ -29,7 +29,7 @@ struct CheckCommand {
   bool mutants = false;
 };
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kCheckExamples = R"(Examples:
   tilelace check
       3000 random configurations: ops, routes, transports, uneven rows, three calls that share slots.
   tilelace check --op gemm_rs --tp 8 --m 8192 --n 12288 --workers 132
@@ -170,7 +170,7 @@ void add_check(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<CheckCommand>();
   auto* command = app.add_subcommand(
       "check", "Search the schedules for deadlocks, races and lost or doubled data");
-  command->footer(kExamples);
+  command->footer(kCheckExamples);
   command->add_option("--op", o->op, "One shape: only these ops (default: all three)");
   auto* tp = command->add_option("--tp", o->ranks, "One shape: ranks, 1 to 64")
                  ->capture_default_str()

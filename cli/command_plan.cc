@@ -21,7 +21,7 @@ struct PlanCommand {
   int ranks = 2, workers = 0;
 };
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kPlanExamples = R"(Examples:
   tilelace plan --model llama3.1-8b --tp 8 --m 4096 --link 25,5
       The plan of every product of a layer, why, and what was not taken.
   tilelace plan gemm_ar --tp 4 --m 1,4096 --n 4096 --k 4096 --plan path=fused,blocks=2
@@ -86,7 +86,7 @@ int print_plans(const PlanCommand& o) {
 void add_plan(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<PlanCommand>();
   auto* command = app.add_subcommand("plan", "Print how a call would run, and why");
-  command->footer(kExamples + ("\n" + std::string(plan_help())) + "\nModels: " + model_names() +
+  command->footer(kPlanExamples + ("\n" + std::string(plan_help())) + "\nModels: " + model_names() +
                   "\n");
   command->add_option("op", o->model.ops,
                       "ag_gemm, gemm_rs or gemm_ar, or a list (default: all that the backend has)");

@@ -14,7 +14,7 @@ struct RunOptions {
   SessionOptions session;
 };
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kRunExamples = R"(Examples:
   tilelace run --model minilm-l6 --tp 4 --m 128
       Every tensor-parallel GEMM of layer 0 with random weights, over four ranks.
   tilelace run --model ./all-MiniLM-L6-v2 --tp 4 --m 1,7,128
@@ -34,7 +34,7 @@ void add_run(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<RunOptions>();
   auto* command = app.add_subcommand(
       "run", "Run a model's tensor-parallel GEMMs fused, checked against the unsharded product");
-  command->footer(kExamples + ("\n" + std::string(plan_help())) + "\nModels: " + model_names() +
+  command->footer(kRunExamples + ("\n" + std::string(plan_help())) + "\nModels: " + model_names() +
                   "\n");
   command
       ->add_option("--model", o->model.model,

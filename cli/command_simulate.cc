@@ -32,7 +32,7 @@ struct SimulateOptions {
   bool tried = false, quiet = false;
 };
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kSimulateExamples = R"(Examples:
   tilelace simulate --machine h200x4 --model llama2-70b --tp 4 --m 512:16384:2
       GEMM, collective, unfused, medium-grained and fused times of each product, and what bounds it.
   tilelace simulate gemm_rs --machine a100-pcie-x8 --model gpt3-175b --product down --tp 8 \
@@ -279,7 +279,7 @@ void add_simulate(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<SimulateOptions>();
   auto* command =
       app.add_subcommand("simulate", "Predict a call on a machine you may not have, and show why");
-  command->footer(fmt::format("{}\nMachines: {}\nMethods: {}\nModels: {}\n", kExamples,
+  command->footer(fmt::format("{}\nMachines: {}\nMethods: {}\nModels: {}\n", kSimulateExamples,
                               fmt::join(machine_names(), ", "), fmt::join(method_names(), ", "),
                               model_names()));
   add_product_options(*command, *o);

@@ -28,7 +28,7 @@ constexpr int kSamples = 7;
 constexpr double kSampleSeconds = 0.05;
 constexpr std::int64_t kTileRows = 128, kTileCols = 256, kTerms = 2048;
 constexpr std::size_t kCopyBytes = std::size_t{32} << 20;
-constexpr int kRounds = 2000;
+constexpr int kFlagRounds = 2000;
 
 /// Calls a second of the slowest of all cores that do `call(core)` at once; median over samples.
 double rate_of(int cores, const std::function<void(int)>& call) {
@@ -97,19 +97,19 @@ double measured_latency_us() {
                                  seen);
   };
   std::thread peer([&] {
-    for (std::uint32_t i = 1; i <= kRounds; ++i) {
+    for (std::uint32_t i = 1; i <= kFlagRounds; ++i) {
       wait(there.flag, i);
       comm::signal<comm::StdAtomics>(&back.flag, i);
     }
   });
   const double begin = seconds_now();
-  for (std::uint32_t i = 1; i <= kRounds; ++i) {
+  for (std::uint32_t i = 1; i <= kFlagRounds; ++i) {
     comm::signal<comm::StdAtomics>(&there.flag, i);
     wait(back.flag, i);
   }
   const double seconds = seconds_now() - begin;
   peer.join();
-  return seconds / kRounds / 2 * 1e6;
+  return seconds / kFlagRounds / 2 * 1e6;
 }
 
 /// Fills a section's numbers that are no constants of a CPU.

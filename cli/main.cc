@@ -15,7 +15,7 @@
 namespace tilelace::cli {
 namespace {
 
-constexpr const char* kExamples = R"(Start here:
+constexpr const char* kFirstSteps = R"(Start here:
   tilelace run --model minilm-l6 --tp 4 --m 128    a model's layer over four ranks, checked
   tilelace doctor                                  what this machine has
   tilelace COMMAND --help                          options and examples
@@ -41,7 +41,7 @@ int run(int argc, char** argv) {
   try {
     CLI::App app("Tilelace: tensor-parallel collectives overlapped with GEMM", "tilelace");
     app.set_version_flag("--version", "tilelace " TILELACE_VERSION " (" TILELACE_COMMIT ")");
-    app.footer(kExamples);
+    app.footer(kFirstSteps);
     app.require_subcommand(1);
     app.get_formatter()->column_width(28);
     int exit_code = kDone;

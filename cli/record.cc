@@ -5,29 +5,13 @@
 #include <fmt/ostream.h>
 
 #include <cerrno>
-#include <cmath>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "core/check.h"
+#include "json_values.h"
 #include "machine.h"
 
 namespace tilelace::cli {
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-template <class T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-Json or_null(const std::optional<double>& value) {
-  return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
-}
-Json or_null(const std::string& value) { return value.empty() ? Json(nullptr) : Json(value); }
-
-}  // namespace
-
 std::string record_line(const Workload& work, const Row& row) {
   Json r;
   r["schema"] = "tilelace.bench/1";

@@ -19,8 +19,8 @@ stage() {  # stage NAME COMMAND...: runs it, keeps its time; output only if it f
   times+=("$(printf '%5d s  %s' $((SECONDS - begin)) "$name")")
 }
 
-build() {  # build PRESET [TARGETS...]
-  cmake --preset "$1" && cmake --build --preset "$1" ${2:+--target "${@:2}"}
+build() {  # build PRESET [TARGETS...]; test_set: see tests/CMakeLists.txt
+  cmake --preset "$1" "-DTILELACE_TEST_SET=${test_set:-all}" && cmake --build --preset "$1" ${2:+--target "${@:2}"}
 }
 
 has_nvcc() { command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; }

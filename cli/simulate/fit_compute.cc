@@ -8,7 +8,7 @@
 namespace tilelace::cli {
 namespace {
 
-constexpr int kRounds = 400;
+constexpr int kFitRounds = 400;
 constexpr double kFirstStep = 0.2, kLastStep = 1e-4;
 
 struct Fitted {
@@ -35,7 +35,7 @@ double loss(const sim::Compute& c, const std::vector<TimedGemm>& timed) {
 sim::Compute fit_compute(sim::Compute c, const std::vector<TimedGemm>& timed) {
   double least = loss(c, timed), step = kFirstStep;
   // One number at a time, up and down by a factor that shrinks when nothing helps.
-  for (int round = 0; round < kRounds && step > kLastStep; ++round) {
+  for (int round = 0; round < kFitRounds && step > kLastStep; ++round) {
     bool better = false;
     for (const Fitted& f : kFitted) {
       for (const double factor : {1 + step, 1 / (1 + step)}) {

@@ -6,19 +6,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "json_values.h"
 #include "machine.h"
 
 namespace tilelace::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-Json or_null(std::optional<double> value) {
-  return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
-}
-Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
 template <class F>
 int widest(const std::vector<SimulatedRow>& rows, F text) {
