@@ -51,6 +51,8 @@ find_package_example() {
 # by the name that the preset cpu knows it by: ccache takes another name for another compiler.
 python_package() {
   CC=${CC:-cc} CXX=${CXX:-c++} .cache/python/bin/pip install --no-build-isolation --no-deps . \
-    -C cmake.define.TILELACE_GPUS=OFF -C cmake.define.TILELACE_WERROR=ON -C build.verbose=true
+    -C cmake.define.TILELACE_GPUS=OFF -C cmake.define.TILELACE_WERROR=ON -C cmake.define.TILELACE_TEST_SET="${test_set:-all}" \
+    -C build.verbose=true
 }
-python_tests() { .cache/python/bin/python -m pytest tests/python; }
+# Two at a time: ranks wait for each other now and then. Groups (xdist_group) share a launch.
+python_tests() { .cache/python/bin/python -m pytest tests/python -n 2 --dist loadgroup; }

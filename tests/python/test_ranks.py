@@ -34,7 +34,8 @@ def results(ranks):
 
 @pytest.mark.parametrize(
     ("name", "ranks"),
-    [(name, n) for n in (2, 3, 4) for name in cases_of("cpu", n)])
+    [pytest.param(name, n, marks=pytest.mark.xdist_group(f"{n} ranks"))
+     for n in (2, 3, 4) for name in cases_of("cpu", n)])
 def test_case(name, ranks):
     errors = results(ranks)[name]["errors"]
     texts = [f"rank {r}:\n{text}" for r, text in enumerate(errors) if text]

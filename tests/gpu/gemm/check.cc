@@ -98,10 +98,20 @@ std::vector<plan::GemmPlan> plans_of(const plan::GemmTile& tile, plan::GemmProbl
   return legal;
 }
 
+/// Those that this build has.
+std::vector<plan::GemmTile> made_tiles(DType dtype) {
+  std::vector<plan::GemmTile> tiles;
+  for (const plan::GemmTile& tile : plan::kGemmTiles)
+    if (cuda::has_kernel({tile}, dtype)) tiles.push_back(tile);
+  return tiles;
+}
+
 /// The i-th case: tiles in turn, so that each is met; the rest drawn.
 Case draw(std::mt19937_64& rng, int i, DType dtype, const Options& o) {
   Case c;
-  const auto& tiles = plan::kGemmTiles;
+  static const std::array<std::vector<plan::GemmTile>, 2> made{made_tiles(DType::bf16),
+                                                               made_tiles(DType::fp16)};
+  const auto& tiles = made.at(dtype == DType::bf16 ? 0 : 1);
   plan::GemmTile tile = tiles[static_cast<std::size_t>(i) % std::size(tiles)];
   for (const auto& t : tiles)
     if (t.name == o.tile) tile = t;

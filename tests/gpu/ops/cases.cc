@@ -157,12 +157,13 @@ std::string sort_of(const OpPlan& plan) {
   return std::string(std::get<plan::GemmRsPlan>(plan).gemm.tile.name);
 }
 
-Extras extras_of(const std::vector<std::string>& kinds) {
+Extras extras_of(const std::vector<std::string>& kinds,
+                 bool (*made)(const plan::GemmPlan&, DType)) {
   const auto named = [&](std::string_view name) {
     return std::any_of(kinds.begin(), kinds.end(),
                        [&](const std::string& kind) { return kind.starts_with(name); });
   };
-  return {named("nccl"), true, named("unfused")};
+  return {named("nccl"), true, named("unfused"), made};
 }
 
 PlansByKind plans_by_kind(const Problem& problem, const plan::GemmMachine& machine,
@@ -190,7 +191,8 @@ std::vector<Case> draw_cases(int count, const CaseRange& range, std::uint64_t se
     c.exact = i % 2 == 0 && !range.gated;  // silu knows no integers
     c.problem = draw_problem(rng, range, c.exact);
     c.plan = draw_plan(
-        rng, only(plans_by_kind(c.problem, range.machine, extras_of(range.kinds)), range.kinds));
+        rng, only(plans_by_kind(c.problem, range.machine, extras_of(range.kinds, range.made)),
+                  range.kinds));
     vary_chunks(rng, c.plan, c.problem);
     // Calls without any row keep ranks in step, and write nothing.
     if (below(rng, 40) == 0) {

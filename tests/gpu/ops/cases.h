@@ -32,6 +32,7 @@ struct CaseRange {
   std::vector<std::string> kinds = {};  ///< of plans; empty: all
   bool gated = false;                   ///< ag_gemm: problems with swiglu alone
   bool small = false;                   ///< problems up to a quarter as long each way
+  bool (*made)(const plan::GemmPlan&, DType) = nullptr;  ///< as Extras
 };
 
 /// Error: usage (a problem that has no plan).
@@ -42,7 +43,8 @@ using PlansByKind = std::map<std::string, std::vector<OpPlan>>;
 PlansByKind plans_by_kind(const Problem& problem, const plan::GemmMachine& machine,
                           const Extras& extras = {});
 /// What checks of these kinds (none: of all) ask for: NCCL only where it is named.
-Extras extras_of(const std::vector<std::string>& kinds);
+Extras extras_of(const std::vector<std::string>& kinds,
+                 bool (*made)(const plan::GemmPlan&, DType) = nullptr);
 /// Leaves these kinds alone; where there is none of them: all, or, `strictly`, none. No kinds: all.
 PlansByKind only(PlansByKind plans, const std::vector<std::string>& kinds, bool strictly = false);
 

@@ -65,7 +65,7 @@ plan::GemmMachine machine_of(int ranks, int communicators) {
 }
 
 cuda::RankShare share_of(const Options& o, int ranks, int communicators) {
-  const Extras extras = extras_of(o.kinds);
+  const Extras extras = extras_of(o.kinds, cuda::has_kernel);
   return {machine_of(ranks, communicators).multiprocessors, extras.nccl, extras.hands};
 }
 
@@ -91,15 +91,16 @@ Work work_of(const Options& o, Op op, int ranks) {
   for (const DType dtype : {DType::fp16, DType::bf16}) {
     if (!among(o.dtypes, name_of(dtype))) continue;
     work.stressed_dtype = dtype;
-    auto cases = draw_cases(o.shapes, {op, ranks, dtype, machine, o.kinds, o.gated, o.small},
-                            o.seed * 2 + static_cast<std::uint64_t>(dtype));
+    auto cases = draw_cases(
+        o.shapes, {op, ranks, dtype, machine, o.kinds, o.gated, o.small, cuda::has_kernel},
+        o.seed * 2 + static_cast<std::uint64_t>(dtype));
     if (o.only >= 0) std::erase_if(cases, [&](const Case& c) { return c.index != o.only; });
     work.cases[dtype] = std::move(cases);
   }
   if (o.stress <= 0 && o.straggle <= 0 && o.pair <= 0) return work;
   work.stressed = stress_problems(op, ranks, work.stressed_dtype, o.small);
   for (const Problem& p : work.stressed) {
-    const Extras extras = extras_of(o.kinds);
+    const Extras extras = extras_of(o.kinds, cuda::has_kernel);
     work.kinds.push_back(only(plans_by_kind(p, machine, extras), o.kinds, true));
     work.halves.push_back(only(plans_by_kind(p, machine_of(ranks, 2), extras), o.kinds, true));
   }
@@ -115,7 +116,7 @@ Work work_of_turns(const Options& o, int ranks) {
   work.name = kTurns;
   if (!among(o.dtypes, name_of(DType::bf16))) work.stressed_dtype = DType::fp16;
   if (o.stress <= 0 && o.straggle <= 0 && o.pair <= 0) return work;
-  Extras extras = extras_of(o.kinds);
+  Extras extras = extras_of(o.kinds, cuda::has_kernel);
   extras.nccl = false;
   for (const Op op : kOps) {
     for (Problem& p : stress_problems(op, ranks, work.stressed_dtype, o.small)) {

@@ -46,6 +46,8 @@ std::vector<OpPlan> candidates_of(const Problem& problem, const plan::GemmMachin
     for (const auto way : {plan::HandWay::copied, plan::HandWay::added, plan::HandWay::ring})
       add(plans, plan::gemm_hand_candidates(problem, way, machine));
   if (problem.op == Op::gemm_ar) add(plans, plan::gemm_sums_candidates(problem, machine));
+  if (extras.made != nullptr)
+    std::erase_if(plans, [&](const OpPlan& p) { return !extras.made(gemm_of(p), problem.dtype); });
   std::stable_sort(plans.begin(), plans.end(), [](const OpPlan& x, const OpPlan& y) {
     return predicted_us(x) < predicted_us(y);
   });

@@ -22,7 +22,8 @@ struct Extras {
   bool nccl = false;    ///< ag_gemm: rows by NCCL
   bool hands = false;   ///< gemm_rs: partials that are handed to owners
   bool behind = false;  ///< ag_gemm: products behind all rows
-  /// gemm_ar: sums by the switch, emulated: never by the hardware.
+  /// Whether a build has the kernels of a plan's tile (TILELACE_TILES); null: of all.
+  bool (*made)(const plan::GemmPlan&, DType) = nullptr;
 };
 
 /// All legal plans, fastest prediction first. Error: usage (a problem that has none).
