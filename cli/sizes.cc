@@ -190,7 +190,7 @@ const char* plan_help() {
   blocks=N                             gemm_ar on CPU ranks: row super-blocks
   chunk=ROWS                           rows of one transfer
   tile_m=N, tile_n=N, straddle=0|1     tiles, and whether they cross shards' borders
-  partials=fp32|DTYPE                  type of the partial sums on the wire
+  partials=fp32|DTYPE                  type of the partial sums on the wire (fp32: CPU ranks)
 What a printed plan says, and how to choose one: docs/plans.md.
 )";
 }

@@ -84,9 +84,6 @@ struct KernelPlan {
   /// ag_gemm, by shard: or each peer's joins those in front of it behind so many tiles.
   std::vector<int> joins{};
   int lag = 0;  ///< gemm_ar, fused: columns of tiles by which own tiles come behind remote ones
-  /// gemm_ar, fused, push: columns of tiles that copy engines carry at a time, and how many such
-  /// chunks of each rank; what is left goes from the product, tile by tile.
-  int chunk_cols = 0, copied = 0;
   bool by_columns = false;  ///< gemm_ar, fused: owners sum columns of all rows, not rows
   /// Sums of partials that are pushed: 2: by owners, who send them to all. gemm_ar, fused, pull: 1:
   /// every rank sums all of a tile for itself, 2: a share of it for all.
@@ -101,10 +98,10 @@ struct KernelPlan {
 
 /// Every choice made before a call, as a printable value; equal on every rank.
 /// On GPU ranks a worker is a cluster of CTAs and tile_m x tile_n is what it computes (swiglu: half
-/// of tile_n is gate's, half up's); `push` and `pull` of ag_gemm are copy engines, as is `push` of
-/// a fused gemm_ar for finished tiles; `store` is idle warps of the product or, in sums, the
-/// summing kernel, which under `pull` reads from all; `pull` of a fused gemm_ar is warps of the
-/// product that read finished tiles of all ranks, `multimem` the same by the switch, which adds.
+/// of tile_n is gate's, half up's); `push` and `pull` of ag_gemm are copy engines; `store` is idle
+/// warps of the product or, in sums, the summing kernel, which under `pull` reads from all; `pull`
+/// of a fused gemm_ar is warps of the product that read finished tiles of all ranks, `multimem` the
+/// same by the switch, which adds.
 /// Unfused: products wait for all rows, or go first.
 struct Plan {
   Op op = Op::ag_gemm;
@@ -151,10 +148,9 @@ Machine cuda_machine(int multiprocessors = 132);
 /// The plan of a call. Local; touches no memory and no peer.
 /// On a machine of GPUs: bf16, fp16, n and k multiples of 8, at most 8 ranks, over the mesh, fused
 /// and unfused; ag_gemm: push, pull, store, nccl (if asked), ring, medium; sums: store, pull and,
-/// of few rows, push, partials of the operands' type or, but for push, fp32; gemm_rs, only where
-/// asked for: medium (push), unfused over the ring (store) or with additions at the owner (add),
-/// fused with tiles that straddle;
-/// gemm_ar also pull, fused; only where asked for and where the machine has it: multimem.
+/// of few rows, push, partials of the operands' type; gemm_rs, only where asked for: medium (push),
+/// unfused over the ring (store) or with additions at the owner (add), fused with tiles that
+/// straddle; gemm_ar also pull, fused; only where asked for and where the machine has it: multimem.
 /// Errors: usage, when the problem is malformed, an option is not legal for it, or GPU ranks do not
 /// have it (the text says why, and what there is).
 Plan make_plan(const Problem&, const Machine&, const PlanOptions& = {});

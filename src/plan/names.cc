@@ -96,7 +96,6 @@ std::ostream& operator<<(std::ostream& os, const KernelPlan& k) {
   if (k.lag > 0) os << fmt::format(" lag {}", k.lag);
   if (k.by_columns) os << " column shards";
   if (k.shots > 0) os << fmt::format(" shots {}", k.shots);
-  if (k.copied > 0) os << fmt::format(" copied {} of {} columns", k.copied, k.chunk_cols);
   if (k.along_cols) os << " along n";
   if (k.by_neighbours) os << " by neighbours";
   if (k.early_weights) os << " early";
