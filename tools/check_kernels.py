@@ -5,7 +5,9 @@ sums by the switch in the kernels that are made for them alone.
 
 Reads the objects of a build with CUDA through cuobjdump: resources and code of every kernel. Prints a table, then `file: kernel: what, got, expected` for each finding.
 usage: check_kernels.py [--require] BUILD_DIR
+       check_kernels.py --same OLD_BUILD_DIR BUILD_DIR
   --require: without cuobjdump and nvdisasm (on PATH, beside nvcc, or from PyPI) it fails, with 3
+  --same: which kernels of both builds have the same code, instruction by instruction
 Exit: 0 clean, 1 findings, 2 usage, 3 no tools.
 """
 import argparse
@@ -107,15 +109,45 @@ def report(rows, findings, left_out):
     print(f"kernels: {len(findings)} findings")
 
 
-def chosen_tiles(cache):
-    """The tiles that a build is made for (TILELACE_TILES, of bf16 alone) by its CMakeCache.txt; [] for all."""
-    found = re.search(r"^TILELACE_TILES:\w+=(.+)$", cache, re.MULTILINE)
-    return found.group(1).split(";") if found else []
+def chosen_tiles(commands):
+    """The tiles that a build is made for (TILELACE_TILES, of bf16 alone) by its compile_commands.json;
+    [] for all."""
+    found = re.search(r"TILELACE_TILES=[^a-z]*,([a-z0-9_,]+),", commands)
+    return found.group(1).split(",") if found else []
+
+
+def code_of(folder, path):
+    """{mangled name of a kernel: its instructions}"""
+    code, name = {}, ""
+    for line in run_tool(folder, "-sass", path):
+        if match := re.search(r"Function : (\S+)", line):
+            name = re.sub(r"_GLOBAL__N__\w+?_(?=\d)|\d+_GLOBAL__N__\w+", "", match[1])
+            code[name] = []
+        elif name and "/*" in line:
+            code[name].append(line.strip())
+    return code
+
+
+def compare_builds(old, new, folder):
+    totals = {}
+    for path in sorted(objects_of(new)):
+        if not path.is_file():
+            continue
+        before = old / path.relative_to(new)
+        was, now = code_of(folder, str(before)) if before.is_file() else {}, code_of(folder, str(path))
+        same = sum(was.get(name) == text for name, text in now.items())
+        row = (len(was), same, sum(n in was for n in now) - same, len(now.keys() - was.keys()),
+               len(was.keys() - now.keys()))
+        totals[path.name.removesuffix(".o")] = row
+    print(f"{'object':30} {'before':>7} {'same':>7} {'changed':>8} {'new':>5} {'gone':>5}")
+    for name, row in [*totals.items(), ("all", [sum(c) for c in zip(*totals.values())])]:
+        print(f"{name:30} {row[0]:7} {row[1]:7} {row[2]:8} {row[3]:5} {row[4]:5}")
+    return 0
 
 
 def check_build(build, folder):
     tiles = read_tiles((ROOT / "src/plan/gemm_tiles.h").read_text(encoding="utf-8"))
-    chosen = chosen_tiles((build / "CMakeCache.txt").read_text(encoding="utf-8"))
+    chosen = chosen_tiles((build / "compile_commands.json").read_text(encoding="utf-8"))
     dtypes = ["bf16"] if chosen else list(DTYPES.values())
     objects = objects_of(build)
     there = sorted((p for p in objects if p.is_file()), key=lambda p: -p.stat().st_size)
@@ -143,6 +175,7 @@ def check_build(build, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--require", action="store_true", help="fail where the tools are not had")
+    parser.add_argument("--same", type=Path, metavar="OLD_BUILD_DIR", help="compare their code")
     parser.add_argument("build", type=Path, metavar="BUILD_DIR")
     options = parser.parse_args()
     if not objects_of(options.build):
@@ -155,6 +188,8 @@ def main():
         print(f"kernels: {' and '.join(TOOLS)}, got none ({e}), expected them on PATH or at PyPI: "
               "NOT CHECKED")
         return 3 if options.require else 0
+    if options.same:
+        return compare_builds(options.same, options.build, folder)
     return check_build(options.build, folder)
 
 

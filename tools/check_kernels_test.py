@@ -181,8 +181,8 @@ def code_mistakes():
     few = [s for s in seen if s[:2] == ("c128", "bf16")]
     if list(missing_kernels(["c128"], few, ["bf16"])) or not list(missing_kernels(["c128"], [], ["bf16"])):
         yield "missing kernels of chosen tiles: not found"
-    if (chosen_tiles("TILELACE_TILES:STRING=c128;v16\nX:STRING=\n") != ["c128", "v16"] or
-            chosen_tiles("TILELACE_TILES:STRING=\nX:STRING=v16\n")):
+    if (chosen_tiles('"command": "nvcc \\"-DTILELACE_TILES=\\\\\\",c128,v16,\\\\\\"\\" -DX=,p80,"') != ["c128", "v16"] or
+            chosen_tiles("nvcc -DX=,v16, a.cu")):
         yield "chosen tiles: not read"
     switch = [("p64", d, f"GemmSumsParams{by}") for d in ("bf16", "fp16")
               for by in ("", " by peers")]
