@@ -54,5 +54,4 @@ python_package() {
     -C cmake.define.TILELACE_GPUS=OFF -C cmake.define.TILELACE_WERROR=ON -C cmake.define.TILELACE_TEST_SET="${test_set:-all}" \
     -C build.verbose=true
 }
-# Two at a time: ranks wait for each other now and then. Groups (xdist_group) share a launch.
-python_tests() { .cache/python/bin/python -m pytest tests/python -n 2 --dist loadgroup; }
+python_tests() { .cache/python/bin/python -m pytest tests/python; }

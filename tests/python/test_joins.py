@@ -15,8 +15,6 @@ sys.path.insert(0, str(HERE))
 from joins import CASES  # noqa: E402
 
 
-pytestmark = pytest.mark.xdist_group("joins")
-
 HALVES = (list(CASES)[::2], list(CASES)[1::2])
 HISTORIES = ("histories.py", "--ranks", "3", "--histories", "5", "--seed", "5")
 

@@ -1,6 +1,6 @@
-tilelace_test(ops_limits_test SOURCES ops_limits_test.cc LIBS tilelace::tilelace fmt::fmt TIMEOUT 60)
-tilelace_test(ops_prepare_test SOURCES ops_prepare_test.cc LIBS tilelace::tilelace fmt::fmt TIMEOUT 60)
-tilelace_test(ops_usage_test SOURCES ops_usage_test.cc LIBS tilelace::tilelace fmt::fmt TIMEOUT 60)
+# The public API on CPU ranks; ops_gpu: what it says of GPU ranks where there are none.
+tilelace_test(ops_test TOGETHER SOURCES ops_faults_test.cc ops_gpu_test.cc ops_limits_test.cc ops_prepare_test.cc
+              ops_usage_test.cc LIBS tilelace::tilelace tilelace_core fmt::fmt TIMEOUT 120)
 
 # The C API, seen by a C compiler.
 add_executable(c_api_test c_api_test.c)

@@ -1,10 +1,29 @@
-tilelace_test(agreement_hash_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/agreement_hash_test.cc LIBS tilelace_plan)
-tilelace_test(cuda_plan_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/cuda_plan_test.cc LIBS tilelace_plan)
-tilelace_test(cuda_reduce_plan_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/cuda_reduce_plan_test.cc LIBS tilelace_plan)
-tilelace_test(cuda_sums_plan_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/cuda_sums_plan_test.cc LIBS tilelace_plan)
-tilelace_test(gemm_ar_plan_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/gemm_ar_plan_test.cc LIBS tilelace_plan)
-tilelace_test(gemm_rs_plan_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/gemm_rs_plan_test.cc LIBS tilelace_plan)
-tilelace_test(plan_sweep_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/plan_sweep_test.cc LIBS tilelace_plan)
-tilelace_test(share_plan_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/share_plan_test.cc LIBS tilelace_plan)
-# Host code of a folder that needs nvcc, of which this header does not.
-tilelace_test(call_slots_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/call_slots_test.cc LIBS tilelace_plan)
+# Plans and orders of GPU ranks; no GPU is needed. Compiled together as far as their names allow.
+tilelace_test(gpu_plans_test TOGETHER SOURCES
+  ${CMAKE_CURRENT_LIST_DIR}/agreement_hash_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/cuda_plan_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/cuda_reduce_plan_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/cuda_sums_plan_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/gemm_ar_plan_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/plan_sweep_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/share_plan_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/ag_gemm_plan_test.cc
+  LIBS tilelace_plan)
+tilelace_test(gpu_orders_test TOGETHER SOURCES
+  ${CMAKE_CURRENT_LIST_DIR}/gather_order_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/reduce_order_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/push_rows_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/hand_rows_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/gemm_rs_plan_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/tile_sums_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/call_slots_test.cc
+  LIBS tilelace_plan)
+tilelace_test(gpu_sums_test TOGETHER SOURCES
+  ${CMAKE_CURRENT_LIST_DIR}/share_order_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/reduce_rows_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/gemm_terms_test.cc
+  LIBS tilelace_plan)
+tilelace_test(gpu_tiles_test TOGETHER SOURCES
+  ${CMAKE_CURRENT_LIST_DIR}/share_tiles_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/gemm_slices_test.cc
+  LIBS tilelace_plan)
