@@ -12,7 +12,7 @@ parts=(cpu sanitizers cuda emulated python)
 echo "== night: ${parts[*]}, seed $seed"
 
 # tests/night.h: other random cases than the gate's, as many as four times.
-more() { env TILELACE_TEST_SEED="$seed" TILELACE_TEST_TIMES=4 "$@"; }
+more() { TILELACE_TEST_SEED="$seed" TILELACE_TEST_TIMES=4 "$@"; }
 
 part_cpu() {
   stage "cpu: build" build cpu
@@ -71,7 +71,7 @@ part_python() {
   stage "python: torch and tools" tools/install_dependencies.sh python
   stage "python: package" python_package
   stage "python: tidy" tools/check_tidy.sh build/python
-  stage "python: tests and examples" python_tests
+  stage "python: tests and examples" more python_tests
   local ranks
   for ranks in 3 4; do
     stage "python: histories, $ranks ranks" .cache/python/bin/python tests/python/histories.py \

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rank of the tests: runs every case of this many ranks and writes what failed, by rank.
 
-torchrun --nproc-per-node N run_cases.py [--device cuda] [--lines FILE] [--quiet] OUT.json [NAME ...]
+torchrun --nproc-per-node N run_cases.py [--device cuda] [--lines FILE] [--quiet] [--exactly]
+                                         OUT.json [NAME ...]
 Each case has a group of its own, so that one that fails leaves nothing behind. --lines: what cases
 measured, a JSON object a line, appended. --quiet: prints failed and slow cases alone. OUT.json "-":
-nothing is written, what failed is printed. A NAME that no case has is an error: exit code 2.
+nothing is written, what failed is printed. A NAME is a part of cases' names, or --exactly one; one
+that no case has is an error: exit code 2.
 """
 import argparse
 import faulthandler
@@ -72,6 +74,7 @@ def main():
     arguments.add_argument("--device", default="cpu", choices=BOUND_S)
     arguments.add_argument("--lines")
     arguments.add_argument("--quiet", action="store_true")
+    arguments.add_argument("--exactly", action="store_true")
     arguments.add_argument("out")
     arguments.add_argument("names", nargs="*")
     asked = arguments.parse_args()
@@ -79,6 +82,8 @@ def main():
     first = dist.get_rank() == 0
     results, failed = {}, 0
     cases = cases_of(asked.device, dist.get_world_size())
+    if asked.exactly:
+        cases = {name: cases[name] for name in asked.names}
     nowhere = [n for n in asked.names if not any(n in name for name in cases)]
     if nowhere:
         if first:
@@ -87,7 +92,7 @@ def main():
         dist.destroy_process_group()
         sys.exit(2)
     for name, (fn, _, more) in cases.items():
-        if asked.names and not any(n in name for n in asked.names):
+        if not asked.exactly and asked.names and not any(n in name for n in asked.names):
             continue
         if first and not asked.quiet:
             print(name, flush=True)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cases of joins.py and a few histories, on CPU ranks, side by side: most of it is waiting."""
+"""The cases of joins.py and a few histories, on CPU ranks, side by side, from the session's beginning
+(conftest.py): most of it is waiting."""
 import functools
 import json
 import os
@@ -20,12 +21,16 @@ HISTORIES = ("histories.py", "--ranks", "3", "--histories", "5", "--seed", "5")
 
 
 @functools.cache
-def outputs():
-    programs = [
+def programs():
+    return [
         subprocess.Popen([sys.executable, str(HERE / name), *arguments], stdout=subprocess.PIPE,
                          stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
         for name, *arguments in (*(("joins.py", *half) for half in HALVES), HISTORIES)]
-    return [(*p.communicate(timeout=300), p.returncode) for p in programs]
+
+
+@functools.cache
+def outputs():
+    return [(*p.communicate(timeout=300), p.returncode) for p in programs()]
 
 
 @pytest.mark.parametrize("name", CASES)
