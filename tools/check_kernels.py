@@ -121,7 +121,7 @@ def code_of(folder, path):
     code, name = {}, ""
     for line in run_tool(folder, "-sass", path):
         if match := re.search(r"Function : (\S+)", line):
-            name = re.sub(r"_GLOBAL__N__\w+?_(?=\d)|\d+_GLOBAL__N__\w+", "", match[1])
+            name = re.sub(r"_GLOBAL__N__[0-9a-f]{8}_", "_", match[1])  # a hash of the build's folder
             code[name] = []
         elif name and "/*" in line:
             code[name].append(line.strip())
@@ -129,7 +129,7 @@ def code_of(folder, path):
 
 
 def compare_builds(old, new, folder):
-    totals = {}
+    old, new, totals = old.resolve(), new.resolve(), {}
     for path in sorted(objects_of(new)):
         if not path.is_file():
             continue

@@ -129,6 +129,7 @@ class GemmMath {
       if (!may_store(shared_, segments_ - 1)) return;
     if (segments_ <= Shape::kTurns) note(TraceKind::allowed);
     section_ = cell.section;
+    if constexpr (Params::kShares) copies_ = p_.call.ranks;
     [[maybe_unused]] const std::uint32_t began = ptx::cycles();
     const GemmResults<Tile, Element, Params> results(p_, section_, warp_, lane_);
 #pragma unroll
@@ -295,7 +296,7 @@ class GemmMath {
     const int own = __shfl_sync(~0U, number, 0);
     const int peer = (p_.call.rank + lane_) % p_.call.ranks;
     std::byte* const flags = p_.call.base + peer * p_.call.stride + p_.call.flags;
-    if (lane_ > 0 && lane_ < p_.call.ranks)
+    if (lane_ > 0 && lane_ < copies_)
       signal(reinterpret_cast<comm::Flag*>(flags) + p_.shared.flags.first_shared + own, epoch);
     note(TraceKind::told);
   }
@@ -359,7 +360,7 @@ class GemmMath {
   TILELACE_DEVICE void send(ptx::Shared chunk, bool whole, int row, int col) {
     const CUtensorMap* map = whole ? out_map(p_, section_) : rest_map(p_, section_);
     int copies = 1;
-    if constexpr (Params::kShares) copies = p_.call.ranks;
+    if constexpr (Params::kShares) copies = copies_;
     for (; copies > 0; --copies, ++map) {
       if (Tile::swapped)
         ptx::tensor_store(map, chunk, row, col);
@@ -379,6 +380,7 @@ class GemmMath {
   int chunk_ = 0;
   int segments_ = 0, section_ = 0;
   int untold_ = -1;         ///< number of a finished tile that nobody knows of yet
+  int copies_ = 1;          ///< of the last finished tile: this rank's and the peers'
   std::uint32_t turn_ = 0;  ///< cycles of the last one, if another follows
   bool first_turn_ = group_ == 0;
   Ring<Tile::stages> ring_;
