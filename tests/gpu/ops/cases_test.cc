@@ -125,18 +125,19 @@ TEST(Cases, OfSumsMeetEveryKindOfPlan) {
   };
   auto scatter = kinds_of(Op::gemm_rs, 400);
   EXPECT_EQ(scatter.size(), 8U);
-  for (const char* kind : {"store by shard", "store by shard across", "store by pairs",
-                           "unfused pull", "medium push", "unfused add", "unfused ring",
-                           "unfused push"})
+  for (const char* kind :
+       {"store by shard", "store by shard across", "store by pairs", "unfused pull", "medium push",
+        "unfused add", "unfused ring", "unfused push"})
     EXPECT_GT(scatter[kind], 20) << kind;
   auto reduce = kinds_of(Op::gemm_ar, 300);
   EXPECT_EQ(reduce.size(), 12U);
-  for (const char* kind : {"store direct", "store staged", "store direct by columns",
-                           "store staged by columns", "unfused pull", "unfused store",
-                           "unfused push", "unfused push in two shots", "pull direct",
-                           "pull staged"})
+  for (const char* kind :
+       {"store direct", "store staged", "store direct by columns", "store staged by columns",
+        "unfused pull", "unfused store", "unfused push", "unfused push in two shots", "pull direct",
+        "pull staged"})
     EXPECT_GT(reduce[kind], 6) << kind;
-  for (const char* kind : {"store direct by columns in rounds", "store staged by columns in rounds"})
+  for (const char* kind :
+       {"store direct by columns in rounds", "store staged by columns in rounds"})
     EXPECT_GT(reduce[kind], 3) << kind;
   for (const Case& c : some(4, Op::gemm_ar)) EXPECT_TRUE(c.problem.rows.empty()) << text_of(c);
 }
