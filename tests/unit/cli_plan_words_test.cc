@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Printed plans are read back: all that there are, and what records of earlier commits say.
+#include <fmt/ostream.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "plan/cuda.h"
+#include "plan/cuda_ways.h"
+#include "plan/plan_words.h"
+#include "tilelace/error.h"
+
+namespace tilelace::plan {
+namespace {
+
+Problem words_problem(Op op, int ranks, std::int64_t m) {
+  Problem p;
+  p.op = op;
+  p.ranks = ranks;
+  p.m = m;
+  p.n = {4096};
+  p.k = 2048;
+  return p;
+}
+
+TEST(PlanWords, EveryPlanThatIsPrintedIsReadBack) {
+  for (const Op op : {Op::ag_gemm, Op::gemm_rs, Op::gemm_ar})
+    for (const int ranks : {2, 4})
+      for (const std::int64_t m : {1, 1000}) {
+        const Problem p = words_problem(op, ranks, m);
+        for (CudaWay& way : cuda_ways(p, cuda_machine())) {
+          const std::string text = fmt::format("{}", fmt::streamed(way.plan));
+          way.plan.staging_bytes = 0;
+          way.plan.staging_formula.clear();
+          EXPECT_EQ(plan_of_words(p, text), way.plan) << text;
+        }
+      }
+}
+
+TEST(PlanWords, KernelsPlansAreReadBack) {
+  for (const std::int64_t m : {16, 512, 3001}) {
+    for (const AgGemmPlan& c : ag_gemm_candidates(words_problem(Op::ag_gemm, 4, m)))
+      EXPECT_EQ(
+          describe(ag_gemm_plan_of(plan_of_words(words_problem(Op::ag_gemm, 4, m), describe(c)))),
+          describe(c));
+    for (const GemmRsPlan& c : gemm_rs_candidates(words_problem(Op::gemm_rs, 4, m)))
+      EXPECT_EQ(
+          describe(gemm_rs_plan_of(plan_of_words(words_problem(Op::gemm_rs, 4, m), describe(c)))),
+          describe(c));
+    for (const GemmArPlan& c : gemm_ar_candidates(words_problem(Op::gemm_ar, 4, m)))
+      if (!c.direct)
+        EXPECT_EQ(
+            describe(gemm_ar_plan_of(plan_of_words(words_problem(Op::gemm_ar, 4, m), describe(c)))),
+            describe(c));
+    for (const GemmReducePlan& c : gemm_reduce_candidates(words_problem(Op::gemm_ar, 4, m)))
+      EXPECT_EQ(describe(gemm_reduce_plan_of(
+                    plan_of_words(words_problem(Op::gemm_ar, 4, m), describe(c)))),
+                describe(c));
+  }
+}
+
+/// Of rows of several calls ("a | b", lists) each; of a GEMM alone only the kernel.
+TEST(PlanWords, RecordsOfEarlierCommitsAreRead) {
+  int read = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(TILELACE_BENCHMARKS)) {
+    if (entry.path().extension() != ".jsonl" ||
+        entry.path().string().find("/old/") != std::string::npos)
+      continue;
+    std::ifstream file(entry.path());
+    for (std::string line; std::getline(file, line);) {
+      const auto row = nlohmann::json::parse(line);
+      if (!row.contains("plan") || !row["plan"].is_string() || !row.contains("op")) continue;
+      const std::string op = row["op"], text = row["plan"];
+      Problem p = words_problem(op == "gemm_rs"   ? Op::gemm_rs
+                                : op == "gemm_ar" ? Op::gemm_ar
+                                                  : Op::ag_gemm,
+                                row.value("ranks", 4), row.value("m", 1024));
+      if (text.empty() || name_of(p.op) != op) continue;
+      EXPECT_NO_THROW(plan_of_words(p, text)) << entry.path() << ": " << text;
+      ++read;
+    }
+  }
+  EXPECT_GT(read, 400);
+}
+
+TEST(PlanWords, WhatMeansNothingIsNamed) {
+  const Problem p = words_problem(Op::gemm_ar, 2, 64);
+  const auto error_of = [&](const char* text) -> std::string {
+    try {
+      plan_of_words(p, text);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_NE(error_of("direct, nonsense; c128 workers 66").find("got \"nonsense\""),
+            std::string::npos);
+  EXPECT_NE(error_of("direct; w64 workers 66").find("got w64"), std::string::npos);
+  EXPECT_NE(error_of("gemm_ar fused mesh").find("got \"the end\", expected a transport"),
+            std::string::npos);
+  EXPECT_NE(error_of("staged, blocks of 8 rows, copy engines carry 3 chunks of 2 columns; c128")
+                .find("got \"copy\""),
+            std::string::npos);
+  EXPECT_NE(error_of("").find("expected"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tilelace::plan
