@@ -50,10 +50,11 @@ TEST(PlanWords, KernelsPlansAreReadBack) {
           describe(gemm_rs_plan_of(plan_of_words(words_problem(Op::gemm_rs, 4, m), describe(c)))),
           describe(c));
     for (const GemmArPlan& c : gemm_ar_candidates(words_problem(Op::gemm_ar, 4, m)))
-      if (!c.direct)
+      if (!c.direct) {
         EXPECT_EQ(
             describe(gemm_ar_plan_of(plan_of_words(words_problem(Op::gemm_ar, 4, m), describe(c)))),
             describe(c));
+      }
     for (const GemmReducePlan& c : gemm_reduce_candidates(words_problem(Op::gemm_ar, 4, m)))
       EXPECT_EQ(describe(gemm_reduce_plan_of(
                     plan_of_words(words_problem(Op::gemm_ar, 4, m), describe(c)))),
