@@ -148,7 +148,7 @@ RUNS = {
     "behind": ("--ops", "ag_gemm", "--shapes", "4", "--kinds", "unfused push,unfused store,unfused pull"),
     "rings": ("--ops", "gemm_rs,gemm_ar", "--shapes", "6"),
 }
-MULTIPROCESSORS = {"rings": "2"}  # 4 where nothing is said
+MULTIPROCESSORS = {"rings": "2", "copies": "17"}  # 4 where nothing is said; relays need 17
 MOST_RUNS = 3  # without a site, for good
 
 
