@@ -33,21 +33,47 @@ class Words {
     at_ += over() ? 0 : 1;
     return word;
   }
-  /// Takes a phrase, '#' for any number, which comes back; -1: it is not there.
-  std::int64_t take(std::string_view phrase) {
+  /// Takes a phrase, '#' for any number.
+  bool has(std::string_view phrase) {
     std::int64_t number = 0;
+    return take(phrase, number);
+  }
+  /// The same; the number goes into `to`.
+  template <class T>
+  bool take(std::string_view phrase, T& to) {
+    T number = 0;
     std::size_t at = 0;
     for (const std::string_view word : Words(phrase).words_) {
       const std::string_view here = peek(at++);
-      if (word != "#" ? word != here : !is_number(here, number)) return -1;
+      if (word != "#" ? word != here : !is_number(here, number)) return false;
     }
     at_ += at;
-    return number;
+    to = number;
+    return true;
   }
-  bool has(std::string_view phrase) { return take(phrase) >= 0; }
-  [[nodiscard]] static bool is_number(std::string_view word, std::int64_t& number) {
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-    return error == std::errc{} && end == word.data() + word.size() && number >= 0;
+  /// Takes a phrase that says that something is so.
+  template <class T>
+  bool set(std::string_view phrase, T& to, T value) {
+    if (!has(phrase)) return false;
+    to = value;
+    return true;
+  }
+  /// "NAME 4x2".
+  bool take_pair(std::string_view name, int& first, int& second) {
+    const std::string_view pair = peek() == name ? peek(1) : std::string_view{};
+    const std::size_t x = pair.find('x');
+    int a = 0, b = 0;
+    if (x == std::string_view::npos || !is_number(pair.substr(0, x), a) ||
+        !is_number(pair.substr(x + 1), b))
+      return false;
+    at_ += 2;
+    first = a, second = b;
+    return true;
+  }
+  bool take_joins(std::vector<int>& joins) {
+    if (!has("joined behind")) return false;
+    for (int tiles = 0; is_number(peek(), tiles); next()) joins.push_back(tiles);
+    return true;
   }
   [[noreturn]] void refuse(std::string_view expected) const {
     raise(ErrorKind::usage, "--plan: \"{}\": got \"{}\", expected {}", text_,
@@ -55,6 +81,12 @@ class Words {
   }
 
  private:
+  template <class T>
+  static bool is_number(std::string_view word, T& number) {
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+    return error == std::errc{} && end == word.data() + word.size() && number >= 0;
+  }
+
   std::string_view text_;
   std::vector<std::string_view> words_;
   std::size_t at_ = 0;
@@ -67,12 +99,6 @@ T one_of(Words& words, std::initializer_list<T> all, std::string_view expected) 
   words.refuse(expected);
 }
 
-void set_number(std::int64_t found, int& to, bool& taken) {
-  if (found < 0) return;
-  to = static_cast<int>(found);
-  taken = true;
-}
-
 void read_kernel(Words& words, Plan& plan) {
   KernelPlan& k = plan.kernel;
   k.tile = words.next();
@@ -80,36 +106,17 @@ void read_kernel(Words& words, Plan& plan) {
   const GemmTile tile = gemm_plan_of(plan).tile;
   plan.tile_m = tile.worker_tokens();
   plan.tile_n = tile.worker_columns();
-  while (!words.over()) {
-    bool taken = false;
-    set_number(words.take("workers #"), plan.workers, taken);
-    set_number(words.take("split #"), k.split_tiles, taken);
-    set_number(words.take("group #"), k.group, taken);
-    set_number(words.take("in # rounds"), k.rounds, taken);
-    set_number(words.take("# apart"), k.apart, taken);
-    set_number(words.take("lag #"), k.lag, taken);
-    set_number(words.take("shots #"), k.shots, taken);
-    set_number(words.take("grid #"), k.grid, taken);
-    std::int64_t wide = 0, deep = 0;
-    if (const std::string_view size = words.peek(1); words.peek() == "blocks" && !size.empty()) {
-      const std::size_t x = std::min(size.find('x'), size.size() - 1);
-      if (Words::is_number(size.substr(0, x), wide) && Words::is_number(size.substr(x + 1), deep)) {
-        k.wide = static_cast<int>(wide), k.deep = static_cast<int>(deep);
-        words.next(), words.next();
-        taken = true;
-      }
-    }
-    if (words.has("joined behind")) {
-      taken = true;
-      for (std::int64_t tiles = 0; Words::is_number(words.peek(), tiles); words.next())
-        k.joins.push_back(static_cast<int>(tiles));
-    }
-    if (words.has("column shards")) taken = k.by_columns = true;
-    if (words.has("along n")) taken = k.along_cols = true;
-    if (words.has("by neighbours")) taken = k.by_neighbours = true;
-    if (words.has("early")) taken = k.early_weights = true;
-    if (!taken) words.refuse("a word of a kernel's plan (docs/plans.md)");
-  }
+  while (!words.over())
+    if (!words.take("workers #", plan.workers) && !words.take("split #", k.split_tiles) &&
+        !words.take("group #", k.group) && !words.take("in # rounds", k.rounds) &&
+        !words.take("# apart", k.apart) && !words.take("lag #", k.lag) &&
+        !words.take("shots #", k.shots) && !words.take("grid #", k.grid) &&
+        !words.take_pair("blocks", k.wide, k.deep) && !words.take_joins(k.joins) &&
+        !words.set("column shards", k.by_columns, true) &&
+        !words.set("along n", k.along_cols, true) &&
+        !words.set("by neighbours", k.by_neighbours, true) &&
+        !words.set("early", k.early_weights, true))
+      words.refuse("a word of a kernel's plan (docs/plans.md)");
   if (k.grid == 0) k.grid = plan.workers * tile.cluster();
 }
 
@@ -122,52 +129,29 @@ void read_public(Words& words, Plan& plan) {
                            Transport::add, Transport::multimem},
                           "a transport");
   while (!words.over()) {
-    if (words.has("tile")) {
-      const std::string_view size = words.next();
-      const std::size_t x = std::min(size.find('x'), size.size());
-      std::int64_t m = 0, n = 0;
-      if (!Words::is_number(size.substr(0, x), m) ||
-          !Words::is_number(size.substr(std::min(x + 1, size.size())), n))
-        words.refuse("rows x columns of a tile");
-      plan.tile_m = static_cast<int>(m), plan.tile_n = static_cast<int>(n);
+    if (words.take_pair("tile", plan.tile_m, plan.tile_n) ||
+        words.take("chunk #", plan.chunk_rows) || words.take("workers #", plan.workers) ||
+        words.take("local #", plan.local_ranks) || words.take("blocks #", plan.blocks) ||
+        words.set("straddle", plan.straddle, true))
       continue;
-    }
-    bool taken = false;
-    if (const std::int64_t rows = words.take("chunk #"); rows >= 0)
-      plan.chunk_rows = rows, taken = true;
-    set_number(words.take("workers #"), plan.workers, taken);
-    set_number(words.take("local #"), plan.local_ranks, taken);
-    set_number(words.take("blocks #"), plan.blocks, taken);
-    if (words.has("straddle")) taken = plan.straddle = true;
-    if (words.has("partials")) {
-      plan.partials = one_of(words, {DType::bf16, DType::fp16, DType::fp32}, "a type");
-      taken = true;
-    }
-    if (!taken) words.refuse("a word of a plan (docs/plans.md)");
+    if (words.peek() == "tile") words.refuse("tile ROWSxCOLUMNS");
+    if (!words.has("partials")) words.refuse("a word of a plan (docs/plans.md)");
+    plan.partials = one_of(words, {DType::bf16, DType::fp16, DType::fp32}, "a type");
   }
 }
 
 void read_gather(Words& words, Plan& plan) {
   plan.transport = Transport::push;
-  while (!words.over()) {
-    bool taken = words.has("by shard");
-    if (words.has("a product a shard")) taken = true, plan.path = Path::medium;
-    if (words.has("whole")) taken = plan.straddle = true;
-    set_number(words.take("# apart"), plan.kernel.apart, taken);
-    if (words.has("joined behind")) {
-      for (std::int64_t tiles = 0; Words::is_number(words.peek(), tiles); words.next())
-        plan.kernel.joins.push_back(static_cast<int>(tiles));
-      taken = words.has("tiles");
-    }
-    if (words.has("copy engine pulls")) taken = true, plan.transport = Transport::pull;
-    if (words.has("copy engine")) taken = true;
-    if (words.has("ring")) taken = true, plan.route = RouteKind::ring;
-    if (words.has("sent by the product")) taken = true, plan.transport = Transport::store;
-    if (words.has("NCCL")) taken = true, plan.transport = Transport::nccl;
-    if (const auto rows = words.take("chunks of # rows"); rows >= 0)
-      plan.chunk_rows = rows, taken = true;
-    if (!taken) words.refuse("how rows of ag_gemm travel (docs/plans.md)");
-  }
+  while (!words.over())
+    if (!words.has("by shard") && !words.set("a product a shard", plan.path, Path::medium) &&
+        !words.set("whole", plan.straddle, true) && !words.take("# apart", plan.kernel.apart) &&
+        !(words.take_joins(plan.kernel.joins) && words.has("tiles")) &&
+        !words.set("copy engine pulls", plan.transport, Transport::pull) &&
+        !words.has("copy engine") && !words.set("ring", plan.route, RouteKind::ring) &&
+        !words.set("sent by the product", plan.transport, Transport::store) &&
+        !words.set("NCCL", plan.transport, Transport::nccl) &&
+        !words.take("chunks of # rows", plan.chunk_rows))
+      words.refuse("how rows of ag_gemm travel (docs/plans.md)");
 }
 
 /// The first words of a kernel's plan that sums, and what they say of the public one.
@@ -209,22 +193,17 @@ void read_sum(Words& words, Plan& plan) {
     words.refuse("a way of sums (docs/plans.md)");
   }
   if (apart) plan.kernel.apart = 2;  // set by the number of ranks
-  while (!words.over()) {
-    bool taken = words.has("up to # CTAs") || words.has("# in the end") ||
-                 words.has("1 chunks each of up to 512 threads");
-    if (const auto rows = words.take("chunks of # rows"); rows >= 0)
-      plan.chunk_rows = rows, taken = true;
-    if (const auto rows = words.take("blocks of # rows"); rows >= 0)
-      plan.chunk_rows = rows, taken = true;
-    if (words.has("shards of columns")) taken = plan.kernel.by_columns = true;
-    set_number(words.take("own tiles # columns behind"), plan.kernel.lag, taken);
-    if (!taken) words.refuse("a word of a sum's plan that is still there (docs/plans.md)");
-  }
+  while (!words.over())
+    if (!words.has("up to # CTAs") && !words.has("# in the end") &&
+        !words.has("1 chunks each of up to 512 threads") &&
+        !words.take("chunks of # rows", plan.chunk_rows) &&
+        !words.take("blocks of # rows", plan.chunk_rows) &&
+        !words.set("shards of columns", plan.kernel.by_columns, true) &&
+        !words.take("own tiles # columns behind", plan.kernel.lag))
+      words.refuse("a word of a sum's plan that is still there (docs/plans.md)");
 }
 
 }  // namespace
-
-bool is_printed_plan(std::string_view text) { return text.find('=') == std::string_view::npos; }
 
 Plan plan_of_words(const Problem& p, std::string_view text) {
   if (const std::size_t at = text.find(": "); at != std::string_view::npos)

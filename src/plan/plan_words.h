@@ -8,9 +8,6 @@
 
 namespace tilelace::plan {
 
-/// Whether a text is a whole plan, not options (`path=fused,...`).
-bool is_printed_plan(std::string_view text);
-
 /// The plan of this problem that a text says: a public one ("ag_gemm fused mesh store tile 64x256
 /// ...; v32 split 4 ..."), with or without its problem before it and its reason behind it, or a
 /// kernel's ("whole, sent by the product, chunks of 8 rows; c128 workers 66 ..."). What nobody says
