@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cuda_plans.h"
 #include "plan/ag_gemm.h"
 #include "tilelace/error.h"
 
@@ -11,12 +12,7 @@ namespace tilelace::plan {
 namespace {
 
 Problem problem(std::int64_t m, int ranks = 4) {
-  Problem p;
-  p.ranks = ranks;
-  p.m = m;
-  p.n = {7168};
-  p.k = 8192;
-  return p;
+  return cuda_problem(Op::ag_gemm, ranks, m, 7168, 8192);
 }
 
 TEST(AgGemmPlan, LargeProblemsGoByShardOverCopyEngines) {

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cuda_plans.h"
 #include "plan/gemm_reduce.h"
 
 namespace tilelace::plan {
@@ -13,15 +14,7 @@ namespace {
 using schedule::Index;
 using schedule::PushRows;
 
-Problem problem(Op op, std::int64_t m, int ranks) {
-  Problem p;
-  p.op = op;
-  p.ranks = ranks;
-  p.m = m;
-  p.n = {8192};
-  p.k = 1024;
-  return p;
-}
+Problem problem(Op op, std::int64_t m, int ranks) { return cuda_problem(op, ranks, m, 8192, 1024); }
 
 TEST(PushRows, KeepsWithinItsRoundsFlagsAndBarriers) {
   for (const int ranks : {1, 2, 3, 4, 8})
