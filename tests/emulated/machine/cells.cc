@@ -218,9 +218,9 @@ void touch_end(const Clocks& all, Actor self, const void* p, std::size_t bytes) 
     touch_all({Access::write, self, {all, {}, {}}, nullptr, __builtin_return_address(0)}, p, bytes);
 }
 
-void touch_end(const Clocks& all, Actor self, const void* p, const std::vector<Actor>& others) {
+void touch_end(const Clocks& all, Actor self, const void* p, const Arrivals& others) {
   const Doing ends{Access::write, self, {all, {}, {}}, nullptr, __builtin_return_address(0)};
-  for (const Actor other : others)
+  for (const auto& [number, other] : others)
     if (!quiet && !all.knows(other))
       complain(ends, "leaves", other, "arrived there", static_cast<const std::byte*>(p), find(p),
                0);

@@ -426,15 +426,9 @@ void Machine::look_at(Cta& cta, std::uint32_t barrier) {
 }
 
 void Machine::remember_arrival(Cta& cta, std::uint32_t barrier) {
-  if (!order::is_on() || running_ == nullptr || running_->cta == &cta) return;
-  std::vector<Actor>& others = cta.mbarriers.at(barrier).others;
+  if (!order::is_on() || running_->cta == &cta) return;
   const Actor self = knower().self;
-  const auto same =
-      std::find_if(others.begin(), others.end(), [&](Actor a) { return a.number == self.number; });
-  if (same == others.end())
-    others.push_back(self);
-  else
-    *same = self;
+  cta.mbarriers.at(barrier).others[self.number] = self;
 }
 
 void Machine::arrive(Cta& cta, std::uint32_t barrier, long bytes, const Asked& copy) {

@@ -63,8 +63,8 @@ struct Mbarrier {
   long bytes = 0;
   unsigned phase = 0;
   Waiters waiters;
-  Given gathered, passed;     ///< of the phase; of the one before
-  std::vector<Actor> others;  ///< what arrived last of each other CTA's lane
+  Given gathered, passed;  ///< of the phase; of the one before
+  Arrivals others;         ///< of other CTAs
 };
 
 /// Bulk stores of a thread, by group.

@@ -12,6 +12,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,6 +24,9 @@ struct Actor {
   unsigned number = 0;  ///< 32 * group + lane
   std::uint32_t step = 0;
 };
+
+/// By their numbers, where each did something last.
+using Arrivals = std::map<unsigned, Actor>;
 
 /// How many steps of each actor are known to be over.
 class Clocks {
@@ -137,7 +141,7 @@ void touch(const Asked& copy, Access access, const void* p, std::size_t bytes);
 /// A CTA ends, `all` is what its lanes know together: nothing is on its way to its memory any more.
 void touch_end(const Clocks& all, Actor self, const void* p, std::size_t bytes);
 /// The same of one word and all that others did there, not of the last two only.
-void touch_end(const Clocks& all, Actor self, const void* p, const std::vector<Actor>& others);
+void touch_end(const Clocks& all, Actor self, const void* p, const Arrivals& others);
 
 /// Memory of a device, with what happened to it; mapped in several places it is one object still.
 /// Addresses and lengths are multiples of kRegionUnit.
