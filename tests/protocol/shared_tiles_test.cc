@@ -171,12 +171,10 @@ Plans plans() {
 
 template <class V>
 void run_actor(const CallPlan& plan, int rank, int i, V& verbs) {
-  if (plan.spec().lag > 0) {
-    if (i > 0) run_compute(plan.shared(rank), i - 1, verbs);
-    return;
-  }
-  plan.visit(rank,
-             [&](const auto& s) { i == 0 ? run_copy(s, verbs) : run_compute(s, i - 1, verbs); });
+  const auto run = [&](const auto& s) {
+    i == 0 ? run_copy(s, verbs) : run_compute(s, i - 1, verbs);
+  };
+  plan.spec().lag > 0 ? run(plan.shared(rank)) : plan.visit(rank, run);
 }
 
 /// All calls of a rank; its actors as threads, joined at the end of each as a stream would.

@@ -82,9 +82,11 @@ def main():
     first = dist.get_rank() == 0
     results, failed = {}, 0
     cases = cases_of(asked.device, dist.get_world_size())
-    if asked.exactly:
-        cases = {name: cases[name] for name in asked.names}
-    nowhere = [n for n in asked.names if not any(n in name for name in cases)]
+
+    def means(asked_name, name):
+        return asked_name == name if asked.exactly else asked_name in name
+
+    nowhere = [n for n in asked.names if not any(means(n, name) for name in cases)]
     if nowhere:
         if first:
             print(f"cases: got {' '.join(nowhere)}, which no case of {dist.get_world_size()} ranks on "
@@ -92,7 +94,7 @@ def main():
         dist.destroy_process_group()
         sys.exit(2)
     for name, (fn, _, more) in cases.items():
-        if not asked.exactly and asked.names and not any(n in name for n in asked.names):
+        if asked.names and not any(means(n, name) for n in asked.names):
             continue
         if first and not asked.quiet:
             print(name, flush=True)

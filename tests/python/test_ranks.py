@@ -6,7 +6,6 @@ import importlib
 import json
 import multiprocessing
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 import run_cases  # noqa: E402
+from test_faults import free_port  # noqa: E402
 from cases.world import MODULES, cases_of  # noqa: E402
 
 LAUNCH_S = 600
@@ -47,9 +47,7 @@ def rank_of(rank, ranks, port, folder, names):
 @functools.cache
 def results(ranks):
     with tempfile.TemporaryDirectory() as folder:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         fork = multiprocessing.get_context("fork")
         names = [name for name in cases_of("cpu", ranks) if gate_has(name, ranks)]
         processes = [fork.Process(target=rank_of, args=(r, ranks, port, folder, names))
