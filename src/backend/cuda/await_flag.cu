@@ -5,17 +5,11 @@
 namespace tilelace::cuda {
 namespace {
 
-/// What a multiprocessor has left beside a kernel that makes room for it.
-constexpr int kRegisters = 32;
-
-__global__ void __maxnreg__(kRegisters) await_flag_kernel(const __grid_constant__ AwaitFlag a) {
+__global__ void __launch_bounds__(32) await_flag_kernel(const __grid_constant__ AwaitFlag a) {
   const std::uint32_t epoch = *a.epoch;
-  bool came = true;
-  for (int i = static_cast<int>(threadIdx.x); i < a.count && came; i += 32)
-    came = wait(a.wait, a.place, a.flag + i, epoch) == comm::WaitStatus::reached;
-  const bool all = __all_sync(~0U, came ? 1 : 0) != 0;
+  const bool came = wait(a.wait, a.place, a.flag, epoch) == comm::WaitStatus::reached;
   // A slot's flags were at most at the call before the last: that one again raises nothing.
-  if (threadIdx.x == 0) *a.granted = all ? epoch : epoch - 2;
+  *a.granted = came ? epoch : epoch - 2;
 }
 
 __global__ void __launch_bounds__(32) raise_flag_kernel(const __grid_constant__ RaiseFlag r) {
@@ -26,7 +20,7 @@ __global__ void __launch_bounds__(32) raise_flag_kernel(const __grid_constant__ 
 }  // namespace
 
 cudaError_t enqueue_await_flag(const AwaitFlag& await, cudaStream_t stream) {
-  await_flag_kernel<<<1, 32, 0, stream>>>(await);
+  await_flag_kernel<<<1, 1, 0, stream>>>(await);
   return cudaGetLastError();
 }
 

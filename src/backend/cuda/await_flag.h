@@ -9,8 +9,7 @@
 namespace tilelace::cuda {
 
 struct AwaitFlag {
-  const comm::Flag* flag = nullptr;  ///< of the own rank, the first of `count`
-  int count = 1;
+  const comm::Flag* flag = nullptr;   ///< of the own rank
   const comm::Flag* epoch = nullptr;  ///< device memory: what the flag has to reach
   /// Device memory: what copies behind this wait send as their flag. It gets the epoch, or, if the
   /// wait failed, one that nobody waits for any more: what did not come is not passed on as if it
@@ -20,10 +19,9 @@ struct AwaitFlag {
   WaitContext wait;
 };
 
-/// What comes next in the stream comes after the flags, or after a wait that failed and told the
-/// host. One warp of 32 registers a thread: whoever fills a device while it waits for these copies
-/// leaves that (kernels/gemm_shape.h) or a multiprocessor free (docs/decisions/0012). May be
-/// captured.
+/// What comes next in the stream comes after the flag, or after a wait that failed and told the
+/// host. One warp: whoever fills a device while it waits for these copies leaves a multiprocessor
+/// free (docs/decisions/0012). May be captured.
 [[nodiscard]] cudaError_t enqueue_await_flag(const AwaitFlag&, cudaStream_t);
 
 /// Flags of the own rank that are raised behind something in a stream that brought rows, and may

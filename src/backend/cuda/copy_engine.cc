@@ -53,9 +53,8 @@ void CopyEngine::copy_rows(std::byte* to, std::int64_t to_pitch, const std::byte
   check(status, "copy engine: a copy");
 }
 
-void CopyEngine::wait(const comm::Flag* flags, const WaitPlace& place, const CopyWaits& waits,
-                      int count) {
-  check(enqueue_await_flag({flags, count, epoch_, waits.granted, place, waits.context}, stream_),
+void CopyEngine::wait(const comm::Flag* flag, const WaitPlace& place, const CopyWaits& waits) {
+  check(enqueue_await_flag({flag, epoch_, waits.granted, place, waits.context}, stream_),
         "copy engine: a wait");
   carried_ = waits.granted;
 }

@@ -16,7 +16,7 @@ namespace tilelace::cuda {
 /// What waits between copies need.
 struct CopyWaits {
   WaitContext context;
-  comm::Flag* granted = nullptr;  ///< device memory, a word a stream of copies (await_flag.h)
+  comm::Flag* granted = nullptr;  ///< device memory, a word (await_flag.h)
 };
 
 /// The stream of a rank's copies. A call enqueues, in this order:
@@ -51,9 +51,9 @@ class CopyEngine {
                  std::int64_t from_pitch, std::int64_t width, std::int64_t rows);
   /// The word that signals carry and waits wait for from now on.
   void carry(const comm::Flag* epoch) { epoch_ = carried_ = epoch; }
-  /// What comes next comes after the own rank's `count` flags have reached the call's epoch. If the
+  /// What comes next comes after the own rank's flag has reached the call's epoch. If the
   /// wait fails it comes all the same, but its signals raise no flag.
-  void wait(const comm::Flag* flags, const WaitPlace& place, const CopyWaits& waits, int count = 1);
+  void wait(const comm::Flag* flag, const WaitPlace& place, const CopyWaits& waits);
   /// Publishes the copies before it to whoever waits for the flag to reach the call's epoch.
   void signal(comm::Flag* flag);
 
