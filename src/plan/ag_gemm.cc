@@ -56,9 +56,9 @@ bool can_gather(const GemmTile& t) {
 #undef TILELACE_GEMM_NAME
 }
 
-class Candidates {
+class GatherCandidates {
  public:
-  explicit Candidates(const Problem& p)
+  explicit GatherCandidates(const Problem& p)
       : p_(p),
         borders_(borders_of(p)),
         most_rows_(split_of(p, borders_).max_rows()),
@@ -289,7 +289,7 @@ int AgGemmPlan::left_free() const {
 
 namespace {
 
-void require_problem(const Problem& problem) {
+void require_gather(const Problem& problem) {
   require(problem.op == Op::ag_gemm, "ag_gemm: op, got {}, expected ag_gemm", name_of(problem.op));
   check_problem(problem);
   require(problem.m > 0, "ag_gemm: m, got 0, expected rows to plan for");
@@ -300,16 +300,16 @@ void require_problem(const Problem& problem) {
 }  // namespace
 
 std::vector<AgGemmPlan> ag_gemm_candidates(const Problem& problem, const GemmMachine& machine) {
-  require_problem(problem);
-  Candidates all(problem);
+  require_gather(problem);
+  GatherCandidates all(problem);
   all.add_all(machine);
   return all.sorted();
 }
 
 std::vector<AgGemmPlan> ag_gemm_nccl_candidates(const Problem& problem,
                                                 const GemmMachine& machine) {
-  require_problem(problem);
-  Candidates all(problem);
+  require_gather(problem);
+  GatherCandidates all(problem);
   all.add_nccl(machine);
   return all.sorted();
 }

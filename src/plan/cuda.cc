@@ -47,7 +47,7 @@ void require_extents(const Problem& p) {
           p.total_n(), tiles, kLeastTileRows, kLeastTileCols, kMostTiles);
 }
 
-void require_problem(const Problem& p) {
+void require_gpu_problem(const Problem& p) {
   const auto op = name_of(p.op);
   require(p.dtype != DType::fp32, "{}: dtype on GPUs, got fp32, expected bf16 or fp16", op);
   require(p.ranks <= schedule::kMaxSections, "{}: ranks on GPUs, got {}, expected at most {}", op,
@@ -252,7 +252,7 @@ std::vector<TimedPlan> every_gather_plan(const Problem& p, const Machine& machin
 }
 
 Plan make_cuda_plan(const Problem& p, const Machine& machine, const PlanOptions& options) {
-  require_problem(p);
+  require_gpu_problem(p);
   require_machine(p, machine);
   require_options(p, options);
   return p.op == Op::ag_gemm ? make_gather_plan(p, machine, options)

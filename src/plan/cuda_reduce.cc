@@ -82,7 +82,7 @@ std::string kind_of(const ReduceCandidate& c) {
   return c.transport == Transport::store ? "unfused store, in two shots" : "unfused pull";
 }
 
-void require_options(const Problem& p, const PlanOptions& o) {
+void require_reduce_options(const Problem& p, const PlanOptions& o) {
   const auto op = name_of(p.op);
   require(o.transport != Transport::nccl,
           "{}: transport on GPUs, got nccl, expected push, pull or store{}", op,
@@ -163,8 +163,8 @@ void add_unfused(const Problem& p, const GemmMachine& machine, const PlanOptions
   }
 }
 
-std::vector<ReduceCandidate> candidates_of(const Problem& p, const Machine& m,
-                                           const PlanOptions& o) {
+std::vector<ReduceCandidate> reduce_candidates_of(const Problem& p, const Machine& m,
+                                                  const PlanOptions& o) {
   const GemmMachine machine = gemm_machine(m);
   std::vector<ReduceCandidate> all;
   if (may_fuse(p, o) && !too_few_rows(p, o)) add_fused(p, machine, o, all);
@@ -275,7 +275,7 @@ void tell_sum_staging(const Problem& p, Plan& plan) {
 
 Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanOptions& options) {
   if (options.transport == Transport::multimem) return make_cuda_sums_plan(p, machine, options);
-  require_options(p, options);
+  require_reduce_options(p, options);
   const std::optional<HandWay> way = asked_way(p, options);
   if (p.m == 0) {
     Plan plan = empty_plan(p, options, way ? plan::path_of(*way) : Path::unfused,
@@ -286,7 +286,7 @@ Plan make_cuda_reduce_plan(const Problem& p, const Machine& machine, const PlanO
     return plan;
   }
   if (way) return make_hand_plan(p, machine, options, *way);
-  const std::vector<ReduceCandidate> all = candidates_of(p, machine, options);
+  const std::vector<ReduceCandidate> all = reduce_candidates_of(p, machine, options);
   const ReduceCandidate& best = all.front();
   Plan plan = public_plan(best, p);
   plan.reason = reason_of(options, all.size(), best.predicted_us) + parts_of(best, p);

@@ -22,7 +22,7 @@ std::string_view missing(Multicast multicast) {
   }
 }
 
-void require_options(const Problem& p, const Machine& machine, const PlanOptions& o) {
+void require_sums_options(const Problem& p, const Machine& machine, const PlanOptions& o) {
   const auto op = name_of(p.op);
   require(p.op == Op::gemm_ar,
           "{}: transport on GPUs, got multimem, which is for gemm_ar, expected another", op);
@@ -46,7 +46,7 @@ std::string kind_of(const GemmSumsPlan& /*plan*/) { return "fused multimem"; }
 }  // namespace
 
 Plan make_cuda_sums_plan(const Problem& p, const Machine& machine, const PlanOptions& o) {
-  require_options(p, machine, o);
+  require_sums_options(p, machine, o);
   if (p.m == 0) {
     Plan plan = empty_plan(p, o, Path::fused, Transport::multimem);
     plan.partials = p.dtype;

@@ -20,7 +20,7 @@ constexpr int kStep = 64;  // of k
 constexpr int kMostCounted = 1 << 30;
 /// Up to here tiles for few tokens are never behind those with tokens across for many.
 constexpr std::int64_t kFewestRows = 64;
-int ceil_div(std::int64_t a, std::int64_t b) { return static_cast<int>((a + b - 1) / b); }
+int parts_of(std::int64_t a, std::int64_t b) { return static_cast<int>((a + b - 1) / b); }
 
 /// The same of plans for few rows, against whole tiles of pairs of CTAs along m. One H200,
 /// 24 problems of m 256 and 512 (where first choices were good all the same), 900 plans. Pairs
@@ -43,7 +43,7 @@ double over_uneven(const GemmPlan& plan, std::int64_t k, int tiles) {
   const bool turns = plan.tile.pingpong;
   if (plan.split_tiles == 0 || (plan.split_tiles == tiles && plan.workers % tiles == 0)) return 1;
   if (tiles <= plan.workers) {
-    const bool longer = plan.split_tiles * ceil_div(k, kStep) > 100 * plan.workers;
+    const bool longer = plan.split_tiles * parts_of(k, kStep) > 100 * plan.workers;
     return turns ? 1.13 : longer ? 1.1 : 1;
   }
   if (plan.split_tiles == tiles) return turns ? 1.3 : 1.13;
@@ -88,8 +88,8 @@ Sides sides_of(const GemmTile& t, const GemmProblem& p) {
 schedule::GemmOrder order_of(const GemmPlan& plan, const GemmProblem& p) {
   const GemmTile& t = plan.tile;
   const Sides s = sides_of(t, p);
-  return {ceil_div(s.rows, t.worker_rows()),
-          ceil_div(s.cols, t.worker_cols()),
+  return {parts_of(s.rows, t.worker_rows()),
+          parts_of(s.cols, t.worker_cols()),
           plan.group,
           plan.along_cols,
           plan.wide,
@@ -111,7 +111,7 @@ double predict_us(const GemmPlan& plan, const GemmProblem& p, const GemmMachine&
   const int whole = tiles - w.split_tiles;
   const int workers = w.split_tiles > 0 ? w.workers : std::min(w.workers, tiles);
   GemmCost c;
-  c.waves = ceil_div(whole, workers);
+  c.waves = parts_of(whole, workers);
   c.steps = w.share + (w.longer > 0 ? 1 : 0) + static_cast<double>(c.waves) * w.k_steps;
   // Two CTAs on one multiprocessor: each step takes twice as long.
   if (w.workers * t.cluster() > machine.multiprocessors) c.steps *= 2;
@@ -132,7 +132,7 @@ double predict_us(const GemmPlan& plan, const GemmProblem& p, const GemmMachine&
   return gemm_time_us(c, p.m, machine.multiprocessors) * over_fit(plan, p.m, p.k, tiles);
 }
 
-void require_problem(const GemmProblem& p) {
+void require_product(const GemmProblem& p) {
   require(p.m > 0 && p.n > 0 && p.k > 0, "gemm: m {}, n {}, k {}, expected more than 0", p.m, p.n,
           p.k);
   require(p.out_n() % 8 == 0 && p.k % 8 == 0 && (!p.gated || p.n % 2 == 0),
@@ -140,13 +140,13 @@ void require_problem(const GemmProblem& p) {
           p.gated ? ", of n its half, too" : "");
 }
 
-class Candidates {
+class TileCandidates {
  public:
-  Candidates(const GemmProblem& p, const GemmMachine& machine) : p_(p), machine_(machine) {}
+  TileCandidates(const GemmProblem& p, const GemmMachine& machine) : p_(p), machine_(machine) {}
 
   void add(GemmPlan plan) {
     if (machine_.shared && !stands(plan)) return;
-    if (static_cast<std::int64_t>(plan.split_tiles) * ceil_div(p_.k, kStep) > kMostCounted) return;
+    if (static_cast<std::int64_t>(plan.split_tiles) * parts_of(p_.k, kStep) > kMostCounted) return;
     const schedule::GemmOrder order = order_of(plan, p_);
     plan.group = std::min(plan.group, kMostCounted / std::max(order.rows, order.cols));
     plan.predicted_us = predict_us(plan, p_, machine_);
@@ -227,7 +227,7 @@ class Candidates {
 }  // namespace
 
 schedule::GemmWork work_of(const GemmPlan& plan, const GemmProblem& p) {
-  return schedule::make_gemm_work(order_of(plan, p), plan.workers, ceil_div(p.k, kStep),
+  return schedule::make_gemm_work(order_of(plan, p), plan.workers, parts_of(p.k, kStep),
                                   plan.split_tiles);
 }
 
@@ -237,8 +237,8 @@ schedule::GemmOrder over_tokens(schedule::GemmOrder walk, const GemmTile& tile) 
 }
 
 std::vector<GemmPlan> gemm_candidates(const GemmProblem& p, const GemmMachine& machine) {
-  require_problem(p);
-  Candidates candidates(p, machine);
+  require_product(p);
+  TileCandidates candidates(p, machine);
   for (const GemmTile& t : kGemmTiles)
     if (!p.gated || can_gate(t.name)) candidates.add_tile(t);
   auto all = candidates.sorted();
@@ -249,8 +249,8 @@ std::vector<GemmPlan> gemm_candidates(const GemmProblem& p, const GemmMachine& m
 
 std::optional<GemmPlan> in_two_rounds(const GemmPlan& whole, std::int64_t tiles, std::int64_t k) {
   if (!whole.tile.pingpong || whole.split_tiles != 0 || whole.by_neighbours || tiles == 0 ||
-      tiles % 2 != 0 || tiles > whole.workers || ceil_div(k, kStep) % 2 != 0 ||
-      tiles * ceil_div(k, kStep) > kMostCounted)
+      tiles % 2 != 0 || tiles > whole.workers || parts_of(k, kStep) % 2 != 0 ||
+      tiles * parts_of(k, kStep) > kMostCounted)
     return std::nullopt;
   GemmPlan plan = whole;
   plan.split_tiles = plan.workers = static_cast<int>(tiles);

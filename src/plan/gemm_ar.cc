@@ -18,8 +18,8 @@ using schedule::ceil_div;
 using schedule::Index;
 
 // Measured on H200s over NVLink (docs/decisions/0006); the tail is the end of the last tiles.
-constexpr double kCopyBytesPerUs = 1.2e6;
-constexpr double kTailUs = 10;
+constexpr double kSentBytesPerUs = 1.2e6;
+constexpr double kRowsTailUs = 10;
 constexpr double kColumnTailUs = 5;  ///< of owners of columns: among four, m 128 to 1024
 /// In two rounds, where halves of tiles are added up, too (predict_two_rounds has what is sent).
 /// Two H200s, m 256: llama70b 113 us, 117 in one round, staged 118 and 122.
@@ -107,7 +107,7 @@ double predict(const Problem& p, const GemmPlan& gemm, Index block_rows, Index l
   const double left = share * static_cast<double>(std::min(lag, cols)) *
                       static_cast<double>(gemm.tile.worker_cols() * 2) *
                       static_cast<double>(step_rows(p, block_rows, rows) * rows);
-  return std::max(us, 2 * sent_bytes(p) / kSendBytesPerUs) + left_us(p, left) + kTailUs;
+  return std::max(us, 2 * sent_bytes(p) / kSendBytesPerUs) + left_us(p, left) + kRowsTailUs;
 }
 
 /// Columns of tiles of one owner, where owners have columns.
@@ -241,7 +241,7 @@ std::vector<GemmArPlan> gemm_ar_candidates(const Problem& p, const GemmMachine& 
   require(p.m > 0, "gemm_ar: m, got 0, expected rows to plan for");
   const Index of_peers = p.m - p.m / p.ranks;
   const double staged_us = static_cast<double>(of_peers * p.n.front()) *
-                           static_cast<double>(size_of(p.dtype)) / kCopyBytesPerUs;
+                           static_cast<double>(size_of(p.dtype)) / kSentBytesPerUs;
   std::vector<GemmArPlan> plans;
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
     if (!can_share(gemm.tile, p.ranks) || gemm.split_tiles != 0) continue;

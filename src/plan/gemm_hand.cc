@@ -17,13 +17,13 @@ using schedule::ceil_div;
 using schedule::Index;
 
 // Links measured alone, and round figures: no call has been timed.
-constexpr double kCopyBytesPerUs = 360e3, kStoreBytesPerUs = 240e3, kAddBytesPerUs = 160e3;
+constexpr double kHandBytesPerUs = 360e3, kStoreBytesPerUs = 240e3, kAddBytesPerUs = 160e3;
 constexpr double kLocalBytesPerUs = 2e6;
-constexpr double kLaunchUs = 3, kFlagUs = 3, kCopyUs = 5;
+constexpr double kHandLaunchUs = 3, kHandFlagUs = 3, kCopyUs = 5;
 
-constexpr Index kRounds = 4;  ///< chunks of a CTA where there is work enough
+constexpr Index kHandRounds = 4;  ///< chunks of a CTA where there is work enough
 
-void require_problem(const Problem& p) {
+void require_hand(const Problem& p) {
   require(p.op == Op::gemm_rs, "gemm_rs: op, got {}, expected gemm_rs", name_of(p.op));
   check_problem(p);
   require(p.ranks <= schedule::kMaxSumRanks, "gemm_rs: ranks, got {}, expected at most {}", p.ranks,
@@ -35,19 +35,18 @@ Index max_rows(const Problem& p) {
   return split_of(p, borders).max_rows();
 }
 
-Index row_bytes(const Problem& p) { return p.n.front() * static_cast<Index>(size_of(p.dtype)); }
-
 double predict(const Problem& p, const GemmPlan& gemm, HandWay way) {
   const auto moved = static_cast<double>((p.ranks - 1) * copied_pitch(p));
   const double local = static_cast<double>(p.ranks * copied_pitch(p)) / kLocalBytesPerUs;
   switch (way) {
     // A shard's copies go under the next ones' products; the last one's do not.
     case HandWay::copied:
-      return std::max(p.ranks * gemm.predicted_us, gemm.predicted_us + moved / kCopyBytesPerUs) +
-             kCopyUs + local + kLaunchUs + kFlagUs;
+      return std::max(p.ranks * gemm.predicted_us, gemm.predicted_us + moved / kHandBytesPerUs) +
+             kCopyUs + local + kHandLaunchUs + kHandFlagUs;
     case HandWay::added:
-      return gemm.predicted_us + moved / kAddBytesPerUs + kLaunchUs + 2 * kFlagUs;
-    default: return gemm.predicted_us + moved / kStoreBytesPerUs + kLaunchUs + p.ranks * kFlagUs;
+      return gemm.predicted_us + moved / kAddBytesPerUs + kHandLaunchUs + 2 * kHandFlagUs;
+    default:
+      return gemm.predicted_us + moved / kStoreBytesPerUs + kHandLaunchUs + p.ranks * kHandFlagUs;
   }
 }
 
@@ -114,11 +113,11 @@ std::ostream& operator<<(std::ostream& out, const GemmHandPlan& plan) {
 
 std::vector<GemmHandPlan> gemm_hand_candidates(const Problem& p, HandWay way,
                                                const GemmMachine& machine) {
-  require_problem(p);
+  require_hand(p);
   require(p.m > 0, "gemm_rs: m, got 0, expected rows to plan for");
   const bool copied = way == HandWay::copied;
   const Index rows = copied ? max_rows(p) : p.m;
-  const Index chunk = ceil_div(max_rows(p), kRounds * machine.multiprocessors);
+  const Index chunk = ceil_div(max_rows(p), kHandRounds * machine.multiprocessors);
   std::vector<GemmHandPlan> plans;
   for (const GemmPlan& gemm : gemm_candidates({rows, p.n.front(), p.k, p.dtype}, machine)) {
     // Shards may have fewer rows than the plan, and shared k-steps are dealt to all workers.
@@ -150,7 +149,7 @@ int roundings_of(HandWay way, int ranks) {
 std::int64_t copied_pitch(const Problem& p) { return max_rows(p) * row_bytes(p); }
 
 std::int64_t gemm_hand_staging_bytes(const Problem& p) {
-  require_problem(p);
+  require_hand(p);
   const Index all = p.m * row_bytes(p);
   return all + std::max(all, (p.ranks - 1) * copied_pitch(p));
 }

@@ -18,14 +18,14 @@ using schedule::Index;
 using schedule::SumForm;
 
 // From records of H200s over NVLink (benchmarks/nvidia-h200-tp4), round.
-constexpr double kPullBytesPerUs = 300e3;  ///< and direction, from all peers together
-constexpr double kLaunchUs = 3;            ///< the second kernel, begun under the first one's end
-constexpr double kFlagUs = 3;              ///< until a peer has seen it
+constexpr double kSumPulledBytesPerUs = 300e3;  ///< and direction, from all peers together
+constexpr double kLaunchUs = 3;    ///< the second kernel, begun under the first one's end
+constexpr double kFlagSeenUs = 3;  ///< until a peer has seen it
 /// Two shots among more than two (four H200s, m 16 to 512): likewise, of a sum; what shots move.
 constexpr double kSumFlagUs = 3.5, kPullTwiceBytesPerUs = 360e3;
 constexpr double kDeliverBytesPerUs = 2e6;
-constexpr double kPushBytesPerUs = 350e3;  ///< as pulled, and direction
-constexpr double kPushedUs = 3.5;          ///< until a peer has seen a flag and added
+constexpr double kSumPushedBytesPerUs = 350e3;  ///< as pulled, and direction
+constexpr double kPushedUs = 3.5;               ///< until a peer has seen a flag and added
 /// Of gemm_ar among more than two, and what its two shots move, as above.
 constexpr double kPushedAmongManyUs = 2.5, kPushTwiceBytesPerUs = 420e3;
 /// Of each peer beyond three, a flag and a fence more: eight H200s, m 16 to 256, pushing takes 7 to
@@ -39,7 +39,7 @@ constexpr Index kLeastChunkUnits = 128, kUnitGrain = 8;
 
 constexpr Index kRounds = 4;  ///< chunks of a CTA where there is work enough
 
-void require_problem(const Problem& p) {
+void require_sum(const Problem& p) {
   const auto op = name_of(p.op);
   require(p.op != Op::ag_gemm, "{}: op, got {}, expected gemm_rs or gemm_ar", op, op);
   check_problem(p);
@@ -62,8 +62,6 @@ Index summed_rows(const Problem& p, SumForm form) {
   const auto borders = borders_of(p);
   return form == SumForm::all_rows ? p.m : split_of(p, borders).max_rows();
 }
-
-Index row_bytes(const Problem& p) { return p.n.front() * static_cast<Index>(size_of(p.dtype)); }
 
 /// Of a partial that is pushed.
 Index most_bytes(Op op, int shots) {
@@ -114,12 +112,12 @@ double reduce_us(const Problem& p, const GemmReducePlan& plan) {
   if (plan.transport == Transport::push) {
     const double many = (form != SumForm::own_rows && p.ranks > 2 ? kPushedAmongManyUs : 0) +
                         kPushedPeerUs * std::max(0, p.ranks - 4);
-    const double sent = moved / (twice ? kPushTwiceBytesPerUs : kPushBytesPerUs);
+    const double sent = moved / (twice ? kPushTwiceBytesPerUs : kSumPushedBytesPerUs);
     return many + kLaunchUs + kPushedUs + sent + (shared ? kPushedUs + sent + delivered : 0);
   }
-  const double shot = moved / (twice ? kPullTwiceBytesPerUs : kPullBytesPerUs);
-  if (!shared) return kLaunchUs + kFlagUs + shot;
-  return kLaunchUs + kFlagUs + shot + (twice ? kSumFlagUs : kFlagUs) + shot + delivered;
+  const double shot = moved / (twice ? kPullTwiceBytesPerUs : kSumPulledBytesPerUs);
+  if (!shared) return kLaunchUs + kFlagSeenUs + shot;
+  return kLaunchUs + kFlagSeenUs + shot + (twice ? kSumFlagUs : kFlagSeenUs) + shot + delivered;
 }
 
 int reduce_ctas(const GemmReducePlan& plan) {
@@ -128,7 +126,7 @@ int reduce_ctas(const GemmReducePlan& plan) {
 }
 
 std::vector<GemmReducePlan> gemm_reduce_candidates(const Problem& p, const GemmMachine& machine) {
-  require_problem(p);
+  require_sum(p);
   require(p.m > 0, "{}: m, got 0, expected rows to plan for", name_of(p.op));
   std::vector<GemmReducePlan> plans;
   const auto add = [&](GemmReducePlan plan) {
@@ -177,7 +175,7 @@ std::int64_t pushed_pitch(const Problem& p, int shots) {
 std::int64_t pulled_bytes(const Problem& p) { return p.m * row_bytes(p); }
 
 std::int64_t gemm_reduce_staging_bytes(const Problem& p) {
-  require_problem(p);
+  require_sum(p);
   return std::max({pulled_bytes(p), most_pushed_bytes(p, 1), most_pushed_bytes(p, 2)});
 }
 

@@ -18,7 +18,7 @@ namespace {
 using schedule::ceil_div;
 using schedule::Index;
 
-constexpr double kTailUs = 6;  ///< measured on H200s
+constexpr double kShardTailUs = 6;  ///< measured on H200s
 /// For every column of a tile beyond so many, whatever m: why is not known. Two and four H200s, m
 /// 512 to 8192: up to m 4096 p184 and p192 take 2 to 5 % longer than p144 and p160 where the
 /// products alone take as long, at m 8192 no longer.
@@ -56,7 +56,7 @@ double predict(const Problem& p, const schedule::RowSplit& split, const GemmRsPl
   us += wide_tile_us(gemm.tile) + (gemm.early_weights ? 0 : kLateStartUs);
   const auto sent = static_cast<double>((p.m - split.max_rows()) * p.n.front() * 2);
   const double wire = sent / kSendBytesPerUs;
-  double tail = kTailUs;
+  double tail = kShardTailUs;
   if (tiles * ceil_div(p.n.front(), gemm.tile.worker_columns()) <= gemm.workers)
     tail = kOneWaveTailUs + sent / kAloneBytesPerUs + (gemm.tile.pingpong ? kSlowEndUs : 0);
   else if (!gemm.tile.pingpong)  // no second group multiplies under sending and adding
@@ -72,7 +72,7 @@ Index partials_of(const Problem& p, const schedule::RowSplit& split, const GemmT
          ceil_div(p.n.front(), t.worker_columns());
 }
 
-void require_problem(const Problem& p) {
+void require_scatter(const Problem& p) {
   require(p.op == Op::gemm_rs, "gemm_rs: op, got {}, expected gemm_rs", name_of(p.op));
   check_problem(p);
   require(p.ranks <= schedule::kMaxReduceRanks, "gemm_rs: ranks, got {}, expected at most {}",
@@ -119,7 +119,7 @@ std::ostream& operator<<(std::ostream& out, const GemmRsPlan& plan) {
 }
 
 std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& machine) {
-  require_problem(p);
+  require_scatter(p);
   require(p.m > 0, "gemm_rs: m, got 0, expected rows to plan for");
   const auto borders = borders_of(p);
   const auto split = split_of(p, borders);
@@ -146,7 +146,7 @@ std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& 
 }
 
 std::int64_t gemm_rs_staging_bytes(const Problem& p) {
-  require_problem(p);
+  require_scatter(p);
   const auto borders = borders_of(p);
   const auto split = split_of(p, borders);
   Index most = 0;

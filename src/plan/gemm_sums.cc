@@ -17,7 +17,7 @@ namespace {
 using schedule::ceil_div;
 using schedule::Index;
 
-constexpr double kTailUs = 10;  ///< of the last tiles: their flags, and their sums
+constexpr double kSumsTailUs = 10;  ///< of the last tiles: their flags, and their sums
 /// Tiles are summed beside products.
 constexpr double kBesideCost = 1.015;
 
@@ -36,7 +36,7 @@ double predict(const Problem& p, const GemmSumsPlan& plan) {
   const double tiles = static_cast<double>(ceil_div(p.m, tile.worker_rows())) *
                        static_cast<double>(ceil_div(p.n.front(), tile.worker_cols()));
   const double last = std::min(1.0, plan.gemm.workers / std::max(tiles, 1.0));
-  return std::max(plan.gemm.predicted_us * kBesideCost, moved) + last * moved + kTailUs;
+  return std::max(plan.gemm.predicted_us * kBesideCost, moved) + last * moved + kSumsTailUs;
 }
 
 /// All plans like this one, for every tile that `made` is true of.
