@@ -132,23 +132,28 @@ def all_sites():
 
 # What is run of a seed, each in a process of its own: problems that together reach every site. Few
 # multiprocessors: workers with several tiles, whose rings go round.
-SMALL = ("--ranks", "2", "--dtypes", "bf16", "--small", "--timeout-s", "100", "--limit-seconds", "1500")
+SMALL = ("--dtypes", "bf16", "--small")
+BOUNDS = ("--timeout-s", "100", "--limit-seconds", "1500")
 RUNS = {
     "ag_gemm": ("--ops", "ag_gemm", "--shapes", "8"),
     "gemm_rs": ("--ops", "gemm_rs", "--shapes", "8"),
     "gemm_ar": ("--ops", "gemm_ar", "--shapes", "8"),
-    "copies": ("--ops", "ag_gemm", "--shapes", "6", "--kinds",
-               "push by shard,pull by shard,ring by shard"),
+    "copies": ("--ops", "ag_gemm", "--shapes", "5", "--kinds", "pull by shard,ring by shard"),
     "unfused": ("--ops", "gemm_rs,gemm_ar", "--shapes", "4", "--kinds",
                 "unfused add,unfused ring,unfused store,unfused pull"),
     "pushed": ("--ops", "gemm_rs,gemm_ar", "--shapes", "4", "--kinds",
                "unfused push,unfused push in two shots"),
-    "sums": ("--ops", "gemm_ar", "--shapes", "4", "--kinds", "pull in one shot,pull direct,pull staged"),
+    "sums": ("--ops", "gemm_ar", "--shapes", "8", "--kinds", "pull in one shot,pull direct,pull staged"),
     "direct": ("--ops", "gemm_ar", "--shapes", "4", "--kinds", "store direct,store direct by columns"),
     "behind": ("--ops", "ag_gemm", "--shapes", "4", "--kinds", "unfused push,unfused store,unfused pull"),
     "rings": ("--ops", "gemm_rs,gemm_ar", "--shapes", "6"),
+    "terms": ("--ops", "gemm_rs", "--shapes", "8", "--kinds", "store by shard"),
+    "lanes": ("--ops", "gemm_rs,gemm_ar", "--shapes", "4", "--kinds",
+              "unfused push,unfused push in two shots"),
 }
-MULTIPROCESSORS = {"rings": "2", "copies": "17"}  # 4 where nothing is said; relays need 17
+GEMM = ("--tile", "s64", "--shapes", "60")  # a product alone, of a tile that is no cluster's
+MULTIPROCESSORS = {"rings": "2", "terms": "2", "gemm": "1", "copies": "17"}  # else 4
+RANKS = {"lanes": "3", "copies": "3"}  # else 2: several lanes wait and tell; what came is handed on
 MOST_RUNS = 3  # without a site, for good
 
 
@@ -168,14 +173,17 @@ class Result:
 
 
 def run_program(o, name, seed, **more):
-    env = {**os.environ, "TILELACE_EMULATED_GPUS": "2", "TILELACE_EMULATED_ORDER": "1",
+    ranks = RANKS.get(name, "2")
+    env = {**os.environ, "TILELACE_EMULATED_GPUS": ranks, "TILELACE_EMULATED_ORDER": "1",
            "TILELACE_EMULATED_MULTIPROCESSORS": MULTIPROCESSORS.get(name, "4"),
            "TILELACE_EMULATED_SEED": str(seed), **more}
-    arguments = list(RUNS[name])
+    if name == "gemm":
+        command = [Path(o.program).with_name("emulated_gemm_check"), *GEMM]
+    else:
+        command = [o.program, "--ranks", ranks, *BOUNDS, *RUNS[name]]
     if o.shapes:
-        arguments[arguments.index("--shapes") + 1] = str(o.shapes)
-    return subprocess.run([o.program, *SMALL, *arguments, "--seed", str(seed)], env=env, text=True,
-                          capture_output=True)
+        command[command.index("--shapes") + 1] = str(o.shapes)
+    return subprocess.run([*command, *SMALL, "--seed", str(seed)], env=env, text=True, capture_output=True)
 
 
 def run_once(o, name, seed):
@@ -257,7 +265,8 @@ def main():
     parser.add_argument("--program", default="build/emulated/bin/emulated_op_check")
     parser.add_argument("--seeds", type=int, default=1, help="so many new ones")
     parser.add_argument("--seed", type=int, action="append", help="this one")
-    parser.add_argument("--runs", nargs="+", choices=RUNS, default=list(RUNS))
+    runs = [*RUNS, "gemm"]
+    parser.add_argument("--runs", nargs="+", choices=runs, default=runs)
     parser.add_argument("--least", type=int, help="be content with so many sites that are noticed")
     parser.add_argument("--shapes", type=int, help="of each run")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())

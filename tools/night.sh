@@ -47,7 +47,7 @@ part_cuda() {
 
 # Problems with the night's seed, as many as the tests of the gate have, and those.
 emulated_op() {  # emulated_op OP RANKS SHAPES ORDER
-  TILELACE_EMULATED_GPUS=4 TILELACE_EMULATED_MULTIPROCESSORS=16 TILELACE_EMULATED_ORDER=$4 \
+  TILELACE_EMULATED_GPUS=4 TILELACE_EMULATED_MULTIPROCESSORS=17 TILELACE_EMULATED_ORDER=$4 \
     build/emulated/bin/emulated_op_check --ops "$1" --ranks "$2" --shapes "$3" --seed "$seed" \
     --dtypes bf16 --small --timeout-s 100 --limit-seconds 900
 }

@@ -33,8 +33,8 @@ SLOW_S = 10
 
 def run(fn, arguments, device):
     """Every rank's traceback, "" where it passed."""
-    # What hangs in spite of every bound ends with all stacks printed. GPU machines are lent for
-    # minutes: there they come soon, and whoever started this ends it.
+    # What hangs in spite of every bound ends with all stacks printed; on GPUs whoever started this
+    # ends it, and the stacks come soon and again.
     if device == "cuda":
         faulthandler.dump_traceback_later(20, repeat=True)
     else:

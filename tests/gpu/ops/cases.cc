@@ -8,12 +8,16 @@
 #include <numeric>
 #include <random>
 
+#include "core/check.h"
+
 namespace tilelace::gpu_test {
 namespace {
 
 using Rng = std::mt19937_64;
 
 constexpr std::int64_t kMostChunks = 16;  // of a shard
+constexpr int kEmptyCase = 4;             // this one has no rows, as others have now and then
+constexpr int kMostDraws = 1000;          // of a problem that has one of the kinds
 
 std::int64_t below(Rng& rng, std::int64_t end) {
   return static_cast<std::int64_t>(rng() % static_cast<std::uint64_t>(end));
@@ -98,6 +102,23 @@ OpPlan draw_plan(Rng& rng, const PlansByKind& kinds) {
   return plans.at(static_cast<std::size_t>(below(rng, std::ssize(plans))));
 }
 
+/// Of a problem that has one of the kinds: `c.problem` and its plan.
+void draw_case(Rng& rng, const CaseRange& range, Case& c) {
+  const Extras extras = extras_of(range.kinds, range.made);
+  for (int draw = 0; draw < kMostDraws; ++draw) {
+    c.problem = draw_problem(rng, range, c.exact);
+    const PlansByKind kinds = only(plans_by_kind(c.problem, range.machine, extras), range.kinds);
+    if (kinds.empty()) continue;
+    c.plan = draw_plan(rng, kinds);
+    return;
+  }
+  raise(ErrorKind::usage,
+        "--kinds {}: {} on {} ranks of {} multiprocessors, got {} problems without these plans, "
+        "expected one that has them",
+        fmt::join(range.kinds, ","), name_of(range.op), range.ranks, range.machine.multiprocessors,
+        kMostDraws);
+}
+
 /// Shards of these sizes are one block to the planner, too.
 void vary_order(Rng& rng, plan::GemmArPlan& plan, const Problem& p) {
   if (below(rng, 2) == 0 && !plan.by_columns) plan.block_rows = plan.gemm.tile.worker_rows();
@@ -174,12 +195,12 @@ PlansByKind plans_by_kind(const Problem& problem, const plan::GemmMachine& machi
   return kinds;
 }
 
-PlansByKind only(PlansByKind plans, const std::vector<std::string>& kinds, bool strictly) {
+PlansByKind only(PlansByKind plans, const std::vector<std::string>& kinds) {
   if (kinds.empty()) return plans;
   PlansByKind some;
   for (const std::string& kind : kinds)
     if (const auto at = plans.find(kind); at != plans.end()) some.insert(*at);
-  return some.empty() && !strictly ? plans : some;
+  return some;
 }
 
 std::vector<Case> draw_cases(int count, const CaseRange& range, std::uint64_t seed) {
@@ -189,13 +210,10 @@ std::vector<Case> draw_cases(int count, const CaseRange& range, std::uint64_t se
     Case c;
     c.index = i;
     c.exact = i % 2 == 0 && !range.gated;  // silu knows no integers
-    c.problem = draw_problem(rng, range, c.exact);
-    c.plan = draw_plan(
-        rng, only(plans_by_kind(c.problem, range.machine, extras_of(range.kinds, range.made)),
-                  range.kinds));
+    draw_case(rng, range, c);
     vary_chunks(rng, c.plan, c.problem);
     // Calls without any row keep ranks in step, and write nothing.
-    if (below(rng, 40) == 0) {
+    if (i == kEmptyCase || below(rng, 40) == 0) {
       c.problem.m = 0;
       c.problem.rows.clear();
     }

@@ -35,7 +35,7 @@ struct CaseRange {
   bool (*made)(const plan::GemmPlan&, DType) = nullptr;  ///< as Extras
 };
 
-/// Error: usage (a problem that has no plan).
+/// Error: usage (a problem that has no plan; no problem that has one of the kinds).
 std::vector<Case> draw_cases(int count, const CaseRange& range, std::uint64_t seed);
 
 /// All plans, by kind_of, fastest prediction first.
@@ -45,8 +45,8 @@ PlansByKind plans_by_kind(const Problem& problem, const plan::GemmMachine& machi
 /// What checks of these kinds (none: of all) ask for: NCCL only where it is named.
 Extras extras_of(const std::vector<std::string>& kinds,
                  bool (*made)(const plan::GemmPlan&, DType) = nullptr);
-/// Leaves these kinds alone; where there is none of them: all, or, `strictly`, none. No kinds: all.
-PlansByKind only(PlansByKind plans, const std::vector<std::string>& kinds, bool strictly = false);
+/// Leaves these kinds alone. No kinds: all.
+PlansByKind only(PlansByKind plans, const std::vector<std::string>& kinds);
 
 /// What plans of one kind differ in most: the size of chunks, the shape of tiles.
 std::string sort_of(const OpPlan& plan);

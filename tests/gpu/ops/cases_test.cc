@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "tilelace/error.h"
+
 namespace tilelace::gpu_test {
 namespace {
 
@@ -67,6 +69,18 @@ TEST(Cases, OfSomeKindsHaveNoOthers) {
   EXPECT_EQ(kinds.size(), 2U);
   EXPECT_GT(kinds["ring by shard"], 10);
   EXPECT_GT(kinds["pull by shard"], 10);
+}
+
+TEST(Cases, OfKindsThatNoProblemHasAreRefused) {
+  CaseRange range{Op::ag_gemm, 2, DType::bf16, {}, {"ring by shard"}};
+  EXPECT_EQ(draw_cases(1, range, 7).size(), 1U);
+  range.machine.multiprocessors = 16;  // too few for copies that are handed on
+  EXPECT_THROW((void)draw_cases(1, range, 7), Error);
+}
+
+TEST(Cases, HaveOneWithoutRows) {
+  for (const std::uint64_t seed : {1U, 2U, 3U})
+    EXPECT_EQ(draw_cases(5, {Op::ag_gemm, 2, DType::bf16, {}}, seed).back().problem.m, 0);
 }
 
 TEST(Cases, OfSwigluMeetEveryGatedTileAndKind) {

@@ -101,8 +101,8 @@ Work work_of(const Options& o, Op op, int ranks) {
   work.stressed = stress_problems(op, ranks, work.stressed_dtype, o.small);
   for (const Problem& p : work.stressed) {
     const Extras extras = extras_of(o.kinds, cuda::has_kernel);
-    work.kinds.push_back(only(plans_by_kind(p, machine, extras), o.kinds, true));
-    work.halves.push_back(only(plans_by_kind(p, machine_of(ranks, 2), extras), o.kinds, true));
+    work.kinds.push_back(only(plans_by_kind(p, machine, extras), o.kinds));
+    work.halves.push_back(only(plans_by_kind(p, machine_of(ranks, 2), extras), o.kinds));
   }
   require(std::any_of(work.kinds.begin(), work.kinds.end(),
                       [](const PlansByKind& kinds) { return !kinds.empty(); }),
@@ -305,8 +305,8 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::IsMember({"ag_gemm", "gemm_rs", "gemm_ar", "turns"}));
   app.add_option("--kinds", o.kinds,
-                 "of plans, as the output names them: only these, where a problem has any of them "
-                 "(default: all but nccl by shard, which takes libnccl)")
+                 "of plans, as the output names them: only problems that have these (default: all "
+                 "but nccl by shard, which takes libnccl)")
       ->delimiter(',')
       ->check(CLI::IsMember(known_kinds()));
   app.add_flag("--gated", o.gated, "random problems of ag_gemm: those with swiglu alone");
