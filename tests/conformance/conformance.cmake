@@ -7,7 +7,7 @@ target_compile_definitions(tilelace_conformance PUBLIC
   TILELACE_CONFORMANCE_SHAPES=${TILELACE_CONFORMANCE_SHAPES}
   TILELACE_STRAGGLER_CALLS=${TILELACE_STRAGGLER_CALLS})
 target_link_libraries(tilelace_conformance PUBLIC tilelace_flags tilelace_op tilelace_plan
-                      tilelace_cpu_gemm Threads::Threads)
+                      Threads::Threads)
 tilelace_test(conformance_exact_test TIMEOUT 300 SOURCES exact_test.cc LIBS tilelace_conformance)
 # Of numbers: threads add nothing to what the exact tests show.
 if(NOT TILELACE_SANITIZE OR TILELACE_TEST_SET STREQUAL all)

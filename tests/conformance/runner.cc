@@ -8,21 +8,17 @@
 #include <cstring>
 #include <thread>
 
-#include "backend/cpu/gemm/error_bound.h"
-#include "backend/cpu/gemm/reference.h"
+#include "core/half.h"
+#include "plan/ag_gemm.h"
 
 namespace tilelace::conformance {
 namespace {
 
 /// Non-zeros a row and rank, so that all partial and total sums, bias and residual included, are
 /// exact.
-std::int64_t nonzeros(const Problem& p) {
+int nonzeros(const Problem& p) {
   return p.op == Op::ag_gemm ? 31 : std::max(1, std::min(32, 256 / p.ranks) - 1);
 }
-
-/// Both came from the same type by widening, so equal bits here are equal bits there. A sum that is
-/// zero is +0 in every order.
-bool same_bits(float a, float b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 
 /// One case on one rank: its operands and the knowledge to judge its results.
 class RankCase {
@@ -33,10 +29,12 @@ class RankCase {
     for (std::size_t i = 0; i < p.n.size(); ++i) {
       weights_.emplace_back(p.dtype, p.n[i], p.k, c.pad, c.offset);
       fill(weights_.back(), weight_source(i, rank), 0);
+      reference_weights_.push_back(dense_parts(
+          p.n[i], p.k, 0, [&](int part) { return weight_source(i, sums() ? part : rank); }));
       weight_views_.push_back(weights_.back().view());
       if (!p.bias) continue;
       bias_.emplace_back(p.dtype, 1, p.n[i], c.pad, c.offset);
-      fill(bias_.back(), source(100 + i, p.n[i], p.n[i]), 0);
+      fill(bias_.back(), source(100 + i, p.n[i]), 0);
       bias_views_.push_back(bias_.back().view());
     }
   }
@@ -70,23 +68,45 @@ class RankCase {
   }
 
  private:
-  [[nodiscard]] Source source(std::uint64_t what, std::int64_t cols, std::int64_t limit) const {
-    return {options_.fill, mix(case_.seed + options_.salt * 977 + what * 0x9e3779b9), cols, limit};
+  [[nodiscard]] Source source(std::uint64_t what, std::int64_t per_row) const {
+    return {options_.fill, mix(case_.seed + options_.salt * 977 + what * 0x9e3779b9),
+            static_cast<int>(per_row)};
   }
   /// Weight i: ag_gemm ranks hold different columns of the product, the others different terms.
   [[nodiscard]] Source weight_source(std::size_t i, int rank) const {
-    return source(200 + i * 64 + static_cast<std::uint64_t>(rank), case_.problem.k,
-                  case_.problem.k * 2);
+    return source(200 + i * 64 + static_cast<std::uint64_t>(rank), case_.problem.k * 2);
   }
   /// The operand: ag_gemm all rows (rank 0 stands for all), else this rank's terms.
   [[nodiscard]] Source input_source(int rank) const {
-    const int owner = problem_.op == Op::ag_gemm ? 0 : rank;
-    return source(10'000 + static_cast<std::uint64_t>(number_ * 64 + owner), problem_.k,
-                  nonzeros(problem_));
+    const int owner = sums() ? rank : 0;
+    return source(10'000 + static_cast<std::uint64_t>(number_ * 64 + owner), nonzeros(problem_));
   }
   /// Rows like the result's, the same of gemm_ar on every rank.
   [[nodiscard]] Source residual_source() const {
-    return source(300'000 + static_cast<std::uint64_t>(number_), problem_.n[0], problem_.n[0]);
+    return source(300'000 + static_cast<std::uint64_t>(number_), problem_.n[0]);
+  }
+  [[nodiscard]] bool sums() const { return case_.problem.op != Op::ag_gemm; }
+  [[nodiscard]] int parts() const { return sums() ? case_.problem.ranks : 1; }
+  [[nodiscard]] std::int64_t result_row() const {
+    return problem_.op == Op::gemm_rs ? first_row() : 0;
+  }
+  /// What the reference multiplies: each part's rows [first, first + rows), packed.
+  template <class SourceOf>
+  [[nodiscard]] std::vector<std::byte> dense_parts(std::int64_t rows, std::int64_t cols,
+                                                   std::int64_t first,
+                                                   const SourceOf& source_of) const {
+    std::vector<std::byte> all;
+    for (int part = 0; part < parts(); ++part) pack(rows, cols, first, source_of(part), all);
+    return all;
+  }
+  /// Adds a source's rows without anything between them.
+  void pack(std::int64_t rows, std::int64_t cols, std::int64_t first, const Source& source,
+            std::vector<std::byte>& to) const {
+    const std::size_t row_bytes = static_cast<std::size_t>(cols) * size_of(case_.problem.dtype);
+    GuardedTensor one(case_.problem.dtype, rows, cols, 0, 0);
+    fill(one, source, first);
+    for (std::int64_t r = 0; r < rows; ++r)
+      to.insert(to.end(), one.bytes(r, 0), one.bytes(r, 0) + row_bytes);
   }
   [[nodiscard]] std::int64_t first_row() const {
     return problem_.op == Op::gemm_ar ? 0 : borders_[static_cast<std::size_t>(rank_)];
@@ -109,6 +129,8 @@ class RankCase {
     out_.clear();
     out_views_.clear();
     const std::int64_t rows = problem_.op == Op::gemm_rs ? own_rows() : problem_.m;
+    reference_ =
+        dense_parts(rows, problem_.k, result_row(), [&](int part) { return input_source(part); });
     for (std::size_t i = 0; i < problem_.outputs(); ++i) {
       out_.emplace_back(problem_.dtype, rows, problem_.n[i], case_.pad, case_.offset);
       out_views_.push_back(out_.back().view());
@@ -116,7 +138,7 @@ class RankCase {
     gathered_ = {problem_.dtype, problem_.m, problem_.k, case_.pad, case_.offset};
     if (!problem_.residual) return;
     residual_ = {problem_.dtype, rows, problem_.n[0], case_.pad, case_.offset};
-    fill(residual_, residual_source(), problem_.op == Op::gemm_rs ? first_row() : 0);
+    fill(residual_, residual_source(), result_row());
   }
 
   std::string judge() const {
@@ -130,7 +152,7 @@ class RankCase {
       if (!wrong.empty()) return wrong;
     }
     for (std::size_t i = 0; i < out_.size(); ++i) {
-      const std::string wrong = options_.fill == Fill::exact ? judge_exact(i) : judge_bounds(i);
+      const std::string wrong = judge_out(i);
       if (!wrong.empty()) return wrong;
     }
     return {};
@@ -138,99 +160,60 @@ class RankCase {
 
   std::string judge_gathered() const {
     if (!gathered_.guards_intact()) return "wrote outside the gathered operand";
+    const std::size_t row_bytes = static_cast<std::size_t>(problem_.k) * size_of(problem_.dtype);
     for (std::int64_t r = 0; r < problem_.m; ++r) {
-      const auto want = input_source(0).row(r);
-      GuardedTensor row(problem_.dtype, 1, problem_.k, 0, 0);
-      for (std::int64_t k = 0; k < problem_.k; ++k) {
-        row.set(0, k, want[static_cast<std::size_t>(k)]);
-        if (!same_bits(gathered_.get(r, k), row.get(0, k))) {
-          return fmt::format("gathered [{}, {}]: got {}, expected {}", r, k, gathered_.get(r, k),
-                             row.get(0, k));
-        }
-      }
+      const std::byte* const want = reference_.data() + static_cast<std::size_t>(r) * row_bytes;
+      const std::byte* const got = const_cast<GuardedTensor&>(gathered_).bytes(r, 0);
+      if (std::memcmp(got, want, row_bytes) == 0) continue;
+      const auto at = std::mismatch(want, want + row_bytes, got).first - want;
+      const auto k = at / static_cast<std::ptrdiff_t>(size_of(problem_.dtype));
+      return fmt::format("gathered [{}, {}]: got {}, expected {}", r, k, gathered_.get(r, k),
+                         load_element(want, problem_.dtype, k));
     }
     return {};
   }
 
-  /// Integers by integers: no product of the library takes part.
-  std::string judge_exact(std::size_t i) const {
-    const Problem& p = problem_;
-    const int terms = p.op == Op::ag_gemm ? 1 : p.ranks;
-    std::vector<std::vector<std::vector<float>>> w(static_cast<std::size_t>(terms));
-    for (int t = 0; t < terms; ++t) {
-      for (std::int64_t n = 0; n < p.n[i]; ++n) {
-        w[static_cast<std::size_t>(t)].push_back(
-            weight_source(i, p.op == Op::ag_gemm ? rank_ : t).row(n));
-      }
-    }
-    for (std::int64_t r = 0; r < out_[i].view().rows; ++r) {
-      std::vector<float> want(static_cast<std::size_t>(p.n[i]));
-      if (p.bias) {
-        for (std::int64_t n = 0; n < p.n[i]; ++n)
-          want[static_cast<std::size_t>(n)] = bias_[i].get(0, n);
-      }
-      if (p.residual) {
-        const auto row = residual_source().row((p.op == Op::gemm_rs ? first_row() : 0) + r);
-        for (std::size_t n = 0; n < want.size(); ++n) want[n] += row[n];
-      }
-      for (int t = 0; t < terms; ++t) {
-        const auto x = input_source(t).row((p.op == Op::gemm_rs ? first_row() : 0) + r);
-        for (std::size_t k = 0; k < x.size(); ++k) {
-          if (x[k] == 0) continue;
-          for (std::size_t n = 0; n < want.size(); ++n) {
-            want[n] += x[k] * w[static_cast<std::size_t>(t)][n][k];
-          }
-        }
-      }
-      for (std::int64_t n = 0; n < p.n[i]; ++n) {
-        const float got = out_[i].get(r, n);
-        const float expected = want[static_cast<std::size_t>(n)];
-        if (!same_bits(got, expected)) {
-          return fmt::format("out {} [{}, {}]: got {}, expected {}", i, r, n, got, expected);
-        }
-      }
-    }
-    return {};
+  /// How often a rank's part of a sum is rounded on its way.
+  [[nodiscard]] int roundings() const {
+    return sums() && case_.options.partials.value_or(problem_.dtype) != DType::fp32 ? 1 : 0;
   }
 
-  std::string judge_bounds(std::size_t i) const {
+  /// No product of the library takes part.
+  std::string judge_out(std::size_t i) const {
     const Problem& p = problem_;
     const TensorView& out = out_[i].view();
     if (out.rows == 0) return {};
-    cpu::GemmReference gate(out.rows, p.n[i]);
-    cpu::GemmReference up(out.rows, p.n[i]);
-    const bool paired = p.activation == Activation::swiglu;
-    const int terms = p.op == Op::ag_gemm ? 1 : p.ranks;
-    const bool half_partials =
-        p.op != Op::ag_gemm && case_.options.partials.value_or(p.dtype) != DType::fp32;
-    for (int t = 0; t < terms; ++t) {
-      GuardedTensor x(p.dtype, out.rows, p.k, 0, 0);
-      fill(x, input_source(t), p.op == Op::gemm_rs ? first_row() : 0);
-      for (std::size_t j = 0; j < (paired ? 2U : 1U); ++j) {
-        GuardedTensor w(p.dtype, p.n[i], p.k, 0, 0);
-        fill(w, weight_source(i + j, p.op == Op::ag_gemm ? rank_ : t), 0);
-        (j == 0 ? gate : up).add(x.view(), w.view(), half_partials);
-      }
+    const auto bias = [&](std::size_t of) { return p.bias ? bias_views_[of].data : nullptr; };
+    test::Judged judged{reference_.data(),
+                        reference_weights_[i].data(),
+                        bias(i),
+                        out.data,
+                        plan::product_of(p, i, out.rows),
+                        p.activation,
+                        {parts(), out.rows * p.k, p.n[i] * p.k, roundings()}};
+    judged.stride = out.stride;
+    std::vector<std::byte> residual;
+    if (p.residual) {
+      pack(out.rows, out.cols, result_row(), residual_source(), residual);
+      judged.residual = residual.data();
     }
-    if (p.bias) gate.add_bias(bias_[i].view().data, p.dtype);
-    if (p.residual) gate.add(residual_.view());
-    if (p.bias && paired) up.add_bias(bias_[i + 1].view().data, p.dtype);
-    cpu::ErrorModel model;
-    model.activation = p.activation;
-    // fp32: evaluating the activation itself errs by up to 12 u (see the epilogue's own test).
-    model.roundings = p.dtype == DType::fp32 && p.activation != Activation::none ? 12 : 1;
-    if (model.roundings > 1) model.frobenius_factor = 12;
-    const auto error = cpu::check_gemm(out, model, gate, paired ? &up : nullptr);
-    // The Frobenius bound is one on a mean: over few elements chance exceeds it, and the
-    // elementwise bound judges alone.
-    constexpr std::int64_t kMany = 4096;
-    const bool few = out.rows * out.cols < kMany;
-    if (error.pass || (few && error.row < 0)) return {};
+    if (judged.problem.gated) {
+      judged.up = reference_weights_[1].data();
+      judged.up_bias = bias(1);
+    }
+    const auto j = conformance::judge(judged, options_.fill == Fill::exact);
+    // The Frobenius bound is one on a mean: over few elements chance exceeds it.
+    constexpr std::uint64_t kMany = 4096;
+    const double limit =
+        (roundings() > 0 ? 0.72 : 0.52) * unit_roundoff(p.dtype) + 0x1p-24 * std::sqrt(p.k);
+    const bool plain = p.activation == Activation::none;
+    const bool far = plain && j.checked >= kMany && !(j.relative() <= limit);
+    if (j.wrong == 0 && !far) return {};
     return fmt::format(
-        "out {}: [{}, {}] got {}, expected {}; worst {:.2f} of the bound, Frobenius "
+        "out {}: {} of {} elements wrong, rows {} to {}, [{}, {}]: got {}, expected {}; Frobenius "
         "{:.3g}, allowed {:.3g}",
-        i, error.row, error.col, error.got, error.expected, error.worst, error.frobenius,
-        error.allowed_frobenius);
+        i, j.wrong, j.checked, j.first_row, j.last_row, j.row, j.col, j.got, j.expected,
+        j.relative(), limit);
   }
 
   const Case& case_;
@@ -241,6 +224,8 @@ class RankCase {
   Problem problem_;
   std::vector<std::int64_t> borders_;
   int number_ = 0;
+  std::vector<std::byte> reference_;  ///< the operand of each part
+  std::vector<std::vector<std::byte>> reference_weights_;
   GuardedTensor input_, gathered_, residual_;
   std::vector<GuardedTensor> out_;
 };

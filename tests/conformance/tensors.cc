@@ -2,15 +2,44 @@
 #include "tensors.h"
 
 #include <algorithm>
-#include <cstring>
+#include <cmath>
 
 #include "core/half.h"
 
 namespace tilelace::conformance {
 namespace {
 
-constexpr std::byte kPoisonByte{0xff};
+constexpr std::byte kPoisonByte{test::kPoison};
 constexpr std::size_t kGuard = 128;
+
+template <DType kType>
+struct Half {
+  std::uint16_t bits;
+  explicit operator float() const { return load_element(&bits, kType, 0); }
+};
+
+template <class T>
+test::Judgement judge_as(const test::Judged& j, const test::Rule& rule) {
+  test::Judgement found;
+  const std::int64_t stride = j.stride > 0 ? j.stride : rule.n;
+  for (std::int64_t row = 0; row < j.problem.m; ++row) {
+    for (std::int64_t col = 0; col < rule.n; ++col) {
+      const auto e = test::expect<T>(j, rule, row, col);
+      const double got = test::as_double<T>(j.out, row * stride + col);
+      const double off = got - e.value;
+      ++found.checked;
+      found.error += off * off;
+      found.norm += e.value * e.value;
+      const bool other_zero = rule.exact && got == 0 && std::signbit(got);
+      if (std::fabs(off) <= test::bound_of(rule, e) && !other_zero) continue;
+      if (found.wrong++ == 0)
+        found.row = found.first_row = row, found.col = col, found.got = got,
+        found.expected = e.value;
+      found.last_row = row;
+    }
+  }
+  return found;
+}
 
 }  // namespace
 
@@ -56,36 +85,29 @@ bool GuardedTensor::guards_intact() const {
   return clean(at, memory_.size());
 }
 
-Source::Source(Fill fill, std::uint64_t seed, std::int64_t cols, std::int64_t limit)
-    : fill_(fill), seed_(seed), cols_(cols), limit_(limit) {}
-
-std::vector<float> Source::row(std::int64_t row) const {
-  std::vector<float> values(static_cast<std::size_t>(cols_));
-  Random random(mix(seed_ ^ mix(static_cast<std::uint64_t>(row) + 0x51ed2701)));
-  if (fill_ == Fill::normal) {
-    for (auto& v : values) {  // sum of uniforms: light tails, all mantissa bits
-      v = 0;
-      for (int i = 0; i < 4; ++i) {
-        v += static_cast<float>(random.next() >> 40) * 0x1p-24F - 0.5F;
-      }
-      v *= 1.7320508F;
-    }
-    return values;
-  }
-  for (std::int64_t i = 0; i < std::min(limit_, cols_); ++i) {
-    const std::uint64_t draw = random.next();
-    values[draw % static_cast<std::uint64_t>(cols_)] = (draw >> 63) != 0 ? 1.0F : -1.0F;
-  }
-  return values;
-}
-
 void fill(GuardedTensor& tensor, const Source& source, std::int64_t first) {
   tensor.poison();
+  const std::int64_t cols = tensor.view().cols;
   for (std::int64_t r = 0; r < tensor.view().rows; ++r) {
-    const auto values = source.row(first + r);
-    for (std::int64_t c = 0; c < tensor.view().cols; ++c) {
-      tensor.set(r, c, values[static_cast<std::size_t>(c)]);
+    const std::int64_t row = first + r;
+    for (std::int64_t c = 0; c < cols; ++c) {
+      const auto place = static_cast<std::uint64_t>(row * cols + c);
+      const bool normal = source.fill == Fill::normal;
+      tensor.set(r, c, normal ? test::normal_value(source.seed, place) : 0);
     }
+    for (int i = 0; source.fill == Fill::exact && i < source.per_row; ++i) {
+      const std::int64_t c = test::sparse_col(source.seed, row, i, cols);
+      tensor.set(r, c, test::sparse_value(source.seed, row, c, cols));
+    }
+  }
+}
+
+test::Judgement judge(const test::Judged& j, bool exact) {
+  const auto rule = test::rule_of(j, 0, exact, 0);
+  switch (j.problem.dtype) {
+    case DType::bf16: return judge_as<Half<DType::bf16>>(j, rule);
+    case DType::fp16: return judge_as<Half<DType::fp16>>(j, rule);
+    default: return judge_as<float>(j, rule);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "cases.h"
 #include "tilelace/tensor.h"
+#include "values.h"
 
 namespace tilelace::conformance {
 
@@ -38,21 +39,18 @@ enum class Fill : std::uint8_t {
   normal,  ///< about N(0, 1): every bit pattern of a number is likely
 };
 
-/// Element (row, col) of the dense operand; the same whoever asks. `limit` non-zeros a row (exact).
-class Source {
- public:
-  Source(Fill fill, std::uint64_t seed, std::int64_t cols, std::int64_t limit);
-  /// A row's values, `cols` of them.
-  [[nodiscard]] std::vector<float> row(std::int64_t row) const;
-
- private:
-  Fill fill_;
-  std::uint64_t seed_;
-  std::int64_t cols_;
-  std::int64_t limit_;
+/// The values of a dense operand with so many columns; the same whoever asks.
+struct Source {
+  Fill fill = Fill::exact;
+  std::uint64_t seed = 0;
+  int per_row = 0;  ///< non-zeros (exact)
 };
 
-/// Fills rows [0, view.rows) with the source's rows from `first` on.
+/// Fills it with the source's rows from `first` on.
 void fill(GuardedTensor& tensor, const Source& source, std::int64_t first);
+
+/// test::judge on the host, of operands and results in host memory. A result that is zero is +0 in
+/// every order of adding: with `exact`, -0 is wrong.
+test::Judgement judge(const test::Judged&, bool exact);
 
 }  // namespace tilelace::conformance

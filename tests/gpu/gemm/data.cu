@@ -2,48 +2,31 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include <cmath>
-
 #include "backend/cuda/cuda_check.h"
-#include "backend/cuda/measure/hash.h"
 #include "gemm/data.h"
 
 namespace tilelace::test {
 namespace {
 
-using cuda::measure::hash;
-
 constexpr unsigned kBlocks = 1056;
 constexpr unsigned kThreads = 256;
-constexpr std::uint8_t kPoison = 0xFF;  // NaN in every type
-#ifdef TILELACE_EMULATED
-constexpr int kWarp = 1;  // threads come one after the other (tests/emulated)
-#else
-constexpr int kWarp = 32;
-#endif
 
 template <class T>
 __global__ void sparse_kernel(T* data, std::int64_t rows, std::int64_t cols, int per_row,
                               std::uint64_t seed, std::int64_t first) {
   for (std::int64_t r = blockIdx.x; r < rows; r += gridDim.x)
     for (int i = static_cast<int>(threadIdx.x); i < per_row; i += static_cast<int>(blockDim.x)) {
-      const std::uint64_t h = hash(seed + static_cast<std::uint64_t>(first + r) * 4099 + i);
-      const std::int64_t col = static_cast<std::int64_t>(h % static_cast<std::uint64_t>(cols));
-      // By the place, as two may meet there: whichever comes last writes the same.
-      const std::uint64_t sign =
-          hash(seed * 31 + static_cast<std::uint64_t>((first + r) * cols + col));
-      data[r * cols + col] = static_cast<T>((sign & 1) != 0 ? 1.0F : -1.0F);
+      const std::int64_t col = sparse_col(seed, first + r, i, cols);
+      data[r * cols + col] = static_cast<T>(sparse_value(seed, first + r, col, cols));
     }
 }
 
-__device__ double activate64(Activation kind, double x) {
-  switch (kind) {
-    case Activation::gelu: return 0.5 * x * erfc(-x * 0.70710678118654752440);
-    case Activation::gelu_tanh:
-      return x / (1 + exp(-2 * 0.79788456080286535588 * (x + 0.044715 * x * x * x)));
-    case Activation::silu: return x / (1 + exp(-x));
-    default: return x;
-  }
+template <class T>
+__global__ void values_kernel(T* data, std::size_t elements, std::uint64_t seed,
+                              std::size_t first) {
+  const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < elements; i += step)
+    data[i] = static_cast<T>(normal_value(seed, first + i));
 }
 
 struct Totals {
@@ -55,123 +38,30 @@ struct Totals {
   unsigned long long from_end, last;
 };
 
-struct Rule {
-  double u;
-  double tiny;             ///< half of what fp16's subnormals are apart
-  double extra_roundings;  ///< of the epilogue's own arithmetic, in units of fp32
-  bool exact;
-  std::int64_t samples, skip_k;
-  std::int64_t n;  ///< columns of the result
-};
-
-/// What is multiplied with, and added.
-struct Factor {
-  const void* weight;
-  const void* bias;
-};
-
-/// One element of one part's product, on all lanes of a warp; adds |a w| to the magnitude.
-template <class T>
-__device__ double product_of(const Judged& j, const void* weight, int part, std::int64_t row,
-                             std::int64_t col, std::int64_t skip_k, double& magnitude) {
-  const std::int64_t k = j.problem.k;
-  const auto* a = static_cast<const T*>(j.a) + part * j.parts.a + row * k;
-  const auto* w = static_cast<const T*>(weight) + part * j.parts.weight + col * k;
-  double sum = 0;
-  double absolute = 0;
-  for (std::int64_t x = skip_k + static_cast<int>(threadIdx.x) % kWarp; x < k; x += kWarp) {
-    const double term = static_cast<double>(static_cast<float>(a[x])) *
-                        static_cast<double>(static_cast<float>(w[x]));
-    sum += term;
-    absolute += fabs(term);
-  }
-  for (int d = kWarp / 2; d > 0; d /= 2) {
-    sum += __shfl_xor_sync(~0U, sum, d);
-    absolute += __shfl_xor_sync(~0U, absolute, d);
-  }
-  magnitude += absolute;
-  return sum;
-}
-
-/// An element in fp64, and how far off it may be before the last rounding.
-struct Expected {
-  double value, before;
-};
-
-/// Of the sum that the activation takes.
-template <class T>
-__device__ Expected expect_sum(const Judged& j, const Rule& rule, Factor f, std::int64_t row,
-                               std::int64_t col) {
-  double sum = 0;
-  double magnitude = 0;
-  double rounded = 0;  // magnitude of what is rounded before it is summed
-  for (int part = 0; part < j.parts.count; ++part) {
-    const double partial = product_of<T>(j, f.weight, part, row, col, rule.skip_k, magnitude);
-    sum += partial;
-    rounded += j.parts.roundings * fabs(partial);
-  }
-  if (j.residual != nullptr) {
-    const double r = static_cast<double>(
-        static_cast<float>(static_cast<const T*>(j.residual)[row * rule.n + col]));
-    sum += r;
-    magnitude += fabs(r);
-  }
-  if (f.bias != nullptr) {
-    const double b = static_cast<double>(static_cast<float>(static_cast<const T*>(f.bias)[col]));
-    sum += b;
-    magnitude += fabs(b);
-  }
-  const double tiny = rule.tiny * j.parts.count * j.parts.roundings;
-  const double partials = rule.u * rounded + tiny;
-  return {sum, 0x1p-24 * 16 * magnitude + partials};
-}
-
-__device__ Expected expect_activated(Activation activation, const Rule& rule, Expected x) {
-  // Slope of the activations is at most 1.13.
-  const double slope = activation == Activation::none ? 1 : 1.13;
-  const double y = activate64(activation, x.value);
-  return {y, slope * x.before + 0x1p-24 * rule.extra_roundings * fabs(y)};
-}
-
-/// Of a product, each of whose sides may be off; the product itself is rounded to fp32.
-__device__ Expected expect_product(Expected x, Expected y) {
-  const double value = x.value * y.value;
-  return {value, fabs(y.value) * x.before + fabs(x.value) * y.before + x.before * y.before +
-                     0x1p-24 * fabs(value)};
-}
-
-template <class T>
-__device__ Expected expect(const Judged& j, const Rule& rule, std::int64_t row, std::int64_t col) {
-  const Expected x = expect_sum<T>(j, rule, {j.weight, j.bias}, row, col);
-  if (!j.problem.gated) return expect_activated(j.activation, rule, x);
-  return expect_product(expect_activated(Activation::silu, rule, x),
-                        expect_sum<T>(j, rule, {j.up, j.up_bias}, row, col));
-}
-
 template <class T>
 __global__ void judge_kernel(Judged j, Rule rule, Totals* totals) {
   const std::int64_t m = j.problem.m;
   const std::int64_t n = rule.n;
   const std::int64_t all = rule.samples > 0 ? rule.samples : m * n;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const std::int64_t warps = std::int64_t{gridDim.x} * blockDim.x / kWarp;
+  const int lane = static_cast<int>(threadIdx.x) % kLanes;
+  const std::int64_t warps = std::int64_t{gridDim.x} * blockDim.x / kLanes;
   double error = 0;
   double norm = 0;
-  for (std::int64_t i = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / kWarp; i < all;
+  for (std::int64_t i = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / kLanes; i < all;
        i += warps) {
     const auto at = static_cast<std::int64_t>(
         rule.samples > 0 ? hash(static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(m * n)
                          : static_cast<std::uint64_t>(i));
     const std::int64_t row = at / n;
     const std::int64_t col = at % n;
-    const auto [y, before] = expect<T>(j, rule, row, col);
+    const Expected e = expect<T>(j, rule, row, col, lane);
     if (lane != 0) continue;
-    const double got = static_cast<double>(static_cast<float>(static_cast<const T*>(j.out)[at]));
-    const double bound = rule.exact ? 0 : rule.u * (fabs(y) + before) + before + rule.tiny;
+    const double y = e.value;
+    const double got = as_double<T>(j.out, row * (j.stride > 0 ? j.stride : n) + col);
     const double off = got - y;
     error += off * off;
     norm += y * y;
-    if (!(fabs(off) <= bound)) {
+    if (!(std::fabs(off) <= bound_of(rule, e))) {
       atomicAdd(&totals->wrong, 1ULL);
       totals->row = row, totals->col = col, totals->got = got, totals->expected = y;
       atomicMax(&totals->from_end, static_cast<unsigned long long>(m - row));
@@ -232,8 +122,6 @@ T read_back(cudaStream_t stream, const Use& use) {
 
 }  // namespace
 
-double Judgement::relative() const { return norm > 0 ? std::sqrt(error / norm) : std::sqrt(error); }
-
 void fill_sparse(void* data, std::int64_t rows, std::int64_t cols, int per_row, DType dtype,
                  std::uint64_t seed, cudaStream_t stream, std::int64_t first_row) {
   const auto bytes = static_cast<std::size_t>(rows * cols) * size_of(dtype);
@@ -245,16 +133,21 @@ void fill_sparse(void* data, std::int64_t rows, std::int64_t cols, int per_row, 
   cuda::check(cudaGetLastError(), "filling");
 }
 
+void fill_normal(void* data, std::size_t elements, DType dtype, std::uint64_t seed,
+                 cudaStream_t stream, std::size_t first) {
+  of_type(dtype, [&]<class T>(T) {
+    values_kernel<<<kBlocks, kThreads, 0, stream>>>(static_cast<T*>(data), elements, seed, first);
+  });
+  cuda::check(cudaGetLastError(), "filling");
+}
+
 void poison(void* data, std::size_t bytes, cudaStream_t stream) {
   cuda::check(cudaMemsetAsync(data, kPoison, bytes, stream), "poisoning");
 }
 
 Judgement judge(const Judged& j, std::int64_t samples, bool exact, std::int64_t skip_k,
                 cudaStream_t stream) {
-  const double extra = j.activation == Activation::none ? 0 : 16;
-  const double tiny = j.problem.dtype == DType::fp16 ? 0x1p-25 : 0;
-  const Rule rule{
-      unit_roundoff(j.problem.dtype), tiny, extra, exact, samples, skip_k, j.problem.out_n()};
+  const Rule rule = rule_of(j, samples, exact, skip_k);
   const auto t = read_back<Totals>(stream, [&](Totals* totals) {
     of_type(j.problem.dtype, [&]<class T>(T) {
       judge_kernel<T><<<kBlocks, kThreads, 0, stream>>>(j, rule, totals);
