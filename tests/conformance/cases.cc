@@ -176,14 +176,4 @@ Problem problem_of(const Case& c, const CallShape& shape) {
   return p;
 }
 
-std::vector<std::int64_t> borders_of(const Problem& p) {
-  std::vector<std::int64_t> borders{0};
-  for (int r = 0; r < p.ranks; ++r) {
-    const std::int64_t even = p.m / p.ranks + (r < p.m % p.ranks ? 1 : 0);
-    borders.push_back(borders.back() +
-                      (p.rows.empty() ? even : p.rows[static_cast<std::size_t>(r)]));
-  }
-  return borders;
-}
-
 }  // namespace tilelace::conformance

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one conformance case table: what every backend's test binary runs. Seeded, so that a case is
-// named by its test, seed and number.
+// Cases of CPU ranks. Seeded, so that a case is named by its test, seed and number.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -70,8 +69,5 @@ CaseTable make_cases(const CaseRequest&);
 
 /// The case's problem with the rows of one call.
 Problem problem_of(const Case&, const CallShape&);
-
-/// First row of each rank's shard, and m: ranks + 1 borders.
-std::vector<std::int64_t> borders_of(const Problem&);
 
 }  // namespace tilelace::conformance

@@ -10,6 +10,7 @@
 
 #include "core/half.h"
 #include "plan/ag_gemm.h"
+#include "shape.h"
 
 namespace tilelace::conformance {
 namespace {
@@ -24,13 +25,13 @@ int nonzeros(const Problem& p) {
 class RankCase {
  public:
   RankCase(const Case& c, int rank, const RunOptions& options)
-      : case_(c), rank_(rank), options_(options) {
+      : case_(c), rank_(rank), options_(options), shape_(c.problem, rank) {
     const Problem& p = c.problem;
     for (std::size_t i = 0; i < p.n.size(); ++i) {
       weights_.emplace_back(p.dtype, p.n[i], p.k, c.pad, c.offset);
       fill(weights_.back(), weight_source(i, rank), 0);
       reference_weights_.push_back(dense_parts(
-          p.n[i], p.k, 0, [&](int part) { return weight_source(i, sums() ? part : rank); }));
+          p.n[i], p.k, 0, [&](int part) { return weight_source(i, shape_.sums ? part : rank); }));
       weight_views_.push_back(weights_.back().view());
       if (!p.bias) continue;
       bias_.emplace_back(p.dtype, 1, p.n[i], c.pad, c.offset);
@@ -46,7 +47,7 @@ class RankCase {
   /// Makes the n-th call; returns what is wrong with this rank's result.
   std::string call(Communicator& c, const CallShape& shape, int n) {
     problem_ = problem_of(case_, shape);
-    borders_ = borders_of(problem_);
+    shape_ = test::OpShape(problem_, rank_);
     number_ = n;
     make_operands();
     if (problem_.op == Op::ag_gemm) {
@@ -78,17 +79,12 @@ class RankCase {
   }
   /// The operand: ag_gemm all rows (rank 0 stands for all), else this rank's terms.
   [[nodiscard]] Source input_source(int rank) const {
-    const int owner = sums() ? rank : 0;
+    const int owner = shape_.sums ? rank : 0;
     return source(10'000 + static_cast<std::uint64_t>(number_ * 64 + owner), nonzeros(problem_));
   }
   /// Rows like the result's, the same of gemm_ar on every rank.
   [[nodiscard]] Source residual_source() const {
     return source(300'000 + static_cast<std::uint64_t>(number_), problem_.n[0]);
-  }
-  [[nodiscard]] bool sums() const { return case_.problem.op != Op::ag_gemm; }
-  [[nodiscard]] int parts() const { return sums() ? case_.problem.ranks : 1; }
-  [[nodiscard]] std::int64_t result_row() const {
-    return problem_.op == Op::gemm_rs ? first_row() : 0;
   }
   /// What the reference multiplies: each part's rows [first, first + rows), packed.
   template <class SourceOf>
@@ -96,7 +92,7 @@ class RankCase {
                                                    std::int64_t first,
                                                    const SourceOf& source_of) const {
     std::vector<std::byte> all;
-    for (int part = 0; part < parts(); ++part) pack(rows, cols, first, source_of(part), all);
+    for (int part = 0; part < shape_.parts; ++part) pack(rows, cols, first, source_of(part), all);
     return all;
   }
   /// Adds a source's rows without anything between them.
@@ -108,19 +104,10 @@ class RankCase {
     for (std::int64_t r = 0; r < rows; ++r)
       to.insert(to.end(), one.bytes(r, 0), one.bytes(r, 0) + row_bytes);
   }
-  [[nodiscard]] std::int64_t first_row() const {
-    return problem_.op == Op::gemm_ar ? 0 : borders_[static_cast<std::size_t>(rank_)];
-  }
-  [[nodiscard]] std::int64_t own_rows() const {
-    return borders_[static_cast<std::size_t>(rank_) + 1] -
-           borders_[static_cast<std::size_t>(rank_)];
-  }
 
   void make_operands() {
-    const bool gather = problem_.op == Op::ag_gemm;
-    input_ = {problem_.dtype, gather ? own_rows() : problem_.m, problem_.k, case_.pad,
-              case_.offset};
-    fill(input_, input_source(rank_), gather ? first_row() : 0);
+    input_ = {problem_.dtype, shape_.inputs, problem_.k, case_.pad, case_.offset};
+    fill(input_, input_source(rank_), shape_.input_row);
     if (rank_ == options_.drop_rank) {
       for (std::int64_t r = 0; r < input_.view().rows; ++r) {
         for (std::int64_t k = 0; k < problem_.k; ++k) input_.set(r, k, 0);
@@ -128,17 +115,16 @@ class RankCase {
     }
     out_.clear();
     out_views_.clear();
-    const std::int64_t rows = problem_.op == Op::gemm_rs ? own_rows() : problem_.m;
-    reference_ =
-        dense_parts(rows, problem_.k, result_row(), [&](int part) { return input_source(part); });
+    reference_ = dense_parts(shape_.results, problem_.k, shape_.result_row,
+                             [&](int part) { return input_source(part); });
     for (std::size_t i = 0; i < problem_.outputs(); ++i) {
-      out_.emplace_back(problem_.dtype, rows, problem_.n[i], case_.pad, case_.offset);
+      out_.emplace_back(problem_.dtype, shape_.results, problem_.n[i], case_.pad, case_.offset);
       out_views_.push_back(out_.back().view());
     }
     gathered_ = {problem_.dtype, problem_.m, problem_.k, case_.pad, case_.offset};
     if (!problem_.residual) return;
-    residual_ = {problem_.dtype, rows, problem_.n[0], case_.pad, case_.offset};
-    fill(residual_, residual_source(), result_row());
+    residual_ = {problem_.dtype, shape_.results, problem_.n[0], case_.pad, case_.offset};
+    fill(residual_, residual_source(), shape_.result_row);
   }
 
   std::string judge() const {
@@ -175,7 +161,7 @@ class RankCase {
 
   /// How often a rank's part of a sum is rounded on its way.
   [[nodiscard]] int roundings() const {
-    return sums() && case_.options.partials.value_or(problem_.dtype) != DType::fp32 ? 1 : 0;
+    return shape_.sums && case_.options.partials.value_or(problem_.dtype) != DType::fp32 ? 1 : 0;
   }
 
   /// No product of the library takes part.
@@ -190,11 +176,11 @@ class RankCase {
                         out.data,
                         plan::product_of(p, i, out.rows),
                         p.activation,
-                        {parts(), out.rows * p.k, p.n[i] * p.k, roundings()}};
+                        {shape_.parts, out.rows * p.k, p.n[i] * p.k, roundings()}};
     judged.stride = out.stride;
     std::vector<std::byte> residual;
     if (p.residual) {
-      pack(out.rows, out.cols, result_row(), residual_source(), residual);
+      pack(out.rows, out.cols, shape_.result_row, residual_source(), residual);
       judged.residual = residual.data();
     }
     if (judged.problem.gated) {
@@ -222,7 +208,7 @@ class RankCase {
   std::vector<GuardedTensor> weights_, bias_;
   std::vector<TensorView> weight_views_, bias_views_, out_views_;
   Problem problem_;
-  std::vector<std::int64_t> borders_;
+  test::OpShape shape_;
   int number_ = 0;
   std::vector<std::byte> reference_;  ///< the operand of each part
   std::vector<std::vector<std::byte>> reference_weights_;

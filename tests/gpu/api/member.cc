@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <thread>
 
 #include "backend/cuda/cuda_check.h"
@@ -23,14 +22,6 @@ std::size_t bytes_of(std::int64_t rows, std::int64_t cols) {
 }
 
 std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-
-/// Rows before rank r's.
-std::int64_t begin_of(const Problem& p, int r) {
-  if (p.rows.empty()) return r * (p.m / p.ranks) + std::min<std::int64_t>(r, p.m % p.ranks);
-  std::int64_t begin = 0;
-  for (int i = 0; i < r; ++i) begin += p.rows[static_cast<std::size_t>(i)];
-  return begin;
-}
 
 std::size_t results_bytes(const Problem& p) {
   std::size_t bytes = kGuard;
@@ -95,8 +86,8 @@ Tensors::Tensors(Member& member, const Problem& problem, bool exact)
     : member_(member),
       problem_(problem),
       exact_(exact),
-      own_rows_(begin_of(problem, member.rank() + 1) - begin_of(problem, member.rank())),
-      a_(*member.comm, bytes_of(own_rows_, problem.k)),
+      shape_(problem, member.rank()),
+      a_(*member.comm, bytes_of(shape_.inputs, problem.k)),
       reference_(*member.comm, bytes_of(problem.m, problem.k)),
       results_(*member.comm, results_bytes(problem)) {
   auto* at = static_cast<std::byte*>(results_.data());
@@ -132,7 +123,7 @@ void Tensors::fill_rows(void* to, std::int64_t row, std::int64_t rows, std::uint
 
 void Tensors::fill(std::uint64_t seed) {
   fill_rows(reference_.data(), 0, problem_.m, seed * kStep);
-  fill_rows(a_.data(), begin_of(problem_, member_.rank()), own_rows_, seed * kStep);
+  fill_rows(a_.data(), shape_.input_row, shape_.inputs, seed * kStep);
   test::poison(results_.data(), results_.bytes(), member_.stream);
 }
 
@@ -153,7 +144,7 @@ void Tensors::fill_weights(std::uint64_t seed) {
 AgGemmArgs Tensors::args() const {
   AgGemmArgs args;
   args.m = problem_.m;
-  args.a = dense(a_.data(), problem_.dtype, own_rows_, problem_.k);
+  args.a = dense(a_.data(), problem_.dtype, shape_.inputs, problem_.k);
   args.weights = weight_views_;
   args.bias = bias_views_;
   args.activation = problem_.activation;

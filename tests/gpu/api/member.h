@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "conformance/shape.h"
 #include "tilelace/tilelace.h"
 
 namespace tilelace::gpu_test {
@@ -68,7 +69,7 @@ class Tensors {
   Member& member_;
   Problem problem_;
   bool exact_;
-  std::int64_t own_rows_ = 0;
+  test::OpShape shape_;
   DeviceBuffer a_, reference_, results_;
   std::vector<DeviceBuffer> weights_, biases_;
   std::vector<TensorView> weight_views_, bias_views_, out_views_;

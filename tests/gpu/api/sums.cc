@@ -21,13 +21,6 @@ std::size_t bytes_of(std::int64_t rows, std::int64_t cols) {
   return static_cast<std::size_t>(rows * cols) * 2;
 }
 
-std::int64_t begin_of(const Problem& p, int r) {
-  if (p.rows.empty()) return r * (p.m / p.ranks) + std::min<std::int64_t>(r, p.m % p.ranks);
-  std::int64_t begin = 0;
-  for (int i = 0; i < r; ++i) begin += p.rows[static_cast<std::size_t>(i)];
-  return begin;
-}
-
 std::byte* bytes_at(const DeviceBuffer& buffer, std::size_t offset) {
   return static_cast<std::byte*>(buffer.data()) + offset;
 }
@@ -38,9 +31,8 @@ SumTensors::SumTensors(Member& member, const Problem& problem, bool exact, bool 
     : member_(member),
       problem_(problem),
       exact_(exact),
-      first_(problem.op == Op::gemm_rs ? begin_of(problem, member.rank()) : 0),
-      rows_((problem.op == Op::gemm_rs ? begin_of(problem, member.rank() + 1) : problem.m) -
-            first_),
+      first_(test::OpShape(problem, member.rank()).result_row),
+      rows_(test::OpShape(problem, member.rank()).results),
       inputs_(*member.comm,
               static_cast<std::size_t>(problem.ranks) * bytes_of(problem.m, problem.k)),
       weights_(*member.comm,

@@ -5,11 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 
 #include "core/check.h"
 #include "plan/cuda.h"
-#include "schedule/rows.h"
 
 namespace tilelace::gpu_test {
 namespace {
@@ -184,35 +182,6 @@ const plan::GemmPlan& gemm_of(const OpPlan& plan) {
 
 double predicted_us(const OpPlan& plan) {
   return std::visit([](const auto& p) { return p.predicted_us; }, plan);
-}
-
-std::vector<std::int64_t> borders_of(const Problem& problem) {
-  std::vector<std::int64_t> borders{0};
-  const schedule::RowSplit even{problem.m, problem.ranks, nullptr};
-  for (int r = 0; r < problem.ranks; ++r)
-    borders.push_back(problem.rows.empty()
-                          ? even.shard(r).end
-                          : borders.back() + problem.rows.at(static_cast<std::size_t>(r)));
-  return borders;
-}
-
-int owner_of(const std::vector<std::int64_t>& borders, std::int64_t row) {
-  return static_cast<int>(
-      std::distance(borders.begin(), std::upper_bound(borders.begin(), borders.end(), row)) - 1);
-}
-
-OpShape::OpShape(const Problem& problem, int rank) : sums(problem.op != Op::ag_gemm) {
-  const auto borders = borders_of(problem);
-  const auto self = static_cast<std::size_t>(rank);
-  const std::int64_t first = borders.at(self);
-  const std::int64_t rows = borders.at(self + 1) - first;
-  inputs = sums ? problem.m : rows;
-  input_row = sums ? 0 : first;
-  const bool scattered = problem.op == Op::gemm_rs;
-  results = scattered ? rows : problem.m;
-  result_row = scattered ? first : 0;
-  parts = sums ? problem.ranks : 1;
-  own_part = sums ? rank : 0;
 }
 
 std::string text_of(const Problem& p) {

@@ -5,6 +5,7 @@
 #include <variant>
 #include <vector>
 
+#include "conformance/shape.h"
 #include "plan/ag_gemm.h"
 #include "plan/gemm_ar.h"
 #include "plan/gemm_hand.h"
@@ -13,6 +14,10 @@
 #include "plan/gemm_sums.h"
 
 namespace tilelace::gpu_test {
+
+using test::borders_of;
+using test::OpShape;
+using test::owner_of;
 
 using OpPlan = std::variant<plan::AgGemmPlan, plan::GemmRsPlan, plan::GemmArPlan,
                             plan::GemmReducePlan, plan::GemmHandPlan, plan::GemmSumsPlan>;
@@ -53,22 +58,6 @@ bool is_steady(const OpPlan& plan);
 bool is_captured_on_shares(const OpPlan& plan);
 /// The product in it.
 const plan::GemmPlan& gemm_of(const OpPlan& plan);
-
-/// Rows of m before each rank's shard, then m.
-std::vector<std::int64_t> borders_of(const Problem& problem);
-/// The rank whose shard has this row.
-int owner_of(const std::vector<std::int64_t>& borders, std::int64_t row);
-
-/// What a rank of a call holds. The rows that an op gathers are one operand to its product; where
-/// it sums, each rank's operand and weight are a part of a product over the k of all.
-struct OpShape {
-  OpShape(const Problem& problem, int rank);
-  bool sums = false;
-  int parts = 1;                             ///< of the product behind a result
-  int own_part = 0;                          ///< the one that this rank has
-  std::int64_t input_row = 0, inputs = 0;    ///< rows of this rank's input: from, how many
-  std::int64_t result_row = 0, results = 0;  ///< rows of this rank's results
-};
 
 /// Everything that is needed to make it again.
 std::string text_of(const Problem& problem);
