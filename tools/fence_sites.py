@@ -18,7 +18,7 @@ promises nothing to anybody, so nothing hangs and no value changes: what misses 
 A site that need not be missed has a comment "// stays: WHY" on its line or the line before.
 
 usage: fence_sites.py              the list, a line a site: FILE:LINE kind name [stays: WHY]
-       fence_sites.py --check [--program EMULATED_OP_CHECK] [--seeds N | --seed S]... [--runs NAME...]
+       fence_sites.py --check [--program EMULATED_CONFORMANCE] [--seeds N | --seed S]... [--runs NAME...]
            of each seed (new ones unless given), all runs of RUNS; exit 1: a site was not reached, or
            not noticed for 4 of 5 seeds; with --least N: in turn alone, exit 1: fewer than N were
            noticed in each
@@ -262,7 +262,7 @@ def judge(sites, results, least):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--program", default="build/emulated/bin/emulated_op_check")
+    parser.add_argument("--program", default="build/emulated/bin/emulated_conformance")
     parser.add_argument("--seeds", type=int, default=1, help="so many new ones")
     parser.add_argument("--seed", type=int, action="append", help="this one")
     runs = [*RUNS, "gemm"]

@@ -48,11 +48,11 @@ part_cuda() {
 # Problems with the night's seed, as many as the tests of the gate have, and those.
 emulated_op() {  # emulated_op OP RANKS SHAPES ORDER
   TILELACE_EMULATED_GPUS=4 TILELACE_EMULATED_MULTIPROCESSORS=17 TILELACE_EMULATED_ORDER=$4 \
-    build/emulated/bin/emulated_op_check --ops "$1" --ranks "$2" --shapes "$3" --seed "$seed" \
+    build/emulated/bin/emulated_conformance --ops "$1" --ranks "$2" --shapes "$3" --seed "$seed" \
     --dtypes bf16 --small --timeout-s 100 --limit-seconds 900
 }
 part_emulated() {
-  stage "emulated GPUs: build" build emulated emulated_op_check emulated_gemm_check
+  stage "emulated GPUs: build" build emulated emulated_conformance emulated_gemm_check
   stage "emulated GPUs: tests" ctest --test-dir build/emulated -R '^emulated\.' -j2 --no-tests=error \
     --output-on-failure
   stage "emulated GPUs: gemm" env TILELACE_EMULATED_MULTIPROCESSORS=16 \

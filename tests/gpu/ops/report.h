@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranks of gpu_op_check found, put together: lines while it runs, JSON lines, a table.
+// What the ranks found, put together: lines while it runs, JSON lines, a table.
 #pragma once
 #include <map>
 #include <mutex>

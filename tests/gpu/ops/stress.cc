@@ -175,7 +175,7 @@ Stress::Load Stress::load_for(const Problem& p, bool drop) {
                       rank_.stream);
   load.weight = weights + static_cast<std::size_t>(s.own_part) * weight_bytes;
   if (p.residual) {
-    load.residual = make(bytes_of(s.results, p.n[0]));
+    load.residual = make(stress_bytes(s.results, p.n[0]));
     if (s.results > 0)
       test::fill_sparse(load.residual, s.results, p.n[0], static_cast<int>(p.n[0]), p.dtype,
                         kResidualSeed, rank_.stream, s.result_row);

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// What gpu_conformance and gpu_op_check share: options, how a run begins, what a rank may count on.
+#pragma once
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness.h"
+#include "ops/op_run.h"
+#include "ops/report.h"
+#include "tilelace/error.h"
+
+namespace tilelace::gpu_test {
+
+constexpr std::array kOps{Op::ag_gemm, Op::gemm_rs, Op::gemm_ar};
+
+struct SessionOptions {
+  int ranks = 0;
+  std::uint64_t seed = 1;
+  double timeout_s = 20, limit_s = 0;
+  std::vector<std::string> ops{"ag_gemm", "gemm_rs", "gemm_ar"};
+  std::vector<std::string> dtypes{"bf16", "fp16"}, kinds;
+  bool small = false, drop = false;
+  std::string json, commit;
+};
+
+/// `ops`: what --ops takes.
+void add_options(CLI::App& app, SessionOptions& o, const std::vector<std::string>& ops);
+
+bool among(const std::vector<std::string>& names, std::string_view name);
+/// What one rank's calls may count on: a share of the multiprocessors where others use the device.
+plan::GemmMachine machine_of(int ranks, int communicators);
+cuda::RankShare share_of(const SessionOptions& o, int ranks, int communicators);
+
+/// Says in an error what was being done, and prints every rank's: the one that comes first may be
+/// of a rank that another's failure led astray.
+template <class Body>
+void naming(const Rank& rank, const std::string& what, const Body& body) {
+  try {
+    body();
+  } catch (const Error& e) {
+    fmt::print(stderr, "rank {}: {} error: {} (in {})\n", rank.rank, name_of(e.kind()), e.what(),
+               what);
+    throw Error(e.kind(), fmt::format("{} (in {})", e.what(), what));
+  }
+}
+
+struct Session {
+  /// How long its work may take.
+  double limit_s = 60;
+  std::function<void(Rank&, Report&)> check;
+};
+
+/// The rest of main: `prepare` makes the session of so many ranks, whose threads it then runs.
+int run_session(const char* program, CLI::App& app, int argc, char** argv, const SessionOptions& o,
+                const std::function<Session(int ranks)>& prepare);
+
+}  // namespace tilelace::gpu_test
