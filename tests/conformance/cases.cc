@@ -10,21 +10,22 @@
 namespace tilelace::conformance {
 namespace {
 
-const std::vector<std::int64_t> kPrimes{2, 3, 5, 7, 11, 13, 17, 23, 31, 37, 53, 61, 79, 97};
-
-std::int64_t largest_extent(const CaseRequest& request) {
-  if (request.largest > 0) return request.largest;
-  return request.ranks <= 5 ? 120 : 72;
-}
-
-/// An extent from the edge set around `unit` (a tile), at least `least`.
-std::int64_t edge(Random& random, std::int64_t unit, int ranks, std::int64_t least) {
-  const std::vector<std::int64_t> set{0,         1,
-                                      ranks - 1, ranks + 1,
-                                      unit - 1,  unit,
-                                      unit + 1,  random.pick(kPrimes),
-                                      unit * 2,  unit * ranks + ranks - 1};
-  return std::max(least, random.pick(set));
+/// By the number of ranks, so that a case takes a millisecond.
+Domain domain_of(const CaseRequest& request, const PlanOptions& options) {
+  Domain d;
+  d.most_rows = d.most_cols = d.most_depth = request.largest > 0  ? request.largest
+                                             : request.ranks <= 5 ? 120
+                                                                  : 72;
+  d.most_weights = 3;
+  d.down = *options.tile_m;
+  d.across = *options.tile_n;
+  d.most_edge_rows = std::max(d.most_rows, request.ranks * d.down + 1);
+  d.more_rows = {0, 0, 2, 7, 13, 31, 61, 97};
+  d.more_cols = {2, 7, 13, 37, 53, 97};
+  d.depths = {1, 2, 3, 7, 13, 15, 16, 17, 31, 32, 33, 37, 61, 63, 64, 65, 97};
+  d.exact = !request.activations;
+  d.exact_bias = true;
+  return d;
 }
 
 PlanOptions make_options(Random& random, Op op, int ranks) {
@@ -46,49 +47,6 @@ PlanOptions make_options(Random& random, Op op, int ranks) {
   if (random.chance(80)) o.chunk_rows = random.pick<std::int64_t>({1, 2, 3, 5, 8, 8, 16, 50});
   if (op != Op::ag_gemm && random.chance(40)) o.partials = DType::fp32;
   return o;
-}
-
-/// m in `ranks` parts of any size, some empty.
-std::vector<std::int64_t> uneven_rows(Random& random, std::int64_t m, int ranks) {
-  std::vector<std::int64_t> cuts{0, m};
-  for (int i = 1; i < ranks; ++i) {
-    cuts.push_back(random.chance(25) ? random.pick(cuts) : random.between(0, m));
-  }
-  std::sort(cuts.begin(), cuts.end());
-  std::vector<std::int64_t> rows(static_cast<std::size_t>(ranks));
-  for (std::size_t r = 0; r < rows.size(); ++r) rows[r] = cuts[r + 1] - cuts[r];
-  return rows;
-}
-
-void set_extents(Random& random, const CaseRequest& request, std::size_t number, Case& c) {
-  Problem& p = c.problem;
-  const std::int64_t most = largest_extent(request);
-  c.from_edges = number % 2 == 0;
-  const std::int64_t weights = p.op != Op::ag_gemm ? 1 : random.pick<std::int64_t>({1, 1, 1, 2, 3});
-  for (std::int64_t i = 0; i < weights; ++i) {
-    p.n.push_back(c.from_edges ? edge(random, *c.options.tile_n, p.ranks, 1)
-                               : random.between(1, most));
-  }
-  p.m = c.from_edges ? edge(random, *c.options.tile_m, p.ranks, 0) : random.between(0, most);
-  p.k = c.from_edges ? edge(random, random.pick<std::int64_t>({16, 32, 64}), p.ranks, 1)
-                     : random.between(1, most);
-  if (p.op != Op::gemm_ar && random.chance(30)) {
-    p.rows = uneven_rows(random, p.m, p.ranks);
-    c.options.chunk_rows = random.pick<std::int64_t>({1, 2, 3, 5, 8});  // staging knows no others
-  }
-}
-
-void set_epilogue(Random& random, const CaseRequest& request, Case& c) {
-  Problem& p = c.problem;
-  p.bias = random.chance(30);
-  p.residual = p.op != Op::ag_gemm && random.chance(30);
-  if (!request.activations || p.residual) return;
-  p.activation = random.pick<Activation>({Activation::none, Activation::none, Activation::gelu,
-                                          Activation::gelu_tanh, Activation::silu});
-  if (p.op == Op::ag_gemm && random.chance(30)) {
-    p.activation = Activation::swiglu;
-    p.n = {p.n[0], p.n[0]};
-  }
 }
 
 /// The first call has all rows; the later ones fewer.
@@ -124,12 +82,6 @@ std::uint64_t mix(std::uint64_t z) {
   return z ^ (z >> 31);
 }
 
-std::uint64_t Random::next() { return mix(state_ += 0x9e3779b97f4a7c15ULL); }
-
-std::int64_t Random::between(std::int64_t low, std::int64_t high) {
-  return low + static_cast<std::int64_t>(next() % static_cast<std::uint64_t>(high - low + 1));
-}
-
 std::string Case::describe() const {
   Machine machine;
   machine.workers = workers;
@@ -145,13 +97,12 @@ CaseTable make_cases(const CaseRequest& request) {
   CaseTable table;
   while (static_cast<int>(table.cases.size()) < request.count) {
     Case c;
-    c.problem.op = request.op;
-    c.problem.ranks = request.ranks;
-    c.problem.dtype = random.pick<DType>({DType::bf16, DType::bf16, DType::fp16, DType::fp32});
+    const auto dtype = random.pick<DType>({DType::bf16, DType::bf16, DType::fp16, DType::fp32});
     c.options = make_options(random, request.op, request.ranks);
-    set_extents(random, request, table.cases.size(), c);
-    set_epilogue(random, request, c);
-    c.problem.return_gathered = request.op == Op::ag_gemm && random.chance(50);
+    const Domain domain = domain_of(request, c.options);
+    c.problem = draw_problem(random, request.op, request.ranks, dtype, domain);
+    if (!c.problem.rows.empty())  // staging knows no others
+      c.options.chunk_rows = random.pick<std::int64_t>({1, 2, 3, 5, 8});
     set_calls(random, request, c);
     c.workers = static_cast<int>(random.between(1, 3));
     c.pad = random.chance(50) ? 0 : random.between(1, 3);

@@ -5,26 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "problems.h"
 #include "tilelace/plan.h"
 
 namespace tilelace::conformance {
-
-/// A small seeded generator (splitmix64); the same numbers on every platform.
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next();
-  /// Uniform in [low, high].
-  std::int64_t between(std::int64_t low, std::int64_t high);
-  bool chance(int percent) { return between(1, 100) <= percent; }
-  template <class T>
-  const T& pick(const std::vector<T>& from) {
-    return from[static_cast<std::size_t>(between(0, static_cast<std::int64_t>(from.size()) - 1))];
-  }
-
- private:
-  std::uint64_t state_;
-};
 
 /// The splitmix64 finisher: a hash of one word.
 std::uint64_t mix(std::uint64_t);
@@ -44,7 +28,6 @@ struct Case {
   std::int64_t offset = 0;  ///< 16-byte units by which data is off a cache line
   std::uint64_t seed = 0;   ///< of the data
   std::string name;         ///< test, number
-  bool from_edges = false;
 
   [[nodiscard]] std::string describe() const;
 };
