@@ -123,6 +123,14 @@ TEST(TestOfTheTest, SwappedPiecesOf16BytesAreCaught) {
   });
 }
 
+TEST(TestOfTheTest, ANegativeZeroIsCaught) {
+  expect_caught("-0", [](GuardedTensor& t) {
+    for (std::int64_t row = 0; row < t.view().rows; ++row)
+      for (std::int64_t col = 0; col < t.view().cols; ++col)
+        if (t.get(row, col) == 0) return t.set(row, col, -0.0F);
+  });
+}
+
 TEST(TestOfTheTest, AWriteBesideTheResultIsCaught) {
   expect_caught("slack", [](GuardedTensor& t) { *(t.bytes(0, 0) - 1) = std::byte{0}; });
 }
