@@ -142,14 +142,14 @@ RUNS = {
     "unfused": ("--ops", "gemm_rs,gemm_ar", "--shapes", "4", "--kinds",
                 "unfused add,unfused ring,unfused store,unfused pull"),
     "pushed": ("--ops", "gemm_rs,gemm_ar", "--shapes", "4", "--kinds",
-               "unfused push,unfused push in two shots"),
-    "sums": ("--ops", "gemm_ar", "--shapes", "8", "--kinds", "pull in one shot,pull direct,pull staged"),
-    "direct": ("--ops", "gemm_ar", "--shapes", "4", "--kinds", "store direct,store direct by columns"),
+               "unfused push,unfused push in one shot,unfused push in two shots"),
+    "sums": ("--ops", "gemm_ar", "--shapes", "8", "--kinds", "pull in one shot,pull in two shots"),
+    "direct": ("--ops", "gemm_ar", "--shapes", "8", "--kinds", "store,store by columns"),
     "behind": ("--ops", "ag_gemm", "--shapes", "4", "--kinds", "unfused push,unfused store,unfused pull"),
     "rings": ("--ops", "gemm_rs,gemm_ar", "--shapes", "6"),
     "terms": ("--ops", "gemm_rs", "--shapes", "8", "--kinds", "store by shard"),
     "lanes": ("--ops", "gemm_rs,gemm_ar", "--shapes", "4", "--kinds",
-              "unfused push,unfused push in two shots"),
+              "unfused push,unfused push in one shot,unfused push in two shots"),
 }
 GEMM = ("--tile", "s64", "--shapes", "60")  # a product alone, of a tile that is no cluster's
 MULTIPROCESSORS = {"rings": "2", "terms": "2", "gemm": "1", "copies": "17"}  # else 4

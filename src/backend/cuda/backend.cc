@@ -154,7 +154,7 @@ void GpuBackend::run(const Problem& problem, const Plan& plan, const Operands& o
   if (part == Part::gemm) return enqueue_gemm(problem, operands);
   last_stream_ = operands.stream;
   try {
-    enqueue(problem, plan, operands, part);
+    enqueue(problem, plan, operands);
   } catch (const Error& e) {
     // A call that is not legal was not begun; half a call may be: peers shall not wait for its
     // rest.
@@ -168,61 +168,18 @@ void GpuBackend::run(const Problem& problem, const Plan& plan, const Operands& o
   }
 }
 
-void GpuBackend::enqueue(const Problem& problem, const Plan& plan, const Operands& operands,
-                         Part part) {
-  problem.op == Op::ag_gemm ? enqueue_gather(problem, plan, operands, part)
-                            : enqueue_reduce(problem, plan, operands, part);
-}
-
-void GpuBackend::enqueue_gather(const Problem& problem, const Plan& plan, const Operands& operands,
-                                Part part) {
-  AgGemmTensors tensors;
+void GpuBackend::enqueue(const Problem& problem, const Plan& plan, const Operands& operands) {
+  OpTensors tensors;
   tensors.a = operands.input.data;
   tensors.gathered = operands.gathered.data;
-  if (part == Part::whole) {
-    for (const auto& w : operands.weights) tensors.weights.push_back(w.data);
-    for (const auto& b : operands.bias) tensors.biases.push_back(b.data);
-    for (const auto& o : operands.out) tensors.outs.push_back(o.data);
-  }
-  ops_->ag_gemm.run(problem, with_weights(plan::ag_gemm_plan_of(plan), operands), tensors,
-                    stream_of(operands.stream));
-}
-
-void GpuBackend::enqueue_reduce(const Problem& problem, const Plan& plan, const Operands& operands,
-                                Part part) {
-  const void* const weight = part == Part::whole ? operands.weights.front().data : nullptr;
-  const void* const bias = operands.bias.empty() ? nullptr : operands.bias.front().data;
-  const void* const x = operands.input.data;
-  void* const out = operands.out.front().data;
-  const void* const residual = operands.residual.data;
-  if (plan::keeps_partials(plan) && problem.m > 0) {
-    const ReachableOut peers = reachable(operands.out.front());
-    auto kernels = with_weights(plan::gemm_sums_plan_of(plan), operands);
-    const void* const reached = kernels.by_switch ? peers.multicast : peers.base;
-    if (reached != nullptr) kernels = plan::directly(kernels);
-    return ops_->gemm_sums.run(problem, kernels, {x, weight, bias, out, residual},
-                               stream_of(operands.stream), peers);
-  }
-  if (plan.path == Path::fused && problem.m > 0 && problem.op == Op::gemm_ar) {
-    const ReachableOut peers = reachable(operands.out.front());
-    auto kernels = with_weights(plan::gemm_ar_plan_of(plan), operands);
-    kernels.direct = peers.base != nullptr;
-    return ops_->gemm_ar.run(problem, kernels, {x, weight, bias, out, residual},
-                             stream_of(operands.stream), peers);
-  }
-  if (plan.path == Path::fused && problem.m > 0) {
-    const auto kernels = with_weights(plan::gemm_rs_plan_of(plan), operands);
-    return ops_->gemm_rs.run(problem, kernels, {x, weight, bias, out, residual},
-                             stream_of(operands.stream));
-  }
-  if (plan::way_of(plan) && problem.m > 0) {
-    const auto kernels = with_weights(plan::gemm_hand_plan_of(plan), operands);
-    return ops_->gemm_hand.run(problem, kernels, {x, weight, bias, out, residual},
-                               stream_of(operands.stream));
-  }
-  const auto kernels = with_weights(plan::gemm_reduce_plan_of(plan), operands);
-  ops_->gemm_reduce.run(problem, kernels, {x, weight, bias, out, residual},
-                        stream_of(operands.stream));
+  tensors.residual = operands.residual.data;
+  for (const auto& w : operands.weights) tensors.weights.push_back(w.data);
+  for (const auto& b : operands.bias) tensors.biases.push_back(b.data);
+  for (const auto& o : operands.out) tensors.outs.push_back(o.data);
+  tensors.weights_wait = !prepared(operands.weights);
+  if (problem.op == Op::gemm_ar && plan.path == Path::fused)
+    tensors.reachable = reachable(operands.out.front());
+  ops_->run(problem, plan, tensors, stream_of(operands.stream));
 }
 
 bool GpuBackend::prepared(std::span<const TensorView> weights) const {

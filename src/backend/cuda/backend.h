@@ -54,23 +54,13 @@ class GpuBackend : public Backend {
   /// Whether the stream is one of this device. Errors: as capture_of.
   [[nodiscard]] bool owns(void* stream) const;
   void require_own_stream(std::string_view op, void* stream) const;
-  void enqueue(const Problem& problem, const Plan& plan, const Operands& operands, Part part);
-  void enqueue_gather(const Problem& problem, const Plan& plan, const Operands& operands,
-                      Part part);
-  void enqueue_reduce(const Problem& problem, const Plan& plan, const Operands& operands,
-                      Part part);
+  void enqueue(const Problem& problem, const Plan& plan, const Operands& operands);
   void enqueue_gemm(const Problem& problem, const Operands& operands);
   /// The plan of each product alone; made once for each problem.
   const std::vector<plan::GemmPlan>& gemm_plans(const Problem& problem);
   /// Whether these weights keep their values, so that they may be read before the stream gets
   /// there.
   [[nodiscard]] bool prepared(std::span<const TensorView> weights) const;
-  /// The plan as this call's weights allow it to begin.
-  template <class Kernels>
-  Kernels with_weights(Kernels kernels, const Operands& operands) const {
-    kernels.gemm.weights_wait = !prepared(operands.weights);
-    return kernels;
-  }
   /// Where peers find a result, if it lies in a SymmetricBuffer.
   [[nodiscard]] ReachableOut reachable(const TensorView& out) const;
 

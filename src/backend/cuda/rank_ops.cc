@@ -2,6 +2,7 @@
 #include "backend/cuda/rank_ops.h"
 
 #include "core/check.h"
+#include "plan/cuda.h"
 
 namespace tilelace::cuda {
 namespace {
@@ -41,5 +42,34 @@ RankOps::RankOps(comm::Group& group, int device, const SlotNeeds& needs, double 
       gemm_reduce(calls),
       gemm_hand(calls),
       gemm_sums(calls) {}
+
+void RankOps::run(const Problem& p, const Plan& plan, const OpTensors& t, cudaStream_t stream) {
+  const auto with_weights = [&](auto kernels) {
+    kernels.gemm.weights_wait = t.weights_wait;
+    return kernels;
+  };
+  if (p.op == Op::ag_gemm)
+    return ag_gemm.run(p, with_weights(plan::ag_gemm_plan_of(plan)), t, stream);
+  const auto sum = [&](auto& op, const auto& kernels, const auto&... reachable) {
+    op.run(p, with_weights(kernels),
+           {t.a, t.weights.empty() ? nullptr : t.weights.front(),
+            t.biases.empty() ? nullptr : t.biases.front(), t.outs.at(0), t.residual},
+           stream, reachable...);
+  };
+  if (p.m == 0) return sum(gemm_reduce, plan::gemm_reduce_plan_of(plan));
+  if (plan::keeps_partials(plan)) {
+    const auto kernels = plan::gemm_sums_plan_of(plan);
+    const void* const reached = kernels.by_switch ? t.reachable.multicast : t.reachable.base;
+    return sum(gemm_sums, reached != nullptr ? plan::directly(kernels) : kernels, t.reachable);
+  }
+  if (plan.path == Path::fused && p.op == Op::gemm_ar) {
+    auto kernels = plan::gemm_ar_plan_of(plan);
+    kernels.direct = t.reachable.base != nullptr;
+    return sum(gemm_ar, kernels, t.reachable);
+  }
+  if (plan.path == Path::fused) return sum(gemm_rs, plan::gemm_rs_plan_of(plan));
+  if (plan::way_of(plan)) return sum(gemm_hand, plan::gemm_hand_plan_of(plan));
+  sum(gemm_reduce, plan::gemm_reduce_plan_of(plan));
+}
 
 }  // namespace tilelace::cuda

@@ -11,8 +11,17 @@
 #include "backend/cuda/gemm_rs.h"
 #include "backend/cuda/gemm_sums.h"
 #include "backend/cuda/rank_calls.h"
+#include "backend/cuda/reachable_out.h"
 
 namespace tilelace::cuda {
+
+/// Of a call of any op; one that sums has one weight, at most one bias, and one out. Without a
+/// weight it sums what it is given.
+struct OpTensors : AgGemmTensors {
+  const void* residual = nullptr;  ///< of a sum: like out, or null
+  ReachableOut reachable = {};     ///< gemm_ar: the out, where peers reach it
+  bool weights_wait = false;       ///< weights may be written right before the call
+};
 
 struct RankOps {
   /// Staging for calls of every problem of the list, up to its m, on any path. Collective. `group`
@@ -26,6 +35,10 @@ struct RankOps {
   /// Of a slot, by calls of these problems among so many ranks.
   static SlotNeeds needs_of(const std::vector<Problem>& problems, int ranks,
                             const RankShare& share);
+
+  /// Enqueues a call with a plan of the problem's (plan/cuda.h). Errors, and what a graph may hold:
+  /// as the op's own run.
+  void run(const Problem&, const Plan&, const OpTensors&, cudaStream_t);
 
   RankCalls calls;
   AgGemm ag_gemm;

@@ -2,12 +2,17 @@
 #include "ops/cases.h"
 
 #include <fmt/format.h>
+#include <fmt/ostream.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 #include "conformance/problems.h"
-#include "core/check.h"
+#include "plan/cuda.h"
+#include "plan/cuda_parts.h"
+#include "plan/gemm_hand.h"
+#include "tilelace/error.h"
 
 namespace tilelace::gpu_test {
 namespace {
@@ -39,114 +44,120 @@ conformance::Domain domain_of(Random& random, const CaseRange& range, bool exact
 }
 
 /// Kinds, then sorts, then plans, each as likely as its like: not as often as it is listed.
-OpPlan draw_plan(Random& random, const PlansByKind& kinds) {
+Plan draw_plan(Random& random, const WaysByKind& kinds) {
   const auto kind = std::next(kinds.begin(), random.below(std::ssize(kinds)));
-  std::map<std::string, std::vector<OpPlan>> by_sort;
-  for (const OpPlan& plan : kind->second) by_sort[sort_of(plan)].push_back(plan);
-  const auto& plans = std::next(by_sort.begin(), random.below(std::ssize(by_sort)))->second;
-  return plans.at(static_cast<std::size_t>(random.below(std::ssize(plans))));
+  std::map<std::string, std::vector<Plan>> by_sort;
+  for (const CudaWay& way : kind->second) by_sort[sort_of(way.plan)].push_back(way.plan);
+  return random.pick(std::next(by_sort.begin(), random.below(std::ssize(by_sort)))->second);
 }
 
 /// Of a problem that has one of the kinds: `c.problem` and its plan.
 void draw_case(Random& random, const CaseRange& range, Case& c) {
-  const Extras extras = extras_of(range.kinds, range.made);
   for (int draw = 0; draw < kMostDraws; ++draw) {
     const auto domain = domain_of(random, range, c.exact);
     c.problem = conformance::draw_problem(random, range.op, range.ranks, range.dtype, domain);
-    const PlansByKind kinds = only(plans_by_kind(c.problem, range.machine, extras), range.kinds);
+    const WaysByKind kinds = ways_by_kind(c.problem, range.ways);
     if (kinds.empty()) continue;
     c.plan = draw_plan(random, kinds);
     return;
   }
-  raise(ErrorKind::usage,
-        "--kinds {}: {} on {} ranks of {} multiprocessors, got {} problems without these plans, "
-        "expected one that has them",
-        fmt::join(range.kinds, ","), name_of(range.op), range.ranks, range.machine.multiprocessors,
-        kMostDraws);
+  throw Error(ErrorKind::usage,
+              fmt::format("--kinds {}: got {} problems of {} on {} ranks of {} multiprocessors "
+                          "without these plans, expected one that has them",
+                          fmt::join(range.ways.kinds, ","), kMostDraws, name_of(range.op),
+                          range.ranks, range.ways.machine.multiprocessors));
 }
 
-/// Shards of these sizes are one block to the planner, too.
-void vary_order(Random& random, plan::GemmArPlan& plan, const Problem& p) {
-  if (random.below(2) == 0 && !plan.by_columns) plan.block_rows = plan.gemm.tile.worker_rows();
+/// To the planner a block is all rows of these sizes, too.
+void vary_share(Random& random, Plan& plan, const Problem& p) {
+  const plan::GemmTile tile = plan::gemm_plan_of(plan).tile;
+  if (random.below(2) == 0 && !plan.kernel.by_columns) plan.chunk_rows = tile.worker_rows();
   if (random.below(2) == 0)
-    plan.lag = 1 + static_cast<int>(random.below(1 + p.n.front() / plan.gemm.tile.worker_cols()));
+    plan.kernel.lag = 1 + static_cast<int>(random.below(1 + p.n.front() / tile.worker_cols()));
 }
 
 /// To the planner shards of these sizes never join the own one.
-void vary_order(Random& random, plan::AgGemmPlan& plan, const Problem& p) {
+void vary_joins(Random& random, Plan& plan, const Problem& p) {
   if (random.below(2) == 0) return;
+  const plan::GemmTile tile = plan::gemm_plan_of(plan).tile;
   const std::int64_t tiles =
-      (1 + p.m / plan.gemm.tile.worker_rows()) * (1 + p.n.front() / plan.gemm.tile.worker_cols());
-  plan.joins.clear();
+      (1 + p.m / tile.worker_rows()) * (1 + p.n.front() / tile.worker_cols());
+  plan.kernel.joins.clear();
   for (int i = 1; i < p.ranks; ++i)
-    plan.joins.push_back(static_cast<int>(random.below(3) * random.below(1 + tiles / 2)));
+    plan.kernel.joins.push_back(static_cast<int>(random.below(3) * random.below(1 + tiles / 2)));
 }
 
 /// To the planner own tiles are every worker's last: leave some with work behind them.
-void vary_workers(Random& random, plan::GemmRsPlan& plan, const Problem& p) {
-  if (!plan.pairs || plan.gemm.by_neighbours || random.below(2) == 0) return;
-  const auto cols = 1 + p.n.front() / plan.gemm.tile.width;
-  plan.gemm.workers = std::min(plan.gemm.workers, 1 + static_cast<int>(random.below(cols)));
+void vary_workers(Random& random, Plan& plan, const Problem& p) {
+  if (!plan.straddle || plan.kernel.by_neighbours || random.below(2) == 0) return;
+  const auto cols = 1 + p.n.front() / plan::gemm_plan_of(plan).tile.width;
+  plan.workers = std::min(plan.workers, 1 + static_cast<int>(random.below(cols)));
 }
 
 /// Shards of these sizes are one chunk to the planner: cut them all the same.
-void vary_chunks(Random& random, OpPlan& plan, const Problem& p) {
-  if (auto* const scatter = std::get_if<plan::GemmRsPlan>(&plan)) vary_workers(random, *scatter, p);
-  if (auto* const all = std::get_if<plan::GemmArPlan>(&plan)) vary_order(random, *all, p);
-  auto* const gather = std::get_if<plan::AgGemmPlan>(&plan);
-  if (gather != nullptr) vary_order(random, *gather, p);
-  auto* const sum = std::get_if<plan::GemmReducePlan>(&plan);
-  auto* const hand = std::get_if<plan::GemmHandPlan>(&plan);
-  if ((gather == nullptr && sum == nullptr && hand == nullptr) || random.below(2) == 0) return;
+void vary(Random& random, Plan& plan, const Problem& p) {
+  const bool fused = plan.path == Path::fused;
+  if (fused && p.op == Op::gemm_rs) return vary_workers(random, plan, p);
+  if (fused && p.op == Op::gemm_ar && plan.transport == Transport::store)
+    return vary_share(random, plan, p);
+  if (fused && p.op != Op::ag_gemm) return;
+  if (p.op == Op::ag_gemm) vary_joins(random, plan, p);
+  if (random.below(2) == 0) return;
   const auto borders = borders_of(p);
   std::int64_t most = 1;
   for (std::size_t r = 0; r + 1 < borders.size(); ++r)
     most = std::max(most, borders[r + 1] - borders[r]);
-  (gather != nullptr ? gather->chunk_rows
-   : sum != nullptr  ? sum->chunk_rows
-                     : hand->chunk_rows) =
+  plan.chunk_rows =
       std::max<std::int64_t>(1, most / (1 + random.below(kMostChunks))) + random.below(2);
 }
 
 }  // namespace
 
-std::string sort_of(const OpPlan& plan) {
-  if (const auto* hand = std::get_if<plan::GemmHandPlan>(&plan))
-    return std::string(hand->gemm.tile.name);
-  if (const auto* gather = std::get_if<plan::AgGemmPlan>(&plan))
-    return fmt::format("{:012}", gather->chunk_rows);
-  if (const auto* sum = std::get_if<plan::GemmReducePlan>(&plan))
-    return std::string(sum->gemm.tile.name);
-  if (const auto* all = std::get_if<plan::GemmArPlan>(&plan))
-    return fmt::format("{} {}", all->gemm.tile.name, all->lag);
-  if (const auto* all = std::get_if<plan::GemmSumsPlan>(&plan))
-    return std::string(all->gemm.tile.name);
-  return std::string(std::get<plan::GemmRsPlan>(plan).gemm.tile.name);
+std::string sort_of(const Plan& plan) {
+  if (plan.op == Op::ag_gemm) return fmt::format("{:012}", plan.chunk_rows);
+  return fmt::format("{} {}", plan.kernel.tile, plan.kernel.lag);
 }
 
-Extras extras_of(const std::vector<std::string>& kinds,
-                 bool (*made)(const plan::GemmPlan&, DType)) {
-  const auto named = [&](std::string_view name) {
-    return std::any_of(kinds.begin(), kinds.end(),
-                       [&](const std::string& kind) { return kind.starts_with(name); });
-  };
-  return {named("nccl"), true, named("unfused"), made};
+int roundings_of(const Plan& plan, const Problem& problem) {
+  const auto way = plan::way_of(plan);
+  return way ? plan::roundings_of(*way, problem.ranks) : 1;
 }
 
-PlansByKind plans_by_kind(const Problem& problem, const plan::GemmMachine& machine,
-                          const Extras& extras) {
-  PlansByKind kinds;
-  for (const OpPlan& plan : candidates_of(problem, machine, extras))
-    kinds[kind_of(plan)].push_back(plan);
-  return kinds;
+double frobenius_limit(const Plan& plan, const Problem& problem) {
+  const double u = unit_roundoff(problem.dtype);
+  const auto way = plan::way_of(plan);
+  if (!way || *way == plan::HandWay::copied) return (problem.op == Op::ag_gemm ? 0.52 : 0.72) * u;
+  // One rounding errs by 0.52 u of what is rounded: a sum of i of the ranks' equal parts has i of
+  // the result's variance each. Both ways round each part by itself, then sums of 2, 3, ...; the
+  // last one is the result of the ring, and what was added is read and rounded once more.
+  const double ranks = problem.ranks;
+  const double ring = 1 + (ranks + 1) / 2 - 1 / ranks;
+  return 0.52 * u * std::sqrt(*way == plan::HandWay::ring ? ring : ring + 1);
 }
 
-PlansByKind only(PlansByKind plans, const std::vector<std::string>& kinds) {
-  if (kinds.empty()) return plans;
-  PlansByKind some;
-  for (const std::string& kind : kinds)
-    if (const auto at = plans.find(kind); at != plans.end()) some.insert(*at);
-  return some;
+bool is_steady(const Plan& plan) { return plan::way_of(plan) != plan::HandWay::added; }
+
+bool is_captured_on_shares(const Plan& plan) {
+  return plan.op != Op::ag_gemm || plan.path == Path::unfused ||
+         plan::ag_gemm_plan_of(plan).left_free() == 0;
+}
+
+bool named(const std::vector<std::string>& kinds, std::string_view name) {
+  return std::any_of(kinds.begin(), kinds.end(),
+                     [&](const std::string& kind) { return kind.starts_with(name); });
+}
+
+WaysByKind ways_by_kind(const Problem& problem, const WayRange& range) {
+  const auto& kinds = range.kinds;
+  const bool behind = problem.op != Op::ag_gemm || named(kinds, "unfused");
+  WaysByKind all;
+  for (CudaWay& way : plan::cuda_ways(problem, range.machine, kinds)) {
+    if (!kinds.empty() && std::find(kinds.begin(), kinds.end(), way.kind) == kinds.end()) continue;
+    if (!behind && way.plan.path == Path::unfused) continue;
+    if (range.made && !range.made(plan::gemm_plan_of(way.plan), problem.dtype)) continue;
+    all[way.kind].push_back(std::move(way));
+  }
+  return all;
 }
 
 std::vector<Case> draw_cases(int count, const CaseRange& range, std::uint64_t seed) {
@@ -157,7 +168,7 @@ std::vector<Case> draw_cases(int count, const CaseRange& range, std::uint64_t se
     c.index = i;
     c.exact = i % 2 == 0 && !range.gated;  // silu knows no integers
     draw_case(random, range, c);
-    vary_chunks(random, c.plan, c.problem);
+    vary(random, c.plan, c.problem);
     // Calls without any row keep ranks in step, and write nothing.
     if (i == kEmptyCase || random.below(40) == 0) {
       c.problem.m = 0;
@@ -165,15 +176,15 @@ std::vector<Case> draw_cases(int count, const CaseRange& range, std::uint64_t se
     }
     c.odd = random.below(2) == 0;
     c.seed = random.next();
-    std::visit([&](auto& plan) { plan.gemm.weights_wait = c.seed % 3 == 0; }, c.plan);
     cases.push_back(std::move(c));
   }
   return cases;
 }
 
 std::string text_of(const Case& c) {
-  return fmt::format("case {} {} {}, {}", c.index, text_of(c.problem), c.exact ? "exact" : "normal",
-                     describe(c.plan));
+  return fmt::format("case {} {} {}{}, {}", c.index, fmt::streamed(c.problem),
+                     c.exact ? "exact" : "normal", c.reachable() ? "" : ", results out of reach",
+                     fmt::streamed(c.plan));
 }
 
 }  // namespace tilelace::gpu_test

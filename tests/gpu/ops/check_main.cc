@@ -7,7 +7,6 @@
 #include <set>
 
 #include "backend/cuda/cuda_check.h"
-#include "backend/cuda/gemm.h"
 #include "core/check.h"
 #include "ops/session.h"
 #include "ops/stress.h"
@@ -27,7 +26,7 @@ struct Work {
   std::string name;  ///< of the op, or kTurns
   DType dtype = DType::bf16;
   std::vector<Problem> problems;
-  std::vector<PlansByKind> kinds, halves;  ///< of each of them; of half a device
+  std::vector<WaysByKind> kinds, halves;  ///< of each of them; of half a device
 };
 
 DType dtype_of(const Options& o) {
@@ -35,15 +34,14 @@ DType dtype_of(const Options& o) {
 }
 
 Work work_of(const Options& o, Op op, int ranks) {
-  const Extras extras = extras_of(o.kinds, cuda::has_kernel);
   Work work{std::string(name_of(op)), dtype_of(o), {}, {}, {}};
   work.problems = stress_problems(op, ranks, work.dtype, o.small);
   for (const Problem& p : work.problems) {
-    work.kinds.push_back(only(plans_by_kind(p, machine_of(ranks, 1), extras), o.kinds));
-    work.halves.push_back(only(plans_by_kind(p, machine_of(ranks, 2), extras), o.kinds));
+    work.kinds.push_back(ways_by_kind(p, ways_of(o, ranks, 1)));
+    work.halves.push_back(ways_by_kind(p, ways_of(o, ranks, 2)));
   }
   require(std::any_of(work.kinds.begin(), work.kinds.end(),
-                      [](const PlansByKind& kinds) { return !kinds.empty(); }),
+                      [](const WaysByKind& kinds) { return !kinds.empty(); }),
           "--kinds: got none that the problems of {}'s long runs have, expected some", name_of(op));
   return work;
 }
@@ -51,12 +49,12 @@ Work work_of(const Options& o, Op op, int ranks) {
 /// Long runs in which every call is of another op than the one before.
 Work work_of_turns(const Options& o, int ranks) {
   Work work{std::string(kTurns), dtype_of(o), {}, {}, {}};
-  Extras extras = extras_of(o.kinds, cuda::has_kernel);
-  extras.nccl = false;
+  Options all = o;
+  all.kinds.clear();
   for (const Op op : kOps) {
     for (Problem& p : stress_problems(op, ranks, work.dtype, o.small)) {
-      work.kinds.push_back(all_kinds(p, machine_of(ranks, 1), extras));
-      work.halves.push_back(all_kinds(p, machine_of(ranks, 2), extras));
+      work.kinds.push_back(all_kinds(p, ways_of(all, ranks, 1)));
+      work.halves.push_back(all_kinds(p, ways_of(all, ranks, 2)));
       work.problems.push_back(std::move(p));
     }
   }
@@ -71,19 +69,20 @@ std::vector<Work> all_work(const Options& o, int ranks) {
   return all;
 }
 
-std::set<std::string> names_of(const std::vector<PlansByKind>& kinds) {
+std::set<std::string> names_of(const std::vector<WaysByKind>& kinds) {
   std::set<std::string> names;
-  for (const PlansByKind& of_problem : kinds)
-    for (const auto& [kind, plans] : of_problem) names.insert(kind);
+  for (const WaysByKind& of_problem : kinds)
+    for (const auto& [kind, ways] : of_problem) names.insert(kind);
   return names;
 }
 
 /// Whether all of its plans may be captured, by ranks that share a device or not.
-bool is_captured(const std::vector<PlansByKind>& kinds, const std::string& kind, bool shared) {
-  return !shared || std::all_of(kinds.begin(), kinds.end(), [&](const PlansByKind& of_problem) {
+bool is_captured(const std::vector<WaysByKind>& kinds, const std::string& kind, bool shared) {
+  return !shared || std::all_of(kinds.begin(), kinds.end(), [&](const WaysByKind& of_problem) {
     const auto at = of_problem.find(kind);
     return at == of_problem.end() ||
-           std::all_of(at->second.begin(), at->second.end(), is_captured_on_shares);
+           std::all_of(at->second.begin(), at->second.end(),
+                       [](const CudaWay& way) { return is_captured_on_shares(way.plan); });
   });
 }
 

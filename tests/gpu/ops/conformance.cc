@@ -97,7 +97,8 @@ void OpCheck::lay(const Case& c, Side& side) const {
     if (p.bias) side.tensors.biases.push_back(biases_.at(i));
     if (i < p.outputs()) side.tensors.outs.push_back(side.pieces[i]);
   }
-  side.tensors.reachable = outs_->at(side.pieces.front());
+  if (c.reachable()) side.tensors.reachable = outs_->at(side.pieces.front());
+  side.tensors.weights_wait = c.writes_late();
   if (p.residual) side.tensors.residual = residual_;
   if (p.return_gathered) side.tensors.gathered = side.pieces.back();
 }
@@ -156,16 +157,15 @@ void OpCheck::write_late(const Case& c, const Side& side) {
 }
 
 void OpCheck::call(cuda::RankOps& ops, const Case& c, const Side& side) {
-  if (std::visit([](const auto& plan) { return plan.gemm.weights_wait; }, c.plan))
-    write_late(c, side);
-  if (path_of(c.plan) == Path::unfused && side.tensors.gathered != nullptr) {
-    OpTensors rows = side.tensors;  // of the gather alone
+  if (c.writes_late()) write_late(c, side);
+  if (c.plan.path == Path::unfused && side.tensors.gathered != nullptr) {
+    cuda::OpTensors rows = side.tensors;  // of the gather alone
     rows.weights.clear();
     rows.biases.clear();
     rows.outs.clear();
-    run_op(ops, c.problem, c.plan, rows, rank_.stream);
+    ops.run(c.problem, c.plan, rows, rank_.stream);
   }
-  run_op(ops, c.problem, c.plan, side.tensors, rank_.stream);
+  ops.run(c.problem, c.plan, side.tensors, rank_.stream);
 }
 
 void OpCheck::look(const Case& c, const Side& side) {

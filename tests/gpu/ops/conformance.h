@@ -8,9 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "backend/cuda/rank_ops.h"
 #include "harness.h"
 #include "ops/cases.h"
-#include "ops/op_run.h"
+#include "ops/reachable_memory.h"
 #include "ops/stall.h"
 
 namespace tilelace::gpu_test {
@@ -44,7 +45,7 @@ class OpCheck {
     std::byte* kept;                     ///< results of the eager pair, to be met again
     std::byte* seen;                     ///< by what came behind the calls on their stream
     std::uint64_t seed = 0;
-    OpTensors tensors;
+    cuda::OpTensors tensors;
     std::vector<std::byte*> pieces;
   };
   /// Calls of the first `sides` sides; with `again` on the data of the eager pair.

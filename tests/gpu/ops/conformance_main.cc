@@ -4,7 +4,6 @@
 // result was wrong, 2: usage, 3: a wait expired or the system.
 #include <algorithm>
 
-#include "backend/cuda/gemm.h"
 #include "ops/conformance.h"
 #include "ops/session.h"
 
@@ -31,10 +30,8 @@ std::vector<Work> all_work(const Options& o, int ranks) {
   for (const Op op : kOps) {
     for (const DType dtype : {DType::fp16, DType::bf16}) {
       if (!among(o.ops, name_of(op)) || !among(o.dtypes, name_of(dtype))) continue;
-      auto cases = draw_cases(
-          o.shapes,
-          {op, ranks, dtype, machine_of(ranks, 1), o.kinds, o.gated, o.small, cuda::has_kernel},
-          o.seed * 2 + static_cast<std::uint64_t>(dtype));
+      auto cases = draw_cases(o.shapes, {op, ranks, dtype, ways_of(o, ranks, 1), o.gated, o.small},
+                              o.seed * 2 + static_cast<std::uint64_t>(dtype));
       if (o.only >= 0) std::erase_if(cases, [&](const Case& c) { return c.index != o.only; });
       all.push_back({op, dtype, std::move(cases)});
     }
@@ -46,12 +43,11 @@ void check_batch(Rank& rank, const Options& o, OpCheck& check, const std::vector
                  std::size_t first, Report& report) {
   std::vector<Problem> problems;
   for (const Case& c : batch) problems.push_back(c.problem);
-  const auto ops =
-      make_ops(*rank.group, rank.device, problems, o.timeout_s, share_of(o, rank.ranks, 1));
+  cuda::RankOps ops(*rank.group, rank.device, problems, o.timeout_s, share_of(o, rank.ranks, 1));
   for (std::size_t i = 0; i < batch.size(); ++i) {
     const Drop lost = (first + i) / 2 % 2 == 0 ? Drop::input : Drop::reference;
     naming(rank, text_of(batch[i]),
-           [&] { report.add(batch[i], check.run(*ops, batch[i], o.drop ? lost : Drop::nothing)); });
+           [&] { report.add(batch[i], check.run(ops, batch[i], o.drop ? lost : Drop::nothing)); });
   }
   rank.meet();  // nobody's memory goes while a peer may still use it
 }

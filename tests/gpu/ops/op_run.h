@@ -6,29 +6,11 @@
 
 #include "backend/cuda/rank_ops.h"
 #include "ops/op_plan.h"
+#include "ops/reachable_memory.h"
 
 namespace tilelace::gpu_test {
 
-/// Of any op; one that sums has one weight, at most one bias, and one out.
-struct OpTensors : cuda::AgGemmTensors {
-  cuda::ReachableOut reachable;    ///< gemm_ar: the out, where peers reach it
-  const void* residual = nullptr;  ///< of a sum
-};
-
-/// Memory for outs that peers reach. Collective. Errors: comm::allocate_device's.
-class ReachableMemory {
- public:
-  ReachableMemory(comm::Group& group, int device, std::size_t bytes, double timeout_s)
-      : memory_(comm::allocate_device(group, device, bytes, timeout_s)) {}
-  [[nodiscard]] std::byte* data() const { return memory_->local(); }
-  [[nodiscard]] cuda::ReachableOut at(const void* out) const {
-    const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(out) - data());
-    return {memory_->base(), memory_->stride(), offset, 0};
-  }
-
- private:
-  std::shared_ptr<comm::DeviceMemory> memory_;
-};
+using cuda::OpTensors;
 
 /// Collective: staging for these problems, at least one. Errors: RankOps'.
 std::unique_ptr<cuda::RankOps> make_ops(comm::Group& group, int device,

@@ -22,7 +22,7 @@ void Report::add(const Case& c, const Tally& t) {
   const std::scoped_lock lock(mutex_);
   calls_ += t.calls;
   if (!t.replayed) ++eager_;
-  Worst& worst = worst_[kind_of(c.plan)];
+  Worst& worst = worst_[plan::kind_of(c.plan)];
   const double limit = frobenius_limit(c.plan, c.problem);
   // Cases of a kind may have limits of their own.
   if (t.worst * worst.limit >= worst.error * limit) worst = {t.worst, limit};
@@ -41,7 +41,7 @@ void Report::add(const Case& c, const Tally& t) {
 
 void Report::conclude(Op op, DType dtype, const std::vector<Case>& cases) {
   std::map<std::string, int> kinds;
-  for (const Case& c : cases) ++kinds[kind_of(c.plan)];
+  for (const Case& c : cases) ++kinds[plan::kind_of(c.plan)];
   std::string by_kind;
   for (const auto& [kind, count] : kinds) by_kind += fmt::format(", {} {}", kind, count);
   // Each rank counts.

@@ -36,11 +36,12 @@ void add_options(CLI::App& app, SessionOptions& o, const std::vector<std::string
   app.add_option("--ops", o.ops, fmt::format("of {}", fmt::join(ops, ", ")))
       ->delimiter(',')
       ->check(CLI::IsMember(ops));
-  app.add_option("--kinds", o.kinds,
-                 "of plans, as the output names them: only problems that have these "
-                 "(default: all but nccl by shard, which takes libnccl)")
+  app.add_option(
+         "--kinds", o.kinds,
+         "of plans, as the output names them: only problems that have these "
+         "(default: all but those that take libnccl or the switch, and an ag_gemm's unfused ones)")
       ->delimiter(',')
-      ->check(CLI::IsMember(known_kinds()));
+      ->check(CLI::IsMember(plan::known_kinds()));
   app.add_flag("--small", o.small,
                "random problems up to a quarter, those of long runs an eighth as long each way");
   app.add_option("--dtypes", o.dtypes, "of bf16, fp16")
@@ -60,9 +61,9 @@ bool among(const std::vector<std::string>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-plan::GemmMachine machine_of(int ranks, int communicators) {
+Machine machine_of(int ranks, int communicators) {
   const int devices = std::min(ranks, comm::device_count());
-  plan::GemmMachine machine;
+  Machine machine = cuda_machine();
   for (int d = 0; d < devices; ++d) {
     int count = 0;
     cuda::check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, d), "SMs");
@@ -73,13 +74,17 @@ plan::GemmMachine machine_of(int ranks, int communicators) {
   const int sharers = (ranks + devices - 1) / devices;
   if (sharers > 1) machine.multiprocessors -= kForCopies;
   machine.multiprocessors /= sharers * communicators;
-  machine.shared = sharers * communicators > 1;
+  machine.shared_device = sharers * communicators > 1;
   return machine;
 }
 
+WayRange ways_of(const SessionOptions& o, int ranks, int communicators) {
+  return {machine_of(ranks, communicators), o.kinds, cuda::has_kernel};
+}
+
 cuda::RankShare share_of(const SessionOptions& o, int ranks, int communicators) {
-  const Extras extras = extras_of(o.kinds, cuda::has_kernel);
-  return {machine_of(ranks, communicators).multiprocessors, extras.nccl, extras.hands};
+  const bool nccl = named(o.kinds, "nccl") || named(o.kinds, "unfused nccl");
+  return {machine_of(ranks, communicators).multiprocessors, nccl, true};
 }
 
 int run_session(const char* program, CLI::App& app, int argc, char** argv, const SessionOptions& o,

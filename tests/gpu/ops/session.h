@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/cuda/rank_calls.h"
 #include "harness.h"
-#include "ops/op_run.h"
 #include "ops/report.h"
 #include "tilelace/error.h"
 
@@ -36,7 +36,9 @@ void add_options(CLI::App& app, SessionOptions& o, const std::vector<std::string
 
 bool among(const std::vector<std::string>& names, std::string_view name);
 /// What one rank's calls may count on: a share of the multiprocessors where others use the device.
-plan::GemmMachine machine_of(int ranks, int communicators);
+Machine machine_of(int ranks, int communicators);
+/// Of the plans that a session names, for that.
+WayRange ways_of(const SessionOptions& o, int ranks, int communicators);
 cuda::RankShare share_of(const SessionOptions& o, int ranks, int communicators);
 
 /// Says in an error what was being done, and prints every rank's: the one that comes first may be

@@ -2,6 +2,7 @@
 #include "ops/stress.h"
 
 #include <fmt/format.h>
+#include <fmt/ostream.h>
 
 #include <algorithm>
 #include <chrono>
@@ -10,6 +11,7 @@
 
 #include "backend/cuda/cuda_check.h"
 #include "gemm/data.h"
+#include "plan/cuda_parts.h"
 
 namespace tilelace::gpu_test {
 namespace {
@@ -28,45 +30,36 @@ std::size_t stress_bytes(std::int64_t rows, std::int64_t cols) {
 
 /// The fastest by prediction, also in small chunks, and others with the smallest, the largest and a
 /// middle chunk; of an op without chunks the fastest of several shapes of tiles.
-std::vector<OpPlan> some_of(std::vector<OpPlan> plans) {
-  std::vector<OpPlan> some{plans.front()};
-  std::stable_sort(plans.begin(), plans.end(),
-                   [](const OpPlan& x, const OpPlan& y) { return sort_of(x) < sort_of(y); });
-  if (auto gather = std::get_if<plan::AgGemmPlan>(&some.front())) {
-    plan::AgGemmPlan cut = *gather;
-    cut.chunk_rows = std::max<std::int64_t>(1, cut.chunk_rows / 4);
-    for (const std::size_t i : {std::size_t{0}, plans.size() - 1, plans.size() / 2})
-      some.push_back(plans[i]);
-    some.emplace_back(cut);
+std::vector<CudaWay> some_of(std::vector<CudaWay> ways) {
+  std::vector<CudaWay> some{ways.front()};
+  const auto add = [&](std::int64_t chunk_rows, int lag) {
+    CudaWay other = some.front();
+    other.plan.chunk_rows = chunk_rows;
+    other.plan.kernel.lag = lag;
+    some.push_back(std::move(other));
+  };
+  std::stable_sort(ways.begin(), ways.end(), [](const CudaWay& x, const CudaWay& y) {
+    return sort_of(x.plan) < sort_of(y.plan);
+  });
+  const Plan first = some.front().plan;
+  if (first.op == Op::ag_gemm) {
+    for (const std::size_t i : {std::size_t{0}, ways.size() - 1, ways.size() / 2})
+      some.push_back(ways[i]);
+    add(std::max<std::int64_t>(1, first.chunk_rows / 4), 0);
     return some;
   }
-  if (auto sum = std::get_if<plan::GemmReducePlan>(&some.front())) {
-    // One chunk a shard; as many as there can be.
-    plan::GemmReducePlan other = *sum;
-    other.chunk_rows = kMostRows;
-    some.emplace_back(other);
-    other.chunk_rows = 1;
-    some.emplace_back(other);
-  }
-  if (auto hand = std::get_if<plan::GemmHandPlan>(&some.front())) {
-    plan::GemmHandPlan other = *hand;
-    other.chunk_rows = kMostRows;
-    some.emplace_back(other);
-    other.chunk_rows = 1;
-    some.emplace_back(other);
-  }
-  if (auto all = std::get_if<plan::GemmArPlan>(&some.front())) {
+  if (first.path != Path::fused) {  // one chunk a shard; as many as there can be
+    add(kMostRows, 0);
+    add(1, 0);
+  } else if (first.op == Op::gemm_ar && first.transport == Transport::store) {
     // Every row of tiles a block, own tiles as early as they can be.
-    plan::GemmArPlan other = *all;
-    other.block_rows = other.gemm.tile.worker_rows();
-    other.lag = 1;
-    some.emplace_back(other);
+    add(plan::gemm_plan_of(first).tile.worker_rows(), 1);
   }
-  std::set<std::string> sorts{sort_of(some.front())};
-  for (const OpPlan& plan : plans)
-    if (sorts.insert(sort_of(plan)).second) some.push_back(plan);
-  std::stable_sort(some.begin(), some.end(), [](const OpPlan& x, const OpPlan& y) {
-    return predicted_us(x) < predicted_us(y);
+  std::set<std::string> sorts{sort_of(first)};
+  for (const CudaWay& way : ways)
+    if (sorts.insert(sort_of(way.plan)).second) some.push_back(way);
+  std::stable_sort(some.begin(), some.end(), [](const CudaWay& x, const CudaWay& y) {
+    return x.predicted_us < y.predicted_us;
   });
   some.resize(std::min(some.size(), kSorts));
   return some;
@@ -99,15 +92,14 @@ std::vector<Problem> stress_problems(Op op, int ranks, DType dtype, bool small) 
   return {even, ragged, few};
 }
 
-PlansByKind all_kinds(const Problem& problem, const plan::GemmMachine& machine,
-                      const Extras& extras) {
-  PlansByKind all;
-  for (auto& [kind, plans] : plans_by_kind(problem, machine, extras))
-    for (OpPlan& plan : some_of(plans)) all[std::string(kAllKinds)].push_back(std::move(plan));
+WaysByKind all_kinds(const Problem& problem, const WayRange& range) {
+  WaysByKind all;
+  for (auto& [kind, ways] : ways_by_kind(problem, range))
+    for (CudaWay& way : some_of(ways)) all[std::string(kAllKinds)].push_back(std::move(way));
   return all;
 }
 
-Stress::Stress(Rank& rank, const std::vector<Problem>& problems, std::vector<PlansByKind> kinds,
+Stress::Stress(Rank& rank, const std::vector<Problem>& problems, std::vector<WaysByKind> kinds,
                double timeout_s, bool drop, const cuda::RankShare& share)
     : rank_(rank),
       timeout_s_(timeout_s),
@@ -134,7 +126,7 @@ Stress::Stress(Rank& rank, const std::vector<Problem>& problems, std::vector<Pla
     check(cudaEventCreateWithFlags(&o.checked, cudaEventDisableTiming), "an event");
   }
   check(cudaStreamSynchronize(rank_.stream), "operands");
-  ops_ = make_ops(*rank_.group, rank_.device, problems, timeout_s_, share);
+  ops_ = std::make_unique<cuda::RankOps>(*rank_.group, rank_.device, problems, timeout_s_, share);
   stall_ = std::make_unique<StallWatch>(rank_);
 }
 
@@ -210,9 +202,9 @@ void Stress::choose(const std::string& kind) {
   running_.clear();
   block_ = kind == kAllKinds ? 1 : kBlock;
   for (std::size_t i = 0; i < loads_.size(); ++i) {
-    const auto plans = kinds_.at(i).find(kind);
-    if (plans == kinds_[i].end()) continue;
-    loads_[i].plans = kind == kAllKinds ? plans->second : some_of(plans->second);
+    const auto ways = kinds_.at(i).find(kind);
+    if (ways == kinds_[i].end()) continue;
+    loads_[i].ways = kind == kAllKinds ? ways->second : some_of(ways->second);
     running_.push_back(i);
   }
 }
@@ -222,9 +214,14 @@ const Stress::Load& Stress::load_of(long call) const {
   return loads_[running_.at(block % running_.size())];
 }
 
-const OpPlan& Stress::plan_of(long call) const {
-  const auto& plans = load_of(call).plans;
-  return plans[static_cast<std::size_t>(call / block_) / running_.size() % plans.size()];
+const Plan& Stress::plan_of(long call) const {
+  const auto& ways = load_of(call).ways;
+  return ways[static_cast<std::size_t>(call / block_) / running_.size() % ways.size()].plan;
+}
+
+std::string Stress::text_of(long call) const {
+  return fmt::format("call {}: {}; {}{}", call, fmt::streamed(load_of(call).problem),
+                     fmt::streamed(plan_of(call)), is_reachable(call) ? "" : ", out of reach");
 }
 
 /// Now and then the host is late, or the device busy.
@@ -251,13 +248,13 @@ void Stress::launch(long call) {
   const Load& load = load_of(call);
   const auto input = static_cast<std::size_t>(call) % kInputs;
   const Out& out = outs_[static_cast<std::size_t>(call) % kOuts];
-  OpTensors tensors{};
+  cuda::OpTensors tensors{};
   tensors.a = load.inputs[input];
   tensors.weights = {load.weight};
   tensors.outs = {out.data};
-  tensors.reachable = reachable_->at(out.data);
+  if (is_reachable(call)) tensors.reachable = reachable_->at(out.data);
   tensors.residual = load.residual;
-  run_op(*ops_, load.problem, plan_of(call), tensors, rank_.stream);
+  ops_->run(load.problem, plan_of(call), tensors, rank_.stream);
 }
 
 void Stress::watch(long call) {
@@ -295,12 +292,10 @@ std::string Stress::text_of(const StressTotals& t, long calls) const {
   const Load& load = load_of(static_cast<long>(t.call));
   return fmt::format(
       "rank {}: {} of {} calls wrong, {} elements (in rows of rank 0, 1, ...: {}), the first in "
-      "call "
-      "{} ({}; {}; input {}) row {} column {}: got {}, expected {}",
+      "{} (input {}) row {} column {}: got {}, expected {}",
       rank_.rank, t.wrong_calls, calls, t.wrong,
-      fmt::join(t.by_owner, t.by_owner + rank_.ranks, " "), t.call, gpu_test::text_of(load.problem),
-      describe(plan_of(static_cast<long>(t.call))), t.input, load.shape.result_row + t.row, t.col,
-      t.got, t.expected);
+      fmt::join(t.by_owner, t.by_owner + rank_.ranks, " "), text_of(static_cast<long>(t.call)),
+      t.input, load.shape.result_row + t.row, t.col, t.got, t.expected);
 }
 
 }  // namespace tilelace::gpu_test

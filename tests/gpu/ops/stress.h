@@ -9,9 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "backend/cuda/rank_ops.h"
 #include "harness.h"
 #include "ops/cases.h"
-#include "ops/op_run.h"
+#include "ops/reachable_memory.h"
 #include "ops/stall.h"
 #include "ops/stress_kernels.h"
 
@@ -38,8 +39,7 @@ std::vector<Problem> stress_problems(Op op, int ranks, DType dtype, bool small);
 /// The kind of runs in which every call is of another problem and op than the one before.
 inline constexpr std::string_view kAllKinds = "every plan in turn";
 /// Some plans of every kind of a problem, as one kind.
-PlansByKind all_kinds(const Problem& problem, const plan::GemmMachine& machine,
-                      const Extras& extras);
+WaysByKind all_kinds(const Problem& problem, const WayRange& range);
 
 struct StressResult {
   long calls = 0;
@@ -53,7 +53,7 @@ class Stress {
  public:
   /// `kinds`: of each problem, the same on every rank. With `drop` one input of the last rank is
   /// lost. `share`: what the plans were made for. Throws what the op does.
-  Stress(Rank& rank, const std::vector<Problem>& problems, std::vector<PlansByKind> kinds,
+  Stress(Rank& rank, const std::vector<Problem>& problems, std::vector<WaysByKind> kinds,
          double timeout_s, bool drop, const cuda::RankShare& share);
   Stress(const Stress&) = delete;
   Stress& operator=(const Stress&) = delete;
@@ -73,7 +73,7 @@ class Stress {
     OpShape shape;
     void *weight = nullptr, *residual = nullptr;
     std::array<void*, kInputs> inputs{}, expected{};
-    std::vector<OpPlan> plans;  ///< of the kind that runs
+    std::vector<CudaWay> ways;  ///< of the kind that runs
   };
   struct Out {
     void* data = nullptr;
@@ -92,7 +92,10 @@ class Stress {
   /// `counts`: calls are counted in the order of their numbers.
   [[nodiscard]] Watched watched(const std::string& name, bool counts) const;
   [[nodiscard]] const Load& load_of(long call) const;
-  [[nodiscard]] const OpPlan& plan_of(long call) const;
+  [[nodiscard]] const Plan& plan_of(long call) const;
+  /// Whether peers reach the results.
+  [[nodiscard]] bool is_reachable(long call) const { return call / block_ % 2 == 0; }
+  [[nodiscard]] std::string text_of(long call) const;
   void delay();
   void enqueue(long call) { enqueue_burst(call, 1); }
   /// At most kOuts calls with nothing between them in the stream, where kernels of the next one may
@@ -111,7 +114,7 @@ class Stress {
 
   Rank& rank_;
   double timeout_s_;
-  std::vector<PlansByKind> kinds_;
+  std::vector<WaysByKind> kinds_;
   std::vector<void*> all_;
   std::vector<Load> loads_;
   std::vector<std::size_t> running_;  // loads that have plans of the kind

@@ -101,11 +101,7 @@ void Stress::start(const std::string& kind) {
 Watched Stress::watched(const std::string& name, bool counts) const {
   Watched w{name, &ops_->calls, {}};
   if (counts)
-    w.text = [this](comm::Flag counted) {
-      const auto call = static_cast<long>(counted - started_);
-      return fmt::format("call {} of the run: {}; {}", call,
-                         gpu_test::text_of(load_of(call).problem), describe(plan_of(call)));
-    };
+    w.text = [this](comm::Flag counted) { return text_of(static_cast<long>(counted - started_)); };
   return w;
 }
 
