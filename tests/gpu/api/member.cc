@@ -6,28 +6,11 @@
 #include <thread>
 
 #include "backend/cuda/cuda_check.h"
-#include "gemm/data.h"
-#include "plan/ag_gemm.h"
 
 namespace tilelace::gpu_test {
 namespace {
 
 using cuda::check;
-
-constexpr std::size_t kGuard = 4096;
-constexpr std::uint64_t kStep = 0x9E3779B97F4A7C15ULL;
-
-std::size_t bytes_of(std::int64_t rows, std::int64_t cols) {
-  return static_cast<std::size_t>(rows * cols) * 2;
-}
-
-std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-
-std::size_t results_bytes(const Problem& p) {
-  std::size_t bytes = kGuard;
-  for (std::size_t i = 0; i < p.outputs(); ++i) bytes += padded(bytes_of(p.m, p.n[i])) + kGuard;
-  return bytes + (p.return_gathered ? padded(bytes_of(p.m, p.k)) + kGuard : 0);
-}
 
 }  // namespace
 
@@ -82,138 +65,42 @@ Finding expect_error(const std::string& what, ErrorKind kind, const std::string&
                      name_of(e->kind()), e->what(), name_of(kind), text);
 }
 
-Tensors::Tensors(Member& member, const Problem& problem, bool exact)
-    : member_(member),
-      problem_(problem),
-      exact_(exact),
-      shape_(problem, member.rank()),
-      a_(*member.comm, bytes_of(shape_.inputs, problem.k)),
-      reference_(*member.comm, bytes_of(problem.m, problem.k)),
-      results_(*member.comm, results_bytes(problem)) {
-  auto* at = static_cast<std::byte*>(results_.data());
-  const auto place = [&](std::int64_t cols) {
-    at += kGuard;
-    const TensorView view = dense(at, problem_.dtype, problem_.m, cols);
-    at += padded(bytes_of(problem_.m, cols));
-    return view;
+OperandMemory Buffers::memory_of(Member& member, bool reachable) {
+  Communicator& comm = *member.comm;
+  const auto own = [this, &comm](std::size_t bytes) {
+    return own_.emplace_back(comm, bytes).data();
   };
-  for (std::size_t i = 0; i < problem_.n.size(); ++i) {
-    const std::int64_t n = problem_.n[i];
-    const DeviceBuffer& w = weights_.emplace_back(*member.comm, bytes_of(n, problem_.k));
-    weight_views_.push_back(dense(w.data(), problem_.dtype, n, problem_.k));
-    if (i < problem_.outputs()) out_views_.push_back(place(n));
-    if (!problem_.bias) continue;
-    const DeviceBuffer& b = biases_.emplace_back(*member.comm, bytes_of(1, n));
-    bias_views_.push_back(dense(b.data(), problem_.dtype, 1, n));
-    test::fill_normal(b.data(), static_cast<std::size_t>(n), problem_.dtype, ~kStep * (i + 1),
-                      member.stream);
-  }
+  if (!reachable) return {own, own};
+  return {own, [this, &comm](std::size_t bytes) {
+            return reachable_.emplace_back(comm, bytes).local();
+          }};
+}
+
+CallOperands::CallOperands(Member& member, const Problem& problem, bool exact, bool reachable)
+    : Operands(problem, member.rank(), exact, member.stream, memory_of(member, reachable)),
+      member_(member) {
   fill_weights(1);
-  if (problem_.return_gathered) gathered_ = place(problem_.k);
-}
-
-void Tensors::fill_rows(void* to, std::int64_t row, std::int64_t rows, std::uint64_t seed) const {
-  if (rows == 0) return;
-  if (exact_)
-    test::fill_sparse(to, rows, problem_.k, 32, problem_.dtype, seed, member_.stream, row);
-  else
-    test::fill_normal(to, static_cast<std::size_t>(rows * problem_.k), problem_.dtype, seed,
-                      member_.stream, static_cast<std::size_t>(row * problem_.k));
-}
-
-void Tensors::fill(std::uint64_t seed) {
-  fill_rows(reference_.data(), 0, problem_.m, seed * kStep);
-  fill_rows(a_.data(), shape_.input_row, shape_.inputs, seed * kStep);
-  test::poison(results_.data(), results_.bytes(), member_.stream);
-}
-
-void Tensors::fill_weights(std::uint64_t seed) {
-  for (std::size_t i = 0; i < weight_views_.size(); ++i) {
-    const TensorView& w = weight_views_[i];
-    const std::uint64_t own =
-        kStep * (64 * seed + 2 * i + 3) + static_cast<std::uint64_t>(member_.rank());
-    if (exact_)
-      test::fill_sparse(w.data, w.rows, w.cols, static_cast<int>(w.cols), problem_.dtype, own,
-                        member_.stream);
-    else
-      test::fill_normal(w.data, static_cast<std::size_t>(w.rows * w.cols), problem_.dtype, own,
-                        member_.stream);
-  }
 }
 
 AgGemmArgs Tensors::args() const {
   AgGemmArgs args;
-  args.m = problem_.m;
-  args.a = dense(a_.data(), problem_.dtype, shape_.inputs, problem_.k);
-  args.weights = weight_views_;
-  args.bias = bias_views_;
-  args.activation = problem_.activation;
-  args.out = out_views_;
-  args.gathered = gathered_;
-  args.rows = problem_.rows;
+  args.m = problem().m;
+  args.a = views().input;
+  args.weights = views().weights;
+  args.bias = views().biases;
+  args.activation = problem().activation;
+  args.out = views().outs;
+  args.gathered = views().gathered;
+  args.rows = problem().rows;
   args.stream = member_.stream;
   return args;
 }
 
 AgGemmArgs Tensors::product_args() const {
   AgGemmArgs args = this->args();
-  args.a = dense(reference_.data(), problem_.dtype, problem_.m, problem_.k);
+  args.a = views().all_rows;
   args.gathered = {};
   return args;
-}
-
-Preparation Tensors::preparation(const PlanOptions& options) const {
-  return {problem_, weight_views_, options};
-}
-
-Finding Tensors::check_out(std::size_t i) const {
-  const auto bias = [&](std::size_t of) { return problem_.bias ? bias_views_[of].data : nullptr; };
-  test::Judged judged{reference_.data(),
-                      weight_views_[i].data,
-                      bias(i),
-                      out_views_[i].data,
-                      plan::product_of(problem_, i, problem_.m),
-                      problem_.activation};
-  if (judged.problem.gated) {
-    judged.up = weight_views_[1].data;
-    judged.up_bias = bias(1);
-  }
-  const auto j = test::judge(judged, 0, exact_, 0, member_.stream);
-  if (j.wrong == 0) return {};
-  return fmt::format(
-      "out {}: {} of {} elements wrong, rows {} to {}: row {} column {}: got {}, "
-      "expected {}",
-      i, j.wrong, j.checked, j.first_row, j.last_row, j.row, j.col, j.got, j.expected);
-}
-
-Finding Tensors::check(bool outs, bool gathered) const {
-  if (problem_.m == 0) return check_untouched();
-  for (std::size_t i = 0; outs && i < problem_.outputs(); ++i)
-    if (const Finding f = check_out(i); !f.empty()) return f;
-  if (gathered && problem_.return_gathered) {
-    const auto d = test::compare(gathered_.data, reference_.data(),
-                                 static_cast<std::size_t>(problem_.m * problem_.k), member_.stream);
-    if (d.words != 0)
-      return fmt::format("gathered: {} words differ, rows {} to {}", d.words, d.first / problem_.k,
-                         d.last / problem_.k);
-  }
-  const auto* from = static_cast<const std::byte*>(results_.data());
-  const std::byte* const end = from + results_.bytes();
-  std::vector<TensorView> all = out_views_;
-  if (problem_.return_gathered) all.push_back(gathered_);
-  for (std::size_t i = 0; i <= all.size(); ++i) {
-    const auto* to = i < all.size() ? static_cast<const std::byte*>(all[i].data) : end;
-    const auto stray =
-        test::count_unpoisoned(from, static_cast<std::size_t>(to - from), member_.stream);
-    if (stray != 0) return fmt::format("{} bytes written before result {}", stray, i);
-    if (i < all.size()) from = to + bytes_of(all[i].rows, all[i].cols);
-  }
-  return {};
-}
-
-Finding Tensors::check_untouched() const {
-  const auto bytes = test::count_unpoisoned(results_.data(), results_.bytes(), member_.stream);
-  return bytes == 0 ? Finding() : fmt::format("{} bytes of results written, expected none", bytes);
 }
 
 Finding check_calls(Member& member, Tensors& t, std::uint64_t calls, const PlanOptions& options) {

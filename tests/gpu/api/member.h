@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "conformance/shape.h"
+#include "operands.h"
 #include "tilelace/tilelace.h"
 
 namespace tilelace::gpu_test {
@@ -41,39 +41,36 @@ std::optional<Error> thrown(const std::function<void()>& call);
 Finding expect_error(const std::string& what, ErrorKind kind, const std::string& text,
                      const std::function<void()>& call);
 
-/// The tensors of an ag_gemm call, results between guards; `reference` is the gathered operand,
-/// made by this rank itself.
-class Tensors {
- public:
-  /// `exact`: small integers, results bit for bit.
-  Tensors(Member& member, const Problem& problem, bool exact);
+/// Buffers as a user has them; collective where peers reach the results.
+class Buffers {
+ protected:
+  OperandMemory memory_of(Member& member, bool reachable);
 
-  /// New inputs (the same seed on every rank), poisoned results; enqueued on the member's stream.
-  void fill(std::uint64_t seed);
-  /// New weights, enqueued; fill comes first.
-  void fill_weights(std::uint64_t seed);
+ private:
+  std::vector<DeviceBuffer> own_;
+  std::vector<SymmetricBuffer> reachable_;
+};
+
+/// The operands of a call on a member's stream.
+class CallOperands : Buffers, public Operands {
+ public:
+  CallOperands(Member& member, const Problem& problem, bool exact, bool reachable = false);
+
+  [[nodiscard]] Preparation preparation(const PlanOptions& options = {}) const {
+    return {problem(), views().weights, options};
+  }
+
+ protected:
+  Member& member_;
+};
+
+/// Of ag_gemm.
+class Tensors : public CallOperands {
+ public:
+  using CallOperands::CallOperands;
   [[nodiscard]] AgGemmArgs args() const;
   /// Of a product alone: the gathered operand is the input.
   [[nodiscard]] AgGemmArgs product_args() const;
-  [[nodiscard]] Preparation preparation(const PlanOptions& options = {}) const;
-
-  /// The stream's work must be done.
-  [[nodiscard]] Finding check(bool outs = true, bool gathered = true) const;
-  /// Unless no result has been written.
-  [[nodiscard]] Finding check_untouched() const;
-
- private:
-  void fill_rows(void* to, std::int64_t row, std::int64_t rows, std::uint64_t seed) const;
-  [[nodiscard]] Finding check_out(std::size_t i) const;
-
-  Member& member_;
-  Problem problem_;
-  bool exact_;
-  test::OpShape shape_;
-  DeviceBuffer a_, reference_, results_;
-  std::vector<DeviceBuffer> weights_, biases_;
-  std::vector<TensorView> weight_views_, bias_views_, out_views_;
-  TensorView gathered_;
 };
 
 /// So many eager calls, of new inputs each, and what is wrong with the first that is.

@@ -14,8 +14,6 @@ namespace tilelace::gpu_test {
 
 using plan::CudaWay;
 using test::borders_of;
-using test::OpShape;
-using test::owner_of;
 
 /// Bounds of what is drawn, so that a check of every element takes a millisecond.
 constexpr std::int64_t kMostRows = 1100, kMostCols = 700, kMostK = 2100;

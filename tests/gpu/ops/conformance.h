@@ -5,11 +5,14 @@
 #include <array>
 #include <cstddef>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "backend/cuda/rank_ops.h"
 #include "harness.h"
+#include "operands.h"
 #include "ops/cases.h"
 #include "ops/reachable_memory.h"
 #include "ops/stall.h"
@@ -39,14 +42,14 @@ class OpCheck {
   Tally run(cuda::RankOps& ops, const Case& c, Drop drop);
 
  private:
-  /// A call's own tensors. Pieces of `results`: outs, then gathered, with poison around each.
+  /// A call's own operands, and what was there of its results.
   struct Side {
-    std::byte *a, *reference, *results;  ///< reference: the operand of each part
-    std::byte* kept;                     ///< results of the eager pair, to be met again
-    std::byte* seen;                     ///< by what came behind the calls on their stream
+    std::byte *memory, *results;
+    std::size_t used = 0;    ///< of `memory`, by the case
+    std::byte *kept, *seen;  ///< of the eager pair, to be met again; by what came behind the calls
     std::uint64_t seed = 0;
+    std::optional<Operands> operands;
     cuda::OpTensors tensors;
-    std::vector<std::byte*> pieces;
   };
   /// Calls of the first `sides` sides; with `again` on the data of the eager pair.
   struct Round {
@@ -55,31 +58,26 @@ class OpCheck {
     bool again = false;
   };
 
-  std::byte* make(std::int64_t elements);
+  std::byte* make(std::size_t bytes);
+  /// Of one.
+  [[nodiscard]] std::size_t side_bytes() const;
   /// Weights, shape, places of the case.
   void begin(const Case& c);
-  void fill_weights(const Case& c);
-  void fill_residual(const Case& c);
-  [[nodiscard]] std::byte* own_weight(std::size_t i) const;
-  void lay(const Case& c, Side& side) const;
-  void fill(const Case& c, void* to, std::int64_t row, std::int64_t rows, std::uint64_t seed);
+  void lay(const Case& c, Side& side);
   /// Inputs of the side's next call, poison in its results.
-  void prepare(const Case& c, Side& side, Drop drop);
+  void prepare(Side& side, Drop drop);
   /// Calls enqueued by `launch`, then compared.
   void round(cuda::RankOps& ops, const Case& c, Drop drop, const Round& r,
              const std::function<void()>& launch);
   void inspect(const Case& c, const Side& side, const std::string& how, bool again);
-  void check_out(const Case& c, const Side& side, std::size_t out, std::string& trouble);
-  void check_gathered(const Case& c, const Side& side, std::string& trouble);
-  void check_seen(const Case& c, const Side& side, std::string& trouble);
-  void check_guards(const Case& c, const Side& side, std::string& trouble);
+  void check_seen(const Side& side, std::string& trouble);
   /// gemm_ar: the same bits on every rank. Collective.
-  void check_equal(const Case& c, const Side& side, std::string& trouble);
+  void check_equal(const Side& side, std::string& trouble);
   void call(cuda::RankOps& ops, const Case& c, const Side& side);
   /// Copies what a user's next kernel would read, before the host waits for anything.
-  void look(const Case& c, const Side& side);
+  void look(const Side& side);
   /// Poisons weights and operand; the kernel before the call writes them again, late.
-  void write_late(const Case& c, const Side& side);
+  void write_late(const Side& side);
 
   Rank& rank_;
   double timeout_s_;
@@ -87,13 +85,8 @@ class OpCheck {
   StallWatch stall_;
   std::vector<void*> all_;
   std::unique_ptr<ReachableMemory> outs_;
-  std::array<Side, 2> sides_;
-  std::vector<std::byte*> weights_, biases_;  ///< of each part
-  std::byte* residual_ = nullptr;
+  std::array<Side, 2> sides_{};
   std::byte* aside_ = nullptr;  ///< what is written late: weights and the operand
-  std::size_t results_bytes_ = 0;
-  std::vector<std::int64_t> borders_;
-  OpShape shape_;
   int victim_ = 0;
   std::uint64_t next_seed_ = 0;
   Tally tally_;
