@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "tilelace/error.h"
+#include "values.h"
 
 namespace tilelace::conformance {
 namespace {
@@ -76,12 +77,6 @@ bool is_legal(const Case& c) {
 
 }  // namespace
 
-std::uint64_t mix(std::uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-  return z ^ (z >> 31);
-}
-
 std::string Case::describe() const {
   Machine machine;
   machine.workers = workers;
@@ -92,7 +87,7 @@ std::string Case::describe() const {
 }
 
 CaseTable make_cases(const CaseRequest& request) {
-  Random random(mix(request.seed * 64 + static_cast<std::uint64_t>(request.ranks)) +
+  Random random(test::hash(request.seed * 64 + static_cast<std::uint64_t>(request.ranks)) +
                 static_cast<std::uint64_t>(request.op));
   CaseTable table;
   while (static_cast<int>(table.cases.size()) < request.count) {

@@ -10,9 +10,6 @@
 
 namespace tilelace::conformance {
 
-/// The splitmix64 finisher: a hash of one word.
-std::uint64_t mix(std::uint64_t);
-
 /// One call of a case: its rows, at most the problem's.
 struct CallShape {
   std::int64_t m = 0;

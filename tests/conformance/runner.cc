@@ -70,7 +70,7 @@ class RankCase {
 
  private:
   [[nodiscard]] Source source(std::uint64_t what, std::int64_t per_row) const {
-    return {options_.fill, mix(case_.seed + options_.salt * 977 + what * 0x9e3779b9),
+    return {options_.fill, test::hash(case_.seed + options_.salt * 977 + what * 0x9e3779b9),
             static_cast<int>(per_row)};
   }
   /// Weight i: ag_gemm ranks hold different columns of the product, the others different terms.

@@ -19,8 +19,9 @@ const int kCalls = TILELACE_STRAGGLER_CALLS * night_times();
 
 /// One pass of a point in 400 takes up to 10 ms; which, depends on the thread's own generator.
 void delay_at_random(const char* point, int rank) {
-  static thread_local Random random(mix(night_seed() + static_cast<std::uint64_t>(rank) * 7919 + 1 +
-                                        std::hash<std::string>{}(point)));
+  static thread_local Random random(test::hash(night_seed() +
+                                               static_cast<std::uint64_t>(rank) * 7919 + 1 +
+                                               std::hash<std::string>{}(point)));
   if (random.between(1, 400) != 1) return;
   const timespec nap{0, random.between(100'000, 10'000'000)};
   nanosleep(&nap, nullptr);

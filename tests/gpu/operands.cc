@@ -138,25 +138,28 @@ std::string Operands::check(double* worst) const {
   return fmt::format("{}", fmt::join(troubles, "; "));
 }
 
-void Operands::check_out(std::size_t out, Troubles& troubles, double* worst) const {
+test::Judged Operands::judged(std::size_t i) const {
   const Problem& p = problem_;
-  if (shape_.results == 0) return;
-  const auto bias = [&](std::size_t i) { return p.bias ? views_.biases[i].data : nullptr; };
+  const auto bias = [&](std::size_t of) { return p.bias ? views_.biases[of].data : nullptr; };
   test::Judged judged{
       reference_,
-      weights_[out],
-      bias(out),
-      views_.outs[out].data,
-      plan::product_of(p, out, shape_.results),
+      weights_[i],
+      bias(i),
+      views_.outs[i].data,
+      plan::product_of(p, i, shape_.results),
       p.activation,
-      {shape_.parts, shape_.results * p.k, p.n[out] * p.k, shape_.sums ? roundings_ : 0}};
+      {shape_.parts, shape_.results * p.k, p.n[i] * p.k, shape_.sums ? roundings_ : 0}};
   judged.residual = views_.residual.data;
-  if (judged.problem.gated) {
-    judged.up = weights_[1];
-    judged.up_bias = bias(1);
-  }
-  const auto j = test::judge(judged, 0, exact_, 0, stream_);
-  if (worst != nullptr && !exact_ && p.activation == Activation::none && j.checked >= kMany)
+  if (!judged.problem.gated) return judged;
+  judged.up = weights_[1];
+  judged.up_bias = bias(1);
+  return judged;
+}
+
+void Operands::check_out(std::size_t out, Troubles& troubles, double* worst) const {
+  if (shape_.results == 0) return;
+  const auto j = test::judge(judged(out), 0, exact_, 0, stream_);
+  if (worst != nullptr && !exact_ && problem_.activation == Activation::none && j.checked >= kMany)
     *worst = std::max(*worst, j.relative());
   if (j.wrong == 0) return;
   const auto row = [&](std::int64_t r) { return shape_.result_row + r; };

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "conformance/shape.h"
+#include "conformance/values.h"
 #include "tilelace/tensor.h"
 
 namespace tilelace::gpu_test {
@@ -58,6 +59,8 @@ class Operands {
   [[nodiscard]] std::span<std::byte> results() const { return results_; }
   [[nodiscard]] const std::vector<std::span<std::byte>>& pieces() const { return pieces_; }
 
+  /// What result i must come to. Is good as long as the operands are.
+  [[nodiscard]] test::Judged judged(std::size_t i) const;
   /// What is wrong with any of them, or around them; empty: nothing. The stream's work must be
   /// done. `worst`: is raised to the relative error against fp64, of larger results without
   /// activation.

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <array>
 #include <chrono>
 #include <thread>
 #include <utility>
 
+#include "api/bench.h"
 #include "api/checks.h"
+#include "api/sums.h"
 
 namespace tilelace::gpu_test {
 namespace {
@@ -20,55 +21,22 @@ double now_s() {
 
 Problem some_problem(int ranks) { return problem_of(ranks, 512, {512}, 1024); }
 
-/// The first rank does not come: the others get a timeout in time, and know nothing but refusals
-/// from then on; their GPUs stay usable.
-Finding check_absent(Member& member, const PlanOptions& options) {
-  Tensors t(member, some_problem(member.ranks()), true);
-  const std::array list{t.preparation(options)};
-  member.comm->prepare(list);
-  t.fill(1);
-  if (member.rank() == 0) {
-    std::this_thread::sleep_for(std::chrono::duration<double>(3 * kBoundS));
-    return {};
-  }
-  ag_gemm(*member.comm, t.args(), options);
-  const double begin = now_s();
-  const auto e = thrown([&] { member.comm->synchronize(member.stream); });
-  const double took = now_s() - begin;
-  if (!e || (e->kind() != ErrorKind::timeout && e->kind() != ErrorKind::peer))
-    return fmt::format("got {}, expected a timeout", e ? e->what() : "no error");
-  if (took > 2 * kBoundS) return fmt::format("got it after {:.1f} s, expected {:g}", took, kBoundS);
-  if (const Finding f = t.check_untouched(); !f.empty()) return f;
-  const auto again = thrown([&] { ag_gemm(*member.comm, t.args(), options); });
-  if (!again || std::string(again->what()).find("refuses calls") == std::string::npos)
-    return fmt::format("a call after it: got {}, expected to be refused",
-                       again ? again->what() : "no error");
-  return {};
+/// Also where copies wait for what never comes; NCCL itself would wait for ever.
+Body absent(const PlanOptions& options) {
+  return [options](Member& member) {
+    Tensors t(member, some_problem(member.ranks()), true);
+    return misses_a_rank(member, t, kBoundS, options);
+  };
 }
 
-/// Copies that wait for what never comes.
-Finding check_absent_pulled(Member& member) {
-  PlanOptions o;
-  o.transport = Transport::pull;
-  return check_absent(member, o);
-}
-Finding check_absent_in_ring(Member& member) {
-  PlanOptions o;
-  o.route = RouteKind::ring;
-  return check_absent(member, o);
-}
-
-/// NCCL itself would wait for ever.
-Finding check_absent_from_nccl(Member& member) {
-  PlanOptions o;
-  o.transport = Transport::nccl;
-  return check_absent(member, o);
+Finding check_absent_from_sum(Member& member) {
+  SumTensors t(member, sum_problem_of(Op::gemm_ar, member.ranks(), 600, 264, 512), true);
+  return misses_a_rank(member, t, kBoundS);
 }
 
 Finding check_abort(Member& member) {
   Tensors t(member, some_problem(member.ranks()), true);
-  const std::array list{t.preparation()};
-  member.comm->prepare(list);
+  t.prepare();
   t.fill(1);
   if (member.rank() == 0) {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
@@ -88,8 +56,7 @@ Finding check_abort(Member& member) {
 /// A communicator goes while its calls run; another one works at once.
 Finding check_leaving(Member& member) {
   Tensors t(member, some_problem(member.ranks()), true);
-  const std::array list{t.preparation()};
-  member.comm->prepare(list);
+  t.prepare();
   t.fill(1);
   for (int i = 0; i < 50; ++i) ag_gemm(*member.comm, t.args());
   const Communicator gone = std::move(*member.comm);
@@ -98,29 +65,31 @@ Finding check_leaving(Member& member) {
 
 Finding check_works(Member& member) {
   Tensors t(member, some_problem(member.ranks()), true);
-  const std::array list{t.preparation()};
-  member.comm->prepare(list);
-  return check_calls(member, t, 3);
+  t.prepare();
+  return t.calls(3);
 }
 
 }  // namespace
 
 std::vector<Check> fault_checks() {
-  const auto absent = [](Member& member) { return check_absent(member, {}); };
+  PlanOptions pulled, in_ring, by_nccl;
+  pulled.transport = Transport::pull;
+  in_ring.route = RouteKind::ring;
+  by_nccl.transport = Transport::nccl;
   std::vector<Check> all{
-      {"a rank that does not come", kBoundS, true, absent, false},
+      {"a rank that does not come", kBoundS, true, absent({}), false},
+      {"a rank that does not come to a sum", kBoundS, true, check_absent_from_sum, false},
       {"calls after it", 20, false, check_works, false},
-      {"a rank that nobody can pull from", kBoundS, true, check_absent_pulled, false},
+      {"a rank that nobody can pull from", kBoundS, true, absent(pulled), false},
       {"calls after pulls", 20, false, check_works, false},
-      {"a ring that is cut", kBoundS, true, check_absent_in_ring, false},
+      {"a ring that is cut", kBoundS, true, absent(in_ring), false},
       {"calls after the ring", 20, false, check_works, false},
       {"abort", 20, true, check_abort, false},
       {"calls after abort", 20, false, check_works, false},
       {"leaving with calls under way", 20, false, check_leaving, false},
       {"calls after leaving", 20, false, check_works, false}};
   if (!nccl_obstacle().empty()) return all;  // nccl_checks says so
-  all.push_back(
-      {"a rank that does not come to NCCL", kBoundS, true, check_absent_from_nccl, false});
+  all.push_back({"a rank that does not come to NCCL", kBoundS, true, absent(by_nccl), false});
   all.push_back({"calls after NCCL", 20, false, check_works, false});
   return all;
 }

@@ -11,25 +11,18 @@
 namespace tilelace::gpu_test {
 namespace {
 
-PlanOptions unfused() {
-  PlanOptions o;
-  o.path = Path::unfused;
-  return o;
-}
-
 /// Two graphs, of the fused and of the unfused call, and eager calls between their replays.
 Finding check_replays(Member& member) {
   Problem p = problem_of(member.ranks(), 1500, {768}, 1024);
   p.return_gathered = true;
   Tensors one(member, p, true), two(member, p, true);
-  const std::array list{one.preparation(), one.preparation(unfused())};
-  member.comm->prepare(list);
+  one.prepare({{}, path_of(Path::unfused)});
   const auto both = [&](const PlanOptions& o) {
     ag_gemm(*member.comm, one.args(), o);
     ag_gemm(*member.comm, two.args(), o);
   };
   const Graph fused(member, [&] { both({}); });
-  const Graph after(member, [&] { both(unfused()); });
+  const Graph after(member, [&] { both(path_of(Path::unfused)); });
   for (std::uint64_t round = 1; round <= 30; ++round) {
     one.fill(2 * round);
     two.fill(2 * round + 1);
@@ -51,8 +44,7 @@ Finding check_replays(Member& member) {
 Finding check_many_replays(Member& member) {
   const Problem p = problem_of(member.ranks(), 512, {512}, 1024);
   Tensors t(member, p, true);
-  const std::array list{t.preparation()};
-  member.comm->prepare(list);
+  t.prepare();
   const Graph graph(member, [&] {
     for (int i = 0; i < 4; ++i) ag_gemm(*member.comm, t.args());
   });
@@ -67,8 +59,7 @@ Finding check_many_replays(Member& member) {
 Finding check_odd(Member& member) {
   const Problem p = problem_of(member.ranks(), 700, {256}, 512);
   Tensors t(member, p, true), other(member, p, true);
-  const std::array list{t.preparation()};
-  member.comm->prepare(list);
+  t.prepare();
   const auto call = [&](int times) {
     for (int i = 1; i < times; ++i) ag_gemm(*member.comm, other.args());
     ag_gemm(*member.comm, t.args());
@@ -120,8 +111,7 @@ Finding check_prepared_again(Member& member) {
 Finding check_synchronize_in_capture(Member& member) {
   const Problem p = problem_of(member.ranks(), 256, {256}, 512);
   Tensors t(member, p, true);
-  const std::array list{t.preparation()};
-  member.comm->prepare(list);
+  t.prepare();
   return expect_error("synchronize in a capture", ErrorKind::usage, "being captured", [&] {
     const Graph graph(member, [&] { member.comm->synchronize(member.stream); });
   });
@@ -131,8 +121,7 @@ Finding check_synchronize_in_capture(Member& member) {
 /// which would be part of the capture, is refused.
 Finding check_beside_capture(Member& member) {
   Tensors t(member, problem_of(member.ranks(), 256, {256}, 512), true);
-  const std::array list{t.preparation()};
-  member.comm->prepare(list);
+  t.prepare();
   t.fill(1);
   cudaStream_t captured = nullptr;
   cudaGraph_t graph = nullptr;
@@ -156,7 +145,7 @@ Finding check_beside_capture(Member& member) {
   if (finding.empty()) finding = t.check();
   if (!finding.empty()) return finding;
   // The refused call is one of all ranks.
-  member.comm->prepare(list);
+  t.prepare();
   t.fill(2);
   ag_gemm(*member.comm, t.args());
   member.comm->synchronize(member.stream);

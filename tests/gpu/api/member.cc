@@ -2,6 +2,7 @@
 #include "api/member.h"
 
 #include <fmt/format.h>
+#include <fmt/ostream.h>
 
 #include <thread>
 
@@ -82,6 +83,26 @@ CallOperands::CallOperands(Member& member, const Problem& problem, bool exact, b
   fill_weights(1);
 }
 
+void CallOperands::prepare(const std::vector<PlanOptions>& options) const {
+  std::vector<Preparation> list;
+  for (const PlanOptions& o : options) list.push_back(preparation(o));
+  member_.comm->prepare(list);
+}
+
+Finding CallOperands::one_call(std::uint64_t seed, const PlanOptions& options) {
+  fill(seed);
+  call(options);
+  member_.comm->synchronize(member_.stream);
+  return check();
+}
+
+Finding CallOperands::calls(std::uint64_t count, const PlanOptions& options) {
+  for (std::uint64_t i = 1; i <= count; ++i)
+    if (const Finding f = one_call(i, options); !f.empty())
+      return fmt::format("{}, call {}: {}", fmt::streamed(problem()), i, f);
+  return {};
+}
+
 AgGemmArgs Tensors::args() const {
   AgGemmArgs args;
   args.m = problem().m;
@@ -103,16 +124,6 @@ AgGemmArgs Tensors::product_args() const {
   return args;
 }
 
-Finding check_calls(Member& member, Tensors& t, std::uint64_t calls, const PlanOptions& options) {
-  for (std::uint64_t call = 1; call <= calls; ++call) {
-    t.fill(call);
-    ag_gemm(*member.comm, t.args(), options);
-    member.comm->synchronize(member.stream);
-    if (const Finding f = t.check(); !f.empty()) return fmt::format("call {}: {}", call, f);
-  }
-  return {};
-}
-
 Problem problem_of(int ranks, std::int64_t m, std::vector<std::int64_t> n, std::int64_t k) {
   Problem p;
   p.ranks = ranks;
@@ -120,6 +131,22 @@ Problem problem_of(int ranks, std::int64_t m, std::vector<std::int64_t> n, std::
   p.n = std::move(n);
   p.k = k;
   return p;
+}
+
+PlanOptions path_of(Path path) {
+  PlanOptions o;
+  o.path = path;
+  return o;
+}
+
+std::vector<std::int64_t> uneven_rows(std::int64_t m, int ranks) {
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(ranks), 0);
+  rows[0] = m;
+  for (std::size_t r = 1; r + 1 < rows.size(); ++r) {
+    rows[r] = m / ranks / static_cast<std::int64_t>(r);
+    rows[0] -= rows[r];
+  }
+  return rows;
 }
 
 }  // namespace tilelace::gpu_test

@@ -55,10 +55,17 @@ class Buffers {
 class CallOperands : Buffers, public Operands {
  public:
   CallOperands(Member& member, const Problem& problem, bool exact, bool reachable = false);
+  virtual ~CallOperands() = default;
 
   [[nodiscard]] Preparation preparation(const PlanOptions& options = {}) const {
     return {problem(), views().weights, options};
   }
+  /// Collective: such calls alone.
+  void prepare(const std::vector<PlanOptions>& options = {PlanOptions{}}) const;
+  virtual void call(const PlanOptions& options = {}) const = 0;
+  /// So many calls of new inputs each, and what is wrong with the first that is.
+  Finding calls(std::uint64_t count, const PlanOptions& options = {});
+  Finding one_call(std::uint64_t seed, const PlanOptions& options = {});
 
  protected:
   Member& member_;
@@ -67,17 +74,21 @@ class CallOperands : Buffers, public Operands {
 /// Of ag_gemm.
 class Tensors : public CallOperands {
  public:
+  using Args = AgGemmArgs;
   using CallOperands::CallOperands;
   [[nodiscard]] AgGemmArgs args() const;
   /// Of a product alone: the gathered operand is the input.
   [[nodiscard]] AgGemmArgs product_args() const;
+  void call(const AgGemmArgs& args, const PlanOptions& options) const {
+    ag_gemm(*member_.comm, args, options);
+  }
+  void call(const PlanOptions& options = {}) const override { call(args(), options); }
 };
-
-/// So many eager calls, of new inputs each, and what is wrong with the first that is.
-Finding check_calls(Member& member, Tensors& t, std::uint64_t calls,
-                    const PlanOptions& options = {});
 
 /// ag_gemm of these sizes, bf16.
 Problem problem_of(int ranks, std::int64_t m, std::vector<std::int64_t> n, std::int64_t k);
+PlanOptions path_of(Path path);
+/// Shards that differ: the last rank has no rows, the first most.
+std::vector<std::int64_t> uneven_rows(std::int64_t m, int ranks);
 
 }  // namespace tilelace::gpu_test

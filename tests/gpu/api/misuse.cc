@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "api/bench.h"
 #include "api/checks.h"
 
 namespace tilelace::gpu_test {
@@ -12,44 +13,18 @@ namespace {
 
 constexpr std::int64_t kRows = 256, kCols = 256, kDepth = 512;
 
-/// A prepared call that works, and the ways to spoil it.
-struct Bench {
-  explicit Bench(Member& m) : member(m), problem(make(m.ranks())), tensors(m, problem, true) {
-    const std::array list{tensors.preparation()};
-    m.comm->prepare(list);
-  }
-  static Problem make(int ranks) {
-    Problem p = problem_of(ranks, kRows, {kCols}, kDepth);
-    p.return_gathered = true;
-    return p;
-  }
-  /// A call must be right.
-  Finding works(const std::string& after) {
-    tensors.fill(++seed);
-    ag_gemm(*member.comm, tensors.args());
-    member.comm->synchronize(member.stream);
-    const Finding f = tensors.check();
-    return f.empty() ? f : fmt::format("a call after {}: {}", after, f);
-  }
-  /// Every rank makes the same wrong call and gets the same error; the ranks stay in step.
-  Finding wrong(const std::string& what, const std::string& text,
-                const std::function<void(AgGemmArgs&, PlanOptions&)>& spoil) {
-    AgGemmArgs args = tensors.args();
-    PlanOptions options;
-    spoil(args, options);
-    const Finding f =
-        expect_error(what, ErrorKind::usage, text, [&] { ag_gemm(*member.comm, args, options); });
-    return f.empty() ? works(what) : f;
-  }
+Problem good_problem(int ranks) {
+  Problem p = problem_of(ranks, kRows, {kCols}, kDepth);
+  p.return_gathered = true;
+  return p;
+}
 
-  Member& member;
-  Problem problem;
-  Tensors tensors;
-  std::uint64_t seed = 0;
+struct GatherBench : Bench<Tensors> {
+  explicit GatherBench(Member& m) : Bench(m, good_problem(m.ranks())) {}
 };
 
 Finding check_options(Member& member) {
-  Bench b(member);
+  GatherBench b(member);
   const auto set = [](auto field, auto value) {
     return [=](AgGemmArgs&, PlanOptions& o) { o.*field = value; };
   };
@@ -77,7 +52,7 @@ Finding check_options(Member& member) {
 }
 
 Finding check_tensors(Member& member) {
-  Bench b(member);
+  GatherBench b(member);
   std::vector<std::uint16_t> host(static_cast<std::size_t>(kRows * kDepth) + 64);
   auto* const aligned =
       reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(host.data()) + 63) / 64 * 64);
@@ -111,10 +86,10 @@ Finding check_tensors(Member& member) {
 }
 
 Finding check_problems(Member& member) {
-  Bench b(member);
+  GatherBench b(member);
   const auto refuse = [&](const std::string& what, const std::string& text,
                           const std::function<void(Problem&)>& spoil) {
-    Problem p = Bench::make(member.ranks());
+    Problem p = good_problem(member.ranks());
     spoil(p);
     return expect_error(what, ErrorKind::usage, text, [&] { query_plan(*member.comm, p, {}); });
   };
@@ -135,7 +110,7 @@ Finding check_problems(Member& member) {
 }
 
 Finding check_unprepared(Member& member) {
-  Tensors t(member, Bench::make(member.ranks()), true);
+  Tensors t(member, good_problem(member.ranks()), true);
   t.fill(1);
   const Finding f = expect_error("a call before prepare", ErrorKind::usage, "before prepare",
                                  [&] { ag_gemm(*member.comm, t.args()); });
@@ -149,28 +124,14 @@ Finding check_unprepared(Member& member) {
                                    [&] { member.comm->prepare(list); });
     if (!g.empty()) return g;
   }
-  Bench b(member);
+  GatherBench b(member);
   return b.works("failed preparations");
 }
 
-/// What all ranks must see when they do not make the same call: an error that names another rank,
-/// nothing written, calls refused, and all well after the next prepare.
-Finding settle(Member& member, Tensors& t, const std::function<void()>& call) {
-  const auto e = thrown([&] {
-    call();
-    member.comm->synchronize(member.stream);
-  });
-  if (!e || e->kind() != ErrorKind::usage)
-    return fmt::format("got {}, expected a usage error", e ? e->what() : "no error");
-  member.comm->barrier();
-  const auto drained = thrown([&] { member.comm->synchronize(member.stream); });
-  if (drained && drained->kind() != ErrorKind::usage)
-    return fmt::format("draining: got \"{}\", expected no other kind than usage", drained->what());
-  if (const Finding f = t.check_untouched(); !f.empty()) return f;
-  const Finding f = expect_error("a call after it", ErrorKind::usage, "ag_gemm",
-                                 [&] { ag_gemm(*member.comm, t.args()); });
-  if (!f.empty()) return f;
-  Bench b(member);
+/// And all is well after the next prepare.
+Finding settle(Member& member, const Tensors& t, const std::function<void()>& call) {
+  if (const Finding f = disagrees(member, t, call); !f.empty()) return f;
+  GatherBench b(member);
   return b.works("a disagreement");
 }
 
@@ -182,9 +143,9 @@ Finding check_disagreement(Member& member) {
   };
   for (const Difference d :
        {Difference{"m", kRows - 8, Path::fused}, {"path", kRows, Path::unfused}}) {
-    Bench b(member);
+    GatherBench b(member);
     const bool odd_one = member.rank() == member.ranks() - 1;
-    Problem p = Bench::make(member.ranks());
+    Problem p = good_problem(member.ranks());
     if (odd_one) p.m = d.m;
     Tensors t(member, p, true);
     t.fill(3);
@@ -197,7 +158,7 @@ Finding check_disagreement(Member& member) {
 }
 
 Finding check_refusal(Member& member) {
-  Bench b(member);
+  GatherBench b(member);
   b.tensors.fill(9);
   AgGemmArgs args = b.tensors.args();
   if (member.rank() == 0) args.m += 1;
@@ -206,7 +167,7 @@ Finding check_refusal(Member& member) {
 
 /// The rank that cannot prepare is told why, though its peers are in a call.
 Finding check_refused_preparation(Member& member) {
-  Bench b(member);
+  GatherBench b(member);
   b.tensors.fill(9);
   std::array list{b.tensors.preparation()};
   list[0].problem.dtype = DType::fp32;

@@ -36,15 +36,9 @@ Finding check_results(Member& member) {
         PlanOptions o = by_nccl(path);
         o.chunk_rows = chunk;
         Tensors t(member, p, true);
-        const std::array list{t.preparation(o)};
-        member.comm->prepare(list);
-        for (int call = 0; call < 5; ++call) {
-          t.fill(static_cast<std::uint64_t>(call + 7));
-          ag_gemm(*member.comm, t.args(), o);
-          member.comm->synchronize(member.stream);
-          if (const Finding f = t.check(); !f.empty())
-            return fmt::format("{} m {} chunk {} call {}: {}", name_of(path), m, chunk, call, f);
-        }
+        t.prepare({o});
+        if (const Finding f = t.calls(5, o); !f.empty())
+          return fmt::format("{} chunk {}: {}", name_of(path), chunk, f);
       }
     }
   }
@@ -54,8 +48,7 @@ Finding check_results(Member& member) {
 Finding check_graphs(Member& member) {
   const PlanOptions o = by_nccl(Path::fused);
   Tensors t(member, problem_of(member.ranks(), 1500, {768}, 1024), true);
-  const std::array list{t.preparation(o), t.preparation({})};
-  member.comm->prepare(list);
+  t.prepare({o, {}});
   const Graph graph(member, [&] {
     ag_gemm(*member.comm, t.args(), o);
     ag_gemm(*member.comm, t.args());
@@ -72,8 +65,7 @@ Finding check_graphs(Member& member) {
 /// What NCCL does to captured calls otherwise is a wrong result.
 Finding check_registered(Member& member) {
   Tensors t(member, problem_of(member.ranks(), 512, {512}, 1024), true);
-  const std::array list{t.preparation(by_nccl(Path::fused))};
-  member.comm->prepare(list);
+  t.prepare({by_nccl(Path::fused)});
   return expect_error("nccl with registered buffers in a capture", ErrorKind::usage,
                       "expected 0 from the start of the process on", [&] {
                         const Graph graph(
@@ -84,8 +76,7 @@ Finding check_registered(Member& member) {
 /// A call of it without a preparation: the same error everywhere, and the ranks stay in step.
 Finding check_not_prepared(Member& member) {
   Tensors t(member, problem_of(member.ranks(), 512, {512}, 1024), true);
-  const std::array list{t.preparation({})};
-  member.comm->prepare(list);
+  t.prepare();
   t.fill(1);
   return expect_error("nccl that was not prepared", ErrorKind::usage,
                       "got calls prepared without it",

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 
-#include <array>
 #include <cstring>
 
 #include "api/checks.h"
@@ -11,79 +10,6 @@ namespace tilelace::gpu_test {
 namespace {
 
 constexpr int kCalls = 4;  // of each case
-
-struct Shape {
-  std::int64_t m;
-  std::vector<std::int64_t> n;
-  std::int64_t k;
-  bool bias, gathered;
-  Activation activation;
-  bool uneven;  ///< the last rank has no rows, the first all of its
-  DType dtype = DType::bf16;
-};
-
-const std::vector<Shape>& shapes() {
-  static const std::vector<Shape> all{
-      {1, {256}, 512, false, true, Activation::none, false},
-      {7, {128, 384}, 1024, false, true, Activation::none, false, DType::fp16},
-      {64, {512}, 2048, true, false, Activation::gelu, false},
-      {200, {264}, 328, false, true, Activation::none, true},
-      {1000, {1032, 1032}, 512, false, false, Activation::none, false},
-      {1024, {2048}, 1024, true, true, Activation::silu, false, DType::fp16},
-      {3001, {1536}, 1024, false, true, Activation::none, true},
-      {4096, {1024}, 2048, false, false, Activation::none, false},
-      {48, {264, 264}, 512, true, true, Activation::swiglu, false, DType::fp16},
-      {1500, {1280, 1280}, 1024, false, false, Activation::swiglu, true},
-      {0, {256}, 512, false, false, Activation::none, false}};
-  return all;
-}
-
-Problem problem_of(const Shape& s, int ranks) {
-  Problem p = gpu_test::problem_of(ranks, s.m, s.n, s.k);
-  p.bias = s.bias;
-  p.activation = s.activation;
-  p.return_gathered = s.gathered;
-  p.dtype = s.dtype;
-  if (!s.uneven) return p;
-  p.rows.assign(static_cast<std::size_t>(ranks), 0);
-  p.rows[0] = s.m;
-  for (int r = 1; r + 1 < ranks; ++r) {
-    p.rows[static_cast<std::size_t>(r)] = s.m / ranks / r;
-    p.rows[0] -= s.m / ranks / r;
-  }
-  return p;
-}
-
-PlanOptions path_of(Path path) {
-  PlanOptions o;
-  o.path = path;
-  return o;
-}
-
-Finding run_case(Member& member, const Problem& p, Path path) {
-  const bool exact = !p.bias && p.activation == Activation::none;
-  Tensors t(member, p, exact);
-  const std::array list{t.preparation(path_of(path))};
-  member.comm->prepare(list);
-  for (int call = 0; call < kCalls; ++call) {
-    t.fill(static_cast<std::uint64_t>(call + 1));
-    ag_gemm(*member.comm, t.args(), path_of(path));
-    member.comm->synchronize(member.stream);
-    if (const Finding f = t.check(); !f.empty())
-      return fmt::format("{}, {} call {}: {}", fmt::streamed(p), name_of(path), call, f);
-  }
-  return {};
-}
-
-Finding check_shapes(Member& member) {
-  for (const Path path : {Path::fused, Path::medium, Path::unfused}) {
-    for (const Shape& s : shapes()) {
-      const Problem p = problem_of(s, member.ranks());
-      if (const Finding f = run_case(member, p, path); !f.empty()) return f;
-    }
-  }
-  return {};
-}
 
 /// Every path, transport, route and way to cut that there is.
 std::vector<PlanOptions> all_ways() {
@@ -107,16 +33,17 @@ std::vector<PlanOptions> all_ways() {
 }
 
 Finding check_options(Member& member) {
-  const Problem p = gpu_test::problem_of(member.ranks(), 777, {520, 264}, 1024);
+  Problem p = gpu_test::problem_of(member.ranks(), 777, {520, 264}, 1024);
+  p.return_gathered = true;
   for (PlanOptions o : all_ways()) {
+    p.rows = p.rows.empty() ? uneven_rows(p.m, p.ranks) : std::vector<std::int64_t>{};
     for (const std::int64_t chunk : {1, 64, 1000}) {
       o.chunk_rows = chunk;
       Tensors t(member, p, true);
-      const std::array list{t.preparation(o)};
-      member.comm->prepare(list);
-      for (int call = 0; call < 2; ++call) {
-        t.fill(static_cast<std::uint64_t>(call + 7));
-        ag_gemm(*member.comm, t.args(), o);
+      t.prepare({o});
+      for (std::uint64_t call = 7; call < 9; ++call) {
+        t.fill(call);
+        t.call(o);
       }
       member.comm->synchronize(member.stream);
       if (const Finding f = t.check(); !f.empty())
@@ -127,6 +54,23 @@ Finding check_options(Member& member) {
   return {};
 }
 
+/// Whatever a problem may ask for, as the planner has it.
+Finding check_problems(Member& member) {
+  for (const Path path : {Path::fused, Path::medium, Path::unfused})
+    for (const Activation activation : {Activation::none, Activation::gelu, Activation::swiglu})
+      for (const std::int64_t m : {0, 1, 1500}) {
+        Problem p = gpu_test::problem_of(member.ranks(), m, {264, 264}, 328);
+        p.activation = activation;
+        p.bias = activation != Activation::none;
+        p.dtype = m == 1 ? DType::fp16 : DType::bf16;
+        Tensors t(member, p, !p.bias);
+        t.prepare({path_of(path)});
+        if (const Finding f = t.calls(kCalls, path_of(path)); !f.empty())
+          return fmt::format("{}, {}", name_of(path), f);
+      }
+  return {};
+}
+
 Finding check_parts(Member& member) {
   for (const std::int64_t m : {16, 17, 500, 2048, 2049}) {
     const bool gated = m % 2 == 1;
@@ -134,8 +78,7 @@ Finding check_parts(Member& member) {
     p.return_gathered = true;
     if (gated) p.activation = Activation::swiglu;
     Tensors t(member, p, !gated);
-    const std::array list{t.preparation(), t.preparation(path_of(Path::unfused))};
-    member.comm->prepare(list);
+    t.prepare({{}, path_of(Path::unfused)});
     for (int call = 0; call < kCalls; ++call) {
       t.fill(static_cast<std::uint64_t>(call + 1));
       gemm_only(*member.comm, t.product_args());
@@ -180,8 +123,7 @@ Finding check_new_weights(Member& member) {
     const Problem p = gpu_test::problem_of(member.ranks(), m, {4096}, 2048);
     const Tensors prepared(member, p, true);
     Tensors t(member, p, true);
-    const std::array list{prepared.preparation()};
-    member.comm->prepare(list);
+    prepared.prepare();
     for (std::uint64_t call = 1; call <= 20; ++call) {
       t.fill(call);
       t.fill_weights(call);
@@ -199,8 +141,7 @@ Finding check_new_weights(Member& member) {
 Finding check_default_stream(Member& member) {
   const Problem p = gpu_test::problem_of(member.ranks(), 300, {256}, 512);
   Tensors t(member, p, true);
-  const std::array list{t.preparation()};
-  member.comm->prepare(list);
+  t.prepare();
   for (std::uint64_t call = 1; call <= 3; ++call) {
     t.fill(call);
     cudaStreamSynchronize(member.stream);
@@ -242,7 +183,7 @@ Finding check_buffers(Member& member) {
 }  // namespace
 
 std::vector<Check> result_checks() {
-  return {{"shapes, every path", 30, false, check_shapes, true},
+  return {{"problems, every path", 30, false, check_problems, true},
           {"transports and chunks", 40, false, check_options, true},
           {"product alone, gather alone", 20, false, check_parts, true},
           {"sizes and paths mixed", 20, false, check_mixed, true},

@@ -2,8 +2,6 @@
 // A communicator that has a share of its devices: transports whose copies need multiprocessors.
 #include <fmt/format.h>
 
-#include <array>
-
 #include "api/checks.h"
 #include "api/graph.h"
 
@@ -33,10 +31,8 @@ Finding check_way(Member& member, const Way& way) {
   unfused.path = Path::unfused;
   PlanOptions fused = way.options;
   fused.path = Path::fused;
-  const std::array list{t.preparation(fused), t.preparation(unfused)};
-  member.comm->prepare(list);
-  if (const Finding f = check_calls(member, t, 5, fused); !f.empty())
-    return fmt::format("{}, {}", way.name, f);
+  t.prepare({fused, unfused});
+  if (const Finding f = t.calls(5, fused); !f.empty()) return fmt::format("{}, {}", way.name, f);
   if (const Finding f = expect_error(
           "a fused call in a capture", ErrorKind::usage, "expected path unfused",
           [&] { const Graph graph(member, [&] { ag_gemm(*member.comm, t.args(), fused); }); });
@@ -62,9 +58,8 @@ Finding check_ways(Member& member) {
 /// So few that no cluster of eight has a place; an odd number.
 Finding check_few(Member& member) {
   Tensors t(member, problem_of(member.ranks(), 300, {512}, 512), true);
-  const std::array list{t.preparation()};
-  member.comm->prepare(list);
-  return check_calls(member, t, 3);
+  t.prepare();
+  return t.calls(3);
 }
 
 }  // namespace

@@ -18,52 +18,19 @@ namespace {
 
 constexpr int kCalls = 4;  // of each case
 
-struct Shape {
-  std::int64_t m, n, k;
-  bool bias;
-  Activation activation;
-  bool uneven;  ///< gemm_rs: the last rank has no rows, the first all of its
-  DType dtype = DType::bf16;
-  bool residual = false;
-};
-
-const std::vector<Shape>& shapes() {
-  static const std::vector<Shape> all{
-      {1, 256, 512, false, Activation::none, false},
-      {7, 8, 1024, false, Activation::none, false, DType::fp16},
-      {16, 5128, 256, false, Activation::none, false},
-      {64, 1032, 2048, true, Activation::gelu, false},
-      {200, 264, 328, false, Activation::none, true},
-      {77, 520, 1024, true, Activation::none, true, DType::bf16, true},
-      {2050, 1032, 512, false, Activation::none, true, DType::fp16, true},
-      {512, 2048, 1024, true, Activation::silu, false, DType::fp16},
-      {1024, 1024, 512, false, Activation::none, false},
-      {3001, 1536, 1024, false, Activation::none, true},
-      {4096, 1024, 2048, true, Activation::gelu_tanh, false},
-      {0, 256, 512, false, Activation::none, false}};
-  return all;
-}
-
-Problem problem_of(Op op, const Shape& s, int ranks) {
-  Problem p = sum_problem_of(op, ranks, s.m, s.n, s.k);
-  p.bias = s.bias;
-  p.activation = s.activation;
-  p.dtype = s.dtype;
-  p.residual = s.residual;
-  if (!s.uneven || op == Op::gemm_ar) return p;
-  p.rows.assign(static_cast<std::size_t>(ranks), 0);
-  p.rows[0] = s.m;
-  for (int r = 1; r + 1 < ranks; ++r) {
-    p.rows[static_cast<std::size_t>(r)] = s.m / ranks / r;
-    p.rows[0] -= s.m / ranks / r;
-  }
-  return p;
-}
-
-PlanOptions path_of(Path path) {
-  PlanOptions o;
-  o.path = path;
-  return o;
+/// What problems may ask for; one without rows; shards that differ are pulled.
+std::vector<Problem> problems_of(Op op, int ranks) {
+  Problem plain = sum_problem_of(op, ranks, 0, 256, 512);
+  Problem few = sum_problem_of(op, ranks, 77, 520, 1024);
+  few.bias = few.residual = true;
+  Problem many = sum_problem_of(op, ranks, 2050, 1032, 512);
+  many.residual = true;
+  many.dtype = DType::fp16;
+  Problem activated = sum_problem_of(op, ranks, 512, 2048, 1024);
+  activated.bias = true;
+  activated.activation = Activation::silu;
+  if (op == Op::gemm_rs) many.rows = uneven_rows(many.m, ranks);
+  return {plain, few, many, activated};
 }
 
 PlanOptions transport_of(Transport transport) {
@@ -101,15 +68,12 @@ Finding run_case(Member& member, const Problem& p, const PlanOptions& options,
                  bool reachable = false) {
   SumTensors t(member, p, !p.bias && p.activation == Activation::none, reachable);
   t.expect_roundings(roundings_of(options, p.ranks));
-  const std::array list{t.preparation(options)};
-  member.comm->prepare(list);
-  for (int call = 0; call < kCalls; ++call) {
-    t.fill(static_cast<std::uint64_t>(call + 1));
-    t.call(options);
-    member.comm->synchronize(member.stream);
+  t.prepare({options});
+  for (std::uint64_t call = 1; call <= kCalls; ++call) {
     const auto where = fmt::format("{}, {}{}, call {}", fmt::streamed(p), text_of(options),
                                    reachable ? ", symmetric out" : "", call);
-    if (const Finding f = t.check(); !f.empty()) return fmt::format("{}: {}", where, f);
+    if (const Finding f = t.one_call(call, options); !f.empty())
+      return fmt::format("{}: {}", where, f);
     if (p.op != Op::gemm_ar) continue;
     if (const Finding f = equal_on_ranks(member, t.hash(), where); !f.empty()) return f;
   }
@@ -117,10 +81,9 @@ Finding run_case(Member& member, const Problem& p, const PlanOptions& options,
 }
 
 template <Op kOp>
-Finding check_shapes(Member& member) {
+Finding check_problems(Member& member) {
   for (const PlanOptions& options : ways_of(kOp))
-    for (const Shape& s : shapes()) {
-      const Problem p = problem_of(kOp, s, member.ranks());
+    for (const Problem& p : problems_of(kOp, member.ranks())) {
       // Shards that differ are pulled; one rank has nobody to push to.
       const bool pushes = options.transport == Transport::push;
       if (pushes && (!p.rows.empty() || member.ranks() == 1)) continue;
@@ -143,16 +106,12 @@ Finding check_same_bits(Member& member) {
       ways.back().chunk_rows = chunk;
     }
   ways.push_back(transport_of(Transport::push));
-  const std::array list{t.preparation()};
-  member.comm->prepare(list);
+  t.prepare();
   std::optional<std::uint64_t> first;
   for (const PlanOptions& o : ways) {
     for (int call = 0; call < 2; ++call) {
-      t.fill(5);
-      t.call(o);
-      member.comm->synchronize(member.stream);
       const auto where = fmt::format("{} chunk {}", text_of(o), o.chunk_rows.value_or(0));
-      if (const Finding f = t.check(); !f.empty()) return fmt::format("{}: {}", where, f);
+      if (const Finding f = t.one_call(5, o); !f.empty()) return fmt::format("{}: {}", where, f);
       if (!first) first = t.hash();
       if (t.hash() != *first) return fmt::format("{}: got other bits than the first way", where);
     }
@@ -165,8 +124,7 @@ Finding check_parts(Member& member) {
     for (const std::int64_t m : {0, 16, 501, 2048}) {
       const Problem p = sum_problem_of(op, member.ranks(), m, 520, 1024);
       SumTensors t(member, p, true);
-      const std::array list{t.preparation(), t.preparation(path_of(Path::unfused))};
-      member.comm->prepare(list);
+      t.prepare({{}, path_of(Path::unfused)});
       for (int call = 0; call < kCalls; ++call) {
         t.fill(static_cast<std::uint64_t>(call + 1));
         gemm_only(*member.comm, t.product_args());
@@ -270,8 +228,8 @@ Finding check_graphs(Member& member) {
 }  // namespace
 
 std::vector<Check> sum_checks() {
-  return {{"gemm_rs: shapes, fused and unfused", 20, false, check_shapes<Op::gemm_rs>, true},
-          {"gemm_ar: shapes, one shot and two", 20, false, check_shapes<Op::gemm_ar>, true},
+  return {{"gemm_rs: problems, every way", 20, false, check_problems<Op::gemm_rs>, true},
+          {"gemm_ar: problems, every way", 20, false, check_problems<Op::gemm_ar>, true},
           {"gemm_ar: the same bits, whoever sums", 20, false, check_same_bits, true},
           {"product alone, sum alone", 20, false, check_parts, true},
           {"all ops in turns", 20, false, check_turns, true},

@@ -10,6 +10,7 @@ namespace tilelace::gpu_test {
 
 class SumTensors : public CallOperands {
  public:
+  using Args = GemmReduceArgs;
   /// `reachable`: results in symmetric memory. Collective if so.
   SumTensors(Member& member, const Problem& problem, bool exact, bool reachable = false);
 
@@ -20,7 +21,7 @@ class SumTensors : public CallOperands {
   /// Of a collective alone: the partial is the input.
   [[nodiscard]] GemmReduceArgs collective_args() const;
   void call(const GemmReduceArgs& args, const PlanOptions& options = {}) const;
-  void call(const PlanOptions& options = {}) const { call(args(), options); }
+  void call(const PlanOptions& options = {}) const override { call(args(), options); }
 
   [[nodiscard]] Finding check_partial() const;
   /// A number for the bits of the result.

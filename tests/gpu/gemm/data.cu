@@ -75,6 +75,17 @@ __global__ void judge_kernel(Judged j, Rule rule, Totals* totals) {
   }
 }
 
+template <class T>
+__global__ void expected_kernel(Judged j, Rule rule, T* out) {
+  const int lane = static_cast<int>(threadIdx.x) % kLanes;
+  const std::int64_t warps = std::int64_t{gridDim.x} * blockDim.x / kLanes;
+  for (std::int64_t i = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / kLanes;
+       i < j.problem.m * rule.n; i += warps) {
+    const Expected e = expect<T>(j, rule, i / rule.n, i % rule.n, lane);
+    if (lane == 0) out[i] = static_cast<T>(static_cast<float>(e.value));
+  }
+}
+
 struct Differing {
   unsigned long long words, from_end, last;
 };
@@ -160,6 +171,14 @@ Judgement judge(const Judged& j, std::int64_t samples, bool exact, std::int64_t 
     result.last_row = static_cast<std::int64_t>(t.last) - 1;
   }
   return result;
+}
+
+void make_expected(const Judged& j, void* out, cudaStream_t stream) {
+  const Rule rule = rule_of(j, 0, true, 0);
+  of_type(j.problem.dtype, [&]<class T>(T) {
+    expected_kernel<T><<<kBlocks, kThreads, 0, stream>>>(j, rule, static_cast<T*>(out));
+  });
+  cuda::check(cudaGetLastError(), "a reference");
 }
 
 Difference compare(const void* got, const void* expected, std::size_t words, cudaStream_t stream) {

@@ -29,6 +29,9 @@ void poison(void* data, std::size_t bytes, cudaStream_t);
 /// first k of each part out of the reference (the test of the test).
 Judgement judge(const Judged&, std::int64_t samples, bool exact, std::int64_t skip_k, cudaStream_t);
 
+/// What the judged results must be, into `out`, dense; sums must be exact.
+void make_expected(const Judged&, void* out, cudaStream_t);
+
 struct Difference {
   std::uint64_t words = 0;  ///< of 16 bits, that differ
   std::int64_t first = -1, last = -1;

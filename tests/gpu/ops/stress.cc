@@ -21,8 +21,7 @@ using cuda::check;
 constexpr long kBlock = 8;         // calls of one problem and plan in a row, of kinds by themselves
 constexpr std::size_t kSorts = 5;  // a problem and kind
 constexpr std::size_t kDropped = 3;
-constexpr std::uint64_t kInputSeed = 0x5151ULL << 32U, kWeightSeed = 0x6161ULL << 32U,
-                        kPartSeed = 0x7171ULL << 40U, kResidualSeed = 0x8181ULL << 32U;
+constexpr std::uint64_t kWeightSeed = 64;  // inputs have smaller ones
 
 std::size_t stress_bytes(std::int64_t rows, std::int64_t cols) {
   return std::max<std::size_t>(16, static_cast<std::size_t>(rows * cols) * 2);
@@ -153,47 +152,24 @@ void* Stress::make(std::size_t bytes) {
 
 /// Inputs of the own rank, and what the products of everyone's are.
 Stress::Load Stress::load_for(const Problem& p, bool drop) {
-  Load load{p, OpShape(p, rank_.rank), nullptr, nullptr, {}, {}, {}};
-  const OpShape& s = load.shape;
-  const int per_row = std::min(32, 255 / p.ranks);
-  const auto parts = static_cast<std::size_t>(s.parts);
-  const std::size_t weight_bytes = stress_bytes(p.n[0], p.k),
-                    operand_bytes = stress_bytes(s.results, p.k);
-  auto* const weights = static_cast<std::byte*>(make(parts * weight_bytes));
-  auto* const operands = static_cast<std::byte*>(make(parts * operand_bytes));
-  for (std::size_t part = 0; part < parts; ++part)
-    test::fill_sparse(weights + part * weight_bytes, p.n[0], p.k, static_cast<int>(p.k), p.dtype,
-                      kWeightSeed * ((s.sums ? part : static_cast<std::size_t>(rank_.rank)) + 1),
-                      rank_.stream);
-  load.weight = weights + static_cast<std::size_t>(s.own_part) * weight_bytes;
-  if (p.residual) {
-    load.residual = make(stress_bytes(s.results, p.n[0]));
-    if (s.results > 0)
-      test::fill_sparse(load.residual, s.results, p.n[0], static_cast<int>(p.n[0]), p.dtype,
-                        kResidualSeed, rank_.stream, s.result_row);
-  }
+  const auto take = [this](std::size_t bytes) { return make(bytes); };
+  Load load{
+      std::make_unique<Operands>(p, rank_.rank, true, rank_.stream, OperandMemory{take, take}),
+      {},
+      {},
+      {}};
+  Operands& o = *load.operands;
+  const std::size_t bytes = stress_bytes(o.shape().inputs, p.k);
+  o.fill_weights(kWeightSeed);
   for (std::size_t i = 0; i < kInputs; ++i) {
-    const auto fill = [&](void* to, std::int64_t row, std::int64_t rows, std::size_t part) {
-      const std::uint64_t seed = kInputSeed * (i + 1) + kPartSeed * part;
-      if (rows > 0) test::fill_sparse(to, rows, p.k, per_row, p.dtype, seed, rank_.stream, row);
-    };
-    load.inputs[i] = make(stress_bytes(s.inputs, p.k));
-    load.expected[i] = make(stress_bytes(s.results, p.n[0]));
-    fill(load.inputs[i], s.input_row, s.inputs, static_cast<std::size_t>(s.own_part));
-    for (std::size_t part = 0; part < parts; ++part)
-      fill(operands + part * operand_bytes, s.result_row, s.results, part);
-    if (drop && i == kDropped && rank_.rank == rank_.ranks - 1)
-      check(cudaMemsetAsync(load.inputs[i], 0, stress_bytes(s.inputs, p.k), rank_.stream),
-            "dropping");
-    check(enqueue_product({operands,
-                           weights,
-                           load.expected[i],
-                           {s.results, p.n[0], p.k, p.dtype},
-                           {s.parts, static_cast<std::int64_t>(operand_bytes / 2),
-                            static_cast<std::int64_t>(weight_bytes / 2)},
-                           load.residual},
+    load.inputs[i] = make(bytes);
+    load.expected[i] = make(stress_bytes(o.shape().results, p.n[0]));
+    o.fill(i + 1);
+    if (drop && i == kDropped && rank_.rank == rank_.ranks - 1) o.drop_input();
+    check(cudaMemcpyAsync(load.inputs[i], o.views().input.data, bytes, cudaMemcpyDeviceToDevice,
                           rank_.stream),
-          "a reference");
+          "an input");
+    test::make_expected(o.judged(0), load.expected[i], rank_.stream);
   }
   return load;
 }
@@ -220,7 +196,7 @@ const Plan& Stress::plan_of(long call) const {
 }
 
 std::string Stress::text_of(long call) const {
-  return fmt::format("call {}: {}; {}{}", call, fmt::streamed(load_of(call).problem),
+  return fmt::format("call {}: {}; {}{}", call, fmt::streamed(load_of(call).operands->problem()),
                      fmt::streamed(plan_of(call)), is_reachable(call) ? "" : ", out of reach");
 }
 
@@ -250,11 +226,11 @@ void Stress::launch(long call) {
   const Out& out = outs_[static_cast<std::size_t>(call) % kOuts];
   cuda::OpTensors tensors{};
   tensors.a = load.inputs[input];
-  tensors.weights = {load.weight};
+  tensors.weights = {load.operands->views().weights.front().data};
   tensors.outs = {out.data};
   if (is_reachable(call)) tensors.reachable = reachable_->at(out.data);
-  tensors.residual = load.residual;
-  ops_->run(load.problem, plan_of(call), tensors, rank_.stream);
+  tensors.residual = load.operands->views().residual.data;
+  ops_->run(load.operands->problem(), plan_of(call), tensors, rank_.stream);
 }
 
 void Stress::watch(long call) {
@@ -263,12 +239,16 @@ void Stress::watch(long call) {
   Out& out = outs_[static_cast<std::size_t>(call) % kOuts];
   check(cudaEventRecord(out.ready, rank_.stream), "an event");
   check(cudaStreamWaitEvent(checks_, out.ready), "an event");
-  StressCheck c{out.data,          load.expected[input], load.shape.results,
-                load.problem.n[0], load.problem.dtype,   rank_.ranks};
+  StressCheck c{out.data,
+                load.expected[input],
+                load.operands->shape().results,
+                load.operands->problem().n[0],
+                load.operands->problem().dtype,
+                rank_.ranks};
   // From the first row of the result on.
-  const auto borders = borders_of(load.problem);
+  const auto borders = borders_of(load.operands->problem());
   std::transform(borders.begin(), borders.end(), c.borders,
-                 [&](std::int64_t row) { return row - load.shape.result_row; });
+                 [&](std::int64_t row) { return row - load.operands->shape().result_row; });
   c.call = call;
   c.input = static_cast<int>(input);
   c.totals = totals_;
@@ -295,7 +275,7 @@ std::string Stress::text_of(const StressTotals& t, long calls) const {
       "{} (input {}) row {} column {}: got {}, expected {}",
       rank_.rank, t.wrong_calls, calls, t.wrong,
       fmt::join(t.by_owner, t.by_owner + rank_.ranks, " "), text_of(static_cast<long>(t.call)),
-      t.input, load.shape.result_row + t.row, t.col, t.got, t.expected);
+      t.input, load.operands->shape().result_row + t.row, t.col, t.got, t.expected);
 }
 
 }  // namespace tilelace::gpu_test

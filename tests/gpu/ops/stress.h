@@ -11,6 +11,7 @@
 
 #include "backend/cuda/rank_ops.h"
 #include "harness.h"
+#include "operands.h"
 #include "ops/cases.h"
 #include "ops/reachable_memory.h"
 #include "ops/stall.h"
@@ -69,9 +70,7 @@ class Stress {
   static constexpr std::size_t kInputs = 7;  // odd: both slots meet all of them
   static constexpr std::size_t kOuts = 4;
   struct Load {
-    Problem problem;
-    OpShape shape;
-    void *weight = nullptr, *residual = nullptr;
+    std::unique_ptr<Operands> operands;  ///< the inputs are copies of its own
     std::array<void*, kInputs> inputs{}, expected{};
     std::vector<CudaWay> ways;  ///< of the kind that runs
   };

@@ -61,26 +61,6 @@ __global__ void check_kernel(const __grid_constant__ StressCheck c) {
   }
 }
 
-template <class T>
-__global__ void product_kernel(const __grid_constant__ StressProduct s) {
-  const std::int64_t m = s.problem.m, n = s.problem.n, k = s.problem.k;
-  const std::int64_t warps = std::int64_t{gridDim.x} * blockDim.x / 32;
-  const int lane = static_cast<int>(threadIdx.x) & 31;
-  for (std::int64_t i = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 32; i < m * n;
-       i += warps) {
-    float sum = 0;
-    for (int part = 0; part < s.parts.count; ++part) {
-      const auto* a = static_cast<const T*>(s.a) + part * s.parts.a + i / n * k;
-      const auto* w = static_cast<const T*>(s.weight) + part * s.parts.weight + i % n * k;
-      for (std::int64_t x = lane; x < k; x += 32)
-        sum += static_cast<float>(a[x]) * static_cast<float>(w[x]);
-    }
-    for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(~0U, sum, d);
-    if (s.residual != nullptr) sum += static_cast<float>(static_cast<const T*>(s.residual)[i]);
-    if (lane == 0) static_cast<T*>(s.out)[i] = static_cast<T>(sum);
-  }
-}
-
 __device__ void spin(std::int64_t ns) {
   const std::int64_t end = comm::CudaAtomics::now_ns() + ns;
   while (comm::CudaAtomics::now_ns() < end) __nanosleep(200);
@@ -108,14 +88,6 @@ cudaError_t enqueue_check(const StressCheck& check, cudaStream_t stream) {
     check_kernel<__nv_bfloat16><<<kCheckCtas, kThreads, 0, stream>>>(check);
   else
     check_kernel<__half><<<kCheckCtas, kThreads, 0, stream>>>(check);
-  return cudaGetLastError();
-}
-
-cudaError_t enqueue_product(const StressProduct& product, cudaStream_t stream) {
-  if (product.problem.dtype == DType::bf16)
-    product_kernel<__nv_bfloat16><<<1056, kThreads, 0, stream>>>(product);
-  else
-    product_kernel<__half><<<1056, kThreads, 0, stream>>>(product);
   return cudaGetLastError();
 }
 

@@ -5,8 +5,7 @@
 
 #include <cstdint>
 
-#include "gemm/data.h"
-#include "plan/gemm.h"
+#include "tilelace/dtype.h"
 
 namespace tilelace::gpu_test {
 
@@ -38,18 +37,6 @@ struct StressCheck {
 
 /// Compares bit by bit, into the totals.
 [[nodiscard]] cudaError_t enqueue_check(const StressCheck& check, cudaStream_t stream);
-
-struct StressProduct {
-  const void* a = nullptr;
-  const void* weight = nullptr;
-  void* out = nullptr;
-  plan::GemmProblem problem;
-  test::Parts parts = {};
-  const void* residual = nullptr;  ///< like out, or null; added
-};
-
-/// out = a * weight^T, summed over the parts, for operands whose sums are exact; plain and slow.
-[[nodiscard]] cudaError_t enqueue_product(const StressProduct& product, cudaStream_t stream);
 
 struct LatePiece {
   void* to = nullptr;

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Wrong calls, each followed by one that must be right; ranks that disagree.
+#pragma once
+#include <fmt/format.h>
+
+#include <string>
+
+#include "api/member.h"
+
+namespace tilelace::gpu_test {
+
+/// A prepared call that works, and the ways to spoil it.
+template <class T>
+struct Bench {
+  using Args = typename T::Args;
+  Bench(Member& m, const Problem& problem) : member(m), tensors(m, problem, true) {
+    tensors.prepare();
+  }
+  /// A call must be right.
+  Finding works(const std::string& after) {
+    const Finding f = tensors.one_call(++seed);
+    return f.empty() ? f : fmt::format("a call after {}: {}", after, f);
+  }
+  /// Every rank makes the same wrong call and gets the same error; the ranks stay in step.
+  Finding wrong(const std::string& what, const std::string& text,
+                const std::function<void(Args&, PlanOptions&)>& spoil) {
+    Args args = tensors.args();
+    PlanOptions options;
+    spoil(args, options);
+    const Finding f = expect_error(fmt::format("{}, {}", name_of(tensors.problem().op), what),
+                                   ErrorKind::usage, text, [&] { tensors.call(args, options); });
+    return f.empty() ? works(what) : f;
+  }
+
+  Member& member;
+  T tensors;
+  std::uint64_t seed = 0;
+};
+
+/// What all ranks must see when they do not make the same call: a usage error, nothing written,
+/// calls refused.
+Finding disagrees(Member& member, const CallOperands& t, const std::function<void()>& call);
+/// The first rank does not come: the others get a timeout in time, write nothing, and know nothing
+/// but refusals from then on.
+Finding misses_a_rank(Member& member, CallOperands& t, double bound_s,
+                      const PlanOptions& options = {});
+
+}  // namespace tilelace::gpu_test
