@@ -102,37 +102,37 @@ TEST(TestOfTheTest, DroppingAnyRanksPartFailsBothChecks) {
 }
 
 /// Spoils the result after the call, before it is judged.
-void expect_caught(const char* what, void (*spoil)(GuardedTensor&)) {
+void expect_caught(const char* what, void (*spoil)(const TensorView&)) {
   for (const Op op : {Op::ag_gemm, Op::gemm_rs, Op::gemm_ar}) {
     Runner runner(4, 1);
     RunOptions options;
-    options.observe = [spoil](int rank, int, const std::vector<GuardedTensor>& out) {
-      if (rank == 2) spoil(const_cast<GuardedTensor&>(out[0]));
+    options.observe = [spoil](int rank, int, const std::vector<TensorView>& out) {
+      if (rank == 2) spoil(out[0]);
     };
     EXPECT_FALSE(runner.run({plain_case(op, 4)}, options).empty()) << name_of(op) << ": " << what;
   }
 }
 
 TEST(TestOfTheTest, ALostPieceOf16BytesIsCaught) {
-  expect_caught("lost", [](GuardedTensor& t) { std::memset(t.bytes(3, 8), 0, 16); });
+  expect_caught("lost", [](const TensorView& t) { std::memset(at(t, 3, 8), 0, 16); });
 }
 
 TEST(TestOfTheTest, SwappedPiecesOf16BytesAreCaught) {
-  expect_caught("swapped", [](GuardedTensor& t) {
-    std::swap_ranges(t.bytes(3, 8), t.bytes(3, 8) + 16, t.bytes(4, 16));
+  expect_caught("swapped", [](const TensorView& t) {
+    std::swap_ranges(at(t, 3, 8), at(t, 3, 8) + 16, at(t, 4, 16));
   });
 }
 
 TEST(TestOfTheTest, ANegativeZeroIsCaught) {
-  expect_caught("-0", [](GuardedTensor& t) {
-    for (std::int64_t row = 0; row < t.view().rows; ++row)
-      for (std::int64_t col = 0; col < t.view().cols; ++col)
-        if (t.get(row, col) == 0) return t.set(row, col, -0.0F);
+  expect_caught("-0", [](const TensorView& t) {
+    for (std::int64_t row = 0; row < t.rows; ++row)
+      for (std::int64_t col = 0; col < t.cols; ++col)
+        if (get(t, row, col) == 0) return set(t, row, col, -0.0F);
   });
 }
 
 TEST(TestOfTheTest, AWriteBesideTheResultIsCaught) {
-  expect_caught("slack", [](GuardedTensor& t) { *(t.bytes(0, 0) - 1) = std::byte{0}; });
+  expect_caught("slack", [](const TensorView& t) { *(at(t, 0, 0) - 1) = std::byte{0}; });
 }
 
 }  // namespace

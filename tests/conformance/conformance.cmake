@@ -1,7 +1,7 @@
 # The case table, the checks and the runner are shared with every backend's binary.
 set(TILELACE_CONFORMANCE_SHAPES 500 CACHE STRING "Random shapes an op in the exact test")
 set(TILELACE_STRAGGLER_CALLS 250 CACHE STRING "Calls an op in the straggler tests")
-add_library(tilelace_conformance STATIC cases.cc problems.cc runner.cc tensors.cc)
+add_library(tilelace_conformance STATIC cases.cc host_place.cc operands.cc problems.cc runner.cc)
 target_include_directories(tilelace_conformance PUBLIC ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/tests)
 target_compile_definitions(tilelace_conformance PUBLIC
   TILELACE_CONFORMANCE_SHAPES=${TILELACE_CONFORMANCE_SHAPES}

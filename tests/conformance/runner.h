@@ -7,19 +7,20 @@
 #include <vector>
 
 #include "cases.h"
-#include "tensors.h"
+#include "host_place.h"
 #include "tilelace/tilelace.h"
 
 namespace tilelace::conformance {
 
+using test::Fill;
+
 /// What a run should do beside the plain thing.
 struct RunOptions {
   Fill fill = Fill::exact;
-  int repeats = 1;         ///< how often the calls of a case are made, with new inputs each time
-  int drop_rank = -1;      ///< this rank's part of the operand is left out: the check must fail
-  std::uint64_t salt = 0;  ///< changes all data
+  int repeats = 1;     ///< how often the calls of a case are made, with new inputs each time
+  int drop_rank = -1;  ///< this rank's part of the operand is left out: the check must fail
   /// Called with every rank's result of every call, checked or not.
-  std::function<void(int rank, int call, const std::vector<GuardedTensor>&)> observe;
+  std::function<void(int rank, int call, const std::vector<TensorView>&)> observe;
 };
 
 class Runner {

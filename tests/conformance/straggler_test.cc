@@ -126,11 +126,11 @@ TEST(Determinism, SameBitsInEveryRunAndOnEveryRank) {
     std::mutex mutex;
     RunOptions options;
     options.fill = Fill::normal;
-    options.observe = [&](int rank, int, const std::vector<GuardedTensor>& out) {
+    options.observe = [&](int rank, int, const std::vector<TensorView>& out) {
       const std::scoped_lock lock(mutex);
-      for (int r = 0; r < out[0].view().rows; ++r) {
+      for (int r = 0; r < out[0].rows; ++r) {
         std::vector<float> row;
-        for (int c = 0; c < out[0].view().cols; ++c) row.push_back(out[0].get(r, c));
+        for (int c = 0; c < out[0].cols; ++c) row.push_back(get(out[0], r, c));
         seen[{op == Op::gemm_ar ? 0 : rank, r}].push_back(row);
       }
     };

@@ -63,7 +63,7 @@ struct Judged {
   Parts parts = {};
   const void* up = nullptr;  ///< of a gated problem; its activation is swiglu
   const void* up_bias = nullptr;
-  const void* residual = nullptr;  ///< like out, but dense, or null; added to the product
+  const void* residual = nullptr;  ///< like out, or null; added to the product
   std::int64_t stride = 0;         ///< elements from row to row of out; 0: dense
 };
 
@@ -161,7 +161,8 @@ TILELACE_HD Expected expect_sum(const Judged& j, const Rule& rule, Factor f, std
     sum += x;
     magnitude += std::fabs(x);
   };
-  if (j.residual != nullptr) add(as_double<T>(j.residual, row * rule.n + col));
+  if (j.residual != nullptr)
+    add(as_double<T>(j.residual, row * (j.stride > 0 ? j.stride : rule.n) + col));
   if (f.bias != nullptr) add(as_double<T>(f.bias, col));
   const double tiny = rule.tiny * j.parts.count * j.parts.roundings;
   return {sum, 0x1p-24 * 16 * magnitude + rule.u * rounded + tiny};
@@ -189,6 +190,11 @@ TILELACE_HD Expected expect(const Judged& j, const Rule& rule, std::int64_t row,
   return expect_product(expect_activated(Activation::silu, rule, x),
                         expect_sum<T>(j, rule, {j.up, j.up_bias}, row, col, lane));
 }
+
+struct Difference {
+  std::uint64_t words = 0;  ///< of 16 bits, that differ
+  std::int64_t first = -1, last = -1;
+};
 
 /// How far a result may be off.
 TILELACE_HD inline double bound_of(const Rule& rule, Expected e) {

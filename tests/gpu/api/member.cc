@@ -66,19 +66,20 @@ Finding expect_error(const std::string& what, ErrorKind kind, const std::string&
                      name_of(e->kind()), e->what(), name_of(kind), text);
 }
 
-OperandMemory Buffers::memory_of(Member& member, bool reachable) {
-  Communicator& comm = *member.comm;
-  const auto own = [this, &comm](std::size_t bytes) {
-    return own_.emplace_back(comm, bytes).data();
-  };
-  if (!reachable) return {own, own};
-  return {own, [this, &comm](std::size_t bytes) {
-            return reachable_.emplace_back(comm, bytes).local();
-          }};
-}
+Buffers::Buffers(Member& member, bool reachable)
+    : memory_(
+          member.stream,
+          [this, &comm = *member.comm](std::size_t bytes) {
+            return own_.emplace_back(comm, bytes).data();
+          },
+          [this, &comm = *member.comm, reachable](std::size_t bytes) {
+            return reachable ? reachable_.emplace_back(comm, bytes).local()
+                             : own_.emplace_back(comm, bytes).data();
+          }) {}
 
 CallOperands::CallOperands(Member& member, const Problem& problem, bool exact, bool reachable)
-    : Operands(problem, member.rank(), exact, member.stream, memory_of(member, reachable)),
+    : Buffers(member, reachable),
+      Operands(memory_, problem, member.rank(), exact ? test::Fill::exact : test::Fill::normal),
       member_(member) {
   fill_weights(1);
 }

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "operands.h"
+#include "device_place.h"
 #include "tilelace/tilelace.h"
 
 namespace tilelace::gpu_test {
@@ -44,15 +44,17 @@ Finding expect_error(const std::string& what, ErrorKind kind, const std::string&
 /// Buffers as a user has them; collective where peers reach the results.
 class Buffers {
  protected:
-  OperandMemory memory_of(Member& member, bool reachable);
+  Buffers(Member& member, bool reachable);
+
+  DevicePlace memory_;
 
  private:
   std::vector<DeviceBuffer> own_;
   std::vector<SymmetricBuffer> reachable_;
 };
 
-/// The operands of a call on a member's stream.
-class CallOperands : Buffers, public Operands {
+/// The operands of a call on a member's stream. `exact`: small integers, results bit for bit.
+class CallOperands : Buffers, public test::Operands {
  public:
   CallOperands(Member& member, const Problem& problem, bool exact, bool reachable = false);
   virtual ~CallOperands() = default;

@@ -32,11 +32,6 @@ Judgement judge(const Judged&, std::int64_t samples, bool exact, std::int64_t sk
 /// What the judged results must be, into `out`, dense; sums must be exact.
 void make_expected(const Judged&, void* out, cudaStream_t);
 
-struct Difference {
-  std::uint64_t words = 0;  ///< of 16 bits, that differ
-  std::int64_t first = -1, last = -1;
-};
-
 /// Bit by bit.
 Difference compare(const void* got, const void* expected, std::size_t words, cudaStream_t);
 

@@ -39,6 +39,7 @@ OpCheck::OpCheck(Rank& rank, double timeout_s)
     s.memory = make(side_bytes());
     s.results = at;
     at += kResultBytes;
+    s.place = place_of(s);
     s.kept = make(kResultBytes);
     s.seen = make(kResultBytes);
   }
@@ -60,8 +61,7 @@ std::byte* OpCheck::make(std::size_t bytes) {
   return static_cast<std::byte*>(p);
 }
 
-void OpCheck::lay(const Case& c, Side& side) {
-  side.used = 0;
+std::unique_ptr<DevicePlace> OpCheck::place_of(Side& side) const {
   const auto take = [this, &side](std::size_t bytes) {
     void* const at = side.memory + side.used;
     side.used += (bytes + 255) / 256 * 256;
@@ -74,8 +74,13 @@ void OpCheck::lay(const Case& c, Side& side) {
             kResultBytes);
     return side.results;
   };
-  Operands& o = side.operands.emplace(c.problem, rank_.rank, c.exact, rank_.stream,
-                                      OperandMemory{take, take_results});
+  return std::make_unique<DevicePlace>(rank_.stream, take, take_results);
+}
+
+void OpCheck::lay(const Case& c, Side& side) {
+  side.used = 0;
+  test::Operands& o = side.operands.emplace(*side.place, c.problem, rank_.rank,
+                                            c.exact ? test::Fill::exact : test::Fill::normal);
   o.expect_roundings(roundings_of(c.plan, c.problem));
   o.fill_weights(c.seed);
   const auto& views = o.views();
@@ -127,7 +132,7 @@ void OpCheck::call(cuda::RankOps& ops, const Case& c, const Side& side) {
 }
 
 void OpCheck::look(const Side& side) {
-  for (const auto& piece : side.operands->pieces()) {
+  for (const auto piece : side.operands->pieces()) {
     std::byte* const to = side.seen + (piece.data() - side.results);
     if (piece.empty()) continue;
     check(cudaMemcpyAsync(to, piece.data(), piece.size(), cudaMemcpyDeviceToDevice, rank_.stream),
@@ -160,7 +165,7 @@ void OpCheck::begin(const Case& c) {
   next_seed_ = c.seed;
   // Some rank whose loss is seen by all.
   victim_ = static_cast<int>(c.seed % static_cast<std::uint64_t>(p.ranks));
-  const auto inputs_of = [&](int r) { return OpShape(p, r).inputs; };
+  const auto inputs_of = [&](int r) { return test::OpShape(p, r).inputs; };
   for (int r = 0; r < rank_.ranks; ++r)
     if (inputs_of(r) > inputs_of(victim_)) victim_ = r;
   for (Side& s : sides_) lay(c, s);
@@ -219,7 +224,7 @@ Tally OpCheck::run(cuda::RankOps& ops, const Case& c, Drop drop) {
 }
 
 void OpCheck::check_seen(const Side& side, std::string& trouble) {
-  const auto& pieces = side.operands->pieces();
+  const auto pieces = side.operands->pieces();
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const std::byte* const seen = side.seen + (pieces[i].data() - side.results);
     if (pieces[i].empty()) continue;
@@ -249,7 +254,7 @@ void OpCheck::check_equal(const Side& side, std::string& trouble) {
     if (at.first == hashes.end()) continue;
     const auto row = (at.first - hashes.begin()) / 16;
     trouble += fmt::format("; other bits than on rank {}, first in row {} (summed by rank {})", r,
-                           row, owner_of(borders_of(p), row));
+                           row, test::owner_of(borders_of(p), row));
   }
 }
 

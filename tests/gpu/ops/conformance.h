@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "backend/cuda/rank_ops.h"
+#include "device_place.h"
 #include "harness.h"
-#include "operands.h"
 #include "ops/cases.h"
 #include "ops/reachable_memory.h"
 #include "ops/stall.h"
@@ -48,7 +48,8 @@ class OpCheck {
     std::size_t used = 0;    ///< of `memory`, by the case
     std::byte *kept, *seen;  ///< of the eager pair, to be met again; by what came behind the calls
     std::uint64_t seed = 0;
-    std::optional<Operands> operands;
+    std::unique_ptr<DevicePlace> place;
+    std::optional<test::Operands> operands;
     cuda::OpTensors tensors;
   };
   /// Calls of the first `sides` sides; with `again` on the data of the eager pair.
@@ -63,6 +64,7 @@ class OpCheck {
   [[nodiscard]] std::size_t side_bytes() const;
   /// Weights, shape, places of the case.
   void begin(const Case& c);
+  [[nodiscard]] std::unique_ptr<DevicePlace> place_of(Side& side) const;
   void lay(const Case& c, Side& side);
   /// Inputs of the side's next call, poison in its results.
   void prepare(Side& side, Drop drop);

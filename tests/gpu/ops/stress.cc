@@ -103,6 +103,9 @@ Stress::Stress(Rank& rank, const std::vector<Problem>& problems, std::vector<Way
     : rank_(rank),
       timeout_s_(timeout_s),
       kinds_(std::move(kinds)),
+      place_(
+          rank.stream, [this](std::size_t bytes) { return make(bytes); },
+          [this](std::size_t bytes) { return make(bytes); }),
       rng_(static_cast<std::uint64_t>(rank.rank) + 1) {
   check(cudaStreamCreateWithFlags(&checks_, cudaStreamNonBlocking), "a stream for checks");
   check(cudaEventCreate(&begin_), "an event");
@@ -152,13 +155,8 @@ void* Stress::make(std::size_t bytes) {
 
 /// Inputs of the own rank, and what the products of everyone's are.
 Stress::Load Stress::load_for(const Problem& p, bool drop) {
-  const auto take = [this](std::size_t bytes) { return make(bytes); };
-  Load load{
-      std::make_unique<Operands>(p, rank_.rank, true, rank_.stream, OperandMemory{take, take}),
-      {},
-      {},
-      {}};
-  Operands& o = *load.operands;
+  Load load{std::make_unique<test::Operands>(place_, p, rank_.rank, test::Fill::exact), {}, {}, {}};
+  test::Operands& o = *load.operands;
   const std::size_t bytes = stress_bytes(o.shape().inputs, p.k);
   o.fill_weights(kWeightSeed);
   for (std::size_t i = 0; i < kInputs; ++i) {

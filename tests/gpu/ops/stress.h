@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "backend/cuda/rank_ops.h"
+#include "device_place.h"
 #include "harness.h"
-#include "operands.h"
 #include "ops/cases.h"
 #include "ops/reachable_memory.h"
 #include "ops/stall.h"
@@ -70,7 +70,7 @@ class Stress {
   static constexpr std::size_t kInputs = 7;  // odd: both slots meet all of them
   static constexpr std::size_t kOuts = 4;
   struct Load {
-    std::unique_ptr<Operands> operands;  ///< the inputs are copies of its own
+    std::unique_ptr<test::Operands> operands;  ///< the inputs are copies of its own
     std::array<void*, kInputs> inputs{}, expected{};
     std::vector<CudaWay> ways;  ///< of the kind that runs
   };
@@ -115,6 +115,7 @@ class Stress {
   double timeout_s_;
   std::vector<WaysByKind> kinds_;
   std::vector<void*> all_;
+  DevicePlace place_;
   std::vector<Load> loads_;
   std::vector<std::size_t> running_;  // loads that have plans of the kind
   long block_ = 1;                    // calls of one problem and plan in a row
