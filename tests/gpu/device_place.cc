@@ -2,9 +2,23 @@
 #include "device_place.h"
 
 #include "backend/cuda/cuda_check.h"
+#include "core/check.h"
 #include "gemm/data.h"
 
 namespace tilelace::gpu_test {
+
+DeviceArena::DeviceArena(std::size_t bytes) : bytes_(bytes) {
+  cuda::check(cudaMalloc(&memory_, bytes), "memory for operands");
+}
+
+DeviceArena::~DeviceArena() { cudaFree(memory_); }
+
+void* DeviceArena::take(std::size_t bytes) {
+  void* const at = static_cast<std::byte*>(memory_) + used_;
+  used_ += (bytes + 255) / 256 * 256;
+  require(used_ <= bytes_, "operands: got {} bytes, expected at most {}", used_, bytes_);
+  return at;
+}
 
 void DevicePlace::fill(const TensorView& to, const test::Source& source, std::int64_t first_row) {
   if (source.fill == test::Fill::exact)

@@ -8,6 +8,22 @@
 
 namespace tilelace::gpu_test {
 
+/// Device memory that is handed out again and again.
+class DeviceArena {
+ public:
+  explicit DeviceArena(std::size_t bytes);
+  DeviceArena(const DeviceArena&) = delete;
+  DeviceArena& operator=(const DeviceArena&) = delete;
+  ~DeviceArena();
+  /// Aligned to 256 bytes. Error: usage (there is less).
+  void* take(std::size_t bytes);
+  void clear() { used_ = 0; }
+
+ private:
+  void* memory_ = nullptr;
+  std::size_t bytes_, used_ = 0;
+};
+
 /// A device's memory, in the order of a stream.
 class DevicePlace : public test::Place {
  public:

@@ -12,6 +12,7 @@
 
 #include "backend/cuda/cuda_check.h"
 #include "backend/cuda/gemm.h"
+#include "device_place.h"
 #include "gemm/data.h"
 #include "program.h"
 
@@ -19,7 +20,9 @@ namespace tilelace::test {
 namespace {
 
 constexpr std::int64_t kMostRows = 1100, kMostCols = 1400, kMostK = 2100;
-constexpr std::size_t kGuard = 1 << 16;  // bytes before and after the result
+/// More than operands (twice: a reference has its own) and results with their guards take.
+constexpr std::size_t kMostBytes =
+    (2 * (kMostRows + kMostCols) * kMostK + kMostRows * kMostCols) * 2 + (1 << 20);
 
 struct Options {
   int shapes = 500;
@@ -36,34 +39,6 @@ struct Case {
   bool exact = false;
   bool bias = false;
   Activation activation = Activation::none;
-};
-
-class Buffers {
- public:
-  Buffers() {
-    a_ = make(kMostRows * kMostK);
-    weight_ = make(kMostCols * kMostK);
-    bias_ = make(kMostCols);
-    out_ = make(kMostRows * kMostCols + 2 * kGuard);
-  }
-  ~Buffers() {
-    for (void* p : all_) cudaFree(p);
-  }
-  Buffers(const Buffers&) = delete;
-  Buffers& operator=(const Buffers&) = delete;
-  void* a_;
-  void* weight_;
-  void* bias_;
-  void* out_;
-
- private:
-  void* make(std::int64_t elements) {
-    void* p = nullptr;
-    cuda::check(cudaMalloc(&p, static_cast<std::size_t>(elements) * 2), "memory for operands");
-    all_.push_back(p);
-    return p;
-  }
-  std::vector<void*> all_;
 };
 
 std::int64_t pick(std::mt19937_64& rng, std::initializer_list<std::int64_t> edges,
@@ -150,45 +125,42 @@ Case draw(std::mt19937_64& rng, int i, DType dtype, const Options& o) {
   return c;
 }
 
-struct Outcome {
-  Judgement judged;
-  std::uint64_t guards = 0;
-  bool expired = false;
-  [[nodiscard]] bool good() const { return judged.wrong == 0 && guards == 0 && !expired; }
-};
-
-Outcome run(const Case& c, std::uint64_t seed, Buffers& b, cuda::GemmWorkspace& workspace,
-            std::int64_t skip_k, cudaStream_t stream) {
+/// As a call of one rank has it.
+Problem problem_of(const Case& c) {
   const auto& p = c.problem;
-  auto* out = static_cast<std::byte*>(b.out_) + kGuard;
-  const auto bytes = static_cast<std::size_t>(p.m * p.out_n()) * 2;
-  if (c.exact) {
-    fill_sparse(b.a_, p.m, p.k, 32, p.dtype, seed, stream);
-    fill_sparse(b.weight_, p.n, p.k, static_cast<int>(p.k), p.dtype, seed + 1, stream);
-  } else {
-    fill_normal(b.a_, static_cast<std::size_t>(p.m * p.k), p.dtype, seed, stream);
-    fill_normal(b.weight_, static_cast<std::size_t>(p.n * p.k), p.dtype, seed + 1, stream);
-    fill_normal(b.bias_, static_cast<std::size_t>(p.n), p.dtype, seed + 2, stream);
+  Problem whole;
+  whole.m = p.m;
+  whole.n.assign(p.gated ? 2 : 1, p.out_n());
+  whole.k = p.k;
+  whole.dtype = p.dtype;
+  whole.bias = c.bias;
+  whole.activation = c.activation;
+  return whole;
+}
+
+/// What is wrong; `drop`: with a reference without its first k-steps.
+std::string run(const Case& c, std::uint64_t seed, Place& place, cuda::GemmWorkspace& workspace,
+                bool drop, double& worst, cudaStream_t stream) {
+  Operands operands(place, problem_of(c), 0, c.exact ? Fill::exact : Fill::normal);
+  operands.fill_weights(seed);
+  operands.fill(seed + 1);
+  const auto& v = operands.views();
+  const auto bias = [&](std::size_t i) { return c.bias ? v.biases[i].data : nullptr; };
+  cuda::GemmTensors tensors{v.input.data, v.weights[0].data, bias(0), v.outs[0].data, c.activation};
+  if (c.problem.gated) {
+    tensors.up = v.weights[1].data;
+    tensors.up_bias = bias(1);
   }
-  poison(b.out_, bytes + 2 * kGuard, stream);
-  const void* bias = c.bias ? b.bias_ : nullptr;
-  // Up lies behind the gate.
-  const auto behind = [&](void* first, std::int64_t elements) -> const void* {
-    return p.gated ? static_cast<std::byte*>(first) + elements * 2 : nullptr;
-  };
-  const void* up = behind(b.weight_, p.out_n() * p.k);
-  const void* up_bias = c.bias ? behind(b.bias_, p.out_n()) : nullptr;
-  const cuda::GemmCall call(c.plan, p, {b.a_, b.weight_, bias, out, c.activation, up, up_bias},
-                            workspace.scratch());
+  const cuda::GemmCall call(c.plan, c.problem, tensors, workspace.scratch());
   call.launch(stream);
   workspace.look(stream);
-  Outcome result;
-  result.judged = judge({b.a_, b.weight_, bias, out, p, c.activation, {}, up, up_bias}, 0, c.exact,
-                        skip_k, stream);
-  result.guards =
-      count_unpoisoned(b.out_, kGuard, stream) + count_unpoisoned(out + bytes, kGuard, stream);
-  if (c.plan.split_tiles > 0) result.expired = workspace.failed();
-  return result;
+  const auto skip_k = std::min<std::int64_t>(c.problem.k, 64);
+  std::string trouble = !drop ? operands.check(&worst)
+                        : judge(operands.judged(0), 0, c.exact, skip_k, stream).wrong > 0
+                            ? "noticed"
+                            : "";
+  if (c.plan.split_tiles > 0 && workspace.failed()) trouble += "; a wait expired";
+  return trouble;
 }
 
 std::string text_of(const Case& c) {
@@ -207,10 +179,12 @@ std::string device_name() {
 
 int check_all(const Options& o) {
   cuda::load_gemm_kernels();
-  Buffers buffers;
   cuda::GemmWorkspace workspace;
   cudaStream_t stream = nullptr;
   cuda::check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+  gpu_test::DeviceArena arena(kMostBytes);
+  const auto take = [&arena](std::size_t bytes) { return arena.take(bytes); };
+  gpu_test::DevicePlace place(stream, take, take);
   std::mt19937_64 rng(o.seed);
   int bad = 0;
   nlohmann::json lines = nlohmann::json::array();
@@ -220,20 +194,13 @@ int check_all(const Options& o) {
     double worst = 0;
     for (int i = 0; i < o.shapes; ++i) {
       const Case c = draw(rng, i, dtype, o);
-      const Outcome r = run(c, rng(), buffers, workspace,
-                            o.drop ? std::min<std::int64_t>(c.problem.k, 64) : 0, stream);
+      arena.clear();
+      const std::string trouble = run(c, rng(), place, workspace, o.drop, worst, stream);
       exact += c.exact ? 1 : 0;
       shared += c.plan.split_tiles > 0 ? 1 : 0;
       gated += c.problem.gated ? 1 : 0;
-      if (!c.exact && c.activation == Activation::none && r.judged.checked >= 4096)
-        worst = std::max(worst, r.judged.relative());
-      if (r.good()) continue;
-      if (++wrong <= 12 && !o.drop)
-        fmt::print(
-            "WRONG {}: {} of {} elements (row {}, column {}: got {}, expected {}), {} guard "
-            "bytes{}\n",
-            text_of(c), r.judged.wrong, r.judged.checked, r.judged.row, r.judged.col, r.judged.got,
-            r.judged.expected, r.guards, r.expired ? ", a wait expired" : "");
+      if (trouble.empty()) continue;
+      if (++wrong <= 12 && !o.drop) fmt::print("WRONG {}: {}\n", text_of(c), trouble);
     }
     fmt::print(
         "{}: {} shapes, {} exact, {} with shared k-steps, {} gated, {} wrong, worst relative error "

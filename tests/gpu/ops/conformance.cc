@@ -36,10 +36,16 @@ OpCheck::OpCheck(Rank& rank, double timeout_s)
                                             timeout_s);
   std::byte* at = outs_->data();
   for (Side& s : sides_) {
-    s.memory = make(side_bytes());
+    s.memory.emplace(static_cast<std::size_t>(rank.ranks) * kPartBytes + kOwnBytes);
     s.results = at;
     at += kResultBytes;
-    s.place = place_of(s);
+    s.place.emplace(
+        rank.stream, [&s](std::size_t bytes) { return s.memory->take(bytes); },
+        [&s](std::size_t bytes) {
+          require(bytes <= kResultBytes, "results: got {} bytes, expected at most {}", bytes,
+                  kResultBytes);
+          return s.results;
+        });
     s.kept = make(kResultBytes);
     s.seen = make(kResultBytes);
   }
@@ -50,10 +56,6 @@ OpCheck::~OpCheck() {
   for (void* p : all_) cudaFree(p);
 }
 
-std::size_t OpCheck::side_bytes() const {
-  return static_cast<std::size_t>(rank_.ranks) * kPartBytes + kOwnBytes;
-}
-
 std::byte* OpCheck::make(std::size_t bytes) {
   void* p = nullptr;
   check(cudaMalloc(&p, bytes), "memory for operands");
@@ -61,24 +63,8 @@ std::byte* OpCheck::make(std::size_t bytes) {
   return static_cast<std::byte*>(p);
 }
 
-std::unique_ptr<DevicePlace> OpCheck::place_of(Side& side) const {
-  const auto take = [this, &side](std::size_t bytes) {
-    void* const at = side.memory + side.used;
-    side.used += (bytes + 255) / 256 * 256;
-    require(side.used <= side_bytes(), "operands: got {} bytes, expected at most {}", side.used,
-            side_bytes());
-    return at;
-  };
-  const auto take_results = [&side](std::size_t bytes) {
-    require(bytes <= kResultBytes, "results: got {} bytes, expected at most {}", bytes,
-            kResultBytes);
-    return side.results;
-  };
-  return std::make_unique<DevicePlace>(rank_.stream, take, take_results);
-}
-
 void OpCheck::lay(const Case& c, Side& side) {
-  side.used = 0;
+  side.memory->clear();
   test::Operands& o = side.operands.emplace(*side.place, c.problem, rank_.rank,
                                             c.exact ? test::Fill::exact : test::Fill::normal);
   o.expect_roundings(roundings_of(c.plan, c.problem));

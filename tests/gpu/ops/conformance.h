@@ -44,11 +44,11 @@ class OpCheck {
  private:
   /// A call's own operands, and what was there of its results.
   struct Side {
-    std::byte *memory, *results;
-    std::size_t used = 0;    ///< of `memory`, by the case
+    std::optional<DeviceArena> memory;  ///< of the case's operands
+    std::byte* results;
     std::byte *kept, *seen;  ///< of the eager pair, to be met again; by what came behind the calls
     std::uint64_t seed = 0;
-    std::unique_ptr<DevicePlace> place;
+    std::optional<DevicePlace> place;
     std::optional<test::Operands> operands;
     cuda::OpTensors tensors;
   };
@@ -60,11 +60,8 @@ class OpCheck {
   };
 
   std::byte* make(std::size_t bytes);
-  /// Of one.
-  [[nodiscard]] std::size_t side_bytes() const;
   /// Weights, shape, places of the case.
   void begin(const Case& c);
-  [[nodiscard]] std::unique_ptr<DevicePlace> place_of(Side& side) const;
   void lay(const Case& c, Side& side);
   /// Inputs of the side's next call, poison in its results.
   void prepare(Side& side, Drop drop);
