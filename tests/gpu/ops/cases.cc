@@ -9,10 +9,10 @@
 #include <iterator>
 
 #include "conformance/problems.h"
+#include "core/check.h"
 #include "plan/cuda.h"
 #include "plan/cuda_parts.h"
 #include "plan/gemm_hand.h"
-#include "tilelace/error.h"
 
 namespace tilelace::gpu_test {
 namespace {
@@ -61,11 +61,11 @@ void draw_case(Random& random, const CaseRange& range, Case& c) {
     c.plan = draw_plan(random, kinds);
     return;
   }
-  throw Error(ErrorKind::usage,
-              fmt::format("--kinds {}: got {} problems of {} on {} ranks of {} multiprocessors "
-                          "without these plans, expected one that has them",
-                          fmt::join(range.ways.kinds, ","), kMostDraws, name_of(range.op),
-                          range.ranks, range.ways.machine.multiprocessors));
+  raise(ErrorKind::usage,
+        "--kinds {}: {} on {} ranks of {} multiprocessors, got {} problems without these plans, "
+        "expected one that has them",
+        fmt::join(range.ways.kinds, ","), name_of(range.op), range.ranks,
+        range.ways.machine.multiprocessors, kMostDraws);
 }
 
 /// To the planner a block is all rows of these sizes, too.

@@ -4,14 +4,25 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include "plan/cuda_parts.h"
+#include "tilelace/error.h"
 
 namespace tilelace::gpu_test {
 namespace {
 
-std::vector<Case> some(int ranks, Op op = Op::ag_gemm, int count = 300) {
+std::vector<Case> draw(int ranks, Op op, int count) {
   return draw_cases(count, {.op = op, .ranks = ranks}, 7);
+}
+
+/// Drawn once.
+const std::vector<Case>& some(int ranks, Op op = Op::ag_gemm, int count = 300) {
+  static std::map<std::tuple<int, Op, int>, std::vector<Case>> drawn;
+  auto& cases = drawn[{ranks, op, count}];
+  if (cases.empty()) cases = draw(ranks, op, count);
+  return cases;
 }
 
 CaseRange of_kinds(Op op, int ranks, std::vector<std::string> kinds) {
@@ -20,7 +31,7 @@ CaseRange of_kinds(Op op, int ranks, std::vector<std::string> kinds) {
 
 TEST(Cases, StayWithinTheirBounds) {
   for (const int ranks : {2, 3, 4, 8}) {
-    auto cases = some(ranks);
+    std::vector<Case> cases = some(ranks);
     for (const Op op : {Op::gemm_rs, Op::gemm_ar})
       for (const Case& c : some(ranks, op)) cases.push_back(c);
     for (const Case& c : cases) {
@@ -68,6 +79,18 @@ TEST(Cases, OfSomeKindsHaveNoOthers) {
   EXPECT_EQ(kinds.size(), 2U);
   EXPECT_GT(kinds["ring by shard"], 10);
   EXPECT_GT(kinds["pull by shard"], 10);
+}
+
+TEST(Cases, OfKindsThatNoProblemHasAreRefused) {
+  CaseRange range = of_kinds(Op::ag_gemm, 2, {"ring by shard"});
+  EXPECT_EQ(draw_cases(1, range, 7).size(), 1U);
+  range.ways.machine.multiprocessors = 16;  // too few for copies that are handed on
+  EXPECT_THROW((void)draw_cases(1, range, 7), Error);
+}
+
+TEST(Cases, HaveOneWithoutRows) {
+  for (const std::uint64_t seed : {1U, 2U, 3U})
+    EXPECT_EQ(draw_cases(5, {.op = Op::ag_gemm, .ranks = 2}, seed).back().problem.m, 0);
 }
 
 TEST(Cases, OfSwigluMeetEveryGatedTileAndKind) {
@@ -123,7 +146,7 @@ TEST(Cases, OfSumsMeetEveryKindOfPlan) {
     for (const Case& c : some(4, op, count)) ++kinds[plan::kind_of(c.plan)];
     return kinds;
   };
-  auto scatter = kinds_of(Op::gemm_rs, 400);
+  auto scatter = kinds_of(Op::gemm_rs, 300);
   EXPECT_EQ(scatter.size(), 8U);
   for (const char* kind :
        {"store by shard", "store by shard across", "store by pairs", "unfused pull", "medium push",
@@ -182,7 +205,7 @@ TEST(OpShape, OfASumHasAPartOfEveryRank) {
   p.op = Op::gemm_rs;
   p.ranks = 3;
   p.m = 7;
-  const OpShape s(p, 1);
+  const test::OpShape s(p, 1);
   EXPECT_EQ(s.parts, 3);
   EXPECT_EQ(s.own_part, 1);
   EXPECT_EQ(s.input_row, 0);
@@ -196,7 +219,7 @@ TEST(OpShape, OfASumForAllHasAllRowsAsItsResult) {
   p.op = Op::gemm_ar;
   p.ranks = 3;
   p.m = 7;
-  const OpShape s(p, 1);
+  const test::OpShape s(p, 1);
   EXPECT_EQ(s.parts, 3);
   EXPECT_EQ(s.own_part, 1);
   EXPECT_EQ(s.inputs, 7);
@@ -208,7 +231,7 @@ TEST(OpShape, OfAGatherHasAllRowsAsItsResult) {
   Problem p;
   p.ranks = 3;
   p.m = 7;
-  const OpShape s(p, 1);
+  const test::OpShape s(p, 1);
   EXPECT_EQ(s.parts, 1);
   EXPECT_EQ(s.own_part, 0);
   EXPECT_EQ(s.input_row, 3);
@@ -220,7 +243,7 @@ TEST(OpShape, OfAGatherHasAllRowsAsItsResult) {
 TEST(Cases, AreTheSameOfTheSameSeed) {
   const auto text = [] {
     std::string all;
-    for (const Case& c : some(3)) all += text_of(c) + "\n";
+    for (const Case& c : draw(3, Op::ag_gemm, 100)) all += text_of(c) + "\n";
     return all;
   };
   EXPECT_EQ(text(), text());
@@ -233,7 +256,7 @@ TEST(Cases, OwnerIsTheRankWhoseShardHasTheRow) {
   p.rows = {0, 2, 0, 3};
   const auto borders = borders_of(p);
   std::vector<int> owners;
-  for (int row = 0; row < 5; ++row) owners.push_back(owner_of(borders, row));
+  for (int row = 0; row < 5; ++row) owners.push_back(test::owner_of(borders, row));
   EXPECT_EQ(owners, (std::vector<int>{1, 1, 3, 3, 3}));
 }
 
