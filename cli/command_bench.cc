@@ -14,7 +14,8 @@ struct BenchOptions {
   ModelRequest model;
   SessionOptions session;
   std::int64_t n = 0, k = 0;
-  std::string transports;
+  std::string transports, kinds;
+  int candidates = 0;
 };
 
 constexpr const char* kBenchExamples = R"(Examples:
@@ -40,6 +41,15 @@ void set_jobs(const BenchOptions& o, Workload& work) {
   for (const Op op : ops) work.jobs.push_back({plain_gemm(op, o.n, o.k, o.session.ranks), 0});
 }
 
+void set_candidates(const BenchOptions& o, Workload& work) {
+  work.candidates = o.candidates;
+  if (!o.kinds.empty()) work.kinds = split_list("--kinds", o.kinds);
+  if (work.candidates == 0 && work.kinds.empty()) return;
+  require(work.device == Device::cuda, "--candidates, --kinds: got --backend cpu, expected cuda");
+  require(o.transports.empty() && o.session.plan.empty(),
+          "--candidates, --kinds: got --plan or --transports, expected neither");
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app, int& exit_code) {
@@ -61,6 +71,14 @@ void add_bench(CLI::App& app, int& exit_code) {
       "--transports", o->transports,
       "ag_gemm: rows for each of these, of push, pull, ring, store, nccl; medium is "
       "a column");
+  command
+      ->add_option("--candidates", o->candidates,
+                   "GPU ranks: time so many plans of each kind, best prediction first; `fused` is "
+                   "the fastest")
+      ->check(CLI::Range(0, 1000));
+  command->add_option(
+      "--kinds", o->kinds,
+      "GPU ranks: candidates of these kinds alone, as \"push by shard,store whole\"");
   add_session_options(*command, o->session);
   command->add_flag("--no-check", o->session.no_check, "Time only; do not check the results");
   command->callback([o, &exit_code] {
@@ -68,6 +86,7 @@ void add_bench(CLI::App& app, int& exit_code) {
     set_jobs(*o, work);
     travel(work, o->transports);
     apply(o->session, work);
+    set_candidates(*o, work);
     exit_code = run_session(work, o->session);
   });
 }

@@ -16,6 +16,8 @@ namespace {
 
 GpuFacts gpu_facts() { no_cuda(); }
 
+bool gpu_has_kernel(const Plan& /*plan*/, DType /*dtype*/) { no_cuda(); }
+
 struct GpuTimer::Impl {};
 GpuTimer::GpuTimer(int /*device*/) { no_cuda(); }
 GpuTimer::~GpuTimer() = default;

@@ -8,6 +8,8 @@
 #include <memory>
 #include <string>
 
+#include "tilelace/plan.h"
+
 namespace tilelace::cli {
 
 struct GpuFacts {
@@ -20,6 +22,9 @@ struct GpuFacts {
 
 /// Errors: usage (a build without CUDA), system (no driver).
 GpuFacts gpu_facts();
+
+/// Whether this build has the kernel of the plan.
+bool gpu_has_kernel(const Plan& plan, DType dtype);
 
 /// One rank's stream, and graphs of calls that are timed on it. The rank's device is its number.
 class GpuTimer {

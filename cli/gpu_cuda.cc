@@ -6,9 +6,11 @@
 #include <map>
 #include <sstream>
 
+#include "backend/cuda/gemm.h"
 #include "comm/cuda/capabilities.h"
 #include "core/check.h"
 #include "gpu.h"
+#include "plan/cuda_parts.h"
 
 namespace tilelace::cli {
 namespace {
@@ -44,6 +46,10 @@ GpuFacts gpu_facts() {
   facts.multiprocessors = c.sm_count;
   facts.memory_bytes = static_cast<std::int64_t>(c.memory_bytes);
   return facts;
+}
+
+bool gpu_has_kernel(const Plan& plan, DType dtype) {
+  return plan.kernel.tile.empty() || cuda::has_kernel(plan::gemm_plan_of(plan), dtype);
 }
 
 struct GpuTimer::Impl {

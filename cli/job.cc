@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "job.h"
 
+#include <fmt/ostream.h>
+
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <string_view>
 
@@ -55,6 +58,8 @@ void check_gpu_memory(const Workload& work, const Machine& machine) {
           "memory: these sizes need {} on each GPU, got {}, expected less: take a smaller --m",
           show_bytes(needed), show_bytes(work.gpus.memory_bytes));
 }
+
+std::string text_of(const Plan& plan) { return fmt::format("{}", fmt::streamed(plan)); }
 
 /// options_for drops what a product has no use for; where no product has, nobody would notice.
 void check_ops(const Workload& work) {
@@ -146,6 +151,32 @@ PlanOptions baseline_options(const PlanOptions& options, Path path, Device devic
   return o;
 }
 
+std::vector<plan::CudaWay> candidates_of(const Workload& work, const Job& job, std::int64_t m,
+                                         const Machine& machine) {
+  std::vector<plan::CudaWay> some;
+  if (work.candidates == 0 && work.kinds.empty()) return some;
+  const Problem problem = problem_of(job.gemm, m, work.dtype);
+  const Plan standard = make_plan(problem, machine);
+  some.push_back({standard, plan::kind_of(standard), 0});
+  std::map<std::string, int> of_kind;
+  if (m == 0) return some;
+  for (plan::CudaWay& way : plan::cuda_ways(problem, machine, work.kinds)) {
+    if (way.plan.kernel == standard.kernel && text_of(way.plan) == text_of(standard))
+      some.front().predicted_us = way.predicted_us;
+    else if (of_kind[way.kind]++ < std::max(1, work.candidates))
+      some.push_back(std::move(way));
+  }
+  return some;
+}
+
+PlanOptions room_for(const Plan& plan) {
+  PlanOptions o;
+  o.path = plan.path;
+  o.route = plan.route;
+  o.transport = plan.transport;
+  return o;
+}
+
 int workers_for(int ranks, int workers) { return cpu_machine(ranks, workers).workers; }
 
 Machine machine_for(int ranks, const CommunicatorOptions& options, int multiprocessors) {
@@ -166,6 +197,7 @@ void check_workload(const Workload& work, const Machine& machine) {
   for (const Job& job : work.jobs) {
     for (const std::int64_t m : work.sizes) {
       make_plan(problem_of(job.gemm, m, work.dtype), machine, options_for(work.options, job));
+      if (work.device == Device::cuda) candidates_of(work, job, m, machine);
     }
   }
 }

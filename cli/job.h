@@ -9,6 +9,7 @@
 
 #include "gpu.h"
 #include "model/shard.h"
+#include "plan/cuda_ways.h"
 #include "sizes.h"
 #include "tilelace/communicator.h"
 
@@ -35,6 +36,10 @@ struct Workload {
   int iterations = 0;  ///< 0: as many as fit the time a row gets
   int warmup = 2;
   bool check = true;
+  /// GPUs: plans of each kind that are timed, best prediction first; 0 and no kinds: the planner's
+  /// choice alone.
+  int candidates = 0;
+  std::vector<std::string> kinds;  ///< those alone; empty: every kind
   bool several_layers = false;
   Device device = Device::cpu;
   GpuFacts gpus;  ///< cuda only
@@ -54,6 +59,13 @@ PlanOptions baseline_options(const PlanOptions& options, Path path, Device devic
 
 /// The other paths that are timed beside the default one.
 std::vector<Path> baseline_paths(Device device, Op op);
+
+/// What `fused` is the fastest of: the planner's choice, then the first predictions of each kind.
+/// Empty where the workload asks for none. Errors: usage (an unknown kind).
+std::vector<plan::CudaWay> candidates_of(const Workload& work, const Job& job, std::int64_t m,
+                                         const Machine& machine);
+/// What a preparation with room for such a plan asks for.
+PlanOptions room_for(const Plan& plan);
 
 /// Every job once for each of these ways of ag_gemm's rows: push, pull, ring, store, nccl.
 /// Errors: usage (another word, another op).

@@ -27,6 +27,10 @@ constexpr int kFewestIterations = 3, kMostIterations = 40;
 /// before and while it is timed (clocks settle under load of its own).
 constexpr int kGpuIterations = 10, kGraphCalls = 16;
 constexpr double kLoadUs = 40e3, kSampleUs = 10e3;
+/// Candidates: a look at each, forwards and backwards, as clocks drift; then samples of the best.
+constexpr double kLookLoadUs = 10e3, kLookUs = 4e3;
+constexpr std::ptrdiff_t kFinalists = 4;
+constexpr int kFinalRounds = 4;
 /// Eager calls whose host time is taken: what the launch queue has room for.
 constexpr int kHostCalls = 16, kMostHostRounds = 200;
 constexpr double kHostSeconds = 0.1;
@@ -65,6 +69,8 @@ class RankMeasurement {
     for (std::size_t s = 0; s < sizes; ++s) {
       CallTensors tensors(work_, job, member_.rank(), work_.sizes[s], place());
       tensors.fill_random();
+      chosen_.reset();
+      choose(job, weights, tensors, parts[s]);
       if (work_.check) check(job, weights, tensors, parts[s]);
       gpu_ ? time_on_gpu(job, weights, tensors, parts[s]) : time(job, weights, tensors, parts[s]);
       send_(to_text(parts[s]));
@@ -80,6 +86,12 @@ class RankMeasurement {
     for (const Path path : baseline_paths(work_.device, job.gemm.op))
       all.push_back(baseline_options(work_.options, path, work_.device));
     return all;
+  }
+
+  /// The call that is timed as `fused`.
+  void call_fused(CallTensors& tensors, const Job& job, const RankWeights& weights) {
+    if (chosen_) return tensors.call(member_, weights, *chosen_);
+    tensors.call(member_, weights, ways(job)[0], false, false);
   }
 
   /// A call to be checked.
@@ -102,8 +114,63 @@ class RankMeasurement {
       }
     }
     list.push_back({p, weights.weight_views, {}});  // for the parts alone
+    if (!plain) add_room(job, p, weights, list);
     member_.prepare(list);
     send_("");
+  }
+
+  /// What candidates need beyond what the planner's choice does, once for each of its kind.
+  void add_room(const Job& job, Problem p, const RankWeights& weights,
+                std::vector<Preparation>& list) const {
+    for (const std::int64_t m : work_.sizes) {
+      p.m = m;
+      std::vector<PlanOptions> rooms;
+      for (const auto& way : candidates_of(work_, job, m, member_.machine())) {
+        const PlanOptions room = room_for(way.plan);
+        if (std::find(rooms.begin(), rooms.end(), room) != rooms.end()) continue;
+        rooms.push_back(room);
+        list.push_back({p, weights.weight_views, room});
+      }
+    }
+  }
+
+  /// The fastest candidate is what `fused` runs from here on.
+  void choose(const Job& job, const RankWeights& weights, CallTensors& tensors, RankPart& part) {
+    const auto all = candidates_of(work_, job, tensors.m(), member_.machine());
+    struct Look {
+      std::size_t index = 0;
+      double call_us = 0;
+      std::vector<double> samples;
+    };
+    std::vector<Look> looks;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (!gpu_has_kernel(all[i].plan, work_.dtype)) continue;
+      gpu_->capture(i, kGraphCalls, [&] { tensors.call(member_, weights, all[i].plan); });
+      sample(i, 1, 1);
+      looks.push_back({i, slowest(sample(i, 1, 1)), {}});
+      send_("");
+    }
+    if (looks.empty()) return;
+    const auto look = [&](Look& l, double load_us, double timed_us) {
+      const double replay_us = std::max(l.call_us, 0.1) * kGraphCalls;
+      const auto fit = [&](double us) { return std::max(1, static_cast<int>(us / replay_us)); };
+      l.samples.push_back(slowest(sample(l.index, fit(load_us), fit(timed_us))));
+      send_("");
+    };
+    const auto faster = [](const Look& a, const Look& b) {
+      return quantile(a.samples, 0.5) < quantile(b.samples, 0.5);
+    };
+    for (Look& l : looks) look(l, kLookLoadUs, kLookUs);
+    for (auto l = looks.rbegin(); l != looks.rend(); ++l) look(*l, kLookLoadUs, kLookUs);
+    std::stable_sort(looks.begin(), looks.end(), faster);
+    const auto last = looks.begin() + std::min(std::ssize(looks), kFinalists);
+    std::for_each(looks.begin(), last, [](Look& l) { l.samples.clear(); });
+    for (int round = 0; round < kFinalRounds; ++round)
+      std::for_each(looks.begin(), last, [&](Look& l) { look(l, kLoadUs, kSampleUs); });
+    std::stable_sort(looks.begin(), last, faster);
+    for (const Look& l : looks) part.candidates.push_back({l.index, quantile(l.samples, 0.5)});
+    chosen_ = all[looks.front().index].plan;
+    gpu_->clear();
   }
 
   void check_integers(const Job& job, const RankWeights& weights, std::int64_t m, RankPart& part) {
@@ -120,15 +187,18 @@ class RankMeasurement {
     const Problem problem = problem_of(job.gemm, tensors.m(), work_.dtype);
     std::vector<Plan> plans;
     for (const auto& o : options) plans.push_back(query_plan(member_, problem, o));
+    if (chosen_) plans[0] = *chosen_;
     const auto run = [&](std::size_t way) {
       tensors.poison();
-      call(tensors, weights, options[way], false, false);
+      way == 0 ? call_fused(tensors, job, weights)
+               : tensors.call(member_, weights, options[way], false, false);
+      tensors.settle();
       if (way == 0 && problem.op == Op::gemm_ar) part.result_hash = hash_result(tensors);
     };
     verifier.check_fp64(tensors, plans, run, part);
     if (problem.op != Op::ag_gemm) return;
     tensors.poison();
-    call(tensors, weights, options[0], false, true);
+    call(tensors, weights, options[0], false, true);  // the planner's own: room is for it
     verifier.check_gathered(tensors, part);
   }
 
@@ -143,6 +213,20 @@ class RankMeasurement {
     copy(&agreed, shared_.peer(0));
     member_.barrier();
     return agreed;
+  }
+
+  /// The largest of all ranks' numbers, on every rank.
+  double slowest(double mine) {
+    copy_bytes(shared_.local(), &mine, sizeof mine);
+    member_.barrier();
+    double most = 0;
+    for (int rank = 0; rank < member_.size(); ++rank) {
+      double theirs = 0;
+      copy_bytes(&theirs, shared_.peer(rank), sizeof theirs);
+      most = std::max(most, theirs);
+    }
+    member_.barrier();
+    return most;
   }
 
   void time(const Job& job, const RankWeights& weights, CallTensors& tensors, RankPart& part) {
@@ -193,7 +277,7 @@ class RankMeasurement {
         {Way::gemm, [&] { tensors.call_gemm(member_, weights); }},
         {Way::collective, [&] { tensors.call_collective(member_); }},
         {Way::unfused, [&] { tensors.call(member_, weights, options.back(), false, false); }},
-        {Way::fused, [&] { tensors.call(member_, weights, options[0], false, false); }}};
+        {Way::fused, [&] { call_fused(tensors, job, weights); }}};
     if (options.size() == 3)
       calls[Way::medium] = [&] { tensors.call(member_, weights, options[1], false, false); };
     tensors.call_collective(member_);  // the gathered rows: no GEMM reads what nobody wrote
@@ -251,6 +335,7 @@ class RankMeasurement {
   SymmetricBuffer shared_;
   std::optional<GpuTimer> gpu_;
   GpuPlace place_;
+  std::optional<Plan> chosen_;  ///< of the row, where candidates were timed
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "core/half.h"
 #include "model/random.h"
+#include "op/run_plan.h"
 
 namespace tilelace::cli {
 namespace {
@@ -249,6 +250,11 @@ void CallTensors::call(Communicator& c, const RankWeights& w, const PlanOptions&
     case Op::gemm_rs: return gemm_rs(c, reduce_args(w, plain), options);
     default: return gemm_ar(c, reduce_args(w, plain), options);
   }
+}
+
+void CallTensors::call(Communicator& c, const RankWeights& w, const Plan& plan) {
+  if (gathers()) return op::run_plan(c, gather_args(w, call_input_, false, false), plan);
+  op::run_plan(c, gemm_.op, reduce_args(w, false), plan);
 }
 
 void CallTensors::call_gemm(Communicator& c, const RankWeights& w) {

@@ -82,6 +82,8 @@ class CallTensors {
 
   /// The op itself. Plain: without bias and activation. Gathered: ag_gemm delivers it.
   void call(Communicator&, const RankWeights&, const PlanOptions&, bool plain, bool gathered);
+  /// The same by a plan, which is one of the problem's.
+  void call(Communicator&, const RankWeights&, const Plan&);
   void call_gemm(Communicator&, const RankWeights&);
   void call_collective(Communicator&);
   /// On GPUs: waits for the calls and brings their results to the host.

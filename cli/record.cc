@@ -44,6 +44,13 @@ std::string record_line(const Workload& work, const Row& row) {
   r["verified"] = or_null(row.verified);
   r["iterations"] = row.iterations;
   r["spread"] = or_null(row.spread);
+  r["candidates"] = Json::array();
+  for (const Candidate& c : row.candidates)
+    r["candidates"].push_back(
+        {{"plan", fmt::format("{}", fmt::streamed(c.way.plan))},
+         {"kind", c.way.kind},
+         {"predicted_us", c.way.predicted_us > 0 ? Json(c.way.predicted_us) : Json()},
+         {"us", c.us}});
   r["device"] = gpus ? work.gpus.name : device_name();
   r["driver"] = or_null(work.gpus.driver);
   r["commit"] = TILELACE_COMMIT;

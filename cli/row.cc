@@ -79,6 +79,8 @@ std::string to_text(const RankPart& part) {
     for (const Span& s : way) list.push_back({s.begin, s.end});
     samples.push_back(std::move(list));
   }
+  json candidates = json::array();
+  for (const CandidateTime& c : part.candidates) candidates.push_back({c.index, c.us});
   return json{
       {"row", part.row},
       {"pass", part.pass},
@@ -88,6 +90,7 @@ std::string to_text(const RankPart& part) {
       {"hash", part.result_hash},
       {"complaint", part.complaint},
       {"host", part.host ? json{part.host->us, part.host->beside_graphs_us} : json(nullptr)},
+      {"candidates", candidates},
       {"samples", samples}}
       .dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -107,6 +110,7 @@ RankPart part_of(const std::string& text) {
   p.result_hash = j.at("hash");
   p.complaint = j.at("complaint");
   if (const json& host = j.at("host"); !host.is_null()) p.host = {host.at(0), host.at(1)};
+  for (const auto& c : j.at("candidates")) p.candidates.push_back({c.at(0), c.at(1)});
   for (std::size_t w = 0; w < kWays; ++w) {
     for (const auto& s : j.at("samples").at(w)) p.samples[w].push_back({s.at(0), s.at(1)});
   }
@@ -150,6 +154,12 @@ Row join(const Workload& work, const Machine& machine, const std::vector<RankPar
     row.host->beside_graphs_us = std::max(p.host->beside_graphs_us, row.host->beside_graphs_us);
   }
   if (work.check) join_checks(parts, row);
+  if (parts[0].candidates.empty()) return row;
+  const Job& job = work.jobs[static_cast<std::size_t>(parts[0].row) / work.sizes.size()];
+  const auto ways = candidates_of(work, job, row.m, machine);
+  for (const CandidateTime& c : parts[0].candidates)
+    row.candidates.push_back({ways.at(c.index), c.us});
+  row.plan = row.candidates.front().way.plan;
   return row;
 }
 

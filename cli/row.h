@@ -27,28 +27,42 @@ struct HostTime {
   double beside_graphs_us = 0;  ///< once calls were captured: every other one aligns counts first
 };
 
+/// A plan that was timed, by its place in candidates_of.
+struct CandidateTime {
+  std::size_t index = 0;
+  double us = 0;  ///< the slowest rank's
+};
+
 /// What one rank brings to a row; travels between processes as text.
 struct RankPart {
   int row = 0;  ///< job * sizes + size
   bool pass = true;
   bool exact = true;
-  double error_squares = 0;       ///< of this rank's checked elements
-  double value_squares = 0;       ///< of their reference
-  std::uint64_t result_hash = 0;  ///< gemm_ar: must be the same on every rank
-  std::string complaint;          ///< what was wrong, if anything
-  std::optional<HostTime> host;   ///< GPUs: of a call of `fused`, the fastest round
+  double error_squares = 0;               ///< of this rank's checked elements
+  double value_squares = 0;               ///< of their reference
+  std::uint64_t result_hash = 0;          ///< gemm_ar: must be the same on every rank
+  std::string complaint;                  ///< what was wrong, if anything
+  std::optional<HostTime> host;           ///< GPUs: of a call of `fused`, the fastest round
+  std::vector<CandidateTime> candidates;  ///< GPUs: fastest first; `fused` ran the first
   std::array<std::vector<Span>, kWays> samples;
 };
 
 std::string to_text(const RankPart& part);
 RankPart part_of(const std::string& text);
 
+/// A plan that was tried, and what it took.
+struct Candidate {
+  plan::CudaWay way;
+  double us = 0;
+};
+
 struct Row {
   std::string layer;  ///< qkv, ...; empty without a model
   std::string label;  ///< with the layer's number where there are several
   Op op = Op::ag_gemm;
-  std::int64_t m = 0, n = 0, k = 0;  ///< of the unsharded product
-  Plan plan;                         ///< the one that `fused` ran
+  std::int64_t m = 0, n = 0, k = 0;   ///< of the unsharded product
+  Plan plan;                          ///< the one that `fused` ran
+  std::vector<Candidate> candidates;  ///< fastest first
   std::array<std::optional<double>, kWays> us;
   std::optional<double> spread;  ///< p90 / p10 of fused
   std::optional<HostTime> host;  ///< GPUs: of a call of fused, the slowest rank's

@@ -34,7 +34,8 @@ ALLOWED = {
     "src/bindings": ["tilelace", "core"],
     "src/bindings/torch": ["tilelace"],
     "cli": ["tilelace", "core", "comm", "plan", "check", "sim", "model", "backend/cpu/gemm",
-            "backend/cuda_support.h", "backend/cuda/cublas.h", "backend/cuda/measure/gpus.h"],
+            "op/run_plan.h", "backend/cuda_support.h", "backend/cuda/cublas.h", "backend/cuda/gemm.h",
+            "backend/cuda/measure/gpus.h"],
     "cli/model": ["tilelace", "core"],
     "examples": ["tilelace"],
 }

@@ -61,6 +61,8 @@ const BadInput kBadInputs[] = {
      "--noise: Value nan not in range 0 to 10"},
     {"CheckedProcesses", "run --model minilm-l6 --m 1 --checked --processes",
      "tilelace: --checked: got --processes, expected ranks as threads\n"},
+    {"CandidatesOfCpuRanks", "bench ag_gemm --m 1 --n 8 --k 8 --candidates 2",
+     "tilelace: --candidates, --kinds: got --backend cpu, expected cuda\n"},
     {"WeightsAreNoSafetensors", "run --model minilm-l6 --m 1 --weights /etc/passwd",
      "tilelace: safetensors: /etc/passwd: "},
     {"UnwritableJson", "run --model minilm-l6 --m 1 --json /nonexistent/x",

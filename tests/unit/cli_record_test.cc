@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/ostream.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "record.h"
 #include "tilelace/error.h"
@@ -42,8 +45,8 @@ TEST(CliRecord, HasExactlyTheKeysInOrder) {
                                          "path",          "roof_us",    "ect_us",    "efficiency",
                                          "speedup",       "peers",      "plan",      "transport",
                                          "error",         "exact",      "verified",  "iterations",
-                                         "spread",        "device",     "driver",    "commit",
-                                         "time"};
+                                         "spread",        "candidates", "device",    "driver",
+                                         "commit",        "time"};
   std::vector<std::string> keys;
   for (const auto& [key, value] : j.items()) keys.push_back(key);
   EXPECT_EQ(keys, want);
@@ -80,6 +83,72 @@ TEST(CliRecord, WithoutChecksTheirFiguresAreNull) {
   const auto j =
       nlohmann::json::parse(record_line(work, join(work, machine_for(2, {}), two_parts())));
   EXPECT_TRUE(j["error"].is_null() && j["exact"].is_null() && j["verified"].is_null());
+}
+
+TEST(CliRecord, TheFastestCandidateIsThePlanOfTheRow) {
+  Workload work = small_work();
+  work.jobs = {{plain_gemm(Op::gemm_rs, 8192, 28672, 2), 0}};
+  work.sizes = {4096};
+  work.device = Device::cuda;
+  work.candidates = 3;
+  const auto ways = candidates_of(work, work.jobs[0], 4096, cuda_machine());
+  ASSERT_GT(ways.size(), 2U);
+  auto parts = two_parts();
+  for (auto& part : parts) part.candidates = {{2, 5.5}, {0, 6.5}};
+  parts[0] = part_of(to_text(parts[0]));  // as it travels
+  const Row row = join(work, cuda_machine(), parts);
+  const auto j = nlohmann::json::parse(record_line(work, row));
+  ASSERT_EQ(j["candidates"].size(), 2U);
+  EXPECT_EQ(j["candidates"][0]["plan"], j["plan"]);
+  EXPECT_EQ(j["candidates"][0]["kind"], ways[2].kind);
+  EXPECT_EQ(j["candidates"][0]["us"], 5.5);
+  EXPECT_EQ(j["candidates"][1]["us"], 6.5);
+  EXPECT_NE(j["candidates"][1]["plan"], j["plan"]);
+}
+
+TEST(CliCandidates, StandForEveryKindAndNotTwice) {
+  Workload work = small_work();
+  work.candidates = 2;
+  for (const Op op : {Op::ag_gemm, Op::gemm_rs, Op::gemm_ar}) {
+    const Job job{plain_gemm(op, 8192, 8192, 2), 0};
+    std::map<std::string, int> kinds;
+    std::set<std::string> plans;
+    for (const auto& way : candidates_of(work, job, 512, cuda_machine())) {
+      ++kinds[way.kind];
+      EXPECT_TRUE(plans.insert(fmt::format("{}", fmt::streamed(way.plan))).second);
+    }
+    std::set<std::string> all;
+    for (const auto& way : plan::cuda_ways(problem_of(job.gemm, 512, work.dtype), cuda_machine()))
+      all.insert(way.kind);
+    EXPECT_EQ(kinds.size(), all.size());
+    for (const auto& [kind, count] : kinds) EXPECT_LE(count, 3) << kind;  // the planner's, too
+  }
+}
+
+TEST(CliCandidates, HaveRoomInAPreparation) {
+  Workload work = small_work();
+  work.candidates = 1;
+  for (const Op op : {Op::ag_gemm, Op::gemm_rs, Op::gemm_ar})
+    for (const std::int64_t m : {1, 64, 4096}) {
+      const Job job{plain_gemm(op, 8192, 8192, 2), 0};
+      for (const auto& way : candidates_of(work, job, m, cuda_machine())) {
+        const Plan plan =
+            make_plan(problem_of(job.gemm, m, work.dtype), cuda_machine(), room_for(way.plan));
+        EXPECT_EQ(plan.path, way.plan.path) << way.kind;
+        EXPECT_EQ(plan.transport, way.plan.transport) << way.kind;
+        EXPECT_GE(plan.staging_bytes, way.plan.staging_bytes) << way.kind;
+      }
+    }
+}
+
+TEST(CliCandidates, OfOneKindAloneComeBehindThePlannersChoice) {
+  Workload work = small_work();
+  work.kinds = {"store by shard"};
+  const Job job{plain_gemm(Op::ag_gemm, 8192, 8192, 2), 0};
+  const auto ways = candidates_of(work, job, 4096, cuda_machine());
+  for (std::size_t i = 1; i < ways.size(); ++i) EXPECT_EQ(ways[i].kind, "store by shard");
+  work.kinds = {"by magic"};
+  EXPECT_THROW(candidates_of(work, job, 4096, cuda_machine()), Error);
 }
 
 TEST(CliRecord, NanIsNullAndNotVerified) {
