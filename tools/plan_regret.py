@@ -3,12 +3,15 @@
 """How far the planner's first choice is behind the fastest plan that was timed, and which tiles and
 kinds it takes for faster than they are.
 
-usage: plan_regret.py LOG...   (what gpu_op_bench --all or gpu_gemm_bench --all printed)
+usage: plan_regret.py [--tiles] FILE...
+(records of tilelace bench --candidates N --json FILE, or what gpu_gemm_bench --all or gpu_op_bench
+--all printed)
 One line an op, degree and range of m: problems, how far the first prediction was behind, on average
 and at most, and the best of the first six; with --tiles also what predictions are above (+) or below
 (-) the measurements, the median of each tile and kind, from problems of that line. Plans that were
 not timed are not judged: time many (--candidates 30).
 """
+import json
 import re
 import statistics
 import sys
@@ -20,12 +23,21 @@ GEMM = re.compile(r"(\w+)\s+(ag|rs)\s+tp(\d+)\s+m\s+(\d+)\s")
 RANGES = ((1, 127), (128, 511), (512, 1023), (1024, 3071), (3072, 1 << 30))
 
 
+def from_record(record):
+    """The same of a record's candidates; those without a prediction are left out."""
+    plans = [(c["us"], c["predicted_us"], f"{c['kind']}; {c['plan'].rpartition('; ')[2]}")
+             for c in record.get("candidates", []) if c["predicted_us"] is not None]
+    return record["op"], record["ranks"], record["m"], plans
+
+
 def problems(path):
-    """(op, ranks, m, [(measured, predicted, plan)]) of a log."""
+    """(op, ranks, m, [(measured, predicted, plan)]) of a log or of records."""
     ranks, plans = 1, []
     with open(path, encoding="utf-8", errors="replace") as file:
         for line in file:
-            if match := re.match(r"(\d+) ranks on ", line):
+            if line.startswith("{"):
+                yield from_record(json.loads(line))
+            elif match := re.match(r"(\d+) ranks on ", line):
                 ranks = int(match[1])
             elif match := PLAN.match(line):
                 plans.append((float(match[1]), float(match[2]), match[3].strip()))
@@ -65,7 +77,7 @@ def main():
         except OSError as error:
             sys.exit(f"plan_regret: {log}, got {error.strerror}, expected a log of a bench")
     if not groups:
-        sys.exit("plan_regret: got no plans with predictions, expected logs of --all")
+        sys.exit("plan_regret: got no plans with predictions, expected records of --candidates or logs of --all")
     for (op, ranks, (least, most)), all_plans in sorted(groups.items()):
         one, six = ([100 * behind(p, n) for p in all_plans] for n in (1, 6))
         print(f"{op:8} TP{ranks} m {least} to {most if most < 1 << 30 else '...'}: {len(one)} problems, "
