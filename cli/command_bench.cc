@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdlib>
 #include <memory>
 #include <string>
 
+#include "baselines.h"
 #include "commands.h"
 #include "core/check.h"
 #include "model_jobs.h"
@@ -13,8 +15,9 @@ namespace {
 struct BenchOptions {
   ModelRequest model;
   SessionOptions session;
-  std::int64_t n = 0, k = 0;
-  std::string transports, kinds;
+  std::vector<std::int64_t> n;
+  std::int64_t k = 0;
+  std::string transports, kinds, baselines;
   int candidates = 0;
 };
 
@@ -28,17 +31,47 @@ constexpr const char* kBenchExamples = R"(Examples:
   tilelace bench ag_gemm --tp 4 --m 256,1024 --n 28672 --k 8192 --backend cuda \
            --transports push,pull,ring,store
       What each way of ag_gemm's rows takes; nccl needs libnccl.
+  tilelace bench gemm_rs --tp 2 --m 4096 --n 8192 --k 28672 --backend cuda \
+           --candidates 6 --baselines nccl,nccl_window,beside --json rs.jsonl
+      The fastest of several plans of every kind, beside cuBLASLt and NCCL.
+  tilelace bench mlp_rs --tp 2 --m 4096 --n 28672 --k 8192 --backend cuda --baselines nccl
+      Both halves of an MLP in one graph.
   tilelace bench gemm_ar --tp 8 --m 1,64 --n 4096 --k 4096 --link 25,5 --no-check
 )";
 
 void set_jobs(const BenchOptions& o, Workload& work) {
-  require(o.model.model.empty() != (o.n == 0 && o.k == 0) && (o.n == 0) == (o.k == 0),
+  require(o.model.model.empty() != (o.n.empty() && o.k == 0) && o.n.empty() == (o.k == 0),
           "bench: sizes: got {}, expected either --model or both --n and --k",
           o.model.model.empty() ? "not both of --n and --k" : "--model and --n or --k");
-  if (!o.model.model.empty()) return load_model(o.model, o.session.ranks, work);
-  const auto ops = parse_ops(o.model.ops);
+  const bool mlp = o.model.ops.starts_with("mlp_");
+  if (!o.model.model.empty() && !mlp) return load_model(o.model, o.session.ranks, work);
   work.config.layers = 1;
-  for (const Op op : ops) work.jobs.push_back({plain_gemm(op, o.n, o.k, o.session.ranks), 0});
+  if (!mlp) {
+    for (const Op op : parse_ops(o.model.ops))
+      work.jobs.push_back({plain_gemm(op, o.n, o.k, o.session.ranks), 0});
+    return;
+  }
+  require(o.n.size() == 1 && (o.model.ops == "mlp_rs" || o.model.ops == "mlp_ar"),
+          "bench: {}: got {} widths, expected mlp_rs or mlp_ar with one --n", o.model.ops,
+          o.n.size());
+  require(parse_device(o.session.backend) == Device::cuda && o.session.plan.empty(),
+          "{}: got --backend cpu or --plan, expected cuda without", o.model.ops);
+  const Op second = o.model.ops == "mlp_rs" ? Op::gemm_rs : Op::gemm_ar;
+  work.jobs.push_back(plain_mlp(second, o.n[0], o.k, o.session.ranks));
+}
+
+/// Products alone are compared: what else a layer has is not cuBLASLt's.
+void set_baselines(const BenchOptions& o, Workload& work) {
+  if (o.baselines.empty()) return;
+  work.baselines = parse_baselines(o.baselines);
+  require(work.device == Device::cuda, "--baselines: got --backend cpu, expected cuda");
+  for (Job& job : work.jobs) {
+    if (job.then) continue;
+    job.gemm.bias = false;
+    job.gemm.activation = Activation::none;
+  }
+  // Multicast is never used. Before any thread; what is set already stays, and is refused later.
+  setenv("NCCL_NVLS_ENABLE", "0", 0);
 }
 
 void set_candidates(const BenchOptions& o, Workload& work) {
@@ -57,13 +90,21 @@ void add_bench(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand("bench", "Time one op over a range of sizes");
   command->footer(kBenchExamples + ("\n" + std::string(plan_help())) +
                   "\nModels: " + model_names() + "\n");
-  command->add_option("op", o->model.ops, "ag_gemm, gemm_rs or gemm_ar")->required();
+  command
+      ->add_option("op", o->model.ops,
+                   "ag_gemm, gemm_rs, gemm_ar; of GPU ranks an MLP: mlp_rs (ag_gemm with swiglu, "
+                   "gemm_rs), mlp_ar (a product with swiglu, gemm_ar)")
+      ->required();
   command->add_option("--model", o->model.model,
                       "Sizes of a model's layer: a name below, a config.json or a folder");
   command->add_option("--layer", o->model.layer, "A layer's number or `all`")
       ->default_str("0")
       ->needs("--model");
-  command->add_option("--n", o->n, "Columns of the unsharded product")
+  command
+      ->add_option("--n", o->n,
+                   "Columns of the unsharded product, ag_gemm: of each weight; of an MLP its inner "
+                   "width")
+      ->delimiter(',')
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   command->add_option("--k", o->k, "Terms of each of its sums")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
@@ -79,6 +120,10 @@ void add_bench(CLI::App& app, int& exit_code) {
   command->add_option(
       "--kinds", o->kinds,
       "GPU ranks: candidates of these kinds alone, as \"push by shard,store whole\"");
+  command->add_option(
+      "--baselines", o->baselines,
+      "GPU ranks, products alone: cuBLASLt's fastest algorithm, and of nccl, nccl_registered, "
+      "nccl_window (NCCL on such buffers), beside (product and copies at once)");
   add_session_options(*command, o->session);
   command->add_flag("--no-check", o->session.no_check, "Time only; do not check the results");
   command->callback([o, &exit_code] {
@@ -87,6 +132,7 @@ void add_bench(CLI::App& app, int& exit_code) {
     travel(work, o->transports);
     apply(o->session, work);
     set_candidates(*o, work);
+    set_baselines(*o, work);
     exit_code = run_session(work, o->session);
   });
 }

@@ -42,12 +42,12 @@ Workload workload_of(const PlanCommand& o) {
     load_model(request, o.ranks, work);
   } else {
     for (const Op op : parse_ops(request.ops))
-      work.jobs.push_back({plain_gemm(op, o.n, o.k, o.ranks), 0});
+      work.jobs.push_back({plain_gemm(op, {o.n}, o.k, o.ranks), 0});
   }
   if (!o.dtype.empty()) work.dtype = parse_dtype(o.dtype);
   work.sizes = parse_sizes("--m", o.m);
-  work.options = parse_plan_options(o.plan);
   work.device = parse_device(o.backend);
+  take_plan(o.plan, work);
   require(work.device == Device::cpu || (o.link.empty() && o.workers == 0),
           "--backend: got cuda with --link or --workers, expected neither");
   return work;
@@ -69,7 +69,9 @@ int print_plans(const PlanCommand& o) {
   for (const Job& job : work.jobs) {
     for (const std::int64_t m : work.sizes) {
       const Problem problem = problem_of(job.gemm, m, work.dtype);
-      const Plan plan = make_plan(problem, machine, options_for(work.options, job));
+      const Plan plan = work.plan.empty()
+                            ? make_plan(problem, machine, options_for(work.options, job))
+                            : candidates_of(work, job, m, machine).front().plan;
       fmt::print("\n{}{}\n", job.gemm.layer.empty() ? "" : job.gemm.layer + ": ",
                  fmt::streamed(problem));
       fmt::print("  plan     {}\n  why      {}\n", fmt::streamed(plan), plan.reason);

@@ -164,7 +164,7 @@ class Simulation {
       }
     } else {
       for (const Op op : parse_ops(o_.model.ops))
-        work_.jobs.push_back({plain_gemm(op, o_.n, o_.k, work_.ranks), 0});
+        work_.jobs.push_back({plain_gemm(op, {o_.n}, o_.k, work_.ranks), 0});
     }
     if (!o_.dtype.empty()) work_.dtype = parse_dtype(o_.dtype);
     work_.sizes = parse_sizes("--m", o_.m);

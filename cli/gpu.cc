@@ -23,7 +23,7 @@ GpuTimer::GpuTimer(int /*device*/) { no_cuda(); }
 GpuTimer::~GpuTimer() = default;
 void* GpuTimer::stream() const { no_cuda(); }
 void GpuTimer::capture(std::size_t /*number*/, int /*calls*/,
-                       const std::function<void()>& /*call*/) {
+                       const std::function<void(int)>& /*call*/) {
   no_cuda();
 }
 void GpuTimer::replay(std::size_t /*number*/, int /*load*/, int /*timed*/) { no_cuda(); }

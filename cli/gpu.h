@@ -36,8 +36,8 @@ class GpuTimer {
   ~GpuTimer();
 
   [[nodiscard]] void* stream() const;
-  /// Graph `number` becomes `calls` calls.
-  void capture(std::size_t number, int calls, const std::function<void()>& call);
+  /// Graph `number` becomes `calls` calls; `call` is told which.
+  void capture(std::size_t number, int calls, const std::function<void(int)>& call);
   /// Enqueues replays, `load` of them and `timed` more between two events.
   void replay(std::size_t number, int load, int timed);
   /// What the timed replays took together, once the stream is done.

@@ -1,25 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // A build with CUDA.
 #include <cuda_runtime_api.h>
+#include <fmt/core.h>
 
 #include <fstream>
 #include <map>
 #include <sstream>
 
+#include "backend/cuda/cuda_check.h"
 #include "backend/cuda/gemm.h"
 #include "comm/cuda/capabilities.h"
-#include "core/check.h"
 #include "gpu.h"
 #include "plan/cuda_parts.h"
 
 namespace tilelace::cli {
 namespace {
 
-void check(cudaError_t status, const char* what) {
-  if (status == cudaSuccess) return;
-  cudaGetLastError();
-  raise(ErrorKind::system, "cuda: {}, got {}, expected success", what, cudaGetErrorString(status));
-}
+using cuda::check;
 
 /// The first word of the kernel module's line that looks like a version.
 std::string driver_version(int cuda) {
@@ -74,11 +71,11 @@ GpuTimer::~GpuTimer() {
 
 void* GpuTimer::stream() const { return impl_->stream; }
 
-void GpuTimer::capture(std::size_t number, int calls, const std::function<void()>& call) {
+void GpuTimer::capture(std::size_t number, int calls, const std::function<void(int)>& call) {
   cudaGraph_t graph = nullptr;
-  check(cudaStreamBeginCapture(impl_->stream, cudaStreamCaptureModeThreadLocal), "a capture");
+  check(cudaStreamBeginCapture(impl_->stream, cudaStreamCaptureModeRelaxed), "a capture");
   try {
-    for (int i = 0; i < calls; ++i) call();
+    for (int i = 0; i < calls; ++i) call(i);
   } catch (...) {
     cudaStreamEndCapture(impl_->stream, &graph);
     cudaGetLastError();

@@ -12,6 +12,7 @@
 #include "backend/cpu/gemm/tile_gemm.h"
 #include "core/check.h"
 #include "machine.h"
+#include "plan/plan_words.h"
 
 namespace tilelace::cli {
 namespace {
@@ -39,13 +40,10 @@ double job_bytes(const Workload& work, const Job& job, std::int64_t m, const Mac
   // Reductions also keep each rank's partial, the GEMM's result when it runs alone.
   const double out = rows * n * element * (gather ? ranks : 2 * ranks);
   double staging = 0;
-  const auto weigh = [&](const PlanOptions& options) {
+  for (const PlanOptions& options : ways_of(work, job)) {
     const Plan plan = make_plan(problem_of(job.gemm, m, work.dtype), machine, options);
     staging = std::max(staging, 2 * ranks * static_cast<double>(plan.staging_bytes));
-  };
-  weigh(options_for(work.options, job));
-  for (const Path path : baseline_paths(work.device, job.gemm.op))
-    weigh(baseline_options(work.options, path, work.device));
+  }
   return weights + input + gathered + out + staging + (work.check ? ranks * kCheckBytes : 0);
 }
 
@@ -81,19 +79,37 @@ std::int64_t sum_of(const std::vector<std::int64_t>& values) {
   return std::accumulate(values.begin(), values.end(), std::int64_t{0});
 }
 
-model::LayerGemm plain_gemm(Op op, std::int64_t n, std::int64_t k, int ranks) {
+model::LayerGemm plain_gemm(Op op, const std::vector<std::int64_t>& n, std::int64_t k, int ranks) {
   const bool gather = op == Op::ag_gemm;
-  const std::int64_t split = gather ? n : k;
-  require(split % ranks == 0, "{}: {}: got {}, expected a multiple of --tp {}", name_of(op),
-          gather ? "n" : "k", split, ranks);
+  require(gather || n.size() == 1, "{}: n: got {} weights, expected one", name_of(op), n.size());
   model::LayerGemm g;
   g.op = op;
   g.tp = ranks;
-  g.full_n = {n};
-  g.full_k = k;
-  g.n = {gather ? n / ranks : n};
-  g.k = gather ? k : k / ranks;
+  g.full_n = g.n = n;
+  g.full_k = g.k = k;
+  const auto cut = [&](std::int64_t& split) {
+    require(split % ranks == 0, "{}: {}: got {}, expected a multiple of --tp {}", name_of(op),
+            gather ? "n" : "k", split, ranks);
+    split /= ranks;
+  };
+  if (gather)
+    std::for_each(g.n.begin(), g.n.end(), cut);
+  else
+    cut(g.k);
   return g;
+}
+
+Job plain_mlp(Op second, std::int64_t n, std::int64_t k, int ranks) {
+  Job job{plain_gemm(Op::ag_gemm, {n, n}, k, ranks)};
+  job.gemm.gated = true;
+  job.gemm.activation = Activation::swiglu;
+  job.then = plain_gemm(second, {k}, n, ranks);
+  return job;
+}
+
+std::string_view name_of(const Job& job) {
+  if (!job.then) return name_of(job.gemm.op);
+  return job.then->op == Op::gemm_rs ? "mlp_rs" : "mlp_ar";
 }
 
 Problem problem_of(const model::LayerGemm& gemm, std::int64_t m, DType dtype) {
@@ -122,8 +138,8 @@ void travel(Workload& work, std::string_view ways) {
   if (ways.empty()) return;
   std::vector<Job> all;
   for (const Job& job : work.jobs) {
-    require(job.gemm.op == Op::ag_gemm, "--transports: op, got {}, expected ag_gemm",
-            name_of(job.gemm.op));
+    require(name_of(job) == name_of(Op::ag_gemm), "--transports: op, got {}, expected ag_gemm",
+            name_of(job));
     for (const std::string& way : split_list("--transports", ways)) {
       all.push_back(job);
       const bool ring = way == name_of(RouteKind::ring);
@@ -135,9 +151,18 @@ void travel(Workload& work, std::string_view ways) {
   work.jobs = std::move(all);
 }
 
+std::vector<std::string> parse_baselines(std::string_view text) {
+  auto names = split_list("--baselines", text);
+  for (const std::string& name : names)
+    require(name == "cublas" || name == "nccl" || name == "nccl_registered" ||
+                name == "nccl_window" || name == "beside",
+            "--baselines: got \"{}\", expected cublas, nccl, nccl_registered, nccl_window, beside",
+            name);
+  return names;
+}
+
 std::vector<Path> baseline_paths(Device device, Op op) {
-  // GPU ranks have sums in one piece only.
-  if (device == Device::cuda && op != Op::ag_gemm) return {Path::unfused};
+  if (device == Device::cuda && op == Op::gemm_ar) return {Path::unfused};
   return {Path::medium, Path::unfused};
 }
 
@@ -154,8 +179,14 @@ PlanOptions baseline_options(const PlanOptions& options, Path path, Device devic
 std::vector<plan::CudaWay> candidates_of(const Workload& work, const Job& job, std::int64_t m,
                                          const Machine& machine) {
   std::vector<plan::CudaWay> some;
-  if (work.candidates == 0 && work.kinds.empty()) return some;
   const Problem problem = problem_of(job.gemm, m, work.dtype);
+  if (!work.plan.empty()) {
+    const Plan plan = plan::plan_of_words(problem, work.plan);
+    require(m == 0 || !plan.kernel.tile.empty(),
+            "--plan: \"{}\", got no tile, expected one behind \"; \"", work.plan);
+    return {{plan, plan::kind_of(plan), 0}};
+  }
+  if (work.candidates == 0 && work.kinds.empty()) return some;
   const Plan standard = make_plan(problem, machine);
   some.push_back({standard, plan::kind_of(standard), 0});
   std::map<std::string, int> of_kind;
@@ -169,12 +200,11 @@ std::vector<plan::CudaWay> candidates_of(const Workload& work, const Job& job, s
   return some;
 }
 
-PlanOptions room_for(const Plan& plan) {
-  PlanOptions o;
-  o.path = plan.path;
-  o.route = plan.route;
-  o.transport = plan.transport;
-  return o;
+std::vector<PlanOptions> ways_of(const Workload& work, const Job& job) {
+  std::vector<PlanOptions> all{options_for(work.options, job)};
+  for (const Path path : baseline_paths(work.device, job.gemm.op))
+    all.push_back(baseline_options(work.options, path, work.device));
+  return all;
 }
 
 int workers_for(int ranks, int workers) { return cpu_machine(ranks, workers).workers; }
@@ -198,6 +228,10 @@ void check_workload(const Workload& work, const Machine& machine) {
     for (const std::int64_t m : work.sizes) {
       make_plan(problem_of(job.gemm, m, work.dtype), machine, options_for(work.options, job));
       if (work.device == Device::cuda) candidates_of(work, job, m, machine);
+      if (!job.then) continue;
+      require(m > 0 && m % job.gemm.tp == 0,
+              "--m: got {}, expected a multiple of {} ranks of an MLP", m, job.gemm.tp);
+      make_plan(problem_of(*job.then, m, work.dtype), machine);
     }
   }
 }
@@ -205,7 +239,11 @@ void check_workload(const Workload& work, const Machine& machine) {
 std::int64_t memory_needed(const Workload& work, const Machine& machine) {
   double most = 0;
   const std::int64_t m = *std::max_element(work.sizes.begin(), work.sizes.end());
-  for (const Job& job : work.jobs) most = std::max(most, job_bytes(work, job, m, machine));
+  for (const Job& job : work.jobs) {
+    double bytes = job_bytes(work, job, m, machine);
+    if (job.then) bytes += job_bytes(work, {*job.then, job.layer}, m, machine);
+    most = std::max(most, bytes);
+  }
   return static_cast<std::int64_t>(std::min(most, 9e18));
 }
 

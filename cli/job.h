@@ -15,10 +15,13 @@
 
 namespace tilelace::cli {
 
-/// One GEMM of one layer.
+/// One GEMM of one layer, or an MLP.
 struct Job {
   model::LayerGemm gemm;
   int layer = 0;
+  /// The second product of an MLP: gemm_rs behind an ag_gemm, gemm_ar behind a product of rows that
+  /// are whole on every rank.
+  std::optional<model::LayerGemm> then = {};
   /// ag_gemm: how rows travel in this one, whatever the workload's options say.
   std::optional<Transport> transport = {};
   std::optional<RouteKind> route = {};
@@ -33,20 +36,26 @@ struct Workload {
   int ranks = 1;
   DType dtype = DType::bf16;
   PlanOptions options;
+  std::string plan;    ///< GPUs: as printed, instead of options; empty: none
   int iterations = 0;  ///< 0: as many as fit the time a row gets
   int warmup = 2;
   bool check = true;
   /// GPUs: plans of each kind that are timed, best prediction first; 0 and no kinds: the planner's
   /// choice alone.
   int candidates = 0;
-  std::vector<std::string> kinds;  ///< those alone; empty: every kind
+  std::vector<std::string> kinds;      ///< those alone; empty: every kind
+  std::vector<std::string> baselines;  ///< GPUs: what else is timed (baselines.h)
   bool several_layers = false;
   Device device = Device::cpu;
   GpuFacts gpus;  ///< cuda only
 };
 
-/// The product without a model: n and k are those of the unsharded one.
-model::LayerGemm plain_gemm(Op op, std::int64_t n, std::int64_t k, int ranks);
+/// The product without a model: n, of each weight, and k are those of the unsharded one.
+model::LayerGemm plain_gemm(Op op, const std::vector<std::int64_t>& n, std::int64_t k, int ranks);
+/// An MLP with a gate: k is the width of its input and result, n of what is between.
+Job plain_mlp(Op second, std::int64_t n, std::int64_t k, int ranks);
+/// "mlp_rs", "mlp_ar", or the product's op.
+std::string_view name_of(const Job& job);
 
 std::int64_t sum_of(const std::vector<std::int64_t>& values);
 
@@ -59,13 +68,16 @@ PlanOptions baseline_options(const PlanOptions& options, Path path, Device devic
 
 /// The other paths that are timed beside the default one.
 std::vector<Path> baseline_paths(Device device, Op op);
+/// The default plan first: what `fused` is. The unfused one comes last.
+std::vector<PlanOptions> ways_of(const Workload& work, const Job& job);
 
-/// What `fused` is the fastest of: the planner's choice, then the first predictions of each kind.
-/// Empty where the workload asks for none. Errors: usage (an unknown kind).
+/// What `fused` is the fastest of: the planner's choice, then the first predictions of each kind;
+/// or the plan that was given. Empty where the workload asks for none. Errors: usage (an unknown
+/// kind, a plan that says nothing).
 std::vector<plan::CudaWay> candidates_of(const Workload& work, const Job& job, std::int64_t m,
                                          const Machine& machine);
-/// What a preparation with room for such a plan asks for.
-PlanOptions room_for(const Plan& plan);
+/// cublas (always there), nccl, nccl_registered, nccl_window, beside. Errors: usage (another word).
+std::vector<std::string> parse_baselines(std::string_view text);
 
 /// Every job once for each of these ways of ag_gemm's rows: push, pull, ring, store, nccl.
 /// Errors: usage (another word, another op).

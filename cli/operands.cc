@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/half.h"
+#include "gpu_times.h"
 #include "model/random.h"
 #include "op/run_plan.h"
 
@@ -13,6 +14,7 @@ namespace {
 
 constexpr std::uint64_t kInputSeed = 7;
 constexpr unsigned char kPoison = 0xff;
+constexpr std::size_t kBeyondL2 = 160U << 20;
 
 std::uint64_t mix(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -32,9 +34,8 @@ std::vector<TensorView> views_of(const std::vector<model::Matrix>& matrices) {
 
 std::int64_t most_terms(const model::LayerGemm& gemm) { return std::min(32, 256 / gemm.tp); }
 
-void clear(const TensorView& t) {
-  const auto bytes = static_cast<std::size_t>(t.rows * t.stride) * size_of(t.dtype);
-  std::memset(t.data, 0, bytes);
+std::size_t bytes_of(const TensorView& t) {
+  return static_cast<std::size_t>(t.rows * t.stride) * size_of(t.dtype);
 }
 
 }  // namespace
@@ -44,10 +45,15 @@ model::Slice row_shard(std::int64_t m, int ranks, int rank) {
   return {begin(rank), begin(rank + 1)};
 }
 
+Turns::Turns(std::size_t bytes) : pitch((bytes + 4095) / 4096 * 4096) {
+  const std::size_t enough = (kBeyondL2 + pitch) / std::max<std::size_t>(pitch, 1);
+  count = static_cast<int>(std::clamp<std::size_t>(enough, 1, kGraphCalls));
+}
+
 RankWeights model_weights(const Workload& work, const Job& job, int rank) {
   const model::LayerSource from{work.config, work.source, job.layer};
   auto shard = model::shard(from, job.gemm, rank, work.dtype);
-  RankWeights w{std::move(shard.weights), std::move(shard.biases), {}, {}, {}};
+  RankWeights w{std::move(shard.weights), std::move(shard.biases), {}, {}, {}, {}};
   w.weight_views = views_of(w.weights);
   w.bias_views = views_of(w.biases);
   return w;
@@ -56,11 +62,16 @@ RankWeights model_weights(const Workload& work, const Job& job, int rank) {
 void move_to_gpu(RankWeights& w, const GpuPlace& place) {
   for (auto* views : {&w.weight_views, &w.bias_views}) {
     for (TensorView& view : *views) {
-      const auto bytes = static_cast<std::size_t>(view.rows * view.stride) * size_of(view.dtype);
-      DeviceBuffer& copy = w.copies.emplace_back(*place.member, bytes);
-      copy.upload(view.data, bytes);
+      const Turns turns(bytes_of(view));
+      DeviceBuffer& copy = w.copies.emplace_back(*place.member, turns.bytes());
+      for (int i = 0; i < turns.count; ++i) copy.upload(view.data, bytes_of(view), turns.at(i));
       view.data = copy.data();
     }
+  }
+  for (int i = 0; i < kGraphCalls; ++i) {
+    w.turns.push_back(w.weight_views);
+    for (TensorView& view : w.turns.back())
+      view.data = static_cast<std::byte*>(view.data) + Turns(bytes_of(view)).at(i);
   }
 }
 
@@ -106,28 +117,66 @@ std::vector<Term> integer_row(const model::LayerGemm& gemm, std::int64_t row, in
   return terms;
 }
 
-GuardedMatrix::GuardedMatrix(DType dtype, std::int64_t rows, std::int64_t cols,
-                             const GpuPlace* place)
-    : memory_(model::make_matrix(dtype, rows + 1, cols)), view_(memory_.view) {
-  view_.rows = rows;
-  call_view_ = view_;
-  if (place == nullptr) return;
-  copy_.emplace(*place->member, bytes());
-  call_view_.data = copy_->data();
+std::vector<Preparation> preparations(const Workload& work, const Job& job,
+                                      const RankWeights& weights, const Machine& machine,
+                                      bool plain) {
+  Problem p =
+      problem_of(job.gemm, *std::max_element(work.sizes.begin(), work.sizes.end()), work.dtype);
+  if (plain) p.bias = false, p.activation = Activation::none;
+  std::vector<Preparation> list;
+  for (const PlanOptions& options : ways_of(work, job)) {
+    list.push_back({p, weights.weight_views, options});
+    if (p.op != Op::ag_gemm) continue;
+    list.push_back(list.back());
+    list.back().problem.return_gathered = true;
+  }
+  list.push_back({p, weights.weight_views, {}});  // for the parts alone
+  for (const auto& turn : weights.turns) list.push_back({p, turn, {}});
+  if (plain) return list;
+  for (const std::int64_t m : work.sizes) {
+    p.m = m;
+    std::vector<PlanOptions> rooms;
+    for (const auto& way : candidates_of(work, job, m, machine)) {
+      PlanOptions room;
+      room.path = way.plan.path, room.route = way.plan.route, room.transport = way.plan.transport;
+      if (std::find(rooms.begin(), rooms.end(), room) != rooms.end()) continue;
+      rooms.push_back(room);
+      list.push_back({p, weights.weight_views, room});
+    }
+  }
+  return list;
 }
 
-std::size_t GuardedMatrix::bytes() const {
-  const TensorView& all = memory_.view;
-  return static_cast<std::size_t>(all.rows * all.stride) * size_of(all.dtype);
+GuardedMatrix::GuardedMatrix(DType dtype, std::int64_t rows, std::int64_t cols,
+                             const GpuPlace* place, bool reachable)
+    : memory_(model::make_matrix(dtype, rows + 1, cols)), view_(memory_.view) {
+  view_.rows = rows;
+  if (place == nullptr) return;
+  turns_ = Turns(bytes());
+  if (reachable)
+    reachable_.emplace(*place->member, turns_.bytes());
+  else
+    copy_.emplace(*place->member, turns_.bytes());
+  device_ = static_cast<std::byte*>(reachable ? reachable_->local() : copy_->data());
 }
+
+TensorView GuardedMatrix::call_view(int i) const {
+  TensorView view = view_;
+  if (device_ != nullptr) view.data = device_ + turns_.at(i);
+  return view;
+}
+
+std::size_t GuardedMatrix::bytes() const { return bytes_of(memory_.view); }
 
 void GuardedMatrix::fetch() {
   if (copy_) copy_->download(memory_.view.data, bytes());
+  if (reachable_) copy_bytes(memory_.view.data, device_, bytes());
 }
 
 void GuardedMatrix::poison() {
   std::memset(memory_.view.data, kPoison, bytes());
   if (copy_) copy_->upload(memory_.view.data, bytes());
+  if (reachable_) copy_bytes(device_, memory_.view.data, bytes());
 }
 
 bool GuardedMatrix::intact() const {
@@ -158,17 +207,29 @@ CallTensors::CallTensors(const Workload& work, const Job& job, int rank, std::in
       call_input_(input_.view),
       gathered_(work.dtype, gathers() ? m : 0, gathers() ? job.gemm.k : 0, place),
       partial_(work.dtype, gathers() ? 0 : m, gathers() ? 0 : job.gemm.n[0], place) {
-  for (const std::int64_t n : job.gemm.n) out_.emplace_back(work.dtype, out_rows_.size(), n, place);
-  for (const auto& o : out_) out_views_.push_back(o.call_view());
+  for (const std::int64_t n : job.gemm.n)
+    out_.emplace_back(work.dtype, out_rows_.size(), n, place, job.gemm.op == Op::gemm_ar);
+  turn(0);
+}
+
+void CallTensors::turn(int i) {
+  turn_ = i;
+  out_views_.clear();
+  for (const auto& o : out_) out_views_.push_back(o.call_view(i));
+  if (input_copy_)
+    call_input_.data = static_cast<std::byte*>(input_copy_->data()) + input_turns_.at(i);
 }
 
 void CallTensors::send_input() {
   if (place_ == nullptr) return;
-  const TensorView& v = input_.view;
-  const auto bytes = static_cast<std::size_t>(v.rows * v.stride) * size_of(v.dtype);
-  if (!input_copy_) input_copy_.emplace(*place_->member, bytes);
-  input_copy_->upload(v.data, bytes);
-  call_input_.data = input_copy_->data();
+  const std::size_t bytes = bytes_of(input_.view);
+  if (!input_copy_) {
+    input_turns_ = Turns(bytes);
+    input_copy_.emplace(*place_->member, input_turns_.bytes());
+  }
+  for (int i = 0; i < input_turns_.count; ++i)
+    input_copy_->upload(input_.view.data, bytes, input_turns_.at(i));
+  turn(0);
 }
 
 void CallTensors::settle() {
@@ -189,7 +250,7 @@ void CallTensors::random_row(std::int64_t row, const TensorView& to) const {
 
 void CallTensors::fill_integers() {
   const TensorView& v = input_.view;
-  clear(v);
+  std::memset(v.data, 0, bytes_of(v));
   for (std::int64_t r = 0; r < v.rows; ++r) {
     for (int part = 0; part < integer_parts(gemm_); ++part) {
       for (const Term& t : integer_row(gemm_, rows_.begin + r, part)) {
@@ -222,11 +283,11 @@ AgGemmArgs CallTensors::gather_args(const RankWeights& w, const TensorView& a, b
   AgGemmArgs args;
   args.m = m_;
   args.a = a;
-  args.weights = w.weight_views;
+  args.weights = w.turns.empty() ? w.weight_views : w.turns[static_cast<std::size_t>(turn_)];
   if (!plain) args.bias = w.bias_views;
   if (!plain) args.activation = gemm_.activation;
   args.out = std::span(out_views_).first(outputs_of(plain));
-  if (gathered) args.gathered = gathered_.call_view();
+  if (gathered) args.gathered = gathered_.call_view(turn_);
   args.stream = stream();
   return args;
 }
@@ -236,7 +297,7 @@ GemmReduceArgs CallTensors::reduce_args(const RankWeights& w, bool plain) const 
   args.m = m_;
   args.x = call_input_;
   args.stream = stream();
-  args.weight = w.weight_views[0];
+  args.weight = (w.turns.empty() ? w.weight_views : w.turns[static_cast<std::size_t>(turn_)])[0];
   if (!plain && !w.bias_views.empty()) args.bias = w.bias_views[0];
   if (!plain) args.activation = gemm_.activation;
   args.out = out_views_[0];
@@ -258,9 +319,9 @@ void CallTensors::call(Communicator& c, const RankWeights& w, const Plan& plan) 
 }
 
 void CallTensors::call_gemm(Communicator& c, const RankWeights& w) {
-  if (gathers()) return gemm_only(c, gather_args(w, gathered_.call_view(), false, false));
+  if (gathers()) return gemm_only(c, gather_args(w, gathered_.call_view(turn_), false, false));
   GemmReduceArgs args = reduce_args(w, false);
-  args.out = partial_.call_view();
+  args.out = partial_.call_view(turn_);
   gemm_only(c, args);
 }
 
@@ -269,13 +330,13 @@ void CallTensors::call_collective(Communicator& c) {
     AgGemmArgs args;
     args.m = m_;
     args.a = call_input_;
-    args.gathered = gathered_.call_view();
+    args.gathered = gathered_.call_view(turn_);
     args.stream = stream();
     return collective_only(c, args);
   }
   GemmReduceArgs args;
   args.m = m_;
-  args.x = partial_.call_view();
+  args.x = partial_.call_view(turn_);
   args.stream = stream();
   args.out = out_views_[0];
   collective_only(c, gemm_.op, args);

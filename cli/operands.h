@@ -15,11 +15,24 @@ namespace tilelace::cli {
 /// Rows [begin, end) of the m rows that belong to this rank: even, remainder first.
 model::Slice row_shard(std::int64_t m, int ranks, int rank);
 
+/// Copies of a tensor that a GPU's calls take in turn, so many that L2 does not hold them together.
+struct Turns {
+  Turns() = default;
+  explicit Turns(std::size_t bytes);
+  [[nodiscard]] std::size_t bytes() const { return pitch * static_cast<std::size_t>(count); }
+  /// Where the i-th call's is.
+  [[nodiscard]] std::size_t at(int i) const { return static_cast<std::size_t>(i % count) * pitch; }
+
+  std::size_t pitch = 0;
+  int count = 1;
+};
+
 /// The weights of one job, either of the model or small integers (design: exact conformance).
 struct RankWeights {
   std::vector<model::Matrix> weights, biases;
   std::vector<TensorView> weight_views, bias_views;
-  std::vector<DeviceBuffer> copies;  ///< on the GPU, weights then biases
+  std::vector<DeviceBuffer> copies;            ///< on the GPU, weights then biases
+  std::vector<std::vector<TensorView>> turns;  ///< on the GPU: each call's weight_views, in turn
 };
 /// Where a rank on a GPU has its tensors; null for ranks whose tensors are the host's.
 struct GpuPlace {
@@ -31,6 +44,11 @@ void move_to_gpu(RankWeights& weights, const GpuPlace& place);
 
 RankWeights model_weights(const Workload& work, const Job& job, int rank);
 RankWeights integer_weights(const Workload& work, const Job& job, int rank);
+
+/// What all calls of a job need, candidates too. Plain: without bias and activation.
+std::vector<Preparation> preparations(const Workload& work, const Job& job,
+                                      const RankWeights& weights, const Machine& machine,
+                                      bool plain);
 
 /// A value of the integer operands: -1, 0 or 1, by its place in the unsharded matrix.
 int integer_weight(std::size_t index, std::int64_t row, std::int64_t col);
@@ -47,10 +65,12 @@ int integer_parts(const model::LayerGemm& gemm);
 /// A matrix with a row to spare; the spare row and the padding of all rows show stray writes.
 class GuardedMatrix {
  public:
-  GuardedMatrix(DType dtype, std::int64_t rows, std::int64_t cols, const GpuPlace* place = nullptr);
+  /// `reachable`: on GPUs collective, peers may write it.
+  GuardedMatrix(DType dtype, std::int64_t rows, std::int64_t cols, const GpuPlace* place = nullptr,
+                bool reachable = false);
   [[nodiscard]] const TensorView& view() const { return view_; }
-  /// What calls are given: the copy on the GPU, if there is one.
-  [[nodiscard]] const TensorView& call_view() const { return call_view_; }
+  /// What the i-th call is given: on the GPU, if there is one, in turn. All else is of the first.
+  [[nodiscard]] TensorView call_view(int i = 0) const;
   /// Fills everything with the bit pattern of NaNs.
   void poison();
   [[nodiscard]] bool intact() const;
@@ -61,8 +81,11 @@ class GuardedMatrix {
   [[nodiscard]] std::size_t bytes() const;
 
   model::Matrix memory_;
-  TensorView view_, call_view_;
+  TensorView view_;
+  Turns turns_;
   std::optional<DeviceBuffer> copy_;
+  std::optional<SymmetricBuffer> reachable_;
+  std::byte* device_ = nullptr;
 };
 
 /// What one rank passes to the calls of one size.
@@ -80,6 +103,8 @@ class CallTensors {
   void poison();
   [[nodiscard]] bool intact() const;
 
+  /// On GPUs: the next calls' tensors.
+  void turn(int i);
   /// The op itself. Plain: without bias and activation. Gathered: ag_gemm delivers it.
   void call(Communicator&, const RankWeights&, const PlanOptions&, bool plain, bool gathered);
   /// The same by a plan, which is one of the problem's.
@@ -91,6 +116,16 @@ class CallTensors {
 
   [[nodiscard]] const std::vector<GuardedMatrix>& outputs() const { return out_; }
   [[nodiscard]] std::size_t outputs_of(bool plain) const;
+  /// What the product alone takes: of ag_gemm the gathered rows, once call_collective has run.
+  [[nodiscard]] TensorView operand() const {
+    return gathers() ? gathered_.call_view(turn_) : call_input_;
+  }
+  /// Where the product alone goes: of a sum the rank's part.
+  [[nodiscard]] TensorView product() const {
+    return gathers() ? out_views_[0] : partial_.call_view(turn_);
+  }
+  /// Of an MLP's second half: the first one's result.
+  void take_input(const TensorView& input) { call_input_ = input; }
   [[nodiscard]] const TensorView& gathered() const { return gathered_.view(); }
   /// The rows of the unsharded result that this rank's outputs hold.
   [[nodiscard]] model::Slice out_rows() const { return out_rows_; }
@@ -110,7 +145,9 @@ class CallTensors {
   std::uint64_t key_;
   const GpuPlace* place_;
   model::Matrix input_;
+  Turns input_turns_;
   std::optional<DeviceBuffer> input_copy_;
+  int turn_ = 0;
   TensorView call_input_;
   std::vector<GuardedMatrix> out_;
   std::vector<TensorView> out_views_;

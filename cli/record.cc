@@ -15,7 +15,7 @@ namespace tilelace::cli {
 std::string record_line(const Workload& work, const Row& row) {
   Json r;
   r["schema"] = "tilelace.bench/1";
-  r["op"] = name_of(row.op);
+  r["op"] = row.op;
   r["model"] = or_null(work.model);
   r["layer"] = or_null(row.layer);
   r["ranks"] = work.ranks;
@@ -29,16 +29,18 @@ std::string record_line(const Workload& work, const Row& row) {
   r["gemm_us"] = or_null(row.time(Way::gemm));
   r["collective_us"] = or_null(row.time(Way::collective));
   r["unfused_us"] = or_null(row.time(Way::unfused));
+  r["beside_us"] = or_null(row.time(Way::beside));
   r["medium_us"] = or_null(row.time(Way::medium));
   r["fused_us"] = or_null(row.time(Way::fused));
-  r["path"] = name_of(row.plan.path);
+  const bool one = row.plans.empty();  // an MLP's halves have a plan each
+  r["path"] = one ? Json(name_of(row.plan.path)) : Json();
   r["roof_us"] = or_null(row.roof());
   r["ect_us"] = or_null(row.ect());
   r["efficiency"] = or_null(row.efficiency());
   r["speedup"] = or_null(row.speedup());
-  r["peers"] = Json::object();
-  r["plan"] = fmt::format("{}", fmt::streamed(row.plan));
-  r["transport"] = name_of(row.plan.transport);
+  r["peers"] = Json(row.peers);
+  r["plan"] = one ? fmt::format("{}", fmt::streamed(row.plan)) : row.plans;
+  r["transport"] = one ? Json(name_of(row.plan.transport)) : Json();
   r["error"] = or_null(row.error);
   r["exact"] = or_null(row.exact);
   r["verified"] = or_null(row.verified);

@@ -25,7 +25,29 @@ std::vector<double> durations(const std::vector<RankPart>& parts, std::size_t wa
   return all;
 }
 
-void join_checks(const std::vector<RankPart>& parts, Row& row) {
+/// How the own figure is called where another stands in its place.
+std::string own_name(Way way) {
+  return fmt::format("tilelace_{}", way == Way::gemm         ? "gemm"
+                                    : way == Way::collective ? "collective"
+                                                             : "unfused");
+}
+
+void join_peers(const std::vector<PeerTime>& peers, Row& row) {
+  std::map<Way, double> best;
+  for (const PeerTime& peer : peers) {
+    const double us = row.peers[peer.name] = quantile(peer.us, 0.5);
+    if (!peer.way) continue;
+    const auto [at, fresh] = best.try_emplace(*peer.way, us);
+    at->second = std::min(at->second, us);
+  }
+  for (const auto& [way, us] : best) {
+    std::optional<double>& figure = row.us[static_cast<std::size_t>(way)];
+    if (figure) row.peers[own_name(way)] = *figure;
+    figure = way == Way::gemm ? std::min(us, figure.value_or(us)) : us;
+  }
+}
+
+void join_checks(const std::vector<RankPart>& parts, bool same, Row& row) {
   double errors = 0, values = 0;
   row.exact = row.verified = true;
   for (const RankPart& p : parts) {
@@ -34,7 +56,7 @@ void join_checks(const std::vector<RankPart>& parts, Row& row) {
     row.exact = *row.exact && p.exact;
     row.verified = *row.verified && p.pass;
     if (row.complaint.empty()) row.complaint = p.complaint;
-    if (row.op == Op::gemm_ar && p.result_hash != parts[0].result_hash) {
+    if (same && p.result_hash != parts[0].result_hash) {
       row.verified = false;
       if (row.complaint.empty()) row.complaint = "ranks hold different bits of the result";
     }
@@ -80,7 +102,10 @@ std::string to_text(const RankPart& part) {
     samples.push_back(std::move(list));
   }
   json candidates = json::array();
-  for (const CandidateTime& c : part.candidates) candidates.push_back({c.index, c.us});
+  for (const CallTime& c : part.candidates) candidates.push_back({c.index, c.us});
+  json peers = json::array();
+  for (const PeerTime& p : part.peers)
+    peers.push_back({p.name, p.way ? json(static_cast<int>(*p.way)) : json(nullptr), p.us});
   return json{
       {"row", part.row},
       {"pass", part.pass},
@@ -91,6 +116,8 @@ std::string to_text(const RankPart& part) {
       {"complaint", part.complaint},
       {"host", part.host ? json{part.host->us, part.host->beside_graphs_us} : json(nullptr)},
       {"candidates", candidates},
+      {"peers", peers},
+      {"plans", part.plans},
       {"samples", samples}}
       .dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -111,6 +138,12 @@ RankPart part_of(const std::string& text) {
   p.complaint = j.at("complaint");
   if (const json& host = j.at("host"); !host.is_null()) p.host = {host.at(0), host.at(1)};
   for (const auto& c : j.at("candidates")) p.candidates.push_back({c.at(0), c.at(1)});
+  for (const auto& x : j.at("peers")) {
+    p.peers.push_back({x.at(0)});
+    if (!x.at(1).is_null()) p.peers.back().way = static_cast<Way>(x.at(1).get<int>());
+    p.peers.back().us = x.at(2).get<std::vector<double>>();
+  }
+  p.plans = j.at("plans");
   for (std::size_t w = 0; w < kWays; ++w) {
     for (const auto& s : j.at("samples").at(w)) p.samples[w].push_back({s.at(0), s.at(1)});
   }
@@ -123,9 +156,9 @@ Row empty_row(const Workload& work, const Machine& machine, int row) {
   Row r;
   r.layer = job.gemm.layer;
   r.label = work.several_layers ? fmt::format("{}.{}", job.layer, job.gemm.layer) : job.gemm.layer;
-  r.op = job.gemm.op;
+  r.op = name_of(job);
   r.m = work.sizes[static_cast<std::size_t>(row % sizes)];
-  r.n = sum_of(job.gemm.full_n);
+  r.n = job.then ? job.then->full_k : sum_of(job.gemm.full_n);
   r.k = job.gemm.full_k;
   r.plan =
       make_plan(problem_of(job.gemm, r.m, work.dtype), machine, options_for(work.options, job));
@@ -153,12 +186,14 @@ Row join(const Workload& work, const Machine& machine, const std::vector<RankPar
     row.host->us = std::max(p.host->us, row.host->us);
     row.host->beside_graphs_us = std::max(p.host->beside_graphs_us, row.host->beside_graphs_us);
   }
-  if (work.check) join_checks(parts, row);
-  if (parts[0].candidates.empty()) return row;
+  join_peers(parts[0].peers, row);
+  row.plans = parts[0].plans;
   const Job& job = work.jobs[static_cast<std::size_t>(parts[0].row) / work.sizes.size()];
+  if (work.check) join_checks(parts, job.gemm.op == Op::gemm_ar, row);
+  if (job.then) row.exact.reset();
+  if (parts[0].candidates.empty()) return row;
   const auto ways = candidates_of(work, job, row.m, machine);
-  for (const CandidateTime& c : parts[0].candidates)
-    row.candidates.push_back({ways.at(c.index), c.us});
+  for (const CallTime& c : parts[0].candidates) row.candidates.push_back({ways.at(c.index), c.us});
   row.plan = row.candidates.front().way.plan;
   return row;
 }

@@ -3,17 +3,20 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "gpu_times.h"
 #include "job.h"
 
 namespace tilelace::cli {
 
-/// What is timed, in the order of the samples.
-enum class Way : std::uint8_t { gemm, collective, unfused, medium, fused };
-constexpr std::size_t kWays = 5;
+/// What is timed, in the order of the samples. beside: product and traffic at once, neither waiting
+/// for the other.
+enum class Way : std::uint8_t { gemm, collective, unfused, medium, fused, beside };
+constexpr std::size_t kWays = 6;
 
 /// When a rank began and ended, on the machine's clock, in seconds.
 struct Span {
@@ -27,10 +30,11 @@ struct HostTime {
   double beside_graphs_us = 0;  ///< once calls were captured: every other one aligns counts first
 };
 
-/// A plan that was timed, by its place in candidates_of.
-struct CandidateTime {
-  std::size_t index = 0;
-  double us = 0;  ///< the slowest rank's
+/// What else was timed on GPUs.
+struct PeerTime {
+  std::string name;
+  std::optional<Way> way = {};  ///< that it is one of
+  std::vector<double> us = {};  ///< a sample each, the slowest rank's
 };
 
 /// What one rank brings to a row; travels between processes as text.
@@ -38,12 +42,14 @@ struct RankPart {
   int row = 0;  ///< job * sizes + size
   bool pass = true;
   bool exact = true;
-  double error_squares = 0;               ///< of this rank's checked elements
-  double value_squares = 0;               ///< of their reference
-  std::uint64_t result_hash = 0;          ///< gemm_ar: must be the same on every rank
-  std::string complaint;                  ///< what was wrong, if anything
-  std::optional<HostTime> host;           ///< GPUs: of a call of `fused`, the fastest round
-  std::vector<CandidateTime> candidates;  ///< GPUs: fastest first; `fused` ran the first
+  double error_squares = 0;          ///< of this rank's checked elements
+  double value_squares = 0;          ///< of their reference
+  std::uint64_t result_hash = 0;     ///< gemm_ar: must be the same on every rank
+  std::string complaint;             ///< what was wrong, if anything
+  std::optional<HostTime> host;      ///< GPUs: of a call of `fused`, the fastest round
+  std::vector<CallTime> candidates;  ///< GPUs: of candidates_of, fastest first; `fused` ran it
+  std::vector<PeerTime> peers;
+  std::string plans;  ///< of an MLP: both halves'
   std::array<std::vector<Span>, kWays> samples;
 };
 
@@ -57,15 +63,17 @@ struct Candidate {
 };
 
 struct Row {
-  std::string layer;  ///< qkv, ...; empty without a model
-  std::string label;  ///< with the layer's number where there are several
-  Op op = Op::ag_gemm;
+  std::string layer;                  ///< qkv, ...; empty without a model
+  std::string label;                  ///< with the layer's number where there are several
+  std::string op;                     ///< or mlp_rs, mlp_ar
   std::int64_t m = 0, n = 0, k = 0;   ///< of the unsharded product
   Plan plan;                          ///< the one that `fused` ran
+  std::string plans;                  ///< of an MLP: both halves'
   std::vector<Candidate> candidates;  ///< fastest first
   std::array<std::optional<double>, kWays> us;
-  std::optional<double> spread;  ///< p90 / p10 of fused
-  std::optional<HostTime> host;  ///< GPUs: of a call of fused, the slowest rank's
+  std::map<std::string, double> peers;  ///< what else was timed
+  std::optional<double> spread;         ///< p90 / p10 of fused
+  std::optional<HostTime> host;         ///< GPUs: of a call of fused, the slowest rank's
   int iterations = 0;
   std::optional<double> error;
   std::optional<bool> exact, verified;
@@ -82,7 +90,9 @@ struct Row {
 
 /// Row number `row` of the workload, without its figures.
 Row empty_row(const Workload& work, const Machine& machine, int row);
-/// Joins what all ranks brought. A sample lasts from the first rank's begin to the last one's end.
+/// Joins what all ranks brought. Where peers are one of its ways the product's figure is the
+/// fastest of all, collective's and unfused's are theirs, and the own ones stand among the peers. A
+/// sample lasts from the first rank's begin to the last one's end.
 Row join(const Workload& work, const Machine& machine, const std::vector<RankPart>& parts);
 
 /// The q-th quantile (0 to 1) of values, interpolated; values must not be empty.

@@ -86,10 +86,8 @@ class Session {
                work_.model.empty() ? "" : fmt::format("{}: ", work_.model), work_.ranks,
                name_of(work_.dtype), work_.gpus.name, work_.gpus.driver);
     print_weights();
-    fmt::print(
-        "times: CUDA graphs of 16 calls on the same buffers (operands that fit in L2 look "
-        "faster)\n\n{}\n",
-        table_.header());
+    fmt::print("times: CUDA graphs of {} calls, on operands that L2 does not hold\n\n{}\n",
+               kGraphCalls, table_.header());
     std::fflush(stdout);
   }
 
@@ -127,14 +125,14 @@ class Session {
     }
     if (!row.good()) {
       ++bad_;
-      fmt::print(stderr, "tilelace: wrong result: {} {} m {}: {}\n", row.label, name_of(row.op),
-                 row.m, row.complaint);
+      fmt::print(stderr, "tilelace: wrong result: {} {} m {}: {}\n", row.label, row.op, row.m,
+                 row.complaint);
     }
     if (row.roof() && row.time(Way::fused) && *row.time(Way::fused) < 0.95 * *row.roof())
       ++above_roof_;
     worst_spread_ = std::max(worst_spread_, row.spread.value_or(0));
     if (row.host) hosts_.push_back(*row.host);
-    progress_.set(++done_, fmt::format("{} {} m {}", row.label, name_of(row.op), row.m));
+    progress_.set(++done_, fmt::format("{} {} m {}", row.label, row.op, row.m));
   }
 
   [[nodiscard]] std::string host_range(double HostTime::*of) const {
@@ -239,6 +237,16 @@ void add_session_options(CLI::App& command, SessionOptions& o) {
   command.add_flag("--quiet", o.quiet, "No table and no progress bar; wrong results still show");
 }
 
+void take_plan(const std::string& text, Workload& work) {
+  if (!is_printed_plan(text)) {
+    work.options = parse_plan_options(text);
+    return;
+  }
+  require(work.device == Device::cuda, "--plan: got \"{}\" with --backend cpu, expected KEY=VALUE",
+          text);
+  work.plan = text;
+}
+
 CommunicatorOptions group_options(const SessionOptions& o) {
   const Link link = parse_link(o.link);
   CommunicatorOptions g;
@@ -259,14 +267,14 @@ CommunicatorOptions group_options(const SessionOptions& o) {
 void apply(const SessionOptions& o, Workload& work) {
   require(!(o.checked && o.processes), "--checked: got --processes, expected ranks as threads");
   work.ranks = o.ranks;
+  work.device = parse_device(o.backend);
   work.sizes = parse_sizes("--m", o.m);
-  work.options = parse_plan_options(o.plan);
+  take_plan(o.plan, work);
   work.iterations = o.iterations > 0 ? o.iterations : o.checked ? 1 : 0;
   work.warmup = o.warmup;
   work.check = !o.no_check;
   if (!o.dtype.empty()) work.dtype = parse_dtype(o.dtype);
   parse_link(o.link);
-  work.device = parse_device(o.backend);
   if (work.device == Device::cpu) return;
   work.gpus = gpu_facts();
   check_gpu_options(o, work);

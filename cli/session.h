@@ -32,6 +32,9 @@ Device parse_device(const std::string& text);
 /// --backend, of every command that takes it.
 void add_backend_option(CLI::App& command, std::string& backend);
 
+/// --plan, once the workload's device is known. Errors: usage.
+void take_plan(const std::string& text, Workload& work);
+
 CommunicatorOptions group_options(const SessionOptions& options);
 /// Fills all but the jobs, which it makes fit for GPUs where the ranks have them. Errors: usage (of
 /// options; fewer GPUs than ranks), system (no driver).

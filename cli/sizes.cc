@@ -180,6 +180,10 @@ PlanOptions parse_plan_options(std::string_view text) {
   return options;
 }
 
+bool is_printed_plan(std::string_view text) {
+  return text.find(' ') != std::string_view::npos && text.find('=') == std::string_view::npos;
+}
+
 const char* plan_help() {
   return R"(Overrides of the planner (--plan KEY=VALUE[,KEY=VALUE]):
   path=fused|medium|unfused            one schedule; a GEMM a shard; one after the other
@@ -191,6 +195,7 @@ const char* plan_help() {
   chunk=ROWS                           rows of one transfer
   tile_m=N, tile_n=N, straddle=0|1     tiles, and whether they cross shards' borders
   partials=fp32|DTYPE                  type of the partial sums on the wire (fp32: CPU ranks)
+GPU ranks: or one plan, as records and `tilelace plan` print it.
 What a printed plan says, and how to choose one: docs/plans.md.
 )";
 }

@@ -38,6 +38,8 @@ Link parse_link(std::string_view text);
 /// "path=fused,blocks=2,...": see plan_help().
 Transport parse_transport(std::string_view what, std::string_view text);
 PlanOptions parse_plan_options(std::string_view text);
+/// Whether it is a plan as it is printed, not overrides.
+bool is_printed_plan(std::string_view text);
 const char* plan_help();
 
 }  // namespace tilelace::cli

@@ -92,7 +92,7 @@ std::vector<std::string> row_cells(const Row& row) {
   std::optional<double> roof;
   if (row.roof() && row.time(Way::fused)) roof = 100 * *row.roof() / *row.time(Way::fused);
   return {row.label.empty() ? "-" : row.label,
-          std::string(name_of(row.op)),
+          row.op,
           fmt::format("{}", row.m),
           fmt::format("{}", row.n),
           fmt::format("{}", row.k),

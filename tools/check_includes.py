@@ -34,8 +34,9 @@ ALLOWED = {
     "src/bindings": ["tilelace", "core"],
     "src/bindings/torch": ["tilelace"],
     "cli": ["tilelace", "core", "comm", "plan", "check", "sim", "model", "backend/cpu/gemm",
-            "op/run_plan.h", "backend/cuda_support.h", "backend/cuda/cublas.h", "backend/cuda/gemm.h",
-            "backend/cuda/measure/gpus.h"],
+            "op/run_plan.h", "backend/cuda_support.h", "backend/cuda/cublas.h",
+            "backend/cuda/cuda_check.h", "backend/cuda/gemm.h", "backend/cuda/nccl.h",
+            "backend/cuda/measure/gpus.h", "backend/cuda/measure/swiglu.h"],
     "cli/model": ["tilelace", "core"],
     "examples": ["tilelace"],
 }

@@ -196,6 +196,8 @@ void op::run_plan(Communicator& c, Op op, const GemmReduceArgs& args, const Plan
   run(c, op, args, plan, Part::whole);
 }
 
+comm::Group& op::group_of(const Communicator& c) { return *c.impl().group; }
+
 void gemm_only(Communicator& c, const AgGemmArgs& args) { run(c, args, PlanOptions{}, Part::gemm); }
 
 void gemm_only(Communicator& c, const GemmReduceArgs& args) {

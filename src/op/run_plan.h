@@ -2,6 +2,7 @@
 // Calls with a plan instead of options: what benches time and checks draw (plan/cuda_ways.h). The
 // plan is one of the problem's, whole: nothing is planned.
 #pragma once
+#include "comm/group.h"
 #include "tilelace/communicator.h"
 #include "tilelace/ops.h"
 
@@ -10,5 +11,8 @@ namespace tilelace::op {
 /// As ag_gemm, gemm_rs, gemm_ar; prepared with options that have room for the plan. Collective.
 void run_plan(Communicator&, const AgGemmArgs&, const Plan&);
 void run_plan(Communicator&, Op, const GemmReduceArgs&, const Plan&);
+
+/// The ranks behind it, for what is timed beside calls; as long as it lives.
+comm::Group& group_of(const Communicator&);
 
 }  // namespace tilelace::op

@@ -78,10 +78,13 @@ struct Finished {
 };
 
 /// Arguments are separated by single spaces.
-inline Finished run_command(const std::string& line, double seconds = 100) {
+/// `last`: an argument that has blanks.
+inline Finished run_command(const std::string& line, double seconds = 100,
+                            const std::string& last = {}) {
   std::vector<std::string> arguments;
   std::istringstream in(line);
   for (std::string a; in >> a;) arguments.push_back(a);
+  if (!last.empty()) arguments.push_back(last);
   RunningCommand command(arguments);
   const int code = command.wait(seconds);
   return {code, command.out(), command.err()};

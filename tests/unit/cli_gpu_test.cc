@@ -57,6 +57,23 @@ TEST(CliBackend, PlansOfModelsAreOfAllOps) {
   EXPECT_NE(f.out.find("down: gemm_ar"), std::string::npos) << f.out;
 }
 
+TEST(CliBackend, PlansAreReadAsTheyArePrinted) {
+  const std::string line = "plan gemm_rs --tp 4 --m 1024 --n 8192 --k 8192 --backend cuda --plan ";
+  const auto plan_of = [](const Finished& f) {
+    const std::size_t at = f.out.find("  plan     ");
+    return at == std::string::npos ? f.err : f.out.substr(at + 11, f.out.find('\n', at) - at - 11);
+  };
+  const std::string printed = plan_of(run_command(line + "transport=add"));
+  EXPECT_EQ(plan_of(run_command(line, 100, printed)), printed);
+  for (const char* wrong : {"gemm_rs fused mesh store", "gemm_rs by magic; c128"}) {
+    const Finished f = run_command(line, 100, wrong);
+    EXPECT_EQ(f.code, 2) << f.out;
+    EXPECT_NE(f.err.find("--plan: "), std::string::npos) << f.err;
+  }
+  const Finished cpu = run_command("bench gemm_rs --m 8 --n 64 --k 64 --plan", 100, printed);
+  EXPECT_NE(cpu.err.find("with --backend cpu, expected KEY=VALUE"), std::string::npos) << cpu.err;
+}
+
 TEST(CliBackend, PlansAddInTheOwnersMemoryWhenAsked) {
   const Finished f = run_command(
       "plan gemm_rs --tp 4 --m 1024 --n 8192 --k 8192 --plan transport=add --backend cuda");
@@ -86,7 +103,8 @@ TEST(CliBackend, PlansSayWhatThereIs) {
 TEST(CliBackend, GpusChangeTheBaselines) {
   const std::vector<Path> both{Path::medium, Path::unfused};
   EXPECT_EQ(baseline_paths(Device::cuda, Op::ag_gemm), both);
-  EXPECT_EQ(baseline_paths(Device::cuda, Op::gemm_rs), std::vector<Path>{Path::unfused});
+  EXPECT_EQ(baseline_paths(Device::cuda, Op::gemm_rs), both);
+  EXPECT_EQ(baseline_paths(Device::cuda, Op::gemm_ar), std::vector<Path>{Path::unfused});
   EXPECT_EQ(baseline_paths(Device::cpu, Op::gemm_rs), both);
   PlanOptions tiled;
   tiled.tile_m = 64;
@@ -98,7 +116,7 @@ TEST(CliBackend, TransportsMakeAJobEach) {
   Workload work;
   work.ranks = 2;
   work.sizes = {256};
-  work.jobs.push_back({plain_gemm(Op::ag_gemm, 64, 64, 2), 0});
+  work.jobs.push_back({plain_gemm(Op::ag_gemm, {64}, 64, 2), 0});
   travel(work, "push,ring,pull,nccl");
   ASSERT_EQ(work.jobs.size(), 4U);
   const auto plan = [&](std::size_t job) {
@@ -112,7 +130,7 @@ TEST(CliBackend, TransportsMakeAJobEach) {
   EXPECT_EQ(plan(3).transport, Transport::nccl);
   EXPECT_EQ(empty_row(work, cuda_machine(), 1).label, "ring");
   EXPECT_THROW(travel(work, "post"), Error);
-  work.jobs = {{plain_gemm(Op::gemm_rs, 64, 64, 2), 0}};
+  work.jobs = {{plain_gemm(Op::gemm_rs, {64}, 64, 2), 0}};
   EXPECT_THROW(travel(work, "nccl"), Error);
 }
 

@@ -22,7 +22,7 @@ RankPart verify(bool fetches) {
   work.dtype = DType::bf16;
   work.sizes = {kRows};
   work.config.layers = 1;
-  work.jobs = {{plain_gemm(Op::ag_gemm, 48, 96, kPlacedRanks), 0}};
+  work.jobs = {{plain_gemm(Op::ag_gemm, {48}, 96, kPlacedRanks), 0}};
   const Job& job = work.jobs[0];
   std::vector<RankPart> parts(kPlacedRanks);
   run_ranks({kPlacedRanks, false, {}},
@@ -60,7 +60,7 @@ TEST(CliPlace, RecordsOfGpusSaySo) {
   work.ranks = 2;
   work.sizes = {16};
   work.config.layers = 1;
-  work.jobs = {{plain_gemm(Op::ag_gemm, 64, 64, 2), 0}};
+  work.jobs = {{plain_gemm(Op::ag_gemm, {64}, 64, 2), 0}};
   work.device = Device::cuda;
   work.gpus.name = "NVIDIA H200";
   work.gpus.driver = "580.1";

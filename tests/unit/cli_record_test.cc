@@ -2,11 +2,13 @@
 #include <fmt/ostream.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "operands.h"
 #include "record.h"
 #include "tilelace/error.h"
 
@@ -18,7 +20,7 @@ Workload small_work() {
   work.ranks = 2;
   work.sizes = {16};
   work.config.layers = 1;
-  work.jobs = {{plain_gemm(Op::gemm_rs, 32, 64, 2), 0}};
+  work.jobs = {{plain_gemm(Op::gemm_rs, {32}, 64, 2), 0}};
   return work;
 }
 
@@ -38,15 +40,15 @@ TEST(CliRecord, HasExactlyTheKeysInOrder) {
   const Workload work = small_work();
   const Row row = join(work, machine_for(2, {}), two_parts());
   const auto j = nlohmann::ordered_json::parse(record_line(work, row));
-  const std::vector<std::string> want = {"schema",        "op",         "model",     "layer",
-                                         "ranks",         "m",          "n",         "k",
-                                         "dtype",         "backend",    "mode",      "gemm_us",
-                                         "collective_us", "unfused_us", "medium_us", "fused_us",
-                                         "path",          "roof_us",    "ect_us",    "efficiency",
-                                         "speedup",       "peers",      "plan",      "transport",
-                                         "error",         "exact",      "verified",  "iterations",
-                                         "spread",        "candidates", "device",    "driver",
-                                         "commit",        "time"};
+  const std::vector<std::string> want = {"schema",        "op",         "model",      "layer",
+                                         "ranks",         "m",          "n",          "k",
+                                         "dtype",         "backend",    "mode",       "gemm_us",
+                                         "collective_us", "unfused_us", "beside_us",  "medium_us",
+                                         "fused_us",      "path",       "roof_us",    "ect_us",
+                                         "efficiency",    "speedup",    "peers",      "plan",
+                                         "transport",     "error",      "exact",      "verified",
+                                         "iterations",    "spread",     "candidates", "device",
+                                         "driver",        "commit",     "time"};
   std::vector<std::string> keys;
   for (const auto& [key, value] : j.items()) keys.push_back(key);
   EXPECT_EQ(keys, want);
@@ -87,7 +89,7 @@ TEST(CliRecord, WithoutChecksTheirFiguresAreNull) {
 
 TEST(CliRecord, TheFastestCandidateIsThePlanOfTheRow) {
   Workload work = small_work();
-  work.jobs = {{plain_gemm(Op::gemm_rs, 8192, 28672, 2), 0}};
+  work.jobs = {{plain_gemm(Op::gemm_rs, {8192}, 28672, 2), 0}};
   work.sizes = {4096};
   work.device = Device::cuda;
   work.candidates = 3;
@@ -106,11 +108,44 @@ TEST(CliRecord, TheFastestCandidateIsThePlanOfTheRow) {
   EXPECT_NE(j["candidates"][1]["plan"], j["plan"]);
 }
 
+TEST(CliRecord, PeersStandForTheWaysThatTheyAre) {
+  Workload work = small_work();
+  auto parts = two_parts();  // 2000 us each
+  parts[0].peers = {{"cublas", Way::gemm, {2500}},
+                    {"nccl", Way::collective, {2100, 2300, 2200}},
+                    {"nccl_window", Way::collective, {2150}},
+                    {"unfused_nccl", Way::unfused, {4300}},
+                    {"fused_default", {}, {2050}}};
+  parts[0] = part_of(to_text(parts[0]));  // as it travels
+  const auto j = nlohmann::json::parse(record_line(work, join(work, machine_for(2, {}), parts)));
+  EXPECT_NEAR(j["gemm_us"].get<double>(), 2000, 1e-3);  // ours is faster
+  EXPECT_EQ(j["collective_us"], 2150);
+  EXPECT_EQ(j["unfused_us"], 4300);
+  EXPECT_NEAR(j["fused_us"].get<double>(), 2000, 1e-3);
+  EXPECT_EQ(j["peers"]["nccl"], 2200);
+  EXPECT_EQ(j["peers"]["fused_default"], 2050);
+  EXPECT_NEAR(j["peers"]["tilelace_unfused"].get<double>(), 2000, 1e-3);
+}
+
+TEST(CliRecord, AnMlpIsOneRow) {
+  Workload work = small_work();
+  work.jobs = {plain_mlp(Op::gemm_ar, 128, 64, 2)};
+  work.device = Device::cuda;
+  auto parts = two_parts();
+  parts[0].plans = "product | gemm_ar";
+  const auto j = nlohmann::json::parse(record_line(work, join(work, cuda_machine(), parts)));
+  EXPECT_EQ(j["op"], "mlp_ar");
+  EXPECT_EQ(j["n"], 128);
+  EXPECT_EQ(j["k"], 64);
+  EXPECT_EQ(j["plan"], "product | gemm_ar");
+  EXPECT_TRUE(j["path"].is_null() && j["exact"].is_null());
+}
+
 TEST(CliCandidates, StandForEveryKindAndNotTwice) {
   Workload work = small_work();
   work.candidates = 2;
   for (const Op op : {Op::ag_gemm, Op::gemm_rs, Op::gemm_ar}) {
-    const Job job{plain_gemm(op, 8192, 8192, 2), 0};
+    const Job job{plain_gemm(op, {8192}, 8192, 2), 0};
     std::map<std::string, int> kinds;
     std::set<std::string> plans;
     for (const auto& way : candidates_of(work, job, 512, cuda_machine())) {
@@ -125,28 +160,30 @@ TEST(CliCandidates, StandForEveryKindAndNotTwice) {
   }
 }
 
-TEST(CliCandidates, HaveRoomInAPreparation) {
+TEST(CliCandidates, ArePreparedFor) {
   Workload work = small_work();
   work.candidates = 1;
-  for (const Op op : {Op::ag_gemm, Op::gemm_rs, Op::gemm_ar})
-    for (const std::int64_t m : {1, 64, 4096}) {
-      const Job job{plain_gemm(op, 8192, 8192, 2), 0};
-      for (const auto& way : candidates_of(work, job, m, cuda_machine())) {
-        const Plan plan =
-            make_plan(problem_of(job.gemm, m, work.dtype), cuda_machine(), room_for(way.plan));
-        EXPECT_EQ(plan.path, way.plan.path) << way.kind;
-        EXPECT_EQ(plan.transport, way.plan.transport) << way.kind;
-        EXPECT_GE(plan.staging_bytes, way.plan.staging_bytes) << way.kind;
-      }
-    }
+  work.device = Device::cuda;
+  work.sizes = {1, 64, 4096};
+  for (const Op op : {Op::ag_gemm, Op::gemm_rs, Op::gemm_ar}) {
+    const Job job{plain_gemm(op, {8192}, 8192, 2), 0};
+    const auto list = preparations(work, job, {}, cuda_machine(), false);
+    for (const std::int64_t m : work.sizes)
+      for (const auto& way : candidates_of(work, job, m, cuda_machine()))
+        EXPECT_TRUE(std::any_of(list.begin(), list.end(), [&](const Preparation& p) {
+          const Plan plan = make_plan(p.problem, cuda_machine(), p.options);
+          return plan.path == way.plan.path && plan.route == way.plan.route &&
+                 plan.transport == way.plan.transport;
+        })) << way.kind;
+  }
 }
 
 TEST(CliCandidates, OfOneKindAloneComeBehindThePlannersChoice) {
   Workload work = small_work();
-  work.kinds = {"store by shard"};
-  const Job job{plain_gemm(Op::ag_gemm, 8192, 8192, 2), 0};
+  work.kinds = {"pull by shard"};
+  const Job job{plain_gemm(Op::ag_gemm, {8192}, 8192, 2), 0};
   const auto ways = candidates_of(work, job, 4096, cuda_machine());
-  for (std::size_t i = 1; i < ways.size(); ++i) EXPECT_EQ(ways[i].kind, "store by shard");
+  for (std::size_t i = 1; i < ways.size(); ++i) EXPECT_EQ(ways[i].kind, "pull by shard");
   work.kinds = {"by magic"};
   EXPECT_THROW(candidates_of(work, job, 4096, cuda_machine()), Error);
 }
@@ -167,7 +204,7 @@ TEST(CliRecord, NanIsNullAndNotVerified) {
 
 TEST(CliRecord, AllReduceNeedsTheSameBitsOnEveryRank) {
   Workload work = small_work();
-  work.jobs = {{plain_gemm(Op::gemm_ar, 32, 64, 2), 0}};
+  work.jobs = {{plain_gemm(Op::gemm_ar, {32}, 64, 2), 0}};
   auto parts = two_parts();
   parts[0].result_hash = parts[1].result_hash = 1;
   EXPECT_TRUE(join(work, machine_for(2, {}), parts).good());

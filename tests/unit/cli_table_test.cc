@@ -11,7 +11,7 @@ Row sample_row() {
   Row r;
   r.layer = "attn_out";
   r.label = "5.attn_out";
-  r.op = Op::gemm_rs;
+  r.op = "gemm_rs";
   r.m = 8192;
   r.n = 57344;
   r.k = 12288;

@@ -27,7 +27,7 @@ Workload work_of(Op op, DType dtype) {
   work.dtype = dtype;
   work.sizes = {70};
   work.config.layers = 1;
-  work.jobs = {{plain_gemm(op, 48, 96, kRanks), 0}};
+  work.jobs = {{plain_gemm(op, {48}, 96, kRanks), 0}};
   return work;
 }
 
@@ -136,7 +136,7 @@ TEST(CliVerifyRows, SamplesEveryShardsFirstAndLastRow) {
 
 TEST(CliVerifyRows, IntegerSumsStayExact) {
   for (const int ranks : {1, 2, 8, 64}) {
-    const auto gemm = plain_gemm(Op::gemm_rs, 8, 64 * ranks, ranks);
+    const auto gemm = plain_gemm(Op::gemm_rs, {8}, 64 * ranks, ranks);
     for (std::int64_t row = 0; row < 50; ++row) {
       std::size_t terms = 0;
       for (int p = 0; p < ranks; ++p) {

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The activation of an MLP as a kernel of its own: what stands between the products of one that is
+// not fused.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace tilelace::cuda::measure {
+
+/// to[rows, cols] = silu(from[:, :cols]) * from[:, cols:], from [rows, 2 * cols], bf16; cols a
+/// multiple of 8.
+[[nodiscard]] cudaError_t enqueue_swiglu(const void* from, void* to, std::int64_t rows,
+                                         std::int64_t cols, cudaStream_t stream);
+
+}  // namespace tilelace::cuda::measure
