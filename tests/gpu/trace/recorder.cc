@@ -1,21 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "recorder.h"
 
+#include <fmt/ostream.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "backend/cuda/cuda_check.h"
 #include "backend/cuda/trace.h"
+#include "core/check.h"
+#include "op/run_plan.h"
+#include "plan/cuda_parts.h"
 
 namespace tilelace::gpu_test {
 namespace {
 
-constexpr int kKept = 8;              ///< calls that are accounted for
-constexpr int kMostLaunches = 3;      ///< of a call
-constexpr int kMostCtas = 264;        ///< of a launch
-constexpr int kMostEvents = 1536;     ///< of a CTA
-constexpr double kGraphGuessUs = 50;  ///< makes graphs of 20 calls
-constexpr int kMostCalls = 34;        ///< in a graph, and the two before
+constexpr int kKept = 8;                      ///< calls that are accounted for
+constexpr int kMostLaunches = 3;              ///< of a call
+constexpr int kMostCtas = 264;                ///< of a launch
+constexpr int kMostEvents = 1536;             ///< of a CTA
+constexpr int kCalls = cli::kGraphCalls + 2;  ///< of a graph, and the two before
+constexpr std::size_t kProducts = 8;          ///< own ones that are tried, best prediction first
 
 int multiprocessors(int device) {
   int count = 0;
@@ -39,12 +44,6 @@ std::vector<cuda::TracedLaunch> last_calls(std::vector<cuda::TracedLaunch> launc
   return launches;
 }
 
-int chunks_of(const Row& row, const OpPlan& plan) {
-  const auto* gather = std::get_if<plan::AgGemmPlan>(&plan);
-  if (gather == nullptr) return 0;
-  return static_cast<int>((row.shard_rows() + gather->chunk_rows - 1) / gather->chunk_rows);
-}
-
 }  // namespace
 
 std::vector<CallAccount> Recording::accounts(int multiprocessors) const {
@@ -54,15 +53,18 @@ std::vector<CallAccount> Recording::accounts(int multiprocessors) const {
   return all;
 }
 
-RankRecorder::RankRecorder(Rank& rank, cuda::NcclGroup& nccl, const std::vector<Row>& rows,
-                           const Options& options)
-    : rank_(rank),
-      nccl_(nccl),
-      options_(options),
-      operands_(rank, nccl, rows, {cuda::NcclBuffer::plain}),
-      timer_(rank, nccl),
-      gemms_(rank, timer_, operands_, options.gemms),
-      fused_(rank, timer_, operands_, rows, options.fused) {}
+RankRecorder::RankRecorder(cli::GpuRank& gpu, const cli::Job& job, std::int64_t m)
+    : gpu_(gpu),
+      job_(job),
+      rank_{gpu.member.rank(), gpu.member.size(), gpu.member.rank(), &op::group_of(gpu.member),
+            static_cast<cudaStream_t>(gpu.times.stream())},
+      weights_(cli::model_weights(gpu.work, job, gpu.member.rank())),
+      tensors_(gpu.work, job, gpu.member.rank(), m, &gpu.place),
+      problem_{m, job.gemm.n[0], job.gemm.k, gpu.work.dtype} {
+  cli::move_to_gpu(weights_, gpu.place);
+  gpu.member.prepare(cli::preparations(gpu.work, job, weights_, gpu.member.machine(), false));
+  tensors_.fill_random();
+}
 
 std::uint64_t RankRecorder::origin_ns(const std::vector<cuda::TracedLaunch>& launches,
                                       double offset_ns) const {
@@ -75,70 +77,83 @@ std::uint64_t RankRecorder::origin_ns(const std::vector<cuda::TracedLaunch>& lau
   return zero + static_cast<std::uint64_t>(static_cast<std::int64_t>(offset_ns));
 }
 
-Recording RankRecorder::record(const std::string& plan, const Launch& launch,
-                               const std::function<void()>& finish) {
-  cuda::TraceRecorder recorder(kMostCalls * kMostLaunches, kMostCtas, kMostEvents);
-  std::vector<Variant> variants(2);
-  for (const bool traced : {false, true}) {
-    Variant& v = variants[traced ? 1 : 0];
-    v.name = plan;
-    v.finish = finish;
-    v.launch = [&recorder, &launch, traced](int i) {
-      if (traced) cuda::record_launches(&recorder);
-      launch(i);
-      cuda::record_launches(nullptr);
-    };
-    timer_.prepare(v, kGraphGuessUs);
-  }
+Recording RankRecorder::record(const std::string& plan, const cli::GpuCall& call) {
+  cuda::TraceRecorder recorder(kCalls * kMostLaunches, kMostCtas, kMostEvents);
+  const auto traced = [&](int i) {
+    cuda::record_launches(&recorder);
+    call(i);
+    cuda::record_launches(nullptr);
+  };
+  const auto us = gpu_.samples({call, traced});
   Recording r;
   r.plan = plan;
-  timer_.rounds(variants, options_.rounds, options_.lengths);
-  timer_.sample(variants[1], options_.lengths);  // what is read: the last graph of these
-  r.us = variants[0].median();
-  r.traced_us = variants[1].median();
-  // Two calls came before those of the graph.
-  const auto launches = last_calls(recorder.read(), variants[1].calls + 2, kKept + 1);
+  r.us = cli::quantile(us[0], 0.5);
+  r.traced_us = cli::quantile(us[1], 0.5);
+  // What is read: the last graph.
+  const auto launches = last_calls(recorder.read(), kCalls, kKept + 1);
   clock_ = clock_offset(rank_);
   r.resolution_ns = resolution_ns(launches);
   r.calls = call_lines(launches, kKept + 1, origin_ns(launches, clock_.ns));
   return r;
 }
 
-Recording RankRecorder::product(const plan::GemmPlan& plan, const plan::GemmProblem& p) {
-  return record(describe(plan),
-                [&](int i) {
-                  const auto tensors = operands_.call(cuda::NcclBuffer::plain, i).gemm;
-                  cuda::GemmCall(plan, p, tensors, workspace_.scratch()).launch(rank_.stream);
-                },
-                {});
+void RankRecorder::multiply(const plan::GemmPlan& plan, int turn) {
+  tensors_.turn(turn);
+  cuda::GemmTensors t;
+  t.a = tensors_.operand().data;
+  t.weight = weights_.turns[static_cast<std::size_t>(turn)][0].data;
+  t.out = tensors_.product().data;
+  cuda::GemmCall(plan, problem_, t, workspace_.scratch()).launch(rank_.stream);
 }
 
-RankRow RankRecorder::run(const Row& row) {
-  operands_.use(row);
+Recording RankRecorder::product(const plan::GemmPlan& plan) {
+  return record(describe(plan), [&](int i) { multiply(plan, i); });
+}
+
+plan::GemmPlan RankRecorder::best_product() {
+  auto plans = plan::gemm_candidates(problem_);
+  std::erase_if(plans, [&](const auto& p) { return !cuda::has_kernel(p, problem_.dtype); });
+  plans.resize(std::min(plans.size(), kProducts));
+  std::vector<cli::GpuCall> calls;
+  for (const auto& plan : plans) calls.emplace_back([this, &plan](int i) { multiply(plan, i); });
+  return plans[gpu_.times.fastest(calls).front().index];
+}
+
+/// The fastest that is fused, or the one that was asked for.
+Plan RankRecorder::fused_plan() {
+  const auto all = cli::candidates_of(gpu_.work, job_, tensors_.m(), gpu_.member.machine());
+  std::vector<cli::CallTime> took;
+  const auto call = [this](int turn, const Plan& plan) {
+    tensors_.turn(turn);
+    tensors_.call(gpu_.member, weights_, plan);
+  };
+  gpu_.fastest(job_, tensors_.m(), call, took);
+  for (const cli::CallTime& t : took)
+    if (all[t.index].plan.path == Path::fused || !gpu_.work.plan.empty()) return all[t.index].plan;
+  raise(ErrorKind::usage, "{}: got no fused plan, expected one", name_of(job_));
+}
+
+RankRow RankRecorder::run() {
   RankRow r;
   r.multiprocessors = multiprocessors(rank_.device);
-  auto choices = fused_.choose(row);
-  const auto chosen = std::find_if(choices.begin(), choices.end(), [&](const FusedChoice& c) {
-    return path_of(c.plan) == Path::fused || !options_.fused.only.empty();
+  for (int i = 0; i < cli::kGraphCalls && job_.gemm.op == Op::ag_gemm; ++i) {
+    tensors_.turn(i);  // the product's operand
+    tensors_.call_collective(gpu_.member);
+  }
+  const Plan fused = fused_plan();
+  if (job_.gemm.op == Op::ag_gemm)
+    r.chunks = static_cast<int>((tensors_.m() / rank_.ranks + fused.chunk_rows - 1) /
+                                std::max<std::int64_t>(fused.chunk_rows, 1));
+  r.fused = record(fmt::format("{}", fmt::streamed(fused)), [&](int i) {
+    tensors_.turn(i);
+    tensors_.call(gpu_.member, weights_, fused);
   });
-  require(chosen != choices.end(), "{}: {}, got no fused plan, expected one", name_of(row.op),
-          text_of(row.problem()));
-  r.chunks = chunks_of(row, chosen->plan);
-  r.fused = record(describe(chosen->plan), chosen->variant.launch, chosen->variant.finish);
   r.clock = clock_;
-  const BestBlas& blas = gemms_.blas(row.gemm);
-  Variant v;
-  v.name = "cublas";
-  v.launch = [&](int i) {
-    blas.launch(operands_.call(cuda::NcclBuffer::plain, i).gemm, rank_.stream);
-  };
-  timer_.prepare(v, kGraphGuessUs);
-  std::vector<Variant> alone;
-  alone.push_back(std::move(v));
-  timer_.rounds(alone, options_.rounds, options_.lengths);
-  r.blas_us = alone.front().median();
-  r.same = product(gemm_of(chosen->plan), row.gemm);
-  r.best = product(gemms_.own(row.gemm).plan, row.gemm);
+  tensors_.turn(0);
+  const auto peers = gpu_.baselines->peers(job_, tensors_, weights_);
+  r.blas_us = cli::quantile(gpu_.samples({peers.front().call})[0], 0.5);
+  r.same = product(plan::gemm_plan_of(fused));
+  r.best = product(best_product());
   return r;
 }
 

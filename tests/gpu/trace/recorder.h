@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "account.h"
-#include "baselines/fused.h"
-#include "baselines/gemms.h"
+#include "backend/cuda/gemm.h"
 #include "clocks.h"
+#include "gpu_rank.h"
 
 namespace tilelace::gpu_test {
 
@@ -37,33 +37,27 @@ struct RankRow {
 
 class RankRecorder {
  public:
-  struct Options {
-    Fused::Options fused;
-    Gemms::Options gemms;
-    int rounds = 5;
-    Lengths lengths;
-  };
   /// Collective. Errors: usage (no memory), the ops'.
-  RankRecorder(Rank& rank, cuda::NcclGroup& nccl, const std::vector<Row>& rows,
-               const Options& options);
-  /// Collective; all ranks come with the same row.
-  RankRow run(const Row& row);
+  RankRecorder(cli::GpuRank& gpu, const cli::Job& job, std::int64_t m);
+  /// Collective.
+  RankRow run();
 
  private:
-  using Launch = std::function<void(int)>;
-  Recording record(const std::string& plan, const Launch& launch,
-                   const std::function<void()>& finish);
-  Recording product(const plan::GemmPlan& plan, const plan::GemmProblem& p);
+  Recording record(const std::string& plan, const cli::GpuCall& call);
+  Recording product(const plan::GemmPlan& plan);
+  /// The fastest own product.
+  plan::GemmPlan best_product();
+  void multiply(const plan::GemmPlan& plan, int turn);
+  Plan fused_plan();
   /// Of the call's clock: the same moment on every rank.
   std::uint64_t origin_ns(const std::vector<cuda::TracedLaunch>& launches, double offset_ns) const;
 
-  Rank& rank_;
-  cuda::NcclGroup& nccl_;
-  Options options_;
-  Operands operands_;
-  Timer timer_;
-  Gemms gemms_;
-  Fused fused_;
+  cli::GpuRank& gpu_;
+  const cli::Job& job_;
+  Rank rank_;
+  cli::RankWeights weights_;
+  cli::CallTensors tensors_;
+  plan::GemmProblem problem_;
   cuda::GemmWorkspace workspace_;
   ClockOffset clock_;
 };

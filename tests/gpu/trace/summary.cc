@@ -30,10 +30,9 @@ Way way_of(std::string name, const std::vector<RankRow>& ranks, Recording RankRo
   return w;
 }
 
-std::string head(const Row& row, const std::vector<RankRow>& ranks) {
+std::string head(const std::string& title, const std::vector<RankRow>& ranks) {
   const RankRow& r = ranks.front();
-  std::string text = fmt::format("== {} {} {} m {} n {} k {}, {} ranks\n", name_of(row.op),
-                                 row.model, row.layer, row.m, row.gemm.n, row.gemm.k, row.ranks);
+  std::string text = fmt::format("== {}\n", title);
   const auto line = [&](const char* name, const Recording& x) {
     text += fmt::format("{:<22}{:9.1f} us a call, {:.1f} while it writes its trace: {}\n", name,
                         x.us, x.traced_us, x.plan);
@@ -163,13 +162,13 @@ struct Seen {
   int ctas = 0, waited = 0;
 };
 
-std::map<int, Seen> landings(const RankRow& rank, const Row& row) {
+std::map<int, Seen> landings(const RankRow& rank, Op op) {
   const Recording& r = rank.fused;
   const CallLine& call = r.calls.back();
   const double begin = r.calls.at(r.calls.size() - 2).end_us;
   std::map<int, Seen> seen;
   for (const LaunchLine& launch : call.launches) {
-    const bool terms = launch.kernel == "product" && row.op != Op::ag_gemm;
+    const bool terms = launch.kernel == "product" && op != Op::ag_gemm;
     if (launch.kernel == "collect") continue;
     for (const CtaLine& cta : launch.ctas) {
       for (const Landing& l : cta.watched) seen[l.flag].landed_us = l.us - begin;
@@ -185,14 +184,14 @@ std::map<int, Seen> landings(const RankRow& rank, const Row& row) {
   return seen;
 }
 
-std::string chunks(const std::vector<RankRow>& ranks, const Row& row) {
+std::string chunks(const std::vector<RankRow>& ranks, Op op) {
   std::string text =
       "\nThe last call's flags, us after the call before ended: landed, as a warp saw it that "
       "looks "
       "all the time;\nfirst and last seen by the loading warps that need it; how many of them, and "
       "how many had to wait\n";
   for (std::size_t r = 0; r < ranks.size(); ++r)
-    for (const auto& [flag, s] : landings(ranks[r], row)) {
+    for (const auto& [flag, s] : landings(ranks[r], op)) {
       const int each = ranks[r].chunks;
       const std::string what = each > 0 ? fmt::format("rank {} chunk {}", flag / each, flag % each)
                                         : fmt::format("terms of rank {}", flag);
@@ -236,12 +235,12 @@ std::string sums(const std::vector<RankRow>& ranks) {
 
 }  // namespace
 
-std::string summary(const Row& row, const std::vector<RankRow>& ranks) {
+std::string summary(const std::string& title, Op op, const std::vector<RankRow>& ranks) {
   const std::vector<Way> ways{way_of("fused", ranks, &RankRow::fused),
                               way_of("same tile", ranks, &RankRow::same),
                               way_of("best own", ranks, &RankRow::best)};
-  return head(row, ranks) + shares(ways) + products(ways) + edges(ways) + quarters(ways) +
-         waits(ways) + sums(ranks) + chunks(ranks, row) + "\n";
+  return head(title, ranks) + shares(ways) + products(ways) + edges(ways) + quarters(ways) +
+         waits(ways) + sums(ranks) + chunks(ranks, op) + "\n";
 }
 
 }  // namespace tilelace::gpu_test

@@ -9,7 +9,7 @@
 namespace tilelace::gpu_test {
 
 /// Where the time of the fused call goes, beside the products alone; `ranks` by rank.
-std::string summary(const Row& row, const std::vector<RankRow>& ranks);
+std::string summary(const std::string& title, Op op, const std::vector<RankRow>& ranks);
 
 /// The last `calls` calls: a process a rank, threads an SM, and one a flag that landed.
 std::string perfetto_json(const std::vector<RankRow>& ranks, int calls);
