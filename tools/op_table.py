@@ -36,9 +36,12 @@ def read(paths):
         try:
             for line in Path(path).read_text(encoding="utf-8").splitlines():
                 r = json.loads(line)
+                # Without a model the widths say what it is.
+                r["model"] = r["model"] or f"{r['n']} x {r['k']}"
+                r["layer"] = r["layer"] or ""
                 rows[(r["op"], r["model"], r["layer"], r["ranks"], r["m"])] = r
         except (OSError, ValueError, KeyError) as error:
-            fail(path, repr(error), "JSON lines of gpu_op_bench")
+            fail(path, repr(error), "JSON lines of `tilelace bench`")
     rows = [r for r in rows.values() if r["fused_us"] is not None]
     if not rows:
         fail(", ".join(map(str, paths)), "no row with a fused op", "one")
@@ -73,13 +76,13 @@ def print_table(rows):
         fused = r["fused_us"]
         # What the planner takes by itself; left out of a record where it is the fastest.
         default = (r.get("peers") or {}).get("fused_default", fused)
-        cells = [r["model"], r["layer"] or "", str(r["ranks"]), str(r["m"]), text(r["gemm_us"], 1),
+        cells = [r["model"], r["layer"], str(r["ranks"]), str(r["m"]), text(r["gemm_us"], 1),
                  text(r["unfused_us"], 1), *([text(r.get("beside_us"), 1)] if beside else []),
                  text(r["medium_us"], 1), text(default, 1), text(fused, 1) + ("" if r["verified"] else " WRONG"),
                  text(fused / r["gemm_us"], 3),
                  *([text(ratio(fused, r["beside_us"]), 3) if r.get("beside_us") else ""] if beside else []),
                  text(r["speedup"]), text(ratio(r["medium_us"], fused)),
-                 text(r["efficiency"]), text(r["roof_us"] / fused), r["path"] or "", r["transport"] or ""]
+                 text(r["efficiency"]), text(ratio(r["roof_us"], fused)), r["path"] or "", r["transport"] or ""]
         print("| " + " | ".join(cells) + " |")
 
 

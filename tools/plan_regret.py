@@ -4,8 +4,7 @@
 kinds it takes for faster than they are.
 
 usage: plan_regret.py [--tiles] FILE...
-(records of tilelace bench --candidates N --json FILE, or what gpu_gemm_bench --all or gpu_op_bench
---all printed)
+(records of tilelace bench --candidates N --json FILE, or what gpu_gemm_bench --all printed)
 One line an op, degree and range of m: problems, how far the first prediction was behind, on average
 and at most, and the best of the first six; with --tiles also what predictions are above (+) or below
 (-) the measurements, the median of each tile and kind, from problems of that line. Plans that were

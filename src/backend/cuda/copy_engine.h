@@ -20,7 +20,7 @@ struct CopyWaits {
 };
 
 /// The stream of a rank's copies. A call enqueues, in this order:
-///   1. enqueue_advance(stream)   the epoch word gets the call's number
+///   1. what enters the call      the epoch word gets the call's number
 ///   2. fork(stream)
 ///   3. copies, waits, signals    (run_copy with GatherCopyVerbs)
 ///   4. the kernel that waits, on the call's stream: after the sends, so that with few hardware
@@ -93,7 +93,7 @@ class GatherCopyVerbs {
     require_copies(s, place.waits != nullptr);
   }
 
-  /// enqueue_advance has sent them, with the epoch that they carry.
+  /// What enters the call has sent them.
   void signal_header(int /*peer*/) {}
   /// The kernel's compute roles admit; nothing here writes results.
   void admit() {}

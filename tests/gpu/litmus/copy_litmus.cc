@@ -85,7 +85,7 @@ class CopyBench {
                                   kCopyRowBytes, l_.input,  kCopyRowBytes,  kCopyRowBytes};
     cuda::GatherCopyVerbs verbs(*engine_, l_.schedule, place);
     check(enqueue_copy_fill(l_, rank_.stream), "filling the input");
-    check(cuda::enqueue_advance({l_.epoch}, rank_.stream), "advancing the epoch");
+    check(cuda::enqueue_advance(l_.epoch, rank_.stream), "advancing the epoch");
     engine_->fork(rank_.stream);
     if (flag_first) {
       FlagFirst swapped{verbs};
@@ -106,7 +106,7 @@ class CopyBench {
     CopyLitmus alone = l_;
     alone.schedule.route.ranks = 1;
     check(cudaMemset(l_.epoch, 0, sizeof *l_.epoch), "the epoch");
-    check(cuda::enqueue_advance({l_.epoch}, rank_.stream), "advancing the epoch");
+    check(cuda::enqueue_advance(l_.epoch, rank_.stream), "advancing the epoch");
     check(enqueue_copy_consume(alone, ctas_, rank_.stream), "launching the consumers");
     control_.finish(rank_.stream, "copy litmus", kMeetSeconds);
   }
