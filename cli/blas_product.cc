@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "blas_product.h"
 
-#include <algorithm>
-
 #include "backend/cuda/cuda_check.h"
 
 namespace tilelace::cli {
@@ -54,15 +52,13 @@ BlasProduct::BlasProduct(BaselineContext& context, const model::LayerGemm& gemm,
   check(cudaMemsetAsync(kept_->data(), 0, kept_turns_.bytes(), context.stream), "clearing");
 }
 
-void BlasProduct::lay_rows(std::byte* to, const TensorView& from, model::Slice which) {
+void BlasProduct::lay_rows(std::byte* to, const TensorView& from) {
   const auto element = size_of(from.dtype);
   const std::size_t width = bytes_of(1, from.cols);
   const int shards = gemm_.op == Op::gemm_ar ? 1 : gemm_.tp;
   for (int r = 0; r < shards; ++r) {
-    const model::Slice shard = row_shard(m_, shards, r);
-    const model::Slice rows{std::max(shard.begin, which.begin), std::min(shard.end, which.end)};
-    if (rows.size() <= 0) continue;
-    copy_rows(to + bytes_of(r * shard_rows_ + rows.begin - shard.begin, from.cols), width,
+    const model::Slice rows = row_shard(m_, shards, r);
+    copy_rows(to + bytes_of(r * shard_rows_, from.cols), width,
               static_cast<const std::byte*>(from.data) +
                   static_cast<std::size_t>(rows.begin * from.stride) * element,
               static_cast<std::size_t>(from.stride) * element, width, rows.size(), context_.stream);
@@ -79,11 +75,10 @@ void BlasProduct::lay(const RankWeights& weights, const TensorView* operand) {
     }
   }
   if (operand == nullptr) return;
-  operand_ = *operand;
   for (const NcclBuffer kind : kBuffers)
     for (int i = 0; gathers() && has(kind) && i < moved_turns_.count; ++i)
-      lay_rows(moved(kind, i), operand_, {0, m_});
-  for (int i = 0; !gathers() && i < kept_turns_.count; ++i) lay_rows(kept(i), operand_, {0, m_});
+      lay_rows(moved(kind, i), *operand);
+  for (int i = 0; !gathers() && i < kept_turns_.count; ++i) lay_rows(kept(i), *operand);
 }
 
 void BlasProduct::find_algorithm() {
@@ -123,13 +118,20 @@ void BlasProduct::unfused(NcclBuffer kind, int i) {
 }
 
 void BlasProduct::clear(NcclBuffer kind) {
-  check(cudaMemsetAsync(moved(kind, 0), 0, moved_turns_.pitch, context_.stream), "clearing");
-  if (gathers()) {
-    lay_rows(moved(kind, 0), operand_, row_shard(m_, gemm_.tp, context_.member.rank()));
-    check(cudaMemsetAsync(kept(0), 0xff, kept_turns_.pitch, context_.stream), "clearing");
-  } else {
-    check(cudaMemsetAsync(result(kind, 0), 0xff, result_turns_.pitch, context_.stream), "clearing");
+  const auto clear = [&](std::byte* from, std::size_t bytes, int value) {
+    check(cudaMemsetAsync(from, value, bytes, context_.stream), "clearing");
+  };
+  if (!gathers()) {
+    clear(moved(kind, 0), moved_turns_.pitch, 0);
+    return clear(result(kind, 0), result_turns_.pitch, 0xff);
   }
+  // All but the own shard, which is what is gathered.
+  std::byte* const all = moved(kind, 0);
+  std::byte* const own = own_shard(kind, 0);
+  std::byte* const behind = own + shard_bytes();
+  clear(all, static_cast<std::size_t>(own - all), 0);
+  clear(behind, static_cast<std::size_t>(all + bytes_of(problem_.m, moved_cols_) - behind), 0);
+  clear(kept(0), kept_turns_.pitch, 0xff);
 }
 
 void BlasProduct::deliver(NcclBuffer kind, const std::vector<GuardedMatrix>& outputs) {

@@ -74,7 +74,7 @@ class BlasProduct {
   }
   void multiply(cuda::NcclBuffer kind, int i, int algorithm);
   /// The operand's rows, each shard's at its place.
-  void lay_rows(std::byte* to, const TensorView& from, model::Slice which);
+  void lay_rows(std::byte* to, const TensorView& from);
 
   BaselineContext& context_;
   const model::LayerGemm& gemm_;
@@ -86,7 +86,6 @@ class BlasProduct {
   std::array<std::byte*, kBuffers.size()> moved_{};
   std::unique_ptr<cuda::CublasGemm> blas_;
   int algorithm_ = 0;
-  TensorView operand_;
 };
 
 }  // namespace tilelace::cli

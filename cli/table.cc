@@ -118,8 +118,9 @@ std::string row_legend() {
          "either alone.\n"
          "ECT = fused - GEMM. E = 1 - ECT / (unfused - GEMM). speed = unfused / fused. "
          "roof: max(GEMM, coll.) / fused.\n"
-         "error: relative, against fp64. exact: small integers, bit for bit. ok: within the bounds "
-         "of every element.\n";
+         "error: relative, against fp64 (an MLP's: against its products and collectives one after "
+         "the other).\n"
+         "exact: small integers, bit for bit. ok: within the bounds of every element.\n";
 }
 
 }  // namespace tilelace::cli

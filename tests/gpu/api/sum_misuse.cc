@@ -26,7 +26,7 @@ Finding check_options(Member& member) {
     for (const Finding& f :
          {b.wrong("transport nccl", "expected push, pull or store",
                   set(&PlanOptions::transport, Transport::nccl)),
-          b.wrong("partials fp16", "expected the operands' type, bf16, or fp32",
+          b.wrong("partials fp16", "expected the operands' type, bf16",
                   set(&PlanOptions::partials, DType::fp16)),
           b.wrong("a tile that is not compiled", "no plan meets", set(&PlanOptions::tile_m, 100))})
       if (!f.empty()) return f;
