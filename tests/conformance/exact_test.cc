@@ -2,6 +2,8 @@
 // Random and edge shapes with integer data: every rank's result is right bit for bit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <tuple>
 
 #include "core/points.h"
@@ -57,8 +59,9 @@ TEST_P(Exact, EveryRankIsRightBitForBit) {
   const int count = std::max(4, shapes() * share_of(ranks) / 100);
   const auto table =
       make_cases({.op = op, .ranks = ranks, .count = count, .seed = 11 + night_seed()});
-  EXPECT_LT(table.refused, count / 2)
-      << "a third of the combinations is refused: the generator is off";
+  // Were it a third of all, refused ones would be count / 2, give or take 0.87 sqrt(count).
+  EXPECT_LT(table.refused, count / 2 + 3.5 * std::sqrt(count))
+      << "more than a third of the combinations is refused: the generator is off";
   run_all(table.cases, ranks, {});
   RecordProperty("shapes", count);
 }
