@@ -130,30 +130,47 @@ def all_sites():
             for s in sites_of(f.name, f.read_text(encoding="utf-8"))]
 
 
-# What is run of a seed, each in a process of its own: problems that together reach every site. Few
-# multiprocessors: workers with several tiles, whose rings go round.
 SMALL = ("--dtypes", "bf16", "--small")
 BOUNDS = ("--timeout-s", "100", "--limit-seconds", "1500")
+
+
+@dataclass
+class Run:
+    """What is run of a seed, in a process of its own: so many random problems. Few multiprocessors:
+    workers with several tiles, whose rings go round."""
+    shapes: int
+    ops: str = ""  # none: the product alone
+    kinds: str = ""
+    tile: str = ""
+    multiprocessors: int = 4
+    ranks: int = 2
+
+    def command(self, program):
+        """`program`: of the ops; that of the product lies beside it."""
+        if not self.ops:
+            return [str(Path(program).with_name("emulated_gemm_check")), "--tile", self.tile]
+        kinds = ["--kinds", self.kinds] if self.kinds else []
+        return [program, "--ranks", str(self.ranks), *BOUNDS, "--ops", self.ops, *kinds]
+
+
+PUSHED = "unfused push,unfused push in one shot,unfused push in two shots"
+# Together they reach every site.
 RUNS = {
-    "ag_gemm": ("--ops", "ag_gemm", "--shapes", "8"),
-    "gemm_rs": ("--ops", "gemm_rs", "--shapes", "8"),
-    "gemm_ar": ("--ops", "gemm_ar", "--shapes", "8"),
-    "copies": ("--ops", "ag_gemm", "--shapes", "5", "--kinds", "pull by shard,ring by shard"),
-    "unfused": ("--ops", "gemm_rs,gemm_ar", "--shapes", "4", "--kinds",
-                "unfused add,unfused ring,unfused store,unfused pull"),
-    "pushed": ("--ops", "gemm_rs,gemm_ar", "--shapes", "4", "--kinds",
-               "unfused push,unfused push in one shot,unfused push in two shots"),
-    "sums": ("--ops", "gemm_ar", "--shapes", "8", "--kinds", "pull in one shot,pull in two shots"),
-    "direct": ("--ops", "gemm_ar", "--shapes", "8", "--kinds", "store,store by columns"),
-    "behind": ("--ops", "ag_gemm", "--shapes", "4", "--kinds", "unfused push,unfused store,unfused pull"),
-    "rings": ("--ops", "gemm_rs,gemm_ar", "--shapes", "6"),
-    "terms": ("--ops", "gemm_rs", "--shapes", "8", "--kinds", "store by shard"),
-    "lanes": ("--ops", "gemm_rs,gemm_ar", "--shapes", "4", "--kinds",
-              "unfused push,unfused push in one shot,unfused push in two shots"),
+    "ag_gemm": Run(8, "ag_gemm"),
+    "gemm_rs": Run(8, "gemm_rs"),
+    "gemm_ar": Run(8, "gemm_ar"),
+    # Relays need so many multiprocessors; from three ranks on what came is handed on.
+    "copies": Run(5, "ag_gemm", "pull by shard,ring by shard", multiprocessors=17, ranks=3),
+    "unfused": Run(4, "gemm_rs,gemm_ar", "unfused add,unfused ring,unfused store,unfused pull"),
+    "pushed": Run(4, "gemm_rs,gemm_ar", PUSHED),
+    "sums": Run(8, "gemm_ar", "pull in one shot,pull in two shots"),
+    "direct": Run(8, "gemm_ar", "store,store by columns"),
+    "behind": Run(4, "ag_gemm", "unfused push,unfused store,unfused pull"),
+    "rings": Run(6, "gemm_rs,gemm_ar", multiprocessors=2),
+    "terms": Run(8, "gemm_rs", "store by shard", multiprocessors=2),
+    "lanes": Run(4, "gemm_rs,gemm_ar", PUSHED, ranks=3),  # several lanes wait and tell
+    "gemm": Run(60, tile="s64", multiprocessors=1),  # of no cluster
 }
-GEMM = ("--tile", "s64", "--shapes", "60")  # a product alone, of a tile that is no cluster's
-MULTIPROCESSORS = {"rings": "2", "terms": "2", "gemm": "1", "copies": "17"}  # else 4
-RANKS = {"lanes": "3", "copies": "3"}  # else 2: several lanes wait and tell; what came is handed on
 MOST_RUNS = 3  # without a site, for good
 
 
@@ -173,17 +190,12 @@ class Result:
 
 
 def run_program(o, name, seed, **more):
-    ranks = RANKS.get(name, "2")
-    env = {**os.environ, "TILELACE_EMULATED_GPUS": ranks, "TILELACE_EMULATED_ORDER": "1",
-           "TILELACE_EMULATED_MULTIPROCESSORS": MULTIPROCESSORS.get(name, "4"),
+    run = RUNS[name]
+    env = {**os.environ, "TILELACE_EMULATED_GPUS": str(run.ranks), "TILELACE_EMULATED_ORDER": "1",
+           "TILELACE_EMULATED_MULTIPROCESSORS": str(run.multiprocessors),
            "TILELACE_EMULATED_SEED": str(seed), **more}
-    if name == "gemm":
-        command = [Path(o.program).with_name("emulated_gemm_check"), *GEMM]
-    else:
-        command = [o.program, "--ranks", ranks, *BOUNDS, *RUNS[name]]
-    if o.shapes:
-        command[command.index("--shapes") + 1] = str(o.shapes)
-    return subprocess.run([*command, *SMALL, "--seed", str(seed)], env=env, text=True, capture_output=True)
+    command = [*run.command(o.program), *SMALL, "--shapes", str(o.shapes or run.shapes), "--seed", str(seed)]
+    return subprocess.run(command, env=env, text=True, capture_output=True)
 
 
 def run_once(o, name, seed):
@@ -265,8 +277,7 @@ def main():
     parser.add_argument("--program", default="build/emulated/bin/emulated_conformance")
     parser.add_argument("--seeds", type=int, default=1, help="so many new ones")
     parser.add_argument("--seed", type=int, action="append", help="this one")
-    runs = [*RUNS, "gemm"]
-    parser.add_argument("--runs", nargs="+", choices=runs, default=runs)
+    parser.add_argument("--runs", nargs="+", choices=RUNS, default=list(RUNS))
     parser.add_argument("--least", type=int, help="be content with so many sites that are noticed")
     parser.add_argument("--shapes", type=int, help="of each run")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
