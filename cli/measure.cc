@@ -76,10 +76,10 @@ class RankMeasurement {
  private:
   [[nodiscard]] const GpuPlace* place() const { return gpu_ ? &gpu_->place : nullptr; }
 
-  /// The call that is timed as `fused`.
-  void call_fused(CallTensors& tensors, const Job& job, const RankWeights& weights) {
+  /// The call that is timed as `fused`; `standard`: the first of ways_of.
+  void call_fused(CallTensors& tensors, const RankWeights& weights, const PlanOptions& standard) {
     if (chosen_) return tensors.call(member_, weights, *chosen_);
-    tensors.call(member_, weights, ways_of(work_, job)[0], false, false);
+    tensors.call(member_, weights, standard, false, false);
   }
 
   /// A call to be checked.
@@ -122,7 +122,7 @@ class RankMeasurement {
       if (way >= options.size())
         delivering[way - options.size()]->deliver();
       else if (way == 0)
-        call_fused(tensors, job, weights);
+        call_fused(tensors, weights, options[0]);
       else
         tensors.call(member_, weights, options[way], false, false);
       tensors.settle();
@@ -187,7 +187,7 @@ class RankMeasurement {
     add_way(Way::unfused, [&] { tensors.call(member_, weights, options.back(), false, false); });
     if (options.size() == 3)
       add_way(Way::medium, [&] { tensors.call(member_, weights, options[1], false, false); });
-    add_way(Way::fused, [&] { call_fused(tensors, job, weights); });
+    add_way(Way::fused, [&] { call_fused(tensors, weights, options[0]); });
     for (const Peer& peer : peers) {
       part.peers.push_back({peer.name, peer.way});
       calls.push_back(peer.call);
@@ -205,7 +205,8 @@ class RankMeasurement {
         part.samples[static_cast<std::size_t>(own[w])].push_back({0, us * 1e-6});
     for (std::size_t p = 0; p < part.peers.size(); ++p) part.peers[p].us = all[own.size() + p];
     tensors.turn(0);
-    part.host->beside_graphs_us = gpu_->times.host_us([&] { call_fused(tensors, job, weights); });
+    part.host->beside_graphs_us =
+        gpu_->times.host_us([&] { call_fused(tensors, weights, options[0]); });
   }
 
   const Workload& work_;

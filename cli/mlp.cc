@@ -28,30 +28,38 @@ double allowed_difference(DType dtype) {
          std::sqrt(0.52 * 0.52 * (1.13 * 1.13 + 1 + 1 + 1) + 1.15 * 1.15 + 0.72 * 0.72);
 }
 
-RankWeights weights_of(const GpuRank& rank, const Job& job) {
-  RankWeights weights = model_weights(rank.work, job, rank.member.rank());
-  move_to_gpu(weights, rank.place);
-  return weights;
+/// One of an MLP's products, for all sizes.
+struct Half {
+  Half(const GpuRank& rank, const Job& j)
+      : job(j), weights(model_weights(rank.work, j, rank.member.rank())) {
+    move_to_gpu(weights, rank.place);
+  }
+  Job job;
+  RankWeights weights;
+};
+
+/// Collective: calls of both.
+void prepare(const GpuRank& rank, const Half& first, const Half& then) {
+  std::vector<Preparation> list;
+  for (const Half* half : {&first, &then})
+    for (auto& one :
+         preparations(rank.work, half->job, half->weights, rank.member.machine(), false))
+      list.push_back(std::move(one));
+  rank.member.prepare(list);
 }
 
 /// A rank's MLP of one size.
 class Mlp {
  public:
-  Mlp(GpuRank& rank, const Job& mlp, std::int64_t m)
+  Mlp(GpuRank& rank, const Job& mlp, const Half& first, const Half& then, std::int64_t m)
       : rank_(rank),
         mlp_(mlp),
-        first_job_{mlp.gemm, mlp.layer},
-        then_job_{*mlp.then, mlp.layer},
-        first_weights_(weights_of(rank, first_job_)),
-        then_weights_(weights_of(rank, then_job_)),
+        first_job_(first.job),
+        then_job_(then.job),
+        first_weights_(first.weights),
+        then_weights_(then.weights),
         first_(rank.work, first_job_, rank.member.rank(), m, &rank.place),
-        then_(rank.work, then_job_, rank.member.rank(), m, &rank.place) {
-    auto list = preparations(rank.work, first_job_, first_weights_, rank.member.machine(), false);
-    for (auto& more :
-         preparations(rank.work, then_job_, then_weights_, rank.member.machine(), false))
-      list.push_back(std::move(more));
-    rank.member.prepare(list);
-  }
+        then_(rank.work, then_job_, rank.member.rank(), m, &rank.place) {}
 
   void run(RankPart& part) {
     first_.fill_random();
@@ -181,8 +189,8 @@ class Mlp {
 
   GpuRank& rank_;
   const Job& mlp_;
-  Job first_job_, then_job_;
-  RankWeights first_weights_, then_weights_;
+  const Job &first_job_, &then_job_;
+  const RankWeights &first_weights_, &then_weights_;
   CallTensors first_, then_;
   std::vector<Peer> all_;
 };
@@ -192,10 +200,13 @@ class Mlp {
 void measure_mlp(GpuRank& rank, int index) {
   const Job& mlp = rank.work.jobs[static_cast<std::size_t>(index)];
   const auto sizes = rank.work.sizes.size();
+  const Half first(rank, {mlp.gemm, mlp.layer});
+  const Half then(rank, {*mlp.then, mlp.layer});
+  prepare(rank, first, then);
   for (std::size_t s = 0; s < sizes; ++s) {
     RankPart part;
     part.row = index * static_cast<int>(sizes) + static_cast<int>(s);
-    Mlp(rank, mlp, rank.work.sizes[s]).run(part);
+    Mlp(rank, mlp, first, then, rank.work.sizes[s]).run(part);
     rank.member.barrier();
     rank.send(to_text(part));
   }
