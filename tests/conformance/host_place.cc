@@ -106,8 +106,9 @@ test::Judgement HostPlace::judge(const test::Judged& j, bool exact) {
   switch (j.problem.dtype) {
     case DType::bf16: return judge_as<Half<DType::bf16>>(j, rule);
     case DType::fp16: return judge_as<Half<DType::fp16>>(j, rule);
-    default: return judge_as<float>(j, rule);
+    case DType::fp32: break;
   }
+  return judge_as<float>(j, rule);
 }
 
 }  // namespace tilelace::conformance
