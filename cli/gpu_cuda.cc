@@ -11,7 +11,7 @@
 #include "backend/cuda/gemm.h"
 #include "comm/cuda/capabilities.h"
 #include "gpu.h"
-#include "plan/cuda_parts.h"
+#include "plan/kernel_choice.h"
 
 namespace tilelace::cli {
 namespace {
@@ -46,7 +46,7 @@ GpuFacts gpu_facts() {
 }
 
 bool gpu_has_kernel(const Plan& plan, DType dtype) {
-  return plan.kernel.tile.empty() || cuda::has_kernel(plan::gemm_plan_of(plan), dtype);
+  return plan.kernel == nullptr || cuda::has_kernel(plan::gemm_of(plan.kernel->way), dtype);
 }
 
 struct GpuTimer::Impl {

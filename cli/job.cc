@@ -12,6 +12,7 @@
 #include "backend/cpu/gemm/tile_gemm.h"
 #include "core/check.h"
 #include "machine.h"
+#include "plan/agreement.h"
 #include "plan/plan_words.h"
 
 namespace tilelace::cli {
@@ -56,8 +57,6 @@ void check_gpu_memory(const Workload& work, const Machine& machine) {
           "memory: these sizes need {} on each GPU, got {}, expected less: take a smaller --m",
           show_bytes(needed), show_bytes(work.gpus.memory_bytes));
 }
-
-std::string text_of(const Plan& plan) { return fmt::format("{}", fmt::streamed(plan)); }
 
 /// options_for drops what a product has no use for; where no product has, nobody would notice.
 void check_ops(const Workload& work) {
@@ -182,7 +181,7 @@ std::vector<plan::CudaWay> candidates_of(const Workload& work, const Job& job, s
   const Problem problem = problem_of(job.gemm, m, work.dtype);
   if (!work.plan.empty()) {
     const Plan plan = plan::plan_of_words(problem, work.plan);
-    require(m == 0 || !plan.kernel.tile.empty(),
+    require(m == 0 || plan.kernel != nullptr,
             "--plan: \"{}\", got no tile, expected one behind \"; \"", work.plan);
     return {{plan, plan::kind_of(plan), 0}};
   }
@@ -192,7 +191,7 @@ std::vector<plan::CudaWay> candidates_of(const Workload& work, const Job& job, s
   std::map<std::string, int> of_kind;
   if (m == 0) return some;
   for (plan::CudaWay& way : plan::cuda_ways(problem, machine, work.kinds)) {
-    if (way.plan.kernel == standard.kernel && text_of(way.plan) == text_of(standard))
+    if (plan::choice_bytes(way.plan) == plan::choice_bytes(standard))
       some.front().predicted_us = way.predicted_us;
     else if (of_kind[way.kind]++ < std::max(1, work.candidates))
       some.push_back(std::move(way));

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iosfwd>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,10 @@
 #include "tilelace/dtype.h"
 
 namespace tilelace {
+
+namespace plan {
+struct KernelChoice;
+}
 
 /// What is asked for; equal on every rank of the group (only `rows` says how ranks differ).
 /// ag_gemm: a[m_r, k] on every rank, weights [n_i, k] -> out_i [m, n_i].
@@ -71,31 +76,6 @@ struct PlanOptions {
   bool operator==(const PlanOptions&) const = default;
 };
 
-/// GPU ranks: how a call's products run on the device, one kernel a weight, or one for several
-/// where tokens are few.
-struct KernelPlan {
-  std::string tile;     ///< one of the compiled tile shapes, as "c256"; empty: no product to run
-  int grid = 0;         ///< CTAs of the widest weight's kernel
-  int split_tiles = 0;  ///< tiles whose k-steps are shared (the first ones)
-  int rounds = 1;       ///< in which they are shared, so that what one sends travels under the next
-  int group = 1;        ///< tiles of a group are walked together
-  int wide = 1 << 20, deep = 1;  ///< blocks inside a group
-  int apart = 1;  ///< by shard: shards walked one after the other, own first; the rest together
-  /// ag_gemm, by shard: or each peer's joins those in front of it behind so many tiles.
-  std::vector<int> joins{};
-  int lag = 0;  ///< gemm_ar, fused: columns of tiles by which own tiles come behind remote ones
-  bool by_columns = false;  ///< gemm_ar, fused: owners sum columns of all rows, not rows
-  /// Sums of partials that are pushed: 2: by owners, who send them to all. gemm_ar, fused, pull: 1:
-  /// every rank sums all of a tile for itself, 2: a share of it for all.
-  int shots = 0;
-  bool along_cols = false;
-  bool by_neighbours = false;  ///< workers are numbered by GPC, so that neighbours share operands
-  /// Begins while the kernel before it ends; weights that were prepared stream at once.
-  bool early_weights = true;
-
-  bool operator==(const KernelPlan&) const = default;
-};
-
 /// Every choice made before a call, as a printable value; equal on every rank.
 /// On GPU ranks a worker is a cluster of CTAs and tile_m x tile_n is what it computes (swiglu: half
 /// of tile_n is gate's, half up's); `push` and `pull` of ag_gemm are copy engines; `store` is idle
@@ -122,9 +102,12 @@ struct Plan {
   std::string staging_formula;        ///< how staging_bytes comes about
   std::string reason;                 ///< why this plan
   std::vector<std::string> rejected;  ///< candidates that were not taken, each with its reason
-  KernelPlan kernel;                  ///< GPU ranks only
+  /// GPU ranks, where there is a product to run: what its kernels are launched with, opaque. It is
+  /// printed with the plan (docs/plans.md).
+  std::shared_ptr<const plan::KernelChoice> kernel;
 
-  bool operator==(const Plan&) const = default;
+  /// Kernels are compared by what they are launched with.
+  bool operator==(const Plan&) const;
 };
 
 /// Equal where the values are.
@@ -133,7 +116,6 @@ std::size_t hash_value(const PlanOptions&);
 
 std::ostream& operator<<(std::ostream&, const Problem&);
 std::ostream& operator<<(std::ostream&, const Machine&);
-std::ostream& operator<<(std::ostream&, const KernelPlan&);
 std::ostream& operator<<(std::ostream&, const Plan&);
 
 /// This machine as CPU ranks of one process or host see it; 0 workers: cores / ranks, at least 1.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// prepare's agreement: every rank prepares the same calls, or says why it cannot.
+// Agreement on the host: every rank prepares, or makes, the same calls, or says why it cannot.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -46,24 +46,26 @@ inline std::vector<std::string> gather_texts(comm::Group& group, std::string_vie
 }
 
 /// `mine` is what must be equal on every rank; with a refusal this rank only tells its peers why.
-/// Collective. Errors: usage (on every rank that did not refuse), peer, timeout.
-inline void agree_on_calls(comm::Group& group, std::string_view mine, std::string_view refusal,
-                           double timeout_s) {
+/// `name`: "prepare", or the op that they call. Collective. Errors: usage (on every rank that did
+/// not refuse), peer, timeout.
+inline void agree_on_calls(comm::Group& group, std::string_view name, std::string_view mine,
+                           std::string_view refusal, double timeout_s) {
+  const std::string_view verb = name == "prepare" ? name : "call";
   const std::string own = refusal.empty() ? std::string(mine) : fmt::format("!{}", refusal);
   const auto all = gather_texts(group, own, timeout_s);
   for (int p = 0; p < group.ranks(); ++p) {
     const std::string& theirs = all[static_cast<std::size_t>(p)];
     if (!refusal.empty() || theirs == own) continue;
     require(theirs.empty() || theirs[0] != '!',
-            "prepare: rank {}: got a refusal ({}), expected every rank to prepare", p,
-            theirs.empty() ? "" : theirs.substr(1));
+            "{}: rank {}: got a refusal ({}), expected every rank to {}", name, p,
+            theirs.empty() ? "" : theirs.substr(1), verb);
     const int low = std::min(p, group.rank());
     const int high = std::max(p, group.rank());
     const auto [a, b] =
         first_difference(all[static_cast<std::size_t>(low)], all[static_cast<std::size_t>(high)]);
     raise(ErrorKind::usage,
-          "prepare: rank {} prepares [{}], rank {} prepares [{}], expected the same on every rank",
-          low, a, high, b);
+          "{}: rank {} {}s [{}], rank {} {}s [{}], expected the same on every rank", name, low,
+          verb, a, high, verb, b);
   }
 }
 

@@ -30,6 +30,13 @@ inline std::string multicast() {
   return text == nullptr ? "" : text;
 }
 
+/// TILELACE_COMPARE_CALLS: "1", on all ranks: every call is compared with the peers' byte by byte,
+/// on the host, before it begins. Slow; for tests and for hunting a difference.
+inline bool compare_calls() {
+  const char* text = std::getenv("TILELACE_COMPARE_CALLS");
+  return text != nullptr && std::string(text) == "1";
+}
+
 /// What a launcher set (comm/launch_env.h).
 inline std::optional<std::string> launch_variable(const char* name) {
   const char* text = std::getenv(name);

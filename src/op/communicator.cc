@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tilelace/communicator.h"
 
+#include <fmt/format.h>
+#include <fmt/ostream.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <exception>
 
+#include "backend/prepared_calls.h"
 #include "comm/launch_env.h"
 #include "core/check.h"
 #include "core/env.h"
 #include "op/impl.h"
 #include "op/tensors.h"
+#include "plan/agreement.h"
 #include "plan/problem.h"
 
 namespace tilelace {
@@ -212,6 +216,22 @@ void Communicator::prepare(std::span<const Preparation> list) {
 
 void Communicator::prepare_more(std::span<const Preparation> list) {
   impl().prepare(list, Before::stays);
+}
+
+void Communicator::Impl::compare(const Problem& problem, const Plan& plan, bool collective) {
+  if (!compares) return;
+  std::string bytes;
+  for (const char c : plan::call_bytes(problem, plan, {.collective = collective}))
+    bytes += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  agree_on_calls(*group, name_of(problem.op),
+                 fmt::format("{}{}; {}\nbytes {}", collective ? "collective of " : "",
+                             fmt::streamed(problem), fmt::streamed(plan), bytes),
+                 {}, options.timeout_s);
+}
+
+void Communicator::Impl::refuse(std::string_view op, std::string_view reason, void* stream) {
+  if (compares) return agree_on_calls(*group, op, {}, reason, options.timeout_s);
+  backend->refuse(reason, stream);
 }
 
 Communicator Communicator::subgroup(std::span<const int> ranks) {

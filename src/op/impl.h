@@ -14,6 +14,7 @@
 
 #include "backend/backend.h"
 #include "comm/group.h"
+#include "core/env.h"
 #include "core/recent.h"
 #include "tilelace/communicator.h"
 #include "tilelace/error.h"
@@ -60,6 +61,12 @@ struct Communicator::Impl {
 
   void prepare(std::span<const Preparation>, Before);
 
+  /// Where calls are compared (env::compare_calls): that all ranks make the same, whose choices are
+  /// the same byte by byte. Collective. Errors: usage, on every rank; peer, timeout.
+  void compare(const Problem&, const Plan&, bool collective);
+  /// Takes the place of a call that this rank cannot make.
+  void refuse(std::string_view op, std::string_view reason, void* stream);
+
   /// The plan of this problem; made once for each.
   const Plan& plan_of(const Problem&, const PlanOptions&);
 
@@ -88,6 +95,7 @@ struct Communicator::Impl {
     }
   };
   pid_t process;  ///< that made it
+  bool compares = env::compare_calls();
   std::mutex busy;
   std::optional<Error> failure;
   Recent<Asked, Plan, AskedHash> plans{4096};

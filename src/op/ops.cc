@@ -151,9 +151,10 @@ void run(Communicator& c, const Problem& problem, const Args& args, const Operan
       check(problem, args, impl.group->rank(), part);
       plan = &plan_of(impl, problem, choice);
     } catch (const Error& e) {
-      if (part != Part::gemm) impl.backend->refuse(e.what(), operands.stream);
+      if (part != Part::gemm) impl.refuse(name_of(problem.op), e.what(), operands.stream);
       throw;
     }
+    if (part != Part::gemm) impl.compare(problem, *plan, part == Part::collective);
     impl.backend->run(problem, *plan, operands, part);
   });
 }
@@ -234,7 +235,7 @@ void check_call(Communicator& c, Op op, const GemmReduceArgs& args, const PlanOp
 }
 
 void refuse(Communicator& c, const std::string& reason, void* stream) {
-  c.impl().call("refused call", [&] { c.impl().backend->refuse(reason, stream); });
+  c.impl().call("refused call", [&] { c.impl().refuse("refused call", reason, stream); });
 }
 
 void refuse_prepare(Communicator& c, const std::string& reason) {

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/ag_gemm.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
-#include <ostream>
 #include <set>
 
 #include "core/check.h"
@@ -227,21 +223,6 @@ class GatherCandidates {
   std::vector<AgGemmPlan> plans_;
 };
 
-std::string cut_of(const AgGemmPlan& plan) {
-  if (plan.path == Path::medium) return "a product a shard";
-  if (plan.whole) return "whole";
-  if (!plan.joins.empty())
-    return fmt::format("by shard, joined behind {} tiles", fmt::join(plan.joins, " "));
-  return fmt::format("by shard, {} apart", plan.apart);
-}
-
-std::string_view mover_of(const AgGemmPlan& plan) {
-  if (plan.transport == Transport::store) return "sent by the product";
-  if (plan.transport == Transport::pull) return "copy engine pulls";
-  if (plan.transport == Transport::nccl) return "NCCL";
-  return plan.route == RouteKind::ring ? "copy engine, ring" : "copy engine";
-}
-
 }  // namespace
 
 GemmProblem product_of(const Problem& p, std::size_t i, std::int64_t m) {
@@ -273,13 +254,17 @@ double products_us(const Problem& p, const AgGemmPlan& plan) {
          static_cast<double>(product_of(p, widest_product(p), p.m).n);
 }
 
-std::string describe(const AgGemmPlan& plan) {
-  return fmt::format("{}, {}, chunks of {} rows; {}", cut_of(plan), mover_of(plan), plan.chunk_rows,
-                     describe(plan.gemm));
-}
-
-std::ostream& operator<<(std::ostream& out, const AgGemmPlan& plan) {
-  return out << describe(plan);
+int tiles_of(const AgGemmPlan& plan, const Problem& p) {
+  const auto borders = borders_of(p);
+  const schedule::RowSplit split = split_of(p, borders);
+  const bool medium = plan.path == Path::medium;
+  const schedule::GemmWork work =
+      work_of(plan.gemm, is_merged(p, plan)
+                             ? merged_product(p, plan.gemm.tile)
+                             : product_of(p, widest_product(p), medium ? split.max_rows() : p.m));
+  if (plan.whole || medium) return work.order.tiles();
+  const Index rows = tile_rows_by_shard(split, plan.gemm.tile.worker_tokens());
+  return static_cast<int>(rows) * over_tokens(work.order, plan.gemm.tile).cols;
 }
 
 int AgGemmPlan::left_free() const {

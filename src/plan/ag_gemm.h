@@ -2,8 +2,6 @@
 // ag_gemm on GPUs: which product, how its rows are cut, who moves them.
 #pragma once
 #include <cstdint>
-#include <iosfwd>
-#include <string>
 #include <vector>
 
 #include "plan/gemm.h"
@@ -69,10 +67,8 @@ bool is_merged(const Problem&, const AgGemmPlan&);
 /// How long its products take by themselves, one after the other or in one.
 double products_us(const Problem&, const AgGemmPlan&);
 
-/// As printed: "by shard, 1 apart, copy engine, chunks of 512 rows; c256 workers 66 ...", or
-/// "by shard, joined behind 66 132 tiles, copy engine, ...".
-std::string describe(const AgGemmPlan&);
-std::ostream& operator<<(std::ostream&, const AgGemmPlan&);
+/// Tiles of its first product.
+int tiles_of(const AgGemmPlan&, const Problem&);
 
 /// All legal plans for a problem of Op::ag_gemm, fastest prediction first. Errors: usage (not an
 /// ag_gemm, n or k not a multiple of 8, no rows).

@@ -111,11 +111,6 @@ bool wanted(const AgGemmPlan& c, const PlanOptions& o) {
          o.straddle.value_or(c.whole) == c.whole && plan::wanted(c.gemm.tile, o);
 }
 
-std::string kind_of(const AgGemmPlan& c) {
-  return fmt::format("{} {}{} {}", name_of(c.path), c.route == RouteKind::ring ? "ring " : "",
-                     name_of(c.transport), c.whole ? "whole" : "by shard");
-}
-
 /// One after the other, made of the same parts: the rows travel in one piece.
 AgGemmPlan unfused_of(const AgGemmPlan& fused, const Problem& p) {
   AgGemmPlan plan = fused;
@@ -130,9 +125,9 @@ std::tuple<Transport, RouteKind, bool> way_of(const AgGemmPlan& c) {
   return {c.transport, c.route, c.whole};
 }
 
-std::vector<AgGemmPlan> candidates_of(const Problem& p, const Machine& machine,
-                                      const PlanOptions& o) {
-  std::vector<AgGemmPlan> all;
+std::vector<KernelWay> candidates_of(const Problem& p, const Machine& machine,
+                                     const PlanOptions& o) {
+  std::vector<KernelWay> all;
   std::map<std::tuple<Transport, RouteKind, bool>, Index> coarsest;
   auto overlapped = o.transport == Transport::nccl
                         ? ag_gemm_nccl_candidates(p, gemm_machine(machine))
@@ -159,51 +154,10 @@ std::vector<AgGemmPlan> candidates_of(const Problem& p, const Machine& machine,
       "medium), and a compiled tile",
       name_of(p.op), o.transport ? name_of(*o.transport) : "any",
       o.straddle ? (*o.straddle ? "1" : "0") : "any", o.tile_m.value_or(0), o.tile_n.value_or(0));
-  std::stable_sort(all.begin(), all.end(), [](const AgGemmPlan& a, const AgGemmPlan& b) {
-    return a.predicted_us < b.predicted_us;
-  });
+  sort_by_time(all);
   if (o.chunk_rows)
-    for (AgGemmPlan& c : all) c.chunk_rows = *o.chunk_rows;
+    for (KernelWay& way : all) std::get<AgGemmPlan>(way).chunk_rows = *o.chunk_rows;
   return all;
-}
-
-/// Rows of the product that a plan's GEMM was made for.
-Index gemm_rows(const AgGemmPlan& c, const Problem& p) {
-  if (c.path != Path::medium) return p.m;
-  const auto borders = borders_of(p);
-  return split_of(p, borders).max_rows();
-}
-
-/// Of the first product, the widest.
-int tiles_of(const AgGemmPlan& c, const Problem& p) {
-  const bool merged = is_merged(p, c);
-  const schedule::GemmWork work =
-      work_of(c.gemm, merged ? merged_product(p, c.gemm.tile)
-                             : product_of(p, widest_product(p), gemm_rows(c, p)));
-  if (c.whole || c.path == Path::medium) return work.order.tiles();
-  const auto borders = borders_of(p);
-  const schedule::RowSplit split = split_of(p, borders);
-  const Index rows = tile_rows_by_shard(split, c.gemm.tile.worker_tokens());
-  return static_cast<int>(rows) * over_tokens(work.order, c.gemm.tile).cols;
-}
-
-void tell_staging(const Problem& p, Plan& plan) {
-  const std::int64_t flags = 2 * p.ranks * kMaxChunks;
-  const std::int64_t row = p.k * static_cast<std::int64_t>(size_of(p.dtype));
-  plan.staging_bytes = flags * 4 + p.m * row;
-  plan.staging_formula = fmt::format("flags 4*{} + gathered m {} * row {}", flags, p.m, row);
-}
-
-Plan public_plan(const AgGemmPlan& c, const Problem& p) {
-  Plan plan = plan_of(p, c.gemm, tiles_of(c, p));
-  plan.path = c.path;
-  plan.route = c.route;
-  plan.transport = c.transport;
-  plan.chunk_rows = c.chunk_rows;
-  plan.straddle = c.whole;
-  plan.kernel.apart = c.apart;
-  plan.kernel.joins = c.joins;
-  return plan;
 }
 
 /// What the prediction is made of.
@@ -219,34 +173,19 @@ std::string parts_of(const AgGemmPlan& c, const Problem& p) {
 }
 
 Plan make_gather_plan(const Problem& p, const Machine& machine, const PlanOptions& options) {
-  if (p.m == 0) {
-    Plan plan = empty_plan(p, options, Path::fused, Transport::push);
-    plan.route = options.route.value_or(RouteKind::mesh);
-    plan.straddle = options.straddle.value_or(false);
-    tell_staging(p, plan);
-    return plan;
-  }
-  const std::vector<AgGemmPlan> all = candidates_of(p, machine, options);
-  const AgGemmPlan& best = all.front();
-  Plan plan = public_plan(best, p);
-  plan.reason = reason_of(options, all.size(), best.predicted_us) + parts_of(best, p);
-  plan.rejected = rejected_of(all, kind_of);
-  tell_staging(p, plan);
-  return plan;
+  if (p.m == 0) return empty_plan(p, options, Path::fused, Transport::push);
+  const std::vector<KernelWay> all = candidates_of(p, machine, options);
+  return best_of(p, all, options, parts_of(std::get<AgGemmPlan>(all.front()), p));
 }
 
 }  // namespace
 
-std::vector<TimedPlan> every_gather_plan(const Problem& p, const Machine& machine, bool nccl) {
-  std::vector<TimedPlan> all;
-  const auto add = [&](const AgGemmPlan& c) {
-    all.push_back({public_plan(c, p), c.predicted_us});
-    tell_staging(p, all.back().plan);
-  };
+std::vector<KernelWay> every_gather_way(const Problem& p, const Machine& machine, bool nccl) {
+  std::vector<KernelWay> all;
   for (const AgGemmPlan& c : nccl ? ag_gemm_nccl_candidates(p, gemm_machine(machine))
                                   : ag_gemm_candidates(p, gemm_machine(machine))) {
-    add(c);
-    if (c.path == Path::fused) add(unfused_of(c, p));
+    all.emplace_back(c);
+    if (c.path == Path::fused) all.emplace_back(unfused_of(c, p));
   }
   return all;
 }
@@ -257,19 +196,6 @@ Plan make_cuda_plan(const Problem& p, const Machine& machine, const PlanOptions&
   require_options(p, options);
   return p.op == Op::ag_gemm ? make_gather_plan(p, machine, options)
                              : make_cuda_reduce_plan(p, machine, options);
-}
-
-AgGemmPlan ag_gemm_plan_of(const Plan& plan) {
-  AgGemmPlan c;
-  c.gemm = gemm_plan_of(plan);
-  c.whole = plan.straddle;
-  c.transport = plan.transport;
-  c.chunk_rows = plan.chunk_rows;
-  c.apart = plan.kernel.apart;
-  c.joins = plan.kernel.joins;
-  c.path = plan.path;
-  c.route = plan.route;
-  return c;
 }
 
 GemmPlan gemm_alone(const Problem& p, std::size_t product, const Machine& machine) {

@@ -16,27 +16,10 @@ bool among(const std::vector<std::string>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-std::string cut_of(const Plan& plan) {
-  if (plan.op == Op::ag_gemm)
-    return plan.path != Path::fused ? "" : plan.straddle ? " whole" : " by shard";
-  if (plan.path == Path::fused && plan.op == Op::gemm_rs)
-    return plan.straddle                        ? " by pairs"
-           : is_across(gemm_plan_of(plan).tile) ? " by shard across"
-                                                : " by shard";
-  const int shots = plan.kernel.shots;
-  return fmt::format("{}{}{}", plan.kernel.by_columns ? " by columns" : "",
-                     plan.kernel.rounds > 1 ? " in rounds" : "",
-                     shots == 1 && plan.op == Op::gemm_ar ? " in one shot"
-                     : shots == 2                         ? " in two shots"
-                                                          : "");
-}
-
 }  // namespace
 
 std::string kind_of(const Plan& plan) {
-  return fmt::format(
-      "{}{}{}", plan.path == Path::fused ? "" : fmt::format("{} ", name_of(plan.path)),
-      plan.route == RouteKind::ring ? name_of(plan.route) : name_of(plan.transport), cut_of(plan));
+  return plan.kernel == nullptr ? "no rows" : kind_of(plan.op, plan.kernel->way);
 }
 
 const std::vector<std::string>& known_kinds() {
@@ -71,23 +54,26 @@ std::vector<CudaWay> cuda_ways(const Problem& p, const Machine& machine,
   for (const std::string& kind : kinds)
     require(among(known_kinds(), kind), "kinds: got {}, expected some of {}", kind,
             fmt::join(known_kinds(), ", "));
-  std::vector<TimedPlan> plans =
-      p.op == Op::ag_gemm ? every_gather_plan(p, machine, false) : every_reduce_plan(p, machine);
+  std::vector<KernelWay> ways =
+      p.op == Op::ag_gemm ? every_gather_way(p, machine, false) : every_reduce_way(p, machine);
   if (p.op == Op::ag_gemm && (among(kinds, "nccl by shard") || among(kinds, "unfused nccl")))
-    for (TimedPlan& plan : every_gather_plan(p, machine, true)) plans.push_back(std::move(plan));
+    for (KernelWay& way : every_gather_way(p, machine, true)) ways.push_back(std::move(way));
   if (p.op == Op::gemm_ar && among(kinds, "multimem")) {
     PlanOptions asked;
     asked.transport = Transport::multimem;
-    plans.push_back({make_cuda_plan(p, machine, asked), 0});
+    ways.push_back(make_cuda_plan(p, machine, asked).kernel->way);
   }
+  const bool any = std::any_of(ways.begin(), ways.end(), [&](const KernelWay& way) {
+    return among(kinds, kind_of(p.op, way));
+  });
   std::vector<CudaWay> all;
-  for (TimedPlan& plan : plans) {
-    std::string kind = kind_of(plan.plan);
-    all.push_back({std::move(plan.plan), std::move(kind), plan.predicted_us});
+  for (KernelWay& way : ways) {
+    std::string kind = kind_of(p.op, way);
+    if (any && !among(kinds, kind)) continue;
+    const double us = predicted_us_of(way);
+    all.push_back({plan_of(p, std::move(way)), std::move(kind), us});
   }
   require(!all.empty(), "{}: plans on GPUs, got none, expected one", name_of(p.op));
-  const auto other = [&](const CudaWay& way) { return !among(kinds, way.kind); };
-  if (!std::all_of(all.begin(), all.end(), other)) std::erase_if(all, other);
   std::stable_sort(all.begin(), all.end(), [](const CudaWay& a, const CudaWay& b) {
     return a.predicted_us < b.predicted_us;
   });

@@ -24,7 +24,7 @@ std::vector<CudaWay> cuda_ways(const Problem&, const Machine&,
                                const std::vector<std::string>& kinds = {});
 
 /// "push by shard", "store whole", "unfused pull in one shot": path, who moves the bytes, how tiles
-/// are cut.
+/// are cut. Without a kernel: "no rows".
 std::string kind_of(const Plan&);
 /// All that there are.
 const std::vector<std::string>& known_kinds();

@@ -50,7 +50,6 @@ struct GemmPlan {
   int deep = 1;
   bool by_neighbours = false;  ///< workers are numbered by GPC, so that neighbours share operands
   bool early_weights = true;   ///< launched while the kernel before it ends; weights stream at once
-  bool weights_wait = false;   ///< of a call: they come after that kernel, which may write them
   double predicted_us = 0;
   int share = 0;  ///< of a call beside others: the multiprocessors it may take; 0: all
 };

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/gemm_ar.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <ostream>
 
 #include "core/check.h"
 #include "plan/gemm_cost.h"
@@ -180,23 +177,18 @@ double predict_columns(const Problem& p, const GemmPlan& gemm, Index lag) {
 
 void add_columns(const Problem& p, const GemmPlan& gemm, double staged_us,
                  std::vector<GemmArPlan>& plans) {
-  const auto add = [&](GemmArPlan plan) {
-    plan.by_columns = true;
-    plans.push_back(plan);
-    plan.direct = false;
-    plan.predicted_us += staged_us;
-    plans.push_back(plan);
+  const auto add = [&](const GemmPlan& made, Index lag, double us) {
+    plans.push_back({made, p.m, static_cast<int>(lag), us + staged_us, true});
   };
   if (const auto halves = in_two_rounds(gemm, tiles_by_columns(p, gemm.tile), p.k))
-    add({*halves, p.m, static_cast<int>(owner_cols(p, gemm.tile)), true,
-         predict_two_rounds(p, *halves)});
+    add(*halves, owner_cols(p, gemm.tile), predict_two_rounds(p, *halves));
   const Index step = p.ranks * ceil_div(p.m, gemm.tile.worker_rows());
   Index before = 0;
   for (const double waves : kLags) {
     const Index lag = std::min(lag_of(p, gemm, step, waves), owner_cols(p, gemm.tile));
     if (lag == before) continue;
     before = lag;
-    add({gemm, p.m, static_cast<int>(lag), true, predict_columns(p, gemm, lag)});
+    add(gemm, lag, predict_columns(p, gemm, lag));
   }
 }
 
@@ -209,16 +201,7 @@ void require_gemm_ar(const Problem& p) {
           p.ranks, schedule::kMaxShareRanks);
 }
 
-std::string describe(const GemmArPlan& plan) {
-  const std::string shards =
-      plan.by_columns ? "shards of columns" : fmt::format("blocks of {} rows", plan.block_rows);
-  return fmt::format("{}, {}, own tiles {} columns behind; {}", plan.direct ? "direct" : "staged",
-                     shards, plan.lag, describe(plan.gemm));
-}
-
-std::ostream& operator<<(std::ostream& out, const GemmArPlan& plan) {
-  return out << describe(plan);
-}
+int tiles_of(const GemmArPlan& plan, const Problem& p) { return gemm_ar_order(p, plan, 0).tiles(); }
 
 double gemm_ar_hold_us(const Problem& p, const GemmArPlan& plan) {
   if (!plan.by_columns || !one_wave(p, plan.gemm) || plan.gemm.rounds > 1) return 0;
@@ -254,9 +237,7 @@ std::vector<GemmArPlan> gemm_ar_candidates(const Problem& p, const GemmMachine& 
     const Index step = step_rows(p, block_rows, gemm.tile.worker_rows());
     for (const double waves : kLags) {
       const auto lag = static_cast<int>(lag_of(p, gemm, step, waves));
-      const double us = predict(p, gemm, block_rows, lag);
-      plans.push_back({gemm, block_rows, lag, true, us});
-      plans.push_back({gemm, block_rows, lag, false, us + staged_us});
+      plans.push_back({gemm, block_rows, lag, predict(p, gemm, block_rows, lag) + staged_us});
     }
   }
   std::stable_sort(plans.begin(), plans.end(), [](const GemmArPlan& a, const GemmArPlan& b) {

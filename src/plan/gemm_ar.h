@@ -2,8 +2,6 @@
 // Fused gemm_ar on GPUs: which product, and in which order.
 #pragma once
 #include <cstdint>
-#include <iosfwd>
-#include <string>
 #include <vector>
 
 #include "plan/gemm.h"
@@ -18,22 +16,18 @@ struct GemmArPlan {
   GemmPlan gemm;
   std::int64_t block_rows = 1;  ///< of a shard, walked before the next ones
   int lag = 1;                  ///< columns of tiles by which own tiles come behind remote ones
-  bool direct = false;          ///< finished tiles go straight to where peers want them
-  double predicted_us = 0;
-  bool by_columns = false;  ///< owners have columns of all rows, which are one block; else rows
+  double predicted_us = 0;      ///< where finished tiles are staged
+  bool by_columns = false;      ///< owners have columns of all rows, which are one block; else rows
 };
+
+/// Of workers.
+int tiles_of(const GemmArPlan&, const Problem&);
 
 /// Errors: usage (another op, a malformed problem, more ranks than its kernels have places for).
 void require_gemm_ar(const Problem&);
 
-/// As printed: "direct, blocks of 512 rows, own tiles 16 columns behind; p160 workers 66 ...", or
-/// "direct, shards of columns, own tiles ...".
-std::string describe(const GemmArPlan&);
-std::ostream& operator<<(std::ostream&, const GemmArPlan&);
-
-/// All legal plans for a problem of Op::gemm_ar, fastest prediction first, each direct and staged;
-/// empty where no tile fits the ranks. Errors: usage (not a gemm_ar, n or k not a multiple of 8, no
-/// rows).
+/// All legal plans for a problem of Op::gemm_ar, fastest prediction first; empty where no tile fits
+/// the ranks. Errors: usage (not a gemm_ar, n or k not a multiple of 8, no rows).
 std::vector<GemmArPlan> gemm_ar_candidates(const Problem&, const GemmMachine& = {});
 
 /// For how long partials of the second half of every owner's columns wait where all products end

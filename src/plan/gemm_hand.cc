@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/gemm_hand.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <ostream>
 
 #include "core/check.h"
 #include "plan/problem.h"
@@ -91,24 +88,17 @@ std::optional<HandWay> asked_way(const Problem& p, const PlanOptions& o) {
   return way;
 }
 
-std::optional<HandWay> way_of(const Plan& plan) {
-  if (plan.op != Op::gemm_rs) return std::nullopt;
+std::optional<HandWay> way_of(Op op, Path path, RouteKind route, Transport transport) {
+  if (op != Op::gemm_rs) return std::nullopt;
   for (const HandWay way : {HandWay::copied, HandWay::added, HandWay::ring})
-    if (plan.path == path_of(way) && plan.route == route_of(way) &&
-        plan.transport == transport_of(way))
+    if (path == path_of(way) && route == route_of(way) && transport == transport_of(way))
       return way;
   return std::nullopt;
 }
 
-std::string describe(const GemmHandPlan& plan) {
-  if (plan.way == HandWay::copied)
-    return fmt::format("copied, a product a shard; {}", describe(plan.gemm));
-  return fmt::format("{}, chunks of {} rows; {}", name_of(plan.way), plan.chunk_rows,
-                     describe(plan.gemm));
-}
-
-std::ostream& operator<<(std::ostream& out, const GemmHandPlan& plan) {
-  return out << describe(plan);
+int tiles_of(const GemmHandPlan& plan, const Problem& p) {
+  const Index rows = plan.way == HandWay::copied ? max_rows(p) : p.m;
+  return work_of(plan.gemm, {rows, p.n.front(), p.k, p.dtype}).order.tiles();
 }
 
 std::vector<GemmHandPlan> gemm_hand_candidates(const Problem& p, HandWay way,

@@ -3,7 +3,6 @@
 // added in the owner's memory, or go round a ring. Only where they are asked for.
 #pragma once
 #include <cstdint>
-#include <iosfwd>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +22,9 @@ struct GemmHandPlan {
   double predicted_us = 0;
 };
 
+/// Of workers, of one launch.
+int tiles_of(const GemmHandPlan&, const Problem&);
+
 /// How the public plan says a way: medium push, unfused add, unfused store over the ring.
 Path path_of(HandWay);
 RouteKind route_of(HandWay);
@@ -33,12 +35,8 @@ std::string_view name_of(HandWay);
 /// The way that these options ask for, if any. Errors: usage (not of a gemm_rs, or options that do
 /// not go together).
 std::optional<HandWay> asked_way(const Problem&, const PlanOptions&);
-/// The way of a public plan of gemm_rs, if it is one of these.
-std::optional<HandWay> way_of(const Plan&);
-
-/// As printed: "added, chunks of 2 rows; c256 workers 66 ...".
-std::string describe(const GemmHandPlan&);
-std::ostream& operator<<(std::ostream&, const GemmHandPlan&);
+/// The way of a plan of gemm_rs with these words, if it is one of these.
+std::optional<HandWay> way_of(Op, Path, RouteKind, Transport);
 
 /// All legal plans, fastest prediction first. Errors: usage (not a gemm_rs, too many ranks, n or k
 /// not a multiple of 8, no rows).

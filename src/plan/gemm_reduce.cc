@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/gemm_reduce.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <ostream>
 
 #include "core/check.h"
 #include "plan/problem.h"
@@ -88,17 +85,8 @@ Index most_pushed_bytes(const Problem& given, int shots) {
 
 }  // namespace
 
-std::string describe(const GemmReducePlan& plan) {
-  if (plan.transport == Transport::push)
-    return fmt::format("pushed, {}; {}", plan.shots == 2 ? "two shots" : "one shot",
-                       describe(plan.gemm));
-  return fmt::format("{}, chunks of {} rows, up to {} CTAs; {}",
-                     plan.transport == Transport::store ? "two shots" : "one shot", plan.chunk_rows,
-                     reduce_ctas(plan), describe(plan.gemm));
-}
-
-std::ostream& operator<<(std::ostream& out, const GemmReducePlan& plan) {
-  return out << describe(plan);
+int tiles_of(const GemmReducePlan& plan, const Problem& p) {
+  return work_of(plan.gemm, {p.m, p.n.front(), p.k, p.dtype}).order.tiles();
 }
 
 double reduce_us(const Problem& p, const GemmReducePlan& plan) {

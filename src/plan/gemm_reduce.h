@@ -3,8 +3,6 @@
 // that adds up what lies in all slots.
 #pragma once
 #include <cstdint>
-#include <iosfwd>
-#include <string>
 #include <vector>
 
 #include "plan/gemm.h"
@@ -26,9 +24,8 @@ struct GemmReducePlan {
   int shots = 1;
 };
 
-/// As printed: "one shot, chunks of 2 rows, 132 CTAs; c256 workers 66 ...".
-std::string describe(const GemmReducePlan&);
-std::ostream& operator<<(std::ostream&, const GemmReducePlan&);
+/// Of workers.
+int tiles_of(const GemmReducePlan&, const Problem&);
 
 /// All legal plans for a problem of Op::gemm_rs or gemm_ar, fastest prediction first. Errors: usage
 /// (another op, too many ranks, n or k not a multiple of 8, no rows).

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/gemm_rs.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <ostream>
 
 #include "core/check.h"
 #include "plan/gemm_cost.h"
@@ -62,7 +59,7 @@ double predict(const Problem& p, const schedule::RowSplit& split, const GemmRsPl
   else if (!gemm.tile.pingpong)  // no second group multiplies under sending and adding
     us += wire / 2;
   const auto weight_bytes = static_cast<double>(p.n.front() * p.k * 2);
-  const double reread = plan.together ? 0 : (p.ranks - 2) * weight_bytes * kRereadUsPerByte;
+  const double reread = plan.apart == 1 ? 0 : (p.ranks - 2) * weight_bytes * kRereadUsPerByte;
   return std::max(us + reread, wire + us / p.ranks) + tail;
 }
 
@@ -106,16 +103,11 @@ bool has_flags(const GemmTile& t, std::int64_t partials) {
   return partials * given_parts(t) <= kMaxPartialFlags;
 }
 
-std::string describe(const GemmRsPlan& plan) {
-  return fmt::format("{}; {}",
-                     plan.pairs      ? "shards in pairs"
-                     : plan.together ? "remote shards together"
-                                     : "remote shards apart",
-                     describe(plan.gemm));
-}
-
-std::ostream& operator<<(std::ostream& out, const GemmRsPlan& plan) {
-  return out << describe(plan);
+int tiles_of(const GemmRsPlan& plan, const Problem& p) {
+  const auto borders = borders_of(p);
+  const schedule::GemmWork work = work_of(plan.gemm, {p.m, p.n.front(), p.k, p.dtype});
+  const Index rows = tile_rows_of(split_of(p, borders), plan.gemm.tile, plan.pairs);
+  return static_cast<int>(rows) * over_tokens(work.order, plan.gemm.tile).cols;
 }
 
 std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& machine) {
@@ -129,15 +121,15 @@ std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& 
     if (gemm.split_tiles != 0 || !has_flags(gemm.tile, partials_of(p, split, gemm.tile))) continue;
     if (is_across(gemm.tile) && partials_of(p, split, gemm.tile) * given_bytes(gemm.tile) > room)
       continue;
-    const auto add = [&](bool together, bool pairs) {
-      plans.push_back({gemm, together, 0, pairs});
+    const auto add = [&](int apart, bool pairs) {
+      plans.push_back({gemm, apart, 0, pairs});
       plans.back().predicted_us = predict(p, split, plans.back());
     };
     if (can_reduce(gemm.tile, p.ranks)) {
-      add(true, false);
-      if (p.ranks > 2) add(false, false);
+      add(1, false);
+      if (p.ranks > 2) add(p.ranks - 1, false);
     }
-    if (may_pair(gemm, p, split.max_rows())) add(true, true);
+    if (may_pair(gemm, p, split.max_rows())) add(1, true);
   }
   std::stable_sort(plans.begin(), plans.end(), [](const GemmRsPlan& a, const GemmRsPlan& b) {
     return a.predicted_us < b.predicted_us;

@@ -2,8 +2,6 @@
 // gemm_rs on GPUs: which product, and what its partial sums take.
 #pragma once
 #include <cstdint>
-#include <iosfwd>
-#include <string>
 #include <vector>
 
 #include "plan/gemm.h"
@@ -15,14 +13,15 @@ namespace tilelace::plan {
 /// Remote shards first, partial sums straight into their owner's slot.
 struct GemmRsPlan {
   GemmPlan gemm;
-  bool together = true;  ///< remote shards are walked together: the weight is read once for them
+  /// Remote shards that are walked one after the other: 1: together, which reads the weight once
+  /// for them; else all of them.
+  int apart = 1;
   double predicted_us = 0;
   bool pairs = false;  ///< a cluster's CTAs have tiles of two shards
 };
 
-/// As printed: "by shard, partials bf16; p160 workers 66 ...".
-std::string describe(const GemmRsPlan&);
-std::ostream& operator<<(std::ostream&, const GemmRsPlan&);
+/// Of workers.
+int tiles_of(const GemmRsPlan&, const Problem&);
 
 /// All legal plans for a problem of Op::gemm_rs, fastest prediction first. Errors: usage (not a
 /// gemm_rs, n or k not a multiple of 8, no rows).

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/gemm_sums.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <ostream>
 
 #include "core/check.h"
 #include "plan/gemm_ar.h"
@@ -45,11 +42,11 @@ void add(const Problem& p, const GemmMachine& machine, const Made& made, GemmSum
          std::vector<GemmSumsPlan>& plans) {
   require_gemm_ar(p);
   require(p.m > 0, "gemm_ar: m, got 0, expected rows to plan for");
-  constexpr double kStagedUs = 1e-3;  // the copy goes under the next tiles; beside the direct way
+  constexpr double kStagedUs = 1e-3;  // the copy goes under the next tiles
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
     if (!made(gemm.tile.name) || gemm.split_tiles != 0) continue;
     like.gemm = gemm;
-    like.predicted_us = predict(p, like) + (like.direct || like.shots == 1 ? 0 : kStagedUs);
+    like.predicted_us = predict(p, like) + (like.shots == 1 ? 0 : kStagedUs);
     plans.push_back(like);
   }
 }
@@ -63,36 +60,21 @@ std::vector<GemmSumsPlan> sorted(std::vector<GemmSumsPlan> plans) {
 
 }  // namespace
 
-std::string describe(const GemmSumsPlan& plan) {
-  return fmt::format("{}, {}; {}", plan.by_switch ? "multimem" : "pull",
-                     plan.shots == 1 ? "one shot"
-                     : plan.direct   ? "direct"
-                                     : "staged",
-                     describe(plan.gemm));
-}
-
-std::ostream& operator<<(std::ostream& out, const GemmSumsPlan& plan) {
-  return out << describe(plan);
+int tiles_of(const GemmSumsPlan& plan, const Problem& p) {
+  return work_of(plan.gemm, {p.m, p.n.front(), p.k, p.dtype}).order.tiles();
 }
 
 std::vector<GemmSumsPlan> gemm_sums_candidates(const Problem& p, const GemmMachine& machine) {
   std::vector<GemmSumsPlan> plans;
-  if (p.ranks <= 2) add(p, machine, can_pull, {{}, 1, false, false}, plans);
-  for (const bool direct : {true, false}) add(p, machine, can_pull, {{}, 2, direct, false}, plans);
+  if (p.ranks <= 2) add(p, machine, can_pull, {{}, 1}, plans);
+  add(p, machine, can_pull, {{}, 2}, plans);
   return sorted(std::move(plans));
 }
 
 std::vector<GemmSumsPlan> gemm_multimem_candidates(const Problem& p, const GemmMachine& machine) {
   std::vector<GemmSumsPlan> plans;
-  for (const bool direct : {true, false})
-    add(p, machine, can_multimem, {{}, 2, direct, true}, plans);
+  add(p, machine, can_multimem, {{}, 2, true}, plans);
   return sorted(std::move(plans));
-}
-
-GemmSumsPlan directly(GemmSumsPlan plan) {
-  plan.shots = 2;
-  plan.direct = true;
-  return plan;
 }
 
 std::int64_t gemm_sums_staging_bytes(const Problem& p) {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/core.h>
-#include <fmt/ranges.h>
 
 #include <ostream>
 #include <string>
 
-#include "tilelace/plan.h"
+#include "plan/kernel_choice.h"
 
 namespace tilelace {
 
@@ -87,21 +86,6 @@ std::ostream& operator<<(std::ostream& os, const Machine& m) {
              m.rank_flops_per_s * 1e-9);
 }
 
-std::ostream& operator<<(std::ostream& os, const KernelPlan& k) {
-  os << fmt::format("{} split {} group {}", k.tile, k.split_tiles, k.group);
-  if (k.rounds > 1) os << fmt::format(" in {} rounds", k.rounds);
-  if (k.deep > 1) os << fmt::format(" blocks {}x{}", k.wide, k.deep);
-  if (k.apart > 1) os << fmt::format(" {} apart", k.apart);
-  if (!k.joins.empty()) os << fmt::format(" joined behind {}", fmt::join(k.joins, " "));
-  if (k.lag > 0) os << fmt::format(" lag {}", k.lag);
-  if (k.by_columns) os << " column shards";
-  if (k.shots > 0) os << fmt::format(" shots {}", k.shots);
-  if (k.along_cols) os << " along n";
-  if (k.by_neighbours) os << " by neighbours";
-  if (k.early_weights) os << " early";
-  return os << fmt::format(" grid {}", k.grid);
-}
-
 std::ostream& operator<<(std::ostream& os, const Plan& p) {
   os << fmt::format("{} {} {} {} tile {}x{} chunk {} workers {}", name_of(p.op), name_of(p.path),
                     name_of(p.route), name_of(p.transport), p.tile_m, p.tile_n, p.chunk_rows,
@@ -110,7 +94,7 @@ std::ostream& operator<<(std::ostream& os, const Plan& p) {
   if (p.op == Op::gemm_ar) os << " blocks " << p.blocks;
   if (p.op != Op::ag_gemm) os << " partials " << name_of(p.partials);
   if (p.straddle) os << " straddle";
-  if (!p.kernel.tile.empty()) os << "; " << p.kernel;
+  if (p.kernel != nullptr) os << "; " << *p.kernel;
   return os;
 }
 

@@ -99,25 +99,45 @@ T one_of(Words& words, std::initializer_list<T> all, std::string_view expected) 
   words.refuse(expected);
 }
 
-void read_kernel(Words& words, Plan& plan) {
-  KernelPlan& k = plan.kernel;
-  k.tile = words.next();
-  k.early_weights = false;
-  const GemmTile tile = gemm_plan_of(plan).tile;
-  plan.tile_m = tile.worker_tokens();
-  plan.tile_n = tile.worker_columns();
+/// What a text has said so far.
+struct Heard {
+  Plan plan;
+  GemmPlan gemm;
+  bool kernel = false;  ///< whether a kernel was named
+  int apart = 1;
+  std::vector<int> joins = {};
+  int lag = 0;
+  bool by_columns = false;
+  int shots = 0;
+  int grid = 0;
+};
+
+GemmTile tile_of(Op op, std::string_view name) {
+  const auto* const tile = std::find_if(std::begin(kGemmTiles), std::end(kGemmTiles),
+                                        [&](const GemmTile& t) { return t.name == name; });
+  require(tile != std::end(kGemmTiles), "{}: tile, got {}, expected a compiled one", name_of(op),
+          name);
+  return *tile;
+}
+
+void read_kernel(Words& words, Heard& h) {
+  GemmPlan& g = h.gemm;
+  g.tile = tile_of(h.plan.op, words.next());
+  g.early_weights = false;
+  h.kernel = true;
+  h.plan.tile_m = g.tile.worker_tokens();
+  h.plan.tile_n = g.tile.worker_columns();
   while (!words.over())
-    if (!words.take("workers #", plan.workers) && !words.take("split #", k.split_tiles) &&
-        !words.take("group #", k.group) && !words.take("in # rounds", k.rounds) &&
-        !words.take("# apart", k.apart) && !words.take("lag #", k.lag) &&
-        !words.take("shots #", k.shots) && !words.take("grid #", k.grid) &&
-        !words.take_pair("blocks", k.wide, k.deep) && !words.take_joins(k.joins) &&
-        !words.set("column shards", k.by_columns, true) &&
-        !words.set("along n", k.along_cols, true) &&
-        !words.set("by neighbours", k.by_neighbours, true) &&
-        !words.set("early", k.early_weights, true))
+    if (!words.take("workers #", h.plan.workers) && !words.take("split #", g.split_tiles) &&
+        !words.take("group #", g.group) && !words.take("in # rounds", g.rounds) &&
+        !words.take("# apart", h.apart) && !words.take("lag #", h.lag) &&
+        !words.take("shots #", h.shots) && !words.take("grid #", h.grid) &&
+        !words.take_pair("blocks", g.wide, g.deep) && !words.take_joins(h.joins) &&
+        !words.set("column shards", h.by_columns, true) &&
+        !words.set("along n", g.along_cols, true) &&
+        !words.set("by neighbours", g.by_neighbours, true) &&
+        !words.set("early", g.early_weights, true))
       words.refuse("a word of a kernel's plan (docs/plans.md)");
-  if (k.grid == 0) k.grid = plan.workers * tile.cluster();
 }
 
 /// "fused mesh store tile 64x256 chunk 1 workers 12 straddle".
@@ -140,12 +160,13 @@ void read_public(Words& words, Plan& plan) {
   }
 }
 
-void read_gather(Words& words, Plan& plan) {
+void read_gather(Words& words, Heard& h) {
+  Plan& plan = h.plan;
   plan.transport = Transport::push;
   while (!words.over())
     if (!words.has("by shard") && !words.set("a product a shard", plan.path, Path::medium) &&
-        !words.set("whole", plan.straddle, true) && !words.take("# apart", plan.kernel.apart) &&
-        !(words.take_joins(plan.kernel.joins) && words.has("tiles")) &&
+        !words.set("whole", plan.straddle, true) && !words.take("# apart", h.apart) &&
+        !(words.take_joins(h.joins) && words.has("tiles")) &&
         !words.set("copy engine pulls", plan.transport, Transport::pull) &&
         !words.has("copy engine") && !words.set("ring", plan.route, RouteKind::ring) &&
         !words.set("sent by the product", plan.transport, Transport::store) &&
@@ -155,52 +176,71 @@ void read_gather(Words& words, Plan& plan) {
 }
 
 /// The first words of a kernel's plan that sums, and what they say of the public one.
-struct Way {
+struct SumWords {
   std::string_view words;
   Path path;
   Transport transport;
   int shots;
 };
-constexpr std::array kWays = {Way{"remote shards together", Path::fused, Transport::store, 0},
-                              Way{"remote shards apart", Path::fused, Transport::store, 0},
-                              Way{"shards in pairs", Path::fused, Transport::store, 0},
-                              Way{"direct", Path::fused, Transport::store, 0},
-                              Way{"staged", Path::fused, Transport::store, 0},
-                              Way{"pull one shot", Path::fused, Transport::pull, 1},
-                              Way{"pull direct", Path::fused, Transport::pull, 2},
-                              Way{"pull staged", Path::fused, Transport::pull, 2},
-                              Way{"pushed one shot", Path::unfused, Transport::push, 1},
-                              Way{"pushed two shots", Path::unfused, Transport::push, 2},
-                              Way{"one shot", Path::unfused, Transport::pull, 0},
-                              Way{"two shots", Path::unfused, Transport::store, 0},
-                              Way{"copied a product a shard", Path::medium, Transport::push, 0},
-                              Way{"added", Path::unfused, Transport::add, 0}};
+constexpr std::array kSums = {
+    SumWords{"remote shards together", Path::fused, Transport::store, 0},
+    SumWords{"remote shards apart", Path::fused, Transport::store, 0},
+    SumWords{"shards in pairs", Path::fused, Transport::store, 0},
+    SumWords{"direct", Path::fused, Transport::store, 0},
+    SumWords{"staged", Path::fused, Transport::store, 0},
+    SumWords{"pull one shot", Path::fused, Transport::pull, 1},
+    SumWords{"pull direct", Path::fused, Transport::pull, 2},
+    SumWords{"pull staged", Path::fused, Transport::pull, 2},
+    SumWords{"pushed one shot", Path::unfused, Transport::push, 1},
+    SumWords{"pushed two shots", Path::unfused, Transport::push, 2},
+    SumWords{"one shot", Path::unfused, Transport::pull, 0},
+    SumWords{"two shots", Path::unfused, Transport::store, 0},
+    SumWords{"copied a product a shard", Path::medium, Transport::push, 0},
+    SumWords{"added", Path::unfused, Transport::add, 0}};
 
-void read_sum(Words& words, Plan& plan) {
+void read_sum(Words& words, Heard& h) {
+  Plan& plan = h.plan;
   plan.transport = Transport::store;
-  const bool apart = words.peek() == "remote" && words.peek(2) == "apart";
+  if (words.peek() == "remote" && words.peek(2) == "apart") h.apart = 2;  // set by the ranks
   plan.straddle = words.peek() == "shards" && words.peek(1) == "in";
-  const auto* const way =
-      std::find_if(kWays.begin(), kWays.end(), [&](const Way& w) { return words.has(w.words); });
-  if (way != kWays.end()) {
+  const auto* const way = std::find_if(kSums.begin(), kSums.end(),
+                                       [&](const SumWords& w) { return words.has(w.words); });
+  if (way != kSums.end()) {
     plan.path = way->path;
     plan.transport = way->transport;
-    plan.kernel.shots = way->shots;
+    h.shots = way->shots;
   } else if (words.has("ring")) {
     plan.path = Path::unfused;
     plan.route = RouteKind::ring;
   } else {
     words.refuse("a way of sums (docs/plans.md)");
   }
-  if (apart) plan.kernel.apart = 2;  // set by the number of ranks
   while (!words.over())
     if (!words.has("up to # CTAs") && !words.has("# in the end") &&
         !words.has("1 chunks each of up to 512 threads") &&
         !words.take("chunks of # rows", plan.chunk_rows) &&
         !words.take("blocks of # rows", plan.chunk_rows) &&
-        !words.set("shards of columns", plan.kernel.by_columns, true) &&
-        !words.take("own tiles # columns behind", plan.kernel.lag))
+        !words.set("shards of columns", h.by_columns, true) &&
+        !words.take("own tiles # columns behind", h.lag))
       words.refuse("a word of a sum's plan that is still there (docs/plans.md)");
+}
+
+/// The way that was said, of a kernel that was named.
+KernelWay way_of(const Problem& p, const Heard& h) {
+  const Plan& w = h.plan;
+  if (p.op == Op::ag_gemm)
+    return AgGemmPlan{h.gemm,  w.straddle, w.transport, w.chunk_rows, h.apart,
+                      h.joins, 0,          w.path,      w.route};
+  if (w.transport == Transport::multimem) return GemmSumsPlan{h.gemm, 2, true};
+  const bool fused = w.path == Path::fused;
+  if (p.op == Op::gemm_ar && fused)
+    return w.transport == Transport::pull
+               ? KernelWay(GemmSumsPlan{h.gemm, h.shots})
+               : GemmArPlan{h.gemm, w.chunk_rows, h.lag, 0, h.by_columns};
+  if (fused) return GemmRsPlan{h.gemm, h.apart > 1 ? p.ranks - 1 : 1, 0, w.straddle};
+  if (const auto hand = plan::way_of(w.op, w.path, w.route, w.transport))
+    return GemmHandPlan{h.gemm, *hand, w.chunk_rows};
+  return GemmReducePlan{h.gemm, w.transport, w.chunk_rows, 0, std::max(1, h.shots)};
 }
 
 }  // namespace
@@ -211,22 +251,24 @@ Plan plan_of_words(const Problem& p, std::string_view text) {
   text = text.substr(0, text.find(" ("));
   const std::size_t border = std::min(text.find("; "), text.size());
   Words way(text.substr(0, border));
-  Plan plan;
-  plan.op = p.op;
-  plan.partials = p.dtype;
-  plan.workers = 1;
+  Heard h;
+  h.plan.op = p.op;
+  h.plan.partials = p.dtype;
+  h.plan.workers = 1;
   const bool is_public = way.has(name_of(p.op));
   if (border < text.size()) {
     Words kernel(text.substr(border + 2));
-    read_kernel(kernel, plan);
-    plan.chunk_rows = plan.kernel.by_columns ? p.m : plan.tile_m;
+    read_kernel(kernel, h);
+    h.plan.chunk_rows = h.by_columns ? p.m : h.plan.tile_m;
   }
   if (is_public)
-    read_public(way, plan);
+    read_public(way, h.plan);
   else
-    p.op == Op::ag_gemm ? read_gather(way, plan) : read_sum(way, plan);
-  if (p.op == Op::gemm_rs && plan.kernel.apart > 1) plan.kernel.apart = p.ranks - 1;
-  return plan;
+    p.op == Op::ag_gemm ? read_gather(way, h) : read_sum(way, h);
+  if (!h.kernel) return h.plan;
+  h.gemm.workers = h.plan.workers;
+  const int grid = h.grid > 0 ? h.grid : h.plan.workers * h.gemm.tile.cluster();
+  return plan_of(p, way_of(p, h), grid);
 }
 
 }  // namespace tilelace::plan

@@ -104,38 +104,4 @@ SlotLayout slot_layout(const Problem& p, const Plan& plan) {
   return l;
 }
 
-std::uint32_t agreement_hash(const Problem& p, const Plan& plan) {
-  std::uint64_t h = 1469598103934665603ULL;  // FNV-1a, 64 bits folded to 32
-  const auto mix = [&h](std::int64_t v) {
-    for (int i = 0; i < 8; ++i) {
-      h = (h ^ static_cast<std::uint8_t>(v >> (8 * i))) * 1099511628211ULL;
-    }
-  };
-  mix(static_cast<int>(p.op));
-  mix(p.ranks);
-  mix(p.m);
-  // How long the lists are: else the end of one could be taken for what comes after another.
-  mix(static_cast<std::int64_t>(p.n.size()));
-  mix(static_cast<std::int64_t>(p.rows.size()));
-  for (const auto n : p.n) mix(n);
-  mix(p.k);
-  mix(static_cast<int>(p.dtype));
-  mix(p.bias ? 1 : 0);
-  mix(static_cast<int>(p.activation));
-  mix((p.return_gathered ? 1 : 0) + (p.residual ? 2 : 0));
-  for (const auto r : p.rows) mix(r);
-  mix(static_cast<int>(plan.path));
-  mix(static_cast<int>(plan.route));
-  mix(plan.local_ranks);
-  mix(static_cast<int>(plan.transport));
-  mix(plan.tile_m);
-  mix(plan.tile_n);
-  mix(plan.chunk_rows);
-  mix(plan.blocks);
-  mix(plan.straddle ? 1 : 0);
-  mix(static_cast<int>(plan.partials));
-  const auto folded = static_cast<std::uint32_t>(h ^ (h >> 32));
-  return folded == 0 ? 1 : folded;  // 0 stands for "refused"
-}
-
 }  // namespace tilelace::plan

@@ -48,7 +48,4 @@ struct SlotLayout {
 
 SlotLayout slot_layout(const Problem&, const Plan&);
 
-/// 32-bit hash of everything that must agree between ranks for a call.
-std::uint32_t agreement_hash(const Problem&, const Plan&);
-
 }  // namespace tilelace::plan

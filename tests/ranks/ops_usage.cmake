@@ -1,5 +1,5 @@
 # The public API on CPU ranks; ops_gpu: what it says of GPU ranks where there are none.
-tilelace_test(ops_test TOGETHER SOURCES ops_faults_test.cc ops_gpu_test.cc ops_limits_test.cc ops_prepare_test.cc
+tilelace_test(ops_test TOGETHER SOURCES ops_compare_test.cc ops_faults_test.cc ops_gpu_test.cc ops_limits_test.cc ops_prepare_test.cc
               ops_usage_test.cc LIBS tilelace::tilelace tilelace_core fmt::fmt TIMEOUT 120)
 
 # The C API, seen by a C compiler.

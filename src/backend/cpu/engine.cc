@@ -16,6 +16,7 @@
 #include "core/check.h"
 #include "core/env.h"
 #include "core/points.h"
+#include "plan/agreement.h"
 
 namespace tilelace::cpu {
 
@@ -288,7 +289,7 @@ void Engine::run(const Problem& problem, const Plan& plan, const Operands& opera
   begin(call,
         fmt::format("{}{}; {}", part == Part::collective ? "collective of " : "",
                     fmt::streamed(problem), fmt::streamed(plan)),
-        plan::agreement_hash(problem, plan) ^ (part == Part::collective ? 0x5bd1e995U : 0U));
+        plan::agreement_hash(problem, plan, {.collective = part == Part::collective}));
   try {
     problem.op == Op::ag_gemm ? run_gather(call, columns, part) : run_reduce(call, columns, part);
   } catch (const Error& e) {

@@ -39,7 +39,7 @@ void Engine::agree_on(std::span<const PreparedCall> calls, Before before,
                         fmt::streamed(make_plan(c.problem, machine_, c.options)));
   }
   mine += fmt::format("{}{}", before == Before::stays ? "more; " : "", fmt::streamed(machine_));
-  agree_on_calls(group_, mine, refusal, options_.timeout_s);
+  agree_on_calls(group_, "prepare", mine, refusal, options_.timeout_s);
 }
 
 /// What calls of these problems take at most, beside what those before them take.

@@ -18,17 +18,6 @@ namespace {
 using schedule::Index;
 using Call = GatherCall;
 
-/// The choices that must agree, as the agreement hash knows them.
-Plan agreed_plan(const plan::AgGemmPlan& plan) {
-  Plan p;
-  p.route = plan.route;
-  p.transport = plan.transport;
-  p.chunk_rows = plan.chunk_rows;
-  p.straddle = plan.whole;
-  p.path = plan.path;
-  return p;
-}
-
 }  // namespace
 
 struct AgGemm::Impl {
@@ -46,29 +35,16 @@ struct AgGemm::Impl {
 
 namespace {
 
-Call make_call(const Problem& problem, const plan::AgGemmPlan& plan, const AgGemmTensors& tensors,
-               const RankCalls& calls) {
-  const int rank = calls.group().rank();
-  Call c{problem, plan, tensors, plan::borders_of(problem), {}, 0, 0};
-  c.plan.gemm = calls.fit(plan.gemm, plan.left_free());
-  const Plan agreed = agreed_plan(plan);
-  c.schedule = plan::ag_gemm_schedule(problem, agreed, rank, c.borders);
+Call make_call(const OpCall& op, const plan::AgGemmPlan& way, const RankCalls& calls) {
+  Call c{op.problem, way, op.tensors, plan::borders_of(op.problem), {}, 0, op.hash};
+  c.plan.gemm = calls.fit(way.gemm, way.left_free());
+  c.schedule = plan::ag_gemm_schedule(op.problem, op.plan, calls.group().rank(), c.borders);
   c.schedule.deliver = false;
-  c.hash = plan::agreement_hash(problem, agreed) ^ (c.alone() ? 0x5bd1e995U : 0U);
   return c;
 }
 
 void require_call(const Call& c, const RankCalls& calls) {
   const Problem& p = c.problem;
-  const std::size_t weights = c.alone() ? 0 : p.n.size();
-  const std::size_t outs = c.alone() ? 0 : p.outputs();
-  require(c.tensors.weights.size() == weights && c.tensors.outs.size() == outs &&
-              (c.tensors.biases.empty() || c.tensors.biases.size() == weights),
-          "ag_gemm: tensors, got {} weights, {} biases, {} outs, expected {}, {} (or none), {}",
-          c.tensors.weights.size(), c.tensors.biases.size(), c.tensors.outs.size(), weights,
-          weights, outs);
-  require(p.dtype != DType::fp32, "ag_gemm: dtype, got fp32, expected bf16 or fp16");
-  if (p.m == 0) return;
   const auto needed = static_cast<std::size_t>(p.m * c.row_bytes());
   require(needed <= calls.data_bytes(),
           "ag_gemm: m {} k {}, got {} bytes to gather, expected at most {}", p.m, p.k, needed,
@@ -116,15 +92,6 @@ void require_places(const Call& c, const RankCalls& calls, cudaStream_t stream) 
 }
 
 }  // namespace
-
-SlotNeeds AgGemm::needs(const Problem& p) {
-  plan::check_problem(p);
-  require(p.op == Op::ag_gemm && p.ranks <= schedule::kMaxSections,
-          "ag_gemm: got {} of {} ranks, expected ag_gemm of at most {}", name_of(p.op), p.ranks,
-          schedule::kMaxSections);
-  return {static_cast<std::size_t>(2 * p.ranks * plan::kMaxChunks),
-          static_cast<std::size_t>(p.m * p.k) * size_of(p.dtype)};
-}
 
 AgGemm::AgGemm(RankCalls& calls, bool nccl) : impl_(std::make_unique<Impl>(calls, nccl)) {}
 
@@ -188,13 +155,17 @@ schedule::GatherOrder order_of(const Call& c, const Launch& launch, const schedu
 
 GemmTensors tensors_of(const RankCalls& calls, const Call& c, const Launch& launch, bool gated) {
   const std::size_t i = launch.product;
-  const AgGemmTensors& t = c.tensors;
-  const bool bias = !t.biases.empty();
-  GemmTensors one{calls.memory().local() + calls.data_at(c.slot), t.weights[i],
-                  bias ? t.biases[i] : nullptr, t.outs[i], c.problem.activation};
+  const CallTensors& t = c.tensors;
+  GemmTensors one;
+  one.a = calls.memory().local() + calls.data_at(c.slot);
+  one.weight = t.weights[i].data;
+  one.bias = c.bias(i);
+  one.out = t.out[i].data;
+  one.activation = c.problem.activation;
+  one.weights_wait = t.weights_wait;
   if (gated) {
-    one.up = t.weights[1];
-    one.up_bias = bias ? t.biases[1] : nullptr;
+    one.up = t.weights[1].data;
+    one.up_bias = c.bias(1);
   }
   return one;
 }
@@ -202,18 +173,15 @@ GemmTensors tensors_of(const RankCalls& calls, const Call& c, const Launch& laun
 /// Of a product of all weights, whose first one is filled: the others, and results of all.
 void fill_weights(AgGemmParams& params, const Call& c, const GemmKernel& kernel) {
   const Problem& p = c.problem;
-  const AgGemmTensors& t = c.tensors;
+  const CallTensors& t = c.tensors;
   const int slice = kernel.tile.swapped ? kernel.row_slice : kernel.col_slice;
   params.weights.count = static_cast<int>(p.n.size());
   for (std::size_t i = 0; i < p.n.size(); ++i) {
-    const void* const bias = t.biases.empty() ? nullptr : t.biases[i];
-    require_aligned(t.weights[i], "weight");
-    require_aligned(bias, "bias");
-    require_aligned(t.outs[i], "out");
-    if (i > 0) params.weights.map[i - 1] = rows_map({t.weights[i], p.n[i], p.k}, p.dtype, slice);
-    params.weights.bias[i] = bias;
+    if (i > 0)
+      params.weights.map[i - 1] = rows_map({t.weights[i].data, p.n[i], p.k}, p.dtype, slice);
+    params.weights.bias[i] = c.bias(i);
     params.weights.n[i] = static_cast<int>(p.n[i]);
-    fill_outputs(params.out[i], params.out_rest[i], kernel, {t.outs[i], p.m, p.n[i]}, p.dtype);
+    fill_outputs(params.out[i], params.out_rest[i], kernel, {t.out[i].data, p.m, p.n[i]}, p.dtype);
   }
 }
 
@@ -255,14 +223,14 @@ AgGemmGatedParams params_of(const RankCalls& calls, const Call& c, const GemmKer
     fill_sections(params, c, kernel, gemm, tensors.out);
   const Index own = order.shard[0].end - order.shard[0].begin;
   const int slice = kernel.tile.swapped ? kernel.col_slice : kernel.row_slice;
-  params.own = own > 0 ? rows_map({c.tensors.a, own, p.k}, p.dtype, slice) : params.rows;
+  params.own = own > 0 ? rows_map({c.tensors.input.data, own, p.k}, p.dtype, slice) : params.rows;
   params.call = calls.params(c.slot, c.hash, Op::ag_gemm);
   params.call.first = launch.first && !c.pushed() && !c.awaits();
   params.call.last = launch.last;
   params.rows_here = launch.rows_here;
   if (!c.copied() && launch.first && !c.pushed())
     params.push = schedule::make_push_order(c.schedule, c.plan.whole);
-  params.input = static_cast<const std::byte*>(c.tensors.a);
+  params.input = static_cast<const std::byte*>(c.tensors.input.data);
   params.staged = calls.data_at(c.slot);
   params.row_bytes = c.row_bytes();
   return params;
@@ -280,7 +248,7 @@ AgGemmAcrossParams across_of(const RankCalls& calls, const Call& c, const GemmKe
     const Index rows = order.end(s) - order.begin(s);
     // Coordinates are those of the map of all.
     const TensorMapSource tokens =
-        own ? TensorMapSource{c.tensors.a, rows, p.k} : TensorMapSource{staged, p.m, p.k};
+        own ? TensorMapSource{c.tensors.input.data, rows, p.k} : TensorMapSource{staged, p.m, p.k};
     across.few[s] = few_map(kernel, tokens, rows, p.dtype);
   }
   return across;
@@ -322,9 +290,9 @@ void enqueue_await_rows(const RankCalls& calls, const Call& c, cudaStream_t stre
 void enqueue_gathered(const RankCalls& calls, const Call& c, cudaStream_t stream) {
   const Index bytes = c.row_bytes();
   const auto own = c.schedule.split.shard(c.schedule.rank);
-  const GatheredCopy copy{static_cast<std::byte*>(c.tensors.gathered),
+  const GatheredCopy copy{static_cast<std::byte*>(c.tensors.gathered.data),
                           calls.memory().local() + calls.data_at(c.slot),
-                          static_cast<const std::byte*>(c.tensors.a),
+                          static_cast<const std::byte*>(c.tensors.input.data),
                           own.begin * bytes,
                           own.end * bytes,
                           c.problem.m * bytes,
@@ -334,22 +302,21 @@ void enqueue_gathered(const RankCalls& calls, const Call& c, cudaStream_t stream
 
 }  // namespace
 
-void AgGemm::run(const Problem& problem, const plan::AgGemmPlan& plan, const AgGemmTensors& tensors,
-                 cudaStream_t stream) {
+void AgGemm::run(const OpCall& op, const plan::AgGemmPlan& plan) {
   Impl& impl = *impl_;
-  Call c = make_call(problem, plan, tensors, impl.calls);
+  const cudaStream_t stream = op.stream();
+  Call c = make_call(op, plan, impl.calls);
   require_call(c, impl.calls);
   const bool exchanged = plan.transport == Transport::nccl;
   require(!exchanged || impl.nccl != nullptr,
           "ag_gemm: transport nccl, got calls prepared without it, expected a preparation with it");
   if (exchanged) require_captured_exchanges(stream);
-  if (problem.m == 0) return impl.calls.admit("ag_gemm", c.hash, Op::ag_gemm, stream);
   if (!c.alone()) require_places(c, impl.calls, stream);
   c.slot = impl.calls.begin_call("ag_gemm", Op::ag_gemm, stream);
   enqueue_sends(impl.calls, impl.engine, exchanged ? impl.nccl.get() : nullptr, c, stream);
   if (c.awaits()) enqueue_await_rows(impl.calls, c, stream);
   if (!c.alone()) enqueue_product(impl, c, stream);
-  if (tensors.gathered != nullptr) enqueue_gathered(impl.calls, c, stream);
+  if (op.tensors.gathered) enqueue_gathered(impl.calls, c, stream);
   if (c.copied()) impl.engine.join(stream);
 }
 

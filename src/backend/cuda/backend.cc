@@ -169,17 +169,10 @@ void GpuBackend::run(const Problem& problem, const Plan& plan, const Operands& o
 }
 
 void GpuBackend::enqueue(const Problem& problem, const Plan& plan, const Operands& operands) {
-  OpTensors tensors;
-  tensors.a = operands.input.data;
-  tensors.gathered = operands.gathered.data;
-  tensors.residual = operands.residual.data;
-  for (const auto& w : operands.weights) tensors.weights.push_back(w.data);
-  for (const auto& b : operands.bias) tensors.biases.push_back(b.data);
-  for (const auto& o : operands.out) tensors.outs.push_back(o.data);
-  tensors.weights_wait = !prepared(operands.weights);
+  CallTensors tensors{operands, !prepared(operands.weights)};
   if (problem.op == Op::gemm_ar && plan.path == Path::fused)
     tensors.reachable = reachable(operands.out.front());
-  ops_->run(problem, plan, tensors, stream_of(operands.stream));
+  ops_->run(problem, plan, tensors);
 }
 
 bool GpuBackend::prepared(std::span<const TensorView> weights) const {
@@ -207,13 +200,13 @@ void GpuBackend::enqueue_gemm(const Problem& problem, const Operands& operands) 
     const plan::GemmProblem gemm = plan::product_of(problem, i, problem.m);
     GemmTensors tensors{operands.input.data, operands.weights[i].data, bias(i),
                         operands.out[i].data, problem.activation};
+    tensors.weights_wait = !prepared(operands.weights);
     if (gemm.gated) {
       tensors.up = operands.weights[1].data;
       tensors.up_bias = bias(1);
     }
     plan::GemmPlan plan = plans[i];
     if (shares_device_) plan = plan::beside_others(plan, machine_.multiprocessors);
-    plan.weights_wait = !prepared(operands.weights);
     GemmCall(plan, gemm, tensors, workspace_->scratch()).launch(stream_of(operands.stream));
   }
 }
@@ -221,7 +214,7 @@ void GpuBackend::enqueue_gemm(const Problem& problem, const Operands& operands) 
 void GpuBackend::refuse(std::string_view reason, void* stream) {
   if (!out_of_step_.empty()) return;
   // Before anything was prepared the peers are about to prepare, or refuse as well.
-  if (ops_ == nullptr) return agree_on_calls(group_, {}, reason, options_.timeout_s);
+  if (ops_ == nullptr) return agree_on_calls(group_, "prepare", {}, reason, options_.timeout_s);
   const comm::DeviceScope scope(device_, "refused call");
   // Where nothing can be enqueued: behind the calls before it all the same.
   if (is_kept_by_capture(stream_of(stream)) || !owns(stream)) stream = last_stream_;

@@ -13,7 +13,7 @@
 #include "backend/prepared_calls.h"
 #include "comm/cuda/driver.h"
 #include "core/check.h"
-#include "plan/cuda.h"
+#include "plan/gemm_hand.h"
 
 namespace tilelace::cuda {
 namespace {
@@ -97,7 +97,7 @@ std::string GpuBackend::described(std::span<const PreparedCall> calls) const {
 void GpuBackend::refuse_preparation(std::string_view reason) {
   try {
     meet_for_preparation();
-    agree_on_calls(group_, {}, reason, options_.timeout_s);
+    agree_on_calls(group_, "prepare", {}, reason, options_.timeout_s);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::usage) throw;
   }
@@ -137,8 +137,9 @@ void GpuBackend::prepare(std::span<const PreparedCall> calls, Before before,
   if (more) needs = needs.with(needs_);
   const bool fits =
       more && ops_ != nullptr && out_of_step_.empty() && needs == needs_ && share == share_;
-  agree_on_calls(group_, fmt::format("{}{}{}", mine, more ? ", more" : "", fits ? " of these" : ""),
-                 {}, options_.timeout_s);
+  agree_on_calls(group_, "prepare",
+                 fmt::format("{}{}{}", mine, more ? ", more" : "", fits ? " of these" : ""), {},
+                 options_.timeout_s);
   if (ops_ == nullptr) require_own_device();
   if (!more) weights_.clear();
   for (const PreparedCall& c : calls)

@@ -15,7 +15,7 @@ namespace tilelace::cuda {
 struct GatherCall {
   const Problem& problem;
   plan::AgGemmPlan plan;
-  const AgGemmTensors& tensors;
+  const CallTensors& tensors;
   std::vector<schedule::Index> borders;
   schedule::AgGemm schedule;
   unsigned slot = 0;
@@ -32,8 +32,12 @@ struct GatherCall {
     return !copied() && (awaits() || !plan::can_push(tile.blocks, tile.width)) &&
            schedule.chunks(schedule.rank).count() > 0;
   }
+  /// Of the i-th weight, or null.
+  [[nodiscard]] const void* bias(std::size_t i) const {
+    return tensors.bias.empty() ? nullptr : tensors.bias[i].data;
+  }
   /// Whether the rows are wanted and no product.
-  [[nodiscard]] bool alone() const { return tensors.outs.empty(); }
+  [[nodiscard]] bool alone() const { return tensors.weights.empty(); }
   /// Whether a kernel waits for all rows, before the product if there is one.
   [[nodiscard]] bool awaits() const { return plan.path == Path::unfused || alone(); }
 };

@@ -23,7 +23,7 @@ void enqueue_copies(const RankCalls& calls, CopyEngine& engine, const GatherCall
   place.stride = calls.memory().stride();
   place.flags = calls.flags_at(c.slot);
   place.rows = calls.data_at(c.slot);
-  place.input = static_cast<const std::byte*>(c.tensors.a);
+  place.input = static_cast<const std::byte*>(c.tensors.input.data);
   place.row_pitch = place.input_pitch = place.row_bytes = bytes;
   place.waits = &waits;
   engine.carry(calls.next(c.slot));
@@ -57,7 +57,8 @@ void enqueue_exchanges(const RankCalls& calls, CopyEngine& engine, NcclRows& ncc
       const bool receives = chunk < taken.count();
       const schedule::RowRange out = sends ? given.rows(chunk) : schedule::RowRange{};
       const schedule::RowRange in = receives ? taken.rows(chunk) : schedule::RowRange{};
-      e.from = static_cast<const std::byte*>(c.tensors.a) + (sends ? out.begin - own : 0) * bytes;
+      e.from = static_cast<const std::byte*>(c.tensors.input.data) +
+               (sends ? out.begin - own : 0) * bytes;
       e.sent = size(out);
       e.to = slot + in.begin * bytes;
       e.received = size(in);
@@ -78,7 +79,7 @@ void enqueue_pushes(const RankCalls& calls, const GatherCall& c, cudaStream_t st
   push.call = calls.params(c.slot, c.hash, Op::ag_gemm);
   push.rows = calls.data_at(c.slot);
   push.row_bytes = c.row_bytes();
-  push.input = static_cast<const std::byte*>(c.tensors.a);
+  push.input = static_cast<const std::byte*>(c.tensors.input.data);
   TILELACE_TRACE_TO(push, "push");
   check(enqueue_push(push, calls.start(push.schedule.workers, true), stream), "ag_gemm: the push");
 }

@@ -43,6 +43,7 @@ struct GemmTensors {
   Activation activation = Activation::none;  ///< not of a gated problem
   const void* up = nullptr;                  ///< gated: [n, k]
   const void* up_bias = nullptr;             ///< gated: [n] or null
+  bool weights_wait = false;                 ///< the kernel before may write the weight
 };
 
 /// The compiled kernel of a plan's tile. Error: usage (this build has none).

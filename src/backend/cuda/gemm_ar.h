@@ -15,17 +15,12 @@ namespace tilelace::cuda {
 /// in a call.
 class GemmAr {
  public:
-  /// Of calls up to the problem's m. Error: usage.
-  static SlotNeeds needs(const Problem&);
-
   /// `calls` must outlive it. Local.
   explicit GemmAr(RankCalls& calls) : calls_(calls) {}
 
-  /// Enqueues a call; `out` is [m, n], of the residual the own rows are read. A direct plan takes
-  /// `reachable`: peers write into `out` while the call is in the stream. May be captured. Errors:
-  /// usage, system.
-  void run(const Problem&, const plan::GemmArPlan&, const ReduceOperands&, cudaStream_t,
-           const ReachableOut& reachable = {});
+  /// Enqueues a call; `out` is [m, n], of the residual the own rows are read. Of a direct call
+  /// peers write into `out` while it is in the stream. May be captured. Errors: usage, system.
+  void run(const OpCall&, const plan::GemmArPlan&);
 
  private:
   RankCalls& calls_;

@@ -12,19 +12,15 @@ namespace tilelace::cuda {
 /// One rank's calls on one communicator. Makes nothing in a call.
 class GemmHand {
  public:
-  /// Of calls up to the problem's m, of any way. Error: usage.
-  static SlotNeeds needs(const Problem&);
-
   /// `calls` must outlive it. Local. Error: system.
   explicit GemmHand(RankCalls& calls) : calls_(calls), engine_(calls.device(), calls.next(0)) {}
 
   /// Enqueues a call; `out` is [m_r, n]. May be captured. Errors: usage, system.
-  void run(const Problem&, const plan::GemmHandPlan&, const ReduceOperands&, cudaStream_t);
+  void run(const OpCall&, const plan::GemmHandPlan&);
 
  private:
   /// A product a shard, own last; each one's copy goes under the next.
-  void multiply_by_shards(const Problem&, const plan::GemmHandPlan&, const ReduceOperands&,
-                          unsigned slot, cudaStream_t);
+  void multiply_by_shards(const OpCall&, const plan::GemmHandPlan&, unsigned slot);
 
   RankCalls& calls_;
   CopyEngine engine_;

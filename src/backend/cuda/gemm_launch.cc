@@ -29,6 +29,7 @@ void fill_operands(GemmCommon& common, const GemmKernel& kernel, const plan::Gem
   common.bias = t.bias;
   common.n = static_cast<int>(p.out_n());
   common.activation = t.activation;
+  common.weights_wait = t.weights_wait;
   TILELACE_TRACE_TO(common, "product");
 }
 

@@ -53,7 +53,6 @@ GemmGrid fill_grid(GemmCommon& common, Work& work, const GemmKernel& kernel,
     if (plan::stands_in_pairs(work.workers)) cluster = 2;
   }
   common.places = places_of(plan, kernel, work.workers);
-  common.weights_wait = plan.weights_wait;
   const int ctas = work.workers * kernel.tile.cluster();
   require(plan.split_tiles == 0 || ctas <= common.scratch.ctas,
           "gemm: {} CTAs, expected at most {}", ctas, common.scratch.ctas);

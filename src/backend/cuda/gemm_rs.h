@@ -13,18 +13,15 @@ namespace tilelace::cuda {
 /// nothing in a call.
 class GemmRs {
  public:
-  /// Of calls up to the problem's m. Error: usage.
-  static SlotNeeds needs(const Problem&);
-
   /// `calls` must outlive it. Local.
   explicit GemmRs(RankCalls& calls) : calls_(calls) {}
 
   /// Enqueues a call; `out` is [m_r, n]. May be captured. Errors: usage, system.
-  void run(const Problem&, const plan::GemmRsPlan&, const ReduceOperands&, cudaStream_t);
+  void run(const OpCall&, const plan::GemmRsPlan&);
 
  private:
   template <class Params>
-  void enqueue(const Problem&, const plan::GemmRsPlan&, const ReduceOperands&, cudaStream_t);
+  void enqueue(const OpCall&, const plan::GemmRsPlan&);
 
   RankCalls& calls_;
 };

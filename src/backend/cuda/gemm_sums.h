@@ -15,17 +15,13 @@ namespace tilelace::cuda {
 /// Makes nothing in a call.
 class GemmSums {
  public:
-  /// Of calls up to the problem's m. Error: usage.
-  static SlotNeeds needs(const Problem&);
-
   /// `calls` must outlive it. Local.
   explicit GemmSums(RankCalls& calls) : calls_(calls) {}
 
-  /// Enqueues a call; `out` and residual are [m, n]. A direct plan takes `reachable`: peers write
-  /// into `out` while the call is in the stream. May be captured. Errors: usage (also where the
-  /// switch is to sum and memory is not mapped for multicast), system.
-  void run(const Problem&, const plan::GemmSumsPlan&, const ReduceOperands&, cudaStream_t,
-           const ReachableOut& reachable = {});
+  /// Enqueues a call; `out` and residual are [m, n]. Of a direct call peers write into `out` while
+  /// it is in the stream. May be captured. Errors: usage (also where the switch is to sum and
+  /// memory is not mapped for multicast), system.
+  void run(const OpCall&, const plan::GemmSumsPlan&);
 
  private:
   RankCalls& calls_;

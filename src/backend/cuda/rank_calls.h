@@ -14,20 +14,12 @@
 #include "backend/cuda/start.h"
 #include "backend/cuda/wait_control.h"
 #include "comm/cuda/device_memory.h"
+#include "plan/staging.h"
 #include "tilelace/plan.h"
 
 namespace tilelace::cuda {
 
-/// What calls take of a slot.
-struct SlotNeeds {
-  std::size_t flags = 0, bytes = 0;
-  std::size_t counts = 0;  ///< words that ranks add to, beside the slot (schedule/tile_sums.h)
-  [[nodiscard]] SlotNeeds with(const SlotNeeds& other) const {
-    return {std::max(flags, other.flags), std::max(bytes, other.bytes),
-            std::max(counts, other.counts)};
-  }
-  bool operator==(const SlotNeeds&) const = default;
-};
+using plan::SlotNeeds;
 
 /// What else stands on a rank's device, and what its calls may ask for.
 struct RankShare {

@@ -2,17 +2,23 @@
 #include "backend/cuda/rank_ops.h"
 
 #include "core/check.h"
-#include "plan/cuda.h"
+#include "plan/agreement.h"
+#include "plan/kernel_choice.h"
+#include "plan/staging.h"
 
 namespace tilelace::cuda {
 namespace {
 
-SlotNeeds needs_of(const Problem& p) {
-  switch (p.op) {
-    case Op::gemm_rs: return GemmRs::needs(p).with(GemmReduce::needs(p));
-    case Op::gemm_ar: return GemmAr::needs(p).with(GemmReduce::needs(p)).with(GemmSums::needs(p));
-    default: return AgGemm::needs(p);
-  }
+/// Whether results go straight to where peers reach them.
+template <class Way>
+bool is_direct(const Way& /*way*/, const ReachableOut& /*out*/) {
+  return false;
+}
+bool is_direct(const plan::GemmArPlan& /*way*/, const ReachableOut& out) {
+  return out.base != nullptr;
+}
+bool is_direct(const plan::GemmSumsPlan& way, const ReachableOut& out) {
+  return (way.by_switch ? out.multicast : out.base) != nullptr;
 }
 
 }  // namespace
@@ -23,8 +29,7 @@ SlotNeeds RankOps::needs_of(const std::vector<Problem>& problems, int ranks,
   for (const Problem& p : problems) {
     require(p.ranks == ranks, "{}: got a problem of {} ranks, expected {}", name_of(p.op), p.ranks,
             ranks);
-    all = all.with(cuda::needs_of(p));
-    if (share.hands && p.op == Op::gemm_rs) all = all.with(GemmHand::needs(p));
+    all = all.with(plan::slot_needs(p, share.hands));
   }
   return all;
 }
@@ -43,33 +48,21 @@ RankOps::RankOps(comm::Group& group, int device, const SlotNeeds& needs, double 
       gemm_hand(calls),
       gemm_sums(calls) {}
 
-void RankOps::run(const Problem& p, const Plan& plan, const OpTensors& t, cudaStream_t stream) {
-  const auto with_weights = [&](auto kernels) {
-    kernels.gemm.weights_wait = t.weights_wait;
-    return kernels;
-  };
-  if (p.op == Op::ag_gemm)
-    return ag_gemm.run(p, with_weights(plan::ag_gemm_plan_of(plan)), t, stream);
-  const auto sum = [&](auto& op, const auto& kernels, const auto&... reachable) {
-    op.run(p, with_weights(kernels),
-           {t.a, t.weights.empty() ? nullptr : t.weights.front(),
-            t.biases.empty() ? nullptr : t.biases.front(), t.outs.at(0), t.residual},
-           stream, reachable...);
-  };
-  if (p.m == 0) return sum(gemm_reduce, plan::gemm_reduce_plan_of(plan));
-  if (plan::keeps_partials(plan)) {
-    const auto kernels = plan::gemm_sums_plan_of(plan);
-    const void* const reached = kernels.by_switch ? t.reachable.multicast : t.reachable.base;
-    return sum(gemm_sums, reached != nullptr ? plan::directly(kernels) : kernels, t.reachable);
-  }
-  if (plan.path == Path::fused && p.op == Op::gemm_ar) {
-    auto kernels = plan::gemm_ar_plan_of(plan);
-    kernels.direct = t.reachable.base != nullptr;
-    return sum(gemm_ar, kernels, t.reachable);
-  }
-  if (plan.path == Path::fused) return sum(gemm_rs, plan::gemm_rs_plan_of(plan));
-  if (plan::way_of(plan)) return sum(gemm_hand, plan::gemm_hand_plan_of(plan));
-  sum(gemm_reduce, plan::gemm_reduce_plan_of(plan));
+void RankOps::run(const Problem& p, const Plan& plan, const CallTensors& t) {
+  OpCall call{p, plan, t};
+  plan::CallKind kind{.collective = !call.multiplies()};
+  if (p.m == 0)
+    return calls.admit(name_of(p.op), plan::agreement_hash(p, plan, kind), p.op, call.stream());
+  require(plan.kernel != nullptr, "{}: plan, got one without kernels, expected one of GPU ranks",
+          name_of(p.op));
+  std::visit(
+      [&](const auto& way) {
+        call.direct = is_direct(way, t.reachable);
+        if (call.direct) kind.out = t.reachable.where();
+        call.hash = plan::agreement_hash(p, plan, kind);
+        enqueue(call, way);
+      },
+      plan.kernel->way);
 }
 
 }  // namespace tilelace::cuda

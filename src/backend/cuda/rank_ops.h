@@ -10,18 +10,10 @@
 #include "backend/cuda/gemm_reduce.h"
 #include "backend/cuda/gemm_rs.h"
 #include "backend/cuda/gemm_sums.h"
+#include "backend/cuda/op_call.h"
 #include "backend/cuda/rank_calls.h"
-#include "backend/cuda/reachable_out.h"
 
 namespace tilelace::cuda {
-
-/// Of a call of any op; one that sums has one weight, at most one bias, and one out. Without a
-/// weight it sums what it is given.
-struct OpTensors : AgGemmTensors {
-  const void* residual = nullptr;  ///< of a sum: like out, or null
-  ReachableOut reachable = {};     ///< gemm_ar: the out, where peers reach it
-  bool weights_wait = false;       ///< weights may be written right before the call
-};
 
 struct RankOps {
   /// Staging for calls of every problem of the list, up to its m, on any path. Collective. `group`
@@ -32,13 +24,13 @@ struct RankOps {
   RankOps(comm::Group& group, int device, const SlotNeeds& needs, double timeout_s,
           const RankShare& share);
 
-  /// Of a slot, by calls of these problems among so many ranks.
+  /// Of a slot, by calls of these problems among so many ranks. Errors: usage.
   static SlotNeeds needs_of(const std::vector<Problem>& problems, int ranks,
                             const RankShare& share);
 
-  /// Enqueues a call with a plan of the problem's (plan/cuda.h). Errors, and what a graph may hold:
-  /// as the op's own run.
-  void run(const Problem&, const Plan&, const OpTensors&, cudaStream_t);
+  /// Enqueues a call with a plan of the problem's: the way that it carries. May be captured; graphs
+  /// and eager calls come in any order. Errors: usage, system, peer, timeout (NCCL's).
+  void run(const Problem&, const Plan&, const CallTensors&);
 
   RankCalls calls;
   AgGemm ag_gemm;
@@ -47,6 +39,14 @@ struct RankOps {
   GemmReduce gemm_reduce;  ///< gemm_rs and gemm_ar, unfused
   GemmHand gemm_hand;      ///< gemm_rs in the ways that others take
   GemmSums gemm_sums;      ///< gemm_ar whose ranks keep their partials
+
+ private:
+  void enqueue(const OpCall& c, const plan::AgGemmPlan& way) { ag_gemm.run(c, way); }
+  void enqueue(const OpCall& c, const plan::GemmRsPlan& way) { gemm_rs.run(c, way); }
+  void enqueue(const OpCall& c, const plan::GemmArPlan& way) { gemm_ar.run(c, way); }
+  void enqueue(const OpCall& c, const plan::GemmReducePlan& way) { gemm_reduce.run(c, way); }
+  void enqueue(const OpCall& c, const plan::GemmHandPlan& way) { gemm_hand.run(c, way); }
+  void enqueue(const OpCall& c, const plan::GemmSumsPlan& way) { gemm_sums.run(c, way); }
 };
 
 }  // namespace tilelace::cuda

@@ -13,8 +13,10 @@ struct ReachableOut {
   std::uint32_t memory = 0;        ///< which one; the same number on all ranks
   std::byte* multicast = nullptr;  ///< all ranks' memory at once; null: not mapped so
 
-  /// For what must agree; not 0.
-  [[nodiscard]] std::uint64_t where() const { return (std::uint64_t{memory} << 40U) + offset + 1; }
+  /// For what must agree; 0 where they cannot be reached.
+  [[nodiscard]] std::uint64_t where() const {
+    return base == nullptr ? 0 : (std::uint64_t{memory} << 40U) + offset + 1;
+  }
 };
 
 }  // namespace tilelace::cuda

@@ -36,6 +36,7 @@ struct Options {
 struct Case {
   plan::GemmProblem problem;
   plan::GemmPlan plan;
+  bool weights_wait = false;
   bool exact = false;
   bool bias = false;
   Activation activation = Activation::none;
@@ -117,7 +118,7 @@ Case draw(std::mt19937_64& rng, int i, DType dtype, const Options& o) {
   c.plan.wide = 1 + static_cast<int>(rng() % 5);
   c.plan.deep = 1 + static_cast<int>(rng() % 4);
   c.plan.early_weights = rng() % 2 == 0;
-  c.plan.weights_wait = rng() % 2 == 0;
+  c.weights_wait = rng() % 2 == 0;
   c.exact = !c.problem.gated && rng() % 2 == 0;
   c.bias = !c.exact && rng() % 2 == 0;
   if (!c.exact && rng() % 2 == 0) c.activation = static_cast<Activation>(1 + rng() % 3);
@@ -151,6 +152,7 @@ std::string run(const Case& c, std::uint64_t seed, Place& place, cuda::GemmWorks
     tensors.up = v.weights[1].data;
     tensors.up_bias = bias(1);
   }
+  tensors.weights_wait = c.weights_wait;
   const cuda::GemmCall call(c.plan, c.problem, tensors, workspace.scratch());
   call.launch(stream);
   workspace.look(stream);

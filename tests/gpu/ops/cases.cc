@@ -10,9 +10,7 @@
 
 #include "conformance/problems.h"
 #include "core/check.h"
-#include "plan/cuda.h"
-#include "plan/cuda_parts.h"
-#include "plan/gemm_hand.h"
+#include "plan/kernel_choice.h"
 
 namespace tilelace::gpu_test {
 namespace {
@@ -69,77 +67,93 @@ void draw_case(Random& random, const CaseRange& range, Case& c) {
 }
 
 /// To the planner a block is all rows of these sizes, too.
-void vary_share(Random& random, Plan& plan, const Problem& p) {
-  const plan::GemmTile tile = plan::gemm_plan_of(plan).tile;
-  if (random.below(2) == 0 && !plan.kernel.by_columns) plan.chunk_rows = tile.worker_rows();
+void vary(Random& random, plan::GemmArPlan& way, const Problem& p) {
+  const plan::GemmTile& tile = way.gemm.tile;
+  if (random.below(2) == 0 && !way.by_columns) way.block_rows = tile.worker_rows();
   if (random.below(2) == 0)
-    plan.kernel.lag = 1 + static_cast<int>(random.below(1 + p.n.front() / tile.worker_cols()));
-}
-
-/// To the planner shards of these sizes never join the own one.
-void vary_joins(Random& random, Plan& plan, const Problem& p) {
-  if (random.below(2) == 0) return;
-  const plan::GemmTile tile = plan::gemm_plan_of(plan).tile;
-  const std::int64_t tiles =
-      (1 + p.m / tile.worker_rows()) * (1 + p.n.front() / tile.worker_cols());
-  plan.kernel.joins.clear();
-  for (int i = 1; i < p.ranks; ++i)
-    plan.kernel.joins.push_back(static_cast<int>(random.below(3) * random.below(1 + tiles / 2)));
+    way.lag = 1 + static_cast<int>(random.below(1 + p.n.front() / tile.worker_cols()));
 }
 
 /// To the planner own tiles are every worker's last: leave some with work behind them.
-void vary_workers(Random& random, Plan& plan, const Problem& p) {
-  if (!plan.straddle || plan.kernel.by_neighbours || random.below(2) == 0) return;
-  const auto cols = 1 + p.n.front() / plan::gemm_plan_of(plan).tile.width;
-  plan.workers = std::min(plan.workers, 1 + static_cast<int>(random.below(cols)));
+void vary(Random& random, plan::GemmRsPlan& way, const Problem& p) {
+  if (!way.pairs || way.gemm.by_neighbours || random.below(2) == 0) return;
+  const auto cols = 1 + p.n.front() / way.gemm.tile.width;
+  way.gemm.workers = std::min(way.gemm.workers, 1 + static_cast<int>(random.below(cols)));
 }
 
 /// Shards of these sizes are one chunk to the planner: cut them all the same.
-void vary(Random& random, Plan& plan, const Problem& p) {
-  const bool fused = plan.path == Path::fused;
-  if (fused && p.op == Op::gemm_rs) return vary_workers(random, plan, p);
-  if (fused && p.op == Op::gemm_ar && plan.transport == Transport::store)
-    return vary_share(random, plan, p);
-  if (fused && p.op != Op::ag_gemm) return;
-  if (p.op == Op::ag_gemm) vary_joins(random, plan, p);
+void vary_chunks(Random& random, std::int64_t& chunk_rows, const Problem& p) {
   if (random.below(2) == 0) return;
   const auto borders = borders_of(p);
   std::int64_t most = 1;
   for (std::size_t r = 0; r + 1 < borders.size(); ++r)
     most = std::max(most, borders[r + 1] - borders[r]);
-  plan.chunk_rows =
-      std::max<std::int64_t>(1, most / (1 + random.below(kMostChunks))) + random.below(2);
+  chunk_rows = std::max<std::int64_t>(1, most / (1 + random.below(kMostChunks))) + random.below(2);
+}
+
+/// To the planner shards of these sizes never join the own one.
+void vary(Random& random, plan::AgGemmPlan& way, const Problem& p) {
+  if (random.below(2) == 0) {
+    const plan::GemmTile& tile = way.gemm.tile;
+    const std::int64_t tiles =
+        (1 + p.m / tile.worker_rows()) * (1 + p.n.front() / tile.worker_cols());
+    way.joins.clear();
+    for (int i = 1; i < p.ranks; ++i)
+      way.joins.push_back(static_cast<int>(random.below(3) * random.below(1 + tiles / 2)));
+  }
+  vary_chunks(random, way.chunk_rows, p);
+}
+
+void vary(Random& random, plan::GemmReducePlan& way, const Problem& p) {
+  vary_chunks(random, way.chunk_rows, p);
+}
+void vary(Random& random, plan::GemmHandPlan& way, const Problem& p) {
+  vary_chunks(random, way.chunk_rows, p);
+}
+void vary(Random& /*random*/, plan::GemmSumsPlan& /*way*/, const Problem& /*p*/) {}
+
+/// A way like the planner's, with choices that it does not make for these sizes.
+void vary(Random& random, Plan& plan, const Problem& p) {
+  plan::KernelWay way = plan.kernel->way;
+  std::visit([&](auto& w) { vary(random, w, p); }, way);
+  plan = plan::plan_of(p, std::move(way));
 }
 
 }  // namespace
 
 std::string sort_of(const Plan& plan) {
   if (plan.op == Op::ag_gemm) return fmt::format("{:012}", plan.chunk_rows);
-  return fmt::format("{} {}", plan.kernel.tile, plan.kernel.lag);
+  const auto* const fused = plan::way_if<plan::GemmArPlan>(plan);
+  return fmt::format("{} {}", plan::gemm_of(plan.kernel->way).tile.name,
+                     fused == nullptr ? 0 : fused->lag);
 }
 
 int roundings_of(const Plan& plan, const Problem& problem) {
-  const auto way = plan::way_of(plan);
-  return way ? plan::roundings_of(*way, problem.ranks) : 1;
+  const auto* const hand = plan::way_if<plan::GemmHandPlan>(plan);
+  return hand == nullptr ? 1 : plan::roundings_of(hand->way, problem.ranks);
 }
 
 double frobenius_limit(const Plan& plan, const Problem& problem) {
   const double u = unit_roundoff(problem.dtype);
-  const auto way = plan::way_of(plan);
-  if (!way || *way == plan::HandWay::copied) return (problem.op == Op::ag_gemm ? 0.52 : 0.72) * u;
+  const auto* const hand = plan::way_if<plan::GemmHandPlan>(plan);
+  if (hand == nullptr || hand->way == plan::HandWay::copied)
+    return (problem.op == Op::ag_gemm ? 0.52 : 0.72) * u;
   // One rounding errs by 0.52 u of what is rounded: a sum of i of the ranks' equal parts has i of
   // the result's variance each. Both ways round each part by itself, then sums of 2, 3, ...; the
   // last one is the result of the ring, and what was added is read and rounded once more.
   const double ranks = problem.ranks;
   const double ring = 1 + (ranks + 1) / 2 - 1 / ranks;
-  return 0.52 * u * std::sqrt(*way == plan::HandWay::ring ? ring : ring + 1);
+  return 0.52 * u * std::sqrt(hand->way == plan::HandWay::ring ? ring : ring + 1);
 }
 
-bool is_steady(const Plan& plan) { return plan::way_of(plan) != plan::HandWay::added; }
+bool is_steady(const Plan& plan) {
+  const auto* const hand = plan::way_if<plan::GemmHandPlan>(plan);
+  return hand == nullptr || hand->way != plan::HandWay::added;
+}
 
 bool is_captured_on_shares(const Plan& plan) {
-  return plan.op != Op::ag_gemm || plan.path == Path::unfused ||
-         plan::ag_gemm_plan_of(plan).left_free() == 0;
+  const auto* const gather = plan::way_if<plan::AgGemmPlan>(plan);
+  return gather == nullptr || gather->path == Path::unfused || gather->left_free() == 0;
 }
 
 bool named(const std::vector<std::string>& kinds, std::string_view name) {
@@ -154,7 +168,7 @@ WaysByKind ways_by_kind(const Problem& problem, const WayRange& range) {
   for (CudaWay& way : plan::cuda_ways(problem, range.machine, kinds)) {
     if (!kinds.empty() && std::find(kinds.begin(), kinds.end(), way.kind) == kinds.end()) continue;
     if (!behind && way.plan.path == Path::unfused) continue;
-    if (range.made && !range.made(plan::gemm_plan_of(way.plan), problem.dtype)) continue;
+    if (range.made && !range.made(plan::gemm_of(way.plan.kernel->way), problem.dtype)) continue;
     all[way.kind].push_back(std::move(way));
   }
   return all;

@@ -7,7 +7,7 @@
 #include <map>
 #include <tuple>
 
-#include "plan/cuda_parts.h"
+#include "plan/kernel_choice.h"
 #include "tilelace/error.h"
 
 namespace tilelace::gpu_test {
@@ -101,8 +101,9 @@ TEST(Cases, OfSwigluMeetEveryGatedTileAndKind) {
     EXPECT_EQ(p.activation, Activation::swiglu) << text_of(c);
     EXPECT_FALSE(c.exact) << text_of(c);
     EXPECT_TRUE(p.n.size() == 2 && p.n[0] == p.n[1]) << text_of(c);
-    EXPECT_TRUE(plan::can_gate(c.plan.kernel.tile)) << text_of(c);
-    ++tiles[c.plan.kernel.tile];
+    const std::string_view tile = plan::gemm_of(c.plan.kernel->way).tile.name;
+    EXPECT_TRUE(plan::can_gate(tile)) << text_of(c);
+    ++tiles[std::string(tile)];
     ++kinds[plan::kind_of(c.plan)];
     biased += p.bias ? 1 : 0;
   }
@@ -189,7 +190,7 @@ TEST(Cases, OfPairsHaveFewWorkersNowAndThen) {
   int few = 0;
   for (const Case& c : draw_cases(200, of_kinds(Op::gemm_rs, 2, {"store by pairs"}), 3)) {
     EXPECT_TRUE(c.plan.straddle) << text_of(c);
-    few += c.plan.workers < c.problem.n[0] / plan::gemm_plan_of(c.plan).tile.width ? 1 : 0;
+    few += c.plan.workers < c.problem.n[0] / plan::gemm_of(c.plan.kernel->way).tile.width ? 1 : 0;
   }
   EXPECT_GT(few, 5);
 }

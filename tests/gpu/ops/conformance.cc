@@ -71,12 +71,13 @@ void OpCheck::lay(const Case& c, Side& side) {
   o.fill_weights(c.seed);
   const auto& views = o.views();
   side.tensors = {};
-  side.tensors.a = views.input.data;
-  side.tensors.gathered = views.gathered.data;
-  side.tensors.residual = views.residual.data;
-  for (const TensorView& t : views.weights) side.tensors.weights.push_back(t.data);
-  for (const TensorView& t : views.biases) side.tensors.biases.push_back(t.data);
-  for (const TensorView& t : views.outs) side.tensors.outs.push_back(t.data);
+  side.tensors.input = views.input;
+  side.tensors.weights = views.weights;
+  side.tensors.bias = views.biases;
+  side.tensors.out = views.outs;
+  side.tensors.gathered = views.gathered;
+  side.tensors.residual = views.residual;
+  side.tensors.stream = rank_.stream;
   if (c.reachable()) side.tensors.reachable = outs_->at(views.outs.front().data);
   side.tensors.weights_wait = c.writes_late();
 }
@@ -107,14 +108,12 @@ void OpCheck::write_late(const Side& side) {
 
 void OpCheck::call(cuda::RankOps& ops, const Case& c, const Side& side) {
   if (c.writes_late()) write_late(side);
-  if (c.plan.path == Path::unfused && side.tensors.gathered != nullptr) {
-    cuda::OpTensors rows = side.tensors;  // of the gather alone
-    rows.weights.clear();
-    rows.biases.clear();
-    rows.outs.clear();
-    ops.run(c.problem, c.plan, rows, rank_.stream);
+  if (c.plan.path == Path::unfused && side.tensors.gathered) {
+    cuda::CallTensors rows = side.tensors;  // of the gather alone
+    rows.weights = rows.bias = rows.out = {};
+    ops.run(c.problem, c.plan, rows);
   }
-  ops.run(c.problem, c.plan, side.tensors, rank_.stream);
+  ops.run(c.problem, c.plan, side.tensors);
 }
 
 void OpCheck::look(const Side& side) {

@@ -50,7 +50,7 @@ class OpCheck {
     std::uint64_t seed = 0;
     std::optional<DevicePlace> place;
     std::optional<test::Operands> operands;
-    cuda::OpTensors tensors;
+    cuda::CallTensors tensors;
   };
   /// Calls of the first `sides` sides; with `again` on the data of the eager pair.
   struct Round {

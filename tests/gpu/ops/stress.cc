@@ -11,7 +11,7 @@
 
 #include "backend/cuda/cuda_check.h"
 #include "gemm/data.h"
-#include "plan/cuda_parts.h"
+#include "plan/kernel_choice.h"
 
 namespace tilelace::gpu_test {
 namespace {
@@ -27,14 +27,26 @@ std::size_t stress_bytes(std::int64_t rows, std::int64_t cols) {
   return std::max<std::size_t>(16, static_cast<std::size_t>(rows * cols) * 2);
 }
 
+/// Cuts rows into chunks of so many; of gemm_ar, blocks, with own tiles as early as they can be.
+template <class Way>
+void cut(Way& way, std::int64_t rows) {
+  if constexpr (requires { way.block_rows; }) {
+    way.block_rows = rows;
+    way.lag = 1;
+  } else if constexpr (requires { way.chunk_rows; }) {
+    way.chunk_rows = rows;
+  }
+}
+
 /// The fastest by prediction, also in small chunks, and others with the smallest, the largest and a
 /// middle chunk; of an op without chunks the fastest of several shapes of tiles.
-std::vector<CudaWay> some_of(std::vector<CudaWay> ways) {
+std::vector<CudaWay> some_of(const Problem& problem, std::vector<CudaWay> ways) {
   std::vector<CudaWay> some{ways.front()};
-  const auto add = [&](std::int64_t chunk_rows, int lag) {
+  const auto add = [&](const Problem& p, std::int64_t chunk_rows) {
     CudaWay other = some.front();
-    other.plan.chunk_rows = chunk_rows;
-    other.plan.kernel.lag = lag;
+    plan::KernelWay way = other.plan.kernel->way;
+    std::visit([&](auto& w) { cut(w, chunk_rows); }, way);
+    other.plan = plan::plan_of(p, std::move(way));
     some.push_back(std::move(other));
   };
   std::stable_sort(ways.begin(), ways.end(), [](const CudaWay& x, const CudaWay& y) {
@@ -44,15 +56,15 @@ std::vector<CudaWay> some_of(std::vector<CudaWay> ways) {
   if (first.op == Op::ag_gemm) {
     for (const std::size_t i : {std::size_t{0}, ways.size() - 1, ways.size() / 2})
       some.push_back(ways[i]);
-    add(std::max<std::int64_t>(1, first.chunk_rows / 4), 0);
+    add(problem, std::max<std::int64_t>(1, first.chunk_rows / 4));
     return some;
   }
   if (first.path != Path::fused) {  // one chunk a shard; as many as there can be
-    add(kMostRows, 0);
-    add(1, 0);
+    add(problem, kMostRows);
+    add(problem, 1);
   } else if (first.op == Op::gemm_ar && first.transport == Transport::store) {
     // Every row of tiles a block, own tiles as early as they can be.
-    add(plan::gemm_plan_of(first).tile.worker_rows(), 1);
+    add(problem, plan::gemm_of(first.kernel->way).tile.worker_rows());
   }
   std::set<std::string> sorts{sort_of(first)};
   for (const CudaWay& way : ways)
@@ -94,7 +106,8 @@ std::vector<Problem> stress_problems(Op op, int ranks, DType dtype, bool small) 
 WaysByKind all_kinds(const Problem& problem, const WayRange& range) {
   WaysByKind all;
   for (auto& [kind, ways] : ways_by_kind(problem, range))
-    for (CudaWay& way : some_of(ways)) all[std::string(kAllKinds)].push_back(std::move(way));
+    for (CudaWay& way : some_of(problem, ways))
+      all[std::string(kAllKinds)].push_back(std::move(way));
   return all;
 }
 
@@ -178,7 +191,8 @@ void Stress::choose(const std::string& kind) {
   for (std::size_t i = 0; i < loads_.size(); ++i) {
     const auto ways = kinds_.at(i).find(kind);
     if (ways == kinds_[i].end()) continue;
-    loads_[i].ways = kind == kAllKinds ? ways->second : some_of(ways->second);
+    loads_[i].ways =
+        kind == kAllKinds ? ways->second : some_of(loads_[i].operands->problem(), ways->second);
     running_.push_back(i);
   }
 }
@@ -222,13 +236,18 @@ void Stress::launch(long call) {
   const Load& load = load_of(call);
   const auto input = static_cast<std::size_t>(call) % kInputs;
   const Out& out = outs_[static_cast<std::size_t>(call) % kOuts];
-  cuda::OpTensors tensors{};
-  tensors.a = load.inputs[input];
-  tensors.weights = {load.operands->views().weights.front().data};
-  tensors.outs = {out.data};
+  const auto& views = load.operands->views();
+  TensorView result = views.outs.front();
+  result.data = out.data;
+  cuda::CallTensors tensors;
+  tensors.input = views.input;
+  tensors.input.data = load.inputs[input];
+  tensors.weights = {&views.weights.front(), 1};
+  tensors.out = {&result, 1};
+  tensors.residual = views.residual;
+  tensors.stream = rank_.stream;
   if (is_reachable(call)) tensors.reachable = reachable_->at(out.data);
-  tensors.residual = load.operands->views().residual.data;
-  ops_->run(load.operands->problem(), plan_of(call), tensors, rank_.stream);
+  ops_->run(load.operands->problem(), plan_of(call), tensors);
 }
 
 void Stress::watch(long call) {

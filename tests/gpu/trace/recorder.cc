@@ -10,7 +10,7 @@
 #include "backend/cuda/trace.h"
 #include "core/check.h"
 #include "op/run_plan.h"
-#include "plan/cuda_parts.h"
+#include "plan/kernel_choice.h"
 
 namespace tilelace::gpu_test {
 namespace {
@@ -152,7 +152,7 @@ RankRow RankRecorder::run() {
   tensors_.turn(0);
   const auto peers = gpu_.baselines->peers(job_, tensors_, weights_);
   r.blas_us = cli::quantile(gpu_.samples({peers.front().call})[0], 0.5);
-  r.same = product(plan::gemm_plan_of(fused));
+  r.same = product(plan::gemm_of(fused.kernel->way));
   r.best = product(best_product());
   return r;
 }

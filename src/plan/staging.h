@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What calls of an op take of a slot on GPU ranks, whichever way they go: told here alone, to users
+// in a Plan and to whoever allocates.
+#pragma once
+#include <algorithm>
+#include <cstddef>
+
+#include "tilelace/plan.h"
+
+namespace tilelace::plan {
+
+struct SlotNeeds {
+  std::size_t flags = 0, bytes = 0;
+  std::size_t counts = 0;  ///< words that ranks add to, beside the slot (schedule/tile_sums.h)
+  [[nodiscard]] SlotNeeds with(const SlotNeeds& other) const {
+    return {std::max(flags, other.flags), std::max(bytes, other.bytes),
+            std::max(counts, other.counts)};
+  }
+  bool operator==(const SlotNeeds&) const = default;
+};
+
+/// Of calls up to the problem's m; `hands`: gemm_rs also in the ways that are taken only where they
+/// are asked for (plan/gemm_hand.h). Errors: usage.
+SlotNeeds slot_needs(const Problem&, bool hands);
+
+/// The plan's staging_bytes and staging_formula.
+void tell_staging(const Problem&, Plan&);
+
+}  // namespace tilelace::plan
