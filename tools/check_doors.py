@@ -23,11 +23,14 @@ BUILD = ["CMakeLists.txt", "CMakePresets.json", "pyproject.toml", "cmake"]
 
 # Files outside its own that may name one, and labels that may be there: today's numbers, which only
 # fall, and where they shall end.
-LIMITS = {"op": 58, "dtype": 48, "transport": 41, "architecture": 6, "default": 63}
+LIMITS = {"op": 58, "dtype": 48, "transport": 41, "architecture": 6, "default": 23}
 GOALS = {"op": 12, "dtype": 10, "transport": 8, "architecture": 4, "default": 0}
 KINDS = [kind for kind in LIMITS if kind != "default"]
 # Switches over an enum of ours that keep a default, and why.
-MAY_DEFAULT = {}
+MAY_DEFAULT = {
+    "src/backend/cuda/device/activation.h": "with all values named nvcc makes other code of kernels",
+    "tests/conformance/values.h": "the same, of the kernels that judge results",
+}
 
 OPS = ("ag_gemm", "gemm_rs", "gemm_ar")
 SUMS = ("gemm_rs", "gemm_ar")

@@ -11,8 +11,9 @@ SlotNeeds needs_of(const Problem& p) {
   switch (p.op) {
     case Op::gemm_rs: return GemmRs::needs(p).with(GemmReduce::needs(p));
     case Op::gemm_ar: return GemmAr::needs(p).with(GemmReduce::needs(p)).with(GemmSums::needs(p));
-    default: return AgGemm::needs(p);
+    case Op::ag_gemm: return AgGemm::needs(p);
   }
+  raise(ErrorKind::usage, "prepare: op, got one that names nothing, expected one of ours");
 }
 
 }  // namespace
