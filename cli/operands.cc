@@ -309,7 +309,7 @@ void CallTensors::call(Communicator& c, const RankWeights& w, const PlanOptions&
   switch (gemm_.op) {
     case Op::ag_gemm: return ag_gemm(c, gather_args(w, call_input_, plain, gathered), options);
     case Op::gemm_rs: return gemm_rs(c, reduce_args(w, plain), options);
-    default: return gemm_ar(c, reduce_args(w, plain), options);
+    case Op::gemm_ar: return gemm_ar(c, reduce_args(w, plain), options);
   }
 }
 

@@ -61,8 +61,9 @@ int severity(ErrorKind kind) {
     case ErrorKind::system: return 3;
     case ErrorKind::usage: return 2;
     case ErrorKind::timeout: return 1;
-    default: return 0;
+    case ErrorKind::peer: break;
   }
+  return 0;
 }
 
 void run_thread(const RankWork& work, Communicator member, int rank, Inbox& inbox) {

@@ -6,6 +6,9 @@ if(Python3_FOUND)
            ${PROJECT_SOURCE_DIR}/tools/check_includes.py)
   add_test(NAME tools.include_directions_finds_violations COMMAND Python3::Interpreter
            ${PROJECT_SOURCE_DIR}/tools/check_includes_test.py)
+  add_test(NAME tools.doors COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tools/check_doors.py)
+  add_test(NAME tools.doors_finds_names COMMAND Python3::Interpreter
+           ${PROJECT_SOURCE_DIR}/tools/check_doors_test.py)
   add_test(NAME tools.compiled_kernels_finds_mistakes COMMAND Python3::Interpreter
            ${PROJECT_SOURCE_DIR}/tools/check_kernels_test.py)
   add_test(NAME tools.plan_regret COMMAND Python3::Interpreter

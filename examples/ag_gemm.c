@@ -48,6 +48,7 @@ static tilelace_status multiply(tilelace_communicator* c, const tilelace_tensor*
   /* Once: say which problems will come and with which weights. Collective. */
   tilelace_problem problem;
   memset(&problem, 0, sizeof problem); /* zeros are the defaults, here and below */
+  problem.struct_size = sizeof problem;
   problem.op = TILELACE_AG_GEMM;
   problem.m = ROWS;
   problem.k = DEPTH;
@@ -60,6 +61,7 @@ static tilelace_status multiply(tilelace_communicator* c, const tilelace_tensor*
   /* As often as wanted: the call. It returns when `out` is whole. */
   tilelace_ag_gemm_args args;
   memset(&args, 0, sizeof args);
+  args.struct_size = sizeof args;
   args.m = ROWS;
   args.a = *a;
   args.weights = weight;

@@ -57,7 +57,7 @@ void fill_random(const TensorView& view, std::uint64_t key, std::int64_t row0, s
       return fill(view, key, row0, col0, unit,
                   [out](std::int64_t at, float v) { out[at] = float_to_fp16(v); });
     }
-    default: {
+    case DType::fp32: {
       auto* out = static_cast<float*>(view.data);
       return fill(view, key, row0, col0, unit, [out](std::int64_t at, float v) { out[at] = v; });
     }

@@ -97,8 +97,9 @@ std::string_view HeaderReader::expected() const {
     case At::offsets_key: return "data_offsets as a list";
     case At::offsets: return "data_offsets of two whole numbers";
     case At::metadata: return "an object of strings";
-    default: return "a string";
+    case At::note: return "a string";
   }
+  return "?";
 }
 
 bool HeaderReader::number_unsigned(std::uint64_t v) {

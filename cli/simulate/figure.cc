@@ -153,8 +153,10 @@ class Figure {
       case SpanKind::compute: return shard_colour(s.peer, rank_, row_.call.problem.ranks);
       case SpanKind::reduce: return kReduce;
       case SpanKind::wait: return kWait;
-      default: return kCopy;
+      case SpanKind::copy:
+      case SpanKind::wire: break;
     }
+    return kCopy;
   }
 
   /// What the workers of the rank do until the last rank ends.

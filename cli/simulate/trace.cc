@@ -19,8 +19,9 @@ std::string what(const sim::Span& s) {
     case SpanKind::reduce: return "add partials";
     case SpanKind::wait: return "wait";
     case SpanKind::copy: return fmt::format("copy, rank {}", s.peer);
-    default: return fmt::format("from rank {}", s.peer);
+    case SpanKind::wire: return fmt::format("from rank {}", s.peer);
   }
+  return "?";
 }
 
 }  // namespace

@@ -3,6 +3,11 @@
  * their shapes, alignment and traffic stand in the C++ headers (communicator.h, ops.h, plan.h).
  * A whole program: examples/ag_gemm.c.
  *
+ * Structs with a struct_size: set all of it to 0, then struct_size to its sizeof, then what is
+ * wanted. A program that was compiled with an older header goes on working: what its structs lack
+ * has its default. One with a newer header does where it uses nothing new; if not, the call is a
+ * usage error. tilelace_tensor stays as it is.
+ *
  * Only in C++: PlanOptions (calls run as the planner says; tilelace_query_plan prints the plan) and
  * plans without a communicator (make_plan), the options `checked` and `multicast`, from_sockets,
  * machine() and findings(), another bound of synchronize than 300 s, check_call and refuse, and the
@@ -11,6 +16,9 @@
 #define TILELACE_C_H
 #include <stddef.h>
 #include <stdint.h>
+
+/** Of this header; grows with every field and function. The library's: tilelace_api_version(). */
+#define TILELACE_API_VERSION 1
 
 #ifdef __cplusplus
 extern "C" {
@@ -56,6 +64,7 @@ typedef struct tilelace_tensor {
 
 /** Zeros are the defaults: workers by cores, timeout 10 s, no emulated link, CPU ranks. */
 typedef struct tilelace_options {
+  size_t struct_size; /**< sizeof(tilelace_options) */
   int32_t workers;
   int32_t max_workers;
   double timeout_s;
@@ -67,6 +76,7 @@ typedef struct tilelace_options {
 
 /** One entry of prepare; num_rows 0: m split evenly. */
 typedef struct tilelace_problem {
+  size_t struct_size;             /**< sizeof(tilelace_problem) */
   int32_t op;                     /**< a tilelace_op */
   int64_t m, k;                   /**< m: the largest that calls will have */
   int32_t dtype;                  /**< a tilelace_dtype */
@@ -80,6 +90,7 @@ typedef struct tilelace_problem {
 } tilelace_problem;
 
 typedef struct tilelace_ag_gemm_args {
+  size_t struct_size; /**< sizeof(tilelace_ag_gemm_args) */
   int64_t m;
   tilelace_tensor a;
   const tilelace_tensor* weights;
@@ -94,6 +105,7 @@ typedef struct tilelace_ag_gemm_args {
 } tilelace_ag_gemm_args;
 
 typedef struct tilelace_gemm_reduce_args {
+  size_t struct_size; /**< sizeof(tilelace_gemm_reduce_args) */
   int64_t m;
   tilelace_tensor x, weight, bias, out;
   int32_t activation;
@@ -109,6 +121,8 @@ typedef struct tilelace_device_buffer tilelace_device_buffer;
 
 /** "major.minor.patch". */
 const char* tilelace_version(void);
+/** TILELACE_API_VERSION of the header that the library was compiled with. */
+int32_t tilelace_api_version(void);
 /** Text of this thread's last error; never NULL; valid until its next call. */
 const char* tilelace_last_error(void);
 const char* tilelace_status_name(tilelace_status status);

@@ -15,8 +15,9 @@ constexpr std::string_view name_of(DType t) {
   switch (t) {
     case DType::bf16: return "bf16";
     case DType::fp16: return "fp16";
-    default: return "fp32";
+    case DType::fp32: return "fp32";
   }
+  return "?";
 }
 
 /// Unit roundoff u of the type: one rounding errs by at most u * |value|.
@@ -24,8 +25,9 @@ constexpr double unit_roundoff(DType t) {
   switch (t) {
     case DType::bf16: return 1.0 / 256;
     case DType::fp16: return 1.0 / 2048;
-    default: return 1.0 / 16777216;
+    case DType::fp32: return 1.0 / 16777216;
   }
+  return 0;
 }
 
 }  // namespace tilelace

@@ -16,8 +16,9 @@ constexpr std::string_view name_of(ErrorKind k) {
     case ErrorKind::usage: return "usage";
     case ErrorKind::system: return "system";
     case ErrorKind::peer: return "peer";
-    default: return "timeout";
+    case ErrorKind::timeout: return "timeout";
   }
+  return "?";
 }
 
 /// The one exception of the library. Its text reads `op: what, got, expected`.

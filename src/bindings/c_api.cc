@@ -9,9 +9,12 @@
 #include <vector>
 
 #include "bindings/c_handles.h"
+#include "bindings/c_structs.h"
 
 using tilelace::require;
 using tilelace::c_api::guarded;
+using tilelace::c_api::known;
+using tilelace::c_api::known_at;
 using tilelace::c_api::last_error;
 using tilelace::c_api::need;
 
@@ -33,16 +36,17 @@ std::vector<tilelace::TensorView> views(const tilelace_tensor* list, size_t coun
   return all;
 }
 
-tilelace::CommunicatorOptions options_of(const tilelace_options* o) {
+tilelace::CommunicatorOptions options_of(const tilelace_options* given) {
   tilelace::CommunicatorOptions options;
-  if (o == nullptr) return options;
-  options.workers = o->workers;
-  options.max_workers = o->max_workers;
-  if (o->timeout_s != 0) options.timeout_s = o->timeout_s;
-  options.link_bytes_per_s = o->link_bytes_per_s;
-  options.link_latency_s = o->link_latency_s;
-  options.device = as<tilelace::Device>(o->device);
-  options.device_index = std::max(o->gpu, -INT32_MAX) - 1;
+  if (given == nullptr) return options;
+  const tilelace_options o = known(*given, "communicator", "options");
+  options.workers = o.workers;
+  options.max_workers = o.max_workers;
+  if (o.timeout_s != 0) options.timeout_s = o.timeout_s;
+  options.link_bytes_per_s = o.link_bytes_per_s;
+  options.link_latency_s = o.link_latency_s;
+  options.device = as<tilelace::Device>(o.device);
+  options.device_index = std::max(o.gpu, -INT32_MAX) - 1;
   return options;
 }
 
@@ -69,30 +73,33 @@ tilelace::Preparation preparation_of(const char* name, const tilelace_problem& p
 }
 
 /// Makes a call's arguments of C's; where that cannot be, the peers are told before this rank is.
-template <class Make>
-auto told(tilelace_communicator& c, void* stream, const Make& make) {
+template <class Args, class Make>
+auto told(tilelace_communicator& c, const char* name, const Args* args, const Make& make) {
+  void* stream = nullptr;
   try {
-    return make();
+    need(args, name, "args");
+    const Args all = known(*args, name, "args");
+    stream = all.stream;
+    return make(all);
   } catch (const std::exception& e) {
     tilelace::refuse(c.member, e.what(), stream);
     throw;
   }
 }
 
-tilelace::GemmReduceArgs reduce_args(const char* name, const tilelace_gemm_reduce_args* args) {
-  need(args, name, "args");
-  require(args->num_rows == 0 || args->rows != nullptr, "{}: rows: got NULL, expected {}", name,
-          args->num_rows);
+tilelace::GemmReduceArgs reduce_args(const char* name, const tilelace_gemm_reduce_args& args) {
+  require(args.num_rows == 0 || args.rows != nullptr, "{}: rows: got NULL, expected {}", name,
+          args.num_rows);
   tilelace::GemmReduceArgs a;
-  a.m = args->m;
-  a.x = view(args->x);
-  a.weight = view(args->weight);
-  if (args->bias.data != nullptr) a.bias = view(args->bias);
-  a.activation = as<tilelace::Activation>(args->activation);
-  a.out = view(args->out);
-  a.rows = {args->rows, args->num_rows};
-  a.stream = args->stream;
-  a.residual = view(args->residual);
+  a.m = args.m;
+  a.x = view(args.x);
+  a.weight = view(args.weight);
+  if (args.bias.data != nullptr) a.bias = view(args.bias);
+  a.activation = as<tilelace::Activation>(args.activation);
+  a.out = view(args.out);
+  a.rows = {args.rows, args.num_rows};
+  a.stream = args.stream;
+  a.residual = view(args.residual);
   return a;
 }
 
@@ -103,27 +110,26 @@ tilelace_status gemm_reduce(const char* name, ReduceOp op, tilelace_communicator
                             const tilelace_gemm_reduce_args* args) {
   return guarded([&] {
     need(c, name, "communicator");
-    void* stream = args == nullptr ? nullptr : args->stream;
-    const auto a = told(*c, stream, [&] { return reduce_args(name, args); });
-    op(c->member, a, {});
+    op(c->member, told(*c, name, args, [&](const auto& all) { return reduce_args(name, all); }),
+       {});
   });
 }
 
-/// The lists that an ag_gemm's arguments look into.
-struct GatherLists {
-  explicit GatherLists(const tilelace_ag_gemm_args* args) {
-    need(args, "ag_gemm", "args");
-    const size_t count = args->num_weights;
-    require(count == 0 || args->weights != nullptr, "ag_gemm: weights: got NULL, expected {}",
+/// An ag_gemm's arguments, and the lists that they look into.
+struct GatherArgs {
+  explicit GatherArgs(const tilelace_ag_gemm_args& given) : args(given) {
+    const size_t count = args.num_weights;
+    require(count == 0 || args.weights != nullptr, "ag_gemm: weights: got NULL, expected {}",
             count);
-    require(count == 0 || args->out != nullptr, "ag_gemm: out: got NULL, expected {}", count);
-    require(args->num_rows == 0 || args->rows != nullptr, "ag_gemm: rows: got NULL, expected {}",
-            args->num_rows);
-    const bool paired = as<tilelace::Activation>(args->activation) == tilelace::Activation::swiglu;
-    weights = views(args->weights, count);
-    bias = views(args->bias, args->bias == nullptr ? 0 : count);
-    out = views(args->out, paired ? std::min<size_t>(1, count) : count);
+    require(count == 0 || args.out != nullptr, "ag_gemm: out: got NULL, expected {}", count);
+    require(args.num_rows == 0 || args.rows != nullptr, "ag_gemm: rows: got NULL, expected {}",
+            args.num_rows);
+    const bool paired = as<tilelace::Activation>(args.activation) == tilelace::Activation::swiglu;
+    weights = views(args.weights, count);
+    bias = views(args.bias, args.bias == nullptr ? 0 : count);
+    out = views(args.out, paired ? std::min<size_t>(1, count) : count);
   }
+  tilelace_ag_gemm_args args;
   std::vector<tilelace::TensorView> weights, bias, out;
 };
 
@@ -131,7 +137,8 @@ std::vector<tilelace::Preparation> preparations_of(const tilelace_problem* probl
                                                    int ranks) {
   require(count == 0 || problems != nullptr, "prepare: problems: got NULL, expected {}", count);
   std::vector<tilelace::Preparation> list;
-  for (size_t i = 0; i < count; ++i) list.push_back(preparation_of("prepare", problems[i], ranks));
+  for (size_t i = 0; i < count; ++i)
+    list.push_back(preparation_of("prepare", known_at(problems, i, "prepare", "problems"), ranks));
   return list;
 }
 
@@ -157,6 +164,8 @@ tilelace_status prepare(tilelace_communicator* c, const tilelace_problem* proble
 extern "C" {
 
 const char* tilelace_version(void) { return TILELACE_VERSION; }
+
+int32_t tilelace_api_version(void) { return TILELACE_API_VERSION; }
 
 const char* tilelace_last_error(void) { return last_error().c_str(); }
 
@@ -259,18 +268,19 @@ tilelace_status tilelace_prepare_more(tilelace_communicator* c, const tilelace_p
 tilelace_status tilelace_ag_gemm(tilelace_communicator* c, const tilelace_ag_gemm_args* args) {
   return guarded([&] {
     need(c, "ag_gemm", "communicator");
-    void* stream = args == nullptr ? nullptr : args->stream;
-    const auto lists = told(*c, stream, [&] { return GatherLists(args); });
+    const auto told_args =
+        told(*c, "ag_gemm", args, [](const auto& all) { return GatherArgs(all); });
+    const tilelace_ag_gemm_args& all = told_args.args;
     tilelace::AgGemmArgs a;
-    a.activation = as<tilelace::Activation>(args->activation);
-    a.m = args->m;
-    a.a = view(args->a);
-    a.weights = lists.weights;
-    a.bias = lists.bias;
-    a.out = lists.out;
-    if (args->gathered.data != nullptr) a.gathered = view(args->gathered);
-    a.rows = {args->rows, args->num_rows};
-    a.stream = args->stream;
+    a.activation = as<tilelace::Activation>(all.activation);
+    a.m = all.m;
+    a.a = view(all.a);
+    a.weights = told_args.weights;
+    a.bias = told_args.bias;
+    a.out = told_args.out;
+    if (all.gathered.data != nullptr) a.gathered = view(all.gathered);
+    a.rows = {all.rows, all.num_rows};
+    a.stream = all.stream;
     tilelace::ag_gemm(c->member, a);
   });
 }
@@ -289,7 +299,8 @@ tilelace_status tilelace_query_plan(const tilelace_communicator* c, const tilela
     need(c, "query_plan", "communicator");
     need(problem, "query_plan", "problem");
     require(size == 0 || text != nullptr, "query_plan: text: got NULL, expected {} bytes", size);
-    const auto p = preparation_of("query_plan", *problem, c->member.size());
+    const auto p =
+        preparation_of("query_plan", known(*problem, "query_plan", "problem"), c->member.size());
     const auto plan = tilelace::query_plan(c->member, p.problem);
     std::ostringstream os;
     os << plan << "; " << plan.reason << "; staging " << plan.staging_bytes << " bytes a slot";

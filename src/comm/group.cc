@@ -55,10 +55,11 @@ void Group::throw_if_aborted(std::string_view op) const {
     case ErrorKind::timeout:
       raise(kind, "{}: {} rank {} did not come in time (rank {} waited), expected it to take part",
             op, who, about, origin);
-    default:
-      raise(kind, "{}: {} rank {} made rank {} end the group ({} error), expected it to go on", op,
-            who, about, origin, name_of(kind));
+    case ErrorKind::usage:
+    case ErrorKind::system: break;
   }
+  raise(kind, "{}: {} rank {} made rank {} end the group ({} error), expected it to go on", op, who,
+        about, origin, name_of(kind));
 }
 
 bool Group::has_left(int peer) const {

@@ -3,6 +3,7 @@
 #pragma once
 #include <bit>
 #include <cstdint>
+#include <limits>
 
 #include "tilelace/dtype.h"
 
@@ -46,15 +47,16 @@ inline float load_element(const void* p, DType t, std::int64_t i) {
   switch (t) {
     case DType::bf16: return bf16_to_float(static_cast<const std::uint16_t*>(p)[i]);
     case DType::fp16: return fp16_to_float(static_cast<const std::uint16_t*>(p)[i]);
-    default: return static_cast<const float*>(p)[i];
+    case DType::fp32: return static_cast<const float*>(p)[i];
   }
+  return std::numeric_limits<float>::quiet_NaN();
 }
 
 inline void store_element(void* p, DType t, std::int64_t i, float value) {
   switch (t) {
     case DType::bf16: static_cast<std::uint16_t*>(p)[i] = float_to_bf16(value); break;
     case DType::fp16: static_cast<std::uint16_t*>(p)[i] = float_to_fp16(value); break;
-    default: static_cast<float*>(p)[i] = value;
+    case DType::fp32: static_cast<float*>(p)[i] = value; break;
   }
 }
 

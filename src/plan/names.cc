@@ -12,8 +12,9 @@ std::string_view name_of(Op op) {
   switch (op) {
     case Op::ag_gemm: return "ag_gemm";
     case Op::gemm_rs: return "gemm_rs";
-    default: return "gemm_ar";
+    case Op::gemm_ar: return "gemm_ar";
   }
+  return "?";
 }
 
 std::string_view name_of(Activation a) {
@@ -22,24 +23,27 @@ std::string_view name_of(Activation a) {
     case Activation::gelu: return "gelu";
     case Activation::gelu_tanh: return "gelu_tanh";
     case Activation::silu: return "silu";
-    default: return "swiglu";
+    case Activation::swiglu: return "swiglu";
   }
+  return "?";
 }
 
 std::string_view name_of(Path p) {
   switch (p) {
     case Path::fused: return "fused";
     case Path::medium: return "medium";
-    default: return "unfused";
+    case Path::unfused: return "unfused";
   }
+  return "?";
 }
 
 std::string_view name_of(RouteKind r) {
   switch (r) {
     case RouteKind::mesh: return "mesh";
     case RouteKind::ring: return "ring";
-    default: return "two_level";
+    case RouteKind::two_level: return "two_level";
   }
+  return "?";
 }
 
 std::string_view name_of(Transport t) {
@@ -49,11 +53,18 @@ std::string_view name_of(Transport t) {
     case Transport::nccl: return "nccl";
     case Transport::add: return "add";
     case Transport::multimem: return "multimem";
-    default: return "store";
+    case Transport::store: return "store";
   }
+  return "?";
 }
 
-std::string_view name_of(Device d) { return d == Device::cuda ? "cuda" : "cpu"; }
+std::string_view name_of(Device d) {
+  switch (d) {
+    case Device::cpu: return "cpu";
+    case Device::cuda: return "cuda";
+  }
+  return "?";
+}
 
 namespace {
 

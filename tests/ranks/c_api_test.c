@@ -27,6 +27,15 @@ static void check(int ok, int line, const char* what) {
                                     : op ": rank 1: got a refusal (" op ": " text \
                                          "), expected the call of every rank")
 
+/* The same of a text that is made here. */
+static void told_of(char* text, size_t size, int rank, const char* op, const char* what) {
+  if (rank == 1)
+    snprintf(text, size, "%s: %s", op, what);
+  else
+    snprintf(text, size, "%s: rank 1: got a refusal (%s: %s), expected the call of every rank", op,
+             op, what);
+}
+
 static float value(int which, int rank, int i, int j) {
   return (float)((which * 5 + rank * 7 + i * 3 + j * 2) % 9 - 4);
 }
@@ -76,6 +85,7 @@ static void gather(member* me, const tilelace_tensor* weight, const tilelace_ten
   const tilelace_tensor out = make(M, N, 7, 0);
   tilelace_ag_gemm_args args;
   memset(&args, 0, sizeof args);
+  args.struct_size = sizeof args;
   args.m = M;
   args.a = make(SHARD, K, 0, me->rank);
   args.weights = weight;
@@ -118,6 +128,14 @@ static void gather(member* me, const tilelace_tensor* weight, const tilelace_ten
   args.out = &out;
   CHECK_TOLD(me, "ag_gemm", tilelace_ag_gemm(me->c, me->rank == 1 ? NULL : &args),
              "args: got NULL, expected a pointer");
+  args.struct_size = me->rank == 1 ? 8 : sizeof args;
+  char what[96];
+  char told[256];
+  snprintf(what, sizeof what, "args: struct_size, got 8, expected %zu, the sizeof in tilelace/c.h",
+           sizeof args);
+  told_of(told, sizeof told, me->rank, "ag_gemm", what);
+  CHECK_USAGE(tilelace_ag_gemm(me->c, &args), told);
+  args.struct_size = sizeof args;
   CHECK_OK(tilelace_ag_gemm(me->c, &args));
   free(args.a.data);
   free(args.gathered.data);
@@ -127,6 +145,7 @@ static void gather(member* me, const tilelace_tensor* weight, const tilelace_ten
 static void reduce(member* me, const tilelace_tensor* weight, const tilelace_tensor* bias) {
   tilelace_gemm_reduce_args args;
   memset(&args, 0, sizeof args);
+  args.struct_size = sizeof args;
   args.m = M;
   args.x = make(M, K, 1, me->rank);
   args.weight = *weight;
@@ -206,6 +225,7 @@ static void* run_rank(void* argument) {
   tilelace_problem problems[3];
   memset(problems, 0, sizeof problems);
   for (int i = 0; i < 3; ++i) {
+    problems[i].struct_size = sizeof problems[i];
     problems[i].op = i;
     problems[i].m = M;
     problems[i].k = K;
@@ -311,6 +331,7 @@ static void refuse_nulls(tilelace_communicator* c) {
 int main(void) {
   tilelace_options options;
   memset(&options, 0, sizeof options);
+  options.struct_size = sizeof options;
   options.workers = 1;
   options.timeout_s = 5;
   tilelace_communicator* members[RANKS] = {NULL, NULL};

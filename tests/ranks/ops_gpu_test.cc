@@ -132,9 +132,10 @@ TEST(CApi, HasDeviceBuffersAndSynchronize) {
   tilelace_device_buffer_destroy(buffer);
   tilelace_communicator_destroy(comm);
   tilelace_options options{};
+  options.struct_size = sizeof options;
   options.device = 9;
   EXPECT_EQ(tilelace_communicator_threads(1, &options, &comm), TILELACE_USAGE);
-  options = {};
+  options.device = TILELACE_CPU;
   options.gpu = 1;  // of CPU ranks
   EXPECT_EQ(tilelace_communicator_threads(1, &options, &comm), TILELACE_USAGE);
 }

@@ -3,9 +3,11 @@ tilelace_test(ops_test TOGETHER SOURCES ops_compare_test.cc ops_faults_test.cc o
               ops_usage_test.cc LIBS tilelace::tilelace tilelace_core fmt::fmt TIMEOUT 120)
 
 # The C API, seen by a C compiler.
-add_executable(c_api_test c_api_test.c)
-target_compile_options(c_api_test PRIVATE -Wall -Wextra -Wshadow -Wconversion -Werror -pedantic)
-target_link_libraries(c_api_test PRIVATE tilelace::tilelace Threads::Threads)
-set_target_properties(c_api_test PROPERTIES C_STANDARD 11 LINKER_LANGUAGE CXX)
-add_test(NAME c_api_test COMMAND c_api_test)
-set_tests_properties(c_api_test PROPERTIES TIMEOUT 60)
+foreach(test c_api_test c_api_sizes_test)
+  add_executable(${test} ${test}.c)
+  target_compile_options(${test} PRIVATE -Wall -Wextra -Wshadow -Wconversion -Werror -pedantic)
+  target_link_libraries(${test} PRIVATE tilelace::tilelace Threads::Threads)
+  set_target_properties(${test} PROPERTIES C_STANDARD 11 LINKER_LANGUAGE CXX)
+  add_test(NAME ${test} COMMAND ${test})
+  set_tests_properties(${test} PROPERTIES TIMEOUT 60)
+endforeach()

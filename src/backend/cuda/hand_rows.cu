@@ -141,8 +141,9 @@ Kernel kernel_of(HandWay way) {
   switch (way) {
     case HandWay::copied: return hand_kernel<Element, HandWay::copied>;
     case HandWay::added: return hand_kernel<Element, HandWay::added>;
-    default: return hand_kernel<Element, HandWay::ring>;
+    case HandWay::ring: return hand_kernel<Element, HandWay::ring>;
   }
+  return nullptr;
 }
 
 }  // namespace

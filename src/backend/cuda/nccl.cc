@@ -77,8 +77,9 @@ ncclDataType_t type_of(DType t) {
   switch (t) {
     case DType::bf16: return ncclBfloat16;
     case DType::fp16: return ncclFloat16;
-    default: return ncclFloat32;
+    case DType::fp32: return ncclFloat32;
   }
+  raise(ErrorKind::usage, "nccl: dtype, got one that names nothing, expected bf16, fp16 or fp32");
 }
 
 }  // namespace

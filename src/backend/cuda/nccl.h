@@ -24,8 +24,9 @@ constexpr std::string_view name_of(NcclBuffer b) {
   switch (b) {
     case NcclBuffer::plain: return "nccl";
     case NcclBuffer::registered: return "nccl_registered";
-    default: return "nccl_window";
+    case NcclBuffer::window: return "nccl_window";
   }
+  return "?";
 }
 
 /// Version of the library as ncclGetVersion says it (22809 is 2.28.9), 0 if it cannot be loaded.

@@ -32,8 +32,9 @@ std::string_view name_of_role(Role role) {
     case Role::math: return "math";
     case Role::store: return "store";
     case Role::copy: return "copy";
-    default: return "reduce";
+    case Role::reduce: return "reduce";
   }
+  return "?";
 }
 
 std::string_view name_of_deed(std::uint64_t hash) {

@@ -68,8 +68,9 @@ const char* name_of_mutant(Mutant m) {
     case no_barrier: return "no barrier before the flag";
     case relaxed_wait: return "wait without acquire";
     case no_proxy_fence: return "acquire without proxy fence";
-    default: return "TMA source without proxy fence";
+    case no_fill_fence: return "TMA source without proxy fence";
   }
+  return "?";
 }
 
 /// What a rank's litmus works with.

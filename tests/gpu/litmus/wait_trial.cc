@@ -157,8 +157,9 @@ const char* name_of(Fault fault) {
     case Fault::absent: return "a thread never launches";
     case Fault::exits: return "a process exits";
     case Fault::stops: return "a process stops";
-    default: return "the host aborts";
+    case Fault::abort: return "the host aborts";
   }
+  return "?";
 }
 
 void Report::say(const std::string& words) {

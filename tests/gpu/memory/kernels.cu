@@ -35,8 +35,9 @@ __device__ std::uint32_t word_of(const Expected& e, std::uint64_t index) {
   switch (e.words) {
     case Words::bits: return mix(e.seeds[0], index);
     case Words::f32: return __float_as_uint(static_cast<float>(sum_of(e, index)));
-    default: return bf16_bits(sum_of(e, 2 * index)) | (bf16_bits(sum_of(e, 2 * index + 1)) << 16);
+    case Words::bf16: break;
   }
+  return bf16_bits(sum_of(e, 2 * index)) | (bf16_bits(sum_of(e, 2 * index + 1)) << 16);
 }
 
 __device__ uint4 quad_of(const Expected& e, std::uint64_t quad) {

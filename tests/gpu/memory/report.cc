@@ -22,8 +22,9 @@ const char* name_of(Finding::Result result) {
   switch (result) {
     case Finding::Result::ok: return "ok";
     case Finding::Result::wrong: return "WRONG";
-    default: return "ERROR";
+    case Finding::Result::error: return "ERROR";
   }
+  return "?";
 }
 
 std::string figures_text(const Figures& figures) {

@@ -115,7 +115,10 @@ class Exchange {
       case Way::push: copy(inbox(p, rank_), outbox(rank_, p)); break;
       case Way::pull: copy(inbox(rank_, p), outbox(p, rank_)); break;
       case Way::bulk_store: bulk_store(inbox(p, rank_), kBlock, seed(rank_, p), stream); break;
-      default: bulk_add(memory_.peer(p), inbox_bytes(), words_of(way_), seed(rank_, p), stream);
+      case Way::add_f32:
+      case Way::add_bf16:
+        bulk_add(memory_.peer(p), inbox_bytes(), words_of(way_), seed(rank_, p), stream);
+        break;
     }
   }
   void copy(void* to, const void* from) const {

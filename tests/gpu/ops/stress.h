@@ -29,8 +29,9 @@ constexpr std::string_view name_of(Pace p) {
     case Pace::graph: return "graph";
     case Pace::mixed: return "mixed";
     case Pace::pair: return "pair";
-    default: return "delays";
+    case Pace::delays: return "delays";
   }
+  return "?";
 }
 
 /// The problems of these runs: k 1024 a rank, where communication outlasts compute; an even one,

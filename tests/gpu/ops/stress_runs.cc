@@ -127,7 +127,9 @@ StressResult Stress::run(const std::string& kind, long calls, Pace pace) {
   switch (pace) {
     case Pace::graph: enqueued = enqueue_graph(calls); break;
     case Pace::mixed: enqueued = enqueue_mixed(calls); break;
-    default: enqueued = enqueue_eager(calls, pace == Pace::delays);
+    case Pace::eager:
+    case Pace::delays:
+    case Pace::pair: enqueued = enqueue_eager(calls, pace == Pace::delays); break;
   }
   check(cudaEventRecord(end_, rank_.stream), "an event");
   const StressResult r = stop(enqueued);

@@ -74,8 +74,16 @@ Doing ended_by(TraceKind kind, int lane) {
     case TraceKind::copied: return Doing::copy;
     case TraceKind::tiles_here: return Doing::wait_shared;
     case TraceKind::exit: return lane == cuda::kCopyLane ? Doing::copy : Doing::finish;
-    default: return Doing::load;
+    case TraceKind::enter:
+    case TraceKind::segment:
+    case TraceKind::wait_rows:
+    case TraceKind::flag:
+    case TraceKind::loaded:
+    case TraceKind::wait_terms:
+    case TraceKind::term:
+    case TraceKind::wait_tile: break;
   }
+  return Doing::load;
 }
 
 /// Where a lane is while its stamps are read.

@@ -72,7 +72,7 @@ void to_float(const void* src, DType dtype, std::int64_t n, float* dst) {
   switch (dtype) {
     case DType::bf16: return bf16_row_to_float(static_cast<const Half*>(src), n, dst);
     case DType::fp16: return fp16_row_to_float(static_cast<const Half*>(src), n, dst);
-    default: std::memcpy(dst, src, static_cast<std::size_t>(n) * sizeof(float));
+    case DType::fp32: std::memcpy(dst, src, static_cast<std::size_t>(n) * sizeof(float));
   }
 }
 
@@ -81,7 +81,7 @@ void from_float(const float* src, DType dtype, std::int64_t n, void* dst) {
   switch (dtype) {
     case DType::bf16: return float_row_to_bf16(src, n, static_cast<Half*>(dst));
     case DType::fp16: return float_row_to_fp16(src, n, static_cast<Half*>(dst));
-    default: std::memcpy(dst, src, static_cast<std::size_t>(n) * sizeof(float));
+    case DType::fp32: std::memcpy(dst, src, static_cast<std::size_t>(n) * sizeof(float));
   }
 }
 

@@ -92,7 +92,7 @@ void activate(Activation activation, Chunk& chunk) {
     case Activation::silu:
     case Activation::swiglu:
       return map_chunk(chunk, [](float x) TILELACE_INLINE_BODY { return silu(x); });
-    default: return;
+    case Activation::none: return;
   }
 }
 

@@ -29,8 +29,9 @@ double slope_extremum(Activation activation) {
     case Activation::gelu_tanh: return 1.4185040088;
     case Activation::silu:
     case Activation::swiglu: return 2.3993572805;
-    default: return 0;
+    case Activation::none: break;
   }
+  return 0;
 }
 
 // act' is monotone between its extrema.
@@ -106,8 +107,9 @@ double activate_exact(Activation activation, double x) {
     case Activation::gelu_tanh: return x * sigmoid(2 * kSqrt2OverPi * (x + kCubic * x * x * x));
     case Activation::silu:
     case Activation::swiglu: return x * sigmoid(x);
-    default: return x;
+    case Activation::none: break;
   }
+  return x;
 }
 
 double activation_slope(Activation activation, double x) {
@@ -123,8 +125,9 @@ double activation_slope(Activation activation, double x) {
       const double s = sigmoid(x);
       return s + x * s * (1 - s);
     }
-    default: return 1;
+    case Activation::none: break;
   }
+  return 1;
 }
 
 GemmError check_gemm(const TensorView& out, const ErrorModel& model, const GemmReference& gate,

@@ -62,7 +62,7 @@ void run_simd(const Body& body) {
   switch (simd_level()) {
     case SimdLevel::avx512: return run_avx512(body);
     case SimdLevel::avx2: return run_avx2(body);
-    default: break;
+    case SimdLevel::generic: break;
   }
 #endif
   body();

@@ -174,8 +174,9 @@ cudaError_t enqueue_move(Mover mover, const Links& l, int ctas, cudaStream_t str
     case Mover::bulk_add: return launch_bulk<Landing::add_bf16>(l, ctas, stream);
     case Mover::threads: return launch_threads<Landing::copy>(l, ctas, stream);
     case Mover::threads_add: return launch_threads<Landing::add_bf16>(l, ctas, stream);
-    default: return cudaErrorInvalidValue;
+    case Mover::copy_engine: break;
   }
+  return cudaErrorInvalidValue;
 }
 
 cudaError_t enqueue_barrier(const Meeting& m, cudaStream_t stream) {

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// What callers say in structs that carry their size: a program may have been compiled with an older
+// or a newer header than the library.
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <type_traits>
+
+#include "core/check.h"
+#include "tilelace/c.h"
+
+namespace tilelace::c_api {
+
+/// No struct of ours is as long: the size was never set.
+inline constexpr size_t kMostBytes = 4096;
+
+/// Up to here each struct has been from the first version on; what lies behind has a default.
+template <class T>
+constexpr size_t least_bytes();
+template <>
+constexpr size_t least_bytes<tilelace_options>() {
+  return sizeof(size_t);
+}
+template <>
+constexpr size_t least_bytes<tilelace_problem>() {
+  return offsetof(tilelace_problem, rows);
+}
+template <>
+constexpr size_t least_bytes<tilelace_ag_gemm_args>() {
+  return offsetof(tilelace_ag_gemm_args, gathered);
+}
+template <>
+constexpr size_t least_bytes<tilelace_gemm_reduce_args>() {
+  return offsetof(tilelace_gemm_reduce_args, rows);
+}
+
+/// The struct as this library knows it. What an older one lacks is 0, its default; what a newer one
+/// has beyond must be 0. Errors: usage (no such size; a field that this library does not know).
+template <class T>
+T known(const T& given, const char* call, const char* what) {
+  static_assert(std::is_trivially_copyable_v<T> && offsetof(T, struct_size) == 0);
+  const size_t bytes = given.struct_size;
+  require(bytes >= least_bytes<T>() && bytes <= kMostBytes && bytes % alignof(T) == 0,
+          "{}: {}: struct_size, got {}, expected {}, the sizeof in tilelace/c.h", call, what, bytes,
+          sizeof(T));
+  const auto* begin = reinterpret_cast<const unsigned char*>(&given);
+  if (bytes > sizeof(T)) {
+    const bool zeros =
+        std::all_of(begin + sizeof(T), begin + bytes, [](unsigned char b) { return b == 0; });
+    require(zeros,
+            "{}: {}: struct_size, got {} with values behind the {} bytes of API version {}, "
+            "expected zeros there",
+            call, what, bytes, sizeof(T), TILELACE_API_VERSION);
+  }
+  T all{};
+  std::memcpy(&all, &given, std::min(bytes, sizeof(T)));
+  all.struct_size = sizeof(T);
+  return all;
+}
+
+/// The i-th of a list whose structs are as long as the first one says.
+template <class T>
+T known_at(const T* list, size_t i, const char* call, const char* what) {
+  const auto* at = reinterpret_cast<const unsigned char*>(list) + i * list->struct_size;
+  const T& given = *reinterpret_cast<const T*>(at);
+  require(i == 0 || given.struct_size == list->struct_size,
+          "{}: {} {}: struct_size, got {}, expected {}, as the first one has", call, what, i,
+          given.struct_size, list->struct_size);
+  return known(given, call, what);
+}
+
+}  // namespace tilelace::c_api
