@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -51,13 +52,12 @@ void set_jobs(const BenchOptions& o, Workload& work) {
       work.jobs.push_back({plain_gemm(op, o.n, o.k, o.session.ranks), 0});
     return;
   }
-  require(o.n.size() == 1 && (o.model.ops == "mlp_rs" || o.model.ops == "mlp_ar"),
+  require(o.n.size() == 1 && std::ranges::count(kMlpNames, o.model.ops) == 1,
           "bench: {}: got {} widths, expected mlp_rs or mlp_ar with one --n", o.model.ops,
           o.n.size());
   require(parse_device(o.session.backend) == Device::cuda && o.session.plan.empty(),
           "{}: got --backend cpu or --plan, expected cuda without", o.model.ops);
-  const Op second = o.model.ops == "mlp_rs" ? Op::gemm_rs : Op::gemm_ar;
-  work.jobs.push_back(plain_mlp(second, o.n[0], o.k, o.session.ranks));
+  work.jobs.push_back(plain_mlp(o.model.ops, o.n[0], o.k, o.session.ranks));
 }
 
 /// Products alone are compared: what else a layer has is not cuBLASLt's.

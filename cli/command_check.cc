@@ -15,6 +15,7 @@
 #include "record.h"
 #include "session.h"
 #include "table.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::cli {
 namespace {
@@ -94,7 +95,7 @@ std::vector<check::CallSpec> shapes_of(const CheckCommand& o) {
     options.path = Path::fused;
     const Plan plan = make_plan(p, machine, options);
     const auto borders = plan::borders_of(p);
-    shapes.push_back(op == Op::ag_gemm
+    shapes.push_back(row_of(op).gathers
                          ? check::spec_of(plan::ag_gemm_schedule(p, plan, 0, borders))
                          : check::spec_of(plan::gemm_reduce_schedule(p, plan, 0, borders)));
   }

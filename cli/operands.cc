@@ -8,6 +8,7 @@
 #include "gpu_times.h"
 #include "model/random.h"
 #include "op/run_plan.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::cli {
 namespace {
@@ -99,7 +100,7 @@ RankWeights integer_weights(const Workload& work, const Job& job, int rank) {
   return w;
 }
 
-int integer_parts(const model::LayerGemm& gemm) { return gemm.op == Op::ag_gemm ? 1 : gemm.tp; }
+int integer_parts(const model::LayerGemm& gemm) { return row_of(gemm.op).gathers ? 1 : gemm.tp; }
 
 std::vector<Term> integer_row(const model::LayerGemm& gemm, std::int64_t row, int part) {
   const std::int64_t width = gemm.full_k / integer_parts(gemm);
@@ -126,7 +127,7 @@ std::vector<Preparation> preparations(const Workload& work, const Job& job,
   std::vector<Preparation> list;
   for (const PlanOptions& options : ways_of(work, job)) {
     list.push_back({p, weights.weight_views, options});
-    if (p.op != Op::ag_gemm) continue;
+    if (row_of(p.op).sums) continue;
     list.push_back(list.back());
     list.back().problem.return_gathered = true;
   }
@@ -198,9 +199,10 @@ CallTensors::CallTensors(const Workload& work, const Job& job, int rank, std::in
                          const GpuPlace* place)
     : gemm_(job.gemm),
       m_(m),
-      rows_(job.gemm.op == Op::ag_gemm ? row_shard(m, work.ranks, rank) : model::Slice{0, m}),
+      rows_(row_of(job.gemm.op).gathers ? row_shard(m, work.ranks, rank) : model::Slice{0, m}),
       cols_(model::k_slice(job.gemm, rank)),
-      out_rows_(job.gemm.op == Op::gemm_rs ? row_shard(m, work.ranks, rank) : model::Slice{0, m}),
+      out_rows_(row_of(job.gemm.op).scatters() ? row_shard(m, work.ranks, rank)
+                                               : model::Slice{0, m}),
       key_(model::random_key(kInputSeed, "input")),
       place_(place),
       input_(model::make_matrix(work.dtype, rows_.size(), cols_.size())),
@@ -208,7 +210,7 @@ CallTensors::CallTensors(const Workload& work, const Job& job, int rank, std::in
       gathered_(work.dtype, gathers() ? m : 0, gathers() ? job.gemm.k : 0, place),
       partial_(work.dtype, gathers() ? 0 : m, gathers() ? 0 : job.gemm.n[0], place) {
   for (const std::int64_t n : job.gemm.n)
-    out_.emplace_back(work.dtype, out_rows_.size(), n, place, job.gemm.op == Op::gemm_ar);
+    out_.emplace_back(work.dtype, out_rows_.size(), n, place, row_of(job.gemm.op).shares);
   turn(0);
 }
 

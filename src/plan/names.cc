@@ -5,17 +5,12 @@
 #include <ostream>
 #include <string>
 
+#include "tilelace/op_table.h"
 #include "tilelace/plan.h"
 
 namespace tilelace {
 
-std::string_view name_of(Op op) {
-  switch (op) {
-    case Op::ag_gemm: return "ag_gemm";
-    case Op::gemm_rs: return "gemm_rs";
-    default: return "gemm_ar";
-  }
-}
+std::string_view name_of(Op op) { return row_of(op).name; }
 
 std::string_view name_of(Activation a) {
   switch (a) {
@@ -107,8 +102,8 @@ std::ostream& operator<<(std::ostream& os, const Plan& p) {
                     name_of(p.route), name_of(p.transport), p.tile_m, p.tile_n, p.chunk_rows,
                     p.workers);
   if (p.route == RouteKind::two_level) os << " local " << p.local_ranks;
-  if (p.op == Op::gemm_ar) os << " blocks " << p.blocks;
-  if (p.op != Op::ag_gemm) os << " partials " << name_of(p.partials);
+  if (row_of(p.op).shares) os << " blocks " << p.blocks;
+  if (row_of(p.op).sums) os << " partials " << name_of(p.partials);
   if (p.straddle) os << " straddle";
   if (!p.kernel.tile.empty()) os << "; " << p.kernel;
   return os;

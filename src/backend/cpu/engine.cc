@@ -16,6 +16,8 @@
 #include "core/check.h"
 #include "core/env.h"
 #include "core/points.h"
+#include "plan/problem.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::cpu {
 
@@ -242,10 +244,7 @@ void Engine::run_reduce(Call& call, const WeightColumns& columns, Part part) {
     partials = {call.slot.data(group_.rank()) + call.layout.outgoing, dtype, call.problem->m,
                 call.problem->n[0],
                 call.layout.partial_row_bytes / static_cast<std::int64_t>(size_of(dtype))};
-    Problem product = *call.problem;
-    product.op = Op::ag_gemm;
-    product.ranks = 1;
-    product.rows.clear();
+    Problem product = plan::product_of(*call.problem);
     product.activation = Activation::none;
     product.residual = false;
     run_product(call, product, {call.operands->input, {}, {}, {&partials, 1}, {}}, columns);
@@ -277,11 +276,7 @@ void Engine::run(const Problem& problem, const Plan& plan, const Operands& opera
     throw;
   }
   if (part == Part::gemm) {
-    Problem product = problem;
-    product.op = Op::ag_gemm;
-    product.ranks = 1;
-    product.rows.clear();
-    run_product(call, product, operands, columns);
+    run_product(call, plan::product_of(problem), operands, columns);
     return;
   }
   points::pass("call.enter", group_.rank());
@@ -290,7 +285,7 @@ void Engine::run(const Problem& problem, const Plan& plan, const Operands& opera
                     fmt::streamed(problem), fmt::streamed(plan)),
         plan::agreement_hash(problem, plan) ^ (part == Part::collective ? 0x5bd1e995U : 0U));
   try {
-    problem.op == Op::ag_gemm ? run_gather(call, columns, part) : run_reduce(call, columns, part);
+    row_of(problem.op).gathers ? run_gather(call, columns, part) : run_reduce(call, columns, part);
   } catch (const Error& e) {
     if (checked_) checked_->stop(e.what());
     throw;
