@@ -280,68 +280,44 @@ std::size_t CallTensors::outputs_of(bool plain) const {
   return !plain && gemm_.activation == Activation::swiglu ? 1 : out_.size();
 }
 
-AgGemmArgs CallTensors::gather_args(const RankWeights& w, const TensorView& a, bool plain,
-                                    bool gathered) {
-  AgGemmArgs args;
-  args.m = m_;
-  args.a = a;
-  args.weights = w.turns.empty() ? w.weight_views : w.turns[static_cast<std::size_t>(turn_)];
-  if (!plain) args.bias = w.bias_views;
-  if (!plain) args.activation = gemm_.activation;
-  args.out = std::span(out_views_).first(outputs_of(plain));
-  if (gathered) args.gathered = gathered_.call_view(turn_);
-  args.stream = stream();
-  return args;
-}
-
-GemmReduceArgs CallTensors::reduce_args(const RankWeights& w, bool plain) const {
-  GemmReduceArgs args;
-  args.m = m_;
-  args.x = call_input_;
-  args.stream = stream();
-  args.weight = (w.turns.empty() ? w.weight_views : w.turns[static_cast<std::size_t>(turn_)])[0];
-  if (!plain && !w.bias_views.empty()) args.bias = w.bias_views[0];
-  if (!plain) args.activation = gemm_.activation;
-  args.out = out_views_[0];
+CallArgs CallTensors::args_of(const RankWeights& w, bool plain, bool gathered) const {
+  CallArgs args{problem_of(gemm_, m_, input_.view.dtype), {call_input_}};
+  Problem& p = args.problem;
+  Operands& o = args.operands;
+  o.weights = w.turns.empty() ? w.weight_views : w.turns[static_cast<std::size_t>(turn_)];
+  if (!plain) o.bias = w.bias_views;
+  p.bias = !o.bias.empty();
+  if (plain) p.activation = Activation::none;
+  o.out = std::span(out_views_).first(outputs_of(plain));
+  p.return_gathered = gathered;
+  if (gathered) o.gathered = gathered_.call_view(turn_);
+  o.stream = stream();
   return args;
 }
 
 void CallTensors::call(Communicator& c, const RankWeights& w, const PlanOptions& options,
                        bool plain, bool gathered) {
-  switch (gemm_.op) {
-    case Op::ag_gemm: return ag_gemm(c, gather_args(w, call_input_, plain, gathered), options);
-    case Op::gemm_rs: return gemm_rs(c, reduce_args(w, plain), options);
-    default: return gemm_ar(c, reduce_args(w, plain), options);
-  }
+  tilelace::call(c, args_of(w, plain, gathered), options);
 }
 
 void CallTensors::call(Communicator& c, const RankWeights& w, const Plan& plan) {
-  if (gathers()) return op::run_plan(c, gather_args(w, call_input_, false, false), plan);
-  op::run_plan(c, gemm_.op, reduce_args(w, false), plan);
+  op::run_plan(c, args_of(w, false, false), plan);
 }
 
 void CallTensors::call_gemm(Communicator& c, const RankWeights& w) {
-  if (gathers()) return gemm_only(c, gather_args(w, gathered_.call_view(turn_), false, false));
-  GemmReduceArgs args = reduce_args(w, false);
-  args.out = partial_.call_view(turn_);
+  CallArgs args = args_of(w, false, false);
+  const TensorView partial = partial_.call_view(turn_);
+  if (gathers())
+    args.operands.input = gathered_.call_view(turn_);
+  else
+    args.operands.out = {&partial, 1};
   gemm_only(c, args);
 }
 
 void CallTensors::call_collective(Communicator& c) {
-  if (gathers()) {
-    AgGemmArgs args;
-    args.m = m_;
-    args.a = call_input_;
-    args.gathered = gathered_.call_view(turn_);
-    args.stream = stream();
-    return collective_only(c, args);
-  }
-  GemmReduceArgs args;
-  args.m = m_;
-  args.x = partial_.call_view(turn_);
-  args.stream = stream();
-  args.out = out_views_[0];
-  collective_only(c, gemm_.op, args);
+  CallArgs args = args_of({}, true, gathers());
+  if (!gathers()) args.operands.input = partial_.call_view(turn_);
+  collective_only(c, args);
 }
 
 }  // namespace tilelace::cli

@@ -137,8 +137,7 @@ class CallTensors {
  private:
   [[nodiscard]] void* stream() const { return place_ == nullptr ? nullptr : place_->stream; }
   [[nodiscard]] bool gathers() const { return row_of(gemm_.op).gathers; }
-  AgGemmArgs gather_args(const RankWeights&, const TensorView& a, bool plain, bool gathered);
-  GemmReduceArgs reduce_args(const RankWeights&, bool plain) const;
+  [[nodiscard]] CallArgs args_of(const RankWeights&, bool plain, bool gathered) const;
 
   const model::LayerGemm& gemm_;
   std::int64_t m_;

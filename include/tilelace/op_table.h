@@ -37,6 +37,7 @@ struct OpRow {
   Op op;
   std::string_view name;
   std::string_view help;
+  std::string_view collective;
   bool gathers = false;  ///< shards of the input travel, before the product
   bool sums = false;     ///< what ranks have of the product, each of its terms, is added up
   bool shares = false;   ///< the finished sums travel to all ranks
@@ -88,23 +89,27 @@ inline constexpr std::array kOps{
     OpRow{.op = Op::ag_gemm,
           .name = "ag_gemm",
           .help = "all-gather and product: rows of all ranks times this rank's weights",
+          .collective = "all_gather",
           .gathers = true,
           .operands = kAgGemm},
     OpRow{.op = Op::gemm_rs,
           .name = "gemm_rs",
           .help = "product and reduce-scatter: each rank's rows of the sum of all products",
+          .collective = "reduce_scatter",
           .sums = true,
           .operands = kGemmRs},
     OpRow{.op = Op::gemm_ar,
           .name = "gemm_ar",
           .help = "product and all-reduce: the sum of all products, on every rank",
+          .collective = "all_reduce",
           .sums = true,
           .shares = true,
           .operands = kGemmAr},
 };
 
 /// Of what a caller made an Op of and is none; check_problem refuses it.
-inline constexpr OpRow kNoOp{.op = static_cast<Op>(255), .name = "unknown op", .help = ""};
+inline constexpr OpRow kNoOp{
+    .op = static_cast<Op>(255), .name = "unknown op", .help = "", .collective = ""};
 
 }  // namespace detail
 

@@ -127,7 +127,7 @@ std::string names_of_ops() {
   return names;
 }
 
-Problem product_of(Problem p) {
+Problem lone_product(Problem p) {
   p.op = Op::ag_gemm;
   p.ranks = 1;
   p.rows.clear();

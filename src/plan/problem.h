@@ -16,7 +16,7 @@ void check_problem(const Problem&);
 std::string names_of_ops();
 
 /// The product alone of operands that are all there, as a call of one rank.
-Problem product_of(Problem);
+Problem lone_product(Problem);
 
 /// Of a row of a sum's result.
 inline std::int64_t row_bytes(const Problem& p) {

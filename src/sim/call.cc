@@ -73,8 +73,7 @@ std::vector<std::vector<StepList>> record_call(const Call& call, const Plan& pla
   const std::vector<plan::Index> even;
   std::vector<std::vector<StepList>> lists;
   for (int r = 0; r < p.ranks; ++r) {
-    lists.push_back(row_of(p.op).gathers ? record(plan::ag_gemm_schedule(p, plan, r, even))
-                                         : record(plan::gemm_reduce_schedule(p, plan, r, even)));
+    lists.push_back(plan::with_schedule(p, plan, r, even, [](const auto& s) { return record(s); }));
   }
   return lists;
 }

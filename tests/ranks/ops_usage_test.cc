@@ -366,8 +366,7 @@ TEST(OpsUsage, AQueryOrPartOfAnotherGroupOrOpIsRefused) {
   const Problem other = preparation(kScatter, 2, {world.ranks[0].w0.view()}).problem;
   EXPECT_EQ(caught([&] { static_cast<void>(query_plan(world.members[0], other)); }),
             "usage: gemm_rs: ranks: got 2, expected the group's 3");
-  const std::string text =
-      "usage: ag_gemm: args: got those of gemm_rs and gemm_ar, expected its own";
+  const std::string text = "usage: ag_gemm: a: got [6, 8], expected [2, 8]";
   EXPECT_EQ(on_ranks([&](int r) {
               collective_only(world.members[r], kGather, world.ranks[r].good(kScatter).reduce);
             }),

@@ -244,7 +244,7 @@ void Engine::run_reduce(Call& call, const WeightColumns& columns, Part part) {
     partials = {call.slot.data(group_.rank()) + call.layout.outgoing, dtype, call.problem->m,
                 call.problem->n[0],
                 call.layout.partial_row_bytes / static_cast<std::int64_t>(size_of(dtype))};
-    Problem product = plan::product_of(*call.problem);
+    Problem product = plan::lone_product(*call.problem);
     product.activation = Activation::none;
     product.residual = false;
     run_product(call, product, {call.operands->input, {}, {}, {&partials, 1}, {}}, columns);
@@ -276,7 +276,7 @@ void Engine::run(const Problem& problem, const Plan& plan, const Operands& opera
     throw;
   }
   if (part == Part::gemm) {
-    run_product(call, plan::product_of(problem), operands, columns);
+    run_product(call, plan::lone_product(problem), operands, columns);
     return;
   }
   points::pass("call.enter", group_.rank());
