@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "core/check.h"
 #include "model_jobs.h"
+#include "plan/problem.h"
 #include "session.h"
 
 namespace tilelace::cli {
@@ -92,8 +93,9 @@ void add_bench(CLI::App& app, int& exit_code) {
                   "\nModels: " + model_names() + "\n");
   command
       ->add_option("op", o->model.ops,
-                   "ag_gemm, gemm_rs, gemm_ar; of GPU ranks an MLP: mlp_rs (ag_gemm with swiglu, "
-                   "gemm_rs), mlp_ar (a product with swiglu, gemm_ar)")
+                   plan::names_of_ops() +
+                       "; of GPU ranks an MLP: mlp_rs (ag_gemm with swiglu, gemm_rs), mlp_ar (a "
+                       "product with swiglu, gemm_ar)")
       ->required();
   command->add_option("--model", o->model.model,
                       "Sizes of a model's layer: a name below, a config.json or a folder");
