@@ -8,8 +8,8 @@
 #include "commands.h"
 #include "core/check.h"
 #include "model_jobs.h"
-#include "plan/problem.h"
 #include "session.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::cli {
 namespace {
@@ -93,7 +93,7 @@ void add_bench(CLI::App& app, int& exit_code) {
                   "\nModels: " + model_names() + "\n");
   command
       ->add_option("op", o->model.ops,
-                   plan::names_of_ops() +
+                   names_of_ops() +
                        "; of GPU ranks an MLP: mlp_rs (ag_gemm with swiglu, gemm_rs), mlp_ar (a "
                        "product with swiglu, gemm_ar)")
       ->required();
@@ -112,8 +112,7 @@ void add_bench(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   command->add_option(
       "--transports", o->transports,
-      "ag_gemm: rows for each of these, of push, pull, ring, store, nccl; medium is "
-      "a column");
+      "Rows of ag_gemm for each of these, of push, pull, ring, store, nccl; medium is a column");
   command
       ->add_option("--candidates", o->candidates,
                    "GPU ranks: time so many plans of each kind, best prediction first; `fused` is "

@@ -9,7 +9,6 @@
 #include "core/check.h"
 #include "machine.h"
 #include "model_jobs.h"
-#include "plan/problem.h"
 #include "session.h"
 #include "tilelace/op_table.h"
 
@@ -123,7 +122,7 @@ void add_plan(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand("plan", "Print how a call would run, and why");
   command->footer(kPlanExamples + ("\n" + std::string(plan_help())) + "\nModels: " + model_names() +
                   "\n");
-  command->add_option("op", o->model.ops, plan::names_of_ops() + ", or a list (default: all)");
+  command->add_option("op", o->model.ops, names_of_ops() + ", or a list (default: all)");
   command->add_flag_callback(
       "--ops",
       [] {

@@ -10,7 +10,6 @@
 #include "core/check.h"
 #include "machine.h"
 #include "model_jobs.h"
-#include "plan/problem.h"
 #include "progress.h"
 #include "record.h"
 #include "session.h"
@@ -19,6 +18,7 @@
 #include "simulate/report.h"
 #include "simulate/text_file.h"
 #include "simulate/trace.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::cli {
 namespace {
@@ -221,7 +221,7 @@ class Simulation {
 };
 
 void add_product_options(CLI::App& command, SimulateOptions& o) {
-  command.add_option("op", o.model.ops, plan::names_of_ops() + ", or a list (default: all)");
+  command.add_option("op", o.model.ops, names_of_ops() + ", or a list (default: all)");
   command.add_option("--machine", o.machine, "A name below or a machine file")->required();
   command.add_option("--model", o.model.model,
                      "Sizes of a model's layer: a name below, a config.json or a folder");

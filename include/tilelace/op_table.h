@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "tilelace/choices.h"
@@ -127,6 +128,9 @@ constexpr std::optional<Op> op_of(std::string_view name) {
     if (row.name == name) return row.op;
   return std::nullopt;
 }
+
+/// "ag_gemm, gemm_rs or gemm_ar": for texts.
+std::string names_of_ops();
 
 static_assert([] {
   for (std::size_t i = 0; i < detail::kOps.size(); ++i)

@@ -111,7 +111,7 @@ void check_operands(const CallArgs& call, int rank, Part part) {
   for (const OperandRow& operand : op.operands) {
     const auto [tensors, count] = given(call, op, operand, part);
     require(tensors.size() == count, "{}: {}: got {}, expected {}{}", op.name, operand.name,
-            tensors.size(), operand.optional ? "none or " : "", count);
+            tensors.size(), operand.optional && count > 0 ? "none or " : "", count);
     const bool numbered =
         operand.many || operand.role == Role::weight || operand.role == Role::bias;
     // A sum alone has no terms: its input is the rank's part of the result.

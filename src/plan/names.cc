@@ -12,6 +12,17 @@ namespace tilelace {
 
 std::string_view name_of(Op op) { return row_of(op).name; }
 
+std::string names_of_ops() {
+  std::string names;
+  for (const OpRow& row : op_table())
+    names += fmt::format("{}{}",
+                         names.empty()                ? ""
+                         : &row == &op_table().back() ? " or "
+                                                      : ", ",
+                         row.name);
+  return names;
+}
+
 std::string_view name_of(Activation a) {
   switch (a) {
     case Activation::none: return "none";

@@ -116,24 +116,6 @@ void check_rows(const Problem& p) {
 
 }  // namespace
 
-std::string names_of_ops() {
-  std::string names;
-  for (const OpRow& row : op_table())
-    names += fmt::format("{}{}",
-                         names.empty()                ? ""
-                         : &row == &op_table().back() ? " or "
-                                                      : ", ",
-                         row.name);
-  return names;
-}
-
-Problem lone_product(Problem p) {
-  p.op = Op::ag_gemm;
-  p.ranks = 1;
-  p.rows.clear();
-  return p;
-}
-
 void check_problem(const Problem& p) {
   const auto op = name_of(p.op);
   require(p.ranks >= 1 && p.ranks <= kMaxRanks, "{}: ranks: got {}, expected 1 to {}", op, p.ranks,

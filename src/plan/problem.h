@@ -12,12 +12,6 @@ constexpr std::int64_t kMaxExtent = std::int64_t{1} << 40;
 /// Throws a usage error that names the first thing wrong with the problem.
 void check_problem(const Problem&);
 
-/// "ag_gemm, gemm_rs or gemm_ar": for texts.
-std::string names_of_ops();
-
-/// The product alone of operands that are all there, as a call of one rank.
-Problem lone_product(Problem);
-
 /// Of a row of a sum's result.
 inline std::int64_t row_bytes(const Problem& p) {
   return p.n.front() * static_cast<std::int64_t>(size_of(p.dtype));

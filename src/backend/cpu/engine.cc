@@ -16,12 +16,21 @@
 #include "core/check.h"
 #include "core/env.h"
 #include "core/points.h"
-#include "plan/problem.h"
 #include "tilelace/op_table.h"
 
 namespace tilelace::cpu {
 
 using comm::StdAtomics;
+namespace {
+
+/// The product of operands that are all there, as one rank makes it.
+Problem of_one_rank(Problem p) {
+  p.ranks = 1;
+  p.rows.clear();
+  return p;
+}
+
+}  // namespace
 
 Engine::Engine(comm::Group& group, const CommunicatorOptions& options,
                std::shared_ptr<CheckedGroup> checked)
@@ -244,7 +253,7 @@ void Engine::run_reduce(Call& call, const WeightColumns& columns, Part part) {
     partials = {call.slot.data(group_.rank()) + call.layout.outgoing, dtype, call.problem->m,
                 call.problem->n[0],
                 call.layout.partial_row_bytes / static_cast<std::int64_t>(size_of(dtype))};
-    Problem product = plan::lone_product(*call.problem);
+    Problem product = of_one_rank(*call.problem);
     product.activation = Activation::none;
     product.residual = false;
     run_product(call, product, {call.operands->input, {}, {}, {&partials, 1}, {}}, columns);
@@ -276,7 +285,7 @@ void Engine::run(const Problem& problem, const Plan& plan, const Operands& opera
     throw;
   }
   if (part == Part::gemm) {
-    run_product(call, plan::lone_product(problem), operands, columns);
+    run_product(call, of_one_rank(problem), operands, columns);
     return;
   }
   points::pass("call.enter", group_.rank());
