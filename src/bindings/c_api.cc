@@ -116,9 +116,10 @@ class Call {
   std::vector<tilelace::TensorView>& list(Role role) { return lists_[static_cast<size_t>(role)]; }
   tilelace::TensorView only(Role role) {
     const auto& tensors = list(role);
-    require(tensors.size() <= 1, "{}: {}: got {}, expected one", name_,
+    if (tensors.empty()) return {};
+    require(tensors.size() == 1, "{}: {}: got {}, expected one", name_,
             row_of(args_.problem.op).operand(role)->name, tensors.size());
-    return tensors.empty() ? tilelace::TensorView{} : tensors.front();
+    return tensors.front();
   }
 
   std::string_view name_;
