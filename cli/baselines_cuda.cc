@@ -9,6 +9,7 @@
 #include "baselines.h"
 #include "blas_product.h"
 #include "op/run_plan.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::cli {
 namespace {
@@ -95,7 +96,7 @@ struct Baselines::Impl {
   void add_beside(const Job& job, CallTensors& tensors, const RankWeights& weights,
                   std::vector<Peer>& peers) {
     beside = std::make_unique<Beside>(context.member, context.stream, first->shard_bytes());
-    const int phases = job.gemm.op == Op::gemm_ar ? 2 : 1;
+    const int phases = row_of(job.gemm.op).phases();
     const auto add = [&](const char* name, std::function<void(int)> product) {
       peers.push_back({name, Way::beside, [this, phases, product = std::move(product)](int i) {
                          beside->run(first->own_shard(NcclBuffer::plain, i), phases,
@@ -181,14 +182,14 @@ std::vector<Peer> Baselines::peers(const Job& mlp, CallTensors& tensors,
   for (const NcclBuffer kind : x.context.kinds) {
     if (!x.first->has(kind) || !x.then->has(kind)) continue;
     const auto call = [&x, &mlp, m, kind](int i) {
-      if (mlp.then->op == Op::gemm_rs) x.first->collect(kind, i);
+      if (row_of(mlp.then->op).scatters()) x.first->collect(kind, i);
       x.first->multiply(kind, i);
       x.activate(mlp, m, i);
       x.then->unfused(kind, i);
     };
     peers.push_back({fmt::format("unfused_{}", cuda::name_of(kind)), Way::unfused, call,
                      [&x, &mlp, call, kind, &then] {
-                       if (mlp.then->op == Op::gemm_rs) x.first->clear(kind);
+                       if (row_of(mlp.then->op).scatters()) x.first->clear(kind);
                        x.then->clear(kind);
                        call(0);
                        x.then->deliver(kind, then.outputs());

@@ -2,6 +2,7 @@
 #include "blas_product.h"
 
 #include "backend/cuda/cuda_check.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::cli {
 namespace {
@@ -26,14 +27,14 @@ BlasProduct::BlasProduct(BaselineContext& context, const model::LayerGemm& gemm,
       gemm_(gemm),
       m_(m),
       shard_rows_((m + gemm.tp - 1) / gemm.tp),
-      moved_cols_(gemm.op == Op::ag_gemm ? gemm.k : gemm.n[0]),
-      problem_{gemm.op == Op::gemm_ar ? m : shard_rows_ * gemm.tp, sum_of(gemm.n), gemm.k,
+      moved_cols_(row_of(gemm.op).gathers ? gemm.k : gemm.n[0]),
+      problem_{row_of(gemm.op).shares ? m : shard_rows_ * gemm.tp, sum_of(gemm.n), gemm.k,
                context.work.dtype},
       weight_turns_(bytes_of(problem_.n, problem_.k)),
       kept_turns_(bytes_of(problem_.m, gathers() ? problem_.n : problem_.k)),
       moved_turns_(bytes_of(problem_.m, moved_cols_)),
       result_turns_(gathers() ? 0
-                              : bytes_of(gemm.op == Op::gemm_ar ? m : shard_rows_, moved_cols_)) {
+                              : bytes_of(row_of(gemm.op).shares ? m : shard_rows_, moved_cols_)) {
   Communicator& member = context.member;
   const std::size_t bytes = moved_turns_.bytes() + result_turns_.bytes();
   weight_.emplace(member, weight_turns_.bytes());
@@ -55,7 +56,7 @@ BlasProduct::BlasProduct(BaselineContext& context, const model::LayerGemm& gemm,
 void BlasProduct::lay_rows(std::byte* to, const TensorView& from) {
   const auto element = size_of(from.dtype);
   const std::size_t width = bytes_of(1, from.cols);
-  const int shards = gemm_.op == Op::gemm_ar ? 1 : gemm_.tp;
+  const int shards = row_of(gemm_.op).shares ? 1 : gemm_.tp;
   for (int r = 0; r < shards; ++r) {
     const model::Slice rows = row_shard(m_, shards, r);
     copy_rows(to + bytes_of(r * shard_rows_, from.cols), width,
@@ -104,7 +105,7 @@ void BlasProduct::collect(NcclBuffer kind, int i) {
   const DType dtype = problem_.dtype;
   if (gathers())
     nccl.all_gather(own_shard(kind, i), moved(kind, i), shard, dtype, context_.stream);
-  else if (gemm_.op == Op::gemm_rs)
+  else if (row_of(gemm_.op).scatters())
     nccl.reduce_scatter(moved(kind, i), result(kind, i), shard, dtype, context_.stream);
   else
     nccl.all_reduce(moved(kind, i), result(kind, i), static_cast<std::size_t>(m_ * moved_cols_),

@@ -10,6 +10,7 @@
 #include "backend/cuda/nccl.h"
 #include "gpu_times.h"
 #include "operands.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::cli {
 
@@ -44,7 +45,7 @@ class BlasProduct {
   void clear(cuda::NcclBuffer kind);
   void deliver(cuda::NcclBuffer kind, const std::vector<GuardedMatrix>& outputs);
 
-  [[nodiscard]] bool gathers() const { return gemm_.op == Op::ag_gemm; }
+  [[nodiscard]] bool gathers() const { return row_of(gemm_.op).gathers; }
   /// Buffers of this kind are there on every rank.
   [[nodiscard]] bool has(cuda::NcclBuffer kind) const { return moved_[index_of(kind)] != nullptr; }
   /// What the collective takes from a rank for each peer, or from each for itself.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -8,6 +9,7 @@
 #include "core/check.h"
 #include "model_jobs.h"
 #include "session.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::cli {
 namespace {
@@ -51,13 +53,12 @@ void set_jobs(const BenchOptions& o, Workload& work) {
       work.jobs.push_back({plain_gemm(op, o.n, o.k, o.session.ranks), 0});
     return;
   }
-  require(o.n.size() == 1 && (o.model.ops == "mlp_rs" || o.model.ops == "mlp_ar"),
+  require(o.n.size() == 1 && std::ranges::count(kMlpNames, o.model.ops) == 1,
           "bench: {}: got {} widths, expected mlp_rs or mlp_ar with one --n", o.model.ops,
           o.n.size());
   require(parse_device(o.session.backend) == Device::cuda && o.session.plan.empty(),
           "{}: got --backend cpu or --plan, expected cuda without", o.model.ops);
-  const Op second = o.model.ops == "mlp_rs" ? Op::gemm_rs : Op::gemm_ar;
-  work.jobs.push_back(plain_mlp(second, o.n[0], o.k, o.session.ranks));
+  work.jobs.push_back(plain_mlp(o.model.ops, o.n[0], o.k, o.session.ranks));
 }
 
 /// Products alone are compared: what else a layer has is not cuBLASLt's.
@@ -92,8 +93,9 @@ void add_bench(CLI::App& app, int& exit_code) {
                   "\nModels: " + model_names() + "\n");
   command
       ->add_option("op", o->model.ops,
-                   "ag_gemm, gemm_rs, gemm_ar; of GPU ranks an MLP: mlp_rs (ag_gemm with swiglu, "
-                   "gemm_rs), mlp_ar (a product with swiglu, gemm_ar)")
+                   names_of_ops() +
+                       "; of GPU ranks an MLP: mlp_rs (ag_gemm with swiglu, gemm_rs), mlp_ar (a "
+                       "product with swiglu, gemm_ar)")
       ->required();
   command->add_option("--model", o->model.model,
                       "Sizes of a model's layer: a name below, a config.json or a folder");
@@ -110,8 +112,7 @@ void add_bench(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   command->add_option(
       "--transports", o->transports,
-      "ag_gemm: rows for each of these, of push, pull, ring, store, nccl; medium is "
-      "a column");
+      "Rows of ag_gemm for each of these, of push, pull, ring, store, nccl; medium is a column");
   command
       ->add_option("--candidates", o->candidates,
                    "GPU ranks: time so many plans of each kind, best prediction first; `fused` is "

@@ -15,6 +15,7 @@
 #include "record.h"
 #include "session.h"
 #include "table.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::cli {
 namespace {
@@ -94,9 +95,8 @@ std::vector<check::CallSpec> shapes_of(const CheckCommand& o) {
     options.path = Path::fused;
     const Plan plan = make_plan(p, machine, options);
     const auto borders = plan::borders_of(p);
-    shapes.push_back(op == Op::ag_gemm
-                         ? check::spec_of(plan::ag_gemm_schedule(p, plan, 0, borders))
-                         : check::spec_of(plan::gemm_reduce_schedule(p, plan, 0, borders)));
+    shapes.push_back(
+        plan::with_schedule(p, plan, 0, borders, [](const auto& s) { return check::spec_of(s); }));
   }
   return shapes;
 }
@@ -171,7 +171,7 @@ void add_check(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand(
       "check", "Search the schedules for deadlocks, races and lost or doubled data");
   command->footer(kCheckExamples);
-  command->add_option("--op", o->op, "One shape: only these ops (default: all three)");
+  command->add_option("--op", o->op, "One shape: only these ops (default: all)");
   auto* tp = command->add_option("--tp", o->ranks, "One shape: ranks, 1 to 64")
                  ->capture_default_str()
                  ->check(CLI::Range(1, 64));

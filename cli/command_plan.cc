@@ -10,6 +10,7 @@
 #include "machine.h"
 #include "model_jobs.h"
 #include "session.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::cli {
 namespace {
@@ -29,6 +30,37 @@ constexpr const char* kPlanExamples = R"(Examples:
       The kernel plan on H200s; no GPU is needed.
 No rank is started and no memory is touched.
 )";
+
+std::string_view side_of(Extent extent, bool many) {
+  switch (extent) {
+    case Extent::one: return "1";
+    case Extent::m: return "m";
+    case Extent::m_r: return "m_r";
+    case Extent::n: return many ? "n_i" : "n";
+    case Extent::k: return "k";
+  }
+  return {};
+}
+
+/// "a [m_r, k], weight [n_i, k] each": inputs, or outputs.
+std::string operands_of(const OpRow& op, bool outputs) {
+  std::string text;
+  for (const OperandRow& o : op.operands) {
+    if (o.output() != outputs) continue;
+    text +=
+        fmt::format("{}{} [{}, {}]{}{}", text.empty() ? "" : ", ", o.name, side_of(o.rows, o.many),
+                    side_of(o.cols, o.many), o.many ? " each" : "", o.optional ? " or none" : "");
+  }
+  return text;
+}
+
+/// The table of ops, as docs/ops.md has it.
+void print_ops() {
+  fmt::print("| op | what | takes | gives |\n|---|---|---|---|\n");
+  for (const OpRow& op : op_table())
+    fmt::print("| {} | {} | {} | {} |\n", op.name, op.help, operands_of(op, false),
+               operands_of(op, true));
+}
 
 Workload workload_of(const PlanCommand& o) {
   require(o.model.model.empty() != (o.n == 0 && o.k == 0) && (o.n == 0) == (o.k == 0),
@@ -90,8 +122,14 @@ void add_plan(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand("plan", "Print how a call would run, and why");
   command->footer(kPlanExamples + ("\n" + std::string(plan_help())) + "\nModels: " + model_names() +
                   "\n");
-  command->add_option("op", o->model.ops,
-                      "ag_gemm, gemm_rs or gemm_ar, or a list (default: all that the backend has)");
+  command->add_option("op", o->model.ops, names_of_ops() + ", or a list (default: all)");
+  command->add_flag_callback(
+      "--ops",
+      [] {
+        print_ops();
+        throw CLI::Success();
+      },
+      "Print what the ops are, their operands and shapes");
   command->add_option("--model", o->model.model,
                       "Sizes of a model's layer: a name below, a config.json or a folder");
   command->add_option("--n", o->n, "Columns of the unsharded product")

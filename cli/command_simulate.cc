@@ -18,6 +18,7 @@
 #include "simulate/report.h"
 #include "simulate/text_file.h"
 #include "simulate/trace.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::cli {
 namespace {
@@ -220,8 +221,7 @@ class Simulation {
 };
 
 void add_product_options(CLI::App& command, SimulateOptions& o) {
-  command.add_option("op", o.model.ops,
-                     "ag_gemm, gemm_rs or gemm_ar, or a list (default: all three)");
+  command.add_option("op", o.model.ops, names_of_ops() + ", or a list (default: all)");
   command.add_option("--machine", o.machine, "A name below or a machine file")->required();
   command.add_option("--model", o.model.model,
                      "Sizes of a model's layer: a name below, a config.json or a folder");
@@ -252,7 +252,7 @@ void add_plan_options(CLI::App& command, SimulateOptions& o) {
   command.add_option("--route,--order", o.route, "mesh, ring, two_level: a list to sweep");
   command.add_option("--transport", o.transport, "push, pull, store: a list to sweep");
   command.add_option("--tile", o.tile, "ROWSxCOLUMNS of the fused tiles (default: several tried)");
-  command.add_option("--blocks", o.blocks, "gemm_ar: row super-blocks")->check(CLI::Range(1, 64));
+  command.add_option("--blocks", o.blocks, "Row super-blocks of gemm_ar")->check(CLI::Range(1, 64));
   command.add_flag("--tried", o.tried, "Also print every plan tried");
   command.add_option("--jitter", o.jitter_us, "Ranks begin up to this many us apart")
       ->check(number_between(0, 1e6));

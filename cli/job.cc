@@ -14,6 +14,7 @@
 #include "machine.h"
 #include "plan/agreement.h"
 #include "plan/plan_words.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::cli {
 namespace {
@@ -35,7 +36,7 @@ double job_bytes(const Workload& work, const Job& job, std::int64_t m, const Mac
   const auto k = static_cast<double>(job.gemm.k);
   const auto element = static_cast<double>(size_of(work.dtype));
   const double weights = ranks * n * k * (element + packed_element(work.dtype));
-  const bool gather = job.gemm.op == Op::ag_gemm;
+  const bool gather = row_of(job.gemm.op).gathers;
   const double input = rows * static_cast<double>(job.gemm.full_k) * element;
   const double gathered = gather ? ranks * input : 0;
   // Reductions also keep each rank's partial, the GEMM's result when it runs alone.
@@ -64,10 +65,10 @@ void check_ops(const Workload& work) {
     return std::any_of(work.jobs.begin(), work.jobs.end(),
                        [&](const Job& job) { return takes(job.gemm.op); });
   };
-  require(!work.options.blocks || any([](Op op) { return op == Op::gemm_ar; }),
+  require(!work.options.blocks || any([](Op op) { return row_of(op).shares; }),
           "--plan blocks: got {} without gemm_ar, expected it with gemm_ar only",
           work.options.blocks.value_or(0));
-  require(!work.options.partials || any([](Op op) { return op != Op::ag_gemm; }),
+  require(!work.options.partials || any([](Op op) { return row_of(op).sums; }),
           "--plan partials: got {} with ag_gemm alone, expected it with gemm_rs or gemm_ar",
           name_of(work.options.partials.value_or(work.dtype)));
 }
@@ -79,7 +80,7 @@ std::int64_t sum_of(const std::vector<std::int64_t>& values) {
 }
 
 model::LayerGemm plain_gemm(Op op, const std::vector<std::int64_t>& n, std::int64_t k, int ranks) {
-  const bool gather = op == Op::ag_gemm;
+  const bool gather = row_of(op).gathers;
   require(gather || n.size() == 1, "{}: n: got {} weights, expected one", name_of(op), n.size());
   model::LayerGemm g;
   g.op = op;
@@ -98,17 +99,17 @@ model::LayerGemm plain_gemm(Op op, const std::vector<std::int64_t>& n, std::int6
   return g;
 }
 
-Job plain_mlp(Op second, std::int64_t n, std::int64_t k, int ranks) {
+Job plain_mlp(std::string_view name, std::int64_t n, std::int64_t k, int ranks) {
   Job job{plain_gemm(Op::ag_gemm, {n, n}, k, ranks)};
   job.gemm.gated = true;
   job.gemm.activation = Activation::swiglu;
-  job.then = plain_gemm(second, {k}, n, ranks);
+  job.then = plain_gemm(name == kMlpNames[0] ? Op::gemm_rs : Op::gemm_ar, {k}, n, ranks);
   return job;
 }
 
 std::string_view name_of(const Job& job) {
   if (!job.then) return name_of(job.gemm.op);
-  return job.then->op == Op::gemm_rs ? "mlp_rs" : "mlp_ar";
+  return kMlpNames[row_of(job.then->op).scatters() ? 0 : 1];
 }
 
 Problem problem_of(const model::LayerGemm& gemm, std::int64_t m, DType dtype) {
@@ -126,8 +127,8 @@ Problem problem_of(const model::LayerGemm& gemm, std::int64_t m, DType dtype) {
 
 PlanOptions options_for(const PlanOptions& options, const Job& job) {
   PlanOptions o = options;
-  if (job.gemm.op != Op::gemm_ar) o.blocks.reset();
-  if (job.gemm.op == Op::ag_gemm) o.partials.reset();
+  if (!row_of(job.gemm.op).shares) o.blocks.reset();
+  if (row_of(job.gemm.op).gathers) o.partials.reset();
   if (job.transport) o.transport = job.transport;
   if (job.route) o.route = job.route;
   return o;
@@ -161,7 +162,7 @@ std::vector<std::string> parse_baselines(std::string_view text) {
 }
 
 std::vector<Path> baseline_paths(Device device, Op op) {
-  if (device == Device::cuda && op == Op::gemm_ar) return {Path::unfused};
+  if (device == Device::cuda && row_of(op).shares) return {Path::unfused};
   return {Path::medium, Path::unfused};
 }
 

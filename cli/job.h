@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a command is asked to run: the products, their sizes, and where their numbers come from.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -52,8 +53,9 @@ struct Workload {
 
 /// The product without a model: n, of each weight, and k are those of the unsharded one.
 model::LayerGemm plain_gemm(Op op, const std::vector<std::int64_t>& n, std::int64_t k, int ranks);
+constexpr std::array<std::string_view, 2> kMlpNames{"mlp_rs", "mlp_ar"};
 /// An MLP with a gate: k is the width of its input and result, n of what is between.
-Job plain_mlp(Op second, std::int64_t n, std::int64_t k, int ranks);
+Job plain_mlp(std::string_view name, std::int64_t n, std::int64_t k, int ranks);
 /// "mlp_rs", "mlp_ar", or the product's op.
 std::string_view name_of(const Job& job);
 

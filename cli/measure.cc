@@ -13,6 +13,7 @@
 #include "gpu_rank.h"
 #include "machine.h"
 #include "operands.h"
+#include "tilelace/op_table.h"
 #include "verify.h"
 
 namespace tilelace::cli {
@@ -126,10 +127,10 @@ class RankMeasurement {
       else
         tensors.call(member_, weights, options[way], false, false);
       tensors.settle();
-      if (way == 0 && problem.op == Op::gemm_ar) part.result_hash = hash_result(tensors);
+      if (way == 0 && row_of(problem.op).shares) part.result_hash = hash_result(tensors);
     };
     verifier.check_fp64(tensors, plans, run, part);
-    if (problem.op != Op::ag_gemm) return;
+    if (row_of(problem.op).sums) return;
     tensors.poison();
     call(tensors, weights, options[0], false, true);  // the planner's own: room is for it
     verifier.check_gathered(tensors, part);
@@ -197,7 +198,7 @@ class RankMeasurement {
       add([&] { tensors.call(member_, weights, options[0], false, false); });
     }
     // Nothing reads what nobody wrote.
-    for (int i = 0; i < kGraphCalls; ++i) calls[job.gemm.op == Op::ag_gemm ? 1 : 0](i);
+    for (int i = 0; i < kGraphCalls; ++i) calls[row_of(job.gemm.op).gathers ? 1 : 0](i);
     tensors.settle();
     const auto all = gpu_->samples(calls);
     for (std::size_t w = 0; w < own.size(); ++w)

@@ -7,6 +7,7 @@
 #include "core/half.h"
 #include "gpu_rank.h"
 #include "tilelace/dtype.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::cli {
 namespace {
@@ -104,7 +105,7 @@ class Mlp {
   }
 
  private:
-  [[nodiscard]] bool gathers() const { return mlp_.then->op == Op::gemm_rs; }
+  [[nodiscard]] bool gathers() const { return row_of(mlp_.then->op).scatters(); }
 
   void turn(int i) {
     first_.turn(i);

@@ -8,6 +8,7 @@
 #include "gpu_times.h"
 #include "model/random.h"
 #include "op/run_plan.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::cli {
 namespace {
@@ -99,7 +100,7 @@ RankWeights integer_weights(const Workload& work, const Job& job, int rank) {
   return w;
 }
 
-int integer_parts(const model::LayerGemm& gemm) { return gemm.op == Op::ag_gemm ? 1 : gemm.tp; }
+int integer_parts(const model::LayerGemm& gemm) { return row_of(gemm.op).gathers ? 1 : gemm.tp; }
 
 std::vector<Term> integer_row(const model::LayerGemm& gemm, std::int64_t row, int part) {
   const std::int64_t width = gemm.full_k / integer_parts(gemm);
@@ -126,7 +127,7 @@ std::vector<Preparation> preparations(const Workload& work, const Job& job,
   std::vector<Preparation> list;
   for (const PlanOptions& options : ways_of(work, job)) {
     list.push_back({p, weights.weight_views, options});
-    if (p.op != Op::ag_gemm) continue;
+    if (row_of(p.op).sums) continue;
     list.push_back(list.back());
     list.back().problem.return_gathered = true;
   }
@@ -198,9 +199,10 @@ CallTensors::CallTensors(const Workload& work, const Job& job, int rank, std::in
                          const GpuPlace* place)
     : gemm_(job.gemm),
       m_(m),
-      rows_(job.gemm.op == Op::ag_gemm ? row_shard(m, work.ranks, rank) : model::Slice{0, m}),
+      rows_(row_of(job.gemm.op).gathers ? row_shard(m, work.ranks, rank) : model::Slice{0, m}),
       cols_(model::k_slice(job.gemm, rank)),
-      out_rows_(job.gemm.op == Op::gemm_rs ? row_shard(m, work.ranks, rank) : model::Slice{0, m}),
+      out_rows_(row_of(job.gemm.op).scatters() ? row_shard(m, work.ranks, rank)
+                                               : model::Slice{0, m}),
       key_(model::random_key(kInputSeed, "input")),
       place_(place),
       input_(model::make_matrix(work.dtype, rows_.size(), cols_.size())),
@@ -208,7 +210,7 @@ CallTensors::CallTensors(const Workload& work, const Job& job, int rank, std::in
       gathered_(work.dtype, gathers() ? m : 0, gathers() ? job.gemm.k : 0, place),
       partial_(work.dtype, gathers() ? 0 : m, gathers() ? 0 : job.gemm.n[0], place) {
   for (const std::int64_t n : job.gemm.n)
-    out_.emplace_back(work.dtype, out_rows_.size(), n, place, job.gemm.op == Op::gemm_ar);
+    out_.emplace_back(work.dtype, out_rows_.size(), n, place, row_of(job.gemm.op).shares);
   turn(0);
 }
 
@@ -278,68 +280,44 @@ std::size_t CallTensors::outputs_of(bool plain) const {
   return !plain && gemm_.activation == Activation::swiglu ? 1 : out_.size();
 }
 
-AgGemmArgs CallTensors::gather_args(const RankWeights& w, const TensorView& a, bool plain,
-                                    bool gathered) {
-  AgGemmArgs args;
-  args.m = m_;
-  args.a = a;
-  args.weights = w.turns.empty() ? w.weight_views : w.turns[static_cast<std::size_t>(turn_)];
-  if (!plain) args.bias = w.bias_views;
-  if (!plain) args.activation = gemm_.activation;
-  args.out = std::span(out_views_).first(outputs_of(plain));
-  if (gathered) args.gathered = gathered_.call_view(turn_);
-  args.stream = stream();
-  return args;
-}
-
-GemmReduceArgs CallTensors::reduce_args(const RankWeights& w, bool plain) const {
-  GemmReduceArgs args;
-  args.m = m_;
-  args.x = call_input_;
-  args.stream = stream();
-  args.weight = (w.turns.empty() ? w.weight_views : w.turns[static_cast<std::size_t>(turn_)])[0];
-  if (!plain && !w.bias_views.empty()) args.bias = w.bias_views[0];
-  if (!plain) args.activation = gemm_.activation;
-  args.out = out_views_[0];
+CallArgs CallTensors::args_of(const RankWeights& w, bool plain, bool gathered) const {
+  CallArgs args{problem_of(gemm_, m_, input_.view.dtype), {call_input_}};
+  Problem& p = args.problem;
+  Operands& o = args.operands;
+  o.weights = w.turns.empty() ? w.weight_views : w.turns[static_cast<std::size_t>(turn_)];
+  if (!plain) o.bias = w.bias_views;
+  p.bias = !o.bias.empty();
+  if (plain) p.activation = Activation::none;
+  o.out = std::span(out_views_).first(outputs_of(plain));
+  p.return_gathered = gathered;
+  if (gathered) o.gathered = gathered_.call_view(turn_);
+  o.stream = stream();
   return args;
 }
 
 void CallTensors::call(Communicator& c, const RankWeights& w, const PlanOptions& options,
                        bool plain, bool gathered) {
-  switch (gemm_.op) {
-    case Op::ag_gemm: return ag_gemm(c, gather_args(w, call_input_, plain, gathered), options);
-    case Op::gemm_rs: return gemm_rs(c, reduce_args(w, plain), options);
-    case Op::gemm_ar: return gemm_ar(c, reduce_args(w, plain), options);
-  }
+  tilelace::call(c, args_of(w, plain, gathered), options);
 }
 
 void CallTensors::call(Communicator& c, const RankWeights& w, const Plan& plan) {
-  if (gathers()) return op::run_plan(c, gather_args(w, call_input_, false, false), plan);
-  op::run_plan(c, gemm_.op, reduce_args(w, false), plan);
+  op::run_plan(c, args_of(w, false, false), plan);
 }
 
 void CallTensors::call_gemm(Communicator& c, const RankWeights& w) {
-  if (gathers()) return gemm_only(c, gather_args(w, gathered_.call_view(turn_), false, false));
-  GemmReduceArgs args = reduce_args(w, false);
-  args.out = partial_.call_view(turn_);
+  CallArgs args = args_of(w, false, false);
+  const TensorView partial = partial_.call_view(turn_);
+  if (gathers())
+    args.operands.input = gathered_.call_view(turn_);
+  else
+    args.operands.out = {&partial, 1};
   gemm_only(c, args);
 }
 
 void CallTensors::call_collective(Communicator& c) {
-  if (gathers()) {
-    AgGemmArgs args;
-    args.m = m_;
-    args.a = call_input_;
-    args.gathered = gathered_.call_view(turn_);
-    args.stream = stream();
-    return collective_only(c, args);
-  }
-  GemmReduceArgs args;
-  args.m = m_;
-  args.x = partial_.call_view(turn_);
-  args.stream = stream();
-  args.out = out_views_[0];
-  collective_only(c, gemm_.op, args);
+  CallArgs args = args_of({}, true, gathers());
+  if (!gathers()) args.operands.input = partial_.call_view(turn_);
+  collective_only(c, args);
 }
 
 }  // namespace tilelace::cli

@@ -8,6 +8,7 @@
 
 #include "job.h"
 #include "row.h"
+#include "tilelace/op_table.h"
 #include "tilelace/ops.h"
 
 namespace tilelace::cli {
@@ -135,9 +136,8 @@ class CallTensors {
 
  private:
   [[nodiscard]] void* stream() const { return place_ == nullptr ? nullptr : place_->stream; }
-  [[nodiscard]] bool gathers() const { return gemm_.op == Op::ag_gemm; }
-  AgGemmArgs gather_args(const RankWeights&, const TensorView& a, bool plain, bool gathered);
-  GemmReduceArgs reduce_args(const RankWeights&, bool plain) const;
+  [[nodiscard]] bool gathers() const { return row_of(gemm_.op).gathers; }
+  [[nodiscard]] CallArgs args_of(const RankWeights&, bool plain, bool gathered) const;
 
   const model::LayerGemm& gemm_;
   std::int64_t m_;

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "tilelace/op_table.h"
+
 namespace tilelace::cli {
 namespace {
 
@@ -189,7 +191,7 @@ Row join(const Workload& work, const Machine& machine, const std::vector<RankPar
   join_peers(parts[0].peers, row);
   row.plans = parts[0].plans;
   const Job& job = work.jobs[static_cast<std::size_t>(parts[0].row) / work.sizes.size()];
-  if (work.check) join_checks(parts, job.gemm.op == Op::gemm_ar, row);
+  if (work.check) join_checks(parts, row_of(job.gemm.op).shares, row);
   if (job.then) row.exact.reset();
   if (parts[0].candidates.empty()) return row;
   const auto ways = candidates_of(work, job, row.m, machine);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::cli {
 namespace {
@@ -132,12 +133,14 @@ std::vector<std::int64_t> parse_sizes(std::string_view what, std::string_view te
 }
 
 std::vector<Op> parse_ops(std::string_view text) {
-  std::vector<Op> all{Op::ag_gemm, Op::gemm_rs, Op::gemm_ar};
-  if (text.empty()) return all;
+  Words<Op> words;
+  for (const OpRow& row : op_table()) words.emplace_back(row.name, row.op);
   std::vector<Op> ops;
-  for (const auto& part : split_list("--op", text)) {
-    ops.push_back(parse_word("--op", part, words_of({Op::ag_gemm, Op::gemm_rs, Op::gemm_ar})));
-  }
+  if (text.empty())
+    for (const auto& word : words) ops.push_back(word.second);
+  else
+    for (const auto& part : split_list("--op", text))
+      ops.push_back(parse_word("--op", part, words));
   return ops;
 }
 

@@ -23,7 +23,7 @@ double parse_real(std::string_view what, std::string_view text);
 /// "1,7,128", or as nccl-tests begin:end:factor ("128:1024:2" is 128, 256, 512, 1024).
 std::vector<std::int64_t> parse_sizes(std::string_view what, std::string_view text);
 
-/// "ag_gemm,gemm_rs"; empty text: all three.
+/// "ag_gemm,gemm_rs"; empty text: all.
 std::vector<Op> parse_ops(std::string_view text);
 DType parse_dtype(std::string_view text);
 

@@ -12,6 +12,7 @@
 #include "backend/cpu/gemm/error_bound.h"
 #include "backend/cpu/gemm/reference.h"
 #include "core/half.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::cli {
 namespace {
@@ -57,7 +58,7 @@ model::Matrix copy_rows(const TensorView& from, const std::vector<std::int64_t>&
 enum class Rounding : std::uint8_t { none, parts, hops };
 
 Rounding rounding_of(const Plan& plan, int ranks) {
-  if (plan.op == Op::ag_gemm || plan.partials == DType::fp32 || ranks == 1) return Rounding::none;
+  if (row_of(plan.op).gathers || plan.partials == DType::fp32 || ranks == 1) return Rounding::none;
   return plan.route == RouteKind::mesh ? Rounding::parts : Rounding::hops;
 }
 
@@ -103,7 +104,7 @@ std::vector<std::int64_t> Verifier::own_rows(const CallTensors& t) const {
   const auto all = sample_rows(t.m(), work_.ranks);
   for (std::size_t i = 0; i < all.size(); ++i) {
     const bool held = all[i] >= t.out_rows().begin && all[i] < t.out_rows().end;
-    const bool mine = job_.gemm.op != Op::gemm_ar ||
+    const bool mine = !row_of(job_.gemm.op).shares ||
                       static_cast<int>(i % static_cast<std::size_t>(work_.ranks)) == rank_;
     if (held && mine) own.push_back(all[i]);
   }
@@ -115,7 +116,7 @@ void Verifier::check_integers(const CallTensors& t, RankPart& part) const {
   const double terms = 32.0 * parts * static_cast<double>(sum_of(job_.gemm.n));
   std::vector<std::int64_t> rows = own_rows(t);
   const model::Slice held =
-      job_.gemm.op == Op::gemm_ar ? row_shard(t.m(), work_.ranks, rank_) : t.out_rows();
+      row_of(job_.gemm.op).shares ? row_shard(t.m(), work_.ranks, rank_) : t.out_rows();
   if (terms * static_cast<double>(held.size()) <= kMostIntegerTerms) {
     rows.clear();
     for (std::int64_t r = held.begin; r < held.end; ++r) rows.push_back(r);

@@ -21,7 +21,7 @@ struct Slice {
 
 /// One GEMM. Weights are [n, k]; ag_gemm splits n over the ranks, gemm_rs and gemm_ar split k.
 struct LayerGemm {
-  Op op = Op::ag_gemm;
+  Op op{};
   std::string layer;            ///< qkv, attn_out, gate_up, up or down
   int tp = 1;                   ///< ranks
   std::vector<std::int64_t> n;  ///< this rank's rows of each weight (qkv: q, k, v; gate_up: both)

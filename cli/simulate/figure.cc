@@ -12,6 +12,7 @@
 
 #include "core/check.h"
 #include "sim/fabric.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::cli {
 namespace {
@@ -119,7 +120,7 @@ class Figure {
       // A gather comes before the product, sums after it.
       const bool unfused = std::strcmp(name, "unfused") == 0;
       const double collective = std::min(us, p_.collective_us);
-      const double from = row_.call.problem.op == Op::ag_gemm ? 0 : us - collective;
+      const double from = tilelace::row_of(row_.call.problem.op).gathers ? 0 : us - collective;
       if (unfused) box(from, from + collective, y_, 12, kCopy);
       if (!unfused && us > p_.gemm_us) box(p_.gemm_us, us, y_, 12, kBeyond);
       const bool inside = x(us) + 60 > kLeft + kWide, dark = from > 0 || !unfused;

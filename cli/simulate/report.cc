@@ -9,6 +9,7 @@
 
 #include "json_values.h"
 #include "machine.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::cli {
 namespace {
@@ -23,7 +24,7 @@ int widest(const std::vector<SimulatedRow>& rows, F text) {
 /// "push 512": what moves the bytes, and how many rows at a time.
 std::string plan_text(const Plan& p) {
   std::string text = fmt::format("{} {} {}", name_of(p.route), name_of(p.transport), p.chunk_rows);
-  if (p.op == Op::gemm_ar) text += fmt::format(" x{}", p.blocks);
+  if (row_of(p.op).shares) text += fmt::format(" x{}", p.blocks);
   return text;
 }
 

@@ -115,6 +115,25 @@ typedef struct tilelace_gemm_reduce_args {
   tilelace_tensor residual; /**< all 0: none */
 } tilelace_gemm_reduce_args;
 
+/** An operand of an op by its name in docs/ops.md. */
+typedef struct tilelace_operand {
+  const char* name;
+  tilelace_tensor tensor;
+} tilelace_operand;
+
+/** A call of any op; operands in any order, several of one name in theirs. */
+typedef struct tilelace_call_args {
+  size_t struct_size; /**< sizeof(tilelace_call_args) */
+  const char* op;
+  int64_t m;
+  const tilelace_operand* operands;
+  size_t num_operands;
+  int32_t activation;
+  const int64_t* rows; /**< of every rank; NULL: even split */
+  size_t num_rows;
+  void* stream; /**< GPU ranks: a cudaStream_t; NULL: the default stream */
+} tilelace_call_args;
+
 typedef struct tilelace_communicator tilelace_communicator;
 typedef struct tilelace_buffer tilelace_buffer;
 typedef struct tilelace_device_buffer tilelace_device_buffer;
@@ -162,6 +181,8 @@ tilelace_status tilelace_gemm_rs(tilelace_communicator* communicator,
                                  const tilelace_gemm_reduce_args* args);
 tilelace_status tilelace_gemm_ar(tilelace_communicator* communicator,
                                  const tilelace_gemm_reduce_args* args);
+/** The op of this name: as the three above. */
+tilelace_status tilelace_call(tilelace_communicator* communicator, const tilelace_call_args* args);
 
 /** The plan's print and reason, cut to size - 1 characters; *needed (may be NULL): its length. */
 tilelace_status tilelace_query_plan(const tilelace_communicator* communicator,

@@ -10,6 +10,23 @@
 
 namespace tilelace {
 
+/// The tensors of a call by what they are to it; op_table.h says which an op has, and their shapes.
+struct Operands {
+  TensorView input;                          ///< a or x
+  std::span<const TensorView> weights = {};  ///< as prepared
+  std::span<const TensorView> bias = {};     ///< empty, or one a weight
+  std::span<const TensorView> out = {};      ///< Problem::outputs() of them
+  TensorView gathered = {};
+  void* stream = nullptr;  ///< GPU ranks: a cudaStream_t; null: the default stream
+  TensorView residual = {};
+};
+
+/// A call of any op. The problem says which optional operands there are; m is the call's own.
+struct CallArgs {
+  Problem problem;
+  Operands operands;
+};
+
 /// Arguments of ag_gemm; every tensor has the problem's dtype.
 struct AgGemmArgs {
   std::int64_t m = 0;                   ///< rows of all ranks together
@@ -70,9 +87,13 @@ void gemm_rs(Communicator&, const GemmReduceArgs&, const PlanOptions& = {});
 /// GPUs with transport pull (few rows) (ranks - 1) * m * n partials. Errors: as ag_gemm.
 void gemm_ar(Communicator&, const GemmReduceArgs&, const PlanOptions& = {});
 
+/// The op of the problem, as the three above, which make CallArgs of what they are given.
+void call(Communicator&, const CallArgs&, const PlanOptions& = {});
+
 /// Throws what the call would refuse these arguments for, whatever is prepared. For callers that
 /// prepare when a new problem comes: what is wrong on one rank should be found before it prepares
 /// and its peers do not. Local; nothing is told to the peers (refuse does that). Errors: usage.
+void check_call(Communicator&, const CallArgs&, const PlanOptions& = {});
 void check_call(Communicator&, const AgGemmArgs&, const PlanOptions& = {});
 void check_call(Communicator&, Op, const GemmReduceArgs&, const PlanOptions& = {});
 
@@ -98,9 +119,14 @@ Plan query_plan(const Communicator&, const Problem&, const PlanOptions& = {});
 /// of the unfused plan, for gemm_rs and gemm_ar after a copy of the partial to where peers reach
 /// it; both are asynchronous on args.stream. Collective (gemm_only: local), on CPU
 /// ranks blocking; errors as ag_gemm.
+void gemm_only(Communicator&, const CallArgs&);
 void gemm_only(Communicator&, const AgGemmArgs&);
 void gemm_only(Communicator&, const GemmReduceArgs&);
+void collective_only(Communicator&, const CallArgs&);
 void collective_only(Communicator&, const AgGemmArgs&);
 void collective_only(Communicator&, Op, const GemmReduceArgs&);
+/// The problem that collective_only plans for this one, of which only what travels counts (n of a
+/// sum, k of a gather): what is prepared for it.
+Problem collective_of(Problem);
 
 }  // namespace tilelace

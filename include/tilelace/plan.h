@@ -22,7 +22,7 @@ struct KernelChoice;
 /// gemm_rs: x[m, k], weight [n, k] -> out [m_r, n].  gemm_ar: the same -> out [m, n].
 /// n and k are this rank's extents (the unsharded product has n*ranks columns, or k*ranks terms).
 struct Problem {
-  Op op = Op::ag_gemm;
+  Op op{};
   int ranks = 1;
   std::int64_t m = 0;           ///< rows of the gathered / partial operand; in prepare: the largest
   std::vector<std::int64_t> n;  ///< columns of each weight; gemm_rs and gemm_ar: exactly one
@@ -84,7 +84,7 @@ struct PlanOptions {
 /// same by the switch, which adds.
 /// Unfused: products wait for all rows, or go first.
 struct Plan {
-  Op op = Op::ag_gemm;
+  Op op{};
   Path path = Path::fused;
   RouteKind route = RouteKind::mesh;
   int local_ranks = 0;  ///< two_level only: ranks of one node

@@ -4,6 +4,7 @@
 #include "tilelace/communicator.h"  // IWYU pragma: export
 #include "tilelace/dtype.h"         // IWYU pragma: export
 #include "tilelace/error.h"         // IWYU pragma: export
+#include "tilelace/op_table.h"      // IWYU pragma: export
 #include "tilelace/ops.h"           // IWYU pragma: export
 #include "tilelace/plan.h"          // IWYU pragma: export
 #include "tilelace/tensor.h"        // IWYU pragma: export

@@ -14,6 +14,7 @@ from torch.autograd import forward_ad
 
 from . import _groups
 from ._errors import call, usage
+from ._table import gathers
 
 NAMES = ("x", "weight", "bias")
 # Tensors of one kind: "x"; "weight", of which there may be several.
@@ -35,7 +36,7 @@ def _operands(op: str, args: Sequence[Any], outs: Sequence[Any]) -> Operands:
     """Weights and biases are lists where the op takes several; without a bias there is none."""
     kinds: list[tuple[str, Sequence[Any]]] = []
     for name, a in zip(NAMES, args[:-1]):
-        several = op == "ag_gemm" and name != "x" and isinstance(a, list)
+        several = gathers(op) and name != "x" and isinstance(a, list)
         missing = a is None and name == "bias"
         kinds.append((name, [] if missing else a if several else [a]))
     return [*kinds, ("out", outs if isinstance(outs, (list, tuple)) else [outs])]

@@ -20,6 +20,7 @@ from . import _regions
 from ._arguments import has_tangents
 from ._errors import call, usage
 from ._kernels import LIB
+from ._table import OPS, Op
 
 
 class _Ops:
@@ -230,14 +231,21 @@ class _Registration:
         LIB.impl(name, checked, key, **more)
 
 
-for _op, _backward, _save in (
-    ("ag_gemm", _gather_backward, _save_gather),
-    ("_ag_gemm_like", _gather_backward, _save_gather_like),
-    ("gemm_rs", _scatter_backward, _save_reduce),
-    ("gemm_ar", _all_reduce_backward, _save_reduce),
-    ("all_gather", _gather_alone_backward, _save_gather_alone),
-    ("_all_gather_like", _gather_alone_backward, _save_gather_alone),
-    ("reduce_scatter", _scatter_alone_backward, _save_scatter_alone),
-):
-    torch.library.register_autograd(
-        f"tilelace::{_op}", _backward, setup_context=_save, lib=_Registration)  # type: ignore[arg-type]
+def _formulas(op: Op) -> list[tuple[str, Any, Any]]:
+    """Calls, their gradients and what these need of the call."""
+    if op.gathers:
+        like, like_alone = op.like_calls
+        return [(op.name, _gather_backward, _save_gather), (like, _gather_backward, _save_gather_like),
+                (op.collective, _gather_alone_backward, _save_gather_alone),
+                (like_alone, _gather_alone_backward, _save_gather_alone)]
+    if op.shares:
+        return [(op.name, _all_reduce_backward, _save_reduce)]
+    return [(op.name, _scatter_backward, _save_reduce),
+            (op.collective, _scatter_alone_backward, _save_scatter_alone)]
+
+
+for _op in OPS.values():
+    for _name, _backward, _save in _formulas(_op):
+        torch.library.register_autograd(
+            f"tilelace::{_name}", _backward, setup_context=_save,
+            lib=_Registration)  # type: ignore[arg-type]

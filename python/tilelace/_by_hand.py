@@ -7,12 +7,8 @@ from typing import Any
 
 import torch
 
-from . import _arguments
+from . import _arguments, _table
 from ._errors import Error, error_of, was_told
-
-OPS = ("ag_gemm", "ag_gemm_out", "gemm_rs", "gemm_rs_out", "gemm_ar", "gemm_ar_out", "all_gather",
-       "reduce_scatter")
-
 
 def _traced() -> bool:
     """Whether the call is one of shapes alone, or of a transformation: nothing runs."""
@@ -41,5 +37,5 @@ def _told(op: str) -> None:
     packet._op = checked
 
 
-for _op in OPS:
+for _op in _table.CALLS:
     _told(_op)

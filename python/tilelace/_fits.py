@@ -17,8 +17,8 @@ from ._errors import usage
 from ._groups import Group
 from ._library import has_cuda
 from ._log import tell_once
+from ._table import OPS
 
-OPS = ("ag_gemm", "gemm_rs", "gemm_ar")
 MOST_RANKS = 8  # of GPUs
 GRAIN = 8  # GPU kernels take n and k in multiples of it
 _TYPES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
@@ -93,7 +93,7 @@ def should_run(
     if not (x.is_cuda and torch.cuda.is_current_stream_capturing()):
         return True
     ranks, _ = _groups.size_and_rank(name)
-    m = x.numel() // max(x.shape[-1], 1) * (ranks if op == "ag_gemm" else 1)
+    m = x.numel() // max(x.shape[-1], 1) * (ranks if OPS[op].gathers else 1)
     if torch.ops.tilelace._has_room(
             _groups.plain(name), "cuda", op, m, [w.shape[0] for w in listed], x.shape[-1],
             _TYPES[x.dtype], bias, activation, return_gathered):

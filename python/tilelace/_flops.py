@@ -8,6 +8,7 @@ import torch
 from torch.utils.flop_counter import register_flop_formula
 
 from . import _groups
+from ._table import OPS
 
 
 def _rows(shape: Any) -> Any:
@@ -35,8 +36,8 @@ def _reduce(x: Any, weight: Any, *_: Any, **__: Any) -> Any:
     return 2 * _rows(x) * weight[0] * weight[1]
 
 
-for _op, _formula in (
-    ("ag_gemm", _gather), ("ag_gemm_out", _gather), ("_ag_gemm_like", _gather_like),
-    ("gemm_rs", _reduce), ("gemm_rs_out", _reduce), ("gemm_ar", _reduce), ("gemm_ar_out", _reduce),
-):
-    register_flop_formula(getattr(torch.ops.tilelace, _op))(_formula)
+for _op in OPS.values():
+    for _name in (_op.name, _op.name + "_out"):
+        register_flop_formula(getattr(torch.ops.tilelace, _name))(_gather if _op.gathers else _reduce)
+    for _name in _op.like_calls[:1]:
+        register_flop_formula(getattr(torch.ops.tilelace, _name))(_gather_like)

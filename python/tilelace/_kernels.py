@@ -14,13 +14,11 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from . import _groups, _inductor_order
 from ._errors import Error, call, usage
+from ._table import CALLS, OPS, Op
 
 LIB = torch.library.Library("tilelace", "IMPL")
 
-OPS = (
-    "ag_gemm", "ag_gemm_out", "gemm_rs", "gemm_rs_out", "gemm_ar", "gemm_ar_out",
-    "all_gather", "reduce_scatter", "_ag_gemm_like", "_all_gather_like",
-)
+_CALLS = (*CALLS, *(name for op in OPS.values() for name in op.like_calls))
 
 
 def _place_of_group(name: str) -> int:
@@ -43,10 +41,10 @@ def _cpu_kernel(name: str) -> Any:
     return kernel
 
 
-for _name in OPS:
+for _name in _CALLS:
     LIB.impl(_name, _cpu_kernel(_name), "CPU")
 
-_OVERLOADS = [getattr(torch.ops.tilelace, _name).default for _name in OPS]
+_OVERLOADS = [getattr(torch.ops.tilelace, _name).default for _name in _CALLS]
 
 # Ops that write arguments can have no effects: in graphs they stand between two that do.
 _ORDER = torch.library.Library("tilelace", "FRAGMENT")
@@ -77,22 +75,19 @@ _ORDER.impl("_order_after", _order_after, "CompositeExplicitAutograd")
 
 # Peers meet every call, also one whose result this rank's graph does not use: compilers remove, merge
 # and move none. Not so torch 2.10, which fails to compile some backward graphs with effects.
-for _op in (*_OVERLOADS, torch.ops.tilelace._order_before.default,
+for _overload in (*_OVERLOADS, torch.ops.tilelace._order_before.default,
             torch.ops.tilelace._order_after.default) if torch.__version__ >= "2.11" else ():
-    has_side_effect(_op)
-    if not _op._schema.is_mutable:
-        _register_effectful_op(_op, EffectType.ORDERED)
+    has_side_effect(_overload)
+    if not _overload._schema.is_mutable:
+        _register_effectful_op(_overload, EffectType.ORDERED)
 
 
-def _fake(name: str) -> Callable[[Callable[..., Any]], None]:
-    def register(shapes: Callable[..., Any]) -> None:
-        def fake(*args: Any, **kwargs: Any) -> Any:
-            _traced()
-            return shapes(*args, **kwargs)
+def _register(name: str, shapes: Callable[..., Any]) -> None:
+    def fake(*args: Any, **kwargs: Any) -> Any:
+        _traced()
+        return shapes(*args, **kwargs)
 
-        torch.library.register_fake(f"tilelace::{name}", fake)
-
-    return register
+    torch.library.register_fake(f"tilelace::{name}", fake)
 
 
 def _dim_of(op: str, x: Tensor, dim: int) -> int:
@@ -137,73 +132,54 @@ def _weight_check(op: str, x: Tensor, weight: Tensor) -> None:
     )
 
 
-def _gather_shapes(
-    x: Tensor, weights: Sequence[Tensor], dim: int, units: Any, activation: str, gathered: bool
-) -> tuple[Tensor | None, list[Tensor]]:
-    for w in weights:
-        _weight_check("ag_gemm", x, w)
-    wide = weights[:1] if activation == "swiglu" else weights
-    outs = [_shaped(x, dim, units, w.shape[0]) for w in wide]
-    return (_shaped(x, dim, units, x.shape[-1]) if gathered else None), outs
+def _gather_fakes(op: Op) -> dict[str, Callable[..., Any]]:
+    def shapes(x: Tensor, weights: Sequence[Tensor], dim: int, units: Any, activation: str,
+               gathered: bool) -> tuple[Tensor | None, list[Tensor]]:
+        for w in weights:
+            _weight_check(op.name, x, w)
+        wide = weights[:1] if activation == "swiglu" else weights
+        outs = [_shaped(x, dim, units, w.shape[0]) for w in wide]
+        return (_shaped(x, dim, units, x.shape[-1]) if gathered else None), outs
+
+    def whole(x, weights, biases, group_name, *, gather_dim=0, activation="none",
+              return_gathered=False, sizes=None):
+        dim = _dim_of(op.name, x, gather_dim)
+        units = _gathered_units(x, dim, group_name, sizes)
+        return shapes(x, weights, dim, units, activation, return_gathered)
+
+    def like_whole(x, weights, group_name, like, *, gather_dim=0, return_gathered=False):
+        dim = _dim_of(op.name, x, gather_dim)
+        return shapes(x, weights, dim, like.shape[dim], "none", return_gathered)
+
+    def alone(x, group_name, *, gather_dim=0, sizes=None):
+        dim = _dim_of(op.collective, x, gather_dim)
+        return _shaped(x, dim, _gathered_units(x, dim, group_name, sizes), x.shape[-1])
+
+    def like_alone(x, group_name, like, *, gather_dim=0):
+        dim = _dim_of(op.collective, x, gather_dim)
+        return _shaped(x, dim, like.shape[dim], x.shape[-1])
+
+    return {op.name: whole, op.collective: alone, **dict(zip(op.like_calls, (like_whole, like_alone)))}
 
 
-@_fake("ag_gemm")
-def _(x, weights, biases, group_name, *, gather_dim=0, activation="none", return_gathered=False,
-      sizes=None):
-    dim = _dim_of("ag_gemm", x, gather_dim)
-    units = _gathered_units(x, dim, group_name, sizes)
-    return _gather_shapes(x, weights, dim, units, activation, return_gathered)
+def _sum_fakes(op: Op) -> dict[str, Callable[..., Any]]:
+    def units_of(x: Tensor, dim: int, name: str, sizes: Sequence[int] | None) -> Any:
+        return x.shape[dim] if op.shares else _own_units(x, dim, name, sizes)
+
+    def whole(x, weight, bias, group_name, *, scatter_dim=0, activation="none", sizes=None):
+        dim = _dim_of(op.name, x, scatter_dim)
+        _weight_check(op.name, x, weight)
+        return _shaped(x, dim, units_of(x, dim, group_name, sizes), weight.shape[0])
+
+    def alone(x, group_name, *, scatter_dim=0, sizes=None):
+        dim = _dim_of(op.collective, x, scatter_dim)
+        return _shaped(x, dim, units_of(x, dim, group_name, sizes), x.shape[-1])
+
+    return {op.name: whole, op.collective: alone}
 
 
-@_fake("_ag_gemm_like")
-def _(x, weights, group_name, like, *, gather_dim=0, return_gathered=False):
-    dim = _dim_of("ag_gemm", x, gather_dim)
-    return _gather_shapes(x, weights, dim, like.shape[dim], "none", return_gathered)
-
-
-@_fake("gemm_rs")
-def _(x, weight, bias, group_name, *, scatter_dim=0, activation="none", sizes=None):
-    dim = _dim_of("gemm_rs", x, scatter_dim)
-    _weight_check("gemm_rs", x, weight)
-    return _shaped(x, dim, _own_units(x, dim, group_name, sizes), weight.shape[0])
-
-
-@_fake("gemm_ar")
-def _(x, weight, bias, group_name, *, activation="none"):
-    dim = _dim_of("gemm_ar", x, 0)
-    _weight_check("gemm_ar", x, weight)
-    return _shaped(x, dim, x.shape[0], weight.shape[0])
-
-
-@_fake("all_gather")
-def _(x, group_name, *, gather_dim=0, sizes=None):
-    dim = _dim_of("all_gather", x, gather_dim)
-    return _shaped(x, dim, _gathered_units(x, dim, group_name, sizes), x.shape[-1])
-
-
-@_fake("_all_gather_like")
-def _(x, group_name, like, *, gather_dim=0):
-    dim = _dim_of("all_gather", x, gather_dim)
-    return _shaped(x, dim, like.shape[dim], x.shape[-1])
-
-
-@_fake("reduce_scatter")
-def _(x, group_name, *, scatter_dim=0, sizes=None):
-    dim = _dim_of("reduce_scatter", x, scatter_dim)
-    return _shaped(x, dim, _own_units(x, dim, group_name, sizes), x.shape[-1])
-
-
-@_fake("ag_gemm_out")
-def _(x, weights, biases, group_name, *, gather_dim=0, activation="none", sizes=None, out,
-      gathered=None, after=None):
-    return None
-
-
-@_fake("gemm_rs_out")
-def _(x, weight, bias, group_name, *, scatter_dim=0, activation="none", sizes=None, out, after=None):
-    return None
-
-
-@_fake("gemm_ar_out")
-def _(x, weight, bias, group_name, *, activation="none", out, after=None):
-    return None
+for _op in OPS.values():
+    _fakes = _gather_fakes(_op) if _op.gathers else _sum_fakes(_op)
+    for _name in (*_op.calls, *_op.like_calls):
+        # Calls that are given their results have none.
+        _register(_name, _fakes.get(_name, lambda *args, **kwargs: None))

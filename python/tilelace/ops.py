@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from . import _arguments, _groups
+from . import _arguments, _groups, _table
 from ._errors import Error, error_of, was_told
 from ._groups import Group
 
@@ -57,11 +57,7 @@ def _name(group: Group, x: Tensor) -> str:
     return name
 
 
-_OPS = {
-    name: getattr(torch.ops.tilelace, name).default
-    for name in ("ag_gemm", "ag_gemm_out", "gemm_rs", "gemm_rs_out", "gemm_ar", "gemm_ar_out",
-                 "all_gather", "reduce_scatter")
-}
+_OPS = {name: getattr(torch.ops.tilelace, name).default for name in _table.CALLS}
 
 
 def _run(

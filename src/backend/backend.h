@@ -8,21 +8,11 @@
 
 #include "comm/group.h"
 #include "tilelace/communicator.h"
+#include "tilelace/ops.h"
 #include "tilelace/plan.h"
 #include "tilelace/tensor.h"
 
 namespace tilelace {
-
-/// The tensors of a call, checked by op/. `input` is a or x; `out` has Problem::outputs() entries.
-struct Operands {
-  TensorView input;
-  std::span<const TensorView> weights;
-  std::span<const TensorView> bias;
-  std::span<const TensorView> out;
-  TensorView gathered;
-  void* stream = nullptr;  ///< GPU ranks: a cudaStream_t
-  TensorView residual = {};
-};
 
 /// What of a call runs: all of it, its product on operands that are all there, or its collective.
 enum class Part : std::uint8_t { whole, gemm, collective };

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C API: translates, never decides.
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <exception>
+#include <optional>
 #include <span>
 #include <sstream>
 #include <string>
@@ -10,8 +12,10 @@
 
 #include "bindings/c_handles.h"
 #include "bindings/c_structs.h"
+#include "tilelace/op_table.h"
 
 using tilelace::require;
+using tilelace::Role;
 using tilelace::c_api::guarded;
 using tilelace::c_api::known;
 using tilelace::c_api::known_at;
@@ -72,66 +76,121 @@ tilelace::Preparation preparation_of(const char* name, const tilelace_problem& p
   return result;
 }
 
-/// Makes a call's arguments of C's; where that cannot be, the peers are told before this rank is.
-template <class Args, class Make>
-auto told(tilelace_communicator& c, const char* name, const Args* args, const Make& make) {
-  void* stream = nullptr;
-  try {
-    need(args, name, "args");
-    const Args all = known(*args, name, "args");
-    stream = all.stream;
-    return make(all);
-  } catch (const std::exception& e) {
-    tilelace::refuse(c.member, e.what(), stream);
-    throw;
+/// A call's operands, in lists by what they are to it.
+class Call {
+ public:
+  /// `Args`: what every struct of arguments has.
+  template <class Args>
+  Call(tilelace::Op op, const Args& from, int ranks) : name_(tilelace::name_of(op)) {
+    require(from.num_rows == 0 || from.rows != nullptr, "{}: rows: got NULL, expected {}", name_,
+            from.num_rows);
+    auto& p = args_.problem;
+    p.op = op;
+    p.ranks = ranks;
+    p.m = from.m;
+    p.activation = as<tilelace::Activation>(from.activation);
+    p.rows.assign(from.rows, from.rows + from.num_rows);
+    args_.operands.stream = from.stream;
+  }
+  void add(Role role, const tilelace_tensor& tensor) { list(role).push_back(view(tensor)); }
+  void add(Role role, const char* what, const tilelace_tensor* tensors, size_t count) {
+    require(count == 0 || tensors != nullptr, "{}: {}: got NULL, expected {}", name_, what, count);
+    for (size_t i = 0; i < count; ++i) add(role, tensors[i]);
+  }
+  /// Once all operands are there.
+  void lay() {
+    auto& o = args_.operands;
+    o.input = only(Role::input);
+    o.gathered = only(Role::gathered);
+    o.residual = only(Role::residual);
+    o.weights = list(Role::weight);
+    o.bias = list(Role::bias);
+    o.out = list(Role::out);
+    auto& p = args_.problem;
+    for (const auto& w : o.weights) p.n.push_back(w.rows);
+    p.k = o.input.cols;
+    p.dtype = o.input.dtype;
+    p.bias = !o.bias.empty();
+    p.return_gathered = !list(Role::gathered).empty();
+    p.residual = !list(Role::residual).empty();
+  }
+  [[nodiscard]] const tilelace::CallArgs& args() const { return args_; }
+
+ private:
+  std::vector<tilelace::TensorView>& list(Role role) { return lists_[static_cast<size_t>(role)]; }
+  tilelace::TensorView only(Role role) {
+    const auto& tensors = list(role);
+    if (tensors.empty()) return {};
+    require(tensors.size() == 1, "{}: {}: got {}, expected one", name_,
+            row_of(args_.problem.op).operand(role)->name, tensors.size());
+    return tensors.front();
+  }
+
+  std::string_view name_;
+  tilelace::CallArgs args_;
+  std::array<std::vector<tilelace::TensorView>, 6> lists_;
+};
+
+/// Whether C's struct has a tensor there; a rank without rows may have no memory for it.
+bool there(const tilelace_tensor& t) { return t.data != nullptr || t.cols != 0; }
+
+void add_operands(Call& call, const tilelace_gemm_reduce_args& args) {
+  call.add(Role::input, args.x);
+  call.add(Role::weight, args.weight);
+  if (args.bias.data != nullptr) call.add(Role::bias, args.bias);
+  call.add(Role::out, args.out);
+  if (there(args.residual)) call.add(Role::residual, args.residual);
+}
+
+void add_operands(Call& call, const tilelace_ag_gemm_args& args) {
+  const size_t count = args.num_weights;
+  const bool paired = as<tilelace::Activation>(args.activation) == tilelace::Activation::swiglu;
+  call.add(Role::input, args.a);
+  call.add(Role::weight, "weights", args.weights, count);
+  if (args.bias != nullptr) call.add(Role::bias, "bias", args.bias, count);
+  require(count == 0 || args.out != nullptr, "ag_gemm: out: got NULL, expected {}", count);
+  call.add(Role::out, "out", args.out, paired ? std::min<size_t>(1, count) : count);
+  if (args.gathered.data != nullptr) call.add(Role::gathered, args.gathered);
+}
+
+void add_operands(Call& call, const tilelace_call_args& args) {
+  const auto& op = row_of(*tilelace::op_of(args.op));
+  require(args.num_operands == 0 || args.operands != nullptr, "{}: operands: got NULL, expected {}",
+          op.name, args.num_operands);
+  for (size_t i = 0; i < args.num_operands; ++i) {
+    const auto& given = args.operands[i];
+    need(given.name, op.name.data(), "operand name");
+    const auto known = std::find_if(op.operands.begin(), op.operands.end(),
+                                    [&](const auto& o) { return o.name == given.name; });
+    require(known != op.operands.end(), "{}: operand: got \"{}\", expected one that the op has",
+            op.name, given.name);
+    call.add(known->role, given.tensor);
   }
 }
 
-tilelace::GemmReduceArgs reduce_args(const char* name, const tilelace_gemm_reduce_args& args) {
-  require(args.num_rows == 0 || args.rows != nullptr, "{}: rows: got NULL, expected {}", name,
-          args.num_rows);
-  tilelace::GemmReduceArgs a;
-  a.m = args.m;
-  a.x = view(args.x);
-  a.weight = view(args.weight);
-  if (args.bias.data != nullptr) a.bias = view(args.bias);
-  a.activation = as<tilelace::Activation>(args.activation);
-  a.out = view(args.out);
-  a.rows = {args.rows, args.num_rows};
-  a.stream = args.stream;
-  a.residual = view(args.residual);
-  return a;
-}
-
-using ReduceOp = void (*)(tilelace::Communicator&, const tilelace::GemmReduceArgs&,
-                          const tilelace::PlanOptions&);
-
-tilelace_status gemm_reduce(const char* name, ReduceOp op, tilelace_communicator* c,
-                            const tilelace_gemm_reduce_args* args) {
+/// Makes a call of C's arguments; where they are none, the peers are told before this rank is.
+template <class Args>
+tilelace_status run(std::string_view name, tilelace_communicator* c, const Args* args) {
   return guarded([&] {
-    need(c, name, "communicator");
-    op(c->member, told(*c, name, args, [&](const auto& all) { return reduce_args(name, all); }),
-       {});
+    need(c, name.data(), "communicator");
+    void* stream = nullptr;
+    std::optional<Call> call;
+    try {
+      need(args, name.data(), "args");
+      const Args all = known(*args, name.data(), "args");
+      stream = all.stream;
+      const auto op = tilelace::op_of(name);
+      require(op.has_value(), "call: op: got \"{}\", expected {}", name, tilelace::names_of_ops());
+      call.emplace(*op, all, c->member.size());
+      add_operands(*call, all);
+      call->lay();
+    } catch (const std::exception& e) {
+      tilelace::refuse(c->member, e.what(), stream);
+      throw;
+    }
+    tilelace::call(c->member, call->args());
   });
 }
-
-/// An ag_gemm's arguments, and the lists that they look into.
-struct GatherArgs {
-  explicit GatherArgs(const tilelace_ag_gemm_args& given) : args(given) {
-    const size_t count = args.num_weights;
-    require(count == 0 || args.weights != nullptr, "ag_gemm: weights: got NULL, expected {}",
-            count);
-    require(count == 0 || args.out != nullptr, "ag_gemm: out: got NULL, expected {}", count);
-    require(args.num_rows == 0 || args.rows != nullptr, "ag_gemm: rows: got NULL, expected {}",
-            args.num_rows);
-    const bool paired = as<tilelace::Activation>(args.activation) == tilelace::Activation::swiglu;
-    weights = views(args.weights, count);
-    bias = views(args.bias, args.bias == nullptr ? 0 : count);
-    out = views(args.out, paired ? std::min<size_t>(1, count) : count);
-  }
-  tilelace_ag_gemm_args args;
-  std::vector<tilelace::TensorView> weights, bias, out;
-};
 
 std::vector<tilelace::Preparation> preparations_of(const tilelace_problem* problems, size_t count,
                                                    int ranks) {
@@ -266,31 +325,19 @@ tilelace_status tilelace_prepare_more(tilelace_communicator* c, const tilelace_p
 }
 
 tilelace_status tilelace_ag_gemm(tilelace_communicator* c, const tilelace_ag_gemm_args* args) {
-  return guarded([&] {
-    need(c, "ag_gemm", "communicator");
-    const auto told_args =
-        told(*c, "ag_gemm", args, [](const auto& all) { return GatherArgs(all); });
-    const tilelace_ag_gemm_args& all = told_args.args;
-    tilelace::AgGemmArgs a;
-    a.activation = as<tilelace::Activation>(all.activation);
-    a.m = all.m;
-    a.a = view(all.a);
-    a.weights = told_args.weights;
-    a.bias = told_args.bias;
-    a.out = told_args.out;
-    if (all.gathered.data != nullptr) a.gathered = view(all.gathered);
-    a.rows = {all.rows, all.num_rows};
-    a.stream = all.stream;
-    tilelace::ag_gemm(c->member, a);
-  });
+  return run("ag_gemm", c, args);
 }
 
 tilelace_status tilelace_gemm_rs(tilelace_communicator* c, const tilelace_gemm_reduce_args* args) {
-  return gemm_reduce("gemm_rs", tilelace::gemm_rs, c, args);
+  return run("gemm_rs", c, args);
 }
 
 tilelace_status tilelace_gemm_ar(tilelace_communicator* c, const tilelace_gemm_reduce_args* args) {
-  return gemm_reduce("gemm_ar", tilelace::gemm_ar, c, args);
+  return run("gemm_ar", c, args);
+}
+
+tilelace_status tilelace_call(tilelace_communicator* c, const tilelace_call_args* args) {
+  return run(args == nullptr || args->op == nullptr ? "call" : args->op, c, args);
 }
 
 tilelace_status tilelace_query_plan(const tilelace_communicator* c, const tilelace_problem* problem,

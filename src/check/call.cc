@@ -10,16 +10,14 @@
 #include <ostream>
 
 #include "core/check.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::check {
 
 using schedule::AgGemm;
 using schedule::GemmReduce;
 
-std::string_view op_name(Op op) {
-  return std::array<std::string_view, 3>{"ag_gemm", "gemm_rs", "gemm_ar"}.at(
-      static_cast<std::size_t>(op));
-}
+std::string_view op_name(Op op) { return row_of(op).name; }
 
 std::string to_string(const CallSpec& s) {
   static constexpr std::array<std::string_view, 3> kRoutes = {"mesh", "ring", "two_level"};
@@ -92,7 +90,7 @@ std::optional<std::string> legal_lag(const CallSpec& s, int ranks) {
   if (s.by_columns && (s.lag == 0 || s.blocks != 1 || s.cols % ranks != 0))
     return "by columns is for calls with lag, of one block and columns for all ranks";
   if (s.lag == 0) return std::nullopt;
-  if (s.op != Op::gemm_ar || s.route != RouteKind::mesh || s.unfused || s.straddle || s.direct)
+  if (!row_of(s.op).shares || s.route != RouteKind::mesh || s.unfused || s.straddle || s.direct)
     return "lag is for fused gemm_ar over the mesh, through slots";
   if (s.transport != Transport::store) return "with lag the transport is store";
   if (ranks > schedule::kMaxShareRanks || s.blocks > schedule::kMaxShareBlocks)
@@ -104,7 +102,7 @@ std::optional<std::string> legal_lag(const CallSpec& s, int ranks) {
 
 std::optional<std::string> legal(const CallSpec& s, int ranks) {
   const bool mesh = s.route == RouteKind::mesh;
-  const bool gather = s.op == Op::ag_gemm;
+  const bool gather = row_of(s.op).gathers;
   if (ranks < 1) return "ranks must be at least 1";
   if (s.m < 0) return "m must not be negative";
   if (s.cols < (gather ? 0 : 1)) return "cols must be at least 1";
@@ -113,7 +111,7 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
   }
   if (s.blocks < 1 || s.block_grain < 1) return "blocks and block_grain must be at least 1";
   if (!s.rows.empty()) {
-    if (s.op == Op::gemm_ar) return "gemm_ar takes no rows";
+    if (row_of(s.op).shares) return "gemm_ar takes no rows";
     if (s.rows.size() != static_cast<std::size_t>(ranks)) return "rows must list every rank";
     if (*std::min_element(s.rows.begin(), s.rows.end()) < 0) return "rows must not be negative";
     if (std::accumulate(s.rows.begin(), s.rows.end(), Index{0}) != s.m) return "rows must add to m";
@@ -121,20 +119,20 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
   if (s.route == RouteKind::two_level && (s.local < 1 || ranks % s.local != 0)) {
     return "local must divide ranks";
   }
-  if (s.blocks > 1 && s.op != Op::gemm_ar) return "blocks are for gemm_ar";
+  if (s.blocks > 1 && !row_of(s.op).shares) return "blocks are for gemm_ar";
   if (s.deliver && !gather) return "deliver is for ag_gemm";
   if (s.transport == Transport::store && !mesh) return "store needs the mesh route";
   if (s.transport == Transport::pull && !gather && !mesh) return "pull of partials needs the mesh";
-  if (s.straddle && (!mesh || s.op == Op::gemm_ar)) return "straddle needs the mesh, not gemm_ar";
+  if (s.straddle && (!mesh || row_of(s.op).shares)) return "straddle needs the mesh, not gemm_ar";
   const bool pushed = s.unfused && s.transport == Transport::push;
   const bool switched = s.transport == Transport::multimem;
-  if (s.shots != 1 && ((!pushed && !switched) || s.op != Op::gemm_ar || s.shots != 2)) {
+  if (s.shots != 1 && ((!pushed && !switched) || !row_of(s.op).shares || s.shots != 2)) {
     return "shots are 1 or, for gemm_ar that is pushed unfused or multimem, 2";
   }
   if (s.direct && (!switched || s.shots != 2)) return "direct is for multimem in two shots";
-  if (switched && (s.op != Op::gemm_ar || !mesh || s.unfused || s.blocks != 1))
+  if (switched && (!row_of(s.op).shares || !mesh || s.unfused || s.blocks != 1))
     return "multimem is for fused gemm_ar over the mesh, of one block";
-  if (s.hand && (!s.unfused || s.op != Op::gemm_rs || s.shots != 1)) {
+  if (s.hand && (!s.unfused || !row_of(s.op).scatters() || s.shots != 1)) {
     return "partials are handed by unfused gemm_rs";
   }
   if (auto reason = legal_lag(s, ranks)) return reason;
@@ -142,7 +140,7 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
   if (gather || !mesh || ranks > schedule::kMaxSumRanks) {
     return "unfused is for sums over the mesh, of at most 8 ranks";
   }
-  if (s.transport == Transport::store && s.op == Op::gemm_rs) {
+  if (s.transport == Transport::store && row_of(s.op).scatters()) {
     return "unfused sums are pulled or pushed, or for gemm_ar stored";
   }
   if (s.cols != 1 || s.blocks != 1 || s.straddle) return "unfused sums have one column and block";
@@ -155,7 +153,7 @@ int min_resident(const CallSpec& s, int workers) {
   // Terms come from all workers of the peers' products; one actor that does both collects last.
   if (s.lag > 0) return workers > 1 ? launched_first(s, workers) : 1;
   if (s.unfused) return 1;  // each waits for those of its number
-  return s.op == Op::ag_gemm && s.transport != Transport::store ? 2 : workers + 1;
+  return row_of(s.op).gathers && s.transport != Transport::store ? 2 : workers + 1;
 }
 
 int launched_first(const CallSpec& s, int workers) {

@@ -5,6 +5,7 @@
 
 #include "check/call.h"
 #include "core/check.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::check {
 
@@ -80,7 +81,7 @@ CallPlan::CallPlan(const CallSpec& spec, int ranks, int workers)
   else if (spec.unfused)
     spec.hand ? cut_handed() : spec.transport == Transport::push ? cut_pushed() : cut_sums();
   else
-    spec.op == Op::ag_gemm ? cut_gather() : cut_reduce();
+    row_of(spec.op).gathers ? cut_gather() : cut_reduce();
   rows_.close();
   for (Cuts& cuts : incoming_) cuts.close();
 }
@@ -118,7 +119,7 @@ void CallPlan::cut_reduce() {
   auto s = common<GemmReduce>();
   s.blocks = spec_.blocks;
   s.block_grain = spec_.block_grain;
-  s.all_reduce = spec_.op == Op::gemm_ar;
+  s.all_reduce = row_of(spec_.op).shares;
   num_flags_ = s.num_flags();
   for (s.rank = 0; s.rank < ranks_; ++s.rank) {
     reduce_.push_back(s);
@@ -142,9 +143,9 @@ void CallPlan::cut_reduce() {
 void CallPlan::cut_sums() {
   using schedule::SumForm;
   const bool shared = spec_.transport == Transport::store;
-  const SumForm form = spec_.op == Op::gemm_rs ? SumForm::own_rows
-                       : shared                ? SumForm::shared_rows
-                                               : SumForm::all_rows;
+  const SumForm form = row_of(spec_.op).scatters() ? SumForm::own_rows
+                       : shared                    ? SumForm::shared_rows
+                                                   : SumForm::all_rows;
   for (int rank = 0; rank < ranks_; ++rank) {
     sums_.push_back(schedule::make_reduce_rows(split(), rank, form, 1, spec_.chunk_rows, workers_));
     const schedule::ReduceRows& s = sums_.back();
@@ -157,9 +158,9 @@ void CallPlan::cut_sums() {
 
 void CallPlan::cut_pushed() {
   using schedule::SumForm;
-  const SumForm form = spec_.op == Op::gemm_rs ? SumForm::own_rows
-                       : spec_.shots == 2      ? SumForm::shared_rows
-                                               : SumForm::all_rows;
+  const SumForm form = row_of(spec_.op).scatters() ? SumForm::own_rows
+                       : spec_.shots == 2          ? SumForm::shared_rows
+                                                   : SumForm::all_rows;
   for (int rank = 0; rank < ranks_; ++rank) {
     pushed_.push_back(schedule::make_push_rows(split(), rank, form, 1, spec_.chunk_rows, workers_));
     const schedule::PushRows& s = pushed_.back();
@@ -244,18 +245,18 @@ FlagName CallPlan::flag(int rank, Index flag) const {
 }
 
 RowRange CallPlan::result_rows(int rank) const {
-  return spec_.op == Op::gemm_rs ? shard(rank) : RowRange{0, spec_.m};
+  return row_of(spec_.op).scatters() ? shard(rank) : RowRange{0, spec_.m};
 }
 
 bool CallPlan::has(Region region) const {
   switch (region) {
     case Region::out: return true;
-    case Region::gathered: return spec_.op == Op::ag_gemm;
-    case Region::delivered: return spec_.op == Op::ag_gemm && spec_.deliver;
-    case Region::result: return spec_.op == Op::gemm_ar;
-    case Region::outgoing: return spec_.op != Op::ag_gemm;
+    case Region::gathered: return row_of(spec_.op).gathers;
+    case Region::delivered: return row_of(spec_.op).gathers && spec_.deliver;
+    case Region::result: return row_of(spec_.op).shares;
+    case Region::outgoing: return row_of(spec_.op).sums;
     case Region::incoming:
-      return spec_.op != Op::ag_gemm && spec_.transport != Transport::multimem &&
+      return row_of(spec_.op).sums && spec_.transport != Transport::multimem &&
              (!spec_.unfused || spec_.hand || spec_.transport == Transport::push);
   }
   return false;

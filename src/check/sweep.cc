@@ -10,6 +10,8 @@
 #include <tuple>
 #include <utility>
 
+#include "tilelace/op_table.h"
+
 namespace tilelace::check {
 
 namespace {
@@ -64,7 +66,7 @@ std::vector<Index> random_rows(Dice& dice, Index m, int ranks) {
 CallSpec random_call(Dice& dice, int ranks) {
   for (;;) {
     CallSpec s;
-    s.op = dice.any(std::array{Op::ag_gemm, Op::gemm_rs, Op::gemm_ar});
+    s.op = op_table()[static_cast<std::size_t>(dice.below(static_cast<int>(op_table().size())))].op;
     s.tile_m = dice.between(1, 16);
     s.m = random_m(dice, ranks, s.tile_m);
     s.cols = dice.between(1, 4);
@@ -74,25 +76,25 @@ CallSpec random_call(Dice& dice, int ranks) {
     if (s.route == RouteKind::two_level) s.local = dice.any(std::array{1, 2, 3, 4, 5, 8});
     s.transport = dice.any(std::array{Transport::push, Transport::pull, Transport::store});
     s.straddle = dice.one_in(3);
-    s.blocks = s.op == Op::gemm_ar ? dice.between(1, 4) : 1;
+    s.blocks = row_of(s.op).shares ? dice.between(1, 4) : 1;
     s.block_grain = s.blocks > 1 ? dice.any(std::array{1, 2, 5, 16}) : 1;
-    s.deliver = s.op == Op::ag_gemm && dice.one_in(2);
-    if (s.op != Op::gemm_ar && dice.one_in(3)) s.rows = random_rows(dice, s.m, ranks);
-    s.unfused = s.op != Op::ag_gemm && dice.one_in(2);
+    s.deliver = row_of(s.op).gathers && dice.one_in(2);
+    if (!row_of(s.op).shares && dice.one_in(3)) s.rows = random_rows(dice, s.m, ranks);
+    s.unfused = row_of(s.op).sums && dice.one_in(2);
     if (s.unfused) s.cols = s.blocks = 1;
-    if (s.unfused && s.transport == Transport::push && s.op == Op::gemm_ar)
+    if (s.unfused && s.transport == Transport::push && row_of(s.op).shares)
       s.shots = dice.between(1, 2);
-    if (s.unfused && s.op == Op::gemm_rs && dice.one_in(2))
+    if (s.unfused && row_of(s.op).scatters() && dice.one_in(2))
       s.hand = dice.any(
           std::array{schedule::HandWay::copied, schedule::HandWay::added, schedule::HandWay::ring});
-    if (s.op == Op::gemm_ar && dice.one_in(6)) {
+    if (row_of(s.op).shares && dice.one_in(6)) {
       s.transport = Transport::multimem;
       s.unfused = false;
       s.blocks = 1;
       s.direct = dice.one_in(2);
       s.shots = s.direct || !dice.one_in(2) ? 2 : 1;
     }
-    if (s.op == Op::gemm_ar && s.transport != Transport::multimem && dice.one_in(3)) {
+    if (row_of(s.op).shares && s.transport != Transport::multimem && dice.one_in(3)) {
       s.transport = Transport::store;
       s.route = RouteKind::mesh;
       s.unfused = s.straddle = s.direct = false;

@@ -8,9 +8,8 @@
 
 namespace tilelace::op {
 
-/// As ag_gemm, gemm_rs, gemm_ar; prepared with options that have room for the plan. Collective.
-void run_plan(Communicator&, const AgGemmArgs&, const Plan&);
-void run_plan(Communicator&, Op, const GemmReduceArgs&, const Plan&);
+/// As call(); prepared with options that have room for the plan. Collective.
+void run_plan(Communicator&, const CallArgs&, const Plan&);
 
 /// The ranks behind it, for what is timed beside calls; as long as it lives.
 comm::Group& group_of(const Communicator&);

@@ -4,6 +4,7 @@
 #include "core/check.h"
 #include "plan/problem.h"
 #include "schedule/rows.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::op {
 namespace {
@@ -46,6 +47,14 @@ void check_tensor(std::string_view op, TensorName name, const TensorView& t, DTy
           row_bytes);
 }
 
+namespace {
+
+/// A tensor and what texts call it.
+struct Named {
+  TensorName name;
+  TensorView view;
+};
+
 void check_apart(std::string_view op, const Named& a, const Named& b) {
   const auto begin_a = reinterpret_cast<std::uintptr_t>(a.view.data);
   const auto begin_b = reinterpret_cast<std::uintptr_t>(b.view.data);
@@ -54,6 +63,70 @@ void check_apart(std::string_view op, const Named& a, const Named& b) {
   if (begin_a == end_a || begin_b == end_b) return;
   require(end_a <= begin_b || end_b <= begin_a,
           "{}: {} and {}: got memory that overlaps, expected two tensors", op, a.name, b.name);
+}
+
+/// Rows of this rank's shard.
+std::int64_t shard_rows(const Problem& p, int rank) {
+  if (!p.rows.empty()) return p.rows[rank];
+  return schedule::RowSplit{p.m, p.ranks, nullptr}.shard(rank).size();
+}
+
+/// The tensors of an operand, and how many there have to be.
+struct Given {
+  std::span<const TensorView> tensors;
+  std::size_t count = 1;
+};
+
+Given given(const CallArgs& call, const OpRow& op, const OperandRow& operand, Part part) {
+  const Operands& o = call.operands;
+  const Problem& p = call.problem;
+  const bool alone = part == Part::collective;
+  switch (operand.role) {
+    case Role::input: return {{&o.input, 1}};
+    case Role::weight: return {o.weights, alone ? 0 : p.n.size()};
+    case Role::bias: return {o.bias, p.bias ? p.n.size() : 0};
+    case Role::residual: return {{&o.residual, p.residual ? 1U : 0U}, p.residual ? 1U : 0U};
+    case Role::out: return {o.out, alone && op.gathers ? 0 : p.outputs()};
+    case Role::gathered:
+      return {{&o.gathered, p.return_gathered ? 1U : 0U}, p.return_gathered ? 1U : 0U};
+  }
+  return {};
+}
+
+}  // namespace
+
+void check_operands(const CallArgs& call, int rank, Part part) {
+  const Problem& p = call.problem;
+  const OpRow& op = row_of(p.op);
+  // A product alone has all rows there.
+  const std::int64_t own = part == Part::gemm ? p.m : shard_rows(p, rank);
+  const auto extent = [&](Extent side, std::size_t i) {
+    return side == Extent::one   ? 1
+           : side == Extent::m   ? p.m
+           : side == Extent::m_r ? own
+           : side == Extent::n   ? p.n[i]
+                                 : p.k;
+  };
+  std::vector<Named> inputs, outputs;
+  for (const OperandRow& operand : op.operands) {
+    const auto [tensors, count] = given(call, op, operand, part);
+    require(tensors.size() == count, "{}: {}: got {}, expected {}{}", op.name, operand.name,
+            tensors.size(), operand.optional && count > 0 ? "none or " : "", count);
+    const bool numbered =
+        operand.many || operand.role == Role::weight || operand.role == Role::bias;
+    // A sum alone has no terms: its input is the rank's part of the result.
+    const bool partial = part == Part::collective && op.sums && operand.role == Role::input;
+    for (std::size_t i = 0; i < count; ++i) {
+      const TensorName name{operand.name, numbered ? i : TensorName::kOnly};
+      check_tensor(op.name, name, tensors[i], p.dtype, extent(operand.rows, i),
+                   extent(partial ? Extent::n : operand.cols, i));
+      (operand.output() ? outputs : inputs).push_back({name, tensors[i]});
+    }
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    for (const auto& input : inputs) check_apart(op.name, input, outputs[i]);
+    for (std::size_t j = 0; j < i; ++j) check_apart(op.name, outputs[j], outputs[i]);
+  }
 }
 
 void check_preparation(const Preparation& p, int ranks) {
@@ -67,11 +140,6 @@ void check_preparation(const Preparation& p, int ranks) {
   for (std::size_t i = 0; i < p.weights.size(); ++i) {
     check_tensor(op, {"weight", i}, p.weights[i], p.problem.dtype, p.problem.n[i], p.problem.k);
   }
-}
-
-std::int64_t shard_rows(const Problem& p, int rank) {
-  if (!p.rows.empty()) return p.rows[rank];
-  return schedule::RowSplit{p.m, p.ranks, nullptr}.shard(rank).size();
 }
 
 }  // namespace tilelace::op

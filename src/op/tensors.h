@@ -16,19 +16,11 @@ namespace tilelace::op {
 void check_tensor(std::string_view op, TensorName, const TensorView&, DType, std::int64_t rows,
                   std::int64_t cols);
 
-/// A tensor and what texts call it.
-struct Named {
-  TensorName name;
-  TensorView view;
-};
-
-/// Throws unless two checked views, either of which may be empty, share no byte.
-void check_apart(std::string_view op, const Named& a, const Named& b);
+/// Throws unless the tensors of a well-formed problem are what its op's row says and no output
+/// shares a byte with another operand.
+void check_operands(const CallArgs&, int rank, Part);
 
 /// Throws unless the problem is well-formed for this many ranks and the weights fit it.
 void check_preparation(const Preparation&, int ranks);
-
-/// Rows of this rank's shard.
-std::int64_t shard_rows(const Problem&, int rank);
 
 }  // namespace tilelace::op

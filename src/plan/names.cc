@@ -5,16 +5,21 @@
 #include <string>
 
 #include "plan/kernel_choice.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace {
 
-std::string_view name_of(Op op) {
-  switch (op) {
-    case Op::ag_gemm: return "ag_gemm";
-    case Op::gemm_rs: return "gemm_rs";
-    case Op::gemm_ar: return "gemm_ar";
-  }
-  return "?";
+std::string_view name_of(Op op) { return row_of(op).name; }
+
+std::string names_of_ops() {
+  std::string names;
+  for (const OpRow& row : op_table())
+    names += fmt::format("{}{}",
+                         names.empty()                ? ""
+                         : &row == &op_table().back() ? " or "
+                                                      : ", ",
+                         row.name);
+  return names;
 }
 
 std::string_view name_of(Activation a) {
@@ -102,8 +107,8 @@ std::ostream& operator<<(std::ostream& os, const Plan& p) {
                     name_of(p.route), name_of(p.transport), p.tile_m, p.tile_n, p.chunk_rows,
                     p.workers);
   if (p.route == RouteKind::two_level) os << " local " << p.local_ranks;
-  if (p.op == Op::gemm_ar) os << " blocks " << p.blocks;
-  if (p.op != Op::ag_gemm) os << " partials " << name_of(p.partials);
+  if (row_of(p.op).shares) os << " blocks " << p.blocks;
+  if (row_of(p.op).sums) os << " partials " << name_of(p.partials);
   if (p.straddle) os << " straddle";
   if (p.kernel != nullptr) os << "; " << *p.kernel;
   return os;

@@ -12,6 +12,7 @@
 #include "plan/cuda.h"
 #include "plan/problem.h"
 #include "plan/schedules.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace {
 namespace {
@@ -36,12 +37,12 @@ std::int64_t largest_shard(const Problem& p) {
 /// Bytes that leave a rank in one call over the mesh.
 double wire_bytes(const Problem& p, DType partials) {
   const double remote = static_cast<double>(p.ranks - 1) / p.ranks * static_cast<double>(p.m);
-  if (p.op == Op::ag_gemm) {
+  if (row_of(p.op).gathers) {
     return remote * static_cast<double>(p.k) * static_cast<double>(size_of(p.dtype));
   }
   const double n = static_cast<double>(p.n[0]);
   const double reduce = remote * n * static_cast<double>(size_of(partials));
-  return p.op == Op::gemm_rs ? reduce : reduce + remote * n * static_cast<double>(size_of(p.dtype));
+  return row_of(p.op).shares ? reduce + remote * n * static_cast<double>(size_of(p.dtype)) : reduce;
 }
 
 Cost cost_of(const Problem& p, const Plan& plan, const Machine& machine) {
@@ -51,7 +52,7 @@ Cost cost_of(const Problem& p, const Plan& plan, const Machine& machine) {
   const double rate = machine.link_bytes_per_s > 0 ? machine.link_bytes_per_s : 4e9;
   const auto chunks_a_shard =
       std::max<std::int64_t>(1, ceil_div(largest_shard(p), plan.chunk_rows));
-  const double phases = p.op == Op::gemm_ar ? 2 : 1;
+  const double phases = row_of(p.op).phases();
   const double transfers = phases * static_cast<double>((p.ranks - 1) * chunks_a_shard);
   c.wire = wire_bytes(p, plan.partials) / rate;
   if (machine.link_bytes_per_s == 0 && machine.link_latency_s == 0) {
@@ -71,8 +72,8 @@ Cost cost_of(const Problem& p, const Plan& plan, const Machine& machine) {
   const double parts = static_cast<double>(p.ranks * chunks_a_shard);
   c.total = std::max(c.gemm, c.wire + c.gemm / parts);
   if (p.ranks == 1) return c;
-  if (p.op != Op::ag_gemm) c.total += c.wire / transfers;
-  if (p.op == Op::gemm_ar) c.total += c.wire / (2.0 * (2.0 * plan.blocks - 1));
+  if (row_of(p.op).sums) c.total += c.wire / transfers;
+  if (row_of(p.op).shares) c.total += c.wire / (2.0 * (2.0 * plan.blocks - 1));
   return c;
 }
 
@@ -94,16 +95,16 @@ std::string illegal(const Problem& p, const Plan& plan) {
   if (plan.blocks < 1 || plan.blocks > 64) {
     return fmt::format("blocks is {}, must be 1 to 64", plan.blocks);
   }
-  if (plan.blocks > 1 && p.op != Op::gemm_ar) return "only gemm_ar has row super-blocks";
+  if (plan.blocks > 1 && !row_of(p.op).shares) return "only gemm_ar has row super-blocks";
   if (plan.transport == Transport::nccl) return "nccl is for GPU ranks";
   if (plan.transport == Transport::add) return "add is for GPU ranks";
   if (plan.transport == Transport::multimem) return "multimem is for GPU ranks";
   if (plan.transport == Transport::store && !mesh) return "store needs the mesh (nobody relays)";
-  if (plan.transport == Transport::pull && p.op != Op::ag_gemm && !mesh) {
+  if (plan.transport == Transport::pull && row_of(p.op).sums && !mesh) {
     return "pulling partials needs the mesh (nobody relays)";
   }
   if (plan.straddle && !mesh) return "straddling tiles need the mesh";
-  if (plan.straddle && p.op == Op::gemm_ar) return "gemm_ar cuts its blocks so that none straddles";
+  if (plan.straddle && row_of(p.op).shares) return "gemm_ar cuts its blocks so that none straddles";
   if (plan.route == RouteKind::two_level &&
       (plan.local_ranks < 1 || p.ranks % plan.local_ranks != 0)) {
     return fmt::format("two_level needs local_ranks that divide {} ranks", p.ranks);
@@ -124,7 +125,7 @@ Plan base_plan(const Problem& p, const Machine& machine, const PlanOptions& opti
   plan.tile_m = options.tile_m.value_or(largest_shard(p) >= 256 ? 128 : 64);
   plan.tile_n = options.tile_n.value_or(256);
   plan.straddle = options.straddle.value_or(false);
-  plan.partials = p.op == Op::ag_gemm ? p.dtype : options.partials.value_or(p.dtype);
+  plan.partials = row_of(p.op).gathers ? p.dtype : options.partials.value_or(p.dtype);
   return plan;
 }
 
@@ -139,7 +140,7 @@ std::vector<Plan> plan::candidates(const Problem& p, const Machine& machine,
     for (const int chunks : {8, 4, 2, 1}) {
       if (path != Path::fused && chunks != 1) continue;
       for (const int blocks : {4, 3, 2, 1}) {
-        if ((p.op != Op::gemm_ar || path != Path::fused) && blocks != 1) continue;
+        if ((!row_of(p.op).shares || path != Path::fused) && blocks != 1) continue;
         Plan plan = base_plan(p, machine, options);
         plan.path = path;
         plan.blocks = options.blocks.value_or(blocks);

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/check.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace {
 
@@ -100,7 +101,8 @@ void check_extents(const Problem& p) {
 void check_rows(const Problem& p) {
   if (p.rows.empty()) return;
   const auto op = name_of(p.op);
-  require(p.op != Op::gemm_ar, "{}: rows: got a list, expected none (the op splits m itself)", op);
+  require(row_of(p.op).shards(), "{}: rows: got a list, expected none (the op splits m itself)",
+          op);
   require(static_cast<int>(p.rows.size()) == p.ranks,
           "{}: rows: got {} entries, expected one a rank ({})", op, p.rows.size(), p.ranks);
   std::int64_t left = p.m;
@@ -118,8 +120,8 @@ void check_problem(const Problem& p) {
   const auto op = name_of(p.op);
   require(p.ranks >= 1 && p.ranks <= kMaxRanks, "{}: ranks: got {}, expected 1 to {}", op, p.ranks,
           kMaxRanks);
-  require(p.op <= Op::gemm_ar, "op: got an unknown one {}, expected ag_gemm, gemm_rs or gemm_ar",
-          static_cast<int>(p.op));
+  require(static_cast<std::size_t>(p.op) < op_table().size(),
+          "op: got an unknown one {}, expected {}", static_cast<int>(p.op), names_of_ops());
   require(p.dtype <= DType::fp32, "{}: dtype: got an unknown one {}, expected bf16, fp16 or fp32",
           op, static_cast<int>(p.dtype));
   check_extents(p);
@@ -127,17 +129,20 @@ void check_problem(const Problem& p) {
   require(p.activation <= Activation::swiglu,
           "{}: activation: got an unknown one {}, expected none, gelu, gelu_tanh, silu or swiglu",
           op, static_cast<int>(p.activation));
+  const OpRow& row = row_of(p.op);
   if (p.residual) {
-    require(p.op != Op::ag_gemm, "{}: residual: got one, expected none (only sums have one)", op);
+    require(row.operand(Role::residual) != nullptr,
+            "{}: residual: got one, expected none (only sums have one)", op);
     require(p.activation == Activation::none,
             "{}: activation with a residual: got {}, expected none", op, name_of(p.activation));
   }
-  if (p.op != Op::ag_gemm) {
+  if (!row.many()) {
     require(p.n.size() == 1, "{}: weights: got {}, expected exactly one", op, p.n.size());
     require(p.activation != Activation::swiglu,
             "{}: activation: got swiglu, expected one that needs no second weight", op);
-    require(!p.return_gathered, "{}: gathered: got one, expected none (only ag_gemm gathers)", op);
   }
+  require(!p.return_gathered || row.operand(Role::gathered) != nullptr,
+          "{}: gathered: got one, expected none (only ag_gemm gathers)", op);
   if (p.activation == Activation::swiglu) {
     require(p.n.size() == 2 && p.n[0] == p.n[1],
             "{}: swiglu: got weights of n {}, expected two of equal n (gate, up)", op,

@@ -3,6 +3,8 @@
 
 #include <fmt/core.h>
 
+#include "tilelace/op_table.h"
+
 namespace tilelace::plan {
 namespace {
 
@@ -73,14 +75,14 @@ schedule::GemmReduce gemm_reduce_schedule(const Problem& p, const Plan& plan, in
   auto s = common_schedule<schedule::GemmReduce>(p, plan, rank, borders);
   s.blocks = plan.blocks;
   s.block_grain = 16 * p.ranks;
-  s.all_reduce = p.op == Op::gemm_ar;
+  s.all_reduce = row_of(p.op).shares;
   return s;
 }
 
 SlotLayout slot_layout(const Problem& p, const Plan& plan) {
   const auto borders = borders_of(p);
   SlotLayout l;
-  if (p.op == Op::ag_gemm) {
+  if (row_of(p.op).gathers) {
     l.num_flags = ag_gemm_schedule(p, plan, 0, borders).num_flags();
     l.gathered_row_bytes = align(p.k * static_cast<std::int64_t>(size_of(p.dtype)), 64);
     l.data_bytes = p.m * l.gathered_row_bytes;

@@ -7,6 +7,7 @@
 
 #include "schedule/ag_gemm.h"
 #include "schedule/gemm_reduce.h"
+#include "tilelace/op_table.h"
 #include "tilelace/plan.h"
 
 namespace tilelace::plan {
@@ -30,6 +31,13 @@ schedule::AgGemm ag_gemm_schedule(const Problem&, const Plan&, int rank,
                                   const std::vector<Index>& borders);
 schedule::GemmReduce gemm_reduce_schedule(const Problem&, const Plan&, int rank,
                                           const std::vector<Index>& borders);
+/// Calls f with the schedule of the problem's op. `borders` must outlive the schedule.
+template <class F>
+decltype(auto) with_schedule(const Problem& p, const Plan& plan, int rank,
+                             const std::vector<Index>& borders, const F& f) {
+  return row_of(p.op).gathers ? f(ag_gemm_schedule(p, plan, rank, borders))
+                              : f(gemm_reduce_schedule(p, plan, rank, borders));
+}
 
 /// One slot of a rank's staging: a flag area, then a data area that holds the parts of the op. The
 /// border between the two is the communicator's, not the call's: what one call uses for data must

@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "plan/schedules.h"
 #include "sim/grid.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::sim {
 namespace {
@@ -72,8 +73,7 @@ std::vector<std::vector<StepList>> record_call(const Call& call, const Plan& pla
   const std::vector<plan::Index> even;
   std::vector<std::vector<StepList>> lists;
   for (int r = 0; r < p.ranks; ++r) {
-    lists.push_back(p.op == Op::ag_gemm ? record(plan::ag_gemm_schedule(p, plan, r, even))
-                                        : record(plan::gemm_reduce_schedule(p, plan, r, even)));
+    lists.push_back(plan::with_schedule(p, plan, r, even, [](const auto& s) { return record(s); }));
   }
   return lists;
 }
@@ -97,7 +97,7 @@ std::function<double(int)> fused_tiles(const MachineModel& m, const Problem& p, 
   const GemmTime whole = gemm_time(device, product_of(p), tile, tiles_of(p, plan, tile.cols));
   const double waves = std::max(1.0, std::ceil(tiles_of(p, plan, plan.tile_n) / plan.workers));
   const double sums =
-      p.op == Op::ag_gemm ? 0 : m.method.fused_tile_us * tile.rows * tile.cols / (128.0 * 256);
+      row_of(p.op).gathers ? 0 : m.method.fused_tile_us * tile.rows * tile.cols / (128.0 * 256);
   const double each = stretch * (whole.clock_us() / waves + sums);
   return [each](int) { return each; };
 }
@@ -121,7 +121,7 @@ std::function<double(int)> medium_tiles(const MachineModel& m, const Problem& p,
 Costs costs_of(const MachineModel& m, const Call& call, const Plan& plan, double stretch) {
   const Problem& p = call.problem;
   const bool medium = plan.path == Path::medium;
-  const double wide = static_cast<double>(p.op == Op::ag_gemm ? p.k : p.n[0]);
+  const double wide = static_cast<double>(row_of(p.op).gathers ? p.k : p.n[0]);
   Costs c;
   c.tile_us = medium ? medium_tiles(m, p, stretch) : fused_tiles(m, p, plan, stretch);
   c.row_bytes = wide * element_bytes(p);
@@ -131,7 +131,7 @@ Costs costs_of(const MachineModel& m, const Call& call, const Plan& plan, double
   c.launch_us = medium ? m.method.medium_call_us : m.compute.fixed_us + m.method.fused_call_us;
   c.copy_launch_us = medium ? m.method.medium_call_us : m.method.fused_call_us;
   c.resident = plan.workers;
-  c.end_us = medium || p.op == Op::ag_gemm ? 0 : m.method.fused_reduce_us;
+  c.end_us = medium || row_of(p.op).gathers ? 0 : m.method.fused_reduce_us;
   const int local = plan.route == RouteKind::two_level ? plan.local_ranks : p.ranks;
   c.route = {plan.route, p.ranks, local};
   return c;

@@ -6,6 +6,7 @@
 #include "core/check.h"
 #include "sim/call.h"
 #include "sim/grid.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::sim {
 namespace {
@@ -38,7 +39,7 @@ struct Cut {
 /// Of the tiles up to cut.most the largest that is within 1 % of the fastest: fewer reads of L2,
 /// fewer flags.
 Tile best_tile(const MachineModel& m, const Problem& p, const Cut& cut) {
-  if (p.op != Op::ag_gemm && m.method.fused_reduce_cols > 0) {
+  if (row_of(p.op).sums && m.method.fused_reduce_cols > 0) {
     return {static_cast<int>(m.method.fused_tile_rows),
             static_cast<int>(m.method.fused_reduce_cols)};
   }
@@ -96,10 +97,10 @@ Plan base_plan(const MachineModel& m, const Call& call, const Choices& choices, 
 std::string illegal(const Call& call, const Plan& plan) {
   const bool mesh = plan.route == RouteKind::mesh;
   if (plan.transport == Transport::store && !mesh) return "store needs the mesh (nobody relays)";
-  if (plan.transport == Transport::pull && plan.op != Op::ag_gemm && !mesh) {
+  if (plan.transport == Transport::pull && row_of(plan.op).sums && !mesh) {
     return "pulling partials needs the mesh (nobody relays)";
   }
-  if (plan.straddle && (!mesh || plan.op == Op::gemm_ar)) return "only a mesh may straddle";
+  if (plan.straddle && (!mesh || row_of(plan.op).shares)) return "only a mesh may straddle";
   if (mesh && call.local < call.problem.ranks) return "between nodes only two_level or ring routes";
   return {};
 }
@@ -107,7 +108,7 @@ std::string illegal(const Call& call, const Plan& plan) {
 /// One plan a transport and a number of chunks, those that are legal.
 void add_plans(const MachineModel& m, const Call& call, const Choices& choices, Plan plan,
                std::vector<Plan>& all) {
-  const bool whole = m.method.fused_whole_shards > 0 && call.problem.op == Op::ag_gemm;
+  const bool whole = m.method.fused_whole_shards > 0 && row_of(call.problem.op).gathers;
   for (const Transport transport : {Transport::push, Transport::store, Transport::pull}) {
     if (!choices.transport &&
         (transport == Transport::pull || (whole && transport != Transport::push))) {
@@ -132,7 +133,7 @@ void add_plans(const MachineModel& m, const Call& call, const Choices& choices, 
 std::vector<Plan> fused_plans(const MachineModel& m, const Call& call, const Choices& choices) {
   const Problem& p = call.problem;
   std::vector<Plan> all;
-  const bool ar = p.op == Op::gemm_ar;
+  const bool ar = row_of(p.op).shares;
   // Large tiles make the product fast, small ones let more of it begin before the last shard.
   for (const int most : {1 << 30, 128 * 128, 64 * 128}) {
     if (most < 1 << 30 && (choices.tile || p.ranks > kMostRanksTried)) continue;
@@ -145,7 +146,7 @@ std::vector<Plan> fused_plans(const MachineModel& m, const Call& call, const Cho
         add_plans(m, call, choices, base_plan(m, call, choices, {cut, false, most, route}), all);
       }
     }
-    if (p.op != Op::ag_gemm && m.method.fused_pads > 0) continue;
+    if (row_of(p.op).sums && m.method.fused_pads > 0) continue;
     const Plan straddling = base_plan(m, call, choices, {1, true, most});
     if (shard_rows(p) % straddling.tile_m != 0) add_plans(m, call, choices, straddling, all);
   }
@@ -160,7 +161,7 @@ std::vector<Plan> medium_plans(const MachineModel& m, const Call& call, const Ch
   const Problem& p = call.problem;
   std::vector<Plan> all;
   for (const RouteKind route : {RouteKind::mesh, RouteKind::ring}) {
-    const bool direct = m.method.medium_direct > 0 && p.op != Op::ag_gemm;
+    const bool direct = m.method.medium_direct > 0 && row_of(p.op).sums;
     if (route == RouteKind::ring && (direct || choices.route || !is_tree(m, call))) continue;
     Choices of_route;
     of_route.route = choices.route;

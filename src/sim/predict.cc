@@ -5,44 +5,41 @@
 #include <cmath>
 
 #include "core/check.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::sim {
 namespace {
 
 /// Rows of the whole operand (all-gather) or result (reductions), in MB.
 double whole_mb(const Problem& p) {
-  const auto wide = static_cast<double>(p.op == Op::ag_gemm ? p.k : p.n[0]);
+  const auto wide = static_cast<double>(row_of(p.op).gathers ? p.k : p.n[0]);
   return static_cast<double>(p.m) * wide * static_cast<double>(size_of(p.dtype)) * 1e-6;
 }
 
-const Collective& collective_of(const Collectives& c, Op op) {
-  switch (op) {
-    case Op::ag_gemm: return c.all_gather;
-    case Op::gemm_rs: return c.reduce_scatter;
-    default: return c.all_reduce;
-  }
+const Collective& collective_of(const Collectives& c, const OpRow& op) {
+  if (op.gathers) return c.all_gather;
+  return op.shares ? c.all_reduce : c.reduce_scatter;
 }
-
-double phases(Op op) { return op == Op::gemm_ar ? 2 : 1; }
 
 }  // namespace
 
 double collective_us(const MachineModel& m, const Call& call) {
   const Problem& p = call.problem;
   if (p.ranks == 1) return 0;
-  const Collective& c = collective_of(m.collectives, p.op);
+  const OpRow& op = row_of(p.op);
+  const Collective& c = collective_of(m.collectives, op);
   const double whole = whole_mb(p), ranks = p.ranks;
-  const double wire = phases(p.op) * whole * (ranks - 1) / ranks;
+  const double wire = op.phases() * whole * (ranks - 1) / ranks;
   const double own = whole / ranks;
   double us = wire * 1e3 / m.collectives.wire_gbps;
   double fixed = c.fixed_us;
   if (call.local < p.ranks) {
     // Rings through every node: what enters it comes over all of its NICs.
     const double nodes = ranks / call.local;
-    const double entering = phases(p.op) * whole * (nodes - 1) / nodes;
+    const double entering = op.phases() * whole * (nodes - 1) / nodes;
     const double nics = std::min(m.network.nics, static_cast<double>(call.local));
     us = std::max(us, entering * 1e3 / (nics * m.network.nic_gbps));
-    fixed += phases(p.op) * (nodes - 1) * (m.network.latency_us + m.network.message_us);
+    fixed += op.phases() * (nodes - 1) * (m.network.latency_us + m.network.message_us);
   }
   return fixed + us + c.ramp_us * std::sqrt(wire) + own * 1e3 / m.links.local_gbps;
 }

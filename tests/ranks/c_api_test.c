@@ -189,6 +189,38 @@ static void reduce(member* me, const tilelace_tensor* weight, const tilelace_ten
   free(args.x.data);
 }
 
+/* A call by the names of op and operands. */
+static void call_by_name(member* me, const tilelace_tensor* weight, const tilelace_tensor* bias) {
+  tilelace_operand operands[5] = {{"out", make(SHARD, N, 7, 0)},
+                                  {"residual", make(SHARD, N, 5, 0)},
+                                  {"x", make(M, K, 1, me->rank)},
+                                  {"bias", *bias},
+                                  {"weight", *weight}};
+  tilelace_call_args args;
+  memset(&args, 0, sizeof args);
+  args.struct_size = sizeof args;
+  args.op = "gemm_rs";
+  args.m = M;
+  args.operands = operands;
+  args.num_operands = 5;
+  CHECK_OK(tilelace_call(me->c, &args));
+  expect_added(&operands[0].tensor, me->rank * SHARD);
+  CHECK_USAGE(tilelace_call(NULL, &args), "gemm_rs: communicator: got NULL, expected a pointer");
+  CHECK_USAGE(tilelace_call(me->c, NULL), "call: args: got NULL, expected a pointer");
+  args.num_operands = 4;
+  CHECK_USAGE(tilelace_call(me->c, &args), "gemm_rs: weights: got none, expected at least one");
+  args.num_operands = 5;
+  operands[1].name = me->rank == 1 ? "gathered" : "residual";
+  CHECK_TOLD(me, "gemm_rs", tilelace_call(me->c, &args),
+             "operand: got \"gathered\", expected one that the op has");
+  operands[1].name = "x";
+  CHECK_USAGE(tilelace_call(me->c, &args), "gemm_rs: x: got 2, expected one");
+  args.op = "gemm";
+  CHECK_USAGE(tilelace_call(me->c, &args),
+              "call: op: got \"gemm\", expected ag_gemm, gemm_rs or gemm_ar");
+  for (int i = 0; i < 3; ++i) free(operands[i].tensor.data);
+}
+
 /* Lists that are not there, on rank 1 alone and on both. */
 static void refuse_to_prepare(member* me, tilelace_problem* problems,
                               const tilelace_tensor* weight) {
@@ -244,6 +276,7 @@ static void* run_rank(void* argument) {
   CHECK_OK(tilelace_prepare_more(me->c, problems + 1, 2));
   gather(me, &weight, &bias);
   reduce(me, &weight, &bias);
+  call_by_name(me, &weight, &bias);
 
   char text[16];
   size_t needed = 0;

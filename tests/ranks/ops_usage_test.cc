@@ -366,13 +366,40 @@ TEST(OpsUsage, AQueryOrPartOfAnotherGroupOrOpIsRefused) {
   const Problem other = preparation(kScatter, 2, {world.ranks[0].w0.view()}).problem;
   EXPECT_EQ(caught([&] { static_cast<void>(query_plan(world.members[0], other)); }),
             "usage: gemm_rs: ranks: got 2, expected the group's 3");
-  const std::string text =
-      "usage: ag_gemm: args: got those of gemm_rs and gemm_ar, expected its own";
+  const std::string text = "usage: ag_gemm: a: got [6, 8], expected [2, 8]";
   EXPECT_EQ(on_ranks([&](int r) {
               collective_only(world.members[r], kGather, world.ranks[r].good(kScatter).reduce);
             }),
             (Texts{text, text, text}));
   world.expect_intact();
+}
+
+TEST(OpsUsage, ACallWhoseProblemSaysOtherThanItsTensorsIsRefused) {
+  World world(kPrepared);
+  using Spoil = void (*)(CallArgs&);
+  const std::pair<const char*, Spoil> cases[] = {
+      {"ranks: got 2, expected the group's 3", [](CallArgs& a) { a.problem.ranks = 2; }},
+      {"bias: got 1, expected 0", [](CallArgs& a) { a.problem.bias = false; }},
+      {"bias: got 0, expected none or 1", [](CallArgs& a) { a.operands.bias = {}; }},
+      {"weight: got 0, expected 1", [](CallArgs& a) { a.operands.weights = {}; }},
+      {"out: got 0, expected 1", [](CallArgs& a) { a.operands.out = {}; }},
+      {"x: got [6, 8], expected [5, 8]", [](CallArgs& a) { a.problem.m = 5; }}};
+  const auto run = [&](Spoil spoil) {
+    return on_ranks([&](int r) {
+      Rank& own = world.ranks[r];
+      const TensorView weight = own.w0.view(), bias = own.b0.view(), out = own.out_rs.view();
+      CallArgs args{preparation(kScatter, 3, {weight}).problem,
+                    {own.x.view(), {&weight, 1}, {&bias, 1}, {&out, 1}}};
+      spoil(args);
+      call(world.members[r], args);
+    });
+  };
+  for (const auto& [text, spoil] : cases) {
+    const std::string told = std::string("usage: gemm_rs: ") + text;
+    EXPECT_EQ(run(spoil), (Texts{told, told, told}));
+  }
+  world.expect_intact();
+  EXPECT_EQ(run([](CallArgs&) {}), Texts{});
 }
 
 std::atomic<bool> inside{false}, go_on{false};

@@ -10,6 +10,6 @@ if(TARGET tilelace_cli)
     LIBS tilelace_cli_parts
     nlohmann_json::nlohmann_json)
   target_compile_definitions(cli_command_test PRIVATE
-    TILELACE_COMMAND="$<TARGET_FILE:tilelace_cli>")
+    TILELACE_COMMAND="$<TARGET_FILE:tilelace_cli>" TILELACE_DOCS="${PROJECT_SOURCE_DIR}/docs")
   add_dependencies(cli_command_test tilelace_cli)
 endif()

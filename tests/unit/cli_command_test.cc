@@ -225,6 +225,15 @@ TEST(CliCommand, PlansOfSeveralOpsTakeOverridesOfSome) {
     EXPECT_NE(f.out.find(part), std::string::npos) << part << f.out;
 }
 
+TEST(CliCommand, ThePageOfOpsHasTheTable) {
+  const Finished f = run_command("plan --ops");
+  EXPECT_EQ(f.code, 0) << f.err;
+  EXPECT_EQ(f.out.rfind("| op | what | takes | gives |\n", 0), 0) << f.out;
+  EXPECT_NE(read_whole(TILELACE_DOCS "/ops.md").find("\n\n" + f.out + "\n"), std::string::npos)
+      << "docs/ops.md: got another table, expected\n"
+      << f.out;
+}
+
 TEST(CliCommand, SimulatePrintsRowsAndTheKnownError) {
   const Finished f =
       run_command("simulate --machine h200x4 --model llama2-70b --tp 4 --m 0,1,512,4096");

@@ -129,7 +129,7 @@ TEST(CliRecord, PeersStandForTheWaysThatTheyAre) {
 
 TEST(CliRecord, AnMlpIsOneRow) {
   Workload work = small_work();
-  work.jobs = {plain_mlp(Op::gemm_ar, 128, 64, 2)};
+  work.jobs = {plain_mlp("mlp_ar", 128, 64, 2)};
   work.device = Device::cuda;
   auto parts = two_parts();
   parts[0].plans = "product | gemm_ar";

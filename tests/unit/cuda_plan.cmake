@@ -5,6 +5,7 @@ tilelace_test(gpu_plans_test TOGETHER SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/cuda_reduce_plan_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/cuda_sums_plan_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/gemm_ar_plan_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/op_table_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/plan_sweep_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/share_plan_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/ag_gemm_plan_test.cc

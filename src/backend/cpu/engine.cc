@@ -17,10 +17,21 @@
 #include "core/env.h"
 #include "core/points.h"
 #include "plan/agreement.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::cpu {
 
 using comm::StdAtomics;
+namespace {
+
+/// The product of operands that are all there, as one rank makes it.
+Problem of_one_rank(Problem p) {
+  p.ranks = 1;
+  p.rows.clear();
+  return p;
+}
+
+}  // namespace
 
 Engine::Engine(comm::Group& group, const CommunicatorOptions& options,
                std::shared_ptr<CheckedGroup> checked)
@@ -243,10 +254,7 @@ void Engine::run_reduce(Call& call, const WeightColumns& columns, Part part) {
     partials = {call.slot.data(group_.rank()) + call.layout.outgoing, dtype, call.problem->m,
                 call.problem->n[0],
                 call.layout.partial_row_bytes / static_cast<std::int64_t>(size_of(dtype))};
-    Problem product = *call.problem;
-    product.op = Op::ag_gemm;
-    product.ranks = 1;
-    product.rows.clear();
+    Problem product = of_one_rank(*call.problem);
     product.activation = Activation::none;
     product.residual = false;
     run_product(call, product, {call.operands->input, {}, {}, {&partials, 1}, {}}, columns);
@@ -278,11 +286,7 @@ void Engine::run(const Problem& problem, const Plan& plan, const Operands& opera
     throw;
   }
   if (part == Part::gemm) {
-    Problem product = problem;
-    product.op = Op::ag_gemm;
-    product.ranks = 1;
-    product.rows.clear();
-    run_product(call, product, operands, columns);
+    run_product(call, of_one_rank(problem), operands, columns);
     return;
   }
   points::pass("call.enter", group_.rank());
@@ -291,7 +295,7 @@ void Engine::run(const Problem& problem, const Plan& plan, const Operands& opera
                     fmt::streamed(problem), fmt::streamed(plan)),
         plan::agreement_hash(problem, plan, {.collective = part == Part::collective}));
   try {
-    problem.op == Op::ag_gemm ? run_gather(call, columns, part) : run_reduce(call, columns, part);
+    row_of(problem.op).gathers ? run_gather(call, columns, part) : run_reduce(call, columns, part);
   } catch (const Error& e) {
     if (checked_) checked_->stop(e.what());
     throw;

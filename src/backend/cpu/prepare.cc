@@ -12,6 +12,7 @@
 #include "core/check.h"
 #include "core/points.h"
 #include "plan/candidates.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::cpu {
 namespace {
@@ -156,7 +157,7 @@ WeightColumns Engine::check_call(const Call& call, Part part) const {
   require(slots_ != nullptr, "{}: got a call before prepare, expected prepare first", call.name);
   if (part != Part::gemm) check_staging(*call.problem, call.layout);
   // A gather alone has no tiles, and no say in how large they are.
-  if (part == Part::collective && call.problem->op == Op::ag_gemm) return {};
+  if (part == Part::collective && row_of(call.problem->op).gathers) return {};
   check_tile(*call.problem, *call.plan);
   if (part == Part::collective) return {};
   return columns_of(*call.problem, *call.plan, *call.operands);

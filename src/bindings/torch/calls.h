@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "bindings/torch/tensors.h"
@@ -14,7 +13,9 @@ namespace tilelace::torch_binding {
 using Sizes = std::optional<std::vector<int64_t>>;
 using Tensors = std::vector<Tensor>;
 
-struct GatherCall {
+/// A call of any op.
+struct OpCall {
+  Op op{};
   Tensor x;
   Tensors weights;
   std::optional<Tensors> biases;
@@ -22,29 +23,22 @@ struct GatherCall {
   int64_t dim = 0;
   std::string activation = "none";
   bool return_gathered = false;
-  Sizes sizes;                 ///< of dimension `dim` on every rank; none: equal ones
-  std::optional<Tensor> like;  ///< instead of sizes: size `dim` of it, split remainder first
-  std::optional<Tensors> out;  ///< where results are wanted
-  std::optional<Tensor> gathered;
+  /// Of dimension `dim` on every rank, of x where that is gathered, of the result where it is
+  /// scattered. None: equal ones; of results split remainder first.
+  Sizes sizes = {};
+  std::optional<Tensor> like =
+      {};  ///< gathers, instead of sizes: size `dim` of it, remainder first
+  std::optional<Tensors> out = {};  ///< where results are wanted
+  std::optional<Tensor> gathered = {};
 };
 
-struct ReduceCall {
-  Op op = Op::gemm_rs;
-  Tensor x;
-  Tensor weight;
-  std::optional<Tensor> bias;
-  std::string group;
-  int64_t dim = 0;
-  std::string activation = "none";
-  Sizes sizes;  ///< of dimension `dim` of every rank's result; none: split remainder first
-  std::optional<Tensor> out;
+struct OpResults {
+  std::optional<Tensor> gathered;  ///< where it is wanted
+  Tensors outs;
 };
-
-/// The gathered x, if it is wanted, and the results.
-std::tuple<std::optional<Tensor>, Tensors> ag_gemm(const GatherCall& call);
-Tensor gemm_reduce(const ReduceCall& call);
-/// The collective without the product: x of all ranks; this rank's part of the sum of x.
-Tensor all_gather(const GatherCall& call);
-Tensor reduce_scatter(const ReduceCall& call);
+OpResults call(const OpCall& call);
+/// The collective without the product: `gathered`, x of all ranks, or this rank's part of the sum
+/// of x.
+Tensor collective(const OpCall& call);
 
 }  // namespace tilelace::torch_binding

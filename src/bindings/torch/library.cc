@@ -17,89 +17,68 @@
 namespace tilelace::torch_binding {
 namespace {
 
+using std::string_literals::operator""s;
+
 using MaybeTensor = std::optional<Tensor>;
 using MaybeTensors = std::optional<Tensors>;
 
-std::tuple<MaybeTensor, Tensors> boxed_ag_gemm(Tensor x, Tensors weights, MaybeTensors biases,
-                                               std::string group, int64_t dim,
-                                               std::string activation, bool return_gathered,
-                                               Sizes sizes) {
-  return remembered([&] {
-    return ag_gemm(
-        {x, weights, biases, group, dim, activation, return_gathered, sizes, {}, {}, {}});
-  });
-}
+/// Kernels of the op; what it is decides which it has.
+template <Op op>
+struct Boxed {
+  using Gathered = std::tuple<MaybeTensor, Tensors>;
 
-void boxed_ag_gemm_out(Tensor x, Tensors weights, MaybeTensors biases, std::string group,
-                       int64_t dim, std::string activation, Sizes sizes, Tensors out,
-                       MaybeTensor gathered, const MaybeTensor& /*after*/) {
-  remembered([&] {
-    ag_gemm({x,
-             weights,
-             biases,
-             group,
-             dim,
-             activation,
-             gathered.has_value(),
-             sizes,
-             {},
-             out,
-             gathered});
-  });
-}
+  static OpResults run(const OpCall& of) {
+    return remembered([&] { return call(of); });
+  }
+  static Tensors one(const Tensor& t) { return {t}; }
+  static MaybeTensors one(const MaybeTensor& t) {
+    return t ? MaybeTensors(Tensors{*t}) : std::nullopt;
+  }
 
-std::tuple<MaybeTensor, Tensors> boxed_ag_gemm_like(Tensor x, Tensors weights, std::string group,
-                                                    Tensor like, int64_t dim,
-                                                    bool return_gathered) {
-  return remembered([&] {
-    return ag_gemm({x, weights, {}, group, dim, "none", return_gathered, {}, like, {}, {}});
-  });
-}
-
-Tensor boxed_gemm_rs(Tensor x, Tensor weight, MaybeTensor bias, std::string group, int64_t dim,
-                     std::string activation, Sizes sizes) {
-  return remembered([&] {
-    return gemm_reduce({Op::gemm_rs, x, weight, bias, group, dim, activation, sizes, {}});
-  });
-}
-
-void boxed_gemm_rs_out(Tensor x, Tensor weight, MaybeTensor bias, std::string group, int64_t dim,
-                       std::string activation, Sizes sizes, Tensor out,
-                       const MaybeTensor& /*after*/) {
-  remembered([&] {
-    gemm_reduce({Op::gemm_rs, x, weight, bias, group, dim, activation, sizes, out});
-  });
-}
-
-Tensor boxed_gemm_ar(Tensor x, Tensor weight, MaybeTensor bias, std::string group,
-                     std::string activation) {
-  return remembered([&] {
-    return gemm_reduce({Op::gemm_ar, x, weight, bias, group, 0, activation, {}, {}});
-  });
-}
-
-void boxed_gemm_ar_out(Tensor x, Tensor weight, MaybeTensor bias, std::string group,
-                       std::string activation, Tensor out, const MaybeTensor& /*after*/) {
-  remembered([&] { gemm_reduce({Op::gemm_ar, x, weight, bias, group, 0, activation, {}, out}); });
-}
-
-Tensor boxed_all_gather(Tensor x, std::string group, int64_t dim, Sizes sizes) {
-  return remembered([&] {
-    return all_gather({x, {}, {}, group, dim, "none", true, sizes, {}, {}, {}});
-  });
-}
-
-Tensor boxed_all_gather_like(Tensor x, std::string group, Tensor like, int64_t dim) {
-  return remembered([&] {
-    return all_gather({x, {}, {}, group, dim, "none", true, {}, like, {}, {}});
-  });
-}
-
-Tensor boxed_reduce_scatter(Tensor x, std::string group, int64_t dim, Sizes sizes) {
-  return remembered([&] {
-    return reduce_scatter({Op::gemm_rs, x, x, {}, group, dim, "none", sizes, {}});
-  });
-}
+  static Gathered gather(Tensor x, Tensors weights, MaybeTensors biases, std::string group,
+                         int64_t dim, std::string activation, bool return_gathered, Sizes sizes) {
+    auto r = run({op, x, weights, biases, group, dim, activation, return_gathered, sizes});
+    return {r.gathered, r.outs};
+  }
+  static void gather_out(Tensor x, Tensors weights, MaybeTensors biases, std::string group,
+                         int64_t dim, std::string activation, Sizes sizes, Tensors out,
+                         MaybeTensor gathered, const MaybeTensor& /*after*/) {
+    const bool wanted = gathered.has_value();
+    run({op, x, weights, biases, group, dim, activation, wanted, sizes, {}, out, gathered});
+  }
+  static Gathered gather_like(Tensor x, Tensors weights, std::string group, Tensor like,
+                              int64_t dim, bool return_gathered) {
+    auto r = run({op, x, weights, {}, group, dim, "none", return_gathered, {}, like});
+    return {r.gathered, r.outs};
+  }
+  static Tensor scatter(Tensor x, Tensor weight, MaybeTensor bias, std::string group, int64_t dim,
+                        std::string activation, Sizes sizes) {
+    return run({op, x, one(weight), one(bias), group, dim, activation, false, sizes}).outs[0];
+  }
+  static void scatter_out(Tensor x, Tensor weight, MaybeTensor bias, std::string group, int64_t dim,
+                          std::string activation, Sizes sizes, Tensor out,
+                          const MaybeTensor& /*after*/) {
+    run({op, x, one(weight), one(bias), group, dim, activation, false, sizes, {}, one(out)});
+  }
+  static Tensor share(Tensor x, Tensor weight, MaybeTensor bias, std::string group,
+                      std::string activation) {
+    return scatter(x, weight, bias, group, 0, activation, {});
+  }
+  static void share_out(Tensor x, Tensor weight, MaybeTensor bias, std::string group,
+                        std::string activation, Tensor out, const MaybeTensor& after) {
+    scatter_out(x, weight, bias, group, 0, activation, {}, out, after);
+  }
+  static Tensor alone(Tensor x, std::string group, int64_t dim, Sizes sizes) {
+    return remembered([&] {
+      return collective({op, x, {}, {}, group, dim, "none", false, sizes});
+    });
+  }
+  static Tensor alone_like(Tensor x, std::string group, Tensor like, int64_t dim) {
+    return remembered([&] {
+      return collective({op, x, {}, {}, group, dim, "none", false, {}, like});
+    });
+  }
+};
 
 /// Collective over the group's ranks: `sockets` lead to them, as Communicator::from_sockets has it.
 /// A rank is a member once all have got as far: where one cannot, none is.
@@ -174,8 +153,7 @@ bool has_room(std::string group, std::string device, std::string op, int64_t m,
     if (!has_member(group, kind)) return false;
     const auto member = member_of(op, group, kind);
     Problem p;
-    for (const auto o : {Op::ag_gemm, Op::gemm_rs, Op::gemm_ar})
-      if (name_of(o) == op) p.op = o;
+    p.op = op_of(op).value_or(p.op);
     for (const auto d : {DType::bf16, DType::fp16, DType::fp32})
       if (name_of(d) == dtype) p.dtype = d;
     p.ranks = member->communicator().size();
@@ -204,6 +182,18 @@ std::vector<std::string> plans(std::string group, std::string device) {
   });
 }
 
+/// A line an op: its name, its collective's, then what it does.
+std::vector<std::string> op_lines() {
+  std::vector<std::string> lines;
+  for (const OpRow& row : op_table()) {
+    auto& line = lines.emplace_back(std::string(row.name) + " " + std::string(row.collective));
+    if (row.gathers) line += " gathers";
+    if (row.sums) line += " sums";
+    if (row.shares) line += " shares";
+  }
+  return lines;
+}
+
 bool has_cuda() { return TILELACE_TORCH_CUDA != 0; }
 int64_t last_kind() { return static_cast<int64_t>(last_error().first); }
 std::string last_text() { return last_error().second; }
@@ -212,49 +202,78 @@ using Kernel = void (*)(StableIValue*, std::uint64_t, std::uint64_t);
 using torch::stable::detail::StableLibrary;
 
 struct OpEntry {
-  const char* name;
+  std::string name;
   std::string schema;
   Kernel kernel;
 };
 
+constexpr const char* kSizes = "SymInt[]? sizes=None";
+constexpr const char* kActivation = "str activation=\"none\"";
+// `after`: what orders a call that writes arguments behind others in a graph; never read.
+constexpr const char* kAfter = ", Tensor? after=None) -> ()";
+
+template <Op op>
+void add_gather(const std::string& name, const std::string& alone, std::vector<OpEntry>& all) {
+  const auto head =
+      "(Tensor x, Tensor[] weights, Tensor[]? biases, str group_name, *, int gather_dim=0, "s;
+  const auto results = ") -> (Tensor?, Tensor[])"s;
+  all.push_back({name, head + kActivation + ", bool return_gathered=False, " + kSizes + results,
+                 TORCH_BOX(&Boxed<op>::gather)});
+  all.push_back({name + "_out",
+                 head + kActivation + ", " + kSizes +
+                     ", Tensor(a!)[] out, Tensor(b!)? gathered=None" + kAfter,
+                 TORCH_BOX(&Boxed<op>::gather_out)});
+  all.push_back({alone,
+                 "(Tensor x, str group_name, *, int gather_dim=0, " + (kSizes + ") -> Tensor"s),
+                 TORCH_BOX(&Boxed<op>::alone)});
+  // Size gather_dim of `like` is the gathered one, split as results are that are scattered.
+  all.push_back({"_" + name + "_like",
+                 "(Tensor x, Tensor[] weights, str group_name, Tensor like, *, int gather_dim=0, "
+                 "bool return_gathered=False" +
+                     results,
+                 TORCH_BOX(&Boxed<op>::gather_like)});
+  all.push_back({"_" + alone + "_like",
+                 "(Tensor x, str group_name, Tensor like, *, int gather_dim=0) -> Tensor",
+                 TORCH_BOX(&Boxed<op>::alone_like)});
+}
+
+constexpr const char* kSumHead = "(Tensor x, Tensor weight, Tensor? bias, str group_name, *, ";
+
+template <Op op>
+void add_scatter(const std::string& name, const std::string& alone, std::vector<OpEntry>& all) {
+  const std::string head = kSumHead + "int scatter_dim=0, "s + kActivation + ", " + kSizes;
+  all.push_back({name, head + ") -> Tensor", TORCH_BOX(&Boxed<op>::scatter)});
+  all.push_back(
+      {name + "_out", head + ", Tensor(a!) out" + kAfter, TORCH_BOX(&Boxed<op>::scatter_out)});
+  all.push_back({alone,
+                 "(Tensor x, str group_name, *, int scatter_dim=0, "s + kSizes + ") -> Tensor",
+                 TORCH_BOX(&Boxed<op>::alone)});
+}
+
+template <Op op>
+void add_share(const std::string& name, std::vector<OpEntry>& all) {
+  const std::string head = std::string(kSumHead) + kActivation;
+  all.push_back({name, head + ") -> Tensor", TORCH_BOX(&Boxed<op>::share)});
+  all.push_back(
+      {name + "_out", head + ", Tensor(a!) out" + kAfter, TORCH_BOX(&Boxed<op>::share_out)});
+}
+
+template <std::size_t i>
+void add_op(std::vector<OpEntry>& all) {
+  constexpr const OpRow& row = op_table()[i];
+  const std::string name(row.name), alone(row.collective);
+  if constexpr (row.gathers) add_gather<row.op>(name, alone, all);
+  if constexpr (row.scatters()) add_scatter<row.op>(name, alone, all);
+  if constexpr (row.shares) add_share<row.op>(name, all);
+}
+
 const std::vector<OpEntry>& ops() {
-  static const std::string gather =
-      "(Tensor x, Tensor[] weights, Tensor[]? biases, str group_name, *, int gather_dim=0, "
-      "str activation=\"none\", ";
-  static const std::string scatter =
-      "(Tensor x, Tensor weight, Tensor? bias, str group_name, *, int scatter_dim=0, "
-      "str activation=\"none\", SymInt[]? sizes=None";
-  static const std::string reduce =
-      "(Tensor x, Tensor weight, Tensor? bias, str group_name, *, str activation=\"none\"";
-  // `after`: what orders a call that writes arguments behind others in a graph; never read.
-  static const std::vector<OpEntry> all = {
-      {"ag_gemm",
-       gather + "bool return_gathered=False, SymInt[]? sizes=None) -> (Tensor?, Tensor[])",
-       TORCH_BOX(&boxed_ag_gemm)},
-      {"ag_gemm_out",
-       gather + "SymInt[]? sizes=None, Tensor(a!)[] out, Tensor(b!)? gathered=None, Tensor? "
-                "after=None) -> ()",
-       TORCH_BOX(&boxed_ag_gemm_out)},
-      {"gemm_rs", scatter + ") -> Tensor", TORCH_BOX(&boxed_gemm_rs)},
-      {"gemm_rs_out", scatter + ", Tensor(a!) out, Tensor? after=None) -> ()",
-       TORCH_BOX(&boxed_gemm_rs_out)},
-      {"gemm_ar", reduce + ") -> Tensor", TORCH_BOX(&boxed_gemm_ar)},
-      {"gemm_ar_out", reduce + ", Tensor(a!) out, Tensor? after=None) -> ()",
-       TORCH_BOX(&boxed_gemm_ar_out)},
-      {"all_gather",
-       "(Tensor x, str group_name, *, int gather_dim=0, SymInt[]? sizes=None) -> Tensor",
-       TORCH_BOX(&boxed_all_gather)},
-      {"reduce_scatter",
-       "(Tensor x, str group_name, *, int scatter_dim=0, SymInt[]? sizes=None) -> Tensor",
-       TORCH_BOX(&boxed_reduce_scatter)},
-      // Size gather_dim of `like` is the gathered one, split as gemm_rs splits it.
-      {"_ag_gemm_like",
-       "(Tensor x, Tensor[] weights, str group_name, Tensor like, *, int gather_dim=0, "
-       "bool return_gathered=False) -> (Tensor?, Tensor[])",
-       TORCH_BOX(&boxed_ag_gemm_like)},
-      {"_all_gather_like", "(Tensor x, str group_name, Tensor like, *, int gather_dim=0) -> Tensor",
-       TORCH_BOX(&boxed_all_gather_like)},
-  };
+  static const auto all = []<std::size_t... i>(std::index_sequence<i...>) {
+    std::vector<OpEntry> list;
+    (add_op<i>(list), ...);
+    return list;
+  }
+  (std::make_index_sequence<op_table().size()>());
   return all;
 }
 
@@ -284,6 +303,7 @@ const std::vector<OpEntry>& services() {
       {"_make_pool", "(str group_name, str device, int bytes) -> int[]", TORCH_BOX(&make_pool)},
       {"_drop_pool", "(int number) -> bool", TORCH_BOX(&drop_pool)},
       {"_plans", "(str group_name, str device) -> str[]", TORCH_BOX(&plans)},
+      {"_op_lines", "() -> str[]", TORCH_BOX(&op_lines)},
       {"_has_cuda", "() -> bool", TORCH_BOX(&has_cuda)},
       {"_last_kind", "() -> int", TORCH_BOX(&last_kind)},
       {"_last_text", "() -> str", TORCH_BOX(&last_text)},
@@ -295,7 +315,7 @@ const std::vector<OpEntry>& services() {
 void define(StableLibrary& library) {
   for (const auto& op : ops()) {
     library.def((op.name + op.schema).c_str());
-    library.def(("_cpu_" + std::string(op.name) + op.schema).c_str());
+    library.def(("_cpu_" + op.name + op.schema).c_str());
   }
   for (const auto& s : services()) library.def((s.name + s.schema).c_str());
 }
@@ -306,12 +326,12 @@ void define(StableLibrary& library) {
 STABLE_TORCH_LIBRARY(tilelace, m) { tilelace::torch_binding::define(m); }
 STABLE_TORCH_LIBRARY_IMPL(tilelace, CPU, m) {
   for (const auto& op : tilelace::torch_binding::ops()) {
-    m.impl(("_cpu_" + std::string(op.name)).c_str(), op.kernel);
+    m.impl(("_cpu_" + op.name).c_str(), op.kernel);
   }
 }
 STABLE_TORCH_LIBRARY_IMPL(tilelace, CUDA, m) {
-  for (const auto& op : tilelace::torch_binding::ops()) m.impl(op.name, op.kernel);
+  for (const auto& op : tilelace::torch_binding::ops()) m.impl(op.name.c_str(), op.kernel);
 }
 STABLE_TORCH_LIBRARY_IMPL(tilelace, CompositeExplicitAutograd, m) {
-  for (const auto& s : tilelace::torch_binding::services()) m.impl(s.name, s.kernel);
+  for (const auto& s : tilelace::torch_binding::services()) m.impl(s.name.c_str(), s.kernel);
 }

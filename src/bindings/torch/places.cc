@@ -79,32 +79,26 @@ void refuse_call(const std::string& group, Device device, const std::string& rea
   refuse(member->communicator(), reason, stream);
 }
 
-Split gather_split(const GatherCall& call, const Rows& x, const Place& place) {
-  constexpr std::string_view op = "ag_gemm";
+Split split_of(const OpCall& call, const Rows& x, const Place& place) {
+  const OpRow& op = row_of(call.op);
+  if (!op.shards()) return {{}, {}, x.units};
   std::vector<int64_t> units(static_cast<std::size_t>(place.ranks), x.units);
   if (call.sizes) {
-    check_sizes(op, *call.sizes, place.ranks);
+    check_sizes(op.name, *call.sizes, place.ranks);
     units = *call.sizes;
-  } else if (call.like) {
-    units = remainder_first(call.like->size(x.dim), place.ranks);
+  } else if (call.like || op.scatters()) {
+    units = remainder_first(call.like ? call.like->size(x.dim) : x.units, place.ranks);
   }
   const auto own = units[static_cast<std::size_t>(place.rank)];
-  if (own != x.units) {
-    wrong(op, "x", std::to_string(x.units) + " in dimension " + std::to_string(x.dim),
+  auto split = split_of(std::move(units), x.inner);
+  const auto dimension = " in dimension " + std::to_string(x.dim);
+  if (op.gathers && own != x.units) {
+    wrong(op.name, "x", std::to_string(x.units) + dimension,
           std::to_string(own) + ": this rank's size");
   }
-  return split_of(std::move(units), x.inner);
-}
-
-Split reduce_split(const ReduceCall& call, const Rows& x, int ranks) {
-  const auto op = name_of(call.op);
-  if (call.op == Op::gemm_ar) return {{}, {}, x.units};
-  if (!call.sizes) return split_of(remainder_first(x.units, ranks), x.inner);
-  check_sizes(op, *call.sizes, ranks);
-  auto split = split_of(*call.sizes, x.inner);
-  if (split.total != x.units) {
-    wrong(op, "sizes", "a sum of " + std::to_string(split.total),
-          std::to_string(x.units) + ": size of x in dimension " + std::to_string(x.dim));
+  if (op.sums && split.total != x.units) {
+    wrong(op.name, "sizes", "a sum of " + std::to_string(split.total),
+          std::to_string(x.units) + ": size of x" + dimension);
   }
   return split;
 }

@@ -50,7 +50,6 @@ struct Split {
   int64_t total = 0;
 };
 
-Split gather_split(const GatherCall& call, const Rows& x, const Place& place);
-Split reduce_split(const ReduceCall& call, const Rows& x, int ranks);
+Split split_of(const OpCall& call, const Rows& x, const Place& place);
 
 }  // namespace tilelace::torch_binding

@@ -60,7 +60,7 @@ CASES = {
                        "gemm_rs: bias 0: got [1, 3], expected [1, 4]"),
     "biases for some weights": (lambda g: ag(g, weights=[x(6, 8)] * 2, biases=[x(6)]),
                                 lambda g: ag(g, weights=[x(6, 8)] * 2, biases=[x(6)] * 2),
-                                "ag_gemm: bias: got 1, expected none or one a weight (2)"),
+                                "ag_gemm: bias: got 1, expected none or 2"),
     "no weight": (lambda g: ag(g, weights=[]), ag, "ag_gemm: weights: got none, expected at least"),
     "unknown activation": (lambda g: rs(g, activation="tanh"), rs,
                            'gemm_rs: activation: got "tanh", expected none, gelu, gelu_tanh, silu'),

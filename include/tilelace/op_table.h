@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ops are, a row each. Whoever branches on an op asks its row; the command, the bindings,
+// checks of tensors and docs/ops.md go through all rows.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "tilelace/choices.h"
+
+namespace tilelace {
+
+/// A side of an operand: 1, rows of all ranks together, rows of this rank's shard, and this rank's
+/// columns (n) and terms (k) of the product, n of several weights each its own.
+enum class Extent : std::uint8_t { one, m, m_r, n, k };
+
+/// What an operand is to its call.
+enum class Role : std::uint8_t { input, weight, bias, residual, out, gathered };
+
+struct OperandRow {
+  Role role;
+  std::string_view name;
+  Extent rows, cols;
+  bool many = false;      ///< one a weight; results of swiglu: one
+  bool optional = false;  ///< may be absent
+
+  [[nodiscard]] constexpr bool output() const {
+    return role == Role::out || role == Role::gathered;
+  }
+};
+
+struct OpRow {
+  Op op;
+  std::string_view name;
+  std::string_view help;
+  std::string_view collective;
+  bool gathers = false;  ///< shards of the input travel, before the product
+  bool sums = false;     ///< what ranks have of the product, each of its terms, is added up
+  bool shares = false;   ///< the finished sums travel to all ranks
+  std::span<const OperandRow> operands = {};
+
+  /// Null: the op has none.
+  [[nodiscard]] constexpr const OperandRow* operand(Role role) const {
+    const auto at = std::find_if(operands.begin(), operands.end(),
+                                 [&](const OperandRow& o) { return o.role == role; });
+    return at == operands.end() ? nullptr : &*at;
+  }
+  /// Each rank keeps the finished sums of its own rows.
+  [[nodiscard]] constexpr bool scatters() const { return sums && !shares; }
+  /// One of several weights, each with its result.
+  [[nodiscard]] constexpr bool many() const {
+    const OperandRow* weight = operand(Role::weight);
+    return weight != nullptr && weight->many;
+  }
+  /// Some operand is a rank's shard of m: calls may say how many rows each rank has.
+  [[nodiscard]] constexpr bool shards() const {
+    return std::any_of(operands.begin(), operands.end(),
+                       [](const OperandRow& o) { return o.rows == Extent::m_r; });
+  }
+  /// Whether a call moves m rows once, or there and back.
+  [[nodiscard]] constexpr int phases() const { return shares ? 2 : 1; }
+};
+
+namespace detail {
+
+inline constexpr std::array kAgGemm{
+    OperandRow{Role::input, "a", Extent::m_r, Extent::k},
+    OperandRow{Role::weight, "weight", Extent::n, Extent::k, true},
+    OperandRow{Role::bias, "bias", Extent::one, Extent::n, true, true},
+    OperandRow{Role::out, "out", Extent::m, Extent::n, true},
+    OperandRow{Role::gathered, "gathered", Extent::m, Extent::k, false, true},
+};
+
+constexpr std::array<OperandRow, 5> sum_operands(Extent out_rows) {
+  return {{{Role::input, "x", Extent::m, Extent::k},
+           {Role::weight, "weight", Extent::n, Extent::k},
+           {Role::bias, "bias", Extent::one, Extent::n, false, true},
+           {Role::residual, "residual", out_rows, Extent::n, false, true},
+           {Role::out, "out", out_rows, Extent::n}}};
+}
+inline constexpr auto kGemmRs = sum_operands(Extent::m_r);
+inline constexpr auto kGemmAr = sum_operands(Extent::m);
+
+inline constexpr std::array kOps{
+    OpRow{.op = Op::ag_gemm,
+          .name = "ag_gemm",
+          .help = "all-gather and product: rows of all ranks times this rank's weights",
+          .collective = "all_gather",
+          .gathers = true,
+          .operands = kAgGemm},
+    OpRow{.op = Op::gemm_rs,
+          .name = "gemm_rs",
+          .help = "product and reduce-scatter: each rank's rows of the sum of all products",
+          .collective = "reduce_scatter",
+          .sums = true,
+          .operands = kGemmRs},
+    OpRow{.op = Op::gemm_ar,
+          .name = "gemm_ar",
+          .help = "product and all-reduce: the sum of all products, on every rank",
+          .collective = "all_reduce",
+          .sums = true,
+          .shares = true,
+          .operands = kGemmAr},
+};
+
+/// Of what a caller made an Op of and is none; check_problem refuses it.
+inline constexpr OpRow kNoOp{
+    .op = static_cast<Op>(255), .name = "unknown op", .help = "", .collective = ""};
+
+}  // namespace detail
+
+/// Row i is the op of number i.
+constexpr std::span<const OpRow> op_table() { return detail::kOps; }
+
+constexpr const OpRow& row_of(Op op) {
+  const auto i = static_cast<std::size_t>(op);
+  return i < detail::kOps.size() ? detail::kOps[i] : detail::kNoOp;
+}
+
+/// None where no op is called so.
+constexpr std::optional<Op> op_of(std::string_view name) {
+  for (const OpRow& row : op_table())
+    if (row.name == name) return row.op;
+  return std::nullopt;
+}
+
+/// "ag_gemm, gemm_rs or gemm_ar": for texts.
+std::string names_of_ops();
+
+static_assert([] {
+  for (std::size_t i = 0; i < detail::kOps.size(); ++i)
+    if (static_cast<std::size_t>(detail::kOps[i].op) != i) return false;
+  return true;
+}());
+
+}  // namespace tilelace
