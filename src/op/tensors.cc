@@ -108,6 +108,7 @@ void check_operands(const CallArgs& call, int rank, Part part) {
                                  : p.k;
   };
   std::vector<Named> inputs, outputs;
+  inputs.reserve(op.operands.size() + 2 * p.n.size());
   for (const OperandRow& operand : op.operands) {
     const auto [tensors, count] = given(call, op, operand, part);
     require(tensors.size() == count, "{}: {}: got {}, expected {}{}", op.name, operand.name,

@@ -42,21 +42,23 @@ struct Laid {
   Rows rows;
   Split split;
   Matrix x;
-  std::vector<Matrix> weights, biases;
-  std::vector<Result> outs;
-  std::optional<Result> gathered;
-  std::vector<TensorView> weight_views, bias_views, out_views;
-  CallArgs args;
+  std::vector<Matrix> weights = {}, biases = {};
+  std::vector<Result> outs = {};
+  std::optional<Result> gathered = {};
+  std::vector<TensorView> weight_views = {}, bias_views = {}, out_views = {};
+  CallArgs args = {};
 };
 
 /// A call's tensors and its problem, made once.
 class Layout {
  public:
   Layout(const OpCall& call, const Place& place, bool product)
-      : call_(call), op_(row_of(call.op)), place_(place), product_(product) {
-    laid_.rows = rows_of(op_.name, call.x, call.dim);
-    laid_.split = split_of(call, laid_.rows, place);
-    laid_.x = matrix_of(op_.name, "x", laid_.rows.matrix, place.device);
+      : call_(call),
+        op_(row_of(call.op)),
+        place_(place),
+        product_(product),
+        laid_{rows_of(op_.name, call.x, call.dim), split_of(call, laid_.rows, place),
+              matrix_of(op_.name, "x", laid_.rows.matrix, place.device)} {
     const auto activation = activation_of(op_.name, call.activation);
     add_weights();
     set_problem(activation);
@@ -150,10 +152,12 @@ OpResults run(const OpCall& call, bool product) {
   Laid laid = checked_here(place, [&] { return Layout(call, place, product).take(); });
   Communicator& c = place.communicator();
   const Problem& problem = laid.args.problem;
-  // A call that is wrong here alone would prepare while the peers, who make the right one, do not.
-  if (product && !place.member->has_room(problem))
-    checked_here(place, [&] { check_call(c, laid.args); });
-  place.member->make_room(problem);
+  if (!place.member->has_room(problem)) {
+    // A call that is wrong here alone would prepare while the peers, who make the right one, do
+    // not.
+    if (product) checked_here(place, [&] { check_call(c, laid.args); });
+    place.member->make_room(problem);
+  }
   product ? tilelace::call(c, laid.args) : collective_only(c, laid.args);
   OpResults results;
   for (auto& o : laid.outs) results.outs.push_back(o.finish());

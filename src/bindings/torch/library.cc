@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <limits>
 #include <sstream>
+#include <utility>
 
 #include "bindings/torch/buffers.h"
 #include "bindings/torch/calls.h"
@@ -22,6 +23,7 @@ using std::string_literals::operator""s;
 using MaybeTensor = std::optional<Tensor>;
 using MaybeTensors = std::optional<Tensors>;
 
+// NOLINTBEGIN(performance-unnecessary-value-param): torch's boxing gives values.
 /// Kernels of the op; what it is decides which it has.
 template <Op op>
 struct Boxed {
@@ -30,7 +32,6 @@ struct Boxed {
   static OpResults run(const OpCall& of) {
     return remembered([&] { return call(of); });
   }
-  static Tensors one(const Tensor& t) { return {t}; }
   static MaybeTensors one(const MaybeTensor& t) {
     return t ? MaybeTensors(Tensors{*t}) : std::nullopt;
   }
@@ -38,7 +39,7 @@ struct Boxed {
   static Gathered gather(Tensor x, Tensors weights, MaybeTensors biases, std::string group,
                          int64_t dim, std::string activation, bool return_gathered, Sizes sizes) {
     auto r = run({op, x, weights, biases, group, dim, activation, return_gathered, sizes});
-    return {r.gathered, r.outs};
+    return {std::move(r.gathered), std::move(r.outs)};
   }
   static void gather_out(Tensor x, Tensors weights, MaybeTensors biases, std::string group,
                          int64_t dim, std::string activation, Sizes sizes, Tensors out,
@@ -49,24 +50,24 @@ struct Boxed {
   static Gathered gather_like(Tensor x, Tensors weights, std::string group, Tensor like,
                               int64_t dim, bool return_gathered) {
     auto r = run({op, x, weights, {}, group, dim, "none", return_gathered, {}, like});
-    return {r.gathered, r.outs};
+    return {std::move(r.gathered), std::move(r.outs)};
   }
   static Tensor scatter(Tensor x, Tensor weight, MaybeTensor bias, std::string group, int64_t dim,
                         std::string activation, Sizes sizes) {
-    return run({op, x, one(weight), one(bias), group, dim, activation, false, sizes}).outs[0];
+    return run({op, x, {weight}, one(bias), group, dim, activation, false, sizes}).outs[0];
   }
   static void scatter_out(Tensor x, Tensor weight, MaybeTensor bias, std::string group, int64_t dim,
                           std::string activation, Sizes sizes, Tensor out,
                           const MaybeTensor& /*after*/) {
-    run({op, x, one(weight), one(bias), group, dim, activation, false, sizes, {}, one(out)});
+    run({op, x, {weight}, one(bias), group, dim, activation, false, sizes, {}, one(out)});
   }
   static Tensor share(Tensor x, Tensor weight, MaybeTensor bias, std::string group,
                       std::string activation) {
-    return scatter(x, weight, bias, group, 0, activation, {});
+    return run({op, x, {weight}, one(bias), group, 0, activation}).outs[0];
   }
   static void share_out(Tensor x, Tensor weight, MaybeTensor bias, std::string group,
-                        std::string activation, Tensor out, const MaybeTensor& after) {
-    scatter_out(x, weight, bias, group, 0, activation, {}, out, after);
+                        std::string activation, Tensor out, const MaybeTensor& /*after*/) {
+    run({op, x, {weight}, one(bias), group, 0, activation, false, {}, {}, one(out)});
   }
   static Tensor alone(Tensor x, std::string group, int64_t dim, Sizes sizes) {
     return remembered([&] {
@@ -79,6 +80,7 @@ struct Boxed {
     });
   }
 };
+// NOLINTEND(performance-unnecessary-value-param)
 
 /// Collective over the group's ranks: `sockets` lead to them, as Communicator::from_sockets has it.
 /// A rank is a member once all have got as far: where one cannot, none is.
