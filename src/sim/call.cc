@@ -13,7 +13,7 @@
 namespace tilelace::sim {
 namespace {
 
-constexpr std::int64_t kMostRanks = 1024;
+constexpr int kMostRanks = 1024;
 constexpr std::int64_t kMostRows = 1 << 24;
 /// Transfers and tiles of all ranks that a call may have: beyond, lists fill the memory.
 constexpr double kMostSteps = 3e7;
@@ -72,8 +72,11 @@ std::vector<std::vector<StepList>> record_call(const Call& call, const Plan& pla
   const std::vector<plan::Index> even;
   std::vector<std::vector<StepList>> lists;
   for (int r = 0; r < p.ranks; ++r) {
-    lists.push_back(p.op == Op::ag_gemm ? record(plan::ag_gemm_schedule(p, plan, r, even))
-                                        : record(plan::gemm_reduce_schedule(p, plan, r, even)));
+    const auto add = [&](const auto& tiles) { lists.push_back(record(tiles)); };
+    if (p.op == Op::ag_gemm)
+      schedule::with_tiles<kMostRanks>(plan::ag_gemm_schedule(p, plan, r, even), add);
+    else
+      schedule::with_tiles<kMostRanks>(plan::gemm_reduce_schedule(p, plan, r, even), add);
   }
   return lists;
 }
