@@ -34,7 +34,7 @@ constexpr const char* kCheckExamples = R"(Examples:
   tilelace check
       3000 random configurations: ops, routes, transports, uneven rows, three calls that share slots.
   tilelace check --op gemm_rs --tp 8 --m 8192 --n 12288 --workers 132
-      One shape in every route, transport and residency, three calls each.
+      One shape in every route, transport, walk of kernels and residency, three calls each.
   tilelace check --mutants
       Seeded bugs, each one guard removed; the checker must find every one.
 A finding (deadlock, race, lost or doubled data) exits 1 with role, rank, step, tile, peer and flag.

@@ -19,6 +19,25 @@ using schedule::GemmReduce;
 
 std::string_view op_name(Op op) { return row_of(op).name; }
 
+namespace {
+
+std::string to_string(const WalkSpec& w) {
+  std::string text;
+  if (w.apart >= 0) text += fmt::format(" apart {}", w.apart);
+  if (!w.joins.empty()) text += fmt::format(" joins {}", fmt::join(w.joins, ","));
+  if (w.whole) text += " whole";
+  if (w.across) text += " across";
+  if (!w.weights.empty()) text += fmt::format(" weights {}", fmt::join(w.weights, ","));
+  if (w.together) text += " together";
+  if (w.pairs) text += " pairs";
+  if (w.along_cols) text += " along cols";
+  if (w.wide < 1 << 20) text += fmt::format(" wide {}", w.wide);
+  if (w.deep != 1) text += fmt::format(" deep {}", w.deep);
+  return text;
+}
+
+}  // namespace
+
 std::string to_string(const CallSpec& s) {
   static constexpr std::array<std::string_view, 3> kRoutes = {"mesh", "ring", "two_level"};
   static constexpr std::array<std::string_view, 6> kTransports = {"push", "pull", "store",
@@ -41,7 +60,7 @@ std::string to_string(const CallSpec& s) {
   if (s.direct) text += " direct";
   if (s.lag != 0) text += fmt::format(" lag {}", s.lag);
   if (s.by_columns) text += " by columns";
-  return text;
+  return text + to_string(s.walk);
 }
 
 std::ostream& operator<<(std::ostream& out, const CallSpec& spec) { return out << to_string(spec); }
@@ -98,6 +117,40 @@ std::optional<std::string> legal_lag(const CallSpec& s, int ranks) {
   return std::nullopt;
 }
 
+std::optional<std::string> legal_gather_walk(const CallSpec& s, int ranks) {
+  const WalkSpec& w = s.walk;
+  if (w.together || w.pairs) return "shards together or in pairs are for gemm_rs";
+  if (w.apart < -1 || (!w.joins.empty() && w.apart != 0)) return "shards join where none is apart";
+  if (w.joins.size() >= static_cast<std::size_t>(ranks) && !w.joins.empty())
+    return "only peers' shards join";
+  if (w.whole && (s.transport != Transport::store || w.apart != -1))
+    return "a whole walk is by store, and not by shard";
+  if (!w.whole && (w.across || !w.weights.empty())) return "across and weights are for whole walks";
+  if (w.weights.empty()) return std::nullopt;
+  if (w.weights.size() > static_cast<std::size_t>(schedule::kMaxSections) ||
+      *std::min_element(w.weights.begin(), w.weights.end()) < 1 ||
+      std::accumulate(w.weights.begin(), w.weights.end(), Index{0}) != s.cols)
+    return "weights must be at most 8 and add to cols";
+  return std::nullopt;
+}
+
+std::optional<std::string> legal_walk(const CallSpec& s, int ranks) {
+  const WalkSpec& w = s.walk;
+  if (ranks > kMaxCheckedRanks) return "ranks must be at most 64";
+  if (w == WalkSpec{}) return std::nullopt;
+  if (w.wide < 1 || w.deep < 1) return "wide and deep must be at least 1";
+  const bool gather = s.op == Op::ag_gemm;
+  if (s.op == Op::gemm_ar || s.unfused || s.straddle || s.cols < 1 ||
+      ranks > schedule::kMaxSections)
+    return "walks are for fused ag_gemm and gemm_rs of at most 8 ranks that do not straddle";
+  if (gather) return legal_gather_walk(s, ranks);
+  if (w.apart != -1 || !w.joins.empty() || w.whole || w.across || !w.weights.empty())
+    return "shards apart, joins and whole walks are for ag_gemm";
+  if (s.transport != Transport::store) return "kernels of gemm_rs store";
+  if (w.pairs && (w.together || ranks % 2 != 0)) return "pairs need an even number of ranks";
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<std::string> legal(const CallSpec& s, int ranks) {
@@ -136,6 +189,7 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
     return "partials are handed by unfused gemm_rs";
   }
   if (auto reason = legal_lag(s, ranks)) return reason;
+  if (auto reason = legal_walk(s, ranks)) return reason;
   if (!s.unfused) return std::nullopt;
   if (gather || !mesh || ranks > schedule::kMaxSumRanks) {
     return "unfused is for sums over the mesh, of at most 8 ranks";

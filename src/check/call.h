@@ -12,6 +12,22 @@
 
 namespace tilelace::check {
 
+/// How a kernel walks the tiles of a fused ag_gemm or gemm_rs that does not straddle
+/// (schedule/gather_tiles.h, reduce_tiles.h). As it stands: as CPU ranks do.
+struct WalkSpec {
+  int apart = -1;  ///< ag_gemm by shard: shards that are walked one after the other; -1: all
+  std::vector<int> joins = {};  ///< apart 0: tiles behind which each peer's shard joins, in order
+  bool whole = false;           ///< ag_gemm: tiles as if all rows were one matrix; transport store
+  bool across = false;          ///< of a whole walk: its rows are columns of the result
+  std::vector<int> weights = {};  ///< of a whole walk: columns of each; empty: one has all
+  bool together = false;          ///< gemm_rs: remote shards
+  bool pairs = false;             ///< gemm_rs: of two shards
+  bool along_cols = false;
+  int wide = 1 << 20, deep = 1;  ///< of a block: schedule::GemmOrder
+
+  bool operator==(const WalkSpec&) const = default;
+};
+
 struct CallSpec {
   Op op = Op::ag_gemm;
   std::int64_t m = 0;
@@ -40,6 +56,7 @@ struct CallSpec {
   /// behind the others; 0: other calls. Transport store; `blocks` are a shard's.
   int lag = 0;
   bool by_columns = false;  ///< likewise: owners have columns of all rows, in one block
+  WalkSpec walk;
 
   bool operator==(const CallSpec&) const = default;
 };
@@ -79,6 +96,14 @@ class Cuts {
   std::vector<Index> begins_;
 };
 
+constexpr int kMaxCheckedRanks = 64;
+/// Kernels' own orders, and those of more ranks than kernels have.
+using GatherTiles = schedule::GatherTiles<schedule::GatherOrder>;
+using ReduceTiles = schedule::ReduceTiles<schedule::ReduceOrder>;
+using PairTiles = schedule::ReduceTiles<schedule::PairOrder>;
+using ManyGatherTiles = schedule::GatherTiles<schedule::GatherOrderOf<kMaxCheckedRanks>>;
+using ManyReduceTiles = schedule::ReduceTiles<schedule::ReduceOrderOf<kMaxCheckedRanks>>;
+
 /// Immutable once made; shared by all calls of the same spec.
 class CallPlan {
  public:
@@ -101,7 +126,9 @@ class CallPlan {
   template <class F>
   decltype(auto) visit(int rank, F&& f) const {
     const auto r = static_cast<std::size_t>(rank);
-    return spec_.op == Op::ag_gemm ? f(gather_.at(r)) : f(reduce_.at(r));
+    if (spec_.op == Op::ag_gemm) return few() ? f(gather_.at(r)) : f(many_gather_.at(r));
+    if (spec_.walk.pairs) return f(pairs_.at(r));
+    return few() ? f(reduce_.at(r)) : f(many_reduce_.at(r));
   }
   /// Of a call by multimem.
   [[nodiscard]] const schedule::TileSums& switched(int rank) const {
@@ -127,14 +154,18 @@ class CallPlan {
     return region == Region::incoming ? incoming_[static_cast<std::size_t>(rank)] : rows_;
   }
   [[nodiscard]] Index cols(Region region) const {
-    return region == Region::gathered || region == Region::delivered ? 1 : spec_.cols;
+    const bool rows = region == Region::gathered || region == Region::delivered;
+    return rows || (region == Region::incoming && numbered_) ? 1 : spec_.cols;
   }
 
  private:
   [[nodiscard]] schedule::RowSplit split() const;
   template <class Schedule>
   [[nodiscard]] Schedule common() const;
+  [[nodiscard]] schedule::GemmOrder walk() const;
+  [[nodiscard]] bool few() const { return ranks_ <= schedule::kMaxSections; }
   void cut_gather();
+  void make_reduce(schedule::GemmReduce s);
   void cut_reduce();
   void cut_sums();
   void cut_pushed();
@@ -146,9 +177,13 @@ class CallPlan {
   int ranks_;
   int workers_;
   Index num_flags_ = 0;
+  bool numbered_ = false;  ///< partials are
   std::vector<Index> borders_;
-  std::vector<schedule::AgGemm> gather_;
-  std::vector<schedule::GemmReduce> reduce_;
+  std::vector<GatherTiles> gather_;
+  std::vector<ManyGatherTiles> many_gather_;
+  std::vector<ReduceTiles> reduce_;
+  std::vector<ManyReduceTiles> many_reduce_;
+  std::vector<PairTiles> pairs_;
   std::vector<schedule::ReduceRows> sums_;
   std::vector<schedule::PushRows> pushed_;
   std::vector<schedule::HandRows> handed_;

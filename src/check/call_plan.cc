@@ -105,13 +105,57 @@ Schedule CallPlan::common() const {
   return s;
 }
 
+schedule::GemmOrder CallPlan::walk() const {
+  schedule::GemmOrder order;
+  order.group = spec_.raster_group;
+  order.along_cols = spec_.walk.along_cols;
+  order.wide = spec_.walk.wide;
+  order.deep = spec_.walk.deep;
+  return order;
+}
+
 void CallPlan::cut_gather() {
   auto s = common<AgGemm>();
   s.deliver = spec_.deliver;
   num_flags_ = s.num_flags();
-  for (s.rank = 0; s.rank < ranks_; ++s.rank) gather_.push_back(s);
-  for (int q = 0; q < ranks_; ++q) {
+  const WalkSpec& w = spec_.walk;
+  schedule::GatherWalking how{walk(), w.apart, {}, w.whole, w.across, 1, {}};
+  std::copy(w.joins.begin(), w.joins.end(), std::next(how.joins.after));
+  how.weights = std::max(1, static_cast<int>(w.weights.size()));
+  std::copy(w.weights.begin(), w.weights.end(), how.weight_cols);
+  for (s.rank = 0; s.rank < ranks_; ++s.rank) {
+    if (few())
+      gather_.push_back(schedule::make_gather_tiles<schedule::kMaxSections>(s, how));
+    else
+      many_gather_.push_back(schedule::make_gather_tiles<kMaxCheckedRanks>(s, how));
+  }
+  for (int q = 0; q < ranks_; ++q)
     each_part(s.bands(q), s.chunks(q), [&](RowRange rows) { rows_.mark(rows); });
+  for (Index row = 0; row < spec_.m && w.whole; row += spec_.tile_m)
+    rows_.mark({row, std::min(row + spec_.tile_m, spec_.m)});
+}
+
+/// Of each rank, and what comes in there: of numbered partials each is a row.
+void CallPlan::make_reduce(GemmReduce s) {
+  for (s.rank = 0; s.rank < ranks_; ++s.rank) {
+    if (spec_.walk.pairs)
+      pairs_.push_back(schedule::make_pair_tiles(s, walk()));
+    else if (few())
+      reduce_.push_back(
+          schedule::make_reduce_tiles<schedule::kMaxReduceRanks>(s, walk(), spec_.walk.together));
+    else
+      many_reduce_.push_back(schedule::make_reduce_tiles<kMaxCheckedRanks>(s, walk()));
+  }
+  num_flags_ = s.num_flags();
+  numbered_ = s.numbered();
+  if (numbered_)
+    num_flags_ = ranks_ * visit(0, [](const auto& tiles) -> Index {
+                   if constexpr (requires { tiles.of_source(); }) return tiles.of_source();
+                   return 0;
+                 });
+  for (s.rank = 0; s.rank < ranks_; ++s.rank) {
+    Cuts& incoming = incoming_.emplace_back(numbered_ ? num_flags_ : s.incoming_rows());
+    for (Index i = 0; i < num_flags_ && numbered_; ++i) incoming.mark({i, i + 1});
   }
 }
 
@@ -120,15 +164,12 @@ void CallPlan::cut_reduce() {
   s.blocks = spec_.blocks;
   s.block_grain = spec_.block_grain;
   s.all_reduce = row_of(spec_.op).shares;
-  num_flags_ = s.num_flags();
-  for (s.rank = 0; s.rank < ranks_; ++s.rank) {
-    reduce_.push_back(s);
-    incoming_.emplace_back(s.incoming_rows());
-  }
+  make_reduce(s);
   for (int b = 0; b < s.blocks; ++b) {
     for (int q = 0; q < ranks_; ++q) {
       each_part(s.bands(b, q), s.chunks(b, q), [&](RowRange rows) {
         rows_.mark(rows);
+        if (numbered_) return;
         for (int p = 0; p < ranks_; ++p) {
           if (p == q) continue;
           const int parent = s.route.parent(q, p);

@@ -51,6 +51,14 @@ void each_access(const schedule::AgGemm& s, const Step& x, Emit&& emit) {
   }
 }
 
+/// Whole, a product reads own rows from the slot, too.
+template <class Order, class Emit>
+void each_access(const schedule::GatherTiles<Order>& s, const Step& x, Emit&& emit) {
+  if (x.verb == Verb::compute && s.walked() && s.order().whole)
+    return emit(Access{Region::gathered, s.rank, x.rows, 0, 1, false});
+  each_access(static_cast<const schedule::AgGemm&>(s), x, emit);
+}
+
 /// Where partials that `child` made of these rows of a shard stand at `rank`.
 inline RowRange incoming_rows(const schedule::GemmReduce& s, int rank, int child, const Step& x) {
   schedule::GemmReduce at = s;
@@ -98,6 +106,19 @@ void each_access(const schedule::GemmReduce& s, const Step& x, Emit&& emit) {
       break;
     default: break;
   }
+}
+
+/// A partial with a number lies in the place of that number, which is a row here.
+template <class Order, class Emit>
+void each_access(const schedule::ReduceTiles<Order>& s, const Step& x, Emit&& emit) {
+  const auto place = [&](int rank, Index number, bool write) {
+    emit(Access{Region::incoming, rank, {number, number + 1}, 0, 1, write});
+  };
+  if (s.numbered() && x.verb == Verb::store_partial) return place(x.peer, x.at, true);
+  if (!s.numbered() || x.verb != Verb::reduce)
+    return each_access(static_cast<const schedule::GemmReduce&>(s), x, emit);
+  for (Index p = 0; p < s.ranks(); ++p)
+    if (p != s.rank) place(s.rank, x.at + (p - s.rank) * s.of_source(), false);
 }
 
 /// Where rows of the own ones stand in the place-th of the areas that have room for all of them.

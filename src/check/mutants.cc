@@ -91,6 +91,35 @@ std::vector<CallSpec> shared_tiles() {
   return all;
 }
 
+/// In all the ways that kernels of ag_gemm walk: chunks begin and end within tiles.
+std::vector<CallSpec> gather_walks() {
+  CallSpec shards = small(Op::ag_gemm, RouteKind::mesh, Transport::push, 58);
+  shards.cols = 4;
+  CallSpec whole = shards;
+  whole.transport = Transport::store;
+  whole.walk.whole = true;
+  std::vector<CallSpec> all(5, shards);
+  all[0].walk.apart = 2;
+  all[1].walk.apart = 0;
+  all[1].walk.joins = {3, 9, 15};
+  all[2] = all[3] = all[4] = whole;
+  all[3].walk.weights = {1, 3};
+  all[4].walk.weights = {2, 1, 1};
+  all[4].walk.across = true;
+  return all;
+}
+
+/// The same of gemm_rs; the shards of pairs have one or two rows of tiles.
+std::vector<CallSpec> reduce_walks() {
+  CallSpec together = small(Op::gemm_rs, RouteKind::mesh, Transport::store, 42);
+  together.walk.together = true;
+  CallSpec pairs = small(Op::gemm_rs, RouteKind::mesh, Transport::store, 27);
+  pairs.rows = {8, 3, 11, 5};
+  pairs.walk.pairs = true;
+  pairs.walk.along_cols = true;
+  return {together, pairs};
+}
+
 /// Sums behind the product between calls that send.
 CheckConfig mixed_sums() {
   CheckConfig c = three_of(small_sum(Op::gemm_ar, Transport::store, 33));
@@ -102,6 +131,8 @@ CheckConfig mixed_sums() {
   for (const CallSpec& spec : handed_sums()) c.calls.push_back(spec);
   for (const CallSpec& spec : switched_sums()) c.calls.push_back(spec);
   for (const CallSpec& spec : shared_tiles()) c.calls.push_back(spec);
+  for (const CallSpec& spec : gather_walks()) c.calls.push_back(spec);
+  for (const CallSpec& spec : reduce_walks()) c.calls.push_back(spec);
   return c;
 }
 
@@ -169,6 +200,9 @@ std::vector<CheckConfig> mutant_scenarios() {
     for (const int workers : {1, 2, 9}) all.push_back(three_on(spec, workers));
   for (const CallSpec& spec : shared_tiles())
     for (const int workers : {1, 2, 6}) all.push_back(three_on(spec, workers));
+  for (const CallSpec& spec : gather_walks()) all.push_back(three_of(spec));
+  for (const CallSpec& spec : reduce_walks())
+    for (const int workers : {1, 2, 5}) all.push_back(three_on(spec, workers));
   for (const Transport transport : {Transport::pull, Transport::push}) {
     CheckConfig no_rows = three_of(small_sum(Op::gemm_rs, transport, 21));
     for (CallSpec& call : no_rows.calls) call.rows = {0, 8, 6, 7};

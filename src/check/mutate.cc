@@ -5,6 +5,8 @@
 #include <array>
 #include <utility>
 
+#include "check/bend.h"
+
 namespace tilelace::check {
 
 namespace {
@@ -44,6 +46,16 @@ constexpr std::array<Entry, static_cast<std::size_t>(Mutant::kCount)> kEntries =
     {"wrong_share", "rank 0 sums the pieces of a tile that are rank 1's"},
     {"flag_before_copy", "the copy role raises a chunk's flag before it copies the chunk"},
     {"short_chunk", "the copy role does not wait for the last flag of a chunk"},
+    {"wrong_chunk", "an order waits for the chunk before the one that a tile reads"},
+    {"missed_chunk", "an order does not wait for the last chunk of a tile"},
+    {"own_awaited", "an order by shard waits for own rows, which nobody sends"},
+    {"own_unawaited", "a whole order does not wait for own rows, which are staged"},
+    {"doubled_cell", "an order has its first cell twice, and its second never"},
+    {"wrong_section", "an order's cells are those of the section before"},
+    {"missed_columns", "an order leaves out the columns that the last shard to join missed"},
+    {"clashing_partial", "an order gives all columns' partials one number"},
+    {"own_first", "an order has own tiles before those that peers wait for"},
+    {"pair_in_one_shard", "both CTAs of a pair have the tile of its first shard"},
 }};
 
 bool is_transfer(const Step& s) {
@@ -249,6 +261,7 @@ bool mutate(Mutant mutant, const CallPlan& plan, int rank, std::vector<StepList>
                 erase(list, [](const Step& s) { return s.verb == Verb::signal_header; });
     return silent;
   }
+  if (mutant >= Mutant::wrong_chunk) return bend(mutant, plan, rank, lists);
   if (mutant == Mutant::wrong_share) return shift_share(plan, rank, lists);
   if (mutant == Mutant::neighbour_tile) {
     if (lists.size() < 3 || lists[1] == lists[2]) return false;

@@ -44,6 +44,17 @@ enum class Mutant : std::uint8_t {
   wrong_share,
   flag_before_copy,
   short_chunk,
+  // In the orders of kernels, under the loops as they are.
+  wrong_chunk,
+  missed_chunk,
+  own_awaited,
+  own_unawaited,
+  doubled_cell,
+  wrong_section,
+  missed_columns,
+  clashing_partial,
+  own_first,
+  pair_in_one_shard,
   kCount
 };
 constexpr int kMutants = static_cast<int>(Mutant::kCount) - 1;

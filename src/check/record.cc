@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "check/record.h"
 
+#include "check/lists.h"
+
 namespace tilelace::check {
 namespace {
 
@@ -133,17 +135,11 @@ void run_compute(const schedule::TileSums& s, int worker, Verbs& v) {
 }  // namespace
 
 std::vector<StepList> record(const CallPlan& plan, int rank) {
-  std::vector<StepList> lists(static_cast<std::size_t>(plan.workers()) + 1);
-  NoVerbs nothing;
-  plan.visit_any(rank, [&](const auto& schedule) {
-    for (int i = 0; i <= plan.workers(); ++i) {
-      StepList& list = lists[static_cast<std::size_t>(i)];
-      const auto note = [&list](const Step& step) { list.push_back(step); };
-      NotedVerbs<NoVerbs, decltype(note)> verbs(nothing, note);
+  return plan.visit_any(rank, [&](const auto& schedule) {
+    return lists_of(plan.workers(), [&](int i, auto& verbs) {
       i == 0 ? run_copy(schedule, verbs) : run_compute(schedule, i - 1, verbs);
-    }
+    });
   });
-  return lists;
 }
 
 }  // namespace tilelace::check

@@ -69,6 +69,11 @@ FlagName flag_name(const schedule::GemmReduce& s, Index flag) {
           p};
 }
 
+FlagName partial_name(Index of_source, Index flag) {
+  const auto source = static_cast<int>(flag / of_source);
+  return {fmt::format("partial(rank {}, tile {})", source, flag % of_source), source};
+}
+
 FlagName flag_name(const schedule::ReduceRows& s, Index flag) {
   if (flag == s.num_flags()) return {"the own product", s.rank};
   if (flag < 0 || flag > s.num_flags()) return {fmt::format("flag {}", flag), -1};

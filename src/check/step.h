@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "schedule/ag_gemm.h"
-#include "schedule/gemm_reduce.h"
+#include "schedule/gather_tiles.h"
 #include "schedule/hand_rows.h"
 #include "schedule/push_rows.h"
+#include "schedule/reduce_tiles.h"
 #include "schedule/share_tiles.h"
 #include "schedule/tile_sums.h"
 #include "schedule/verb_names.h"
@@ -46,6 +46,13 @@ struct FlagName {
 };
 FlagName flag_name(const schedule::AgGemm&, Index flag);
 FlagName flag_name(const schedule::GemmReduce&, Index flag);
+/// Of a call whose partials have numbers.
+FlagName partial_name(Index of_source, Index flag);
+template <class Order>
+FlagName flag_name(const schedule::ReduceTiles<Order>& s, Index flag) {
+  if (s.numbered()) return partial_name(s.of_source(), flag);
+  return flag_name(static_cast<const schedule::GemmReduce&>(s), flag);
+}
 FlagName flag_name(const schedule::ReduceRows&, Index flag);
 /// Of a count, what one rank adds: see record.cc.
 FlagName flag_name(const schedule::TileSums& s, Index flag);

@@ -63,6 +63,33 @@ std::vector<Index> random_rows(Dice& dice, Index m, int ranks) {
   return rows;
 }
 
+/// A walk of kernels.
+void random_walk(Dice& dice, CallSpec& s, int ranks) {
+  WalkSpec& w = s.walk;
+  s.straddle = s.unfused = false;
+  s.hand.reset();
+  s.cols = dice.between(1, 6);
+  w.along_cols = dice.one_in(2);
+  if (dice.one_in(2)) w.wide = dice.between(1, 3), w.deep = dice.between(1, 3);
+  if (s.op == Op::gemm_rs || dice.one_in(3))
+    s.transport = Transport::store, s.route = RouteKind::mesh;
+  if (s.op == Op::gemm_rs) {
+    w.pairs = ranks % 2 == 0 && dice.one_in(2);
+    w.together = !w.pairs && dice.one_in(2);
+    return;
+  }
+  w.whole = s.transport == Transport::store && dice.one_in(2);
+  w.across = w.whole && dice.one_in(2);
+  if (w.whole && dice.one_in(2)) {
+    w.weights.push_back(dice.between(1, static_cast<int>(s.cols)));
+    if (const Index left = s.cols - w.weights[0]; left > 0)
+      w.weights.push_back(static_cast<int>(left));
+  }
+  if (!w.whole) w.apart = dice.between(0, ranks);
+  for (int i = 1; i < ranks && w.apart == 0; ++i)
+    w.joins.push_back(dice.between(0, static_cast<int>(s.m * s.cols / s.tile_m)));
+}
+
 CallSpec random_call(Dice& dice, int ranks) {
   for (;;) {
     CallSpec s;
@@ -104,6 +131,7 @@ CallSpec random_call(Dice& dice, int ranks) {
       s.by_columns = dice.one_in(2);
       if (s.by_columns) s.cols *= ranks, s.blocks = 1;
     }
+    if (s.op != Op::gemm_ar && dice.one_in(2)) random_walk(dice, s, ranks);
     const Index parts = (s.m / s.tile_m + ranks) * s.cols + s.m / s.chunk_rows + ranks;
     if (!legal(s, ranks) && parts * ranks <= kMaxParts) return s;
   }
@@ -157,6 +185,30 @@ void add_runs(std::vector<CheckConfig>& all, const CallSpec& spec, int ranks, in
   }
 }
 
+/// As kernels walk it.
+void add_walks(std::vector<CheckConfig>& all, const CallSpec& shape, int ranks, int workers) {
+  CallSpec walked = shape;
+  const Index rows = schedule::ceil_div(shape.m, shape.tile_m);
+  if (shape.op == Op::ag_gemm) {
+    walked.walk.apart = 1;
+    add_runs(all, walked, ranks, workers);
+    walked.walk.apart = 0;
+    for (int i = 1; i < ranks; ++i)
+      walked.walk.joins.push_back(static_cast<int>(rows * shape.cols * i / (2 * ranks * ranks)));
+    add_runs(all, walked, ranks, workers);
+  }
+  walked.walk = {};
+  walked.transport = Transport::store;
+  walked.walk.whole = shape.op == Op::ag_gemm;
+  walked.walk.together = shape.op == Op::gemm_rs;
+  add_runs(all, walked, ranks, workers);
+  if (shape.op == Op::gemm_rs) walked.walk = {.pairs = true};
+  if (walked.walk.whole && shape.cols > 1)
+    walked.walk.weights = {1, static_cast<int>(shape.cols) - 1};
+  walked.walk.across = walked.walk.whole;
+  add_runs(all, walked, ranks, workers);
+}
+
 }  // namespace
 
 std::vector<CheckConfig> variants(const CallSpec& shape, int ranks, int workers) {
@@ -196,6 +248,7 @@ std::vector<CheckConfig> variants(const CallSpec& shape, int ranks, int workers)
   columns.blocks = 1;
   columns.cols *= ranks;
   add_runs(all, columns, ranks, workers);
+  if (shape.op != Op::gemm_ar) add_walks(all, shape, ranks, workers);
   for (CallSpec spec : routed(shape, ranks)) {
     for (const Transport transport : {Transport::push, Transport::pull, Transport::store}) {
       for (const bool straddle : {false, true}) {

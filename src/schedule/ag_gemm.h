@@ -68,25 +68,20 @@ struct AgGemm {
     return straddling_band(split, tile_m, i);
   }
 
-  /// Tiles of one shard where all shards are alike: saves a walk over a thousand ranks. Else 0.
-  [[nodiscard]] TILELACE_HD constexpr Index tiles_a_shard() const {
-    const bool alike = !straddle && split.borders == nullptr && split.m % ranks() == 0;
-    return alike ? bands(0).whole().size() * cols : 0;
-  }
+  /// Whether its tiles are those of GatherOrder (gather_tiles.h). No kernel has tiles that straddle
+  /// shards behind those of the shards as they arrive; a gather alone has none.
+  [[nodiscard]] TILELACE_HD constexpr bool walked() const { return !straddle && cols > 0; }
 
   [[nodiscard]] TILELACE_HD constexpr Index num_tiles() const {
-    if (const Index each = tiles_a_shard(); each > 0) return each * ranks();
     Index n = num_straddling() * cols;
     for (int q = 0; q < ranks(); ++q) n += bands(q).whole().size() * cols;
     return n;
   }
 
-  /// The i-th tile of this rank: own shard, the others as they arrive, straddling tiles last.
+  /// The i-th tile of a rank that does not walk: own shard, the others as they arrive, straddling
+  /// tiles last.
   [[nodiscard]] TILELACE_HD constexpr GatherTile tile(Index i) const {
-    const Index each = tiles_a_shard();
-    const int first = each > 0 ? static_cast<int>(i / each) : 0;
-    i -= first * each;
-    for (int s = first; s < ranks(); ++s) {
+    for (int s = 0; s < ranks(); ++s) {
       const int q = route.gather_order(rank, s);
       const Bands b = bands(q);
       const RowRange whole = b.whole();
@@ -189,8 +184,8 @@ TILELACE_ROLE void run_stage(const AgGemm& s, int worker, Verbs& v) {
     v.stage(GatherTransfer{s.rank, s.rank, c, chunks.rows(c)});
 }
 
-/// Second half: every workers-th tile. The product may start before the peers' headers are here,
-/// results are written only after them.
+/// Second half, of a rank that does not walk: every workers-th tile. The product may start before
+/// the peers' headers are here, results are written only after them.
 template <class Verbs>
 TILELACE_ROLE void run_tiles(const AgGemm& s, int worker, Verbs& v) {
   bool admitted = false;
@@ -208,13 +203,6 @@ TILELACE_ROLE void run_tiles(const AgGemm& s, int worker, Verbs& v) {
     v.store(t);
   }
   if (!admitted) v.admit();
-}
-
-/// Role `compute`, worker w of s.workers.
-template <class Verbs>
-TILELACE_ROLE void run_compute(const AgGemm& s, int worker, Verbs& v) {
-  run_sends(s, worker, v);
-  run_tiles(s, worker, v);
 }
 
 }  // namespace tilelace::schedule

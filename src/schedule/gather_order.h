@@ -11,10 +11,11 @@
 #include "schedule/ag_gemm.h"
 #include "schedule/gemm.h"
 #include "schedule/rows.h"
+#include "schedule/section_order.h"
 
 namespace tilelace::schedule {
 
-constexpr int kMaxSections = 8;
+constexpr int kMaxSections = 8;  ///< of kernels
 
 /// A shard, in order of arrival.
 struct GatherShard {
@@ -34,24 +35,29 @@ struct GatherJoins {
   int after[kMaxSections] = {};
 };
 
-struct GatherOrder {
+/// kMost: sections. Kernels have GatherOrder; hosts run more ranks.
+template <int kMost>
+struct GatherOrderOf {
   GemmOrder walk;  ///< its rows and columns are those of each walk
   int ranks = 1;
   bool whole = false;
   int m = 0;
   int chunk_rows = 1;
   int max_chunks = 1;
-  GatherShard shard[kMaxSections];
-  int count = 0;                     ///< sections
-  int tile_rows[kMaxSections] = {};  ///< rows of tiles in each
+  GatherShard shard[kMost];
+  int count = 0;              ///< sections
+  int tile_rows[kMost] = {};  ///< rows of tiles in each
   int walks = 0;
-  GatherWalk walked[2 * kMaxSections];  ///< one more, which ends them
+  GatherWalk walked[2 * kMost];  ///< one more, which ends them
 
   [[nodiscard]] TILELACE_HD constexpr int tiles() const { return walked[walks].first_tile; }
 
   [[nodiscard]] TILELACE_HD constexpr GemmCell cell(int t) const {
     int w = 0;
-    while (t >= walked[w + 1].first_tile) ++w;
+    if constexpr (kMost > kFewWalks)
+      w = walk_of(walks, t, [this](int i) { return walked[i].first_tile; });
+    else
+      while (t >= walked[w + 1].first_tile) ++w;
     GemmOrder o = walk;
     o.rows = walked[w].rows;
     o.cols = walked[w].cols;
@@ -73,14 +79,13 @@ struct GatherOrder {
   /// each chunk. By shard own rows are in place; whole, they are staged, and a flag tells it.
   template <class Verbs>
   TILELACE_ROLE void wait_for_rows(int section, int first, int last, Verbs& v) const {
+    if constexpr (kMost > kFewWalks) {
+      if (!whole && section == 0) return;
+      if (!whole) return wait_for_chunks(section, first, last, v);
+    }
     for (int i = whole ? 0 : 1; i < ranks; ++i) {
       if (!whole && i != section) continue;
-      const int from = first > shard[i].begin ? first : shard[i].begin;
-      const int to = last < shard[i].end ? last : shard[i].end;
-      if (from >= to) continue;
-      const int last_chunk = (to - 1 - shard[i].begin) / chunk_rows;
-      for (int c = (from - shard[i].begin) / chunk_rows; c <= last_chunk; ++c)
-        v.wait(shard[i].source * max_chunks + c);
+      wait_for_chunks(i, first, last, v);
     }
   }
 
@@ -93,19 +98,36 @@ struct GatherOrder {
     walked[walks++] = {tile, first, rows, begin, end - begin};
     walked[walks].first_tile = tile + rows * (end - begin);
   }
+
+ private:
+  /// Of the i-th shard to arrive.
+  template <class Verbs>
+  TILELACE_ROLE void wait_for_chunks(int i, int first, int last, Verbs& v) const {
+    const int from = first > shard[i].begin ? first : shard[i].begin;
+    const int to = last < shard[i].end ? last : shard[i].end;
+    if (from >= to) return;
+    const int last_chunk = (to - 1 - shard[i].begin) / chunk_rows;
+    for (int c = (from - shard[i].begin) / chunk_rows; c <= last_chunk; ++c)
+      v.wait(shard[i].source * max_chunks + c);
+  }
 };
+
+using GatherOrder = GatherOrderOf<kMaxSections>;
 
 namespace detail {
 
 /// The first `apart` sections one after the other, those behind them together.
-constexpr void walk_apart(GatherOrder& o, int apart) {
+template <int kMost>
+constexpr void walk_apart(GatherOrderOf<kMost>& o, int apart) {
   const int alone = apart < o.count ? apart : o.count;
   for (int s = 0; s < alone; ++s) o.append(s, s + 1, 0, o.walk.cols);
   o.append(alone, o.count, 0, o.walk.cols);
 }
 
-constexpr void walk_joined(GatherOrder& o, const GatherJoins& joins) {
-  int joined[kMaxSections] = {};  // column
+/// Of at most kMaxSections.
+template <int kMost>
+constexpr void walk_joined(GatherOrderOf<kMost>& o, const GatherJoins& joins) {
+  int joined[kMost] = {};  // column
   int rows = o.tile_rows[0];
   int tiles = 0;
   for (int s = 1; s < o.count; ++s) {
@@ -127,11 +149,12 @@ constexpr void walk_joined(GatherOrder& o, const GatherJoins& joins) {
 /// `walk` says how; by shard its rows are not looked at. `worker_rows`: rows of a worker's tile.
 /// `apart`: shards that are walked one after the other, own first; those behind them are walked
 /// together; 0: they join as `joins` says, which is at once where it says nothing. At most
-/// kMaxSections ranks, m below 2^31.
-constexpr GatherOrder make_gather_order(const AgGemm& s, const GemmOrder& walk, int worker_rows,
-                                        bool whole, int apart = kMaxSections,
-                                        const GatherJoins& joins = {}) {
-  GatherOrder o;
+/// kMost ranks, m below 2^31.
+template <int kMost = kMaxSections>
+constexpr GatherOrderOf<kMost> make_gather_order(const AgGemm& s, const GemmOrder& walk,
+                                                 int worker_rows, bool whole, int apart = kMost,
+                                                 const GatherJoins& joins = {}) {
+  GatherOrderOf<kMost> o;
   o.walk = walk;
   o.ranks = s.ranks();
   o.whole = whole;
@@ -154,7 +177,8 @@ constexpr GatherOrder make_gather_order(const AgGemm& s, const GemmOrder& walk, 
 
 /// Of a whole walk: over several weights instead of one, each a section. `tiles[i]`: of the i-th,
 /// along columns of the result; `on_rows`: where those are the walk's rows.
-constexpr void walk_weights(GatherOrder& o, const int* tiles, int weights, bool on_rows) {
+template <int kMost>
+constexpr void walk_weights(GatherOrderOf<kMost>& o, const int* tiles, int weights, bool on_rows) {
   o.walks = 0;
   o.walked[0] = {};
   o.count = weights;

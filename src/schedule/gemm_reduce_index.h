@@ -9,7 +9,8 @@
 //                        (pull)
 //   partial(p, b, q, c)  chunk c of p's partials is in this rank's incoming slot
 //   result(b, q, c)      chunk c of the finished shard is in this rank's result slot
-// Under transport `store` a chunk is a tile: c means t.
+// Under transport `store` a chunk is a tile: c means t. There a gemm_rs that does not straddle has
+// other flags: numbered().
 #pragma once
 #include "schedule/route.h"
 #include "schedule/rows.h"
@@ -139,6 +140,14 @@ struct GemmReduce {
     return {0, q, band * cols + t.col, rows, t.col};
   }
 
+  /// Whether its tiles are those of ReduceOrder (reduce_tiles.h). No kernel has super-blocks whose
+  /// shards take turns, nor tiles that straddle shards in front of those that do not.
+  [[nodiscard]] TILELACE_HD constexpr bool walked() const { return !all_reduce && !straddle; }
+  /// And its flags under transport `store` the numbers that the order gives to partials.
+  [[nodiscard]] TILELACE_HD constexpr bool numbered() const {
+    return walked() && transport == Transport::store;
+  }
+
   /// Tiles that lie in one shard.
   [[nodiscard]] TILELACE_HD constexpr Index num_tiles() const {
     Index n = 0;
@@ -170,7 +179,7 @@ struct GemmReduce {
     return n;
   }
 
-  /// The i-th tile of this rank.
+  /// The i-th tile of a rank that does not walk.
   [[nodiscard]] TILELACE_HD constexpr ReduceTile tile(Index i) const {
     for (int segment = 0; segment <= blocks; ++segment) {
       for (int j = 0; j < visits(); ++j) {

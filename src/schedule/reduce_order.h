@@ -7,12 +7,14 @@
 
 namespace tilelace::schedule {
 
-constexpr int kMaxReduceRanks = 8;
+constexpr int kMaxReduceRanks = 8;  ///< of kernels
 
-struct ReduceOrder : SectionOrder<kMaxReduceRanks> {
+/// kMost: ranks. Kernels have ReduceOrder; hosts run more ranks.
+template <int kMost>
+struct ReduceOrderOf : SectionOrder<kMost> {
   int rank = 0, ranks = 1;
   int max_tiles = 1;  ///< of a section
-  OwnedRows section[kMaxReduceRanks];
+  OwnedRows section[kMost];
 
   [[nodiscard]] TILELACE_HD constexpr bool own(int s) const { return section[s].owner == rank; }
   [[nodiscard]] TILELACE_HD constexpr int begin(int s) const { return section[s].begin; }
@@ -20,21 +22,25 @@ struct ReduceOrder : SectionOrder<kMaxReduceRanks> {
 
   /// The own section is walked apart.
   [[nodiscard]] TILELACE_HD constexpr bool own_tile(int t) const {
-    return t >= first_tile[walks - 1] && own(first_section[walks - 1]);
+    const int last = this->walks - 1;
+    return t >= this->first_tile[last] && own(this->first_section[last]);
   }
 
   /// Number of a partial among all that its owner receives: from `source`, for a tile of section s.
   [[nodiscard]] TILELACE_HD constexpr int partial(int source, GemmCell c) const {
-    return source * max_tiles + c.col * tile_rows[c.section] + c.row;
+    return source * max_tiles + c.col * this->tile_rows[c.section] + c.row;
   }
   [[nodiscard]] TILELACE_HD constexpr int num_partials() const { return ranks * max_tiles; }
 };
 
+using ReduceOrder = ReduceOrderOf<kMaxReduceRanks>;
+
 /// `walk` says how, and how many columns; `worker_rows`: rows of a worker's tile. `together`:
 /// remote shards are walked together, not one after the other.
-constexpr ReduceOrder make_reduce_order(const GemmReduce& s, const GemmOrder& walk, int worker_rows,
-                                        bool together = false) {
-  ReduceOrder o;
+template <int kMost = kMaxReduceRanks>
+constexpr ReduceOrderOf<kMost> make_reduce_order(const GemmReduce& s, const GemmOrder& walk,
+                                                 int worker_rows, bool together = false) {
+  ReduceOrderOf<kMost> o;
   o.walk = walk;
   o.rank = s.rank;
   o.ranks = s.ranks();

@@ -8,6 +8,23 @@
 
 namespace tilelace::schedule {
 
+/// Walks that are looked through one by one. Kernels have no more.
+constexpr int kFewWalks = 8;
+
+/// Which of a host's many walks has tile t; `first_tile(w)`: of the w-th, or behind the last.
+template <class First>
+constexpr int walk_of(int walks, int t, First first_tile) {
+  int w = 0;
+  for (int end = walks - 1; w < end;) {
+    const int middle = w + (end - w) / 2;
+    if (t < first_tile(middle + 1))
+      end = middle;
+    else
+      w = middle + 1;
+  }
+  return w;
+}
+
 /// Rows of one owner.
 struct OwnedRows {
   int owner = 0;
@@ -28,7 +45,10 @@ struct SectionOrder {
 
   [[nodiscard]] TILELACE_HD constexpr GemmCell cell(int t) const {
     int w = 0;
-    while (t >= first_tile[w + 1]) ++w;
+    if constexpr (kMost > kFewWalks)
+      w = walk_of(walks, t, [this](int i) { return first_tile[i]; });
+    else
+      while (t >= first_tile[w + 1]) ++w;
     GemmOrder o = walk;
     o.rows = walk_rows[w];
     GemmCell c = o.cell(t - first_tile[w]);

@@ -14,7 +14,7 @@
 namespace tilelace::sim {
 namespace {
 
-constexpr std::int64_t kMostRanks = 1024;
+constexpr int kMostRanks = 1024;
 constexpr std::int64_t kMostRows = 1 << 24;
 /// Transfers and tiles of all ranks that a call may have: beyond, lists fill the memory.
 constexpr double kMostSteps = 3e7;
@@ -73,7 +73,9 @@ std::vector<std::vector<StepList>> record_call(const Call& call, const Plan& pla
   const std::vector<plan::Index> even;
   std::vector<std::vector<StepList>> lists;
   for (int r = 0; r < p.ranks; ++r) {
-    lists.push_back(plan::with_schedule(p, plan, r, even, [](const auto& s) { return record(s); }));
+    const auto add = [&](const auto& tiles) { lists.push_back(record(tiles)); };
+    plan::with_schedule(p, plan, r, even,
+                        [&](const auto& s) { schedule::with_tiles<kMostRanks>(s, add); });
   }
   return lists;
 }

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "schedule/ag_gemm.h"
-#include "schedule/gemm_reduce.h"
+#include "schedule/gather_tiles.h"
+#include "schedule/reduce_tiles.h"
 #include "schedule/verb_names.h"
 
 namespace tilelace::sim {

@@ -258,6 +258,46 @@ TEST(Checker, LimitsOfSharedTilesAreNamed) {
   EXPECT_EQ(legal(s, 2), "lag is for fused gemm_ar over the mesh, through slots");
 }
 
+TEST(Checker, NamesPartialsByTheirNumbers) {
+  CallSpec s = tiny(Op::gemm_rs);
+  s.transport = Transport::store;
+  s.cols = 3;
+  const CallPlan plan(s, 2, 1);
+  EXPECT_EQ(plan.flag(0, 5).text, "partial(rank 1, tile 2)");
+  EXPECT_EQ(plan.flag(0, 5).from, 1);
+  s.walk.pairs = true;
+  EXPECT_EQ(CallPlan(s, 2, 1).flag(1, 5).text, "partial(rank 0, tile 5)") << "of two CTAs";
+}
+
+TEST(Checker, LimitsOfWalksAreNamed) {
+  CallSpec s = tiny(Op::ag_gemm);
+  s.walk.pairs = true;
+  EXPECT_EQ(legal(s, 2), "shards together or in pairs are for gemm_rs");
+  s.walk = {.apart = 1, .joins = {3}};
+  EXPECT_EQ(legal(s, 2), "shards join where none is apart");
+  s.walk = {.apart = 0, .joins = {3, 4}};
+  EXPECT_EQ(legal(s, 2), "only peers' shards join");
+  s.walk = {.whole = true};
+  EXPECT_EQ(legal(s, 2), "a whole walk is by store, and not by shard");
+  s.walk = {.across = true};
+  EXPECT_EQ(legal(s, 2), "across and weights are for whole walks");
+  s.transport = Transport::store;
+  s.walk = {.whole = true, .weights = {2}};
+  EXPECT_EQ(legal(s, 2), "weights must be at most 8 and add to cols");
+  s.walk = {.apart = 1};
+  EXPECT_EQ(legal(s, 9),
+            "walks are for fused ag_gemm and gemm_rs of at most 8 ranks that do not straddle");
+  s.op = Op::gemm_rs;
+  EXPECT_EQ(legal(s, 2), "shards apart, joins and whole walks are for ag_gemm");
+  s.walk = {.pairs = true};
+  EXPECT_EQ(legal(s, 3), "pairs need an even number of ranks");
+  s.transport = Transport::push;
+  EXPECT_EQ(legal(s, 2), "kernels of gemm_rs store");
+  s.walk = {.deep = 0};
+  EXPECT_EQ(legal(s, 2), "wide and deep must be at least 1");
+  EXPECT_EQ(legal(tiny(Op::gemm_rs), 65), "ranks must be at most 64");
+}
+
 TEST(Checker, SpecOfASchedulesPlanIsTheSpec) {
   CallSpec gather = tiny(Op::ag_gemm);
   gather.rows = {3, 1};

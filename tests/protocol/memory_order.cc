@@ -12,8 +12,8 @@
 
 #include "comm/signal.h"
 #include "comm/std_atomics.h"
-#include "schedule/ag_gemm.h"
-#include "schedule/gemm_reduce.h"
+#include "schedule/gather_tiles.h"
+#include "schedule/reduce_tiles.h"
 
 namespace {
 
@@ -173,8 +173,9 @@ bool run() {
       for (std::uint32_t epoch = 1; epoch <= 30 && good[r] == 1; ++epoch) {
         auto reduce = make<schedule::GemmReduce>(r);
         reduce.all_reduce = epoch % 3 == 0;
-        const bool ok = epoch % 3 == 1 ? call<Atomics>(group, make<schedule::AgGemm>(r), epoch)
-                                       : call<Atomics>(group, reduce, epoch);
+        const auto of = [&](const auto& tiles) { return call<Atomics>(group, tiles, epoch); };
+        const bool ok = epoch % 3 == 1 ? schedule::with_tiles<kRanks>(make<schedule::AgGemm>(r), of)
+                                       : schedule::with_tiles<kRanks>(reduce, of);
         good[r] = ok ? 1 : 0;
       }
     });

@@ -126,6 +126,28 @@ TEST(Mutants, OfSlotsAreCaughtBesideSharedTiles) {
   }
 }
 
+/// Of what a kernel's order says nothing may be otherwise: bent, it is found in every run of
+/// kernels' walks in which it makes other steps.
+TEST(Mutants, OfOrdersAreCaughtWhereverTheyBend) {
+  const auto other = [](const CallSpec& call) { return call.walk == WalkSpec{}; };
+  std::vector<CheckConfig> runs = mutant_scenarios();
+  std::erase_if(runs, [&](const CheckConfig& c) {
+    return std::any_of(c.calls.begin(), c.calls.end(), other);
+  });
+  ASSERT_EQ(runs.size(), 11U);
+  for (int i = static_cast<int>(Mutant::wrong_chunk); i <= kMutants; ++i) {
+    const auto mutant = static_cast<Mutant>(i);
+    int bent = 0;
+    for (CheckConfig c : runs) {
+      c.mutant = mutant;
+      const CheckReport report = check(c);
+      bent += report.mutated ? 1 : 0;
+      EXPECT_EQ(report.mutated, !report.findings.empty()) << c;
+    }
+    EXPECT_GT(bent, 0) << name_of(mutant);
+  }
+}
+
 TEST(Mutants, HaveNamesAndReasonsOfTheirOwn) {
   for (int a = 0; a <= kMutants; ++a) {
     for (int b = 0; b < a; ++b) {

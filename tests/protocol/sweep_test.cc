@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <map>
+#include <string>
 
 #include "night.h"
 
@@ -48,6 +50,76 @@ TEST(ProtocolVariants, HoldForEveryWayToRunAShape) {
       EXPECT_TRUE(report.findings.empty()) << config << "\n  " << report.findings.front().text;
     }
   }
+}
+
+/// All walks of kernels are among what is drawn, on ragged shards, too.
+TEST(ProtocolWalks, AreDrawn) {
+  std::map<std::string, int> drawn;
+  for (std::int64_t i = 0; i < 2000; ++i) {
+    for (const CallSpec& s : random_config(1, i).calls) {
+      const WalkSpec& w = s.walk;
+      if (w == WalkSpec{}) continue;
+      const std::string rows = s.rows.empty() ? "" : ", ragged";
+      const bool joins = w.apart == 0 && !w.joins.empty();
+      if (joins) ++drawn["joined" + rows];
+      if (w.apart > 0) ++drawn["apart" + rows];
+      if (w.whole) ++drawn[(w.across ? "whole across" : "whole") + rows];
+      if (w.weights.size() > 1) ++drawn["weights" + rows];
+      if (w.pairs) ++drawn["pairs" + rows];
+      if (w.together) ++drawn["together" + rows];
+    }
+  }
+  EXPECT_EQ(drawn.size(), 14U);
+  for (const auto& [walk, times] : drawn) EXPECT_GT(times, 20) << walk;
+}
+
+/// More ranks than kernels have, whose orders only hosts walk.
+TEST(ProtocolWalks, HoldOnMoreRanksThanKernelsHave) {
+  for (const int ranks : {9, 12}) {
+    for (const Op op : {Op::ag_gemm, Op::gemm_rs}) {
+      CallSpec shape;
+      shape.op = op;
+      shape.m = 77;
+      shape.cols = 2;
+      shape.tile_m = 4;
+      shape.chunk_rows = 3;
+      for (const CheckConfig& config : variants(shape, ranks, 2)) {
+        const CheckReport report = check(config);
+        EXPECT_TRUE(report.findings.empty()) << config << "\n  " << report.findings.front().text;
+      }
+    }
+  }
+}
+
+/// As of a large product: tiles of 128 rows, and weights of 96 columns of them.
+TEST(ProtocolWalks, HoldOnEightRanksOf132Workers) {
+  CallSpec gather;
+  gather.m = 8192;
+  gather.cols = 96;
+  gather.chunk_rows = 256;
+  gather.walk.apart = 0;
+  gather.walk.joins = {300, 500, 500, 700, 800, 800, 900};
+  gather.walk.wide = 4;
+  gather.walk.deep = 3;
+  CallSpec whole = gather;
+  whole.walk = {.whole = true, .weights = {64, 16, 16}};
+  whole.transport = Transport::store;
+  CallSpec together = whole;
+  together.op = Op::gemm_rs;
+  together.walk = {.together = true};
+  CallSpec pairs = together;
+  pairs.tile_m = 64;
+  pairs.m = 1000;
+  pairs.walk = {.pairs = true};
+  CheckConfig config;
+  config.calls = {gather, whole, together, pairs};
+  config.ranks = 8;
+  config.workers = 132;
+
+  const CheckReport report = check(config);
+
+  for (const Finding& f : report.findings) ADD_FAILURE() << f.text;
+  EXPECT_EQ(report.tiles, 8 * 96 * (3 * 64 + 8 * 2));
 }
 
 class ProtocolAtScale : public testing::TestWithParam<std::tuple<Op, Transport>> {};

@@ -2,8 +2,8 @@
 // What index functions promise, as far as a compiler can decide it.
 #include <gtest/gtest.h>
 
-#include "schedule/ag_gemm.h"
-#include "schedule/gemm_reduce.h"
+#include "schedule/gather_tiles.h"
+#include "schedule/reduce_tiles.h"
 
 namespace tilelace::schedule {
 namespace {
@@ -63,12 +63,13 @@ constexpr AgGemm gather(Index m, int rank, bool straddle) {
   return s;
 }
 
-constexpr bool tiles_cover_once(const AgGemm& s) {
+template <class TileAt>
+constexpr bool tiles_cover_once(const AgGemm& s, Index tiles, TileAt tile) {
   for (Index col = 0; col < s.cols; ++col) {
     for (Index row = 0; row < s.split.m; ++row) {
       int times = 0;
-      for (Index i = 0; i < s.num_tiles(); ++i) {
-        const GatherTile t = s.tile(i);
+      for (Index i = 0; i < tiles; ++i) {
+        const GatherTile t = tile(i);
         times += t.col == col && t.rows.begin <= row && row < t.rows.end ? 1 : 0;
       }
       if (times != 1) return false;
@@ -76,9 +77,20 @@ constexpr bool tiles_cover_once(const AgGemm& s) {
   }
   return true;
 }
+constexpr bool straddling_tiles_hold(Index m, int rank) {
+  const AgGemm s = gather(m, rank, true);
+  return tiles_cover_once(s, s.num_tiles(), [&](Index i) { return s.tile(i); });
+}
+constexpr bool walked_tiles_hold(Index m, int rank, const GatherWalking& how) {
+  const auto s = make_gather_tiles<kMaxSections>(gather(m, rank, false), how);
+  return tiles_cover_once(s, s.order().tiles(),
+                          [&](Index i) { return s.at(s.order().cell(static_cast<int>(i))); });
+}
 
-static_assert(tiles_cover_once(gather(50, 0, false)) && tiles_cover_once(gather(50, 3, true)));
-static_assert(tiles_cover_once(gather(3, 1, true)) && gather(0, 2, false).num_tiles() == 0);
+static_assert(straddling_tiles_hold(50, 3) && straddling_tiles_hold(3, 1));
+static_assert(walked_tiles_hold(50, 0, {}) && walked_tiles_hold(3, 1, {.apart = 0}));
+static_assert(
+    walked_tiles_hold(50, 2, {.whole = true, .across = true, .weights = 2, .weight_cols = {1, 2}}));
 // Straddling tiles come last.
 static_assert(gather(200, 0, true).tile(0).source == 0);
 static_assert(gather(200, 0, true).tile(gather(200, 0, true).num_tiles() - 1).source == -1);
@@ -110,9 +122,10 @@ static_assert(blocks_cover(reduce(100, true, 3)) && blocks_cover(reduce(7, true,
 static_assert(blocks_cover(reduce(0, true, 2)) && blocks_cover(reduce(33, false, 1)));
 
 TEST(Schedule, OwnShardOfReduceScatterComesLast) {
-  const GemmReduce s = reduce(100, false, 1);
-  EXPECT_EQ(s.tile(0).owner, 1);
-  EXPECT_EQ(s.tile(s.num_tiles() - 1).owner, 0);
+  const auto s = make_reduce_tiles<kMaxReduceRanks>(reduce(100, false, 1), {});
+  const ReduceOrder& o = s.order();
+  EXPECT_EQ(s.at(o.cell(0), 0).owner, 1);
+  EXPECT_EQ(s.at(o.cell(o.tiles() - 1), 0).owner, 0);
 }
 
 TEST(Schedule, LastSuperBlockIsSmallest) {

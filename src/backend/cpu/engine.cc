@@ -18,6 +18,8 @@
 #include "core/points.h"
 #include "plan/agreement.h"
 #include "tilelace/op_table.h"
+#include "schedule/gather_tiles.h"
+#include "schedule/reduce_tiles.h"
 
 namespace tilelace::cpu {
 
@@ -216,18 +218,26 @@ void Engine::run_product(Call& call, const Problem& problem, const Operands& ope
   local.problem = &problem;
   local.plan = call.plan;
   local.operands = &operands;
-  const auto s = plan::ag_gemm_schedule(problem, *call.plan, 0, {});
-  on_actors(local, [&](int index) {
-    if (index >= call.plan->workers) return;
-    GatherVerbs verbs(local, {index}, s, &workers_[index], &columns);
-    schedule::run_compute(s, index, verbs);
+  const auto gather = plan::ag_gemm_schedule(problem, *call.plan, 0, {});
+  schedule::with_tiles<comm::kMaxRanks>(gather, [&](const auto& s) {
+    on_actors(local, [&](int index) {
+      if (index >= call.plan->workers) return;
+      GatherVerbs verbs(local, {index}, s, &workers_[index], &columns);
+      schedule::run_compute(s, index, verbs);
+    });
   });
 }
 
 void Engine::run_gather(Call& call, const WeightColumns& columns, Part part) {
   const auto borders = plan::borders_of(*call.problem);
-  auto s = plan::ag_gemm_schedule(*call.problem, *call.plan, group_.rank(), borders);
-  if (part == Part::collective) s.cols = 0;
+  auto gather = plan::ag_gemm_schedule(*call.problem, *call.plan, group_.rank(), borders);
+  if (part == Part::collective) gather.cols = 0;
+  schedule::with_tiles<comm::kMaxRanks>(gather,
+                                        [&](const auto& s) { gather_tiles(call, s, columns); });
+}
+
+template <class Tiles>
+void Engine::gather_tiles(Call& call, const Tiles& s, const WeightColumns& columns) {
   const bool wait_first = call.plan->path == Path::unfused;
   on_actors(call, [&](int index) {
     const Actor actor{index == call.plan->workers ? -1 : index};
@@ -246,7 +256,7 @@ void Engine::run_gather(Call& call, const WeightColumns& columns, Part part) {
 
 void Engine::run_reduce(Call& call, const WeightColumns& columns, Part part) {
   const auto borders = plan::borders_of(*call.problem);
-  const auto s = plan::gemm_reduce_schedule(*call.problem, *call.plan, group_.rank(), borders);
+  const auto reduce = plan::gemm_reduce_schedule(*call.problem, *call.plan, group_.rank(), borders);
   TensorView partials = call.operands->input;
   const TensorView* given = part == Part::collective ? &partials : nullptr;
   if (part == Part::whole && call.plan->path == Path::unfused) {
@@ -260,6 +270,13 @@ void Engine::run_reduce(Call& call, const WeightColumns& columns, Part part) {
     run_product(call, product, {call.operands->input, {}, {}, {&partials, 1}, {}}, columns);
     given = &partials;
   }
+  schedule::with_tiles<comm::kMaxRanks>(
+      reduce, [&](const auto& s) { reduce_tiles(call, s, columns, given); });
+}
+
+template <class Tiles>
+void Engine::reduce_tiles(Call& call, const Tiles& s, const WeightColumns& columns,
+                          const TensorView* given) {
   on_actors(call, [&](int index) {
     const Actor actor{index == call.plan->workers ? -1 : index};
     const bool copy = actor.worker < 0;

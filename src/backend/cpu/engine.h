@@ -67,7 +67,12 @@ class Engine final : public Backend {
   template <class Schedule, class Verbs, class Role>
   void act(const Call&, const Schedule&, Actor, Verbs&, Role);
   void run_gather(Call&, const WeightColumns&, Part);
+  template <class Tiles>
+  void gather_tiles(Call&, const Tiles&, const WeightColumns&);
   void run_reduce(Call&, const WeightColumns&, Part);
+  /// With `given` the product is there.
+  template <class Tiles>
+  void reduce_tiles(Call&, const Tiles&, const WeightColumns&, const TensorView* given);
   void run_product(Call&, const Problem&, const Operands&, const WeightColumns&);
 
   comm::Group& group_;

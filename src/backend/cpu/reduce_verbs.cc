@@ -24,6 +24,10 @@ std::int64_t stride_bytes(const TensorView& t) {
 }  // namespace
 
 CallVerbs::Meaning ReduceVerbs::meaning(Index flag) const {
+  if (s_.numbered()) {
+    const auto [source, tile] = std::pair(flag / s_.max_tiles(), flag % s_.max_tiles());
+    return {static_cast<int>(source), fmt::format("partial tile {} of shard {}", tile, s_.rank)};
+  }
   const auto split = [&](Index at, Index unit) {
     const Index shard = at / unit;
     return std::tuple{static_cast<int>(shard / s_.ranks() / s_.blocks),

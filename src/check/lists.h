@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <vector>
+
+#include "check/step.h"
+
+namespace tilelace::check {
+
+/// Steps of every actor of a rank in a call, as `run(actor, verbs)` calls verbs; actor 0 is copy.
+template <class Run>
+std::vector<StepList> lists_of(int workers, Run run) {
+  std::vector<StepList> lists(static_cast<std::size_t>(workers) + 1);
+  NoVerbs nothing;
+  for (int i = 0; i <= workers; ++i) {
+    StepList& list = lists[static_cast<std::size_t>(i)];
+    list.reserve(i > 1 ? lists[static_cast<std::size_t>(i) - 1].size() + 1 : 32);  // much the same
+    const auto note = [&list](const Step& step) { list.push_back(step); };
+    NotedVerbs<NoVerbs, decltype(note)> verbs(nothing, note);
+    run(i, verbs);
+  }
+  return lists;
+}
+
+}  // namespace tilelace::check
