@@ -23,7 +23,7 @@ BUILD = ["CMakeLists.txt", "CMakePresets.json", "pyproject.toml", "cmake"]
 
 # Files outside its own that may name one, and labels that may be there: today's numbers, which only
 # fall, and where they shall end.
-LIMITS = {"op": 58, "dtype": 48, "transport": 41, "architecture": 6, "default": 23}
+LIMITS = {"op": 12, "dtype": 43, "transport": 41, "architecture": 6, "default": 17}
 GOALS = {"op": 12, "dtype": 10, "transport": 8, "architecture": 4, "default": 0}
 KINDS = [kind for kind in LIMITS if kind != "default"]
 # Switches over an enum of ours that keep a default, and why.
@@ -40,6 +40,7 @@ ALL = None  # own for every value
 # What belongs to whom: (kind, path or its beginning before a star, its values, why).
 OWN = [
     ("op", "include/tilelace/choices.h", ALL, "the enum"),
+    ("op", "include/tilelace/op_table.h", ALL, "the table of ops"),
     ("op", "include/tilelace/ops.h", ALL, "the public calls"),
     ("op", "include/tilelace/c.h", ALL, "the public calls in C"),
     ("op", "src/plan/names.cc", ALL, "the names"),
@@ -55,6 +56,9 @@ OWN = [
     ("op", "src/schedule/push_order.h", ("ag_gemm",), "its order of rows sent"),
     ("op", "src/schedule/gemm_reduce*", SUMS, "their schedule"),
     ("op", "src/plan/ag_gemm.*", ("ag_gemm",), "its plans"),
+    ("op", "src/plan/ag_gemm_planner.cc", ("ag_gemm",), "its plans"),
+    ("op", "src/plan/gemm_rs_planner.cc", ALL, "its plans"),
+    ("op", "src/plan/gemm_ar_planner.cc", ("gemm_ar",), "its plans"),
     ("op", "src/plan/gather_*", ("ag_gemm",), "its plans"),
     ("op", "src/plan/gemm_rs.*", ("gemm_rs",), "its plans"),
     ("op", "src/plan/gemm_ar.*", ("gemm_ar",), "its plans"),

@@ -129,6 +129,13 @@ constexpr std::optional<Op> op_of(std::string_view name) {
   return std::nullopt;
 }
 
+/// The first op that sums (or not), and gives the sums to all (or not).
+constexpr Op op_that(bool sums, bool shares) {
+  for (const OpRow& row : op_table())
+    if (row.sums == sums && row.shares == shares) return row.op;
+  return detail::kNoOp.op;
+}
+
 /// "ag_gemm, gemm_rs or gemm_ar": for texts.
 std::string names_of_ops();
 

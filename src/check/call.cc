@@ -95,7 +95,7 @@ CallSpec spec_of(const AgGemm& s) {
 
 CallSpec spec_of(const GemmReduce& s) {
   CallSpec spec = common_spec(s);
-  spec.op = s.all_reduce ? Op::gemm_ar : Op::gemm_rs;
+  spec.op = op_that(true, s.all_reduce);
   if (s.all_reduce) spec.rows.clear();
   spec.blocks = s.blocks;
   spec.block_grain = s.block_grain;
@@ -139,8 +139,8 @@ std::optional<std::string> legal_walk(const CallSpec& s, int ranks) {
   if (ranks > kMaxCheckedRanks) return "ranks must be at most 64";
   if (w == WalkSpec{}) return std::nullopt;
   if (w.wide < 1 || w.deep < 1) return "wide and deep must be at least 1";
-  const bool gather = s.op == Op::ag_gemm;
-  if (s.op == Op::gemm_ar || s.unfused || s.straddle || s.cols < 1 ||
+  const bool gather = row_of(s.op).gathers;
+  if (row_of(s.op).shares || s.unfused || s.straddle || s.cols < 1 ||
       ranks > schedule::kMaxSections)
     return "walks are for fused ag_gemm and gemm_rs of at most 8 ranks that do not straddle";
   if (gather) return legal_gather_walk(s, ranks);

@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "check/memory.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::check {
 
 /// How a kernel walks the tiles of a fused ag_gemm or gemm_rs that does not straddle
 /// (schedule/gather_tiles.h, reduce_tiles.h). As it stands: as CPU ranks do.
 struct WalkSpec {
-  int apart = -1;  ///< ag_gemm by shard: shards that are walked one after the other; -1: all
+  int apart = -1;               ///< by shard: shards that are walked one after the other; -1: all
   std::vector<int> joins = {};  ///< apart 0: tiles behind which each peer's shard joins, in order
   bool whole = false;           ///< ag_gemm: tiles as if all rows were one matrix; transport store
   bool across = false;          ///< of a whole walk: its rows are columns of the result
@@ -29,7 +30,7 @@ struct WalkSpec {
 };
 
 struct CallSpec {
-  Op op = Op::ag_gemm;
+  Op op = {};
   std::int64_t m = 0;
   std::vector<std::int64_t> rows;  ///< of each shard; empty: even, remainder first
   std::int64_t cols = 1;           ///< ag_gemm: 0 is the gather alone
@@ -126,7 +127,7 @@ class CallPlan {
   template <class F>
   decltype(auto) visit(int rank, F&& f) const {
     const auto r = static_cast<std::size_t>(rank);
-    if (spec_.op == Op::ag_gemm) return few() ? f(gather_.at(r)) : f(many_gather_.at(r));
+    if (row_of(spec_.op).gathers) return few() ? f(gather_.at(r)) : f(many_gather_.at(r));
     if (spec_.walk.pairs) return f(pairs_.at(r));
     return few() ? f(reduce_.at(r)) : f(many_reduce_.at(r));
   }

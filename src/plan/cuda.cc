@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/cuda.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
-#include <map>
-#include <tuple>
 
 #include "core/check.h"
 #include "plan/cuda_parts.h"
-#include "plan/problem.h"
+#include "plan/planners.h"
 #include "plan/schedules.h"
-#include "schedule/gather_order.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::plan {
 namespace {
@@ -21,7 +17,6 @@ using schedule::Index;
 
 constexpr double kLinkBytesPerS = 370e9;  // docs/decisions/0006
 constexpr double kRankFlopsPerS = 700e12;
-constexpr double kKernelUs = 3;  ///< one more kernel in a row, which no weights stream under
 
 /// Kernels and plans count rows, columns and tiles in 32 bits: extents up to the end of the last
 /// tile, and tiles as if all were of the finest kind.
@@ -65,25 +60,15 @@ void require_machine(const Problem& p, const Machine& m) {
           kMostMultiprocessors);
 }
 
-/// Path, route and transport go together on some ways only.
+/// Path and route go together on some ways only.
 void require_way(const Problem& p, const PlanOptions& o) {
   const auto op = name_of(p.op);
   const RouteKind route = o.route.value_or(RouteKind::mesh);
-  const bool gathers = p.op == Op::ag_gemm;
-  const bool scatters = p.op == Op::gemm_rs;
-  require(route == RouteKind::mesh || (p.op != Op::gemm_ar && route == RouteKind::ring),
-          "{}: route on GPUs, got {}, expected mesh{}", op, name_of(route),
-          p.op != Op::gemm_ar ? " or ring" : "");
-  require(gathers || scatters || o.path != Path::medium,
-          "{}: path on GPUs, got medium, expected fused or unfused", op);
-  if (!gathers || !o.transport) return;
-  require(o.transport != Transport::add && o.transport != Transport::multimem,
-          "{}: transport on GPUs, got {}, expected push, pull, store or nccl", op,
-          name_of(*o.transport));
-  require(route == RouteKind::mesh || o.transport == Transport::push,
-          "{}: transport on GPUs over the ring, got {}, expected push", op, name_of(*o.transport));
-  require(o.path != Path::medium || o.transport == Transport::push,
-          "{}: transport on GPUs of path medium, got {}, expected push", op, name_of(*o.transport));
+  const bool once = !row_of(p.op).shares;  // rows travel once
+  require(route == RouteKind::mesh || (once && route == RouteKind::ring),
+          "{}: route on GPUs, got {}, expected mesh{}", op, name_of(route), once ? " or ring" : "");
+  require(once || o.path != Path::medium, "{}: path on GPUs, got medium, expected fused or unfused",
+          op);
 }
 
 void require_options(const Problem& p, const PlanOptions& o) {
@@ -106,96 +91,13 @@ void require_options(const Problem& p, const PlanOptions& o) {
           op, *o.chunk_rows, least, kMaxChunks, kMostExtent);
 }
 
-bool wanted(const AgGemmPlan& c, const PlanOptions& o) {
-  return o.transport.value_or(c.transport) == c.transport && o.route.value_or(c.route) == c.route &&
-         o.straddle.value_or(c.whole) == c.whole && plan::wanted(c.gemm.tile, o);
-}
-
-/// One after the other, made of the same parts: the rows travel in one piece.
-AgGemmPlan unfused_of(const AgGemmPlan& fused, const Problem& p) {
-  AgGemmPlan plan = fused;
-  plan.path = Path::unfused;
-  plan.joins.clear();
-  plan.predicted_us = gather_us(p, plan.transport, plan.route) + kKernelUs + products_us(p, plan);
-  return plan;
-}
-
-/// In what an unfused plan has coarser chunks than fused ones: rows then travel in one piece.
-std::tuple<Transport, RouteKind, bool> way_of(const AgGemmPlan& c) {
-  return {c.transport, c.route, c.whole};
-}
-
-std::vector<KernelWay> candidates_of(const Problem& p, const Machine& machine,
-                                     const PlanOptions& o) {
-  std::vector<KernelWay> all;
-  std::map<std::tuple<Transport, RouteKind, bool>, Index> coarsest;
-  auto overlapped = o.transport == Transport::nccl
-                        ? ag_gemm_nccl_candidates(p, gemm_machine(machine))
-                        : ag_gemm_candidates(p, gemm_machine(machine));
-  // On a share such calls cannot be captured (docs/decisions/0012): only where they are asked for.
-  const bool asked = o.transport == Transport::pull || o.route == RouteKind::ring;
-  if (machine.shared_device && !asked)
-    std::erase_if(overlapped, [](const AgGemmPlan& c) { return c.relays(); });
-  for (const AgGemmPlan& c : overlapped) {
-    Index& chunk = coarsest[way_of(c)];
-    chunk = std::max(chunk, c.chunk_rows);
-  }
-  for (const AgGemmPlan& c : overlapped) {
-    if (!wanted(c, o)) continue;
-    if (o.path.value_or(c.path) == c.path) all.push_back(c);
-    if (o.path.value_or(Path::unfused) == Path::unfused && c.path == Path::fused &&
-        c.chunk_rows == coarsest[way_of(c)])
-      all.push_back(unfused_of(c, p));
-  }
-  require(
-      !all.empty(),
-      "{}: plan on GPUs, got options (transport {}, straddle {}, tile {}x{}) that no plan "
-      "meets, expected push, pull or nccl with straddle 0, or store (up to 1024 rows, not of path "
-      "medium), and a compiled tile",
-      name_of(p.op), o.transport ? name_of(*o.transport) : "any",
-      o.straddle ? (*o.straddle ? "1" : "0") : "any", o.tile_m.value_or(0), o.tile_n.value_or(0));
-  sort_by_time(all);
-  if (o.chunk_rows)
-    for (KernelWay& way : all) std::get<AgGemmPlan>(way).chunk_rows = *o.chunk_rows;
-  return all;
-}
-
-/// What the prediction is made of.
-std::string parts_of(const AgGemmPlan& c, const Problem& p) {
-  const bool medium = c.path == Path::medium;
-  std::string text = fmt::format(" (GEMM {:.1f}{}, gather {:.1f}", products_us(p, c),
-                                 medium ? " a shard" : "", gather_us(p, c.transport, c.route));
-  if (c.path == Path::unfused) text += ", one after the other";
-  if (p.outputs() > 1)
-    text += fmt::format(", {} weights {}", p.n.size(), is_merged(p, c) ? "in one" : "in turn");
-  if (p.activation == Activation::swiglu) text += ", gate and up in one";
-  return text + ")";
-}
-
-Plan make_gather_plan(const Problem& p, const Machine& machine, const PlanOptions& options) {
-  if (p.m == 0) return empty_plan(p, options, Path::fused, Transport::push);
-  const std::vector<KernelWay> all = candidates_of(p, machine, options);
-  return best_of(p, all, options, parts_of(std::get<AgGemmPlan>(all.front()), p));
-}
-
 }  // namespace
-
-std::vector<KernelWay> every_gather_way(const Problem& p, const Machine& machine, bool nccl) {
-  std::vector<KernelWay> all;
-  for (const AgGemmPlan& c : nccl ? ag_gemm_nccl_candidates(p, gemm_machine(machine))
-                                  : ag_gemm_candidates(p, gemm_machine(machine))) {
-    all.emplace_back(c);
-    if (c.path == Path::fused) all.emplace_back(unfused_of(c, p));
-  }
-  return all;
-}
 
 Plan make_cuda_plan(const Problem& p, const Machine& machine, const PlanOptions& options) {
   require_gpu_problem(p);
   require_machine(p, machine);
   require_options(p, options);
-  return p.op == Op::ag_gemm ? make_gather_plan(p, machine, options)
-                             : make_cuda_reduce_plan(p, machine, options);
+  return planner_of(p.op).make(p, machine, options);
 }
 
 GemmPlan gemm_alone(const Problem& p, std::size_t product, const Machine& machine) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "plan/staging.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::plan {
 namespace {
@@ -68,7 +69,7 @@ std::string kind_of(Op op, const KernelWay& way) {
   Plan words;
   tell_way(way, words);
   std::string cut = std::visit([](const auto& w) { return cut_of(w); }, way);
-  if (op == Op::gemm_rs && cut == " in one shot") cut.clear();  // there is no other
+  if (row_of(op).scatters() && cut == " in one shot") cut.clear();  // there is no other
   return fmt::format(
       "{}{}{}", words.path == Path::fused ? "" : fmt::format("{} ", name_of(words.path)),
       words.route == RouteKind::ring ? name_of(words.route) : name_of(words.transport), cut);
@@ -87,6 +88,12 @@ Plan best_of(const Problem& p, const std::vector<KernelWay>& all, const PlanOpti
     kinds.push_back(std::move(kind));
   }
   return plan;
+}
+
+bool named(const std::vector<std::string>& kinds, std::string_view transport) {
+  return std::any_of(kinds.begin(), kinds.end(), [&](const std::string& kind) {
+    return kind.find(transport) != std::string::npos;
+  });
 }
 
 }  // namespace tilelace::plan

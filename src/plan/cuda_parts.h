@@ -2,6 +2,7 @@
 // What plans of GPU ranks have in common, whatever the op.
 #pragma once
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plan/kernel_choice.h"
@@ -29,15 +30,7 @@ Plan best_of(const Problem&, const std::vector<KernelWay>&, const PlanOptions&,
 /// are cut.
 std::string kind_of(Op, const KernelWay&);
 
-/// Every way of an ag_gemm, or of a gemm_rs or gemm_ar, in no order, those that are taken only
-/// where they are asked for too, but for nccl (unless `nccl`: those alone) and multimem. Errors:
-/// usage.
-std::vector<KernelWay> every_gather_way(const Problem&, const Machine&, bool nccl);
-std::vector<KernelWay> every_reduce_way(const Problem&, const Machine&);
-
-/// make_cuda_plan of gemm_rs and gemm_ar, for what is legal as far as all ops go.
-Plan make_cuda_reduce_plan(const Problem&, const Machine&, const PlanOptions&);
-/// Of transport multimem, which the options ask for. Errors: usage (not a gemm_ar, no multicast).
-Plan make_cuda_sums_plan(const Problem&, const Machine&, const PlanOptions&);
+/// Whether one of these kinds is of this transport.
+bool named(const std::vector<std::string>& kinds, std::string_view transport);
 
 }  // namespace tilelace::plan

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "core/check.h"
-#include "plan/cuda.h"
 #include "plan/cuda_parts.h"
+#include "plan/planners.h"
 
 namespace tilelace::plan {
 namespace {
@@ -54,15 +54,7 @@ std::vector<CudaWay> cuda_ways(const Problem& p, const Machine& machine,
   for (const std::string& kind : kinds)
     require(among(known_kinds(), kind), "kinds: got {}, expected some of {}", kind,
             fmt::join(known_kinds(), ", "));
-  std::vector<KernelWay> ways =
-      p.op == Op::ag_gemm ? every_gather_way(p, machine, false) : every_reduce_way(p, machine);
-  if (p.op == Op::ag_gemm && (among(kinds, "nccl by shard") || among(kinds, "unfused nccl")))
-    for (KernelWay& way : every_gather_way(p, machine, true)) ways.push_back(std::move(way));
-  if (p.op == Op::gemm_ar && among(kinds, "multimem")) {
-    PlanOptions asked;
-    asked.transport = Transport::multimem;
-    ways.push_back(make_cuda_plan(p, machine, asked).kernel->way);
-  }
+  std::vector<KernelWay> ways = planner_of(p.op).every(p, machine, kinds);
   const bool any = std::any_of(ways.begin(), ways.end(), [&](const KernelWay& way) {
     return among(kinds, kind_of(p.op, way));
   });

@@ -42,9 +42,9 @@ double predict(const Problem& p, const GemmPlan& gemm, HandWay way) {
              kCopyUs + local + kHandLaunchUs + kHandFlagUs;
     case HandWay::added:
       return gemm.predicted_us + moved / kAddBytesPerUs + kHandLaunchUs + 2 * kHandFlagUs;
-    default:
-      return gemm.predicted_us + moved / kStoreBytesPerUs + kHandLaunchUs + p.ranks * kHandFlagUs;
+    case HandWay::ring: break;
   }
+  return gemm.predicted_us + moved / kStoreBytesPerUs + kHandLaunchUs + p.ranks * kHandFlagUs;
 }
 
 }  // namespace
@@ -55,15 +55,17 @@ Transport transport_of(HandWay way) {
   switch (way) {
     case HandWay::copied: return Transport::push;
     case HandWay::added: return Transport::add;
-    default: return Transport::store;
+    case HandWay::ring: break;
   }
+  return Transport::store;
 }
 std::string_view name_of(HandWay way) {
   switch (way) {
     case HandWay::copied: return "copied";
     case HandWay::added: return "added";
-    default: return "ring";
+    case HandWay::ring: break;
   }
+  return "ring";
 }
 
 std::optional<HandWay> asked_way(const Problem& p, const PlanOptions& o) {
@@ -132,8 +134,9 @@ int roundings_of(HandWay way, int ranks) {
   switch (way) {
     case HandWay::added: return ranks;  // itself, and with every one that comes
     case HandWay::ring: return std::max(1, ranks - 1);
-    default: return 1;
+    case HandWay::copied: break;
   }
+  return 1;
 }
 
 std::int64_t copied_pitch(const Problem& p) { return max_rows(p) * row_bytes(p); }

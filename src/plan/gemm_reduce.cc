@@ -6,6 +6,7 @@
 #include "core/check.h"
 #include "plan/problem.h"
 #include "plan/schedules.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::plan {
 namespace {
@@ -38,14 +39,14 @@ constexpr Index kRounds = 4;  ///< chunks of a CTA where there is work enough
 
 void require_sum(const Problem& p) {
   const auto op = name_of(p.op);
-  require(p.op != Op::ag_gemm, "{}: op, got {}, expected gemm_rs or gemm_ar", op, op);
+  require(row_of(p.op).sums, "{}: op, got {}, expected one that sums", op, op);
   check_problem(p);
   require(p.ranks <= schedule::kMaxSumRanks, "{}: ranks, got {}, expected at most {}", op, p.ranks,
           schedule::kMaxSumRanks);
 }
 
 SumForm form_of(const Problem& p, bool shared) {
-  if (p.op == Op::gemm_rs) return SumForm::own_rows;
+  if (row_of(p.op).scatters()) return SumForm::own_rows;
   return shared ? SumForm::shared_rows : SumForm::all_rows;
 }
 
@@ -62,13 +63,13 @@ Index summed_rows(const Problem& p, SumForm form) {
 
 /// Of a partial that is pushed.
 Index most_bytes(Op op, int shots) {
-  if (op == Op::gemm_rs) return kMostPushedBytes;
+  if (row_of(op).scatters()) return kMostPushedBytes;
   return shots == 1 ? kMostOneShotBytes : kMostTwoShotBytes;
 }
 
 /// Whether staging has room for it: shards that differ much take more of it than even ones.
 bool may_push(const Problem& p, int shots) {
-  if (shots == 2 && (p.op == Op::gemm_rs || p.ranks == 1)) return false;
+  if (shots == 2 && (row_of(p.op).scatters() || p.ranks == 1)) return false;
   Problem even = p;
   even.rows.clear();
   return p.m * row_bytes(p) <= most_bytes(p.op, shots) &&
@@ -126,7 +127,7 @@ std::vector<GemmReducePlan> gemm_reduce_candidates(const Problem& p, const GemmM
     if (may_push(p, shots)) pushes.push_back(shots);
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
     for (const Transport transport : {Transport::pull, Transport::store}) {
-      if (transport == Transport::store && p.op == Op::gemm_rs) continue;
+      if (transport == Transport::store && row_of(p.op).scatters()) continue;
       GemmReducePlan plan{gemm, transport};
       plan.chunk_rows =
           ceil_div(summed_rows(p, form_of(p, plan)), kRounds * machine.multiprocessors);

@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "plan/cuda_parts.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::plan {
 namespace {
@@ -228,12 +229,12 @@ void read_sum(Words& words, Heard& h) {
 /// The way that was said, of a kernel that was named.
 KernelWay way_of(const Problem& p, const Heard& h) {
   const Plan& w = h.plan;
-  if (p.op == Op::ag_gemm)
+  if (row_of(p.op).gathers)
     return AgGemmPlan{h.gemm,  w.straddle, w.transport, w.chunk_rows, h.apart,
                       h.joins, 0,          w.path,      w.route};
   if (w.transport == Transport::multimem) return GemmSumsPlan{h.gemm, 2, true};
   const bool fused = w.path == Path::fused;
-  if (p.op == Op::gemm_ar && fused)
+  if (row_of(p.op).shares && fused)
     return w.transport == Transport::pull
                ? KernelWay(GemmSumsPlan{h.gemm, h.shots})
                : GemmArPlan{h.gemm, w.chunk_rows, h.lag, 0, h.by_columns};
@@ -264,7 +265,7 @@ Plan plan_of_words(const Problem& p, std::string_view text) {
   if (is_public)
     read_public(way, h.plan);
   else
-    p.op == Op::ag_gemm ? read_gather(way, h) : read_sum(way, h);
+    row_of(p.op).gathers ? read_gather(way, h) : read_sum(way, h);
   if (!h.kernel) return h.plan;
   h.gemm.workers = h.plan.workers;
   const int grid = h.grid > 0 ? h.grid : h.plan.workers * h.gemm.tile.cluster();

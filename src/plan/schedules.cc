@@ -63,15 +63,15 @@ Index column_tiles(const Problem& p, int tile_n) {
   return cols;
 }
 
-schedule::AgGemm ag_gemm_schedule(const Problem& p, const Plan& plan, int rank,
-                                  const std::vector<Index>& borders) {
+schedule::AgGemm gather_schedule(const Problem& p, const Plan& plan, int rank,
+                                 const std::vector<Index>& borders) {
   auto s = common_schedule<schedule::AgGemm>(p, plan, rank, borders);
   s.deliver = p.return_gathered;
   return s;
 }
 
-schedule::GemmReduce gemm_reduce_schedule(const Problem& p, const Plan& plan, int rank,
-                                          const std::vector<Index>& borders) {
+schedule::GemmReduce reduce_schedule(const Problem& p, const Plan& plan, int rank,
+                                     const std::vector<Index>& borders) {
   auto s = common_schedule<schedule::GemmReduce>(p, plan, rank, borders);
   s.blocks = plan.blocks;
   s.block_grain = 16 * p.ranks;
@@ -83,14 +83,14 @@ SlotLayout slot_layout(const Problem& p, const Plan& plan) {
   const auto borders = borders_of(p);
   SlotLayout l;
   if (row_of(p.op).gathers) {
-    l.num_flags = ag_gemm_schedule(p, plan, 0, borders).num_flags();
+    l.num_flags = gather_schedule(p, plan, 0, borders).num_flags();
     l.gathered_row_bytes = align(p.k * static_cast<std::int64_t>(size_of(p.dtype)), 64);
     l.data_bytes = p.m * l.gathered_row_bytes;
     l.formula =
         fmt::format("flags 4*{} + gathered m {} * row {}", l.num_flags, p.m, l.gathered_row_bytes);
     return l;
   }
-  const auto s = gemm_reduce_schedule(p, plan, 0, borders);
+  const auto s = reduce_schedule(p, plan, 0, borders);
   l.num_flags = s.num_flags();
   l.partial_row_bytes = align(p.n[0] * static_cast<std::int64_t>(size_of(plan.partials)), 64);
   l.incoming = p.m * l.partial_row_bytes;

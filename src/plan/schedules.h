@@ -27,16 +27,16 @@ Index tile_rows_by_shard(const schedule::RowSplit&, Index rows);
 Index column_tiles(const Problem&, int tile_n);
 
 /// `borders` must outlive the schedule.
-schedule::AgGemm ag_gemm_schedule(const Problem&, const Plan&, int rank,
-                                  const std::vector<Index>& borders);
-schedule::GemmReduce gemm_reduce_schedule(const Problem&, const Plan&, int rank,
-                                          const std::vector<Index>& borders);
+schedule::AgGemm gather_schedule(const Problem&, const Plan&, int rank,
+                                 const std::vector<Index>& borders);
+schedule::GemmReduce reduce_schedule(const Problem&, const Plan&, int rank,
+                                     const std::vector<Index>& borders);
 /// Calls f with the schedule of the problem's op. `borders` must outlive the schedule.
 template <class F>
 decltype(auto) with_schedule(const Problem& p, const Plan& plan, int rank,
                              const std::vector<Index>& borders, const F& f) {
-  return row_of(p.op).gathers ? f(ag_gemm_schedule(p, plan, rank, borders))
-                              : f(gemm_reduce_schedule(p, plan, rank, borders));
+  return row_of(p.op).gathers ? f(gather_schedule(p, plan, rank, borders))
+                              : f(reduce_schedule(p, plan, rank, borders));
 }
 
 /// One slot of a rank's staging: a flag area, then a data area that holds the parts of the op. The

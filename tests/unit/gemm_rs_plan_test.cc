@@ -34,7 +34,7 @@ Index partials_of(const Problem& p, const GemmRsPlan& plan) {
   all.transport = Transport::store;
   all.tile_m = plan.gemm.tile.worker_tokens();
   all.tile_n = plan.gemm.tile.worker_columns();
-  const auto s = gemm_reduce_schedule(p, all, 0, borders);
+  const auto s = reduce_schedule(p, all, 0, borders);
   const auto walk = work_of(plan.gemm, {p.m, p.n.front(), p.k, p.dtype}).order;
   if (plan.pairs) return make_pair_order(s, walk, plan.gemm.tile.rows()).num_partials();
   return make_reduce_order(s, over_tokens(walk, plan.gemm.tile), plan.gemm.tile.worker_tokens(),

@@ -17,9 +17,9 @@
 #include "core/env.h"
 #include "core/points.h"
 #include "plan/agreement.h"
-#include "tilelace/op_table.h"
 #include "schedule/gather_tiles.h"
 #include "schedule/reduce_tiles.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::cpu {
 
@@ -218,7 +218,7 @@ void Engine::run_product(Call& call, const Problem& problem, const Operands& ope
   local.problem = &problem;
   local.plan = call.plan;
   local.operands = &operands;
-  const auto gather = plan::ag_gemm_schedule(problem, *call.plan, 0, {});
+  const auto gather = plan::gather_schedule(problem, *call.plan, 0, {});
   schedule::with_tiles<comm::kMaxRanks>(gather, [&](const auto& s) {
     on_actors(local, [&](int index) {
       if (index >= call.plan->workers) return;
@@ -230,7 +230,7 @@ void Engine::run_product(Call& call, const Problem& problem, const Operands& ope
 
 void Engine::run_gather(Call& call, const WeightColumns& columns, Part part) {
   const auto borders = plan::borders_of(*call.problem);
-  auto gather = plan::ag_gemm_schedule(*call.problem, *call.plan, group_.rank(), borders);
+  auto gather = plan::gather_schedule(*call.problem, *call.plan, group_.rank(), borders);
   if (part == Part::collective) gather.cols = 0;
   schedule::with_tiles<comm::kMaxRanks>(gather,
                                         [&](const auto& s) { gather_tiles(call, s, columns); });
@@ -256,7 +256,7 @@ void Engine::gather_tiles(Call& call, const Tiles& s, const WeightColumns& colum
 
 void Engine::run_reduce(Call& call, const WeightColumns& columns, Part part) {
   const auto borders = plan::borders_of(*call.problem);
-  const auto reduce = plan::gemm_reduce_schedule(*call.problem, *call.plan, group_.rank(), borders);
+  const auto reduce = plan::reduce_schedule(*call.problem, *call.plan, group_.rank(), borders);
   TensorView partials = call.operands->input;
   const TensorView* given = part == Part::collective ? &partials : nullptr;
   if (part == Part::whole && call.plan->path == Path::unfused) {

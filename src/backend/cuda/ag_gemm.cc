@@ -38,7 +38,7 @@ namespace {
 Call make_call(const OpCall& op, const plan::AgGemmPlan& way, const RankCalls& calls) {
   Call c{op.problem, way, op.tensors, plan::borders_of(op.problem), {}, 0, op.hash};
   c.plan.gemm = calls.fit(way.gemm, way.left_free());
-  c.schedule = plan::ag_gemm_schedule(op.problem, op.plan, calls.group().rank(), c.borders);
+  c.schedule = plan::gather_schedule(op.problem, op.plan, calls.group().rank(), c.borders);
   c.schedule.deliver = false;
   return c;
 }
@@ -224,7 +224,7 @@ AgGemmGatedParams params_of(const RankCalls& calls, const Call& c, const GemmKer
   const Index own = order.shard[0].end - order.shard[0].begin;
   const int slice = kernel.tile.swapped ? kernel.col_slice : kernel.row_slice;
   params.own = own > 0 ? rows_map({c.tensors.input.data, own, p.k}, p.dtype, slice) : params.rows;
-  params.call = calls.params(c.slot, c.hash, Op::ag_gemm);
+  params.call = calls.params(c.slot, c.hash, c.problem.op);
   params.call.first = launch.first && !c.pushed() && !c.awaits();
   params.call.last = launch.last;
   params.rows_here = launch.rows_here;
@@ -277,7 +277,7 @@ void enqueue_product(const AgGemm::Impl& impl, const Call& c, cudaStream_t strea
 
 void enqueue_await_rows(const RankCalls& calls, const Call& c, cudaStream_t stream) {
   AwaitRows await;
-  await.call = calls.params(c.slot, c.hash, Op::ag_gemm);
+  await.call = calls.params(c.slot, c.hash, c.problem.op);
   await.call.first = !c.pushed();
   await.call.last = c.alone();
   await.max_chunks = static_cast<int>(c.schedule.max_chunks());
@@ -296,7 +296,7 @@ void enqueue_gathered(const RankCalls& calls, const Call& c, cudaStream_t stream
                           own.begin * bytes,
                           own.end * bytes,
                           c.problem.m * bytes,
-                          calls.params(c.slot, c.hash, Op::ag_gemm).wait.stop};
+                          calls.params(c.slot, c.hash, c.problem.op).wait.stop};
   check(enqueue_copy(copy, stream), "ag_gemm: the gathered rows");
 }
 
@@ -312,7 +312,7 @@ void AgGemm::run(const OpCall& op, const plan::AgGemmPlan& plan) {
           "ag_gemm: transport nccl, got calls prepared without it, expected a preparation with it");
   if (exchanged) require_captured_exchanges(stream);
   if (!c.alone()) require_places(c, impl.calls, stream);
-  c.slot = impl.calls.begin_call("ag_gemm", Op::ag_gemm, stream);
+  c.slot = impl.calls.begin_call("ag_gemm", c.problem.op, stream);
   enqueue_sends(impl.calls, impl.engine, exchanged ? impl.nccl.get() : nullptr, c, stream);
   if (c.awaits()) enqueue_await_rows(impl.calls, c, stream);
   if (!c.alone()) enqueue_product(impl, c, stream);

@@ -16,6 +16,7 @@
 #include "core/check.h"
 #include "plan/cuda.h"
 #include "plan/schedules.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::cuda {
 namespace {
@@ -134,7 +135,7 @@ void GpuBackend::check_tensors(const Problem& problem, const Operands& operands,
   require_on_device(op, "a", operands.input, device_);
   require_on_device(op, "gathered", operands.gathered, device_);
   require_on_device(op, "residual", operands.residual, device_);
-  if (part == Part::collective && problem.op == Op::ag_gemm) return;
+  if (part == Part::collective && row_of(problem.op).gathers) return;
   all("weight", operands.weights);
   all("bias", operands.bias);
   all("out", operands.out);
@@ -170,7 +171,7 @@ void GpuBackend::run(const Problem& problem, const Plan& plan, const Operands& o
 
 void GpuBackend::enqueue(const Problem& problem, const Plan& plan, const Operands& operands) {
   CallTensors tensors{operands, !prepared(operands.weights)};
-  if (problem.op == Op::gemm_ar && plan.path == Path::fused)
+  if (row_of(problem.op).shares && plan.path == Path::fused)
     tensors.reachable = reachable(operands.out.front());
   ops_->run(problem, plan, tensors);
 }
@@ -220,7 +221,7 @@ void GpuBackend::refuse(std::string_view reason, void* stream) {
   if (is_kept_by_capture(stream_of(stream)) || !owns(stream)) stream = last_stream_;
   // A capture executes nothing: there is nobody to tell.
   if (capture_of(stream_of(stream)) != 0) return;
-  ops_->calls.admit("refused call", kRefusalHash, Op::ag_gemm, stream_of(stream));
+  ops_->calls.admit("refused call", kRefusalHash, Op{}, stream_of(stream));
 }
 
 void GpuBackend::synchronize(void* stream, double bound_s) {

@@ -14,6 +14,7 @@
 #include "comm/cuda/driver.h"
 #include "core/check.h"
 #include "plan/gemm_hand.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::cuda {
 namespace {
@@ -29,12 +30,16 @@ void await_device() {
 }
 
 /// What memory needs for multicast is what the transport needs.
-Error said_of_multimem(const Error& e) {
+Error said_of_multimem(const Error& e, std::span<const PreparedCall> calls) {
   constexpr std::string_view kMemory = "allocate_device: multicast needs ";
   const std::string_view text = e.what();
   if (!text.starts_with(kMemory)) return e;
-  return Error(e.kind(),
-               fmt::format("gemm_ar: transport multimem needs {}", text.substr(kMemory.size())));
+  const auto asks = std::find_if(calls.begin(), calls.end(), [](const PreparedCall& c) {
+    return c.options.transport == Transport::multimem;
+  });
+  return Error(e.kind(), fmt::format("{}: transport multimem needs {}",
+                                     asks == calls.end() ? "prepare" : name_of(asks->problem.op),
+                                     text.substr(kMemory.size())));
 }
 
 }  // namespace
@@ -51,7 +56,7 @@ void GpuBackend::require_own_device() const {
 
 /// A call that only preparations make.
 void GpuBackend::meet() {
-  ops_->calls.admit("prepare", kPreparationHash, Op::ag_gemm, nullptr);
+  ops_->calls.admit("prepare", kPreparationHash, Op{}, nullptr);
   ops_->calls.finish(nullptr, 2 * options_.timeout_s);
 }
 
@@ -110,7 +115,7 @@ RankShare GpuBackend::share_of(std::span<const PreparedCall> calls, RankShare be
     // Taken where asked for only.
     share.nccl = share.nccl || c.options.transport == Transport::nccl;
     share.hands =
-        share.hands || (c.problem.op == Op::gemm_rs && plan::asked_way(c.problem, c.options));
+        share.hands || (row_of(c.problem.op).scatters() && plan::asked_way(c.problem, c.options));
     share.multicast = share.multicast || c.options.transport == Transport::multimem;
   }
   return share;
@@ -152,7 +157,7 @@ void GpuBackend::prepare(std::span<const PreparedCall> calls, Before before,
   try {
     ops_ = std::make_unique<RankOps>(group_, device_, needs, options_.timeout_s, share);
   } catch (const Error& e) {
-    throw said_of_multimem(e);
+    throw said_of_multimem(e, calls);
   }
   needs_ = needs;
   share_ = share;

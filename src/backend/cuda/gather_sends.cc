@@ -17,7 +17,7 @@ using schedule::Index;
 void enqueue_copies(const RankCalls& calls, CopyEngine& engine, const GatherCall& c,
                     cudaStream_t stream) {
   const Index bytes = c.row_bytes();
-  const CopyWaits waits{calls.params(c.slot, c.hash, Op::ag_gemm).wait, calls.granted()};
+  const CopyWaits waits{calls.params(c.slot, c.hash, c.problem.op).wait, calls.granted()};
   GatherPlace place;
   place.base = calls.memory().base();
   place.stride = calls.memory().stride();
@@ -43,7 +43,7 @@ void enqueue_exchanges(const RankCalls& calls, CopyEngine& engine, NcclRows& ncc
   std::byte* const slot = calls.memory().local() + calls.data_at(c.slot);
   auto* const flags =
       reinterpret_cast<comm::Flag*>(calls.memory().local() + calls.flags_at(c.slot));
-  const WaitContext wait = calls.params(c.slot, c.hash, Op::ag_gemm).wait;
+  const WaitContext wait = calls.params(c.slot, c.hash, c.problem.op).wait;
   const Index own = s.split.shard(s.rank).begin;
   const schedule::Chunks given = s.chunks(s.rank);
   engine.fork(stream);
@@ -76,7 +76,7 @@ void enqueue_pushes(const RankCalls& calls, const GatherCall& c, cudaStream_t st
   push.schedule.workers = static_cast<int>(c.schedule.chunks(c.schedule.rank).count());
   for (int r = 0; r <= c.problem.ranks; ++r) push.borders[r] = c.schedule.split.begin(r);
   push.stage = c.plan.whole;
-  push.call = calls.params(c.slot, c.hash, Op::ag_gemm);
+  push.call = calls.params(c.slot, c.hash, c.problem.op);
   push.rows = calls.data_at(c.slot);
   push.row_bytes = c.row_bytes();
   push.input = static_cast<const std::byte*>(c.tensors.input.data);

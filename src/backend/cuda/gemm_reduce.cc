@@ -8,6 +8,7 @@
 #include "backend/cuda/reduce_rows.h"
 #include "backend/cuda/trace.h"
 #include "plan/problem.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::cuda {
 namespace {
@@ -19,7 +20,7 @@ using schedule::Index;
 void enqueue_given(const schedule::ReduceRows& s, const OpCall& call, std::byte* slot) {
   const Problem& p = call.problem;
   const schedule::RowRange own =
-      p.op == Op::gemm_ar && !s.share ? schedule::RowRange{} : s.rows[s.rank];
+      row_of(p.op).shares && !s.share ? schedule::RowRange{} : s.rows[s.rank];
   const auto copy = [&](Index begin, Index end) {
     if (begin == end || p.ranks == 1) return;
     check(cudaMemcpyAsync(
@@ -38,7 +39,7 @@ void fill_sum(Sum& sum, const OpCall& call, int rank) {
   sum.bias = static_cast<const std::byte*>(call.bias());
   sum.out = static_cast<std::byte*>(call.out());
   sum.row_units = static_cast<std::int32_t>(row_bytes(p) / 16);
-  sum.out_begin = p.op == Op::gemm_rs ? sum.schedule.rows[rank].begin : 0;
+  sum.out_begin = row_of(p.op).scatters() ? sum.schedule.rows[rank].begin : 0;
   sum.dtype = p.dtype;
   sum.activation = p.activation;
   sum.residual = static_cast<const std::byte*>(call.tensors.residual.data);

@@ -53,7 +53,7 @@ void GemmRs::enqueue(const OpCall& call, const plan::GemmRsPlan& plan) {
           plan::describe(plan.gemm), plan.pairs ? " of two shards" : "");
   const int rank = calls_.group().rank();
   const auto borders = plan::borders_of(p);
-  const auto schedule = plan::gemm_reduce_schedule(p, call.plan, rank, borders);
+  const auto schedule = plan::reduce_schedule(p, call.plan, rank, borders);
   Params params{};
   fill_reduce(params, calls_, call, plan.gemm, given);
   const auto work = plan::work_of(plan.gemm, {p.m, p.n.front(), p.k, p.dtype});

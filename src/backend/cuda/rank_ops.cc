@@ -41,12 +41,12 @@ RankOps::RankOps(comm::Group& group, int device, const std::vector<Problem>& pro
 RankOps::RankOps(comm::Group& group, int device, const SlotNeeds& needs, double timeout_s,
                  const RankShare& share)
     : calls(group, device, needs, timeout_s, share),
-      ag_gemm(calls, share.nccl),
-      gemm_rs(calls),
-      gemm_ar(calls),
-      gemm_reduce(calls),
-      gemm_hand(calls),
-      gemm_sums(calls) {}
+      gather_(calls, share.nccl),
+      scatter_(calls),
+      share_(calls),
+      kept_(calls),
+      behind_(calls),
+      handed_(calls) {}
 
 void RankOps::run(const Problem& p, const Plan& plan, const CallTensors& t) {
   OpCall call{p, plan, t};

@@ -33,20 +33,21 @@ struct RankOps {
   void run(const Problem&, const Plan&, const CallTensors&);
 
   RankCalls calls;
-  AgGemm ag_gemm;
-  GemmRs gemm_rs;          ///< fused
-  GemmAr gemm_ar;          ///< fused
-  GemmReduce gemm_reduce;  ///< gemm_rs and gemm_ar, unfused
-  GemmHand gemm_hand;      ///< gemm_rs in the ways that others take
-  GemmSums gemm_sums;      ///< gemm_ar whose ranks keep their partials
 
  private:
-  void enqueue(const OpCall& c, const plan::AgGemmPlan& way) { ag_gemm.run(c, way); }
-  void enqueue(const OpCall& c, const plan::GemmRsPlan& way) { gemm_rs.run(c, way); }
-  void enqueue(const OpCall& c, const plan::GemmArPlan& way) { gemm_ar.run(c, way); }
-  void enqueue(const OpCall& c, const plan::GemmReducePlan& way) { gemm_reduce.run(c, way); }
-  void enqueue(const OpCall& c, const plan::GemmHandPlan& way) { gemm_hand.run(c, way); }
-  void enqueue(const OpCall& c, const plan::GemmSumsPlan& way) { gemm_sums.run(c, way); }
+  void enqueue(const OpCall& c, const plan::AgGemmPlan& way) { gather_.run(c, way); }
+  void enqueue(const OpCall& c, const plan::GemmRsPlan& way) { scatter_.run(c, way); }
+  void enqueue(const OpCall& c, const plan::GemmArPlan& way) { share_.run(c, way); }
+  void enqueue(const OpCall& c, const plan::GemmSumsPlan& way) { kept_.run(c, way); }
+  void enqueue(const OpCall& c, const plan::GemmReducePlan& way) { behind_.run(c, way); }
+  void enqueue(const OpCall& c, const plan::GemmHandPlan& way) { handed_.run(c, way); }
+
+  AgGemm gather_;
+  GemmRs scatter_;     ///< fused
+  GemmAr share_;       ///< fused
+  GemmSums kept_;      ///< fused, partials stay with the ranks
+  GemmReduce behind_;  ///< sums behind the product
+  GemmHand handed_;    ///< partials are handed to owners, in the ways that others take
 };
 
 }  // namespace tilelace::cuda

@@ -2,6 +2,7 @@
 #include "backend/cuda/reduce_launch.h"
 
 #include "plan/problem.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::cuda {
 namespace {
@@ -25,7 +26,7 @@ void fill_reduce(ReduceCommon& params, const RankCalls& calls, const OpCall& cal
                  const plan::GemmPlan& gemm, const ReduceKernel& given) {
   const Problem& p = call.problem;
   const GemmKernel& kernel = given.of;
-  require(gemm.split_tiles == 0 || (p.op == Op::gemm_ar && gemm.rounds == 2 && gemm.tile.pingpong),
+  require(gemm.split_tiles == 0 || (row_of(p.op).shares && gemm.rounds == 2 && gemm.tile.pingpong),
           "{}: plan {}, expected whole tiles, or of gemm_ar shared ones in two rounds",
           name_of(p.op), plan::describe(gemm));
   fill_operands(params, kernel, {p.m, p.n.front(), p.k, p.dtype},
