@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "backend/cuda/cuda_check.h"
+#include "backend/cuda/base/cuda_check.h"
 #include "backend/cuda/measure/swiglu.h"
 #include "baselines.h"
 #include "blas_product.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "blas_product.h"
 
-#include "backend/cuda/cuda_check.h"
+#include "backend/cuda/base/cuda_check.h"
 #include "tilelace/op_table.h"
 
 namespace tilelace::cli {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "backend/cuda/cublas.h"
-#include "backend/cuda/nccl.h"
+#include "backend/cuda/vendor/cublas.h"
+#include "backend/cuda/vendor/nccl.h"
 #include "gpu_times.h"
 #include "operands.h"
 #include "tilelace/op_table.h"

@@ -10,7 +10,7 @@
 #include "commands.h"
 #include "core/check.h"
 #include "machine.h"
-#include "plan/schedules.h"
+#include "plan/base/schedules.h"
 #include "progress.h"
 #include "record.h"
 #include "session.h"

@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "backend/cuda/cublas.h"
+#include "backend/cuda/vendor/cublas.h"
 #include "comm/cuda/capabilities.h"
 #include "doctor.h"
 #include "tilelace/error.h"

@@ -7,11 +7,11 @@
 #include <map>
 #include <sstream>
 
-#include "backend/cuda/cuda_check.h"
-#include "backend/cuda/gemm.h"
+#include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/gemm/gemm_call.h"
 #include "comm/cuda/capabilities.h"
 #include "gpu.h"
-#include "plan/kernel_choice.h"
+#include "plan/gpu/kernel_choice.h"
 
 namespace tilelace::cli {
 namespace {

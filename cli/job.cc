@@ -12,8 +12,8 @@
 #include "backend/cpu/gemm/tile_gemm.h"
 #include "core/check.h"
 #include "machine.h"
-#include "plan/agreement.h"
-#include "plan/plan_words.h"
+#include "plan/words/agreement.h"
+#include "plan/words/plan_words.h"
 #include "tilelace/op_table.h"
 
 namespace tilelace::cli {

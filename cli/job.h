@@ -10,7 +10,7 @@
 
 #include "gpu.h"
 #include "model/shard.h"
-#include "plan/cuda_ways.h"
+#include "plan/gpu/gpu_ways.h"
 #include "sizes.h"
 #include "tilelace/communicator.h"
 

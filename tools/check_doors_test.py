@@ -15,8 +15,8 @@ CLEAN = {
     "include/tilelace/choices.h": ENUMS,
     "include/tilelace/dtype.h": "enum class DType { bf16, fp16, fp32 };\n",
     "src/core/half.h": "float bf16_to_float(int bits);\n",
-    "src/plan/gemm_rs.cc": "auto op = Op::gemm_rs;\n",
-    "src/plan/comment.cc": '#include "plan/ag_gemm.h"\n// Op::ag_gemm, bf16\n'
+    "src/plan/ways/gemm_rs_way.cc": "auto op = Op::gemm_rs;\n",
+    "src/plan/comment.cc": '#include "plan/ways/ag_gemm_way.h"\n// Op::ag_gemm, bf16\n'
                            "/* Transport::push\nsm_90 */\n",
     "src/plan/text.cc": 'const char* help = "bf16 or fp16; as ag_gemm does, push or pull";\n',
     "src/plan/near.cc": "int gemm_args, half, push, bf16s; v.push(1); Mover::push; int ag_gemms;\n",
@@ -32,7 +32,7 @@ CLEAN = {
 
 # kind, file, its text, the line of what it names
 PLANTED = [
-    ("op", "src/plan/gemm_ar.cc", "auto op = Op::gemm_rs;\n", 1),
+    ("op", "src/plan/ways/gemm_ar_way.cc", "auto op = Op::gemm_rs;\n", 1),
     ("op", "src/plan/op1.cc", "\nbool b = p.op == tilelace::Op::gemm_rs;\n", 2),
     ("op", "src/plan/op2.cc", "using enum Op;\nbool b = op == ag_gemm;\n", 2),
     ("op", "cli/op3.cc", '// a\n/* b\n*/ bool b = name == "ag_gemm";\n', 3),

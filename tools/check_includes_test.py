@@ -15,7 +15,7 @@ CLEAN = {
     "src/schedule/route.h": '#include "schedule/rows.h"\n// std::atomic, getenv() in a comment\n',
     "src/comm/signal.h": "#include <atomic>\nstd::atomic<int> a;\n",
     "src/comm/group.h": '#include "comm/signal.h"\n',
-    "src/plan/plan.cc": '#include "schedule/route.h"\n',
+    "src/plan/cpu/cpu_plan.cc": '#include "schedule/route.h"\n',
     "src/check/explore.h": '#include "comm/signal.h"\n',
     "src/backend/backend.h": '#include "comm/group.h"\n',
     "src/backend/cpu/engine.h": '#include "backend/backend.h"\n#include "check/explore.h"\n',
@@ -54,7 +54,7 @@ PLANTED = [
     ("src/new_folder/new.cc", "", 1),
     ("cli/bad1.cc", 'const char* home = getenv("HOME");\n', 1),
     ("cli/bad2.cc", "int v = 0;\n__atomic_load_n(&v, 0);\n", 2),
-    ("cli/model/bad1.cc", '#include "plan/plan.cc"\n', 1),
+    ("cli/model/bad1.cc", '#include "plan/cpu/cpu_plan.cc"\n', 1),
     ("cli/model/bad2.cc", '#include "nowhere.h"\n', 1),
     ("examples/bad.cc", '#include "core/env.h"\n', 1),
 ]

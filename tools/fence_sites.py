@@ -3,7 +3,7 @@
 """Lists every place in kernels that orders memory, and checks on emulated GPUs that each is needed:
 one is taken away alone, and the order check (tests/emulated/machine/order.h) must notice.
 
-A site is a call, in src/backend/cuda/device, kernels and the .cu files beside them, of a function
+A site is a call, in src/backend/cuda/device, kernels and the .cu files of calls, of a function
 of the table KINDS below, by its name, qualified or not, but not as a member of something: what
 orders is the call of a primitive (device/ptx.h, proxy.h, sums_by.h, comm/cuda_atomics.h, which are
 the instructions themselves and have no sites) or of a verb with an order of its own in its contract
@@ -125,7 +125,8 @@ def mark(file, text):
 
 def all_sites():
     cuda = Path(__file__).resolve().parent.parent / "src/backend/cuda"
-    files = [*cuda.glob("device/*.h"), *cuda.glob("kernels/*.h"), *cuda.glob("*.cu")]
+    files = [*cuda.glob("device/*.h"), *cuda.glob("kernels/*.h"),
+             *(f for f in cuda.glob("*/*.cu") if f.parent.name not in ("measure", "kernels"))]
     return [s for f in sorted(files, key=lambda f: (f.parent.name, f.name))
             for s in sites_of(f.name, f.read_text(encoding="utf-8"))]
 

@@ -14,8 +14,8 @@
 #include "core/env.h"
 #include "op/impl.h"
 #include "op/tensors.h"
-#include "plan/agreement.h"
-#include "plan/problem.h"
+#include "plan/base/problem.h"
+#include "plan/words/agreement.h"
 
 namespace tilelace {
 namespace {

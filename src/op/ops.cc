@@ -8,7 +8,7 @@
 #include "op/impl.h"
 #include "op/run_plan.h"
 #include "op/tensors.h"
-#include "plan/problem.h"
+#include "plan/base/problem.h"
 #include "tilelace/op_table.h"
 
 namespace tilelace {

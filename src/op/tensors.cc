@@ -2,7 +2,7 @@
 #include "op/tensors.h"
 
 #include "core/check.h"
-#include "plan/problem.h"
+#include "plan/base/problem.h"
 #include "schedule/rows.h"
 #include "tilelace/op_table.h"
 

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "core/check.h"
-#include "plan/schedules.h"
+#include "plan/base/schedules.h"
 #include "sim/grid.h"
 #include "tilelace/op_table.h"
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "plan/ag_gemm.h"
+#include "plan/ways/ag_gemm_way.h"
 
 namespace tilelace::test {
 namespace {

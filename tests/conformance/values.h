@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "core/host_device.h"
-#include "plan/gemm.h"
+#include "plan/gemm/gemm_plan.h"
 #include "tilelace/plan.h"
 
 namespace tilelace::test {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "cuda_plans.h"
-#include "plan/ag_gemm.h"
+#include "plan/ways/ag_gemm_way.h"
 #include "tilelace/error.h"
 
 namespace tilelace::plan {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ranks compare before a call writes anything.
-#include "plan/agreement.h"
+#include "plan/words/agreement.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "cuda_plans.h"
-#include "plan/cuda_ways.h"
+#include "plan/gpu/gpu_ways.h"
 
 namespace tilelace::plan {
 namespace {

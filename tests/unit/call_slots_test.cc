@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/cuda/call_slots.h"
+#include "backend/cuda/rank/call_slots.h"
 
 #include <gtest/gtest.h>
 

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cuda_plans.h"
-#include "plan/cuda_ways.h"
-#include "plan/plan_words.h"
+#include "plan/gpu/gpu_ways.h"
+#include "plan/words/plan_words.h"
 #include "tilelace/error.h"
 
 namespace tilelace::plan {

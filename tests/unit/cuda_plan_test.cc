@@ -6,8 +6,8 @@
 #include <sstream>
 
 #include "cuda_plans.h"
-#include "plan/agreement.h"
-#include "plan/cuda.h"
+#include "plan/gpu/gpu_plan.h"
+#include "plan/words/agreement.h"
 
 namespace tilelace::plan {
 namespace {

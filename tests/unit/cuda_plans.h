@@ -6,7 +6,7 @@
 #include <string>
 #include <variant>
 
-#include "plan/kernel_choice.h"
+#include "plan/gpu/kernel_choice.h"
 #include "tilelace/error.h"
 
 namespace tilelace::plan {

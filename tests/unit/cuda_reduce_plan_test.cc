@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "cuda_plans.h"
-#include "plan/agreement.h"
-#include "plan/schedules.h"
+#include "plan/base/schedules.h"
+#include "plan/words/agreement.h"
 
 namespace tilelace::plan {
 namespace {

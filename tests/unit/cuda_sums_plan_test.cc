@@ -3,8 +3,8 @@
 #include <sstream>
 
 #include "cuda_plans.h"
-#include "plan/cuda.h"
-#include "plan/schedules.h"
+#include "plan/base/schedules.h"
+#include "plan/gpu/gpu_plan.h"
 
 namespace tilelace::plan {
 namespace {

@@ -12,7 +12,7 @@
 #include <tuple>
 #include <vector>
 
-#include "plan/ag_gemm.h"
+#include "plan/ways/ag_gemm_way.h"
 
 namespace tilelace::schedule {
 namespace {

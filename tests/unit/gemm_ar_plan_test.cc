@@ -6,9 +6,9 @@
 #include <random>
 
 #include "cuda_plans.h"
-#include "plan/cuda.h"
-#include "plan/gemm_ar.h"
-#include "plan/kernel_choice.h"
+#include "plan/gpu/gpu_plan.h"
+#include "plan/gpu/kernel_choice.h"
+#include "plan/ways/gemm_ar_way.h"
 #include "tilelace/error.h"
 
 namespace tilelace::plan {

@@ -7,9 +7,9 @@
 #include <string>
 
 #include "cuda_plans.h"
-#include "plan/gemm_rs.h"
-#include "plan/kernel_choice.h"
-#include "plan/schedules.h"
+#include "plan/base/schedules.h"
+#include "plan/gpu/kernel_choice.h"
+#include "plan/ways/gemm_rs_way.h"
 #include "schedule/reduce_order.h"
 #include "tilelace/error.h"
 

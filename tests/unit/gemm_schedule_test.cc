@@ -9,7 +9,7 @@
 #include <set>
 #include <vector>
 
-#include "plan/gemm.h"
+#include "plan/gemm/gemm_plan.h"
 #include "schedule/gemm.h"
 #include "tilelace/error.h"
 

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "cuda_plans.h"
-#include "plan/schedules.h"
+#include "plan/base/schedules.h"
 
 namespace tilelace::plan {
 namespace {

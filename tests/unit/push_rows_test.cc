@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda_plans.h"
-#include "plan/gemm_reduce.h"
+#include "plan/ways/unfused_sum_way.h"
 
 namespace tilelace::plan {
 namespace {

@@ -5,13 +5,13 @@
 #include <algorithm>
 
 #include "cuda_plans.h"
-#include "plan/ag_gemm.h"
-#include "plan/gemm_ar.h"
-#include "plan/gemm_hand.h"
-#include "plan/gemm_reduce.h"
-#include "plan/gemm_rs.h"
-#include "plan/gemm_sums.h"
-#include "plan/share.h"
+#include "plan/gemm/share.h"
+#include "plan/ways/ag_gemm_way.h"
+#include "plan/ways/gemm_ar_way.h"
+#include "plan/ways/gemm_rs_way.h"
+#include "plan/ways/handed_partials_way.h"
+#include "plan/ways/kept_partials_way.h"
+#include "plan/ways/unfused_sum_way.h"
 #include "tilelace/error.h"
 
 namespace tilelace::plan {

@@ -12,7 +12,7 @@
 #include "backend/cpu/wire.h"
 #include "comm/signal.h"
 #include "comm/std_atomics.h"
-#include "plan/schedules.h"
+#include "plan/base/schedules.h"
 
 namespace tilelace::cpu {
 

@@ -16,7 +16,7 @@
 #include "core/check.h"
 #include "core/env.h"
 #include "core/points.h"
-#include "plan/agreement.h"
+#include "plan/words/agreement.h"
 #include "schedule/gather_tiles.h"
 #include "schedule/reduce_tiles.h"
 #include "tilelace/op_table.h"

@@ -11,7 +11,7 @@
 #include "comm/std_atomics.h"
 #include "core/check.h"
 #include "core/points.h"
-#include "plan/candidates.h"
+#include "plan/cpu/cpu_candidates.h"
 #include "tilelace/op_table.h"
 
 namespace tilelace::cpu {

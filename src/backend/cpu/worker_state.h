@@ -7,7 +7,7 @@
 #include "backend/cpu/gemm/epilogue.h"
 #include "backend/cpu/gemm/packed_weight.h"
 #include "backend/cpu/gemm/tile_gemm.h"
-#include "plan/schedules.h"
+#include "plan/base/schedules.h"
 
 namespace tilelace::cpu {
 

@@ -4,18 +4,18 @@
 #include <algorithm>
 #include <utility>
 
-#include "backend/cuda/capture_of.h"
-#include "backend/cuda/cuda_check.h"
-#include "backend/cuda/no_calls.h"
-#include "backend/cuda/op_range.h"
+#include "backend/cuda/base/capture_of.h"
+#include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/base/op_range.h"
+#include "backend/cuda/rank/no_calls.h"
 #include "backend/prepared_calls.h"
 #include "comm/cuda/capabilities.h"
 #include "comm/cuda/driver.h"
 #include "comm/deadline.h"
 #include "comm/multicast_permit.h"
 #include "core/check.h"
-#include "plan/cuda.h"
-#include "plan/schedules.h"
+#include "plan/base/schedules.h"
+#include "plan/gpu/gpu_plan.h"
 #include "tilelace/op_table.h"
 
 namespace tilelace::cuda {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/cuda/gemm.h"
+#include "backend/cuda/gemm/gemm_call.h"
 #include "backend/cuda/rank_ops.h"
 #include "core/recent.h"
 #include "core/tensor_name.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "backend/cuda/backend.h"
-#include "backend/cuda/cuda_check.h"
+#include "backend/cuda/base/cuda_check.h"
 #include "comm/cuda/device_memory.h"
 #include "comm/cuda/driver.h"
 #include "core/check.h"

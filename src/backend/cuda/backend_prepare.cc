@@ -7,13 +7,13 @@
 #include <utility>
 
 #include "backend/cuda/backend.h"
-#include "backend/cuda/cuda_check.h"
-#include "backend/cuda/no_calls.h"
-#include "backend/cuda/op_range.h"
+#include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/base/op_range.h"
+#include "backend/cuda/rank/no_calls.h"
 #include "backend/prepared_calls.h"
 #include "comm/cuda/driver.h"
 #include "core/check.h"
-#include "plan/gemm_hand.h"
+#include "plan/ways/handed_partials_way.h"
 #include "tilelace/op_table.h"
 
 namespace tilelace::cuda {

@@ -2,9 +2,9 @@
 #include "backend/cuda/rank_ops.h"
 
 #include "core/check.h"
-#include "plan/agreement.h"
-#include "plan/kernel_choice.h"
-#include "plan/staging.h"
+#include "plan/gpu/kernel_choice.h"
+#include "plan/gpu/staging.h"
+#include "plan/words/agreement.h"
 
 namespace tilelace::cuda {
 namespace {

@@ -4,14 +4,14 @@
 #pragma once
 #include <vector>
 
-#include "backend/cuda/ag_gemm.h"
-#include "backend/cuda/gemm_ar.h"
-#include "backend/cuda/gemm_hand.h"
-#include "backend/cuda/gemm_reduce.h"
-#include "backend/cuda/gemm_rs.h"
-#include "backend/cuda/gemm_sums.h"
-#include "backend/cuda/op_call.h"
-#include "backend/cuda/rank_calls.h"
+#include "backend/cuda/gather/ag_gemm_calls.h"
+#include "backend/cuda/rank/op_call.h"
+#include "backend/cuda/rank/rank_calls.h"
+#include "backend/cuda/reduce/gemm_ar_calls.h"
+#include "backend/cuda/reduce/gemm_rs_calls.h"
+#include "backend/cuda/reduce/handed_partials.h"
+#include "backend/cuda/reduce/kept_partials.h"
+#include "backend/cuda/reduce/unfused_sums.h"
 
 namespace tilelace::cuda {
 

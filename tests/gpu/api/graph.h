@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "api/member.h"
-#include "backend/cuda/cuda_check.h"
+#include "backend/cuda/base/cuda_check.h"
 
 namespace tilelace::gpu_test {
 

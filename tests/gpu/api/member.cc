@@ -6,7 +6,7 @@
 
 #include <thread>
 
-#include "backend/cuda/cuda_check.h"
+#include "backend/cuda/base/cuda_check.h"
 
 namespace tilelace::gpu_test {
 namespace {

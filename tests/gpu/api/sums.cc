@@ -6,7 +6,7 @@
 #include <functional>
 #include <string_view>
 
-#include "backend/cuda/cuda_check.h"
+#include "backend/cuda/base/cuda_check.h"
 #include "gemm/data.h"
 
 namespace tilelace::gpu_test {

@@ -8,10 +8,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "backend/cuda/cublas.h"
-#include "backend/cuda/cuda_check.h"
-#include "backend/cuda/gemm.h"
+#include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/gemm/gemm_call.h"
 #include "backend/cuda/measure/timer.h"
+#include "backend/cuda/vendor/cublas.h"
 #include "core/check.h"
 #include "gemm/data.h"
 #include "gemm/rows.h"

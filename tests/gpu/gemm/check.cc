@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "backend/cuda/cuda_check.h"
-#include "backend/cuda/gemm.h"
+#include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/gemm/gemm_call.h"
 #include "device_place.h"
 #include "gemm/data.h"
 #include "program.h"

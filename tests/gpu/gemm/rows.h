@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/gemm.h"
+#include "plan/gemm/gemm_plan.h"
 
 namespace tilelace::test {
 

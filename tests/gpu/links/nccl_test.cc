@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/cuda/nccl.h"
+#include "backend/cuda/vendor/nccl.h"
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>

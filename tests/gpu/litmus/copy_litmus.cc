@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "copy_litmus.h"
 
-#include "backend/cuda/advance.h"
-#include "backend/cuda/copy_engine.h"
-#include "backend/cuda/cuda_check.h"
-#include "backend/cuda/wait_control.h"
+#include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/link/copy_engine.h"
+#include "backend/cuda/rank/advance.h"
+#include "backend/cuda/rank/wait_control.h"
 #include "comm/cuda/capabilities.h"
 #include "litmus_cases.h"
 

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <regex>
 
-#include "backend/cuda/cuda_check.h"
+#include "backend/cuda/base/cuda_check.h"
 #include "comm/cuda/capabilities.h"
 #include "core/check.h"
 

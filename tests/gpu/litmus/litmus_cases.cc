@@ -3,8 +3,8 @@
 
 #include <array>
 
-#include "backend/cuda/cuda_check.h"
-#include "backend/cuda/wait_control.h"
+#include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/rank/wait_control.h"
 #include "litmus.h"
 
 namespace tilelace::gpu_test {

@@ -10,10 +10,10 @@
 #include <thread>
 #include <vector>
 
-#include "backend/cuda/cuda_check.h"
+#include "backend/cuda/base/cuda_check.h"
 #include "harness.h"
 #include "places_kernels.h"
-#include "plan/share.h"
+#include "plan/gemm/share.h"
 #include "program.h"
 #include "watchdog.h"
 

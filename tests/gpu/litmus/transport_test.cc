@@ -2,8 +2,8 @@
 // What of the transport needs no GPU: the words of its errors.
 #include <gtest/gtest.h>
 
-#include "backend/cuda/copy_engine.h"
-#include "backend/cuda/wait_control.h"
+#include "backend/cuda/link/copy_engine.h"
+#include "backend/cuda/rank/wait_control.h"
 
 namespace tilelace::cuda {
 namespace {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <thread>
 
-#include "backend/cuda/cuda_check.h"
-#include "backend/cuda/wait_control.h"
+#include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/rank/wait_control.h"
 #include "comm/cuda/capabilities.h"
 #include "core/check.h"
 #include "harness.h"

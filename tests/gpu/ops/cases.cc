@@ -10,7 +10,7 @@
 
 #include "conformance/problems.h"
 #include "core/check.h"
-#include "plan/kernel_choice.h"
+#include "plan/gpu/kernel_choice.h"
 
 namespace tilelace::gpu_test {
 namespace {

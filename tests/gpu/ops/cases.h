@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "conformance/shape.h"
-#include "plan/cuda_ways.h"
-#include "plan/gemm.h"
+#include "plan/gemm/gemm_plan.h"
+#include "plan/gpu/gpu_ways.h"
 
 namespace tilelace::gpu_test {
 

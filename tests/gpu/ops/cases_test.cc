@@ -7,7 +7,7 @@
 #include <map>
 #include <tuple>
 
-#include "plan/kernel_choice.h"
+#include "plan/gpu/kernel_choice.h"
 #include "tilelace/error.h"
 
 namespace tilelace::gpu_test {

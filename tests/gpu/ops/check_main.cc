@@ -6,7 +6,7 @@
 #include <numeric>
 #include <set>
 
-#include "backend/cuda/cuda_check.h"
+#include "backend/cuda/base/cuda_check.h"
 #include "core/check.h"
 #include "ops/session.h"
 #include "ops/stress.h"

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string_view>
 
-#include "backend/cuda/cuda_check.h"
+#include "backend/cuda/base/cuda_check.h"
 #include "core/check.h"
 #include "gemm/data.h"
 #include "ops/stress_kernels.h"

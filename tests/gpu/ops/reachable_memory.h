@@ -2,7 +2,7 @@
 #pragma once
 #include <memory>
 
-#include "backend/cuda/reachable_out.h"
+#include "backend/cuda/rank/reachable_out.h"
 #include "comm/cuda/device_memory.h"
 
 namespace tilelace::gpu_test {

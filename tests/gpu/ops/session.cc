@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "backend/cuda/cuda_check.h"
-#include "backend/cuda/gemm.h"
+#include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/gemm/gemm_call.h"
 #include "comm/cuda/capabilities.h"
 #include "core/check.h"
 #include "ops/cases.h"

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "backend/cuda/rank_calls.h"
+#include "backend/cuda/rank/rank_calls.h"
 #include "harness.h"
 #include "ops/report.h"
 #include "tilelace/error.h"

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <cstring>
 
-#include "backend/cuda/cuda_check.h"
+#include "backend/cuda/base/cuda_check.h"
 
 namespace tilelace::gpu_test {
 namespace {

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "backend/cuda/rank_calls.h"
+#include "backend/cuda/rank/rank_calls.h"
 #include "harness.h"
 
 namespace tilelace::gpu_test {

@@ -9,9 +9,9 @@
 #include <set>
 #include <thread>
 
-#include "backend/cuda/cuda_check.h"
+#include "backend/cuda/base/cuda_check.h"
 #include "gemm/data.h"
-#include "plan/kernel_choice.h"
+#include "plan/gpu/kernel_choice.h"
 
 namespace tilelace::gpu_test {
 namespace {

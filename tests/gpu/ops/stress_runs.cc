@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "backend/cuda/cuda_check.h"
+#include "backend/cuda/base/cuda_check.h"
 #include "ops/stress.h"
 
 namespace tilelace::gpu_test {

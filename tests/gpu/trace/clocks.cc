@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "clocks.h"
 
-#include "backend/cuda/cuda_check.h"
+#include "backend/cuda/base/cuda_check.h"
 #include "clocks_kernel.h"
 #include "core/check.h"
 

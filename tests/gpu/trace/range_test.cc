@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/op_range.h"
+#include "backend/cuda/base/op_range.h"
 
 #ifdef TILELACE_HAS_NVTX
 namespace {

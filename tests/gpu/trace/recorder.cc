@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/cuda/cuda_check.h"
-#include "backend/cuda/trace.h"
+#include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/base/trace.h"
 #include "core/check.h"
 #include "op/run_plan.h"
-#include "plan/kernel_choice.h"
+#include "plan/gpu/kernel_choice.h"
 
 namespace tilelace::gpu_test {
 namespace {

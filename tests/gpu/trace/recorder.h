@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "account.h"
-#include "backend/cuda/gemm.h"
+#include "backend/cuda/gemm/gemm_call.h"
 #include "clocks.h"
 #include "gpu_rank.h"
 

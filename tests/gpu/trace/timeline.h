@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "backend/cuda/trace.h"
+#include "backend/cuda/base/trace.h"
 
 namespace tilelace::gpu_test {
 

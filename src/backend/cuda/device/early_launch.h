@@ -3,7 +3,7 @@
 #pragma once
 #include <cuda_runtime.h>
 
-#include "backend/cuda/start.h"
+#include "backend/cuda/device/start.h"
 
 namespace tilelace::cuda {
 

@@ -3,7 +3,7 @@
 // signals for those who move data, and the one that waits for them.
 #pragma once
 #include "backend/cuda/device/sum_chunks.h"
-#include "backend/cuda/push_rows.h"
+#include "backend/cuda/reduce/push_rows.h"
 
 namespace tilelace::cuda {
 

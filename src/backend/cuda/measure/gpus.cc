@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <array>
 
-#include "backend/cuda/cublas.h"
-#include "backend/cuda/cuda_check.h"
+#include "backend/cuda/base/cuda_check.h"
 #include "backend/cuda/measure/fill.h"
 #include "backend/cuda/measure/link_bench.h"
 #include "backend/cuda/measure/timer.h"
+#include "backend/cuda/vendor/cublas.h"
 #include "comm/cuda/capabilities.h"
 #include "core/check.h"
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "backend/cuda/cuda_check.h"
+#include "backend/cuda/base/cuda_check.h"
 
 namespace tilelace::cuda::measure {
 namespace {

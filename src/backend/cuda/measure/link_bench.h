@@ -7,7 +7,7 @@
 
 #include "backend/cuda/measure/links.h"
 #include "backend/cuda/measure/ranks.h"
-#include "backend/cuda/wait_control.h"
+#include "backend/cuda/rank/wait_control.h"
 #include "comm/cuda/device_memory.h"
 
 namespace tilelace::cuda::measure {

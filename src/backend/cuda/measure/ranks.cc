@@ -8,7 +8,7 @@
 #include <mutex>
 #include <thread>
 
-#include "backend/cuda/cuda_check.h"
+#include "backend/cuda/base/cuda_check.h"
 #include "comm/cuda/capabilities.h"
 #include "comm/std_atomics.h"
 #include "tilelace/error.h"

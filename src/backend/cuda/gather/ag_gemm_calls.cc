@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/gather/ag_gemm_calls.h"
+
+#include <algorithm>
+
+#include "backend/cuda/base/capture_of.h"
+#include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/gather/gather_call.h"
+#include "backend/cuda/gather/gather_rows.h"
+#include "backend/cuda/gemm/gemm_launch.h"
+#include "core/env.h"
+#include "plan/base/problem.h"
+#include "plan/base/schedules.h"
+
+namespace tilelace::cuda {
+namespace {
+
+using schedule::Index;
+using Call = GatherCall;
+
+}  // namespace
+
+struct AgGemm::Impl {
+  RankCalls& calls;
+  CopyEngine engine;
+
+  std::unique_ptr<NcclRows> nccl;
+
+  Impl(RankCalls& shared, bool with_nccl) : calls(shared), engine(shared.device(), shared.next(0)) {
+    if (with_nccl)
+      nccl = std::make_unique<NcclRows>(calls.group(), calls.device(), calls.control(),
+                                        plan::kNcclMultiprocessors, calls.control().timeout_s());
+  }
+};
+
+namespace {
+
+Call make_call(const OpCall& op, const plan::AgGemmPlan& way, const RankCalls& calls) {
+  Call c{op.problem, way, op.tensors, plan::borders_of(op.problem), {}, 0, op.hash};
+  c.plan.gemm = calls.fit(way.gemm, way.left_free());
+  c.schedule = plan::gather_schedule(op.problem, op.plan, calls.group().rank(), c.borders);
+  c.schedule.deliver = false;
+  return c;
+}
+
+void require_call(const Call& c, const RankCalls& calls) {
+  const Problem& p = c.problem;
+  const auto needed = static_cast<std::size_t>(p.m * c.row_bytes());
+  require(needed <= calls.data_bytes(),
+          "ag_gemm: m {} k {}, got {} bytes to gather, expected at most {}", p.m, p.k, needed,
+          calls.data_bytes());
+  require(c.plan.chunk_rows > 0 && c.schedule.max_chunks() <= plan::kMaxChunks &&
+              static_cast<std::size_t>(c.schedule.num_flags()) <= calls.flags(),
+          "ag_gemm: chunks of {} rows, got {} a shard, expected 1 to {}", c.plan.chunk_rows,
+          c.schedule.max_chunks(), plan::kMaxChunks);
+  require(!c.plan.whole || c.plan.transport == Transport::store,
+          "ag_gemm: transport {} with tiles over whole rows, expected store",
+          name_of(c.plan.transport));
+  require(c.plan.route == RouteKind::mesh ||
+              (c.plan.route == RouteKind::ring && c.plan.transport == Transport::push),
+          "ag_gemm: route {} with transport {}, expected mesh, or ring with push",
+          name_of(c.plan.route), name_of(c.plan.transport));
+}
+
+/// Captured sends and receives whose buffers NCCL registers in the graph bring old rows, or none.
+void require_captured_exchanges(cudaStream_t stream) {
+  const auto set = env::launch_variable("NCCL_GRAPH_REGISTER");
+  require(set == "0" || capture_of(stream) == 0,
+          "ag_gemm: a capture of transport nccl: NCCL_GRAPH_REGISTER, got {}, expected 0 from the "
+          "start of the process on (docs/decisions/0012)",
+          set.value_or("nothing"));
+}
+
+/// Beside copies that need multiprocessors: a wait of one warp fits beside half a multiprocessor's
+/// CTAs, NCCL's CTAs do not. On a share the kernels of others may keep a product half placed, and
+/// only the priority of their stream brings the copies' kernels past it, which a graph may ignore.
+void require_places(const Call& c, const RankCalls& calls, cudaStream_t stream) {
+  const plan::GemmTile& tile = c.plan.gemm.tile;
+  const int left = c.plan.left_free();
+  const int ctas = c.plan.gemm.workers * tile.cluster();
+  const auto taken = static_cast<int>(schedule::ceil_div(ctas, c.plan.relays() ? tile.per_sm : 1));
+  require(left == 0 || taken + left <= calls.multiprocessors(),
+          "ag_gemm: {} CTAs beside copies that take multiprocessors, expected to leave {} of {}",
+          ctas, left, calls.multiprocessors());
+  require(left == 0 || plan::fits_beside_copies(tile),
+          "ag_gemm: clusters of {} CTAs beside copies that take multiprocessors, expected pairs",
+          tile.cluster());
+  require(left == 0 || c.awaits() || !calls.shares_device() || capture_of(stream) == 0,
+          "ag_gemm: a capture on a share of the device, got {} of copies that wait, expected path "
+          "unfused, or transport push or store over the mesh",
+          name_of(c.plan.path));
+}
+
+}  // namespace
+
+AgGemm::AgGemm(RankCalls& calls, bool nccl) : impl_(std::make_unique<Impl>(calls, nccl)) {}
+
+AgGemm::~AgGemm() = default;
+
+namespace {
+
+/// One kernel: a weight's product, or gate's and up's; of path medium on one shard, else on all
+/// rows.
+struct Launch {
+  std::size_t product = 0;
+  int section = -1;
+  bool rows_here = false;            ///< a kernel before it waited for them
+  bool first = false, last = false;  ///< of the product's kernels
+};
+
+std::vector<Launch> launches_of(const Call& c) {
+  std::vector<Launch> all;
+  const std::size_t products = plan::is_merged(c.problem, c.plan) ? 1 : c.problem.outputs();
+  const std::size_t widest = products > 1 ? plan::widest_product(c.problem) : 0;
+  const auto add = [&](int section) {
+    all.push_back({widest, section});
+    for (std::size_t i = 0; i < products; ++i)
+      if (i != widest) all.push_back({i, section, true});
+  };
+  if (c.plan.path != Path::medium) add(-1);
+  for (int s = 0; s < c.problem.ranks && c.plan.path == Path::medium; ++s)
+    if (c.schedule.split.shard(c.schedule.route.gather_order(c.schedule.rank, s)).size() > 0)
+      add(s);
+  all.front().first = all.back().last = true;
+  return all;
+}
+
+/// A whole walk over all weights at once.
+schedule::GatherOrder merged_order(const Call& c, const schedule::GemmOrder& walk,
+                                   const plan::GemmTile& tile) {
+  auto all = schedule::make_gather_order(c.schedule, walk, tile.worker_rows(), true);
+  int tiles[plan::kMostWeights] = {};
+  for (std::size_t i = 0; i < c.problem.n.size(); ++i)
+    tiles[i] = static_cast<int>(schedule::ceil_div(c.problem.n[i], tile.worker_columns()));
+  schedule::walk_weights(all, tiles, static_cast<int>(c.problem.n.size()), tile.swapped);
+  return all;
+}
+
+/// Behind a product that waited for all rows, or a wait for them, all shards are walked together:
+/// the weight is read once.
+schedule::GatherOrder order_of(const Call& c, const Launch& launch, const schedule::GemmOrder& walk,
+                               const plan::GemmTile& tile) {
+  if (plan::is_merged(c.problem, c.plan)) return merged_order(c, walk, tile);
+  const bool here = launch.section < 0 && (launch.rows_here || c.awaits());
+  const bool joined = here || !c.plan.joins.empty();
+  schedule::GatherJoins joins;
+  if (!here)
+    for (std::size_t i = 0; i < std::min(c.plan.joins.size(), std::size(joins.after) - 1); ++i)
+      joins.after[i + 1] = c.plan.joins[i];
+  const auto all = schedule::make_gather_order(
+      c.schedule, c.plan.whole ? walk : plan::over_tokens(walk, tile), tile.worker_tokens(),
+      c.plan.whole, joined ? 0 : c.plan.apart, joins);
+  return launch.section < 0 ? all : plan::shard_order(all, launch.section);
+}
+
+GemmTensors tensors_of(const RankCalls& calls, const Call& c, const Launch& launch, bool gated) {
+  const std::size_t i = launch.product;
+  const CallTensors& t = c.tensors;
+  GemmTensors one;
+  one.a = calls.memory().local() + calls.data_at(c.slot);
+  one.weight = t.weights[i].data;
+  one.bias = c.bias(i);
+  one.out = t.out[i].data;
+  one.activation = c.problem.activation;
+  one.weights_wait = t.weights_wait;
+  if (gated) {
+    one.up = t.weights[1].data;
+    one.up_bias = c.bias(1);
+  }
+  return one;
+}
+
+/// Of a product of all weights, whose first one is filled: the others, and results of all.
+void fill_weights(AgGemmParams& params, const Call& c, const GemmKernel& kernel) {
+  const Problem& p = c.problem;
+  const CallTensors& t = c.tensors;
+  const int slice = kernel.tile.swapped ? kernel.row_slice : kernel.col_slice;
+  params.weights.count = static_cast<int>(p.n.size());
+  for (std::size_t i = 0; i < p.n.size(); ++i) {
+    if (i > 0)
+      params.weights.map[i - 1] = rows_map({t.weights[i].data, p.n[i], p.k}, p.dtype, slice);
+    params.weights.bias[i] = c.bias(i);
+    params.weights.n[i] = static_cast<int>(p.n[i]);
+    fill_outputs(params.out[i], params.out_rest[i], kernel, {t.out[i].data, p.m, p.n[i]}, p.dtype);
+  }
+}
+
+/// Of one weight: every section has results of its own.
+void fill_sections(AgGemmParams& params, const Call& c, const GemmKernel& kernel,
+                   const plan::GemmProblem& gemm, void* results) {
+  const schedule::GatherOrder& order = params.work.order;
+  for (int s = 0; s < order.count; ++s) {
+    const Index rows = order.end(s) - order.begin(s);
+    if (rows == 0) continue;
+    auto* out = static_cast<std::byte*>(results) +
+                static_cast<std::size_t>(order.begin(s) * gemm.out_n()) * size_of(gemm.dtype);
+    fill_outputs(params.out[s], params.out_rest[s], kernel, {out, rows, gemm.out_n()},
+                 c.problem.dtype, gemm.gated);
+  }
+}
+
+/// Where nothing is gated, its base is what the kernel takes.
+AgGemmGatedParams params_of(const RankCalls& calls, const Call& c, const GemmKernel& kernel,
+                            const Launch& launch) {
+  const Problem& p = c.problem;
+  const plan::GemmProblem gemm = plan::product_of(p, launch.product, p.m);
+  const GemmTensors tensors = tensors_of(calls, c, launch, gemm.gated);
+  AgGemmGatedParams params{};
+  params.weights.count = 1;
+  fill_operands(params, kernel, gemm, tensors, calls.scratch());
+  if (gemm.gated) fill_up(params, kernel, gemm, tensors);
+  const bool merged = plan::is_merged(p, c.plan);
+  const schedule::GemmWork work =
+      plan::work_of(c.plan.gemm, merged ? plan::merged_product(p, kernel.tile) : gemm);
+  const auto walk = order_of(c, launch, work.order, kernel.tile);
+  // The plan was made for the first weight and the largest shard; others may have fewer tiles.
+  params.work = schedule::make_gemm_work(walk, work.workers, work.k_steps,
+                                         std::min(work.split_tiles, walk.tiles()));
+  const schedule::GatherOrder& order = params.work.order;
+  if (merged)
+    fill_weights(params, c, kernel);
+  else
+    fill_sections(params, c, kernel, gemm, tensors.out);
+  const Index own = order.shard[0].end - order.shard[0].begin;
+  const int slice = kernel.tile.swapped ? kernel.col_slice : kernel.row_slice;
+  params.own = own > 0 ? rows_map({c.tensors.input.data, own, p.k}, p.dtype, slice) : params.rows;
+  params.call = calls.params(c.slot, c.hash, c.problem.op);
+  params.call.first = launch.first && !c.pushed() && !c.awaits();
+  params.call.last = launch.last;
+  params.rows_here = launch.rows_here;
+  if (!c.copied() && launch.first && !c.pushed())
+    params.push = schedule::make_push_order(c.schedule, c.plan.whole);
+  params.input = static_cast<const std::byte*>(c.tensors.input.data);
+  params.staged = calls.data_at(c.slot);
+  params.row_bytes = c.row_bytes();
+  return params;
+}
+
+/// Of each section the slice of tokens that is there in part.
+AgGemmAcrossParams across_of(const RankCalls& calls, const Call& c, const GemmKernel& kernel,
+                             const AgGemmParams& params) {
+  const Problem& p = c.problem;
+  AgGemmAcrossParams across{params, {}};
+  const std::byte* const staged = calls.memory().local() + params.staged;
+  const schedule::GatherOrder& order = params.work.order;
+  for (int s = 0; s < (order.whole ? 1 : order.count); ++s) {
+    const bool own = s == 0 && !order.whole;
+    const Index rows = order.end(s) - order.begin(s);
+    // Coordinates are those of the map of all.
+    const TensorMapSource tokens =
+        own ? TensorMapSource{c.tensors.input.data, rows, p.k} : TensorMapSource{staged, p.m, p.k};
+    across.few[s] = few_map(kernel, tokens, rows, p.dtype);
+  }
+  return across;
+}
+
+void enqueue_product(const AgGemm::Impl& impl, const Call& c, cudaStream_t stream) {
+  const GemmKernel& kernel = kernel_of(c.plan.gemm, c.problem.dtype);
+  const bool gated = c.problem.activation == Activation::swiglu;
+  const void* const function =
+      gated ? gemm_gated(kernel.tile.name, kernel.dtype).gathering : kernel.gathering;
+  require(function != nullptr, "ag_gemm: tile {}, expected one that can wait for rows{}",
+          kernel.tile.name, gated ? " of gate and up" : "");
+  for (const Launch& launch : launches_of(c)) {
+    AgGemmGatedParams params = params_of(impl.calls, c, kernel, launch);
+    const GemmGrid grid = fill_grid(params, params.work, kernel, c.plan.gemm);
+    // One that begins under the kernel before it would take the place that is left.
+    const bool early = c.plan.gemm.early_weights && (launch.first || c.plan.left_free() == 0);
+    if (plan::is_across(kernel.tile)) {
+      const AgGemmAcrossParams across = across_of(impl.calls, c, kernel, params);
+      launch_gemm(kernel, function, &across, grid, stream, early);
+    } else {
+      launch_gemm(kernel, function, static_cast<const AgGemmParams*>(&params), grid, stream, early);
+    }
+  }
+}
+
+void enqueue_await_rows(const RankCalls& calls, const Call& c, cudaStream_t stream) {
+  AwaitRows await;
+  await.call = calls.params(c.slot, c.hash, c.problem.op);
+  await.call.first = !c.pushed();
+  await.call.last = c.alone();
+  await.max_chunks = static_cast<int>(c.schedule.max_chunks());
+  for (int r = 0; r < c.problem.ranks; ++r)
+    await.chunks[r] = static_cast<int>(c.schedule.chunks(r).count());
+  check(enqueue_await(await, stream), "ag_gemm: the wait for all rows");
+}
+
+/// Own rows from where they are, the others from the slot.
+void enqueue_gathered(const RankCalls& calls, const Call& c, cudaStream_t stream) {
+  const Index bytes = c.row_bytes();
+  const auto own = c.schedule.split.shard(c.schedule.rank);
+  const GatheredCopy copy{static_cast<std::byte*>(c.tensors.gathered.data),
+                          calls.memory().local() + calls.data_at(c.slot),
+                          static_cast<const std::byte*>(c.tensors.input.data),
+                          own.begin * bytes,
+                          own.end * bytes,
+                          c.problem.m * bytes,
+                          calls.params(c.slot, c.hash, c.problem.op).wait.stop};
+  check(enqueue_copy(copy, stream), "ag_gemm: the gathered rows");
+}
+
+}  // namespace
+
+void AgGemm::run(const OpCall& op, const plan::AgGemmPlan& plan) {
+  Impl& impl = *impl_;
+  const cudaStream_t stream = op.stream();
+  Call c = make_call(op, plan, impl.calls);
+  require_call(c, impl.calls);
+  const bool exchanged = plan.transport == Transport::nccl;
+  require(!exchanged || impl.nccl != nullptr,
+          "ag_gemm: transport nccl, got calls prepared without it, expected a preparation with it");
+  if (exchanged) require_captured_exchanges(stream);
+  if (!c.alone()) require_places(c, impl.calls, stream);
+  c.slot = impl.calls.begin_call("ag_gemm", c.problem.op, stream);
+  enqueue_sends(impl.calls, impl.engine, exchanged ? impl.nccl.get() : nullptr, c, stream);
+  if (c.awaits()) enqueue_await_rows(impl.calls, c, stream);
+  if (!c.alone()) enqueue_product(impl, c, stream);
+  if (op.tensors.gathered) enqueue_gathered(impl.calls, c, stream);
+  if (c.copied()) impl.engine.join(stream);
+}
+
+}  // namespace tilelace::cuda

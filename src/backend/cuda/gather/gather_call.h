@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// One call of ag_gemm, as the parts of it that are enqueued see it; and its sends.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "backend/cuda/gather/ag_gemm_calls.h"
+#include "backend/cuda/link/copy_engine.h"
+#include "backend/cuda/link/nccl_rows.h"
+#include "schedule/ag_gemm.h"
+
+namespace tilelace::cuda {
+
+/// What of a call does not depend on the weight.
+struct GatherCall {
+  const Problem& problem;
+  plan::AgGemmPlan plan;
+  const CallTensors& tensors;
+  std::vector<schedule::Index> borders;
+  schedule::AgGemm schedule;
+  unsigned slot = 0;
+  std::uint32_t hash = 0;
+
+  [[nodiscard]] schedule::Index row_bytes() const {
+    return problem.k * static_cast<schedule::Index>(size_of(problem.dtype));
+  }
+  /// Whether copy engines or NCCL move the rows, on a stream of their own.
+  [[nodiscard]] bool copied() const { return plan.transport != Transport::store; }
+  /// Whether a push kernel comes before what waits for rows: the product sends its own otherwise.
+  [[nodiscard]] bool pushed() const {
+    const plan::GemmTile& tile = plan.gemm.tile;
+    return !copied() && (awaits() || !plan::can_push(tile.blocks, tile.width)) &&
+           schedule.chunks(schedule.rank).count() > 0;
+  }
+  /// Of the i-th weight, or null.
+  [[nodiscard]] const void* bias(std::size_t i) const {
+    return tensors.bias.empty() ? nullptr : tensors.bias[i].data;
+  }
+  /// Whether the rows are wanted and no product.
+  [[nodiscard]] bool alone() const { return tensors.weights.empty(); }
+  /// Whether a kernel waits for all rows, before the product if there is one.
+  [[nodiscard]] bool awaits() const { return plan.path == Path::unfused || alone(); }
+};
+
+/// Whoever moves this rank's rows; a copy stream that was forked is to be joined. `nccl`: not null
+/// for calls of transport nccl. Errors: system, peer, timeout (NCCL's).
+void enqueue_sends(const RankCalls&, CopyEngine&, NcclRows* nccl, const GatherCall&, cudaStream_t);
+
+}  // namespace tilelace::cuda

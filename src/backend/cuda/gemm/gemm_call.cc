@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/gemm/gemm_call.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/gemm/gemm_launch.h"
+#include "backend/cuda/kernels/gemm_sums_table.h"
+#include "core/check.h"
+
+namespace tilelace::cuda {
+namespace {
+
+constexpr std::int64_t kWaitNs = 30'000'000'000;
+
+const std::vector<const GemmKernel*>& all_kernels() {
+  static const std::vector<const GemmKernel*> all = [] {
+    std::vector<const GemmKernel*> found;
+    for (const auto list :
+         {gemm_cooperative(), gemm_pingpong(), gemm_tall(), gemm_narrow(), gemm_swapped(),
+          gemm_across(), gemm_tall_across(), gemm_pingpong_across()})
+      for (const GemmKernel& k : list) found.push_back(&k);
+    return found;
+  }();
+  return all;
+}
+
+int current_device() {
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  return device;
+}
+
+int multiprocessors(int device) {
+  int count = 0;
+  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
+        "multiprocessor count");
+  return count;
+}
+
+}  // namespace
+
+GemmWorkspace::GemmWorkspace() : seen_(current_device(), sizeof(comm::AbortWord)) {
+  const int ctas = multiprocessors(current_device());
+  int floats = 0;
+  for (const GemmKernel* k : all_kernels())  // groups that take turns may share in two rounds
+    floats = std::max(floats, (k->tile.pingpong ? 2 : 1) * k->partial_floats);
+  const std::size_t partials = std::size_t(ctas) * std::size_t(floats) * sizeof(float);
+  const std::size_t flags = std::size_t(ctas) * kMathGroups * sizeof(comm::Flag);
+  state_bytes_ = sizeof(comm::AbortWord) + 2 * flags;  // and as many counts
+  check(cudaMalloc(&memory_, partials + state_bytes_), "memory for partials of the GEMM");
+  auto* at = static_cast<std::byte*>(memory_);
+  scratch_.partials = reinterpret_cast<float*>(at);
+  scratch_.abort = reinterpret_cast<comm::AbortWord*>(at + partials);
+  scratch_.flags = reinterpret_cast<comm::Flag*>(at + partials + sizeof(comm::AbortWord));
+  scratch_.launches = scratch_.flags + std::size_t(ctas) * kMathGroups;
+  scratch_.wait_ns = kWaitNs;
+  scratch_.ctas = ctas;
+  clear();
+}
+
+GemmWorkspace::~GemmWorkspace() { cudaFree(memory_); }
+
+void GemmWorkspace::clear() {
+  check(cudaMemset(scratch_.abort, 0, state_bytes_), "clearing the flags of the GEMM");
+  check(cudaDeviceSynchronize(), "clearing the flags of the GEMM");
+}
+
+void GemmWorkspace::look(cudaStream_t stream) {
+  check(cudaMemcpyAsync(seen_.host(), scratch_.abort, sizeof(comm::AbortWord),
+                        cudaMemcpyDeviceToHost, stream),
+        "reading a flag");
+}
+
+bool GemmWorkspace::failed() {
+  if (std::exchange(*reinterpret_cast<comm::AbortWord*>(seen_.host()), 0) == 0) return false;
+  clear();
+  return true;
+}
+
+bool has_kernel(const plan::GemmPlan& plan, DType dtype) {
+  const auto& all = all_kernels();
+  return std::any_of(all.begin(), all.end(), [&](const GemmKernel* k) {
+    return k->tile.name == plan.tile.name && k->dtype == dtype && k->function != nullptr;
+  });
+}
+
+const GemmKernel& kernel_of(const plan::GemmPlan& plan, DType dtype) {
+  for (const GemmKernel* k : all_kernels())
+    if (k->tile.name == plan.tile.name && k->dtype == dtype && k->function != nullptr) return *k;
+  raise(ErrorKind::usage, "gemm: tile {} of {}, expected a compiled one", plan.tile.name,
+        name_of(dtype));
+}
+
+void load_gemm_kernels() {
+  for (const GemmKernel* k : all_kernels()) {
+    const GatedKernels gated = gemm_gated(k->tile.name, k->dtype);
+    const SumsKernels sums = gemm_sums(k->tile.name, k->dtype);
+    for (const void* function :
+         {k->function, k->gathering, k->reducing, gemm_pairs(k->tile.name, k->dtype),
+          gemm_sharing(k->tile.name, k->dtype), gated.function, gated.gathering, sums.by_switch,
+          sums.by_peers}) {
+      if (function == nullptr) continue;
+      check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 k->shared_bytes),
+            "loading a GEMM");
+    }
+  }
+}
+
+GemmCall::GemmCall(const plan::GemmPlan& plan, const plan::GemmProblem& p, const GemmTensors& t,
+                   const GemmScratch& scratch)
+    : kernel_(&kernel_of(plan, p.dtype)),
+      function_(p.gated ? gemm_gated(plan.tile.name, p.dtype).function : kernel_->function),
+      params_{},
+      early_(plan.early_weights) {
+  require(function_ != nullptr, "gemm: tile {}, expected one that makes two products at once",
+          plan.tile.name);
+  fill_operands(params_, *kernel_, p, t, scratch);
+  fill_tokens(params_, *kernel_, p, t.a);
+  if (p.gated) fill_up(params_, *kernel_, p, t);
+  fill_outputs(params_.out, params_.out_rest, *kernel_, {t.out, p.m, p.out_n()}, p.dtype, p.gated);
+  params_.work = plan::work_of(plan, p);
+  grid_ = fill_grid(params_, params_.work, *kernel_, plan);
+}
+
+void GemmCall::launch(cudaStream_t stream) const {
+  launch_gemm(*kernel_, function_, static_cast<const GemmParams*>(&params_), grid_, stream, early_);
+}
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host side of the GEMM: memory for partials, descriptors, launch. Makes nothing while it launches.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <memory>
+
+#include "backend/cuda/kernels/gemm_table.h"
+#include "comm/cuda/host_memory.h"
+#include "plan/gemm/gemm_plan.h"
+
+namespace tilelace::cuda {
+
+/// Partials and flags of GEMMs that share k-steps. One stream at a time; keep one a stream.
+class GemmWorkspace {
+ public:
+  /// For the current device. Error: system.
+  GemmWorkspace();
+  GemmWorkspace(const GemmWorkspace&) = delete;
+  GemmWorkspace& operator=(const GemmWorkspace&) = delete;
+  ~GemmWorkspace();
+  [[nodiscard]] const GemmScratch& scratch() const { return scratch_; }
+  /// Enqueues a look at whether a wait inside a GEMM has expired. Asynchronous. Error: system.
+  void look(cudaStream_t);
+  /// What the last look saw, whose stream has got there. If one has, the workspace is made anew,
+  /// which synchronises the device; else nothing is waited for. Error: system.
+  bool failed();
+
+ private:
+  void clear();
+  void* memory_ = nullptr;
+  comm::HostMemory seen_;  // an AbortWord
+  std::size_t state_bytes_ = 0;
+  GemmScratch scratch_{};
+};
+
+/// Device pointers, 16-byte aligned, rows one after the other. n: out_n of the problem.
+struct GemmTensors {
+  const void* a = nullptr;                   ///< [m, k]
+  const void* weight = nullptr;              ///< [n, k]; of a gated problem the gate's
+  const void* bias = nullptr;                ///< [n] or null
+  void* out = nullptr;                       ///< [m, n]
+  Activation activation = Activation::none;  ///< not of a gated problem
+  const void* up = nullptr;                  ///< gated: [n, k]
+  const void* up_bias = nullptr;             ///< gated: [n] or null
+  bool weights_wait = false;                 ///< the kernel before may write the weight
+};
+
+/// The compiled kernel of a plan's tile. Error: usage (this build has none).
+const GemmKernel& kernel_of(const plan::GemmPlan&, DType);
+
+/// Whether this build has the plan's tile (TILELACE_TILES).
+bool has_kernel(const plan::GemmPlan&, DType);
+
+/// Loads every kernel and sets its shared memory, so that a later launch does neither. Error:
+/// system.
+void load_gemm_kernels();
+
+/// What a kernel is launched with.
+struct GemmGrid {
+  int ctas = 0;
+  int cluster = 1;  ///< on a share 2 where CTAs of no cluster stand in pairs (plan/share.h)
+};
+
+/// A GEMM that is ready to launch.
+class GemmCall {
+ public:
+  /// Errors: usage (misaligned pointer, shape, tile), system.
+  GemmCall(const plan::GemmPlan&, const plan::GemmProblem&, const GemmTensors&, const GemmScratch&);
+  /// Asynchronous; may be captured. Where it is launched early and weights do not wait it must
+  /// follow, in the stream, a kernel that does not write the weight. Error: system.
+  void launch(cudaStream_t) const;
+
+ private:
+  const GemmKernel* kernel_;
+  const void* function_;
+  GemmGatedParams params_;  ///< where nothing is gated, its base
+  GemmGrid grid_;
+  bool early_;
+};
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Transport `nccl` of ag_gemm: rows by send and receive, for devices that do not reach each other's
+// memory at speed. NCCL itself knows no bounds; a thread here ends it where our waits failed.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <memory>
+
+#include "backend/cuda/rank/wait_control.h"
+#include "backend/cuda/vendor/nccl.h"
+
+namespace tilelace::cuda {
+
+/// One rank's part; calls come from one thread.
+class NcclRows {
+ public:
+  /// Makes a communicator of at most `most_ctas` CTAs and connects to every peer. Collective and
+  /// bounded; `group` and `control` must outlive it. Errors: system (no library, no NCCL in this
+  /// build, multicast not off), peer, timeout.
+  NcclRows(comm::Group& group, int device, WaitControl& control, int most_ctas, double timeout_s);
+  NcclRows(const NcclRows&) = delete;
+  NcclRows& operator=(const NcclRows&) = delete;
+  /// Bounded.
+  ~NcclRows();
+
+  /// Enqueues it; may be captured. Errors: system, peer, timeout.
+  void exchange(const NcclExchange&, cudaStream_t);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tilelace::cuda

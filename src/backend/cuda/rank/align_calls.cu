@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/device/call.h"
+#include "backend/cuda/device/early_launch.h"
+#include "backend/cuda/device/ptx.h"
+#include "backend/cuda/rank/align_calls.h"
+
+namespace tilelace::cuda {
+namespace {
+
+__global__ void __launch_bounds__(32)
+    align_kernel(const __grid_constant__ CallParams c, unsigned parity) {
+  ptx::launch_dependents();
+  ptx::wait_prerequisites();
+  const std::uint32_t epoch = call_number(c);
+  if (((epoch - 1) & 1U) == parity) return;
+  send_headers(c, epoch);
+  __syncwarp();
+  if (threadIdx.x == 0) count_call(c, epoch);
+  wait_admission(c, epoch);
+}
+
+}  // namespace
+
+cudaError_t enqueue_align(const CallParams& call, unsigned parity, Start start,
+                          cudaStream_t stream) {
+  return launch_as(start, align_kernel, 1, 32, stream, call, parity);
+}
+
+cudaError_t load_align() {
+  cudaFuncAttributes attributes{};
+  return cudaFuncGetAttributes(&attributes, align_kernel);
+}
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// One call of an op, as whoever enqueues it sees it. Tensors are those of the public call.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "backend/backend.h"
+#include "backend/cuda/rank/reachable_out.h"
+
+namespace tilelace::cuda {
+
+/// Without weights nothing is multiplied: rows are gathered, or what is given is summed.
+struct CallTensors : Operands {
+  bool weights_wait = false;    ///< weights may be written right before the call
+  ReachableOut reachable = {};  ///< gemm_ar: the out, where peers reach it
+};
+
+struct OpCall {
+  const Problem& problem;
+  const Plan& plan;
+  const CallTensors& tensors;
+  std::uint32_t hash = 0;  ///< of what ranks must agree on
+  bool direct = false;     ///< results go straight to where peers reach them
+
+  [[nodiscard]] cudaStream_t stream() const { return static_cast<cudaStream_t>(tensors.stream); }
+  [[nodiscard]] bool multiplies() const { return !tensors.weights.empty(); }
+  /// Of an op with one weight, and one out.
+  [[nodiscard]] const void* weight() const {
+    return multiplies() ? tensors.weights.front().data : nullptr;
+  }
+  [[nodiscard]] const void* bias() const {
+    return tensors.bias.empty() ? nullptr : tensors.bias.front().data;
+  }
+  [[nodiscard]] void* out() const { return tensors.out.front().data; }
+};
+
+}  // namespace tilelace::cuda

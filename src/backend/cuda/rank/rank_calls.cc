@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/rank/rank_calls.h"
+
+#include "backend/cuda/base/capture_of.h"
+#include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/gather/gather_push.h"
+#include "backend/cuda/gather/gather_rows.h"
+#include "backend/cuda/gemm/neighbours.h"
+#include "backend/cuda/rank/align_calls.h"
+#include "backend/cuda/rank/no_calls.h"
+#include "backend/cuda/reduce/hand_rows.h"
+#include "backend/cuda/reduce/push_rows.h"
+#include "backend/cuda/reduce/reduce_rows.h"
+#include "core/check.h"
+#include "plan/gemm/share.h"
+
+namespace tilelace::cuda {
+namespace {
+
+constexpr std::size_t kHeaderBytes = 4096;
+
+std::size_t align(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+
+int selected(int device) {
+  check(cudaSetDevice(device), "the rank's device");
+  return device;
+}
+
+int multiprocessors_of(int device) {
+  int count = 0;
+  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
+        "the rank's device");
+  return count;
+}
+
+}  // namespace
+
+RankCalls::RankCalls(comm::Group& group, int device, const SlotNeeds& needs, double timeout_s,
+                     const RankShare& share)
+    : group_(group),
+      device_(device),
+      all_multiprocessors_(multiprocessors_of(device)),
+      multiprocessors_(share.multiprocessors > 0
+                           ? std::min(share.multiprocessors, all_multiprocessors_)
+                           : all_multiprocessors_),
+      control_(selected(device), group.rank(), &group, timeout_s),
+      flags_bytes_(align(needs.flags * sizeof(comm::Flag))),
+      data_bytes_(align(needs.bytes)),
+      counts_bytes_(align(needs.counts * sizeof(comm::Flag))) {
+  load_gemm_kernels();
+  check(load_gather_push(), "loading kernels");
+  check(load_gather_rows(), "loading kernels");
+  check(load_sum_rows(), "loading kernels");
+  check(load_hand_rows(), "loading kernels");
+  check(load_push_rows(), "loading kernels");
+  check(load_align(), "loading kernels");
+  neighbour_places();
+  memory_ = comm::allocate_device(group, device, counts_at(2), timeout_s, share.multicast);
+  void* counter = nullptr;
+  const CallCounter start;
+  check(cudaMalloc(&counter, sizeof start + sizeof *granted()), "the count of calls");
+  counter_ = static_cast<CallCounter*>(counter);
+  check(cudaMemcpy(counter, &start, sizeof start, cudaMemcpyHostToDevice), "the count of calls");
+  if (counts_bytes_ == 0) return;
+  void* uses = nullptr;
+  check(cudaMalloc(&uses, 2 * counts_bytes_), "the uses of counts");
+  uses_ = static_cast<comm::Flag*>(uses);
+  check(cudaMemset(uses, 0, 2 * counts_bytes_), "the uses of counts");
+  check(cudaStreamSynchronize(nullptr), "the uses of counts");  // calls come on other streams
+}
+
+RankCalls::~RankCalls() {
+  const auto self = static_cast<std::uint16_t>(group_.rank());
+  control_.stop({static_cast<std::uint8_t>(ErrorKind::usage), self, self});
+  cudaFree(counter_);  // waits for the device's work
+  cudaFree(uses_);
+}
+
+std::size_t RankCalls::flags_at(unsigned slot) const {
+  return kHeaderBytes + slot * (flags_bytes_ + data_bytes_);
+}
+
+unsigned RankCalls::begin_call(std::string_view name, Op op, cudaStream_t stream) {
+  require(!failed_, "{}: got a call after one that failed, expected none", name);
+  const CallSlots::Place place = slots_.next(capture_of(stream));
+  last_ = name;
+  if (place.align)
+    check(enqueue_align(params(0, kAlignHash, op), *place.align, start(1, true), stream),
+          "aligning calls");
+  return place.slot;
+}
+
+CallParams RankCalls::params(unsigned slot, std::uint32_t hash, Op op) const {
+  return {group_.rank(),
+          group_.ranks(),
+          memory_->base(),
+          memory_->stride(),
+          0,
+          flags_at(slot),
+          counter_,
+          hash,
+          true,
+          true,
+          control_.context(static_cast<std::uint32_t>(op) + 1)};
+}
+
+plan::GemmPlan RankCalls::fit(const plan::GemmPlan& gemm, int left) const {
+  if (!shares_device()) return gemm;
+  const int cluster = gemm.tile.cluster();
+  require(cluster <= plan::kShareCluster,
+          "gemm: tile {} on a share of the device, got clusters of {} CTAs, expected at most {}",
+          gemm.tile.name, cluster, plan::kShareCluster);
+  const plan::GemmPlan plan = plan::beside_others(gemm, multiprocessors_ - 2 * left);
+  const int taken = plan::taken_places(plan.workers * cluster, cluster);
+  require(plan.workers > 0 && taken <= plan.share,
+          "gemm: tile {} on a share of the device, got {} CTAs of {} multiprocessors, expected "
+          "at most {}",
+          gemm.tile.name, plan.workers * cluster, taken, plan.share);
+  return plan;
+}
+
+int RankCalls::fit_ctas(int ctas) const {
+  return shares_device() ? plan::standing_ctas(ctas, plan::share_places(multiprocessors_)) : ctas;
+}
+
+Start RankCalls::start(int ctas, bool early) const {
+  if (!shares_device()) return early ? Start::early : Start::behind;
+  return plan::stands_in_pairs(ctas) ? Start::in_pairs : Start::behind;
+}
+
+void RankCalls::admit(std::string_view name, std::uint32_t hash, Op op, cudaStream_t stream) {
+  const unsigned slot = begin_call(name, op, stream);
+  check(enqueue_admit(params(slot, hash, op), stream), "the admission of a call");
+}
+
+std::string_view RankCalls::name() const {
+  const auto record = control_.record();
+  return record && record->op > 0 ? name_of(static_cast<Op>(record->op - 1)) : last_;
+}
+
+void RankCalls::throw_if_failed() {
+  failed_ = failed_ || control_.record().has_value();
+  control_.throw_if_failed(name());
+}
+
+void RankCalls::finish(cudaStream_t stream, double timeout_s) {
+  try {
+    workspace_.look(stream);
+    control_.wait(stream, last_, timeout_s);
+    control_.throw_if_failed(name());
+    if (workspace_.failed())
+      raise(ErrorKind::system, "{}: got a wait for a partial sum that expired, expected none",
+            last_);
+  } catch (const Error&) {
+    failed_ = true;
+    throw;
+  }
+}
+
+void RankCalls::require_room(std::string_view op, const SlotNeeds& needs) const {
+  require(needs.bytes <= data_bytes_, "{}: got {} bytes of staging, expected at most {}", op,
+          needs.bytes, data_bytes_);
+  require(needs.flags <= flags(), "{}: got {} flags, expected at most {}", op, needs.flags,
+          flags());
+  const std::size_t counts = counts_bytes_ / sizeof(comm::Flag);
+  require(needs.counts <= counts, "{}: got {} counts, expected at most {}", op, needs.counts,
+          counts);
+}
+
+}  // namespace tilelace::cuda

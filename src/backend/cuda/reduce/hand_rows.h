@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel behind the products of a gemm_rs whose partials are handed to owners
+// (schedule/hand_rows.h).
+#pragma once
+#include "backend/cuda/device/start.h"
+#include "backend/cuda/reduce/reduce_rows.h"
+#include "schedule/hand_rows.h"
+
+namespace tilelace::cuda {
+
+struct HandSum : SumRows {
+  schedule::HandWay way = schedule::HandWay::copied;
+  /// Offset: what came in. Ring: partials [m, n]; copied: of the source i further on, from i - 1
+  /// pitches on, the own rows.
+  std::size_t incoming = 0;
+  std::size_t pitch = 0;  ///< bytes
+};
+
+/// Enters the call, waits until all ranks have, hands and adds, counts the call. Start::early:
+/// right behind the kernel that writes the partial, under its end. May be captured.
+[[nodiscard]] cudaError_t enqueue_hand(const HandSum&, Start, cudaStream_t);
+
+/// Loads it, so that a later launch does not.
+[[nodiscard]] cudaError_t load_hand_rows();
+
+}  // namespace tilelace::cuda

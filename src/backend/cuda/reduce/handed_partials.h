@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// gemm_rs on GPUs in the ways that others take: products into this rank's slot, then partials go to
+// who owns their rows, by copy engines, by additions in the owner's memory, or round a ring.
+#pragma once
+#include "backend/cuda/link/copy_engine.h"
+#include "backend/cuda/rank/rank_calls.h"
+#include "backend/cuda/reduce/reduce_launch.h"
+#include "plan/ways/handed_partials_way.h"
+
+namespace tilelace::cuda {
+
+/// One rank's calls on one communicator. Makes nothing in a call.
+class GemmHand {
+ public:
+  /// `calls` must outlive it. Local. Error: system.
+  explicit GemmHand(RankCalls& calls) : calls_(calls), engine_(calls.device(), calls.next(0)) {}
+
+  /// Enqueues a call; `out` is [m_r, n]. May be captured. Errors: usage, system.
+  void run(const OpCall&, const plan::GemmHandPlan&);
+
+ private:
+  /// A product a shard, own last; each one's copy goes under the next.
+  void multiply_by_shards(const OpCall&, const plan::GemmHandPlan&, unsigned slot);
+
+  RankCalls& calls_;
+  CopyEngine engine_;
+};
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/reduce/kept_partials.h"
+
+#include "backend/cuda/kernels/gemm_sums_params.h"
+#include "backend/cuda/kernels/gemm_sums_table.h"
+#include "plan/base/problem.h"
+#include "plan/base/schedules.h"
+#include "schedule/tile_sums.h"
+
+namespace tilelace::cuda {
+namespace {
+
+void require_plan(const plan::GemmSumsPlan& plan, const RankCalls& calls, const void* function) {
+  require(function != nullptr && plan.gemm.split_tiles == 0,
+          "gemm_ar: plan {}, expected whole tiles of a kernel whose ranks keep their partials",
+          plan::describe(plan.gemm));
+  require(!plan.by_switch || calls.memory().multicast() != nullptr,
+          "gemm_ar: transport multimem needs memory that is mapped for multicast, got some that is "
+          "not");
+}
+
+/// The product alone: what comes behind a sum is not for a partial.
+void fill_product(GemmSumsParams& params, const RankCalls& calls, const OpCall& call,
+                  const GemmKernel& kernel) {
+  const Problem& p = call.problem;
+  fill_operands(params, kernel, {p.m, p.n.front(), p.k, p.dtype},
+                {.a = call.tensors.input.data,
+                 .weight = call.weight(),
+                 .out = call.out(),
+                 .weights_wait = call.tensors.weights_wait},
+                calls.scratch());
+  params.sum_bias = call.bias();
+  params.sum_activation = p.activation;
+  params.residual = call.tensors.residual.data;
+  params.m = static_cast<int>(p.m);
+}
+
+void set_places(GemmSumsParams& params, const RankCalls& calls, unsigned slot,
+                const ReachableOut& direct, void* out) {
+  const comm::DeviceMemory& memory = calls.memory();
+  params.call.flags = calls.flags_at(slot);
+  params.slots = {memory.base(), memory.stride(), memory.multicast()};
+  params.partials = calls.data_at(slot);
+  params.counts = calls.counts_at(slot);
+  params.uses = calls.uses(slot);
+  params.results = params.slots;
+  params.results_at = params.partials;
+  params.delivered = static_cast<std::byte*>(out);
+  if (direct.base == nullptr) return;
+  params.results = {direct.base, direct.stride, direct.multicast};
+  params.results_at = direct.offset;
+  params.delivered = nullptr;
+}
+
+}  // namespace
+
+void GemmSums::run(const OpCall& call, const plan::GemmSumsPlan& given) {
+  const Problem& p = call.problem;
+  plan::GemmSumsPlan plan = given;
+  plan.gemm = calls_.fit(given.gemm);
+  const GemmKernel& kernel = kernel_of(plan.gemm, p.dtype);
+  const SumsKernels made = gemm_sums(kernel.tile.name, p.dtype);
+  const void* const function = plan.by_switch ? made.by_switch : made.by_peers;
+  require_plan(plan, calls_, function);
+  GemmSumsParams params{};
+  fill_product(params, calls_, call, kernel);
+  params.one_shot = plan.shots == 1 && !call.direct;
+  params.call = calls_.params(0, call.hash, p.op);
+  params.work = plan::work_of(plan.gemm, {p.m, p.n.front(), p.k, p.dtype});
+  const int parts = params.work.order.tiles() * kernel.tile.cluster();
+  calls_.require_room("gemm_ar", {0, static_cast<std::size_t>(plan::gemm_sums_staging_bytes(p)),
+                                  static_cast<std::size_t>(schedule::num_counts(parts))});
+  const GemmGrid grid = fill_grid(params, params.work, kernel, plan.gemm);
+  const unsigned slot = calls_.begin_call("gemm_ar", p.op, call.stream());
+  set_places(params, calls_, slot, call.direct ? call.tensors.reachable : ReachableOut{},
+             call.out());
+  fill_outputs(params.out, params.out_rest, kernel,
+               {calls_.memory().local() + params.partials, p.m, p.n.front()}, p.dtype);
+  launch_gemm(kernel, function, &params, grid, call.stream(), plan.gemm.early_weights);
+}
+
+}  // namespace tilelace::cuda

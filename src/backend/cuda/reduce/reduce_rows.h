@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sum over all ranks' partials, one kernel (schedule/reduce_rows.h).
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cuda/device/call_params.h"
+#include "backend/cuda/device/start.h"
+#include "schedule/reduce_rows.h"
+#include "tilelace/choices.h"
+#include "tilelace/dtype.h"
+
+namespace tilelace::cuda {
+
+struct SumRows {
+  schedule::ReduceRows schedule;    ///< its workers are the CTAs
+  CallParams call;                  ///< of the only kernel that knows of the call
+  std::size_t partials = 0;         ///< offset: every rank's [m, n]
+  const std::byte* own = nullptr;   ///< this rank's partial [m, n]: in its slot, or the caller's
+  const std::byte* bias = nullptr;  ///< [n] or null; added once, to the sum
+  std::byte* out = nullptr;         ///< [rows that this rank gets, n]
+  std::int64_t out_begin = 0;       ///< unit of [m, n] that is the first of `out`
+  std::int32_t row_units = 1;
+  DType dtype = DType::bf16;  ///< bf16 or fp16
+  Activation activation = Activation::none;
+  const std::byte* residual = nullptr;  ///< like `out`, or null; added once, to the sum
+};
+
+/// Enters the call, waits until all ranks have, adds, counts the call. Start::early: right
+/// behind the kernel that writes the partial, under its end. May be captured.
+[[nodiscard]] cudaError_t enqueue_sum(const SumRows&, Start, cudaStream_t);
+
+/// Loads it, so that a later launch does not.
+[[nodiscard]] cudaError_t load_sum_rows();
+
+}  // namespace tilelace::cuda

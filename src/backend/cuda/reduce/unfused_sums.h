@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// gemm_rs and gemm_ar on GPUs, one after the other: the plain product into this rank's slot, then a
+// kernel that adds the ranks' partials up: it pulls them, or pushes this rank's to who adds.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include "backend/cuda/rank/op_call.h"
+#include "backend/cuda/rank/rank_calls.h"
+#include "plan/ways/unfused_sum_way.h"
+
+namespace tilelace::cuda {
+
+/// One rank's unfused gemm_rs and gemm_ar calls on one communicator. Makes nothing in a call.
+class GemmReduce {
+ public:
+  /// `calls` must outlive it. Local.
+  explicit GemmReduce(RankCalls& calls) : calls_(calls) {}
+
+  /// Enqueues a call. May be captured. Errors: usage, system.
+  void run(const OpCall&, const plan::GemmReducePlan&);
+
+ private:
+  /// The product into the slot, or what was given; where the partial is.
+  const std::byte* enqueue_partial(const OpCall&, const plan::GemmReducePlan&, unsigned slot);
+  void run_pulled(const OpCall&, const plan::GemmReducePlan&);
+  void run_pushed(const OpCall&, const plan::GemmReducePlan&);
+
+  RankCalls& calls_;
+};
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The vendor's GEMM: the baseline. libcublasLt is loaded when it is first asked for.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <string>
+
+#include "backend/cuda/gemm/gemm_call.h"
+
+namespace tilelace::cuda {
+
+/// One problem's algorithms, as cublasLtMatmulAlgoGetHeuristic ranks them.
+class CublasGemm {
+ public:
+  /// At most `wanted` algorithms; `workspace` bytes of scratch are made. Errors: system (no
+  /// library, no algorithm).
+  CublasGemm(const plan::GemmProblem&, int wanted = 16, std::size_t workspace = 64U << 20);
+  CublasGemm(const CublasGemm&) = delete;
+  CublasGemm& operator=(const CublasGemm&) = delete;
+  ~CublasGemm();
+  [[nodiscard]] int algorithms() const;
+  /// out = a * weight^T; bias and activation are not applied. Asynchronous; may be captured.
+  void launch(const GemmTensors&, int algorithm, cudaStream_t) const;
+  [[nodiscard]] std::string describe(int algorithm) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Version of the library, 0 if it cannot be loaded.
+std::size_t cublas_version();
+
+}  // namespace tilelace::cuda

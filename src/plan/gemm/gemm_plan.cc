@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/gemm/gemm_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ostream>
+#include <utility>
+
+#include "core/check.h"
+#include "plan/gemm/gemm_cost.h"
+#include "plan/gemm/share.h"
+
+namespace tilelace::plan {
+namespace {
+
+constexpr int kStep = 64;  // of k
+/// Schedules count shared k-steps and the tiles of a group in 31 bits.
+constexpr int kMostCounted = 1 << 30;
+/// Up to here tiles for few tokens are never behind those with tokens across for many.
+constexpr std::int64_t kFewestRows = 64;
+int parts_of(std::int64_t a, std::int64_t b) { return static_cast<int>((a + b - 1) / b); }
+
+/// The same of plans for few rows, against whole tiles of pairs of CTAs along m. One H200,
+/// 24 problems of m 256 and 512 (where first choices were good all the same), 900 plans. Pairs
+/// along n, each with columns of its own, ask for the same weights as their neighbours below:
+/// from 3.5 (128 columns) to 12 % (64) more. Shared k-steps take 3 to 8 % more, where each tile is
+/// cut alike as long as predicted.
+double over_few(const GemmPlan& plan, std::int64_t m, int tiles) {
+  const GemmTile& t = plan.tile;
+  if (m > kFewRows || t.rows() < 128) return 1;  // nothing was looked at
+  const bool along = t.cluster_rows == 1 && t.cluster_cols == 2 && !t.swapped && m > t.rows();
+  const bool alike = plan.split_tiles == tiles && plan.workers % tiles == 0;
+  if (plan.split_tiles > 0 && !alike) return along ? 1.15 : 1.05;
+  return along && t.width <= 128 ? 1.035 + 0.00146 * (128 - t.width) : 1;
+}
+
+/// The same of shared k-steps, where workers are at different steps of their tiles and so find less
+/// of what they load in L2, the longer the less. One H200, 46 problems of 200 to 1,000 rows, 650
+/// plans: groups that take turns lose most, tiles that are all shared more than the last ones.
+double over_uneven(const GemmPlan& plan, std::int64_t k, int tiles) {
+  const bool turns = plan.tile.pingpong;
+  if (plan.split_tiles == 0 || (plan.split_tiles == tiles && plan.workers % tiles == 0)) return 1;
+  if (tiles <= plan.workers) {
+    const bool longer = plan.split_tiles * parts_of(k, kStep) > 100 * plan.workers;
+    return turns ? 1.13 : longer ? 1.1 : 1;
+  }
+  if (plan.split_tiles == tiles) return turns ? 1.3 : 1.13;
+  if (plan.split_tiles > plan.workers) return turns ? 1.15 : 1.06;
+  return turns ? 1.08 : 1.03;
+}
+
+/// How long plans of some tiles take against what is fitted to all; why is not known.
+double over_fit(const GemmPlan& plan, std::int64_t m, std::int64_t k, int tiles) {
+  const GemmTile& t = plan.tile;
+  const bool shared = plan.split_tiles > 0;
+  // 30 plans of 37 problems, m 1024 to 2048, on an H200.
+  if (m >= 1024) return is_one_of(t.name, {"c200", "c208"}) ? 1.03 : 1;
+  if (m > 128) {
+    // Two H200s, m 256 and 512: 20 to 50 % more; tall tiles 9 to 28.
+    if (shared && t.pingpong && t.width >= 168) return std::max(1.2, over_uneven(plan, k, tiles));
+    if (shared && t.rows() > 128 && !t.swapped) return 1.1;
+    const double over = std::max(over_few(plan, m, tiles), over_uneven(plan, k, tiles));
+    // 50 plans, m 256 and 512, on one, two and four.
+    return is_one_of(t.name, {"c64_2x4", "c64_2x2"}) ? 1.06 * over : over;
+  }
+  if (m > 64) return 1;
+  // On one and two, 25 plans: 15 to 25 and 12 to 48 % more.
+  if (is_one_of(t.name, {"v32_4x2", "s32_1x2"})) return 1.2;
+  // In more than one wave: 14 to 30 % more; with whole tiles alone 15 (s40_1x2) and 4.
+  if (tiles > plan.workers && is_one_of(t.name, {"s40_1x2", "s48_1x2", "s56_1x2"})) {
+    if (shared) return t.name == "s56_1x2" ? 1.15 : 1.2;
+    return t.name == "s40_1x2" ? 1.12 : 1.04;
+  }
+  if (t.name != "w16") return 1;
+  // With idle multiprocessors 11 to 16; else 1 to 3 behind v16 and v16d where predictions are even.
+  return !shared && tiles < plan.workers ? 1.12 : 1.02;
+}
+
+struct Sides {
+  std::int64_t rows, cols;
+};
+Sides sides_of(const GemmTile& t, const GemmProblem& p) {
+  return t.swapped ? Sides{p.n, p.m} : Sides{p.m, p.n};
+}
+
+schedule::GemmOrder order_of(const GemmPlan& plan, const GemmProblem& p) {
+  const GemmTile& t = plan.tile;
+  const Sides s = sides_of(t, p);
+  return {parts_of(s.rows, t.worker_rows()),
+          parts_of(s.cols, t.worker_cols()),
+          plan.group,
+          plan.along_cols,
+          plan.wide,
+          plan.deep};
+}
+
+/// Clusters that run at once. Four CTAs fit a GPC's odd multiprocessors badly: 30 of 33 were seen.
+int clusters_of(const GemmTile& t, const GemmMachine& machine) {
+  if (machine.shared)
+    return t.cluster() > kShareCluster ? 0 : share_places(machine.multiprocessors) / t.cluster();
+  const int even = machine.multiprocessors / t.cluster();
+  return t.cluster() >= 4 && t.per_sm == 1 ? even * 10 / 11 : even;
+}
+
+double predict_us(const GemmPlan& plan, const GemmProblem& p, const GemmMachine& machine) {
+  const GemmTile& t = plan.tile;
+  const schedule::GemmWork w = work_of(plan, p);
+  const int tiles = w.order.tiles();
+  const int whole = tiles - w.split_tiles;
+  const int workers = w.split_tiles > 0 ? w.workers : std::min(w.workers, tiles);
+  GemmCost c;
+  c.waves = parts_of(whole, workers);
+  c.steps = w.share + (w.longer > 0 ? 1 : 0) + static_cast<double>(c.waves) * w.k_steps;
+  // Two CTAs on one multiprocessor: each step takes twice as long.
+  if (w.workers * t.cluster() > machine.multiprocessors) c.steps *= 2;
+  c.tile_steps = static_cast<double>(tiles) * t.cluster() * w.k_steps;
+  c.step_flops = 2.0 * t.rows() * t.width * kStep;
+  c.step_bytes = 128.0 * t.rows() / t.cluster_cols + 128.0 * t.width / t.cluster_rows;
+  c.tile_elements = t.rows() * t.width;
+  c.flops = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
+  c.memory_bytes = 2.0 * static_cast<double>(p.n * p.k + p.m * p.k + p.m * p.out_n());
+  c.pingpong = t.pingpong;
+  if (w.split_tiles > 0) {
+    const double share = std::max(1.0, static_cast<double>(w.split_tiles) * w.k_steps / w.workers);
+    c.givers = std::max(1, static_cast<int>(std::ceil(w.k_steps / share)) - 1);
+  }
+  if (!t.swapped) c.padding = std::max(0.0, 1 - static_cast<double>(p.m) / t.rows());
+  c.neighbours = plan.by_neighbours;
+  c.early = plan.early_weights;
+  return gemm_time_us(c, p.m, machine.multiprocessors) * over_fit(plan, p.m, p.k, tiles);
+}
+
+void require_product(const GemmProblem& p) {
+  require(p.m > 0 && p.n > 0 && p.k > 0, "gemm: m {}, n {}, k {}, expected more than 0", p.m, p.n,
+          p.k);
+  require(p.out_n() % 8 == 0 && p.k % 8 == 0 && (!p.gated || p.n % 2 == 0),
+          "gemm: n {}, k {}, expected multiples of 8 (16 bytes){}", p.n, p.k,
+          p.gated ? ", of n its half, too" : "");
+}
+
+class TileCandidates {
+ public:
+  TileCandidates(const GemmProblem& p, const GemmMachine& machine) : p_(p), machine_(machine) {}
+
+  void add(GemmPlan plan) {
+    if (machine_.shared && !stands(plan)) return;
+    if (static_cast<std::int64_t>(plan.split_tiles) * parts_of(p_.k, kStep) > kMostCounted) return;
+    const schedule::GemmOrder order = order_of(plan, p_);
+    plan.group = std::min(plan.group, kMostCounted / std::max(order.rows, order.cols));
+    plan.predicted_us = predict_us(plan, p_, machine_);
+    plans_.push_back(plan);
+  }
+
+  void add_tile(const GemmTile& t) {
+    if (is_across(t) && p_.m <= kFewestRows) return;
+    GemmPlan plan{.tile = t, .workers = clusters_of(t, machine_)};
+    if (plan.workers < 1) return;
+    plan.group = std::max(1, static_cast<int>(kWalkRows / t.worker_rows()));
+    const int tiles = order_of(plan, p_).tiles();
+    add(plan);
+    add_orders(plan, tiles);
+    add_shared(plan, tiles);
+    if (t.per_sm == 2 && tiles > plan.workers) {
+      plan.workers *= 2;
+      add(plan);
+    }
+  }
+
+  std::vector<GemmPlan> sorted() {
+    std::stable_sort(plans_.begin(), plans_.end(), [](const GemmPlan& a, const GemmPlan& b) {
+      return a.predicted_us < b.predicted_us;
+    });
+    return std::move(plans_);
+  }
+
+ private:
+  /// Whole tiles need not have all workers; shared k-steps are dealt to so many.
+  [[nodiscard]] bool stands(const GemmPlan& plan) const {
+    const int places = share_places(machine_.multiprocessors);
+    const int cluster = plan.tile.cluster();
+    return plan.workers * cluster <= places &&
+           (plan.split_tiles == 0 || taken_places(plan.workers * cluster, cluster) <= places);
+  }
+
+  /// Other walks over the same tiles.
+  void add_orders(GemmPlan plan, int tiles) {
+    plan.along_cols = true;
+    if (p_.m < 1024 && p_.m >= 128) {
+      GemmPlan strip = plan;
+      strip.group = 1 << 12;
+      add(strip);
+    }
+    if (p_.m < 256 || plan.tile.cluster() != 2 || tiles < plan.workers) return;
+    plan.group = 8;
+    plan.by_neighbours = true;
+    plan.early_weights = false;
+    add(plan);
+    plan.wide = 4;
+    plan.deep = 2;
+    add(plan);
+  }
+
+  /// k-steps shared. Where there are many rows, that costs more than the last wave (28 problems of
+  /// m 1024 to 2048 on an H200: 2 to 11 % behind whole tiles, predicted ahead).
+  void add_shared(GemmPlan plan, int tiles) {
+    const int rest = tiles % plan.workers;
+    if (rest == 0 || (p_.m >= 1024 && tiles > plan.workers)) return;
+    if (tiles * 2 <= plan.workers) {  // each tile cut into equal parts
+      GemmPlan even = plan;
+      even.workers = plan.workers / tiles * tiles;
+      even.split_tiles = tiles;
+      if (even.workers != plan.workers) add(even);
+    }
+    plan.split_tiles = tiles < plan.workers ? tiles : plan.workers + rest;
+    add(plan);
+    plan.split_tiles = rest;
+    if (tiles > plan.workers) add(plan);
+  }
+
+  const GemmProblem& p_;
+  const GemmMachine& machine_;
+  std::vector<GemmPlan> plans_;
+};
+
+}  // namespace
+
+schedule::GemmWork work_of(const GemmPlan& plan, const GemmProblem& p) {
+  return schedule::make_gemm_work(order_of(plan, p), plan.workers, parts_of(p.k, kStep),
+                                  plan.split_tiles);
+}
+
+schedule::GemmOrder over_tokens(schedule::GemmOrder walk, const GemmTile& tile) {
+  if (tile.swapped) std::swap(walk.rows, walk.cols);
+  return walk;
+}
+
+std::vector<GemmPlan> gemm_candidates(const GemmProblem& p, const GemmMachine& machine) {
+  require_product(p);
+  TileCandidates candidates(p, machine);
+  for (const GemmTile& t : kGemmTiles)
+    if (!p.gated || can_gate(t.name)) candidates.add_tile(t);
+  auto all = candidates.sorted();
+  require(!all.empty(), "gemm: multiprocessors, got {}, expected at least 2",
+          machine.multiprocessors);
+  return all;
+}
+
+std::optional<GemmPlan> in_two_rounds(const GemmPlan& whole, std::int64_t tiles, std::int64_t k) {
+  if (!whole.tile.pingpong || whole.split_tiles != 0 || whole.by_neighbours || tiles == 0 ||
+      tiles % 2 != 0 || tiles > whole.workers || parts_of(k, kStep) % 2 != 0 ||
+      tiles * parts_of(k, kStep) > kMostCounted)
+    return std::nullopt;
+  GemmPlan plan = whole;
+  plan.split_tiles = plan.workers = static_cast<int>(tiles);
+  plan.rounds = 2;
+  return plan;
+}
+
+GemmPlan beside_others(GemmPlan plan, int multiprocessors) {
+  plan.early_weights = false;
+  plan.share = share_places(multiprocessors);
+  // Shared k-steps are dealt to so many workers; such plans have no more than one a place.
+  if (plan.split_tiles == 0)
+    plan.workers = plan.tile.cluster() == 1
+                       ? standing_ctas(plan.workers, plan.share)
+                       : std::min(plan.workers, plan.share / plan.tile.cluster());
+  return plan;
+}
+
+std::string describe(const GemmPlan& plan) {
+  std::string text = fmt::format("{} workers {} split {} group {}", plan.tile.name, plan.workers,
+                                 plan.split_tiles, plan.group);
+  if (plan.rounds > 1) text += fmt::format(" in {} rounds", plan.rounds);
+  if (plan.deep > 1) text += fmt::format(" blocks {}x{}", plan.wide, plan.deep);
+  if (plan.along_cols) text += " along n";
+  if (plan.by_neighbours) text += " by neighbours";
+  if (plan.early_weights) text += " early";
+  return text;
+}
+
+std::ostream& operator<<(std::ostream& out, const GemmPlan& plan) { return out << describe(plan); }
+
+}  // namespace tilelace::plan

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans of ag_gemm on GPU ranks.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "core/check.h"
+#include "plan/gpu/planners.h"
+#include "plan/gpu/way_choice.h"
+
+namespace tilelace::plan {
+namespace {
+
+using schedule::Index;
+
+constexpr double kKernelUs = 3;  ///< one more kernel in a row, which no weights stream under
+
+/// Transport and path go together on some ways only.
+void require_way(const PlanOptions& o) {
+  if (!o.transport) return;
+  const auto transport = name_of(*o.transport);
+  require(o.transport != Transport::add && o.transport != Transport::multimem,
+          "ag_gemm: transport on GPUs, got {}, expected push, pull, store or nccl", transport);
+  require(o.route != RouteKind::ring || o.transport == Transport::push,
+          "ag_gemm: transport on GPUs over the ring, got {}, expected push", transport);
+  require(o.path != Path::medium || o.transport == Transport::push,
+          "ag_gemm: transport on GPUs of path medium, got {}, expected push", transport);
+}
+
+bool wanted(const AgGemmPlan& c, const PlanOptions& o) {
+  return o.transport.value_or(c.transport) == c.transport && o.route.value_or(c.route) == c.route &&
+         o.straddle.value_or(c.whole) == c.whole && plan::wanted(c.gemm.tile, o);
+}
+
+/// One after the other, made of the same parts: the rows travel in one piece.
+AgGemmPlan unfused_of(const AgGemmPlan& fused, const Problem& p) {
+  AgGemmPlan plan = fused;
+  plan.path = Path::unfused;
+  plan.joins.clear();
+  plan.predicted_us = gather_us(p, plan.transport, plan.route) + kKernelUs + products_us(p, plan);
+  return plan;
+}
+
+/// In what an unfused plan has coarser chunks than fused ones: rows then travel in one piece.
+std::tuple<Transport, RouteKind, bool> way_of(const AgGemmPlan& c) {
+  return {c.transport, c.route, c.whole};
+}
+
+std::vector<KernelWay> candidates_of(const Problem& p, const Machine& machine,
+                                     const PlanOptions& o) {
+  std::vector<KernelWay> all;
+  std::map<std::tuple<Transport, RouteKind, bool>, Index> coarsest;
+  auto overlapped = o.transport == Transport::nccl
+                        ? ag_gemm_nccl_candidates(p, gemm_machine(machine))
+                        : ag_gemm_candidates(p, gemm_machine(machine));
+  // On a share such calls cannot be captured (docs/decisions/0012): only where they are asked for.
+  const bool asked = o.transport == Transport::pull || o.route == RouteKind::ring;
+  if (machine.shared_device && !asked)
+    std::erase_if(overlapped, [](const AgGemmPlan& c) { return c.relays(); });
+  for (const AgGemmPlan& c : overlapped) {
+    Index& chunk = coarsest[way_of(c)];
+    chunk = std::max(chunk, c.chunk_rows);
+  }
+  for (const AgGemmPlan& c : overlapped) {
+    if (!wanted(c, o)) continue;
+    if (o.path.value_or(c.path) == c.path) all.push_back(c);
+    if (o.path.value_or(Path::unfused) == Path::unfused && c.path == Path::fused &&
+        c.chunk_rows == coarsest[way_of(c)])
+      all.push_back(unfused_of(c, p));
+  }
+  require(
+      !all.empty(),
+      "{}: plan on GPUs, got options (transport {}, straddle {}, tile {}x{}) that no plan "
+      "meets, expected push, pull or nccl with straddle 0, or store (up to 1024 rows, not of path "
+      "medium), and a compiled tile",
+      name_of(p.op), o.transport ? name_of(*o.transport) : "any",
+      o.straddle ? (*o.straddle ? "1" : "0") : "any", o.tile_m.value_or(0), o.tile_n.value_or(0));
+  sort_by_time(all);
+  if (o.chunk_rows)
+    for (KernelWay& way : all) std::get<AgGemmPlan>(way).chunk_rows = *o.chunk_rows;
+  return all;
+}
+
+/// What the prediction is made of.
+std::string parts_of(const AgGemmPlan& c, const Problem& p) {
+  const bool medium = c.path == Path::medium;
+  std::string text = fmt::format(" (GEMM {:.1f}{}, gather {:.1f}", products_us(p, c),
+                                 medium ? " a shard" : "", gather_us(p, c.transport, c.route));
+  if (c.path == Path::unfused) text += ", one after the other";
+  if (p.outputs() > 1)
+    text += fmt::format(", {} weights {}", p.n.size(), is_merged(p, c) ? "in one" : "in turn");
+  if (p.activation == Activation::swiglu) text += ", gate and up in one";
+  return text + ")";
+}
+
+Plan make(const Problem& p, const Machine& machine, const PlanOptions& options) {
+  require_way(options);
+  if (p.m == 0) return empty_plan(p, options, Path::fused, Transport::push);
+  const std::vector<KernelWay> all = candidates_of(p, machine, options);
+  return best_of(p, all, options, parts_of(std::get<AgGemmPlan>(all.front()), p));
+}
+
+std::vector<KernelWay> every(const Problem& p, const Machine& machine,
+                             const std::vector<std::string>& kinds) {
+  std::vector<KernelWay> all;
+  const auto add = [&](const std::vector<AgGemmPlan>& ways) {
+    for (const AgGemmPlan& c : ways) {
+      all.emplace_back(c);
+      if (c.path == Path::fused) all.emplace_back(unfused_of(c, p));
+    }
+  };
+  add(ag_gemm_candidates(p, gemm_machine(machine)));
+  if (named(kinds, name_of(Transport::nccl)))
+    add(ag_gemm_nccl_candidates(p, gemm_machine(machine)));
+  return all;
+}
+
+Index row_bytes_of(const Problem& p) { return p.k * static_cast<Index>(size_of(p.dtype)); }
+
+SlotNeeds needs(const Problem& p, bool /*hands*/) {
+  return {static_cast<std::size_t>(2 * p.ranks * kMaxChunks),
+          static_cast<std::size_t>(p.m * row_bytes_of(p))};
+}
+
+std::string formula(const Problem& p, const SlotNeeds& needs, bool /*hands*/) {
+  return fmt::format("flags 4*{} + gathered m {} * row {}", needs.flags, p.m, row_bytes_of(p));
+}
+
+}  // namespace
+
+const Planner kAgGemmPlanner{make, every, needs, formula};
+
+}  // namespace tilelace::plan

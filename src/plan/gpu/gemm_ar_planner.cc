@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans of gemm_ar on GPU ranks. By the switch only where it is asked for.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/check.h"
+#include "plan/gpu/planners.h"
+#include "plan/gpu/sum_planner.h"
+#include "plan/gpu/way_choice.h"
+
+namespace tilelace::plan {
+namespace {
+
+using schedule::Index;
+
+/// Measured on H200s (benchmarks/nvidia-h200-tp4, -tp2): with fewer rows the fused kernel fills too
+/// few multiprocessors, or has too little to hide. Of owners of rows, whose tiles lie within a
+/// shard; of owners of columns tiles are as full as those of the product alone. Between two ranks
+/// one shot moves as little as two, and results in symmetric memory make the difference.
+Index least_rows_by_rows(const Problem& p) { return p.ranks > 2 ? 512 : 1024; }
+Index least_rows(const Problem& p) { return p.ranks > 2 ? 128 : 256; }
+
+bool only_columns(const Problem& p, const PlanOptions& o) {
+  return p.m < least_rows_by_rows(p) && o.path != Path::fused;
+}
+
+/// Two rounds were timed between two ranks; among four more is to be hidden, among more than that
+/// some 40 % of the partials come in the second round.
+bool may_take_rounds(const Problem& p, const GemmPlan& gemm) {
+  return gemm.rounds == 1 || p.ranks <= 4;
+}
+
+/// Partials are kept, and pulled tile by tile: between two ranks from here on (decision 0017);
+/// among more, where that was never timed, when asked for.
+constexpr Index kLeastKeptRows = 2048;
+bool may_keep(const Problem& p, const PlanOptions& o) {
+  if (o.transport) return o.transport == Transport::pull && !only_columns(p, o);
+  return p.ranks == 2 && p.m >= kLeastKeptRows;
+}
+
+const char* why_not_kept(const Problem& p) {
+  return p.ranks > 2 ? "fused pull: never timed, taken when asked for"
+                     : "fused pull: not faster, taken when asked for";
+}
+
+std::vector<KernelWay> fused_ways(const Problem& p, const GemmMachine& machine,
+                                  const PlanOptions& o) {
+  std::vector<KernelWay> all;
+  if (o.transport.value_or(Transport::store) == Transport::store)
+    // Where out is symmetric memory the call takes the direct way of the same plan.
+    for (const GemmArPlan& c : gemm_ar_candidates(p, machine))
+      if (wanted(c.gemm.tile, o) && may_take_rounds(p, c.gemm) &&
+          (c.by_columns || !only_columns(p, o)))
+        all.emplace_back(c);
+  if (!may_keep(p, o)) return all;
+  // In one shot between two ranks, else in two.
+  for (const GemmSumsPlan& c : gemm_sums_candidates(p, machine))
+    if (wanted(c.gemm.tile, o) && c.shots == (p.ranks <= 2 ? 1 : 2)) all.emplace_back(c);
+  return all;
+}
+
+std::string_view missing(Multicast multicast) {
+  switch (multicast) {
+    case Multicast::not_asked: return "a communicator made without the option multicast";
+    case Multicast::not_allowed: return "no TILELACE_MULTICAST=1 in the environment";
+    case Multicast::not_supported:
+      return "a device whose CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED is 0";
+    case Multicast::usable: return "all of it";
+  }
+  return "nothing known";
+}
+
+void require_switch_options(const Problem& p, const Machine& machine, const PlanOptions& o) {
+  const auto op = name_of(p.op);
+  require(machine.multicast == Multicast::usable,
+          "{}: transport multimem needs a communicator with multicast on devices that support it, "
+          "got {}",
+          op, missing(machine.multicast));
+  require(o.path.value_or(Path::fused) == Path::fused,
+          "{}: path of transport multimem, got {}, expected fused", op,
+          name_of(o.path.value_or(Path::fused)));
+  require(!o.chunk_rows, "{}: chunk_rows of transport multimem, got {}, expected none", op,
+          o.chunk_rows.value_or(0));
+  require(!o.straddle.value_or(false), "{}: straddle on GPUs, got 1, expected 0", op);
+  require(o.partials.value_or(p.dtype) == p.dtype,
+          "{}: partials of transport multimem, got {}, expected the operands' type, {}", op,
+          name_of(o.partials.value_or(p.dtype)), name_of(p.dtype));
+}
+
+Plan make_switch_plan(const Problem& p, const Machine& machine, const PlanOptions& o) {
+  require_switch_options(p, machine, o);
+  if (p.m == 0) return empty_plan(p, o, Path::fused, Transport::multimem);
+  std::vector<KernelWay> all;
+  for (const GemmSumsPlan& c : gemm_multimem_candidates(p, gemm_machine(machine)))
+    if (wanted(c.gemm.tile, o)) all.emplace_back(c);
+  require(!all.empty(), "{}: tile of transport multimem, got {}x{}, expected a compiled one",
+          name_of(p.op), o.tile_m.value_or(0), o.tile_n.value_or(0));
+  return best_of(p, all, o,
+                 fmt::format(" (GEMM {:.1f}, never timed); sums in the switch's order: the same on "
+                             "all ranks, not those of other transports; results straight into out "
+                             "where that is symmetric memory on all ranks, else by staging",
+                             gemm_of(all.front()).predicted_us));
+}
+
+Plan make(const Problem& p, const Machine& machine, const PlanOptions& o) {
+  if (o.transport == Transport::multimem) return make_switch_plan(p, machine, o);
+  require_sum_options(p, o);
+  static_cast<void>(asked_way(p, o));  // ways of others are an error
+  if (p.m == 0) return empty_plan(p, o, Path::unfused, Transport::pull);
+  const Transport transport = o.transport.value_or(Transport::store);
+  const bool fuses = may_fuse(o, transport == Transport::store || transport == Transport::pull);
+  const bool too_few = too_few_rows(p, o, least_rows(p));
+  Plan plan = make_sum_plan(
+      p, machine, o,
+      fuses && !too_few ? fused_ways(p, gemm_machine(machine), o) : std::vector<KernelWay>{},
+      "fused with pull or store and without chunk_rows, or unfused with push (few rows, without "
+      "chunk_rows), pull or store");
+  if (fuses && too_few) tell_too_few_rows(plan, least_rows(p));
+  if (fuses && !too_few && !o.transport && !may_keep(p, o))
+    plan.rejected.emplace_back(why_not_kept(p));
+  return plan;
+}
+
+std::vector<KernelWay> every(const Problem& p, const Machine& m,
+                             const std::vector<std::string>& kinds) {
+  const GemmMachine machine = gemm_machine(m);
+  std::vector<KernelWay> all;
+  const auto add = [&](const auto& ways) { all.insert(all.end(), ways.begin(), ways.end()); };
+  add(gemm_reduce_candidates(p, machine));
+  add(gemm_ar_candidates(p, machine));
+  add(gemm_sums_candidates(p, machine));
+  if (!named(kinds, name_of(Transport::multimem))) return all;
+  PlanOptions asked;
+  asked.transport = Transport::multimem;
+  all.push_back(make_switch_plan(p, m, asked).kernel->way);
+  return all;
+}
+
+SlotNeeds needs(const Problem& p, bool /*hands*/) {
+  const Index most = std::max(gemm_reduce_staging_bytes(p), gemm_ar_staging_bytes(p));
+  return {static_cast<std::size_t>(kGemmArFlags), static_cast<std::size_t>(most),
+          static_cast<std::size_t>(gemm_sums_counts(p))};
+}
+
+std::string formula(const Problem& p, const SlotNeeds& needs, bool /*hands*/) {
+  return sum_formula(p, needs, gemm_ar_staging_bytes(p), gemm_reduce_staging_bytes(p),
+                     " and results", "");
+}
+
+}  // namespace
+
+const Planner kGemmArPlanner{make, every, needs, formula};
+
+}  // namespace tilelace::plan

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans of gemm_rs on GPU ranks.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/check.h"
+#include "plan/gpu/planners.h"
+#include "plan/gpu/sum_planner.h"
+#include "plan/gpu/way_choice.h"
+
+namespace tilelace::plan {
+namespace {
+
+using schedule::Index;
+
+/// Measured on H200s (benchmarks/nvidia-h200-tp4, -tp2): with fewer rows the fused kernel, whose
+/// tiles lie within a shard, fills too few multiprocessors, or has too little to hide.
+Index least_fused_rows(const Problem& p) { return p.ranks > 2 ? 512 : 256; }
+
+Plan make_hand_plan(const Problem& p, const Machine& machine, const PlanOptions& o, HandWay way) {
+  require(!o.straddle.value_or(false),
+          "{}: straddle on GPUs, got 1 for {} {}, expected a fused call", name_of(p.op),
+          name_of(path_of(way)), name_of(transport_of(way)));
+  std::vector<KernelWay> all;
+  for (GemmHandPlan& c : gemm_hand_candidates(p, way, gemm_machine(machine))) {
+    if (!wanted(c.gemm.tile, o)) continue;
+    c.chunk_rows = o.chunk_rows.value_or(c.chunk_rows);
+    all.emplace_back(c);
+  }
+  require(!all.empty(), "{}: tile on GPUs, got {}x{}, expected a compiled one", name_of(p.op),
+          o.tile_m.value_or(0), o.tile_n.value_or(0));
+  return best_of(
+      p, all, o,
+      fmt::format(" (GEMM {:.1f}{}, by links measured alone){}", gemm_of(all.front()).predicted_us,
+                  way == HandWay::copied ? " a shard" : "",
+                  way == HandWay::added
+                      ? "; sums in the order in which ranks come: not the same bits in "
+                        "every run"
+                      : ""));
+}
+
+Plan make(const Problem& p, const Machine& machine, const PlanOptions& o) {
+  require(o.transport != Transport::multimem,
+          "gemm_rs: transport on GPUs, got multimem, which is for gemm_ar, expected another");
+  require_sum_options(p, o);
+  const std::optional<HandWay> way = asked_way(p, o);
+  if (p.m == 0) {
+    PlanOptions told = o;
+    if (way) told.route = route_of(*way);
+    return empty_plan(p, told, way ? path_of(*way) : Path::unfused,
+                      way ? transport_of(*way) : Transport::pull);
+  }
+  if (way) return make_hand_plan(p, machine, o, *way);
+  const bool fuses = may_fuse(o, o.transport.value_or(Transport::store) == Transport::store);
+  const bool too_few = too_few_rows(p, o, least_fused_rows(p));
+  std::vector<KernelWay> fused;
+  if (fuses && !too_few)
+    for (const GemmRsPlan& c : gemm_rs_candidates(p, gemm_machine(machine)))
+      if (wanted(c.gemm.tile, o) && o.straddle.value_or(c.pairs) == c.pairs) fused.emplace_back(c);
+  // Straddling is decision 0018's pairs.
+  Plan plan = make_sum_plan(
+      p, machine, o, std::move(fused),
+      o.straddle.value_or(false)
+          ? "fused with store, without chunk_rows, partials of the operands' type, an even "
+            "number of ranks, shards of an odd number of 128 rows (the last ones need not be "
+            "full), whose tiles fit the device at once"
+          : "fused with store (up to about 2^31 results, of uneven shards fewer) and without "
+            "chunk_rows, or unfused with push (few rows, without chunk_rows) or pull");
+  if (fuses && too_few) tell_too_few_rows(plan, least_fused_rows(p));
+  return plan;
+}
+
+std::vector<KernelWay> every(const Problem& p, const Machine& m,
+                             const std::vector<std::string>& /*kinds*/) {
+  const GemmMachine machine = gemm_machine(m);
+  std::vector<KernelWay> all;
+  const auto add = [&](const auto& ways) { all.insert(all.end(), ways.begin(), ways.end()); };
+  add(gemm_reduce_candidates(p, machine));
+  add(gemm_rs_candidates(p, machine));
+  for (const HandWay way : {HandWay::copied, HandWay::added, HandWay::ring})
+    add(gemm_hand_candidates(p, way, machine));
+  return all;
+}
+
+/// Of what comes behind the product.
+Index behind_bytes(const Problem& p, bool hands) {
+  return std::max(gemm_reduce_staging_bytes(p), hands ? gemm_hand_staging_bytes(p) : 0);
+}
+
+SlotNeeds needs(const Problem& p, bool hands) {
+  return {static_cast<std::size_t>(kMaxPartialFlags),
+          static_cast<std::size_t>(std::max(gemm_rs_staging_bytes(p), behind_bytes(p, hands)))};
+}
+
+std::string formula(const Problem& p, const SlotNeeds& needs, bool hands) {
+  return sum_formula(p, needs, gemm_rs_staging_bytes(p), behind_bytes(p, hands), "",
+                     hands ? ", and what comes in" : "");
+}
+
+}  // namespace
+
+const Planner kGemmRsPlanner{make, every, needs, formula};
+
+}  // namespace tilelace::plan

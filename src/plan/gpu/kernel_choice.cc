@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/gpu/kernel_choice.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <ostream>
+
+#include "plan/gpu/staging.h"
+#include "plan/words/agreement.h"
+
+namespace tilelace::plan {
+namespace {
+
+/// The words of each way, beside those of its tile.
+void tell(const AgGemmPlan& way, Plan& plan) {
+  plan.path = way.path;
+  plan.route = way.route;
+  plan.transport = way.transport;
+  plan.chunk_rows = way.chunk_rows;
+  plan.straddle = way.whole;
+}
+void tell(const GemmRsPlan& way, Plan& plan) {
+  plan.transport = Transport::store;
+  plan.chunk_rows = way.gemm.tile.worker_tokens();
+  plan.straddle = way.pairs;
+}
+void tell(const GemmArPlan& way, Plan& plan) {
+  plan.transport = Transport::store;
+  plan.chunk_rows = way.block_rows;
+}
+void tell(const GemmSumsPlan& way, Plan& plan) {
+  plan.transport = way.by_switch ? Transport::multimem : Transport::pull;
+  plan.chunk_rows = way.gemm.tile.worker_tokens();
+}
+void tell(const GemmReducePlan& way, Plan& plan) {
+  plan.path = Path::unfused;
+  plan.transport = way.transport;
+  plan.chunk_rows = way.chunk_rows;
+}
+void tell(const GemmHandPlan& way, Plan& plan) {
+  plan.path = path_of(way.way);
+  plan.route = route_of(way.way);
+  plan.transport = transport_of(way.way);
+  plan.chunk_rows = way.chunk_rows;
+}
+
+/// What is printed of a way behind its tile.
+struct Said {
+  int apart = 1;
+  std::vector<int> joins = {};
+  int lag = 0;
+  bool by_columns = false;
+  int shots = 0;
+};
+Said said_of(const AgGemmPlan& way) { return {.apart = way.apart, .joins = way.joins}; }
+Said said_of(const GemmRsPlan& way) { return {.apart = way.apart}; }
+Said said_of(const GemmArPlan& way) { return {.lag = way.lag, .by_columns = way.by_columns}; }
+Said said_of(const GemmSumsPlan& way) { return {.shots = way.by_switch ? 0 : way.shots}; }
+Said said_of(const GemmReducePlan& way) {
+  return {.shots = way.transport == Transport::push ? way.shots : 0};
+}
+Said said_of(const GemmHandPlan& /*way*/) { return {}; }
+
+}  // namespace
+
+void tell_way(const KernelWay& way, Plan& plan) {
+  std::visit([&](const auto& w) { tell(w, plan); }, way);
+}
+
+Plan plan_of(const Problem& p, KernelWay way, int grid) {
+  const GemmPlan& gemm = gemm_of(way);
+  Plan plan;
+  plan.op = p.op;
+  plan.tile_m = gemm.tile.worker_tokens();
+  plan.tile_n = gemm.tile.worker_columns();
+  plan.workers = gemm.workers;
+  plan.partials = p.dtype;
+  tell_way(way, plan);
+  tell_staging(p, plan);
+  if (grid == 0) {
+    const int tiles = std::visit([&](const auto& w) { return tiles_of(w, p); }, way);
+    grid = (gemm.split_tiles == 0 ? std::min(gemm.workers, tiles) : gemm.workers) *
+           gemm.tile.cluster();
+  }
+  plan.kernel = std::make_shared<const KernelChoice>(KernelChoice{std::move(way), grid});
+  return plan;
+}
+
+const GemmPlan& gemm_of(const KernelWay& way) {
+  return std::visit([](const auto& w) -> const GemmPlan& { return w.gemm; }, way);
+}
+
+double predicted_us_of(const KernelWay& way) {
+  return std::visit([](const auto& w) { return w.predicted_us; }, way);
+}
+
+std::ostream& operator<<(std::ostream& os, const KernelChoice& choice) {
+  const GemmPlan& g = gemm_of(choice.way);
+  const Said s = std::visit([](const auto& way) { return said_of(way); }, choice.way);
+  os << fmt::format("{} split {} group {}", g.tile.name, g.split_tiles, g.group);
+  if (g.rounds > 1) os << fmt::format(" in {} rounds", g.rounds);
+  if (g.deep > 1) os << fmt::format(" blocks {}x{}", g.wide, g.deep);
+  if (s.apart > 1) os << fmt::format(" {} apart", s.apart);
+  if (!s.joins.empty()) os << fmt::format(" joined behind {}", fmt::join(s.joins, " "));
+  if (s.lag > 0) os << fmt::format(" lag {}", s.lag);
+  if (s.by_columns) os << " column shards";
+  if (s.shots > 0) os << fmt::format(" shots {}", s.shots);
+  if (g.along_cols) os << " along n";
+  if (g.by_neighbours) os << " by neighbours";
+  if (g.early_weights) os << " early";
+  return os << fmt::format(" grid {}", choice.grid);
+}
+
+}  // namespace tilelace::plan
+
+namespace tilelace {
+
+bool Plan::operator==(const Plan& other) const {
+  return plan::choice_bytes(*this) == plan::choice_bytes(other) &&
+         staging_bytes == other.staging_bytes && staging_formula == other.staging_formula &&
+         reason == other.reason && rejected == other.rejected;
+}
+
+}  // namespace tilelace

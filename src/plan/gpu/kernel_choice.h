@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernels of a call on GPU ranks are launched with: the planner's own candidate, whole,
+// inside the Plan that tells of it. Nothing is made back from the Plan's words.
+#pragma once
+#include <utility>
+#include <variant>
+
+#include "plan/ways/ag_gemm_way.h"
+#include "plan/ways/gemm_ar_way.h"
+#include "plan/ways/gemm_rs_way.h"
+#include "plan/ways/handed_partials_way.h"
+#include "plan/ways/kept_partials_way.h"
+#include "plan/ways/unfused_sum_way.h"
+#include "tilelace/plan.h"
+
+namespace tilelace::plan {
+
+/// The ways that calls go on GPU ranks.
+using KernelWay =
+    std::variant<AgGemmPlan, GemmRsPlan, GemmArPlan, GemmSumsPlan, GemmReducePlan, GemmHandPlan>;
+
+struct KernelChoice {
+  KernelWay way;
+  int grid = 0;  ///< CTAs of the widest weight's kernel
+};
+
+/// The plan of a way: its words, and itself. `grid`: 0: as the way has it.
+Plan plan_of(const Problem&, KernelWay, int grid = 0);
+
+/// Path, route, transport and cut of a way, into a plan's words.
+void tell_way(const KernelWay&, Plan&);
+
+/// Of any way.
+const GemmPlan& gemm_of(const KernelWay&);
+double predicted_us_of(const KernelWay&);
+
+/// The way of a plan, where it is of this kind; else null.
+template <class Way>
+const Way* way_if(const Plan& plan) {
+  return plan.kernel == nullptr ? nullptr : std::get_if<Way>(&plan.kernel->way);
+}
+
+/// The same plan with another way in its place: `change` is given its way, of this kind.
+template <class Way, class Change>
+Plan changed(const Problem& problem, const Plan& plan, Change change) {
+  Way way = std::get<Way>(plan.kernel->way);
+  change(way);
+  return plan_of(problem, std::move(way));
+}
+
+/// "c256 split 0 group 8 early grid 132".
+std::ostream& operator<<(std::ostream&, const KernelChoice&);
+
+}  // namespace tilelace::plan

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each op says to who plans for GPU ranks, a row an op.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "plan/gpu/kernel_choice.h"
+#include "plan/gpu/staging.h"
+#include "tilelace/plan.h"
+
+namespace tilelace::plan {
+
+struct Planner {
+  /// The plan; the problem and what all ops' options have in common are checked. Errors: usage.
+  Plan (*make)(const Problem&, const Machine&, const PlanOptions&);
+  /// Every way, in no order; those that a machine must be asked for where `kinds` name them. m > 0.
+  std::vector<KernelWay> (*every)(const Problem&, const Machine&,
+                                  const std::vector<std::string>& kinds);
+  /// What a slot holds, whichever way calls up to m rows go; `hands`: also ways of HandWay.
+  SlotNeeds (*needs)(const Problem&, bool hands);
+  /// How that comes about.
+  std::string (*formula)(const Problem&, const SlotNeeds&, bool hands);
+};
+
+/// Each in the file of its op.
+extern const Planner kAgGemmPlanner, kGemmRsPlanner, kGemmArPlanner;
+
+const Planner& planner_of(Op);
+
+}  // namespace tilelace::plan

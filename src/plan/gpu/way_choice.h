@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What plans of GPU ranks have in common, whatever the op.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/gpu/kernel_choice.h"
+#include "tilelace/plan.h"
+
+namespace tilelace::plan {
+
+inline GemmMachine gemm_machine(const Machine& m) { return {m.multiprocessors, m.shared_device}; }
+
+/// Whether the options leave this tile.
+bool wanted(const GemmTile&, const PlanOptions&);
+
+/// The plan of a call without rows.
+Plan empty_plan(const Problem&, const PlanOptions&, Path, Transport);
+
+/// Fastest prediction first; of equal ones, as they came.
+void sort_by_time(std::vector<KernelWay>&);
+
+/// The plan of the first one, with its reason, which `parts` ends, and with the best of every other
+/// kind.
+Plan best_of(const Problem&, const std::vector<KernelWay>&, const PlanOptions&,
+             const std::string& parts);
+
+/// "push by shard", "store whole", "unfused pull in one shot": path, who moves the bytes, how tiles
+/// are cut.
+std::string kind_of(Op, const KernelWay&);
+
+/// Whether one of these kinds is of this transport.
+bool named(const std::vector<std::string>& kinds, std::string_view transport);
+
+}  // namespace tilelace::plan

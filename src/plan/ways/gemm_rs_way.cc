@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/ways/gemm_rs_way.h"
+
+#include <algorithm>
+
+#include "core/check.h"
+#include "plan/base/problem.h"
+#include "plan/base/schedules.h"
+#include "plan/gemm/gemm_cost.h"
+#include "schedule/reduce_order.h"
+
+namespace tilelace::plan {
+namespace {
+
+using schedule::ceil_div;
+using schedule::Index;
+
+constexpr double kShardTailUs = 6;  ///< measured on H200s
+/// For every column of a tile beyond so many, whatever m: why is not known. Two and four H200s, m
+/// 512 to 8192: up to m 4096 p184 and p192 take 2 to 5 % longer than p144 and p160 where the
+/// products alone take as long, at m 8192 no longer.
+constexpr double kWideUs = 0.35;
+constexpr int kCheapWidth = 144;
+/// The same where all tiles end together, besides what is sent then. Two H200s, m 256: c128_1x2 and
+/// p80_1x2 3 to 4 us above their products alone.
+constexpr double kOneWaveTailUs = 1;
+
+/// Of a product, where tokens are across. Two H100s, m 300 to 3001, 20 plans: 0 to 7 % above what
+/// products alone and other tiles were against their predictions.
+constexpr double kAcrossCost = 0.025;
+
+/// A step of the ring must hold 2 KiB of each term of a tile.
+bool can_reduce(const GemmTile& t, int ranks) {
+  return plan::can_reduce(t.groups, t.blocks, t.width, t.pingpong, t.swapped) &&
+         holds_terms(t, ranks);
+}
+
+/// Whether its clusters may lie across two shards. Worth it where one within a shard would be half
+/// empty; own tiles must be nobody's but the last.
+bool may_pair(const GemmPlan& gemm, const Problem& p, Index shard_rows) {
+  const GemmTile& t = gemm.tile;
+  if (!can_pair(t.name) || p.ranks % 2 != 0 || !holds_terms(t, p.ranks)) return false;
+  const Index rows = ceil_div(shard_rows, t.rows());
+  return rows % 2 != 0 && rows * ceil_div(p.n.front(), t.worker_cols()) <= gemm.workers;
+}
+
+double predict(const Problem& p, const schedule::RowSplit& split, const GemmRsPlan& plan) {
+  const GemmPlan& gemm = plan.gemm;
+  const Index tiles = tile_rows_of(split, gemm.tile, plan.pairs);
+  double us = gemm.predicted_us * static_cast<double>(tiles) /
+              static_cast<double>(ceil_div(p.m, gemm.tile.worker_tokens()));
+  if (is_across(gemm.tile)) us *= 1 + kAcrossCost;
+  us += wide_tile_us(gemm.tile) + (gemm.early_weights ? 0 : kLateStartUs);
+  const auto sent = static_cast<double>((p.m - split.max_rows()) * p.n.front() * 2);
+  const double wire = sent / kSendBytesPerUs;
+  double tail = kShardTailUs;
+  if (tiles * ceil_div(p.n.front(), gemm.tile.worker_columns()) <= gemm.workers)
+    tail = kOneWaveTailUs + sent / kAloneBytesPerUs + (gemm.tile.pingpong ? kSlowEndUs : 0);
+  else if (!gemm.tile.pingpong)  // no second group multiplies under sending and adding
+    us += wire / 2;
+  const auto weight_bytes = static_cast<double>(p.n.front() * p.k * 2);
+  const double reread = plan.apart == 1 ? 0 : (p.ranks - 2) * weight_bytes * kRereadUsPerByte;
+  return std::max(us + reread, wire + us / p.ranks) + tail;
+}
+
+/// Of workers' tiles, that a rank has places for: as many from every rank as its shard may have.
+Index partials_of(const Problem& p, const schedule::RowSplit& split, const GemmTile& t) {
+  return p.ranks * ceil_div(split.max_rows(), t.worker_tokens()) *
+         ceil_div(p.n.front(), t.worker_columns());
+}
+
+void require_scatter(const Problem& p) {
+  require(p.op == Op::gemm_rs, "gemm_rs: op, got {}, expected gemm_rs", name_of(p.op));
+  check_problem(p);
+  require(p.ranks <= schedule::kMaxReduceRanks, "gemm_rs: ranks, got {}, expected at most {}",
+          p.ranks, schedule::kMaxReduceRanks);
+}
+
+}  // namespace
+
+Index tile_rows_of(const schedule::RowSplit& split, const GemmTile& t, bool pairs) {
+  if (pairs) return split.ranks / 2 * ceil_div(split.max_rows(), t.rows());
+  return tile_rows_by_shard(split, t.worker_tokens());
+}
+
+double wide_tile_us(const GemmTile& t) {
+  return kWideUs * (t.pingpong ? std::max(0, t.width - kCheapWidth) : 0);
+}
+
+int given_parts(const GemmTile& t) { return t.cluster() * (t.pingpong ? 1 : t.groups); }
+
+std::int64_t given_bytes(const GemmTile& t) {
+  return given_parts(t) * ceil_div(Index{t.blocks} * t.width / 2, 8) * kPartialPieceBytes;
+}
+
+bool holds_terms(const GemmTile& t, int ranks) {
+  const int stage = (t.rows() + t.width) * 128;
+  return stage >= kPartialPieceBytes * terms_at_once(t.width, t.pingpong) *
+                      (t.pingpong ? 1 : t.groups) * (ranks - 1);
+}
+
+bool has_flags(const GemmTile& t, std::int64_t partials) {
+  return partials * given_parts(t) <= kMaxPartialFlags;
+}
+
+int tiles_of(const GemmRsPlan& plan, const Problem& p) {
+  const auto borders = borders_of(p);
+  const schedule::GemmWork work = work_of(plan.gemm, {p.m, p.n.front(), p.k, p.dtype});
+  const Index rows = tile_rows_of(split_of(p, borders), plan.gemm.tile, plan.pairs);
+  return static_cast<int>(rows) * over_tokens(work.order, plan.gemm.tile).cols;
+}
+
+std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& machine) {
+  require_scatter(p);
+  require(p.m > 0, "gemm_rs: m, got 0, expected rows to plan for");
+  const auto borders = borders_of(p);
+  const auto split = split_of(p, borders);
+  const Index room = gemm_rs_staging_bytes(p);
+  std::vector<GemmRsPlan> plans;
+  for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
+    if (gemm.split_tiles != 0 || !has_flags(gemm.tile, partials_of(p, split, gemm.tile))) continue;
+    if (is_across(gemm.tile) && partials_of(p, split, gemm.tile) * given_bytes(gemm.tile) > room)
+      continue;
+    const auto add = [&](int apart, bool pairs) {
+      plans.push_back({gemm, apart, 0, pairs});
+      plans.back().predicted_us = predict(p, split, plans.back());
+    };
+    if (can_reduce(gemm.tile, p.ranks)) {
+      add(1, false);
+      if (p.ranks > 2) add(p.ranks - 1, false);
+    }
+    if (may_pair(gemm, p, split.max_rows())) add(1, true);
+  }
+  std::stable_sort(plans.begin(), plans.end(), [](const GemmRsPlan& a, const GemmRsPlan& b) {
+    return a.predicted_us < b.predicted_us;
+  });
+  return plans;
+}
+
+std::int64_t gemm_rs_staging_bytes(const Problem& p) {
+  require_scatter(p);
+  const auto borders = borders_of(p);
+  const auto split = split_of(p, borders);
+  Index most = 0;
+  for (const GemmTile& t : kGemmTiles) {
+    // Tiles with tokens across that would take more have more empty places, too: not taken.
+    if (is_across(t) || (!can_reduce(t, p.ranks) && !can_pair(t.name))) continue;
+    most = std::max(most, partials_of(p, split, t) * given_bytes(t));
+  }
+  return most;
+}
+
+}  // namespace tilelace::plan

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/ways/kept_partials_way.h"
+
+#include <algorithm>
+
+#include "core/check.h"
+#include "plan/gemm/gemm_cost.h"
+#include "plan/ways/gemm_ar_way.h"
+#include "schedule/tile_sums.h"
+
+namespace tilelace::plan {
+namespace {
+
+using schedule::ceil_div;
+using schedule::Index;
+
+constexpr double kSumsTailUs = 10;  ///< of the last tiles: their flags, and their sums
+/// Tiles are summed beside products.
+constexpr double kBesideCost = 1.015;
+
+/// What a link carries one way. By the switch: a rank's partials and its share of the sums. In one
+/// shot all terms but the own, in two a share of them and of the sums.
+double moved_bytes(const Problem& p, const GemmSumsPlan& plan) {
+  const auto bytes = static_cast<double>(p.m * p.n.front()) * 2;
+  if (plan.by_switch) return bytes * (1 + 1.0 / p.ranks);
+  if (plan.shots == 1) return bytes * (p.ranks - 1);
+  return bytes * 2 * (p.ranks - 1) / p.ranks;
+}
+
+double predict(const Problem& p, const GemmSumsPlan& plan) {
+  const double moved = moved_bytes(p, plan) / kSendBytesPerUs;
+  const GemmTile& tile = plan.gemm.tile;
+  const double tiles = static_cast<double>(ceil_div(p.m, tile.worker_rows())) *
+                       static_cast<double>(ceil_div(p.n.front(), tile.worker_cols()));
+  const double last = std::min(1.0, plan.gemm.workers / std::max(tiles, 1.0));
+  return std::max(plan.gemm.predicted_us * kBesideCost, moved) + last * moved + kSumsTailUs;
+}
+
+/// All plans like this one, for every tile that `made` is true of.
+template <class Made>
+void add(const Problem& p, const GemmMachine& machine, const Made& made, GemmSumsPlan like,
+         std::vector<GemmSumsPlan>& plans) {
+  require_gemm_ar(p);
+  require(p.m > 0, "gemm_ar: m, got 0, expected rows to plan for");
+  constexpr double kStagedUs = 1e-3;  // the copy goes under the next tiles
+  for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
+    if (!made(gemm.tile.name) || gemm.split_tiles != 0) continue;
+    like.gemm = gemm;
+    like.predicted_us = predict(p, like) + (like.shots == 1 ? 0 : kStagedUs);
+    plans.push_back(like);
+  }
+}
+
+std::vector<GemmSumsPlan> sorted(std::vector<GemmSumsPlan> plans) {
+  std::stable_sort(plans.begin(), plans.end(), [](const GemmSumsPlan& a, const GemmSumsPlan& b) {
+    return a.predicted_us < b.predicted_us;
+  });
+  return plans;
+}
+
+}  // namespace
+
+int tiles_of(const GemmSumsPlan& plan, const Problem& p) {
+  return work_of(plan.gemm, {p.m, p.n.front(), p.k, p.dtype}).order.tiles();
+}
+
+std::vector<GemmSumsPlan> gemm_sums_candidates(const Problem& p, const GemmMachine& machine) {
+  std::vector<GemmSumsPlan> plans;
+  if (p.ranks <= 2) add(p, machine, can_pull, {{}, 1}, plans);
+  add(p, machine, can_pull, {{}, 2}, plans);
+  return sorted(std::move(plans));
+}
+
+std::vector<GemmSumsPlan> gemm_multimem_candidates(const Problem& p, const GemmMachine& machine) {
+  std::vector<GemmSumsPlan> plans;
+  add(p, machine, can_multimem, {{}, 2, true}, plans);
+  return sorted(std::move(plans));
+}
+
+std::int64_t gemm_sums_staging_bytes(const Problem& p) {
+  require_gemm_ar(p);
+  return p.m * p.n.front() * static_cast<Index>(size_of(p.dtype));
+}
+
+std::int64_t gemm_sums_counts(const Problem& p) {
+  require_gemm_ar(p);
+  Index most = 0;
+  for (const GemmTile& t : kGemmTiles) {
+    if (!can_pull(t.name) && !can_multimem(t.name)) continue;
+    const Index tiles = ceil_div(p.m, t.worker_rows()) * ceil_div(p.n.front(), t.worker_cols());
+    most = std::max(most, tiles * t.cluster());
+  }
+  return schedule::num_counts(static_cast<int>(most));
+}
+
+}  // namespace tilelace::plan

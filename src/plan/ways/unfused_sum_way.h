@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// gemm_rs and gemm_ar on path `unfused` of GPUs: a product into this rank's slot, then one kernel
+// that adds up what lies in all slots.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "plan/gemm/gemm_plan.h"
+#include "schedule/push_rows.h"
+#include "tilelace/plan.h"
+
+namespace tilelace::plan {
+
+struct GemmReducePlan {
+  GemmPlan gemm;
+  /// pull: every rank pulls what it needs, gemm_ar all rows. store (gemm_ar): every rank pulls for
+  /// its rows and stores their sum with all peers, which is less traffic and one more wait. push:
+  /// every rank sends its partial to those who sum.
+  Transport transport = Transport::pull;
+  std::int64_t chunk_rows = 1;  ///< rows that a CTA sums at a time, behind one flag where shared
+  double predicted_us = 0;
+  /// Transport push, whose chunks are not of rows. gemm_ar: 1: everyone sums all rows; 2: its own,
+  /// and sends the sum to all.
+  int shots = 1;
+};
+
+/// Of workers.
+int tiles_of(const GemmReducePlan&, const Problem&);
+
+/// All legal plans for a problem of Op::gemm_rs or gemm_ar, fastest prediction first. Errors: usage
+/// (another op, too many ranks, n or k not a multiple of 8, no rows).
+std::vector<GemmReducePlan> gemm_reduce_candidates(const Problem&, const GemmMachine& = {});
+
+/// How long the sum takes when nothing else runs.
+double reduce_us(const Problem&, const GemmReducePlan&);
+
+/// Multiprocessors that the plan's kernels may fill.
+int reduce_ctas(const GemmReducePlan&);
+
+/// The schedule of the kernel that sums.
+schedule::ReduceRows reduce_rows_schedule(const Problem&, const GemmReducePlan&, int rank);
+
+/// Of transport push: the kernel on `ctas` multiprocessors.
+schedule::PushRows push_rows_schedule(const Problem&, int shots, int rank, int ctas);
+
+/// Bytes between what two sources push, one behind the other behind the own partial.
+std::int64_t pushed_pitch(const Problem&, int shots);
+
+/// Bytes of one slot that partials take where they are pulled.
+std::int64_t pulled_bytes(const Problem&);
+
+/// Bytes of one slot that calls up to the problem's m take on each rank.
+std::int64_t gemm_reduce_staging_bytes(const Problem&);
+
+}  // namespace tilelace::plan
