@@ -32,7 +32,7 @@ ALLOWED = {
     "src/backend/stub": ["tilelace", "core", "backend/backend.h", "backend/cuda_support.h"],
     "src/op": ["tilelace", "core", "comm", "plan", "schedule/rows.h", "backend/backend.h"],
     "src/bindings": ["tilelace", "core"],
-    "src/bindings/torch": ["tilelace"],
+    "src/bindings/torch": ["tilelace", "core/architecture.h"],
     "cli": ["tilelace", "core", "comm", "plan", "check", "sim", "model", "backend/cpu/gemm",
             "op/run_plan.h", "backend/cuda_support.h", "backend/cuda/cublas.h",
             "backend/cuda/cuda_check.h", "backend/cuda/gemm.h", "backend/cuda/nccl.h",

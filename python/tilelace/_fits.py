@@ -15,7 +15,7 @@ from torch import Tensor
 from . import _groups
 from ._errors import usage
 from ._groups import Group
-from ._library import has_cuda
+from ._library import CAPABILITIES, has_cuda
 from ._log import tell_once
 
 OPS = ("ag_gemm", "gemm_rs", "gemm_ar")
@@ -49,8 +49,9 @@ def _gpu_reason(op: str, dtype: torch.dtype, device: torch.device, n: int, k: in
     if torch.compiler.is_compiling():  # cannot be traced; joining asks, too
         return ""
     capability = torch.cuda.get_device_capability(device)
-    if capability != (9, 0):
-        return f"{op}: device: got compute capability {capability}, expected (9, 0)"
+    if capability not in CAPABILITIES:
+        expected = " or ".join(map(str, CAPABILITIES))
+        return f"{op}: device: got compute capability {capability}, expected {expected}"
     return ""
 
 

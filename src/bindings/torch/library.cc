@@ -13,6 +13,7 @@
 #include "bindings/torch/members.h"
 #include "bindings/torch/places.h"
 #include "bindings/torch/pools.h"
+#include "core/architecture.h"
 
 namespace tilelace::torch_binding {
 namespace {
@@ -205,6 +206,12 @@ std::vector<std::string> plans(std::string group, std::string device) {
 }
 
 bool has_cuda() { return TILELACE_TORCH_CUDA != 0; }
+/// Compute capabilities that there are kernels for: major, minor, major, minor ...
+std::vector<int64_t> capabilities() {
+  std::vector<int64_t> all;
+  for (const Architecture& a : kArchitectures) all.insert(all.end(), {a.major, a.minor});
+  return all;
+}
 int64_t last_kind() { return static_cast<int64_t>(last_error().first); }
 std::string last_text() { return last_error().second; }
 
@@ -285,6 +292,7 @@ const std::vector<OpEntry>& services() {
       {"_drop_pool", "(int number) -> bool", TORCH_BOX(&drop_pool)},
       {"_plans", "(str group_name, str device) -> str[]", TORCH_BOX(&plans)},
       {"_has_cuda", "() -> bool", TORCH_BOX(&has_cuda)},
+      {"_capabilities", "() -> int[]", TORCH_BOX(&capabilities)},
       {"_last_kind", "() -> int", TORCH_BOX(&last_kind)},
       {"_last_text", "() -> str", TORCH_BOX(&last_text)},
   };
