@@ -120,8 +120,8 @@ void check_problem(const Problem& p) {
           kMaxRanks);
   require(p.op <= Op::gemm_ar, "op: got an unknown one {}, expected ag_gemm, gemm_rs or gemm_ar",
           static_cast<int>(p.op));
-  require(p.dtype <= DType::fp32, "{}: dtype: got an unknown one {}, expected bf16, fp16 or fp32",
-          op, static_cast<int>(p.dtype));
+  require(is_known(p.dtype), "{}: dtype: got an unknown one {}, expected bf16, fp16 or fp32", op,
+          static_cast<int>(p.dtype));
   check_extents(p);
   check_rows(p);
   require(p.activation <= Activation::swiglu,
@@ -161,7 +161,7 @@ void check_options(Op op, const PlanOptions& o) {
   known("path", o.path, Path::unfused);
   known("route", o.route, RouteKind::two_level);
   known("transport", o.transport, Transport::multimem);
-  known("partials", o.partials, DType::fp32);
+  known("partials", o.partials, std::rbegin(kDTypes)->type);
 }
 
 }  // namespace plan
