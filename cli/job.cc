@@ -221,8 +221,10 @@ Machine machine_for(int ranks, const CommunicatorOptions& options, int multiproc
 void check_workload(const Workload& work, const Machine& machine) {
   check_ops(work);
   if (const auto partials = work.options.partials; partials && *partials != work.dtype) {
-    require(*partials == DType::fp32, "--plan partials: got {}, expected {}{}", name_of(*partials),
-            name_of(work.dtype), work.dtype == DType::fp32 ? "" : " or fp32");
+    const std::string or_exact =
+        work.dtype == kAccumulator ? "" : fmt::format(" or {}", name_of(kAccumulator));
+    require(*partials == kAccumulator, "--plan partials: got {}, expected {}{}", name_of(*partials),
+            name_of(work.dtype), or_exact);
   }
   for (const Job& job : work.jobs) {
     for (const std::int64_t m : work.sizes) {

@@ -35,7 +35,7 @@ struct Workload {
   std::vector<Job> jobs;
   std::vector<std::int64_t> sizes;  ///< the values of m
   int ranks = 1;
-  DType dtype = DType::bf16;
+  DType dtype{};
   PlanOptions options;
   std::string plan;    ///< GPUs: as printed, instead of options; empty: none
   int iterations = 0;  ///< 0: as many as fit the time a row gets

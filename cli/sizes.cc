@@ -37,6 +37,12 @@ Words<T> words_of(std::initializer_list<T> values) {
   return words;
 }
 
+Words<DType> words_of_dtypes() {
+  Words<DType> words;
+  for (const DTypeRow& row : kDTypes) words.emplace_back(row.name, row.type);
+  return words;
+}
+
 std::vector<std::int64_t> parse_range(std::string_view what, std::string_view text) {
   std::vector<std::string_view> parts;
   for (std::size_t at = 0; at <= text.size();) {
@@ -69,7 +75,7 @@ void set_plan_option(PlanOptions& o, std::string_view key, std::string_view valu
     o.route =
         parse_word(what, value, words_of({RouteKind::mesh, RouteKind::ring, RouteKind::two_level}));
   } else if (key == "partials") {
-    o.partials = parse_word(what, value, words_of({DType::bf16, DType::fp16, DType::fp32}));
+    o.partials = parse_word(what, value, words_of_dtypes());
   } else if (key == "straddle") {
     o.straddle = parse_number(what, value, 0, 1) == 1;
   } else if (key == "blocks") {
@@ -144,9 +150,7 @@ std::vector<Op> parse_ops(std::string_view text) {
   return ops;
 }
 
-DType parse_dtype(std::string_view text) {
-  return parse_word("--dtype", text, words_of({DType::bf16, DType::fp16, DType::fp32}));
-}
+DType parse_dtype(std::string_view text) { return parse_word("--dtype", text, words_of_dtypes()); }
 
 Transport parse_transport(std::string_view what, std::string_view text) {
   return parse_word(what, text,

@@ -58,7 +58,7 @@ model::Matrix copy_rows(const TensorView& from, const std::vector<std::int64_t>&
 enum class Rounding : std::uint8_t { none, parts, hops };
 
 Rounding rounding_of(const Plan& plan, int ranks) {
-  if (row_of(plan.op).gathers || plan.partials == DType::fp32 || ranks == 1) return Rounding::none;
+  if (row_of(plan.op).gathers || plan.partials == kAccumulator || ranks == 1) return Rounding::none;
   return plan.route == RouteKind::mesh ? Rounding::parts : Rounding::hops;
 }
 
@@ -66,7 +66,7 @@ cpu::ErrorModel error_model(DType dtype, Activation activation, Rounding roundin
                             std::int64_t elements) {
   cpu::ErrorModel model;
   model.activation = activation;
-  if (dtype == DType::fp32 && activation != Activation::none)
+  if (dtype == kAccumulator && activation != Activation::none)
     model.roundings = kActivationRoundings;
   if (rounding == Rounding::hops) model.frobenius_factor = kHopFrobenius;
   if (elements < kFewElements) model.frobenius_factor = 1e6;

@@ -1,4 +1,5 @@
-# CUDA C++ for sm_90a. The architecture is given as a flag: its "a" is not a number to CMake 3.25.
+# CUDA C++ for the architectures of src/core/architecture.h, given as flags: an "a" behind the number is
+# none to CMake 3.25.
 find_program(TILELACE_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDACXX PATHS /usr/local/cuda/bin)
 if(NOT TILELACE_NVCC)
   message(FATAL_ERROR "TILELACE_CUDA: nvcc, got nothing on PATH, in CUDA_HOME and in "
@@ -8,7 +9,19 @@ if(NOT DEFINED CMAKE_CUDA_COMPILER)
   set(CMAKE_CUDA_COMPILER ${TILELACE_NVCC})
 endif()
 set(CMAKE_CUDA_ARCHITECTURES OFF)
-set(CMAKE_CUDA_FLAGS_INIT "-gencode=arch=compute_90a,code=sm_90a")
+set(architectures_file ${PROJECT_SOURCE_DIR}/src/core/architecture.h)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${architectures_file})
+file(STRINGS ${architectures_file} rows REGEX "Architecture{\"sm_")
+string(REGEX MATCHALL "Architecture{\"sm_[0-9a-z]+" rows "${rows}")
+if(NOT rows)
+  message(FATAL_ERROR "TILELACE_CUDA: ${architectures_file}, got no row of an architecture, expected one or more")
+endif()
+set(CMAKE_CUDA_FLAGS_INIT "")
+foreach(row ${rows})
+  string(REGEX REPLACE ".*sm_" "" number ${row})
+  string(APPEND CMAKE_CUDA_FLAGS_INIT " -gencode=arch=compute_${number},code=sm_${number}")
+endforeach()
+string(STRIP "${CMAKE_CUDA_FLAGS_INIT}" CMAKE_CUDA_FLAGS_INIT)
 enable_language(CUDA)
 if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 13.0)
   message(FATAL_ERROR "TILELACE_CUDA: nvcc, got ${CMAKE_CUDA_COMPILER_VERSION}, expected 13.0 or later")

@@ -33,7 +33,7 @@ ALLOWED = {
     "src/op": ["tilelace", "core", "comm", "plan", "schedule/rows.h", "backend/backend.h",
                "backend/prepared_calls.h"],
     "src/bindings": ["tilelace", "core"],
-    "src/bindings/torch": ["tilelace"],
+    "src/bindings/torch": ["tilelace", "core/architecture.h"],
     "cli": ["tilelace", "core", "comm", "plan", "check", "sim", "model", "backend/cpu/gemm",
             "op/run_plan.h", "backend/cuda_support.h", "backend/cuda/vendor/cublas.h",
             "backend/cuda/base/cuda_check.h", "backend/cuda/gemm/gemm_call.h", "backend/cuda/vendor/nccl.h",

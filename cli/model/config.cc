@@ -63,11 +63,11 @@ constexpr std::array<std::pair<std::string_view, Activation>, 6> kActivations = 
     {"swish", Activation::silu},
 }};
 
-constexpr std::array<std::pair<std::string_view, DType>, 3> kDTypes = {{
-    {"bfloat16", DType::bf16},
-    {"float16", DType::fp16},
-    {"float32", DType::fp32},
-}};
+constexpr auto kDTypeWords = [] {
+  std::array<std::pair<std::string_view, DType>, std::size(kDTypes)> words{};
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] = {kDTypes[i].long_name, kDTypes[i].type};
+  return words;
+}();
 
 template <class Table, class Get>
 std::string listed(const Table& table, Get get) {
@@ -216,7 +216,7 @@ ModelConfig read_config(const std::filesystem::path& file) {
     fields.fail(family.activation, "silu (or swish): the one gate that swiglu has");
   // Newer files say `dtype`, older ones `torch_dtype`.
   const char* dtype = fields.find("dtype") != nullptr ? "dtype" : "torch_dtype";
-  c.dtype = fields.word(dtype, "float32", kDTypes);
+  c.dtype = fields.word(dtype, row_of(kAccumulator).long_name, kDTypeWords);
   return c;
 }
 

@@ -19,7 +19,7 @@ struct ModelConfig {
   int kv_heads = 0;
   int head_dim = 0;
   int ffn = 0;
-  DType dtype = DType::fp32;
+  DType dtype = kAccumulator;
   bool gated = false;  ///< the MLP multiplies silu(gate) with up
   Activation activation = Activation::none;
   bool qkv_bias = false;

@@ -46,22 +46,12 @@ std::uint64_t random_key(std::uint64_t seed, std::string_view name) {
 void fill_random(const TensorView& view, std::uint64_t key, std::int64_t row0, std::int64_t col0,
                  float scale) {
   const float unit = scale / kDeviation;
-  switch (view.dtype) {
-    case DType::bf16: {
-      auto* out = static_cast<std::uint16_t*>(view.data);
-      return fill(view, key, row0, col0, unit,
-                  [out](std::int64_t at, float v) { out[at] = float_to_bf16(v); });
-    }
-    case DType::fp16: {
-      auto* out = static_cast<std::uint16_t*>(view.data);
-      return fill(view, key, row0, col0, unit,
-                  [out](std::int64_t at, float v) { out[at] = float_to_fp16(v); });
-    }
-    case DType::fp32: {
-      auto* out = static_cast<float*>(view.data);
-      return fill(view, key, row0, col0, unit, [out](std::int64_t at, float v) { out[at] = v; });
-    }
-  }
+  with_host_element(view.dtype, [&](auto element) {
+    using Element = decltype(element);
+    auto* out = static_cast<typename Element::Word*>(view.data);
+    fill(view, key, row0, col0, unit,
+         [out](std::int64_t at, float v) { out[at] = Element::from_float(v); });
+  });
 }
 
 }  // namespace tilelace::model

@@ -18,18 +18,37 @@ using nlohmann::json;
 
 constexpr std::size_t kMaxDimensions = 16;
 
-constexpr std::array<std::pair<std::string_view, unsigned>, 20> kBits = {{
-    {"BF16", 16}, {"F16", 16},    {"F32", 32},    {"F64", 64},    {"BOOL", 8},
-    {"U8", 8},    {"I8", 8},      {"U16", 16},    {"I16", 16},    {"U32", 32},
-    {"I32", 32},  {"U64", 64},    {"I64", 64},    {"C64", 64},    {"F8_E5M2", 8},
-    {"F4", 4},    {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F6_E2M3", 6}, {"F6_E3M2", 6},
+/// Of the types that no call takes.
+constexpr std::array<std::pair<std::string_view, unsigned>, 17> kBits = {{
+    {"F64", 64},
+    {"BOOL", 8},
+    {"U8", 8},
+    {"I8", 8},
+    {"U16", 16},
+    {"I16", 16},
+    {"U32", 32},
+    {"I32", 32},
+    {"U64", 64},
+    {"I64", 64},
+    {"C64", 64},
+    {"F8_E5M2", 8},
+    {"F4", 4},
+    {"F8_E4M3", 8},
+    {"F8_E8M0", 8},
+    {"F6_E2M3", 6},
+    {"F6_E3M2", 6},
 }};
 
 std::optional<DType> usable(std::string_view dtype) {
-  if (dtype == "BF16") return DType::bf16;
-  if (dtype == "F16") return DType::fp16;
-  if (dtype == "F32") return DType::fp32;
-  return std::nullopt;
+  return dtype_named(dtype, &DTypeRow::file_name);
+}
+
+/// Of an element; 0: the format has no such type.
+std::uint64_t bits_of(std::string_view dtype) {
+  if (const auto ours = usable(dtype)) return 8 * size_of(*ours);
+  const auto* entry =
+      std::find_if(kBits.begin(), kBits.end(), [&](const auto& e) { return e.first == dtype; });
+  return entry == kBits.end() ? 0 : entry->second;
 }
 
 class HeaderReader final : public nlohmann::json_sax<json> {
@@ -196,11 +215,9 @@ bool HeaderReader::end_array() {
 
 /// Bytes that the shape takes; the sizes' product is where a hostile header would wrap.
 std::uint64_t bytes_of(const TensorInfo& info, const std::string& where) {
-  const auto* entry = std::find_if(kBits.begin(), kBits.end(),
-                                   [&](const auto& e) { return e.first == info.dtype; });
-  require(entry != kBits.end(), "{}, got dtype \"{}\", expected one that the format knows", where,
+  std::uint64_t bits = bits_of(info.dtype);
+  require(bits > 0, "{}, got dtype \"{}\", expected one that the format knows", where,
           printable(info.dtype));
-  std::uint64_t bits = entry->second;
   for (const std::int64_t extent : info.shape)
     require(!__builtin_mul_overflow(bits, static_cast<std::uint64_t>(extent), &bits),
             "{}, got a shape of over 2^64 bits, expected a tensor that fits the file", where);

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace tilelace {
@@ -9,25 +10,48 @@ namespace tilelace {
 /// Element type of a tensor. Accumulation is always fp32.
 enum class DType : std::uint8_t { bf16, fp16, fp32 };
 
-constexpr std::size_t size_of(DType t) { return t == DType::fp32 ? 4 : 2; }
+/// What products and sums are accumulated in; partial sums of it are not rounded on their way.
+inline constexpr DType kAccumulator = DType::fp32;
 
-constexpr std::string_view name_of(DType t) {
-  switch (t) {
-    case DType::bf16: return "bf16";
-    case DType::fp16: return "fp16";
-    case DType::fp32: return "fp32";
-  }
-  return "?";
+/// What there is to know of an element type. None has scales beside its elements.
+struct DTypeRow {
+  DType type;
+  std::string_view name;
+  std::string_view long_name;  ///< as torch and configs of models have it
+  std::string_view file_name;  ///< as safetensors has it
+  std::size_t bytes;
+  double roundoff;         ///< unit roundoff u: one rounding errs by at most u * |value|
+  int underflow_exponent;  ///< below 2^this a rounding errs by as much, or results are zero
+  bool on_gpus;            ///< GPU ranks take it
+  int k_step;              ///< terms that one matrix instruction of GPUs multiplies; 0: none does
+};
+
+/// In the order of the enum.
+inline constexpr DTypeRow kDTypes[] = {
+    {DType::bf16, "bf16", "bfloat16", "BF16", 2, 1.0 / 256, -126, true, 16},
+    {DType::fp16, "fp16", "float16", "F16", 2, 1.0 / 2048, -25, true, 16},
+    {DType::fp32, "fp32", "float32", "F32", 4, 1.0 / 16777216, -126, false, 0}};
+/// Of a value that names nothing.
+inline constexpr DTypeRow kNoDType = {DType{}, "?", "?", "?", 0, 0, 0, false, 0};
+
+constexpr const DTypeRow& row_of(DType t) {
+  for (const DTypeRow& row : kDTypes)
+    if (row.type == t) return row;
+  return kNoDType;
 }
+constexpr bool is_known(DType t) { return row_of(t).bytes > 0; }
 
+constexpr std::size_t size_of(DType t) { return row_of(t).bytes; }
+constexpr std::string_view name_of(DType t) { return row_of(t).name; }
 /// Unit roundoff u of the type: one rounding errs by at most u * |value|.
-constexpr double unit_roundoff(DType t) {
-  switch (t) {
-    case DType::bf16: return 1.0 / 256;
-    case DType::fp16: return 1.0 / 2048;
-    case DType::fp32: return 1.0 / 16777216;
-  }
-  return 0;
+constexpr double unit_roundoff(DType t) { return row_of(t).roundoff; }
+
+/// The type of that name: a column of the table, the short one unless another is asked for.
+constexpr std::optional<DType> dtype_named(std::string_view name,
+                                           std::string_view DTypeRow::*column = &DTypeRow::name) {
+  for (const DTypeRow& row : kDTypes)
+    if (row.*column == name) return row.type;
+  return std::nullopt;
 }
 
 }  // namespace tilelace

@@ -27,7 +27,7 @@ struct Problem {
   std::int64_t m = 0;           ///< rows of the gathered / partial operand; in prepare: the largest
   std::vector<std::int64_t> n;  ///< columns of each weight; gemm_rs and gemm_ar: exactly one
   std::int64_t k = 0;
-  DType dtype = DType::bf16;
+  DType dtype{};
   bool bias = false;
   Activation activation = Activation::none;
   bool return_gathered = false;  ///< ag_gemm: also deliver the gathered a [m, k]
@@ -97,7 +97,7 @@ struct Plan {
   /// Tiles may cross shard borders; they then come last (AG) or first (RS). gemm_rs on GPU ranks: a
   /// cluster's CTAs have tiles of two shards.
   bool straddle = false;
-  DType partials = DType::bf16;       ///< gemm_rs, gemm_ar: type of the partial sums on the wire
+  DType partials{};                   ///< gemm_rs, gemm_ar: type of the partial sums on the wire
   std::int64_t staging_bytes = 0;     ///< bytes of one slot of the staging buffer on each rank
   std::string staging_formula;        ///< how staging_bytes comes about
   std::string reason;                 ///< why this plan

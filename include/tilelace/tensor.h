@@ -11,7 +11,7 @@ namespace tilelace {
 /// Alignment: data and stride * size_of(dtype) are multiples of 16 bytes.
 struct TensorView {
   void* data = nullptr;
-  DType dtype = DType::bf16;
+  DType dtype{};
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   std::int64_t stride = 0;

@@ -13,15 +13,17 @@ import torch
 from torch import Tensor
 
 from . import _groups
+from ._dtypes import DTYPES
 from ._errors import usage
 from ._groups import Group
-from ._library import has_cuda
+from ._library import CAPABILITIES, has_cuda
 from ._log import tell_once
 from ._table import OPS
 
 MOST_RANKS = 8  # of GPUs
 GRAIN = 8  # GPU kernels take n and k in multiples of it
-_TYPES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
+_TYPES = {row.dtype: row.name for row in DTYPES}
+_ON_GPUS = tuple(row.dtype for row in DTYPES if row.on_gpus)
 
 
 def _say(reason: str) -> bool:
@@ -40,8 +42,8 @@ def _weights_of(op: str, weights: Tensor | Sequence[Tensor]) -> list[Tensor]:
 def _gpu_reason(op: str, dtype: torch.dtype, device: torch.device, n: int, k: int, ranks: int) -> str:
     if not has_cuda():
         return f"{op}: device: got cuda, expected cpu: this build has CPU ranks only"
-    if dtype == torch.float32:
-        return f"{op}: weight: got torch.float32, expected torch.bfloat16 or torch.float16 on GPUs"
+    if dtype not in _ON_GPUS:
+        return f"{op}: weight: got {dtype}, expected {' or '.join(map(str, _ON_GPUS))} on GPUs"
     if n % GRAIN or k % GRAIN:
         return f"{op}: weight: got [{n}, {k}], expected multiples of {GRAIN} on GPUs"
     if ranks > MOST_RANKS:
@@ -49,8 +51,9 @@ def _gpu_reason(op: str, dtype: torch.dtype, device: torch.device, n: int, k: in
     if torch.compiler.is_compiling():  # cannot be traced; joining asks, too
         return ""
     capability = torch.cuda.get_device_capability(device)
-    if capability != (9, 0):
-        return f"{op}: device: got compute capability {capability}, expected (9, 0)"
+    if capability not in CAPABILITIES:
+        expected = " or ".join(map(str, CAPABILITIES))
+        return f"{op}: device: got compute capability {capability}, expected {expected}"
     return ""
 
 

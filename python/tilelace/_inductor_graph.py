@@ -14,6 +14,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._python_dispatch import _disable_current_modes
 
 from . import _groups
+from ._dtypes import DTYPES
 from ._errors import Error
 
 log = logging.getLogger("tilelace.inductor")
@@ -22,8 +23,8 @@ ATEN, COLLECTIVES, OPS = torch.ops.aten, torch.ops._c10d_functional, torch.ops.t
 _PRODUCTS = (ATEN.mm.default, ATEN.addmm.default)
 _RESHAPES = (ATEN.view.default, ATEN.reshape.default, ATEN._unsafe_view.default)
 _DTYPES = {
-    "cpu": (torch.bfloat16, torch.float16, torch.float32),
-    "cuda": (torch.bfloat16, torch.float16),
+    "cpu": tuple(row.dtype for row in DTYPES),
+    "cuda": tuple(row.dtype for row in DTYPES if row.on_gpus),
 }
 
 

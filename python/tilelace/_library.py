@@ -17,6 +17,9 @@ if not LIBRARY.is_file():
 torch.ops.load_library(str(LIBRARY))
 
 
+_PARTS: list[int] = torch.ops.tilelace._capabilities()
+# Compute capabilities that there are kernels for.
+CAPABILITIES: list[tuple[int, int]] = list(zip(_PARTS[::2], _PARTS[1::2]))
 _HAS_CUDA: bool = torch.ops.tilelace._has_cuda()
 
 

@@ -3,9 +3,9 @@
 #pragma once
 #include <bit>
 #include <cstdint>
-#include <limits>
 
 #include "tilelace/dtype.h"
+#include "tilelace/error.h"
 
 namespace tilelace {
 
@@ -43,21 +43,46 @@ inline std::uint16_t float_to_fp16(float f) {
   return static_cast<std::uint16_t>(sign | ((rounded - 0x38000000U) >> 13));
 }
 
-inline float load_element(const void* p, DType t, std::int64_t i) {
+/// What hosts do with one element, by type.
+struct HostBf16 {
+  using Word = std::uint16_t;
+  static float to_float(Word w) { return bf16_to_float(w); }
+  static Word from_float(float f) { return float_to_bf16(f); }
+};
+struct HostFp16 {
+  using Word = std::uint16_t;
+  static float to_float(Word w) { return fp16_to_float(w); }
+  static Word from_float(float f) { return float_to_fp16(f); }
+};
+struct HostFp32 {
+  using Word = float;
+  static float to_float(Word w) { return w; }
+  static Word from_float(float f) { return f; }
+};
+
+/// f(HostBf16{}) and so on. Errors: usage (a value that names nothing).
+template <class F>
+decltype(auto) with_host_element(DType t, const F& f) {
   switch (t) {
-    case DType::bf16: return bf16_to_float(static_cast<const std::uint16_t*>(p)[i]);
-    case DType::fp16: return fp16_to_float(static_cast<const std::uint16_t*>(p)[i]);
-    case DType::fp32: return static_cast<const float*>(p)[i];
+    case DType::bf16: return f(HostBf16{});
+    case DType::fp16: return f(HostFp16{});
+    case DType::fp32: return f(HostFp32{});
   }
-  return std::numeric_limits<float>::quiet_NaN();
+  throw Error(ErrorKind::usage, "dtype: got one that names nothing, expected one of ours");
+}
+
+inline float load_element(const void* p, DType t, std::int64_t i) {
+  return with_host_element(t, [&](auto element) {
+    using Element = decltype(element);
+    return Element::to_float(static_cast<const typename Element::Word*>(p)[i]);
+  });
 }
 
 inline void store_element(void* p, DType t, std::int64_t i, float value) {
-  switch (t) {
-    case DType::bf16: static_cast<std::uint16_t*>(p)[i] = float_to_bf16(value); break;
-    case DType::fp16: static_cast<std::uint16_t*>(p)[i] = float_to_fp16(value); break;
-    case DType::fp32: static_cast<float*>(p)[i] = value; break;
-  }
+  with_host_element(t, [&](auto element) {
+    using Element = decltype(element);
+    static_cast<typename Element::Word*>(p)[i] = Element::from_float(value);
+  });
 }
 
 }  // namespace tilelace

@@ -92,6 +92,37 @@ TEST(Half, RoundsToNearestEven) {
   EXPECT_EQ(bad, 0);
 }
 
+TEST(ElementTypes, HaveARowThatEachOfTheirNamesFinds) {
+  for (std::size_t i = 0; i < std::size(kDTypes); ++i) {
+    const DTypeRow& row = kDTypes[i];
+    EXPECT_EQ(row.type, static_cast<DType>(i)) << row.name;
+    EXPECT_EQ(&row_of(row.type), &row);
+    EXPECT_TRUE(is_known(row.type));
+    EXPECT_EQ(dtype_named(row.name), row.type);
+    EXPECT_EQ(dtype_named(row.long_name, &DTypeRow::long_name), row.type);
+    EXPECT_EQ(dtype_named(row.file_name, &DTypeRow::file_name), row.type);
+    EXPECT_EQ(
+        with_host_element(row.type, [](auto e) { return sizeof(typename decltype(e)::Word); }),
+        size_of(row.type));
+    // The next number after one is two roundoffs away.
+    float one = 0, next = 0;
+    store_element(&one, row.type, 0, 1.0F);
+    store_element(&next, row.type, 0, static_cast<float>(1 + 2 * unit_roundoff(row.type)));
+    EXPECT_EQ(load_element(&one, row.type, 0), 1.0F);
+    EXPECT_GT(load_element(&next, row.type, 0), 1.0F) << row.name;
+  }
+}
+
+TEST(ElementTypes, ThatNameNothingAreNoneOfOurs) {
+  const auto nothing = static_cast<DType>(std::size(kDTypes));
+  float value = 0;
+
+  EXPECT_FALSE(is_known(nothing));
+  EXPECT_EQ(name_of(nothing), "?");
+  EXPECT_EQ(dtype_named("?"), std::nullopt);
+  EXPECT_THROW(static_cast<void>(load_element(&value, nothing, 0)), Error);
+}
+
 class BulkConversion : public testing::TestWithParam<DType> {};
 
 TEST_P(BulkConversion, AgreesWithTheScalarOne) {

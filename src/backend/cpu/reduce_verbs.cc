@@ -109,7 +109,7 @@ void ReduceVerbs::reduce(const ReduceTile& t) {
         call_.layout.partial_row_bytes / static_cast<std::int64_t>(size_of(dtype));
     if (p == s_.rank) {
       term = accumulator(t.rows, t.col);
-      dtype = DType::fp32;
+      dtype = kAccumulator;
       stride = width;
     } else if (s_.route.is_child(t.owner, s_.rank, p)) {
       term = element(incoming(s_.rank, p, t.block, t.owner, t.rows.begin), dtype, first_col(t.col));

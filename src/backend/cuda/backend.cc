@@ -13,6 +13,7 @@
 #include "comm/cuda/driver.h"
 #include "comm/deadline.h"
 #include "comm/multicast_permit.h"
+#include "core/architecture.h"
 #include "core/check.h"
 #include "plan/base/schedules.h"
 #include "plan/gpu/gpu_plan.h"
@@ -24,10 +25,9 @@ namespace {
 cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream); }
 
 Machine machine_of(const comm::Capabilities& c, const CommunicatorOptions& options) {
-  require(
-      c.compute_major == 9 && c.compute_minor == 0,
-      "communicator: device {}, got {} (sm_{}{}), expected sm_90: what the kernels are built for",
-      c.device, c.name, c.compute_major, c.compute_minor);
+  require(has_kernels(c.compute_major, c.compute_minor),
+          "communicator: device {}, got {} (sm_{}{}), expected {}: what the kernels are built for",
+          c.device, c.name, c.compute_major, c.compute_minor, devices_with_kernels());
   const int budget = options.max_workers > 0 ? options.max_workers : c.sm_count;
   Machine machine = cuda_machine(std::min(c.sm_count, budget));
   if (options.multicast)

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "comm/cuda/capabilities.h"
+#include "core/architecture.h"
 #include "tilelace/error.h"
 
 namespace tilelace {
@@ -13,9 +14,9 @@ std::string cuda_missing() {
     const int count = comm::device_count();
     if (count == 0) return "no device that this process sees";
     const comm::Capabilities c = comm::query_capabilities(0);
-    if (c.compute_major == 9 && c.compute_minor == 0) return {};
-    return fmt::format("{} is sm_{}{}, the kernels are built for sm_90", c.name, c.compute_major,
-                       c.compute_minor);
+    if (has_kernels(c.compute_major, c.compute_minor)) return {};
+    return fmt::format("{} is sm_{}{}, the kernels are built for {}", c.name, c.compute_major,
+                       c.compute_minor, devices_with_kernels());
   } catch (const Error& e) {
     return e.what();
   }

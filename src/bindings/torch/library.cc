@@ -14,6 +14,7 @@
 #include "bindings/torch/members.h"
 #include "bindings/torch/places.h"
 #include "bindings/torch/pools.h"
+#include "core/architecture.h"
 
 namespace tilelace::torch_binding {
 namespace {
@@ -156,8 +157,7 @@ bool has_room(std::string group, std::string device, std::string op, int64_t m,
     const auto member = member_of(op, group, kind);
     Problem p;
     p.op = op_of(op).value_or(p.op);
-    for (const auto d : {DType::bf16, DType::fp16, DType::fp32})
-      if (name_of(d) == dtype) p.dtype = d;
+    if (const auto named = dtype_named(dtype)) p.dtype = *named;
     p.ranks = member->communicator().size();
     p.m = m;
     p.n = n;
@@ -197,6 +197,21 @@ std::vector<std::string> op_lines() {
 }
 
 bool has_cuda() { return TILELACE_TORCH_CUDA != 0; }
+/// Compute capabilities that there are kernels for: major, minor, major, minor ...
+std::vector<int64_t> capabilities() {
+  std::vector<int64_t> all;
+  for (const Architecture& a : kArchitectures) all.insert(all.end(), {a.major, a.minor});
+  return all;
+}
+/// A line each: torch's name, ours, and "gpus" or "cpus", those alone.
+std::vector<std::string> dtypes() {
+  std::vector<std::string> all;
+  for (const DTypeRow& row : kDTypes) {
+    all.push_back(std::string(row.long_name) + " " + std::string(row.name) +
+                  (row.on_gpus ? " gpus" : " cpus"));
+  }
+  return all;
+}
 int64_t last_kind() { return static_cast<int64_t>(last_error().first); }
 std::string last_text() { return last_error().second; }
 
@@ -307,6 +322,8 @@ const std::vector<OpEntry>& services() {
       {"_plans", "(str group_name, str device) -> str[]", TORCH_BOX(&plans)},
       {"_op_lines", "() -> str[]", TORCH_BOX(&op_lines)},
       {"_has_cuda", "() -> bool", TORCH_BOX(&has_cuda)},
+      {"_capabilities", "() -> int[]", TORCH_BOX(&capabilities)},
+      {"_dtypes", "() -> str[]", TORCH_BOX(&dtypes)},
       {"_last_kind", "() -> int", TORCH_BOX(&last_kind)},
       {"_last_text", "() -> str", TORCH_BOX(&last_text)},
   };

@@ -122,7 +122,7 @@ void check_problem(const Problem& p) {
           kMaxRanks);
   require(static_cast<std::size_t>(p.op) < op_table().size(),
           "op: got an unknown one {}, expected {}", static_cast<int>(p.op), names_of_ops());
-  require(p.dtype <= DType::fp32, "{}: dtype: got an unknown one {}, expected bf16, fp16 or fp32",
+  require(is_known(p.dtype), "{}: dtype: got an unknown one {}, expected bf16, fp16 or fp32",
           op, static_cast<int>(p.dtype));
   check_extents(p);
   check_rows(p);
@@ -166,7 +166,7 @@ void check_options(Op op, const PlanOptions& o) {
   known("path", o.path, Path::unfused);
   known("route", o.route, RouteKind::two_level);
   known("transport", o.transport, Transport::multimem);
-  known("partials", o.partials, DType::fp32);
+  known("partials", o.partials, std::rbegin(kDTypes)->type);
 }
 
 }  // namespace plan

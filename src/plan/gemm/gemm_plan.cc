@@ -117,10 +117,12 @@ double predict_us(const GemmPlan& plan, const GemmProblem& p, const GemmMachine&
   if (w.workers * t.cluster() > machine.multiprocessors) c.steps *= 2;
   c.tile_steps = static_cast<double>(tiles) * t.cluster() * w.k_steps;
   c.step_flops = 2.0 * t.rows() * t.width * kStep;
-  c.step_bytes = 128.0 * t.rows() / t.cluster_cols + 128.0 * t.width / t.cluster_rows;
+  const auto element_bytes = static_cast<double>(size_of(p.dtype));
+  const double step_bytes = kStep * element_bytes;  // of a row
+  c.step_bytes = step_bytes * t.rows() / t.cluster_cols + step_bytes * t.width / t.cluster_rows;
   c.tile_elements = t.rows() * t.width;
   c.flops = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
-  c.memory_bytes = 2.0 * static_cast<double>(p.n * p.k + p.m * p.k + p.m * p.out_n());
+  c.memory_bytes = element_bytes * static_cast<double>(p.n * p.k + p.m * p.k + p.m * p.out_n());
   c.pingpong = t.pingpong;
   if (w.split_tiles > 0) {
     const double share = std::max(1.0, static_cast<double>(w.split_tiles) * w.k_steps / w.workers);

@@ -19,7 +19,7 @@ struct GemmProblem {
   std::int64_t m = 0;
   std::int64_t n = 0;
   std::int64_t k = 0;
-  DType dtype = DType::bf16;
+  DType dtype{};
   /// n counts the columns of two products, gate and up: the result has half, silu(gate) * up.
   bool gated = false;
 

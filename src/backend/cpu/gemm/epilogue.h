@@ -16,7 +16,7 @@ namespace tilelace::cpu {
 /// swiglu: acc = gate, acc2 = up: out = silu(gate + bias) * (up + bias2).
 struct Epilogue {
   Activation activation = Activation::none;
-  DType dtype = DType::bf16;
+  DType dtype{};
   const void* bias = nullptr;
   const void* bias2 = nullptr;
   const void* residual = nullptr;

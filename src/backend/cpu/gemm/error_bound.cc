@@ -78,9 +78,9 @@ Expected expect_gated(const Input& g, const Input& up) {
   return {value, bound, floor, std::hypot(up.value * gate.rounded, value)};
 }
 
-// Where the type runs out of exponent: half a step of fp16's subnormals; the smallest normal number
-// of the others, whose subnormals fast arithmetic flushes to zero.
-double underflow(DType dtype) { return std::ldexp(1.0, dtype == DType::fp16 ? -25 : -126); }
+// Where the type runs out of exponent: half a step of its subnormals; the smallest normal number of
+// types whose subnormals fast arithmetic flushes to zero.
+double underflow(DType dtype) { return std::ldexp(1.0, row_of(dtype).underflow_exponent); }
 
 struct Norms {
   double error = 0, value = 0, floor = 0, rounded = 0, underflow = 0;

@@ -40,7 +40,7 @@ class PackedWeight {
   std::int64_t n_ = 0;
   std::int64_t k_ = 0;
   int tile_n_ = 1;
-  DType dtype_ = DType::bf16;
+  DType dtype_{};
   std::unique_ptr<Impl> impl_;
 };
 

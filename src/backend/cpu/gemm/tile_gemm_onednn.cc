@@ -48,7 +48,7 @@ DType product_type(DType dtype) {
     const auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
     return (isa & wanted) == wanted;
   }();
-  return dtype == DType::bf16 && fast_bf16 ? DType::bf16 : DType::fp32;
+  return dtype == DType::bf16 && fast_bf16 ? DType::bf16 : kAccumulator;
 }
 
 dnnl::memory::data_type dnnl_type(DType dtype) {
@@ -99,7 +99,7 @@ std::vector<std::int64_t> ladder_rows(std::int64_t max_rows) {
 }  // namespace
 
 struct PackedWeight::Impl {
-  DType type = DType::fp32;
+  DType type = kAccumulator;
   // Made here, once: making a memory object over blocked data writes its padding, which workers
   // must not do to shared panels.
   std::vector<dnnl::memory> panels;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/base/element_types.h"
 #include "core/check.h"
 
 namespace tilelace::cuda {
@@ -36,12 +37,10 @@ CUtensorMap make_map(const TensorMapSource& s, DType dtype,
   CUtensorMap map{};
   std::array<cuuint32_t, kDims> ones{};
   ones.fill(1);
-  const CUresult result = encoder()(
-      &map,
-      dtype == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-      kDims, const_cast<void*>(s.data), extents.data(), strides.data(), box.data(), ones.data(),
-      CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result =
+      encoder()(&map, map_type(dtype), kDims, const_cast<void*>(s.data), extents.data(),
+                strides.data(), box.data(), ones.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   require(result == CUDA_SUCCESS,
           "cuda: tensor map of [{}, {}] {} at {}, got driver error {}, expected a 16-byte aligned "
           "matrix",
@@ -52,7 +51,7 @@ CUtensorMap make_map(const TensorMapSource& s, DType dtype,
 /// All that a map depends on.
 struct MapKey {
   TensorMapSource source{};
-  DType dtype = DType::bf16;
+  DType dtype{};
   int box = 0;
   bool planes = false;
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns a list of plan/gemm_tiles.h into kernels for both element types.
+// Turns a list of plan/gemm_tiles.h into kernels for all element types of GPUs.
 #pragma once
+#include "backend/cuda/base/element_types.h"
 #include "backend/cuda/kernels/gemm.h"
 #include "backend/cuda/kernels/gemm_table.h"
 
 namespace tilelace::cuda {
 
-/// Whether kernels are made for this tile: for all, or, of bf16 alone, for those of TILELACE_TILES
+/// Whether kernels are made for this tile: for all, or, of one type alone, for those of
+/// TILELACE_TILES
 /// (",a,b,").
 #ifdef TILELACE_TILES
 constexpr bool is_chosen(std::string_view tile) {
@@ -16,7 +18,7 @@ constexpr bool is_chosen(std::string_view tile) {
   return false;
 }
 template <class Tile, class Element>
-constexpr bool kIsMade = Tile::chosen&& std::is_same_v<Element, __nv_bfloat16>;
+constexpr bool kIsMade = Tile::chosen&& std::is_same_v<Element, FewTilesElement::type>;
 #else
 constexpr bool is_chosen(std::string_view /*tile*/) { return true; }
 template <class Tile, class Element>
@@ -67,13 +69,13 @@ GemmKernel gemm_entry(plan::GemmTile tile, DType dtype) {
     static constexpr bool pingpong = pp, swapped = sw;                                     \
   };
 /// What a function of `tile` and `dtype` returns for a tile of that name: of<tile, element, ...>().
-#define TILELACE_GEMM_LOOK_UP(of, name, ...)                                    \
-  if (tile == #name)                                                            \
-    return dtype == DType::bf16 ? of<name##_tile, __nv_bfloat16, __VA_ARGS__>() \
-                                : of<name##_tile, __half, __VA_ARGS__>();
-#define TILELACE_GEMM_ENTRY_OF(gathers, name, ...)                                    \
-  gemm_entry<name##_tile, __nv_bfloat16, gathers>(plan::GemmTile{#name, __VA_ARGS__}, \
-                                                  DType::bf16),                       \
-      gemm_entry<name##_tile, __half, gathers>(plan::GemmTile{#name, __VA_ARGS__}, DType::fp16),
-#define TILELACE_GEMM_ENTRY(...) TILELACE_GEMM_ENTRY_OF(true, __VA_ARGS__)
-#define TILELACE_GEMM_ENTRY_ALONE(...) TILELACE_GEMM_ENTRY_OF(false, __VA_ARGS__)
+#define TILELACE_GEMM_LOOK_UP(of, name, ...) \
+  if (tile == #name)                         \
+    return with_element(                     \
+        dtype, [](auto e) { return of<name##_tile, typename decltype(e)::type, __VA_ARGS__>(); });
+#define TILELACE_GEMM_ENTRY_OF(element, gathers, name, ...)                           \
+  gemm_entry<name##_tile, element::type, gathers>(plan::GemmTile{#name, __VA_ARGS__}, \
+                                                  element::dtype),
+#define TILELACE_GEMM_ENTRY(...) TILELACE_EACH_ELEMENT(TILELACE_GEMM_ENTRY_OF, true, __VA_ARGS__)
+#define TILELACE_GEMM_ENTRY_ALONE(...) \
+  TILELACE_EACH_ELEMENT(TILELACE_GEMM_ENTRY_OF, false, __VA_ARGS__)

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/base/element_types.h"
 #include "backend/cuda/measure/fill.h"
 #include "backend/cuda/measure/hash.h"
 
@@ -29,12 +27,10 @@ __global__ void normal_kernel(T* data, std::size_t elements, std::uint64_t seed,
 
 void fill_normal(void* data, std::size_t elements, DType dtype, std::uint64_t seed,
                  cudaStream_t stream, std::size_t first) {
-  if (dtype == DType::bf16)
-    normal_kernel<<<kBlocks, kThreads, 0, stream>>>(static_cast<__nv_bfloat16*>(data), elements,
-                                                    seed, first);
-  else
-    normal_kernel<<<kBlocks, kThreads, 0, stream>>>(static_cast<__half*>(data), elements, seed,
-                                                    first);
+  with_element(dtype, [&](auto e) {
+    normal_kernel<<<kBlocks, kThreads, 0, stream>>>(static_cast<typename decltype(e)::type*>(data),
+                                                    elements, seed, first);
+  });
   check(cudaGetLastError(), "filling");
 }
 

@@ -21,6 +21,8 @@ constexpr std::size_t kCopyBytes = std::size_t{128} << 20;
 constexpr std::size_t kLargestMib = 256, kStoreMib = 64;
 constexpr int kAlgorithms = 8, kRounds = 7;
 constexpr double kQuickMs = 10, kSampleMs = 8;
+/// Types of as many bytes take as long.
+constexpr DType kMeasured = DType::bf16;
 
 /// A launch and little else; weights alone; waves of tiles; the power limit.
 constexpr std::array<std::array<std::int64_t, 3>, 10> kProducts = {{{128, 128, 128},
@@ -43,8 +45,9 @@ class ChipBench {
         weight_(kWeightBytes),
         out_(kOperandBytes),
         timer_(kQuickMs) {
-    fill_normal(a_.data(), a_.bytes() / 2, DType::bf16, 1, timer_.stream());
-    fill_normal(weight_.data(), weight_.bytes() / 2, DType::bf16, 2, timer_.stream());
+    fill_normal(a_.data(), a_.bytes() / size_of(kMeasured), kMeasured, 1, timer_.stream());
+    fill_normal(weight_.data(), weight_.bytes() / size_of(kMeasured), kMeasured, 2,
+                timer_.stream());
   }
 
   double product_us(const plan::GemmProblem& p) {
@@ -76,9 +79,9 @@ class ChipBench {
 
  private:
   [[nodiscard]] GemmTensors tensors(const plan::GemmProblem& p, int i) const {
-    return {a_.at(i, static_cast<std::size_t>(p.m * p.k) * 2),
-            weight_.at(i, static_cast<std::size_t>(p.n * p.k) * 2), nullptr,
-            out_.at(i, static_cast<std::size_t>(p.m * p.n) * 2), Activation::none};
+    return {a_.at(i, static_cast<std::size_t>(p.m * p.k) * size_of(p.dtype)),
+            weight_.at(i, static_cast<std::size_t>(p.n * p.k) * size_of(p.dtype)), nullptr,
+            out_.at(i, static_cast<std::size_t>(p.m * p.n) * size_of(p.dtype)), Activation::none};
   }
 
   /// The fastest variant; the slowest rank's.
@@ -157,7 +160,7 @@ void measure_rank(Rank& rank, const Say& say, GpuRates& out) {
     ChipBench chip(rank);
     for (const auto& [m, n, k] : kProducts) {
       steps.next(fmt::format("GEMM m {} n {} k {}", m, n, k));
-      out.products.push_back({m, n, k, chip.product_us({m, n, k, DType::bf16})});
+      out.products.push_back({m, n, k, chip.product_us({m, n, k, kMeasured})});
     }
     steps.next("copies inside a GPU");
     out.local_gbps = -rank.max(-chip.copy_gbps());

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #define TILELACE_DEVICE_LOOPS
+#include "backend/cuda/device/landings.h"
 #include "backend/cuda/device/sum_chunks.h"
+#include "backend/cuda/base/element_types.h"
 #include "backend/cuda/reduce/hand_rows.h"
 
 namespace tilelace::cuda {
@@ -13,11 +15,6 @@ using schedule::SumChunk;
 constexpr int kThreads = 256;
 /// Of a thread, that are under way together.
 constexpr int kUnits = 4, kTerms = 8;
-
-template <class Element>
-constexpr Landing kAdds = Landing::add_bf16;
-template <>
-constexpr Landing kAdds<__half> = Landing::add_fp16;
 
 /// Verbs of run_hand_rows, for a CTA.
 template <class Element, HandWay kWay>
@@ -146,22 +143,25 @@ Kernel kernel_of(HandWay way) {
   return nullptr;
 }
 
+Kernel kernel_of(DType dtype, HandWay way) {
+  return with_element(dtype, [way](auto e) { return kernel_of<typename decltype(e)::type>(way); });
+}
+
 }  // namespace
 
 cudaError_t enqueue_hand(const HandSum& rows, Start start, cudaStream_t stream) {
-  const Kernel kernel =
-      rows.dtype == DType::bf16 ? kernel_of<__nv_bfloat16>(rows.way) : kernel_of<__half>(rows.way);
-  return launch_sum(kernel, rows, kThreads, start, stream);
+  return launch_sum(kernel_of(rows.dtype, rows.way), rows, kThreads, start, stream);
 }
 
 cudaError_t load_hand_rows() {
-  cudaFuncAttributes attributes{};
-  for (const HandWay way : {HandWay::copied, HandWay::added, HandWay::ring})
-    for (const Kernel kernel : {kernel_of<__nv_bfloat16>(way), kernel_of<__half>(way)})
-      if (const cudaError_t status = cudaFuncGetAttributes(&attributes, kernel);
+  return for_each_gpu_dtype([](DType dtype) {
+    cudaFuncAttributes attributes{};
+    for (const HandWay way : {HandWay::copied, HandWay::added, HandWay::ring})
+      if (const cudaError_t status = cudaFuncGetAttributes(&attributes, kernel_of(dtype, way));
           status != cudaSuccess)
         return status;
-  return cudaSuccess;
+    return cudaSuccess;
+  });
 }
 
 }  // namespace tilelace::cuda

@@ -2,6 +2,7 @@
 #define TILELACE_DEVICE_LOOPS
 #include "backend/cuda/device/push_crew.h"
 #include "backend/cuda/device/sum_chunks.h"
+#include "backend/cuda/base/element_types.h"
 #include "backend/cuda/reduce/push_rows.h"
 
 namespace tilelace::cuda {
@@ -208,7 +209,8 @@ __global__ void __launch_bounds__(kThreads + 64)
 using Kernel = void (*)(PushSum);
 
 Kernel kernel_of(DType dtype) {
-  return dtype == DType::bf16 ? push_sum_kernel<__nv_bfloat16> : push_sum_kernel<__half>;
+  return with_element(dtype,
+                      [](auto e) -> Kernel { return push_sum_kernel<typename decltype(e)::type>; });
 }
 
 }  // namespace
@@ -218,12 +220,10 @@ cudaError_t enqueue_push_sum(const PushSum& sum, Start start, cudaStream_t strea
 }
 
 cudaError_t load_push_rows() {
-  for (const DType dtype : {DType::bf16, DType::fp16}) {
+  return for_each_gpu_dtype([](DType dtype) {
     cudaFuncAttributes attributes{};
-    const cudaError_t status = cudaFuncGetAttributes(&attributes, kernel_of(dtype));
-    if (status != cudaSuccess) return status;
-  }
-  return cudaSuccess;
+    return cudaFuncGetAttributes(&attributes, kernel_of(dtype));
+  });
 }
 
 }  // namespace tilelace::cuda

@@ -27,7 +27,7 @@ struct PushSum {
   std::byte* sums = nullptr;        ///< shared: where rank 0 takes them, [m, n]
   std::size_t sums_stride = 0;      ///< to the next rank's
   std::int32_t row_units = 1;
-  DType dtype = DType::bf16;  ///< bf16 or fp16
+  DType dtype{};  ///< one that is on GPUs
   Activation activation = Activation::none;
   const std::byte* residual = nullptr;  ///< like `out`, or null; added once, to the sum
   TILELACE_TRACE_SINK

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #define TILELACE_DEVICE_LOOPS
 #include "backend/cuda/device/sum_chunks.h"
+#include "backend/cuda/base/element_types.h"
 #include "backend/cuda/reduce/reduce_rows.h"
 
 namespace tilelace::cuda {
@@ -96,17 +97,24 @@ __global__ void __launch_bounds__(kThreads, 1) sum_kernel(const __grid_constant_
   schedule::run_reduce_rows(p.schedule, static_cast<int>(blockIdx.x), verbs);
 }
 
+using Kernel = void (*)(SumRows);
+
+Kernel kernel_of(DType dtype) {
+  return with_element(dtype,
+                      [](auto e) -> Kernel { return sum_kernel<typename decltype(e)::type>; });
+}
+
 }  // namespace
 
 cudaError_t enqueue_sum(const SumRows& sum, Start start, cudaStream_t stream) {
-  return launch_sum(sum.dtype == DType::bf16 ? sum_kernel<__nv_bfloat16> : sum_kernel<__half>, sum,
-                    kThreads, start, stream);
+  return launch_sum(kernel_of(sum.dtype), sum, kThreads, start, stream);
 }
 
 cudaError_t load_sum_rows() {
-  cudaFuncAttributes attributes{};
-  const cudaError_t status = cudaFuncGetAttributes(&attributes, sum_kernel<__nv_bfloat16>);
-  return status == cudaSuccess ? cudaFuncGetAttributes(&attributes, sum_kernel<__half>) : status;
+  return for_each_gpu_dtype([](DType dtype) {
+    cudaFuncAttributes attributes{};
+    return cudaFuncGetAttributes(&attributes, kernel_of(dtype));
+  });
 }
 
 }  // namespace tilelace::cuda

@@ -23,7 +23,7 @@ struct SumRows {
   std::byte* out = nullptr;         ///< [rows that this rank gets, n]
   std::int64_t out_begin = 0;       ///< unit of [m, n] that is the first of `out`
   std::int32_t row_units = 1;
-  DType dtype = DType::bf16;  ///< bf16 or fp16
+  DType dtype{};  ///< one that is on GPUs
   Activation activation = Activation::none;
   const std::byte* residual = nullptr;  ///< like `out`, or null; added once, to the sum
 };

@@ -7,6 +7,7 @@
 
 #include "backend/cuda/base/cuda_check.h"
 #include "backend/cuda/base/dynamic_library.h"
+#include "backend/cuda/base/element_types.h"
 #include "core/check.h"
 
 namespace tilelace::cuda {
@@ -101,13 +102,14 @@ CublasGemm::CublasGemm(const plan::GemmProblem& p, int wanted, std::size_t works
   Impl& i = *impl_;
   i.handle = handle_of_device();
   const Library& lib = library();
-  const cudaDataType_t type = p.dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_16F;
+  const cudaDataType_t type = library_type(p.dtype);
   const auto m = static_cast<std::uint64_t>(p.m);
   const auto n = static_cast<std::uint64_t>(p.n);
   const auto k = static_cast<std::uint64_t>(p.k);
   // Column-major as cublas sees it: out^T[n, m] = weight[n, k] * a^T[k, m].
   const cublasOperation_t transposed = CUBLAS_OP_T;
-  check_blas(lib.desc_create(&i.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
+  check_blas(lib.desc_create(&i.desc, CUBLAS_COMPUTE_32F, library_type(kAccumulator)),
+             "cublasLtMatmulDescCreate");
   check_blas(lib.desc_set(i.desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed),
              "transposing");
   check_blas(lib.layout_create(&i.weight, type, k, n, p.k), "layout of the weight");

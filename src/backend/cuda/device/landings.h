@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// How elements of a type are added where they land.
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "backend/cuda/device/proxy.h"
+
+namespace tilelace::cuda {
+
+template <class Element>
+constexpr Landing kAdds = Landing::add_bf16;
+template <>
+constexpr Landing kAdds<__half> = Landing::add_fp16;
+
+}  // namespace tilelace::cuda
