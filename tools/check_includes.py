@@ -42,6 +42,17 @@ ALLOWED = {
     "examples": ["tilelace"],
 }
 
+# Rooms of a folder, each above those before it; ".": files of the folder itself.
+ROOMS = {
+    "src/plan": [".", "base", "gemm", "ways", "gpu", "words", "cpu"],
+    "src/backend/cuda": ["device", "base", "kernels", "gemm", "vendor", "rank", "link", "gather",
+                         "reduce", "measure", "."],
+}
+# Arrows up that are there, and why.
+MAY_RISE = {
+    ("src/backend/cuda/device/push_crew.h", "reduce/push_rows.h"): "the kernel's own parameters",
+}
+
 # What schedule/ may take from the standard library: nothing that has memory, a clock or I/O.
 SCHEDULE_SYSTEM = {"bit", "concepts", "cstddef", "cstdint", "limits", "type_traits"}
 # Headers that are written at configure time.
@@ -91,6 +102,18 @@ def may_include(rule, target):
     return any(short == a or short.startswith(a + "/") for a in ALLOWED[rule])
 
 
+def rises(path, target):
+    """The rooms of both where a file includes one of a room above its own, or None."""
+    for folder, rooms in ROOMS.items():
+        if not (path.startswith(folder + "/") and target.startswith(folder + "/")):
+            continue
+        inner = target[len(folder) + 1:]
+        here, there = (str(Path(file).parent.relative_to(folder)) for file in (path, target))
+        if (path, inner) not in MAY_RISE and rooms.index(here) < rooms.index(there):
+            return f"{folder}: {here} lies below {there}"
+    return None
+
+
 def check_include(root, path, bracket, name):
     rule = rule_of(path)
     if bracket == "<":
@@ -110,7 +133,8 @@ def check_include(root, path, bracket, name):
         return f'includes "{name}"', "a file of this project; <> for others"
     if rule and not may_include(rule, target):
         return f'includes "{name}"', f"{rule}: only itself, {', '.join(ALLOWED[rule])}"
-    return None
+    rising = rises(path, target)
+    return (f'includes "{name}"', rising) if rising else None
 
 
 def check_file(root, path):

@@ -41,6 +41,7 @@ PLANTED = [
     ("src/comm/bad1.h", '#include "schedule/rows.h"\n', 1),
     ("src/comm/bad2.cc", "/* two\nlines */ int x;\nstd::atomic_ref<int> a(x);\n", 3),
     ("src/plan/bad.cc", '#include "backend/backend.h"\n', 1),
+    ("src/plan/base/bad.cc", '#include "plan/cpu/cpu_plan.cc"\n', 1),
     ("src/check/bad.cc", '#include "comm/group.h"\n', 1),
     ("src/backend/cpu/bad1.cc", '#include "op/impl.h"\n', 1),
     ("src/backend/cpu/bad2.cc", "#include <atomic>\n", 1),

@@ -20,9 +20,8 @@ std::int64_t bytes_spanned(const TensorView& t) {
 
 void check_tensor(std::string_view op, TensorName name, const TensorView& t, DType dtype,
                   std::int64_t rows, std::int64_t cols) {
-  require(static_cast<int>(t.dtype) <= static_cast<int>(DType::fp32),
-          "{}: {}: got an unknown dtype {}, expected bf16, fp16 or fp32", op, name,
-          static_cast<int>(t.dtype));
+  require(is_known(t.dtype), "{}: {}: got an unknown dtype {}, expected bf16, fp16 or fp32", op,
+          name, static_cast<int>(t.dtype));
   require(t.dtype == dtype, "{}: {}: got {}, expected {}", op, name, name_of(t.dtype),
           name_of(dtype));
   require(t.rows == rows && t.cols == cols, "{}: {}: got [{}, {}], expected [{}, {}]", op, name,

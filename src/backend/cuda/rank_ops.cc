@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/rank_ops.h"
 
+#include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/gather/gather_push.h"
+#include "backend/cuda/gather/gather_rows.h"
+#include "backend/cuda/reduce/hand_rows.h"
+#include "backend/cuda/reduce/push_rows.h"
+#include "backend/cuda/reduce/reduce_rows.h"
 #include "core/check.h"
 #include "plan/gpu/kernel_choice.h"
 #include "plan/gpu/staging.h"
@@ -19,6 +25,13 @@ bool is_direct(const plan::GemmArPlan& /*way*/, const ReachableOut& out) {
 }
 bool is_direct(const plan::GemmSumsPlan& way, const ReachableOut& out) {
   return (way.by_switch ? out.multicast : out.base) != nullptr;
+}
+
+void load_kernels() {
+  load_gemm_kernels();
+  for (const cudaError_t status : {load_gather_push(), load_gather_rows(), load_sum_rows(),
+                                   load_hand_rows(), load_push_rows()})
+    check(status, "loading kernels");
 }
 
 }  // namespace
@@ -40,7 +53,7 @@ RankOps::RankOps(comm::Group& group, int device, const std::vector<Problem>& pro
 
 RankOps::RankOps(comm::Group& group, int device, const SlotNeeds& needs, double timeout_s,
                  const RankShare& share)
-    : calls(group, device, needs, timeout_s, share),
+    : calls(group, device, needs, timeout_s, share, load_kernels),
       gather_(calls, share.nccl),
       scatter_(calls),
       share_(calls),

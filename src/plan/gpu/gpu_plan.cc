@@ -44,7 +44,8 @@ void require_extents(const Problem& p) {
 
 void require_gpu_problem(const Problem& p) {
   const auto op = name_of(p.op);
-  require(p.dtype != DType::fp32, "{}: dtype on GPUs, got fp32, expected bf16 or fp16", op);
+  require(row_of(p.dtype).on_gpus, "{}: dtype on GPUs, got {}, expected bf16 or fp16", op,
+          name_of(p.dtype));
   require(p.ranks <= schedule::kMaxSections, "{}: ranks on GPUs, got {}, expected at most {}", op,
           p.ranks, schedule::kMaxSections);
   require(p.k % 8 == 0, "{}: k on GPUs, got {}, expected a multiple of 8 (16 bytes)", op, p.k);

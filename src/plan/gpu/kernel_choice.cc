@@ -8,7 +8,6 @@
 #include <ostream>
 
 #include "plan/gpu/staging.h"
-#include "plan/words/agreement.h"
 
 namespace tilelace::plan {
 namespace {
@@ -114,13 +113,3 @@ std::ostream& operator<<(std::ostream& os, const KernelChoice& choice) {
 }
 
 }  // namespace tilelace::plan
-
-namespace tilelace {
-
-bool Plan::operator==(const Plan& other) const {
-  return plan::choice_bytes(*this) == plan::choice_bytes(other) &&
-         staging_bytes == other.staging_bytes && staging_formula == other.staging_formula &&
-         reason == other.reason && rejected == other.rejected;
-}
-
-}  // namespace tilelace

@@ -154,3 +154,13 @@ std::uint32_t agreement_hash(const Problem& problem, const Plan& plan, const Cal
 }
 
 }  // namespace tilelace::plan
+
+namespace tilelace {
+
+bool Plan::operator==(const Plan& other) const {
+  return plan::choice_bytes(*this) == plan::choice_bytes(other) &&
+         staging_bytes == other.staging_bytes && staging_formula == other.staging_formula &&
+         reason == other.reason && rejected == other.rejected;
+}
+
+}  // namespace tilelace

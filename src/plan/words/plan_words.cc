@@ -157,7 +157,10 @@ void read_public(Words& words, Plan& plan) {
       continue;
     if (words.peek() == "tile") words.refuse("tile ROWSxCOLUMNS");
     if (!words.has("partials")) words.refuse("a word of a plan (docs/plans.md)");
-    plan.partials = one_of(words, {DType::bf16, DType::fp16, DType::fp32}, "a type");
+    const auto type = dtype_named(words.peek());
+    if (!type) words.refuse("a type");
+    words.next();
+    plan.partials = *type;
   }
 }
 

@@ -68,29 +68,15 @@ __global__ void __launch_bounds__(kThreads) push_kernel(const __grid_constant__ 
   if (threadIdx.x == 0) trace.add(TraceKind::exit, kCopyLane);
 }
 
-__global__ void admit_kernel(const __grid_constant__ CallParams c) {
-  const std::uint32_t epoch = call_number(c);
-  send_headers(c, epoch);
-  __syncwarp();
-  if (threadIdx.x == 0) count_call(c, epoch);
-  wait_admission(c, epoch);
-}
-
 }  // namespace
 
 cudaError_t enqueue_push(const GatherPush& push, Start start, cudaStream_t stream) {
   return launch_as(start, push_kernel, push.schedule.workers, kThreads, stream, push);
 }
 
-cudaError_t enqueue_admit(const CallParams& call, cudaStream_t stream) {
-  admit_kernel<<<1, 32, 0, stream>>>(call);
-  return cudaGetLastError();
-}
-
 cudaError_t load_gather_push() {
   cudaFuncAttributes attributes{};
-  const cudaError_t status = cudaFuncGetAttributes(&attributes, push_kernel);
-  return status == cudaSuccess ? cudaFuncGetAttributes(&attributes, admit_kernel) : status;
+  return cudaFuncGetAttributes(&attributes, push_kernel);
 }
 
 }  // namespace tilelace::cuda

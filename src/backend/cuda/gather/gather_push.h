@@ -28,10 +28,7 @@ struct GatherPush {
 /// under the one before it; it may be captured.
 [[nodiscard]] cudaError_t enqueue_push(const GatherPush&, Start, cudaStream_t);
 
-/// All of a call that has no rows: enters, waits for the headers of all peers, counts.
-[[nodiscard]] cudaError_t enqueue_admit(const CallParams&, cudaStream_t);
-
-/// Loads both, so that a later launch does not.
+/// Loads it, so that a later launch does not.
 [[nodiscard]] cudaError_t load_gather_push();
 
 }  // namespace tilelace::cuda

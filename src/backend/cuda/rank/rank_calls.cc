@@ -3,14 +3,9 @@
 
 #include "backend/cuda/base/capture_of.h"
 #include "backend/cuda/base/cuda_check.h"
-#include "backend/cuda/gather/gather_push.h"
-#include "backend/cuda/gather/gather_rows.h"
 #include "backend/cuda/gemm/neighbours.h"
-#include "backend/cuda/rank/align_calls.h"
+#include "backend/cuda/rank/empty_calls.h"
 #include "backend/cuda/rank/no_calls.h"
-#include "backend/cuda/reduce/hand_rows.h"
-#include "backend/cuda/reduce/push_rows.h"
-#include "backend/cuda/reduce/reduce_rows.h"
 #include "core/check.h"
 #include "plan/gemm/share.h"
 
@@ -36,7 +31,7 @@ int multiprocessors_of(int device) {
 }  // namespace
 
 RankCalls::RankCalls(comm::Group& group, int device, const SlotNeeds& needs, double timeout_s,
-                     const RankShare& share)
+                     const RankShare& share, void (*load)())
     : group_(group),
       device_(device),
       all_multiprocessors_(multiprocessors_of(device)),
@@ -47,13 +42,8 @@ RankCalls::RankCalls(comm::Group& group, int device, const SlotNeeds& needs, dou
       flags_bytes_(align(needs.flags * sizeof(comm::Flag))),
       data_bytes_(align(needs.bytes)),
       counts_bytes_(align(needs.counts * sizeof(comm::Flag))) {
-  load_gemm_kernels();
-  check(load_gather_push(), "loading kernels");
-  check(load_gather_rows(), "loading kernels");
-  check(load_sum_rows(), "loading kernels");
-  check(load_hand_rows(), "loading kernels");
-  check(load_push_rows(), "loading kernels");
-  check(load_align(), "loading kernels");
+  load();
+  check(load_empty_calls(), "loading kernels");
   neighbour_places();
   memory_ = comm::allocate_device(group, device, counts_at(2), timeout_s, share.multicast);
   void* counter = nullptr;

@@ -36,10 +36,11 @@ struct RankShare {
 /// All ranks make the same calls in the same order, from one thread each, on one stream each.
 class RankCalls {
  public:
-  /// Loads every kernel that calls launch. Collective; `group` must outlive it. Errors: usage,
-  /// system, peer, timeout.
+  /// Collective; `group` must outlive it. `load` loads every kernel that calls launch: where ranks
+  /// share a device that must be done before any of them calls. Errors: usage, system, peer,
+  /// timeout.
   RankCalls(comm::Group& group, int device, const SlotNeeds& needs, double timeout_s,
-            const RankShare& share = {});
+            const RankShare& share, void (*load)());
   RankCalls(const RankCalls&) = delete;
   RankCalls& operator=(const RankCalls&) = delete;
   /// Ends this rank's waits first.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #define TILELACE_DEVICE_LOOPS
+#include "backend/cuda/base/element_types.h"
 #include "backend/cuda/device/push_crew.h"
 #include "backend/cuda/device/sum_chunks.h"
-#include "backend/cuda/base/element_types.h"
 #include "backend/cuda/reduce/push_rows.h"
 
 namespace tilelace::cuda {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #define TILELACE_DEVICE_LOOPS
-#include "backend/cuda/device/sum_chunks.h"
 #include "backend/cuda/base/element_types.h"
+#include "backend/cuda/device/sum_chunks.h"
 #include "backend/cuda/reduce/reduce_rows.h"
 
 namespace tilelace::cuda {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Brings the count of calls to the side that the slots of the calls behind it were chosen for.
+// Calls without rows: those that a user makes, and those that bring the count of calls to the side
+// that the slots of the calls behind it were chosen for.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -14,7 +15,10 @@ namespace tilelace::cuda {
 /// it may begin under the end of the kernel before it, as without it. May be captured.
 [[nodiscard]] cudaError_t enqueue_align(const CallParams&, unsigned parity, Start, cudaStream_t);
 
-/// Loads it, so that a later launch does not.
-[[nodiscard]] cudaError_t load_align();
+/// All of a call that has no rows: enters, waits for the headers of all peers, counts.
+[[nodiscard]] cudaError_t enqueue_admit(const CallParams&, cudaStream_t);
+
+/// Loads both, so that a later launch does not.
+[[nodiscard]] cudaError_t load_empty_calls();
 
 }  // namespace tilelace::cuda

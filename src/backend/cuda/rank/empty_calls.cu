@@ -2,7 +2,7 @@
 #include "backend/cuda/device/call.h"
 #include "backend/cuda/device/early_launch.h"
 #include "backend/cuda/device/ptx.h"
-#include "backend/cuda/rank/align_calls.h"
+#include "backend/cuda/rank/empty_calls.h"
 
 namespace tilelace::cuda {
 namespace {
@@ -19,6 +19,14 @@ __global__ void __launch_bounds__(32)
   wait_admission(c, epoch);
 }
 
+__global__ void admit_kernel(const __grid_constant__ CallParams c) {
+  const std::uint32_t epoch = call_number(c);
+  send_headers(c, epoch);
+  __syncwarp();
+  if (threadIdx.x == 0) count_call(c, epoch);
+  wait_admission(c, epoch);
+}
+
 }  // namespace
 
 cudaError_t enqueue_align(const CallParams& call, unsigned parity, Start start,
@@ -26,9 +34,15 @@ cudaError_t enqueue_align(const CallParams& call, unsigned parity, Start start,
   return launch_as(start, align_kernel, 1, 32, stream, call, parity);
 }
 
-cudaError_t load_align() {
+cudaError_t enqueue_admit(const CallParams& call, cudaStream_t stream) {
+  admit_kernel<<<1, 32, 0, stream>>>(call);
+  return cudaGetLastError();
+}
+
+cudaError_t load_empty_calls() {
   cudaFuncAttributes attributes{};
-  return cudaFuncGetAttributes(&attributes, align_kernel);
+  const cudaError_t status = cudaFuncGetAttributes(&attributes, align_kernel);
+  return status == cudaSuccess ? cudaFuncGetAttributes(&attributes, admit_kernel) : status;
 }
 
 }  // namespace tilelace::cuda
