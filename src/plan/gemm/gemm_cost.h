@@ -33,6 +33,10 @@ double gemm_time_us(const GemmCost& cost, std::int64_t m, int multiprocessors);
 /// ag_gemm and gemm_ar between two, whose longer products gain as much by such walks.
 constexpr double kLateStartUs = 3;
 
+/// What a copy engine sends one way when nothing else runs. Measured on H200s over NVLink
+/// (docs/decisions/0006).
+constexpr double kLinkBytesPerUs = 370e3;
+
 /// What a product's warps send, or pull, beside it. Measured on H200s over NVLink
 /// (docs/decisions/0006).
 constexpr double kSendBytesPerUs = 330e3;

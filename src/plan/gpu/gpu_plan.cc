@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "plan/base/schedules.h"
+#include "plan/gemm/gemm_cost.h"
 #include "plan/gpu/planners.h"
 #include "plan/gpu/way_choice.h"
 #include "tilelace/op_table.h"
@@ -15,7 +16,6 @@ namespace {
 
 using schedule::Index;
 
-constexpr double kLinkBytesPerS = 370e9;  // docs/decisions/0006
 constexpr double kRankFlopsPerS = 700e12;
 
 /// Kernels and plans count rows, columns and tiles in 32 bits: extents up to the end of the last
@@ -113,7 +113,7 @@ Machine cuda_machine(int multiprocessors) {
   Machine m;
   m.device = Device::cuda;
   m.workers = m.multiprocessors = multiprocessors;
-  m.link_bytes_per_s = plan::kLinkBytesPerS;
+  m.link_bytes_per_s = plan::kLinkBytesPerUs * 1e6;
   m.rank_flops_per_s = plan::kRankFlopsPerS;
   return m;
 }

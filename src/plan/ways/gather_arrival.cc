@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/ways/gather_arrival.h"
 
+#include "plan/gemm/gemm_cost.h"
+
 namespace tilelace::plan {
 namespace {
 
 using schedule::Index;
 
 // Measured on H200s over NVLink (docs/decisions/0006).
-constexpr double kCopyBytesPerUs = 370e3;
 constexpr double kCopyStartUs = 9;
 constexpr double kPushStartUs = 2;
 constexpr double kPullBytesPerUs = 334e3;  // benchmarks/nvidia-h200-tp4/links.jsonl
@@ -33,7 +34,7 @@ Arrival arrival_of(const Way& way, Index rows, Index row_bytes, int ranks) {
   if (way.transport == Transport::nccl) return nccl_arrival(way, rows, row_bytes, ranks);
   const bool pull = way.transport == Transport::pull;
   const auto us = [&](Index r) {
-    return static_cast<double>(r * row_bytes) / (pull ? kPullBytesPerUs : kCopyBytesPerUs);
+    return static_cast<double>(r * row_bytes) / (pull ? kPullBytesPerUs : kLinkBytesPerUs);
   };
   const auto parts = static_cast<double>(schedule::ceil_div(rows, way.chunk_rows));
   Arrival a{kCopyStartUs + us(way.chunk_rows),
