@@ -42,12 +42,12 @@ struct RankOps {
   void enqueue(const OpCall& c, const plan::GemmReducePlan& way) { behind_.run(c, way); }
   void enqueue(const OpCall& c, const plan::GemmHandPlan& way) { handed_.run(c, way); }
 
-  AgGemm gather_;
-  GemmRs scatter_;     ///< fused
-  GemmAr share_;       ///< fused
-  GemmSums kept_;      ///< fused, partials stay with the ranks
-  GemmReduce behind_;  ///< sums behind the product
-  GemmHand handed_;    ///< partials are handed to owners, in the ways that others take
+  AgGemmCalls gather_;
+  GemmRsCalls scatter_;    ///< fused
+  GemmArCalls share_;      ///< fused
+  KeptPartials kept_;      ///< fused, partials stay with the ranks
+  UnfusedSums behind_;     ///< sums behind the product
+  HandedPartials handed_;  ///< partials are handed to owners, in the ways that others take
 };
 
 }  // namespace tilelace::cuda

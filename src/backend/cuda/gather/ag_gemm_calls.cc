@@ -20,7 +20,7 @@ using Call = GatherCall;
 
 }  // namespace
 
-struct AgGemm::Impl {
+struct AgGemmCalls::Impl {
   RankCalls& calls;
   CopyEngine engine;
 
@@ -93,9 +93,10 @@ void require_places(const Call& c, const RankCalls& calls, cudaStream_t stream) 
 
 }  // namespace
 
-AgGemm::AgGemm(RankCalls& calls, bool nccl) : impl_(std::make_unique<Impl>(calls, nccl)) {}
+AgGemmCalls::AgGemmCalls(RankCalls& calls, bool nccl)
+    : impl_(std::make_unique<Impl>(calls, nccl)) {}
 
-AgGemm::~AgGemm() = default;
+AgGemmCalls::~AgGemmCalls() = default;
 
 namespace {
 
@@ -254,7 +255,7 @@ AgGemmAcrossParams across_of(const RankCalls& calls, const Call& c, const GemmKe
   return across;
 }
 
-void enqueue_product(const AgGemm::Impl& impl, const Call& c, cudaStream_t stream) {
+void enqueue_product(const AgGemmCalls::Impl& impl, const Call& c, cudaStream_t stream) {
   const GemmKernel& kernel = kernel_of(c.plan.gemm, c.problem.dtype);
   const bool gated = c.problem.activation == Activation::swiglu;
   const void* const function =
@@ -302,7 +303,7 @@ void enqueue_gathered(const RankCalls& calls, const Call& c, cudaStream_t stream
 
 }  // namespace
 
-void AgGemm::run(const OpCall& op, const plan::AgGemmPlan& plan) {
+void AgGemmCalls::run(const OpCall& op, const plan::AgGemmPlan& plan) {
   Impl& impl = *impl_;
   const cudaStream_t stream = op.stream();
   Call c = make_call(op, plan, impl.calls);

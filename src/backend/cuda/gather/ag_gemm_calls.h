@@ -13,14 +13,14 @@
 namespace tilelace::cuda {
 
 /// One rank's ag_gemm calls on one communicator. Makes nothing in a call.
-class AgGemm {
+class AgGemmCalls {
  public:
   /// `calls` must outlive it. Local; with `nccl`, for plans of that transport, collective. Errors:
   /// system, of NcclRows.
-  AgGemm(RankCalls& calls, bool nccl);
-  AgGemm(const AgGemm&) = delete;
-  AgGemm& operator=(const AgGemm&) = delete;
-  ~AgGemm();
+  AgGemmCalls(RankCalls& calls, bool nccl);
+  AgGemmCalls(const AgGemmCalls&) = delete;
+  AgGemmCalls& operator=(const AgGemmCalls&) = delete;
+  ~AgGemmCalls();
 
   /// Enqueues a call; without weights rows are gathered and nothing is multiplied. May be captured.
   /// Errors: usage (beyond what was prepared), system.

@@ -83,7 +83,7 @@ GemmArParams make_params(const OpCall& call, const plan::GemmArPlan& plan, const
 
 }  // namespace
 
-void GemmAr::run(const OpCall& call, const plan::GemmArPlan& given) {
+void GemmArCalls::run(const OpCall& call, const plan::GemmArPlan& given) {
   const Problem& p = call.problem;
   plan::GemmArPlan plan = given;
   plan.gemm = calls_.fit(given.gemm);

@@ -13,10 +13,10 @@ namespace tilelace::cuda {
 
 /// One rank's fused gemm_ar calls on one communicator: all ranks with the same plans. Makes nothing
 /// in a call.
-class GemmAr {
+class GemmArCalls {
  public:
   /// `calls` must outlive it. Local.
-  explicit GemmAr(RankCalls& calls) : calls_(calls) {}
+  explicit GemmArCalls(RankCalls& calls) : calls_(calls) {}
 
   /// Enqueues a call; `out` is [m, n], of the residual the own rows are read. Of a direct call
   /// peers write into `out` while it is in the stream. May be captured. Errors: usage, system.

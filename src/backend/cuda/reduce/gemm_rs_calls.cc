@@ -32,7 +32,7 @@ void fill_few(GemmRsAcrossParams& params, const GemmKernel& kernel, const Proble
 
 }  // namespace
 
-void GemmRs::run(const OpCall& call, const plan::GemmRsPlan& asked) {
+void GemmRsCalls::run(const OpCall& call, const plan::GemmRsPlan& asked) {
   plan::GemmRsPlan plan = asked;
   plan.gemm = calls_.fit(asked.gemm);
   if (plan.pairs)
@@ -44,7 +44,7 @@ void GemmRs::run(const OpCall& call, const plan::GemmRsPlan& asked) {
 }
 
 template <class Params>
-void GemmRs::enqueue(const OpCall& call, const plan::GemmRsPlan& plan) {
+void GemmRsCalls::enqueue(const OpCall& call, const plan::GemmRsPlan& plan) {
   const Problem& p = call.problem;
   const GemmKernel& kernel = kernel_of(plan.gemm, p.dtype);
   const ReduceKernel given{kernel, plan.pairs};

@@ -11,10 +11,10 @@ namespace tilelace::cuda {
 
 /// One rank's gemm_rs calls on one communicator, fused: all ranks with the same plans. Makes
 /// nothing in a call.
-class GemmRs {
+class GemmRsCalls {
  public:
   /// `calls` must outlive it. Local.
-  explicit GemmRs(RankCalls& calls) : calls_(calls) {}
+  explicit GemmRsCalls(RankCalls& calls) : calls_(calls) {}
 
   /// Enqueues a call; `out` is [m_r, n]. May be captured. Errors: usage, system.
   void run(const OpCall&, const plan::GemmRsPlan&);

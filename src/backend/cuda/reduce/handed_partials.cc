@@ -10,8 +10,8 @@ namespace tilelace::cuda {
 using plan::row_bytes;
 using schedule::Index;
 
-void GemmHand::multiply_by_shards(const OpCall& call, const plan::GemmHandPlan& plan,
-                                  unsigned slot) {
+void HandedPartials::multiply_by_shards(const OpCall& call, const plan::GemmHandPlan& plan,
+                                        unsigned slot) {
   const Problem& p = call.problem;
   const cudaStream_t stream = call.stream();
   const int rank = calls_.group().rank();
@@ -48,7 +48,7 @@ void GemmHand::multiply_by_shards(const OpCall& call, const plan::GemmHandPlan& 
   if (p.ranks > 1) engine_.join(stream);
 }
 
-void GemmHand::run(const OpCall& call, const plan::GemmHandPlan& asked) {
+void HandedPartials::run(const OpCall& call, const plan::GemmHandPlan& asked) {
   const Problem& p = call.problem;
   const cudaStream_t stream = call.stream();
   const int rank = calls_.group().rank();

@@ -10,10 +10,11 @@
 namespace tilelace::cuda {
 
 /// One rank's calls on one communicator. Makes nothing in a call.
-class GemmHand {
+class HandedPartials {
  public:
   /// `calls` must outlive it. Local. Error: system.
-  explicit GemmHand(RankCalls& calls) : calls_(calls), engine_(calls.device(), calls.next(0)) {}
+  explicit HandedPartials(RankCalls& calls)
+      : calls_(calls), engine_(calls.device(), calls.next(0)) {}
 
   /// Enqueues a call; `out` is [m_r, n]. May be captured. Errors: usage, system.
   void run(const OpCall&, const plan::GemmHandPlan&);

@@ -54,7 +54,7 @@ void set_places(GemmSumsParams& params, const RankCalls& calls, unsigned slot,
 
 }  // namespace
 
-void GemmSums::run(const OpCall& call, const plan::GemmSumsPlan& given) {
+void KeptPartials::run(const OpCall& call, const plan::GemmSumsPlan& given) {
   const Problem& p = call.problem;
   plan::GemmSumsPlan plan = given;
   plan.gemm = calls_.fit(given.gemm);

@@ -13,10 +13,10 @@ namespace tilelace::cuda {
 
 /// One rank's gemm_ar calls by pull or multimem on one communicator: all ranks with the same plans.
 /// Makes nothing in a call.
-class GemmSums {
+class KeptPartials {
  public:
   /// `calls` must outlive it. Local.
-  explicit GemmSums(RankCalls& calls) : calls_(calls) {}
+  explicit KeptPartials(RankCalls& calls) : calls_(calls) {}
 
   /// Enqueues a call; `out` and residual are [m, n]. Of a direct call peers write into `out` while
   /// it is in the stream. May be captured. Errors: usage (also where the switch is to sum and

@@ -47,8 +47,8 @@ void fill_sum(Sum& sum, const OpCall& call, int rank) {
 
 }  // namespace
 
-const std::byte* GemmReduce::enqueue_partial(const OpCall& call, const plan::GemmReducePlan& plan,
-                                             unsigned slot) {
+const std::byte* UnfusedSums::enqueue_partial(const OpCall& call, const plan::GemmReducePlan& plan,
+                                              unsigned slot) {
   const void* const x = call.tensors.input.data;
   if (!call.multiplies()) return static_cast<const std::byte*>(x);
   const Problem& p = call.problem;
@@ -61,13 +61,13 @@ const std::byte* GemmReduce::enqueue_partial(const OpCall& call, const plan::Gem
   return partial;
 }
 
-void GemmReduce::run(const OpCall& call, const plan::GemmReducePlan& asked) {
+void UnfusedSums::run(const OpCall& call, const plan::GemmReducePlan& asked) {
   plan::GemmReducePlan plan = asked;
   plan.gemm = calls_.fit(asked.gemm);
   plan.transport == Transport::push ? run_pushed(call, plan) : run_pulled(call, plan);
 }
 
-void GemmReduce::run_pulled(const OpCall& call, const plan::GemmReducePlan& plan) {
+void UnfusedSums::run_pulled(const OpCall& call, const plan::GemmReducePlan& plan) {
   const Problem& p = call.problem;
   const int rank = calls_.group().rank();
   SumRows sum;
@@ -86,7 +86,7 @@ void GemmReduce::run_pulled(const OpCall& call, const plan::GemmReducePlan& plan
   check(enqueue_sum(sum, start, call.stream()), "the sum of partials");
 }
 
-void GemmReduce::run_pushed(const OpCall& call, const plan::GemmReducePlan& plan) {
+void UnfusedSums::run_pushed(const OpCall& call, const plan::GemmReducePlan& plan) {
   const Problem& p = call.problem;
   const int rank = calls_.group().rank();
   const comm::DeviceMemory& memory = calls_.memory();

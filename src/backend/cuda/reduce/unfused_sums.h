@@ -11,10 +11,10 @@
 namespace tilelace::cuda {
 
 /// One rank's unfused gemm_rs and gemm_ar calls on one communicator. Makes nothing in a call.
-class GemmReduce {
+class UnfusedSums {
  public:
   /// `calls` must outlive it. Local.
-  explicit GemmReduce(RankCalls& calls) : calls_(calls) {}
+  explicit UnfusedSums(RankCalls& calls) : calls_(calls) {}
 
   /// Enqueues a call. May be captured. Errors: usage, system.
   void run(const OpCall&, const plan::GemmReducePlan&);
