@@ -112,7 +112,7 @@ std::optional<std::string> legal_lag(const CallSpec& s, int ranks) {
   if (!row_of(s.op).shares || s.route != RouteKind::mesh || s.unfused || s.straddle || s.direct)
     return "lag is for fused gemm_ar over the mesh, through slots";
   if (s.transport != Transport::store) return "with lag the transport is store";
-  if (ranks > schedule::kMaxShareRanks || s.blocks > schedule::kMaxShareBlocks)
+  if (ranks > schedule::kMaxGpuRanks || s.blocks > schedule::kMaxShareBlocks)
     return "lag is for at most 8 ranks and 8 blocks";
   return std::nullopt;
 }
@@ -141,7 +141,7 @@ std::optional<std::string> legal_walk(const CallSpec& s, int ranks) {
   if (w.wide < 1 || w.deep < 1) return "wide and deep must be at least 1";
   const bool gather = row_of(s.op).gathers;
   if (row_of(s.op).shares || s.unfused || s.straddle || s.cols < 1 ||
-      ranks > schedule::kMaxSections)
+      ranks > schedule::kMaxGpuRanks)
     return "walks are for fused ag_gemm and gemm_rs of at most 8 ranks that do not straddle";
   if (gather) return legal_gather_walk(s, ranks);
   if (w.apart != -1 || !w.joins.empty() || w.whole || w.across || !w.weights.empty())
@@ -191,7 +191,7 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
   if (auto reason = legal_lag(s, ranks)) return reason;
   if (auto reason = legal_walk(s, ranks)) return reason;
   if (!s.unfused) return std::nullopt;
-  if (gather || !mesh || ranks > schedule::kMaxSumRanks) {
+  if (gather || !mesh || ranks > schedule::kMaxGpuRanks) {
     return "unfused is for sums over the mesh, of at most 8 ranks";
   }
   if (s.transport == Transport::store && row_of(s.op).scatters()) {

@@ -164,7 +164,7 @@ class CallPlan {
   template <class Schedule>
   [[nodiscard]] Schedule common() const;
   [[nodiscard]] schedule::GemmOrder walk() const;
-  [[nodiscard]] bool few() const { return ranks_ <= schedule::kMaxSections; }
+  [[nodiscard]] bool few() const { return ranks_ <= schedule::kMaxGpuRanks; }
   void cut_gather();
   void make_reduce(schedule::GemmReduce s);
   void cut_reduce();

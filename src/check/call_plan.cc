@@ -125,7 +125,7 @@ void CallPlan::cut_gather() {
   std::copy(w.weights.begin(), w.weights.end(), how.weight_cols);
   for (s.rank = 0; s.rank < ranks_; ++s.rank) {
     if (few())
-      gather_.push_back(schedule::make_gather_tiles<schedule::kMaxSections>(s, how));
+      gather_.push_back(schedule::make_gather_tiles<schedule::kMaxGpuRanks>(s, how));
     else
       many_gather_.push_back(schedule::make_gather_tiles<kMaxCheckedRanks>(s, how));
   }
@@ -142,7 +142,7 @@ void CallPlan::make_reduce(GemmReduce s) {
       pairs_.push_back(schedule::make_pair_tiles(s, walk()));
     else if (few())
       reduce_.push_back(
-          schedule::make_reduce_tiles<schedule::kMaxReduceRanks>(s, walk(), spec_.walk.together));
+          schedule::make_reduce_tiles<schedule::kMaxGpuRanks>(s, walk(), spec_.walk.together));
     else
       many_reduce_.push_back(schedule::make_reduce_tiles<kMaxCheckedRanks>(s, walk()));
   }

@@ -278,8 +278,8 @@ void require_gather(const Problem& problem) {
   require(problem.op == Op::ag_gemm, "ag_gemm: op, got {}, expected ag_gemm", name_of(problem.op));
   check_problem(problem);
   require(problem.m > 0, "ag_gemm: m, got 0, expected rows to plan for");
-  require(problem.ranks <= schedule::kMaxSections, "ag_gemm: ranks, got {}, expected at most {}",
-          problem.ranks, schedule::kMaxSections);
+  require(problem.ranks <= schedule::kMaxGpuRanks, "ag_gemm: ranks, got {}, expected at most {}",
+          problem.ranks, schedule::kMaxGpuRanks);
 }
 
 }  // namespace

@@ -45,8 +45,8 @@ void require_extents(const Problem& p) {
 void require_gpu_problem(const Problem& p) {
   const auto op = name_of(p.op);
   require(p.dtype != DType::fp32, "{}: dtype on GPUs, got fp32, expected bf16 or fp16", op);
-  require(p.ranks <= schedule::kMaxSections, "{}: ranks on GPUs, got {}, expected at most {}", op,
-          p.ranks, schedule::kMaxSections);
+  require(p.ranks <= schedule::kMaxGpuRanks, "{}: ranks on GPUs, got {}, expected at most {}", op,
+          p.ranks, schedule::kMaxGpuRanks);
   require(p.k % 8 == 0, "{}: k on GPUs, got {}, expected a multiple of 8 (16 bytes)", op, p.k);
   for (const auto n : p.n)
     require(n % 8 == 0, "{}: n on GPUs, got {}, expected a multiple of 8 (16 bytes)", op, n);

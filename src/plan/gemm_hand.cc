@@ -23,8 +23,8 @@ constexpr Index kHandRounds = 4;  ///< chunks of a CTA where there is work enoug
 void require_hand(const Problem& p) {
   require(p.op == Op::gemm_rs, "gemm_rs: op, got {}, expected gemm_rs", name_of(p.op));
   check_problem(p);
-  require(p.ranks <= schedule::kMaxSumRanks, "gemm_rs: ranks, got {}, expected at most {}", p.ranks,
-          schedule::kMaxSumRanks);
+  require(p.ranks <= schedule::kMaxGpuRanks, "gemm_rs: ranks, got {}, expected at most {}", p.ranks,
+          schedule::kMaxGpuRanks);
 }
 
 Index max_rows(const Problem& p) {

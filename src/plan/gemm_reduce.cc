@@ -41,8 +41,8 @@ void require_sum(const Problem& p) {
   const auto op = name_of(p.op);
   require(row_of(p.op).sums, "{}: op, got {}, expected one that sums", op, op);
   check_problem(p);
-  require(p.ranks <= schedule::kMaxSumRanks, "{}: ranks, got {}, expected at most {}", op, p.ranks,
-          schedule::kMaxSumRanks);
+  require(p.ranks <= schedule::kMaxGpuRanks, "{}: ranks, got {}, expected at most {}", op, p.ranks,
+          schedule::kMaxGpuRanks);
 }
 
 SumForm form_of(const Problem& p, bool shared) {

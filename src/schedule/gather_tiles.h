@@ -62,7 +62,7 @@ template <int kMost, class F>
 decltype(auto) with_tiles(const AgGemm& s, F&& f) {
   GatherWalking how;
   how.walk.group = static_cast<int>(s.raster_group);
-  if (s.ranks() <= kMaxSections) return f(make_gather_tiles<kMaxSections>(s, how));
+  if (s.ranks() <= kMaxGpuRanks) return f(make_gather_tiles<kMaxGpuRanks>(s, how));
   return f(make_gather_tiles<kMost>(s, how));
 }
 
