@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "check/bend.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::check {
 
@@ -228,7 +229,8 @@ bool mutate_list(Mutant mutant, int ranks, int rank, bool copy, StepList& list) 
 }
 
 bool shift_share(const CallPlan& plan, int rank, std::vector<StepList>& lists) {
-  if (plan.spec().transport != Transport::multimem || plan.ranks() < 2 || rank != 0) return false;
+  if (!row_of(plan.spec().transport).needs_multicast() || plan.ranks() < 2 || rank != 0)
+    return false;
   const schedule::TileSums& s = plan.switched(rank);
   if (s.one_shot) return false;  // no shares
   bool changed = false;

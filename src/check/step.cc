@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 
+#include "tilelace/transport_table.h"
+
 namespace tilelace::check {
 
 std::string_view name_of(Verb verb) {
@@ -45,7 +47,7 @@ FlagName flag_name(const schedule::AgGemm& s, Index flag) {
   }
   // Under pull the rank itself fetches, so its own copy role raises the flag.
   return {fmt::format("landed(shard {}, chunk {})", source, flag % chunks),
-          s.transport == Transport::pull ? s.rank : from};
+          row_of(s.transport).pulls ? s.rank : from};
 }
 
 FlagName flag_name(const schedule::GemmReduce& s, Index flag) {
@@ -58,11 +60,11 @@ FlagName flag_name(const schedule::GemmReduce& s, Index flag) {
   const Index b = local / unit / s.ranks() % s.blocks;
   const int p = static_cast<int>(local / unit / s.ranks() / s.blocks);
   const int shard = static_cast<int>(q);
-  const std::string_view part = done || s.transport == Transport::store ? "tile" : "chunk";
+  const std::string_view part = done || row_of(s.transport).by_workers() ? "tile" : "chunk";
   if (result) {
     const int parent = shard == s.rank ? s.rank : s.route.parent(shard, s.rank);
     return {fmt::format("result(block {}, shard {}, {} {})", b, q, part, local % unit),
-            s.transport == Transport::pull ? s.rank : parent};
+            row_of(s.transport).pulls ? s.rank : parent};
   }
   return {fmt::format("{}(rank {}, block {}, shard {}, {} {})", done ? "done" : "partial", p, b, q,
                       part, local % unit),

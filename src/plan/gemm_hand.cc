@@ -6,6 +6,7 @@
 #include "core/check.h"
 #include "plan/problem.h"
 #include "plan/schedules.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::plan {
 namespace {
@@ -70,7 +71,7 @@ std::string_view name_of(HandWay way) {
 
 std::optional<HandWay> asked_way(const Problem& p, const PlanOptions& o) {
   std::optional<HandWay> way;
-  if (o.transport == Transport::add) way = HandWay::added;
+  if (row_of(o.transport).by_memory()) way = HandWay::added;
   if (o.route == RouteKind::ring) way = HandWay::ring;
   if (o.path == Path::medium) way = HandWay::copied;
   if (!way) return way;

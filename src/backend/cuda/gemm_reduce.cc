@@ -9,6 +9,7 @@
 #include "backend/cuda/trace.h"
 #include "plan/problem.h"
 #include "tilelace/op_table.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::cuda {
 namespace {
@@ -64,7 +65,7 @@ const std::byte* GemmReduce::enqueue_partial(const OpCall& call, const plan::Gem
 void GemmReduce::run(const OpCall& call, const plan::GemmReducePlan& asked) {
   plan::GemmReducePlan plan = asked;
   plan.gemm = calls_.fit(asked.gemm);
-  plan.transport == Transport::push ? run_pushed(call, plan) : run_pulled(call, plan);
+  row_of(plan.transport).pushes() ? run_pushed(call, plan) : run_pulled(call, plan);
 }
 
 void GemmReduce::run_pulled(const OpCall& call, const plan::GemmReducePlan& plan) {
