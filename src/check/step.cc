@@ -22,13 +22,10 @@ std::string_view name_of(Verb verb) {
 std::string to_string(const Step& s) {
   const std::string_view verb = name_of(s.verb);
   const std::string peer = s.peer >= 0 ? fmt::format(", peer {}", s.peer) : "";
-  switch (s.verb) {
-    case Verb::admit: return "admit";
-    case Verb::wait: return fmt::format("wait flag {}", s.at);
-    case Verb::signal: return fmt::format("signal flag {}{}", s.at, peer);
-    case Verb::signal_header: return fmt::format("signal_header{}", peer);
-    default: break;
-  }
+  if (s.verb == Verb::admit) return "admit";
+  if (s.verb == Verb::wait) return fmt::format("wait flag {}", s.at);
+  if (s.verb == Verb::signal) return fmt::format("signal flag {}{}", s.at, peer);
+  if (s.verb == Verb::signal_header) return fmt::format("signal_header{}", peer);
   if (s.col >= 0) {
     return fmt::format("{} tile rows {}..{} col {}{}", verb, s.rows.begin, s.rows.end, s.col, peer);
   }
