@@ -11,6 +11,7 @@
 #include "model_jobs.h"
 #include "session.h"
 #include "tilelace/op_table.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::cli {
 namespace {
@@ -94,7 +95,7 @@ int print_plans(const PlanCommand& o) {
   group.link_bytes_per_s = link.bytes_per_s;
   group.link_latency_s = link.latency_s;
   // Only planned: ranks would have to ask for it.
-  group.multicast = work.options.transport == Transport::multimem;
+  group.multicast = row_of(work.options.transport).needs_multicast();
   const Machine machine = machine_for(o.ranks, group);
   check_workload(work, machine);
   fmt::print("machine: {}\n", fmt::streamed(machine));

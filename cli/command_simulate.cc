@@ -19,6 +19,7 @@
 #include "simulate/text_file.h"
 #include "simulate/trace.h"
 #include "tilelace/op_table.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::cli {
 namespace {
@@ -88,11 +89,13 @@ std::vector<sim::Choices> choices_of(const SimulateOptions& o) {
       chunks.emplace_back(c);
     }
   }
+  std::vector<Transport> simulated;
+  for (const TransportRow& row : transport_table())
+    if (!row.gpus) simulated.push_back(row.transport);
   std::vector<sim::Choices> all;
   for (const auto& route : sweep_of<RouteKind>(
            "--route", o.route, {RouteKind::mesh, RouteKind::ring, RouteKind::two_level})) {
-    for (const auto& transport : sweep_of<Transport>(
-             "--transport", o.transport, {Transport::push, Transport::pull, Transport::store})) {
+    for (const auto& transport : sweep_of("--transport", o.transport, simulated)) {
       for (const auto& chunk : chunks) {
         sim::Choices c{route, transport, chunk, std::nullopt, tile_of(o.tile)};
         if (o.blocks > 0) c.blocks = o.blocks;

@@ -15,6 +15,7 @@
 #include "plan/words/agreement.h"
 #include "plan/words/plan_words.h"
 #include "tilelace/op_table.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::cli {
 namespace {
@@ -143,21 +144,22 @@ void travel(Workload& work, std::string_view ways) {
     for (const std::string& way : split_list("--transports", ways)) {
       all.push_back(job);
       const bool ring = way == name_of(RouteKind::ring);
-      all.back().transport =
-          parse_transport("--transports", ring ? name_of(Transport::push) : std::string_view(way));
+      all.back().transport = parse_transport(
+          "--transports", ring ? name_of(transport_that(Carrier::engine)) : std::string_view(way));
       all.back().route = ring ? RouteKind::ring : RouteKind::mesh;
     }
   }
   work.jobs = std::move(all);
 }
 
+constexpr std::string_view kBaselines[] = {"cublas", "nccl", "nccl_registered", "nccl_window",
+                                           "beside"};
+
 std::vector<std::string> parse_baselines(std::string_view text) {
   auto names = split_list("--baselines", text);
   for (const std::string& name : names)
-    require(name == "cublas" || name == "nccl" || name == "nccl_registered" ||
-                name == "nccl_window" || name == "beside",
-            "--baselines: got \"{}\", expected cublas, nccl, nccl_registered, nccl_window, beside",
-            name);
+    require(std::find(std::begin(kBaselines), std::end(kBaselines), name) != std::end(kBaselines),
+            "--baselines: got \"{}\", expected {}", name, fmt::join(kBaselines, ", "));
   return names;
 }
 

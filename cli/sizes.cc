@@ -10,6 +10,7 @@
 
 #include "core/check.h"
 #include "tilelace/op_table.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::cli {
 namespace {
@@ -153,9 +154,9 @@ std::vector<Op> parse_ops(std::string_view text) {
 DType parse_dtype(std::string_view text) { return parse_word("--dtype", text, words_of_dtypes()); }
 
 Transport parse_transport(std::string_view what, std::string_view text) {
-  return parse_word(what, text,
-                    words_of({Transport::push, Transport::pull, Transport::store, Transport::nccl,
-                              Transport::add, Transport::multimem}));
+  Words<Transport> words;
+  for (const TransportRow& row : transport_table()) words.emplace_back(row.name, row.transport);
+  return parse_word(what, text, words);
 }
 
 Link parse_link(std::string_view text) {

@@ -20,6 +20,7 @@ enum class RouteKind : std::uint8_t { mesh, ring, two_level };
 /// NCCL (GPU ranks), the memory of who gets them, which adds them up as they come (GPU ranks,
 /// gemm_rs; the order of a sum, hence its last bits, differs from run to run), or the switch, which
 /// adds up what all ranks have and stores with all (GPU ranks, gemm_ar; the order is the switch's).
+/// transport_table.h has their facts.
 enum class Transport : std::uint8_t { push, pull, store, nccl, add, multimem };
 
 /// Where a rank's tensors are and its products run.

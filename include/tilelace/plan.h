@@ -88,7 +88,7 @@ struct Plan {
   Path path = Path::fused;
   RouteKind route = RouteKind::mesh;
   int local_ranks = 0;  ///< two_level only: ranks of one node
-  Transport transport = Transport::push;
+  Transport transport = {};
   int tile_m = 128;
   int tile_n = 256;
   std::int64_t chunk_rows = 128;  ///< rows that one transfer moves; independent of tile_m

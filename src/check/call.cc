@@ -11,6 +11,7 @@
 
 #include "core/check.h"
 #include "tilelace/op_table.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::check {
 
@@ -40,12 +41,9 @@ std::string to_string(const WalkSpec& w) {
 
 std::string to_string(const CallSpec& s) {
   static constexpr std::array<std::string_view, 3> kRoutes = {"mesh", "ring", "two_level"};
-  static constexpr std::array<std::string_view, 6> kTransports = {"push", "pull", "store",
-                                                                  "nccl", "add",  "multimem"};
   std::string text = fmt::format("{} {} {} m {} cols {} tile_m {} chunk_rows {}", op_name(s.op),
                                  kRoutes.at(static_cast<std::size_t>(s.route)),
-                                 kTransports.at(static_cast<std::size_t>(s.transport)), s.m, s.cols,
-                                 s.tile_m, s.chunk_rows);
+                                 row_of(s.transport).name, s.m, s.cols, s.tile_m, s.chunk_rows);
   if (!s.rows.empty()) text += fmt::format(" rows {}", fmt::join(s.rows, ","));
   if (s.route == RouteKind::two_level) text += fmt::format(" local {}", s.local);
   if (s.raster_group != 1) text += fmt::format(" raster_group {}", s.raster_group);
@@ -111,8 +109,8 @@ std::optional<std::string> legal_lag(const CallSpec& s, int ranks) {
   if (s.lag == 0) return std::nullopt;
   if (!row_of(s.op).shares || s.route != RouteKind::mesh || s.unfused || s.straddle || s.direct)
     return "lag is for fused gemm_ar over the mesh, through slots";
-  if (s.transport != Transport::store) return "with lag the transport is store";
-  if (ranks > schedule::kMaxShareRanks || s.blocks > schedule::kMaxShareBlocks)
+  if (!row_of(s.transport).by_workers()) return "with lag the transport is store";
+  if (ranks > schedule::kMaxGpuRanks || s.blocks > schedule::kMaxShareBlocks)
     return "lag is for at most 8 ranks and 8 blocks";
   return std::nullopt;
 }
@@ -123,7 +121,7 @@ std::optional<std::string> legal_gather_walk(const CallSpec& s, int ranks) {
   if (w.apart < -1 || (!w.joins.empty() && w.apart != 0)) return "shards join where none is apart";
   if (w.joins.size() >= static_cast<std::size_t>(ranks) && !w.joins.empty())
     return "only peers' shards join";
-  if (w.whole && (s.transport != Transport::store || w.apart != -1))
+  if (w.whole && (!row_of(s.transport).by_workers() || w.apart != -1))
     return "a whole walk is by store, and not by shard";
   if (!w.whole && (w.across || !w.weights.empty())) return "across and weights are for whole walks";
   if (w.weights.empty()) return std::nullopt;
@@ -141,12 +139,12 @@ std::optional<std::string> legal_walk(const CallSpec& s, int ranks) {
   if (w.wide < 1 || w.deep < 1) return "wide and deep must be at least 1";
   const bool gather = row_of(s.op).gathers;
   if (row_of(s.op).shares || s.unfused || s.straddle || s.cols < 1 ||
-      ranks > schedule::kMaxSections)
+      ranks > schedule::kMaxGpuRanks)
     return "walks are for fused ag_gemm and gemm_rs of at most 8 ranks that do not straddle";
   if (gather) return legal_gather_walk(s, ranks);
   if (w.apart != -1 || !w.joins.empty() || w.whole || w.across || !w.weights.empty())
     return "shards apart, joins and whole walks are for ag_gemm";
-  if (s.transport != Transport::store) return "kernels of gemm_rs store";
+  if (!row_of(s.transport).by_workers()) return "kernels of gemm_rs store";
   if (w.pairs && (w.together || ranks % 2 != 0)) return "pairs need an even number of ranks";
   return std::nullopt;
 }
@@ -174,11 +172,11 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
   }
   if (s.blocks > 1 && !row_of(s.op).shares) return "blocks are for gemm_ar";
   if (s.deliver && !gather) return "deliver is for ag_gemm";
-  if (s.transport == Transport::store && !mesh) return "store needs the mesh route";
-  if (s.transport == Transport::pull && !gather && !mesh) return "pull of partials needs the mesh";
+  if (row_of(s.transport).by_workers() && !mesh) return "store needs the mesh route";
+  if (row_of(s.transport).pulls && !gather && !mesh) return "pull of partials needs the mesh";
   if (s.straddle && (!mesh || row_of(s.op).shares)) return "straddle needs the mesh, not gemm_ar";
-  const bool pushed = s.unfused && s.transport == Transport::push;
-  const bool switched = s.transport == Transport::multimem;
+  const bool pushed = s.unfused && row_of(s.transport).pushes();
+  const bool switched = row_of(s.transport).needs_multicast();
   if (s.shots != 1 && ((!pushed && !switched) || !row_of(s.op).shares || s.shots != 2)) {
     return "shots are 1 or, for gemm_ar that is pushed unfused or multimem, 2";
   }
@@ -191,10 +189,10 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
   if (auto reason = legal_lag(s, ranks)) return reason;
   if (auto reason = legal_walk(s, ranks)) return reason;
   if (!s.unfused) return std::nullopt;
-  if (gather || !mesh || ranks > schedule::kMaxSumRanks) {
+  if (gather || !mesh || ranks > schedule::kMaxGpuRanks) {
     return "unfused is for sums over the mesh, of at most 8 ranks";
   }
-  if (s.transport == Transport::store && row_of(s.op).scatters()) {
+  if (row_of(s.transport).by_workers() && row_of(s.op).scatters()) {
     return "unfused sums are pulled or pushed, or for gemm_ar stored";
   }
   if (s.cols != 1 || s.blocks != 1 || s.straddle) return "unfused sums have one column and block";
@@ -203,11 +201,11 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
 
 int min_resident(const CallSpec& s, int workers) {
   // Products wait for nobody, sums for those of their number, which come first.
-  if (s.transport == Transport::multimem) return 1;
+  if (row_of(s.transport).needs_multicast()) return 1;
   // Terms come from all workers of the peers' products; one actor that does both collects last.
   if (s.lag > 0) return workers > 1 ? launched_first(s, workers) : 1;
   if (s.unfused) return 1;  // each waits for those of its number
-  return row_of(s.op).gathers && s.transport != Transport::store ? 2 : workers + 1;
+  return row_of(s.op).gathers && !row_of(s.transport).by_workers() ? 2 : workers + 1;
 }
 
 int launched_first(const CallSpec& s, int workers) {

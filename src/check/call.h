@@ -10,6 +10,7 @@
 
 #include "check/memory.h"
 #include "tilelace/op_table.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::check {
 
@@ -39,7 +40,7 @@ struct CallSpec {
   int raster_group = 1;
   RouteKind route = RouteKind::mesh;
   int local = 1;  ///< two_level: ranks of one node
-  Transport transport = Transport::push;
+  Transport transport = {};
   bool straddle = false;
   int blocks = 1;
   bool deliver = false;
@@ -143,11 +144,11 @@ class CallPlan {
   template <class F>
   decltype(auto) visit_any(int rank, F&& f) const {
     const auto r = static_cast<std::size_t>(rank);
-    if (spec_.transport == Transport::multimem) return f(switched_[r]);
+    if (row_of(spec_.transport).needs_multicast()) return f(switched_[r]);
     if (spec_.lag > 0) return f(shared_[r]);
     if (!spec_.unfused) return visit(rank, f);
     if (spec_.hand) return f(handed_[r]);
-    return spec_.transport == Transport::push ? f(pushed_[r]) : f(sums_[r]);
+    return row_of(spec_.transport).pushes() ? f(pushed_[r]) : f(sums_[r]);
   }
 
   [[nodiscard]] bool has(Region region) const;
@@ -164,7 +165,7 @@ class CallPlan {
   template <class Schedule>
   [[nodiscard]] Schedule common() const;
   [[nodiscard]] schedule::GemmOrder walk() const;
-  [[nodiscard]] bool few() const { return ranks_ <= schedule::kMaxSections; }
+  [[nodiscard]] bool few() const { return ranks_ <= schedule::kMaxGpuRanks; }
   void cut_gather();
   void make_reduce(schedule::GemmReduce s);
   void cut_reduce();

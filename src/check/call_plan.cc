@@ -6,6 +6,7 @@
 #include "check/call.h"
 #include "core/check.h"
 #include "tilelace/op_table.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::check {
 
@@ -74,12 +75,12 @@ CallPlan::CallPlan(const CallSpec& spec, int ranks, int workers)
     borders_.assign(1, 0);
     for (const Index rows : spec.rows) borders_.push_back(borders_.back() + rows);
   }
-  if (spec.transport == Transport::multimem)
+  if (row_of(spec.transport).needs_multicast())
     cut_switched();
   else if (spec.lag > 0)
     cut_shared();
   else if (spec.unfused)
-    spec.hand ? cut_handed() : spec.transport == Transport::push ? cut_pushed() : cut_sums();
+    spec.hand ? cut_handed() : row_of(spec.transport).pushes() ? cut_pushed() : cut_sums();
   else
     row_of(spec.op).gathers ? cut_gather() : cut_reduce();
   rows_.close();
@@ -125,7 +126,7 @@ void CallPlan::cut_gather() {
   std::copy(w.weights.begin(), w.weights.end(), how.weight_cols);
   for (s.rank = 0; s.rank < ranks_; ++s.rank) {
     if (few())
-      gather_.push_back(schedule::make_gather_tiles<schedule::kMaxSections>(s, how));
+      gather_.push_back(schedule::make_gather_tiles<schedule::kMaxGpuRanks>(s, how));
     else
       many_gather_.push_back(schedule::make_gather_tiles<kMaxCheckedRanks>(s, how));
   }
@@ -142,7 +143,7 @@ void CallPlan::make_reduce(GemmReduce s) {
       pairs_.push_back(schedule::make_pair_tiles(s, walk()));
     else if (few())
       reduce_.push_back(
-          schedule::make_reduce_tiles<schedule::kMaxReduceRanks>(s, walk(), spec_.walk.together));
+          schedule::make_reduce_tiles<schedule::kMaxGpuRanks>(s, walk(), spec_.walk.together));
     else
       many_reduce_.push_back(schedule::make_reduce_tiles<kMaxCheckedRanks>(s, walk()));
   }
@@ -183,7 +184,7 @@ void CallPlan::cut_reduce() {
 
 void CallPlan::cut_sums() {
   using schedule::SumForm;
-  const bool shared = spec_.transport == Transport::store;
+  const bool shared = row_of(spec_.transport).by_workers();
   const SumForm form = row_of(spec_.op).scatters() ? SumForm::own_rows
                        : shared                    ? SumForm::shared_rows
                                                    : SumForm::all_rows;
@@ -297,8 +298,8 @@ bool CallPlan::has(Region region) const {
     case Region::result: return row_of(spec_.op).shares;
     case Region::outgoing: return row_of(spec_.op).sums;
     case Region::incoming:
-      return row_of(spec_.op).sums && spec_.transport != Transport::multimem &&
-             (!spec_.unfused || spec_.hand || spec_.transport == Transport::push);
+      return row_of(spec_.op).sums && !row_of(spec_.transport).needs_multicast() &&
+             (!spec_.unfused || spec_.hand || row_of(spec_.transport).pushes());
   }
   return false;
 }

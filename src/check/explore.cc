@@ -253,13 +253,12 @@ void Explorer::finish(int actor) {
 }
 
 bool Explorer::reached(std::uint32_t have, std::uint32_t want, bool header) const {
-  switch (config_.mutant) {
-    case Mutant::equal_for_at_least: return have == want;
-    case Mutant::unsigned_compare: return have >= want;
-    case Mutant::stale_epoch: return comm::epoch_reached(have, header ? want : want - 2);
-    case Mutant::stale_header: return comm::epoch_reached(have, header ? want - 1 : want);
-    default: return comm::epoch_reached(have, want);
-  }
+  const Mutant mutant = config_.mutant;
+  if (mutant == Mutant::equal_for_at_least) return have == want;
+  if (mutant == Mutant::unsigned_compare) return have >= want;
+  if (mutant == Mutant::stale_epoch && !header) want -= 2;
+  if (mutant == Mutant::stale_header && header) want -= 1;
+  return comm::epoch_reached(have, want);
 }
 
 /// Whether the actor must wait here; if so, it is on the list of whoever will wake it.
@@ -298,20 +297,9 @@ void Explorer::wake(int& waiters) {
 
 void Explorer::count(const Step& step) {
   ++report_.steps;
-  switch (step.verb) {
-    case Verb::compute: ++report_.tiles; break;
-    case Verb::signal:
-    case Verb::signal_header: ++report_.flags; break;
-    case Verb::push:
-    case Verb::pull:
-    case Verb::send_partial:
-    case Verb::fetch_partial:
-    case Verb::store_partial:
-    case Verb::send_result:
-    case Verb::fetch_result:
-    case Verb::store_result: ++report_.transfers; break;
-    default: break;
-  }
+  if (step.verb == Verb::compute) ++report_.tiles;
+  if (step.verb == Verb::signal || step.verb == Verb::signal_header) ++report_.flags;
+  if (schedule::is_transfer(step.verb)) ++report_.transfers;
 }
 
 void Explorer::advance(int actor) {

@@ -47,7 +47,20 @@ void each_access(const schedule::AgGemm& s, const Step& x, Emit&& emit) {
       gathered(s.rank, {schedule::max_of(x.rows.begin, own.end), x.rows.end}, false);
       break;
     case Verb::store: emit(Access{Region::out, s.rank, x.rows, x.col, x.col + 1, true}); break;
-    default: break;
+    case Verb::signal:
+    case Verb::signal_header:
+    case Verb::wait:
+    case Verb::admit:
+    case Verb::reduce:
+    case Verb::partial:
+    case Verb::store_partial:
+    case Verb::store_result:
+    case Verb::park:
+    case Verb::unpark:
+    case Verb::send_partial:
+    case Verb::fetch_partial:
+    case Verb::send_result:
+    case Verb::fetch_result: break;
   }
 }
 
@@ -104,7 +117,16 @@ void each_access(const schedule::GemmReduce& s, const Step& x, Emit&& emit) {
       touch(Region::result, s.rank, x.rows, false);
       touch(Region::out, s.rank, x.rows, true);
       break;
-    default: break;
+    case Verb::signal:
+    case Verb::signal_header:
+    case Verb::wait:
+    case Verb::admit:
+    case Verb::compute:
+    case Verb::stage:
+    case Verb::push:
+    case Verb::pull:
+    case Verb::park:
+    case Verb::unpark: break;
   }
 }
 
@@ -167,7 +189,22 @@ void each_access(const schedule::HandRows& s, const Step& x, Emit&& emit) {
       touch(Region::outgoing, s.rank, x.rows, false);
       touch(Region::out, s.rank, x.rows, true);
       break;
-    default: break;
+    case Verb::signal:
+    case Verb::signal_header:
+    case Verb::wait:
+    case Verb::admit:
+    case Verb::compute:
+    case Verb::stage:
+    case Verb::push:
+    case Verb::pull:
+    case Verb::deliver:
+    case Verb::store_result:
+    case Verb::park:
+    case Verb::unpark:
+    case Verb::send_partial:
+    case Verb::fetch_partial:
+    case Verb::send_result:
+    case Verb::fetch_result: break;
   }
 }
 
@@ -200,7 +237,22 @@ void each_access(const schedule::PushRows& s, const Step& x, Emit&& emit) {
       touch(Region::result, s.rank, x.rows, false);
       touch(Region::out, s.rank, x.rows, true);
       break;
-    default: break;
+    case Verb::signal:
+    case Verb::signal_header:
+    case Verb::wait:
+    case Verb::admit:
+    case Verb::compute:
+    case Verb::store:
+    case Verb::stage:
+    case Verb::pull:
+    case Verb::store_partial:
+    case Verb::store_result:
+    case Verb::park:
+    case Verb::unpark:
+    case Verb::send_partial:
+    case Verb::fetch_partial:
+    case Verb::send_result:
+    case Verb::fetch_result: break;
   }
 }
 
@@ -229,7 +281,21 @@ void each_access(const schedule::SharedTiles& s, const Step& x, Emit&& emit) {
       touch(Region::result, o.rank, x.rows, false);
       touch(Region::out, o.rank, x.rows, true);
       break;
-    default: break;
+    case Verb::signal:
+    case Verb::signal_header:
+    case Verb::wait:
+    case Verb::admit:
+    case Verb::compute:
+    case Verb::stage:
+    case Verb::push:
+    case Verb::pull:
+    case Verb::partial:
+    case Verb::park:
+    case Verb::unpark:
+    case Verb::send_partial:
+    case Verb::fetch_partial:
+    case Verb::send_result:
+    case Verb::fetch_result: break;
   }
 }
 
@@ -252,7 +318,23 @@ void each_access(const schedule::TileSums& s, const Step& x, Emit&& emit) {
       touch(Region::result, s.rank, false);
       touch(Region::out, s.rank, true);
       break;
-    default: break;
+    case Verb::signal:
+    case Verb::signal_header:
+    case Verb::wait:
+    case Verb::admit:
+    case Verb::compute:
+    case Verb::store:
+    case Verb::stage:
+    case Verb::push:
+    case Verb::pull:
+    case Verb::store_partial:
+    case Verb::store_result:
+    case Verb::park:
+    case Verb::unpark:
+    case Verb::send_partial:
+    case Verb::fetch_partial:
+    case Verb::send_result:
+    case Verb::fetch_result: break;
   }
 }
 
@@ -275,7 +357,23 @@ void each_access(const schedule::ReduceRows& s, const Step& x, Emit&& emit) {
       touch(Region::result, s.rank, false);
       touch(Region::out, s.rank, true);
       break;
-    default: break;
+    case Verb::signal:
+    case Verb::signal_header:
+    case Verb::wait:
+    case Verb::admit:
+    case Verb::compute:
+    case Verb::store:
+    case Verb::stage:
+    case Verb::push:
+    case Verb::pull:
+    case Verb::store_partial:
+    case Verb::store_result:
+    case Verb::park:
+    case Verb::unpark:
+    case Verb::send_partial:
+    case Verb::fetch_partial:
+    case Verb::send_result:
+    case Verb::fetch_result: break;
   }
 }
 

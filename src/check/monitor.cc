@@ -173,21 +173,21 @@ void Monitor::on(int a, const Step& step) {
   if (self.state == nullptr) return;
   self.step = &step;
   ++self.steps;
-  switch (step.verb) {
-    case Verb::signal: on_signal(a, step); return;
-    case Verb::signal_header: raise_word(a, header_word(step.peer, rank_of(a)), "header"); return;
-    case Verb::wait:
-      use_slot(a, rank_of(a), nullptr);
-      clocks_.acquire(a, word(rank_of(a), self.call, step.at).first_reaching(epoch(self.call)));
-      return;
-    case Verb::admit:
-      for (int p = 0; p < setup_.ranks; ++p) {
-        if (p == rank_of(a)) continue;
-        clocks_.acquire(a, header_word(rank_of(a), p).first_reaching(epoch(self.call)));
-      }
-      self.admitted = true;
-      return;
-    default: break;
+  if (step.verb == Verb::signal) return on_signal(a, step);
+  if (step.verb == Verb::signal_header)
+    return raise_word(a, header_word(step.peer, rank_of(a)), "header");
+  if (step.verb == Verb::wait) {
+    use_slot(a, rank_of(a), nullptr);
+    clocks_.acquire(a, word(rank_of(a), self.call, step.at).first_reaching(epoch(self.call)));
+    return;
+  }
+  if (step.verb == Verb::admit) {
+    for (int p = 0; p < setup_.ranks; ++p) {
+      if (p == rank_of(a)) continue;
+      clocks_.acquire(a, header_word(rank_of(a), p).first_reaching(epoch(self.call)));
+    }
+    self.admitted = true;
+    return;
   }
   self.state->plan->visit_any(rank_of(a), [&](const auto& schedule) {
     each_access(schedule, step, [&](const Access& access) { on_access(a, access); });

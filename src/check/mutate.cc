@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "check/bend.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::check {
 
@@ -58,19 +59,7 @@ constexpr std::array<Entry, static_cast<std::size_t>(Mutant::kCount)> kEntries =
     {"pair_in_one_shard", "both CTAs of a pair have the tile of its first shard"},
 }};
 
-bool is_transfer(const Step& s) {
-  switch (s.verb) {
-    case Verb::push:
-    case Verb::pull:
-    case Verb::send_partial:
-    case Verb::fetch_partial:
-    case Verb::send_result:
-    case Verb::fetch_result:
-    case Verb::store_partial:
-    case Verb::store_result: return true;
-    default: return false;
-  }
-}
+bool is_transfer(const Step& s) { return schedule::is_transfer(s.verb); }
 bool is_wait(const Step& s) { return s.verb == Verb::wait; }
 bool is_signal(const Step& s) { return s.verb == Verb::signal; }
 bool is_flag_free(const Step& s) { return !is_wait(s) && !is_signal(s); }
@@ -197,38 +186,38 @@ bool is_pull(const Step& s) {
 }
 
 bool mutate_list(Mutant mutant, int ranks, int rank, bool copy, StepList& list) {
-  switch (mutant) {
-    case Mutant::no_wait: return !copy && erase(list, is_wait);
-    case Mutant::short_wait:
-      return erase_waits_before(
-          list, [](const Step&) { return true; }, 1);
-    case Mutant::wrong_flag: return !copy && shift_waits(list);
-    case Mutant::early_signal: return signal_early(list);
-    case Mutant::flag_before_copy: return copy && signal_early(list);
-    case Mutant::short_chunk: return copy && erase_last_waits(list);
-    case Mutant::lost_signal: return erase_last(list, is_signal);
-    case Mutant::doubled_signal: return double_first(list, is_signal);
-    case Mutant::signal_to_wrong_peer: return misdirect_first(list, ranks);
-    case Mutant::lost_chunk: return erase_first(list, is_transfer);
-    case Mutant::doubled_chunk: return double_first(list, is_transfer);
-    case Mutant::sum_before_wait: return reduce_early(list);
-    case Mutant::send_before_computed:
-      return erase_waits_before(list, [&](const Step& s) { return sends_own(s, rank); });
-    case Mutant::forward_before_landed:
-      return erase_waits_before(list, [&](const Step& s) { return is_relay(s, rank); });
-    case Mutant::pull_before_offer: return erase_waits_before(list, is_pull);
-    case Mutant::deliver_before_wait:
-      return erase_waits_before(list, [](const Step& s) { return s.verb == Verb::deliver; });
-    case Mutant::result_before_admit: return admit_last(list);
-    case Mutant::no_admit: return erase(list, [](const Step& s) { return s.verb == Verb::admit; });
-    case Mutant::lost_tile:
-      return erase_last(list, [](const Step& s) { return s.verb == Verb::store; });
-    default: return false;
-  }
+  if (mutant == Mutant::no_wait) return !copy && erase(list, is_wait);
+  if (mutant == Mutant::short_wait)
+    return erase_waits_before(
+        list, [](const Step&) { return true; }, 1);
+  if (mutant == Mutant::wrong_flag) return !copy && shift_waits(list);
+  if (mutant == Mutant::early_signal) return signal_early(list);
+  if (mutant == Mutant::flag_before_copy) return copy && signal_early(list);
+  if (mutant == Mutant::short_chunk) return copy && erase_last_waits(list);
+  if (mutant == Mutant::lost_signal) return erase_last(list, is_signal);
+  if (mutant == Mutant::doubled_signal) return double_first(list, is_signal);
+  if (mutant == Mutant::signal_to_wrong_peer) return misdirect_first(list, ranks);
+  if (mutant == Mutant::lost_chunk) return erase_first(list, is_transfer);
+  if (mutant == Mutant::doubled_chunk) return double_first(list, is_transfer);
+  if (mutant == Mutant::sum_before_wait) return reduce_early(list);
+  if (mutant == Mutant::send_before_computed)
+    return erase_waits_before(list, [&](const Step& s) { return sends_own(s, rank); });
+  if (mutant == Mutant::forward_before_landed)
+    return erase_waits_before(list, [&](const Step& s) { return is_relay(s, rank); });
+  if (mutant == Mutant::pull_before_offer) return erase_waits_before(list, is_pull);
+  if (mutant == Mutant::deliver_before_wait)
+    return erase_waits_before(list, [](const Step& s) { return s.verb == Verb::deliver; });
+  if (mutant == Mutant::result_before_admit) return admit_last(list);
+  if (mutant == Mutant::no_admit)
+    return erase(list, [](const Step& s) { return s.verb == Verb::admit; });
+  if (mutant == Mutant::lost_tile)
+    return erase_last(list, [](const Step& s) { return s.verb == Verb::store; });
+  return false;
 }
 
 bool shift_share(const CallPlan& plan, int rank, std::vector<StepList>& lists) {
-  if (plan.spec().transport != Transport::multimem || plan.ranks() < 2 || rank != 0) return false;
+  if (!row_of(plan.spec().transport).needs_multicast() || plan.ranks() < 2 || rank != 0)
+    return false;
   const schedule::TileSums& s = plan.switched(rank);
   if (s.one_shot) return false;  // no shares
   bool changed = false;

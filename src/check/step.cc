@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 
+#include "tilelace/transport_table.h"
+
 namespace tilelace::check {
 
 std::string_view name_of(Verb verb) {
@@ -20,13 +22,10 @@ std::string_view name_of(Verb verb) {
 std::string to_string(const Step& s) {
   const std::string_view verb = name_of(s.verb);
   const std::string peer = s.peer >= 0 ? fmt::format(", peer {}", s.peer) : "";
-  switch (s.verb) {
-    case Verb::admit: return "admit";
-    case Verb::wait: return fmt::format("wait flag {}", s.at);
-    case Verb::signal: return fmt::format("signal flag {}{}", s.at, peer);
-    case Verb::signal_header: return fmt::format("signal_header{}", peer);
-    default: break;
-  }
+  if (s.verb == Verb::admit) return "admit";
+  if (s.verb == Verb::wait) return fmt::format("wait flag {}", s.at);
+  if (s.verb == Verb::signal) return fmt::format("signal flag {}{}", s.at, peer);
+  if (s.verb == Verb::signal_header) return fmt::format("signal_header{}", peer);
   if (s.col >= 0) {
     return fmt::format("{} tile rows {}..{} col {}{}", verb, s.rows.begin, s.rows.end, s.col, peer);
   }
@@ -45,7 +44,7 @@ FlagName flag_name(const schedule::AgGemm& s, Index flag) {
   }
   // Under pull the rank itself fetches, so its own copy role raises the flag.
   return {fmt::format("landed(shard {}, chunk {})", source, flag % chunks),
-          s.transport == Transport::pull ? s.rank : from};
+          row_of(s.transport).pulls ? s.rank : from};
 }
 
 FlagName flag_name(const schedule::GemmReduce& s, Index flag) {
@@ -58,11 +57,11 @@ FlagName flag_name(const schedule::GemmReduce& s, Index flag) {
   const Index b = local / unit / s.ranks() % s.blocks;
   const int p = static_cast<int>(local / unit / s.ranks() / s.blocks);
   const int shard = static_cast<int>(q);
-  const std::string_view part = done || s.transport == Transport::store ? "tile" : "chunk";
+  const std::string_view part = done || row_of(s.transport).by_workers() ? "tile" : "chunk";
   if (result) {
     const int parent = shard == s.rank ? s.rank : s.route.parent(shard, s.rank);
     return {fmt::format("result(block {}, shard {}, {} {})", b, q, part, local % unit),
-            s.transport == Transport::pull ? s.rank : parent};
+            row_of(s.transport).pulls ? s.rank : parent};
   }
   return {fmt::format("{}(rank {}, block {}, shard {}, {} {})", done ? "done" : "partial", p, b, q,
                       part, local % unit),

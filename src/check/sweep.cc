@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "tilelace/op_table.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::check {
 
@@ -78,7 +79,7 @@ void random_walk(Dice& dice, CallSpec& s, int ranks) {
     w.together = !w.pairs && dice.one_in(2);
     return;
   }
-  w.whole = s.transport == Transport::store && dice.one_in(2);
+  w.whole = row_of(s.transport).by_workers() && dice.one_in(2);
   w.across = w.whole && dice.one_in(2);
   if (w.whole && dice.one_in(2)) {
     w.weights.push_back(dice.between(1, static_cast<int>(s.cols)));
@@ -109,7 +110,7 @@ CallSpec random_call(Dice& dice, int ranks) {
     if (!row_of(s.op).shares && dice.one_in(3)) s.rows = random_rows(dice, s.m, ranks);
     s.unfused = row_of(s.op).sums && dice.one_in(2);
     if (s.unfused) s.cols = s.blocks = 1;
-    if (s.unfused && s.transport == Transport::push && row_of(s.op).shares)
+    if (s.unfused && row_of(s.transport).pushes() && row_of(s.op).shares)
       s.shots = dice.between(1, 2);
     if (s.unfused && row_of(s.op).scatters() && dice.one_in(2))
       s.hand = dice.any(
@@ -121,7 +122,7 @@ CallSpec random_call(Dice& dice, int ranks) {
       s.direct = dice.one_in(2);
       s.shots = s.direct || !dice.one_in(2) ? 2 : 1;
     }
-    if (row_of(s.op).shares && s.transport != Transport::multimem && dice.one_in(3)) {
+    if (row_of(s.op).shares && !row_of(s.transport).needs_multicast() && dice.one_in(3)) {
       s.transport = Transport::store;
       s.route = RouteKind::mesh;
       s.unfused = s.straddle = s.direct = false;

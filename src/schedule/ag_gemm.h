@@ -4,6 +4,7 @@
 // Flags of a rank: landed(source, chunk) says that the chunk is in this rank's slot; under pull,
 // offered(source, chunk) says that this rank's parent has it. Own rows are read where they are.
 #pragma once
+#include "schedule/moves.h"
 #include "schedule/route.h"
 #include "schedule/rows.h"
 #include "schedule/verbs.h"
@@ -34,7 +35,7 @@ struct AgGemm {
   Index cols = 1;  ///< column tiles of all weights together
   Index chunk_rows = 128;
   Index raster_group = 1;
-  Transport transport = Transport::push;
+  Transport transport = {};
   bool straddle = false;
   bool deliver = false;  ///< the gathered operand is wanted
 
@@ -146,8 +147,8 @@ TILELACE_ROLE void run_pull(const AgGemm& s, Verbs& v) {
 template <class Verbs>
 TILELACE_ROLE void run_copy(const AgGemm& s, Verbs& v) {
   signal_headers(s.ranks(), s.rank, v);
-  if (s.transport == Transport::pull) detail::run_pull(s, v);
-  if (s.transport == Transport::push) {
+  if (pulls(s.transport)) detail::run_pull(s, v);
+  if (pushes(s.transport)) {
     for (int i = 0; i < s.ranks(); ++i) {
       const int source = s.route.gather_order(s.rank, i);
       for (int j = 0; j < s.route.num_children(source, s.rank); ++j) {
@@ -170,7 +171,7 @@ TILELACE_ROLE void run_copy(const AgGemm& s, Verbs& v) {
 /// First half of role `compute`: under transport `store` worker w's share of the pushes.
 template <class Verbs>
 TILELACE_ROLE void run_sends(const AgGemm& s, int worker, Verbs& v) {
-  if (s.transport != Transport::store) return;
+  if (!by_workers(s.transport)) return;
   for (int j = 0; j < s.route.num_children(s.rank, s.rank); ++j) {
     detail::push_chunks(s, s.rank, s.route.child(s.rank, s.rank, j), worker, s.workers, v);
   }

@@ -15,7 +15,7 @@
 
 namespace tilelace::schedule {
 
-constexpr int kMaxSections = 8;  ///< of kernels
+constexpr int kMaxSections = kMaxGpuRanks;  ///< of kernels: shards, or weights
 
 /// A shard, in order of arrival.
 struct GatherShard {

@@ -62,7 +62,7 @@ template <int kMost, class F>
 decltype(auto) with_tiles(const AgGemm& s, F&& f) {
   GatherWalking how;
   how.walk.group = static_cast<int>(s.raster_group);
-  if (s.ranks() <= kMaxSections) return f(make_gather_tiles<kMaxSections>(s, how));
+  if (s.ranks() <= kMaxGpuRanks) return f(make_gather_tiles<kMaxGpuRanks>(s, how));
   return f(make_gather_tiles<kMost>(s, how));
 }
 
@@ -120,7 +120,7 @@ class PushVerbs {
 template <class Order, class Verbs>
 void run_sends(const GatherTiles<Order>& s, int worker, Verbs& v) {
   if (!s.walked()) return run_sends(static_cast<const AgGemm&>(s), worker, v);
-  if (s.transport != Transport::store) return;
+  if (!by_workers(s.transport)) return;
   detail::PushVerbs<Verbs> verbs(s, v);
   make_push_order(s, s.order().whole).run(worker, s.workers, verbs);
 }

@@ -24,7 +24,7 @@ template <class Verbs>
 TILELACE_ROLE void wait_for_partials(const GemmReduce& s, const ReduceTile& t, Verbs& v) {
   for (int p = 0; p < s.ranks(); ++p) {
     if (!s.route.is_child(t.owner, s.rank, p)) continue;
-    if (s.transport == Transport::store) {
+    if (by_workers(s.transport)) {
       v.wait(s.partial(p, t.block, t.owner, t.index));
       continue;
     }
@@ -39,14 +39,13 @@ TILELACE_ROLE void wait_for_partials(const GemmReduce& s, const ReduceTile& t, V
 template <class Verbs>
 TILELACE_ROLE void hand_over(const GemmReduce& s, const ReduceTile& t, Verbs& v) {
   const int parent = s.route.parent(t.owner, s.rank);
-  if (s.transport == Transport::store) {
+  if (by_workers(s.transport)) {
     v.store_partial(t, parent);
     v.signal(parent, s.partial(s.rank, t.block, t.owner, t.index));
     return;
   }
   v.partial(t);
-  v.signal(s.transport == Transport::pull ? parent : s.rank,
-           s.done(s.rank, t.block, t.owner, t.index));
+  v.signal(pulls(s.transport) ? parent : s.rank, s.done(s.rank, t.block, t.owner, t.index));
 }
 
 /// The accumulator holds the own shard's part: add the peers' and write the result.
@@ -58,13 +57,13 @@ TILELACE_ROLE void finish(const GemmReduce& s, const ReduceTile& t, bool& admitt
   admitted = true;
   v.store(t);
   if (!s.all_reduce) return;
-  if (s.transport == Transport::push) {
+  if (pushes(s.transport)) {
     v.signal(s.rank, s.done(s.rank, t.block, s.rank, t.index));
     return;
   }
   for (int i = 0; i < s.route.num_children(s.rank, s.rank); ++i) {
     const int peer = s.route.child(s.rank, s.rank, i);
-    if (s.transport == Transport::pull) {
+    if (pulls(s.transport)) {
       v.signal(peer, s.done(s.rank, t.block, s.rank, t.index));
     } else {
       v.store_result(t, peer);
@@ -196,7 +195,7 @@ TILELACE_ROLE void deliver_results(const GemmReduce& s, int b, int worker, Verbs
     for (Index c = 0; c < chunks.count(); ++c, ++turn) {
       if (turn % s.workers != worker) continue;
       const RowRange rows = chunks.rows(c);
-      if (s.transport == Transport::store) {
+      if (by_workers(s.transport)) {
         const Bands bands = s.bands(b, q);
         for (Index j = bands.band_of(rows.begin); j <= bands.band_of(rows.end - 1); ++j) {
           for (Index col = 0; col < s.cols; ++col) v.wait(s.result(b, q, j * s.cols + col));
@@ -231,8 +230,8 @@ TILELACE_ROLE void run_tile(const GemmReduce& s, const ReduceTile& t, bool& admi
 template <class Verbs>
 TILELACE_ROLE void run_copy(const GemmReduce& s, Verbs& v) {
   signal_headers(s.ranks(), s.rank, v);
-  const bool push = s.transport == Transport::push;
-  for (int b = 0; b <= s.blocks && s.transport != Transport::store; ++b) {
+  const bool push = pushes(s.transport);
+  for (int b = 0; b <= s.blocks && !by_workers(s.transport); ++b) {
     if (push && s.route.kind == RouteKind::mesh) {
       detail::send_in_turn(s, b, v);
       continue;

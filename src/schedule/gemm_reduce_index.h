@@ -12,6 +12,7 @@
 // Under transport `store` a chunk is a tile: c means t. There a gemm_rs that does not straddle has
 // other flags: numbered().
 #pragma once
+#include "schedule/moves.h"
 #include "schedule/route.h"
 #include "schedule/rows.h"
 
@@ -47,7 +48,7 @@ struct GemmReduce {
   Index raster_group = 1;
   int blocks = 1;
   Index block_grain = 1;  ///< rows that super-blocks are multiples of, the last one excepted
-  Transport transport = Transport::push;
+  Transport transport = {};
   bool straddle = false;  ///< one block, mesh, not all_reduce
   bool all_reduce = false;
 
@@ -84,7 +85,7 @@ struct GemmReduce {
     return (ceil_div(max_shard_rows(), tile_m) + (straddle ? 1 : 0)) * cols;
   }
   [[nodiscard]] TILELACE_HD constexpr Index max_chunks() const {
-    if (transport == Transport::store) return max_tiles();
+    if (by_workers(transport)) return max_tiles();
     return ceil_div(max_shard_rows(), chunk_rows);
   }
 
@@ -145,7 +146,7 @@ struct GemmReduce {
   [[nodiscard]] TILELACE_HD constexpr bool walked() const { return !all_reduce && !straddle; }
   /// And its flags under transport `store` the numbers that the order gives to partials.
   [[nodiscard]] TILELACE_HD constexpr bool numbered() const {
-    return walked() && transport == Transport::store;
+    return walked() && by_workers(transport);
   }
 
   /// Tiles that lie in one shard.

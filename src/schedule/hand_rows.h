@@ -101,7 +101,7 @@ TILELACE_ROLE void run_hand_rows(const HandRows& s, int worker, Verbs& v) {
   switch (s.way) {
     case HandWay::added: return run_hand_rows<HandWay::added>(s, worker, v);
     case HandWay::ring: return run_hand_rows<HandWay::ring>(s, worker, v);
-    default: return run_hand_rows<HandWay::copied>(s, worker, v);
+    case HandWay::copied: return run_hand_rows<HandWay::copied>(s, worker, v);
   }
 }
 

@@ -7,8 +7,6 @@
 
 namespace tilelace::schedule {
 
-constexpr int kMaxReduceRanks = 8;  ///< of kernels
-
 /// kMost: ranks. Kernels have ReduceOrder; hosts run more ranks.
 template <int kMost>
 struct ReduceOrderOf : SectionOrder<kMost> {
@@ -33,11 +31,11 @@ struct ReduceOrderOf : SectionOrder<kMost> {
   [[nodiscard]] TILELACE_HD constexpr int num_partials() const { return ranks * max_tiles; }
 };
 
-using ReduceOrder = ReduceOrderOf<kMaxReduceRanks>;
+using ReduceOrder = ReduceOrderOf<kMaxGpuRanks>;
 
 /// `walk` says how, and how many columns; `worker_rows`: rows of a worker's tile. `together`:
 /// remote shards are walked together, not one after the other.
-template <int kMost = kMaxReduceRanks>
+template <int kMost = kMaxGpuRanks>
 constexpr ReduceOrderOf<kMost> make_reduce_order(const GemmReduce& s, const GemmOrder& walk,
                                                  int worker_rows, bool together = false) {
   ReduceOrderOf<kMost> o;

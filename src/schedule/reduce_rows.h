@@ -18,7 +18,6 @@
 
 namespace tilelace::schedule {
 
-constexpr int kMaxSumRanks = 8;
 /// Of a shard: what the flags of a slot have room for.
 constexpr Index kMaxSumChunks = 1024;
 /// Units of a row that stay together where a chunk is less than a row.
@@ -37,8 +36,8 @@ struct ReduceRows {
   bool share = false;
   Index chunk_units = 1;
   Index max_chunks = 0;          ///< of any rank
-  RowRange rows[kMaxSumRanks];   ///< that each rank sums, in units
-  Index chunks[kMaxSumRanks]{};  ///< in which each does
+  RowRange rows[kMaxGpuRanks];   ///< that each rank sums, in units
+  Index chunks[kMaxGpuRanks]{};  ///< in which each does
 
   [[nodiscard]] TILELACE_HD constexpr SumChunk chunk(int owner, Index i) const {
     const Index begin = rows[owner].begin + i * chunk_units;

@@ -48,7 +48,7 @@ template <int kMost, class F>
 decltype(auto) with_tiles(const GemmReduce& s, F&& f) {
   GemmOrder walk;
   walk.group = static_cast<int>(s.raster_group);
-  if (s.ranks() <= kMaxReduceRanks) return f(make_reduce_tiles<kMaxReduceRanks>(s, walk));
+  if (s.ranks() <= kMaxGpuRanks) return f(make_reduce_tiles<kMaxGpuRanks>(s, walk));
   return f(make_reduce_tiles<kMost>(s, walk));
 }
 

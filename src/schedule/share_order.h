@@ -18,9 +18,8 @@
 
 namespace tilelace::schedule {
 
-constexpr int kMaxShareRanks = 8;
 constexpr int kMaxShareBlocks = 8;
-constexpr int kMaxShareSections = kMaxShareRanks * kMaxShareBlocks;
+constexpr int kMaxShareSections = kMaxGpuRanks * kMaxShareBlocks;
 
 /// Steps that have equally many tiles.
 struct ShareStretch {

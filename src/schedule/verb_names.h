@@ -28,4 +28,31 @@ enum class Verb : std::uint8_t {
   fetch_result
 };
 
+/// Whether bytes go from one rank to another.
+constexpr bool is_transfer(Verb verb) {
+  switch (verb) {
+    case Verb::push:
+    case Verb::pull:
+    case Verb::store_partial:
+    case Verb::store_result:
+    case Verb::send_partial:
+    case Verb::fetch_partial:
+    case Verb::send_result:
+    case Verb::fetch_result: return true;
+    case Verb::signal:
+    case Verb::signal_header:
+    case Verb::wait:
+    case Verb::admit:
+    case Verb::compute:
+    case Verb::store:
+    case Verb::stage:
+    case Verb::deliver:
+    case Verb::reduce:
+    case Verb::partial:
+    case Verb::park:
+    case Verb::unpark: break;
+  }
+  return false;
+}
+
 }  // namespace tilelace::schedule

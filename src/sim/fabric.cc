@@ -54,8 +54,9 @@ double Fabric::mover_gbps(Mover mover) const {
   switch (mover) {
     case Mover::copy_push: return machine_.links.push_gbps;
     case Mover::copy_pull: return machine_.links.pull_gbps;
-    default: return machine_.links.store_gbps;
+    case Mover::worker: break;
   }
+  return machine_.links.store_gbps;
 }
 
 void Fabric::find_path(int from, int to) {

@@ -53,8 +53,9 @@ std::string_view name_of(GemmBound b) {
     case GemmBound::waves: return "tensor cores";
     case GemmBound::memory: return "memory";
     case GemmBound::power: return "power";
-    default: return "launch";
+    case GemmBound::fixed: break;
   }
+  return "launch";
 }
 
 double GemmTime::busy_us() const { return under_power_us(clock_us(), power_us); }

@@ -7,6 +7,7 @@
 #include "sim/call.h"
 #include "sim/grid.h"
 #include "tilelace/op_table.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::sim {
 namespace {
@@ -96,8 +97,8 @@ Plan base_plan(const MachineModel& m, const Call& call, const Choices& choices, 
 
 std::string illegal(const Call& call, const Plan& plan) {
   const bool mesh = plan.route == RouteKind::mesh;
-  if (plan.transport == Transport::store && !mesh) return "store needs the mesh (nobody relays)";
-  if (plan.transport == Transport::pull && row_of(plan.op).sums && !mesh) {
+  if (row_of(plan.transport).by_workers() && !mesh) return "store needs the mesh (nobody relays)";
+  if (row_of(plan.transport).pulls && row_of(plan.op).sums && !mesh) {
     return "pulling partials needs the mesh (nobody relays)";
   }
   if (plan.straddle && (!mesh || row_of(plan.op).shares)) return "only a mesh may straddle";
@@ -109,15 +110,16 @@ std::string illegal(const Call& call, const Plan& plan) {
 void add_plans(const MachineModel& m, const Call& call, const Choices& choices, Plan plan,
                std::vector<Plan>& all) {
   const bool whole = m.method.fused_whole_shards > 0 && row_of(call.problem.op).gathers;
-  for (const Transport transport : {Transport::push, Transport::store, Transport::pull}) {
-    if (!choices.transport &&
-        (transport == Transport::pull || (whole && transport != Transport::push))) {
+  for (const Transport transport :
+       {transport_that(Carrier::engine), transport_that(Carrier::worker),
+        transport_that(Carrier::engine, true)}) {
+    if (!choices.transport && (row_of(transport).pulls || (whole && !row_of(transport).pushes()))) {
       continue;
     }
     plan.transport = choices.transport.value_or(transport);
     if (!illegal(call, plan).empty()) continue;
     // Workers send less at a time: each has a small share of the wire.
-    const bool store = plan.transport == Transport::store;
+    const bool store = row_of(plan.transport).by_workers();
     for (const int chunks : {1, 2, 4, 8, 16, 64}) {
       if (chunks > (store ? 64 : whole ? 1 : 8)) continue;
       const std::int64_t rows = ceil_div(ceil_div(shard_rows(call.problem), plan.blocks), chunks);
@@ -151,7 +153,7 @@ std::vector<Plan> fused_plans(const MachineModel& m, const Call& call, const Cho
     if (shard_rows(p) % straddling.tile_m != 0) add_plans(m, call, choices, straddling, all);
   }
   Plan asked = base_plan(m, call, choices, {});
-  asked.transport = choices.transport.value_or(Transport::push);
+  asked.transport = choices.transport.value_or(transport_that(Carrier::engine));
   require(!all.empty(), "{}: plan: got {} {}, expected a legal one: {}", name_of(p.op),
           name_of(asked.route), name_of(asked.transport), illegal(call, asked));
   return all;
@@ -167,7 +169,7 @@ std::vector<Plan> medium_plans(const MachineModel& m, const Call& call, const Ch
     of_route.route = choices.route;
     Plan plan = base_plan(m, call, of_route, {1, false, 1 << 30, route});
     plan.path = Path::medium;
-    plan.transport = Transport::push;
+    plan.transport = transport_that(Carrier::engine);
     plan.tile_m = static_cast<int>(shard_rows(p));
     plan.tile_n = static_cast<int>(p.total_n());
     plan.chunk_rows = shard_rows(p);

@@ -113,8 +113,14 @@ class Player {
       case Verb::deliver: local_copy(a, s); return true;
       case Verb::store_partial:
       case Verb::store_result: send_tile(a, s); return true;
-      default: send_chunk(a, s); return true;
+      case Verb::push:
+      case Verb::pull:
+      case Verb::send_partial:
+      case Verb::fetch_partial:
+      case Verb::send_result:
+      case Verb::fetch_result: send_chunk(a, s); return true;
     }
+    return true;
   }
 
   void compute(Actor& a, const Step& s) {

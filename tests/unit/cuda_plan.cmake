@@ -8,6 +8,7 @@ tilelace_test(gpu_plans_test TOGETHER SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/op_table_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/plan_sweep_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/share_plan_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/transport_table_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/ag_gemm_plan_test.cc
   LIBS tilelace_plan)
 tilelace_test(gpu_orders_test TOGETHER SOURCES

@@ -20,7 +20,7 @@ TEST(ReduceOrder, SaysWhichTilesAreOwnAndIsThatOfHosts) {
   };
   for (int i = 0; i < 500; ++i) {
     GemmReduce s;
-    const int ranks = static_cast<int>(any(kMaxReduceRanks));
+    const int ranks = static_cast<int>(any(kMaxGpuRanks));
     s.route = {RouteKind::mesh, ranks, ranks};
     s.rank = static_cast<int>(any(ranks)) - 1;
     std::vector<Index> borders{0};
@@ -54,7 +54,7 @@ struct PairCall {
   GemmOrder walk;
 
   PairCall(std::mt19937& rng, unsigned most) {
-    const int ranks = 2 + 2 * static_cast<int>(rng() % (kMaxReduceRanks / 2));
+    const int ranks = 2 + 2 * static_cast<int>(rng() % (kMaxGpuRanks / 2));
     s.route = {RouteKind::mesh, ranks, ranks};
     for (int r = 0; r < ranks; ++r) borders.push_back(borders.back() + rng() % (most + 1));
     ++borders.back();

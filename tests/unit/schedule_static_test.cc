@@ -122,7 +122,7 @@ static_assert(blocks_cover(reduce(100, true, 3)) && blocks_cover(reduce(7, true,
 static_assert(blocks_cover(reduce(0, true, 2)) && blocks_cover(reduce(33, false, 1)));
 
 TEST(Schedule, OwnShardOfReduceScatterComesLast) {
-  const auto s = make_reduce_tiles<kMaxReduceRanks>(reduce(100, false, 1), {});
+  const auto s = make_reduce_tiles<kMaxGpuRanks>(reduce(100, false, 1), {});
   const ReduceOrder& o = s.order();
   EXPECT_EQ(s.at(o.cell(0), 0).owner, 1);
   EXPECT_EQ(s.at(o.cell(o.tiles() - 1), 0).owner, 0);

@@ -30,7 +30,7 @@ inline int any(std::mt19937& rng, int most) {
 /// With at most `most_cols` columns.
 inline ShareShape random_shape(std::mt19937& rng, bool few_rows, int most_cols) {
   ShareShape s;
-  const int ranks = any(rng, kMaxShareRanks);
+  const int ranks = any(rng, kMaxGpuRanks);
   s.split = {any(rng, few_rows ? 20 : 6000), ranks, nullptr};
   s.route = {RouteKind::mesh, ranks, ranks};
   s.cols = any(rng, most_cols);

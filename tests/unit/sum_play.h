@@ -53,7 +53,7 @@ Sizes random_sizes(std::mt19937& rng, MayDiffer may_differ) {
     return static_cast<Index>(rng() % static_cast<unsigned>(most));
   };
   Sizes s;
-  const int ranks = 1 + static_cast<int>(any(kMaxSumRanks));
+  const int ranks = 1 + static_cast<int>(any(kMaxGpuRanks));
   s.kind = static_cast<int>(any(3));
   s.row_units = 1 + any(40);
   s.chunk_rows = 1 + any(30);

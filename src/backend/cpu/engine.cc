@@ -20,6 +20,7 @@
 #include "schedule/gather_tiles.h"
 #include "schedule/reduce_tiles.h"
 #include "tilelace/op_table.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::cpu {
 
@@ -317,7 +318,7 @@ void Engine::run(const Problem& problem, const Plan& plan, const Operands& opera
     if (checked_) checked_->stop(e.what());
     throw;
   }
-  if (points::poison_slots && plan.transport != Transport::pull) {
+  if (points::poison_slots && !row_of(plan.transport).pulls) {
     std::memset(call.slot.data(group_.rank()), points::kPoison,
                 static_cast<std::size_t>(slot_bytes_ - flag_bytes_));
   }

@@ -9,6 +9,7 @@
 
 #include "backend/cpu/gemm/convert.h"
 #include "core/points.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::cpu {
 
@@ -78,7 +79,7 @@ std::byte* ReduceVerbs::out_row(Index row) const {
 }
 
 bool ReduceVerbs::sends_in_place(int owner) const {
-  return partials_ != nullptr && s_.transport == Transport::push &&
+  return partials_ != nullptr && row_of(s_.transport).pushes() &&
          s_.route.num_children(owner, s_.rank) == 0 && owner != s_.rank;
 }
 
@@ -147,7 +148,7 @@ void ReduceVerbs::store(const ReduceTile& t) {
 }
 
 std::byte* ReduceVerbs::partial_row(const ReduceTile& t) const {
-  if (s_.transport != Transport::push) return outgoing(s_.rank, t.rows.begin);
+  if (!row_of(s_.transport).pushes()) return outgoing(s_.rank, t.rows.begin);
   return incoming(s_.route.parent(t.owner, s_.rank), s_.rank, t.block, t.owner, t.rows.begin);
 }
 

@@ -4,6 +4,7 @@
 #include "backend/cpu/call.h"
 #include "backend/cpu/worker_state.h"
 #include "schedule/gemm_reduce.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::cpu {
 
@@ -50,7 +51,7 @@ class ReduceVerbs final : public CallVerbs {
   /// which all ranks of a host can write: the send then only takes its time on the wire.
   [[nodiscard]] std::byte* partial_row(const schedule::ReduceTile&) const;
   /// Own finished rows are sent from the user's tensor, others' from the result slot.
-  [[nodiscard]] bool keeps_result() const { return s_.transport != Transport::push; }
+  [[nodiscard]] bool keeps_result() const { return !row_of(s_.transport).pushes(); }
 
   const schedule::GemmReduce& s_;
   WorkerState* state_;

@@ -15,6 +15,7 @@
 #include "core/check.h"
 #include "plan/ways/handed_partials_way.h"
 #include "tilelace/op_table.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::cuda {
 namespace {
@@ -35,7 +36,7 @@ Error said_of_multimem(const Error& e, std::span<const PreparedCall> calls) {
   const std::string_view text = e.what();
   if (!text.starts_with(kMemory)) return e;
   const auto asks = std::find_if(calls.begin(), calls.end(), [](const PreparedCall& c) {
-    return c.options.transport == Transport::multimem;
+    return row_of(c.options.transport).needs_multicast();
   });
   return Error(e.kind(), fmt::format("{}: transport multimem needs {}",
                                      asks == calls.end() ? "prepare" : name_of(asks->problem.op),
@@ -113,10 +114,10 @@ RankShare GpuBackend::share_of(std::span<const PreparedCall> calls, RankShare be
   share.multiprocessors = machine_.multiprocessors;
   for (const PreparedCall& c : calls) {
     // Taken where asked for only.
-    share.nccl = share.nccl || c.options.transport == Transport::nccl;
+    share.nccl = share.nccl || row_of(c.options.transport).needs_nccl();
     share.hands =
         share.hands || (row_of(c.problem.op).scatters() && plan::asked_way(c.problem, c.options));
-    share.multicast = share.multicast || c.options.transport == Transport::multimem;
+    share.multicast = share.multicast || row_of(c.options.transport).needs_multicast();
   }
   return share;
 }

@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "tilelace/op_table.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace {
 
@@ -165,7 +166,7 @@ void check_options(Op op, const PlanOptions& o) {
   };
   known("path", o.path, Path::unfused);
   known("route", o.route, RouteKind::two_level);
-  known("transport", o.transport, Transport::multimem);
+  known("transport", o.transport, transport_table().back().transport);
   known("partials", o.partials, std::rbegin(kDTypes)->type);
 }
 

@@ -12,6 +12,7 @@
 #include "plan/gpu/gpu_plan.h"
 #include "tilelace/op_table.h"
 #include "tilelace/plan.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace {
 namespace {
@@ -95,11 +96,10 @@ std::string illegal(const Problem& p, const Plan& plan) {
     return fmt::format("blocks is {}, must be 1 to 64", plan.blocks);
   }
   if (plan.blocks > 1 && !row_of(p.op).shares) return "only gemm_ar has row super-blocks";
-  if (plan.transport == Transport::nccl) return "nccl is for GPU ranks";
-  if (plan.transport == Transport::add) return "add is for GPU ranks";
-  if (plan.transport == Transport::multimem) return "multimem is for GPU ranks";
-  if (plan.transport == Transport::store && !mesh) return "store needs the mesh (nobody relays)";
-  if (plan.transport == Transport::pull && row_of(p.op).sums && !mesh) {
+  const TransportRow& transport = row_of(plan.transport);
+  if (transport.gpus) return fmt::format("{} is for GPU ranks", transport.name);
+  if (transport.by_workers() && !mesh) return "store needs the mesh (nobody relays)";
+  if (transport.pulls && row_of(p.op).sums && !mesh) {
     return "pulling partials needs the mesh (nobody relays)";
   }
   if (plan.straddle && !mesh) return "straddling tiles need the mesh";
@@ -120,7 +120,7 @@ Plan base_plan(const Problem& p, const Machine& machine, const PlanOptions& opti
       options.route.value_or(local > 0 && local < p.ranks ? RouteKind::two_level : RouteKind::mesh);
   const int whole = options.local_ranks ? local : p.ranks;  // an asked-for 0 is an error
   plan.local_ranks = plan.route != RouteKind::two_level ? 0 : local > 0 ? local : whole;
-  plan.transport = options.transport.value_or(Transport::push);
+  plan.transport = options.transport.value_or(transport_that(Carrier::engine));
   plan.tile_m = options.tile_m.value_or(largest_shard(p) >= 256 ? 128 : 64);
   plan.tile_n = options.tile_n.value_or(256);
   plan.straddle = options.straddle.value_or(false);

@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "plan/gpu/planners.h"
 #include "plan/gpu/way_choice.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::plan {
 namespace {
@@ -21,11 +22,11 @@ constexpr double kKernelUs = 3;  ///< one more kernel in a row, which no weights
 void require_way(const PlanOptions& o) {
   if (!o.transport) return;
   const auto transport = name_of(*o.transport);
-  require(o.transport != Transport::add && o.transport != Transport::multimem,
+  require(!row_of(o.transport).adds(),
           "ag_gemm: transport on GPUs, got {}, expected push, pull, store or nccl", transport);
-  require(o.route != RouteKind::ring || o.transport == Transport::push,
+  require(o.route != RouteKind::ring || row_of(o.transport).pushes(),
           "ag_gemm: transport on GPUs over the ring, got {}, expected push", transport);
-  require(o.path != Path::medium || o.transport == Transport::push,
+  require(o.path != Path::medium || row_of(o.transport).pushes(),
           "ag_gemm: transport on GPUs of path medium, got {}, expected push", transport);
 }
 
@@ -52,11 +53,11 @@ std::vector<KernelWay> candidates_of(const Problem& p, const Machine& machine,
                                      const PlanOptions& o) {
   std::vector<KernelWay> all;
   std::map<std::tuple<Transport, RouteKind, bool>, Index> coarsest;
-  auto overlapped = o.transport == Transport::nccl
+  auto overlapped = row_of(o.transport).needs_nccl()
                         ? ag_gemm_nccl_candidates(p, gemm_machine(machine))
                         : ag_gemm_candidates(p, gemm_machine(machine));
   // On a share such calls cannot be captured (docs/decisions/0012): only where they are asked for.
-  const bool asked = o.transport == Transport::pull || o.route == RouteKind::ring;
+  const bool asked = row_of(o.transport).pulls || o.route == RouteKind::ring;
   if (machine.shared_device && !asked)
     std::erase_if(overlapped, [](const AgGemmPlan& c) { return c.relays(); });
   for (const AgGemmPlan& c : overlapped) {
@@ -97,7 +98,7 @@ std::string parts_of(const AgGemmPlan& c, const Problem& p) {
 
 Plan make(const Problem& p, const Machine& machine, const PlanOptions& options) {
   require_way(options);
-  if (p.m == 0) return empty_plan(p, options, Path::fused, Transport::push);
+  if (p.m == 0) return empty_plan(p, options, Path::fused, transport_that(Carrier::engine));
   const std::vector<KernelWay> all = candidates_of(p, machine, options);
   return best_of(p, all, options, parts_of(std::get<AgGemmPlan>(all.front()), p));
 }
@@ -112,7 +113,7 @@ std::vector<KernelWay> every(const Problem& p, const Machine& machine,
     }
   };
   add(ag_gemm_candidates(p, gemm_machine(machine)));
-  if (named(kinds, name_of(Transport::nccl)))
+  if (named(kinds, name_of(transport_that(Carrier::library))))
     add(ag_gemm_nccl_candidates(p, gemm_machine(machine)));
   return all;
 }

@@ -8,6 +8,7 @@
 #include "plan/gpu/planners.h"
 #include "plan/gpu/sum_planner.h"
 #include "plan/gpu/way_choice.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::plan {
 namespace {
@@ -35,7 +36,7 @@ bool may_take_rounds(const Problem& p, const GemmPlan& gemm) {
 /// among more, where that was never timed, when asked for.
 constexpr Index kLeastKeptRows = 2048;
 bool may_keep(const Problem& p, const PlanOptions& o) {
-  if (o.transport) return o.transport == Transport::pull && !only_columns(p, o);
+  if (o.transport) return row_of(o.transport).pulls && !only_columns(p, o);
   return p.ranks == 2 && p.m >= kLeastKeptRows;
 }
 
@@ -47,7 +48,7 @@ const char* why_not_kept(const Problem& p) {
 std::vector<KernelWay> fused_ways(const Problem& p, const GemmMachine& machine,
                                   const PlanOptions& o) {
   std::vector<KernelWay> all;
-  if (o.transport.value_or(Transport::store) == Transport::store)
+  if (!o.transport || row_of(o.transport).by_workers())
     // Where out is symmetric memory the call takes the direct way of the same plan.
     for (const GemmArPlan& c : gemm_ar_candidates(p, machine))
       if (wanted(c.gemm.tile, o) && may_take_rounds(p, c.gemm) &&
@@ -104,12 +105,12 @@ Plan make_switch_plan(const Problem& p, const Machine& machine, const PlanOption
 }
 
 Plan make(const Problem& p, const Machine& machine, const PlanOptions& o) {
-  if (o.transport == Transport::multimem) return make_switch_plan(p, machine, o);
+  if (row_of(o.transport).needs_multicast()) return make_switch_plan(p, machine, o);
   require_sum_options(p, o);
   static_cast<void>(asked_way(p, o));  // ways of others are an error
   if (p.m == 0) return empty_plan(p, o, Path::unfused, Transport::pull);
-  const Transport transport = o.transport.value_or(Transport::store);
-  const bool fuses = may_fuse(o, transport == Transport::store || transport == Transport::pull);
+  const TransportRow& transport = row_of(o.transport);
+  const bool fuses = may_fuse(o, !o.transport || transport.by_workers() || transport.pulls);
   const bool too_few = too_few_rows(p, o, least_rows(p));
   Plan plan = make_sum_plan(
       p, machine, o,

@@ -8,6 +8,7 @@
 #include "plan/gpu/planners.h"
 #include "plan/gpu/sum_planner.h"
 #include "plan/gpu/way_choice.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::plan {
 namespace {
@@ -41,7 +42,7 @@ Plan make_hand_plan(const Problem& p, const Machine& machine, const PlanOptions&
 }
 
 Plan make(const Problem& p, const Machine& machine, const PlanOptions& o) {
-  require(o.transport != Transport::multimem,
+  require(!row_of(o.transport).needs_multicast(),
           "gemm_rs: transport on GPUs, got multimem, which is for gemm_ar, expected another");
   require_sum_options(p, o);
   const std::optional<HandWay> way = asked_way(p, o);
@@ -49,10 +50,10 @@ Plan make(const Problem& p, const Machine& machine, const PlanOptions& o) {
     PlanOptions told = o;
     if (way) told.route = route_of(*way);
     return empty_plan(p, told, way ? path_of(*way) : Path::unfused,
-                      way ? transport_of(*way) : Transport::pull);
+                      way ? transport_of(*way) : transport_that(Carrier::engine, true));
   }
   if (way) return make_hand_plan(p, machine, o, *way);
-  const bool fuses = may_fuse(o, o.transport.value_or(Transport::store) == Transport::store);
+  const bool fuses = may_fuse(o, !o.transport || row_of(o.transport).by_workers());
   const bool too_few = too_few_rows(p, o, least_fused_rows(p));
   std::vector<KernelWay> fused;
   if (fuses && !too_few)

@@ -46,8 +46,8 @@ void require_gpu_problem(const Problem& p) {
   const auto op = name_of(p.op);
   require(row_of(p.dtype).on_gpus, "{}: dtype on GPUs, got {}, expected bf16 or fp16", op,
           name_of(p.dtype));
-  require(p.ranks <= schedule::kMaxSections, "{}: ranks on GPUs, got {}, expected at most {}", op,
-          p.ranks, schedule::kMaxSections);
+  require(p.ranks <= schedule::kMaxGpuRanks, "{}: ranks on GPUs, got {}, expected at most {}", op,
+          p.ranks, schedule::kMaxGpuRanks);
   require(p.k % 8 == 0, "{}: k on GPUs, got {}, expected a multiple of 8 (16 bytes)", op, p.k);
   for (const auto n : p.n)
     require(n % 8 == 0, "{}: n on GPUs, got {}, expected a multiple of 8 (16 bytes)", op, n);

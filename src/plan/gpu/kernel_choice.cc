@@ -8,6 +8,7 @@
 #include <ostream>
 
 #include "plan/gpu/staging.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::plan {
 namespace {
@@ -58,7 +59,7 @@ Said said_of(const GemmRsPlan& way) { return {.apart = way.apart}; }
 Said said_of(const GemmArPlan& way) { return {.lag = way.lag, .by_columns = way.by_columns}; }
 Said said_of(const GemmSumsPlan& way) { return {.shots = way.by_switch ? 0 : way.shots}; }
 Said said_of(const GemmReducePlan& way) {
-  return {.shots = way.transport == Transport::push ? way.shots : 0};
+  return {.shots = row_of(way.transport).pushes() ? way.shots : 0};
 }
 Said said_of(const GemmHandPlan& /*way*/) { return {}; }
 

@@ -7,6 +7,7 @@
 #include "plan/base/problem.h"
 #include "plan/gpu/way_choice.h"
 #include "tilelace/op_table.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::plan {
 namespace {
@@ -17,7 +18,7 @@ void add_unfused(const Problem& p, const GemmMachine& machine, const PlanOptions
                  std::vector<KernelWay>& all) {
   for (GemmReducePlan& c : gemm_reduce_candidates(p, machine)) {
     if (!wanted(c.gemm.tile, o) || o.transport.value_or(c.transport) != c.transport) continue;
-    if (c.transport == Transport::push && o.chunk_rows) continue;
+    if (row_of(c.transport).pushes() && o.chunk_rows) continue;
     c.chunk_rows = o.chunk_rows.value_or(c.chunk_rows);
     all.emplace_back(c);
   }
@@ -44,7 +45,7 @@ std::string parts_of(const KernelWay& way, const Problem& p) {
 void require_sum_options(const Problem& p, const PlanOptions& o) {
   const auto op = name_of(p.op);
   const bool scatters = row_of(p.op).scatters();
-  require(o.transport != Transport::nccl,
+  require(!row_of(o.transport).needs_nccl(),
           "{}: transport on GPUs, got nccl, expected push, pull or store{}", op,
           scatters ? ", or add" : "");
   require(!straddles(o) || scatters, "{}: straddle on GPUs, got 1, expected 0", op);

@@ -7,6 +7,7 @@
 
 #include "plan/gpu/staging.h"
 #include "tilelace/op_table.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::plan {
 namespace {
@@ -25,7 +26,7 @@ std::string cut_of(const GemmSumsPlan& way) {
   return way.by_switch ? "" : way.shots == 1 ? " in one shot" : " in two shots";
 }
 std::string cut_of(const GemmReducePlan& way) {
-  if (way.transport != Transport::push) return "";
+  if (!row_of(way.transport).pushes()) return "";
   return way.shots == 1 ? " in one shot" : " in two shots";
 }
 std::string cut_of(const GemmHandPlan& /*way*/) { return ""; }

@@ -9,6 +9,7 @@
 #include "plan/base/schedules.h"
 #include "plan/gemm/gemm_cost.h"
 #include "plan/ways/gather_walks.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::plan {
 namespace {
@@ -116,7 +117,7 @@ class GatherCandidates {
     plan.transport = way.transport;
     plan.route = way.route;
     plan.chunk_rows = way.chunk_rows;
-    plan.predicted_us = us + kEnterUs + (way.transport == Transport::store ? 0 : kForkUs) +
+    plan.predicted_us = us + kEnterUs + (row_of(way.transport).by_workers() ? 0 : kForkUs) +
                         (plan.gemm.early_weights || p_.ranks == 2 ? 0 : kLateStartUs);
     plans_.push_back(plan);
   }
@@ -129,7 +130,7 @@ class GatherCandidates {
                       static_cast<double>(schedule::ceil_div(p_.m, rows));
     const GatherWalk walk{us, tiles, schedule::ceil_div(first_n_, gemm.tile.worker_columns()),
                           gemm.workers};
-    if (transport == Transport::store) {
+    if (row_of(transport).by_workers()) {
       const Way way{transport, route, push_chunk()};
       const double held_up = us + kPushedShardCost * pushed();
       const Arrival a{pushed(), pushed()};
@@ -153,11 +154,11 @@ class GatherCandidates {
       const auto apart = [&](int shards) {
         const double slack = (p_.ranks > 3 && shards != 2 ? kUnevenCost : 0) +
                              tall_cost(gemm.tile) + (mesh ? kMeshCost : 0) +
-                             (transport == Transport::pull ? kPullCost : 0);
+                             (row_of(transport).pulls ? kPullCost : 0);
         const double all =
             us * (1 + slack) + walks_.reread_us(walk, shards) + walks_.late_us(walk, shards, a);
         add({.gemm = gemm, .apart = shards}, way, all);
-        if (shards == 1 && transport == Transport::push) add_joined(gemm, way, all, walk, sent);
+        if (shards == 1 && row_of(transport).pushes()) add_joined(gemm, way, all, walk, sent);
       };
       apart(1);
       if (p_.ranks > 3) apart(2);
@@ -268,7 +269,7 @@ int tiles_of(const AgGemmPlan& plan, const Problem& p) {
 }
 
 int AgGemmPlan::left_free() const {
-  if (transport == Transport::nccl) return kNcclMultiprocessors;
+  if (row_of(transport).needs_nccl()) return kNcclMultiprocessors;
   return relays() ? kRelayMultiprocessors : 0;
 }
 
@@ -278,8 +279,8 @@ void require_gather(const Problem& problem) {
   require(problem.op == Op::ag_gemm, "ag_gemm: op, got {}, expected ag_gemm", name_of(problem.op));
   check_problem(problem);
   require(problem.m > 0, "ag_gemm: m, got 0, expected rows to plan for");
-  require(problem.ranks <= schedule::kMaxSections, "ag_gemm: ranks, got {}, expected at most {}",
-          problem.ranks, schedule::kMaxSections);
+  require(problem.ranks <= schedule::kMaxGpuRanks, "ag_gemm: ranks, got {}, expected at most {}",
+          problem.ranks, schedule::kMaxGpuRanks);
 }
 
 }  // namespace
@@ -311,7 +312,7 @@ double gather_us(const Problem& p, Transport transport, RouteKind route) {
   const std::vector<Index> borders = borders_of(p);
   const Index rows = split_of(p, borders).max_rows();
   const Index row_bytes = p.k * static_cast<Index>(size_of(p.dtype));
-  if (transport == Transport::store) return kEnterUs + pushed_us(rows, row_bytes, p.ranks);
+  if (row_of(transport).by_workers()) return kEnterUs + pushed_us(rows, row_bytes, p.ranks);
   const Way way{transport, route, schedule::max_of(1, rows)};
   return kEnterUs + arrival_of(way, rows, row_bytes, p.ranks).last_us;
 }

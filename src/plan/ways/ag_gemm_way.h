@@ -7,6 +7,7 @@
 #include "plan/gemm/gemm_plan.h"
 #include "schedule/gather_order.h"
 #include "tilelace/plan.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::plan {
 
@@ -17,7 +18,7 @@ struct AgGemmPlan {
   bool whole = false;
   /// push, pull: copy engines, of whoever has the rows or who wants them; store: a kernel before
   /// the product.
-  Transport transport = Transport::push;
+  Transport transport = {};
   std::int64_t chunk_rows = 0;  ///< rows behind one flag
   /// By shard: how many shards are walked one after the other, the own one first. The others are
   /// walked together, which reads the weight once for all of them.
@@ -33,9 +34,7 @@ struct AgGemmPlan {
   RouteKind route = RouteKind::mesh;  ///< ring (push): rows are handed on from rank to rank
 
   /// Whether copies wait for flags in the middle of their stream, which takes a kernel each.
-  [[nodiscard]] bool relays() const {
-    return transport == Transport::pull || route == RouteKind::ring;
-  }
+  [[nodiscard]] bool relays() const { return row_of(transport).pulls || route == RouteKind::ring; }
   /// Multiprocessors that its products leave to whoever moves the rows: what finds no place beside
   /// products that wait for it would never end (docs/decisions/0012).
   [[nodiscard]] int left_free() const;

@@ -2,6 +2,7 @@
 #include "plan/ways/gather_arrival.h"
 
 #include "plan/gemm/gemm_cost.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::plan {
 namespace {
@@ -31,8 +32,8 @@ Arrival nccl_arrival(const Way& way, Index rows, Index row_bytes, int ranks) {
 }  // namespace
 
 Arrival arrival_of(const Way& way, Index rows, Index row_bytes, int ranks) {
-  if (way.transport == Transport::nccl) return nccl_arrival(way, rows, row_bytes, ranks);
-  const bool pull = way.transport == Transport::pull;
+  if (row_of(way.transport).needs_nccl()) return nccl_arrival(way, rows, row_bytes, ranks);
+  const bool pull = row_of(way.transport).pulls;
   const auto us = [&](Index r) {
     return static_cast<double>(r * row_bytes) / (pull ? kPullBytesPerUs : kLinkBytesPerUs);
   };

@@ -8,7 +8,7 @@ namespace tilelace::plan {
 
 /// Who moves rows on which way, cut how.
 struct Way {
-  Transport transport = Transport::push;
+  Transport transport = {};
   RouteKind route = RouteKind::mesh;
   schedule::Index chunk_rows = 1;
 };

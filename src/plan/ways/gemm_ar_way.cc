@@ -197,8 +197,8 @@ void add_columns(const Problem& p, const GemmPlan& gemm, double staged_us,
 void require_gemm_ar(const Problem& p) {
   require(p.op == Op::gemm_ar, "gemm_ar: op, got {}, expected gemm_ar", name_of(p.op));
   check_problem(p);
-  require(p.ranks <= schedule::kMaxShareRanks, "gemm_ar: ranks, got {}, expected at most {}",
-          p.ranks, schedule::kMaxShareRanks);
+  require(p.ranks <= schedule::kMaxGpuRanks, "gemm_ar: ranks, got {}, expected at most {}", p.ranks,
+          schedule::kMaxGpuRanks);
 }
 
 int tiles_of(const GemmArPlan& plan, const Problem& p) { return gemm_ar_order(p, plan, 0).tiles(); }

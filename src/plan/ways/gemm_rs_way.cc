@@ -72,8 +72,8 @@ Index partials_of(const Problem& p, const schedule::RowSplit& split, const GemmT
 void require_scatter(const Problem& p) {
   require(p.op == Op::gemm_rs, "gemm_rs: op, got {}, expected gemm_rs", name_of(p.op));
   check_problem(p);
-  require(p.ranks <= schedule::kMaxReduceRanks, "gemm_rs: ranks, got {}, expected at most {}",
-          p.ranks, schedule::kMaxReduceRanks);
+  require(p.ranks <= schedule::kMaxGpuRanks, "gemm_rs: ranks, got {}, expected at most {}", p.ranks,
+          schedule::kMaxGpuRanks);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "core/check.h"
 #include "plan/base/problem.h"
 #include "plan/base/schedules.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::plan {
 namespace {
@@ -23,8 +24,8 @@ constexpr Index kHandRounds = 4;  ///< chunks of a CTA where there is work enoug
 void require_hand(const Problem& p) {
   require(p.op == Op::gemm_rs, "gemm_rs: op, got {}, expected gemm_rs", name_of(p.op));
   check_problem(p);
-  require(p.ranks <= schedule::kMaxSumRanks, "gemm_rs: ranks, got {}, expected at most {}", p.ranks,
-          schedule::kMaxSumRanks);
+  require(p.ranks <= schedule::kMaxGpuRanks, "gemm_rs: ranks, got {}, expected at most {}", p.ranks,
+          schedule::kMaxGpuRanks);
 }
 
 Index max_rows(const Problem& p) {
@@ -70,7 +71,7 @@ std::string_view name_of(HandWay way) {
 
 std::optional<HandWay> asked_way(const Problem& p, const PlanOptions& o) {
   std::optional<HandWay> way;
-  if (o.transport == Transport::add) way = HandWay::added;
+  if (row_of(o.transport).by_memory()) way = HandWay::added;
   if (o.route == RouteKind::ring) way = HandWay::ring;
   if (o.path == Path::medium) way = HandWay::copied;
   if (!way) return way;

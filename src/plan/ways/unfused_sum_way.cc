@@ -7,6 +7,7 @@
 #include "plan/base/problem.h"
 #include "plan/base/schedules.h"
 #include "tilelace/op_table.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::plan {
 namespace {
@@ -41,8 +42,8 @@ void require_sum(const Problem& p) {
   const auto op = name_of(p.op);
   require(row_of(p.op).sums, "{}: op, got {}, expected one that sums", op, op);
   check_problem(p);
-  require(p.ranks <= schedule::kMaxSumRanks, "{}: ranks, got {}, expected at most {}", op, p.ranks,
-          schedule::kMaxSumRanks);
+  require(p.ranks <= schedule::kMaxGpuRanks, "{}: ranks, got {}, expected at most {}", op, p.ranks,
+          schedule::kMaxGpuRanks);
 }
 
 SumForm form_of(const Problem& p, bool shared) {
@@ -51,8 +52,8 @@ SumForm form_of(const Problem& p, bool shared) {
 }
 
 SumForm form_of(const Problem& p, const GemmReducePlan& plan) {
-  return form_of(p, plan.transport == Transport::store ||
-                        (plan.transport == Transport::push && plan.shots == 2));
+  return form_of(p, row_of(plan.transport).by_workers() ||
+                        (row_of(plan.transport).pushes() && plan.shots == 2));
 }
 
 /// Rows that the busiest rank sums.
@@ -98,7 +99,7 @@ double reduce_us(const Problem& p, const GemmReducePlan& plan) {
   const double delivered = bytes(p.m - rows) / kDeliverBytesPerUs;
   const bool shared = form == SumForm::shared_rows;
   const bool twice = shared && p.ranks > 2;  // two shots that have constants of their own
-  if (plan.transport == Transport::push) {
+  if (row_of(plan.transport).pushes()) {
     const double many = (form != SumForm::own_rows && p.ranks > 2 ? kPushedAmongManyUs : 0) +
                         kPushedPeerUs * std::max(0, p.ranks - 4);
     const double sent = moved / (twice ? kPushTwiceBytesPerUs : kSumPushedBytesPerUs);
@@ -127,7 +128,7 @@ std::vector<GemmReducePlan> gemm_reduce_candidates(const Problem& p, const GemmM
     if (may_push(p, shots)) pushes.push_back(shots);
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
     for (const Transport transport : {Transport::pull, Transport::store}) {
-      if (transport == Transport::store && row_of(p.op).scatters()) continue;
+      if (row_of(transport).by_workers() && row_of(p.op).scatters()) continue;
       GemmReducePlan plan{gemm, transport};
       plan.chunk_rows =
           ceil_div(summed_rows(p, form_of(p, plan)), kRounds * machine.multiprocessors);

@@ -8,6 +8,7 @@
 #include "plan/gemm/gemm_plan.h"
 #include "schedule/push_rows.h"
 #include "tilelace/plan.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::plan {
 
@@ -16,7 +17,7 @@ struct GemmReducePlan {
   /// pull: every rank pulls what it needs, gemm_ar all rows. store (gemm_ar): every rank pulls for
   /// its rows and stores their sum with all peers, which is less traffic and one more wait. push:
   /// every rank sends its partial to those who sum.
-  Transport transport = Transport::pull;
+  Transport transport = transport_that(Carrier::engine, true);
   std::int64_t chunk_rows = 1;  ///< rows that a CTA sums at a time, behind one flag where shared
   double predicted_us = 0;
   /// Transport push, whose chunks are not of rows. gemm_ar: 1: everyone sums all rows; 2: its own,

@@ -6,6 +6,7 @@
 
 #include "plan/gpu/kernel_choice.h"
 #include "tilelace/op_table.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace {
 
@@ -51,17 +52,7 @@ std::string_view name_of(RouteKind r) {
   return "?";
 }
 
-std::string_view name_of(Transport t) {
-  switch (t) {
-    case Transport::push: return "push";
-    case Transport::pull: return "pull";
-    case Transport::nccl: return "nccl";
-    case Transport::add: return "add";
-    case Transport::multimem: return "multimem";
-    case Transport::store: return "store";
-  }
-  return "?";
-}
+std::string_view name_of(Transport t) { return row_of(t).name; }
 
 std::string_view name_of(Device d) {
   switch (d) {

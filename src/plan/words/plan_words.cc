@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "plan/gpu/way_choice.h"
 #include "tilelace/op_table.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::plan {
 namespace {
@@ -145,10 +146,11 @@ void read_kernel(Words& words, Heard& h) {
 void read_public(Words& words, Plan& plan) {
   plan.path = one_of(words, {Path::fused, Path::medium, Path::unfused}, "a path");
   plan.route = one_of(words, {RouteKind::mesh, RouteKind::ring, RouteKind::two_level}, "a route");
-  plan.transport = one_of(words,
-                          {Transport::push, Transport::pull, Transport::store, Transport::nccl,
-                           Transport::add, Transport::multimem},
-                          "a transport");
+  const auto transports = transport_table();
+  const auto transport = std::find_if(transports.begin(), transports.end(),
+                                      [&](const TransportRow& row) { return words.has(row.name); });
+  if (transport == transports.end()) words.refuse("a transport");
+  plan.transport = transport->transport;
   while (!words.over()) {
     if (words.take_pair("tile", plan.tile_m, plan.tile_n) ||
         words.take("chunk #", plan.chunk_rows) || words.take("workers #", plan.workers) ||
@@ -235,12 +237,11 @@ KernelWay way_of(const Problem& p, const Heard& h) {
   if (row_of(p.op).gathers)
     return AgGemmPlan{h.gemm,  w.straddle, w.transport, w.chunk_rows, h.apart,
                       h.joins, 0,          w.path,      w.route};
-  if (w.transport == Transport::multimem) return GemmSumsPlan{h.gemm, 2, true};
+  if (row_of(w.transport).needs_multicast()) return GemmSumsPlan{h.gemm, 2, true};
   const bool fused = w.path == Path::fused;
   if (row_of(p.op).shares && fused)
-    return w.transport == Transport::pull
-               ? KernelWay(GemmSumsPlan{h.gemm, h.shots})
-               : GemmArPlan{h.gemm, w.chunk_rows, h.lag, 0, h.by_columns};
+    return row_of(w.transport).pulls ? KernelWay(GemmSumsPlan{h.gemm, h.shots})
+                                     : GemmArPlan{h.gemm, w.chunk_rows, h.lag, 0, h.by_columns};
   if (fused) return GemmRsPlan{h.gemm, h.apart > 1 ? p.ranks - 1 : 1, 0, w.straddle};
   if (const auto hand = plan::way_of(w.op, w.path, w.route, w.transport))
     return GemmHandPlan{h.gemm, *hand, w.chunk_rows};

@@ -11,6 +11,7 @@
 #include "core/env.h"
 #include "plan/base/problem.h"
 #include "plan/base/schedules.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::cuda {
 namespace {
@@ -53,11 +54,11 @@ void require_call(const Call& c, const RankCalls& calls) {
               static_cast<std::size_t>(c.schedule.num_flags()) <= calls.flags(),
           "ag_gemm: chunks of {} rows, got {} a shard, expected 1 to {}", c.plan.chunk_rows,
           c.schedule.max_chunks(), plan::kMaxChunks);
-  require(!c.plan.whole || c.plan.transport == Transport::store,
+  require(!c.plan.whole || row_of(c.plan.transport).by_workers(),
           "ag_gemm: transport {} with tiles over whole rows, expected store",
           name_of(c.plan.transport));
   require(c.plan.route == RouteKind::mesh ||
-              (c.plan.route == RouteKind::ring && c.plan.transport == Transport::push),
+              (c.plan.route == RouteKind::ring && row_of(c.plan.transport).pushes()),
           "ag_gemm: route {} with transport {}, expected mesh, or ring with push",
           name_of(c.plan.route), name_of(c.plan.transport));
 }
@@ -308,7 +309,7 @@ void AgGemmCalls::run(const OpCall& op, const plan::AgGemmPlan& plan) {
   const cudaStream_t stream = op.stream();
   Call c = make_call(op, plan, impl.calls);
   require_call(c, impl.calls);
-  const bool exchanged = plan.transport == Transport::nccl;
+  const bool exchanged = row_of(plan.transport).needs_nccl();
   require(!exchanged || impl.nccl != nullptr,
           "ag_gemm: transport nccl, got calls prepared without it, expected a preparation with it");
   if (exchanged) require_captured_exchanges(stream);

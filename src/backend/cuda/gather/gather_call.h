@@ -8,6 +8,7 @@
 #include "backend/cuda/link/copy_engine.h"
 #include "backend/cuda/link/nccl_rows.h"
 #include "schedule/ag_gemm.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::cuda {
 
@@ -25,7 +26,7 @@ struct GatherCall {
     return problem.k * static_cast<schedule::Index>(size_of(problem.dtype));
   }
   /// Whether copy engines or NCCL move the rows, on a stream of their own.
-  [[nodiscard]] bool copied() const { return plan.transport != Transport::store; }
+  [[nodiscard]] bool copied() const { return !row_of(plan.transport).by_workers(); }
   /// Whether a push kernel comes before what waits for rows: the product sends its own otherwise.
   [[nodiscard]] bool pushed() const {
     const plan::GemmTile& tile = plan.gemm.tile;

@@ -15,7 +15,7 @@ namespace tilelace::cuda {
 
 struct GatherPush {
   schedule::AgGemm schedule;  ///< its workers are the CTAs; borders are those below
-  schedule::Index borders[schedule::kMaxSections + 1] = {};
+  schedule::Index borders[schedule::kMaxGpuRanks + 1] = {};
   bool stage = false;  ///< own rows go into the own slot, too
   CallParams call;
   std::size_t rows = 0;        ///< offset of the call's slot

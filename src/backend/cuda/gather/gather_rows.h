@@ -16,7 +16,7 @@ namespace tilelace::cuda {
 struct AwaitRows {
   CallParams call;
   int max_chunks = 1;                       ///< flag of source r: r * max_chunks + chunk
-  int chunks[schedule::kMaxSections] = {};  ///< of each rank's shard
+  int chunks[schedule::kMaxGpuRanks] = {};  ///< of each rank's shard
 };
 /// What comes next in the stream finds all rows in the slot, or this rank stopped.
 [[nodiscard]] cudaError_t enqueue_await(const AwaitRows&, cudaStream_t);

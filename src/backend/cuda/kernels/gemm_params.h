@@ -138,7 +138,7 @@ struct GemmRsParams : GemmRsParamsOf<schedule::ReduceOrder> {};
 /// Of tiles with tokens across.
 struct GemmRsAcrossParams : GemmRsParams {
   static constexpr bool kClips = true;
-  CUtensorMap few[schedule::kMaxReduceRanks];  ///< of each section
+  CUtensorMap few[schedule::kMaxGpuRanks];  ///< of each section
 };
 struct GemmRsPairParams : GemmRsParamsOf<schedule::PairOrder> {};
 
@@ -152,8 +152,8 @@ inline constexpr bool kPairs = requires {
 struct GemmArParams : ReduceCommon {
   static constexpr bool kShares = true;
   static constexpr bool kGates = false;
-  CUtensorMap out[schedule::kMaxShareRanks];  ///< i: own rows at rank + i, 0: at this rank
-  CUtensorMap out_rest[schedule::kMaxShareRanks];
+  CUtensorMap out[schedule::kMaxGpuRanks];  ///< i: own rows at rank + i, 0: at this rank
+  CUtensorMap out_rest[schedule::kMaxGpuRanks];
   schedule::GemmWorkOf<schedule::ShareOrder> work;
   SharedResults shared;      ///< its first flag at a peer: of the tiles that it is given
   std::uint32_t share_pace;  ///< between chunks of a tile that is shared: 1/16384 of a turn

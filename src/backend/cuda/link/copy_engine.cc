@@ -4,6 +4,7 @@
 #include "backend/cuda/base/cuda_check.h"
 #include "backend/cuda/rank/await_flag.h"
 #include "core/check.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::cuda {
 CopyEngine::CopyEngine(int device, const comm::Flag* epoch) : epoch_(epoch), carried_(epoch) {
@@ -65,9 +66,9 @@ void CopyEngine::signal(comm::Flag* flag) {
 }
 
 void require_copies(const schedule::AgGemm& s, bool may_wait) {
-  require(s.transport != Transport::store,
+  require(!row_of(s.transport).by_workers(),
           "copy engine: transport, got store, expected push or pull");
-  require(may_wait || s.transport == Transport::push,
+  require(may_wait || row_of(s.transport).pushes(),
           "copy engine: transport, got {} (it waits for flags), expected push",
           name_of(s.transport));
   require(may_wait || s.route.kind == RouteKind::mesh,

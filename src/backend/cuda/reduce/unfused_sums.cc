@@ -9,6 +9,7 @@
 #include "backend/cuda/reduce/reduce_rows.h"
 #include "plan/base/problem.h"
 #include "tilelace/op_table.h"
+#include "tilelace/transport_table.h"
 
 namespace tilelace::cuda {
 namespace {
@@ -64,7 +65,7 @@ const std::byte* UnfusedSums::enqueue_partial(const OpCall& call, const plan::Ge
 void UnfusedSums::run(const OpCall& call, const plan::GemmReducePlan& asked) {
   plan::GemmReducePlan plan = asked;
   plan.gemm = calls_.fit(asked.gemm);
-  plan.transport == Transport::push ? run_pushed(call, plan) : run_pulled(call, plan);
+  row_of(plan.transport).pushes() ? run_pushed(call, plan) : run_pulled(call, plan);
 }
 
 void UnfusedSums::run_pulled(const OpCall& call, const plan::GemmReducePlan& plan) {
