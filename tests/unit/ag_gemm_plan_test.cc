@@ -15,13 +15,13 @@ Problem problem(std::int64_t m, int ranks = 4) {
   return cuda_problem(Op::ag_gemm, ranks, m, 7168, 8192);
 }
 
-TEST(AgGemmPlan, LargeProblemsGoByShardOverCopyEngines) {
+TEST(AgGemmWay, LargeProblemsGoByShardOverCopyEngines) {
   const auto plans = ag_gemm_candidates(problem(8192));
   ASSERT_FALSE(plans.empty());
   EXPECT_EQ(plans.front().transport, Transport::push);
   EXPECT_EQ(plans.front().route, RouteKind::mesh);
   EXPECT_EQ(plans.front().path, Path::fused);
-  for (const AgGemmPlan& p : plans) {
+  for (const AgGemmWay& p : plans) {
     EXPECT_FALSE(p.whole);
     EXPECT_NE(p.transport, Transport::store);
     EXPECT_GE(p.chunk_rows * 8192 * 2, 4 << 20);
@@ -29,7 +29,7 @@ TEST(AgGemmPlan, LargeProblemsGoByShardOverCopyEngines) {
   }
 }
 
-TEST(AgGemmPlan, AmongEightRowsAreHandedOnFromNeighbourToNeighbour) {
+TEST(AgGemmWay, AmongEightRowsAreHandedOnFromNeighbourToNeighbour) {
   for (const std::int64_t m : {4096, 8192, 16384}) {
     Problem p = problem(m, 8);
     p.n = {3584};
@@ -40,27 +40,27 @@ TEST(AgGemmPlan, AmongEightRowsAreHandedOnFromNeighbourToNeighbour) {
   }
 }
 
-TEST(AgGemmPlan, FewTokensHaveTilesOverAllShards) {
+TEST(AgGemmWay, FewTokensHaveTilesOverAllShards) {
   const auto plans = ag_gemm_candidates(problem(16));
   ASSERT_FALSE(plans.empty());
   EXPECT_TRUE(plans.front().whole);
   EXPECT_EQ(plans.front().transport, Transport::store);
-  for (const AgGemmPlan& p : plans) {
+  for (const AgGemmWay& p : plans) {
     EXPECT_TRUE(!p.whole || p.transport == Transport::store);
   }
 }
 
-bool is(const AgGemmPlan& p, Path path, Transport transport, RouteKind route) {
+bool is(const AgGemmWay& p, Path path, Transport transport, RouteKind route) {
   return p.path == path && p.transport == transport && p.route == route;
 }
 
-TEST(AgGemmPlan, EveryTransportOfCopyEnginesIsOffered) {
+TEST(AgGemmWay, EveryTransportOfCopyEnginesIsOffered) {
   for (const std::int64_t m : {1, 64, 1000, 8192}) {
     for (const int ranks : {2, 3, 8}) {
       const auto plans = ag_gemm_candidates(problem(m, ranks));
       const auto any = [&](Path path, Transport transport, RouteKind route) {
         return std::any_of(plans.begin(), plans.end(),
-                           [&](const AgGemmPlan& p) { return is(p, path, transport, route); });
+                           [&](const AgGemmWay& p) { return is(p, path, transport, route); });
       };
       EXPECT_TRUE(any(Path::fused, Transport::push, RouteKind::mesh)) << m;
       EXPECT_TRUE(any(Path::fused, Transport::push, RouteKind::ring)) << m;
@@ -70,11 +70,11 @@ TEST(AgGemmPlan, EveryTransportOfCopyEnginesIsOffered) {
   }
 }
 
-TEST(AgGemmPlan, WaitsBetweenCopiesFindAFreeMultiprocessor) {
+TEST(AgGemmWay, WaitsBetweenCopiesFindAFreeMultiprocessor) {
   for (const int multiprocessors : {17, 66, 131, 132}) {
     int relays = 0;
     for (const std::int64_t m : {5, 300, 4096}) {
-      for (const AgGemmPlan& p : ag_gemm_candidates(problem(m), {multiprocessors})) {
+      for (const AgGemmWay& p : ag_gemm_candidates(problem(m), {multiprocessors})) {
         const auto ctas = p.gemm.workers * p.gemm.tile.cluster();
         EXPECT_LE(ctas, (multiprocessors - (p.relays() ? 1 : 0)) * p.gemm.tile.per_sm) << p.gemm;
         relays += p.relays() ? 1 : 0;
@@ -84,12 +84,12 @@ TEST(AgGemmPlan, WaitsBetweenCopiesFindAFreeMultiprocessor) {
   }
 }
 
-TEST(AgGemmPlan, TooSmallDevicesHaveNoCopiesThatWait) {
-  for (const AgGemmPlan& p : ag_gemm_candidates(problem(300), {16}))
+TEST(AgGemmWay, TooSmallDevicesHaveNoCopiesThatWait) {
+  for (const AgGemmWay& p : ag_gemm_candidates(problem(300), {16}))
     EXPECT_FALSE(p.relays()) << p.gemm;
 }
 
-TEST(AgGemmPlan, AmongFourAThousandRowsAreHandedOn) {
+TEST(AgGemmWay, AmongFourAThousandRowsAreHandedOn) {
   for (const std::int64_t m : {1000, 1024, 2048}) {
     const auto plans = ag_gemm_candidates(problem(m));
     ASSERT_FALSE(plans.empty());
@@ -98,11 +98,11 @@ TEST(AgGemmPlan, AmongFourAThousandRowsAreHandedOn) {
   }
 }
 
-TEST(AgGemmPlan, OnNvlinkPushIsPredictedBest) {
+TEST(AgGemmWay, OnNvlinkPushIsPredictedBest) {
   for (const std::int64_t m : {512, 4096, 16384}) {
     const auto plans = ag_gemm_candidates(problem(m));
     const auto best = [&](Transport transport, RouteKind route) {
-      for (const AgGemmPlan& p : plans)
+      for (const AgGemmWay& p : plans)
         if (is(p, Path::fused, transport, route)) return p.predicted_us;
       return 0.0;
     };
@@ -117,10 +117,10 @@ TEST(AgGemmPlan, OnNvlinkPushIsPredictedBest) {
   }
 }
 
-TEST(AgGemmPlan, MediumIsAProductOfTheLargestShard) {
+TEST(AgGemmWay, MediumIsAProductOfTheLargestShard) {
   Problem p = problem(4096);
   p.rows = {3000, 1096, 0, 0};
-  for (const AgGemmPlan& plan : ag_gemm_candidates(p)) {
+  for (const AgGemmWay& plan : ag_gemm_candidates(p)) {
     if (plan.path != Path::medium) continue;
     EXPECT_EQ(plan.chunk_rows, 3000);
     EXPECT_FALSE(plan.whole);
@@ -129,7 +129,7 @@ TEST(AgGemmPlan, MediumIsAProductOfTheLargestShard) {
   }
 }
 
-TEST(AgGemmPlan, WhatCannotBePlannedIsRefused) {
+TEST(AgGemmWay, WhatCannotBePlannedIsRefused) {
   Problem p = problem(0);
   EXPECT_THROW(static_cast<void>(ag_gemm_candidates(p)), Error);
   p = problem(64, 9);

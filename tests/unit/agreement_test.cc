@@ -96,33 +96,35 @@ TEST(Agreement, EveryChoiceOfEveryWayCounts) {
   const Problem scatter = cuda_problem(Op::gemm_rs, 4, 512, 1024, 1024);
   const Problem reduce = cuda_problem(Op::gemm_ar, 4, 512, 1024, 1024);
   expect_all_differ(
-      gather, ag_gemm_candidates(gather).front(), [](AgGemmPlan& w) { w.whole = !w.whole; },
-      [](AgGemmPlan& w) { w.transport = Transport::pull; }, [](AgGemmPlan& w) { ++w.chunk_rows; },
-      [](AgGemmPlan& w) { w.apart += 4; },
-      [](AgGemmPlan& w) {
+      gather, ag_gemm_candidates(gather).front(), [](AgGemmWay& w) { w.whole = !w.whole; },
+      [](AgGemmWay& w) { w.transport = Transport::pull; }, [](AgGemmWay& w) { ++w.chunk_rows; },
+      [](AgGemmWay& w) { w.apart += 4; },
+      [](AgGemmWay& w) {
         w.joins = {1, 2, 3};
       },
-      [](AgGemmPlan& w) {
+      [](AgGemmWay& w) {
         w.joins = {1, 2};
       },
-      [](AgGemmPlan& w) { w.path = Path::unfused; },
-      [](AgGemmPlan& w) { w.route = RouteKind::ring; });
+      [](AgGemmWay& w) { w.path = Path::unfused; },
+      [](AgGemmWay& w) { w.route = RouteKind::ring; });
   expect_all_differ(
-      scatter, gemm_rs_candidates(scatter).front(), [](GemmRsPlan& w) { w.apart += 2; },
-      [](GemmRsPlan& w) { w.pairs = !w.pairs; });
+      scatter, gemm_rs_candidates(scatter).front(), [](GemmRsWay& w) { w.apart += 2; },
+      [](GemmRsWay& w) { w.pairs = !w.pairs; });
   expect_all_differ(
-      reduce, gemm_ar_candidates(reduce).front(), [](GemmArPlan& w) { w.block_rows += 128; },
-      [](GemmArPlan& w) { ++w.lag; }, [](GemmArPlan& w) { w.by_columns = !w.by_columns; });
+      reduce, gemm_ar_candidates(reduce).front(), [](GemmArWay& w) { w.block_rows += 128; },
+      [](GemmArWay& w) { ++w.lag; }, [](GemmArWay& w) { w.by_columns = !w.by_columns; });
   expect_all_differ(
-      reduce, gemm_sums_candidates(reduce).front(), [](GemmSumsPlan& w) { w.shots = 3 - w.shots; },
-      [](GemmSumsPlan& w) { w.by_switch = !w.by_switch; });
+      reduce, gemm_sums_candidates(reduce).front(),
+      [](KeptPartialsWay& w) { w.shots = 3 - w.shots; },
+      [](KeptPartialsWay& w) { w.by_switch = !w.by_switch; });
   expect_all_differ(
       reduce, gemm_reduce_candidates(reduce).front(),
-      [](GemmReducePlan& w) { w.transport = Transport::multimem; },
-      [](GemmReducePlan& w) { ++w.chunk_rows; }, [](GemmReducePlan& w) { w.shots = 3 - w.shots; });
+      [](UnfusedSumWay& w) { w.transport = Transport::multimem; },
+      [](UnfusedSumWay& w) { ++w.chunk_rows; }, [](UnfusedSumWay& w) { w.shots = 3 - w.shots; });
   expect_all_differ(
       scatter, gemm_hand_candidates(scatter, HandWay::ring).front(),
-      [](GemmHandPlan& w) { w.way = HandWay::added; }, [](GemmHandPlan& w) { ++w.chunk_rows; });
+      [](HandedPartialsWay& w) { w.way = HandWay::added; },
+      [](HandedPartialsWay& w) { ++w.chunk_rows; });
 }
 
 TEST(Agreement, SoDoTheWordsOfCpuRanksAndTheKindOfACall) {

@@ -51,7 +51,7 @@ TEST(CudaPlan, IsTheFastestCandidateOfTheKernels) {
       const auto all = ag_gemm_candidates(p);
       for (const Path wanted : {Path::fused, Path::medium}) {
         const auto best = std::find_if(all.begin(), all.end(),
-                                       [&](const AgGemmPlan& c) { return c.path == wanted; });
+                                       [&](const AgGemmWay& c) { return c.path == wanted; });
         const Plan got = make_plan(p, cuda_machine(), path(wanted));
         EXPECT_EQ(choice_bytes(got), choice_bytes(plan_of(p, *best))) << m;
         EXPECT_EQ(got.path, wanted);
@@ -73,10 +73,10 @@ TEST(CudaPlan, TokensAreAcrossWhereATileAsksForItOrTheyFitNoOther) {
   }
   for (const std::int64_t m : {300, 777})
     EXPECT_TRUE(
-        is_across(way_of<AgGemmPlan>(make_plan(gather_problem(m), cuda_machine())).gemm.tile));
+        is_across(way_of<AgGemmWay>(make_plan(gather_problem(m), cuda_machine())).gemm.tile));
   for (const std::int64_t m : {512, 1024, 4096})
     EXPECT_FALSE(
-        is_across(way_of<AgGemmPlan>(make_plan(gather_problem(m), cuda_machine())).gemm.tile));
+        is_across(way_of<AgGemmWay>(make_plan(gather_problem(m), cuda_machine())).gemm.tile));
 }
 
 TEST(CudaPlan, UnfusedIsSlowerAndWaitsFirst) {
@@ -84,7 +84,7 @@ TEST(CudaPlan, UnfusedIsSlowerAndWaitsFirst) {
     const Problem p = gather_problem(m);
     const Plan unfused = make_plan(p, cuda_machine(), path(Path::unfused));
     EXPECT_EQ(unfused.path, Path::unfused);
-    EXPECT_EQ(way_of<AgGemmPlan>(unfused).path, Path::unfused);
+    EXPECT_EQ(way_of<AgGemmWay>(unfused).path, Path::unfused);
     EXPECT_NE(unfused.reason.find("one after the other"), std::string::npos) << unfused.reason;
     EXPECT_EQ(make_plan(p, cuda_machine()).path, Path::fused) << m;
   }
@@ -126,7 +126,7 @@ TEST(CudaPlan, TakesEveryTransportAndRouteOfCopyEngines) {
     EXPECT_NE(text_of(plan).find(" ring push tile "), std::string::npos) << text_of(plan);
     for (const Path wanted : {Path::fused, Path::unfused}) {
       o.path = wanted;
-      const AgGemmPlan got = way_of<AgGemmPlan>(make_plan(gather_problem(m), cuda_machine(), o));
+      const AgGemmWay got = way_of<AgGemmWay>(make_plan(gather_problem(m), cuda_machine(), o));
       EXPECT_EQ(got.route, RouteKind::ring);
       EXPECT_EQ(got.path, wanted);
       EXPECT_TRUE(got.relays());
@@ -149,9 +149,9 @@ TEST(CudaPlan, TakesNcclOnlyWhenAskedFor) {
       EXPECT_EQ(plan.transport, Transport::nccl);
       EXPECT_EQ(plan.path, wanted);
       EXPECT_LE(grid_of(plan), 132 - kNcclMultiprocessors);
-      EXPECT_EQ(way_of<AgGemmPlan>(plan).left_free(), kNcclMultiprocessors);
+      EXPECT_EQ(way_of<AgGemmWay>(plan).left_free(), kNcclMultiprocessors);
     }
-    for (const AgGemmPlan& c : ag_gemm_candidates(gather_problem(m)))
+    for (const AgGemmWay& c : ag_gemm_candidates(gather_problem(m)))
       EXPECT_NE(c.transport, Transport::nccl);
     o.path = Path::medium;
     EXPECT_NE(error_of(gather_problem(m), o).find("of path medium, got nccl, expected push"),
@@ -175,13 +175,13 @@ TEST(CudaPlan, OfAShareOfADeviceHasCopiesThatWaitOnlyWhenAskedFor) {
   nccl.transport = Transport::nccl;
   for (const std::int64_t m : {1, 300, 4096}) {
     const Plan plan = make_plan(gather_problem(m), share);
-    EXPECT_EQ(way_of<AgGemmPlan>(plan).left_free(), 0) << plan;
+    EXPECT_EQ(way_of<AgGemmWay>(plan).left_free(), 0) << plan;
     for (const std::string& text : plan.rejected) {
       EXPECT_EQ(text.find("pull"), std::string::npos) << text;
       EXPECT_EQ(text.find("ring"), std::string::npos) << text;
     }
     for (const PlanOptions& o : {pull, ring, nccl})
-      EXPECT_GT(way_of<AgGemmPlan>(make_plan(gather_problem(m), share, o)).left_free(), 0);
+      EXPECT_GT(way_of<AgGemmWay>(make_plan(gather_problem(m), share, o)).left_free(), 0);
   }
 }
 
@@ -194,7 +194,7 @@ TEST(CudaPlan, BesideCopiesThatTakeMultiprocessorsHasNoLargeClusters) {
       auto plans = ag_gemm_candidates(p, {multiprocessors});
       const auto nccl = ag_gemm_nccl_candidates(p, {multiprocessors});
       plans.insert(plans.end(), nccl.begin(), nccl.end());
-      for (const AgGemmPlan& c : plans) {
+      for (const AgGemmWay& c : plans) {
         EXPECT_TRUE(c.left_free() == 0 || c.gemm.tile.cluster() <= 2) << c.gemm;
         ++(c.left_free() > 0 ? beside : alone);
       }
@@ -272,7 +272,7 @@ TEST(CudaPlan, FewTokensHaveOneKernelForUpToFourWeights) {
   const auto how = [](std::int64_t m, std::size_t weights) {
     const Problem p = gather_problem(m, std::vector<std::int64_t>(weights, 1024));
     const Plan plan = make_plan(p, cuda_machine());
-    const bool one = is_merged(p, way_of<AgGemmPlan>(plan));
+    const bool one = is_merged(p, way_of<AgGemmWay>(plan));
     EXPECT_NE(plan.reason.find(one ? "weights in one" : "weights in turn"), std::string::npos)
         << plan.reason;
     return one;

@@ -41,7 +41,7 @@ TEST(CudaReducePlan, BetweenTwoRanksAQuarterOfAThousandRowsIsFused) {
       p.k = 14336;
       const Plan plan = make_plan(p, cuda_machine());
       EXPECT_EQ(plan.path, m < 256 ? Path::unfused : Path::fused) << plan.reason;
-      const auto* const fused = way_if<GemmArPlan>(plan);
+      const auto* const fused = way_if<GemmArWay>(plan);
       EXPECT_EQ(fused != nullptr && fused->by_columns,
                 plan.path == Path::fused && op == Op::gemm_ar);
     }
@@ -53,7 +53,7 @@ TEST(CudaReducePlan, OfManyRowsIsFused) {
     const Plan plan = make_plan(sum_problem(Op::gemm_rs, m), cuda_machine());
     EXPECT_EQ(plan.path, Path::fused) << plan.reason;
     EXPECT_EQ(plan.transport, Transport::store);
-    const GemmRsPlan best = gemm_rs_candidates(sum_problem(Op::gemm_rs, m)).front();
+    const GemmRsWay best = gemm_rs_candidates(sum_problem(Op::gemm_rs, m)).front();
     EXPECT_EQ(plan.kernel->way.index(), KernelWay(best).index()) << m;
     EXPECT_EQ(choice_bytes(plan), choice_bytes(plan_of(sum_problem(Op::gemm_rs, m), best))) << m;
     EXPECT_TRUE(std::any_of(plan.rejected.begin(), plan.rejected.end(), [](const std::string& r) {
@@ -69,7 +69,7 @@ TEST(CudaReducePlan, OfAllReduceTakesTwoShotsWhereTheTrafficCounts) {
     const Plan plan = make_plan(p, cuda_machine(), path(Path::unfused));
     EXPECT_EQ(plan.path, Path::unfused);
     EXPECT_EQ(plan.transport, m == 512 ? Transport::push : Transport::store);
-    EXPECT_EQ(way_of<GemmReducePlan>(plan).shots, m == 512 ? 2 : 1);
+    EXPECT_EQ(way_of<UnfusedSumWay>(plan).shots, m == 512 ? 2 : 1);
     EXPECT_TRUE(says(plan.rejected.back(), "unfused pull: predicted ")) << plan.rejected.back();
   }
   // Two ranks: as much traffic, and one wait more.
@@ -97,10 +97,10 @@ TEST(CudaReducePlan, OfPushedSumsHasShots) {
     const Plan plan = make_plan(sum_problem(Op::gemm_ar, m), cuda_machine(), o);
     EXPECT_EQ(plan.path, Path::unfused);
     EXPECT_EQ(plan.transport, Transport::push);
-    EXPECT_EQ(way_of<GemmReducePlan>(plan).shots, m == 16 ? 1 : 2);
+    EXPECT_EQ(way_of<UnfusedSumWay>(plan).shots, m == 16 ? 1 : 2);
   }
   const Plan scatter = make_plan(sum_problem(Op::gemm_rs, 256), cuda_machine(), o);
-  EXPECT_EQ(way_of<GemmReducePlan>(scatter).shots, 1);
+  EXPECT_EQ(way_of<UnfusedSumWay>(scatter).shots, 1);
   EXPECT_TRUE(says(error_of(sum_problem(Op::gemm_rs, 4096), o), "push (few rows"));
 }
 
@@ -109,7 +109,7 @@ TEST(CudaReducePlan, SumsWithAsManyCtasAsTheRowsFill) {
   const auto pulled = [](const Problem& p) {
     const auto all = gemm_reduce_candidates(p);
     return *std::find_if(all.begin(), all.end(),
-                         [](const GemmReducePlan& c) { return c.transport == Transport::pull; });
+                         [](const UnfusedSumWay& c) { return c.transport == Transport::pull; });
   };
   const auto schedule = [&](const Problem& p, int rank) {
     return reduce_rows_schedule(p, pulled(p), rank);
@@ -119,7 +119,7 @@ TEST(CudaReducePlan, SumsWithAsManyCtasAsTheRowsFill) {
   const Problem many = sum_problem(Op::gemm_rs, 8192);
   EXPECT_EQ(schedule(many, 3).workers, 132);
   EXPECT_EQ(schedule(many, 3).rows[3].end, 8192 * 1024);
-  const GemmReducePlan small = gemm_reduce_candidates(many, {66}).front();
+  const UnfusedSumWay small = gemm_reduce_candidates(many, {66}).front();
   EXPECT_LE(reduce_rows_schedule(many, small, 0).workers, 66);
 }
 
@@ -156,11 +156,11 @@ TEST(CudaReducePlan, OtherWaysAreThereForTheAsking) {
     for (const std::int64_t m : {1, 64, 1000, 4096}) {
       const Problem p = sum_problem(Op::gemm_rs, m);
       const Plan plan = make_plan(p, cuda_machine(), o);
-      EXPECT_EQ(way_of<GemmHandPlan>(plan).way, way) << plan;
+      EXPECT_EQ(way_of<HandedPartialsWay>(plan).way, way) << plan;
       EXPECT_EQ(plan.path, path_of(way));
       EXPECT_EQ(plan.route, route_of(way));
       EXPECT_EQ(plan.transport, transport_of(way));
-      const GemmHandPlan best = gemm_hand_candidates(p, way).front();
+      const HandedPartialsWay best = gemm_hand_candidates(p, way).front();
       EXPECT_EQ(choice_bytes(plan), choice_bytes(plan_of(p, best)));
       EXPECT_GE(plan.staging_bytes, gemm_hand_staging_bytes(p));
       EXPECT_EQ(says(plan.reason, "not the same bits"), way == HandWay::added) << plan.reason;
@@ -171,7 +171,8 @@ TEST(CudaReducePlan, OtherWaysAreThereForTheAsking) {
   }
   EXPECT_EQ(hashes.size(), 3U);
   for (const std::int64_t m : {1, 64, 1000, 4096})
-    EXPECT_EQ(way_if<GemmHandPlan>(make_plan(sum_problem(Op::gemm_rs, m), cuda_machine())), nullptr)
+    EXPECT_EQ(way_if<HandedPartialsWay>(make_plan(sum_problem(Op::gemm_rs, m), cuda_machine())),
+              nullptr)
         << m;
 }
 
@@ -183,7 +184,7 @@ TEST(CudaReducePlan, StagingOfOtherWaysHoldsWhatComesIn) {
   p.rows = {700, 0, 200, 100};
   EXPECT_EQ(gemm_hand_staging_bytes(p), (1000 + 3 * 700) * row);
   for (const HandWay way : {HandWay::copied, HandWay::added, HandWay::ring})
-    for (const GemmHandPlan& plan : gemm_hand_candidates(p, way))
+    for (const HandedPartialsWay& plan : gemm_hand_candidates(p, way))
       EXPECT_TRUE(way != HandWay::copied || plan.gemm.split_tiles == 0) << plan.gemm;
 }
 

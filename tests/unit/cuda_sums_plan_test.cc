@@ -35,7 +35,7 @@ TEST(CudaSumsPlan, PartialsAreKeptAndPulledBetweenTwoRanksAndWhereAsked) {
       const Problem p = sum_problem(Op::gemm_ar, m, ranks);
       const Plan plan = make_plan(p, cuda_machine(), o);
       EXPECT_TRUE(can_pull(tile_of(plan))) << tile_of(plan);
-      const auto& sums = way_of<GemmSumsPlan>(plan);
+      const auto& sums = way_of<KeptPartialsWay>(plan);
       EXPECT_EQ(sums.shots, ranks <= 2 ? 1 : 2);
       EXPECT_FALSE(sums.by_switch);
       EXPECT_TRUE(says(plan.reason, "where that is symmetric memory")) << plan.reason;
@@ -68,10 +68,10 @@ TEST(CudaSumsPlan, TheSwitchAddsOnlyWhereItIsAskedFor) {
       EXPECT_EQ(plan.transport, Transport::multimem);
       EXPECT_EQ(plan.path, Path::fused);
       EXPECT_TRUE(can_multimem(tile_of(plan))) << tile_of(plan);
-      EXPECT_EQ(way_of<GemmSumsPlan>(plan).gemm.split_tiles, 0);
+      EXPECT_EQ(way_of<KeptPartialsWay>(plan).gemm.split_tiles, 0);
       EXPECT_TRUE(says(plan.reason, "the switch's order")) << plan.reason;
       EXPECT_EQ(plan.staging_bytes, chosen.staging_bytes);
-      EXPECT_TRUE(way_of<GemmSumsPlan>(plan).by_switch);
+      EXPECT_TRUE(way_of<KeptPartialsWay>(plan).by_switch);
     }
   EXPECT_EQ(make_plan(sum_problem(Op::gemm_ar, 0), with_multicast(), by_switch()).transport,
             Transport::multimem);
@@ -94,7 +94,7 @@ TEST(CudaSumsPlan, CountsHaveRoomForEveryTile) {
   for (const std::int64_t m : {1, 300, 5000}) {
     const Problem p = sum_problem(Op::gemm_ar, m);
     for (const bool by_switch : {false, true})
-      for (const GemmSumsPlan& plan :
+      for (const KeptPartialsWay& plan :
            by_switch ? gemm_multimem_candidates(p) : gemm_sums_candidates(p)) {
         const auto order = work_of(plan.gemm, {p.m, p.n[0], p.k, p.dtype}).order;
         EXPECT_LE(2 * order.tiles() * plan.gemm.tile.cluster(), gemm_sums_counts(p));

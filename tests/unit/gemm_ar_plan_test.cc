@@ -20,14 +20,14 @@ Problem problem_of(int ranks, std::int64_t m, std::int64_t n, std::int64_t k) {
   return cuda_problem(Op::gemm_ar, ranks, m, n, k);
 }
 
-TEST(GemmArPlan, BlocksCoverTheRowsAndPartialsFitTheStaging) {
+TEST(GemmArWay, BlocksCoverTheRowsAndPartialsFitTheStaging) {
   std::mt19937 rng(11);
   for (int i = 0; i < 60; ++i) {
     const int ranks = 2 + static_cast<int>(rng() % 7);
     const Problem p = problem_of(ranks, 1 + rng() % 40000, 8 * (1 + rng() % 1024), 512);
     const auto plans = gemm_ar_candidates(p);
     ASSERT_FALSE(plans.empty());
-    for (const GemmArPlan& plan : plans) {
+    for (const GemmArWay& plan : plans) {
       const GemmTile& tile = plan.gemm.tile;
       const auto order = gemm_ar_order(p, plan, 0);
       ASSERT_LE(order.blocks, schedule::kMaxShareBlocks);
@@ -45,7 +45,7 @@ TEST(GemmArPlan, BlocksCoverTheRowsAndPartialsFitTheStaging) {
 }
 
 /// Staging is made for the most rows: calls with fewer, whose owners may have columns, fit too.
-TEST(GemmArPlan, FewerRowsNeverTakeMoreStaging) {
+TEST(GemmArWay, FewerRowsNeverTakeMoreStaging) {
   for (const int ranks : {2, 3, 4, 8})
     for (const std::int64_t n : {8, 328, 8192}) {
       std::int64_t least = 0;
@@ -58,16 +58,16 @@ TEST(GemmArPlan, FewerRowsNeverTakeMoreStaging) {
 }
 
 /// Shards of 128 rows: tiles of 256 would be half empty.
-TEST(GemmArPlan, FewRowsHaveTilesThatTheirShardsFill) {
+TEST(GemmArWay, FewRowsHaveTilesThatTheirShardsFill) {
   const auto all = gemm_ar_candidates(problem_of(4, 512, 8192, 7168));
   const auto by_rows =
-      std::find_if(all.begin(), all.end(), [](const GemmArPlan& plan) { return !plan.by_columns; });
+      std::find_if(all.begin(), all.end(), [](const GemmArWay& plan) { return !plan.by_columns; });
   ASSERT_NE(by_rows, all.end());
   EXPECT_EQ(by_rows->gemm.tile.worker_rows(), 128) << describe(by_rows->gemm);
 }
 
 /// Where owners have columns, tiles have all rows, however few those of a shard would be.
-TEST(GemmArPlan, FewRowsAreSharedByColumns) {
+TEST(GemmArWay, FewRowsAreSharedByColumns) {
   for (const std::int64_t m : {128, 256, 512, 1024})
     for (const auto& [n, k] : {std::pair{8192, 7168}, {5120, 6400}}) {
       const auto best = gemm_ar_candidates(problem_of(4, m, n, k)).front();
@@ -77,11 +77,11 @@ TEST(GemmArPlan, FewRowsAreSharedByColumns) {
 
 /// Groups that share a tile multiply nothing while they send: only where nothing is left to
 /// multiply. All partials leave together there, half of them a little later.
-TEST(GemmArPlan, GroupsShareATileInOneWaveOnly) {
+TEST(GemmArWay, GroupsShareATileInOneWaveOnly) {
   bool shared = false, held = false;
   for (const std::int64_t m : {64, 256, 512, 2048}) {
     const Problem p = problem_of(4, m, 5120, 6400);
-    for (const GemmArPlan& plan : gemm_ar_candidates(p)) {
+    for (const GemmArWay& plan : gemm_ar_candidates(p)) {
       const bool one = gemm_ar_order(p, plan, 0).tiles() <= plan.gemm.workers;
       EXPECT_TRUE(plan.gemm.tile.pingpong || one) << describe(plan.gemm);
       EXPECT_EQ(gemm_ar_hold_us(p, plan) > 0, one && plan.by_columns && plan.gemm.rounds == 1)
@@ -94,12 +94,12 @@ TEST(GemmArPlan, GroupsShareATileInOneWaveOnly) {
 }
 
 /// What is sent of the first round's tiles travels under the second's.
-TEST(GemmArPlan, TwoRoundsHaveHalfOfTheTilesEachAndOwnOnesLast) {
+TEST(GemmArWay, TwoRoundsHaveHalfOfTheTilesEachAndOwnOnesLast) {
   int met = 0;
   for (const int ranks : {2, 3, 4, 8})
     for (const std::int64_t m : {128, 200, 256, 512}) {
       const Problem p = problem_of(ranks, m, 5120, 3200 / ranks * 8);
-      for (const GemmArPlan& plan : gemm_ar_candidates(p)) {
+      for (const GemmArWay& plan : gemm_ar_candidates(p)) {
         if (plan.gemm.rounds == 1) continue;
         ++met;
         const auto order = gemm_ar_order(p, plan, 1);
@@ -120,11 +120,11 @@ TEST(GemmArPlan, TwoRoundsHaveHalfOfTheTilesEachAndOwnOnesLast) {
 }
 
 /// One that came sooner would wait for terms that are made beside it.
-TEST(GemmArPlan, OwnTilesComeAWaveBehindTheFirstRemoteOnes) {
+TEST(GemmArWay, OwnTilesComeAWaveBehindTheFirstRemoteOnes) {
   for (const int ranks : {2, 3, 4, 8})
     for (const std::int64_t m : {512, 1024, 2048, 4096}) {
       const Problem p = problem_of(ranks, m, 5120, 3200 / ranks * 8);
-      for (const GemmArPlan& plan : gemm_ar_candidates(p)) {
+      for (const GemmArWay& plan : gemm_ar_candidates(p)) {
         const auto order = gemm_ar_order(p, plan, 0);
         int own = 0, remote = 0;
         for (int t = 0; t < order.tiles(); ++t) remote += order.own_tile(t) ? 0 : 1;
@@ -135,7 +135,7 @@ TEST(GemmArPlan, OwnTilesComeAWaveBehindTheFirstRemoteOnes) {
 }
 
 /// The widest ones end last; and k-steps are not shared where there are tiles for everybody.
-TEST(GemmArPlan, TilesAreThoseThatWereFastest) {
+TEST(GemmArWay, TilesAreThoseThatWereFastest) {
   EXPECT_EQ(gemm_ar_candidates(problem_of(4, 8192, 5120, 6400)).front().gemm.tile.name, "p160");
   EXPECT_EQ(gemm_ar_candidates(problem_of(4, 8192, 8192, 7168)).front().gemm.tile.name, "p192");
   for (const std::int64_t m : {1024, 1536, 2048})
@@ -143,7 +143,7 @@ TEST(GemmArPlan, TilesAreThoseThatWereFastest) {
       EXPECT_EQ(plan.split_tiles, 0) << plan;
 }
 
-TEST(GemmArPlan, RefusesAnotherOpAndTooManyRanks) {
+TEST(GemmArWay, RefusesAnotherOpAndTooManyRanks) {
   Problem p = problem_of(4, 1024, 1024, 512);
   p.op = Op::gemm_rs;
   EXPECT_THROW(gemm_ar_candidates(p), Error);

@@ -24,10 +24,10 @@ Problem problem_of(int ranks, std::int64_t m, std::int64_t n, std::int64_t k) {
 
 bool any_pairs(const Problem& p) {
   const auto plans = gemm_rs_candidates(p);
-  return std::any_of(plans.begin(), plans.end(), [](const GemmRsPlan& plan) { return plan.pairs; });
+  return std::any_of(plans.begin(), plans.end(), [](const GemmRsWay& plan) { return plan.pairs; });
 }
 
-Index partials_of(const Problem& p, const GemmRsPlan& plan) {
+Index partials_of(const Problem& p, const GemmRsWay& plan) {
   const auto borders = borders_of(p);
   Plan all;
   all.op = p.op;
@@ -42,13 +42,13 @@ Index partials_of(const Problem& p, const GemmRsPlan& plan) {
       .num_partials();
 }
 
-TEST(GemmRsPlan, PartialsFitTheStaging) {
+TEST(GemmRsWay, PartialsFitTheStaging) {
   std::mt19937 rng(12);
   int paired = 0;
   for (int i = 0; i < 200; ++i) {
     const int ranks = 2 + static_cast<int>(rng() % 7);
     const Problem p = problem_of(ranks, 1 + rng() % 3000, 8 * (1 + rng() % 1024), 512);
-    for (const GemmRsPlan& plan : gemm_rs_candidates(p)) {
+    for (const GemmRsWay& plan : gemm_rs_candidates(p)) {
       const GemmTile& tile = plan.gemm.tile;
       const Index given = Index{(tile.blocks * tile.width / 2 + 7) / 8} * 128 * 16 *
                           (tile.pingpong ? 1 : tile.groups);
@@ -61,7 +61,7 @@ TEST(GemmRsPlan, PartialsFitTheStaging) {
 }
 
 /// A cluster within a shard would have a half without rows; own tiles are nobody's but the last.
-TEST(GemmRsPlan, ShardsOfOddTilesComeInPairs) {
+TEST(GemmRsWay, ShardsOfOddTilesComeInPairs) {
   for (const int ranks : {2, 4, 8}) {
     EXPECT_TRUE(any_pairs(problem_of(ranks, ranks * 128, 5120, 3200))) << ranks;
     EXPECT_FALSE(any_pairs(problem_of(ranks, ranks * 256, 5120, 3200))) << ranks;
@@ -71,7 +71,7 @@ TEST(GemmRsPlan, ShardsOfOddTilesComeInPairs) {
   EXPECT_FALSE(any_pairs(problem_of(3, 3 * 128, 5120, 3200))) << "an odd number of ranks";
 }
 
-TEST(GemmRsPlan, StraddlesWhereItIsFasterOrAskedTo) {
+TEST(GemmRsWay, StraddlesWhereItIsFasterOrAskedTo) {
   for (const auto& [ranks, m] : {std::pair{2, 100}, std::pair{2, 256}, std::pair{4, 512}}) {
     const Problem p = problem_of(ranks, m, 5120, 25600 / ranks);
     const bool taken =
@@ -84,7 +84,7 @@ TEST(GemmRsPlan, StraddlesWhereItIsFasterOrAskedTo) {
     const Plan plan = make_plan(p, cuda_machine(), o);
     EXPECT_EQ(plan.path, Path::fused) << plan.reason;
     EXPECT_TRUE(plan.straddle) << plan.reason;
-    const GemmRsPlan best = std::get<GemmRsPlan>(plan.kernel->way);
+    const GemmRsWay best = std::get<GemmRsWay>(plan.kernel->way);
     EXPECT_TRUE(best.pairs);
     const int across = (5120 + best.gemm.tile.width - 1) / best.gemm.tile.width;
     EXPECT_EQ(plan.kernel->grid, 2 * std::min(best.gemm.workers, ranks / 2 * across))
@@ -94,7 +94,7 @@ TEST(GemmRsPlan, StraddlesWhereItIsFasterOrAskedTo) {
 
 /// llama70b's down, two ranks. Shards of 150 tokens fill one of 152 across; of 128 down they take
 /// two, of which the second is mostly empty.
-TEST(GemmRsPlan, TakesTokensAcrossWhereShardsFillTiles) {
+TEST(GemmRsWay, TakesTokensAcrossWhereShardsFillTiles) {
   const auto across = [](std::int64_t m) {
     return is_across(gemm_rs_candidates(problem_of(2, m, 8192, 14336)).front().gemm.tile);
   };
@@ -105,7 +105,7 @@ TEST(GemmRsPlan, TakesTokensAcrossWhereShardsFillTiles) {
   EXPECT_EQ(make_plan(problem_of(2, 300, 8192, 14336), cuda_machine()).path, Path::fused);
 }
 
-TEST(GemmRsPlan, StraddlingThatNoPlanHasIsAnErrorThatSaysWhatHasIt) {
+TEST(GemmRsWay, StraddlingThatNoPlanHasIsAnErrorThatSaysWhatHasIt) {
   PlanOptions o;
   o.straddle = true;
   EXPECT_TRUE(says(error_of(problem_of(3, 384, 5120, 8192), o), "an even number of ranks"));

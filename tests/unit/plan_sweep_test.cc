@@ -55,7 +55,7 @@ Index flags_of(const Problem& p, const Plan& plan) {
   const GemmTile& tile = gemm_of(plan.kernel->way).tile;
   const Index parts = tile.cluster() * (tile.pingpong ? 1 : tile.groups);
   if (p.op == Op::gemm_ar)
-    return parts * gemm_ar_order(p, way_of<GemmArPlan>(plan), 0).num_partials();
+    return parts * gemm_ar_order(p, way_of<GemmArWay>(plan), 0).num_partials();
   const auto borders = borders_of(p);
   const Index rows = ceil_div(split_of(p, borders).max_rows(), tile.worker_rows());
   return parts * p.ranks * rows * ceil_div(p.n.front(), tile.worker_cols());
@@ -82,7 +82,7 @@ void check(const Problem& p, const Machine& machine, const Plan& plan) {
   EXPECT_GT(plan.staging_bytes, 0);
   EXPECT_EQ(plan.reason.find("predicted -"), std::string::npos) << plan.reason;
   EXPECT_EQ(plan.reason.find("nan"), std::string::npos) << plan.reason;
-  if (p.op != Op::ag_gemm && plan.path == Path::fused && way_if<GemmSumsPlan>(plan) == nullptr) {
+  if (p.op != Op::ag_gemm && plan.path == Path::fused && way_if<KeptPartialsWay>(plan) == nullptr) {
     EXPECT_LE(flags_of(p, plan), kMaxPartialFlags);
   }
   Plan again = make_plan(p, machine, own_choices(plan));
@@ -113,7 +113,7 @@ TEST(PlanSweep, EveryProblemHasAPlanThatFits) {
 TEST(PlanSweep, OfOneRankTheFastestIsTaken) {
   const Machine machine = cuda_machine();
   const Problem p = cuda_problem(Op::gemm_ar, 1, 258, 872, 736);
-  for (const GemmArPlan& c : gemm_ar_candidates(p))
+  for (const GemmArWay& c : gemm_ar_candidates(p))
     EXPECT_TRUE(std::isfinite(c.predicted_us)) << c.gemm;
   check(p, machine, make_plan(p, machine));
 }

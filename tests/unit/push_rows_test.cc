@@ -20,7 +20,7 @@ TEST(PushRows, KeepsWithinItsRoundsFlagsAndBarriers) {
   for (const int ranks : {1, 2, 3, 4, 8})
     for (const std::int64_t m : {1, 3, 16, 64, 250, 256, 512, 1000})
       for (const Op op : {Op::gemm_rs, Op::gemm_ar})
-        for (const GemmReducePlan& c : gemm_reduce_candidates(problem(op, m, ranks))) {
+        for (const UnfusedSumWay& c : gemm_reduce_candidates(problem(op, m, ranks))) {
           if (c.transport != Transport::push) continue;
           for (const int ctas : {7, 66, 132}) {
             const PushRows s = push_rows_schedule(problem(op, m, ranks), c.shots, 0, ctas);
@@ -44,7 +44,7 @@ TEST(PushRows, TakesAllMultiprocessorsWhereRowsAreEnough) {
 TEST(PushRows, IsForFewRowsThatFitTheStaging) {
   const auto pushed = [](const Problem& p) {
     int count = 0;
-    for (const GemmReducePlan& c : gemm_reduce_candidates(p))
+    for (const UnfusedSumWay& c : gemm_reduce_candidates(p))
       if (c.transport == Transport::push) {
         ++count;
         EXPECT_LE(p.m * 8192 * 2 + (p.ranks - 1) * pushed_pitch(p, c.shots),

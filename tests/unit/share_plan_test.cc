@@ -45,18 +45,19 @@ TEST(SharePlan, AllPlansOfTheOpsFindTheirPlaces) {
       const Problem gather = cuda_problem(Op::ag_gemm, 2, m, 1024, 2048),
                     scatter = cuda_problem(Op::gemm_rs, 2, m, 1024, 2048),
                     reduce = cuda_problem(Op::gemm_ar, 2, m, 1024, 2048);
-      for (const AgGemmPlan& c : ag_gemm_candidates(gather, machine))
+      for (const AgGemmWay& c : ag_gemm_candidates(gather, machine))
         expect_place(c.gemm, share, c.left_free());
       if (share > 16)
-        for (const AgGemmPlan& c : ag_gemm_nccl_candidates(gather, machine))
+        for (const AgGemmWay& c : ag_gemm_nccl_candidates(gather, machine))
           expect_place(c.gemm, share, c.left_free());
-      for (const GemmRsPlan& c : gemm_rs_candidates(scatter, machine)) expect_place(c.gemm, share);
-      for (const GemmArPlan& c : gemm_ar_candidates(reduce, machine)) expect_place(c.gemm, share);
-      for (const GemmReducePlan& c : gemm_reduce_candidates(reduce, machine))
+      for (const GemmRsWay& c : gemm_rs_candidates(scatter, machine)) expect_place(c.gemm, share);
+      for (const GemmArWay& c : gemm_ar_candidates(reduce, machine)) expect_place(c.gemm, share);
+      for (const UnfusedSumWay& c : gemm_reduce_candidates(reduce, machine))
         expect_place(c.gemm, share);
-      for (const GemmSumsPlan& c : gemm_sums_candidates(reduce, machine))
+      for (const KeptPartialsWay& c : gemm_sums_candidates(reduce, machine))
         expect_place(c.gemm, share);
-      for (const GemmHandPlan& c : gemm_hand_candidates(scatter, schedule::HandWay::added, machine))
+      for (const HandedPartialsWay& c :
+           gemm_hand_candidates(scatter, schedule::HandWay::added, machine))
         expect_place(c.gemm, share);
     }
 }

@@ -20,10 +20,10 @@ template <class Way>
 bool is_direct(const Way& /*way*/, const ReachableOut& /*out*/) {
   return false;
 }
-bool is_direct(const plan::GemmArPlan& /*way*/, const ReachableOut& out) {
+bool is_direct(const plan::GemmArWay& /*way*/, const ReachableOut& out) {
   return out.base != nullptr;
 }
-bool is_direct(const plan::GemmSumsPlan& way, const ReachableOut& out) {
+bool is_direct(const plan::KeptPartialsWay& way, const ReachableOut& out) {
   return (way.by_switch ? out.multicast : out.base) != nullptr;
 }
 

@@ -35,12 +35,12 @@ struct RankOps {
   RankCalls calls;
 
  private:
-  void enqueue(const OpCall& c, const plan::AgGemmPlan& way) { gather_.run(c, way); }
-  void enqueue(const OpCall& c, const plan::GemmRsPlan& way) { scatter_.run(c, way); }
-  void enqueue(const OpCall& c, const plan::GemmArPlan& way) { share_.run(c, way); }
-  void enqueue(const OpCall& c, const plan::GemmSumsPlan& way) { kept_.run(c, way); }
-  void enqueue(const OpCall& c, const plan::GemmReducePlan& way) { behind_.run(c, way); }
-  void enqueue(const OpCall& c, const plan::GemmHandPlan& way) { handed_.run(c, way); }
+  void enqueue(const OpCall& c, const plan::AgGemmWay& way) { gather_.run(c, way); }
+  void enqueue(const OpCall& c, const plan::GemmRsWay& way) { scatter_.run(c, way); }
+  void enqueue(const OpCall& c, const plan::GemmArWay& way) { share_.run(c, way); }
+  void enqueue(const OpCall& c, const plan::KeptPartialsWay& way) { kept_.run(c, way); }
+  void enqueue(const OpCall& c, const plan::UnfusedSumWay& way) { behind_.run(c, way); }
+  void enqueue(const OpCall& c, const plan::HandedPartialsWay& way) { handed_.run(c, way); }
 
   AgGemmCalls gather_;
   GemmRsCalls scatter_;    ///< fused

@@ -30,14 +30,14 @@ void require_way(const PlanOptions& o) {
           "ag_gemm: transport on GPUs of path medium, got {}, expected push", transport);
 }
 
-bool wanted(const AgGemmPlan& c, const PlanOptions& o) {
+bool wanted(const AgGemmWay& c, const PlanOptions& o) {
   return o.transport.value_or(c.transport) == c.transport && o.route.value_or(c.route) == c.route &&
          o.straddle.value_or(c.whole) == c.whole && plan::wanted(c.gemm.tile, o);
 }
 
 /// One after the other, made of the same parts: the rows travel in one piece.
-AgGemmPlan unfused_of(const AgGemmPlan& fused, const Problem& p) {
-  AgGemmPlan plan = fused;
+AgGemmWay unfused_of(const AgGemmWay& fused, const Problem& p) {
+  AgGemmWay plan = fused;
   plan.path = Path::unfused;
   plan.joins.clear();
   plan.predicted_us = gather_us(p, plan.transport, plan.route) + kKernelUs + products_us(p, plan);
@@ -45,7 +45,7 @@ AgGemmPlan unfused_of(const AgGemmPlan& fused, const Problem& p) {
 }
 
 /// In what an unfused plan has coarser chunks than fused ones: rows then travel in one piece.
-std::tuple<Transport, RouteKind, bool> way_of(const AgGemmPlan& c) {
+std::tuple<Transport, RouteKind, bool> way_of(const AgGemmWay& c) {
   return {c.transport, c.route, c.whole};
 }
 
@@ -59,12 +59,12 @@ std::vector<KernelWay> candidates_of(const Problem& p, const Machine& machine,
   // On a share such calls cannot be captured (docs/decisions/0012): only where they are asked for.
   const bool asked = row_of(o.transport).pulls || o.route == RouteKind::ring;
   if (machine.shared_device && !asked)
-    std::erase_if(overlapped, [](const AgGemmPlan& c) { return c.relays(); });
-  for (const AgGemmPlan& c : overlapped) {
+    std::erase_if(overlapped, [](const AgGemmWay& c) { return c.relays(); });
+  for (const AgGemmWay& c : overlapped) {
     Index& chunk = coarsest[way_of(c)];
     chunk = std::max(chunk, c.chunk_rows);
   }
-  for (const AgGemmPlan& c : overlapped) {
+  for (const AgGemmWay& c : overlapped) {
     if (!wanted(c, o)) continue;
     if (o.path.value_or(c.path) == c.path) all.push_back(c);
     if (o.path.value_or(Path::unfused) == Path::unfused && c.path == Path::fused &&
@@ -80,12 +80,12 @@ std::vector<KernelWay> candidates_of(const Problem& p, const Machine& machine,
       o.straddle ? (*o.straddle ? "1" : "0") : "any", o.tile_m.value_or(0), o.tile_n.value_or(0));
   sort_by_time(all);
   if (o.chunk_rows)
-    for (KernelWay& way : all) std::get<AgGemmPlan>(way).chunk_rows = *o.chunk_rows;
+    for (KernelWay& way : all) std::get<AgGemmWay>(way).chunk_rows = *o.chunk_rows;
   return all;
 }
 
 /// What the prediction is made of.
-std::string parts_of(const AgGemmPlan& c, const Problem& p) {
+std::string parts_of(const AgGemmWay& c, const Problem& p) {
   const bool medium = c.path == Path::medium;
   std::string text = fmt::format(" (GEMM {:.1f}{}, gather {:.1f}", products_us(p, c),
                                  medium ? " a shard" : "", gather_us(p, c.transport, c.route));
@@ -100,14 +100,14 @@ Plan make(const Problem& p, const Machine& machine, const PlanOptions& options) 
   require_way(options);
   if (p.m == 0) return empty_plan(p, options, Path::fused, transport_that(Carrier::engine));
   const std::vector<KernelWay> all = candidates_of(p, machine, options);
-  return best_of(p, all, options, parts_of(std::get<AgGemmPlan>(all.front()), p));
+  return best_of(p, all, options, parts_of(std::get<AgGemmWay>(all.front()), p));
 }
 
 std::vector<KernelWay> every(const Problem& p, const Machine& machine,
                              const std::vector<std::string>& kinds) {
   std::vector<KernelWay> all;
-  const auto add = [&](const std::vector<AgGemmPlan>& ways) {
-    for (const AgGemmPlan& c : ways) {
+  const auto add = [&](const std::vector<AgGemmWay>& ways) {
+    for (const AgGemmWay& c : ways) {
       all.emplace_back(c);
       if (c.path == Path::fused) all.emplace_back(unfused_of(c, p));
     }

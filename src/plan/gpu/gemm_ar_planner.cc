@@ -50,13 +50,13 @@ std::vector<KernelWay> fused_ways(const Problem& p, const GemmMachine& machine,
   std::vector<KernelWay> all;
   if (!o.transport || row_of(o.transport).by_workers())
     // Where out is symmetric memory the call takes the direct way of the same plan.
-    for (const GemmArPlan& c : gemm_ar_candidates(p, machine))
+    for (const GemmArWay& c : gemm_ar_candidates(p, machine))
       if (wanted(c.gemm.tile, o) && may_take_rounds(p, c.gemm) &&
           (c.by_columns || !only_columns(p, o)))
         all.emplace_back(c);
   if (!may_keep(p, o)) return all;
   // In one shot between two ranks, else in two.
-  for (const GemmSumsPlan& c : gemm_sums_candidates(p, machine))
+  for (const KeptPartialsWay& c : gemm_sums_candidates(p, machine))
     if (wanted(c.gemm.tile, o) && c.shots == (p.ranks <= 2 ? 1 : 2)) all.emplace_back(c);
   return all;
 }
@@ -93,7 +93,7 @@ Plan make_switch_plan(const Problem& p, const Machine& machine, const PlanOption
   require_switch_options(p, machine, o);
   if (p.m == 0) return empty_plan(p, o, Path::fused, Transport::multimem);
   std::vector<KernelWay> all;
-  for (const GemmSumsPlan& c : gemm_multimem_candidates(p, gemm_machine(machine)))
+  for (const KeptPartialsWay& c : gemm_multimem_candidates(p, gemm_machine(machine)))
     if (wanted(c.gemm.tile, o)) all.emplace_back(c);
   require(!all.empty(), "{}: tile of transport multimem, got {}x{}, expected a compiled one",
           name_of(p.op), o.tile_m.value_or(0), o.tile_n.value_or(0));

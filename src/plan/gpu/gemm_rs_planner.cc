@@ -24,7 +24,7 @@ Plan make_hand_plan(const Problem& p, const Machine& machine, const PlanOptions&
           "{}: straddle on GPUs, got 1 for {} {}, expected a fused call", name_of(p.op),
           name_of(path_of(way)), name_of(transport_of(way)));
   std::vector<KernelWay> all;
-  for (GemmHandPlan& c : gemm_hand_candidates(p, way, gemm_machine(machine))) {
+  for (HandedPartialsWay& c : gemm_hand_candidates(p, way, gemm_machine(machine))) {
     if (!wanted(c.gemm.tile, o)) continue;
     c.chunk_rows = o.chunk_rows.value_or(c.chunk_rows);
     all.emplace_back(c);
@@ -57,7 +57,7 @@ Plan make(const Problem& p, const Machine& machine, const PlanOptions& o) {
   const bool too_few = too_few_rows(p, o, least_fused_rows(p));
   std::vector<KernelWay> fused;
   if (fuses && !too_few)
-    for (const GemmRsPlan& c : gemm_rs_candidates(p, gemm_machine(machine)))
+    for (const GemmRsWay& c : gemm_rs_candidates(p, gemm_machine(machine)))
       if (wanted(c.gemm.tile, o) && o.straddle.value_or(c.pairs) == c.pairs) fused.emplace_back(c);
   // Straddling is decision 0018's pairs.
   Plan plan = make_sum_plan(

@@ -14,32 +14,32 @@ namespace tilelace::plan {
 namespace {
 
 /// The words of each way, beside those of its tile.
-void tell(const AgGemmPlan& way, Plan& plan) {
+void tell(const AgGemmWay& way, Plan& plan) {
   plan.path = way.path;
   plan.route = way.route;
   plan.transport = way.transport;
   plan.chunk_rows = way.chunk_rows;
   plan.straddle = way.whole;
 }
-void tell(const GemmRsPlan& way, Plan& plan) {
+void tell(const GemmRsWay& way, Plan& plan) {
   plan.transport = Transport::store;
   plan.chunk_rows = way.gemm.tile.worker_tokens();
   plan.straddle = way.pairs;
 }
-void tell(const GemmArPlan& way, Plan& plan) {
+void tell(const GemmArWay& way, Plan& plan) {
   plan.transport = Transport::store;
   plan.chunk_rows = way.block_rows;
 }
-void tell(const GemmSumsPlan& way, Plan& plan) {
+void tell(const KeptPartialsWay& way, Plan& plan) {
   plan.transport = way.by_switch ? Transport::multimem : Transport::pull;
   plan.chunk_rows = way.gemm.tile.worker_tokens();
 }
-void tell(const GemmReducePlan& way, Plan& plan) {
+void tell(const UnfusedSumWay& way, Plan& plan) {
   plan.path = Path::unfused;
   plan.transport = way.transport;
   plan.chunk_rows = way.chunk_rows;
 }
-void tell(const GemmHandPlan& way, Plan& plan) {
+void tell(const HandedPartialsWay& way, Plan& plan) {
   plan.path = path_of(way.way);
   plan.route = route_of(way.way);
   plan.transport = transport_of(way.way);
@@ -54,14 +54,14 @@ struct Said {
   bool by_columns = false;
   int shots = 0;
 };
-Said said_of(const AgGemmPlan& way) { return {.apart = way.apart, .joins = way.joins}; }
-Said said_of(const GemmRsPlan& way) { return {.apart = way.apart}; }
-Said said_of(const GemmArPlan& way) { return {.lag = way.lag, .by_columns = way.by_columns}; }
-Said said_of(const GemmSumsPlan& way) { return {.shots = way.by_switch ? 0 : way.shots}; }
-Said said_of(const GemmReducePlan& way) {
+Said said_of(const AgGemmWay& way) { return {.apart = way.apart, .joins = way.joins}; }
+Said said_of(const GemmRsWay& way) { return {.apart = way.apart}; }
+Said said_of(const GemmArWay& way) { return {.lag = way.lag, .by_columns = way.by_columns}; }
+Said said_of(const KeptPartialsWay& way) { return {.shots = way.by_switch ? 0 : way.shots}; }
+Said said_of(const UnfusedSumWay& way) {
   return {.shots = row_of(way.transport).pushes() ? way.shots : 0};
 }
-Said said_of(const GemmHandPlan& /*way*/) { return {}; }
+Said said_of(const HandedPartialsWay& /*way*/) { return {}; }
 
 }  // namespace
 

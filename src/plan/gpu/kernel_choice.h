@@ -16,8 +16,8 @@
 namespace tilelace::plan {
 
 /// The ways that calls go on GPU ranks.
-using KernelWay =
-    std::variant<AgGemmPlan, GemmRsPlan, GemmArPlan, GemmSumsPlan, GemmReducePlan, GemmHandPlan>;
+using KernelWay = std::variant<AgGemmWay, GemmRsWay, GemmArWay, KeptPartialsWay, UnfusedSumWay,
+                               HandedPartialsWay>;
 
 struct KernelChoice {
   KernelWay way;

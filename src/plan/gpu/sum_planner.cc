@@ -16,7 +16,7 @@ bool straddles(const PlanOptions& o) { return o.straddle.value_or(false); }
 
 void add_unfused(const Problem& p, const GemmMachine& machine, const PlanOptions& o,
                  std::vector<KernelWay>& all) {
-  for (GemmReducePlan& c : gemm_reduce_candidates(p, machine)) {
+  for (UnfusedSumWay& c : gemm_reduce_candidates(p, machine)) {
     if (!wanted(c.gemm.tile, o) || o.transport.value_or(c.transport) != c.transport) continue;
     if (row_of(c.transport).pushes() && o.chunk_rows) continue;
     c.chunk_rows = o.chunk_rows.value_or(c.chunk_rows);
@@ -27,10 +27,10 @@ void add_unfused(const Problem& p, const GemmMachine& machine, const PlanOptions
 /// What the prediction is made of.
 std::string parts_of(const KernelWay& way, const Problem& p) {
   const double gemm_us = gemm_of(way).predicted_us;
-  if (const auto* const sum = std::get_if<GemmReducePlan>(&way))
+  if (const auto* const sum = std::get_if<UnfusedSumWay>(&way))
     return fmt::format(" (GEMM {:.1f}, sum {:.1f}, one after the other)", gemm_us,
                        reduce_us(p, *sum));
-  const auto* const kept = std::get_if<GemmSumsPlan>(&way);
+  const auto* const kept = std::get_if<KeptPartialsWay>(&way);
   const std::string_view where =
       !row_of(p.op).shares ? ""
       : kept != nullptr && kept->shots == 1

@@ -12,24 +12,24 @@
 namespace tilelace::plan {
 namespace {
 
-std::string cut_of(const AgGemmPlan& way) {
+std::string cut_of(const AgGemmWay& way) {
   return way.path != Path::fused ? "" : way.whole ? " whole" : " by shard";
 }
-std::string cut_of(const GemmRsPlan& way) {
+std::string cut_of(const GemmRsWay& way) {
   return way.pairs ? " by pairs" : is_across(way.gemm.tile) ? " by shard across" : " by shard";
 }
-std::string cut_of(const GemmArPlan& way) {
+std::string cut_of(const GemmArWay& way) {
   return fmt::format("{}{}", way.by_columns ? " by columns" : "",
                      way.gemm.rounds > 1 ? " in rounds" : "");
 }
-std::string cut_of(const GemmSumsPlan& way) {
+std::string cut_of(const KeptPartialsWay& way) {
   return way.by_switch ? "" : way.shots == 1 ? " in one shot" : " in two shots";
 }
-std::string cut_of(const GemmReducePlan& way) {
+std::string cut_of(const UnfusedSumWay& way) {
   if (!row_of(way.transport).pushes()) return "";
   return way.shots == 1 ? " in one shot" : " in two shots";
 }
-std::string cut_of(const GemmHandPlan& /*way*/) { return ""; }
+std::string cut_of(const HandedPartialsWay& /*way*/) { return ""; }
 
 /// "fastest of 12 plans, predicted 10.0 us": what a reason begins with.
 std::string reason_of(const PlanOptions& o, std::size_t plans, double predicted_us) {

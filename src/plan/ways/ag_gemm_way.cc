@@ -95,8 +95,8 @@ class GatherCandidates {
         add_by_shard(gemm, split, Transport::nccl, RouteKind::mesh);
   }
 
-  std::vector<AgGemmPlan> sorted() {
-    std::stable_sort(plans_.begin(), plans_.end(), [](const AgGemmPlan& a, const AgGemmPlan& b) {
+  std::vector<AgGemmWay> sorted() {
+    std::stable_sort(plans_.begin(), plans_.end(), [](const AgGemmWay& a, const AgGemmWay& b) {
       return a.predicted_us < b.predicted_us;
     });
     return std::move(plans_);
@@ -113,7 +113,7 @@ class GatherCandidates {
     return gemm.split_tiles == 0 && (!gemm.tile.swapped || is_across(gemm.tile));
   }
 
-  void add(AgGemmPlan plan, const Way& way, double us) {
+  void add(AgGemmWay plan, const Travel& way, double us) {
     plan.transport = way.transport;
     plan.route = way.route;
     plan.chunk_rows = way.chunk_rows;
@@ -131,7 +131,7 @@ class GatherCandidates {
     const GatherWalk walk{us, tiles, schedule::ceil_div(first_n_, gemm.tile.worker_columns()),
                           gemm.workers};
     if (row_of(transport).by_workers()) {
-      const Way way{transport, route, push_chunk()};
+      const Travel way{transport, route, push_chunk()};
       const double held_up = us + kPushedShardCost * pushed();
       const Arrival a{pushed(), pushed()};
       const double all = held_up + walks_.reread_us(walk, 1) + walks_.late_us(walk, 1, a);
@@ -145,7 +145,7 @@ class GatherCandidates {
     for (const Index parts : {1, 2, 4}) {
       const Index chunk = schedule::max_of(1, schedule::ceil_div(most_rows_, parts));
       if (parts > 1 && chunk * row_bytes_ < kLeastCopy) break;
-      const Way way{transport, route, chunk};
+      const Travel way{transport, route, chunk};
       // The product begins that much behind the copies.
       const Arrival sent = arrival_of(way, most_rows_, row_bytes_, p_.ranks);
       const Arrival a{sent.first_us - kForkUs, sent.last_us - kForkUs};
@@ -167,7 +167,7 @@ class GatherCandidates {
   }
 
   /// The same plan with shards that join the own one; `all`: with it apart.
-  void add_joined(const GemmPlan& gemm, const Way& way, double all, const GatherWalk& walk,
+  void add_joined(const GemmPlan& gemm, const Travel& way, double all, const GatherWalk& walk,
                   Arrival a) {
     const GatherJoining joining = walks_.joining(gemm.tile, walk, a);
     if (joining.saved_us > 0)
@@ -179,7 +179,7 @@ class GatherCandidates {
   }
 
   void add_whole(const GemmPlan& gemm) {
-    const AgGemmPlan plan{.gemm = gemm, .whole = true};
+    const AgGemmWay plan{.gemm = gemm, .whole = true};
     add(plan, {Transport::store, RouteKind::mesh, push_chunk()},
         products_us(p_, plan) + pushed(kPushedWholePerUs) + kPushedCost * pushed());
   }
@@ -199,7 +199,7 @@ class GatherCandidates {
   /// Each of its products reads the weight, which its prediction knows.
   void add_medium(const GemmPlan& gemm) {
     if (gemm.tile.swapped && !is_across(gemm.tile)) return;
-    const Way way{Transport::push, RouteKind::mesh, schedule::max_of(1, most_rows_)};
+    const Travel way{Transport::push, RouteKind::mesh, schedule::max_of(1, most_rows_)};
     const double shard = gemm.predicted_us * scale_;
     const double last = arrival_of(way, most_rows_, row_bytes_, p_.ranks).last_us;
     add({.gemm = gemm, .path = Path::medium}, way, std::max(shard * p_.ranks, last + shard));
@@ -221,7 +221,7 @@ class GatherCandidates {
   Index first_n_;  ///< columns of the first product
   double scale_;   ///< all products against it
   GatherWalks walks_;
-  std::vector<AgGemmPlan> plans_;
+  std::vector<AgGemmWay> plans_;
 };
 
 }  // namespace
@@ -243,19 +243,19 @@ GemmProblem merged_product(const Problem& p, const GemmTile& t) {
   return all;
 }
 
-bool is_merged(const Problem& p, const AgGemmPlan& plan) {
+bool is_merged(const Problem& p, const AgGemmWay& plan) {
   const GemmTile& t = plan.gemm.tile;
   return plan.whole && p.outputs() > 1 && p.n.size() <= static_cast<std::size_t>(kMostWeights) &&
          can_merge(t.blocks, t.width);
 }
 
-double products_us(const Problem& p, const AgGemmPlan& plan) {
+double products_us(const Problem& p, const AgGemmWay& plan) {
   if (is_merged(p, plan)) return plan.gemm.predicted_us;
   return plan.gemm.predicted_us * static_cast<double>(p.total_n()) /
          static_cast<double>(product_of(p, widest_product(p), p.m).n);
 }
 
-int tiles_of(const AgGemmPlan& plan, const Problem& p) {
+int tiles_of(const AgGemmWay& plan, const Problem& p) {
   const auto borders = borders_of(p);
   const schedule::RowSplit split = split_of(p, borders);
   const bool medium = plan.path == Path::medium;
@@ -268,7 +268,7 @@ int tiles_of(const AgGemmPlan& plan, const Problem& p) {
   return static_cast<int>(rows) * over_tokens(work.order, plan.gemm.tile).cols;
 }
 
-int AgGemmPlan::left_free() const {
+int AgGemmWay::left_free() const {
   if (row_of(transport).needs_nccl()) return kNcclMultiprocessors;
   return relays() ? kRelayMultiprocessors : 0;
 }
@@ -285,15 +285,14 @@ void require_gather(const Problem& problem) {
 
 }  // namespace
 
-std::vector<AgGemmPlan> ag_gemm_candidates(const Problem& problem, const GemmMachine& machine) {
+std::vector<AgGemmWay> ag_gemm_candidates(const Problem& problem, const GemmMachine& machine) {
   require_gather(problem);
   GatherCandidates all(problem);
   all.add_all(machine);
   return all.sorted();
 }
 
-std::vector<AgGemmPlan> ag_gemm_nccl_candidates(const Problem& problem,
-                                                const GemmMachine& machine) {
+std::vector<AgGemmWay> ag_gemm_nccl_candidates(const Problem& problem, const GemmMachine& machine) {
   require_gather(problem);
   GatherCandidates all(problem);
   all.add_nccl(machine);
@@ -313,7 +312,7 @@ double gather_us(const Problem& p, Transport transport, RouteKind route) {
   const Index rows = split_of(p, borders).max_rows();
   const Index row_bytes = p.k * static_cast<Index>(size_of(p.dtype));
   if (row_of(transport).by_workers()) return kEnterUs + pushed_us(rows, row_bytes, p.ranks);
-  const Way way{transport, route, schedule::max_of(1, rows)};
+  const Travel way{transport, route, schedule::max_of(1, rows)};
   return kEnterUs + arrival_of(way, rows, row_bytes, p.ranks).last_us;
 }
 

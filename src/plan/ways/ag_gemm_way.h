@@ -11,7 +11,7 @@
 
 namespace tilelace::plan {
 
-struct AgGemmPlan {
+struct AgGemmWay {
   GemmPlan gemm;  ///< of the widest weight, for each; path medium: on the rows of the largest shard
   /// Tiles ignore the borders of shards; the own rows are staged too. Else every shard has its own
   /// tiles, the own shard is read in place and comes first, the others in order of arrival.
@@ -62,20 +62,20 @@ std::size_t widest_product(const Problem&);
 /// A call's products in one: all weights side by side, each from a tile's first column on.
 GemmProblem merged_product(const Problem&, const GemmTile&);
 /// Whether the plan makes them in one kernel: whole, of few weights, by a tile that can.
-bool is_merged(const Problem&, const AgGemmPlan&);
+bool is_merged(const Problem&, const AgGemmWay&);
 /// How long its products take by themselves, one after the other or in one.
-double products_us(const Problem&, const AgGemmPlan&);
+double products_us(const Problem&, const AgGemmWay&);
 
 /// Tiles of its first product.
-int tiles_of(const AgGemmPlan&, const Problem&);
+int tiles_of(const AgGemmWay&, const Problem&);
 
 /// All legal plans for a problem of Op::ag_gemm, fastest prediction first. Errors: usage (not an
 /// ag_gemm, n or k not a multiple of 8, no rows).
-std::vector<AgGemmPlan> ag_gemm_candidates(const Problem&, const GemmMachine& = {});
+std::vector<AgGemmWay> ag_gemm_candidates(const Problem&, const GemmMachine& = {});
 
 /// Likewise those of transport nccl, which ag_gemm_candidates never takes by itself: it needs a
 /// library and a communicator of its own. None on a share of fewer than 20 multiprocessors.
-std::vector<AgGemmPlan> ag_gemm_nccl_candidates(const Problem&, const GemmMachine& = {});
+std::vector<AgGemmWay> ag_gemm_nccl_candidates(const Problem&, const GemmMachine& = {});
 
 /// Of a call's tiles those of one shard, the `section`-th to arrive: path medium.
 schedule::GatherOrder shard_order(const schedule::GatherOrder&, int section);

@@ -22,7 +22,7 @@ constexpr double kNcclStartUs = 15;
 constexpr double kNcclStepUs = 10;  ///< a send and receive more
 
 /// A send and receive with one peer after the other.
-Arrival nccl_arrival(const Way& way, Index rows, Index row_bytes, int ranks) {
+Arrival nccl_arrival(const Travel& way, Index rows, Index row_bytes, int ranks) {
   const auto parts = static_cast<double>(schedule::ceil_div(rows, way.chunk_rows));
   const auto us = [&](Index r) { return static_cast<double>(r * row_bytes) / kNcclBytesPerUs; };
   return {kNcclStartUs + us(way.chunk_rows),
@@ -31,7 +31,7 @@ Arrival nccl_arrival(const Way& way, Index rows, Index row_bytes, int ranks) {
 
 }  // namespace
 
-Arrival arrival_of(const Way& way, Index rows, Index row_bytes, int ranks) {
+Arrival arrival_of(const Travel& way, Index rows, Index row_bytes, int ranks) {
   if (row_of(way.transport).needs_nccl()) return nccl_arrival(way, rows, row_bytes, ranks);
   const bool pull = row_of(way.transport).pulls;
   const auto us = [&](Index r) {

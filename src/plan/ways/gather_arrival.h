@@ -7,7 +7,7 @@
 namespace tilelace::plan {
 
 /// Who moves rows on which way, cut how.
-struct Way {
+struct Travel {
   Transport transport = {};
   RouteKind route = RouteKind::mesh;
   schedule::Index chunk_rows = 1;
@@ -19,7 +19,7 @@ struct Arrival {
 };
 
 /// Of shards of `rows` rows, by copy engines or NCCL, when nothing else runs.
-Arrival arrival_of(const Way&, schedule::Index rows, schedule::Index row_bytes, int ranks);
+Arrival arrival_of(const Travel&, schedule::Index rows, schedule::Index row_bytes, int ranks);
 
 /// Sent by the product's warps, by shard (benchmarks/nvidia-h200-tp4).
 inline constexpr double kPushBytesPerUs = 280e3;

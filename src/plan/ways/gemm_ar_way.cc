@@ -176,7 +176,7 @@ double predict_columns(const Problem& p, const GemmPlan& gemm, Index lag) {
 }
 
 void add_columns(const Problem& p, const GemmPlan& gemm, double staged_us,
-                 std::vector<GemmArPlan>& plans) {
+                 std::vector<GemmArWay>& plans) {
   const auto add = [&](const GemmPlan& made, Index lag, double us) {
     plans.push_back({made, p.m, static_cast<int>(lag), us + staged_us, true});
   };
@@ -201,14 +201,14 @@ void require_gemm_ar(const Problem& p) {
           schedule::kMaxGpuRanks);
 }
 
-int tiles_of(const GemmArPlan& plan, const Problem& p) { return gemm_ar_order(p, plan, 0).tiles(); }
+int tiles_of(const GemmArWay& plan, const Problem& p) { return gemm_ar_order(p, plan, 0).tiles(); }
 
-double gemm_ar_hold_us(const Problem& p, const GemmArPlan& plan) {
+double gemm_ar_hold_us(const Problem& p, const GemmArWay& plan) {
   if (!plan.by_columns || !one_wave(p, plan.gemm) || plan.gemm.rounds > 1) return 0;
   return sent_bytes(p) / kSendBytesPerUs / 2;
 }
 
-schedule::ShareOrder gemm_ar_order(const Problem& p, const GemmArPlan& plan, int rank) {
+schedule::ShareOrder gemm_ar_order(const Problem& p, const GemmArWay& plan, int rank) {
   const GemmTile& tile = plan.gemm.tile;
   const schedule::Route route{RouteKind::mesh, p.ranks, p.ranks};
   const auto cols = static_cast<int>(ceil_div(p.n.front(), tile.worker_cols()));
@@ -219,13 +219,13 @@ schedule::ShareOrder gemm_ar_order(const Problem& p, const GemmArPlan& plan, int
                                     plan.block_rows, plan.lag);
 }
 
-std::vector<GemmArPlan> gemm_ar_candidates(const Problem& p, const GemmMachine& machine) {
+std::vector<GemmArWay> gemm_ar_candidates(const Problem& p, const GemmMachine& machine) {
   require_gemm_ar(p);
   require(p.m > 0, "gemm_ar: m, got 0, expected rows to plan for");
   const Index of_peers = p.m - p.m / p.ranks;
   const double staged_us = static_cast<double>(of_peers * p.n.front()) *
                            static_cast<double>(size_of(p.dtype)) / kSentBytesPerUs;
-  std::vector<GemmArPlan> plans;
+  std::vector<GemmArWay> plans;
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
     if (!can_share(gemm.tile, p.ranks) || gemm.split_tiles != 0) continue;
     if (p.m <= kWalkRows && sends_well(gemm, tiles_by_columns(p, gemm.tile)) &&
@@ -240,7 +240,7 @@ std::vector<GemmArPlan> gemm_ar_candidates(const Problem& p, const GemmMachine& 
       plans.push_back({gemm, block_rows, lag, predict(p, gemm, block_rows, lag) + staged_us});
     }
   }
-  std::stable_sort(plans.begin(), plans.end(), [](const GemmArPlan& a, const GemmArPlan& b) {
+  std::stable_sort(plans.begin(), plans.end(), [](const GemmArWay& a, const GemmArWay& b) {
     return a.predicted_us < b.predicted_us;
   });
   return plans;

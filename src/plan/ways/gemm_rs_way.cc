@@ -44,7 +44,7 @@ bool may_pair(const GemmPlan& gemm, const Problem& p, Index shard_rows) {
   return rows % 2 != 0 && rows * ceil_div(p.n.front(), t.worker_cols()) <= gemm.workers;
 }
 
-double predict(const Problem& p, const schedule::RowSplit& split, const GemmRsPlan& plan) {
+double predict(const Problem& p, const schedule::RowSplit& split, const GemmRsWay& plan) {
   const GemmPlan& gemm = plan.gemm;
   const Index tiles = tile_rows_of(split, gemm.tile, plan.pairs);
   double us = gemm.predicted_us * static_cast<double>(tiles) /
@@ -103,20 +103,20 @@ bool has_flags(const GemmTile& t, std::int64_t partials) {
   return partials * given_parts(t) <= kMaxPartialFlags;
 }
 
-int tiles_of(const GemmRsPlan& plan, const Problem& p) {
+int tiles_of(const GemmRsWay& plan, const Problem& p) {
   const auto borders = borders_of(p);
   const schedule::GemmWork work = work_of(plan.gemm, {p.m, p.n.front(), p.k, p.dtype});
   const Index rows = tile_rows_of(split_of(p, borders), plan.gemm.tile, plan.pairs);
   return static_cast<int>(rows) * over_tokens(work.order, plan.gemm.tile).cols;
 }
 
-std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& machine) {
+std::vector<GemmRsWay> gemm_rs_candidates(const Problem& p, const GemmMachine& machine) {
   require_scatter(p);
   require(p.m > 0, "gemm_rs: m, got 0, expected rows to plan for");
   const auto borders = borders_of(p);
   const auto split = split_of(p, borders);
   const Index room = gemm_rs_staging_bytes(p);
-  std::vector<GemmRsPlan> plans;
+  std::vector<GemmRsWay> plans;
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
     if (gemm.split_tiles != 0 || !has_flags(gemm.tile, partials_of(p, split, gemm.tile))) continue;
     if (is_across(gemm.tile) && partials_of(p, split, gemm.tile) * given_bytes(gemm.tile) > room)
@@ -131,7 +131,7 @@ std::vector<GemmRsPlan> gemm_rs_candidates(const Problem& p, const GemmMachine& 
     }
     if (may_pair(gemm, p, split.max_rows())) add(1, true);
   }
-  std::stable_sort(plans.begin(), plans.end(), [](const GemmRsPlan& a, const GemmRsPlan& b) {
+  std::stable_sort(plans.begin(), plans.end(), [](const GemmRsWay& a, const GemmRsWay& b) {
     return a.predicted_us < b.predicted_us;
   });
   return plans;

@@ -11,7 +11,7 @@
 namespace tilelace::plan {
 
 /// Remote shards first, partial sums straight into their owner's slot.
-struct GemmRsPlan {
+struct GemmRsWay {
   GemmPlan gemm;
   /// Remote shards that are walked one after the other: 1: together, which reads the weight once
   /// for them; else all of them.
@@ -21,11 +21,11 @@ struct GemmRsPlan {
 };
 
 /// Of workers.
-int tiles_of(const GemmRsPlan&, const Problem&);
+int tiles_of(const GemmRsWay&, const Problem&);
 
 /// All legal plans for a problem of Op::gemm_rs, fastest prediction first. Errors: usage (not a
 /// gemm_rs, n or k not a multiple of 8, no rows).
-std::vector<GemmRsPlan> gemm_rs_candidates(const Problem&, const GemmMachine& = {});
+std::vector<GemmRsWay> gemm_rs_candidates(const Problem&, const GemmMachine& = {});
 
 /// Rows of workers' tiles of all shards, each of which has its own or, in pairs, half of one.
 schedule::Index tile_rows_of(const schedule::RowSplit&, const GemmTile&, bool pairs);

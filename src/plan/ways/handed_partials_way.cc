@@ -99,31 +99,32 @@ std::optional<HandWay> way_of(Op op, Path path, RouteKind route, Transport trans
   return std::nullopt;
 }
 
-int tiles_of(const GemmHandPlan& plan, const Problem& p) {
+int tiles_of(const HandedPartialsWay& plan, const Problem& p) {
   const Index rows = plan.way == HandWay::copied ? max_rows(p) : p.m;
   return work_of(plan.gemm, {rows, p.n.front(), p.k, p.dtype}).order.tiles();
 }
 
-std::vector<GemmHandPlan> gemm_hand_candidates(const Problem& p, HandWay way,
-                                               const GemmMachine& machine) {
+std::vector<HandedPartialsWay> gemm_hand_candidates(const Problem& p, HandWay way,
+                                                    const GemmMachine& machine) {
   require_hand(p);
   require(p.m > 0, "gemm_rs: m, got 0, expected rows to plan for");
   const bool copied = way == HandWay::copied;
   const Index rows = copied ? max_rows(p) : p.m;
   const Index chunk = ceil_div(max_rows(p), kHandRounds * machine.multiprocessors);
-  std::vector<GemmHandPlan> plans;
+  std::vector<HandedPartialsWay> plans;
   for (const GemmPlan& gemm : gemm_candidates({rows, p.n.front(), p.k, p.dtype}, machine)) {
     // Shards may have fewer rows than the plan, and shared k-steps are dealt to all workers.
     if (copied && gemm.split_tiles != 0) continue;
     plans.push_back({gemm, way, chunk, predict(p, gemm, way)});
   }
-  std::stable_sort(plans.begin(), plans.end(), [](const GemmHandPlan& a, const GemmHandPlan& b) {
-    return a.predicted_us < b.predicted_us;
-  });
+  std::stable_sort(plans.begin(), plans.end(),
+                   [](const HandedPartialsWay& a, const HandedPartialsWay& b) {
+                     return a.predicted_us < b.predicted_us;
+                   });
   return plans;
 }
 
-schedule::ReduceRows hand_rows_schedule(const Problem& p, const GemmHandPlan& plan, int rank) {
+schedule::ReduceRows hand_rows_schedule(const Problem& p, const HandedPartialsWay& plan, int rank) {
   const auto borders = borders_of(p);
   const GemmTile& t = plan.gemm.tile;
   const int ctas = std::max(1, plan.gemm.workers * t.cluster() / t.per_sm);

@@ -15,7 +15,7 @@ namespace tilelace::plan {
 
 using schedule::HandWay;
 
-struct GemmHandPlan {
+struct HandedPartialsWay {
   GemmPlan gemm;  ///< copied: of as many rows as the largest shard has, one launch a shard
   HandWay way = HandWay::copied;
   std::int64_t chunk_rows = 1;  ///< rows that a CTA handles at a time, behind one flag
@@ -23,7 +23,7 @@ struct GemmHandPlan {
 };
 
 /// Of workers, of one launch.
-int tiles_of(const GemmHandPlan&, const Problem&);
+int tiles_of(const HandedPartialsWay&, const Problem&);
 
 /// How the public plan says a way: medium push, unfused add, unfused store over the ring.
 Path path_of(HandWay);
@@ -40,10 +40,11 @@ std::optional<HandWay> way_of(Op, Path, RouteKind, Transport);
 
 /// All legal plans, fastest prediction first. Errors: usage (not a gemm_rs, too many ranks, n or k
 /// not a multiple of 8, no rows).
-std::vector<GemmHandPlan> gemm_hand_candidates(const Problem&, HandWay, const GemmMachine& = {});
+std::vector<HandedPartialsWay> gemm_hand_candidates(const Problem&, HandWay,
+                                                    const GemmMachine& = {});
 
 /// The schedule of the kernel behind the product.
-schedule::ReduceRows hand_rows_schedule(const Problem&, const GemmHandPlan&, int rank);
+schedule::ReduceRows hand_rows_schedule(const Problem&, const HandedPartialsWay&, int rank);
 
 /// How often a partial, or a sum of some, is rounded on its way at most.
 int roundings_of(HandWay, int ranks);

@@ -20,14 +20,14 @@ constexpr double kBesideCost = 1.015;
 
 /// What a link carries one way. By the switch: a rank's partials and its share of the sums. In one
 /// shot all terms but the own, in two a share of them and of the sums.
-double moved_bytes(const Problem& p, const GemmSumsPlan& plan) {
+double moved_bytes(const Problem& p, const KeptPartialsWay& plan) {
   const auto bytes = static_cast<double>(p.m * p.n.front()) * 2;
   if (plan.by_switch) return bytes * (1 + 1.0 / p.ranks);
   if (plan.shots == 1) return bytes * (p.ranks - 1);
   return bytes * 2 * (p.ranks - 1) / p.ranks;
 }
 
-double predict(const Problem& p, const GemmSumsPlan& plan) {
+double predict(const Problem& p, const KeptPartialsWay& plan) {
   const double moved = moved_bytes(p, plan) / kSendBytesPerUs;
   const GemmTile& tile = plan.gemm.tile;
   const double tiles = static_cast<double>(ceil_div(p.m, tile.worker_rows())) *
@@ -38,8 +38,8 @@ double predict(const Problem& p, const GemmSumsPlan& plan) {
 
 /// All plans like this one, for every tile that `made` is true of.
 template <class Made>
-void add(const Problem& p, const GemmMachine& machine, const Made& made, GemmSumsPlan like,
-         std::vector<GemmSumsPlan>& plans) {
+void add(const Problem& p, const GemmMachine& machine, const Made& made, KeptPartialsWay like,
+         std::vector<KeptPartialsWay>& plans) {
   require_gemm_ar(p);
   require(p.m > 0, "gemm_ar: m, got 0, expected rows to plan for");
   constexpr double kStagedUs = 1e-3;  // the copy goes under the next tiles
@@ -51,28 +51,30 @@ void add(const Problem& p, const GemmMachine& machine, const Made& made, GemmSum
   }
 }
 
-std::vector<GemmSumsPlan> sorted(std::vector<GemmSumsPlan> plans) {
-  std::stable_sort(plans.begin(), plans.end(), [](const GemmSumsPlan& a, const GemmSumsPlan& b) {
-    return a.predicted_us < b.predicted_us;
-  });
+std::vector<KeptPartialsWay> sorted(std::vector<KeptPartialsWay> plans) {
+  std::stable_sort(plans.begin(), plans.end(),
+                   [](const KeptPartialsWay& a, const KeptPartialsWay& b) {
+                     return a.predicted_us < b.predicted_us;
+                   });
   return plans;
 }
 
 }  // namespace
 
-int tiles_of(const GemmSumsPlan& plan, const Problem& p) {
+int tiles_of(const KeptPartialsWay& plan, const Problem& p) {
   return work_of(plan.gemm, {p.m, p.n.front(), p.k, p.dtype}).order.tiles();
 }
 
-std::vector<GemmSumsPlan> gemm_sums_candidates(const Problem& p, const GemmMachine& machine) {
-  std::vector<GemmSumsPlan> plans;
+std::vector<KeptPartialsWay> gemm_sums_candidates(const Problem& p, const GemmMachine& machine) {
+  std::vector<KeptPartialsWay> plans;
   if (p.ranks <= 2) add(p, machine, can_pull, {{}, 1}, plans);
   add(p, machine, can_pull, {{}, 2}, plans);
   return sorted(std::move(plans));
 }
 
-std::vector<GemmSumsPlan> gemm_multimem_candidates(const Problem& p, const GemmMachine& machine) {
-  std::vector<GemmSumsPlan> plans;
+std::vector<KeptPartialsWay> gemm_multimem_candidates(const Problem& p,
+                                                      const GemmMachine& machine) {
+  std::vector<KeptPartialsWay> plans;
   add(p, machine, can_multimem, {{}, 2, true}, plans);
   return sorted(std::move(plans));
 }

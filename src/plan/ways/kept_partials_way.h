@@ -12,7 +12,7 @@ namespace tilelace::plan {
 
 /// Tiles go to the own slot. Transport pull: in one shot every rank sums all of each tile for
 /// itself, in two an equal share for all. Transport multimem: the switch sums such shares.
-struct GemmSumsPlan {
+struct KeptPartialsWay {
   GemmPlan gemm;
   /// Where results are in memory that all ranks reach a call takes two, straight to them: between
   /// two ranks that moves as much as one shot and leaves each half of the adding (decision 0017).
@@ -22,14 +22,14 @@ struct GemmSumsPlan {
 };
 
 /// Of workers.
-int tiles_of(const GemmSumsPlan&, const Problem&);
+int tiles_of(const KeptPartialsWay&, const Problem&);
 
 /// All legal plans of transport pull for a problem of Op::gemm_ar, fastest prediction first. In one
 /// shot between two ranks only: as much then travels.
 /// Errors: usage (not a gemm_ar, n or k not a multiple of 8, no rows).
-std::vector<GemmSumsPlan> gemm_sums_candidates(const Problem&, const GemmMachine& = {});
+std::vector<KeptPartialsWay> gemm_sums_candidates(const Problem&, const GemmMachine& = {});
 /// The same of transport multimem.
-std::vector<GemmSumsPlan> gemm_multimem_candidates(const Problem&, const GemmMachine& = {});
+std::vector<KeptPartialsWay> gemm_multimem_candidates(const Problem&, const GemmMachine& = {});
 
 /// Bytes of one slot on each rank, whatever the plan: partials, which sums take the place of.
 std::int64_t gemm_sums_staging_bytes(const Problem&);

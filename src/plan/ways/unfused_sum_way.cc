@@ -51,7 +51,7 @@ SumForm form_of(const Problem& p, bool shared) {
   return shared ? SumForm::shared_rows : SumForm::all_rows;
 }
 
-SumForm form_of(const Problem& p, const GemmReducePlan& plan) {
+SumForm form_of(const Problem& p, const UnfusedSumWay& plan) {
   return form_of(p, row_of(plan.transport).by_workers() ||
                         (row_of(plan.transport).pushes() && plan.shots == 2));
 }
@@ -87,11 +87,11 @@ Index most_pushed_bytes(const Problem& given, int shots) {
 
 }  // namespace
 
-int tiles_of(const GemmReducePlan& plan, const Problem& p) {
+int tiles_of(const UnfusedSumWay& plan, const Problem& p) {
   return work_of(plan.gemm, {p.m, p.n.front(), p.k, p.dtype}).order.tiles();
 }
 
-double reduce_us(const Problem& p, const GemmReducePlan& plan) {
+double reduce_us(const Problem& p, const UnfusedSumWay& plan) {
   const auto bytes = [&](Index rows) { return static_cast<double>(rows * row_bytes(p)); };
   const SumForm form = form_of(p, plan);
   const Index rows = summed_rows(p, form);
@@ -110,16 +110,16 @@ double reduce_us(const Problem& p, const GemmReducePlan& plan) {
   return kLaunchUs + kFlagSeenUs + shot + (twice ? kSumFlagUs : kFlagSeenUs) + shot + delivered;
 }
 
-int reduce_ctas(const GemmReducePlan& plan) {
+int reduce_ctas(const UnfusedSumWay& plan) {
   const GemmTile& t = plan.gemm.tile;
   return std::max(1, plan.gemm.workers * t.cluster() / t.per_sm);
 }
 
-std::vector<GemmReducePlan> gemm_reduce_candidates(const Problem& p, const GemmMachine& machine) {
+std::vector<UnfusedSumWay> gemm_reduce_candidates(const Problem& p, const GemmMachine& machine) {
   require_sum(p);
   require(p.m > 0, "{}: m, got 0, expected rows to plan for", name_of(p.op));
-  std::vector<GemmReducePlan> plans;
-  const auto add = [&](GemmReducePlan plan) {
+  std::vector<UnfusedSumWay> plans;
+  const auto add = [&](UnfusedSumWay plan) {
     plan.predicted_us = plan.gemm.predicted_us + reduce_us(p, plan);
     plans.push_back(plan);
   };
@@ -129,21 +129,20 @@ std::vector<GemmReducePlan> gemm_reduce_candidates(const Problem& p, const GemmM
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
     for (const Transport transport : {Transport::pull, Transport::store}) {
       if (row_of(transport).by_workers() && row_of(p.op).scatters()) continue;
-      GemmReducePlan plan{gemm, transport};
+      UnfusedSumWay plan{gemm, transport};
       plan.chunk_rows =
           ceil_div(summed_rows(p, form_of(p, plan)), kRounds * machine.multiprocessors);
       add(plan);
     }
     for (const int shots : pushes) add({gemm, Transport::push, 1, 0, shots});
   }
-  std::stable_sort(plans.begin(), plans.end(),
-                   [](const GemmReducePlan& a, const GemmReducePlan& b) {
-                     return a.predicted_us < b.predicted_us;
-                   });
+  std::stable_sort(plans.begin(), plans.end(), [](const UnfusedSumWay& a, const UnfusedSumWay& b) {
+    return a.predicted_us < b.predicted_us;
+  });
   return plans;
 }
 
-schedule::ReduceRows reduce_rows_schedule(const Problem& p, const GemmReducePlan& plan, int rank) {
+schedule::ReduceRows reduce_rows_schedule(const Problem& p, const UnfusedSumWay& plan, int rank) {
   const auto borders = borders_of(p);
   return schedule::make_reduce_rows(split_of(p, borders), rank, form_of(p, plan), row_bytes(p) / 16,
                                     plan.chunk_rows, reduce_ctas(plan));

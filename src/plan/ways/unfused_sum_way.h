@@ -12,7 +12,7 @@
 
 namespace tilelace::plan {
 
-struct GemmReducePlan {
+struct UnfusedSumWay {
   GemmPlan gemm;
   /// pull: every rank pulls what it needs, gemm_ar all rows. store (gemm_ar): every rank pulls for
   /// its rows and stores their sum with all peers, which is less traffic and one more wait. push:
@@ -26,20 +26,20 @@ struct GemmReducePlan {
 };
 
 /// Of workers.
-int tiles_of(const GemmReducePlan&, const Problem&);
+int tiles_of(const UnfusedSumWay&, const Problem&);
 
 /// All legal plans for a problem of Op::gemm_rs or gemm_ar, fastest prediction first. Errors: usage
 /// (another op, too many ranks, n or k not a multiple of 8, no rows).
-std::vector<GemmReducePlan> gemm_reduce_candidates(const Problem&, const GemmMachine& = {});
+std::vector<UnfusedSumWay> gemm_reduce_candidates(const Problem&, const GemmMachine& = {});
 
 /// How long the sum takes when nothing else runs.
-double reduce_us(const Problem&, const GemmReducePlan&);
+double reduce_us(const Problem&, const UnfusedSumWay&);
 
 /// Multiprocessors that the plan's kernels may fill.
-int reduce_ctas(const GemmReducePlan&);
+int reduce_ctas(const UnfusedSumWay&);
 
 /// The schedule of the kernel that sums.
-schedule::ReduceRows reduce_rows_schedule(const Problem&, const GemmReducePlan&, int rank);
+schedule::ReduceRows reduce_rows_schedule(const Problem&, const UnfusedSumWay&, int rank);
 
 /// Of transport push: the kernel on `ctas` multiprocessors.
 schedule::PushRows push_rows_schedule(const Problem&, int shots, int rank, int ctas);

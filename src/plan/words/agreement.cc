@@ -53,7 +53,7 @@ void each_of(const GemmPlan& p, Visit visit) {
   visit(wide), visit(deep), visit(neighbours), visit(early);
 }
 template <class Visit>
-void each_of(const AgGemmPlan& p, Visit visit) {
+void each_of(const AgGemmWay& p, Visit visit) {
   const auto& [gemm, whole, transport, chunk_rows, apart, joins, predicted_us, path, route] = p;
   static_cast<void>(predicted_us);
   each_of(gemm, visit);
@@ -62,35 +62,35 @@ void each_of(const AgGemmPlan& p, Visit visit) {
   for (const int tiles : joins) visit(tiles);
 }
 template <class Visit>
-void each_of(const GemmRsPlan& p, Visit visit) {
+void each_of(const GemmRsWay& p, Visit visit) {
   const auto& [gemm, apart, predicted_us, pairs] = p;
   static_cast<void>(predicted_us);
   each_of(gemm, visit);
   visit(apart), visit(pairs);
 }
 template <class Visit>
-void each_of(const GemmArPlan& p, Visit visit) {
+void each_of(const GemmArWay& p, Visit visit) {
   const auto& [gemm, block_rows, lag, predicted_us, by_columns] = p;
   static_cast<void>(predicted_us);
   each_of(gemm, visit);
   visit(block_rows), visit(lag), visit(by_columns);
 }
 template <class Visit>
-void each_of(const GemmSumsPlan& p, Visit visit) {
+void each_of(const KeptPartialsWay& p, Visit visit) {
   const auto& [gemm, shots, by_switch, predicted_us] = p;
   static_cast<void>(predicted_us);
   each_of(gemm, visit);
   visit(shots), visit(by_switch);
 }
 template <class Visit>
-void each_of(const GemmReducePlan& p, Visit visit) {
+void each_of(const UnfusedSumWay& p, Visit visit) {
   const auto& [gemm, transport, chunk_rows, predicted_us, shots] = p;
   static_cast<void>(predicted_us);
   each_of(gemm, visit);
   visit(transport), visit(chunk_rows), visit(shots);
 }
 template <class Visit>
-void each_of(const GemmHandPlan& p, Visit visit) {
+void each_of(const HandedPartialsWay& p, Visit visit) {
   const auto& [gemm, way, chunk_rows, predicted_us] = p;
   static_cast<void>(predicted_us);
   each_of(gemm, visit);

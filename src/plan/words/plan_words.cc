@@ -235,17 +235,17 @@ void read_sum(Words& words, Heard& h) {
 KernelWay way_of(const Problem& p, const Heard& h) {
   const Plan& w = h.plan;
   if (row_of(p.op).gathers)
-    return AgGemmPlan{h.gemm,  w.straddle, w.transport, w.chunk_rows, h.apart,
-                      h.joins, 0,          w.path,      w.route};
-  if (row_of(w.transport).needs_multicast()) return GemmSumsPlan{h.gemm, 2, true};
+    return AgGemmWay{h.gemm,  w.straddle, w.transport, w.chunk_rows, h.apart,
+                     h.joins, 0,          w.path,      w.route};
+  if (row_of(w.transport).needs_multicast()) return KeptPartialsWay{h.gemm, 2, true};
   const bool fused = w.path == Path::fused;
   if (row_of(p.op).shares && fused)
-    return row_of(w.transport).pulls ? KernelWay(GemmSumsPlan{h.gemm, h.shots})
-                                     : GemmArPlan{h.gemm, w.chunk_rows, h.lag, 0, h.by_columns};
-  if (fused) return GemmRsPlan{h.gemm, h.apart > 1 ? p.ranks - 1 : 1, 0, w.straddle};
+    return row_of(w.transport).pulls ? KernelWay(KeptPartialsWay{h.gemm, h.shots})
+                                     : GemmArWay{h.gemm, w.chunk_rows, h.lag, 0, h.by_columns};
+  if (fused) return GemmRsWay{h.gemm, h.apart > 1 ? p.ranks - 1 : 1, 0, w.straddle};
   if (const auto hand = plan::way_of(w.op, w.path, w.route, w.transport))
-    return GemmHandPlan{h.gemm, *hand, w.chunk_rows};
-  return GemmReducePlan{h.gemm, w.transport, w.chunk_rows, 0, std::max(1, h.shots)};
+    return HandedPartialsWay{h.gemm, *hand, w.chunk_rows};
+  return UnfusedSumWay{h.gemm, w.transport, w.chunk_rows, 0, std::max(1, h.shots)};
 }
 
 }  // namespace

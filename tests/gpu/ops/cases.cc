@@ -67,7 +67,7 @@ void draw_case(Random& random, const CaseRange& range, Case& c) {
 }
 
 /// To the planner a block is all rows of these sizes, too.
-void vary(Random& random, plan::GemmArPlan& way, const Problem& p) {
+void vary(Random& random, plan::GemmArWay& way, const Problem& p) {
   const plan::GemmTile& tile = way.gemm.tile;
   if (random.below(2) == 0 && !way.by_columns) way.block_rows = tile.worker_rows();
   if (random.below(2) == 0)
@@ -75,7 +75,7 @@ void vary(Random& random, plan::GemmArPlan& way, const Problem& p) {
 }
 
 /// To the planner own tiles are every worker's last: leave some with work behind them.
-void vary(Random& random, plan::GemmRsPlan& way, const Problem& p) {
+void vary(Random& random, plan::GemmRsWay& way, const Problem& p) {
   if (!way.pairs || way.gemm.by_neighbours || random.below(2) == 0) return;
   const auto cols = 1 + p.n.front() / way.gemm.tile.width;
   way.gemm.workers = std::min(way.gemm.workers, 1 + static_cast<int>(random.below(cols)));
@@ -92,7 +92,7 @@ void vary_chunks(Random& random, std::int64_t& chunk_rows, const Problem& p) {
 }
 
 /// To the planner shards of these sizes never join the own one.
-void vary(Random& random, plan::AgGemmPlan& way, const Problem& p) {
+void vary(Random& random, plan::AgGemmWay& way, const Problem& p) {
   if (random.below(2) == 0) {
     const plan::GemmTile& tile = way.gemm.tile;
     const std::int64_t tiles =
@@ -104,13 +104,13 @@ void vary(Random& random, plan::AgGemmPlan& way, const Problem& p) {
   vary_chunks(random, way.chunk_rows, p);
 }
 
-void vary(Random& random, plan::GemmReducePlan& way, const Problem& p) {
+void vary(Random& random, plan::UnfusedSumWay& way, const Problem& p) {
   vary_chunks(random, way.chunk_rows, p);
 }
-void vary(Random& random, plan::GemmHandPlan& way, const Problem& p) {
+void vary(Random& random, plan::HandedPartialsWay& way, const Problem& p) {
   vary_chunks(random, way.chunk_rows, p);
 }
-void vary(Random& /*random*/, plan::GemmSumsPlan& /*way*/, const Problem& /*p*/) {}
+void vary(Random& /*random*/, plan::KeptPartialsWay& /*way*/, const Problem& /*p*/) {}
 
 /// A way like the planner's, with choices that it does not make for these sizes.
 void vary(Random& random, Plan& plan, const Problem& p) {
@@ -123,19 +123,19 @@ void vary(Random& random, Plan& plan, const Problem& p) {
 
 std::string sort_of(const Plan& plan) {
   if (plan.op == Op::ag_gemm) return fmt::format("{:012}", plan.chunk_rows);
-  const auto* const fused = plan::way_if<plan::GemmArPlan>(plan);
+  const auto* const fused = plan::way_if<plan::GemmArWay>(plan);
   return fmt::format("{} {}", plan::gemm_of(plan.kernel->way).tile.name,
                      fused == nullptr ? 0 : fused->lag);
 }
 
 int roundings_of(const Plan& plan, const Problem& problem) {
-  const auto* const hand = plan::way_if<plan::GemmHandPlan>(plan);
+  const auto* const hand = plan::way_if<plan::HandedPartialsWay>(plan);
   return hand == nullptr ? 1 : plan::roundings_of(hand->way, problem.ranks);
 }
 
 double frobenius_limit(const Plan& plan, const Problem& problem) {
   const double u = unit_roundoff(problem.dtype);
-  const auto* const hand = plan::way_if<plan::GemmHandPlan>(plan);
+  const auto* const hand = plan::way_if<plan::HandedPartialsWay>(plan);
   if (hand == nullptr || hand->way == plan::HandWay::copied)
     return (problem.op == Op::ag_gemm ? 0.52 : 0.72) * u;
   // One rounding errs by 0.52 u of what is rounded: a sum of i of the ranks' equal parts has i of
@@ -147,12 +147,12 @@ double frobenius_limit(const Plan& plan, const Problem& problem) {
 }
 
 bool is_steady(const Plan& plan) {
-  const auto* const hand = plan::way_if<plan::GemmHandPlan>(plan);
+  const auto* const hand = plan::way_if<plan::HandedPartialsWay>(plan);
   return hand == nullptr || hand->way != plan::HandWay::added;
 }
 
 bool is_captured_on_shares(const Plan& plan) {
-  const auto* const gather = plan::way_if<plan::AgGemmPlan>(plan);
+  const auto* const gather = plan::way_if<plan::AgGemmWay>(plan);
   return gather == nullptr || gather->path == Path::unfused || gather->left_free() == 0;
 }
 

@@ -36,7 +36,7 @@ struct AgGemmCalls::Impl {
 
 namespace {
 
-Call make_call(const OpCall& op, const plan::AgGemmPlan& way, const RankCalls& calls) {
+Call make_call(const OpCall& op, const plan::AgGemmWay& way, const RankCalls& calls) {
   Call c{op.problem, way, op.tensors, plan::borders_of(op.problem), {}, 0, op.hash};
   c.plan.gemm = calls.fit(way.gemm, way.left_free());
   c.schedule = plan::gather_schedule(op.problem, op.plan, calls.group().rank(), c.borders);
@@ -304,7 +304,7 @@ void enqueue_gathered(const RankCalls& calls, const Call& c, cudaStream_t stream
 
 }  // namespace
 
-void AgGemmCalls::run(const OpCall& op, const plan::AgGemmPlan& plan) {
+void AgGemmCalls::run(const OpCall& op, const plan::AgGemmWay& plan) {
   Impl& impl = *impl_;
   const cudaStream_t stream = op.stream();
   Call c = make_call(op, plan, impl.calls);

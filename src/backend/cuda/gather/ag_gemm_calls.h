@@ -24,7 +24,7 @@ class AgGemmCalls {
 
   /// Enqueues a call; without weights rows are gathered and nothing is multiplied. May be captured.
   /// Errors: usage (beyond what was prepared), system.
-  void run(const OpCall&, const plan::AgGemmPlan&);
+  void run(const OpCall&, const plan::AgGemmWay&);
 
   struct Impl;
 

@@ -15,7 +15,7 @@ namespace tilelace::cuda {
 /// What of a call does not depend on the weight.
 struct GatherCall {
   const Problem& problem;
-  plan::AgGemmPlan plan;
+  plan::AgGemmWay plan;
   const CallTensors& tensors;
   std::vector<schedule::Index> borders;
   schedule::AgGemm schedule;

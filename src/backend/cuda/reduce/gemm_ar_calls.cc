@@ -28,7 +28,7 @@ struct Results {
 };
 
 /// Rows of which this rank finishes tiles.
-schedule::RowRange own_rows(const Problem& p, const plan::GemmArPlan& plan, int rank) {
+schedule::RowRange own_rows(const Problem& p, const plan::GemmArWay& plan, int rank) {
   if (plan.by_columns) return {0, p.m};
   return schedule::RowSplit{p.m, p.ranks, nullptr}.shard(rank);
 }
@@ -60,7 +60,7 @@ schedule::PartShape part_shape(const GemmKernel& kernel) {
 }
 
 /// All but where the slot is.
-GemmArParams make_params(const OpCall& call, const plan::GemmArPlan& plan, const RankCalls& calls,
+GemmArParams make_params(const OpCall& call, const plan::GemmArWay& plan, const RankCalls& calls,
                          const ReduceKernel& parts) {
   const Problem& p = call.problem;
   const int rank = calls.group().rank();
@@ -83,9 +83,9 @@ GemmArParams make_params(const OpCall& call, const plan::GemmArPlan& plan, const
 
 }  // namespace
 
-void GemmArCalls::run(const OpCall& call, const plan::GemmArPlan& given) {
+void GemmArCalls::run(const OpCall& call, const plan::GemmArWay& given) {
   const Problem& p = call.problem;
-  plan::GemmArPlan plan = given;
+  plan::GemmArWay plan = given;
   plan.gemm = calls_.fit(given.gemm);
   const GemmKernel& kernel = kernel_of(plan.gemm, p.dtype);
   const void* const function = gemm_sharing(kernel.tile.name, p.dtype);

@@ -20,7 +20,7 @@ class GemmArCalls {
 
   /// Enqueues a call; `out` is [m, n], of the residual the own rows are read. Of a direct call
   /// peers write into `out` while it is in the stream. May be captured. Errors: usage, system.
-  void run(const OpCall&, const plan::GemmArPlan&);
+  void run(const OpCall&, const plan::GemmArWay&);
 
  private:
   RankCalls& calls_;

@@ -7,13 +7,13 @@ namespace tilelace::cuda {
 
 namespace {
 
-const void* function_of(const GemmKernel& kernel, const plan::GemmRsPlan& plan) {
+const void* function_of(const GemmKernel& kernel, const plan::GemmRsWay& plan) {
   return plan.pairs ? gemm_pairs(kernel.tile.name, kernel.dtype) : kernel.reducing;
 }
 
 template <class Params>
 auto order_of(const schedule::GemmReduce& s, const schedule::GemmOrder& walk,
-              const plan::GemmRsPlan& plan) {
+              const plan::GemmRsWay& plan) {
   const plan::GemmTile& tile = plan.gemm.tile;
   if constexpr (kPairs<Params>)
     return schedule::make_pair_order(s, walk, tile.rows());
@@ -32,8 +32,8 @@ void fill_few(GemmRsAcrossParams& params, const GemmKernel& kernel, const Proble
 
 }  // namespace
 
-void GemmRsCalls::run(const OpCall& call, const plan::GemmRsPlan& asked) {
-  plan::GemmRsPlan plan = asked;
+void GemmRsCalls::run(const OpCall& call, const plan::GemmRsWay& asked) {
+  plan::GemmRsWay plan = asked;
   plan.gemm = calls_.fit(asked.gemm);
   if (plan.pairs)
     enqueue<GemmRsPairParams>(call, plan);
@@ -44,7 +44,7 @@ void GemmRsCalls::run(const OpCall& call, const plan::GemmRsPlan& asked) {
 }
 
 template <class Params>
-void GemmRsCalls::enqueue(const OpCall& call, const plan::GemmRsPlan& plan) {
+void GemmRsCalls::enqueue(const OpCall& call, const plan::GemmRsWay& plan) {
   const Problem& p = call.problem;
   const GemmKernel& kernel = kernel_of(plan.gemm, p.dtype);
   const ReduceKernel given{kernel, plan.pairs};

@@ -17,11 +17,11 @@ class GemmRsCalls {
   explicit GemmRsCalls(RankCalls& calls) : calls_(calls) {}
 
   /// Enqueues a call; `out` is [m_r, n]. May be captured. Errors: usage, system.
-  void run(const OpCall&, const plan::GemmRsPlan&);
+  void run(const OpCall&, const plan::GemmRsWay&);
 
  private:
   template <class Params>
-  void enqueue(const OpCall&, const plan::GemmRsPlan&);
+  void enqueue(const OpCall&, const plan::GemmRsWay&);
 
   RankCalls& calls_;
 };

@@ -10,7 +10,7 @@ namespace tilelace::cuda {
 using plan::row_bytes;
 using schedule::Index;
 
-void HandedPartials::multiply_by_shards(const OpCall& call, const plan::GemmHandPlan& plan,
+void HandedPartials::multiply_by_shards(const OpCall& call, const plan::HandedPartialsWay& plan,
                                         unsigned slot) {
   const Problem& p = call.problem;
   const cudaStream_t stream = call.stream();
@@ -48,11 +48,11 @@ void HandedPartials::multiply_by_shards(const OpCall& call, const plan::GemmHand
   if (p.ranks > 1) engine_.join(stream);
 }
 
-void HandedPartials::run(const OpCall& call, const plan::GemmHandPlan& asked) {
+void HandedPartials::run(const OpCall& call, const plan::HandedPartialsWay& asked) {
   const Problem& p = call.problem;
   const cudaStream_t stream = call.stream();
   const int rank = calls_.group().rank();
-  plan::GemmHandPlan plan = asked;
+  plan::HandedPartialsWay plan = asked;
   plan.gemm = calls_.fit(asked.gemm);
   HandSum rows;
   rows.schedule = plan::hand_rows_schedule(p, plan, rank);

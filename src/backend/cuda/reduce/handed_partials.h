@@ -17,11 +17,11 @@ class HandedPartials {
       : calls_(calls), engine_(calls.device(), calls.next(0)) {}
 
   /// Enqueues a call; `out` is [m_r, n]. May be captured. Errors: usage, system.
-  void run(const OpCall&, const plan::GemmHandPlan&);
+  void run(const OpCall&, const plan::HandedPartialsWay&);
 
  private:
   /// A product a shard, own last; each one's copy goes under the next.
-  void multiply_by_shards(const OpCall&, const plan::GemmHandPlan&, unsigned slot);
+  void multiply_by_shards(const OpCall&, const plan::HandedPartialsWay&, unsigned slot);
 
   RankCalls& calls_;
   CopyEngine engine_;

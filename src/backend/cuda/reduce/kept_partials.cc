@@ -10,7 +10,7 @@
 namespace tilelace::cuda {
 namespace {
 
-void require_plan(const plan::GemmSumsPlan& plan, const RankCalls& calls, const void* function) {
+void require_plan(const plan::KeptPartialsWay& plan, const RankCalls& calls, const void* function) {
   require(function != nullptr && plan.gemm.split_tiles == 0,
           "gemm_ar: plan {}, expected whole tiles of a kernel whose ranks keep their partials",
           plan::describe(plan.gemm));
@@ -54,9 +54,9 @@ void set_places(GemmSumsParams& params, const RankCalls& calls, unsigned slot,
 
 }  // namespace
 
-void KeptPartials::run(const OpCall& call, const plan::GemmSumsPlan& given) {
+void KeptPartials::run(const OpCall& call, const plan::KeptPartialsWay& given) {
   const Problem& p = call.problem;
-  plan::GemmSumsPlan plan = given;
+  plan::KeptPartialsWay plan = given;
   plan.gemm = calls_.fit(given.gemm);
   const GemmKernel& kernel = kernel_of(plan.gemm, p.dtype);
   const SumsKernels made = gemm_sums(kernel.tile.name, p.dtype);

@@ -21,7 +21,7 @@ class KeptPartials {
   /// Enqueues a call; `out` and residual are [m, n]. Of a direct call peers write into `out` while
   /// it is in the stream. May be captured. Errors: usage (also where the switch is to sum and
   /// memory is not mapped for multicast), system.
-  void run(const OpCall&, const plan::GemmSumsPlan&);
+  void run(const OpCall&, const plan::KeptPartialsWay&);
 
  private:
   RankCalls& calls_;

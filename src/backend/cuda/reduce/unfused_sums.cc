@@ -48,7 +48,7 @@ void fill_sum(Sum& sum, const OpCall& call, int rank) {
 
 }  // namespace
 
-const std::byte* UnfusedSums::enqueue_partial(const OpCall& call, const plan::GemmReducePlan& plan,
+const std::byte* UnfusedSums::enqueue_partial(const OpCall& call, const plan::UnfusedSumWay& plan,
                                               unsigned slot) {
   const void* const x = call.tensors.input.data;
   if (!call.multiplies()) return static_cast<const std::byte*>(x);
@@ -62,13 +62,13 @@ const std::byte* UnfusedSums::enqueue_partial(const OpCall& call, const plan::Ge
   return partial;
 }
 
-void UnfusedSums::run(const OpCall& call, const plan::GemmReducePlan& asked) {
-  plan::GemmReducePlan plan = asked;
+void UnfusedSums::run(const OpCall& call, const plan::UnfusedSumWay& asked) {
+  plan::UnfusedSumWay plan = asked;
   plan.gemm = calls_.fit(asked.gemm);
   row_of(plan.transport).pushes() ? run_pushed(call, plan) : run_pulled(call, plan);
 }
 
-void UnfusedSums::run_pulled(const OpCall& call, const plan::GemmReducePlan& plan) {
+void UnfusedSums::run_pulled(const OpCall& call, const plan::UnfusedSumWay& plan) {
   const Problem& p = call.problem;
   const int rank = calls_.group().rank();
   SumRows sum;
@@ -87,7 +87,7 @@ void UnfusedSums::run_pulled(const OpCall& call, const plan::GemmReducePlan& pla
   check(enqueue_sum(sum, start, call.stream()), "the sum of partials");
 }
 
-void UnfusedSums::run_pushed(const OpCall& call, const plan::GemmReducePlan& plan) {
+void UnfusedSums::run_pushed(const OpCall& call, const plan::UnfusedSumWay& plan) {
   const Problem& p = call.problem;
   const int rank = calls_.group().rank();
   const comm::DeviceMemory& memory = calls_.memory();

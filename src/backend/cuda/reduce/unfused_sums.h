@@ -17,13 +17,13 @@ class UnfusedSums {
   explicit UnfusedSums(RankCalls& calls) : calls_(calls) {}
 
   /// Enqueues a call. May be captured. Errors: usage, system.
-  void run(const OpCall&, const plan::GemmReducePlan&);
+  void run(const OpCall&, const plan::UnfusedSumWay&);
 
  private:
   /// The product into the slot, or what was given; where the partial is.
-  const std::byte* enqueue_partial(const OpCall&, const plan::GemmReducePlan&, unsigned slot);
-  void run_pulled(const OpCall&, const plan::GemmReducePlan&);
-  void run_pushed(const OpCall&, const plan::GemmReducePlan&);
+  const std::byte* enqueue_partial(const OpCall&, const plan::UnfusedSumWay&, unsigned slot);
+  void run_pulled(const OpCall&, const plan::UnfusedSumWay&);
+  void run_pushed(const OpCall&, const plan::UnfusedSumWay&);
 
   RankCalls& calls_;
 };
