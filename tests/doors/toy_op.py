@@ -157,8 +157,8 @@ def check_command(tree: Path, at: Path) -> None:
     expect(found, "0 with findings")
     say("  check:", found.splitlines()[0])
     played = run(tilelace, "simulate", "toy_scale", "--machine", tree / "machines/h200x4.json",
-                 "--tp", 4, "--m", 1024, "--n", 4096, "--k", 4096)
-    expect(played, "toy_scale")
+                 "--tp", 4, "--m", 1024, "--n", 4096, "--k", 4096, "--json", "-")
+    expect(played, '"toy_scale"')
     say("  run: not run, it takes the products of models")
 
 
@@ -182,7 +182,7 @@ try:
     sys.exit("gradients: got some, expected an error")
 except tilelace.Error as error:
     assert "no formula" in str(error), error
-tilelace.leave()
+tilelace.leave(dist.group.WORLD)
 dist.destroy_process_group()
 """
 
