@@ -88,7 +88,7 @@ std::vector<check::CallSpec> shapes_of(const CheckCommand& o) {
     p.ranks = o.ranks;
     p.m = m;
     p.n = {n};
-    p.k = 1024;
+    p.k = row_of(op).multiplies() ? 1024 : n;
     Machine machine;
     machine.workers = o.workers;
     PlanOptions options;
@@ -97,6 +97,7 @@ std::vector<check::CallSpec> shapes_of(const CheckCommand& o) {
     const auto borders = plan::borders_of(p);
     shapes.push_back(
         plan::with_schedule(p, plan, 0, borders, [](const auto& s) { return check::spec_of(s); }));
+    shapes.back().op = op;
   }
   return shapes;
 }

@@ -88,6 +88,10 @@ model::LayerGemm plain_gemm(Op op, const std::vector<std::int64_t>& n, std::int6
   g.tp = ranks;
   g.full_n = g.n = n;
   g.full_k = g.k = k;
+  if (!row_of(op).multiplies()) {
+    g.full_n = g.n = {k};
+    return g;
+  }
   const auto cut = [&](std::int64_t& split) {
     require(split % ranks == 0, "{}: {}: got {}, expected a multiple of --tp {}", name_of(op),
             gather ? "n" : "k", split, ranks);

@@ -52,6 +52,8 @@ struct OpRow {
   }
   /// Each rank keeps the finished sums of its own rows.
   [[nodiscard]] constexpr bool scatters() const { return sums && !shares; }
+  /// Rows are multiplied by weights. Without: a result is as wide as the input (n is k).
+  [[nodiscard]] constexpr bool multiplies() const { return operand(Role::weight) != nullptr; }
   /// One of several weights, each with its result.
   [[nodiscard]] constexpr bool many() const {
     const OperandRow* weight = operand(Role::weight);

@@ -24,8 +24,9 @@ struct KernelChoice;
 struct Problem {
   Op op{};
   int ranks = 1;
-  std::int64_t m = 0;           ///< rows of the gathered / partial operand; in prepare: the largest
-  std::vector<std::int64_t> n;  ///< columns of each weight; gemm_rs and gemm_ar: exactly one
+  std::int64_t m = 0;  ///< rows of the gathered / partial operand; in prepare: the largest
+  /// Columns of each weight; gemm_rs and gemm_ar: exactly one. Of an op without weights: k.
+  std::vector<std::int64_t> n;
   std::int64_t k = 0;
   DType dtype{};
   bool bias = false;

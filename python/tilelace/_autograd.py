@@ -193,6 +193,10 @@ def _all_reduce_backward(ctx: Any, grad: Tensor) -> Any:
     )
 
 
+def _no_backward(*_: Any) -> Any:
+    raise usage("gradients: got an op without weights, expected one with: others have no formula")
+
+
 # --- the collectives alone
 
 
@@ -235,7 +239,8 @@ def _formulas(op: Op) -> list[tuple[str, Any, Any]]:
     """Calls, their gradients and what these need of the call."""
     if op.gathers:
         like, like_alone = op.like_calls
-        return [(op.name, _gather_backward, _save_gather), (like, _gather_backward, _save_gather_like),
+        backward = _gather_backward if op.multiplies else _no_backward
+        return [(op.name, backward, _save_gather), (like, backward, _save_gather_like),
                 (op.collective, _gather_alone_backward, _save_gather_alone),
                 (like_alone, _gather_alone_backward, _save_gather_alone)]
     if op.shares:

@@ -138,7 +138,8 @@ def _gather_fakes(op: Op) -> dict[str, Callable[..., Any]]:
         for w in weights:
             _weight_check(op.name, x, w)
         wide = weights[:1] if activation == "swiglu" else weights
-        outs = [_shaped(x, dim, units, w.shape[0]) for w in wide]
+        columns = [w.shape[0] for w in wide] if op.multiplies else [x.shape[-1]]
+        outs = [_shaped(x, dim, units, n) for n in columns]
         return (_shaped(x, dim, units, x.shape[-1]) if gathered else None), outs
 
     def whole(x, weights, biases, group_name, *, gather_dim=0, activation="none",

@@ -16,6 +16,7 @@ class Op:
     gathers: bool  # shards of x travel, before the product
     sums: bool  # what ranks have of the product is added up
     shares: bool  # the finished sums travel to all ranks
+    multiplies: bool  # rows by weights; without, a result is as wide as x
 
     @property
     def calls(self) -> tuple[str, ...]:
@@ -30,7 +31,8 @@ class Op:
 
 def _op_of(line: str) -> Op:
     name, collective, *does = line.split()
-    return Op(name, collective, "gathers" in does, "sums" in does, "shares" in does)
+    return Op(name, collective, "gathers" in does, "sums" in does, "shares" in does,
+              "multiplies" in does)
 
 
 OPS = {op.name: op for op in map(_op_of, torch.ops.tilelace._op_lines())}

@@ -73,6 +73,7 @@ tilelace::Preparation preparation_of(const char* name, const tilelace_problem& p
   problem.rows.assign(p.rows, p.rows + p.num_rows);
   result.weights = views(p.weights, p.num_weights);
   for (const auto& w : result.weights) problem.n.push_back(w.rows);
+  if (!row_of(problem.op).multiplies()) problem.n = {problem.k};
   return result;
 }
 
@@ -109,6 +110,7 @@ class Call {
     auto& p = args_.problem;
     for (const auto& w : o.weights) p.n.push_back(w.rows);
     p.k = o.input.cols;
+    if (!row_of(p.op).multiplies()) p.n = {p.k};
     p.dtype = o.input.dtype;
     p.bias = !o.bias.empty();
     p.return_gathered = !list(Role::gathered).empty();

@@ -72,9 +72,9 @@ void random_walk(Dice& dice, CallSpec& s, int ranks) {
   s.cols = dice.between(1, 6);
   w.along_cols = dice.one_in(2);
   if (dice.one_in(2)) w.wide = dice.between(1, 3), w.deep = dice.between(1, 3);
-  if (s.op == Op::gemm_rs || dice.one_in(3))
+  if (row_of(s.op).scatters() || dice.one_in(3))
     s.transport = Transport::store, s.route = RouteKind::mesh;
-  if (s.op == Op::gemm_rs) {
+  if (row_of(s.op).scatters()) {
     w.pairs = ranks % 2 == 0 && dice.one_in(2);
     w.together = !w.pairs && dice.one_in(2);
     return;
@@ -132,7 +132,7 @@ CallSpec random_call(Dice& dice, int ranks) {
       s.by_columns = dice.one_in(2);
       if (s.by_columns) s.cols *= ranks, s.blocks = 1;
     }
-    if (s.op != Op::gemm_ar && dice.one_in(2)) random_walk(dice, s, ranks);
+    if (!row_of(s.op).shares && dice.one_in(2)) random_walk(dice, s, ranks);
     const Index parts = (s.m / s.tile_m + ranks) * s.cols + s.m / s.chunk_rows + ranks;
     if (!legal(s, ranks) && parts * ranks <= kMaxParts) return s;
   }
@@ -190,7 +190,7 @@ void add_runs(std::vector<CheckConfig>& all, const CallSpec& spec, int ranks, in
 void add_walks(std::vector<CheckConfig>& all, const CallSpec& shape, int ranks, int workers) {
   CallSpec walked = shape;
   const Index rows = schedule::ceil_div(shape.m, shape.tile_m);
-  if (shape.op == Op::ag_gemm) {
+  if (row_of(shape.op).gathers) {
     walked.walk.apart = 1;
     add_runs(all, walked, ranks, workers);
     walked.walk.apart = 0;
@@ -200,10 +200,10 @@ void add_walks(std::vector<CheckConfig>& all, const CallSpec& shape, int ranks, 
   }
   walked.walk = {};
   walked.transport = Transport::store;
-  walked.walk.whole = shape.op == Op::ag_gemm;
-  walked.walk.together = shape.op == Op::gemm_rs;
+  walked.walk.whole = row_of(shape.op).gathers;
+  walked.walk.together = row_of(shape.op).scatters();
   add_runs(all, walked, ranks, workers);
-  if (shape.op == Op::gemm_rs) walked.walk = {.pairs = true};
+  if (row_of(shape.op).scatters()) walked.walk = {.pairs = true};
   if (walked.walk.whole && shape.cols > 1)
     walked.walk.weights = {1, static_cast<int>(shape.cols) - 1};
   walked.walk.across = walked.walk.whole;
@@ -249,7 +249,7 @@ std::vector<CheckConfig> variants(const CallSpec& shape, int ranks, int workers)
   columns.blocks = 1;
   columns.cols *= ranks;
   add_runs(all, columns, ranks, workers);
-  if (shape.op != Op::gemm_ar) add_walks(all, shape, ranks, workers);
+  if (!row_of(shape.op).shares) add_walks(all, shape, ranks, workers);
   for (CallSpec spec : routed(shape, ranks)) {
     for (const Transport transport : {Transport::push, Transport::pull, Transport::store}) {
       for (const bool straddle : {false, true}) {

@@ -90,7 +90,7 @@ Problem collective_of(Problem p) {
     p.k = 8;
     return p;
   }
-  p.n = {8};
+  p.n = {row_of(p.op).multiplies() ? 8 : p.k};
   p.bias = false;
   p.activation = Activation::none;
   p.return_gathered = true;

@@ -97,6 +97,9 @@ Given given(const CallArgs& call, const OpRow& op, const OperandRow& operand, Pa
 void check_operands(const CallArgs& call, int rank, Part part) {
   const Problem& p = call.problem;
   const OpRow& op = row_of(p.op);
+  require(op.multiplies() || call.operands.weights.empty(),
+          "{}: weights: got {}, expected none (the op has no product)", op.name,
+          call.operands.weights.size());
   // A product alone has all rows there.
   const std::int64_t own = part == Part::gemm ? p.m : shard_rows(p, rank);
   const auto extent = [&](Extent side, std::size_t i) {
@@ -134,9 +137,10 @@ void check_preparation(const Preparation& p, int ranks) {
   const auto op = name_of(p.problem.op);
   require(p.problem.ranks == ranks, "{}: ranks: got {}, expected the group's {}", op,
           p.problem.ranks, ranks);
-  require(p.weights.empty() || p.weights.size() == p.problem.n.size(),
+  const std::size_t count = row_of(p.problem.op).multiplies() ? p.problem.n.size() : 0;
+  require(p.weights.empty() || p.weights.size() == count,
           "{}: weights: got {}, expected {}, or none: calls bring theirs", op, p.weights.size(),
-          p.problem.n.size());
+          count);
   for (std::size_t i = 0; i < p.weights.size(); ++i) {
     check_tensor(op, {"weight", i}, p.weights[i], p.problem.dtype, p.problem.n[i], p.problem.k);
   }

@@ -65,7 +65,9 @@ Call call_of(Problem problem, int local) {
   return {std::move(problem), local};
 }
 
-Product product_of(const Problem& p) { return {p.m, p.total_n(), p.k, element_bytes(p)}; }
+Product product_of(const Problem& p) {
+  return {p.m, p.total_n(), row_of(p.op).multiplies() ? p.k : 1, element_bytes(p)};
+}
 
 std::vector<std::vector<StepList>> record_call(const Call& call, const Plan& plan) {
   const Problem& p = call.problem;

@@ -44,6 +44,7 @@ TEST(OpTable, FactsAreTheOps) {
   EXPECT_EQ(names_where([](const OpRow& r) { return r.shares; }), Names{"gemm_ar"});
   EXPECT_EQ(names_where([](const OpRow& r) { return r.many(); }), Names{"ag_gemm"});
   EXPECT_EQ(names_where([](const OpRow& r) { return r.shards(); }), (Names{"ag_gemm", "gemm_rs"}));
+  EXPECT_EQ(names_where([](const OpRow& r) { return !r.multiplies(); }), Names{});
 }
 
 TEST(OpTable, FactsAndOperandsSayTheSame) {

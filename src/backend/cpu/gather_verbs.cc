@@ -3,8 +3,13 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "backend/cpu/gemm/convert.h"
+#include "backend/cpu/gemm/epilogue.h"
+#include "backend/cpu/tile_work.h"
 #include "core/points.h"
+#include "tilelace/op_table.h"
 
 namespace tilelace::cpu {
 
@@ -63,42 +68,54 @@ void GatherVerbs::deliver(const GatherTransfer& t) {
             from.stride_bytes, t.rows.size(), row_bytes(), false);
 }
 
-void GatherVerbs::multiply(const GatherTile& t, std::size_t weight, Index panel, float* acc) {
-  const PackedWeight& w = *columns_->weights[weight];
-  const std::int64_t cols = w.panel_cols(panel);
-  const auto element_bytes = static_cast<std::int64_t>(size_of(call_.problem->dtype));
+GatherVerbs::Columns GatherVerbs::columns_at(std::size_t weight, Index panel) const {
+  const std::int64_t first = panel * call_.plan->tile_n;
+  return {first, std::min<std::int64_t>(call_.plan->tile_n, call_.problem->n[weight] - first)};
+}
+
+void GatherVerbs::work(const GatherTile& t, std::size_t weight, Index panel, float* acc) {
+  const OpRow& op = row_of(call_.problem->op);
+  const auto [first, cols] = columns_at(weight, panel);
+  const DType dtype = call_.problem->dtype;
+  const auto element_bytes = static_cast<std::int64_t>(size_of(dtype));
   for (int q = 0; q < s_.ranks(); ++q) {
     if (t.source >= 0 && t.source != q) continue;
     const RowRange rows = schedule::intersect(t.rows, s_.split.shard(q));
     if (rows.size() == 0) continue;
     const Source from = source_row(q, rows.begin);
-    state_->gemm.run(w, panel, from.data, from.stride_bytes / element_bytes, rows.size(),
-                     acc + (rows.begin - t.rows.begin) * cols, cols);
+    const std::int64_t stride = from.stride_bytes / element_bytes;
+    float* to = acc + (rows.begin - t.rows.begin) * cols;
+    if (op.multiplies())
+      state_->gemm.run(*columns_->weights[weight], panel, from.data, stride, rows.size(), to, cols);
+    else
+      load_tile(to, cols, element(from.data, dtype, first), dtype, stride, rows.size(), cols);
   }
+  // Of a sum this is a rank's part only.
+  if (const TileWork more = tile_work_of(op.op); more != nullptr && op.gathers)
+    more(acc, t.rows.size() * cols);
 }
 
 void GatherVerbs::compute(const GatherTile& t) {
   points::pass("compute.before_product", call_.rank());
   const auto [weight, panel] = columns_->place(t.col);
-  multiply(t, weight, panel, state_->accumulator.data());
-  if (columns_->paired) multiply(t, weight + 1, panel, state_->second.data());
+  work(t, weight, panel, state_->accumulator.data());
+  if (columns_->paired) work(t, weight + 1, panel, state_->second.data());
 }
 
 void GatherVerbs::store(const GatherTile& t) {
   points::pass("compute.before_store", call_.rank());
   const auto [weight, panel] = columns_->place(t.col);
-  const PackedWeight& w = *columns_->weights[weight];
   const TensorView& out = call_.operands->out[weight];
-  const std::int64_t first = panel * w.tile_n();
+  const Columns at = columns_at(weight, panel);
   const auto bias_at = [&](std::size_t i) -> const void* {
     if (call_.operands->bias.empty()) return nullptr;
-    return element(call_.operands->bias[i].data, out.dtype, first);
+    return element(call_.operands->bias[i].data, out.dtype, at.first);
   };
   const Epilogue epilogue{call_.problem->activation, out.dtype, bias_at(weight),
                           columns_->paired ? bias_at(weight + 1) : nullptr};
-  const std::int64_t cols = w.panel_cols(panel);
-  store_tile(epilogue, state_->accumulator.data(), state_->second.data(), cols, t.rows.size(), cols,
-             element(out.data, out.dtype, t.rows.begin * out.stride + first), out.stride);
+  store_tile(epilogue, state_->accumulator.data(), state_->second.data(), at.count, t.rows.size(),
+             at.count, element(out.data, out.dtype, t.rows.begin * out.stride + at.first),
+             out.stride);
 }
 
 }  // namespace tilelace::cpu

@@ -31,7 +31,13 @@ class GatherVerbs final : public CallVerbs {
   };
   [[nodiscard]] Source source_row(int source, Index row) const;
   [[nodiscard]] std::int64_t row_bytes() const;
-  void multiply(const schedule::GatherTile&, std::size_t weight, Index panel, float* acc);
+  /// Columns of a panel, in its result.
+  struct Columns {
+    std::int64_t first, count;
+  };
+  [[nodiscard]] Columns columns_at(std::size_t weight, Index panel) const;
+  /// What the op makes of the tile's rows before bias and activation.
+  void work(const schedule::GatherTile&, std::size_t weight, Index panel, float* acc);
 
   const schedule::AgGemm& s_;
   WorkerState* state_;

@@ -38,7 +38,7 @@ struct WeightColumns {
   };
   [[nodiscard]] Place place(schedule::Index col) const {
     std::size_t i = 0;
-    if (!paired) {
+    if (!paired && !weights.empty()) {
       for (; col >= weights[i]->panels(); ++i) col -= weights[i]->panels();
     }
     return {i, col};

@@ -91,7 +91,7 @@ class Layout {
     p.ranks = place_.ranks;
     p.m = laid_.split.total * laid_.rows.inner;
     for (const auto& w : laid_.weights) p.n.push_back(w.view.rows);
-    if (!product_) p.n = {x.cols};
+    if (!product_ || !op_.multiplies()) p.n = {x.cols};
     if (p.n.empty()) wrong(op_.name, "weights", "none", "at least one");
     p.k = x.cols;
     p.dtype = x.dtype;

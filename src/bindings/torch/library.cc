@@ -192,6 +192,7 @@ std::vector<std::string> op_lines() {
     if (row.gathers) line += " gathers";
     if (row.sums) line += " sums";
     if (row.shares) line += " shares";
+    if (row.multiplies()) line += " multiplies";
   }
   return lines;
 }

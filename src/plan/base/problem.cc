@@ -137,6 +137,11 @@ void check_problem(const Problem& p) {
     require(p.activation == Activation::none,
             "{}: activation with a residual: got {}, expected none", op, name_of(p.activation));
   }
+  if (!row.multiplies()) {
+    require(p.n.size() == 1 && p.n[0] == p.k, "{}: n: got {}, expected k {} (it has no weights)",
+            op, fmt::join(p.n, "+"), p.k);
+    require(!p.bias, "{}: bias: got one, expected none (only products have one)", op);
+  }
   if (!row.many()) {
     require(p.n.size() == 1, "{}: weights: got {}, expected exactly one", op, p.n.size());
     require(p.activation != Activation::swiglu,

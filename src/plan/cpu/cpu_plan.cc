@@ -48,7 +48,7 @@ double wire_bytes(const Problem& p, DType partials) {
 Cost cost_of(const Problem& p, const Plan& plan, const Machine& machine) {
   Cost c;
   c.gemm = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.total_n()) *
-           static_cast<double>(p.k) / machine.rank_flops_per_s;
+           static_cast<double>(row_of(p.op).multiplies() ? p.k : 1) / machine.rank_flops_per_s;
   const double rate = machine.link_bytes_per_s > 0 ? machine.link_bytes_per_s : 4e9;
   const auto chunks_a_shard =
       std::max<std::int64_t>(1, ceil_div(largest_shard(p), plan.chunk_rows));

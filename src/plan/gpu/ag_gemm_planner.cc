@@ -96,15 +96,15 @@ std::string parts_of(const AgGemmWay& c, const Problem& p) {
   return text + ")";
 }
 
-Plan make(const Problem& p, const Machine& machine, const PlanOptions& options) {
+Plan make_ag_gemm(const Problem& p, const Machine& machine, const PlanOptions& options) {
   require_way(options);
   if (p.m == 0) return empty_plan(p, options, Path::fused, transport_that(Carrier::engine));
   const std::vector<KernelWay> all = candidates_of(p, machine, options);
   return best_of(p, all, options, parts_of(std::get<AgGemmWay>(all.front()), p));
 }
 
-std::vector<KernelWay> every(const Problem& p, const Machine& machine,
-                             const std::vector<std::string>& kinds) {
+std::vector<KernelWay> every_ag_gemm(const Problem& p, const Machine& machine,
+                                     const std::vector<std::string>& kinds) {
   std::vector<KernelWay> all;
   const auto add = [&](const std::vector<AgGemmWay>& ways) {
     for (const AgGemmWay& c : ways) {
@@ -120,17 +120,17 @@ std::vector<KernelWay> every(const Problem& p, const Machine& machine,
 
 Index row_bytes_of(const Problem& p) { return p.k * static_cast<Index>(size_of(p.dtype)); }
 
-SlotNeeds needs(const Problem& p, bool /*hands*/) {
+SlotNeeds needs_ag_gemm(const Problem& p, bool /*hands*/) {
   return {static_cast<std::size_t>(2 * p.ranks * kMaxChunks),
           static_cast<std::size_t>(p.m * row_bytes_of(p))};
 }
 
-std::string formula(const Problem& p, const SlotNeeds& needs, bool /*hands*/) {
+std::string formula_ag_gemm(const Problem& p, const SlotNeeds& needs, bool /*hands*/) {
   return fmt::format("flags 4*{} + gathered m {} * row {}", needs.flags, p.m, row_bytes_of(p));
 }
 
 }  // namespace
 
-const Planner kAgGemmPlanner{make, every, needs, formula};
+const Planner kAgGemmPlanner{make_ag_gemm, every_ag_gemm, needs_ag_gemm, formula_ag_gemm};
 
 }  // namespace tilelace::plan

@@ -104,7 +104,7 @@ Plan make_switch_plan(const Problem& p, const Machine& machine, const PlanOption
                              gemm_of(all.front()).predicted_us));
 }
 
-Plan make(const Problem& p, const Machine& machine, const PlanOptions& o) {
+Plan make_gemm_ar(const Problem& p, const Machine& machine, const PlanOptions& o) {
   if (row_of(o.transport).needs_multicast()) return make_switch_plan(p, machine, o);
   require_sum_options(p, o);
   static_cast<void>(asked_way(p, o));  // ways of others are an error
@@ -123,8 +123,8 @@ Plan make(const Problem& p, const Machine& machine, const PlanOptions& o) {
   return plan;
 }
 
-std::vector<KernelWay> every(const Problem& p, const Machine& m,
-                             const std::vector<std::string>& kinds) {
+std::vector<KernelWay> every_gemm_ar(const Problem& p, const Machine& m,
+                                     const std::vector<std::string>& kinds) {
   const GemmMachine machine = gemm_machine(m);
   std::vector<KernelWay> all;
   const auto add = [&](const auto& ways) { all.insert(all.end(), ways.begin(), ways.end()); };
@@ -138,19 +138,19 @@ std::vector<KernelWay> every(const Problem& p, const Machine& m,
   return all;
 }
 
-SlotNeeds needs(const Problem& p, bool /*hands*/) {
+SlotNeeds needs_gemm_ar(const Problem& p, bool /*hands*/) {
   const Index most = std::max(gemm_reduce_staging_bytes(p), gemm_ar_staging_bytes(p));
   return {static_cast<std::size_t>(kGemmArFlags), static_cast<std::size_t>(most),
           static_cast<std::size_t>(gemm_sums_counts(p))};
 }
 
-std::string formula(const Problem& p, const SlotNeeds& needs, bool /*hands*/) {
+std::string formula_gemm_ar(const Problem& p, const SlotNeeds& needs, bool /*hands*/) {
   return sum_formula(p, needs, gemm_ar_staging_bytes(p), gemm_reduce_staging_bytes(p),
                      " and results", "");
 }
 
 }  // namespace
 
-const Planner kGemmArPlanner{make, every, needs, formula};
+const Planner kGemmArPlanner{make_gemm_ar, every_gemm_ar, needs_gemm_ar, formula_gemm_ar};
 
 }  // namespace tilelace::plan

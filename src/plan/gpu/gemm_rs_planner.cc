@@ -41,7 +41,7 @@ Plan make_hand_plan(const Problem& p, const Machine& machine, const PlanOptions&
                       : ""));
 }
 
-Plan make(const Problem& p, const Machine& machine, const PlanOptions& o) {
+Plan make_gemm_rs(const Problem& p, const Machine& machine, const PlanOptions& o) {
   require(!row_of(o.transport).needs_multicast(),
           "gemm_rs: transport on GPUs, got multimem, which is for gemm_ar, expected another");
   require_sum_options(p, o);
@@ -72,8 +72,8 @@ Plan make(const Problem& p, const Machine& machine, const PlanOptions& o) {
   return plan;
 }
 
-std::vector<KernelWay> every(const Problem& p, const Machine& m,
-                             const std::vector<std::string>& /*kinds*/) {
+std::vector<KernelWay> every_gemm_rs(const Problem& p, const Machine& m,
+                                     const std::vector<std::string>& /*kinds*/) {
   const GemmMachine machine = gemm_machine(m);
   std::vector<KernelWay> all;
   const auto add = [&](const auto& ways) { all.insert(all.end(), ways.begin(), ways.end()); };
@@ -89,18 +89,18 @@ Index behind_bytes(const Problem& p, bool hands) {
   return std::max(gemm_reduce_staging_bytes(p), hands ? gemm_hand_staging_bytes(p) : 0);
 }
 
-SlotNeeds needs(const Problem& p, bool hands) {
+SlotNeeds needs_gemm_rs(const Problem& p, bool hands) {
   return {static_cast<std::size_t>(kMaxPartialFlags),
           static_cast<std::size_t>(std::max(gemm_rs_staging_bytes(p), behind_bytes(p, hands)))};
 }
 
-std::string formula(const Problem& p, const SlotNeeds& needs, bool hands) {
+std::string formula_gemm_rs(const Problem& p, const SlotNeeds& needs, bool hands) {
   return sum_formula(p, needs, gemm_rs_staging_bytes(p), behind_bytes(p, hands), "",
                      hands ? ", and what comes in" : "");
 }
 
 }  // namespace
 
-const Planner kGemmRsPlanner{make, every, needs, formula};
+const Planner kGemmRsPlanner{make_gemm_rs, every_gemm_rs, needs_gemm_rs, formula_gemm_rs};
 
 }  // namespace tilelace::plan

@@ -3,9 +3,26 @@
 
 #include <array>
 
+#include "core/check.h"
 #include "tilelace/op_table.h"
 
 namespace tilelace::plan {
+namespace {
+
+[[noreturn]] void refuse(const Problem& p) {
+  raise(ErrorKind::usage, "{}: GPUs, got none, expected CPU ranks: it has no kernels",
+        name_of(p.op));
+}
+
+}  // namespace
+
+const Planner kNoPlanner{
+    [](const Problem& p, const Machine&, const PlanOptions&) -> Plan { refuse(p); },
+    [](const Problem& p, const Machine&,
+       const std::vector<std::string>&) -> std::vector<KernelWay> { refuse(p); },
+    [](const Problem& p, bool) -> SlotNeeds { refuse(p); },
+    [](const Problem& p, const SlotNeeds&, bool) -> std::string { refuse(p); },
+};
 
 const Planner& planner_of(Op op) {
   static const std::array rows{&kAgGemmPlanner, &kGemmRsPlanner, &kGemmArPlanner};

@@ -22,6 +22,8 @@ struct Planner {
   std::string (*formula)(const Problem&, const SlotNeeds&, bool hands);
 };
 
+/// Of an op without kernels: refuses. Errors: usage.
+extern const Planner kNoPlanner;
 /// Each in the file of its op.
 extern const Planner kAgGemmPlanner, kGemmRsPlanner, kGemmArPlanner;
 
