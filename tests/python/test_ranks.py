@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cases of CPU ranks: one launch for each number of them, forked from here, so that torch is
 imported once."""
+import faulthandler
 import functools
 import importlib
 import json
@@ -37,6 +38,7 @@ def rank_of(rank, ranks, port, folder, names):
     log = os.open(f"{folder}/log{rank}", os.O_WRONLY | os.O_CREAT)
     os.dup2(log, 1)
     os.dup2(log, 2)
+    faulthandler.enable()  # a crash says where
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks),
                       MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), OMP_NUM_THREADS="1")
     run_cases.torch.set_num_threads(1)
