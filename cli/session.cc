@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "comm/link_table.h"
 #include "commands.h"
 #include "core/check.h"
 #include "machine.h"
@@ -92,8 +93,10 @@ class Session {
   }
 
   [[nodiscard]] std::string link_text() const {
-    if (machine_.link_bytes_per_s <= 0) return ", shared memory";
-    return fmt::format(", emulated link {:g} GB/s {:g} us", machine_.link_bytes_per_s * 1e-9,
+    const bool metered = machine_.link_bytes_per_s > 0 || machine_.link_latency_s > 0;
+    const auto name = comm::link_of({.device = Device::cpu, .metered = metered}).name;
+    if (!metered) return fmt::format(", {}", name);
+    return fmt::format(", {} {:g} GB/s {:g} us", name, machine_.link_bytes_per_s * 1e-9,
                        machine_.link_latency_s * 1e6);
   }
 

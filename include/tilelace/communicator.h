@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tilelace/plan.h"
@@ -103,6 +104,11 @@ class Communicator {
   [[nodiscard]] int size() const;         ///< ranks of the group
   [[nodiscard]] int workers() const;      ///< of this rank; GPUs: multiprocessors for products
   [[nodiscard]] Machine machine() const;  ///< what plans of calls on it count on
+
+  /// What reaches another rank: "shared memory", "emulated wire" or, on GPUs, "peer memory". Local;
+  /// on GPUs it is chosen in the first prepare. Errors: usage (no other rank of this group, a GPU
+  /// rank before prepare, a member of nothing).
+  [[nodiscard]] std::string_view link_to(int rank) const;
 
   /// Sizes staging and flags for these problems, makes scratch, packs the weights, starts the
   /// workers, loads the kernels; later calls make no buffer, thread or connection. Collective:

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/group.h"
+#include "comm/link_table.h"
 #include "tilelace/communicator.h"
 #include "tilelace/ops.h"
 #include "tilelace/plan.h"
@@ -71,6 +72,8 @@ class Backend {
   virtual std::unique_ptr<RankMemory> make_memory(std::size_t bytes) = 0;
   /// What the checked mode found.
   [[nodiscard]] virtual std::vector<std::string> findings() const = 0;
+  /// What reaches a peer. GPU ranks choose it in their first prepare. Error: usage (before it).
+  [[nodiscard]] virtual const comm::LinkRow& link_to(int peer) const = 0;
 };
 
 /// State that checked ranks of one process share; null when the mode is off.

@@ -193,6 +193,13 @@ int Communicator::size() const { return impl().group->ranks(); }
 int Communicator::workers() const { return impl().backend->machine().workers; }
 Machine Communicator::machine() const { return impl().backend->machine(); }
 
+std::string_view Communicator::link_to(int rank) const {
+  require(rank >= 0 && rank < size() && rank != this->rank(),
+          "communicator: link: got rank {}, expected one from 0 to {} other than the own, {}", rank,
+          size() - 1, this->rank());
+  return impl().backend->link_to(rank).name;
+}
+
 void Communicator::Impl::prepare(std::span<const Preparation> list, Before before) {
   call("prepare", [&] {
     std::vector<PreparedCall> calls;

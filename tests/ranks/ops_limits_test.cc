@@ -28,6 +28,27 @@ TEST(OpsLimits, ListsOfAnyLengthArePreparedAndCompared) {
   world.expect_intact();
 }
 
+TEST(OpsLimits, ALinkIsKnownForEveryPeer) {
+  const auto plain = Communicator::threads(2);
+  EXPECT_EQ(plain[0].link_to(1), "shared memory");
+  CommunicatorOptions options;
+  options.link_latency_s = 1e-6;
+  const auto metered = Communicator::threads(2, options);
+  EXPECT_EQ(metered[1].link_to(0), "emulated wire");
+  for (const int peer : {-1, 0, 2}) {
+    try {
+      static_cast<void>(plain[0].link_to(peer));
+      ADD_FAILURE() << peer;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::usage);
+      EXPECT_EQ(std::string(e.what()),
+                fmt::format("communicator: link: got rank {}, expected one from 0 to 1 other than "
+                            "the own, 0",
+                            peer));
+    }
+  }
+}
+
 TEST(OpsLimits, ARefusalToPrepareMayHaveAnyReason) {
   World world(kPrepared);
   const std::string most(100'000, 'x');

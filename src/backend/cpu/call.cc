@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cpu/call.h"
 
-#include <cstring>
-
 #include "core/check.h"
 #include "core/points.h"
 
@@ -45,13 +43,15 @@ void CallVerbs::point(const char* copy_point, const char* compute_point) const {
 
 void CallVerbs::signal_header(int peer) {
   points::pass("copy.before_header", call_.rank());
-  comm::signal<StdAtomics>(call_.header(peer, call_.rank()), call_.epoch, call_.hash);
+  call_.send_header(peer);
 }
 
 void CallVerbs::signal(int peer, Index flag) {
   ++steps_;
   point("copy.before_flag", "compute.before_flag");
-  comm::signal<StdAtomics>(call_.slot.flags(peer) + flag, call_.epoch);
+  comm::Flag* const word = call_.slot.flags(peer) + flag;
+  if (peer == call_.rank()) return comm::signal<StdAtomics>(word, call_.epoch);
+  call_.link(peer).raise(word, call_.epoch);
 }
 
 void CallVerbs::wait(Index flag) {
@@ -122,14 +122,14 @@ void CallVerbs::expired(const Meaning& what, std::uint32_t have) {
                        have, call_.epoch));
 }
 
-void CallVerbs::cut_off(WaitStatus status, std::int64_t bytes) {
+void CallVerbs::finish(WaitStatus status, std::int64_t bytes) {
+  if (status == WaitStatus::reached) return;
   if (status == WaitStatus::aborted) aborted();
-  time_out(
-      call_.rank(),
-      fmt::format("{}: rank {} {} {} step {} waited {:g} s for its emulated link: got {} bytes "
-                  "under way, expected them to have left",
-                  call_.name, call_.rank(), actor_.role(), actor_.worker < 0 ? 0 : actor_.worker,
-                  steps_, call_.timeout_s, bytes));
+  time_out(call_.rank(),
+           fmt::format("{}: rank {} {} {} step {} waited {:g} s for its link: got {} bytes "
+                       "under way, expected them to have left",
+                       call_.name, call_.rank(), actor_.role(),
+                       actor_.worker < 0 ? 0 : actor_.worker, steps_, call_.timeout_s, bytes));
 }
 
 void CallVerbs::time_out(int about, const std::string& text) {
@@ -143,25 +143,6 @@ void CallVerbs::time_out(int about, const std::string& text) {
 void CallVerbs::aborted() {
   call_.group->throw_if_aborted(call_.name);
   raise(ErrorKind::peer, "{}: the group was stopped, expected it to run", call_.name);
-}
-
-void CallVerbs::move_rows(std::byte* to, std::int64_t to_stride, const std::byte* from,
-                          std::int64_t from_stride, std::int64_t rows, std::int64_t width,
-                          bool wired) {
-  const auto copy = [=] {
-    if (to_stride == width && from_stride == width) {
-      std::memcpy(to, from, static_cast<std::size_t>(rows * width));
-      return;
-    }
-    for (std::int64_t r = 0; r < rows; ++r) {
-      std::memcpy(to + r * to_stride, from + r * from_stride, static_cast<std::size_t>(width));
-    }
-  };
-  if (wired) {
-    over_wire(rows * width, copy);
-  } else {
-    copy();
-  }
 }
 
 }  // namespace tilelace::cpu

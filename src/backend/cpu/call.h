@@ -5,11 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
+#include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 
 #include "backend/backend.h"
-#include "backend/cpu/wire.h"
+#include "backend/cpu/link.h"
 #include "comm/signal.h"
 #include "comm/std_atomics.h"
 #include "plan/base/schedules.h"
@@ -59,7 +62,7 @@ struct Call {
   std::uint32_t epoch = 0;
   std::uint32_t hash = 0;
   double timeout_s = 0;
-  Wire* wire = nullptr;
+  std::span<const std::unique_ptr<Link>> links;  ///< by rank
   const Problem* problem = nullptr;
   const Plan* plan = nullptr;
   const Operands* operands = nullptr;
@@ -67,6 +70,7 @@ struct Call {
   std::string_view name;  ///< of the op, for texts
 
   [[nodiscard]] int rank() const { return group->rank(); }
+  [[nodiscard]] Link& link(int peer) const { return *links[static_cast<std::size_t>(peer)]; }
   [[nodiscard]] Control& control_of(int rank) const {
     return *reinterpret_cast<Control*>(control + static_cast<std::size_t>(rank) * control_stride);
   }
@@ -75,6 +79,8 @@ struct Call {
   [[nodiscard]] comm::Header* header(int to, int from) const {
     return &control_of(to).headers[epoch & 1U][from];
   }
+
+  void send_header(int peer) const { link(peer).send_header(header(peer, rank()), epoch, hash); }
 
   /// Keeps the first failure of this rank's actors.
   void fail(std::exception_ptr);
@@ -130,17 +136,17 @@ class CallVerbs {
   [[noreturn]] void aborted();
   /// Throws if whoever should raise this flag has left.
   void check_presence(Index flag);
-  /// Copies rows between row-major areas, over the wire if it goes to or comes from a peer.
-  void move_rows(std::byte* to, std::int64_t to_stride, const std::byte* from,
-                 std::int64_t from_stride, std::int64_t rows, std::int64_t width, bool wired);
-  /// Runs `copy` and waits for the wire as long as it takes for the bytes.
-  template <class Copy>
-  void over_wire(std::int64_t bytes, const Copy& copy) {
-    const auto status =
-        call_.wire->transfer(bytes, copy, call_.group->abort_word(), call_.deadline_ns());
-    if (status != comm::WaitStatus::reached) cut_off(status, bytes);
+  /// To the peer or from it, over the link.
+  void move_rows(int peer, const RowsCopy& c) {
+    finish(call_.link(peer).copy(c, bound()), c.bytes());
   }
-  [[noreturn]] void cut_off(comm::WaitStatus, std::int64_t bytes);
+  /// Runs `store`, which puts so many bytes into the peer's memory; only over links that map.
+  template <class Store>
+  void store_over(int peer, std::int64_t bytes, const Store& store) {
+    finish(call_.link(peer).store(bytes, std::cref(store), bound()), bytes);
+  }
+  /// Throws unless the link was done in time.
+  void finish(comm::WaitStatus, std::int64_t bytes);
   void point(const char* copy_point, const char* compute_point) const;
   /// Called before this actor touches a peer's slot. Ranks in different calls would write their
   /// different layouts over each other; CPU ranks wait those few microseconds for the headers.
@@ -152,6 +158,9 @@ class CallVerbs {
   Actor actor_;
   std::int64_t steps_ = 0;
   bool admitted_ = false;
+
+ private:
+  [[nodiscard]] Bound bound() const { return {call_.group->abort_word(), call_.deadline_ns()}; }
 };
 
 }  // namespace tilelace::cpu

@@ -43,7 +43,7 @@ Engine::Engine(comm::Group& group, const CommunicatorOptions& options,
       machine_(cpu_machine(group.ranks(), options.workers, options.link_bytes_per_s,
                            options.link_latency_s)),
       checked_(std::move(checked)),
-      wire_(options.link_bytes_per_s, options.link_latency_s),
+      links_(join_links(group.rank(), group.ranks(), options)),
       epoch_(env::first_epoch()),
       pool_(options.workers) {}
 
@@ -81,7 +81,7 @@ void Engine::begin(Call& call, std::string_view card, std::uint32_t hash) {
   call.epoch = ++epoch_;
   call.hash = hash;
   call.timeout_s = options_.timeout_s;
-  call.wire = &wire_;
+  call.links = links_;
   if (slots_) {
     const auto offset = static_cast<std::size_t>(slot_bytes_ * (call.epoch & 1U));
     call.slot = {slots_->peer(0) + offset, slots_->stride(), flag_bytes_};
@@ -136,7 +136,7 @@ void Engine::refuse(std::string_view reason, void* /*stream*/) {
   begin(call, reason, kRefused);
   for (int i = 1; i < group_.ranks(); ++i) {
     const int p = (group_.rank() + i) % group_.ranks();
-    comm::signal<StdAtomics>(call.header(p, group_.rank()), call.epoch, kRefused);
+    call.send_header(p);
   }
   await_headers(call);
 }

@@ -25,6 +25,9 @@ class Engine final : public Backend {
   ReachableMemory allocate(std::size_t bytes) override;
   std::unique_ptr<RankMemory> make_memory(std::size_t bytes) override;
   [[nodiscard]] std::vector<std::string> findings() const override;
+  [[nodiscard]] const comm::LinkRow& link_to(int peer) const override {
+    return links_[static_cast<std::size_t>(peer)]->row();
+  }
 
  private:
   struct Packed {
@@ -79,7 +82,7 @@ class Engine final : public Backend {
   CommunicatorOptions options_;
   Machine machine_;
   std::shared_ptr<CheckedGroup> checked_;
-  Wire wire_;
+  std::vector<std::unique_ptr<Link>> links_;  ///< by rank
   std::shared_ptr<comm::SymmetricMemory> control_;
   std::shared_ptr<comm::SymmetricMemory> slots_;
   std::int64_t slot_bytes_ = 0;

@@ -40,31 +40,31 @@ GatherVerbs::Source GatherVerbs::source_row(int source, Index row) const {
 
 void GatherVerbs::stage(const GatherTransfer& t) {
   const Source from = source_row(s_.rank, t.rows.begin);
-  move_rows(slot_row(s_.rank, t.rows.begin), call_.layout.gathered_row_bytes, from.data,
-            from.stride_bytes, t.rows.size(), row_bytes(), false);
+  copy_rows({slot_row(s_.rank, t.rows.begin), call_.layout.gathered_row_bytes, from.data,
+             from.stride_bytes, t.rows.size(), row_bytes()});
 }
 
 void GatherVerbs::push(const GatherTransfer& t) {
   before_peer_memory();
   point("copy.before_data", "compute.after_wait");
   const Source from = source_row(t.source, t.rows.begin);
-  move_rows(slot_row(t.peer, t.rows.begin), call_.layout.gathered_row_bytes, from.data,
-            from.stride_bytes, t.rows.size(), row_bytes(), true);
+  move_rows(t.peer, {slot_row(t.peer, t.rows.begin), call_.layout.gathered_row_bytes, from.data,
+                     from.stride_bytes, t.rows.size(), row_bytes()});
 }
 
 void GatherVerbs::pull(const GatherTransfer& t) {
   before_peer_memory();
   const std::int64_t stride = call_.layout.gathered_row_bytes;
-  move_rows(slot_row(s_.rank, t.rows.begin), stride, slot_row(t.peer, t.rows.begin), stride,
-            t.rows.size(), row_bytes(), true);
+  move_rows(t.peer, {slot_row(s_.rank, t.rows.begin), stride, slot_row(t.peer, t.rows.begin),
+                     stride, t.rows.size(), row_bytes()});
 }
 
 void GatherVerbs::deliver(const GatherTransfer& t) {
   const Source from = source_row(t.source, t.rows.begin);
   const TensorView& to = call_.operands->gathered;
   const std::int64_t stride = to.stride * static_cast<std::int64_t>(size_of(to.dtype));
-  move_rows(static_cast<std::byte*>(to.data) + t.rows.begin * stride, stride, from.data,
-            from.stride_bytes, t.rows.size(), row_bytes(), false);
+  copy_rows({static_cast<std::byte*>(to.data) + t.rows.begin * stride, stride, from.data,
+             from.stride_bytes, t.rows.size(), row_bytes()});
 }
 
 GatherVerbs::Columns GatherVerbs::columns_at(std::size_t weight, Index panel) const {

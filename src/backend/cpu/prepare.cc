@@ -116,7 +116,7 @@ bool Engine::announce_prepare(std::span<const PreparedCall> calls, std::string_v
   begin(call, card, kPreparing);
   for (int i = 1; i < group_.ranks(); ++i) {
     const int p = (group_.rank() + i) % group_.ranks();
-    comm::signal<comm::StdAtomics>(call.header(p, group_.rank()), call.epoch, kPreparing);
+    call.send_header(p);
   }
   await_headers(call);
   try {

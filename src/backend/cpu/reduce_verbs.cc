@@ -142,46 +142,62 @@ void ReduceVerbs::store(const ReduceTile& t) {
              out.stride);
   if (!s_.all_reduce || !keeps_result()) return;
   const auto element_bytes = static_cast<Index>(size_of(out.dtype));
-  move_rows(result(s_.rank, t.rows.begin) + first_col(t.col) * element_bytes,
-            call_.layout.result_row_bytes, at, stride_bytes(out), t.rows.size(),
-            width * element_bytes, false);
+  copy_rows({result(s_.rank, t.rows.begin) + first_col(t.col) * element_bytes,
+             call_.layout.result_row_bytes, at, stride_bytes(out), t.rows.size(),
+             width * element_bytes});
 }
 
-std::byte* ReduceVerbs::partial_row(const ReduceTile& t) const {
-  if (!row_of(s_.transport).pushes()) return outgoing(s_.rank, t.rows.begin);
-  return incoming(s_.route.parent(t.owner, s_.rank), s_.rank, t.block, t.owner, t.rows.begin);
+void ReduceVerbs::round_to(std::byte* rows, std::int64_t row_bytes, const ReduceTile& t) {
+  const DType dtype = call_.plan->partials;
+  const std::int64_t width = cols(t.col);
+  round_tile(accumulator(t.rows, t.col), width, t.rows.size(), width, rows, dtype,
+             row_bytes / static_cast<std::int64_t>(size_of(dtype)));
+}
+
+void ReduceVerbs::send_rounded(int peer, std::byte* to, const ReduceTile& t) {
+  const std::int64_t bytes = cols(t.col) * static_cast<std::int64_t>(size_of(call_.plan->partials));
+  rounded_.resize(static_cast<std::size_t>(t.rows.size() * bytes));
+  round_to(rounded_.data(), bytes, t);
+  move_rows(peer,
+            {to, call_.layout.partial_row_bytes, rounded_.data(), bytes, t.rows.size(), bytes});
+}
+
+std::byte* ReduceVerbs::incoming_tile(int peer, const ReduceTile& t) const {
+  const auto column = first_col(t.col) * static_cast<Index>(size_of(call_.plan->partials));
+  return incoming(peer, s_.rank, t.block, t.owner, t.rows.begin) + column;
 }
 
 void ReduceVerbs::partial(const ReduceTile& t) {
   if (sends_in_place(t.owner)) return;
   before_peer_memory();
-  const DType dtype = call_.plan->partials;
-  const std::int64_t width = cols(t.col);
-  round_tile(accumulator(t.rows, t.col), width, t.rows.size(), width,
-             element(partial_row(t), dtype, first_col(t.col)), dtype,
-             call_.layout.partial_row_bytes / static_cast<std::int64_t>(size_of(dtype)));
+  if (!row_of(s_.transport).pushes()) {
+    std::byte* const row = outgoing(s_.rank, t.rows.begin);
+    const auto column = first_col(t.col) * static_cast<Index>(size_of(call_.plan->partials));
+    return round_to(row + column, call_.layout.partial_row_bytes, t);
+  }
+  // The peer's slot itself, where it is mapped: the send then only takes its time on the link.
+  const int parent = s_.route.parent(t.owner, s_.rank);
+  std::byte* const to = incoming_tile(parent, t);
+  if (!maps(parent)) return send_rounded(parent, to, t);
+  round_to(to, call_.layout.partial_row_bytes, t);
 }
 
 void ReduceVerbs::store_partial(const ReduceTile& t, int peer) {
   before_peer_memory();
-  const DType dtype = call_.plan->partials;
-  const auto element_bytes = static_cast<std::int64_t>(size_of(dtype));
-  const std::int64_t width = cols(t.col);
-  std::byte* to = incoming(peer, s_.rank, t.block, t.owner, t.rows.begin);
-  over_wire(t.rows.size() * width * element_bytes, [&] {
-    round_tile(accumulator(t.rows, t.col), width, t.rows.size(), width,
-               element(to, dtype, first_col(t.col)), dtype,
-               call_.layout.partial_row_bytes / element_bytes);
-  });
+  std::byte* const to = incoming_tile(peer, t);
+  if (!maps(peer)) return send_rounded(peer, to, t);
+  const auto element_bytes = static_cast<std::int64_t>(size_of(call_.plan->partials));
+  store_over(peer, t.rows.size() * cols(t.col) * element_bytes,
+             [&] { round_to(to, call_.layout.partial_row_bytes, t); });
 }
 
 void ReduceVerbs::store_result(const ReduceTile& t, int peer) {
   before_peer_memory();
   const auto element_bytes = static_cast<Index>(size_of(call_.problem->dtype));
   const Index at = first_col(t.col) * element_bytes;
-  move_rows(result(peer, t.rows.begin) + at, call_.layout.result_row_bytes,
-            result(s_.rank, t.rows.begin) + at, call_.layout.result_row_bytes, t.rows.size(),
-            cols(t.col) * element_bytes, true);
+  move_rows(peer, {result(peer, t.rows.begin) + at, call_.layout.result_row_bytes,
+                   result(s_.rank, t.rows.begin) + at, call_.layout.result_row_bytes, t.rows.size(),
+                   cols(t.col) * element_bytes});
 }
 
 void ReduceVerbs::park(const ReduceTile& t) {
@@ -203,22 +219,22 @@ void ReduceVerbs::send_partial(const ReduceTransfer& t) {
   point("copy.before_data", "compute.after_wait");
   const Index width = call_.problem->n[0] * static_cast<Index>(size_of(call_.plan->partials));
   if (!sends_in_place(t.owner)) {
-    over_wire(t.rows.size() * width, [] {});
+    if (maps(t.peer)) store_over(t.peer, t.rows.size() * width, [] {});
     return;
   }
   const std::int64_t stride = stride_bytes(*partials_);
-  move_rows(incoming(t.peer, s_.rank, t.block, t.owner, t.rows.begin),
-            call_.layout.partial_row_bytes,
-            static_cast<const std::byte*>(partials_->data) + t.rows.begin * stride, stride,
-            t.rows.size(), width, true);
+  move_rows(t.peer, {incoming(t.peer, s_.rank, t.block, t.owner, t.rows.begin),
+                     call_.layout.partial_row_bytes,
+                     static_cast<const std::byte*>(partials_->data) + t.rows.begin * stride, stride,
+                     t.rows.size(), width});
 }
 
 void ReduceVerbs::fetch_partial(const ReduceTransfer& t) {
   before_peer_memory();
   const std::int64_t stride = call_.layout.partial_row_bytes;
-  move_rows(incoming(s_.rank, t.peer, t.block, t.owner, t.rows.begin), stride,
-            outgoing(t.peer, t.rows.begin), stride, t.rows.size(),
-            call_.problem->n[0] * static_cast<Index>(size_of(call_.plan->partials)), true);
+  move_rows(t.peer, {incoming(s_.rank, t.peer, t.block, t.owner, t.rows.begin), stride,
+                     outgoing(t.peer, t.rows.begin), stride, t.rows.size(),
+                     call_.problem->n[0] * static_cast<Index>(size_of(call_.plan->partials))});
 }
 
 void ReduceVerbs::send_result(const ReduceTransfer& t) {
@@ -226,24 +242,23 @@ void ReduceVerbs::send_result(const ReduceTransfer& t) {
   point("copy.before_data", "compute.after_wait");
   const std::int64_t stride = call_.layout.result_row_bytes;
   const bool own = t.owner == s_.rank;
-  move_rows(result(t.peer, t.rows.begin), stride,
-            own ? out_row(t.rows.begin) : result(s_.rank, t.rows.begin),
-            own ? stride_bytes(call_.operands->out[0]) : stride, t.rows.size(),
-            call_.problem->n[0] * static_cast<Index>(size_of(call_.problem->dtype)), true);
+  move_rows(t.peer,
+            {result(t.peer, t.rows.begin), stride,
+             own ? out_row(t.rows.begin) : result(s_.rank, t.rows.begin),
+             own ? stride_bytes(call_.operands->out[0]) : stride, t.rows.size(), result_bytes()});
 }
 
 void ReduceVerbs::fetch_result(const ReduceTransfer& t) {
   before_peer_memory();
   const std::int64_t stride = call_.layout.result_row_bytes;
-  move_rows(result(s_.rank, t.rows.begin), stride, result(t.peer, t.rows.begin), stride,
-            t.rows.size(), call_.problem->n[0] * static_cast<Index>(size_of(call_.problem->dtype)),
-            true);
+  move_rows(t.peer, {result(s_.rank, t.rows.begin), stride, result(t.peer, t.rows.begin), stride,
+                     t.rows.size(), result_bytes()});
 }
 
 void ReduceVerbs::deliver(const ReduceTransfer& t) {
-  move_rows(out_row(t.rows.begin), stride_bytes(call_.operands->out[0]),
-            result(s_.rank, t.rows.begin), call_.layout.result_row_bytes, t.rows.size(),
-            call_.problem->n[0] * static_cast<Index>(size_of(call_.problem->dtype)), false);
+  copy_rows({out_row(t.rows.begin), stride_bytes(call_.operands->out[0]),
+             result(s_.rank, t.rows.begin), call_.layout.result_row_bytes, t.rows.size(),
+             result_bytes()});
 }
 
 }  // namespace tilelace::cpu

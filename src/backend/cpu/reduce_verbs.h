@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Verbs of gemm_rs and gemm_ar on a CPU rank.
 #pragma once
+#include <vector>
+
 #include "backend/cpu/call.h"
 #include "backend/cpu/worker_state.h"
 #include "schedule/gemm_reduce.h"
@@ -47,9 +49,17 @@ class ReduceVerbs final : public CallVerbs {
   [[nodiscard]] std::byte* out_row(Index row) const;
   /// The partials of a shard are sent from where they are, not copied into the outgoing area.
   [[nodiscard]] bool sends_in_place(int owner) const;
-  /// Where rows of this rank's partials for `owner` go. Under push the peer's incoming slot itself,
-  /// which all ranks of a host can write: the send then only takes its time on the wire.
-  [[nodiscard]] std::byte* partial_row(const schedule::ReduceTile&) const;
+  [[nodiscard]] bool maps(int peer) const { return peer == s_.rank || call_.link(peer).row().maps; }
+  /// Where the peer wants the tile of this rank's partials.
+  [[nodiscard]] std::byte* incoming_tile(int peer, const schedule::ReduceTile&) const;
+  /// The accumulator, rounded to the type of partials.
+  void round_to(std::byte* rows, std::int64_t row_bytes, const schedule::ReduceTile&);
+  /// The same to a peer whose memory is not mapped.
+  void send_rounded(int peer, std::byte* to, const schedule::ReduceTile&);
+  /// Of a row of results.
+  [[nodiscard]] Index result_bytes() const {
+    return call_.problem->n[0] * static_cast<Index>(size_of(call_.problem->dtype));
+  }
   /// Own finished rows are sent from the user's tensor, others' from the result slot.
   [[nodiscard]] bool keeps_result() const { return !row_of(s_.transport).pushes(); }
 
@@ -58,7 +68,8 @@ class ReduceVerbs final : public CallVerbs {
   const PackedWeight* weight_;
   int tile_n_;
   const TensorView* partials_;
-  Index accumulator_row_ = 0;  ///< the row that the accumulator starts with
+  std::vector<std::byte> rounded_;  ///< a tile for a peer whose memory is not mapped
+  Index accumulator_row_ = 0;       ///< the row that the accumulator starts with
 };
 
 }  // namespace tilelace::cpu

@@ -71,6 +71,12 @@ GpuBackend::~GpuBackend() {
   }
 }
 
+const comm::LinkRow& GpuBackend::link_to(int peer) const {
+  require(!links_.empty(),
+          "communicator: link, got a question before prepare, expected prepare first");
+  return *links_[static_cast<std::size_t>(peer)];
+}
+
 void GpuBackend::fall_out(const Error& error) {
   if (error.kind() != ErrorKind::usage || !out_of_step_.empty()) return;
   out_of_step_ = error.what();

@@ -32,9 +32,9 @@ class GpuBackend : public Backend {
   ReachableMemory allocate(std::size_t bytes) override;
   std::unique_ptr<RankMemory> make_memory(std::size_t bytes) override;
   [[nodiscard]] std::vector<std::string> findings() const override { return {}; }
+  [[nodiscard]] const comm::LinkRow& link_to(int peer) const override;
 
  private:
-  void require_own_device() const;
   /// Errors: usage (a rank is in a call), peer, timeout.
   void meet_for_preparation();
   void meet();
@@ -69,6 +69,7 @@ class GpuBackend : public Backend {
   int device_;
   std::string uuid_;
   Machine machine_;
+  std::vector<const comm::LinkRow*> links_;  ///< by rank; none before prepare
   bool shares_device_ = false;  ///< other communicators' kernels may stand beside this one's
   std::unique_ptr<GemmWorkspace> workspace_;  // of products alone
   std::unique_ptr<RankOps> ops_;              // null before prepare

@@ -9,6 +9,7 @@
 #include "backend/cuda/backend.h"
 #include "backend/cuda/base/cuda_check.h"
 #include "backend/cuda/base/op_range.h"
+#include "backend/cuda/link/join_devices.h"
 #include "backend/cuda/rank/no_calls.h"
 #include "backend/prepared_calls.h"
 #include "comm/cuda/driver.h"
@@ -44,16 +45,6 @@ Error said_of_multimem(const Error& e, std::span<const PreparedCall> calls) {
 }
 
 }  // namespace
-
-/// Two ranks on a device would wait for each other's place on it.
-void GpuBackend::require_own_device() const {
-  const auto all = group_.all_gather(uuid_, options_.timeout_s);
-  for (std::size_t q = 0; q < all.size(); ++q)  // every rank finds the same
-    for (std::size_t p = 0; p < q; ++p)
-      require(all[p] != all[q],
-              "prepare: rank {} and rank {}, got the same device {}, expected one each", p, q,
-              all[q]);
-}
 
 /// A call that only preparations make.
 void GpuBackend::meet() {
@@ -146,7 +137,7 @@ void GpuBackend::prepare(std::span<const PreparedCall> calls, Before before,
   agree_on_calls(group_, "prepare",
                  fmt::format("{}{}{}", mine, more ? ", more" : "", fits ? " of these" : ""), {},
                  options_.timeout_s);
-  if (ops_ == nullptr) require_own_device();
+  if (ops_ == nullptr) links_ = join_devices(group_, device_, uuid_, options_.timeout_s);
   if (!more) weights_.clear();
   for (const PreparedCall& c : calls)
     weights_.insert(weights_.end(), c.weights.begin(), c.weights.end());

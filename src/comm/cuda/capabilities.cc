@@ -8,21 +8,13 @@
 
 #include "comm/cuda/address_range.h"
 #include "comm/cuda/driver.h"
+#include "comm/cuda/peer_access.h"
 #include "core/check.h"
 
 namespace tilelace::comm {
 namespace {
 
 constexpr const char* kOp = "capabilities";
-
-std::string uuid_text(const CUuuid& uuid) {
-  std::string text = "GPU";
-  for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
-    const bool dash = i == 0 || i == 4 || i == 6 || i == 8 || i == 10;
-    text += fmt::format("{}{:02x}", dash ? "-" : "", static_cast<unsigned char>(uuid.bytes[i]));
-  }
-  return text;
-}
 
 PeerLink query_link(CUdevice from, int device) {
   const CUdevice to = device_handle(device, kOp);
@@ -79,15 +71,13 @@ Capabilities query_capabilities(int device) {
   Capabilities c;
   c.device = device;
   std::array<char, 256> name{};
-  CUuuid uuid{};
   require_driver(d.device_name(name.data(), static_cast<int>(name.size()), handle), kOp,
                  "cuDeviceGetName");
-  require_driver(d.device_uuid(&uuid, handle), kOp, "cuDeviceGetUuid");
   require_driver(d.device_total_mem(&c.memory_bytes, handle), kOp, "cuDeviceTotalMem");
   require_runtime(cudaDriverGetVersion(&c.driver_version), kOp, "cudaDriverGetVersion");
   require_runtime(cudaRuntimeGetVersion(&c.runtime_version), kOp, "cudaRuntimeGetVersion");
   c.name = name.data();
-  c.uuid = uuid_text(uuid);
+  c.uuid = uuid_of(device);
   c.sm_count = ask(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   c.compute_major = ask(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
   c.compute_minor = ask(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);

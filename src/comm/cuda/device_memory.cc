@@ -10,6 +10,7 @@
 #include "comm/cuda/address_range.h"
 #include "comm/cuda/agreement.h"
 #include "comm/cuda/multicast.h"
+#include "comm/cuda/peer_access.h"
 #include "comm/members.h"
 #include "core/check.h"
 
@@ -129,33 +130,15 @@ std::size_t stride_for(const std::vector<Offer>& offers) {
   return (bytes + granularity - 1) / granularity * granularity;
 }
 
-/// This process's ordinal of a rank's GPU; -1 where it cannot see it.
-int visible_ordinal(const Offer& offer) {
-  int count = 0;
-  require_runtime(cudaGetDeviceCount(&count), kOp, "cudaGetDeviceCount");
-  for (int i = 0; i < count; ++i) {
-    CUuuid uuid{};
-    require_driver(driver(kOp).device_uuid(&uuid, device_handle(i, kOp)), kOp, "cuDeviceGetUuid");
-    if (std::memcmp(uuid.bytes, offer.uuid.data(), offer.uuid.size()) == 0) return i;
-  }
-  return -1;
-}
-
-/// A GPU that is hidden from this process cannot be asked about: mapping its memory will tell.
 void require_peer_access(const std::vector<Offer>& offers, int rank) {
   const Offer& own = offers[static_cast<std::size_t>(rank)];
   for (std::size_t r = 0; r < offers.size(); ++r) {
     if (offers[r].uuid == own.uuid) continue;
-    const int ordinal = visible_ordinal(offers[r]);
-    if (ordinal < 0) continue;
-    int can = 0;
-    require_driver(driver(kOp).can_access_peer(&can, device_handle(own.device, kOp),
-                                               device_handle(ordinal, kOp)),
-                   kOp, "cuDeviceCanAccessPeer");
-    if (can == 0)
+    const PeerAccess access = peer_access(own.device, uuid_text(offers[r].uuid));
+    if (!access.granted)
       raise(ErrorKind::system,
             "{}: rank {} (device {}) has no peer access to rank {} (device {}), expected it", kOp,
-            rank, own.device, r, ordinal);
+            rank, own.device, r, access.device);
   }
 }
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "backend/cuda/link/join_devices.h"
 #include "comm/cuda/device_memory.h"
+#include "comm/cuda/peer_access.h"
 #include "fake_driver_test.h"
 
 namespace tilelace::comm::test {
@@ -147,6 +149,37 @@ TEST_F(AllocateDevice, MissingPeerAccessNamesBothRanks) {
         << caught.text;
     // On one device none is needed.
     EXPECT_NE(allocate_device(group, 3, kBytes, kBound_s), nullptr);
+  });
+}
+
+TEST_F(AllocateDevice, RanksJoinByPeerMemory) {
+  run_both(3, [](Group& group) {
+    const auto links = cuda::join_devices(group, group.rank(), uuid_of(group.rank()), kBound_s);
+    for (int r = 0; r < 3; ++r) {
+      const LinkRow* const link = links.at(static_cast<std::size_t>(r));
+      if (r == group.rank())
+        EXPECT_EQ(link, nullptr);
+      else
+        EXPECT_EQ(link->kind, LinkKind::peer_memory);
+    }
+  });
+}
+
+TEST_F(AllocateDevice, RanksWhoseDevicesDoNotReachEachOtherDoNotJoin) {
+  fake::machine.peer_access = false;
+  run_both(2, [](Group& group) {
+    const auto join = [&](int device) {
+      return catch_error([&] { cuda::join_devices(group, device, uuid_of(device), kBound_s); });
+    };
+    const Caught apart = join(group.rank());
+    EXPECT_EQ(apart.kind, ErrorKind::system);
+    EXPECT_EQ(
+        apart.text,
+        "prepare: link of rank 0 and rank 1, got NCCL (their devices do not reach each other's "
+        "memory), expected one that raises flags");
+    const Caught same = join(0);
+    EXPECT_EQ(same.kind, ErrorKind::usage);
+    EXPECT_TRUE(same.says("rank 0 and rank 1, got the same device GPU-")) << same.text;
   });
 }
 

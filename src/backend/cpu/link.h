@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// What reaches a peer of a CPU rank: its verbs move rows, raise flags and send headers. Where rows
+// lie on a peer is said by addresses in the range of all ranks' slots, whether they are mapped or
+// not.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "comm/link_table.h"
+#include "comm/signal.h"
+#include "tilelace/communicator.h"
+
+namespace tilelace::cpu {
+
+/// Rows of `width` bytes; strides in bytes.
+struct RowsCopy {
+  std::byte* to = nullptr;
+  std::int64_t to_stride = 0;
+  const std::byte* from = nullptr;
+  std::int64_t from_stride = 0;
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+
+  [[nodiscard]] std::int64_t bytes() const { return rows * width; }
+};
+
+/// Within this rank.
+void copy_rows(const RowsCopy&);
+
+/// When a verb that takes its time ends at the latest.
+struct Bound {
+  const comm::AbortWord* abort = nullptr;
+  std::int64_t deadline_ns = 0;
+};
+
+class Link {
+ public:
+  explicit Link(const comm::LinkRow& row) : row_(row) {}
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+  virtual ~Link() = default;
+
+  [[nodiscard]] const comm::LinkRow& row() const { return row_; }
+  /// Rows to the peer or from it; they are there when it returns.
+  [[nodiscard]] virtual comm::WaitStatus copy(const RowsCopy&, const Bound&) = 0;
+  /// Runs `store`, which puts so many bytes into the peer's memory, and takes as long as they need.
+  /// Only of links that map.
+  [[nodiscard]] virtual comm::WaitStatus store(std::int64_t bytes,
+                                               const std::function<void()>& store,
+                                               const Bound&) = 0;
+  /// Publishes what went to the peer before it.
+  virtual void raise(comm::Flag* flag, std::uint32_t epoch) = 0;
+  virtual void send_header(comm::Header* word, std::uint32_t epoch, std::uint32_t hash) = 0;
+
+ private:
+  const comm::LinkRow& row_;
+};
+
+/// To every rank, by rank; null at the own place. Error: usage (options).
+std::vector<std::unique_ptr<Link>> join_links(int rank, int ranks, const CommunicatorOptions&);
+
+}  // namespace tilelace::cpu

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What reaches a peer: kinds of links, a row each. Each pair of ranks has one, chosen when they
+// join: the first row of the table that joins the pair.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "tilelace/choices.h"
+
+namespace tilelace::comm {
+
+enum class LinkKind : std::uint8_t { wire, shared_memory, peer_memory, nccl };
+
+/// What is known of two ranks when they join: the same on both.
+struct RankPair {
+  int low = 0, high = 1;
+  Device device = {};
+  bool metered = false;  ///< a rate or a latency is asked for
+  bool reached = true;   ///< each can map the other's memory
+};
+
+struct LinkRow {
+  LinkKind kind;
+  std::string_view name;
+  bool (*joins)(const RankPair&);
+  /// The peer's memory lies in this rank's addresses: its workers and kernels store there. Else
+  /// rows go by the link's copies alone.
+  bool maps = false;
+  /// It raises flags and exchanges headers: what every call needs.
+  bool signals = false;
+};
+
+namespace detail {
+
+inline constexpr std::array kLinks{
+    LinkRow{LinkKind::wire, "emulated wire",
+            [](const RankPair& p) { return p.device == Device::cpu && p.metered; }, true, true},
+    LinkRow{LinkKind::shared_memory, "shared memory",
+            [](const RankPair& p) { return p.device == Device::cpu; }, true, true},
+    LinkRow{LinkKind::peer_memory, "peer memory",
+            [](const RankPair& p) { return p.device == Device::cuda && p.reached; }, true, true},
+    LinkRow{LinkKind::nccl, "NCCL", [](const RankPair& p) { return p.device == Device::cuda; }},
+};
+
+}  // namespace detail
+
+constexpr std::span<const LinkRow> link_table() { return detail::kLinks; }
+
+/// The link of these two ranks.
+constexpr const LinkRow& link_of(const RankPair& pair) {
+  return *std::find_if(detail::kLinks.begin(), detail::kLinks.end(),
+                       [&](const LinkRow& row) { return row.joins(pair); });
+}
+
+/// Some row joins every pair.
+static_assert([] {
+  for (const Device device : {Device::cpu, Device::cuda})
+    for (const bool reached : {false, true}) {
+      const RankPair pair{.device = device, .reached = reached};
+      if (std::none_of(detail::kLinks.begin(), detail::kLinks.end(),
+                       [&](const LinkRow& row) { return row.joins(pair); }))
+        return false;
+    }
+  return true;
+}());
+
+}  // namespace tilelace::comm
