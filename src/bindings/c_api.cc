@@ -117,14 +117,15 @@ class Call {
     p.residual = !list(Role::residual).empty();
   }
   [[nodiscard]] const tilelace::CallArgs& args() const { return args_; }
+  [[nodiscard]] const tilelace::OpRow& op() const { return row_of(args_.problem.op); }
 
  private:
   std::vector<tilelace::TensorView>& list(Role role) { return lists_[static_cast<size_t>(role)]; }
   tilelace::TensorView only(Role role) {
     const auto& tensors = list(role);
     if (tensors.empty()) return {};
-    require(tensors.size() == 1, "{}: {}: got {}, expected one", name_,
-            row_of(args_.problem.op).operand(role)->name, tensors.size());
+    require(tensors.size() == 1, "{}: {}: got {}, expected one", name_, op().operand(role)->name,
+            tensors.size());
     return tensors.front();
   }
 
@@ -156,7 +157,7 @@ void add_operands(Call& call, const tilelace_ag_gemm_args& args) {
 }
 
 void add_operands(Call& call, const tilelace_call_args& args) {
-  const auto& op = row_of(*tilelace::op_of(args.op));
+  const tilelace::OpRow& op = call.op();
   require(args.num_operands == 0 || args.operands != nullptr, "{}: operands: got NULL, expected {}",
           op.name, args.num_operands);
   for (size_t i = 0; i < args.num_operands; ++i) {

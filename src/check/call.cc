@@ -18,8 +18,6 @@ namespace tilelace::check {
 using schedule::AgGemm;
 using schedule::GemmReduce;
 
-std::string_view op_name(Op op) { return row_of(op).name; }
-
 namespace {
 
 std::string to_string(const WalkSpec& w) {
@@ -41,7 +39,7 @@ std::string to_string(const WalkSpec& w) {
 
 std::string to_string(const CallSpec& s) {
   static constexpr std::array<std::string_view, 3> kRoutes = {"mesh", "ring", "two_level"};
-  std::string text = fmt::format("{} {} {} m {} cols {} tile_m {} chunk_rows {}", op_name(s.op),
+  std::string text = fmt::format("{} {} {} m {} cols {} tile_m {} chunk_rows {}", row_of(s.op).name,
                                  kRoutes.at(static_cast<std::size_t>(s.route)),
                                  row_of(s.transport).name, s.m, s.cols, s.tile_m, s.chunk_rows);
   if (!s.rows.empty()) text += fmt::format(" rows {}", fmt::join(s.rows, ","));

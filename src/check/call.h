@@ -195,6 +195,4 @@ class CallPlan {
   std::vector<Cuts> incoming_;
 };
 
-std::string_view op_name(Op);
-
 }  // namespace tilelace::check

@@ -24,7 +24,7 @@ std::optional<std::string> legal(const CheckConfig& c) {
   for (const CallSpec& call : c.calls) {
     if (auto reason = legal(call, c.ranks)) return reason;
     if (c.resident != 0 && c.resident < min_resident(call, c.workers)) {
-      return fmt::format("{} needs {} actors resident", op_name(call.op),
+      return fmt::format("{} needs {} actors resident", row_of(call.op).name,
                          min_resident(call, c.workers));
     }
   }

@@ -332,7 +332,7 @@ std::string Explorer::blocked_text(int actor) const {
   const Runner& r = runner(actor);
   const Step& step = (*r.list)[r.at];
   const int rank = rank_of(actor);
-  const std::string who = fmt::format("{} call {} {} step {}", op_name(plan(r.call).spec().op),
+  const std::string who = fmt::format("{} call {} {} step {}", row_of(plan(r.call).spec().op).name,
                                       epoch(r.call), monitor_.role(actor), r.at + 1);
   const std::uint32_t want = epoch(r.call);
   if (step.verb == Verb::admit) {

@@ -234,8 +234,8 @@ std::string Monitor::where(int a) const {
   } else if (step.verb == Verb::signal) {
     what = fmt::format("signal {}@{}", plan.flag(step.peer, step.at).text, step.peer);
   }
-  return fmt::format("{} call {} {} step {} {}", op_name(plan.spec().op), epoch(self.call), role(a),
-                     self.steps, what);
+  return fmt::format("{} call {} {} step {} {}", row_of(plan.spec().op).name, epoch(self.call),
+                     role(a), self.steps, what);
 }
 
 std::string Monitor::text(int a, const Access& access, RowRange rows) const {

@@ -129,7 +129,7 @@ void Monitor::check_results(const CallState& state) {
         const bool written = cells[static_cast<std::size_t>(i)].writer >= 0;
         if (wanted == written) continue;
         const auto what = fmt::format("{} call {} rank {} {} rows {}..{} col {}",
-                                      op_name(plan.spec().op), epoch(state.call), rank,
+                                      row_of(plan.spec().op).name, epoch(state.call), rank,
                                       name_of(region), rows.begin, rows.end, i % plan.cols(region));
         wanted ? add(FindingKind::never_computed, what)
                : add(FindingKind::misplaced, what + " belongs to another rank");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls with a plan instead of options: what benches time and checks draw (plan/cuda_ways.h). The
-// plan is one of the problem's, whole: nothing is planned.
+// Calls with a plan instead of options: what benches time and checks draw (plan/gpu/gpu_ways.h).
+// The plan is one of the problem's, whole: nothing is planned.
 #pragma once
 #include "comm/group.h"
 #include "tilelace/communicator.h"

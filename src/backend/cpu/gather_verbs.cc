@@ -9,6 +9,7 @@
 #include "backend/cpu/gemm/epilogue.h"
 #include "backend/cpu/tile_work.h"
 #include "core/points.h"
+#include "plan/base/problem.h"
 #include "tilelace/op_table.h"
 
 namespace tilelace::cpu {
@@ -24,9 +25,7 @@ CallVerbs::Meaning GatherVerbs::meaning(Index flag) const {
           fmt::format("{}chunk {} of shard {}", what, flag % chunks, source)};
 }
 
-std::int64_t GatherVerbs::row_bytes() const {
-  return call_.problem->k * static_cast<std::int64_t>(size_of(call_.problem->dtype));
-}
+std::int64_t GatherVerbs::row_bytes() const { return plan::input_row_bytes(*call_.problem); }
 
 std::byte* GatherVerbs::slot_row(int rank, Index row) const {
   return call_.slot.data(rank) + call_.layout.gathered + row * call_.layout.gathered_row_bytes;

@@ -12,6 +12,11 @@ constexpr std::int64_t kMaxExtent = std::int64_t{1} << 40;
 /// Throws a usage error that names the first thing wrong with the problem.
 void check_problem(const Problem&);
 
+/// Of a row of what is multiplied, or only gathered.
+inline std::int64_t input_row_bytes(const Problem& p) {
+  return p.k * static_cast<std::int64_t>(size_of(p.dtype));
+}
+
 /// Of a row of a sum's result.
 inline std::int64_t row_bytes(const Problem& p) {
   return p.n.front() * static_cast<std::int64_t>(size_of(p.dtype));

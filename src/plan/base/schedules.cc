@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include "plan/base/problem.h"
 #include "tilelace/op_table.h"
 
 namespace tilelace::plan {
@@ -84,7 +85,7 @@ SlotLayout slot_layout(const Problem& p, const Plan& plan) {
   SlotLayout l;
   if (row_of(p.op).gathers) {
     l.num_flags = gather_schedule(p, plan, 0, borders).num_flags();
-    l.gathered_row_bytes = align(p.k * static_cast<std::int64_t>(size_of(p.dtype)), 64);
+    l.gathered_row_bytes = align(input_row_bytes(p), 64);
     l.data_bytes = p.m * l.gathered_row_bytes;
     l.formula =
         fmt::format("flags 4*{} + gathered m {} * row {}", l.num_flags, p.m, l.gathered_row_bytes);

@@ -171,9 +171,7 @@ class TileCandidates {
   }
 
   std::vector<GemmPlan> sorted() {
-    std::stable_sort(plans_.begin(), plans_.end(), [](const GemmPlan& a, const GemmPlan& b) {
-      return a.predicted_us < b.predicted_us;
-    });
+    std::ranges::stable_sort(plans_, {}, &GemmPlan::predicted_us);
     return std::move(plans_);
   }
 

@@ -30,7 +30,7 @@ struct GemmProblem {
 /// The device, as far as the predictions need it; their coefficients were fitted on H200s.
 struct GemmMachine {
   int multiprocessors = 132;
-  bool shared = false;  ///< others' kernels stand on the rest of the device (plan/share.h)
+  bool shared = false;  ///< others' kernels stand on the rest of the device (plan/gemm/share.h)
 
   /// With `ctas` places fewer, which others that stand one by one have.
   [[nodiscard]] constexpr GemmMachine leaving(int ctas) const {
@@ -58,7 +58,7 @@ std::ostream& operator<<(std::ostream&, const GemmPlan&);
 
 /// As it may run on so many multiprocessors of a device beside calls that wait for peers on the
 /// others: it does not begin under the kernel before it (while it waited it would take that many
-/// once more), and it has no more CTAs than places (plan/share.h).
+/// once more), and it has no more CTAs than places (plan/gemm/share.h).
 GemmPlan beside_others(GemmPlan, int multiprocessors);
 
 /// The same `tiles` tiles, all of which the device holds at once, in two rounds: two workers share

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "core/check.h"
+#include "plan/base/problem.h"
 #include "plan/gpu/planners.h"
 #include "plan/gpu/way_choice.h"
 #include "tilelace/transport_table.h"
@@ -118,19 +119,15 @@ std::vector<KernelWay> every_ag_gemm(const Problem& p, const Machine& machine,
   return all;
 }
 
-Index row_bytes_of(const Problem& p) { return p.k * static_cast<Index>(size_of(p.dtype)); }
-
-SlotNeeds needs_ag_gemm(const Problem& p, bool /*hands*/) {
-  return {static_cast<std::size_t>(2 * p.ranks * kMaxChunks),
-          static_cast<std::size_t>(p.m * row_bytes_of(p))};
-}
-
-std::string formula_ag_gemm(const Problem& p, const SlotNeeds& needs, bool /*hands*/) {
-  return fmt::format("flags 4*{} + gathered m {} * row {}", needs.flags, p.m, row_bytes_of(p));
+Staging staging_of_ag_gemm(const Problem& p, bool /*hands*/) {
+  const Index row = input_row_bytes(p);
+  const SlotNeeds needs{static_cast<std::size_t>(2 * p.ranks * kMaxChunks),
+                        static_cast<std::size_t>(p.m * row)};
+  return {needs, fmt::format("flags 4*{} + gathered m {} * row {}", needs.flags, p.m, row)};
 }
 
 }  // namespace
 
-const Planner kAgGemmPlanner{make_ag_gemm, every_ag_gemm, needs_ag_gemm, formula_ag_gemm};
+const Planner kAgGemmPlanner{make_ag_gemm, every_ag_gemm, staging_of_ag_gemm};
 
 }  // namespace tilelace::plan

@@ -138,19 +138,15 @@ std::vector<KernelWay> every_gemm_ar(const Problem& p, const Machine& m,
   return all;
 }
 
-SlotNeeds needs_gemm_ar(const Problem& p, bool /*hands*/) {
-  const Index most = std::max(gemm_reduce_staging_bytes(p), gemm_ar_staging_bytes(p));
-  return {static_cast<std::size_t>(kGemmArFlags), static_cast<std::size_t>(most),
-          static_cast<std::size_t>(gemm_sums_counts(p))};
-}
-
-std::string formula_gemm_ar(const Problem& p, const SlotNeeds& needs, bool /*hands*/) {
-  return sum_formula(p, needs, gemm_ar_staging_bytes(p), gemm_reduce_staging_bytes(p),
+Staging staging_of_gemm_ar(const Problem& p, bool /*hands*/) {
+  const SlotNeeds needs{.flags = static_cast<std::size_t>(kGemmArFlags),
+                        .counts = static_cast<std::size_t>(gemm_sums_counts(p))};
+  return sum_staging(p, needs, gemm_ar_staging_bytes(p), gemm_reduce_staging_bytes(p),
                      " and results", "");
 }
 
 }  // namespace
 
-const Planner kGemmArPlanner{make_gemm_ar, every_gemm_ar, needs_gemm_ar, formula_gemm_ar};
+const Planner kGemmArPlanner{make_gemm_ar, every_gemm_ar, staging_of_gemm_ar};
 
 }  // namespace tilelace::plan

@@ -84,23 +84,16 @@ std::vector<KernelWay> every_gemm_rs(const Problem& p, const Machine& m,
   return all;
 }
 
-/// Of what comes behind the product.
-Index behind_bytes(const Problem& p, bool hands) {
-  return std::max(gemm_reduce_staging_bytes(p), hands ? gemm_hand_staging_bytes(p) : 0);
-}
-
-SlotNeeds needs_gemm_rs(const Problem& p, bool hands) {
-  return {static_cast<std::size_t>(kMaxPartialFlags),
-          static_cast<std::size_t>(std::max(gemm_rs_staging_bytes(p), behind_bytes(p, hands)))};
-}
-
-std::string formula_gemm_rs(const Problem& p, const SlotNeeds& needs, bool hands) {
-  return sum_formula(p, needs, gemm_rs_staging_bytes(p), behind_bytes(p, hands), "",
+Staging staging_of_gemm_rs(const Problem& p, bool hands) {
+  const Index behind =
+      std::max(gemm_reduce_staging_bytes(p), hands ? gemm_hand_staging_bytes(p) : 0);
+  const SlotNeeds needs{.flags = static_cast<std::size_t>(kMaxPartialFlags)};
+  return sum_staging(p, needs, gemm_rs_staging_bytes(p), behind, "",
                      hands ? ", and what comes in" : "");
 }
 
 }  // namespace
 
-const Planner kGemmRsPlanner{make_gemm_rs, every_gemm_rs, needs_gemm_rs, formula_gemm_rs};
+const Planner kGemmRsPlanner{make_gemm_rs, every_gemm_rs, staging_of_gemm_rs};
 
 }  // namespace tilelace::plan

@@ -66,9 +66,7 @@ std::vector<CudaWay> cuda_ways(const Problem& p, const Machine& machine,
     all.push_back({plan_of(p, std::move(way)), std::move(kind), us});
   }
   require(!all.empty(), "{}: plans on GPUs, got none, expected one", name_of(p.op));
-  std::stable_sort(all.begin(), all.end(), [](const CudaWay& a, const CudaWay& b) {
-    return a.predicted_us < b.predicted_us;
-  });
+  std::ranges::stable_sort(all, {}, &CudaWay::predicted_us);
   return all;
 }
 

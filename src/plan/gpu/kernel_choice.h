@@ -2,7 +2,6 @@
 // What the kernels of a call on GPU ranks are launched with: the planner's own candidate, whole,
 // inside the Plan that tells of it. Nothing is made back from the Plan's words.
 #pragma once
-#include <utility>
 #include <variant>
 
 #include "plan/ways/ag_gemm_way.h"
@@ -38,14 +37,6 @@ double predicted_us_of(const KernelWay&);
 template <class Way>
 const Way* way_if(const Plan& plan) {
   return plan.kernel == nullptr ? nullptr : std::get_if<Way>(&plan.kernel->way);
-}
-
-/// The same plan with another way in its place: `change` is given its way, of this kind.
-template <class Way, class Change>
-Plan changed(const Problem& problem, const Plan& plan, Change change) {
-  Way way = std::get<Way>(plan.kernel->way);
-  change(way);
-  return plan_of(problem, std::move(way));
 }
 
 /// "c256 split 0 group 8 early grid 132".

@@ -20,8 +20,7 @@ const Planner kNoPlanner{
     [](const Problem& p, const Machine&, const PlanOptions&) -> Plan { refuse(p); },
     [](const Problem& p, const Machine&,
        const std::vector<std::string>&) -> std::vector<KernelWay> { refuse(p); },
-    [](const Problem& p, bool) -> SlotNeeds { refuse(p); },
-    [](const Problem& p, const SlotNeeds&, bool) -> std::string { refuse(p); },
+    [](const Problem& p, bool) -> Staging { refuse(p); },
 };
 
 const Planner& planner_of(Op op) {

@@ -17,9 +17,7 @@ struct Planner {
   std::vector<KernelWay> (*every)(const Problem&, const Machine&,
                                   const std::vector<std::string>& kinds);
   /// What a slot holds, whichever way calls up to m rows go; `hands`: also ways of HandWay.
-  SlotNeeds (*needs)(const Problem&, bool hands);
-  /// How that comes about.
-  std::string (*formula)(const Problem&, const SlotNeeds&, bool hands);
+  Staging (*staging)(const Problem&, bool hands);
 };
 
 /// Of an op without kernels: refuses. Errors: usage.

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/gpu/staging.h"
 
+#include <utility>
+
 #include "plan/gpu/planners.h"
 #include "plan/ways/handed_partials_way.h"
 
 namespace tilelace::plan {
 
-SlotNeeds slot_needs(const Problem& p, bool hands) { return planner_of(p.op).needs(p, hands); }
+SlotNeeds slot_needs(const Problem& p, bool hands) {
+  return planner_of(p.op).staging(p, hands).needs;
+}
 
 void tell_staging(const Problem& p, Plan& plan) {
   const bool hands = way_of(plan.op, plan.path, plan.route, plan.transport).has_value();
-  const SlotNeeds needs = slot_needs(p, hands);
+  Staging told = planner_of(p.op).staging(p, hands);
+  const SlotNeeds& needs = told.needs;
   plan.staging_bytes = static_cast<std::int64_t>((needs.flags + needs.counts) * 4 + needs.bytes);
-  plan.staging_formula = planner_of(p.op).formula(p, needs, hands);
+  plan.staging_formula = std::move(told.formula);
 }
 
 }  // namespace tilelace::plan

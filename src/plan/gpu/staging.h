@@ -4,6 +4,7 @@
 #pragma once
 #include <algorithm>
 #include <cstddef>
+#include <string>
 
 #include "tilelace/plan.h"
 
@@ -19,8 +20,13 @@ struct SlotNeeds {
   bool operator==(const SlotNeeds&) const = default;
 };
 
+struct Staging {
+  SlotNeeds needs;
+  std::string formula;  ///< how they come about
+};
+
 /// Of calls up to the problem's m; `hands`: gemm_rs also in the ways that are taken only where they
-/// are asked for (plan/gemm_hand.h). Errors: usage.
+/// are asked for (plan/ways/handed_partials_way.h). Errors: usage.
 SlotNeeds slot_needs(const Problem&, bool hands);
 
 /// The plan's staging_bytes and staging_formula.

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/check.h"
 #include "plan/base/problem.h"
 #include "plan/gpu/way_choice.h"
@@ -82,12 +84,13 @@ void tell_too_few_rows(Plan& plan, schedule::Index least) {
   plan.rejected.push_back(fmt::format("fused store: not below {} rows", least));
 }
 
-std::string sum_formula(const Problem& p, const SlotNeeds& needs, std::int64_t in_tiles,
-                        std::int64_t behind, std::string_view and_what, std::string_view end) {
-  return fmt::format(
-      "flags 4*{} + max(partials in whole tiles{} {}, behind the product {}: m {} partials of row "
-      "{}, of few rows the peers' too{})",
-      needs.flags + needs.counts, and_what, in_tiles, behind, p.m, row_bytes(p), end);
+Staging sum_staging(const Problem& p, SlotNeeds needs, std::int64_t in_tiles, std::int64_t behind,
+                    std::string_view and_what, std::string_view end) {
+  needs.bytes = static_cast<std::size_t>(std::max(in_tiles, behind));
+  return {needs, fmt::format("flags 4*{} + max(partials in whole tiles{} {}, behind the product "
+                             "{}: m {} partials of row {}, of few rows the peers' too{})",
+                             needs.flags + needs.counts, and_what, in_tiles, behind, p.m,
+                             row_bytes(p), end)};
 }
 
 }  // namespace tilelace::plan

@@ -25,8 +25,9 @@ Plan make_sum_plan(const Problem&, const Machine&, const PlanOptions&, std::vect
 /// Adds that fused calls of so few rows are not taken.
 void tell_too_few_rows(Plan&, schedule::Index least);
 
-/// "flags ... + max(partials in whole tiles ..., behind the product ...)".
-std::string sum_formula(const Problem&, const SlotNeeds&, std::int64_t in_tiles,
-                        std::int64_t behind, std::string_view and_what, std::string_view end);
+/// Bytes are the larger of those of whole tiles and those behind the product; the other needs are
+/// as given. "flags ... + max(partials in whole tiles ..., behind the product ...)".
+Staging sum_staging(const Problem&, SlotNeeds, std::int64_t in_tiles, std::int64_t behind,
+                    std::string_view and_what, std::string_view end);
 
 }  // namespace tilelace::plan

@@ -61,9 +61,7 @@ Plan empty_plan(const Problem& p, const PlanOptions& o, Path path, Transport tra
 }
 
 void sort_by_time(std::vector<KernelWay>& all) {
-  std::stable_sort(all.begin(), all.end(), [](const KernelWay& a, const KernelWay& b) {
-    return predicted_us_of(a) < predicted_us_of(b);
-  });
+  std::ranges::stable_sort(all, {}, predicted_us_of);
 }
 
 std::string kind_of(Op op, const KernelWay& way) {

@@ -59,7 +59,7 @@ class GatherCandidates {
       : p_(p),
         borders_(borders_of(p)),
         most_rows_(split_of(p, borders_).max_rows()),
-        row_bytes_(p.k * static_cast<Index>(size_of(p.dtype))),
+        row_bytes_(input_row_bytes(p)),
         first_n_(product_of(p, widest_product(p), p.m).n),
         scale_(static_cast<double>(p.total_n()) / static_cast<double>(first_n_)),
         walks_(p, most_rows_, first_n_) {}
@@ -96,9 +96,7 @@ class GatherCandidates {
   }
 
   std::vector<AgGemmWay> sorted() {
-    std::stable_sort(plans_.begin(), plans_.end(), [](const AgGemmWay& a, const AgGemmWay& b) {
-      return a.predicted_us < b.predicted_us;
-    });
+    std::ranges::stable_sort(plans_, {}, &AgGemmWay::predicted_us);
     return std::move(plans_);
   }
 
@@ -310,7 +308,7 @@ schedule::GatherOrder shard_order(const schedule::GatherOrder& all, int section)
 double gather_us(const Problem& p, Transport transport, RouteKind route) {
   const std::vector<Index> borders = borders_of(p);
   const Index rows = split_of(p, borders).max_rows();
-  const Index row_bytes = p.k * static_cast<Index>(size_of(p.dtype));
+  const Index row_bytes = input_row_bytes(p);
   if (row_of(transport).by_workers()) return kEnterUs + pushed_us(rows, row_bytes, p.ranks);
   const Travel way{transport, route, schedule::max_of(1, rows)};
   return kEnterUs + arrival_of(way, rows, row_bytes, p.ranks).last_us;

@@ -240,9 +240,7 @@ std::vector<GemmArWay> gemm_ar_candidates(const Problem& p, const GemmMachine& m
       plans.push_back({gemm, block_rows, lag, predict(p, gemm, block_rows, lag) + staged_us});
     }
   }
-  std::stable_sort(plans.begin(), plans.end(), [](const GemmArWay& a, const GemmArWay& b) {
-    return a.predicted_us < b.predicted_us;
-  });
+  std::ranges::stable_sort(plans, {}, &GemmArWay::predicted_us);
   return plans;
 }
 

@@ -131,9 +131,7 @@ std::vector<GemmRsWay> gemm_rs_candidates(const Problem& p, const GemmMachine& m
     }
     if (may_pair(gemm, p, split.max_rows())) add(1, true);
   }
-  std::stable_sort(plans.begin(), plans.end(), [](const GemmRsWay& a, const GemmRsWay& b) {
-    return a.predicted_us < b.predicted_us;
-  });
+  std::ranges::stable_sort(plans, {}, &GemmRsWay::predicted_us);
   return plans;
 }
 

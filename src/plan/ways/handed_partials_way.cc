@@ -117,10 +117,7 @@ std::vector<HandedPartialsWay> gemm_hand_candidates(const Problem& p, HandWay wa
     if (copied && gemm.split_tiles != 0) continue;
     plans.push_back({gemm, way, chunk, predict(p, gemm, way)});
   }
-  std::stable_sort(plans.begin(), plans.end(),
-                   [](const HandedPartialsWay& a, const HandedPartialsWay& b) {
-                     return a.predicted_us < b.predicted_us;
-                   });
+  std::ranges::stable_sort(plans, {}, &HandedPartialsWay::predicted_us);
   return plans;
 }
 

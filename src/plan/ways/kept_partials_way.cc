@@ -52,10 +52,7 @@ void add(const Problem& p, const GemmMachine& machine, const Made& made, KeptPar
 }
 
 std::vector<KeptPartialsWay> sorted(std::vector<KeptPartialsWay> plans) {
-  std::stable_sort(plans.begin(), plans.end(),
-                   [](const KeptPartialsWay& a, const KeptPartialsWay& b) {
-                     return a.predicted_us < b.predicted_us;
-                   });
+  std::ranges::stable_sort(plans, {}, &KeptPartialsWay::predicted_us);
   return plans;
 }
 

@@ -136,9 +136,7 @@ std::vector<UnfusedSumWay> gemm_reduce_candidates(const Problem& p, const GemmMa
     }
     for (const int shots : pushes) add({gemm, Transport::push, 1, 0, shots});
   }
-  std::stable_sort(plans.begin(), plans.end(), [](const UnfusedSumWay& a, const UnfusedSumWay& b) {
-    return a.predicted_us < b.predicted_us;
-  });
+  std::ranges::stable_sort(plans, {}, &UnfusedSumWay::predicted_us);
   return plans;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpu_places: whatever else stands on the device, does a kernel within its share of it find its
-// places, as plan/share.h says? And does it not where that is not kept to? One GPU.
+// places, as plan/gemm/share.h says? And does it not where that is not kept to? One GPU.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>

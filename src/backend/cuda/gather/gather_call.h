@@ -7,6 +7,7 @@
 #include "backend/cuda/gather/ag_gemm_calls.h"
 #include "backend/cuda/link/copy_engine.h"
 #include "backend/cuda/link/nccl_rows.h"
+#include "plan/base/problem.h"
 #include "schedule/ag_gemm.h"
 #include "tilelace/transport_table.h"
 
@@ -22,9 +23,7 @@ struct GatherCall {
   unsigned slot = 0;
   std::uint32_t hash = 0;
 
-  [[nodiscard]] schedule::Index row_bytes() const {
-    return problem.k * static_cast<schedule::Index>(size_of(problem.dtype));
-  }
+  [[nodiscard]] schedule::Index row_bytes() const { return plan::input_row_bytes(problem); }
   /// Whether copy engines or NCCL move the rows, on a stream of their own.
   [[nodiscard]] bool copied() const { return !row_of(plan.transport).by_workers(); }
   /// Whether a push kernel comes before what waits for rows: the product sends its own otherwise.

@@ -59,7 +59,7 @@ void load_gemm_kernels();
 /// What a kernel is launched with.
 struct GemmGrid {
   int ctas = 0;
-  int cluster = 1;  ///< on a share 2 where CTAs of no cluster stand in pairs (plan/share.h)
+  int cluster = 1;  ///< on a share 2 where CTAs of no cluster stand in pairs (plan/gemm/share.h)
 };
 
 /// A GEMM that is ready to launch.

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "backend/backend.h"
+#include "backend/cuda/gemm/gemm_call.h"
 #include "backend/cuda/rank/reachable_out.h"
 
 namespace tilelace::cuda {
@@ -33,6 +34,13 @@ struct OpCall {
     return tensors.bias.empty() ? nullptr : tensors.bias.front().data;
   }
   [[nodiscard]] void* out() const { return tensors.out.front().data; }
+  /// Of the product alone, of an op with one weight, into `to`.
+  [[nodiscard]] GemmTensors product_into(void* to) const {
+    return {.a = tensors.input.data,
+            .weight = weight(),
+            .out = to,
+            .weights_wait = tensors.weights_wait};
+  }
 };
 
 }  // namespace tilelace::cuda

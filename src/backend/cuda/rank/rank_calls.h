@@ -56,7 +56,7 @@ class RankCalls {
   [[nodiscard]] bool shares_device() const { return multiprocessors_ < all_multiprocessors_; }
   [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
   /// The plan as it may run here: of a share only, beside others; places for `left` CTAs less.
-  /// Error: usage (a product that may find no place on a share, plan/share.h).
+  /// Error: usage (a product that may find no place on a share, plan/gemm/share.h).
   [[nodiscard]] plan::GemmPlan fit(const plan::GemmPlan& gemm, int left = 0) const;
   /// As many of so many CTAs that wait for peers as may stand here.
   [[nodiscard]] int fit_ctas(int ctas) const;

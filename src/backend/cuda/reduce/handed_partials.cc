@@ -7,6 +7,7 @@
 #include "plan/base/schedules.h"
 
 namespace tilelace::cuda {
+using plan::input_row_bytes;
 using plan::row_bytes;
 using schedule::Index;
 
@@ -29,12 +30,9 @@ void HandedPartials::multiply_by_shards(const OpCall& call, const plan::HandedPa
     const schedule::RowRange rows = split.shard(owner);
     if (rows.size() == 0) continue;
     std::byte* const made = partials + rows.begin * row;
-    const auto* const x = static_cast<const std::byte*>(call.tensors.input.data) +
-                          rows.begin * p.k * static_cast<Index>(size_of(p.dtype));
-    GemmCall(
-        plan.gemm, {rows.size(), p.n.front(), p.k, p.dtype},
-        {.a = x, .weight = call.weight(), .out = made, .weights_wait = call.tensors.weights_wait},
-        calls_.scratch())
+    GemmTensors tensors = call.product_into(made);
+    tensors.a = static_cast<const std::byte*>(tensors.a) + rows.begin * input_row_bytes(p);
+    GemmCall(plan.gemm, {rows.size(), p.n.front(), p.k, p.dtype}, tensors, calls_.scratch())
         .launch(stream);
     if (owner == rank) continue;
     // To the owner this rank is the one that is so many further on, less one.
@@ -70,11 +68,7 @@ void HandedPartials::run(const OpCall& call, const plan::HandedPartialsWay& aske
     multiply_by_shards(call, plan, slot);
   else
     GemmCall(plan.gemm, {p.m, p.n.front(), p.k, p.dtype},
-             {.a = call.tensors.input.data,
-              .weight = call.weight(),
-              .out = calls_.memory().local() + rows.partials,
-              .weights_wait = call.tensors.weights_wait},
-             calls_.scratch())
+             call.product_into(calls_.memory().local() + rows.partials), calls_.scratch())
         .launch(stream);
   rows.call = calls_.params(slot, call.hash, p.op);
   rows.bias = static_cast<const std::byte*>(call.bias());

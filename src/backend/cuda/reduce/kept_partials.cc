@@ -23,11 +23,7 @@ void require_plan(const plan::KeptPartialsWay& plan, const RankCalls& calls, con
 void fill_product(GemmSumsParams& params, const RankCalls& calls, const OpCall& call,
                   const GemmKernel& kernel) {
   const Problem& p = call.problem;
-  fill_operands(params, kernel, {p.m, p.n.front(), p.k, p.dtype},
-                {.a = call.tensors.input.data,
-                 .weight = call.weight(),
-                 .out = call.out(),
-                 .weights_wait = call.tensors.weights_wait},
+  fill_operands(params, kernel, {p.m, p.n.front(), p.k, p.dtype}, call.product_into(call.out()),
                 calls.scratch());
   params.sum_bias = call.bias();
   params.sum_activation = p.activation;

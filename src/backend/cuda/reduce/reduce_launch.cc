@@ -29,14 +29,10 @@ void fill_reduce(ReduceCommon& params, const RankCalls& calls, const OpCall& cal
   require(gemm.split_tiles == 0 || (row_of(p.op).shares && gemm.rounds == 2 && gemm.tile.pingpong),
           "{}: plan {}, expected whole tiles, or of gemm_ar shared ones in two rounds",
           name_of(p.op), plan::describe(gemm));
-  fill_operands(params, kernel, {p.m, p.n.front(), p.k, p.dtype},
-                {.a = call.tensors.input.data,
-                 .weight = call.weight(),
-                 .bias = call.bias(),
-                 .out = call.out(),
-                 .activation = p.activation,
-                 .weights_wait = call.tensors.weights_wait},
-                calls.scratch());
+  GemmTensors tensors = call.product_into(call.out());
+  tensors.bias = call.bias();
+  tensors.activation = p.activation;
+  fill_operands(params, kernel, {p.m, p.n.front(), p.k, p.dtype}, tensors, calls.scratch());
   params.residual = call.tensors.residual.data;
   params.call = calls.params(0, call.hash, p.op);
   params.pace = static_cast<std::uint32_t>(kGivenWithin * 16384 / kernel.given_pieces);

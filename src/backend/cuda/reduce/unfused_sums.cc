@@ -50,14 +50,11 @@ void fill_sum(Sum& sum, const OpCall& call, int rank) {
 
 const std::byte* UnfusedSums::enqueue_partial(const OpCall& call, const plan::UnfusedSumWay& plan,
                                               unsigned slot) {
-  const void* const x = call.tensors.input.data;
-  if (!call.multiplies()) return static_cast<const std::byte*>(x);
+  if (!call.multiplies()) return static_cast<const std::byte*>(call.tensors.input.data);
   const Problem& p = call.problem;
   std::byte* const partial = calls_.memory().local() + calls_.data_at(slot);
-  GemmCall(
-      plan.gemm, {p.m, p.n.front(), p.k, p.dtype},
-      {.a = x, .weight = call.weight(), .out = partial, .weights_wait = call.tensors.weights_wait},
-      calls_.scratch())
+  GemmCall(plan.gemm, {p.m, p.n.front(), p.k, p.dtype}, call.product_into(partial),
+           calls_.scratch())
       .launch(call.stream());
   return partial;
 }
