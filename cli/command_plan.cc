@@ -143,7 +143,7 @@ void add_plan(CLI::App& app, int& exit_code) {
   command->add_option("--m", o->m, "Rows (tokens): a list 1,7,128 or a range begin:end:factor")
       ->required();
   command->add_option("--dtype", o->dtype,
-                      "bf16, fp16 or fp32 (default: the model's; bf16 without one)");
+                      names_of_dtypes() + " (default: the model's; bf16 without one)");
   add_backend_option(*command, o->backend);
   command->add_option("--workers", o->workers, "Compute workers a rank; 0: cores / ranks")
       ->capture_default_str()

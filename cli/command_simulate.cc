@@ -244,7 +244,8 @@ void add_product_options(CLI::App& command, SimulateOptions& o) {
   command.add_option("--nodes", o.nodes, "Nodes; the group has --tp times as many ranks, to 1024")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
-  command.add_option("--dtype", o.dtype, "bf16 or fp16 (default: the model's; bf16 without one)");
+  command.add_option("--dtype", o.dtype,
+                     names_of_gpu_dtypes() + " (default: the model's; bf16 without one)");
   command.add_option("--method", o.method,
                      "Costs of another implementation: a name below or a method file");
   command.add_option("--link", o.link, "Other wires inside a node: GB/s[,latency_us]");

@@ -33,7 +33,11 @@ std::vector<TensorView> views_of(const std::vector<model::Matrix>& matrices) {
   return views;
 }
 
-std::int64_t most_terms(const model::LayerGemm& gemm) { return std::min(32, 256 / gemm.tp); }
+/// Of all parts together so many as the type's integers are exact: one by its roundoff.
+std::int64_t most_terms(const model::LayerGemm& gemm, DType dtype) {
+  return std::min<std::int64_t>(kMostTerms,
+                                static_cast<std::int64_t>(1 / unit_roundoff(dtype)) / gemm.tp);
+}
 
 std::size_t bytes_of(const TensorView& t) {
   return static_cast<std::size_t>(t.rows * t.stride) * size_of(t.dtype);
@@ -102,10 +106,11 @@ RankWeights integer_weights(const Workload& work, const Job& job, int rank) {
 
 int integer_parts(const model::LayerGemm& gemm) { return row_of(gemm.op).gathers ? 1 : gemm.tp; }
 
-std::vector<Term> integer_row(const model::LayerGemm& gemm, std::int64_t row, int part) {
+std::vector<Term> integer_row(const model::LayerGemm& gemm, DType dtype, std::int64_t row,
+                              int part) {
   const std::int64_t width = gemm.full_k / integer_parts(gemm);
   std::vector<Term> terms;
-  for (std::int64_t t = 0; t < std::min(most_terms(gemm), width); ++t) {
+  for (std::int64_t t = 0; t < std::min(most_terms(gemm, dtype), width); ++t) {
     const std::uint64_t hash =
         place_hash(static_cast<std::uint64_t>(part), static_cast<std::uint64_t>(row),
                    static_cast<std::uint64_t>(t));
@@ -255,7 +260,7 @@ void CallTensors::fill_integers() {
   std::memset(v.data, 0, bytes_of(v));
   for (std::int64_t r = 0; r < v.rows; ++r) {
     for (int part = 0; part < integer_parts(gemm_); ++part) {
-      for (const Term& t : integer_row(gemm_, rows_.begin + r, part)) {
+      for (const Term& t : integer_row(gemm_, v.dtype, rows_.begin + r, part)) {
         if (t.col < cols_.begin || t.col >= cols_.end) continue;
         store_element(v.data, v.dtype, r * v.stride + t.col - cols_.begin,
                       static_cast<float>(t.sign));

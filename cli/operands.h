@@ -53,13 +53,15 @@ std::vector<Preparation> preparations(const Workload& work, const Job& job,
 
 /// A value of the integer operands: -1, 0 or 1, by its place in the unsharded matrix.
 int integer_weight(std::size_t index, std::int64_t row, std::int64_t col);
+constexpr std::int64_t kMostTerms = 32;  ///< of a row in a part
 /// The non-zero columns of row `row` of the unsharded operand, in part `part` of `parts` equal
-/// ones.
+/// ones; so few that sums over all parts are exact in the type.
 struct Term {
   std::int64_t col = 0;
   int sign = 1;
 };
-std::vector<Term> integer_row(const model::LayerGemm& gemm, std::int64_t row, int part);
+std::vector<Term> integer_row(const model::LayerGemm& gemm, DType dtype, std::int64_t row,
+                              int part);
 /// Parts that the operand's columns are cut into: the ranks where k is split, else one.
 int integer_parts(const model::LayerGemm& gemm);
 

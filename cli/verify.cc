@@ -113,7 +113,8 @@ std::vector<std::int64_t> Verifier::own_rows(const CallTensors& t) const {
 
 void Verifier::check_integers(const CallTensors& t, RankPart& part) const {
   const int parts = integer_parts(job_.gemm);
-  const double terms = 32.0 * parts * static_cast<double>(sum_of(job_.gemm.n));
+  const double terms =
+      static_cast<double>(kMostTerms * parts) * static_cast<double>(sum_of(job_.gemm.n));
   std::vector<std::int64_t> rows = own_rows(t);
   const model::Slice held =
       row_of(job_.gemm.op).shares ? row_shard(t.m(), work_.ranks, rank_) : t.out_rows();
@@ -124,7 +125,7 @@ void Verifier::check_integers(const CallTensors& t, RankPart& part) const {
   for (const std::int64_t row : rows) {
     std::vector<Term> operand;
     for (int p = 0; p < parts; ++p) {
-      const auto more = integer_row(job_.gemm, row, p);
+      const auto more = integer_row(job_.gemm, work_.dtype, row, p);
       operand.insert(operand.end(), more.begin(), more.end());
     }
     for (std::size_t i = 0; i < t.outputs_of(true); ++i) {

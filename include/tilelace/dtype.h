@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace tilelace {
@@ -53,5 +54,9 @@ constexpr std::optional<DType> dtype_named(std::string_view name,
     if (row.*column == name) return row.type;
   return std::nullopt;
 }
+
+/// "bf16, fp16 or fp32": for texts. All, as a column has them, or those that GPU ranks take.
+std::string names_of_dtypes(std::string_view DTypeRow::*column = &DTypeRow::name);
+std::string names_of_gpu_dtypes();
 
 }  // namespace tilelace

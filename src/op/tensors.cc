@@ -20,8 +20,9 @@ std::int64_t bytes_spanned(const TensorView& t) {
 
 void check_tensor(std::string_view op, TensorName name, const TensorView& t, DType dtype,
                   std::int64_t rows, std::int64_t cols) {
-  require(is_known(t.dtype), "{}: {}: got an unknown dtype {}, expected bf16, fp16 or fp32", op,
-          name, static_cast<int>(t.dtype));
+  if (!is_known(t.dtype))
+    raise(ErrorKind::usage, "{}: {}: got an unknown dtype {}, expected {}", op, name,
+          static_cast<int>(t.dtype), names_of_dtypes());
   require(t.dtype == dtype, "{}: {}: got {}, expected {}", op, name, name_of(t.dtype),
           name_of(dtype));
   require(t.rows == rows && t.cols == cols, "{}: {}: got [{}, {}], expected [{}, {}]", op, name,

@@ -41,10 +41,10 @@ void check_call(const MachineModel& m, const Call& call) {
   const auto op = name_of(p.op);
   require(p.ranks >= 1 && p.ranks <= kMostRanks, "{}: ranks, got {}, expected 1 to {}", op, p.ranks,
           kMostRanks);
-  require(row_of(p.dtype).on_gpus,
-          "{}: --dtype, got {}, expected bf16 or fp16: machine files have the rate of 16-bit "
-          "products",
-          op, name_of(p.dtype));
+  if (!row_of(p.dtype).on_gpus)
+    raise(ErrorKind::usage,
+          "{}: --dtype, got {}, expected {}: machine files have the rate of 16-bit products", op,
+          name_of(p.dtype), names_of_gpu_dtypes());
   require(call.local >= 1 && p.ranks % call.local == 0,
           "{}: ranks of a node, got {}, expected a divisor of {}", op, call.local, p.ranks);
   const auto most = static_cast<int>(m.ranks_per_node);

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "dtypes.h"
 #include "night.h"
 #include "runner.h"
 
@@ -14,7 +15,7 @@ namespace {
 /// tests cover them bit for bit), so here they send fp32.
 void send_sums_unrounded(Case& c) {
   if (c.options.route != RouteKind::mesh && c.problem.op != Op::ag_gemm) {
-    c.options.partials = DType::fp32;
+    c.options.partials = kAccumulator;
   }
 }
 
@@ -72,18 +73,18 @@ TEST_P(Bounds, HoldForWholeMatrices) {
   c.problem.k = 96;
   c.calls = {{257, {}}, {200, {}}};
   Case unrounded = c;
-  unrounded.options.partials = DType::fp32;
+  unrounded.options.partials = kAccumulator;
   for (const auto& failure : runner.run({c, unrounded}, options)) ADD_FAILURE() << failure;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Conformance, Bounds,
-    ::testing::Combine(::testing::Values(Op::ag_gemm, Op::gemm_rs, Op::gemm_ar),
-                       ::testing::Values(DType::bf16, DType::fp16, DType::fp32)),
-    [](const auto& suite) {
-      return std::string(name_of(std::get<0>(suite.param))) + "_" +
-             std::string(name_of(std::get<1>(suite.param)));
-    });
+INSTANTIATE_TEST_SUITE_P(Conformance, Bounds,
+                         ::testing::Combine(::testing::Values(Op::ag_gemm, Op::gemm_rs,
+                                                              Op::gemm_ar),
+                                            ::testing::ValuesIn(all_dtypes())),
+                         [](const auto& suite) {
+                           return std::string(name_of(std::get<0>(suite.param))) + "_" +
+                                  std::string(name_of(std::get<1>(suite.param)));
+                         });
 
 TEST(TestOfTheTest, DroppingAnyRanksPartFailsBothChecks) {
   for (const Op op : {Op::ag_gemm, Op::gemm_rs, Op::gemm_ar}) {

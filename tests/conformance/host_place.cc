@@ -12,10 +12,11 @@ namespace {
 
 constexpr std::size_t kLine = 64;
 
-template <DType kType>
-struct Half {
-  std::uint16_t bits;
-  explicit operator float() const { return load_element(&bits, kType, 0); }
+/// An element as it lies in memory.
+template <class Element>
+struct Stored {
+  typename Element::Word word;
+  explicit operator float() const { return Element::to_float(word); }
 };
 
 template <class T>
@@ -70,12 +71,14 @@ void HostPlace::set(void* data, std::uint8_t value, std::size_t bytes) {
   std::memset(data, value, bytes);
 }
 
-test::Difference HostPlace::compare(const void* got, const void* expected, std::size_t words) {
+test::Difference HostPlace::compare(const void* got, const void* expected, DType type,
+                                    std::size_t count) {
   test::Difference d;
-  const auto* const x = static_cast<const std::uint16_t*>(got);
-  const auto* const y = static_cast<const std::uint16_t*>(expected);
-  for (std::size_t i = 0; i < words; ++i) {
-    if (x[i] == y[i]) continue;
+  const std::size_t bytes = size_of(type);
+  const auto* const x = static_cast<const std::byte*>(got);
+  const auto* const y = static_cast<const std::byte*>(expected);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (std::memcmp(x + i * bytes, y + i * bytes, bytes) == 0) continue;
     if (d.words++ == 0) d.first = static_cast<std::int64_t>(i);
     d.last = static_cast<std::int64_t>(i);
   }
@@ -103,12 +106,8 @@ void set(const TensorView& t, std::int64_t row, std::int64_t col, float value) {
 
 test::Judgement HostPlace::judge(const test::Judged& j, bool exact) {
   const auto rule = test::rule_of(j, 0, exact, 0);
-  switch (j.problem.dtype) {
-    case DType::bf16: return judge_as<Half<DType::bf16>>(j, rule);
-    case DType::fp16: return judge_as<Half<DType::fp16>>(j, rule);
-    case DType::fp32: break;
-  }
-  return judge_as<float>(j, rule);
+  return with_host_element(
+      j.problem.dtype, [&](auto element) { return judge_as<Stored<decltype(element)>>(j, rule); });
 }
 
 }  // namespace tilelace::conformance

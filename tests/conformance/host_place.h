@@ -17,7 +17,8 @@ class HostPlace : public test::Place {
   void set(void* data, std::uint8_t value, std::size_t bytes) override;
   /// A result that is zero is +0 in every order of adding: with `exact`, -0 is wrong.
   test::Judgement judge(const test::Judged& judged, bool exact) override;
-  test::Difference compare(const void* got, const void* expected, std::size_t words) override;
+  test::Difference compare(const void* got, const void* expected, DType type,
+                           std::size_t count) override;
   std::uint64_t count_unpoisoned(const void* data, std::size_t bytes) override;
   /// Of all that was made.
   void clear() { memory_.clear(); }

@@ -139,8 +139,7 @@ void Operands::fill_weights(std::uint64_t seed) {
 
 void Operands::fill(std::uint64_t seed) {
   const Problem& p = problem_;
-  // So that all sums are exact, bias and residual included.
-  const std::int64_t per_row = std::max(1, std::min(31, 254 / p.ranks));
+  const std::int64_t per_row = exact_per_row(p.dtype, p.ranks);
   const auto source_of = [&](int part) {
     return source(seed, static_cast<std::uint64_t>(part), per_row);
   };
@@ -216,19 +215,18 @@ void Operands::check_gathered(Troubles& troubles) const {
   const Problem& p = problem_;
   if (!p.return_gathered || p.m == 0) return;
   const std::int64_t step = rows_at_once(views_.gathered);
-  const std::int64_t row_words = static_cast<std::int64_t>(bytes_of(1, p.k)) / 2;
   for (std::int64_t row = 0; row < p.m; row += step) {
-    const auto d = place_->compare(row_of(views_.gathered, row), row_of(reference_, row),
-                                   static_cast<std::size_t>(step * row_words));
+    const auto d = place_->compare(row_of(views_.gathered, row), row_of(reference_, row), p.dtype,
+                                   static_cast<std::size_t>(step * p.k));
     if (d.words == 0) continue;
-    const auto owner = [&](std::int64_t word) {
-      return owner_of(borders_, row + word / row_words);
+    const auto owner = [&](std::int64_t element) {
+      return owner_of(borders_, row + element / p.k);
     };
     troubles.push_back(fmt::format(
-        "gathered: {} of {} words differ, rows {} to {} (of ranks {} to {}), the first at word "
-        "{} of its row, the last at {}",
-        d.words, step * row_words, row + d.first / row_words, row + d.last / row_words,
-        owner(d.first), owner(d.last), d.first % row_words, d.last % row_words));
+        "gathered: {} of {} elements differ, rows {} to {} (of ranks {} to {}), the first in "
+        "column {}, the last in column {}",
+        d.words, step * p.k, row + d.first / p.k, row + d.last / p.k, owner(d.first), owner(d.last),
+        d.first % p.k, d.last % p.k));
     return;
   }
 }

@@ -43,8 +43,9 @@ class Place {
   virtual void fill(const TensorView& to, const Source& source, std::int64_t first_row) = 0;
   virtual void set(void* data, std::uint8_t value, std::size_t bytes) = 0;
   virtual Judgement judge(const Judged& judged, bool exact) = 0;
-  /// Bit by bit.
-  virtual Difference compare(const void* got, const void* expected, std::size_t words) = 0;
+  /// So many elements, bit by bit.
+  virtual Difference compare(const void* got, const void* expected, DType type,
+                             std::size_t count) = 0;
   /// Bytes among these that are not the poison.
   virtual std::uint64_t count_unpoisoned(const void* data, std::size_t bytes) = 0;
 };

@@ -53,7 +53,7 @@ class RankCase {
   /// Whether a rank's part of a sum is rounded on its way.
   [[nodiscard]] bool rounds() const {
     const Problem& p = case_.problem;
-    return p.op != Op::ag_gemm && case_.options.partials.value_or(p.dtype) != DType::fp32;
+    return p.op != Op::ag_gemm && case_.options.partials.value_or(p.dtype) != kAccumulator;
   }
 
   [[nodiscard]] std::string judge() const {

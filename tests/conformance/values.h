@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What operands hold and what results may be: one formula an element, for hosts and devices.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -45,6 +46,13 @@ TILELACE_HD inline float normal_value(std::uint64_t seed, std::uint64_t place) {
   return static_cast<float>(sum - (std::int64_t{3} << 20U)) * 0x1p-20F;
 }
 
+/// Non-zeros in a row of {-1, 0, 1}, so many that sums over all ranks are exact, bias and residual
+/// included: integers up to one by the roundoff are. 0: there are none.
+inline std::int64_t exact_per_row(DType type, int ranks) {
+  const auto most = static_cast<std::int64_t>(1 / unit_roundoff(type)) - 2;
+  return std::min<std::int64_t>(31, most / ranks);
+}
+
 /// A product over the k of several ranks, one behind the other: as many operands and weights.
 struct Parts {
   int count = 1;
@@ -69,7 +77,7 @@ struct Judged {
 
 struct Rule {
   double u = 0;
-  double tiny = 0;             ///< half of what fp16's subnormals are apart
+  double tiny = 0;             ///< what a rounding may be off below the type's normal numbers
   double extra_roundings = 0;  ///< of the epilogue's own arithmetic, in units of fp32
   bool exact = false;
   std::int64_t samples = 0, skip_k = 0;
@@ -78,7 +86,7 @@ struct Rule {
 
 inline Rule rule_of(const Judged& j, std::int64_t samples, bool exact, std::int64_t skip_k) {
   return {unit_roundoff(j.problem.dtype),
-          j.problem.dtype == DType::fp16 ? 0x1p-25 : 0,
+          std::ldexp(1.0, row_of(j.problem.dtype).underflow_exponent),
           j.activation == Activation::none ? 0.0 : 16.0,
           exact,
           samples,
@@ -192,7 +200,7 @@ TILELACE_HD Expected expect(const Judged& j, const Rule& rule, std::int64_t row,
 }
 
 struct Difference {
-  std::uint64_t words = 0;  ///< of 16 bits, that differ
+  std::uint64_t words = 0;  ///< as wide as an element, that differ
   std::int64_t first = -1, last = -1;
 };
 

@@ -9,18 +9,10 @@ usage: toy_op.py [--count] [--into DIR] [--scale X]
   --into DIR  a copy that stays, for builds that begin where the last one ended
   --scale X   another toy than the values ask for: they must be found wrong
 """
-import argparse
-import os
-import re
-import shutil
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-HERE = Path(__file__).resolve().parent
-MOST_FILES = 6
+from tree_copy import (add_to_copy, arguments, build, build_program, configure, expect, file_called, run,
+                       run_torch, say, torch_folder)
 
 OPERANDS = """inline constexpr std::array kToyScale{
     OperandRow{Role::input, "a", Extent::m_r, Extent::k},
@@ -48,100 +40,18 @@ TileWork tile_work_of"""
 DOC = ("| toy_scale | all-gather and scale: rows of all ranks, doubled | a [m_r, k] "
        "| out [m, k], gathered [m, k] or none |\n")
 
-# (a file's name, before or after or in place of which text, what comes there).
-EDITS = [
-    ("choices.h", r"(enum class Op : std::uint8_t \{[^}]*?) \}", r"\1, toy_scale }"),
-    ("op_table.h", r"(?=inline constexpr std::array kOps\{)", OPERANDS),
-    ("op_table.h", r"(?=\};\n\n/// Of what a caller made an Op of)", ROW),
-    ("planners.cc", r"(std::array rows\{[^}]*)\}", r"\1, &kNoPlanner}"),
-    ("tile_work.cc", r"TileWork tile_work_of", WORK),
-    ("tile_work.cc", r"(std::array rows\{[^}]*)\}", r"\1, TileWork{scale}}"),
-    ("ops.md", r"(?<=\|\n)(?=\n)", DOC),
-]
 
-
-def tracked() -> list[str]:
-    """Also what is not committed yet."""
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True,
-                            capture_output=True, text=True).stdout.split("\n")
-    return [name for name in listed if name and (ROOT / name).is_file()]
-
-
-def copy_tree(to: Path) -> None:
-    """Files that are the same stay as they are: what was built of them is good."""
-    for name in tracked():
-        target = to / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if not target.exists() or target.read_bytes() != (ROOT / name).read_bytes():
-            shutil.copy(ROOT / name, target)
-
-
-def file_called(name: str) -> str:
-    found = [f for f in tracked() if Path(f).name == name]
-    assert len(found) == 1, f"{name}: got {found}, expected one file"
-    return found[0]
-
-
-def add_toy(to: Path, scale: str) -> None:
-    for name, pattern, text in EDITS:
-        file = to / file_called(name)
-        text = text.replace("@SCALE@", scale)
-        new, count = re.subn(pattern, text, file.read_text())
-        assert count == 1, f"{name}: got {count} places of {pattern!r}, expected one"
-        file.write_text(new)
-
-
-def touched(to: Path) -> list[str]:
-    return [f for f in tracked() if (to / f).read_bytes() != (ROOT / f).read_bytes()]
-
-
-def run(*command: object, fails: bool = False, **options: object) -> str:
-    words = [str(word) for word in command]
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
-    if (done.returncode != 0) != fails:
-        sys.exit(f"{' '.join(words)}: got exit code {done.returncode}\n{done.stdout[-6000:]}")
-    return done.stdout
-
-
-def say(*words: object) -> None:
-    print(*words, flush=True)
-
-
-def expect(text: str, *parts: str) -> None:
-    for part in parts:
-        if part not in text:
-            sys.exit(f"toy op: got no {part!r} in\n{text}")
-
-
-def torch_folder() -> str | None:
-    python = ROOT / ".cache/python/bin/python"
-    if not python.exists():
-        return None
-    found = subprocess.run([str(python), "-c", "import torch; print(torch.__path__[0])"],
-                           capture_output=True, text=True)
-    return found.stdout.strip() if found.returncode == 0 else None
-
-
-def configure(tree: Path, torch: str | None) -> Path:
-    """In a few large sources, not optimised: most of its time is the compiler's."""
-    at = tree / "build/toy"
-    run("cmake", "-S", tree, "-B", at, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug",
-        "-DCMAKE_CXX_FLAGS_DEBUG=-O0", "-DTILELACE_TESTS=OFF", "-DTILELACE_EXAMPLES=OFF",
-        "-DTILELACE_TEST_SET=gate", "-DTILELACE_GEMM=reference",
-        *(["-DTILELACE_TORCH=ON", f"-DTILELACE_TORCH_DIR={torch}"] if torch else []))
-    return at
-
-
-def build(at: Path, target: str) -> None:
-    run("cmake", "--build", at, "-j2", "--target", target)
-
-
-def values_program(tree: Path, at: Path) -> Path:
-    build(at, "tilelace_library")
-    program = at / "toy_values"
-    run("c++", "-std=c++20", "-O0", "-Wall", "-Wextra", "-DFMT_SHARED", f"-I{tree}/include", f"-I{tree}/src",
-        HERE / "toy_values.cc", at / "libtilelace.a", "-lfmt", "-ldl", "-lpthread", "-o", program)
-    return program
+def edits(scale: str) -> list[tuple[str, str, str]]:
+    """(a file's name, before or after or in place of which text, what comes there)"""
+    return [
+        ("choices.h", r"(enum class Op : std::uint8_t \{[^}]*?) \}", r"\1, toy_scale }"),
+        ("op_table.h", r"(?=inline constexpr std::array kOps\{)", OPERANDS),
+        ("op_table.h", r"(?=\};\n\n/// Of what a caller made an Op of)", ROW),
+        ("planners.cc", r"(std::array rows\{[^}]*)\}", r"\1, &kNoPlanner}"),
+        ("tile_work.cc", r"TileWork tile_work_of", WORK.replace("@SCALE@", scale)),
+        ("tile_work.cc", r"(std::array rows\{[^}]*)\}", r"\1, TileWork{scale}}"),
+        ("ops.md", r"(?<=\|\n)(?=\n)", DOC),
+    ]
 
 
 def check_command(tree: Path, at: Path) -> None:
@@ -187,19 +97,10 @@ dist.destroy_process_group()
 """
 
 
-def check_torch(tree: Path, at: Path) -> None:
-    shutil.copy(at / "lib/_tilelace_torch.so", tree / "python/tilelace")
-    program = at / "toy_torch.py"
-    program.write_text(TORCH)
-    run(ROOT / ".cache/python/bin/python", "-m", "torch.distributed.run", "--standalone",
-        "--nproc-per-node", 2, program, env={**os.environ, "PYTHONPATH": str(tree / "python")},
-        timeout=120)
-
-
 def check_all(tree: Path, right: bool) -> None:
     torch = torch_folder()
     at = configure(tree, torch)
-    say("values:", run(values_program(tree, at), fails=not right).splitlines()[-1])
+    say("values:", run(build_program(tree, at, "toy_op.cc"), fails=not right).splitlines()[-1])
     if not right:
         return
     build(at, "tilelace_cli")
@@ -208,35 +109,24 @@ def check_all(tree: Path, right: bool) -> None:
     if torch is None:
         say("not run: torch")
     else:
-        build(at, "tilelace_torch")
-        check_torch(tree, at)
+        run_torch(tree, at, TORCH)
         say("torch: values of two ranks")
     # The values are asked for: a toy that does something else is found.
     work = tree / file_called("tile_work.cc")
     text = work.read_text()
     work.write_text(text.replace("*= 2.0F", "*= 3.0F"))
     assert work.read_text() != text
-    wrong = run(values_program(tree, at), fails=True)
+    wrong = run(build_program(tree, at, "toy_op.cc"), fails=True)
     expect(wrong, "expected")
     say("another scale:", wrong.splitlines()[-1])
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    arguments.add_argument("--count", action="store_true")
-    arguments.add_argument("--into", type=Path)
-    arguments.add_argument("--scale", default="2")
-    asked = arguments.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        tree = (asked.into or Path(folder)).resolve()
-        copy_tree(tree)
-        add_toy(tree, f"{float(asked.scale)}")
-        files = touched(tree)
-        say(f"toy op: {len(files)} files, at most {MOST_FILES}: {', '.join(files)}")
-        if len(files) > MOST_FILES:
-            sys.exit(1)
-        if not asked.count:
-            check_all(tree, float(asked.scale) == 2)
+    parser = arguments(__doc__)
+    parser.add_argument("--scale", default="2")
+    asked = parser.parse_args()
+    scale = float(asked.scale)
+    add_to_copy("toy op", asked, edits(f"{scale}"), lambda tree: check_all(tree, scale == 2))
 
 
 if __name__ == "__main__":

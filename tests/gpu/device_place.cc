@@ -37,8 +37,11 @@ test::Judgement DevicePlace::judge(const test::Judged& judged, bool exact) {
   return test::judge(judged, 0, exact, 0, stream_);
 }
 
-test::Difference DevicePlace::compare(const void* got, const void* expected, std::size_t words) {
-  return test::compare(got, expected, words, stream_);
+test::Difference DevicePlace::compare(const void* got, const void* expected, DType type,
+                                      std::size_t count) {
+  require(size_of(type) == test::kWordBytes, "operands: got elements of {} bytes, expected {}",
+          size_of(type), test::kWordBytes);
+  return test::compare(got, expected, count, stream_);
 }
 
 std::uint64_t DevicePlace::count_unpoisoned(const void* data, std::size_t bytes) {

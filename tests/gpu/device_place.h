@@ -38,7 +38,8 @@ class DevicePlace : public test::Place {
   void fill(const TensorView& to, const test::Source& source, std::int64_t first_row) override;
   void set(void* data, std::uint8_t value, std::size_t bytes) override;
   test::Judgement judge(const test::Judged& judged, bool exact) override;
-  test::Difference compare(const void* got, const void* expected, std::size_t words) override;
+  test::Difference compare(const void* got, const void* expected, DType type,
+                           std::size_t count) override;
   std::uint64_t count_unpoisoned(const void* data, std::size_t bytes) override;
 
  private:

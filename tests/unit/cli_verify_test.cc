@@ -140,7 +140,7 @@ TEST(CliVerifyRows, IntegerSumsStayExact) {
     for (std::int64_t row = 0; row < 50; ++row) {
       std::size_t terms = 0;
       for (int p = 0; p < ranks; ++p) {
-        const auto part = integer_row(gemm, row, p);
+        const auto part = integer_row(gemm, DType::bf16, row, p);
         EXPECT_GE(part.size(), 1U);
         for (const Term& t : part) EXPECT_EQ(t.col / 64, p);
         terms += part.size();

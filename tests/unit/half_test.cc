@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backend/cpu/gemm/convert.h"
+#include "dtypes.h"
 
 namespace tilelace {
 namespace {
@@ -164,8 +165,7 @@ TEST_P(BulkConversion, WritesExactlyWhatWasAsked) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(DTypes, BulkConversion,
-                         testing::Values(DType::bf16, DType::fp16, DType::fp32),
+INSTANTIATE_TEST_SUITE_P(DTypes, BulkConversion, testing::ValuesIn(all_dtypes()),
                          [](const auto& test) { return std::string(name_of(test.param)); });
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 
 namespace tilelace::torch_binding {
@@ -18,6 +19,16 @@ using torch::stable::reshape;
 using torch::stable::transpose;
 
 constexpr int64_t kAlignment = 16;
+
+/// What torch calls a type.
+struct TorchType {
+  ScalarType scalar;
+  DType type;
+};
+constexpr TorchType kTorchTypes[] = {{ScalarType::BFloat16, DType::bf16},
+                                     {ScalarType::Half, DType::fp16},
+                                     {ScalarType::Float, DType::fp32}};
+static_assert(std::size(kTorchTypes) == std::size(kDTypes), "torch has all of ours");
 
 /// CPU ranks take padded rows, GPU ranks rows one after the other.
 bool readable(const Tensor& t, DType dtype, Device device) {
@@ -112,13 +123,10 @@ void require_tensor(std::string_view op, const std::string& name, const Tensor& 
 }
 
 DType dtype_of(std::string_view op, const std::string& name, const Tensor& t) {
-  switch (t.scalar_type()) {
-    case ScalarType::BFloat16: return DType::bf16;
-    case ScalarType::Half: return DType::fp16;
-    case ScalarType::Float: return DType::fp32;
-    default:
-      wrong(op, name, torch::headeronly::toString(t.scalar_type()), "bfloat16, float16 or float32");
-  }
+  for (const TorchType& row : kTorchTypes)
+    if (row.scalar == t.scalar_type()) return row.type;
+  wrong(op, name, torch::headeronly::toString(t.scalar_type()),
+        names_of_dtypes(&DTypeRow::long_name));
 }
 
 Activation activation_of(std::string_view op, const std::string& name) {

@@ -123,8 +123,9 @@ void check_problem(const Problem& p) {
           kMaxRanks);
   require(static_cast<std::size_t>(p.op) < op_table().size(),
           "op: got an unknown one {}, expected {}", static_cast<int>(p.op), names_of_ops());
-  require(is_known(p.dtype), "{}: dtype: got an unknown one {}, expected bf16, fp16 or fp32", op,
-          static_cast<int>(p.dtype));
+  if (!is_known(p.dtype))
+    raise(ErrorKind::usage, "{}: dtype: got an unknown one {}, expected {}", op,
+          static_cast<int>(p.dtype), names_of_dtypes());
   check_extents(p);
   check_rows(p);
   require(p.activation <= Activation::swiglu,

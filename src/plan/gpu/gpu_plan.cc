@@ -44,8 +44,9 @@ void require_extents(const Problem& p) {
 
 void require_gpu_problem(const Problem& p) {
   const auto op = name_of(p.op);
-  require(row_of(p.dtype).on_gpus, "{}: dtype on GPUs, got {}, expected bf16 or fp16", op,
-          name_of(p.dtype));
+  if (!row_of(p.dtype).on_gpus)
+    raise(ErrorKind::usage, "{}: dtype on GPUs, got {}, expected {}", op, name_of(p.dtype),
+          names_of_gpu_dtypes());
   require(p.ranks <= schedule::kMaxGpuRanks, "{}: ranks on GPUs, got {}, expected at most {}", op,
           p.ranks, schedule::kMaxGpuRanks);
   require(p.k % 8 == 0, "{}: k on GPUs, got {}, expected a multiple of 8 (16 bytes)", op, p.k);

@@ -3,6 +3,8 @@
 
 #include <ostream>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "plan/gpu/kernel_choice.h"
 #include "tilelace/op_table.h"
@@ -10,17 +12,37 @@
 
 namespace tilelace {
 
+namespace {
+
+/// "a, b or c".
+std::string one_of(const std::vector<std::string_view>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : i + 1 == names.size() ? " or " : ", ", names[i]);
+  return text;
+}
+
+}  // namespace
+
 std::string_view name_of(Op op) { return row_of(op).name; }
 
 std::string names_of_ops() {
-  std::string names;
-  for (const OpRow& row : op_table())
-    names += fmt::format("{}{}",
-                         names.empty()                ? ""
-                         : &row == &op_table().back() ? " or "
-                                                      : ", ",
-                         row.name);
-  return names;
+  std::vector<std::string_view> names;
+  for (const OpRow& row : op_table()) names.push_back(row.name);
+  return one_of(names);
+}
+
+std::string names_of_dtypes(std::string_view DTypeRow::*column) {
+  std::vector<std::string_view> names;
+  for (const DTypeRow& row : kDTypes) names.push_back(row.*column);
+  return one_of(names);
+}
+
+std::string names_of_gpu_dtypes() {
+  std::vector<std::string_view> names;
+  for (const DTypeRow& row : kDTypes)
+    if (row.on_gpus) names.push_back(row.name);
+  return one_of(names);
 }
 
 std::string_view name_of(Activation a) {

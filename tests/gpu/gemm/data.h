@@ -32,7 +32,8 @@ Judgement judge(const Judged&, std::int64_t samples, bool exact, std::int64_t sk
 /// What the judged results must be, into `out`, dense; sums must be exact.
 void make_expected(const Judged&, void* out, cudaStream_t);
 
-/// Bit by bit.
+/// What is compared, bit by bit: words as wide as elements of GPUs.
+inline constexpr std::size_t kWordBytes = sizeof(std::uint16_t);
 Difference compare(const void* got, const void* expected, std::size_t words, cudaStream_t);
 
 /// Bytes among these that are not the poison.

@@ -13,17 +13,22 @@
 namespace tilelace::cpu {
 namespace {
 
-using Half = std::uint16_t;
+using Half = HostFp16::Word;
 
-void bf16_row_to_float(const Half* __restrict src, std::int64_t n, float* __restrict dst) {
+// Rows of any type, an element at a time; overloads are for those that have better.
+template <class Element>
+void row_to_float(Element, const typename Element::Word* __restrict src, std::int64_t n,
+                  float* __restrict dst) {
   run_simd([=]() TILELACE_INLINE_BODY {
-    for (std::int64_t i = 0; i < n; ++i) dst[i] = bf16_to_float(src[i]);
+    for (std::int64_t i = 0; i < n; ++i) dst[i] = Element::to_float(src[i]);
   });
 }
 
-void float_row_to_bf16(const float* __restrict src, std::int64_t n, Half* __restrict dst) {
+template <class Element>
+void float_to_row(Element, const float* __restrict src, std::int64_t n,
+                  typename Element::Word* __restrict dst) {
   run_simd([=]() TILELACE_INLINE_BODY {
-    for (std::int64_t i = 0; i < n; ++i) dst[i] = float_to_bf16(src[i]);
+    for (std::int64_t i = 0; i < n; ++i) dst[i] = Element::from_float(src[i]);
   });
 }
 
@@ -49,7 +54,7 @@ TILELACE_AVX2 std::int64_t float_to_fp16_avx2(const float* src, std::int64_t n, 
 }
 #endif
 
-void fp16_row_to_float(const Half* src, std::int64_t n, float* dst) {
+void row_to_float(HostFp16, const Half* src, std::int64_t n, float* dst) {
   std::int64_t i = 0;
 #if TILELACE_X86_DISPATCH
   if (simd_level() != SimdLevel::generic) i = fp16_to_float_avx2(src, n, dst);
@@ -57,7 +62,7 @@ void fp16_row_to_float(const Half* src, std::int64_t n, float* dst) {
   for (; i < n; ++i) dst[i] = fp16_to_float(src[i]);
 }
 
-void float_row_to_fp16(const float* src, std::int64_t n, Half* dst) {
+void float_to_row(HostFp16, const float* src, std::int64_t n, Half* dst) {
   std::int64_t i = 0;
 #if TILELACE_X86_DISPATCH
   if (simd_level() != SimdLevel::generic) i = float_to_fp16_avx2(src, n, dst);
@@ -65,24 +70,28 @@ void float_row_to_fp16(const float* src, std::int64_t n, Half* dst) {
   for (; i < n; ++i) dst[i] = float_to_fp16(src[i]);
 }
 
+void row_to_float(HostFp32, const float* src, std::int64_t n, float* dst) {
+  std::memcpy(dst, src, static_cast<std::size_t>(n) * sizeof(float));
+}
+
+void float_to_row(HostFp32, const float* src, std::int64_t n, float* dst) {
+  std::memcpy(dst, src, static_cast<std::size_t>(n) * sizeof(float));
+}
+
 }  // namespace
 
 void to_float(const void* src, DType dtype, std::int64_t n, float* dst) {
   if (n <= 0) return;
-  switch (dtype) {
-    case DType::bf16: return bf16_row_to_float(static_cast<const Half*>(src), n, dst);
-    case DType::fp16: return fp16_row_to_float(static_cast<const Half*>(src), n, dst);
-    case DType::fp32: std::memcpy(dst, src, static_cast<std::size_t>(n) * sizeof(float));
-  }
+  with_host_element(dtype, [&](auto element) {
+    row_to_float(element, static_cast<const typename decltype(element)::Word*>(src), n, dst);
+  });
 }
 
 void from_float(const float* src, DType dtype, std::int64_t n, void* dst) {
   if (n <= 0) return;
-  switch (dtype) {
-    case DType::bf16: return float_row_to_bf16(src, n, static_cast<Half*>(dst));
-    case DType::fp16: return float_row_to_fp16(src, n, static_cast<Half*>(dst));
-    case DType::fp32: std::memcpy(dst, src, static_cast<std::size_t>(n) * sizeof(float));
-  }
+  with_host_element(dtype, [&](auto element) {
+    float_to_row(element, src, n, static_cast<typename decltype(element)::Word*>(dst));
+  });
 }
 
 }  // namespace tilelace::cpu

@@ -7,9 +7,12 @@
 #include <cuda_fp16.h>
 #include <library_types.h>
 
+#include <optional>
+#include <string>
 #include <type_traits>
 
 #include "tilelace/dtype.h"
+#include "tilelace/error.h"
 
 namespace tilelace::cuda {
 
@@ -23,16 +26,24 @@ using Fp16Element = ElementType<__half, DType::fp16>;
 /// What builds with kernels of a few tiles have them in.
 using FewTilesElement = Bf16Element;
 
+}  // namespace tilelace::cuda
+
+/// X(element, ...) of every type that is on GPUs, for lists.
+#define TILELACE_EACH_ELEMENT(X, ...)           \
+  X(::tilelace::cuda::Bf16Element, __VA_ARGS__) \
+  X(::tilelace::cuda::Fp16Element, __VA_ARGS__)
+
+namespace tilelace::cuda {
+
 /// f(Bf16Element{}) and so on; nothing, a null or empty result, for a type that is not on GPUs.
 template <class F>
 auto with_element(DType t, const F& f) -> decltype(f(Bf16Element{})) {
   using Result = decltype(f(Bf16Element{}));
   static_assert(!std::is_enum_v<Result>, "0 of a status would say that all went well");
-  switch (t) {
-    case DType::bf16: return f(Bf16Element{});
-    case DType::fp16: return f(Fp16Element{});
-    case DType::fp32: break;
-  }
+#define TILELACE_WITH_ELEMENT(element, ...) \
+  if (t == element::dtype) return f(element{});
+  TILELACE_EACH_ELEMENT(TILELACE_WITH_ELEMENT, )
+#undef TILELACE_WITH_ELEMENT
   if constexpr (!std::is_void_v<Result>) return {};
 }
 
@@ -45,29 +56,42 @@ auto for_each_gpu_dtype(const F& f) -> decltype(f(DType{})) {
   return {};
 }
 
-/// As cublas has it.
-inline cudaDataType_t library_type(DType t) {
-  switch (t) {
-    case DType::bf16: return CUDA_R_16BF;
-    case DType::fp16: return CUDA_R_16F;
-    case DType::fp32: break;
-  }
-  return CUDA_R_32F;
+/// What the libraries call a type.
+struct LibraryTypes {
+  DType type;
+  cudaDataType_t blas;      ///< as cublas has it
+  CUtensorMapDataType map;  ///< as descriptors of the copy unit have it
+};
+inline constexpr LibraryTypes kLibraryTypes[] = {
+    {DType::bf16, CUDA_R_16BF, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16},
+    {DType::fp16, CUDA_R_16F, CU_TENSOR_MAP_DATA_TYPE_FLOAT16},
+    {DType::fp32, CUDA_R_32F, CU_TENSOR_MAP_DATA_TYPE_FLOAT32}};
+
+/// None where they have no such type.
+constexpr std::optional<LibraryTypes> find_library_types(DType t) {
+  for (const LibraryTypes& row : kLibraryTypes)
+    if (row.type == t) return row;
+  return std::nullopt;
 }
 
-/// As descriptors of the copy unit have it.
-inline CUtensorMapDataType map_type(DType t) {
-  switch (t) {
-    case DType::bf16: return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-    case DType::fp16: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-    case DType::fp32: break;
-  }
-  return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+/// Errors: usage (a type that is not on GPUs, nor what products are accumulated in).
+inline LibraryTypes library_types(DType t) {
+  if (const auto found = find_library_types(t)) return *found;
+  throw Error(ErrorKind::usage, "cuda: dtype, got " + std::string(name_of(t)) +
+                                    ", expected one that GPUs' libraries have");
 }
+
+static_assert(
+    [] {
+      for (const DTypeRow& row : kDTypes) {
+        bool listed = !row.on_gpus;
+#define TILELACE_IS_LISTED(element, ...) listed = listed || element::dtype == row.type;
+        TILELACE_EACH_ELEMENT(TILELACE_IS_LISTED, )
+#undef TILELACE_IS_LISTED
+        if (!listed || (row.on_gpus && !find_library_types(row.type))) return false;
+      }
+      return find_library_types(kAccumulator).has_value();
+    }(),
+    "a type that is on GPUs is missing here");
 
 }  // namespace tilelace::cuda
-
-/// X(element, ...) of every type that is on GPUs, for lists.
-#define TILELACE_EACH_ELEMENT(X, ...)           \
-  X(::tilelace::cuda::Bf16Element, __VA_ARGS__) \
-  X(::tilelace::cuda::Fp16Element, __VA_ARGS__)

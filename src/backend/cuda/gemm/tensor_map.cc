@@ -38,7 +38,7 @@ CUtensorMap make_map(const TensorMapSource& s, DType dtype,
   std::array<cuuint32_t, kDims> ones{};
   ones.fill(1);
   const CUresult result =
-      encoder()(&map, map_type(dtype), kDims, const_cast<void*>(s.data), extents.data(),
+      encoder()(&map, library_types(dtype).map, kDims, const_cast<void*>(s.data), extents.data(),
                 strides.data(), box.data(), ones.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   require(result == CUDA_SUCCESS,

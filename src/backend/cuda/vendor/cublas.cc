@@ -102,13 +102,13 @@ CublasGemm::CublasGemm(const plan::GemmProblem& p, int wanted, std::size_t works
   Impl& i = *impl_;
   i.handle = handle_of_device();
   const Library& lib = library();
-  const cudaDataType_t type = library_type(p.dtype);
+  const cudaDataType_t type = library_types(p.dtype).blas;
   const auto m = static_cast<std::uint64_t>(p.m);
   const auto n = static_cast<std::uint64_t>(p.n);
   const auto k = static_cast<std::uint64_t>(p.k);
   // Column-major as cublas sees it: out^T[n, m] = weight[n, k] * a^T[k, m].
   const cublasOperation_t transposed = CUBLAS_OP_T;
-  check_blas(lib.desc_create(&i.desc, CUBLAS_COMPUTE_32F, library_type(kAccumulator)),
+  check_blas(lib.desc_create(&i.desc, CUBLAS_COMPUTE_32F, library_types(kAccumulator).blas),
              "cublasLtMatmulDescCreate");
   check_blas(lib.desc_set(i.desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed),
              "transposing");

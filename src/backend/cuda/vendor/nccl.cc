@@ -73,13 +73,18 @@ bool finalized(ncclComm_t comm) {
   return state == ncclSuccess;
 }
 
+/// What NCCL calls a type.
+struct NcclType {
+  DType type;
+  ncclDataType_t as;
+};
+constexpr NcclType kNcclTypes[] = {
+    {DType::bf16, ncclBfloat16}, {DType::fp16, ncclFloat16}, {DType::fp32, ncclFloat32}};
+
 ncclDataType_t type_of(DType t) {
-  switch (t) {
-    case DType::bf16: return ncclBfloat16;
-    case DType::fp16: return ncclFloat16;
-    case DType::fp32: return ncclFloat32;
-  }
-  raise(ErrorKind::usage, "nccl: dtype, got one that names nothing, expected bf16, fp16 or fp32");
+  for (const NcclType& row : kNcclTypes)
+    if (row.type == t) return row.as;
+  raise(ErrorKind::usage, "nccl: dtype, got {}, expected one that NCCL has", name_of(t));
 }
 
 }  // namespace
