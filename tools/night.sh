@@ -19,6 +19,7 @@ part_cpu() {
   stage "cpu: headers compile alone" cmake --build --preset cpu --target check_headers
   stage "cpu: tidy, all files" tools/check_tidy.sh build/cpu
   stage "cpu: a toy op" python3 tests/doors/toy_op.py
+  stage "cpu: a toy architecture" python3 tests/doors/toy_architecture.py
   stage "cpu: tests" more ctest --preset cpu -j2
   local op
   for op in ag_gemm gemm_rs gemm_ar; do
