@@ -96,6 +96,8 @@ Case draw(std::mt19937_64& rng, int i, DType dtype, const Options& o) {
   static const std::array<std::vector<plan::GemmTile>, 2> made{made_tiles(DType::bf16),
                                                                made_tiles(DType::fp16)};
   const auto& tiles = made.at(dtype == DType::bf16 ? 0 : 1);
+  require(!tiles.empty(), "tiles of {} in {}, got none in this build, expected some",
+          name_of_architecture(architecture()), name_of(dtype));
   plan::GemmTile tile = tiles[static_cast<std::size_t>(i) % std::size(tiles)];
   for (const auto& t : tiles)
     if (t.name == o.tile) tile = t;
