@@ -6,6 +6,7 @@
 #include <string>
 
 #include "commands.h"
+#include "core/architecture.h"
 #include "core/check.h"
 #include "machine.h"
 #include "model_jobs.h"
@@ -18,7 +19,7 @@ namespace {
 
 struct PlanCommand {
   ModelRequest model;
-  std::string m, dtype, link, plan, backend = "cpu";
+  std::string m, dtype, link, plan, backend = "cpu", architecture;
   std::int64_t n = 0, k = 0;
   int ranks = 2, workers = 0;
 };
@@ -86,6 +87,17 @@ Workload workload_of(const PlanCommand& o) {
   return work;
 }
 
+/// The first one, or that of the name.
+int architecture_for(const PlanCommand& o, Device device) {
+  if (o.architecture.empty()) return 0;
+  require(device == Device::cuda, "--architecture: got {} with --backend cpu, expected cuda",
+          o.architecture);
+  const auto found = architecture_named(o.architecture);
+  require(found.has_value(), "--architecture: got {}, expected {}{}", o.architecture,
+          kArchitectures.size() > 1 ? "one of " : "", names_of_architectures());
+  return *found;
+}
+
 int print_plans(const PlanCommand& o) {
   const Workload work = workload_of(o);
   const Link link = parse_link(o.link);
@@ -96,7 +108,8 @@ int print_plans(const PlanCommand& o) {
   group.link_latency_s = link.latency_s;
   // Only planned: ranks would have to ask for it.
   group.multicast = row_of(work.options.transport).needs_multicast();
-  const Machine machine = machine_for(o.ranks, group);
+  Machine machine = machine_for(o.ranks, group);
+  machine.architecture = architecture_for(o, work.device);
   check_workload(work, machine);
   fmt::print("machine: {}\n", fmt::streamed(machine));
   for (const Job& job : work.jobs) {
@@ -145,6 +158,9 @@ void add_plan(CLI::App& app, int& exit_code) {
   command->add_option("--dtype", o->dtype,
                       names_of_dtypes() + " (default: the model's; bf16 without one)");
   add_backend_option(*command, o->backend);
+  command->add_option(
+      "--architecture", o->architecture,
+      "--backend cuda: of the GPUs, " + names_of_architectures() + " (default: the first one)");
   command->add_option("--workers", o->workers, "Compute workers a rank; 0: cores / ranks")
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));

@@ -17,6 +17,7 @@ struct GpuFacts {
   std::string name;    ///< of device 0
   std::string driver;  ///< as the kernel module says it
   int multiprocessors = 0;
+  int architecture = 0;  ///< a row of core/architecture.h
   std::int64_t memory_bytes = 0;
 };
 

@@ -10,6 +10,7 @@
 #include "backend/cuda/base/cuda_check.h"
 #include "backend/cuda/gemm/gemm_call.h"
 #include "comm/cuda/capabilities.h"
+#include "core/architecture.h"
 #include "gpu.h"
 #include "plan/gpu/kernel_choice.h"
 
@@ -41,6 +42,8 @@ GpuFacts gpu_facts() {
   facts.name = c.name;
   facts.driver = driver_version(c.driver_version);
   facts.multiprocessors = c.sm_count;
+  // Of another one ranks say that there are no kernels.
+  facts.architecture = architecture_of(c.compute_major, c.compute_minor).value_or(0);
   facts.memory_bytes = static_cast<std::int64_t>(c.memory_bytes);
   return facts;
 }

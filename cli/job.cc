@@ -10,8 +10,10 @@
 #include <string_view>
 
 #include "backend/cpu/gemm/tile_gemm.h"
+#include "core/architecture.h"
 #include "core/check.h"
 #include "machine.h"
+#include "plan/gpu/kernel_choice.h"
 #include "plan/words/agreement.h"
 #include "plan/words/plan_words.h"
 #include "tilelace/op_table.h"
@@ -72,6 +74,13 @@ void check_ops(const Workload& work) {
   require(!work.options.partials || any([](Op op) { return row_of(op).sums; }),
           "--plan partials: got {} with ag_gemm alone, expected it with gemm_rs or gemm_ar",
           name_of(work.options.partials.value_or(work.dtype)));
+}
+
+void require_architecture(const Plan& plan, const Machine& machine) {
+  if (plan.kernel == nullptr) return;
+  const int got = plan::gemm_of(plan.kernel->way).architecture;
+  require(got == machine.architecture, "--plan: got a tile of {}, expected one of {}",
+          name_of_architecture(got), name_of_architecture(machine.architecture));
 }
 
 }  // namespace
@@ -190,6 +199,7 @@ std::vector<plan::CudaWay> candidates_of(const Workload& work, const Job& job, s
     const Plan plan = plan::plan_of_words(problem, work.plan);
     require(m == 0 || plan.kernel != nullptr,
             "--plan: \"{}\", got no tile, expected one behind \"; \"", work.plan);
+    require_architecture(plan, machine);
     return {{plan, plan::kind_of(plan), 0}};
   }
   if (work.candidates == 0 && work.kinds.empty()) return some;
@@ -215,9 +225,11 @@ std::vector<PlanOptions> ways_of(const Workload& work, const Job& job) {
 
 int workers_for(int ranks, int workers) { return cpu_machine(ranks, workers).workers; }
 
-Machine machine_for(int ranks, const CommunicatorOptions& options, int multiprocessors) {
+Machine machine_for(int ranks, const CommunicatorOptions& options, int multiprocessors,
+                    int architecture) {
   if (options.device == Device::cuda) {
     Machine machine = cuda_machine(multiprocessors);
+    machine.architecture = architecture;
     if (options.multicast) machine.multicast = Multicast::usable;  // or ranks say why not
     return machine;
   }

@@ -23,7 +23,8 @@ namespace {
 constexpr double kBusySpread = 2;
 
 Machine machine_of(const Workload& work, const SessionOptions& options) {
-  return machine_for(work.ranks, group_options(options), work.gpus.multiprocessors);
+  return machine_for(work.ranks, group_options(options), work.gpus.multiprocessors,
+                     work.gpus.architecture);
 }
 
 /// Takes the ranks' messages, puts rows together, prints them.

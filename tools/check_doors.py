@@ -85,6 +85,8 @@ OWN = [
     ("dtype", "src/backend/cuda/device/proxy.h", ALL, "the instructions that add in place"),
     ("dtype", "src/backend/cuda/device/sums_by.h", ALL, "the instructions of the switch"),
     ("architecture", "src/core/architecture.h", ALL, "the table"),
+    ("architecture", "src/plan/gemm/architecture_plans.cc", ALL, "its tiles and their cost"),
+    ("architecture", "src/backend/cuda/gemm/architecture_kernels.cc", ALL, "its kernels"),
     ("transport", "include/tilelace/choices.h", ALL, "the enum"),
     ("transport", "src/backend/cuda/vendor/nccl*", ("nccl",), "NCCL itself"),
     ("transport", "src/backend/cuda/link/copy_engine.*", ("push", "pull"), "copy engines"),

@@ -18,8 +18,8 @@ part_cpu() {
   stage "cpu: build" build cpu
   stage "cpu: headers compile alone" cmake --build --preset cpu --target check_headers
   stage "cpu: tidy, all files" tools/check_tidy.sh build/cpu
-  stage "cpu: a toy op" python3 tests/doors/toy_op.py
-  stage "cpu: a toy type" python3 tests/doors/toy_type.py
+  local toy
+  for toy in "${toys[@]}"; do stage "cpu: a toy $toy" python3 "tests/doors/toy_$toy.py"; done
   stage "cpu: tests" more ctest --preset cpu -j2
   local op
   for op in ag_gemm gemm_rs gemm_ar; do

@@ -35,6 +35,13 @@ cuda_tests() {  # cuda_tests PRESET [REGEX of more tests]
     ctest --preset "$1" -j2 --no-tests=error -R "^(Schedule|GemmSchedule|GemmPlan|Launch|examples)\.${2:+|$2}"
 }
 
+# What comes into a copy of the tree by a few files each, and whether it does.
+toys=(op type link architecture)
+toys() {
+  local toy
+  for toy in "${toys[@]}"; do python3 "tests/doors/toy_$toy.py" "$@" || return 1; done
+}
+
 find_package_example() {
   local prefix
   prefix=$(mktemp -d) || return 1

@@ -59,6 +59,9 @@ struct Machine {
   int multiprocessors = 0;                     ///< cuda: of each rank's GPU, that products may fill
   bool shared_device = false;                  ///< cuda: other communicators have the rest of it
   Multicast multicast = Multicast::not_asked;  ///< cuda
+  /// cuda: of the GPUs, by its row in the table of those that there are kernels for
+  /// (`tilelace plan --help` has their names in order); 0: the first.
+  int architecture = 0;
 
   bool operator==(const Machine&) const = default;
 };

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The architectures of GPUs that kernels are made for: this table alone names them.
-// cmake/cuda.cmake reads its rows for nvcc's flags; the backend, the command and the package ask.
+// The architectures of GPUs that kernels are made for: this table alone numbers them, and what a
+// layer knows of one is a row of that layer under the same number: its tiles and their cost in
+// plan/gemm/architecture_plans.cc, its kernels in backend/cuda/gemm/architecture_kernels.cc.
+// cmake/cuda.cmake reads the rows for nvcc's flags; the backend, the command and the package ask.
 #pragma once
 #include <array>
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -17,11 +21,40 @@ struct Architecture {
 
 inline constexpr std::array kArchitectures{Architecture{"sm_90a", "sm_90", 9, 0}};
 
+/// The number of the row for devices of this compute capability, or of this name.
+constexpr std::optional<int> architecture_of(int major, int minor) {
+  for (std::size_t i = 0; i < kArchitectures.size(); ++i)
+    if (kArchitectures[i].major == major && kArchitectures[i].minor == minor)
+      return static_cast<int>(i);
+  return std::nullopt;
+}
+constexpr std::optional<int> architecture_named(std::string_view name) {
+  for (std::size_t i = 0; i < kArchitectures.size(); ++i)
+    if (kArchitectures[i].name == name) return static_cast<int>(i);
+  return std::nullopt;
+}
+
+constexpr bool is_architecture(int number) {
+  return number >= 0 && number < static_cast<int>(kArchitectures.size());
+}
+/// Its name, or that there is none.
+constexpr std::string_view name_of_architecture(int number) {
+  return is_architecture(number) ? kArchitectures.at(static_cast<std::size_t>(number)).name
+                                 : "an unknown architecture";
+}
+
+/// Whether a layer's rows are those of the table, in its order.
+template <class Rows>
+constexpr bool are_architectures(const Rows& rows) {
+  if (rows.size() != kArchitectures.size()) return false;
+  for (std::size_t i = 0; i < kArchitectures.size(); ++i)
+    if (rows[i].architecture != kArchitectures[i].name) return false;
+  return true;
+}
+
 /// Whether there are kernels for devices of this compute capability.
 constexpr bool has_kernels(int major, int minor) {
-  for (const Architecture& a : kArchitectures)
-    if (a.major == major && a.minor == minor) return true;
-  return false;
+  return architecture_of(major, minor).has_value();
 }
 
 /// What there are kernels for, as errors say it.
@@ -29,6 +62,14 @@ inline std::string devices_with_kernels() {
   std::string text;
   for (const Architecture& a : kArchitectures)
     text += (text.empty() ? "" : " or ") + std::string(a.devices);
+  return text;
+}
+
+/// All names, between commas.
+inline std::string names_of_architectures() {
+  std::string text;
+  for (const Architecture& a : kArchitectures)
+    text += (text.empty() ? "" : ", ") + std::string(a.name);
   return text;
 }
 

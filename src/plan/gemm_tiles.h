@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tile shapes that the sm_90a GEMM is compiled for. One line each; kernels, plans and tests are
-// made from these lists.
+// made from these lists. Whose tiles they are: plan/gemm/architecture_plans.cc.
 #pragma once
 #include <initializer_list>
 #include <string_view>
@@ -38,6 +38,7 @@ struct GemmTile {
   [[nodiscard]] constexpr int worker_columns() const {
     return swapped ? worker_rows() : worker_cols();
   }
+  bool operator==(const GemmTile&) const = default;
 };
 
 constexpr bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {

@@ -50,6 +50,11 @@ def edit(to: Path, edits: list[Edit]) -> None:
         file.write_text(new)
 
 
+def write(to: Path, new: dict[str, str]) -> None:
+    for name, text in new.items():
+        (to / name).write_text(text)
+
+
 def touched(to: Path) -> list[str]:
     return [f for f in tracked() if (to / f).read_bytes() != (ROOT / f).read_bytes()]
 
@@ -85,13 +90,13 @@ def torch_folder() -> str | None:
     return found.stdout.strip() if found.returncode == 0 else None
 
 
-def configure(tree: Path, torch: str | None) -> Path:
+def configure(tree: Path, torch: str | None, *more: str) -> Path:
     """In a few large sources, not optimised: most of its time is the compiler's."""
     at = tree / "build/toy"
     run("cmake", "-S", tree, "-B", at, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug",
         "-DCMAKE_CXX_FLAGS_DEBUG=-O0", "-DTILELACE_TESTS=OFF", "-DTILELACE_EXAMPLES=OFF",
         "-DTILELACE_TEST_SET=gate", "-DTILELACE_GEMM=reference",
-        *(["-DTILELACE_TORCH=ON", f"-DTILELACE_TORCH_DIR={torch}"] if torch else []))
+        *(["-DTILELACE_TORCH=ON", f"-DTILELACE_TORCH_DIR={torch}"] if torch else []), *more)
     return at
 
 
@@ -127,13 +132,16 @@ def arguments(doc: str) -> argparse.ArgumentParser:
 
 
 def add_to_copy(what: str, asked: argparse.Namespace, edits: list[Edit],
-                check: Callable[[Path], None]) -> None:
-    """Edits a copy, counts the files, and checks it unless only --count was asked for."""
+                check: Callable[[Path], None], new: dict[str, str] | None = None) -> None:
+    """Edits a copy, adds new files by their texts, counts both, and checks the copy unless only
+    --count was asked for."""
+    new = new or {}
     with tempfile.TemporaryDirectory() as folder:
         tree = (asked.into or Path(folder)).resolve()
         copy_tree(tree)
         edit(tree, edits)
-        files = touched(tree)
+        write(tree, new)
+        files = touched(tree) + list(new)
         say(f"{what}: {len(files)} files, at most {MOST_FILES}: {', '.join(files)}")
         if len(files) > MOST_FILES:
             sys.exit(1)

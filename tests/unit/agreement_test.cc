@@ -133,6 +133,23 @@ TEST(Agreement, EveryChoiceOfEveryWayCounts) {
       [](HandedPartialsWay& w) { ++w.chunk_rows; });
 }
 
+TEST(Agreement, SoDoesTheArchitecture) {
+  const Problem p = cuda_problem(Op::gemm_rs, 4, 512, 1024, 1024);
+  const Plan plan = make_plan(p, cuda_machine());
+  KernelChoice other = *plan.kernel;
+  std::visit([](auto& way) { ++way.gemm.architecture; }, other.way);
+  Plan elsewhere = plan;
+  elsewhere.kernel = std::make_shared<const KernelChoice>(other);
+  EXPECT_NE(call_bytes(p, plan), call_bytes(p, elsewhere));
+  EXPECT_NE(print_of(plan), print_of(elsewhere));
+  Machine machine = cuda_machine();
+  ++machine.architecture;
+  std::ostringstream here, there;
+  here << cuda_machine();
+  there << machine;
+  EXPECT_NE(here.str(), there.str());  // what prepare compares
+}
+
 TEST(Agreement, SoDoTheWordsOfCpuRanksAndTheKindOfACall) {
   const Problem p = cuda_problem(Op::gemm_ar, 4, 512, 1024, 1024);
   const Plan plan = make_plan(p, cpu_machine(4, 1));

@@ -1,6 +1,7 @@
 # Plans and orders of GPU ranks; no GPU is needed. Compiled together as far as their names allow.
 tilelace_test(gpu_plans_test TOGETHER SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/agreement_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/architecture_plans_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/cuda_plan_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/cuda_reduce_plan_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/cuda_sums_plan_test.cc

@@ -25,11 +25,13 @@ namespace {
 cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream); }
 
 Machine machine_of(const comm::Capabilities& c, const CommunicatorOptions& options) {
-  require(has_kernels(c.compute_major, c.compute_minor),
+  const auto architecture = architecture_of(c.compute_major, c.compute_minor);
+  require(architecture.has_value(),
           "communicator: device {}, got {} (sm_{}{}), expected {}: what the kernels are built for",
           c.device, c.name, c.compute_major, c.compute_minor, devices_with_kernels());
   const int budget = options.max_workers > 0 ? options.max_workers : c.sm_count;
   Machine machine = cuda_machine(std::min(c.sm_count, budget));
+  machine.architecture = *architecture;
   if (options.multicast)
     machine.multicast = !comm::MulticastPermit::environment_allows() ? Multicast::not_allowed
                         : c.multicast                                ? Multicast::usable
@@ -56,7 +58,7 @@ GpuBackend::GpuBackend(comm::Group& group, const CommunicatorOptions& options)
   machine_ = machine_of(c, options);
   shares_device_ = machine_.shared_device = machine_.multiprocessors < c.sm_count;
   const comm::DeviceScope scope(device_, "communicator");
-  workspace_ = std::make_unique<GemmWorkspace>();
+  workspace_ = std::make_unique<GemmWorkspace>(machine_.architecture);
 }
 
 GpuBackend::~GpuBackend() {

@@ -103,6 +103,7 @@ void GpuBackend::refuse_preparation(std::string_view reason) {
 RankShare GpuBackend::share_of(std::span<const PreparedCall> calls, RankShare before) const {
   RankShare share = before;
   share.multiprocessors = machine_.multiprocessors;
+  share.architecture = machine_.architecture;
   for (const PreparedCall& c : calls) {
     // Taken where asked for only.
     share.nccl = share.nccl || row_of(c.options.transport).needs_nccl();

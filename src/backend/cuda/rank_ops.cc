@@ -27,8 +27,8 @@ bool is_direct(const plan::KeptPartialsWay& way, const ReachableOut& out) {
   return (way.by_switch ? out.multicast : out.base) != nullptr;
 }
 
-void load_kernels() {
-  load_gemm_kernels();
+void load_kernels(int architecture) {
+  load_gemm_kernels(architecture);
   for (const cudaError_t status : {load_gather_push(), load_gather_rows(), load_sum_rows(),
                                    load_hand_rows(), load_push_rows()})
     check(status, "loading kernels");
@@ -42,7 +42,7 @@ SlotNeeds RankOps::needs_of(const std::vector<Problem>& problems, int ranks,
   for (const Problem& p : problems) {
     require(p.ranks == ranks, "{}: got a problem of {} ranks, expected {}", name_of(p.op), p.ranks,
             ranks);
-    all = all.with(plan::slot_needs(p, share.hands));
+    all = all.with(plan::slot_needs(p, share.architecture, share.hands));
   }
   return all;
 }

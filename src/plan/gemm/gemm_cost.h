@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a GEMM plan takes: a model with few terms, each of them physical, fitted to measured
-// plans.
+// How long a GEMM plan takes: what counts, whatever the architecture, and the cost of the first
+// one, a model with few terms, each of them physical, fitted to measured plans.
 #pragma once
 #include <cstdint>
+
+#include "plan/gemm/gemm_plan.h"
 
 namespace tilelace::plan {
 
@@ -21,11 +23,13 @@ struct GemmCost {
   double padding = 0;        ///< share of the token rows that lie beyond the matrix
   bool neighbours = false;   ///< operands are shared within a GPC
   bool early = false;        ///< begins under the end of the kernel before it
+  int tiles = 0;             ///< of all workers
+  int k_steps = 0;           ///< of a tile
 };
 
 /// Predicted time under sustained load, where power, not the clock, is the limit. m chooses among
-/// four sets of coefficients: up to 32, up to 64, up to 512, more.
-double gemm_time_us(const GemmCost& cost, std::int64_t m, int multiprocessors);
+/// four sets of coefficients: up to 32, up to 64, up to 512, more. Some tiles have corrections.
+double gemm_time_us(const GemmCost& cost, const GemmPlan&, std::int64_t m, int multiprocessors);
 
 /// Us that a fused call takes longer where its kernel does not begin under the end of the one
 /// before, besides what the product alone does. Two and four H200s, walks by neighbours against the

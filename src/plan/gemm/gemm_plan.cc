@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <cmath>
 #include <ostream>
+#include <span>
 #include <utility>
 
+#include "core/architecture.h"
 #include "core/check.h"
+#include "plan/gemm/architecture_plans.h"
 #include "plan/gemm/gemm_cost.h"
 #include "plan/gemm/share.h"
 
@@ -21,62 +24,6 @@ constexpr int kMostCounted = 1 << 30;
 /// Up to here tiles for few tokens are never behind those with tokens across for many.
 constexpr std::int64_t kFewestRows = 64;
 int parts_of(std::int64_t a, std::int64_t b) { return static_cast<int>((a + b - 1) / b); }
-
-/// The same of plans for few rows, against whole tiles of pairs of CTAs along m. One H200,
-/// 24 problems of m 256 and 512 (where first choices were good all the same), 900 plans. Pairs
-/// along n, each with columns of its own, ask for the same weights as their neighbours below:
-/// from 3.5 (128 columns) to 12 % (64) more. Shared k-steps take 3 to 8 % more, where each tile is
-/// cut alike as long as predicted.
-double over_few(const GemmPlan& plan, std::int64_t m, int tiles) {
-  const GemmTile& t = plan.tile;
-  if (m > kFewRows || t.rows() < 128) return 1;  // nothing was looked at
-  const bool along = t.cluster_rows == 1 && t.cluster_cols == 2 && !t.swapped && m > t.rows();
-  const bool alike = plan.split_tiles == tiles && plan.workers % tiles == 0;
-  if (plan.split_tiles > 0 && !alike) return along ? 1.15 : 1.05;
-  return along && t.width <= 128 ? 1.035 + 0.00146 * (128 - t.width) : 1;
-}
-
-/// The same of shared k-steps, where workers are at different steps of their tiles and so find less
-/// of what they load in L2, the longer the less. One H200, 46 problems of 200 to 1,000 rows, 650
-/// plans: groups that take turns lose most, tiles that are all shared more than the last ones.
-double over_uneven(const GemmPlan& plan, std::int64_t k, int tiles) {
-  const bool turns = plan.tile.pingpong;
-  if (plan.split_tiles == 0 || (plan.split_tiles == tiles && plan.workers % tiles == 0)) return 1;
-  if (tiles <= plan.workers) {
-    const bool longer = plan.split_tiles * parts_of(k, kStep) > 100 * plan.workers;
-    return turns ? 1.13 : longer ? 1.1 : 1;
-  }
-  if (plan.split_tiles == tiles) return turns ? 1.3 : 1.13;
-  if (plan.split_tiles > plan.workers) return turns ? 1.15 : 1.06;
-  return turns ? 1.08 : 1.03;
-}
-
-/// How long plans of some tiles take against what is fitted to all; why is not known.
-double over_fit(const GemmPlan& plan, std::int64_t m, std::int64_t k, int tiles) {
-  const GemmTile& t = plan.tile;
-  const bool shared = plan.split_tiles > 0;
-  // 30 plans of 37 problems, m 1024 to 2048, on an H200.
-  if (m >= 1024) return is_one_of(t.name, {"c200", "c208"}) ? 1.03 : 1;
-  if (m > 128) {
-    // Two H200s, m 256 and 512: 20 to 50 % more; tall tiles 9 to 28.
-    if (shared && t.pingpong && t.width >= 168) return std::max(1.2, over_uneven(plan, k, tiles));
-    if (shared && t.rows() > 128 && !t.swapped) return 1.1;
-    const double over = std::max(over_few(plan, m, tiles), over_uneven(plan, k, tiles));
-    // 50 plans, m 256 and 512, on one, two and four.
-    return is_one_of(t.name, {"c64_2x4", "c64_2x2"}) ? 1.06 * over : over;
-  }
-  if (m > 64) return 1;
-  // On one and two, 25 plans: 15 to 25 and 12 to 48 % more.
-  if (is_one_of(t.name, {"v32_4x2", "s32_1x2"})) return 1.2;
-  // In more than one wave: 14 to 30 % more; with whole tiles alone 15 (s40_1x2) and 4.
-  if (tiles > plan.workers && is_one_of(t.name, {"s40_1x2", "s48_1x2", "s56_1x2"})) {
-    if (shared) return t.name == "s56_1x2" ? 1.15 : 1.2;
-    return t.name == "s40_1x2" ? 1.12 : 1.04;
-  }
-  if (t.name != "w16") return 1;
-  // With idle multiprocessors 11 to 16; else 1 to 3 behind v16 and v16d where predictions are even.
-  return !shared && tiles < plan.workers ? 1.12 : 1.02;
-}
 
 struct Sides {
   std::int64_t rows, cols;
@@ -111,6 +58,8 @@ double predict_us(const GemmPlan& plan, const GemmProblem& p, const GemmMachine&
   const int whole = tiles - w.split_tiles;
   const int workers = w.split_tiles > 0 ? w.workers : std::min(w.workers, tiles);
   GemmCost c;
+  c.tiles = tiles;
+  c.k_steps = w.k_steps;
   c.waves = parts_of(whole, workers);
   c.steps = w.share + (w.longer > 0 ? 1 : 0) + static_cast<double>(c.waves) * w.k_steps;
   // Two CTAs on one multiprocessor: each step takes twice as long.
@@ -131,7 +80,7 @@ double predict_us(const GemmPlan& plan, const GemmProblem& p, const GemmMachine&
   if (!t.swapped) c.padding = std::max(0.0, 1 - static_cast<double>(p.m) / t.rows());
   c.neighbours = plan.by_neighbours;
   c.early = plan.early_weights;
-  return gemm_time_us(c, p.m, machine.multiprocessors) * over_fit(plan, p.m, p.k, tiles);
+  return plans_of(machine.architecture).time_us(c, plan, p.m, machine.multiprocessors);
 }
 
 void require_product(const GemmProblem& p) {
@@ -158,6 +107,7 @@ class TileCandidates {
   void add_tile(const GemmTile& t) {
     if (is_across(t) && p_.m <= kFewestRows) return;
     GemmPlan plan{.tile = t, .workers = clusters_of(t, machine_)};
+    plan.architecture = machine_.architecture;
     if (plan.workers < 1) return;
     plan.group = std::max(1, static_cast<int>(kWalkRows / t.worker_rows()));
     const int tiles = order_of(plan, p_).tiles();
@@ -238,9 +188,14 @@ schedule::GemmOrder over_tokens(schedule::GemmOrder walk, const GemmTile& tile) 
 
 std::vector<GemmPlan> gemm_candidates(const GemmProblem& p, const GemmMachine& machine) {
   require_product(p);
+  const std::span<const GemmTile> tiles = plans_of(machine.architecture).tiles;
+  const auto fits = [&](const GemmTile& t) { return !p.gated || can_gate(t.name); };
+  require(std::any_of(tiles.begin(), tiles.end(), fits),
+          "gemm: tiles of {}, got none that makes gate and up at once, expected one",
+          name_of_architecture(machine.architecture));
   TileCandidates candidates(p, machine);
-  for (const GemmTile& t : kGemmTiles)
-    if (!p.gated || can_gate(t.name)) candidates.add_tile(t);
+  for (const GemmTile& t : tiles)
+    if (fits(t)) candidates.add_tile(t);
   auto all = candidates.sorted();
   require(!all.empty(), "gemm: multiprocessors, got {}, expected at least 2",
           machine.multiprocessors);

@@ -27,14 +27,15 @@ struct GemmProblem {
   bool operator==(const GemmProblem&) const = default;
 };
 
-/// The device, as far as the predictions need it; their coefficients were fitted on H200s.
+/// The device, as far as the predictions need it.
 struct GemmMachine {
   int multiprocessors = 132;
-  bool shared = false;  ///< others' kernels stand on the rest of the device (plan/gemm/share.h)
+  bool shared = false;   ///< others' kernels stand on the rest of the device (plan/gemm/share.h)
+  int architecture = 0;  ///< its row (core/architecture.h): whose tiles, at what cost
 
   /// With `ctas` places fewer, which others that stand one by one have.
   [[nodiscard]] constexpr GemmMachine leaving(int ctas) const {
-    return {multiprocessors - (shared ? 2 : 1) * ctas, shared};
+    return {multiprocessors - (shared ? 2 : 1) * ctas, shared, architecture};
   }
   bool operator==(const GemmMachine&) const = default;
 };
@@ -51,7 +52,8 @@ struct GemmPlan {
   bool by_neighbours = false;  ///< workers are numbered by GPC, so that neighbours share operands
   bool early_weights = true;   ///< launched while the kernel before it ends; weights stream at once
   double predicted_us = 0;
-  int share = 0;  ///< of a call beside others: the multiprocessors it may take; 0: all
+  int share = 0;         ///< of a call beside others: the multiprocessors it may take; 0: all
+  int architecture = 0;  ///< whose tile it is, and whose kernels it is launched with
 };
 
 std::ostream& operator<<(std::ostream&, const GemmPlan&);
@@ -77,7 +79,7 @@ schedule::GemmWork work_of(const GemmPlan&, const GemmProblem&);
 /// Its walk where shards have tiles of their own: their tokens are rows, wherever a tile has them.
 schedule::GemmOrder over_tokens(schedule::GemmOrder, const GemmTile&);
 
-/// Up to here predictions know pairs of CTAs along n from pairs along m (over_few in gemm.cc).
+/// Up to here predictions know pairs of CTAs along n from pairs along m (over_few in gemm_cost.cc).
 inline constexpr std::int64_t kFewRows = 256;
 
 /// All legal plans, fastest prediction first. Error: usage, if m, n or k are not positive or out_n

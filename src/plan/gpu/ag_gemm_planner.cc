@@ -99,7 +99,8 @@ std::string parts_of(const AgGemmWay& c, const Problem& p) {
 
 Plan make_ag_gemm(const Problem& p, const Machine& machine, const PlanOptions& options) {
   require_way(options);
-  if (p.m == 0) return empty_plan(p, options, Path::fused, transport_that(Carrier::engine));
+  if (p.m == 0)
+    return empty_plan(p, machine, options, Path::fused, transport_that(Carrier::engine));
   const std::vector<KernelWay> all = candidates_of(p, machine, options);
   return best_of(p, all, options, parts_of(std::get<AgGemmWay>(all.front()), p));
 }
@@ -119,7 +120,7 @@ std::vector<KernelWay> every_ag_gemm(const Problem& p, const Machine& machine,
   return all;
 }
 
-Staging staging_of_ag_gemm(const Problem& p, bool /*hands*/) {
+Staging staging_of_ag_gemm(const Problem& p, int /*architecture*/, bool /*hands*/) {
   const Index row = input_row_bytes(p);
   const SlotNeeds needs{static_cast<std::size_t>(2 * p.ranks * kMaxChunks),
                         static_cast<std::size_t>(p.m * row)};

@@ -91,7 +91,7 @@ void require_switch_options(const Problem& p, const Machine& machine, const Plan
 
 Plan make_switch_plan(const Problem& p, const Machine& machine, const PlanOptions& o) {
   require_switch_options(p, machine, o);
-  if (p.m == 0) return empty_plan(p, o, Path::fused, Transport::multimem);
+  if (p.m == 0) return empty_plan(p, machine, o, Path::fused, Transport::multimem);
   std::vector<KernelWay> all;
   for (const KeptPartialsWay& c : gemm_multimem_candidates(p, gemm_machine(machine)))
     if (wanted(c.gemm.tile, o)) all.emplace_back(c);
@@ -108,7 +108,7 @@ Plan make_gemm_ar(const Problem& p, const Machine& machine, const PlanOptions& o
   if (row_of(o.transport).needs_multicast()) return make_switch_plan(p, machine, o);
   require_sum_options(p, o);
   static_cast<void>(asked_way(p, o));  // ways of others are an error
-  if (p.m == 0) return empty_plan(p, o, Path::unfused, Transport::pull);
+  if (p.m == 0) return empty_plan(p, machine, o, Path::unfused, Transport::pull);
   const TransportRow& transport = row_of(o.transport);
   const bool fuses = may_fuse(o, !o.transport || transport.by_workers() || transport.pulls);
   const bool too_few = too_few_rows(p, o, least_rows(p));
@@ -138,10 +138,10 @@ std::vector<KernelWay> every_gemm_ar(const Problem& p, const Machine& m,
   return all;
 }
 
-Staging staging_of_gemm_ar(const Problem& p, bool /*hands*/) {
+Staging staging_of_gemm_ar(const Problem& p, int architecture, bool /*hands*/) {
   const SlotNeeds needs{.flags = static_cast<std::size_t>(kGemmArFlags),
-                        .counts = static_cast<std::size_t>(gemm_sums_counts(p))};
-  return sum_staging(p, needs, gemm_ar_staging_bytes(p), gemm_reduce_staging_bytes(p),
+                        .counts = static_cast<std::size_t>(gemm_sums_counts(p, architecture))};
+  return sum_staging(p, needs, gemm_ar_staging_bytes(p, architecture), gemm_reduce_staging_bytes(p),
                      " and results", "");
 }
 

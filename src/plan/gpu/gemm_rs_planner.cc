@@ -49,7 +49,7 @@ Plan make_gemm_rs(const Problem& p, const Machine& machine, const PlanOptions& o
   if (p.m == 0) {
     PlanOptions told = o;
     if (way) told.route = route_of(*way);
-    return empty_plan(p, told, way ? path_of(*way) : Path::unfused,
+    return empty_plan(p, machine, told, way ? path_of(*way) : Path::unfused,
                       way ? transport_of(*way) : transport_that(Carrier::engine, true));
   }
   if (way) return make_hand_plan(p, machine, o, *way);
@@ -84,11 +84,11 @@ std::vector<KernelWay> every_gemm_rs(const Problem& p, const Machine& m,
   return all;
 }
 
-Staging staging_of_gemm_rs(const Problem& p, bool hands) {
+Staging staging_of_gemm_rs(const Problem& p, int architecture, bool hands) {
   const Index behind =
       std::max(gemm_reduce_staging_bytes(p), hands ? gemm_hand_staging_bytes(p) : 0);
   const SlotNeeds needs{.flags = static_cast<std::size_t>(kMaxPartialFlags)};
-  return sum_staging(p, needs, gemm_rs_staging_bytes(p), behind, "",
+  return sum_staging(p, needs, gemm_rs_staging_bytes(p, architecture), behind, "",
                      hands ? ", and what comes in" : "");
 }
 

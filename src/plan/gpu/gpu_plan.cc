@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/architecture.h"
 #include "core/check.h"
 #include "plan/base/schedules.h"
 #include "plan/gemm/gemm_cost.h"
@@ -60,6 +61,8 @@ void require_machine(const Problem& p, const Machine& m) {
   require(m.multiprocessors >= 1 && m.multiprocessors <= kMostMultiprocessors,
           "{}: multiprocessors, got {}, expected 1 to {}", name_of(p.op), m.multiprocessors,
           kMostMultiprocessors);
+  require(is_architecture(m.architecture), "{}: architecture, got row {}, expected 0 to {}: {}",
+          name_of(p.op), m.architecture, kArchitectures.size() - 1, names_of_architectures());
 }
 
 /// Path and route go together on some ways only.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <ostream>
 
+#include "core/architecture.h"
 #include "plan/gpu/staging.h"
 #include "tilelace/transport_table.h"
 
@@ -78,7 +79,7 @@ Plan plan_of(const Problem& p, KernelWay way, int grid) {
   plan.workers = gemm.workers;
   plan.partials = p.dtype;
   tell_way(way, plan);
-  tell_staging(p, plan);
+  tell_staging(p, gemm.architecture, plan);
   if (grid == 0) {
     const int tiles = std::visit([&](const auto& w) { return tiles_of(w, p); }, way);
     grid = (gemm.split_tiles == 0 ? std::min(gemm.workers, tiles) : gemm.workers) *
@@ -99,7 +100,9 @@ double predicted_us_of(const KernelWay& way) {
 std::ostream& operator<<(std::ostream& os, const KernelChoice& choice) {
   const GemmPlan& g = gemm_of(choice.way);
   const Said s = std::visit([](const auto& way) { return said_of(way); }, choice.way);
-  os << fmt::format("{} split {} group {}", g.tile.name, g.split_tiles, g.group);
+  os << g.tile.name;
+  if (g.architecture != 0) os << " of " << name_of_architecture(g.architecture);
+  os << fmt::format(" split {} group {}", g.split_tiles, g.group);
   if (g.rounds > 1) os << fmt::format(" in {} rounds", g.rounds);
   if (g.deep > 1) os << fmt::format(" blocks {}x{}", g.wide, g.deep);
   if (s.apart > 1) os << fmt::format(" {} apart", s.apart);

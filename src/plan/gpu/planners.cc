@@ -20,7 +20,7 @@ const Planner kNoPlanner{
     [](const Problem& p, const Machine&, const PlanOptions&) -> Plan { refuse(p); },
     [](const Problem& p, const Machine&,
        const std::vector<std::string>&) -> std::vector<KernelWay> { refuse(p); },
-    [](const Problem& p, bool) -> Staging { refuse(p); },
+    [](const Problem& p, int, bool) -> Staging { refuse(p); },
 };
 
 const Planner& planner_of(Op op) {

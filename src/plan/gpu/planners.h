@@ -16,8 +16,9 @@ struct Planner {
   /// Every way, in no order; those that a machine must be asked for where `kinds` name them. m > 0.
   std::vector<KernelWay> (*every)(const Problem&, const Machine&,
                                   const std::vector<std::string>& kinds);
-  /// What a slot holds, whichever way calls up to m rows go; `hands`: also ways of HandWay.
-  Staging (*staging)(const Problem&, bool hands);
+  /// What a slot holds, whichever way calls up to m rows go, with whichever of the architecture's
+  /// tiles; `hands`: also ways of HandWay.
+  Staging (*staging)(const Problem&, int architecture, bool hands);
 };
 
 /// Of an op without kernels: refuses. Errors: usage.

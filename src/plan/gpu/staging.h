@@ -25,11 +25,11 @@ struct Staging {
   std::string formula;  ///< how they come about
 };
 
-/// Of calls up to the problem's m; `hands`: gemm_rs also in the ways that are taken only where they
-/// are asked for (plan/ways/handed_partials_way.h). Errors: usage.
-SlotNeeds slot_needs(const Problem&, bool hands);
+/// Of calls up to the problem's m on an architecture; `hands`: gemm_rs also in the ways that are
+/// taken only where they are asked for (plan/ways/handed_partials_way.h). Errors: usage.
+SlotNeeds slot_needs(const Problem&, int architecture, bool hands);
 
 /// The plan's staging_bytes and staging_formula.
-void tell_staging(const Problem&, Plan&);
+void tell_staging(const Problem&, int architecture, Plan&);
 
 }  // namespace tilelace::plan

@@ -45,7 +45,8 @@ bool wanted(const GemmTile& t, const PlanOptions& o) {
          o.tile_n.value_or(t.worker_columns()) == t.worker_columns();
 }
 
-Plan empty_plan(const Problem& p, const PlanOptions& o, Path path, Transport transport) {
+Plan empty_plan(const Problem& p, const Machine& machine, const PlanOptions& o, Path path,
+                Transport transport) {
   Plan plan;
   plan.op = p.op;
   plan.path = o.path.value_or(path);
@@ -56,7 +57,7 @@ Plan empty_plan(const Problem& p, const PlanOptions& o, Path path, Transport tra
   plan.partials = p.dtype;
   plan.workers = 0;
   plan.reason = "no rows: the ranks only agree";
-  tell_staging(p, plan);
+  tell_staging(p, machine.architecture, plan);
   return plan;
 }
 

@@ -10,13 +10,15 @@
 
 namespace tilelace::plan {
 
-inline GemmMachine gemm_machine(const Machine& m) { return {m.multiprocessors, m.shared_device}; }
+inline GemmMachine gemm_machine(const Machine& m) {
+  return {m.multiprocessors, m.shared_device, m.architecture};
+}
 
 /// Whether the options leave this tile.
 bool wanted(const GemmTile&, const PlanOptions&);
 
 /// The plan of a call without rows.
-Plan empty_plan(const Problem&, const PlanOptions&, Path, Transport);
+Plan empty_plan(const Problem&, const Machine&, const PlanOptions&, Path, Transport);
 
 /// Fastest prediction first; of equal ones, as they came.
 void sort_by_time(std::vector<KernelWay>&);

@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "plan/base/problem.h"
 #include "plan/base/schedules.h"
+#include "plan/gemm/architecture_plans.h"
 #include "plan/gemm/gemm_cost.h"
 #include "plan/ways/gather_walks.h"
 #include "tilelace/transport_table.h"
@@ -185,7 +186,7 @@ class GatherCandidates {
   /// Of tiles that take all weights at once, each for as many columns as it makes of them.
   void add_merged(const GemmMachine& machine) {
     std::set<Index> widths;
-    for (const GemmTile& t : kGemmTiles)
+    for (const GemmTile& t : plans_of(machine.architecture).tiles)
       if (is_merged(p_, {.gemm = {.tile = t}, .whole = true}))
         widths.insert(merged_product(p_, t).n);
     for (const Index n : widths)

@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "plan/base/problem.h"
+#include "plan/gemm/architecture_plans.h"
 #include "plan/gemm/gemm_cost.h"
 #include "plan/ways/gemm_rs_way.h"
 
@@ -244,10 +245,10 @@ std::vector<GemmArWay> gemm_ar_candidates(const Problem& p, const GemmMachine& m
   return plans;
 }
 
-std::int64_t gemm_ar_staging_bytes(const Problem& p) {
+std::int64_t gemm_ar_staging_bytes(const Problem& p, int architecture) {
   require_gemm_ar(p);
   Index most = 0;
-  for (const GemmTile& t : kGemmTiles) {
+  for (const GemmTile& t : plans_of(architecture).tiles) {
     if (!can_share(t, p.ranks)) continue;
     const Index block_rows = block_rows_of(p, t);
     const Index shard = ceil_div(p.m, p.ranks);

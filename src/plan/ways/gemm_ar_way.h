@@ -41,6 +41,6 @@ schedule::ShareOrder gemm_ar_order(const Problem&, const GemmArWay&, int rank);
 constexpr std::int64_t kGemmArFlags = 2 * kMaxPartialFlags;
 
 /// Bytes of one slot on each rank, whatever the plan: partials, and results where they are staged.
-std::int64_t gemm_ar_staging_bytes(const Problem&);
+std::int64_t gemm_ar_staging_bytes(const Problem&, int architecture = 0);
 
 }  // namespace tilelace::plan

@@ -6,6 +6,7 @@
 #include "core/check.h"
 #include "plan/base/problem.h"
 #include "plan/base/schedules.h"
+#include "plan/gemm/architecture_plans.h"
 #include "plan/gemm/gemm_cost.h"
 #include "schedule/reduce_order.h"
 
@@ -115,7 +116,7 @@ std::vector<GemmRsWay> gemm_rs_candidates(const Problem& p, const GemmMachine& m
   require(p.m > 0, "gemm_rs: m, got 0, expected rows to plan for");
   const auto borders = borders_of(p);
   const auto split = split_of(p, borders);
-  const Index room = gemm_rs_staging_bytes(p);
+  const Index room = gemm_rs_staging_bytes(p, machine.architecture);
   std::vector<GemmRsWay> plans;
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
     if (gemm.split_tiles != 0 || !has_flags(gemm.tile, partials_of(p, split, gemm.tile))) continue;
@@ -135,12 +136,12 @@ std::vector<GemmRsWay> gemm_rs_candidates(const Problem& p, const GemmMachine& m
   return plans;
 }
 
-std::int64_t gemm_rs_staging_bytes(const Problem& p) {
+std::int64_t gemm_rs_staging_bytes(const Problem& p, int architecture) {
   require_scatter(p);
   const auto borders = borders_of(p);
   const auto split = split_of(p, borders);
   Index most = 0;
-  for (const GemmTile& t : kGemmTiles) {
+  for (const GemmTile& t : plans_of(architecture).tiles) {
     // Tiles with tokens across that would take more have more empty places, too: not taken.
     if (is_across(t) || (!can_reduce(t, p.ranks) && !can_pair(t.name))) continue;
     most = std::max(most, partials_of(p, split, t) * given_bytes(t));

@@ -53,6 +53,6 @@ inline constexpr std::int64_t kMaxPartialFlags = 1 << 17;
 bool has_flags(const GemmTile&, std::int64_t partials);
 
 /// Bytes of one slot that partial sums take on each rank, whatever the plan.
-std::int64_t gemm_rs_staging_bytes(const Problem&);
+std::int64_t gemm_rs_staging_bytes(const Problem&, int architecture = 0);
 
 }  // namespace tilelace::plan

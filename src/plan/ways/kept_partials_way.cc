@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "plan/gemm/architecture_plans.h"
 #include "plan/gemm/gemm_cost.h"
 #include "plan/ways/gemm_ar_way.h"
 #include "schedule/tile_sums.h"
@@ -81,10 +82,10 @@ std::int64_t gemm_sums_staging_bytes(const Problem& p) {
   return p.m * p.n.front() * static_cast<Index>(size_of(p.dtype));
 }
 
-std::int64_t gemm_sums_counts(const Problem& p) {
+std::int64_t gemm_sums_counts(const Problem& p, int architecture) {
   require_gemm_ar(p);
   Index most = 0;
-  for (const GemmTile& t : kGemmTiles) {
+  for (const GemmTile& t : plans_of(architecture).tiles) {
     if (!can_pull(t.name) && !can_multimem(t.name)) continue;
     const Index tiles = ceil_div(p.m, t.worker_rows()) * ceil_div(p.n.front(), t.worker_cols());
     most = std::max(most, tiles * t.cluster());

@@ -34,6 +34,6 @@ std::vector<KeptPartialsWay> gemm_multimem_candidates(const Problem&, const Gemm
 /// Bytes of one slot on each rank, whatever the plan: partials, which sums take the place of.
 std::int64_t gemm_sums_staging_bytes(const Problem&);
 /// Counts beside each slot, whatever the plan.
-std::int64_t gemm_sums_counts(const Problem&);
+std::int64_t gemm_sums_counts(const Problem&, int architecture = 0);
 
 }  // namespace tilelace::plan

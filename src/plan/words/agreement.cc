@@ -47,10 +47,10 @@ void each_of(const Problem& p, Visit visit) {
 template <class Visit>
 void each_of(const GemmPlan& p, Visit visit) {
   const auto& [tile, workers, split, rounds, group, along_cols, wide, deep, neighbours, early,
-               predicted_us, share] = p;
+               predicted_us, share, architecture] = p;
   static_cast<void>(predicted_us), static_cast<void>(share);
   visit(tile.name), visit(workers), visit(split), visit(rounds), visit(group), visit(along_cols);
-  visit(wide), visit(deep), visit(neighbours), visit(early);
+  visit(wide), visit(deep), visit(neighbours), visit(early), visit(architecture);
 }
 template <class Visit>
 void each_of(const AgGemmWay& p, Visit visit) {

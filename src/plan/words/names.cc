@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/architecture.h"
 #include "plan/gpu/kernel_choice.h"
 #include "tilelace/op_table.h"
 #include "tilelace/transport_table.h"
@@ -92,6 +93,11 @@ std::string list(const std::vector<std::int64_t>& values) {
   return text;
 }
 
+/// Of the first one nothing, as ever.
+std::string of_architecture(const Machine& m) {
+  return m.architecture == 0 ? "" : fmt::format(" of {}", name_of_architecture(m.architecture));
+}
+
 }  // namespace
 
 std::ostream& operator<<(std::ostream& os, const Problem& p) {
@@ -105,9 +111,9 @@ std::ostream& operator<<(std::ostream& os, const Problem& p) {
 
 std::ostream& operator<<(std::ostream& os, const Machine& m) {
   if (m.device == Device::cuda)
-    return os << fmt::format("GPUs, {} multiprocessors each{}, link {:.3g} GB/s{}",
-                             m.multiprocessors, m.shared_device ? " (a share)" : "",
-                             m.link_bytes_per_s * 1e-9,
+    return os << fmt::format("GPUs{}, {} multiprocessors each{}, link {:.3g} GB/s{}",
+                             of_architecture(m), m.multiprocessors,
+                             m.shared_device ? " (a share)" : "", m.link_bytes_per_s * 1e-9,
                              m.multicast == Multicast::usable ? ", multicast" : "");
   return os << fmt::format(
              "workers {} local_ranks {} link {:.3g} GB/s {:.3g} us, {:.3g} GFLOP/s a rank",

@@ -6,7 +6,9 @@
 #include <charconv>
 #include <vector>
 
+#include "core/architecture.h"
 #include "core/check.h"
+#include "plan/gemm/architecture_plans.h"
 #include "plan/gpu/way_choice.h"
 #include "tilelace/op_table.h"
 #include "tilelace/transport_table.h"
@@ -114,17 +116,29 @@ struct Heard {
   int grid = 0;
 };
 
-GemmTile tile_of(Op op, std::string_view name) {
-  const auto* const tile = std::find_if(std::begin(kGemmTiles), std::end(kGemmTiles),
-                                        [&](const GemmTile& t) { return t.name == name; });
-  require(tile != std::end(kGemmTiles), "{}: tile, got {}, expected a compiled one", name_of(op),
-          name);
+GemmTile tile_of(Op op, std::string_view name, int architecture) {
+  const auto tiles = plans_of(architecture).tiles;
+  const auto tile =
+      std::find_if(tiles.begin(), tiles.end(), [&](const GemmTile& t) { return t.name == name; });
+  require(tile != tiles.end(), "{}: tile, got {}, expected a compiled one of {}", name_of(op), name,
+          name_of_architecture(architecture));
   return *tile;
+}
+
+/// "of NAME": of other than the first one.
+int read_architecture(Words& words) {
+  if (!words.has("of")) return 0;
+  const auto found = architecture_named(words.peek());
+  if (!found) words.refuse(names_of_architectures());
+  words.next();
+  return *found;
 }
 
 void read_kernel(Words& words, Heard& h) {
   GemmPlan& g = h.gemm;
-  g.tile = tile_of(h.plan.op, words.next());
+  const std::string_view tile = words.next();
+  g.architecture = read_architecture(words);
+  g.tile = tile_of(h.plan.op, tile, g.architecture);
   g.early_weights = false;
   h.kernel = true;
   h.plan.tile_m = g.tile.worker_tokens();

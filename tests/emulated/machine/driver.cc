@@ -197,7 +197,8 @@ Memory find_memory(const void* p) {
 int device_attribute(int attribute) {
   switch (static_cast<CUdevice_attribute>(attribute)) {
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: return Machine::get().multiprocessors();
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: return 9;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: return Machine::get().capability() / 10;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: return Machine::get().capability() % 10;
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: return 50 << 20;
     case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT: return 3;
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:

@@ -59,7 +59,9 @@ Machine& Machine::get() {
   return *machine;
 }
 
-Machine::Machine() : random_(static_cast<unsigned>(setting("TILELACE_EMULATED_SEED", 1))) {
+Machine::Machine()
+    : random_(static_cast<unsigned>(setting("TILELACE_EMULATED_SEED", 1))),
+      capability_(setting("TILELACE_EMULATED_CAPABILITY", 90)) {
   const auto devices = static_cast<std::size_t>(setting("TILELACE_EMULATED_GPUS", 4));
   const auto each = static_cast<std::size_t>(setting("TILELACE_EMULATED_MULTIPROCESSORS", 16));
   places_.assign(devices, std::vector<Multiprocessor>(each));

@@ -184,6 +184,8 @@ class Machine {
 
   [[nodiscard]] int devices() const { return static_cast<int>(places_.size()); }
   [[nodiscard]] int multiprocessors() const { return static_cast<int>(places_.at(0).size()); }
+  /// Its compute capability, ten times the major and the minor.
+  [[nodiscard]] int capability() const { return capability_; }
 
   // ---- host threads ----
   void enqueue(const std::shared_ptr<Op>& op);
@@ -252,6 +254,7 @@ class Machine {
   std::condition_variable work_, done_;
   std::atomic<int> callers_{0};
   std::mt19937_64 random_;
+  int capability_;
   std::uint64_t steps_ = 0;
   bool dirty_ = false;
   std::list<std::shared_ptr<Op>> ops_;

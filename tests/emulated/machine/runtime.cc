@@ -186,7 +186,8 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int /*d
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {};
   std::strcpy(properties->name, "emulated GPU");
-  properties->major = 9;
+  properties->major = Machine::get().capability() / 10;
+  properties->minor = Machine::get().capability() % 10;
   cudaDeviceGetAttribute(&properties->multiProcessorCount, cudaDevAttrMultiProcessorCount, device);
   return cudaSuccess;
 }

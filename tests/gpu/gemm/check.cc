@@ -12,8 +12,10 @@
 
 #include "backend/cuda/base/cuda_check.h"
 #include "backend/cuda/gemm/gemm_call.h"
+#include "device_architecture.h"
 #include "device_place.h"
 #include "gemm/data.h"
+#include "plan/gemm/architecture_plans.h"
 #include "program.h"
 
 namespace tilelace::test {
@@ -63,12 +65,17 @@ int multiprocessors() {
   return count;
 }
 
+int architecture() {
+  static const int row = gpu_test::architecture_of_device(0);
+  return row;
+}
+
 /// Of this tile. Tiles that the planner leaves to more rows are taken all the same.
 std::vector<plan::GemmPlan> plans_of(const plan::GemmTile& tile, plan::GemmProblem p) {
   constexpr std::int64_t kRowsOfAcross = 65;
   if (plan::is_across(tile)) p.m = std::max(p.m, kRowsOfAcross);
   std::vector<plan::GemmPlan> legal;
-  for (const auto& candidate : plan::gemm_candidates(p, {multiprocessors()}))
+  for (const auto& candidate : plan::gemm_candidates(p, {multiprocessors(), false, architecture()}))
     if (candidate.tile.name == tile.name) legal.push_back(candidate);
   require(!legal.empty(), "tile {}: got no plan for {} rows, expected one", tile.name, p.m);
   return legal;
@@ -77,8 +84,9 @@ std::vector<plan::GemmPlan> plans_of(const plan::GemmTile& tile, plan::GemmProbl
 /// Those that this build has.
 std::vector<plan::GemmTile> made_tiles(DType dtype) {
   std::vector<plan::GemmTile> tiles;
-  for (const plan::GemmTile& tile : plan::kGemmTiles)
-    if (cuda::has_kernel({tile}, dtype)) tiles.push_back(tile);
+  for (const plan::GemmTile& tile : plan::plans_of(architecture()).tiles)
+    if (cuda::has_kernel({.tile = tile, .architecture = architecture()}, dtype))
+      tiles.push_back(tile);
   return tiles;
 }
 
@@ -88,6 +96,8 @@ Case draw(std::mt19937_64& rng, int i, DType dtype, const Options& o) {
   static const std::array<std::vector<plan::GemmTile>, 2> made{made_tiles(DType::bf16),
                                                                made_tiles(DType::fp16)};
   const auto& tiles = made.at(dtype == DType::bf16 ? 0 : 1);
+  require(!tiles.empty(), "tiles of {} in {}, got none in this build, expected some",
+          name_of_architecture(architecture()), name_of(dtype));
   plan::GemmTile tile = tiles[static_cast<std::size_t>(i) % std::size(tiles)];
   for (const auto& t : tiles)
     if (t.name == o.tile) tile = t;
@@ -180,8 +190,8 @@ std::string device_name() {
 }
 
 int check_all(const Options& o) {
-  cuda::load_gemm_kernels();
-  cuda::GemmWorkspace workspace;
+  cuda::load_gemm_kernels(architecture());
+  cuda::GemmWorkspace workspace(architecture());
   cudaStream_t stream = nullptr;
   cuda::check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
   gpu_test::DeviceArena arena(kMostBytes);

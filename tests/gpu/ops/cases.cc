@@ -10,6 +10,7 @@
 
 #include "conformance/problems.h"
 #include "core/check.h"
+#include "plan/gemm/architecture_plans.h"
 #include "plan/gpu/kernel_choice.h"
 
 namespace tilelace::gpu_test {
@@ -22,7 +23,8 @@ constexpr int kEmptyCase = 4;             // this one has no rows, as others hav
 constexpr int kMostDraws = 1000;          // of a problem that has one of the kinds
 
 conformance::Domain domain_of(Random& random, const CaseRange& range, bool exact) {
-  const auto& tile = plan::kGemmTiles[random.next() % std::size(plan::kGemmTiles)];
+  const auto tiles = plan::plans_of(range.ways.machine.architecture).tiles;
+  const plan::GemmTile& tile = tiles[random.next() % tiles.size()];
   const std::int64_t most = range.small ? 4 : 1;
   conformance::Domain d;
   d.unit = 8;

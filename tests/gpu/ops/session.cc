@@ -10,6 +10,7 @@
 #include "backend/cuda/gemm/gemm_call.h"
 #include "comm/cuda/capabilities.h"
 #include "core/check.h"
+#include "device_architecture.h"
 #include "ops/cases.h"
 #include "program.h"
 #include "watchdog.h"
@@ -64,6 +65,7 @@ bool among(const std::vector<std::string>& names, std::string_view name) {
 Machine machine_of(int ranks, int communicators) {
   const int devices = std::min(ranks, comm::device_count());
   Machine machine = cuda_machine();
+  machine.architecture = architecture_of_device(0);
   for (int d = 0; d < devices; ++d) {
     int count = 0;
     cuda::check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, d), "SMs");
@@ -84,7 +86,11 @@ WayRange ways_of(const SessionOptions& o, int ranks, int communicators) {
 
 cuda::RankShare share_of(const SessionOptions& o, int ranks, int communicators) {
   const bool nccl = named(o.kinds, "nccl") || named(o.kinds, "unfused nccl");
-  return {machine_of(ranks, communicators).multiprocessors, nccl, true};
+  const Machine machine = machine_of(ranks, communicators);
+  return {.multiprocessors = machine.multiprocessors,
+          .nccl = nccl,
+          .hands = true,
+          .architecture = machine.architecture};
 }
 
 int run_session(const char* program, CLI::App& app, int argc, char** argv, const SessionOptions& o,
@@ -102,7 +108,7 @@ int run_session(const char* program, CLI::App& app, int argc, char** argv, const
     const Session session = prepare(ranks);
     const Watchdog watchdog(program, o.limit_s > 0 ? o.limit_s : session.limit_s);
     run_ranks(ranks, [&](Rank& rank) {
-      cuda::load_gemm_kernels();
+      cuda::load_gemm_kernels(architecture_of_device(rank.device));
       session.check(rank, report);
     });
     return report.print();

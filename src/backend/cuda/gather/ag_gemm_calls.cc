@@ -7,6 +7,7 @@
 #include "backend/cuda/base/cuda_check.h"
 #include "backend/cuda/gather/gather_call.h"
 #include "backend/cuda/gather/gather_rows.h"
+#include "backend/cuda/gemm/architecture_kernels.h"
 #include "backend/cuda/gemm/gemm_launch.h"
 #include "core/env.h"
 #include "plan/base/problem.h"
@@ -259,8 +260,9 @@ AgGemmAcrossParams across_of(const RankCalls& calls, const Call& c, const GemmKe
 void enqueue_product(const AgGemmCalls::Impl& impl, const Call& c, cudaStream_t stream) {
   const GemmKernel& kernel = kernel_of(c.plan.gemm, c.problem.dtype);
   const bool gated = c.problem.activation == Activation::swiglu;
+  const ArchitectureKernels& row = kernels_of(c.plan.gemm.architecture);
   const void* const function =
-      gated ? gemm_gated(kernel.tile.name, kernel.dtype).gathering : kernel.gathering;
+      gated ? row.gated(kernel.tile.name, kernel.dtype).gathering : kernel.gathering;
   require(function != nullptr, "ag_gemm: tile {}, expected one that can wait for rows{}",
           kernel.tile.name, gated ? " of gate and up" : "");
   for (const Launch& launch : launches_of(c)) {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/gemm/architecture_kernels.h"
 #include "backend/cuda/gemm/gemm_launch.h"
-#include "backend/cuda/kernels/gemm_sums_table.h"
 #include "core/check.h"
 
 namespace tilelace::cuda {
@@ -14,16 +14,11 @@ namespace {
 
 constexpr std::int64_t kWaitNs = 30'000'000'000;
 
-const std::vector<const GemmKernel*>& all_kernels() {
-  static const std::vector<const GemmKernel*> all = [] {
-    std::vector<const GemmKernel*> found;
-    for (const auto list :
-         {gemm_cooperative(), gemm_pingpong(), gemm_tall(), gemm_narrow(), gemm_swapped(),
-          gemm_across(), gemm_tall_across(), gemm_pingpong_across()})
-      for (const GemmKernel& k : list) found.push_back(&k);
-    return found;
-  }();
-  return all;
+std::vector<const GemmKernel*> all_kernels(int architecture) {
+  std::vector<const GemmKernel*> found;
+  for (const auto list : kernels_of(architecture).lists)
+    for (const GemmKernel& k : list()) found.push_back(&k);
+  return found;
 }
 
 int current_device() {
@@ -41,10 +36,11 @@ int multiprocessors(int device) {
 
 }  // namespace
 
-GemmWorkspace::GemmWorkspace() : seen_(current_device(), sizeof(comm::AbortWord)) {
+GemmWorkspace::GemmWorkspace(int architecture) : seen_(current_device(), sizeof(comm::AbortWord)) {
   const int ctas = multiprocessors(current_device());
   int floats = 0;
-  for (const GemmKernel* k : all_kernels())  // groups that take turns may share in two rounds
+  // Groups that take turns may share in two rounds.
+  for (const GemmKernel* k : all_kernels(architecture))
     floats = std::max(floats, (k->tile.pingpong ? 2 : 1) * k->partial_floats);
   const std::size_t partials = std::size_t(ctas) * std::size_t(floats) * sizeof(float);
   const std::size_t flags = std::size_t(ctas) * kMathGroups * sizeof(comm::Flag);
@@ -80,26 +76,26 @@ bool GemmWorkspace::failed() {
 }
 
 bool has_kernel(const plan::GemmPlan& plan, DType dtype) {
-  const auto& all = all_kernels();
-  return std::any_of(all.begin(), all.end(), [&](const GemmKernel* k) {
-    return k->tile.name == plan.tile.name && k->dtype == dtype && k->function != nullptr;
-  });
+  const GemmKernel* const k = kernels_of(plan.architecture).find(plan.tile.name, dtype);
+  return k != nullptr && k->function != nullptr;
 }
 
 const GemmKernel& kernel_of(const plan::GemmPlan& plan, DType dtype) {
-  for (const GemmKernel* k : all_kernels())
-    if (k->tile.name == plan.tile.name && k->dtype == dtype && k->function != nullptr) return *k;
-  raise(ErrorKind::usage, "gemm: tile {} of {}, expected a compiled one", plan.tile.name,
-        name_of(dtype));
+  const GemmKernel* const k = kernels_of(plan.architecture).find(plan.tile.name, dtype);
+  require(k != nullptr && k->function != nullptr, "gemm: tile {} of {}, expected a compiled one",
+          plan.tile.name, name_of(dtype));
+  return *k;
 }
 
-void load_gemm_kernels() {
-  for (const GemmKernel* k : all_kernels()) {
-    const GatedKernels gated = gemm_gated(k->tile.name, k->dtype);
-    const SumsKernels sums = gemm_sums(k->tile.name, k->dtype);
+void load_gemm_kernels(int architecture) {
+  require_kernels(architecture);
+  const ArchitectureKernels& row = kernels_of(architecture);
+  for (const GemmKernel* k : all_kernels(architecture)) {
+    const GatedKernels gated = row.gated(k->tile.name, k->dtype);
+    const SumsKernels sums = row.sums(k->tile.name, k->dtype);
     for (const void* function :
-         {k->function, k->gathering, k->reducing, gemm_pairs(k->tile.name, k->dtype),
-          gemm_sharing(k->tile.name, k->dtype), gated.function, gated.gathering, sums.by_switch,
+         {k->function, k->gathering, k->reducing, row.pairs(k->tile.name, k->dtype),
+          row.sharing(k->tile.name, k->dtype), gated.function, gated.gathering, sums.by_switch,
           sums.by_peers}) {
       if (function == nullptr) continue;
       check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -112,7 +108,8 @@ void load_gemm_kernels() {
 GemmCall::GemmCall(const plan::GemmPlan& plan, const plan::GemmProblem& p, const GemmTensors& t,
                    const GemmScratch& scratch)
     : kernel_(&kernel_of(plan, p.dtype)),
-      function_(p.gated ? gemm_gated(plan.tile.name, p.dtype).function : kernel_->function),
+      function_(p.gated ? kernels_of(plan.architecture).gated(plan.tile.name, p.dtype).function
+                        : kernel_->function),
       params_{},
       early_(plan.early_weights) {
   require(function_ != nullptr, "gemm: tile {}, expected one that makes two products at once",

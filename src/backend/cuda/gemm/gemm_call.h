@@ -14,8 +14,8 @@ namespace tilelace::cuda {
 /// Partials and flags of GEMMs that share k-steps. One stream at a time; keep one a stream.
 class GemmWorkspace {
  public:
-  /// For the current device. Error: system.
-  GemmWorkspace();
+  /// For the current device, whose architecture it is. Error: system.
+  explicit GemmWorkspace(int architecture = 0);
   GemmWorkspace(const GemmWorkspace&) = delete;
   GemmWorkspace& operator=(const GemmWorkspace&) = delete;
   ~GemmWorkspace();
@@ -52,9 +52,9 @@ const GemmKernel& kernel_of(const plan::GemmPlan&, DType);
 /// Whether this build has the plan's tile (TILELACE_TILES).
 bool has_kernel(const plan::GemmPlan&, DType);
 
-/// Loads every kernel and sets its shared memory, so that a later launch does neither. Error:
-/// system.
-void load_gemm_kernels();
+/// Loads every kernel of an architecture and sets its shared memory, so that a later launch does
+/// neither. Error: system (also where a tile has no kernel).
+void load_gemm_kernels(int architecture = 0);
 
 /// What a kernel is launched with.
 struct GemmGrid {

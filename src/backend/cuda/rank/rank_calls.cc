@@ -6,6 +6,7 @@
 #include "backend/cuda/gemm/neighbours.h"
 #include "backend/cuda/rank/empty_calls.h"
 #include "backend/cuda/rank/no_calls.h"
+#include "core/architecture.h"
 #include "core/check.h"
 #include "plan/gemm/share.h"
 
@@ -31,18 +32,20 @@ int multiprocessors_of(int device) {
 }  // namespace
 
 RankCalls::RankCalls(comm::Group& group, int device, const SlotNeeds& needs, double timeout_s,
-                     const RankShare& share, void (*load)())
+                     const RankShare& share, void (*load)(int architecture))
     : group_(group),
       device_(device),
       all_multiprocessors_(multiprocessors_of(device)),
       multiprocessors_(share.multiprocessors > 0
                            ? std::min(share.multiprocessors, all_multiprocessors_)
                            : all_multiprocessors_),
+      architecture_(share.architecture),
       control_(selected(device), group.rank(), &group, timeout_s),
+      workspace_(share.architecture),
       flags_bytes_(align(needs.flags * sizeof(comm::Flag))),
       data_bytes_(align(needs.bytes)),
       counts_bytes_(align(needs.counts * sizeof(comm::Flag))) {
-  load();
+  load(architecture_);
   check(load_empty_calls(), "loading kernels");
   neighbour_places();
   memory_ = comm::allocate_device(group, device, counts_at(2), timeout_s, share.multicast);
@@ -95,6 +98,8 @@ CallParams RankCalls::params(unsigned slot, std::uint32_t hash, Op op) const {
 }
 
 plan::GemmPlan RankCalls::fit(const plan::GemmPlan& gemm, int left) const {
+  require(gemm.architecture == architecture_, "gemm: plan, got one of {}, expected one of {}",
+          name_of_architecture(gemm.architecture), name_of_architecture(architecture_));
   if (!shares_device()) return gemm;
   const int cluster = gemm.tile.cluster();
   require(cluster <= plan::kShareCluster,

@@ -29,6 +29,7 @@ struct RankShare {
   bool nccl = false;       ///< plans of transport nccl will come
   bool hands = false;      ///< gemm_rs: plans whose partials are handed to owners will come
   bool multicast = false;  ///< memory is mapped for the switch, too
+  int architecture = 0;    ///< of the device (core/architecture.h): plans and kernels are of it
 
   bool operator==(const RankShare&) const = default;
 };
@@ -40,7 +41,7 @@ class RankCalls {
   /// share a device that must be done before any of them calls. Errors: usage, system, peer,
   /// timeout.
   RankCalls(comm::Group& group, int device, const SlotNeeds& needs, double timeout_s,
-            const RankShare& share, void (*load)());
+            const RankShare& share, void (*load)(int architecture));
   RankCalls(const RankCalls&) = delete;
   RankCalls& operator=(const RankCalls&) = delete;
   /// Ends this rank's waits first.
@@ -56,7 +57,8 @@ class RankCalls {
   [[nodiscard]] bool shares_device() const { return multiprocessors_ < all_multiprocessors_; }
   [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
   /// The plan as it may run here: of a share only, beside others; places for `left` CTAs less.
-  /// Error: usage (a product that may find no place on a share, plan/gemm/share.h).
+  /// Errors: usage (a product that may find no place on a share, plan/gemm/share.h; a plan of
+  /// another architecture).
   [[nodiscard]] plan::GemmPlan fit(const plan::GemmPlan& gemm, int left = 0) const;
   /// As many of so many CTAs that wait for peers as may stand here.
   [[nodiscard]] int fit_ctas(int ctas) const;
@@ -107,6 +109,7 @@ class RankCalls {
   comm::Group& group_;
   int device_;
   int all_multiprocessors_ = 0, multiprocessors_ = 0;
+  int architecture_;
   WaitControl control_;
   GemmWorkspace workspace_;
   std::size_t flags_bytes_, data_bytes_, counts_bytes_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/reduce/gemm_ar_calls.h"
 
+#include "backend/cuda/gemm/architecture_kernels.h"
 #include "plan/base/problem.h"
 #include "plan/ways/gemm_rs_way.h"
 #include "schedule/share_tiles.h"
@@ -88,7 +89,8 @@ void GemmArCalls::run(const OpCall& call, const plan::GemmArWay& given) {
   plan::GemmArWay plan = given;
   plan.gemm = calls_.fit(given.gemm);
   const GemmKernel& kernel = kernel_of(plan.gemm, p.dtype);
-  const void* const function = gemm_sharing(kernel.tile.name, p.dtype);
+  const void* const function =
+      kernels_of(plan.gemm.architecture).sharing(kernel.tile.name, p.dtype);
   require(function != nullptr, "gemm_ar: plan {}, expected a tile whose groups take turns",
           plan::describe(plan.gemm));
   const ReduceKernel parts{kernel};

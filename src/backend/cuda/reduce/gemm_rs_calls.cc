@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/reduce/gemm_rs_calls.h"
 
+#include "backend/cuda/gemm/architecture_kernels.h"
 #include "plan/base/problem.h"
 
 namespace tilelace::cuda {
@@ -8,7 +9,8 @@ namespace tilelace::cuda {
 namespace {
 
 const void* function_of(const GemmKernel& kernel, const plan::GemmRsWay& plan) {
-  return plan.pairs ? gemm_pairs(kernel.tile.name, kernel.dtype) : kernel.reducing;
+  if (!plan.pairs) return kernel.reducing;
+  return kernels_of(plan.gemm.architecture).pairs(kernel.tile.name, kernel.dtype);
 }
 
 template <class Params>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/reduce/kept_partials.h"
 
+#include "backend/cuda/gemm/architecture_kernels.h"
 #include "backend/cuda/kernels/gemm_sums_params.h"
-#include "backend/cuda/kernels/gemm_sums_table.h"
 #include "plan/base/problem.h"
 #include "plan/base/schedules.h"
 #include "schedule/tile_sums.h"
@@ -55,7 +55,7 @@ void KeptPartials::run(const OpCall& call, const plan::KeptPartialsWay& given) {
   plan::KeptPartialsWay plan = given;
   plan.gemm = calls_.fit(given.gemm);
   const GemmKernel& kernel = kernel_of(plan.gemm, p.dtype);
-  const SumsKernels made = gemm_sums(kernel.tile.name, p.dtype);
+  const SumsKernels made = kernels_of(plan.gemm.architecture).sums(kernel.tile.name, p.dtype);
   const void* const function = plan.by_switch ? made.by_switch : made.by_peers;
   require_plan(plan, calls_, function);
   GemmSumsParams params{};

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/gemm/architecture_kernels.h"
+
+#include <array>
+
+#include "core/architecture.h"
+#include "core/check.h"
+#include "plan/gemm/architecture_plans.h"
+
+namespace tilelace::cuda {
+namespace {
+
+constexpr std::array<ArchitectureKernels::List, 8> kSm90a{
+    gemm_cooperative, gemm_pingpong, gemm_tall,        gemm_narrow,
+    gemm_swapped,     gemm_across,   gemm_tall_across, gemm_pingpong_across};
+
+constexpr std::array kRows{
+    ArchitectureKernels{"sm_90a", kSm90a, gemm_sharing, gemm_pairs, gemm_gated, gemm_sums}};
+static_assert(are_architectures(kRows));
+
+}  // namespace
+
+const GemmKernel* ArchitectureKernels::find(std::string_view tile, DType dtype) const {
+  for (const List list : lists)
+    for (const GemmKernel& k : list())
+      if (k.tile.name == tile && k.dtype == dtype) return &k;
+  return nullptr;
+}
+
+const ArchitectureKernels& kernels_of(int architecture) {
+  return kRows.at(static_cast<std::size_t>(architecture));
+}
+
+void require_kernels(int architecture) {
+  for (const plan::GemmTile& tile : plan::plans_of(architecture).tiles)
+    for (const DTypeRow& type : kDTypes) {
+      if (!type.on_gpus) continue;
+      const GemmKernel* const kernel = kernels_of(architecture).find(tile.name, type.type);
+      if (kernel == nullptr || kernel->tile != tile)
+        raise(ErrorKind::system, "gemm: tile {} of {} in {}, got {}, expected its kernels",
+              tile.name, name_of_architecture(architecture), type.name,
+              kernel == nullptr ? "none" : "those of another shape");
+    }
+}
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A new architecture comes by a row a layer: adds a toy one to a copy of the tree, counts the files that
+it touches, builds the copy's command and asks it for plans, and lets emulated GPUs of the toy run them.
+
+The toy, of compute capability 1.0, has two tiles and a cost of its own; its kernels are others' under
+its tiles' names.
+usage: toy_architecture.py [--count] [--into DIR] [--cost X]
+  --count     only adds it and counts the files: what the gate does, in a second
+  --into DIR  a copy that stays, for builds that begin where the last one ended
+  --cost X    another cost than is asked for, us a MFLOP: predictions must be found wrong
+"""
+import os
+import re
+import sys
+from pathlib import Path
+
+from tree_copy import ROOT, add_to_copy, arguments, build, configure, expect, file_called, run, say
+
+sys.path.insert(0, str(ROOT / "tools"))
+import plan_choices  # noqa: E402
+
+COST = 1.0
+TILES = {"toy128", "toy32"}
+KERNELS = ("p128", "s32_1x2")  # whose they are
+OPS = ("ag_gemm", "gemm_rs", "gemm_ar")
+M, N, K, RANKS = 1024, 4096, 4096, 4
+
+PLANS = """// SPDX-License-Identifier: Apache-2.0
+// Tiles and cost of the toy.
+#pragma once
+#include "plan/gemm/gemm_cost.h"
+
+namespace tilelace::plan {
+
+inline constexpr GemmTile kToyTiles[] = {
+    {"toy128", 2, 2, 128, 6, 2, 1, 2, true, false, 1},
+    {"toy32", 1, 1, 32, 16, 1, 2, 1, false, false, 1},
+};
+
+constexpr double toy_time_us(const GemmCost& c, const GemmPlan& /*plan*/, std::int64_t /*m*/,
+                             int /*multiprocessors*/) {
+  return @COST@ * 1e-6 * c.flops;
+}
+
+}  // namespace tilelace::plan
+"""
+KERNEL_ROW = """// SPDX-License-Identifier: Apache-2.0
+// Kernels of the toy: others', under its tiles' names.
+#pragma once
+#include <array>
+#include <vector>
+
+#include "backend/cuda/gemm/architecture_kernels.h"
+
+namespace tilelace::cuda {
+
+constexpr std::string_view toy_source(std::string_view tile) {
+  return tile == "toy128" ? "p128" : tile == "toy32" ? "s32_1x2" : "";
+}
+
+inline std::span<const GemmKernel> toy_kernels() {
+  static const std::vector<GemmKernel> all = [] {
+    std::vector<GemmKernel> found;
+    for (const std::string_view name : {"toy128", "toy32"})
+      for (const auto list : {gemm_pingpong(), gemm_narrow()})
+        for (GemmKernel kernel : list) {
+          if (kernel.tile.name != toy_source(name)) continue;
+          kernel.tile.name = name;
+          found.push_back(kernel);
+        }
+    return found;
+  }();
+  return all;
+}
+inline const void* toy_sharing(std::string_view t, DType d) { return gemm_sharing(toy_source(t), d); }
+inline const void* toy_pairs(std::string_view t, DType d) { return gemm_pairs(toy_source(t), d); }
+inline GatedKernels toy_gated(std::string_view t, DType d) { return gemm_gated(toy_source(t), d); }
+inline SumsKernels toy_sums(std::string_view t, DType d) { return gemm_sums(toy_source(t), d); }
+
+constexpr std::array<ArchitectureKernels::List, 1> kToy{toy_kernels};
+constexpr ArchitectureKernels kToyRow{"toy", kToy, toy_sharing, toy_pairs, toy_gated, toy_sums};
+
+}  // namespace tilelace::cuda
+"""
+NEW = {"src/plan/gemm/toy_plans.h": PLANS, "src/backend/cuda/gemm/toy_kernels.h": KERNEL_ROW}
+PLANS_ROW = ', ArchitecturePlans{"toy", kToyTiles, toy_time_us}'
+
+EDITS = [
+    ("architecture.h", r'(std::array kArchitectures\{(?s:.*?))(?=\};)', r'\1, Architecture{"toy", "sm_10", 1, 0}'),
+    ("architecture_plans.cc", r"(std::array kRows\{(?s:.*?))(?=\};)", r"\1" + PLANS_ROW),
+    ("architecture_plans.cc", r'(?=#include "core/architecture.h")', '#include "plan/gemm/toy_plans.h"\n'),
+    ("architecture_kernels.cc", r"(std::array kRows\{(?s:.*?))(?=\};)", r"\1, kToyRow"),
+    ("architecture_kernels.cc", r'(?=#include "core/architecture.h")',
+     '#include "backend/cuda/gemm/toy_kernels.h"\n'),
+]
+
+
+def replace(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    assert old in text, f"{file}: got no {old!r}"
+    file.write_text(text.replace(old, new))
+
+
+def plan(tilelace: Path, op: str, *options: object, fails: bool = False) -> str:
+    return run(tilelace, "plan", op, "--tp", RANKS, "--m", M, "--n", N, "--k", K, *options, fails=fails)
+
+
+def tiles_in(text: str) -> set[str]:
+    return set(re.findall(r"; (\w+) (?:of toy )?split ", text)) | set(re.findall(r"\((\w+) workers ", text))
+
+
+def predicted_us(tilelace: Path, op: str) -> float:
+    text = plan(tilelace, op, "--backend", "cuda", "--architecture", "toy", "--plan", "path=unfused")
+    return float(re.search(r"\(GEMM ([0-9.]+)", text)[1])
+
+
+def costs_right(tilelace: Path) -> bool:
+    want = 2 * M * N * K / RANKS * 1e-6 * COST
+    return all(abs(predicted_us(tilelace, op) - want) < 0.1 for op in OPS)
+
+
+def check_plans(tilelace: Path) -> None:
+    cuda = ("--backend", "cuda")
+    toy = (*cuda, "--architecture", "toy")
+    for op in OPS:
+        text = plan(tilelace, op, *toy)
+        expect(text, "GPUs of toy, 132 multiprocessors", " of toy split ")
+        if tiles_in(text) == set() or not tiles_in(text) <= TILES:
+            sys.exit(f"{op}: got tiles {tiles_in(text)}, expected some of {TILES}\n{text}")
+        printed = re.search(r"  plan     (.*)", text)[1]
+        expect(plan(tilelace, op, *toy, "--plan", printed), printed)
+        expect(plan(tilelace, op, *cuda, "--plan", printed, fails=True),
+               "--plan: got a tile of toy, expected one of sm_90a")
+    expect(plan(tilelace, "gemm_rs", *cuda, "--architecture", "to", fails=True),
+           "--architecture: got to, expected one of sm_90a, toy")
+    expect(run(tilelace, "plan", "--help"), "sm_90a, toy")
+
+
+def check_first_row(tilelace: Path) -> int:
+    """Its plans are as before: some of those that are kept."""
+    lines = (ROOT / "benchmarks/plan_choices.txt").read_text().splitlines()
+    kept = dict(line.split(": ", 1) for line in lines)
+    plan_choices.MODELS, plan_choices.RANKS = ("qwen3-32b",), (RANKS,)
+    found = dict(plan_choices.choices(str(tilelace)))
+    for problem, choice in found.items():
+        if kept[problem] != choice:
+            sys.exit(f"{problem}: got {choice}, expected {kept[problem]}")
+    return len(found)
+
+
+def check_command(tree: Path, right: bool) -> None:
+    at = configure(tree, None)
+    tilelace = at / "bin/tilelace"
+    build(at, "tilelace_cli")
+    if costs_right(tilelace) != right:
+        sys.exit(f"cost: got {predicted_us(tilelace, OPS[0])} us, expected it "
+                 f"{'as the row says' if right else 'to be found wrong'}")
+    if not right:
+        return say("another cost: found wrong")
+    check_plans(tilelace)
+    say(f"plans: the toy's tiles at its cost, by its name; {check_first_row(tilelace)} of the first row as before")
+    # The cost is the row's, and a layer without its row does not build.
+    replace(tree / "src/plan/gemm/toy_plans.h", f"{COST} * 1e-6", f"{2 * COST} * 1e-6")
+    build(at, "tilelace_cli")
+    if costs_right(tilelace):
+        sys.exit("twice the cost: got the same predictions, expected twice as long ones")
+    replace(tree / "src/plan/gemm/toy_plans.h", f"{2 * COST} * 1e-6", f"{COST} * 1e-6")
+    rows = tree / file_called("architecture_plans.cc")
+    replace(rows, PLANS_ROW, "")
+    expect(run("c++", "-std=c++20", "-fsyntax-only", f"-I{tree}/include", f"-I{tree}/src", rows, fails=True),
+           "static assertion failed")
+    replace(rows, "gemm_time_us}", "gemm_time_us}" + PLANS_ROW)
+    say("twice the cost, no row of plans: found")
+
+
+def emulated(program: Path, *arguments: object, capability: int, fails: bool = False) -> str:
+    few = {"TILELACE_EMULATED_GPUS": "2", "TILELACE_EMULATED_MULTIPROCESSORS": "8",
+           "TILELACE_EMULATED_CAPABILITY": str(capability)}
+    return run(program, "--dtypes", "bf16", "--small", *arguments, env={**os.environ, **few}, fails=fails)
+
+
+def check_emulated(tree: Path) -> None:
+    if not any((Path(home) / "include/cuda.h").exists()
+               for home in ("/usr/local/cuda", os.environ.get("CUDA_HOME", "/"))):
+        return say("not run: emulated GPUs, whose kernels need CUDA's headers")
+    at = tree / "build/toy_emulated"
+    run("cmake", "-S", tree, "-B", at, "-G", "Ninja", "-DTILELACE_EMULATED=ON", "-DTILELACE_CLI=OFF",
+        "-DTILELACE_EXAMPLES=OFF", "-DTILELACE_GEMM=reference", f"-DTILELACE_TILES={';'.join(KERNELS)}")
+    build(at, "emulated_gemm_check")
+    build(at, "emulated_conformance")
+    check, conformance = at / "bin/emulated_gemm_check", at / "bin/emulated_conformance"
+    for capability in (90, 10):
+        emulated(check, "--shapes", 12, capability=capability)
+    expect(emulated(check, "--shapes", 4, "--tile", "toy128", "--drop", capability=10),
+           "dropped k-steps: 0 results passed")
+    for op in ("gemm_rs", "gemm_ar"):
+        emulated(conformance, "--ops", op, "--ranks", 2, "--shapes", 2, capability=10)
+    say("emulated GPUs of the toy: right by its kernels")
+    # A tile that has another's kernels; one that is planned with, and has none.
+    kernels, plans = (tree / name for name in ("src/backend/cuda/gemm/toy_kernels.h", "src/plan/gemm/toy_plans.h"))
+    for file, old, new, wrong in [
+            (kernels, '? "p128"', '? "p80"', "tile toy128 of toy in bf16, got those of another shape"),
+            (plans, '{"toy32",', '{"toy48",', "tile toy48 of toy in bf16, got none")]:
+        replace(file, old, new)
+        build(at, "emulated_gemm_check")
+        expect(emulated(check, "--shapes", 1, capability=10, fails=True), f"{wrong}, expected its kernels")
+        emulated(check, "--shapes", 1, capability=90)
+        replace(file, new, old)
+    say("another's kernels, a tile without any: found, on the toy alone")
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--cost", type=float, default=COST)
+    asked = parser.parse_args()
+    new = {name: text.replace("@COST@", f"{asked.cost}") for name, text in NEW.items()}
+
+    def check(tree: Path) -> None:
+        check_command(tree, asked.cost == COST)
+        if asked.cost == COST:
+            check_emulated(tree)
+    add_to_copy("toy architecture", asked, EDITS, check, new)
+
+
+if __name__ == "__main__":
+    main()
