@@ -130,11 +130,14 @@ def code_of(folder, path):
 
 def compare_builds(old, new, folder):
     old, new, totals = old.resolve(), new.resolve(), {}
+    moved = {path.name: path for path in objects_of(old) if path.is_file()}  # to another folder
     for path in sorted(objects_of(new)):
         if not path.is_file():
             continue
         before = old / path.relative_to(new)
-        was, now = code_of(folder, str(before)) if before.is_file() else {}, code_of(folder, str(path))
+        if not before.is_file():
+            before = moved.get(path.name)
+        was, now = code_of(folder, str(before)) if before else {}, code_of(folder, str(path))
         same = sum(was.get(name) == text for name, text in now.items())
         row = (len(was), same, sum(n in was for n in now) - same, len(now.keys() - was.keys()),
                len(was.keys() - now.keys()))

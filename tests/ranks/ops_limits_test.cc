@@ -2,6 +2,7 @@
 // What the public API says at its limits: lists and reasons of any length, no memory, sockets and
 // buffers that are not there.
 #include <fmt/format.h>
+#include <fmt/ostream.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -20,8 +21,14 @@ TEST(OpsLimits, ListsOfAnyLengthArePreparedAndCompared) {
     const auto one = preparation(kAllReduce, kRanks, {world.ranks[r].w0.view()});
     world.members[r].prepare(std::vector<Preparation>(count, one));
   };
-  EXPECT_EQ(on_ranks([&](int r) { prepare(r, 1000); }), Texts{});
-  for (const auto& text : on_ranks([&](int r) { prepare(r, r == 1 ? 1001 : 1); })) {
+  constexpr std::size_t kMany = 520;  // their text is longer than one message of ranks
+  const auto machine = world.members[0].machine();
+  const Problem problem = preparation(kAllReduce, kRanks, {world.ranks[0].w0.view()}).problem;
+  const auto said =
+      fmt::format("{}; {}\n", fmt::streamed(problem), fmt::streamed(make_plan(problem, machine)));
+  ASSERT_GT(kMany * said.size(), 65536U);
+  EXPECT_EQ(on_ranks([&](int r) { prepare(r, kMany); }), Texts{});
+  for (const auto& text : on_ranks([&](int r) { prepare(r, r == 1 ? kMany + 1 : 1); })) {
     EXPECT_TRUE(text.starts_with("usage: prepare: rank ")) << text;
   }
   world.prepare();

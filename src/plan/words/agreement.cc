@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/words/agreement.h"
 
+#include <array>
 #include <concepts>
 #include <string_view>
 #include <type_traits>
@@ -110,8 +111,12 @@ void each_of(const Plan& p, Visit visit) {
 struct Bytes {
   std::string text;
   void put(std::uint64_t word) {
-    for (unsigned shift = 0; shift < 64; shift += 8)
-      text.push_back(static_cast<char>(word >> shift));
+    std::array<char, 8> bytes;
+    for (char& byte : bytes) {
+      byte = static_cast<char>(word);
+      word >>= 8U;
+    }
+    text.append(bytes.data(), bytes.size());
   }
 };
 
@@ -158,9 +163,10 @@ std::uint32_t agreement_hash(const Problem& problem, const Plan& plan, const Cal
 namespace tilelace {
 
 bool Plan::operator==(const Plan& other) const {
-  return plan::choice_bytes(*this) == plan::choice_bytes(other) &&
-         staging_bytes == other.staging_bytes && staging_formula == other.staging_formula &&
-         reason == other.reason && rejected == other.rejected;
+  // The bytes last: making them takes longest.
+  return staging_bytes == other.staging_bytes && tile_m == other.tile_m && tile_n == other.tile_n &&
+         staging_formula == other.staging_formula && reason == other.reason &&
+         rejected == other.rejected && plan::choice_bytes(*this) == plan::choice_bytes(other);
 }
 
 }  // namespace tilelace
