@@ -168,7 +168,7 @@ RUNS = {
     "direct": Run(8, "gemm_ar", "store,store by columns"),
     "behind": Run(4, "ag_gemm", "unfused push,unfused store,unfused pull"),
     "rings": Run(6, "gemm_rs,gemm_ar", multiprocessors=2),
-    "terms": Run(8, "gemm_rs", "store by shard", multiprocessors=2),
+    "terms": Run(24, "gemm_rs", "store by shard", multiprocessors=2),  # a stage of terms is filled again
     "lanes": Run(4, "gemm_rs,gemm_ar", PUSHED, ranks=3),  # several lanes wait and tell
     "gemm": Run(60, tile="s64", multiprocessors=1),  # of no cluster
 }
