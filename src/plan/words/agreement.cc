@@ -120,14 +120,27 @@ struct Bytes {
   }
 };
 
-/// Every word is mixed into all bits (constants of MurmurHash3's finalizer).
+/// Every word is mixed into all bits (constants of MurmurHash3's finalizer). Four chains in turn: a
+/// call does not wait for one mix to end before the next begins.
 struct Hash {
-  std::uint64_t value = 0;
-  void put(std::uint64_t word) {
+  static constexpr std::size_t kLanes = 4;
+  std::array<std::uint64_t, kLanes> lanes{};
+  std::size_t words = 0;
+
+  static constexpr std::uint64_t mixed(std::uint64_t value, std::uint64_t word) {
     value = (value + 0x9e3779b97f4a7c15ULL) ^ word;
     value = (value ^ value >> 33U) * 0xff51afd7ed558ccdULL;
     value = (value ^ value >> 33U) * 0xc4ceb9fe1a85ec53ULL;
-    value ^= value >> 33U;
+    return value ^ value >> 33U;
+  }
+  void put(std::uint64_t word) {
+    std::uint64_t& lane = lanes[words++ % kLanes];
+    lane = mixed(lane, word);
+  }
+  [[nodiscard]] std::uint64_t value() const {
+    std::uint64_t all = words;
+    for (const std::uint64_t lane : lanes) all = mixed(all, lane);
+    return all;
   }
 };
 
@@ -154,7 +167,7 @@ std::string choice_bytes(const Plan& plan) {
 }
 
 std::uint32_t agreement_hash(const Problem& problem, const Plan& plan, const CallKind& kind) {
-  const auto h = static_cast<std::uint32_t>(of_call<Hash>(problem, plan, kind).value);
+  const auto h = static_cast<std::uint32_t>(of_call<Hash>(problem, plan, kind).value());
   return h == 0 ? 1 : h;  // 0 stands for "refused"
 }
 

@@ -2,6 +2,7 @@
 #include "backend/cuda/gemm/architecture_kernels.h"
 
 #include <array>
+#include <unordered_map>
 
 #include "core/architecture.h"
 #include "core/check.h"
@@ -18,13 +19,27 @@ constexpr std::array kRows{
     ArchitectureKernels{"sm_90a", kSm90a, gemm_sharing, gemm_pairs, gemm_gated, gemm_sums}};
 static_assert(are_architectures(kRows));
 
+/// Of an architecture: each call looks its kernel up.
+using ByTile =
+    std::unordered_map<std::string_view, std::array<const GemmKernel*, std::size(kDTypes)>>;
+const std::array<ByTile, kRows.size()>& by_tile() {
+  static const auto all = [] {
+    std::array<ByTile, kRows.size()> maps;
+    for (std::size_t a = 0; a < kRows.size(); ++a)
+      for (const auto list : kRows[a].lists)
+        for (const GemmKernel& k : list())
+          maps[a][k.tile.name][static_cast<std::size_t>(k.dtype)] = &k;
+    return maps;
+  }();
+  return all;
+}
+
 }  // namespace
 
 const GemmKernel* ArchitectureKernels::find(std::string_view tile, DType dtype) const {
-  for (const List list : lists)
-    for (const GemmKernel& k : list())
-      if (k.tile.name == tile && k.dtype == dtype) return &k;
-  return nullptr;
+  const auto& found = by_tile()[static_cast<std::size_t>(this - kRows.data())];
+  const auto at = found.find(tile);
+  return at == found.end() ? nullptr : at->second[static_cast<std::size_t>(dtype)];
 }
 
 const ArchitectureKernels& kernels_of(int architecture) {
