@@ -67,6 +67,10 @@ bool Group::has_left(int peer) const {
 }
 
 void Group::mark_leaving() noexcept {
+  // Why it leaves goes first, where it knows of a reason: peers would take this rank for the one to
+  // blame.
+  const AbortReason why = read_abort<StdAtomics>(abort_word());
+  if (why.kind != 0) abort(why);
   StdAtomics::store_release(&page_of(*control_, rank_)->leaving, Flag{1});
 }
 
