@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What GatherOrder says that the checker, which walks it (tests/protocol), does not ask: which
 // tiles come first.
-#include "schedule/gather_order.h"
+#include "schedule/make_gather_order.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ShareOrder: every tile of every shard once, own tiles behind the peers' tiles that they need, and
 // a place of its own for every partial and every finished tile.
-#include "schedule/share_order.h"
+#include "schedule/make_share_order.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,8 @@
 #pragma once
 #include "backend/cuda/device/call.h"
 #include "backend/cuda/device/shared_results.h"
-#include "backend/cuda/device/transfer.h"
+#include "backend/cuda/device/publish.h"
+#include "backend/cuda/device/wait.h"
 
 namespace tilelace::cuda {
 
