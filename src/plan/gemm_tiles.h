@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tile shapes that the sm_90a GEMM is compiled for, a row each, and which kernels are made of
-// them. Kernels, plans and tests are made from this table. Whose tiles they are: plan/gemm/architecture_plans.cc.
+// them. Kernels, plans and tests are made from this table. Whose tiles they are:
+// plan/gemm/architecture_plans.cc.
 #pragma once
 #include <initializer_list>
 #include <string_view>

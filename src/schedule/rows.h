@@ -5,9 +5,6 @@
 
 namespace tilelace::schedule {
 
-
-
-
 /// Rows [begin, end).
 struct RowRange {
   Index begin = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finished tiles of a fused gemm_ar at a rank that did not finish them: their flags, where they lie,
-// and how they go to the caller.
+// Finished tiles of a fused gemm_ar at a rank that did not finish them: their flags, where they
+// lie, and how they go to the caller.
 #pragma once
 #include "schedule/share_order.h"
 

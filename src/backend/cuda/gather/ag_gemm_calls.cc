@@ -185,7 +185,8 @@ void fill_weights(AgGemmParams& params, const Call& c, const GemmKernel& kernel)
       params.weights.map[i - 1] = rows_map({t.weights[i].data, p.n[i], p.k}, p.dtype, slice);
     params.weights.bias[i] = c.bias(i);
     params.weights.n[i] = static_cast<int>(p.n[i]);
-    fill_outputs(params.out[i], params.out_remainder[i], kernel, {t.out[i].data, p.m, p.n[i]}, p.dtype);
+    fill_outputs(params.out[i], params.out_remainder[i], kernel, {t.out[i].data, p.m, p.n[i]},
+                 p.dtype);
   }
 }
 

@@ -74,8 +74,8 @@ bool has_kernel(const plan::GemmPlan& plan, DType dtype) {
 
 const GemmKernel& kernel_of(const plan::GemmPlan& plan, DType dtype) {
   const GemmKernel* const k = kernels_of(plan.architecture).find(plan.tile.name, dtype);
-  require(k != nullptr && k->of(GemmUse::alone) != nullptr, "gemm: tile {} of {}, expected a compiled one",
-          plan.tile.name, name_of(dtype));
+  require(k != nullptr && k->of(GemmUse::alone) != nullptr,
+          "gemm: tile {} of {}, expected a compiled one", plan.tile.name, name_of(dtype));
   return *k;
 }
 
@@ -101,7 +101,8 @@ GemmCall::GemmCall(const plan::GemmPlan& plan, const plan::GemmProblem& p, const
   fill_operands(params_, *kernel_, p, t, scratch);
   fill_tokens(params_, *kernel_, p, t.a);
   if (p.gated) fill_up(params_.up, *kernel_, p, t);
-  fill_outputs(params_.out, params_.out_remainder, *kernel_, {t.out, p.m, p.out_n()}, p.dtype, p.gated);
+  fill_outputs(params_.out, params_.out_remainder, *kernel_, {t.out, p.m, p.out_n()}, p.dtype,
+               p.gated);
   params_.work = plan::work_of(plan, p);
   grid_ = fill_grid(params_, params_.work, *kernel_, plan);
 }

@@ -42,7 +42,7 @@ void fill_up(UpWeight& up, const GemmKernel& kernel, const plan::GemmProblem& p,
 }
 
 CUtensorMap tail_map(const GemmKernel& kernel, TensorMapSource tokens, std::int64_t of_tiles,
-                    DType dtype) {
+                     DType dtype) {
   const int partial = kernel.tokens.partial(of_tiles);
   return partial > 0 ? rows_map(tokens, dtype, partial) : CUtensorMap{};
 }
@@ -53,8 +53,8 @@ void fill_tokens(GemmParams& params, const GemmKernel& kernel, const plan::GemmP
   params.tokens = static_cast<int>(p.m);
 }
 
-void fill_outputs(CUtensorMap& out, CUtensorMap& remainder, const GemmKernel& kernel, TensorMapSource to,
-                  DType dtype, bool gated) {
+void fill_outputs(CUtensorMap& out, CUtensorMap& remainder, const GemmKernel& kernel,
+                  TensorMapSource to, DType dtype, bool gated) {
   const int width = (gated ? kernel.tile.width / 2 : kernel.tile.width) % 64;
   out = rows_map(to, dtype, 64);
   remainder = kernel.tile.swapped ? rows_map(to, dtype, width == 0 ? 64 : width)

@@ -28,8 +28,8 @@ void fill_up(UpWeight&, const GemmKernel&, const plan::GemmProblem&, const GemmT
 
 /// Where results go: a matrix of which nothing beyond its rows is written.
 /// `gated`: a tile has half as many columns of it.
-void fill_outputs(CUtensorMap& out, CUtensorMap& remainder, const GemmKernel&, TensorMapSource, DType,
-                  bool gated = false);
+void fill_outputs(CUtensorMap& out, CUtensorMap& remainder, const GemmKernel&, TensorMapSource,
+                  DType, bool gated = false);
 
 /// Worker numbers of a grid that numbers them by neighbours, or null.
 const std::uint16_t* places_of(const plan::GemmPlan&, const GemmKernel&, int workers);

@@ -46,10 +46,10 @@ struct GemmKernel {
   int stage_bytes = 0;   ///< of the ring
   int threads = 0;
   int shared_bytes = 0;
-  int col_slice = 0;         ///< columns of a tile that one CTA loads
-  int row_slice = 0;         ///< rows likewise
-  TokenSlices tokens{};      ///< of a tile
-  int partial_floats = 0;    ///< of one CTA
+  int col_slice = 0;       ///< columns of a tile that one CTA loads
+  int row_slice = 0;       ///< rows likewise
+  TokenSlices tokens{};    ///< of a tile
+  int partial_floats = 0;  ///< of one CTA
   std::array<const void*, kGemmUses> functions{};
 
   /// Null: not made, or not in this build (TILELACE_TILES).

@@ -76,9 +76,10 @@ class TermPiece {
   uint4 v_;
 };
 
-/// Sends the accumulator of a group, rounded, to the owner of the tile's rows, of which `tokens` are
-/// there from the group's first on. Throttled, a piece every `pace` cycles: a burst of all CTAs
-/// would fill the way to memory, and the loads of those who multiply meanwhile would wait behind it.
+/// Sends the accumulator of a group, rounded, to the owner of the tile's rows, of which `tokens`
+/// are there from the group's first on. Throttled, a piece every `pace` cycles: a burst of all CTAs
+/// would fill the way to memory, and the loads of those who multiply meanwhile would wait behind
+/// it.
 template <class Body, class Params, class Accumulators>
 TILELACE_DEVICE void send_partial(const Params& p, const PartialPlace<Body, Params>& place,
                                   int owner, int group, const Accumulators& acc, int tokens,
@@ -97,7 +98,8 @@ TILELACE_DEVICE void send_partial(const Params& p, const PartialPlace<Body, Para
     float v[8];
 #pragma unroll
     for (int e = 0; e < 8; ++e)
-      v[e] = 8 * i + e < Sizes::kValues ? acc[(8 * i + e) / kOfBlock][(8 * i + e) % kOfBlock] : 0.0F;
+      v[e] =
+          8 * i + e < Sizes::kValues ? acc[(8 * i + e) / kOfBlock][(8 * i + e) % kOfBlock] : 0.0F;
     to[i * 128] = pack_elements<Element>(v);
   }
   if (thread == 0) trace.add(TraceKind::written, static_cast<int>(threadIdx.x) / 128 - 1);

@@ -105,7 +105,8 @@ class PeerSums {
   using Partial = typename Body::Partial;
 
  public:
-  TILELACE_DEVICE PeerSums(const Params& p, typename Body::Shared shared) : p_(p), shared_(shared) {}
+  TILELACE_DEVICE PeerSums(const Params& p, typename Body::Shared shared)
+      : p_(p), shared_(shared) {}
 
   /// Products are issued that began at this cycle; `more`: the other group has some behind them.
   TILELACE_DEVICE void multiplied(std::uint32_t began, bool more) {

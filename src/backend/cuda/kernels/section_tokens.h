@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens of this rank's own operand, in sections whose tiles begin at their first row.
+// Tokens of an operand that lie in sections, whose tiles begin at their first row.
 #pragma once
 #include "backend/cuda/device/trace.h"
 #include "backend/cuda/kernels/operands.h"
@@ -14,6 +14,11 @@ class SectionTokens {
   TILELACE_DEVICE SectionTokens(const Params& p, const typename Body::Place& place)
       : p_(p), place_(place) {}
 
+  /// Tokens from there to the section's end.
+  [[nodiscard]] TILELACE_DEVICE int left(schedule::GemmCell cell, int first) const {
+    return p_.work.order.end(cell.section) - p_.work.order.begin(cell.section) - first;
+  }
+
   [[nodiscard]] TILELACE_DEVICE int expected_bytes(schedule::GemmCell cell, int first) const {
     if constexpr (Body::kAcross)
       return Body::Tail::expected_bytes(place_, left(cell, first));
@@ -23,17 +28,13 @@ class SectionTokens {
   [[nodiscard]] TILELACE_DEVICE auto source(schedule::GemmCell cell, int first) const {
     const int begin = p_.work.order.begin(cell.section) + first;
     if constexpr (Body::kAcross)
-      return TailSource{Body::Tail::map(Body::tokens(p_), p_.tail + cell.section, left(cell, first)),
-                        begin};
+      return TailSource{
+          Body::Tail::map(Body::tokens(p_), p_.tail + cell.section, left(cell, first)), begin};
     else
       return TokenSource{Body::tokens(p_), begin};
   }
 
  private:
-  [[nodiscard]] TILELACE_DEVICE int left(schedule::GemmCell cell, int first) const {
-    return p_.work.order.end(cell.section) - p_.work.order.begin(cell.section) - first;
-  }
-
   const Params& p_;
   typename Body::Place place_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles that one rank finishes for all, of gemm_ar: how peers are told of them, and how a rank waits
-// for those that peers finish.
+// Tiles that one rank finishes for all, of gemm_ar: how peers are told of them, and how a rank
+// waits for those that peers finish.
 #pragma once
 #include "backend/cuda/device/collect.h"
 #include "backend/cuda/device/transfer_bulk.h"
@@ -9,10 +9,10 @@
 
 namespace tilelace::cuda {
 
-/// Tells the peers of the last tile that went to all, `pending`, once everything has arrived: behind
-/// the next products, so that nobody waits for it. By the thread that stored, and its whole warp: the
-/// condition is the same for all of it, as behind a divergent branch the compiler has warps meet
-/// again in every step of the products, too.
+/// Tells the peers of the last tile that went to all, `pending`, once everything has arrived:
+/// behind the next products, so that nobody waits for it. By the thread that stored, and its whole
+/// warp: the condition is the same for all of it, as behind a divergent branch the compiler has
+/// warps meet again in every step of the products, too.
 template <class Params, class Shared, class Math>
 TILELACE_DEVICE void signal_shared(const Params& p, Shared shared, Math& math, int& pending) {
   const int number = pending;

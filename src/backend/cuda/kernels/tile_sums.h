@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of tiles that all ranks have given, by warps that read them from everywhere: those that neither
-// load nor multiply, and at the end the groups that have multiplied.
+// Sums of tiles that all ranks have given, by warps that read them from everywhere: those that
+// neither load nor multiply, and at the end the groups that have multiplied.
 #pragma once
 #include "backend/cuda/device/activation.h"
 #include "backend/cuda/device/elements.h"
@@ -11,8 +11,8 @@
 
 namespace tilelace::cuda {
 
-/// Where one CTA's parts of tiles are counted. Parts are numbered by where they are, whichever way a
-/// rank walks.
+/// Where one CTA's parts of tiles are counted. Parts are numbered by where they are, whichever way
+/// a rank walks.
 template <class Body, class Params>
 TILELACE_DEVICE int part_of(const Params& p, schedule::GemmCell cell, int cta) {
   return (cell.row * p.work.order.cols + cell.col) * Body::Shape::kCluster + cta;
@@ -102,9 +102,7 @@ class PieceSums {
 
  private:
   /// In the cluster; asked for anew, as it would be a register.
-  static TILELACE_DEVICE int cta() {
-    return static_cast<int>(blockIdx.x) % Body::Shape::kCluster;
-  }
+  static TILELACE_DEVICE int cta() { return static_cast<int>(blockIdx.x) % Body::Shape::kCluster; }
   /// What this CTA computes of a tile, of which `rows` rows and `units` pieces a row are there.
   struct Part {
     int row, rows, col, units;

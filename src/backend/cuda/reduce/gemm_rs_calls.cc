@@ -49,8 +49,7 @@ void GemmRsCalls::enqueue(const OpCall& call, const plan::GemmRsWay& plan) {
   const Problem& p = call.problem;
   const GemmKernel& kernel = kernel_of(plan.gemm, p.dtype);
   const ReduceKernel given{kernel, plan.pairs};
-  const void* const function =
-      kernel.of(plan.pairs ? GemmUse::gemm_rs_pairs : GemmUse::gemm_rs);
+  const void* const function = kernel.of(plan.pairs ? GemmUse::gemm_rs_pairs : GemmUse::gemm_rs);
   require(function != nullptr, "gemm_rs: plan {}, expected a tile that adds partial sums{}",
           plan::describe(plan.gemm), plan.pairs ? " of two shards" : "");
   const int rank = calls_.group().rank();
@@ -59,8 +58,8 @@ void GemmRsCalls::enqueue(const OpCall& call, const plan::GemmRsWay& plan) {
   Params params{};
   fill_reduce(params, calls_, call, plan.gemm, given);
   const auto work = plan::work_of(plan.gemm, {p.m, p.n.front(), p.k, p.dtype});
-  params.work = schedule::make_gemm_work(order_of(params, schedule, work.order, plan),
-                                         work.workers, work.k_steps, 0);
+  params.work = schedule::make_gemm_work(order_of(params, schedule, work.order, plan), work.workers,
+                                         work.k_steps, 0);
   fill_tail(params, kernel, p, call.tensors.input.data);
   const schedule::Index own = schedule.split.shard(rank).size();
   params.own_rows = static_cast<int>(own);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ag_gemm: a product whose tokens come from the peers. Tiles go by shard, in order of arrival, or
-// over all rows at once; the loading warp waits for the flags of the rows that it loads, another one
-// for the peers' headers, and the other two send this rank's rows where copy engines do not.
+// over all rows at once; the loading warp waits for the flags of the rows that it loads, another
+// one for the peers' headers, and the other two send this rank's rows where copy engines do not.
 #pragma once
 #include <type_traits>
 
@@ -12,6 +12,7 @@
 #ifdef __CUDACC__
 #include "backend/cuda/kernels/gathered_rows.h"
 #include "backend/cuda/kernels/plain_hooks.h"
+#include "backend/cuda/kernels/section_tokens.h"
 #include "backend/cuda/kernels/send_rows.h"
 #endif
 
@@ -69,33 +70,26 @@ struct Gathering : PlainHooks<B> {
   struct Tokens : PlainHooks<B>::Tokens {
     const Params& p;
     Shared shared;
-    Place place;
+    SectionTokens<B, Params> sections;
     GatherWaits<Params> waits;
-    TILELACE_DEVICE Tokens(const Params& params, Shared memory, const Place& at, Trace trace)
-        : p(params), shared(memory), place(at), waits(params, trace) {}
+    TILELACE_DEVICE Tokens(const Params& params, Shared memory, const Place& place, Trace trace)
+        : p(params), shared(memory), sections(params, place), waits(params, trace) {}
 
     TILELACE_DEVICE void begin() { waits.begin(); }
     template <class Loader>
     TILELACE_DEVICE void end(Loader& loader) {
       if (!loader.started()) loader.start();  // no tile: others wait for this warp's number
     }
-    [[nodiscard]] TILELACE_DEVICE int left(schedule::GemmCell cell, int first) const {
-      return p.work.order.end(cell.section) - p.work.order.begin(cell.section) - first;
-    }
     [[nodiscard]] TILELACE_DEVICE int expected_bytes(schedule::GemmCell cell, int first) const {
-      if constexpr (B::kAcross)
-        return B::Tail::expected_bytes(place, left(cell, first));
-      else
-        return B::Shape::kExpectedBytes;
+      return sections.expected_bytes(cell, first);
     }
     /// Waits for the rows from the section's `first` on. Where they never come, what is in the slot
     /// is loaded, and nothing is stored from this segment on.
     TILELACE_DEVICE auto source(schedule::GemmCell cell, int first, int segment) {
       const schedule::GatherOrder& order = p.work.order;
       const int begin = order.begin(cell.section) + first;
-      const bool here =
-          waits.rows(cell.section, begin, min(begin + B::kTokenSlice, order.end(cell.section)),
-                     segment);
+      const bool here = waits.rows(cell.section, begin,
+                                   min(begin + B::kTokenSlice, order.end(cell.section)), segment);
       if (!here && ptx::elect_one()) fail_from(shared, segment);
       __syncwarp();
       const bool own = !order.whole && cell.section == 0;
@@ -103,7 +97,7 @@ struct Gathering : PlainHooks<B> {
       using Source = std::conditional_t<B::kAcross, TailSource, TokenSource>;
       if constexpr (B::kAcross) {
         const CUtensorMap* const map = B::Tail::map(
-            staged, p.tail + (order.whole ? 0 : cell.section), left(cell, first));
+            staged, p.tail + (order.whole ? 0 : cell.section), sections.left(cell, first));
         if (!own) ptx::want_until(map, order.end(cell.section));
         if (map != staged) return Source{map, own ? first : begin};
       }

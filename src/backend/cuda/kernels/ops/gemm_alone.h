@@ -38,7 +38,8 @@ struct Multiplying : PlainHooks<B> {
   struct Tokens : PlainHooks<B>::Tokens {
     const Params& p;
     Place place;
-    TILELACE_DEVICE Tokens(const Params& params, Shared /*shared*/, const Place& at, Trace /*trace*/)
+    TILELACE_DEVICE Tokens(const Params& params, Shared /*shared*/, const Place& at,
+                           Trace /*trace*/)
         : p(params), place(at) {}
     [[nodiscard]] TILELACE_DEVICE int expected_bytes(schedule::GemmCell /*cell*/, int first) const {
       return B::Tail::expected_bytes(place, p.tokens - first);

@@ -37,8 +37,7 @@ struct ReducingHooks : SummingHooks<B, P> {
 };
 
 template <class B>
-struct GemmRs
-    : ReducingHooks<B, std::conditional_t<B::kAcross, GemmRsAcrossParams, GemmRsParams>> {
+struct GemmRs : ReducingHooks<B, std::conditional_t<B::kAcross, GemmRsAcrossParams, GemmRsParams>> {
   using P = typename GemmRs::Params;
   using Tile = typename B::Tile;
   using Shape = typename B::Shape;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What makes the columns of a result: which weight is loaded for them, and how eight accumulators of
-// a thread become results: bias and activation, or the gate. Eight are 2 rows x 2 x 2 columns from
-// (row, col) on; `both`: the second two columns are there, too.
+// What makes the columns of a result: which weight is loaded for them, and how eight accumulators
+// of a thread become results: bias and activation, or the gate. Eight are 2 rows x 2 x 2 columns
+// from (row, col) on; `both`: the second two columns are there, too.
 #pragma once
 #include "backend/cuda/device/activation.h"
 #include "backend/cuda/device/elements.h"

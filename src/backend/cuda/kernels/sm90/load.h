@@ -25,8 +25,8 @@ class GemmLoad {
         tokens_(p, shared, place_, trace_) {}
 
   /// Nobody leaves while a CTA of the cluster may still signal here: until every stage has been
-  /// released by all who read it. What they sent here has arrived by then, or it could not have been
-  /// used.
+  /// released by all who read it. What they sent here has arrived by then, or it could not have
+  /// been used.
   TILELACE_DEVICE void finish() {
     tokens_.end(*this);
     if constexpr (Shape::kCluster > 1) {

@@ -15,8 +15,8 @@ constexpr int kChunkBytes = 64 * 128;  ///< 64 x 64 results
 /// a stage: only then may a group wait for all of them before it releases that stage.
 TILELACE_HD constexpr bool steps_fit_ring(int steps, int stages) { return steps < stages; }
 
-/// The i-th tile of plan::kGemmTiles as a type: its members as static constants (a struct as template
-/// argument crashes nvcc 13.0's front end).
+/// The i-th tile of plan::kGemmTiles as a type: its members as static constants (a struct as
+/// template argument crashes nvcc 13.0's front end).
 template <int kTile>
 struct TileOf {
   static constexpr int groups = plan::kGemmTiles[kTile].groups;

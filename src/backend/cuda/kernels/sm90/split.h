@@ -40,8 +40,8 @@ class SplitParts {
   TILELACE_DEVICE void wait(int worker) const {
     comm::Flag seen = 0;
     const std::int64_t deadline = comm::CudaAtomics::now_ns() + scratch_.wait_ns;
-    const auto status = comm::wait<comm::CudaDeviceAtomics>(flag(worker), launch(),
-                                                            scratch_.abort, deadline, seen);
+    const auto status =
+        comm::wait<comm::CudaDeviceAtomics>(flag(worker), launch(), scratch_.abort, deadline, seen);
     if (status == comm::WaitStatus::expired)
       comm::raise_abort<comm::CudaAtomics>(scratch_.abort,
                                            {static_cast<std::uint8_t>(ErrorKind::timeout), 0, 0});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a warpgroup's accumulators to a chunk of results in shared memory, in the layout that the
-// tensor map of a store expects: 128-byte swizzle, or 8 columns a plane for columns that 64 does not
-// divide.
+// tensor map of a store expects: 128-byte swizzle, or 8 columns a plane for columns that 64 does
+// not divide.
 #pragma once
 #include "backend/cuda/device/elements.h"
 #include "backend/cuda/kernels/sm90/shape.h"
@@ -38,8 +38,7 @@ TILELACE_DEVICE void stage_results(const Columns& columns, ptx::Shared chunk, co
     columns.finish(f, v + 4 * j, row, col + 8 * j, both);
     const std::uint32_t r[4] = {pack(f[0], f[1], Element{}), pack(f[2], f[3], Element{}),
                                 pack(f[4], f[5], Element{}), pack(f[6], f[7], Element{})};
-    const int at =
-        kSwapped ? staged_across(j, warp, lane) : staged_along<kPlanes>(j, warp, lane);
+    const int at = kSwapped ? staged_across(j, warp, lane) : staged_along<kPlanes>(j, warp, lane);
     ptx::store_matrices<kSwapped>(chunk + at, r);
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tail of a matrix: a tile whose last tokens lie beyond it. A copy of all of them fills the rest
-// with zeros, which takes longer than to load it (docs/decisions/0020), so little more is loaded
-// than is there, by a map of its own.
+// The tail of a matrix: a tile whose last tokens lie beyond it. A copy of all of them fills the
+// rest with zeros, which takes longer than to load it (docs/decisions/0020), so little more is
+// loaded than is there, by a map of its own.
 #pragma once
 #include "backend/cuda/kernels/operands.h"
 #include "backend/cuda/kernels/sm90/ring.h"
