@@ -1,6 +1,6 @@
 # Kernels of the GEMM: an op's .cu file is compiled in parts, each with every so-many-th tile, so that none
 # takes long. Builds of a few tiles have one part.
-set(TILELACE_KERNEL_PARTS gemm=7 ag_gemm=8 gemm_rs=4 gemm_ar=2 kept_partials=2)
+set(TILELACE_KERNEL_PARTS gemm=5 ag_gemm=6 gemm_rs=4 gemm_ar=3 kept_partials=2)
 
 # kernel_lists(TARGET SOURCE LINKS...): adds the parts to TARGET. `{op}` in SOURCE, a path, stands for the op.
 # The parts' targets are returned in TARGET_kernel_lists, for what else they need.

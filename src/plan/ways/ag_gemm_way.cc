@@ -97,9 +97,7 @@ class GatherCandidates {
 
  private:
   [[nodiscard]] std::vector<GemmPlan> gemms(Index m, const GemmMachine& machine) const {
-    auto all = gemm_candidates(product_of(p_, widest_product(p_), m), machine);
-    std::erase_if(all, [](const GemmPlan& g) { return !can_gather(g.tile); });
-    return all;
+    return gemm_candidates(product_of(p_, widest_product(p_), m), machine);
   }
   /// Whether its tiles may begin anew in every shard.
   static bool can_be_cut(const GemmPlan& gemm) {

@@ -17,18 +17,18 @@ TILELACE_DEVICE void init_admission(Shared shared) {
   ptx::store_shared(shared.failed(), INT_MAX);
 }
 
-/// Whether the results of the CTA's i-th segment may be stored; the same to all threads. Waits for
-/// the admission.
+/// Whether the results of a tile may be stored; the same to all threads. Waits for the admission.
+/// The numbers of a CTA's tiles grow.
 template <class Shared>
-TILELACE_DEVICE bool may_store(Shared shared, int segment) {
+TILELACE_DEVICE bool may_store(Shared shared, int tile) {
   ptx::barrier_wait(shared.admitted(), 0);  // stays: `failed` alone; terms' flags order the rest
-  return ptx::load_shared(shared.failed()) > segment;
+  return ptx::load_shared(shared.failed()) > tile;
 }
 
-/// A wait of this segment failed: from it on nothing is stored.
+/// A wait of this tile failed: from it on nothing is stored.
 template <class Shared>
-TILELACE_DEVICE void fail_from(Shared shared, int segment) {
-  ptx::store_shared_least(shared.failed(), segment);
+TILELACE_DEVICE void fail_from(Shared shared, int tile) {
+  ptx::store_shared_least(shared.failed(), tile);
 }
 
 /// The call's number, for threads that have passed the admission.

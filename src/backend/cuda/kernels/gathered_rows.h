@@ -30,9 +30,9 @@ class GatherWaits {
   }
 
   /// Waits until these rows can be read by TMA; false: they never came.
-  TILELACE_DEVICE bool rows(int section, int first, int last, int segment) {
+  TILELACE_DEVICE bool rows(int section, int first, int last, int tile) {
     if (p_.rows_here) return good_;
-    segment_ = segment;
+    tile_ = tile;
     good_ = true;
     p_.work.order.wait_for_rows(section, first, last, *this);
     wait_dealt();
@@ -53,10 +53,10 @@ class GatherWaits {
   TILELACE_DEVICE void wait_dealt() {
     if (dealt_ == 0) return;
     bool reached = true;
-    if (lane_ == 0) trace_.add(TraceKind::wait_rows, kLoadLane, segment_);
+    if (lane_ == 0) trace_.add(TraceKind::wait_rows, kLoadLane, tile_);
     if (lane_ < dealt_) {
       const int peer = flag_ / p_.work.order.max_chunks;
-      const WaitPlace place{Role::load, segment_, -1, peer, static_cast<std::uint32_t>(flag_)};
+      const WaitPlace place{Role::load, 0, tile_, peer, static_cast<std::uint32_t>(flag_)};
       reached =
           cuda::wait(p_.call.wait, place, flags_ + flag_, epoch_) == comm::WaitStatus::reached;
       trace_.add(TraceKind::flag, kLoadLane, flag_);
@@ -64,7 +64,7 @@ class GatherWaits {
     dealt_ = 0;
     good_ = __all_sync(~0U, reached ? 1 : 0) != 0 && good_;
     proxy_fence_global();  // for whichever lane loads
-    if (lane_ == 0) trace_.add(TraceKind::rows_here, kLoadLane, segment_);
+    if (lane_ == 0) trace_.add(TraceKind::rows_here, kLoadLane, tile_);
   }
 
   const Params& p_;
@@ -73,7 +73,7 @@ class GatherWaits {
   std::uint32_t epoch_ = 0;
   const comm::Flag* flags_ = nullptr;
   std::uint64_t seen_ = 0;
-  int dealt_ = 0, flag_ = 0, segment_ = 0;
+  int dealt_ = 0, flag_ = 0, tile_ = 0;
   bool good_ = true;
 };
 

@@ -84,7 +84,7 @@ TILELACE_DEVICE void load_terms(Loader& loader, const Params& p, typename Body::
   terms.prefetch_residual(residual.row, residual.col, residual.rows, residual.cols);
   loader.note(TraceKind::wait_terms, tile);
   if (!terms.wait(admitted_number(shared), trace, tile) && ptx::elect_one())
-    fail_from(shared, loader.segment());
+    fail_from(shared, tile);
   __syncwarp();
   loader.note(TraceKind::terms_here, tile);
   for (int i = 0; i < p.term_steps; ++i)

@@ -18,6 +18,18 @@ struct OneResult {
   }
 };
 
+/// One a section. Its number is kept, not the maps' addresses, which would take more registers.
+template <class Params>
+struct SectionResult {
+  const Params& p;
+  int section;
+  TILELACE_DEVICE void before_chunk(std::uint32_t /*began*/, int /*chunk*/) const {}
+  template <class Store>
+  TILELACE_DEVICE void each(bool is_whole, const Store& store) const {
+    store((is_whole ? p.out : p.out_remainder) + section);
+  }
+};
+
 /// Hooks that have nothing to do.
 template <class B>
 struct PlainHooks {

@@ -36,7 +36,7 @@ struct SummingHooks : PlainHooks<B> {
       return tokens.expected_bytes(cell, first);
     }
     [[nodiscard]] TILELACE_DEVICE auto source(schedule::GemmCell cell, int first,
-                                              int /*segment*/) const {
+                                              int /*tile*/) const {
       return tokens.source(cell, first);
     }
   };
@@ -57,8 +57,8 @@ struct SummingHooks : PlainHooks<B> {
                                    int col) {
       B::add_residual(p, math, row, col);
       math.note(TraceKind::summed);
-      if (!may_store(shared, math.segment())) return false;
-      math.store_tile(Columns(p, section, math.warp(), math.lane()), results, row, col);
+      if (!may_store(shared, math.tile())) return false;
+      math.store_tile(results, section, row, col);
       return true;
     }
   };

@@ -84,13 +84,13 @@ struct Gathering : PlainHooks<B> {
       return sections.expected_bytes(cell, first);
     }
     /// Waits for the rows from the section's `first` on. Where they never come, what is in the slot
-    /// is loaded, and nothing is stored from this segment on.
-    TILELACE_DEVICE auto source(schedule::GemmCell cell, int first, int segment) {
+    /// is loaded, and nothing is stored from this tile on.
+    TILELACE_DEVICE auto source(schedule::GemmCell cell, int first, int tile) {
       const schedule::GatherOrder& order = p.work.order;
       const int begin = order.begin(cell.section) + first;
       const bool here = waits.rows(cell.section, begin,
-                                   min(begin + B::kTokenSlice, order.end(cell.section)), segment);
-      if (!here && ptx::elect_one()) fail_from(shared, segment);
+                                   min(begin + B::kTokenSlice, order.end(cell.section)), tile);
+      if (!here && ptx::elect_one()) fail_from(shared, tile);
       __syncwarp();
       const bool own = !order.whole && cell.section == 0;
       const CUtensorMap* const staged = B::tokens(p);
@@ -114,9 +114,8 @@ struct Gathering : PlainHooks<B> {
     template <class Math>
     TILELACE_DEVICE void tile(Math& math, schedule::GemmCell cell) {
       const CtaTile at = enter(p, math.place(), cell);
-      if (!may_store(shared, math.segment())) return;
-      math.store_tile(Columns(p, cell.section, math.warp(), math.lane()),
-                      OneResult{p.out + cell.section, p.out_remainder + cell.section},
+      if (!may_store(shared, math.tile())) return;
+      math.store_tile(SectionResult<Params>{p, cell.section}, cell.section,
                       at.row * B::Shape::kRows + math.first_row(), at.col * Columns::kWidth);
     }
   };

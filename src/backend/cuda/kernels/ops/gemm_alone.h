@@ -45,7 +45,7 @@ struct Multiplying : PlainHooks<B> {
       return B::Tail::expected_bytes(place, p.tokens - first);
     }
     [[nodiscard]] TILELACE_DEVICE TailSource source(schedule::GemmCell /*cell*/, int first,
-                                                    int /*segment*/) const {
+                                                    int /*tile*/) const {
       return {B::Tail::map(B::tokens(p), &p.tail, p.tokens - first), first};
     }
   };
@@ -56,8 +56,7 @@ struct Multiplying : PlainHooks<B> {
     template <class Math>
     TILELACE_DEVICE void tile(Math& math, schedule::GemmCell cell) {
       const CtaTile at = Multiplying::enter(p, math.place(), cell);
-      math.store_tile(Columns(p, cell.section, math.warp(), math.lane()),
-                      OneResult{&p.out, &p.out_remainder},
+      math.store_tile(OneResult{&p.out, &p.out_remainder}, cell.section,
                       at.row * B::Shape::kRows + math.first_row(), at.col * Columns::kWidth);
     }
   };

@@ -63,7 +63,7 @@ struct KeptPartials : PlainHooks<B> {
       return B::Shape::kExpectedBytes;
     }
     [[nodiscard]] TILELACE_DEVICE TokenSource source(schedule::GemmCell /*cell*/, int first,
-                                                     int /*segment*/) const {
+                                                     int /*tile*/) const {
       return {B::tokens(p), first};
     }
   };
@@ -82,8 +82,7 @@ struct KeptPartials : PlainHooks<B> {
     template <class Math>
     TILELACE_DEVICE void tile(Math& math, schedule::GemmCell cell) {
       const CtaTile at = KeptPartials::enter(p, math.place(), cell);
-      math.store_tile(Columns(p, cell.section, math.warp(), math.lane()),
-                      OneResult{&p.out, &p.out_remainder},
+      math.store_tile(OneResult{&p.out, &p.out_remainder}, cell.section,
                       at.row * B::Shape::kRows + math.first_row(), at.col * Columns::kWidth);
     }
     TILELACE_DEVICE void end() {

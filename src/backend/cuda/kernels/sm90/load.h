@@ -54,7 +54,7 @@ class GemmLoad {
       load_early(weight, row, col, s.begin, early, expected);
       if (!p_.weights_wait) start();
     }
-    const auto tokens = tokens_.source(cell, Tile::swapped ? col : row, segment_);
+    const auto tokens = tokens_.source(cell, Tile::swapped ? col : row, s.tile);
     for (int k = 0; k < s.steps(); ++k) {
       const int x = (s.begin + k) * kStep;
       if (k >= early) ptx::barrier_wait(shared_.empty(ring_.stage), ring_.parity ^ 1);
@@ -69,7 +69,6 @@ class GemmLoad {
     }
     note(TraceKind::loaded, s.tile);
     if (s.begin == 0) tokens_.behind(*this, cell, s.tile, at, first_row, first_col);
-    ++segment_;
   }
 
   // For the op's pieces.
@@ -82,8 +81,6 @@ class GemmLoad {
     ready_ = true;
   }
   [[nodiscard]] TILELACE_DEVICE bool started() const { return ready_; }
-  /// Of those that this CTA computes.
-  [[nodiscard]] TILELACE_DEVICE int segment() const { return segment_; }
 
   /// Waits until a further stage of the ring is free: fill(rows, full), by one lane, puts something
   /// there and says how many bytes are expected.
@@ -161,7 +158,6 @@ class GemmLoad {
   Trace trace_;
   typename Op::Tokens tokens_;
   Ring<Tile::stages> ring_;
-  int segment_ = 0;
   bool ready_ = false;
 };
 

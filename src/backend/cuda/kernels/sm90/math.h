@@ -34,23 +34,14 @@ class GemmMath {
         warp_(__shfl_sync(~0U, thread_ / 32, 0)),
         lane_(thread_ & 31),
         block_row_(Tile::pingpong ? 0 : group * Tile::blocks),
-        finish_(p, shared) {
-    // One thread for each CTA that fills our ring, or whose ring we help to fill.
-    if (thread_ < Shape::kCluster) {
-      const int cta = thread_;
-      const bool shares =
-          cta % Tile::cluster_rows == place.row || cta / Tile::cluster_rows == place.col;
-      if (shares) releases_ = cta;
-    }
-  }
+        finish_(p, shared) {}
 
   TILELACE_DEVICE void skip(schedule::GemmSegment s) {
     ring_.skip(s.steps() + Op::steps_behind(p_, s));
-    ++segments_;
   }
 
   TILELACE_DEVICE void multiply(schedule::GemmSegment s) {
-    ++segments_;
+    tile_ = s.tile;
     // In turns: also because a wait for a parity that is more than one round ahead would return.
     // stays: turns keep parities apart
     if (Tile::pingpong && !first_turn_) ptx::sync_threads(kTurnBarrier + group_, 256);
@@ -126,8 +117,8 @@ class GemmMath {
   [[nodiscard]] TILELACE_DEVICE int thread() const { return thread_; }
   [[nodiscard]] TILELACE_DEVICE int warp() const { return warp_; }
   [[nodiscard]] TILELACE_DEVICE int lane() const { return lane_; }
-  /// Of this CTA's segments, the one that is finished.
-  [[nodiscard]] TILELACE_DEVICE int segment() const { return segments_ - 1; }
+  /// Number of the tile that is finished; it grows from one to the next.
+  [[nodiscard]] TILELACE_DEVICE int tile() const { return tile_; }
   /// Of a CTA's tile, which the groups share or one has to itself.
   [[nodiscard]] TILELACE_DEVICE int part() const { return Tile::pingpong ? 0 : group_; }
   [[nodiscard]] TILELACE_DEVICE int first_row() const { return 64 * block_row_; }
@@ -156,11 +147,16 @@ class GemmMath {
   }
 
   /// Stages the accumulators' results, whose first one is at (row, col), and stores them.
-  template <class Columns, class Results>
-  TILELACE_DEVICE void store_tile(const Columns& columns, const Results& results, int row,
-                                  int col) {
-    if (segments_ <= Shape::kTurns) note(TraceKind::allowed);
+  template <class Results>
+  TILELACE_DEVICE void store_tile(const Results& results, int section, int row, int col) {
+    if constexpr (kTraced)
+      if (tile_ < p_.work.split_tiles + p_.work.workers * Shape::kTurns) note(TraceKind::allowed);
     const std::uint32_t began = ptx::cycles();
+    // Asked for anew: what follows from it would take registers of the products.
+    const int thread = ptx::thread_again() & 127;
+    const int warp = __shfl_sync(~0U, thread / 32, 0);
+    const int lane = thread & 31;
+    const typename Op::Columns columns(p_, section, warp, lane);
 #pragma unroll
     for (int i = 0; i < Tile::blocks; ++i)
 #pragma unroll
@@ -169,7 +165,7 @@ class GemmMath {
         const ptx::Shared chunk = shared_.staging(group_) + chunk_ * kChunkBytes;
         if (thread_ == 0) ptx::store_wait_read<Tile::staging - 1>();
         sync_group();
-        stage(columns, chunk, acc_[i] + 32 * c, c, row + 64 * i, col + 64 * c);
+        stage(columns, chunk, acc_[i] + 32 * c, c, row + 64 * i, col + 64 * c, warp, lane);
         ptx::fence_shared_to_copy();
         sync_group();
         if (thread_ == 0) {
@@ -263,10 +259,18 @@ class GemmMath {
       for (int j = 0; j < Shape::kAccumulators; ++j) ptx::pin(acc_[i][j]);
   }
 
+  /// One thread for each CTA that fills our ring, or whose ring we help to fill.
+  [[nodiscard]] TILELACE_DEVICE bool releases() const {
+    if constexpr (Tile::cluster_rows == 1 || Tile::cluster_cols == 1)
+      return thread_ < Shape::kCluster;
+    else
+      return thread_ < Shape::kCluster && (thread_ % Tile::cluster_rows == place_.row ||
+                                           thread_ / Tile::cluster_rows == place_.col);
+  }
   TILELACE_DEVICE void release(int stage) {
-    if (releases_ < 0) return;
+    if (!releases()) return;
     if constexpr (Shape::kCluster > 1)
-      ptx::barrier_arrive_at(shared_.empty(stage), releases_);
+      ptx::barrier_arrive_at(shared_.empty(stage), thread_);
     else
       ptx::barrier_arrive(shared_.empty(stage));
   }
@@ -279,11 +283,11 @@ class GemmMath {
 
   template <class Columns>
   TILELACE_DEVICE void stage(const Columns& columns, ptx::Shared chunk, const float* v, int c,
-                             int row, int col) const {
+                             int row, int col, int warp, int lane) const {
     if (c < kOut / 64)
-      stage_results<Body, 64>(columns, chunk, v, row, col, warp_, lane_);
+      stage_results<Body, 64>(columns, chunk, v, row, col, warp, lane);
     else
-      stage_results<Body, kRest>(columns, chunk, v, row, col, warp_, lane_);
+      stage_results<Body, kRest>(columns, chunk, v, row, col, warp, lane);
   }
 
   TILELACE_DEVICE void store_chunk(const CUtensorMap* map, ptx::Shared chunk, bool whole, int row,
@@ -301,9 +305,8 @@ class GemmMath {
   ClusterPlace<Tile> place_;
   Trace trace_;
   int group_, thread_, warp_, lane_, block_row_;
-  int releases_ = -1;
   int chunk_ = 0;
-  int segments_ = 0;
+  int tile_ = 0;
   bool first_turn_ = group_ == 0;
   Ring<Tile::stages> ring_;
   typename Op::Finish finish_;

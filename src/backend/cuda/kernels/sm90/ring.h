@@ -25,8 +25,8 @@ struct GemmShared {
   TILELACE_DEVICE ptx::Shared empty(int stage) const { return full(Tile::stages) + 8 * stage; }
   /// Over once it is known whether results may be stored.
   TILELACE_DEVICE ptx::Shared admitted() const { return empty(Tile::stages); }
-  /// The first segment, of those that this CTA computes, whose operands are not what they should
-  /// be; INT_MAX: none.
+  /// The first tile, of those that this CTA computes, whose operands are not what they should be;
+  /// INT_MAX: none.
   TILELACE_DEVICE ptx::Shared failed() const { return admitted() + 8; }
   TILELACE_DEVICE ptx::Shared number() const { return failed() + 4; }
   TILELACE_DEVICE ptx::Shared trace() const { return number() + 4; }
