@@ -33,5 +33,6 @@ function(kernel_lists target source)
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/sm90/kernels.cc
     TARGET_DIRECTORY ${target} PROPERTIES
     COMPILE_DEFINITIONS "TILELACE_KERNEL_LISTS=${named};TILELACE_KERNEL_LIST_CALLS=${called}")
+  set_target_properties(${target} PROPERTIES TILELACE_KERNELS "${parts_made}")
   set(${target}_kernel_lists ${parts_made} PARENT_SCOPE)
 endfunction()
