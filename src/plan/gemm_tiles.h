@@ -124,7 +124,6 @@ inline constexpr GemmTile kGemmTiles[] = {
     {"c64_1x2",   2, 1,  64,  8, 1, 2, 1, false, false, 1},
     {"c64_2x2",   2, 1,  64,  8, 2, 2, 1, false, false, 1},
     {"c64_2x4",   2, 1,  64,  8, 2, 4, 1, false, false, 1},
-    {"c128_2x4",  2, 1, 128,  6, 2, 4, 2, false, false, 1},
     {"c80",       2, 1,  80,  8, 2, 1, 1, false, false, 1},
     {"c80_1x2",   2, 1,  80,  8, 1, 2, 1, false, false, 1},
     // 128 rows a warpgroup, in turns.
