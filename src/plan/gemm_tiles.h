@@ -48,8 +48,8 @@ constexpr bool is_one_of(std::string_view name, std::initializer_list<std::strin
   return false;
 }
 
-/// The product alone and ag_gemm have kernels of every tile.
-constexpr bool is_tile(const GemmTile& /*t*/) { return true; }
+/// A product alone is made of every tile.
+constexpr bool can_multiply(const GemmTile& /*t*/) { return true; }
 
 /// Whether tokens are across, for many rows.
 constexpr bool is_across(int width, bool swapped) { return swapped && width > 64 && width < 256; }
@@ -58,21 +58,25 @@ constexpr bool is_across(const GemmTile& t) { return is_across(t.width, t.swappe
 /// Whether the kernels of gemm_rs are made for these tiles: narrow ones serve few rows, for which
 /// the fused kernel is not taken; wide and tall ones whose groups take no turns hold their products
 /// up while they send, and were the best plan of no row. Of those with tokens across, whose plans
-/// with few empty places were ahead all the same, the others are chosen for 2 % of problems, and
-/// q184 has no registers left.
+/// with few empty places were ahead all the same, q184 has no registers left.
 constexpr bool can_reduce(const GemmTile& t) {
   if (t.groups != 2) return false;
-  if (t.swapped) return is_one_of(t.name, {"q104", "q136", "q160", "w168", "w200"});
+  if (t.swapped) return is_across(t) && t.blocks * t.width / 2 <= 176;
   return t.pingpong || (t.blocks == 1 && t.width >= 128 && t.width <= 160);
 }
 
 /// Whether there are kernels of gemm_rs whose clusters lie across two shards: for shards of few
 /// rows, of which a cluster within one would leave half empty.
-constexpr bool can_pair(const GemmTile& t) { return is_one_of(t.name, {"c128", "c80", "p128"}); }
+constexpr bool can_pair(const GemmTile& t) {
+  return is_one_of(t.name, {"c160", "c128", "c80", "p160", "p128", "p80"});
+}
 
 /// Pieces of a peer's term that are added together, and so are in one step of the ring: several
 /// where the other group multiplies meanwhile and a step has room for them (up to nine ranks).
 constexpr int terms_at_once(int width, bool pingpong) { return pingpong && width >= 128 ? 2 : 1; }
+
+/// Whether there are kernels of ag_gemm: t192 has no registers left for waiting.
+constexpr bool can_gather(const GemmTile& t) { return t.name != "t192"; }
 
 /// Whether warps of ag_gemm's kernels have registers left to send rows.
 constexpr bool can_push(int blocks, int width) { return blocks * width / 2 <= 176; }
@@ -100,7 +104,7 @@ constexpr bool can_gate(const GemmTile& t) {
 /// Whether there are kernels of gemm_ar of this tile whose ranks keep their partials, to be pulled
 /// by whoever sums: of tiles for many rows, so that building is short.
 constexpr bool can_pull(const GemmTile& t) {
-  return is_one_of(t.name, {"p128", "p160", "p168", "p176", "p184"});
+  return is_one_of(t.name, {"p128", "p144", "p160", "p168", "p176", "p184"});
 }
 /// The same whose sums the switch makes.
 constexpr bool can_multimem(const GemmTile& t) { return is_one_of(t.name, {"p128", "p160"}); }
@@ -124,6 +128,7 @@ inline constexpr GemmTile kGemmTiles[] = {
     {"c64_1x2",   2, 1,  64,  8, 1, 2, 1, false, false, 1},
     {"c64_2x2",   2, 1,  64,  8, 2, 2, 1, false, false, 1},
     {"c64_2x4",   2, 1,  64,  8, 2, 4, 1, false, false, 1},
+    {"c128_2x4",  2, 1, 128,  6, 2, 4, 2, false, false, 1},
     {"c80",       2, 1,  80,  8, 2, 1, 1, false, false, 1},
     {"c80_1x2",   2, 1,  80,  8, 1, 2, 1, false, false, 1},
     // 128 rows a warpgroup, in turns.
@@ -142,8 +147,10 @@ inline constexpr GemmTile kGemmTiles[] = {
     {"t192_1x2",  2, 2, 192,  3, 1, 2, 2, false, false, 1},
     {"t176_1x2",  2, 2, 176,  3, 1, 2, 2, false, false, 1},
     {"t160",      2, 2, 160,  4, 2, 1, 1, false, false, 1},
+    {"t192",      2, 2, 192,  3, 2, 1, 2, false, false, 1},
     // Few tokens: 64 rows of tokens, narrow strips of the weight, deep rings.
     {"s32_1x2",   1, 1,  32, 16, 1, 2, 1, false, false, 1},
+    {"s40",       1, 1,  40, 16, 1, 1, 1, false, false, 1},
     {"s40_1x2",   1, 1,  40, 16, 1, 2, 1, false, false, 1},
     {"s48_1x2",   1, 1,  48, 14, 1, 2, 1, false, false, 1},
     {"s56",       1, 1,  56, 13, 1, 1, 1, false, false, 1},
@@ -151,14 +158,19 @@ inline constexpr GemmTile kGemmTiles[] = {
     {"s64",       1, 1,  64, 13, 1, 1, 1, false, false, 1},
     {"s64_1x2",   1, 1,  64, 13, 1, 2, 1, false, false, 1},
     {"s80_1x2",   1, 1,  80, 11, 1, 2, 1, false, false, 1},
+    {"s96",       1, 1,  96, 10, 1, 1, 1, false, false, 1},
     {"s96_1x2",   1, 1,  96, 10, 1, 2, 1, false, false, 1},
     {"s104",      1, 1, 104, 10, 1, 1, 1, false, false, 1},
     {"s112",      1, 1, 112,  9, 1, 1, 1, false, false, 1},
+    {"s192",      1, 1, 192,  6, 1, 1, 1, false, false, 1},
     // The fewest tokens: rows of the weight, tokens across.
     {"v16",       1, 1,  16,  9, 1, 1, 1, false, true, 2},
+    {"v16d",      1, 1,  16, 18, 1, 1, 1, false, true, 1},
     {"v32",       1, 1,  32, 16, 1, 1, 1, false, true, 1},
     {"v32_4x2",   1, 1,  32, 16, 4, 2, 1, false, true, 1},
+    {"w16",       2, 1,  16,  5, 1, 1, 1, false, true, 2},
     {"w32",       2, 1,  32,  4, 1, 1, 1, false, true, 2},
+    {"w256",      2, 1, 256,  4, 2, 1, 2, false, true, 1},
     // Tokens across for many rows, which seldom are a multiple of 64: of some width or other a few
     // tiles have little left over. 128 rows of the weight, two warpgroups on one tile.
     {"w152",      2, 1, 152,  6, 2, 1, 1, false, true, 1},

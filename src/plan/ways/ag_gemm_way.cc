@@ -97,7 +97,9 @@ class GatherCandidates {
 
  private:
   [[nodiscard]] std::vector<GemmPlan> gemms(Index m, const GemmMachine& machine) const {
-    return gemm_candidates(product_of(p_, widest_product(p_), m), machine);
+    auto all = gemm_candidates(product_of(p_, widest_product(p_), m), machine);
+    std::erase_if(all, [](const GemmPlan& g) { return !can_gather(g.tile); });
+    return all;
   }
   /// Whether its tiles may begin anew in every shard.
   static bool can_be_cut(const GemmPlan& gemm) {

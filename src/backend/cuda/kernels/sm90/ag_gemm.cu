@@ -7,7 +7,7 @@ namespace tilelace::cuda {
 
 KernelList TILELACE_KERNEL_LIST() {
   KernelList all;
-  add_kernels<AgGemm, plan::is_tile>(all, GemmUse::ag_gemm);
+  add_kernels<AgGemm, plan::can_gather>(all, GemmUse::ag_gemm);
   add_kernels<GatedAgGemm, plan::can_gate>(all, GemmUse::gated_ag_gemm);
   return all;
 }

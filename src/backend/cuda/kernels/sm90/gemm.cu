@@ -7,7 +7,7 @@ namespace tilelace::cuda {
 
 KernelList TILELACE_KERNEL_LIST() {
   KernelList all;
-  add_kernels<Gemm, plan::is_tile>(all, GemmUse::alone);
+  add_kernels<Gemm, plan::can_multiply>(all, GemmUse::alone);
   add_kernels<GatedGemm, plan::can_gate>(all, GemmUse::gated);
   return all;
 }

@@ -34,7 +34,12 @@ class GemmMath {
         warp_(__shfl_sync(~0U, thread_ / 32, 0)),
         lane_(thread_ & 31),
         block_row_(Tile::pingpong ? 0 : group * Tile::blocks),
-        finish_(p, shared) {}
+        finish_(p, shared) {
+    if constexpr (!kLine)
+      if (thread_ < Shape::kCluster &&
+          (thread_ % Tile::cluster_rows == place.row || thread_ / Tile::cluster_rows == place.col))
+        releases_ = thread_;
+  }
 
   TILELACE_DEVICE void skip(schedule::GemmSegment s) {
     ring_.skip(s.steps() + Op::steps_behind(p_, s));
@@ -259,18 +264,19 @@ class GemmMath {
       for (int j = 0; j < Shape::kAccumulators; ++j) ptx::pin(acc_[i][j]);
   }
 
-  /// One thread for each CTA that fills our ring, or whose ring we help to fill.
-  [[nodiscard]] TILELACE_DEVICE bool releases() const {
-    if constexpr (Tile::cluster_rows == 1 || Tile::cluster_cols == 1)
-      return thread_ < Shape::kCluster;
+  /// One thread for each CTA that fills our ring, or whose ring we help to fill: of a line of CTAs
+  /// every one. Of others it is kept: worked out in the loop it would part the products.
+  static constexpr bool kLine = Tile::cluster_rows == 1 || Tile::cluster_cols == 1;
+  [[nodiscard]] TILELACE_DEVICE int released_cta() const {
+    if constexpr (kLine)
+      return thread_ < Shape::kCluster ? thread_ : -1;
     else
-      return thread_ < Shape::kCluster && (thread_ % Tile::cluster_rows == place_.row ||
-                                           thread_ / Tile::cluster_rows == place_.col);
+      return releases_;
   }
   TILELACE_DEVICE void release(int stage) {
-    if (!releases()) return;
+    if (released_cta() < 0) return;
     if constexpr (Shape::kCluster > 1)
-      ptx::barrier_arrive_at(shared_.empty(stage), thread_);
+      ptx::barrier_arrive_at(shared_.empty(stage), released_cta());
     else
       ptx::barrier_arrive(shared_.empty(stage));
   }
@@ -307,6 +313,7 @@ class GemmMath {
   int group_, thread_, warp_, lane_, block_row_;
   int chunk_ = 0;
   int tile_ = 0;
+  int releases_ = -1;  ///< of a cluster that is no line: a CTA
   bool first_turn_ = group_ == 0;
   Ring<Tile::stages> ring_;
   typename Op::Finish finish_;
