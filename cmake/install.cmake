@@ -8,6 +8,12 @@ add_library(tilelace::tilelace ALIAS tilelace_library)
 foreach(part comm comm_cuda plan check cpu_gemm cpu cuda cuda_transport cuda_nccl op c)
   if(TARGET tilelace_${part})
     target_sources(tilelace_library PRIVATE $<TARGET_OBJECTS:tilelace_${part}>)
+    get_target_property(kernels tilelace_${part} TILELACE_KERNELS)  # objects of objects are not among them
+    foreach(kernel ${kernels})
+      if(TARGET ${kernel})
+        target_sources(tilelace_library PRIVATE $<TARGET_OBJECTS:${kernel}>)
+      endif()
+    endforeach()
   endif()
 endforeach()
 set_target_properties(tilelace_library PROPERTIES OUTPUT_NAME tilelace EXPORT_NAME tilelace

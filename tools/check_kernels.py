@@ -23,7 +23,7 @@ import zipfile
 from pathlib import Path
 
 from kernel_code import (DTYPES, check_gemms, missing_kernels, missing_multimem, parse_resources,
-                         read_tiles, resource_findings, span, stray_multimem)
+                         read_tiles, resource_findings, short_name, span, stray_multimem)
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "cuda-tools"
@@ -94,8 +94,14 @@ def objects_of(build):
         if entry["file"].endswith(".cu"):
             output = shlex.split(entry["command"])
             path = Path(entry["directory"]) / output[output.index("-o") + 1]
-            objects[path] = re.search(r"/kernels/gemm_\w+\.cu$", entry["file"]) is not None
+            objects[path] = re.search(r"/kernels/sm90/\w+\.cu$", entry["file"]) is not None
     return objects
+
+
+def name_of(path):
+    """A .cu file is compiled in parts, each a target of its own."""
+    part = re.search(r"kernels_\w+?_(\d+)\.dir", str(path))
+    return path.name.removesuffix(".o") + (f" part {part[1]}" if part else "")
 
 
 def report(rows, findings, left_out):
@@ -117,34 +123,31 @@ def chosen_tiles(commands):
 
 
 def code_of(folder, path):
-    """{mangled name of a kernel: its instructions}"""
+    """{name of a kernel: its instructions}; where a parameter lies is left out."""
     code, name = {}, ""
     for line in run_tool(folder, "-sass", path):
         if match := re.search(r"Function : (\S+)", line):
-            name = re.sub(r"_GLOBAL__N__[0-9a-f]{8}_", "_", match[1])  # a hash of the build's folder
+            name = short_name(re.sub(r"_GLOBAL__N__[0-9a-f]{8}_", "_", match[1]))
             code[name] = []
-        elif name and "/*" in line:
-            code[name].append(line.strip())
+        elif name and (match := re.match(r"\s+/\*[0-9a-f]{4,}\*/\s+(.*?);", line)):
+            code[name].append(re.sub(r"c\[0x0\]\[0x[0-9a-f]+\]", "c[parameter]", match[1].strip()))
     return code
 
 
 def compare_builds(old, new, folder):
-    old, new, totals = old.resolve(), new.resolve(), {}
-    moved = {path.name: path for path in objects_of(old) if path.is_file()}  # to another folder
-    for path in sorted(objects_of(new)):
-        if not path.is_file():
-            continue
-        before = old / path.relative_to(new)
-        if not before.is_file():
-            before = moved.get(path.name)
-        was, now = code_of(folder, str(before)) if before else {}, code_of(folder, str(path))
-        same = sum(was.get(name) == text for name, text in now.items())
-        row = (len(was), same, sum(n in was for n in now) - same, len(now.keys() - was.keys()),
-               len(was.keys() - now.keys()))
-        totals[path.name.removesuffix(".o")] = row
-    print(f"{'object':30} {'before':>7} {'same':>7} {'changed':>8} {'new':>5} {'gone':>5}")
-    for name, row in [*totals.items(), ("all", [sum(c) for c in zip(*totals.values())])]:
-        print(f"{name:30} {row[0]:7} {row[1]:7} {row[2]:8} {row[3]:5} {row[4]:5}")
+    builds = []
+    for build in (old, new):
+        paths = [p for p in sorted(objects_of(build)) if p.is_file()]
+        with concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
+            found = pool.map(code_of, [folder] * len(paths), map(str, paths))
+        builds.append({name: text for code in found for name, text in code.items()})
+    was, now = builds
+    changed = sorted(n for n in now if n in was and was[n] != now[n])
+    print(f"kernels before {len(was)}, now {len(now)}; the same but for where parameters lie "
+          f"{sum(was.get(n) == text for n, text in now.items())}")
+    for what, names in [("changed", changed), ("new", sorted(now.keys() - was.keys())),
+                        ("gone", sorted(was.keys() - now.keys()))]:
+        print(f"{what} {len(names)}: {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}")
     return 0
 
 
@@ -159,7 +162,7 @@ def check_build(build, folder):
         work = {p: pool.submit(check_object, folder, str(p), objects[p], tiles) for p in there}
         for path, future in work.items():
             found, kernels, sizes, registers = future.result()
-            name = path.name.removesuffix(".o")
+            name = name_of(path)
             findings += [f"{name}: {f}" for f in found]
             seen += kernels
             if objects[path]:

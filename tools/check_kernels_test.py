@@ -8,27 +8,21 @@ from kernel_code import (check_gemms, missing_kernels, missing_multimem, parse_r
                          read_tiles, resource_findings, stray_multimem)
 
 TILES = read_tiles("""
-// name, groups, blocks, width, stages, cluster rows, cols, staging, pingpong, swapped, per_sm
-#define TILELACE_GEMM_COOPERATIVE(X)                   \\
-  X(c128,     2, 1, 128, 3, 2, 1, 2, false, false, 1)  \\
-  X(p64,      2, 2,  64, 2, 1, 1, 2, true,  false, 1)
-#define TILELACE_GEMM_SWAPPED(X) \\
-  X(v16, 1, 1, 16, 2, 1, 1, 1, false, true,  2)
-#define TILELACE_GEMM_TILES(X) TILELACE_GEMM_COOPERATIVE(X)
+inline constexpr GemmTile kGemmTiles[] = {
+    // 128 rows, two warpgroups on one tile.
+    {"c128",      2, 1, 128,  3, 2, 1, 2, false, false, 1},
+    {"p64",       2, 2,  64,  2, 1, 1, 2, true, false, 1},
+    {"v16",       1, 1,  16,  2, 1, 1, 1, false, true, 2},
+};
 """)
-
-NAME = ("_ZN8tilelace4cuda11gemm_kernelINS0_52_GLOBAL__N__efcb0319_19_gemm_cooperative_cu_ffaa0fc9"
-        "{length}{tile}_tileE{dtype}EEvNS0_10GemmParamsE")
+HARDWARE, PULLED = "KeptBySwitch", "KeptByPeers"
 
 
-MULTIMEM = ("_ZN8tilelace4cuda16gemm_sums_kernelINS0_45_GLOBAL__N__25a26f9e_12_gemm_sums_cu_71991016"
-            "{length}{tile}_tileE{dtype}LNS0_6SumsByE%dEEEvNS0_14GemmSumsParamsE")
-HARDWARE, PULLED = MULTIMEM % 0, MULTIMEM % 1
-
-
-def dump(tile, instructions, dtype="13__nv_bfloat16", name=NAME):
+def dump(tile, instructions, dtype="13__nv_bfloat16", name="Gemm"):
     """As cuobjdump -sass prints it; "loop" marks where BRA back goes."""
-    mangled = name.format(length=len(tile) + 5, tile=tile, dtype=dtype)
+    number = list(TILES).index(tile) if tile in TILES else 999
+    mangled = (f"_ZN8tilelace4cuda11gemm_kernelINS0_{len(name)}{name}INS0_4Sm90INS0_6TileOfILi{number}EEE"
+               f"{dtype}EEEEEvNT_6ParamsE")
     lines, start, address = [f"\t\tFunction : {mangled}"], 0, 0
     for text in instructions:
         if text == "loop":
@@ -172,8 +166,8 @@ def code_mistakes():
         findings, _, _ = check_gemms(SOUND[1] + lines + SOUND[2], TILES)
         if not any(part in f for f in findings):
             yield f"{name}: not found, only {findings}"
-    seen = [(t, d, "GemmParams") for t in TILES for d in ("bf16", "fp16")]
-    fused = [(*seen[0][:2], "AgGemmParams")]
+    seen = [(t, d, "Gemm") for t in TILES for d in ("bf16", "fp16")]
+    fused = [(*seen[0][:2], "AgGemm")]
     if list(missing_kernels(TILES, seen + fused)) or len(list(missing_kernels(TILES, seen[1:]))) != 1:
         yield "missing kernels: not found"
     if len(list(missing_kernels(TILES, seen + 2 * fused))) != 1:
@@ -184,8 +178,7 @@ def code_mistakes():
     if (chosen_tiles('"command": "nvcc \\"-DTILELACE_TILES=\\\\\\",c128,v16,\\\\\\"\\" -DX=,p80,"') != ["c128", "v16"] or
             chosen_tiles("nvcc -DX=,v16, a.cu")):
         yield "chosen tiles: not read"
-    switch = [("p64", d, f"GemmSumsParams{by}") for d in ("bf16", "fp16")
-              for by in ("", " by peers")]
+    switch = [("p64", d, kind) for d in ("bf16", "fp16") for kind in (HARDWARE, PULLED)]
     if list(missing_multimem(switch)) or not list(missing_multimem(switch[1:])):
         yield "kernels whose sums the switch makes: not found"
 

@@ -6,20 +6,19 @@ A GEMM starts a batch of wgmma (4 a 64-row block), closes it as one group or hal
 until only the group before is in flight. Where the compiler serialises wgmma, each is a group of its
 own and is waited for.
 """
+import functools
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
 K_STEPS = 4  # wgmma of a 64-row block and a stage: 64 of k, 16 each
 DTYPES = {"__half": "fp16", "__nv_bfloat16": "bf16"}
-# What a kernel is told says what it is; every tile has the plain one.
-PLAIN = "GemmParams"
-SWITCHED = "GemmSumsParams"  # the switch adds
-PULLED = SWITCHED + " by peers"
-KINDS = {PLAIN: "", "AgGemmParams": " ag_gemm", "AgGemmAcrossParams": " ag_gemm across",
-         "GemmRsParams": " gemm_rs", "GemmRsAcrossParams": " gemm_rs across",
-         "GemmRsPairParams": " gemm_rs pairs",
-         "GemmArParams": " gemm_ar", "GemmGatedParams": " gated",
-         "AgGemmGatedParams": " ag_gemm gated",
+# A kernel's policy (src/backend/cuda/kernels/ops) says what it is; every tile has the plain one.
+PLAIN = "Gemm"
+SWITCHED = "KeptBySwitch"  # the switch adds
+PULLED = "KeptByPeers"
+KINDS = {PLAIN: "", "AgGemm": " ag_gemm", "GemmRs": " gemm_rs", "GemmRsPairs": " gemm_rs pairs",
+         "GemmAr": " gemm_ar", "GatedGemm": " gated", "GatedAgGemm": " ag_gemm gated",
          SWITCHED: " gemm_ar multimem", PULLED: " gemm_ar pull"}
 # multimem.ld_reduce is an instruction of its own. multimem.st and multimem.red are those of st and
 # red: the address leads them to the switch.
@@ -28,7 +27,7 @@ MULTIMEM = {"bf16": "LDGMC.F32ADD.BF16x8", "fp16": "LDGMC.F32ADD.F16x8"}
 
 @dataclass(frozen=True)
 class Tile:
-    """What a line of src/plan/gemm_tiles.h demands of the code."""
+    """What a row of src/plan/gemm_tiles.h demands of the code."""
     batch: int  # wgmma that are started together
     moves_registers: bool
     cluster: int
@@ -48,30 +47,34 @@ class Kernel:
 
 
 def read_tiles(text):
+    """{name: Tile}, in the table's order: a kernel's name has the number."""
     tiles = {}
-    for line in re.findall(r"\bX\((\w+(?:,\s*\w+){10})\)", text):
+    for line in re.findall(r'^ +\{("\w+"(?:,\s*\w+){10})\},', text, re.M):
         name, groups, blocks, _, _, rows, cols, _, turns, _, per_sm = re.split(r",\s*", line)
-        tiles[name] = Tile(K_STEPS * int(blocks), groups == "2" and per_sm == "1",
-                           int(rows) * int(cols), turns == "true")
+        tiles[name.strip('"')] = Tile(K_STEPS * int(blocks), groups == "2" and per_sm == "1",
+                                      int(rows) * int(cols), turns == "true")
     return tiles
 
 
-def tile_and_dtype(mangled):
-    """("c128", "bf16") of gemm_kernel<c128_tile, __nv_bfloat16>; None for what it is not."""
-    found = re.search(r"gemm_(?:sums_)?kernelI(NS?\d*_?)?", mangled)
-    if not found:
+@functools.cache
+def tile_names():
+    """Of src/plan/gemm_tiles.h."""
+    root = Path(__file__).resolve().parent.parent
+    return list(read_tiles((root / "src/plan/gemm_tiles.h").read_text(encoding="utf-8")))
+
+
+NAME = re.compile(r"gemm_kernelINS0_\d+(" + "|".join(sorted(KINDS, key=len, reverse=True)) +
+                  r")INS0_4Sm90INS0_6TileOfILi(\d+)EEE\d*(" + "|".join(DTYPES) + ")E")
+
+
+def tile_and_dtype(mangled, names=None):
+    """("c128", "bf16") of gemm_kernel<AgGemm<Sm90<TileOf<6>, __nv_bfloat16>>>; None for what it is
+    not."""
+    found = NAME.search(mangled)
+    names = tile_names() if names is None else names
+    if not found or int(found.group(2)) >= len(names):
         return None
-    parts, at = [], found.end()
-    while len(parts) < 4:
-        length = re.match(r"[ES_]*?(\d+)", mangled[at:])
-        if not length:
-            break
-        at += length.end()
-        parts.append(mangled[at:at + int(length.group(1))])
-        at += int(length.group(1))
-    name = next((p[:-5] for p in parts if p.endswith("_tile")), None)
-    dtype = next((DTYPES[p] for p in parts if p in DTYPES), None)
-    return (name, dtype) if name and dtype else None
+    return names[int(found.group(2))], DTYPES[found.group(3)]
 
 
 INSTRUCTION = re.compile(
@@ -199,7 +202,7 @@ def kernel_findings(kernel, tile):
             yield f"{what} (local memory)", kernel.count(what), "none"
     if kernel.count("HGMMA"):
         yield from loop_findings(kernel, tile)
-    yield from multimem_findings(kernel, tile_and_dtype(kernel.name)[1])
+    yield from multimem_findings(kernel, DTYPES[NAME.search(kernel.name).group(3)])
 
 
 RESOURCES = re.compile(r"\s*REG:(\d+) STACK:(\d+) .*LOCAL:(\d+)")
@@ -227,13 +230,12 @@ def resource_findings(resources):
 
 def kind_of(mangled):
     """Which of KINDS a kernel of the GEMM is."""
-    found = re.search(r"\d(" + "|".join(KINDS) + r")E", mangled)
-    kind = found.group(1) if found else PLAIN
-    return PULLED if kind == SWITCHED and "SumsByE1" in mangled else kind
+    found = NAME.search(mangled)
+    return found.group(1) if found else PLAIN
 
 
-def short_name(mangled):
-    known = tile_and_dtype(mangled)
+def short_name(mangled, names=None):
+    known = tile_and_dtype(mangled, names)
     if known:
         return " ".join(known) + KINDS[kind_of(mangled)]
     for digits in re.finditer(r"(?=(?:^|\D|\d)(\d{1,2})[a-z_])", mangled):
@@ -248,13 +250,13 @@ def check_gemms(sass, tiles):
     """Findings, what was seen, instructions of a stage in the main loops."""
     findings, seen, sizes = [], [], []
     for kernel in parse_sass(sass):
-        known = tile_and_dtype(kernel.name)
+        known = tile_and_dtype(kernel.name, list(tiles))
         tile = tiles.get(known[0]) if known else None
         if tile is None:
             findings.append(f"{kernel.name}: name, got no tile of gemm_tiles.h, expected one")
             continue
         seen.append((*known, kind_of(kernel.name)))
-        findings += [f"{short_name(kernel.name)}: {what}, got {got}, expected {expected}"
+        findings += [f"{short_name(kernel.name, list(tiles))}: {what}, got {got}, expected {expected}"
                      for what, got, expected in kernel_findings(kernel, tile)]
         loop = main_loop(kernel)
         if loop:
@@ -283,6 +285,6 @@ def missing_multimem(seen, dtypes=tuple(DTYPES.values())):
     made = {kind: {s[:2] for s in seen if s[2] == kind} for kind in (SWITCHED, PULLED)}
     for dtype in sorted(dtypes):
         if not any(s[1] == dtype for s in made[SWITCHED]):
-            yield f"gemm_sums: {dtype}: kernels, got none, expected one or more"
+            yield f"kept_partials: {dtype}: kernels, got none, expected one or more"
     if not made[SWITCHED] <= made[PULLED]:
-        yield "gemm_sums: tiles of kernels that pull, got none for some of the switch's"
+        yield "kept_partials: tiles of kernels that pull, got none for some of the switch's"

@@ -2,8 +2,7 @@
 // An ag_gemm of one rank as CPU ranks, the checker and the simulator run it: AgGemm's copies, and
 // the tiles, waits and sends of the orders that a GEMM kernel walks (gather_order.h, push_order.h).
 #pragma once
-#include "schedule/gather_order.h"
-#include "schedule/push_order.h"
+#include "schedule/make_gather_order.h"
 
 namespace tilelace::schedule {
 

@@ -2,7 +2,7 @@
 // The sends of an ag_gemm under transport `store` as a GEMM kernel makes them: run_sends and
 // run_stage worked out beforehand. A piece is one chunk of the own shard for one rank.
 #pragma once
-#include "schedule/ag_gemm.h"
+#include "schedule/index.h"
 
 namespace tilelace::schedule {
 
@@ -27,20 +27,5 @@ struct PushOrder {
     }
   }
 };
-
-/// `stage`: own rows go into the own slot, too.
-constexpr PushOrder make_push_order(const AgGemm& s, bool stage) {
-  const RowRange own = s.split.shard(s.rank);
-  PushOrder o;
-  o.rank = s.rank;
-  o.ranks = s.ranks();
-  o.targets = s.ranks() - (stage ? 0 : 1);
-  o.pieces = static_cast<int>(s.chunks(s.rank).count()) * o.targets;
-  o.first_flag = static_cast<int>(s.rank * s.max_chunks());
-  o.begin = own.begin;
-  o.rows = own.size();
-  o.chunk_rows = s.chunk_rows;
-  return o;
-}
 
 }  // namespace tilelace::schedule

@@ -4,7 +4,7 @@
 // a GEMM kernel walks (reduce_order.h).
 #pragma once
 #include "schedule/gemm_reduce.h"
-#include "schedule/reduce_order.h"
+#include "schedule/make_reduce_order.h"
 
 namespace tilelace::schedule {
 

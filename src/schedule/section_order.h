@@ -4,26 +4,9 @@
 // apart, the whole weight is read once more. Worked out on the host into 32-bit numbers.
 #pragma once
 #include "schedule/gemm.h"
-#include "schedule/rows.h"
+#include "schedule/walks.h"
 
 namespace tilelace::schedule {
-
-/// Walks that are looked through one by one. Kernels have no more.
-constexpr int kFewWalks = 8;
-
-/// Which of a host's many walks has tile t; `first_tile(w)`: of the w-th, or behind the last.
-template <class First>
-constexpr int walk_of(int walks, int t, First first_tile) {
-  int w = 0;
-  for (int end = walks - 1; w < end;) {
-    const int middle = w + (end - w) / 2;
-    if (t < first_tile(middle + 1))
-      end = middle;
-    else
-      w = middle + 1;
-  }
-  return w;
-}
 
 /// Rows of one owner.
 struct OwnedRows {
@@ -58,8 +41,7 @@ struct SectionOrder {
   }
 
   /// Adds a section of this many rows of tiles, walked with the one before it or apart.
-  constexpr void append(Index rows_of_tiles, bool apart) {
-    const int rows = static_cast<int>(rows_of_tiles);
+  constexpr void append(int rows, bool apart) {
     if (apart || count == 0) {
       first_section[walks] = count;
       first_tile[walks + 1] = first_tile[walks];

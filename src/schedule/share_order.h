@@ -12,8 +12,6 @@
 // everybody takes tiles in the order of steps.
 #pragma once
 #include "schedule/gemm.h"
-#include "schedule/route.h"
-#include "schedule/rows.h"
 #include "schedule/section_order.h"
 
 namespace tilelace::schedule {
@@ -97,91 +95,5 @@ struct ShareOrder {
     return i;
   }
 };
-
-namespace detail {
-
-/// Of the j-th section of a block: remote ones, then the own.
-constexpr int owner_of(const ShareOrder& o, const Route& route, int j) {
-  return j + 1 < o.ranks ? route.reduce_order(o.rank, j) : o.rank;
-}
-
-constexpr void fill_sections(ShareOrder& o, const RowSplit& split, const Route& route,
-                             int worker_rows, Index block_rows) {
-  for (int b = 0; b < o.blocks; ++b) {
-    for (int j = 0; j < o.ranks; ++j) {
-      const int owner = owner_of(o, route, j);
-      const RowRange shard = split.shard(owner);
-      const Index begin = min_of(shard.begin + b * block_rows, shard.end);
-      const Index end = b + 1 == o.blocks ? shard.end : min_of(begin + block_rows, shard.end);
-      o.section[o.count] = {owner, static_cast<int>(begin), static_cast<int>(end)};
-      o.tile_rows[o.count] = static_cast<int>(ceil_div(end - begin, worker_rows));
-      if (o.tile_rows[o.count] * o.cols > o.max_tiles) o.max_tiles = o.tile_rows[o.count] * o.cols;
-      ++o.count;
-    }
-  }
-}
-
-constexpr void fill_columns(ShareOrder& o, Index rows, const Route& route, int worker_rows) {
-  for (int j = 0; j < o.ranks; ++j) {
-    const int owner = owner_of(o, route, j);
-    o.section[o.count] = {owner, 0, static_cast<int>(rows)};
-    o.tile_rows[o.count++] = static_cast<int>(ceil_div(rows, worker_rows));
-  }
-  o.max_tiles = o.tile_rows[0] * o.cols;
-}
-
-constexpr void fill_stretches(ShareOrder& o) {
-  const int steps = o.blocks * o.cols;
-  int tile = 0;
-  for (int step = 0; step < steps + o.lag;) {
-    // Up to the next step at which a block of remote or of own tiles begins or ends.
-    int next = steps + o.lag;
-    for (int b = 0; b <= o.blocks; ++b) {
-      if (b * o.cols > step && b * o.cols < next) next = b * o.cols;
-      if (b * o.cols + o.lag > step && b * o.cols + o.lag < next) next = b * o.cols + o.lag;
-    }
-    ShareStretch s{tile, step, step / o.cols, (step - o.lag) / o.cols, 0, 0};
-    if (step < steps)
-      for (int j = 0; j + 1 < o.ranks; ++j) s.remote_rows += o.tile_rows[s.block * o.ranks + j];
-    s.rows = s.remote_rows;
-    if (step >= o.lag) s.rows += o.tile_rows[s.own_block * o.ranks + o.ranks - 1];
-    tile += (next - step) * s.rows;
-    if (s.rows > 0) o.stretch[o.stretches++] = s;
-    step = next;
-  }
-  o.stretch[o.stretches].first_tile = tile;
-}
-
-}  // namespace detail
-
-/// `block_rows`: of a shard, in every block but the last; a multiple of worker_rows, which is what
-/// a worker's tile has. `lag`: at least 1. The shards' rows in at most kMaxShareBlocks blocks.
-constexpr ShareOrder make_share_order(const RowSplit& split, const Route& route, int rank, int cols,
-                                      int worker_rows, Index block_rows, int lag) {
-  ShareOrder o;
-  o.rank = rank;
-  o.ranks = split.ranks;
-  o.cols = cols;
-  o.blocks = static_cast<int>(max_of(1, ceil_div(split.max_rows(), block_rows)));
-  o.lag = static_cast<int>(min_of(lag, Index{o.blocks} * cols));
-  o.own_begin = static_cast<int>(split.shard(rank).begin);
-  detail::fill_sections(o, split, route, worker_rows, block_rows);
-  detail::fill_stretches(o);
-  return o;
-}
-
-/// Owners of columns: each has as many of the `cols` of the result; where the ranks do not divide
-/// them, the last owners' last tiles lie beyond its end.
-constexpr ShareOrder make_share_order_of_columns(Index rows, const Route& route, int rank,
-                                                 int ranks, int cols, int worker_rows, int lag) {
-  ShareOrder o;
-  o.rank = rank;
-  o.ranks = ranks;
-  o.cols = o.owner_cols = static_cast<int>(ceil_div(cols, ranks));
-  o.lag = static_cast<int>(min_of(lag, Index{o.cols}));
-  detail::fill_columns(o, rows, route, worker_rows);
-  detail::fill_stretches(o);
-  return o;
-}
 
 }  // namespace tilelace::schedule

@@ -8,93 +8,11 @@
 // No rank waits for ever: products wait for terms alone, and who collects for the products of
 // peers. So all workers of a product must have a place at a time; collecting comes last.
 #pragma once
-#include "schedule/share_order.h"
+#include "schedule/make_share_order.h"
+#include "schedule/shared_parts.h"
 #include "schedule/verbs.h"
 
 namespace tilelace::schedule {
-
-/// Flags of a rank. A tile has `parts` of them, one for what each group of threads computes that
-/// has a part of a worker's tile to itself.
-struct ShareFlags {
-  int parts = 1;
-  int first_shared = 0;  ///< of peers' finished tiles
-
-  [[nodiscard]] TILELACE_HD constexpr int shared(const ShareOrder& o, int owner, GemmCell c) const {
-    return first_shared + o.partial(owner, c) * parts;
-  }
-  [[nodiscard]] TILELACE_HD constexpr int end(const ShareOrder& o) const {
-    return first_shared + o.num_partials() * parts;
-  }
-};
-
-/// What one group of threads of a peer's worker finished, and the flag that says that it is here.
-struct SharedPart {
-  int flag = -1;  ///< -1: there is none
-  int owner = 0, part = 0;
-  GemmCell cell{0, 0, 0};
-};
-
-/// The i-th of all that peers finish.
-[[nodiscard]] TILELACE_HD constexpr SharedPart shared_part(const ShareOrder& o,
-                                                           const ShareFlags& flags, int i) {
-  for (int s = 0; s < o.count; ++s) {
-    if (o.own(s)) continue;
-    const int parts = o.tile_rows[s] * o.cols * flags.parts;
-    if (i >= parts) {
-      i -= parts;
-      continue;
-    }
-    const int tile = i / flags.parts;
-    SharedPart p;
-    p.owner = o.section[s].owner;
-    p.part = i % flags.parts;
-    p.cell = {tile % o.tile_rows[s], tile / o.tile_rows[s], s};
-    p.flag = flags.shared(o, p.owner, p.cell) + p.part;
-    return p;
-  }
-  return {};
-}
-
-/// How the parts of a worker's tile lie: those of a CTA below each other, CTAs column by column.
-struct PartShape {
-  int cluster_rows = 1, cluster_cols = 1;
-  int groups = 1;          ///< parts of a CTA
-  int rows = 1, cols = 1;  ///< of a part
-};
-
-/// Where a part lies in a result of `columns`; nothing of it where it is beyond the end.
-struct PartPlace {
-  int row = 0, rows = 0, col = 0, cols = 0;
-};
-
-[[nodiscard]] TILELACE_HD constexpr PartPlace part_place(const ShareOrder& o, const SharedPart& p,
-                                                         const PartShape& shape, int columns) {
-  const int s = p.cell.section;
-  const int cta = p.part / shape.groups;
-  const int down = (p.cell.row * shape.cluster_rows + cta % shape.cluster_rows) * shape.groups +
-                   p.part % shape.groups;
-  const int across = (o.first_col(s) + p.cell.col) * shape.cluster_cols + cta / shape.cluster_rows;
-  PartPlace at;
-  at.row = o.begin(s) + down * shape.rows;
-  at.rows = static_cast<int>(max_of(0, min_of(shape.rows, o.end(s) - at.row)));
-  at.col = across * shape.cols;
-  at.cols = static_cast<int>(max_of(0, min_of(shape.cols, columns - at.col)));
-  return at;
-}
-
-/// Role collect, worker w of `workers`. Verbs: wait_for(part): its flag, as wait; deliver(part):
-/// from the slot to the user.
-template <class Verbs>
-TILELACE_ROLE void run_collect(const ShareOrder& o, const ShareFlags& flags, int worker,
-                               int workers, Verbs& v) {
-  v.admit();
-  for (int i = worker;; i += workers) {
-    const SharedPart part = shared_part(o, flags, i);
-    if (part.flag < 0) return;
-    v.wait_for(part);
-    v.deliver(part);
-  }
-}
 
 /// A call of one rank as the checker and CPU ranks have it: a tile is `tile_m` rows of one column,
 /// and one part. Some actors play the product, the others collect; one alone does both.

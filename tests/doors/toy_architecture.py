@@ -48,7 +48,6 @@ constexpr double toy_time_us(const GemmCost& c, const GemmPlan& /*plan*/, std::i
 KERNEL_ROW = """// SPDX-License-Identifier: Apache-2.0
 // Kernels of the toy: others', under its tiles' names.
 #pragma once
-#include <array>
 #include <vector>
 
 #include "backend/cuda/gemm/architecture_kernels.h"
@@ -63,23 +62,17 @@ inline std::span<const GemmKernel> toy_kernels() {
   static const std::vector<GemmKernel> all = [] {
     std::vector<GemmKernel> found;
     for (const std::string_view name : {"toy128", "toy32"})
-      for (const auto list : {gemm_pingpong(), gemm_narrow()})
-        for (GemmKernel kernel : list) {
-          if (kernel.tile.name != toy_source(name)) continue;
-          kernel.tile.name = name;
-          found.push_back(kernel);
-        }
+      for (GemmKernel kernel : sm90_kernels()) {
+        if (kernel.tile.name != toy_source(name)) continue;
+        kernel.tile.name = name;
+        found.push_back(kernel);
+      }
     return found;
   }();
   return all;
 }
-inline const void* toy_sharing(std::string_view t, DType d) { return gemm_sharing(toy_source(t), d); }
-inline const void* toy_pairs(std::string_view t, DType d) { return gemm_pairs(toy_source(t), d); }
-inline GatedKernels toy_gated(std::string_view t, DType d) { return gemm_gated(toy_source(t), d); }
-inline SumsKernels toy_sums(std::string_view t, DType d) { return gemm_sums(toy_source(t), d); }
 
-constexpr std::array<ArchitectureKernels::List, 1> kToy{toy_kernels};
-constexpr ArchitectureKernels kToyRow{"toy", kToy, toy_sharing, toy_pairs, toy_gated, toy_sums};
+constexpr ArchitectureKernels kToyRow{"toy", toy_kernels};
 
 }  // namespace tilelace::cuda
 """

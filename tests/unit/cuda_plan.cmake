@@ -26,10 +26,10 @@ if(NOT TILELACE_SANITIZE OR TILELACE_TEST_SET STREQUAL all)
   tilelace_test(gpu_sums_test TOGETHER SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/share_order_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/reduce_rows_test.cc
-    ${CMAKE_CURRENT_LIST_DIR}/gemm_terms_test.cc
+    ${CMAKE_CURRENT_LIST_DIR}/add_terms_test.cc
     LIBS tilelace_plan)
 endif()
 tilelace_test(gpu_tiles_test TOGETHER SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/share_tiles_test.cc
-  ${CMAKE_CURRENT_LIST_DIR}/gemm_slices_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/token_slices_test.cc
   LIBS tilelace_plan)

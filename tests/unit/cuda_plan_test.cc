@@ -238,11 +238,11 @@ TEST(CudaPlan, OfSwigluHasTilesOfGateAndUp) {
     for (const Path wanted : {Path::fused, Path::medium, Path::unfused}) {
       const Plan plan = make_plan(p, cuda_machine(), path(wanted));
       EXPECT_EQ(plan.path, wanted);
-      EXPECT_TRUE(can_gate(tile_of(plan))) << text_of(plan);
+      EXPECT_TRUE(can_gate(gemm_of(plan.kernel->way).tile)) << text_of(plan);
       EXPECT_NE(plan.reason.find("gate and up in one"), std::string::npos) << plan.reason;
       EXPECT_EQ(plan.reason.find("in turn"), std::string::npos) << plan.reason;
     }
-    EXPECT_TRUE(can_gate(gemm_alone(p, 0, cuda_machine()).tile.name)) << m;
+    EXPECT_TRUE(can_gate(gemm_alone(p, 0, cuda_machine()).tile)) << m;
   }
 }
 
@@ -285,7 +285,7 @@ TEST(CudaPlan, FewTokensHaveOneKernelForUpToFourWeights) {
 TEST(CudaPlan, TilesOfGateAndUpCanBeHalved) {
   int gated = 0;
   for (const GemmTile& t : kGemmTiles) {
-    if (!can_gate(t.name)) continue;
+    if (!can_gate(t)) continue;
     ++gated;
     EXPECT_FALSE(t.swapped) << t.name;
     EXPECT_EQ(t.width % 16, 0) << t.name;

@@ -34,7 +34,7 @@ TEST(CudaSumsPlan, PartialsAreKeptAndPulledBetweenTwoRanksAndWhereAsked) {
     for (const std::int64_t m : {1, 300, 4096}) {
       const Problem p = sum_problem(Op::gemm_ar, m, ranks);
       const Plan plan = make_plan(p, cuda_machine(), o);
-      EXPECT_TRUE(can_pull(tile_of(plan))) << tile_of(plan);
+      EXPECT_TRUE(can_pull(gemm_of(plan.kernel->way).tile)) << tile_of(plan);
       const auto& sums = way_of<KeptPartialsWay>(plan);
       EXPECT_EQ(sums.shots, ranks <= 2 ? 1 : 2);
       EXPECT_FALSE(sums.by_switch);
@@ -67,7 +67,7 @@ TEST(CudaSumsPlan, TheSwitchAddsOnlyWhereItIsAskedFor) {
       const Plan plan = make_plan(p, with_multicast(), by_switch());
       EXPECT_EQ(plan.transport, Transport::multimem);
       EXPECT_EQ(plan.path, Path::fused);
-      EXPECT_TRUE(can_multimem(tile_of(plan))) << tile_of(plan);
+      EXPECT_TRUE(can_multimem(gemm_of(plan.kernel->way).tile)) << tile_of(plan);
       EXPECT_EQ(way_of<KeptPartialsWay>(plan).gemm.split_tiles, 0);
       EXPECT_TRUE(says(plan.reason, "the switch's order")) << plan.reason;
       EXPECT_EQ(plan.staging_bytes, chosen.staging_bytes);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What GatherOrder says that the checker, which walks it (tests/protocol), does not ask: which
 // tiles come first.
-#include "schedule/gather_order.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,6 +11,7 @@
 #include <vector>
 
 #include "plan/ways/ag_gemm_way.h"
+#include "schedule/make_gather_order.h"
 
 namespace tilelace::schedule {
 namespace {

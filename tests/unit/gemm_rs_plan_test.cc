@@ -10,7 +10,7 @@
 #include "plan/base/schedules.h"
 #include "plan/gpu/kernel_choice.h"
 #include "plan/ways/gemm_rs_way.h"
-#include "schedule/reduce_order.h"
+#include "schedule/make_reduce_order.h"
 #include "tilelace/error.h"
 
 namespace tilelace::plan {

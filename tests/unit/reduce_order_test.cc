@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ReduceOrder and PairOrder say that the checker, which walks them (tests/protocol), does not
 // ask: which tiles are own ones, before they are looked at.
-#include "schedule/reduce_order.h"
-
 #include <gtest/gtest.h>
 
 #include <random>
 #include <tuple>
 #include <vector>
+
+#include "schedule/make_reduce_order.h"
 
 namespace tilelace::schedule {
 namespace {

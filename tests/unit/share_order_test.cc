@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ShareOrder: every tile of every shard once, own tiles behind the peers' tiles that they need, and
 // a place of its own for every partial and every finished tile.
-#include "schedule/share_order.h"
-
 #include <gtest/gtest.h>
 
 #include <map>
@@ -10,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "schedule/make_share_order.h"
 #include "share_shapes.h"
 
 namespace tilelace::schedule {

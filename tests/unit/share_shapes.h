@@ -4,7 +4,7 @@
 #include <random>
 #include <vector>
 
-#include "schedule/share_order.h"
+#include "schedule/make_share_order.h"
 
 namespace tilelace::schedule {
 

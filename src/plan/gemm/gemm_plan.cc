@@ -189,7 +189,7 @@ schedule::GemmOrder over_tokens(schedule::GemmOrder walk, const GemmTile& tile) 
 std::vector<GemmPlan> gemm_candidates(const GemmProblem& p, const GemmMachine& machine) {
   require_product(p);
   const std::span<const GemmTile> tiles = plans_of(machine.architecture).tiles;
-  const auto fits = [&](const GemmTile& t) { return !p.gated || can_gate(t.name); };
+  const auto fits = [&](const GemmTile& t) { return !p.gated || can_gate(t); };
   require(std::any_of(tiles.begin(), tiles.end(), fits),
           "gemm: tiles of {}, got none that makes gate and up at once, expected one",
           name_of_architecture(machine.architecture));

@@ -48,12 +48,6 @@ constexpr Index kMostChunks = 64;
 /// Multiprocessors: one less than that does not hold a cluster of every tile.
 constexpr int kLeastRelayed = 17;
 
-bool can_gather(const GemmTile& t) {
-#define TILELACE_GEMM_NAME(tile, ...) t.name == #tile ||
-  return !(TILELACE_GEMM_TALL_ALONE(TILELACE_GEMM_NAME) false);
-#undef TILELACE_GEMM_NAME
-}
-
 class GatherCandidates {
  public:
   explicit GatherCandidates(const Problem& p)

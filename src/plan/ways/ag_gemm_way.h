@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "plan/gemm/gemm_plan.h"
-#include "schedule/gather_order.h"
+#include "schedule/make_gather_order.h"
 #include "tilelace/plan.h"
 #include "tilelace/transport_table.h"
 

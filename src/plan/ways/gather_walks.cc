@@ -6,7 +6,7 @@
 
 #include "plan/gemm/gemm_cost.h"
 #include "plan/gemm/gemm_plan.h"
-#include "schedule/gather_order.h"
+#include "schedule/make_gather_order.h"
 
 namespace tilelace::plan {
 namespace {

@@ -39,9 +39,7 @@ constexpr double kLags[] = {1.5, 2.5};
 constexpr double kLateCost = 1.025;
 constexpr double kAmpleLag = 2;
 
-bool can_share(const GemmTile& t, int ranks) {
-  return plan::can_share(t.name, t.blocks, t.width, t.pingpong, t.swapped) && holds_terms(t, ranks);
-}
+bool can_share(const GemmTile& t, int ranks) { return plan::can_share(t) && holds_terms(t, ranks); }
 
 /// Rows of tiles in one block of all shards.
 Index step_rows(const Problem& p, Index block_rows, Index worker_rows) {

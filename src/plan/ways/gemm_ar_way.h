@@ -6,7 +6,7 @@
 
 #include "plan/gemm/gemm_plan.h"
 #include "plan/ways/gemm_rs_way.h"
-#include "schedule/share_order.h"
+#include "schedule/make_share_order.h"
 #include "tilelace/plan.h"
 
 namespace tilelace::plan {

@@ -8,7 +8,7 @@
 #include "plan/base/schedules.h"
 #include "plan/gemm/architecture_plans.h"
 #include "plan/gemm/gemm_cost.h"
-#include "schedule/reduce_order.h"
+#include "schedule/make_reduce_order.h"
 
 namespace tilelace::plan {
 namespace {
@@ -32,15 +32,14 @@ constexpr double kAcrossCost = 0.025;
 
 /// A step of the ring must hold 2 KiB of each term of a tile.
 bool can_reduce(const GemmTile& t, int ranks) {
-  return plan::can_reduce(t.groups, t.blocks, t.width, t.pingpong, t.swapped) &&
-         holds_terms(t, ranks);
+  return plan::can_reduce(t) && holds_terms(t, ranks);
 }
 
 /// Whether its clusters may lie across two shards. Worth it where one within a shard would be half
 /// empty; own tiles must be nobody's but the last.
 bool may_pair(const GemmPlan& gemm, const Problem& p, Index shard_rows) {
   const GemmTile& t = gemm.tile;
-  if (!can_pair(t.name) || p.ranks % 2 != 0 || !holds_terms(t, p.ranks)) return false;
+  if (!can_pair(t) || p.ranks % 2 != 0 || !holds_terms(t, p.ranks)) return false;
   const Index rows = ceil_div(shard_rows, t.rows());
   return rows % 2 != 0 && rows * ceil_div(p.n.front(), t.worker_cols()) <= gemm.workers;
 }
@@ -143,7 +142,7 @@ std::int64_t gemm_rs_staging_bytes(const Problem& p, int architecture) {
   Index most = 0;
   for (const GemmTile& t : plans_of(architecture).tiles) {
     // Tiles with tokens across that would take more have more empty places, too: not taken.
-    if (is_across(t) || (!can_reduce(t, p.ranks) && !can_pair(t.name))) continue;
+    if (is_across(t) || (!can_reduce(t, p.ranks) && !can_pair(t))) continue;
     most = std::max(most, partials_of(p, split, t) * given_bytes(t));
   }
   return most;

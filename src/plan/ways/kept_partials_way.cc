@@ -45,7 +45,7 @@ void add(const Problem& p, const GemmMachine& machine, const Made& made, KeptPar
   require(p.m > 0, "gemm_ar: m, got 0, expected rows to plan for");
   constexpr double kStagedUs = 1e-3;  // the copy goes under the next tiles
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
-    if (!made(gemm.tile.name) || gemm.split_tiles != 0) continue;
+    if (!made(gemm.tile) || gemm.split_tiles != 0) continue;
     like.gemm = gemm;
     like.predicted_us = predict(p, like) + (like.shots == 1 ? 0 : kStagedUs);
     plans.push_back(like);
@@ -86,7 +86,7 @@ std::int64_t gemm_sums_counts(const Problem& p, int architecture) {
   require_gemm_ar(p);
   Index most = 0;
   for (const GemmTile& t : plans_of(architecture).tiles) {
-    if (!can_pull(t.name) && !can_multimem(t.name)) continue;
+    if (!can_pull(t) && !can_multimem(t)) continue;
     const Index tiles = ceil_div(p.m, t.worker_rows()) * ceil_div(p.n.front(), t.worker_cols());
     most = std::max(most, tiles * t.cluster());
   }

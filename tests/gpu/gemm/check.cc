@@ -109,7 +109,7 @@ Case draw(std::mt19937_64& rng, int i, DType dtype, const Options& o) {
   c.problem.m =
       swapped ? pick(rng, {1, 7, 8, w - 1, w, w + 1, 2 * w, 3}, kMostRows / most, 1)
               : pick(rng, {1, 2, 63, 64, 65, r - 1, r, r + 1, 2 * r, 997}, kMostRows / most, 1);
-  c.problem.gated = plan::can_gate(tile.name) && rng() % 2 == 0;
+  c.problem.gated = plan::can_gate(tile) && rng() % 2 == 0;
   const std::int64_t unit = c.problem.gated ? 16 : 8;
   c.problem.n = swapped ? pick(rng, {8, r - 8, r, r + 8, 2 * r, 1016}, kMostCols / most, unit)
                         : pick(rng, {8, w - 8, w, w + 8, 2 * w, 1016}, kMostCols / most, unit);

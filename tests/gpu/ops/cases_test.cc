@@ -101,9 +101,9 @@ TEST(Cases, OfSwigluMeetEveryGatedTileAndKind) {
     EXPECT_EQ(p.activation, Activation::swiglu) << text_of(c);
     EXPECT_FALSE(c.exact) << text_of(c);
     EXPECT_TRUE(p.n.size() == 2 && p.n[0] == p.n[1]) << text_of(c);
-    const std::string_view tile = plan::gemm_of(c.plan.kernel->way).tile.name;
+    const plan::GemmTile& tile = plan::gemm_of(c.plan.kernel->way).tile;
     EXPECT_TRUE(plan::can_gate(tile)) << text_of(c);
-    ++tiles[std::string(tile)];
+    ++tiles[std::string(tile.name)];
     ++kinds[plan::kind_of(c.plan)];
     biased += p.bias ? 1 : 0;
   }

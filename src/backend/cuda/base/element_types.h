@@ -3,35 +3,15 @@
 // what the libraries call it.
 #pragma once
 #include <cuda.h>
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <library_types.h>
 
 #include <optional>
 #include <string>
 #include <type_traits>
 
+#include "backend/cuda/base/gpu_elements.h"
 #include "tilelace/dtype.h"
 #include "tilelace/error.h"
-
-namespace tilelace::cuda {
-
-template <class E, DType kType>
-struct ElementType {
-  using type = E;
-  static constexpr DType dtype = kType;
-};
-using Bf16Element = ElementType<__nv_bfloat16, DType::bf16>;
-using Fp16Element = ElementType<__half, DType::fp16>;
-/// What builds with kernels of a few tiles have them in.
-using FewTilesElement = Bf16Element;
-
-}  // namespace tilelace::cuda
-
-/// X(element, ...) of every type that is on GPUs, for lists.
-#define TILELACE_EACH_ELEMENT(X, ...)           \
-  X(::tilelace::cuda::Bf16Element, __VA_ARGS__) \
-  X(::tilelace::cuda::Fp16Element, __VA_ARGS__)
 
 namespace tilelace::cuda {
 

@@ -2,8 +2,9 @@
 // The end of a fused gemm_ar: peers' finished tiles go from the slot to the caller as they land.
 #pragma once
 #include "backend/cuda/device/call.h"
+#include "backend/cuda/device/publish.h"
 #include "backend/cuda/device/shared_results.h"
-#include "backend/cuda/device/transfer.h"
+#include "backend/cuda/device/wait.h"
 
 namespace tilelace::cuda {
 

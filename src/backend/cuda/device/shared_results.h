@@ -2,7 +2,7 @@
 #pragma once
 #include <cstddef>
 
-#include "schedule/share_tiles.h"
+#include "schedule/shared_parts.h"
 
 namespace tilelace::cuda {
 

@@ -14,6 +14,10 @@ inline constexpr bool kTraced = true;
 inline constexpr bool kTraced = false;
 #endif
 
+/// Words of shared memory behind a kernel's own: how many events there are, then for each math
+/// group the cycles that it waited for operands.
+inline constexpr int kTraceBytes = kTraced ? 16 : 0;
+
 /// Arguments in brackets. Lanes: the math groups are 0, 1; of the others, kLoadLane and so on.
 enum class TraceKind : std::uint8_t {
   enter,       ///< the CTA begins [multiprocessor]
@@ -86,10 +90,6 @@ struct TraceSink {
 #include "backend/cuda/device/ptx.h"
 
 namespace tilelace::cuda {
-
-/// Words of shared memory behind a kernel's own: how many events there are, then for each math
-/// group the cycles that it waited for operands.
-inline constexpr int kTraceBytes = kTraced ? 16 : 0;
 
 /// A CTA's events. Called by: one thread at a time of a lane.
 class Trace {

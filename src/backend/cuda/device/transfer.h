@@ -9,28 +9,6 @@
 // and no other order: a flag raised before bulk_complete, or by one thread without the barrier of
 // publish, overtakes the data.
 #pragma once
+#include "backend/cuda/device/publish.h"
 #include "backend/cuda/device/transfer_bulk.h"
 #include "backend/cuda/device/transfer_threads.h"
-#include "comm/cuda_atomics.h"
-#include "comm/signal.h"
-
-namespace tilelace::cuda {
-
-/// Raises a flag, at a peer or at the own rank.
-/// Called by: one thread, the flag's one writer. Order: release at system scope. Publishes what
-/// this thread wrote, what other threads wrote before a barrier that it has passed since, and the
-/// bulk groups that it completed. Never blocks.
-TILELACE_DEVICE void signal(comm::Flag* flag, std::uint32_t epoch) {
-  comm::signal<comm::CudaAtomics>(flag, epoch);
-}
-
-/// Raises a flag for what a whole crew wrote.
-/// Called by: every thread of the crew, converged by warps; `barrier` is theirs alone (0 only if
-/// the crew is the CTA). Order: barrier, then the release of signal by thread 0. Bound: the
-/// crew's own progress.
-TILELACE_DEVICE void publish(const Crew& crew, int barrier, comm::Flag* flag, std::uint32_t epoch) {
-  ptx::sync_threads(barrier, crew.threads);
-  if (crew.thread == 0) signal(flag, epoch);
-}
-
-}  // namespace tilelace::cuda

@@ -5,14 +5,9 @@
 #include <cstdint>
 
 #include "backend/cuda/device/proxy.h"
+#include "backend/cuda/device/publish.h"
 
 namespace tilelace::cuda {
-
-/// The threads that share a transfer, and which one this is.
-struct Crew {
-  int thread = 0;
-  int threads = 1;
-};
 
 namespace detail {
 

@@ -7,11 +7,12 @@
 #include "backend/cuda/base/cuda_check.h"
 #include "backend/cuda/gather/gather_call.h"
 #include "backend/cuda/gather/gather_rows.h"
-#include "backend/cuda/gemm/architecture_kernels.h"
 #include "backend/cuda/gemm/gemm_launch.h"
+#include "backend/cuda/kernels/ops/ag_gemm.h"
 #include "core/env.h"
 #include "plan/base/problem.h"
 #include "plan/base/schedules.h"
+#include "schedule/make_gather_order.h"
 #include "tilelace/transport_table.h"
 
 namespace tilelace::cuda {
@@ -184,7 +185,8 @@ void fill_weights(AgGemmParams& params, const Call& c, const GemmKernel& kernel)
       params.weights.map[i - 1] = rows_map({t.weights[i].data, p.n[i], p.k}, p.dtype, slice);
     params.weights.bias[i] = c.bias(i);
     params.weights.n[i] = static_cast<int>(p.n[i]);
-    fill_outputs(params.out[i], params.out_rest[i], kernel, {t.out[i].data, p.m, p.n[i]}, p.dtype);
+    fill_outputs(params.out[i], params.out_remainder[i], kernel, {t.out[i].data, p.m, p.n[i]},
+                 p.dtype);
   }
 }
 
@@ -197,7 +199,7 @@ void fill_sections(AgGemmParams& params, const Call& c, const GemmKernel& kernel
     if (rows == 0) continue;
     auto* out = static_cast<std::byte*>(results) +
                 static_cast<std::size_t>(order.begin(s) * gemm.out_n()) * size_of(gemm.dtype);
-    fill_outputs(params.out[s], params.out_rest[s], kernel, {out, rows, gemm.out_n()},
+    fill_outputs(params.out[s], params.out_remainder[s], kernel, {out, rows, gemm.out_n()},
                  c.problem.dtype, gemm.gated);
   }
 }
@@ -211,7 +213,7 @@ AgGemmGatedParams params_of(const RankCalls& calls, const Call& c, const GemmKer
   AgGemmGatedParams params{};
   params.weights.count = 1;
   fill_operands(params, kernel, gemm, tensors, calls.scratch());
-  if (gemm.gated) fill_up(params, kernel, gemm, tensors);
+  if (gemm.gated) fill_up(params.up, kernel, gemm, tensors);
   const bool merged = plan::is_merged(p, c.plan);
   const schedule::GemmWork work =
       plan::work_of(c.plan.gemm, merged ? plan::merged_product(p, kernel.tile) : gemm);
@@ -252,7 +254,7 @@ AgGemmAcrossParams across_of(const RankCalls& calls, const Call& c, const GemmKe
     // Coordinates are those of the map of all.
     const TensorMapSource tokens =
         own ? TensorMapSource{c.tensors.input.data, rows, p.k} : TensorMapSource{staged, p.m, p.k};
-    across.few[s] = few_map(kernel, tokens, rows, p.dtype);
+    across.tail[s] = tail_map(kernel, tokens, rows, p.dtype);
   }
   return across;
 }
@@ -260,9 +262,7 @@ AgGemmAcrossParams across_of(const RankCalls& calls, const Call& c, const GemmKe
 void enqueue_product(const AgGemmCalls::Impl& impl, const Call& c, cudaStream_t stream) {
   const GemmKernel& kernel = kernel_of(c.plan.gemm, c.problem.dtype);
   const bool gated = c.problem.activation == Activation::swiglu;
-  const ArchitectureKernels& row = kernels_of(c.plan.gemm.architecture);
-  const void* const function =
-      gated ? row.gated(kernel.tile.name, kernel.dtype).gathering : kernel.gathering;
+  const void* const function = kernel.of(gated ? GemmUse::gated_ag_gemm : GemmUse::ag_gemm);
   require(function != nullptr, "ag_gemm: tile {}, expected one that can wait for rows{}",
           kernel.tile.name, gated ? " of gate and up" : "");
   for (const Launch& launch : launches_of(c)) {

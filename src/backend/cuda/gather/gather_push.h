@@ -9,7 +9,7 @@
 #include "backend/cuda/device/call_params.h"
 #include "backend/cuda/device/start.h"
 #include "backend/cuda/device/trace.h"
-#include "schedule/gather_order.h"
+#include "schedule/ag_gemm.h"
 
 namespace tilelace::cuda {
 

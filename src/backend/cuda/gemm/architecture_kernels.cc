@@ -11,12 +11,7 @@
 namespace tilelace::cuda {
 namespace {
 
-constexpr std::array<ArchitectureKernels::List, 8> kSm90a{
-    gemm_cooperative, gemm_pingpong, gemm_tall,        gemm_narrow,
-    gemm_swapped,     gemm_across,   gemm_tall_across, gemm_pingpong_across};
-
-constexpr std::array kRows{
-    ArchitectureKernels{"sm_90a", kSm90a, gemm_sharing, gemm_pairs, gemm_gated, gemm_sums}};
+constexpr std::array kRows{ArchitectureKernels{"sm_90a", sm90_kernels}};
 static_assert(are_architectures(kRows));
 
 /// Of an architecture: each call looks its kernel up.
@@ -26,9 +21,8 @@ const std::array<ByTile, kRows.size()>& by_tile() {
   static const auto all = [] {
     std::array<ByTile, kRows.size()> maps;
     for (std::size_t a = 0; a < kRows.size(); ++a)
-      for (const auto list : kRows[a].lists)
-        for (const GemmKernel& k : list())
-          maps[a][k.tile.name][static_cast<std::size_t>(k.dtype)] = &k;
+      for (const GemmKernel& k : kRows[a].kernels())
+        maps[a][k.tile.name][static_cast<std::size_t>(k.dtype)] = &k;
     return maps;
   }();
   return all;

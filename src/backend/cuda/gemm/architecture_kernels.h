@@ -4,23 +4,16 @@
 #include <span>
 #include <string_view>
 
-#include "backend/cuda/kernels/gemm_sums_table.h"
-#include "backend/cuda/kernels/gemm_table.h"
+#include "backend/cuda/kernels/gemm_kernels.h"
 
 namespace tilelace::cuda {
 
 struct ArchitectureKernels {
-  using List = std::span<const GemmKernel> (*)();
-
   std::string_view architecture;  ///< its name in core/architecture.h
-  std::span<const List> lists;    ///< together: each tile of its plans, for each type of GPUs
-  // As gemm_table.h and gemm_sums_table.h have them; null: not made.
-  const void* (*sharing)(std::string_view tile, DType);
-  const void* (*pairs)(std::string_view tile, DType);
-  GatedKernels (*gated)(std::string_view tile, DType);
-  SumsKernels (*sums)(std::string_view tile, DType);
+  /// Each tile of its plans, for each type of GPUs.
+  std::span<const GemmKernel> (*kernels)();
 
-  /// Of its lists, or null. The function is, too, where this build has none.
+  /// Null: no such tile. Its functions are null, too, where this build has none.
   [[nodiscard]] const GemmKernel* find(std::string_view tile, DType) const;
 };
 

@@ -2,7 +2,6 @@
 #include "backend/cuda/gemm/gemm_call.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "backend/cuda/base/cuda_check.h"
 #include "backend/cuda/gemm/architecture_kernels.h"
@@ -13,13 +12,6 @@ namespace tilelace::cuda {
 namespace {
 
 constexpr std::int64_t kWaitNs = 30'000'000'000;
-
-std::vector<const GemmKernel*> all_kernels(int architecture) {
-  std::vector<const GemmKernel*> found;
-  for (const auto list : kernels_of(architecture).lists)
-    for (const GemmKernel& k : list()) found.push_back(&k);
-  return found;
-}
 
 int current_device() {
   int device = 0;
@@ -40,8 +32,8 @@ GemmWorkspace::GemmWorkspace(int architecture) : seen_(current_device(), sizeof(
   const int ctas = multiprocessors(current_device());
   int floats = 0;
   // Groups that take turns may share in two rounds.
-  for (const GemmKernel* k : all_kernels(architecture))
-    floats = std::max(floats, (k->tile.pingpong ? 2 : 1) * k->partial_floats);
+  for (const GemmKernel& k : kernels_of(architecture).kernels())
+    floats = std::max(floats, (k.tile.pingpong ? 2 : 1) * k.partial_floats);
   const std::size_t partials = std::size_t(ctas) * std::size_t(floats) * sizeof(float);
   const std::size_t flags = std::size_t(ctas) * kMathGroups * sizeof(comm::Flag);
   state_bytes_ = sizeof(comm::AbortWord) + 2 * flags;  // and as many counts
@@ -77,47 +69,40 @@ bool GemmWorkspace::failed() {
 
 bool has_kernel(const plan::GemmPlan& plan, DType dtype) {
   const GemmKernel* const k = kernels_of(plan.architecture).find(plan.tile.name, dtype);
-  return k != nullptr && k->function != nullptr;
+  return k != nullptr && k->of(GemmUse::alone) != nullptr;
 }
 
 const GemmKernel& kernel_of(const plan::GemmPlan& plan, DType dtype) {
   const GemmKernel* const k = kernels_of(plan.architecture).find(plan.tile.name, dtype);
-  require(k != nullptr && k->function != nullptr, "gemm: tile {} of {}, expected a compiled one",
-          plan.tile.name, name_of(dtype));
+  require(k != nullptr && k->of(GemmUse::alone) != nullptr,
+          "gemm: tile {} of {}, expected a compiled one", plan.tile.name, name_of(dtype));
   return *k;
 }
 
 void load_gemm_kernels(int architecture) {
   require_kernels(architecture);
-  const ArchitectureKernels& row = kernels_of(architecture);
-  for (const GemmKernel* k : all_kernels(architecture)) {
-    const GatedKernels gated = row.gated(k->tile.name, k->dtype);
-    const SumsKernels sums = row.sums(k->tile.name, k->dtype);
-    for (const void* function :
-         {k->function, k->gathering, k->reducing, row.pairs(k->tile.name, k->dtype),
-          row.sharing(k->tile.name, k->dtype), gated.function, gated.gathering, sums.by_switch,
-          sums.by_peers}) {
+  for (const GemmKernel& k : kernels_of(architecture).kernels())
+    for (const void* function : k.functions) {
       if (function == nullptr) continue;
       check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 k->shared_bytes),
+                                 k.shared_bytes),
             "loading a GEMM");
     }
-  }
 }
 
 GemmCall::GemmCall(const plan::GemmPlan& plan, const plan::GemmProblem& p, const GemmTensors& t,
                    const GemmScratch& scratch)
     : kernel_(&kernel_of(plan, p.dtype)),
-      function_(p.gated ? kernels_of(plan.architecture).gated(plan.tile.name, p.dtype).function
-                        : kernel_->function),
+      function_(kernel_->of(p.gated ? GemmUse::gated : GemmUse::alone)),
       params_{},
       early_(plan.early_weights) {
   require(function_ != nullptr, "gemm: tile {}, expected one that makes two products at once",
           plan.tile.name);
   fill_operands(params_, *kernel_, p, t, scratch);
   fill_tokens(params_, *kernel_, p, t.a);
-  if (p.gated) fill_up(params_, *kernel_, p, t);
-  fill_outputs(params_.out, params_.out_rest, *kernel_, {t.out, p.m, p.out_n()}, p.dtype, p.gated);
+  if (p.gated) fill_up(params_.up, *kernel_, p, t);
+  fill_outputs(params_.out, params_.out_remainder, *kernel_, {t.out, p.m, p.out_n()}, p.dtype,
+               p.gated);
   params_.work = plan::work_of(plan, p);
   grid_ = fill_grid(params_, params_.work, *kernel_, plan);
 }

@@ -5,7 +5,8 @@
 
 #include <memory>
 
-#include "backend/cuda/kernels/gemm_table.h"
+#include "backend/cuda/kernels/gemm_kernels.h"
+#include "backend/cuda/kernels/ops/gemm_alone.h"
 #include "comm/cuda/host_memory.h"
 #include "plan/gemm/gemm_plan.h"
 

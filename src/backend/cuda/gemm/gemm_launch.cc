@@ -14,7 +14,7 @@ void require_aligned(const void* p, const char* name) {
           "gemm: {} at {}, expected a multiple of 16 bytes", name, p);
 }
 
-void fill_operands(GemmCommon& common, const GemmKernel& kernel, const plan::GemmProblem& p,
+void fill_operands(GemmOperands& common, const GemmKernel& kernel, const plan::GemmProblem& p,
                    const GemmTensors& t, const GemmScratch& scratch) {
   require_aligned(t.a, "a");
   require_aligned(t.weight, "weight");
@@ -33,24 +33,32 @@ void fill_operands(GemmCommon& common, const GemmKernel& kernel, const plan::Gem
   TILELACE_TRACE_TO(common, "product");
 }
 
-CUtensorMap few_map(const GemmKernel& kernel, TensorMapSource tokens, std::int64_t of_tiles,
-                    DType dtype) {
+void fill_up(UpWeight& up, const GemmKernel& kernel, const plan::GemmProblem& p,
+             const GemmTensors& t) {
+  require_aligned(t.up, "up");
+  require_aligned(t.up_bias, "up bias");
+  up.map = rows_map({t.up, p.out_n(), p.k}, p.dtype, kernel.tile.width / 2);
+  up.bias = t.up_bias;
+}
+
+CUtensorMap tail_map(const GemmKernel& kernel, TensorMapSource tokens, std::int64_t of_tiles,
+                     DType dtype) {
   const int partial = kernel.tokens.partial(of_tiles);
   return partial > 0 ? rows_map(tokens, dtype, partial) : CUtensorMap{};
 }
 
 void fill_tokens(GemmParams& params, const GemmKernel& kernel, const plan::GemmProblem& p,
                  const void* a) {
-  params.few = few_map(kernel, {a, p.m, p.k}, p.m, p.dtype);
+  params.tail = tail_map(kernel, {a, p.m, p.k}, p.m, p.dtype);
   params.tokens = static_cast<int>(p.m);
 }
 
-void fill_outputs(CUtensorMap& out, CUtensorMap& rest, const GemmKernel& kernel, TensorMapSource to,
-                  DType dtype, bool gated) {
+void fill_outputs(CUtensorMap& out, CUtensorMap& remainder, const GemmKernel& kernel,
+                  TensorMapSource to, DType dtype, bool gated) {
   const int width = (gated ? kernel.tile.width / 2 : kernel.tile.width) % 64;
   out = rows_map(to, dtype, 64);
-  rest = kernel.tile.swapped ? rows_map(to, dtype, width == 0 ? 64 : width)
-                             : planes_map(to, dtype, width == 0 ? 1 : width / 8);
+  remainder = kernel.tile.swapped ? rows_map(to, dtype, width == 0 ? 64 : width)
+                                  : planes_map(to, dtype, width == 0 ? 1 : width / 8);
 }
 
 const std::uint16_t* places_of(const plan::GemmPlan& plan, const GemmKernel& kernel, int workers) {

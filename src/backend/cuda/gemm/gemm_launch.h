@@ -15,36 +15,28 @@ void require_aligned(const void* p, const char* name);
 
 /// Operands, bias and activation; of a gated problem the gate's. Errors: usage (misaligned
 /// pointer), system.
-void fill_operands(GemmCommon&, const GemmKernel&, const plan::GemmProblem&, const GemmTensors&,
+void fill_operands(GemmOperands&, const GemmKernel&, const plan::GemmProblem&, const GemmTensors&,
                    const GemmScratch&);
 
 /// Of the slice of tiles' tokens that is there in part, where tiles have so many of the tokens.
-CUtensorMap few_map(const GemmKernel&, TensorMapSource tokens, std::int64_t of_tiles, DType);
+CUtensorMap tail_map(const GemmKernel&, TensorMapSource tokens, std::int64_t of_tiles, DType);
 /// What a product alone has besides: where its tokens end.
 void fill_tokens(GemmParams&, const GemmKernel&, const plan::GemmProblem&, const void* a);
 
 /// What a gated problem has besides: up and its bias. Errors: as fill_operands.
-template <class Params>
-void fill_up(Params& params, const GemmKernel& kernel, const plan::GemmProblem& p,
-             const GemmTensors& t) {
-  static_assert(Params::kGates);
-  require_aligned(t.up, "up");
-  require_aligned(t.up_bias, "up bias");
-  params.up = rows_map({t.up, p.out_n(), p.k}, p.dtype, kernel.tile.width / 2);
-  params.up_bias = t.up_bias;
-}
+void fill_up(UpWeight&, const GemmKernel&, const plan::GemmProblem&, const GemmTensors&);
 
 /// Where results go: a matrix of which nothing beyond its rows is written.
 /// `gated`: a tile has half as many columns of it.
-void fill_outputs(CUtensorMap& out, CUtensorMap& rest, const GemmKernel&, TensorMapSource, DType,
-                  bool gated = false);
+void fill_outputs(CUtensorMap& out, CUtensorMap& remainder, const GemmKernel&, TensorMapSource,
+                  DType, bool gated = false);
 
 /// Worker numbers of a grid that numbers them by neighbours, or null.
 const std::uint16_t* places_of(const plan::GemmPlan&, const GemmKernel&, int workers);
 
 /// Workers of the launch; returns its grid. Error: usage (too many for the scratch memory).
 template <class Work>
-GemmGrid fill_grid(GemmCommon& common, Work& work, const GemmKernel& kernel,
+GemmGrid fill_grid(GemmOperands& common, Work& work, const GemmKernel& kernel,
                    const plan::GemmPlan& plan) {
   if (plan.split_tiles == 0) work.workers = std::min(plan.workers, work.order.tiles());
   int cluster = kernel.tile.cluster();

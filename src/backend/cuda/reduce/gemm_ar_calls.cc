@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/reduce/gemm_ar_calls.h"
 
-#include "backend/cuda/gemm/architecture_kernels.h"
+#include "backend/cuda/kernels/ops/gemm_ar.h"
 #include "plan/base/problem.h"
 #include "plan/ways/gemm_rs_way.h"
-#include "schedule/share_tiles.h"
+#include "schedule/shared_parts.h"
 
 namespace tilelace::cuda {
 namespace {
@@ -41,7 +41,7 @@ void fill_shares(GemmArParams& params, const RankCalls& calls, const Problem& p,
   const Index row = plan::row_bytes(p);
   for (int i = 0; i < p.ranks && own.size() > 0; ++i) {
     std::byte* const at = i == 0 ? results.own : results.at((rank + i) % p.ranks);
-    fill_outputs(params.out[i], params.out_rest[i], kernel,
+    fill_outputs(params.out[i], params.out_remainder[i], kernel,
                  {at + own.begin * row, own.size(), p.n.front()}, p.dtype);
   }
 }
@@ -73,7 +73,7 @@ GemmArParams make_params(const OpCall& call, const plan::GemmArWay& plan, const 
                                          work.k_steps, work.split_tiles, plan.gemm.rounds);
   const plan::GemmTile& tile = parts.of.tile;
   const int pieces = tile.blocks * ((tile.width + 63) / 64);
-  params.hold = static_cast<std::uint32_t>(kCyclesPerUs * plan::gemm_ar_hold_us(p, plan));
+  params.delay = static_cast<std::uint32_t>(kCyclesPerUs * plan::gemm_ar_hold_us(p, plan));
   params.share_pace = static_cast<std::uint32_t>(kSharedWithin * 16384 / pieces);
   const auto flags = static_cast<int>(partial_needs(params.work.order.num_partials(), parts).flags);
   params.shared.flags = {tile.cluster() * parts.of.given_groups, flags};
@@ -89,8 +89,7 @@ void GemmArCalls::run(const OpCall& call, const plan::GemmArWay& given) {
   plan::GemmArWay plan = given;
   plan.gemm = calls_.fit(given.gemm);
   const GemmKernel& kernel = kernel_of(plan.gemm, p.dtype);
-  const void* const function =
-      kernels_of(plan.gemm.architecture).sharing(kernel.tile.name, p.dtype);
+  const void* const function = kernel.of(GemmUse::gemm_ar);
   require(function != nullptr, "gemm_ar: plan {}, expected a tile whose groups take turns",
           plan::describe(plan.gemm));
   const ReduceKernel parts{kernel};

@@ -1,36 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/reduce/gemm_rs_calls.h"
 
-#include "backend/cuda/gemm/architecture_kernels.h"
+#include "backend/cuda/kernels/ops/gemm_rs.h"
 #include "plan/base/problem.h"
+#include "schedule/make_reduce_order.h"
 
 namespace tilelace::cuda {
 
 namespace {
 
-const void* function_of(const GemmKernel& kernel, const plan::GemmRsWay& plan) {
-  if (!plan.pairs) return kernel.reducing;
-  return kernels_of(plan.gemm.architecture).pairs(kernel.tile.name, kernel.dtype);
-}
-
-template <class Params>
-auto order_of(const schedule::GemmReduce& s, const schedule::GemmOrder& walk,
-              const plan::GemmRsWay& plan) {
+schedule::ReduceOrder order_of(const GemmRsParams& /*params*/, const schedule::GemmReduce& s,
+                               const schedule::GemmOrder& walk, const plan::GemmRsWay& plan) {
   const plan::GemmTile& tile = plan.gemm.tile;
-  if constexpr (kPairs<Params>)
-    return schedule::make_pair_order(s, walk, tile.rows());
-  else
-    return schedule::make_reduce_order(s, plan::over_tokens(walk, tile), tile.worker_tokens(),
-                                       plan.apart == 1);
+  return schedule::make_reduce_order(s, plan::over_tokens(walk, tile), tile.worker_tokens(),
+                                     plan.apart == 1);
+}
+schedule::PairOrder order_of(const GemmRsPairParams& /*params*/, const schedule::GemmReduce& s,
+                             const schedule::GemmOrder& walk, const plan::GemmRsWay& plan) {
+  return schedule::make_pair_order(s, walk, plan.gemm.tile.rows());
 }
 
-/// Where a section ends in the middle of a slice.
-void fill_few(GemmRsAcrossParams& params, const GemmKernel& kernel, const Problem& p,
-              const void* x) {
+/// Where a section ends in the middle of a slice; of tiles with tokens across.
+void fill_tail(GemmRsAcrossParams& params, const GemmKernel& kernel, const Problem& p,
+               const void* x) {
   const schedule::ReduceOrder& order = params.work.order;
   for (int s = 0; s < order.count; ++s)
-    params.few[s] = few_map(kernel, {x, p.m, p.k}, order.end(s) - order.begin(s), p.dtype);
+    params.tail[s] = tail_map(kernel, {x, p.m, p.k}, order.end(s) - order.begin(s), p.dtype);
 }
+template <class Params>
+void fill_tail(Params& /*params*/, const GemmKernel& /*kernel*/, const Problem& /*p*/,
+               const void* /*x*/) {}
 
 }  // namespace
 
@@ -50,7 +49,7 @@ void GemmRsCalls::enqueue(const OpCall& call, const plan::GemmRsWay& plan) {
   const Problem& p = call.problem;
   const GemmKernel& kernel = kernel_of(plan.gemm, p.dtype);
   const ReduceKernel given{kernel, plan.pairs};
-  const void* const function = function_of(kernel, plan);
+  const void* const function = kernel.of(plan.pairs ? GemmUse::gemm_rs_pairs : GemmUse::gemm_rs);
   require(function != nullptr, "gemm_rs: plan {}, expected a tile that adds partial sums{}",
           plan::describe(plan.gemm), plan.pairs ? " of two shards" : "");
   const int rank = calls_.group().rank();
@@ -59,13 +58,13 @@ void GemmRsCalls::enqueue(const OpCall& call, const plan::GemmRsWay& plan) {
   Params params{};
   fill_reduce(params, calls_, call, plan.gemm, given);
   const auto work = plan::work_of(plan.gemm, {p.m, p.n.front(), p.k, p.dtype});
-  params.work = schedule::make_gemm_work(order_of<Params>(schedule, work.order, plan), work.workers,
+  params.work = schedule::make_gemm_work(order_of(params, schedule, work.order, plan), work.workers,
                                          work.k_steps, 0);
-  if constexpr (Params::kClips) fill_few(params, kernel, p, call.tensors.input.data);
+  fill_tail(params, kernel, p, call.tensors.input.data);
   const schedule::Index own = schedule.split.shard(rank).size();
   params.own_rows = static_cast<int>(own);
   if (own > 0)
-    fill_outputs(params.out, params.out_rest, kernel, {call.out(), own, p.n.front()}, p.dtype);
+    fill_outputs(params.out, params.out_remainder, kernel, {call.out(), own, p.n.front()}, p.dtype);
   calls_.require_room("gemm_rs", partial_needs(params.work.order.num_partials(), given));
   const GemmGrid grid = fill_grid(params, params.work, kernel, plan.gemm);
   // Everything is checked before the call is counted.

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/reduce/kept_partials.h"
 
-#include "backend/cuda/gemm/architecture_kernels.h"
-#include "backend/cuda/kernels/gemm_sums_params.h"
+#include "backend/cuda/kernels/ops/kept_partials.h"
 #include "plan/base/problem.h"
 #include "plan/base/schedules.h"
 #include "schedule/tile_sums.h"
@@ -20,7 +19,7 @@ void require_plan(const plan::KeptPartialsWay& plan, const RankCalls& calls, con
 }
 
 /// The product alone: what comes behind a sum is not for a partial.
-void fill_product(GemmSumsParams& params, const RankCalls& calls, const OpCall& call,
+void fill_product(KeptPartialsParams& params, const RankCalls& calls, const OpCall& call,
                   const GemmKernel& kernel) {
   const Problem& p = call.problem;
   fill_operands(params, kernel, {p.m, p.n.front(), p.k, p.dtype}, call.product_into(call.out()),
@@ -31,7 +30,7 @@ void fill_product(GemmSumsParams& params, const RankCalls& calls, const OpCall& 
   params.m = static_cast<int>(p.m);
 }
 
-void set_places(GemmSumsParams& params, const RankCalls& calls, unsigned slot,
+void set_places(KeptPartialsParams& params, const RankCalls& calls, unsigned slot,
                 const ReachableOut& direct, void* out) {
   const comm::DeviceMemory& memory = calls.memory();
   params.call.flags = calls.flags_at(slot);
@@ -55,10 +54,10 @@ void KeptPartials::run(const OpCall& call, const plan::KeptPartialsWay& given) {
   plan::KeptPartialsWay plan = given;
   plan.gemm = calls_.fit(given.gemm);
   const GemmKernel& kernel = kernel_of(plan.gemm, p.dtype);
-  const SumsKernels made = kernels_of(plan.gemm.architecture).sums(kernel.tile.name, p.dtype);
-  const void* const function = plan.by_switch ? made.by_switch : made.by_peers;
+  const void* const function =
+      kernel.of(plan.by_switch ? GemmUse::kept_by_switch : GemmUse::kept_by_peers);
   require_plan(plan, calls_, function);
-  GemmSumsParams params{};
+  KeptPartialsParams params{};
   fill_product(params, calls_, call, kernel);
   params.one_shot = plan.shots == 1 && !call.direct;
   params.call = calls_.params(0, call.hash, p.op);
@@ -70,7 +69,7 @@ void KeptPartials::run(const OpCall& call, const plan::KeptPartialsWay& given) {
   const unsigned slot = calls_.begin_call("gemm_ar", p.op, call.stream());
   set_places(params, calls_, slot, call.direct ? call.tensors.reachable : ReachableOut{},
              call.out());
-  fill_outputs(params.out, params.out_rest, kernel,
+  fill_outputs(params.out, params.out_remainder, kernel,
                {calls_.memory().local() + params.partials, p.m, p.n.front()}, p.dtype);
   launch_gemm(kernel, function, &params, grid, call.stream(), plan.gemm.early_weights);
 }

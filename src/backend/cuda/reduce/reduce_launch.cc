@@ -22,7 +22,7 @@ SlotNeeds partial_needs(int partials, const ReduceKernel& kernel) {
           parts * static_cast<std::size_t>(given_bytes(kernel))};
 }
 
-void fill_reduce(ReduceCommon& params, const RankCalls& calls, const OpCall& call,
+void fill_reduce(PartialParams& params, const RankCalls& calls, const OpCall& call,
                  const plan::GemmPlan& gemm, const ReduceKernel& given) {
   const Problem& p = call.problem;
   const GemmKernel& kernel = given.of;
@@ -46,7 +46,7 @@ void fill_reduce(ReduceCommon& params, const RankCalls& calls, const OpCall& cal
   params.term_steps = static_cast<int>(schedule::ceil_div(kernel.given_pieces, params.term_pieces));
 }
 
-void set_slot(ReduceCommon& params, const RankCalls& calls, unsigned slot) {
+void set_slot(PartialParams& params, const RankCalls& calls, unsigned slot) {
   params.call.flags = calls.flags_at(slot);
   params.partials = calls.data_at(slot);
 }

@@ -2,6 +2,7 @@
 // What the launches of fused gemm_rs and gemm_ar share: a product whose partial sums go to owners.
 #pragma once
 #include "backend/cuda/gemm/gemm_launch.h"
+#include "backend/cuda/kernels/partials.h"
 #include "backend/cuda/rank/op_call.h"
 #include "backend/cuda/rank/rank_calls.h"
 #include "plan/base/schedules.h"
@@ -19,10 +20,10 @@ SlotNeeds partial_needs(int partials, const ReduceKernel& kernel);
 
 /// Everything but the order, outputs, own rows and the slot, which set_slot sets. Errors: usage,
 /// system.
-void fill_reduce(ReduceCommon& params, const RankCalls& calls, const OpCall& call,
+void fill_reduce(PartialParams& params, const RankCalls& calls, const OpCall& call,
                  const plan::GemmPlan& gemm, const ReduceKernel& kernel);
 
 /// Where the call's slot is.
-void set_slot(ReduceCommon& params, const RankCalls& calls, unsigned slot);
+void set_slot(PartialParams& params, const RankCalls& calls, unsigned slot);
 
 }  // namespace tilelace::cuda

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether results of a call among ranks may be stored: not before every peer has said that it makes
+// the same call, and none that a failed wait has spoilt. A wait that fails never stops the kernel.
+// `Shared` has two words for it: `admitted`, a barrier, and `failed`.
+#pragma once
+#include <climits>
+
+#include "backend/cuda/device/call.h"
+#include "backend/cuda/device/trace.h"
+
+namespace tilelace::cuda {
+
+/// By the thread that makes the CTA's barriers.
+template <class Shared>
+TILELACE_DEVICE void init_admission(Shared shared) {
+  ptx::barrier_init(shared.admitted(), 1);
+  ptx::store_shared(shared.failed(), INT_MAX);
+}
+
+/// Whether the results of a tile may be stored; the same to all threads. Waits for the admission.
+/// The numbers of a CTA's tiles grow.
+template <class Shared>
+TILELACE_DEVICE bool may_store(Shared shared, int tile) {
+  ptx::barrier_wait(shared.admitted(), 0);  // stays: `failed` alone; terms' flags order the rest
+  return ptx::load_shared(shared.failed()) > tile;
+}
+
+/// A wait of this tile failed: from it on nothing is stored.
+template <class Shared>
+TILELACE_DEVICE void fail_from(Shared shared, int tile) {
+  ptx::store_shared_least(shared.failed(), tile);
+}
+
+/// The call's number, for threads that have passed the admission.
+template <class Shared>
+TILELACE_DEVICE std::uint32_t admitted_number(Shared shared) {
+  ptx::barrier_wait(shared.admitted(), 0);
+  return static_cast<std::uint32_t>(ptx::load_shared(shared.number()));
+}
+
+/// Verb admit, by one warp. The call is counted once all warps of the CTA that ask for its number
+/// have it: `meet_readers()` returns then.
+template <class Params, class Shared, class MeetReaders>
+TILELACE_DEVICE void admit(const Params& p, Shared shared, MeetReaders meet_readers) {
+  ptx::wait_prerequisites();
+  const std::uint32_t epoch = call_number(p.call);
+  if (p.call.first && blockIdx.x == 0) send_headers(p.call, epoch);
+  const Trace trace(p, shared.trace());
+  if (threadIdx.x % 32 == 0) trace.add(TraceKind::headers, kAdmitLane);
+  meet_readers();
+  const bool leader = (threadIdx.x & 31) == 0;
+  if (leader && p.call.last) count_call(p.call, epoch);
+  const bool good = wait_admission(p.call, epoch);
+  if (!leader) return;
+  trace.add(TraceKind::admitted, kAdmitLane);
+  ptx::store_shared(shared.number(), static_cast<int>(epoch));
+  if (!good) fail_from(shared, 0);
+  ptx::barrier_arrive(shared.admitted());
+}
+/// The same where nobody else asks for the number before the admission.
+template <class Params, class Shared>
+TILELACE_DEVICE void admit(const Params& p, Shared shared) {
+  admit(p, shared, [] { __syncwarp(); });  // all lanes have the number
+}
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The compiled GEMMs, as the host sees them.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backend/cuda/kernels/token_slices.h"
+#include "plan/gemm_tiles.h"
+#include "tilelace/dtype.h"
+
+namespace tilelace::cuda {
+
+/// What kernels of a tile there are; each takes the parameters of its policy (kernels/ops).
+enum class GemmUse : std::uint8_t {
+  alone,          ///< Gemm
+  gated,          ///< GatedGemm
+  ag_gemm,        ///< AgGemm
+  gated_ag_gemm,  ///< GatedAgGemm
+  gemm_rs,        ///< GemmRs
+  gemm_rs_pairs,  ///< GemmRsPairs
+  gemm_ar,        ///< GemmAr
+  kept_by_switch,
+  kept_by_peers,
+};
+inline constexpr std::size_t kGemmUses = 9;
+
+/// A kernel that one object has.
+struct KernelEntry {
+  GemmUse use;
+  int tile;  ///< number in plan::kGemmTiles
+  DType dtype;
+  const void* function;
+};
+
+using KernelList = std::vector<KernelEntry>;
+
+/// A tile's kernels in one element type.
+struct GemmKernel {
+  plan::GemmTile tile;
+  DType dtype{};
+  int given_groups = 0;  ///< parts of a partial that one CTA gives, a flag each
+  int given_pieces = 0;  ///< of a part
+  int piece_bytes = 0;   ///< of those
+  int stage_bytes = 0;   ///< of the ring
+  int threads = 0;
+  int shared_bytes = 0;
+  int col_slice = 0;       ///< columns of a tile that one CTA loads
+  int row_slice = 0;       ///< rows likewise
+  TokenSlices tokens{};    ///< of a tile
+  int partial_floats = 0;  ///< of one CTA
+  std::array<const void*, kGemmUses> functions{};
+
+  /// Null: not made, or not in this build (TILELACE_TILES).
+  [[nodiscard]] const void* of(GemmUse use) const {
+    return functions[static_cast<std::size_t>(use)];
+  }
+};
+
+/// All of sm_90a: each tile of plan::kGemmTiles, for each type of GPUs.
+std::span<const GemmKernel> sm90_kernels();
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// ag_gemm: a product whose tokens come from the peers. Tiles go by shard, in order of arrival, or
+// over all rows at once; the loading warp waits for the flags of the rows that it loads, another
+// one for the peers' headers, and the other two send this rank's rows where copy engines do not.
+#pragma once
+#include <type_traits>
+
+#include "backend/cuda/device/call_params.h"
+#include "backend/cuda/kernels/operands.h"
+#include "schedule/gather_order.h"
+#include "schedule/push_order.h"
+#ifdef __CUDACC__
+#include "backend/cuda/kernels/gathered_rows.h"
+#include "backend/cuda/kernels/plain_hooks.h"
+#include "backend/cuda/kernels/section_tokens.h"
+#include "backend/cuda/kernels/send_rows.h"
+#endif
+
+namespace tilelace::cuda {
+
+/// Tokens are this rank's staging, or `own` for its own shard.
+struct AgGemmParams : GemmOperands {
+  CUtensorMap own;
+  MoreWeights weights;
+  CUtensorMap out[schedule::kMaxSections];  ///< of each section: nothing is stored beyond its end
+  CUtensorMap out_remainder[schedule::kMaxSections];
+  schedule::GemmWorkOf<schedule::GatherOrder> work;
+  CallParams call;
+  bool rows_here;            ///< the kernel before this one waited for all of them, or was stopped
+  schedule::PushOrder push;  ///< of the call's first kernel; no pieces: others send
+  const std::byte* input;    ///< own rows
+  std::size_t staged;        ///< offset of the slot's rows, [m, k]
+  std::int64_t row_bytes;
+};
+/// Of tiles with tokens across: of each section the slice of tokens that is there in part.
+struct AgGemmAcrossParams : AgGemmParams {
+  CUtensorMap tail[schedule::kMaxSections];
+};
+struct AgGemmGatedParams : AgGemmParams {
+  UpWeight up;
+};
+
+#ifdef __CUDACC__
+
+template <class B, class P, class C>
+struct Gathering : PlainHooks<B> {
+  using Params = P;
+  using Columns = C;
+  using Shared = typename B::Shared;
+  using Place = typename B::Place;
+  static constexpr int kLoadRegisters = B::Shape::kWaitingRegisters;
+  static constexpr bool kSends = plan::can_push(B::Tile::blocks, B::Tile::width);
+
+  static TILELACE_DEVICE void prefetch(const Params& p) {
+    ptx::prefetch_map(p.out);
+    if (Columns::kWidth % 64 != 0) ptx::prefetch_map(p.out_remainder);
+    Columns::prefetch(p);
+    ptx::prefetch_map(&p.own);
+  }
+  static TILELACE_DEVICE void init(Shared shared) { init_admission(shared); }
+
+  /// By shard, tokens across are rows of the order but columns of the tile: it is transposed.
+  static TILELACE_DEVICE CtaTile enter(const Params& p, const Place& place,
+                                       schedule::GemmCell& cell) {
+    if constexpr (B::kAcross)
+      if (!p.work.order.whole) cell = {cell.col, cell.row, cell.section};
+    return PlainHooks<B>::tile_of(place, cell, place.row);
+  }
+
+  struct Tokens : PlainHooks<B>::Tokens {
+    const Params& p;
+    Shared shared;
+    SectionTokens<B, Params> sections;
+    GatherWaits<Params> waits;
+    TILELACE_DEVICE Tokens(const Params& params, Shared memory, const Place& place, Trace trace)
+        : p(params), shared(memory), sections(params, place), waits(params, trace) {}
+
+    TILELACE_DEVICE void begin() { waits.begin(); }
+    template <class Loader>
+    TILELACE_DEVICE void end(Loader& loader) {
+      if (!loader.started()) loader.start();  // no tile: others wait for this warp's number
+    }
+    [[nodiscard]] TILELACE_DEVICE int expected_bytes(schedule::GemmCell cell, int first) const {
+      return sections.expected_bytes(cell, first);
+    }
+    /// Waits for the rows from the section's `first` on. Where they never come, what is in the slot
+    /// is loaded, and nothing is stored from this tile on.
+    TILELACE_DEVICE auto source(schedule::GemmCell cell, int first, int tile) {
+      const schedule::GatherOrder& order = p.work.order;
+      const int begin = order.begin(cell.section) + first;
+      const bool here = waits.rows(cell.section, begin,
+                                   min(begin + B::kTokenSlice, order.end(cell.section)), tile);
+      if (!here && ptx::elect_one()) fail_from(shared, tile);
+      __syncwarp();
+      const bool own = !order.whole && cell.section == 0;
+      const CUtensorMap* const staged = B::tokens(p);
+      using Source = std::conditional_t<B::kAcross, TailSource, TokenSource>;
+      if constexpr (B::kAcross) {
+        const CUtensorMap* const map = B::Tail::map(
+            staged, p.tail + (order.whole ? 0 : cell.section), sections.left(cell, first));
+        if (!own) ptx::want_until(map, order.end(cell.section));
+        if (map != staged) return Source{map, own ? first : begin};
+      }
+      if (own) return Source{&p.own, first};
+      ptx::want_until(staged, order.end(cell.section));
+      return Source{staged, begin};
+    }
+  };
+
+  struct Finish : PlainHooks<B>::Finish {
+    const Params& p;
+    Shared shared;
+    TILELACE_DEVICE Finish(const Params& params, Shared memory) : p(params), shared(memory) {}
+    template <class Math>
+    TILELACE_DEVICE void tile(Math& math, schedule::GemmCell cell) {
+      const CtaTile at = enter(p, math.place(), cell);
+      if (!may_store(shared, math.tile())) return;
+      math.store_tile(SectionResult<Params>{p, cell.section}, cell.section,
+                      at.row * B::Shape::kRows + math.first_row(), at.col * Columns::kWidth);
+    }
+  };
+
+  static TILELACE_DEVICE void spare_warp(const Params& p, Shared shared, const Place& /*place*/,
+                                         int warp) {
+    if (warp == 1) admit(p, shared, [] { ptx::sync_threads(kNumberBarrier, kNumberThreads); });
+    if (warp >= 2) {
+      if constexpr (kSends)
+        push_rows(p);
+      else
+        // stays: the barrier counts these threads
+        ptx::arrive_threads(kNumberBarrier, kNumberThreads);
+    }
+    if constexpr (kTraced)
+      if (warp == 2 && blockIdx.x == 0) watch_rows(p, shared);
+  }
+};
+
+template <class B>
+using AgGemmParamsOf = std::conditional_t<B::kAcross, AgGemmAcrossParams, AgGemmParams>;
+template <class B>
+struct AgGemm
+    : Gathering<B, AgGemmParamsOf<B>, typename B::template SectionWeights<AgGemmParamsOf<B>>> {};
+template <class B>
+struct GatedAgGemm
+    : Gathering<B, AgGemmGatedParams, typename B::template GateAndUp<AgGemmGatedParams>> {};
+
+#endif  // __CUDACC__
+
+}  // namespace tilelace::cuda

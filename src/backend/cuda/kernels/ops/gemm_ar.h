@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// gemm_ar: as gemm_rs, but the owner of a tile stores its sum at every rank, and tells them. Where
+// results are staged, groups that have multiplied take what peers finished to the caller.
+#pragma once
+#include "backend/cuda/device/shared_results.h"
+#include "backend/cuda/kernels/partials.h"
+#include "schedule/share_order.h"
+#ifdef __CUDACC__
+#include "backend/cuda/kernels/shared_tiles.h"
+#include "backend/cuda/kernels/summing_hooks.h"
+#endif
+
+namespace tilelace::cuda {
+
+struct GemmArParams : PartialParams {
+  CUtensorMap out[schedule::kMaxGpuRanks];  ///< i: own rows at rank + i, 0: at this rank
+  CUtensorMap out_remainder[schedule::kMaxGpuRanks];
+  schedule::GemmWorkOf<schedule::ShareOrder> work;
+  SharedResults shared;      ///< its first flag at a peer: of the tiles that it is given
+  std::uint32_t share_pace;  ///< between chunks of a tile that is shared: 1/16384 of a turn
+  std::uint32_t delay;       ///< cycles that partials of the columns' second half wait
+  bool direct;  ///< results: it ends once all tiles of peers are here; else it takes them there
+};
+
+#ifdef __CUDACC__
+
+template <class B>
+struct GemmAr : SummingHooks<B, GemmArParams> {
+  using P = GemmArParams;
+  using Hooks = SummingHooks<B, P>;
+  using Columns = typename Hooks::Columns;
+  using Tile = typename B::Tile;
+  using Shape = typename B::Shape;
+
+  static TILELACE_DEVICE void prefetch(const P& p) {
+    ptx::prefetch_map(p.out);
+    if (Columns::kWidth % 64 != 0) ptx::prefetch_map(p.out_remainder);
+  }
+  /// The owner of a tile may have columns.
+  static TILELACE_DEVICE CtaTile enter(const P& p, const typename B::Place& place,
+                                       schedule::GemmCell& cell) {
+    const schedule::GemmCell at{cell.row, cell.col + p.work.order.first_col(cell.section),
+                                cell.section};
+    return PlainHooks<B>::tile_of(place, at, place.row);
+  }
+  /// Row of an own tile, a block of the own rows, among them.
+  static TILELACE_DEVICE int own_row(const P& p, schedule::GemmCell cell, int row) {
+    return row + p.work.order.begin(cell.section) - p.work.order.own_begin;
+  }
+
+  struct Tokens : Hooks::Tokens {
+    using Hooks::Tokens::Tokens;
+    template <class Loader>
+    TILELACE_DEVICE void behind(Loader& loader, schedule::GemmCell cell, int tile,
+                                const CtaTile& at, int row, int col) {
+      if (!this->p.work.order.own(cell.section)) return;
+      load_terms<B>(loader, this->p, this->shared, this->trace, cell, tile, at.cta,
+                    {own_row(this->p, cell, row), col, Shape::kRows, Tile::width});
+    }
+    template <class Loader>
+    TILELACE_DEVICE void end(Loader& loader) {
+      loader.note(TraceKind::wait_tile);
+      if (this->p.direct) await_shared(this->p, admitted_number(this->shared));
+      __syncwarp();  // stays: the lanes go on together
+      loader.note(TraceKind::tiles_here);
+    }
+  };
+
+  /// A tile goes to all ranks, throttled as partials are.
+  struct ResultsOfAll {
+    const P& p;
+    const PeerSums<B, P>& sums;
+    TILELACE_DEVICE void before_chunk(std::uint32_t began, int chunk) const {
+      ptx::sleep_until(began, chunk * sums.of_turn(p.share_pace));
+    }
+    template <class Store>
+    TILELACE_DEVICE void each(bool whole, const Store& store) const {
+      const CUtensorMap* map = whole ? p.out : p.out_remainder;
+      for (int copies = p.call.ranks; copies > 0; --copies, ++map) store(map);
+    }
+  };
+
+  struct Finish : Hooks::Finish {
+    using Hooks::Finish::Finish;
+    int pending = -1;  ///< number of a finished tile that no peer has been told of
+
+    template <class Math>
+    TILELACE_DEVICE void tile(Math& math, schedule::GemmCell cell) {
+      const P& p = this->p;
+      signal_shared(p, this->shared, math, pending);
+      const CtaTile at = enter(p, math.place(), cell);
+      if (!p.work.order.own(cell.section)) {
+        if (2 * cell.col >= p.work.order.cols) ptx::sleep_until(ptx::cycles(), p.delay);
+        return this->sums.give(math, cell, at);
+      }
+      this->sums.add(math);
+      const int row = own_row(p, cell, at.row * Shape::kRows + math.first_row());
+      const int col = at.col * Columns::kWidth;
+      if (this->store_sum(math, cell.section, ResultsOfAll{p, this->sums}, row, col))
+        pending = PartialPlace<B, P>(p, cell, at.cta).flag_number(p.call.rank, math.part());
+    }
+    template <class Math>
+    TILELACE_DEVICE void last_tile(Math& math) {
+      signal_shared(this->p, this->shared, math, pending);
+    }
+    TILELACE_DEVICE void end() {
+      if (!this->p.direct) collect_shared<B>(this->p, this->shared);
+    }
+  };
+};
+
+#endif  // __CUDACC__
+
+}  // namespace tilelace::cuda

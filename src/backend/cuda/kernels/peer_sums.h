@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums of own rows: the peers' terms follow a tile's operands through the ring, in steps behind its
+// own, and are added in rank order. A loading side and one for the groups that multiply.
+#pragma once
+#include "backend/cuda/kernels/add_terms.h"
+#include "backend/cuda/kernels/admission.h"
+#include "backend/cuda/kernels/partials.h"
+
+namespace tilelace::cuda {
+
+/// Verbs of the loading warp for tiles of own rows: their terms take the steps of the ring behind
+/// their operands, in each the same pieces of all peers and groups.
+template <class Body, class Params>
+class TermLoad {
+  using Place = PartialPlace<Body, Params>;
+
+ public:
+  TILELACE_DEVICE TermLoad(const Params& p, schedule::GemmCell cell, int cta)
+      : p_(p), cell_(cell), place_(p, cell, cta) {}
+
+  /// The rows that will be added behind the terms: threads read them a few bytes at a time, which
+  /// only the cache close by is fast enough for.
+  TILELACE_DEVICE void prefetch_residual(int row, int col, int rows, int cols) const {
+    const int bytes = 2 * min(cols, p_.n - col);
+    if (p_.residual == nullptr || bytes <= 0) return;
+    const int end = min(row + rows, p_.own_rows);
+    const auto* const from = static_cast<const std::byte*>(p_.residual);
+    for (int r = row + (static_cast<int>(threadIdx.x) & 31); r < end; r += 32)
+      ptx::prefetch_bulk(from + 2 * (std::int64_t{r} * p_.n + col),
+                         static_cast<std::uint32_t>(bytes));
+  }
+
+  /// A lane a flag; false: a term never came.
+  TILELACE_DEVICE bool wait(std::uint32_t epoch, Trace trace, int tile) const {
+    bool here = true;
+    const int lane = static_cast<int>(threadIdx.x) & 31;
+    const int source = lane / Place::kGroups;
+    const int group = lane % Place::kGroups;
+    if (source < p_.work.order.ranks && source != p_.call.rank) {
+      const auto index = static_cast<std::uint32_t>(place_.flag_number(source, group));
+      const WaitPlace place{Role::reduce, cell_.section, cell_.col, source, index};
+      here = cuda::wait(p_.call.wait, place, place_.flag(p_.call.rank, source, group), epoch) ==
+             comm::WaitStatus::reached;
+      trace.add(TraceKind::term, kLoadLane, 16 * tile + source);
+    }
+    const bool all = __all_sync(~0U, here ? 1 : 0) != 0;
+    proxy_fence_global();  // for whichever lane loads
+    return all;
+  }
+
+  /// One step, into a free stage of the ring; by one lane.
+  TILELACE_DEVICE void load(int step, ptx::Shared stage, ptx::Shared full) const {
+    const int first = step * p_.term_pieces;
+    const int bytes = min(p_.term_pieces, Place::kPieces - first) * Place::kPieceBytes;
+    ptx::barrier_expect(full, bytes * Place::kGroups * (p_.work.order.ranks - 1));
+    for (int q = 0; q < p_.work.order.ranks; ++q) {
+      if (q == p_.call.rank) continue;
+#pragma unroll
+      for (int g = 0; g < Place::kGroups; ++g) {
+        const std::byte* from = place_.part(p_.call.rank, q, g) + first * Place::kPieceBytes;
+        bulk_load(stage, from, static_cast<std::uint32_t>(bytes), full);
+        stage += p_.term_pieces * Place::kPieceBytes;
+      }
+    }
+  }
+
+ private:
+  const Params& p_;
+  schedule::GemmCell cell_;
+  Place place_;
+};
+
+/// The rows of a residual that a tile's sum is added to.
+struct ResidualTile {
+  int row, col, rows, cols;
+};
+
+/// Loads the terms of an own tile.
+template <class Body, class Params, class Loader>
+TILELACE_DEVICE void load_terms(Loader& loader, const Params& p, typename Body::Shared shared,
+                                Trace trace, schedule::GemmCell cell, int tile, int cta,
+                                ResidualTile residual) {
+  const TermLoad<Body, Params> terms(p, cell, cta);
+  terms.prefetch_residual(residual.row, residual.col, residual.rows, residual.cols);
+  loader.note(TraceKind::wait_terms, tile);
+  if (!terms.wait(admitted_number(shared), trace, tile) && ptx::elect_one())
+    fail_from(shared, tile);
+  __syncwarp();
+  loader.note(TraceKind::terms_here, tile);
+  for (int i = 0; i < p.term_steps; ++i)
+    loader.fill_step([&](ptx::Shared rows, ptx::Shared full) { terms.load(i, rows, full); });
+}
+/// A CTA without own rows: the cluster's CTAs go through their rings in step.
+template <class Params, class Loader>
+TILELACE_DEVICE void skip_terms(Loader& loader, const Params& p) {
+  for (int i = 0; i < p.term_steps; ++i)
+    loader.fill_step([](ptx::Shared /*rows*/, ptx::Shared full) { ptx::barrier_expect(full, 0); });
+}
+
+/// For a group that multiplies: gives partials to their owners, adds terms to own ones.
+template <class Body, class Params>
+class PeerSums {
+  using Tile = typename Body::Tile;
+  using Shape = typename Body::Shape;
+  using Partial = typename Body::Partial;
+
+ public:
+  TILELACE_DEVICE PeerSums(const Params& p, typename Body::Shared shared)
+      : p_(p), shared_(shared) {}
+
+  /// Products are issued that began at this cycle; `more`: the other group has some behind them.
+  TILELACE_DEVICE void multiplied(std::uint32_t began, bool more) {
+    turn_ = more ? ptx::cycles() - began : 0;
+  }
+  /// A part of the last turn, in 1/16384.
+  [[nodiscard]] TILELACE_DEVICE std::uint32_t of_turn(std::uint32_t part) const {
+    return turn_ / 128 * part / 128;
+  }
+
+  /// `cell` in the order's own rows and columns.
+  template <class Math>
+  TILELACE_DEVICE void give(Math& math, schedule::GemmCell cell, const CtaTile& at) const {
+    const auto& order = p_.work.order;
+    int first = 0;  // of the tokens, in the shard
+    if constexpr (Tile::swapped)
+      first = (cell.row * Tile::cluster_cols + math.place().col) * Tile::width;
+    else
+      first = (cell.row * Tile::cluster_rows + at.cta_row) * Shape::kRows + math.first_row();
+    const int tokens = order.end(cell.section) - order.begin(cell.section) - first;
+    send_partial<Body>(p_, PartialPlace<Body, Params>(p_, cell, at.cta),
+                       order.section[cell.section].owner, math.part(), math.accumulators(), tokens,
+                       math.barrier(), of_turn(p_.pace), admitted_number(shared_), math.trace());
+    math.note(TraceKind::given);
+  }
+
+  /// Adds the peers' terms, in rank order, the own one in its place among them. Beside products a
+  /// load from the ring takes long, and stages that are not free yet hold the other group up: two
+  /// are under way together.
+  template <class Math>
+  TILELACE_DEVICE void add(Math& math) const {
+    using Terms = AddTerms<Partial, TermPiece<typename Body::Element>>;
+    const int part = p_.term_pieces * Partial::kPieceBytes;
+    const int first = math.part() * part;
+    const TermsOf of{p_.call.rank, p_.work.order.ranks,
+                     static_cast<std::uint32_t>(Partial::kGroups * part)};
+    ptx::Shared piece = 0;
+    int left = 0;
+#pragma unroll
+    for (int i = 0; i < Partial::kPieces; i += Partial::kAtOnce) {
+      if (left == 0) {
+        if (i != 0) math.release_step();
+        piece = math.await_step() + first + math.thread() * 16;
+        left = p_.term_pieces;
+      }
+      Terms::pieces(of, math.accumulators(), i, piece);
+      piece += Partial::kAtOnce * Partial::kPieceBytes;
+      left -= Partial::kAtOnce;
+    }
+    math.release_step();
+    math.end_steps_behind(p_.term_steps);
+  }
+  /// The steps in which another CTA of the cluster has terms.
+  template <class Math>
+  TILELACE_DEVICE void skip(Math& math) const {
+    for (int i = 0; i < p_.term_steps; ++i) {
+      (void)math.await_step();
+      math.release_step();
+    }
+    math.end_steps_behind(p_.term_steps);
+  }
+
+ private:
+  const Params& p_;
+  typename Body::Shared shared_;
+  std::uint32_t turn_ = 0;  ///< cycles of the last one, if another follows
+};
+
+}  // namespace tilelace::cuda

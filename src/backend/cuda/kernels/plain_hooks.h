@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an op's policy says where it has nothing to say (docs/kernels.md has the hooks).
+#pragma once
+#include "backend/cuda/device/trace.h"
+#include "backend/cuda/kernels/operands.h"
+#include "schedule/gemm.h"
+
+namespace tilelace::cuda {
+
+/// Where the results of a tile are stored: one matrix.
+struct OneResult {
+  const CUtensorMap* whole;      ///< 64 columns at a time
+  const CUtensorMap* remainder;  ///< what a width that 64 does not divide leaves over
+  TILELACE_DEVICE void before_chunk(std::uint32_t /*began*/, int /*chunk*/) const {}
+  template <class Store>
+  TILELACE_DEVICE void each(bool is_whole, const Store& store) const {
+    store(is_whole ? whole : remainder);
+  }
+};
+
+/// One a section. Its number is kept, not the maps' addresses, which would take more registers.
+template <class Params>
+struct SectionResult {
+  const Params& p;
+  int section;
+  TILELACE_DEVICE void before_chunk(std::uint32_t /*began*/, int /*chunk*/) const {}
+  template <class Store>
+  TILELACE_DEVICE void each(bool is_whole, const Store& store) const {
+    store((is_whole ? p.out : p.out_remainder) + section);
+  }
+};
+
+/// Hooks that have nothing to do.
+template <class B>
+struct PlainHooks {
+  using Body = B;
+  using Place = typename Body::Place;
+  static constexpr int kLoadRegisters = Body::Shape::kLoadRegisters;
+
+  /// A worker's tile is as large as its cluster.
+  static TILELACE_DEVICE CtaTile tile_of(const Place& place, schedule::GemmCell cell, int cta_row) {
+    return {cell.row * Body::Tile::cluster_rows + cta_row,
+            cell.col * Body::Tile::cluster_cols + place.col, cta_row, place.cta};
+  }
+  template <class Params>
+  static TILELACE_DEVICE CtaTile enter(const Params& /*p*/, const Place& place,
+                                       schedule::GemmCell& cell) {
+    return tile_of(place, cell, place.row);
+  }
+  template <class Params>
+  static TILELACE_DEVICE int steps_behind(const Params& /*p*/, schedule::GemmSegment /*s*/) {
+    return 0;
+  }
+  static TILELACE_DEVICE void init(typename Body::Shared /*shared*/) {}
+  template <class Params>
+  static TILELACE_DEVICE void spare_warp(const Params& /*p*/, typename Body::Shared /*shared*/,
+                                         const Place& /*place*/, int /*warp*/) {}
+  struct Tokens {
+    TILELACE_DEVICE void begin() {}
+    template <class Loader>
+    TILELACE_DEVICE void behind(Loader& /*loader*/, schedule::GemmCell /*cell*/, int /*tile*/,
+                                const CtaTile& /*at*/, int /*row*/, int /*col*/) {}
+    template <class Loader>
+    TILELACE_DEVICE void end(Loader& /*loader*/) {}
+  };
+  struct Finish {
+    template <class Work, class Math>
+    TILELACE_DEVICE void walk(const Work& work, int worker, int lane, int lanes, Math& math) {
+      schedule::run_gemm_math(work, worker, lane, lanes, math);
+    }
+    TILELACE_DEVICE void multiplied(std::uint32_t /*began*/, bool /*more*/) {}
+    template <class Math>
+    TILELACE_DEVICE void last_tile(Math& /*math*/) {}
+    TILELACE_DEVICE void end() {}
+  };
+};
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the idle warps of ag_gemm's GEMM do under transport `store`: they send this rank's rows.
+#pragma once
+#include "backend/cuda/device/transfer_threads.h"
+#include "backend/cuda/kernels/gathered_rows.h"
+
+namespace tilelace::cuda {
+
+constexpr int kPushThreads = 64;
+constexpr int kPushBarrier = 8;
+
+/// Verbs of PushOrder, by two warps of every CTA.
+template <class Params>
+struct PushVerbs {
+  const Params& p;
+  std::uint32_t epoch;
+  Crew crew{static_cast<int>(threadIdx.x) - 64, kPushThreads};
+
+  TILELACE_DEVICE void push(int peer, std::int64_t first, std::int64_t last) const {
+    copy_by_threads(crew, p.call.memory_at(peer) + p.staged + (p.push.begin + first) * p.row_bytes,
+                    p.input + first * p.row_bytes,
+                    static_cast<std::size_t>((last - first) * p.row_bytes));
+  }
+  TILELACE_DEVICE void signal(int peer, int flag) const {
+    publish(crew, kPushBarrier, p.call.flags_at(peer) + flag, epoch);
+  }
+};
+
+template <class Params>
+TILELACE_DEVICE void push_rows(const Params& p) {
+  ptx::wait_prerequisites();
+  PushVerbs<Params> verbs{p, call_number(p.call)};
+  ptx::arrive_threads(kNumberBarrier, kNumberThreads);
+  p.push.run(static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x), verbs);
+}
+
+}  // namespace tilelace::cuda

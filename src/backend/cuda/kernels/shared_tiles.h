@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tiles that one rank finishes for all, of gemm_ar: how peers are told of them, and how a rank
+// waits for those that peers finish.
+#pragma once
+#include "backend/cuda/device/collect.h"
+#include "backend/cuda/device/transfer_bulk.h"
+#include "backend/cuda/kernels/admission.h"
+#include "schedule/share_order.h"
+
+namespace tilelace::cuda {
+
+/// Tells the peers of the last tile that went to all, `pending`, once everything has arrived:
+/// behind the next products, so that nobody waits for it. By the thread that stored, and its whole
+/// warp: the condition is the same for all of it, as behind a divergent branch the compiler has
+/// warps meet again in every step of the products, too.
+template <class Params, class Shared, class Math>
+TILELACE_DEVICE void signal_shared(const Params& p, Shared shared, Math& math, int& pending) {
+  const int number = pending;
+  pending = -1;
+  if (math.warp() != 0 || __shfl_sync(~0U, number, 0) < 0) return;
+  const std::uint32_t epoch = admitted_number(shared);
+  if (math.thread() == 0) bulk_complete();
+  __syncwarp();
+  // A lane a peer: one release for all, where each would wait for the flag before it.
+  const int own = __shfl_sync(~0U, number, 0);
+  const int peer = (p.call.rank + math.lane()) % p.call.ranks;
+  std::byte* const flags = p.call.base + peer * p.call.stride + p.call.flags;
+  if (math.lane() > 0 && math.lane() < p.call.ranks)
+    signal(reinterpret_cast<comm::Flag*>(flags) + p.shared.flags.first_shared + own, epoch);
+  math.note(TraceKind::told);
+}
+
+/// The end of a gemm_ar whose results are staged, by the warpgroups that multiplied: all CTAs
+/// together take what peers finished to the caller. Groups need not be there at the same time.
+template <class Body, class Params>
+TILELACE_DEVICE void collect_shared(const Params& p, typename Body::Shared shared) {
+  const std::uint32_t epoch = admitted_number(shared);
+  if (!may_store(shared, INT_MAX - 1)) return;
+  const Crew crew{ptx::thread_again() - 128, 128 * Body::Tile::groups};
+  Collect collect(p.call, p.work.order, p.shared, p.n, crew, epoch);
+  schedule::run_collect(p.work.order, p.shared.flags, static_cast<int>(blockIdx.x),
+                        static_cast<int>(gridDim.x), collect);
+}
+
+/// The end of a gemm_ar, by the loading warp: all CTAs together wait until every tile that peers
+/// finished is here.
+template <class Params>
+TILELACE_DEVICE void await_shared(const Params& p, std::uint32_t epoch) {
+  const schedule::ShareOrder& order = p.work.order;
+  const auto* flags = reinterpret_cast<const comm::Flag*>(
+                          p.call.base + p.call.rank * p.call.stride + p.call.flags) +
+                      p.shared.flags.first_shared;
+  const int lane = static_cast<int>(threadIdx.x) & 31;
+  // All sections' tiles in one row, dealt to all lanes: few have more than one flag to wait for.
+  int skip = static_cast<int>(blockIdx.x) * 32 + lane;
+  for (int s = 0; s < order.count; ++s) {
+    if (order.own(s)) continue;
+    const int owner = order.section[s].owner;
+    const int first = order.first_partial(owner, s) * p.shared.flags.parts;
+    const int parts = order.tile_rows[s] * order.cols * p.shared.flags.parts;
+    for (; skip < parts; skip += static_cast<int>(gridDim.x) * 32) {
+      const int i = first + skip;
+      const WaitPlace place{Role::copy, s, -1, owner, static_cast<std::uint32_t>(i)};
+      if (wait(p.call.wait, place, flags + i, epoch) != comm::WaitStatus::reached) return;
+    }
+    skip -= parts;
+  }
+}
+
+}  // namespace tilelace::cuda

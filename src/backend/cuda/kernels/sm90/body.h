@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an op's policy gets of this architecture: the tile, the element type, and the pieces that it
+// lists (docs/kernels.md).
+#pragma once
+#include "backend/cuda/kernels/sm90/columns.h"
+#include "backend/cuda/kernels/sm90/ring.h"
+#include "backend/cuda/kernels/sm90/tail.h"
+
+namespace tilelace::cuda {
+
+template <class T, class E>
+struct Sm90 {
+  using Tile = T;
+  using Element = E;
+  using Shape = GemmShape<Tile>;
+  using Shared = GemmShared<Tile>;
+  using Place = ClusterPlace<Tile>;
+  using Tail = cuda::Tail<Tile>;
+  using Partial = PartialShape<Tile>;
+  template <class Params>
+  using OneWeight = cuda::OneWeight<Sm90, Params>;
+  template <class Params>
+  using SectionWeights = cuda::SectionWeights<Sm90, Params>;
+  template <class Params>
+  using GateAndUp = cuda::GateAndUp<Sm90, Params>;
+  /// Whether tokens are columns of the tile, of an op whose order has them as rows.
+  static constexpr bool kAcross = plan::is_across(Tile::width, Tile::swapped);
+  static constexpr int kGroupBarrier = cuda::kGroupBarrier;
+  /// Tokens that one CTA loads.
+  static constexpr int kTokenSlice = Tile::swapped ? Shape::kColSlice : Shape::kRowSlice;
+
+  /// The operand that tokens are rows of.
+  template <class Params>
+  static TILELACE_DEVICE const CUtensorMap* tokens(const Params& p) {
+    return Tile::swapped ? &p.cols : &p.rows;
+  }
+  /// Adds it to a group's sum, whose first value is at (row, col) of the own rows; needs
+  /// residual.h.
+  template <class Params, class Math>
+  static TILELACE_DEVICE void add_residual(const Params& p, Math& math, int row, int col);
+};
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes kernels of a policy: for the tiles that it can have, in every element type of GPUs. An
+// op's .cu file is compiled in TILELACE_PARTS parts; each has every so-many-th tile and lists what
+// it has in a function named TILELACE_KERNEL_LIST.
+#pragma once
+#include <string_view>
+#include <utility>
+
+#include "backend/cuda/base/gpu_elements.h"
+#include "backend/cuda/kernels/gemm_kernels.h"
+#include "backend/cuda/kernels/sm90/body.h"
+#include "backend/cuda/kernels/sm90/gemm.h"
+
+namespace tilelace::cuda {
+
+/// Whether this build has the tile in a type: all, or, of one type alone, those of TILELACE_TILES
+/// (",a,b,").
+#ifdef TILELACE_TILES
+constexpr bool is_chosen(std::string_view tile, DType dtype) {
+  constexpr std::string_view kAll(TILELACE_TILES);
+  for (std::size_t at = kAll.find(tile); at != kAll.npos; at = kAll.find(tile, at + 1))
+    if (kAll[at - 1] == ',' && kAll[at + tile.size()] == ',')
+      return dtype == FewTilesElement::dtype;
+  return false;
+}
+#else
+constexpr bool is_chosen(std::string_view /*tile*/, DType /*dtype*/) { return true; }
+#endif
+
+using Can = bool (*)(const plan::GemmTile&);
+
+template <template <class> class Op, Can kCan, class Element, int kTile>
+void add_kernel(KernelList& list, GemmUse use) {
+  constexpr const plan::GemmTile& kRow = plan::kGemmTiles[kTile];
+  if constexpr (kTile % TILELACE_PARTS == TILELACE_PART && kCan(kRow) &&
+                is_chosen(kRow.name, Element::dtype)) {
+    using Policy = Op<Sm90<TileOf<kTile>, typename Element::type>>;
+    list.push_back(
+        {use, kTile, Element::dtype, reinterpret_cast<const void*>(gemm_kernel<Policy>)});
+  }
+}
+
+template <template <class> class Op, Can kCan, int... kTile>
+void add_tiles(KernelList& list, GemmUse use, std::integer_sequence<int, kTile...> /*tiles*/) {
+#define TILELACE_ADD(element, ...) (add_kernel<Op, kCan, element, kTile>(list, use), ...);
+  TILELACE_EACH_ELEMENT(TILELACE_ADD, )
+#undef TILELACE_ADD
+}
+
+/// Adds the kernels of a policy for all tiles that it can have.
+template <template <class> class Op, Can kCan>
+void add_kernels(KernelList& list, GemmUse use) {
+  constexpr int kTiles = static_cast<int>(std::size(plan::kGemmTiles));
+  add_tiles<Op, kCan>(list, use, std::make_integer_sequence<int, kTiles>{});
+}
+
+}  // namespace tilelace::cuda

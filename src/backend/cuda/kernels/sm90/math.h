@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+// Role math of the GEMM: a warpgroup multiplies what the ring holds. What happens to a finished
+// accumulator `Op::Finish` says, by the verbs below.
+#pragma once
+#include "backend/cuda/kernels/operands.h"
+#include "backend/cuda/kernels/sm90/ring.h"
+#include "backend/cuda/kernels/sm90/split.h"
+#include "backend/cuda/kernels/sm90/stage.h"
+#include "schedule/gemm.h"
+#include "wgmma_shapes.h"
+
+namespace tilelace::cuda {
+
+template <class Op>
+class GemmMath {
+  using Body = typename Op::Body;
+  using Tile = typename Body::Tile;
+  using Element = typename Body::Element;
+  using Shape = GemmShape<Tile>;
+  using Params = typename Op::Params;
+  static constexpr int kOut = Op::Columns::kWidth;
+  static constexpr int kChunks = (kOut + 63) / 64;
+  static constexpr int kRest = kOut % 64;
+
+ public:
+  TILELACE_DEVICE GemmMath(const Params& p, GemmShared<Tile> shared, ClusterPlace<Tile> place,
+                           int group)
+      : p_(p),
+        shared_(shared),
+        place_(place),
+        trace_(p, shared.trace()),
+        group_(group),
+        thread_(static_cast<int>(threadIdx.x) & 127),
+        warp_(__shfl_sync(~0U, thread_ / 32, 0)),
+        lane_(thread_ & 31),
+        block_row_(Tile::pingpong ? 0 : group * Tile::blocks),
+        finish_(p, shared) {
+    if constexpr (!kLine)
+      if (thread_ < Shape::kCluster &&
+          (thread_ % Tile::cluster_rows == place.row || thread_ / Tile::cluster_rows == place.col))
+        releases_ = thread_;
+  }
+
+  TILELACE_DEVICE void skip(schedule::GemmSegment s) {
+    ring_.skip(s.steps() + Op::steps_behind(p_, s));
+  }
+
+  TILELACE_DEVICE void multiply(schedule::GemmSegment s) {
+    tile_ = s.tile;
+    // In turns: also because a wait for a parity that is more than one round ahead would return.
+    // stays: turns keep parities apart
+    if (Tile::pingpong && !first_turn_) ptx::sync_threads(kTurnBarrier + group_, 256);
+    first_turn_ = false;
+    note(TraceKind::turn, s.tile);
+    const std::uint32_t began = ptx::cycles();
+    // Whole rounds of the ring, so that stages are known when the loop is unrolled.
+    const int first = ring_.stage;
+    const int end = first + s.steps();
+    bool here = await_first(s.tile);
+    for (int round = 0; round < end; round += Tile::stages) {
+#pragma unroll
+      for (int stage = 0; stage < Tile::stages; ++stage) {
+        const int at = round + stage;
+        if (at < first) continue;
+        if (at >= end) break;
+        if (!here) await_stage(stage);
+        constexpr int kLast = Tile::stages - 1;
+        multiply_stage(stage, at != first, [&] {
+          if (at != first) release(stage == 0 ? kLast : stage - 1);
+          here = ptx::barrier_test(shared_.full(stage == kLast ? 0 : stage + 1),
+                                   ring_.parity ^ (stage == kLast ? 1 : 0));
+        });
+      }
+      if (round + Tile::stages <= end) ring_.parity ^= 1;
+    }
+    ring_.stage = end % Tile::stages;
+    const int behind = Op::steps_behind(p_, s);
+    if (Tile::pingpong && fits_ring(behind)) {
+      // The other group would not tell a stage that is still to be filled from one that is filled.
+      await_steps(behind);
+      hand_over();  // stays: turns keep parities apart
+    }
+    // Is there somebody whose loads a burst of stores would hold up?
+    const bool more = Tile::pingpong && next_tile(s) < p_.work.order.tiles();
+    finish_.multiplied(began, more);
+    ptx::wgmma_wait<0>();
+    pin_accumulators();
+    release((end - 1) % Tile::stages);
+    if constexpr (kTraced)
+      if (thread_ == 0) trace_.add(TraceKind::multiplied, group_, trace_.take_starved(group_));
+  }
+
+  TILELACE_DEVICE void give_partial(int round) {
+    leave_part<Tile>(parts(round).part(place_.worker), acc_);
+    sync_group();
+    if (thread_ == 0) parts(round).signal();
+    note(TraceKind::given);
+  }
+
+  TILELACE_DEVICE void add_partial(int worker, int round) {
+    if (thread_ == 0) parts(round).wait(worker);
+    sync_group();
+    add_part<Tile>(acc_, parts(round).part(worker));
+    note(TraceKind::summed);
+  }
+
+  TILELACE_DEVICE void store(schedule::GemmCell cell) { finish_.tile(*this, cell); }
+
+  /// All tiles of this group.
+  TILELACE_DEVICE void run() {
+    finish_.walk(p_.work, place_.worker, Tile::pingpong ? group_ : 0, Shape::kTurns, *this);
+    finish();
+    finish_.end();
+  }
+
+  // For the op's pieces.
+
+  [[nodiscard]] TILELACE_DEVICE auto& accumulators() { return acc_; }
+  [[nodiscard]] TILELACE_DEVICE const ClusterPlace<Tile>& place() const { return place_; }
+  [[nodiscard]] TILELACE_DEVICE const Trace& trace() const { return trace_; }
+  [[nodiscard]] TILELACE_DEVICE int group() const { return group_; }
+  [[nodiscard]] TILELACE_DEVICE int thread() const { return thread_; }
+  [[nodiscard]] TILELACE_DEVICE int warp() const { return warp_; }
+  [[nodiscard]] TILELACE_DEVICE int lane() const { return lane_; }
+  /// Number of the tile that is finished; it grows from one to the next.
+  [[nodiscard]] TILELACE_DEVICE int tile() const { return tile_; }
+  /// Of a CTA's tile, which the groups share or one has to itself.
+  [[nodiscard]] TILELACE_DEVICE int part() const { return Tile::pingpong ? 0 : group_; }
+  [[nodiscard]] TILELACE_DEVICE int first_row() const { return 64 * block_row_; }
+  TILELACE_DEVICE void note(TraceKind kind, int argument = 0) const {
+    if (thread_ == 0) trace_.add(kind, group_, argument);
+  }
+
+  /// Named barrier of the group's 128 threads.
+  [[nodiscard]] TILELACE_DEVICE int barrier() const { return kGroupBarrier + group_; }
+
+  /// The rows of the ring's next stage, once they are filled.
+  [[nodiscard]] TILELACE_DEVICE ptx::Shared await_step() const {
+    ptx::barrier_wait(shared_.full(ring_.stage), ring_.parity);
+    return shared_.rows(ring_.stage);
+  }
+  /// This group has read them.
+  TILELACE_DEVICE void release_step() {
+    sync_group();
+    release(ring_.stage);
+    ring_.advance();
+  }
+  /// The steps behind a tile's own are read: the other group's turn, where it has not begun.
+  TILELACE_DEVICE void end_steps_behind(int steps) {
+    // stays: turns keep parities apart
+    if (Tile::pingpong && !fits_ring(steps)) hand_over();
+  }
+
+  /// Stages the accumulators' results, whose first one is at (row, col), and stores them.
+  template <class Results>
+  TILELACE_DEVICE void store_tile(const Results& results, int section, int row, int col) {
+    if constexpr (kTraced)
+      if (tile_ < p_.work.split_tiles + p_.work.workers * Shape::kTurns) note(TraceKind::allowed);
+    const std::uint32_t began = ptx::cycles();
+    // Asked for anew: what follows from it would take registers of the products.
+    const int thread = ptx::thread_again() & 127;
+    const int warp = __shfl_sync(~0U, thread / 32, 0);
+    const int lane = thread & 31;
+    const typename Op::Columns columns(p_, section, warp, lane);
+#pragma unroll
+    for (int i = 0; i < Tile::blocks; ++i)
+#pragma unroll
+      for (int c = 0; c < kChunks; ++c) {
+        results.before_chunk(began, i * kChunks + c);
+        const ptx::Shared chunk = shared_.staging(group_) + chunk_ * kChunkBytes;
+        if (thread_ == 0) ptx::store_wait_read<Tile::staging - 1>();
+        sync_group();
+        stage(columns, chunk, acc_[i] + 32 * c, c, row + 64 * i, col + 64 * c, warp, lane);
+        ptx::fence_shared_to_copy();
+        sync_group();
+        if (thread_ == 0) {
+          results.each(c < kOut / 64, [&](const CUtensorMap* map) {
+            store_chunk(map, chunk, c < kOut / 64, row + 64 * i, col + 64 * c);
+          });
+          ptx::store_commit();
+        }
+        chunk_ = chunk_ + 1 == Tile::staging ? 0 : chunk_ + 1;
+      }
+    note(TraceKind::stored);
+  }
+
+ private:
+  /// Staged results have been read (the end of the kernel publishes them); the launch is counted.
+  TILELACE_DEVICE void finish() {
+    finish_.last_tile(*this);
+    if (thread_ != 0) return;
+    ptx::store_wait_read<0>();
+    note(TraceKind::exit);
+    if (p_.work.split_tiles > 0) parts(0).count();
+  }
+
+  static TILELACE_DEVICE bool fits_ring(int steps) { return steps_fit_ring(steps, Tile::stages); }
+
+  /// Whether the first operands are known to be here. Traces tell their wait from all others.
+  TILELACE_DEVICE bool await_first(int tile) const {
+    if constexpr (kTraced) {
+      ptx::barrier_wait(shared_.full(ring_.stage), ring_.parity);  // stays: traces alone
+      note(TraceKind::first, tile);
+    }
+    return kTraced;
+  }
+  TILELACE_DEVICE void await_stage(int stage) const {
+    [[maybe_unused]] std::uint32_t began = 0;
+    if constexpr (kTraced) began = ptx::cycles();
+    ptx::barrier_wait(shared_.full(stage), ring_.parity);
+    if constexpr (kTraced) trace_.starved(group_, thread_, ptx::cycles() - began);
+  }
+
+  [[nodiscard]] TILELACE_DEVICE int next_tile(schedule::GemmSegment s) const {
+    if constexpr (decltype(p_.work)::kInRounds)
+      if (s.tile < p_.work.split_tiles) return s.tile + p_.work.round_tiles;
+    return s.tile + p_.work.workers;
+  }
+
+  // stays: turns keep parities apart
+  TILELACE_DEVICE void hand_over() { ptx::arrive_threads(kTurnBarrier + (group_ ^ 1), 256); }
+
+  TILELACE_DEVICE void await_steps(int steps) const {
+    Ring<Tile::stages> ahead = ring_;
+    for (int i = 0; i < steps; ++i) {
+      // stays: who reads the steps waits for them again
+      ptx::barrier_wait(shared_.full(ahead.stage), ahead.parity);
+      ahead.advance();
+    }
+  }
+
+  /// `between`: what to do once the products of the stage before are done. Where a stage has enough
+  /// of them, half of this stage's are on their way then, else all: the tensor cores never run dry.
+  template <class Between>
+  TILELACE_DEVICE void multiply_stage(int stage, bool keep, Between between) {
+    constexpr int kSteps = kStep / 16;
+    constexpr int kProducts = Tile::blocks * kSteps;
+    constexpr int kRowsAtOnce = Tile::blocks * (Tile::pingpong ? 1 : Tile::groups);
+    constexpr bool kHalf = kRowsAtOnce * Tile::width >= 160 && Tile::blocks * Tile::width >= 96;
+    constexpr int kBetween = kHalf ? kProducts / 2 : kProducts;
+    const std::uint64_t rows = ptx::operand(shared_.rows(stage) + block_row_ * kChunkBytes);
+    const std::uint64_t cols = ptx::operand(shared_.cols(stage));
+    pin_accumulators();
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int at = 0; at < kProducts; ++at) {
+      const int i = at / kSteps;
+      const int kk = at % kSteps;
+      Wgmma<Element, Tile::width>::multiply(acc_[i], rows + (kChunkBytes / 16) * i + 2 * kk,
+                                            cols + 2 * kk, keep || kk != 0);
+      if (at + 1 != kBetween) continue;
+      ptx::wgmma_commit();
+      ptx::wgmma_wait<1>();
+      between();
+    }
+    if (kHalf) ptx::wgmma_commit();
+  }
+
+  /// Keeps the compiler from moving accumulators while products are under way.
+  TILELACE_DEVICE void pin_accumulators() {
+#pragma unroll
+    for (int i = 0; i < Tile::blocks; ++i)
+#pragma unroll
+      for (int j = 0; j < Shape::kAccumulators; ++j) ptx::pin(acc_[i][j]);
+  }
+
+  /// One thread for each CTA that fills our ring, or whose ring we help to fill: of a line of CTAs
+  /// every one. Of others it is kept: worked out in the loop it would part the products.
+  static constexpr bool kLine = Tile::cluster_rows == 1 || Tile::cluster_cols == 1;
+  [[nodiscard]] TILELACE_DEVICE int released_cta() const {
+    if constexpr (kLine)
+      return thread_ < Shape::kCluster ? thread_ : -1;
+    else
+      return releases_;
+  }
+  TILELACE_DEVICE void release(int stage) {
+    if (released_cta() < 0) return;
+    if constexpr (Shape::kCluster > 1)
+      ptx::barrier_arrive_at(shared_.empty(stage), released_cta());
+    else
+      ptx::barrier_arrive(shared_.empty(stage));
+  }
+
+  TILELACE_DEVICE void sync_group() { ptx::sync_threads(kGroupBarrier + group_, 128); }
+
+  [[nodiscard]] TILELACE_DEVICE SplitParts<Tile> parts(int round) const {
+    return {p_.scratch, place_, group_, round, thread_};
+  }
+
+  template <class Columns>
+  TILELACE_DEVICE void stage(const Columns& columns, ptx::Shared chunk, const float* v, int c,
+                             int row, int col, int warp, int lane) const {
+    if (c < kOut / 64)
+      stage_results<Body, 64>(columns, chunk, v, row, col, warp, lane);
+    else
+      stage_results<Body, kRest>(columns, chunk, v, row, col, warp, lane);
+  }
+
+  TILELACE_DEVICE void store_chunk(const CUtensorMap* map, ptx::Shared chunk, bool whole, int row,
+                                   int col) {
+    if (Tile::swapped)
+      ptx::tensor_store(map, chunk, row, col);
+    else if (whole)
+      ptx::tensor_store(map, chunk, col, row);
+    else
+      ptx::tensor_store(map, chunk, 0, row, col / 8);
+  }
+
+  const Params& p_;
+  GemmShared<Tile> shared_;
+  ClusterPlace<Tile> place_;
+  Trace trace_;
+  int group_, thread_, warp_, lane_, block_row_;
+  int chunk_ = 0;
+  int tile_ = 0;
+  int releases_ = -1;  ///< of a cluster that is no line: a CTA
+  bool first_turn_ = group_ == 0;
+  Ring<Tile::stages> ring_;
+  typename Op::Finish finish_;
+  float acc_[Tile::blocks][Shape::kAccumulators];
+};
+
+}  // namespace tilelace::cuda

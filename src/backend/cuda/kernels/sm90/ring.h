@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where things lie in the shared memory of a CTA, and where the CTA stands.
+#pragma once
+#include "backend/cuda/device/ptx.h"
+#include "backend/cuda/kernels/sm90/shape.h"
+
+namespace tilelace::cuda {
+
+/// Named barriers: 0 is __syncthreads, 1 .. groups a warpgroup's own, then one a turn.
+constexpr int kGroupBarrier = 1;
+constexpr int kTurnBarrier = 4;
+
+/// Addresses of the ring and the staging chunks.
+template <class Tile>
+struct GemmShared {
+  using Shape = GemmShape<Tile>;
+  ptx::Shared base;
+
+  TILELACE_DEVICE ptx::Shared rows(int stage) const { return base + stage * Shape::kStageBytes; }
+  TILELACE_DEVICE ptx::Shared cols(int stage) const { return rows(stage) + Shape::kRowsBytes; }
+  TILELACE_DEVICE ptx::Shared staging(int group) const {
+    return base + Tile::stages * Shape::kStageBytes + group * Tile::staging * kChunkBytes;
+  }
+  TILELACE_DEVICE ptx::Shared full(int stage) const { return staging(Tile::groups) + 8 * stage; }
+  TILELACE_DEVICE ptx::Shared empty(int stage) const { return full(Tile::stages) + 8 * stage; }
+  /// Over once it is known whether results may be stored.
+  TILELACE_DEVICE ptx::Shared admitted() const { return empty(Tile::stages); }
+  /// The first tile, of those that this CTA computes, whose operands are not what they should be;
+  /// INT_MAX: none.
+  TILELACE_DEVICE ptx::Shared failed() const { return admitted() + 8; }
+  TILELACE_DEVICE ptx::Shared number() const { return failed() + 4; }
+  TILELACE_DEVICE ptx::Shared trace() const { return number() + 4; }
+};
+
+/// Place in the ring, and the parity of its round. Segments follow each other without a gap: where
+/// each began at stage 0, its first loads would wait for the last products of the one before.
+template <int kStages>
+struct Ring {
+  int stage = 0;
+  int parity = 0;
+
+  TILELACE_DEVICE void advance() { skip(1); }
+  TILELACE_DEVICE void skip(int steps) {
+    stage += steps;
+    parity ^= (stage / kStages) & 1;
+    stage %= kStages;
+  }
+};
+
+/// This CTA's place: in the cluster, and its worker's number. Workers are numbered against the
+/// order in which CTAs are dispatched: whoever waits for a partial waits for a CTA that came
+/// earlier.
+template <class Tile>
+struct ClusterPlace {
+  int cta, row, col, worker;
+
+  TILELACE_DEVICE static ClusterPlace here(const std::uint16_t* places) {
+    constexpr int kCluster = GemmShape<Tile>::kCluster;
+    const int cta = kCluster > 1 ? static_cast<int>(blockIdx.x) % kCluster : 0;
+    const int cluster = static_cast<int>(blockIdx.x) / kCluster;
+    const int last = static_cast<int>(gridDim.x) / kCluster - 1;
+    return {cta, cta % Tile::cluster_rows, cta / Tile::cluster_rows,
+            places != nullptr ? places[cluster] : last - cluster};
+  }
+  /// Index of the same CTA in the cluster of another worker.
+  TILELACE_DEVICE int slot(int of_worker) const {
+    return of_worker * GemmShape<Tile>::kCluster + cta;
+  }
+};
+
+}  // namespace tilelace::cuda

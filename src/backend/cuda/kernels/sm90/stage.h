@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a warpgroup's accumulators to a chunk of results in shared memory, in the layout that the
+// tensor map of a store expects: 128-byte swizzle, or 8 columns a plane for columns that 64 does
+// not divide.
+#pragma once
+#include "backend/cuda/device/elements.h"
+#include "backend/cuda/kernels/sm90/shape.h"
+
+namespace tilelace::cuda {
+
+/// Where this lane's row of two 8 x 8 matrices, one beside the other, goes.
+template <bool kPlanes>
+TILELACE_DEVICE int staged_along(int j, int warp, int lane) {
+  const int row = 16 * warp + (lane & 15);
+  const int eight = j + lane / 16;
+  return kPlanes ? eight * 1024 + row * 16 : row * 128 + ((eight ^ (row & 7)) << 4);
+}
+/// The same when columns (tokens) become rows.
+TILELACE_DEVICE int staged_across(int j, int warp, int lane) {
+  const int token = 8 * (j + lane / 16) + (lane & 7);
+  const int eight = 2 * warp + (lane / 8 & 1);
+  return token * 128 + ((eight ^ (token & 7)) << 4);
+}
+
+/// `v`: kCols accumulators' columns of a block, whose first result is at (row, col).
+template <class Body, int kCols, class Columns>
+TILELACE_DEVICE void stage_results(const Columns& columns, ptx::Shared chunk, const float* v,
+                                   int row, int col, int warp, int lane) {
+  using Element = typename Body::Element;
+  constexpr bool kSwapped = Body::Tile::swapped;
+  constexpr bool kPlanes = kCols < 64 && !kSwapped;
+#pragma unroll
+  for (int j = 0; j < kCols / 8; j += 2) {
+    const bool both = j + 1 < kCols / 8;
+    float f[8];
+#pragma unroll
+    for (int e = 0; e < 8; ++e) f[e] = e < 4 || both ? v[4 * j + e] : 0.0F;
+    columns.finish(f, v + 4 * j, row, col + 8 * j, both);
+    const std::uint32_t r[4] = {pack(f[0], f[1], Element{}), pack(f[2], f[3], Element{}),
+                                pack(f[4], f[5], Element{}), pack(f[6], f[7], Element{})};
+    const int at = kSwapped ? staged_across(j, warp, lane) : staged_along<kPlanes>(j, warp, lane);
+    ptx::store_matrices<kSwapped>(chunk + at, r);
+  }
+}
+
+}  // namespace tilelace::cuda

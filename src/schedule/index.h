@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers of rows, tiles, flags.
+#pragma once
+#include <cstdint>
+
+#include "core/host_device.h"
+
+namespace tilelace::schedule {
+
+using Index = std::int64_t;
+constexpr int kMaxGpuRanks = 8;  ///< of a group: what kernels have room for
+
+TILELACE_HD constexpr Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
+TILELACE_HD constexpr Index min_of(Index a, Index b) { return a < b ? a : b; }
+TILELACE_HD constexpr Index max_of(Index a, Index b) { return a > b ? a : b; }
+
+}  // namespace tilelace::schedule

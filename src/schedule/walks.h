@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Walks over tiles, one after the other.
+#pragma once
+#include "schedule/index.h"
+
+namespace tilelace::schedule {
+
+/// Walks that are looked through one by one. Kernels have no more.
+constexpr int kFewWalks = 8;
+
+/// Which of a host's many walks has tile t; `first_tile(w)`: of the w-th, or behind the last.
+template <class First>
+constexpr int walk_of(int walks, int t, First first_tile) {
+  int w = 0;
+  for (int end = walks - 1; w < end;) {
+    const int middle = w + (end - w) / 2;
+    if (t < first_tile(middle + 1))
+      end = middle;
+    else
+      w = middle + 1;
+  }
+  return w;
+}
+
+}  // namespace tilelace::schedule
