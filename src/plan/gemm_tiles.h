@@ -72,8 +72,11 @@ constexpr bool can_pair(const GemmTile& t) {
 }
 
 /// Pieces of a peer's term that are added together, and so are in one step of the ring: several
-/// where the other group multiplies meanwhile and a step has room for them (up to nine ranks).
-constexpr int terms_at_once(int width, bool pingpong) { return pingpong && width >= 128 ? 2 : 1; }
+/// where the other group multiplies meanwhile, a step has room for them (up to nine ranks), and the
+/// tile has registers left for them.
+constexpr int terms_at_once(int width, bool pingpong) {
+  return pingpong && width >= 128 && width < 192 ? 2 : 1;
+}
 
 /// Whether there are kernels of ag_gemm: t192 has no registers left for waiting.
 constexpr bool can_gather(const GemmTile& t) { return t.name != "t192"; }

@@ -93,12 +93,13 @@ template <class Work, class Verbs>
 TILELACE_ROLE void run_sums_reduce(const Work& work, int worker, int lanes, Verbs& v) {
   v.admit();
   int before = -1;
-  for (int tile = worker; !sums_itself(work, tile, lanes); tile += work.workers) {
-    detail::sum_tile(work, tile, v);
+  for (int tile = worker;; tile += work.workers) {
+    const bool there = !sums_itself(work, tile, lanes);
+    if (there) detail::sum_tile(work, tile, v);
     if (before >= 0) detail::end_tile(work, before, v);
+    if (!there) return;
     before = tile;
   }
-  if (before >= 0) detail::end_tile(work, before, v);
 }
 
 /// The same of the last tile of a group that multiplied, by that group.

@@ -18,15 +18,30 @@ TILELACE_DEVICE float activate(Activation kind, float x) {
   }
 }
 
-/// Of eight values, where there is one. One copy of the code, the values move past it: eight would
-/// not fit the instruction cache.
-TILELACE_DEVICE void activate(Activation kind, float (&f)[8]) {
-#pragma unroll 1
-  for (int i = 0; i < 8; ++i) {
-    const float x = activate(kind, f[0]);
+/// Moves all values down by kBy, those in front to the end.
+template <int kBy, int kValues>
+TILELACE_DEVICE void rotate(float* f) {
+  float front[kBy];
 #pragma unroll
-    for (int e = 0; e < 7; ++e) f[e] = f[e + 1];
-    f[7] = x;
+  for (int e = 0; e < kBy; ++e) front[e] = f[e];
+#pragma unroll
+  for (int e = 0; e < kValues; ++e)
+    f[e] = e + kBy < kValues ? f[e + kBy] : front[e + kBy - kValues];
+}
+
+/// Of so many values, a multiple of four, where there is one. One copy of the code, the values move
+/// past it, in eights and within eight: a copy each would not fit the instruction cache.
+template <int kValues>
+TILELACE_DEVICE void activate(Activation kind, float* f) {
+  constexpr int kTogether = kValues % 8 == 0 ? 8 : 4;
+#pragma unroll 1
+  for (int i = 0; i < kValues; i += kTogether) {
+#pragma unroll 1
+    for (int e = 0; e < kTogether; ++e) {
+      f[0] = activate(kind, f[0]);
+      rotate<1, kTogether>(f);
+    }
+    if (kValues > kTogether) rotate<kTogether, kValues>(f);
   }
 }
 

@@ -90,7 +90,7 @@ TILELACE_DEVICE uint4 finish_sum(const Sum& p, float (&sum)[8], schedule::Index 
   }
   if (p.residual != nullptr)
     add_elements<Element>(sum, reinterpret_cast<const uint4*>(p.residual)[unit - p.out_begin]);
-  if (p.activation != Activation::none) activate(p.activation, sum);
+  if (p.activation != Activation::none) activate<8>(p.activation, sum);
   return pack_elements<Element>(sum);
 }
 

@@ -24,52 +24,40 @@ struct AddTerms {
     return acc[i / Partial::kOfBlock][i % Partial::kOfBlock];
   }
 
-  /// A piece of the ranks before this one, of which there are two at least.
-  template <class Accumulators>
-  TILELACE_ROLE static void earlier(const TermsOf& t, Accumulators& acc, int index,
-                                    std::uint32_t at) {
-    Piece piece, second;
-    piece.load(at);
-    second.load(at + t.apart);
-    float sum[8];
-    TILELACE_UNROLL
-    for (int e = 0; e < 8; ++e) sum[e] = piece.at(e) + second.at(e);
-    TILELACE_NO_UNROLL
-    for (int q = 2; q < t.rank; ++q) {
-      piece.load(at + static_cast<std::uint32_t>(q) * t.apart);
-      TILELACE_UNROLL
-      for (int e = 0; e < 8; ++e) sum[e] += piece.at(e);
-    }
-    TILELACE_UNROLL
-    for (int e = 0; e < 8; ++e)
-      if (8 * index + e < Partial::kValues) value(acc, 8 * index + e) += sum[e];
-  }
-
   /// The pieces from `first` on that come together, of all peers. As a + b is b + a, only from rank
-  /// 2 on do terms have a sum of their own before the own one is added.
+  /// 2 on do terms have a sum of their own before the own one is added; it begins with -0, to which
+  /// any term adds as it is.
   template <class Accumulators>
   TILELACE_ROLE static void pieces(const TermsOf& t, Accumulators& acc, int first,
                                    std::uint32_t at) {
-    int q = 0;
-    if (t.rank >= 2) {
-      TILELACE_UNROLL
-      for (int u = 0; u < Partial::kAtOnce; ++u)
-        if (first + u < Partial::kPieces)
-          earlier(t, acc, first + u, at + static_cast<std::uint32_t>(u * Partial::kPieceBytes));
-      q = t.rank;
-    }
+    const int own_turn = t.rank >= 2 ? t.rank : -1;
+    float own[8 * Partial::kAtOnce];
+    if (own_turn >= 0)
+      each(first, [&](int i, int v) {
+        own[i] = value(acc, v);
+        value(acc, v) = -0.0F;
+      });
     TILELACE_NO_UNROLL
-    for (; q < t.ranks - 1; ++q) {
+    for (int q = 0;; ++q) {
+      if (q == own_turn) each(first, [&](int i, int v) { value(acc, v) += own[i]; });
+      if (q == t.ranks - 1) break;
       Piece some[Partial::kAtOnce];
       TILELACE_UNROLL
       for (int u = 0; u < Partial::kAtOnce; ++u)
         if (first + u < Partial::kPieces)
           some[u].load(at + static_cast<std::uint32_t>(q) * t.apart +
                        static_cast<std::uint32_t>(u * Partial::kPieceBytes));
-      TILELACE_UNROLL
-      for (int i = 0; i < 8 * Partial::kAtOnce; ++i)
-        if (8 * first + i < Partial::kValues) value(acc, 8 * first + i) += some[i / 8].at(i % 8);
+      each(first, [&](int i, int v) { value(acc, v) += some[i / 8].at(i % 8); });
     }
+  }
+
+ private:
+  /// The values of pieces from `first` on that come together: their numbers there and in all.
+  template <class Do>
+  TILELACE_ROLE static void each(int first, const Do& what) {
+    TILELACE_UNROLL
+    for (int i = 0; i < 8 * Partial::kAtOnce; ++i)
+      if (8 * first + i < Partial::kValues) what(i, 8 * first + i);
   }
 };
 

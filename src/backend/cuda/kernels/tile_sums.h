@@ -138,14 +138,19 @@ class PieceSums {
         if (const int piece = i + u * Crew::kThreads; is_mine(piece))
 #pragma unroll
           for (int r = 0; r < kTerms; ++r) v[u][r] = load(part, piece, r);
-#pragma unroll
-      for (int u = 0; u < kAtOnce; ++u)
+#pragma unroll 1  // one copy of what completes a sum, the terms move past it
+      for (int u = 0; u < kAtOnce; ++u) {
         if (const int piece = i + u * Crew::kThreads; is_mine(piece)) {
           float f[8] = {};
 #pragma unroll
-          for (int r = 0; r < kTerms; ++r) add_elements<Element>(f, v[u][r]);
+          for (int r = 0; r < kTerms; ++r) add_elements<Element>(f, v[0][r]);
           store(part, piece, f);
         }
+#pragma unroll
+        for (int next = 1; next < kAtOnce; ++next)
+#pragma unroll
+          for (int r = 0; r < kTerms; ++r) v[next - 1][r] = v[next][r];
+      }
     }
   }
   /// A piece after the other, the terms of several ranks together.
@@ -213,7 +218,7 @@ class PieceSums {
     if (p_.sum_bias != nullptr)
       add_elements<Element>(f, __ldg(reinterpret_cast<const uint4*>(
                                    static_cast<const std::byte*>(p_.sum_bias) + 2 * col)));
-    if (p_.sum_activation != Activation::none) activate(p_.sum_activation, f);
+    if (p_.sum_activation != Activation::none) activate<8>(p_.sum_activation, f);
   }
 
   const Params& p_;

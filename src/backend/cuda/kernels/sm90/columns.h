@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What makes the columns of a result: which weight is loaded for them, and how eight accumulators
-// of a thread become results: bias and activation, or the gate. Eight are 2 rows x 2 x 2 columns
-// from (row, col) on; `both`: the second two columns are there, too.
+// What makes the columns of a result: which weight is loaded for them, and how a thread's
+// accumulators become results: bias and activation, or the gate. Four are 2 rows x 2 columns of
+// eight, from (row, col) on.
 #pragma once
 #include "backend/cuda/device/activation.h"
 #include "backend/cuda/device/elements.h"
@@ -10,28 +10,24 @@
 
 namespace tilelace::cuda {
 
-/// Adds what belongs to columns.
-template <class Element>
-TILELACE_DEVICE void add_column_bias(float (&f)[8], const void* bias, int n, int col, int lane,
-                                     bool both) {
-  const auto* of_columns = static_cast<const Element*>(bias);
+/// Adds what belongs to columns, kCols of them from `col` on.
+template <class Element, int kCols>
+TILELACE_DEVICE void add_column_bias(float* f, const void* bias, int n, int col, int lane) {
+  const auto* const two = static_cast<const std::uint32_t*>(bias) + col / 2 + (lane & 3);
 #pragma unroll
-  for (int e = 0; e < 4; ++e) {
-    const int at = col + 8 * (e / 2) + 2 * (lane & 3) + (e & 1);
-    const bool there = at < n && (e < 2 || both);
-    const float b = there ? static_cast<float>(of_columns[at]) : 0.0F;
-    f[4 * (e / 2) + (e & 1)] += b;
-    f[4 * (e / 2) + (e & 1) + 2] += b;
+  for (int e = 0; e < kCols / 2; e += 4) {
+    const float2 b = unpack(col + 2 * e < n ? two[e] : 0U, Element{});
+    f[e] += b.x, f[e + 1] += b.y, f[e + 2] += b.x, f[e + 3] += b.y;
   }
 }
 /// The same where a tile's rows are columns of the result.
-template <class Element>
-TILELACE_DEVICE void add_row_bias(float (&f)[8], const void* bias, int n, int first) {
+template <class Element, int kCols>
+TILELACE_DEVICE void add_row_bias(float* f, const void* bias, int n, int first) {
   const auto* of_rows = static_cast<const Element*>(bias);
   const float low = first < n ? static_cast<float>(of_rows[first]) : 0.0F;
   const float high = first + 8 < n ? static_cast<float>(of_rows[first + 8]) : 0.0F;
-  f[0] += low, f[1] += low, f[4] += low, f[5] += low;
-  f[2] += high, f[3] += high, f[6] += high, f[7] += high;
+#pragma unroll
+  for (int e = 0; e < kCols / 2; ++e) f[e] += (e & 2) != 0 ? high : low;
 }
 
 /// Of one weight.
@@ -59,24 +55,26 @@ class OneWeight {
   // For those that multiply. `warp`: of the warpgroup.
   TILELACE_DEVICE OneWeight(const Params& p, int /*section*/, int warp, int lane)
       : p_(p), warp_(warp), lane_(lane) {}
-  TILELACE_DEVICE void finish(float (&f)[8], const float* /*v*/, int row, int col,
-                              bool both) const {
-    complete(*this, f, row, col, both);
+  /// In place: bias and activation of kCols columns.
+  template <int kCols>
+  TILELACE_DEVICE void complete(float* f, int row, int col) const {
+    complete_with<kCols>(*this, f, row, col);
   }
+  /// Eight results of values of which others, further on, are parts.
+  TILELACE_DEVICE void combine(float (&/*f*/)[8], const float* /*v*/, bool /*both*/) const {}
   [[nodiscard]] TILELACE_DEVICE const void* bias() const { return p_.bias; }
   [[nodiscard]] TILELACE_DEVICE int n() const { return p_.n; }
 
  protected:
-  template <class Weight>
-  TILELACE_DEVICE void complete(const Weight& of, float (&f)[8], int row, int col,
-                                bool both) const {
+  template <int kCols, class Weight>
+  TILELACE_DEVICE void complete_with(const Weight& of, float* f, int row, int col) const {
     if (p_.bias != nullptr) {
       if constexpr (Tile::swapped)
-        add_row_bias<Element>(f, of.bias(), of.n(), row + 16 * warp_ + lane_ / 4);
+        add_row_bias<Element, kCols>(f, of.bias(), of.n(), row + 16 * warp_ + lane_ / 4);
       else
-        add_column_bias<Element>(f, of.bias(), of.n(), col, lane_, both);
+        add_column_bias<Element, kCols>(f, of.bias(), of.n(), col, lane_);
     }
-    if (p_.activation != Activation::none) activate(p_.activation, f);
+    if (p_.activation != Activation::none) activate<kCols / 2>(p_.activation, f);
   }
 
   const Params& p_;
@@ -98,9 +96,9 @@ class SectionWeights : public OneWeight<Body, Params> {
 
   TILELACE_DEVICE SectionWeights(const Params& p, int section, int warp, int lane)
       : One(p, section, warp, lane), section_(section) {}
-  TILELACE_DEVICE void finish(float (&f)[8], const float* /*v*/, int row, int col,
-                              bool both) const {
-    this->complete(*this, f, row, col, both);
+  template <int kCols>
+  TILELACE_DEVICE void complete(float* f, int row, int col) const {
+    this->template complete_with<kCols>(*this, f, row, col);
   }
   [[nodiscard]] TILELACE_DEVICE const void* bias() const {
     if constexpr (kSeveral)
@@ -140,15 +138,16 @@ class GateAndUp {
 
   TILELACE_DEVICE GateAndUp(const Params& p, int /*section*/, int /*warp*/, int lane)
       : p_(p), lane_(lane) {}
-  TILELACE_DEVICE void finish(float (&f)[8], const float* v, int /*row*/, int col,
-                              bool both) const {
-    float up[8];
+  template <int kCols>
+  TILELACE_DEVICE void complete(float* f, int /*row*/, int col) const {
+    if (p_.bias != nullptr) add_column_bias<Element, kCols>(f, p_.bias, p_.n, col, lane_);
+    if (p_.up.bias != nullptr)
+      add_column_bias<Element, kCols>(f + kUp, p_.up.bias, p_.n, col, lane_);
+  }
+  TILELACE_DEVICE void combine(float (&f)[8], const float* v, bool both) const {
 #pragma unroll
-    for (int e = 0; e < 8; ++e) up[e] = e < 4 || both ? v[kUp + e] : 0.0F;
-    if (p_.bias != nullptr) add_column_bias<Element>(f, p_.bias, p_.n, col, lane_, both);
-    if (p_.up.bias != nullptr) add_column_bias<Element>(up, p_.up.bias, p_.n, col, lane_, both);
-#pragma unroll
-    for (int e = 0; e < 8; ++e) f[e] = activate(Activation::silu, f[e]) * up[e];
+    for (int e = 0; e < 8; ++e)
+      f[e] = activate(Activation::silu, f[e]) * (e < 4 || both ? v[kUp + e] : 0.0F);
   }
 
  private:

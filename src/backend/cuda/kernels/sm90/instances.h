@@ -32,26 +32,27 @@ using Can = bool (*)(const plan::GemmTile&);
 template <template <class> class Op, Can kCan, class Element, int kTile>
 void add_kernel(KernelList& list, GemmUse use) {
   constexpr const plan::GemmTile& kRow = plan::kGemmTiles[kTile];
-  if constexpr (kTile % TILELACE_PARTS == TILELACE_PART && kCan(kRow) &&
-                is_chosen(kRow.name, Element::dtype)) {
+  if constexpr (kCan(kRow) && is_chosen(kRow.name, Element::dtype)) {
     using Policy = Op<Sm90<TileOf<kTile>, typename Element::type>>;
     list.push_back(
         {use, kTile, Element::dtype, reinterpret_cast<const void*>(gemm_kernel<Policy>)});
   }
 }
 
-template <template <class> class Op, Can kCan, int... kTile>
-void add_tiles(KernelList& list, GemmUse use, std::integer_sequence<int, kTile...> /*tiles*/) {
-#define TILELACE_ADD(element, ...) (add_kernel<Op, kCan, element, kTile>(list, use), ...);
+template <template <class> class Op, Can kCan, int... kNth>
+void add_tiles(KernelList& list, GemmUse use, std::integer_sequence<int, kNth...> /*tiles*/) {
+#define TILELACE_ADD(element, ...) \
+  (add_kernel<Op, kCan, element, TILELACE_PART + kNth * TILELACE_PARTS>(list, use), ...);
   TILELACE_EACH_ELEMENT(TILELACE_ADD, )
 #undef TILELACE_ADD
 }
 
-/// Adds the kernels of a policy for all tiles that it can have.
+/// Adds the kernels of a policy for all tiles of this part that it can have.
 template <template <class> class Op, Can kCan>
 void add_kernels(KernelList& list, GemmUse use) {
   constexpr int kTiles = static_cast<int>(std::size(plan::kGemmTiles));
-  add_tiles<Op, kCan>(list, use, std::make_integer_sequence<int, kTiles>{});
+  constexpr int kOfPart = (kTiles - TILELACE_PART + TILELACE_PARTS - 1) / TILELACE_PARTS;
+  add_tiles<Op, kCan>(list, use, std::make_integer_sequence<int, kOfPart>{});
 }
 
 }  // namespace tilelace::cuda

@@ -53,27 +53,19 @@ class GemmMath {
     first_turn_ = false;
     note(TraceKind::turn, s.tile);
     const std::uint32_t began = ptx::cycles();
-    // Whole rounds of the ring, so that stages are known when the loop is unrolled.
-    const int first = ring_.stage;
-    const int end = first + s.steps();
     bool here = await_first(s.tile);
-    for (int round = 0; round < end; round += Tile::stages) {
-#pragma unroll
-      for (int stage = 0; stage < Tile::stages; ++stage) {
-        const int at = round + stage;
-        if (at < first) continue;
-        if (at >= end) break;
-        if (!here) await_stage(stage);
-        constexpr int kLast = Tile::stages - 1;
-        multiply_stage(stage, at != first, [&] {
-          if (at != first) release(stage == 0 ? kLast : stage - 1);
-          here = ptx::barrier_test(shared_.full(stage == kLast ? 0 : stage + 1),
-                                   ring_.parity ^ (stage == kLast ? 1 : 0));
-        });
-      }
-      if (round + Tile::stages <= end) ring_.parity ^= 1;
+#pragma unroll 1  // a copy a stage takes a third of the kernel's compile time, and is no faster
+    for (int left = s.steps(); left > 0; --left) {
+      if (!here) await_stage();
+      const bool first = left == s.steps();
+      Ring<Tile::stages> next = ring_;
+      next.advance();
+      multiply_stage(ring_.stage, !first, [&] {
+        if (!first) release(ring_.before());
+        here = ptx::barrier_test(shared_.full(next.stage), next.parity);
+      });
+      ring_ = next;
     }
-    ring_.stage = end % Tile::stages;
     const int behind = Op::steps_behind(p_, s);
     if (Tile::pingpong && fits_ring(behind)) {
       // The other group would not tell a stage that is still to be filled from one that is filled.
@@ -85,7 +77,7 @@ class GemmMath {
     finish_.multiplied(began, more);
     ptx::wgmma_wait<0>();
     pin_accumulators();
-    release((end - 1) % Tile::stages);
+    release(ring_.before());
     if constexpr (kTraced)
       if (thread_ == 0) trace_.add(TraceKind::multiplied, group_, trace_.take_starved(group_));
   }
@@ -167,7 +159,7 @@ class GemmMath {
 #pragma unroll
       for (int c = 0; c < kChunks; ++c) {
         results.before_chunk(began, i * kChunks + c);
-        const ptx::Shared chunk = shared_.staging(group_) + chunk_ * kChunkBytes;
+        const ptx::Shared chunk = staging(i * kChunks + c);
         if (thread_ == 0) ptx::store_wait_read<Tile::staging - 1>();
         sync_group();
         stage(columns, chunk, acc_[i] + 32 * c, c, row + 64 * i, col + 64 * c, warp, lane);
@@ -179,7 +171,7 @@ class GemmMath {
           });
           ptx::store_commit();
         }
-        chunk_ = chunk_ + 1 == Tile::staging ? 0 : chunk_ + 1;
+        if (!kWholeRounds) chunk_ = chunk_ + 1 == Tile::staging ? 0 : chunk_ + 1;
       }
     note(TraceKind::stored);
   }
@@ -204,10 +196,10 @@ class GemmMath {
     }
     return kTraced;
   }
-  TILELACE_DEVICE void await_stage(int stage) const {
+  TILELACE_DEVICE void await_stage() const {
     [[maybe_unused]] std::uint32_t began = 0;
     if constexpr (kTraced) began = ptx::cycles();
-    ptx::barrier_wait(shared_.full(stage), ring_.parity);
+    ptx::barrier_wait(shared_.full(ring_.stage), ring_.parity);
     if constexpr (kTraced) trace_.starved(group_, thread_, ptx::cycles() - began);
   }
 
@@ -287,9 +279,14 @@ class GemmMath {
     return {p_.scratch, place_, group_, round, thread_};
   }
 
+  /// Of a tile's `at`-th chunk. Where its chunks are whole rounds, nothing is kept between tiles.
+  static constexpr bool kWholeRounds = Tile::blocks * kChunks % Tile::staging == 0;
+  [[nodiscard]] TILELACE_DEVICE ptx::Shared staging(int at) const {
+    return shared_.staging(group_) + (kWholeRounds ? at % Tile::staging : chunk_) * kChunkBytes;
+  }
   template <class Columns>
-  TILELACE_DEVICE void stage(const Columns& columns, ptx::Shared chunk, const float* v, int c,
-                             int row, int col, int warp, int lane) const {
+  TILELACE_DEVICE void stage(const Columns& columns, ptx::Shared chunk, float* v, int c, int row,
+                             int col, int warp, int lane) const {
     if (c < kOut / 64)
       stage_results<Body, 64>(columns, chunk, v, row, col, warp, lane);
     else

@@ -39,7 +39,12 @@ struct Ring {
   int stage = 0;
   int parity = 0;
 
-  TILELACE_DEVICE void advance() { skip(1); }
+  TILELACE_DEVICE void advance() {
+    const bool last = stage == kStages - 1;
+    stage = last ? 0 : stage + 1;
+    parity ^= last ? 1 : 0;
+  }
+  [[nodiscard]] TILELACE_DEVICE int before() const { return stage == 0 ? kStages - 1 : stage - 1; }
   TILELACE_DEVICE void skip(int steps) {
     stage += steps;
     parity ^= (stage / kStages) & 1;

@@ -22,20 +22,22 @@ TILELACE_DEVICE int staged_across(int j, int warp, int lane) {
   return token * 128 + ((eight ^ (token & 7)) << 4);
 }
 
-/// `v`: kCols accumulators' columns of a block, whose first result is at (row, col).
+/// `v`: kCols accumulators' columns of a block, whose first result is at (row, col); they are used
+/// up.
 template <class Body, int kCols, class Columns>
-TILELACE_DEVICE void stage_results(const Columns& columns, ptx::Shared chunk, const float* v,
-                                   int row, int col, int warp, int lane) {
+TILELACE_DEVICE void stage_results(const Columns& columns, ptx::Shared chunk, float* v, int row,
+                                   int col, int warp, int lane) {
   using Element = typename Body::Element;
   constexpr bool kSwapped = Body::Tile::swapped;
   constexpr bool kPlanes = kCols < 64 && !kSwapped;
+  columns.template complete<kCols>(v, row, col);
 #pragma unroll
   for (int j = 0; j < kCols / 8; j += 2) {
     const bool both = j + 1 < kCols / 8;
     float f[8];
 #pragma unroll
     for (int e = 0; e < 8; ++e) f[e] = e < 4 || both ? v[4 * j + e] : 0.0F;
-    columns.finish(f, v + 4 * j, row, col + 8 * j, both);
+    columns.combine(f, v + 4 * j, both);
     const std::uint32_t r[4] = {pack(f[0], f[1], Element{}), pack(f[2], f[3], Element{}),
                                 pack(f[4], f[5], Element{}), pack(f[6], f[7], Element{})};
     const int at = kSwapped ? staged_across(j, warp, lane) : staged_along<kPlanes>(j, warp, lane);
