@@ -23,9 +23,10 @@ TILELACE_DEVICE void signal_shared(const Params& p, Shared shared, Math& math, i
   __syncwarp();
   // A lane a peer: one release for all, where each would wait for the flag before it.
   const int own = __shfl_sync(~0U, number, 0);
-  const int peer = (p.call.rank + math.lane()) % p.call.ranks;
+  const int lane = math.lane();
+  const int peer = (p.call.rank + lane) % p.call.ranks;
   std::byte* const flags = p.call.base + peer * p.call.stride + p.call.flags;
-  if (math.lane() > 0 && math.lane() < p.call.ranks)
+  if (lane > 0 && lane < p.call.ranks)
     signal(reinterpret_cast<comm::Flag*>(flags) + p.shared.flags.first_shared + own, epoch);
   math.note(TraceKind::told);
 }

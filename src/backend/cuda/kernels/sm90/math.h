@@ -31,8 +31,6 @@ class GemmMath {
         trace_(p, shared.trace()),
         group_(group),
         thread_(static_cast<int>(threadIdx.x) & 127),
-        warp_(__shfl_sync(~0U, thread_ / 32, 0)),
-        lane_(thread_ & 31),
         block_row_(Tile::pingpong ? 0 : group * Tile::blocks),
         finish_(p, shared) {
     if constexpr (!kLine)
@@ -112,8 +110,11 @@ class GemmMath {
   [[nodiscard]] TILELACE_DEVICE const Trace& trace() const { return trace_; }
   [[nodiscard]] TILELACE_DEVICE int group() const { return group_; }
   [[nodiscard]] TILELACE_DEVICE int thread() const { return thread_; }
-  [[nodiscard]] TILELACE_DEVICE int warp() const { return warp_; }
-  [[nodiscard]] TILELACE_DEVICE int lane() const { return lane_; }
+  /// Of the group; asked for anew, as what follows from it would be registers of the products.
+  [[nodiscard]] TILELACE_DEVICE static int warp() {
+    return __shfl_sync(~0U, (ptx::thread_again() & 127) / 32, 0);
+  }
+  [[nodiscard]] TILELACE_DEVICE static int lane() { return ptx::thread_again() & 31; }
   /// Number of the tile that is finished; it grows from one to the next.
   [[nodiscard]] TILELACE_DEVICE int tile() const { return tile_; }
   /// Of a CTA's tile, which the groups share or one has to itself.
@@ -123,8 +124,11 @@ class GemmMath {
     if (thread_ == 0) trace_.add(kind, group_, argument);
   }
 
-  /// Named barrier of the group's 128 threads.
-  [[nodiscard]] TILELACE_DEVICE int barrier() const { return kGroupBarrier + group_; }
+  /// Named barrier of the group's 128 threads; worked out, as it would be a register of the
+  /// products.
+  [[nodiscard]] TILELACE_DEVICE static int barrier() {
+    return kGroupBarrier - 1 + static_cast<int>(threadIdx.x / 128);
+  }
 
   /// The rows of the ring's next stage, once they are filled.
   [[nodiscard]] TILELACE_DEVICE ptx::Shared await_step() const {
@@ -149,11 +153,9 @@ class GemmMath {
     if constexpr (kTraced)
       if (tile_ < p_.work.split_tiles + p_.work.workers * Shape::kTurns) note(TraceKind::allowed);
     const std::uint32_t began = ptx::cycles();
-    // Asked for anew: what follows from it would take registers of the products.
-    const int thread = ptx::thread_again() & 127;
-    const int warp = __shfl_sync(~0U, thread / 32, 0);
-    const int lane = thread & 31;
-    const typename Op::Columns columns(p_, section, warp, lane);
+    const int warp_number = warp();
+    const int lane_number = lane();
+    const typename Op::Columns columns(p_, section, warp_number, lane_number);
 #pragma unroll
     for (int i = 0; i < Tile::blocks; ++i)
 #pragma unroll
@@ -162,7 +164,8 @@ class GemmMath {
         const ptx::Shared chunk = staging(i * kChunks + c);
         if (thread_ == 0) ptx::store_wait_read<Tile::staging - 1>();
         sync_group();
-        stage(columns, chunk, acc_[i] + 32 * c, c, row + 64 * i, col + 64 * c, warp, lane);
+        stage(columns, chunk, acc_[i] + 32 * c, c, row + 64 * i, col + 64 * c, warp_number,
+              lane_number);
         ptx::fence_shared_to_copy();
         sync_group();
         if (thread_ == 0) {
@@ -273,7 +276,7 @@ class GemmMath {
       ptx::barrier_arrive(shared_.empty(stage));
   }
 
-  TILELACE_DEVICE void sync_group() { ptx::sync_threads(kGroupBarrier + group_, 128); }
+  TILELACE_DEVICE static void sync_group() { ptx::sync_threads(barrier(), 128); }
 
   [[nodiscard]] TILELACE_DEVICE SplitParts<Tile> parts(int round) const {
     return {p_.scratch, place_, group_, round, thread_};
@@ -307,7 +310,7 @@ class GemmMath {
   GemmShared<Tile> shared_;
   ClusterPlace<Tile> place_;
   Trace trace_;
-  int group_, thread_, warp_, lane_, block_row_;
+  int group_, thread_, block_row_;
   int chunk_ = 0;
   int tile_ = 0;
   int releases_ = -1;  ///< of a cluster that is no line: a CTA

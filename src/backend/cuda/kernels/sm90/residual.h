@@ -74,10 +74,10 @@ TILELACE_DEVICE void add_residual(const Params& p, Accumulators& acc, int row, i
 template <class T, class E>
 template <class Params, class Math>
 TILELACE_DEVICE void Sm90<T, E>::add_residual(const Params& p, Math& math, int row, int col) {
-  if (p.residual != nullptr)
-    cuda::add_residual<Tile, Element>(p, math.accumulators(),
-                                      row + 16 * math.warp() + math.lane() / 4,
-                                      col + 2 * (math.lane() & 3));
+  if (p.residual == nullptr) return;
+  const int lane = math.lane();
+  cuda::add_residual<Tile, Element>(p, math.accumulators(), row + 16 * math.warp() + lane / 4,
+                                    col + 2 * (lane & 3));
 }
 
 }  // namespace tilelace::cuda
