@@ -29,7 +29,7 @@ class GemmMath {
         shared_(shared),
         place_(place),
         trace_(p, shared.trace()),
-        group_(group),
+        group_(Tile::groups == 1 ? 0 : group),
         thread_(static_cast<int>(threadIdx.x) & 127),
         block_row_(Tile::pingpong ? 0 : group * Tile::blocks),
         finish_(p, shared) {
