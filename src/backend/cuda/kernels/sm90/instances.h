@@ -39,20 +39,21 @@ void add_kernel(KernelList& list, GemmUse use) {
   }
 }
 
-template <template <class> class Op, Can kCan, int... kNth>
+template <template <class> class Op, Can kCan, int kPart, int... kNth>
 void add_tiles(KernelList& list, GemmUse use, std::integer_sequence<int, kNth...> /*tiles*/) {
 #define TILELACE_ADD(element, ...) \
-  (add_kernel<Op, kCan, element, TILELACE_PART + kNth * TILELACE_PARTS>(list, use), ...);
+  (add_kernel<Op, kCan, element, kPart + kNth * TILELACE_PARTS>(list, use), ...);
   TILELACE_EACH_ELEMENT(TILELACE_ADD, )
 #undef TILELACE_ADD
 }
 
-/// Adds the kernels of a policy for all tiles of this part that it can have.
-template <template <class> class Op, Can kCan>
+/// Adds the kernels of a policy for all tiles of a part that it can have. The part is an argument,
+/// so that objects do not have different functions of one name.
+template <template <class> class Op, Can kCan, int kPart = TILELACE_PART>
 void add_kernels(KernelList& list, GemmUse use) {
   constexpr int kTiles = static_cast<int>(std::size(plan::kGemmTiles));
-  constexpr int kOfPart = (kTiles - TILELACE_PART + TILELACE_PARTS - 1) / TILELACE_PARTS;
-  add_tiles<Op, kCan>(list, use, std::make_integer_sequence<int, kOfPart>{});
+  constexpr int kOfPart = (kTiles - kPart + TILELACE_PARTS - 1) / TILELACE_PARTS;
+  add_tiles<Op, kCan, kPart>(list, use, std::make_integer_sequence<int, kOfPart>{});
 }
 
 }  // namespace tilelace::cuda
