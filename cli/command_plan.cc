@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "machine.h"
 #include "model_jobs.h"
+#include "plan/tuning/tuning_table.h"
 #include "session.h"
 #include "tilelace/op_table.h"
 #include "tilelace/transport_table.h"
@@ -19,7 +20,7 @@ namespace {
 
 struct PlanCommand {
   ModelRequest model;
-  std::string m, dtype, link, plan, backend = "cpu", architecture;
+  std::string m, dtype, link, plan, backend = "cpu", architecture, tuning;
   std::int64_t n = 0, k = 0;
   int ranks = 2, workers = 0;
 };
@@ -98,6 +99,17 @@ int architecture_for(const PlanCommand& o, Device device) {
   return *found;
 }
 
+/// The table of measured plans, and what of it is not used.
+void take_tuning(const PlanCommand& o, Device device, Machine& machine) {
+  if (o.tuning.empty()) return;
+  require(device == Device::cuda, "--tuning: got {} with --backend cpu, expected cuda", o.tuning);
+  machine.tuning = read_tuning(o.tuning);
+  for (const std::string& note : machine.tuning->notes) fmt::print("note: {}\n", note);
+  if (!machine.tuning->fits(machine))
+    fmt::print("note: {}: of {} with {} multiprocessors: not used\n", o.tuning,
+               machine.tuning->device.architecture, machine.tuning->device.multiprocessors);
+}
+
 int print_plans(const PlanCommand& o) {
   const Workload work = workload_of(o);
   const Link link = parse_link(o.link);
@@ -110,6 +122,7 @@ int print_plans(const PlanCommand& o) {
   group.multicast = row_of(work.options.transport).needs_multicast();
   Machine machine = machine_for(o.ranks, group);
   machine.architecture = architecture_for(o, work.device);
+  take_tuning(o, work.device, machine);
   check_workload(work, machine);
   fmt::print("machine: {}\n", fmt::streamed(machine));
   for (const Job& job : work.jobs) {
@@ -166,6 +179,8 @@ void add_plan(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(0, 1024));
   command->add_option("--link", o->link, "Wire of each rank: GB/s[,latency_us] (default: none)");
   command->add_option("--plan", o->plan, "Overrides of the planner, see below");
+  command->add_option("--tuning", o->tuning,
+                      "--backend cuda: a table of measured plans (docs/tuning.md)");
   command->callback([o, &exit_code] { exit_code = print_plans(*o); });
 }
 

@@ -21,6 +21,7 @@ inline CLI::Validator number_between(double least, double most) {
 void add_run(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
+void add_tune(CLI::App& app, int& exit_code);
 void add_simulate(CLI::App& app, int& exit_code);
 void add_check(CLI::App& app, int& exit_code);
 void add_launch(CLI::App& app, int& exit_code);

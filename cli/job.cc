@@ -12,6 +12,7 @@
 #include "backend/cpu/gemm/tile_gemm.h"
 #include "core/architecture.h"
 #include "core/check.h"
+#include "core/env.h"
 #include "machine.h"
 #include "plan/gpu/kernel_choice.h"
 #include "plan/words/agreement.h"
@@ -230,6 +231,9 @@ Machine machine_for(int ranks, const CommunicatorOptions& options, int multiproc
   if (options.device == Device::cuda) {
     Machine machine = cuda_machine(multiprocessors);
     machine.architecture = architecture;
+    machine.tuning = options.tuning;
+    if (const auto file = env::tuning_file(); file && machine.tuning == nullptr)
+      machine.tuning = read_tuning(*file);
     if (options.multicast) machine.multicast = Multicast::usable;  // or ranks say why not
     return machine;
   }

@@ -47,6 +47,10 @@ struct Workload {
   std::vector<std::string> kinds;      ///< those alone; empty: every kind
   std::vector<std::string> baselines;  ///< GPUs: what else is timed (baselines.h)
   bool several_layers = false;
+  /// GPUs: candidates alone are timed, and the fastest checked; nothing beside it.
+  bool tunes = false;
+  double budget_s = 0;     ///< rows that begin later are left out; 0: none are
+  std::vector<bool> skip;  ///< rows that are, by number (job * sizes + size); empty: none
   Device device = Device::cpu;
   GpuFacts gpus;  ///< cuda only
 };

@@ -48,6 +48,7 @@ int run(int argc, char** argv) {
     add_run(app, exit_code);
     add_bench(app, exit_code);
     add_plan(app, exit_code);
+    add_tune(app, exit_code);
     add_simulate(app, exit_code);
     add_check(app, exit_code);
     add_launch(app, exit_code);

@@ -37,7 +37,9 @@ class RankMeasurement {
     std::vector<RankPart> parts(sizes);
     for (std::size_t s = 0; s < sizes; ++s)
       parts[s].row = index * static_cast<int>(sizes) + static_cast<int>(s);
-    if (work_.check) {
+    if (std::ranges::none_of(parts, [&](const RankPart& part) { return is_wanted(part.row); }))
+      return;
+    if (work_.check && !work_.tunes) {
       RankWeights integers = integer_weights(work_, job, member_.rank());
       if (gpu_) move_to_gpu(integers, gpu_->place);
       prepare(job, integers, true);
@@ -47,7 +49,7 @@ class RankMeasurement {
     RankWeights weights = model_weights(work_, job, member_.rank());
     if (gpu_) move_to_gpu(weights, gpu_->place);
     prepare(job, weights, false);
-    for (std::size_t s = 0; gpu_ && s < sizes; ++s) {
+    for (std::size_t s = 0; gpu_ && !work_.tunes && s < sizes; ++s) {
       CallTensors tensors(work_, job, member_.rank(), work_.sizes[s], place());
       tensors.send_input();
       const PlanOptions options = ways_of(work_, job)[0];
@@ -55,6 +57,8 @@ class RankMeasurement {
           gpu_->times.host_us([&] { tensors.call(member_, weights, options, false, false); }), 0};
     }
     for (std::size_t s = 0; s < sizes; ++s) {
+      if (!is_wanted(parts[s].row)) continue;
+      if (is_late()) return;
       CallTensors tensors(work_, job, member_.rank(), work_.sizes[s], place());
       tensors.fill_random();
       std::vector<Peer> peers;
@@ -68,13 +72,24 @@ class RankMeasurement {
         if (gpu_->baselines) peers = gpu_->baselines->peers(job, tensors, weights);
       }
       if (work_.check) check(job, weights, tensors, peers, parts[s]);
-      gpu_ ? time_on_gpu(job, weights, tensors, peers, parts[s])
-           : time(job, weights, tensors, parts[s]);
+      if (work_.tunes)
+        parts[s].samples[static_cast<std::size_t>(Way::fused)] = {
+            {0, parts[s].candidates.front().us * 1e-6}};
+      else
+        gpu_ ? time_on_gpu(job, weights, tensors, peers, parts[s])
+             : time(job, weights, tensors, parts[s]);
       send_(to_text(parts[s]));
     }
   }
 
  private:
+  [[nodiscard]] bool is_wanted(int row) const {
+    return work_.skip.empty() || !work_.skip[static_cast<std::size_t>(row)];
+  }
+  /// Collective: on all ranks or on none.
+  [[nodiscard]] bool is_late() {
+    return work_.budget_s > 0 && most_of(member_, seconds_now() - begin_) > work_.budget_s;
+  }
   [[nodiscard]] const GpuPlace* place() const { return gpu_ ? &gpu_->place : nullptr; }
 
   /// The call that is timed as `fused`; `standard`: the first of ways_of.
@@ -213,6 +228,7 @@ class RankMeasurement {
   const Workload& work_;
   Communicator& member_;
   const Send& send_;
+  double begin_ = seconds_now();
   std::optional<GpuRank> gpu_;
   std::optional<Plan> chosen_;  ///< of the row, where candidates were timed
 };

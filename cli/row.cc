@@ -156,6 +156,7 @@ Row empty_row(const Workload& work, const Machine& machine, int row) {
   const auto sizes = static_cast<int>(work.sizes.size());
   const Job& job = work.jobs[static_cast<std::size_t>(row / sizes)];
   Row r;
+  r.number = row;
   r.layer = job.gemm.layer;
   r.label = work.several_layers ? fmt::format("{}.{}", job.layer, job.gemm.layer) : job.gemm.layer;
   r.op = name_of(job);

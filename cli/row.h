@@ -63,6 +63,7 @@ struct Candidate {
 };
 
 struct Row {
+  int number = 0;                     ///< job * sizes + size
   std::string layer;                  ///< qkv, ...; empty without a model
   std::string label;                  ///< with the layer's number where there are several
   std::string op;                     ///< or mlp_rs, mlp_ar

@@ -35,9 +35,9 @@ class Session {
         options_(options),
         machine_(machine_of(work, options)),
         records_(options.json),
-        shows_(!options.quiet && !records_.is_stdout()),
+        shows_(!options.quiet && !records_.is_stdout() && !options.on_row),
         table_(row_table(empty_rows())),
-        progress_(total(), options.quiet) {}
+        progress_(wanted(), options.quiet) {}
 
   int run() {
     check_memory(work_, machine_);
@@ -56,6 +56,9 @@ class Session {
  private:
   [[nodiscard]] int total() const {
     return static_cast<int>(work_.jobs.size() * work_.sizes.size());
+  }
+  [[nodiscard]] int wanted() const {
+    return total() - static_cast<int>(std::ranges::count(work_.skip, true));
   }
 
   [[nodiscard]] std::vector<Row> empty_rows() const {
@@ -123,10 +126,12 @@ class Session {
   void show(const Row& row) {
     progress_.clear();
     records_.write(record_line(work_, row));
-    if (shows_) {
-      fmt::print("{}\n", table_.line(row_cells(row)));
-      std::fflush(stdout);
+    if (options_.on_row) {
+      const std::string line = options_.on_row(row);
+      if (!options_.quiet) fmt::print("{}\n", line);
     }
+    if (shows_) fmt::print("{}\n", table_.line(row_cells(row)));
+    std::fflush(stdout);
     if (!row.good()) {
       ++bad_;
       fmt::print(stderr, "tilelace: wrong result: {} {} m {}: {}\n", row.label, row.op, row.m,

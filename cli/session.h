@@ -2,11 +2,13 @@
 // The common course of run and bench: ranks measure, rows appear as they come, records are written.
 #pragma once
 #include <CLI/App.hpp>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "job.h"
 #include "ranks.h"
+#include "row.h"
 
 namespace tilelace::cli {
 
@@ -22,6 +24,8 @@ struct SessionOptions {
   int iterations = 0;
   int warmup = 2;
   bool processes = false, checked = false, quiet = false, no_check = false, multicast = false;
+  /// Takes each row as it comes, instead of the table; what it returns is printed.
+  std::function<std::string(const Row&)> on_row;
 };
 
 /// Adds the options; bench takes everything that has a meaning without a model.

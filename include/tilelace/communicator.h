@@ -37,6 +37,9 @@ struct CommunicatorOptions {
   /// with TILELACE_MULTICAST=1 in the environment as well: on some machines a program that makes
   /// such memory can take the GPUs away from others.
   bool multicast = false;
+  /// cuda: measured plans, from read_tuning(); the same table on every rank. Without one the file
+  /// that TILELACE_TUNING in the environment names, if any.
+  std::shared_ptr<const plan::TuningTable> tuning;
 };
 
 /// A problem with the weights that its calls will use.

@@ -15,7 +15,8 @@ namespace tilelace {
 
 namespace plan {
 struct KernelChoice;
-}
+class TuningTable;
+}  // namespace plan
 
 /// What is asked for; equal on every rank of the group (only `rows` says how ranks differ).
 /// ag_gemm: a[m_r, k] on every rank, weights [n_i, k] -> out_i [m, n_i].
@@ -62,6 +63,8 @@ struct Machine {
   /// cuda: of the GPUs, by its row in the table of those that there are kernels for
   /// (`tilelace plan --help` has their names in order); 0: the first.
   int architecture = 0;
+  /// cuda: plans that were measured on such a machine (read_tuning); null: predictions alone.
+  std::shared_ptr<const plan::TuningTable> tuning;
 
   bool operator==(const Machine&) const = default;
 };
@@ -130,6 +133,12 @@ Machine cpu_machine(int ranks, int workers, double link_bytes_per_s = 0, double 
 /// Local; needs no GPU. The costs behind it were fitted on that machine (docs/decisions/0005,
 /// 0006).
 Machine cuda_machine(int multiprocessors = 132);
+
+/// A table of measured plans, as `tilelace tune` writes it (docs/tuning.md). Local. Where it has a
+/// row for a problem, or one near it, make_plan takes that; its times are of one kind of GPU, and
+/// it is not used on another, nor where kernels have changed since. Errors: usage (no such file, no
+/// table), which name the file and what is wrong in it.
+std::shared_ptr<const plan::TuningTable> read_tuning(const std::string& file);
 
 /// The plan of a call. Local; touches no memory and no peer.
 /// On a machine of GPUs: bf16, fp16, n and k multiples of 8, at most 8 ranks, over the mesh, fused

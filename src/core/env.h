@@ -37,6 +37,12 @@ inline bool compare_calls() {
   return text != nullptr && std::string(text) == "1";
 }
 
+/// TILELACE_TUNING: a table of measured plans for GPU ranks that were given none.
+inline std::optional<std::string> tuning_file() {
+  const char* text = std::getenv("TILELACE_TUNING");
+  return text == nullptr || *text == '\0' ? std::nullopt : std::optional<std::string>(text);
+}
+
 /// What a launcher set (comm/launch_env.h).
 inline std::optional<std::string> launch_variable(const char* name) {
   const char* text = std::getenv(name);

@@ -14,6 +14,7 @@
 #include "core/env.h"
 #include "op/impl.h"
 #include "op/tensors.h"
+#include "op/tuning.h"
 #include "plan/base/problem.h"
 #include "plan/words/agreement.h"
 
@@ -40,6 +41,8 @@ CommunicatorOptions checked_options(CommunicatorOptions o, int ranks) {
           static_cast<int>(o.device));
   require(o.device == Device::cuda || o.device_index == -1,
           "communicator: device index: got {} for CPU ranks, expected -1", o.device_index);
+  require(o.device == Device::cuda || o.tuning == nullptr,
+          "communicator: tuning: got a table for CPU ranks, expected GPUs");
   require(o.device == Device::cuda || !o.multicast,
           "communicator: multicast: got it for CPU ranks, expected GPUs");
   require(o.max_workers >= 0, "communicator: max_workers: got {}, expected 0 or more",
@@ -69,7 +72,7 @@ CommunicatorOptions checked_options(CommunicatorOptions o, int ranks) {
 Communicator::Impl::Impl(std::unique_ptr<comm::Group> g, const CommunicatorOptions& o,
                          std::shared_ptr<CheckedGroup> checked)
     : group(std::move(g)),
-      options(o),
+      options(op::with_tuning(*group, o)),
       backend(options.device == Device::cuda
                   ? make_cuda_backend(*group, options)
                   : make_cpu_backend(*group, options, std::move(checked))),

@@ -9,7 +9,7 @@
 #include "plan/base/problem.h"
 #include "plan/base/schedules.h"
 #include "plan/cpu/cpu_candidates.h"
-#include "plan/gpu/gpu_plan.h"
+#include "plan/tuning/tuned_plan.h"
 #include "tilelace/op_table.h"
 #include "tilelace/plan.h"
 #include "tilelace/transport_table.h"
@@ -170,7 +170,7 @@ Machine cpu_machine(int ranks, int workers, double link_bytes_per_s, double link
 Plan make_plan(const Problem& p, const Machine& machine, const PlanOptions& options) {
   plan::check_problem(p);
   plan::check_options(p.op, options);
-  if (machine.device == Device::cuda) return plan::make_cuda_plan(p, machine, options);
+  if (machine.device == Device::cuda) return plan::tuned_or_predicted(p, machine, options);
   const Plan* best = nullptr;
   Cost best_cost;
   auto all = plan::candidates(p, machine, options);

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times plans on this machine's GPUs and keeps the fastest of each problem in a table.
+#include <fmt/core.h>
+#include <fmt/ostream.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "commands.h"
+#include "core/check.h"
+#include "model_jobs.h"
+#include "session.h"
+#include "tilelace/op_table.h"
+#include "tuning_file.h"
+
+namespace tilelace::cli {
+namespace {
+
+struct TuneOptions {
+  ModelRequest model;
+  SessionOptions session;
+  std::vector<std::int64_t> n;
+  std::int64_t k = 0;
+  std::string out = "tilelace-tuning.json";
+  std::vector<std::string> merge;
+  double minutes = 8;
+  int candidates = 3;
+  bool again = false;
+};
+
+constexpr const char* kTuneExamples = R"(Examples:
+  tilelace tune --model llama3.1-8b --tp 2
+      Every product of a layer, for the usual numbers of tokens, in 8 minutes.
+  tilelace tune gemm_rs --tp 4 --m 333,3001 --n 8192 --k 28672 --out h200x4.json
+  tilelace plan --model llama3.1-8b --tp 2 --m 333 --backend cuda --tuning tilelace-tuning.json
+      What a table changes.
+  tilelace tune --tp 2 --merge a.json,b.json --out both.json
+Ended early, by --minutes or by you, it goes on where it was. Ranks take a table by
+TILELACE_TUNING=FILE, or in C++ by CommunicatorOptions::tuning.
+)";
+
+/// Tokens of decoding, of chunks of a prompt, and of prompts.
+constexpr const char* kUsualSizes = "1,16,32,64,128,256,512,1024,2048,4096,8192";
+
+Workload workload_of(TuneOptions& o) {
+  Workload work;
+  require(o.model.model.empty() != (o.n.empty() && o.k == 0) && o.n.empty() == (o.k == 0),
+          "tune: sizes: got {}, expected either --model or both --n and --k",
+          o.model.model.empty() ? "not both of --n and --k" : "--model and --n or --k");
+  if (!o.model.model.empty()) {
+    if (o.model.layer.empty()) o.model.layer = "0";
+    load_model(o.model, o.session.ranks, work);
+  } else {
+    work.config.layers = 1;
+    for (const Op op : parse_ops(o.model.ops))
+      work.jobs.push_back({plain_gemm(op, o.n, o.k, o.session.ranks), 0});
+  }
+  if (o.session.m.empty()) o.session.m = kUsualSizes;
+  apply(o.session, work);
+  work.tunes = true;
+  work.candidates = o.candidates;
+  work.budget_s = 60 * o.minutes;
+  return work;
+}
+
+Problem problem_of_row(const Workload& work, int number) {
+  const auto sizes = static_cast<int>(work.sizes.size());
+  return problem_of(work.jobs[static_cast<std::size_t>(number / sizes)].gemm,
+                    work.sizes[static_cast<std::size_t>(number % sizes)], work.dtype);
+}
+
+/// Of the planner's own choice: it stands first among the candidates.
+double default_us(const Row& row, const std::string& choice) {
+  for (const Candidate& c : row.candidates)
+    if (fmt::format("{}", fmt::streamed(c.way.plan)) == choice) return c.us;
+  return 0;
+}
+
+class Tuning {
+ public:
+  Tuning(const TuneOptions& o, Workload& work) : work_(work), file_(o.out, work.gpus), out_(o.out) {
+    if (!file_.note().empty()) fmt::print("note: {}\n", file_.note());
+    for (const std::string& other : o.merge)
+      fmt::print("{}: {} rows more\n", other, file_.merge(other));
+    const auto rows = work.jobs.size() * work.sizes.size();
+    for (std::size_t i = 0; i < rows; ++i)
+      work.skip.push_back(!o.again && file_.has(problem_of_row(work, static_cast<int>(i))));
+  }
+
+  int run(SessionOptions session) {
+    const auto left = std::ranges::count(work_.skip, false);
+    fmt::print("{} GPUs, {}: {} problems to tune, {} are in {}\n", work_.ranks, work_.gpus.name,
+               left, std::ssize(work_.skip) - left, out_);
+    file_.write();
+    if (left == 0) return kDone;
+    session.on_row = [this](const Row& row) { return take(row); };
+    const int code = run_session(work_, session);
+    print_end(left);
+    return code;
+  }
+
+ private:
+  std::string take(const Row& row) {
+    const Problem problem = problem_of_row(work_, row.number);
+    const Candidate& best = row.candidates.front();
+    Machine machine = cuda_machine(work_.gpus.multiprocessors);
+    machine.architecture = work_.gpus.architecture;
+    const double standard =
+        default_us(row, fmt::format("{}", fmt::streamed(make_plan(problem, machine))));
+    if (row.good()) {
+      file_.put(problem, best.way.plan, {best.us, standard, row.candidates.size()});
+      file_.write();
+      ++done_;
+      if (standard > 0) gains_ += std::log(standard / best.us);
+    }
+    const double gain = standard > 0 ? 100 * (standard / best.us - 1) : 0;
+    return fmt::format("{:8} {:8} m {:<6} {:9.1f} us  {:5.1f} % off the prediction's  {}",
+                       row.label, row.op, row.m, best.us, gain, best.way.kind);
+  }
+
+  void print_end(std::ptrdiff_t wanted) const {
+    if (done_ > 0)
+      fmt::print("\n{} problems tuned: predictions were {:.1f} % behind in the geometric mean\n",
+                 done_, 100 * (std::exp(gains_ / done_) - 1));
+    if (done_ < wanted)
+      fmt::print("{} are left: run the same again (--minutes is over, or a result was wrong)\n",
+                 wanted - done_);
+    fmt::print("table: {}, {} rows; ranks take it by TILELACE_TUNING={}\n", out_, file_.rows(),
+               out_);
+  }
+
+  Workload& work_;
+  TuningFile file_;
+  std::string out_;
+  int done_ = 0;
+  double gains_ = 0;
+};
+
+}  // namespace
+
+void add_tune(CLI::App& app, int& exit_code) {
+  auto o = std::make_shared<TuneOptions>();
+  auto* command =
+      app.add_subcommand("tune", "Time plans on this machine's GPUs, keep the fastest in a table");
+  command->footer(std::string(kTuneExamples) + "\nModels: " + model_names() + "\n");
+  command->add_option("op", o->model.ops, names_of_ops() + ", or a list (default: all)");
+  command->add_option("--model", o->model.model,
+                      "Products of a model's layer: a name below, a config.json or a folder");
+  command->add_option("--n", o->n, "Columns of the unsharded product, ag_gemm: of each weight")
+      ->delimiter(',')
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  command->add_option("--k", o->k, "Terms of each of its sums")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  command->add_option("--tp", o->session.ranks, "Ranks of the group")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 64));
+  command->add_option("--m", o->session.m, "Rows (tokens): a list or a range begin:end:factor")
+      ->default_str(kUsualSizes);
+  command->add_option("--dtype", o->session.dtype, "bf16 or fp16 (default: the model's; bf16)");
+  command->add_option("--out", o->out, "The table: gone on with where it is there")
+      ->capture_default_str();
+  command->add_option("--merge", o->merge, "Tables of the same GPUs whose other rows it takes")
+      ->delimiter(',');
+  command->add_option("--minutes", o->minutes, "Problems that would begin later are left out")
+      ->capture_default_str()
+      ->check(number_between(0.01, 100000));
+  command
+      ->add_option("--candidates", o->candidates,
+                   "Plans of each kind that are timed, best prediction first")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  command->add_flag("--again", o->again, "Time problems that the table has, too");
+  command->add_option("--timeout", o->session.timeout_s, "Bound of every wait for a peer, seconds")
+      ->capture_default_str()
+      ->check(number_between(0.001, 86400));
+  command->add_option("--json", o->session.json,
+                      "Write a record a line to this file, candidates too");
+  command->add_flag("--quiet", o->session.quiet, "No lines and no progress bar");
+  command->add_flag("--no-check", o->session.no_check, "Time only; do not check the results");
+  command->callback([o, &exit_code] {
+    unsetenv("TILELACE_TUNING");  // predictions are what is measured; before any thread
+    o->session.backend = "cuda";
+    Workload work = workload_of(*o);
+    exit_code = Tuning(*o, work).run(o->session);
+  });
+}
+
+}  // namespace tilelace::cli

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "op/tuning.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/check.h"
+#include "core/env.h"
+#include "plan/tuning/tuning_table.h"
+
+namespace tilelace::op {
+namespace {
+
+constexpr std::string_view kRefused = "refused ";
+constexpr std::size_t kMostText = 2000;
+
+/// "0123456789abcdef FILE": what ranks compare, and what they say of it.
+std::string said_of(const plan::TuningTable* table) {
+  return table == nullptr ? "0 no table" : fmt::format("{:016x} {}", table->digest, table->file);
+}
+std::string_view digest_in(std::string_view said) { return said.substr(0, said.find(' ')); }
+std::string_view file_in(std::string_view said) { return said.substr(said.find(' ') + 1); }
+
+}  // namespace
+
+void agree_on_tuning(comm::Group& group, const plan::TuningTable* table, const std::string& refusal,
+                     double timeout_s) {
+  const std::string mine = refusal.empty() ? said_of(table) : std::string(kRefused) + refusal;
+  const auto all = group.all_gather(std::string_view(mine).substr(0, kMostText), timeout_s);
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    if (all[rank].starts_with(kRefused))
+      raise(ErrorKind::usage, "communicator: tuning: rank {}: {}", rank,
+            all[rank].substr(kRefused.size()));
+  for (std::size_t rank = 1; rank < all.size(); ++rank)
+    require(digest_in(all[rank]) == digest_in(all[0]),
+            "communicator: tuning: got {} on rank 0 and {} on rank {}, which differ, expected the "
+            "same table on every rank",
+            file_in(all[0]), file_in(all[rank]), rank);
+}
+
+CommunicatorOptions with_tuning(comm::Group& group, CommunicatorOptions o) {
+  if (o.device != Device::cuda) return o;
+  std::string refusal;
+  try {
+    if (const auto file = env::tuning_file(); file && o.tuning == nullptr)
+      o.tuning = read_tuning(*file);
+  } catch (const Error& e) {
+    refusal = e.what();
+  }
+  if (!group.one_process())
+    agree_on_tuning(group, o.tuning.get(), refusal, o.timeout_s);
+  else if (!refusal.empty())
+    raise(ErrorKind::usage, "communicator: tuning: {}", refusal);
+  return o;
+}
+
+}  // namespace tilelace::op

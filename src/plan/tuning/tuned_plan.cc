@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/tuning/tuned_plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "plan/gpu/gpu_plan.h"
+#include "plan/gpu/planners.h"
+#include "plan/gpu/way_choice.h"
+#include "plan/words/agreement.h"
+
+namespace tilelace::plan {
+namespace {
+
+/// Whether rows of the one say anything of the other.
+bool comparable(const Problem& a, const Problem& b) {
+  return a.op == b.op && a.ranks == b.ranks && a.dtype == b.dtype && a.n.size() == b.n.size() &&
+         (a.activation == Activation::swiglu) == (b.activation == Activation::swiglu);
+}
+
+/// Whether the products of two plans are walked and split alike.
+bool walked_alike(const GemmPlan& a, const GemmPlan& b) {
+  return a.along_cols == b.along_cols && a.by_neighbours == b.by_neighbours &&
+         a.rounds == b.rounds && (a.split_tiles > 0) == (b.split_tiles > 0);
+}
+
+double factor(std::int64_t a, std::int64_t b) {
+  return std::abs(std::log2(static_cast<double>(a) / static_cast<double>(b)));
+}
+
+std::string of_row(const TuningTable& table, const TunedRow& row) {
+  const Problem& p = row.problem;
+  return fmt::format("{:.1f} us at m {} n {} k {} in {}", row.us, p.m, fmt::join(p.n, "+"), p.k,
+                     table.file);
+}
+
+/// The candidate that is this very plan, or null.
+const KernelWay* same_as(const TunedRow& row, const Problem& p, const std::vector<KernelWay>& all) {
+  const std::string wanted = choice_bytes(row.plan);
+  const auto found = std::ranges::find_if(
+      all, [&](const KernelWay& way) { return choice_bytes(plan_of(p, way)) == wanted; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+/// The candidate most like the row's plan, of the fastest prediction; null: none of its kind and
+/// tile.
+const KernelWay* like(const TunedRow& row, const Problem& p, const std::vector<KernelWay>& all) {
+  const GemmPlan& measured = gemm_of(row.plan.kernel->way);
+  const KernelWay* best = nullptr;
+  bool best_alike = false;
+  for (const KernelWay& way : all) {
+    const GemmPlan& gemm = gemm_of(way);
+    if (gemm.tile.name != measured.tile.name || kind_of(p.op, way) != row.kind) continue;
+    const bool alike = walked_alike(gemm, measured);
+    if (best != nullptr &&
+        (alike != best_alike ? best_alike : predicted_us_of(way) >= predicted_us_of(*best)))
+      continue;
+    best = &way;
+    best_alike = alike;
+  }
+  return best;
+}
+
+/// Why a table has none for a problem on this machine.
+std::string why_not_tuned(const TuningTable& table, const Machine& machine) {
+  if (table.rows.empty() && !table.notes.empty()) return table.notes.front();
+  if (!table.fits(machine))
+    return fmt::format("{} is of {} with {} multiprocessors", table.file, table.device.architecture,
+                       table.device.multiprocessors);
+  return fmt::format("{} has no row near it", table.file);
+}
+
+}  // namespace
+
+double tuning_distance(const Problem& row, const Problem& asked) {
+  return factor(row.m, asked.m) + factor(row.total_n(), asked.total_n()) + factor(row.k, asked.k);
+}
+
+std::optional<Plan> tuned_plan(const TuningTable& table, const Problem& p, const Machine& machine) {
+  if (p.m == 0 || !table.fits(machine)) return std::nullopt;
+  std::vector<std::pair<double, const TunedRow*>> near;
+  for (const TunedRow& row : table.rows)
+    if (comparable(row.problem, p))
+      if (const double distance = tuning_distance(row.problem, p); distance <= kFarthestRow)
+        near.emplace_back(distance, &row);
+  if (near.empty()) return std::nullopt;
+  std::ranges::stable_sort(near, {}, &std::pair<double, const TunedRow*>::first);
+  const std::vector<KernelWay> all = planner_of(p.op).every(p, machine, {});
+  for (const auto& [distance, row] : near) {
+    const bool own = row->problem.m == p.m && row->problem.n == p.n && row->problem.k == p.k;
+    const KernelWay* way = own ? same_as(*row, p, all) : nullptr;
+    const bool exact = way != nullptr;
+    if (!exact) way = like(*row, p, all);
+    if (way == nullptr) continue;
+    Plan plan = plan_of(p, *way);
+    plan.reason = exact
+                      ? fmt::format("tuned: the fastest measured, {}", of_row(table, *row))
+                      : fmt::format("tuned: kind and tile of the nearest row (distance {:.2f}), {}",
+                                    distance, of_row(table, *row));
+    return plan;
+  }
+  return std::nullopt;
+}
+
+Plan tuned_or_predicted(const Problem& p, const Machine& machine, const PlanOptions& options) {
+  Plan predicted = make_cuda_plan(p, machine, options);
+  if (machine.tuning == nullptr || !(options == PlanOptions{})) return predicted;
+  auto tuned = tuned_plan(*machine.tuning, p, machine);
+  if (!tuned) {
+    predicted.reason += "; " + why_not_tuned(*machine.tuning, machine);
+    return predicted;
+  }
+  tuned->rejected.push_back(fmt::format("prediction: {}", fmt::streamed(predicted)));
+  return *std::move(tuned);
+}
+
+}  // namespace tilelace::plan

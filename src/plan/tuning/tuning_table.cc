@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/tuning/tuning_table.h"
+
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+
+#include "core/architecture.h"
+#include "core/check.h"
+#include "plan/base/problem.h"
+#include "plan/gemm_tiles.h"
+#include "plan/gpu/gpu_ways.h"
+#include "plan/words/plan_words.h"
+#include "tilelace/op_table.h"
+
+namespace tilelace::plan {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kSchema = "tilelace.tuning/1";
+constexpr std::uintmax_t kMostBytes = std::uintmax_t{64} << 20U;
+/// Raised where kernels of the same tiles take so much more or less that earlier times say nothing.
+constexpr int kGeneration = 1;
+
+/// FNV-1a.
+std::uint64_t digest_of(std::string_view bytes, std::uint64_t hash = 0xcbf29ce484222325ULL) {
+  for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return hash;
+}
+
+/// One object of the file; every error says where it stands.
+class Fields {
+ public:
+  Fields(const json& object, std::string where) : object_(object), where_(std::move(where)) {
+    expect(object.is_object(), "an object");
+  }
+  /// That must be there.
+  [[nodiscard]] const json& at(const char* name) const {
+    const auto found = object_.find(name);
+    require(found != object_.end(), "{}: {}: got none, expected one", where_, name);
+    return *found;
+  }
+  [[nodiscard]] bool has(const char* name) const { return object_.contains(name); }
+  [[nodiscard]] std::string text(const char* name) const {
+    const json& value = at(name);
+    require(value.is_string() && value.get_ref<const std::string&>().size() <= 4096,
+            "{}: {}: got {}, expected a text of up to 4096 bytes", where_, name, value.type_name());
+    return value.get<std::string>();
+  }
+  [[nodiscard]] std::int64_t whole(const char* name) const { return whole(at(name), name); }
+  [[nodiscard]] double time(const char* name) const {
+    const json& value = at(name);
+    require(value.is_number() && value.get<double>() > 0 && value.get<double>() <= 1e12,
+            "{}: {}: got {}, expected microseconds, more than 0", where_, name, value.dump());
+    return value.get<double>();
+  }
+  [[nodiscard]] std::vector<std::int64_t> list(const char* name) const {
+    const json& value = at(name);
+    require(value.is_array() && !value.empty() && value.size() <= 64,
+            "{}: {}: got {}, expected a list of 1 to 64 numbers", where_, name, value.type_name());
+    std::vector<std::int64_t> all;
+    for (const json& element : value) all.push_back(whole(element, name));
+    return all;
+  }
+  [[nodiscard]] bool flag(const char* name) const {
+    if (!has(name)) return false;
+    require(at(name).is_boolean(), "{}: {}: got {}, expected true or false", where_, name,
+            at(name).type_name());
+    return at(name).get<bool>();
+  }
+  [[nodiscard]] const std::string& where() const { return where_; }
+
+ private:
+  [[nodiscard]] std::int64_t whole(const json& value, const char* name) const {
+    const bool fits =
+        value.is_number_integer() &&
+        (!value.is_number_unsigned() || value.get<std::uint64_t>() <= std::uint64_t{kMaxExtent}) &&
+        value.get<std::int64_t>() >= 1 && value.get<std::int64_t>() <= kMaxExtent;
+    require(fits, "{}: {}: got {}, expected a whole number from 1 to {}", where_, name,
+            value.dump().substr(0, 40), kMaxExtent);
+    return value.get<std::int64_t>();
+  }
+  void expect(bool condition, std::string_view what) const {
+    require(condition, "{}: got {}, expected {}", where_, object_.type_name(), what);
+  }
+
+  const json& object_;
+  std::string where_;
+};
+
+json parsed(const std::string& file, const std::string& bytes) {
+  try {
+    return json::parse(bytes);
+  } catch (const json::exception& e) {
+    raise(ErrorKind::usage, "{}: got no JSON ({}), expected a table of `tilelace tune`", file,
+          e.what());
+  }
+}
+
+Problem problem_of(const Fields& row, Op op, DType dtype) {
+  Problem p;
+  p.op = op;
+  p.dtype = dtype;
+  const std::int64_t ranks = row.whole("ranks");
+  require(ranks <= kMaxRanks, "{}: ranks: got {}, expected 1 to {}", row.where(), ranks, kMaxRanks);
+  p.ranks = static_cast<int>(ranks);
+  p.m = row.whole("m");
+  p.n = row.list("n");
+  p.k = row.whole("k");
+  if (row.flag("swiglu")) p.activation = Activation::swiglu;
+  return p;
+}
+
+/// None: of an op or a type that this build does not know.
+std::optional<TunedRow> row_of_fields(const Fields& row, TuningTable& table) {
+  const std::string op = row.text("op"), type = row.text("dtype");
+  const auto known = op_of(op);
+  const auto dtype = dtype_named(type);
+  if (!known || !dtype) {
+    table.notes.push_back(
+        fmt::format("{}: {} of {} is not known here, left out", row.where(), op, type));
+    return std::nullopt;
+  }
+  TunedRow tuned;
+  tuned.us = row.time("us");
+  try {
+    tuned.problem = problem_of(row, *known, *dtype);
+    check_problem(tuned.problem);
+    tuned.plan = plan_of_words(tuned.problem, row.text("plan"));
+  } catch (const Error& e) {
+    raise(ErrorKind::usage, "{}: {}", row.where(), e.what());
+  }
+  require(tuned.plan.kernel != nullptr, "{}: plan: got one without a tile, expected all of it",
+          row.where());
+  tuned.kind = kind_of(tuned.plan);
+  return tuned;
+}
+
+void read_rows(const json& rows, TuningTable& table) {
+  std::size_t number = 0;
+  for (const json& object : rows) {
+    const Fields row(object, fmt::format("{}: row {}", table.file, number++));
+    auto tuned = row_of_fields(row, table);
+    if (!tuned) continue;
+    for (const TunedRow& other : table.rows)
+      require(!(other.problem == tuned->problem), "{}: got {} a second time, expected it once",
+              row.where(), fmt::streamed(tuned->problem));
+    table.rows.push_back(std::move(*tuned));
+  }
+}
+
+TunedDevice device_of(const Fields& f) {
+  TunedDevice d{f.text("name"), f.text("architecture"), 0};
+  const std::int64_t multiprocessors = f.whole("multiprocessors");
+  require(multiprocessors <= 4096, "{}: multiprocessors: got {}, expected at most 4096", f.where(),
+          multiprocessors);
+  d.multiprocessors = static_cast<int>(multiprocessors);
+  return d;
+}
+
+}  // namespace
+
+bool TuningTable::fits(const Machine& machine) const {
+  return machine.device == Device::cuda && !machine.shared_device &&
+         machine.multiprocessors == device.multiprocessors &&
+         name_of_architecture(machine.architecture) == device.architecture;
+}
+
+std::string kernel_set() {
+  std::string tiles = fmt::format("{}", kGeneration);
+  for (const GemmTile& t : kGemmTiles)
+    tiles += fmt::format(" {} {} {} {} {} {} {} {} {} {} {} {}{}{}{}{}{}", t.name, t.groups,
+                         t.blocks, t.width, t.stages, t.cluster_rows, t.cluster_cols, t.staging,
+                         t.pingpong, t.swapped, t.per_sm, can_gather(t), can_gate(t), can_reduce(t),
+                         can_pair(t), can_share(t), can_pull(t));
+  return fmt::format("{:016x}", digest_of(tiles));
+}
+
+std::shared_ptr<const TuningTable> tuning_of(const std::string& file, const std::string& bytes) {
+  require(bytes.size() <= kMostBytes, "{}: got {} bytes, expected at most {}", file, bytes.size(),
+          kMostBytes);
+  const json all = parsed(file, bytes);
+  const Fields top(all, file);
+  const std::string schema = top.text("schema");
+  require(schema == kSchema, "{}: schema: got \"{}\", expected \"{}\"", file, schema, kSchema);
+  auto table = std::make_shared<TuningTable>();
+  table->file = file;
+  table->digest = digest_of(bytes);
+  table->device = device_of(Fields(top.at("device"), file + ": device"));
+  const json& rows = top.at("rows");
+  require(rows.is_array(), "{}: rows: got {}, expected a list", file, rows.type_name());
+  const std::string kernels = top.text("kernels");
+  if (kernels != kernel_set())
+    table->notes.push_back(
+        fmt::format("{}: of kernel set {}, this build has {}: not used, `tilelace "
+                    "tune` makes another",
+                    file, kernels, kernel_set()));
+  else if (!architecture_named(table->device.architecture))
+    table->notes.push_back(fmt::format("{}: of {}, which this build has no kernels for: not used",
+                                       file, table->device.architecture));
+  else
+    read_rows(rows, *table);
+  return table;
+}
+
+}  // namespace tilelace::plan
+
+namespace tilelace {
+
+std::shared_ptr<const plan::TuningTable> read_tuning(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  require(in.good(), "{}: got no file that can be read, expected a table of `tilelace tune`", file);
+  std::string bytes;
+  std::vector<char> piece(1 << 20);
+  while (in.read(piece.data(), static_cast<std::streamsize>(piece.size())), in.gcount() > 0) {
+    bytes.append(piece.data(), static_cast<std::size_t>(in.gcount()));
+    require(bytes.size() <= plan::kMostBytes, "{}: got more than {} bytes, expected a table", file,
+            plan::kMostBytes);
+  }
+  require(!in.bad(), "{}: got an error while reading, expected a file", file);
+  return plan::tuning_of(file, bytes);
+}
+
+}  // namespace tilelace
