@@ -37,7 +37,8 @@ class RankMeasurement {
     std::vector<RankPart> parts(sizes);
     for (std::size_t s = 0; s < sizes; ++s)
       parts[s].row = index * static_cast<int>(sizes) + static_cast<int>(s);
-    if (std::ranges::none_of(parts, [&](const RankPart& part) { return is_wanted(part.row); }))
+    if (std::ranges::none_of(parts, [&](const RankPart& part) { return is_wanted(part.row); }) ||
+        is_late())
       return;
     if (work_.check && !work_.tunes) {
       RankWeights integers = integer_weights(work_, job, member_.rank());

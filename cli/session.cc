@@ -128,7 +128,7 @@ class Session {
     records_.write(record_line(work_, row));
     if (options_.on_row) {
       const std::string line = options_.on_row(row);
-      if (!options_.quiet) fmt::print("{}\n", line);
+      if (!options_.quiet && !records_.is_stdout()) fmt::print("{}\n", line);
     }
     if (shows_) fmt::print("{}\n", table_.line(row_cells(row)));
     std::fflush(stdout);
