@@ -93,7 +93,7 @@ def objects_of(build):
     for entry in json.loads(database.read_text(encoding="utf-8")):
         if entry["file"].endswith(".cu"):
             output = shlex.split(entry["command"])
-            path = Path(entry["directory"]) / output[output.index("-o") + 1]
+            path = build / output[output.index("-o") + 1]  # of a folder that was moved, too
             objects[path] = re.search(r"/kernels/sm90/\w+\.cu$", entry["file"]) is not None
     return objects
 
