@@ -39,7 +39,7 @@ struct CommunicatorOptions {
   bool multicast = false;
   /// cuda: measured plans, from read_tuning(); the same table on every rank. Without one the file
   /// that TILELACE_TUNING in the environment names, if any.
-  std::shared_ptr<const plan::TuningTable> tuning;
+  std::shared_ptr<const plan::TuningTable> tuning = nullptr;
 };
 
 /// A problem with the weights that its calls will use.

@@ -64,7 +64,7 @@ struct Machine {
   /// (`tilelace plan --help` has their names in order); 0: the first.
   int architecture = 0;
   /// cuda: plans that were measured on such a machine (read_tuning); null: predictions alone.
-  std::shared_ptr<const plan::TuningTable> tuning;
+  std::shared_ptr<const plan::TuningTable> tuning = nullptr;
 
   bool operator==(const Machine&) const = default;
 };
