@@ -42,17 +42,10 @@ constexpr const char* kBenchExamples = R"(Examples:
 )";
 
 void set_jobs(const BenchOptions& o, Workload& work) {
-  require(o.model.model.empty() != (o.n.empty() && o.k == 0) && o.n.empty() == (o.k == 0),
-          "bench: sizes: got {}, expected either --model or both --n and --k",
-          o.model.model.empty() ? "not both of --n and --k" : "--model and --n or --k");
-  const bool mlp = o.model.ops.starts_with("mlp_");
-  if (!o.model.model.empty() && !mlp) return load_model(o.model, o.session.ranks, work);
+  if (!o.model.ops.starts_with("mlp_"))
+    return load_products("bench", o.model, o.n, o.k, o.session.ranks, work);
+  require_sizes("bench", o.model, o.n, o.k);
   work.config.layers = 1;
-  if (!mlp) {
-    for (const Op op : parse_ops(o.model.ops))
-      work.jobs.push_back({plain_gemm(op, o.n, o.k, o.session.ranks), 0});
-    return;
-  }
   require(o.n.size() == 1 && std::ranges::count(kMlpNames, o.model.ops) == 1,
           "bench: {}: got {} widths, expected mlp_rs or mlp_ar with one --n", o.model.ops,
           o.n.size());

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "commands.h"
 #include "core/architecture.h"
@@ -66,19 +67,12 @@ void print_ops() {
 }
 
 Workload workload_of(const PlanCommand& o) {
-  require(o.model.model.empty() != (o.n == 0 && o.k == 0) && (o.n == 0) == (o.k == 0),
-          "plan: sizes: got {}, expected either --model or both --n and --k",
-          o.model.model.empty() ? "not both of --n and --k" : "--model and --n or --k");
   Workload work;
   work.ranks = o.ranks;
   ModelRequest request = o.model;
-  if (!request.model.empty()) {
-    if (request.layer.empty()) request.layer = "0";
-    load_model(request, o.ranks, work);
-  } else {
-    for (const Op op : parse_ops(request.ops))
-      work.jobs.push_back({plain_gemm(op, {o.n}, o.k, o.ranks), 0});
-  }
+  if (request.layer.empty()) request.layer = "0";
+  load_products("plan", request, o.n == 0 ? std::vector<std::int64_t>{} : std::vector{o.n}, o.k,
+                o.ranks, work);
   if (!o.dtype.empty()) work.dtype = parse_dtype(o.dtype);
   work.sizes = parse_sizes("--m", o.m);
   work.device = parse_device(o.backend);

@@ -16,8 +16,8 @@
 #include "simulate/figure.h"
 #include "simulate/machine_file.h"
 #include "simulate/report.h"
-#include "simulate/text_file.h"
 #include "simulate/trace.h"
+#include "text_file.h"
 #include "tilelace/op_table.h"
 #include "tilelace/transport_table.h"
 

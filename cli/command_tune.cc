@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times plans on this machine's GPUs and keeps the fastest of each problem in a table.
 #include <fmt/core.h>
-#include <fmt/ostream.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +10,6 @@
 #include <vector>
 
 #include "commands.h"
-#include "core/check.h"
 #include "model_jobs.h"
 #include "session.h"
 #include "tilelace/op_table.h"
@@ -48,17 +46,8 @@ constexpr const char* kUsualSizes = "1,16,32,64,128,256,512,1024,2048,4096,8192"
 
 Workload workload_of(TuneOptions& o) {
   Workload work;
-  require(o.model.model.empty() != (o.n.empty() && o.k == 0) && o.n.empty() == (o.k == 0),
-          "tune: sizes: got {}, expected either --model or both --n and --k",
-          o.model.model.empty() ? "not both of --n and --k" : "--model and --n or --k");
-  if (!o.model.model.empty()) {
-    if (o.model.layer.empty()) o.model.layer = "0";
-    load_model(o.model, o.session.ranks, work);
-  } else {
-    work.config.layers = 1;
-    for (const Op op : parse_ops(o.model.ops))
-      work.jobs.push_back({plain_gemm(op, o.n, o.k, o.session.ranks), 0});
-  }
+  if (o.model.layer.empty()) o.model.layer = "0";
+  load_products("tune", o.model, o.n, o.k, o.session.ranks, work);
   if (o.session.m.empty()) o.session.m = kUsualSizes;
   apply(o.session, work);
   work.tunes = true;
@@ -68,16 +57,7 @@ Workload workload_of(TuneOptions& o) {
 }
 
 Problem problem_of_row(const Workload& work, int number) {
-  const auto sizes = static_cast<int>(work.sizes.size());
-  return problem_of(work.jobs[static_cast<std::size_t>(number / sizes)].gemm,
-                    work.sizes[static_cast<std::size_t>(number % sizes)], work.dtype);
-}
-
-/// Of the planner's own choice: it stands first among the candidates.
-double default_us(const Row& row, const std::string& choice) {
-  for (const Candidate& c : row.candidates)
-    if (fmt::format("{}", fmt::streamed(c.way.plan)) == choice) return c.us;
-  return 0;
+  return problem_of(job_of(work, number).gemm, m_of(work, number), work.dtype);
 }
 
 class Tuning {
@@ -105,20 +85,17 @@ class Tuning {
 
  private:
   std::string take(const Row& row) {
-    const Problem problem = problem_of_row(work_, row.number);
     const Candidate& best = row.candidates.front();
-    Machine machine = cuda_machine(work_.gpus.multiprocessors);
-    machine.architecture = work_.gpus.architecture;
-    const double standard =
-        default_us(row, fmt::format("{}", fmt::streamed(make_plan(problem, machine))));
+    const double standard = row.planned_us.value_or(0);
     if (row.good()) {
-      file_.put(problem, best.way.plan, {best.us, standard, row.candidates.size()});
+      file_.put(problem_of_row(work_, row.number), best.way.plan,
+                {best.us, standard, row.candidates.size()});
       file_.write();
       ++done_;
       if (standard > 0) gains_ += std::log(standard / best.us);
     }
     const double gain = standard > 0 ? 100 * (standard / best.us - 1) : 0;
-    return fmt::format("{:8} {:8} m {:<6} {:9.1f} us  {:5.1f} % off the prediction's  {}",
+    return fmt::format("{:8} {:8} m {:<6} {:9.1f} us   prediction's choice {:+5.1f} %   {}",
                        row.label, row.op, row.m, best.us, gain, best.way.kind);
   }
 

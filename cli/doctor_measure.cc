@@ -19,7 +19,7 @@
 #include "row.h"
 #include "simulate/differences.h"
 #include "simulate/machine_file.h"
-#include "simulate/text_file.h"
+#include "text_file.h"
 
 namespace tilelace::cli {
 namespace {

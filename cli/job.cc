@@ -12,9 +12,9 @@
 #include "backend/cpu/gemm/tile_gemm.h"
 #include "core/architecture.h"
 #include "core/check.h"
-#include "core/env.h"
 #include "machine.h"
 #include "plan/gpu/kernel_choice.h"
+#include "plan/tuning/tuning_table.h"
 #include "plan/words/agreement.h"
 #include "plan/words/plan_words.h"
 #include "tilelace/op_table.h"
@@ -127,6 +127,13 @@ std::string_view name_of(const Job& job) {
   return kMlpNames[row_of(job.then->op).scatters() ? 0 : 1];
 }
 
+const Job& job_of(const Workload& work, int row) {
+  return work.jobs[static_cast<std::size_t>(row) / work.sizes.size()];
+}
+std::int64_t m_of(const Workload& work, int row) {
+  return work.sizes[static_cast<std::size_t>(row) % work.sizes.size()];
+}
+
 Problem problem_of(const model::LayerGemm& gemm, std::int64_t m, DType dtype) {
   Problem p;
   p.op = gemm.op;
@@ -231,9 +238,7 @@ Machine machine_for(int ranks, const CommunicatorOptions& options, int multiproc
   if (options.device == Device::cuda) {
     Machine machine = cuda_machine(multiprocessors);
     machine.architecture = architecture;
-    machine.tuning = options.tuning;
-    if (const auto file = env::tuning_file(); file && machine.tuning == nullptr)
-      machine.tuning = read_tuning(*file);
+    machine.tuning = plan::or_of_environment(options.tuning);
     if (options.multicast) machine.multicast = Multicast::usable;  // or ranks say why not
     return machine;
   }

@@ -65,6 +65,10 @@ std::string_view name_of(const Job& job);
 
 std::int64_t sum_of(const std::vector<std::int64_t>& values);
 
+/// Rows are numbered job * sizes + size.
+const Job& job_of(const Workload& work, int row);
+std::int64_t m_of(const Workload& work, int row);
+
 Problem problem_of(const model::LayerGemm& gemm, std::int64_t m, DType dtype);
 /// The overrides that apply to this product, so that one list does for several ops: blocks are
 /// gemm_ar's alone, partials are of sums. check_workload refuses what applies to none.

@@ -61,6 +61,21 @@ void load_model(const ModelRequest& request, int ranks, Workload& work) {
   }
 }
 
+void require_sizes(std::string_view command, const ModelRequest& request,
+                   const std::vector<std::int64_t>& n, std::int64_t k) {
+  require(request.model.empty() != (n.empty() && k == 0) && n.empty() == (k == 0),
+          "{}: sizes: got {}, expected either --model or both --n and --k", command,
+          request.model.empty() ? "not both of --n and --k" : "--model and --n or --k");
+}
+
+void load_products(std::string_view command, const ModelRequest& request,
+                   const std::vector<std::int64_t>& n, std::int64_t k, int ranks, Workload& work) {
+  require_sizes(command, request, n, k);
+  if (!request.model.empty()) return load_model(request, ranks, work);
+  work.config.layers = 1;
+  for (const Op op : parse_ops(request.ops)) work.jobs.push_back({plain_gemm(op, n, k, ranks), 0});
+}
+
 std::string model_names() { return fmt::format("{}", fmt::join(model::known_models(), ", ")); }
 
 }  // namespace tilelace::cli

@@ -153,14 +153,13 @@ RankPart part_of(const std::string& text) {
 }
 
 Row empty_row(const Workload& work, const Machine& machine, int row) {
-  const auto sizes = static_cast<int>(work.sizes.size());
-  const Job& job = work.jobs[static_cast<std::size_t>(row / sizes)];
+  const Job& job = job_of(work, row);
   Row r;
   r.number = row;
   r.layer = job.gemm.layer;
   r.label = work.several_layers ? fmt::format("{}.{}", job.layer, job.gemm.layer) : job.gemm.layer;
   r.op = name_of(job);
-  r.m = work.sizes[static_cast<std::size_t>(row % sizes)];
+  r.m = m_of(work, row);
   r.n = job.then ? job.then->full_k : sum_of(job.gemm.full_n);
   r.k = job.gemm.full_k;
   r.plan =
@@ -191,12 +190,15 @@ Row join(const Workload& work, const Machine& machine, const std::vector<RankPar
   }
   join_peers(parts[0].peers, row);
   row.plans = parts[0].plans;
-  const Job& job = work.jobs[static_cast<std::size_t>(parts[0].row) / work.sizes.size()];
+  const Job& job = job_of(work, parts[0].row);
   if (work.check) join_checks(parts, row_of(job.gemm.op).shares, row);
   if (job.then) row.exact.reset();
   if (parts[0].candidates.empty()) return row;
   const auto ways = candidates_of(work, job, row.m, machine);
-  for (const CallTime& c : parts[0].candidates) row.candidates.push_back({ways.at(c.index), c.us});
+  for (const CallTime& c : parts[0].candidates) {
+    row.candidates.push_back({ways.at(c.index), c.us});
+    if (c.index == 0) row.planned_us = c.us;
+  }
   row.plan = row.candidates.front().way.plan;
   return row;
 }

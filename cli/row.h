@@ -71,6 +71,7 @@ struct Row {
   Plan plan;                          ///< the one that `fused` ran
   std::string plans;                  ///< of an MLP: both halves'
   std::vector<Candidate> candidates;  ///< fastest first
+  std::optional<double> planned_us;   ///< of the planner's own choice among them
   std::array<std::optional<double>, kWays> us;
   std::map<std::string, double> peers;  ///< what else was timed
   std::optional<double> spread;         ///< p90 / p10 of fused

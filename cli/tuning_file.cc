@@ -5,48 +5,46 @@
 #include <fmt/ostream.h>
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
-#include <system_error>
 #include <utility>
 
 #include "core/architecture.h"
 #include "core/check.h"
+#include "core/read_text.h"
 #include "machine.h"
 #include "plan/tuning/tuning_table.h"
+#include "text_file.h"
 
 namespace tilelace::cli {
 namespace {
 
 /// The part of a row that says whose it is.
 Json key_of(const Problem& p) {
-  Json key{{"op", name_of(p.op)},
-           {"ranks", p.ranks},
-           {"dtype", name_of(p.dtype)},
-           {"m", p.m},
-           {"n", p.n},
-           {"k", p.k}};
-  if (p.activation == Activation::swiglu) key["swiglu"] = true;
+  return {{"op", name_of(p.op)},
+          {"ranks", p.ranks},
+          {"dtype", name_of(p.dtype)},
+          {"m", p.m},
+          {"n", p.n},
+          {"k", p.k},
+          {"swiglu", p.activation == Activation::swiglu}};
+}
+Json key_of(const Json& row) {
+  Json key;
+  for (const char* name : {"op", "ranks", "dtype", "m", "n", "k"}) key[name] = row.at(name);
+  key["swiglu"] = row.value("swiglu", false);
   return key;
 }
 
-bool is_of(const Json& row, const Json& key) {
-  for (const auto& [name, value] : key.items())
-    if (!row.contains(name) || row.at(name) != value) return false;
-  return row.value("swiglu", false) == key.value("swiglu", false);
-}
-
-std::string bytes_of(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream bytes;
-  bytes << in.rdbuf();
-  require(in.good(), "{}: got no file that can be read, expected a table", file.string());
-  return bytes.str();
+/// The row of this key, or null.
+template <class Rows>
+auto* find(Rows& rows, const Json& key) {
+  const auto at =
+      std::find_if(rows.begin(), rows.end(), [&](const Json& row) { return key_of(row) == key; });
+  return at == rows.end() ? nullptr : &*at;
 }
 
 /// Checked as communicators check it.
 Json checked_table(const std::filesystem::path& file) {
-  const std::string bytes = bytes_of(file);
+  const std::string bytes = read_text("tuning", file, plan::kMostTuningBytes);
   plan::tuning_of(file.string(), bytes);
   return Json::parse(bytes);
 }
@@ -82,8 +80,7 @@ TuningFile::TuningFile(std::filesystem::path file, const GpuFacts& gpus) : file_
 }
 
 bool TuningFile::has(const Problem& p) const {
-  const Json key = key_of(p);
-  return std::ranges::any_of(table_.at("rows"), [&](const Json& row) { return is_of(row, key); });
+  return find(table_.at("rows"), key_of(p)) != nullptr;
 }
 
 void TuningFile::put(const Problem& p, const Plan& plan, const TunedTimes& t) {
@@ -94,13 +91,11 @@ void TuningFile::put(const Problem& p, const Plan& plan, const TunedTimes& t) {
   row["plans"] = t.plans;
   row["commit"] = TILELACE_COMMIT;
   row["time"] = utc_now();
-  const Json key = key_of(p);
-  for (Json& old : table_.at("rows"))
-    if (is_of(old, key)) {
-      old = std::move(row);
-      return;
-    }
-  table_.at("rows").push_back(std::move(row));
+  Json& rows = table_.at("rows");
+  if (Json* const old = find(rows, key_of(p)))
+    *old = std::move(row);
+  else
+    rows.push_back(std::move(row));
 }
 
 std::size_t TuningFile::merge(const std::filesystem::path& other) {
@@ -108,18 +103,11 @@ std::size_t TuningFile::merge(const std::filesystem::path& other) {
   const std::string differs = difference(theirs, table_);
   require(differs.empty(), "--merge: {}: got a table of {}, expected one like {}", other.string(),
           differs, file_.string());
-  std::size_t added = 0;
-  for (const Json& row : theirs.at("rows")) {
-    Json key;
-    for (const char* name : {"op", "ranks", "dtype", "m", "n", "k", "swiglu"})
-      if (row.contains(name)) key[name] = row.at(name);
-    const bool there =
-        std::ranges::any_of(table_.at("rows"), [&](const Json& own) { return is_of(own, key); });
-    if (there) continue;
-    table_.at("rows").push_back(row);
-    ++added;
-  }
-  return added;
+  Json& rows = table_.at("rows");
+  const std::size_t before = rows.size();
+  for (const Json& row : theirs.at("rows"))
+    if (find(rows, key_of(row)) == nullptr) rows.push_back(row);
+  return rows.size() - before;
 }
 
 void TuningFile::write() const {
@@ -134,17 +122,7 @@ void TuningFile::write() const {
     between = ",\n    ";
   }
   text += "\n  ]\n}\n";
-  const std::filesystem::path next = file_.string() + ".new";
-  std::error_code error;
-  {
-    std::ofstream out(next, std::ios::binary | std::ios::trunc);
-    out << text;
-    out.flush();
-    require(out.good(), "--out: {}: got no file that can be written, expected one", next.string());
-  }
-  std::filesystem::rename(next, file_, error);
-  require(!error, "--out: {}: got \"{}\", expected a file to write", file_.string(),
-          error.message());
+  write_text("--out", file_.string(), text);
 }
 
 }  // namespace tilelace::cli

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "core/read_text.h"
 #include "model/json_file.h"
 
 namespace tilelace::model {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/read_text.h"
 #include "model/json_file.h"
 
 namespace tilelace::model {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that somebody else wrote: read whole, up to a limit, and parsed without trust.
+// Files that somebody else wrote, parsed without trust.
 #pragma once
 #include <cstddef>
 #include <filesystem>
@@ -9,10 +9,9 @@
 
 namespace tilelace::model {
 
-/// A regular file's content. `what` starts the error texts ("config").
-std::string read_text(std::string_view what, const std::filesystem::path& file, std::size_t limit);
-
-/// The JSON object in `text`, nested at most 64 deep.
+/// The JSON object in `text` (core/read_text.h), nested at most 64 deep. `what` starts the error
+/// texts
+/// ("config").
 nlohmann::json parse_object(std::string_view what, const std::filesystem::path& file,
                             std::string_view text);
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/check.h"
+#include "core/read_text.h"
 #include "model/data_files.h"
 #include "model/json_file.h"
 #include "simulate/machine_fields.h"
@@ -29,8 +30,7 @@ class MachineReader {
  public:
   MachineReader(fs::path file, const char* schema)
       : file_(std::move(file)),
-        whole_(
-            model::parse_object("machine", file_, model::read_text("machine", file_, kMostBytes))) {
+        whole_(model::parse_object("machine", file_, read_text("machine", file_, kMostBytes))) {
     const std::string found = text("", "schema");
     require(found == schema, "machine: {}: schema, got \"{}\", expected \"{}\"", file_.string(),
             model::printable(found), schema);

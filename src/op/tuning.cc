@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/check.h"
-#include "core/env.h"
 #include "plan/tuning/tuning_table.h"
 
 namespace tilelace::op {
@@ -45,8 +44,7 @@ CommunicatorOptions with_tuning(comm::Group& group, CommunicatorOptions o) {
   if (o.device != Device::cuda) return o;
   std::string refusal;
   try {
-    if (const auto file = env::tuning_file(); file && o.tuning == nullptr)
-      o.tuning = read_tuning(*file);
+    o.tuning = plan::or_of_environment(o.tuning);
   } catch (const Error& e) {
     refusal = e.what();
   }

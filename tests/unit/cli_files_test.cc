@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "model/data_files.h"
-#include "simulate/text_file.h"
+#include "text_file.h"
 #include "tilelace/error.h"
 #include "time_limit.h"
 

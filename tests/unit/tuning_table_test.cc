@@ -5,6 +5,8 @@
 
 #include <fmt/ostream.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <functional>
@@ -184,6 +186,10 @@ TEST(TuningTable, WhatIsNoJsonIsRefused) {
 TEST(TuningTable, FilesThatCannotBeReadAreErrors) {
   EXPECT_THROW(read_tuning("/nowhere/table.json"), Error);
   EXPECT_THROW(read_tuning(testing::TempDir()), Error);
+  const std::string pipe = testing::TempDir() + "tuning.pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THROW(read_tuning(pipe), Error);  // and does not wait for who writes
+  unlink(pipe.c_str());
   const std::string file = testing::TempDir() + "tuning.json";
   std::ofstream(file) << table().dump();
   EXPECT_EQ(read_tuning(file)->rows.size(), 2U);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <utility>
 
 #include "plan/gpu/gpu_plan.h"
@@ -41,8 +42,10 @@ std::string of_row(const TuningTable& table, const TunedRow& row) {
 /// The candidate that is this very plan, or null.
 const KernelWay* same_as(const TunedRow& row, const Problem& p, const std::vector<KernelWay>& all) {
   const std::string wanted = choice_bytes(row.plan);
-  const auto found = std::ranges::find_if(
-      all, [&](const KernelWay& way) { return choice_bytes(plan_of(p, way)) == wanted; });
+  const std::string_view tile = gemm_of(row.plan.kernel->way).tile.name;
+  const auto found = std::ranges::find_if(all, [&](const KernelWay& way) {
+    return gemm_of(way).tile.name == tile && choice_bytes(plan_of(p, way)) == wanted;
+  });
   return found == all.end() ? nullptr : &*found;
 }
 

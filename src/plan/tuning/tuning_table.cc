@@ -4,13 +4,16 @@
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
+#include <unordered_set>
+#include <utility>
 
 #include "core/architecture.h"
 #include "core/check.h"
+#include "core/env.h"
+#include "core/read_text.h"
 #include "plan/base/problem.h"
 #include "plan/gemm_tiles.h"
 #include "plan/gpu/gpu_ways.h"
@@ -23,7 +26,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kSchema = "tilelace.tuning/1";
-constexpr std::uintmax_t kMostBytes = std::uintmax_t{64} << 20U;
 /// Raised where kernels of the same tiles take so much more or less that earlier times say nothing.
 constexpr int kGeneration = 1;
 
@@ -37,7 +39,7 @@ std::uint64_t digest_of(std::string_view bytes, std::uint64_t hash = 0xcbf29ce48
 class Fields {
  public:
   Fields(const json& object, std::string where) : object_(object), where_(std::move(where)) {
-    expect(object.is_object(), "an object");
+    require(object.is_object(), "{}: got {}, expected an object", where_, object.type_name());
   }
   /// That must be there.
   [[nodiscard]] const json& at(const char* name) const {
@@ -84,9 +86,6 @@ class Fields {
     require(fits, "{}: {}: got {}, expected a whole number from 1 to {}", where_, name,
             value.dump().substr(0, 40), kMaxExtent);
     return value.get<std::int64_t>();
-  }
-  void expect(bool condition, std::string_view what) const {
-    require(condition, "{}: got {}, expected {}", where_, object_.type_name(), what);
   }
 
   const json& object_;
@@ -142,14 +141,15 @@ std::optional<TunedRow> row_of_fields(const Fields& row, TuningTable& table) {
 }
 
 void read_rows(const json& rows, TuningTable& table) {
+  const auto hash = [](const Problem& p) { return hash_value(p); };
+  std::unordered_set<Problem, decltype(hash)> seen;
   std::size_t number = 0;
   for (const json& object : rows) {
     const Fields row(object, fmt::format("{}: row {}", table.file, number++));
     auto tuned = row_of_fields(row, table);
     if (!tuned) continue;
-    for (const TunedRow& other : table.rows)
-      require(!(other.problem == tuned->problem), "{}: got {} a second time, expected it once",
-              row.where(), fmt::streamed(tuned->problem));
+    require(seen.insert(tuned->problem).second, "{}: got {} a second time, expected it once",
+            row.where(), fmt::streamed(tuned->problem));
     table.rows.push_back(std::move(*tuned));
   }
 }
@@ -182,8 +182,8 @@ std::string kernel_set() {
 }
 
 std::shared_ptr<const TuningTable> tuning_of(const std::string& file, const std::string& bytes) {
-  require(bytes.size() <= kMostBytes, "{}: got {} bytes, expected at most {}", file, bytes.size(),
-          kMostBytes);
+  require(bytes.size() <= kMostTuningBytes, "{}: got {} bytes, expected at most {}", file,
+          bytes.size(), kMostTuningBytes);
   const json all = parsed(file, bytes);
   const Fields top(all, file);
   const std::string schema = top.text("schema");
@@ -208,22 +208,17 @@ std::shared_ptr<const TuningTable> tuning_of(const std::string& file, const std:
   return table;
 }
 
+std::shared_ptr<const TuningTable> or_of_environment(std::shared_ptr<const TuningTable> given) {
+  const auto file = given == nullptr ? env::tuning_file() : std::nullopt;
+  return file ? read_tuning(*file) : given;
+}
+
 }  // namespace tilelace::plan
 
 namespace tilelace {
 
 std::shared_ptr<const plan::TuningTable> read_tuning(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  require(in.good(), "{}: got no file that can be read, expected a table of `tilelace tune`", file);
-  std::string bytes;
-  std::vector<char> piece(1 << 20);
-  while (in.read(piece.data(), static_cast<std::streamsize>(piece.size())), in.gcount() > 0) {
-    bytes.append(piece.data(), static_cast<std::size_t>(in.gcount()));
-    require(bytes.size() <= plan::kMostBytes, "{}: got more than {} bytes, expected a table", file,
-            plan::kMostBytes);
-  }
-  require(!in.bad(), "{}: got an error while reading, expected a file", file);
-  return plan::tuning_of(file, bytes);
+  return plan::tuning_of(file, read_text("tuning", file, plan::kMostTuningBytes));
 }
 
 }  // namespace tilelace

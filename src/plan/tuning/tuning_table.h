@@ -2,6 +2,7 @@
 // Plans that were measured, as data: which was the fastest for a problem on GPUs of one kind. A
 // file of JSON (docs/tuning.md has its fields).
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -10,6 +11,9 @@
 #include "tilelace/plan.h"
 
 namespace tilelace::plan {
+
+/// No table is larger.
+inline constexpr std::size_t kMostTuningBytes = std::size_t{64} << 20U;
 
 /// Whose times they are. The name is for people: what counts is behind it.
 struct TunedDevice {
@@ -44,5 +48,9 @@ std::string kernel_set();
 /// that this build does not have are left out, with a note. Errors: usage (no JSON, another schema,
 /// a field that is missing or makes no sense, a problem twice, a plan that is none).
 std::shared_ptr<const TuningTable> tuning_of(const std::string& file, const std::string& bytes);
+
+/// The table that was given, else the one that TILELACE_TUNING names, if any. Errors: as
+/// read_tuning.
+std::shared_ptr<const TuningTable> or_of_environment(std::shared_ptr<const TuningTable> given);
 
 }  // namespace tilelace::plan

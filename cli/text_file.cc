@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "simulate/text_file.h"
+#include "text_file.h"
 
 #include <unistd.h>
 

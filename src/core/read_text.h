@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file that somebody else wrote, read whole, up to a limit.
+#pragma once
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "core/check.h"
+
+namespace tilelace {
+namespace detail {
+
+struct OpenFile {
+  int fd = -1;
+  explicit OpenFile(int f) : fd(f) {}
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  ~OpenFile() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+}  // namespace detail
+
+/// A regular file's content. `what` starts the error texts ("config"). Errors: usage.
+inline std::string read_text(std::string_view what, const std::filesystem::path& file,
+                             std::size_t limit) {
+  // O_NONBLOCK: a pipe given by mistake must not block the open.
+  const detail::OpenFile in(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat st {};
+  if (in.fd < 0 || ::fstat(in.fd, &st) != 0)
+    raise(ErrorKind::usage, "{}: {}, got \"{}\", expected a readable file", what, file.string(),
+          std::generic_category().message(errno));
+  require(S_ISREG(st.st_mode), "{}: {}, got a {}, expected a regular file", what, file.string(),
+          S_ISDIR(st.st_mode) ? "folder" : "special file");
+  const auto size = static_cast<std::size_t>(st.st_size);
+  require(size <= limit, "{}: {}, got {} bytes, expected at most {}", what, file.string(), size,
+          limit);
+  std::string text(size, '\0');
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t n = ::read(in.fd, text.data() + done, size - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  require(done == size, "{}: {}, got {} of its {} bytes, expected a readable file", what,
+          file.string(), done, size);
+  require(size > 0, "{}: {}, got an empty file, expected a JSON object", what, file.string());
+  return text;
+}
+
+}  // namespace tilelace
