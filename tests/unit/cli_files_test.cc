@@ -11,6 +11,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "folder.h"
 #include "model/data_files.h"
 #include "text_file.h"
 #include "tilelace/error.h"
@@ -20,32 +21,13 @@ namespace tilelace::cli {
 namespace {
 
 namespace fs = std::filesystem;
+using test::Folder;
 
 std::string read_whole(const fs::path& path) {
   std::ostringstream text;
   text << std::ifstream(path).rdbuf();
   return text.str();
 }
-
-/// A folder that goes with the test.
-class Folder {
- public:
-  Folder() {
-    std::string name = testing::TempDir() + "tilelace-files-XXXXXX";
-    path_ = mkdtemp(name.data());
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() { fs::remove_all(path_); }
-  [[nodiscard]] fs::path operator/(const std::string& name) const { return path_ / name; }
-  [[nodiscard]] std::size_t files() const {
-    return static_cast<std::size_t>(
-        std::distance(fs::directory_iterator(path_), fs::directory_iterator()));
-  }
-
- private:
-  fs::path path_;
-};
 
 std::size_t place_of(const std::vector<fs::path>& places, const fs::path& place) {
   return static_cast<std::size_t>(std::find(places.begin(), places.end(), place) - places.begin());

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <string>
 
+#include "folder.h"
 #include "plan/gpu/gpu_ways.h"
 #include "plan/tuning/tuning_table.h"
 #include "plan/words/agreement.h"
@@ -39,15 +40,12 @@ Plan plan_number(const Problem& p, std::size_t number) {
   return plan::cuda_ways(p, cuda_machine()).at(number).plan;
 }
 
-/// A file of its own, gone with it.
 class TuningFileTest : public testing::Test {
  protected:
-  void SetUp() override { std::filesystem::create_directories(folder_); }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
   [[nodiscard]] std::filesystem::path at(const char* name) const { return folder_ / name; }
 
  private:
-  std::filesystem::path folder_ = std::filesystem::path(testing::TempDir()) / "tuning_file_test";
+  test::Folder folder_;
 };
 
 TEST_F(TuningFileTest, WhatItWritesCommunicatorsRead) {

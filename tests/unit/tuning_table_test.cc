@@ -6,12 +6,12 @@
 #include <fmt/ostream.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "folder.h"
 #include "plan/gpu/gpu_ways.h"
 #include "plan/tuning/tuned_plan.h"
 #include "plan/words/agreement.h"
@@ -185,12 +185,12 @@ TEST(TuningTable, WhatIsNoJsonIsRefused) {
 
 TEST(TuningTable, FilesThatCannotBeReadAreErrors) {
   EXPECT_THROW(read_tuning("/nowhere/table.json"), Error);
-  EXPECT_THROW(read_tuning(testing::TempDir()), Error);
-  const std::string pipe = testing::TempDir() + "tuning.pipe";
+  const test::Folder folder;
+  EXPECT_THROW(read_tuning((folder / "").string()), Error);
+  const std::string pipe = (folder / "pipe").string();
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_THROW(read_tuning(pipe), Error);  // and does not wait for who writes
-  unlink(pipe.c_str());
-  const std::string file = testing::TempDir() + "tuning.json";
+  const std::string file = (folder / "tuning.json").string();
   std::ofstream(file) << table().dump();
   EXPECT_EQ(read_tuning(file)->rows.size(), 2U);
 }
