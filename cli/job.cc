@@ -199,6 +199,9 @@ PlanOptions baseline_options(const PlanOptions& options, Path path, Device devic
   return o;
 }
 
+/// Candidates have so many of the fastest predictions, whatever kind they are.
+constexpr int kFirstPredictions = 5;
+
 std::vector<plan::CudaWay> candidates_of(const Workload& work, const Job& job, std::int64_t m,
                                          const Machine& machine) {
   std::vector<plan::CudaWay> some;
@@ -214,11 +217,15 @@ std::vector<plan::CudaWay> candidates_of(const Workload& work, const Job& job, s
   const Plan standard = make_plan(problem, machine);
   some.push_back({standard, plan::kind_of(standard), 0});
   std::map<std::string, int> of_kind;
+  int number = 0;
   if (m == 0) return some;
   for (plan::CudaWay& way : plan::cuda_ways(problem, machine, work.kinds)) {
+    if (work.kinds.empty() && !plan::is_taken_unasked(way.plan.kernel->way)) continue;
+    ++number;
+    const bool more = of_kind[way.kind]++ < std::max(1, work.candidates);
     if (plan::choice_bytes(way.plan) == plan::choice_bytes(standard))
       some.front().predicted_us = way.predicted_us;
-    else if (of_kind[way.kind]++ < std::max(1, work.candidates))
+    else if (more || number <= kFirstPredictions)
       some.push_back(std::move(way));
   }
   return some;

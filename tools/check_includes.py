@@ -56,7 +56,7 @@ MAY_RISE = {
 # What schedule/ may take from the standard library: nothing that has memory, a clock or I/O.
 SCHEDULE_SYSTEM = {"bit", "concepts", "cstddef", "cstdint", "limits", "type_traits"}
 # Headers that are written at configure time.
-GENERATED = {"wgmma_shapes.h"}
+GENERATED = {"wgmma_shapes.h", "hardware_values.h"}
 # Public headers: the C and C++ standard libraries only, of which these words are no part.
 NOT_STANDARD = re.compile(r"cuda|nvtx|torch|aten|c10|fmt|dnnl|oneapi|/|^nccl|^sys|^unistd", re.I)
 

@@ -6,8 +6,6 @@ shows that it does not; another one shows what it changes.
 
 usage: plan_choices.py [TILELACE]                 a line a problem, about 20 s
        plan_choices.py --compare OLD [TILELACE]   what differs from such a file; exit 1 if anything does
-
-The file of the last release or change is benchmarks/plan_choices.txt.
 """
 import re
 import subprocess

@@ -41,6 +41,21 @@ void each_link_field(sim::Links& l, Visit visit) {
   visit("links", "socket_flag_us", l.socket_flag_us);
 }
 
+template <class Visit>
+void each_kernel_field(sim::Kernels& k, Visit visit) {
+  visit("kernels", "efficiency", k.efficiency);
+  visit("kernels", "l2_total_gbps", k.l2_total_gbps);
+  visit("kernels", "memory_gbps", k.memory_gbps);
+  visit("kernels", "worker_memory_gbps", k.worker_memory_gbps);
+  visit("kernels", "power_tflops", k.power_tflops);
+  visit("kernels", "power_l2_gbps", k.power_l2_gbps);
+  visit("kernels", "power_memory_gbps", k.power_memory_gbps);
+  visit("kernels", "fixed_us", k.fixed_us);
+  visit("kernels", "tile_us", k.tile_us);
+  visit("kernels", "call_us", k.call_us);
+  visit("kernels", "fetch_gbps", k.fetch_gbps);
+}
+
 /// links.topology must be known. Section "" is the file itself.
 template <class Visit>
 void each_field(sim::MachineModel& m, Visit visit) {
@@ -54,6 +69,7 @@ void each_field(sim::MachineModel& m, Visit visit) {
   visit("compute", "memory_gbps", m.compute.memory_gbps);
   visit("compute", "fixed_us", m.compute.fixed_us);
   visit("compute", "tile_us", m.compute.tile_us);
+  each_kernel_field(m.kernels, visit);
   each_link_field(m.links, visit);
   visit("network", "nics", m.network.nics);
   visit("network", "nic_gbps", m.network.nic_gbps);

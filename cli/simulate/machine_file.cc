@@ -47,6 +47,8 @@ class MachineReader {
     return found;
   }
 
+  [[nodiscard]] bool has(const std::string& key) const { return whole_.contains(key); }
+
   double number(const std::string& section, const std::string& key, Sources* sources) {
     const nlohmann::json* value = find(section, key);
     const bool good = value != nullptr && value->is_array() && value->size() == 2 &&
@@ -128,6 +130,7 @@ sim::MachineModel read_machine(const std::string& name_or_path, Sources* sources
   sim::MachineModel m;
   m.name = reader.text("", "name");
   m.device = reader.text("", "device");
+  if (reader.has("plans")) m.plans = reader.text("", "plans");
   const std::string topology = reader.text("links", "topology");
   reader.checked([&] {
     require(topology == "all_to_all" || topology == "tree",
@@ -166,6 +169,7 @@ std::string machine_text(sim::MachineModel m, const Sources& sources) {
  "name": {},
  "device": {})",
                                  quoted(kMachineSchema), quoted(m.name), quoted(m.device));
+  if (!m.plans.empty()) text += fmt::format(",\n \"plans\": {}", quoted(m.plans));
   std::string open;
   each_field(m, [&](const std::string& section, const char* key, double& value) {
     if (section != open && !open.empty()) text += "\n }";

@@ -32,6 +32,20 @@ void check_compute(const Compute& c) {
   time("compute.tile_us", c.tile_us);
 }
 
+void check_kernels(const Kernels& k) {
+  between("kernels.efficiency", k.efficiency, 0.01, 1);
+  rate("kernels.l2_total_gbps", k.l2_total_gbps);
+  rate("kernels.memory_gbps", k.memory_gbps);
+  rate("kernels.worker_memory_gbps", k.worker_memory_gbps);
+  rate("kernels.power_tflops", k.power_tflops);
+  rate("kernels.power_l2_gbps", k.power_l2_gbps);
+  rate("kernels.power_memory_gbps", k.power_memory_gbps);
+  time("kernels.fixed_us", k.fixed_us);
+  time("kernels.tile_us", k.tile_us);
+  time("kernels.call_us", k.call_us);
+  rate("kernels.fetch_gbps", k.fetch_gbps);
+}
+
 void check_links(const Links& l) {
   rate("links.push_gbps", l.push_gbps);
   rate("links.pull_gbps", l.pull_gbps);
@@ -66,6 +80,7 @@ void check_machine(const MachineModel& m) {
   whole("ranks_per_node", m.ranks_per_node, 1, 1024);
   whole("max_nodes", m.max_nodes, 1, 1024);
   check_compute(m.compute);
+  check_kernels(m.kernels);
   check_links(m.links);
   whole("network.nics", m.network.nics, 0, 64);
   require(m.max_nodes == 1 || m.network.nics > 0,

@@ -20,6 +20,22 @@ struct Compute {
   double tile_us = 0;   ///< end of a tile that nothing hides
 };
 
+/// What Tilelace's own kernels reach; the planner predicts with it (plan/base/hardware.h has the
+/// meaning of each).
+struct Kernels {
+  double efficiency = 0.847;
+  double l2_total_gbps = 13300;
+  double memory_gbps = 4800;
+  double worker_memory_gbps = 50;
+  double power_tflops = 1183;
+  double power_l2_gbps = 31000;
+  double power_memory_gbps = 15000;
+  double fixed_us = 3;
+  double tile_us = 0.25;
+  double call_us = 3.3;
+  double fetch_gbps = 245;
+};
+
 enum class Topology : std::uint8_t {
   all_to_all,  ///< each rank has a port into a switch
   tree         ///< PCIe: ports behind shared uplinks, two halves joined by a socket link
@@ -93,7 +109,9 @@ struct MachineModel {
   std::string name, device;
   double ranks_per_node = 8;
   double max_nodes = 1;
+  std::string plans;  ///< the architecture whose plans are predicted with it, if any
   Compute compute;
+  Kernels kernels;
   Links links;
   Network network;
   Collectives collectives;

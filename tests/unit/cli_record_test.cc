@@ -154,9 +154,10 @@ TEST(CliCandidates, StandForEveryKindAndNotTwice) {
     }
     std::set<std::string> all;
     for (const auto& way : plan::cuda_ways(problem_of(job.gemm, 512, work.dtype), cuda_machine()))
-      all.insert(way.kind);
+      if (plan::is_taken_unasked(way.plan.kernel->way)) all.insert(way.kind);
     EXPECT_EQ(kinds.size(), all.size());
-    for (const auto& [kind, count] : kinds) EXPECT_LE(count, 3) << kind;  // the planner's, too
+    // The five first ones may all be of a kind.
+    for (const auto& [kind, count] : kinds) EXPECT_LE(count, 7) << kind;
   }
 }
 

@@ -13,41 +13,6 @@
 namespace tilelace::plan {
 namespace {
 
-TEST(CudaReducePlan, OfFewRowsIsUnfusedAndSaysWhy) {
-  for (const std::int64_t m : {1, 16, 64, 256, 511}) {
-    const Plan plan = make_plan(sum_problem(Op::gemm_rs, m), cuda_machine());
-    EXPECT_EQ(plan.path, Path::unfused) << m;
-    EXPECT_EQ(plan.transport, m < 256 ? Transport::pull : Transport::push) << m;
-    EXPECT_TRUE(says(plan.reason, "one after the other")) << plan.reason;
-    EXPECT_TRUE(says(plan.reason, "fused kernel measured slower below 512 rows")) << plan.reason;
-    EXPECT_TRUE(says(plan.rejected.back(), "fused store: not below 512 rows"));
-    EXPECT_EQ(make_plan(sum_problem(Op::gemm_rs, m), cuda_machine(), path(Path::fused)).path,
-              Path::fused);
-  }
-  const Plan plan = make_plan(sum_problem(Op::gemm_rs, 512), cuda_machine());
-  EXPECT_FALSE(says(plan.reason, "measured slower")) << plan.reason;
-}
-
-TEST(CudaReducePlan, AmongEightFewRowsArePulled) {
-  for (const std::int64_t m : {16, 64, 256})
-    EXPECT_EQ(make_plan(sum_problem(Op::gemm_rs, m, 8), cuda_machine()).transport, Transport::pull)
-        << m;
-}
-
-TEST(CudaReducePlan, BetweenTwoRanksAQuarterOfAThousandRowsIsFused) {
-  for (const Op op : {Op::gemm_rs, Op::gemm_ar}) {
-    for (const std::int64_t m : {128, 255, 256}) {
-      Problem p = sum_problem(op, m, 2);
-      p.k = 14336;
-      const Plan plan = make_plan(p, cuda_machine());
-      EXPECT_EQ(plan.path, m < 256 ? Path::unfused : Path::fused) << plan.reason;
-      const auto* const fused = way_if<GemmArWay>(plan);
-      EXPECT_EQ(fused != nullptr && fused->by_columns,
-                plan.path == Path::fused && op == Op::gemm_ar);
-    }
-  }
-}
-
 TEST(CudaReducePlan, OfManyRowsIsFused) {
   for (const std::int64_t m : {2048, 8192}) {
     const Plan plan = make_plan(sum_problem(Op::gemm_rs, m), cuda_machine());
@@ -59,24 +24,6 @@ TEST(CudaReducePlan, OfManyRowsIsFused) {
     EXPECT_TRUE(std::any_of(plan.rejected.begin(), plan.rejected.end(), [](const std::string& r) {
       return r.starts_with("unfused pull: predicted ");
     }));
-  }
-}
-
-TEST(CudaReducePlan, OfAllReduceTakesTwoShotsWhereTheTrafficCounts) {
-  EXPECT_EQ(make_plan(sum_problem(Op::gemm_ar, 8), cuda_machine()).transport, Transport::pull);
-  for (const std::int64_t m : {512, 4096}) {
-    const Problem p = sum_problem(Op::gemm_ar, m);
-    const Plan plan = make_plan(p, cuda_machine(), path(Path::unfused));
-    EXPECT_EQ(plan.path, Path::unfused);
-    EXPECT_EQ(plan.transport, m == 512 ? Transport::push : Transport::store);
-    EXPECT_EQ(way_of<UnfusedSumWay>(plan).shots, m == 512 ? 2 : 1);
-    EXPECT_TRUE(says(plan.rejected.back(), "unfused pull: predicted ")) << plan.rejected.back();
-  }
-  // Two ranks: as much traffic, and one wait more.
-  for (const std::int64_t m : {8, 512, 4096}) {
-    const Plan plan =
-        make_plan(sum_problem(Op::gemm_ar, m, 2), cuda_machine(), path(Path::unfused));
-    EXPECT_EQ(plan.transport, Transport::pull);
   }
 }
 

@@ -57,24 +57,6 @@ TEST(GemmArWay, FewerRowsNeverTakeMoreStaging) {
     }
 }
 
-/// Shards of 128 rows: tiles of 256 would be half empty.
-TEST(GemmArWay, FewRowsHaveTilesThatTheirShardsFill) {
-  const auto all = gemm_ar_candidates(problem_of(4, 512, 8192, 7168));
-  const auto by_rows =
-      std::find_if(all.begin(), all.end(), [](const GemmArWay& plan) { return !plan.by_columns; });
-  ASSERT_NE(by_rows, all.end());
-  EXPECT_EQ(by_rows->gemm.tile.worker_rows(), 128) << describe(by_rows->gemm);
-}
-
-/// Where owners have columns, tiles have all rows, however few those of a shard would be.
-TEST(GemmArWay, FewRowsAreSharedByColumns) {
-  for (const std::int64_t m : {128, 256, 512, 1024})
-    for (const auto& [n, k] : {std::pair{8192, 7168}, {5120, 6400}}) {
-      const auto best = gemm_ar_candidates(problem_of(4, m, n, k)).front();
-      EXPECT_TRUE(best.by_columns) << describe(best.gemm);
-    }
-}
-
 /// Groups that share a tile multiply nothing while they send: only where nothing is left to
 /// multiply. All partials leave together there, half of them a little later.
 TEST(GemmArWay, GroupsShareATileInOneWaveOnly) {
@@ -113,10 +95,6 @@ TEST(GemmArWay, TwoRoundsHaveHalfOfTheTilesEachAndOwnOnesLast) {
       }
     }
   EXPECT_GT(met, 20);
-  const Problem p = problem_of(2, 256, 8192, 14336);
-  const Plan chosen = make_cuda_plan(p, cuda_machine(), {});
-  EXPECT_EQ(describe(gemm_of(chosen.kernel->way)),
-            "p128 workers 64 split 64 group 8 in 2 rounds early");
 }
 
 /// One that came sooner would wait for terms that are made beside it.
@@ -132,15 +110,6 @@ TEST(GemmArWay, OwnTilesComeAWaveBehindTheFirstRemoteOnes) {
         EXPECT_GE(own, std::min(remote, plan.gemm.workers)) << describe(plan.gemm);
       }
     }
-}
-
-/// The widest ones end last; and k-steps are not shared where there are tiles for everybody.
-TEST(GemmArWay, TilesAreThoseThatWereFastest) {
-  EXPECT_EQ(gemm_ar_candidates(problem_of(4, 8192, 5120, 6400)).front().gemm.tile.name, "p160");
-  EXPECT_EQ(gemm_ar_candidates(problem_of(4, 8192, 8192, 7168)).front().gemm.tile.name, "p192");
-  for (const std::int64_t m : {1024, 1536, 2048})
-    for (const GemmPlan& plan : gemm_candidates({m, 12288, 12288, DType::bf16}))
-      EXPECT_EQ(plan.split_tiles, 0) << plan;
 }
 
 TEST(GemmArWay, RefusesAnotherOpAndTooManyRanks) {

@@ -71,12 +71,9 @@ TEST(GemmRsWay, ShardsOfOddTilesComeInPairs) {
   EXPECT_FALSE(any_pairs(problem_of(3, 3 * 128, 5120, 3200))) << "an odd number of ranks";
 }
 
-TEST(GemmRsWay, StraddlesWhereItIsFasterOrAskedTo) {
+TEST(GemmRsWay, StraddlesWhereItIsAskedTo) {
   for (const auto& [ranks, m] : {std::pair{2, 100}, std::pair{2, 256}, std::pair{4, 512}}) {
     const Problem p = problem_of(ranks, m, 5120, 25600 / ranks);
-    const bool taken =
-        m == 256;  // of fewer rows other paths, of 512 among four wider tiles, are ahead
-    EXPECT_EQ(make_plan(p, cuda_machine()).straddle, taken) << m;
     PlanOptions o;
     o.straddle = false;
     EXPECT_FALSE(make_plan(p, cuda_machine(), o).straddle) << m;

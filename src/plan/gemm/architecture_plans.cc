@@ -4,11 +4,12 @@
 #include <array>
 
 #include "core/architecture.h"
+#include "hardware_values.h"
 
 namespace tilelace::plan {
 namespace {
 
-constexpr std::array kRows{ArchitecturePlans{"sm_90a", kGemmTiles, gemm_time_us}};
+constexpr std::array kRows{ArchitecturePlans{"sm_90a", kGemmTiles, k_sm_90a_hardware}};
 static_assert(are_architectures(kRows));
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <ostream>
 #include <span>
 #include <utility>
@@ -51,38 +50,6 @@ int clusters_of(const GemmTile& t, const GemmMachine& machine) {
   return t.cluster() >= 4 && t.per_sm == 1 ? even * 10 / 11 : even;
 }
 
-double predict_us(const GemmPlan& plan, const GemmProblem& p, const GemmMachine& machine) {
-  const GemmTile& t = plan.tile;
-  const schedule::GemmWork w = work_of(plan, p);
-  const int tiles = w.order.tiles();
-  const int whole = tiles - w.split_tiles;
-  const int workers = w.split_tiles > 0 ? w.workers : std::min(w.workers, tiles);
-  GemmCost c;
-  c.tiles = tiles;
-  c.k_steps = w.k_steps;
-  c.waves = parts_of(whole, workers);
-  c.steps = w.share + (w.longer > 0 ? 1 : 0) + static_cast<double>(c.waves) * w.k_steps;
-  // Two CTAs on one multiprocessor: each step takes twice as long.
-  if (w.workers * t.cluster() > machine.multiprocessors) c.steps *= 2;
-  c.tile_steps = static_cast<double>(tiles) * t.cluster() * w.k_steps;
-  c.step_flops = 2.0 * t.rows() * t.width * kStep;
-  const auto element_bytes = static_cast<double>(size_of(p.dtype));
-  const double step_bytes = kStep * element_bytes;  // of a row
-  c.step_bytes = step_bytes * t.rows() / t.cluster_cols + step_bytes * t.width / t.cluster_rows;
-  c.tile_elements = t.rows() * t.width;
-  c.flops = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
-  c.memory_bytes = element_bytes * static_cast<double>(p.n * p.k + p.m * p.k + p.m * p.out_n());
-  c.pingpong = t.pingpong;
-  if (w.split_tiles > 0) {
-    const double share = std::max(1.0, static_cast<double>(w.split_tiles) * w.k_steps / w.workers);
-    c.givers = std::max(1, static_cast<int>(std::ceil(w.k_steps / share)) - 1);
-  }
-  if (!t.swapped) c.padding = std::max(0.0, 1 - static_cast<double>(p.m) / t.rows());
-  c.neighbours = plan.by_neighbours;
-  c.early = plan.early_weights;
-  return plans_of(machine.architecture).time_us(c, plan, p.m, machine.multiprocessors);
-}
-
 void require_product(const GemmProblem& p) {
   require(p.m > 0 && p.n > 0 && p.k > 0, "gemm: m {}, n {}, k {}, expected more than 0", p.m, p.n,
           p.k);
@@ -100,7 +67,7 @@ class TileCandidates {
     if (static_cast<std::int64_t>(plan.split_tiles) * parts_of(p_.k, kStep) > kMostCounted) return;
     const schedule::GemmOrder order = order_of(plan, p_);
     plan.group = std::min(plan.group, kMostCounted / std::max(order.rows, order.cols));
-    plan.predicted_us = predict_us(plan, p_, machine_);
+    plan.predicted_us = product_us(p_, plan, order.tiles(), p_.m, machine_);
     plans_.push_back(plan);
   }
 

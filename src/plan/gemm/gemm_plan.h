@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which tile shape, and how shared, for the GEMM on one device. Candidates come with a predicted
-// time; measured choices (tuning) pick among them.
+// time (plan/gemm/gemm_cost.h).
 #pragma once
 #include <cstdint>
 #include <iosfwd>
@@ -78,9 +78,6 @@ schedule::GemmWork work_of(const GemmPlan&, const GemmProblem&);
 
 /// Its walk where shards have tiles of their own: their tokens are rows, wherever a tile has them.
 schedule::GemmOrder over_tokens(schedule::GemmOrder, const GemmTile&);
-
-/// Up to here predictions know pairs of CTAs along n from pairs along m (over_few in gemm_cost.cc).
-inline constexpr std::int64_t kFewRows = 256;
 
 /// All legal plans, fastest prediction first. Error: usage, if m, n or k are not positive or out_n
 /// or k is not a multiple of 8 (16 bytes), or no plan has a place on the machine.

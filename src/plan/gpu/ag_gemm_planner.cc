@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "plan/base/problem.h"
+#include "plan/gemm/architecture_plans.h"
 #include "plan/gpu/planners.h"
 #include "plan/gpu/way_choice.h"
 #include "tilelace/transport_table.h"
@@ -16,8 +17,6 @@ namespace tilelace::plan {
 namespace {
 
 using schedule::Index;
-
-constexpr double kKernelUs = 3;  ///< one more kernel in a row, which no weights stream under
 
 /// Transport and path go together on some ways only.
 void require_way(const PlanOptions& o) {
@@ -37,11 +36,14 @@ bool wanted(const AgGemmWay& c, const PlanOptions& o) {
 }
 
 /// One after the other, made of the same parts: the rows travel in one piece.
-AgGemmWay unfused_of(const AgGemmWay& fused, const Problem& p) {
+AgGemmWay unfused_of(const AgGemmWay& fused, const Problem& p, const GemmMachine& machine) {
+  const Hardware& h = plans_of(machine.architecture).hardware;
   AgGemmWay plan = fused;
   plan.path = Path::unfused;
   plan.joins.clear();
-  plan.predicted_us = gather_us(p, plan.transport, plan.route) + kKernelUs + products_us(p, plan);
+  const bool engine = !row_of(plan.transport).by_workers();
+  plan.predicted_us = gather_us(p, plan.transport, plan.route, h) + products_us(p, plan, machine) +
+                      h.call_us + (engine ? h.copy_us : h.call_us);
   return plan;
 }
 
@@ -57,10 +59,13 @@ std::vector<KernelWay> candidates_of(const Problem& p, const Machine& machine,
   auto overlapped = row_of(o.transport).needs_nccl()
                         ? ag_gemm_nccl_candidates(p, gemm_machine(machine))
                         : ag_gemm_candidates(p, gemm_machine(machine));
-  // On a share such calls cannot be captured (docs/decisions/0012): only where they are asked for.
-  const bool asked = row_of(o.transport).pulls || o.route == RouteKind::ring;
-  if (machine.shared_device && !asked)
-    std::erase_if(overlapped, [](const AgGemmWay& c) { return c.relays(); });
+  // On a share calls with relays cannot be captured (docs/decisions/0012): only where they are
+  // asked for.
+  const bool pulls = row_of(o.transport).pulls;
+  const bool relays = pulls || o.route == RouteKind::ring || !machine.shared_device;
+  std::erase_if(overlapped, [&](const AgGemmWay& c) {
+    return (!pulls && !is_taken_unasked(c)) || (c.relays() && !relays);
+  });
   for (const AgGemmWay& c : overlapped) {
     Index& chunk = coarsest[way_of(c)];
     chunk = std::max(chunk, c.chunk_rows);
@@ -70,7 +75,7 @@ std::vector<KernelWay> candidates_of(const Problem& p, const Machine& machine,
     if (o.path.value_or(c.path) == c.path) all.push_back(c);
     if (o.path.value_or(Path::unfused) == Path::unfused && c.path == Path::fused &&
         c.chunk_rows == coarsest[way_of(c)])
-      all.push_back(unfused_of(c, p));
+      all.push_back(unfused_of(c, p, gemm_machine(machine)));
   }
   require(
       !all.empty(),
@@ -86,10 +91,11 @@ std::vector<KernelWay> candidates_of(const Problem& p, const Machine& machine,
 }
 
 /// What the prediction is made of.
-std::string parts_of(const AgGemmWay& c, const Problem& p) {
+std::string parts_of(const AgGemmWay& c, const Problem& p, const GemmMachine& machine) {
+  const Hardware& h = plans_of(machine.architecture).hardware;
   const bool medium = c.path == Path::medium;
-  std::string text = fmt::format(" (GEMM {:.1f}{}, gather {:.1f}", products_us(p, c),
-                                 medium ? " a shard" : "", gather_us(p, c.transport, c.route));
+  std::string text = fmt::format(" (GEMM {:.1f}{}, gather {:.1f}", products_us(p, c, machine),
+                                 medium ? " a shard" : "", gather_us(p, c.transport, c.route, h));
   if (c.path == Path::unfused) text += ", one after the other";
   if (p.outputs() > 1)
     text += fmt::format(", {} weights {}", p.n.size(), is_merged(p, c) ? "in one" : "in turn");
@@ -102,7 +108,8 @@ Plan make_ag_gemm(const Problem& p, const Machine& machine, const PlanOptions& o
   if (p.m == 0)
     return empty_plan(p, machine, options, Path::fused, transport_that(Carrier::engine));
   const std::vector<KernelWay> all = candidates_of(p, machine, options);
-  return best_of(p, all, options, parts_of(std::get<AgGemmWay>(all.front()), p));
+  return best_of(p, all, options,
+                 parts_of(std::get<AgGemmWay>(all.front()), p, gemm_machine(machine)));
 }
 
 std::vector<KernelWay> every_ag_gemm(const Problem& p, const Machine& machine,
@@ -111,7 +118,7 @@ std::vector<KernelWay> every_ag_gemm(const Problem& p, const Machine& machine,
   const auto add = [&](const std::vector<AgGemmWay>& ways) {
     for (const AgGemmWay& c : ways) {
       all.emplace_back(c);
-      if (c.path == Path::fused) all.emplace_back(unfused_of(c, p));
+      if (c.path == Path::fused) all.emplace_back(unfused_of(c, p, gemm_machine(machine)));
     }
   };
   add(ag_gemm_candidates(p, gemm_machine(machine)));

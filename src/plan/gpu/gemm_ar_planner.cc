@@ -15,34 +15,10 @@ namespace {
 
 using schedule::Index;
 
-/// Measured on H200s (benchmarks/nvidia-h200-tp4, -tp2): with fewer rows the fused kernel fills too
-/// few multiprocessors, or has too little to hide. Of owners of rows, whose tiles lie within a
-/// shard; of owners of columns tiles are as full as those of the product alone. Between two ranks
-/// one shot moves as little as two, and results in symmetric memory make the difference.
-Index least_rows_by_rows(const Problem& p) { return p.ranks > 2 ? 512 : 1024; }
-Index least_rows(const Problem& p) { return p.ranks > 2 ? 128 : 256; }
-
-bool only_columns(const Problem& p, const PlanOptions& o) {
-  return p.m < least_rows_by_rows(p) && o.path != Path::fused;
-}
-
-/// Two rounds were timed between two ranks; among four more is to be hidden, among more than that
-/// some 40 % of the partials come in the second round.
-bool may_take_rounds(const Problem& p, const GemmPlan& gemm) {
-  return gemm.rounds == 1 || p.ranks <= 4;
-}
-
-/// Partials are kept, and pulled tile by tile: between two ranks from here on (decision 0017);
-/// among more, where that was never timed, when asked for.
-constexpr Index kLeastKeptRows = 2048;
+/// Partials are kept, and pulled tile by tile: between two ranks; among more, where that was never
+/// timed, when asked for.
 bool may_keep(const Problem& p, const PlanOptions& o) {
-  if (o.transport) return row_of(o.transport).pulls && !only_columns(p, o);
-  return p.ranks == 2 && p.m >= kLeastKeptRows;
-}
-
-const char* why_not_kept(const Problem& p) {
-  return p.ranks > 2 ? "fused pull: never timed, taken when asked for"
-                     : "fused pull: not faster, taken when asked for";
+  return o.transport ? row_of(o.transport).pulls : p.ranks == 2;
 }
 
 std::vector<KernelWay> fused_ways(const Problem& p, const GemmMachine& machine,
@@ -51,9 +27,7 @@ std::vector<KernelWay> fused_ways(const Problem& p, const GemmMachine& machine,
   if (!o.transport || row_of(o.transport).by_workers())
     // Where out is symmetric memory the call takes the direct way of the same plan.
     for (const GemmArWay& c : gemm_ar_candidates(p, machine))
-      if (wanted(c.gemm.tile, o) && may_take_rounds(p, c.gemm) &&
-          (c.by_columns || !only_columns(p, o)))
-        all.emplace_back(c);
+      if (wanted(c.gemm.tile, o)) all.emplace_back(c);
   if (!may_keep(p, o)) return all;
   // In one shot between two ranks, else in two.
   for (const KeptPartialsWay& c : gemm_sums_candidates(p, machine))
@@ -111,15 +85,12 @@ Plan make_gemm_ar(const Problem& p, const Machine& machine, const PlanOptions& o
   if (p.m == 0) return empty_plan(p, machine, o, Path::unfused, Transport::pull);
   const TransportRow& transport = row_of(o.transport);
   const bool fuses = may_fuse(o, !o.transport || transport.by_workers() || transport.pulls);
-  const bool too_few = too_few_rows(p, o, least_rows(p));
   Plan plan = make_sum_plan(
-      p, machine, o,
-      fuses && !too_few ? fused_ways(p, gemm_machine(machine), o) : std::vector<KernelWay>{},
+      p, machine, o, fuses ? fused_ways(p, gemm_machine(machine), o) : std::vector<KernelWay>{},
       "fused with pull or store and without chunk_rows, or unfused with push (few rows, without "
       "chunk_rows), pull or store");
-  if (fuses && too_few) tell_too_few_rows(plan, least_rows(p));
-  if (fuses && !too_few && !o.transport && !may_keep(p, o))
-    plan.rejected.emplace_back(why_not_kept(p));
+  if (fuses && !o.transport && !may_keep(p, o))
+    plan.rejected.emplace_back("fused pull: never timed, taken when asked for");
   return plan;
 }
 

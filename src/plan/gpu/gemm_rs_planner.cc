@@ -15,10 +15,6 @@ namespace {
 
 using schedule::Index;
 
-/// Measured on H200s (benchmarks/nvidia-h200-tp4, -tp2): with fewer rows the fused kernel, whose
-/// tiles lie within a shard, fills too few multiprocessors, or has too little to hide.
-Index least_fused_rows(const Problem& p) { return p.ranks > 2 ? 512 : 256; }
-
 Plan make_hand_plan(const Problem& p, const Machine& machine, const PlanOptions& o, HandWay way) {
   require(!o.straddle.value_or(false),
           "{}: straddle on GPUs, got 1 for {} {}, expected a fused call", name_of(p.op),
@@ -54,13 +50,12 @@ Plan make_gemm_rs(const Problem& p, const Machine& machine, const PlanOptions& o
   }
   if (way) return make_hand_plan(p, machine, o, *way);
   const bool fuses = may_fuse(o, !o.transport || row_of(o.transport).by_workers());
-  const bool too_few = too_few_rows(p, o, least_fused_rows(p));
   std::vector<KernelWay> fused;
-  if (fuses && !too_few)
+  if (fuses)
     for (const GemmRsWay& c : gemm_rs_candidates(p, gemm_machine(machine)))
       if (wanted(c.gemm.tile, o) && o.straddle.value_or(c.pairs) == c.pairs) fused.emplace_back(c);
   // Straddling is decision 0018's pairs.
-  Plan plan = make_sum_plan(
+  return make_sum_plan(
       p, machine, o, std::move(fused),
       o.straddle.value_or(false)
           ? "fused with store, without chunk_rows, partials of the operands' type, an even "
@@ -68,8 +63,6 @@ Plan make_gemm_rs(const Problem& p, const Machine& machine, const PlanOptions& o
             "full), whose tiles fit the device at once"
           : "fused with store (up to about 2^31 results, of uneven shards fewer) and without "
             "chunk_rows, or unfused with push (few rows, without chunk_rows) or pull");
-  if (fuses && too_few) tell_too_few_rows(plan, least_fused_rows(p));
-  return plan;
 }
 
 std::vector<KernelWay> every_gemm_rs(const Problem& p, const Machine& m,

@@ -7,7 +7,7 @@
 #include "core/architecture.h"
 #include "core/check.h"
 #include "plan/base/schedules.h"
-#include "plan/gemm/gemm_cost.h"
+#include "plan/gemm/architecture_plans.h"
 #include "plan/gpu/planners.h"
 #include "plan/gpu/way_choice.h"
 #include "tilelace/op_table.h"
@@ -16,8 +16,6 @@ namespace tilelace::plan {
 namespace {
 
 using schedule::Index;
-
-constexpr double kRankFlopsPerS = 700e12;
 
 /// Kernels and plans count rows, columns and tiles in 32 bits: extents up to the end of the last
 /// tile, and tiles as if all were of the finest kind.
@@ -117,8 +115,9 @@ Machine cuda_machine(int multiprocessors) {
   Machine m;
   m.device = Device::cuda;
   m.workers = m.multiprocessors = multiprocessors;
-  m.link_bytes_per_s = plan::kLinkBytesPerUs * 1e6;
-  m.rank_flops_per_s = plan::kRankFlopsPerS;
+  const plan::Hardware& h = plan::plans_of(m.architecture).hardware;
+  m.link_bytes_per_s = h.push_gbps * 1e9;
+  m.rank_flops_per_s = h.peak_tflops * h.efficiency * 1e12;
   return m;
 }
 

@@ -97,6 +97,12 @@ double predicted_us_of(const KernelWay& way) {
   return std::visit([](const auto& w) { return w.predicted_us; }, way);
 }
 
+bool is_taken_unasked(const KernelWay& way) {
+  const auto* const gather = std::get_if<AgGemmWay>(&way);
+  if (gather != nullptr) return !row_of(gather->transport).pulls;
+  return !std::holds_alternative<HandedPartialsWay>(way);
+}
+
 std::ostream& operator<<(std::ostream& os, const KernelChoice& choice) {
   const GemmPlan& g = gemm_of(choice.way);
   const Said s = std::visit([](const auto& way) { return said_of(way); }, choice.way);

@@ -33,6 +33,10 @@ void tell_way(const KernelWay&, Plan&);
 const GemmPlan& gemm_of(const KernelWay&);
 double predicted_us_of(const KernelWay&);
 
+/// Whether a way is taken where nobody asks for it: not rows that are pulled, which have never been
+/// ahead, nor sums as others make them, whose bits are not those of other ways.
+bool is_taken_unasked(const KernelWay&);
+
 /// The way of a plan, where it is of this kind; else null.
 template <class Way>
 const Way* way_if(const Plan& plan) {

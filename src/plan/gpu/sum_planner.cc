@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "plan/base/problem.h"
+#include "plan/gemm/architecture_plans.h"
 #include "plan/gpu/way_choice.h"
 #include "tilelace/op_table.h"
 #include "tilelace/transport_table.h"
@@ -31,7 +32,7 @@ std::string parts_of(const KernelWay& way, const Problem& p) {
   const double gemm_us = gemm_of(way).predicted_us;
   if (const auto* const sum = std::get_if<UnfusedSumWay>(&way))
     return fmt::format(" (GEMM {:.1f}, sum {:.1f}, one after the other)", gemm_us,
-                       reduce_us(p, *sum));
+                       reduce_us(p, *sum, plans_of(gemm_of(way).architecture).hardware));
   const auto* const kept = std::get_if<KeptPartialsWay>(&way);
   const std::string_view where =
       !row_of(p.op).shares ? ""
@@ -60,10 +61,6 @@ bool may_fuse(const PlanOptions& o, bool transport_fits) {
   return o.path.value_or(Path::fused) == Path::fused && !o.chunk_rows && transport_fits;
 }
 
-bool too_few_rows(const Problem& p, const PlanOptions& o, schedule::Index least) {
-  return p.m < least && o.path != Path::fused && !straddles(o);
-}
-
 Plan make_sum_plan(const Problem& p, const Machine& machine, const PlanOptions& o,
                    std::vector<KernelWay> all, std::string_view expected) {
   if (o.path.value_or(Path::unfused) == Path::unfused && !straddles(o))
@@ -77,11 +74,6 @@ Plan make_sum_plan(const Problem& p, const Machine& machine, const PlanOptions& 
       expected);
   sort_by_time(all);
   return best_of(p, all, o, parts_of(all.front(), p));
-}
-
-void tell_too_few_rows(Plan& plan, schedule::Index least) {
-  plan.reason += fmt::format("; the fused kernel measured slower below {} rows", least);
-  plan.rejected.push_back(fmt::format("fused store: not below {} rows", least));
 }
 
 Staging sum_staging(const Problem& p, SlotNeeds needs, std::int64_t in_tiles, std::int64_t behind,

@@ -13,17 +13,13 @@ namespace tilelace::plan {
 /// Options that no sum meets. Errors: usage.
 void require_sum_options(const Problem&, const PlanOptions&);
 
-/// Whether options leave fused calls; with fewer than `least` rows they are taken unasked no more.
+/// Whether options leave fused calls.
 bool may_fuse(const PlanOptions&, bool transport_fits);
-bool too_few_rows(const Problem&, const PlanOptions&, schedule::Index least);
 
 /// Of a sum with rows: the fastest of these fused ways and the unfused ones that options leave.
 /// `expected`: what there is, where that is none. Errors: usage.
 Plan make_sum_plan(const Problem&, const Machine&, const PlanOptions&, std::vector<KernelWay> fused,
                    std::string_view expected);
-
-/// Adds that fused calls of so few rows are not taken.
-void tell_too_few_rows(Plan&, schedule::Index least);
 
 /// Bytes are the larger of those of whole tiles and those behind the product; the other needs are
 /// as given. "flags ... + max(partials in whole tiles ..., behind the product ...)".

@@ -92,7 +92,8 @@ std::optional<Plan> tuned_plan(const TuningTable& table, const Problem& p, const
         near.emplace_back(distance, &row);
   if (near.empty()) return std::nullopt;
   std::ranges::stable_sort(near, {}, &std::pair<double, const TunedRow*>::first);
-  const std::vector<KernelWay> all = planner_of(p.op).every(p, machine, {});
+  std::vector<KernelWay> all = planner_of(p.op).every(p, machine, {});
+  std::erase_if(all, [](const KernelWay& way) { return !is_taken_unasked(way); });
   for (const auto& [distance, row] : near) {
     const bool own = row->problem.m == p.m && row->problem.n == p.n && row->problem.k == p.k;
     const KernelWay* way = own ? same_as(*row, p, all) : nullptr;

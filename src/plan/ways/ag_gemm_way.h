@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "plan/base/hardware.h"
 #include "plan/gemm/gemm_plan.h"
 #include "schedule/make_gather_order.h"
 #include "tilelace/plan.h"
@@ -64,7 +65,11 @@ GemmProblem merged_product(const Problem&, const GemmTile&);
 /// Whether the plan makes them in one kernel: whole, of few weights, by a tile that can.
 bool is_merged(const Problem&, const AgGemmWay&);
 /// How long its products take by themselves, one after the other or in one.
-double products_us(const Problem&, const AgGemmWay&);
+double products_us(const Problem&, const AgGemmWay&, const GemmMachine&);
+/// Likewise with tiles of the first product that end at the borders of shards.
+double products_by_shard_us(const Problem&, const GemmPlan&, const GemmMachine&);
+/// Those behind the first one, on m rows.
+double other_products_us(const Problem&, const GemmPlan&, std::int64_t m, const GemmMachine&);
 
 /// Tiles of its first product.
 int tiles_of(const AgGemmWay&, const Problem&);
@@ -81,6 +86,6 @@ std::vector<AgGemmWay> ag_gemm_nccl_candidates(const Problem&, const GemmMachine
 schedule::GatherOrder shard_order(const schedule::GatherOrder&, int section);
 
 /// How long the rows of a problem travel when nothing else runs.
-double gather_us(const Problem&, Transport, RouteKind = RouteKind::mesh);
+double gather_us(const Problem&, Transport, RouteKind, const Hardware&);
 
 }  // namespace tilelace::plan

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/ways/gather_arrival.h"
 
-#include "plan/gemm/gemm_cost.h"
+#include <algorithm>
+
 #include "tilelace/transport_table.h"
 
 namespace tilelace::plan {
@@ -9,49 +10,49 @@ namespace {
 
 using schedule::Index;
 
-// Measured on H200s over NVLink (docs/decisions/0006).
-constexpr double kCopyStartUs = 9;
-constexpr double kPushStartUs = 2;
-constexpr double kPullBytesPerUs = 334e3;  // benchmarks/nvidia-h200-tp4/links.jsonl
-// Round figures, not measured.
-constexpr double kStageBytesPerUs = 1000e3;
-constexpr double kRelayUs = 5;  ///< a wait between two copies
-constexpr double kFlagUs = 2;
-constexpr double kNcclBytesPerUs = 80e3;  ///< with few CTAs
-constexpr double kNcclStartUs = 15;
-constexpr double kNcclStepUs = 10;  ///< a send and receive more
+/// Of the time in which a product's warps send rows: its own loads wait behind theirs.
+constexpr double kHeldUp = 0.4;
+/// NCCL with as few CTAs as such plans leave it.
+constexpr double kNcclGbps = 80;
 
-/// A send and receive with one peer after the other.
-Arrival nccl_arrival(const Travel& way, Index rows, Index row_bytes, int ranks) {
-  const auto parts = static_cast<double>(schedule::ceil_div(rows, way.chunk_rows));
-  const auto us = [&](Index r) { return static_cast<double>(r * row_bytes) / kNcclBytesPerUs; };
-  return {kNcclStartUs + us(way.chunk_rows),
-          kNcclStartUs + (ranks - 1) * (us(rows) + parts * kNcclStepUs)};
+double rate_of(const Hardware& h, Transport transport) {
+  const TransportRow& row = row_of(transport);
+  if (row.needs_nccl()) return kNcclGbps;
+  if (row.by_workers()) return h.store_gbps;
+  return row.pulls ? h.pull_gbps : h.push_gbps;
 }
 
 }  // namespace
 
-Arrival arrival_of(const Travel& way, Index rows, Index row_bytes, int ranks) {
-  if (row_of(way.transport).needs_nccl()) return nccl_arrival(way, rows, row_bytes, ranks);
-  const bool pull = row_of(way.transport).pulls;
-  const auto us = [&](Index r) {
-    return static_cast<double>(r * row_bytes) / (pull ? kPullBytesPerUs : kLinkBytesPerUs);
-  };
-  const auto parts = static_cast<double>(schedule::ceil_div(rows, way.chunk_rows));
-  Arrival a{kCopyStartUs + us(way.chunk_rows),
-            kCopyStartUs + kFlagUs * parts * ranks + us(rows) * (ranks - 1)};
-  double relays = way.route == RouteKind::ring ? parts * (ranks - 2) * kRelayUs : 0;
-  if (pull) {
-    const double stage = static_cast<double>(rows * row_bytes) / kStageBytesPerUs +
-                         kFlagUs * parts * (ranks - 1) + kRelayUs;
-    relays = parts * (ranks - 1) * kRelayUs;
-    a = {a.first_us + stage, a.last_us + stage};
-  }
-  return {a.first_us, a.last_us + relays};
+double arrival_us(const Hardware& h, const Gathering& g, int peer, Index chunks) {
+  const TransportRow& row = row_of(g.way.transport);
+  const Index all = g.chunks();
+  const Index of_last = chunks == 0 ? all : std::min(chunks, all);
+  const auto rows =
+      static_cast<double>((peer - 1) * g.rows + std::min(of_last * g.way.chunk_rows, g.rows));
+  const double moved = rows * static_cast<double>(g.row_bytes) * 1e-3 / rate_of(h, g.way.transport);
+  if (row.by_workers()) return h.flag_us + moved;
+  // A copy engine raises a flag a chunk; who relays, or pulls, waits for one before.
+  const auto flags = static_cast<double>((peer - 1) * all + of_last - 1);
+  const bool relays = row.pulls || (g.way.route == RouteKind::ring && g.ranks > 2);
+  const double start = h.copy_us + h.flag_us * (row.pulls ? 2 : 1);
+  return start + flags * h.flag_us * (relays ? 2 : 1) + moved;
 }
 
-double pushed_us(Index rows, Index row_bytes, int ranks, double bytes_per_us) {
-  return kPushStartUs + static_cast<double>(rows * row_bytes) * (ranks - 1) / bytes_per_us;
+double gathered_us(const Hardware& h, const Gathering& g, double products_us, int apart) {
+  const int last = g.ranks - 1;
+  if (last == 0) return products_us + h.call_us;
+  const bool engine = !row_of(g.way.transport).by_workers();
+  if (!engine) products_us += kHeldUp * arrival_us(h, g, last);
+  const double each = products_us / g.ranks;
+  double us = products_us;
+  for (int peer = 1; peer <= last; ++peer) {
+    // Shards that are walked together all begin with the first of them.
+    const int begun = peer < apart ? peer : std::min(std::max(apart, 1), last);
+    us = std::max(us, arrival_us(h, g, peer, 1) + each * (g.ranks - begun));
+  }
+  const double ends = arrival_us(h, g, last) + each / static_cast<double>(g.chunks());
+  return std::max(us, ends) + h.call_us + (engine ? h.copy_us : 0);
 }
 
 }  // namespace tilelace::plan

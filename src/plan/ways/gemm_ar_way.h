@@ -16,8 +16,8 @@ struct GemmArWay {
   GemmPlan gemm;
   std::int64_t block_rows = 1;  ///< of a shard, walked before the next ones
   int lag = 1;                  ///< columns of tiles by which own tiles come behind remote ones
-  double predicted_us = 0;      ///< where finished tiles are staged
-  bool by_columns = false;      ///< owners have columns of all rows, which are one block; else rows
+  double predicted_us = 0;
+  bool by_columns = false;  ///< owners have columns of all rows, which are one block; else rows
 };
 
 /// Of workers.

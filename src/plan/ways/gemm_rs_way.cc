@@ -16,20 +16,6 @@ namespace {
 using schedule::ceil_div;
 using schedule::Index;
 
-constexpr double kShardTailUs = 6;  ///< measured on H200s
-/// For every column of a tile beyond so many, whatever m: why is not known. Two and four H200s, m
-/// 512 to 8192: up to m 4096 p184 and p192 take 2 to 5 % longer than p144 and p160 where the
-/// products alone take as long, at m 8192 no longer.
-constexpr double kWideUs = 0.35;
-constexpr int kCheapWidth = 144;
-/// The same where all tiles end together, besides what is sent then. Two H200s, m 256: c128_1x2 and
-/// p80_1x2 3 to 4 us above their products alone.
-constexpr double kOneWaveTailUs = 1;
-
-/// Of a product, where tokens are across. Two H100s, m 300 to 3001, 20 plans: 0 to 7 % above what
-/// products alone and other tiles were against their predictions.
-constexpr double kAcrossCost = 0.025;
-
 /// A step of the ring must hold 2 KiB of each term of a tile.
 bool can_reduce(const GemmTile& t, int ranks) {
   return plan::can_reduce(t) && holds_terms(t, ranks);
@@ -44,23 +30,23 @@ bool may_pair(const GemmPlan& gemm, const Problem& p, Index shard_rows) {
   return rows % 2 != 0 && rows * ceil_div(p.n.front(), t.worker_cols()) <= gemm.workers;
 }
 
-double predict(const Problem& p, const schedule::RowSplit& split, const GemmRsWay& plan) {
-  const GemmPlan& gemm = plan.gemm;
-  const Index tiles = tile_rows_of(split, gemm.tile, plan.pairs);
-  double us = gemm.predicted_us * static_cast<double>(tiles) /
-              static_cast<double>(ceil_div(p.m, gemm.tile.worker_tokens()));
-  if (is_across(gemm.tile)) us *= 1 + kAcrossCost;
-  us += wide_tile_us(gemm.tile) + (gemm.early_weights ? 0 : kLateStartUs);
-  const auto sent = static_cast<double>((p.m - split.max_rows()) * p.n.front() * 2);
-  const double wire = sent / kSendBytesPerUs;
-  double tail = kShardTailUs;
-  if (tiles * ceil_div(p.n.front(), gemm.tile.worker_columns()) <= gemm.workers)
-    tail = kOneWaveTailUs + sent / kAloneBytesPerUs + (gemm.tile.pingpong ? kSlowEndUs : 0);
-  else if (!gemm.tile.pingpong)  // no second group multiplies under sending and adding
-    us += wire / 2;
-  const auto weight_bytes = static_cast<double>(p.n.front() * p.k * 2);
-  const double reread = plan.apart == 1 ? 0 : (p.ranks - 2) * weight_bytes * kRereadUsPerByte;
-  return std::max(us + reread, wire + us / p.ranks) + tail;
+/// Remote shards' partials travel under products, the own shard's come last. Where all tiles end
+/// together they travel behind; groups that share a tile multiply nothing while they send it.
+double predict(const Problem& p, const schedule::RowSplit& split, const GemmRsWay& plan,
+               const GemmMachine& machine) {
+  const Hardware& h = plans_of(machine.architecture).hardware;
+  const GemmTile& t = plan.gemm.tile;
+  const GemmProblem product{p.m, p.n.front(), p.k, p.dtype};
+  const Index tiles =
+      tile_rows_of(split, t, plan.pairs) * ceil_div(p.n.front(), t.worker_columns());
+  double us = product_us(product, plan.gemm, tiles, split.max_rows(), machine);
+  if (plan.apart > 1)
+    us += reread_us(h, (p.ranks - 2) * static_cast<double>(p.n.front() * p.k *
+                                                           static_cast<Index>(size_of(p.dtype))));
+  const double wire = sent_us(h, (p.m - split.max_rows()) * row_bytes(p));
+  const bool together = tiles <= plan.gemm.workers;
+  const double behind = together || !t.pingpong ? wire : 0;
+  return std::max(us, wire + us / p.ranks) + behind + h.call_us;
 }
 
 /// Of workers' tiles, that a rank has places for: as many from every rank as its shard may have.
@@ -83,8 +69,8 @@ Index tile_rows_of(const schedule::RowSplit& split, const GemmTile& t, bool pair
   return tile_rows_by_shard(split, t.worker_tokens());
 }
 
-double wide_tile_us(const GemmTile& t) {
-  return kWideUs * (t.pingpong ? std::max(0, t.width - kCheapWidth) : 0);
+double sent_us(const Hardware& h, std::int64_t bytes) {
+  return static_cast<double>(bytes) * 1e-3 / h.store_gbps;
 }
 
 int given_parts(const GemmTile& t) { return t.cluster() * (t.pingpong ? 1 : t.groups); }
@@ -123,7 +109,7 @@ std::vector<GemmRsWay> gemm_rs_candidates(const Problem& p, const GemmMachine& m
       continue;
     const auto add = [&](int apart, bool pairs) {
       plans.push_back({gemm, apart, 0, pairs});
-      plans.back().predicted_us = predict(p, split, plans.back());
+      plans.back().predicted_us = predict(p, split, plans.back(), machine);
     };
     if (can_reduce(gemm.tile, p.ranks)) {
       add(1, false);

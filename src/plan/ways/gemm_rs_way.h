@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "plan/base/hardware.h"
 #include "plan/gemm/gemm_plan.h"
 #include "schedule/rows.h"
 #include "tilelace/plan.h"
@@ -30,8 +31,8 @@ std::vector<GemmRsWay> gemm_rs_candidates(const Problem&, const GemmMachine& = {
 /// Rows of workers' tiles of all shards, each of which has its own or, in pairs, half of one.
 schedule::Index tile_rows_of(const schedule::RowSplit&, const GemmTile&, bool pairs);
 
-/// What a product takes longer whose tiles are added to and sent: the wider, the more.
-double wide_tile_us(const GemmTile&);
+/// What multiprocessors take to send so many bytes to peers.
+double sent_us(const Hardware&, std::int64_t bytes);
 
 /// Of a partial, eight values of each thread of a group.
 constexpr int kPartialPieceBytes = 2048;

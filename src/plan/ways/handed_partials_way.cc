@@ -6,6 +6,8 @@
 #include "core/check.h"
 #include "plan/base/problem.h"
 #include "plan/base/schedules.h"
+#include "plan/gemm/architecture_plans.h"
+#include "plan/ways/gemm_rs_way.h"
 #include "tilelace/transport_table.h"
 
 namespace tilelace::plan {
@@ -13,11 +15,6 @@ namespace {
 
 using schedule::ceil_div;
 using schedule::Index;
-
-// Links measured alone, and round figures: no call has been timed.
-constexpr double kHandBytesPerUs = 360e3, kStoreBytesPerUs = 240e3, kAddBytesPerUs = 160e3;
-constexpr double kLocalBytesPerUs = 2e6;
-constexpr double kHandLaunchUs = 3, kHandFlagUs = 3, kCopyUs = 5;
 
 constexpr Index kHandRounds = 4;  ///< chunks of a CTA where there is work enough
 
@@ -33,19 +30,15 @@ Index max_rows(const Problem& p) {
   return split_of(p, borders).max_rows();
 }
 
-double predict(const Problem& p, const GemmPlan& gemm, HandWay way) {
-  const auto moved = static_cast<double>((p.ranks - 1) * copied_pitch(p));
-  const double local = static_cast<double>(p.ranks * copied_pitch(p)) / kLocalBytesPerUs;
-  switch (way) {
-    // A shard's copies go under the next ones' products; the last one's do not.
-    case HandWay::copied:
-      return std::max(p.ranks * gemm.predicted_us, gemm.predicted_us + moved / kHandBytesPerUs) +
-             kCopyUs + local + kHandLaunchUs + kHandFlagUs;
-    case HandWay::added:
-      return gemm.predicted_us + moved / kAddBytesPerUs + kHandLaunchUs + 2 * kHandFlagUs;
-    case HandWay::ring: break;
-  }
-  return gemm.predicted_us + moved / kStoreBytesPerUs + kHandLaunchUs + p.ranks * kHandFlagUs;
+double predict(const Problem& p, const GemmPlan& gemm, HandWay way, const Hardware& h) {
+  const double moved = sent_us(h, (p.ranks - 1) * copied_pitch(p));
+  // A shard's copies go under the next ones' products; the last one's do not.
+  if (way == HandWay::copied)
+    return std::max(p.ranks * gemm.predicted_us, gemm.predicted_us + moved) + h.copy_us +
+           h.call_us + 2 * h.flag_us;
+  // Each partial is stored at a peer, and read there.
+  const int hops = way == HandWay::ring ? p.ranks : 2;
+  return gemm.predicted_us + 2 * moved + h.call_us + hops * h.flag_us;
 }
 
 }  // namespace
@@ -115,7 +108,8 @@ std::vector<HandedPartialsWay> gemm_hand_candidates(const Problem& p, HandWay wa
   for (const GemmPlan& gemm : gemm_candidates({rows, p.n.front(), p.k, p.dtype}, machine)) {
     // Shards may have fewer rows than the plan, and shared k-steps are dealt to all workers.
     if (copied && gemm.split_tiles != 0) continue;
-    plans.push_back({gemm, way, chunk, predict(p, gemm, way)});
+    plans.push_back(
+        {gemm, way, chunk, predict(p, gemm, way, plans_of(machine.architecture).hardware)});
   }
   std::ranges::stable_sort(plans, {}, &HandedPartialsWay::predicted_us);
   return plans;

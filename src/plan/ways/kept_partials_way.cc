@@ -5,7 +5,6 @@
 
 #include "core/check.h"
 #include "plan/gemm/architecture_plans.h"
-#include "plan/gemm/gemm_cost.h"
 #include "plan/ways/gemm_ar_way.h"
 #include "schedule/tile_sums.h"
 
@@ -14,10 +13,6 @@ namespace {
 
 using schedule::ceil_div;
 using schedule::Index;
-
-constexpr double kSumsTailUs = 10;  ///< of the last tiles: their flags, and their sums
-/// Tiles are summed beside products.
-constexpr double kBesideCost = 1.015;
 
 /// What a link carries one way. By the switch: a rank's partials and its share of the sums. In one
 /// shot all terms but the own, in two a share of them and of the sums.
@@ -28,13 +23,11 @@ double moved_bytes(const Problem& p, const KeptPartialsWay& plan) {
   return bytes * 2 * (p.ranks - 1) / p.ranks;
 }
 
-double predict(const Problem& p, const KeptPartialsWay& plan) {
-  const double moved = moved_bytes(p, plan) / kSendBytesPerUs;
-  const GemmTile& tile = plan.gemm.tile;
-  const double tiles = static_cast<double>(ceil_div(p.m, tile.worker_rows())) *
-                       static_cast<double>(ceil_div(p.n.front(), tile.worker_cols()));
-  const double last = std::min(1.0, plan.gemm.workers / std::max(tiles, 1.0));
-  return std::max(plan.gemm.predicted_us * kBesideCost, moved) + last * moved + kSumsTailUs;
+/// Tiles are summed beside products, those of the last wave behind them.
+double predict(const Problem& p, const KeptPartialsWay& plan, const Hardware& h) {
+  const double moved = moved_bytes(p, plan) * 1e-3 / h.fetch_gbps;
+  const double last = std::min(1.0, plan.gemm.workers / static_cast<double>(tiles_of(plan, p)));
+  return std::max(plan.gemm.predicted_us, moved) + last * moved + h.call_us + h.flag_us;
 }
 
 /// All plans like this one, for every tile that `made` is true of.
@@ -43,11 +36,10 @@ void add(const Problem& p, const GemmMachine& machine, const Made& made, KeptPar
          std::vector<KeptPartialsWay>& plans) {
   require_gemm_ar(p);
   require(p.m > 0, "gemm_ar: m, got 0, expected rows to plan for");
-  constexpr double kStagedUs = 1e-3;  // the copy goes under the next tiles
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
     if (!made(gemm.tile) || gemm.split_tiles != 0) continue;
     like.gemm = gemm;
-    like.predicted_us = predict(p, like) + (like.shots == 1 ? 0 : kStagedUs);
+    like.predicted_us = predict(p, like, plans_of(machine.architecture).hardware);
     plans.push_back(like);
   }
 }

@@ -6,6 +6,8 @@
 #include "core/check.h"
 #include "plan/base/problem.h"
 #include "plan/base/schedules.h"
+#include "plan/gemm/architecture_plans.h"
+#include "plan/ways/gemm_rs_way.h"
 #include "tilelace/op_table.h"
 #include "tilelace/transport_table.h"
 
@@ -16,24 +18,9 @@ using schedule::ceil_div;
 using schedule::Index;
 using schedule::SumForm;
 
-// From records of H200s over NVLink (benchmarks/nvidia-h200-tp4), round.
-constexpr double kSumPulledBytesPerUs = 300e3;  ///< and direction, from all peers together
-constexpr double kLaunchUs = 3;    ///< the second kernel, begun under the first one's end
-constexpr double kFlagSeenUs = 3;  ///< until a peer has seen it
-/// Two shots among more than two (four H200s, m 16 to 512): likewise, of a sum; what shots move.
-constexpr double kSumFlagUs = 3.5, kPullTwiceBytesPerUs = 360e3;
-constexpr double kDeliverBytesPerUs = 2e6;
-constexpr double kSumPushedBytesPerUs = 350e3;  ///< as pulled, and direction
-constexpr double kPushedUs = 3.5;               ///< until a peer has seen a flag and added
-/// Of gemm_ar among more than two, and what its two shots move, as above.
-constexpr double kPushedAmongManyUs = 2.5, kPushTwiceBytesPerUs = 420e3;
-/// Of each peer beyond three, a flag and a fence more: eight H200s, m 16 to 256, pushing takes 7 to
-/// 10 us longer than pulling.
-constexpr double kPushedPeerUs = 1.8;
-
 /// Partials that are pushed lie in the slot twice; with many rows other plans are as fast.
 constexpr Index kMostPushedBytes = Index{16} << 20, kMostOneShotBytes = Index{1} << 20;
-constexpr Index kMostTwoShotBytes = Index{9} << 20;  ///< beyond it the fused way has shown more
+constexpr Index kMostTwoShotBytes = Index{9} << 20;
 constexpr Index kLeastChunkUnits = 128, kUnitGrain = 8;
 
 constexpr Index kRounds = 4;  ///< chunks of a CTA where there is work enough
@@ -91,23 +78,11 @@ int tiles_of(const UnfusedSumWay& plan, const Problem& p) {
   return work_of(plan.gemm, {p.m, p.n.front(), p.k, p.dtype}).order.tiles();
 }
 
-double reduce_us(const Problem& p, const UnfusedSumWay& plan) {
-  const auto bytes = [&](Index rows) { return static_cast<double>(rows * row_bytes(p)); };
+double reduce_us(const Problem& p, const UnfusedSumWay& plan, const Hardware& h) {
   const SumForm form = form_of(p, plan);
-  const Index rows = summed_rows(p, form);
-  const double moved = bytes(rows) * (p.ranks - 1);
-  const double delivered = bytes(p.m - rows) / kDeliverBytesPerUs;
-  const bool shared = form == SumForm::shared_rows;
-  const bool twice = shared && p.ranks > 2;  // two shots that have constants of their own
-  if (row_of(plan.transport).pushes()) {
-    const double many = (form != SumForm::own_rows && p.ranks > 2 ? kPushedAmongManyUs : 0) +
-                        kPushedPeerUs * std::max(0, p.ranks - 4);
-    const double sent = moved / (twice ? kPushTwiceBytesPerUs : kSumPushedBytesPerUs);
-    return many + kLaunchUs + kPushedUs + sent + (shared ? kPushedUs + sent + delivered : 0);
-  }
-  const double shot = moved / (twice ? kPullTwiceBytesPerUs : kSumPulledBytesPerUs);
-  if (!shared) return kLaunchUs + kFlagSeenUs + shot;
-  return kLaunchUs + kFlagSeenUs + shot + (twice ? kSumFlagUs : kFlagSeenUs) + shot + delivered;
+  const double shot = sent_us(h, summed_rows(p, form) * row_bytes(p) * (p.ranks - 1));
+  const int shots = form == SumForm::shared_rows ? 2 : 1;
+  return h.call_us + shots * (h.flag_us + shot);
 }
 
 int reduce_ctas(const UnfusedSumWay& plan) {
@@ -120,7 +95,8 @@ std::vector<UnfusedSumWay> gemm_reduce_candidates(const Problem& p, const GemmMa
   require(p.m > 0, "{}: m, got 0, expected rows to plan for", name_of(p.op));
   std::vector<UnfusedSumWay> plans;
   const auto add = [&](UnfusedSumWay plan) {
-    plan.predicted_us = plan.gemm.predicted_us + reduce_us(p, plan);
+    plan.predicted_us =
+        plan.gemm.predicted_us + reduce_us(p, plan, plans_of(machine.architecture).hardware);
     plans.push_back(plan);
   };
   std::vector<int> pushes;

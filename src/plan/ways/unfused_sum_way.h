@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "plan/base/hardware.h"
 #include "plan/gemm/gemm_plan.h"
 #include "schedule/push_rows.h"
 #include "tilelace/plan.h"
@@ -33,7 +34,7 @@ int tiles_of(const UnfusedSumWay&, const Problem&);
 std::vector<UnfusedSumWay> gemm_reduce_candidates(const Problem&, const GemmMachine& = {});
 
 /// How long the sum takes when nothing else runs.
-double reduce_us(const Problem&, const UnfusedSumWay&);
+double reduce_us(const Problem&, const UnfusedSumWay&, const Hardware&);
 
 /// Multiprocessors that the plan's kernels may fill.
 int reduce_ctas(const UnfusedSumWay&);

@@ -1,0 +1,46 @@
+# What the planner knows of an architecture's devices: the machine file that says "plans": NAME has
+# the figures. Writes plan/base/hardware_values.h; the section "kernels" goes before the others.
+set(hardware_keys
+  compute.multiprocessors compute.peak_tflops compute.l2_gbps
+  kernels.efficiency kernels.l2_total_gbps kernels.memory_gbps kernels.worker_memory_gbps
+  kernels.power_tflops kernels.power_l2_gbps kernels.power_memory_gbps kernels.fixed_us kernels.tile_us kernels.call_us
+  kernels.fetch_gbps
+  links.push_gbps links.pull_gbps links.store_gbps links.latency_us links.copy_us links.flag_us)
+
+# The struct's members in their order.
+set(hardware_order multiprocessors peak_tflops efficiency l2_gbps l2_total_gbps memory_gbps
+  worker_memory_gbps power_tflops power_l2_gbps power_memory_gbps fixed_us tile_us call_us push_gbps pull_gbps
+  store_gbps fetch_gbps latency_us copy_us flag_us)
+
+function(write_hardware_values out)
+  file(GLOB machines CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/machines/*.json)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${machines})
+  set(rows "")
+  foreach(machine IN LISTS machines)
+    file(READ ${machine} text)
+    string(JSON architecture ERROR_VARIABLE none GET "${text}" plans)
+    if(none)
+      continue()
+    endif()
+    foreach(key IN LISTS hardware_keys)
+      string(REPLACE "." ";" path ${key})
+      list(GET path 0 section)
+      list(GET path 1 name)
+      string(JSON value_${name} GET "${text}" ${section} ${name} 0)
+    endforeach()
+    string(APPEND rows "inline constexpr Hardware k_${architecture}_hardware{\n")
+    foreach(name IN LISTS hardware_order)
+      string(APPEND rows "    .${name} = ${value_${name}},\n")
+    endforeach()
+    string(APPEND rows "};\n")
+  endforeach()
+  file(CONFIGURE OUTPUT ${out} CONTENT "// Written by cmake/hardware.cmake from machines/*.json.
+#pragma once
+#include \"plan/base/hardware.h\"
+
+namespace tilelace::plan {
+
+${rows}
+}  // namespace tilelace::plan
+")
+endfunction()

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What predictions know of a device and of the links between devices: rates and times, each a key
+// of machines/*.json that says where it comes from, none of a tile or of a shape. Rates are of one
+// device and direction, in GB/s (1e9 bytes).
+#pragma once
+
+namespace tilelace::plan {
+
+struct Hardware {
+  // A device.
+  double multiprocessors;     ///< that the other figures are of
+  double peak_tflops;         ///< of all tensor cores
+  double efficiency;          ///< of that: what a product's loop reaches
+  double l2_gbps;             ///< into one multiprocessor
+  double l2_total_gbps;       ///< out of L2, to all together
+  double memory_gbps;         ///< all multiprocessors together
+  double worker_memory_gbps;  ///< one multiprocessor alone, from memory
+  double power_tflops;        ///< at the power limit, if products were all that draws power
+  double power_l2_gbps;       ///< likewise reads of L2
+  double power_memory_gbps;   ///< likewise reads of memory
+  double fixed_us;            ///< launch of a product, its first loads, its last stores
+  double tile_us;             ///< end of 128 x 256 results that no other group hides
+  // Among devices.
+  double call_us;     ///< what a kernel that meets peers takes more: headers, flags, last sums
+  double push_gbps;   ///< a copy engine writes to peers
+  double pull_gbps;   ///< a copy engine reads from peers
+  double store_gbps;  ///< multiprocessors write to peers, or read in a kernel of its own
+  double fetch_gbps;  ///< multiprocessors read from peers beside products
+  double latency_us;  ///< a flag, one way
+  double copy_us;     ///< a copy beyond its bytes; streams forked and joined
+  double flag_us;     ///< a flag that somebody waits for between two pieces of work
+};
+
+}  // namespace tilelace::plan
