@@ -49,6 +49,8 @@ struct Workload {
   bool several_layers = false;
   /// GPUs: candidates alone are timed, and the fastest checked; nothing beside it.
   bool tunes = false;
+  /// GPUs: `fused` and what peers take for a whole call alone are timed, and checked once.
+  bool brief = false;
   double budget_s = 0;     ///< rows that begin later are left out; 0: none are
   std::vector<bool> skip;  ///< rows that are, by number (job * sizes + size); empty: none
   Device device = Device::cpu;

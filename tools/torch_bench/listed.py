@@ -385,6 +385,7 @@ def measure(asked, timer):
     rows = rows_to_do(asked, begun)
     meet()  # before one writes what another reads
     if not rows:
+        print("torch_bench: done, got no row that was not begun before", flush=True)
         return
     bench = Bench(asked, timer, rows)
     lead = dist.get_rank() == 0
@@ -407,3 +408,5 @@ def measure(asked, timer):
         if GPUS and number % 8 == 7:
             torch.cuda.empty_cache()
     bench.watch.seen = math.inf
+    if lead:
+        print(f"torch_bench: done after {time.monotonic() - begin:.1f} s", flush=True)
