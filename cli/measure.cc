@@ -43,13 +43,13 @@ class RankMeasurement {
     if (work_.check && !work_.tunes && !work_.brief) {
       RankWeights integers = integer_weights(work_, job, member_.rank());
       if (gpu_) move_to_gpu(integers, gpu_->place);
-      prepare(job, integers, true);
+      prepare(job, integers, true, work_.sizes);
       for (std::size_t s = 0; s < sizes; ++s)
         if (is_wanted(parts[s].row)) check_integers(job, integers, work_.sizes[s], parts[s]);
     }
     RankWeights weights = model_weights(work_, job, member_.rank());
     if (gpu_) move_to_gpu(weights, gpu_->place);
-    prepare(job, weights, false);
+    if (!work_.brief) prepare(job, weights, false, work_.sizes);
     for (std::size_t s = 0; gpu_ && !work_.tunes && !work_.brief && s < sizes; ++s) {
       if (!is_wanted(parts[s].row)) continue;
       CallTensors tensors(work_, job, member_.rank(), work_.sizes[s], place());
@@ -61,6 +61,8 @@ class RankMeasurement {
     for (std::size_t s = 0; s < sizes; ++s) {
       if (!is_wanted(parts[s].row)) continue;
       if (is_late()) return;
+      // No more room than a user who prepares this very call has.
+      if (work_.brief) prepare(job, weights, false, {work_.sizes[s]});
       CallTensors tensors(work_, job, member_.rank(), work_.sizes[s], place());
       tensors.fill_random();
       std::vector<Peer> peers;
@@ -108,8 +110,9 @@ class RankMeasurement {
     tensors.settle();
   }
 
-  void prepare(const Job& job, const RankWeights& weights, bool plain) {
-    member_.prepare(preparations(work_, job, weights, member_.machine(), plain));
+  void prepare(const Job& job, const RankWeights& weights, bool plain,
+               const std::vector<std::int64_t>& sizes) {
+    member_.prepare(preparations(work_, job, weights, member_.machine(), plain, sizes));
     send_("");
   }
 
