@@ -7,7 +7,8 @@ python -m torch.distributed.run --standalone --nproc-per-node N tools/torch_benc
   the best peers, see listed.py; without GPUs a dry run)
   --tokens A,B (m)  --models A,B  --rounds N  --json FILE ("-": standard output; appended)  --commit ID
   of listed: --seconds S (rows that begin later are left out, and named), --calls N (at most, of a
-  graph: 4, 8 or 16), --without A,B (ways; or cublasLt); a file that is there is gone on with, behind the row that ended the last run
+  graph: 4, 8 or 16), --without A,B (ways; or cublasLt); a JSON file that is there is gone on with,
+  behind the row that ended the last run
 Times are of CUDA graphs (and of eager calls beside them): rounds interleaved, every sample after
 40 ms of its own load, median over rounds, the slowest rank counts. NVLink multicast stays off.
 Exit: 0 done and verified, 1 a result was wrong, 2 usage.
@@ -16,9 +17,11 @@ import argparse
 import json
 import os
 import sys
+import time
 from datetime import timedelta
 from pathlib import Path
 
+BEGAN = time.monotonic()  # torch may come from a cold disk
 # Before torch and NCCL look at them.
 os.environ.update(TORCH_SYMM_MEM_DISABLE_MULTICAST="1", NCCL_NVLS_ENABLE="0", NVSHMEM_DISABLE_NVLS="1")
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -46,6 +49,7 @@ def arguments():
     parser.add_argument("--json", default="")
     parser.add_argument("--commit", default=None)
     asked = parser.parse_args()
+    asked.began = BEGAN
     unknown = set(asked.models) - set(rows.MODELS)
     if unknown:
         parser.error(f"--models: got {', '.join(unknown)}, expected of {', '.join(rows.MODELS)}")
