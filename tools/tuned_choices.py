@@ -6,8 +6,9 @@ the table may not have.
 usage: tuned_choices.py --rows FILE --tuning TABLE [--tilelace PROGRAM] [--tp N] RECORDS...
 FILE: of rows, as `tilelace bench --rows` takes; RECORDS: what that wrote with --candidates N, with
 TILELACE_TUNING=TABLE in the environment, so that the table's choice was timed, too. PROGRAM: a build
-of the same kernels (build/cpu/bin/tilelace); no GPU is needed. Choices that were not timed count
-nowhere and are named.
+of the same kernels (build/cpu/bin/tilelace); no GPU is needed. Beside the table: the best prediction
+among the plans that were timed, and what PROGRAM takes without the table. Choices that were not timed
+count nowhere and are named. The best is the record's first plan: others may have had a short look.
 """
 import argparse
 import json
@@ -35,6 +36,7 @@ class Row(NamedTuple):
     label: str
     how: str
     predicted: float  # over the best plan's time, less 1; NaN: was not timed
+    without: float
     tuned: float
 
 
@@ -60,7 +62,13 @@ def choices_of(text, ranks):
     return found
 
 
-def rows_of(records, predicted, tuned):
+def predicted_of(candidates):
+    """The time of the least prediction."""
+    known = [c for c in candidates if c["predicted_us"] is not None]
+    return min(known, key=lambda c: c["predicted_us"])["us"] if known else math.nan
+
+
+def rows_of(records, without, tuned):
     """Of records with several plans. Two products of the same sizes are told apart by what was timed."""
     rows = []
     for r in records:
@@ -68,15 +76,16 @@ def rows_of(records, predicted, tuned):
         key = (r["op"], r["m"], r["n"], r["k"])
         if len(times) < 2 or key not in tuned:
             continue
-        best = min(times.values())
+        best = r["candidates"][0]["us"]  # in front stand those that were timed with care
 
         def behind(choices):
             timed = [c for c in choices if c.plan in times] or choices
             return times.get(timed[0].plan, math.nan) / best - 1, timed[0].how
 
-        (table, how), (plain, _) = behind(tuned[key]), behind(predicted[key])
+        (table, how), (plain, _) = behind(tuned[key]), behind(without[key])
         label = r.get("layer") or f"{r['n']}x{r['k']}"
-        rows.append(Row(r["op"], r["m"], f"{r['op']} {label} m {r['m']}", how, plain, table))
+        rows.append(Row(r["op"], r["m"], f"{r['op']} {label} m {r['m']}", how,
+                        predicted_of(r["candidates"]) / best - 1, plain, table))
     return rows
 
 
@@ -86,19 +95,20 @@ def figures(rows, which):
 
 
 def lines_of(rows):
-    lines = [f"% behind the best, mean, most (rows){'prediction':>22}{'table':>20}"]
+    lines = [f"% behind the best, mean, most (rows){'prediction':>22}{'without':>20}{'table':>20}"]
     kinds = [(f"{op} {name}", lambda r, op=op, a=a, b=b: r.op == op and a <= r.m <= b)
              for op in sorted({r.op for r in rows}) for name, a, b in BANDS]
     kinds += [(f"by {how}", lambda r, how=how: r.how == how) for how in ("own row", "near row", "prediction")]
     for name, takes in [*kinds, ("all", lambda r: True)]:
         some = [r for r in rows if takes(r)]
         if some:
-            lines.append(f"{name:<37}{figures(some, 'predicted'):>20}{figures(some, 'tuned'):>20}")
-    worse = sorted((r for r in rows if r.tuned > r.predicted + 0.005), key=lambda r: r.predicted - r.tuned)
-    lines.append(f"{len(worse)} rows where the table is slower than the prediction:")
-    lines += [f"  {r.label[:60]}: {100 * r.tuned:.1f} % by {r.how}, prediction {100 * r.predicted:.1f} %"[:WIDTH]
+            lines.append(f"{name:<37}{figures(some, 'predicted'):>20}"
+                         f"{figures(some, 'without'):>20}{figures(some, 'tuned'):>20}")
+    worse = sorted((r for r in rows if r.tuned > r.without + 0.005), key=lambda r: r.without - r.tuned)
+    lines.append(f"{len(worse)} rows where the table's choice is slower than what is taken without it:")
+    lines += [f"  {r.label[:60]}: {100 * r.tuned:.1f} % by {r.how}, without {100 * r.without:.1f} %"[:WIDTH]
               for r in worse]
-    missing = [r.label for r in rows if math.isnan(r.tuned) or math.isnan(r.predicted)]
+    missing = [r.label for r in rows if math.isnan(r.tuned) or math.isnan(r.without)]
     return lines + [f"not timed: {label}"[:WIDTH] for label in missing]
 
 
