@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
@@ -8,6 +10,7 @@
 #include "commands.h"
 #include "core/check.h"
 #include "model_jobs.h"
+#include "row_list.h"
 #include "session.h"
 #include "tilelace/op_table.h"
 
@@ -19,8 +22,10 @@ struct BenchOptions {
   SessionOptions session;
   std::vector<std::int64_t> n;
   std::int64_t k = 0;
-  std::string transports, kinds, baselines;
+  std::string transports, kinds, baselines, rows;
   int candidates = 0;
+  double minutes = 0;
+  bool brief = false;
 };
 
 constexpr const char* kBenchExamples = R"(Examples:
@@ -38,10 +43,25 @@ constexpr const char* kBenchExamples = R"(Examples:
       The fastest of several plans of every kind, beside cuBLASLt and NCCL.
   tilelace bench mlp_rs --tp 2 --m 4096 --n 28672 --k 8192 --backend cuda --baselines nccl
       Both halves of an MLP in one graph.
+  tilelace bench --rows benchmarks/rows/users.txt --tp 2 --backend cuda --brief --minutes 4 \
+           --baselines nccl,nccl_window --iterations 5 --json users.jsonl
+      Rows of a file, a line each: OP N[,N...] K M[,M...] [NAME [swiglu]].
   tilelace bench gemm_ar --tp 8 --m 1,64 --n 4096 --k 4096 --link 25,5 --no-check
 )";
 
-void set_jobs(const BenchOptions& o, Workload& work) {
+void set_jobs(BenchOptions& o, Workload& work) {
+  if (!o.rows.empty()) {
+    require(o.model.ops.empty() && o.model.model.empty() && o.n.empty() && o.k == 0 &&
+                o.session.m.empty() && o.transports.empty(),
+            "--rows: got it with an op, --model, --n, --k, --m or --transports, expected none of "
+            "them");
+    load_rows(o.rows, o.session.ranks, work);
+    o.session.m = fmt::format("{}", fmt::join(work.sizes, ","));
+    return;
+  }
+  require(!o.model.ops.empty() && !o.session.m.empty(),
+          "bench: got no {}, expected an op and --m, or --rows",
+          o.model.ops.empty() ? "op" : "--m");
   if (!o.model.ops.starts_with("mlp_"))
     return load_products("bench", o.model, o.n, o.k, o.session.ranks, work);
   require_sizes("bench", o.model, o.n, o.k);
@@ -52,6 +72,15 @@ void set_jobs(const BenchOptions& o, Workload& work) {
   require(parse_device(o.session.backend) == Device::cuda && o.session.plan.empty(),
           "{}: got --backend cpu or --plan, expected cuda without", o.model.ops);
   work.jobs.push_back(plain_mlp(o.model.ops, o.n[0], o.k, o.session.ranks));
+}
+
+void set_time(const BenchOptions& o, Workload& work) {
+  work.budget_s = 60 * o.minutes;
+  work.brief = o.brief;
+  const bool mlp = std::ranges::any_of(work.jobs, [](const Job& job) { return !!job.then; });
+  require(!o.brief || (work.device == Device::cuda && !mlp),
+          "--brief: got --backend cpu or an MLP, expected products on cuda");
+  require(o.minutes == 0 || !mlp, "--minutes: got an MLP, expected products");
 }
 
 /// Products alone are compared: what else a layer has is not cuBLASLt's.
@@ -84,12 +113,11 @@ void add_bench(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand("bench", "Time one op over a range of sizes");
   command->footer(kBenchExamples + ("\n" + std::string(plan_help())) +
                   "\nModels: " + model_names() + "\n");
-  command
-      ->add_option("op", o->model.ops,
-                   names_of_ops() +
-                       "; of GPU ranks an MLP: mlp_rs (ag_gemm with swiglu, gemm_rs), mlp_ar (a "
-                       "product with swiglu, gemm_ar)")
-      ->required();
+  command->add_option("op", o->model.ops,
+                      names_of_ops() +
+                          "; of GPU ranks an MLP: mlp_rs (ag_gemm with swiglu, gemm_rs), mlp_ar (a "
+                          "product with swiglu, gemm_ar)");
+  command->add_option("--rows", o->rows, "A file of rows in place of op, sizes and --m");
   command->add_option("--model", o->model.model,
                       "Sizes of a model's layer: a name below, a config.json or a folder");
   command->add_option("--layer", o->model.layer, "A layer's number or `all`")
@@ -119,12 +147,20 @@ void add_bench(CLI::App& app, int& exit_code) {
       "GPU ranks, products alone: cuBLASLt's fastest algorithm, and of nccl, nccl_registered, "
       "nccl_window (NCCL on such buffers), beside (product and copies at once)");
   add_session_options(*command, o->session);
+  command->get_option("--m")->required(false);
+  command
+      ->add_option("--minutes", o->minutes, "Rows that would begin later are left out; 0: none are")
+      ->check(CLI::Range(0.0, 100000.0));
+  command->add_flag("--brief", o->brief,
+                    "GPU ranks: time `fused` and the baselines' whole calls alone; no check of "
+                    "integers");
   command->add_flag("--no-check", o->session.no_check, "Time only; do not check the results");
   command->callback([o, &exit_code] {
     Workload work;
     set_jobs(*o, work);
     travel(work, o->transports);
     apply(o->session, work);
+    set_time(*o, work);
     set_candidates(*o, work);
     set_baselines(*o, work);
     exit_code = run_session(work, o->session);

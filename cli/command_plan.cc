@@ -12,6 +12,7 @@
 #include "machine.h"
 #include "model_jobs.h"
 #include "plan/tuning/tuning_table.h"
+#include "row_list.h"
 #include "session.h"
 #include "tilelace/op_table.h"
 #include "tilelace/transport_table.h"
@@ -21,7 +22,7 @@ namespace {
 
 struct PlanCommand {
   ModelRequest model;
-  std::string m, dtype, link, plan, backend = "cpu", architecture, tuning;
+  std::string m, rows, dtype, link, plan, backend = "cpu", architecture, tuning;
   std::int64_t n = 0, k = 0;
   int ranks = 2, workers = 0;
 };
@@ -66,15 +67,25 @@ void print_ops() {
                operands_of(op, true));
 }
 
+void set_products(const PlanCommand& o, Workload& work) {
+  if (!o.rows.empty()) {
+    require(o.model.ops.empty() && o.model.model.empty() && o.n == 0 && o.k == 0 && o.m.empty(),
+            "--rows: got it with an op, --model, --n, --k or --m, expected none of them");
+    return load_rows(o.rows, o.ranks, work);
+  }
+  require(!o.m.empty(), "plan: got no --m, expected it, or --rows");
+  ModelRequest request = o.model;
+  if (request.layer.empty()) request.layer = "0";
+  work.sizes = parse_sizes("--m", o.m);
+  load_products("plan", request, o.n == 0 ? std::vector<std::int64_t>{} : std::vector{o.n}, o.k,
+                o.ranks, work);
+}
+
 Workload workload_of(const PlanCommand& o) {
   Workload work;
   work.ranks = o.ranks;
-  ModelRequest request = o.model;
-  if (request.layer.empty()) request.layer = "0";
-  load_products("plan", request, o.n == 0 ? std::vector<std::int64_t>{} : std::vector{o.n}, o.k,
-                o.ranks, work);
+  set_products(o, work);
   if (!o.dtype.empty()) work.dtype = parse_dtype(o.dtype);
-  work.sizes = parse_sizes("--m", o.m);
   work.device = parse_device(o.backend);
   take_plan(o.plan, work);
   require(work.device == Device::cpu || (o.link.empty() && o.workers == 0),
@@ -119,8 +130,10 @@ int print_plans(const PlanCommand& o) {
   take_tuning(o, work.device, machine);
   check_workload(work, machine);
   fmt::print("machine: {}\n", fmt::streamed(machine));
+  std::size_t row = 0;
   for (const Job& job : work.jobs) {
     for (const std::int64_t m : work.sizes) {
+      if (const std::size_t at = row++; !work.skip.empty() && work.skip[at]) continue;
       const Problem problem = problem_of(job.gemm, m, work.dtype);
       const Plan plan = work.plan.empty()
                             ? make_plan(problem, machine, options_for(work.options, job))
@@ -160,8 +173,9 @@ void add_plan(CLI::App& app, int& exit_code) {
   command->add_option("--tp", o->ranks, "Ranks of the group, 1 to 64")
       ->capture_default_str()
       ->check(CLI::Range(1, 64));
-  command->add_option("--m", o->m, "Rows (tokens): a list 1,7,128 or a range begin:end:factor")
-      ->required();
+  command->add_option("--m", o->m, "Rows (tokens): a list 1,7,128 or a range begin:end:factor");
+  command->add_option("--rows", o->rows,
+                      "A file of rows in place of op, sizes and --m, as of `tilelace bench`");
   command->add_option("--dtype", o->dtype,
                       names_of_dtypes() + " (default: the model's; bf16 without one)");
   add_backend_option(*command, o->backend);

@@ -233,6 +233,7 @@ std::vector<plan::CudaWay> candidates_of(const Workload& work, const Job& job, s
 
 std::vector<PlanOptions> ways_of(const Workload& work, const Job& job) {
   std::vector<PlanOptions> all{options_for(work.options, job)};
+  if (work.brief) return all;
   for (const Path path : baseline_paths(work.device, job.gemm.op))
     all.push_back(baseline_options(work.options, path, work.device));
   return all;

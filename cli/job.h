@@ -49,6 +49,9 @@ struct Workload {
   bool several_layers = false;
   /// GPUs: candidates alone are timed, and the fastest checked; nothing beside it.
   bool tunes = false;
+  /// GPUs: `fused` and what peers take for a whole call alone are timed, and checked once; ranks
+  /// prepare for that alone, for each m anew.
+  bool brief = false;
   double budget_s = 0;     ///< rows that begin later are left out; 0: none are
   std::vector<bool> skip;  ///< rows that are, by number (job * sizes + size); empty: none
   Device device = Device::cpu;
@@ -78,7 +81,8 @@ PlanOptions baseline_options(const PlanOptions& options, Path path, Device devic
 
 /// The other paths that are timed beside the default one.
 std::vector<Path> baseline_paths(Device device, Op op);
-/// The default plan first: what `fused` is. The unfused one comes last.
+/// The default plan first: what `fused` is. The unfused one comes last; a brief workload has the
+/// first alone.
 std::vector<PlanOptions> ways_of(const Workload& work, const Job& job);
 
 /// What `fused` is the fastest of: the planner's choice, then the first predictions of each kind;

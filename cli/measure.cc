@@ -40,17 +40,18 @@ class RankMeasurement {
     if (std::ranges::none_of(parts, [&](const RankPart& part) { return is_wanted(part.row); }) ||
         is_late())
       return;
-    if (work_.check && !work_.tunes) {
+    if (work_.check && !work_.tunes && !work_.brief) {
       RankWeights integers = integer_weights(work_, job, member_.rank());
       if (gpu_) move_to_gpu(integers, gpu_->place);
-      prepare(job, integers, true);
+      prepare(job, integers, true, work_.sizes);
       for (std::size_t s = 0; s < sizes; ++s)
-        check_integers(job, integers, work_.sizes[s], parts[s]);
+        if (is_wanted(parts[s].row)) check_integers(job, integers, work_.sizes[s], parts[s]);
     }
     RankWeights weights = model_weights(work_, job, member_.rank());
     if (gpu_) move_to_gpu(weights, gpu_->place);
-    prepare(job, weights, false);
-    for (std::size_t s = 0; gpu_ && !work_.tunes && s < sizes; ++s) {
+    if (!work_.brief) prepare(job, weights, false, work_.sizes);
+    for (std::size_t s = 0; gpu_ && !work_.tunes && !work_.brief && s < sizes; ++s) {
+      if (!is_wanted(parts[s].row)) continue;
       CallTensors tensors(work_, job, member_.rank(), work_.sizes[s], place());
       tensors.send_input();
       const PlanOptions options = ways_of(work_, job)[0];
@@ -60,6 +61,8 @@ class RankMeasurement {
     for (std::size_t s = 0; s < sizes; ++s) {
       if (!is_wanted(parts[s].row)) continue;
       if (is_late()) return;
+      // No more room than a user who prepares this very call has.
+      if (work_.brief) prepare(job, weights, false, {work_.sizes[s]});
       CallTensors tensors(work_, job, member_.rank(), work_.sizes[s], place());
       tensors.fill_random();
       std::vector<Peer> peers;
@@ -71,6 +74,7 @@ class RankMeasurement {
         chosen_ = gpu_->fastest(job, tensors.m(), call, parts[s].candidates);
         tensors.turn(0);
         if (gpu_->baselines) peers = gpu_->baselines->peers(job, tensors, weights);
+        if (work_.brief) std::erase_if(peers, [](const Peer& p) { return p.way != Way::unfused; });
       }
       if (work_.check) check(job, weights, tensors, peers, parts[s]);
       if (work_.tunes)
@@ -106,8 +110,9 @@ class RankMeasurement {
     tensors.settle();
   }
 
-  void prepare(const Job& job, const RankWeights& weights, bool plain) {
-    member_.prepare(preparations(work_, job, weights, member_.machine(), plain));
+  void prepare(const Job& job, const RankWeights& weights, bool plain,
+               const std::vector<std::int64_t>& sizes) {
+    member_.prepare(preparations(work_, job, weights, member_.machine(), plain, sizes));
     send_("");
   }
 
@@ -199,10 +204,12 @@ class RankMeasurement {
       own.push_back(way);
       add(std::move(call));
     };
-    add_way(Way::gemm, [&] { tensors.call_gemm(member_, weights); });
-    add_way(Way::collective, [&] { tensors.call_collective(member_); });
-    add_way(Way::unfused, [&] { tensors.call(member_, weights, options.back(), false, false); });
-    if (options.size() == 3)
+    if (!work_.brief) {
+      add_way(Way::gemm, [&] { tensors.call_gemm(member_, weights); });
+      add_way(Way::collective, [&] { tensors.call_collective(member_); });
+      add_way(Way::unfused, [&] { tensors.call(member_, weights, options.back(), false, false); });
+    }
+    if (!work_.brief && options.size() == 3)
       add_way(Way::medium, [&] { tensors.call(member_, weights, options[1], false, false); });
     add_way(Way::fused, [&] { call_fused(tensors, weights, options[0]); });
     for (const Peer& peer : peers) {
@@ -214,7 +221,8 @@ class RankMeasurement {
       add([&] { tensors.call(member_, weights, options[0], false, false); });
     }
     // Nothing reads what nobody wrote.
-    for (int i = 0; i < kGraphCalls; ++i) calls[row_of(job.gemm.op).gathers ? 1 : 0](i);
+    for (int i = 0; !work_.brief && i < kGraphCalls; ++i)
+      calls[row_of(job.gemm.op).gathers ? 1 : 0](i);
     tensors.settle();
     const auto all = gpu_->samples(calls);
     for (std::size_t w = 0; w < own.size(); ++w)
@@ -222,6 +230,7 @@ class RankMeasurement {
         part.samples[static_cast<std::size_t>(own[w])].push_back({0, us * 1e-6});
     for (std::size_t p = 0; p < part.peers.size(); ++p) part.peers[p].us = all[own.size() + p];
     tensors.turn(0);
+    if (!part.host) return;
     part.host->beside_graphs_us =
         gpu_->times.host_us([&] { call_fused(tensors, weights, options[0]); });
   }

@@ -43,8 +43,8 @@ struct Half {
 void prepare(const GpuRank& rank, const Half& first, const Half& then) {
   std::vector<Preparation> list;
   for (const Half* half : {&first, &then})
-    for (auto& one :
-         preparations(rank.work, half->job, half->weights, rank.member.machine(), false))
+    for (auto& one : preparations(rank.work, half->job, half->weights, rank.member.machine(), false,
+                                  rank.work.sizes))
       list.push_back(std::move(one));
   rank.member.prepare(list);
 }

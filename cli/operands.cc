@@ -125,9 +125,8 @@ std::vector<Term> integer_row(const model::LayerGemm& gemm, DType dtype, std::in
 
 std::vector<Preparation> preparations(const Workload& work, const Job& job,
                                       const RankWeights& weights, const Machine& machine,
-                                      bool plain) {
-  Problem p =
-      problem_of(job.gemm, *std::max_element(work.sizes.begin(), work.sizes.end()), work.dtype);
+                                      bool plain, const std::vector<std::int64_t>& sizes) {
+  Problem p = problem_of(job.gemm, *std::max_element(sizes.begin(), sizes.end()), work.dtype);
   if (plain) p.bias = false, p.activation = Activation::none;
   std::vector<Preparation> list;
   for (const PlanOptions& options : ways_of(work, job)) {
@@ -139,7 +138,7 @@ std::vector<Preparation> preparations(const Workload& work, const Job& job,
   list.push_back({p, weights.weight_views, {}});  // for the parts alone
   for (const auto& turn : weights.turns) list.push_back({p, turn, {}});
   if (plain) return list;
-  for (const std::int64_t m : work.sizes) {
+  for (const std::int64_t m : sizes) {
     p.m = m;
     std::vector<PlanOptions> rooms;
     for (const auto& way : candidates_of(work, job, m, machine)) {

@@ -46,10 +46,11 @@ void move_to_gpu(RankWeights& weights, const GpuPlace& place);
 RankWeights model_weights(const Workload& work, const Job& job, int rank);
 RankWeights integer_weights(const Workload& work, const Job& job, int rank);
 
-/// What all calls of a job need, candidates too. Plain: without bias and activation.
+/// What all calls of a job need, candidates too, of these values of m. Plain: without bias and
+/// activation.
 std::vector<Preparation> preparations(const Workload& work, const Job& job,
                                       const RankWeights& weights, const Machine& machine,
-                                      bool plain);
+                                      bool plain, const std::vector<std::int64_t>& sizes);
 
 /// A value of the integer operands: -1, 0 or 1, by its place in the unsharded matrix.
 int integer_weight(std::size_t index, std::int64_t row, std::int64_t col);

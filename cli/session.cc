@@ -2,6 +2,7 @@
 #include "session.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -164,11 +165,24 @@ class Session {
     }
     if (options_.checked) fmt::print("checked: {} findings\n", findings_);
     if (work_.check) {
-      fmt::print("{} of {} rows verified in {:.1f} s\n", done_ - bad_, total(), seconds);
+      fmt::print("{} of {} rows verified in {:.1f} s\n", done_ - bad_, wanted(), seconds);
     } else {
       fmt::print("{} rows in {:.1f} s, not checked\n", done_, seconds);
     }
+    print_left_out();
     std::fflush(stdout);
+  }
+
+  void print_left_out() const {
+    if (done_ == wanted()) return;
+    fmt::print("{} rows left out, the time is over:\n", wanted() - done_);
+    for (int r = 0; r < total(); ++r) {
+      if (arrived_.contains(r) || (!work_.skip.empty() && work_.skip[static_cast<std::size_t>(r)]))
+        continue;
+      const model::LayerGemm& gemm = job_of(work_, r).gemm;
+      fmt::print("  {} {} m {} n {} k {}\n", gemm.layer, name_of(gemm.op), m_of(work_, r),
+                 fmt::join(gemm.full_n, "+"), gemm.full_k);
+    }
   }
 
   const Workload& work_;

@@ -11,8 +11,10 @@ if(Python3_FOUND)
            ${PROJECT_SOURCE_DIR}/tools/check_doors_test.py)
   add_test(NAME tools.compiled_kernels_finds_mistakes COMMAND Python3::Interpreter
            ${PROJECT_SOURCE_DIR}/tools/check_kernels_test.py)
-  add_test(NAME tools.plan_regret COMMAND Python3::Interpreter
-           ${PROJECT_SOURCE_DIR}/tools/plan_regret_test.py)
+  foreach(tool plan_regret peer_summary row_list tuned_choices)
+    add_test(NAME tools.${tool} COMMAND Python3::Interpreter
+             ${PROJECT_SOURCE_DIR}/tools/${tool}_test.py)
+  endforeach()
 endif()
 
 # included_first(RESULT ROOT HEADER): whether the source of the same name includes it before all else,

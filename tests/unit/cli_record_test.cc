@@ -168,7 +168,7 @@ TEST(CliCandidates, ArePreparedFor) {
   work.sizes = {1, 64, 4096};
   for (const Op op : {Op::ag_gemm, Op::gemm_rs, Op::gemm_ar}) {
     const Job job{plain_gemm(op, {8192}, 8192, 2), 0};
-    const auto list = preparations(work, job, {}, cuda_machine(), false);
+    const auto list = preparations(work, job, {}, cuda_machine(), false, work.sizes);
     for (const std::int64_t m : work.sizes)
       for (const auto& way : candidates_of(work, job, m, cuda_machine()))
         EXPECT_TRUE(std::any_of(list.begin(), list.end(), [&](const Preparation& p) {

@@ -3,8 +3,12 @@
 
 python -m torch.distributed.run --standalone --nproc-per-node N tools/torch_bench WHAT [options]
   WHAT: ag_gemm, gemm_rs, gemm_ar (rows of the dense tables), stack (Qwen2.5-72B's layers),
-  host (what a call keeps the host busy with, here and in C++)
+  host (what a call keeps the host busy with, here and in C++), listed (rows of --rows FILE,FILE beside
+  the best peers, see listed.py; without GPUs a dry run)
   --tokens A,B (m)  --models A,B  --rounds N  --json FILE ("-": standard output; appended)  --commit ID
+  of listed: --seconds S (rows that begin later are left out, and named), --calls N (at most, of a
+  graph: 4, 8 or 16), --without A,B (ways; or cublasLt); a JSON file that is there is gone on with,
+  behind the row that ended the last run
 Times are of CUDA graphs (and of eager calls beside them): rounds interleaved, every sample after
 40 ms of its own load, median over rounds, the slowest rank counts. NVLink multicast stays off.
 Exit: 0 done and verified, 1 a result was wrong, 2 usage.
@@ -13,9 +17,11 @@ import argparse
 import json
 import os
 import sys
+import time
 from datetime import timedelta
 from pathlib import Path
 
+BEGAN = time.monotonic()  # torch may come from a cold disk
 # Before torch and NCCL look at them.
 os.environ.update(TORCH_SYMM_MEM_DISABLE_MULTICAST="1", NCCL_NVLS_ENABLE="0", NVSHMEM_DISABLE_NVLS="1")
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -24,33 +30,42 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
 import host  # noqa: E402
+import listed  # noqa: E402
 import rows  # noqa: E402
 import stack  # noqa: E402
-from timing import Timer, meet  # noqa: E402
+from timing import GPUS, Timer, meet  # noqa: E402
 
 
 def arguments():
     parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("what", choices=("ag_gemm", "gemm_rs", "gemm_ar", "stack", "host"))
+    parser.add_argument("what", choices=("ag_gemm", "gemm_rs", "gemm_ar", "stack", "host", "listed"))
     parser.add_argument("--tokens", type=lambda s: [int(m) for m in s.split(",")])
     parser.add_argument("--models", type=lambda s: s.split(","), default=["llama70b", "qwen32b"])
     parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--rows", type=lambda s: s.split(","), default=[])
+    parser.add_argument("--seconds", type=float, default=0)
+    parser.add_argument("--calls", type=int, choices=(4, 8, 16), default=16)
+    parser.add_argument("--without", type=lambda s: s.split(","), default=[])
     parser.add_argument("--json", default="")
     parser.add_argument("--commit", default=None)
     asked = parser.parse_args()
+    asked.began = BEGAN
     unknown = set(asked.models) - set(rows.MODELS)
     if unknown:
         parser.error(f"--models: got {', '.join(unknown)}, expected of {', '.join(rows.MODELS)}")
+    if (asked.what == "listed") != bool(asked.rows):
+        parser.error("--rows: expected files with `listed`, and with nothing else")
     return asked
 
 
 def main():
     asked = arguments()
-    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    if GPUS:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
-    dist.init_process_group("cpu:gloo,cuda:nccl", timeout=timedelta(seconds=60))
+    dist.init_process_group("cpu:gloo,cuda:nccl" if GPUS else "gloo", timeout=timedelta(seconds=60))
     timer = Timer(asked.rounds)
-    measure = {"stack": stack.measure, "host": host.measure}.get(asked.what, rows.measure)
+    measure = {"stack": stack.measure, "host": host.measure, "listed": listed.measure}.get(asked.what, rows.measure)
     good = True
     with torch.inference_mode():
         for record in measure(asked, timer):

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 import tilelace
-from timing import make_way, relative_error, short
+from timing import GPUS, make_way, relative_error, short
 from ways import Ways
 
 # hidden, intermediate
@@ -21,12 +21,13 @@ PREFIX = {"ag_gemm": "ag", "gemm_rs": "rs", "gemm_ar": "ar"}
 SET_BYTES = 160 << 20  # of operands that rotate: three times the L2
 MOST_ONE_SHOT = 1024  # rows: above, every rank reads far too much
 UNIT = 2.0**-8
+DEVICE = "cuda" if GPUS else "cpu"
 
 
 def drawn(rows, cols, scale, seed):
     """The same on every rank."""
-    generator = torch.Generator("cuda").manual_seed(seed)
-    t = torch.randn(rows, cols, generator=generator, device="cuda", dtype=torch.float32)
+    generator = torch.Generator(DEVICE).manual_seed(seed)
+    t = torch.randn(rows, cols, generator=generator, device=DEVICE, dtype=torch.float32)
     return (t * scale).bfloat16()
 
 
