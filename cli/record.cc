@@ -46,6 +46,12 @@ std::string record_line(const Workload& work, const Row& row) {
   r["verified"] = or_null(row.verified);
   r["iterations"] = row.iterations;
   r["spread"] = or_null(row.spread);
+  if (!row.candidates.empty()) {  // what plans depend on, as a rank has it
+    const Problem p = problem_of(job_of(work, row.number).gemm, row.m, work.dtype);
+    r["rank_n"] = p.n;
+    r["rank_k"] = p.k;
+    r["swiglu"] = p.activation == Activation::swiglu;
+  }
   r["candidates"] = Json::array();
   for (const Candidate& c : row.candidates)
     r["candidates"].push_back(

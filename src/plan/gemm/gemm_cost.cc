@@ -32,20 +32,22 @@ struct Count {
   double step_us;      ///< a CTA's
   double tile_bytes;   ///< of memory, a tile's share
   double tile_loads;   ///< of L2, a tile's
+  double weight_us;    ///< a CTA's part of the weight, as fast as one alone gets it
   double energy_us;    ///< at the power limit
   double tile_end_us;  ///< what comes behind a tile's steps
   double tiles;
   std::int64_t k_steps;
 };
 
-Count count(const GemmProblem& p, const GemmPlan& plan, double tiles, std::int64_t rows,
-            const Hardware& h, int multiprocessors) {
+Count count(const GemmProblem& p, const GemmPlan& plan, const TileCut& cut, const Hardware& h,
+            int multiprocessors) {
   const GemmTile& t = plan.tile;
   const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n),
              k = static_cast<double>(p.k);
   const auto element = static_cast<double>(size_of(p.dtype));
   const double row_bytes = kStep * element;
   const double step_flops = 2.0 * t.rows() * t.width * kStep;
+  const auto tiles = static_cast<double>(std::max<std::int64_t>(cut.tiles, 1));
   Count c;
   c.tiles = tiles;
   c.k_steps = schedule::ceil_div(p.k, kStep);
@@ -54,16 +56,21 @@ Count count(const GemmProblem& p, const GemmPlan& plan, double tiles, std::int64
   c.step_us = std::max(at(step_flops, 1e3 * h.peak_tflops * h.efficiency / h.multiprocessors),
                        at(row_bytes * (t.rows() + t.width), h.l2_gbps));
   if (!t.swapped)
-    c.step_us *= 1 + kZeroRows * std::max(0.0, 1 - static_cast<double>(rows) / t.rows());
+    c.step_us *= 1 + kZeroRows * std::max(0.0, 1 - static_cast<double>(cut.rows) / t.rows());
   if (t.cluster() > 2) c.step_us *= kWideCluster;
   if (plan.workers * t.cluster() > multiprocessors) c.step_us *= 2;  // two CTAs on one
-  const double readings = static_cast<double>(schedule::ceil_div(p.m, kWalkRows));
+  // Walks that share a wave read the weight once.
+  const double readings = std::max(static_cast<double>(schedule::ceil_div(p.m, kWalkRows)),
+                                   std::min(cut.walks, std::ceil(tiles / plan.workers)));
   const double memory = element * (n * k * readings + m * k + m * static_cast<double>(p.out_n()));
   c.tile_bytes = memory / tiles;
   c.tile_loads = row_bytes *
                  (static_cast<double>(t.rows()) / t.cluster_cols +
                   static_cast<double>(t.width) / t.cluster_rows) *
                  t.cluster() * static_cast<double>(c.k_steps);
+  const double weight_rows = t.swapped ? static_cast<double>(t.rows()) / t.cluster_cols
+                                       : static_cast<double>(t.width) / t.cluster_rows;
+  c.weight_us = at(row_bytes * weight_rows * static_cast<double>(c.k_steps), h.worker_memory_gbps);
   c.energy_us = at(2 * m * n * k, 1e3 * h.power_tflops) +
                 at(tiles * c.tile_loads, h.power_l2_gbps) + at(memory, h.power_memory_gbps);
   return c;
@@ -84,16 +91,14 @@ double sharing_us(const GemmPlan& plan, const Count& c, const Hardware& h) {
 
 }  // namespace
 
-double product_us(const GemmProblem& p, const GemmPlan& plan, std::int64_t of_tiles,
-                  std::int64_t rows, const GemmMachine& machine) {
+double product_us(const GemmProblem& p, const GemmPlan& plan, const TileCut& cut,
+                  const GemmMachine& machine) {
   const Hardware& h = plans_of(machine.architecture).hardware;
-  const auto tiles = static_cast<double>(std::max<std::int64_t>(of_tiles, 1));
-  const Count c = count(p, plan, tiles, rows, h, machine.multiprocessors);
+  const Count c = count(p, plan, cut, h, machine.multiprocessors);
+  const double tiles = c.tiles;
   const auto k_steps = static_cast<double>(c.k_steps);
-  const int cluster = plan.tile.cluster();
   const double tile_memory =
       std::max(at(c.tile_bytes, h.memory_gbps), at(c.tile_loads, h.l2_total_gbps));
-  const double own_memory = at(c.tile_bytes / cluster, h.worker_memory_gbps);
   const double whole = std::max(0.0, tiles - plan.split_tiles);
   const double workers =
       plan.split_tiles > 0 ? plan.workers : std::min<double>(plan.workers, tiles);
@@ -101,7 +106,7 @@ double product_us(const GemmProblem& p, const GemmPlan& plan, std::int64_t of_ti
   const auto wave = [&](double at_once, double part, double steps) {
     if (at_once == 0) return 0.0;
     return limit(at_once * tile_memory,
-                 std::max(steps * c.step_us + c.tile_end_us, part * own_memory));
+                 std::max(steps * c.step_us + c.tile_end_us, part * c.weight_us));
   };
   const double shared = plan.split_tiles / workers;
   const double full = std::floor(whole / workers), rest = whole - full * workers;
@@ -109,7 +114,5 @@ double product_us(const GemmProblem& p, const GemmPlan& plan, std::int64_t of_ti
                        full * wave(workers, 1, k_steps) + wave(rest, 1, k_steps);
   return h.fixed_us + limit(clock, c.energy_us) + sharing_us(plan, c, h);
 }
-
-double reread_us(const Hardware& h, double bytes) { return at(bytes, h.power_memory_gbps); }
 
 }  // namespace tilelace::plan

@@ -9,12 +9,14 @@
 
 namespace tilelace::plan {
 
-/// Predicted us of a product under sustained load, cut into so many tiles of workers: as many as
-/// the problem fills, or more where they end at the borders of shards, of `rows` rows. m, n, k > 0.
-double product_us(const GemmProblem&, const GemmPlan&, std::int64_t tiles, std::int64_t rows,
-                  const GemmMachine&);
+/// How a product's rows are cut into tiles of workers.
+struct TileCut {
+  std::int64_t tiles = 0;  ///< more than the problem fills where they end at the borders of shards
+  std::int64_t rows = 0;   ///< between two borders
+  double walks = 1;        ///< over the weight, one after the other: each reads it
+};
 
-/// What reading so many bytes of memory once more takes beside products.
-double reread_us(const Hardware&, double bytes);
+/// Predicted us of a product under sustained load. m, n, k > 0.
+double product_us(const GemmProblem&, const GemmPlan&, const TileCut&, const GemmMachine&);
 
 }  // namespace tilelace::plan

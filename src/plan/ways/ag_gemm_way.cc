@@ -94,7 +94,6 @@ class GatherCandidates {
 
   void add_by_shard(const GemmPlan& gemm, const GemmMachine& machine, Transport transport,
                     RouteKind route) {
-    const double us = products_by_shard_us(p_, gemm, machine);
     const bool sent = row_of(transport).by_workers();
     for (const Index parts : {1, 2, 4}) {
       const Index cut = schedule::max_of(1, schedule::ceil_div(most_rows_, parts));
@@ -102,21 +101,22 @@ class GatherCandidates {
       const Travel way{transport, route, sent ? push_chunk() : cut};
       const Gathering gathering{way, most_rows_, row_bytes_, p_.ranks};
       const auto apart = [&](int shards) {
-        add({.gemm = gemm, .apart = shards}, way,
-            gathered_us(hardware_, gathering, us, shards) + rereading_us(shards));
+        const double us = products_by_shard_us(p_, gemm, std::min(shards + 1, p_.ranks), machine);
+        add({.gemm = gemm, .apart = shards}, way, gathered_us(hardware_, gathering, us, shards));
       };
       apart(1);
       if (!sent && p_.ranks > 3) apart(2);
       if (sent ? p_.m > kMostPushRows : p_.ranks > 2) apart(p_.ranks);
-      if (row_of(transport).pushes() || sent) add_joined(gemm, gathering, us);
+      if (row_of(transport).pushes() || sent) add_joined(gemm, gathering, machine);
     }
   }
 
   /// Shards that join the own one: behind as many waves of tiles as have ended when they come.
-  void add_joined(const GemmPlan& gemm, const Gathering& gathering, double us) {
+  void add_joined(const GemmPlan& gemm, const Gathering& gathering, const GemmMachine& machine) {
     if (p_.ranks == 1) return;
     const Index rows = tile_rows_by_shard(split_of(p_, borders_), gemm.tile.worker_tokens());
     const Index tiles = rows * schedule::ceil_div(first_n_, gemm.tile.worker_columns());
+    double us = products_by_shard_us(p_, gemm, p_.ranks, machine);
     const double wave_us = us / static_cast<double>(schedule::ceil_div(tiles, gemm.workers));
     std::vector<int> after;
     for (int i = 1; i < p_.ranks; ++i) {
@@ -124,7 +124,9 @@ class GatherCandidates {
       after.push_back(static_cast<int>(std::min(waves * gemm.workers, static_cast<double>(tiles))));
     }
     // Not where they join after all others are done: that is the plan with them apart.
-    if (after.front() * p_.ranks >= tiles) return;
+    const double alone = static_cast<double>(after.front()) * p_.ranks / static_cast<double>(tiles);
+    if (alone >= 1) return;
+    us = products_by_shard_us(p_, gemm, 1 + alone, machine);
     add({.gemm = gemm, .joins = std::move(after)}, gathering.way,
         gathered_us(hardware_, gathering, us, p_.ranks));
   }
@@ -158,15 +160,6 @@ class GatherCandidates {
         arrival_us(hardware_, {way, most_rows_, row_bytes_, p_.ranks}, p_.ranks - 1);
     add({.gemm = gemm, .path = Path::medium}, way,
         std::max(shard * p_.ranks, last + shard) + hardware_.copy_us + hardware_.flag_us);
-  }
-
-  /// Of weights that are read once more, for walks over some shards that others do not share.
-  /// Between two ranks that is not to be seen.
-  [[nodiscard]] double rereading_us(int apart) const {
-    if (p_.ranks == 2) return 0;
-    const auto weight =
-        static_cast<double>(first_n_ * p_.k * static_cast<Index>(size_of(p_.dtype)));
-    return reread_us(hardware_, (std::min(apart + 1, p_.ranks) - 1) * weight);
   }
 
   [[nodiscard]] Index push_chunk() const {
@@ -216,7 +209,7 @@ double other_products_us(const Problem& p, const GemmPlan& gemm, std::int64_t m,
   for (std::size_t i = 0; i < p.n.size(); ++i) {
     if (i == widest_product(p)) continue;
     const GemmProblem product = product_of(p, i, m);
-    us += product_us(product, gemm, work_of(gemm, product).order.tiles(), m, machine);
+    us += product_us(product, gemm, {work_of(gemm, product).order.tiles(), m}, machine);
   }
   return us;
 }
@@ -226,13 +219,14 @@ double products_us(const Problem& p, const AgGemmWay& plan, const GemmMachine& m
   return plan.gemm.predicted_us + others;
 }
 
-double products_by_shard_us(const Problem& p, const GemmPlan& gemm, const GemmMachine& machine) {
+double products_by_shard_us(const Problem& p, const GemmPlan& gemm, double walks,
+                            const GemmMachine& machine) {
   const auto borders = borders_of(p);
   const GemmProblem first = product_of(p, widest_product(p), p.m);
   const schedule::RowSplit split = split_of(p, borders);
   const Index rows = tile_rows_by_shard(split, gemm.tile.worker_tokens());
   const Index tiles = rows * schedule::ceil_div(first.n, gemm.tile.worker_columns());
-  return product_us(first, gemm, tiles, split.max_rows(), machine) +
+  return product_us(first, gemm, {tiles, split.max_rows(), walks}, machine) +
          other_products_us(p, gemm, p.m, machine);
 }
 

@@ -39,10 +39,9 @@ double predict(const Problem& p, const schedule::RowSplit& split, const GemmRsWa
   const GemmProblem product{p.m, p.n.front(), p.k, p.dtype};
   const Index tiles =
       tile_rows_of(split, t, plan.pairs) * ceil_div(p.n.front(), t.worker_columns());
-  double us = product_us(product, plan.gemm, tiles, split.max_rows(), machine);
-  if (plan.apart > 1)
-    us += reread_us(h, (p.ranks - 2) * static_cast<double>(p.n.front() * p.k *
-                                                           static_cast<Index>(size_of(p.dtype))));
+  // The own shard behind the remote ones.
+  const double walks = plan.apart + 1;
+  const double us = product_us(product, plan.gemm, {tiles, split.max_rows(), walks}, machine);
   const double wire = sent_us(h, (p.m - split.max_rows()) * row_bytes(p));
   const bool together = tiles <= plan.gemm.workers;
   const double behind = together || !t.pingpong ? wire : 0;
