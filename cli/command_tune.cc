@@ -159,7 +159,7 @@ void add_tune(CLI::App& app, int& exit_code) {
   command->add_flag("--quiet", o->session.quiet, "No lines and no progress bar");
   command->add_flag("--no-check", o->session.no_check, "Time only; do not check the results");
   command->callback([o, &exit_code] {
-    unsetenv("TILELACE_TUNING");  // predictions are what is measured; before any thread
+    setenv("TILELACE_TUNING", "off", 1);  // predictions are what is measured; before any thread
     o->session.backend = "cuda";
     Workload work = workload_of(*o);
     exit_code = Tuning(*o, work).run(o->session);

@@ -19,6 +19,7 @@ struct GpuFacts {
   int multiprocessors = 0;
   int architecture = 0;  ///< a row of core/architecture.h
   std::int64_t memory_bytes = 0;
+  double memory_bytes_per_s = 0;  ///< by clock and bus; 0: not known
 };
 
 /// Errors: usage (a build without CUDA), system (no driver).

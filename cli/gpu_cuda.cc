@@ -44,6 +44,7 @@ GpuFacts gpu_facts() {
   facts.multiprocessors = c.sm_count;
   // Of another one ranks say that there are no kernels.
   facts.architecture = architecture_of(c.compute_major, c.compute_minor).value_or(0);
+  facts.memory_bytes_per_s = c.memory_bytes_per_s;
   facts.memory_bytes = static_cast<std::int64_t>(c.memory_bytes);
   return facts;
 }

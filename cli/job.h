@@ -94,8 +94,8 @@ std::vector<std::string> parse_baselines(std::string_view text);
 void travel(Workload& work, std::string_view ways);
 
 /// What the backend says of itself for such a group, without making one.
-Machine machine_for(int ranks, const CommunicatorOptions& options, int multiprocessors = 132,
-                    int architecture = 0);
+/// `gpus`: those that are there; null: H200s.
+Machine machine_for(int ranks, const CommunicatorOptions& options, const GpuFacts* gpus = nullptr);
 /// 0: cores / ranks, at least 1.
 int workers_for(int ranks, int workers);
 

@@ -37,9 +37,11 @@ struct CommunicatorOptions {
   /// with TILELACE_MULTICAST=1 in the environment as well: on some machines a program that makes
   /// such memory can take the GPUs away from others.
   bool multicast = false;
-  /// cuda: measured plans, from read_tuning(); the same table on every rank. Without one the file
-  /// that TILELACE_TUNING in the environment names, if any.
+  /// cuda: measured plans, from read_tuning() or tune(); the same table on every rank. Without one
+  /// they are found: the file that TILELACE_TUNING in the environment names ("off": none), else
+  /// what `cache` has and, behind it, the tables that came with this build and fit the GPUs.
   std::shared_ptr<const plan::TuningTable> tuning = nullptr;
+  bool find_tuning = true;  ///< false: without `tuning` predictions decide
 };
 
 /// A problem with the weights that its calls will use.

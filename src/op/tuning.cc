@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/env.h"
+#include "plan/tuning/find_tuning.h"
 #include "plan/tuning/tuning_table.h"
 
 namespace tilelace::op {
@@ -18,7 +20,7 @@ constexpr std::size_t kMostText = 2000;
 
 /// "0123456789abcdef FILE": what ranks compare, and what they say of it.
 std::string said_of(const plan::TuningTable* table) {
-  return table == nullptr ? "0 no table" : fmt::format("{:016x} {}", table->digest, table->file);
+  return table == nullptr ? "0 no table" : fmt::format("{:016x} {}", table->digest_of_all(), table->file);
 }
 std::string_view digest_in(std::string_view said) { return said.substr(0, said.find(' ')); }
 std::string_view file_in(std::string_view said) { return said.substr(said.find(' ') + 1); }
@@ -44,7 +46,11 @@ CommunicatorOptions with_tuning(comm::Group& group, CommunicatorOptions o) {
   if (o.device != Device::cuda) return o;
   std::string refusal;
   try {
-    o.tuning = plan::or_of_environment(o.tuning);
+    const auto file = o.tuning == nullptr ? env::tuning_file() : std::nullopt;
+    if (file == plan::kNoTuning)
+      o.find_tuning = false;
+    else if (file)
+      o.tuning = read_tuning(*file);
   } catch (const Error& e) {
     refusal = e.what();
   }

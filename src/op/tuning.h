@@ -9,9 +9,9 @@
 
 namespace tilelace::op {
 
-/// The options with the table that the environment names, where GPU ranks were given none. Ranks
-/// that are threads have one environment; others agree: collective. Errors: as agree_on_tuning, and
-/// read_tuning's.
+/// The options with the table that the environment names, where GPU ranks were given none; "off"
+/// there ends the search. Ranks that are threads have one environment; others agree: collective.
+/// Errors: as agree_on_tuning, and read_tuning's.
 CommunicatorOptions with_tuning(comm::Group&, CommunicatorOptions);
 
 /// Whether all ranks have this very table, or none. `refusal`: why this rank could not read its

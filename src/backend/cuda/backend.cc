@@ -32,6 +32,7 @@ Machine machine_of(const comm::Capabilities& c, const CommunicatorOptions& optio
   const int budget = options.max_workers > 0 ? options.max_workers : c.sm_count;
   Machine machine = cuda_machine(std::min(c.sm_count, budget));
   machine.architecture = *architecture;
+  machine.memory_bytes_per_s = c.memory_bytes_per_s;
   machine.tuning = options.tuning;
   if (options.multicast)
     machine.multicast = !comm::MulticastPermit::environment_allows() ? Multicast::not_allowed

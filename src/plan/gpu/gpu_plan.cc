@@ -119,6 +119,7 @@ Machine cuda_machine(int multiprocessors) {
   m.workers = m.multiprocessors = multiprocessors;
   m.link_bytes_per_s = plan::kLinkBytesPerUs * 1e6;
   m.rank_flops_per_s = plan::kRankFlopsPerS;
+  m.memory_bytes_per_s = 4.8e12;  // H200 data sheet
   return m;
 }
 
