@@ -22,14 +22,17 @@ std::optional<Plan> GpuRank::fastest(const Job& job, std::int64_t m,
   if (all.empty()) return std::nullopt;
   std::vector<std::size_t> there;
   std::vector<GpuCall> calls;
+  std::vector<double> predicted_us;
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (!gpu_has_kernel(all[i].plan, work.dtype)) continue;
     there.push_back(i);
+    predicted_us.push_back(all[i].predicted_us);
     calls.emplace_back([&call, &plan = all[i].plan](int turn) { call(turn, plan); });
   }
   require(!there.empty(), "{}: plans, got none whose tile this build has, expected one",
           name_of(job));
-  for (const CallTime& c : times.fastest(calls)) took.push_back({there[c.index], c.us});
+  for (const CallTime& c : times.fastest(calls, predicted_us).times)
+    took.push_back({there[c.index], c.us});
   return all[took.front().index].plan;
 }
 
