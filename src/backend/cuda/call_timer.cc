@@ -7,6 +7,7 @@
 
 #include "backend/cuda/base/cuda_check.h"
 #include "comm/cuda/driver.h"
+#include "tilelace/error.h"
 
 namespace tilelace {
 namespace {

@@ -5,6 +5,8 @@
 #include <dlfcn.h>
 
 #include <array>
+#include <exception>
+#include <type_traits>
 
 #include "comm/cuda/capabilities.h"
 #include "tilelace/error.h"
