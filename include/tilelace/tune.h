@@ -15,6 +15,7 @@ namespace tilelace {
 
 struct TuneOptions {
   double seconds = 480;  ///< problems that would begin later are left out; more than 0
+  double problem_seconds = 0;  ///< that looks at one problem may take; 0: all that are wanted
   int candidates = 3;    ///< plans of each kind that are timed, best predictions first; 1 to 1000
   bool again = false;    ///< problems that the communicator's tables have, too
   bool force = false;    ///< also on GPUs that others use or that heat slows down

@@ -33,6 +33,8 @@ void check_tune(const Communicator::Impl& impl, std::span<const Problem> problem
           "tune: got a share of the device, expected max_workers 0: tables are of whole GPUs");
   require(o.seconds > 0 && o.seconds <= 1e7, "tune: seconds: got {}, expected more than 0",
           o.seconds);
+  require(o.problem_seconds >= 0 && o.problem_seconds <= 1e7,
+          "tune: problem seconds: got {}, expected 0 or more", o.problem_seconds);
   require(o.candidates >= 1 && o.candidates <= 1000,
           "tune: candidates: got {}, expected 1 to 1000", o.candidates);
   for (const Problem& p : problems) {
@@ -45,7 +47,8 @@ void check_tune(const Communicator::Impl& impl, std::span<const Problem> problem
 
 /// That all ranks tune the same, or that one cannot. Errors: usage, on every rank.
 void agree(Communicator::Impl& impl, std::span<const Problem> problems, const TuneOptions& o) {
-  std::string mine = fmt::format("seconds {} candidates {}{}{}", o.seconds, o.candidates,
+  std::string mine = fmt::format("seconds {} a problem {} candidates {}{}{}", o.seconds,
+                                 o.problem_seconds, o.candidates,
                                  o.again ? ", again" : "", o.force ? ", forced" : "");
   for (const Problem& p : problems) mine += fmt::format("\n{}", fmt::streamed(op::tuned_part(p)));
   std::string refusal;
@@ -84,7 +87,7 @@ void tune_all(Communicator::Impl& impl, std::span<const Problem> problems, const
       continue;
     }
     std::string why;
-    const auto row = session.tune(p, 0, why);
+    const auto row = session.tune(p, o.problem_seconds, why);
     if (!row) refuse_times(why);
     require_quiet();
     impl.keep(*row);
