@@ -38,10 +38,12 @@ struct CommunicatorOptions {
   /// such memory can take the GPUs away from others.
   bool multicast = false;
   /// cuda: measured plans, from read_tuning() or tune(); the same table on every rank. Without one
-  /// they are found: the file that TILELACE_TUNING in the environment names ("off": none), else
-  /// what `cache` has and, behind it, the tables that came with this build and fit the GPUs.
+  /// and without `tuning_file` the file that TILELACE_TUNING in the environment names, else the
+  /// tables that came with this build and fit the GPUs.
   std::shared_ptr<const plan::TuningTable> tuning = nullptr;
-  bool find_tuning = true;  ///< false: without `tuning` predictions decide
+  /// cuda: a table as a file, read when ranks join: that one of them cannot is an error on all.
+  /// "off", here or in TILELACE_TUNING: none, nor those that came with this build. Empty: as above.
+  std::string tuning_file = {};
   /// cuda: a folder, made if absent, that keeps what is tuned from one run to the next, a file for
   /// each kind of GPU and number of ranks; rank 0 reads and writes it. Empty: none. A file in it that
   /// is no table is said and left out.

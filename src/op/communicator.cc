@@ -42,8 +42,6 @@ CommunicatorOptions checked_options(CommunicatorOptions o, int ranks) {
           static_cast<int>(o.device));
   require(o.device == Device::cuda || o.device_index == -1,
           "communicator: device index: got {} for CPU ranks, expected -1", o.device_index);
-  require(o.device == Device::cuda || o.tuning == nullptr,
-          "communicator: tuning: got a table for CPU ranks, expected GPUs");
   op::check_tuning_options(o);
   require(o.device == Device::cuda || !o.multicast,
           "communicator: multicast: got it for CPU ranks, expected GPUs");

@@ -54,7 +54,7 @@ KeptTuning::KeptTuning(comm::Group& group, const CommunicatorOptions& o, const M
   if (!o.cache.empty())
     file_ = (std::filesystem::path(o.cache) / plan::cache_name(machine, group.ranks())).string();
   writes_ = first && !file_.empty();
-  if (given_ == nullptr && o.find_tuning)
+  if (given_ == nullptr && o.tuning_file != plan::kNoTuning)
     shipped_ = plan::shipped_tuning(machine, group.ranks());
   std::string why;
   std::string bytes;

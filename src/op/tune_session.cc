@@ -18,6 +18,7 @@
 #include "op/impl.h"
 #include "op/run_plan.h"
 #include "plan/tuning/disturbance.h"
+#include "plan/tuning/find_tuning.h"
 #include "plan/words/agreement.h"
 
 namespace tilelace::op {
@@ -53,7 +54,7 @@ std::array<double, 2> most_of_all(comm::Group& group, std::array<double, 2> mine
 Communicator beside(Communicator::Impl& impl) {
   CommunicatorOptions o = impl.options;
   o.tuning = nullptr;
-  o.find_tuning = false;
+  o.tuning_file = plan::kNoTuning;
   o.cache.clear();
   o.autotune = 0;
   std::vector<int> all(static_cast<std::size_t>(impl.group->ranks()));

@@ -30,7 +30,7 @@ std::string_view file_in(std::string_view said) { return said.substr(said.find('
 std::string habits_of(const CommunicatorOptions& o) {
   return fmt::format("autotune {:g} s, deterministic {}, cache {}, tables that are found {}",
                      o.autotune, o.deterministic ? "yes" : "no", o.cache.empty() ? "no" : "yes",
-                     o.find_tuning ? "yes" : "no");
+                     o.tuning_file == plan::kNoTuning ? "no" : "yes");
 }
 
 void agree_on_habits(comm::Group& group, const CommunicatorOptions& o) {
@@ -45,6 +45,11 @@ void agree_on_habits(comm::Group& group, const CommunicatorOptions& o) {
 }  // namespace
 
 void check_tuning_options(const CommunicatorOptions& o) {
+  const bool asked = !o.tuning_file.empty() && o.tuning_file != plan::kNoTuning;
+  require(o.device == Device::cuda || (o.tuning == nullptr && !asked),
+          "communicator: tuning: got a table for CPU ranks, expected GPUs");
+  require(o.tuning == nullptr || !asked,
+          "communicator: tuning: got a table and the file {}, expected one of them", o.tuning_file);
   require(o.autotune >= 0 && o.autotune <= kMostAutotune,
           "communicator: autotune: got {} s, expected 0 to {}", o.autotune, kMostAutotune);
   require(!o.deterministic || o.autotune == 0,
@@ -74,12 +79,10 @@ CommunicatorOptions with_tuning(comm::Group& group, CommunicatorOptions o) {
   if (o.device != Device::cuda) return o;
   std::string refusal;
   try {
-    const auto file =
-        o.tuning == nullptr && o.find_tuning ? env::tuning_file() : std::nullopt;
-    if (file == plan::kNoTuning)
-      o.find_tuning = false;
-    else if (file)
-      o.tuning = read_tuning(*file);
+    if (o.tuning == nullptr && o.tuning_file.empty())
+      o.tuning_file = env::tuning_file().value_or("");
+    if (o.tuning == nullptr && !o.tuning_file.empty() && o.tuning_file != plan::kNoTuning)
+      o.tuning = read_tuning(o.tuning_file);
   } catch (const Error& e) {
     refusal = e.what();
   }

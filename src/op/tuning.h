@@ -14,7 +14,7 @@ namespace tilelace::op {
 /// Errors: as agree_on_tuning, and read_tuning's.
 CommunicatorOptions with_tuning(comm::Group&, CommunicatorOptions);
 
-/// What is wrong with autotune, cache and deterministic. Errors: usage.
+/// What is wrong with tuning, autotune, cache and deterministic. Errors: usage.
 void check_tuning_options(const CommunicatorOptions&);
 
 /// Whether all ranks have this very table, or none. `refusal`: why this rank could not read its
