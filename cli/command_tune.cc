@@ -27,7 +27,7 @@ struct TuneOptions {
   std::vector<std::string> merge;
   double minutes = 8;
   int candidates = 3;
-  bool again = false;
+  bool again = false, force = false;
 };
 
 constexpr const char* kTuneExamples = R"(Examples:
@@ -52,6 +52,7 @@ Workload workload_of(TuneOptions& o) {
   apply(o.session, work);
   work.tunes = true;
   work.candidates = o.candidates;
+  work.force = o.force;
   work.budget_s = 60 * o.minutes;
   return work;
 }
@@ -151,6 +152,8 @@ void add_tune(CLI::App& app, int& exit_code) {
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
   command->add_flag("--again", o->again, "Time problems that the table has, too");
+  command->add_flag("--force", o->force,
+                    "Go on where a GPU is throttled or others use it; else that is an error");
   command->add_option("--timeout", o->session.timeout_s, "Bound of every wait for a peer, seconds")
       ->capture_default_str()
       ->check(number_between(0.001, 86400));
