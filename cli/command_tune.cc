@@ -38,7 +38,7 @@ constexpr const char* kTuneExamples = R"(Examples:
       What a table changes.
   tilelace tune --tp 2 --merge a.json,b.json --out both.json
 Ended early, by --minutes or by you, it goes on where it was. Ranks take a table by
-TILELACE_TUNING=FILE, or in C++ by CommunicatorOptions::tuning.
+TILELACE_TUNING=FILE, join(tuning=) or CommunicatorOptions::tuning.
 )";
 
 /// Tokens of decoding, of chunks of a prompt, and of prompts.

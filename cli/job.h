@@ -49,7 +49,7 @@ struct Workload {
   bool several_layers = false;
   /// GPUs: candidates alone are timed, and the fastest checked; nothing beside it.
   bool tunes = false;
-  bool force = false;  ///< tunes: also on GPUs that are throttled or shared
+  bool force = false;      ///< tunes: also on GPUs that are throttled or shared
   double budget_s = 0;     ///< rows that begin later are left out; 0: none are
   std::vector<bool> skip;  ///< rows that are, by number (job * sizes + size); empty: none
   Device device = Device::cpu;

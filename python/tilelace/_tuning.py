@@ -18,13 +18,14 @@ USUAL_SIZES = (1, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
 
 class Problem(NamedTuple):
-    """What plans depend on, as a rank has it: `n` of each weight, `k` after the split."""
+    """What plans depend on, as a rank has it: `n` of each weight, `k` after the split. `dtype` None:
+    the first of the table of those that GPUs take."""
 
     op: str
     m: int
     n: int | Sequence[int]
     k: int
-    dtype: torch.dtype = torch.bfloat16
+    dtype: torch.dtype | None = None
     swiglu: bool = False
 
 
@@ -64,6 +65,7 @@ def _of_model(model: torch.nn.Module, name: str, sizes: Iterable[int]) -> Iterat
 def _line(problem: Problem) -> str:
     op, m, n, k, dtype, swiglu = Problem(*problem)
     names = {row.dtype: row.name for row in DTYPES if row.on_gpus}
+    dtype = next(iter(names)) if dtype is None else dtype
     if dtype not in names:
         raise usage(f"tune: dtype: got {dtype}, expected one of {', '.join(map(str, names))}")
     widths = [n] if isinstance(n, int) else list(n)

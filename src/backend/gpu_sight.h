@@ -7,8 +7,8 @@ namespace tilelace {
 
 /// As the driver's management library says, where there is one.
 struct GpuSight {
-  int processes = -1;               ///< that have work on it, all together; -1: not known
-  std::uint64_t slowdowns = 0;      ///< NVML's reasons for lower clocks, those of heat and faults
+  int processes = -1;           ///< that have work on it, all together; -1: not known
+  std::uint64_t slowdowns = 0;  ///< NVML's reasons for lower clocks, those of heat and faults
   bool operator==(const GpuSight&) const = default;
 };
 

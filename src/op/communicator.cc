@@ -112,7 +112,11 @@ void Communicator::Impl::read_tuning(bool together, const Impl* has_read) {
       say_once("autotune: got CPU ranks, which have nothing to tune");
     return;
   }
-  tuning = {*group, options, backend->machine(), backend->device_name(), together,
+  tuning = {*group,
+            options,
+            backend->machine(),
+            backend->device_name(),
+            together,
             has_read == nullptr ? nullptr : &has_read->tuning};
   backend->take_tuning(tuning.table());
 }
@@ -162,7 +166,8 @@ std::vector<Communicator> Communicator::threads(int ranks, const CommunicatorOpt
     auto own = o;
     if (o.device == Device::cuda && o.device_index == -1) own.device_index = group->rank();
     members.push_back(Impl::wrap(std::make_unique<Impl>(std::move(group), own, checked)));
-    members.back().impl().read_tuning(false, members.size() == 1 ? nullptr : &members.front().impl());
+    members.back().impl().read_tuning(false,
+                                      members.size() == 1 ? nullptr : &members.front().impl());
   }
   return members;
 }
@@ -272,7 +277,8 @@ Communicator Communicator::subgroup(std::span<const int> ranks) {
   return i.call("subgroup", [&] {
     auto options = i.options;
     options.checked = false;
-    return Impl::joined(std::make_unique<Impl>(i.group->subgroup(ranks, options.timeout_s), options));
+    return Impl::joined(
+        std::make_unique<Impl>(i.group->subgroup(ranks, options.timeout_s), options));
   });
 }
 

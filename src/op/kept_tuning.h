@@ -21,8 +21,7 @@ class KeptTuning {
   /// another one of its process `has_read`. A cache that is none is said
   /// (by rank 0) and left out. Errors: the group's.
   KeptTuning(comm::Group&, const CommunicatorOptions&, const Machine&,
-             const std::string& device_name, bool together,
-             const KeptTuning* has_read = nullptr);
+             const std::string& device_name, bool together, const KeptTuning* has_read = nullptr);
 
   /// Null: predictions alone.
   [[nodiscard]] const std::shared_ptr<const plan::TuningTable>& table() const { return table_; }

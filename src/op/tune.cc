@@ -35,8 +35,8 @@ void check_tune(const Communicator::Impl& impl, std::span<const Problem> problem
           o.seconds);
   require(o.problem_seconds >= 0 && o.problem_seconds <= 1e7,
           "tune: problem seconds: got {}, expected 0 or more", o.problem_seconds);
-  require(o.candidates >= 1 && o.candidates <= 1000,
-          "tune: candidates: got {}, expected 1 to 1000", o.candidates);
+  require(o.candidates >= 1 && o.candidates <= 1000, "tune: candidates: got {}, expected 1 to 1000",
+          o.candidates);
   for (const Problem& p : problems) {
     plan::check_problem(p);
     require(p.ranks == impl.group->ranks(), "tune: {}: ranks: got {}, expected the group's {}",
@@ -47,9 +47,9 @@ void check_tune(const Communicator::Impl& impl, std::span<const Problem> problem
 
 /// That all ranks tune the same, or that one cannot. Errors: usage, on every rank.
 void agree(Communicator::Impl& impl, std::span<const Problem> problems, const TuneOptions& o) {
-  std::string mine = fmt::format("seconds {} a problem {} candidates {}{}{}", o.seconds,
-                                 o.problem_seconds, o.candidates,
-                                 o.again ? ", again" : "", o.force ? ", forced" : "");
+  std::string mine =
+      fmt::format("seconds {} a problem {} candidates {}{}{}", o.seconds, o.problem_seconds,
+                  o.candidates, o.again ? ", again" : "", o.force ? ", forced" : "");
   for (const Problem& p : problems) mine += fmt::format("\n{}", fmt::streamed(op::tuned_part(p)));
   std::string refusal;
   try {
@@ -117,8 +117,7 @@ void write_tuning(const TuneResult& result, const std::string& file) {
   std::error_code error;
   if (std::filesystem::exists(file, error)) {
     const std::string there = read_text("tuning", file, plan::kMostTuningBytes);
-    if (plan::TuningDraft(file, result.table->device, there).note().empty())
-      all.merge(file, there);
+    if (plan::TuningDraft(file, result.table->device, there).note().empty()) all.merge(file, there);
   }
   write_text("tuning", file, all.text());
 }

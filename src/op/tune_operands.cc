@@ -22,8 +22,6 @@ constexpr std::int64_t kBeyondL2 = std::int64_t{128} << 20;
 constexpr std::int64_t kMostSets = 16;
 constexpr std::int64_t kColumns = 16;  ///< of a row whose values are looked at
 
-/// Of one rounding, relative.
-double rounding(DType dtype) { return dtype == DType::fp16 ? 0x1p-11 : 0x1p-8; }
 /// Of a sum in fp32, relative to the sum of all terms' magnitudes.
 constexpr double kSumError = 16 * 0x1p-24;
 
@@ -54,7 +52,8 @@ TuneValues::TuneValues() {
 }
 
 float TuneValues::at(DType dtype, int rank, int tensor, std::int64_t i) const {
-  const std::uint64_t begin = 7919U * static_cast<unsigned>(rank) + 104729U * static_cast<unsigned>(tensor);
+  const std::uint64_t begin =
+      7919U * static_cast<unsigned>(rank) + 104729U * static_cast<unsigned>(tensor);
   const float value = values_[(begin + static_cast<std::uint64_t>(i)) % kValues];
   std::uint64_t rounded = 0;
   store_element(&rounded, dtype, 0, value);
@@ -96,7 +95,8 @@ std::int64_t TuneOperands::rows_at(int rank) const {
 }
 
 std::int64_t TuneOperands::begin_of(int rank) const {
-  return rank * (problem_.m / problem_.ranks) + std::min<std::int64_t>(rank, problem_.m % problem_.ranks);
+  return rank * (problem_.m / problem_.ranks) +
+         std::min<std::int64_t>(rank, problem_.m % problem_.ranks);
 }
 
 /// `tensor` -1: a result, which has no values yet.
@@ -167,15 +167,16 @@ std::string TuneOperands::wrong_row(std::size_t output, std::int64_t row) const 
 
 TuneOperands::Expected TuneOperands::product(int weight, std::int64_t row, std::int64_t col) const {
   const bool gathers = row_of(problem_.op).gathers;
-  const double u = rounding(problem_.dtype);
+  const double u = unit_roundoff(problem_.dtype);
   Expected sum;
   for (int q = 0; q < problem_.ranks; ++q) {
     if (gathers && (row < begin_of(q) || row >= begin_of(q) + rows_at(q))) continue;
     const std::int64_t x = (gathers ? row - begin_of(q) : row) * problem_.k, w = col * problem_.k;
     double part = 0, magnitude = 0;
     for (std::int64_t i = 0; i < problem_.k; ++i) {
-      const double term = static_cast<double>(values_.at(problem_.dtype, q, 0, x + i)) *
-                          values_.at(problem_.dtype, gathers ? member_.rank() : q, weight + 1, w + i);
+      const double term =
+          static_cast<double>(values_.at(problem_.dtype, q, 0, x + i)) *
+          values_.at(problem_.dtype, gathers ? member_.rank() : q, weight + 1, w + i);
       part += term;
       magnitude += std::abs(term);
     }
@@ -196,7 +197,7 @@ TuneOperands::Expected TuneOperands::expected(std::size_t output, std::int64_t r
     e = {gate * up.value, 1.1 * e.bound * std::abs(up.value) + std::abs(gate) * up.bound};
   }
   // The rounding of the result, which may be a denormal number.
-  e.bound += 1.5 * rounding(problem_.dtype) * std::abs(e.value) + 1e-6;
+  e.bound += 1.5 * unit_roundoff(problem_.dtype) * std::abs(e.value) + 1e-6;
   return e;
 }
 

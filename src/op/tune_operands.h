@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operands of a problem that is tuned: random values, copies of them that L2 does not hold together,
-// and what a result should be.
+// Operands of a problem that is tuned: random values, copies of them that L2 does not hold
+// together, and what a result should be.
 #pragma once
 #include <cstdint>
 #include <map>

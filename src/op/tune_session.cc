@@ -29,8 +29,7 @@ constexpr int kGraphCalls = 16;
 constexpr std::size_t kMostSaid = 2000;
 
 double now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 int replays(double time_us, double call_us) {
@@ -59,8 +58,8 @@ Communicator beside(Communicator::Impl& impl) {
   o.autotune = 0;
   std::vector<int> all(static_cast<std::size_t>(impl.group->ranks()));
   std::iota(all.begin(), all.end(), 0);
-  return Communicator::Impl::joined(std::make_unique<Communicator::Impl>(
-      impl.group->subgroup(all, o.timeout_s), o));
+  return Communicator::Impl::joined(
+      std::make_unique<Communicator::Impl>(impl.group->subgroup(all, o.timeout_s), o));
 }
 
 }  // namespace

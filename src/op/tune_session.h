@@ -25,9 +25,9 @@ class TuneSession {
   void end();
 
   /// The fastest plan of a problem, checked; `seconds`: how long looks may take, 0: as long as they
-  /// take. Nothing: a rank has no memory for the operands, or the same call strayed (unless forced),
-  /// which `why` says on every rank. Collective. Errors: system (a wrong result), peer, timeout,
-  /// usage.
+  /// take. Nothing: a rank has no memory for the operands, or the same call strayed (unless
+  /// forced), which `why` says on every rank. Collective. Errors: system (a wrong result), peer,
+  /// timeout, usage.
   std::optional<TunedProblem> tune(const Problem&, double seconds, std::string& why);
   /// Another's work on a rank's GPU, or heat; empty: none, or forced. Collective.
   std::string disturbance();

@@ -21,7 +21,8 @@ constexpr double kMostAutotune = 3600;  ///< seconds
 
 /// "0123456789abcdef FILE": what ranks compare, and what they say of it.
 std::string said_of(const plan::TuningTable* table) {
-  return table == nullptr ? "0 no table" : fmt::format("{:016x} {}", table->digest_of_all(), table->file);
+  return table == nullptr ? "0 no table"
+                          : fmt::format("{:016x} {}", table->digest_of_all(), table->file);
 }
 std::string_view digest_in(std::string_view said) { return said.substr(0, said.find(' ')); }
 std::string_view file_in(std::string_view said) { return said.substr(said.find(' ') + 1); }

@@ -10,8 +10,8 @@
 namespace tilelace::op {
 
 /// The options with the table that the environment names, where GPU ranks were given none; "off"
-/// there ends the search; and that all ranks tune alike. Ranks that are threads have one environment; others agree: collective.
-/// Errors: as agree_on_tuning, and read_tuning's.
+/// there ends the search; and that all ranks tune alike. Ranks that are threads have one
+/// environment; others agree: collective. Errors: as agree_on_tuning, and read_tuning's.
 CommunicatorOptions with_tuning(comm::Group&, CommunicatorOptions);
 
 /// What is wrong with tuning, autotune, cache and deterministic. Errors: usage.

@@ -61,16 +61,16 @@ static void sizes_of_options(void) {
   o.known.tuning = "off";
   CHECK_OK(make_one(&o.known));
   o.known.tuning = "/nowhere/table.json";
-  CHECK_USAGE(make_one(&o.known),
-              "communicator: tuning: got a table for CPU ranks, expected GPUs");
+  CHECK_USAGE(make_one(&o.known), "communicator: tuning: got a table for CPU ranks, expected GPUs");
   o.known.tuning = NULL;
   o.known.cache = "/nowhere";
   o.known.deterministic = 1;
   CHECK_OK(make_one(&o.known));
   o.known.autotune_seconds = 2;
-  CHECK_USAGE(make_one(&o.known),
-              "communicator: deterministic: got autotune 2 s, too, expected 0: a plan that is timed "
-              "may differ from run to run, and with it the last bits of results");
+  CHECK_USAGE(
+      make_one(&o.known),
+      "communicator: deterministic: got autotune 2 s, too, expected 0: a plan that is timed "
+      "may differ from run to run, and with it the last bits of results");
   o.known.deterministic = 0;
   CHECK_OK(make_one(&o.known));
   o.known.autotune_seconds = -1;

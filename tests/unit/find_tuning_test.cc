@@ -15,7 +15,8 @@ namespace tilelace::plan {
 namespace {
 
 constexpr const char* kPlan =
-    "gemm_rs fused mesh store tile 128x256 chunk 128 workers 66 partials bf16; c256 split 0 group 8 "
+    "gemm_rs fused mesh store tile 128x256 chunk 128 workers 66 partials bf16; c256 split 0 group "
+    "8 "
     "early grid 132";
 
 std::string tuned_at(double gbps, int ranks, std::int64_t m, double us) {
@@ -90,8 +91,10 @@ TEST_F(FindTuning, SeveralTablesStandBehindEachOtherByName) {
   write("c.json", tuned_at(4800, 2, 1024, 300));
   Machine machine = with_memory(4800);
   machine.tuning = found(machine, 2);
-  EXPECT_NE(make_plan(down_proj(1024), machine).reason.find("the shipped a.json"), std::string::npos);
-  EXPECT_NE(make_plan(down_proj(4096), machine).reason.find("the shipped b.json"), std::string::npos);
+  EXPECT_NE(make_plan(down_proj(1024), machine).reason.find("the shipped a.json"),
+            std::string::npos);
+  EXPECT_NE(make_plan(down_proj(4096), machine).reason.find("the shipped b.json"),
+            std::string::npos);
   EXPECT_TRUE(has_own_row(machine.tuning.get(), down_proj(4096), machine));
   EXPECT_FALSE(has_own_row(machine.tuning.get(), down_proj(4000), machine));
   EXPECT_NE(machine.tuning->digest_of_all(), machine.tuning->digest);

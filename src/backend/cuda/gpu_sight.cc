@@ -34,8 +34,8 @@ struct Nvml {
     if (library == nullptr) return;
     int (*init)() = nullptr;
     const auto find = [&](auto& function, const char* name) {
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(
-          dlsym(library, name));
+      function =
+          reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
       return function != nullptr;
     };
     usable = find(init, "nvmlInit_v2") && find(by_uuid, "nvmlDeviceGetHandleByUUID") &&

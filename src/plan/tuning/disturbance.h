@@ -10,9 +10,9 @@ namespace tilelace::plan {
 /// load of their own settle within some per cent; heat and other programs take more.
 inline constexpr double kMostStray = 1.2;
 
-/// Empty: nothing speaks against it. Else what was seen. `processes`: that have work on the GPU, -1:
-/// not known; `own`: of them ours; `slowdowns`: NVML's reasons, of heat and faults alone: a power
-/// cap is what full load looks like.
+/// Empty: nothing speaks against it. Else what was seen. `processes`: that have work on the GPU,
+/// -1: not known; `own`: of them ours; `slowdowns`: NVML's reasons, of heat and faults alone: a
+/// power cap is what full load looks like.
 std::string disturbance_of(int processes, int own, std::uint64_t slowdowns);
 /// Of the same call, before and after; 0: not timed.
 std::string stray_of(double first_us, double last_us);

@@ -103,8 +103,8 @@ std::shared_ptr<const TuningTable> shipped_tuning(const Machine& machine, int ra
   static std::mutex mutex;
   static std::map<std::string, std::shared_ptr<const TuningTable>> known;
   const std::scoped_lock lock(mutex);
-  const std::string key = fmt::format("{} {}", cache_name(machine, ranks),
-                                      env::data_folder().value_or(""));
+  const std::string key =
+      fmt::format("{} {}", cache_name(machine, ranks), env::data_folder().value_or(""));
   const auto found = known.find(key);
   if (found != known.end()) return found->second;
   return known[key] = shipped_tuning(tuning_places(), machine, ranks);

@@ -34,9 +34,9 @@ std::string cache_name(const Machine&, int ranks);
 std::shared_ptr<const TuningTable> with_behind(const TuningTable&,
                                                std::shared_ptr<const TuningTable> behind);
 
-/// What calls on such a machine take: the given table, else the one that TILELACE_TUNING names, else
-/// the shipped ones; null: predictions alone. A cache is the communicator's to read. Errors: as
-/// read_tuning.
+/// What calls on such a machine take: the given table, else the one that TILELACE_TUNING names,
+/// else the shipped ones; null: predictions alone. A cache is the communicator's to read. Errors:
+/// as read_tuning.
 std::shared_ptr<const TuningTable> tuning_for(const Machine&, int ranks,
                                               std::shared_ptr<const TuningTable> given = nullptr);
 

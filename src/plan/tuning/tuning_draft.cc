@@ -45,9 +45,8 @@ auto* find(Rows& rows, const ordered_json& key) {
 }
 
 ordered_json json_of(const TunedDevice& d) {
-  ordered_json device = {{"name", d.name},
-                         {"architecture", d.architecture},
-                         {"multiprocessors", d.multiprocessors}};
+  ordered_json device = {
+      {"name", d.name}, {"architecture", d.architecture}, {"multiprocessors", d.multiprocessors}};
   if (d.memory_gbps > 0) device["memory_gbps"] = std::round(d.memory_gbps);
   return device;
 }

@@ -201,7 +201,8 @@ TunedDevice device_of(const Machine& machine, const std::string& name) {
 }
 
 std::uint64_t TuningTable::digest_of_all() const {
-  return behind == nullptr ? digest : digest_of(fmt::format("{:016x}", behind->digest_of_all()), digest);
+  return behind == nullptr ? digest
+                           : digest_of(fmt::format("{:016x}", behind->digest_of_all()), digest);
 }
 
 std::string kernel_set() {

@@ -40,8 +40,6 @@ def wishes_that_make_no_sense(w):
     joins(w, "autotune: got -1", autotune=-1)
     joins(w, "autotune: got 'long'", autotune="long")
     joins(w, "tuning: got 3, expected a path", tuning=3)
-    one = {"deterministic": True, "autotune": 2 * w.rank}  # what rank 1 alone cannot have
-    joins(w, "deterministic: got", **one)
     joins(w, "/nowhere/table.json" if w.cuda else "a table for CPU ranks",
           tuning=Path("/nowhere/table.json"))
     tilelace.join(w.group, device=w.device, timeout=20, deterministic=True)
