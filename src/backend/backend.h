@@ -78,7 +78,7 @@ class Backend {
   // What GPU ranks alone have to say or to do.
 
   /// Plans come from this table from now on; it is the machine's. Local.
-  virtual void take_tuning(std::shared_ptr<const plan::TuningTable> /*table*/) {}
+  virtual void take_tuning(const std::shared_ptr<const plan::TuningTable>& /*table*/) {}
   /// "NVIDIA H200".
   [[nodiscard]] virtual std::string device_name() const { return ""; }
   /// Whether the stream is being captured. Errors: usage (a broken capture), system.

@@ -33,8 +33,8 @@ class GpuBackend : public Backend {
   std::unique_ptr<RankMemory> make_memory(std::size_t bytes) override;
   [[nodiscard]] std::vector<std::string> findings() const override { return {}; }
   [[nodiscard]] const comm::LinkRow& link_to(int peer) const override;
-  void take_tuning(std::shared_ptr<const plan::TuningTable> table) override {
-    machine_.tuning = std::move(table);
+  void take_tuning(const std::shared_ptr<const plan::TuningTable>& table) override {
+    machine_.tuning = table;
   }
   [[nodiscard]] std::string device_name() const override { return name_; }
   [[nodiscard]] bool is_captured(void* stream) const override;

@@ -28,7 +28,7 @@ constexpr int kFoldersAbove = 4;
 fs::path own_file() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<const void*>(&own_file), &info) != 0 && info.dli_fname != nullptr)
-    if (const fs::path library = info.dli_fname; library.is_absolute()) return library;
+    if (fs::path library = info.dli_fname; library.is_absolute()) return library;
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   return error ? fs::path() : program;
