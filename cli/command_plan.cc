@@ -11,7 +11,7 @@
 #include "core/check.h"
 #include "machine.h"
 #include "model_jobs.h"
-#include "plan/tuning/tuning_table.h"
+#include "plan/tuning/find_tuning.h"
 #include "row_list.h"
 #include "session.h"
 #include "tilelace/op_table.h"
@@ -104,15 +104,21 @@ int architecture_for(const PlanCommand& o, Device device) {
   return *found;
 }
 
-/// The table of measured plans, and what of it is not used.
+/// The tables of measured plans, one behind the other, and what of them is not used.
 void take_tuning(const PlanCommand& o, Device device, Machine& machine) {
-  if (o.tuning.empty()) return;
-  require(device == Device::cuda, "--tuning: got {} with --backend cpu, expected cuda", o.tuning);
-  machine.tuning = read_tuning(o.tuning);
-  for (const std::string& note : machine.tuning->notes) fmt::print("note: {}\n", note);
-  if (!machine.tuning->fits(machine))
-    fmt::print("note: {}: of {} with {} multiprocessors: not used\n", o.tuning,
-               machine.tuning->device.architecture, machine.tuning->device.multiprocessors);
+  if (device != Device::cuda) {
+    require(o.tuning.empty(), "--tuning: got {} with --backend cpu, expected cuda", o.tuning);
+    return;
+  }
+  if (o.tuning.empty())
+    machine.tuning = plan::tuning_for(machine, o.ranks);
+  else
+    machine.tuning = o.tuning == plan::kNoTuning ? nullptr : read_tuning(o.tuning);
+  for (const auto* table = machine.tuning.get(); table != nullptr; table = table->behind.get()) {
+    for (const std::string& note : table->notes) fmt::print("note: {}\n", note);
+    if (table->notes.empty() && !table->fits(machine))
+      fmt::print("note: {}: of {}: not used\n", table->file, said_of(table->device));
+  }
 }
 
 int print_plans(const PlanCommand& o) {
@@ -188,7 +194,9 @@ void add_plan(CLI::App& app, int& exit_code) {
   command->add_option("--link", o->link, "Wire of each rank: GB/s[,latency_us] (default: none)");
   command->add_option("--plan", o->plan, "Overrides of the planner, see below");
   command->add_option("--tuning", o->tuning,
-                      "--backend cuda: a table of measured plans (docs/tuning.md)");
+                      "--backend cuda: a table of measured plans, or off (default: as calls take "
+                      "them, TILELACE_TUNING's or those that came with this build; "
+                      "docs/tuning.md)");
   command->callback([o, &exit_code] { exit_code = print_plans(*o); });
 }
 

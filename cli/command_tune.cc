@@ -27,7 +27,7 @@ struct TuneOptions {
   std::vector<std::string> merge;
   double minutes = 8;
   int candidates = 3;
-  bool again = false;
+  bool again = false, force = false;
 };
 
 constexpr const char* kTuneExamples = R"(Examples:
@@ -38,7 +38,7 @@ constexpr const char* kTuneExamples = R"(Examples:
       What a table changes.
   tilelace tune --tp 2 --merge a.json,b.json --out both.json
 Ended early, by --minutes or by you, it goes on where it was. Ranks take a table by
-TILELACE_TUNING=FILE, or in C++ by CommunicatorOptions::tuning.
+TILELACE_TUNING=FILE, join(tuning=) or CommunicatorOptions::tuning.
 )";
 
 /// Tokens of decoding, of chunks of a prompt, and of prompts.
@@ -52,6 +52,7 @@ Workload workload_of(TuneOptions& o) {
   apply(o.session, work);
   work.tunes = true;
   work.candidates = o.candidates;
+  work.force = o.force;
   work.budget_s = 60 * o.minutes;
   return work;
 }
@@ -151,6 +152,8 @@ void add_tune(CLI::App& app, int& exit_code) {
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
   command->add_flag("--again", o->again, "Time problems that the table has, too");
+  command->add_flag("--force", o->force,
+                    "Go on where a GPU is throttled or others use it; else that is an error");
   command->add_option("--timeout", o->session.timeout_s, "Bound of every wait for a peer, seconds")
       ->capture_default_str()
       ->check(number_between(0.001, 86400));
@@ -159,7 +162,7 @@ void add_tune(CLI::App& app, int& exit_code) {
   command->add_flag("--quiet", o->session.quiet, "No lines and no progress bar");
   command->add_flag("--no-check", o->session.no_check, "Time only; do not check the results");
   command->callback([o, &exit_code] {
-    unsetenv("TILELACE_TUNING");  // predictions are what is measured; before any thread
+    setenv("TILELACE_TUNING", "off", 1);  // predictions are what is measured; before any thread
     o->session.backend = "cuda";
     Workload work = workload_of(*o);
     exit_code = Tuning(*o, work).run(o->session);

@@ -4,8 +4,6 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <string>
 
 #include "tilelace/plan.h"
@@ -19,6 +17,7 @@ struct GpuFacts {
   int multiprocessors = 0;
   int architecture = 0;  ///< a row of core/architecture.h
   std::int64_t memory_bytes = 0;
+  double memory_bytes_per_s = 0;  ///< by clock and bus; 0: not known
 };
 
 /// Errors: usage (a build without CUDA), system (no driver).
@@ -27,29 +26,8 @@ GpuFacts gpu_facts();
 /// Whether this build has the kernel of the plan.
 bool gpu_has_kernel(const Plan& plan, DType dtype);
 
-/// One rank's stream, and graphs of calls that are timed on it. The rank's device is its number.
-class GpuTimer {
- public:
-  /// Error: system.
-  explicit GpuTimer(int device);
-  GpuTimer(const GpuTimer&) = delete;
-  GpuTimer& operator=(const GpuTimer&) = delete;
-  ~GpuTimer();
-
-  [[nodiscard]] void* stream() const;
-  /// Graph `number` becomes `calls` calls; `call` is told which.
-  void capture(std::size_t number, int calls, const std::function<void(int)>& call);
-  /// Enqueues replays, `load` of them and `timed` more between two events.
-  void replay(std::size_t number, int load, int timed);
-  /// What the timed replays took together, once the stream is done.
-  [[nodiscard]] double timed_us() const;
-  /// Drops the graphs.
-  void clear();
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-};
+/// This thread's device, of its rank's number, from now on. Error: system.
+void take_gpu(int device);
 
 /// Between host and device memory, whichever is which.
 void copy_bytes(void* to, const void* from, std::size_t bytes);

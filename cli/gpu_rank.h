@@ -20,6 +20,9 @@ struct GpuRank {
   std::optional<Plan> fastest(const Job& job, std::int64_t m,
                               const std::function<void(int, const Plan&)>& call,
                               std::vector<CallTime>& took);
+  /// Collective. Where plans are tuned, unless forced: that nobody else has work on a rank's GPU
+  /// and that heat does not slow it down. Error, on every rank: system.
+  void require_quiet();
   /// Collective. Of each call, as many as the workload asks for.
   std::vector<std::vector<double>> samples(const std::vector<GpuCall>& calls);
 

@@ -7,18 +7,15 @@
 #include <numeric>
 #include <random>
 
+#include "gpu.h"
 #include "machine.h"
 #include "op/run_plan.h"
-#include "row.h"
 
 namespace tilelace::cli {
 namespace {
 
 /// What each sample runs before and while it is timed (clocks settle under load of its own).
-constexpr double kLoadUs = 40e3, kSampleUs = 10e3;
-constexpr double kLookLoadUs = 12e3, kLookUs = 6e3;
-constexpr std::ptrdiff_t kFinalists = 4;
-constexpr int kFinalRounds = 4;
+constexpr double kLoadUs = plan::kFullLook.load_us, kSampleUs = plan::kFullLook.timed_us;
 /// Eager calls whose host time is taken: what the launch queue has room for.
 constexpr int kHostCalls = 16, kMostHostRounds = 200;
 constexpr double kHostSeconds = 0.1;
@@ -41,13 +38,16 @@ double most_of(Communicator& member, double mine) {
 }
 
 GpuTimes::GpuTimes(Communicator& member, std::function<void()> tick)
-    : member_(member), tick_(std::move(tick)), timer_(member.rank()) {}
+    : member_(member), tick_(std::move(tick)) {
+  take_gpu(member.rank());
+  timer_ = make_call_timer(member.rank());
+}
 
 double GpuTimes::sample(std::size_t number, int load, int timed) {
   member_.barrier();
-  timer_.replay(number, load, timed);
-  member_.synchronize(timer_.stream());
-  return most_of(member_, timer_.timed_us() / timed / kGraphCalls);
+  timer_->replay(number, load, timed);
+  member_.synchronize(timer_->stream());
+  return most_of(member_, timer_->timed_us() / timed / kGraphCalls);
 }
 
 double GpuTimes::prepare(std::size_t number, const GpuCall& call) {
@@ -55,41 +55,27 @@ double GpuTimes::prepare(std::size_t number, const GpuCall& call) {
   // stop a device, while a peer's collective runs.
   member_.barrier();
   for (const int i : {0, 1}) call(i);
-  member_.synchronize(timer_.stream());
+  member_.synchronize(timer_->stream());
   member_.barrier();
-  timer_.capture(number, kGraphCalls, call);
+  timer_->capture(number, kGraphCalls, call);
   sample(number, 1, 1);
   tick_();
   return std::max(sample(number, 1, 1), 0.1);
 }
 
-std::vector<CallTime> GpuTimes::fastest(const std::vector<GpuCall>& calls) {
-  struct Look {
-    CallTime call;
-    std::vector<double> samples;
-  };
-  std::vector<Look> looks;
-  for (std::size_t i = 0; i < calls.size(); ++i) looks.push_back({{i, prepare(i, calls[i])}, {}});
-  const auto look = [&](Look& l, double load_us, double timed_us) {
-    const double us = l.call.us;
-    l.samples.push_back(sample(l.call.index, replays(load_us, us), replays(timed_us, us)));
+plan::Halving GpuTimes::fastest(const std::vector<GpuCall>& calls,
+                                std::span<const double> predicted_us) {
+  std::vector<double> about_us;
+  for (std::size_t i = 0; i < calls.size(); ++i) about_us.push_back(prepare(i, calls[i]));
+  const auto look = [&](std::size_t i, const plan::Look& how) {
+    const double us =
+        sample(i, replays(how.load_us, about_us[i]), replays(how.timed_us, about_us[i]));
     tick_();
+    return plan::Sample{us, false};
   };
-  const auto faster = [](const Look& a, const Look& b) {
-    return quantile(a.samples, 0.5) < quantile(b.samples, 0.5);
-  };
-  for (Look& l : looks) look(l, kLookLoadUs, kLookUs);
-  for (auto l = looks.rbegin(); l != looks.rend(); ++l) look(*l, kLookLoadUs, kLookUs);
-  std::stable_sort(looks.begin(), looks.end(), faster);
-  const auto last = looks.begin() + std::min(std::ssize(looks), kFinalists);
-  std::for_each(looks.begin(), last, [](Look& l) { l.samples.clear(); });
-  for (int round = 0; round < kFinalRounds; ++round)
-    std::for_each(looks.begin(), last, [&](Look& l) { look(l, kLoadUs, kSampleUs); });
-  std::stable_sort(looks.begin(), last, faster);
-  timer_.clear();
-  std::vector<CallTime> all;
-  for (const Look& l : looks) all.push_back({l.call.index, quantile(l.samples, 0.5)});
-  return all;
+  plan::Halving found = plan::fastest_of(predicted_us, look);
+  timer_->clear();
+  return found;
 }
 
 std::vector<std::vector<double>> GpuTimes::samples(const std::vector<GpuCall>& calls, int count,
@@ -108,7 +94,7 @@ std::vector<std::vector<double>> GpuTimes::samples(const std::vector<GpuCall>& c
       tick_();
     }
   }
-  timer_.clear();
+  timer_->clear();
   return all;
 }
 
@@ -125,7 +111,7 @@ double GpuTimes::host_us(const std::function<void()>& call) {
       for (int i = 0; i < kHostCalls; ++i) call();
       best = std::min(best, (seconds_now() - begin) / kHostCalls);
     }
-    member_.synchronize(timer_.stream());
+    member_.synchronize(timer_->stream());
     const double fit = kHostSeconds / (seconds_now() - start);
     if (round == 0) rounds = most_of(member_, std::clamp<double>(fit, 1, kMostHostRounds));
   }

@@ -4,9 +4,12 @@
 #pragma once
 #include <cstddef>
 #include <functional>
+#include <memory>
+#include <span>
 #include <vector>
 
-#include "gpu.h"
+#include "backend/call_timer.h"
+#include "plan/tuning/halving.h"
 #include "tilelace/communicator.h"
 
 namespace tilelace::cli {
@@ -17,11 +20,7 @@ constexpr int kGraphCalls = 16;
 /// The i-th call of a graph.
 using GpuCall = std::function<void(int)>;
 
-/// One of several calls, and microseconds.
-struct CallTime {
-  std::size_t index = 0;
-  double us = 0;
-};
+using plan::CallTime;
 
 /// Collective, of ranks anywhere: the largest of all their numbers, on each.
 double most_of(Communicator& member, double mine);
@@ -32,10 +31,9 @@ class GpuTimes {
   /// `tick` is called now and then. Error: system.
   GpuTimes(Communicator& member, std::function<void()> tick);
 
-  [[nodiscard]] void* stream() const { return timer_.stream(); }
-  /// The fastest first. All have a look forwards and one backwards, as clocks drift; then the best
-  /// have samples.
-  std::vector<CallTime> fastest(const std::vector<GpuCall>& calls);
+  [[nodiscard]] void* stream() const { return timer_->stream(); }
+  /// As plan::fastest_of.
+  plan::Halving fastest(const std::vector<GpuCall>& calls, std::span<const double> predicted_us);
   /// `count` samples of each call, in shuffled rounds. `warmup`: replays before each, at least.
   std::vector<std::vector<double>> samples(const std::vector<GpuCall>& calls, int count,
                                            int warmup);
@@ -50,7 +48,7 @@ class GpuTimes {
 
   Communicator& member_;
   std::function<void()> tick_;
-  GpuTimer timer_;
+  std::unique_ptr<CallTimer> timer_;
 };
 
 }  // namespace tilelace::cli

@@ -14,7 +14,7 @@
 #include "core/check.h"
 #include "machine.h"
 #include "plan/gpu/kernel_choice.h"
-#include "plan/tuning/tuning_table.h"
+#include "plan/tuning/find_tuning.h"
 #include "plan/words/agreement.h"
 #include "plan/words/plan_words.h"
 #include "tilelace/op_table.h"
@@ -241,12 +241,14 @@ std::vector<PlanOptions> ways_of(const Workload& work, const Job& job) {
 
 int workers_for(int ranks, int workers) { return cpu_machine(ranks, workers).workers; }
 
-Machine machine_for(int ranks, const CommunicatorOptions& options, int multiprocessors,
-                    int architecture) {
+Machine machine_for(int ranks, const CommunicatorOptions& options, const GpuFacts* gpus) {
   if (options.device == Device::cuda) {
-    Machine machine = cuda_machine(multiprocessors);
-    machine.architecture = architecture;
-    machine.tuning = plan::or_of_environment(options.tuning);
+    Machine machine = gpus == nullptr ? cuda_machine() : cuda_machine(gpus->multiprocessors);
+    if (gpus != nullptr) {
+      machine.architecture = gpus->architecture;
+      machine.memory_bytes_per_s = gpus->memory_bytes_per_s;
+    }
+    machine.tuning = plan::tuning_for(machine, ranks, options.tuning);
     if (options.multicast) machine.multicast = Multicast::usable;  // or ranks say why not
     return machine;
   }

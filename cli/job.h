@@ -52,6 +52,7 @@ struct Workload {
   /// GPUs: `fused` and what peers take for a whole call alone are timed, and checked once; ranks
   /// prepare for that alone, for each m anew.
   bool brief = false;
+  bool force = false;      ///< tunes: also on GPUs that are throttled or shared
   double budget_s = 0;     ///< rows that begin later are left out; 0: none are
   std::vector<bool> skip;  ///< rows that are, by number (job * sizes + size); empty: none
   Device device = Device::cpu;
@@ -98,8 +99,8 @@ std::vector<std::string> parse_baselines(std::string_view text);
 void travel(Workload& work, std::string_view ways);
 
 /// What the backend says of itself for such a group, without making one.
-Machine machine_for(int ranks, const CommunicatorOptions& options, int multiprocessors = 132,
-                    int architecture = 0);
+/// `gpus`: those that are there; null: H200s.
+Machine machine_for(int ranks, const CommunicatorOptions& options, const GpuFacts* gpus = nullptr);
 /// 0: cores / ranks, at least 1.
 int workers_for(int ranks, int workers);
 

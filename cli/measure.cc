@@ -27,7 +27,7 @@ class RankMeasurement {
  public:
   RankMeasurement(const Workload& work, Communicator& member, const Send& send)
       : work_(work), member_(member), send_(send) {
-    if (work.device == Device::cuda) gpu_.emplace(work, member, send);
+    if (work.device == Device::cuda) gpu_.emplace(work, member, send).require_quiet();
   }
 
   void run_job(int index) {

@@ -24,8 +24,7 @@ namespace {
 constexpr double kBusySpread = 2;
 
 Machine machine_of(const Workload& work, const SessionOptions& options) {
-  return machine_for(work.ranks, group_options(options), work.gpus.multiprocessors,
-                     work.gpus.architecture);
+  return machine_for(work.ranks, group_options(options), &work.gpus);
 }
 
 /// Takes the ranks' messages, puts rows together, prints them.

@@ -6,17 +6,12 @@
 #include <string>
 
 #include "gpu.h"
-#include "json_values.h"
+#include "plan/tuning/tuning_draft.h"
 #include "tilelace/plan.h"
 
 namespace tilelace::cli {
 
-/// What a row says beside its problem.
-struct TunedTimes {
-  double us = 0;            ///< of `plan`, the fastest
-  double predicted_us = 0;  ///< of the planner's own choice, as measured
-  std::size_t plans = 0;    ///< that were timed
-};
+using plan::TunedTimes;
 
 class TuningFile {
  public:
@@ -24,11 +19,11 @@ class TuningFile {
   /// kernels, begins anew, which `note` says. Errors: usage (a file that is no table).
   TuningFile(std::filesystem::path file, const GpuFacts& gpus);
 
-  [[nodiscard]] const std::string& note() const { return note_; }
-  [[nodiscard]] std::size_t rows() const { return table_.at("rows").size(); }
-  [[nodiscard]] bool has(const Problem&) const;
+  [[nodiscard]] const std::string& note() const { return table_.note(); }
+  [[nodiscard]] std::size_t rows() const { return table_.rows(); }
+  [[nodiscard]] bool has(const Problem& p) const { return table_.has(p); }
   /// In place of the problem's row, if there is one.
-  void put(const Problem&, const Plan&, const TunedTimes&);
+  void put(const Problem&, const Plan&, TunedTimes);
   /// Rows of another file that this one does not have. Errors: usage (no table, of other GPUs or
   /// kernels). Returns how many.
   std::size_t merge(const std::filesystem::path& other);
@@ -37,8 +32,7 @@ class TuningFile {
 
  private:
   std::filesystem::path file_;
-  Json table_;
-  std::string note_;
+  plan::TuningDraft table_;
 };
 
 }  // namespace tilelace::cli

@@ -21,7 +21,7 @@ set_target_properties(tilelace_library PROPERTIES OUTPUT_NAME tilelace EXPORT_NA
 target_compile_features(tilelace_library INTERFACE cxx_std_20)
 target_include_directories(tilelace_library INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-target_link_libraries(tilelace_library PRIVATE Threads::Threads fmt::fmt)
+target_link_libraries(tilelace_library PRIVATE Threads::Threads fmt::fmt ${CMAKE_DL_LIBS})
 if(TILELACE_GEMM STREQUAL "onednn")
   find_package(OpenMP REQUIRED COMPONENTS CXX)
   target_link_libraries(tilelace_library PRIVATE $<BUILD_INTERFACE:${TILELACE_DNNL_LIBRARY}>
@@ -52,6 +52,8 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/models/ DESTINATION ${CMAKE_INSTALL_DATA
         FILES_MATCHING PATTERN "*.json")
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/machines/
         DESTINATION ${CMAKE_INSTALL_DATADIR}/tilelace/machines FILES_MATCHING PATTERN "*.json")
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/tuning/
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/tilelace/tuning FILES_MATCHING PATTERN "*.json")
 if(TARGET tilelace_cli)
   install(TARGETS tilelace_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

@@ -8,10 +8,10 @@
  * has its default. One with a newer header does where it uses nothing new; if not, the call is a
  * usage error. tilelace_tensor stays as it is.
  *
- * Only in C++: PlanOptions (calls run as the planner says; tilelace_query_plan prints the plan) and
- * plans without a communicator (make_plan), the options `checked` and `multicast`, from_sockets,
- * machine() and findings(), another bound of synchronize than 300 s, check_call and refuse, and the
- * parts of a call alone (gemm_only, collective_only). */
+ * Only in C++: tune(), PlanOptions (calls run as the planner says; tilelace_query_plan prints the
+ * plan) and plans without a communicator (make_plan), the options `checked` and `multicast`,
+ * from_sockets, machine() and findings(), another bound of synchronize than 300 s, check_call and
+ * refuse, and the parts of a call alone (gemm_only, collective_only). */
 #ifndef TILELACE_C_H
 #define TILELACE_C_H
 #include <stddef.h>
@@ -72,6 +72,12 @@ typedef struct tilelace_options {
   double link_latency_s;
   int32_t device; /**< a tilelace_device */
   int32_t gpu;    /**< 0: chosen by rank or launcher; g: the device g - 1 */
+  /** GPU ranks: a table of measured plans as a file, "off" for none; NULL: TILELACE_TUNING's, or
+   * those that came with the library. */
+  const char* tuning;
+  double autotune_seconds; /**< GPU ranks: that a problem's first call may time plans; 0: off */
+  const char* cache;       /**< GPU ranks: a folder that keeps what was tuned; NULL: none */
+  int32_t deterministic;   /**< boolean; refuses autotune_seconds */
 } tilelace_options;
 
 /** One entry of prepare; num_rows 0: m split evenly. */

@@ -37,9 +37,23 @@ struct CommunicatorOptions {
   /// with TILELACE_MULTICAST=1 in the environment as well: on some machines a program that makes
   /// such memory can take the GPUs away from others.
   bool multicast = false;
-  /// cuda: measured plans, from read_tuning(); the same table on every rank. Without one the file
-  /// that TILELACE_TUNING in the environment names, if any.
+  /// cuda: measured plans, from read_tuning() or tune(); the same table on every rank. Without one
+  /// and without `tuning_file` the file that TILELACE_TUNING in the environment names, else the
+  /// tables that came with this build and fit the GPUs.
   std::shared_ptr<const plan::TuningTable> tuning = nullptr;
+  /// cuda: a table as a file, read when ranks join: that one of them cannot is an error on all.
+  /// "off", here or in TILELACE_TUNING: none, nor those that came with this build. Empty: as above.
+  std::string tuning_file = {};
+  /// cuda: a folder, made if absent, that keeps what is tuned from one run to the next, a file for
+  /// each kind of GPU and number of ranks; rank 0 reads and writes it. Empty: none. A file in it
+  /// that is no table is said and left out.
+  std::string cache = {};
+  /// cuda: seconds (to 3600) that the first call of a problem which no table has may take to time
+  /// plans, on all ranks together; its own row decides from then on. 0: off. A call that is
+  /// captured is not tuned. Results of that problem may differ in their last bits from one run to
+  /// the next: a plan fixes the order of sums. CPU ranks have nothing to tune, and say so once.
+  double autotune = 0;
+  bool deterministic = false;  ///< true: autotune must be 0, so that runs with equal tables agree
 };
 
 /// A problem with the weights that its calls will use.

@@ -63,6 +63,7 @@ struct Machine {
   /// cuda: of the GPUs, by its row in the table of those that there are kernels for
   /// (`tilelace plan --help` has their names in order); 0: the first.
   int architecture = 0;
+  double memory_bytes_per_s = 0;  ///< cuda: of a GPU's memory, by clock and bus; 0: not known
   /// cuda: plans that were measured on such a machine (read_tuning); null: predictions alone.
   std::shared_ptr<const plan::TuningTable> tuning = nullptr;
 

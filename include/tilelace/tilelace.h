@@ -9,3 +9,4 @@
 #include "tilelace/plan.h"             // IWYU pragma: export
 #include "tilelace/tensor.h"           // IWYU pragma: export
 #include "tilelace/transport_table.h"  // IWYU pragma: export
+#include "tilelace/tune.h"             // IWYU pragma: export

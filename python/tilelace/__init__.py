@@ -8,6 +8,7 @@ from ._errors import Error, translated
 from ._fits import can_run, should_run
 from ._groups import abort, group_name, join, leave, plans, recover, synchronize
 from ._library import has_cuda
+from ._tuning import Problem, Tuned, tune
 from .memory import empty, mem_pool
 from .ops import ag_gemm, all_gather, gemm_ar, gemm_rs, reduce_scatter
 
@@ -17,7 +18,7 @@ except PackageNotFoundError:
     __version__ = "0"
 
 __all__ = [
-    "Error", "abort", "ag_gemm", "all_gather", "can_run", "empty", "gemm_ar", "gemm_rs", "group_name",
+    "Error", "Problem", "Tuned", "abort", "ag_gemm", "all_gather", "can_run", "empty", "gemm_ar", "gemm_rs", "group_name",
     "has_cuda", "join", "leave", "mem_pool", "plans", "recover", "reduce_scatter", "should_run",
-    "synchronize", "translated",
+    "synchronize", "translated", "tune",
 ]

@@ -73,8 +73,7 @@ def ensure(name: str, device: str, index: int = -1) -> None:
     require_own(group)
     with _known(group).joining[device]:
         if not _is_joined(group, name, device):  # by another thread meanwhile
-            defaults = {"timeout": DEFAULT_TIMEOUT_S, "workers": 0, "max_workers": 0}
-            _join(group, device, _known(group).settings or defaults, index)
+            _join(group, device, _known(group).settings or _settings(DEFAULT_TIMEOUT_S), index)
 
 
 def join(
@@ -84,6 +83,10 @@ def join(
     timeout: float | timedelta = DEFAULT_TIMEOUT_S,
     workers: int = 0,
     max_workers: int = 0,
+    tuning: str | os.PathLike[str] | None = None,
+    autotune: float = 0.0,
+    deterministic: bool = False,
+    cache: str | os.PathLike[str] | None = None,
 ) -> str:
     """Makes the communicator of a group, over the group's store; returns the group's name.
 
@@ -96,6 +99,12 @@ def join(
     `max_workers`: multiprocessors that the group's calls may take of each GPU, 0: all. Where kernels
     that wait for peers may be on a GPU at the same time, another group's on another stream or
     NCCL's, all of them need places beside each other (docs/pytorch.md, "Beside other collectives").
+    `tuning`: a table of measured plans (docs/tuning.md), "off" for none; None: the file that
+    TILELACE_TUNING names, else the tables that came with the package and fit the GPUs. `autotune`:
+    seconds that the first call of a problem without a row may time plans, on all ranks together,
+    outside of graphs; results of that problem may then differ in their last bits from run to run,
+    which `deterministic` refuses. `cache`: a folder that keeps what was tuned. CPU ranks take no
+    table, and have nothing to tune, which they say once.
     Collective. Where one rank cannot join, none does, and all raise its cause; they may try again,
     in the same group. Errors: usage (ranks of several hosts, ranks that pass other values, a group
     with a backend for CPU and another for GPUs and no `device`), system, peer, timeout.
@@ -105,7 +114,7 @@ def join(
     _leave_gone()
     if isinstance(timeout, timedelta):
         timeout = timeout.total_seconds()
-    settings = {"timeout": timeout, "workers": workers, "max_workers": max_workers}
+    settings = _settings(timeout, workers, max_workers, tuning, autotune, deterministic, cache)
     try:
         kind, index = _join_device(pg, device)
     except Error as error:
@@ -122,6 +131,16 @@ def join(
         _tell(pg, (kind,), error)
         raise
     return name
+
+
+def _settings(
+    timeout: float, workers: int = 0, max_workers: int = 0,
+    tuning: str | os.PathLike[str] | None = None, autotune: float = 0.0,
+    deterministic: bool = False, cache: str | os.PathLike[str] | None = None,
+) -> dict[str, Any]:
+    """What members compare; `_check` looks at it."""
+    return {"timeout": timeout, "workers": workers, "max_workers": max_workers, "tuning": tuning,
+            "autotune": autotune, "deterministic": deterministic, "cache": cache}
 
 
 def _join_device(pg: dist.ProcessGroup, device: str | torch.device | None) -> tuple[str, int]:
@@ -219,6 +238,25 @@ def _check(name: str, settings: dict[str, Any]) -> None:
         except TypeError:
             raise usage(f'join: group "{name}": {what}: got {settings[what]!r}, '
                         "expected a whole number") from None
+    _check_tuning(name, settings)
+
+
+def _check_tuning(name: str, settings: dict[str, Any]) -> None:
+    seconds = settings["autotune"]
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= 3600:
+        raise usage(f'join: group "{name}": autotune: got {seconds!r}, expected seconds, 0 to 3600')
+    settings["autotune"] = float(seconds)
+    settings["deterministic"] = bool(settings["deterministic"])
+    if settings["deterministic"] and seconds:
+        raise usage(f'join: group "{name}": deterministic: got autotune {seconds:g} s, too, expected 0: '
+                    "a plan that is timed may differ from run to run, and with it the last bits of "
+                    "results")
+    for what in ("tuning", "cache"):
+        path = settings[what]
+        try:
+            settings[what] = "" if path is None else os.fsdecode(path)
+        except TypeError:
+            raise usage(f'join: group "{name}": {what}: got {path!r}, expected a path') from None
 
 
 def _join(pg: dist.ProcessGroup, device: str, settings: dict[str, Any], index: int) -> None:
@@ -234,7 +272,8 @@ def _join(pg: dist.ProcessGroup, device: str, settings: dict[str, Any], index: i
         torch.ops.tilelace._leave(name, device)
         try:
             call(torch.ops.tilelace._join, name, device, pg.rank(), sockets, settings["timeout"],
-                 settings["workers"], settings["max_workers"], index)
+                 settings["workers"], settings["max_workers"], index, settings["tuning"],
+                 settings["autotune"], settings["deterministic"], settings["cache"])
         except Error as error:
             raise meeting.behind(error) from None
     except BaseException as error:

@@ -74,6 +74,19 @@ class Backend {
   [[nodiscard]] virtual std::vector<std::string> findings() const = 0;
   /// What reaches a peer. GPU ranks choose it in their first prepare. Error: usage (before it).
   [[nodiscard]] virtual const comm::LinkRow& link_to(int peer) const = 0;
+
+  // What GPU ranks alone have to say or to do.
+
+  /// Plans come from this table from now on; it is the machine's. Local.
+  virtual void take_tuning(const std::shared_ptr<const plan::TuningTable>& /*table*/) {}
+  /// "NVIDIA H200".
+  [[nodiscard]] virtual std::string device_name() const { return ""; }
+  /// Whether the stream is being captured. Errors: usage (a broken capture), system.
+  [[nodiscard]] virtual bool is_captured(void* /*stream*/) const { return false; }
+  /// Whether this build has the kernels of a plan.
+  [[nodiscard]] virtual bool has_kernel(const Plan& /*plan*/, DType /*dtype*/) const {
+    return true;
+  }
 };
 
 /// State that checked ranks of one process share; null when the mode is off.

@@ -51,6 +51,10 @@ tilelace::CommunicatorOptions options_of(const tilelace_options* given) {
   options.link_latency_s = o.link_latency_s;
   options.device = as<tilelace::Device>(o.device);
   options.device_index = std::max(o.gpu, -INT32_MAX) - 1;
+  if (o.tuning != nullptr) options.tuning_file = o.tuning;
+  options.autotune = o.autotune_seconds;
+  if (o.cache != nullptr) options.cache = o.cache;
+  options.deterministic = o.deterministic != 0;
   return options;
 }
 

@@ -18,7 +18,7 @@ inline std::uint32_t first_epoch() {
   return *end == '\0' && value <= 0xffffffffULL ? static_cast<std::uint32_t>(value) : 0;
 }
 
-/// TILELACE_DATA: a folder with machines/ and models/, looked into before all others.
+/// TILELACE_DATA: a folder with machines/, models/ and tuning/, looked into before all others.
 inline std::optional<std::string> data_folder() {
   const char* text = std::getenv("TILELACE_DATA");
   return text == nullptr || *text == '\0' ? std::nullopt : std::optional<std::string>(text);
@@ -37,7 +37,8 @@ inline bool compare_calls() {
   return text != nullptr && std::string(text) == "1";
 }
 
-/// TILELACE_TUNING: a table of measured plans for GPU ranks that were given none.
+/// TILELACE_TUNING: a table of measured plans for GPU ranks that were given none; "off": none, nor
+/// those that came with this build.
 inline std::optional<std::string> tuning_file() {
   const char* text = std::getenv("TILELACE_TUNING");
   return text == nullptr || *text == '\0' ? std::nullopt : std::optional<std::string>(text);

@@ -28,6 +28,11 @@ class Recent {
     return made->second;
   }
 
+  void clear() {
+    order_.clear();
+    values_.clear();
+  }
+
  private:
   std::size_t most_;
   std::unordered_map<Key, Value, Hash> values_;  // its keys stay where they are

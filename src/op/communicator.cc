@@ -12,6 +12,7 @@
 #include "comm/launch_env.h"
 #include "core/check.h"
 #include "core/env.h"
+#include "core/say.h"
 #include "op/impl.h"
 #include "op/tensors.h"
 #include "op/tuning.h"
@@ -41,8 +42,7 @@ CommunicatorOptions checked_options(CommunicatorOptions o, int ranks) {
           static_cast<int>(o.device));
   require(o.device == Device::cuda || o.device_index == -1,
           "communicator: device index: got {} for CPU ranks, expected -1", o.device_index);
-  require(o.device == Device::cuda || o.tuning == nullptr,
-          "communicator: tuning: got a table for CPU ranks, expected GPUs");
+  op::check_tuning_options(o);
   require(o.device == Device::cuda || !o.multicast,
           "communicator: multicast: got it for CPU ranks, expected GPUs");
   require(o.max_workers >= 0, "communicator: max_workers: got {}, expected 0 or more",
@@ -106,6 +106,27 @@ const Plan& Communicator::Impl::plan_of(const Problem& problem, const PlanOption
                    [&] { return make_plan(problem, backend->machine(), plan_options); });
 }
 
+void Communicator::Impl::read_tuning(bool together, const Impl* has_read) {
+  if (options.device != Device::cuda) {
+    if (options.autotune > 0 && group->rank() == 0)
+      say_once("autotune: got CPU ranks, which have nothing to tune");
+    return;
+  }
+  tuning = {*group,
+            options,
+            backend->machine(),
+            backend->device_name(),
+            together,
+            has_read == nullptr ? nullptr : &has_read->tuning};
+  backend->take_tuning(tuning.table());
+}
+
+void Communicator::Impl::keep(const TunedProblem& row) {
+  tuning.put(row.problem, row.plan, {row.us, row.predicted_us, row.plans, TILELACE_VERSION});
+  backend->take_tuning(tuning.table());
+  plans.clear();
+}
+
 Communicator::Impl::~Impl() {
   if (getpid() != process) {
     // A fork copied it: threads, sockets and flags are the parent's.
@@ -145,6 +166,8 @@ std::vector<Communicator> Communicator::threads(int ranks, const CommunicatorOpt
     auto own = o;
     if (o.device == Device::cuda && o.device_index == -1) own.device_index = group->rank();
     members.push_back(Impl::wrap(std::make_unique<Impl>(std::move(group), own, checked)));
+    members.back().impl().read_tuning(false,
+                                      members.size() == 1 ? nullptr : &members.front().impl());
   }
   return members;
 }
@@ -162,11 +185,16 @@ CommunicatorOptions with_gpu(CommunicatorOptions o, int rank) {
 
 }  // namespace
 
+Communicator Communicator::Impl::joined(std::unique_ptr<Impl> impl) {
+  impl->read_tuning(true);
+  return wrap(std::move(impl));
+}
+
 Communicator Communicator::process(int rank, int ranks, const std::string& directory,
                                    const CommunicatorOptions& options) {
   const auto o = with_gpu(checked_options(options, ranks), rank);
   require(!o.checked, "communicator: checked: got processes, expected ranks as threads");
-  return Impl::wrap(
+  return Impl::joined(
       std::make_unique<Impl>(comm::make_process_group(rank, ranks, directory, o.timeout_s), o));
 }
 
@@ -177,7 +205,7 @@ Communicator Communicator::from_sockets(int rank, std::vector<int> sockets,
   const auto o = with_gpu(checked_options(options, static_cast<int>(sockets.size())), rank);
   require(!o.checked, "communicator: checked: got processes, expected ranks as threads");
   for (auto& fd : owned) fd.release();
-  return Impl::wrap(
+  return Impl::joined(
       std::make_unique<Impl>(comm::make_socket_group(rank, std::move(sockets), o.timeout_s), o));
 }
 
@@ -187,7 +215,7 @@ Communicator Communicator::launched(const CommunicatorOptions& options) {
           "communicator: launcher: got no RANK, expected torchrun, mpirun or `tilelace launch`");
   const auto o = with_gpu(checked_options(options, launch->ranks), launch->rank);
   require(!o.checked, "communicator: checked: got processes, expected ranks as threads");
-  return Impl::wrap(std::make_unique<Impl>(
+  return Impl::joined(std::make_unique<Impl>(
       comm::make_process_group(launch->rank, launch->ranks, launch->directory, o.timeout_s), o));
 }
 
@@ -249,7 +277,8 @@ Communicator Communicator::subgroup(std::span<const int> ranks) {
   return i.call("subgroup", [&] {
     auto options = i.options;
     options.checked = false;
-    return Impl::wrap(std::make_unique<Impl>(i.group->subgroup(ranks, options.timeout_s), options));
+    return Impl::joined(
+        std::make_unique<Impl>(i.group->subgroup(ranks, options.timeout_s), options));
   });
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -16,8 +17,10 @@
 #include "comm/group.h"
 #include "core/env.h"
 #include "core/recent.h"
+#include "op/kept_tuning.h"
 #include "tilelace/communicator.h"
 #include "tilelace/error.h"
+#include "tilelace/tune.h"
 
 namespace tilelace {
 
@@ -70,11 +73,26 @@ struct Communicator::Impl {
   /// The plan of this problem; made once for each.
   const Plan& plan_of(const Problem&, const PlanOptions&);
 
+  /// Reads the tables that calls take, once the backend says what the machine is; collective, where
+  /// they are read `together`. What a rank of the same process has read may be taken instead.
+  void read_tuning(bool together, const Impl* has_read = nullptr);
+  /// A row that was tuned, on all ranks: plans come from it from now on.
+  void keep(const TunedProblem&);
+  /// Whether a call of this problem is to be tuned: the first one, as far as this rank knows, of
+  /// those that are not captured. A hash for all later ones.
+  bool is_first(const Problem&, void* stream);
+  /// Tunes it, before its call; with a refusal this rank only tells why there is none. Collective.
+  /// Errors: usage (on every rank: calls that differ, a refusal), system, peer, timeout.
+  void tune_first(const Problem&, std::string_view refusal, void* stream);
+
   static Communicator wrap(std::unique_ptr<Impl>);
+  /// Of a rank that met its peers: they read their tables together.
+  static Communicator joined(std::unique_ptr<Impl>);
 
   std::unique_ptr<comm::Group> group;
   CommunicatorOptions options;
   std::unique_ptr<Backend> backend;  // after group: it goes first
+  op::KeptTuning tuning;
 
  private:
   /// The one exception of the library, of another.
@@ -99,6 +117,10 @@ struct Communicator::Impl {
   std::mutex busy;
   std::optional<Error> failure;
   Recent<Asked, Plan, AskedHash> plans{4096};
+  struct ProblemHash {
+    std::size_t operator()(const Problem& p) const { return hash_value(p); }
+  };
+  std::unordered_set<Problem, ProblemHash> settled;  ///< problems that are tuned no more
 };
 
 }  // namespace tilelace

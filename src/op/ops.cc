@@ -63,6 +63,20 @@ const Plan& plan_of(Communicator::Impl& /*impl*/, const Problem& /*problem*/, co
   return plan;
 }
 
+/// Whether peers that make the same call meet to tune it: of a malformed problem nobody can say.
+bool is_first(Communicator::Impl& impl, const CallArgs& call, const PlanOptions& options) {
+  if (impl.options.autotune == 0 || !(options == PlanOptions{})) return false;
+  try {
+    plan::check_problem(call.problem);
+  } catch (const Error&) {
+    return false;
+  }
+  return impl.is_first(call.problem, call.operands.stream);
+}
+bool is_first(Communicator::Impl& /*impl*/, const CallArgs& /*call*/, const Plan& /*plan*/) {
+  return false;
+}
+
 /// The common course of a call: a rank that finds its own arguments wrong tells its peers.
 /// `Choice`: PlanOptions, or a Plan.
 template <class Choice>
@@ -70,12 +84,20 @@ void run(Communicator& c, const CallArgs& call, const Choice& choice, Part part 
   auto& impl = c.impl();
   impl.call(name_of(call.problem.op), [&] {
     const Plan* plan = nullptr;
+    const bool first = part == Part::whole && is_first(impl, call, choice);
     try {
       check(call, *impl.group, part);
       plan = &plan_of(impl, call.problem, choice);
     } catch (const Error& e) {
-      if (part != Part::gemm) impl.refuse(name_of(call.problem.op), e.what(), call.operands.stream);
+      if (first)
+        impl.tune_first(call.problem, e.what(), call.operands.stream);
+      else if (part != Part::gemm)
+        impl.refuse(name_of(call.problem.op), e.what(), call.operands.stream);
       throw;
+    }
+    if (first) {
+      impl.tune_first(call.problem, {}, call.operands.stream);
+      plan = &plan_of(impl, call.problem, choice);
     }
     if (part != Part::gemm) impl.compare(call.problem, *plan, part == Part::collective);
     impl.backend->run(call.problem, *plan, call.operands, part);

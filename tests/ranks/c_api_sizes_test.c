@@ -54,6 +54,29 @@ static void sizes_of_options(void) {
   o.known.device = 9;
   CHECK(make_one(&o.known) == TILELACE_USAGE);
 
+  o.known.device = TILELACE_CPU;
+  o.unknown = 0;
+
+  /* What is tuned, and by what: GPUs alone have tables. */
+  o.known.tuning = "off";
+  CHECK_OK(make_one(&o.known));
+  o.known.tuning = "/nowhere/table.json";
+  CHECK_USAGE(make_one(&o.known), "communicator: tuning: got a table for CPU ranks, expected GPUs");
+  o.known.tuning = NULL;
+  o.known.cache = "/nowhere";
+  o.known.deterministic = 1;
+  CHECK_OK(make_one(&o.known));
+  o.known.autotune_seconds = 2;
+  CHECK_USAGE(
+      make_one(&o.known),
+      "communicator: deterministic: got autotune 2 s, too, expected 0: a plan that is timed "
+      "may differ from run to run, and with it the last bits of results");
+  o.known.deterministic = 0;
+  CHECK_OK(make_one(&o.known));
+  o.known.autotune_seconds = -1;
+  CHECK_USAGE(make_one(&o.known), "communicator: autotune: got -1 s, expected 0 to 3600");
+  o.known.device = 9;
+
   /* An older header's: nothing behind its end is read. */
   o.known.struct_size = offsetof(tilelace_options, device);
   CHECK_OK(make_one(&o.known));

@@ -116,6 +116,8 @@ std::vector<Damage> damages() {
       {"no multiprocessors", [](json& a) { a["device"].erase("multiprocessors"); }, "got none"},
       {"multiprocessors 0", [](json& a) { a["device"]["multiprocessors"] = 0; }, "got 0"},
       {"multiprocessors -1", [](json& a) { a["device"]["multiprocessors"] = -1; }, "got -1"},
+      {"memory a text", [](json& a) { a["device"]["memory_gbps"] = "fast"; }, "memory_gbps: got"},
+      {"memory 0", [](json& a) { a["device"]["memory_gbps"] = 0; }, "memory_gbps: got 0"},
       {"5000 multiprocessors", [](json& a) { a["device"]["multiprocessors"] = 5000; }, "at most"},
       {"a name without end", [](json& a) { a["device"]["name"] = std::string(5000, 'x'); }, "4096"},
       {"no rows", [](json& a) { a.erase("rows"); }, "rows: got none"},

@@ -17,6 +17,7 @@
 #include "core/check.h"
 #include "plan/base/schedules.h"
 #include "plan/gpu/gpu_plan.h"
+#include "plan/gpu/kernel_choice.h"
 #include "tilelace/op_table.h"
 
 namespace tilelace::cuda {
@@ -32,6 +33,7 @@ Machine machine_of(const comm::Capabilities& c, const CommunicatorOptions& optio
   const int budget = options.max_workers > 0 ? options.max_workers : c.sm_count;
   Machine machine = cuda_machine(std::min(c.sm_count, budget));
   machine.architecture = *architecture;
+  machine.memory_bytes_per_s = c.memory_bytes_per_s;
   machine.tuning = options.tuning;
   if (options.multicast)
     machine.multicast = !comm::MulticastPermit::environment_allows() ? Multicast::not_allowed
@@ -56,6 +58,7 @@ GpuBackend::GpuBackend(comm::Group& group, const CommunicatorOptions& options)
     : group_(group), options_(options), device_(options.device_index) {
   const comm::Capabilities c = comm::query_capabilities(device_);
   uuid_ = c.uuid;
+  name_ = c.name;
   machine_ = machine_of(c, options);
   shares_device_ = machine_.shared_device = machine_.multiprocessors < c.sm_count;
   const comm::DeviceScope scope(device_, "communicator");
@@ -78,6 +81,15 @@ const comm::LinkRow& GpuBackend::link_to(int peer) const {
   require(!links_.empty(),
           "communicator: link, got a question before prepare, expected prepare first");
   return *links_[static_cast<std::size_t>(peer)];
+}
+
+bool GpuBackend::is_captured(void* stream) const {
+  const comm::DeviceScope scope(device_, "communicator");
+  return is_kept_by_capture(stream_of(stream)) || capture_of(stream_of(stream)) != 0;
+}
+
+bool GpuBackend::has_kernel(const Plan& plan, DType dtype) const {
+  return plan.kernel == nullptr || cuda::has_kernel(plan::gemm_of(plan.kernel->way), dtype);
 }
 
 void GpuBackend::fall_out(const Error& error) {

@@ -33,6 +33,12 @@ class GpuBackend : public Backend {
   std::unique_ptr<RankMemory> make_memory(std::size_t bytes) override;
   [[nodiscard]] std::vector<std::string> findings() const override { return {}; }
   [[nodiscard]] const comm::LinkRow& link_to(int peer) const override;
+  void take_tuning(const std::shared_ptr<const plan::TuningTable>& table) override {
+    machine_.tuning = table;
+  }
+  [[nodiscard]] std::string device_name() const override { return name_; }
+  [[nodiscard]] bool is_captured(void* stream) const override;
+  [[nodiscard]] bool has_kernel(const Plan& plan, DType dtype) const override;
 
  private:
   /// Errors: usage (a rank is in a call), peer, timeout.
@@ -67,7 +73,7 @@ class GpuBackend : public Backend {
   comm::Group& group_;
   CommunicatorOptions options_;
   int device_;
-  std::string uuid_;
+  std::string uuid_, name_;
   Machine machine_;
   std::vector<const comm::LinkRow*> links_;  ///< by rank; none before prepare
   bool shares_device_ = false;  ///< other communicators' kernels may stand beside this one's

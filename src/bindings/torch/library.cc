@@ -86,7 +86,8 @@ struct Boxed {
 /// Collective over the group's ranks: `sockets` lead to them, as Communicator::from_sockets has it.
 /// A rank is a member once all have got as far: where one cannot, none is.
 void join(std::string group, std::string device, int64_t rank, std::vector<int64_t> sockets,
-          double timeout_s, int64_t workers, int64_t max_workers, int64_t device_index) {
+          double timeout_s, int64_t workers, int64_t max_workers, int64_t device_index,
+          std::string tuning, double autotune, bool deterministic, std::string cache) {
   remembered([&] {
     CommunicatorOptions options;
     options.device = device_named(device);
@@ -98,6 +99,10 @@ void join(std::string group, std::string device, int64_t rank, std::vector<int64
     options.workers = count(workers);
     options.max_workers = count(max_workers);
     options.device_index = static_cast<int>(device_index);
+    options.tuning_file = tuning;
+    options.autotune = autotune;
+    options.deterministic = deterministic;
+    options.cache = cache;
     auto communicator = Communicator::from_sockets(
         static_cast<int>(rank), std::vector<int>(sockets.begin(), sockets.end()), options);
     communicator.barrier();
@@ -181,6 +186,60 @@ std::vector<std::string> plans(std::string group, std::string device) {
       lines.push_back(line.str());
     }
     return lines;
+  });
+}
+
+/// "gemm_rs bf16 0 4096 28672 8192": op, type, SwiGLU or not, m, k, then n of each weight.
+Problem problem_of(const std::string& line, int ranks) {
+  std::istringstream words(line);
+  std::string op, dtype;
+  Problem p;
+  bool swiglu = false;
+  words >> op >> dtype >> swiglu >> p.m >> p.k;
+  for (std::int64_t n = 0; words >> n;) p.n.push_back(n);
+  const auto known = op_of(op);
+  const auto type = dtype_named(dtype);
+  if (!known || !type) {
+    throw Error(ErrorKind::usage,
+                "tune: problem: got \"" + line + "\", expected an op and a type of ours");
+  }
+  p.op = *known;
+  p.dtype = *type;
+  p.ranks = ranks;
+  if (swiglu) p.activation = Activation::swiglu;
+  return p;
+}
+
+/// A line a problem that was tuned: microseconds, those of the prediction's choice, plans that were
+/// timed, then the problem and the plan.
+std::vector<std::string> tune_problems(std::string group, std::string device, std::string problems,
+                                       double seconds, int64_t candidates, bool again, bool force,
+                                       std::string out) {
+  return remembered([&] {
+    const auto member = member_of("tune", group, device_named(device));
+    Communicator& communicator = member->communicator();
+    std::vector<Problem> list;
+    std::istringstream lines(problems);
+    for (std::string line; std::getline(lines, line);) {
+      list.push_back(problem_of(line, communicator.size()));
+    }
+    TuneOptions options;
+    options.seconds = seconds;
+    options.candidates = static_cast<int>(std::clamp<int64_t>(candidates, -1, 1 << 20));
+    options.again = again;
+    options.force = force;
+    const TuneResult result = tune(communicator, list, options);
+    if (communicator.rank() == 0 && !out.empty() && result.table != nullptr) {
+      write_tuning(result, out);
+    }
+    std::vector<std::string> tuned;
+    for (const TunedProblem& row : result.rows) {
+      std::ostringstream text;
+      text << row.us << " " << row.predicted_us << " " << row.plans << " " << row.problem << ": "
+           << row.plan;
+      tuned.push_back(text.str());
+    }
+    return tuned;
   });
 }
 
@@ -300,7 +359,8 @@ const std::vector<OpEntry>& services() {
   static const std::vector<OpEntry> all = {
       {"_join",
        "(str group_name, str device, int rank, int[] sockets, float timeout_s, int workers, "
-       "int max_workers, int device_index) -> ()",
+       "int max_workers, int device_index, str tuning, float autotune, bool deterministic, "
+       "str cache) -> ()",
        TORCH_BOX(&join)},
       {"_set_joiner", "(int address) -> ()", TORCH_BOX(&set_joiner_at)},
       {"_leave", "(str group_name, str device) -> ()", TORCH_BOX(&leave)},
@@ -321,6 +381,10 @@ const std::vector<OpEntry>& services() {
       {"_make_pool", "(str group_name, str device, int bytes) -> int[]", TORCH_BOX(&make_pool)},
       {"_drop_pool", "(int number) -> bool", TORCH_BOX(&drop_pool)},
       {"_plans", "(str group_name, str device) -> str[]", TORCH_BOX(&plans)},
+      {"_tune",
+       "(str group_name, str device, str problems, float seconds, int candidates, bool again, "
+       "bool force, str out) -> str[]",
+       TORCH_BOX(&tune_problems)},
       {"_op_lines", "() -> str[]", TORCH_BOX(&op_lines)},
       {"_has_cuda", "() -> bool", TORCH_BOX(&has_cuda)},
       {"_capabilities", "() -> int[]", TORCH_BOX(&capabilities)},

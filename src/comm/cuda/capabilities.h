@@ -26,6 +26,7 @@ struct Capabilities {
   int compute_minor = 0;
   std::size_t l2_bytes = 0;
   std::size_t memory_bytes = 0;
+  double memory_bytes_per_s = 0;  ///< by clock and bus; 0: the driver does not say
   int copy_engines = 0;
   bool vmm = false;
   bool posix_fd = false;

@@ -31,4 +31,7 @@ struct Hardware {
   double flag_us;     ///< a flag that somebody waits for between two pieces of work
 };
 
+/// How far memory rates of one kind of device may lie apart: data sheets round, boards differ.
+inline constexpr double kSameMemory = 0.1;
+
 }  // namespace tilelace::plan

@@ -89,16 +89,23 @@ double sharing_us(const GemmPlan& plan, const Count& c, const Hardware& h) {
   return givers * h.latency_us + at((1 + givers) * partial, h.l2_gbps);
 }
 
+/// The device's own; drivers and data sheets round it differently.
+double memory_rate(const Hardware& h, const GemmMachine& machine) {
+  const bool other = std::abs(machine.memory_gbps - h.memory_gbps) > kSameMemory * h.memory_gbps;
+  return machine.memory_gbps > 0 && other ? machine.memory_gbps : h.memory_gbps;
+}
+
 }  // namespace
 
 double product_us(const GemmProblem& p, const GemmPlan& plan, const TileCut& cut,
                   const GemmMachine& machine) {
   const Hardware& h = plans_of(machine.architecture).hardware;
   const Count c = count(p, plan, cut, h, machine.multiprocessors);
+  const double memory_gbps = memory_rate(h, machine);
   const double tiles = c.tiles;
   const auto k_steps = static_cast<double>(c.k_steps);
   const double tile_memory =
-      std::max(at(c.tile_bytes, h.memory_gbps), at(c.tile_loads, h.l2_total_gbps));
+      std::max(at(c.tile_bytes, memory_gbps), at(c.tile_loads, h.l2_total_gbps));
   const double whole = std::max(0.0, tiles - plan.split_tiles);
   const double workers =
       plan.split_tiles > 0 ? plan.workers : std::min<double>(plan.workers, tiles);

@@ -118,6 +118,7 @@ Machine cuda_machine(int multiprocessors) {
   const plan::Hardware& h = plan::plans_of(m.architecture).hardware;
   m.link_bytes_per_s = h.push_gbps * 1e9;
   m.rank_flops_per_s = h.peak_tflops * h.efficiency * 1e12;
+  m.memory_bytes_per_s = h.memory_gbps * 1e9;
   return m;
 }
 

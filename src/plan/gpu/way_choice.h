@@ -11,7 +11,7 @@
 namespace tilelace::plan {
 
 inline GemmMachine gemm_machine(const Machine& m) {
-  return {m.multiprocessors, m.shared_device, m.architecture};
+  return {m.multiprocessors, m.shared_device, m.architecture, m.memory_bytes_per_s * 1e-9};
 }
 
 /// Whether the options leave this tile.

@@ -19,7 +19,7 @@ namespace {
 
 /// Whether rows of the one say anything of the other.
 bool comparable(const Problem& a, const Problem& b) {
-  return a.op == b.op && a.ranks == b.ranks && a.dtype == b.dtype && a.n.size() == b.n.size() &&
+  return a.op == b.op && a.ranks == b.ranks && size_of(a.dtype) == size_of(b.dtype) && a.n.size() == b.n.size() &&
          (a.activation == Activation::swiglu) == (b.activation == Activation::swiglu);
 }
 
@@ -68,33 +68,60 @@ const KernelWay* like(const TunedRow& row, const Problem& p, const std::vector<K
   return best;
 }
 
-/// Why a table has none for a problem on this machine.
+/// A row that says something of a problem.
+struct Near {
+  double distance;
+  const TuningTable* table;
+  const TunedRow* row;
+};
+
+/// Of a table and those behind it, the nearest first; of equally near ones, as tables stand.
+std::vector<Near> near_rows(const TuningTable& first, const Problem& p, const Machine& machine) {
+  std::vector<Near> near;
+  for (const TuningTable* table = &first; table != nullptr; table = table->behind.get()) {
+    if (!table->fits(machine)) continue;
+    for (const TunedRow& row : table->rows)
+      if (comparable(row.problem, p))
+        if (const double distance = tuning_distance(row.problem, p); distance <= kFarthestRow)
+          near.push_back({distance, table, &row});
+  }
+  std::ranges::stable_sort(near, {}, &Near::distance);
+  return near;
+}
+
+/// Why a table, and those behind it, have none for a problem on this machine.
 std::string why_not_tuned(const TuningTable& table, const Machine& machine) {
-  if (table.rows.empty() && !table.notes.empty()) return table.notes.front();
-  if (!table.fits(machine))
-    return fmt::format("{} is of {} with {} multiprocessors", table.file, table.device.architecture,
-                       table.device.multiprocessors);
-  return fmt::format("{} has no row near it", table.file);
+  std::string why = fmt::format("{} has no row near it", table.file);
+  if (table.rows.empty() && !table.notes.empty())
+    why = table.notes.front();
+  else if (!table.fits(machine))
+    why = fmt::format("{} is of {}", table.file, said_of(table.device));
+  return table.behind == nullptr ? why : why + "; " + why_not_tuned(*table.behind, machine);
 }
 
 }  // namespace
+
+bool has_own_row(const TuningTable* table, const Problem& p, const Machine& machine) {
+  for (; table != nullptr; table = table->behind.get())
+    if (table->fits(machine))
+      for (const TunedRow& row : table->rows)
+        if (comparable(row.problem, p) && tuning_distance(row.problem, p) == 0 &&
+            row.problem.n == p.n)
+          return true;
+  return false;
+}
 
 double tuning_distance(const Problem& row, const Problem& asked) {
   return factor(row.m, asked.m) + factor(row.total_n(), asked.total_n()) + factor(row.k, asked.k);
 }
 
 std::optional<Plan> tuned_plan(const TuningTable& table, const Problem& p, const Machine& machine) {
-  if (p.m == 0 || !table.fits(machine)) return std::nullopt;
-  std::vector<std::pair<double, const TunedRow*>> near;
-  for (const TunedRow& row : table.rows)
-    if (comparable(row.problem, p))
-      if (const double distance = tuning_distance(row.problem, p); distance <= kFarthestRow)
-        near.emplace_back(distance, &row);
+  if (p.m == 0) return std::nullopt;
+  const std::vector<Near> near = near_rows(table, p, machine);
   if (near.empty()) return std::nullopt;
-  std::ranges::stable_sort(near, {}, &std::pair<double, const TunedRow*>::first);
   std::vector<KernelWay> all = planner_of(p.op).every(p, machine, {});
   std::erase_if(all, [](const KernelWay& way) { return !is_taken_unasked(way); });
-  for (const auto& [distance, row] : near) {
+  for (const auto& [distance, from, row] : near) {
     const bool own = row->problem.m == p.m && row->problem.n == p.n && row->problem.k == p.k;
     const KernelWay* way = own ? same_as(*row, p, all) : nullptr;
     const bool exact = way != nullptr;
@@ -102,9 +129,9 @@ std::optional<Plan> tuned_plan(const TuningTable& table, const Problem& p, const
     if (way == nullptr) continue;
     Plan plan = plan_of(p, *way);
     plan.reason = exact
-                      ? fmt::format("tuned: the fastest measured, {}", of_row(table, *row))
+                      ? fmt::format("tuned: the fastest measured, {}", of_row(*from, *row))
                       : fmt::format("tuned: kind and tile of the nearest row (distance {:.2f}), {}",
-                                    distance, of_row(table, *row));
+                                    distance, of_row(*from, *row));
     return plan;
   }
   return std::nullopt;

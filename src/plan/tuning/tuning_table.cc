@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
@@ -12,8 +14,8 @@
 
 #include "core/architecture.h"
 #include "core/check.h"
-#include "core/env.h"
 #include "core/read_text.h"
+#include "plan/base/hardware.h"
 #include "plan/base/problem.h"
 #include "plan/gemm_tiles.h"
 #include "plan/gpu/gpu_ways.h"
@@ -59,6 +61,14 @@ class Fields {
     const json& value = at(name);
     require(value.is_number() && value.get<double>() > 0 && value.get<double>() <= 1e12,
             "{}: {}: got {}, expected microseconds, more than 0", where_, name, value.dump());
+    return value.get<double>();
+  }
+  /// 0: there is none.
+  [[nodiscard]] double rate_or_none(const char* name) const {
+    if (!has(name)) return 0;
+    const json& value = at(name);
+    require(value.is_number() && value.get<double>() > 0 && value.get<double>() <= 1e9,
+            "{}: {}: got {}, expected GB/s, more than 0", where_, name, value.dump().substr(0, 40));
     return value.get<double>();
   }
   [[nodiscard]] std::vector<std::int64_t> list(const char* name) const {
@@ -154,8 +164,8 @@ void read_rows(const json& rows, TuningTable& table) {
   }
 }
 
-TunedDevice device_of(const Fields& f) {
-  TunedDevice d{f.text("name"), f.text("architecture"), 0};
+TunedDevice device_in(const Fields& f) {
+  TunedDevice d{f.text("name"), f.text("architecture"), 0, f.rate_or_none("memory_gbps")};
   const std::int64_t multiprocessors = f.whole("multiprocessors");
   require(multiprocessors <= 4096, "{}: multiprocessors: got {}, expected at most 4096", f.where(),
           multiprocessors);
@@ -165,10 +175,33 @@ TunedDevice device_of(const Fields& f) {
 
 }  // namespace
 
-bool TuningTable::fits(const Machine& machine) const {
+bool TunedDevice::fits(const Machine& machine) const {
+  const double theirs = machine.memory_bytes_per_s * 1e-9;
   return machine.device == Device::cuda && !machine.shared_device &&
-         machine.multiprocessors == device.multiprocessors &&
-         name_of_architecture(machine.architecture) == device.architecture;
+         machine.multiprocessors == multiprocessors &&
+         name_of_architecture(machine.architecture) == architecture &&
+         same_memory(memory_gbps, theirs);
+}
+
+bool same_memory(double gbps, double other_gbps) {
+  return gbps == 0 || other_gbps == 0 ||
+         std::abs(gbps - other_gbps) <= kSameMemory * std::max(gbps, other_gbps);
+}
+
+std::string said_of(const TunedDevice& d) {
+  const std::string memory =
+      d.memory_gbps == 0 ? "" : fmt::format(" and {:.0f} GB/s of memory", d.memory_gbps);
+  return fmt::format("{} with {} multiprocessors{}", d.architecture, d.multiprocessors, memory);
+}
+
+TunedDevice device_of(const Machine& machine, const std::string& name) {
+  return {name, std::string(name_of_architecture(machine.architecture)), machine.multiprocessors,
+          machine.memory_bytes_per_s * 1e-9};
+}
+
+std::uint64_t TuningTable::digest_of_all() const {
+  return behind == nullptr ? digest
+                           : digest_of(fmt::format("{:016x}", behind->digest_of_all()), digest);
 }
 
 std::string kernel_set() {
@@ -181,7 +214,8 @@ std::string kernel_set() {
   return fmt::format("{:016x}", digest_of(tiles));
 }
 
-std::shared_ptr<const TuningTable> tuning_of(const std::string& file, const std::string& bytes) {
+std::shared_ptr<const TuningTable> tuning_of(const std::string& file, const std::string& bytes,
+                                             const Machine* machine) {
   require(bytes.size() <= kMostTuningBytes, "{}: got {} bytes, expected at most {}", file,
           bytes.size(), kMostTuningBytes);
   const json all = parsed(file, bytes);
@@ -191,7 +225,7 @@ std::shared_ptr<const TuningTable> tuning_of(const std::string& file, const std:
   auto table = std::make_shared<TuningTable>();
   table->file = file;
   table->digest = digest_of(bytes);
-  table->device = device_of(Fields(top.at("device"), file + ": device"));
+  table->device = device_in(Fields(top.at("device"), file + ": device"));
   const json& rows = top.at("rows");
   require(rows.is_array(), "{}: rows: got {}, expected a list", file, rows.type_name());
   const std::string kernels = top.text("kernels");
@@ -203,14 +237,9 @@ std::shared_ptr<const TuningTable> tuning_of(const std::string& file, const std:
   else if (!architecture_named(table->device.architecture))
     table->notes.push_back(fmt::format("{}: of {}, which this build has no kernels for: not used",
                                        file, table->device.architecture));
-  else
+  else if (machine == nullptr || table->fits(*machine))
     read_rows(rows, *table);
   return table;
-}
-
-std::shared_ptr<const TuningTable> or_of_environment(std::shared_ptr<const TuningTable> given) {
-  const auto file = given == nullptr ? env::tuning_file() : std::nullopt;
-  return file ? read_tuning(*file) : given;
 }
 
 }  // namespace tilelace::plan

@@ -20,7 +20,20 @@ struct TunedDevice {
   std::string name;
   std::string architecture;  ///< as kArchitectures names it
   int multiprocessors = 0;
+  double memory_gbps = 0;  ///< of its memory, by clock and bus; 0: the file does not say
+
+  /// Whether times of the one are times of the other: memory rates may differ by a tenth, and count
+  /// where both are known.
+  [[nodiscard]] bool fits(const Machine&) const;
 };
+
+/// Of one kind of GPU, by GB/s; 0: not known, which fits all.
+bool same_memory(double gbps, double other_gbps);
+
+/// "sm_90a with 132 multiprocessors and 4800 GB/s of memory".
+std::string said_of(const TunedDevice&);
+/// Of a machine of GPUs.
+TunedDevice device_of(const Machine&, const std::string& name);
 
 struct TunedRow {
   Problem problem;  ///< op, ranks, m, n, k, dtype and activation swiglu: what plans depend on
@@ -36,9 +49,13 @@ class TuningTable {
   std::vector<TunedRow> rows;      ///< of problems that differ
   std::vector<std::string> notes;  ///< what of the file is not used, and why
   std::uint64_t digest = 0;        ///< of the file's bytes
+  /// Its rows count, too, as far as there is no nearer one here; null: none.
+  std::shared_ptr<const TuningTable> behind = nullptr;
 
-  /// Whether its times are of such a machine.
-  [[nodiscard]] bool fits(const Machine&) const;
+  /// Whether its times are of such a machine, all of which calls may take.
+  [[nodiscard]] bool fits(const Machine& machine) const { return device.fits(machine); }
+  /// What ranks compare: of all tables one behind the other; 0: of none.
+  [[nodiscard]] std::uint64_t digest_of_all() const;
 };
 
 /// Which kernels this build knows, and which generation of them: times of another set say nothing.
@@ -46,11 +63,9 @@ std::string kernel_set();
 
 /// What a file's bytes say; `file` begins every error. Rows of a kernel set or of an architecture
 /// that this build does not have are left out, with a note. Errors: usage (no JSON, another schema,
-/// a field that is missing or makes no sense, a problem twice, a plan that is none).
-std::shared_ptr<const TuningTable> tuning_of(const std::string& file, const std::string& bytes);
-
-/// The table that was given, else the one that TILELACE_TUNING names, if any. Errors: as
-/// read_tuning.
-std::shared_ptr<const TuningTable> or_of_environment(std::shared_ptr<const TuningTable> given);
+/// a field that is missing or makes no sense, a problem twice, a plan that is none). `machine`: of
+/// a table that does not fit it no row is read.
+std::shared_ptr<const TuningTable> tuning_of(const std::string& file, const std::string& bytes,
+                                             const Machine* machine = nullptr);
 
 }  // namespace tilelace::plan

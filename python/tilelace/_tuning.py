@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans by measurement: which problems, and what was found."""
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+
+from . import _groups
+from ._dtypes import DTYPES
+from ._errors import call, usage
+from ._groups import Group
+
+# Tokens of decoding, of chunks of a prompt, and of prompts.
+USUAL_SIZES = (1, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
+
+
+class Problem(NamedTuple):
+    """What plans depend on, as a rank has it: `n` of each weight, `k` after the split. `dtype` None:
+    the first of the table of those that GPUs take."""
+
+    op: str
+    m: int
+    n: int | Sequence[int]
+    k: int
+    dtype: torch.dtype | None = None
+    swiglu: bool = False
+
+
+class Tuned(NamedTuple):
+    """A problem's fastest plan: microseconds a call, those of the prediction's own choice (0: not
+    timed), how many plans were timed, the problem and the plan as printed."""
+
+    us: float
+    predicted_us: float
+    plans: int
+    plan: str
+
+
+def _of_model(model: torch.nn.Module, name: str, sizes: Iterable[int]) -> Iterator[Problem]:
+    """What the forward passes of tilelace.nn's layers of this group ask for."""
+    from . import nn
+    from ._linear import ParallelLinear
+
+    for m in sizes:
+        for layer in model.modules():
+            if isinstance(layer, nn.ParallelMLP) and layer.gated:
+                fc1 = layer.linear_fc1
+                if _groups.plain(fc1.group_name) == name and fc1.sequence_parallel:
+                    n, k = fc1.weight.shape
+                    yield Problem("ag_gemm", m, (n // 2, n // 2), k, fc1.weight.dtype, True)
+            if not isinstance(layer, ParallelLinear) or (
+                    _groups.plain(layer.group_name) != name):
+                continue
+            n, k = layer.weight.shape
+            if isinstance(layer, nn.RowParallelLinear):
+                op = "gemm_rs" if layer.sequence_parallel else "gemm_ar"
+                yield Problem(op, m, n, k, layer.weight.dtype)
+            elif layer.sequence_parallel:
+                yield Problem("ag_gemm", m, n, k, layer.weight.dtype)
+
+
+def _line(problem: Problem) -> str:
+    op, m, n, k, dtype, swiglu = Problem(*problem)
+    names = {row.dtype: row.name for row in DTYPES if row.on_gpus}
+    dtype = next(iter(names)) if dtype is None else dtype
+    if dtype not in names:
+        raise usage(f"tune: dtype: got {dtype}, expected one of {', '.join(map(str, names))}")
+    widths = [n] if isinstance(n, int) else list(n)
+    return " ".join(map(str, [op, names[dtype], int(swiglu), int(m), int(k), *map(int, widths)]))
+
+
+def tune(
+    problems: torch.nn.Module | Iterable[Problem | tuple[object, ...]],
+    group: Group = None,
+    *,
+    m: Iterable[int] = USUAL_SIZES,
+    minutes: float = 8.0,
+    out: str | os.PathLike[str] | None = None,
+    candidates: int = 3,
+    again: bool = False,
+    force: bool = False,
+) -> list[Tuned]:
+    """Times each problem's plans on this group's GPUs; its later calls take the fastest.
+
+    `problems`: Problems, tuples like them, or a model, whose layers of tilelace.nn are tuned for `m`
+    tokens each. Problems that the group's tables have are left out, unless `again`. `minutes`: those
+    that would begin later are left out. `out`: a table (docs/tuning.md) that rank 0 writes, with the
+    rows of the file that is there. `candidates`: plans of each kind that are timed. `force`: also on
+    GPUs that others use, or that heat slows down. What plans fix is the order of sums: results may
+    differ in their last bits from those before. Collective: the same on every rank, outside of graph
+    captures; joins the group where that was not done. Memory: operands of one problem. Errors: usage
+    (CPU ranks, problems that GPUs do not have, that differ between ranks), system (a wrong result, a
+    GPU that is throttled or shared), peer, timeout.
+    """
+    pg = _groups._group_of(group)
+    name = _groups.plain(pg.group_name)
+    if isinstance(problems, torch.nn.Module):
+        listed: list[Problem] = list(_of_model(problems, name, m))
+        if not listed:
+            raise usage(f'tune: model: got none of tilelace.nn\'s layers for group "{name}", '
+                        "expected some that communicate")
+    else:
+        listed = [Problem(*p) for p in problems]  # type: ignore[arg-type]
+    lines = "\n".join(_line(p) for p in listed)
+    device = _groups.default_device("tune", pg)
+    _groups.ensure(name, device)
+    found = call(torch.ops.tilelace._tune, name, device, lines, 60.0 * minutes, candidates, again,
+                 force, "" if out is None else os.fsdecode(out))
+    tuned = []
+    for line in found:
+        us, predicted_us, plans, plan = line.split(" ", 3)
+        tuned.append(Tuned(float(us), float(predicted_us), int(plans), plan))
+    return tuned

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times of a rank's calls on its GPU: graphs of calls, replayed between two events.
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+namespace tilelace {
+
+/// A stream of one device, and graphs of calls that are timed on it. All is of one thread.
+class CallTimer {
+ public:
+  CallTimer() = default;
+  CallTimer(const CallTimer&) = delete;
+  CallTimer& operator=(const CallTimer&) = delete;
+  virtual ~CallTimer() = default;
+
+  [[nodiscard]] virtual void* stream() const = 0;
+  /// Graph `number` becomes `calls` calls; `call` is told which. Error: system, the calls'.
+  virtual void capture(std::size_t number, int calls, const std::function<void(int)>& call) = 0;
+  /// Enqueues replays, `load` of them and `timed` more between two events. Error: system.
+  virtual void replay(std::size_t number, int load, int timed) = 0;
+  /// What the timed replays took together, once the stream is done. Error: system.
+  [[nodiscard]] virtual double timed_us() const = 0;
+  /// Drops the graphs.
+  virtual void clear() = 0;
+};
+
+/// Errors: usage (a build without CUDA), system.
+std::unique_ptr<CallTimer> make_call_timer(int device);
+
+}  // namespace tilelace

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a user should hear that is no error: a line on standard error.
+#pragma once
+#include <cstdio>
+#include <mutex>
+#include <set>
+#include <string>
+
+namespace tilelace {
+
+inline void say(const std::string& text) {
+  const std::string line = "tilelace: " + text + "\n";
+  std::fputs(line.c_str(), stderr);  // in one piece: other ranks speak, too
+}
+
+/// The first time in this process that this very text comes.
+inline void say_once(const std::string& text) {
+  static std::mutex mutex;
+  static std::set<std::string> said;
+  const std::scoped_lock lock(mutex);
+  if (said.insert(text).second) say(text);
+}
+
+}  // namespace tilelace

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "op/tune_session.h"
+
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "backend/gpu_sight.h"
+#include "core/check.h"
+#include "op/impl.h"
+#include "op/run_plan.h"
+#include "plan/tuning/disturbance.h"
+#include "plan/tuning/find_tuning.h"
+#include "plan/words/agreement.h"
+
+namespace tilelace::op {
+namespace {
+
+constexpr int kGraphCalls = 16;
+/// Bytes of a text that ranks tell each other.
+constexpr std::size_t kMostSaid = 2000;
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+int replays(double time_us, double call_us) {
+  return static_cast<int>(std::clamp(std::ceil(time_us / (call_us * kGraphCalls)), 1.0, 1e3));
+}
+
+/// The largest of all ranks' numbers, each, on every rank. Collective.
+std::array<double, 2> most_of_all(comm::Group& group, std::array<double, 2> mine,
+                                  double timeout_s) {
+  const std::string_view bytes(reinterpret_cast<const char*>(mine.data()), sizeof mine);
+  std::array<double, 2> most = mine;
+  for (const std::string& theirs : group.all_gather(bytes, timeout_s)) {
+    std::array<double, 2> numbers{};
+    std::memcpy(numbers.data(), theirs.data(), std::min(theirs.size(), sizeof numbers));
+    for (std::size_t i = 0; i < most.size(); ++i) most.at(i) = std::max(most.at(i), numbers.at(i));
+  }
+  return most;
+}
+
+/// All ranks of a communicator as another one, which plans by prediction.
+Communicator beside(Communicator::Impl& impl) {
+  CommunicatorOptions o = impl.options;
+  o.tuning = nullptr;
+  o.tuning_file = plan::kNoTuning;
+  o.cache.clear();
+  o.autotune = 0;
+  std::vector<int> all(static_cast<std::size_t>(impl.group->ranks()));
+  std::iota(all.begin(), all.end(), 0);
+  return Communicator::Impl::joined(
+      std::make_unique<Communicator::Impl>(impl.group->subgroup(all, o.timeout_s), o));
+}
+
+}  // namespace
+
+TuneSession::TuneSession(Communicator::Impl& of, const TuneOptions& options)
+    : options_(options),
+      timeout_s_(of.options.timeout_s),
+      member_(beside(of)),
+      timer_(make_call_timer(of.options.device_index)),
+      begin_s_(now_s()) {}
+
+void TuneSession::end() {
+  timer_->clear();
+  member_.barrier();  // nobody's memory goes while a peer may still use it
+}
+
+double TuneSession::elapsed_s() {
+  return most_of_all(group_of(member_), {now_s() - begin_s_, 0}, timeout_s_)[0];
+}
+
+std::string TuneSession::first_of(const std::string& mine) {
+  const auto all =
+      group_of(member_).all_gather(std::string_view(mine).substr(0, kMostSaid), timeout_s_);
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    if (!all[rank].empty()) return fmt::format("rank {}: {}", rank, all[rank]);
+  return "";
+}
+
+std::string TuneSession::disturbance() {
+  const GpuSight sight = look_at_gpu(member_.impl().options.device_index);
+  return first_of(options_.force ? "" : plan::disturbance_of(sight.processes, 1, sight.slowdowns));
+}
+
+std::vector<TuneSession::Candidate> TuneSession::candidates_of(const Problem& p) const {
+  const Machine machine = member_.machine();
+  const Backend& backend = *member_.impl().backend;
+  const Plan standard = make_plan(p, machine);
+  std::vector<Candidate> all;
+  std::map<std::string, int> of_kind;
+  if (backend.has_kernel(standard, p.dtype)) all.push_back({standard});
+  for (plan::CudaWay& way : plan::cuda_ways(p, machine)) {
+    if (!backend.has_kernel(way.plan, p.dtype)) continue;
+    if (plan::choice_bytes(way.plan) == plan::choice_bytes(standard))
+      all.front().predicted_us = way.predicted_us;
+    else if (of_kind[way.kind]++ < options_.candidates)
+      all.push_back({std::move(way.plan), way.predicted_us});
+  }
+  require(!all.empty(), "{}: plans, got none whose tile this build has, expected one",
+          name_of(p.op));
+  return all;
+}
+
+bool TuneSession::has_memory(const Problem& p, std::optional<TuneOperands>& operands,
+                             std::string& why) {
+  std::string missing;
+  try {
+    operands.emplace(member_, p, values_);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::system) throw;
+    missing = e.what();
+  }
+  why = first_of(missing);
+  return why.empty();
+}
+
+std::optional<TunedProblem> TuneSession::tune(const Problem& problem, double seconds,
+                                              std::string& why) {
+  const Problem p = tuned_part(problem);
+  std::optional<TuneOperands> operands;
+  if (!has_memory(p, operands, why)) return std::nullopt;
+  const std::array<Preparation, 1> room{Preparation{p, {}, {}}};
+  member_.prepare_more(room);
+  std::vector<Candidate> all = candidates_of(p);
+  const plan::Halving found = timed(all, *operands, seconds);
+  timer_->clear();
+  const Candidate& best = all[found.times.front().index];
+  check(best.plan, p, *operands);
+  why = options_.force ? "" : plan::stray_of(found.first_us, found.last_us);
+  if (!why.empty()) return std::nullopt;
+  TunedProblem row{p, best.plan, found.times.front().us, 0, found.times.size()};
+  for (const plan::CallTime& t : found.times)
+    if (t.index == 0) row.predicted_us = t.us;
+  return row;
+}
+
+plan::Halving TuneSession::timed(std::vector<Candidate>& all, const TuneOperands& operands,
+                                 double seconds) {
+  const double end_s = seconds > 0 ? now_s() + seconds : HUGE_VAL;
+  std::vector<double> predicted_us;
+  for (const Candidate& c : all) predicted_us.push_back(c.predicted_us);
+  return plan::fastest_of(predicted_us, [&](std::size_t i, const plan::Look& look) {
+    Candidate& c = all[i];
+    if (c.about_us == 0) capture(i, c, operands);
+    return sample(i, replays(look.load_us, c.about_us), replays(look.timed_us, c.about_us), end_s);
+  });
+}
+
+void TuneSession::capture(std::size_t number, Candidate& c, const TuneOperands& operands) {
+  const auto call = [&](int i) { run_plan(member_, operands.call(i, timer_->stream()), c.plan); };
+  // First outside of a graph: kernels are loaded. Nobody captures, which may stop a device, while a
+  // peer's collective runs.
+  member_.barrier();
+  for (const int i : {0, 1}) call(i);
+  member_.synchronize(timer_->stream());
+  member_.barrier();
+  timer_->capture(number, kGraphCalls, call);
+  sample(number, 1, 1, HUGE_VAL);
+  c.about_us = std::max(sample(number, 1, 1, HUGE_VAL).us, 0.1);
+}
+
+plan::Sample TuneSession::sample(std::size_t number, int load, int timed, double end_s) {
+  member_.barrier();
+  timer_->replay(number, load, timed);
+  member_.synchronize(timer_->stream());
+  const auto most = most_of_all(
+      group_of(member_), {timer_->timed_us() / timed / kGraphCalls, now_s() - end_s}, timeout_s_);
+  return {most[0], most[1] >= 0};
+}
+
+void TuneSession::check(const Plan& plan, const Problem& p, TuneOperands& operands) {
+  operands.poison();
+  run_plan(member_, operands.call(0, timer_->stream()), plan);
+  member_.synchronize(timer_->stream());
+  const std::string wrong = first_of(operands.wrong());
+  if (!wrong.empty())
+    raise(ErrorKind::system, "tune: {}: plan {}: {}", fmt::streamed(p), fmt::streamed(plan), wrong);
+}
+
+}  // namespace tilelace::op

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/tuning/find_tuning.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <system_error>
+#include <utility>
+
+#include "core/architecture.h"
+#include "core/env.h"
+#include "core/read_text.h"
+#include "tilelace/error.h"
+
+namespace tilelace::plan {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A program in a build tree, build/<preset>/bin/tilelace, has its sources three folders above.
+constexpr int kFoldersAbove = 4;
+
+/// The file that this code was linked into: a library, or the program.
+fs::path own_file() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&own_file), &info) != 0 && info.dli_fname != nullptr)
+    if (fs::path library = info.dli_fname; library.is_absolute()) return library;
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  return error ? fs::path() : program;
+}
+
+std::vector<fs::path> tables_in(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    if (it->path().extension() == ".json") files.push_back(it->path());
+  std::ranges::sort(files);
+  return files;
+}
+
+/// Null: of another machine, or without a row of so many ranks.
+std::shared_ptr<const TuningTable> shipped(const fs::path& file, const Machine& machine,
+                                           int ranks) {
+  const std::string name = fmt::format("the shipped {}", file.filename().string());
+  try {
+    const auto read = tuning_of(name, read_text("tuning", file, kMostTuningBytes), &machine);
+    const bool useful = std::ranges::any_of(
+        read->rows, [&](const TunedRow& row) { return row.problem.ranks == ranks; });
+    // One of other kernels says so: nobody else tells that it is out of date.
+    const bool outdated = read->fits(machine) && read->rows.empty() && !read->notes.empty();
+    return useful || outdated ? read : nullptr;
+  } catch (const Error& e) {
+    TuningTable broken;
+    broken.file = name;
+    broken.notes.emplace_back(e.what());
+    return std::make_shared<const TuningTable>(std::move(broken));
+  }
+}
+
+}  // namespace
+
+std::vector<fs::path> tuning_places() {
+  std::vector<fs::path> places;
+  if (const auto data = env::data_folder()) places.push_back(fs::path(*data) / "tuning");
+  fs::path above = own_file().parent_path();
+  for (int i = 0; i < kFoldersAbove && above.has_relative_path(); ++i) {
+    places.push_back(above / "share/tilelace/tuning");
+    places.push_back(above / "tuning");
+    above = above.parent_path();
+  }
+  places.emplace_back(fs::path(TILELACE_INSTALL_DATA) / "tuning");
+  places.emplace_back(fs::path(TILELACE_SOURCE_DATA) / "tuning");
+  return places;
+}
+
+std::shared_ptr<const TuningTable> with_behind(const TuningTable& table,
+                                               std::shared_ptr<const TuningTable> behind) {
+  auto both = std::make_shared<TuningTable>(table);
+  both->behind = std::move(behind);
+  return both;
+}
+
+std::shared_ptr<const TuningTable> shipped_tuning(const std::vector<fs::path>& places,
+                                                  const Machine& machine, int ranks) {
+  for (const fs::path& place : places) {
+    const auto files = tables_in(place);
+    if (files.empty()) continue;
+    std::shared_ptr<const TuningTable> all;
+    for (auto file = files.rbegin(); file != files.rend(); ++file)
+      if (const auto table = shipped(*file, machine, ranks)) all = with_behind(*table, all);
+    return all;
+  }
+  return nullptr;
+}
+
+std::shared_ptr<const TuningTable> shipped_tuning(const Machine& machine, int ranks) {
+  if (machine.device != Device::cuda || machine.shared_device) return nullptr;
+  static std::mutex mutex;
+  static std::map<std::string, std::shared_ptr<const TuningTable>> known;
+  const std::scoped_lock lock(mutex);
+  const std::string key =
+      fmt::format("{} {}", cache_name(machine, ranks), env::data_folder().value_or(""));
+  const auto found = known.find(key);
+  if (found != known.end()) return found->second;
+  return known[key] = shipped_tuning(tuning_places(), machine, ranks);
+}
+
+std::string cache_name(const Machine& machine, int ranks) {
+  return fmt::format("{}-{}-{:.0f}-x{}.json", name_of_architecture(machine.architecture),
+                     machine.multiprocessors, machine.memory_bytes_per_s * 1e-9, ranks);
+}
+
+std::shared_ptr<const TuningTable> tuning_for(const Machine& machine, int ranks,
+                                              std::shared_ptr<const TuningTable> given) {
+  if (given != nullptr) return given;
+  if (const auto named = env::tuning_file())
+    return *named == kNoTuning ? nullptr : read_tuning(*named);
+  return shipped_tuning(machine, ranks);
+}
+
+}  // namespace tilelace::plan

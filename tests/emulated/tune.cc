@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// tune() and first calls that tune, whole, on emulated GPUs: what is kept, who reads it, what a
+// captured call gets. Times mean nothing there.
+#include <cuda_runtime_api.h>
+#include <fmt/core.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tilelace/tilelace.h"
+
+namespace tilelace {
+namespace {
+
+constexpr int kRanks = 2;
+
+void expect(bool good, const std::string& what) {
+  if (!good) throw std::runtime_error("expected " + what);
+}
+
+/// Runs on every rank; throws what one of them threw.
+void on_all(std::vector<Communicator>& members, const std::function<void(Communicator&)>& body) {
+  std::vector<std::string> errors(members.size());
+  std::vector<std::thread> threads;
+  for (std::size_t r = 0; r < members.size(); ++r)
+    threads.emplace_back([&, r] {
+      try {
+        body(members[r]);
+      } catch (const std::exception& e) {
+        errors[r] = e.what();
+        members[r].abort();
+      }
+    });
+  for (auto& t : threads) t.join();
+  for (const auto& error : errors)
+    if (!error.empty()) throw std::runtime_error(error);
+}
+
+CommunicatorOptions on_gpus(const std::string& cache = "", double autotune = 0) {
+  CommunicatorOptions o;
+  o.device = Device::cuda;
+  o.timeout_s = 60;
+  o.cache = cache;
+  o.autotune = autotune;
+  return o;
+}
+
+Problem scatter(std::int64_t m) {
+  Problem p;
+  p.op = Op::gemm_rs;
+  p.ranks = kRanks;
+  p.m = m;
+  p.n = {64};
+  p.k = 64;
+  p.dtype = DType::bf16;
+  return p;
+}
+
+bool is_tuned(const Communicator& c, const Problem& p) {
+  return query_plan(c, p).reason.find("tuned: the fastest") != std::string::npos;
+}
+
+/// Tensors of a gemm_rs, and a call.
+class Tensors {
+ public:
+  Tensors(Communicator& c, std::int64_t m)
+      : member_(c), m_(m), x_(c, 2 * 64 * m), weight_(c, 2 * 64 * 64), out_(c, 2 * 64 * m) {}
+  void call(void* stream = nullptr) {
+    GemmReduceArgs args;
+    args.m = m_;
+    args.x = dense(x_.data(), DType::bf16, m_, 64);
+    args.weight = dense(weight_.data(), DType::bf16, 64, 64);
+    args.out = dense(out_.data(), DType::bf16, m_ / kRanks, 64);
+    args.stream = stream;
+    gemm_rs(member_, args);
+  }
+
+ private:
+  Communicator& member_;
+  std::int64_t m_;
+  DeviceBuffer x_, weight_, out_;
+};
+
+void asked_for(const std::string& file) {
+  auto members = Communicator::threads(kRanks, on_gpus());
+  on_all(members, [&](Communicator& c) {
+    const std::vector<Problem> list = {scatter(32), scatter(32)};
+    TuneOptions o;
+    o.candidates = 1;
+    o.problem_seconds = 0.5;
+    o.force = true;  // cores that play GPUs stray
+    const TuneResult result = tune(c, list, o);
+    expect(result.rows.size() == 1 && result.left == 0, "one row of one problem");
+    expect(result.rows[0].us > 0 && result.rows[0].plans > 0, "a plan that was timed");
+    expect(is_tuned(c, scatter(32)), "the communicator to take its row");
+    expect(tune(c, list, o).rows.empty(), "nothing to tune a second time");
+    if (c.rank() == 0) write_tuning(result, file);
+    bool refused = false;
+    try {
+      tune(c, std::vector<Problem>{scatter(c.rank() == 0 ? 32 : 48)}, o);
+    } catch (const Error& e) {
+      refused = e.kind() == ErrorKind::usage;
+    }
+    expect(refused, "an error where ranks tune other problems");
+  });
+  auto options = on_gpus();
+  options.tuning = read_tuning(file);
+  auto others = Communicator::threads(kRanks, options);
+  expect(is_tuned(others[0], scatter(32)), "the file's row to be taken");
+}
+
+void first_calls(const std::string& cache) {
+  {
+    auto members = Communicator::threads(kRanks, on_gpus(cache, 0.1));
+    on_all(members, [&](Communicator& c) {
+      const std::vector<Preparation> room = {{scatter(64), {}, {}}};
+      c.prepare(room);
+      cudaStream_t stream = nullptr;
+      cudaSetDevice(c.rank());
+      cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+      Tensors captured(c, 64), eager(c, 48);
+      cudaGraph_t graph = nullptr;
+      cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed);
+      captured.call(stream);
+      cudaStreamEndCapture(stream, &graph);
+      cudaGraphDestroy(graph);
+      expect(!is_tuned(c, scatter(64)), "no tuning while a stream is captured");
+      for (int i = 0; i < 2; ++i) eager.call(stream);
+      c.synchronize(stream);
+      cudaStreamDestroy(stream);
+    });
+  }
+  auto members = Communicator::threads(kRanks, on_gpus(cache));
+  // The GPUs may have been too uneven to say: then predictions stay, which is said.
+  expect(is_tuned(members[0], scatter(48)) || std::filesystem::is_empty(cache),
+         "the cache's row to be taken");
+  for (const auto& entry : std::filesystem::directory_iterator(cache))
+    std::filesystem::resize_file(entry.path(), 20);
+  auto others = Communicator::threads(kRanks, on_gpus(cache));
+  expect(!is_tuned(others[0], scatter(48)), "a broken cache to be left out");
+}
+
+}  // namespace
+}  // namespace tilelace
+
+int main() {
+  std::string folder = std::filesystem::temp_directory_path() / "tilelace-tune-XXXXXX";
+  int code = 0;
+  try {
+    if (mkdtemp(folder.data()) == nullptr) throw std::runtime_error("no folder");
+    tilelace::asked_for(folder + "/table.json");
+    std::filesystem::create_directory(folder + "/cache");
+    tilelace::first_calls(folder + "/cache");
+    fmt::print("tune: 2 ranks, good\n");
+  } catch (const std::exception& e) {
+    fmt::print("tune: {}\n", e.what());
+    code = 1;
+  }
+  std::filesystem::remove_all(folder);
+  return code;
+}

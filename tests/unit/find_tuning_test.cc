@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tables that are found where none is given: by what GPUs are, not by what they are called.
+#include "plan/tuning/find_tuning.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "folder.h"
+#include "plan/tuning/tuned_plan.h"
+
+namespace tilelace::plan {
+namespace {
+
+constexpr const char* kPlan =
+    "gemm_rs fused mesh store tile 128x256 chunk 128 workers 66 partials bf16; c256 split 0 group "
+    "8 "
+    "early grid 132";
+
+std::string tuned_at(double gbps, int ranks, std::int64_t m, double us) {
+  return fmt::format(
+      R"({{"schema": "tilelace.tuning/1", "kernels": "{}", "device": {{"name": "a GPU", )"
+      R"("architecture": "sm_90a", "multiprocessors": 132{}}}, "rows": [{{"op": "gemm_rs", )"
+      R"("ranks": {}, "dtype": "bf16", "m": {}, "n": [8192], "k": 14336, "us": {}, "plan": "{}"}}]}})",
+      kernel_set(), gbps > 0 ? fmt::format(R"(, "memory_gbps": {})", gbps) : "", ranks, m, us,
+      kPlan);
+}
+
+Problem down_proj(std::int64_t m) {
+  Problem p;
+  p.op = Op::gemm_rs;
+  p.ranks = 2;
+  p.m = m;
+  p.n = {8192};
+  p.k = 14336;
+  p.dtype = DType::bf16;
+  return p;
+}
+
+Machine with_memory(double gbps) {
+  Machine machine = cuda_machine();
+  machine.memory_bytes_per_s = gbps * 1e9;
+  return machine;
+}
+
+class FindTuning : public testing::Test {
+ protected:
+  void write(const char* name, const std::string& text) const {
+    std::filesystem::create_directories(folder_ / "tuning");
+    std::ofstream(folder_ / "tuning" / name) << text;
+  }
+  [[nodiscard]] std::shared_ptr<const TuningTable> found(const Machine& machine, int ranks) const {
+    return shipped_tuning({folder_ / "nothing", folder_ / "tuning"}, machine, ranks);
+  }
+  test::Folder folder_;
+};
+
+TEST_F(FindTuning, MemoryTellsGpusOfOneArchitectureApart) {
+  write("h100x2.json", tuned_at(3350, 2, 1024, 500));
+  write("h200x2.json", tuned_at(4800, 2, 1024, 400));
+  EXPECT_EQ(found(with_memory(3352), 2)->rows[0].us, 500);
+  EXPECT_EQ(found(with_memory(4917), 2)->rows[0].us, 400);
+  EXPECT_EQ(found(with_memory(8000), 2), nullptr);
+}
+
+TEST_F(FindTuning, ATableThatDoesNotSayTheMemoryFitsAll) {
+  write("old.json", tuned_at(0, 2, 1024, 500));
+  EXPECT_NE(found(with_memory(3352), 2), nullptr);
+  EXPECT_NE(found(with_memory(8000), 2), nullptr);
+  write("old.json", tuned_at(3350, 2, 1024, 500));
+  EXPECT_NE(found(with_memory(0), 2), nullptr);
+}
+
+TEST_F(FindTuning, OtherRanksArchitecturesAndSharesHaveNone) {
+  write("h200x2.json", tuned_at(4800, 2, 1024, 400));
+  EXPECT_EQ(found(with_memory(4800), 4), nullptr);
+  Machine machine = with_memory(4800);
+  machine.multiprocessors = 114;
+  EXPECT_EQ(found(machine, 2), nullptr);
+  machine = with_memory(4800);
+  machine.shared_device = true;
+  EXPECT_EQ(found(machine, 2), nullptr);
+  EXPECT_EQ(found(cpu_machine(2, 0), 2), nullptr);
+}
+
+TEST_F(FindTuning, SeveralTablesStandBehindEachOtherByName) {
+  write("b.json", tuned_at(4800, 2, 4096, 1400));
+  write("a.json", tuned_at(4800, 2, 1024, 400));
+  write("c.json", tuned_at(4800, 2, 1024, 300));
+  Machine machine = with_memory(4800);
+  machine.tuning = found(machine, 2);
+  EXPECT_NE(make_plan(down_proj(1024), machine).reason.find("the shipped a.json"),
+            std::string::npos);
+  EXPECT_NE(make_plan(down_proj(4096), machine).reason.find("the shipped b.json"),
+            std::string::npos);
+  EXPECT_TRUE(has_own_row(machine.tuning.get(), down_proj(4096), machine));
+  EXPECT_FALSE(has_own_row(machine.tuning.get(), down_proj(4000), machine));
+  EXPECT_NE(machine.tuning->digest_of_all(), machine.tuning->digest);
+}
+
+TEST_F(FindTuning, ABrokenFileIsTold) {
+  write("h200x2.json", "{");
+  Machine machine = with_memory(4800);
+  machine.tuning = found(machine, 2);
+  ASSERT_NE(machine.tuning, nullptr);
+  EXPECT_NE(make_plan(down_proj(1024), machine).reason.find("got no JSON"), std::string::npos);
+}
+
+TEST_F(FindTuning, TheEnvironmentGoesBeforeWhatWasShipped) {
+  setenv("TILELACE_DATA", (folder_ / "").c_str(), 1);
+  write("h200x2.json", tuned_at(4800, 2, 1024, 400));
+  const std::string file = (folder_ / "mine.json").string();
+  std::ofstream(file) << tuned_at(0, 2, 2048, 7);
+  const Machine machine = with_memory(4801);
+  EXPECT_EQ(tuning_for(machine, 2)->file, "the shipped h200x2.json");
+  EXPECT_EQ(tuning_for(machine, 2), tuning_for(machine, 2)) << "read once";
+  EXPECT_EQ(tuning_places().front(), folder_ / "" / "tuning");
+  setenv("TILELACE_TUNING", file.c_str(), 1);
+  EXPECT_EQ(tuning_for(machine, 2)->file, file);
+  const auto given = std::make_shared<const TuningTable>();
+  EXPECT_EQ(tuning_for(machine, 2, given), given);
+  setenv("TILELACE_TUNING", "off", 1);
+  EXPECT_EQ(tuning_for(machine, 2), nullptr);
+  unsetenv("TILELACE_TUNING");
+  unsetenv("TILELACE_DATA");
+}
+
+TEST(ShippedTuning, OfThisTreeIsFound) {
+  const Machine machine = cuda_machine();
+  const auto table = shipped_tuning({TILELACE_TUNING_TABLES}, machine, 2);
+  ASSERT_NE(table, nullptr);
+  EXPECT_TRUE(table->fits(machine));
+  EXPECT_FALSE(table->fits(with_memory(3352))) << "an H100";
+}
+
+TEST(CacheName, SaysWhoseItIs) {
+  EXPECT_EQ(cache_name(with_memory(4917), 2), "sm_90a-132-4917-x2.json");
+}
+
+}  // namespace
+}  // namespace tilelace::plan

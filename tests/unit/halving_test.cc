@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// The policy that finds the fastest of several plans, over a timer that tells what it is asked to.
+#include "plan/tuning/halving.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+namespace tilelace::plan {
+namespace {
+
+/// Calls that take what they take, and what was asked of them.
+class Timer {
+ public:
+  explicit Timer(std::vector<double> us) : us_(std::move(us)) {}
+
+  Halving run(const std::vector<double>& predicted_us) {
+    return fastest_of(predicted_us, [&](std::size_t call, const Look& look) {
+      looks[call].push_back(look);
+      order.push_back(call);
+      return Sample{us_.at(call) * drift_of(order.size()), order.size() >= late_after};
+    });
+  }
+  Halving run() { return run(std::vector<double>(us_.size(), 0)); }
+  [[nodiscard]] std::size_t full_looks() const {
+    std::size_t count = 0;
+    for (const auto& [call, list] : looks) count += std::ranges::count(list, kFullLook);
+    return count;
+  }
+
+  std::map<std::size_t, std::vector<Look>> looks;
+  std::vector<std::size_t> order;
+  std::size_t late_after = 1000000;
+  double drift = 0;  ///< a look
+
+ private:
+  [[nodiscard]] double drift_of(std::size_t looks_so_far) const {
+    return 1 + drift * static_cast<double>(looks_so_far);
+  }
+  std::vector<double> us_;
+};
+
+std::vector<double> ascending_to(std::size_t count) {
+  std::vector<double> us;
+  for (std::size_t i = 0; i < count; ++i) us.push_back(100 + static_cast<double>((i * 7) % count));
+  return us;
+}
+
+TEST(Halving, TheFastestComesFirstAndAllHaveATime) {
+  Timer timer(ascending_to(24));
+  const Halving h = timer.run();
+  ASSERT_EQ(h.times.size(), 24U);
+  EXPECT_EQ(h.times.front().us, 100);
+  EXPECT_EQ(h.times.front().index, 0U);
+  std::vector<bool> seen(24);
+  for (const CallTime& t : h.times) seen[t.index] = true;
+  EXPECT_EQ(std::ranges::count(seen, true), 24);
+  EXPECT_FALSE(h.late);
+}
+
+TEST(Halving, EachRoundHasFewerCallsAndLongerLooks) {
+  Timer timer(ascending_to(24));
+  timer.run();
+  std::size_t second = 0;
+  for (const auto& [call, list] : timer.looks) {
+    EXPECT_EQ(list.front(), kFirstLook);
+    second += std::ranges::count(list, kSecondLook);
+  }
+  EXPECT_EQ(second, 12U);
+  EXPECT_EQ(timer.full_looks(), kFinalists * kFullRounds + 2);
+}
+
+TEST(Halving, FinalistsTakeTurns) {
+  Timer timer(ascending_to(24));
+  timer.run();
+  const auto full = timer.order.end() - (kFinalists * kFullRounds + 1);
+  for (std::size_t i = kFinalists; i < kFinalists * kFullRounds; ++i)
+    EXPECT_EQ(full[static_cast<std::ptrdiff_t>(i)],
+              full[static_cast<std::ptrdiff_t>(i - kFinalists)]);
+}
+
+TEST(Halving, FewCallsAreAllFinalists) {
+  Timer timer({3, 2, 1});
+  const Halving h = timer.run();
+  EXPECT_EQ(h.times.front().index, 2U);
+  EXPECT_EQ(timer.full_looks(), 3 * kFullRounds + 2U);
+  Timer one({5});
+  EXPECT_EQ(one.run().times.front().us, 5);
+  EXPECT_TRUE(fastest_of({}, {}).times.empty());
+}
+
+TEST(Halving, WhatPredictionAndLookPutFarBehindHasOneLook) {
+  // Call 1 is slow as predicted, call 2 slow against its prediction, call 3 fast against it.
+  Timer timer({100, 200, 200, 90, 95});
+  const Halving h = timer.run({100, 200, 100, 200, 100});
+  EXPECT_EQ(timer.looks[1].size(), 1U);
+  EXPECT_GT(timer.looks[2].size(), 1U);
+  EXPECT_EQ(h.times.front().index, 3U);
+  EXPECT_EQ(h.times.back().index, 1U);
+  ASSERT_EQ(h.times.size(), 5U);
+}
+
+TEST(Halving, WithoutTimeTheBestSoFarIsTold) {
+  for (std::size_t looks = 1; looks < 54; ++looks) {
+    Timer timer(ascending_to(24));
+    timer.late_after = looks;
+    const Halving h = timer.run();
+    EXPECT_TRUE(h.late) << looks;
+    EXPECT_EQ(timer.order.size(), looks);
+    EXPECT_EQ(h.times.size(), std::min<std::size_t>(looks, 24));
+    EXPECT_EQ(h.times.front().us, 100) << looks;
+  }
+}
+
+TEST(Halving, AStrayingMachineIsToldByCall0) {
+  Timer steady(ascending_to(8)), straying(ascending_to(8));
+  straying.drift = 0.1;
+  const Halving a = steady.run(), b = straying.run();
+  EXPECT_EQ(a.first_us, a.last_us);
+  EXPECT_GT(b.last_us, 1.3 * b.first_us);
+}
+
+}  // namespace
+}  // namespace tilelace::plan
