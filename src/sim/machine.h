@@ -16,8 +16,11 @@ struct Compute {
   double l2_gbps = 130;       ///< into one multiprocessor
   double power_tflops = 750;  ///< of a long product, at the power limit
   double memory_gbps = 4300;
-  double fixed_us = 4;  ///< launch, first loads, last stores
-  double tile_us = 0;   ///< end of a tile that nothing hides
+  double fixed_us = 4;     ///< launch, first loads, last stores
+  double tile_us = 0;      ///< end of a tile that nothing hides
+  double clock_boost = 1;  ///< clocks under a light load over those of a product at the power
+                           ///< limit; 1: power never holds them down
+  double capability = 0;   ///< 90: compute capability 9.0; 0: none that kernels are made for
 };
 
 enum class Topology : std::uint8_t {
@@ -29,6 +32,7 @@ enum class Topology : std::uint8_t {
 struct Links {
   Topology topology = Topology::all_to_all;
   double push_gbps = 380;         ///< a copy engine writes to a peer
+  double mesh_gbps = 380;         ///< to several in turn, as other ranks do, which drift apart
   double pull_gbps = 370;         ///< a copy engine reads from a peer
   double store_gbps = 340;        ///< multiprocessors write to peers, all together
   double store_worker_gbps = 42;  ///< one multiprocessor
@@ -37,6 +41,7 @@ struct Links {
   double flag_us = 2;             ///< a flag sent by a copy engine
   double copy_engines = 1;        ///< tree: 2 where copies across uplinks run beside the others
   double local_gbps = 2100;       ///< copy inside a device
+  double power_share = 0;         ///< of a product's power, what a busy link draws beside it
   double ranks_per_uplink = 4;    ///< tree
   double uplink_gbps = 25;        ///< tree: shared by those ranks, each direction
   double socket_gbps = 20;        ///< tree: shared by all, each direction
@@ -51,7 +56,7 @@ struct Network {
   double message_us = 3;  ///< a transfer beyond its bytes
 };
 
-/// A library's collective alone takes fixed + ramp * sqrt(MB on the wire) + the bytes at wire_gbps
+/// A library's collective alone takes fixed + ramp * sqrt(MB on the wire) + the bytes at its rate
 /// (network: at the NICs' rate) + the own shard's copy: a pipeline whose pieces grow with the size.
 struct Collective {
   double fixed_us = 12;
@@ -60,17 +65,21 @@ struct Collective {
 
 struct Collectives {
   Collective all_gather, reduce_scatter, all_reduce;
-  double wire_gbps = 341;
-  double power_share = 0.7;  ///< of a product's power that a collective draws
+  double wire_gbps = 341;      ///< of ranks that no socket link parts
+  double socket_gbps = 341;    ///< tree: of a ring across the sockets
+  double window_fixed_us = 0;  ///< of an all-gather into registered memory, which is stored at
+                               ///< links.store_gbps at once; 0: the library has none
+  double power_share = 1;      ///< of a product's power that a collective draws
 };
 
 /// What an implementation adds to a call.
 struct Method {
   std::string name = "tilelace";
-  double fused_call_us = 3;       ///< beyond a GEMM's own fixed time
-  double fused_efficiency = 1;    ///< of the library GEMM's rate
-  double fused_reduce_us = 0;     ///< gemm_rs, gemm_ar: what the last sums add to a call
-  double fused_tile_us = 0;       ///< gemm_rs, gemm_ar: sending or adding 128 x 256 elements
+  double own_kernels = 0;         ///< 1: plays the plans of the kernels of src/plan, where the
+                                  ///< device has them
+  double fused_call_us = 3;       ///< of a call whose kernel does not begin under the one before
+  double product_rate = 1;        ///< of its product alone, of the library's
+  double sum_gbps = 1000;         ///< own kernels: peers' terms into the sum of one multiprocessor
   double unfused_call_us = 0;     ///< what a framework adds to collective and product in a row
   double fused_tile_rows = 64;    ///< the fewest rows of a tile
   double fused_reduce_cols = 0;   ///< gemm_rs: the only width of a tile; 0: any
@@ -79,7 +88,6 @@ struct Method {
   double medium_direct = 0;    ///< 1: medium-grained partials go straight to owners, also on trees
   double medium_call_us = 5;   ///< streams forked and joined
   double medium_stage_us = 4;  ///< between two products of the medium-grained method
-  double medium_efficiency = 1;  ///< a product beside copies
 };
 
 /// What the constants were compared with, as percent of the measured time.

@@ -19,7 +19,9 @@ struct Costs {
   std::function<double(int rows)> tile_us;  ///< product of a tile with this many rows
   double row_bytes = 0;                     ///< of a chunk: one row of the operand or the partial
   double tile_row_bytes = 0;                ///< of a tile: one row
+  int multiprocessors = 1;                  ///< of a worker
   double reduce_gbps = 1;                   ///< one worker adds partials
+  bool spare_senders = false;               ///< its chunks leave beside its products
   double launch_us = 0;                     ///< until workers begin
   double copy_launch_us = 0;                ///< until the copy role begins
   double end_us = 0;                        ///< after a rank's last step

@@ -20,7 +20,7 @@ MachineModel tree() {
   MachineModel m;
   m.name = "tree";
   m.links.topology = Topology::tree;
-  m.links.push_gbps = m.links.pull_gbps = m.links.store_gbps = 20;
+  m.links.push_gbps = m.links.mesh_gbps = m.links.pull_gbps = m.links.store_gbps = 20;
   m.links.uplink_gbps = 40;
   m.links.socket_gbps = 9;
   return m;
