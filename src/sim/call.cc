@@ -17,8 +17,6 @@ namespace {
 
 constexpr int kMostRanks = 1024;
 constexpr std::int64_t kMostRows = 1 << 24;
-/// A change of the clock that is not worth playing a call again.
-constexpr double kLeastGain = 0.003;
 /// Transfers and tiles of all ranks that a call may have: beyond, lists fill the memory.
 constexpr double kMostSteps = 3e7;
 
@@ -127,6 +125,9 @@ Costs costs_of(const MachineModel& m, const Call& call, const Plan& plan, double
   c.tile_row_bytes = std::min(static_cast<double>(plan.tile_n), static_cast<double>(p.total_n())) *
                      element_bytes(p);
   c.reduce_gbps = m.compute.memory_gbps / plan.workers;
+  if (!medium && own_kernels_run(m))
+    c.reduce_gbps =
+        std::min(c.reduce_gbps, m.method.sum_gbps * m.compute.multiprocessors / plan.workers);
   c.launch_us = medium ? m.method.medium_call_us : m.compute.fixed_us + m.method.fused_call_us;
   c.copy_launch_us = medium ? m.method.medium_call_us : m.method.fused_call_us;
   c.resident = plan.workers;
@@ -137,7 +138,7 @@ Costs costs_of(const MachineModel& m, const Call& call, const Plan& plan, double
 
 Outcome simulate(const MachineModel& m, const Call& call, const Plan& plan,
                  const Disturbance& disturbance, bool with_spans) {
-  if (plan.path == Path::unfused) return product_and_sum(m, call, plan);
+  if (plan.path == Path::unfused) return product_and_sum(m, call, plan, disturbance);
   const auto lists = record_call(call, plan);
   const GemmTime gemm = gemm_time(m.compute, product_of(call.problem));
   const auto played = [&](double stretch) {
@@ -147,7 +148,7 @@ Outcome simulate(const MachineModel& m, const Call& call, const Plan& plan,
   Outcome first = played(alone);
   const double gain =
       clock_gain(m.compute, first.end_us, gemm.total_us(), m.links.power_share * first.wire_us);
-  return std::fabs(gain - 1) < kLeastGain ? first : played(alone / gain);
+  return gain == 1 ? first : played(alone / gain);
 }
 
 }  // namespace tilelace::sim

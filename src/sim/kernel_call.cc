@@ -27,7 +27,7 @@ using plan::UnfusedSumWay;
 constexpr double kAlike = 1.05;
 /// Ways from one rank to another until a reader sees what a worker stores: the stores and their
 /// acknowledgment, the flag.
-constexpr double kWaysOfAPartial = 3;
+constexpr int kWaysOfAPartial = 3;
 
 std::optional<int> architecture_of_machine(const MachineModel& m) {
   const int capability = static_cast<int>(m.compute.capability);
@@ -103,7 +103,7 @@ double tiles_of_kernel(const Problem& p, const Plan& plan) {
   const double clusters =
       std::visit([&](const auto& way) { return static_cast<double>(plan::tiles_of(way, p)); },
                  plan.kernel->way);
-  return clusters * plan.workers > 0 ? clusters * workers_of(plan) / plan.workers : 1;
+  return clusters * workers_of(plan) / std::max(1, plan.workers);
 }
 
 /// A worker's tile, so that the busiest worker's tiles take what the product alone takes of it.
@@ -126,12 +126,16 @@ bool by_engines(const Plan& plan) { return !row_of(plan.transport).by_workers();
 
 }  // namespace
 
+bool own_kernels_run(const MachineModel& m) {
+  return m.method.own_kernels > 0 && architecture_of_machine(m).has_value();
+}
+
 bool has_kernels(const MachineModel& m, const Call& call) {
   const Problem& p = call.problem;
-  return m.method.own_kernels > 0 && architecture_of_machine(m) && !row_of(p.op).shares &&
-         row_of(p.op).multiplies() && m.links.topology == Topology::all_to_all && p.m > 0 &&
-         p.ranks > 1 && call.local == p.ranks && p.ranks <= schedule::kMaxGpuRanks &&
-         p.k % 8 == 0 && p.total_n() % 8 == 0;
+  return own_kernels_run(m) && !row_of(p.op).shares && row_of(p.op).multiplies() &&
+         m.links.topology == Topology::all_to_all && p.m > 0 && p.ranks > 1 &&
+         call.local == p.ranks && p.ranks <= schedule::kMaxGpuRanks && p.k % 8 == 0 &&
+         p.total_n() % 8 == 0;
 }
 
 std::vector<Plan> kernel_plans(const MachineModel& m, const Call& call, const Choices& choices) {
@@ -182,21 +186,30 @@ Costs kernel_costs(const MachineModel& m, const Call& call, const Plan& plan, do
   return c;
 }
 
-Outcome product_and_sum(const MachineModel& m, const Call& call, const Plan& plan) {
+Outcome product_and_sum(const MachineModel& m, const Call& call, const Plan& plan,
+                        const Disturbance& d) {
   const Problem& p = call.problem;
   const double rows = static_cast<double>(shard_rows(p));
   const double bytes = rows * (p.ranks - 1) * static_cast<double>(p.n[0] * size_of(p.dtype));
+  const double throttle = gemm_time(m.compute, product_of(p)).throttle();
+  const double tiles = std::ceil(tiles_of_kernel(p, plan) / workers_of(plan));
+  // All wait for the slowest.
+  const double slow = (d.straggler >= 0 ? std::max(1.0, d.straggle) : 1) * (1 + d.tile_noise);
+  const double begin = m.compute.fixed_us + d.start_us;
   Outcome out;
-  out.compute_us = tile_of_kernel_us(m, p, plan, gemm_time(m.compute, product_of(p)).throttle()) *
-                   std::ceil(tiles_of_kernel(p, plan) / workers_of(plan));
+  out.compute_us = slow * tiles * tile_of_kernel_us(m, p, plan, throttle);
   // Peers' partials are announced, asked for and loaded.
   out.wire_us = bytes * 1e-3 / m.links.store_gbps;
-  const double flags = kWaysOfAPartial * m.links.latency_us;
-  out.reduce_us = flags + 2 * m.links.latency_us + out.wire_us;
-  out.end_us = m.compute.fixed_us + out.compute_us + out.reduce_us;
-  out.rank_end_us.assign(static_cast<std::size_t>(p.ranks), out.end_us);
+  out.reduce_us = (kWaysOfAPartial + 2) * m.links.latency_us + out.wire_us;
+  const double given = begin + out.compute_us;
+  out.end_us = given + out.reduce_us;
   out.bytes = bytes * p.ranks;
   out.busiest_wire = "rank 0 in";
+  for (int r = 0; r < p.ranks; ++r) {
+    out.rank_end_us.push_back(out.end_us);
+    out.spans.push_back({SpanKind::compute, r, 0, r, begin, given});
+    out.spans.push_back({SpanKind::reduce, r, 0, r, given, out.end_us});
+  }
   return out;
 }
 

@@ -8,11 +8,13 @@
 
 namespace tilelace::sim {
 
-/// Whether the machine's devices have kernels for the call, and the method is ours.
+/// Whether the machine's devices have kernels, and the method is ours.
+bool own_kernels_run(const MachineModel&);
+/// And whether the call is played as they run it: gemm_ar, several nodes and PCIe trees are not.
 bool has_kernels(const MachineModel&, const Call&);
 
-/// Of each kind of plan that the planner has the first ones, or what was asked for. None where no
-/// kernel does what is asked.
+/// The planner's first choice, and those of other kinds that its predictions do not tell from it.
+/// None where something is asked for: the schedules alone are played then.
 std::vector<Plan> kernel_plans(const MachineModel&, const Call&, const Choices&);
 
 /// Steps of every rank under a plan of path fused. A worker is a cluster of multiprocessors, or, in
@@ -21,7 +23,7 @@ std::vector<std::vector<StepList>> record_kernel(const Call&, const Plan&);
 /// `stretch`: of products.
 Costs kernel_costs(const MachineModel&, const Call&, const Plan&, double stretch);
 
-/// A product, then a kernel that sums what all ranks have.
-Outcome product_and_sum(const MachineModel&, const Call&, const Plan&);
+/// A product, then a kernel that sums what all ranks have; noise is as bad as it can be.
+Outcome product_and_sum(const MachineModel&, const Call&, const Plan&, const Disturbance&);
 
 }  // namespace tilelace::sim

@@ -25,7 +25,7 @@ struct Costs {
   double launch_us = 0;                     ///< until workers begin
   double copy_launch_us = 0;                ///< until the copy role begins
   double end_us = 0;                        ///< after a rank's last step
-  double header_us = 0.02;                  ///< a header word written to a peer; assumed
+  double header_us = 0;                     ///< a header word written to a peer
   int resident = 1;                         ///< workers of a rank that run at a time
   schedule::Route route;                    ///< who has how many children
 };

@@ -171,6 +171,28 @@ TEST(SimCalibration, TheMachineFilesStateTheirError) {
   EXPECT_LE(judged.quantile(0.9), 15);
 }
 
+/// gemm_ar is played by the schedules alone, not as kernels run it. No bar: the error is printed.
+TEST(SimCalibration, GemmArIsNotPlayedAsKernelsRunIt) {
+  std::map<int, std::vector<double>> off;
+  Errors errors;
+  for (const auto& [ranks, file] :
+       {std::pair(2, "nvidia-h200-tp2"), std::pair(4, "nvidia-h200-tp4"),
+        std::pair(4, "nvidia-h200-tp4/window")}) {
+    for (const auto& r : records(fmt::format("{}/gemm_ar.jsonl", file))) {
+      const Call call = call_of_product(Op::gemm_ar, ranks, r["m"], r["n"], r["k"]);
+      const JudgedRows::Row row{r, predict(h200(ranks), call)};
+      if (const auto e = row.efficiency())
+        off[ranks].push_back(std::fabs(e->predicted - e->measured));
+      if (row.of("m") >= kLeastM) errors.add(row.prediction.fused_us, row.of("fused_us"));
+    }
+  }
+  for (const auto& [ranks, all] : off)
+    fmt::print("gemm_ar at {} ranks: {} rows, median error of E {:.3f}\n", ranks, all.size(),
+               median_of(all));
+  print_errors("gemm_ar, fused, m >= 512", errors);
+  EXPECT_LE(errors.quantile(0.5), 15);
+}
+
 /// cuBLASLt's best algorithm under sustained load, which the chip was fitted to.
 TEST(SimCalibration, H200GemmsWithinTheBar) {
   Errors errors;

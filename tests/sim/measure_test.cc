@@ -5,6 +5,7 @@
 #include <array>
 
 #include "records.h"
+#include "sample_machine.h"
 #include "simulate/differences.h"
 #include "simulate/fit_compute.h"
 
@@ -12,7 +13,7 @@ namespace tilelace::cli {
 namespace {
 
 sim::Compute known() {
-  sim::Compute c;
+  sim::Compute c = sim::sample_machine().compute;
   c.peak_tflops = 989;
   c.efficiency = 0.8;
   c.power_tflops = 640;
