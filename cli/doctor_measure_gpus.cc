@@ -150,8 +150,9 @@ MeasuredMachine measure_gpu_ranks(const sim::MachineModel& known) {
   print_products(m.compute, timed);
   print_links(r);
   fmt::print(
-      "\nCollectives, the network and what an implementation adds are as on h200x4. Links count as "
-      "a switch's: on a\nPCIe tree put topology, uplinks and the link between sockets into the "
+      "\nCollectives, power, the network and what an implementation adds are as on h200x4. Links "
+      "count as a switch's: on a\nPCIe tree put topology, uplinks and the link between sockets "
+      "into the "
       "file "
       "by hand.\n");
   Sources sources = sources_of(m, r, clock_flops > 0);

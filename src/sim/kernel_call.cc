@@ -12,6 +12,7 @@
 #include "plan/gpu/gpu_ways.h"
 #include "plan/gpu/kernel_choice.h"
 #include "sim/grid.h"
+#include "tilelace/error.h"
 #include "tilelace/op_table.h"
 #include "tilelace/transport_table.h"
 
@@ -46,6 +47,15 @@ bool is_played(const Plan& p) {
   const auto* gather = plan::way_if<AgGemmWay>(p);
   return gather != nullptr && gather->path == Path::fused &&
          !row_of(gather->transport).needs_nccl();
+}
+
+/// The planner's, fastest prediction first; none of sizes that kernels do not take.
+std::vector<plan::CudaWay> ways_of(const MachineModel& m, const Call& call) {
+  try {
+    return plan::cuda_ways(call.problem, planner_machine(m));
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 schedule::GemmOrder walk_of(const GemmPlan& g) {
@@ -144,7 +154,7 @@ std::vector<Plan> kernel_plans(const MachineModel& m, const Call& call, const Ch
   if (asked || choices.blocks) return all;
   std::set<std::string> kinds;
   double least = 0;
-  for (const plan::CudaWay& way : plan::cuda_ways(call.problem, planner_machine(m))) {
+  for (const plan::CudaWay& way : ways_of(m, call)) {
     if (!is_played(way.plan)) continue;
     if (all.empty()) least = way.predicted_us;
     if (way.predicted_us > kAlike * least) break;
