@@ -141,14 +141,16 @@ Outcome simulate(const MachineModel& m, const Call& call, const Plan& plan,
   if (plan.path == Path::unfused) return product_and_sum(m, call, plan, disturbance);
   const auto lists = record_call(call, plan);
   const GemmTime gemm = gemm_time(m.compute, product_of(call.problem));
-  const auto played = [&](double stretch) {
-    return play(m, call.local, costs_of(m, call, plan, stretch), lists, disturbance, with_spans);
+  const auto played = [&](double stretch, const Disturbance& d) {
+    return play(m, call.local, costs_of(m, call, plan, stretch), lists, d, with_spans);
   };
   const double alone = gemm.throttle();
-  Outcome first = played(alone);
+  // Who holds the others up has no power to spare.
+  Outcome calm = played(alone, {});
   const double gain =
-      clock_gain(m.compute, first.end_us, gemm.total_us(), m.links.power_share * first.wire_us);
-  return gain == 1 ? first : played(alone / gain);
+      clock_gain(m.compute, calm.end_us, gemm.total_us(), m.links.power_share * calm.wire_us);
+  if (gain == 1 && disturbance == Disturbance{}) return calm;
+  return played(alone / gain, disturbance);
 }
 
 }  // namespace tilelace::sim

@@ -37,6 +37,8 @@ struct Disturbance {
   int straggler = -1;     ///< a rank ...
   double straggle = 1;    ///< ... whose tiles take so many times as long
   std::uint64_t seed = 1;
+
+  bool operator==(const Disturbance&) const = default;
 };
 
 enum class SpanKind : std::uint8_t { compute, reduce, wait, copy, wire };

@@ -154,6 +154,16 @@ TEST(SimKernel, TheClockFollowsPower) {
   EXPECT_NEAR(clock_gain(c, 100, 100, 10), 1 / std::cbrt(1.1), 1e-12);
 }
 
+TEST(SimKernel, AStragglerHasNoPowerToSpare) {
+  MachineModel m = with_kernels();
+  m.compute.clock_boost = 1.4;
+  const Call call = call_on(Op::ag_gemm, 4, 4096);
+  const Plan plan = fused_plans(m, call).front();
+  Disturbance d;
+  d.straggler = 1, d.straggle = 2;
+  EXPECT_GT(simulate(m, call, plan, d).end_us, 1.7 * simulate(m, call, plan).end_us);
+}
+
 TEST(SimKernel, ASumBehindTheProductSaysWhatItTakes) {
   const MachineModel m = with_kernels();
   const Call call = call_on(Op::gemm_rs, 4, 16, 8192, 7168);
