@@ -112,21 +112,20 @@ double measured_latency_us() {
   return seconds / kFlagRounds / 2 * 1e6;
 }
 
-/// Fills a section's numbers that are no constants of a CPU.
+/// Fills in what is no constant of a CPU or was not measured.
 void set_assumed(sim::MachineModel& m, double copy_gbps) {
   m.max_nodes = 1;
-  m.compute.efficiency = 1;
   m.compute.l2_gbps = m.compute.power_tflops = 1e4;
   m.compute.fixed_us = 20;
-  m.links.push_gbps = m.links.pull_gbps = m.links.store_gbps = m.links.store_worker_gbps =
-      copy_gbps;
+  m.links.push_gbps = m.links.mesh_gbps = m.links.pull_gbps = m.links.store_gbps =
+      m.links.store_worker_gbps = copy_gbps;
   m.links.copy_us = 10;
-  m.links.flag_us = 0;
   m.collectives.all_gather = m.collectives.reduce_scatter = m.collectives.all_reduce = {100, 0};
   m.collectives.wire_gbps = copy_gbps;
-  m.collectives.power_share = 0;
   m.method.fused_call_us = m.method.medium_call_us = 100;
-  m.method.medium_stage_us = 0;
+  m.method.sum_gbps = 2 * copy_gbps;
+  m.method.fused_tile_rows = kTileRows;
+  m.method.name = "tilelace";
 }
 
 }  // namespace

@@ -38,6 +38,7 @@ constexpr double kL2Bytes = 64;
 
 void set_links(const GpuRates& r, sim::Links& l) {
   l.topology = sim::Topology::all_to_all;
+  l.mesh_gbps *= r.push_gbps / l.push_gbps;  // drift was not measured
   l.push_gbps = r.push_gbps;
   l.pull_gbps = r.pull_gbps;
   l.store_gbps = r.store_gbps;
@@ -87,7 +88,8 @@ Sources sources_of(const sim::MachineModel& m, const GpuRates& r, bool known_pea
   for (const char* key : {"efficiency", "power_tflops", "memory_gbps", "fixed_us"})
     sources[fmt::format("compute.{}", key)] = fitted;
   sources["compute.tile_us"] = "part of the rate";
-  sources["compute.multiprocessors"] = "measured: the driver's attribute";
+  sources["compute.multiprocessors"] = sources["compute.capability"] =
+      "measured: the driver's attribute";
   sources["compute.peak_tflops"] =
       known_peak ? fmt::format(
                        "measured: {} multiprocessors at the driver's {:.3f} GHz, data sheet's "
@@ -100,6 +102,7 @@ Sources sources_of(const sim::MachineModel& m, const GpuRates& r, bool known_pea
   for (const char* key : {"push_gbps", "pull_gbps", "store_gbps", "store_worker_gbps", "latency_us",
                           "copy_us", "flag_us"})
     sources[fmt::format("links.{}", key)] = measured;
+  sources["links.mesh_gbps"] = "as on h200x4 against push_gbps, not measured here";
   sources["collectives.wire_gbps"] = "as links.store_gbps: NCCL moves bytes the same way";
   return sources;
 }
@@ -127,6 +130,7 @@ MeasuredMachine measure_gpu_ranks(const sim::MachineModel& known) {
   for (const TimedGemm& t : timed) fastest = std::max(fastest, t.product.flops() / t.us * 1e-6);
   const double clock_flops = flops_a_clock(r.compute_major, r.compute_minor);
   m.compute.multiprocessors = r.multiprocessors;
+  m.compute.capability = 10 * r.compute_major + r.compute_minor;
   m.compute.peak_tflops =
       clock_flops > 0 ? r.multiprocessors * r.clock_ghz * 1e-3 * clock_flops : 1.25 * fastest;
   m.compute.l2_gbps = kL2Bytes * r.clock_ghz;
@@ -146,8 +150,9 @@ MeasuredMachine measure_gpu_ranks(const sim::MachineModel& known) {
   print_products(m.compute, timed);
   print_links(r);
   fmt::print(
-      "\nCollectives, the network and what an implementation adds are as on h200x4. Links count as "
-      "a switch's: on a\nPCIe tree put topology, uplinks and the link between sockets into the "
+      "\nCollectives, power, the network and what an implementation adds are as on h200x4. Links "
+      "count as a switch's: on a\nPCIe tree put topology, uplinks and the link between sockets "
+      "into the "
       "file "
       "by hand.\n");
   Sources sources = sources_of(m, r, clock_flops > 0);

@@ -3,14 +3,14 @@
 set(hardware_keys
   compute.multiprocessors compute.peak_tflops compute.l2_gbps
   kernels.efficiency kernels.l2_total_gbps kernels.memory_gbps kernels.worker_memory_gbps
-  kernels.power_tflops kernels.power_l2_gbps kernels.power_memory_gbps kernels.fixed_us kernels.tile_us kernels.call_us
+  kernels.power_tflops kernels.power_l2_gbps kernels.power_memory_gbps kernels.fixed_us kernels.worker_flag_us kernels.tile_us kernels.call_us
   kernels.fetch_gbps
-  links.push_gbps links.pull_gbps links.store_gbps links.latency_us links.copy_us links.flag_us)
+  links.push_gbps links.mesh_gbps links.pull_gbps links.store_gbps links.copy_us links.flag_us)
 
 # The struct's members in their order.
 set(hardware_order multiprocessors peak_tflops efficiency l2_gbps l2_total_gbps memory_gbps
-  worker_memory_gbps power_tflops power_l2_gbps power_memory_gbps fixed_us tile_us call_us push_gbps pull_gbps
-  store_gbps fetch_gbps latency_us copy_us flag_us)
+  worker_memory_gbps power_tflops power_l2_gbps power_memory_gbps fixed_us worker_flag_us tile_us call_us push_gbps mesh_gbps pull_gbps
+  store_gbps fetch_gbps copy_us flag_us)
 
 function(write_hardware_values out)
   file(GLOB machines CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/machines/*.json)

@@ -184,7 +184,7 @@ class Figure {
     const auto last = std::max_element(ends.begin(), ends.end());
     const double own_end = ends.at(static_cast<std::size_t>(rank_));
     text(kLeft, y_,
-         fmt::format("fused, rank {}: the copy role and {} workers (multiprocessors); it ends at "
+         fmt::format("fused, rank {}: the copy role and {} workers; it ends at "
                      "{:.0f} us, the last rank ({}) at {:.0f} us",
                      rank_, p_.plan.workers, own_end, last - ends.begin(), *last),
          "font-weight=\"bold\"");

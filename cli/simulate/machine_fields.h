@@ -8,10 +8,10 @@ namespace tilelace::cli {
 /// Calls visit(section, key, number) for each number of the method section.
 template <class Visit>
 void each_method_field(sim::Method& m, Visit visit) {
+  visit("method", "own_kernels", m.own_kernels);
   visit("method", "fused_call_us", m.fused_call_us);
-  visit("method", "fused_efficiency", m.fused_efficiency);
-  visit("method", "fused_reduce_us", m.fused_reduce_us);
-  visit("method", "fused_tile_us", m.fused_tile_us);
+  visit("method", "product_rate", m.product_rate);
+  visit("method", "sum_gbps", m.sum_gbps);
   visit("method", "unfused_call_us", m.unfused_call_us);
   visit("method", "fused_tile_rows", m.fused_tile_rows);
   visit("method", "fused_reduce_cols", m.fused_reduce_cols);
@@ -20,12 +20,12 @@ void each_method_field(sim::Method& m, Visit visit) {
   visit("method", "medium_direct", m.medium_direct);
   visit("method", "medium_call_us", m.medium_call_us);
   visit("method", "medium_stage_us", m.medium_stage_us);
-  visit("method", "medium_efficiency", m.medium_efficiency);
 }
 
 template <class Visit>
 void each_link_field(sim::Links& l, Visit visit) {
   visit("links", "push_gbps", l.push_gbps);
+  visit("links", "mesh_gbps", l.mesh_gbps);
   visit("links", "pull_gbps", l.pull_gbps);
   visit("links", "store_gbps", l.store_gbps);
   visit("links", "store_worker_gbps", l.store_worker_gbps);
@@ -33,6 +33,7 @@ void each_link_field(sim::Links& l, Visit visit) {
   visit("links", "copy_us", l.copy_us);
   visit("links", "flag_us", l.flag_us);
   visit("links", "local_gbps", l.local_gbps);
+  visit("links", "power_share", l.power_share);
   if (l.topology != sim::Topology::tree) return;
   visit("links", "copy_engines", l.copy_engines);
   visit("links", "ranks_per_uplink", l.ranks_per_uplink);
@@ -51,6 +52,7 @@ void each_kernel_field(sim::Kernels& k, Visit visit) {
   visit("kernels", "power_l2_gbps", k.power_l2_gbps);
   visit("kernels", "power_memory_gbps", k.power_memory_gbps);
   visit("kernels", "fixed_us", k.fixed_us);
+  visit("kernels", "worker_flag_us", k.worker_flag_us);
   visit("kernels", "tile_us", k.tile_us);
   visit("kernels", "call_us", k.call_us);
   visit("kernels", "fetch_gbps", k.fetch_gbps);
@@ -69,6 +71,8 @@ void each_field(sim::MachineModel& m, Visit visit) {
   visit("compute", "memory_gbps", m.compute.memory_gbps);
   visit("compute", "fixed_us", m.compute.fixed_us);
   visit("compute", "tile_us", m.compute.tile_us);
+  visit("compute", "clock_boost", m.compute.clock_boost);
+  visit("compute", "capability", m.compute.capability);
   each_kernel_field(m.kernels, visit);
   each_link_field(m.links, visit);
   visit("network", "nics", m.network.nics);
@@ -82,6 +86,9 @@ void each_field(sim::MachineModel& m, Visit visit) {
   visit("collectives", "all_reduce_fixed_us", m.collectives.all_reduce.fixed_us);
   visit("collectives", "all_reduce_ramp_us", m.collectives.all_reduce.ramp_us);
   visit("collectives", "wire_gbps", m.collectives.wire_gbps);
+  if (m.links.topology == sim::Topology::tree)
+    visit("collectives", "socket_gbps", m.collectives.socket_gbps);
+  visit("collectives", "window_fixed_us", m.collectives.window_fixed_us);
   visit("collectives", "power_share", m.collectives.power_share);
   each_method_field(m.method, visit);
   visit("error", "median_percent", m.error.median_percent);

@@ -80,7 +80,7 @@ std::string simulate_legend(const sim::MachineModel& m) {
   return fmt::format(
       "Predicted times in us (s where marked). m, n, k: of the unsharded product. GEMM, coll.: the "
       "library's, alone.\n"
-      "unfus.: one after the other. medium: a product a shard. fused: the fastest plan tried. "
+      "unfus.: one after the other. medium: a product a shard. fused: the fastest plan played. "
       "ECT = fused - GEMM.\n"
       "E = 1 - ECT / (unfused - GEMM), E med the same of medium. speed = unfused / fused. "
       "roof: max(GEMM, wire) / fused.\n"

@@ -15,6 +15,7 @@ struct Actor {
   std::size_t at = 0;
   double now = 0;
   double sent = 0;         ///< when its last transfer is over
+  double stored = 0;       ///< when what its worker stored is there
   double since = -1;       ///< when it began to wait
   double second_free = 0;  ///< when its second engine is
   std::int32_t next_waiter = -1;

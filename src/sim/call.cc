@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "plan/base/schedules.h"
 #include "sim/grid.h"
+#include "sim/kernel_call.h"
 #include "tilelace/op_table.h"
 
 namespace tilelace::sim {
@@ -72,6 +73,7 @@ Product product_of(const Problem& p) {
 std::vector<std::vector<StepList>> record_call(const Call& call, const Plan& plan) {
   const Problem& p = call.problem;
   check_size(p, plan);
+  if (plan.kernel != nullptr) return record_kernel(call, plan);
   const std::vector<plan::Index> even;
   std::vector<std::vector<StepList>> lists;
   for (int r = 0; r < p.ranks; ++r) {
@@ -84,31 +86,21 @@ std::vector<std::vector<StepList>> record_call(const Call& call, const Plan& pla
 
 namespace {
 
-/// The same device with main loops at this share of their rate; memory is as fast as before.
-Compute slowed(Compute c, double efficiency) {
-  c.efficiency *= efficiency;
-  c.l2_gbps *= efficiency;
-  return c;
-}
-
 /// A worker's tile: its share of what the whole grid takes, so that a call without any wait takes
 /// what the product alone does.
 std::function<double(int)> fused_tiles(const MachineModel& m, const Problem& p, const Plan& plan,
                                        double stretch) {
   const int group = std::max(1, static_cast<int>(m.compute.multiprocessors) / plan.workers);
   const Tile tile{plan.tile_m, plan.tile_n / group};
-  const Compute device = slowed(m.compute, m.method.fused_efficiency);
-  const GemmTime whole = gemm_time(device, product_of(p), tile, tiles_of(p, plan, tile.cols));
+  const GemmTime whole = gemm_time(m.compute, product_of(p), tile, tiles_of(p, plan, tile.cols));
   const double waves = std::max(1.0, std::ceil(tiles_of(p, plan, plan.tile_n) / plan.workers));
-  const double sums =
-      row_of(p.op).gathers ? 0 : m.method.fused_tile_us * tile.rows * tile.cols / (128.0 * 256);
-  const double each = stretch * (whole.clock_us() / waves + sums);
+  const double each = whole.stretched(stretch).clock_us() / waves / m.method.product_rate;
   return [each](int) { return each; };
 }
 
 std::function<double(int)> medium_tiles(const MachineModel& m, const Problem& p, double stretch) {
   auto known = std::make_shared<std::map<int, double>>();
-  const Compute device = slowed(m.compute, m.method.medium_efficiency);
+  const Compute device = m.compute;
   const double stage = m.method.medium_stage_us;
   return [device, stage, p, stretch, known](int rows) {
     const auto at = known->find(rows);
@@ -116,13 +108,14 @@ std::function<double(int)> medium_tiles(const MachineModel& m, const Problem& p,
     Product part = product_of(p);
     part.m = rows;
     const GemmTime t = gemm_time(device, part);
-    return (*known)[rows] = stretch * t.clock_us() + t.fixed_us + stage;
+    return (*known)[rows] = t.stretched(stretch).clock_us() + t.fixed_us + stage;
   };
 }
 
 }  // namespace
 
 Costs costs_of(const MachineModel& m, const Call& call, const Plan& plan, double stretch) {
+  if (plan.kernel != nullptr) return kernel_costs(m, call, plan, stretch);
   const Problem& p = call.problem;
   const bool medium = plan.path == Path::medium;
   const double wide = static_cast<double>(row_of(p.op).gathers ? p.k : p.n[0]);
@@ -132,10 +125,12 @@ Costs costs_of(const MachineModel& m, const Call& call, const Plan& plan, double
   c.tile_row_bytes = std::min(static_cast<double>(plan.tile_n), static_cast<double>(p.total_n())) *
                      element_bytes(p);
   c.reduce_gbps = m.compute.memory_gbps / plan.workers;
+  if (!medium && own_kernels_run(m))
+    c.reduce_gbps =
+        std::min(c.reduce_gbps, m.method.sum_gbps * m.compute.multiprocessors / plan.workers);
   c.launch_us = medium ? m.method.medium_call_us : m.compute.fixed_us + m.method.fused_call_us;
   c.copy_launch_us = medium ? m.method.medium_call_us : m.method.fused_call_us;
   c.resident = plan.workers;
-  c.end_us = medium || row_of(p.op).gathers ? 0 : m.method.fused_reduce_us;
   const int local = plan.route == RouteKind::two_level ? plan.local_ranks : p.ranks;
   c.route = {plan.route, p.ranks, local};
   return c;
@@ -143,18 +138,19 @@ Costs costs_of(const MachineModel& m, const Call& call, const Plan& plan, double
 
 Outcome simulate(const MachineModel& m, const Call& call, const Plan& plan,
                  const Disturbance& disturbance, bool with_spans) {
+  if (plan.path == Path::unfused) return product_and_sum(m, call, plan, disturbance);
   const auto lists = record_call(call, plan);
-  Outcome cool = play(m, call.local, costs_of(m, call, plan), lists, disturbance, with_spans);
   const GemmTime gemm = gemm_time(m.compute, product_of(call.problem));
-  const double products = cool.compute_us / call.problem.ranks / plan.workers;
-  const double rest = std::max(0.0, cool.end_us - products);
-  const double stretch =
-      products > 0
-          ? (under_power_us(cool.end_us - gemm.fixed_us, gemm.power_us) + gemm.fixed_us - rest) /
-                products
-          : 1;
-  if (stretch < 1.003) return cool;
-  return play(m, call.local, costs_of(m, call, plan, stretch), lists, disturbance, with_spans);
+  const auto played = [&](double stretch, const Disturbance& d) {
+    return play(m, call.local, costs_of(m, call, plan, stretch), lists, d, with_spans);
+  };
+  const double alone = gemm.throttle();
+  // Who holds the others up has no power to spare.
+  Outcome calm = played(alone, {});
+  const double gain =
+      clock_gain(m.compute, calm.end_us, gemm.total_us(), m.links.power_share * calm.wire_us);
+  if (gain == 1 && disturbance == Disturbance{}) return calm;
+  return played(alone / gain, disturbance);
 }
 
 }  // namespace tilelace::sim

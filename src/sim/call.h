@@ -45,11 +45,11 @@ std::vector<Plan> medium_plans(const MachineModel&, const Call&, const Choices& 
 
 /// Steps of every rank under this plan.
 std::vector<std::vector<StepList>> record_call(const Call&, const Plan&);
-/// At full clock, times `stretch` for the products.
+/// `stretch`: of the products.
 Costs costs_of(const MachineModel&, const Call&, const Plan&, double stretch = 1);
 
-/// Plays the call at full clock, then, where the power limit binds, again with products so much
-/// slower that the whole draws no more.
+/// Plays the call at the clock that the product alone has, then again at the one that power leaves
+/// it: more where multiprocessors wait, less where links are busy.
 Outcome simulate(const MachineModel&, const Call&, const Plan&, const Disturbance& = {},
                  bool with_spans = false);
 

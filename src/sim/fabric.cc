@@ -53,6 +53,7 @@ int Fabric::node_of(int wire) const {
 double Fabric::mover_gbps(Mover mover) const {
   switch (mover) {
     case Mover::copy_push: return machine_.links.push_gbps;
+    case Mover::copy_mesh: return machine_.links.mesh_gbps;
     case Mover::copy_pull: return machine_.links.pull_gbps;
     case Mover::worker: break;
   }

@@ -14,7 +14,12 @@
 namespace tilelace::sim {
 
 /// Who moves the bytes.
-enum class Mover : std::uint8_t { copy_push, copy_pull, worker };
+enum class Mover : std::uint8_t {
+  copy_push,  ///< to one peer
+  copy_mesh,  ///< to several in turn
+  copy_pull,
+  worker
+};
 
 class Fabric {
  public:

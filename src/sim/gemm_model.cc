@@ -24,9 +24,7 @@ const std::vector<Tile>& tile_shapes() {
   static const std::vector<Tile> shapes = [] {
     std::vector<Tile> all;
     for (const int rows : {64, 128, 256}) {
-      for (const int cols : {16, 32, 64, 96, 128, 160, 192, 224, 256}) {
-        if (rows < 256 || cols <= 192) all.push_back({rows, cols});
-      }
+      for (int cols = 16; cols <= (rows < 256 ? 256 : 192); cols += 8) all.push_back({rows, cols});
     }
     return all;
   }();
@@ -58,8 +56,14 @@ std::string_view name_of(GemmBound b) {
   return "launch";
 }
 
-double GemmTime::busy_us() const { return under_power_us(clock_us(), power_us); }
+double GemmTime::busy_us() const { return soft_max(clock_us(), power_us, kPowerKnee); }
 double GemmTime::clock_us() const { return soft_max(waves_us, memory_us, kMemoryKnee); }
+
+GemmTime GemmTime::stretched(double by) const {
+  GemmTime t = *this;
+  t.waves_us *= by;
+  return t;
+}
 
 GemmBound GemmTime::bound() const {
   const double most = std::max({waves_us, memory_us, power_us});
@@ -92,8 +96,9 @@ GemmTime gemm_time(const Compute& c, const Product& p) {
   return best;
 }
 
-double under_power_us(double clock_us, double power_us) {
-  return soft_max(clock_us, power_us, kPowerKnee);
+double clock_gain(const Compute& c, double call_us, double product_us, double others_us) {
+  if (c.clock_boost <= 1 || product_us <= 0) return 1;
+  return std::min(c.clock_boost, std::cbrt(call_us / (product_us + others_us)));
 }
 
 }  // namespace tilelace::sim

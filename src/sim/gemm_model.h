@@ -44,6 +44,10 @@ struct GemmTime {
   [[nodiscard]] double clock_us() const;  ///< without the power limit
   [[nodiscard]] double total_us() const { return busy_us() + fixed_us; }
   [[nodiscard]] GemmBound bound() const;
+  /// How much slower than at full clock the power limit makes it.
+  [[nodiscard]] double throttle() const { return clock_us() > 0 ? busy_us() / clock_us() : 1; }
+  /// The same product where main loops take so many times as long.
+  [[nodiscard]] GemmTime stretched(double by) const;
 };
 
 /// With this tile shape and this many tiles.
@@ -51,8 +55,10 @@ GemmTime gemm_time(const Compute&, const Product&, const Tile&, double tiles);
 /// With the tile shape that is fastest for it. m, n or k = 0: nothing but the launch.
 GemmTime gemm_time(const Compute&, const Product&);
 
-/// Work in a row that the power limit may stretch: `clock_us` at full clock, `power_us` the energy
-/// over the limit. Limits that are near each other add up a little.
-double under_power_us(double clock_us, double power_us);
+/// How much faster products go than alone, at the power limit, in a call that takes `call_us` at
+/// the clock of the product alone: `product_us` of it draw the power of a product, `others_us` as
+/// much again. Power goes with the clock and with the square of the voltage, which follows it: with
+/// the third power of the clock.
+double clock_gain(const Compute&, double call_us, double product_us, double others_us);
 
 }  // namespace tilelace::sim

@@ -30,6 +30,8 @@ void check_compute(const Compute& c) {
   rate("compute.memory_gbps", c.memory_gbps);
   time("compute.fixed_us", c.fixed_us);
   time("compute.tile_us", c.tile_us);
+  between("compute.clock_boost", c.clock_boost, 1, 3);
+  whole("compute.capability", c.capability, 0, 999);
 }
 
 void check_kernels(const Kernels& k) {
@@ -41,6 +43,7 @@ void check_kernels(const Kernels& k) {
   rate("kernels.power_l2_gbps", k.power_l2_gbps);
   rate("kernels.power_memory_gbps", k.power_memory_gbps);
   time("kernels.fixed_us", k.fixed_us);
+  time("kernels.worker_flag_us", k.worker_flag_us);
   time("kernels.tile_us", k.tile_us);
   time("kernels.call_us", k.call_us);
   rate("kernels.fetch_gbps", k.fetch_gbps);
@@ -48,6 +51,7 @@ void check_kernels(const Kernels& k) {
 
 void check_links(const Links& l) {
   rate("links.push_gbps", l.push_gbps);
+  rate("links.mesh_gbps", l.mesh_gbps);
   rate("links.pull_gbps", l.pull_gbps);
   rate("links.store_gbps", l.store_gbps);
   rate("links.store_worker_gbps", l.store_worker_gbps);
@@ -55,6 +59,7 @@ void check_links(const Links& l) {
   time("links.copy_us", l.copy_us);
   time("links.flag_us", l.flag_us);
   rate("links.local_gbps", l.local_gbps);
+  between("links.power_share", l.power_share, 0, 1);
   whole("links.copy_engines", l.copy_engines, 1, 2);
   whole("links.ranks_per_uplink", l.ranks_per_uplink, 1, 1024);
   rate("links.uplink_gbps", l.uplink_gbps);
@@ -70,6 +75,8 @@ void check_collectives(const Collectives& c) {
   time("collectives.all_reduce_fixed_us", c.all_reduce.fixed_us);
   time("collectives.all_reduce_ramp_us", c.all_reduce.ramp_us);
   rate("collectives.wire_gbps", c.wire_gbps);
+  rate("collectives.socket_gbps", c.socket_gbps);
+  time("collectives.window_fixed_us", c.window_fixed_us);
   between("collectives.power_share", c.power_share, 0, 1);
 }
 
@@ -89,10 +96,10 @@ void check_machine(const MachineModel& m) {
   time("network.latency_us", m.network.latency_us);
   time("network.message_us", m.network.message_us);
   check_collectives(m.collectives);
+  whole("method.own_kernels", m.method.own_kernels, 0, 1);
   time("method.fused_call_us", m.method.fused_call_us);
-  between("method.fused_efficiency", m.method.fused_efficiency, 0.01, 1.5);
-  time("method.fused_reduce_us", m.method.fused_reduce_us);
-  time("method.fused_tile_us", m.method.fused_tile_us);
+  between("method.product_rate", m.method.product_rate, 0.01, 1.5);
+  rate("method.sum_gbps", m.method.sum_gbps);
   time("method.unfused_call_us", m.method.unfused_call_us);
   whole("method.fused_tile_rows", m.method.fused_tile_rows, 1, 256);
   whole("method.fused_reduce_cols", m.method.fused_reduce_cols, 0, 256);
@@ -101,7 +108,6 @@ void check_machine(const MachineModel& m) {
   whole("method.medium_direct", m.method.medium_direct, 0, 1);
   time("method.medium_call_us", m.method.medium_call_us);
   time("method.medium_stage_us", m.method.medium_stage_us);
-  between("method.medium_efficiency", m.method.medium_efficiency, 0.01, 1.5);
   between("error.median_percent", m.error.median_percent, 0, 1000);
   between("error.p90_percent", m.error.p90_percent, 0, 1000);
 }

@@ -6,6 +6,7 @@
 #include "core/check.h"
 #include "sim/call.h"
 #include "sim/grid.h"
+#include "sim/kernel_call.h"
 #include "tilelace/op_table.h"
 #include "tilelace/transport_table.h"
 
@@ -135,6 +136,8 @@ void add_plans(const MachineModel& m, const Call& call, const Choices& choices, 
 std::vector<Plan> fused_plans(const MachineModel& m, const Call& call, const Choices& choices) {
   const Problem& p = call.problem;
   std::vector<Plan> all;
+  if (has_kernels(m, call)) all = kernel_plans(m, call, choices);
+  if (!all.empty()) return all;
   const bool ar = row_of(p.op).shares;
   // Large tiles make the product fast, small ones let more of it begin before the last shard.
   for (const int most : {1 << 30, 128 * 128, 64 * 128}) {

@@ -31,7 +31,9 @@ double collective_us(const MachineModel& m, const Call& call) {
   const double whole = whole_mb(p), ranks = p.ranks;
   const double wire = op.phases() * whole * (ranks - 1) / ranks;
   const double own = whole / ranks;
-  double us = wire * 1e3 / m.collectives.wire_gbps;
+  const bool crosses =
+      m.links.topology == Topology::tree && call.local > static_cast<int>(m.links.ranks_per_uplink);
+  double us = wire * 1e3 / (crosses ? m.collectives.socket_gbps : m.collectives.wire_gbps);
   double fixed = c.fixed_us;
   if (call.local < p.ranks) {
     // Rings through every node: what enters it comes over all of its NICs.
@@ -41,15 +43,20 @@ double collective_us(const MachineModel& m, const Call& call) {
     us = std::max(us, entering * 1e3 / (nics * m.network.nic_gbps));
     fixed += op.phases() * (nodes - 1) * (m.network.latency_us + m.network.message_us);
   }
-  return fixed + us + c.ramp_us * std::sqrt(wire) + own * 1e3 / m.links.local_gbps;
+  const double plain = fixed + us + c.ramp_us * std::sqrt(wire) + own * 1e3 / m.links.local_gbps;
+  const double window = m.collectives.window_fixed_us;
+  if (!op.gathers || window <= 0 || call.local < p.ranks) return plain;
+  return std::min(plain, window + wire * 1e3 / m.links.store_gbps);
 }
 
 double unfused_us(const MachineModel& m, const Call& call) {
   const GemmTime gemm = gemm_time(m.compute, product_of(call.problem));
   const double collective = collective_us(m, call);
-  return m.method.unfused_call_us +
-         under_power_us(gemm.clock_us() + gemm.fixed_us + collective,
-                        gemm.power_us + m.collectives.power_share * collective);
+  const double both = gemm.total_us() + collective;
+  const double gain =
+      clock_gain(m.compute, both, gemm.total_us(), m.collectives.power_share * collective);
+  return m.method.unfused_call_us + collective + gemm.fixed_us +
+         gemm.stretched(gemm.throttle() / gain).clock_us();
 }
 
 std::optional<double> Prediction::efficiency() const {

@@ -152,6 +152,11 @@ class Player {
     }
   }
 
+  /// Of one worker.
+  [[nodiscard]] double store_us(double bytes) const {
+    return bytes * 1e-3 / (machine_.links.store_worker_gbps * costs_.multiprocessors);
+  }
+
   /// A worker's tile to a peer leaves while the next product runs, from a buffer that must be free
   /// of the tile before.
   void send_tile(Actor& a, const Step& s) {
@@ -163,8 +168,7 @@ class Player {
     }
     const double bytes = s.rows * costs_.tile_row_bytes;
     const auto p = fabric_.send(a.rank, s.peer, bytes, Mover::worker, now_, a.now);
-    const double own = std::max(a.now, a.sent) + bytes * 1e-3 / machine_.links.store_worker_gbps;
-    a.sent = std::max(p.end_us, own);
+    a.stored = a.sent = std::max(p.end_us, std::max(a.now, a.sent) + store_us(bytes));
     out_.bytes += bytes;
     note_wires(a);
   }
@@ -177,28 +181,37 @@ class Player {
     const bool second = !worker && fabric_.second_engine(a.rank, s.peer);
     const double bytes = s.rows * costs_.row_bytes;
     const double fixed = network ? machine_.network.message_us : machine_.links.copy_us;
-    const double begin =
-        (second ? std::max(a.now, a.second_free) : a.now) + (worker && !network ? 0 : fixed);
+    const bool beside = worker && costs_.spare_senders;
+    const double free = second ? a.second_free : beside ? a.sent : 0;
+    const double begin = std::max(a.now, free) + (worker && !network ? 0 : fixed);
     const int from = pull ? s.peer : a.rank, to = pull ? a.rank : s.peer;
-    const Mover mover = worker ? Mover::worker : pull ? Mover::copy_pull : Mover::copy_push;
+    const bool to_many = costs_.route.kind == RouteKind::mesh && costs_.route.ranks > 2;
+    const Mover mover = worker    ? Mover::worker
+                        : pull    ? Mover::copy_pull
+                        : to_many ? Mover::copy_mesh
+                                  : Mover::copy_push;
     const auto p = fabric_.send(from, to, bytes, mover, now_, begin);
     a.sent = p.end_us + (pull ? fabric_.latency_us(from, to) : 0);
-    if (worker) a.sent = std::max(a.sent, begin + bytes * 1e-3 / machine_.links.store_worker_gbps);
+    if (worker) a.stored = a.sent = std::max(a.sent, begin + store_us(bytes));
     if (second) a.second_free = a.sent;
     out_.bytes += bytes;
     note_wires(a);
     span(SpanKind::copy, a, s.peer, a.now, a.sent);
     // A NIC or another engine has it: the role goes on. Its own engine does one copy at a time.
-    if (!second || pull) a.now = network && !pull ? begin : a.sent;
+    if (!beside && (!second || pull)) a.now = network && !pull ? begin : a.sent;
   }
 
-  /// When a peer's flag leaves: behind what was sent, and what is sent next goes behind it.
+  /// When a peer's flag leaves: behind what was sent, and what is sent next goes behind it. A
+  /// worker's stores must have been acknowledged: a way there and one back.
   double raised(Actor& a, int peer) {
     const bool engine = a.lane < 0 && !fabric_.remote(a.rank, peer);
     const bool second = engine && fabric_.second_engine(a.rank, peer);
     double& busy = second ? a.second_free : engine ? a.now : a.sent;
-    busy = std::max(a.now, busy) + fabric_.flag_us(a.rank, peer, engine);
-    return second ? busy : std::max(a.now, a.sent);
+    const double flag = fabric_.flag_us(a.rank, peer, engine);
+    busy = std::max(a.now, busy) + flag;
+    if (second) return busy;
+    const double seen = a.stored > 0 ? a.stored + 2 * fabric_.latency_us(a.rank, peer) + flag : 0;
+    return std::max({a.now, a.sent, seen});
   }
 
   void signal(Actor& a, const Step& s) {

@@ -19,11 +19,13 @@ struct Costs {
   std::function<double(int rows)> tile_us;  ///< product of a tile with this many rows
   double row_bytes = 0;                     ///< of a chunk: one row of the operand or the partial
   double tile_row_bytes = 0;                ///< of a tile: one row
+  int multiprocessors = 1;                  ///< of a worker
   double reduce_gbps = 1;                   ///< one worker adds partials
+  bool spare_senders = false;               ///< its chunks leave beside its products
   double launch_us = 0;                     ///< until workers begin
   double copy_launch_us = 0;                ///< until the copy role begins
   double end_us = 0;                        ///< after a rank's last step
-  double header_us = 0.02;                  ///< a header word written to a peer; assumed
+  double header_us = 0;                     ///< a header word written to a peer
   int resident = 1;                         ///< workers of a rank that run at a time
   schedule::Route route;                    ///< who has how many children
 };
@@ -35,6 +37,8 @@ struct Disturbance {
   int straggler = -1;     ///< a rank ...
   double straggle = 1;    ///< ... whose tiles take so many times as long
   std::uint64_t seed = 1;
+
+  bool operator==(const Disturbance&) const = default;
 };
 
 enum class SpanKind : std::uint8_t { compute, reduce, wait, copy, wire };

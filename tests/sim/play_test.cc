@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iostream>
 
+#include "sample_machine.h"
 #include "sim/predict.h"
 #include "tilelace/error.h"
 
@@ -17,17 +18,17 @@ Problem problem(Op op, int ranks, std::int64_t m, std::int64_t n, std::int64_t k
 }
 
 MachineModel tree() {
-  MachineModel m;
+  MachineModel m = sample_machine();
   m.name = "tree";
   m.links.topology = Topology::tree;
-  m.links.push_gbps = m.links.pull_gbps = m.links.store_gbps = 20;
+  m.links.push_gbps = m.links.mesh_gbps = m.links.pull_gbps = m.links.store_gbps = 20;
   m.links.uplink_gbps = 40;
   m.links.socket_gbps = 9;
   return m;
 }
 
 MachineModel cluster() {
-  MachineModel m;
+  MachineModel m = sample_machine();
   m.name = "cluster";
   m.max_nodes = 128;
   m.network.nics = 8;
@@ -35,7 +36,7 @@ MachineModel cluster() {
 }
 
 TEST(SimFabric, TransfersToOneRankTakeTurns) {
-  const MachineModel m;
+  const MachineModel m = sample_machine();
   Fabric fabric(m, 3, 3);
   const double each = 380e6 * 1e-3 / m.links.push_gbps;
   EXPECT_DOUBLE_EQ(fabric.send(0, 2, 380e6, Mover::copy_push, 0, 0).end_us, each);
@@ -83,7 +84,7 @@ TEST(SimPlay, OneRankTakesItsTilesAndNoMore) {
   costs.resident = 2;
   StepList worker(2, Step{Verb::compute, -1, 0, 0, 64, 0});
   // Three workers, of which two fit: the third begins when the first one ends.
-  const Outcome o = play(MachineModel{}, 1, costs, {{{}, worker, worker, worker}});
+  const Outcome o = play(sample_machine(), 1, costs, {{{}, worker, worker, worker}});
   EXPECT_DOUBLE_EQ(o.end_us, 4 + 20 + 20);
   EXPECT_DOUBLE_EQ(o.compute_us, 60);
 }
@@ -93,7 +94,7 @@ TEST(SimPlay, AWaitEndsOneLatencyAfterItsSignal) {
   costs.tile_us = [](int) { return 10.0; };
   const StepList sender{{Verb::compute, -1, 0, 0, 64, 0}, {Verb::signal, 1, -1, 0, 0, -1, 7}};
   const StepList reader{{Verb::wait, -1, -1, 0, 0, -1, 7}, {Verb::compute, -1, 0, 0, 64, 0}};
-  const MachineModel m;
+  const MachineModel m = sample_machine();
   const Outcome o = play(m, 2, costs, {{{}, sender}, {{}, reader}});
   EXPECT_DOUBLE_EQ(o.end_us, 10 + m.links.latency_us + 10);
   EXPECT_DOUBLE_EQ(o.wait_us, 10 + m.links.latency_us);
@@ -129,12 +130,12 @@ TEST(SimPlay, AFlagAcrossSocketsHoldsUpWhoRaisesIt) {
 TEST(SimPlay, SaysWhoWaitsForever) {
   Costs costs;
   costs.tile_us = [](int) { return 1.0; };
-  const Outcome o = play(MachineModel{}, 1, costs, {{{}, {{Verb::wait, -1, -1, 0, 0, -1, 3}}}});
+  const Outcome o = play(sample_machine(), 1, costs, {{{}, {{Verb::wait, -1, -1, 0, 0, -1, 3}}}});
   EXPECT_EQ(o.stuck, "rank 0 worker 0 at step 0 waits for flag 3");
 }
 
 TEST(SimPlay, SameInputSameOutcomeAndSeedsDiffer) {
-  const MachineModel m;
+  const MachineModel m = sample_machine();
   const Call call = call_of(problem(Op::gemm_rs, 4, 1000, 4096, 2048), 4);
   const Plan plan = fused_plans(m, call).front();
   Disturbance d;
@@ -147,7 +148,7 @@ TEST(SimPlay, SameInputSameOutcomeAndSeedsDiffer) {
 }
 
 TEST(SimPlay, AStragglerHoldsUpAll) {
-  const MachineModel m;
+  const MachineModel m = sample_machine();
   const Call call = call_of(problem(Op::gemm_ar, 4, 4096, 4096, 4096), 4);
   const Plan plan = fused_plans(m, call).front();
   Disturbance d;
@@ -162,7 +163,7 @@ class SimLimits : public testing::TestWithParam<Op> {};
 
 TEST_P(SimLimits, NothingIsFasterThanThey) {
   const Op op = GetParam();
-  for (const MachineModel& m : {MachineModel{}, tree()}) {
+  for (const MachineModel& m : {sample_machine(), tree()}) {
     for (const int ranks : {2, 4, 8}) {
       for (const std::int64_t rows : {1, 64, 500, 2048}) {
         const Call call = call_of(problem(op, ranks, rows, 4096, 3072), ranks);
@@ -183,7 +184,7 @@ INSTANTIATE_TEST_SUITE_P(Ops, SimLimits, testing::Values(Op::ag_gemm, Op::gemm_r
                          [](const auto& op) { return std::string(name_of(op.param)); });
 
 TEST(SimPredict, EveryByteAndTileOnce) {
-  const MachineModel m;
+  const MachineModel m = sample_machine();
   const Call call = call_of(problem(Op::ag_gemm, 4, 2048, 4096, 3072), 4);
   for (const Plan& plan : fused_plans(m, call)) {
     const Outcome o = simulate(m, call, plan);
@@ -205,7 +206,7 @@ TEST(SimPredict, ATreeWantsFewCrossings) {
 }
 
 TEST(SimPredict, RefusesWhatTheMachineCannotHold) {
-  const MachineModel m;
+  const MachineModel m = sample_machine();
   const auto text = [&](const Call& call) -> std::string {
     try {
       check_call(m, call);
@@ -228,7 +229,7 @@ TEST(SimPredict, RefusesWhatTheMachineCannotHold) {
   fine = {};
   fine.tile = Tile{1, 1};
   EXPECT_THROW(simulate(m, large, fused_plans(m, large, fine).front()), Error);
-  MachineModel bad;
+  MachineModel bad = sample_machine();
   bad.name = "bad";
   bad.compute.peak_tflops = NAN;
   EXPECT_THROW(check_machine(bad), Error);
@@ -252,7 +253,7 @@ TEST(SimPredict, AThousandRanksOverNodes) {
 }
 
 TEST(SimCall, TilesKeepTheirWidthWhereAWorkerStandsForSeveral) {
-  MachineModel m;
+  MachineModel m = sample_machine();
   m.name = "m";
   const Call call = call_of(problem(Op::gemm_rs, 8, 4096, 4096, 512), 8);
   Choices choices;

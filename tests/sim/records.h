@@ -45,6 +45,16 @@ inline Call call_of_product(Op op, int ranks, std::int64_t m, std::int64_t n, st
   return call_of(p, ranks);
 }
 
+/// Of all values below the share q, in between by a line.
+inline double quantile_of(std::vector<double> values, double q) {
+  std::sort(values.begin(), values.end());
+  const double at = q * static_cast<double>(values.size() - 1);
+  const auto low = static_cast<std::size_t>(at);
+  const auto high = std::min(low + 1, values.size() - 1);
+  return values[low] + (values[high] - values[low]) * (at - static_cast<double>(low));
+}
+inline double median_of(const std::vector<double>& values) { return quantile_of(values, 0.5); }
+
 struct Errors {
   std::vector<double> percent;
   void add(double predicted, double measured) {
@@ -53,11 +63,7 @@ struct Errors {
   [[nodiscard]] double quantile(double q) const {
     std::vector<double> size;
     for (const double e : percent) size.push_back(std::fabs(e));
-    std::sort(size.begin(), size.end());
-    const double at = q * static_cast<double>(size.size() - 1);
-    const auto low = static_cast<std::size_t>(at);
-    const auto high = std::min(low + 1, size.size() - 1);
-    return size[low] + (size[high] - size[low]) * (at - static_cast<double>(low));
+    return quantile_of(std::move(size), q);
   }
 };
 

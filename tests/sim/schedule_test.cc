@@ -4,6 +4,7 @@
 
 #include "check/mutants.h"
 #include "check/record.h"
+#include "sample_machine.h"
 #include "sim/run.h"
 
 namespace tilelace::sim {
@@ -59,7 +60,7 @@ Outcome play_small(const check::CheckConfig& c, const check::CallSpec& spec, con
   costs.header_us = 40;  // so late that it matters who waits for them
   costs.resident = c.workers;
   costs.route = {spec.route, c.ranks, spec.local};
-  return play(MachineModel{}, c.ranks, costs, lists);
+  return play(sample_machine(), c.ranks, costs, lists);
 }
 
 TEST(SimSchedule, StepsAreThoseOfTheChecker) {

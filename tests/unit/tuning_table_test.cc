@@ -256,7 +256,16 @@ TEST(TunedPlan, FarFromEveryRowPredictionsDecide) {
   }
 }
 
-TEST(TunedPlan, OtherRanksTypesAndMachinesAreNotTouched) {
+/// Kernels of the two half types differ in conversions alone.
+TEST(TunedPlan, HalfTypesShareRows) {
+  Problem p = down(1024);
+  p.dtype = DType::fp16;
+  const Plan plan = make_plan(p, tuned_machine(table()));
+  EXPECT_EQ(kind_of(plan), prediction(down(1024), 7).kind);
+  EXPECT_NE(plan.reason.find("tuned: "), std::string::npos) << plan.reason;
+}
+
+TEST(TunedPlan, OtherRanksAndMachinesAreNotTouched) {
   Machine machine = tuned_machine(table());
   Machine plain = cuda_machine();
   const auto same = [&](const Problem& p) {
@@ -264,9 +273,6 @@ TEST(TunedPlan, OtherRanksTypesAndMachinesAreNotTouched) {
         << fmt::format("{}", fmt::streamed(p));
   };
   Problem p = down(1024);
-  p.dtype = DType::fp16;
-  same(p);
-  p = down(1024);
   p.ranks = 4;
   same(p);
   machine.multiprocessors = plain.multiprocessors = 66;

@@ -19,14 +19,15 @@ struct Hardware {
   double power_l2_gbps;       ///< likewise reads of L2
   double power_memory_gbps;   ///< likewise reads of memory
   double fixed_us;            ///< launch of a product, its first loads, its last stores
+  double worker_flag_us;      ///< a flag from one multiprocessor to another
   double tile_us;             ///< end of 128 x 256 results that no other group hides
   // Among devices.
   double call_us;     ///< what a kernel that meets peers takes more: headers, flags, last sums
-  double push_gbps;   ///< a copy engine writes to peers
+  double push_gbps;   ///< a copy engine writes to a peer
+  double mesh_gbps;   ///< likewise to all of several peers in turn
   double pull_gbps;   ///< a copy engine reads from peers
   double store_gbps;  ///< multiprocessors write to peers, or read in a kernel of its own
   double fetch_gbps;  ///< multiprocessors read from peers beside products
-  double latency_us;  ///< a flag, one way
   double copy_us;     ///< a copy beyond its bytes; streams forked and joined
   double flag_us;     ///< a flag that somebody waits for between two pieces of work
 };

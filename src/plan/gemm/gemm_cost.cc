@@ -86,7 +86,7 @@ double sharing_us(const GemmPlan& plan, const Count& c, const Hardware& h) {
   const double givers =
       std::max(1.0, std::ceil(static_cast<double>(c.k_steps) / share) - (alike ? 1 : 0));
   const double partial = 8.0 * plan.tile.rows() * plan.tile.width;  // fp32, out and in
-  return givers * h.latency_us + at((1 + givers) * partial, h.l2_gbps);
+  return givers * h.worker_flag_us + at((1 + givers) * partial, h.l2_gbps);
 }
 
 /// The device's own; drivers and data sheets round it differently.

@@ -30,14 +30,13 @@ struct GemmProblem {
 /// The device, as far as the predictions need it.
 struct GemmMachine {
   int multiprocessors = 132;
-  bool shared = false;   ///< others' kernels stand on the rest of the device (plan/gemm/share.h)
-  int architecture = 0;  ///< its row (core/architecture.h): whose tiles, at what cost
+  bool shared = false;     ///< others' kernels stand on the rest of the device (plan/gemm/share.h)
+  int architecture = 0;    ///< its row (core/architecture.h): whose tiles, at what cost
   double memory_gbps = 0;  ///< data sheet's; 0: as that row has it
 
   /// With `ctas` places fewer, which others that stand one by one have.
   [[nodiscard]] constexpr GemmMachine leaving(int ctas) const {
-    return {multiprocessors - (shared ? 2 : 1) * ctas, shared, architecture,
-            memory_gbps};
+    return {multiprocessors - (shared ? 2 : 1) * ctas, shared, architecture, memory_gbps};
   }
   bool operator==(const GemmMachine&) const = default;
 };

@@ -19,7 +19,8 @@ namespace {
 
 /// Whether rows of the one say anything of the other.
 bool comparable(const Problem& a, const Problem& b) {
-  return a.op == b.op && a.ranks == b.ranks && size_of(a.dtype) == size_of(b.dtype) && a.n.size() == b.n.size() &&
+  return a.op == b.op && a.ranks == b.ranks && size_of(a.dtype) == size_of(b.dtype) &&
+         a.n.size() == b.n.size() &&
          (a.activation == Activation::swiglu) == (b.activation == Activation::swiglu);
 }
 

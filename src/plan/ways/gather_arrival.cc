@@ -15,11 +15,12 @@ constexpr double kHeldUp = 0.4;
 /// NCCL with as few CTAs as such plans leave it.
 constexpr double kNcclGbps = 80;
 
-double rate_of(const Hardware& h, Transport transport) {
-  const TransportRow& row = row_of(transport);
+double rate_of(const Hardware& h, const Gathering& g) {
+  const TransportRow& row = row_of(g.way.transport);
   if (row.needs_nccl()) return kNcclGbps;
   if (row.by_workers()) return h.store_gbps;
-  return row.pulls ? h.pull_gbps : h.push_gbps;
+  if (row.pulls) return h.pull_gbps;
+  return g.way.route == RouteKind::mesh && g.ranks > 2 ? h.mesh_gbps : h.push_gbps;
 }
 
 }  // namespace
@@ -30,7 +31,7 @@ double arrival_us(const Hardware& h, const Gathering& g, int peer, Index chunks)
   const Index of_last = chunks == 0 ? all : std::min(chunks, all);
   const auto rows =
       static_cast<double>((peer - 1) * g.rows + std::min(of_last * g.way.chunk_rows, g.rows));
-  const double moved = rows * static_cast<double>(g.row_bytes) * 1e-3 / rate_of(h, g.way.transport);
+  const double moved = rows * static_cast<double>(g.row_bytes) * 1e-3 / rate_of(h, g);
   if (row.by_workers()) return h.flag_us + moved;
   // A copy engine raises a flag a chunk; who relays, or pulls, waits for one before.
   const auto flags = static_cast<double>((peer - 1) * all + of_last - 1);
