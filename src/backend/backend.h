@@ -79,7 +79,7 @@ class Backend {
 
   /// Plans come from this table from now on; it is the machine's. Local.
   virtual void take_tuning(const std::shared_ptr<const plan::TuningTable>& /*table*/) {}
-  /// "NVIDIA H200".
+  /// As the driver has it.
   [[nodiscard]] virtual std::string device_name() const { return ""; }
   /// Whether the stream is being captured. Errors: usage (a broken capture), system.
   [[nodiscard]] virtual bool is_captured(void* /*stream*/) const { return false; }

@@ -27,18 +27,18 @@ struct Compute {
 /// What Tilelace's own kernels reach; the planner predicts with it (plan/base/hardware.h has the
 /// meaning of each).
 struct Kernels {
-  double efficiency = 0.847;
-  double l2_total_gbps = 13300;
-  double memory_gbps = 4800;
-  double worker_memory_gbps = 50;
-  double power_tflops = 1183;
-  double power_l2_gbps = 31000;
-  double power_memory_gbps = 15000;
-  double fixed_us = 3;
-  double worker_flag_us = 0.71;
-  double tile_us = 0.25;
-  double call_us = 3.3;
-  double fetch_gbps = 245;
+  double efficiency = 1;
+  double l2_total_gbps = 1;
+  double memory_gbps = 1;
+  double worker_memory_gbps = 1;
+  double power_tflops = 1;
+  double power_l2_gbps = 1;
+  double power_memory_gbps = 1;
+  double fixed_us = 0;
+  double worker_flag_us = 0;
+  double tile_us = 0;
+  double call_us = 0;
+  double fetch_gbps = 1;
 };
 
 enum class Topology : std::uint8_t {

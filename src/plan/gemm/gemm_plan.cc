@@ -120,7 +120,7 @@ class TileCandidates {
   }
 
   /// k-steps shared. Where there are many rows, that costs more than the last wave (28 problems of
-  /// m 1024 to 2048 on an H200: 2 to 11 % behind whole tiles, predicted ahead).
+  /// m 1024 to 2048: 2 to 11 % behind whole tiles).
   void add_shared(GemmPlan plan, int tiles) {
     const int rest = tiles % plan.workers;
     if (rest == 0 || (p_.m >= 1024 && tiles > plan.workers)) return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where CTAs stand on a share of a device, beside kernels of other communicators that wait for
 // peers. A pair (a cluster of two) stands on the two multiprocessors of one TPC, larger clusters
-// within one GPC (H200, docs/decisions/0019). CTAs that stand one by one may leave pairs no whole
+// within one GPC (docs/decisions/0019). CTAs that stand one by one may leave pairs no whole
 // TPC, and two communicators then wait for each other's ranks for ever. So all that waits, or is
 // waited for, is counted by TPCs: pairs, or few enough CTAs that each may have a TPC.
 #pragma once

@@ -12,12 +12,10 @@ using schedule::Index;
 
 /// Of the time in which a product's warps send rows: its own loads wait behind theirs.
 constexpr double kHeldUp = 0.4;
-/// NCCL with as few CTAs as such plans leave it.
-constexpr double kNcclGbps = 80;
 
 double rate_of(const Hardware& h, const Gathering& g) {
   const TransportRow& row = row_of(g.way.transport);
-  if (row.needs_nccl()) return kNcclGbps;
+  if (row.needs_nccl()) return h.fetch_gbps;
   if (row.by_workers()) return h.store_gbps;
   if (row.pulls) return h.pull_gbps;
   return g.way.route == RouteKind::mesh && g.ranks > 2 ? h.mesh_gbps : h.push_gbps;

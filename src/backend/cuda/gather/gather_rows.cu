@@ -6,7 +6,7 @@ namespace tilelace::cuda {
 namespace {
 
 constexpr int kThreads = 512;
-constexpr int kCopyCtas = 264;  ///< two a multiprocessor of an H200: more do not copy faster
+constexpr int kCopyCtas = 264;  ///< two of each of 132 multiprocessors: more do not copy faster
 
 __global__ void __launch_bounds__(kThreads) await_kernel(const __grid_constant__ AwaitRows w) {
   __shared__ bool admitted;

