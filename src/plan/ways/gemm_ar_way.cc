@@ -90,14 +90,14 @@ double predict(const Problem& p, const GemmArWay& plan, Index tiles, const GemmM
   const double phase = phase_us(h, p);
   if (plan.gemm.rounds > 1) {
     const double behind = p.ranks > 2 ? (p.ranks - 2) / (2.0 * (p.ranks - 1)) : 0;
-    return product + (1 + behind) * phase + h.call_us + h.flag_us;
+    return product + (1 + behind) * phase + h.call_us + 2 * h.flag_us;
   }
-  if (tiles <= plan.gemm.workers) return product + 2 * phase + h.call_us;
+  if (tiles <= plan.gemm.workers) return product + 2 * (phase + h.flag_us) + h.call_us;
   const GemmTile& t = plan.gemm.tile;
   const auto cols = static_cast<double>(plan.by_columns ? owner_cols(p, t)
                                                         : ceil_div(p.n.front(), t.worker_cols()));
   const double left = phase * std::min(1.0, plan.lag / cols);
-  return std::max(product, 2 * phase) + left + h.call_us;
+  return std::max(product, 2 * phase) + left + h.call_us + h.flag_us;
 }
 
 void add_columns(const Problem& p, const GemmPlan& gemm, const GemmMachine& machine,

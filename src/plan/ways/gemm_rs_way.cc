@@ -39,8 +39,8 @@ double predict(const Problem& p, const schedule::RowSplit& split, const GemmRsWa
   const GemmProblem product{p.m, p.n.front(), p.k, p.dtype};
   const Index tiles =
       tile_rows_of(split, t, plan.pairs) * ceil_div(p.n.front(), t.worker_columns());
-  // The own shard behind the remote ones.
-  const double walks = plan.apart + 1;
+  // The own shard behind the remote ones, where they do not share a wave.
+  const double walks = tiles <= plan.gemm.workers ? 1 : plan.apart + 1;
   const double us = product_us(product, plan.gemm, {tiles, split.max_rows(), walks}, machine);
   const double wire = sent_us(h, (p.m - split.max_rows()) * row_bytes(p));
   const bool together = tiles <= plan.gemm.workers;
