@@ -20,8 +20,6 @@ constexpr double kWideCluster = 1.2;
 /// Of what workers load that share k-steps unlike each other, so much is not in L2 any more.
 constexpr double kMissed = 0.7;
 
-constexpr int kStep = 64;  // of k
-
 template <class... T>
 double limit(T... x) {
   return std::pow((std::pow(x, kKnee) + ...), 1 / kKnee);

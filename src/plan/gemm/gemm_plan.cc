@@ -17,7 +17,6 @@
 namespace tilelace::plan {
 namespace {
 
-constexpr int kStep = 64;  // of k
 /// Schedules count shared k-steps and the tiles of a group in 31 bits.
 constexpr int kMostCounted = 1 << 30;
 /// Up to here tiles for few tokens are never behind those with tokens across for many.

@@ -71,6 +71,8 @@ std::optional<GemmPlan> in_two_rounds(const GemmPlan&, std::int64_t tiles, std::
 /// As printed: "c256 workers 66 split 40 group 8 early".
 std::string describe(const GemmPlan&);
 
+inline constexpr int kStep = 64;  ///< of k
+
 /// Rows that one walk over the weight serves: what stays in L2.
 constexpr std::int64_t kWalkRows = 2048;
 
