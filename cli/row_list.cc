@@ -16,7 +16,7 @@
 namespace tilelace::cli {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{1} << 20;
+constexpr std::size_t kMostRowBytes = std::size_t{1} << 20;
 constexpr std::int64_t kMostSize = std::int64_t{1} << 40;
 constexpr std::string_view kForm = "OP N[,N...] K M[,M...] [NAME [swiglu]]";
 
@@ -78,7 +78,7 @@ void read_rows(std::string_view file, std::string_view text, int ranks, Workload
 }
 
 void load_rows(const std::filesystem::path& file, int ranks, Workload& work) {
-  read_rows(file.string(), read_text("--rows", file, kMostBytes), ranks, work);
+  read_rows(file.string(), read_text("--rows", file, kMostRowBytes), ranks, work);
 }
 
 }  // namespace tilelace::cli
