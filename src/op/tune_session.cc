@@ -17,6 +17,7 @@
 #include "core/check.h"
 #include "op/impl.h"
 #include "op/run_plan.h"
+#include "plan/gpu/kernel_choice.h"
 #include "plan/tuning/disturbance.h"
 #include "plan/tuning/find_tuning.h"
 #include "plan/words/agreement.h"
@@ -101,7 +102,8 @@ std::vector<TuneSession::Candidate> TuneSession::candidates_of(const Problem& p)
   std::map<std::string, int> of_kind;
   if (backend.has_kernel(standard, p.dtype)) all.push_back({standard});
   for (plan::CudaWay& way : plan::cuda_ways(p, machine)) {
-    if (!backend.has_kernel(way.plan, p.dtype)) continue;
+    if (!plan::is_taken_unasked(way.plan.kernel->way) || !backend.has_kernel(way.plan, p.dtype))
+      continue;
     if (plan::choice_bytes(way.plan) == plan::choice_bytes(standard))
       all.front().predicted_us = way.predicted_us;
     else if (of_kind[way.kind]++ < options_.candidates)
