@@ -12,7 +12,6 @@ namespace tilelace::cli {
 namespace {
 
 constexpr int kIterations = 10;
-constexpr double kPlanMeetSeconds = 60;
 
 [[noreturn]] void refuse(const std::string& seen) {
   raise(ErrorKind::system,
@@ -58,7 +57,7 @@ void GpuRank::require_quiet() {
   if (!work.tunes || work.force) return;
   const GpuSight sight = look_at_gpu(member.rank());
   const std::string mine = plan::disturbance_of(sight.processes, 1, sight.slowdowns);
-  const auto all = op::group_of(member).all_gather(mine, kPlanMeetSeconds);
+  const auto all = op::group_of(member).all_gather(mine, kMeetSeconds);
   for (std::size_t rank = 0; rank < all.size(); ++rank)
     if (!all[rank].empty()) refuse(fmt::format("rank {}'s GPU: {}", rank, all[rank]));
 }

@@ -19,11 +19,6 @@ constexpr double kLoadUs = plan::kFullLook.load_us, kSampleUs = plan::kFullLook.
 /// Eager calls whose host time is taken: what the launch queue has room for.
 constexpr int kHostCalls = 16, kMostHostRounds = 200;
 constexpr double kHostSeconds = 0.1;
-constexpr double kMeetSeconds = 60;
-
-int replays(double time_us, double call_us) {
-  return static_cast<int>(std::clamp(std::ceil(time_us / (call_us * kGraphCalls)), 1.0, 1e3));
-}
 
 }  // namespace
 

@@ -14,8 +14,10 @@
 
 namespace tilelace::cli {
 
-/// Calls of a graph.
-constexpr int kGraphCalls = 16;
+using tilelace::kGraphCalls;
+
+/// Ranks that meet outside of calls wait so long for each other.
+constexpr double kMeetSeconds = 60;
 
 /// The i-th call of a graph.
 using GpuCall = std::function<void(int)>;

@@ -1,16 +1,11 @@
 # What the planner knows of an architecture's devices: the machine file that says "plans": NAME has
-# the figures. Writes plan/base/hardware_values.h; the section "kernels" goes before the others.
+# the figures. Keys stand in the order of the members of Hardware (src/plan/base/hardware.h).
 set(hardware_keys
-  compute.multiprocessors compute.peak_tflops compute.l2_gbps
-  kernels.efficiency kernels.l2_total_gbps kernels.memory_gbps kernels.worker_memory_gbps
-  kernels.power_tflops kernels.power_l2_gbps kernels.power_memory_gbps kernels.fixed_us kernels.worker_flag_us kernels.tile_us kernels.call_us
-  kernels.fetch_gbps
-  links.push_gbps links.mesh_gbps links.pull_gbps links.store_gbps links.copy_us links.flag_us)
-
-# The struct's members in their order.
-set(hardware_order multiprocessors peak_tflops efficiency l2_gbps l2_total_gbps memory_gbps
-  worker_memory_gbps power_tflops power_l2_gbps power_memory_gbps fixed_us worker_flag_us tile_us call_us push_gbps mesh_gbps pull_gbps
-  store_gbps fetch_gbps copy_us flag_us)
+  compute.multiprocessors compute.peak_tflops kernels.efficiency compute.l2_gbps kernels.l2_total_gbps
+  kernels.memory_gbps kernels.worker_memory_gbps kernels.power_tflops kernels.power_l2_gbps
+  kernels.power_memory_gbps kernels.fixed_us kernels.worker_flag_us kernels.tile_us kernels.call_us
+  links.push_gbps links.mesh_gbps links.pull_gbps links.store_gbps kernels.fetch_gbps links.copy_us
+  links.flag_us)
 
 function(write_hardware_values out)
   file(GLOB machines CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/machines/*.json)
@@ -22,15 +17,13 @@ function(write_hardware_values out)
     if(none)
       continue()
     endif()
+    string(APPEND rows "inline constexpr Hardware k_${architecture}_hardware{\n")
     foreach(key IN LISTS hardware_keys)
       string(REPLACE "." ";" path ${key})
       list(GET path 0 section)
       list(GET path 1 name)
-      string(JSON value_${name} GET "${text}" ${section} ${name} 0)
-    endforeach()
-    string(APPEND rows "inline constexpr Hardware k_${architecture}_hardware{\n")
-    foreach(name IN LISTS hardware_order)
-      string(APPEND rows "    .${name} = ${value_${name}},\n")
+      string(JSON value GET "${text}" ${section} ${name} 0)
+      string(APPEND rows "    .${name} = ${value},\n")
     endforeach()
     string(APPEND rows "};\n")
   endforeach()

@@ -1,11 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times of a rank's calls on its GPU: graphs of calls, replayed between two events.
 #pragma once
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <functional>
 #include <memory>
 
 namespace tilelace {
+
+/// Of a graph.
+inline constexpr int kGraphCalls = 16;
+
+/// How often a graph of such calls is replayed to take so long.
+inline int replays(double time_us, double call_us) {
+  return static_cast<int>(std::clamp(std::ceil(time_us / (call_us * kGraphCalls)), 1.0, 1e3));
+}
 
 /// A stream of one device, and graphs of calls that are timed on it. All is of one thread.
 class CallTimer {

@@ -25,16 +25,11 @@
 namespace tilelace::op {
 namespace {
 
-constexpr int kGraphCalls = 16;
 /// Bytes of a text that ranks tell each other.
 constexpr std::size_t kMostSaid = 2000;
 
 double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-int replays(double time_us, double call_us) {
-  return static_cast<int>(std::clamp(std::ceil(time_us / (call_us * kGraphCalls)), 1.0, 1e3));
 }
 
 /// The largest of all ranks' numbers, each, on every rank. Collective.

@@ -32,6 +32,12 @@ struct Hardware {
   double flag_us;     ///< a flag that somebody waits for between two pieces of work
 };
 
+/// Us of so many bytes, or FLOPs, at a rate in 1e9 a second.
+inline double us_at(double amount, double giga) { return amount * 1e-3 / giga; }
+
+/// Us that multiprocessors take to send so many bytes to peers.
+inline double sent_us(const Hardware& h, double bytes) { return us_at(bytes, h.store_gbps); }
+
 /// How far memory rates of one kind of device may lie apart: data sheets round, boards differ.
 inline constexpr double kSameMemory = 0.1;
 

@@ -25,9 +25,6 @@ double limit(T... x) {
   return std::pow((std::pow(x, kKnee) + ...), 1 / kKnee);
 }
 
-/// Us of so many bytes, or FLOPs, at a rate in 1e9 a second.
-double at(double amount, double giga) { return amount * 1e-3 / giga; }
-
 /// What a plan's product asks for, counted.
 struct Count {
   double step_us;      ///< a CTA's
@@ -54,8 +51,8 @@ Count count(const GemmProblem& p, const GemmPlan& plan, const TileCut& cut, cons
   c.k_steps = schedule::ceil_div(p.k, kStep);
   c.tile_end_us = t.pingpong ? 0 : h.tile_us * t.rows() * t.width / (128.0 * 256);
   // What a multiprocessor takes in, with what others of its cluster loaded for it.
-  c.step_us = std::max(at(step_flops, 1e3 * h.peak_tflops * h.efficiency / h.multiprocessors),
-                       at(row_bytes * (t.rows() + t.width), h.l2_gbps));
+  c.step_us = std::max(us_at(step_flops, 1e3 * h.peak_tflops * h.efficiency / h.multiprocessors),
+                       us_at(row_bytes * (t.rows() + t.width), h.l2_gbps));
   if (!t.swapped)
     c.step_us *= 1 + kZeroRows * std::max(0.0, 1 - static_cast<double>(cut.rows) / t.rows());
   if (t.cluster() > 2) c.step_us *= kWideCluster;
@@ -70,9 +67,10 @@ Count count(const GemmProblem& p, const GemmPlan& plan, const TileCut& cut, cons
                  t.cluster() * static_cast<double>(c.k_steps);
   const double weight_rows = t.swapped ? static_cast<double>(t.rows()) / t.cluster_cols
                                        : static_cast<double>(t.width) / t.cluster_rows;
-  c.weight_us = at(row_bytes * weight_rows * static_cast<double>(c.k_steps), h.worker_memory_gbps);
-  c.energy_us = at(2 * m * n * k, 1e3 * h.power_tflops) +
-                at(tiles * c.tile_loads, h.power_l2_gbps) + at(memory, h.power_memory_gbps);
+  c.weight_us =
+      us_at(row_bytes * weight_rows * static_cast<double>(c.k_steps), h.worker_memory_gbps);
+  c.energy_us = us_at(2 * m * n * k, 1e3 * h.power_tflops) +
+                us_at(tiles * c.tile_loads, h.power_l2_gbps) + us_at(memory, h.power_memory_gbps);
   return c;
 }
 
@@ -90,7 +88,7 @@ double sharing_us(const GemmPlan& plan, const Count& c, const Hardware& h) {
   const double givers = std::max(
       1.0, std::ceil(static_cast<double>(c.k_steps) / share) - (are_alike(plan, c.tiles) ? 1 : 0));
   const double partial = 8.0 * plan.tile.rows() * plan.tile.width;  // fp32, out and in
-  return givers * h.worker_flag_us + at((1 + givers) * partial, h.l2_gbps);
+  return givers * h.worker_flag_us + us_at((1 + givers) * partial, h.l2_gbps);
 }
 
 /// The device's own; drivers and data sheets round it differently.
@@ -109,7 +107,7 @@ double product_us(const GemmProblem& p, const GemmPlan& plan, const TileCut& cut
   const double tiles = c.tiles;
   const auto k_steps = static_cast<double>(c.k_steps);
   const double tile_memory =
-      std::max(at(c.tile_bytes, memory_gbps), at(c.tile_loads, h.l2_total_gbps));
+      std::max(us_at(c.tile_bytes, memory_gbps), us_at(c.tile_loads, h.l2_total_gbps));
   const double whole = std::max(0.0, tiles - plan.split_tiles);
   const double workers =
       plan.split_tiles > 0 ? plan.workers : std::min<double>(plan.workers, tiles);
@@ -120,7 +118,7 @@ double product_us(const GemmProblem& p, const GemmPlan& plan, const TileCut& cut
   };
   const double shared = plan.split_tiles / workers;
   const double full = std::floor(whole / workers), rest = whole - full * workers;
-  const double missed = at(kMissed * c.tile_loads, memory_gbps);
+  const double missed = us_at(kMissed * c.tile_loads, memory_gbps);
   const double clock = wave(plan.split_tiles, shared, std::ceil(shared * k_steps),
                             are_alike(plan, tiles) ? tile_memory : std::max(tile_memory, missed)) +
                        full * wave(workers, 1, k_steps, tile_memory) +

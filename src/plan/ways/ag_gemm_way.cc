@@ -27,6 +27,19 @@ constexpr Index kMostChunks = 64;
 /// Multiprocessors: one less than that does not hold a cluster of every tile.
 constexpr int kLeastRelayed = 17;
 
+/// Of the products behind the first one, on m rows.
+double other_products_us(const Problem& p, const GemmPlan& gemm, Index m,
+                         const GemmMachine& machine) {
+  if (p.activation == Activation::swiglu) return 0;
+  double us = 0;
+  for (std::size_t i = 0; i < p.n.size(); ++i) {
+    if (i == widest_product(p)) continue;
+    const GemmProblem product = product_of(p, i, m);
+    us += product_us(product, gemm, {work_of(gemm, product).order.tiles(), m}, machine);
+  }
+  return us;
+}
+
 class GatherCandidates {
  public:
   GatherCandidates(const Problem& p, const GemmMachine& machine)
@@ -95,29 +108,30 @@ class GatherCandidates {
   void add_by_shard(const GemmPlan& gemm, const GemmMachine& machine, Transport transport,
                     RouteKind route) {
     const bool sent = row_of(transport).by_workers();
+    const double all_apart = by_shard_us(gemm, p_.ranks, machine);
+    const double in_three = p_.ranks > 3 ? by_shard_us(gemm, 3, machine) : all_apart;
+    const double together = p_.ranks > 2 ? by_shard_us(gemm, 2, machine) : all_apart;
     for (const Index parts : {1, 2, 4}) {
       const Index cut = schedule::max_of(1, schedule::ceil_div(most_rows_, parts));
       if (parts > 1 && (sent || cut * row_bytes_ < kLeastCopy)) break;
       const Travel way{transport, route, sent ? push_chunk() : cut};
       const Gathering gathering{way, most_rows_, row_bytes_, p_.ranks};
-      const auto apart = [&](int shards) {
-        const double us = products_by_shard_us(p_, gemm, std::min(shards + 1, p_.ranks), machine);
+      const auto apart = [&](int shards, double us) {
         add({.gemm = gemm, .apart = shards}, way, gathered_us(hardware_, gathering, us, shards));
       };
-      apart(1);
-      if (!sent && p_.ranks > 3) apart(2);
-      if (sent ? p_.m > kMostPushRows : p_.ranks > 2) apart(p_.ranks);
-      if (row_of(transport).pushes() || sent) add_joined(gemm, gathering, machine);
+      apart(1, together);
+      if (!sent && p_.ranks > 3) apart(2, in_three);
+      if (sent ? p_.m > kMostPushRows : p_.ranks > 2) apart(p_.ranks, all_apart);
+      if (row_of(transport).pushes() || sent) add_joined(gemm, gathering, all_apart, machine);
     }
   }
 
   /// Shards that join the own one: behind as many waves of tiles as have ended when they come.
-  void add_joined(const GemmPlan& gemm, const Gathering& gathering, const GemmMachine& machine) {
+  void add_joined(const GemmPlan& gemm, const Gathering& gathering, double apart_us,
+                  const GemmMachine& machine) {
     if (p_.ranks == 1) return;
-    const Index rows = tile_rows_by_shard(split_of(p_, borders_), gemm.tile.worker_tokens());
-    const Index tiles = rows * schedule::ceil_div(first_n_, gemm.tile.worker_columns());
-    double us = products_by_shard_us(p_, gemm, p_.ranks, machine);
-    const double wave_us = us / static_cast<double>(schedule::ceil_div(tiles, gemm.workers));
+    const Index tiles = tiles_by_shard(gemm);
+    const double wave_us = apart_us / static_cast<double>(schedule::ceil_div(tiles, gemm.workers));
     std::vector<int> after;
     for (int i = 1; i < p_.ranks; ++i) {
       const double waves = std::ceil(arrival_us(hardware_, gathering, i) / wave_us);
@@ -126,7 +140,7 @@ class GatherCandidates {
     // Not where they join after all others are done: that is the plan with them apart.
     const double alone = static_cast<double>(after.front()) * p_.ranks / static_cast<double>(tiles);
     if (alone >= 1) return;
-    us = products_by_shard_us(p_, gemm, 1 + alone, machine);
+    const double us = by_shard_us(gemm, 1 + alone, machine);
     add({.gemm = gemm, .joins = std::move(after)}, gathering.way,
         gathered_us(hardware_, gathering, us, p_.ranks));
   }
@@ -160,6 +174,20 @@ class GatherCandidates {
         arrival_us(hardware_, {way, most_rows_, row_bytes_, p_.ranks}, p_.ranks - 1);
     add({.gemm = gemm, .path = Path::medium}, way,
         std::max(shard * p_.ranks, last + shard) + hardware_.copy_us + hardware_.flag_us);
+  }
+
+  /// Of the first product.
+  [[nodiscard]] Index tiles_by_shard(const GemmPlan& gemm) const {
+    return tile_rows_by_shard(split_of(p_, borders_), gemm.tile.worker_tokens()) *
+           schedule::ceil_div(first_n_, gemm.tile.worker_columns());
+  }
+
+  /// Its products with tiles that end at the borders of shards, in so many walks.
+  [[nodiscard]] double by_shard_us(const GemmPlan& gemm, double walks,
+                                   const GemmMachine& machine) const {
+    return product_us(product_of(p_, widest_product(p_), p_.m), gemm,
+                      {tiles_by_shard(gemm), most_rows_, walks}, machine) +
+           other_products_us(p_, gemm, p_.m, machine);
   }
 
   [[nodiscard]] Index push_chunk() const {
@@ -202,32 +230,9 @@ bool is_merged(const Problem& p, const AgGemmWay& plan) {
          can_merge(t.blocks, t.width);
 }
 
-double other_products_us(const Problem& p, const GemmPlan& gemm, std::int64_t m,
-                         const GemmMachine& machine) {
-  if (p.activation == Activation::swiglu) return 0;
-  double us = 0;
-  for (std::size_t i = 0; i < p.n.size(); ++i) {
-    if (i == widest_product(p)) continue;
-    const GemmProblem product = product_of(p, i, m);
-    us += product_us(product, gemm, {work_of(gemm, product).order.tiles(), m}, machine);
-  }
-  return us;
-}
-
 double products_us(const Problem& p, const AgGemmWay& plan, const GemmMachine& machine) {
   const double others = is_merged(p, plan) ? 0 : other_products_us(p, plan.gemm, p.m, machine);
   return plan.gemm.predicted_us + others;
-}
-
-double products_by_shard_us(const Problem& p, const GemmPlan& gemm, double walks,
-                            const GemmMachine& machine) {
-  const auto borders = borders_of(p);
-  const GemmProblem first = product_of(p, widest_product(p), p.m);
-  const schedule::RowSplit split = split_of(p, borders);
-  const Index rows = tile_rows_by_shard(split, gemm.tile.worker_tokens());
-  const Index tiles = rows * schedule::ceil_div(first.n, gemm.tile.worker_columns());
-  return product_us(first, gemm, {tiles, split.max_rows(), walks}, machine) +
-         other_products_us(p, gemm, p.m, machine);
 }
 
 int tiles_of(const AgGemmWay& plan, const Problem& p) {

@@ -66,11 +66,6 @@ GemmProblem merged_product(const Problem&, const GemmTile&);
 bool is_merged(const Problem&, const AgGemmWay&);
 /// How long its products take by themselves, one after the other or in one.
 double products_us(const Problem&, const AgGemmWay&, const GemmMachine&);
-/// Likewise with tiles of the first product that end at the borders of shards, in `walks`.
-double products_by_shard_us(const Problem&, const GemmPlan&, double walks, const GemmMachine&);
-/// Those behind the first one, on m rows.
-double other_products_us(const Problem&, const GemmPlan&, std::int64_t m, const GemmMachine&);
-
 /// Tiles of its first product.
 int tiles_of(const AgGemmWay&, const Problem&);
 

@@ -29,7 +29,7 @@ double arrival_us(const Hardware& h, const Gathering& g, int peer, Index chunks)
   const Index of_last = chunks == 0 ? all : std::min(chunks, all);
   const auto rows =
       static_cast<double>((peer - 1) * g.rows + std::min(of_last * g.way.chunk_rows, g.rows));
-  const double moved = rows * static_cast<double>(g.row_bytes) * 1e-3 / rate_of(h, g);
+  const double moved = us_at(rows * static_cast<double>(g.row_bytes), rate_of(h, g));
   if (row.by_workers()) return h.flag_us + moved;
   // A copy engine raises a flag a chunk; who relays, or pulls, waits for one before.
   const auto flags = static_cast<double>((peer - 1) * all + of_last - 1);

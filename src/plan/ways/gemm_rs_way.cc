@@ -40,10 +40,10 @@ double predict(const Problem& p, const schedule::RowSplit& split, const GemmRsWa
   const Index tiles =
       tile_rows_of(split, t, plan.pairs) * ceil_div(p.n.front(), t.worker_columns());
   // The own shard behind the remote ones, where they do not share a wave.
-  const double walks = tiles <= plan.gemm.workers ? 1 : plan.apart + 1;
-  const double us = product_us(product, plan.gemm, {tiles, split.max_rows(), walks}, machine);
-  const double wire = sent_us(h, (p.m - split.max_rows()) * row_bytes(p));
   const bool together = tiles <= plan.gemm.workers;
+  const double walks = together ? 1 : plan.apart + 1;
+  const double us = product_us(product, plan.gemm, {tiles, split.max_rows(), walks}, machine);
+  const double wire = sent_us(h, static_cast<double>((p.m - split.max_rows()) * row_bytes(p)));
   const double behind = together || !t.pingpong ? wire : 0;
   return std::max(us, wire + us / p.ranks) + behind + h.call_us;
 }
@@ -66,10 +66,6 @@ void require_scatter(const Problem& p) {
 Index tile_rows_of(const schedule::RowSplit& split, const GemmTile& t, bool pairs) {
   if (pairs) return split.ranks / 2 * ceil_div(split.max_rows(), t.rows());
   return tile_rows_by_shard(split, t.worker_tokens());
-}
-
-double sent_us(const Hardware& h, std::int64_t bytes) {
-  return static_cast<double>(bytes) * 1e-3 / h.store_gbps;
 }
 
 int given_parts(const GemmTile& t) { return t.cluster() * (t.pingpong ? 1 : t.groups); }

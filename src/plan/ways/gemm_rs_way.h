@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan/base/hardware.h"
 #include "plan/gemm/gemm_plan.h"
 #include "schedule/rows.h"
 #include "tilelace/plan.h"
@@ -30,9 +29,6 @@ std::vector<GemmRsWay> gemm_rs_candidates(const Problem&, const GemmMachine& = {
 
 /// Rows of workers' tiles of all shards, each of which has its own or, in pairs, half of one.
 schedule::Index tile_rows_of(const schedule::RowSplit&, const GemmTile&, bool pairs);
-
-/// What multiprocessors take to send so many bytes to peers.
-double sent_us(const Hardware&, std::int64_t bytes);
 
 /// Of a partial, eight values of each thread of a group.
 constexpr int kPartialPieceBytes = 2048;

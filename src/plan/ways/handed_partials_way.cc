@@ -7,7 +7,6 @@
 #include "plan/base/problem.h"
 #include "plan/base/schedules.h"
 #include "plan/gemm/architecture_plans.h"
-#include "plan/ways/gemm_rs_way.h"
 #include "tilelace/transport_table.h"
 
 namespace tilelace::plan {
@@ -31,7 +30,7 @@ Index max_rows(const Problem& p) {
 }
 
 double predict(const Problem& p, const GemmPlan& gemm, HandWay way, const Hardware& h) {
-  const double moved = sent_us(h, (p.ranks - 1) * copied_pitch(p));
+  const double moved = sent_us(h, static_cast<double>((p.ranks - 1) * copied_pitch(p)));
   // A shard's copies go under the next ones' products; the last one's do not.
   if (way == HandWay::copied)
     return std::max(p.ranks * gemm.predicted_us, gemm.predicted_us + moved) + h.copy_us +

@@ -25,7 +25,7 @@ double moved_bytes(const Problem& p, const KeptPartialsWay& plan) {
 
 /// Tiles are summed beside products, those of the last wave behind them.
 double predict(const Problem& p, const KeptPartialsWay& plan, const Hardware& h) {
-  const double moved = moved_bytes(p, plan) * 1e-3 / h.fetch_gbps;
+  const double moved = us_at(moved_bytes(p, plan), h.fetch_gbps);
   const double last = std::min(1.0, plan.gemm.workers / static_cast<double>(tiles_of(plan, p)));
   return std::max(plan.gemm.predicted_us, moved) + last * moved + h.call_us + h.flag_us;
 }

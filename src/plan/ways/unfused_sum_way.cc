@@ -7,7 +7,6 @@
 #include "plan/base/problem.h"
 #include "plan/base/schedules.h"
 #include "plan/gemm/architecture_plans.h"
-#include "plan/ways/gemm_rs_way.h"
 #include "tilelace/op_table.h"
 #include "tilelace/transport_table.h"
 
@@ -80,7 +79,8 @@ int tiles_of(const UnfusedSumWay& plan, const Problem& p) {
 
 double reduce_us(const Problem& p, const UnfusedSumWay& plan, const Hardware& h) {
   const SumForm form = form_of(p, plan);
-  const double shot = sent_us(h, summed_rows(p, form) * row_bytes(p) * (p.ranks - 1));
+  const double shot =
+      sent_us(h, static_cast<double>(summed_rows(p, form) * row_bytes(p) * (p.ranks - 1)));
   const int shots = form == SumForm::shared_rows ? 2 : 1;
   return h.call_us + shots * (h.flag_us + shot);
 }
