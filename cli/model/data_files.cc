@@ -3,18 +3,15 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <set>
 
+#include "core/data_places.h"
 #include "core/env.h"
 
 namespace tilelace::model {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// A command in a build tree, build/<preset>/bin/tilelace, has its sources three folders above.
-constexpr int kFoldersAbove = 4;
 
 std::vector<fs::path> places_of(const std::string& folder) {
   std::error_code error;
@@ -30,20 +27,8 @@ bool is_plain(const std::string& name) {
 
 std::vector<fs::path> data_places(const std::string& folder, const fs::path& command,
                                   const std::optional<std::string>& data) {
-  std::vector<fs::path> places;
-  const auto add = [&](const fs::path& place) {
-    if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
-  };
-  if (data) add(fs::path(*data) / folder);
-  fs::path above = command.parent_path();
-  for (int i = 0; i < kFoldersAbove && above.has_relative_path(); ++i) {
-    add(above / "share/tilelace" / folder);
-    add(above / folder);
-    above = above.parent_path();
-  }
-  add(fs::path(TILELACE_SOURCE_DATA) / folder);
-  add(fs::path(TILELACE_INSTALL_DATA) / folder);
-  return places;
+  return tilelace::data_places(folder, command, data,
+                               {TILELACE_SOURCE_DATA, TILELACE_INSTALL_DATA});
 }
 
 std::string known_names(const std::string& folder) {

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "down_projection.h"
 #include "folder.h"
 #include "plan/tuning/tuned_plan.h"
 
@@ -26,17 +27,6 @@ std::string tuned_at(double gbps, int ranks, std::int64_t m, double us) {
       R"("ranks": {}, "dtype": "bf16", "m": {}, "n": [8192], "k": 14336, "us": {}, "plan": "{}"}}]}})",
       kernel_set(), gbps > 0 ? fmt::format(R"(, "memory_gbps": {})", gbps) : "", ranks, m, us,
       kPlan);
-}
-
-Problem down_proj(std::int64_t m) {
-  Problem p;
-  p.op = Op::gemm_rs;
-  p.ranks = 2;
-  p.m = m;
-  p.n = {8192};
-  p.k = 14336;
-  p.dtype = DType::bf16;
-  return p;
 }
 
 Machine with_memory(double gbps) {
@@ -91,12 +81,10 @@ TEST_F(FindTuning, SeveralTablesStandBehindEachOtherByName) {
   write("c.json", tuned_at(4800, 2, 1024, 300));
   Machine machine = with_memory(4800);
   machine.tuning = found(machine, 2);
-  EXPECT_NE(make_plan(down_proj(1024), machine).reason.find("the shipped a.json"),
-            std::string::npos);
-  EXPECT_NE(make_plan(down_proj(4096), machine).reason.find("the shipped b.json"),
-            std::string::npos);
-  EXPECT_TRUE(has_own_row(machine.tuning.get(), down_proj(4096), machine));
-  EXPECT_FALSE(has_own_row(machine.tuning.get(), down_proj(4000), machine));
+  EXPECT_NE(make_plan(down(1024), machine).reason.find("the shipped a.json"), std::string::npos);
+  EXPECT_NE(make_plan(down(4096), machine).reason.find("the shipped b.json"), std::string::npos);
+  EXPECT_TRUE(has_own_row(machine.tuning.get(), down(4096), machine));
+  EXPECT_FALSE(has_own_row(machine.tuning.get(), down(4000), machine));
   EXPECT_NE(machine.tuning->digest_of_all(), machine.tuning->digest);
 }
 
@@ -105,7 +93,7 @@ TEST_F(FindTuning, ABrokenFileIsTold) {
   Machine machine = with_memory(4800);
   machine.tuning = found(machine, 2);
   ASSERT_NE(machine.tuning, nullptr);
-  EXPECT_NE(make_plan(down_proj(1024), machine).reason.find("got no JSON"), std::string::npos);
+  EXPECT_NE(make_plan(down(1024), machine).reason.find("got no JSON"), std::string::npos);
 }
 
 TEST_F(FindTuning, TheEnvironmentGoesBeforeWhatWasShipped) {

@@ -11,6 +11,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "down_projection.h"
 #include "folder.h"
 #include "plan/gpu/gpu_ways.h"
 #include "plan/tuning/tuned_plan.h"
@@ -23,17 +24,6 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kFile = "h200x2.json";
-
-Problem down(std::int64_t m) {
-  Problem p;
-  p.op = Op::gemm_rs;
-  p.ranks = 2;
-  p.m = m;
-  p.n = {8192};
-  p.k = 14336;
-  p.dtype = DType::bf16;
-  return p;
-}
 
 /// The n-th prediction of a kind, so that a row says something else than the planner.
 CudaWay prediction(const Problem& p, std::size_t number) {

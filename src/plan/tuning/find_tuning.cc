@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/architecture.h"
+#include "core/data_places.h"
 #include "core/env.h"
 #include "core/read_text.h"
 #include "tilelace/error.h"
@@ -20,9 +21,6 @@ namespace tilelace::plan {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// A program in a build tree, build/<preset>/bin/tilelace, has its sources three folders above.
-constexpr int kFoldersAbove = 4;
 
 /// The file that this code was linked into: a library, or the program.
 fs::path own_file() {
@@ -65,17 +63,8 @@ std::shared_ptr<const TuningTable> shipped(const fs::path& file, const Machine& 
 }  // namespace
 
 std::vector<fs::path> tuning_places() {
-  std::vector<fs::path> places;
-  if (const auto data = env::data_folder()) places.push_back(fs::path(*data) / "tuning");
-  fs::path above = own_file().parent_path();
-  for (int i = 0; i < kFoldersAbove && above.has_relative_path(); ++i) {
-    places.push_back(above / "share/tilelace/tuning");
-    places.push_back(above / "tuning");
-    above = above.parent_path();
-  }
-  places.emplace_back(fs::path(TILELACE_INSTALL_DATA) / "tuning");
-  places.emplace_back(fs::path(TILELACE_SOURCE_DATA) / "tuning");
-  return places;
+  return data_places("tuning", own_file(), env::data_folder(),
+                     {TILELACE_INSTALL_DATA, TILELACE_SOURCE_DATA});
 }
 
 std::shared_ptr<const TuningTable> with_behind(const TuningTable& table,

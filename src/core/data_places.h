@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where files that come with Tilelace (models/, machines/, tuning/) may lie.
+#pragma once
+#include <algorithm>
+#include <filesystem>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tilelace {
+
+/// Of a folder ("models"), best first: in `data` (TILELACE_DATA), beside `file` or up to four
+/// folders above it (installed, in a build tree or carried elsewhere together with the folder), and
+/// in the `last` folders. A program in a build tree, build/<preset>/bin/tilelace, has its sources
+/// three folders above.
+inline std::vector<std::filesystem::path> data_places(
+    const std::string& folder, const std::filesystem::path& file,
+    const std::optional<std::string>& data, std::initializer_list<std::filesystem::path> last) {
+  constexpr int kFoldersAbove = 4;
+  std::vector<std::filesystem::path> places;
+  const auto add = [&](const std::filesystem::path& place) {
+    if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
+  };
+  if (data) add(std::filesystem::path(*data) / folder);
+  std::filesystem::path above = file.parent_path();
+  for (int i = 0; i < kFoldersAbove && above.has_relative_path(); ++i) {
+    add(above / "share/tilelace" / folder);
+    add(above / folder);
+    above = above.parent_path();
+  }
+  for (const auto& place : last) add(place / folder);
+  return places;
+}
+
+}  // namespace tilelace
