@@ -8,6 +8,7 @@
 
 #include "comm/group.h"
 #include "comm/link_table.h"
+#include "tilelace/collectives.h"
 #include "tilelace/communicator.h"
 #include "tilelace/ops.h"
 #include "tilelace/plan.h"
@@ -62,6 +63,13 @@ class Backend {
   /// Collective, except Part::gemm. Throws Error; a usage error leaves all ranks in step. GPU ranks
   /// only enqueue: what goes wrong later is thrown by the next call or synchronize.
   virtual void run(const Problem&, const Plan&, const Operands&, Part) = 0;
+  /// Collective, once: staging for collectives; with a refusal as prepare.
+  virtual void prepare_collectives(std::string_view refusal) = 0;
+  /// Collective, as run. Checks the arguments, and prepares if nothing has. Errors: as run.
+  virtual void collect(Collective, const CollectiveArgs&, const CollectiveOptions&) = 0;
+  /// How collect would run it. Local. Errors: usage.
+  [[nodiscard]] virtual std::string describe(Collective, const CollectiveArgs&,
+                                             const CollectiveOptions&) const = 0;
   /// Takes the place of a call that this rank cannot make: the peers learn why instead of waiting.
   virtual void refuse(std::string_view reason, void* stream) = 0;
   /// Waits until the work in the stream is done, at most bound_s, and throws what went wrong in it.

@@ -93,6 +93,7 @@ struct Communicator::Impl {
   CommunicatorOptions options;
   std::unique_ptr<Backend> backend;  // after group: it goes first
   op::KeptTuning tuning;
+  const bool compares = env::compare_calls();
 
  private:
   /// The one exception of the library, of another.
@@ -113,7 +114,6 @@ struct Communicator::Impl {
     }
   };
   pid_t process;  ///< that made it
-  bool compares = env::compare_calls();
   std::mutex busy;
   std::optional<Error> failure;
   Recent<Asked, Plan, AskedHash> plans{4096};

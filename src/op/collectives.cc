@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The public collectives: each a call of the backend.
+#include "tilelace/collectives.h"
+
+#include <fmt/ranges.h>
+
+#include "backend/prepared_calls.h"
+#include "core/check.h"
+#include "op/impl.h"
+#include "plan/collectives/collective.h"
+
+namespace tilelace {
+namespace {
+
+/// What all ranks must call alike, in words.
+std::string words_of(Collective c, const CollectiveArgs& args, const CollectiveOptions& o) {
+  const bool lists = c == Collective::all_to_all;  // each rank has its own
+  return fmt::format("{} of {} {}{}, options {} {} {} {}", row_of(c).name, row_of(args.item).name,
+                     row_of(c).sums ? name_of(args.reduction) : "moved",
+                     lists ? "" : fmt::format(", counts {}", fmt::join(args.counts, ",")),
+                     o.lines ? static_cast<int>(*o.lines) : -1, o.shots.value_or(0),
+                     o.workers.value_or(0), o.chunk.value_or(0));
+}
+
+}  // namespace
+
+void collect(Communicator& c, Collective collective, const CollectiveArgs& args,
+             const CollectiveOptions& options) {
+  auto& impl = c.impl();
+  require(static_cast<std::size_t>(collective) < kCollectives.size(),
+          "collective: got an unknown one {}, expected all_reduce, all_gather, reduce_scatter or "
+          "all_to_all",
+          static_cast<int>(collective));
+  const std::string_view name = row_of(collective).name;
+  impl.call(name, [&] {
+    if (impl.compares) {
+      std::string refusal;
+      try {
+        plan::check_collective(collective, args, impl.group->rank(), impl.group->ranks());
+      } catch (const Error& e) {
+        refusal = e.what();
+      }
+      agree_on_calls(*impl.group, name, refusal.empty() ? words_of(collective, args, options) : "",
+                     refusal, impl.options.timeout_s);
+    }
+    impl.backend->collect(collective, args, options);
+  });
+}
+
+void all_reduce(Communicator& c, const CollectiveArgs& args, const CollectiveOptions& options) {
+  collect(c, Collective::all_reduce, args, options);
+}
+void all_gather(Communicator& c, const CollectiveArgs& args, const CollectiveOptions& options) {
+  collect(c, Collective::all_gather, args, options);
+}
+void reduce_scatter(Communicator& c, const CollectiveArgs& args, const CollectiveOptions& options) {
+  collect(c, Collective::reduce_scatter, args, options);
+}
+void all_to_all(Communicator& c, const CollectiveArgs& args, const CollectiveOptions& options) {
+  collect(c, Collective::all_to_all, args, options);
+}
+
+void prepare_collectives(Communicator& c) {
+  c.impl().call("prepare_collectives", [&] { c.impl().backend->prepare_collectives({}); });
+}
+
+std::string describe_collective(const Communicator& c, Collective collective,
+                                const CollectiveArgs& args, const CollectiveOptions& options) {
+  return c.impl().backend->describe(collective, args, options);
+}
+
+}  // namespace tilelace

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// A call of a collective, its arguments checked, and how it runs.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "schedule/exchange.h"
+#include "tilelace/collectives.h"
+
+namespace tilelace::plan {
+
+using schedule::Index;
+
+/// Bytes of the whole, where they lie in it.
+struct Parcel {
+  Index at = 0, bytes = 0;
+  bool operator==(const Parcel&) const = default;
+};
+
+struct CollectiveCall {
+  Collective collective{};
+  Reduction reduction{};
+  Item item{};
+  int rank = 0, ranks = 1;
+  std::vector<Parcel> sends;  ///< of `in`, by rank; all_reduce: all of it
+  std::vector<Parcel> takes;  ///< of `out`, by rank; of sums what this rank gets
+  std::vector<Index> counts;  ///< what all ranks know: of elements, by rank; all_to_all: nothing
+  bool operator==(const CollectiveCall&) const = default;
+};
+
+/// Errors: usage, which name the first thing that is wrong with the arguments.
+CollectiveCall check_collective(Collective, const CollectiveArgs&, int rank, int ranks);
+
+/// Staging of a rank, a slot: flags, places of chunks, and, apart from them, places of lines.
+constexpr Index kStagedBytes = Index{32} << 20U;
+constexpr Index kLineBytes = Index{8} << 20U;
+/// Bytes of a unit with its call's number, twice (schedule/exchange.h).
+constexpr Index kBytesOfLines = 2 * schedule::kUnitBytes;
+constexpr int kMostWorkers = 132;   ///< CTAs; also what a slot has flags for
+constexpr Index kMostChunk = 2048;  ///< units
+
+/// Every choice made before a call; equal on every rank.
+struct CollectivePlan {
+  bool lines = false;
+  int shots = 1;
+  bool direct = false;  ///< all_gather into memory that peers reach
+  int workers = 1;
+  Index chunk = 1;   ///< units
+  Index pieces = 1;  ///< schedules one after the other; all but the last of `piece` units a parcel
+  Index piece = 0;   ///< units
+  double predicted_us = 0;
+};
+
+/// What the planner may count on.
+struct CollectiveMachine {
+  int workers = 1;       ///< at most: CTAs, or threads of CPU ranks
+  int architecture = 0;  ///< whose links and flags predictions count on
+};
+
+/// Errors: usage (an option that the call cannot take).
+CollectivePlan plan_collective(const CollectiveCall&, const CollectiveMachine&,
+                               const CollectiveOptions&, bool direct);
+std::string describe(const CollectivePlan&);
+
+/// The schedule of a piece, and where its parcels lie.
+template <int kMost>
+struct PlacedExchange {
+  schedule::ExchangeOf<kMost> schedule;
+  Parcel sends[kMost]{};  ///< of `in`, for each rank
+  Parcel takes[kMost]{};  ///< of `out`, from each rank; own: what stays, or this rank's sums
+};
+
+template <int kMost>
+PlacedExchange<kMost> place_exchange(const CollectiveCall& call, const CollectivePlan& plan,
+                                     Index piece);
+extern template PlacedExchange<schedule::kMaxGpuRanks> place_exchange(const CollectiveCall&,
+                                                                      const CollectivePlan&, Index);
+extern template PlacedExchange<64> place_exchange(const CollectiveCall&, const CollectivePlan&,
+                                                  Index);
+
+/// Of what ranks must agree on; where two ranks know more of each other, of that, too: a word from
+/// `from` to `to`, as either makes it. Not 0.
+std::uint32_t collective_hash(const CollectiveCall&, const CollectivePlan&);
+std::uint32_t hash_between(const CollectiveCall&, std::uint32_t hash, int from, int to);
+
+}  // namespace tilelace::plan

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives by themselves: every rank sends every peer a parcel (none, some or all of its input),
+// and adds up what comes, or delivers it. One schedule, four ops:
+//
+//   all_gather      the same parcel for all; each is delivered
+//   all_to_all      a parcel for each; each is delivered
+//   reduce_scatter  what the peer sums; parcels that come are added to what this rank keeps
+//   all_reduce      in one shot: all of it to all, who all sum it; in two (`shares`):
+//   reduce_scatter,
+//                   whose sums then travel to everyone
+//
+// Parcels go in rounds: in round r worker w has chunk r * workers + w of each. What comes waits in
+// a ring of kRing places a worker and source, so staging does not grow with the call and nothing is
+// acknowledged: a worker takes round r - 1 after it has sent round r, and that a peer's round r - 1
+// has come says that the peer is done with round r - 3. Both sides of a pair go through as many
+// rounds, with nothing in them where a parcel has ended.
+//
+// Under verbs of lines (`put` and `take` of units that carry the call's number) flags are in the
+// data: one round, signal and wait do nothing.
+#pragma once
+#include "schedule/rows.h"
+#include "schedule/verbs.h"
+
+namespace tilelace::schedule {
+
+/// That move together.
+constexpr Index kUnitBytes = 16;
+/// A worker's places for one source: see above why no fewer.
+constexpr Index kRing = 4;
+/// Of a call: what a slot has flags for.
+constexpr Index kMaxExchangeRounds = 256;
+
+/// What one worker moves in a round.
+struct ExchangeRound {
+  int worker = 0;
+  Index round = 0;
+};
+
+/// Of up to kMost ranks. Units of parcels and of sums count from their own beginnings.
+template <int kMost>
+struct ExchangeOf {
+  int rank = 0, ranks = 1;
+  int workers = 1;
+  bool sums = false;     ///< what comes is added up, else delivered
+  bool shares = false;   ///< sums travel to all
+  bool direct = false;   ///< parcels go to where peers want them: not before all are in the call
+  Index chunk = 1;       ///< units
+  Index sends[kMost]{};  ///< units for each rank; own: what it keeps
+  Index takes[kMost]{};  ///< units from each rank; of sums all as long
+  Index owned[kMost]{};  ///< shared: units that each rank sums
+
+  [[nodiscard]] TILELACE_HD constexpr Index rounds_of(Index units) const {
+    return ceil_div(ceil_div(units, chunk), workers);
+  }
+  /// Between this rank and q, either way.
+  [[nodiscard]] TILELACE_HD constexpr Index pair_rounds(int q) const {
+    return max_of(rounds_of(sends[q]), rounds_of(takes[q]));
+  }
+  [[nodiscard]] TILELACE_HD constexpr Index rounds() const {
+    Index most = 0;
+    for (int q = 0; q < ranks; ++q) most = max_of(most, pair_rounds(q));
+    return most;
+  }
+  /// Of a parcel, or of sums, of so many units; may be empty.
+  [[nodiscard]] TILELACE_HD constexpr RowRange part(ExchangeRound r, Index units) const {
+    const Index begin = (r.round * workers + r.worker) * chunk;
+    return intersect({begin, begin + chunk}, {0, units});
+  }
+
+  /// At a peer: the source's parcel of this round is there.
+  [[nodiscard]] TILELACE_HD constexpr Index term(int source, ExchangeRound r) const {
+    return (source * kMaxExchangeRounds + r.round) * workers + r.worker;
+  }
+  /// At a peer: the owner's sums of this round are there.
+  [[nodiscard]] TILELACE_HD constexpr Index sum(int owner, ExchangeRound r) const {
+    return term(ranks + owner, r);
+  }
+  [[nodiscard]] TILELACE_HD constexpr Index num_flags() const {
+    return (shares ? 2 : 1) * ranks * kMaxExchangeRounds * workers;
+  }
+
+  /// First unit of the place that the source, or owner, has at `at` for a round.
+  [[nodiscard]] TILELACE_HD constexpr Index term_place(int at, int source, ExchangeRound r) const {
+    return place(source < at ? source : source - 1, r);
+  }
+  [[nodiscard]] TILELACE_HD constexpr Index sum_place(int at, int owner, ExchangeRound r) const {
+    return place(ranks - 1 + (owner < at ? owner : owner - 1), r);
+  }
+  /// Of the staging: all places.
+  [[nodiscard]] TILELACE_HD constexpr Index num_units() const {
+    return direct ? 0 : (shares ? 2 : 1) * (ranks - 1) * kRing * workers * chunk;
+  }
+
+ private:
+  [[nodiscard]] TILELACE_HD constexpr Index place(Index of, ExchangeRound r) const {
+    return ((of * kRing + r.round % kRing) * workers + r.worker) * chunk;
+  }
+};
+
+using Exchange = ExchangeOf<kMaxGpuRanks>;
+
+/// Role of worker w of s.workers:
+///   send(r)     this round's part of each parcel, to its place at the peer
+///   admit()     all ranks make the same call: results may be stored
+///   take(r)     adds the terms of a round in rank order and stores the sum, where it is shared at
+///               every peer's place, too; or delivers what came, and what this rank keeps
+///   deliver(r)  peers' sums, from their places to the user
+/// A worker waits for workers of the same number only, and for what they send before they wait.
+template <class S, class Verbs>
+TILELACE_ROLE void run_exchange(const S& s, int worker, Verbs& v) {
+  const Index rounds = s.rounds();
+  if (s.direct) v.admit();
+  for (Index step = 0; step < rounds + (s.shares ? 2 : 1); ++step) {
+    const ExchangeRound sent{worker, step}, taken{worker, step - 1}, shared{worker, step - 2};
+    if (step < rounds) {
+      v.send(sent);
+      for (int i = 1; i < s.ranks; ++i) {
+        const int q = (s.rank + i) % s.ranks;
+        if (step < s.pair_rounds(q)) v.signal(q, s.term(s.rank, sent));
+      }
+    }
+    if (step == 0 && !s.direct) v.admit();
+    if (step > 0 && taken.round < rounds) {
+      for (int i = 1; i < s.ranks; ++i) {
+        const int p = (s.rank + s.ranks - i) % s.ranks;
+        if (taken.round < s.pair_rounds(p)) v.wait(s.term(p, taken));
+      }
+      v.take(taken);
+      for (int i = 1; i < s.ranks && s.shares; ++i)
+        if (taken.round < s.rounds_of(s.owned[s.rank]))
+          v.signal((s.rank + i) % s.ranks, s.sum(s.rank, taken));
+    }
+    if (step > 1 && s.shares) {
+      for (int i = 1; i < s.ranks; ++i) {
+        const int p = (s.rank + s.ranks - i) % s.ranks;
+        if (shared.round < s.rounds_of(s.owned[p])) v.wait(s.sum(p, shared));
+      }
+      v.deliver(shared);
+    }
+  }
+}
+
+}  // namespace tilelace::schedule
