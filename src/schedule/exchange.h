@@ -44,6 +44,7 @@ struct ExchangeOf {
   bool sums = false;     ///< what comes is added up, else delivered
   bool shares = false;   ///< sums travel to all
   bool direct = false;   ///< parcels go to where peers want them: not before all are in the call
+  Index ring = kRing;   ///< places a worker and source; lines: one, for their one round
   Index chunk = 1;       ///< units
   Index sends[kMost]{};  ///< units for each rank; own: what it keeps
   Index takes[kMost]{};  ///< units from each rank; of sums all as long
@@ -88,12 +89,12 @@ struct ExchangeOf {
   }
   /// Of the staging: all places.
   [[nodiscard]] TILELACE_HD constexpr Index num_units() const {
-    return direct ? 0 : (shares ? 2 : 1) * (ranks - 1) * kRing * workers * chunk;
+    return direct ? 0 : (shares ? 2 : 1) * (ranks - 1) * ring * workers * chunk;
   }
 
  private:
   [[nodiscard]] TILELACE_HD constexpr Index place(Index of, ExchangeRound r) const {
-    return ((of * kRing + r.round % kRing) * workers + r.worker) * chunk;
+    return ((of * ring + r.round % ring) * workers + r.worker) * chunk;
   }
 };
 

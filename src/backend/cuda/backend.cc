@@ -70,6 +70,7 @@ GpuBackend::~GpuBackend() {
   try {
     const comm::DeviceScope scope(device_, "communicator");
     cudaDeviceSynchronize();
+    collectives_.reset();
     ops_.reset();
     retired_.clear();
     workspace_.reset();
@@ -251,6 +252,14 @@ void GpuBackend::synchronize(void* stream, double bound_s) {
   require(capture_of(stream_of(stream)) == 0,
           "synchronize: got a stream that is being captured, expected one that runs");
   workspace_->look(stream_of(stream));
+  if (collectives_ != nullptr && collectives_out_of_step_.empty()) {
+    try {
+      collectives_->calls.finish(stream_of(stream), bound_s);
+    } catch (const Error& e) {
+      if (e.kind() == ErrorKind::usage) collectives_out_of_step_ = e.what();
+      throw;
+    }
+  }
   if (ops_ == nullptr) {
     await_products(stream_of(stream), bound_s);
   } else {

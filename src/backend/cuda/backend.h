@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/cuda/collectives/collective_calls.h"
 #include "backend/cuda/gemm/gemm_call.h"
 #include "backend/cuda/rank_ops.h"
 #include "core/recent.h"
@@ -27,6 +28,10 @@ class GpuBackend : public Backend {
   void prepare(std::span<const PreparedCall> calls, Before before,
                std::string_view refusal) override;
   void run(const Problem& problem, const Plan& plan, const Operands& operands, Part part) override;
+  void prepare_collectives(std::string_view refusal) override;
+  void collect(Collective, const CollectiveArgs& args, const CollectiveOptions& options) override;
+  [[nodiscard]] std::string describe(Collective, const CollectiveArgs& args,
+                                     const CollectiveOptions& options) const override;
   void refuse(std::string_view reason, void* stream) override;
   void synchronize(void* stream, double bound_s) override;
   ReachableMemory allocate(std::size_t bytes) override;
@@ -62,6 +67,11 @@ class GpuBackend : public Backend {
   void require_own_stream(std::string_view op, void* stream) const;
   void enqueue(const Problem& problem, const Plan& plan, const Operands& operands);
   void enqueue_gemm(const Problem& problem, const Operands& operands);
+  /// Of a collective: everything but its enqueueing. Errors: usage.
+  struct CheckedCollective;
+  [[nodiscard]] CheckedCollective checked(Collective, const CollectiveArgs& args,
+                                          const CollectiveOptions& options) const;
+  void refuse_collective(std::string_view reason, void* stream);
   /// The plan of each product alone; made once for each problem.
   const std::vector<plan::GemmPlan>& gemm_plans(const Problem& problem);
   /// Whether these weights keep their values, so that they may be read before the stream gets
@@ -79,7 +89,9 @@ class GpuBackend : public Backend {
   bool shares_device_ = false;  ///< other communicators' kernels may stand beside this one's
   std::unique_ptr<GemmWorkspace> workspace_;  // of products alone
   std::unique_ptr<RankOps> ops_;              // null before prepare
-  SlotNeeds needs_;                           // of what is prepared
+  std::unique_ptr<CollectiveCalls> collectives_;  // null before the first
+  std::string collectives_out_of_step_;           // why they are refused; empty: they are not
+  SlotNeeds needs_;                               // of what is prepared
   RankShare share_;                           // likewise
   struct Retired {
     std::unique_ptr<RankOps> ops;

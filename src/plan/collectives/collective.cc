@@ -180,7 +180,7 @@ Index places(const CollectiveCall& c, int shots) { return Index{c.ranks - 1} * s
 bool lines_fit(const CollectiveCall& c, int shots, Index most_workers) {
   const Index units = longest(c, shots);
   return units <= most_workers * kMostChunk &&
-         units * std::max<Index>(places(c, shots), 1) * kBytesOfLines <= kLineBytes / 2;
+         (units + kMostChunk) * std::max<Index>(places(c, shots), 1) * kBytesOfLines <= kLineBytes;
 }
 
 /// Workers and chunk of so many units a parcel.
@@ -237,8 +237,9 @@ CollectivePlan plan_collective(const CollectiveCall& c, const CollectiveMachine&
   const Index units = longest(c, p.shots);
   spread(p, c, known ? units : kMostChunk * most, most, o.chunk);
   if (p.lines) {
-    // One round.
+    // One round, in whole groups.
     p.chunk = std::max(p.chunk, ceil_div(units, Index{most}));
+    p.chunk = ceil_div(p.chunk, kLineGroup) * kLineGroup;
     p.workers = static_cast<int>(std::clamp<Index>(ceil_div(units, p.chunk), 1, most));
   }
   p.piece = p.workers * p.chunk * schedule::kMaxExchangeRounds;
@@ -282,6 +283,7 @@ PlacedExchange<kMost> place_exchange(const CollectiveCall& c, const CollectivePl
   s.ranks = c.ranks;
   s.workers = p.workers;
   s.chunk = p.chunk;
+  s.ring = p.lines ? 1 : schedule::kRing;
   s.sums = row_of(c.collective).sums;
   s.shares = p.shots == 2;
   s.direct = p.direct;
@@ -324,7 +326,8 @@ class WordHash {
 
 }  // namespace
 
-std::uint32_t collective_hash(const CollectiveCall& c, const CollectivePlan& p) {
+std::uint32_t collective_hash(const CollectiveCall& c, const CollectivePlan& p,
+                              std::uint64_t where) {
   WordHash h;
   for (const auto word :
        {static_cast<std::uint64_t>(c.collective), static_cast<std::uint64_t>(c.reduction),
@@ -334,6 +337,7 @@ std::uint32_t collective_hash(const CollectiveCall& c, const CollectivePlan& p) 
         c.counts.size()})
     h.add(word);
   for (const Index count : c.counts) h.add(static_cast<std::uint64_t>(count));
+  h.add(where);
   return h.word();
 }
 

@@ -37,6 +37,8 @@ constexpr Index kStagedBytes = Index{32} << 20U;
 constexpr Index kLineBytes = Index{8} << 20U;
 /// Bytes of a unit with its call's number, twice (schedule/exchange.h).
 constexpr Index kBytesOfLines = 2 * schedule::kUnitBytes;
+/// Units whose first lines lie side by side, then their second: a warp's.
+constexpr Index kLineGroup = 32;
 constexpr int kMostWorkers = 132;   ///< CTAs; also what a slot has flags for
 constexpr Index kMostChunk = 2048;  ///< units
 
@@ -80,8 +82,8 @@ extern template PlacedExchange<64> place_exchange(const CollectiveCall&, const C
                                                   Index);
 
 /// Of what ranks must agree on; where two ranks know more of each other, of that, too: a word from
-/// `from` to `to`, as either makes it. Not 0.
-std::uint32_t collective_hash(const CollectiveCall&, const CollectivePlan&);
+/// `from` to `to`, as either makes it. `where`: of a direct call, in which memory. Not 0.
+std::uint32_t collective_hash(const CollectiveCall&, const CollectivePlan&, std::uint64_t where = 0);
 std::uint32_t hash_between(const CollectiveCall&, std::uint32_t hash, int from, int to);
 
 }  // namespace tilelace::plan

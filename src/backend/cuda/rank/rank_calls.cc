@@ -73,17 +73,23 @@ std::size_t RankCalls::flags_at(unsigned slot) const {
   return kHeaderBytes + slot * (flags_bytes_ + data_bytes_);
 }
 
-unsigned RankCalls::begin_call(std::string_view name, Op op, cudaStream_t stream) {
-  require(!failed_, "{}: got a call after one that failed, expected none", name);
+std::string_view CallName::of(std::uint32_t number) {
+  if (number == 0) return {};
+  if (number < kFirstCollective) return name_of(static_cast<Op>(number - 1));
+  return row_of(static_cast<Collective>(number - kFirstCollective)).name;
+}
+
+unsigned RankCalls::begin_call(const CallName& name, cudaStream_t stream) {
+  require(!failed_, "{}: got a call after one that failed, expected none", name.text);
   const CallSlots::Place place = slots_.next(capture_of(stream));
-  last_ = name;
+  last_ = name.text;
   if (place.align)
-    check(enqueue_align(params(0, kAlignHash, op), *place.align, start(1, true), stream),
+    check(enqueue_align(params(0, kAlignHash, name), *place.align, start(1, true), stream),
           "aligning calls");
   return place.slot;
 }
 
-CallParams RankCalls::params(unsigned slot, std::uint32_t hash, Op op) const {
+CallParams RankCalls::params(unsigned slot, std::uint32_t hash, const CallName& name) const {
   return {group_.rank(),
           group_.ranks(),
           memory_->base(),
@@ -94,7 +100,7 @@ CallParams RankCalls::params(unsigned slot, std::uint32_t hash, Op op) const {
           hash,
           true,
           true,
-          control_.context(static_cast<std::uint32_t>(op) + 1)};
+          control_.context(name.number)};
 }
 
 plan::GemmPlan RankCalls::fit(const plan::GemmPlan& gemm, int left) const {
@@ -130,7 +136,7 @@ void RankCalls::admit(std::string_view name, std::uint32_t hash, Op op, cudaStre
 
 std::string_view RankCalls::name() const {
   const auto record = control_.record();
-  return record && record->op > 0 ? name_of(static_cast<Op>(record->op - 1)) : last_;
+  return record && record->op > 0 ? CallName::of(record->op) : last_;
 }
 
 void RankCalls::throw_if_failed() {

@@ -15,11 +15,27 @@
 #include "backend/cuda/rank/wait_control.h"
 #include "comm/cuda/device_memory.h"
 #include "plan/gpu/staging.h"
+#include "tilelace/collectives.h"
 #include "tilelace/plan.h"
 
 namespace tilelace::cuda {
 
 using plan::SlotNeeds;
+
+/// A call's op, or collective: by number in records of waits, by name in texts.
+struct CallName {
+  std::string_view text;
+  std::uint32_t number = 0;  ///< 0: none
+
+  CallName(std::string_view what, Op op) : text(what), number(static_cast<std::uint32_t>(op) + 1) {}
+  explicit CallName(Collective c)
+      : text(row_of(c).name), number(kFirstCollective + static_cast<std::uint32_t>(c)) {}
+  /// Empty: of no such number.
+  static std::string_view of(std::uint32_t number);
+
+ private:
+  static constexpr std::uint32_t kFirstCollective = 0x10000;
+};
 
 /// What else stands on a rank's device, and what its calls may ask for.
 struct RankShare {
@@ -50,9 +66,15 @@ class RankCalls {
   /// The slot of the next call that is enqueued, of which nothing is in the stream yet; an align
   /// goes there where the slot needs one (CallSlots). Errors: usage (an earlier call failed),
   /// system.
-  unsigned begin_call(std::string_view name, Op op, cudaStream_t stream);
+  unsigned begin_call(std::string_view name, Op op, cudaStream_t stream) {
+    return begin_call(CallName(name, op), stream);
+  }
+  unsigned begin_call(const CallName& name, cudaStream_t stream);
   /// Parameters of a call's kernel, as if it were the only one.
-  [[nodiscard]] CallParams params(unsigned slot, std::uint32_t hash, Op op) const;
+  [[nodiscard]] CallParams params(unsigned slot, std::uint32_t hash, Op op) const {
+    return params(slot, hash, CallName({}, op));
+  }
+  [[nodiscard]] CallParams params(unsigned slot, std::uint32_t hash, const CallName& name) const;
   /// Whether other communicators have a place on the device.
   [[nodiscard]] bool shares_device() const { return multiprocessors_ < all_multiprocessors_; }
   [[nodiscard]] int multiprocessors() const { return multiprocessors_; }

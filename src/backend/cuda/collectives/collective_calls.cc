@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/collectives/collective_calls.h"
+
+#include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/collectives/exchange.h"
+#include "core/check.h"
+
+namespace tilelace::cuda {
+namespace {
+
+using schedule::kMaxGpuRanks;
+
+SlotNeeds slot_of_collectives(int ranks) {
+  require(ranks <= kMaxGpuRanks, "collectives: ranks on GPUs, got {}, expected at most {}", ranks,
+          kMaxGpuRanks);
+  constexpr std::size_t kKinds = 2;  // parcels, and sums that are shared
+  SlotNeeds needs;
+  needs.flags = kKinds * static_cast<std::size_t>(ranks) * plan::kMostWorkers *
+                static_cast<std::size_t>(schedule::kMaxExchangeRounds);
+  needs.bytes = static_cast<std::size_t>(plan::kStagedBytes + plan::kLineBytes);
+  return needs;
+}
+
+void load_collectives(int /*architecture*/) {
+  check(load_lines(), "loading kernels");
+  check(load_chunks(), "loading kernels");
+}
+
+ParcelAt at(const void* data, const plan::Parcel& p) {
+  const auto* const begin = static_cast<const std::byte*>(data);
+  return {const_cast<std::byte*>(begin) + p.at, p.bytes};  // what is sent is only read
+}
+
+/// Everything that the call says, but its slot.
+ExchangeParams params_of(const plan::CollectiveCall& call, const plan::CollectivePlan& plan,
+                         const CollectiveTensors& tensors, plan::Index piece) {
+  const auto placed = plan::place_exchange<kMaxGpuRanks>(call, plan, piece);
+  ExchangeParams p{};
+  p.schedule = placed.schedule;
+  p.divisor = call.reduction == Reduction::avg ? static_cast<float>(call.ranks) : 1.0F;
+  p.item = call.item;
+  p.reduction = call.reduction;
+  p.same = !placed.schedule.sums || (row_of(call.collective).shares && !placed.schedule.shares);
+  p.same = p.same && call.collective != Collective::all_to_all;
+  const std::uint32_t hash = plan::collective_hash(call, plan, plan.direct ? tensors.reachable.where() : 0);
+  for (int q = 0; q < call.ranks; ++q) {
+    p.sends[q] = at(tensors.in, placed.sends[q]);
+    p.takes[q] = at(tensors.out, placed.takes[q]);
+    p.told[q] = plan::hash_between(call, hash, call.rank, q);
+    p.expected[q] = plan::hash_between(call, hash, q, call.rank);
+    if (plan.direct)
+      p.direct[q] = tensors.reachable.base + static_cast<std::size_t>(q) * tensors.reachable.stride +
+                    tensors.reachable.offset + placed.takes[call.rank].at;
+  }
+  return p;
+}
+
+}  // namespace
+
+CollectiveCalls::CollectiveCalls(comm::Group& group, int device, double timeout_s,
+                                 const RankShare& share)
+    : calls(group, device, slot_of_collectives(group.ranks()), timeout_s, share,
+            load_collectives) {}
+
+void CollectiveCalls::run(const plan::CollectiveCall& call, const plan::CollectivePlan& plan,
+                          const CollectiveTensors& tensors) {
+  for (plan::Index piece = 0; piece < plan.pieces; ++piece)
+    enqueue_piece(call, plan, tensors, piece);
+}
+
+void CollectiveCalls::enqueue_piece(const plan::CollectiveCall& call,
+                                    const plan::CollectivePlan& plan,
+                                    const CollectiveTensors& tensors, plan::Index piece) {
+  const CallName name(call.collective);
+  ExchangeParams p = params_of(call, plan, tensors, piece);
+  const plan::Index bytes =
+      p.schedule.num_units() * (plan.lines ? plan::kBytesOfLines : schedule::kUnitBytes);
+  require(bytes <= (plan.lines ? plan::kLineBytes : plan::kStagedBytes),
+          "{}: chunk, got {} bytes of staging, expected at most {}", name.text, bytes,
+          plan.lines ? plan::kLineBytes : plan::kStagedBytes);
+  const unsigned slot = calls.begin_call(name, tensors.stream);
+  p.call = calls.params(slot, p.told[call.rank], name);
+  p.places = calls.data_at(slot) +
+             (plan.lines ? static_cast<std::size_t>(plan::kStagedBytes) : std::size_t{0});
+  const Start start = calls.start(plan.workers, true);
+  check(plan.lines ? enqueue_lines(p, start, tensors.stream)
+                   : enqueue_chunks(p, start, tensors.stream),
+        name.text.data());
+}
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives by themselves on GPUs: slots, flags and a count of calls of their own, so that no
+// prepare of other ops touches them and no other op writes where lines are.
+#pragma once
+#include "backend/cuda/rank/rank_calls.h"
+#include "backend/cuda/rank/reachable_out.h"
+#include "plan/collectives/collective.h"
+
+namespace tilelace::cuda {
+
+/// What the caller's memory is.
+struct CollectiveTensors {
+  const void* in = nullptr;
+  void* out = nullptr;
+  cudaStream_t stream = nullptr;
+  ReachableOut reachable = {};  ///< of a direct call: out
+};
+
+/// One rank's collectives on one communicator. Makes nothing in a call.
+class CollectiveCalls {
+ public:
+  /// Staging for calls of any size. Collective; `group` must outlive it. Errors: usage (more than 8
+  /// ranks), system, peer, timeout.
+  CollectiveCalls(comm::Group& group, int device, double timeout_s, const RankShare& share);
+
+  /// Enqueues a call. May be captured. Errors: usage, system.
+  void run(const plan::CollectiveCall&, const plan::CollectivePlan&, const CollectiveTensors&);
+
+  RankCalls calls;
+
+ private:
+  void enqueue_piece(const plan::CollectiveCall&, const plan::CollectivePlan&,
+                     const CollectiveTensors&, plan::Index piece);
+};
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels of collectives by themselves (schedule/exchange.h): parcels as chunks with a flag each, or
+// as lines.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cuda/device/call_params.h"
+#include "backend/cuda/device/start.h"
+#include "schedule/exchange.h"
+#include "tilelace/collectives.h"
+
+namespace tilelace::cuda {
+
+/// Bytes of the caller's, anywhere.
+struct ParcelAt {
+  std::byte* data = nullptr;
+  std::int64_t bytes = 0;
+};
+
+struct ExchangeParams {
+  schedule::Exchange schedule;  ///< its workers are the CTAs
+  CallParams call;              ///< its hash is of what all ranks agree on
+  std::uint32_t told[schedule::kMaxGpuRanks];      ///< each peer: the hash in its header
+  std::uint32_t expected[schedule::kMaxGpuRanks];  ///< from each peer
+  ParcelAt sends[schedule::kMaxGpuRanks];  ///< for each rank; own: what it keeps
+  ParcelAt takes[schedule::kMaxGpuRanks];  ///< from each rank; own: what stays, or the own sums
+  std::byte* direct[schedule::kMaxGpuRanks];  ///< of a direct call: where each peer wants ours
+  std::size_t places = 0;                     ///< offset of this slot's chunks, or lines
+  float divisor = 1;                          ///< of sums, before they are rounded
+  bool same = false;                          ///< every peer gets the same parcel
+  Item item{};
+  Reduction reduction{};
+};
+
+/// Enters the call, exchanges, counts the call. Start::early: under the end of the kernel before
+/// it. May be captured.
+[[nodiscard]] cudaError_t enqueue_chunks(const ExchangeParams&, Start, cudaStream_t);
+/// Likewise, as lines: one round.
+[[nodiscard]] cudaError_t enqueue_lines(const ExchangeParams&, Start, cudaStream_t);
+
+/// Loads them, so that a later launch does not.
+[[nodiscard]] cudaError_t load_chunks();
+[[nodiscard]] cudaError_t load_lines();
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#define TILELACE_DEVICE_LOOPS
+#include "backend/cuda/collectives/exchange.h"
+#include "backend/cuda/device/early_launch.h"
+#include "backend/cuda/device/parcels.h"
+#include "backend/cuda/device/publish.h"
+
+namespace tilelace::cuda {
+namespace {
+
+using schedule::ExchangeRound;
+using schedule::Index;
+
+constexpr int kThreads = 512;
+/// Units of a thread whose loads are under way together; of sums, and of how many ranks.
+constexpr int kUnits = 4, kSums = 2, kTerms = 4;
+
+/// Verbs of run_exchange, for a CTA: all its threads call all of them.
+template <class Reduced>
+class ChunkVerbs {
+ public:
+  TILELACE_DEVICE ChunkVerbs(const ExchangeParams& p, std::uint32_t epoch)
+      : p_(p), epoch_(epoch) {}
+
+  TILELACE_DEVICE void send(ExchangeRound r) {
+    unpublished_ = true;
+    if (failed_) return;
+    const schedule::Exchange& s = p_.schedule;
+    if (p_.same) {
+      const int next = (s.rank + 1) % s.ranks;
+      return move(s.part(r, s.sends[next]), Units(p_.sends[next]), [&](Index unit, const uint4& v) {
+        for (int i = 1; i < s.ranks; ++i) store_at((s.rank + i) % s.ranks, r, unit, v);
+      });
+    }
+    for (int i = 1; i < s.ranks; ++i) {
+      const int q = (s.rank + i) % s.ranks;
+      move(s.part(r, s.sends[q]), Units(p_.sends[q]),
+           [&](Index unit, const uint4& v) { store_at(q, r, unit, v); });
+    }
+  }
+
+  TILELACE_DEVICE void signal(int peer, Index flag) {
+    if (unpublished_) {
+      __syncthreads();
+      unpublished_ = false;
+      signals_ = 0;
+    }
+    // A warp each: the release of one waits for the flag before it to reach its peer.
+    if (signals_++ * 32 % kThreads == thread() && !failed_)
+      cuda::signal(p_.call.flags_at(peer) + flag, epoch_);
+  }
+
+  TILELACE_DEVICE void admit() {
+    __syncthreads();  // everybody has the number before it is counted
+    if (thread() == kThreads - 1) count_call(p_.call, epoch_);
+    bool good = true;
+    if (thread() < 32) good = hear_peers(p_, epoch_);
+    failed_ = __syncthreads_or(good ? 0 : 1) != 0;
+    // Not before: what comes next must not take places that a peer's call may still need.
+    ptx::launch_dependents();
+  }
+
+  TILELACE_DEVICE void wait(Index flag) {
+    if (waits_++ == thread()) awaited_ = flag;
+  }
+
+  TILELACE_DEVICE void take(ExchangeRound r) {
+    settle_waits();
+    unpublished_ = true;
+    if (failed_) return;
+    const schedule::Exchange& s = p_.schedule;
+    if (s.sums) return reduce(r);
+    if (p_.sends[s.rank].data != p_.takes[s.rank].data)
+      move(s.part(r, s.sends[s.rank]), Units(p_.sends[s.rank]),
+           [to = Units(p_.takes[s.rank])](Index unit, const uint4& v) { to.store(unit, v); });
+    for (int i = 1; i < s.ranks && !s.direct; ++i) {
+      const int q = (s.rank + s.ranks - i) % s.ranks;
+      hand(s.part(r, s.takes[q]), place(s.rank, s.term_place(s.rank, q, r)), q);
+    }
+  }
+
+  TILELACE_DEVICE void deliver(ExchangeRound r) {
+    settle_waits();
+    if (failed_) return;
+    const schedule::Exchange& s = p_.schedule;
+    for (int i = 1; i < s.ranks; ++i) {
+      const int q = (s.rank + s.ranks - i) % s.ranks;
+      hand(s.part(r, s.owned[q]), place(s.rank, s.sum_place(s.rank, q, r)), q);
+    }
+  }
+
+ private:
+  TILELACE_DEVICE static int thread() { return static_cast<int>(threadIdx.x); }
+  /// Of a rank, whose units begin there.
+  TILELACE_DEVICE uint4* place(int rank, Index units) const {
+    return reinterpret_cast<uint4*>(p_.call.memory_at(rank) + p_.places) + units;
+  }
+  TILELACE_DEVICE Index begin(ExchangeRound r) const {
+    return (r.round * p_.schedule.workers + r.worker) * p_.schedule.chunk;
+  }
+  /// Of this rank's parcel, at a peer.
+  TILELACE_DEVICE void store_at(int peer, ExchangeRound r, Index unit, const uint4& v) const {
+    const schedule::Exchange& s = p_.schedule;
+    if (s.direct)
+      Units({p_.direct[peer], p_.sends[peer].bytes}).store(unit, v);
+    else
+      place(peer, s.term_place(peer, s.rank, r))[unit - begin(r)] = v;
+  }
+
+  /// store(unit, value) of each unit of a part, kUnits loads of each thread under way.
+  template <class Store>
+  TILELACE_DEVICE static void move(schedule::RowRange part, const Units& from, const Store& store) {
+    for (Index at = part.begin + thread(); at < part.end; at += kUnits * kThreads) {
+      uint4 v[kUnits];
+#pragma unroll
+      for (int u = 0; u < kUnits; ++u)
+        if (at + u * kThreads < part.end) v[u] = from.load(at + u * kThreads);
+#pragma unroll
+      for (int u = 0; u < kUnits; ++u)
+        if (at + u * kThreads < part.end) store(at + u * kThreads, v[u]);
+    }
+  }
+
+  /// What came from a rank, from its place to the caller.
+  TILELACE_DEVICE void hand(schedule::RowRange part, const uint4* from, int rank) const {
+    const Units to(p_.takes[rank]);
+    for (Index at = part.begin + thread(); at < part.end; at += kUnits * kThreads) {
+      uint4 v[kUnits];
+#pragma unroll
+      for (int u = 0; u < kUnits; ++u)
+        if (at + u * kThreads < part.end) v[u] = __ldcg(from + (at + u * kThreads - part.begin));
+#pragma unroll
+      for (int u = 0; u < kUnits; ++u)
+        if (at + u * kThreads < part.end) to.store(at + u * kThreads, v[u]);
+    }
+  }
+
+  /// The terms of up to kTerms ranks of kSums units, in rank order.
+  TILELACE_DEVICE void add(Reduced (&sum)[kSums], int first, Index at, ExchangeRound r,
+                           schedule::RowRange part) const {
+    const schedule::Exchange& s = p_.schedule;
+    uint4 v[kTerms][kSums];
+#pragma unroll
+    for (int t = 0; t < kTerms; ++t) {
+      const int q = first + t;
+      if (q >= s.ranks) continue;
+      const uint4* const from =
+          q == s.rank ? nullptr : place(s.rank, s.term_place(s.rank, q, r)) - part.begin;
+      const Units own(p_.sends[s.rank]);
+#pragma unroll
+      for (int u = 0; u < kSums; ++u)
+        if (at + u * kThreads < part.end)
+          v[t][u] = q == s.rank ? own.load(at + u * kThreads) : __ldcg(from + at + u * kThreads);
+    }
+#pragma unroll
+    for (int t = 0; t < kTerms; ++t)
+#pragma unroll
+      for (int u = 0; u < kSums; ++u)
+        if (first + t < s.ranks) sum[u].add(v[t][u]);
+  }
+
+  TILELACE_DEVICE void reduce(ExchangeRound r) {
+    const schedule::Exchange& s = p_.schedule;
+    const schedule::RowRange part = s.part(r, s.takes[s.rank]);
+    const Units out(p_.takes[s.rank]);
+    for (Index at = part.begin + thread(); at < part.end; at += kSums * kThreads) {
+      Reduced sum[kSums];
+      for (int first = 0; first < s.ranks; first += kTerms) add(sum, first, at, r, part);
+#pragma unroll
+      for (int u = 0; u < kSums; ++u) {
+        const Index unit = at + u * kThreads;
+        if (unit >= part.end) continue;
+        const uint4 done = sum[u].done(p_.divisor);
+        for (int i = 1; i < s.ranks && s.shares; ++i) {
+          const int q = (s.rank + i) % s.ranks;
+          place(q, s.sum_place(q, s.rank, r))[unit - part.begin] = done;
+        }
+        out.store(unit, done);
+      }
+    }
+  }
+
+  TILELACE_DEVICE void settle_waits() {
+    bool here = true;
+    if (awaited_ >= 0 && !failed_) {
+      const auto of = static_cast<int>(awaited_ / (schedule::kMaxExchangeRounds *
+                                                   Index{p_.schedule.workers}));
+      const WaitPlace place{Role::reduce, static_cast<int>(blockIdx.x), -1, of % p_.schedule.ranks,
+                            static_cast<std::uint32_t>(awaited_)};
+      here = cuda::wait(p_.call.wait, place, p_.call.flags_at(p_.call.rank) + awaited_, epoch_) ==
+             comm::WaitStatus::reached;
+    }
+    waits_ = 0;
+    awaited_ = -1;
+    failed_ = __syncthreads_or(here && !failed_ ? 0 : 1) != 0;
+  }
+
+  const ExchangeParams& p_;
+  std::uint32_t epoch_;
+  int signals_ = 0, waits_ = 0;
+  Index awaited_ = -1;  ///< the flag that this thread waits for
+  bool unpublished_ = false, failed_ = false;
+};
+
+template <class Reduced>
+__global__ void __launch_bounds__(kThreads, 1)
+    chunks_kernel(const __grid_constant__ ExchangeParams p) {
+  ptx::wait_prerequisites();
+  const std::uint32_t epoch = call_number(p.call);
+  if (blockIdx.x == 0 && threadIdx.x < 32) tell_peers(p, epoch);
+  ChunkVerbs<Reduced> verbs(p, epoch);
+  schedule::run_exchange(p.schedule, static_cast<int>(blockIdx.x), verbs);
+}
+
+using Kernel = void (*)(ExchangeParams);
+
+Kernel kernel_of(const ExchangeParams& p) {
+  return with_reduction(p,
+                        [](auto r) -> Kernel { return chunks_kernel<typename decltype(r)::type>; });
+}
+
+}  // namespace
+
+cudaError_t enqueue_chunks(const ExchangeParams& p, Start start, cudaStream_t stream) {
+  return launch_as(start, kernel_of(p), p.schedule.workers, kThreads, stream, p);
+}
+
+cudaError_t load_chunks() {
+  return for_each_reduction([](const ExchangeParams& p) {
+    cudaFuncAttributes attributes{};
+    return cudaFuncGetAttributes(&attributes, kernel_of(p));
+  });
+}
+
+}  // namespace tilelace::cuda

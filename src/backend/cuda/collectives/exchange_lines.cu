@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#define TILELACE_DEVICE_LOOPS
+#include <algorithm>
+
+#include "backend/cuda/collectives/exchange.h"
+#include "backend/cuda/device/early_launch.h"
+#include "backend/cuda/device/lines.h"
+#include "backend/cuda/device/parcels.h"
+
+namespace tilelace::cuda {
+namespace {
+
+using schedule::ExchangeRound;
+using schedule::Index;
+using schedule::kMaxGpuRanks;
+
+constexpr int kMostThreads = 256;
+
+/// Verbs of run_exchange, for a CTA: all its threads call all of them. A thread has every
+/// blockDim.x-th unit of the CTA's part.
+template <class Reduced>
+class LineVerbs {
+ public:
+  TILELACE_DEVICE LineVerbs(const ExchangeParams& p, std::uint32_t epoch) : p_(p), epoch_(epoch) {}
+
+  TILELACE_DEVICE void send(ExchangeRound r) {
+    const schedule::Exchange& s = p_.schedule;
+    for (Index i = thread(); i < s.chunk; i += blockDim.x) {
+      uint4 v{};
+      for (int step = 1; step < s.ranks; ++step) {
+        const int q = (s.rank + step) % s.ranks;
+        const Index unit = begin(r) + i;
+        if (unit >= s.sends[q]) continue;
+        if (step == 1 || !p_.same) v = Units(p_.sends[q]).load(unit);
+        put_unit(place(q, s.term_place(q, s.rank, r)), i, v, epoch_);
+      }
+    }
+  }
+
+  TILELACE_DEVICE void admit() {
+    __syncthreads();  // everybody has the number before it is counted
+    if (threadIdx.x == blockDim.x - 1) count_call(p_.call, epoch_);
+    if (threadIdx.x < 32) good_ = hear_peers(p_, epoch_);
+  }
+
+  TILELACE_DEVICE void signal(int /*peer*/, Index /*flag*/) {}
+  TILELACE_DEVICE void wait(Index /*flag*/) {}
+
+  TILELACE_DEVICE void take(ExchangeRound r) {
+    uint4 units[kMaxGpuRanks];
+    const Index first = thread();
+    bool there = first < p_.schedule.chunk && await_terms(r, first, units);
+    settle(there || first >= p_.schedule.chunk);
+    for (Index i = first; i < p_.schedule.chunk && good_;) {
+      if (there) finish(r, i, units);
+      i += blockDim.x;
+      there = i < p_.schedule.chunk && await_terms(r, i, units);
+      good_ = good_ && (there || i >= p_.schedule.chunk);
+    }
+  }
+
+  TILELACE_DEVICE void deliver(ExchangeRound r) {
+    const schedule::Exchange& s = p_.schedule;
+    for (Index i = thread(); i < s.chunk && good_; i += blockDim.x)
+      for (int step = 1; step < s.ranks && good_; ++step) {
+        const int q = (s.rank + step) % s.ranks;
+        const Index unit = begin(r) + i;
+        if (unit >= s.owned[q]) continue;
+        uint4 v;
+        good_ = await(place(s.rank, s.sum_place(s.rank, q, r)), i, q, v);
+        if (good_) Units(p_.takes[q]).store(unit, v);
+      }
+  }
+
+ private:
+  TILELACE_DEVICE static int thread() { return static_cast<int>(threadIdx.x); }
+  TILELACE_DEVICE Index begin(ExchangeRound r) const {
+    return (r.round * p_.schedule.workers + r.worker) * p_.schedule.chunk;
+  }
+  /// Of a rank, whose units begin there.
+  TILELACE_DEVICE Line* place(int rank, Index units) const {
+    return reinterpret_cast<Line*>(p_.call.memory_at(rank) + p_.places) + units * kLinesOfUnit;
+  }
+
+  /// All threads: whether all peers are in the call, and all is here.
+  TILELACE_DEVICE void settle(bool here) {
+    good_ = __syncthreads_and(good_ && here ? 1 : 0) != 0;
+    // Not before: what comes next must not take places that a peer's call may still need.
+    ptx::launch_dependents();
+  }
+
+  TILELACE_DEVICE bool await(const Line* at, Index i, int peer, uint4& v) {
+    UnitWait wait(p_.call.wait, epoch_);
+    const WaitPlace place{Role::reduce, static_cast<int>(blockIdx.x), -1, peer,
+                          static_cast<std::uint32_t>(i)};
+    while (!look_at_unit(at, i, epoch_, v))
+      if (!wait.again(place)) return false;
+    return true;
+  }
+
+  /// Every rank's unit i of this CTA's part; the first looks go out together.
+  TILELACE_DEVICE bool await_terms(ExchangeRound r, Index i, uint4 (&units)[kMaxGpuRanks]) {
+    const schedule::Exchange& s = p_.schedule;
+    const Index unit = begin(r) + i;
+    unsigned missing = 0;
+#pragma unroll
+    for (int q = 0; q < kMaxGpuRanks; ++q) {
+      if (q >= s.ranks || unit >= s.takes[q]) continue;
+      if (q == s.rank)
+        units[q] = Units(p_.sends[q]).load(unit);
+      else if (!look_at_unit(place(s.rank, s.term_place(s.rank, q, r)), i, epoch_, units[q]))
+        missing |= 1U << q;
+    }
+    UnitWait wait(p_.call.wait, epoch_);
+    while (missing != 0) {
+#pragma unroll
+      for (int q = 0; q < kMaxGpuRanks; ++q)
+        if ((missing >> q & 1U) != 0 &&
+            look_at_unit(place(s.rank, s.term_place(s.rank, q, r)), i, epoch_, units[q]))
+          missing &= ~(1U << q);
+      if (missing == 0) break;
+      int peer = 0;
+      while ((missing >> peer & 1U) == 0) ++peer;
+      const WaitPlace place{Role::reduce, static_cast<int>(blockIdx.x), -1, peer,
+                            static_cast<std::uint32_t>(i)};
+      if (!wait.again(place)) return false;
+    }
+    return true;
+  }
+
+  /// To the caller, and where sums are shared to the peers.
+  TILELACE_DEVICE void finish(ExchangeRound r, Index i, const uint4 (&units)[kMaxGpuRanks]) {
+    const schedule::Exchange& s = p_.schedule;
+    const Index unit = begin(r) + i;
+    if (!s.sums) {
+#pragma unroll
+      for (int q = 0; q < kMaxGpuRanks; ++q)
+        if (q < s.ranks && unit < s.takes[q] && (q != s.rank || moves_own()))
+          Units(p_.takes[q]).store(unit, units[q]);
+      return;
+    }
+    if (unit >= s.takes[s.rank]) return;
+    Reduced sum;
+#pragma unroll
+    for (int q = 0; q < kMaxGpuRanks; ++q)
+      if (q < s.ranks) sum.add(units[q]);
+    const uint4 done = sum.done(p_.divisor);
+    for (int step = 1; step < s.ranks && s.shares; ++step) {
+      const int q = (s.rank + step) % s.ranks;
+      put_unit(place(q, s.sum_place(q, s.rank, r)), i, done, epoch_);
+    }
+    Units(p_.takes[s.rank]).store(unit, done);
+  }
+  TILELACE_DEVICE bool moves_own() const {
+    return p_.sends[p_.call.rank].data != p_.takes[p_.call.rank].data;
+  }
+
+  const ExchangeParams& p_;
+  std::uint32_t epoch_;
+  bool good_ = true;
+};
+
+template <class Reduced>
+__global__ void __launch_bounds__(kMostThreads, 1)
+    lines_kernel(const __grid_constant__ ExchangeParams p) {
+  ptx::wait_prerequisites();
+  const std::uint32_t epoch = call_number(p.call);
+  if (blockIdx.x == 0 && threadIdx.x < 32) tell_peers(p, epoch);
+  LineVerbs<Reduced> verbs(p, epoch);
+  schedule::run_exchange(p.schedule, static_cast<int>(blockIdx.x), verbs);
+}
+
+using Kernel = void (*)(ExchangeParams);
+
+Kernel kernel_of(const ExchangeParams& p) {
+  return with_reduction(p,
+                        [](auto r) -> Kernel { return lines_kernel<typename decltype(r)::type>; });
+}
+
+}  // namespace
+
+cudaError_t enqueue_lines(const ExchangeParams& p, Start start, cudaStream_t stream) {
+  const auto threads = static_cast<int>(
+      std::clamp<Index>(schedule::ceil_div(p.schedule.chunk, 32) * 32, 64, kMostThreads));
+  return launch_as(start, kernel_of(p), p.schedule.workers, threads, stream, p);
+}
+
+cudaError_t load_lines() {
+  return for_each_reduction([](const ExchangeParams& p) {
+    cudaFuncAttributes attributes{};
+    return cudaFuncGetAttributes(&attributes, kernel_of(p));
+  });
+}
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Verbs of units whose flags are in the data: every four bytes carry the number of their call. A
+// unit of 16 bytes takes two lines of 16, 32 lanes' first lines side by side and then their second.
+#pragma once
+#include "backend/cuda/device/call_params.h"
+#include "backend/cuda/device/wait.h"
+#include "comm/cuda_pairs.h"
+
+namespace tilelace::cuda {
+
+/// Two words of 64 bits, each four bytes of data below the number of the call.
+struct alignas(16) Line {
+  std::uint64_t words[2];
+};
+
+constexpr int kLinesOfUnit = 2;
+
+/// Where unit `unit` of a place keeps its first line; the second is kSecondLine behind it.
+constexpr int kSecondLine = 32;
+TILELACE_DEVICE std::int64_t first_line(std::int64_t unit) {
+  return (unit & ~std::int64_t{31}) * kLinesOfUnit + (unit & 31);
+}
+
+/// Puts a unit at a peer, or at the own rank. Called by: one thread, the unit's one writer in this
+/// call. Each word is whole when it is seen; needs no order beyond that. Never blocks.
+TILELACE_DEVICE void put_unit(Line* place, std::int64_t unit, const uint4& v, std::uint32_t epoch) {
+  const std::uint64_t number = static_cast<std::uint64_t>(epoch) << 32;
+  Line* const line = place + first_line(unit);
+  // stays: the litmus's verb
+  comm::CudaPairs::store(line->words, number | v.x, number | v.y);
+  // stays: the litmus's verb
+  comm::CudaPairs::store(line[kSecondLine].words, number | v.z, number | v.w);
+}
+
+/// Whether the own rank's unit is of this call; `v` is then what was put. Called by: any thread.
+/// What the writer did before is not visible by it, the unit alone is.
+TILELACE_DEVICE bool look_at_unit(const Line* place, std::int64_t unit, std::uint32_t epoch,
+                                  uint4& v) {
+  std::uint64_t w[4];
+  const Line* const line = place + first_line(unit);
+  comm::CudaPairs::load(line->words, w[0], w[1]);               // stays: the litmus's verb
+  comm::CudaPairs::load(line[kSecondLine].words, w[2], w[3]);   // stays: the litmus's verb
+  v = {static_cast<std::uint32_t>(w[0]), static_cast<std::uint32_t>(w[1]),
+       static_cast<std::uint32_t>(w[2]), static_cast<std::uint32_t>(w[3])};
+  return w[0] >> 32 == epoch && w[1] >> 32 == epoch && w[2] >> 32 == epoch && w[3] >> 32 == epoch;
+}
+
+/// Between looks of one thread.
+class UnitWait {
+ public:
+  TILELACE_DEVICE UnitWait(const WaitContext& c, std::uint32_t epoch) : c_(c), epoch_(epoch) {}
+
+  /// Whether to look again: false once the wait's bound has passed or the rank was stopped, which
+  /// the host has then been told. `place`: what is waited for now.
+  TILELACE_DEVICE bool again(const WaitPlace& place) {
+    if (++round_ % kQuiet != 0) return true;
+    if (deadline_ == 0) deadline_ = comm::CudaAtomics::now_ns() + c_.span_ns;
+    comm::CudaAtomics::pause(round_ / kQuiet);
+    if (stopped(c_)) return false;
+    if (round_ % detail::kHostPollRounds == 0) {
+      const comm::AbortWord said = detail::host_word(c_);
+      constexpr auto kAborted = static_cast<std::uint32_t>(comm::WaitStatus::aborted);
+      if (said != 0) detail::report(c_, place, said, kAborted, 0, epoch_);
+    }
+    if (comm::CudaAtomics::now_ns() < deadline_) return true;
+    const comm::AbortReason reason{static_cast<std::uint8_t>(ErrorKind::timeout),
+                                   static_cast<std::uint16_t>(c_.rank),
+                                   static_cast<std::uint16_t>(place.peer)};
+    constexpr auto kExpired = static_cast<std::uint32_t>(comm::WaitStatus::expired);
+    detail::report(c_, place, comm::pack_abort(reason), kExpired, 0, epoch_);
+    return false;
+  }
+
+ private:
+  /// Looks without another: a round trip of the wire has few.
+  static constexpr std::uint32_t kQuiet = 16;
+
+  const WaitContext& c_;
+  std::uint32_t epoch_;
+  std::uint32_t round_ = 0;
+  std::int64_t deadline_ = 0;
+};
+
+}  // namespace tilelace::cuda

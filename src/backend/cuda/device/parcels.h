@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Units of parcels, which begin and end anywhere; which kernel sums what; and admission to a call
+// whose pairs of ranks agree on more than all.
+#pragma once
+#include "backend/cuda/collectives/exchange.h"
+#include "backend/cuda/device/call.h"
+#include "backend/cuda/device/reductions.h"
+
+namespace tilelace::cuda {
+
+/// A parcel for one thread's loads and stores.
+class Units {
+ public:
+  TILELACE_DEVICE explicit Units(const ParcelAt& p)
+      : data_(p.data),
+        bytes_(p.bytes),
+        aligned_(reinterpret_cast<std::uintptr_t>(p.data) % schedule::kUnitBytes == 0) {}
+
+  /// Beyond the parcel there are zeros.
+  TILELACE_DEVICE uint4 load(schedule::Index unit) const {
+    const std::int64_t at = unit * schedule::kUnitBytes;
+    if (aligned_ && at + schedule::kUnitBytes <= bytes_)
+      return __ldcg(reinterpret_cast<const uint4*>(data_ + at));
+    return load_bytes(at);
+  }
+  TILELACE_DEVICE void store(schedule::Index unit, const uint4& v) const {
+    const std::int64_t at = unit * schedule::kUnitBytes;
+    if (aligned_ && at + schedule::kUnitBytes <= bytes_)
+      *reinterpret_cast<uint4*>(data_ + at) = v;
+    else
+      store_bytes(at, v);
+  }
+
+ private:
+  TILELACE_DEVICE uint4 load_bytes(std::int64_t at) const {
+    std::uint64_t half[2] = {};
+#pragma unroll
+    for (int h = 0; h < 2; ++h)
+#pragma unroll 1
+      for (int i = 0; i < 8 && at + 8 * h + i < bytes_; ++i)
+        half[h] |= static_cast<std::uint64_t>(static_cast<std::uint8_t>(data_[at + 8 * h + i]))
+                   << 8 * i;
+    return {static_cast<std::uint32_t>(half[0]), static_cast<std::uint32_t>(half[0] >> 32),
+            static_cast<std::uint32_t>(half[1]), static_cast<std::uint32_t>(half[1] >> 32)};
+  }
+  TILELACE_DEVICE void store_bytes(std::int64_t at, const uint4& v) const {
+    const std::uint64_t half[2] = {static_cast<std::uint64_t>(v.y) << 32 | v.x,
+                                   static_cast<std::uint64_t>(v.w) << 32 | v.z};
+#pragma unroll
+    for (int h = 0; h < 2; ++h)
+#pragma unroll 1
+      for (int i = 0; i < 8 && at + 8 * h + i < bytes_; ++i)
+        data_[at + 8 * h + i] = static_cast<std::byte>(half[h] >> 8 * i & 0xffU);
+  }
+
+  std::byte* data_;
+  std::int64_t bytes_;
+  bool aligned_;
+};
+
+/// As send_headers, each peer its own hash. Called by: one warp of the call's first kernel.
+TILELACE_DEVICE void tell_peers(const ExchangeParams& p, std::uint32_t epoch) {
+  const CallParams& c = p.call;
+  const unsigned own =
+      (epoch & 1U) * static_cast<unsigned>(c.ranks) + static_cast<unsigned>(c.rank);
+  for (int i = 1 + (static_cast<int>(threadIdx.x) & 31); i < c.ranks; i += 32) {
+    const int peer = (c.rank + i) % c.ranks;
+    auto* const headers = reinterpret_cast<comm::Header*>(c.memory_at(peer) + c.headers);
+    comm::signal<comm::CudaAtomics>(headers + own, epoch, p.told[peer]);
+  }
+}
+
+/// As wait_headers. Called by: every lane of one warp.
+TILELACE_DEVICE bool hear_peers(const ExchangeParams& p, std::uint32_t epoch) {
+  const CallParams& c = p.call;
+  const auto* const headers = reinterpret_cast<const comm::Header*>(c.memory_at(c.rank) + c.headers);
+  bool good = true;
+  for (int peer = static_cast<int>(threadIdx.x) & 31; peer < c.ranks; peer += 32) {
+    if (peer == c.rank) continue;
+    comm::Header seen = 0;
+    const WaitPlace place{Role::store, 0, -1, peer, kHeaderFlag};
+    const comm::Header* header = headers + (epoch & 1U) * static_cast<unsigned>(c.ranks) + peer;
+    good = good && wait_header(c.wait, place, header, epoch, seen) == comm::WaitStatus::reached &&
+           (comm::header_epoch(seen) != epoch || agrees(c.wait, place, seen, p.expected[peer]));
+  }
+  return __all_sync(~0U, good ? 1 : 0) != 0;
+}
+
+/// f(ReductionTag<R>{}) of what the call adds up by.
+template <class R>
+struct ReductionTag {
+  using type = R;
+};
+template <class F>
+auto with_reduction(const ExchangeParams& p, const F& f) {
+  if (!p.schedule.sums) return f(ReductionTag<NoReduction>{});
+  const bool max = p.reduction == Reduction::max;
+  switch (p.item) {
+    case Item::bf16:
+      return max ? f(ReductionTag<FloatReduction<__nv_bfloat16, true>>{})
+                 : f(ReductionTag<FloatReduction<__nv_bfloat16, false>>{});
+    case Item::fp16:
+      return max ? f(ReductionTag<FloatReduction<__half, true>>{})
+                 : f(ReductionTag<FloatReduction<__half, false>>{});
+    case Item::fp32:
+      return max ? f(ReductionTag<FloatReduction<float, true>>{})
+                 : f(ReductionTag<FloatReduction<float, false>>{});
+    case Item::i32:
+      return max ? f(ReductionTag<IntegerReduction<std::int32_t, true>>{})
+                 : f(ReductionTag<IntegerReduction<std::int32_t, false>>{});
+    case Item::i64:
+      return max ? f(ReductionTag<IntegerReduction<std::int64_t, true>>{})
+                 : f(ReductionTag<IntegerReduction<std::int64_t, false>>{});
+    case Item::u8: break;
+  }
+  return max ? f(ReductionTag<IntegerReduction<std::uint8_t, true>>{})
+             : f(ReductionTag<IntegerReduction<std::uint8_t, false>>{});
+}
+
+/// f(params that name each kernel once), until one is no cudaSuccess.
+template <class F>
+cudaError_t for_each_reduction(const F& f) {
+  ExchangeParams p{};
+  if (const cudaError_t status = f(p); status != cudaSuccess) return status;
+  p.schedule.sums = true;
+  for (const ItemRow& row : kItems)
+    for (const Reduction reduction : {Reduction::sum, Reduction::max}) {
+      p.item = row.item, p.reduction = reduction;
+      if (const cudaError_t status = f(p); status != cudaSuccess) return status;
+    }
+  return cudaSuccess;
+}
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Words that carry data and the number of their call, for device code at system scope. Needs nvcc.
+#pragma once
+#include <cstdint>
+
+namespace tilelace::comm {
+
+/// Two words side by side, 16-byte aligned: each of them is whole when it is seen; nothing else is
+/// ordered by it.
+struct CudaPairs {
+  static __device__ __forceinline__ void store(std::uint64_t* pair, std::uint64_t first,
+                                               std::uint64_t second) {
+    asm volatile("st.relaxed.sys.global.v2.b64 [%0], {%1, %2};" ::"l"(pair), "l"(first),
+                 "l"(second)
+                 : "memory");
+  }
+  static __device__ __forceinline__ void load(const std::uint64_t* pair, std::uint64_t& first,
+                                              std::uint64_t& second) {
+    asm volatile("ld.relaxed.sys.global.v2.b64 {%0, %1}, [%2];"
+                 : "=l"(first), "=l"(second)
+                 : "l"(pair)
+                 : "memory");
+  }
+};
+
+}  // namespace tilelace::comm

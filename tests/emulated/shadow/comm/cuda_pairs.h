@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// As src/comm/cuda_pairs.h, for emulated GPUs: each word orders what it carries, as its reader needs
+// nothing else.
+#pragma once
+#include <cstdint>
+
+#include "machine/atomics.h"
+
+namespace tilelace::comm {
+
+struct CudaPairs {
+  static void store(std::uint64_t* pair, std::uint64_t first, std::uint64_t second) {
+    emulated::store_release(pair, first, true);
+    emulated::store_release(pair + 1, second, true);
+  }
+  static void load(const std::uint64_t* pair, std::uint64_t& first, std::uint64_t& second) {
+    first = emulated::load_acquire(pair, true);
+    second = emulated::load_acquire(pair + 1, true);
+  }
+};
+
+}  // namespace tilelace::comm
