@@ -49,9 +49,8 @@ GpuBackend::CheckedCollective GpuBackend::checked(Collective collective, const C
   require_on_device(name, "out", out, device_);
   // Where each rank's part goes in the whole is known to all: all_gather's.
   if (collective == Collective::all_gather && out.rows > 0) c.tensors.reachable = reachable(out);
-  const int most = collectives_ == nullptr
-                       ? machine_.multiprocessors
-                       : collectives_->calls.fit_ctas(machine_.multiprocessors);
+  const int most =
+      collectives_ == nullptr ? machine_.multiprocessors : collectives_->most_workers();
   c.plan = plan::plan_collective(c.call, {most, machine_.architecture}, options,
                                  c.tensors.reachable.base != nullptr);
   return c;

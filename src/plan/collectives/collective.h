@@ -39,8 +39,14 @@ constexpr Index kLineBytes = Index{8} << 20U;
 constexpr Index kBytesOfLines = 2 * schedule::kUnitBytes;
 /// Units whose first lines lie side by side, then their second: a warp's.
 constexpr Index kLineGroup = 32;
-constexpr int kMostWorkers = 132;   ///< CTAs; also what a slot has flags for
-constexpr Index kMostChunk = 2048;  ///< units
+/// Workers of a CTA: one of lines, a warp each of chunks.
+constexpr Index kChunkWorkers = 8;
+constexpr int kMostCtas = 264;  ///< two a multiprocessor
+/// What a slot has flags for.
+constexpr Index kMostWorkers = kMostCtas * kChunkWorkers;
+constexpr Index kMostChunk = 2048;  ///< units of lines
+/// Of chunks: a warp's four loads a lane.
+constexpr Index kFullChunk = 128;
 
 /// Every choice made before a call; equal on every rank.
 struct CollectivePlan {

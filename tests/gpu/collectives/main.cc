@@ -74,7 +74,7 @@ class Caller {
     const plan::CollectiveCall call =
         plan::check_collective(c.collective, args, rank_.rank, c.ranks);
     const plan::CollectivePlan plan = plan::plan_collective(
-        call, {calls_.calls.fit_ctas(most_), architecture_of_device(rank_.device)}, c.options,
+        call, {calls_.most_workers(), architecture_of_device(rank_.device)}, c.options,
         false);
     calls_.run(call, plan, {in, out, stream_});
   }

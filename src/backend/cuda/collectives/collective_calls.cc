@@ -80,6 +80,7 @@ void CollectiveCalls::enqueue_piece(const plan::CollectiveCall& call,
           plan.lines ? plan::kLineBytes : plan::kStagedBytes);
   const unsigned slot = calls.begin_call(name, tensors.stream);
   p.call = calls.params(slot, p.told[call.rank], name);
+  p.lets_next_begin = !calls.shares_device();
   p.places = calls.data_at(slot) +
              (plan.lines ? static_cast<std::size_t>(plan::kStagedBytes) : std::size_t{0});
   const Start start = calls.start(plan.workers, true);

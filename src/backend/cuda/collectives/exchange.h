@@ -9,6 +9,7 @@
 
 #include "backend/cuda/device/call_params.h"
 #include "backend/cuda/device/start.h"
+#include "plan/collectives/collective.h"
 #include "schedule/exchange.h"
 #include "tilelace/collectives.h"
 
@@ -31,6 +32,7 @@ struct ExchangeParams {
   std::size_t places = 0;                     ///< offset of this slot's chunks, or lines
   float divisor = 1;                          ///< of sums, before they are rounded
   bool same = false;                          ///< every peer gets the same parcel
+  bool lets_next_begin = false;               ///< the kernel behind it may take places early
   Item item{};
   Reduction reduction{};
 };

@@ -4,6 +4,7 @@
 #include "backend/cuda/device/early_launch.h"
 #include "backend/cuda/device/parcels.h"
 #include "backend/cuda/device/publish.h"
+#include "backend/cuda/device/unit_wait.h"
 
 namespace tilelace::cuda {
 namespace {
@@ -11,11 +12,12 @@ namespace {
 using schedule::ExchangeRound;
 using schedule::Index;
 
-constexpr int kThreads = 512;
-/// Units of a thread whose loads are under way together; of sums, and of how many ranks.
-constexpr int kUnits = 4, kSums = 2, kTerms = 4;
+/// A warp is a worker: none waits for another of its rank, and while one waits others send.
+constexpr int kWarps = static_cast<int>(plan::kChunkWorkers);
+/// Units of a lane whose loads are under way together; of sums, and of how many ranks.
+constexpr int kUnits = 4, kSums = 2, kTerms = 2;
 
-/// Verbs of run_exchange, for a CTA: all its threads call all of them.
+/// Verbs of run_exchange, for a warp: all its lanes call all of them.
 template <class Reduced>
 class ChunkVerbs {
  public:
@@ -39,29 +41,23 @@ class ChunkVerbs {
     }
   }
 
+  /// A lane each: the release of one would wait for the flag before it to reach its peer.
   TILELACE_DEVICE void signal(int peer, Index flag) {
-    if (unpublished_) {
-      __syncthreads();
-      unpublished_ = false;
-      signals_ = 0;
-    }
-    // A warp each: the release of one waits for the flag before it to reach its peer.
-    if (signals_++ * 32 % kThreads == thread() && !failed_)
+    if (unpublished_) __syncwarp();
+    unpublished_ = false;
+    if (signals_++ % 32 == lane() && !failed_)
       cuda::signal(p_.call.flags_at(peer) + flag, epoch_);
   }
 
   TILELACE_DEVICE void admit() {
     __syncthreads();  // everybody has the number before it is counted
-    if (thread() == kThreads - 1) count_call(p_.call, epoch_);
-    bool good = true;
-    if (thread() < 32) good = hear_peers(p_, epoch_);
-    failed_ = __syncthreads_or(good ? 0 : 1) != 0;
-    // Not before: what comes next must not take places that a peer's call may still need.
-    ptx::launch_dependents();
+    if (threadIdx.x == blockDim.x - 1) count_call(p_.call, epoch_);
+    admits_ = true;
+    if (p_.schedule.direct) settle_waits();
   }
 
   TILELACE_DEVICE void wait(Index flag) {
-    if (waits_++ == thread()) awaited_ = flag;
+    if (waits_++ == lane()) awaited_ = flag;
   }
 
   TILELACE_DEVICE void take(ExchangeRound r) {
@@ -89,8 +85,11 @@ class ChunkVerbs {
     }
   }
 
+  /// Behind the last verb: where nothing was awaited the peers still were not.
+  TILELACE_DEVICE void end() { settle_waits(); }
+
  private:
-  TILELACE_DEVICE static int thread() { return static_cast<int>(threadIdx.x); }
+  TILELACE_DEVICE static int lane() { return static_cast<int>(threadIdx.x) & 31; }
   /// Of a rank, whose units begin there.
   TILELACE_DEVICE uint4* place(int rank, Index units) const {
     return reinterpret_cast<uint4*>(p_.call.memory_at(rank) + p_.places) + units;
@@ -107,68 +106,68 @@ class ChunkVerbs {
       place(peer, s.term_place(peer, s.rank, r))[unit - begin(r)] = v;
   }
 
-  /// store(unit, value) of each unit of a part, kUnits loads of each thread under way.
+  /// store(unit, value) of each unit of a part, kUnits loads of each lane under way.
   template <class Store>
   TILELACE_DEVICE static void move(schedule::RowRange part, const Units& from, const Store& store) {
-    for (Index at = part.begin + thread(); at < part.end; at += kUnits * kThreads) {
+    for (Index at = part.begin + lane(); at < part.end; at += kUnits * 32) {
       uint4 v[kUnits];
 #pragma unroll
       for (int u = 0; u < kUnits; ++u)
-        if (at + u * kThreads < part.end) v[u] = from.load(at + u * kThreads);
+        if (at + u * 32 < part.end) v[u] = from.load(at + u * 32);
 #pragma unroll
       for (int u = 0; u < kUnits; ++u)
-        if (at + u * kThreads < part.end) store(at + u * kThreads, v[u]);
+        if (at + u * 32 < part.end) store(at + u * 32, v[u]);
     }
   }
 
   /// What came from a rank, from its place to the caller.
   TILELACE_DEVICE void hand(schedule::RowRange part, const uint4* from, int rank) const {
     const Units to(p_.takes[rank]);
-    for (Index at = part.begin + thread(); at < part.end; at += kUnits * kThreads) {
+    for (Index at = part.begin + lane(); at < part.end; at += kUnits * 32) {
       uint4 v[kUnits];
 #pragma unroll
       for (int u = 0; u < kUnits; ++u)
-        if (at + u * kThreads < part.end) v[u] = __ldcg(from + (at + u * kThreads - part.begin));
+        if (at + u * 32 < part.end) v[u] = __ldcg(from + (at + u * 32 - part.begin));
 #pragma unroll
       for (int u = 0; u < kUnits; ++u)
-        if (at + u * kThreads < part.end) to.store(at + u * kThreads, v[u]);
+        if (at + u * 32 < part.end) to.store(at + u * 32, v[u]);
     }
   }
 
   /// The terms of up to kTerms ranks of kSums units, in rank order.
-  TILELACE_DEVICE void add(Reduced (&sum)[kSums], int first, Index at, ExchangeRound r,
+  TILELACE_DEVICE void add(Reduced (&sum)[kSums], int from_rank, Index at, ExchangeRound r,
                            schedule::RowRange part) const {
     const schedule::Exchange& s = p_.schedule;
     uint4 v[kTerms][kSums];
 #pragma unroll
     for (int t = 0; t < kTerms; ++t) {
-      const int q = first + t;
+      const int q = from_rank + t;
       if (q >= s.ranks) continue;
       const uint4* const from =
           q == s.rank ? nullptr : place(s.rank, s.term_place(s.rank, q, r)) - part.begin;
       const Units own(p_.sends[s.rank]);
 #pragma unroll
       for (int u = 0; u < kSums; ++u)
-        if (at + u * kThreads < part.end)
-          v[t][u] = q == s.rank ? own.load(at + u * kThreads) : __ldcg(from + at + u * kThreads);
+        if (at + u * 32 < part.end)
+          v[t][u] = q == s.rank ? own.load(at + u * 32) : __ldcg(from + at + u * 32);
     }
 #pragma unroll
     for (int t = 0; t < kTerms; ++t)
 #pragma unroll
       for (int u = 0; u < kSums; ++u)
-        if (first + t < s.ranks) sum[u].add(v[t][u]);
+        if (from_rank + t < s.ranks) sum[u].add(v[t][u]);
   }
 
   TILELACE_DEVICE void reduce(ExchangeRound r) {
     const schedule::Exchange& s = p_.schedule;
     const schedule::RowRange part = s.part(r, s.takes[s.rank]);
     const Units out(p_.takes[s.rank]);
-    for (Index at = part.begin + thread(); at < part.end; at += kSums * kThreads) {
+    for (Index at = part.begin + lane(); at < part.end; at += kSums * 32) {
       Reduced sum[kSums];
-      for (int first = 0; first < s.ranks; first += kTerms) add(sum, first, at, r, part);
+      for (int q = 0; q < s.ranks; q += kTerms) add(sum, q, at, r, part);
 #pragma unroll
       for (int u = 0; u < kSums; ++u) {
-        const Index unit = at + u * kThreads;
+        const Index unit = at + u * 32;
         if (unit >= part.end) continue;
         const uint4 done = sum[u].done(p_.divisor);
         for (int i = 1; i < s.ranks && s.shares; ++i) {
@@ -180,36 +179,49 @@ class ChunkVerbs {
     }
   }
 
+  /// Flags, a lane each, and beside the first of them headers. A flag stays at this call's number
+  /// until this rank is in the next call, so it is that and no later one.
   TILELACE_DEVICE void settle_waits() {
-    bool here = true;
-    if (awaited_ >= 0 && !failed_) {
-      const auto of = static_cast<int>(awaited_ / (schedule::kMaxExchangeRounds *
-                                                   Index{p_.schedule.workers}));
-      const WaitPlace place{Role::reduce, static_cast<int>(blockIdx.x), -1, of % p_.schedule.ranks,
-                            static_cast<std::uint32_t>(awaited_)};
-      here = cuda::wait(p_.call.wait, place, p_.call.flags_at(p_.call.rank) + awaited_, epoch_) ==
-             comm::WaitStatus::reached;
-    }
+    if (waits_ == 0 && !admits_) return;
+    bool here = !failed_;
+    if (here && admits_) here = hear_peers(p_, epoch_);
+    admits_ = false;
+    if (here && awaited_ >= 0) here = await_flag();
     waits_ = 0;
     awaited_ = -1;
-    failed_ = __syncthreads_or(here && !failed_ ? 0 : 1) != 0;
+    failed_ = __all_sync(~0U, here ? 1 : 0) == 0;
+    __syncwarp();  // what one lane saw is there for all: a vote does not promise it
+  }
+
+  TILELACE_DEVICE bool await_flag() const {
+    const auto of = static_cast<int>(awaited_ / (schedule::kMaxExchangeRounds *
+                                                 Index{p_.schedule.workers}));
+    const WaitPlace place{Role::reduce, static_cast<int>(blockIdx.x), -1, of % p_.schedule.ranks,
+                          static_cast<std::uint32_t>(awaited_)};
+    const comm::Flag* const flag = p_.call.flags_at(p_.call.rank) + awaited_;
+    UnitWait wait(p_.call.wait, epoch_);
+    while (comm::CudaAtomics::load_acquire(flag) != epoch_)
+      if (!wait.again(place)) return false;
+    return true;
   }
 
   const ExchangeParams& p_;
   std::uint32_t epoch_;
   int signals_ = 0, waits_ = 0;
-  Index awaited_ = -1;  ///< the flag that this thread waits for
-  bool unpublished_ = false, failed_ = false;
+  Index awaited_ = -1;  ///< the flag that this lane waits for
+  bool unpublished_ = false, admits_ = false, failed_ = false;
 };
 
 template <class Reduced>
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(32 * kWarps, 2)
     chunks_kernel(const __grid_constant__ ExchangeParams p) {
-  ptx::wait_prerequisites();
+  begin_exchange(p);
   const std::uint32_t epoch = call_number(p.call);
   if (blockIdx.x == 0 && threadIdx.x < 32) tell_peers(p, epoch);
   ChunkVerbs<Reduced> verbs(p, epoch);
-  schedule::run_exchange(p.schedule, static_cast<int>(blockIdx.x), verbs);
+  const int warp = __shfl_sync(~0U, static_cast<int>(threadIdx.x) / 32, 0);
+  schedule::run_exchange(p.schedule, static_cast<int>(blockIdx.x) * kWarps + warp, verbs);
+  verbs.end();
 }
 
 using Kernel = void (*)(ExchangeParams);
@@ -222,7 +234,7 @@ Kernel kernel_of(const ExchangeParams& p) {
 }  // namespace
 
 cudaError_t enqueue_chunks(const ExchangeParams& p, Start start, cudaStream_t stream) {
-  return launch_as(start, kernel_of(p), p.schedule.workers, kThreads, stream, p);
+  return launch_as(start, kernel_of(p), p.schedule.workers / kWarps, 32 * kWarps, stream, p);
 }
 
 cudaError_t load_chunks() {

@@ -6,6 +6,7 @@
 #include "backend/cuda/device/early_launch.h"
 #include "backend/cuda/device/lines.h"
 #include "backend/cuda/device/parcels.h"
+#include "backend/cuda/device/unit_wait.h"
 
 namespace tilelace::cuda {
 namespace {
@@ -14,10 +15,11 @@ using schedule::ExchangeRound;
 using schedule::Index;
 using schedule::kMaxGpuRanks;
 
-constexpr int kMostThreads = 256;
+/// Threads that move data, at most, and a warp that waits for headers beside them.
+constexpr int kThreads = 256, kWatching = 32;
 
-/// Verbs of run_exchange, for a CTA: all its threads call all of them. A thread has every
-/// blockDim.x-th unit of the CTA's part.
+/// Verbs of run_exchange, for a CTA: all its threads call all of them. The last warp waits for
+/// peers' headers, the others have a unit of the CTA's part in turn.
 template <class Reduced>
 class LineVerbs {
  public:
@@ -25,7 +27,7 @@ class LineVerbs {
 
   TILELACE_DEVICE void send(ExchangeRound r) {
     const schedule::Exchange& s = p_.schedule;
-    for (Index i = thread(); i < s.chunk; i += blockDim.x) {
+    for (Index i = watches() ? s.chunk : thread(); i < s.chunk; i += movers()) {
       uint4 v{};
       for (int step = 1; step < s.ranks; ++step) {
         const int q = (s.rank + step) % s.ranks;
@@ -39,8 +41,9 @@ class LineVerbs {
 
   TILELACE_DEVICE void admit() {
     __syncthreads();  // everybody has the number before it is counted
-    if (threadIdx.x == blockDim.x - 1) count_call(p_.call, epoch_);
-    if (threadIdx.x < 32) good_ = hear_peers(p_, epoch_);
+    if (!watches()) return;
+    if ((threadIdx.x & 31) == 0) count_call(p_.call, epoch_);
+    good_ = hear_peers(p_, epoch_);
   }
 
   TILELACE_DEVICE void signal(int /*peer*/, Index /*flag*/) {}
@@ -48,12 +51,12 @@ class LineVerbs {
 
   TILELACE_DEVICE void take(ExchangeRound r) {
     uint4 units[kMaxGpuRanks];
-    const Index first = thread();
+    const Index first = watches() ? p_.schedule.chunk : thread();
     bool there = first < p_.schedule.chunk && await_terms(r, first, units);
     settle(there || first >= p_.schedule.chunk);
     for (Index i = first; i < p_.schedule.chunk && good_;) {
       if (there) finish(r, i, units);
-      i += blockDim.x;
+      i += movers();
       there = i < p_.schedule.chunk && await_terms(r, i, units);
       good_ = good_ && (there || i >= p_.schedule.chunk);
     }
@@ -61,7 +64,7 @@ class LineVerbs {
 
   TILELACE_DEVICE void deliver(ExchangeRound r) {
     const schedule::Exchange& s = p_.schedule;
-    for (Index i = thread(); i < s.chunk && good_; i += blockDim.x)
+    for (Index i = watches() ? s.chunk : thread(); i < s.chunk && good_; i += movers())
       for (int step = 1; step < s.ranks && good_; ++step) {
         const int q = (s.rank + step) % s.ranks;
         const Index unit = begin(r) + i;
@@ -74,6 +77,8 @@ class LineVerbs {
 
  private:
   TILELACE_DEVICE static int thread() { return static_cast<int>(threadIdx.x); }
+  TILELACE_DEVICE static int movers() { return static_cast<int>(blockDim.x) - kWatching; }
+  TILELACE_DEVICE static bool watches() { return thread() >= movers(); }
   TILELACE_DEVICE Index begin(ExchangeRound r) const {
     return (r.round * p_.schedule.workers + r.worker) * p_.schedule.chunk;
   }
@@ -85,8 +90,6 @@ class LineVerbs {
   /// All threads: whether all peers are in the call, and all is here.
   TILELACE_DEVICE void settle(bool here) {
     good_ = __syncthreads_and(good_ && here ? 1 : 0) != 0;
-    // Not before: what comes next must not take places that a peer's call may still need.
-    ptx::launch_dependents();
   }
 
   TILELACE_DEVICE bool await(const Line* at, Index i, int peer, uint4& v) {
@@ -161,11 +164,11 @@ class LineVerbs {
 };
 
 template <class Reduced>
-__global__ void __launch_bounds__(kMostThreads, 1)
+__global__ void __launch_bounds__(kThreads + kWatching, 1)
     lines_kernel(const __grid_constant__ ExchangeParams p) {
-  ptx::wait_prerequisites();
+  begin_exchange(p);
   const std::uint32_t epoch = call_number(p.call);
-  if (blockIdx.x == 0 && threadIdx.x < 32) tell_peers(p, epoch);
+  if (blockIdx.x == 0 && threadIdx.x >= blockDim.x - kWatching) tell_peers(p, epoch);
   LineVerbs<Reduced> verbs(p, epoch);
   schedule::run_exchange(p.schedule, static_cast<int>(blockIdx.x), verbs);
 }
@@ -181,8 +184,8 @@ Kernel kernel_of(const ExchangeParams& p) {
 
 cudaError_t enqueue_lines(const ExchangeParams& p, Start start, cudaStream_t stream) {
   const auto threads = static_cast<int>(
-      std::clamp<Index>(schedule::ceil_div(p.schedule.chunk, 32) * 32, 64, kMostThreads));
-  return launch_as(start, kernel_of(p), p.schedule.workers, threads, stream, p);
+      std::clamp<Index>(schedule::ceil_div(p.schedule.chunk, 32) * 32, 32, kThreads));
+  return launch_as(start, kernel_of(p), p.schedule.workers, threads + kWatching, stream, p);
 }
 
 cudaError_t load_lines() {

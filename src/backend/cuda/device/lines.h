@@ -2,8 +2,7 @@
 // Verbs of units whose flags are in the data: every four bytes carry the number of their call. A
 // unit of 16 bytes takes two lines of 16, 32 lanes' first lines side by side and then their second.
 #pragma once
-#include "backend/cuda/device/call_params.h"
-#include "backend/cuda/device/wait.h"
+#include "backend/cuda/device/proxy.h"
 #include "comm/cuda_pairs.h"
 
 namespace tilelace::cuda {
@@ -44,41 +43,5 @@ TILELACE_DEVICE bool look_at_unit(const Line* place, std::int64_t unit, std::uin
        static_cast<std::uint32_t>(w[2]), static_cast<std::uint32_t>(w[3])};
   return w[0] >> 32 == epoch && w[1] >> 32 == epoch && w[2] >> 32 == epoch && w[3] >> 32 == epoch;
 }
-
-/// Between looks of one thread.
-class UnitWait {
- public:
-  TILELACE_DEVICE UnitWait(const WaitContext& c, std::uint32_t epoch) : c_(c), epoch_(epoch) {}
-
-  /// Whether to look again: false once the wait's bound has passed or the rank was stopped, which
-  /// the host has then been told. `place`: what is waited for now.
-  TILELACE_DEVICE bool again(const WaitPlace& place) {
-    if (++round_ % kQuiet != 0) return true;
-    if (deadline_ == 0) deadline_ = comm::CudaAtomics::now_ns() + c_.span_ns;
-    comm::CudaAtomics::pause(round_ / kQuiet);
-    if (stopped(c_)) return false;
-    if (round_ % detail::kHostPollRounds == 0) {
-      const comm::AbortWord said = detail::host_word(c_);
-      constexpr auto kAborted = static_cast<std::uint32_t>(comm::WaitStatus::aborted);
-      if (said != 0) detail::report(c_, place, said, kAborted, 0, epoch_);
-    }
-    if (comm::CudaAtomics::now_ns() < deadline_) return true;
-    const comm::AbortReason reason{static_cast<std::uint8_t>(ErrorKind::timeout),
-                                   static_cast<std::uint16_t>(c_.rank),
-                                   static_cast<std::uint16_t>(place.peer)};
-    constexpr auto kExpired = static_cast<std::uint32_t>(comm::WaitStatus::expired);
-    detail::report(c_, place, comm::pack_abort(reason), kExpired, 0, epoch_);
-    return false;
-  }
-
- private:
-  /// Looks without another: a round trip of the wire has few.
-  static constexpr std::uint32_t kQuiet = 16;
-
-  const WaitContext& c_;
-  std::uint32_t epoch_;
-  std::uint32_t round_ = 0;
-  std::int64_t deadline_ = 0;
-};
 
 }  // namespace tilelace::cuda

@@ -58,6 +58,21 @@ class Units {
   bool aligned_;
 };
 
+/// Until the kernel before this one is done. Parameters are read before it, where a first look
+/// takes long, and what comes next may begin under this kernel, whose CTAs all stand by now: not on
+/// a device that others share, whose places it would take.
+TILELACE_DEVICE void begin_exchange(const ExchangeParams& p) {
+  constexpr int kStep = 64;  // bytes of a line of constants
+  const auto* const bytes = reinterpret_cast<const char*>(&p);
+  std::uint32_t seen = 0;
+#pragma unroll
+  for (int at = 0; at < static_cast<int>(sizeof p); at += kStep)
+    seen |= *reinterpret_cast<const std::uint32_t*>(bytes + at);
+  ptx::keep(seen);
+  ptx::wait_prerequisites();
+  if (p.lets_next_begin) ptx::launch_dependents();
+}
+
 /// As send_headers, each peer its own hash. Called by: one warp of the call's first kernel.
 TILELACE_DEVICE void tell_peers(const ExchangeParams& p, std::uint32_t epoch) {
   const CallParams& c = p.call;
