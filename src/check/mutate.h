@@ -44,6 +44,16 @@ enum class Mutant : std::uint8_t {
   wrong_share,
   flag_before_copy,
   short_chunk,
+  // In the lists of collectives.
+  short_ring,
+  foreign_place,
+  send_ahead,
+  lost_last_chunk,
+  short_pair,
+  unmatched_rounds,
+  sum_out_of_order,
+  line_without_epoch,
+  line_at_least,
   // In the orders of kernels, under the loops as they are.
   wrong_chunk,
   missed_chunk,
