@@ -259,8 +259,7 @@ bool mutate(Mutant mutant, const CallPlan& plan, int rank, std::vector<StepList>
                 erase(list, [](const Step& s) { return s.verb == Verb::signal_header; });
     return silent;
   }
-  if (mutant >= Mutant::short_ring && mutant <= Mutant::line_at_least)
-    return bend_exchange(mutant, plan, rank, lists);
+  if (of_collectives(mutant)) return bend_exchange(mutant, plan, rank, lists);
   if (mutant >= Mutant::wrong_chunk) return bend(mutant, plan, rank, lists);
   if (mutant == Mutant::wrong_share) return shift_share(plan, rank, lists);
   if (mutant == Mutant::neighbour_tile) {

@@ -69,6 +69,11 @@ enum class Mutant : std::uint8_t {
 };
 constexpr int kMutants = static_cast<int>(Mutant::kCount) - 1;
 
+/// Bends lists of collectives alone.
+constexpr bool of_collectives(Mutant m) {
+  return m >= Mutant::short_ring && m <= Mutant::line_at_least;
+}
+
 std::string_view name_of(Mutant);
 /// One line: what it breaks.
 std::string_view describe(Mutant);
