@@ -113,7 +113,7 @@ std::vector<StepList> bent_lists(Mutant mutant, const CallSpec& /*spec*/,
 
 bool bend(Mutant mutant, const CallPlan& plan, int rank, std::vector<StepList>& lists) {
   const CallSpec& s = plan.spec();
-  if (row_of(s.op).shares || s.unfused || s.straddle || s.cols < 1) return false;
+  if (s.exchange || row_of(s.op).shares || s.unfused || s.straddle || s.cols < 1) return false;
   auto bent = plan.visit(rank, [&](const auto& tiles) { return bent_lists(mutant, s, tiles); });
   const bool changed = bent != lists;
   lists = std::move(bent);

@@ -10,4 +10,7 @@ namespace tilelace::check {
 /// that makes the same lists.
 bool bend(Mutant mutant, const CallPlan& plan, int rank, std::vector<StepList>& lists);
 
+/// Of a mutant of collectives: rewrites the lists, or makes them anew.
+bool bend_exchange(Mutant mutant, const CallPlan& plan, int rank, std::vector<StepList>& lists);
+
 }  // namespace tilelace::check

@@ -37,7 +37,12 @@ std::string to_string(const WalkSpec& w) {
 
 }  // namespace
 
+std::string_view name_of(const CallSpec& s) {
+  return s.exchange ? row_of(s.exchange->collective).name : row_of(s.op).name;
+}
+
 std::string to_string(const CallSpec& s) {
+  if (s.exchange) return to_string(*s.exchange);
   static constexpr std::array<std::string_view, 3> kRoutes = {"mesh", "ring", "two_level"};
   std::string text = fmt::format("{} {} {} m {} cols {} tile_m {} chunk_rows {}", row_of(s.op).name,
                                  kRoutes.at(static_cast<std::size_t>(s.route)),
@@ -150,6 +155,7 @@ std::optional<std::string> legal_walk(const CallSpec& s, int ranks) {
 }  // namespace
 
 std::optional<std::string> legal(const CallSpec& s, int ranks) {
+  if (s.exchange) return legal(*s.exchange, ranks);
   const bool mesh = s.route == RouteKind::mesh;
   const bool gather = row_of(s.op).gathers;
   if (ranks < 1) return "ranks must be at least 1";
@@ -198,6 +204,7 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
 }
 
 int min_resident(const CallSpec& s, int workers) {
+  if (s.exchange) return 1;  // each waits for those of its number
   // Products wait for nobody, sums for those of their number, which come first.
   if (row_of(s.transport).needs_multicast()) return 1;
   // Terms come from all workers of the peers' products; one actor that does both collects last.

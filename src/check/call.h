@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "check/exchange.h"
 #include "check/memory.h"
 #include "tilelace/op_table.h"
 #include "tilelace/transport_table.h"
@@ -59,11 +60,15 @@ struct CallSpec {
   int lag = 0;
   bool by_columns = false;  ///< likewise: owners have columns of all rows, in one block
   WalkSpec walk;
+  /// A collective: nothing above counts. On a communicator of its own, with slots and epochs.
+  std::optional<ExchangeSpec> exchange = {};
 
   bool operator==(const CallSpec&) const = default;
 };
 
 std::string to_string(const CallSpec&);
+/// Of the op or the collective.
+std::string_view name_of(const CallSpec&);
 std::ostream& operator<<(std::ostream&, const CallSpec&);
 
 /// What a backend's own schedule is, so that CallPlan(spec_of(s), s.ranks(), s.workers) equals it.
@@ -98,7 +103,6 @@ class Cuts {
   std::vector<Index> begins_;
 };
 
-constexpr int kMaxCheckedRanks = 64;
 /// Kernels' own orders, and those of more ranks than kernels have.
 using GatherTiles = schedule::GatherTiles<schedule::GatherOrder>;
 using ReduceTiles = schedule::ReduceTiles<schedule::ReduceOrder>;
@@ -121,7 +125,9 @@ class CallPlan {
   [[nodiscard]] FlagName flag(int rank, Index flag) const;
   /// Rows that this rank's result must have.
   [[nodiscard]] RowRange result_rows(int rank) const;
-  [[nodiscard]] RowRange shard(int rank) const { return split().shard(rank); }
+  [[nodiscard]] RowRange shard(int rank) const {
+    return spec_.exchange ? result_rows(rank) : split().shard(rank);
+  }
 
   /// Calls f(schedule of this rank), for calls of AgGemm and GemmReduce: not unfused ones, not by
   /// multimem, without lag.
@@ -140,10 +146,17 @@ class CallPlan {
   [[nodiscard]] const schedule::SharedTiles& shared(int rank) const {
     return shared_.at(static_cast<std::size_t>(rank));
   }
+  /// Of a collective.
+  [[nodiscard]] const ExchangeCall& exchange(int rank) const {
+    return exchanges_.at(static_cast<std::size_t>(rank));
+  }
+  /// Units that carry epochs, at each rank.
+  [[nodiscard]] Index num_lines() const;
   /// The same for all calls.
   template <class F>
   decltype(auto) visit_any(int rank, F&& f) const {
     const auto r = static_cast<std::size_t>(rank);
+    if (spec_.exchange) return f(exchanges_[r]);
     if (row_of(spec_.transport).needs_multicast()) return f(switched_[r]);
     if (spec_.lag > 0) return f(shared_[r]);
     if (!spec_.unfused) return visit(rank, f);
@@ -153,9 +166,13 @@ class CallPlan {
 
   [[nodiscard]] bool has(Region region) const;
   [[nodiscard]] const Cuts& cuts(Region region, int rank) const {
-    return region == Region::incoming ? incoming_[static_cast<std::size_t>(rank)] : rows_;
+    const auto r = static_cast<std::size_t>(rank);
+    if (region == Region::incoming || region == Region::lines) return incoming_[r];
+    if (!spec_.exchange) return rows_;
+    return region == Region::in ? in_[r] : out_[r];
   }
   [[nodiscard]] Index cols(Region region) const {
+    if (spec_.exchange) return 1;
     const bool rows = region == Region::gathered || region == Region::delivered;
     return rows || (region == Region::incoming && numbered_) ? 1 : spec_.cols;
   }
@@ -174,6 +191,7 @@ class CallPlan {
   void cut_handed();
   void cut_switched();
   void cut_shared();
+  void cut_exchange();
 
   CallSpec spec_;
   int ranks_;
@@ -191,8 +209,10 @@ class CallPlan {
   std::vector<schedule::HandRows> handed_;
   std::vector<schedule::TileSums> switched_;
   std::vector<schedule::SharedTiles> shared_;
+  std::vector<ExchangeCall> exchanges_;
   Cuts rows_;
   std::vector<Cuts> incoming_;
+  std::vector<Cuts> in_, out_;  ///< of collectives
 };
 
 }  // namespace tilelace::check

@@ -16,8 +16,8 @@ using schedule::Chunks;
 using schedule::GemmReduce;
 
 std::string_view name_of(Region region) {
-  return std::array<std::string_view, kRegions>{"gathered", "outgoing", "incoming",
-                                                "result",   "out",      "delivered"}
+  return std::array<std::string_view, kRegions>{"gathered", "outgoing", "incoming",  "result",
+                                                "lines",    "out",      "delivered", "in"}
       .at(static_cast<std::size_t>(region));
 }
 
@@ -75,7 +75,9 @@ CallPlan::CallPlan(const CallSpec& spec, int ranks, int workers)
     borders_.assign(1, 0);
     for (const Index rows : spec.rows) borders_.push_back(borders_.back() + rows);
   }
-  if (row_of(spec.transport).needs_multicast())
+  if (spec.exchange)
+    cut_exchange();
+  else if (row_of(spec.transport).needs_multicast())
     cut_switched();
   else if (spec.lag > 0)
     cut_shared();
@@ -84,7 +86,8 @@ CallPlan::CallPlan(const CallSpec& spec, int ranks, int workers)
   else
     row_of(spec.op).gathers ? cut_gather() : cut_reduce();
   rows_.close();
-  for (Cuts& cuts : incoming_) cuts.close();
+  for (auto* all : {&incoming_, &in_, &out_})
+    for (Cuts& cuts : *all) cuts.close();
 }
 
 schedule::RowSplit CallPlan::split() const {
@@ -282,16 +285,58 @@ void CallPlan::cut_shared() {
   num_flags_ = shared_.front().num_flags();
 }
 
+/// Whole places, as far as parcels fill them.
+void CallPlan::cut_exchange() {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const ExchangeCall& c = exchanges_.emplace_back(make_exchange(*spec_.exchange, rank, ranks_));
+    const auto& s = c.schedule;
+    Cuts& in = in_.emplace_back(c.in_units);
+    Cuts& out = out_.emplace_back(c.out_units);
+    Cuts& places = incoming_.emplace_back(s.num_units());
+    const auto parts = [&](Index units, auto f) {
+      for (int w = 0; w < s.workers; ++w)
+        for (Index r = 0; r < s.rounds_of(units); ++r)
+          if (const RowRange part = s.part({w, r}, units); part.size() > 0) f({w, r}, part);
+    };
+    using Round = schedule::ExchangeRound;
+    for (int q = 0; q < ranks_; ++q) {
+      const auto at = static_cast<std::size_t>(q);
+      parts(s.sends[q], [&](Round, RowRange p) { in.mark(from(c.in_at[at] + p.begin, p)); });
+      parts(c.result_units(q),
+            [&](Round, RowRange p) { out.mark(from(c.out_at[at] + p.begin, p)); });
+      if (q == rank || s.direct) continue;
+      parts(s.takes[q],
+            [&](Round r, RowRange p) { places.mark(from(s.term_place(rank, q, r), p)); });
+      parts(s.owned[q],
+            [&](Round r, RowRange p) { places.mark(from(s.sum_place(rank, q, r), p)); });
+    }
+  }
+  num_flags_ = spec_.exchange->lines ? 0 : exchanges_.front().schedule.num_flags();
+}
+
+Index CallPlan::num_lines() const {
+  const bool lines = spec_.exchange && spec_.exchange->lines;
+  return lines ? exchanges_.front().schedule.num_units() : 0;
+}
+
 FlagName CallPlan::flag(int rank, Index flag) const {
   return visit_any(rank, [&](const auto& s) { return flag_name(s, flag); });
 }
 
 RowRange CallPlan::result_rows(int rank) const {
+  if (spec_.exchange) return {0, exchange(rank).out_units};
   return row_of(spec_.op).scatters() ? shard(rank) : RowRange{0, spec_.m};
 }
 
 bool CallPlan::has(Region region) const {
+  if (spec_.exchange) {
+    const bool lines = spec_.exchange->lines;
+    if (region == Region::incoming) return !lines && !spec_.exchange->direct;
+    return region == Region::in || region == Region::out || (lines && region == Region::lines);
+  }
   switch (region) {
+    case Region::lines:
+    case Region::in: return false;
     case Region::out: return true;
     case Region::gathered: return row_of(spec_.op).gathers;
     case Region::delivered: return row_of(spec_.op).gathers && spec_.deliver;

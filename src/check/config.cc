@@ -10,6 +10,7 @@ namespace tilelace::check {
 std::string to_string(const CheckConfig& c) {
   std::string text = fmt::format("ranks {} workers {} resident {} seed {} first_epoch {}", c.ranks,
                                  c.workers, c.resident, c.seed, c.first_epoch);
+  if (c.idle != 0) text += fmt::format(" idle {}", c.idle);
   if (c.mutant != Mutant::none) text += fmt::format(" mutant {}", name_of(c.mutant));
   if (c.lost >= 0) text += fmt::format(" without step {} of rank 0's copy role", c.lost);
   for (const CallSpec& call : c.calls) text += " | " + to_string(call);
@@ -22,9 +23,13 @@ std::optional<std::string> legal(const CheckConfig& c) {
   if (c.ranks < 1 || c.workers < 1) return "ranks and workers must be at least 1";
   if (c.calls.empty()) return "at least one call";
   for (const CallSpec& call : c.calls) {
+    if (call.exchange.has_value() != c.calls.front().exchange.has_value())
+      return "collectives have slots and epochs of their own";
+    if (call.exchange && call.exchange->workers > c.workers)
+      return "a collective has no more workers than its rank";
     if (auto reason = legal(call, c.ranks)) return reason;
     if (c.resident != 0 && c.resident < min_resident(call, c.workers)) {
-      return fmt::format("{} needs {} actors resident", row_of(call.op).name,
+      return fmt::format("{} needs {} actors resident", name_of(call),
                          min_resident(call, c.workers));
     }
   }

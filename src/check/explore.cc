@@ -78,6 +78,7 @@ struct Runner {
   const StepList* list = nullptr;
   std::size_t at = 0;
   int admit_peer = 0;
+  Index line = 0;  ///< of a take_line: units that are there
   Index call = -1;
   int rank = 0;
   int stream = 0;
@@ -100,6 +101,7 @@ class Explorer {
   void advance(int actor);
   bool blocks(int actor, const Step& step);
   void finish(int actor);
+  bool blocks_at_line(int actor, const Step& step);
   void put(int actor, int& waiters);
   void wake(int& waiters);
   void count(const Step& step);
@@ -111,6 +113,8 @@ class Explorer {
   [[nodiscard]] std::uint32_t epoch(Index call) const {
     return config_.first_epoch + static_cast<std::uint32_t>(call);
   }
+  [[nodiscard]] std::size_t line_at(int rank, Index call, Index unit) const;
+  [[nodiscard]] bool line_reached(std::uint32_t have, std::uint32_t want) const;
   [[nodiscard]] std::size_t flag_at(int rank, Index call, Index flag) const;
   [[nodiscard]] std::uint32_t header(int rank, int peer) const {
     return headers_[static_cast<std::size_t>(rank * config_.ranks + peer)];
@@ -136,6 +140,8 @@ class Explorer {
   std::priority_queue<std::pair<std::uint32_t, int>> ready_;
   std::vector<Flag> flags_;  ///< by rank, flag slot, flag
   std::size_t flags_of_slot_ = 1;
+  std::vector<Flag> lines_;  ///< by rank, slot, unit
+  std::size_t lines_of_slot_ = 0;
   std::vector<std::uint32_t> headers_;  ///< by rank, peer
   std::vector<int> header_waiters_;     ///< by rank
 };
@@ -146,6 +152,7 @@ Monitor::Setup setup_of(const CheckConfig& c) {
   setup.workers = c.workers;
   setup.first_epoch = c.first_epoch;
   setup.slots = c.mutant == Mutant::one_slot ? 1 : 2;
+  setup.idle = c.idle;
   setup.flag_slots = c.mutant == Mutant::one_flag_set ? 1 : 2;
   setup.max_findings = kMaxFindings;
   return setup;
@@ -159,8 +166,11 @@ Explorer::Explorer(const CheckConfig& config, const PreparedCalls& calls, bool j
   make_priorities();
   for (const Plan& p : calls.plans)
     flags_of_slot_ = std::max(flags_of_slot_, static_cast<std::size_t>(p->num_flags()));
+  for (const Plan& p : calls.plans)
+    lines_of_slot_ = std::max(lines_of_slot_, static_cast<std::size_t>(p->num_lines()));
   const auto ranks = static_cast<std::size_t>(config.ranks);
-  flags_.assign(2 * ranks * flags_of_slot_, {config.first_epoch - 1, -1});
+  flags_.assign(2 * ranks * flags_of_slot_, {config.first_epoch - 1 - config.idle, -1});
+  lines_.assign(2 * ranks * lines_of_slot_, {config.first_epoch - 1 - config.idle, -1});
   headers_.assign(ranks * ranks, config.first_epoch - 1);
   header_waiters_.assign(ranks, -1);
 }
@@ -203,6 +213,12 @@ std::size_t Explorer::flag_at(int rank, Index call, Index flag) const {
          static_cast<std::size_t>(flag);
 }
 
+std::size_t Explorer::line_at(int rank, Index call, Index unit) const {
+  const std::size_t slot = config_.mutant == Mutant::one_slot ? 0 : epoch(call) & 1U;
+  return (static_cast<std::size_t>(rank) * 2 + slot) * lines_of_slot_ +
+         static_cast<std::size_t>(unit);
+}
+
 /// Who is the place-th to be launched: the copy role, or the workers that come before it.
 int Explorer::launched_at(const Stream& stream, std::size_t place) const {
   const auto first =
@@ -229,6 +245,7 @@ void Explorer::launch(int s) {
     r.list = &lists[static_cast<std::size_t>(actor % actors_of_rank())];
     r.at = 0;
     r.admit_peer = 0;
+    r.line = 0;
     r.call = stream.call;
     if (judged_)
       monitor_.begin_call(
@@ -261,6 +278,23 @@ bool Explorer::reached(std::uint32_t have, std::uint32_t want, bool header) cons
   return comm::epoch_reached(have, want);
 }
 
+bool Explorer::line_reached(std::uint32_t have, std::uint32_t want) const {
+  if (config_.mutant == Mutant::line_at_least) return comm::epoch_reached(have, want);
+  return have == want || (config_.mutant == Mutant::stale_epoch && have == want - 2);
+}
+
+bool Explorer::blocks_at_line(int actor, const Step& step) {
+  Runner& r = runner(actor);
+  for (; r.line < step.rows.size(); ++r.line) {
+    Flag& unit = lines_[line_at(rank_of(actor), r.call, step.at + r.line)];
+    if (line_reached(unit.value, epoch(r.call))) continue;
+    put(actor, unit.waiters);
+    return true;
+  }
+  r.line = 0;
+  return false;
+}
+
 /// Whether the actor must wait here; if so, it is on the list of whoever will wake it.
 bool Explorer::blocks(int actor, const Step& step) {
   Runner& r = runner(actor);
@@ -272,6 +306,7 @@ bool Explorer::blocks(int actor, const Step& step) {
     put(actor, flag.waiters);
     return true;
   }
+  if (step.verb == Verb::take_line) return blocks_at_line(actor, step);
   if (step.verb != Verb::admit) return false;
   for (; r.admit_peer < config_.ranks; ++r.admit_peer) {
     if (r.admit_peer == rank) continue;
@@ -318,6 +353,11 @@ void Explorer::advance(int actor) {
       flag.value = epoch(r.call);
       wake(flag.waiters);
     }
+    for (Index i = 0; i < step.rows.size() && step.verb == Verb::put_line; ++i) {
+      Flag& unit = lines_[line_at(step.peer, r.call, step.at + i)];
+      unit.value = epoch(r.call);
+      wake(unit.waiters);
+    }
     if (step.verb == Verb::signal_header) {
       headers_[static_cast<std::size_t>(step.peer * config_.ranks + rank_of(actor))] =
           epoch(r.call);
@@ -332,13 +372,15 @@ std::string Explorer::blocked_text(int actor) const {
   const Runner& r = runner(actor);
   const Step& step = (*r.list)[r.at];
   const int rank = rank_of(actor);
-  const std::string who = fmt::format("{} call {} {} step {}", row_of(plan(r.call).spec().op).name,
+  const std::string who = fmt::format("{} call {} {} step {}", name_of(plan(r.call).spec()),
                                       epoch(r.call), monitor_.role(actor), r.at + 1);
   const std::uint32_t want = epoch(r.call);
   if (step.verb == Verb::admit) {
     return fmt::format("{} waits for the header from rank {}: has {}, wants {}", who, r.admit_peer,
                        header(rank, r.admit_peer), want);
   }
+  if (step.verb == Verb::take_line)
+    return fmt::format("{} waits for lines of rank {}: {}", who, step.peer, to_string(step));
   std::string next;
   for (std::size_t i = r.at; i < r.list->size(); ++i) {
     if ((*r.list)[i].verb == Verb::wait) continue;

@@ -23,7 +23,8 @@ struct CheckConfig {
   std::uint64_t seed = 0;  ///< who runs first; 0: rank 0 gets ahead as far as it can
   std::uint32_t first_epoch = 1;
   Mutant mutant = Mutant::none;
-  int lost = -1;  ///< the step of rank 0's copy role that is left out
+  int lost = -1;           ///< the step of rank 0's copy role that is left out
+  std::uint32_t idle = 0;  ///< calls since flags and lines were raised last
 
   bool operator==(const CheckConfig&) const = default;
 };

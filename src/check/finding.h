@@ -16,6 +16,7 @@ enum class FindingKind : std::uint8_t {
   went_back,       ///< a signal that does not raise its flag
   early_result,    ///< a result written before all peers were known to be in the call
   misplaced,       ///< an access beyond its region, or not along tiles and chunks
+  out_of_order,    ///< terms of a sum not in rank order, or not all of them
   disagree         ///< ranks that differ in what the call is
 };
 std::string_view name_of(FindingKind);

@@ -2,6 +2,7 @@
 #pragma once
 #include <vector>
 
+#include "check/exchange.h"
 #include "check/step.h"
 
 namespace tilelace::check {
@@ -17,6 +18,20 @@ std::vector<StepList> lists_of(int workers, Run run) {
     const auto note = [&list](const Step& step) { list.push_back(step); };
     NotedVerbs<NoVerbs, decltype(note)> verbs(nothing, note);
     run(i, verbs);
+  }
+  return lists;
+}
+
+/// The same of a collective, whose schedule may be bent.
+template <class S>
+std::vector<StepList> exchange_lists(int workers, const S& s, const ExchangeCall& call) {
+  std::vector<StepList> lists(static_cast<std::size_t>(workers) + 1);
+  NoVerbs nothing;
+  for (int i = 0; i <= workers; ++i) {
+    StepList& list = lists[static_cast<std::size_t>(i)];
+    const auto note = [&list](const Step& step) { list.push_back(step); };
+    NotedExchange<S, NoVerbs, decltype(note)> verbs(s, call, nothing, note);
+    run_exchange_actor(s, i, verbs);
   }
   return lists;
 }

@@ -5,10 +5,19 @@
 
 namespace tilelace::check {
 
-/// Parts of a rank's memory. The first four lie in the call's slot, the others are the user's.
-enum class Region : std::uint8_t { gathered, outgoing, incoming, result, out, delivered };
-constexpr int kRegions = 6;
-constexpr bool in_slot(Region r) { return r <= Region::result; }
+/// Parts of a rank's memory. Those up to lines lie in the call's slot, the others are the user's.
+enum class Region : std::uint8_t {
+  gathered,
+  outgoing,
+  incoming,
+  result,
+  lines,
+  out,
+  delivered,
+  in
+};
+constexpr int kRegions = 8;
+constexpr bool in_slot(Region r) { return r <= Region::lines; }
 std::string_view name_of(Region);
 
 /// rows x columns [col_begin, col_end) of a region of rank `owner`. gathered and delivered have one
@@ -20,6 +29,9 @@ struct Access {
   Index col_begin = 0;
   Index col_end = 1;
   bool write = false;
+  Index round = -1;    ///< of a place that is written again in later rounds
+  int source = -1;     ///< whose data must be there; -1: anybody's
+  bool input = false;  ///< what the user has put where results will be
 };
 
 template <class Emit>
@@ -60,7 +72,9 @@ void each_access(const schedule::AgGemm& s, const Step& x, Emit&& emit) {
     case Verb::send_partial:
     case Verb::fetch_partial:
     case Verb::send_result:
-    case Verb::fetch_result: break;
+    case Verb::fetch_result:
+    case Verb::put_line:
+    case Verb::take_line: break;
   }
 }
 
@@ -126,7 +140,9 @@ void each_access(const schedule::GemmReduce& s, const Step& x, Emit&& emit) {
     case Verb::push:
     case Verb::pull:
     case Verb::park:
-    case Verb::unpark: break;
+    case Verb::unpark:
+    case Verb::put_line:
+    case Verb::take_line: break;
   }
 }
 
@@ -204,7 +220,9 @@ void each_access(const schedule::HandRows& s, const Step& x, Emit&& emit) {
     case Verb::send_partial:
     case Verb::fetch_partial:
     case Verb::send_result:
-    case Verb::fetch_result: break;
+    case Verb::fetch_result:
+    case Verb::put_line:
+    case Verb::take_line: break;
   }
 }
 
@@ -252,7 +270,9 @@ void each_access(const schedule::PushRows& s, const Step& x, Emit&& emit) {
     case Verb::send_partial:
     case Verb::fetch_partial:
     case Verb::send_result:
-    case Verb::fetch_result: break;
+    case Verb::fetch_result:
+    case Verb::put_line:
+    case Verb::take_line: break;
   }
 }
 
@@ -295,7 +315,9 @@ void each_access(const schedule::SharedTiles& s, const Step& x, Emit&& emit) {
     case Verb::send_partial:
     case Verb::fetch_partial:
     case Verb::send_result:
-    case Verb::fetch_result: break;
+    case Verb::fetch_result:
+    case Verb::put_line:
+    case Verb::take_line: break;
   }
 }
 
@@ -334,7 +356,9 @@ void each_access(const schedule::TileSums& s, const Step& x, Emit&& emit) {
     case Verb::send_partial:
     case Verb::fetch_partial:
     case Verb::send_result:
-    case Verb::fetch_result: break;
+    case Verb::fetch_result:
+    case Verb::put_line:
+    case Verb::take_line: break;
   }
 }
 
@@ -373,7 +397,9 @@ void each_access(const schedule::ReduceRows& s, const Step& x, Emit&& emit) {
     case Verb::send_partial:
     case Verb::fetch_partial:
     case Verb::send_result:
-    case Verb::fetch_result: break;
+    case Verb::fetch_result:
+    case Verb::put_line:
+    case Verb::take_line: break;
   }
 }
 

@@ -21,9 +21,9 @@ std::size_t num_actors(const Monitor::Setup& setup) {
 }  // namespace
 
 std::string_view name_of(FindingKind kind) {
-  return std::array<std::string_view, 10>{
-      "deadlock",       "race",      "unwritten",    "moved twice", "computed twice",
-      "never computed", "went back", "early result", "misplaced",   "disagree"}
+  return std::array<std::string_view, 11>{
+      "deadlock",  "race",         "unwritten", "moved twice",  "computed twice", "never computed",
+      "went back", "early result", "misplaced", "out of order", "disagree"}
       .at(static_cast<std::size_t>(kind));
 }
 
@@ -53,6 +53,7 @@ Monitor::Monitor(const Setup& setup)
     s.checked.assign(actors, -1);
   }
   flag_words_.resize(ranks * static_cast<std::size_t>(setup.flag_slots));
+  lines_.resize(ranks * static_cast<std::size_t>(setup.slots));
   results_.resize(ranks);
   for (Results& r : results_) r.reads.assign(actors, 0);
   headers_.assign(ranks * ranks, Word{setup.first_epoch - 1, setup.first_epoch - 1, {}, {}});
@@ -71,9 +72,20 @@ Monitor::Slot& Monitor::slot(int rank, Index call) {
 Monitor::Word& Monitor::word(int rank, Index call, Index flag) {
   auto& words = flag_words_[slot_index(rank, call, setup_.flag_slots)];
   const auto f = static_cast<std::size_t>(flag);
-  if (f >= words.size())
-    words.resize(f + 1, Word{setup_.first_epoch - 1, setup_.first_epoch - 1, {}, {}});
+  if (f >= words.size()) words.resize(f + 1, unused_word());
   return words[f];
+}
+
+Monitor::Word& Monitor::line(int rank, Index call, Index unit) {
+  auto& words = lines_[slot_index(rank, call, setup_.slots)];
+  const auto u = static_cast<std::size_t>(unit);
+  if (u >= words.size()) words.resize(u + 1, unused_word());
+  return words[u];
+}
+
+Monitor::Word Monitor::unused_word() const {
+  const std::uint32_t epoch = setup_.first_epoch - 1 - setup_.idle;
+  return {epoch, epoch, {}, {}};
 }
 
 Monitor::Word& Monitor::header_word(int rank, int peer) {
@@ -103,6 +115,7 @@ Monitor::CallState& Monitor::open(Index call, const std::shared_ptr<const CallPl
     }
     // At once, so that a run without findings does not grow them word by word.
     if (plan->num_flags() > 0) word(rank, call, plan->num_flags() - 1);
+    if (plan->num_lines() > 0) line(rank, call, plan->num_lines() - 1);
   }
   return state;
 }
@@ -121,6 +134,7 @@ void Monitor::begin_call(int a, Index call, const std::shared_ptr<const CallPlan
   }
   self.steps = 0;
   self.admitted = false;
+  self.terms = 0;
   const auto before = static_cast<std::size_t>(rank_of(a) * kEndedRing + (call + 3) % kEndedRing);
   if (ordered && ended_call_[before] == call - 1) clocks_.acquire(a, ended_[before]);
   if (ordered) return_results(a);
@@ -189,9 +203,12 @@ void Monitor::on(int a, const Step& step) {
     self.admitted = true;
     return;
   }
+  if (self.state->plan->spec().exchange) add_in_order(a, step);
+  if (step.verb == Verb::take_line) on_line(a, step);
   self.state->plan->visit_any(rank_of(a), [&](const auto& schedule) {
     each_access(schedule, step, [&](const Access& access) { on_access(a, access); });
   });
+  if (step.verb == Verb::put_line) on_line(a, step);
 }
 
 void Monitor::on_signal(int a, const Step& step) {
@@ -234,8 +251,8 @@ std::string Monitor::where(int a) const {
   } else if (step.verb == Verb::signal) {
     what = fmt::format("signal {}@{}", plan.flag(step.peer, step.at).text, step.peer);
   }
-  return fmt::format("{} call {} {} step {} {}", row_of(plan.spec().op).name, epoch(self.call),
-                     role(a), self.steps, what);
+  return fmt::format("{} call {} {} step {} {}", name_of(plan.spec()), epoch(self.call), role(a),
+                     self.steps, what);
 }
 
 std::string Monitor::text(int a, const Access& access, RowRange rows) const {

@@ -22,8 +22,9 @@ class Monitor {
     int ranks = 1;
     int workers = 1;  ///< the most of any call
     std::uint32_t first_epoch = 1;
-    int slots = 2;       ///< or 1, for mutants
-    int flag_slots = 2;  ///< likewise
+    int slots = 2;           ///< or 1, for mutants
+    int flag_slots = 2;      ///< likewise
+    std::uint32_t idle = 0;  ///< calls since flags and lines were raised last
     std::size_t max_findings = 8;
   };
   explicit Monitor(const Setup& setup);
@@ -52,6 +53,9 @@ class Monitor {
     int writer = -1;  ///< the last one; -1: nobody
     Time time = 0;
     std::uint32_t step = 0;
+    int round = -1;   ///< of a place: which was written last
+    int reader = -1;  ///< of a place, or of input that results take the place of: the last one
+    Time read = 0;
   };
   struct CallState {
     Index call = 0;
@@ -67,6 +71,7 @@ class Monitor {
     const Step* step = nullptr;  ///< while it is judged
     std::uint32_t steps = 0;
     bool admitted = false;
+    int terms = 0;  ///< of the sum at hand: ranks whose terms are added
   };
   /// A flag or header: its value, who raised it, and the same of the value before.
   struct Word {
@@ -99,6 +104,8 @@ class Monitor {
   [[nodiscard]] std::size_t slot_index(int rank, Index call, int slots) const;
   Slot& slot(int rank, Index call);
   Word& word(int rank, Index call, Index flag);
+  Word& line(int rank, Index call, Index unit);
+  [[nodiscard]] Word unused_word() const;
   Word& header_word(int rank, int peer);
   CallState* find(Index call);
   CallState& open(Index call, const std::shared_ptr<const CallPlan>& plan);
@@ -107,12 +114,18 @@ class Monitor {
 
   void raise_word(int actor, Word& word, const std::string& name);
   void on_signal(int actor, const Step& step);
+  void on_line(int actor, const Step& step);
+  void add_in_order(int actor, const Step& step);
   void on_access(int actor, const Access& access);
   void use_slot(int actor, int rank, const Access* access);
   void read_result(int actor, const Access& access);
   void return_results(int actor);
   void read_cell(int actor, const Access& access, RowRange rows, Cell& cell);
   void write_cell(int actor, const Access& access, RowRange rows, Cell& cell);
+  void read_place(int actor, const Access& access, RowRange rows, Cell& cell);
+  void write_place(int actor, const Access& access, RowRange rows, Cell& cell);
+  void read_input(int actor, const Access& access, RowRange rows, Cell& cell);
+  void note_read(int actor, const Access& access, RowRange rows, Cell& cell);
   void check_results(const CallState& state);
   void worked(std::size_t entries) { work_ += static_cast<std::int64_t>(entries); }
   /// Who, at which step: `ag_gemm call 3 rank 2 compute 1 step 17 compute tile rows 32..48 col 2`.
@@ -125,6 +138,7 @@ class Monitor {
   std::vector<Slot> slots_;
   std::vector<Results> results_;
   std::vector<std::vector<Word>> flag_words_;  ///< by rank and flag slot
+  std::vector<std::vector<Word>> lines_;       ///< by rank and slot: each unit has an epoch
   std::vector<Word> headers_;
   std::deque<CallState> calls_;
   std::vector<Clock> ended_;  ///< by rank * 4 + call % 4: what those who ended that call knew

@@ -74,6 +74,7 @@ void Monitor::on_access(int a, const Access& access) {
     add(FindingKind::early_result, fmt::format("{} before all peers are known to be in the call",
                                                text(a, access, access.rows)));
   }
+  if (access.region == Region::in) return;  // nobody writes it
   const Index cols = state.plan->cols(access.region);
   auto& cells = actor(a).state->cells[static_cast<std::size_t>(access.owner * kRegions) +
                                       static_cast<std::size_t>(access.region)];
@@ -82,13 +83,23 @@ void Monitor::on_access(int a, const Access& access) {
   for (Index c = cuts.cell(access.rows.begin); c < end; ++c) {
     for (Index col = access.col_begin; col < access.col_end; ++col) {
       Cell& cell = cells[static_cast<std::size_t>(c * cols + col)];
-      access.write ? write_cell(a, access, cuts.rows(c), cell)
-                   : read_cell(a, access, cuts.rows(c), cell);
+      if (access.round >= 0)
+        access.write ? write_place(a, access, cuts.rows(c), cell)
+                     : read_place(a, access, cuts.rows(c), cell);
+      else if (access.input)
+        read_input(a, access, cuts.rows(c), cell);
+      else
+        access.write ? write_cell(a, access, cuts.rows(c), cell)
+                     : read_cell(a, access, cuts.rows(c), cell);
     }
   }
 }
 
 void Monitor::read_cell(int a, const Access& access, RowRange rows, Cell& cell) {
+  if (access.source >= 0 && cell.writer >= 0 && rank_of(cell.writer) != access.source)
+    add(FindingKind::misplaced,
+        fmt::format("{}, written by {}, instead of rank {}", text(a, access, rows),
+                    role(cell.writer), access.source));
   if (cell.writer >= 0 && clocks_.knows(a, cell.writer, cell.time)) return;
   if (cell.writer < 0) {
     add(FindingKind::unwritten, fmt::format("{}, which nobody has written", text(a, access, rows)));
@@ -107,6 +118,9 @@ void Monitor::write_cell(int a, const Access& access, RowRange rows, Cell& cell)
     add(staging ? FindingKind::moved_twice : FindingKind::computed_twice,
         fmt::format("{}, already written by {} step {}{}", text(a, access, rows), role(cell.writer),
                     cell.step, ordered ? "" : ", not ordered"));
+  } else if (!clocks_.knows(a, cell.reader, cell.read)) {
+    add(FindingKind::race, fmt::format("{}, while {} may still read what was there",
+                                       text(a, access, rows), role(cell.reader)));
   }
   cell.writer = a;
   cell.time = clocks_.now(a);
@@ -129,7 +143,7 @@ void Monitor::check_results(const CallState& state) {
         const bool written = cells[static_cast<std::size_t>(i)].writer >= 0;
         if (wanted == written) continue;
         const auto what = fmt::format("{} call {} rank {} {} rows {}..{} col {}",
-                                      row_of(plan.spec().op).name, epoch(state.call), rank,
+                                      name_of(plan.spec()), epoch(state.call), rank,
                                       name_of(region), rows.begin, rows.end, i % plan.cols(region));
         wanted ? add(FindingKind::never_computed, what)
                : add(FindingKind::misplaced, what + " belongs to another rank");

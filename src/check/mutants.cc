@@ -219,7 +219,8 @@ std::vector<CheckConfig> mutant_scenarios() {
 }
 
 std::vector<MutantResult> run_mutants() {
-  const std::vector<CheckConfig> scenarios = mutant_scenarios();
+  std::vector<CheckConfig> scenarios = mutant_scenarios();
+  for (const CheckConfig& c : exchange_scenarios()) scenarios.push_back(c);
   std::vector<MutantResult> results;
   for (int i = 0; i < kMutants; ++i) {
     MutantResult& result = results.emplace_back();

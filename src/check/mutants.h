@@ -10,6 +10,9 @@ namespace tilelace::check {
 /// Small runs that together reach every guard. Without a mutant none has a finding.
 std::vector<CheckConfig> mutant_scenarios();
 
+/// The same of collectives, which have slots and epochs of their own.
+std::vector<CheckConfig> exchange_scenarios();
+
 struct MutantResult {
   Mutant mutant = Mutant::none;
   int applied = 0;      ///< scenarios in which it had something to bend

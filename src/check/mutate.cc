@@ -47,6 +47,15 @@ constexpr std::array<Entry, static_cast<std::size_t>(Mutant::kCount)> kEntries =
     {"wrong_share", "rank 0 sums the pieces of a tile that are rank 1's"},
     {"flag_before_copy", "the copy role raises a chunk's flag before it copies the chunk"},
     {"short_chunk", "the copy role does not wait for the last flag of a chunk"},
+    {"short_ring", "rounds of a collective have a place fewer"},
+    {"foreign_place", "a parcel goes to the place of another source"},
+    {"send_ahead", "rounds are sent one step earlier"},
+    {"lost_last_chunk", "the last chunk of a role is not moved"},
+    {"short_pair", "a rank whose parcel has ended raises no more flags"},
+    {"unmatched_rounds", "a pair raises, and waits for, flags of parcels that go on alone"},
+    {"sum_out_of_order", "a sum begins with its second term"},
+    {"line_without_epoch", "the first line of a role does not carry the call's epoch"},
+    {"line_at_least", "lines are taken whose epoch is >= the call's, instead of =="},
     {"wrong_chunk", "an order waits for the chunk before the one that a tile reads"},
     {"missed_chunk", "an order does not wait for the last chunk of a tile"},
     {"own_awaited", "an order by shard waits for own rows, which nobody sends"},
@@ -250,6 +259,7 @@ bool mutate(Mutant mutant, const CallPlan& plan, int rank, std::vector<StepList>
                 erase(list, [](const Step& s) { return s.verb == Verb::signal_header; });
     return silent;
   }
+  if (of_collectives(mutant)) return bend_exchange(mutant, plan, rank, lists);
   if (mutant >= Mutant::wrong_chunk) return bend(mutant, plan, rank, lists);
   if (mutant == Mutant::wrong_share) return shift_share(plan, rank, lists);
   if (mutant == Mutant::neighbour_tile) {

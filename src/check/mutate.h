@@ -44,6 +44,16 @@ enum class Mutant : std::uint8_t {
   wrong_share,
   flag_before_copy,
   short_chunk,
+  // In the lists of collectives.
+  short_ring,
+  foreign_place,
+  send_ahead,
+  lost_last_chunk,
+  short_pair,
+  unmatched_rounds,
+  sum_out_of_order,
+  line_without_epoch,
+  line_at_least,
   // In the orders of kernels, under the loops as they are.
   wrong_chunk,
   missed_chunk,
@@ -58,6 +68,11 @@ enum class Mutant : std::uint8_t {
   kCount
 };
 constexpr int kMutants = static_cast<int>(Mutant::kCount) - 1;
+
+/// Bends lists of collectives alone.
+constexpr bool of_collectives(Mutant m) {
+  return m >= Mutant::short_ring && m <= Mutant::line_at_least;
+}
 
 std::string_view name_of(Mutant);
 /// One line: what it breaks.

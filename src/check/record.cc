@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "check/record.h"
 
+#include <type_traits>
+
 #include "check/lists.h"
 
 namespace tilelace::check {
@@ -135,10 +137,16 @@ void run_compute(const schedule::TileSums& s, int worker, Verbs& v) {
 }  // namespace
 
 std::vector<StepList> record(const CallPlan& plan, int rank) {
-  return plan.visit_any(rank, [&](const auto& schedule) {
-    return lists_of(plan.workers(), [&](int i, auto& verbs) {
-      i == 0 ? run_copy(schedule, verbs) : run_compute(schedule, i - 1, verbs);
-    });
+  if (plan.spec().exchange) {
+    const ExchangeCall& call = plan.exchange(rank);
+    return exchange_lists(plan.workers(), call.schedule, call);
+  }
+  return plan.visit_any(rank, [&]<class S>(const S& schedule) -> std::vector<StepList> {
+    if constexpr (!std::is_same_v<S, ExchangeCall>)
+      return lists_of(plan.workers(), [&](int i, auto& verbs) {
+        i == 0 ? run_copy(schedule, verbs) : run_compute(schedule, i - 1, verbs);
+      });
+    return {};
   });
 }
 

@@ -54,4 +54,12 @@ NotedVerbs<Verbs, WatchNote> watched(Verbs& real, SharedMonitor& shared, int act
   return {real, WatchNote{&shared, actor}};
 }
 
+/// The same of a collective's verbs, by chunks: `run_exchange(s, w, v)` under them. Of lines nobody
+/// but the verbs themselves can say when one is there.
+template <class S, class Verbs>
+NotedExchange<S, Verbs, WatchNote> watched_exchange(const S& s, const ExchangeCall& call,
+                                                    Verbs& real, SharedMonitor& shared, int actor) {
+  return {s, call, real, WatchNote{&shared, actor}};
+}
+
 }  // namespace tilelace::check

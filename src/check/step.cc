@@ -11,11 +11,11 @@
 namespace tilelace::check {
 
 std::string_view name_of(Verb verb) {
-  static constexpr std::array<std::string_view, 20> kNames = {
-      "signal", "signal_header", "wait",          "admit",        "compute",
-      "store",  "stage",         "push",          "pull",         "deliver",
-      "reduce", "partial",       "store_partial", "store_result", "park",
-      "unpark", "send_partial",  "fetch_partial", "send_result",  "fetch_result"};
+  static constexpr std::array<std::string_view, 22> kNames = {
+      "signal",        "signal_header", "wait",     "admit",    "compute",      "store",
+      "stage",         "push",          "pull",     "deliver",  "reduce",       "partial",
+      "store_partial", "store_result",  "park",     "unpark",   "send_partial", "fetch_partial",
+      "send_result",   "fetch_result",  "put_line", "take_line"};
   return kNames.at(static_cast<std::size_t>(verb));
 }
 

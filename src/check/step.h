@@ -116,6 +116,8 @@ struct NoVerbs {
   void fetch_partial(const auto&) {}
   void send_result(const auto&) {}
   void fetch_result(const auto&) {}
+  void send(const auto&) {}
+  void take(const auto&) {}
 };
 
 /// Any verbs, with every call told to `note(Step)`: waits after they are over, all else before it

@@ -5,11 +5,11 @@
 #include <array>
 #include <exception>
 #include <mutex>
-#include <random>
 #include <thread>
 #include <tuple>
 #include <utility>
 
+#include "check/dice.h"
 #include "tilelace/op_table.h"
 #include "tilelace/transport_table.h"
 
@@ -19,26 +19,12 @@ namespace {
 
 constexpr std::size_t kMaxFailures = 5;
 constexpr std::int64_t kProgressEvery = 256;
+/// Of a sweep, one is of collectives.
+constexpr std::int64_t kExchangeEvery = 8;
 /// Each may need a gigabyte.
 constexpr unsigned kMostThreads = 4;
 /// Keeps a configuration under a millisecond: tiles and chunks of all ranks.
 constexpr Index kMaxParts = 1200;
-
-class Dice {
- public:
-  Dice(std::uint64_t seed, std::int64_t i)
-      : random_(seed * 0x9E3779B97F4A7C15ULL + static_cast<std::uint64_t>(i)) {}
-  int below(int n) { return static_cast<int>(random_() % static_cast<std::uint64_t>(n)); }
-  int between(int lo, int hi) { return lo + below(hi - lo + 1); }
-  bool one_in(int n) { return below(n) == 0; }
-  template <class T, std::size_t N>
-  T any(const std::array<T, N>& of) {
-    return of[static_cast<std::size_t>(below(static_cast<int>(N)))];
-  }
-
- private:
-  std::mt19937_64 random_;
-};
 
 Index random_m(Dice& dice, int ranks, int tile) {
   static constexpr std::array<Index, 7> kPrimes = {2, 5, 7, 13, 31, 61, 97};
@@ -343,7 +329,8 @@ SweepSummary check_all(const std::vector<CheckConfig>& all, const SweepProgress&
 SweepSummary sweep(std::int64_t count, std::uint64_t seed, const SweepProgress& progress) {
   SweepSummary sum;
   for (std::int64_t i = 0; i < count; ++i) {
-    const CheckConfig config = random_config(seed, i);
+    const CheckConfig config =
+        i % kExchangeEvery == 0 ? random_exchange(seed, i) : random_config(seed, i);
     CheckReport report = check(config);
     add(sum, config, report);
     if (progress && (i + 1) % kProgressEvery == 0) progress(i + 1);

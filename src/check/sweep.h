@@ -12,6 +12,10 @@ namespace tilelace::check {
 /// the row counts from the edges (0, 1, P-1, tile +- 1, primes, no multiple of P).
 CheckConfig random_config(std::uint64_t seed, std::int64_t i);
 
+/// The same of collectives: three calls of one or of several kinds and sizes, by chunks (up to
+/// three times around the ring), lines, in place, directly; parcels uneven and empty.
+CheckConfig random_exchange(std::uint64_t seed, std::int64_t i);
+
 /// All that a shape can be run as: every legal route, transport and straddling, all or the fewest
 /// actors resident, rank 0 ahead or a random order; three equal calls each.
 std::vector<CheckConfig> variants(const CallSpec& shape, int ranks, int workers);

@@ -25,7 +25,9 @@ enum class Verb : std::uint8_t {
   send_partial,
   fetch_partial,
   send_result,
-  fetch_result
+  fetch_result,
+  put_line,
+  take_line
 };
 
 /// Whether bytes go from one rank to another.
@@ -38,7 +40,8 @@ constexpr bool is_transfer(Verb verb) {
     case Verb::send_partial:
     case Verb::fetch_partial:
     case Verb::send_result:
-    case Verb::fetch_result: return true;
+    case Verb::fetch_result:
+    case Verb::put_line: return true;
     case Verb::signal:
     case Verb::signal_header:
     case Verb::wait:
@@ -50,7 +53,8 @@ constexpr bool is_transfer(Verb verb) {
     case Verb::reduce:
     case Verb::partial:
     case Verb::park:
-    case Verb::unpark: break;
+    case Verb::unpark:
+    case Verb::take_line: break;
   }
   return false;
 }

@@ -108,7 +108,9 @@ class Player {
       case Verb::store:
       case Verb::partial:
       case Verb::park:
-      case Verb::unpark: return true;
+      case Verb::unpark:
+      case Verb::put_line:
+      case Verb::take_line: return true;
       case Verb::stage:
       case Verb::deliver: local_copy(a, s); return true;
       case Verb::store_partial:

@@ -6,3 +6,4 @@ if(NOT TILELACE_SANITIZE)  # counts are the same there
 endif()
 tilelace_test(protocol_watched_test SOURCES watched_test.cc LIBS tilelace_check Threads::Threads)
 tilelace_test(protocol_shared_tiles_test SOURCES shared_tiles_test.cc LIBS tilelace_check tilelace_comm Threads::Threads)
+tilelace_test(protocol_exchange_test SOURCES exchange_test.cc LIBS tilelace_check fmt::fmt)

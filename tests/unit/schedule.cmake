@@ -1,1 +1,2 @@
 tilelace_test(schedule_static_test SOURCES schedule_static_test.cc LIBS tilelace_schedule)
+tilelace_test(exchange_test SOURCES exchange_test.cc LIBS tilelace_plan)
