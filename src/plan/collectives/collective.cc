@@ -185,13 +185,13 @@ bool lines_fit(const CollectiveCall& c, int shots, Index most_workers) {
 
 /// Workers and chunk of so many units a parcel.
 void spread(CollectivePlan& p, const CollectiveCall& c, Index units, int most_workers,
-            std::optional<std::int64_t> asked) {
+            Index staged_bytes, std::optional<std::int64_t> asked) {
   // A warp's load is 512 bytes; a CTA of fewer units than threads idles.
   constexpr Index kGrain = 32, kLeast = 256;
   const Index places_of = std::max<Index>(places(c, p.shots), 1);
   const Index room = p.lines
                          ? kMostChunk
-                         : kStagedBytes / (kUnitBytes * schedule::kRing * most_workers * places_of);
+                         : staged_bytes / (kUnitBytes * schedule::kRing * most_workers * places_of);
   Index chunk = asked ? ceil_div(*asked, kUnitBytes) : ceil_div(units, most_workers);
   if (!asked) chunk = std::max(kLeast, ceil_div(chunk, kGrain) * kGrain);
   p.chunk = std::clamp<Index>(chunk, 1, std::max<Index>(1, std::min(kMostChunk, room)));
@@ -227,15 +227,15 @@ CollectivePlan plan_collective(const CollectiveCall& c, const CollectiveMachine&
   CollectivePlan p;
   const int line_shots = shots_of(c, o, h, true), chunk_shots = shots_of(c, o, h, false);
   const bool known = !c.counts.empty();  // how long each rank's parcels are
-  const bool fit = known && lines_fit(c, line_shots, most);
-  require(fit || !o.lines.value_or(false),
+  const bool fit = machine.lines && known && lines_fit(c, line_shots, most);
+  require(fit || !machine.lines || !o.lines.value_or(false),
           "{}: lines: got {} bytes, expected what their places have room for{}", name,
           longest(c, line_shots) * kUnitBytes, known ? "" : ", in equal parts");
-  p.lines = o.lines.value_or(fit && lines_us(c, h, line_shots) <= chunks_us(c, h, chunk_shots));
+  p.lines = fit && o.lines.value_or(lines_us(c, h, line_shots) <= chunks_us(c, h, chunk_shots));
   p.shots = p.lines ? line_shots : chunk_shots;
   p.direct = direct && !p.lines;
   const Index units = longest(c, p.shots);
-  spread(p, c, known ? units : kMostChunk * most, most, o.chunk);
+  spread(p, c, known ? units : kMostChunk * most, most, machine.staged_bytes, o.chunk);
   if (p.lines) {
     // One round.
     p.chunk = std::max(p.chunk, ceil_div(units, Index{most}));
@@ -315,7 +315,7 @@ class WordHash {
   }
   [[nodiscard]] std::uint32_t word() const {
     const auto folded = static_cast<std::uint32_t>(value_ ^ value_ >> 32U);
-    return folded == 0 ? 1 : folded;
+    return folded < kFirstHash ? folded + kFirstHash : folded;
   }
 
  private:

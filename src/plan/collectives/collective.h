@@ -56,6 +56,8 @@ struct CollectivePlan {
 struct CollectiveMachine {
   int workers = 1;       ///< at most: CTAs, or threads of CPU ranks
   int architecture = 0;  ///< whose links and flags predictions count on
+  Index staged_bytes = kStagedBytes;
+  bool lines = true;  ///< else chunks run in their place
 };
 
 /// Errors: usage (an option that the call cannot take).
@@ -80,7 +82,9 @@ extern template PlacedExchange<64> place_exchange(const CollectiveCall&, const C
                                                   Index);
 
 /// Of what ranks must agree on; where two ranks know more of each other, of that, too: a word from
-/// `from` to `to`, as either makes it. Not 0.
+/// `from` to `to`, as either makes it. At least kFirstHash: smaller words stand for what is no
+/// call.
+constexpr std::uint32_t kFirstHash = 16;
 std::uint32_t collective_hash(const CollectiveCall&, const CollectivePlan&);
 std::uint32_t hash_between(const CollectiveCall&, std::uint32_t hash, int from, int to);
 
