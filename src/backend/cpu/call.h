@@ -17,6 +17,7 @@
 #include "comm/signal.h"
 #include "comm/std_atomics.h"
 #include "plan/base/schedules.h"
+#include "plan/collectives/collective.h"
 
 namespace tilelace::cpu {
 
@@ -37,8 +38,10 @@ constexpr std::uint32_t kRefused = 0;
 constexpr std::uint32_t kPreparing = 1;
 /// That of a rank in prepare_collectives, or before its first collective.
 constexpr std::uint32_t kPreparingCollectives = 2;
-/// That of a rank which found that another's all_to_all does not fit its own; follows the call's.
-constexpr std::uint32_t kUnfit = 3;
+/// And the number of a rank: that of one which found that its all_to_all does not fit that rank's.
+/// Takes the place of the call's: ranks whose own pairs fit would wait for those that gave up.
+constexpr std::uint32_t kUnfit = 64;
+static_assert(kUnfit + comm::kMaxRanks <= plan::kFirstHash);
 
 /// Another rank is in a different call. Not an Error yet: the text needs every rank's card.
 struct Disagreement {

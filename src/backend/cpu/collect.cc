@@ -89,18 +89,11 @@ void Engine::collect_piece(const plan::CollectiveCall& c, const plan::Collective
   }
   points::pass("copy.before_header", group_.rank());
   tell_peers(call);
-  try {
-    on_actors(call, [&](int index) {
-      if (index >= p.workers) return;
-      CollectiveVerbs verbs(call, index, placed, args);
-      schedule::run_exchange(placed.schedule, index, verbs);
-    });
-  } catch (const Error& e) {
-    // A rank whose own pairs fit would wait for this one.
-    for (int q = 0; q < c.ranks && e.kind() == ErrorKind::usage && !call.hashes_to.empty(); ++q)
-      if (q != c.rank) call.send_header(q, kUnfit);
-    throw;
-  }
+  on_actors(call, [&](int index) {
+    if (index >= p.workers) return;
+    CollectiveVerbs verbs(call, index, placed, args);
+    schedule::run_exchange(placed.schedule, index, verbs);
+  });
   if (points::poison_slots) collectives_.poison(c.rank, call.epoch);
 }
 

@@ -125,16 +125,17 @@ void Engine::settle(Call& call, int peer) {
     raise(ErrorKind::usage, "{}: rank {}: got a refusal ({}), expected the call of every rank",
           call.name, peer, card(peer));
   }
-  const int low = std::min(peer, group_.rank());
-  const int high = std::max(peer, group_.rank());
-  if (comm::header_hash(header) == kUnfit) {
-    raise(ErrorKind::usage,
-          "{}: rank {} called [{}], which does not fit the call of some rank; rank {} called [{}], "
-          "expected what a rank sends to be what its peer takes",
-          call.name, peer, card(peer), group_.rank(), card(group_.rank()));
-  }
-  raise(ErrorKind::usage, "{}: rank {} called [{}], rank {} called [{}], expected the same call",
-        call.name, low, card(low), high, card(high));
+  const std::uint32_t word = comm::header_hash(header);
+  const bool told = word >= kUnfit && word < kUnfit + static_cast<std::uint32_t>(group_.ranks());
+  const bool pairs = !call.hashes_to.empty();
+  for (int p = 0; p < group_.ranks() && pairs && !told; ++p)
+    if (p != group_.rank()) call.send_header(p, kUnfit + static_cast<std::uint32_t>(peer));
+  const int other = told ? static_cast<int>(word - kUnfit) : group_.rank();
+  const int low = std::min(peer, other);
+  const int high = std::max(peer, other);
+  raise(ErrorKind::usage, "{}: rank {} called [{}], rank {} called [{}], expected {}", call.name,
+        low, card(low), high, card(high),
+        pairs ? "each to take what the other sends" : "the same call");
 }
 
 void Engine::refuse(std::string_view reason, void* /*stream*/) {

@@ -118,7 +118,8 @@ CollectiveCall check_collective(Collective collective, const CollectiveArgs& arg
           "{}: takes: got {} entries, expected none", row.name, args.takes.size());
   require(collective != Collective::all_reduce || args.counts.size() == 1,
           "{}: counts: got {} entries, expected one", row.name, args.counts.size());
-  const std::vector<Index> counts = by_rank(row.name, "counts", args.counts, ranks);
+  const std::vector<Index> counts =
+      by_rank(row.name, "counts", args.counts, collective == Collective::all_reduce ? 1 : ranks);
   const std::vector<Parcel> whole = in_turn(counts, item);
   switch (collective) {
     case Collective::all_reduce:

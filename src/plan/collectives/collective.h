@@ -25,7 +25,8 @@ struct CollectiveCall {
   int rank = 0, ranks = 1;
   std::vector<Parcel> sends;  ///< of `in`, by rank; all_reduce: all of it
   std::vector<Parcel> takes;  ///< of `out`, by rank; of sums what this rank gets
-  std::vector<Index> counts;  ///< what all ranks know: of elements, by rank; all_to_all: nothing
+  std::vector<Index> counts;  ///< what all ranks know: of elements, by rank; all_reduce: one;
+                              ///< all_to_all of lists: nothing
   bool operator==(const CollectiveCall&) const = default;
 };
 
@@ -84,7 +85,7 @@ extern template PlacedExchange<64> place_exchange(const CollectiveCall&, const C
 /// Of what ranks must agree on; where two ranks know more of each other, of that, too: a word from
 /// `from` to `to`, as either makes it. At least kFirstHash: smaller words stand for what is no
 /// call.
-constexpr std::uint32_t kFirstHash = 16;
+constexpr std::uint32_t kFirstHash = 128;
 std::uint32_t collective_hash(const CollectiveCall&, const CollectivePlan&);
 std::uint32_t hash_between(const CollectiveCall&, std::uint32_t hash, int from, int to);
 
