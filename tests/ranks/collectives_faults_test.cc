@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives that go wrong: ranks that disagree, refuse, leave or are silent.
+#include <csignal>
+
 #include "collectives_helpers.h"
 #include "comm_helpers.h"
+#include "core/points.h"
 #include "ops_usage_helpers.h"
 
 namespace tilelace::collectives_test {
@@ -141,6 +144,44 @@ TEST(CollectivesFaults, APeerThatLeavesEndsTheCall) {
     });
     for (const int r : {0, 2}) EXPECT_EQ(texts[r].rfind("peer: ", 0), 0U) << texts[r];
     EXPECT_LT(watch.seconds(), 15);
+  }
+}
+
+/// Where rank 1 of the next test is killed, and at which of its visits.
+const char* deadly_point = nullptr;
+int visits_left = 0;
+
+void die(const char* point, int rank) {
+  if (rank == 1 && std::string_view(point) == deadly_point && --visits_left == 0) raise(SIGKILL);
+}
+
+TEST(CollectivesFaults, APeerThatIsKilledEndsTheCall) {
+  for (const char* point : {"copy.before_header", "compute.before_flag", "compute.after_wait",
+                            "compute.before_store"}) {
+    const comm::test::TemporaryPath meeting;
+    std::vector<pid_t> pids;
+    for (int r = 0; r < kRanks; ++r) {
+      pids.push_back(comm::test::fork_child([&] {
+        deadly_point = point;
+        visits_left = 40;
+        points::hook = die;
+        auto c = Communicator::process(r, kRanks, meeting.path(), {.workers = 1, .timeout_s = 20});
+        const std::string end = caught([&] {
+          for (;;) CHILD_CHECK(wrong_result(c, kGood).empty());
+        });
+        CHILD_CHECK(end.rfind("peer: ", 0) == 0);
+      }));
+    }
+    const comm::test::Stopwatch watch;
+    for (int r = 0; r < kRanks; ++r) {
+      const int status = comm::test::status_of(pids[static_cast<std::size_t>(r)]);
+      if (r == 1) {
+        EXPECT_TRUE(WIFSIGNALED(status)) << point;
+      } else {
+        EXPECT_EQ(status, 0) << point;
+      }
+    }
+    EXPECT_LT(watch.seconds(), 15) << point;
   }
 }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives of CPU ranks: the bits of a plain loop, whatever the op, the elements and the
 // options.
+#include <chrono>
 #include <cstdlib>
 #include <functional>
+#include <thread>
 
 #include "collectives_helpers.h"
 #include "comm_helpers.h"
@@ -87,6 +89,31 @@ TEST(Collectives, TwoThousandCallsInARowWithPoisonedSlots) {
   points::poison_slots = true;
   run_ranks(3, {.workers = 2, .timeout_s = 20},
             [](Communicator& c) { return random_calls(c, 31, 2000); });
+  points::poison_slots = false;
+}
+
+/// Now and then a rank rests where it is.
+void rest(const char* /*point*/, int rank) {
+  thread_local std::mt19937 rng(static_cast<std::uint32_t>(rank));
+  if (rng() % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(rng() % 200));
+}
+
+TEST(Collectives, DelaysAnywhereChangeNothing) {
+  points::poison_slots = true;
+  points::hook = rest;
+  run_ranks(3, {.workers = 2, .timeout_s = 20}, [](Communicator& c) {
+    Draw draw(c.size(), 53);
+    for (int i = 0; i < 60 * night_times(); ++i) {
+      Case many = draw.next();
+      if (many.collective == Collective::all_to_all) continue;
+      many.counts = {700 + draw.below(300)};
+      many.options.chunk = 64;
+      const std::string wrong = wrong_result(c, many);
+      if (!wrong.empty()) return wrong;
+    }
+    return std::string();
+  });
+  points::hook = nullptr;
   points::poison_slots = false;
 }
 
