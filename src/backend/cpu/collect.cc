@@ -94,7 +94,8 @@ void Engine::collect_piece(const plan::CollectiveCall& c, const plan::Collective
     CollectiveVerbs verbs(call, index, placed, args);
     schedule::run_exchange(placed.schedule, index, verbs);
   });
-  if (points::poison_slots) collectives_.poison(c.rank, call.epoch);
+  if (points::poison_slots)
+    collectives_.poison(c.rank, call.epoch, placed.schedule.num_units() * schedule::kUnitBytes);
 }
 
 std::string Engine::describe(Collective collective, const CollectiveArgs& args,

@@ -48,9 +48,8 @@ SlotView Collectives::slot(std::uint32_t epoch) const {
   return {memory_->peer(0) + slot_bytes() * (epoch & 1U), memory_->stride(), flag_bytes_};
 }
 
-void Collectives::poison(int rank, std::uint32_t epoch) const {
-  std::memset(slot(epoch).data(rank), points::kPoison,
-              static_cast<std::size_t>(machine_.staged_bytes));
+void Collectives::poison(int rank, std::uint32_t epoch, Index bytes) const {
+  std::memset(slot(epoch).data(rank), points::kPoison, static_cast<std::size_t>(bytes));
 }
 
 CallVerbs::Meaning CollectiveVerbs::meaning(Index flag) const {

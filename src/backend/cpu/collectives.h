@@ -19,8 +19,8 @@ class Collectives {
   /// Collective. Errors: as comm::Group::allocate.
   void allocate(comm::Group&, std::uint32_t epoch, double timeout_s);
   [[nodiscard]] SlotView slot(std::uint32_t epoch) const;
-  /// So that what is read too late is wrong data.
-  void poison(int rank, std::uint32_t epoch) const;
+  /// So many bytes of the places, so that what is read too late is wrong data.
+  void poison(int rank, std::uint32_t epoch, Index bytes) const;
 
  private:
   [[nodiscard]] std::int64_t slot_bytes() const { return flag_bytes_ + machine_.staged_bytes; }
