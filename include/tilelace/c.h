@@ -12,7 +12,7 @@
  * Only in C++: tune(), PlanOptions (calls run as the planner says; tilelace_query_plan prints the
  * plan) and plans without a communicator (make_plan), the options `checked` and `multicast`,
  * from_sockets, machine() and findings(), another bound of synchronize than 300 s, check_call and
- * refuse, and the parts of a call alone (gemm_only, collective_only). */
+ * refuse, the parts of a call alone (gemm_only, collective_only) and describe_collective. */
 #ifndef TILELACE_C_H
 #define TILELACE_C_H
 #include <stddef.h>

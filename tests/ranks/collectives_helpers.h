@@ -7,8 +7,11 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
 #include <cstring>
-#include <numeric>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
