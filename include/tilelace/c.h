@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The C API: the C++ one with handles and status codes. What calls mean, which are collective,
- * their shapes, alignment and traffic stand in the C++ headers (communicator.h, ops.h, plan.h).
+ * their shapes, alignment and traffic stand in the C++ headers (communicator.h, ops.h, plan.h,
+ * collectives.h).
  * A whole program: examples/ag_gemm.c.
  *
  * Structs with a struct_size: set all of it to 0, then struct_size to its sizeof, then what is
@@ -11,7 +12,7 @@
  * Only in C++: tune(), PlanOptions (calls run as the planner says; tilelace_query_plan prints the
  * plan) and plans without a communicator (make_plan), the options `checked` and `multicast`,
  * from_sockets, machine() and findings(), another bound of synchronize than 300 s, check_call and
- * refuse, and the parts of a call alone (gemm_only, collective_only). */
+ * refuse, the parts of a call alone (gemm_only, collective_only) and describe_collective. */
 #ifndef TILELACE_C_H
 #define TILELACE_C_H
 #include <stddef.h>
@@ -140,6 +141,39 @@ typedef struct tilelace_call_args {
   void* stream; /**< GPU ranks: a cudaStream_t; NULL: the default stream */
 } tilelace_call_args;
 
+typedef enum tilelace_item {
+  TILELACE_ITEM_BF16 = 0,
+  TILELACE_ITEM_FP16 = 1,
+  TILELACE_ITEM_FP32 = 2,
+  TILELACE_ITEM_I32 = 3,
+  TILELACE_ITEM_I64 = 4,
+  TILELACE_ITEM_U8 = 5
+} tilelace_item;
+
+typedef enum tilelace_reduction {
+  TILELACE_SUM = 0,
+  TILELACE_AVG = 1,
+  TILELACE_MAX = 2
+} tilelace_reduction;
+
+/** A collective (tilelace/collectives.h). Of how it runs 0 is: as the planner says. */
+typedef struct tilelace_collective_args {
+  size_t struct_size; /**< sizeof(tilelace_collective_args) */
+  const void* in;
+  void* out;
+  int32_t item;          /**< a tilelace_item */
+  int32_t reduction;     /**< a tilelace_reduction; all_reduce and reduce_scatter */
+  const int64_t* counts; /**< of elements: one, or one a rank */
+  size_t num_counts;
+  const int64_t* takes; /**< all_to_all: likewise */
+  size_t num_takes;
+  void* stream;  /**< GPU ranks: a cudaStream_t; NULL: the default stream */
+  int32_t lines; /**< 1: units that carry the call's number; -1: chunks */
+  int32_t shots;
+  int32_t workers;
+  int64_t chunk; /**< bytes */
+} tilelace_collective_args;
+
 typedef struct tilelace_communicator tilelace_communicator;
 typedef struct tilelace_buffer tilelace_buffer;
 typedef struct tilelace_device_buffer tilelace_device_buffer;
@@ -189,6 +223,17 @@ tilelace_status tilelace_gemm_ar(tilelace_communicator* communicator,
                                  const tilelace_gemm_reduce_args* args);
 /** The op of this name: as the three above. */
 tilelace_status tilelace_call(tilelace_communicator* communicator, const tilelace_call_args* args);
+
+/** Staging for collectives, once; the first one does it, too. */
+tilelace_status tilelace_prepare_collectives(tilelace_communicator* communicator);
+tilelace_status tilelace_all_reduce(tilelace_communicator* communicator,
+                                    const tilelace_collective_args* args);
+tilelace_status tilelace_all_gather(tilelace_communicator* communicator,
+                                    const tilelace_collective_args* args);
+tilelace_status tilelace_reduce_scatter(tilelace_communicator* communicator,
+                                        const tilelace_collective_args* args);
+tilelace_status tilelace_all_to_all(tilelace_communicator* communicator,
+                                    const tilelace_collective_args* args);
 
 /** The plan's print and reason, cut to size - 1 characters; *needed (may be NULL): its length. */
 tilelace_status tilelace_query_plan(const tilelace_communicator* communicator,

@@ -102,7 +102,8 @@ void prepare_collectives(Communicator&);
 /// Traffic that leaves each rank, S bytes of the whole: all_gather and reduce_scatter (ranks - 1) /
 /// ranks S; all_reduce twice that, or (ranks - 1) S in one shot; lines take twice the bytes.
 /// Errors: usage (a wrong argument: before anything is sent; ranks that disagree: before any result
-/// is written), peer, timeout; on GPUs those that depend on peers come from the next call or
+/// is written, but of an all_to_all whose lists do not fit in one pair other ranks may have written
+/// a part), peer, timeout; on GPUs those that depend on peers come from the next call or
 /// synchronize().
 void all_reduce(Communicator&, const CollectiveArgs&, const CollectiveOptions& = {});
 void all_gather(Communicator&, const CollectiveArgs&, const CollectiveOptions& = {});

@@ -28,7 +28,7 @@ constexpr Index kUnitBytes = 16;
 /// A worker's places for one source: see above why no fewer.
 constexpr Index kRing = 4;
 /// Of a call: what a slot has flags for.
-constexpr Index kMaxExchangeRounds = 256;
+constexpr Index kMaxExchangeRounds = 64;
 
 /// What one worker moves in a round.
 struct ExchangeRound {

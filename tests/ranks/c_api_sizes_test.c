@@ -190,6 +190,33 @@ static void sizes_of_reduce(tilelace_communicator* c, const tilelace_tensor* wei
   free(args.out.data);
 }
 
+typedef tilelace_status (*collective)(tilelace_communicator*, const tilelace_collective_args*);
+
+static void sizes_of_collective(tilelace_communicator* c, collective op) {
+  const float in[3] = {1, 2, 3};
+  float out[3] = {0, 0, 0};
+  const int64_t count = 3;
+  tilelace_collective_args args;
+  memset(&args, 0, sizeof args);
+  args.in = in;
+  args.out = out;
+  args.item = TILELACE_ITEM_FP32;
+  args.counts = &count;
+  args.num_counts = 1;
+  if (op == tilelace_all_to_all) args.takes = &count, args.num_takes = 1;
+  CHECK(op(c, &args) == TILELACE_USAGE);
+  args.struct_size = sizeof args;
+  CHECK_OK(op(c, &args));
+  CHECK(memcmp(in, out, sizeof in) == 0);
+  args.shots = 3;
+  CHECK(op(c, &args) == TILELACE_USAGE);
+  args.struct_size = offsetof(tilelace_collective_args, lines);
+  spoil(&args, args.struct_size, sizeof args);
+  CHECK_OK(op(c, &args));
+  args.struct_size -= 8;
+  CHECK(op(c, &args) == TILELACE_USAGE);
+}
+
 int main(void) {
   CHECK(tilelace_api_version() == TILELACE_API_VERSION);
   sizes_of_options();
@@ -201,6 +228,10 @@ int main(void) {
   sizes_of_gather(c, &weight);
   sizes_of_reduce(c, &weight, tilelace_gemm_rs);
   sizes_of_reduce(c, &weight, tilelace_gemm_ar);
+  sizes_of_collective(c, tilelace_all_reduce);
+  sizes_of_collective(c, tilelace_all_gather);
+  sizes_of_collective(c, tilelace_reduce_scatter);
+  sizes_of_collective(c, tilelace_all_to_all);
   tilelace_communicator_destroy(c);
   free(weight.data);
   if (failures == 0) puts("c_api_sizes_test: all is well");

@@ -24,7 +24,8 @@ void Call::check_agreement() const {
   for (int p = 0; p < group->ranks(); ++p) {
     if (p == rank()) continue;
     const comm::Header h = StdAtomics::load_acquire(header(rank(), p));
-    if (comm::header_epoch(h) == epoch && comm::header_hash(h) != hash) throw Disagreement{p};
+    if (comm::header_epoch(h) == epoch && comm::header_hash(h) != expected_of(p))
+      throw Disagreement{p};
   }
 }
 

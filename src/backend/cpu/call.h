@@ -10,12 +10,14 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "backend/backend.h"
 #include "backend/cpu/link.h"
 #include "comm/signal.h"
 #include "comm/std_atomics.h"
 #include "plan/base/schedules.h"
+#include "plan/collectives/collective.h"
 
 namespace tilelace::cpu {
 
@@ -34,6 +36,12 @@ struct Control {
 constexpr std::uint32_t kRefused = 0;
 /// That of a rank in prepare.
 constexpr std::uint32_t kPreparing = 1;
+/// That of a rank in prepare_collectives, or before its first collective.
+constexpr std::uint32_t kPreparingCollectives = 2;
+/// And the number of a rank: that of one which found that its all_to_all does not fit that rank's.
+/// Takes the place of the call's: ranks whose own pairs fit would wait for those that gave up.
+constexpr std::uint32_t kUnfit = 64;
+static_assert(kUnfit + comm::kMaxRanks <= plan::kFirstHash);
 
 /// Another rank is in a different call. Not an Error yet: the text needs every rank's card.
 struct Disagreement {
@@ -61,6 +69,8 @@ struct Call {
   SlotView slot;
   std::uint32_t epoch = 0;
   std::uint32_t hash = 0;
+  /// By rank, where each pair has its own: of what goes there, of what comes from there.
+  std::vector<std::uint32_t> hashes_to, hashes_from;
   double timeout_s = 0;
   std::span<const std::unique_ptr<Link>> links;  ///< by rank
   const Problem* problem = nullptr;
@@ -80,7 +90,15 @@ struct Call {
     return &control_of(to).headers[epoch & 1U][from];
   }
 
-  void send_header(int peer) const { link(peer).send_header(header(peer, rank()), epoch, hash); }
+  void send_header(int peer, std::uint32_t word) const {
+    link(peer).send_header(header(peer, rank()), epoch, word);
+  }
+  void send_header(int peer) const {
+    send_header(peer, hashes_to.empty() ? hash : hashes_to[static_cast<std::size_t>(peer)]);
+  }
+  [[nodiscard]] std::uint32_t expected_of(int peer) const {
+    return hashes_from.empty() ? hash : hashes_from[static_cast<std::size_t>(peer)];
+  }
 
   /// Keeps the first failure of this rank's actors.
   void fail(std::exception_ptr);

@@ -44,6 +44,7 @@ Engine::Engine(comm::Group& group, const CommunicatorOptions& options,
                            options.link_latency_s)),
       checked_(std::move(checked)),
       links_(join_links(group.rank(), group.ranks(), options)),
+      collectives_(group.ranks(), machine_.workers),
       epoch_(env::first_epoch()),
       pool_(options.workers) {}
 
@@ -59,7 +60,7 @@ void Engine::act(const Call& call, const Schedule& s, Actor actor, Verbs& verbs,
     role(verbs);
     return;
   }
-  const std::int64_t number = call.epoch - env::first_epoch() - 1;
+  const std::int64_t number = call.epoch - env::first_epoch() - 1 - unwatched_;
   checked_->act(s, call.rank(), actor.worker + 1, number, verbs, role);
 }
 
@@ -92,6 +93,10 @@ void Engine::begin(Call& call, std::string_view card, std::uint32_t hash) {
   own[length] = '\0';
 }
 
+void Engine::tell_peers(const Call& call) const {
+  for (int i = 1; i < group_.ranks(); ++i) call.send_header((group_.rank() + i) % group_.ranks());
+}
+
 void Engine::await_headers(Call& call) {
   const std::int64_t deadline = call.deadline_ns();
   for (int p = 0; p < group_.ranks(); ++p) {
@@ -120,10 +125,17 @@ void Engine::settle(Call& call, int peer) {
     raise(ErrorKind::usage, "{}: rank {}: got a refusal ({}), expected the call of every rank",
           call.name, peer, card(peer));
   }
-  const int low = std::min(peer, group_.rank());
-  const int high = std::max(peer, group_.rank());
-  raise(ErrorKind::usage, "{}: rank {} called [{}], rank {} called [{}], expected the same call",
-        call.name, low, card(low), high, card(high));
+  const std::uint32_t word = comm::header_hash(header);
+  const bool told = word >= kUnfit && word < kUnfit + static_cast<std::uint32_t>(group_.ranks());
+  const bool pairs = !call.hashes_to.empty();
+  for (int p = 0; p < group_.ranks() && pairs && !told; ++p)
+    if (p != group_.rank()) call.send_header(p, kUnfit + static_cast<std::uint32_t>(peer));
+  const int other = told ? static_cast<int>(word - kUnfit) : group_.rank();
+  const int low = std::min(peer, other);
+  const int high = std::max(peer, other);
+  raise(ErrorKind::usage, "{}: rank {} called [{}], rank {} called [{}], expected {}", call.name,
+        low, card(low), high, card(high),
+        pairs ? "each to take what the other sends" : "the same call");
 }
 
 void Engine::refuse(std::string_view reason, void* /*stream*/) {
@@ -134,10 +146,7 @@ void Engine::refuse(std::string_view reason, void* /*stream*/) {
   call.name = "refused call";
   call.problem = &nothing;
   begin(call, reason, kRefused);
-  for (int i = 1; i < group_.ranks(); ++i) {
-    const int p = (group_.rank() + i) % group_.ranks();
-    call.send_header(p);
-  }
+  tell_peers(call);
   await_headers(call);
 }
 
@@ -187,8 +196,7 @@ void Engine::end_waits(const Call& call, ErrorKind kind) {
   group_.abort({static_cast<std::uint8_t>(kind), rank, rank});
 }
 
-template <class Job>
-void Engine::on_actors(Call& call, const Job& job) {
+void Engine::on_actors(Call& call, const std::function<void(int)>& job) {
   std::mutex mutex;
   std::optional<int> disagreeing;
   pool_.run([&](int index) {

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A CPU rank: its slots, packed weights and threads, and how a call runs on them.
 #pragma once
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "backend/backend.h"
 #include "backend/cpu/call.h"
+#include "backend/cpu/collectives.h"
 #include "backend/cpu/worker_pool.h"
 #include "backend/cpu/worker_state.h"
 #include "tilelace/error.h"
@@ -20,6 +23,10 @@ class Engine final : public Backend {
   [[nodiscard]] Machine machine() const override { return machine_; }
   void prepare(std::span<const PreparedCall>, Before, std::string_view refusal) override;
   void run(const Problem&, const Plan&, const Operands&, Part) override;
+  void prepare_collectives(std::string_view refusal) override;
+  void collect(Collective, const CollectiveArgs&, const CollectiveOptions&) override;
+  [[nodiscard]] std::string describe(Collective, const CollectiveArgs&,
+                                     const CollectiveOptions&) const override;
   void refuse(std::string_view reason, void* stream) override;
   void synchronize(void* stream, double bound_s) override;
   ReachableMemory allocate(std::size_t bytes) override;
@@ -59,13 +66,13 @@ class Engine final : public Backend {
   void check_staging(const Problem&, const plan::SlotLayout&) const;
   void check_tile(const Problem&, const Plan&) const;
   void begin(Call&, std::string_view card, std::uint32_t hash);
+  void tell_peers(const Call&) const;
   void await_headers(Call&);
   void settle(Call&, int peer);
   /// After an actor's error: the others, here and on peers, shall not wait for it.
   void end_waits(const Call&, ErrorKind);
   /// Runs one job on every actor: index 0 .. workers - 1 compute, workers copy.
-  template <class Job>
-  void on_actors(Call&, const Job&);
+  void on_actors(Call&, const std::function<void(int)>& job);
   /// One actor's role, under the checker's eyes where that is asked for.
   template <class Schedule, class Verbs, class Role>
   void act(const Call&, const Schedule&, Actor, Verbs&, Role);
@@ -77,6 +84,11 @@ class Engine final : public Backend {
   template <class Tiles>
   void reduce_tiles(Call&, const Tiles&, const WeightColumns&, const TensorView* given);
   void run_product(Call&, const Problem&, const Operands&, const WeightColumns&);
+  /// Staging for collectives, agreed on under the name and card of whatever asks for it.
+  void stage_collectives(std::string_view name, std::string_view card);
+  /// One schedule of a collective.
+  void collect_piece(const plan::CollectiveCall&, const plan::CollectivePlan&, Index piece,
+                     const CollectiveArgs&);
 
   comm::Group& group_;
   CommunicatorOptions options_;
@@ -87,7 +99,9 @@ class Engine final : public Backend {
   std::shared_ptr<comm::SymmetricMemory> slots_;
   std::int64_t slot_bytes_ = 0;
   std::int64_t flag_bytes_ = 0;
+  Collectives collectives_;
   std::uint32_t epoch_ = 0;
+  std::uint32_t unwatched_ = 0;  ///< of them, those that the checked mode knows nothing of
   Room room_;
   std::vector<Packed> packed_;
   std::vector<WorkerState> workers_;

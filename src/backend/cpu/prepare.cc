@@ -114,10 +114,7 @@ bool Engine::announce_prepare(std::span<const PreparedCall> calls, std::string_v
   call.name = "prepare";
   call.problem = &nothing;
   begin(call, card, kPreparing);
-  for (int i = 1; i < group_.ranks(); ++i) {
-    const int p = (group_.rank() + i) % group_.ranks();
-    call.send_header(p);
-  }
+  tell_peers(call);
   await_headers(call);
   try {
     call.check_agreement();

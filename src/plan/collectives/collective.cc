@@ -118,7 +118,8 @@ CollectiveCall check_collective(Collective collective, const CollectiveArgs& arg
           "{}: takes: got {} entries, expected none", row.name, args.takes.size());
   require(collective != Collective::all_reduce || args.counts.size() == 1,
           "{}: counts: got {} entries, expected one", row.name, args.counts.size());
-  const std::vector<Index> counts = by_rank(row.name, "counts", args.counts, ranks);
+  const std::vector<Index> counts =
+      by_rank(row.name, "counts", args.counts, collective == Collective::all_reduce ? 1 : ranks);
   const std::vector<Parcel> whole = in_turn(counts, item);
   switch (collective) {
     case Collective::all_reduce:
@@ -177,25 +178,39 @@ double chunks_us(const CollectiveCall& c, const Hardware& h, int shots) {
 /// Places that a chunk takes on each rank.
 Index places(const CollectiveCall& c, int shots) { return Index{c.ranks - 1} * shots; }
 
+/// Units of a CTA of lines, at least: fewer leave warps idle that cost nothing.
+constexpr Index kLeastLines = 256;
+
 bool lines_fit(const CollectiveCall& c, int shots, Index most_workers) {
   const Index units = longest(c, shots);
   return units <= most_workers * kMostChunk &&
          (units + kMostChunk) * std::max<Index>(places(c, shots), 1) * kBytesOfLines <= kLineBytes;
 }
 
-/// Workers and chunk of so many units a parcel.
-void spread(CollectivePlan& p, const CollectiveCall& c, Index units, int most_workers,
-            std::optional<std::int64_t> asked) {
-  // A warp's load is 512 bytes; a CTA of fewer units than threads idles.
-  constexpr Index kGrain = 32, kLeast = 256;
-  const Index places_of = std::max<Index>(places(c, p.shots), 1);
-  const Index room = p.lines
-                         ? kMostChunk
-                         : kStagedBytes / (kUnitBytes * schedule::kRing * most_workers * places_of);
-  Index chunk = asked ? ceil_div(*asked, kUnitBytes) : ceil_div(units, most_workers);
-  if (!asked) chunk = std::max(kLeast, ceil_div(chunk, kGrain) * kGrain);
-  p.chunk = std::clamp<Index>(chunk, 1, std::max<Index>(1, std::min(kMostChunk, room)));
-  p.workers = static_cast<int>(std::clamp<Index>(ceil_div(units, p.chunk), 1, most_workers));
+Index up_to(Index value, Index grain) { return ceil_div(value, grain) * grain; }
+
+/// A worker's part in one round, and as many workers as have one.
+void spread_lines(CollectivePlan& p, Index units, Index most) {
+  p.chunk = up_to(std::max(kLeastLines, ceil_div(units, most)), kLineGroup);
+  p.workers = static_cast<int>(std::clamp<Index>(ceil_div(units, p.chunk), 1, most));
+}
+
+/// Chunks that places have room for; few units spread over half of the CTAs, so that the kernel
+/// behind this one finds places, too.
+void spread_chunks(CollectivePlan& p, const CollectiveCall& c, Index units,
+                   const CollectiveMachine& machine, const CollectiveOptions& o) {
+  const Index each = machine.gpu ? kChunkWorkers : 1;  // workers of a CTA
+  const Index grain = machine.gpu ? kLineGroup : 1, full = machine.gpu ? kFullChunk : kMostChunk;
+  const Index room = machine.staged_bytes / (kUnitBytes * schedule::kRing *
+                                             std::max<Index>(places(c, p.shots), 1));
+  Index most = std::min<Index>({machine.workers, kMostCtas, o.workers.value_or(kMostCtas)}) * each;
+  most = std::clamp<Index>(room / (grain * each) * each, each, most);
+  const Index half = std::max(most / 2 / each, Index{1}) * each;
+  if (machine.gpu && units <= half * full) most = half;
+  Index chunk = o.chunk ? ceil_div(*o.chunk, kUnitBytes) : up_to(ceil_div(units, most), grain);
+  if (!o.chunk) chunk = std::min(chunk, full);
+  p.chunk = std::clamp<Index>(chunk, 1, std::max<Index>(1, std::min(kMostChunk, room / most)));
+  p.workers = static_cast<int>(std::clamp<Index>(up_to(ceil_div(units, p.chunk), each), each, most));
 }
 
 int shots_of(const CollectiveCall& c, const CollectiveOptions& o, const Hardware& h, bool lines) {
@@ -223,25 +238,22 @@ CollectivePlan plan_collective(const CollectiveCall& c, const CollectiveMachine&
   check_options(c, o);
   const std::string_view name = row_of(c.collective).name;
   const Hardware& h = plans_of(machine.architecture).hardware;
-  const int most = std::min({machine.workers, kMostWorkers, o.workers.value_or(kMostWorkers)});
   CollectivePlan p;
   const int line_shots = shots_of(c, o, h, true), chunk_shots = shots_of(c, o, h, false);
   const bool known = !c.counts.empty();  // how long each rank's parcels are
-  const bool fit = known && lines_fit(c, line_shots, most);
-  require(fit || !o.lines.value_or(false),
+  const Index line_ctas = std::min<Index>(ceil_div(machine.workers, 2), o.workers.value_or(kMostCtas));
+  const bool fit = machine.gpu && known && lines_fit(c, line_shots, line_ctas);
+  require(fit || !machine.gpu || !o.lines.value_or(false),
           "{}: lines: got {} bytes, expected what their places have room for{}", name,
           longest(c, line_shots) * kUnitBytes, known ? "" : ", in equal parts");
-  p.lines = o.lines.value_or(fit && lines_us(c, h, line_shots) <= chunks_us(c, h, chunk_shots));
+  p.lines = fit && o.lines.value_or(lines_us(c, h, line_shots) <= chunks_us(c, h, chunk_shots));
   p.shots = p.lines ? line_shots : chunk_shots;
   p.direct = direct && !p.lines;
   const Index units = longest(c, p.shots);
-  spread(p, c, known ? units : kMostChunk * most, most, o.chunk);
-  if (p.lines) {
-    // One round, in whole groups.
-    p.chunk = std::max(p.chunk, ceil_div(units, Index{most}));
-    p.chunk = ceil_div(p.chunk, kLineGroup) * kLineGroup;
-    p.workers = static_cast<int>(std::clamp<Index>(ceil_div(units, p.chunk), 1, most));
-  }
+  if (p.lines)
+    spread_lines(p, units, line_ctas);
+  else
+    spread_chunks(p, c, known ? units : kMostChunk * kMostWorkers, machine, o);
   p.piece = p.workers * p.chunk * schedule::kMaxExchangeRounds;
   p.pieces = std::max<Index>(1, ceil_div(units, p.piece));
   require(p.pieces == 1 || known, "{}: counts: got {} bytes for a rank, expected at most {}", name,
@@ -317,7 +329,7 @@ class WordHash {
   }
   [[nodiscard]] std::uint32_t word() const {
     const auto folded = static_cast<std::uint32_t>(value_ ^ value_ >> 32U);
-    return folded == 0 ? 1 : folded;
+    return folded < kFirstHash ? folded + kFirstHash : folded;
   }
 
  private:
@@ -343,11 +355,13 @@ std::uint32_t collective_hash(const CollectiveCall& c, const CollectivePlan& p,
 
 std::uint32_t hash_between(const CollectiveCall& c, std::uint32_t hash, int from, int to) {
   if (!c.counts.empty()) return hash;
-  const auto& parcel = from == c.rank ? c.sends[static_cast<std::size_t>(to)]
-                                      : c.takes[static_cast<std::size_t>(from)];
+  const auto peer = static_cast<std::size_t>(from == c.rank ? to : from);
+  const Index sent = c.sends[peer].bytes, taken = c.takes[peer].bytes;
+  const bool up = c.rank < static_cast<int>(peer);  // the same on both sides: from the lower first
   WordHash h;
   h.add(hash);
-  h.add(static_cast<std::uint64_t>(parcel.bytes));
+  h.add(static_cast<std::uint64_t>(up ? sent : taken));
+  h.add(static_cast<std::uint64_t>(up ? taken : sent));
   return h.word();
 }
 

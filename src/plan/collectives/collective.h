@@ -25,7 +25,8 @@ struct CollectiveCall {
   int rank = 0, ranks = 1;
   std::vector<Parcel> sends;  ///< of `in`, by rank; all_reduce: all of it
   std::vector<Parcel> takes;  ///< of `out`, by rank; of sums what this rank gets
-  std::vector<Index> counts;  ///< what all ranks know: of elements, by rank; all_to_all: nothing
+  std::vector<Index> counts;  ///< what all ranks know: of elements, by rank; all_reduce: one;
+                              ///< all_to_all of lists: nothing
   bool operator==(const CollectiveCall&) const = default;
 };
 
@@ -62,8 +63,10 @@ struct CollectivePlan {
 
 /// What the planner may count on.
 struct CollectiveMachine {
-  int workers = 1;       ///< at most: CTAs, or threads of CPU ranks
+  int workers = 1;       ///< at most: CTAs, two a multiprocessor, or threads of CPU ranks
   int architecture = 0;  ///< whose links and flags predictions count on
+  Index staged_bytes = kStagedBytes;
+  bool gpu = true;  ///< a worker of lines is a CTA, of chunks a warp; else threads move chunks alone
 };
 
 /// Errors: usage (an option that the call cannot take).
@@ -88,7 +91,9 @@ extern template PlacedExchange<64> place_exchange(const CollectiveCall&, const C
                                                   Index);
 
 /// Of what ranks must agree on; where two ranks know more of each other, of that, too: a word from
-/// `from` to `to`, as either makes it. `where`: of a direct call, in which memory. Not 0.
+/// `from` to `to`, as either makes it. `where`: of a direct call, in which memory. At least
+/// kFirstHash: smaller words stand for what is no call.
+constexpr std::uint32_t kFirstHash = 128;
 std::uint32_t collective_hash(const CollectiveCall&, const CollectivePlan&, std::uint64_t where = 0);
 std::uint32_t hash_between(const CollectiveCall&, std::uint32_t hash, int from, int to);
 

@@ -68,7 +68,8 @@ TILELACE_DEVICE void begin_exchange(const ExchangeParams& p) {
 #pragma unroll
   for (int at = 0; at < static_cast<int>(sizeof p); at += kStep)
     seen |= *reinterpret_cast<const std::uint32_t*>(bytes + at);
-  ptx::keep(seen);
+  float kept = __uint_as_float(seen);
+  ptx::pin(kept);
   ptx::wait_prerequisites();
   if (p.lets_next_begin) ptx::launch_dependents();
 }

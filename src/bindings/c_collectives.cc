@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C API of collectives.
+#include <exception>
+#include <string_view>
+
+#include "bindings/c_handles.h"
+#include "bindings/c_structs.h"
+#include "tilelace/collectives.h"
+
+using tilelace::require;
+using tilelace::c_api::guarded;
+using tilelace::c_api::known;
+using tilelace::c_api::need;
+
+namespace {
+
+/// Values that name nothing stay such: the call judges them, so that peers learn of them too.
+template <class Enum>
+Enum named(int32_t value) {
+  return static_cast<Enum>(value >= 0 && value < 255 ? value : 255);
+}
+
+std::span<const std::int64_t> list_of(const char* name, const char* what, const int64_t* list,
+                                      size_t count) {
+  require(count == 0 || list != nullptr, "{}: {}: got NULL, expected {}", name, what, count);
+  return {list, count};
+}
+
+tilelace::CollectiveOptions options_of(const tilelace_collective_args& a) {
+  tilelace::CollectiveOptions o;
+  if (a.lines != 0) o.lines = a.lines > 0;
+  if (a.shots != 0) o.shots = a.shots;
+  if (a.workers != 0) o.workers = a.workers;
+  if (a.chunk != 0) o.chunk = a.chunk;
+  return o;
+}
+
+/// Where the arguments are none, the peers are told before this rank is.
+tilelace_status run(tilelace::Collective collective, tilelace_communicator* c,
+                    const tilelace_collective_args* args) {
+  return guarded([&] {
+    const char* name = row_of(collective).name.data();
+    need(c, name, "communicator");
+    tilelace::CollectiveArgs call;
+    tilelace::CollectiveOptions options;
+    try {
+      need(args, name, "args");
+      const tilelace_collective_args a = known(*args, name, "args");
+      call = {a.in,
+              a.out,
+              named<tilelace::Item>(a.item),
+              named<tilelace::Reduction>(a.reduction),
+              list_of(name, "counts", a.counts, a.num_counts),
+              list_of(name, "takes", a.takes, a.num_takes),
+              a.stream};
+      options = options_of(a);
+    } catch (const std::exception& e) {
+      tilelace::refuse(c->member, e.what(), call.stream);
+      throw;
+    }
+    tilelace::collect(c->member, collective, call, options);
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+tilelace_status tilelace_prepare_collectives(tilelace_communicator* c) {
+  return guarded([&] {
+    need(c, "prepare_collectives", "communicator");
+    tilelace::prepare_collectives(c->member);
+  });
+}
+
+tilelace_status tilelace_all_reduce(tilelace_communicator* c,
+                                    const tilelace_collective_args* args) {
+  return run(tilelace::Collective::all_reduce, c, args);
+}
+
+tilelace_status tilelace_all_gather(tilelace_communicator* c,
+                                    const tilelace_collective_args* args) {
+  return run(tilelace::Collective::all_gather, c, args);
+}
+
+tilelace_status tilelace_reduce_scatter(tilelace_communicator* c,
+                                        const tilelace_collective_args* args) {
+  return run(tilelace::Collective::reduce_scatter, c, args);
+}
+
+tilelace_status tilelace_all_to_all(tilelace_communicator* c,
+                                    const tilelace_collective_args* args) {
+  return run(tilelace::Collective::all_to_all, c, args);
+}
+
+}  // extern "C"

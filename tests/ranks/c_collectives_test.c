@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Collectives as a C program sees them: two ranks through the four, and wrong arguments. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tilelace/c.h"
+
+enum { RANKS = 2, N = 5 };
+
+static atomic_int failures;
+
+static void check(int ok, int line, const char* what) {
+  if (ok) return;
+  fprintf(stderr, "c_collectives_test.c:%d: %s (last error: %s)\n", line, what,
+          tilelace_last_error());
+  atomic_fetch_add(&failures, 1);
+}
+#define CHECK(condition) check((condition), __LINE__, #condition)
+#define CHECK_OK(call) CHECK((call) == TILELACE_OK)
+#define CHECK_USAGE(call, text) \
+  CHECK((call) == TILELACE_USAGE && strcmp(tilelace_last_error(), (text)) == 0)
+
+typedef struct member {
+  tilelace_communicator* c;
+  int rank;
+} member;
+
+static int32_t value(int rank, int i) { return rank * 100 + i; }
+
+static tilelace_collective_args arguments(const int32_t* in, int32_t* out, const int64_t* counts,
+                                          size_t num_counts) {
+  tilelace_collective_args a;
+  memset(&a, 0, sizeof a);
+  a.struct_size = sizeof a;
+  a.in = in;
+  a.out = out;
+  a.item = TILELACE_ITEM_I32;
+  a.counts = counts;
+  a.num_counts = num_counts;
+  return a;
+}
+
+static void sums(const member* me, const int32_t* in) {
+  int32_t out[N];
+  const int64_t count = N;
+  const int64_t parts[RANKS] = {2, 3};
+  tilelace_collective_args a = arguments(in, out, &count, 1);
+  for (int shots = 0; shots <= 2; ++shots) {
+    a.shots = shots;
+    CHECK_OK(tilelace_all_reduce(me->c, &a));
+    for (int i = 0; i < N; ++i) CHECK(out[i] == value(0, i) + value(1, i));
+  }
+  a.shots = 0;
+  a.reduction = TILELACE_MAX;
+  CHECK_OK(tilelace_all_reduce(me->c, &a));
+  for (int i = 0; i < N; ++i) CHECK(out[i] == value(1, i));
+  a = arguments(in, out, parts, RANKS);
+  CHECK_OK(tilelace_reduce_scatter(me->c, &a));
+  for (int i = 0; i < parts[me->rank]; ++i) {
+    const int at = me->rank * 2 + i;
+    CHECK(out[i] == value(0, at) + value(1, at));
+  }
+}
+
+static void moves(const member* me, const int32_t* in) {
+  int32_t out[2 * N];
+  const int64_t parts[RANKS] = {2, 3};
+  tilelace_collective_args a = arguments(in, out, parts, RANKS);
+  CHECK_OK(tilelace_all_gather(me->c, &a));
+  for (int i = 0; i < N; ++i) CHECK(out[i] == (i < 2 ? value(0, i) : value(1, i - 2)));
+  /* Rank 0 keeps one and sends three, rank 1 sends two and keeps none. */
+  const int64_t counts[RANKS][RANKS] = {{1, 3}, {2, 0}};
+  const int64_t takes[RANKS] = {counts[0][me->rank], counts[1][me->rank]};
+  a = arguments(in, out, counts[me->rank], RANKS);
+  a.takes = takes;
+  a.num_takes = RANKS;
+  CHECK_OK(tilelace_all_to_all(me->c, &a));
+  for (int i = 0; i < 3; ++i) {
+    const int32_t first = i < 1 ? value(0, 0) : value(1, i - 1);
+    CHECK(out[i] == (me->rank == 0 ? first : value(0, 1 + i)));
+  }
+}
+
+static void wrong_arguments(const member* me, const int32_t* in) {
+  int32_t out[N];
+  const int64_t count = N;
+  tilelace_collective_args a = arguments(in, out, &count, 1);
+  CHECK_USAGE(tilelace_all_reduce(NULL, &a),
+              "all_reduce: communicator: got NULL, expected a pointer");
+  CHECK_USAGE(tilelace_all_reduce(me->c, NULL), "all_reduce: args: got NULL, expected a pointer");
+  a.item = -1;
+  CHECK_USAGE(
+      tilelace_all_reduce(me->c, &a),
+      "all_reduce: item: got an unknown one 255, expected bf16, fp16, fp32, i32, i64 or u8");
+  a.item = TILELACE_ITEM_I32;
+  a.reduction = 7;
+  CHECK_USAGE(tilelace_all_reduce(me->c, &a),
+              "all_reduce: reduction: got an unknown one 7, expected sum, avg or max");
+  a.reduction = TILELACE_SUM;
+  /* Only rank 1 is wrong: rank 0 is told. */
+  a.counts = me->rank == 1 ? NULL : &count;
+  CHECK_USAGE(tilelace_all_gather(me->c, &a),
+              me->rank == 1 ? "all_gather: counts: got NULL, expected 1"
+                            : "all_gather: rank 1: got a refusal (all_gather: counts: got NULL, "
+                              "expected 1), expected the call of every rank");
+  a.counts = &count;
+  CHECK_OK(tilelace_all_reduce(me->c, &a));
+}
+
+static void* run(void* argument) {
+  const member* me = argument;
+  int32_t in[N];
+  for (int i = 0; i < N; ++i) in[i] = value(me->rank, i);
+  CHECK_OK(tilelace_prepare_collectives(me->c));
+  sums(me, in);
+  moves(me, in);
+  wrong_arguments(me, in);
+  return NULL;
+}
+
+int main(void) {
+  tilelace_communicator* c[RANKS];
+  CHECK_OK(tilelace_communicator_threads(RANKS, NULL, c));
+  if (failures != 0) return 1;
+  pthread_t threads[RANKS];
+  member members[RANKS];
+  for (int r = 0; r < RANKS; ++r) {
+    members[r].c = c[r];
+    members[r].rank = r;
+    if (pthread_create(&threads[r], NULL, run, &members[r]) != 0) return 1;
+  }
+  for (int r = 0; r < RANKS; ++r) pthread_join(threads[r], NULL);
+  for (int r = 0; r < RANKS; ++r) tilelace_communicator_destroy(c[r]);
+  if (failures == 0) puts("c_collectives_test: all is well");
+  return failures == 0 ? 0 : 1;
+}

@@ -1,0 +1,2 @@
+tilelace_test(collectives_test TOGETHER SOURCES collectives_test.cc collectives_faults_test.cc
+  LIBS tilelace_op tilelace_comm tilelace_plan fmt::fmt TIMEOUT 120)
