@@ -14,6 +14,11 @@ struct CudaPairs {
                  "l"(second)
                  : "memory");
   }
+  /// One word, whole when it is seen. Where what happened before it is known to be over: a header,
+  /// behind the kernel before.
+  static __device__ __forceinline__ void store(std::uint64_t* word, std::uint64_t value) {
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+  }
   static __device__ __forceinline__ void load(const std::uint64_t* pair, std::uint64_t& first,
                                               std::uint64_t& second) {
     asm volatile("ld.relaxed.sys.global.v2.b64 {%0, %1}, [%2];"

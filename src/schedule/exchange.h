@@ -11,8 +11,8 @@
 //
 // Parcels go in rounds: in round r worker w has chunk r * workers + w of each. What comes waits in
 // a ring of kRing places a worker and source, so staging does not grow with the call and nothing is
-// acknowledged: a worker takes round r - 1 after it has sent round r, and that a peer's round r - 1
-// has come says that the peer is done with round r - 3. Both sides of a pair go through as many
+// acknowledged: a worker takes round r - 1 between sending round r and saying so, and that a peer
+// says so of its round r - 2 says that it is done with round r - 3. Both sides of a pair go through as many
 // rounds, with nothing in them where a parcel has ended.
 //
 // Under verbs of lines (`put` and `take` of units that carry the call's number) flags are in the
@@ -26,7 +26,7 @@ namespace tilelace::schedule {
 /// That move together.
 constexpr Index kUnitBytes = 16;
 /// A worker's places for one source: see above why no fewer.
-constexpr Index kRing = 4;
+constexpr Index kRing = 3;
 /// Of a call: what a slot has flags for.
 constexpr Index kMaxExchangeRounds = 64;
 
@@ -113,24 +113,24 @@ TILELACE_ROLE void run_exchange(const S& s, int worker, Verbs& v) {
   if (s.direct) v.admit();
   for (Index step = 0; step < rounds + (s.shares ? 2 : 1); ++step) {
     const ExchangeRound sent{worker, step}, taken{worker, step - 1}, shared{worker, step - 2};
-    if (step < rounds) {
-      v.send(sent);
-      for (int i = 1; i < s.ranks; ++i) {
-        const int q = (s.rank + i) % s.ranks;
-        if (step < s.pair_rounds(q)) v.signal(q, s.term(s.rank, sent));
-      }
-    }
-    if (step == 0 && !s.direct) v.admit();
-    if (step > 0 && taken.round < rounds) {
+    const bool sends = step < rounds, takes = step > 0 && taken.round < rounds;
+    if (sends) v.send(sent);
+    if (takes) {
       for (int i = 1; i < s.ranks; ++i) {
         const int p = (s.rank + s.ranks - i) % s.ranks;
         if (taken.round < s.pair_rounds(p)) v.wait(s.term(p, taken));
       }
       v.take(taken);
-      for (int i = 1; i < s.ranks && s.shares; ++i)
-        if (taken.round < s.rounds_of(s.owned[s.rank]))
-          v.signal((s.rank + i) % s.ranks, s.sum(s.rank, taken));
     }
+    // Behind what was taken meanwhile: a release waits for all that was sent.
+    for (int i = 1; i < s.ranks && sends; ++i) {
+      const int q = (s.rank + i) % s.ranks;
+      if (step < s.pair_rounds(q)) v.signal(q, s.term(s.rank, sent));
+    }
+    for (int i = 1; i < s.ranks && takes && s.shares; ++i)
+      if (taken.round < s.rounds_of(s.owned[s.rank]))
+        v.signal((s.rank + i) % s.ranks, s.sum(s.rank, taken));
+    if (step == 0 && !s.direct) v.admit();
     if (step > 1 && s.shares) {
       for (int i = 1; i < s.ranks; ++i) {
         const int p = (s.rank + s.ranks - i) % s.ranks;

@@ -174,9 +174,9 @@ TEST(ExchangeFindings, OfInputThatIsWrittenOver) {
 }
 
 TEST(ExchangeFindings, LimitsOfCollectivesAreNamed) {
-  ExchangeSpec s = gather(257);
+  ExchangeSpec s = gather(schedule::kMaxExchangeRounds + 1);
   EXPECT_EQ(legal(s, 2), "units must fit the rounds of a call");
-  EXPECT_EQ(legal(gather(256), 2), std::nullopt);
+  EXPECT_EQ(legal(gather(schedule::kMaxExchangeRounds), 2), std::nullopt);
   EXPECT_EQ(legal(gather(1), 3),
             "units must be one number, one of each rank or, of all_to_all, of each pair");
   s = gather(1);

@@ -144,8 +144,8 @@ TEST(Exchange, SumsTravelBehindTheNextRound) {
   run_exchange(s, 0, told);
 
   EXPECT_EQ(told.all,
-            (std::vector<std::string>{"send 0", "signal 1", "admit", "send 1", "signal 1", "wait",
-                                      "take 0", "signal 1", "wait", "take 1", "signal 1", "wait",
+            (std::vector<std::string>{"send 0", "signal 1", "admit", "send 1", "wait", "take 0",
+                                      "signal 1", "signal 1", "wait", "take 1", "signal 1", "wait",
                                       "deliver 0", "wait", "deliver 1"}));
 }
 

@@ -179,7 +179,7 @@ double chunks_us(const CollectiveCall& c, const Hardware& h, int shots) {
 Index places(const CollectiveCall& c, int shots) { return Index{c.ranks - 1} * shots; }
 
 /// Units of a CTA of lines, at least: fewer leave warps idle that cost nothing.
-constexpr Index kLeastLines = 256;
+constexpr Index kLeastLines = 224;
 
 bool lines_fit(const CollectiveCall& c, int shots, Index most_workers) {
   const Index units = longest(c, shots);
@@ -189,10 +189,15 @@ bool lines_fit(const CollectiveCall& c, int shots, Index most_workers) {
 
 Index up_to(Index value, Index grain) { return ceil_div(value, grain) * grain; }
 
+/// CTAs that can stand two by two (plan/gemm/share.h), or one.
+Index paired(Index ctas) { return ctas <= 1 ? 1 : up_to(ctas, 2); }
+
+Index even(Index ctas) { return ctas <= 1 ? 1 : ctas / 2 * 2; }
+
 /// A worker's part in one round, and as many workers as have one.
 void spread_lines(CollectivePlan& p, Index units, Index most) {
   p.chunk = up_to(std::max(kLeastLines, ceil_div(units, most)), kLineGroup);
-  p.workers = static_cast<int>(std::clamp<Index>(ceil_div(units, p.chunk), 1, most));
+  p.workers = static_cast<int>(std::min(paired(ceil_div(units, p.chunk)), most));
 }
 
 /// Chunks that places have room for; few units spread over half of the CTAs, so that the kernel
@@ -205,12 +210,15 @@ void spread_chunks(CollectivePlan& p, const CollectiveCall& c, Index units,
                                              std::max<Index>(places(c, p.shots), 1));
   Index most = std::min<Index>({machine.workers, kMostCtas, o.workers.value_or(kMostCtas)}) * each;
   most = std::clamp<Index>(room / (grain * each) * each, each, most);
-  const Index half = std::max(most / 2 / each, Index{1}) * each;
+  if (machine.gpu) most = even(most / each) * each;
+  const Index half = even(std::max<Index>(most / each / 2, 1)) * each;
   if (machine.gpu && units <= half * full) most = half;
   Index chunk = o.chunk ? ceil_div(*o.chunk, kUnitBytes) : up_to(ceil_div(units, most), grain);
   if (!o.chunk) chunk = std::min(chunk, full);
   p.chunk = std::clamp<Index>(chunk, 1, std::max<Index>(1, std::min(kMostChunk, room / most)));
-  p.workers = static_cast<int>(std::clamp<Index>(up_to(ceil_div(units, p.chunk), each), each, most));
+  const Index ctas = paired(ceil_div(ceil_div(units, p.chunk), each));
+  p.workers = static_cast<int>(machine.gpu ? std::min(ctas * each, most)
+                                           : std::clamp<Index>(ceil_div(units, p.chunk), 1, most));
 }
 
 int shots_of(const CollectiveCall& c, const CollectiveOptions& o, const Hardware& h, bool lines) {
@@ -241,7 +249,8 @@ CollectivePlan plan_collective(const CollectiveCall& c, const CollectiveMachine&
   CollectivePlan p;
   const int line_shots = shots_of(c, o, h, true), chunk_shots = shots_of(c, o, h, false);
   const bool known = !c.counts.empty();  // how long each rank's parcels are
-  const Index line_ctas = std::min<Index>(ceil_div(machine.workers, 2), o.workers.value_or(kMostCtas));
+  const Index line_ctas =
+      even(std::min<Index>({machine.workers, kMostCtas, o.workers.value_or(kMostCtas)}));
   const bool fit = machine.gpu && known && lines_fit(c, line_shots, line_ctas);
   require(fit || !machine.gpu || !o.lines.value_or(false),
           "{}: lines: got {} bytes, expected what their places have room for{}", name,

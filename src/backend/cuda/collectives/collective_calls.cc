@@ -83,7 +83,8 @@ void CollectiveCalls::enqueue_piece(const plan::CollectiveCall& call,
   p.lets_next_begin = !calls.shares_device();
   p.places = calls.data_at(slot) +
              (plan.lines ? static_cast<std::size_t>(plan::kStagedBytes) : std::size_t{0});
-  const Start start = calls.start(plan.workers, true);
+  const Start start = calls.start(
+      plan.lines ? plan.workers : plan.workers / static_cast<int>(plan::kChunkWorkers), true);
   check(plan.lines ? enqueue_lines(p, start, tensors.stream)
                    : enqueue_chunks(p, start, tensors.stream),
         name.text.data());

@@ -179,30 +179,45 @@ class ChunkVerbs {
     }
   }
 
-  /// Flags, a lane each, and beside the first of them headers. A flag stays at this call's number
-  /// until this rank is in the next call, so it is that and no later one.
+  /// Flags, a lane each, and beside the first of them the peers' headers, from lane kMaxGpuRanks on:
+  /// one load looks at all. A flag stays at this call's number until this rank is in the next call,
+  /// so it is that and no later one.
   TILELACE_DEVICE void settle_waits() {
     if (waits_ == 0 && !admits_) return;
-    bool here = !failed_;
-    if (here && admits_) here = hear_peers(p_, epoch_);
-    admits_ = false;
-    if (here && awaited_ >= 0) here = await_flag();
+    const int peer = lane() - schedule::kMaxGpuRanks;
+    const bool hears = admits_ && peer >= 0 && peer < p_.call.ranks && peer != p_.call.rank;
+    bool here = failed_ || !(hears || awaited_ >= 0), good = !failed_;
+    UnitWait wait(p_.call.wait, epoch_);
+    while (__all_sync(~0U, here ? 1 : 0) == 0) {
+      if (!here) here = look(hears, peer, good);
+      if (!here && !wait.again(place_of(hears, peer))) here = true, good = false;
+    }
     waits_ = 0;
     awaited_ = -1;
-    failed_ = __all_sync(~0U, here ? 1 : 0) == 0;
+    admits_ = false;
+    failed_ = __all_sync(~0U, good ? 1 : 0) == 0;
     __syncwarp();  // what one lane saw is there for all: a vote does not promise it
   }
 
-  TILELACE_DEVICE bool await_flag() const {
+  /// Whether what this lane waits for is here; `good`: and as it should be.
+  TILELACE_DEVICE bool look(bool hears, int peer, bool& good) const {
+    const comm::Header* const header = hears ? header_of(p_, peer, epoch_) : nullptr;
+    // Of a header the half that has the number.
+    const comm::Flag* const word = hears ? reinterpret_cast<const comm::Flag*>(header) + 1
+                                         : p_.call.flags_at(p_.call.rank) + awaited_;
+    const comm::Flag seen = comm::CudaAtomics::load_acquire(word);
+    if (!hears) return seen == epoch_;
+    if (!comm::epoch_reached(seen, epoch_)) return false;
+    // stays: nothing but the header is read by it
+    good = agrees_with(p_, peer, epoch_, comm::CudaAtomics::load_acquire(header));
+    return true;
+  }
+  TILELACE_DEVICE WaitPlace place_of(bool hears, int peer) const {
+    if (hears) return {Role::store, 0, -1, peer, kHeaderFlag};
     const auto of = static_cast<int>(awaited_ / (schedule::kMaxExchangeRounds *
                                                  Index{p_.schedule.workers}));
-    const WaitPlace place{Role::reduce, static_cast<int>(blockIdx.x), -1, of % p_.schedule.ranks,
-                          static_cast<std::uint32_t>(awaited_)};
-    const comm::Flag* const flag = p_.call.flags_at(p_.call.rank) + awaited_;
-    UnitWait wait(p_.call.wait, epoch_);
-    while (comm::CudaAtomics::load_acquire(flag) != epoch_)
-      if (!wait.again(place)) return false;
-    return true;
+    return {Role::reduce, static_cast<int>(blockIdx.x), -1, of % p_.schedule.ranks,
+            static_cast<std::uint32_t>(awaited_)};
   }
 
   const ExchangeParams& p_;

@@ -16,7 +16,9 @@ using schedule::Index;
 using schedule::kMaxGpuRanks;
 
 /// Threads that move data, at most, and a warp that waits for headers beside them.
-constexpr int kThreads = 256, kWatching = 32;
+constexpr int kThreads = 224, kWatching = 32;
+/// Units of a thread whose loads are under way together.
+constexpr int kUnits = 2;
 
 /// Verbs of run_exchange, for a CTA: all its threads call all of them. The last warp waits for
 /// peers' headers, the others have a unit of the CTA's part in turn.
@@ -27,14 +29,22 @@ class LineVerbs {
 
   TILELACE_DEVICE void send(ExchangeRound r) {
     const schedule::Exchange& s = p_.schedule;
-    for (Index i = watches() ? s.chunk : thread(); i < s.chunk; i += movers()) {
-      uint4 v{};
+    for (Index i = watches() ? s.chunk : thread(); i < s.chunk; i += kUnits * movers()) {
+      uint4 v[kUnits];
       for (int step = 1; step < s.ranks; ++step) {
         const int q = (s.rank + step) % s.ranks;
-        const Index unit = begin(r) + i;
-        if (unit >= s.sends[q]) continue;
-        if (step == 1 || !p_.same) v = Units(p_.sends[q]).load(unit);
-        put_unit(place(q, s.term_place(q, s.rank, r)), i, v, epoch_);
+        const auto wanted = [&](int u) {
+          const Index at = i + u * movers();
+          return at < s.chunk && begin(r) + at < s.sends[q];
+        };
+#pragma unroll
+        for (int u = 0; u < kUnits; ++u)
+          if (wanted(u) && (step == 1 || !p_.same))
+            v[u] = Units(p_.sends[q]).load(begin(r) + i + u * movers());
+#pragma unroll
+        for (int u = 0; u < kUnits; ++u)
+          if (wanted(u))
+            put_unit(place(q, s.term_place(q, s.rank, r)), i + u * movers(), v[u], epoch_);
       }
     }
   }
@@ -164,7 +174,7 @@ class LineVerbs {
 };
 
 template <class Reduced>
-__global__ void __launch_bounds__(kThreads + kWatching, 1)
+__global__ void __launch_bounds__(kThreads + kWatching, 2)
     lines_kernel(const __grid_constant__ ExchangeParams p) {
   begin_exchange(p);
   const std::uint32_t epoch = call_number(p.call);

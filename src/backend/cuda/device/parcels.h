@@ -5,6 +5,7 @@
 #include "backend/cuda/collectives/exchange.h"
 #include "backend/cuda/device/call.h"
 #include "backend/cuda/device/reductions.h"
+#include "comm/cuda_pairs.h"
 
 namespace tilelace::cuda {
 
@@ -74,7 +75,9 @@ TILELACE_DEVICE void begin_exchange(const ExchangeParams& p) {
   if (p.lets_next_begin) ptx::launch_dependents();
 }
 
-/// As send_headers, each peer its own hash. Called by: one warp of the call's first kernel.
+/// As send_headers, each peer its own hash. A release would wait for the data that is on its way:
+/// what a header says, that all calls before are over, is so since the kernel before ended.
+/// Called by: one warp of the call's first kernel.
 TILELACE_DEVICE void tell_peers(const ExchangeParams& p, std::uint32_t epoch) {
   const CallParams& c = p.call;
   const unsigned own =
@@ -82,22 +85,38 @@ TILELACE_DEVICE void tell_peers(const ExchangeParams& p, std::uint32_t epoch) {
   for (int i = 1 + (static_cast<int>(threadIdx.x) & 31); i < c.ranks; i += 32) {
     const int peer = (c.rank + i) % c.ranks;
     auto* const headers = reinterpret_cast<comm::Header*>(c.memory_at(peer) + c.headers);
-    comm::signal<comm::CudaAtomics>(headers + own, epoch, p.told[peer]);
+    // stays: the order is that of kernels
+    comm::CudaPairs::store(headers + own, comm::make_header(epoch, p.told[peer]));
   }
+}
+
+/// This rank's word of a peer's header.
+TILELACE_DEVICE const comm::Header* header_of(const ExchangeParams& p, int peer,
+                                              std::uint32_t epoch) {
+  const CallParams& c = p.call;
+  return reinterpret_cast<const comm::Header*>(c.memory_at(c.rank) + c.headers) +
+         (epoch & 1U) * static_cast<unsigned>(c.ranks) + peer;
+}
+
+/// Whether a header says that its rank makes the same call, or is in a later one.
+TILELACE_DEVICE bool agrees_with(const ExchangeParams& p, int peer, std::uint32_t epoch,
+                                 comm::Header seen) {
+  const WaitPlace place{Role::store, 0, -1, peer, kHeaderFlag};
+  return comm::header_epoch(seen) != epoch || agrees(p.call.wait, place, seen, p.expected[peer]);
 }
 
 /// As wait_headers. Called by: every lane of one warp.
 TILELACE_DEVICE bool hear_peers(const ExchangeParams& p, std::uint32_t epoch) {
   const CallParams& c = p.call;
-  const auto* const headers = reinterpret_cast<const comm::Header*>(c.memory_at(c.rank) + c.headers);
   bool good = true;
   for (int peer = static_cast<int>(threadIdx.x) & 31; peer < c.ranks; peer += 32) {
     if (peer == c.rank) continue;
     comm::Header seen = 0;
     const WaitPlace place{Role::store, 0, -1, peer, kHeaderFlag};
-    const comm::Header* header = headers + (epoch & 1U) * static_cast<unsigned>(c.ranks) + peer;
-    good = good && wait_header(c.wait, place, header, epoch, seen) == comm::WaitStatus::reached &&
-           (comm::header_epoch(seen) != epoch || agrees(c.wait, place, seen, p.expected[peer]));
+    good = good &&
+           wait_header(c.wait, place, header_of(p, peer, epoch), epoch, seen) ==
+               comm::WaitStatus::reached &&
+           agrees_with(p, peer, epoch, seen);
   }
   return __all_sync(~0U, good ? 1 : 0) != 0;
 }

@@ -13,6 +13,9 @@ struct CudaPairs {
     emulated::store_release(pair, first, true);
     emulated::store_release(pair + 1, second, true);
   }
+  static void store(std::uint64_t* word, std::uint64_t value) {
+    emulated::store_release(word, value, true);
+  }
   static void load(const std::uint64_t* pair, std::uint64_t& first, std::uint64_t& second) {
     first = emulated::load_acquire(pair, true);
     second = emulated::load_acquire(pair + 1, true);
