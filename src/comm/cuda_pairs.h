@@ -10,8 +10,7 @@ namespace tilelace::comm {
 struct CudaPairs {
   static __device__ __forceinline__ void store(std::uint64_t* pair, std::uint64_t first,
                                                std::uint64_t second) {
-    asm volatile("st.relaxed.sys.global.v2.b64 [%0], {%1, %2};" ::"l"(pair), "l"(first),
-                 "l"(second)
+    asm volatile("st.relaxed.sys.global.v2.b64 [%0], {%1, %2};" ::"l"(pair), "l"(first), "l"(second)
                  : "memory");
   }
   /// One word, whole when it is seen. Where what happened before it is known to be over: a header,

@@ -12,8 +12,8 @@
 // Parcels go in rounds: in round r worker w has chunk r * workers + w of each. What comes waits in
 // a ring of kRing places a worker and source, so staging does not grow with the call and nothing is
 // acknowledged: a worker takes round r - 1 between sending round r and saying so, and that a peer
-// says so of its round r - 2 says that it is done with round r - 3. Both sides of a pair go through as many
-// rounds, with nothing in them where a parcel has ended.
+// says so of its round r - 2 says that it is done with round r - 3. Both sides of a pair go through
+// as many rounds, with nothing in them where a parcel has ended.
 //
 // Under verbs of lines (`put` and `take` of units that carry the call's number) flags are in the
 // data: one round, signal and wait do nothing.
@@ -28,7 +28,7 @@ constexpr Index kUnitBytes = 16;
 /// A worker's places for one source: see above why no fewer.
 constexpr Index kRing = 3;
 /// Of a call: what a slot has flags for.
-constexpr Index kMaxExchangeRounds = 64;
+constexpr Index kMaxExchangeRounds = 32;
 
 /// What one worker moves in a round.
 struct ExchangeRound {
@@ -44,7 +44,7 @@ struct ExchangeOf {
   bool sums = false;     ///< what comes is added up, else delivered
   bool shares = false;   ///< sums travel to all
   bool direct = false;   ///< parcels go to where peers want them: not before all are in the call
-  Index ring = kRing;   ///< places a worker and source; lines: one, for their one round
+  Index ring = kRing;    ///< places a worker and source; lines: one, for their one round
   Index chunk = 1;       ///< units
   Index sends[kMost]{};  ///< units for each rank; own: what it keeps
   Index takes[kMost]{};  ///< units from each rank; of sums all as long
@@ -113,7 +113,7 @@ TILELACE_ROLE void run_exchange(const S& s, int worker, Verbs& v) {
   if (s.direct) v.admit();
   for (Index step = 0; step < rounds + (s.shares ? 2 : 1); ++step) {
     const ExchangeRound sent{worker, step}, taken{worker, step - 1}, shared{worker, step - 2};
-    const bool sends = step < rounds, takes = step > 0 && taken.round < rounds;
+    const bool sends = step<rounds, takes = step> 0 && taken.round < rounds;
     if (sends) v.send(sent);
     if (takes) {
       for (int i = 1; i < s.ranks; ++i) {

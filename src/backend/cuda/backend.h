@@ -87,12 +87,12 @@ class GpuBackend : public Backend {
   Machine machine_;
   std::vector<const comm::LinkRow*> links_;  ///< by rank; none before prepare
   bool shares_device_ = false;  ///< other communicators' kernels may stand beside this one's
-  std::unique_ptr<GemmWorkspace> workspace_;  // of products alone
-  std::unique_ptr<RankOps> ops_;              // null before prepare
+  std::unique_ptr<GemmWorkspace> workspace_;      // of products alone
+  std::unique_ptr<RankOps> ops_;                  // null before prepare
   std::unique_ptr<CollectiveCalls> collectives_;  // null before the first
   std::string collectives_out_of_step_;           // why they are refused; empty: they are not
   SlotNeeds needs_;                               // of what is prepared
-  RankShare share_;                           // likewise
+  RankShare share_;                               // likewise
   struct Retired {
     std::unique_ptr<RankOps> ops;
     bool in_step;  ///< else its waits were ended

@@ -38,10 +38,9 @@ struct GpuBackend::CheckedCollective {
 
 GpuBackend::CheckedCollective GpuBackend::checked(Collective collective, const CollectiveArgs& args,
                                                   const CollectiveOptions& options) const {
-  CheckedCollective c{
-      plan::check_collective(collective, args, group_.rank(), group_.ranks()),
-      {},
-      {args.in, args.out, static_cast<cudaStream_t>(args.stream)}};
+  CheckedCollective c{plan::check_collective(collective, args, group_.rank(), group_.ranks()),
+                      {},
+                      {args.in, args.out, static_cast<cudaStream_t>(args.stream)}};
   const std::string_view name = row_of(collective).name;
   require_own_stream(name, args.stream);
   require_on_device(name, "in", bytes_at(args.in, c.call.sends), device_);
@@ -49,10 +48,12 @@ GpuBackend::CheckedCollective GpuBackend::checked(Collective collective, const C
   require_on_device(name, "out", out, device_);
   // Where each rank's part goes in the whole is known to all: all_gather's.
   if (collective == Collective::all_gather && out.rows > 0) c.tensors.reachable = reachable(out);
-  const int most =
-      collectives_ == nullptr ? machine_.multiprocessors : collectives_->most_workers();
-  c.plan = plan::plan_collective(c.call, {most, machine_.architecture}, options,
-                                 c.tensors.reachable.base != nullptr);
+  const plan::CollectiveMachine machine =
+      collectives_ == nullptr ? plan::CollectiveMachine{.workers = machine_.multiprocessors,
+                                                        .architecture = machine_.architecture,
+                                                        .shared = shares_device_}
+                              : collectives_->machine(machine_.architecture);
+  c.plan = plan::plan_collective(c.call, machine, options, c.tensors.reachable.base != nullptr);
   return c;
 }
 
@@ -74,9 +75,10 @@ void GpuBackend::prepare_collectives(std::string_view refusal) {
   group_.all_gather(kPrepare, options_.timeout_s);
   collectives_.reset();
   collectives_out_of_step_.clear();
-  collectives_ = std::make_unique<CollectiveCalls>(
-      group_, device_, options_.timeout_s,
-      RankShare{.multiprocessors = machine_.multiprocessors, .architecture = machine_.architecture});
+  collectives_ =
+      std::make_unique<CollectiveCalls>(group_, device_, options_.timeout_s,
+                                        RankShare{.multiprocessors = machine_.multiprocessors,
+                                                  .architecture = machine_.architecture});
   group_.all_gather("collectives are prepared", options_.timeout_s);  // before any header
 }
 

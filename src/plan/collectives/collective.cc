@@ -178,9 +178,6 @@ double chunks_us(const CollectiveCall& c, const Hardware& h, int shots) {
 /// Places that a chunk takes on each rank.
 Index places(const CollectiveCall& c, int shots) { return Index{c.ranks - 1} * shots; }
 
-/// Units of a CTA of lines, at least: fewer leave warps idle that cost nothing.
-constexpr Index kLeastLines = 224;
-
 bool lines_fit(const CollectiveCall& c, int shots, Index most_workers) {
   const Index units = longest(c, shots);
   return units <= most_workers * kMostChunk &&
@@ -194,9 +191,15 @@ Index paired(Index ctas) { return ctas <= 1 ? 1 : up_to(ctas, 2); }
 
 Index even(Index ctas) { return ctas <= 1 ? 1 : ctas / 2 * 2; }
 
+/// Of a call, at most, or threads.
+Index ctas_of(const CollectiveMachine& m, int of_multiprocessor, const CollectiveOptions& o) {
+  const Index stand = Index{m.workers} * (m.gpu && !m.shared ? of_multiprocessor : 1);
+  return std::min<Index>({stand, kMostCtas, o.workers.value_or(kMostCtas)});
+}
+
 /// A worker's part in one round, and as many workers as have one.
 void spread_lines(CollectivePlan& p, Index units, Index most) {
-  p.chunk = up_to(std::max(kLeastLines, ceil_div(units, most)), kLineGroup);
+  p.chunk = up_to(std::max(kLineThreads, ceil_div(units, most)), kLineGroup);
   p.workers = static_cast<int>(std::min(paired(ceil_div(units, p.chunk)), most));
 }
 
@@ -206,9 +209,9 @@ void spread_chunks(CollectivePlan& p, const CollectiveCall& c, Index units,
                    const CollectiveMachine& machine, const CollectiveOptions& o) {
   const Index each = machine.gpu ? kChunkWorkers : 1;  // workers of a CTA
   const Index grain = machine.gpu ? kLineGroup : 1, full = machine.gpu ? kFullChunk : kMostChunk;
-  const Index room = machine.staged_bytes / (kUnitBytes * schedule::kRing *
-                                             std::max<Index>(places(c, p.shots), 1));
-  Index most = std::min<Index>({machine.workers, kMostCtas, o.workers.value_or(kMostCtas)}) * each;
+  const Index room = machine.staged_bytes /
+                     (kUnitBytes * schedule::kRing * std::max<Index>(places(c, p.shots), 1));
+  Index most = ctas_of(machine, c.ranks == 2 ? kCtasOfTwo : kCtas, o) * each;
   most = std::clamp<Index>(room / (grain * each) * each, each, most);
   if (machine.gpu) most = even(most / each) * each;
   const Index half = even(std::max<Index>(most / each / 2, 1)) * each;
@@ -249,8 +252,7 @@ CollectivePlan plan_collective(const CollectiveCall& c, const CollectiveMachine&
   CollectivePlan p;
   const int line_shots = shots_of(c, o, h, true), chunk_shots = shots_of(c, o, h, false);
   const bool known = !c.counts.empty();  // how long each rank's parcels are
-  const Index line_ctas =
-      even(std::min<Index>({machine.workers, kMostCtas, o.workers.value_or(kMostCtas)}));
+  const Index line_ctas = even(ctas_of(machine, c.ranks == 2 ? kCtas : 1, o));
   const bool fit = machine.gpu && known && lines_fit(c, line_shots, line_ctas);
   require(fit || !machine.gpu || !o.lines.value_or(false),
           "{}: lines: got {} bytes, expected what their places have room for{}", name,

@@ -42,7 +42,12 @@ constexpr Index kBytesOfLines = 2 * schedule::kUnitBytes;
 constexpr Index kLineGroup = 32;
 /// Workers of a CTA: one of lines, a warp each of chunks.
 constexpr Index kChunkWorkers = 8;
-constexpr int kMostCtas = 264;  ///< two a multiprocessor
+/// Threads of a CTA that have a unit of lines each.
+constexpr Index kLineThreads = 256;
+/// CTAs that stand on a multiprocessor, half as many of lines; of chunks between two ranks, which
+/// need fewer registers, more, and as many of lines.
+constexpr int kCtas = 2, kCtasOfTwo = 3;
+constexpr int kMostCtas = 132 * kCtasOfTwo;
 /// What a slot has flags for.
 constexpr Index kMostWorkers = kMostCtas * kChunkWorkers;
 constexpr Index kMostChunk = 2048;  ///< units of lines
@@ -63,10 +68,12 @@ struct CollectivePlan {
 
 /// What the planner may count on.
 struct CollectiveMachine {
-  int workers = 1;       ///< at most: CTAs, two a multiprocessor, or threads of CPU ranks
+  int workers = 1;       ///< multiprocessors that may be filled, or threads of CPU ranks
   int architecture = 0;  ///< whose links and flags predictions count on
   Index staged_bytes = kStagedBytes;
-  bool gpu = true;  ///< a worker of lines is a CTA, of chunks a warp; else threads move chunks alone
+  bool shared = false;  ///< with other communicators: one CTA a multiprocessor
+  bool gpu =
+      true;  ///< a worker of lines is a CTA, of chunks a warp; else threads move chunks alone
 };
 
 /// Errors: usage (an option that the call cannot take).
@@ -94,7 +101,8 @@ extern template PlacedExchange<64> place_exchange(const CollectiveCall&, const C
 /// `from` to `to`, as either makes it. `where`: of a direct call, in which memory. At least
 /// kFirstHash: smaller words stand for what is no call.
 constexpr std::uint32_t kFirstHash = 128;
-std::uint32_t collective_hash(const CollectiveCall&, const CollectivePlan&, std::uint64_t where = 0);
+std::uint32_t collective_hash(const CollectiveCall&, const CollectivePlan&,
+                              std::uint64_t where = 0);
 std::uint32_t hash_between(const CollectiveCall&, std::uint32_t hash, int from, int to);
 
 }  // namespace tilelace::plan

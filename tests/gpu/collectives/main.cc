@@ -74,8 +74,7 @@ class Caller {
     const plan::CollectiveCall call =
         plan::check_collective(c.collective, args, rank_.rank, c.ranks);
     const plan::CollectivePlan plan = plan::plan_collective(
-        call, {calls_.most_workers(), architecture_of_device(rank_.device)}, c.options,
-        false);
+        call, calls_.machine(architecture_of_device(rank_.device)), c.options, false);
     calls_.run(call, plan, {in, out, stream_});
   }
   void finish() { calls_.calls.finish(stream_, 4 * o_.timeout_s); }
@@ -120,7 +119,8 @@ void check_case(Caller& caller, const Rank& rank, const CollectiveCase& c, std::
   std::byte* out = out_at;
   std::byte* base = room;
   if (c.in_place) {
-    const auto own = item * static_cast<std::size_t>(c.collective == Collective::all_reduce ? 0 : c.before(rank.rank));
+    const auto own = item * static_cast<std::size_t>(
+                                c.collective == Collective::all_reduce ? 0 : c.before(rank.rank));
     const bool gathers = c.collective == Collective::all_gather;
     in_at = gathers ? out_at + own : out_at;
     out = gathers ? out_at : out_at + own;
@@ -155,7 +155,9 @@ void check_case(Caller& caller, const Rank& rank, const CollectiveCase& c, std::
 void check_calls(Rank& rank, const Options& o, Findings& findings) {
   Caller caller(rank, o);
   RandomCases cases(o.seed, rank.ranks, o.most);
-  const std::size_t half = 2 * kGuard + 8 * static_cast<std::size_t>(o.most) * static_cast<std::size_t>(rank.ranks) + 65536;
+  const std::size_t half =
+      2 * kGuard + 8 * static_cast<std::size_t>(o.most) * static_cast<std::size_t>(rank.ranks) +
+      65536;
   std::byte* const room = caller.memory(2 * half);
   for (int i = 0; i < o.calls; ++i) {
     const CollectiveCase c = cases.next();
@@ -289,7 +291,8 @@ void bench(Rank& rank, const Options& o) {
         times.push_back(ms * 1000 / (5 * kCalls));
       }
       std::sort(times.begin(), times.end());
-      const auto all = rank.group->all_gather(fmt::format("{}", times[times.size() / 2]), o.timeout_s);
+      const auto all =
+          rank.group->all_gather(fmt::format("{}", times[times.size() / 2]), o.timeout_s);
       double worst = 0;
       for (const std::string& t : all) worst = std::max(worst, std::stod(t));
       if (rank.rank == 0) fmt::print("bench {} {} {:.2f}\n", op, bytes, worst);

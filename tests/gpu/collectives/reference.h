@@ -73,14 +73,13 @@ struct CollectiveCase {
     return all;
   }
   [[nodiscard]] std::string text() const {
-    return fmt::format("{} {} {} ranks {} counts {} seed {}{}{} off {} {} lines {} shots {} workers "
-                       "{} chunk {}",
-                       row_of(collective).name, row_of(item).name, name_of(reduction), ranks,
-                       fmt::join(counts, ","), seed, matrix.empty() ? "" : " matrix",
-                       in_place ? " in place" : "", in_off, out_off,
-                       options.lines ? static_cast<int>(*options.lines) : -1,
-                       options.shots.value_or(0), options.workers.value_or(0),
-                       options.chunk.value_or(0));
+    return fmt::format(
+        "{} {} {} ranks {} counts {} seed {}{}{} off {} {} lines {} shots {} workers "
+        "{} chunk {}",
+        row_of(collective).name, row_of(item).name, name_of(reduction), ranks,
+        fmt::join(counts, ","), seed, matrix.empty() ? "" : " matrix", in_place ? " in place" : "",
+        in_off, out_off, options.lines ? static_cast<int>(*options.lines) : -1,
+        options.shots.value_or(0), options.workers.value_or(0), options.chunk.value_or(0));
   }
 };
 
@@ -122,10 +121,9 @@ void reduce_integers(const CollectiveCase& c, const std::vector<Bytes>& terms, s
     Word sum = get<Word>(terms[0], begin + i);
     for (std::size_t r = 1; r < terms.size(); ++r) {
       const Word more = get<Word>(terms[r], begin + i);
-      sum = c.reduction == Reduction::max
-                ? std::max(sum, more)
-                : static_cast<Word>(static_cast<std::uint64_t>(sum) +
-                                    static_cast<std::uint64_t>(more));
+      sum = c.reduction == Reduction::max ? std::max(sum, more)
+                                          : static_cast<Word>(static_cast<std::uint64_t>(sum) +
+                                                              static_cast<std::uint64_t>(more));
     }
     put<Word>(out, i, sum);
   }
@@ -227,7 +225,8 @@ class RandomCases {
     static constexpr std::int64_t kEdges[] = {0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 127, 255, 257, 1021};
     if (below(2) == 0) return kEdges[below(std::size(kEdges))];
     const double scale = std::pow(2.0, -below(8));
-    return static_cast<std::int64_t>(static_cast<double>(random_() % static_cast<std::uint64_t>(most_)) * scale);
+    return static_cast<std::int64_t>(
+        static_cast<double>(random_() % static_cast<std::uint64_t>(most_)) * scale);
   }
 
   std::mt19937_64 random_;

@@ -42,14 +42,16 @@ ExchangeParams params_of(const plan::CollectiveCall& call, const plan::Collectiv
   p.reduction = call.reduction;
   p.same = !placed.schedule.sums || (row_of(call.collective).shares && !placed.schedule.shares);
   p.same = p.same && call.collective != Collective::all_to_all;
-  const std::uint32_t hash = plan::collective_hash(call, plan, plan.direct ? tensors.reachable.where() : 0);
+  const std::uint32_t hash =
+      plan::collective_hash(call, plan, plan.direct ? tensors.reachable.where() : 0);
   for (int q = 0; q < call.ranks; ++q) {
     p.sends[q] = at(tensors.in, placed.sends[q]);
     p.takes[q] = at(tensors.out, placed.takes[q]);
     p.told[q] = plan::hash_between(call, hash, call.rank, q);
     p.expected[q] = plan::hash_between(call, hash, q, call.rank);
     if (plan.direct)
-      p.direct[q] = tensors.reachable.base + static_cast<std::size_t>(q) * tensors.reachable.stride +
+      p.direct[q] = tensors.reachable.base +
+                    static_cast<std::size_t>(q) * tensors.reachable.stride +
                     tensors.reachable.offset + placed.takes[call.rank].at;
   }
   return p;
@@ -59,8 +61,8 @@ ExchangeParams params_of(const plan::CollectiveCall& call, const plan::Collectiv
 
 CollectiveCalls::CollectiveCalls(comm::Group& group, int device, double timeout_s,
                                  const RankShare& share)
-    : calls(group, device, slot_of_collectives(group.ranks()), timeout_s, share,
-            load_collectives) {}
+    : calls(group, device, slot_of_collectives(group.ranks()), timeout_s, share, load_collectives) {
+}
 
 void CollectiveCalls::run(const plan::CollectiveCall& call, const plan::CollectivePlan& plan,
                           const CollectiveTensors& tensors) {

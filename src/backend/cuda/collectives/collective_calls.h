@@ -26,10 +26,11 @@ class CollectiveCalls {
   /// Enqueues a call. May be captured. Errors: usage, system.
   void run(const plan::CollectiveCall&, const plan::CollectivePlan&, const CollectiveTensors&);
 
-  /// CTAs of a call, at most: all stand at once.
-  [[nodiscard]] int most_workers() const {
-    return calls.shares_device() ? calls.fit_ctas(calls.multiprocessors())
-                                 : 2 * calls.multiprocessors();
+  /// What plans may count on.
+  [[nodiscard]] plan::CollectiveMachine machine(int architecture) const {
+    return {.workers = calls.fit_ctas(calls.multiprocessors()),
+            .architecture = architecture,
+            .shared = calls.shares_device()};
   }
 
   RankCalls calls;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of collectives by themselves (schedule/exchange.h): parcels as chunks with a flag each, or
-// as lines.
+// Kernels of collectives by themselves (schedule/exchange.h): parcels as chunks with a flag each,
+// or as lines.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -22,12 +22,12 @@ struct ParcelAt {
 };
 
 struct ExchangeParams {
-  schedule::Exchange schedule;  ///< its workers are the CTAs
-  CallParams call;              ///< its hash is of what all ranks agree on
+  schedule::Exchange schedule;                     ///< its workers are the CTAs
+  CallParams call;                                 ///< its hash is of what all ranks agree on
   std::uint32_t told[schedule::kMaxGpuRanks];      ///< each peer: the hash in its header
   std::uint32_t expected[schedule::kMaxGpuRanks];  ///< from each peer
-  ParcelAt sends[schedule::kMaxGpuRanks];  ///< for each rank; own: what it keeps
-  ParcelAt takes[schedule::kMaxGpuRanks];  ///< from each rank; own: what stays, or the own sums
+  ParcelAt sends[schedule::kMaxGpuRanks];          ///< for each rank; own: what it keeps
+  ParcelAt takes[schedule::kMaxGpuRanks];     ///< from each rank; own: what stays, or the own sums
   std::byte* direct[schedule::kMaxGpuRanks];  ///< of a direct call: where each peer wants ours
   std::size_t places = 0;                     ///< offset of this slot's chunks, or lines
   float divisor = 1;                          ///< of sums, before they are rounded

@@ -15,29 +15,35 @@ using schedule::Index;
 /// A warp is a worker: none waits for another of its rank, and while one waits others send.
 constexpr int kWarps = static_cast<int>(plan::kChunkWorkers);
 /// Units of a lane whose loads are under way together; of sums, and of how many ranks.
-constexpr int kUnits = 4, kSums = 2, kTerms = 2;
+constexpr int kUnits = 4, kSums = 1, kTerms = 2;
 
-/// Verbs of run_exchange, for a warp: all its lanes call all of them.
-template <class Reduced>
+/// Verbs of run_exchange, for a warp: all its lanes call all of them. Of two ranks, or of up to
+/// kMost, which take more registers.
+template <class Reduced, int kMost>
 class ChunkVerbs {
  public:
-  TILELACE_DEVICE ChunkVerbs(const ExchangeParams& p, std::uint32_t epoch)
-      : p_(p), epoch_(epoch) {}
+  TILELACE_DEVICE ChunkVerbs(const ExchangeParams& p, std::uint32_t epoch) : p_(p), epoch_(epoch) {}
 
   TILELACE_DEVICE void send(ExchangeRound r) {
     unpublished_ = true;
     if (failed_) return;
     const schedule::Exchange& s = p_.schedule;
-    if (p_.same) {
-      const int next = (s.rank + 1) % s.ranks;
-      return move(s.part(r, s.sends[next]), Units(p_.sends[next]), [&](Index unit, const uint4& v) {
-        for (int i = 1; i < s.ranks; ++i) store_at((s.rank + i) % s.ranks, r, unit, v);
-      });
-    }
-    for (int i = 1; i < s.ranks; ++i) {
-      const int q = (s.rank + i) % s.ranks;
-      move(s.part(r, s.sends[q]), Units(p_.sends[q]),
-           [&](Index unit, const uint4& v) { store_at(q, r, unit, v); });
+    for (int i = 1; i < ranks(); ++i) {
+      const int q = peer(i);
+      const schedule::RowRange part = s.part(r, s.sends[q]);
+      const Units from = Units(p_.sends[q]).from(part.begin);
+      if (s.direct) {
+        const Units to = Units({p_.direct[q], p_.sends[q].bytes}).from(part.begin);
+        move(part, from, [&](int unit, const uint4& v) { to.store(unit, v); });
+      } else if (kMost == 2 || !p_.same) {
+        uint4* const to = place(q, s.term_place(q, s.rank, r));
+        move(part, from, [&](int unit, const uint4& v) { to[unit] = v; });
+      } else {
+        return move(part, from, [&](int unit, const uint4& v) {
+          for (int k = 1; k < ranks(); ++k)
+            place(peer(k), s.term_place(peer(k), s.rank, r))[unit] = v;
+        });
+      }
     }
   }
 
@@ -45,8 +51,7 @@ class ChunkVerbs {
   TILELACE_DEVICE void signal(int peer, Index flag) {
     if (unpublished_) __syncwarp();
     unpublished_ = false;
-    if (signals_++ % 32 == lane() && !failed_)
-      cuda::signal(p_.call.flags_at(peer) + flag, epoch_);
+    if (signals_++ % 32 == lane() && !failed_) cuda::signal(p_.call.flags_at(peer) + flag, epoch_);
   }
 
   TILELACE_DEVICE void admit() {
@@ -66,11 +71,15 @@ class ChunkVerbs {
     if (failed_) return;
     const schedule::Exchange& s = p_.schedule;
     if (s.sums) return reduce(r);
-    if (p_.sends[s.rank].data != p_.takes[s.rank].data)
-      move(s.part(r, s.sends[s.rank]), Units(p_.sends[s.rank]),
-           [to = Units(p_.takes[s.rank])](Index unit, const uint4& v) { to.store(unit, v); });
-    for (int i = 1; i < s.ranks && !s.direct; ++i) {
-      const int q = (s.rank + s.ranks - i) % s.ranks;
+    if (p_.sends[s.rank].data != p_.takes[s.rank].data) {
+      const schedule::RowRange part = s.part(r, s.sends[s.rank]);
+      move(part, Units(p_.sends[s.rank]).from(part.begin),
+           [to = Units(p_.takes[s.rank]).from(part.begin)](int unit, const uint4& v) {
+             to.store(unit, v);
+           });
+    }
+    for (int i = 1; i < ranks() && !s.direct; ++i) {
+      const int q = peer(i);
       hand(s.part(r, s.takes[q]), place(s.rank, s.term_place(s.rank, q, r)), q);
     }
   }
@@ -79,8 +88,8 @@ class ChunkVerbs {
     settle_waits();
     if (failed_) return;
     const schedule::Exchange& s = p_.schedule;
-    for (int i = 1; i < s.ranks; ++i) {
-      const int q = (s.rank + s.ranks - i) % s.ranks;
+    for (int i = 1; i < ranks(); ++i) {
+      const int q = peer(i);
       hand(s.part(r, s.owned[q]), place(s.rank, s.sum_place(s.rank, q, r)), q);
     }
   }
@@ -90,98 +99,92 @@ class ChunkVerbs {
 
  private:
   TILELACE_DEVICE static int lane() { return static_cast<int>(threadIdx.x) & 31; }
+  TILELACE_DEVICE int ranks() const { return kMost == 2 ? 2 : p_.schedule.ranks; }
+  TILELACE_DEVICE int peer(int i) const {
+    return kMost == 2 ? 1 - p_.schedule.rank : (p_.schedule.rank + i) % p_.schedule.ranks;
+  }
   /// Of a rank, whose units begin there.
   TILELACE_DEVICE uint4* place(int rank, Index units) const {
     return reinterpret_cast<uint4*>(p_.call.memory_at(rank) + p_.places) + units;
   }
-  TILELACE_DEVICE Index begin(ExchangeRound r) const {
-    return (r.round * p_.schedule.workers + r.worker) * p_.schedule.chunk;
-  }
-  /// Of this rank's parcel, at a peer.
-  TILELACE_DEVICE void store_at(int peer, ExchangeRound r, Index unit, const uint4& v) const {
-    const schedule::Exchange& s = p_.schedule;
-    if (s.direct)
-      Units({p_.direct[peer], p_.sends[peer].bytes}).store(unit, v);
-    else
-      place(peer, s.term_place(peer, s.rank, r))[unit - begin(r)] = v;
-  }
-
-  /// store(unit, value) of each unit of a part, kUnits loads of each lane under way.
+  /// store(unit, value) of each unit of a part, which begins `from` with; kUnits loads of each lane
+  /// are under way.
   template <class Store>
   TILELACE_DEVICE static void move(schedule::RowRange part, const Units& from, const Store& store) {
-    for (Index at = part.begin + lane(); at < part.end; at += kUnits * 32) {
+    const auto units = static_cast<int>(part.size());
+    for (int at = lane(); at < units; at += kUnits * 32) {
       uint4 v[kUnits];
 #pragma unroll
       for (int u = 0; u < kUnits; ++u)
-        if (at + u * 32 < part.end) v[u] = from.load(at + u * 32);
+        if (at + u * 32 < units) v[u] = from.load(at + u * 32);
 #pragma unroll
       for (int u = 0; u < kUnits; ++u)
-        if (at + u * 32 < part.end) store(at + u * 32, v[u]);
+        if (at + u * 32 < units) store(at + u * 32, v[u]);
     }
   }
 
   /// What came from a rank, from its place to the caller.
   TILELACE_DEVICE void hand(schedule::RowRange part, const uint4* from, int rank) const {
-    const Units to(p_.takes[rank]);
-    for (Index at = part.begin + lane(); at < part.end; at += kUnits * 32) {
+    const Units to = Units(p_.takes[rank]).from(part.begin);
+    const auto units = static_cast<int>(part.size());
+    for (int at = lane(); at < units; at += kUnits * 32) {
       uint4 v[kUnits];
 #pragma unroll
       for (int u = 0; u < kUnits; ++u)
-        if (at + u * 32 < part.end) v[u] = __ldcg(from + (at + u * 32 - part.begin));
+        if (at + u * 32 < units) v[u] = __ldcg(from + at + u * 32);
 #pragma unroll
       for (int u = 0; u < kUnits; ++u)
-        if (at + u * 32 < part.end) to.store(at + u * 32, v[u]);
+        if (at + u * 32 < units) to.store(at + u * 32, v[u]);
     }
   }
 
-  /// The terms of up to kTerms ranks of kSums units, in rank order.
-  TILELACE_DEVICE void add(Reduced (&sum)[kSums], int from_rank, Index at, ExchangeRound r,
-                           schedule::RowRange part) const {
+  /// The terms of up to kTerms ranks of kSums units from `at` on, in rank order.
+  TILELACE_DEVICE void add(Reduced (&sum)[kSums], int from_rank, int at, int units,
+                           const Units& own, ExchangeRound r) const {
     const schedule::Exchange& s = p_.schedule;
     uint4 v[kTerms][kSums];
 #pragma unroll
     for (int t = 0; t < kTerms; ++t) {
       const int q = from_rank + t;
-      if (q >= s.ranks) continue;
+      if (q >= ranks()) continue;
       const uint4* const from =
-          q == s.rank ? nullptr : place(s.rank, s.term_place(s.rank, q, r)) - part.begin;
-      const Units own(p_.sends[s.rank]);
+          q == s.rank ? nullptr : place(s.rank, s.term_place(s.rank, q, r)) + at;
 #pragma unroll
       for (int u = 0; u < kSums; ++u)
-        if (at + u * 32 < part.end)
-          v[t][u] = q == s.rank ? own.load(at + u * 32) : __ldcg(from + at + u * 32);
+        if (at + u * 32 < units)
+          v[t][u] = q == s.rank ? own.load(at + u * 32) : __ldcg(from + u * 32);
     }
 #pragma unroll
     for (int t = 0; t < kTerms; ++t)
 #pragma unroll
       for (int u = 0; u < kSums; ++u)
-        if (from_rank + t < s.ranks) sum[u].add(v[t][u]);
+        if (from_rank + t < ranks()) sum[u].add(v[t][u]);
   }
 
   TILELACE_DEVICE void reduce(ExchangeRound r) {
     const schedule::Exchange& s = p_.schedule;
     const schedule::RowRange part = s.part(r, s.takes[s.rank]);
-    const Units out(p_.takes[s.rank]);
-    for (Index at = part.begin + lane(); at < part.end; at += kSums * 32) {
+    const Units out = Units(p_.takes[s.rank]).from(part.begin);
+    const Units own = Units(p_.sends[s.rank]).from(part.begin);
+    const auto units = static_cast<int>(part.size());
+    for (int at = lane(); at < units; at += kSums * 32) {
       Reduced sum[kSums];
-      for (int q = 0; q < s.ranks; q += kTerms) add(sum, q, at, r, part);
+      for (int q = 0; q < ranks(); q += kTerms) add(sum, q, at, units, own, r);
 #pragma unroll
       for (int u = 0; u < kSums; ++u) {
-        const Index unit = at + u * 32;
-        if (unit >= part.end) continue;
+        const int unit = at + u * 32;
+        if (unit >= units) continue;
         const uint4 done = sum[u].done(p_.divisor);
-        for (int i = 1; i < s.ranks && s.shares; ++i) {
-          const int q = (s.rank + i) % s.ranks;
-          place(q, s.sum_place(q, s.rank, r))[unit - part.begin] = done;
-        }
+        for (int i = 1; i < ranks() && s.shares; ++i)
+          place(peer(i), s.sum_place(peer(i), s.rank, r))[unit] = done;
         out.store(unit, done);
       }
     }
   }
 
-  /// Flags, a lane each, and beside the first of them the peers' headers, from lane kMaxGpuRanks on:
-  /// one load looks at all. A flag stays at this call's number until this rank is in the next call,
-  /// so it is that and no later one.
+  /// Flags, a lane each, and beside the first of them the peers' headers, from lane kMaxGpuRanks
+  /// on: one load looks at all. A flag stays at this call's number until this rank is in the next
+  /// call, so it is that and no later one.
   TILELACE_DEVICE void settle_waits() {
     if (waits_ == 0 && !admits_) return;
     const int peer = lane() - schedule::kMaxGpuRanks;
@@ -214,8 +217,8 @@ class ChunkVerbs {
   }
   TILELACE_DEVICE WaitPlace place_of(bool hears, int peer) const {
     if (hears) return {Role::store, 0, -1, peer, kHeaderFlag};
-    const auto of = static_cast<int>(awaited_ / (schedule::kMaxExchangeRounds *
-                                                 Index{p_.schedule.workers}));
+    const auto of =
+        static_cast<int>(awaited_ / (schedule::kMaxExchangeRounds * Index{p_.schedule.workers}));
     return {Role::reduce, static_cast<int>(blockIdx.x), -1, of % p_.schedule.ranks,
             static_cast<std::uint32_t>(awaited_)};
   }
@@ -227,13 +230,13 @@ class ChunkVerbs {
   bool unpublished_ = false, admits_ = false, failed_ = false;
 };
 
-template <class Reduced>
-__global__ void __launch_bounds__(32 * kWarps, 2)
+template <class Reduced, int kMost>
+__global__ void __launch_bounds__(32 * kWarps, kMost == 2 ? plan::kCtasOfTwo : plan::kCtas)
     chunks_kernel(const __grid_constant__ ExchangeParams p) {
   begin_exchange(p);
   const std::uint32_t epoch = call_number(p.call);
   if (blockIdx.x == 0 && threadIdx.x < 32) tell_peers(p, epoch);
-  ChunkVerbs<Reduced> verbs(p, epoch);
+  ChunkVerbs<Reduced, kMost> verbs(p, epoch);
   const int warp = __shfl_sync(~0U, static_cast<int>(threadIdx.x) / 32, 0);
   schedule::run_exchange(p.schedule, static_cast<int>(blockIdx.x) * kWarps + warp, verbs);
   verbs.end();
@@ -242,8 +245,11 @@ __global__ void __launch_bounds__(32 * kWarps, 2)
 using Kernel = void (*)(ExchangeParams);
 
 Kernel kernel_of(const ExchangeParams& p) {
-  return with_reduction(p,
-                        [](auto r) -> Kernel { return chunks_kernel<typename decltype(r)::type>; });
+  return with_reduction(p, [&](auto r) -> Kernel {
+    using Reduced = typename decltype(r)::type;
+    return p.schedule.ranks == 2 ? chunks_kernel<Reduced, 2>
+                                 : chunks_kernel<Reduced, schedule::kMaxGpuRanks>;
+  });
 }
 
 }  // namespace

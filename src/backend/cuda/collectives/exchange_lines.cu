@@ -13,16 +13,16 @@ namespace {
 
 using schedule::ExchangeRound;
 using schedule::Index;
-using schedule::kMaxGpuRanks;
 
 /// Threads that move data, at most, and a warp that waits for headers beside them.
-constexpr int kThreads = 224, kWatching = 32;
+constexpr int kThreads = static_cast<int>(plan::kLineThreads), kWatching = 32;
 /// Units of a thread whose loads are under way together.
 constexpr int kUnits = 2;
 
 /// Verbs of run_exchange, for a CTA: all its threads call all of them. The last warp waits for
-/// peers' headers, the others have a unit of the CTA's part in turn.
-template <class Reduced>
+/// peers' headers, the others have a unit of the CTA's part in turn. Of two ranks, or of up to
+/// kMost, whose terms take more registers.
+template <class Reduced, int kMost>
 class LineVerbs {
  public:
   TILELACE_DEVICE LineVerbs(const ExchangeParams& p, std::uint32_t epoch) : p_(p), epoch_(epoch) {}
@@ -31,8 +31,8 @@ class LineVerbs {
     const schedule::Exchange& s = p_.schedule;
     for (Index i = watches() ? s.chunk : thread(); i < s.chunk; i += kUnits * movers()) {
       uint4 v[kUnits];
-      for (int step = 1; step < s.ranks; ++step) {
-        const int q = (s.rank + step) % s.ranks;
+      for (int step = 1; step < ranks(); ++step) {
+        const int q = peer(step);
         const auto wanted = [&](int u) {
           const Index at = i + u * movers();
           return at < s.chunk && begin(r) + at < s.sends[q];
@@ -60,7 +60,7 @@ class LineVerbs {
   TILELACE_DEVICE void wait(Index /*flag*/) {}
 
   TILELACE_DEVICE void take(ExchangeRound r) {
-    uint4 units[kMaxGpuRanks];
+    uint4 units[kMost];
     const Index first = watches() ? p_.schedule.chunk : thread();
     bool there = first < p_.schedule.chunk && await_terms(r, first, units);
     settle(there || first >= p_.schedule.chunk);
@@ -75,8 +75,8 @@ class LineVerbs {
   TILELACE_DEVICE void deliver(ExchangeRound r) {
     const schedule::Exchange& s = p_.schedule;
     for (Index i = watches() ? s.chunk : thread(); i < s.chunk && good_; i += movers())
-      for (int step = 1; step < s.ranks && good_; ++step) {
-        const int q = (s.rank + step) % s.ranks;
+      for (int step = 1; step < ranks() && good_; ++step) {
+        const int q = peer(step);
         const Index unit = begin(r) + i;
         if (unit >= s.owned[q]) continue;
         uint4 v;
@@ -88,6 +88,10 @@ class LineVerbs {
  private:
   TILELACE_DEVICE static int thread() { return static_cast<int>(threadIdx.x); }
   TILELACE_DEVICE static int movers() { return static_cast<int>(blockDim.x) - kWatching; }
+  TILELACE_DEVICE int ranks() const { return kMost == 2 ? 2 : p_.schedule.ranks; }
+  TILELACE_DEVICE int peer(int i) const {
+    return kMost == 2 ? 1 - p_.schedule.rank : (p_.schedule.rank + i) % p_.schedule.ranks;
+  }
   TILELACE_DEVICE static bool watches() { return thread() >= movers(); }
   TILELACE_DEVICE Index begin(ExchangeRound r) const {
     return (r.round * p_.schedule.workers + r.worker) * p_.schedule.chunk;
@@ -98,9 +102,7 @@ class LineVerbs {
   }
 
   /// All threads: whether all peers are in the call, and all is here.
-  TILELACE_DEVICE void settle(bool here) {
-    good_ = __syncthreads_and(good_ && here ? 1 : 0) != 0;
-  }
+  TILELACE_DEVICE void settle(bool here) { good_ = __syncthreads_and(good_ && here ? 1 : 0) != 0; }
 
   TILELACE_DEVICE bool await(const Line* at, Index i, int peer, uint4& v) {
     UnitWait wait(p_.call.wait, epoch_);
@@ -112,13 +114,13 @@ class LineVerbs {
   }
 
   /// Every rank's unit i of this CTA's part; the first looks go out together.
-  TILELACE_DEVICE bool await_terms(ExchangeRound r, Index i, uint4 (&units)[kMaxGpuRanks]) {
+  TILELACE_DEVICE bool await_terms(ExchangeRound r, Index i, uint4 (&units)[kMost]) {
     const schedule::Exchange& s = p_.schedule;
     const Index unit = begin(r) + i;
     unsigned missing = 0;
 #pragma unroll
-    for (int q = 0; q < kMaxGpuRanks; ++q) {
-      if (q >= s.ranks || unit >= s.takes[q]) continue;
+    for (int q = 0; q < kMost; ++q) {
+      if (q >= ranks() || unit >= s.takes[q]) continue;
       if (q == s.rank)
         units[q] = Units(p_.sends[q]).load(unit);
       else if (!look_at_unit(place(s.rank, s.term_place(s.rank, q, r)), i, epoch_, units[q]))
@@ -127,7 +129,7 @@ class LineVerbs {
     UnitWait wait(p_.call.wait, epoch_);
     while (missing != 0) {
 #pragma unroll
-      for (int q = 0; q < kMaxGpuRanks; ++q)
+      for (int q = 0; q < kMost; ++q)
         if ((missing >> q & 1U) != 0 &&
             look_at_unit(place(s.rank, s.term_place(s.rank, q, r)), i, epoch_, units[q]))
           missing &= ~(1U << q);
@@ -142,24 +144,24 @@ class LineVerbs {
   }
 
   /// To the caller, and where sums are shared to the peers.
-  TILELACE_DEVICE void finish(ExchangeRound r, Index i, const uint4 (&units)[kMaxGpuRanks]) {
+  TILELACE_DEVICE void finish(ExchangeRound r, Index i, const uint4 (&units)[kMost]) {
     const schedule::Exchange& s = p_.schedule;
     const Index unit = begin(r) + i;
     if (!s.sums) {
 #pragma unroll
-      for (int q = 0; q < kMaxGpuRanks; ++q)
-        if (q < s.ranks && unit < s.takes[q] && (q != s.rank || moves_own()))
+      for (int q = 0; q < kMost; ++q)
+        if (q < ranks() && unit < s.takes[q] && (q != s.rank || moves_own()))
           Units(p_.takes[q]).store(unit, units[q]);
       return;
     }
     if (unit >= s.takes[s.rank]) return;
     Reduced sum;
 #pragma unroll
-    for (int q = 0; q < kMaxGpuRanks; ++q)
-      if (q < s.ranks) sum.add(units[q]);
+    for (int q = 0; q < kMost; ++q)
+      if (q < ranks()) sum.add(units[q]);
     const uint4 done = sum.done(p_.divisor);
-    for (int step = 1; step < s.ranks && s.shares; ++step) {
-      const int q = (s.rank + step) % s.ranks;
+    for (int step = 1; step < ranks() && s.shares; ++step) {
+      const int q = peer(step);
       put_unit(place(q, s.sum_place(q, s.rank, r)), i, done, epoch_);
     }
     Units(p_.takes[s.rank]).store(unit, done);
@@ -173,21 +175,24 @@ class LineVerbs {
   bool good_ = true;
 };
 
-template <class Reduced>
-__global__ void __launch_bounds__(kThreads + kWatching, 2)
+template <class Reduced, int kMost>
+__global__ void __launch_bounds__(kThreads + kWatching, kMost == 2 ? plan::kCtas : 1)
     lines_kernel(const __grid_constant__ ExchangeParams p) {
   begin_exchange(p);
   const std::uint32_t epoch = call_number(p.call);
   if (blockIdx.x == 0 && threadIdx.x >= blockDim.x - kWatching) tell_peers(p, epoch);
-  LineVerbs<Reduced> verbs(p, epoch);
+  LineVerbs<Reduced, kMost> verbs(p, epoch);
   schedule::run_exchange(p.schedule, static_cast<int>(blockIdx.x), verbs);
 }
 
 using Kernel = void (*)(ExchangeParams);
 
 Kernel kernel_of(const ExchangeParams& p) {
-  return with_reduction(p,
-                        [](auto r) -> Kernel { return lines_kernel<typename decltype(r)::type>; });
+  return with_reduction(p, [&](auto r) -> Kernel {
+    using Reduced = typename decltype(r)::type;
+    return p.schedule.ranks == 2 ? lines_kernel<Reduced, 2>
+                                 : lines_kernel<Reduced, schedule::kMaxGpuRanks>;
+  });
 }
 
 }  // namespace

@@ -17,6 +17,13 @@ class Units {
         bytes_(p.bytes),
         aligned_(reinterpret_cast<std::uintptr_t>(p.data) % schedule::kUnitBytes == 0) {}
 
+  /// From that unit on.
+  TILELACE_DEVICE Units from(schedule::Index unit) const {
+    Units rest = *this;
+    rest.data_ += unit * schedule::kUnitBytes;
+    rest.bytes_ -= unit * schedule::kUnitBytes;
+    return rest;
+  }
   /// Beyond the parcel there are zeros.
   TILELACE_DEVICE uint4 load(schedule::Index unit) const {
     const std::int64_t at = unit * schedule::kUnitBytes;
@@ -155,14 +162,17 @@ auto with_reduction(const ExchangeParams& p, const F& f) {
 /// f(params that name each kernel once), until one is no cudaSuccess.
 template <class F>
 cudaError_t for_each_reduction(const F& f) {
-  ExchangeParams p{};
-  if (const cudaError_t status = f(p); status != cudaSuccess) return status;
-  p.schedule.sums = true;
-  for (const ItemRow& row : kItems)
-    for (const Reduction reduction : {Reduction::sum, Reduction::max}) {
-      p.item = row.item, p.reduction = reduction;
-      if (const cudaError_t status = f(p); status != cudaSuccess) return status;
-    }
+  for (const int ranks : {2, schedule::kMaxGpuRanks}) {
+    ExchangeParams p{};
+    p.schedule.ranks = ranks;
+    if (const cudaError_t status = f(p); status != cudaSuccess) return status;
+    p.schedule.sums = true;
+    for (const ItemRow& row : kItems)
+      for (const Reduction reduction : {Reduction::sum, Reduction::max}) {
+        p.item = row.item, p.reduction = reduction;
+        if (const cudaError_t status = f(p); status != cudaSuccess) return status;
+      }
+  }
   return cudaSuccess;
 }
 

@@ -90,9 +90,10 @@ class IntegerReduction {
     if constexpr (sizeof(Integer) == 8) {
 #pragma unroll
       for (int i = 0; i < 4; i += 2) {
-        const std::uint64_t now = both(static_cast<Integer>(pair(of_, i)),
-                                       static_cast<Integer>(pair(more, i)));
-        of_[i] = static_cast<std::uint32_t>(now), of_[i + 1] = static_cast<std::uint32_t>(now >> 32);
+        const std::uint64_t now =
+            both(static_cast<Integer>(pair(of_, i)), static_cast<Integer>(pair(more, i)));
+        of_[i] = static_cast<std::uint32_t>(now),
+        of_[i + 1] = static_cast<std::uint32_t>(now >> 32);
       }
     } else {
 #pragma unroll

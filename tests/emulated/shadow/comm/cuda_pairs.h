@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// As src/comm/cuda_pairs.h, for emulated GPUs: each word orders what it carries, as its reader needs
-// nothing else.
+// As src/comm/cuda_pairs.h, for emulated GPUs: each word orders what it carries, as its reader
+// needs nothing else.
 #pragma once
 #include <cstdint>
 
