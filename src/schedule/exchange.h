@@ -27,8 +27,8 @@ namespace tilelace::schedule {
 constexpr Index kUnitBytes = 16;
 /// A worker's places for one source: see above why no fewer.
 constexpr Index kRing = 3;
-/// Of a call: what a slot has flags for.
-constexpr Index kMaxExchangeRounds = 32;
+/// Of a call, where each round has flags of its own.
+constexpr Index kMaxExchangeRounds = 256;
 
 /// What one worker moves in a round.
 struct ExchangeRound {
@@ -99,6 +99,19 @@ struct ExchangeOf {
 };
 
 using Exchange = ExchangeOf<kMaxGpuRanks>;
+
+/// With a word for a place in place of one for a round: its value says which round it is of, so
+/// rounds have no limit. A word is written anew when its place is, and no earlier.
+struct RingExchange : Exchange {
+  [[nodiscard]] TILELACE_HD constexpr Index term(int source, ExchangeRound r) const {
+    return (source * ring + r.round % ring) * workers + r.worker;
+  }
+  [[nodiscard]] TILELACE_HD constexpr Index sum(int owner, ExchangeRound r) const {
+    return term(ranks + owner, r);
+  }
+  /// Words of terms; those of sums are behind them.
+  [[nodiscard]] TILELACE_HD constexpr Index num_terms() const { return ranks * ring * workers; }
+};
 
 /// Role of worker w of s.workers:
 ///   send(r)     this round's part of each parcel, to its place at the peer

@@ -61,7 +61,7 @@ TEST(Collectives, ManyRoundsAndPiecesAreWholeAndInOrder) {
           big.in_place = op.collective != Collective::all_to_all && workers == 2;
           if (op.collective == Collective::all_to_all) {
             big.counts.clear();
-            const std::int64_t most = chunk * workers * 30;
+            const std::int64_t most = chunk * workers * 100;
             big.matrix = {{most, 1, 0}, {most, 3, most}, {7, 0, most / 2}};
           }
           big.options = {.lines = {}, .shots = {}, .workers = workers, .chunk = chunk};

@@ -39,7 +39,7 @@ std::string refusal(Collective collective, const std::function<void(Arguments&)>
   a.args.takes = a.takes;
   try {
     const auto call = check_collective(a.collective, a.args, 1, 3);
-    plan_collective(call, {.workers = 4}, a.options, false);
+    plan_collective(call, {.workers = 4, .most_rounds = schedule::kMaxExchangeRounds}, a.options, false);
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::usage);
     return e.what();
@@ -137,7 +137,7 @@ TEST(CollectiveCall, WrongArgumentsAreNamed) {
          a.counts = a.takes = {1, 2, 1 << 20}, a.args.out = memory + (1 << 22),
          a.options.chunk = 16;
        },
-       "all_to_all: counts: got 2097152 bytes for a rank, expected at most 32768"},
+       "all_to_all: counts: got 2097152 bytes for a rank, expected at most 262144"},
   };
   for (const Bad& b : bad) EXPECT_EQ(refusal(b.collective, b.spoil), b.text);
 }
@@ -209,7 +209,7 @@ void expect_whole(const std::vector<Parcel>& moved, const Parcel& whole) {
 TEST(CollectivePlan, RanksChooseAlikeAndPairsAgree) {
   std::mt19937 rng(3);
   for (int i = 0; i < 2000; ++i) {
-    const World w = random_world(rng, {.workers = static_cast<int>(1 + rng() % 8), .gpu = false});
+    const World w = random_world(rng, {.workers = static_cast<int>(1 + rng() % 8), .most_rounds = schedule::kMaxExchangeRounds, .gpu = false});
     const auto ranks = static_cast<int>(w.calls.size());
     const std::uint32_t hash = collective_hash(w.calls[0], w.plans[0]);
     EXPECT_GE(hash, kFirstHash);
@@ -230,7 +230,7 @@ TEST(CollectivePlan, RanksChooseAlikeAndPairsAgree) {
 TEST(CollectivePlan, PiecesMoveEveryParcelOnce) {
   std::mt19937 rng(5);
   for (int i = 0; i < 500; ++i) {
-    const World w = random_world(rng, {.workers = 3, .gpu = false});
+    const World w = random_world(rng, {.workers = 3, .most_rounds = schedule::kMaxExchangeRounds, .gpu = false});
     for (std::size_t r = 0; r < w.calls.size(); ++r) {
       const auto& call = w.calls[r];
       const auto& plan = w.plans[r];
@@ -276,7 +276,7 @@ TEST(CollectivePlan, PlacesLieApartInTheStaging) {
   for (int i = 0; i < 300; ++i) {
     const Index staged = Index{1} << (18 + rng() % 6);
     const World w = random_world(
-        rng, {.workers = static_cast<int>(1 + rng() % 16), .staged_bytes = staged, .gpu = false});
+        rng, {.workers = static_cast<int>(1 + rng() % 16), .staged_bytes = staged, .most_rounds = schedule::kMaxExchangeRounds, .gpu = false});
     const auto s = place_exchange<64>(w.calls[0], w.plans[0], 0).schedule;
     EXPECT_LE(s.num_units() * schedule::kUnitBytes, staged);
     std::map<Index, int> places, flags;

@@ -26,7 +26,7 @@ constexpr int kMostMovers = 16;
 
 Collectives::Collectives(int ranks, int workers)
     : machine_{
-          .workers = std::min(workers, kMostMovers), .staged_bytes = kPlaceBytes, .gpu = false} {
+          .workers = std::min(workers, kMostMovers), .staged_bytes = kPlaceBytes, .most_rounds = schedule::kMaxExchangeRounds, .gpu = false} {
   schedule::ExchangeOf<comm::kMaxRanks> most;
   most.ranks = ranks;
   most.workers = machine_.workers;

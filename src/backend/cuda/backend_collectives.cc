@@ -79,7 +79,6 @@ void GpuBackend::prepare_collectives(std::string_view refusal) {
       std::make_unique<CollectiveCalls>(group_, device_, options_.timeout_s,
                                         RankShare{.multiprocessors = machine_.multiprocessors,
                                                   .architecture = machine_.architecture});
-  group_.all_gather("collectives are prepared", options_.timeout_s);  // before any header
 }
 
 void GpuBackend::refuse_collective(std::string_view reason, void* stream) {

@@ -171,8 +171,9 @@ double sent_bytes(const CollectiveCall& c, int shots) {
 double lines_us(const CollectiveCall& c, const Hardware& h, int shots) {
   return h.call_us * shots + us_at(2 * sent_bytes(c, shots), h.store_gbps);
 }
+/// A flag goes out when its chunk has arrived, and is then on its way itself.
 double chunks_us(const CollectiveCall& c, const Hardware& h, int shots) {
-  return h.call_us * shots + h.flag_us + us_at(sent_bytes(c, shots), h.store_gbps);
+  return (h.call_us + 2 * h.flag_us) * shots + us_at(sent_bytes(c, shots), h.store_gbps);
 }
 
 /// Places that a chunk takes on each rank.
@@ -265,7 +266,7 @@ CollectivePlan plan_collective(const CollectiveCall& c, const CollectiveMachine&
     spread_lines(p, units, line_ctas);
   else
     spread_chunks(p, c, known ? units : kMostChunk * kMostWorkers, machine, o);
-  p.piece = p.workers * p.chunk * schedule::kMaxExchangeRounds;
+  p.piece = p.workers * p.chunk * (p.lines ? 1 : machine.most_rounds);
   p.pieces = std::max<Index>(1, ceil_div(units, p.piece));
   require(p.pieces == 1 || known, "{}: counts: got {} bytes for a rank, expected at most {}", name,
           units * kUnitBytes, p.piece * kUnitBytes);

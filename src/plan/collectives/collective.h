@@ -48,7 +48,6 @@ constexpr Index kLineThreads = 256;
 /// need fewer registers, more, and as many of lines.
 constexpr int kCtas = 2, kCtasOfTwo = 3;
 constexpr int kMostCtas = 132 * kCtasOfTwo;
-/// What a slot has flags for.
 constexpr Index kMostWorkers = kMostCtas * kChunkWorkers;
 constexpr Index kMostChunk = 2048;  ///< units of lines
 /// Of chunks: a warp's four loads a lane.
@@ -71,6 +70,7 @@ struct CollectiveMachine {
   int workers = 1;       ///< multiprocessors that may be filled, or threads of CPU ranks
   int architecture = 0;  ///< whose links and flags predictions count on
   Index staged_bytes = kStagedBytes;
+  Index most_rounds = Index{1} << 31U;  ///< of a call
   bool shared = false;  ///< with other communicators: one CTA a multiprocessor
   bool gpu =
       true;  ///< a worker of lines is a CTA, of chunks a warp; else threads move chunks alone

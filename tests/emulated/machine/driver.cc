@@ -70,6 +70,23 @@ CUresult CUDAAPI context_get(CUcontext* context) {
 CUresult CUDAAPI context_set(CUcontext) { return CUDA_SUCCESS; }
 
 // ---- memory that is mapped: files without a name ----
+/// The devices whose memory they are.
+std::map<ino_t, int>& files() {
+  static std::map<ino_t, int> all;
+  return all;
+}
+std::mutex files_mutex;
+void note_file(int file, int device) {
+  struct stat made {};
+  fstat(file, &made);
+  const std::scoped_lock lock(files_mutex);
+  files()[made.st_ino] = device;
+}
+int device_of_file(ino_t file) {
+  const std::scoped_lock lock(files_mutex);
+  const auto found = files().find(file);
+  return found == files().end() ? 0 : found->second;
+}
 CUresult CUDAAPI mem_granularity(std::size_t* bytes, const CUmemAllocationProp*,
                                  CUmemAllocationGranularity_flags) {
   *bytes = kGranularity;
@@ -89,9 +106,10 @@ CUresult CUDAAPI mem_address_free(CUdeviceptr at, std::size_t bytes) {
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI mem_create(CUmemGenericAllocationHandle* handle, std::size_t bytes,
-                            const CUmemAllocationProp*, unsigned long long) {
+                            const CUmemAllocationProp* asked, unsigned long long) {
   const int file = memfd_create("emulated GPU", MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  note_file(file, asked->location.id);
   *handle = static_cast<CUmemGenericAllocationHandle>(file);
   return CUDA_SUCCESS;
 }
@@ -105,9 +123,9 @@ CUresult CUDAAPI mem_map(CUdeviceptr at, std::size_t bytes, std::size_t offset,
   void* p = mmap(to, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
                  static_cast<int>(handle), static_cast<off_t>(offset));
   if (p == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-  note_memory(to, {bytes, 0, 2});
   struct stat file {};
   fstat(static_cast<int>(handle), &file);
+  note_memory(to, {bytes, device_of_file(file.st_ino), 2});
   order::add_region(to, bytes, {file.st_ino, static_cast<std::size_t>(file.st_size), offset});
   return CUDA_SUCCESS;
 }

@@ -9,6 +9,7 @@
 
 #include "backend/cuda/base/cuda_check.h"
 #include "backend/cuda/collectives/collective_calls.h"
+#include "collectives/api.h"
 #include "collectives/reference.h"
 #include "comm/cuda/capabilities.h"
 #include "core/check.h"
@@ -28,7 +29,7 @@ struct Options {
   std::int64_t most = 60000;
   std::uint64_t seed = 1;
   double timeout_s = 20, limit_s = 280;
-  bool drop = false;
+  bool drop = false, api = false;
   std::vector<std::int64_t> bench;  ///< bytes
   std::vector<std::string> ops{"all_reduce", "all_gather", "reduce_scatter", "all_to_all"};
   int lines = -1, shots = 0, workers = 0;
@@ -313,6 +314,7 @@ int main_of(int argc, char** argv) {
   app.add_option("--timeout-s", o.timeout_s, "bound of every wait");
   app.add_option("--limit-seconds", o.limit_s, "ends the process");
   app.add_flag("--drop", o.drop, "test of the test: a bit of an input is wrong, must be noticed");
+  app.add_flag("--api", o.api, "the public API, too: a GPU a rank");
   app.add_option("--bench", o.bench, "times calls of so many bytes")->delimiter(',');
   app.add_option("--ops", o.ops, "of --bench")->delimiter(',');
   app.add_option("--lines", o.lines, "of --bench: 0 or 1");
@@ -331,6 +333,8 @@ int main_of(int argc, char** argv) {
       if (o.straggle > 0) stress(rank, o, o.straggle, true, findings);
       if (!o.bench.empty()) bench(rank, o);
     });
+    if (o.api)
+      for (std::string& f : check_api(ranks, o.timeout_s, o.seed)) findings.add(std::move(f));
     for (const std::string& f : findings.list) fmt::print("WRONG {}\n", f);
     const bool good = findings.list.empty() != o.drop;
     fmt::print("{} ranks, {} calls compared, seed {}: {}\n", ranks, o.calls, o.seed,

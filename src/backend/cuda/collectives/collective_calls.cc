@@ -15,8 +15,8 @@ SlotNeeds slot_of_collectives(int ranks) {
           kMaxGpuRanks);
   constexpr std::size_t kKinds = 2;  // parcels, and sums that are shared
   SlotNeeds needs;
-  needs.flags = kKinds * static_cast<std::size_t>(ranks) * plan::kMostWorkers *
-                static_cast<std::size_t>(schedule::kMaxExchangeRounds);
+  needs.flags = kKinds * static_cast<std::size_t>(ranks * schedule::kRing * plan::kMostWorkers) *
+                (sizeof(comm::Header) / sizeof(comm::Flag));
   needs.bytes = static_cast<std::size_t>(plan::kStagedBytes + plan::kLineBytes);
   return needs;
 }
@@ -36,7 +36,7 @@ ExchangeParams params_of(const plan::CollectiveCall& call, const plan::Collectiv
                          const CollectiveTensors& tensors, plan::Index piece) {
   const auto placed = plan::place_exchange<kMaxGpuRanks>(call, plan, piece);
   ExchangeParams p{};
-  p.schedule = placed.schedule;
+  p.schedule = {placed.schedule};
   p.divisor = call.reduction == Reduction::avg ? static_cast<float>(call.ranks) : 1.0F;
   p.item = call.item;
   p.reduction = call.reduction;
@@ -61,7 +61,16 @@ ExchangeParams params_of(const plan::CollectiveCall& call, const plan::Collectiv
 
 CollectiveCalls::CollectiveCalls(comm::Group& group, int device, double timeout_s,
                                  const RankShare& share)
-    : calls(group, device, slot_of_collectives(group.ranks()), timeout_s, share, load_collectives) {
+    : calls(group, device, slot_of_collectives(group.ranks()), timeout_s, share,
+            load_collectives) {
+  // Units and words are of a call whose number they carry. Calls of slot 0 have even ones: what was
+  // never written must not be of call 0, when the count gets there again.
+  constexpr int kOdd = 1;
+  check(cudaMemset(calls.memory().local() + calls.flags_at(0), kOdd,
+                   calls.flags_at(1) - calls.flags_at(0)),
+        "staging of collectives");
+  check(cudaStreamSynchronize(nullptr), "staging of collectives");
+  group.all_gather("collectives are prepared", timeout_s);  // nothing may arrive before
 }
 
 void CollectiveCalls::run(const plan::CollectiveCall& call, const plan::CollectivePlan& plan,

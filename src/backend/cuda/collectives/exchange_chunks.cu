@@ -25,6 +25,7 @@ class ChunkVerbs {
   TILELACE_DEVICE ChunkVerbs(const ExchangeParams& p, std::uint32_t epoch) : p_(p), epoch_(epoch) {}
 
   TILELACE_DEVICE void send(ExchangeRound r) {
+    sent_ = static_cast<std::uint32_t>(r.round);
     unpublished_ = true;
     if (failed_) return;
     const schedule::Exchange& s = p_.schedule;
@@ -48,25 +49,28 @@ class ChunkVerbs {
   }
 
   /// A lane each: the release of one would wait for the flag before it to reach its peer.
-  TILELACE_DEVICE void signal(int peer, Index flag) {
+  TILELACE_DEVICE void signal(int to, Index word) {
     if (unpublished_) __syncwarp();
     unpublished_ = false;
-    if (signals_++ % 32 == lane() && !failed_) cuda::signal(p_.call.flags_at(peer) + flag, epoch_);
+    if (signals_++ % 32 == lane() && !failed_)
+      comm::signal<comm::CudaAtomics>(words_of(to) + word, epoch_,
+                                      word < p_.schedule.num_terms() ? sent_ : taken_);
   }
 
   TILELACE_DEVICE void admit() {
     __syncthreads();  // everybody has the number before it is counted
     if (threadIdx.x == blockDim.x - 1) count_call(p_.call, epoch_);
     admits_ = true;
-    if (p_.schedule.direct) settle_waits();
+    if (p_.schedule.direct) settle_waits(0);
   }
 
-  TILELACE_DEVICE void wait(Index flag) {
-    if (waits_++ == lane()) awaited_ = flag;
+  TILELACE_DEVICE void wait(Index word) {
+    if (waits_++ == lane()) awaited_ = word;
   }
 
   TILELACE_DEVICE void take(ExchangeRound r) {
-    settle_waits();
+    taken_ = static_cast<std::uint32_t>(r.round);
+    settle_waits(taken_);
     unpublished_ = true;
     if (failed_) return;
     const schedule::Exchange& s = p_.schedule;
@@ -85,7 +89,7 @@ class ChunkVerbs {
   }
 
   TILELACE_DEVICE void deliver(ExchangeRound r) {
-    settle_waits();
+    settle_waits(static_cast<std::uint32_t>(r.round));
     if (failed_) return;
     const schedule::Exchange& s = p_.schedule;
     for (int i = 1; i < ranks(); ++i) {
@@ -95,7 +99,7 @@ class ChunkVerbs {
   }
 
   /// Behind the last verb: where nothing was awaited the peers still were not.
-  TILELACE_DEVICE void end() { settle_waits(); }
+  TILELACE_DEVICE void end() { settle_waits(0); }
 
  private:
   TILELACE_DEVICE static int lane() { return static_cast<int>(threadIdx.x) & 31; }
@@ -182,18 +186,18 @@ class ChunkVerbs {
     }
   }
 
-  /// Flags, a lane each, and beside the first of them the peers' headers, from lane kMaxGpuRanks
-  /// on: one load looks at all. A flag stays at this call's number until this rank is in the next
-  /// call, so it is that and no later one.
-  TILELACE_DEVICE void settle_waits() {
+  /// Words of this round, a lane each, and beside the first of them the peers' headers, from lane
+  /// kMaxGpuRanks on: one load looks at all. A word stays as it is until this rank has taken what
+  /// its place holds: it is of this call and round, and of no later one.
+  TILELACE_DEVICE void settle_waits(std::uint32_t round) {
     if (waits_ == 0 && !admits_) return;
-    const int peer = lane() - schedule::kMaxGpuRanks;
-    const bool hears = admits_ && peer >= 0 && peer < p_.call.ranks && peer != p_.call.rank;
+    const int from = lane() - schedule::kMaxGpuRanks;
+    const bool hears = admits_ && from >= 0 && from < ranks() && from != p_.schedule.rank;
     bool here = failed_ || !(hears || awaited_ >= 0), good = !failed_;
     UnitWait wait(p_.call.wait, epoch_);
     while (__all_sync(~0U, here ? 1 : 0) == 0) {
-      if (!here) here = look(hears, peer, good);
-      if (!here && !wait.again(place_of(hears, peer))) here = true, good = false;
+      if (!here) here = look(hears, from, round, good);
+      if (!here && !wait.again(place_of(hears, from))) here = true, good = false;
     }
     waits_ = 0;
     awaited_ = -1;
@@ -203,30 +207,30 @@ class ChunkVerbs {
   }
 
   /// Whether what this lane waits for is here; `good`: and as it should be.
-  TILELACE_DEVICE bool look(bool hears, int peer, bool& good) const {
-    const comm::Header* const header = hears ? header_of(p_, peer, epoch_) : nullptr;
-    // Of a header the half that has the number.
-    const comm::Flag* const word = hears ? reinterpret_cast<const comm::Flag*>(header) + 1
-                                         : p_.call.flags_at(p_.call.rank) + awaited_;
-    const comm::Flag seen = comm::CudaAtomics::load_acquire(word);
-    if (!hears) return seen == epoch_;
-    if (!comm::epoch_reached(seen, epoch_)) return false;
-    // stays: nothing but the header is read by it
-    good = agrees_with(p_, peer, epoch_, comm::CudaAtomics::load_acquire(header));
+  TILELACE_DEVICE bool look(bool hears, int from, std::uint32_t round, bool& good) const {
+    const comm::Header* const word =
+        hears ? header_of(p_, from, epoch_) : words_of(p_.schedule.rank) + awaited_;
+    const comm::Header seen = comm::CudaAtomics::load_acquire(word);
+    if (!hears) return seen == comm::make_header(epoch_, round);
+    if (!comm::epoch_reached(comm::header_epoch(seen), epoch_)) return false;
+    good = agrees_with(p_, from, epoch_, seen);
     return true;
   }
-  TILELACE_DEVICE WaitPlace place_of(bool hears, int peer) const {
-    if (hears) return {Role::store, 0, -1, peer, kHeaderFlag};
-    const auto of =
-        static_cast<int>(awaited_ / (schedule::kMaxExchangeRounds * Index{p_.schedule.workers}));
-    return {Role::reduce, static_cast<int>(blockIdx.x), -1, of % p_.schedule.ranks,
+  TILELACE_DEVICE WaitPlace place_of(bool hears, int from) const {
+    if (hears) return {Role::store, 0, -1, from, kHeaderFlag};
+    const auto of = static_cast<int>(awaited_ / (p_.schedule.ring * p_.schedule.workers));
+    return {Role::reduce, static_cast<int>(blockIdx.x), -1, of % ranks(),
             static_cast<std::uint32_t>(awaited_)};
+  }
+  TILELACE_DEVICE comm::Header* words_of(int rank) const {
+    return reinterpret_cast<comm::Header*>(p_.call.flags_at(rank));
   }
 
   const ExchangeParams& p_;
   std::uint32_t epoch_;
   int signals_ = 0, waits_ = 0;
-  Index awaited_ = -1;  ///< the flag that this lane waits for
+  std::uint32_t sent_ = 0, taken_ = 0;  ///< rounds
+  Index awaited_ = -1;                  ///< the word that this lane waits for
   bool unpublished_ = false, admits_ = false, failed_ = false;
 };
 
