@@ -39,7 +39,8 @@ std::string refusal(Collective collective, const std::function<void(Arguments&)>
   a.args.takes = a.takes;
   try {
     const auto call = check_collective(a.collective, a.args, 1, 3);
-    plan_collective(call, {.workers = 4, .most_rounds = schedule::kMaxExchangeRounds}, a.options, false);
+    plan_collective(call, {.workers = 4, .most_rounds = schedule::kMaxExchangeRounds}, a.options,
+                    false);
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::usage);
     return e.what();
@@ -209,7 +210,9 @@ void expect_whole(const std::vector<Parcel>& moved, const Parcel& whole) {
 TEST(CollectivePlan, RanksChooseAlikeAndPairsAgree) {
   std::mt19937 rng(3);
   for (int i = 0; i < 2000; ++i) {
-    const World w = random_world(rng, {.workers = static_cast<int>(1 + rng() % 8), .most_rounds = schedule::kMaxExchangeRounds, .gpu = false});
+    const World w = random_world(rng, {.workers = static_cast<int>(1 + rng() % 8),
+                                       .most_rounds = schedule::kMaxExchangeRounds,
+                                       .gpu = false});
     const auto ranks = static_cast<int>(w.calls.size());
     const std::uint32_t hash = collective_hash(w.calls[0], w.plans[0]);
     EXPECT_GE(hash, kFirstHash);
@@ -230,7 +233,8 @@ TEST(CollectivePlan, RanksChooseAlikeAndPairsAgree) {
 TEST(CollectivePlan, PiecesMoveEveryParcelOnce) {
   std::mt19937 rng(5);
   for (int i = 0; i < 500; ++i) {
-    const World w = random_world(rng, {.workers = 3, .most_rounds = schedule::kMaxExchangeRounds, .gpu = false});
+    const World w = random_world(
+        rng, {.workers = 3, .most_rounds = schedule::kMaxExchangeRounds, .gpu = false});
     for (std::size_t r = 0; r < w.calls.size(); ++r) {
       const auto& call = w.calls[r];
       const auto& plan = w.plans[r];
@@ -275,8 +279,10 @@ TEST(CollectivePlan, PlacesLieApartInTheStaging) {
   std::mt19937 rng(7);
   for (int i = 0; i < 300; ++i) {
     const Index staged = Index{1} << (18 + rng() % 6);
-    const World w = random_world(
-        rng, {.workers = static_cast<int>(1 + rng() % 16), .staged_bytes = staged, .most_rounds = schedule::kMaxExchangeRounds, .gpu = false});
+    const World w = random_world(rng, {.workers = static_cast<int>(1 + rng() % 16),
+                                       .staged_bytes = staged,
+                                       .most_rounds = schedule::kMaxExchangeRounds,
+                                       .gpu = false});
     const auto s = place_exchange<64>(w.calls[0], w.plans[0], 0).schedule;
     EXPECT_LE(s.num_units() * schedule::kUnitBytes, staged);
     std::map<Index, int> places, flags;

@@ -25,8 +25,10 @@ constexpr int kMostMovers = 16;
 }  // namespace
 
 Collectives::Collectives(int ranks, int workers)
-    : machine_{
-          .workers = std::min(workers, kMostMovers), .staged_bytes = kPlaceBytes, .most_rounds = schedule::kMaxExchangeRounds, .gpu = false} {
+    : machine_{.workers = std::min(workers, kMostMovers),
+               .staged_bytes = kPlaceBytes,
+               .most_rounds = schedule::kMaxExchangeRounds,
+               .gpu = false} {
   schedule::ExchangeOf<comm::kMaxRanks> most;
   most.ranks = ranks;
   most.workers = machine_.workers;

@@ -71,7 +71,7 @@ struct CollectiveMachine {
   int architecture = 0;  ///< whose links and flags predictions count on
   Index staged_bytes = kStagedBytes;
   Index most_rounds = Index{1} << 31U;  ///< of a call
-  bool shared = false;  ///< with other communicators: one CTA a multiprocessor
+  bool shared = false;                  ///< with other communicators: one CTA a multiprocessor
   bool gpu =
       true;  ///< a worker of lines is a CTA, of chunks a warp; else threads move chunks alone
 };

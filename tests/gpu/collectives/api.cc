@@ -112,9 +112,8 @@ Text disagreement(User& u) {
     u.comm.synchronize(u.stream, 100);
   });
   if (f.empty())
-    f = expect_error("a call after it", ErrorKind::usage, "prepare", [&] {
-      all_reduce(u.comm, u.args(c, in.data(), out.data()));
-    });
+    f = expect_error("a call after it", ErrorKind::usage, "prepare",
+                     [&] { all_reduce(u.comm, u.args(c, in.data(), out.data())); });
   prepare_collectives(u.comm);
   if (f.empty()) f = u.call(simple(ranks, Collective::reduce_scatter, 555));
   return f;

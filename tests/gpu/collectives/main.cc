@@ -3,8 +3,9 @@
 // what they take.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
-#include <atomic>
+#include <cstdlib>
 #include <mutex>
 
 #include "backend/cuda/base/cuda_check.h"
@@ -29,7 +30,7 @@ struct Options {
   std::int64_t most = 60000;
   std::uint64_t seed = 1;
   double timeout_s = 20, limit_s = 280;
-  bool drop = false, api = false;
+  bool drop = false, api = false, direct = false;
   std::vector<std::int64_t> bench;  ///< bytes
   std::vector<std::string> ops{"all_reduce", "all_gather", "reduce_scatter", "all_to_all"};
   int lines = -1, shots = 0, workers = 0;
@@ -61,7 +62,8 @@ class Caller {
     memory_.push_back(data);
     return static_cast<std::byte*>(data);
   }
-  void run(const CollectiveCase& c, const void* in, void* out) {
+  void run(const CollectiveCase& c, const void* in, void* out,
+           const cuda::ReachableOut& reachable = {}) {
     std::vector<std::int64_t> sends, takes;
     CollectiveArgs args{in, out, c.item, c.reduction, c.counts, {}, stream_};
     if (c.collective == Collective::all_to_all) {
@@ -74,9 +76,10 @@ class Caller {
     }
     const plan::CollectiveCall call =
         plan::check_collective(c.collective, args, rank_.rank, c.ranks);
-    const plan::CollectivePlan plan = plan::plan_collective(
-        call, calls_.machine(architecture_of_device(rank_.device)), c.options, false);
-    calls_.run(call, plan, {in, out, stream_});
+    const plan::CollectivePlan plan =
+        plan::plan_collective(call, calls_.machine(architecture_of_device(rank_.device)), c.options,
+                              reachable.base != nullptr);
+    calls_.run(call, plan, {in, out, stream_, reachable});
   }
   void finish() { calls_.calls.finish(stream_, 4 * o_.timeout_s); }
 
@@ -252,7 +255,14 @@ void bench(Rank& rank, const Options& o) {
   check(cudaEventCreate(&end), "an event");
   const auto most = static_cast<std::size_t>(*std::max_element(o.bench.begin(), o.bench.end()));
   std::byte* const in = caller.memory(most * static_cast<std::size_t>(rank.ranks));
-  std::byte* const out = caller.memory(most * static_cast<std::size_t>(rank.ranks));
+  std::byte* out = caller.memory(most * static_cast<std::size_t>(rank.ranks));
+  std::shared_ptr<comm::DeviceMemory> memory;
+  cuda::ReachableOut reachable;
+  if (o.direct) {
+    memory = comm::allocate_device(*rank.group, rank.device, most, o.timeout_s, false);
+    reachable = {memory->base(), memory->stride(), 0};
+    out = memory->local();
+  }
   check(cudaMemset(in, 0, most), "input");
   for (const std::string& op : o.ops) {
     for (const std::int64_t bytes : o.bench) {
@@ -269,7 +279,7 @@ void bench(Rank& rank, const Options& o) {
       try {
         check(cudaStreamBeginCapture(caller.stream(), cudaStreamCaptureModeThreadLocal),
               "a capture");
-        for (int k = 0; k < kCalls; ++k) caller.run(c, in, out);
+        for (int k = 0; k < kCalls; ++k) caller.run(c, in, out, reachable);
         check(cudaStreamEndCapture(caller.stream(), &captured), "a capture");
       } catch (const Error& e) {
         cudaStreamEndCapture(caller.stream(), &captured);
@@ -317,13 +327,19 @@ int main_of(int argc, char** argv) {
   app.add_flag("--api", o.api, "the public API, too: a GPU a rank");
   app.add_option("--bench", o.bench, "times calls of so many bytes")->delimiter(',');
   app.add_option("--ops", o.ops, "of --bench")->delimiter(',');
+  app.add_flag("--direct", o.direct, "of --bench: all_gather into memory that peers reach");
   app.add_option("--lines", o.lines, "of --bench: 0 or 1");
   app.add_option("--shots", o.shots, "of --bench");
   app.add_option("--workers", o.workers, "of --bench");
   app.add_option("--chunk", o.chunk, "of --bench: bytes");
   return run_program("gpu_collectives", app, argc, argv, [&] {
     setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-    if (share_devices(o.ranks)) setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    // With fewer queues than streams one rank's work stands behind another's that waits for it; the
+    // driver, which has been asked for its devices, reads this as it starts.
+    if (share_devices(o.ranks) && std::getenv("CUDA_DEVICE_MAX_CONNECTIONS") == nullptr) {
+      setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+      execv("/proc/self/exe", argv);
+    }
     const int ranks = choose_ranks(o.ranks);
     const Watchdog watchdog("gpu_collectives", o.limit_s);
     Findings findings;

@@ -61,8 +61,7 @@ ExchangeParams params_of(const plan::CollectiveCall& call, const plan::Collectiv
 
 CollectiveCalls::CollectiveCalls(comm::Group& group, int device, double timeout_s,
                                  const RankShare& share)
-    : calls(group, device, slot_of_collectives(group.ranks()), timeout_s, share,
-            load_collectives) {
+    : calls(group, device, slot_of_collectives(group.ranks()), timeout_s, share, load_collectives) {
   // Units and words are of a call whose number they carry. Calls of slot 0 have even ones: what was
   // never written must not be of call 0, when the count gets there again.
   constexpr int kOdd = 1;

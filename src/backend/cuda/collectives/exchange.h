@@ -22,7 +22,7 @@ struct ParcelAt {
 };
 
 struct ExchangeParams {
-  schedule::RingExchange schedule;  ///< its workers are CTAs, or warps
+  schedule::RingExchange schedule;                 ///< its workers are CTAs, or warps
   CallParams call;                                 ///< its hash is of what all ranks agree on
   std::uint32_t told[schedule::kMaxGpuRanks];      ///< each peer: the hash in its header
   std::uint32_t expected[schedule::kMaxGpuRanks];  ///< from each peer
