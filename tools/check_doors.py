@@ -84,6 +84,7 @@ OWN = [
     ("dtype", "include/tilelace/c.h", ALL, "the enum in C"),
     ("dtype", "include/tilelace/collectives.h", ALL, "elements of collectives and their table"),
     ("dtype", "src/core/half.h", ALL, "how the host converts"),
+    ("dtype", "src/backend/cuda/device/parcels.h", ALL, "which kernel adds up elements of collectives"),
     ("dtype", "src/backend/cpu/item_sums.cc", ALL, "how the host adds elements of collectives"),
     ("dtype", "src/backend/cpu/gemm/convert.cc", ALL, "how the host converts rows"),
     ("dtype", "src/backend/cuda/base/gpu_elements.h", ALL, "the types of kernels"),

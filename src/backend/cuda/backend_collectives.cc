@@ -19,13 +19,13 @@ namespace {
 
 constexpr std::string_view kPrepare = "prepare_collectives";
 
-/// Bytes as one row, for checks of memory.
-TensorView bytes_at(const void* data, const std::vector<plan::Parcel>& parcels) {
+/// What parcels span as one row of some type, for checks of memory.
+TensorView row_of_bytes(const void* data, const std::vector<plan::Parcel>& parcels) {
   plan::Index end = 0;
   for (const plan::Parcel& p : parcels) end = std::max(end, p.at + p.bytes);
-  // The element type is only for its size: two bytes.
-  const plan::Index twos = (end + 1) / 2;
-  return {const_cast<void*>(data), DType::bf16, twos == 0 ? 0 : 1, twos, twos};
+  const DTypeRow& type = kDTypes[0];
+  const plan::Index elements = schedule::ceil_div(end, static_cast<plan::Index>(type.bytes));
+  return {const_cast<void*>(data), type.type, elements == 0 ? 0 : 1, elements, elements};
 }
 
 }  // namespace
@@ -43,8 +43,8 @@ GpuBackend::CheckedCollective GpuBackend::checked(Collective collective, const C
                       {args.in, args.out, static_cast<cudaStream_t>(args.stream)}};
   const std::string_view name = row_of(collective).name;
   require_own_stream(name, args.stream);
-  require_on_device(name, "in", bytes_at(args.in, c.call.sends), device_);
-  const TensorView out = bytes_at(args.out, c.call.takes);
+  require_on_device(name, "in", row_of_bytes(args.in, c.call.sends), device_);
+  const TensorView out = row_of_bytes(args.out, c.call.takes);
   require_on_device(name, "out", out, device_);
   // Where each rank's part goes in the whole is known to all: all_gather's.
   if (collective == Collective::all_gather && out.rows > 0) c.tensors.reachable = reachable(out);
