@@ -47,6 +47,7 @@ class Caller {
         calls_(*rank.group, rank.device, o.timeout_s,
                {.multiprocessors = most_, .architecture = architecture_of_device(rank.device)}) {
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream");
+    warm_up();
   }
   ~Caller() {
     for (void* memory : memory_) cudaFree(memory);
@@ -90,6 +91,22 @@ class Caller {
     const int devices = comm::device_count();
     const int sharers = (rank.ranks + devices - 1) / devices;
     return sharers > 1 ? (count - 2) / sharers : count;
+  }
+
+  /// What the driver loads for copies it loads by their first: where ranks share a device it would
+  /// wait until their calls have ended.
+  void warm_up() {
+    for (const std::size_t bytes : {std::size_t{64}, std::size_t{100000}, std::size_t{4} << 20U}) {
+      Bytes host(bytes);
+      std::byte* const there = memory(bytes);
+      check(cudaMemcpyAsync(there, host.data(), bytes, cudaMemcpyHostToDevice, stream_), "a copy");
+      check(cudaStreamSynchronize(stream_), "a copy");
+      check(cudaMemcpy(host.data(), there, bytes, cudaMemcpyDeviceToHost), "a copy");
+      check(cudaMemcpy(there, host.data(), bytes, cudaMemcpyHostToDevice), "a copy");
+      check(cudaMemset(there, 0, bytes), "memory");
+    }
+    check(cudaDeviceSynchronize(), "copies");
+    rank_.meet();
   }
 
   Rank& rank_;
