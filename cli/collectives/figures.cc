@@ -30,7 +30,7 @@ std::string show_ratio(std::optional<double> ratio) {
 std::string title_of(const std::string& baseline) {
   const std::size_t at = baseline.find('_');
   const std::string name = at == std::string::npos ? baseline : baseline.substr(at + 1);
-  return name.size() <= 7 ? name : name.substr(0, 6) + ".";
+  return name.substr(0, 6);
 }
 
 std::optional<double> mean_ratio(const std::vector<CollectiveTimes>& rows,
@@ -109,8 +109,8 @@ std::string short_plan(std::string words) {
 }
 
 Table collective_table(const std::vector<std::string>& baselines) {
-  std::vector<Column> columns{{"size", 8}, {"time us", 7}, {"algbw", 6}, {"busbw", 6}};
-  for (const std::string& baseline : baselines) columns.push_back({title_of(baseline), 7});
+  std::vector<Column> columns{{"size", 8}, {"us", 6}, {"algbw", 6}, {"busbw", 6}};
+  for (const std::string& baseline : baselines) columns.push_back({title_of(baseline), 6});
   if (!baselines.empty()) columns.push_back({"ratio", 5});
   columns.push_back({"plan", 0, true});
   return Table(columns);
@@ -131,16 +131,16 @@ std::vector<std::string> collective_cells(const CollectiveTimes& t,
 
 std::string collective_legend(bool baselines) {
   return fmt::format(
-      "size: bytes, as nccl-tests counts them. Times: median over the samples, the slowest rank.\n"
+      "size: bytes, as nccl-tests counts them. us: median over the samples, the slowest rank.\n"
       "algbw, busbw: GB/s, size / time, and that times 2 (n-1)/n (all_reduce) or (n-1)/n.\n{}"
       "plan: lines or chunks, workers x bytes of a chunk.\n",
-      baselines ? "ratio: the fastest baseline / time; above 1 this library is faster.\n" : "");
+      baselines ? "ratio: the fastest baseline / ours; above 1 ours is faster.\n" : "");
 }
 
 std::string collective_means(const std::vector<CollectiveTimes>& rows,
                              const std::vector<std::string>& baselines) {
   if (baselines.empty()) return {};
-  std::string text = "Geometric mean of baseline / time:";
+  std::string text = "Geometric mean of baseline / ours:";
   for (const std::string& baseline : baselines)
     text += fmt::format(" {} {},", baseline, show_ratio(mean_ratio(rows, baseline)));
   return text + fmt::format(" the fastest {}", show_ratio(mean_ratio(rows, {})));
