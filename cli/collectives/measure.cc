@@ -105,6 +105,7 @@ class RankCollectives {
     std::vector<std::byte> out(static_cast<std::size_t>(s.out) * item, std::byte{0xA5});
     first_->copy(call.out, out.data(), out.size());
     first_->copy(call.in, input.data(), input.size());
+    member_.synchronize();  // copies from the host may end after they return
     send_("");
     member_.barrier();
     call.call(0);

@@ -15,7 +15,7 @@ constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;
 constexpr std::size_t kMostByteSizes = 256;
 /// Parts of the whole begin at multiples of it.
 constexpr std::int64_t kPartBytes = 16;
-constexpr std::string_view kUnits = "KMG";
+constexpr std::string_view kByteUnits = "KMG";
 
 std::vector<std::int64_t> range_of_bytes(std::string_view what, std::string_view text) {
   const std::size_t one = text.find(':');
@@ -95,7 +95,7 @@ std::vector<Collective> parse_collectives(std::string_view ops) {
 }
 
 std::int64_t parse_bytes(std::string_view what, std::string_view text) {
-  const std::size_t unit = text.empty() ? std::string_view::npos : kUnits.find(text.back());
+  const std::size_t unit = text.empty() ? std::string_view::npos : kByteUnits.find(text.back());
   if (unit == std::string_view::npos) {
     const bool digits = text.find_first_not_of("0123456789") == std::string_view::npos;
     require(digits && !text.empty(), "{}: got \"{}\", expected bytes, as 4096, 8K, 1M or 2G", what,
@@ -116,9 +116,10 @@ std::vector<std::int64_t> parse_byte_sizes(std::string_view what, std::string_vi
 }
 
 std::string show_size(std::int64_t bytes) {
-  for (std::size_t unit = kUnits.size(); unit > 0; --unit) {
+  for (std::size_t unit = kByteUnits.size(); unit > 0; --unit) {
     const std::int64_t one = std::int64_t{1} << (10 * unit);
-    if (bytes > 0 && bytes % one == 0) return fmt::format("{}{}", bytes / one, kUnits[unit - 1]);
+    if (bytes > 0 && bytes % one == 0)
+      return fmt::format("{}{}", bytes / one, kByteUnits[unit - 1]);
   }
   return fmt::format("{}", bytes);
 }
