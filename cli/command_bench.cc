@@ -7,6 +7,8 @@
 #include <string>
 
 #include "baselines.h"
+#include "collectives/command.h"
+#include "collectives/work.h"
 #include "commands.h"
 #include "core/check.h"
 #include "model_jobs.h"
@@ -26,6 +28,7 @@ struct BenchOptions {
   int candidates = 0;
   double minutes = 0;
   bool brief = false;
+  CollectiveRequest collectives;
 };
 
 constexpr const char* kBenchExamples = R"(Examples:
@@ -47,6 +50,9 @@ constexpr const char* kBenchExamples = R"(Examples:
            --baselines nccl,nccl_window --iterations 5 --json users.jsonl
       Rows of a file, a line each: OP N[,N...] K M[,M...] [NAME [swiglu]].
   tilelace bench gemm_ar --tp 8 --m 1,64 --n 4096 --k 4096 --link 25,5 --no-check
+  tilelace bench all_reduce,all_gather --tp 4 --size 8K:64M:2 --backend cuda \
+           --baselines nccl,nccl_window --json collectives.jsonl
+      Collectives by themselves, beside NCCL's on plain buffers and on windows.
 )";
 
 void set_jobs(BenchOptions& o, Workload& work) {
@@ -83,9 +89,13 @@ void set_time(const BenchOptions& o, Workload& work) {
   require(o.minutes == 0 || !mlp, "--minutes: got an MLP, expected products");
 }
 
+/// Before any thread; what is set already stays, and is refused later.
+void ban_multicast() { setenv("NCCL_NVLS_ENABLE", "0", 0); }
+
 /// Products alone are compared: what else a layer has is not cuBLASLt's.
 void set_baselines(const BenchOptions& o, Workload& work) {
   if (o.baselines.empty()) return;
+  ban_multicast();
   work.baselines = parse_baselines(o.baselines);
   require(work.device == Device::cuda, "--baselines: got --backend cpu, expected cuda");
   for (Job& job : work.jobs) {
@@ -93,8 +103,6 @@ void set_baselines(const BenchOptions& o, Workload& work) {
     job.gemm.bias = false;
     job.gemm.activation = Activation::none;
   }
-  // Multicast is never used. Before any thread; what is set already stays, and is refused later.
-  setenv("NCCL_NVLS_ENABLE", "0", 0);
 }
 
 void set_candidates(const BenchOptions& o, Workload& work) {
@@ -110,13 +118,14 @@ void set_candidates(const BenchOptions& o, Workload& work) {
 
 void add_bench(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<BenchOptions>();
-  auto* command = app.add_subcommand("bench", "Time one op over a range of sizes");
-  command->footer(kBenchExamples + ("\n" + std::string(plan_help())) +
+  auto* command = app.add_subcommand("bench", "Time ops over a range of sizes");
+  command->footer(kBenchExamples + ("\n" + std::string(plan_help())) + collective_plan_help() +
                   "\nModels: " + model_names() + "\n");
   command->add_option("op", o->model.ops,
                       names_of_ops() +
                           "; of GPU ranks an MLP: mlp_rs (ag_gemm with swiglu, gemm_rs), mlp_ar (a "
-                          "product with swiglu, gemm_ar)");
+                          "product with swiglu, gemm_ar); or collectives, one or a list: " +
+                          names_of_collectives());
   command->add_option("--rows", o->rows, "A file of rows in place of op, sizes and --m");
   command->add_option("--model", o->model.model,
                       "Sizes of a model's layer: a name below, a config.json or a folder");
@@ -145,9 +154,11 @@ void add_bench(CLI::App& app, int& exit_code) {
   command->add_option(
       "--baselines", o->baselines,
       "GPU ranks, products alone: cuBLASLt's fastest algorithm, and of nccl, nccl_registered, "
-      "nccl_window (NCCL on such buffers), beside (product and copies at once)");
+      "nccl_window (NCCL on such buffers), beside (product and copies at once); collectives: of "
+      "NCCL's");
   add_session_options(*command, o->session);
   command->get_option("--m")->required(false);
+  add_collective_options(*command, o->collectives);
   command
       ->add_option("--minutes", o->minutes, "Rows that would begin later are left out; 0: none are")
       ->check(CLI::Range(0.0, 100000.0));
@@ -155,7 +166,15 @@ void add_bench(CLI::App& app, int& exit_code) {
                     "GPU ranks: time `fused` and the baselines' whole calls alone; no check of "
                     "integers");
   command->add_flag("--no-check", o->session.no_check, "Time only; do not check the results");
-  command->callback([o, &exit_code] {
+  command->callback([o, command, &exit_code] {
+    if (!o->model.ops.empty() && are_collectives(o->model.ops)) {
+      if (!o->baselines.empty()) ban_multicast();
+      exit_code =
+          bench_collectives(*command, o->model.ops, o->baselines, o->collectives, o->session);
+      return;
+    }
+    for (const char* name : {"--size", "--in-place", "--symmetric"})
+      require(command->count(name) == 0, "bench: got {}, expected it with collectives alone", name);
     Workload work;
     set_jobs(*o, work);
     travel(work, o->transports);

@@ -32,8 +32,8 @@ double most_of(Communicator& member, double mine) {
   return mine;
 }
 
-GpuTimes::GpuTimes(Communicator& member, std::function<void()> tick)
-    : member_(member), tick_(std::move(tick)) {
+GpuTimes::GpuTimes(Communicator& member, std::function<void()> tick, int calls)
+    : member_(member), tick_(std::move(tick)), calls_(calls) {
   take_gpu(member.rank());
   timer_ = make_call_timer(member.rank());
 }
@@ -42,7 +42,7 @@ double GpuTimes::sample(std::size_t number, int load, int timed) {
   member_.barrier();
   timer_->replay(number, load, timed);
   member_.synchronize(timer_->stream());
-  return most_of(member_, timer_->timed_us() / timed / kGraphCalls);
+  return most_of(member_, timer_->timed_us() / timed / calls_);
 }
 
 double GpuTimes::prepare(std::size_t number, const GpuCall& call) {
@@ -52,7 +52,7 @@ double GpuTimes::prepare(std::size_t number, const GpuCall& call) {
   for (const int i : {0, 1}) call(i);
   member_.synchronize(timer_->stream());
   member_.barrier();
-  timer_->capture(number, kGraphCalls, call);
+  timer_->capture(number, calls_, call);
   sample(number, 1, 1);
   tick_();
   return std::max(sample(number, 1, 1), 0.1);

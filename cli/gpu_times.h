@@ -30,8 +30,8 @@ double most_of(Communicator& member, double mine);
 /// A rank's side. All but stream() is collective, with the same calls in the same order.
 class GpuTimes {
  public:
-  /// `tick` is called now and then. Error: system.
-  GpuTimes(Communicator& member, std::function<void()> tick);
+  /// `tick` is called now and then; graphs have so many calls. Error: system.
+  GpuTimes(Communicator& member, std::function<void()> tick, int calls = kGraphCalls);
 
   [[nodiscard]] void* stream() const { return timer_->stream(); }
   /// As plan::fastest_of.
@@ -50,6 +50,7 @@ class GpuTimes {
 
   Communicator& member_;
   std::function<void()> tick_;
+  int calls_;
   std::unique_ptr<CallTimer> timer_;
 };
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <span>
 #include <string_view>
 
 #include "backend/cpu/gemm/tile_gemm.h"
@@ -176,12 +177,23 @@ void travel(Workload& work, std::string_view ways) {
 constexpr std::string_view kBaselines[] = {"cublas", "nccl", "nccl_registered", "nccl_window",
                                            "beside"};
 
-std::vector<std::string> parse_baselines(std::string_view text) {
+namespace {
+
+std::vector<std::string> names_among(std::span<const std::string_view> all, std::string_view text) {
   auto names = split_list("--baselines", text);
   for (const std::string& name : names)
-    require(std::find(std::begin(kBaselines), std::end(kBaselines), name) != std::end(kBaselines),
-            "--baselines: got \"{}\", expected {}", name, fmt::join(kBaselines, ", "));
+    require(std::ranges::count(all, name) > 0, "--baselines: got \"{}\", expected {}", name,
+            fmt::join(all, ", "));
   return names;
+}
+
+}  // namespace
+
+std::vector<std::string> parse_baselines(std::string_view text) {
+  return names_among(kBaselines, text);
+}
+std::vector<std::string> parse_buffers(std::string_view text) {
+  return names_among(std::span(kBaselines).subspan(1, 3), text);
 }
 
 std::vector<Path> baseline_paths(Device device, Op op) {

@@ -93,6 +93,8 @@ std::vector<plan::CudaWay> candidates_of(const Workload& work, const Job& job, s
                                          const Machine& machine);
 /// cublas (always there), nccl, nccl_registered, nccl_window, beside. Errors: usage (another word).
 std::vector<std::string> parse_baselines(std::string_view text);
+/// Of these the kinds of NCCL's buffers, for collectives by themselves. Errors: usage (another).
+std::vector<std::string> parse_buffers(std::string_view text);
 
 /// Every job once for each of these ways of ag_gemm's rows: push, pull, ring, store, nccl.
 /// Errors: usage (another word, another op).

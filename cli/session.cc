@@ -199,15 +199,6 @@ class Session {
   std::vector<HostTime> hosts_;
 };
 
-/// What GPU ranks of this command do not have.
-void check_gpu_options(const SessionOptions& o, const Workload& work) {
-  require(!o.processes && !o.checked && o.link.empty() && o.workers == 0,
-          "--backend: got cuda with --processes, --checked, --link or --workers, expected none of "
-          "them");
-  require(work.gpus.count >= o.ranks, "--tp: got {} ranks with {} GPU{}, expected one each",
-          o.ranks, work.gpus.count, work.gpus.count == 1 ? "" : "s");
-}
-
 }  // namespace
 
 Device parse_device(const std::string& text) {
@@ -218,6 +209,14 @@ Device parse_device(const std::string& text) {
 void add_backend_option(CLI::App& command, std::string& backend) {
   command.add_option("--backend", backend, "cpu, or cuda: a GPU a rank, bf16 and fp16")
       ->capture_default_str();
+}
+
+void check_gpu_options(const SessionOptions& o, const GpuFacts& gpus) {
+  require(!o.processes && !o.checked && o.link.empty() && o.workers == 0,
+          "--backend: got cuda with --processes, --checked, --link or --workers, expected none of "
+          "them");
+  require(gpus.count >= o.ranks, "--tp: got {} ranks with {} GPU{}, expected one each", o.ranks,
+          gpus.count, gpus.count == 1 ? "" : "s");
 }
 
 void add_session_options(CLI::App& command, SessionOptions& o) {
@@ -299,7 +298,7 @@ void apply(const SessionOptions& o, Workload& work) {
   parse_link(o.link);
   if (work.device == Device::cpu) return;
   work.gpus = gpu_facts();
-  check_gpu_options(o, work);
+  check_gpu_options(o, work.gpus);
 }
 
 int run_session(const Workload& work, const SessionOptions& options) {

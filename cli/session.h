@@ -39,6 +39,8 @@ void add_backend_option(CLI::App& command, std::string& backend);
 /// --plan, once the workload's device is known. Errors: usage.
 void take_plan(const std::string& text, Workload& work);
 
+/// What GPU ranks do not have. Errors: usage.
+void check_gpu_options(const SessionOptions& options, const GpuFacts& gpus);
 CommunicatorOptions group_options(const SessionOptions& options);
 /// Fills all but the jobs, which it makes fit for GPUs where the ranks have them. Errors: usage (of
 /// options; fewer GPUs than ranks), system (no driver).

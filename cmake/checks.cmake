@@ -11,7 +11,7 @@ if(Python3_FOUND)
            ${PROJECT_SOURCE_DIR}/tools/check_doors_test.py)
   add_test(NAME tools.compiled_kernels_finds_mistakes COMMAND Python3::Interpreter
            ${PROJECT_SOURCE_DIR}/tools/check_kernels_test.py)
-  foreach(tool plan_regret peer_summary row_list tuned_choices)
+  foreach(tool collectives_table plan_regret peer_summary row_list tuned_choices)
     add_test(NAME tools.${tool} COMMAND Python3::Interpreter
              ${PROJECT_SOURCE_DIR}/tools/${tool}_test.py)
   endforeach()

@@ -67,6 +67,17 @@ const BadInput kBadInputs[] = {
     {"PlanWithoutRows", "plan ag_gemm --n 8 --k 8", "plan: got no --m, expected it, or --rows"},
     {"RowsAndSizes", "bench --rows rows.txt --m 1", "--rows: got it with an op, --model"},
     {"RowsNowhere", "plan --rows no/rows.txt", "--rows: no/rows.txt, got \"No such file"},
+    {"UnknownOpOfBench", "bench gemm --m 1 --n 8 --k 8",
+     "tilelace: bench: op, got \"gemm\", expected a product (ag_gemm, gemm_rs or gemm_ar), an MLP "
+     "(mlp_rs, mlp_ar) or collectives (all_reduce, all_gather, reduce_scatter, all_to_all)\n"},
+    {"CollectivesWithoutSizes", "bench all_reduce", "tilelace: bench: got no --size, expected it"},
+    {"CollectivesOfRows", "bench all_reduce --size 1K --m 8", "bench: got --m with all_reduce"},
+    {"CollectivesBesideProducts", "bench all_reduce,ag_gemm --size 1K", "collectives, not both\n"},
+    {"ProductsOfBytes", "bench ag_gemm --m 1 --n 8 --k 8 --size 1K", "bench: got --size, expected"},
+    {"CollectivesInPlace", "bench all_to_all --size 1K --in-place", "--in-place: got all_to_all"},
+    {"CollectivesBaselines", "bench all_reduce --size 1K --baselines cublas",
+     "--baselines: got \"cublas\", expected nccl, nccl_registered, nccl_window\n"},
+    {"CollectivesTooLarge", "bench all_reduce --size 900G", "memory: these sizes need 7.0 TiB"},
     {"BriefOfCpuRanks", "bench ag_gemm --m 1 --n 8 --k 8 --brief", "--brief: got --backend cpu"},
     {"BaselinesOfCpuRanks", "bench ag_gemm --m 1 --n 8 --k 8 --baselines nccl",
      "tilelace: --baselines: got --backend cpu, expected cuda\n"},
@@ -213,6 +224,40 @@ TEST(CliCommand, BenchTakesARange) {
   EXPECT_EQ(f.code, 0) << f.err;
   EXPECT_NE(f.out.find("3 rows in"), std::string::npos) << f.out;
   EXPECT_NE(f.out.find("not checked"), std::string::npos) << f.out;
+}
+
+TEST(CliCommand, BenchTimesACollective) {
+  const Finished f = run_command("bench all_reduce --tp 2 --size 1K:16K:4");
+  EXPECT_EQ(f.code, 0) << f.err;
+  for (const char* part : {"\nall_reduce\n    size     us  algbw  busbw plan\n", "\n     16K ",
+                           "3 of 3 rows verified in "})
+    EXPECT_NE(f.out.find(part), std::string::npos) << part << f.out;
+}
+
+TEST(CliCommand, BenchOfAllCollectivesWritesRecords) {
+  for (const char* more : {"", " --processes --symmetric", " --dtype fp32 --plan chunk=64"}) {
+    const Finished f = run_command(
+        "bench all_reduce,all_gather,reduce_scatter,all_to_all --tp 3 --size 100,300K "
+        "--iterations 3 --json -" +
+        std::string(more));
+    EXPECT_EQ(f.code, 0) << f.err;
+    std::istringstream lines(f.out);
+    int count = 0;
+    for (std::string line; std::getline(lines, line); ++count) {
+      const auto j = nlohmann::json::parse(line);
+      EXPECT_EQ(j["schema"], "tilelace.collectives/1");
+      EXPECT_EQ(j["samples"], 3);
+      EXPECT_EQ(j["verified"], true);
+    }
+    EXPECT_EQ(count, 8);
+  }
+}
+
+TEST(CliCommand, BenchOfCollectivesInPlace) {
+  const Finished f = run_command(
+      "bench all_reduce,all_gather,reduce_scatter --tp 2 --size 1K,70K --in-place --iterations 2");
+  EXPECT_EQ(f.code, 0) << f.err << f.out;
+  EXPECT_NE(f.out.find("6 of 6 rows verified"), std::string::npos) << f.out;
 }
 
 TEST(CliCommand, PlanSaysWhy) {

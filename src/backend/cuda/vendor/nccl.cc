@@ -236,6 +236,29 @@ void NcclGroup::all_reduce(const void* from, void* to, std::size_t count, DType 
            "all_reduce");
 }
 
+void NcclGroup::all_to_all(const void* from, void* to, std::size_t count, DType type,
+                           cudaStream_t stream) {
+  const NcclLibrary& lib = nccl_library();
+  State& s = *state_;
+  s.require_alive("all_to_all");
+  if (lib.all_to_all != nullptr)
+    return s.settle(lib.all_to_all(from, to, count, type_of(type), s.comm, stream), "all_to_all");
+  s.settle(lib.group_start(), "ncclGroupStart");
+  ncclResult_t first = ncclSuccess;  // what goes wrong; the group has to end all the same
+  for (int r = 0; r < s.group.ranks(); ++r) {
+    const std::size_t at = static_cast<std::size_t>(r) * count * size_of(type);
+    const ncclResult_t sent =
+        lib.send(static_cast<const std::byte*>(from) + at, count, type_of(type), r, s.comm, stream);
+    const ncclResult_t received =
+        lib.receive(static_cast<std::byte*>(to) + at, count, type_of(type), r, s.comm, stream);
+    for (const ncclResult_t got : {sent, received})
+      if (first == ncclSuccess && got != ncclInProgress) first = got;
+  }
+  const ncclResult_t ended = lib.group_end();
+  s.settle(first, "all_to_all");
+  s.settle(ended, "ncclGroupEnd");
+}
+
 void NcclGroup::exchange(const NcclExchange& e, cudaStream_t stream) {
   const NcclLibrary& lib = nccl_library();
   State& s = *state_;

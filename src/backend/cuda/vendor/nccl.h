@@ -95,6 +95,9 @@ class NcclGroup {
   void reduce_scatter(const void* from, void* to, std::size_t count, DType, cudaStream_t);
   /// to[count] = sum of everyone's from[count].
   void all_reduce(const void* from, void* to, std::size_t count, DType, cudaStream_t);
+  /// to[r * count] = rank r's from[own rank * count], count each; by sends and receives where the
+  /// library has no such call.
+  void all_to_all(const void* from, void* to, std::size_t count, DType, cudaStream_t);
 
   /// Peers make the matching ones in the same order.
   void exchange(const NcclExchange&, cudaStream_t);

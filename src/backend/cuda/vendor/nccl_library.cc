@@ -20,6 +20,7 @@ NcclLibrary::NcclLibrary() {
   lib.find(all_gather, "ncclAllGather");
   lib.find(reduce_scatter, "ncclReduceScatter");
   lib.find(all_reduce, "ncclAllReduce");
+  lib.look(all_to_all, "ncclAlltoAll");
   lib.find(group_start, "ncclGroupStart");
   lib.find(group_end, "ncclGroupEnd");
   lib.find(send, "ncclSend");

@@ -3,6 +3,7 @@
 #pragma once
 #include <nccl.h>
 
+#include <cstddef>
 #include <string>
 
 namespace tilelace::cuda {
@@ -21,6 +22,9 @@ struct NcclLibrary {
   decltype(&ncclAllGather) all_gather = nullptr;
   decltype(&ncclReduceScatter) reduce_scatter = nullptr;
   decltype(&ncclAllReduce) all_reduce = nullptr;
+  /// ncclAlltoAll, which headers before 2.28 do not have; null where the library does not.
+  ncclResult_t (*all_to_all)(const void*, void*, std::size_t, ncclDataType_t, ncclComm_t,
+                             cudaStream_t) = nullptr;
   decltype(&ncclGroupStart) group_start = nullptr;
   decltype(&ncclGroupEnd) group_end = nullptr;
   decltype(&ncclSend) send = nullptr;
