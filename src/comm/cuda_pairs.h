@@ -25,6 +25,9 @@ struct CudaPairs {
                  : "l"(pair)
                  : "memory");
   }
+  static __device__ __forceinline__ void load(const std::uint64_t* word, std::uint64_t& value) {
+    asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+  }
 };
 
 }  // namespace tilelace::comm

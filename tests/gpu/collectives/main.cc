@@ -214,6 +214,7 @@ void stress(Rank& rank, const Options& o, int calls, bool delays, Findings& find
   auto* const totals = reinterpret_cast<StressTotals*>(caller.memory(sizeof(StressTotals)));
   check(cudaMemset(totals, 0, sizeof *totals), "totals");
   check(cudaDeviceSynchronize(), "inputs");
+  rank.meet();  // else it would wait for calls of ranks that share the device
   std::mt19937_64 order(o.seed + 5), own(o.seed + 99 + static_cast<std::uint64_t>(rank.rank));
   const auto one = [&](int i) {
     const Made& m = made[order() % made.size()];

@@ -59,7 +59,7 @@ class ChunkVerbs {
 
   TILELACE_DEVICE void admit() {
     __syncthreads();  // everybody has the number before it is counted
-    if (threadIdx.x == blockDim.x - 1) count_call(p_.call, epoch_);
+    if (threadIdx.x == blockDim.x - 1) count_exchange(p_.call, epoch_);
     admits_ = true;
     if (p_.schedule.direct) settle_waits(0);
   }

@@ -14,13 +14,13 @@ namespace {
 using schedule::ExchangeRound;
 using schedule::Index;
 
-/// Threads that move data, at most, and a warp that waits for headers beside them.
-constexpr int kThreads = static_cast<int>(plan::kLineThreads), kWatching = 32;
+/// Threads that move data, at most, and beside them a warp that waits for headers and one that counts.
+constexpr int kThreads = static_cast<int>(plan::kLineThreads), kWatching = 64;
 /// Units of a thread whose loads are under way together.
 constexpr int kUnits = 2;
 
-/// Verbs of run_exchange, for a CTA: all its threads call all of them. The last warp waits for
-/// peers' headers, the others have a unit of the CTA's part in turn. Of two ranks, or of up to
+/// Verbs of run_exchange, for a CTA: all its threads call all of them. The last warps wait for
+/// peers' headers and count, the others have a unit of the CTA's part in turn. Of two ranks, or of up to
 /// kMost, whose terms take more registers.
 template <class Reduced, int kMost>
 class LineVerbs {
@@ -52,8 +52,11 @@ class LineVerbs {
   TILELACE_DEVICE void admit() {
     __syncthreads();  // everybody has the number before it is counted
     if (!watches()) return;
-    if ((threadIdx.x & 31) == 0) count_call(p_.call, epoch_);
-    good_ = hear_peers(p_, epoch_);
+    if (thread() >= movers() + 32) {
+      if ((thread() & 31) == 0) count_exchange(p_.call, epoch_);
+    } else {
+      good_ = hear_peers(p_, epoch_);
+    }
   }
 
   TILELACE_DEVICE void signal(int /*peer*/, Index /*flag*/) {}
@@ -180,7 +183,7 @@ __global__ void __launch_bounds__(kThreads + kWatching, kMost == 2 ? plan::kCtas
     lines_kernel(const __grid_constant__ ExchangeParams p) {
   begin_exchange(p);
   const std::uint32_t epoch = call_number(p.call);
-  if (blockIdx.x == 0 && threadIdx.x >= blockDim.x - kWatching) tell_peers(p, epoch);
+  if (blockIdx.x == 0 && threadIdx.x >= blockDim.x - 32) tell_peers(p, epoch);
   LineVerbs<Reduced, kMost> verbs(p, epoch);
   schedule::run_exchange(p.schedule, static_cast<int>(blockIdx.x), verbs);
 }

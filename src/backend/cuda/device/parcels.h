@@ -5,6 +5,7 @@
 #include "backend/cuda/collectives/exchange.h"
 #include "backend/cuda/device/call.h"
 #include "backend/cuda/device/reductions.h"
+#include "backend/cuda/device/unit_wait.h"
 #include "comm/cuda_pairs.h"
 
 namespace tilelace::cuda {
@@ -97,6 +98,13 @@ TILELACE_DEVICE void tell_peers(const ExchangeParams& p, std::uint32_t epoch) {
   }
 }
 
+/// As count_call; a CTA that is alone asks nobody whether it is the last.
+TILELACE_DEVICE void count_exchange(const CallParams& c, std::uint32_t epoch) {
+  if (gridDim.x > 1) return count_call(c, epoch);
+  c.counter->next[(epoch + 1) & 1U] = epoch + 1;
+  c.counter->done = epoch;
+}
+
 /// This rank's word of a peer's header.
 TILELACE_DEVICE const comm::Header* header_of(const ExchangeParams& p, int peer,
                                               std::uint32_t epoch) {
@@ -112,18 +120,22 @@ TILELACE_DEVICE bool agrees_with(const ExchangeParams& p, int peer, std::uint32_
   return comm::header_epoch(seen) != epoch || agrees(p.call.wait, place, seen, p.expected[peer]);
 }
 
-/// As wait_headers. Called by: every lane of one warp.
+/// As wait_headers, but for results alone: nothing that peers wrote is visible by it. Called by:
+/// every lane of one warp.
 TILELACE_DEVICE bool hear_peers(const ExchangeParams& p, std::uint32_t epoch) {
   const CallParams& c = p.call;
   bool good = true;
-  for (int peer = static_cast<int>(threadIdx.x) & 31; peer < c.ranks; peer += 32) {
+  UnitWait wait(c.wait, epoch);
+  for (int peer = static_cast<int>(threadIdx.x) & 31; peer < c.ranks && good; peer += 32) {
     if (peer == c.rank) continue;
-    comm::Header seen = 0;
     const WaitPlace place{Role::store, 0, -1, peer, kHeaderFlag};
-    good = good &&
-           wait_header(c.wait, place, header_of(p, peer, epoch), epoch, seen) ==
-               comm::WaitStatus::reached &&
-           agrees_with(p, peer, epoch, seen);
+    comm::Header seen = 0;
+    const auto here = [&] {
+      comm::CudaPairs::load(header_of(p, peer, epoch), seen);  // stays: nothing else is read by it
+      return comm::epoch_reached(comm::header_epoch(seen), epoch);
+    };
+    while (good && !here()) good = wait.again(place);
+    good = good && agrees_with(p, peer, epoch, seen);
   }
   return __all_sync(~0U, good ? 1 : 0) != 0;
 }

@@ -20,6 +20,9 @@ struct CudaPairs {
     first = emulated::load_acquire(pair, true);
     second = emulated::load_acquire(pair + 1, true);
   }
+  static void load(const std::uint64_t* word, std::uint64_t& value) {
+    value = emulated::load_acquire(word, true);
+  }
 };
 
 }  // namespace tilelace::comm
