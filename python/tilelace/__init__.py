@@ -8,6 +8,7 @@ from ._errors import Error, translated
 from ._fits import can_run, should_run
 from ._groups import abort, group_name, join, leave, plans, recover, synchronize
 from ._library import has_cuda
+from ._override import override_collectives
 from ._tuning import Problem, Tuned, tune
 from .collectives import all_gather, all_reduce, all_reduce_, all_to_all, reduce_scatter
 from .memory import empty, mem_pool
@@ -20,6 +21,6 @@ except PackageNotFoundError:
 
 __all__ = [
     "Error", "Problem", "Tuned", "abort", "ag_gemm", "all_gather", "all_reduce", "all_reduce_", "all_to_all",
-    "can_run", "empty", "gemm_ar", "gemm_rs", "group_name", "has_cuda", "join", "leave", "mem_pool", "plans",
-    "recover", "reduce_scatter", "should_run", "synchronize", "translated", "tune",
+    "can_run", "empty", "gemm_ar", "gemm_rs", "group_name", "has_cuda", "join", "leave", "mem_pool",
+    "override_collectives", "plans", "recover", "reduce_scatter", "should_run", "synchronize", "translated", "tune",
 ]
