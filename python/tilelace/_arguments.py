@@ -86,9 +86,9 @@ def _wrong_setting(settings: dict[str, Any]) -> str:
         if name in ("gather_dim", "scatter_dim"):
             if not _is_number(value):
                 return f"{name}: got {value!r}, expected a dimension's number"
-        elif name in ("activation", "op"):
+        elif name in ("activation", "reduce_op"):
             if not isinstance(value, str):
-                return f"{name}: got {value!r}, expected its name"
+                return f"{name.removeprefix('reduce_')}: got {value!r}, expected its name"
         elif name in ("sizes", "sends", "takes") and value is not None:
             if not isinstance(value, list) or not all(map(_is_number, value)):
                 return f"{name}: got {value!r}, expected whole numbers"

@@ -218,7 +218,7 @@ def _save_scatter_alone(ctx: Any, inputs: Any, keyword_only_inputs: Any, output:
 
 def _of_sums(name: str, ctx: Any) -> str:
     """The reduction, which has a gradient."""
-    op: str = ctx.settings.get("op", "sum")
+    op: str = ctx.settings.get("reduce_op", "sum")
     if op == "max":
         raise usage(f"{name}: gradients: got op max, expected sum or avg: max has none")
     return op
@@ -234,7 +234,7 @@ def _scatter_alone_backward(ctx: Any, grad: Tensor) -> Any:
 
 
 def _all_reduce_alone_backward(ctx: Any, grad: Tensor) -> Any:
-    return _OPS.all_reduce(grad, ctx.group, op=_of_sums("all_reduce", ctx)), None
+    return _OPS.all_reduce(grad, ctx.group, reduce_op=_of_sums("all_reduce", ctx)), None
 
 
 def _all_to_all_backward(ctx: Any, grad: Tensor) -> Any:

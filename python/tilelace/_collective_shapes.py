@@ -34,7 +34,7 @@ def _own_part(units: Any, name: str) -> Any:
     return (units + ranks - 1 - rank) // ranks
 
 
-def _all_reduce(x: Tensor, group_name: str, *, op: str = "sum") -> Tensor:
+def _all_reduce(x: Tensor, group_name: str, *, reduce_op: str = "sum") -> Tensor:
     return x.new_empty(x.shape)
 
 
@@ -53,7 +53,7 @@ def _all_gather_like(x: Tensor, group_name: str, like: Tensor, *, gather_dim: in
 
 def _reduce_scatter(
     x: Tensor, group_name: str, *, scatter_dim: int = 0, sizes: Sequence[int] | None = None,
-    op: str = "sum",
+    reduce_op: str = "sum",
 ) -> Tensor:
     dim = _dim_of("reduce_scatter", x, scatter_dim)
     if sizes is None:

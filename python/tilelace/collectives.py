@@ -36,7 +36,7 @@ def all_reduce(
     each rank, or (ranks - 1) times x for few bytes. Gradient: an all_reduce of the gradient with the
     same op. Errors: tilelace.Error.
     """
-    name, settings = _name(group, x), {"op": op}
+    name, settings = _name(group, x), {"reduce_op": op}
     if out is None:
         return _run("all_reduce", (x, name), settings)
     _run("all_reduce", (x, name), settings, (out,), out=out)
@@ -78,7 +78,7 @@ def reduce_scatter(
     each rank. Errors: tilelace.Error.
     """
     name = _name(group, x)
-    settings = {"scatter_dim": scatter_dim, "sizes": _list(sizes), "op": op}
+    settings = {"scatter_dim": scatter_dim, "sizes": _list(sizes), "reduce_op": op}
     if out is None:
         return _run("reduce_scatter", (x, name), settings)
     _run("reduce_scatter", (x, name), settings, (out,), out=out)

@@ -100,7 +100,8 @@ bool is_collective(std::string_view name) {
 }
 
 std::vector<OpEntry> collective_ops() {
-  const auto op = "str op=\"sum\""s;
+  // Not `op`: torch calls ops that compilers keep with an argument of that name.
+  const auto op = "str reduce_op=\"sum\""s;
   std::vector<OpEntry> all;
   add(all, Collective::all_reduce, op, TORCH_BOX(&reduce), TORCH_BOX(&reduce_out));
   add(all, Collective::all_gather, "int gather_dim=0, "s + kSizes, TORCH_BOX(&gather),

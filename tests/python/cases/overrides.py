@@ -121,9 +121,8 @@ def what_is_left_is_said_once(w):
             y = x.clone()
             dist.all_reduce(y, group=other)
             assert torch.equal(y, x * w.ranks)
-            y = torch.empty(2 * w.rank + 2, device=x.device)
-            sends = [1, 3] if w.ranks == 2 else None
-            dist.all_to_all_single(y, x, [sends[w.rank]] * 2, sends, group=w.group)
+            takes = 2 * [3 if w.rank else 1]
+            dist.all_to_all_single(w.empty(sum(takes)).float(), x, takes, [1, 3], group=w.group)
             expected = funcol.all_reduce(x, "product", w.group)
             assert torch.equal(expected, x**w.ranks)
     assert not calls, calls
