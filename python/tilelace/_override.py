@@ -17,11 +17,12 @@ from torch import Tensor
 from torch.distributed import distributed_c10d as c10d
 
 from . import _groups, collectives
+from ._dtypes import DTYPES
 from ._fits import MOST_RANKS
 from ._groups import Group
 from ._log import tell_once
 
-_ADDED = (torch.bfloat16, torch.float16, torch.float32, torch.int32, torch.int64, torch.uint8)
+_ADDED = (*(row.dtype for row in DTYPES), torch.int32, torch.int64, torch.uint8)
 _WIDTHS = (1, 2, 4, 8)
 # Those that are on, the latest last; None: all groups.
 _on: list[str | None] = []
@@ -275,6 +276,10 @@ class _Installed:
                     self.functions.append((module, name, torchs))
                     setattr(module, name, _in_place_of(torchs, ours))
         self.library = torch.library.Library("_c10d_functional", "IMPL")
+        if not hasattr(torch.library, "get_kernel"):
+            tell_once(logging.WARNING, "override_collectives: functional collectives: got a torch "
+                      "without torch.library.get_kernel: torch's own")
+            return
         for name, ours in _kernels().items():
             for key in ("CPU", "CUDA"):
                 torchs = torch.library.get_kernel(f"_c10d_functional::{name}", key)

@@ -13,7 +13,8 @@ all_reduce's is an all_reduce with the same op (a result that is the same on eve
 for each rank, unlike gemm_ar's), a gather's a reduce_scatter, a reduce_scatter's a gather, an
 all_to_all's an all_to_all the other way round. max has none.
 
-When, errors: as the ops (tilelace.ops).
+A group's first collective prepares for all of any size; one must have been made before one is
+captured in a CUDA graph. When, errors: as the ops (tilelace.ops).
 """
 from __future__ import annotations
 

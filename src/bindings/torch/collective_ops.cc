@@ -23,11 +23,7 @@ Tensor reduce(Tensor x, std::string group, std::string op) {
 }
 void reduce_out(Tensor x, std::string group, std::string op, Tensor out,
                 const MaybeTensor& /*after*/) {
-  made({.collective = Collective::all_reduce,
-        .x = x,
-        .group = group,
-        .reduction = op,
-        .out = out});
+  made({.collective = Collective::all_reduce, .x = x, .group = group, .reduction = op, .out = out});
 }
 Tensor gather(Tensor x, std::string group, int64_t dim, Sizes sizes) {
   return made(

@@ -19,8 +19,8 @@ struct CollectiveCall {
   /// Of dimension `dim` on every rank, of x where that is gathered, of the result where it is
   /// scattered. None: equal ones; of results split remainder first.
   Sizes sizes = {};
-  std::optional<Tensor> like =
-      {};  ///< gathers, instead of sizes: size `dim` of it, remainder first
+  /// Gathers, instead of sizes: size `dim` of it, remainder first.
+  std::optional<Tensor> like = {};
   Sizes sends = {}, takes = {};  ///< all_to_all: rows to and from every rank; none: equal ones
   std::optional<Tensor> out = {};
 };

@@ -366,8 +366,7 @@ const std::vector<OpEntry>& services() {
       {"_abort", "(str group_name, str device) -> ()", TORCH_BOX(&abort_group)},
       {"_prepare_again", "(str group_name, str device) -> ()", TORCH_BOX(&prepare_again)},
       {"_synchronize", "(str group_name, str device, int stream) -> ()", TORCH_BOX(&synchronize)},
-      {"_refuse",
-       "(str group_name, str device, str reason, int stream, bool collects=False) -> ()",
+      {"_refuse", "(str group_name, str device, str reason, int stream, bool collects=False) -> ()",
        TORCH_BOX(&refuse_here)},
       {"_has_room",
        "(str group_name, str device, str op, int m, int[] n, int k, str dtype, bool bias, "

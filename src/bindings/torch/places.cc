@@ -77,7 +77,12 @@ Place place_of(std::string_view name, const Tensor& x, const std::string& group,
 void refuse_at(const Place& place, const std::string& reason) {
   if (!place.collects) return refuse(place.communicator(), reason, place.stream);
   place.member->note_collectives();
-  refuse_collective(place.communicator(), reason, place.stream);
+  try {
+    refuse_collective(place.communicator(), reason, place.stream);
+  } catch (const Error& e) {
+    // Of a first one all are told; here the reason itself says more.
+    if (e.kind() != ErrorKind::usage) throw;
+  }
 }
 
 void refuse_call(const std::string& group, Device device, const std::string& reason, void* stream,

@@ -56,7 +56,6 @@ std::vector<int64_t> remainder_first(int64_t units, int ranks);
 void check_sizes(std::string_view op, std::string_view what, const std::vector<int64_t>& sizes,
                  int ranks);
 
-
 /// Units of every rank, and the rows that the library is told: none where it splits evenly itself.
 struct Split {
   std::vector<int64_t> units;

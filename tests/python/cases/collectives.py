@@ -6,7 +6,7 @@ import tilelace
 import torch
 import torch.distributed as dist
 
-from .world import BOTH, case, expect_raises
+from .world import BOTH, GPU, case, expect_raises
 
 OPS = torch.ops.tilelace
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
@@ -240,3 +240,24 @@ def groups_of_their_own(w):
     tilelace.synchronize(other)
     tilelace.leave(other)
     dist.destroy_process_group(other)
+
+
+@case(2, 4, on=GPU)
+def a_capture_needs_one_before(w):
+    x, y = torch.ones(64, device=w.device), torch.empty(64, device=w.device)
+
+    def captured(graph):
+        with torch.cuda.graph(graph):
+            tilelace.all_reduce(x, w.group, out=y)
+
+    expect_raises("usage", "got a first collective that is captured",
+                  lambda: captured(torch.cuda.CUDAGraph()))
+    tilelace.all_reduce(x, w.group)
+    w.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    captured(graph)
+    for factor in (1, 3):
+        x.fill_(factor)
+        graph.replay()
+        w.synchronize()
+        assert y.tolist() == [factor * w.ranks] * 64, y
