@@ -22,5 +22,6 @@ except PackageNotFoundError:
 __all__ = [
     "Error", "Problem", "Tuned", "abort", "ag_gemm", "all_gather", "all_reduce", "all_reduce_", "all_to_all",
     "can_run", "empty", "gemm_ar", "gemm_rs", "group_name", "has_cuda", "join", "leave", "mem_pool",
-    "override_collectives", "plans", "recover", "reduce_scatter", "should_run", "synchronize", "translated", "tune",
+    "override_collectives", "plans", "recover", "reduce_scatter", "should_run", "synchronize",
+    "translated", "tune",
 ]

@@ -222,17 +222,21 @@ def _kernels() -> dict[str, Callable[..., Any]]:
     def all_reduce(x: Tensor, op: Any, group: Any) -> Any:
         pg = _named(group)
         ours = _is_ours("functional all_reduce", pg, (x,), op)
-        return collectives.all_reduce(x, pg, op=_reduction(op)) if ours else NotImplemented
+        return collectives.all_reduce(x.detach(), pg, op=_reduction(op)) if ours else NotImplemented
 
     def all_reduce_(x: Tensor, op: Any, group: Any) -> Any:
         pg = _named(group)
         ours = _is_ours("functional all_reduce", pg, (x,), op)
-        return collectives.all_reduce(x, pg, op=_reduction(op), out=x) if ours else NotImplemented
+        if not ours:
+            return NotImplemented
+        t = x.detach()
+        collectives.all_reduce(t, pg, op=_reduction(op), out=t)
+        return x
 
     def all_gather(x: Tensor, size: int, group: Any) -> Any:
         pg = _named(group)
         ours = x.dim() > 0 and _is_ours("functional all_gather_into_tensor", pg, (x,))
-        return collectives.all_gather(x, pg) if ours else NotImplemented
+        return collectives.all_gather(x.detach(), pg) if ours else NotImplemented
 
     def all_gather_out(x: Tensor, size: int, group: Any, *, out: Tensor) -> Any:
         pg = _named(group)
@@ -240,14 +244,16 @@ def _kernels() -> dict[str, Callable[..., Any]]:
             "functional all_gather_into_tensor", pg, (x, out), None, _sizes_differ(out, x, pg))
         if not ours:
             return NotImplemented
-        collectives.all_gather(x.view(-1), pg, out=out.view(-1))
+        collectives.all_gather(x.detach().view(-1), pg, out=out.detach().view(-1))
         return out
 
     def reduce_scatter(x: Tensor, op: Any, size: int, group: Any) -> Any:
         pg = _named(group)
         ours = x.dim() > 0 and x.shape[0] % size == 0 and _is_ours(
             "functional reduce_scatter_tensor", pg, (x,), op)
-        return collectives.reduce_scatter(x, pg, op=_reduction(op)) if ours else NotImplemented
+        if not ours:
+            return NotImplemented
+        return collectives.reduce_scatter(x.detach(), pg, op=_reduction(op))
 
     return {"all_reduce": all_reduce, "all_reduce_": all_reduce_, "all_gather_into_tensor": all_gather,
             "all_gather_into_tensor_out": all_gather_out, "reduce_scatter_tensor": reduce_scatter}

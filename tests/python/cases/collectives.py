@@ -189,39 +189,45 @@ def refused(w, text, wrong, right):
     assert tilelace.all_reduce(torch.ones(3, device=w.device), w.group).tolist() == [w.ranks] * 3
 
 
+def wrong_calls(w):
+    """What the error says, the wrong call, the right one of the other ranks."""
+    gather, reduce, scatter = tilelace.all_gather, tilelace.all_reduce, tilelace.reduce_scatter
+    exchange, x, even = tilelace.all_to_all, w.randn(2 * w.ranks, 4), [2] * w.ranks
+    ok, whole, to_all = lambda g: reduce(x, g), lambda g: gather(x, g), lambda g: exchange(x, g)
+    return (
+        ('op: got "product", expected sum, avg or max', lambda g: reduce(x, g, op="product"), ok),
+        ("op: got 3, expected its name", lambda g: reduce(x, g, op=3), ok),
+        ("all_reduce: x: got NoneType", lambda g: reduce(None, g), ok),
+        ("all_reduce: x: got Double", lambda g: reduce(x.double(), g), ok),
+        ("all_reduce: x: got Bool", lambda g: reduce(x > 0, g), ok),
+        ("avg", lambda g: reduce(x.int(), g, op="avg"), ok),
+        ("all_reduce: out: got [1]", lambda g: reduce(x, g, out=x.new_empty(1)), ok),
+        ("all_reduce: out: got Int", lambda g: reduce(x, g, out=x.int()), ok),
+        ("elements that share memory",
+         lambda g: reduce(x, g, out=x.new_empty(1, 4).expand_as(x)), ok),
+        ("all_reduce: arguments: got a wrong call", lambda g: reduce(x, g, dim=0), ok),
+        ("all_gather: dim: got 2, expected 0 to 1", lambda g: gather(x, g, gather_dim=2), whole),
+        ("all_gather: x: got ComplexDouble", lambda g: gather(x.to(torch.complex128), g), whole),
+        ("all_gather: x: got []", lambda g: gather(x[0, 0], g), whole),
+        ("all_gather: sizes: got 1 entries", lambda g: gather(x, g, sizes=[1]), whole),
+        ("reduce_scatter: sizes: got a sum of", lambda g: scatter(x, g, sizes=[1] * w.ranks),
+         lambda g: scatter(x, g)),
+        ("a multiple of the", lambda g: exchange(x[1:], g), to_all),
+        ("all_to_all: takes: got none", lambda g: exchange(x, g, sends=even), to_all),
+        ("sends: got 3, expected whole numbers", lambda g: exchange(x, g, sends=3, takes=even),
+         to_all),
+        # Right by themselves.
+        ("all_reduce", lambda g: reduce(x[1:], g), ok),
+        ("all_reduce", lambda g: reduce(x, g, op="max"), ok),
+        ("", lambda g: gather(x, g), ok),
+        ("", lambda g: tilelace.gemm_ar(x, x, None, g), ok),
+        ("", lambda g: exchange(x, g, sends=even, takes=even), to_all)
+    )
+
+
 @case(2, 3)
 def wrong_calls_are_errors_everywhere(w):
-    x = w.randn(2 * w.ranks, 4)
-    ok, to_all = lambda g: tilelace.all_reduce(x, g), lambda g: tilelace.all_to_all(x, g)
-    gather = lambda g: tilelace.all_gather(x, g)
-    even = [2] * w.ranks
-    for text, wrong, right in (
-            ('op: got "product", expected sum, avg or max', lambda g: tilelace.all_reduce(x, g, op="product"), ok),
-            ("op: got 3, expected its name", lambda g: tilelace.all_reduce(x, g, op=3), ok),
-            ("all_reduce: x: got NoneType", lambda g: tilelace.all_reduce(None, g), ok),
-            ("all_reduce: x: got Double", lambda g: tilelace.all_reduce(x.double(), g), ok),
-            ("all_reduce: x: got Bool", lambda g: tilelace.all_reduce(x > 0, g), ok),
-            ("avg", lambda g: tilelace.all_reduce(x.int(), g, op="avg"), ok),
-            ("all_reduce: out: got [1]", lambda g: tilelace.all_reduce(x, g, out=x.new_empty(1)), ok),
-            ("all_reduce: out: got Int", lambda g: tilelace.all_reduce(x, g, out=x.int()), ok),
-            ("elements that share memory",
-             lambda g: tilelace.all_reduce(x, g, out=x.new_empty(1, 4).expand_as(x)), ok),
-            ("all_reduce: arguments: got a wrong call", lambda g: tilelace.all_reduce(x, g, dim=0), ok),
-            ("all_gather: dim: got 2, expected 0 to 1", lambda g: tilelace.all_gather(x, g, gather_dim=2), gather),
-            ("all_gather: x: got ComplexDouble", lambda g: tilelace.all_gather(x.to(torch.complex128), g), gather),
-            ("all_gather: x: got []", lambda g: tilelace.all_gather(x[0, 0], g), gather),
-            ("all_gather: sizes: got 1 entries", lambda g: tilelace.all_gather(x, g, sizes=[1]), gather),
-            ("reduce_scatter: sizes: got a sum of", lambda g: tilelace.reduce_scatter(x, g, sizes=[1] * w.ranks),
-             lambda g: tilelace.reduce_scatter(x, g)),
-            ("a multiple of the", lambda g: tilelace.all_to_all(x[1:], g), to_all),
-            ("all_to_all: takes: got none", lambda g: tilelace.all_to_all(x, g, sends=even), to_all),
-            ("sends: got 3, expected whole numbers", lambda g: tilelace.all_to_all(x, g, sends=3, takes=even), to_all),
-            # Right by themselves.
-            ("all_reduce", lambda g: tilelace.all_reduce(x[1:], g), ok),
-            ("all_reduce", lambda g: tilelace.all_reduce(x, g, op="max"), ok),
-            ("", lambda g: tilelace.all_gather(x, g), ok),
-            ("", lambda g: tilelace.gemm_ar(x, x, None, g), ok),
-            ("", lambda g: tilelace.all_to_all(x, g, sends=even, takes=even), to_all)):
+    for text, wrong, right in wrong_calls(w):
         refused(w, text, wrong, right)
 
 
