@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.distributed import distributed_c10d as c10d
 
 from . import _groups, collectives
+from ._done import Done
 from ._dtypes import DTYPES
 from ._fits import MOST_RANKS
 from ._groups import Group
@@ -26,48 +27,6 @@ _ADDED = (*(row.dtype for row in DTYPES), torch.int32, torch.int64, torch.uint8)
 _WIDTHS = (1, 2, 4, 8)
 # Those that are on, the latest last; None: all groups.
 _on: list[str | None] = []
-
-
-class Done(dist._Work):
-    """torch's handle of a call: on GPUs what was enqueued, on CPU ranks what is over."""
-
-    def __init__(self, result: Tensor) -> None:
-        super().__init__()
-        self._result, self._event = result, None
-        if result.is_cuda:
-            self._event = torch.cuda.Event()
-            self._event.record(torch.cuda.current_stream(result.device))
-
-    def wait(self, timeout: Any = None) -> bool:
-        """On GPUs the current stream does, as with torch's own."""
-        if self._event is not None:
-            torch.cuda.current_stream(self._result.device).wait_event(self._event)
-        return True
-
-    def synchronize(self) -> None:
-        self.wait()
-
-    def block_current_stream(self) -> None:
-        self.wait()
-
-    def is_completed(self) -> bool:
-        return self._event is None or self._event.query()
-
-    def is_success(self) -> bool:
-        return self.is_completed()
-
-    def exception(self) -> None:
-        return None
-
-    def result(self) -> list[Tensor]:
-        return [self._result]
-
-    def get_future(self) -> Any:
-        devices = [self._result.device] if self._event is not None else []
-        future = torch.futures.Future(devices=devices)
-        self.wait()
-        future.set_result([self._result])
-        return future
 
 
 # --- whether a call is ours; the answer is the same on every rank, as calls that match are
