@@ -112,6 +112,10 @@ void all_to_all(Communicator&, const CollectiveArgs&, const CollectiveOptions& =
 /// The one that is named.
 void collect(Communicator&, Collective, const CollectiveArgs&, const CollectiveOptions& = {});
 
+/// Takes the place of a collective that this rank cannot make, as refuse (tilelace/ops.h) that of
+/// an op. Collective. Errors: peer, timeout; usage (a first collective: all prepare, and are told).
+void refuse_collective(Communicator&, const std::string& reason, void* stream = nullptr);
+
 /// How such a call would run, in words: lines or chunks, shots, workers, chunk, pieces. Local.
 /// Errors: usage.
 std::string describe_collective(const Communicator&, Collective, const CollectiveArgs&,

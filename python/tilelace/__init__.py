@@ -8,9 +8,11 @@ from ._errors import Error, translated
 from ._fits import can_run, should_run
 from ._groups import abort, group_name, join, leave, plans, recover, synchronize
 from ._library import has_cuda
+from ._override import override_collectives
 from ._tuning import Problem, Tuned, tune
+from .collectives import all_gather, all_reduce, all_reduce_, all_to_all, reduce_scatter
 from .memory import empty, mem_pool
-from .ops import ag_gemm, all_gather, gemm_ar, gemm_rs, reduce_scatter
+from .ops import ag_gemm, gemm_ar, gemm_rs
 
 try:
     __version__ = version("tilelace")
@@ -18,7 +20,8 @@ except PackageNotFoundError:
     __version__ = "0"
 
 __all__ = [
-    "Error", "Problem", "Tuned", "abort", "ag_gemm", "all_gather", "can_run", "empty", "gemm_ar", "gemm_rs", "group_name",
-    "has_cuda", "join", "leave", "mem_pool", "plans", "recover", "reduce_scatter", "should_run",
-    "synchronize", "translated", "tune",
+    "Error", "Problem", "Tuned", "abort", "ag_gemm", "all_gather", "all_reduce", "all_reduce_", "all_to_all",
+    "can_run", "empty", "gemm_ar", "gemm_rs", "group_name", "has_cuda", "join", "leave", "mem_pool",
+    "override_collectives", "plans", "recover", "reduce_scatter", "should_run", "synchronize",
+    "translated", "tune",
 ]

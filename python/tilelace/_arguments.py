@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 
 from . import _groups
 from ._errors import call, usage
-from ._table import gathers
+from ._table import COLLECTIVES, gathers
 
 NAMES = ("x", "weight", "bias")
 # Tensors of one kind: "x"; "weight", of which there may be several.
@@ -86,10 +86,10 @@ def _wrong_setting(settings: dict[str, Any]) -> str:
         if name in ("gather_dim", "scatter_dim"):
             if not _is_number(value):
                 return f"{name}: got {value!r}, expected a dimension's number"
-        elif name == "activation":
+        elif name in ("activation", "reduce_op"):
             if not isinstance(value, str):
-                return f"{name}: got {value!r}, expected its name"
-        elif name == "sizes" and value is not None:
+                return f"{name.removeprefix('reduce_')}: got {value!r}, expected its name"
+        elif name in ("sizes", "sends", "takes") and value is not None:
             if not isinstance(value, list) or not all(map(_is_number, value)):
                 return f"{name}: got {value!r}, expected whole numbers"
         elif name == "return_gathered" and not isinstance(value, bool):
@@ -97,8 +97,8 @@ def _wrong_setting(settings: dict[str, Any]) -> str:
     return ""
 
 
-def _refuse(name: str, x: Any, text: str) -> None:
-    """On x's device, or where it has none on the group's."""
+def _refuse(op: str, name: str, x: Any, text: str) -> None:
+    """On x's device, or where it has none on the group's; in the place of the op."""
     known = isinstance(x, Tensor) and x.device.type in ("cpu", "cuda")
     device = x.device.type if known else _groups.device_of(name)
     stream = 0
@@ -107,13 +107,14 @@ def _refuse(name: str, x: Any, text: str) -> None:
         stream = torch.cuda.current_stream(_groups.gpu_of(name)).cuda_stream
     else:
         _groups.ensure(name, device)
-    call(torch.ops.tilelace._refuse, _groups.plain(name), device, text, stream)
+    call(torch.ops.tilelace._refuse, _groups.plain(name), device, text, stream,
+         op.rstrip("_") in COLLECTIVES)
 
 
 def refuse(op: str, args: Sequence[Any], text: str) -> NoReturn:
     """Raises here, and in the peers' call."""
     text = f"{op}: {text}"
-    _refuse(args[-1], args[0], text)
+    _refuse(op, args[-1], args[0], text)
     raise usage(text)
 
 
@@ -149,7 +150,7 @@ def told(fn: Callable[..., Any]) -> Callable[..., Any]:
             text = str(error).replace("()", "")
         name = _groups.group_name(kwargs.get("group", args[place] if len(args) > place else None))
         text = f"{fn.__name__}: arguments: got a wrong call ({text}), expected {signature}"
-        _refuse(name, args[0] if args else kwargs.get("x"), text)
+        _refuse(fn.__name__, name, args[0] if args else kwargs.get("x"), text)
         raise usage(text)
 
     return checked

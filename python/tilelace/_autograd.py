@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.utils._pytree import tree_leaves
 
-from . import _regions
+from . import _groups, _regions
 from ._arguments import has_tangents
 from ._errors import call, usage
 from ._kernels import LIB
@@ -197,10 +197,11 @@ def _no_backward(*_: Any) -> Any:
     raise usage("gradients: got an op without weights, expected one with: others have no formula")
 
 
-# --- the collectives alone
+# --- the collectives alone: what a rank's loss needs of the others' tensors comes from them, and the
+# losses of all ranks count, as in torch.distributed._functional_collectives
 
 
-def _save_gather_alone(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
+def _save_alone(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
     ctx.group, ctx.settings = inputs[1], dict(keyword_only_inputs)
 
 
@@ -211,15 +212,34 @@ def _gather_alone_backward(ctx: Any, grad: Tensor) -> Any:
 
 
 def _save_scatter_alone(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
-    ctx.group, ctx.settings = inputs[1], dict(keyword_only_inputs)
+    _save_alone(ctx, inputs, keyword_only_inputs, output)
     ctx.save_for_backward(inputs[0])
 
 
+def _of_sums(name: str, ctx: Any) -> str:
+    """The reduction, which has a gradient."""
+    op: str = ctx.settings.get("reduce_op", "sum")
+    if op == "max":
+        raise usage(f"{name}: gradients: got op max, expected sum or avg: max has none")
+    return op
+
+
 def _scatter_alone_backward(ctx: Any, grad: Tensor) -> Any:
+    if _of_sums("reduce_scatter", ctx) == "avg":
+        grad = grad / _groups.size_and_rank(ctx.group)[0]
     dim, sizes = ctx.settings["scatter_dim"], ctx.settings["sizes"]
     if sizes is not None:
         return _OPS.all_gather(grad, ctx.group, gather_dim=dim, sizes=sizes), None
     return _OPS._all_gather_like(grad, ctx.group, ctx.saved_tensors[0], gather_dim=dim), None
+
+
+def _all_reduce_alone_backward(ctx: Any, grad: Tensor) -> Any:
+    return _OPS.all_reduce(grad, ctx.group, reduce_op=_of_sums("all_reduce", ctx)), None
+
+
+def _all_to_all_backward(ctx: Any, grad: Tensor) -> Any:
+    sends, takes = ctx.settings["sends"], ctx.settings["takes"]
+    return _OPS.all_to_all(grad, ctx.group, sends=takes, takes=sends), None
 
 
 class _Registration:
@@ -238,19 +258,28 @@ class _Registration:
 def _formulas(op: Op) -> list[tuple[str, Any, Any]]:
     """Calls, their gradients and what these need of the call."""
     if op.gathers:
-        like, like_alone = op.like_calls
+        like, *like_alone = op.like_calls
         backward = _gather_backward if op.multiplies else _no_backward
+        alone = [] if op.alone is None else [op.alone, *like_alone]
         return [(op.name, backward, _save_gather), (like, backward, _save_gather_like),
-                (op.collective, _gather_alone_backward, _save_gather_alone),
-                (like_alone, _gather_alone_backward, _save_gather_alone)]
+                *((name, _gather_alone_backward, _save_alone) for name in alone)]
     if op.shares:
         return [(op.name, _all_reduce_backward, _save_reduce)]
+    alone = [] if op.alone is None else [op.alone]
     return [(op.name, _scatter_backward, _save_reduce),
-            (op.collective, _scatter_alone_backward, _save_scatter_alone)]
+            *((name, _scatter_alone_backward, _save_scatter_alone) for name in alone)]
 
 
-for _op in OPS.values():
-    for _name, _backward, _save in _formulas(_op):
+_OF_COLLECTIVES = [
+    ("all_reduce", _all_reduce_alone_backward, _save_alone),
+    ("all_gather", _gather_alone_backward, _save_alone),
+    ("_all_gather_like", _gather_alone_backward, _save_alone),
+    ("reduce_scatter", _scatter_alone_backward, _save_scatter_alone),
+    ("all_to_all", _all_to_all_backward, _save_alone),
+]
+
+for _formulas_of in (*map(_formulas, OPS.values()), _OF_COLLECTIVES):
+    for _name, _backward, _save in _formulas_of:
         torch.library.register_autograd(
             f"tilelace::{_name}", _backward, setup_context=_save,
             lib=_Registration)  # type: ignore[arg-type]

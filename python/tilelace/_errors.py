@@ -76,7 +76,7 @@ def translated() -> Iterator[None]:
             del other  # a cycle with the traceback would keep the callers' groups
 
 
-def call(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def call(op: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """op(*args) as in `translated`."""
     try:
         return op(*args, **kwargs)

@@ -12,13 +12,14 @@ from torch._higher_order_ops.effects import _register_effectful_op
 from torch.fx.node import has_side_effect
 from torch.utils.checkpoint import CheckpointPolicy
 
-from . import _groups, _inductor_order
+from . import _collective_shapes, _groups, _inductor_order
 from ._errors import Error, call, usage
-from ._table import CALLS, OPS, Op
+from ._table import CALLS, COLLECTIVES, OPS, Op
 
 LIB = torch.library.Library("tilelace", "IMPL")
 
-_CALLS = (*CALLS, *(name for op in OPS.values() for name in op.like_calls))
+_CALLS = (*CALLS, *(name for op in OPS.values() for name in op.like_calls),
+          *(name for name in COLLECTIVES if name not in CALLS))
 
 
 def _place_of_group(name: str) -> int:
@@ -184,3 +185,6 @@ for _op in OPS.values():
     for _name in (*_op.calls, *_op.like_calls):
         # Calls that are given their results have none.
         _register(_name, _fakes.get(_name, lambda *args, **kwargs: None))
+
+for _name in COLLECTIVES:
+    _register(_name, _collective_shapes.OF.get(_name, lambda *args, **kwargs: None))

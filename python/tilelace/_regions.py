@@ -11,9 +11,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.distributed import _functional_collectives as collectives
+from torch.distributed import _functional_collectives as functional
 
-from . import ops
+from . import collectives, ops
 from ._errors import usage
 
 
@@ -44,8 +44,7 @@ def as_autocast(x: Tensor, *others: Tensor | None) -> Any:
 
 
 def _gather_last(x: Tensor, name: str, ranks: int) -> Tensor:
-    # Row by row as they lie: GPUs gather rows in eights of columns, of any number.
-    whole = ops.all_gather(x.reshape(-1, x.shape[-1]), name)
+    whole = collectives.all_gather(x.reshape(-1, x.shape[-1]), name)
     return whole.view(ranks, *x.shape).movedim(0, -2).flatten(-2)
 
 
@@ -113,7 +112,7 @@ class _SumOfRanks(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, name: str) -> Tensor:
         ctx.name = name
         # Waited for: a tensor that waits when it is used can be neither saved nor given away.
-        return collectives.wait_tensor(collectives.all_reduce(x, "sum", name))
+        return functional.wait_tensor(functional.all_reduce(x, "sum", name))
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:

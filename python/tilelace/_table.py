@@ -9,6 +9,10 @@ import torch
 from . import _library  # noqa: F401  (registers _op_lines)
 
 
+# Collectives by themselves, and their forms that write results.
+COLLECTIVES: tuple[str, ...] = tuple(torch.ops.tilelace._collective_names())
+
+
 @dataclass(frozen=True)
 class Op:
     name: str
@@ -20,13 +24,20 @@ class Op:
 
     @property
     def calls(self) -> tuple[str, ...]:
-        """In torch.ops.tilelace, for users; the collective of finished sums is torch's own."""
-        return (self.name, self.name + "_out", *(() if self.shares else (self.collective,)))
+        """In torch.ops.tilelace, for users."""
+        return (self.name, self.name + "_out", *(() if self.alone is None else (self.alone,)))
+
+    @property
+    def alone(self) -> str | None:
+        """The op without its product, where it is no call that `COLLECTIVES` has."""
+        return None if self.shares or self.collective in COLLECTIVES else self.collective
 
     @property
     def like_calls(self) -> tuple[str, ...]:
         """Those whose gathered size is that of another tensor."""
-        return (f"_{self.name}_like", f"_{self.collective}_like") if self.gathers else ()
+        if not self.gathers:
+            return ()
+        return (f"_{self.name}_like", *(() if self.alone is None else (f"_{self.alone}_like",)))
 
 
 def _op_of(line: str) -> Op:
@@ -36,7 +47,8 @@ def _op_of(line: str) -> Op:
 
 
 OPS = {op.name: op for op in map(_op_of, torch.ops.tilelace._op_lines())}
-CALLS = tuple(name for op in OPS.values() for name in op.calls)
+CALLS = (*(name for op in OPS.values() for name in op.calls),
+         *(name for name in COLLECTIVES if not name.startswith("_")))
 
 
 def gathers(call: str) -> bool:

@@ -203,33 +203,3 @@ def gemm_ar(
         return _run("gemm_ar", args, settings)
     _run("gemm_ar", args, settings, (out,), out=out)
     return out
-
-
-@_arguments.told
-def all_gather(
-    x: Tensor, group: Group = None, *, gather_dim: int = 0, sizes: Sequence[int] | None = None
-) -> Tensor:
-    """The gather of ag_gemm alone: x of all ranks, one after the other along `gather_dim`.
-
-    `x` [.., m_r, .., k]; result [.., m, .., k]. `sizes`: size of `gather_dim` on every rank, where
-    they differ. Collective. Traffic: (ranks - 1) * m_r * k elements leave each rank.
-    Errors: tilelace.Error.
-    """
-    name = _name(group, x)
-    settings = {"gather_dim": gather_dim, "sizes": _list(sizes)}
-    return _run("all_gather", (x, name), settings)
-
-
-@_arguments.told
-def reduce_scatter(
-    x: Tensor, group: Group = None, *, scatter_dim: int = 0, sizes: Sequence[int] | None = None
-) -> Tensor:
-    """The sum of gemm_rs alone: this rank's part of the sum of x over the ranks.
-
-    `x` [.., m, .., n]; result [.., m_r, .., n], summed in fp32 in rank order and rounded once.
-    `sizes`: size of `scatter_dim` of every rank's result; default: evenly, the first ranks one more.
-    Collective. Traffic: (m - m_r) * n elements leave each rank. Errors: tilelace.Error.
-    """
-    name = _name(group, x)
-    settings = {"scatter_dim": scatter_dim, "sizes": _list(sizes)}
-    return _run("reduce_scatter", (x, name), settings)

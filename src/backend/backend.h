@@ -72,6 +72,8 @@ class Backend {
                                              const CollectiveOptions&) const = 0;
   /// Takes the place of a call that this rank cannot make: the peers learn why instead of waiting.
   virtual void refuse(std::string_view reason, void* stream) = 0;
+  /// The same in the place of a collective, where these have headers of their own.
+  virtual void refuse_collective(std::string_view reason, void* stream) { refuse(reason, stream); }
   /// Waits until the work in the stream is done, at most bound_s, and throws what went wrong in it.
   virtual void synchronize(void* stream, double bound_s) = 0;
   /// Collective. Errors: usage (sizes differ), system, peer, timeout.

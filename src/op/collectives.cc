@@ -64,6 +64,15 @@ void prepare_collectives(Communicator& c) {
   c.impl().call("prepare_collectives", [&] { c.impl().backend->prepare_collectives({}); });
 }
 
+void refuse_collective(Communicator& c, const std::string& reason, void* stream) {
+  auto& impl = c.impl();
+  impl.call("refused call", [&] {
+    if (impl.compares)
+      return agree_on_calls(*impl.group, "refused call", {}, reason, impl.options.timeout_s);
+    impl.backend->refuse_collective(reason, stream);
+  });
+}
+
 std::string describe_collective(const Communicator& c, Collective collective,
                                 const CollectiveArgs& args, const CollectiveOptions& options) {
   return c.impl().backend->describe(collective, args, options);

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .. import ops
+from .. import collectives, ops
 from .._errors import usage
 from .._log import tell_once
 
@@ -57,7 +57,7 @@ def fused_all_gather_matmul(
     # Every rank has columns of each row: no row is whole before all have arrived.
     _tell("fused_all_gather_matmul: gather along the last dimension: the gather and the products run "
           "one after the other")
-    parts = ops.all_gather(A.reshape(-1, A.shape[-1]), group_name)
+    parts = collectives.all_gather(A.reshape(-1, A.shape[-1]), group_name)
     whole = parts.view(ops.ranks_of(group_name), *A.shape).movedim(0, -2).flatten(-2)
     return whole if return_A else None, [whole @ b for b in Bs]
 

@@ -28,6 +28,7 @@ class GpuBackend : public Backend {
   void prepare(std::span<const PreparedCall> calls, Before before,
                std::string_view refusal) override;
   void run(const Problem& problem, const Plan& plan, const Operands& operands, Part part) override;
+  void refuse_collective(std::string_view reason, void* stream) override;
   void prepare_collectives(std::string_view refusal) override;
   void collect(Collective, const CollectiveArgs& args, const CollectiveOptions& options) override;
   [[nodiscard]] std::string describe(Collective, const CollectiveArgs& args,
@@ -71,7 +72,6 @@ class GpuBackend : public Backend {
   struct CheckedCollective;
   [[nodiscard]] CheckedCollective checked(Collective, const CollectiveArgs& args,
                                           const CollectiveOptions& options) const;
-  void refuse_collective(std::string_view reason, void* stream);
   /// The plan of each product alone; made once for each problem.
   const std::vector<plan::GemmPlan>& gemm_plans(const Problem& problem);
   /// Whether these weights keep their values, so that they may be read before the stream gets

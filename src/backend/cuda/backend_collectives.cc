@@ -82,8 +82,13 @@ void GpuBackend::prepare_collectives(std::string_view refusal) {
 }
 
 void GpuBackend::refuse_collective(std::string_view reason, void* stream) {
-  if (collectives_ == nullptr) return prepare_collectives(reason);
+  if (collectives_ == nullptr) {
+    // A captured first collective is refused on every rank: there is nobody to tell.
+    if (!is_captured(stream)) prepare_collectives(reason);
+    return;
+  }
   if (!collectives_out_of_step_.empty()) return;
+  const comm::DeviceScope scope(device_, "refused call");
   const auto on = static_cast<cudaStream_t>(stream);
   if (is_kept_by_capture(on) || !owns(stream) || capture_of(on) != 0) return;
   collectives_->calls.admit("refused call", kRefusalHash, Op{}, on);

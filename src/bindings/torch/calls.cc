@@ -148,7 +148,7 @@ class Layout {
 };
 
 OpResults run(const OpCall& call, bool product) {
-  const Place place = place_of(call.op, call.x, call.group);
+  const Place place = place_of(name_of(call.op), call.x, call.group);
   Laid laid = checked_here(place, [&] { return Layout(call, place, product).take(); });
   Communicator& c = place.communicator();
   const Problem& problem = laid.args.problem;

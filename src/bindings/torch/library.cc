@@ -11,6 +11,7 @@
 
 #include "bindings/torch/buffers.h"
 #include "bindings/torch/calls.h"
+#include "bindings/torch/collective_ops.h"
 #include "bindings/torch/members.h"
 #include "bindings/torch/places.h"
 #include "bindings/torch/pools.h"
@@ -144,10 +145,12 @@ void synchronize(std::string group, std::string device, int64_t stream) {
 }
 
 /// What the package finds wrong before a tensor gets here; the peers are in the call.
-void refuse_here(std::string group, std::string device, std::string reason, int64_t stream) {
+void refuse_here(std::string group, std::string device, std::string reason, int64_t stream,
+                 bool collects) {
   remembered([&] {
     refuse_call(group, device_named(device), reason,
-                reinterpret_cast<void*>(stream));  // NOLINT(performance-no-int-to-ptr)
+                reinterpret_cast<void*>(stream),  // NOLINT(performance-no-int-to-ptr)
+                collects);
   });
 }
 
@@ -275,19 +278,9 @@ std::vector<std::string> dtypes() {
 int64_t last_kind() { return static_cast<int64_t>(last_error().first); }
 std::string last_text() { return last_error().second; }
 
-using Kernel = void (*)(StableIValue*, std::uint64_t, std::uint64_t);
 using torch::stable::detail::StableLibrary;
 
-struct OpEntry {
-  std::string name;
-  std::string schema;
-  Kernel kernel;
-};
-
-constexpr const char* kSizes = "SymInt[]? sizes=None";
 constexpr const char* kActivation = "str activation=\"none\"";
-// `after`: what orders a call that writes arguments behind others in a graph; never read.
-constexpr const char* kAfter = ", Tensor? after=None) -> ()";
 
 template <Op op>
 void add_gather(const std::string& name, const std::string& alone, std::vector<OpEntry>& all) {
@@ -300,15 +293,16 @@ void add_gather(const std::string& name, const std::string& alone, std::vector<O
                  head + kActivation + ", " + kSizes +
                      ", Tensor(a!)[] out, Tensor(b!)? gathered=None" + kAfter,
                  TORCH_BOX(&Boxed<op>::gather_out)});
-  all.push_back({alone,
-                 "(Tensor x, str group_name, *, int gather_dim=0, " + (kSizes + ") -> Tensor"s),
-                 TORCH_BOX(&Boxed<op>::alone)});
   // Size gather_dim of `like` is the gathered one, split as results are that are scattered.
   all.push_back({"_" + name + "_like",
                  "(Tensor x, Tensor[] weights, str group_name, Tensor like, *, int gather_dim=0, "
                  "bool return_gathered=False" +
                      results,
                  TORCH_BOX(&Boxed<op>::gather_like)});
+  if (is_collective(alone)) return;
+  all.push_back({alone,
+                 "(Tensor x, str group_name, *, int gather_dim=0, " + (kSizes + ") -> Tensor"s),
+                 TORCH_BOX(&Boxed<op>::alone)});
   all.push_back({"_" + alone + "_like",
                  "(Tensor x, str group_name, Tensor like, *, int gather_dim=0) -> Tensor",
                  TORCH_BOX(&Boxed<op>::alone_like)});
@@ -322,6 +316,7 @@ void add_scatter(const std::string& name, const std::string& alone, std::vector<
   all.push_back({name, head + ") -> Tensor", TORCH_BOX(&Boxed<op>::scatter)});
   all.push_back(
       {name + "_out", head + ", Tensor(a!) out" + kAfter, TORCH_BOX(&Boxed<op>::scatter_out)});
+  if (is_collective(alone)) return;
   all.push_back({alone,
                  "(Tensor x, str group_name, *, int scatter_dim=0, "s + kSizes + ") -> Tensor",
                  TORCH_BOX(&Boxed<op>::alone)});
@@ -348,6 +343,7 @@ const std::vector<OpEntry>& ops() {
   static const auto all = []<std::size_t... i>(std::index_sequence<i...>) {
     std::vector<OpEntry> list;
     (add_op<i>(list), ...);
+    for (auto& op : collective_ops()) list.push_back(std::move(op));
     return list;
   }
   (std::make_index_sequence<op_table().size()>());
@@ -370,7 +366,7 @@ const std::vector<OpEntry>& services() {
       {"_abort", "(str group_name, str device) -> ()", TORCH_BOX(&abort_group)},
       {"_prepare_again", "(str group_name, str device) -> ()", TORCH_BOX(&prepare_again)},
       {"_synchronize", "(str group_name, str device, int stream) -> ()", TORCH_BOX(&synchronize)},
-      {"_refuse", "(str group_name, str device, str reason, int stream) -> ()",
+      {"_refuse", "(str group_name, str device, str reason, int stream, bool collects=False) -> ()",
        TORCH_BOX(&refuse_here)},
       {"_has_room",
        "(str group_name, str device, str op, int m, int[] n, int k, str dtype, bool bias, "
@@ -385,6 +381,7 @@ const std::vector<OpEntry>& services() {
        "(str group_name, str device, str problems, float seconds, int candidates, bool again, "
        "bool force, str out) -> str[]",
        TORCH_BOX(&tune_problems)},
+      {"_collective_names", "() -> str[]", TORCH_BOX(&collective_names)},
       {"_op_lines", "() -> str[]", TORCH_BOX(&op_lines)},
       {"_has_cuda", "() -> bool", TORCH_BOX(&has_cuda)},
       {"_capabilities", "() -> int[]", TORCH_BOX(&capabilities)},

@@ -10,6 +10,8 @@
 #include <map>
 #include <mutex>
 
+#include "tilelace/collectives.h"
+
 namespace tilelace::torch_binding {
 namespace {
 
@@ -140,7 +142,18 @@ std::vector<Preparation> Member::prepared() const {
   return list;
 }
 
-void Member::prepare_again() { communicator_.prepare(prepared()); }
+void Member::prepare_again() {
+  if (collects_) {
+    // Ranks see only here what they have not been told of yet; all must have, to prepare together.
+    try {
+      communicator_.synchronize(nullptr);
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::usage) throw;
+    }
+  }
+  communicator_.prepare(prepared());
+  if (collects_) prepare_collectives(communicator_);
+}
 
 bool has_member(const std::string& name, Device device) {
   return find_member(name, device) != nullptr;

@@ -34,6 +34,8 @@ class Member {
   void make_room(const Problem& problem);
   /// Whether that was done.
   [[nodiscard]] bool has_room(const Problem& problem) const;
+  /// That it has made collectives: what is prepared again then has theirs.
+  void note_collectives() { collects_ = true; }
   /// All that was prepared, once more: GPU ranks need it after they disagreed. Collective.
   void prepare_again();
   /// Throws in a process that was forked from the member's.
@@ -46,6 +48,7 @@ class Member {
   Device device_;
   int device_index_;
   pid_t process_;
+  bool collects_ = false;
   struct ProblemHash {
     std::size_t operator()(const Problem& p) const { return hash_value(p); }
   };

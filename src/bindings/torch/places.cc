@@ -27,22 +27,6 @@ void* stream_on(int device_index) {
   return stream;
 }
 
-std::vector<int64_t> remainder_first(int64_t units, int ranks) {
-  std::vector<int64_t> sizes;
-  for (int r = 0; r < ranks; ++r) sizes.push_back((units + ranks - 1 - r) / ranks);
-  return sizes;
-}
-
-void check_sizes(std::string_view op, const std::vector<int64_t>& sizes, int ranks) {
-  if (static_cast<int>(sizes.size()) != ranks) {
-    wrong(op, "sizes", std::to_string(sizes.size()) + " entries",
-          "one a rank (" + std::to_string(ranks) + ")");
-  }
-  for (const auto s : sizes) {
-    if (s < 0) wrong(op, "sizes", std::to_string(s), "0 or more");
-  }
-}
-
 Split split_of(std::vector<int64_t> units, int64_t inner) {
   Split s;
   s.total = std::accumulate(units.begin(), units.end(), int64_t{0});
@@ -57,15 +41,31 @@ Split split_of(std::vector<int64_t> units, int64_t inner) {
 
 }  // namespace
 
-Place place_of(Op op, const Tensor& x, const std::string& group) {
-  const auto name = name_of(op);
+std::vector<int64_t> remainder_first(int64_t units, int ranks) {
+  std::vector<int64_t> sizes;
+  for (int r = 0; r < ranks; ++r) sizes.push_back((units + ranks - 1 - r) / ranks);
+  return sizes;
+}
+
+void check_sizes(std::string_view op, std::string_view what, const std::vector<int64_t>& sizes,
+                 int ranks) {
+  if (static_cast<int>(sizes.size()) != ranks) {
+    wrong(op, std::string(what), std::to_string(sizes.size()) + " entries",
+          "one a rank (" + std::to_string(ranks) + ")");
+  }
+  for (const auto s : sizes) {
+    if (s < 0) wrong(op, std::string(what), std::to_string(s), "0 or more");
+  }
+}
+
+Place place_of(std::string_view name, const Tensor& x, const std::string& group, bool collects) {
   const Device device = device_of(name, x, group);
   const int index = device == Device::cuda && x.defined() ? x.get_device_index() : -1;
   auto member = member_or_joined(name, group, device, index);
   const int rank = member->communicator().rank();
   const int ranks = member->communicator().size();
   const int joined = member->device_index();
-  Place place{std::move(member), device, rank, ranks, stream_on(joined)};
+  Place place{std::move(member), device, rank, ranks, stream_on(joined), collects};
   if (index < 0 || index == joined) return place;
   checked_here(place, [&] {
     wrong(name, "x", "a tensor on cuda:" + std::to_string(index),
@@ -74,9 +74,21 @@ Place place_of(Op op, const Tensor& x, const std::string& group) {
   return place;
 }
 
-void refuse_call(const std::string& group, Device device, const std::string& reason, void* stream) {
-  const auto member = member_of("call", group, device);
-  refuse(member->communicator(), reason, stream);
+void refuse_at(const Place& place, const std::string& reason) {
+  if (!place.collects) return refuse(place.communicator(), reason, place.stream);
+  place.member->note_collectives();
+  try {
+    refuse_collective(place.communicator(), reason, place.stream);
+  } catch (const Error& e) {
+    // Of a first one all are told; here the reason itself says more.
+    if (e.kind() != ErrorKind::usage) throw;
+  }
+}
+
+void refuse_call(const std::string& group, Device device, const std::string& reason, void* stream,
+                 bool collects) {
+  auto member = member_of("call", group, device);
+  refuse_at({std::move(member), device, 0, 0, stream, collects}, reason);
 }
 
 Split split_of(const OpCall& call, const Rows& x, const Place& place) {
@@ -84,7 +96,7 @@ Split split_of(const OpCall& call, const Rows& x, const Place& place) {
   if (!op.shards()) return {{}, {}, x.units};
   std::vector<int64_t> units(static_cast<std::size_t>(place.ranks), x.units);
   if (call.sizes) {
-    check_sizes(op.name, *call.sizes, place.ranks);
+    check_sizes(op.name, "sizes", *call.sizes, place.ranks);
     units = *call.sizes;
   } else if (call.like || op.scatters()) {
     units = remainder_first(call.like ? call.like->size(x.dim) : x.units, place.ranks);

@@ -30,6 +30,16 @@ constexpr TorchType kTorchTypes[] = {{ScalarType::BFloat16, DType::bf16},
                                      {ScalarType::Float, DType::fp32}};
 static_assert(std::size(kTorchTypes) == std::size(kDTypes), "torch has all of ours");
 
+struct TorchItem {
+  ScalarType scalar;
+  Item item;
+};
+constexpr TorchItem kTorchItems[] = {
+    {ScalarType::BFloat16, Item::bf16}, {ScalarType::Half, Item::fp16},
+    {ScalarType::Float, Item::fp32},    {ScalarType::Int, Item::i32},
+    {ScalarType::Long, Item::i64},      {ScalarType::Byte, Item::u8}};
+static_assert(std::size(kTorchItems) == std::size(kItems), "torch has all of ours");
+
 /// CPU ranks take padded rows, GPU ranks rows one after the other.
 bool readable(const Tensor& t, DType dtype, Device device) {
   const auto size = static_cast<int64_t>(size_of(dtype));
@@ -49,19 +59,6 @@ TensorView view_of(const Tensor& t, DType dtype) {
   return v;
 }
 
-/// torch::stable::new_empty asks the dispatcher by name, which takes some 3 us longer.
-Tensor empty_beside(const Tensor& like, std::span<const int64_t> size,
-                    std::span<const int64_t> strides) {
-  int32_t dtype = 0, device = 0;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(like.get(), &dtype));
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device));
-  AtenTensorHandle made = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(size.size()),
-                                                         size.data(), strides.data(), dtype, device,
-                                                         like.get_device_index(), &made));
-  return Tensor(made);
-}
-
 /// A fresh tensor that kernels read and write in place.
 Tensor staging(const Tensor& like, DType dtype, int64_t rows, int64_t cols, Device device) {
   const auto grain = kAlignment / static_cast<int64_t>(size_of(dtype));
@@ -70,30 +67,6 @@ Tensor staging(const Tensor& like, DType dtype, int64_t rows, int64_t cols, Devi
   const std::array<int64_t, 2> strides{std::max<int64_t>(width, 1), 1};
   auto whole = empty_beside(like, size, strides);
   return width == cols ? whole : narrow(whole, 1, 0, cols);
-}
-
-/// Whether two elements may lie at the same place. Strides that interleave dimensions count as
-/// such: nobody makes results of them.
-bool overlaps_itself(const Tensor& t) {
-  std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
-  for (int64_t d = 0; d < t.dim(); ++d) {
-    if (t.size(d) == 0) return false;
-    if (t.size(d) > 1) dims.emplace_back(t.stride(d), t.size(d));
-  }
-  std::sort(dims.begin(), dims.end());
-  int64_t last = 0;  // of the elements that the dimensions so far reach
-  for (const auto& [stride, size] : dims) {
-    if (stride <= last) return true;
-    last += stride * (size - 1);
-  }
-  return false;
-}
-
-void require_place(std::string_view op, const std::string& name, const Tensor& t, Device device) {
-  require_tensor(op, name, t);
-  if (device == Device::cuda ? t.is_cuda() : t.is_cpu()) return;
-  const std::string where = t.is_cuda() ? "cuda" : t.is_cpu() ? "cpu" : "another device";
-  wrong(op, name, "a tensor on " + where, "one on " + std::string(name_of(device)) + ", as x");
 }
 
 }  // namespace
@@ -127,6 +100,58 @@ DType dtype_of(std::string_view op, const std::string& name, const Tensor& t) {
     if (row.scalar == t.scalar_type()) return row.type;
   wrong(op, name, torch::headeronly::toString(t.scalar_type()),
         names_of_dtypes(&DTypeRow::long_name));
+}
+
+Item item_of(std::string_view op, const std::string& name, const Tensor& t, bool adds) {
+  for (const TorchItem& row : kTorchItems)
+    if (row.scalar == t.scalar_type()) return row.item;
+  const std::string got = torch::headeronly::toString(t.scalar_type());
+  if (adds) {
+    std::string all;
+    for (const TorchItem& row : kTorchItems) {
+      all += all.empty() ? "" : ", ";
+      all += torch::headeronly::toString(row.scalar);
+    }
+    wrong(op, name, got, "one of " + all);
+  }
+  for (const ItemRow& row : kItems)
+    if (row.bytes == t.element_size()) return row.item;
+  wrong(op, name, got, "a type of 1, 2, 4 or 8 bytes");
+}
+
+Tensor empty_beside(const Tensor& like, std::span<const int64_t> size,
+                    std::span<const int64_t> strides) {
+  // torch::stable::new_empty asks the dispatcher by name, which takes some 3 us longer.
+  int32_t dtype = 0, device = 0;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(like.get(), &dtype));
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device));
+  AtenTensorHandle made = nullptr;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(size.size()),
+                                                         size.data(), strides.data(), dtype, device,
+                                                         like.get_device_index(), &made));
+  return Tensor(made);
+}
+
+bool overlaps_itself(const Tensor& t) {
+  std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
+  for (int64_t d = 0; d < t.dim(); ++d) {
+    if (t.size(d) == 0) return false;
+    if (t.size(d) > 1) dims.emplace_back(t.stride(d), t.size(d));
+  }
+  std::sort(dims.begin(), dims.end());
+  int64_t last = 0;  // of the elements that the dimensions so far reach
+  for (const auto& [stride, size] : dims) {
+    if (stride <= last) return true;
+    last += stride * (size - 1);
+  }
+  return false;
+}
+
+void require_place(std::string_view op, const std::string& name, const Tensor& t, Device device) {
+  require_tensor(op, name, t);
+  if (device == Device::cuda ? t.is_cuda() : t.is_cpu()) return;
+  const std::string where = t.is_cuda() ? "cuda" : t.is_cpu() ? "cpu" : "another device";
+  wrong(op, name, "a tensor on " + where, "one on " + std::string(name_of(device)) + ", as x");
 }
 
 Activation activation_of(std::string_view op, const std::string& name) {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tilelace/collectives.h"
 #include "tilelace/tilelace.h"
 
 namespace tilelace::torch_binding {
@@ -29,6 +30,21 @@ void require_tensor(std::string_view op, const std::string& name, const Tensor& 
 
 /// Errors: usage (another dtype).
 DType dtype_of(std::string_view op, const std::string& name, const Tensor& t);
+
+/// As collectives count: by type where they add; what only moves may be any type as wide.
+/// Errors: usage (a type that they do not add, a width that they do not have).
+Item item_of(std::string_view op, const std::string& name, const Tensor& t, bool adds);
+
+/// Fresh, of its type and device.
+Tensor empty_beside(const Tensor& like, std::span<const int64_t> size,
+                    std::span<const int64_t> strides);
+
+/// Whether two elements may lie at the same place. Strides that interleave dimensions count as
+/// such: nobody makes results of them.
+bool overlaps_itself(const Tensor& t);
+
+/// Errors: usage (no tensor, one of another device).
+void require_place(std::string_view op, const std::string& name, const Tensor& t, Device device);
 
 Activation activation_of(std::string_view op, const std::string& name);
 

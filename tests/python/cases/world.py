@@ -5,8 +5,8 @@ import torch.distributed as dist
 
 MODULES = ("ops", "memory", "pool_functions", "pools", "grads", "groups", "opchecks", "compiled",
            "compiled_calls", "compiled_left", "compiled_plans", "compiled_sizes", "compat", "fits",
-           "layers", "megatron", "styles", "kinds", "second", "ordinary", "wrong", "gpu", "gpu_wrong",
-           "tuned")
+           "collectives", "overrides", "layers", "megatron", "styles", "kinds", "second", "ordinary",
+           "wrong", "gpu", "gpu_wrong", "tuned")
 CASES = {}
 BOTH = ("cpu", "cuda")
 GPU = ("cuda",)

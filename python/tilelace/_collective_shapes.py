@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shapes of what collectives give, also symbolic ones."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import _groups
+from ._errors import usage
+
+
+def _dim_of(op: str, x: Tensor, dim: int) -> int:
+    if not x.dim():
+        raise usage(f"{op}: x: got [], expected at least one dimension")
+    at = dim + x.dim() if dim < 0 else dim
+    if not 0 <= at < x.dim():
+        raise usage(f"{op}: dim: got {dim}, expected 0 to {x.dim() - 1}")
+    return at
+
+
+def _shaped(x: Tensor, dim: int, units: Any) -> Tensor:
+    """As x with so many units in `dim`, which is outermost in memory."""
+    size = list(x.shape)
+    size[dim] = units
+    size[0], size[dim] = size[dim], size[0]
+    return x.new_empty(size).transpose(0, dim) if dim else x.new_empty(size)
+
+
+def _own_part(units: Any, name: str) -> Any:
+    ranks, rank = _groups.size_and_rank(name)
+    return (units + ranks - 1 - rank) // ranks
+
+
+def _all_reduce(x: Tensor, group_name: str, *, reduce_op: str = "sum") -> Tensor:
+    return x.new_empty(x.shape)
+
+
+def _all_gather(
+    x: Tensor, group_name: str, *, gather_dim: int = 0, sizes: Sequence[int] | None = None
+) -> Tensor:
+    dim = _dim_of("all_gather", x, gather_dim)
+    ranks, _ = _groups.size_and_rank(group_name)
+    return _shaped(x, dim, x.shape[dim] * ranks if sizes is None else sum(sizes))
+
+
+def _all_gather_like(x: Tensor, group_name: str, like: Tensor, *, gather_dim: int = 0) -> Tensor:
+    dim = _dim_of("all_gather", x, gather_dim)
+    return _shaped(x, dim, like.shape[dim])
+
+
+def _reduce_scatter(
+    x: Tensor, group_name: str, *, scatter_dim: int = 0, sizes: Sequence[int] | None = None,
+    reduce_op: str = "sum",
+) -> Tensor:
+    dim = _dim_of("reduce_scatter", x, scatter_dim)
+    if sizes is None:
+        return _shaped(x, dim, _own_part(x.shape[dim], group_name))
+    return _shaped(x, dim, sizes[_groups.size_and_rank(group_name)[1]])
+
+
+def _all_to_all(
+    x: Tensor, group_name: str, *, sends: Sequence[int] | None = None,
+    takes: Sequence[int] | None = None,
+) -> Tensor:
+    dim = _dim_of("all_to_all", x, 0)
+    return _shaped(x, dim, x.shape[0] if takes is None else sum(takes))
+
+
+# Calls that are given their results have none.
+OF = {"all_reduce": _all_reduce, "all_gather": _all_gather, "_all_gather_like": _all_gather_like,
+      "reduce_scatter": _reduce_scatter, "all_to_all": _all_to_all}
