@@ -14,14 +14,15 @@ namespace {
 using schedule::ExchangeRound;
 using schedule::Index;
 
-/// Threads that move data, at most, and beside them a warp that waits for headers and one that counts.
+/// Threads that move data, at most, and beside them a warp that waits for headers and one that
+/// counts.
 constexpr int kThreads = static_cast<int>(plan::kLineThreads), kWatching = 64;
 /// Units of a thread whose loads are under way together.
 constexpr int kUnits = 2;
 
 /// Verbs of run_exchange, for a CTA: all its threads call all of them. The last warps wait for
-/// peers' headers and count, the others have a unit of the CTA's part in turn. Of two ranks, or of up to
-/// kMost, whose terms take more registers.
+/// peers' headers and count, the others have a unit of the CTA's part in turn. Of two ranks, or of
+/// up to kMost, whose terms take more registers.
 template <class Reduced, int kMost>
 class LineVerbs {
  public:

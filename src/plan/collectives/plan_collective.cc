@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a collective runs: lines or chunks, how many workers, by what links and flags take.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/check.h"
+#include "plan/base/hardware.h"
+#include "plan/collectives/collective.h"
+#include "plan/gemm/architecture_plans.h"
+
+namespace tilelace::plan {
+
+using schedule::ceil_div;
+using schedule::kUnitBytes;
+
+namespace {
+
+/// Units of the longest parcel of any rank, as far as this rank knows.
+Index longest(const CollectiveCall& c, int shots) {
+  Index most = 0;
+  const auto item = static_cast<Index>(row_of(c.item).bytes);
+  for (const Index count : c.counts) most = std::max(most, ceil_div(count * item, kUnitBytes));
+  for (const auto* side : {&c.sends, &c.takes})
+    for (const Parcel& p : *side) most = std::max(most, ceil_div(p.bytes, kUnitBytes));
+  return shots == 2 ? ceil_div(most, c.ranks) : most;
+}
+
+/// Bytes that leave a rank, at most.
+double sent_bytes(const CollectiveCall& c, int shots) {
+  const double units = static_cast<double>(longest(c, shots)) * kUnitBytes;
+  return units * (c.ranks - 1) * shots;
+}
+
+double lines_us(const CollectiveCall& c, const Hardware& h, int shots) {
+  return h.call_us * shots + us_at(2 * sent_bytes(c, shots), h.store_gbps);
+}
+/// A flag goes out when its chunk has arrived, and is then on its way itself.
+double chunks_us(const CollectiveCall& c, const Hardware& h, int shots) {
+  return (h.call_us + 2 * h.flag_us) * shots + us_at(sent_bytes(c, shots), h.store_gbps);
+}
+
+/// Places that a chunk takes on each rank.
+Index places(const CollectiveCall& c, int shots) { return Index{c.ranks - 1} * shots; }
+
+bool lines_fit(const CollectiveCall& c, int shots, Index most_workers) {
+  const Index units = longest(c, shots);
+  return units <= most_workers * kMostChunk &&
+         (units + kMostChunk) * std::max<Index>(places(c, shots), 1) * kBytesOfLines <= kLineBytes;
+}
+
+Index up_to(Index value, Index grain) { return ceil_div(value, grain) * grain; }
+
+/// CTAs that can stand two by two (plan/gemm/share.h), or one.
+Index paired(Index ctas) { return ctas <= 1 ? 1 : up_to(ctas, 2); }
+
+Index even(Index ctas) { return ctas <= 1 ? 1 : ctas / 2 * 2; }
+
+/// Of a call, at most, or threads.
+Index ctas_of(const CollectiveMachine& m, int of_multiprocessor, const CollectiveOptions& o) {
+  const Index stand = Index{m.workers} * (m.gpu && !m.shared ? of_multiprocessor : 1);
+  return std::min<Index>({stand, kMostCtas, o.workers.value_or(kMostCtas)});
+}
+
+/// A worker's part in one round, and as many workers as have one.
+void spread_lines(CollectivePlan& p, Index units, Index most) {
+  p.chunk = up_to(std::max(kLineThreads, ceil_div(units, most)), kLineGroup);
+  p.workers = static_cast<int>(std::min(paired(ceil_div(units, p.chunk)), most));
+}
+
+/// Chunks that places have room for; few units spread over half of the CTAs, so that the kernel
+/// behind this one finds places, too.
+void spread_chunks(CollectivePlan& p, const CollectiveCall& c, Index units,
+                   const CollectiveMachine& machine, const CollectiveOptions& o) {
+  const Index each = machine.gpu ? kChunkWorkers : 1;  // workers of a CTA
+  const Index grain = machine.gpu ? kLineGroup : 1, full = machine.gpu ? kFullChunk : kMostChunk;
+  const Index room = machine.staged_bytes /
+                     (kUnitBytes * schedule::kRing * std::max<Index>(places(c, p.shots), 1));
+  Index most = ctas_of(machine, c.ranks == 2 ? kCtasOfTwo : kCtas, o) * each;
+  most = std::clamp<Index>(room / (grain * each) * each, each, most);
+  if (machine.gpu) most = even(most / each) * each;
+  const Index half = even(std::max<Index>(most / each / 2, 1)) * each;
+  if (machine.gpu && units <= half * full) most = half;
+  Index chunk = o.chunk ? ceil_div(*o.chunk, kUnitBytes) : up_to(ceil_div(units, most), grain);
+  if (!o.chunk) chunk = std::min(chunk, full);
+  p.chunk = std::clamp<Index>(chunk, 1, std::max<Index>(1, std::min(kMostChunk, room / most)));
+  const Index ctas = paired(ceil_div(ceil_div(units, p.chunk), each));
+  p.workers = static_cast<int>(machine.gpu ? std::min(ctas * each, most)
+                                           : std::clamp<Index>(ceil_div(units, p.chunk), 1, most));
+}
+
+int shots_of(const CollectiveCall& c, const CollectiveOptions& o, const Hardware& h, bool lines) {
+  if (!row_of(c.collective).shares) return 1;
+  if (o.shots) return *o.shots;
+  const auto us = lines ? lines_us : chunks_us;
+  return us(c, h, 2) < us(c, h, 1) ? 2 : 1;
+}
+
+void check_options(const CollectiveCall& c, const CollectiveOptions& o) {
+  const std::string_view name = row_of(c.collective).name;
+  require(!o.shots || (*o.shots >= 1 && *o.shots <= (row_of(c.collective).shares ? 2 : 1)),
+          "{}: shots: got {}, expected {}", name, o.shots.value_or(0),
+          row_of(c.collective).shares ? "1 or 2" : "1");
+  require(!o.workers || *o.workers >= 1, "{}: workers: got {}, expected at least 1", name,
+          o.workers.value_or(0));
+  require(!o.chunk || *o.chunk >= 1, "{}: chunk: got {} bytes, expected at least 1", name,
+          o.chunk.value_or(0));
+}
+
+}  // namespace
+
+CollectivePlan plan_collective(const CollectiveCall& c, const CollectiveMachine& machine,
+                               const CollectiveOptions& o, bool direct) {
+  check_options(c, o);
+  const std::string_view name = row_of(c.collective).name;
+  const Hardware& h = plans_of(machine.architecture).hardware;
+  CollectivePlan p;
+  const int line_shots = shots_of(c, o, h, true), chunk_shots = shots_of(c, o, h, false);
+  const bool known = !c.counts.empty();  // how long each rank's parcels are
+  const Index line_ctas = even(ctas_of(machine, c.ranks == 2 ? kCtas : 1, o));
+  const bool fit = machine.gpu && known && lines_fit(c, line_shots, line_ctas);
+  require(fit || !machine.gpu || !o.lines.value_or(false),
+          "{}: lines: got {} bytes, expected what their places have room for{}", name,
+          longest(c, line_shots) * kUnitBytes, known ? "" : ", in equal parts");
+  p.lines = fit && o.lines.value_or(lines_us(c, h, line_shots) <= chunks_us(c, h, chunk_shots));
+  p.shots = p.lines ? line_shots : chunk_shots;
+  p.direct = direct && !p.lines;
+  const Index units = longest(c, p.shots);
+  if (p.lines)
+    spread_lines(p, units, line_ctas);
+  else
+    spread_chunks(p, c, known ? units : kMostChunk * kMostWorkers, machine, o);
+  p.piece = p.workers * p.chunk * (p.lines ? 1 : machine.most_rounds);
+  p.pieces = std::max<Index>(1, ceil_div(units, p.piece));
+  require(p.pieces == 1 || known, "{}: counts: got {} bytes for a rank, expected at most {}", name,
+          units * kUnitBytes, p.piece * kUnitBytes);
+  p.predicted_us = p.lines ? lines_us(c, h, p.shots) : chunks_us(c, h, p.shots);
+  return p;
+}
+
+std::string describe(const CollectivePlan& p) {
+  return fmt::format("{}{}{}, {} workers, chunk {} bytes{}", p.lines ? "lines" : "chunks",
+                     p.shots == 2 ? " in two shots" : "", p.direct ? ", direct" : "", p.workers,
+                     p.chunk * kUnitBytes,
+                     p.pieces == 1 ? "" : fmt::format(", {} pieces", p.pieces));
+}
+
+}  // namespace tilelace::plan
