@@ -38,7 +38,7 @@ function(header_check target root folder)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${root} ${root}/${folder}/*.h)
   set(sources "")
   # Device code, which needs nvcc, and what includes the toolkit's headers or torch's.
-  list(FILTER headers EXCLUDE REGEX "(^|/)cuda_atomics\\.h$|^backend/cuda/|^comm/cuda/|^bindings/torch/")
+  list(FILTER headers EXCLUDE REGEX "(^|/)cuda_(atomics|pairs)\\.h$|^backend/cuda/|^comm/cuda/|^bindings/torch/")
   foreach(header ${headers})
     included_first(shown ${root} ${header})
     if(shown)

@@ -70,7 +70,8 @@ TORCH_STABLE = re.compile(r"^torch/(csrc/stable|headeronly)/")
 
 ATOMICS = re.compile(r"\bstd::atomic|\b__atomic_|\b__sync_|\bcuda::atomic|\batomic(Add|CAS|Exch)\b|\"(ld\.acquire|st\.release|atom\.|red\.)")
 ATOMIC_HEADERS = {"atomic", "stdatomic.h", "cuda/atomic"}
-ATOMIC_FILES = {"src/comm/signal.h", "src/comm/std_atomics.h", "src/comm/cuda_atomics.h"}
+ATOMIC_FILES = {"src/comm/signal.h", "src/comm/std_atomics.h", "src/comm/cuda_atomics.h",
+                "src/comm/cuda_pairs.h"}
 ENVIRONMENT = re.compile(r"\b(secure_)?getenv\s*\(|\benviron\b")
 ENVIRONMENT_FILE = "src/core/env.h"
 

@@ -188,6 +188,7 @@ void check_calls(Rank& rank, const Options& o, Findings& findings) {
       throw Error(e.kind(), fmt::format("{} (rank {}, {})", e.what(), rank.rank, c.text()));
     }
   }
+  rank.meet();  // before memory is given back, which waits for the device
 }
 
 /// Calls back to back, checked on the device.
@@ -233,20 +234,24 @@ void stress(Rank& rank, const Options& o, int calls, bool delays, Findings& find
   for (int i = 0; i < calls;) {
     if (i % 60 == 0 && !delays) {
       cudaGraph_t captured = nullptr;
+      // Graphs are made while no rank that shares the device has calls under way.
+      caller.finish();
+      rank.meet();
       check(cudaStreamBeginCapture(caller.stream(), cudaStreamCaptureModeThreadLocal), "a capture");
       for (int k = 0; k < 7; ++k) one(i);
       check(cudaStreamEndCapture(caller.stream(), &captured), "a capture");
       if (graph != nullptr) cudaGraphExecDestroy(graph);
       check(cudaGraphInstantiate(&graph, captured, 0), "a graph");
       cudaGraphDestroy(captured);
+      rank.meet();
       for (int k = 0; k < 3; ++k) check(cudaGraphLaunch(graph, caller.stream()), "a replay");
       i += 21;
-      caller.finish();
     }
     one(i++);
     if (i % 500 == 0) caller.finish();
   }
   caller.finish();
+  rank.meet();
   if (graph != nullptr) cudaGraphExecDestroy(graph);
   StressTotals t{};
   check(cudaMemcpy(&t, totals, sizeof t, cudaMemcpyDeviceToHost), "totals");
@@ -363,8 +368,11 @@ int main_of(int argc, char** argv) {
     Findings findings;
     run_ranks(ranks, [&](Rank& rank) {
       if (o.calls > 0) check_calls(rank, o, findings);
+      rank.meet();
       if (o.stress > 0) stress(rank, o, o.stress, false, findings);
+      rank.meet();
       if (o.straggle > 0) stress(rank, o, o.straggle, true, findings);
+      rank.meet();
       if (!o.bench.empty()) bench(rank, o);
     });
     if (o.api)
