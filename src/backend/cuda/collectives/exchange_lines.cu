@@ -117,8 +117,46 @@ class LineVerbs {
     return true;
   }
 
+  /// Of two ranks: the own unit, then the peer's, whose numbers must not index registers.
+  TILELACE_DEVICE bool await_pair(ExchangeRound r, Index i, uint4 (&units)[2]) {
+    const schedule::Exchange& s = p_.schedule;
+    const int q = peer(1);
+    const Index unit = begin(r) + i;
+    if (unit < s.takes[s.rank]) units[0] = Units(p_.sends[s.rank]).load(unit);
+    return unit >= s.takes[q] || await(place(s.rank, s.term_place(s.rank, q, r)), i, q, units[1]);
+  }
+  TILELACE_DEVICE void finish_pair(ExchangeRound r, Index i, const uint4 (&units)[2]) {
+    const schedule::Exchange& s = p_.schedule;
+    const int q = peer(1);
+    const Index unit = begin(r) + i;
+    if (!s.sums) {
+      if (unit < s.takes[s.rank] && moves_own()) Units(p_.takes[s.rank]).store(unit, units[0]);
+      if (unit < s.takes[q]) Units(p_.takes[q]).store(unit, units[1]);
+      return;
+    }
+    if (unit >= s.takes[s.rank]) return;
+    const bool first = s.rank == 0;
+    Reduced sum;
+    sum.add(either(first, units[0], units[1]));
+    sum.add(either(first, units[1], units[0]));
+    give(r, i, sum.done(p_.divisor));
+  }
+  TILELACE_DEVICE static uint4 either(bool first, const uint4& a, const uint4& b) {
+    return {first ? a.x : b.x, first ? a.y : b.y, first ? a.z : b.z, first ? a.w : b.w};
+  }
+  /// A sum, to the caller, and where sums are shared to the peers.
+  TILELACE_DEVICE void give(ExchangeRound r, Index i, const uint4& done) {
+    const schedule::Exchange& s = p_.schedule;
+    for (int step = 1; step < ranks() && s.shares; ++step) {
+      const int q = peer(step);
+      put_unit(place(q, s.sum_place(q, s.rank, r)), i, done, epoch_);
+    }
+    Units(p_.takes[s.rank]).store(begin(r) + i, done);
+  }
+
   /// Every rank's unit i of this CTA's part; the first looks go out together.
   TILELACE_DEVICE bool await_terms(ExchangeRound r, Index i, uint4 (&units)[kMost]) {
+    if constexpr (kMost == 2) return await_pair(r, i, units);
     const schedule::Exchange& s = p_.schedule;
     const Index unit = begin(r) + i;
     unsigned missing = 0;
@@ -149,6 +187,7 @@ class LineVerbs {
 
   /// To the caller, and where sums are shared to the peers.
   TILELACE_DEVICE void finish(ExchangeRound r, Index i, const uint4 (&units)[kMost]) {
+    if constexpr (kMost == 2) return finish_pair(r, i, units);
     const schedule::Exchange& s = p_.schedule;
     const Index unit = begin(r) + i;
     if (!s.sums) {
@@ -163,12 +202,7 @@ class LineVerbs {
 #pragma unroll
     for (int q = 0; q < kMost; ++q)
       if (q < ranks()) sum.add(units[q]);
-    const uint4 done = sum.done(p_.divisor);
-    for (int step = 1; step < ranks() && s.shares; ++step) {
-      const int q = peer(step);
-      put_unit(place(q, s.sum_place(q, s.rank, r)), i, done, epoch_);
-    }
-    Units(p_.takes[s.rank]).store(unit, done);
+    give(r, i, sum.done(p_.divisor));
   }
   TILELACE_DEVICE bool moves_own() const {
     return p_.sends[p_.call.rank].data != p_.takes[p_.call.rank].data;
