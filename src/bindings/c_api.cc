@@ -16,6 +16,7 @@
 
 using tilelace::require;
 using tilelace::Role;
+using tilelace::c_api::as;
 using tilelace::c_api::guarded;
 using tilelace::c_api::known;
 using tilelace::c_api::known_at;
@@ -23,12 +24,6 @@ using tilelace::c_api::last_error;
 using tilelace::c_api::need;
 
 namespace {
-
-/// Values that name nothing stay such: the call judges them, so that peers learn of them too.
-template <class Enum>
-Enum as(int32_t value) {
-  return static_cast<Enum>(value >= 0 && value < 255 ? value : 255);
-}
 
 tilelace::TensorView view(const tilelace_tensor& t) {
   return {t.data, as<tilelace::DType>(t.dtype), t.rows, t.cols, t.stride};

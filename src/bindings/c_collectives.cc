@@ -8,17 +8,12 @@
 #include "tilelace/collectives.h"
 
 using tilelace::require;
+using tilelace::c_api::as;
 using tilelace::c_api::guarded;
 using tilelace::c_api::known;
 using tilelace::c_api::need;
 
 namespace {
-
-/// Values that name nothing stay such: the call judges them, so that peers learn of them too.
-template <class Enum>
-Enum named(int32_t value) {
-  return static_cast<Enum>(value >= 0 && value < 255 ? value : 255);
-}
 
 std::span<const std::int64_t> list_of(const char* name, const char* what, const int64_t* list,
                                       size_t count) {
@@ -48,14 +43,14 @@ tilelace_status run(tilelace::Collective collective, tilelace_communicator* c,
       const tilelace_collective_args a = known(*args, name, "args");
       call = {a.in,
               a.out,
-              named<tilelace::Item>(a.item),
-              named<tilelace::Reduction>(a.reduction),
+              as<tilelace::Item>(a.item),
+              as<tilelace::Reduction>(a.reduction),
               list_of(name, "counts", a.counts, a.num_counts),
               list_of(name, "takes", a.takes, a.num_takes),
               a.stream};
       options = options_of(a);
     } catch (const std::exception& e) {
-      tilelace::refuse(c->member, e.what(), call.stream);
+      tilelace::refuse_collective(c->member, e.what(), call.stream);
       throw;
     }
     tilelace::collect(c->member, collective, call, options);

@@ -4,6 +4,7 @@
 #pragma once
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <type_traits>
 
@@ -11,6 +12,12 @@
 #include "tilelace/c.h"
 
 namespace tilelace::c_api {
+
+/// Values that name nothing stay such: the call judges them, so that peers learn of them too.
+template <class Enum>
+Enum as(int32_t value) {
+  return static_cast<Enum>(value >= 0 && value < 255 ? value : 255);
+}
 
 /// No struct of ours is as long: the size was never set.
 inline constexpr size_t kMostBytes = 4096;
