@@ -95,13 +95,17 @@ void check_apart(std::string_view name, const CollectiveCall& c, const Collectiv
 
 }  // namespace
 
-CollectiveCall check_collective(Collective collective, const CollectiveArgs& args, int rank,
-                                int ranks) {
+const CollectiveRow& known_row(Collective collective) {
   require(static_cast<std::size_t>(collective) < kCollectives.size(),
           "collective: got an unknown one {}, expected all_reduce, all_gather, reduce_scatter or "
           "all_to_all",
           static_cast<int>(collective));
-  const CollectiveRow& row = row_of(collective);
+  return row_of(collective);
+}
+
+CollectiveCall check_collective(Collective collective, const CollectiveArgs& args, int rank,
+                                int ranks) {
+  const CollectiveRow& row = known_row(collective);
   check_known(row.name, args, row);
   const auto item = static_cast<Index>(row_of(args.item).bytes);
   CollectiveCall c{collective, args.reduction, args.item, rank, ranks, {}, {}, {}};

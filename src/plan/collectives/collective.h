@@ -30,6 +30,9 @@ struct CollectiveCall {
   bool operator==(const CollectiveCall&) const = default;
 };
 
+/// Errors: usage, a value that names no collective.
+const CollectiveRow& known_row(Collective);
+
 /// Errors: usage, which name the first thing that is wrong with the arguments.
 CollectiveCall check_collective(Collective, const CollectiveArgs&, int rank, int ranks);
 

@@ -17,36 +17,45 @@ using schedule::kUnitBytes;
 namespace {
 
 /// Units of the longest parcel of any rank, as far as this rank knows.
-Index longest(const CollectiveCall& c, int shots) {
+Index longest(const CollectiveCall& c) {
   Index most = 0;
   const auto item = static_cast<Index>(row_of(c.item).bytes);
   for (const Index count : c.counts) most = std::max(most, ceil_div(count * item, kUnitBytes));
   for (const auto* side : {&c.sends, &c.takes})
     for (const Parcel& p : *side) most = std::max(most, ceil_div(p.bytes, kUnitBytes));
-  return shots == 2 ? ceil_div(most, c.ranks) : most;
+  return most;
 }
+
+/// A call as the model sees it.
+struct Load {
+  int ranks;
+  Index longest;  ///< of longest()
+  /// Units of the longest parcel in one shot.
+  Index units(int shots) const { return shots == 2 ? ceil_div(longest, ranks) : longest; }
+};
 
 /// Bytes that leave a rank, at most.
-double sent_bytes(const CollectiveCall& c, int shots) {
-  const double units = static_cast<double>(longest(c, shots)) * kUnitBytes;
-  return units * (c.ranks - 1) * shots;
+double sent_bytes(const Load& l, int shots) {
+  const double units = static_cast<double>(l.units(shots)) * kUnitBytes;
+  return units * (l.ranks - 1) * shots;
 }
 
-double lines_us(const CollectiveCall& c, const Hardware& h, int shots) {
-  return h.call_us * shots + us_at(2 * sent_bytes(c, shots), h.store_gbps);
+double lines_us(const Load& l, const Hardware& h, int shots) {
+  return h.call_us * shots + us_at(2 * sent_bytes(l, shots), h.store_gbps);
 }
 /// A flag goes out when its chunk has arrived, and is then on its way itself.
-double chunks_us(const CollectiveCall& c, const Hardware& h, int shots) {
-  return (h.call_us + 2 * h.flag_us) * shots + us_at(sent_bytes(c, shots), h.store_gbps);
+double chunks_us(const Load& l, const Hardware& h, int shots) {
+  return (h.call_us + 2 * h.flag_us) * shots + us_at(sent_bytes(l, shots), h.store_gbps);
 }
 
 /// Places that a chunk takes on each rank.
-Index places(const CollectiveCall& c, int shots) { return Index{c.ranks - 1} * shots; }
+Index places(int ranks, int shots) { return Index{ranks - 1} * shots; }
 
-bool lines_fit(const CollectiveCall& c, int shots, Index most_workers) {
-  const Index units = longest(c, shots);
+bool lines_fit(const Load& l, int shots, Index most_workers) {
+  const Index units = l.units(shots);
   return units <= most_workers * kMostChunk &&
-         (units + kMostChunk) * std::max<Index>(places(c, shots), 1) * kBytesOfLines <= kLineBytes;
+         (units + kMostChunk) * std::max<Index>(places(l.ranks, shots), 1) * kBytesOfLines <=
+             kLineBytes;
 }
 
 Index up_to(Index value, Index grain) { return ceil_div(value, grain) * grain; }
@@ -75,7 +84,7 @@ void spread_chunks(CollectivePlan& p, const CollectiveCall& c, Index units,
   const Index each = machine.gpu ? kChunkWorkers : 1;  // workers of a CTA
   const Index grain = machine.gpu ? kLineGroup : 1, full = machine.gpu ? kFullChunk : kMostChunk;
   const Index room = machine.staged_bytes /
-                     (kUnitBytes * schedule::kRing * std::max<Index>(places(c, p.shots), 1));
+                     (kUnitBytes * schedule::kRing * std::max<Index>(places(c.ranks, p.shots), 1));
   Index most = ctas_of(machine, c.ranks == 2 ? kCtasOfTwo : kCtas, o) * each;
   most = std::clamp<Index>(room / (grain * each) * each, each, most);
   if (machine.gpu) most = even(most / each) * each;
@@ -89,11 +98,12 @@ void spread_chunks(CollectivePlan& p, const CollectiveCall& c, Index units,
                                            : std::clamp<Index>(ceil_div(units, p.chunk), 1, most));
 }
 
-int shots_of(const CollectiveCall& c, const CollectiveOptions& o, const Hardware& h, bool lines) {
-  if (!row_of(c.collective).shares) return 1;
+int shots_of(const CollectiveRow& row, const Load& l, const CollectiveOptions& o, const Hardware& h,
+             bool lines) {
+  if (!row.shares) return 1;
   if (o.shots) return *o.shots;
   const auto us = lines ? lines_us : chunks_us;
-  return us(c, h, 2) < us(c, h, 1) ? 2 : 1;
+  return us(l, h, 2) < us(l, h, 1) ? 2 : 1;
 }
 
 void check_options(const CollectiveCall& c, const CollectiveOptions& o) {
@@ -112,20 +122,24 @@ void check_options(const CollectiveCall& c, const CollectiveOptions& o) {
 CollectivePlan plan_collective(const CollectiveCall& c, const CollectiveMachine& machine,
                                const CollectiveOptions& o, bool direct) {
   check_options(c, o);
-  const std::string_view name = row_of(c.collective).name;
+  const CollectiveRow& row = row_of(c.collective);
+  const std::string_view name = row.name;
   const Hardware& h = plans_of(machine.architecture).hardware;
   CollectivePlan p;
-  const int line_shots = shots_of(c, o, h, true), chunk_shots = shots_of(c, o, h, false);
+  const Load load{c.ranks, longest(c)};
+  const int line_shots = shots_of(row, load, o, h, true);
+  const int chunk_shots = shots_of(row, load, o, h, false);
   const bool known = !c.counts.empty();  // how long each rank's parcels are
   const Index line_ctas = even(ctas_of(machine, c.ranks == 2 ? kCtas : 1, o));
-  const bool fit = machine.gpu && known && lines_fit(c, line_shots, line_ctas);
+  const bool fit = machine.gpu && known && lines_fit(load, line_shots, line_ctas);
   require(fit || !machine.gpu || !o.lines.value_or(false),
           "{}: lines: got {} bytes, expected what their places have room for{}", name,
-          longest(c, line_shots) * kUnitBytes, known ? "" : ", in equal parts");
-  p.lines = fit && o.lines.value_or(lines_us(c, h, line_shots) <= chunks_us(c, h, chunk_shots));
+          load.units(line_shots) * kUnitBytes, known ? "" : ", in equal parts");
+  p.lines =
+      fit && o.lines.value_or(lines_us(load, h, line_shots) <= chunks_us(load, h, chunk_shots));
   p.shots = p.lines ? line_shots : chunk_shots;
   p.direct = direct && !p.lines;
-  const Index units = longest(c, p.shots);
+  const Index units = load.units(p.shots);
   if (p.lines)
     spread_lines(p, units, line_ctas);
   else
@@ -134,7 +148,7 @@ CollectivePlan plan_collective(const CollectiveCall& c, const CollectiveMachine&
   p.pieces = std::max<Index>(1, ceil_div(units, p.piece));
   require(p.pieces == 1 || known, "{}: counts: got {} bytes for a rank, expected at most {}", name,
           units * kUnitBytes, p.piece * kUnitBytes);
-  p.predicted_us = p.lines ? lines_us(c, h, p.shots) : chunks_us(c, h, p.shots);
+  p.predicted_us = p.lines ? lines_us(load, h, p.shots) : chunks_us(load, h, p.shots);
   return p;
 }
 
