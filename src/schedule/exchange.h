@@ -18,6 +18,8 @@
 // Under verbs of lines (`put` and `take` of units that carry the call's number) flags are in the
 // data: one round, signal and wait do nothing.
 #pragma once
+#include <cstdint>
+
 #include "schedule/rows.h"
 #include "schedule/verbs.h"
 
@@ -62,6 +64,10 @@ struct ExchangeOf {
     for (int q = 0; q < ranks; ++q) most = max_of(most, pair_rounds(q));
     return most;
   }
+  /// Of the sums that rank q shares.
+  [[nodiscard]] TILELACE_HD constexpr Index shared_rounds(int q) const {
+    return rounds_of(owned[q]);
+  }
   /// Of a parcel, or of sums, of so many units; may be empty.
   [[nodiscard]] TILELACE_HD constexpr RowRange part(ExchangeRound r, Index units) const {
     const Index begin = (r.round * workers + r.worker) * chunk;
@@ -94,7 +100,13 @@ struct ExchangeOf {
 
  private:
   [[nodiscard]] TILELACE_HD constexpr Index place(Index of, ExchangeRound r) const {
-    return ((of * ring + r.round % ring) * workers + r.worker) * chunk;
+    return ((of * ring + turn(r)) * workers + r.worker) * chunk;
+  }
+
+ protected:
+  /// Which of the ring's places a round has. 32 bits: GPUs divide 64 slowly.
+  [[nodiscard]] TILELACE_HD constexpr Index turn(ExchangeRound r) const {
+    return static_cast<std::uint32_t>(r.round) % static_cast<std::uint32_t>(ring);
   }
 };
 
@@ -102,15 +114,32 @@ using Exchange = ExchangeOf<kMaxGpuRanks>;
 
 /// With a word for a place in place of one for a round: its value says which round it is of, so
 /// rounds have no limit. A word is written anew when its place is, and no earlier.
-struct RingExchange : Exchange {
+class RingExchange : public Exchange {
+ public:
+  RingExchange() = default;
+  /// Counts rounds once, on the host.
+  explicit RingExchange(const Exchange& s) : Exchange(s), rounds_(s.rounds()) {
+    for (int q = 0; q < ranks; ++q) {
+      pair_rounds_[q] = s.pair_rounds(q);
+      shared_rounds_[q] = s.shared_rounds(q);
+    }
+  }
+
+  [[nodiscard]] TILELACE_HD constexpr Index rounds() const { return rounds_; }
+  [[nodiscard]] TILELACE_HD constexpr Index pair_rounds(int q) const { return pair_rounds_[q]; }
+  [[nodiscard]] TILELACE_HD constexpr Index shared_rounds(int q) const { return shared_rounds_[q]; }
   [[nodiscard]] TILELACE_HD constexpr Index term(int source, ExchangeRound r) const {
-    return (source * ring + r.round % ring) * workers + r.worker;
+    return (source * ring + turn(r)) * workers + r.worker;
   }
   [[nodiscard]] TILELACE_HD constexpr Index sum(int owner, ExchangeRound r) const {
     return term(ranks + owner, r);
   }
   /// Words of terms; those of sums are behind them.
   [[nodiscard]] TILELACE_HD constexpr Index num_terms() const { return ranks * ring * workers; }
+
+ private:
+  Index rounds_ = 0;
+  Index pair_rounds_[kMaxGpuRanks]{}, shared_rounds_[kMaxGpuRanks]{};
 };
 
 /// Role of worker w of s.workers:
@@ -141,13 +170,13 @@ TILELACE_ROLE void run_exchange(const S& s, int worker, Verbs& v) {
       if (step < s.pair_rounds(q)) v.signal(q, s.term(s.rank, sent));
     }
     for (int i = 1; i < s.ranks && takes && s.shares; ++i)
-      if (taken.round < s.rounds_of(s.owned[s.rank]))
+      if (taken.round < s.shared_rounds(s.rank))
         v.signal((s.rank + i) % s.ranks, s.sum(s.rank, taken));
     if (step == 0 && !s.direct) v.admit();
     if (step > 1 && s.shares) {
       for (int i = 1; i < s.ranks; ++i) {
         const int p = (s.rank + s.ranks - i) % s.ranks;
-        if (shared.round < s.rounds_of(s.owned[p])) v.wait(s.sum(p, shared));
+        if (shared.round < s.shared_rounds(p)) v.wait(s.sum(p, shared));
       }
       v.deliver(shared);
     }

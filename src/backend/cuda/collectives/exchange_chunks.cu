@@ -237,7 +237,7 @@ class ChunkVerbs {
 template <class Reduced, int kMost>
 __global__ void __launch_bounds__(32 * kWarps, kMost == 2 ? plan::kCtasOfTwo : plan::kCtas)
     chunks_kernel(const __grid_constant__ ExchangeParams p) {
-  begin_exchange(p);
+  begin_exchange(p, p);
   const std::uint32_t epoch = call_number(p.call);
   if (blockIdx.x == 0 && threadIdx.x < 32) tell_peers(p, epoch);
   ChunkVerbs<Reduced, kMost> verbs(p, epoch);

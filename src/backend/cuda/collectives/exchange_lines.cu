@@ -141,9 +141,6 @@ class LineVerbs {
     sum.add(either(first, units[1], units[0]));
     give(r, i, sum.done(p_.divisor));
   }
-  TILELACE_DEVICE static uint4 either(bool first, const uint4& a, const uint4& b) {
-    return {first ? a.x : b.x, first ? a.y : b.y, first ? a.z : b.z, first ? a.w : b.w};
-  }
   /// A sum, to the caller, and where sums are shared to the peers.
   TILELACE_DEVICE void give(ExchangeRound r, Index i, const uint4& done) {
     const schedule::Exchange& s = p_.schedule;
@@ -216,7 +213,7 @@ class LineVerbs {
 template <class Reduced, int kMost>
 __global__ void __launch_bounds__(kThreads + kWatching, kMost == 2 ? plan::kCtas : 1)
     lines_kernel(const __grid_constant__ ExchangeParams p) {
-  begin_exchange(p);
+  begin_exchange(p, p);
   const std::uint32_t epoch = call_number(p.call);
   if (blockIdx.x == 0 && threadIdx.x >= blockDim.x - 32) tell_peers(p, epoch);
   LineVerbs<Reduced, kMost> verbs(p, epoch);

@@ -44,4 +44,8 @@ TILELACE_DEVICE bool look_at_unit(const Line* place, std::int64_t unit, std::uin
   return w[0] >> 32 == epoch && w[1] >> 32 == epoch && w[2] >> 32 == epoch && w[3] >> 32 == epoch;
 }
 
+TILELACE_DEVICE uint4 either(bool first, const uint4& a, const uint4& b) {
+  return {first ? a.x : b.x, first ? a.y : b.y, first ? a.z : b.z, first ? a.w : b.w};
+}
+
 }  // namespace tilelace::cuda

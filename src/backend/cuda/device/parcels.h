@@ -70,7 +70,8 @@ class Units {
 /// Until the kernel before this one is done. Parameters are read before it, where a first look
 /// takes long, and what comes next may begin under this kernel, whose CTAs all stand by now: not on
 /// a device that others share, whose places it would take.
-TILELACE_DEVICE void begin_exchange(const ExchangeParams& p) {
+template <class Params>
+TILELACE_DEVICE void begin_exchange(const Params& p, const ExchangeParams& e) {
   constexpr int kStep = 64;  // bytes of a line of constants
   const auto* const bytes = reinterpret_cast<const char*>(&p);
   std::uint32_t seen = 0;
@@ -80,7 +81,7 @@ TILELACE_DEVICE void begin_exchange(const ExchangeParams& p) {
   float kept = __uint_as_float(seen);
   ptx::pin(kept);
   ptx::wait_prerequisites();
-  if (p.lets_next_begin) ptx::launch_dependents();
+  if (e.lets_next_begin) ptx::launch_dependents();
 }
 
 /// As send_headers, each peer its own hash. A release would wait for the data that is on its way:
