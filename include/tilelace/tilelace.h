@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Everything a C++ user includes.
 #pragma once
+#include "tilelace/all_reduce_norm.h"  // IWYU pragma: export
 #include "tilelace/collectives.h"      // IWYU pragma: export
 #include "tilelace/communicator.h"     // IWYU pragma: export
 #include "tilelace/dtype.h"            // IWYU pragma: export

@@ -8,6 +8,7 @@
 
 #include "comm/group.h"
 #include "comm/link_table.h"
+#include "tilelace/all_reduce_norm.h"
 #include "tilelace/collectives.h"
 #include "tilelace/communicator.h"
 #include "tilelace/ops.h"
@@ -69,6 +70,10 @@ class Backend {
   virtual void collect(Collective, const CollectiveArgs&, const CollectiveOptions&) = 0;
   /// How collect would run it. Local. Errors: usage.
   [[nodiscard]] virtual std::string describe(Collective, const CollectiveArgs&,
+                                             const CollectiveOptions&) const = 0;
+  /// As collect.
+  virtual void all_reduce_norm(const AllReduceNormArgs&, const CollectiveOptions&) = 0;
+  [[nodiscard]] virtual std::string describe(const AllReduceNormArgs&,
                                              const CollectiveOptions&) const = 0;
   /// Takes the place of a call that this rank cannot make: the peers learn why instead of waiting.
   virtual void refuse(std::string_view reason, void* stream) = 0;

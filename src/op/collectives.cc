@@ -7,19 +7,36 @@
 #include "backend/prepared_calls.h"
 #include "core/check.h"
 #include "op/impl.h"
-#include "plan/collectives/collective.h"
+#include "plan/collectives/norm.h"
 
 namespace tilelace {
 namespace {
 
+std::string words_of(const CollectiveOptions& o) {
+  return fmt::format(", options {} {} {} {}", o.lines ? static_cast<int>(*o.lines) : -1,
+                     o.shots.value_or(0), o.workers.value_or(0), o.chunk.value_or(0));
+}
+
 /// What all ranks must call alike, in words.
 std::string words_of(Collective c, const CollectiveArgs& args, const CollectiveOptions& o) {
   const bool lists = c == Collective::all_to_all;  // each rank has its own
-  return fmt::format("{} of {} {}{}, options {} {} {} {}", row_of(c).name, row_of(args.item).name,
+  return fmt::format("{} of {} {}{}{}", row_of(c).name, row_of(args.item).name,
                      row_of(c).sums ? name_of(args.reduction) : "moved",
                      lists ? "" : fmt::format(", counts {}", fmt::join(args.counts, ",")),
-                     o.lines ? static_cast<int>(*o.lines) : -1, o.shots.value_or(0),
-                     o.workers.value_or(0), o.chunk.value_or(0));
+                     words_of(o));
+}
+
+/// Where calls are compared, before one begins; `words` throws what is wrong with it.
+template <class Impl, class Words>
+void compare(Impl& impl, std::string_view name, const Words& words) {
+  if (!impl.compares) return;
+  std::string call, refusal;
+  try {
+    call = words();
+  } catch (const Error& e) {
+    refusal = e.what();
+  }
+  agree_on_calls(*impl.group, name, call, refusal, impl.options.timeout_s);
 }
 
 }  // namespace
@@ -29,18 +46,30 @@ void collect(Communicator& c, Collective collective, const CollectiveArgs& args,
   auto& impl = c.impl();
   const std::string_view name = plan::known_row(collective).name;
   impl.call(name, [&] {
-    if (impl.compares) {
-      std::string refusal;
-      try {
-        plan::check_collective(collective, args, impl.group->rank(), impl.group->ranks());
-      } catch (const Error& e) {
-        refusal = e.what();
-      }
-      agree_on_calls(*impl.group, name, refusal.empty() ? words_of(collective, args, options) : "",
-                     refusal, impl.options.timeout_s);
-    }
+    compare(impl, name, [&] {
+      plan::check_collective(collective, args, impl.group->rank(), impl.group->ranks());
+      return words_of(collective, args, options);
+    });
     impl.backend->collect(collective, args, options);
   });
+}
+
+void all_reduce_norm(Communicator& c, const AllReduceNormArgs& args,
+                     const CollectiveOptions& options) {
+  auto& impl = c.impl();
+  impl.call(plan::kNormName, [&] {
+    compare(impl, plan::kNormName, [&] {
+      const auto call = plan::check_norm(args, impl.group->rank(), impl.group->ranks());
+      return fmt::format("{}, meaning {:x}{}", plan::describe(call), call.sum.meaning,
+                         words_of(options));
+    });
+    impl.backend->all_reduce_norm(args, options);
+  });
+}
+
+std::string describe_all_reduce_norm(const Communicator& c, const AllReduceNormArgs& args,
+                                     const CollectiveOptions& options) {
+  return c.impl().backend->describe(args, options);
 }
 
 void all_reduce(Communicator& c, const CollectiveArgs& args, const CollectiveOptions& options) {

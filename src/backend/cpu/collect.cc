@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include "backend/cpu/engine.h"
+#include "backend/cpu/row_norm.h"
 #include "core/check.h"
 #include "core/points.h"
+#include "plan/collectives/norm.h"
 
 namespace tilelace::cpu {
 namespace {
@@ -17,16 +19,15 @@ std::vector<Index> elements_of(const std::vector<plan::Parcel>& parcels, Item it
   return counts;
 }
 
-std::string card_of(const plan::CollectiveCall& c, const plan::CollectivePlan& p) {
+std::string words_of(const plan::CollectiveCall& c) {
   const std::string counts =
       c.counts.empty()
           ? fmt::format("counts {}, takes {}", fmt::join(elements_of(c.sends, c.item), ","),
                         fmt::join(elements_of(c.takes, c.item), ","))
           : fmt::format("counts {}", fmt::join(c.counts, ","));
-  return fmt::format("{} of {}{}{}, {}; {}", row_of(c.collective).name, row_of(c.item).name,
+  return fmt::format("{} of {}{}{}, {}", row_of(c.collective).name, row_of(c.item).name,
                      row_of(c.collective).sums ? " " : "",
-                     row_of(c.collective).sums ? name_of(c.reduction) : "", counts,
-                     plan::describe(p));
+                     row_of(c.collective).sums ? name_of(c.reduction) : "", counts);
 }
 
 }  // namespace
@@ -66,21 +67,27 @@ void Engine::collect(Collective collective, const CollectiveArgs& args,
     refuse(e.what(), nullptr);
     throw;
   }
+  collect(call, plan, {row_of(collective).name, words_of(call)}, args);
+}
+
+void Engine::collect(const plan::CollectiveCall& call, const plan::CollectivePlan& plan,
+                     const CollectiveWords& words, const CollectiveArgs& args) {
   points::pass("call.enter", group_.rank());
-  if (!collectives_.ready()) stage_collectives(row_of(collective).name, card_of(call, plan));
-  for (Index piece = 0; piece < plan.pieces; ++piece) collect_piece(call, plan, piece, args);
+  if (!collectives_.ready())
+    stage_collectives(words.name, fmt::format("{}; {}", words.call, plan::describe(plan)));
+  for (Index piece = 0; piece < plan.pieces; ++piece) collect_piece(call, plan, piece, words, args);
   points::pass("call.leave", group_.rank());
 }
 
 void Engine::collect_piece(const plan::CollectiveCall& c, const plan::CollectivePlan& p,
-                           Index piece, const CollectiveArgs& args) {
+                           Index piece, const CollectiveWords& words, const CollectiveArgs& args) {
   const auto placed = plan::place_exchange<comm::kMaxRanks>(c, p, piece);
   Problem nothing;
   nothing.ranks = c.ranks;
   Call call;
-  call.name = row_of(c.collective).name;
+  call.name = words.name;
   call.problem = &nothing;
-  begin(call, card_of(c, p), plan::collective_hash(c, p));
+  begin(call, fmt::format("{}; {}", words.call, plan::describe(p)), plan::collective_hash(c, p));
   ++unwatched_;
   call.slot = collectives_.slot(call.epoch);
   for (int q = 0; q < c.ranks && c.counts.empty(); ++q) {
@@ -102,6 +109,30 @@ std::string Engine::describe(Collective collective, const CollectiveArgs& args,
                              const CollectiveOptions& options) const {
   const auto call = plan::check_collective(collective, args, group_.rank(), group_.ranks());
   return plan::describe(plan::plan_collective(call, collectives_.machine(), options, false));
+}
+
+void Engine::all_reduce_norm(const AllReduceNormArgs& args, const CollectiveOptions& options) {
+  plan::NormCall call;
+  plan::CollectivePlan plan;
+  try {
+    call = plan::check_norm(args, group_.rank(), group_.ranks());
+    plan = plan::plan_norm(call, collectives_.machine(), options);
+  } catch (const Error& e) {
+    refuse(e.what(), nullptr);
+    throw;
+  }
+  // Not at once into the residual, which is still to be added.
+  std::vector<std::byte> sums(static_cast<std::size_t>(plan::bytes_of(call).rows));
+  CollectiveArgs sum{args.x, sums.data(), args.item};
+  sum.counts = call.sum.counts;
+  collect(call.sum, plan, {plan::kNormName, plan::describe(call)}, sum);
+  norm_rows(args, sums.data());
+}
+
+std::string Engine::describe(const AllReduceNormArgs& args,
+                             const CollectiveOptions& options) const {
+  const auto call = plan::check_norm(args, group_.rank(), group_.ranks());
+  return plan::describe(plan::plan_norm(call, collectives_.machine(), options));
 }
 
 }  // namespace tilelace::cpu

@@ -27,6 +27,9 @@ class Engine final : public Backend {
   void collect(Collective, const CollectiveArgs&, const CollectiveOptions&) override;
   [[nodiscard]] std::string describe(Collective, const CollectiveArgs&,
                                      const CollectiveOptions&) const override;
+  void all_reduce_norm(const AllReduceNormArgs&, const CollectiveOptions&) override;
+  [[nodiscard]] std::string describe(const AllReduceNormArgs&,
+                                     const CollectiveOptions&) const override;
   void refuse(std::string_view reason, void* stream) override;
   void synchronize(void* stream, double bound_s) override;
   ReachableMemory allocate(std::size_t bytes) override;
@@ -86,9 +89,17 @@ class Engine final : public Backend {
   void run_product(Call&, const Problem&, const Operands&, const WeightColumns&);
   /// Staging for collectives, agreed on under the name and card of whatever asks for it.
   void stage_collectives(std::string_view name, std::string_view card);
-  /// One schedule of a collective.
+  /// What a collective is called in texts, and what its card says of it before the plan.
+  struct CollectiveWords {
+    std::string_view name;
+    std::string call;
+  };
+  /// A collective whose arguments are good.
+  void collect(const plan::CollectiveCall&, const plan::CollectivePlan&, const CollectiveWords&,
+               const CollectiveArgs&);
+  /// One schedule of it.
   void collect_piece(const plan::CollectiveCall&, const plan::CollectivePlan&, Index piece,
-                     const CollectiveArgs&);
+                     const CollectiveWords&, const CollectiveArgs&);
 
   comm::Group& group_;
   CommunicatorOptions options_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank whose tensors are on a GPU: the public calls over RankOps and the GEMM.
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,6 +33,9 @@ class GpuBackend : public Backend {
   void prepare_collectives(std::string_view refusal) override;
   void collect(Collective, const CollectiveArgs& args, const CollectiveOptions& options) override;
   [[nodiscard]] std::string describe(Collective, const CollectiveArgs& args,
+                                     const CollectiveOptions& options) const override;
+  void all_reduce_norm(const AllReduceNormArgs& args, const CollectiveOptions& options) override;
+  [[nodiscard]] std::string describe(const AllReduceNormArgs& args,
                                      const CollectiveOptions& options) const override;
   void refuse(std::string_view reason, void* stream) override;
   void synchronize(void* stream, double bound_s) override;
@@ -72,6 +76,10 @@ class GpuBackend : public Backend {
   struct CheckedCollective;
   [[nodiscard]] CheckedCollective checked(Collective, const CollectiveArgs& args,
                                           const CollectiveOptions& options) const;
+  [[nodiscard]] plan::CollectiveMachine collective_machine() const;
+  void check_memory(const plan::NormCall& call, const AllReduceNormArgs& args) const;
+  /// What all collectives do around `enqueue`, which checks the call and enqueues it.
+  void in_collectives(std::string_view name, void* stream, const std::function<void()>& enqueue);
   /// The plan of each product alone; made once for each problem.
   const std::vector<plan::GemmPlan>& gemm_plans(const Problem& problem);
   /// Whether these weights keep their values, so that they may be read before the stream gets

@@ -48,13 +48,16 @@ GpuBackend::CheckedCollective GpuBackend::checked(Collective collective, const C
   require_on_device(name, "out", out, device_);
   // Where each rank's part goes in the whole is known to all: all_gather's.
   if (collective == Collective::all_gather && out.rows > 0) c.tensors.reachable = reachable(out);
-  const plan::CollectiveMachine machine =
-      collectives_ == nullptr ? plan::CollectiveMachine{.workers = machine_.multiprocessors,
-                                                        .architecture = machine_.architecture,
-                                                        .shared = shares_device_}
-                              : collectives_->machine(machine_.architecture);
-  c.plan = plan::plan_collective(c.call, machine, options, c.tensors.reachable.base != nullptr);
+  c.plan = plan::plan_collective(c.call, collective_machine(), options,
+                                 c.tensors.reachable.base != nullptr);
   return c;
+}
+
+plan::CollectiveMachine GpuBackend::collective_machine() const {
+  if (collectives_ != nullptr) return collectives_->machine(machine_.architecture);
+  return {.workers = machine_.multiprocessors,
+          .architecture = machine_.architecture,
+          .shared = shares_device_};
 }
 
 std::string GpuBackend::describe(Collective collective, const CollectiveArgs& args,
@@ -94,9 +97,8 @@ void GpuBackend::refuse_collective(std::string_view reason, void* stream) {
   collectives_->calls.admit("refused call", kRefusalHash, Op{}, on);
 }
 
-void GpuBackend::collect(Collective collective, const CollectiveArgs& args,
-                         const CollectiveOptions& options) {
-  const std::string_view name = row_of(collective).name;
+void GpuBackend::in_collectives(std::string_view name, void* stream,
+                                const std::function<void()>& enqueue) {
   const OpRange range(name.data());
   const comm::DeviceScope scope(device_, name);
   for (int p = 0; p < group_.ranks(); ++p)
@@ -116,24 +118,63 @@ void GpuBackend::collect(Collective collective, const CollectiveArgs& args,
           name, collectives_out_of_step_);
   try {
     if (collectives_ == nullptr) {
-      require(!is_captured(args.stream),
+      require(!is_captured(stream),
               "{}: got a first collective that is captured, expected prepare_collectives before it",
               name);
       // Whatever is wrong with this call: the peers are about to prepare.
       prepare_collectives({});
     }
-    const CheckedCollective c = checked(collective, args, options);
-    last_stream_ = args.stream;
-    collectives_->run(c.call, c.plan, c.tensors);
+    enqueue();
   } catch (const Error& e) {
     if (e.kind() == ErrorKind::usage) {
-      if (collectives_ != nullptr) refuse_collective(e.what(), args.stream);
+      if (collectives_ != nullptr) refuse_collective(e.what(), stream);
     } else {
       const auto self = static_cast<std::uint16_t>(group_.rank());
       group_.abort({static_cast<std::uint8_t>(ErrorKind::system), self, self});
     }
     throw;
   }
+}
+
+void GpuBackend::collect(Collective collective, const CollectiveArgs& args,
+                         const CollectiveOptions& options) {
+  in_collectives(row_of(collective).name, args.stream, [&] {
+    const CheckedCollective c = checked(collective, args, options);
+    last_stream_ = args.stream;
+    collectives_->run(c.call, c.plan, c.tensors);
+  });
+}
+
+void GpuBackend::check_memory(const plan::NormCall& call, const AllReduceNormArgs& args) const {
+  require_own_stream(plan::kNormName, args.stream);
+  const plan::NormBytes bytes = plan::bytes_of(call);
+  const auto on_device = [&](TensorName what, const void* data, plan::Index size) {
+    if (data != nullptr && call.rows > 0)
+      require_on_device(plan::kNormName, what, row_of_bytes(data, {{0, size}}), device_);
+  };
+  on_device("x", args.x, bytes.rows);
+  on_device("residual", args.residual, bytes.rows);
+  on_device("weight", args.weight, bytes.weight);
+  on_device("out", args.out, bytes.rows);
+  on_device("normed", args.normed, bytes.rows);
+  on_device("quantised", args.quantised, bytes.quantised);
+  on_device("scales", args.scales, bytes.scales);
+}
+
+void GpuBackend::all_reduce_norm(const AllReduceNormArgs& args, const CollectiveOptions& options) {
+  in_collectives(plan::kNormName, args.stream, [&] {
+    const plan::NormCall call = plan::check_norm(args, group_.rank(), group_.ranks());
+    check_memory(call, args);
+    const plan::CollectivePlan plan = plan::plan_norm(call, collective_machine(), options);
+    last_stream_ = args.stream;
+    collectives_->run(call, plan, args);
+  });
+}
+
+std::string GpuBackend::describe(const AllReduceNormArgs& args,
+                                 const CollectiveOptions& options) const {
+  const plan::NormCall call = plan::check_norm(args, group_.rank(), group_.ranks());
+  return plan::describe(plan::plan_norm(call, collective_machine(), options));
 }
 
 }  // namespace tilelace::cuda

@@ -27,6 +27,7 @@ struct CollectiveCall {
   std::vector<Parcel> takes;  ///< of `out`, by rank; of sums what this rank gets
   std::vector<Index> counts;  ///< what all ranks know: of elements, by rank; all_reduce: one;
                               ///< all_to_all of lists: nothing
+  std::uint64_t meaning = 0;  ///< of a sum in another call: what more must agree
   bool operator==(const CollectiveCall&) const = default;
 };
 

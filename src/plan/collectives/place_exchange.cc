@@ -90,6 +90,7 @@ std::uint32_t collective_hash(const CollectiveCall& c, const CollectivePlan& p,
     h.add(word);
   for (const Index count : c.counts) h.add(static_cast<std::uint64_t>(count));
   h.add(where);
+  if (c.meaning != 0) h.add(c.meaning);
   return h.word();
 }
 

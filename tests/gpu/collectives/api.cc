@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "backend/cuda/base/cuda_check.h"
+#include "collectives/norm.h"
 #include "collectives/reference.h"
 #include "tilelace/tilelace.h"
 
@@ -84,6 +85,19 @@ Text results(User& u, std::uint64_t seed) {
     if (Text f = u.call(c, i % 3 == 0); !f.empty()) return f;
   }
   return "";
+}
+
+Text norms(User& u, std::uint64_t seed) {
+  const NormCaller caller{u.comm.rank(),
+                          u.comm.size(),
+                          u.stream,
+                          [&] { u.comm.barrier(); },
+                          [&](const AllReduceNormArgs& args, const CollectiveOptions& options) {
+                            all_reduce_norm(u.comm, args, options);
+                          },
+                          [&] { u.comm.synchronize(u.stream, 100); }};
+  const std::vector<Text> wrong = check_norms(caller, 20, seed);
+  return wrong.empty() ? "" : wrong.front();
 }
 
 /// The first collective of a communicator must not be captured.
@@ -190,7 +204,8 @@ std::vector<std::string> check_api(int ranks, double timeout_s, std::uint64_t se
         for (const auto& part : std::vector<std::function<Text()>>{
                  [&] { return captured_first(u); }, [&] { return results(u, seed); },
                  [&] { return in_graphs(u); }, [&] { return disagreement(u); },
-                 [&] { return refusal(u); }, [&] { return results(u, seed + 1); }})
+                 [&] { return refusal(u); }, [&] { return results(u, seed + 1); },
+                 [&] { return norms(u, seed); }})
           if (f.empty()) f = part();
         cudaStreamDestroy(u.stream);
       } catch (const Error& e) {

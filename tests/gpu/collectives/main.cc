@@ -11,6 +11,7 @@
 #include "backend/cuda/base/cuda_check.h"
 #include "backend/cuda/collectives/collective_calls.h"
 #include "collectives/api.h"
+#include "collectives/norm.h"
 #include "collectives/reference.h"
 #include "comm/cuda/capabilities.h"
 #include "core/check.h"
@@ -26,12 +27,13 @@ namespace {
 using cuda::check;
 
 struct Options {
-  int ranks = 0, calls = 300, stress = 0, straggle = 0;
+  int ranks = 0, calls = 300, norms = 0, stress = 0, straggle = 0;
   std::int64_t most = 60000;
   std::uint64_t seed = 1;
   double timeout_s = 20, limit_s = 280;
   bool drop = false, api = false, direct = false;
-  std::vector<std::int64_t> bench;  ///< bytes
+  std::vector<std::int64_t> bench;       ///< bytes
+  std::vector<std::int64_t> bench_norm;  ///< m, n, m, n ...
   std::vector<std::string> ops{"all_reduce", "all_gather", "reduce_scatter", "all_to_all"};
   int lines = -1, shots = 0, workers = 0;
   std::int64_t chunk = 0;
@@ -57,6 +59,10 @@ class Caller {
   Caller& operator=(const Caller&) = delete;
 
   [[nodiscard]] cudaStream_t stream() const { return stream_; }
+  [[nodiscard]] NormCaller norm_caller() {
+    return kernel_caller(rank_, calls_, stream_, o_.timeout_s);
+  }
+  [[nodiscard]] NormBench norm_bench() { return {rank_, calls_, stream_, o_.timeout_s}; }
   std::byte* memory(std::size_t bytes) {
     void* data = nullptr;
     check(cudaMalloc(&data, bytes), "memory");
@@ -335,11 +341,29 @@ void bench(Rank& rank, const Options& o) {
   }
 }
 
+void check_norms(Rank& rank, const Options& o, Findings& findings) {
+  Caller caller(rank, o);
+  for (std::string& wrong : check_norms(caller.norm_caller(), o.norms, o.seed))
+    findings.add(std::move(wrong));
+}
+
+void bench_norms(Rank& rank, const Options& o) {
+  Caller caller(rank, o);
+  CollectiveOptions options;
+  if (o.lines >= 0) options.lines = o.lines != 0;
+  if (o.workers > 0) options.workers = o.workers;
+  if (o.chunk > 0) options.chunk = o.chunk;
+  bench_norms(caller.norm_bench(), o.bench_norm, options);
+}
+
 int main_of(int argc, char** argv) {
   CLI::App app{"Collectives on GPUs: results bit by bit, and times"};
   Options o;
   app.add_option("--ranks", o.ranks, "ranks (default: every GPU; more share devices)");
   app.add_option("--calls", o.calls, "random calls whose results are compared");
+  app.add_option("--norm", o.norms, "random calls of all_reduce_norm whose results are compared");
+  app.add_option("--bench-norm", o.bench_norm, "times all_reduce_norm of m,n,m,n...")
+      ->delimiter(',');
   app.add_option("--stress", o.stress, "calls back to back");
   app.add_option("--straggle", o.straggle, "likewise with delays");
   app.add_option("--most", o.most, "elements of a random call");
@@ -369,11 +393,14 @@ int main_of(int argc, char** argv) {
     run_ranks(ranks, [&](Rank& rank) {
       if (o.calls > 0) check_calls(rank, o, findings);
       rank.meet();
+      if (o.norms > 0) check_norms(rank, o, findings);
+      rank.meet();
       if (o.stress > 0) stress(rank, o, o.stress, false, findings);
       rank.meet();
       if (o.straggle > 0) stress(rank, o, o.straggle, true, findings);
       rank.meet();
       if (!o.bench.empty()) bench(rank, o);
+      if (!o.bench_norm.empty()) bench_norms(rank, o);
     });
     if (o.api)
       for (std::string& f : check_api(ranks, o.timeout_s, o.seed)) findings.add(std::move(f));

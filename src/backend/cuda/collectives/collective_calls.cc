@@ -2,7 +2,7 @@
 #include "backend/cuda/collectives/collective_calls.h"
 
 #include "backend/cuda/base/cuda_check.h"
-#include "backend/cuda/collectives/exchange.h"
+#include "backend/cuda/collectives/norm.h"
 #include "core/check.h"
 
 namespace tilelace::cuda {
@@ -24,6 +24,8 @@ SlotNeeds slot_of_collectives(int ranks) {
 void load_collectives(int /*architecture*/) {
   check(load_lines(), "loading kernels");
   check(load_chunks(), "loading kernels");
+  check(load_norm_lines(), "loading kernels");
+  check(load_norm_chunks(), "loading kernels");
 }
 
 ParcelAt at(const void* data, const plan::Parcel& p) {
@@ -36,7 +38,7 @@ ExchangeParams params_of(const plan::CollectiveCall& call, const plan::Collectiv
                          const CollectiveTensors& tensors, plan::Index piece) {
   const auto placed = plan::place_exchange<kMaxGpuRanks>(call, plan, piece);
   ExchangeParams p{};
-  p.schedule = {placed.schedule};
+  p.schedule = schedule::RingExchange(placed.schedule);
   p.divisor = call.reduction == Reduction::avg ? static_cast<float>(call.ranks) : 1.0F;
   p.item = call.item;
   p.reduction = call.reduction;
@@ -54,6 +56,40 @@ ExchangeParams params_of(const plan::CollectiveCall& call, const plan::Collectiv
                     static_cast<std::size_t>(q) * tensors.reachable.stride +
                     tensors.reachable.offset + placed.takes[call.rank].at;
   }
+  return p;
+}
+
+/// The same of a piece of all_reduce_norm.
+NormParams norm_params_of(const plan::NormCall& call, const plan::CollectivePlan& plan,
+                          const AllReduceNormArgs& args, plan::Index piece) {
+  NormParams p{};
+  p.exchange.schedule = schedule::RingExchange(plan::place_norm(call, plan, piece));
+  p.exchange.divisor = 1;
+  p.exchange.item = args.item;
+  p.exchange.same = true;
+  for (std::uint32_t& hash : p.exchange.told) hash = plan::collective_hash(call.sum, plan);
+  for (std::uint32_t& hash : p.exchange.expected) hash = p.exchange.told[0];
+  p.row_places = static_cast<int>(plan::row_places(call));
+  p.row_units = static_cast<int>(call.cols * 2 / schedule::kUnitBytes);
+  p.chunk_rows = static_cast<int>(plan.chunk / p.row_places);
+  p.rows = p.exchange.schedule.takes[call.sum.rank] / p.row_places;
+  const plan::Index row = piece * (plan.piece / p.row_places), unit = row * p.row_units;
+  const auto from = [unit](const void* data) {
+    return data == nullptr ? nullptr : static_cast<const uint4*>(data) + unit;
+  };
+  const auto to = [&from](void* data) { return const_cast<uint4*>(from(data)); };
+  p.x = from(args.x);
+  p.residual = from(args.residual);
+  p.weight = static_cast<const uint4*>(args.weight);
+  p.out = to(args.out);
+  p.normed = to(args.normed);
+  p.quant = args.quant;
+  p.eps = args.eps;
+  if (args.quant == NormQuant::none) return p;
+  p.quantised = static_cast<uint2*>(args.quantised) + unit;
+  p.scales = args.scales;
+  if (args.quant == NormQuant::token) p.scales += row;
+  if (args.quant == NormQuant::block) p.scales += row * (call.cols / plan::kNormBlock);
   return p;
 }
 
@@ -83,21 +119,38 @@ void CollectiveCalls::enqueue_piece(const plan::CollectiveCall& call,
                                     const CollectiveTensors& tensors, plan::Index piece) {
   const CallName name(call.collective);
   ExchangeParams p = params_of(call, plan, tensors, piece);
+  const int ctas = plan.lines ? plan.workers : plan.workers / static_cast<int>(plan::kChunkWorkers);
+  const Start start = enter(p, plan, name, ctas, tensors.stream);
+  check(plan.lines ? enqueue_lines(p, start, tensors.stream)
+                   : enqueue_chunks(p, start, tensors.stream),
+        name.text.data());
+}
+
+Start CollectiveCalls::enter(ExchangeParams& p, const plan::CollectivePlan& plan,
+                             const CallName& name, int ctas, cudaStream_t stream) {
   const plan::Index bytes =
       p.schedule.num_units() * (plan.lines ? plan::kBytesOfLines : schedule::kUnitBytes);
   require(bytes <= (plan.lines ? plan::kLineBytes : plan::kStagedBytes),
           "{}: chunk, got {} bytes of staging, expected at most {}", name.text, bytes,
           plan.lines ? plan::kLineBytes : plan::kStagedBytes);
-  const unsigned slot = calls.begin_call(name, tensors.stream);
-  p.call = calls.params(slot, p.told[call.rank], name);
+  const unsigned slot = calls.begin_call(name, stream);
+  p.call = calls.params(slot, p.told[p.schedule.rank], name);
   p.lets_next_begin = !calls.shares_device();
   p.places = calls.data_at(slot) +
              (plan.lines ? static_cast<std::size_t>(plan::kStagedBytes) : std::size_t{0});
-  const Start start = calls.start(
-      plan.lines ? plan.workers : plan.workers / static_cast<int>(plan::kChunkWorkers), true);
-  check(plan.lines ? enqueue_lines(p, start, tensors.stream)
-                   : enqueue_chunks(p, start, tensors.stream),
-        name.text.data());
+  return calls.start(ctas, true);
+}
+
+void CollectiveCalls::run(const plan::NormCall& call, const plan::CollectivePlan& plan,
+                          const AllReduceNormArgs& args) {
+  const CallName name = CallName::all_reduce_norm();
+  const auto stream = static_cast<cudaStream_t>(args.stream);
+  for (plan::Index piece = 0; piece < plan.pieces; ++piece) {
+    NormParams p = norm_params_of(call, plan, args, piece);
+    const Start start = enter(p.exchange, plan, name, plan.workers, stream);
+    check(plan.lines ? enqueue_norm_lines(p, start, stream) : enqueue_norm_chunks(p, start, stream),
+          name.text.data());
+  }
 }
 
 }  // namespace tilelace::cuda

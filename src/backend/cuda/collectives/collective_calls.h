@@ -2,9 +2,10 @@
 // Collectives by themselves on GPUs: slots, flags and a count of calls of their own, so that no
 // prepare of other ops touches them and no other op writes where lines are.
 #pragma once
+#include "backend/cuda/collectives/exchange.h"
 #include "backend/cuda/rank/rank_calls.h"
 #include "backend/cuda/rank/reachable_out.h"
-#include "plan/collectives/collective.h"
+#include "plan/collectives/norm.h"
 
 namespace tilelace::cuda {
 
@@ -25,6 +26,8 @@ class CollectiveCalls {
 
   /// Enqueues a call. May be captured. Errors: usage, system.
   void run(const plan::CollectiveCall&, const plan::CollectivePlan&, const CollectiveTensors&);
+  /// Likewise; args.stream says where.
+  void run(const plan::NormCall&, const plan::CollectivePlan&, const AllReduceNormArgs&);
 
   /// What plans may count on.
   [[nodiscard]] plan::CollectiveMachine machine(int architecture) const {
@@ -38,6 +41,9 @@ class CollectiveCalls {
  private:
   void enqueue_piece(const plan::CollectiveCall&, const plan::CollectivePlan&,
                      const CollectiveTensors&, plan::Index piece);
+  /// Enters a call: fills in where it is, and how its kernel starts.
+  Start enter(ExchangeParams&, const plan::CollectivePlan&, const CallName&, int ctas,
+              cudaStream_t);
 };
 
 }  // namespace tilelace::cuda

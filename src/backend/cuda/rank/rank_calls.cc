@@ -73,8 +73,11 @@ std::size_t RankCalls::flags_at(unsigned slot) const {
   return kHeaderBytes + slot * (flags_bytes_ + data_bytes_);
 }
 
+CallName CallName::all_reduce_norm() { return {"all_reduce_norm", kNorm}; }
+
 std::string_view CallName::of(std::uint32_t number) {
   if (number == 0) return {};
+  if (number == kNorm) return all_reduce_norm().text;
   if (number < kFirstCollective) return name_of(static_cast<Op>(number - 1));
   return row_of(static_cast<Collective>(number - kFirstCollective)).name;
 }

@@ -30,11 +30,15 @@ struct CallName {
   CallName(std::string_view what, Op op) : text(what), number(static_cast<std::uint32_t>(op) + 1) {}
   explicit CallName(Collective c)
       : text(row_of(c).name), number(kFirstCollective + static_cast<std::uint32_t>(c)) {}
+  static CallName all_reduce_norm();
   /// Empty: of no such number.
   static std::string_view of(std::uint32_t number);
 
  private:
+  CallName(std::string_view what, std::uint32_t of) : text(what), number(of) {}
+
   static constexpr std::uint32_t kFirstCollective = 0x10000;
+  static constexpr std::uint32_t kNorm = 0x20000;
 };
 
 /// What else stands on a rank's device, and what its calls may ask for.

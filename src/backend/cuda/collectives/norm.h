@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels of all_reduce_norm: an exchange of whole rows, each summed and normed by one CTA of every
+// rank.
+#pragma once
+#include "backend/cuda/collectives/exchange.h"
+#include "plan/collectives/norm.h"
+#include "tilelace/all_reduce_norm.h"
+
+namespace tilelace::cuda {
+
+/// The caller's memory, of a piece; rows of `row_units` units one after the other.
+struct NormParams {
+  ExchangeParams exchange;  ///< its units are places of rows
+  const uint4* x;
+  const uint4* residual;
+  const uint4* weight;
+  uint4* out;
+  uint4* normed;
+  uint2* quantised;
+  float* scales;
+  std::int64_t rows;
+  int row_units, row_places, chunk_rows;
+  float eps;
+  NormQuant quant;
+};
+
+/// As enqueue_lines and enqueue_chunks.
+[[nodiscard]] cudaError_t enqueue_norm_lines(const NormParams&, Start, cudaStream_t);
+[[nodiscard]] cudaError_t enqueue_norm_chunks(const NormParams&, Start, cudaStream_t);
+[[nodiscard]] cudaError_t load_norm_lines();
+[[nodiscard]] cudaError_t load_norm_chunks();
+
+}  // namespace tilelace::cuda

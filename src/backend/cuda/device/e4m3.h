@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// e4m3 of fp32: as core/e4m3.h, by one instruction.
+#pragma once
+#include <cstdint>
+
+#include "backend/cuda/device/ptx.h"
+
+namespace tilelace::cuda {
+
+/// Two bytes, the low one first.
+TILELACE_DEVICE std::uint32_t e4m3_pair(float low, float high) {
+  std::uint16_t r;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(r) : "f"(high), "f"(low));
+  return r;
+}
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// fp32 operations that are rounded one by one, so that hosts and devices have the same bits.
+#pragma once
+#include <cmath>
+
+#include "core/host_device.h"
+
+namespace tilelace::rounded {
+
+#if defined(__CUDA_ARCH__)
+__device__ __forceinline__ float plus(float a, float b) { return __fadd_rn(a, b); }
+__device__ __forceinline__ float times(float a, float b) { return __fmul_rn(a, b); }
+__device__ __forceinline__ float over(float a, float b) { return __fdiv_rn(a, b); }
+__device__ __forceinline__ float root(float a) { return __fsqrt_rn(a); }
+#else
+// Sources that call them are compiled with -ffp-contract=off.
+TILELACE_HD inline float plus(float a, float b) { return a + b; }
+TILELACE_HD inline float times(float a, float b) { return a * b; }
+TILELACE_HD inline float over(float a, float b) { return a / b; }
+TILELACE_HD inline float root(float a) { return std::sqrt(a); }
+#endif
+
+}  // namespace tilelace::rounded

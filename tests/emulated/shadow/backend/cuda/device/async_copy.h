@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// As src/backend/cuda/device/async_copy.h, for emulated GPUs: at once.
+#pragma once
+#include <vector_types.h>
+
+namespace tilelace::cuda {
+
+inline void copy_later(uint4* shared, const uint4* global) { *shared = *global; }
+inline void await_copies() {}
+
+}  // namespace tilelace::cuda

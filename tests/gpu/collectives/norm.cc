@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/norm.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+
+#include "backend/cuda/base/cuda_check.h"
+#include "conformance/norm_reference.h"
+#include "device_architecture.h"
+
+namespace tilelace::gpu_test {
+namespace {
+
+using cuda::check;
+using test::NormCase;
+using test::NormResults;
+
+/// Device memory with a guard behind what it holds.
+class NormMemory {
+ public:
+  NormMemory(const void* data, std::size_t bytes, cudaStream_t stream) : bytes_(bytes) {
+    check(cudaMalloc(&at_, bytes + kGuard), "memory");
+    std::vector<std::uint8_t> poison(bytes + kGuard, kPoison);
+    if (data != nullptr && bytes > 0) std::memcpy(poison.data(), data, bytes);
+    check(cudaMemcpyAsync(at_, poison.data(), poison.size(), cudaMemcpyHostToDevice, stream),
+          "input");
+    check(cudaStreamSynchronize(stream), "input");
+  }
+  template <class T>
+  NormMemory(const std::vector<T>& values, cudaStream_t stream)
+      : NormMemory(values.data(), values.size() * sizeof(T), stream) {}
+  ~NormMemory() { cudaFree(at_); }
+  NormMemory(const NormMemory&) = delete;
+  NormMemory& operator=(const NormMemory&) = delete;
+
+  [[nodiscard]] void* data() const { return at_; }
+  /// "", or the first byte that differs.
+  std::string difference(const char* what, const void* want) const {
+    std::vector<std::uint8_t> have(bytes_ + kGuard), all(bytes_ + kGuard, kPoison);
+    if (bytes_ > 0) std::memcpy(all.data(), want, bytes_);
+    check(cudaMemcpy(have.data(), at_, have.size(), cudaMemcpyDeviceToHost), "result");
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (have[i] != all[i])
+        return fmt::format("{}: byte {} of {}: got {:02x}, expected {:02x}", what, i, bytes_,
+                           have[i], all[i]);
+    return "";
+  }
+
+ private:
+  static constexpr std::size_t kGuard = 256;
+  static constexpr std::uint8_t kPoison = 0xa5;
+  void* at_ = nullptr;
+  std::size_t bytes_;
+};
+
+void run_norm(const Rank& rank, cuda::CollectiveCalls& calls, const AllReduceNormArgs& args,
+              const CollectiveOptions& options) {
+  const plan::NormCall call = plan::check_norm(args, rank.rank, rank.ranks);
+  const int architecture = architecture_of_device(rank.device);
+  calls.run(call, plan::plan_norm(call, calls.machine(architecture), options), args);
+}
+
+std::string check_norm_case(const NormCaller& c, const NormCase& n) {
+  const NormResults want = test::norm_results(n, c.ranks);
+  const auto bytes = static_cast<std::size_t>(n.m * n.n) * 2;
+  const NormMemory x(test::norm_input(n, c.rank, n.m * n.n), c.stream),
+      residual(test::norm_input(n, c.ranks, n.m * n.n), c.stream),
+      weight(test::norm_input(n, c.ranks + 1, n.n), c.stream), other(nullptr, bytes, c.stream),
+      normed(nullptr, bytes, c.stream), quantised(nullptr, want.quantised.size(), c.stream),
+      scales(n.quant == NormQuant::given ? want.scales.data() : nullptr,
+             want.scales.size() * sizeof(float), c.stream);
+  const NormMemory& out = n.in_place ? residual : other;
+  AllReduceNormArgs args;
+  args.x = x.data();
+  args.residual = n.residual ? residual.data() : nullptr;
+  args.weight = weight.data();
+  args.eps = n.eps;
+  args.out = n.out ? out.data() : nullptr;
+  args.normed = n.normed ? normed.data() : nullptr;
+  args.quant = n.quant;
+  args.quantised = n.quant == NormQuant::none ? nullptr : quantised.data();
+  args.scales = n.quant == NormQuant::none ? nullptr : static_cast<float*>(scales.data());
+  args.item = n.item, args.m = n.m, args.n = n.n, args.stream = c.stream;
+  c.meet();
+  c.enqueue(args, n.options);
+  c.finish();
+  std::string wrong;
+  if (n.out) wrong = out.difference("out", want.out.data());
+  if (n.normed && wrong.empty()) wrong = normed.difference("normed", want.normed.data());
+  if (wrong.empty()) wrong = quantised.difference("quantised", want.quantised.data());
+  if (wrong.empty()) wrong = scales.difference("scales", want.scales.data());
+  return wrong;
+}
+
+constexpr int kGraphCalls = 20;
+
+/// Us of a call, the slowest rank's.
+double us_of(const NormBench& c, const std::function<void()>& call) {
+  cudaGraph_t captured = nullptr;
+  cudaGraphExec_t graph = nullptr;
+  check(cudaStreamBeginCapture(c.stream, cudaStreamCaptureModeThreadLocal), "a capture");
+  for (int k = 0; k < kGraphCalls; ++k) call();
+  check(cudaStreamEndCapture(c.stream, &captured), "a capture");
+  check(cudaGraphInstantiate(&graph, captured, 0), "a graph");
+  cudaGraphDestroy(captured);
+  cudaEvent_t begin = nullptr, end = nullptr;
+  check(cudaEventCreate(&begin), "an event");
+  check(cudaEventCreate(&end), "an event");
+  std::vector<float> times;
+  for (int sample = 0; sample < 7; ++sample) {
+    c.rank.group->all_gather("now", c.timeout_s);
+    for (int k = 0; k < 3; ++k) check(cudaGraphLaunch(graph, c.stream), "a replay");
+    check(cudaEventRecord(begin, c.stream), "an event");
+    for (int k = 0; k < 5; ++k) check(cudaGraphLaunch(graph, c.stream), "a replay");
+    check(cudaEventRecord(end, c.stream), "an event");
+    c.calls.calls.finish(c.stream, 4 * c.timeout_s);
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, begin, end), "times");
+    times.push_back(ms * 1000 / (5 * kGraphCalls));
+  }
+  cudaGraphExecDestroy(graph);
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  std::sort(times.begin(), times.end());
+  double worst = 0;
+  const std::string own = fmt::format("{}", times[times.size() / 2]);
+  for (const std::string& t : c.rank.group->all_gather(own, c.timeout_s))
+    worst = std::max(worst, std::stod(t));
+  return worst;
+}
+
+void bench_size(const NormBench& c, std::int64_t m, std::int64_t n,
+                const CollectiveOptions& options) {
+  const auto count = static_cast<std::size_t>(m * n);
+  const std::vector<std::uint16_t> zeros(std::max(count, static_cast<std::size_t>(n)));
+  const NormMemory x(zeros, c.stream), residual(zeros, c.stream), weight(zeros, c.stream),
+      normed(zeros, c.stream), quantised(zeros, c.stream), scales(zeros, c.stream);
+  const std::int64_t counts[] = {m * n};
+  CollectiveArgs sum{x.data(), normed.data(), Item::bf16};
+  sum.counts = counts, sum.stream = c.stream;
+  const auto call = plan::check_collective(Collective::all_reduce, sum, c.rank.rank, c.rank.ranks);
+  const auto plan = plan::plan_collective(
+      call, c.calls.machine(architecture_of_device(c.rank.device)), options, false);
+  const double alone = us_of(c, [&] {
+    c.calls.run(call, plan, {x.data(), normed.data(), c.stream});
+  });
+  for (const NormQuant quant :
+       {NormQuant::none, NormQuant::token, NormQuant::block, NormQuant::given}) {
+    AllReduceNormArgs args;
+    args.x = x.data(), args.residual = residual.data(), args.weight = weight.data();
+    args.out = residual.data(), args.quant = quant;
+    args.m = m, args.n = n, args.stream = c.stream;
+    if (quant == NormQuant::none) {
+      args.normed = normed.data();
+    } else {
+      args.quantised = quantised.data(), args.scales = static_cast<float*>(scales.data());
+    }
+    const double us = us_of(c, [&] { run_norm(c.rank, c.calls, args, options); });
+    if (c.rank.rank == 0)
+      fmt::print("norm {} {} quant {}: {:.2f}, all_reduce {:.2f}\n", m, n, static_cast<int>(quant),
+                 us, alone);
+  }
+}
+
+}  // namespace
+
+NormCaller kernel_caller(Rank& rank, cuda::CollectiveCalls& calls, cudaStream_t stream,
+                         double timeout_s) {
+  return {rank.rank,
+          rank.ranks,
+          stream,
+          [&rank] { rank.meet(); },
+          [&](const AllReduceNormArgs& args, const CollectiveOptions& options) {
+            run_norm(rank, calls, args, options);
+          },
+          [&calls, stream, timeout_s] { calls.calls.finish(stream, 4 * timeout_s); }};
+}
+
+std::vector<std::string> check_norms(const NormCaller& c, int calls, std::uint64_t seed) {
+  test::NormDraw draw(seed, c.ranks > 2 ? 150000 : 300000);
+  std::vector<std::string> findings;
+  for (int i = 0; i < calls; ++i) {
+    const NormCase n = draw.next(true);
+    const std::string wrong = check_norm_case(c, n);
+    if (!wrong.empty()) findings.push_back(fmt::format("rank {}: {}: {}", c.rank, n.text(), wrong));
+  }
+  return findings;
+}
+
+void bench_norms(const NormBench& c, const std::vector<std::int64_t>& sizes,
+                 const CollectiveOptions& options) {
+  for (std::size_t i = 0; i + 1 < sizes.size(); i += 2)
+    bench_size(c, sizes[i], sizes[i + 1], options);
+}
+
+}  // namespace tilelace::gpu_test
