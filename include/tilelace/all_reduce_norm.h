@@ -39,10 +39,9 @@ struct AllReduceNormArgs {
 /// rounded by itself, to nearest even):
 ///   s = all_reduce(x), of the item's type; h = s + residual, rounded to it
 ///   squares: of 8 columns from left to right, then of neighbours, of pairs, of pairs of pairs ...
-///   r = 1 / sqrt(squares / n + eps); v = h * r * weight, from left to right
-///   out = h; normed = v, rounded
-///   quantised = v * (1 / scale) as e4m3, at most 448; NaN stays
-///   scale of token and block: the largest |v| / 448, at least 2^-126
+///   r = (squares * (1 / n) + eps) to the power of -1/2, rounded once; v = h * r * weight, from
+///   left to right out = h; normed = v, rounded quantised = v * (1 / scale) as e4m3, at most 448;
+///   NaN stays scale of token and block: the largest |v| / 448, at least 2^-126
 /// Collective, with prepare_collectives, streams, captures, traffic (one shot) and errors as
 /// all_reduce (collectives.h). Options: shots 1 alone; a chunk is as many whole rows as it begins.
 void all_reduce_norm(Communicator&, const AllReduceNormArgs&, const CollectiveOptions& = {});

@@ -11,13 +11,16 @@ namespace tilelace::rounded {
 __device__ __forceinline__ float plus(float a, float b) { return __fadd_rn(a, b); }
 __device__ __forceinline__ float times(float a, float b) { return __fmul_rn(a, b); }
 __device__ __forceinline__ float over(float a, float b) { return __fdiv_rn(a, b); }
-__device__ __forceinline__ float root(float a) { return __fsqrt_rn(a); }
+__device__ __forceinline__ float inverse_root(float a) { return __frsqrt_rn(a); }
 #else
 // Sources that call them are compiled with -ffp-contract=off.
 TILELACE_HD inline float plus(float a, float b) { return a + b; }
 TILELACE_HD inline float times(float a, float b) { return a * b; }
 TILELACE_HD inline float over(float a, float b) { return a / b; }
-TILELACE_HD inline float root(float a) { return std::sqrt(a); }
+// The nearest float for every float: through double nothing lies close enough to a middle.
+TILELACE_HD inline float inverse_root(float a) {
+  return static_cast<float>(1.0 / std::sqrt(static_cast<double>(a)));
+}
 #endif
 
 }  // namespace tilelace::rounded

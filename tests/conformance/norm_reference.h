@@ -105,8 +105,9 @@ constexpr float kGivenScale = 0.013F;
 
 inline void norm_row(const NormCase& c, const std::vector<float>& h, const Halves& weight,
                      NormResults& to) {
-  const float mean = stored(sum_of_squares(h, 0, 2048) / static_cast<float>(c.n));
-  const float root = stored(1.0F / stored(std::sqrt(stored(mean + c.eps))));
+  const float mean = stored(sum_of_squares(h, 0, 2048) * stored(1.0F / static_cast<float>(c.n)));
+  const double wide = stored(mean + c.eps);
+  const auto root = static_cast<float>(1.0 / std::sqrt(wide));
   std::vector<float> v;
   for (std::size_t i = 0; i < h.size(); ++i) {
     v.push_back(stored(stored(h[i] * root) * float_of(c.item, weight[i])));

@@ -69,8 +69,8 @@ class Rows {
       for (int i = 1; i < kUnit; ++i) sum = rounded::plus(sum, rounded::times(h[i], h[i]));
       squares_[u] = sum;
     }
-    const float mean = rounded::over(tree_of(squares_), static_cast<float>(args_.n));
-    return rounded::over(1.0F, rounded::root(rounded::plus(mean, args_.eps)));
+    const float mean = rounded::times(tree_of(squares_), 1.0F / static_cast<float>(args_.n));
+    return rounded::inverse_root(rounded::plus(mean, args_.eps));
   }
 
   void quantise(std::int64_t row) const {

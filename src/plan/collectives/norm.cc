@@ -142,6 +142,11 @@ Index row_places(const NormCall& c) {
          kLineGroup;
 }
 
+int row_parts(const NormCall& c, const CollectivePlan& p) {
+  const Index row = row_places(c);
+  return p.chunk >= row ? 1 : static_cast<int>(ceil_div(row, p.chunk));
+}
+
 namespace {
 
 /// Rows of each worker, and as many workers as have some; all together.
@@ -155,6 +160,17 @@ RowSpread spread_rows(Index rows, Index most_workers, Index most_rows) {
   const Index wanted = ceil_div(rows, s.rows);
   s.workers = std::min(most_workers, wanted <= 1 ? 1 : (wanted + 1) / 2 * 2);
   return s;
+}
+
+/// Places of a CTA where so many have a row together.
+Index part_of(Index row, Index parts) { return ceil_div(row, parts * kLineGroup) * kLineGroup; }
+/// The most CTAs that shorten a row: the fewer units a CTA has the sooner it is done with them. Of
+/// a shared device CTAs may stand in pairs.
+Index parts_of(Index row, Index rows, Index ctas, bool shared) {
+  constexpr Index kFewest = 64;  // units
+  for (Index parts = shared ? 2 : 4; parts > 1; parts /= 2)
+    if (rows * parts <= ctas && part_of(row, parts) >= kFewest) return parts;
+  return 1;
 }
 
 /// CTAs, one a multiprocessor; an even number of them may stand in pairs.
@@ -172,6 +188,33 @@ void check_norm_options(const CollectiveOptions& o) {
           o.chunk.value_or(1));
 }
 
+/// All rows at once.
+void spread_lines(const NormCall& c, Index ctas, bool shared, CollectivePlan& p) {
+  const Index row = row_places(c);
+  const RowSpread whole = spread_rows(c.rows, ctas, std::max<Index>(1, c.rows));
+  p.workers = static_cast<int>(whole.workers);
+  p.chunk = whole.rows * row;
+  const Index parts = parts_of(row, std::max<Index>(1, c.rows), ctas, shared);
+  if (parts == 1) return;
+  p.chunk = part_of(row, parts);
+  p.workers = static_cast<int>(std::max<Index>(1, c.rows)) * row_parts(c, p);
+}
+
+/// Some rows a round.
+void spread_chunks(const NormCall& c, Index ctas, Index places, const CollectiveOptions& o,
+                   CollectivePlan& p) {
+  const Index row = row_places(c);
+  const Index room = kStagedBytes / (kUnitBytes * schedule::kRing * places * row);  // rows
+  const Index asked =
+      o.chunk ? ceil_div(*o.chunk, row * kUnitBytes) : std::max<Index>(1, kNormThreads * 2 / row);
+  Index most = std::min(ctas, std::max<Index>(1, room));
+  if (most > 1) most = most / 2 * 2;
+  const RowSpread spread =
+      spread_rows(c.rows, most, std::min(asked, std::max<Index>(1, room / most)));
+  p.workers = static_cast<int>(spread.workers);
+  p.chunk = spread.rows * row;
+}
+
 }  // namespace
 
 CollectivePlan plan_norm(const NormCall& c, const CollectiveMachine& machine,
@@ -179,30 +222,25 @@ CollectivePlan plan_norm(const NormCall& c, const CollectiveMachine& machine,
   check_norm_options(o);
   if (!machine.gpu) return plan_collective(c.sum, machine, o, false);
   const Hardware& h = plans_of(machine.architecture).hardware;
-  const Index row = row_places(c), ctas = most_ctas(machine, o);
+  const Index row = row_places(c);
   const Index places = std::max(1, c.sum.ranks - 1);  // of a row, on each rank
-  const RowSpread whole = spread_rows(c.rows, ctas, std::max<Index>(1, c.rows));
-  const bool fit = whole.rows * whole.workers * row * places * kBytesOfLines <= kLineBytes;
+  CollectivePlan p;
+  spread_lines(c, most_ctas(machine, o), machine.shared, p);
+  const bool fit = p.workers * p.chunk * places * kBytesOfLines <= kLineBytes;
   require(fit || !o.lines.value_or(false),
           "{}: lines: got {} rows of {} columns, expected what their places have room for",
           kNormName, c.rows, c.cols);
   const double sent = static_cast<double>(bytes_of(c).rows) * (c.sum.ranks - 1);
   const double by_lines = h.call_us + us_at(2 * sent, h.store_gbps);
   const double by_chunks = h.call_us + h.flag_us + us_at(sent, h.store_gbps);
-  CollectivePlan p;
   p.lines = fit && o.lines.value_or(by_lines <= by_chunks);
   p.predicted_us = p.lines ? by_lines : by_chunks;
-  RowSpread spread = whole;
   if (!p.lines) {
-    const Index room = kStagedBytes / (kUnitBytes * schedule::kRing * places * row);  // rows
-    const Index asked =
-        o.chunk ? ceil_div(*o.chunk, row * kUnitBytes) : std::max<Index>(1, kNormThreads * 2 / row);
-    Index most = std::min(ctas, std::max<Index>(1, room));
-    if (most > 1) most = most / 2 * 2;
-    spread = spread_rows(c.rows, most, std::min(asked, std::max<Index>(1, room / most)));
+    CollectiveMachine wide = machine;
+    const bool both = c.sum.ranks == 2 && row <= kNormUnitsOfTwo * kNormThreads;
+    if (both && !machine.shared) wide.workers *= kNormCtas;
+    spread_chunks(c, most_ctas(wide, o), places, o, p);
   }
-  p.workers = static_cast<int>(spread.workers);
-  p.chunk = spread.rows * row;
   p.piece = p.workers * p.chunk * machine.most_rounds;
   p.pieces = std::max<Index>(1, ceil_div(c.rows * row, p.piece));
   return p;
@@ -216,7 +254,9 @@ schedule::Exchange place_norm(const NormCall& c, const CollectivePlan& p, Index 
   s.chunk = p.chunk;
   s.ring = p.lines ? 1 : schedule::kRing;
   s.sums = true;
-  const Index units = std::clamp<Index>(c.rows * row_places(c) - piece * p.piece, 0, p.piece);
+  const int parts = row_parts(c, p);
+  const Index row = parts == 1 ? row_places(c) : parts * p.chunk;
+  const Index units = std::clamp<Index>(c.rows * row - piece * p.piece, 0, p.piece);
   for (int q = 0; q < s.ranks; ++q) s.sends[q] = s.takes[q] = units;
   return s;
 }

@@ -28,14 +28,19 @@ struct NormBytes {
 };
 NormBytes bytes_of(const NormCall&);
 
-/// Units of a row with a place: whole groups of lines.
+/// Units of a row with a place, in one CTA: whole groups of lines.
 Index row_places(const NormCall&);
+/// CTAs that have a row together, a chunk each; 1: a chunk is whole rows.
+int row_parts(const NormCall&, const CollectivePlan&);
 
-/// Of a GPU rank: workers are CTAs, a chunk is whole rows. Errors: usage (an option that the call
-/// cannot take).
+/// Of a GPU rank: workers are CTAs, a chunk is whole rows, or a part of one. Errors: usage (an
+/// option that the call cannot take).
 CollectivePlan plan_norm(const NormCall&, const CollectiveMachine&, const CollectiveOptions&);
 /// That CTAs of lines or chunks have at most.
 constexpr Index kNormThreads = 512;
+/// CTAs of chunks between two ranks that stand on a multiprocessor, where a thread has at most
+/// kNormUnitsOfTwo units of a row.
+constexpr int kNormCtas = 2, kNormUnitsOfTwo = 2;
 
 /// The schedule of a piece, in places of rows.
 schedule::Exchange place_norm(const NormCall&, const CollectivePlan&, Index piece);

@@ -69,11 +69,14 @@ NormParams norm_params_of(const plan::NormCall& call, const plan::CollectivePlan
   p.exchange.same = true;
   for (std::uint32_t& hash : p.exchange.told) hash = plan::collective_hash(call.sum, plan);
   for (std::uint32_t& hash : p.exchange.expected) hash = p.exchange.told[0];
-  p.row_places = static_cast<int>(plan::row_places(call));
+  p.parts = plan::row_parts(call, plan);
+  p.part_places = static_cast<int>(p.parts == 1 ? plan::row_places(call) : plan.chunk);
   p.row_units = static_cast<int>(call.cols * 2 / schedule::kUnitBytes);
-  p.chunk_rows = static_cast<int>(plan.chunk / p.row_places);
-  p.rows = p.exchange.schedule.takes[call.sum.rank] / p.row_places;
-  const plan::Index row = piece * (plan.piece / p.row_places), unit = row * p.row_units;
+  p.share = 1.0F / static_cast<float>(call.cols);
+  p.chunk_rows = static_cast<int>(plan.chunk / p.part_places);
+  const plan::Index row_places = plan::Index{p.part_places} * p.parts;
+  p.rows = p.exchange.schedule.takes[call.sum.rank] / row_places;
+  const plan::Index row = piece * (plan.piece / row_places), unit = row * p.row_units;
   const auto from = [unit](const void* data) {
     return data == nullptr ? nullptr : static_cast<const uint4*>(data) + unit;
   };

@@ -19,7 +19,10 @@ struct NormParams {
   uint2* quantised;
   float* scales;
   std::int64_t rows;
-  int row_units, row_places, chunk_rows;
+  int row_units;
+  int parts, part_places;  ///< CTAs of a row, a cluster, and what each has a place for
+  int chunk_rows;
+  float share;  ///< of a column: 1 / n
   float eps;
   NormQuant quant;
 };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #define TILELACE_DEVICE_LOOPS
 #include "backend/cuda/collectives/norm.h"
-#include "backend/cuda/device/early_launch.h"
 #include "backend/cuda/device/lines.h"
 #include "backend/cuda/device/parcels.h"
 #include "backend/cuda/device/publish.h"
@@ -19,7 +18,7 @@ using schedule::Index;
 template <class Element, int kMost, int kUnits>
 class NormChunkVerbs {
  public:
-  TILELACE_DEVICE NormChunkVerbs(const NormParams& p, std::uint32_t epoch, float* shared,
+  TILELACE_DEVICE NormChunkVerbs(const NormParams& p, std::uint32_t epoch, NormShared& shared,
                                  uint4* kept)
       : p_(p), e_(p.exchange), norm_(p, shared, kept, static_cast<int>(blockDim.x)), epoch_(epoch) {
     norm_.load_weight();
@@ -80,8 +79,7 @@ class NormChunkVerbs {
           add_pair(r, part.begin, row, k);
         else
           add_terms(r, part.begin, row, k);
-      norm_.put_squares();
-      __syncthreads();
+      norm_.share_squares(true);
       norm_.finish(part.begin + row);
     }
   }
@@ -100,7 +98,7 @@ class NormChunkVerbs {
   }
   /// Of this CTA's part.
   TILELACE_DEVICE Index at(int row, int k) const {
-    return Index{row} * p_.row_places + norm_.unit(k);
+    return Index{row} * p_.part_places + norm_.place(k);
   }
   TILELACE_DEVICE uint4 own(Index row, int k) const {
     return __ldcg(p_.x + row * p_.row_units + norm_.unit(k));
@@ -183,9 +181,11 @@ class NormChunkVerbs {
 };
 
 template <class Element, int kMost, int kUnits>
-__global__ void __launch_bounds__(static_cast<int>(plan::kNormThreads), 1)
+__global__ void __launch_bounds__(static_cast<int>(plan::kNormThreads),
+                                  kMost == 2 && kUnits <= plan::kNormUnitsOfTwo ? plan::kNormCtas
+                                                                                : 1)
     norm_chunks_kernel(const __grid_constant__ NormParams p) {
-  __shared__ float shared[kNormShared];
+  __shared__ NormShared shared;
   __shared__ uint4 kept[kNormKept<kUnits>];
   begin_exchange(p, p.exchange);
   const std::uint32_t epoch = call_number(p.exchange.call);
@@ -210,8 +210,7 @@ NormChunksKernel norm_chunks_of(const NormParams& p) {
 }  // namespace
 
 cudaError_t enqueue_norm_chunks(const NormParams& p, Start start, cudaStream_t stream) {
-  return launch_as(start, norm_chunks_of(p), p.exchange.schedule.workers, norm_threads(p), stream,
-                   p);
+  return launch_norm(start, norm_chunks_of(p), norm_threads(p), stream, p);
 }
 
 cudaError_t load_norm_chunks() {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #define TILELACE_DEVICE_LOOPS
 #include "backend/cuda/collectives/norm.h"
-#include "backend/cuda/device/early_launch.h"
 #include "backend/cuda/device/lines.h"
 #include "backend/cuda/device/parcels.h"
 #include "backend/cuda/device/row_norm.h"
@@ -29,7 +28,7 @@ class NormLineVerbs {
   static constexpr int kTerms = kUnits == 1 ? 3 : 2;
 
  public:
-  TILELACE_DEVICE NormLineVerbs(const NormParams& p, std::uint32_t epoch, float* shared,
+  TILELACE_DEVICE NormLineVerbs(const NormParams& p, std::uint32_t epoch, NormShared& shared,
                                 uint4* kept)
       : p_(p), e_(p.exchange), norm_(p, shared, kept, movers()), epoch_(epoch) {}
 
@@ -77,8 +76,7 @@ class NormLineVerbs {
           good_ = good_ && add_pair(r, row, k);
         else
           good_ = good_ && add_terms(r, row, k);
-      norm_.put_squares();
-      good_ = __syncthreads_and(good_ ? 1 : 0) != 0;  // peers' headers are here, too
+      good_ = norm_.share_squares(good_);  // peers' headers are here, too
       if (!good_) return;
       norm_.finish(first_ + row);
     }
@@ -94,7 +92,7 @@ class NormLineVerbs {
     return reinterpret_cast<Line*>(e_.call.memory_at(rank) + e_.places) + units * kLinesOfUnit;
   }
   /// Of this CTA's part.
-  TILELACE_DEVICE int at(int row, int k) const { return row * p_.row_places + norm_.unit(k); }
+  TILELACE_DEVICE int at(int row, int k) const { return row * p_.part_places + norm_.place(k); }
   TILELACE_DEVICE uint4 own(int row, int k) const {
     return __ldcg(p_.x + (first_ + row) * p_.row_units + norm_.unit(k));
   }
@@ -204,8 +202,9 @@ class NormLineVerbs {
 template <class Element, int kMost, int kUnits>
 __global__ void __launch_bounds__(static_cast<int>(plan::kNormThreads) + beside_units(kMost), 1)
     norm_lines_kernel(const __grid_constant__ NormParams p) {
-  __shared__ float shared[kNormShared];
+  __shared__ NormShared shared;
   __shared__ uint4 kept[kNormKept<kUnits>];
+  RowNorm<Element, kUnits>::begin(p, shared, static_cast<int>(blockDim.x) - beside_units(kMost));
   begin_exchange(p, p.exchange);
   const std::uint32_t epoch = call_number(p.exchange.call);
   if (blockIdx.x == 0 && threadIdx.x >= blockDim.x - kNormWatching) tell_peers(p.exchange, epoch);
@@ -228,8 +227,8 @@ NormLinesKernel norm_lines_of(const NormParams& p) {
 }  // namespace
 
 cudaError_t enqueue_norm_lines(const NormParams& p, Start start, cudaStream_t stream) {
-  return launch_as(start, norm_lines_of(p), p.exchange.schedule.workers,
-                   norm_threads(p) + beside_units(p.exchange.schedule.ranks), stream, p);
+  return launch_norm(start, norm_lines_of(p),
+                     norm_threads(p) + beside_units(p.exchange.schedule.ranks), stream, p);
 }
 
 cudaError_t load_norm_lines() {

@@ -3,6 +3,7 @@
 #pragma once
 #include "backend/cuda/collectives/norm.h"
 #include "backend/cuda/device/async_copy.h"
+#include "backend/cuda/device/cluster_shared.h"
 #include "backend/cuda/device/e4m3.h"
 #include "backend/cuda/device/reductions.h"
 #include "core/e4m3.h"
@@ -10,9 +11,14 @@
 
 namespace tilelace::cuda {
 
-/// Sums of warps' units, and largest values of warps, twice: who is late still reads those of the
-/// row before.
-constexpr int kNormGroups = 64, kNormShared = 2 * (kNormGroups + 32);
+/// What CTAs of a row tell each other: squares, then the largest values, of up to kNormGroups
+/// warps' units; of rows in one CTA twice: who is late still reads those of the row before. Then
+/// words of warps that have no units, a CTA each.
+constexpr int kNormGroups = 64, kNormParts = 4, kNormWords = 4 * kNormGroups + kNormParts;
+struct NormShared {
+  float2 words[kNormWords];
+  std::uint64_t barriers[2];  ///< of squares, of largest values; of one row, where CTAs share it
+};
 /// Units that threads keep there, each its own: what is normed and, where there is room, weights.
 template <int kUnits>
 constexpr int kNormKept = static_cast<int>(plan::kNormThreads) * (kUnits == 4 ? 4 : 2 * kUnits);
@@ -36,8 +42,8 @@ TILELACE_DEVICE float scale_of(float most) {
 
 }  // namespace detail
 
-/// What a thread has of a row: units thread, thread + threads, ... All of a CTA's threads call all
-/// of it; those from `threads` on have no units. Between put_squares and finish the CTA meets.
+/// What a thread has of its CTA's part of a row: units thread, thread + threads, ... All threads of
+/// a row's CTAs call all of it; those from `threads` on have no units.
 template <class Element, int kUnits>
 class RowNorm {
   using Lanes = detail::FloatLanes<Element>;
@@ -47,12 +53,29 @@ class RowNorm {
   static constexpr int kStraight = kUnits < 4 ? kUnits : 1;
 
  public:
-  TILELACE_DEVICE RowNorm(const NormParams& p, float* shared, uint4* kept, int threads)
-      : p_(p), shared_(shared), h_(kept), threads_(threads) {}
+  TILELACE_DEVICE RowNorm(const NormParams& p, NormShared& shared, uint4* kept, int threads)
+      : p_(p), shared_(shared), h_(kept), threads_(threads), first_(part() * p.part_places) {}
 
-  [[nodiscard]] TILELACE_DEVICE int unit(int k) const { return thread() + k * threads_; }
+  /// Before all else: the CTAs of a row have begun when it returns. `threads`: that have units.
+  TILELACE_DEVICE static void begin(const NormParams& p, NormShared& shared, int threads) {
+    if (p.parts == 1) return;
+    if (thread() == 0) {
+      const int units = p.parts * p.part_places / 32 * static_cast<int>(sizeof(float2));
+      const int others = static_cast<int>(blockDim.x) > threads ? p.parts : 0;
+      for (std::uint64_t& b : shared.barriers) ptx::barrier_init(ptx::shared_address(&b), 1);
+      ptx::barrier_init_fence();
+      ptx::barrier_expect(ptx::shared_address(&shared.barriers[0]),
+                          units + others * static_cast<int>(sizeof(float2)));
+      ptx::barrier_expect(ptx::shared_address(&shared.barriers[1]), units);
+    }
+    ptx::cluster_sync();
+  }
+
+  /// Of the part, and of the row.
+  [[nodiscard]] TILELACE_DEVICE int place(int k) const { return thread() + k * threads_; }
+  [[nodiscard]] TILELACE_DEVICE int unit(int k) const { return first_ + place(k); }
   [[nodiscard]] TILELACE_DEVICE bool has(int k) const {
-    return thread() < threads_ && unit(k) < p_.row_units;
+    return in_part(k) && unit(k) < p_.row_units;
   }
 
   /// Before anything is awaited; is there, as a row's residual, after settle.
@@ -84,13 +107,24 @@ class RowNorm {
     h(k) = Lanes::rounded(f);
   }
 
-  TILELACE_DEVICE void put_squares() {
+  /// The squares of the row, to all its CTAs; whether all of them are `good`. They meet.
+  TILELACE_DEVICE bool share_squares(bool good) {
+    const float wrong = p_.parts == 1 || __all_sync(~0U, good ? 1 : 0) != 0 ? 0 : 1;
 #pragma unroll(kStraight)
     for (int k = 0; k < kUnits; ++k) {
       const float sum = detail::tree_of_warp(has(k) ? squares(h(k)) : 0.0F);
-      if (lane() == 0 && thread() < threads_ && unit(k) < p_.row_places)
-        shared_[turn_ * kNormGroups + unit(k) / 32] = sum;
+      give(squares_at(), k, {sum, wrong}, 0);
     }
+    if (p_.parts == 1) return __syncthreads_and(good ? 1 : 0) != 0;
+    if (thread() >= threads_ && lane() < p_.parts)
+      send_at(others() + part(), lane(), {0, wrong}, barrier(0));
+    ptx::barrier_wait(barrier(0), 0);
+    const float2* const of = squares_at();
+    bool all = lane() >= groups() || of[lane()].y == 0;
+    if (lane() + 32 < groups()) all = all && of[lane() + 32].y == 0;
+    if (static_cast<int>(blockDim.x) > threads_ && lane() < p_.parts)
+      all = all && others()[lane()].y == 0;
+    return __all_sync(~0U, all ? 1 : 0) != 0;
   }
 
   TILELACE_DEVICE void finish(std::int64_t row) {
@@ -113,6 +147,27 @@ class RowNorm {
  private:
   TILELACE_DEVICE static int thread() { return static_cast<int>(threadIdx.x); }
   TILELACE_DEVICE static int lane() { return thread() & 31; }
+  TILELACE_DEVICE int part() const {
+    return p_.parts == 1 ? 0 : static_cast<int>(blockIdx.x) % p_.parts;
+  }
+  TILELACE_DEVICE bool in_part(int k) const {
+    return thread() < threads_ && place(k) < p_.part_places;
+  }
+  TILELACE_DEVICE float2* squares_at() const { return shared_.words + turn_ * kNormGroups; }
+  TILELACE_DEVICE float2* largest_at() const { return squares_at() + 2 * kNormGroups; }
+  TILELACE_DEVICE float2* others() const { return shared_.words + 4 * kNormGroups; }
+  TILELACE_DEVICE ptx::Shared barrier(int of) const {
+    return ptx::shared_address(&shared_.barriers[of]);
+  }
+  TILELACE_DEVICE int groups() const { return p_.parts * p_.part_places / 32; }
+  /// A warp's word of its units k, to all CTAs of the row.
+  TILELACE_DEVICE void give(float2* words, int k, float2 word, int of) const {
+    if (!in_part(k)) return;
+    if (p_.parts > 1 && lane() < p_.parts)
+      send_at(words + unit(k) / 32, lane(), word, barrier(of));
+    else if (p_.parts == 1 && lane() == 0)
+      words[unit(k) / 32] = word;
+  }
   /// This thread's, of a unit.
   TILELACE_DEVICE uint4& h(int k) const { return h_[k * kStep + thread()]; }
 
@@ -127,14 +182,12 @@ class RowNorm {
 
   /// Zeros beyond the row change nothing.
   TILELACE_DEVICE float root_of_squares() const {
-    const float* const sums = shared_ + turn_ * kNormGroups;
-    const int groups = p_.row_places / 32;
-    float sum = detail::tree_of_warp(lane() < groups ? sums[lane()] : 0.0F);
-    if (groups > 32)
-      sum =
-          rounded::plus(sum, detail::tree_of_warp(lane() + 32 < groups ? sums[lane() + 32] : 0.0F));
-    const float mean = rounded::over(sum, static_cast<float>(p_.row_units * 8));
-    return rounded::over(1.0F, rounded::root(rounded::plus(mean, p_.eps)));
+    const float2* const of = squares_at();
+    float sum = detail::tree_of_warp(lane() < groups() ? of[lane()].x : 0.0F);
+    if (groups() > 32)
+      sum = rounded::plus(sum,
+                          detail::tree_of_warp(lane() + 32 < groups() ? of[lane() + 32].x : 0.0F));
+    return rounded::inverse_root(rounded::plus(rounded::times(sum, p_.share), p_.eps));
   }
 
   TILELACE_DEVICE void value(int k, float root, float (&v)[8]) const {
@@ -154,23 +207,24 @@ class RowNorm {
     return most;
   }
 
-  /// Of the row: the CTA meets once more.
+  /// Of the row: its CTAs meet once more.
   TILELACE_DEVICE void find_scale(std::int64_t row, float root) {
-    float most = 0;
 #pragma unroll(kStraight)
     for (int k = 0; k < kUnits; ++k) {
       float v[8];
       value(k, root, v);
-      most = fmaxf(most, most_in(v));
+      give(largest_at(), k, {detail::most_of<32>(most_in(v)), 0}, 1);
     }
-    most = detail::most_of<32>(most);
-    float* const of_warps = shared_ + 2 * kNormGroups + turn_ * 32;
-    if (lane() == 0 && thread() < threads_) of_warps[thread() / 32] = most;
-    __syncthreads();
-    const float scale =
-        detail::scale_of(detail::most_of<32>(lane() < threads_ / 32 ? of_warps[lane()] : 0.0F));
+    if (p_.parts == 1)
+      __syncthreads();
+    else
+      ptx::barrier_wait(barrier(1), 0);
+    const float2* const of = largest_at();
+    float most = lane() < groups() ? of[lane()].x : 0.0F;
+    if (lane() + 32 < groups()) most = fmaxf(most, of[lane() + 32].x);
+    const float scale = detail::scale_of(detail::most_of<32>(most));
     given_ = rounded::over(1.0F, scale);
-    if (thread() == 0) p_.scales[row] = scale;
+    if (thread() == 0 && part() == 0) p_.scales[row] = scale;
   }
   TILELACE_DEVICE float inverse_for(int k, std::int64_t at, const float (&v)[8]) const {
     if (p_.quant != NormQuant::block) return given_;
@@ -188,27 +242,29 @@ class RowNorm {
   }
 
   const NormParams& p_;
-  float* shared_;
+  NormShared& shared_;
   uint4* h_;
   int threads_;
+  int first_;  ///< unit of this CTA's part
   int turn_ = 0;
   float given_ = 1;  ///< what quantised values are multiplied by
 };
 
-/// Of a CTA, in a round.
+/// Of a CTA or its cluster, in a round.
 TILELACE_DEVICE schedule::RowRange rows_of(const NormParams& p, schedule::ExchangeRound r) {
-  const auto begin = (r.round * p.exchange.schedule.workers + r.worker) * p.chunk_rows;
+  const auto row = r.round * p.exchange.schedule.workers + r.worker;
+  const auto begin = (p.parts == 1 ? row : static_cast<int>(row) / p.parts) * p.chunk_rows;
   return schedule::intersect({begin, begin + p.chunk_rows}, {0, p.rows});
 }
 
-/// f(units of a thread, as a constant) for rows of so many places and CTAs of so many threads.
+/// f(units of a thread, as a constant) for parts of so many places and CTAs of so many threads.
 template <int kCount>
 struct UnitsTag {
   static constexpr int kUnits = kCount;
 };
 template <class F>
 auto with_units(const NormParams& p, const F& f) {
-  const auto units = schedule::ceil_div(p.row_places, plan::kNormThreads);
+  const auto units = schedule::ceil_div(p.part_places, plan::kNormThreads);
   if (units <= 1) return f(UnitsTag<1>{});
   return units <= 2 ? f(UnitsTag<2>{}) : f(UnitsTag<4>{});
 }
@@ -227,7 +283,25 @@ auto with_norm(const NormParams& p, const F& f) {
   });
 }
 inline int norm_threads(const NormParams& p) {
-  return p.row_places < plan::kNormThreads ? p.row_places : static_cast<int>(plan::kNormThreads);
+  return p.part_places < plan::kNormThreads ? p.part_places : static_cast<int>(plan::kNormThreads);
+}
+
+/// in_pairs and parts of a row as clusters. May be captured.
+inline cudaError_t launch_norm(Start start, void (*kernel)(NormParams), int threads,
+                               cudaStream_t stream, const NormParams& p) {
+  cudaLaunchAttribute attributes[2]{};
+  const int pair = start == Start::in_pairs ? 2 : 1;
+  attributes[0].id = cudaLaunchAttributeClusterDimension;
+  attributes[0].val.clusterDim = {static_cast<unsigned>(p.parts == 1 ? pair : p.parts), 1, 1};
+  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[1].val.programmaticStreamSerializationAllowed = start == Start::early ? 1 : 0;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(p.exchange.schedule.workers));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.stream = stream;
+  config.attrs = attributes;
+  config.numAttrs = 2;
+  return cudaLaunchKernelEx(&config, kernel, p);
 }
 
 /// f(params that name each kernel once), until one is no cudaSuccess.
@@ -239,7 +313,7 @@ cudaError_t for_each_norm(const F& f) {
       for (const int units : {1, 2, 4}) {
         p.exchange.item = item;
         p.exchange.schedule.ranks = ranks;
-        p.row_places = units * static_cast<int>(plan::kNormThreads);
+        p.part_places = units * static_cast<int>(plan::kNormThreads);
         if (const cudaError_t status = f(p); status != cudaSuccess) return status;
       }
   return cudaSuccess;

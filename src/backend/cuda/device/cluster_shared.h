@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shared memory of the other CTAs of a cluster.
+#pragma once
+#include "backend/cuda/device/ptx.h"
+
+namespace tilelace::cuda {
+
+/// Stores to the same variable of CTA `cta` of the own cluster, which has begun and not ended, and
+/// counts 8 bytes on its `barrier` there, whose waiters see it: unlike barrier.cluster waits for
+/// nothing else that is on its way. Called by: any thread. Never blocks.
+TILELACE_DEVICE void send_at(float2* shared, int cta, float2 value, ptx::Shared barrier) {
+  asm volatile(
+      "{\n.reg .b32 to, b;\nmapa.shared::cluster.u32 to, %0, %1;\nmapa.shared::cluster.u32 b, %2, "
+      "%1;\nst.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [to], {%3, %4}, [b];\n}" ::
+          "r"(ptx::shared_address(shared)),
+      "r"(cta), "r"(barrier), "f"(value.x), "f"(value.y)
+      : "memory");
+}
+
+}  // namespace tilelace::cuda
