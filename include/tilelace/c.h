@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The C API: the C++ one with handles and status codes. What calls mean, which are collective,
  * their shapes, alignment and traffic stand in the C++ headers (communicator.h, ops.h, plan.h,
- * collectives.h).
+ * collectives.h, all_reduce_norm.h).
  * A whole program: examples/ag_gemm.c.
  *
  * Structs with a struct_size: set all of it to 0, then struct_size to its sizeof, then what is
@@ -12,7 +12,8 @@
  * Only in C++: tune(), PlanOptions (calls run as the planner says; tilelace_query_plan prints the
  * plan) and plans without a communicator (make_plan), the options `checked` and `multicast`,
  * from_sockets, machine() and findings(), another bound of synchronize than 300 s, check_call and
- * refuse, the parts of a call alone (gemm_only, collective_only) and describe_collective. */
+ * refuse, the parts of a call alone (gemm_only, collective_only), describe_collective and
+ * describe_all_reduce_norm. */
 #ifndef TILELACE_C_H
 #define TILELACE_C_H
 #include <stddef.h>
@@ -174,6 +175,34 @@ typedef struct tilelace_collective_args {
   int64_t chunk; /**< bytes */
 } tilelace_collective_args;
 
+typedef enum tilelace_norm_quant {
+  TILELACE_QUANT_NONE = 0,
+  TILELACE_QUANT_TOKEN = 1,
+  TILELACE_QUANT_BLOCK = 2,
+  TILELACE_QUANT_GIVEN = 3
+} tilelace_norm_quant;
+
+/** all_reduce, residual and RMSNorm (tilelace/all_reduce_norm.h). Of how it runs 0 is: as the
+ * planner says. */
+typedef struct tilelace_all_reduce_norm_args {
+  size_t struct_size;   /**< sizeof(tilelace_all_reduce_norm_args) */
+  const void* x;        /**< [m, n] */
+  const void* residual; /**< [m, n]; NULL: none */
+  const void* weight;   /**< [n] */
+  void* out;            /**< [m, n], the next residual; NULL: not wanted */
+  void* normed;         /**< [m, n]; NULL: only what is quantised is wanted */
+  void* quantised;      /**< [m, n] e4m3 bytes */
+  float* scales;        /**< token [m], block [m, n / 128], given [1] */
+  int64_t m, n;
+  float eps;     /**< as it stands: 0 is 0 */
+  int32_t item;  /**< a tilelace_item: bf16 or fp16 */
+  int32_t quant; /**< a tilelace_norm_quant */
+  void* stream;  /**< GPU ranks: a cudaStream_t; NULL: the default stream */
+  int32_t lines; /**< 1: units that carry the call's number; -1: chunks */
+  int32_t workers;
+  int64_t chunk; /**< bytes */
+} tilelace_all_reduce_norm_args;
+
 typedef struct tilelace_communicator tilelace_communicator;
 typedef struct tilelace_buffer tilelace_buffer;
 typedef struct tilelace_device_buffer tilelace_device_buffer;
@@ -234,6 +263,8 @@ tilelace_status tilelace_reduce_scatter(tilelace_communicator* communicator,
                                         const tilelace_collective_args* args);
 tilelace_status tilelace_all_to_all(tilelace_communicator* communicator,
                                     const tilelace_collective_args* args);
+tilelace_status tilelace_all_reduce_norm(tilelace_communicator* communicator,
+                                         const tilelace_all_reduce_norm_args* args);
 
 /** The plan's print and reason, cut to size - 1 characters; *needed (may be NULL): its length. */
 tilelace_status tilelace_query_plan(const tilelace_communicator* communicator,

@@ -5,7 +5,7 @@
 
 #include "bindings/c_handles.h"
 #include "bindings/c_structs.h"
-#include "tilelace/collectives.h"
+#include "tilelace/all_reduce_norm.h"
 
 using tilelace::require;
 using tilelace::c_api::as;
@@ -21,16 +21,27 @@ std::span<const std::int64_t> list_of(const char* name, const char* what, const 
   return {list, count};
 }
 
-tilelace::CollectiveOptions options_of(const tilelace_collective_args& a) {
+/// What both kinds of arguments have of it.
+template <class Args>
+tilelace::CollectiveOptions options_of(const Args& a) {
   tilelace::CollectiveOptions o;
   if (a.lines != 0) o.lines = a.lines > 0;
-  if (a.shots != 0) o.shots = a.shots;
   if (a.workers != 0) o.workers = a.workers;
   if (a.chunk != 0) o.chunk = a.chunk;
   return o;
 }
 
-/// Where the arguments are none, the peers are told before this rank is.
+/// Where `read` finds that the arguments are none, the peers are told before this rank is.
+template <class Read>
+void read_or_refuse(tilelace_communicator* c, void* const& stream, const Read& read) {
+  try {
+    read();
+  } catch (const std::exception& e) {
+    tilelace::refuse_collective(c->member, e.what(), stream);
+    throw;
+  }
+}
+
 tilelace_status run(tilelace::Collective collective, tilelace_communicator* c,
                     const tilelace_collective_args* args) {
   return guarded([&] {
@@ -38,7 +49,7 @@ tilelace_status run(tilelace::Collective collective, tilelace_communicator* c,
     need(c, name, "communicator");
     tilelace::CollectiveArgs call;
     tilelace::CollectiveOptions options;
-    try {
+    read_or_refuse(c, call.stream, [&] {
       need(args, name, "args");
       const tilelace_collective_args a = known(*args, name, "args");
       call = {a.in,
@@ -49,10 +60,8 @@ tilelace_status run(tilelace::Collective collective, tilelace_communicator* c,
               list_of(name, "takes", a.takes, a.num_takes),
               a.stream};
       options = options_of(a);
-    } catch (const std::exception& e) {
-      tilelace::refuse_collective(c->member, e.what(), call.stream);
-      throw;
-    }
+      if (a.shots != 0) options.shots = a.shots;
+    });
     tilelace::collect(c->member, collective, call, options);
   });
 }
@@ -86,6 +95,35 @@ tilelace_status tilelace_reduce_scatter(tilelace_communicator* c,
 tilelace_status tilelace_all_to_all(tilelace_communicator* c,
                                     const tilelace_collective_args* args) {
   return run(tilelace::Collective::all_to_all, c, args);
+}
+
+tilelace_status tilelace_all_reduce_norm(tilelace_communicator* c,
+                                         const tilelace_all_reduce_norm_args* args) {
+  return guarded([&] {
+    const char* name = "all_reduce_norm";
+    need(c, name, "communicator");
+    tilelace::AllReduceNormArgs call;
+    tilelace::CollectiveOptions options;
+    read_or_refuse(c, call.stream, [&] {
+      need(args, name, "args");
+      const tilelace_all_reduce_norm_args a = known(*args, name, "args");
+      call = {a.x,
+              a.residual,
+              a.weight,
+              a.eps,
+              a.out,
+              a.normed,
+              as<tilelace::NormQuant>(a.quant),
+              a.quantised,
+              a.scales,
+              as<tilelace::Item>(a.item),
+              a.m,
+              a.n,
+              a.stream};
+      options = options_of(a);
+    });
+    tilelace::all_reduce_norm(c->member, call, options);
+  });
 }
 
 }  // extern "C"

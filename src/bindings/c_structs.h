@@ -49,6 +49,10 @@ template <>
 constexpr size_t least_bytes<tilelace_collective_args>() {
   return offsetof(tilelace_collective_args, lines);
 }
+template <>
+constexpr size_t least_bytes<tilelace_all_reduce_norm_args>() {
+  return offsetof(tilelace_all_reduce_norm_args, lines);
+}
 
 /// The struct as this library knows it. What an older one lacks is 0, its default; what a newer one
 /// has beyond must be 0. Errors: usage (no such size; a field that this library does not know).

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives as a C program sees them: two ranks through the four, and wrong arguments. */
+/* Collectives as a C program sees them: two ranks through all of them, and wrong arguments. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -83,6 +83,55 @@ static void moves(const member* me, const int32_t* in) {
   }
 }
 
+/* Ones in bf16, whose sum with a residual of ones is 3: normed to 1, which is e4m3's 448 / 448. */
+static void norms(const member* me) {
+  enum { M = 3, COLS = 16, BF16_1 = 0x3f80, BF16_3 = 0x4040 };
+  _Alignas(16) uint16_t x[M * COLS], residual[M * COLS], weight[COLS], normed[M * COLS];
+  _Alignas(16) uint8_t quantised[M * COLS];
+  float scales[M];
+  for (int i = 0; i < M * COLS; ++i) x[i] = residual[i] = BF16_1;
+  for (int i = 0; i < COLS; ++i) weight[i] = BF16_1;
+  tilelace_all_reduce_norm_args a;
+  memset(&a, 0, sizeof a);
+  a.struct_size = sizeof a;
+  a.x = x;
+  a.residual = a.out = residual;
+  a.weight = weight;
+  a.normed = normed;
+  a.m = M;
+  a.n = COLS;
+  CHECK_OK(tilelace_all_reduce_norm(me->c, &a));
+  for (int i = 0; i < M * COLS; ++i) CHECK(residual[i] == BF16_3 && normed[i] == BF16_1);
+  for (int i = 0; i < M * COLS; ++i) residual[i] = BF16_1;
+  a.normed = NULL;
+  a.quant = TILELACE_QUANT_TOKEN;
+  a.quantised = quantised;
+  a.scales = scales;
+  a.workers = 1;
+  CHECK_OK(tilelace_all_reduce_norm(me->c, &a));
+  for (int i = 0; i < M * COLS; ++i) CHECK(residual[i] == BF16_3 && quantised[i] == 0x7e);
+  for (int i = 0; i < M; ++i) CHECK(scales[i] == 1.0F / 448.0F);
+
+  CHECK_USAGE(tilelace_all_reduce_norm(me->c, NULL),
+              "all_reduce_norm: args: got NULL, expected a pointer");
+  a.quant = 9;
+  CHECK_USAGE(tilelace_all_reduce_norm(me->c, &a),
+              "all_reduce_norm: quant: got an unknown one 9, expected none, token, block or given");
+  a.quant = TILELACE_QUANT_TOKEN;
+  a.item = TILELACE_ITEM_FP32;
+  CHECK_USAGE(tilelace_all_reduce_norm(me->c, &a),
+              "all_reduce_norm: item: got fp32, expected a float of two bytes");
+  a.item = TILELACE_ITEM_BF16;
+  a.chunk = -1;
+  CHECK_USAGE(tilelace_all_reduce_norm(me->c, &a),
+              "all_reduce_norm: chunk: got -1 bytes, expected at least 1");
+  /* What an older header lacks is not read. */
+  a.struct_size = offsetof(tilelace_all_reduce_norm_args, lines);
+  CHECK_OK(tilelace_all_reduce_norm(me->c, &a));
+  a.struct_size -= 8;
+  CHECK(tilelace_all_reduce_norm(me->c, &a) == TILELACE_USAGE);
+}
+
 static void wrong_arguments(const member* me, const int32_t* in) {
   int32_t out[N];
   const int64_t count = N;
@@ -116,6 +165,7 @@ static void* run(void* argument) {
   CHECK_OK(tilelace_prepare_collectives(me->c));
   sums(me, in);
   moves(me, in);
+  norms(me);
   wrong_arguments(me, in);
   return NULL;
 }
