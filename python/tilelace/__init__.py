@@ -12,6 +12,7 @@ from ._override import override_collectives
 from ._tuning import Problem, Tuned, tune
 from .collectives import all_gather, all_reduce, all_reduce_, all_to_all, reduce_scatter
 from .memory import empty, mem_pool
+from .norms import Normed, all_reduce_norm, all_reduce_norm_
 from .ops import ag_gemm, gemm_ar, gemm_rs
 
 try:
@@ -20,8 +21,8 @@ except PackageNotFoundError:
     __version__ = "0"
 
 __all__ = [
-    "Error", "Problem", "Tuned", "abort", "ag_gemm", "all_gather", "all_reduce", "all_reduce_", "all_to_all",
-    "can_run", "empty", "gemm_ar", "gemm_rs", "group_name", "has_cuda", "join", "leave", "mem_pool",
-    "override_collectives", "plans", "recover", "reduce_scatter", "should_run", "synchronize",
-    "translated", "tune",
+    "Error", "Normed", "Problem", "Tuned", "abort", "ag_gemm", "all_gather", "all_reduce",
+    "all_reduce_", "all_reduce_norm", "all_reduce_norm_", "all_to_all", "can_run", "empty", "gemm_ar",
+    "gemm_rs", "group_name", "has_cuda", "join", "leave", "mem_pool", "override_collectives", "plans",
+    "recover", "reduce_scatter", "should_run", "synchronize", "translated", "tune",
 ]

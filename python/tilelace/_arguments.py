@@ -17,12 +17,13 @@ from ._errors import call, usage
 from ._table import COLLECTIVES, gathers
 
 NAMES = ("x", "weight", "bias")
+NORM_NAMES = ("x", "weight", "residual", "scale")
 # Tensors of one kind: "x"; "weight", of which there may be several.
 Operands = Sequence[tuple[str, Sequence[Any]]]
 
 
 def tensors_of(args: Sequence[Any]) -> list[Any]:
-    """Of x, weight or weights, bias or biases; the group comes last. Only a bias may be none."""
+    """Of x, weight or weights, then what may be none; the group comes last."""
     found: list[Any] = []
     for i, a in enumerate(args[:-1]):
         if isinstance(a, list):
@@ -35,9 +36,10 @@ def tensors_of(args: Sequence[Any]) -> list[Any]:
 def _operands(op: str, args: Sequence[Any], outs: Sequence[Any]) -> Operands:
     """Weights and biases are lists where the op takes several; without a bias there is none."""
     kinds: list[tuple[str, Sequence[Any]]] = []
-    for name, a in zip(NAMES, args[:-1]):
+    norms = op.startswith("all_reduce_norm")
+    for name, a in zip(NORM_NAMES if norms else NAMES, args[:-1]):
         several = gathers(op) and name != "x" and isinstance(a, list)
-        missing = a is None and name == "bias"
+        missing = a is None and name not in ("x", "weight")
         kinds.append((name, [] if missing else a if several else [a]))
     return [*kinds, ("out", outs if isinstance(outs, (list, tuple)) else [outs])]
 
@@ -86,13 +88,16 @@ def _wrong_setting(settings: dict[str, Any]) -> str:
         if name in ("gather_dim", "scatter_dim"):
             if not _is_number(value):
                 return f"{name}: got {value!r}, expected a dimension's number"
-        elif name in ("activation", "reduce_op"):
+        elif name in ("activation", "quant", "reduce_op"):
             if not isinstance(value, str):
                 return f"{name.removeprefix('reduce_')}: got {value!r}, expected its name"
         elif name in ("sizes", "sends", "takes") and value is not None:
             if not isinstance(value, list) or not all(map(_is_number, value)):
                 return f"{name}: got {value!r}, expected whole numbers"
-        elif name == "return_gathered" and not isinstance(value, bool):
+        elif name == "eps":
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                return f"eps: got {value!r}, expected a number"
+        elif name in ("return_gathered", "return_normed") and not isinstance(value, bool):
             return f"{name}: got {value!r}, expected True or False"
     return ""
 

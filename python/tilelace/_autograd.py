@@ -242,6 +242,41 @@ def _all_to_all_backward(ctx: Any, grad: Tensor) -> Any:
     return _OPS.all_to_all(grad, ctx.group, sends=takes, takes=sends), None
 
 
+# --- all_reduce_norm, whose results are the same on every rank
+
+
+def _save_norm(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
+    _, weight, residual, _, ctx.group = inputs
+    ctx.eps, ctx.has_residual = keyword_only_inputs["eps"], residual is not None
+    ctx.save_for_backward(output[1], weight)
+    ctx.set_materialize_grads(False)
+
+
+def _before_norm(grad: Tensor, h: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """In fp32: the gradient of what was normed, and the terms of the weight's, a row each."""
+    h, grad = h.float(), grad.float()
+    root = torch.rsqrt(h.square().mean(-1, keepdim=True) + eps)
+    unit, scaled = h * root, grad * weight.float()
+    return root * (scaled - unit * (scaled * unit).mean(-1, keepdim=True)), grad * unit
+
+
+def _norm_backward(ctx: Any, grad_normed: Any, grad_h: Any, *of_quantised: Any) -> Any:
+    if any(g is not None for g in of_quantised):
+        raise usage("all_reduce_norm: gradients: got some of what is quantised, expected those of the "
+                    "norm and the residual alone: e4m3 has none (quant none, or return_normed)")
+    h, weight = ctx.saved_tensors
+    grad_weight = None
+    if grad_normed is not None:
+        before, terms = _before_norm(grad_normed, h, weight, ctx.eps)
+        grad_h = (before if grad_h is None else before + grad_h.float()).to(h.dtype)
+        if ctx.needs_input_grad[1]:
+            grad_weight = _column_sum(terms).to(weight.dtype)
+    grad_x = None
+    if ctx.needs_input_grad[0] and grad_h is not None:
+        grad_x = _regions.each_ranks(grad_h, ctx.group)
+    return grad_x, grad_weight, grad_h if ctx.has_residual else None, None, None
+
+
 class _Registration:
     """Where torch.library puts a formula: kernels that refuse what they would drop silently."""
 
@@ -276,6 +311,7 @@ _OF_COLLECTIVES = [
     ("_all_gather_like", _gather_alone_backward, _save_alone),
     ("reduce_scatter", _scatter_alone_backward, _save_scatter_alone),
     ("all_to_all", _all_to_all_backward, _save_alone),
+    ("all_reduce_norm", _norm_backward, _save_norm),
 ]
 
 for _formulas_of in (*map(_formulas, OPS.values()), _OF_COLLECTIVES):

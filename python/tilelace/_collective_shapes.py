@@ -69,6 +69,34 @@ def _all_to_all(
     return _shaped(x, dim, x.shape[0] if takes is None else sum(takes))
 
 
+def _scales_of(n: Any, quant: str) -> Any:
+    """How many a row has; None: the call makes none."""
+    known = {"none": None, "token": 1, "block": n // 128, "given": None}
+    if quant not in known:
+        raise usage(f'all_reduce_norm: quant: got "{quant}", expected none, token, block or given')
+    return known[quant]
+
+
+def quantised_like(x: Tensor, quant: str) -> tuple[Tensor | None, Tensor | None]:
+    """What all_reduce_norm makes of x by this quant, and the scales of it."""
+    scales = _scales_of(x.shape[-1], quant)
+    if quant == "none":
+        return None, None
+    made = None if scales is None else x.new_empty((*x.shape[:-1], scales), dtype=torch.float)
+    return x.new_empty(x.shape, dtype=torch.float8_e4m3fn), made
+
+
+def _all_reduce_norm(
+    x: Tensor, weight: Tensor, residual: Tensor | None, scale: Tensor | None, group_name: str, *,
+    eps: float = 1e-6, quant: str = "none", return_normed: bool = False,
+) -> tuple[Tensor | None, Tensor, Tensor | None, Tensor | None]:
+    _dim_of("all_reduce_norm", x, -1)
+    made = quantised_like(x, quant)
+    normed = x.new_empty(x.shape) if quant == "none" or return_normed else None
+    return normed, x.new_empty(x.shape), *made
+
+
 # Calls that are given their results have none.
 OF = {"all_reduce": _all_reduce, "all_gather": _all_gather, "_all_gather_like": _all_gather_like,
-      "reduce_scatter": _reduce_scatter, "all_to_all": _all_to_all}
+      "reduce_scatter": _reduce_scatter, "all_to_all": _all_to_all,
+      "all_reduce_norm": _all_reduce_norm}

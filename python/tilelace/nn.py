@@ -8,17 +8,18 @@ parallel_state is initialised, else the default group.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from . import _megatron, _regions, ops
+from . import _groups, _megatron, _regions, ops
 from ._errors import usage
 from ._groups import Group
 from ._linear import ParallelLinear
+from .norms import all_reduce_norm
 
 
 class ColumnParallelLinear(ParallelLinear):
@@ -193,3 +194,33 @@ class ParallelMLP(torch.nn.Module):
                 _megatron.gated(part, sharded_offsets, metadata)
             tensors.update(part)
         return tensors
+
+
+class RMSNorm(torch.nn.RMSNorm):
+    """torch.nn.RMSNorm behind a layer whose ranks have partial sums, which it adds up, too.
+
+    forward(x, residual) of this rank's terms x [.., n] and a residual [.., n] that is the same on every
+    rank gives (the norm, the next residual), both the same on every rank: residual + the sum of x,
+    normed (tilelace.all_reduce_norm). Without a residual the next one is the sum. So the layer before
+    it leaves its all-reduce out. bf16 and fp16, one dimension, a multiple of 8 up to 16384. `eps` None:
+    torch's. Gradients, weight and state as torch's, the same on every rank. Collective.
+    Errors: tilelace.Error.
+    """
+
+    def __init__(
+        self, normalized_shape: int | Sequence[int], eps: float | None = None,
+        elementwise_affine: bool = True, device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None, *, tp_group: Group = None,
+    ) -> None:
+        super().__init__(normalized_shape, eps, elementwise_affine, device, dtype)
+        if len(self.normalized_shape) != 1:
+            raise usage(f"RMSNorm: normalized_shape: got {self.normalized_shape}, expected one dimension")
+        if tp_group is None:
+            tp_group = _megatron.tensor_parallel_group()
+        self.group_name = _groups.group_name(tp_group)
+
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        weight = x.new_ones(self.normalized_shape) if self.weight is None else self.weight
+        eps = torch.finfo(torch.float).eps if self.eps is None else self.eps
+        normed, summed, *_ = all_reduce_norm(x, weight, self.group_name, residual=residual, eps=eps)
+        return normed, summed

@@ -6,6 +6,7 @@
 
 #include "bindings/torch/collectives.h"
 #include "bindings/torch/members.h"
+#include "bindings/torch/norm.h"
 
 namespace tilelace::torch_binding {
 namespace {
@@ -76,6 +77,22 @@ void exchange_out(Tensor x, std::string group, Sizes sends, Sizes takes, Tensor 
         .takes = takes,
         .out = out});
 }
+using Normed = std::tuple<MaybeTensor, Tensor, MaybeTensor, MaybeTensor>;
+Normed norm(Tensor x, Tensor weight, MaybeTensor residual, MaybeTensor scale, std::string group,
+            double eps, std::string quant, bool return_normed) {
+  auto r = remembered([&] {
+    return all_reduce_norm({x, weight, residual, scale, group, eps, quant, return_normed});
+  });
+  return {std::move(r.normed), *std::move(r.out), std::move(r.quantised), std::move(r.scales)};
+}
+void norm_out(Tensor x, Tensor weight, MaybeTensor residual, MaybeTensor scale, std::string group,
+              double eps, std::string quant, MaybeTensor normed, MaybeTensor out,
+              MaybeTensor quantised, MaybeTensor scales, const MaybeTensor& /*after*/) {
+  remembered([&] {
+    const NormTensors given{normed, out, quantised, scales};
+    all_reduce_norm({x, weight, residual, scale, group, eps, quant, false, given});
+  });
+}
 // NOLINTEND(performance-unnecessary-value-param)
 
 constexpr const char* kHead = "(Tensor x, str group_name, *, ";
@@ -110,6 +127,19 @@ std::vector<OpEntry> collective_ops() {
       TORCH_BOX(&scatter), TORCH_BOX(&scatter_out));
   add(all, Collective::all_to_all, "SymInt[]? sends=None, SymInt[]? takes=None",
       TORCH_BOX(&exchange), TORCH_BOX(&exchange_out));
+  // Torch has gradients of tensors before the `*` alone.
+  const auto head =
+      "(Tensor x, Tensor weight, Tensor? residual, Tensor? scale, str group_name, *, "
+      "float eps=1e-06, str quant=\"none\", "s;
+  all.push_back({"all_reduce_norm",
+                 head + "bool return_normed=False) -> (Tensor?, Tensor, Tensor?, Tensor?)",
+                 TORCH_BOX(&norm)});
+  all.push_back({"all_reduce_norm_out",
+                 head +
+                     "Tensor(a!)? normed=None, Tensor(b!)? out=None, "
+                     "Tensor(c!)? quantised=None, Tensor(d!)? scales=None" +
+                     kAfter,
+                 TORCH_BOX(&norm_out)});
   return all;
 }
 

@@ -152,11 +152,9 @@ class Layout {
 
   void set_out() {
     const Tensor x = rows_first(call_.x);
-    Counts size(x.sizes().begin(), x.sizes().end()), strides(size.size());
+    Counts size(x.sizes().begin(), x.sizes().end());
     if (splits()) size[0] = units_;
-    int64_t stride = 1;
-    for (std::size_t d = size.size(); d-- > 0; stride *= std::max<int64_t>(size[d], 1))
-      strides[d] = stride;
+    const Counts strides = dense_strides(size);
     if (!call_.out) {
       // Made as what is returned: autograd lets nobody write to views that an op returns.
       const auto dim = static_cast<std::size_t>(dim_);
@@ -178,16 +176,8 @@ class Layout {
 
   void check_out(Counts size) const {
     require_place(name_, "out", *out_, place_.device);
-    if (out_->scalar_type() != call_.x.scalar_type()) {
-      wrong(name_, "out", torch::headeronly::toString(out_->scalar_type()),
-            std::string(torch::headeronly::toString(call_.x.scalar_type())) + ", as x");
-    }
     if (dim_ > 0) std::swap(size[0], size[static_cast<std::size_t>(dim_)]);
-    const auto got = out_->sizes();
-    if (!std::equal(got.begin(), got.end(), size.begin(), size.end()))
-      wrong(name_, "out", shape_of(*out_), shape_of(size));
-    if (overlaps_itself(*out_))
-      wrong(name_, "out", "elements that share memory", "each in a place of its own");
+    require_result(name_, "out", *out_, size, call_.x.scalar_type());
   }
 
   /// What C++ takes as in place, or memory that does not overlap; else the result is staged.

@@ -120,16 +120,46 @@ Item item_of(std::string_view op, const std::string& name, const Tensor& t, bool
 }
 
 Tensor empty_beside(const Tensor& like, std::span<const int64_t> size,
-                    std::span<const int64_t> strides) {
+                    std::span<const int64_t> strides, std::optional<ScalarType> type) {
   // torch::stable::new_empty asks the dispatcher by name, which takes some 3 us longer.
-  int32_t dtype = 0, device = 0;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(like.get(), &dtype));
+  const auto dtype = static_cast<int32_t>(type.value_or(like.scalar_type()));
+  int32_t device = 0;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device));
   AtenTensorHandle made = nullptr;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(size.size()),
                                                          size.data(), strides.data(), dtype, device,
                                                          like.get_device_index(), &made));
   return Tensor(made);
+}
+
+std::vector<int64_t> dense_strides(std::span<const int64_t> size) {
+  std::vector<int64_t> strides(size.size());
+  int64_t stride = 1;
+  for (std::size_t d = size.size(); d-- > 0; stride *= std::max<int64_t>(size[d], 1))
+    strides[d] = stride;
+  return strides;
+}
+
+Tensor empty_dense(const Tensor& like, std::span<const int64_t> size, ScalarType type) {
+  return empty_beside(like, size, dense_strides(size), type);
+}
+
+void require_shaped(std::string_view op, const std::string& name, const Tensor& t,
+                    std::span<const int64_t> size, ScalarType type) {
+  if (t.scalar_type() != type) {
+    wrong(op, name, torch::headeronly::toString(t.scalar_type()),
+          torch::headeronly::toString(type));
+  }
+  const auto got = t.sizes();
+  if (!std::equal(got.begin(), got.end(), size.begin(), size.end()))
+    wrong(op, name, shape_of(t), shape_of(size));
+}
+
+void require_result(std::string_view op, const std::string& name, const Tensor& t,
+                    std::span<const int64_t> size, ScalarType type) {
+  require_shaped(op, name, t, size, type);
+  if (overlaps_itself(t))
+    wrong(op, name, "elements that share memory", "each in a place of its own");
 }
 
 bool overlaps_itself(const Tensor& t) {

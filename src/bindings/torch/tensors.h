@@ -35,9 +35,25 @@ DType dtype_of(std::string_view op, const std::string& name, const Tensor& t);
 /// Errors: usage (a type that they do not add, a width that they do not have).
 Item item_of(std::string_view op, const std::string& name, const Tensor& t, bool adds);
 
-/// Fresh, of its type and device.
+/// Fresh, of its type, or this one, and its device.
 Tensor empty_beside(const Tensor& like, std::span<const int64_t> size,
-                    std::span<const int64_t> strides);
+                    std::span<const int64_t> strides,
+                    std::optional<torch::headeronly::ScalarType> type = {});
+
+/// Of elements one after the other.
+std::vector<int64_t> dense_strides(std::span<const int64_t> size);
+
+/// Fresh, of this type, on its device.
+Tensor empty_dense(const Tensor& like, std::span<const int64_t> size,
+                   torch::headeronly::ScalarType type);
+
+/// Errors: usage (another type or shape).
+void require_shaped(std::string_view op, const std::string& name, const Tensor& t,
+                    std::span<const int64_t> size, torch::headeronly::ScalarType type);
+
+/// What a call may write. Errors: usage (those of require_shaped; elements that share memory).
+void require_result(std::string_view op, const std::string& name, const Tensor& t,
+                    std::span<const int64_t> size, torch::headeronly::ScalarType type);
 
 /// Whether two elements may lie at the same place. Strides that interleave dimensions count as
 /// such: nobody makes results of them.
