@@ -9,7 +9,7 @@ from torch import fx
 from . import _groups
 from ._inductor_graph import (
     ATEN, COLLECTIVES, OPS, arguments, call, erase_unused, first_wait, is_call, is_product, moved,
-    operands, replace_collective, reshapes_rows, same_shape, size, skip, strides_matter, unfit,
+    operands, replace_collective, reshapes_rows, same_shape, size, strides_matter, unfit,
     unreachable, value)
 
 
@@ -75,31 +75,31 @@ def _left_shaped(graph: fx.Graph, summed: _Summed) -> fx.Node:
     return call(graph, ATEN.reshape.default, left, [*rows[:-1], size(graph, left, 1)])
 
 
-def fuse_reduce(graph: fx.Graph, reduce: fx.Node) -> bool:
-    """May leave nodes out of order."""
+def fuse_reduce(graph: fx.Graph, reduce: fx.Node) -> str:
+    """Why not; "" where it was fused. May leave nodes out of order."""
     scatters = is_call(reduce, COLLECTIVES.reduce_scatter_tensor.default)
     given = arguments(reduce)
     how, name = given["reduce_op"], given["group_name"]
     ranks = _groups.size_and_rank(name)[0]
     if first_wait(reduce) is None:
-        return skip(reduce, "its result is used without a wait")
+        return "its result is used without a wait"
     if how not in ("sum", "avg"):
-        return skip(reduce, f"it takes the {how}")
+        return f"it takes the {how}"
     summed = _summed(reduce, ranks)
     if isinstance(summed, str):
-        return skip(reduce, summed)
+        return summed
     if summed.dim == value(summed.node).dim() - 1:
-        return skip(reduce, "it scatters the last dimension, the product's columns")
+        return "it scatters the last dimension, the product's columns"
     if why := unfit(summed.product):
-        return skip(reduce, why)
+        return why
     bias, _, right = operands(summed.product)
     added = None if bias is None else _same_on_all_ranks(bias, summed.product, ranks)
     if bias is not None and added is None:
-        return skip(reduce, "every rank adds a bias, and their sum is not known to be a multiple of one")
+        return "every rank adds a bias, and their sum is not known to be a multiple of one"
     if summed.dim and strides_matter(graph):
-        return skip(reduce, "its strides would be others, and the graph has as_strided")
+        return "its strides would be others, and the graph has as_strided"
     if why := unreachable(name, value(right).device):
-        return skip(reduce, why)
+        return why
     more: dict[str, Any] = {"scatter_dim": summed.dim} if summed.dim else {}
     op = OPS.gemm_rs.default if scatters else OPS.gemm_ar.default
     with graph.inserting_before(reduce):
@@ -110,4 +110,4 @@ def fuse_reduce(graph: fx.Graph, reduce: fx.Node) -> bool:
             fused = call(graph, ATEN.div.Tensor, fused, ranks)
     replace_collective(reduce, fused)
     erase_unused([*summed.between, *([bias] if bias is not None else [])])
-    return True
+    return ""

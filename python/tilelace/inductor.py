@@ -6,6 +6,7 @@
 all_gather + mm (or addmm), mm + reduce_scatter and mm + all_reduce (torch.distributed's functional
 collectives, also as DTensor's plans make them; sums and averages; any dimension but the last; also
 with reshapes between) become ag_gemm, gemm_rs and gemm_ar; several products of one gather share it.
+all_reduce of anything else, what is added to it and RMSNorm of that become all_reduce_norm.
 What is left alone, and why, is logged at level INFO by "tilelace.inductor".
 """
 from __future__ import annotations
@@ -16,7 +17,8 @@ import torch._inductor.custom_graph_pass
 from torch import fx
 from torch._inductor.pattern_matcher import stable_topological_sort
 
-from . import _inductor_gather, _inductor_graph, _inductor_order, _inductor_reduce
+from . import (
+    _inductor_gather, _inductor_graph, _inductor_norm, _inductor_order, _inductor_reduce)
 from ._errors import usage
 from ._inductor_graph import COLLECTIVES, is_call, skip
 
@@ -27,8 +29,16 @@ _SEVERAL = (
 )
 
 
+def _fuse_sum(graph: fx.Graph, node: fx.Node) -> bool:
+    why = _inductor_reduce.fuse_reduce(graph, node)
+    if why and is_call(node, COLLECTIVES.all_reduce.default):
+        alone = _inductor_norm.fuse_norm(graph, node)
+        why = f"{why}; {alone}" if alone else ""
+    return skip(node, why) if why else True
+
+
 def fuse(graph: fx.Graph) -> int:
-    """Rewrites the graph in place; returns how many collectives went into a product.
+    """Rewrites the graph in place; returns how many collectives went into a product or a norm.
 
     Local on CPU tensors. On CUDA tensors collective over a group that did not join: one that cannot
     keeps its collectives.
@@ -38,7 +48,7 @@ def fuse(graph: fx.Graph) -> int:
         if is_call(node, COLLECTIVES.all_gather_into_tensor.default):
             done += _inductor_gather.fuse_gather(graph, node)
         elif is_call(node, COLLECTIVES.reduce_scatter_tensor.default, COLLECTIVES.all_reduce.default):
-            done += _inductor_reduce.fuse_reduce(graph, node)
+            done += _fuse_sum(graph, node)
         elif is_call(node, *_SEVERAL):
             skip(node, "it is one collective of several tensors")
     if done:
@@ -55,7 +65,8 @@ class _Pass(torch._inductor.custom_graph_pass.CustomGraphPass):
         fuse(graph)
 
     def uuid(self) -> bytes:
-        modules = (_inductor_gather, _inductor_graph, _inductor_order, _inductor_reduce)
+        modules = (_inductor_gather, _inductor_graph, _inductor_norm, _inductor_order,
+                   _inductor_reduce)
         sources = (__file__, *(m.__file__ for m in modules))
         known = torch._inductor.custom_graph_pass.get_hash_for_files(tuple(map(str, sources)))
         return known + _inductor_graph.beside_the_graph()
