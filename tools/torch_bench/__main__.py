@@ -4,9 +4,11 @@
 python -m torch.distributed.run --standalone --nproc-per-node N tools/torch_bench WHAT [options]
   WHAT: ag_gemm, gemm_rs, gemm_ar (rows of the dense tables), stack (Qwen2.5-72B's layers),
   host (what a call keeps the host busy with, here and in C++), listed (rows of --rows FILE,FILE beside
-  the best peers, see listed.py; without GPUs a dry run)
+  the best peers, see listed.py; without GPUs a dry run), norms, decode (all_reduce_norm beside a sum and
+  a norm, alone and behind products, see norms.py; likewise)
   --tokens A,B (m)  --models A,B  --rounds N  --json FILE ("-": standard output; appended)  --commit ID
-  of listed: --seconds S (rows that begin later are left out, and named), --calls N (at most, of a
+  of listed, norms and decode: --seconds S (rows that begin later are left out, and named; norms, decode:
+  140 unless told); of listed: --calls N (at most, of a
   graph: 4, 8 or 16), --without A,B (ways; or cublasLt); a JSON file that is there is gone on with,
   behind the row that ended the last run
 Times are of CUDA graphs (and of eager calls beside them): rounds interleaved, every sample after
@@ -31,6 +33,7 @@ import torch.distributed as dist  # noqa: E402
 
 import host  # noqa: E402
 import listed  # noqa: E402
+import norms  # noqa: E402
 import rows  # noqa: E402
 import stack  # noqa: E402
 from timing import GPUS, Timer, meet  # noqa: E402
@@ -38,7 +41,7 @@ from timing import GPUS, Timer, meet  # noqa: E402
 
 def arguments():
     parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("what", choices=("ag_gemm", "gemm_rs", "gemm_ar", "stack", "host", "listed"))
+    parser.add_argument("what", choices=("ag_gemm", "gemm_rs", "gemm_ar", "stack", "host", "listed", "norms", "decode"))
     parser.add_argument("--tokens", type=lambda s: [int(m) for m in s.split(",")])
     parser.add_argument("--models", type=lambda s: s.split(","), default=["llama70b", "qwen32b"])
     parser.add_argument("--rounds", type=int, default=21)
@@ -65,7 +68,8 @@ def main():
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     dist.init_process_group("cpu:gloo,cuda:nccl" if GPUS else "gloo", timeout=timedelta(seconds=60))
     timer = Timer(asked.rounds)
-    measure = {"stack": stack.measure, "host": host.measure, "listed": listed.measure}.get(asked.what, rows.measure)
+    measure = {"stack": stack.measure, "host": host.measure, "listed": listed.measure,
+               "norms": norms.measure, "decode": norms.measure}.get(asked.what, rows.measure)
     good = True
     with torch.inference_mode():
         for record in measure(asked, timer):
