@@ -7,6 +7,7 @@ import tilelace.nn
 import torch
 from torch.library import opcheck
 
+from .gpu_wrong import told
 from .world import BOTH, GPU, case, expect_raises
 
 OPS = torch.ops.tilelace
@@ -404,9 +405,19 @@ def replays_of_changing_inputs(w):
 
 @case(2, on=GPU)
 def errors_of_gpus_say_the_same(w):
+    """On both ranks, then on one: the other one hears of it later."""
     t = Inputs(w, 4, 128)
-    for text, wrong in wrong_calls(w, t)[2:24:7]:
+
+    def right():
+        return tilelace.all_reduce_norm(t.x, t.weight, w.group, residual=t.residual)
+
+    right()
+    for text, wrong in wrong_calls(w, t):
         expect_raises("usage", text, wrong)
+        expect_same(right(), t.expected())
+    for _, wrong in wrong_calls(w, t)[5:10]:
+        texts = w.everyone(told(w, lambda g, fn=wrong: fn() if w.rank == 1 else right()))
+        assert all(text.startswith("usage: ") for text in texts), texts
+        told(w, lambda g: None)
         tilelace.recover(w.group)
-        expect_same(tilelace.all_reduce_norm(t.x, t.weight, w.group, residual=t.residual),
-                    t.expected())
+        expect_same(right(), t.expected())
