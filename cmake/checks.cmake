@@ -11,6 +11,12 @@ if(Python3_FOUND)
            ${PROJECT_SOURCE_DIR}/tools/check_doors_test.py)
   add_test(NAME tools.compiled_kernels_finds_mistakes COMMAND Python3::Interpreter
            ${PROJECT_SOURCE_DIR}/tools/check_kernels_test.py)
+  # Pages: sentences that are read once; tables and pictures as the records have them.
+  add_test(NAME tools.words COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tools/check_words.py)
+  add_test(NAME tools.words_finds_sentences COMMAND Python3::Interpreter
+           ${PROJECT_SOURCE_DIR}/tools/check_words_test.py)
+  add_test(NAME tools.tables COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tools/write_tables.py --check)
+  add_test(NAME tools.idea COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tools/draw_idea.py --check)
   foreach(tool collectives_table plan_regret peer_summary row_list tuned_choices)
     add_test(NAME tools.${tool} COMMAND Python3::Interpreter
              ${PROJECT_SOURCE_DIR}/tools/${tool}_test.py)
