@@ -32,7 +32,8 @@ RULE = re.compile(r"^\s*\|?[\s:|-]*-[\s:|-]*\|?\s*$")
 PICTURE = re.compile(r"!\[[^\]]*\]\([^)]*\)|<img\b", re.I)
 NUMBER = re.compile(r"(?<![\w.])[-+±]?\d[\d,.]*\d*(?:[eE][-+]?\d+)?(?:[x%])?(?![\w])")
 SHORT = re.compile(r"\b(e\.g|i\.e|vs|cf|etc|approx|incl)\.", re.I)
-END = re.compile(r"[.!?…][)\]\"'*_]*\s+(?=[^a-z\s])")
+# A name like gemm_ar may begin a sentence.
+END = re.compile(r"[.!?…][)\]\"'*_]*\s+(?=[^a-z\s]|[a-z]+[_\d])")
 
 
 class Block(NamedTuple):

@@ -38,8 +38,8 @@ def expect(what, got, expected):
 def main():
     for name, text, lines in CASES:
         expect(name, [f.line for f in findings_of(text)], lines)
-    expect("sentences", sentences_of("It ends (so). Xcode begins, e.g. here; v. 2 does not! \"Yes.\" No?"),
-           ["It ends (so).", "Xcode begins, eg, here; v.", "2 does not!", '"Yes."', "No?"])
+    expect("sentences", sentences_of("It ends (so). Xcode begins, e.g. here; v. 2 does not! \"Yes.\" No? gemm_ar is."),
+           ["It ends (so).", "Xcode begins, eg, here; v.", "2 does not!", '"Yes."', "No?", "gemm_ar is."])
     expect("a README", list(readme_findings(README)), [])
     expect("a long README without pictures", len(list(readme_findings("x\n" * 170))), 3)
     expect("a README whose code comes late", len(list(readme_findings("\n" * 40 + README))), 1)
