@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Puts what the README and docs/fused-ops.md show of records into them: tables, a plot, the first program.
+"""Puts what the README and pages of docs show of records into them: tables, a plot, the first program.
 
 usage: write_tables.py [--check]      --check: exit 1, and name what is not as the records have it
 
@@ -233,6 +233,32 @@ def layers():
     return table(head, lines, 2) if lines else []
 
 
+def gemm():
+    """Ours beside cuBLASLt's best algorithm, a geometric mean by m."""
+    rows = {}
+    key = lambda r: (r["model"], r["layer"], r["ranks"], r["m"])  # noqa: E731
+    for r in records("nvidia-h200/gemm.jsonl", key).values():
+        rows.setdefault(r["m"], []).append(r["cublas_us"] / r["tilelace_us"])
+    ms = sorted(rows)
+    return table(["m", *map(str, ms)], [("mean", *(f"{geomean(rows[m]):.2f}" for m in ms)),
+                                        ("worst", *(f"{min(rows[m]):.2f}" for m in ms))])
+
+
+def overlap():
+    """CPU ranks over emulated links, where the collective takes a third to all of the GEMM."""
+    lines = []
+    for path in sorted((ROOT / "benchmarks/amd-epyc-2-cores-tp4").glob("*.link-*.jsonl")):
+        link = path.name.split(".link-")[1].removesuffix(".jsonl")
+        for r in records(f"amd-epyc-2-cores-tp4/{path.name}").values():
+            part = r["collective_us"] / r["gemm_us"]
+            if 1 / 3 <= part <= 1:
+                ms = (f"{r[what] / 1e3:.1f}" for what in ("gemm_us", "unfused_us", "fused_us"))
+                lines.append((link, r["layer"], f"`{r['op']}`", r["m"], f"{part:.2f}", *ms,
+                              f"{r['efficiency']:.2f}", f"{r['speedup']:.2f}"))
+    return table(["link GB/s", "layer", "op", "m", "collective / GEMM", "GEMM ms", "unfused ms", "fused ms", "E",
+                  "speed-up"], lines, 3)
+
+
 def first_program():
     text = (ROOT / "examples/python/first.py").read_text(encoding="utf-8")
     return ["```python", *text.split("# README begins\n")[1].split("# README ends\n")[0].splitlines(), "```"]
@@ -240,7 +266,7 @@ def first_program():
 
 BLOCKS = {README: {"first program": first_program, "speed-up": speed_up, "layers": layers, "status": status,
                    "peers": peers},
-          FUSED: {"summary": summary}}
+          FUSED: {"summary": summary, "gemm": gemm}, "docs/command.md": {"overlap": overlap}}
 
 
 # The plot: a panel over another, so that it can be read on a phone.
