@@ -9,6 +9,11 @@ if(Python3_FOUND)
   add_test(NAME tools.doors COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tools/check_doors.py)
   add_test(NAME tools.doors_finds_names COMMAND Python3::Interpreter
            ${PROJECT_SOURCE_DIR}/tools/check_doors_test.py)
+  find_program(TILELACE_DOXYGEN doxygen)  # reads the headers
+  if(TILELACE_DOXYGEN)
+    add_test(NAME tools.docstrings_finds_gaps COMMAND Python3::Interpreter
+             ${PROJECT_SOURCE_DIR}/tools/check_docstrings_test.py)
+  endif()
   add_test(NAME tools.compiled_kernels_finds_mistakes COMMAND Python3::Interpreter
            ${PROJECT_SOURCE_DIR}/tools/check_kernels_test.py)
   # Pages: sentences that are read once; tables and pictures as the records have them.

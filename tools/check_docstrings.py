@@ -25,7 +25,7 @@ QUANTITY = re.compile(
     r"(^|_)(timeout|seconds|minutes|latency|bandwidth|bytes|stride|offset|size|sizes|capacity|chunk|flops|bound|rate|"
     r"time|duration|counts|takes|sends|rows|cols|m|us|s)($|_)")
 NUMBER = re.compile(r"\b(double|float|int|int32_t|int64_t|size_t|std::size_t|std::int64_t|timedelta|Sequence\[int\])\b")
-ERRORS = re.compile(r"\berrors\b|\bthrows\b|\braises?\b", re.I)
+ERRORS = re.compile(r"\berrors: |\berrors as\b|\berrors are\b|\bthrows\b|\braises\b|\bstd::\w+_error|out_of_range", re.I)
 WHERE = re.compile(r"\b(collective|local|collectively|locally)\b", re.I)
 GROUPS = re.compile(r"\bCommunicator\b|\btilelace_communicator\b|\bGroup\b")
 REFERENCE = re.compile(r"\bas (?:of )?(?:tilelace(?:::|\.))?`?([A-Za-z_]+)(?:\(\))?`?", re.I)
@@ -95,6 +95,17 @@ def docs_by_name(symbols):
     return docs
 
 
+def findings(symbols):
+    """Each symbol with what it lacks."""
+    docs, lines = docs_by_name(symbols), {}
+    for symbol in symbols:
+        if symbol.kind == "field" and symbol.doc:
+            lines.setdefault((symbol.file, symbol.line), []).append(symbol.doc)
+    for symbol in symbols:
+        beside = lines.get((symbol.file, symbol.line), []) if symbol.kind == "field" else []
+        yield symbol, missing(symbol, docs, beside)
+
+
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--list", action="store_true")
@@ -102,13 +113,7 @@ def main():
     languages = {"C++ and C": public_api.of_headers(), "Python": public_api.of_package()}
     count = 0
     for symbols in languages.values():
-        docs, lines = docs_by_name(symbols), {}
-        for symbol in symbols:
-            if symbol.kind == "field" and symbol.doc:
-                lines.setdefault((symbol.file, symbol.line), []).append(symbol.doc)
-        for symbol in symbols:
-            beside = lines.get((symbol.file, symbol.line), []) if symbol.kind == "field" else []
-            found = missing(symbol, docs, beside)
+        for symbol, found in findings(symbols):
             count += bool(found)
             if found or asked.list:
                 print(f"{symbol.file}:{symbol.line}: {symbol.name}: {'lacks ' + ', '.join(found) if found else 'whole'}")

@@ -5,6 +5,7 @@ Headers are read by doxygen, the package as source: nothing is built or imported
 """
 import ast
 import re
+import shutil
 import subprocess
 import tempfile
 import xml.etree.ElementTree as ElementTree
@@ -115,6 +116,8 @@ def members(node, parent, is_c):
 
 
 def run_doxygen(out, root=ROOT):
+    if not shutil.which("doxygen"):
+        raise SystemExit("doxygen is not installed; tools/install_dependencies.sh all installs it")
     config = Path(out) / "Doxyfile"
     config.parent.mkdir(parents=True, exist_ok=True)
     config.write_text(DOXYFILE.format(headers=root / HEADERS, out=out), encoding="utf-8")
