@@ -59,6 +59,9 @@ def text_of(node):
     """A description as written: paragraphs, and preformatted lines as they are."""
     if node is None:
         return ""
+    for mark, dashes in (("ndash", "--"), ("mdash", "---")):  # doxygen's own idea of what these are
+        for dash in node.iter(mark):
+            dash.text = dashes
     paragraphs = [" ".join("".join(p.itertext()).split()) for p in node.iter("para")]
     return "\n\n".join(p for p in paragraphs if p)
 
