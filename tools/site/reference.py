@@ -15,12 +15,19 @@ ONLY_TEXT = ("tilelace.ops", "tilelace.collectives", "tilelace.memory")  # their
 TITLES = {"field": "field", "enumerator": "value"}
 
 
+def linked_record(match):
+    """A decision record by its number."""
+    found = sorted((public_api.ROOT / "docs/decisions").glob(f"{match[1]}-*.md"))
+    return f"[{match[0]}](../decisions/{found[0].name})" if found else match[0]
+
+
 def escaped(text):
     """Text of a comment as Markdown: code stays code, everything else is taken literally."""
     parts = re.split(r"(`[^`]*`)", text)
     for i in range(0, len(parts), 2):
         parts[i] = re.sub(r"([\\*_\[\]<>|#~])", r"\\\1", parts[i])
-        parts[i] = re.sub(r"(?<![\w/.])docs/((?:[\w.-]+/)*[\w-]+\\?\.md)", r"[docs/\1](../\1)", parts[i])
+        parts[i] = re.sub(r"(?<![\w/.])docs/((?:[\w.-]+/)*[\w-]+\.md)", r"[docs/\1](../\1)", parts[i])
+        parts[i] = re.sub(r"(?<![\w/.])docs/decisions/(\d{4})(?![\w-])", linked_record, parts[i])
     return "".join(parts)
 
 
