@@ -233,6 +233,28 @@ def layers():
     return table(head, lines, 2) if lines else []
 
 
+SIZES = (("to 64K", 0, 1 << 16), ("128K to 1M", 1 << 17, 1 << 20), ("2M and more", 1 << 21, 1 << 60))
+
+
+def collectives():
+    """NCCL over ours by bytes: geometric means, the worst row in brackets."""
+    lines = []
+    for path in sorted((ROOT / "benchmarks").glob("nvidia-*/collectives.jsonl"), reverse=True):
+        key = lambda r: (r["op"], r["ranks"], r["dtype"], r["in_place"], r["symmetric"], r["bytes"])  # noqa: E731
+        rows = [r for r in records(f"{path.parent.name}/collectives.jsonl", key).values()
+                if r["dtype"] == "bf16" and not r["in_place"] and not r["symmetric"] and r["verified"]]
+        for op in COLLECTIVES:
+            for baseline, name in (("nccl", "plain"), ("nccl_window", "windows")):
+                of_op = [r for r in rows if r["op"] == op and r["baselines"].get(baseline)]
+                if not of_op:
+                    continue
+                device = re.sub(r"^NVIDIA (\w+).*", r"\1", of_op[0]["device"])
+                bands = [[r["baselines"][baseline] / r["us"] for r in of_op if low <= r["bytes"] <= high]
+                         for _, low, high in SIZES]
+                lines.append((f"{of_op[0]['ranks']} {device}", f"`{op}`", name, *map(mean_and_worst, bands)))
+    return table(["GPUs", "collective", "NCCL's buffers", *(name for name, *_ in SIZES)], lines, 3)
+
+
 def gemm():
     """Ours beside cuBLASLt's best algorithm, a geometric mean by m."""
     rows = {}
@@ -266,7 +288,8 @@ def first_program():
 
 BLOCKS = {README: {"first program": first_program, "speed-up": speed_up, "layers": layers, "status": status,
                    "peers": peers},
-          FUSED: {"summary": summary, "gemm": gemm}, "docs/command.md": {"overlap": overlap}}
+          FUSED: {"summary": summary, "gemm": gemm}, "docs/command.md": {"overlap": overlap},
+          "docs/performance.md": {"speed-up": speed_up, "collectives": collectives, "gemm": gemm}}
 
 
 # The plot: a panel over another, so that it can be read on a phone.
