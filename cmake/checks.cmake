@@ -9,9 +9,20 @@ if(Python3_FOUND)
   add_test(NAME tools.doors COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tools/check_doors.py)
   add_test(NAME tools.doors_finds_names COMMAND Python3::Interpreter
            ${PROJECT_SOURCE_DIR}/tools/check_doors_test.py)
+  find_program(TILELACE_DOXYGEN doxygen)  # reads the headers
+  if(TILELACE_DOXYGEN)
+    add_test(NAME tools.docstrings_finds_gaps COMMAND Python3::Interpreter
+             ${PROJECT_SOURCE_DIR}/tools/check_docstrings_test.py)
+  endif()
   add_test(NAME tools.compiled_kernels_finds_mistakes COMMAND Python3::Interpreter
            ${PROJECT_SOURCE_DIR}/tools/check_kernels_test.py)
-  foreach(tool collectives_table plan_regret peer_summary row_list tuned_choices)
+  # Pages: sentences that are read once; tables and pictures as the records have them.
+  add_test(NAME tools.words COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tools/check_words.py)
+  add_test(NAME tools.words_finds_sentences COMMAND Python3::Interpreter
+           ${PROJECT_SOURCE_DIR}/tools/check_words_test.py)
+  add_test(NAME tools.tables COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tools/write_tables.py --check)
+  add_test(NAME tools.idea COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tools/draw_idea.py --check)
+  foreach(tool collectives_table plan_regret peer_summary row_list run_docs tuned_choices write_tables)
     add_test(NAME tools.${tool} COMMAND Python3::Interpreter
              ${PROJECT_SOURCE_DIR}/tools/${tool}_test.py)
   endforeach()

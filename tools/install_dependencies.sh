@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs what is missing to build (and, with `all`, to check) Tilelace, from Debian's packages.
-# usage: tools/install_dependencies.sh build|all|python
+# usage: tools/install_dependencies.sh build|all|python|docs
 #        python: torch and what the Python package is built and tested with, from PyPI, into the
 #        virtual environment .cache/python (4 GB; python3 of 3.11 or later)
+#        docs: what builds the site of the documentation, from PyPI, into .cache/docs (170 MB)
 # Runs as root or through sudo; does nothing, and asks for nothing, when all is there.
 set -euo pipefail
 
@@ -31,34 +32,42 @@ check_packages="
   clang-tidy              1:14.0-55             mistakes
   libomp-dev              1:14.0-55             omp.h, as clang-tidy reads it
   libboost-context1.81-dev 1.81.0-5             fibers: emulated GPUs
+  doxygen                 1.9.4-4               reads the headers: docstrings, the reference
 "
 
 # A folder that is whole has the list of what was asked for; any other is made anew.
-install_python() {
-  local folder=.cache/python list
-  cd "$(dirname "$0")/.."
-  list=$(cat python/requirements-test.txt python/requirements-examples.txt)
+install_environment() {  # install_environment NAME LIST OF ALL: what a function of that name installs
+  local name=$1 folder=.cache/$1 list=$2
   if [ -f "$folder/installed" ] && [ "$(cat "$folder/installed")" = "$list" ]; then
-    echo "python: all there"
+    echo "$name: all there"
     return 0
   fi
   rm -rf "$folder"
   mkdir -p .cache
-  python3 -m venv "$folder" &&
-    "$folder/bin/pip" install --quiet --no-cache-dir -r python/requirements-test.txt &&
-    "$folder/bin/pip" install --quiet --no-cache-dir --no-deps -r python/requirements-examples.txt &&
-    echo "$list" >"$folder/installed" && echo "python: installed in $folder"
+  python3 -m venv "$folder" && "install_$name" "$folder/bin/pip" &&
+    echo "$list" >"$folder/installed" && echo "$name: installed in $folder"
 }
+install_python() {
+  "$1" install --quiet --no-cache-dir -r python/requirements-test.txt &&
+    "$1" install --quiet --no-cache-dir --no-deps -r python/requirements-examples.txt
+}
+install_docs() { "$1" install --quiet --no-deps --disable-pip-version-check -r tools/site/requirements.txt; }
 
 case "${1:-}" in
   build) wanted=$build_packages ;;
   all) wanted=$build_packages$check_packages ;;
   python)
-    install_python
+    cd "$(dirname "$0")/.."
+    install_environment python "$(cat python/requirements-test.txt python/requirements-examples.txt)"
+    exit $?
+    ;;
+  docs)
+    cd "$(dirname "$0")/.."
+    install_environment docs "$(cat tools/site/requirements.txt)"
     exit $?
     ;;
   *)
-    echo "usage: $0 build|all|python"
+    echo "usage: $0 build|all|python|docs"
     exit 2
     ;;
 esac

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The night: what takes too long for the gate (./test), with new seeds. Run it as ./test --all[=PART].
-# usage: tools/night.sh PART|all SEED     PART: cpu, sanitizers, cuda, emulated, python; each an hour at most
+# usage: tools/night.sh PART|all SEED     PART: cpu, sanitizers, cuda, emulated, python, docs; each an hour at most
 # The last line says passed or failed, and how to repeat it.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 part=$1 seed=$2
-parts=(cpu sanitizers cuda emulated python)
+parts=(cpu sanitizers cuda emulated python docs)
 [ "$part" = all ] || parts=("$part")
 . tools/stages.sh
 echo "== night: ${parts[*]}, seed $seed"
@@ -79,6 +79,15 @@ part_python() {
     stage "python: histories, $ranks ranks" .cache/python/bin/python tests/python/histories.py \
       --ranks "$ranks" --histories 200 --seed "$seed"
   done
+}
+
+# What README and docs tell a reader to type, as CPU ranks.
+part_docs() {
+  stage "docs: site and links" tools/build_docs
+  stage "docs: cpu: build" build cpu
+  stage "docs: torch and tools" tools/install_dependencies.sh python
+  stage "docs: package" python_package
+  stage "docs: shell and Python blocks" python3 tools/run_docs.py
 }
 
 stage "dependencies" tools/install_dependencies.sh all

@@ -9,7 +9,7 @@ namespace tilelace {
 
 /// What becomes e4m3, and by which scale.
 enum class NormQuant : std::uint8_t {
-  none,
+  none,   ///< nothing
   token,  ///< a scale a row
   block,  ///< a scale for 128 columns of a row
   given   ///< one scale, read from memory
@@ -21,16 +21,16 @@ struct AllReduceNormArgs {
   const void* x = nullptr;         ///< [m, n]: this rank's terms
   const void* residual = nullptr;  ///< [m, n], equal on all ranks; null: none
   const void* weight = nullptr;    ///< [n], likewise equal
-  float eps = 1e-6F;
+  float eps = 1e-6F;               ///< added to the mean square
   void* out = nullptr;     ///< [m, n]: sum + residual, the next residual; null: nobody wants it
   void* normed = nullptr;  ///< [m, n]; null: only what is quantised is wanted
-  NormQuant quant = NormQuant::none;
-  void* quantised = nullptr;  ///< [m, n] e4m3 bytes
-  float* scales = nullptr;    ///< token [m], block [m, n / 128]: written; given [1]: read
-  Item item = Item::bf16;     ///< bf16 or fp16: x, residual, weight, out, normed
-  std::int64_t m = 0;
-  std::int64_t n = 0;      ///< a multiple of 8, at most 16384; block: of 128
-  void* stream = nullptr;  ///< GPU ranks: a cudaStream_t; null: the default stream
+  NormQuant quant = NormQuant::none;  ///< what becomes e4m3
+  void* quantised = nullptr;          ///< [m, n] e4m3 bytes
+  float* scales = nullptr;            ///< token [m], block [m, n / 128]: written; given [1]: read
+  Item item = Item::bf16;             ///< bf16 or fp16: x, residual, weight, out, normed
+  std::int64_t m = 0;                 ///< rows
+  std::int64_t n = 0;                 ///< a multiple of 8, at most 16384; block: of 128
+  void* stream = nullptr;             ///< GPU ranks: a cudaStream_t; null: the default stream
 };
 
 /// All ranks' x added up, the residual added, each row normed. `out` or `normed` may be the

@@ -6,31 +6,40 @@
 
 namespace tilelace {
 
+/// The fused ops: `ag_gemm` all-gather + GEMM, `gemm_rs` GEMM + reduce-scatter, `gemm_ar` GEMM +
+/// all-reduce. tilelace/ops.h has the calls, op_table.h the operands.
 enum class Op : std::uint8_t { ag_gemm, gemm_rs, gemm_ar };
-/// Applied to the fp32 result (after bias) before the one rounding. `swiglu` is for ag_gemm with
-/// exactly two weights (gate, up): out = silu(gate) * up, one output.
+/// Applied to the fp32 result (after bias) before the one rounding. `none`: the result as it is;
+/// `gelu` by the error function, `gelu_tanh` by its tanh approximation; `silu`: x * sigmoid(x);
+/// `swiglu`: ag_gemm with exactly two weights (gate, up), out = silu(gate) * up, one output.
 enum class Activation : std::uint8_t { none, gelu, gelu_tanh, silu, swiglu };
-/// How a call runs: one fused schedule, one GEMM a shard, or collective and GEMM one after the
-/// other.
+/// How a call runs. `fused`: tiles and transfers in one schedule. `medium`: one GEMM per shard,
+/// overlapped with the transfers of the others. `unfused`: collective and GEMM one after the other.
 enum class Path : std::uint8_t { fused, medium, unfused };
-/// Who sends to whom: everyone to everyone (rotated), neighbour to neighbour, or nodes x local
-/// ranks.
+/// Who sends to whom. `mesh`: every rank to every other one, each beginning with its next rank.
+/// `ring`: every rank to the next one. `two_level`: over nodes, each with the same number of ranks.
 enum class RouteKind : std::uint8_t { mesh, ring, two_level };
-/// Who moves bytes: a copy engine that pushes, a copy engine that pulls, the compute worker itself,
-/// NCCL (GPU ranks), the memory of who gets them, which adds them up as they come (GPU ranks,
-/// gemm_rs; the order of a sum, hence its last bits, differs from run to run), or the switch, which
-/// adds up what all ranks have and stores with all (GPU ranks, gemm_ar; the order is the switch's).
-/// transport_table.h has their facts.
+/// Who moves bytes. `push`: a copy engine of the sender. `pull`: a copy engine of the receiver.
+/// `store`: the worker that computed them. `nccl`: NCCL (GPU ranks). `add`: the receiver's memory
+/// adds them as they come (GPU ranks, gemm_rs), so the last bits of a sum differ from run to run.
+/// `multimem`: the NVLink switch adds what all ranks have and stores it on all (GPU ranks,
+/// gemm_ar), in the switch's order. transport_table.h has their facts.
 enum class Transport : std::uint8_t { push, pull, store, nccl, add, multimem };
 
-/// Where a rank's tensors are and its products run.
+/// Where a rank's tensors are and its products run: `cpu`, or `cuda` for one GPU per rank.
 enum class Device : std::uint8_t { cpu, cuda };
 
+/// The op's name, as the command and records spell it. Errors: none; another value has a text, too.
 std::string_view name_of(Op);
+/// The activation's name. Errors: none, as for ops.
 std::string_view name_of(Activation);
+/// The path's name. Errors: none, as for ops.
 std::string_view name_of(Path);
+/// The route's name. Errors: none, as for ops.
 std::string_view name_of(RouteKind);
+/// The transport's name. Errors: none, as for ops.
 std::string_view name_of(Transport);
+/// The device's name. Errors: none, as for ops.
 std::string_view name_of(Device);
 
 }  // namespace tilelace

@@ -64,7 +64,7 @@ struct CommunicatorOptions {
 struct Preparation {
   Problem problem;                  ///< m is the largest that calls will have
   std::vector<TensorView> weights;  ///< one [n_i, k] for each n of the problem, or none
-  PlanOptions options;
+  PlanOptions options;              ///< of the calls; equal on every rank
 };
 
 /// A rank's membership in a group. Movable, not copyable.
@@ -111,16 +111,20 @@ class Communicator {
   /// (no launcher, ranks on several hosts).
   static Communicator launched(const CommunicatorOptions& = {});
 
-  Communicator() noexcept;  ///< a member of nothing; every call but abort() is a usage error
+  /// A member of nothing: every call but abort() is a usage error. Local. Errors: none.
+  Communicator() noexcept;
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
   ~Communicator();
 
-  /// These four are local. Errors: usage (a member of nothing).
-  [[nodiscard]] int rank() const;         ///< of this member, 0 to size() - 1
-  [[nodiscard]] int size() const;         ///< ranks of the group
-  [[nodiscard]] int workers() const;      ///< of this rank; GPUs: multiprocessors for products
-  [[nodiscard]] Machine machine() const;  ///< what plans of calls on it count on
+  /// This member's number, 0 to size() - 1. Local. Errors: usage (a member of nothing).
+  [[nodiscard]] int rank() const;
+  /// Number of ranks in the group. Local. Errors: as rank.
+  [[nodiscard]] int size() const;
+  /// Compute workers of this rank; GPUs: multiprocessors for products. Local. Errors: as rank.
+  [[nodiscard]] int workers() const;
+  /// The machine that plans of its calls are made for. Local. Errors: as rank.
+  [[nodiscard]] Machine machine() const;
 
   /// What reaches another rank: "shared memory", "emulated wire" or, on GPUs, "peer memory". Local;
   /// on GPUs it is chosen in the first prepare. Errors: usage (no other rank of this group, a GPU
@@ -164,6 +168,7 @@ class Communicator {
   [[nodiscard]] std::vector<std::string> findings() const;
 
   struct Impl;
+  /// The library's own. Local. Errors: usage (a member of nothing).
   [[nodiscard]] Impl& impl() const;
 
  private:
@@ -179,14 +184,17 @@ class Communicator {
 /// Errors: usage (sizes differ between ranks), system, peer, timeout.
 class SymmetricBuffer {
  public:
+  /// `bytes` on every rank, 0 too. Collective. Errors: as above.
   SymmetricBuffer(Communicator&, std::size_t bytes);
   SymmetricBuffer(SymmetricBuffer&&) noexcept;
   SymmetricBuffer& operator=(SymmetricBuffer&&) noexcept;
   ~SymmetricBuffer();
-  /// These three are local. Errors of peer: usage (no such rank).
+  /// This rank's part. Local. Errors: usage (the buffer was moved from).
   [[nodiscard]] void* local() const;
+  /// That rank's part, as this rank reaches it. Local. Errors: usage (no such rank; as local).
   [[nodiscard]] void* peer(int rank) const;
-  [[nodiscard]] std::size_t bytes() const;  ///< of each part, as asked for
+  /// Size of each part in bytes, as asked for. Local. Errors: as local.
+  [[nodiscard]] std::size_t bytes() const;
 
  private:
   struct Impl;
@@ -198,15 +206,21 @@ class SymmetricBuffer {
 /// communicator. For programs that have no allocator of their own. Local. Errors: usage, system.
 class DeviceBuffer {
  public:
+  /// `bytes` for this rank. Local. Errors: usage, system (no such memory left).
   DeviceBuffer(Communicator&, std::size_t bytes);
   DeviceBuffer(DeviceBuffer&&) noexcept;
   DeviceBuffer& operator=(DeviceBuffer&&) noexcept;
   ~DeviceBuffer();
+  /// The first byte. Local. Errors: usage (the buffer was moved from).
   [[nodiscard]] void* data() const;
+  /// Size in bytes, as asked for. Local. Errors: as data.
   [[nodiscard]] std::size_t bytes() const;
-  /// Copies from or to host memory. Local, blocking; waits for no stream of the caller, so that
-  /// synchronize comes before it. Errors: usage (beyond the buffer), system.
+  /// Copies `bytes` from host memory to `offset` bytes behind the first. Local, blocking; waits for
+  /// no stream of the caller. Errors: usage (beyond the buffer), system.
   void upload(const void* from, std::size_t bytes, std::size_t offset = 0);
+  /// Copies `bytes` from `offset` bytes behind the first to host memory. Local, blocking; waits for
+  /// no stream of the caller: call synchronize before it. Errors: usage (beyond the buffer),
+  /// system.
   void download(void* to, std::size_t bytes, std::size_t offset = 0) const;
 
  private:

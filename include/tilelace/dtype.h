@@ -8,7 +8,7 @@
 
 namespace tilelace {
 
-/// Element type of a tensor. Accumulation is always fp32.
+/// Element type of a tensor: `bf16`, `fp16` or, on CPU ranks, `fp32`. Sums always run in fp32.
 enum class DType : std::uint8_t { bf16, fp16, fp32 };
 
 /// What products and sums are accumulated in; partial sums of it are not rounded on their way.
@@ -16,15 +16,15 @@ inline constexpr DType kAccumulator = DType::fp32;
 
 /// What there is to know of an element type. None has scales beside its elements.
 struct DTypeRow {
-  DType type;
-  std::string_view name;
+  DType type;                  ///< the type that the row is for
+  std::string_view name;       ///< as the command and records spell it
   std::string_view long_name;  ///< as torch and configs of models have it
   std::string_view file_name;  ///< as safetensors has it
-  std::size_t bytes;
-  double roundoff;         ///< unit roundoff u: one rounding errs by at most u * |value|
-  int underflow_exponent;  ///< below 2^this a rounding errs by as much, or results are zero
-  bool on_gpus;            ///< GPU ranks take it
-  int k_step;              ///< terms that one matrix instruction of GPUs multiplies; 0: none does
+  std::size_t bytes;           ///< of an element
+  double roundoff;             ///< unit roundoff u: one rounding errs by at most u * |value|
+  int underflow_exponent;      ///< below 2^this a rounding errs by as much, or results are zero
+  bool on_gpus;                ///< GPU ranks take it
+  int k_step;  ///< terms that one matrix instruction of GPUs multiplies; 0: none does
 };
 
 /// In the order of the enum.
@@ -35,14 +35,18 @@ inline constexpr DTypeRow kDTypes[] = {
 /// Of a value that names nothing.
 inline constexpr DTypeRow kNoDType = {DType{}, "?", "?", "?", 0, 0, 0, false, 0};
 
+/// The row of a type; kNoDType for a value that names none.
 constexpr const DTypeRow& row_of(DType t) {
   for (const DTypeRow& row : kDTypes)
     if (row.type == t) return row;
   return kNoDType;
 }
+/// Whether the value names a type.
 constexpr bool is_known(DType t) { return row_of(t).bytes > 0; }
 
+/// Bytes of an element; 0 for a value that names no type.
 constexpr std::size_t size_of(DType t) { return row_of(t).bytes; }
+/// The short name; "?" for a value that names no type.
 constexpr std::string_view name_of(DType t) { return row_of(t).name; }
 /// Unit roundoff u of the type: one rounding errs by at most u * |value|.
 constexpr double unit_roundoff(DType t) { return row_of(t).roundoff; }
@@ -55,8 +59,9 @@ constexpr std::optional<DType> dtype_named(std::string_view name,
   return std::nullopt;
 }
 
-/// "bf16, fp16 or fp32": for texts. All, as a column has them, or those that GPU ranks take.
+/// "bf16, fp16 or fp32": all types for texts, by the names of a column. Errors: none.
 std::string names_of_dtypes(std::string_view DTypeRow::*column = &DTypeRow::name);
+/// The same for the types that GPU ranks take. Errors: none.
 std::string names_of_gpu_dtypes();
 
 }  // namespace tilelace

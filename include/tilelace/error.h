@@ -7,10 +7,11 @@
 
 namespace tilelace {
 
-/// What went wrong: a wrong argument (usage), the machine (system), another rank that died or
-/// gave up (peer), or a wait that reached its bound (timeout).
+/// What went wrong. `usage`: a wrong argument, or ranks that disagree. `system`: the machine.
+/// `peer`: another rank died or gave up. `timeout`: a wait reached its bound.
 enum class ErrorKind : std::uint8_t { usage = 1, system = 2, peer = 3, timeout = 4 };
 
+/// "usage", "system", "peer" or "timeout"; "?" for another value.
 constexpr std::string_view name_of(ErrorKind k) {
   switch (k) {
     case ErrorKind::usage: return "usage";
@@ -24,7 +25,9 @@ constexpr std::string_view name_of(ErrorKind k) {
 /// The one exception of the library. Its text reads `op: what, got, expected`.
 class Error : public std::runtime_error {
  public:
+  /// An error of this kind with this text. Errors: std::bad_alloc.
   Error(ErrorKind kind, const std::string& text) : std::runtime_error(text), kind_(kind) {}
+  /// What went wrong; what() says it in words.
   [[nodiscard]] ErrorKind kind() const noexcept { return kind_; }
 
  private:

@@ -15,36 +15,41 @@
 
 namespace tilelace {
 
-/// A side of an operand: 1, rows of all ranks together, rows of this rank's shard, and this rank's
-/// columns (n) and terms (k) of the product, n of several weights each its own.
+/// A side of an operand. `one`: 1. `m`: rows of all ranks together. `m_r`: rows of this rank's
+/// shard. `n`: this rank's columns of the product, each weight its own. `k`: this rank's terms of
+/// it.
 enum class Extent : std::uint8_t { one, m, m_r, n, k };
 
-/// What an operand is to its call.
+/// What an operand is to its call: `input` (a or x), `weight`, `bias`, `residual`, `out`, or
+/// `gathered` (ag_gemm's gathered input).
 enum class Role : std::uint8_t { input, weight, bias, residual, out, gathered };
 
+/// What there is to know of an operand: its `role` and its shape, `rows` x `cols`.
 struct OperandRow {
   Role role;
-  std::string_view name;
+  std::string_view name;  ///< in docs/ops.md and tilelace_operand
   Extent rows, cols;
   bool many = false;      ///< one a weight; results of swiglu: one
   bool optional = false;  ///< may be absent
 
+  /// Whether the call writes it.
   [[nodiscard]] constexpr bool output() const {
     return role == Role::out || role == Role::gathered;
   }
 };
 
+/// What there is to know of an op.
 struct OpRow {
-  Op op;
-  std::string_view name;
-  std::string_view help;
-  std::string_view collective;
-  bool gathers = false;  ///< shards of the input travel, before the product
-  bool sums = false;     ///< what ranks have of the product, each of its terms, is added up
-  bool shares = false;   ///< the finished sums travel to all ranks
-  std::span<const OperandRow> operands = {};
+  Op op;                        ///< the op that the row is for
+  std::string_view name;        ///< as the command and records spell it
+  std::string_view help;        ///< one line for --help and docs/ops.md
+  std::string_view collective;  ///< name of the collective inside
+  bool gathers = false;         ///< shards of the input travel, before the product
+  bool sums = false;            ///< what ranks have of the product, each of its terms, is added up
+  bool shares = false;          ///< the finished sums travel to all ranks
+  std::span<const OperandRow> operands = {};  ///< inputs, then results
 
-  /// Null: the op has none.
+  /// The first operand of that role; null: the op has none.
   [[nodiscard]] constexpr const OperandRow* operand(Role role) const {
     const auto at = std::find_if(operands.begin(), operands.end(),
                                  [&](const OperandRow& o) { return o.role == role; });
@@ -54,7 +59,7 @@ struct OpRow {
   [[nodiscard]] constexpr bool scatters() const { return sums && !shares; }
   /// Rows are multiplied by weights. Without: a result is as wide as the input (n is k).
   [[nodiscard]] constexpr bool multiplies() const { return operand(Role::weight) != nullptr; }
-  /// One of several weights, each with its result.
+  /// Whether it takes several weights, each with its result.
   [[nodiscard]] constexpr bool many() const {
     const OperandRow* weight = operand(Role::weight);
     return weight != nullptr && weight->many;
@@ -119,12 +124,13 @@ inline constexpr OpRow kNoOp{
 /// Row i is the op of number i.
 constexpr std::span<const OpRow> op_table() { return detail::kOps; }
 
+/// The row of an op; one named "unknown op" for a value that names none.
 constexpr const OpRow& row_of(Op op) {
   const auto i = static_cast<std::size_t>(op);
   return i < detail::kOps.size() ? detail::kOps[i] : detail::kNoOp;
 }
 
-/// None where no op is called so.
+/// The op of that name; none where no op has it.
 constexpr std::optional<Op> op_of(std::string_view name) {
   for (const OpRow& row : op_table())
     if (row.name == name) return row.op;
@@ -138,7 +144,7 @@ constexpr Op op_that(bool sums, bool shares) {
   return detail::kNoOp.op;
 }
 
-/// "ag_gemm, gemm_rs or gemm_ar": for texts.
+/// "ag_gemm, gemm_rs or gemm_ar": all names, for texts. Errors: none.
 std::string names_of_ops();
 
 static_assert([] {

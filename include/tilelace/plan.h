@@ -23,40 +23,42 @@ class TuningTable;
 /// gemm_rs: x[m, k], weight [n, k] -> out [m_r, n].  gemm_ar: the same -> out [m, n].
 /// n and k are this rank's extents (the unsharded product has n*ranks columns, or k*ranks terms).
 struct Problem {
-  Op op{};
-  int ranks = 1;
+  Op op{};             ///< what is computed
+  int ranks = 1;       ///< of the group
   std::int64_t m = 0;  ///< rows of the gathered / partial operand; in prepare: the largest
   /// Columns of each weight; gemm_rs and gemm_ar: exactly one. Of an op without weights: k.
   std::vector<std::int64_t> n;
-  std::int64_t k = 0;
-  DType dtype{};
-  bool bias = false;
-  Activation activation = Activation::none;
-  bool return_gathered = false;  ///< ag_gemm: also deliver the gathered a [m, k]
+  std::int64_t k = 0;  ///< terms of this rank's product: columns of its operand
+  DType dtype{};       ///< of every tensor
+  bool bias = false;   ///< a bias is added, one for each weight
+  Activation activation = Activation::none;  ///< applied before the one rounding
+  bool return_gathered = false;              ///< ag_gemm: also deliver the gathered a [m, k]
   /// Rows of each rank's shard; empty: m split evenly, remainder first.
   std::vector<std::int64_t> rows = {};
   bool residual = false;  ///< gemm_rs, gemm_ar: a matrix like `out` is added to the sum
 
   bool operator==(const Problem&) const = default;
-  /// Columns of all weights together.
+  /// Columns of all weights together. Errors: none.
   [[nodiscard]] std::int64_t total_n() const;
-  /// Columns of output i (swiglu has one output as wide as one weight).
+  /// Columns of output i (swiglu has one output as wide as one weight). Errors: std::out_of_range.
   [[nodiscard]] std::int64_t out_n(std::size_t i) const;
+  /// Number of results: one for each weight; swiglu: one. Errors: none.
   [[nodiscard]] std::size_t outputs() const;
 };
 
-/// GPU ranks: whether the switch may be used (transport multimem), or what is missing: the
-/// communicator's option, TILELACE_MULTICAST=1 in the environment, the device's support.
+/// GPU ranks: whether the switch may be used (transport multimem): `usable`, or what is missing.
+/// `not_asked`: the communicator's option. `not_allowed`: TILELACE_MULTICAST=1 in the environment.
+/// `not_supported`: the device's support.
 enum class Multicast : std::uint8_t { not_asked, not_allowed, not_supported, usable };
 
 /// What the plan may count on.
 struct Machine {
-  int workers = 1;              ///< compute workers a rank
-  int local_ranks = 0;          ///< ranks of one node; 0: all
-  double link_bytes_per_s = 0;  ///< per rank and direction; 0: shared memory
-  double link_latency_s = 0;
-  double rank_flops_per_s = 30e9;  ///< what one rank's workers reach together
-  Device device = Device::cpu;
+  int workers = 1;                             ///< compute workers a rank
+  int local_ranks = 0;                         ///< ranks of one node; 0: all
+  double link_bytes_per_s = 0;                 ///< per rank and direction; 0: shared memory
+  double link_latency_s = 0;                   ///< of each transfer
+  double rank_flops_per_s = 30e9;              ///< what one rank's workers reach together
+  Device device = Device::cpu;                 ///< cuda: a machine of GPUs
   int multiprocessors = 0;                     ///< cuda: of each rank's GPU, that products may fill
   bool shared_device = false;                  ///< cuda: other communicators have the rest of it
   Multicast multicast = Multicast::not_asked;  ///< cuda
@@ -72,13 +74,15 @@ struct Machine {
 
 /// Choices that override the planner; empty ones are left to it.
 struct PlanOptions {
-  std::optional<Path> path;
-  std::optional<RouteKind> route;
-  std::optional<Transport> transport;
+  std::optional<Path> path;            ///< fused, medium or unfused
+  std::optional<RouteKind> route;      ///< who sends to whom
+  std::optional<Transport> transport;  ///< who moves bytes
+  /// tile_m, tile_n: rows and columns of a worker's tile; blocks: gemm_ar on CPU ranks,
+  /// super-blocks.
   std::optional<int> tile_m, tile_n, blocks;
-  std::optional<std::int64_t> chunk_rows;
-  std::optional<bool> straddle;
-  std::optional<DType> partials;
+  std::optional<std::int64_t> chunk_rows;  ///< rows of one transfer
+  std::optional<bool> straddle;            ///< tiles may cross the borders of shards
+  std::optional<DType> partials;   ///< type of the partial sums on the wire; CPU ranks: also fp32
   std::optional<int> local_ranks;  ///< two_level: ranks of one node (divides the group)
 
   bool operator==(const PlanOptions&) const = default;
@@ -92,16 +96,16 @@ struct PlanOptions {
 /// same by the switch, which adds.
 /// Unfused: products wait for all rows, or go first.
 struct Plan {
-  Op op{};
-  Path path = Path::fused;
-  RouteKind route = RouteKind::mesh;
-  int local_ranks = 0;  ///< two_level only: ranks of one node
-  Transport transport = {};
-  int tile_m = 128;
-  int tile_n = 256;
-  std::int64_t chunk_rows = 128;  ///< rows that one transfer moves; independent of tile_m
-  int blocks = 1;                 ///< gemm_ar on CPU ranks: row super-blocks
-  int workers = 1;
+  Op op{};                            ///< what is computed
+  Path path = Path::fused;            ///< one schedule, a GEMM per shard, or one after the other
+  RouteKind route = RouteKind::mesh;  ///< who sends to whom
+  int local_ranks = 0;                ///< two_level only: ranks of one node
+  Transport transport = {};           ///< who moves bytes
+  int tile_m = 128;                   ///< rows that a worker computes at a time
+  int tile_n = 256;                   ///< columns that a worker computes at a time
+  std::int64_t chunk_rows = 128;      ///< rows that one transfer moves; independent of tile_m
+  int blocks = 1;                     ///< gemm_ar on CPU ranks: row super-blocks
+  int workers = 1;                    ///< CPU ranks: compute threads; GPUs: clusters of CTAs
   /// Tiles may cross shard borders; they then come last (AG) or first (RS). gemm_rs on GPU ranks: a
   /// cluster's CTAs have tiles of two shards.
   bool straddle = false;
@@ -118,21 +122,26 @@ struct Plan {
   bool operator==(const Plan&) const;
 };
 
-/// Equal where the values are.
+/// A hash, equal where the values are. Errors: none.
 std::size_t hash_value(const Problem&);
+/// The same of options. Errors: none.
 std::size_t hash_value(const PlanOptions&);
 
+/// Prints a problem on one line, as `tilelace plan` does. Errors: the stream's.
 std::ostream& operator<<(std::ostream&, const Problem&);
+/// Prints a machine on one line. Errors: the stream's.
 std::ostream& operator<<(std::ostream&, const Machine&);
+/// Prints a plan on one line (docs/plans.md). Errors: the stream's.
 std::ostream& operator<<(std::ostream&, const Plan&);
 
 /// This machine as CPU ranks of one process or host see it; 0 workers: cores / ranks, at least 1.
-/// Local. The speed is a round figure for the cost model, not a measurement.
+/// Local. The speed is a round figure for the cost model, not a measurement. Errors: usage (ranks
+/// outside 1..64).
 Machine cpu_machine(int ranks, int workers, double link_bytes_per_s = 0, double link_latency_s = 0);
 
 /// A group of H200s, one a rank, that reach each other over NVLink: what GPU ranks plan with.
 /// Local; needs no GPU. The costs behind it were fitted on that machine (docs/decisions/0005,
-/// 0006).
+/// 0006). Errors: none.
 Machine cuda_machine(int multiprocessors = 132);
 
 /// A table of measured plans, as `tilelace tune` writes it (docs/tuning.md). Local. Where it has a

@@ -6,8 +6,8 @@
 
 namespace tilelace {
 
-/// A row-major matrix that somebody else owns: `rows` x `cols` elements, consecutive rows `stride`
-/// elements apart. A default-made view (null data) means "absent".
+/// A row-major matrix that somebody else owns: `rows` x `cols` elements of type `dtype` at `data`,
+/// consecutive rows `stride` elements apart. A default-made view (null data) means "absent".
 /// Alignment: data and stride * size_of(dtype) are multiples of 16 bytes.
 struct TensorView {
   void* data = nullptr;
@@ -17,10 +17,11 @@ struct TensorView {
   std::int64_t stride = 0;
 
   bool operator==(const TensorView&) const = default;
+  /// Whether there is one.
   [[nodiscard]] explicit operator bool() const { return data != nullptr; }
 };
 
-/// A view of a dense matrix (stride == cols).
+/// A view of a dense matrix: `rows` x `cols` elements, the stride is `cols`. Errors: none.
 inline TensorView dense(void* data, DType dtype, std::int64_t rows, std::int64_t cols) {
   return {data, dtype, rows, cols, cols};
 }

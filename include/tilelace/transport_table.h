@@ -14,22 +14,26 @@
 
 namespace tilelace {
 
-/// Who carries bytes: a copy engine (in sums of GPU ranks a kernel behind the product), the worker
-/// that computed them, NCCL, the memory that they go to, or the switch.
+/// Who carries bytes. `engine`: a copy engine (for sums of GPU ranks a kernel after the product).
+/// `worker`: the one that computed them. `library`: NCCL. `memory`: the memory that they go to,
+/// which adds them. `switched`: the NVLink switch.
 enum class Carrier : std::uint8_t { engine, worker, library, memory, switched };
 
+/// What there is to know of a transport.
 struct TransportRow {
-  Transport transport;
-  std::string_view name;
-  Carrier carrier;
-  bool pulls = false;  ///< who wants bytes fetches them; else who has them sends
-  bool gpus = false;   ///< for GPU ranks only
+  Transport transport;    ///< the one that the row is for
+  std::string_view name;  ///< as the command and plans spell it
+  Carrier carrier;        ///< who moves the bytes
+  bool pulls = false;     ///< the receiver fetches; else the sender sends
+  bool gpus = false;      ///< for GPU ranks only
 
-  /// Sent by who has them, as a transfer of its own: the only way on which ranks may hand on sums.
+  /// The sender's own transfer, not a part of the product: only so may ranks hand on sums.
   [[nodiscard]] constexpr bool pushes() const { return carrier == Carrier::engine && !pulls; }
   /// Nobody relays, and what is sent is a tile, not a chunk.
   [[nodiscard]] constexpr bool by_workers() const { return carrier == Carrier::worker; }
+  /// Whether libnccl has to be there.
   [[nodiscard]] constexpr bool needs_nccl() const { return carrier == Carrier::library; }
+  /// Whether memory has to be mapped for multicast.
   [[nodiscard]] constexpr bool needs_multicast() const { return carrier == Carrier::switched; }
   /// The owner's memory adds what comes, in the order in which it comes: not the same bits in every
   /// run.
@@ -64,16 +68,17 @@ inline constexpr TransportRow kNoTransport{
 /// Row i is the transport of number i.
 constexpr std::span<const TransportRow> transport_table() { return detail::kTransports; }
 
+/// The row of a transport; one named "?" for a value that names none.
 constexpr const TransportRow& row_of(Transport transport) {
   const auto i = static_cast<std::size_t>(transport);
   return i < detail::kTransports.size() ? detail::kTransports[i] : detail::kNoTransport;
 }
-/// None asked for: a row that is none of all that.
+/// The row of a transport; one named "?" where none was asked for.
 constexpr const TransportRow& row_of(std::optional<Transport> transport) {
   return transport ? row_of(*transport) : detail::kNoTransport;
 }
 
-/// The first transport that is carried so.
+/// The first transport with this carrier and direction.
 constexpr Transport transport_that(Carrier carrier, bool pulls = false) {
   const auto at = std::find_if(
       detail::kTransports.begin(), detail::kTransports.end(),

@@ -13,6 +13,7 @@
 
 namespace tilelace {
 
+/// What tune() does and how long it may take.
 struct TuneOptions {
   double seconds = 480;        ///< problems that would begin later are left out; more than 0
   double problem_seconds = 0;  ///< that looks at one problem may take; 0: all that are wanted
@@ -23,13 +24,14 @@ struct TuneOptions {
 
 /// A problem, which of its plans was the fastest, and what was seen.
 struct TunedProblem {
-  Problem problem;  ///< what plans depend on: op, ranks, m, n, k, dtype, SwiGLU or not
-  Plan plan;
+  Problem problem;          ///< what plans depend on: op, ranks, m, n, k, dtype, SwiGLU or not
+  Plan plan;                ///< the fastest of those that were timed
   double us = 0;            ///< a call, on the slowest rank
   double predicted_us = 0;  ///< of the prediction's own choice, as measured; 0: time was over
   std::size_t plans = 0;    ///< that were timed
 };
 
+/// What tune() found; equal on every rank.
 struct TuneResult {
   std::vector<TunedProblem> rows;  ///< of this tune, in the order of the problems
   std::size_t left = 0;            ///< problems that time was too short for

@@ -62,7 +62,7 @@ def translated() -> Iterator[None]:
     """Inside, errors of the library that come through torch's dispatcher are tilelace.Error.
 
     For torch.ops.tilelace by hand and for compiled graphs, which raise RuntimeError with the same
-    text on CUDA tensors. Local. Other errors pass as they are.
+    text on CUDA tensors. Local. Other errors pass as they are. Errors: tilelace.Error, those translated.
     """
     try:
         yield

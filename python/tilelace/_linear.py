@@ -186,11 +186,12 @@ class ParallelLinear(_megatron.Layer):
     def sharded_state_dict(
         self, prefix: str = "", sharded_offsets: Any = (), metadata: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """For Megatron's distributed checkpoints. Errors: usage (no Megatron)."""
+        """For Megatron's distributed checkpoints. Local. Errors: usage (no Megatron)."""
         axes = {"weight": 0, "bias": 0} if self._split_dim == 0 else {"weight": 1}
         return _megatron.sharded_tensors(self, axes, prefix, sharded_offsets, metadata)
 
     def extra_repr(self) -> str:
+        """Sizes and settings, for print(layer). Local. Errors: none."""
         return (
             f"{self.input_size}, {self.output_size}, bias={self.bias is not None}, "
             f"sequence_parallel={self.sequence_parallel}, group={self.group_name}")

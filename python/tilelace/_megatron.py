@@ -91,6 +91,7 @@ class Layer(torch.nn.Module):
 
     There `_extra_state` (None) is a key of state dicts. It is one here where the layer was given a
     config; without one state dicts stay those of torch.nn.Linear. Both kinds load into both.
+    `group_name`: of the layer's tensor-parallel group. `megatron`: whether it was given a config.
     """
 
     group_name: str
@@ -103,13 +104,15 @@ class Layer(torch.nn.Module):
 
     @property
     def tp_group(self) -> dist.ProcessGroup:
+        """The layer's tensor-parallel group. Local. Errors: usage (the group is gone)."""
         return _groups._group_of(_groups.plain(self.group_name))
 
     def get_extra_state(self) -> None:
+        """None: Megatron's key `_extra_state` has no value here. Local. Errors: none."""
         return None
 
     def set_extra_state(self, state: Any) -> None:
-        """There is none."""
+        """Does nothing: there is no extra state. Local. Errors: none."""
 
     def backward_dw(self) -> None:
-        """Weight gradients are never delayed."""
+        """Does nothing: weight gradients are never delayed. Local. Errors: none."""

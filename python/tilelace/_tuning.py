@@ -18,8 +18,12 @@ USUAL_SIZES = (1, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
 
 class Problem(NamedTuple):
-    """What plans depend on, as a rank has it: `n` of each weight, `k` after the split. `dtype` None:
-    the first of the table of those that GPUs take."""
+    """What plans depend on, as a rank has it.
+
+    `op`: "ag_gemm", "gemm_rs" or "gemm_ar". `m`: rows (tokens) of all ranks together. `n`: columns of
+    each weight; `k`: terms after the split. `dtype`: None: the first type that GPUs take (bfloat16).
+    `swiglu`: ag_gemm with two weights, gate and up.
+    """
 
     op: str
     m: int
@@ -30,8 +34,11 @@ class Problem(NamedTuple):
 
 
 class Tuned(NamedTuple):
-    """A problem's fastest plan: microseconds a call, those of the prediction's own choice (0: not
-    timed), how many plans were timed, the problem and the plan as printed."""
+    """A problem's fastest plan.
+
+    `us`: microseconds a call, on the slowest rank. `predicted_us`: those of the prediction's own
+    choice, 0: not timed. `plans`: how many were timed. `plan`: the problem and the plan as printed.
+    """
 
     us: float
     predicted_us: float

@@ -33,9 +33,10 @@ def all_reduce(
 ) -> Tensor:
     """The sum of x over the ranks, on every rank; `op` "avg": divided by them, "max": the largest.
 
-    `x` of any shape, result the same. Collective. Traffic: 2 (ranks - 1) / ranks of x's bytes leave
-    each rank, or (ranks - 1) times x for few bytes. Gradient: an all_reduce of the gradient with the
-    same op. Errors: tilelace.Error.
+    `x` of any shape, result the same. Collective. CUDA tensors: enqueued on the current stream, whole
+    for what comes later there. Any strides: what has gaps is copied. Traffic: 2 (ranks - 1) / ranks
+    of x's bytes leave each rank, or (ranks - 1) times x for few bytes. Gradient: an all_reduce of the
+    gradient with the same op. Errors: tilelace.Error of kind usage, system, peer, timeout.
     """
     name, settings = _name(group, x), {"reduce_op": op}
     if out is None:
@@ -58,7 +59,8 @@ def all_gather(
     """x of all ranks, one after the other along `gather_dim`.
 
     `x` [.., m_r, ..]; result [.., m, ..]. `sizes`: size of `gather_dim` on every rank, where they
-    differ. Collective. Traffic: (ranks - 1) times x leaves each rank. Errors: tilelace.Error.
+    differ. Collective, in the stream and with strides as all_reduce. Traffic: (ranks - 1) times x
+    leaves each rank. Errors: as all_reduce.
     """
     name, settings = _name(group, x), {"gather_dim": gather_dim, "sizes": _list(sizes)}
     if out is None:
@@ -75,8 +77,8 @@ def reduce_scatter(
     """This rank's part of the sum of x over the ranks (`op`: as of all_reduce) along `scatter_dim`.
 
     `x` [.., m, ..]; result [.., m_r, ..]. `sizes`: size of `scatter_dim` of every rank's result;
-    default: evenly, the first ranks one more. Collective. Traffic: x without this rank's part leaves
-    each rank. Errors: tilelace.Error.
+    default: evenly, the first ranks one more. Collective, in the stream and with strides as
+    all_reduce. Traffic: x without this rank's part leaves each rank. Errors: as all_reduce.
     """
     name = _name(group, x)
     settings = {"scatter_dim": scatter_dim, "sizes": _list(sizes), "reduce_op": op}
@@ -95,8 +97,9 @@ def all_to_all(
 
     `x` [m, ..]; result [rows taken, ..]. `sends`, `takes`: rows to and from every rank; none: m is
     split evenly. All ranks give lists, or none does. With lists what a pair of ranks exchanges has a
-    bound (docs/collectives.md). Collective. Traffic: x without what stays leaves each rank.
-    Errors: tilelace.Error; a pair whose lists do not fit is told, others may have their part.
+    bound (docs/collectives.md). Collective, in the stream and with strides as all_reduce. Traffic: x
+    without what stays leaves each rank. Errors: as all_reduce; a pair whose lists do not fit is told,
+    others may have their part.
     """
     name, settings = _name(group, x), {"sends": _list(sends), "takes": _list(takes)}
     if out is None:

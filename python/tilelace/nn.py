@@ -55,6 +55,12 @@ class ColumnParallelLinear(ParallelLinear):
         self, input_: Tensor, weight: Tensor | None = None,
         runtime_gather_output: bool | None = None,
     ) -> tuple[Tensor, Tensor | None]:
+        """(y [.., m, .., output_size / ranks], bias or None) for input_ [.., m_r, .., input_size].
+
+        `input_` has all rows without sequence_parallel. `weight`: used instead of the layer's own.
+        `runtime_gather_output`: instead of gather_output. Collective as the class says.
+        Errors: tilelace.Error.
+        """
         used = self._used_weight(weight)
         x, used, bias = _regions.as_autocast(
             input_, used, None if self.skip_bias_add else self.bias)
@@ -108,6 +114,10 @@ class RowParallelLinear(ParallelLinear):
             self.bias.sequence_parallel = self.sequence_parallel
 
     def forward(self, input_: Tensor) -> tuple[Tensor, Tensor | None]:
+        """(y [.., m_r, .., output_size], bias or None) for input_ [.., m, .., input_size / ranks].
+
+        y has all rows without sequence_parallel. Collective. Errors: tilelace.Error.
+        """
         x = input_
         if not self.input_is_parallel:
             x = _regions.split_columns(x, self.group_name, self._ranks, self._rank)
@@ -134,9 +144,9 @@ class ParallelMLP(torch.nn.Module):
     """hidden -> ffn_hidden -> hidden, the hidden layer split over the group.
 
     `activation`: gelu, gelu_tanh, silu or none; "swiglu": silu(gate) * up, the unsharded weight of
-    linear_fc1 is then all gate rows and then all up rows, of which this rank has its part of each. With sequence_parallel, and gradients off
-    (torch.no_grad, torch.inference_mode), the activation runs inside the product; else PyTorch's
-    own kernels run it. `regather`: as ColumnParallelLinear's. Returns (y, bias or None) as
+    linear_fc1 is then all gate rows and then all up rows, of which this rank has its part of each.
+    With sequence_parallel, and gradients off (torch.no_grad, torch.inference_mode), the activation
+    runs inside the product; else PyTorch's own kernels run it. `regather`: as ColumnParallelLinear's. Returns (y, bias or None) as
     RowParallelLinear. Collective. Errors: tilelace.Error.
     """
 
@@ -175,6 +185,10 @@ class ParallelMLP(torch.nn.Module):
         return outs[0]
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """(y, bias or None): x and y [.., m_r, .., hidden_size], all rows without sequence_parallel.
+
+        Collective. Errors: tilelace.Error.
+        """
         if self.linear_fc1.sequence_parallel and not torch.is_grad_enabled():
             return self.linear_fc2(self._fused(x))
         hidden, _ = self.linear_fc1(x)
@@ -186,7 +200,7 @@ class ParallelMLP(torch.nn.Module):
     def sharded_state_dict(
         self, prefix: str = "", sharded_offsets: Any = (), metadata: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """For Megatron's distributed checkpoints, as its MLP's. Errors: usage (no Megatron)."""
+        """For Megatron's distributed checkpoints, as its MLP's. Local. Errors: usage (no Megatron)."""
         tensors = {}
         for name, layer in self.named_children():
             part = layer.sharded_state_dict(f"{prefix}{name}.", sharded_offsets, metadata)
@@ -220,6 +234,10 @@ class RMSNorm(torch.nn.RMSNorm):
         self.group_name = _groups.group_name(tp_group)
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """(norm of the sum of x and the residual, that sum), as the class says. Collective.
+
+        Errors: tilelace.Error.
+        """
         weight = x.new_ones(self.normalized_shape) if self.weight is None else self.weight
         eps = torch.finfo(torch.float).eps if self.eps is None else self.eps
         normed, summed, *_ = all_reduce_norm(x, weight, self.group_name, residual=residual, eps=eps)

