@@ -31,9 +31,8 @@ def inverse_root(h, eps):
     total = torch.nn.functional.pad(total, (0, units - total.shape[-1]))
     while total.shape[-1] > 1:
         total = total[..., ::2] + total[..., 1::2]
-    mean = divided(total, h.shape[-1]) + torch.tensor(eps)
-    root = mean.double().sqrt().float()  # torch's of fp32 is not always the nearest
-    return torch.ones_like(root) / root
+    share = divided(torch.ones_like(total), h.shape[-1])
+    return (1 / (total * share + torch.tensor(eps)).double().sqrt()).float()
 
 
 def quantised(v, quant, scale):
