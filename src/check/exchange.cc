@@ -33,8 +33,10 @@ std::optional<std::string> legal(const ExchangeSpec& s, int ranks) {
   if (s.workers < 1 || s.chunk < 1) return "workers and chunk must be at least 1";
   if (s.shots != 1 && (s.shots != 2 || !row_of(s.collective).shares))
     return "shots are 1 or, for all_reduce, 2";
-  if (s.direct && (s.collective != Collective::all_gather || s.lines))
-    return "direct is for all_gather by chunks";
+  const bool even = std::count(s.units.begin(), s.units.end(), s.units.front()) ==
+                    static_cast<std::ptrdiff_t>(s.units.size());
+  if (s.direct && (s.lines || !(s.collective == Collective::all_gather || (pairs && even))))
+    return "direct is for all_gather and even all_to_all, by chunks";
   if (s.in_place && pairs) return "all_to_all is not in place";
   const std::int64_t most = *std::max_element(s.units.begin(), s.units.end());
   const std::int64_t parcel = s.shots == 2 ? schedule::ceil_div(most, ranks) : most;

@@ -22,7 +22,7 @@ struct ExchangeSpec {
   int shots = 1;
   int workers = 1;
   std::int64_t chunk = 1;  ///< units
-  bool direct = false;     ///< all_gather: into the peers' results
+  bool direct = false;     ///< all_gather, even all_to_all: into the peers' results
   bool lines = false;      ///< units carry the call's epoch
   bool in_place = false;
 

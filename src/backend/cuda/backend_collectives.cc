@@ -46,8 +46,9 @@ GpuBackend::CheckedCollective GpuBackend::checked(Collective collective, const C
   require_on_device(name, "in", row_of_bytes(args.in, c.call.sends), device_);
   const TensorView out = row_of_bytes(args.out, c.call.takes);
   require_on_device(name, "out", out, device_);
-  // Where each rank's part goes in the whole is known to all: all_gather's.
-  if (collective == Collective::all_gather && out.rows > 0) c.tensors.reachable = reachable(out);
+  // All know where each rank's part goes in the whole, but of sums and of lists of parcels.
+  const bool known = !row_of(collective).sums && !c.call.counts.empty();
+  if (known && out.rows > 0) c.tensors.reachable = reachable(out);
   c.plan = plan::plan_collective(c.call, collective_machine(), options,
                                  c.tensors.reachable.base != nullptr);
   return c;

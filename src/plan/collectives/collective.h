@@ -54,14 +54,14 @@ constexpr int kCtas = 2, kCtasOfTwo = 3;
 constexpr int kMostCtas = 132 * kCtasOfTwo;
 constexpr Index kMostWorkers = kMostCtas * kChunkWorkers;
 constexpr Index kMostChunk = 2048;  ///< units of lines
-/// Of chunks: a warp's four loads a lane.
-constexpr Index kFullChunk = 128;
+/// Of chunks, three loads a lane: with four the last round of a call leaves more workers idle.
+constexpr Index kFullChunk = 96;
 
 /// Every choice made before a call; equal on every rank.
 struct CollectivePlan {
   bool lines = false;
   int shots = 1;
-  bool direct = false;  ///< all_gather into memory that peers reach
+  bool direct = false;  ///< all_gather and even all_to_all, into memory that peers reach
   int workers = 1;
   Index chunk = 1;   ///< units
   Index pieces = 1;  ///< schedules one after the other; all but the last of `piece` units a parcel
