@@ -38,8 +38,8 @@ ExchangeSpec random_spec(Dice& dice, int ranks, int workers, bool lines) {
   }
   const bool pairs = s.collective == Collective::all_to_all;
   const bool even = dice.one_in(3);
-  s.direct = !lines && dice.one_in(2) &&
-             (s.collective == Collective::all_gather || (pairs && even));
+  s.direct =
+      !lines && dice.one_in(2) && (s.collective == Collective::all_gather || (pairs && even));
   for (int i = 0; i < (pairs ? ranks * ranks : ranks); ++i)
     s.units.push_back(even && i > 0 ? s.units.front() : random_units(dice, most));
   return s;

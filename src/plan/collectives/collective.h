@@ -54,8 +54,9 @@ constexpr int kCtas = 2, kCtasOfTwo = 3;
 constexpr int kMostCtas = 132 * kCtasOfTwo;
 constexpr Index kMostWorkers = kMostCtas * kChunkWorkers;
 constexpr Index kMostChunk = 2048;  ///< units of lines
-/// Of chunks, three loads a lane: with four the last round of a call leaves more workers idle.
-constexpr Index kFullChunk = 96;
+/// Of chunks: a warp's four loads a lane; three in calls of few rounds, whose last one then leaves
+/// fewer workers idle.
+constexpr Index kFullChunk = 128, kShortChunk = 96, kFewRounds = 8;
 
 /// Every choice made before a call; equal on every rank.
 struct CollectivePlan {

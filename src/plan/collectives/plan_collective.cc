@@ -90,8 +90,9 @@ void spread_chunks(CollectivePlan& p, const CollectiveCall& c, Index units,
   if (machine.gpu) most = even(most / each) * each;
   const Index half = even(std::max<Index>(most / each / 2, 1)) * each;
   if (machine.gpu && units <= half * full) most = half;
+  const bool few = machine.gpu && units < kFewRounds * most * full;
   Index chunk = o.chunk ? ceil_div(*o.chunk, kUnitBytes) : up_to(ceil_div(units, most), grain);
-  if (!o.chunk) chunk = std::min(chunk, full);
+  if (!o.chunk) chunk = std::min(chunk, few ? kShortChunk : full);
   p.chunk = std::clamp<Index>(chunk, 1, std::max<Index>(1, std::min(kMostChunk, room / most)));
   const Index ctas = paired(ceil_div(ceil_div(units, p.chunk), each));
   p.workers = static_cast<int>(machine.gpu ? std::min(ctas * each, most)
