@@ -255,6 +255,55 @@ def collectives():
     return table(["GPUs", "collective", "NCCL's buffers", *(name for name, *_ in SIZES)], lines, 3)
 
 
+def times(us):
+    return f"{us:.2f}" if us < 10 else f"{us:.1f}" if us < 100 else f"{us:.0f}"
+
+
+SHOWN = "nvidia-h100-tp2"
+SHOWN_BYTES = tuple(1 << i for i in (10, 12, 14, 16, 18, 19, 20, 21, 22, 23, 24, 26, 28))
+
+
+def collective_times():
+    """us of ours, of NCCL's plain buffers, of its windows."""
+    rows = records(f"{SHOWN}/collectives.jsonl", lambda r: (r["op"], r["bytes"]))
+    lines = []
+    for size in SHOWN_BYTES:
+        cells = [f"{size >> 20}M" if size >= 1 << 20 else f"{size >> 10}K"]
+        for op in COLLECTIVES:
+            r = rows[op, size]
+            cells += [times(us) for us in (r["us"], r["baselines"]["nccl"], r["baselines"]["nccl_window"])]
+        lines.append(cells)
+    head = ["size"]
+    for op in COLLECTIVES:
+        head += [op, "NCCL", "window"]
+    return table(head, lines, 1)
+
+
+def norm_rows():
+    return records(f"{SHOWN}/norms.jsonl", lambda r: (r["op"], r.get("model"), r["n"], r["m"], r.get("quant")))
+
+
+def norm_times():
+    """us of one call, of ours and a compiled norm, of NCCL's and one."""
+    rows = norm_rows()
+    lines = []
+    for r in rows.values():
+        if r["op"] == "norms" and r["m"] in (1, 16, 64, 256, 1024, 4096):
+            us = r["us"]
+            lines.append((r["n"], r["quant"], r["m"], *(times(us[way]) for way in ("tilelace", "apart", "nccl")),
+                          f"{r['ratio']:.2f}"))
+    return table(["n", "quant", "m", "one call", "`all_reduce`, norm", "NCCL, norm", "ratio"], lines, 2)
+
+
+def decode_steps():
+    rows = norm_rows()
+    lines = [(r["model"], r["m"], *(times(r["us"][way]) for way in ("mm", "gemm_ar", "nccl")),
+              f"{r['us']['gemm_ar'] - r['us']['mm']:.1f}")
+             for r in rows.values() if r["op"] == "decode"]
+    return table(["model", "m", "product, `all_reduce_norm`", "`gemm_ar`, norm", "product, NCCL, norm", "us saved"],
+                 lines, 1)
+
+
 def gemm():
     """Ours beside cuBLASLt's best algorithm, a geometric mean by m."""
     rows = {}
@@ -289,6 +338,7 @@ def first_program():
 BLOCKS = {README: {"first program": first_program, "speed-up": speed_up, "layers": layers, "status": status,
                    "peers": peers},
           FUSED: {"summary": summary, "gemm": gemm}, "docs/command.md": {"overlap": overlap},
+          "docs/collectives.md": {"times": collective_times, "norms": norm_times, "decode": decode_steps},
           "docs/performance.md": {"speed-up": speed_up, "collectives": collectives, "gemm": gemm}}
 
 
