@@ -30,8 +30,11 @@ _SEVERAL = (
 
 
 def _fuse_sum(graph: fx.Graph, node: fx.Node) -> bool:
+    norms = is_call(node, COLLECTIVES.all_reduce.default)
+    if norms and _inductor_norm.has_few_rows(node) and not _inductor_norm.fuse_norm(graph, node):
+        return True
     why = _inductor_reduce.fuse_reduce(graph, node)
-    if why and is_call(node, COLLECTIVES.all_reduce.default):
+    if why and norms:
         alone = _inductor_norm.fuse_norm(graph, node)
         why = f"{why}; {alone}" if alone else ""
     return skip(node, why) if why else True
