@@ -60,10 +60,9 @@ bool erase_empty_rounds(const Exchange& s, StepList& list, bool waits) {
   return std::erase_if(list, [&](const Step& x) {
            const bool raised = x.verb == Verb::signal && x.peer >= 0;
            if (!raised && (!waits || x.verb != Verb::wait)) return false;
-           const Index round = x.at / s.workers % schedule::kMaxExchangeRounds;
-           const auto source = static_cast<int>(x.at / s.workers / schedule::kMaxExchangeRounds);
-           if (source >= s.ranks) return false;  // of a sum
-           return round >= s.rounds_of(raised ? s.sends[x.peer] : s.takes[source]);
+           const schedule::ExchangeFlag f = s.flag_meaning(x.at);
+           if (f.sums) return false;
+           return f.round.round >= s.rounds_of(raised ? s.sends[x.peer] : s.takes[f.rank]);
          }) > 0;
 }
 

@@ -95,12 +95,10 @@ ExchangeCall make_exchange(const ExchangeSpec& s, int rank, int ranks) {
 FlagName flag_name(const ExchangeCall& c, Index flag) {
   const auto& s = c.schedule;
   if (flag < 0 || flag >= s.num_flags()) return {fmt::format("flag {}", flag), -1};
-  const Index round = flag / s.workers % schedule::kMaxExchangeRounds;
-  const auto area = static_cast<int>(flag / s.workers / schedule::kMaxExchangeRounds);
-  const int rank = area % s.ranks;
-  return {fmt::format("{}(rank {}, round {}, worker {})", area < s.ranks ? "term" : "sum", rank,
-                      round, flag % s.workers),
-          rank};
+  const schedule::ExchangeFlag f = s.flag_meaning(flag);
+  return {fmt::format("{}(rank {}, round {}, worker {})", f.sums ? "sum" : "term", f.rank,
+                      f.round.round, f.round.worker),
+          f.rank};
 }
 
 }  // namespace tilelace::check

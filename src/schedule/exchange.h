@@ -38,6 +38,13 @@ struct ExchangeRound {
   Index round = 0;
 };
 
+/// What a flag says is there: a parcel's part of a round, or sums of one.
+struct ExchangeFlag {
+  bool sums = false;
+  int rank = 0;  ///< the source, or the owner
+  ExchangeRound round;
+};
+
 /// Of up to kMost ranks. Units of parcels and of sums count from their own beginnings.
 template <int kMost>
 struct ExchangeOf {
@@ -84,6 +91,13 @@ struct ExchangeOf {
   }
   [[nodiscard]] TILELACE_HD constexpr Index num_flags() const {
     return (shares ? 2 : 1) * ranks * kMaxExchangeRounds * workers;
+  }
+  /// `flag` below num_flags().
+  [[nodiscard]] TILELACE_HD constexpr ExchangeFlag flag_meaning(Index flag) const {
+    const Index of = flag / workers;
+    const auto area = static_cast<int>(of / kMaxExchangeRounds);
+    return {
+        area >= ranks, area % ranks, {static_cast<int>(flag % workers), of % kMaxExchangeRounds}};
   }
 
   /// First unit of the place that the source, or owner, has at `at` for a round.

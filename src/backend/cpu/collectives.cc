@@ -55,11 +55,8 @@ void Collectives::poison(int rank, std::uint32_t epoch, Index bytes) const {
 }
 
 CallVerbs::Meaning CollectiveVerbs::meaning(Index flag) const {
-  const Index of = flag / s_.workers;
-  const Index round = of % schedule::kMaxExchangeRounds;
-  const int source = static_cast<int>(of / schedule::kMaxExchangeRounds);
-  if (source < s_.ranks) return {source, fmt::format("the parcel of round {}", round)};
-  return {source - s_.ranks, fmt::format("the sums of round {}", round)};
+  const schedule::ExchangeFlag f = s_.flag_meaning(flag);
+  return {f.rank, fmt::format("the {} of round {}", f.sums ? "sums" : "parcel", f.round.round)};
 }
 
 CollectiveVerbs::Bytes CollectiveVerbs::bytes_of(RowRange units, const plan::Parcel& parcel) {
