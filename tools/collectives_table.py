@@ -14,16 +14,11 @@ import sys
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from op_table import COLOURS, MARKERS, geomean, label, marker
+from op_table import COLOURS, MARKERS, arguments, fail, geomean, label, marker, save
 
 OURS = "tilelace"
 PANEL = {"width": 400, "height": 260, "left": 64, "top": 34, "gap": 74, "below": 62, "across": 2}
 KEYS = ("op", "ranks", "dtype", "in_place", "symmetric", "bytes")
-
-
-def fail(what, got, expected):
-    print(f"collectives_table: {what}, got {got}, expected {expected}", file=sys.stderr)
-    sys.exit(2)
 
 
 def read(paths):
@@ -164,24 +159,11 @@ def plot(groups, path):
              f'height="{bottom + 16}" font-family="sans-serif" font-size="12" fill="#222">',
              f"<title>{escape('Collectives: time over size')}</title>",
              f'<rect width="{width}" height="{bottom + 16}" fill="white"/>', *body, "</svg>"]
-    try:
-        Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    except OSError as error:
-        fail(path, repr(error), "a file to write")
+    save(path, lines)
 
 
 def main():
-    args = sys.argv[1:]
-    svg = None
-    if "--help" in args or not args:
-        print(__doc__)
-        sys.exit(0 if args else 2)
-    if "--plot" in args:
-        at = args.index("--plot")
-        if at + 1 >= len(args):
-            fail("--plot", "nothing", "a file")
-        svg = args[at + 1]
-        del args[at:at + 2]
+    args, svg = arguments(__doc__)
     groups = groups_of(read(args))
     for title, rows in groups.items():
         print_table(title, rows)

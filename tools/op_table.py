@@ -26,8 +26,31 @@ PANEL = {"width": 400, "height": 260, "left": 56, "top": 34, "gap": 74}
 
 
 def fail(what, got, expected):
-    print(f"op_table: {what}, got {got}, expected {expected}", file=sys.stderr)
+    print(f"{Path(sys.argv[0]).stem}: {what}, got {got}, expected {expected}", file=sys.stderr)
     sys.exit(2)
+
+
+def arguments(usage):
+    """The command line's but --plot FILE, and that file or None. Ends the process to help."""
+    args = sys.argv[1:]
+    svg = None
+    if "--help" in args or not args:
+        print(usage)
+        sys.exit(0 if args else 2)
+    if "--plot" in args:
+        at = args.index("--plot")
+        if at + 1 >= len(args):
+            fail("--plot", "nothing", "a file")
+        svg = args[at + 1]
+        del args[at:at + 2]
+    return args, svg
+
+
+def save(path, lines):
+    try:
+        Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    except OSError as error:
+        fail(path, repr(error), "a file to write")
 
 
 def read(paths):
@@ -252,24 +275,11 @@ def plot(rows, path):
     lines = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {bottom + 16}" width="{width}" '
              f'height="{bottom + 16}" font-family="sans-serif" font-size="12" fill="#222">',
              f'<rect width="{width}" height="{bottom + 16}" fill="white"/>', *body, *keys, "</svg>"]
-    try:
-        Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    except OSError as error:
-        fail(path, repr(error), "a file to write")
+    save(path, lines)
 
 
 def main():
-    args = sys.argv[1:]
-    svg = None
-    if "--help" in args or not args:
-        print(__doc__)
-        sys.exit(0 if args else 2)
-    if "--plot" in args:
-        at = args.index("--plot")
-        if at + 1 >= len(args):
-            fail("--plot", "nothing", "a file")
-        svg = args[at + 1]
-        del args[at:at + 2]
+    args, svg = arguments(__doc__)
     bars = "--bars" in args
     rows = read([a for a in args if a != "--bars"])
     ops = sorted({r["op"] for r in rows})
