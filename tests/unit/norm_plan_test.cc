@@ -63,6 +63,7 @@ TEST(NormPlan, EveryRowHasAPlace) {
               p.lines ? kLineBytes : kStagedBytes);
     ASSERT_TRUE(!p.lines || s.rounds() <= 1);
     const Index row = parts > 1 ? parts * p.chunk : row_places(d.call);
+    ASSERT_EQ(row, parts * part_places(d.call, p));
     Index units = 0;
     for (Index piece = 0; piece < p.pieces; ++piece)
       units += place_norm(d.call, p, piece).takes[d.call.sum.rank];

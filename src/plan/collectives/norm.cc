@@ -146,6 +146,9 @@ int row_parts(const NormCall& c, const CollectivePlan& p) {
   const Index row = row_places(c);
   return p.chunk >= row ? 1 : static_cast<int>(ceil_div(row, p.chunk));
 }
+Index part_places(const NormCall& c, const CollectivePlan& p) {
+  return std::min(row_places(c), p.chunk);
+}
 
 namespace {
 
@@ -254,8 +257,7 @@ schedule::Exchange place_norm(const NormCall& c, const CollectivePlan& p, Index 
   s.chunk = p.chunk;
   s.ring = p.lines ? 1 : schedule::kRing;
   s.sums = true;
-  const int parts = row_parts(c, p);
-  const Index row = parts == 1 ? row_places(c) : parts * p.chunk;
+  const Index row = row_parts(c, p) * part_places(c, p);
   const Index units = std::clamp<Index>(c.rows * row - piece * p.piece, 0, p.piece);
   for (int q = 0; q < s.ranks; ++q) s.sends[q] = s.takes[q] = units;
   return s;

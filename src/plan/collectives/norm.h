@@ -32,6 +32,8 @@ NormBytes bytes_of(const NormCall&);
 Index row_places(const NormCall&);
 /// CTAs that have a row together, a chunk each; 1: a chunk is whole rows.
 int row_parts(const NormCall&, const CollectivePlan&);
+/// Units of a row with a place in each of them.
+Index part_places(const NormCall&, const CollectivePlan&);
 
 /// Of a GPU rank: workers are CTAs, a chunk is whole rows, or a part of one. Errors: usage (an
 /// option that the call cannot take).

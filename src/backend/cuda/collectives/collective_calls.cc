@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/collectives/collective_calls.h"
 
+#include <algorithm>
+
 #include "backend/cuda/base/cuda_check.h"
 #include "backend/cuda/collectives/norm.h"
 #include "core/check.h"
@@ -67,10 +69,11 @@ NormParams norm_params_of(const plan::NormCall& call, const plan::CollectivePlan
   p.exchange.divisor = 1;
   p.exchange.item = args.item;
   p.exchange.same = true;
-  for (std::uint32_t& hash : p.exchange.told) hash = plan::collective_hash(call.sum, plan);
-  for (std::uint32_t& hash : p.exchange.expected) hash = p.exchange.told[0];
+  const std::uint32_t hash = plan::collective_hash(call.sum, plan);
+  std::fill(std::begin(p.exchange.told), std::end(p.exchange.told), hash);
+  std::fill(std::begin(p.exchange.expected), std::end(p.exchange.expected), hash);
   p.parts = plan::row_parts(call, plan);
-  p.part_places = static_cast<int>(p.parts == 1 ? plan::row_places(call) : plan.chunk);
+  p.part_places = static_cast<int>(plan::part_places(call, plan));
   p.row_units = static_cast<int>(call.cols * 2 / schedule::kUnitBytes);
   p.share = 1.0F / static_cast<float>(call.cols);
   p.chunk_rows = static_cast<int>(plan.chunk / p.part_places);
