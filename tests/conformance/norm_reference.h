@@ -36,6 +36,27 @@ struct NormCase {
   }
 };
 
+/// A rank's tensors.
+struct NormPlaces {
+  const void *x = nullptr, *residual = nullptr, *weight = nullptr;
+  void *out = nullptr, *normed = nullptr, *quantised = nullptr, *scales = nullptr;
+};
+/// The call with those that it has.
+inline AllReduceNormArgs norm_args(const NormCase& c, const NormPlaces& at) {
+  AllReduceNormArgs args;
+  args.x = at.x;
+  args.residual = c.residual ? at.residual : nullptr;
+  args.weight = at.weight;
+  args.eps = c.eps;
+  args.out = c.out ? at.out : nullptr;
+  args.normed = c.normed ? at.normed : nullptr;
+  args.quant = c.quant;
+  args.quantised = c.quant == NormQuant::none ? nullptr : at.quantised;
+  args.scales = c.quant == NormQuant::none ? nullptr : static_cast<float*>(at.scales);
+  args.item = c.item, args.m = c.m, args.n = c.n;
+  return args;
+}
+
 using Halves = std::vector<std::uint16_t>;
 
 inline float float_of(Item item, std::uint16_t word) {

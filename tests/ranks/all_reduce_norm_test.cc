@@ -51,18 +51,10 @@ std::string wrong_result(Communicator& member, const NormCase& c) {
   Tensor<float> scales(want.scales.size());
   if (c.quant == NormQuant::given) *scales.data() = kGivenScale;
   Tensor<std::uint16_t>& out = c.in_place ? residual : other;
-  AllReduceNormArgs args;
-  args.x = x.data();
-  args.residual = c.residual ? residual.data() : nullptr;
-  args.weight = weight.data();
-  args.eps = c.eps;
-  args.out = c.out ? out.data() : nullptr;
-  args.normed = c.normed ? normed.data() : nullptr;
-  args.quant = c.quant;
-  args.quantised = c.quant == NormQuant::none ? nullptr : quantised.data();
-  args.scales = c.quant == NormQuant::none ? nullptr : scales.data();
-  args.item = c.item, args.m = c.m, args.n = c.n;
-  all_reduce_norm(member, args, c.options);
+  all_reduce_norm(member,
+                  norm_args(c, {x.data(), residual.data(), weight.data(), out.data(), normed.data(),
+                                quantised.data(), scales.data()}),
+                  c.options);
   std::string wrong;
   const auto note = [&](std::string text) {
     if (wrong.empty()) wrong = std::move(text);

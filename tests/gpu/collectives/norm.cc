@@ -71,17 +71,9 @@ std::string check_norm_case(const NormCaller& c, const NormCase& n) {
       scales(n.quant == NormQuant::given ? want.scales.data() : nullptr,
              want.scales.size() * sizeof(float), c.stream);
   const NormMemory& out = n.in_place ? residual : other;
-  AllReduceNormArgs args;
-  args.x = x.data();
-  args.residual = n.residual ? residual.data() : nullptr;
-  args.weight = weight.data();
-  args.eps = n.eps;
-  args.out = n.out ? out.data() : nullptr;
-  args.normed = n.normed ? normed.data() : nullptr;
-  args.quant = n.quant;
-  args.quantised = n.quant == NormQuant::none ? nullptr : quantised.data();
-  args.scales = n.quant == NormQuant::none ? nullptr : static_cast<float*>(scales.data());
-  args.item = n.item, args.m = n.m, args.n = n.n, args.stream = c.stream;
+  AllReduceNormArgs args = test::norm_args(n, {x.data(), residual.data(), weight.data(), out.data(),
+                                               normed.data(), quantised.data(), scales.data()});
+  args.stream = c.stream;
   c.meet();
   c.enqueue(args, n.options);
   c.finish();
