@@ -87,7 +87,7 @@ OWN = [
     ("dtype", "src/backend/cpu/row_norm.cc", ALL, "how the host norms rows"),
     ("dtype", "src/backend/cuda/device/row_norm.h", ALL, "the elements of its kernels"),
     ("dtype", "src/core/half.h", ALL, "how the host converts"),
-    ("dtype", "src/backend/cuda/device/parcels.h", ALL, "which kernel adds up elements of collectives"),
+    ("dtype", "src/backend/cuda/collectives/exchange_kernels.h", ALL, "which kernel adds up elements of collectives"),
     ("dtype", "src/backend/cpu/item_sums.cc", ALL, "how the host adds elements of collectives"),
     ("dtype", "src/backend/cpu/gemm/convert.cc", ALL, "how the host converts rows"),
     ("dtype", "src/backend/cuda/base/gpu_elements.h", ALL, "the types of kernels"),

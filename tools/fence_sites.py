@@ -154,7 +154,8 @@ class Run:
         return [program, "--ranks", str(self.ranks), *BOUNDS, "--ops", self.ops, *kinds]
 
 
-PUSHED = "unfused push,unfused push in one shot,unfused push in two shots"
+PUSHED = ("unfused push,unfused push in one shot,unfused push in two shots,unfused push by lines,"
+          "unfused push in one shot by lines,unfused push in two shots by lines")
 # Together they reach every site.
 RUNS = {
     "ag_gemm": Run(8, "ag_gemm"),

@@ -179,11 +179,8 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
   if (row_of(s.transport).by_workers() && !mesh) return "store needs the mesh route";
   if (row_of(s.transport).pulls && !gather && !mesh) return "pull of partials needs the mesh";
   if (s.straddle && (!mesh || row_of(s.op).shares)) return "straddle needs the mesh, not gemm_ar";
-  const bool pushed = s.unfused && row_of(s.transport).pushes();
   const bool switched = row_of(s.transport).needs_multicast();
-  if (s.shots != 1 && ((!pushed && !switched) || !row_of(s.op).shares || s.shots != 2)) {
-    return "shots are 1 or, for gemm_ar that is pushed unfused or multimem, 2";
-  }
+  if (s.shots != 1 && (!switched || s.shots != 2)) return "shots are 1 or, of multimem, 2";
   if (s.direct && (!switched || s.shots != 2)) return "direct is for multimem in two shots";
   if (switched && (!row_of(s.op).shares || !mesh || s.unfused || s.blocks != 1))
     return "multimem is for fused gemm_ar over the mesh, of one block";
@@ -197,8 +194,9 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
     return "unfused is for sums over the mesh, of at most 8 ranks";
   }
   if (row_of(s.transport).by_workers() && row_of(s.op).scatters()) {
-    return "unfused sums are pulled or pushed, or for gemm_ar stored";
+    return "unfused sums are pulled, or for gemm_ar stored";
   }
+  if (row_of(s.transport).pushes() && !s.hand) return "sums that are pushed are collectives";
   if (s.cols != 1 || s.blocks != 1 || s.straddle) return "unfused sums have one column and block";
   return std::nullopt;
 }

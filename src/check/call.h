@@ -46,21 +46,21 @@ struct CallSpec {
   int blocks = 1;
   bool deliver = false;
   std::int64_t block_grain = 1;  ///< gemm_ar: rows that super-blocks are multiples of
-  /// gemm_rs, gemm_ar: sums behind the product (schedule/reduce_rows.h, push_rows.h), a row a unit.
-  /// Transport pull, or store: sums are shared, or push. Tiles do not count, the product is one
-  /// step.
+  /// gemm_rs, gemm_ar: sums behind the product (schedule/reduce_rows.h), a row a unit. Transport
+  /// pull, or store: sums are shared; those that are pushed are collectives. Tiles do not count,
+  /// the product is one step.
   bool unfused = false;
   /// Of an unfused gemm_rs: partials are handed to their owners so (schedule/hand_rows.h);
   /// transport and route do not count.
   std::optional<schedule::HandWay> hand;
-  int shots = 1;        ///< gemm_ar, unfused push or multimem: 2: sums are shared
+  int shots = 1;        ///< multimem: 2: sums are shared
   bool direct = false;  ///< multimem in two shots: sums go to where peers want them
   /// Of a fused gemm_ar as GPUs have it (schedule/share_tiles.h): columns by which own tiles come
   /// behind the others; 0: other calls. Transport store; `blocks` are a shard's.
   int lag = 0;
   bool by_columns = false;  ///< likewise: owners have columns of all rows, in one block
   WalkSpec walk;
-  /// A collective: nothing above counts. On a communicator of its own, with slots and epochs.
+  /// A collective: nothing above counts.
   std::optional<ExchangeSpec> exchange = {};
 
   bool operator==(const CallSpec&) const = default;
@@ -160,8 +160,7 @@ class CallPlan {
     if (row_of(spec_.transport).needs_multicast()) return f(switched_[r]);
     if (spec_.lag > 0) return f(shared_[r]);
     if (!spec_.unfused) return visit(rank, f);
-    if (spec_.hand) return f(handed_[r]);
-    return row_of(spec_.transport).pushes() ? f(pushed_[r]) : f(sums_[r]);
+    return spec_.hand ? f(handed_[r]) : f(sums_[r]);
   }
 
   [[nodiscard]] bool has(Region region) const;
@@ -187,7 +186,6 @@ class CallPlan {
   void make_reduce(schedule::GemmReduce s);
   void cut_reduce();
   void cut_sums();
-  void cut_pushed();
   void cut_handed();
   void cut_switched();
   void cut_shared();
@@ -205,7 +203,6 @@ class CallPlan {
   std::vector<ManyReduceTiles> many_reduce_;
   std::vector<PairTiles> pairs_;
   std::vector<schedule::ReduceRows> sums_;
-  std::vector<schedule::PushRows> pushed_;
   std::vector<schedule::HandRows> handed_;
   std::vector<schedule::TileSums> switched_;
   std::vector<schedule::SharedTiles> shared_;

@@ -82,7 +82,7 @@ CallPlan::CallPlan(const CallSpec& spec, int ranks, int workers)
   else if (spec.lag > 0)
     cut_shared();
   else if (spec.unfused)
-    spec.hand ? cut_handed() : row_of(spec.transport).pushes() ? cut_pushed() : cut_sums();
+    spec.hand ? cut_handed() : cut_sums();
   else
     row_of(spec.op).gathers ? cut_gather() : cut_reduce();
   rows_.close();
@@ -199,27 +199,6 @@ void CallPlan::cut_sums() {
     incoming_.emplace_back(0);
   }
   num_flags_ = sums_.front().num_flags() + 1;
-}
-
-void CallPlan::cut_pushed() {
-  using schedule::SumForm;
-  const SumForm form = row_of(spec_.op).scatters() ? SumForm::own_rows
-                       : spec_.shots == 2          ? SumForm::shared_rows
-                                                   : SumForm::all_rows;
-  for (int rank = 0; rank < ranks_; ++rank) {
-    pushed_.push_back(schedule::make_push_rows(split(), rank, form, 1, spec_.chunk_rows, workers_));
-    const schedule::PushRows& s = pushed_.back();
-    Cuts& incoming = incoming_.emplace_back((ranks_ - 1) * s.rows[rank].size());
-    for (int q = 0; q < ranks_; ++q)
-      for (Index c = 0; c < s.chunks[q]; ++c) {
-        const RowRange units = s.chunk(q, c).units;
-        rows_.mark(units);
-        if (q == rank)
-          for (int p = 0; p < ranks_; ++p)
-            if (p != q) incoming.mark(pushed_rows(s, q, p, units));
-      }
-  }
-  num_flags_ = pushed_.front().num_flags() + 1;
 }
 
 void CallPlan::cut_handed() {
@@ -344,7 +323,7 @@ bool CallPlan::has(Region region) const {
     case Region::outgoing: return row_of(spec_.op).sums;
     case Region::incoming:
       return row_of(spec_.op).sums && !row_of(spec_.transport).needs_multicast() &&
-             (!spec_.unfused || spec_.hand || row_of(spec_.transport).pushes());
+             (!spec_.unfused || spec_.hand);
   }
   return false;
 }

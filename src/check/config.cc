@@ -23,8 +23,6 @@ std::optional<std::string> legal(const CheckConfig& c) {
   if (c.ranks < 1 || c.workers < 1) return "ranks and workers must be at least 1";
   if (c.calls.empty()) return "at least one call";
   for (const CallSpec& call : c.calls) {
-    if (call.exchange.has_value() != c.calls.front().exchange.has_value())
-      return "collectives have slots and epochs of their own";
     if (call.exchange && call.exchange->workers > c.workers)
       return "a collective has no more workers than its rank";
     if (auto reason = legal(call, c.ranks)) return reason;

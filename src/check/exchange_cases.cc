@@ -53,6 +53,10 @@ CallSpec call_of(ExchangeSpec spec) {
 
 }  // namespace
 
+CallSpec random_collective(Dice& dice, int ranks, int workers) {
+  return call_of(random_spec(dice, ranks, workers, dice.one_in(2)));
+}
+
 CheckConfig random_exchange(std::uint64_t seed, std::int64_t i) {
   Dice dice(seed, i);
   CheckConfig c;

@@ -165,11 +165,6 @@ inline RowRange placed(RowRange own, Index place, RowRange rows) {
   return {begin, begin + rows.size()};
 }
 
-/// Where the source's terms for these units, which `rank` sums, stand at `rank`.
-inline RowRange pushed_rows(const schedule::PushRows& s, int rank, int source, RowRange units) {
-  return placed(s.rows[rank], schedule::PushRows::place(rank, source), units);
-}
-
 /// What comes in at `rank` where partials are handed on.
 inline Index handed_units(const schedule::HandRows& s, int rank) {
   return s.way == schedule::HandWay::ring ? s.rows[s.ranks - 1].end
@@ -226,59 +221,9 @@ void each_access(const schedule::HandRows& s, const Step& x, Emit&& emit) {
   }
 }
 
-/// Sums stand in the place of partials, here as in a region of their own.
-template <class Emit>
-void each_access(const schedule::PushRows& s, const Step& x, Emit&& emit) {
-  const auto touch = [&](Region region, int rank, RowRange rows, bool write) {
-    emit(Access{region, rank, rows, 0, 1, write});
-  };
-  switch (x.verb) {
-    case Verb::partial: touch(Region::outgoing, s.rank, x.rows, true); break;
-    case Verb::push:
-      for (int q = 0; q < s.ranks; ++q) {
-        if (q == s.rank || x.at >= s.chunks[q]) continue;
-        const RowRange units = s.chunk(q, x.at).units;
-        touch(Region::outgoing, s.rank, units, false);
-        touch(Region::incoming, q, pushed_rows(s, q, s.rank, units), true);
-      }
-      break;
-    case Verb::reduce:
-      touch(Region::outgoing, s.rank, x.rows, false);
-      touch(Region::out, s.rank, x.rows, true);
-      for (int p = 0; p < s.ranks; ++p) {
-        if (p == s.rank) continue;
-        touch(Region::incoming, s.rank, pushed_rows(s, s.rank, p, x.rows), false);
-        if (s.share) touch(Region::result, p, x.rows, true);
-      }
-      break;
-    case Verb::deliver:
-      touch(Region::result, s.rank, x.rows, false);
-      touch(Region::out, s.rank, x.rows, true);
-      break;
-    case Verb::signal:
-    case Verb::signal_header:
-    case Verb::wait:
-    case Verb::admit:
-    case Verb::compute:
-    case Verb::store:
-    case Verb::stage:
-    case Verb::pull:
-    case Verb::store_partial:
-    case Verb::store_result:
-    case Verb::park:
-    case Verb::unpark:
-    case Verb::send_partial:
-    case Verb::fetch_partial:
-    case Verb::send_result:
-    case Verb::fetch_result:
-    case Verb::put_line:
-    case Verb::take_line: break;
-  }
-}
-
 /// Where the source's terms for these rows, which `rank` sums, stand at `rank`.
 inline RowRange shared_rows(const schedule::SharedTiles& s, int rank, int source, RowRange rows) {
-  return placed(s.shard(rank), schedule::PushRows::place(rank, source), rows);
+  return placed(s.shard(rank), source < rank ? source : source - 1, rows);
 }
 
 template <class Emit>

@@ -37,11 +37,17 @@ CallSpec small_sum(Op op, Transport transport, Index m) {
   return s;
 }
 
+/// Partials that are pushed, among calls of other ops.
 std::vector<CallSpec> pushed_sums() {
-  std::vector<CallSpec> all{small_sum(Op::gemm_rs, Transport::push, 42),
-                            small_sum(Op::gemm_ar, Transport::push, 42)};
-  all.push_back(all[1]);
-  all.back().shots = 2;
+  ExchangeSpec sum{Collective::all_reduce, {33}, 1, 2, 2, false, false, false};
+  std::vector<CallSpec> all(3);
+  all[0].exchange = sum;
+  sum.shots = 2;
+  sum.lines = true;
+  sum.chunk = 4;
+  sum.units = {26};
+  all[1].exchange = sum;
+  all[2].exchange = {Collective::reduce_scatter, {35, 0, 41, 7}, 1, 2, 2, false, false, false};
   return all;
 }
 
@@ -127,7 +133,7 @@ CheckConfig mixed_sums() {
   c.calls.push_back(small_sum(Op::gemm_rs, Transport::pull, 50));
   c.calls.push_back(small(Op::gemm_rs, RouteKind::mesh, Transport::store, 42));
   c.calls.push_back(small_sum(Op::gemm_ar, Transport::pull, 9));
-  c.calls.push_back(pushed_sums().back());
+  for (const CallSpec& spec : pushed_sums()) c.calls.push_back(spec);
   for (const CallSpec& spec : handed_sums()) c.calls.push_back(spec);
   for (const CallSpec& spec : switched_sums()) c.calls.push_back(spec);
   for (const CallSpec& spec : shared_tiles()) c.calls.push_back(spec);
@@ -144,7 +150,7 @@ CheckConfig mixed_shared() {
   c.calls[2] = shared_tiles()[1];
   c.calls.push_back(small(Op::gemm_rs, RouteKind::mesh, Transport::store, 42));
   c.calls.push_back(shared_tiles()[1]);
-  c.calls.push_back(small_sum(Op::gemm_ar, Transport::push, 42));
+  for (const CallSpec& spec : pushed_sums()) c.calls.push_back(spec);
   c.calls.push_back(shared_tiles()[0]);
   return c;
 }
@@ -194,7 +200,6 @@ std::vector<CheckConfig> mutant_scenarios() {
         std::pair(Op::gemm_ar, Transport::store)}) {
     all.push_back(three_of(small_sum(op, transport, 42)));
   }
-  for (const CallSpec& spec : pushed_sums()) all.push_back(three_of(spec));
   for (const CallSpec& spec : handed_sums()) all.push_back(three_of(spec));
   for (const CallSpec& spec : switched_sums())
     for (const int workers : {1, 2, 9}) all.push_back(three_on(spec, workers));
@@ -203,12 +208,10 @@ std::vector<CheckConfig> mutant_scenarios() {
   for (const CallSpec& spec : gather_walks()) all.push_back(three_of(spec));
   for (const CallSpec& spec : reduce_walks())
     for (const int workers : {1, 2, 5}) all.push_back(three_on(spec, workers));
-  for (const Transport transport : {Transport::pull, Transport::push}) {
-    CheckConfig no_rows = three_of(small_sum(Op::gemm_rs, transport, 21));
-    for (CallSpec& call : no_rows.calls) call.rows = {0, 8, 6, 7};
-    no_rows.first_epoch = 0xFFFFFFFE;
-    all.push_back(no_rows);
-  }
+  CheckConfig no_rows = three_of(small_sum(Op::gemm_rs, Transport::pull, 21));
+  for (CallSpec& call : no_rows.calls) call.rows = {0, 8, 6, 7};
+  no_rows.first_epoch = 0xFFFFFFFE;
+  all.push_back(no_rows);
   all.push_back(mixed_sums());
   all.push_back(mixed_shared());
   all.push_back(rechunked());

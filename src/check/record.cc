@@ -32,11 +32,6 @@ void run_copy(const schedule::ReduceRows& s, Verbs& v) {
   run_product(s, v);
 }
 template <class Verbs>
-void run_copy(const schedule::PushRows& s, Verbs& v) {
-  run_product(s, v);
-}
-
-template <class Verbs>
 void run_copy(const schedule::HandRows& s, Verbs& v) {
   if (s.way != schedule::HandWay::copied) return run_behind(s, schedule::num_handed_flags(s), v);
   // Copies follow their products, and the kernel follows the copies.
@@ -56,12 +51,6 @@ void run_compute(const schedule::ReduceRows& s, int worker, Verbs& v) {
   v.admit();
   if (worker < s.workers) schedule::run_reduce_rows(s, worker, v);
 }
-template <class Verbs>
-void run_compute(const schedule::PushRows& s, int worker, Verbs& v) {
-  v.wait(s.num_flags());
-  worker < s.workers ? schedule::run_push_rows(s, worker, v) : v.admit();
-}
-
 template <class Verbs>
 void run_compute(const schedule::HandRows& s, int worker, Verbs& v) {
   v.wait(schedule::num_handed_flags(s));

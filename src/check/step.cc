@@ -112,14 +112,4 @@ FlagName flag_name(const schedule::SharedTiles& s, Index flag) {
           from};
 }
 
-FlagName flag_name(const schedule::PushRows& s, Index flag) {
-  if (flag == s.num_flags()) return {"the own product", s.rank};
-  if (flag < 0 || flag > s.num_flags()) return {fmt::format("flag {}", flag), -1};
-  const auto area = static_cast<int>(flag / s.max_chunks);
-  const int from = area % s.ranks;
-  return {fmt::format("{} {}, chunk {})", area < s.ranks ? "term(rank" : "sum(shard", from,
-                      flag % s.max_chunks),
-          from};
-}
-
 }  // namespace tilelace::check

@@ -9,7 +9,7 @@
 
 #include "schedule/gather_tiles.h"
 #include "schedule/hand_rows.h"
-#include "schedule/push_rows.h"
+#include "schedule/reduce_rows.h"
 #include "schedule/reduce_tiles.h"
 #include "schedule/share_tiles.h"
 #include "schedule/tile_sums.h"
@@ -56,7 +56,6 @@ FlagName flag_name(const schedule::ReduceTiles<Order>& s, Index flag) {
 FlagName flag_name(const schedule::ReduceRows&, Index flag);
 /// Of a count, what one rank adds: see record.cc.
 FlagName flag_name(const schedule::TileSums& s, Index flag);
-FlagName flag_name(const schedule::PushRows&, Index flag);
 FlagName flag_name(const schedule::HandRows&, Index flag);
 FlagName flag_name(const schedule::SharedTiles&, Index flag);
 
@@ -89,9 +88,6 @@ inline Step step_of(Verb verb, const SwitchedRows& t) {
 }
 inline Step step_of(Verb verb, const schedule::ShareTile& t, int peer = -1) {
   return {verb, peer, t.owner, t.block, t.index, t.rows, t.col};
-}
-inline Step step_of(Verb verb, const schedule::PushedChunk& c) {
-  return {verb, -1, -1, 0, c.index, {}, -1};
 }
 
 /// Verbs that do nothing: for lists that are only recorded.

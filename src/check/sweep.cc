@@ -96,8 +96,6 @@ CallSpec random_call(Dice& dice, int ranks) {
     if (!row_of(s.op).shares && dice.one_in(3)) s.rows = random_rows(dice, s.m, ranks);
     s.unfused = row_of(s.op).sums && dice.one_in(2);
     if (s.unfused) s.cols = s.blocks = 1;
-    if (s.unfused && row_of(s.transport).pushes() && row_of(s.op).shares)
-      s.shots = dice.between(1, 2);
     if (s.unfused && row_of(s.op).scatters() && dice.one_in(2))
       s.hand = dice.any(
           std::array{schedule::HandWay::copied, schedule::HandWay::added, schedule::HandWay::ring});
@@ -135,7 +133,10 @@ CheckConfig random_config(std::uint64_t seed, std::int64_t i) {
   const bool mixed = dice.one_in(2);
   c.calls.push_back(first);
   for (int call = 1; call < 3; ++call) {
-    c.calls.push_back(mixed ? random_call(dice, c.ranks) : first);
+    if (mixed && dice.one_in(4))
+      c.calls.push_back(random_collective(dice, c.ranks, c.workers));
+    else
+      c.calls.push_back(mixed ? random_call(dice, c.ranks) : first);
   }
   int least = 0;
   for (const CallSpec& call : c.calls) least = std::max(least, min_resident(call, c.workers));
@@ -203,7 +204,7 @@ std::vector<CheckConfig> variants(const CallSpec& shape, int ranks, int workers)
   CallSpec sum = shape;
   sum.cols = sum.blocks = 1;
   sum.unfused = true;
-  for (const Transport transport : {Transport::pull, Transport::store, Transport::push}) {
+  for (const Transport transport : {Transport::pull, Transport::store}) {
     sum.transport = transport;
     add_runs(all, sum, ranks, workers);
   }
@@ -212,9 +213,6 @@ std::vector<CheckConfig> variants(const CallSpec& shape, int ranks, int workers)
     sum.hand = hand;
     add_runs(all, sum, ranks, workers);
   }
-  sum.hand.reset();
-  sum.shots = 2;
-  add_runs(all, sum, ranks, workers);
   CallSpec switched = shape;
   switched.transport = Transport::multimem;
   switched.blocks = 1;

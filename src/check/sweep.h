@@ -4,13 +4,18 @@
 #include <functional>
 #include <vector>
 
+#include "check/dice.h"
 #include "check/explore.h"
 
 namespace tilelace::check {
 
 /// The i-th configuration of this seed: three calls of one or of several ops and shapes, half of
-/// the row counts from the edges (0, 1, P-1, tile +- 1, primes, no multiple of P).
+/// the row counts from the edges (0, 1, P-1, tile +- 1, primes, no multiple of P); among them
+/// collectives, which stand for sums that are pushed.
 CheckConfig random_config(std::uint64_t seed, std::int64_t i);
+
+/// A call of up to so many workers.
+CallSpec random_collective(Dice&, int ranks, int workers);
 
 /// The same of collectives: three calls of one or of several kinds and sizes, by chunks (up to
 /// three times around the ring), lines, in place, directly; parcels uneven and empty.

@@ -96,7 +96,8 @@ constexpr ReduceRows make_reduce_rows(const RowSplit& split, int rank, SumForm f
 /// worker of the same number only, which has sent what is waited for before it waits itself.
 template <class Verbs>
 TILELACE_ROLE void run_reduce_rows(const ReduceRows& s, int worker, Verbs& v) {
-  const Index rounds = ceil_div(s.share ? s.max_chunks : s.chunks[s.rank], s.workers);
+  const auto chunks = static_cast<int>(s.share ? s.max_chunks : s.chunks[s.rank]);
+  const int rounds = (chunks + s.workers - 1) / s.workers;  // 32 bits: GPUs divide 64 slowly
   for (Index round = 0; round < rounds + (s.share ? 1 : 0); ++round) {
     const Index own = round * s.workers + worker;
     if (own < s.chunks[s.rank]) v.reduce(s.chunk(s.rank, own));

@@ -189,7 +189,9 @@ TEST(ExchangeFindings, LimitsOfCollectivesAreNamed) {
   c.ranks = 2;
   c.calls.resize(2);
   c.calls[1].exchange = gather(1);
-  EXPECT_EQ(legal(c), "collectives have slots and epochs of their own");
+  EXPECT_EQ(legal(c), std::nullopt);  // among other ops
+  c.calls[1].exchange->workers = c.workers + 1;
+  EXPECT_EQ(legal(c), "a collective has no more workers than its rank");
 }
 
 }  // namespace

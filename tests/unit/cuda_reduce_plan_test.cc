@@ -45,6 +45,10 @@ TEST(CudaReducePlan, OfPushedSumsHasShots) {
     EXPECT_EQ(plan.path, Path::unfused);
     EXPECT_EQ(plan.transport, Transport::push);
     EXPECT_EQ(way_of<UnfusedSumWay>(plan).shots, m == 16 ? 1 : 2);
+    EXPECT_EQ(way_of<UnfusedSumWay>(plan).lines, m == 16);
+    std::ostringstream words;
+    words << plan;
+    EXPECT_EQ(says(words.str(), " lines "), m == 16) << plan;
   }
   const Plan scatter = make_plan(sum_problem(Op::gemm_rs, 256), cuda_machine(), o);
   EXPECT_EQ(way_of<UnfusedSumWay>(scatter).shots, 1);
@@ -81,15 +85,17 @@ TEST(CudaReducePlan, OfNoRowsHasNoKernel) {
 
 TEST(CudaReducePlan, StagingHoldsThePartialsOfEveryPath) {
   const Problem rs = sum_problem(Op::gemm_rs, 1000);
-  const std::int64_t sums = 1000 * 8192 * 2 + 3 * 250 * 8192 * 2;  // few enough to be pushed
+  const std::int64_t sums = 1000 * 8192 * 2 + (16 << 20);  // few enough to be pushed
   const Plan plan = make_plan(rs, cuda_machine());
   EXPECT_EQ(gemm_reduce_staging_bytes(rs), sums);
   EXPECT_EQ(gemm_reduce_staging_bytes(sum_problem(Op::gemm_rs, 4000)), 4000 * 8192 * 2);
-  EXPECT_EQ(plan.staging_bytes, 4 * (1 << 17) + std::max(sums, gemm_rs_staging_bytes(rs)));
+  EXPECT_EQ(plan.staging_bytes,
+            4 * (1 << 17) + std::max(sums, gemm_rs_staging_bytes(rs)) + gemm_reduce_line_bytes(rs));
   EXPECT_EQ(make_plan(rs, cuda_machine(), path(Path::unfused)).staging_bytes, plan.staging_bytes);
   const Problem ar = sum_problem(Op::gemm_ar, 1000);
   EXPECT_EQ(make_plan(ar, cuda_machine()).staging_bytes,
-            8 * (1 << 17) + 4 * gemm_sums_counts(ar) + std::max(sums, gemm_ar_staging_bytes(ar)));
+            8 * (1 << 17) + 4 * gemm_sums_counts(ar) + std::max(sums, gemm_ar_staging_bytes(ar)) +
+                gemm_reduce_line_bytes(ar));
 }
 
 /// Only where they are asked for.

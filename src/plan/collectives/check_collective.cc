@@ -95,6 +95,15 @@ void check_apart(std::string_view name, const CollectiveCall& c, const Collectiv
 
 }  // namespace
 
+Item item_of(DType dtype) {
+  const std::string_view name = name_of(dtype);
+  const auto* const row = std::find_if(kItems.begin(), kItems.end(),
+                                       [&](const ItemRow& item) { return item.name == name; });
+  require(row != kItems.end(),
+          "collective: got elements of {}, expected a type that collectives add", name);
+  return row->item;
+}
+
 const CollectiveRow& known_row(Collective collective) {
   require(static_cast<std::size_t>(collective) < kCollectives.size(),
           "collective: got an unknown one {}, expected all_reduce, all_gather, reduce_scatter or "

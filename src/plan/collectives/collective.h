@@ -7,6 +7,7 @@
 
 #include "schedule/exchange.h"
 #include "tilelace/collectives.h"
+#include "tilelace/dtype.h"
 
 namespace tilelace::plan {
 
@@ -31,6 +32,8 @@ struct CollectiveCall {
   bool operator==(const CollectiveCall&) const = default;
 };
 
+/// Of an element type: the item of its name. Errors: usage (there is none).
+Item item_of(DType);
 /// Errors: usage, a value that names no collective.
 const CollectiveRow& known_row(Collective);
 
@@ -54,6 +57,11 @@ constexpr int kCtas = 2, kCtasOfTwo = 3;
 constexpr int kMostCtas = 132 * kCtasOfTwo;
 constexpr Index kMostWorkers = kMostCtas * kChunkWorkers;
 constexpr Index kMostChunk = 2048;  ///< units of lines
+/// Of words that chunks raise: of parcels, and of sums that are shared.
+constexpr Index word_bytes(int ranks) {
+  constexpr Index kKinds = 2, kWord = 8;
+  return kKinds * ranks * schedule::kRing * kMostWorkers * kWord;
+}
 /// Of chunks: a warp's four loads a lane; three in calls of few rounds, whose last one then leaves
 /// fewer workers idle.
 constexpr Index kFullChunk = 128, kShortChunk = 96, kFewRounds = 8;
@@ -80,6 +88,9 @@ struct CollectiveMachine {
   bool gpu =
       true;  ///< a worker of lines is a CTA, of chunks a warp; else threads move chunks alone
 };
+
+/// Whether places have room for lines of all that a call sends; on CPU ranks never.
+bool may_be_lines(const CollectiveCall&, const CollectiveMachine&, int shots);
 
 /// Errors: usage (an option that the call cannot take).
 CollectivePlan plan_collective(const CollectiveCall&, const CollectiveMachine&,

@@ -71,6 +71,11 @@ Index ctas_of(const CollectiveMachine& m, int of_multiprocessor, const Collectiv
   return std::min<Index>({stand, kMostCtas, o.workers.value_or(kMostCtas)});
 }
 
+/// Of lines.
+Index line_ctas(const CollectiveCall& c, const CollectiveMachine& m, const CollectiveOptions& o) {
+  return even(ctas_of(m, c.ranks == 2 ? kCtas : 1, o));
+}
+
 /// A worker's part in one round, and as many workers as have one.
 void spread_lines(CollectivePlan& p, Index units, Index most) {
   p.chunk = up_to(std::max(kLineThreads, ceil_div(units, most)), kLineGroup);
@@ -120,6 +125,11 @@ void check_options(const CollectiveCall& c, const CollectiveOptions& o) {
 
 }  // namespace
 
+bool may_be_lines(const CollectiveCall& c, const CollectiveMachine& machine, int shots) {
+  return machine.gpu && !c.counts.empty() &&
+         lines_fit({c.ranks, longest(c)}, shots, line_ctas(c, machine, {}));
+}
+
 CollectivePlan plan_collective(const CollectiveCall& c, const CollectiveMachine& machine,
                                const CollectiveOptions& o, bool direct) {
   check_options(c, o);
@@ -131,8 +141,8 @@ CollectivePlan plan_collective(const CollectiveCall& c, const CollectiveMachine&
   const int line_shots = shots_of(row, load, o, h, true);
   const int chunk_shots = shots_of(row, load, o, h, false);
   const bool known = !c.counts.empty();  // how long each rank's parcels are
-  const Index line_ctas = even(ctas_of(machine, c.ranks == 2 ? kCtas : 1, o));
-  const bool fit = machine.gpu && known && lines_fit(load, line_shots, line_ctas);
+  const Index most_ctas = line_ctas(c, machine, o);
+  const bool fit = machine.gpu && known && lines_fit(load, line_shots, most_ctas);
   require(fit || !machine.gpu || !o.lines.value_or(false),
           "{}: lines: got {} bytes, expected what their places have room for{}", name,
           load.units(line_shots) * kUnitBytes, known ? "" : ", in equal parts");
@@ -142,7 +152,7 @@ CollectivePlan plan_collective(const CollectiveCall& c, const CollectiveMachine&
   p.direct = direct && !p.lines;
   const Index units = load.units(p.shots);
   if (p.lines)
-    spread_lines(p, units, line_ctas);
+    spread_lines(p, units, most_ctas);
   else
     spread_chunks(p, c, known ? units : kMostChunk * kMostWorkers, machine, o);
   p.piece = p.workers * p.chunk * (p.lines ? 1 : machine.most_rounds);

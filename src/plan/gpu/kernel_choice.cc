@@ -54,13 +54,14 @@ struct Said {
   int lag = 0;
   bool by_columns = false;
   int shots = 0;
+  bool lines = false;
 };
 Said said_of(const AgGemmWay& way) { return {.apart = way.apart, .joins = way.joins}; }
 Said said_of(const GemmRsWay& way) { return {.apart = way.apart}; }
 Said said_of(const GemmArWay& way) { return {.lag = way.lag, .by_columns = way.by_columns}; }
 Said said_of(const KeptPartialsWay& way) { return {.shots = way.by_switch ? 0 : way.shots}; }
 Said said_of(const UnfusedSumWay& way) {
-  return {.shots = row_of(way.transport).pushes() ? way.shots : 0};
+  return {.shots = row_of(way.transport).pushes() ? way.shots : 0, .lines = way.lines};
 }
 Said said_of(const HandedPartialsWay& /*way*/) { return {}; }
 
@@ -116,6 +117,7 @@ std::ostream& operator<<(std::ostream& os, const KernelChoice& choice) {
   if (s.lag > 0) os << fmt::format(" lag {}", s.lag);
   if (s.by_columns) os << " column shards";
   if (s.shots > 0) os << fmt::format(" shots {}", s.shots);
+  if (s.lines) os << " lines";
   if (g.along_cols) os << " along n";
   if (g.by_neighbours) os << " by neighbours";
   if (g.early_weights) os << " early";

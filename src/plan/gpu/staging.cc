@@ -16,7 +16,8 @@ void tell_staging(const Problem& p, int architecture, Plan& plan) {
   const bool hands = way_of(plan.op, plan.path, plan.route, plan.transport).has_value();
   Staging told = planner_of(p.op).staging(p, architecture, hands);
   const SlotNeeds& needs = told.needs;
-  plan.staging_bytes = static_cast<std::int64_t>((needs.flags + needs.counts) * 4 + needs.bytes);
+  plan.staging_bytes =
+      static_cast<std::int64_t>((needs.flags + needs.counts) * 4 + needs.bytes + needs.lines);
   plan.staging_formula = std::move(told.formula);
 }
 

@@ -13,9 +13,10 @@ namespace tilelace::plan {
 struct SlotNeeds {
   std::size_t flags = 0, bytes = 0;
   std::size_t counts = 0;  ///< words that ranks add to, beside the slot (schedule/tile_sums.h)
+  std::size_t lines = 0;   ///< bytes of words that carry their call's number, beside the slot
   [[nodiscard]] SlotNeeds with(const SlotNeeds& other) const {
     return {std::max(flags, other.flags), std::max(bytes, other.bytes),
-            std::max(counts, other.counts)};
+            std::max(counts, other.counts), std::max(lines, other.lines)};
   }
   bool operator==(const SlotNeeds&) const = default;
 };

@@ -79,10 +79,12 @@ Plan make_sum_plan(const Problem& p, const Machine& machine, const PlanOptions& 
 Staging sum_staging(const Problem& p, SlotNeeds needs, std::int64_t in_tiles, std::int64_t behind,
                     std::string_view and_what, std::string_view end) {
   needs.bytes = static_cast<std::size_t>(std::max(in_tiles, behind));
-  return {needs, fmt::format("flags 4*{} + max(partials in whole tiles{} {}, behind the product "
-                             "{}: m {} partials of row {}, of few rows the peers' too{})",
-                             needs.flags + needs.counts, and_what, in_tiles, behind, p.m,
-                             row_bytes(p), end)};
+  needs.lines = static_cast<std::size_t>(gemm_reduce_line_bytes(p));
+  return {needs,
+          fmt::format("flags 4*{} + max(partials in whole tiles{} {}, behind the product "
+                      "{}: m {} partials of row {}, of few rows the peers' too{}) + lines {}",
+                      needs.flags + needs.counts, and_what, in_tiles, behind, p.m, row_bytes(p),
+                      end, needs.lines)};
 }
 
 }  // namespace tilelace::plan

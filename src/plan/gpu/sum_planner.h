@@ -21,8 +21,9 @@ bool may_fuse(const PlanOptions&, bool transport_fits);
 Plan make_sum_plan(const Problem&, const Machine&, const PlanOptions&, std::vector<KernelWay> fused,
                    std::string_view expected);
 
-/// Bytes are the larger of those of whole tiles and those behind the product; the other needs are
-/// as given. "flags ... + max(partials in whole tiles ..., behind the product ...)".
+/// Bytes are the larger of those of whole tiles and those behind the product, lines those that are
+/// pushed; the other needs are as given.
+/// "flags ... + max(partials in whole tiles ..., behind the product ...) + lines ...".
 Staging sum_staging(const Problem&, SlotNeeds, std::int64_t in_tiles, std::int64_t behind,
                     std::string_view and_what, std::string_view end);
 

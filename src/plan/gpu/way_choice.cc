@@ -27,7 +27,8 @@ std::string cut_of(const KeptPartialsWay& way) {
 }
 std::string cut_of(const UnfusedSumWay& way) {
   if (!row_of(way.transport).pushes()) return "";
-  return way.shots == 1 ? " in one shot" : " in two shots";
+  return fmt::format(" in {}{}", way.shots == 1 ? "one shot" : "two shots",
+                     way.lines ? " by lines" : "");
 }
 std::string cut_of(const HandedPartialsWay& /*way*/) { return ""; }
 
@@ -69,7 +70,9 @@ std::string kind_of(Op op, const KernelWay& way) {
   Plan words;
   tell_way(way, words);
   std::string cut = std::visit([](const auto& w) { return cut_of(w); }, way);
-  if (row_of(op).scatters() && cut == " in one shot") cut.clear();  // there is no other
+  // There is no other.
+  if (const std::string one = " in one shot"; row_of(op).scatters() && cut.starts_with(one))
+    cut.erase(0, one.size());
   return fmt::format(
       "{}{}{}", words.path == Path::fused ? "" : fmt::format("{} ", name_of(words.path)),
       words.route == RouteKind::ring ? name_of(words.route) : name_of(words.transport), cut);

@@ -17,10 +17,8 @@ using schedule::ceil_div;
 using schedule::Index;
 using schedule::SumForm;
 
-/// Partials that are pushed lie in the slot twice; with many rows other plans are as fast.
-constexpr Index kMostPushedBytes = Index{16} << 20, kMostOneShotBytes = Index{1} << 20;
-constexpr Index kMostTwoShotBytes = Index{9} << 20;
-constexpr Index kLeastChunkUnits = 128, kUnitGrain = 8;
+/// With more rows other plans are as fast.
+constexpr Index kMostPushedBytes = Index{16} << 20;
 
 constexpr Index kRounds = 4;  ///< chunks of a CTA where there is work enough
 
@@ -38,8 +36,7 @@ SumForm form_of(const Problem& p, bool shared) {
 }
 
 SumForm form_of(const Problem& p, const UnfusedSumWay& plan) {
-  return form_of(p, row_of(plan.transport).by_workers() ||
-                        (row_of(plan.transport).pushes() && plan.shots == 2));
+  return form_of(p, row_of(plan.transport).by_workers());
 }
 
 /// Rows that the busiest rank sums.
@@ -48,27 +45,46 @@ Index summed_rows(const Problem& p, SumForm form) {
   return form == SumForm::all_rows ? p.m : split_of(p, borders).max_rows();
 }
 
-/// Of a partial that is pushed.
-Index most_bytes(Op op, int shots) {
-  if (row_of(op).scatters()) return kMostPushedBytes;
-  return shots == 1 ? kMostOneShotBytes : kMostTwoShotBytes;
+/// With the most rows that are pushed.
+Problem most_pushed(Problem p) {
+  p.rows.clear();
+  p.m = std::min(p.m, std::max<Index>(1, kMostPushedBytes / row_bytes(p)));
+  return p;
 }
 
-/// Whether staging has room for it: shards that differ much take more of it than even ones.
+/// Of places that what peers push in so many shots takes, at most: units that round up, too.
+Index place_bytes(const Problem& p, int shots, Index unit_bytes) {
+  const Index summed = row_of(p.op).scatters() || shots == 2 ? ceil_div(p.m, p.ranks) : p.m;
+  const Index units = summed * row_bytes(p) / schedule::kUnitBytes + kMostChunk;
+  return (p.ranks - 1) * shots * units * unit_bytes;
+}
+
+/// Whether places have room: shards that differ much take more of it than even ones.
 bool may_push(const Problem& p, int shots) {
   if (shots == 2 && (row_of(p.op).scatters() || p.ranks == 1)) return false;
   Problem even = p;
   even.rows.clear();
-  return p.m * row_bytes(p) <= most_bytes(p.op, shots) &&
-         pushed_pitch(p, shots) <= pushed_pitch(even, shots);
+  const auto most_rows = [](const Problem& of) {
+    const auto borders = borders_of(of);
+    return split_of(of, borders).max_rows();
+  };
+  return partial_bytes(p) <= kMostPushedBytes && most_rows(p) <= most_rows(even);
 }
 
-/// One partial, and what peers push, of as many rows as are pushed at most.
-Index most_pushed_bytes(const Problem& given, int shots) {
-  Problem p = given;
-  p.rows.clear();
-  p.m = std::min(p.m, most_bytes(p.op, shots) / row_bytes(p));
-  return p.m * row_bytes(p) + (p.ranks - 1) * pushed_pitch(p, shots);
+/// The ways to push, whatever the product.
+std::vector<UnfusedSumWay> pushes_of(const Problem& p, const CollectiveMachine& machine) {
+  std::vector<UnfusedSumWay> all;
+  const CollectiveCall call = pushed_sum(p, 0);
+  for (const int shots : {1, 2})
+    for (const bool lines : {true, false}) {
+      if (!may_push(p, shots) || (lines && !may_be_lines(call, machine, shots))) continue;
+      UnfusedSumWay way{{}, Transport::push};
+      way.shots = shots;
+      way.lines = lines;
+      way.predicted_us = pushed_plan(way, call, machine).predicted_us;
+      all.push_back(way);
+    }
+  return all;
 }
 
 }  // namespace
@@ -78,6 +94,7 @@ int tiles_of(const UnfusedSumWay& plan, const Problem& p) {
 }
 
 double reduce_us(const Problem& p, const UnfusedSumWay& plan, const Hardware& h) {
+  if (row_of(plan.transport).pushes()) return plan.predicted_us - plan.gemm.predicted_us;
   const SumForm form = form_of(p, plan);
   const double shot =
       sent_us(h, static_cast<double>(summed_rows(p, form) * row_bytes(p) * (p.ranks - 1)));
@@ -99,9 +116,8 @@ std::vector<UnfusedSumWay> gemm_reduce_candidates(const Problem& p, const GemmMa
         plan.gemm.predicted_us + reduce_us(p, plan, plans_of(machine.architecture).hardware);
     plans.push_back(plan);
   };
-  std::vector<int> pushes;
-  for (const int shots : {1, 2})
-    if (may_push(p, shots)) pushes.push_back(shots);
+  const auto pushes =
+      pushes_of(p, {.workers = machine.multiprocessors, .architecture = machine.architecture});
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
     for (const Transport transport : {Transport::pull, Transport::store}) {
       if (row_of(transport).by_workers() && row_of(p.op).scatters()) continue;
@@ -110,7 +126,11 @@ std::vector<UnfusedSumWay> gemm_reduce_candidates(const Problem& p, const GemmMa
           ceil_div(summed_rows(p, form_of(p, plan)), kRounds * machine.multiprocessors);
       add(plan);
     }
-    for (const int shots : pushes) add({gemm, Transport::push, 1, 0, shots});
+    for (UnfusedSumWay push : pushes) {
+      push.gemm = gemm;
+      push.predicted_us += gemm.predicted_us;
+      plans.push_back(std::move(push));
+    }
   }
   std::ranges::stable_sort(plans, {}, &UnfusedSumWay::predicted_us);
   return plans;
@@ -122,24 +142,55 @@ schedule::ReduceRows reduce_rows_schedule(const Problem& p, const UnfusedSumWay&
                                     plan.chunk_rows, reduce_ctas(plan));
 }
 
-schedule::PushRows push_rows_schedule(const Problem& p, int shots, int rank, int ctas) {
+CollectiveCall pushed_sum(const Problem& p, int rank) {
+  const auto all = static_cast<std::size_t>(p.ranks);
+  const bool scatters = row_of(p.op).scatters();
+  CollectiveCall c{scatters ? Collective::reduce_scatter : Collective::all_reduce,
+                   Reduction::sum,
+                   item_of(p.dtype),
+                   rank,
+                   p.ranks,
+                   std::vector<Parcel>(all, {0, partial_bytes(p)}),
+                   std::vector<Parcel>(all, {0, partial_bytes(p)}),
+                   {p.m * p.n.front()}};
+  if (!scatters) return c;
   const auto borders = borders_of(p);
-  const SumForm form = form_of(p, shots == 2);
-  const Index units = summed_rows(p, form) * row_bytes(p) / 16;
-  const Index even = ceil_div(ceil_div(units, ctas), kUnitGrain) * kUnitGrain;
-  return schedule::make_push_rows(split_of(p, borders), rank, form, row_bytes(p) / 16,
-                                  std::max(even, kLeastChunkUnits), ctas);
+  const schedule::RowSplit split = split_of(p, borders);
+  c.counts.clear();
+  for (int q = 0; q < p.ranks; ++q) {
+    const schedule::RowRange rows = split.shard(q);
+    c.sends[static_cast<std::size_t>(q)] = {rows.begin * row_bytes(p), rows.size() * row_bytes(p)};
+    c.counts.push_back(rows.size() * p.n.front());
+  }
+  c.takes.assign(all, {0, c.sends[static_cast<std::size_t>(rank)].bytes});
+  return c;
 }
 
-std::int64_t pushed_pitch(const Problem& p, int shots) {
-  return summed_rows(p, form_of(p, shots == 2)) * row_bytes(p);
+CollectivePlan pushed_plan(const UnfusedSumWay& way, const CollectiveCall& call,
+                           CollectiveMachine machine) {
+  machine.staged_bytes = kMostPushedBytes;
+  CollectiveOptions o;
+  o.lines = way.lines;
+  if (row_of(call.collective).shares) o.shots = way.shots;
+  return plan_collective(call, machine, o, false);
 }
 
-std::int64_t pulled_bytes(const Problem& p) { return p.m * row_bytes(p); }
+std::int64_t partial_bytes(const Problem& p) { return p.m * row_bytes(p); }
 
 std::int64_t gemm_reduce_staging_bytes(const Problem& p) {
   require_sum(p);
-  return std::max({pulled_bytes(p), most_pushed_bytes(p, 1), most_pushed_bytes(p, 2)});
+  const Problem pushed = most_pushed(p);
+  Index places = 0;
+  for (const int shots : {1, 2})
+    places = std::max(places, place_bytes(pushed, shots, schedule::kRing * schedule::kUnitBytes));
+  return std::max(partial_bytes(p), partial_bytes(pushed) + std::min(places, kMostPushedBytes));
+}
+
+std::int64_t gemm_reduce_line_bytes(const Problem& p) {
+  const Problem pushed = most_pushed(p);
+  return word_bytes(p.ranks) +
+         std::min(kLineBytes, std::max(place_bytes(pushed, 1, kBytesOfLines),
+                                       place_bytes(pushed, 2, kBytesOfLines)));
 }
 
 }  // namespace tilelace::plan

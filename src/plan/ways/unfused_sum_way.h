@@ -6,8 +6,9 @@
 #include <vector>
 
 #include "plan/base/hardware.h"
+#include "plan/collectives/collective.h"
 #include "plan/gemm/gemm_plan.h"
-#include "schedule/push_rows.h"
+#include "schedule/reduce_rows.h"
 #include "tilelace/plan.h"
 #include "tilelace/transport_table.h"
 
@@ -17,13 +18,14 @@ struct UnfusedSumWay {
   GemmPlan gemm;
   /// pull: every rank pulls what it needs, gemm_ar all rows. store (gemm_ar): every rank pulls for
   /// its rows and stores their sum with all peers, which is less traffic and one more wait. push:
-  /// every rank sends its partial to those who sum.
+  /// a collective of the partials (schedule/exchange.h).
   Transport transport = transport_that(Carrier::engine, true);
   std::int64_t chunk_rows = 1;  ///< rows that a CTA sums at a time, behind one flag where shared
   double predicted_us = 0;
   /// Transport push, whose chunks are not of rows. gemm_ar: 1: everyone sums all rows; 2: its own,
   /// and sends the sum to all.
   int shots = 1;
+  bool lines = false;  ///< likewise: as lines, else as chunks
 };
 
 /// Of workers.
@@ -42,16 +44,17 @@ int reduce_ctas(const UnfusedSumWay&);
 /// The schedule of the kernel that sums.
 schedule::ReduceRows reduce_rows_schedule(const Problem&, const UnfusedSumWay&, int rank);
 
-/// Of transport push: the kernel on `ctas` multiprocessors.
-schedule::PushRows push_rows_schedule(const Problem&, int shots, int rank, int ctas);
+/// Of transport push: a rank's partial as it is summed, and how, on a machine that is the same for
+/// all ranks.
+CollectiveCall pushed_sum(const Problem&, int rank);
+CollectivePlan pushed_plan(const UnfusedSumWay&, const CollectiveCall&, CollectiveMachine);
 
-/// Bytes between what two sources push, one behind the other behind the own partial.
-std::int64_t pushed_pitch(const Problem&, int shots);
+/// Bytes of one slot that a partial takes; what is pushed lies behind it.
+std::int64_t partial_bytes(const Problem&);
 
-/// Bytes of one slot that partials take where they are pulled.
-std::int64_t pulled_bytes(const Problem&);
-
-/// Bytes of one slot that calls up to the problem's m take on each rank.
+/// Bytes of one slot that calls up to the problem's m take on each rank, and beside it of words
+/// that carry their call's number.
 std::int64_t gemm_reduce_staging_bytes(const Problem&);
+std::int64_t gemm_reduce_line_bytes(const Problem&);
 
 }  // namespace tilelace::plan

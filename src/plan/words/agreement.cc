@@ -85,10 +85,10 @@ void each_of(const KeptPartialsWay& p, Visit visit) {
 }
 template <class Visit>
 void each_of(const UnfusedSumWay& p, Visit visit) {
-  const auto& [gemm, transport, chunk_rows, predicted_us, shots] = p;
+  const auto& [gemm, transport, chunk_rows, predicted_us, shots, lines] = p;
   static_cast<void>(predicted_us);
   each_of(gemm, visit);
-  visit(transport), visit(chunk_rows), visit(shots);
+  visit(transport), visit(chunk_rows), visit(shots), visit(lines);
 }
 template <class Visit>
 void each_of(const HandedPartialsWay& p, Visit visit) {

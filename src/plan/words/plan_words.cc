@@ -113,6 +113,7 @@ struct Heard {
   int lag = 0;
   bool by_columns = false;
   int shots = 0;
+  bool lines = false;
   int grid = 0;
 };
 
@@ -149,7 +150,7 @@ void read_kernel(Words& words, Heard& h) {
         !words.take("# apart", h.apart) && !words.take("lag #", h.lag) &&
         !words.take("shots #", h.shots) && !words.take("grid #", h.grid) &&
         !words.take_pair("blocks", g.wide, g.deep) && !words.take_joins(h.joins) &&
-        !words.set("column shards", h.by_columns, true) &&
+        !words.set("lines", h.lines, true) && !words.set("column shards", h.by_columns, true) &&
         !words.set("along n", g.along_cols, true) &&
         !words.set("by neighbours", g.by_neighbours, true) &&
         !words.set("early", g.early_weights, true))
@@ -259,7 +260,7 @@ KernelWay way_of(const Problem& p, const Heard& h) {
   if (fused) return GemmRsWay{h.gemm, h.apart > 1 ? p.ranks - 1 : 1, 0, w.straddle};
   if (const auto hand = plan::way_of(w.op, w.path, w.route, w.transport))
     return HandedPartialsWay{h.gemm, *hand, w.chunk_rows};
-  return UnfusedSumWay{h.gemm, w.transport, w.chunk_rows, 0, std::max(1, h.shots)};
+  return UnfusedSumWay{h.gemm, w.transport, w.chunk_rows, 0, std::max(1, h.shots), h.lines};
 }
 
 }  // namespace

@@ -147,17 +147,18 @@ TEST(Cases, OfSumsMeetEveryKindOfPlan) {
     for (const Case& c : some(4, op, count)) ++kinds[plan::kind_of(c.plan)];
     return kinds;
   };
-  auto scatter = kinds_of(Op::gemm_rs, 300);
-  EXPECT_EQ(scatter.size(), 8U);
+  auto scatter = kinds_of(Op::gemm_rs, 400);
+  EXPECT_EQ(scatter.size(), 9U);
   for (const char* kind :
        {"store by shard", "store by shard across", "store by pairs", "unfused pull", "medium push",
-        "unfused add", "unfused ring", "unfused push"})
+        "unfused add", "unfused ring", "unfused push", "unfused push by lines"})
     EXPECT_GT(scatter[kind], 20) << kind;
   auto reduce = kinds_of(Op::gemm_ar, 300);
-  EXPECT_EQ(reduce.size(), 8U);
+  EXPECT_EQ(reduce.size(), 10U);
   for (const char* kind :
        {"store", "store by columns", "store by columns in rounds", "pull in two shots",
-        "unfused pull", "unfused store", "unfused push in one shot", "unfused push in two shots"})
+        "unfused pull", "unfused store", "unfused push in one shot", "unfused push in two shots",
+        "unfused push in one shot by lines", "unfused push in two shots by lines"})
     EXPECT_GT(reduce[kind], 12) << kind;
   for (const Case& c : some(4, Op::gemm_ar)) EXPECT_TRUE(c.problem.rows.empty()) << text_of(c);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/collectives/exchange_call.h"
 #include "backend/cuda/collectives/norm.h"
 #include "core/check.h"
 
@@ -15,11 +16,9 @@ using schedule::kMaxGpuRanks;
 SlotNeeds slot_of_collectives(int ranks) {
   require(ranks <= kMaxGpuRanks, "collectives: ranks on GPUs, got {}, expected at most {}", ranks,
           kMaxGpuRanks);
-  constexpr std::size_t kKinds = 2;  // parcels, and sums that are shared
   SlotNeeds needs;
-  needs.flags = kKinds * static_cast<std::size_t>(ranks * schedule::kRing * plan::kMostWorkers) *
-                (sizeof(comm::Header) / sizeof(comm::Flag));
-  needs.bytes = static_cast<std::size_t>(plan::kStagedBytes + plan::kLineBytes);
+  needs.bytes = static_cast<std::size_t>(plan::kStagedBytes);
+  needs.lines = static_cast<std::size_t>(plan::word_bytes(ranks) + plan::kLineBytes);
   return needs;
 }
 
@@ -30,33 +29,21 @@ void load_collectives(int /*architecture*/) {
   check(load_norm_chunks(), "loading kernels");
 }
 
-ParcelAt at(const void* data, const plan::Parcel& p) {
-  const auto* const begin = static_cast<const std::byte*>(data);
-  return {const_cast<std::byte*>(begin) + p.at, p.bytes};  // what is sent is only read
-}
-
 /// Everything that the call says, but its slot.
 ExchangeParams params_of(const plan::CollectiveCall& call, const plan::CollectivePlan& plan,
                          const CollectiveTensors& tensors, plan::Index piece) {
-  const auto placed = plan::place_exchange<kMaxGpuRanks>(call, plan, piece);
-  ExchangeParams p{};
-  p.schedule = schedule::RingExchange(placed.schedule);
-  p.divisor = call.reduction == Reduction::avg ? static_cast<float>(call.ranks) : 1.0F;
-  p.item = call.item;
-  p.reduction = call.reduction;
-  p.same = !placed.schedule.sums || (row_of(call.collective).shares && !placed.schedule.shares);
-  p.same = p.same && call.collective != Collective::all_to_all;
+  ExchangeParams p = exchange_params(call, plan, tensors.in, tensors.out, piece);
   const std::uint32_t hash =
       plan::collective_hash(call, plan, plan.direct ? tensors.reachable.where() : 0);
+  const auto taken =
+      p.takes[call.rank].data - static_cast<const std::byte*>(tensors.out);  // of `out`
   for (int q = 0; q < call.ranks; ++q) {
-    p.sends[q] = at(tensors.in, placed.sends[q]);
-    p.takes[q] = at(tensors.out, placed.takes[q]);
     p.told[q] = plan::hash_between(call, hash, call.rank, q);
     p.expected[q] = plan::hash_between(call, hash, q, call.rank);
     if (plan.direct)
       p.direct[q] = tensors.reachable.base +
                     static_cast<std::size_t>(q) * tensors.reachable.stride +
-                    tensors.reachable.offset + placed.takes[call.rank].at;
+                    tensors.reachable.offset + taken;
   }
   return p;
 }
@@ -104,14 +91,6 @@ NormParams norm_params_of(const plan::NormCall& call, const plan::CollectivePlan
 CollectiveCalls::CollectiveCalls(comm::Group& group, int device, double timeout_s,
                                  const RankShare& share)
     : calls(group, device, slot_of_collectives(group.ranks()), timeout_s, share, load_collectives) {
-  // Units and words are of a call whose number they carry. Calls of slot 0 have even ones: what was
-  // never written must not be of call 0, when the count gets there again.
-  constexpr int kOdd = 1;
-  check(cudaMemset(calls.memory().local() + calls.flags_at(0), kOdd,
-                   calls.flags_at(1) - calls.flags_at(0)),
-        "staging of collectives");
-  check(cudaStreamSynchronize(nullptr), "staging of collectives");
-  group.all_gather("collectives are prepared", timeout_s);  // nothing may arrive before
 }
 
 void CollectiveCalls::run(const plan::CollectiveCall& call, const plan::CollectivePlan& plan,
@@ -125,8 +104,7 @@ void CollectiveCalls::enqueue_piece(const plan::CollectiveCall& call,
                                     const CollectiveTensors& tensors, plan::Index piece) {
   const CallName name(call.collective);
   ExchangeParams p = params_of(call, plan, tensors, piece);
-  const int ctas = plan.lines ? plan.workers : plan.workers / static_cast<int>(plan::kChunkWorkers);
-  const Start start = enter(p, plan, name, ctas, tensors.stream);
+  const Start start = enter(p, plan, name, exchange_ctas(plan), tensors.stream);
   check(plan.lines ? enqueue_lines(p, start, tensors.stream)
                    : enqueue_chunks(p, start, tensors.stream),
         name.text.data());
@@ -134,16 +112,9 @@ void CollectiveCalls::enqueue_piece(const plan::CollectiveCall& call,
 
 Start CollectiveCalls::enter(ExchangeParams& p, const plan::CollectivePlan& plan,
                              const CallName& name, int ctas, cudaStream_t stream) {
-  const plan::Index bytes =
-      p.schedule.num_units() * (plan.lines ? plan::kBytesOfLines : schedule::kUnitBytes);
-  require(bytes <= (plan.lines ? plan::kLineBytes : plan::kStagedBytes),
-          "{}: chunk, got {} bytes of staging, expected at most {}", name.text, bytes,
-          plan.lines ? plan::kLineBytes : plan::kStagedBytes);
+  calls.require_room(name.text, slot_needs_of(p.schedule, plan.lines));
   const unsigned slot = calls.begin_call(name, stream);
-  p.call = calls.params(slot, p.told[p.schedule.rank], name);
-  p.lets_next_begin = !calls.shares_device();
-  p.places = calls.data_at(slot) +
-             (plan.lines ? static_cast<std::size_t>(plan::kStagedBytes) : std::size_t{0});
+  place_in_slot(p, calls, slot, plan.lines, calls.data_at(slot), p.told[p.schedule.rank], name);
   return calls.start(ctas, true);
 }
 

@@ -11,7 +11,9 @@
 #include "backend/cuda/device/start.h"
 #include "plan/collectives/collective.h"
 #include "schedule/exchange.h"
+#include "tilelace/choices.h"
 #include "tilelace/collectives.h"
+#include "tilelace/dtype.h"
 
 namespace tilelace::cuda {
 
@@ -37,11 +39,25 @@ struct ExchangeParams {
   Reduction reduction{};
 };
 
+/// Sums of a product's partials: what is done to them before they are rounded.
+struct ProductSum {
+  ExchangeParams exchange;
+  const uint4* bias = nullptr;      ///< [row_units] or null; added once
+  const uint4* residual = nullptr;  ///< from the first sum of this rank on, or null; added once
+  std::uint32_t row_units = 1;
+  std::uint32_t first_column = 0;  ///< of the first sum, in units
+  Activation activation = Activation::none;
+  DType dtype{};  ///< one that is on GPUs
+};
+
 /// Enters the call, exchanges, counts the call. Start::early: under the end of the kernel before
 /// it. May be captured.
 [[nodiscard]] cudaError_t enqueue_chunks(const ExchangeParams&, Start, cudaStream_t);
 /// Likewise, as lines: one round.
 [[nodiscard]] cudaError_t enqueue_lines(const ExchangeParams&, Start, cudaStream_t);
+/// The same, behind a product.
+[[nodiscard]] cudaError_t enqueue_chunks(const ProductSum&, Start, cudaStream_t);
+[[nodiscard]] cudaError_t enqueue_lines(const ProductSum&, Start, cudaStream_t);
 
 /// Loads them, so that a later launch does not.
 [[nodiscard]] cudaError_t load_chunks();

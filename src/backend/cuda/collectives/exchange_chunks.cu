@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #define TILELACE_DEVICE_LOOPS
-#include "backend/cuda/collectives/exchange.h"
+#include "backend/cuda/collectives/exchange_kernels.h"
 #include "backend/cuda/device/early_launch.h"
-#include "backend/cuda/device/parcels.h"
 #include "backend/cuda/device/publish.h"
 #include "backend/cuda/device/unit_wait.h"
 
@@ -19,10 +18,11 @@ constexpr int kUnits = 4, kSums = 1, kTerms = 2;
 
 /// Verbs of run_exchange, for a warp: all its lanes call all of them. Of two ranks, or of up to
 /// kMost, which take more registers.
-template <class Reduced, int kMost>
+template <class Params, class Reduced, int kMost>
 class ChunkVerbs {
  public:
-  TILELACE_DEVICE ChunkVerbs(const ExchangeParams& p, std::uint32_t epoch) : p_(p), epoch_(epoch) {}
+  TILELACE_DEVICE ChunkVerbs(const Params& p, std::uint32_t epoch)
+      : all_(p), p_(exchange_of(p)), epoch_(epoch) {}
 
   TILELACE_DEVICE void send(ExchangeRound r) {
     sent_ = static_cast<std::uint32_t>(r.round);
@@ -178,7 +178,7 @@ class ChunkVerbs {
       for (int u = 0; u < kSums; ++u) {
         const int unit = at + u * 32;
         if (unit >= units) continue;
-        const uint4 done = sum[u].done(p_.divisor);
+        const uint4 done = finished(all_, sum[u], part.begin + unit);
         for (int i = 1; i < ranks() && s.shares; ++i)
           place(peer(i), s.sum_place(peer(i), s.rank, r))[unit] = done;
         out.store(unit, done);
@@ -226,6 +226,7 @@ class ChunkVerbs {
     return reinterpret_cast<comm::Header*>(p_.call.flags_at(rank));
   }
 
+  const Params& all_;
   const ExchangeParams& p_;
   std::uint32_t epoch_;
   int signals_ = 0, waits_ = 0;
@@ -234,36 +235,49 @@ class ChunkVerbs {
   bool unpublished_ = false, admits_ = false, failed_ = false;
 };
 
-template <class Reduced, int kMost>
+template <class Params, class Reduced, int kMost>
 __global__ void __launch_bounds__(32 * kWarps, kMost == 2 ? plan::kCtasOfTwo : plan::kCtas)
-    chunks_kernel(const __grid_constant__ ExchangeParams p) {
-  begin_exchange(p, p);
+    chunks_kernel(const __grid_constant__ Params all) {
+  const ExchangeParams& p = exchange_of(all);
+  begin_exchange(all, p);
   const std::uint32_t epoch = call_number(p.call);
   if (blockIdx.x == 0 && threadIdx.x < 32) tell_peers(p, epoch);
-  ChunkVerbs<Reduced, kMost> verbs(p, epoch);
+  ChunkVerbs<Params, Reduced, kMost> verbs(all, epoch);
   const int warp = __shfl_sync(~0U, static_cast<int>(threadIdx.x) / 32, 0);
   schedule::run_exchange(p.schedule, static_cast<int>(blockIdx.x) * kWarps + warp, verbs);
   verbs.end();
 }
 
-using Kernel = void (*)(ExchangeParams);
+template <class Params>
+using Kernel = void (*)(Params);
 
-Kernel kernel_of(const ExchangeParams& p) {
-  return with_reduction(p, [&](auto r) -> Kernel {
+template <class Params>
+Kernel<Params> kernel_of(const Params& p) {
+  return with_reduction(p, [&](auto r) -> Kernel<Params> {
     using Reduced = typename decltype(r)::type;
-    return p.schedule.ranks == 2 ? chunks_kernel<Reduced, 2>
-                                 : chunks_kernel<Reduced, schedule::kMaxGpuRanks>;
+    return exchange_of(p).schedule.ranks == 2
+               ? chunks_kernel<Params, Reduced, 2>
+               : chunks_kernel<Params, Reduced, schedule::kMaxGpuRanks>;
   });
+}
+
+template <class Params>
+cudaError_t launch(const Params& p, Start start, cudaStream_t stream) {
+  const int ctas = exchange_of(p).schedule.workers / kWarps;
+  return launch_as(start, kernel_of(p), ctas, 32 * kWarps, stream, p);
 }
 
 }  // namespace
 
 cudaError_t enqueue_chunks(const ExchangeParams& p, Start start, cudaStream_t stream) {
-  return launch_as(start, kernel_of(p), p.schedule.workers / kWarps, 32 * kWarps, stream, p);
+  return launch(p, start, stream);
+}
+cudaError_t enqueue_chunks(const ProductSum& p, Start start, cudaStream_t stream) {
+  return launch(p, start, stream);
 }
 
 cudaError_t load_chunks() {
-  return for_each_reduction([](const ExchangeParams& p) {
+  return for_each_exchange([](const auto& p) {
     cudaFuncAttributes attributes{};
     return cudaFuncGetAttributes(&attributes, kernel_of(p));
   });

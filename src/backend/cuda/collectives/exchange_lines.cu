@@ -2,10 +2,9 @@
 #define TILELACE_DEVICE_LOOPS
 #include <algorithm>
 
-#include "backend/cuda/collectives/exchange.h"
+#include "backend/cuda/collectives/exchange_kernels.h"
 #include "backend/cuda/device/early_launch.h"
 #include "backend/cuda/device/lines.h"
-#include "backend/cuda/device/parcels.h"
 #include "backend/cuda/device/unit_wait.h"
 
 namespace tilelace::cuda {
@@ -23,10 +22,11 @@ constexpr int kUnits = 2;
 /// Verbs of run_exchange, for a CTA: all its threads call all of them. The last warps wait for
 /// peers' headers and count, the others have a unit of the CTA's part in turn. Of two ranks, or of
 /// up to kMost, whose terms take more registers.
-template <class Reduced, int kMost>
+template <class Params, class Reduced, int kMost>
 class LineVerbs {
  public:
-  TILELACE_DEVICE LineVerbs(const ExchangeParams& p, std::uint32_t epoch) : p_(p), epoch_(epoch) {}
+  TILELACE_DEVICE LineVerbs(const Params& p, std::uint32_t epoch)
+      : all_(p), p_(exchange_of(p)), epoch_(epoch) {}
 
   TILELACE_DEVICE void send(ExchangeRound r) {
     const schedule::Exchange& s = p_.schedule;
@@ -139,7 +139,7 @@ class LineVerbs {
     Reduced sum;
     sum.add(either(first, units[0], units[1]));
     sum.add(either(first, units[1], units[0]));
-    give(r, i, sum.done(p_.divisor));
+    give(r, i, finished(all_, sum, unit));
   }
   /// A sum, to the caller, and where sums are shared to the peers.
   TILELACE_DEVICE void give(ExchangeRound r, Index i, const uint4& done) {
@@ -199,47 +199,61 @@ class LineVerbs {
 #pragma unroll
     for (int q = 0; q < kMost; ++q)
       if (q < ranks()) sum.add(units[q]);
-    give(r, i, sum.done(p_.divisor));
+    give(r, i, finished(all_, sum, unit));
   }
   TILELACE_DEVICE bool moves_own() const {
     return p_.sends[p_.call.rank].data != p_.takes[p_.call.rank].data;
   }
 
+  const Params& all_;
   const ExchangeParams& p_;
   std::uint32_t epoch_;
   bool good_ = true;
 };
 
-template <class Reduced, int kMost>
+template <class Params, class Reduced, int kMost>
 __global__ void __launch_bounds__(kThreads + kWatching, kMost == 2 ? plan::kCtas : 1)
-    lines_kernel(const __grid_constant__ ExchangeParams p) {
-  begin_exchange(p, p);
+    lines_kernel(const __grid_constant__ Params all) {
+  const ExchangeParams& p = exchange_of(all);
+  begin_exchange(all, p);
   const std::uint32_t epoch = call_number(p.call);
   if (blockIdx.x == 0 && threadIdx.x >= blockDim.x - 32) tell_peers(p, epoch);
-  LineVerbs<Reduced, kMost> verbs(p, epoch);
+  LineVerbs<Params, Reduced, kMost> verbs(all, epoch);
   schedule::run_exchange(p.schedule, static_cast<int>(blockIdx.x), verbs);
 }
 
-using Kernel = void (*)(ExchangeParams);
+template <class Params>
+using Kernel = void (*)(Params);
 
-Kernel kernel_of(const ExchangeParams& p) {
-  return with_reduction(p, [&](auto r) -> Kernel {
+template <class Params>
+Kernel<Params> kernel_of(const Params& p) {
+  return with_reduction(p, [&](auto r) -> Kernel<Params> {
     using Reduced = typename decltype(r)::type;
-    return p.schedule.ranks == 2 ? lines_kernel<Reduced, 2>
-                                 : lines_kernel<Reduced, schedule::kMaxGpuRanks>;
+    return exchange_of(p).schedule.ranks == 2
+               ? lines_kernel<Params, Reduced, 2>
+               : lines_kernel<Params, Reduced, schedule::kMaxGpuRanks>;
   });
+}
+
+template <class Params>
+cudaError_t launch(const Params& p, Start start, cudaStream_t stream) {
+  const schedule::Exchange& s = exchange_of(p).schedule;
+  const auto threads =
+      static_cast<int>(std::clamp<Index>(schedule::ceil_div(s.chunk, 32) * 32, 32, kThreads));
+  return launch_as(start, kernel_of(p), s.workers, threads + kWatching, stream, p);
 }
 
 }  // namespace
 
 cudaError_t enqueue_lines(const ExchangeParams& p, Start start, cudaStream_t stream) {
-  const auto threads = static_cast<int>(
-      std::clamp<Index>(schedule::ceil_div(p.schedule.chunk, 32) * 32, 32, kThreads));
-  return launch_as(start, kernel_of(p), p.schedule.workers, threads + kWatching, stream, p);
+  return launch(p, start, stream);
+}
+cudaError_t enqueue_lines(const ProductSum& p, Start start, cudaStream_t stream) {
+  return launch(p, start, stream);
 }
 
 cudaError_t load_lines() {
-  return for_each_reduction([](const ExchangeParams& p) {
+  return for_each_exchange([](const auto& p) {
     cudaFuncAttributes attributes{};
     return cudaFuncGetAttributes(&attributes, kernel_of(p));
   });

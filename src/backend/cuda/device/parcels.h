@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Units of parcels, which begin and end anywhere; which kernel sums what; and admission to a call
+// Units of parcels, which begin and end anywhere; what is done to sums; and admission to a call
 // whose pairs of ranks agree on more than all.
 #pragma once
 #include "backend/cuda/collectives/exchange.h"
+#include "backend/cuda/device/activation.h"
 #include "backend/cuda/device/call.h"
 #include "backend/cuda/device/reductions.h"
 #include "backend/cuda/device/unit_wait.h"
@@ -141,52 +142,24 @@ TILELACE_DEVICE bool hear_peers(const ExchangeParams& p, std::uint32_t epoch) {
   return __all_sync(~0U, good ? 1 : 0) != 0;
 }
 
-/// f(ReductionTag<R>{}) of what the call adds up by.
-template <class R>
-struct ReductionTag {
-  using type = R;
-};
-template <class F>
-auto with_reduction(const ExchangeParams& p, const F& f) {
-  if (!p.schedule.sums) return f(ReductionTag<NoReduction>{});
-  const bool max = p.reduction == Reduction::max;
-  switch (p.item) {
-    case Item::bf16:
-      return max ? f(ReductionTag<FloatReduction<__nv_bfloat16, true>>{})
-                 : f(ReductionTag<FloatReduction<__nv_bfloat16, false>>{});
-    case Item::fp16:
-      return max ? f(ReductionTag<FloatReduction<__half, true>>{})
-                 : f(ReductionTag<FloatReduction<__half, false>>{});
-    case Item::fp32:
-      return max ? f(ReductionTag<FloatReduction<float, true>>{})
-                 : f(ReductionTag<FloatReduction<float, false>>{});
-    case Item::i32:
-      return max ? f(ReductionTag<IntegerReduction<std::int32_t, true>>{})
-                 : f(ReductionTag<IntegerReduction<std::int32_t, false>>{});
-    case Item::i64:
-      return max ? f(ReductionTag<IntegerReduction<std::int64_t, true>>{})
-                 : f(ReductionTag<IntegerReduction<std::int64_t, false>>{});
-    case Item::u8: break;
-  }
-  return max ? f(ReductionTag<IntegerReduction<std::uint8_t, true>>{})
-             : f(ReductionTag<IntegerReduction<std::uint8_t, false>>{});
-}
+TILELACE_HD constexpr const ExchangeParams& exchange_of(const ExchangeParams& p) { return p; }
+TILELACE_HD constexpr const ExchangeParams& exchange_of(const ProductSum& p) { return p.exchange; }
 
-/// f(params that name each kernel once), until one is no cudaSuccess.
-template <class F>
-cudaError_t for_each_reduction(const F& f) {
-  for (const int ranks : {2, schedule::kMaxGpuRanks}) {
-    ExchangeParams p{};
-    p.schedule.ranks = ranks;
-    if (const cudaError_t status = f(p); status != cudaSuccess) return status;
-    p.schedule.sums = true;
-    for (const ItemRow& row : kItems)
-      for (const Reduction reduction : {Reduction::sum, Reduction::max}) {
-        p.item = row.item, p.reduction = reduction;
-        if (const cudaError_t status = f(p); status != cudaSuccess) return status;
-      }
+/// A sum as it goes to the caller; `unit` of this rank's sums.
+template <class Reduced>
+TILELACE_DEVICE uint4 finished(const ExchangeParams& p, Reduced& sum, schedule::Index /*unit*/) {
+  return sum.done(p.divisor);
+}
+template <class Element>
+TILELACE_DEVICE uint4 finished(const ProductSum& p, FloatReduction<Element, false>& sum,
+                               schedule::Index unit) {
+  if (p.bias != nullptr) {
+    const std::uint32_t at = p.first_column + static_cast<std::uint32_t>(unit);
+    add_elements<Element>(sum.floats(), __ldg(p.bias + at % p.row_units));
   }
-  return cudaSuccess;
+  if (p.residual != nullptr) add_elements<Element>(sum.floats(), p.residual[unit]);
+  if (p.activation != Activation::none) activate<8>(p.activation, sum.floats());
+  return sum.done(1.0F);
 }
 
 }  // namespace tilelace::cuda

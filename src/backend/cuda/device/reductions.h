@@ -68,6 +68,7 @@ class FloatReduction {
     for (int i = 0; i < Lanes::kLanes; ++i)
       of_[i] = kMax ? detail::greater(of_[i], f[i]) : of_[i] + f[i];
   }
+  [[nodiscard]] TILELACE_DEVICE auto& floats() { return of_; }
   TILELACE_DEVICE uint4 done(float divisor) {
     if (divisor != 1.0F) {
 #pragma unroll

@@ -57,9 +57,10 @@ class ChunkFlags {
     if (waits_ == 0) return !failed_;
     bool here = true;
     if (awaited_ >= 0) {
-      const auto peer = static_cast<int>(awaited_ / of_a_rank_);
-      const auto chunk = static_cast<int>(awaited_ % of_a_rank_);
-      const WaitPlace place{Role::reduce, chunk, -1, peer, static_cast<std::uint32_t>(awaited_)};
+      const auto flag = static_cast<std::uint32_t>(awaited_);
+      const auto each = static_cast<std::uint32_t>(of_a_rank_);
+      const WaitPlace place{Role::reduce, static_cast<int>(flag % each), -1,
+                            static_cast<int>(flag / each), flag};
       here = cuda::wait(call_.wait, place, call_.flags_at(call_.rank) + awaited_, epoch_) ==
              comm::WaitStatus::reached;
     }
@@ -81,11 +82,12 @@ class ChunkFlags {
   bool unpublished_ = false, failed_ = false;
 };
 
-/// Bias, residual or activation, and the one rounding of a sum of eight. `p`: SumRows or PushSum.
+/// Bias, residual or activation, and the one rounding of a sum of eight.
 template <class Element, class Sum>
 TILELACE_DEVICE uint4 finish_sum(const Sum& p, float (&sum)[8], schedule::Index unit) {
   if (p.bias != nullptr) {
-    const auto column = static_cast<unsigned>(unit % p.row_units);
+    // 32 bits: GPUs divide 64 slowly, and partials are shorter than 64 GiB.
+    const auto column = static_cast<std::uint32_t>(unit) % static_cast<std::uint32_t>(p.row_units);
     add_elements<Element>(sum, reinterpret_cast<const uint4*>(p.bias)[column]);
   }
   if (p.residual != nullptr)
@@ -94,7 +96,7 @@ TILELACE_DEVICE uint4 finish_sum(const Sum& p, float (&sum)[8], schedule::Index 
   return pack_elements<Element>(sum);
 }
 
-/// A chunk's sums, to the user, kAtOnce loads of each thread under way. `p`: SumRows or PushSum.
+/// A chunk's sums, to the user, kAtOnce loads of each thread under way.
 template <int kThreads, int kAtOnce, class Sum>
 TILELACE_DEVICE void deliver_sums(const Sum& p, const uint4* from, const schedule::SumChunk& c) {
   for (schedule::Index i = c.units.begin + static_cast<int>(threadIdx.x); i < c.units.end;

@@ -44,22 +44,32 @@ RankCalls::RankCalls(comm::Group& group, int device, const SlotNeeds& needs, dou
       workspace_(share.architecture),
       flags_bytes_(align(needs.flags * sizeof(comm::Flag))),
       data_bytes_(align(needs.bytes)),
-      counts_bytes_(align(needs.counts * sizeof(comm::Flag))) {
+      counts_bytes_(align(needs.counts * sizeof(comm::Flag))),
+      lines_bytes_(align(needs.lines)) {
   load(architecture_);
   check(load_empty_calls(), "loading kernels");
   neighbour_places();
-  memory_ = comm::allocate_device(group, device, counts_at(2), timeout_s, share.multicast);
+  memory_ = comm::allocate_device(group, device, lines_at(2), timeout_s, share.multicast);
   void* counter = nullptr;
   const CallCounter start;
   check(cudaMalloc(&counter, sizeof start + sizeof *granted()), "the count of calls");
   counter_ = static_cast<CallCounter*>(counter);
   check(cudaMemcpy(counter, &start, sizeof start, cudaMemcpyHostToDevice), "the count of calls");
+  if (lines_bytes_ > 0) clear_lines(timeout_s);
   if (counts_bytes_ == 0) return;
   void* uses = nullptr;
   check(cudaMalloc(&uses, 2 * counts_bytes_), "the uses of counts");
   uses_ = static_cast<comm::Flag*>(uses);
   check(cudaMemset(uses, 0, 2 * counts_bytes_), "the uses of counts");
   check(cudaStreamSynchronize(nullptr), "the uses of counts");  // calls come on other streams
+}
+
+void RankCalls::clear_lines(double timeout_s) {
+  // Calls of slot 0 have even numbers: an odd one is not met when the count gets there again.
+  constexpr int kOdd = 1;
+  check(cudaMemset(memory_->local() + lines_at(0), kOdd, lines_bytes_), "staging of lines");
+  check(cudaStreamSynchronize(nullptr), "staging of lines");
+  group_.all_gather("lines are prepared", timeout_s);  // nothing may arrive before
 }
 
 RankCalls::~RankCalls() {
@@ -169,6 +179,8 @@ void RankCalls::require_room(std::string_view op, const SlotNeeds& needs) const 
   const std::size_t counts = counts_bytes_ / sizeof(comm::Flag);
   require(needs.counts <= counts, "{}: got {} counts, expected at most {}", op, needs.counts,
           counts);
+  require(needs.lines <= lines_bytes_, "{}: got {} bytes of lines, expected at most {}", op,
+          needs.lines, lines_bytes_);
 }
 
 }  // namespace tilelace::cuda

@@ -98,6 +98,10 @@ class RankCalls {
   [[nodiscard]] std::size_t counts_at(unsigned slot) const {
     return flags_at(2) + slot * counts_bytes_;
   }
+  /// Nothing but words that carry their call's number is written there.
+  [[nodiscard]] std::size_t lines_at(unsigned slot) const {
+    return counts_at(2) + slot * lines_bytes_;
+  }
   /// In the own memory: how often each count of the slot has been used.
   [[nodiscard]] comm::Flag* uses(unsigned slot) const {
     return uses_ + slot * (counts_bytes_ / sizeof(comm::Flag));
@@ -129,6 +133,8 @@ class RankCalls {
   [[nodiscard]] std::size_t staging_bytes() const { return memory_->bytes(); }
 
  private:
+  /// Makes what no call has written look like no call's. Collective.
+  void clear_lines(double timeout_s);
   /// The op of the wait that failed, or of the last call.
   [[nodiscard]] std::string_view name() const;
 
@@ -138,7 +144,7 @@ class RankCalls {
   int architecture_;
   WaitControl control_;
   GemmWorkspace workspace_;
-  std::size_t flags_bytes_, data_bytes_, counts_bytes_;
+  std::size_t flags_bytes_, data_bytes_, counts_bytes_, lines_bytes_;
   std::shared_ptr<comm::DeviceMemory> memory_;
   CallCounter* counter_ = nullptr;  // device memory
   comm::Flag* uses_ = nullptr;      // likewise; null where no call counts

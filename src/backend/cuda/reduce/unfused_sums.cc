@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/reduce/unfused_sums.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "backend/cuda/base/cuda_check.h"
-#include "backend/cuda/base/trace.h"
+#include "backend/cuda/collectives/exchange_call.h"
 #include "backend/cuda/gemm/gemm_call.h"
 #include "backend/cuda/gemm/gemm_launch.h"
-#include "backend/cuda/reduce/push_rows.h"
 #include "backend/cuda/reduce/reduce_rows.h"
 #include "plan/base/problem.h"
 #include "tilelace/op_table.h"
@@ -33,17 +35,16 @@ void enqueue_given(const schedule::ReduceRows& s, const OpCall& call, std::byte*
   copy(16 * own.end, p.m * row_bytes(p));
 }
 
-/// What sums of both kinds are told.
-template <class Sum>
-void fill_sum(Sum& sum, const OpCall& call, int rank) {
+/// What is done to sums before they are rounded; `first`: this rank's first unit of `out`.
+void finish_as(ProductSum& sum, const OpCall& call, Index first) {
   const Problem& p = call.problem;
-  sum.bias = static_cast<const std::byte*>(call.bias());
-  sum.out = static_cast<std::byte*>(call.out());
-  sum.row_units = static_cast<std::int32_t>(row_bytes(p) / 16);
-  sum.out_begin = row_of(p.op).scatters() ? sum.schedule.rows[rank].begin : 0;
-  sum.dtype = p.dtype;
+  sum.bias = static_cast<const uint4*>(call.bias());
+  sum.row_units = static_cast<std::uint32_t>(row_bytes(p) / 16);
+  sum.first_column = static_cast<std::uint32_t>(first % sum.row_units);
+  if (call.tensors.residual.data != nullptr)
+    sum.residual = static_cast<const uint4*>(call.tensors.residual.data) + first;
   sum.activation = p.activation;
-  sum.residual = static_cast<const std::byte*>(call.tensors.residual.data);
+  sum.dtype = p.dtype;
 }
 
 }  // namespace
@@ -72,44 +73,49 @@ void UnfusedSums::run_pulled(const OpCall& call, const plan::UnfusedSumWay& plan
   sum.schedule = plan::reduce_rows_schedule(p, plan, rank);
   sum.schedule.workers = calls_.fit_ctas(sum.schedule.workers);
   calls_.require_room(name_of(p.op), {static_cast<std::size_t>(sum.schedule.num_flags()),
-                                      static_cast<std::size_t>(plan::pulled_bytes(p))});
+                                      static_cast<std::size_t>(plan::partial_bytes(p))});
   const unsigned slot = calls_.begin_call(name_of(p.op), p.op, call.stream());
   const std::size_t data = calls_.data_at(slot);
   if (!call.multiplies()) enqueue_given(sum.schedule, call, calls_.memory().local() + data);
   sum.own = enqueue_partial(call, plan, slot);
   sum.call = calls_.params(slot, call.hash, p.op);
   sum.partials = data;
-  fill_sum(sum, call, rank);
+  sum.bias = static_cast<const std::byte*>(call.bias());
+  sum.out = static_cast<std::byte*>(call.out());
+  sum.row_units = static_cast<std::int32_t>(row_bytes(p) / 16);
+  sum.out_begin = row_of(p.op).scatters() ? sum.schedule.rows[rank].begin : 0;
+  sum.dtype = p.dtype;
+  sum.activation = p.activation;
+  sum.residual = static_cast<const std::byte*>(call.tensors.residual.data);
   const Start start = calls_.start(sum.schedule.workers, call.multiplies());
   check(enqueue_sum(sum, start, call.stream()), "the sum of partials");
 }
 
 void UnfusedSums::run_pushed(const OpCall& call, const plan::UnfusedSumWay& plan) {
   const Problem& p = call.problem;
-  const int rank = calls_.group().rank();
-  const comm::DeviceMemory& memory = calls_.memory();
-  PushSum sum;
-  sum.schedule = plan::push_rows_schedule(p, plan.shots, rank, calls_.multiprocessors());
-  sum.schedule.workers = calls_.fit_ctas(sum.schedule.workers);
-  require(sum.schedule.rounds() <= schedule::kMaxPushRounds,
-          "{}: rounds of a CTA, got {}, expected 1 to {}", name_of(p.op), sum.schedule.rounds(),
-          schedule::kMaxPushRounds);
-  sum.term_pitch = static_cast<std::size_t>(plan::pushed_pitch(p, plan.shots));
-  const auto partial_bytes = static_cast<std::size_t>(p.m * row_bytes(p));
-  calls_.require_room(name_of(p.op),
-                      {static_cast<std::size_t>(sum.schedule.num_flags()),
-                       partial_bytes + static_cast<std::size_t>(p.ranks - 1) * sum.term_pitch});
-  const unsigned slot = calls_.begin_call(name_of(p.op), p.op, call.stream());
-  sum.own = enqueue_partial(call, plan, slot);
-  sum.call = calls_.params(slot, call.hash, p.op);
-  sum.terms = calls_.data_at(slot) + partial_bytes;
-  // Sums take the place of partials that have been read.
-  sum.sums = memory.base() + calls_.data_at(slot);
-  sum.sums_stride = memory.stride();
-  fill_sum(sum, call, rank);
-  TILELACE_TRACE_TO(sum, "sum");
-  const Start start = calls_.start(sum.schedule.workers, call.multiplies());
-  check(enqueue_push_sum(sum, start, call.stream()), "the sum of partials");
+  const CallName name(name_of(p.op), p.op);
+  const plan::CollectiveCall sum = plan::pushed_sum(p, calls_.group().rank());
+  const plan::CollectivePlan how =
+      plan::pushed_plan(plan, sum,
+                        {.workers = calls_.fit_ctas(calls_.multiprocessors()),
+                         .architecture = plan.gemm.architecture,
+                         .shared = calls_.shares_device()});
+  const auto partial = static_cast<std::size_t>(plan::partial_bytes(p));
+  const auto placed = plan::place_exchange<schedule::kMaxGpuRanks>(sum, how, 0);
+  SlotNeeds needs = slot_needs_of(placed.schedule, how.lines);
+  needs.bytes += partial;
+  calls_.require_room(name.text, needs);
+  const unsigned slot = calls_.begin_call(name, call.stream());
+  ProductSum to{exchange_params(sum, how, enqueue_partial(call, plan, slot), call.out(), 0)};
+  std::fill(std::begin(to.exchange.told), std::end(to.exchange.told), call.hash);
+  std::fill(std::begin(to.exchange.expected), std::end(to.exchange.expected), call.hash);
+  place_in_slot(to.exchange, calls_, slot, how.lines, calls_.data_at(slot) + partial, call.hash,
+                name);
+  finish_as(to, call, placed.takes[sum.rank].at / schedule::kUnitBytes);
+  const Start start = calls_.start(exchange_ctas(how), true);
+  check(how.lines ? enqueue_lines(to, start, call.stream())
+                  : enqueue_chunks(to, start, call.stream()),
+        "the sum of partials");
 }
 
 }  // namespace tilelace::cuda
