@@ -212,6 +212,10 @@ class RandomCases {
     if (c.options.lines == true && listed) c.options.lines.reset();
     if (row_of(c.collective).shares && below(2) == 0) c.options.shots = 1 + below(2);
     if (below(3) == 0) c.options.workers = 1 + below(5);
+    // Few workers have room for few lines.
+    if (c.options.workers && c.options.lines == true &&
+        c.counts[0] * 8 > plan::kMostChunk * schedule::kUnitBytes)
+      c.options.lines = false;
     if (below(3) == 0) c.options.chunk = 16 * (1 + below(300));
     c.in_place = c.collective != Collective::all_to_all && below(3) == 0;
     if (below(3) == 0) c.in_off = below(5);
