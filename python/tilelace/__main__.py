@@ -14,7 +14,7 @@ WHY_NO_GPUS = FOLDER / "why_no_gpus.txt"  # of builds without them
 def main() -> int:
     """Becomes the command; `doctor` first tells what this package is built for."""
     if not COMMAND.is_file():
-        print(f"tilelace: {COMMAND}, got no such file, expected the command", file=sys.stderr)
+        print(f"tilelace: the command {COMMAND} is missing: install the package again", file=sys.stderr)
         return 2
     if sys.argv[1:2] == ["doctor"] and "--json" not in sys.argv:
         import torch

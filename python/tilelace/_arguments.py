@@ -87,13 +87,13 @@ def _wrong_setting(settings: dict[str, Any]) -> str:
     for name, value in settings.items():
         if name in ("gather_dim", "scatter_dim"):
             if not _is_number(value):
-                return f"{name}: got {value!r}, expected a dimension's number"
+                return f"{name}: got {value!r}, expected the number of a dimension"
         elif name in ("activation", "quant", "reduce_op"):
             if not isinstance(value, str):
-                return f"{name.removeprefix('reduce_')}: got {value!r}, expected its name"
+                return f"{name.removeprefix('reduce_')}: got {value!r}, expected a string"
         elif name in ("sizes", "sends", "takes") and value is not None:
             if not isinstance(value, list) or not all(map(_is_number, value)):
-                return f"{name}: got {value!r}, expected whole numbers"
+                return f"{name}: got {value!r}, expected a list of whole numbers"
         elif name == "eps":
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 return f"eps: got {value!r}, expected a number"
@@ -134,7 +134,7 @@ def refused_by_torch(error: Exception) -> str:
     """In its first words: peers are told some hundred characters."""
     first = str(error).strip().splitlines() or [type(error).__name__]
     words = first[0].split(". ")[0][:150]
-    return f"got a call that torch refuses ({words}), expected one that it takes"
+    return f"torch refuses the call: {words}"
 
 
 def told(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -154,7 +154,7 @@ def told(fn: Callable[..., Any]) -> Callable[..., Any]:
                 raise
             text = str(error).replace("()", "")
         name = _groups.group_name(kwargs.get("group", args[place] if len(args) > place else None))
-        text = f"{fn.__name__}: arguments: got a wrong call ({text}), expected {signature}"
+        text = f"{fn.__name__}: wrong arguments: {text}; the signature is {signature}"
         _refuse(fn.__name__, name, args[0] if args else kwargs.get("x"), text)
         raise usage(text)
 

@@ -194,7 +194,7 @@ def _all_reduce_backward(ctx: Any, grad: Tensor) -> Any:
 
 
 def _no_backward(*_: Any) -> Any:
-    raise usage("gradients: got an op without weights, expected one with: others have no formula")
+    raise usage("gradients: an op without weights has none")
 
 
 # --- the collectives alone: what a rank's loss needs of the others' tensors comes from them, and the
@@ -220,7 +220,7 @@ def _of_sums(name: str, ctx: Any) -> str:
     """The reduction, which has a gradient."""
     op: str = ctx.settings.get("reduce_op", "sum")
     if op == "max":
-        raise usage(f"{name}: gradients: got op max, expected sum or avg: max has none")
+        raise usage(f"{name}: op max has no gradient: use sum or avg")
     return op
 
 
@@ -262,8 +262,8 @@ def _before_norm(grad: Tensor, h: Tensor, weight: Tensor, eps: float) -> tuple[T
 
 def _norm_backward(ctx: Any, grad_normed: Any, grad_h: Any, *of_quantised: Any) -> Any:
     if any(g is not None for g in of_quantised):
-        raise usage("all_reduce_norm: gradients: got some of what is quantised, expected those of the "
-                    "norm and the residual alone: e4m3 has none (quant none, or return_normed)")
+        raise usage("all_reduce_norm: quantised results have no gradient: use the normed result (quant "
+                    "none, or return_normed) and the residual")
     h, weight = ctx.saved_tensors
     grad_weight = None
     if grad_normed is not None:
@@ -284,7 +284,7 @@ class _Registration:
     def impl(name: str, kernel: Any, key: str, **more: Any) -> None:
         def checked(keyset: Any, *args: Any, **kwargs: Any) -> Any:
             if forward_ad._current_level >= 0 and has_tangents(tree_leaves(args)):
-                raise usage(f"{name}: got a call with forward-mode derivatives, expected reverse-mode ones")
+                raise usage(f"{name}: forward-mode derivatives are not supported: use reverse mode")
             return kernel(keyset, *args, **kwargs)
 
         LIB.impl(name, checked, key, **more)

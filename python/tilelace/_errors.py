@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one exception of the package, as the library's: a kind and `op: what: got, expected`."""
+"""The one exception of the package, as the library's: a kind, and a text that says what happened and what to do."""
 from __future__ import annotations
 
 import sys

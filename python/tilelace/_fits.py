@@ -67,7 +67,7 @@ def why_not(
         return f"{op}: weight: got {dtype}, expected one of {', '.join(map(str, _TYPES))}"
     if device.type == "cuda":
         return _gpu_reason(op, dtype, device, *size, ranks)
-    return "" if device.type == "cpu" else f"{op}: weight: got one on {device}, expected cpu or cuda"
+    return "" if device.type == "cpu" else f"{op}: weight: got a tensor on {device}, expected one on cpu or cuda"
 
 
 def can_run(op: str, weights: Tensor | Sequence[Tensor], group: Group = None) -> bool:
@@ -101,4 +101,4 @@ def should_run(
             _groups.plain(name), "cuda", op, m, [w.shape[0] for w in listed], x.shape[-1],
             _TYPES[x.dtype], bias, activation, return_gathered):
         return True
-    return _say(f"{op}: m: got {m} rows in a capture, expected a call of as many before it")
+    return _say(f"{op}: m: {m} rows are not prepared: make a call of as many rows before the capture")

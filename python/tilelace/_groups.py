@@ -68,7 +68,7 @@ def ensure(name: str, device: str, index: int = -1) -> None:
         leave(name, device)
     if group is None:
         raise usage(
-            f'group "{name}": got one that was destroyed or never made, expected one that exists'
+            f'group "{name}" was destroyed or never made'
         )
     require_own(group)
     with _known(group).joining[device]:
@@ -126,7 +126,7 @@ def join(
             _join(pg, kind, settings, index)
             return name
     try:
-        raise usage(f'join: group "{name}": got one that joined for {kind} tensors, expected not')
+        raise usage(f'join: group "{name}" has already joined for {kind} tensors')
     except Error as error:
         _tell(pg, (kind,), error)
         raise
@@ -177,8 +177,8 @@ def default_device(what: str, pg: dist.ProcessGroup) -> str:
         config = dist.get_backend_config(pg)
         backends = dict(b.split(":", 1) for b in config.split(",") if ":" in b)
         if "cpu" in backends and backends.get("cuda", backends["cpu"]) != backends["cpu"]:
-            raise usage(f'{what}: device: got none for group "{name}" with {config}, '
-                        'expected "cpu" or "cuda"')
+            raise usage(f'{what}: device: group "{name}" has backends for both ({config}): '
+                        'pass "cpu" or "cuda"')
     return _device_of(pg)
 
 
@@ -219,7 +219,7 @@ def _place_of(pg: dist.ProcessGroup, device: str) -> Place:
         members = dist.get_process_group_ranks(pg)
         shown = c10d._get_default_store()
     except (KeyError, ValueError):
-        raise usage(f'group "{pg.group_name}": got one without a store, expected one that '
+        raise usage(f'group "{pg.group_name}" has no store: it must be one that '
                     "torch.distributed made") from None
     return Place(store, [f"tilelace/{pg.group_name}/{device}/{r}" for r in range(pg.size())],
                  shown, [f"tilelace/shown/{r}" for r in members],
@@ -248,8 +248,8 @@ def _check_tuning(name: str, settings: dict[str, Any]) -> None:
     settings["autotune"] = float(seconds)
     settings["deterministic"] = bool(settings["deterministic"])
     if settings["deterministic"] and seconds:
-        raise usage(f'join: group "{name}": deterministic: got autotune {seconds:g} s, too, expected 0: '
-                    "a plan that is timed may differ from run to run, and with it the last bits of "
+        raise usage(f'join: group "{name}": deterministic: got autotune {seconds:g} s with it, expected 0: '
+                    "a timed plan may differ from run to run, and with it the last bits of "
                     "results")
     for what in ("tuning", "cache"):
         path = settings[what]

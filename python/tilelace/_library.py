@@ -11,8 +11,8 @@ LIBRARY = FOLDER / "_tilelace_torch.so"
 
 if not LIBRARY.is_file():
     raise ImportError(
-        f"tilelace: {LIBRARY.name}, got none beside the package, expected it: "
-        "install the package (pip install .) rather than import its sources"
+        f"tilelace: {LIBRARY.name} is missing beside the package: "
+        "install it (pip install .) instead of importing its sources"
     )
 torch.ops.load_library(str(LIBRARY))
 

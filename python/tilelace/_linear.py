@@ -48,14 +48,14 @@ def _require_plain(layer: str, linear: torch.nn.Linear) -> None:
     elif type(linear.weight) not in (Tensor, Parameter):
         wrong = f"a weight that is a {type(linear.weight).__name__}"
     if wrong:
-        raise usage(f"{layer}.from_linear: linear: got {wrong}, expected torch.nn.Linear's own work: "
-                    "make the layer of the weights that you mean")
+        raise usage(f"{layer}.from_linear: linear: it has {wrong}, which the layer would lose: "
+                    "make the layer of its weights")
 
 
 def _shards(size: int, stride: int, ranks: int, rank: int) -> list[slice]:
     """This rank's part of each of `stride` equal blocks, as gate and up are two."""
     if not isinstance(stride, int) or stride < 1 or size % stride:
-        raise usage(f"layer: stride: got {stride!r} for {size}, expected a number that divides it")
+        raise usage(f"layer: stride: got {stride!r}, expected a whole number that divides {size}")
     block = size // stride
     part = _regions.slice_of(block, ranks, rank)
     return [slice(b * block + part.start, b * block + part.stop) for b in range(stride)]
@@ -76,7 +76,7 @@ class ParallelLinear(_megatron.Layer):
         collection = unknown.pop("pg_collection", None)
         for name, value in unknown.items():
             if name not in _WITHOUT_EFFECT or value not in _WITHOUT_EFFECT[name]:
-                expected = "an argument of Megatron's layer" if name not in _WITHOUT_EFFECT else (
+                expected = "no argument of this name" if name not in _WITHOUT_EFFECT else (
                     f"one of {_WITHOUT_EFFECT[name]}")
                 raise usage(f"{type(self).__name__}: {name}: got {value!r}, expected {expected}")
 
@@ -141,7 +141,7 @@ class ParallelLinear(_megatron.Layer):
         """Of columns that go from split to whole or back: one block a rank."""
         if self._stride > 1:
             raise usage(f"{type(self).__name__}: {name}: got {value} with stride {self._stride}, "
-                        f"expected {not value}: every rank has parts of several blocks")
+                        f"expected {not value}: each rank's part is of several blocks")
 
     def _outgoing(self, y: Tensor) -> Tensor:
         return y if self.output_dtype is None else y.to(self.output_dtype)
@@ -178,8 +178,8 @@ class ParallelLinear(_megatron.Layer):
         if not torch.compiler.is_compiling() and not self._told_of_main_grad:
             self._told_of_main_grad = True
             log.warning(
-                "%s: gradient_accumulation_fusion: got a weight without main_grad, expected "
-                "Megatron's DDP to have made it: the gradient goes to weight.grad",
+                "%s: gradient_accumulation_fusion: the weight has no main_grad, which Megatron's "
+                "DDP makes: the gradient goes to weight.grad",
                 type(self).__name__)
         return weight
 

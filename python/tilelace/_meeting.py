@@ -144,7 +144,7 @@ class Meeting:
 
     def _peer(self, text: str) -> NoReturn:
         raise Error("peer", self._text(f"{text} (seen by rank {self.rank} after "
-                                       f"{self._waited():.1f} s), expected it to join"))
+                                       f"{self._waited():.1f} s)"))
 
     def _missing(self) -> list[int]:
         return [p for p in range(self.ranks) if p != self.rank and p not in self._lines]
@@ -173,8 +173,8 @@ class Meeting:
             if first == other:
                 continue
             cause = {"rank": self.rank, "kind": "usage", "attempts": [note["id"]], "text":
-                     f"{what}: got {other} on rank {high} and {first} on rank {low}, "
-                     "expected the same on every rank"}
+                     f"{what}: got {other} on rank {high} and {first} on rank {low}: "
+                     "it must be the same on every rank"}
             self._cause = usage(self._text(cause["text"])), cause
             raise self._cause[0]
 
@@ -212,7 +212,7 @@ class Meeting:
                 continue
             if not is_own_user(sock):
                 sock.close()
-                raise usage(self._text(f"rank {peer}: got a process of another user, expected the same"))
+                raise usage(self._text(f"rank {peer}: its process belongs to another user: all ranks need the same one"))
             self._send(sock, {"hello": self._mine})
             self._add(peer, sock, note)
 
@@ -281,7 +281,7 @@ class Meeting:
         if not self._missing() and self._lines[peer].heard == self._attempts():
             # It had met all and could not join: what comes from there next is another attempt.
             raise self.behind(Error("peer", self._text(
-                f"rank {peer}: got the end of its connection after all had met, expected it to join")))
+                f"rank {peer}: its connection ended after all had met, before it joined")))
         self._lost[peer] = (self._lines[peer].attempt, now())
         self._drop(peer)
 
@@ -304,11 +304,11 @@ class Meeting:
 
     def _lost_store(self, error: Exception) -> NoReturn:
         gone = isinstance(error, (ConnectionError, dist.DistNetworkError))
-        expected = "the process that serves it to live" if gone else "one that answers"
+        why = "the process that serves it has ended" if gone else "it does not answer"
         first = (str(error).splitlines() or [""])[0]
         raise Error("peer" if gone else "system", self._text(
-            f"rank {self.rank} lost the group's store after {self._waited():.1f} s "
-            f"({type(error).__name__}: {first}), expected {expected}"))
+            f"rank {self.rank} lost the group's store after {self._waited():.1f} s: "
+            f"{why} ({type(error).__name__}: {first})"))
 
     def _judge_note(self, peer: int, note: Note) -> None:
         dead = _notes.is_dead(note["process"], self._process)
@@ -326,10 +326,10 @@ class Meeting:
             self._require_same(note)
         lost, at = self._lost.get(peer, ("", 0.0))
         if lost == note["id"] and note["state"] == "here" and now() - at > CAUSE_S:
-            self._peer(f"rank {peer}: got the end of its connection")
+            self._peer(f"rank {peer}: its connection has ended")
 
     def _ended(self, peer: int) -> NoReturn:
-        self._peer(f"rank {peer}: got a process that has ended")
+        self._peer(f"rank {peer}: its process has ended")
 
     def _say(self) -> None:
         if self._missing():
@@ -348,10 +348,9 @@ class Meeting:
         left = self._bound_s - self._waited()
         if left <= 0:
             late = missing or [p for p, x in self._lines.items() if not x.ahead]
-            it = "it" if len(late) == 1 else "them"
             raise Error("timeout", self._text(
-                f"rank {self.rank} waited {self._waited():.1f} s for {ranks_text(late)}: "
-                f"got nothing from {it}, expected {it} to join"))
+                f"rank {self.rank} waited {self._waited():.1f} s for {ranks_text(late)} "
+                "to join"))
         poll = select.poll()
         poll.register(self._listener, select.POLLIN)
         for sock in self._strangers:

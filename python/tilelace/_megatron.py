@@ -29,7 +29,7 @@ def check_size(layer: str, config: Any, ranks: int) -> None:
     size = getattr(config, "tensor_model_parallel_size", None)
     if size is not None and size != ranks:
         raise usage(
-            f"{layer}: tp_group: got one of {ranks} ranks, expected one of {size} "
+            f"{layer}: tp_group: got a group of {ranks} ranks, expected one of {size} "
             "(config.tensor_model_parallel_size)")
 
 
@@ -49,8 +49,8 @@ def _module(name: str) -> Any:
         return importlib.import_module(f"megatron.core.{name}")
     except ImportError as error:
         raise usage(
-            f"sharded_state_dict: megatron.core: got none ({error}), expected Megatron-LM's "
-            "to be installed; state_dict() needs it not") from None
+            f"sharded_state_dict needs Megatron-LM's megatron.core ({error}); "
+            "state_dict() does not") from None
 
 
 def sharded_tensors(

@@ -43,8 +43,8 @@ os.register_at_fork(after_in_child=_after_fork)
 
 def require_own(pg: dist.ProcessGroup) -> None:
     if is_forked(pg):
-        raise usage(f'group "{pg.group_name}": got a call in process {os.getpid()}, forked from '
-                    f"{_parent} after the group was made, expected one in the process that made it")
+        raise usage(f'group "{pg.group_name}": process {os.getpid()} was forked from '
+                    f"{_parent} after the group was made: only the process that made it can use it")
 
 
 def _show() -> None:
@@ -62,7 +62,7 @@ def _group_of(group: Group) -> dist.ProcessGroup:
     _show()
     if not dist.is_available() or not dist.is_initialized():
         raise usage(
-            "group: got no process group, expected torch.distributed.init_process_group before"
+            "group: there is no process group: call torch.distributed.init_process_group first"
         )
     if group is None:
         return c10d._get_default_group()
@@ -71,7 +71,7 @@ def _group_of(group: Group) -> dist.ProcessGroup:
             return c10d._resolve_process_group(group)
         except (RuntimeError, ValueError, KeyError):
             raise usage(
-                f'group: got the name "{group}", expected that of a process group that exists'
+                f'group: no process group has the name "{group}"'
             ) from None
     if isinstance(group, dist.ProcessGroup):
         return group
@@ -87,7 +87,7 @@ def _group_of(group: Group) -> dist.ProcessGroup:
     if isinstance(group, tuple) and len(group) == 2 and isinstance(group[0], DeviceMesh):
         return group[0].get_group(group[1])
     if group is dist.GroupMember.NON_GROUP_MEMBER:
-        raise usage("group: got one that this rank is no member of, expected one of its own")
+        raise usage("group: this rank is no member of it")
     raise usage(
         f"group: got {type(group).__name__}, expected a ProcessGroup, its name, "
         "a DeviceMesh of one dimension or (DeviceMesh, dimension)"
@@ -139,7 +139,7 @@ def size_and_rank(name: str) -> tuple[int, int]:
     pg = _live(name)
     if pg is None:
         raise usage(
-            f'group "{name}": got one that was destroyed or never made, expected one that exists'
+            f'group "{name}" was destroyed or never made'
         )
     return pg.size(), pg.rank()
 

@@ -44,14 +44,14 @@ def _why_not_tensors(tensors: tuple[Tensor, ...], pg: Any) -> str:
         if type(t) not in (Tensor, torch.nn.Parameter):
             return f"got a {type(t).__name__}, expected a torch.Tensor"
         if t.device.type not in ("cpu", "cuda") or t.layout is not torch.strided:
-            return f"got a tensor of layout {t.layout} on {t.device.type}, expected strided on cpu or cuda"
+            return f"got a tensor of layout {t.layout} on {t.device.type}, expected torch.strided on cpu or cuda"
         if not t.is_contiguous():
-            return "got a tensor with gaps, expected a contiguous one"
+            return "a tensor is not contiguous"
         if t.dtype != tensors[0].dtype or t.device != tensors[0].device:
-            return "got tensors of several types or devices, expected one"
+            return "tensors have several types or devices"
     device = tensors[0].device.type
     if not _groups._is_joined(pg, pg.group_name, device):
-        return f"got a group that has not joined for {device} tensors, expected tilelace.join before"
+        return f"the group has not joined for {device} tensors: call tilelace.join first"
     if device == "cuda" and pg.size() > MOST_RANKS:
         return f"got {pg.size()} ranks, expected at most {MOST_RANKS} GPUs"
     return ""
@@ -60,12 +60,12 @@ def _why_not_tensors(tensors: tuple[Tensor, ...], pg: Any) -> str:
 def _why_not_dtype(dtype: torch.dtype, op: Any) -> str:
     """`op`: None for what only moves."""
     if op is None:
-        return "" if dtype.itemsize in _WIDTHS else f"got {dtype}, expected 1, 2, 4 or 8 bytes an element"
+        return "" if dtype.itemsize in _WIDTHS else f"got {dtype}, expected 1, 2, 4 or 8 bytes per element"
     name = _reduction(op)
     if name is None:
         return f"got {op if isinstance(op, str) else str(op).rpartition('.')[2]}, expected sum, avg or max"
     if dtype not in _ADDED or (name == "avg" and not dtype.is_floating_point):
-        return f"got {dtype} to {name}, expected a type that tilelace adds so"
+        return f"tilelace has no {name} of {dtype}"
     return ""
 
 
@@ -75,7 +75,7 @@ def _is_ours(what: str, pg: Any, tensors: tuple[Tensor, ...], op: Any = None, mo
         return False
     reason = more or _why_not_tensors(tensors, pg) or _why_not_dtype(tensors[0].dtype, op)
     if reason:
-        tell_once(logging.WARNING, f"override_collectives: {what}: {reason}: torch's own")
+        tell_once(logging.WARNING, f"override_collectives: {what}: {reason}; torch's own runs")
     return not reason
 
 
@@ -89,7 +89,7 @@ def _group_of(group: Any) -> Any:
 
 def _sizes_differ(larger: Tensor, smaller: Tensor, pg: Any) -> str:
     fits = pg is None or larger.numel() == smaller.numel() * pg.size()
-    return "" if fits else "got sizes that do not match"
+    return "" if fits else "sizes do not match"
 
 
 # --- torch.distributed's functions
@@ -136,9 +136,9 @@ def _all_to_all(torchs: Any, output: Any, input: Any, output_split_sizes: Any = 
     pg = _group_of(group)
     wrong = ""
     if output_split_sizes or input_split_sizes:
-        wrong = "got lists of sizes, which pairs of ranks alone know, expected equal parts"
+        wrong = "it has lists of sizes, and only equal parts are taken"
     elif pg is not None and (output.numel() != input.numel() or input.numel() % pg.size()):
-        wrong = "got sizes that do not match"
+        wrong = "sizes do not match"
     if not _is_ours("all_to_all_single", pg, (output, input), None, wrong):
         return torchs(output, input, output_split_sizes, input_split_sizes, group, async_op)
     collectives.all_to_all(input.detach().view(-1), pg, out=output.detach().view(-1))
@@ -242,8 +242,8 @@ class _Installed:
                     setattr(module, name, _in_place_of(torchs, ours))
         self.library = torch.library.Library("_c10d_functional", "IMPL")
         if not hasattr(torch.library, "get_kernel"):
-            tell_once(logging.WARNING, "override_collectives: functional collectives: got a torch "
-                      "without torch.library.get_kernel: torch's own")
+            tell_once(logging.WARNING, "override_collectives: functional collectives: this torch has "
+                      "no torch.library.get_kernel; torch's own run")
             return
         for name, ours in _kernels().items():
             for key in ("CPU", "CUDA"):

@@ -131,8 +131,8 @@ class _IntoMainGrad(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> Any:
         weight = ctx.weight
         if torch.is_grad_enabled():
-            raise usage("gradient_accumulation_fusion: got a backward with create_graph, expected one "
-                        "without: main_grad has no derivative")
+            raise usage("gradient_accumulation_fusion: main_grad has no second derivative: "
+                        "run backward without create_graph")
         weight.main_grad.add_(grads[0])
         if hasattr(weight, "grad_added_to_main_grad"):
             weight.grad_added_to_main_grad = True

@@ -107,8 +107,8 @@ def tune(
     if isinstance(problems, torch.nn.Module):
         listed: list[Problem] = list(_of_model(problems, name, m))
         if not listed:
-            raise usage(f'tune: model: got none of tilelace.nn\'s layers for group "{name}", '
-                        "expected some that communicate")
+            raise usage(f'tune: model: it has no layer of tilelace.nn that communicates in '
+                        f'group "{name}"')
     else:
         listed = [Problem(*p) for p in problems]  # type: ignore[arg-type]
     lines = "\n".join(_line(p) for p in listed)

@@ -85,7 +85,7 @@ def enable() -> None:
     config = torch._inductor.config
     if config.post_grad_custom_pre_pass not in (None, _PASS):
         raise usage(
-            "inductor: post_grad_custom_pre_pass: got one of yours, expected none; "
+            "inductor: post_grad_custom_pre_pass already has a pass of yours: "
             "call tilelace.inductor.fuse in it")
     config.post_grad_custom_pre_pass = _PASS
 

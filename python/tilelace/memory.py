@@ -65,7 +65,7 @@ def _wrong_size(shape: Sequence[Any], dtype: Any) -> str:
     if not isinstance(dtype, torch.dtype):
         return f"empty: dtype: got {dtype!r}, expected a torch.dtype"
     if not all(isinstance(s, int) and s >= 0 for s in shape):
-        return f"empty: size: got {shape}, expected 0 or more each"
+        return f"empty: size: got {shape}, expected whole numbers, each 0 or more"
     return ""
 
 
@@ -99,7 +99,7 @@ def empty(
     asked = torch.device(device) if device is not None else None
     kind = asked.type if asked is not None else _groups.default_device("empty", pg)
     if kind == "cuda" and torch.cuda.is_current_stream_capturing():
-        raise usage("empty: got a call in a graph's capture, expected one before it")
+        raise usage("empty: a graph is being captured: call it before the capture")
     dtype = dtype or torch.get_default_dtype()
     name = pg.group_name
     _groups.ensure(name, kind, _groups.index_in(asked))
@@ -126,15 +126,15 @@ def _allocator(place: int) -> torch.cuda.memory.CUDAPluggableAllocator:
 def _check_pool(size: int, device: str | torch.device | None) -> None:
     kind = torch.device(device).type if device is not None else "cuda"
     if kind != "cuda":
-        raise usage(f"mem_pool: device: got {kind}, expected cuda: torch has pools of GPUs' memory alone")
+        raise usage(f"mem_pool: device: got {kind}, expected cuda: pools are for GPU memory")
     if not has_cuda():
-        raise usage("mem_pool: library: got a build for CPU ranks alone, expected one with CUDA")
+        raise usage("mem_pool: this build has CPU ranks only: it needs one with CUDA")
     if not torch.cuda.is_available():
-        raise usage("mem_pool: device: got no GPU that torch can use, expected one")
+        raise usage("mem_pool: torch sees no GPU")
     if size <= 0:
         raise usage(f"mem_pool: size: got {size} bytes, expected 1 or more")
     if torch.cuda.is_current_stream_capturing():
-        raise usage("mem_pool: got a call in a graph's capture, expected one before it")
+        raise usage("mem_pool: a graph is being captured: call it before the capture")
 
 
 def mem_pool(

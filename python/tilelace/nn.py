@@ -160,7 +160,7 @@ class ParallelMLP(torch.nn.Module):
         for name in ("gather_output", "input_is_parallel", "stride"):
             if name in arguments:
                 raise usage(f"ParallelMLP: {name}: got {arguments[name]!r}, expected none: the "
-                            "hidden layer stays split, by the activation")
+                            "hidden layer always stays split")
         if activation != "swiglu" and activation not in _ACTIVATIONS:
             raise usage(
                 f'ParallelMLP: activation: got "{activation}", expected swiglu or one of '

@@ -34,9 +34,9 @@ class Normed(NamedTuple):
 def _outs(args: Sequence[Any], out: Any) -> list[Any]:
     given = _list(out)
     if not isinstance(given, list) or len(given) != len(Normed._fields):
-        got = f"{len(given)} of them" if isinstance(given, list) else type(given).__name__
-        _arguments.refuse("all_reduce_norm", args, f"out: got {got}, expected the four of a Normed, "
-                          "None for what is not wanted")
+        got = f"{len(given)} tensors" if isinstance(given, list) else type(given).__name__
+        _arguments.refuse("all_reduce_norm", args, f"out: got {got}, expected a Normed or four tensors, "
+                          "with None for results that are not wanted")
     return given
 
 

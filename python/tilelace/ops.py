@@ -78,7 +78,7 @@ def _run(
         if any([t.is_meta for t in tensors]) and _arguments.without_data(tensors):
             raise TypeError("some tensors have no data")
         if forward_ad._current_level >= 0 and _arguments.has_tangents(tensors):
-            raise TypeError("forward-mode derivatives, expected reverse-mode ones")
+            raise TypeError("forward-mode derivatives are not supported: use reverse mode")
         if not torch.is_grad_enabled() or not any([t.requires_grad for t in tensors]):
             # The kernel of autograd is Python, and would take as long as the rest of the call.
             with torch._C._AutoDispatchBelowAutograd():
@@ -89,8 +89,8 @@ def _run(
             return result
         if not outs:
             return fn(*args, **settings, **results)
-        wrong = ("out: got it with tensors that need gradients, expected none that do "
-                 "(torch.no_grad, or a call without out)")
+        wrong = ("out: tensors that need gradients cannot be used with it: "
+                 "call under torch.no_grad, or without out")
     except (AttributeError, RuntimeError, TypeError) as error:
         ours = error_of(error)
         if isinstance(ours, Error):

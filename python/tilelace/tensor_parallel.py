@@ -165,7 +165,7 @@ class _Fused:
         x, layout, sizes = _local(input, style.input_layouts[0], self.place)
         why = style._why_not(x, layout, weight, bias, self.place)
         if why:
-            _tell(f"{type(style).__name__}: a layer is left to PyTorch's style: {why}")
+            _tell(f"{type(style).__name__}: PyTorch's style runs a layer: {why}")
             laid_out = style._prepare_input_fn(
                 style.input_layouts, style.desired_input_layouts, None, (input,), self.place.mesh)
             return type(module).forward(module, laid_out)
@@ -185,8 +185,8 @@ def _tell(text: str) -> bool:
 
 
 def _tell_left(module: nn.Module) -> None:
-    _tell(f"tensor_parallel: {type(module).__name__}: got a forward of its own, expected nn.Linear's: "
-          "left to PyTorch's style")
+    _tell(f"tensor_parallel: {type(module).__name__}: it has a forward of its own, not nn.Linear's: "
+          "PyTorch's style runs")
 
 
 def _input(theirs: Any, layouts: Any, desired: Any, module: Any, inputs: Any, mesh: DeviceMesh) -> Any:
@@ -224,13 +224,13 @@ def _why_not(op: str, x: Tensor, parameters: list[tuple[Any, Placement]], place:
     """Why the op cannot stand in for torch's product, "" where it can."""
     for p, wanted in parameters:
         if p is not None and not _is_split(p, place, wanted):
-            return f"got a parameter {type(p).__name__}, expected plain ones split as the style does"
+            return f"a parameter is {type(p).__name__}, not a DTensor that is split as the style splits it"
     if type(x) not in _PLAIN or x.dim() < 2:
-        return f"got {type(x).__name__} of {x.dim()} dimensions, expected a plain tensor of two or more"
+        return f"got a {type(x).__name__} of {x.dim()} dimensions, expected a plain tensor of two or more"
     weight, wanted = parameters[0]
     (dtype, other) = (t.dtype for t in _regions.as_autocast(x, weight.to_local()))
     if dtype != other:
-        return f"got {dtype} and a weight of {other}, expected the same"
+        return f"the input is {dtype}, the weight {other}"
     size = list(weight.shape)
     size[wanted.dim] = place.width(size[wanted.dim])
     return _fits.why_not(op, dtype, x.device, size, place.ranks)
@@ -257,7 +257,7 @@ class ColwiseParallel(_Colwise):
     def _why_not(self, x: Tensor, layout: Placement, weight: Any, bias: Any, place: _Place) -> str:
         whole = layout == Replicate()
         if not whole and _sharded(x, layout) is None:
-            return f"got an input laid out as {layout}"
+            return f"the input is laid out as {layout}"
         parameters: list[tuple[Any, Placement]] = [(weight, Shard(0)), (bias, Shard(0))]
         return _why_not("gemm_ar" if whole else "ag_gemm", x, parameters, place)
 
@@ -296,7 +296,7 @@ class RowwiseParallel(_Rowwise):
 
     def _why_not(self, x: Tensor, layout: Placement, weight: Any, bias: Any, place: _Place) -> str:
         if layout != Replicate() and _split_dim(x, layout) != x.dim() - 1:
-            return f"got an input laid out as {layout}"
+            return f"the input is laid out as {layout}"
         scatters = _sharded(x, self.output_layouts[0]) is not None
         parameters: list[tuple[Any, Placement]] = [(weight, Shard(1)), (bias, Replicate())]
         return _why_not("gemm_rs" if scatters else "gemm_ar", x, parameters, place)

@@ -12,7 +12,7 @@
 
 namespace tilelace {
 
-/// The first line in which two lists differ, of each: all of a model's problems would hide it.
+/// The first line in which two lists differ, from each: a whole model's list would hide it.
 inline std::pair<std::string_view, std::string_view> first_difference(std::string_view a,
                                                                       std::string_view b) {
   while (true) {
@@ -26,8 +26,8 @@ inline std::pair<std::string_view, std::string_view> first_difference(std::strin
   }
 }
 
-/// Everyone's text by rank, however long: in as many pieces as the longest one takes. A piece
-/// begins with what comes behind it: '+' another, '.' none.
+/// Gathers each rank's text, however long, in pieces. A piece begins with '+' if another follows,
+/// else with '.'.
 inline std::vector<std::string> gather_texts(comm::Group& group, std::string_view mine,
                                              double timeout_s) {
   std::vector<std::string> all(static_cast<std::size_t>(group.ranks()));
@@ -45,9 +45,9 @@ inline std::vector<std::string> gather_texts(comm::Group& group, std::string_vie
   return all;
 }
 
-/// `mine` is what must be equal on every rank; with a refusal this rank only tells its peers why.
-/// `name`: "prepare", or the op that they call. Collective. Errors: usage (on every rank that did
-/// not refuse), peer, timeout.
+/// `mine` must be equal on every rank. With a refusal this rank only tells its peers why. `name`:
+/// "prepare", or the op that is called. Collective. Errors: usage (on every rank that did not
+/// refuse), peer, timeout.
 inline void agree_on_calls(comm::Group& group, std::string_view name, std::string_view mine,
                            std::string_view refusal, double timeout_s) {
   const std::string_view verb = name == "prepare" ? name : "call";
@@ -56,15 +56,14 @@ inline void agree_on_calls(comm::Group& group, std::string_view name, std::strin
   for (int p = 0; p < group.ranks(); ++p) {
     const std::string& theirs = all[static_cast<std::size_t>(p)];
     if (!refusal.empty() || theirs == own) continue;
-    require(theirs.empty() || theirs[0] != '!',
-            "{}: rank {}: got a refusal ({}), expected every rank to {}", name, p,
-            theirs.empty() ? "" : theirs.substr(1), verb);
+    require(theirs.empty() || theirs[0] != '!', "{}: rank {} refused to {}: {}", name, p, verb,
+            theirs.empty() ? "" : theirs.substr(1));
     const int low = std::min(p, group.rank());
     const int high = std::max(p, group.rank());
     const auto [a, b] =
         first_difference(all[static_cast<std::size_t>(low)], all[static_cast<std::size_t>(high)]);
     raise(ErrorKind::usage,
-          "{}: rank {} {}s [{}], rank {} {}s [{}], expected the same on every rank", name, low,
+          "{}: rank {} {}s [{}], rank {} {}s [{}]: it must be the same on every rank", name, low,
           verb, a, high, verb, b);
   }
 }

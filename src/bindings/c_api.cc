@@ -123,8 +123,8 @@ class Call {
   tilelace::TensorView only(Role role) {
     const auto& tensors = list(role);
     if (tensors.empty()) return {};
-    require(tensors.size() == 1, "{}: {}: got {}, expected one", name_, op().operand(role)->name,
-            tensors.size());
+    require(tensors.size() == 1, "{}: {}: got {} tensors, expected one", name_,
+            op().operand(role)->name, tensors.size());
     return tensors.front();
   }
 
@@ -164,8 +164,8 @@ void add_operands(Call& call, const tilelace_call_args& args) {
     need(given.name, op.name.data(), "operand name");
     const auto known = std::find_if(op.operands.begin(), op.operands.end(),
                                     [&](const auto& o) { return o.name == given.name; });
-    require(known != op.operands.end(), "{}: operand: got \"{}\", expected one that the op has",
-            op.name, given.name);
+    require(known != op.operands.end(), "{}: operand: the op has none named \"{}\"", op.name,
+            given.name);
     call.add(known->role, given.tensor);
   }
 }

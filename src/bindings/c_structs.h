@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What callers say in structs that carry their size: a program may have been compiled with an older
-// or a newer header than the library.
+// Reads structs that carry their size: the program may have been compiled with an older or a newer
+// header than the library.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -13,16 +13,16 @@
 
 namespace tilelace::c_api {
 
-/// Values that name nothing stay such: the call judges them, so that peers learn of them too.
+/// Unknown values are kept: the call checks them, so that peers learn of the error too.
 template <class Enum>
 Enum as(int32_t value) {
   return static_cast<Enum>(value >= 0 && value < 255 ? value : 255);
 }
 
-/// No struct of ours is as long: the size was never set.
+/// No struct of the API is this long: the size was not set.
 inline constexpr size_t kMostBytes = 4096;
 
-/// Up to here each struct has been from the first version on; what lies behind has a default.
+/// Every struct had at least this many bytes in the first version; later fields have defaults.
 template <class T>
 constexpr size_t least_bytes();
 template <>
@@ -54,22 +54,23 @@ constexpr size_t least_bytes<tilelace_all_reduce_norm_args>() {
   return offsetof(tilelace_all_reduce_norm_args, lines);
 }
 
-/// The struct as this library knows it. What an older one lacks is 0, its default; what a newer one
-/// has beyond must be 0. Errors: usage (no such size; a field that this library does not know).
+/// The struct as this library knows it. Fields that an older struct lacks are 0, their default;
+/// fields that only a newer struct has must be 0. Errors: usage (a wrong size; a field that this
+/// library does not know).
 template <class T>
 T known(const T& given, const char* call, const char* what) {
   static_assert(std::is_trivially_copyable_v<T> && offsetof(T, struct_size) == 0);
   const size_t bytes = given.struct_size;
   require(bytes >= least_bytes<T>() && bytes <= kMostBytes && bytes % alignof(T) == 0,
-          "{}: {}: struct_size, got {}, expected {}, the sizeof in tilelace/c.h", call, what, bytes,
+          "{}: {}: struct_size: got {}, expected {}, the sizeof in tilelace/c.h", call, what, bytes,
           sizeof(T));
   const auto* begin = reinterpret_cast<const unsigned char*>(&given);
   if (bytes > sizeof(T)) {
     const bool zeros =
         std::all_of(begin + sizeof(T), begin + bytes, [](unsigned char b) { return b == 0; });
     require(zeros,
-            "{}: {}: struct_size, got {} with values behind the {} bytes of API version {}, "
-            "expected zeros there",
+            "{}: {}: struct_size: got {}, with values after the {} bytes that API version {} "
+            "knows: fields that this library does not know must be 0",
             call, what, bytes, sizeof(T), TILELACE_API_VERSION);
   }
   T all{};
@@ -78,13 +79,13 @@ T known(const T& given, const char* call, const char* what) {
   return all;
 }
 
-/// The i-th of a list whose structs are as long as the first one says.
+/// The i-th of a list; all structs of a list are as long as the first one says.
 template <class T>
 T known_at(const T* list, size_t i, const char* call, const char* what) {
   const auto* at = reinterpret_cast<const unsigned char*>(list) + i * list->struct_size;
   const T& given = *reinterpret_cast<const T*>(at);
   require(i == 0 || given.struct_size == list->struct_size,
-          "{}: {} {}: struct_size, got {}, expected {}, as the first one has", call, what, i,
+          "{}: {} {}: struct_size: got {}, expected {}, as in the first one", call, what, i,
           given.struct_size, list->struct_size);
   return known(given, call, what);
 }

@@ -24,8 +24,8 @@ std::string_view name_of(Region region) {
 Cuts::Cuts(Index rows) : cell_(static_cast<std::size_t>(rows) + 1, 0) { mark({0, rows}); }
 
 void Cuts::mark(RowRange rows) {
-  require(rows.begin >= 0 && rows.end <= num_rows(), "check: rows {}..{} of a region of {} rows",
-          rows.begin, rows.end, num_rows());
+  require(rows.begin >= 0 && rows.end <= num_rows(),
+          "check: rows {}..{} are outside a region of {} rows", rows.begin, rows.end, num_rows());
   cell_[static_cast<std::size_t>(rows.begin)] = 1;
   cell_[static_cast<std::size_t>(rows.end)] = 1;
 }
@@ -69,8 +69,8 @@ void each_part(const Bands& bands, const Chunks& chunks, F f) {
 CallPlan::CallPlan(const CallSpec& spec, int ranks, int workers)
     : spec_(spec), ranks_(ranks), workers_(workers), rows_(std::max<Index>(spec.m, 0)) {
   const auto reason = legal(spec, ranks);
-  require(!reason, "check: {}, got {} over {} ranks", reason.value_or(""), to_string(spec), ranks);
-  require(workers >= 1, "check: workers, got {}, expected at least 1", workers);
+  require(!reason, "check: {} (got {} over {} ranks)", reason.value_or(""), to_string(spec), ranks);
+  require(workers >= 1, "check: workers: got {}, expected at least 1", workers);
   if (!spec.rows.empty()) {
     borders_.assign(1, 0);
     for (const Index rows : spec.rows) borders_.push_back(borders_.back() + rows);

@@ -436,7 +436,7 @@ CheckReport Explorer::run() {
 /// Flags are read as they should be and calls follow each other: orders do not count.
 CheckReport Checker::check(const CheckConfig& config) {
   const auto reason = legal(config);
-  require(!reason, "check: {}, got {}", reason.value_or(""), to_string(config));
+  require(!reason, "check: {} (got {})", reason.value_or(""), to_string(config));
   CheckConfig of = config;
   of.resident = 0;
   of.seed = 0;

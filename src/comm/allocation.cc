@@ -32,8 +32,8 @@ Said decode(const Frame& frame, int peer) {
   Said said;
   if (frame.bytes.size() < sizeof said.offer)
     throw Failure(ErrorKind::peer, peer,
-                  fmt::format("allocate: offer of rank {} has {} bytes, expected at least {}", peer,
-                              frame.bytes.size(), sizeof said.offer));
+                  fmt::format("allocate: the offer of rank {} has {} bytes, expected at least {}",
+                              peer, frame.bytes.size(), sizeof said.offer));
   std::memcpy(&said.offer, frame.bytes.data(), sizeof said.offer);
   said.text = frame.bytes.substr(sizeof said.offer);
   return said;

@@ -39,14 +39,12 @@ sockaddr_un address_of(const std::string& directory, int opened, int rank) {
 
 UniqueFd open_private_directory(const std::string& directory) {
   const bool made = mkdir(directory.c_str(), 0700) == 0;
-  require(made || errno == EEXIST,
-          "communicator: directory {}: got {}, expected one that can be made", directory,
+  require(made || errno == EEXIST, "communicator: directory {} cannot be made: {}", directory,
           errno_text(errno));
   UniqueFd fd(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat info {};
   const bool opened = fd && fstat(fd.get(), &info) == 0;
-  require(opened, "communicator: directory {}: got {}, expected one that opens", directory,
-          errno_text(errno));
+  require(opened, "communicator: directory {} cannot be opened: {}", directory, errno_text(errno));
   require(info.st_uid == geteuid(), "communicator: directory {}: got uid {}, expected {}",
           directory, info.st_uid, geteuid());
   require((info.st_mode & 077) == 0, "communicator: directory {}: got mode {:o}, expected 700",
@@ -56,8 +54,7 @@ UniqueFd open_private_directory(const std::string& directory) {
 
 UniqueFd make_socket() {
   UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd)
-    raise(ErrorKind::system, "communicator: socket: got {}, expected one", errno_text(errno));
+  if (!fd) raise(ErrorKind::system, "communicator: socket failed: {}", errno_text(errno));
   return fd;
 }
 
@@ -69,11 +66,10 @@ void require_same_user(int fd, int rank) {
   ucred who{};
   socklen_t size = sizeof who;
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0)
-    raise(ErrorKind::system, "communicator: SO_PEERCRED: got {}, expected the peer's user",
+    raise(ErrorKind::system, "communicator: the peer's user cannot be read (SO_PEERCRED): {}",
           errno_text(errno));
-  require(who.uid == geteuid(),
-          "communicator: peer of rank {}: got a process of uid {}, expected uid {}", rank, who.uid,
-          geteuid());
+  require(who.uid == geteuid(), "communicator: a peer of rank {} runs as uid {}, expected uid {}",
+          rank, who.uid, geteuid());
 }
 
 class Meeting {
@@ -127,10 +123,11 @@ Outgoing Meeting::join() const {
 void Meeting::lock() {
   while (flock(opened_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR)
-      raise(ErrorKind::system, "communicator: lock of {}: got {}, expected it", directory_,
+      raise(ErrorKind::system, "communicator: directory {} cannot be locked: {}", directory_,
             errno_text(errno));
     if (deadline_.passed())
-      raise(ErrorKind::timeout, "communicator: lock of {}: got none within {:.3g} s, expected it",
+      raise(ErrorKind::timeout,
+            "communicator: directory {} stayed locked for {:.3g} s: is another rank stopped there?",
             directory_, deadline_.waited_s());
     poll(nullptr, 0, 2);
   }
@@ -143,16 +140,15 @@ void Meeting::listen_here() {
   lock();
   UniqueFd fd = make_socket();
   if (connect_to(make_socket().get(), address) || errno == EAGAIN)
-    raise(ErrorKind::usage, "communicator: rank {} is in {} already, expected each rank once",
-          rank_, directory_);
+    raise(ErrorKind::usage, "communicator: rank {} is already in {}: each rank joins once", rank_,
+          directory_);
   unlink(address.sun_path);
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
-    raise(ErrorKind::system, "communicator: bind of {}: got {}, expected a socket there",
-          address.sun_path, errno_text(errno));
+    raise(ErrorKind::system, "communicator: bind to {} failed: {}", address.sun_path,
+          errno_text(errno));
   listener_ = std::move(fd);
   if (listen(listener_.get(), 2 * kMaxRanks) != 0)
-    raise(ErrorKind::system, "communicator: listen: got {}, expected a socket that does",
-          errno_text(errno));
+    raise(ErrorKind::system, "communicator: listen failed: {}", errno_text(errno));
   flock(opened_.get(), LOCK_UN);
 }
 
@@ -163,7 +159,7 @@ void Meeting::dial(int peer) {
     const bool later = errno == ENOENT || errno == ECONNREFUSED || errno == EAGAIN ||
                        errno == EINTR || errno == ECONNRESET;
     if (!later)
-      raise(ErrorKind::system, "communicator: connection to rank {}: got {}, expected one", peer,
+      raise(ErrorKind::system, "communicator: connecting to rank {} failed: {}", peer,
             errno_text(errno));
     return;
   }
@@ -182,7 +178,7 @@ void Meeting::hear_dialed(int peer) {
     case IoStatus::closed: fd.reset(); return;  // it was ending: dial again
     case IoStatus::bad:
       throw Failure(ErrorKind::peer, peer,
-                    fmt::format("communicator: join of rank {}: {}", peer, problem));
+                    fmt::format("communicator: bad message from rank {}: {}", peer, problem));
     case IoStatus::done: break;
   }
   require_agreement(frame, peer);
@@ -209,7 +205,8 @@ void Meeting::hear_strangers() {
       continue;
     }
     if (status == IoStatus::bad)
-      raise(ErrorKind::peer, "communicator: join of somebody in {}: {}", directory_, problem);
+      raise(ErrorKind::peer, "communicator: bad message from a process in {}: {}", directory_,
+            problem);
     // Answer before judging: a rank that disagrees shall see why.
     send_frame(fd.get(), join(), problem);
     require_agreement(frame, -1);
@@ -225,22 +222,24 @@ void Meeting::require_agreement(const Frame& frame, int expected) {
   Join other;
   if (frame.type != FrameType::join || frame.bytes.size() != sizeof other || !frame.fds.empty())
     raise(ErrorKind::peer,
-          "communicator: {} frame of {} bytes and {} descriptors in {}, expected join of {} bytes",
+          "communicator: got a message {} of {} bytes and {} descriptors in {}, expected join of "
+          "{} bytes",
           name_of(frame.type), frame.bytes.size(), frame.fds.size(), directory_, sizeof other);
   std::memcpy(&other, frame.bytes.data(), sizeof other);
-  require(other.ranks == ranks_,
-          "communicator: rank {} says {} ranks, rank {} says {}, expected the same", other.rank,
-          other.ranks, rank_, ranks_);
+  require(
+      other.ranks == ranks_,
+      "communicator: rank {} was given {} ranks, rank {} was given {}: it must be the same number",
+      other.rank, other.ranks, rank_, ranks_);
   if (expected >= 0) {
-    require(other.rank == expected, "communicator: rank {} answers as rank {}, expected rank {}",
+    require(other.rank == expected, "communicator: rank {} answers as rank {}, expected {}",
             expected, other.rank, expected);
     return;
   }
   require(other.rank > rank_ && other.rank < ranks_,
-          "communicator: rank {} came to rank {}, expected a rank from {} to {}", other.rank, rank_,
-          rank_ + 1, ranks_ - 1);
+          "communicator: rank {} connected to rank {}, expected a rank from {} to {}", other.rank,
+          rank_, rank_ + 1, ranks_ - 1);
   require(!sockets_[static_cast<std::size_t>(other.rank)],
-          "communicator: rank {} came twice to rank {}, expected each rank once", other.rank,
+          "communicator: rank {} connected twice to rank {}: each rank joins once", other.rank,
           rank_);
 }
 
@@ -260,7 +259,7 @@ void Meeting::wait() {
   if (deadline_.passed())
     throw Failure(
         ErrorKind::timeout, missing.front(),
-        fmt::format("communicator: {} did not come to {} within {:.3g} s, expected {} ranks",
+        fmt::format("communicator: {} did not join in {} within {:.3g} s ({} ranks are needed)",
                     ranks_text(missing), directory_, deadline_.waited_s(), ranks_));
   poll(polls.data(), polls.size(), deadline_.slice_ms(5));
   for (std::size_t i = first; i < polls.size(); ++i) {
@@ -268,8 +267,8 @@ void Meeting::wait() {
     for (std::size_t p = 0; p < sockets_.size(); ++p)
       if (sockets_[p].get() == polls[i].fd)
         throw Failure(ErrorKind::peer, static_cast<int>(p),
-                      fmt::format("communicator: peer rank {} gave up while {} had not come to {}",
-                                  p, ranks_text(missing), directory_));
+                      fmt::format("communicator: peer rank {} gave up: {} had not joined in {}", p,
+                                  ranks_text(missing), directory_));
   }
 }
 

@@ -46,20 +46,17 @@ void Group::throw_if_aborted(std::string_view op) const {
   const int about = reason.about;
   const int origin = reason.origin;
   const std::string_view who = about == rank_ ? "own" : "peer";
-  if (about == origin)
-    raise(kind, "{}: {} rank {} aborted the group, expected it to go on", op, who, about);
+  if (about == origin) raise(kind, "{}: {} rank {} aborted the group", op, who, about);
   switch (kind) {
     case ErrorKind::peer:
-      raise(kind, "{}: {} rank {} is gone (seen by rank {}), expected it to take part", op, who,
-            about, origin);
+      raise(kind, "{}: {} rank {} is gone (seen by rank {})", op, who, about, origin);
     case ErrorKind::timeout:
-      raise(kind, "{}: {} rank {} did not come in time (rank {} waited), expected it to take part",
-            op, who, about, origin);
+      raise(kind, "{}: {} rank {} did not come in time (rank {} waited)", op, who, about, origin);
     case ErrorKind::usage:
     case ErrorKind::system: break;
   }
-  raise(kind, "{}: {} rank {} made rank {} end the group ({} error), expected it to go on", op, who,
-        about, origin, name_of(kind));
+  raise(kind, "{}: {} rank {} made rank {} end the group ({} error)", op, who, about, origin,
+        name_of(kind));
 }
 
 bool Group::has_left(int peer) const {

@@ -38,7 +38,7 @@ int number(const char* name, const std::optional<std::string>& value, int low, i
     const auto [stop, error] = std::from_chars(value->data(), end, parsed);
     good = error == std::errc() && stop == end && parsed >= low && parsed <= high;
   }
-  require(good, "launch: {}, got {}, expected {}", name, quoted(value), expected);
+  require(good, "launch: {}: got {}, expected {}", name, quoted(value), expected);
   return parsed;
 }
 

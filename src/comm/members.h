@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks that both kinds of group make in the same words.
+// Checks that thread groups and process groups share.
 #pragma once
 #include <fmt/format.h>
 
@@ -45,18 +45,20 @@ inline int require_members(std::span<const int> members, int rank, int ranks) {
     seen[static_cast<std::size_t>(m)] = true;
   }
   const auto own = std::find(members.begin(), members.end(), rank);
-  require(own != members.end(),
-          "subgroup: members: got {} without the own rank {}, expected it among them",
-          members.size(), rank);
+  require(
+      own != members.end(),
+      "subgroup: members: none of the {} is the own rank {}: a rank makes the groups that it is in",
+      members.size(), rank);
   return static_cast<int>(own - members.begin());
 }
 
 /// Error: usage, naming the first rank that differs from rank 0.
 inline void require_same_bytes(const std::vector<std::uint64_t>& bytes) {
   for (std::size_t r = 1; r < bytes.size(); ++r)
-    require(bytes[r] == bytes[0],
-            "allocate: rank {} passed {} bytes, rank 0 passed {}, expected the same on every rank",
-            r, bytes[r], bytes[0]);
+    require(
+        bytes[r] == bytes[0],
+        "allocate: rank {} passed {} bytes, rank 0 passed {}: it must be the same on every rank", r,
+        bytes[r], bytes[0]);
 }
 
 }  // namespace tilelace::comm

@@ -62,16 +62,16 @@ class ProcessGroup final : public Group {
   [[nodiscard]] bool one_process() const override { return false; }
 
   std::vector<UniqueFd> exchange_descriptor(int mine, double timeout_s) override {
-    require(mine >= 0, "exchange_descriptor: descriptor {}, expected an open one", mine);
+    require(mine >= 0, "exchange_descriptor: got descriptor {}, expected an open one", mine);
     std::vector<UniqueFd> all(static_cast<std::size_t>(ranks()));
     collective("exchange_descriptor", timeout_s, [&](const Deadline& deadline, const auto& check) {
       const std::vector<Post> posts = mesh_.everyone(mine, true);
       std::vector<Frame> frames = mesh_.exchange(FrameType::descriptor, {}, posts, deadline, check);
       for (std::size_t i = 0; i < posts.size(); ++i) {
         if (frames[i].fds.empty())
-          throw Failure(ErrorKind::peer, posts[i].peer,
-                        fmt::format("exchange_descriptor: rank {} sent no descriptor, expected one",
-                                    posts[i].peer));
+          throw Failure(
+              ErrorKind::peer, posts[i].peer,
+              fmt::format("exchange_descriptor: rank {} sent no descriptor", posts[i].peer));
         all[static_cast<std::size_t>(posts[i].peer)] = std::move(frames[i].fds[0]);
       }
     });
@@ -79,7 +79,7 @@ class ProcessGroup final : public Group {
   }
 
   std::shared_ptr<void> make_together(const Make&, double) override {
-    raise(ErrorKind::usage, "make_together: ranks that are processes, expected threads of one");
+    raise(ErrorKind::usage, "make_together: it is for ranks that are threads, these are processes");
   }
 
   std::unique_ptr<Group> subgroup(std::span<const int> members, double timeout_s) override {
@@ -183,7 +183,7 @@ std::unique_ptr<Group> make_socket_group(int rank, std::vector<int> sockets, dou
   require_ranks(ranks);
   require_rank(rank, ranks);
   const int own = sockets[static_cast<std::size_t>(rank)];
-  require(own == -1, "communicator: socket {} at the own place {}, expected -1", own, rank);
+  require(own == -1, "communicator: sockets: got {} for this rank {}, expected -1", own, rank);
   const Deadline deadline("communicator", timeout_s);
   try {
     return make_over(rank, std::move(owned), deadline, [] {});

@@ -23,8 +23,7 @@ std::shared_ptr<const Round> Rendezvous::meet(int rank, std::string_view op, std
                                               const Check& check) {
   std::unique_lock lock(mutex_);
   Seat& seat = seats_[static_cast<std::size_t>(rank)];
-  require(!seat.taken, "{}: rank {} is in {} already, expected one call at a time", op, rank,
-          seat.op);
+  require(!seat.taken, "{}: rank {} is in {} already: one call at a time", op, rank, seat.op);
   seat = {true, std::string(op), std::move(part)};
   if (missing().empty()) {
     close_round(finish);
@@ -50,8 +49,8 @@ void Rendezvous::await(std::unique_lock<std::mutex>& lock, std::string_view op,
     check(absent);
     if (deadline.passed())
       throw Failure(ErrorKind::timeout, absent.front(),
-                    fmt::format("{}: {} did not come within {:.3g} s, expected every rank", op,
-                                ranks_text(absent), deadline.waited_s()));
+                    fmt::format("{}: {} did not come within {:.3g} s", op, ranks_text(absent),
+                                deadline.waited_s()));
     changed_.wait_for(lock, std::chrono::milliseconds(deadline.slice_ms()));
   }
 }
@@ -61,9 +60,10 @@ void Rendezvous::close_round(const Finish& finish) {
   last_ = {};
   for (std::size_t r = 0; r < seats_.size() && !last_.error; ++r)
     if (seats_[r].op != seats_[0].op)
-      last_.error = {ErrorKind::usage,
-                     fmt::format("{0}: rank {1} is in {2}, rank 0 in {0}, expected the same call",
-                                 seats_[0].op, r, seats_[r].op)};
+      last_.error = {
+          ErrorKind::usage,
+          fmt::format("{0}: rank {1} is in {2}, rank 0 in {0}: all ranks must make the same call",
+                      seats_[0].op, r, seats_[r].op)};
   for (Seat& seat : seats_) {
     round->parts.push_back(std::move(seat.part));
     seat = {};

@@ -25,8 +25,7 @@ std::shared_ptr<SymmetricMemory> map_range(std::size_t bytes, int ranks, int pro
   const std::size_t total = stride * static_cast<std::size_t>(ranks);
   void* base = mmap(nullptr, total, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
   if (base == MAP_FAILED)
-    raise(ErrorKind::system, "allocate: mmap of {} bytes: got {}, expected a range", total,
-          errno_text(errno));
+    raise(ErrorKind::system, "allocate: mmap of {} bytes failed: {}", total, errno_text(errno));
   return std::make_shared<SymmetricMemory>(static_cast<std::byte*>(base), ranks, bytes, stride);
 }
 
@@ -53,15 +52,14 @@ std::shared_ptr<SymmetricMemory> reserve(std::size_t bytes, int ranks) {
 UniqueFd make_sealed_memfd(std::size_t stride) {
   UniqueFd fd(memfd_create("tilelace", MFD_CLOEXEC | MFD_ALLOW_SEALING | kNoExecSeal));
   if (!fd && errno == EINVAL) fd.reset(memfd_create("tilelace", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd) raise(ErrorKind::system, "allocate: memfd: got {}, expected one", errno_text(errno));
+  if (!fd) raise(ErrorKind::system, "allocate: memfd_create failed: {}", errno_text(errno));
   if (fchmod(fd.get(), 0600) != 0)
-    raise(ErrorKind::system, "allocate: mode of a memfd: got {}, expected 600", errno_text(errno));
+    raise(ErrorKind::system, "allocate: fchmod of a memfd failed: {}", errno_text(errno));
   if (ftruncate(fd.get(), static_cast<off_t>(stride)) != 0)
-    raise(ErrorKind::system, "allocate: size of a memfd: got {}, expected {} bytes",
+    raise(ErrorKind::system, "allocate: ftruncate of a memfd failed ({}) for {} bytes",
           errno_text(errno), stride);
   if (fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0)
-    raise(ErrorKind::system, "allocate: seals of a memfd: got {}, expected them",
-          errno_text(errno));
+    raise(ErrorKind::system, "allocate: sealing a memfd failed: {}", errno_text(errno));
   return fd;
 }
 
@@ -72,8 +70,8 @@ void check_sealed_memfd(int fd, std::size_t stride, int owner) {
           kSeals);
   struct stat info {};
   if (fstat(fd, &info) != 0)
-    raise(ErrorKind::system, "allocate: fstat of the memory of rank {}: got {}, expected its size",
-          owner, errno_text(errno));
+    raise(ErrorKind::system, "allocate: fstat of the memory of rank {} failed: {}", owner,
+          errno_text(errno));
   if (static_cast<std::uint64_t>(info.st_size) != stride)
     raise(ErrorKind::peer, "allocate: memory of rank {}: got {} bytes, expected {}", owner,
           info.st_size, stride);
@@ -83,8 +81,8 @@ void map_into(const SymmetricMemory& range, int rank, int fd) {
   void* at =
       mmap(range.peer(rank), range.stride(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
   if (at == MAP_FAILED)
-    raise(ErrorKind::system, "allocate: mmap of {} bytes of rank {}: got {}, expected them mapped",
-          range.stride(), rank, errno_text(errno));
+    raise(ErrorKind::system, "allocate: mmap of {} bytes of rank {} failed: {}", range.stride(),
+          rank, errno_text(errno));
 }
 
 }  // namespace tilelace::comm

@@ -50,19 +50,20 @@ void take_control(msghdr& message, Frame& frame) {
 
 /// What is wrong with a received frame; empty: nothing.
 std::string judge(const FrameHeader& h, std::size_t received, int flags) {
-  if (received < sizeof h) return fmt::format("{} bytes, expected at least {}", received, sizeof h);
+  if (received < sizeof h)
+    return fmt::format("got {} bytes, expected at least {}", received, sizeof h);
   if (h.magic != kFrameMagic)
-    return fmt::format("magic {:#x}, expected {:#x}", h.magic, kFrameMagic);
+    return fmt::format("got magic {:#x}, expected {:#x}", h.magic, kFrameMagic);
   if (h.version != kFrameVersion)
-    return fmt::format("version {}, expected {}", h.version, kFrameVersion);
+    return fmt::format("got version {}, expected {}", h.version, kFrameVersion);
   if (name_of(static_cast<FrameType>(h.type)).empty())
-    return fmt::format("type {}, expected {} to {}", h.type, static_cast<int>(FrameType::join),
+    return fmt::format("got type {}, expected {} to {}", h.type, static_cast<int>(FrameType::join),
                        static_cast<int>(FrameType::descriptor));
   if (h.length > kMaxPayload)
-    return fmt::format("length {}, expected at most {}", h.length, kMaxPayload);
+    return fmt::format("got length {}, expected at most {}", h.length, kMaxPayload);
   if ((flags & MSG_TRUNC) != 0 || h.length != received - sizeof h)
-    return fmt::format("{} bytes after the header, expected {}", received - sizeof h, h.length);
-  if ((flags & MSG_CTRUNC) != 0) return "more descriptors than can be taken, expected at most one";
+    return fmt::format("got {} bytes after the header, expected {}", received - sizeof h, h.length);
+  if ((flags & MSG_CTRUNC) != 0) return "got several descriptors, expected at most one";
   return {};
 }
 
@@ -155,7 +156,7 @@ IoStatus receive_frame(int socket, Frame& frame, std::string& problem) {
 std::pair<UniqueFd, UniqueFd> make_socket_pair() {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-    raise(ErrorKind::system, "communicator: socket pair: got {}, expected one", errno_text(errno));
+    raise(ErrorKind::system, "communicator: socketpair failed: {}", errno_text(errno));
   return {UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
@@ -165,7 +166,7 @@ void prepare_socket(int fd) {
   socklen_t size = sizeof domain;
   const bool socket = getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 &&
                       getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0;
-  require(socket, "communicator: descriptor {}: got {}, expected a socket", fd, errno_text(errno));
+  require(socket, "communicator: descriptor {} is no socket: {}", fd, errno_text(errno));
   require(
       domain == AF_UNIX && type == SOCK_SEQPACKET,
       "communicator: socket: got domain {} and type {}, expected AF_UNIX {} and SOCK_SEQPACKET {}",

@@ -63,16 +63,18 @@ std::vector<pid_t> SocketMesh::hello(const Deadline& deadline, const Check& chec
     want_credentials(socket(peer), false);
     Hello other;
     if (frames[i].bytes.size() != sizeof other)
-      throw Failure(ErrorKind::peer, peer,
-                    fmt::format("communicator: hello of rank {} has {} bytes, expected {}", peer,
-                                frames[i].bytes.size(), sizeof other));
+      throw Failure(
+          ErrorKind::peer, peer,
+          fmt::format("communicator: the first message of rank {} has {} bytes, expected {}", peer,
+                      frames[i].bytes.size(), sizeof other));
     std::memcpy(&other, frames[i].bytes.data(), sizeof other);
     require(other.rank == peer,
             "communicator: socket to rank {} leads to rank {}, expected rank {}", peer, other.rank,
             peer);
     require(other.ranks == ranks(),
-            "communicator: rank {} says {} ranks, rank {} says {}, expected the same", peer,
-            other.ranks, rank_, ranks());
+            "communicator: rank {} was given {} ranks, rank {} was given {}: it must be the same "
+            "number",
+            peer, other.ranks, rank_, ranks());
     pids[static_cast<std::size_t>(peer)] = frames[i].pid;
   }
   return pids;
@@ -123,9 +125,10 @@ bool SocketMesh::advance(Transfer& transfer, const Post& post, std::size_t i, co
       fail(transfer, post.peer, status, problem, check);
     if (status == IoStatus::done) {
       if (frame.sequence != line.received)
-        throw Failure(ErrorKind::usage, post.peer,
-                      fmt::format("{}: rank {} sent frame {}, expected {} (out of step)",
-                                  transfer.op, post.peer, frame.sequence, line.received));
+        throw Failure(
+            ErrorKind::usage, post.peer,
+            fmt::format("{}: rank {} sent message {}, expected {}: ranks have made different calls",
+                        transfer.op, post.peer, frame.sequence, line.received));
       transfer.received[i] = true;
       ++line.received;
     }
@@ -145,15 +148,15 @@ void SocketMesh::wait(const Transfer& transfer, std::span<const Post> posts,
   }
   if (deadline.passed())
     throw Failure(ErrorKind::timeout, missing.front(),
-                  fmt::format("{}: {} did not come within {:.3g} s, expected every rank",
-                              transfer.op, ranks_text(missing), deadline.waited_s()));
+                  fmt::format("{}: {} did not come within {:.3g} s", transfer.op,
+                              ranks_text(missing), deadline.waited_s()));
   poll(polls.data(), polls.size(), deadline.slice_ms());
 }
 
 void SocketMesh::require_same_call(const Transfer& transfer, std::span<const Post> posts) const {
   for (std::size_t i = 0; i < posts.size(); ++i)
     require(transfer.frames[i].type == transfer.type,
-            "{}: rank {} is in {}, rank {} in {}, expected the same call", transfer.op,
+            "{}: rank {} is in {}, rank {} in {}: all ranks must make the same call", transfer.op,
             posts[i].peer, name_of(transfer.frames[i].type), rank_, name_of(transfer.type));
   for (std::size_t i = 0; i < posts.size(); ++i) {
     const std::size_t most = posts[i].takes_fd ? 1 : 0;
@@ -168,11 +171,10 @@ void SocketMesh::fail(const Transfer& transfer, int peer, IoStatus status,
                       const std::string& problem, const Check& check) const {
   check();  // if the group was aborted, that is why the peer went
   if (status == IoStatus::closed)
-    throw Failure(
-        ErrorKind::peer, peer,
-        fmt::format("{}: peer rank {} is gone, expected it to take part", transfer.op, peer));
+    throw Failure(ErrorKind::peer, peer,
+                  fmt::format("{}: peer rank {} is gone", transfer.op, peer));
   throw Failure(ErrorKind::peer, peer,
-                fmt::format("{}: frame of rank {}: {}", transfer.op, peer, problem));
+                fmt::format("{}: bad message from rank {}: {}", transfer.op, peer, problem));
 }
 
 }  // namespace tilelace::comm

@@ -45,7 +45,7 @@ using DescriptorTable = std::vector<std::vector<UniqueFd>>;  ///< by receiver, t
 UniqueFd duplicate(int fd) {
   UniqueFd copy(fcntl(fd, F_DUPFD_CLOEXEC, 0));
   if (!copy)
-    raise(ErrorKind::system, "exchange_descriptor: duplicating descriptor {}: {}", fd,
+    raise(ErrorKind::system, "exchange_descriptor: descriptor {} cannot be duplicated: {}", fd,
           errno_text(errno));
   return copy;
 }
@@ -76,7 +76,7 @@ class ThreadGroup final : public Group {
   [[nodiscard]] bool one_process() const override { return true; }
 
   std::vector<UniqueFd> exchange_descriptor(int mine, double timeout_s) override {
-    require(mine >= 0, "exchange_descriptor: descriptor {}, expected an open one", mine);
+    require(mine >= 0, "exchange_descriptor: got descriptor {}, expected an open one", mine);
     const auto number = static_cast<std::uint64_t>(mine);
     std::string part(reinterpret_cast<const char*>(&number), sizeof number);
     // Whoever finishes duplicates for all: everyone's descriptor is open while all are here.
@@ -137,9 +137,8 @@ class ThreadGroup final : public Group {
     for (const int m : missing) {
       const int peer = members.empty() ? m : members[static_cast<std::size_t>(m)];
       if (has_left(peer))
-        throw Failure(
-            ErrorKind::peer, m,
-            fmt::format("{}: peer rank {} has left the group, expected it to take part", op, peer));
+        throw Failure(ErrorKind::peer, m,
+                      fmt::format("{}: peer rank {} has left the group", op, peer));
     }
   }
 

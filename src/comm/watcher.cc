@@ -22,8 +22,7 @@ UniqueFd open_pidfd(int pid) {
 
 Watcher::Watcher(std::vector<WatchedPeer> peers, std::function<void(int)> gone)
     : peers_(std::move(peers)), gone_(std::move(gone)), stop_(eventfd(0, EFD_CLOEXEC)) {
-  if (!stop_)
-    raise(ErrorKind::system, "communicator: eventfd: got {}, expected one", errno_text(errno));
+  if (!stop_) raise(ErrorKind::system, "communicator: eventfd failed: {}", errno_text(errno));
   // The user's signals are for the user's threads.
   sigset_t all;
   sigset_t before;
@@ -33,8 +32,8 @@ Watcher::Watcher(std::vector<WatchedPeer> peers, std::function<void(int)> gone)
     thread_ = std::thread([this] { run(); });
   } catch (const std::system_error& e) {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    raise(ErrorKind::system, "communicator: thread of the death watch: got {}, expected one",
-          e.what());
+    raise(ErrorKind::system,
+          "communicator: the thread that watches for dead ranks could not start: {}", e.what());
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }

@@ -43,7 +43,7 @@ inline std::uint16_t float_to_fp16(float f) {
   return static_cast<std::uint16_t>(sign | ((rounded - 0x38000000U) >> 13));
 }
 
-/// What hosts do with one element, by type.
+/// Conversions of one element on the host, by type.
 struct HostBf16 {
   using Word = std::uint16_t;
   static float to_float(Word w) { return bf16_to_float(w); }
@@ -68,7 +68,7 @@ decltype(auto) with_host_element(DType t, const F& f) {
     case DType::fp16: return f(HostFp16{});
     case DType::fp32: return f(HostFp32{});
   }
-  throw Error(ErrorKind::usage, "dtype: got one that names nothing, expected one of ours");
+  throw Error(ErrorKind::usage, "dtype: got an unknown value, expected bf16, fp16 or fp32");
 }
 
 inline float load_element(const void* p, DType t, std::int64_t i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that somebody else wrote, read whole, up to a limit.
+// Reads a whole file that others may have written, up to a limit.
 #pragma once
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -32,16 +32,16 @@ struct OpenFile {
 /// A regular file's content. `what` starts the error texts ("config"). Errors: usage.
 inline std::string read_text(std::string_view what, const std::filesystem::path& file,
                              std::size_t limit) {
-  // O_NONBLOCK: a pipe given by mistake must not block the open.
+  // O_NONBLOCK: opening a pipe by mistake must not block.
   const detail::OpenFile in(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat st {};
   if (in.fd < 0 || ::fstat(in.fd, &st) != 0)
-    raise(ErrorKind::usage, "{}: {}, got \"{}\", expected a readable file", what, file.string(),
+    raise(ErrorKind::usage, "{}: {} cannot be read: {}", what, file.string(),
           std::generic_category().message(errno));
-  require(S_ISREG(st.st_mode), "{}: {}, got a {}, expected a regular file", what, file.string(),
+  require(S_ISREG(st.st_mode), "{}: {} is a {}, expected a regular file", what, file.string(),
           S_ISDIR(st.st_mode) ? "folder" : "special file");
   const auto size = static_cast<std::size_t>(st.st_size);
-  require(size <= limit, "{}: {}, got {} bytes, expected at most {}", what, file.string(), size,
+  require(size <= limit, "{}: {}: got {} bytes, expected at most {}", what, file.string(), size,
           limit);
   std::string text(size, '\0');
   std::size_t done = 0;
@@ -51,9 +51,9 @@ inline std::string read_text(std::string_view what, const std::filesystem::path&
     if (n <= 0) break;
     done += static_cast<std::size_t>(n);
   }
-  require(done == size, "{}: {}, got {} of its {} bytes, expected a readable file", what,
-          file.string(), done, size);
-  require(size > 0, "{}: {}, got an empty file, expected a JSON object", what, file.string());
+  require(done == size, "{}: {} cannot be read whole: {} of its {} bytes", what, file.string(),
+          done, size);
+  require(size > 0, "{}: {} is empty, expected a JSON object", what, file.string());
   return text;
 }
 

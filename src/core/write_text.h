@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that is never half written: others see the one from before, or all of the new one.
+// Writes a file atomically: readers see the old content or all of the new one.
 #pragma once
 #include <unistd.h>
 
@@ -27,7 +27,7 @@ inline void write_text(std::string_view what, const std::filesystem::path& file,
   if (out != nullptr && std::fclose(out) != 0 && good) good = false, why = errno;
   if (good && std::rename(first.c_str(), file.c_str()) != 0) good = false, why = errno;
   if (!good) std::remove(first.c_str());
-  require(good, "{}: {}, got \"{}\", expected a place for it", what, file.string(),
+  require(good, "{}: {} cannot be written: {}", what, file.string(),
           std::generic_category().message(why));
 }
 

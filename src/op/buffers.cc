@@ -10,7 +10,7 @@ namespace {
 /// What a buffer stands on: nothing, once it was moved from.
 template <class Impl>
 Impl& standing(const std::unique_ptr<Impl>& impl, const char* what) {
-  require(impl != nullptr, "{}: got an empty one, expected one that was not moved from", what);
+  require(impl != nullptr, "{}: it is empty: it was moved from", what);
   return *impl;
 }
 
@@ -51,8 +51,7 @@ struct DeviceBuffer::Impl {
   /// `host`: where the bytes come from or go to.
   [[nodiscard]] std::byte* at(std::size_t offset, std::size_t count, const void* host) const {
     require(offset <= bytes && count <= bytes - offset,
-            "device buffer: {} bytes from {}: got a buffer of {}, expected them inside", count,
-            offset, bytes);
+            "device buffer: {} bytes from byte {} do not fit its {} bytes", count, offset, bytes);
     require(host != nullptr || count == 0,
             "device buffer: host memory: got null, expected {} bytes", count);
     return memory->data() + offset;

@@ -25,11 +25,11 @@ namespace {
 /// What has a meaning for CPU ranks alone.
 void check_gpu_options(const CommunicatorOptions& o) {
   require(o.workers == 0,
-          "communicator: workers on GPUs: got {}, expected 0 (plans take the multiprocessors)",
+          "communicator: workers on GPUs: got {}, expected 0: plans choose the multiprocessors",
           o.workers);
   require(o.link_bytes_per_s == 0 && o.link_latency_s == 0,
-          "communicator: emulated link on GPUs: got one, expected none");
-  require(!o.checked, "communicator: checked on GPUs: got it, expected CPU ranks");
+          "communicator: emulated links are for CPU ranks");
+  require(!o.checked, "communicator: checked mode is for CPU ranks");
 }
 
 CommunicatorOptions checked_options(CommunicatorOptions o, int ranks) {
@@ -38,13 +38,12 @@ CommunicatorOptions checked_options(CommunicatorOptions o, int ranks) {
   require(o.workers >= 0 && o.workers <= 1024, "communicator: workers: got {}, expected 0 to 1024",
           o.workers);
   require(o.device <= Device::cuda,
-          "communicator: device: got an unknown one {}, expected cpu or cuda",
+          "communicator: device: got the unknown value {}, expected cpu or cuda",
           static_cast<int>(o.device));
   require(o.device == Device::cuda || o.device_index == -1,
           "communicator: device index: got {} for CPU ranks, expected -1", o.device_index);
   op::check_tuning_options(o);
-  require(o.device == Device::cuda || !o.multicast,
-          "communicator: multicast: got it for CPU ranks, expected GPUs");
+  require(o.device == Device::cuda || !o.multicast, "communicator: multicast is for GPU ranks");
   require(o.max_workers >= 0, "communicator: max_workers: got {}, expected 0 or more",
           o.max_workers);
   require(o.timeout_s > 0 && o.timeout_s <= 86400,
@@ -79,19 +78,16 @@ Communicator::Impl::Impl(std::unique_ptr<comm::Group> g, const CommunicatorOptio
       process(getpid()) {}
 
 void Communicator::Impl::enter(std::string_view op, bool alone) {
-  require(alone, "{}: got a call from a second thread, expected one call at a time", op);
+  require(alone, "{}: another thread is in a call on this communicator: one call at a time", op);
   if (failure) {
-    raise(
-        failure->kind(),
-        "{}: communicator: got one that refuses calls since an earlier failure ({}), expected one "
-        "without",
-        op, failure->what());
+    raise(failure->kind(), "{}: this communicator takes no more calls since it failed ({})", op,
+          failure->what());
   }
 }
 
 Error Communicator::Impl::of_system(std::string_view op, const std::exception& e) const {
-  return {ErrorKind::system, fmt::format("{}: rank {}: got {}, expected memory and threads for it",
-                                         op, group->rank(), e.what())};
+  return {ErrorKind::system,
+          fmt::format("{}: rank {} ran out of memory or threads: {}", op, group->rank(), e.what())};
 }
 
 void Communicator::Impl::fail(const Error& error) {
@@ -109,7 +105,7 @@ const Plan& Communicator::Impl::plan_of(const Problem& problem, const PlanOption
 void Communicator::Impl::read_tuning(bool together, const Impl* has_read) {
   if (options.device != Device::cuda) {
     if (options.autotune > 0 && group->rank() == 0)
-      say_once("autotune: got CPU ranks, which have nothing to tune");
+      say_once("autotune: CPU ranks have nothing to tune");
     return;
   }
   tuning = {*group,
@@ -151,14 +147,15 @@ Communicator& Communicator::operator=(Communicator&&) noexcept = default;
 Communicator::~Communicator() = default;
 
 Communicator::Impl& Communicator::impl() const {
-  require(impl_ != nullptr, "communicator: got an empty one, expected a member of a group");
+  require(impl_ != nullptr, "communicator: it is empty: it was moved from, or never made");
   return *impl_;
 }
 
 std::vector<Communicator> Communicator::threads(int ranks, const CommunicatorOptions& options) {
   const auto o = checked_options(options, ranks);
   require(o.device_index == -1 || ranks == 1,
-          "communicator: device index: got {} for {} threads, expected -1: one GPU each, by rank",
+          "communicator: device index: got {} for {} threads, expected -1: each thread takes the "
+          "GPU of its rank",
           o.device_index, ranks);
   auto checked = o.checked ? make_checked_group(ranks, o.workers) : nullptr;
   std::vector<Communicator> members;
@@ -193,7 +190,7 @@ Communicator Communicator::Impl::joined(std::unique_ptr<Impl> impl) {
 Communicator Communicator::process(int rank, int ranks, const std::string& directory,
                                    const CommunicatorOptions& options) {
   const auto o = with_gpu(checked_options(options, ranks), rank);
-  require(!o.checked, "communicator: checked: got processes, expected ranks as threads");
+  require(!o.checked, "communicator: checked mode is for ranks that are threads");
   return Impl::joined(
       std::make_unique<Impl>(comm::make_process_group(rank, ranks, directory, o.timeout_s), o));
 }
@@ -203,7 +200,7 @@ Communicator Communicator::from_sockets(int rank, std::vector<int> sockets,
   // Closed here, too, where the options are wrong: peers shall not wait for this rank.
   std::vector<comm::UniqueFd> owned(sockets.begin(), sockets.end());
   const auto o = with_gpu(checked_options(options, static_cast<int>(sockets.size())), rank);
-  require(!o.checked, "communicator: checked: got processes, expected ranks as threads");
+  require(!o.checked, "communicator: checked mode is for ranks that are threads");
   for (auto& fd : owned) fd.release();
   return Impl::joined(
       std::make_unique<Impl>(comm::make_socket_group(rank, std::move(sockets), o.timeout_s), o));
@@ -211,10 +208,11 @@ Communicator Communicator::from_sockets(int rank, std::vector<int> sockets,
 
 Communicator Communicator::launched(const CommunicatorOptions& options) {
   const auto launch = comm::read_launch(&env::launch_variable);
-  require(launch.has_value(),
-          "communicator: launcher: got no RANK, expected torchrun, mpirun or `tilelace launch`");
+  require(
+      launch.has_value(),
+      "communicator: RANK is not set: start the program by torchrun, mpirun or `tilelace launch`");
   const auto o = with_gpu(checked_options(options, launch->ranks), launch->rank);
-  require(!o.checked, "communicator: checked: got processes, expected ranks as threads");
+  require(!o.checked, "communicator: checked mode is for ranks that are threads");
   return Impl::joined(std::make_unique<Impl>(
       comm::make_process_group(launch->rank, launch->ranks, launch->directory, o.timeout_s), o));
 }

@@ -61,8 +61,8 @@ void check_apart(std::string_view op, const Named& a, const Named& b) {
   const auto end_a = begin_a + static_cast<std::uintptr_t>(bytes_spanned(a.view));
   const auto end_b = begin_b + static_cast<std::uintptr_t>(bytes_spanned(b.view));
   if (begin_a == end_a || begin_b == end_b) return;
-  require(end_a <= begin_b || end_b <= begin_a,
-          "{}: {} and {}: got memory that overlaps, expected two tensors", op, a.name, b.name);
+  require(end_a <= begin_b || end_b <= begin_a, "{}: {} and {} overlap: pass two tensors", op,
+          a.name, b.name);
 }
 
 /// Rows of this rank's shard.
@@ -99,7 +99,7 @@ void check_operands(const CallArgs& call, int rank, Part part) {
   const Problem& p = call.problem;
   const OpRow& op = row_of(p.op);
   require(op.multiplies() || call.operands.weights.empty(),
-          "{}: weights: got {}, expected none (the op has no product)", op.name,
+          "{}: weights: got {}, expected none: the op has no product", op.name,
           call.operands.weights.size());
   // A product alone has all rows there.
   const std::int64_t own = part == Part::gemm ? p.m : shard_rows(p, rank);

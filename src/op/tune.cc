@@ -28,8 +28,7 @@ namespace {
 void check_tune(const Communicator::Impl& impl, std::span<const Problem> problems,
                 const TuneOptions& o) {
   const Machine machine = impl.backend->machine();
-  require(!machine.shared_device,
-          "tune: got a share of the device, expected max_workers 0: tables are of whole GPUs");
+  require(!machine.shared_device, "tune: max_workers must be 0: tables are for whole GPUs");
   require(o.seconds > 0 && o.seconds <= 1e7, "tune: seconds: got {}, expected more than 0",
           o.seconds);
   require(o.problem_seconds >= 0 && o.problem_seconds <= 1e7,
@@ -62,9 +61,7 @@ void agree(Communicator::Impl& impl, std::span<const Problem> problems, const Tu
 
 [[noreturn]] void refuse_times(std::string_view seen) {
   raise(ErrorKind::system,
-        "tune: got {}, expected GPUs that are cool and nobody else's, and memory for operands: "
-        "times would say nothing of plans; wait, or force it",
-        seen);
+        "tune: plans cannot be compared now: {}; wait until the GPUs are free, or force it", seen);
 }
 
 void tune_all(Communicator::Impl& impl, std::span<const Problem> problems, const TuneOptions& o,
@@ -102,7 +99,7 @@ TuneResult tune(Communicator& c, std::span<const Problem> problems, const TuneOp
   TuneResult result;
   impl.call_alone("tune", [&] {
     // All ranks see that: nobody waits.
-    require(impl.options.device == Device::cuda, "tune: got CPU ranks, expected GPUs");
+    require(impl.options.device == Device::cuda, "tune: CPU ranks have nothing to tune");
     agree(impl, problems, options);
     tune_all(impl, problems, options, result);
     result.text = impl.tuning.text();
@@ -113,7 +110,8 @@ TuneResult tune(Communicator& c, std::span<const Problem> problems, const TuneOp
 }
 
 void write_tuning(const TuneResult& result, const std::string& file) {
-  require(result.table != nullptr, "tuning: {}: got no rows, expected some to write", file);
+  require(result.table != nullptr, "tuning: {}: nothing was tuned, so there is nothing to write",
+          file);
   plan::TuningDraft all(file, result.table->device, result.text);
   std::error_code error;
   if (std::filesystem::exists(file, error)) {
@@ -130,7 +128,7 @@ bool Communicator::Impl::is_first(const Problem& problem, void* stream) {
   if (machine.shared_device || problem.m == 0 ||
       plan::has_own_row(tuning.table().get(), problem, machine)) {
     if (machine.shared_device)
-      say_once("autotune: got a share of the device, whose plans are not tuned");
+      say_once("autotune: plans for a share of the device (max_workers) are not tuned");
     settled.insert(problem);
     return false;
   }

@@ -104,8 +104,7 @@ std::vector<TuneSession::Candidate> TuneSession::candidates_of(const Problem& p)
     else if (of_kind[way.kind]++ < options_.candidates)
       all.push_back({std::move(way.plan), way.predicted_us});
   }
-  require(!all.empty(), "{}: plans, got none whose tile this build has, expected one",
-          name_of(p.op));
+  require(!all.empty(), "{}: this build has no tile for any plan", name_of(p.op));
   return all;
 }
 

@@ -37,10 +37,10 @@ std::string habits_of(const CommunicatorOptions& o) {
 void agree_on_habits(comm::Group& group, const CommunicatorOptions& o) {
   const auto all = group.all_gather(habits_of(o), o.timeout_s);
   for (std::size_t rank = 1; rank < all.size(); ++rank)
-    require(all[rank] == all[0],
-            "communicator: tuning: got {} on rank 0 and {} on rank {}, expected the same on every "
-            "rank",
-            all[0], all[rank], rank);
+    require(
+        all[rank] == all[0],
+        "communicator: tuning: got {} on rank 0, {} on rank {}: it must be the same on every rank",
+        all[0], all[rank], rank);
 }
 
 }  // namespace
@@ -48,17 +48,18 @@ void agree_on_habits(comm::Group& group, const CommunicatorOptions& o) {
 void check_tuning_options(const CommunicatorOptions& o) {
   const bool asked = !o.tuning_file.empty() && o.tuning_file != plan::kNoTuning;
   require(o.device == Device::cuda || (o.tuning == nullptr && !asked),
-          "communicator: tuning: got a table for CPU ranks, expected GPUs");
+          "communicator: tuning: tables are for GPU ranks");
   require(o.tuning == nullptr || !asked,
-          "communicator: tuning: got a table and the file {}, expected one of them", o.tuning_file);
+          "communicator: tuning: got both a table and the file {}: pass one of them",
+          o.tuning_file);
   require(o.autotune >= 0 && o.autotune <= kMostAutotune,
           "communicator: autotune: got {} s, expected 0 to {}", o.autotune, kMostAutotune);
   require(!o.deterministic || o.autotune == 0,
-          "communicator: deterministic: got autotune {} s, too, expected 0: a plan that is timed "
-          "may differ from run to run, and with it the last bits of results",
+          "communicator: deterministic: got autotune {} s with it, expected 0: a timed plan may "
+          "differ from run to run, and with it the last bits of results",
           o.autotune);
-  require(o.cache.size() <= 4096, "communicator: cache: got {} bytes, expected a folder",
-          o.cache.size());
+  require(o.cache.size() <= 4096,
+          "communicator: cache: got a path of {} bytes, expected at most 4096", o.cache.size());
 }
 
 void agree_on_tuning(comm::Group& group, const plan::TuningTable* table, const std::string& refusal,
@@ -71,8 +72,8 @@ void agree_on_tuning(comm::Group& group, const plan::TuningTable* table, const s
             all[rank].substr(kRefused.size()));
   for (std::size_t rank = 1; rank < all.size(); ++rank)
     require(digest_in(all[rank]) == digest_in(all[0]),
-            "communicator: tuning: got {} on rank 0 and {} on rank {}, which differ, expected the "
-            "same table on every rank",
+            "communicator: tuning: table {} on rank 0 differs from {} on rank {}: it must be the "
+            "same on every rank",
             file_in(all[0]), file_in(all[rank]), rank);
 }
 

@@ -26,13 +26,15 @@ void check_size(const Problem& p, const Plan& plan) {
   const double ranks = p.ranks;
   const auto chunks = static_cast<double>(ceil_div(shard_rows(p), plan.chunk_rows));
   const double transfers = ranks * std::max(1.0, ranks - 1) * chunks;
-  require(transfers <= kMostSteps,
-          "{}: chunk {}, got {:.2g} transfers of all ranks, expected at most {:.0e}: larger chunks",
-          name_of(p.op), plan.chunk_rows, transfers, kMostSteps);
+  require(
+      transfers <= kMostSteps,
+      "{}: chunk {}: got {:.2g} transfers on all ranks, expected at most {:.0e}: use larger chunks",
+      name_of(p.op), plan.chunk_rows, transfers, kMostSteps);
   const double tiles = ranks * tiles_of(p, plan, plan.tile_n);
-  require(tiles <= kMostSteps,
-          "{}: tile {}x{}, got {:.2g} tiles of all ranks, expected at most {:.0e}: larger tiles",
-          name_of(p.op), plan.tile_m, plan.tile_n, tiles, kMostSteps);
+  require(
+      tiles <= kMostSteps,
+      "{}: tile {}x{}: got {:.2g} tiles on all ranks, expected at most {:.0e}: use larger tiles",
+      name_of(p.op), plan.tile_m, plan.tile_n, tiles, kMostSteps);
 }
 
 }  // namespace
@@ -40,24 +42,24 @@ void check_size(const Problem& p, const Plan& plan) {
 void check_call(const MachineModel& m, const Call& call) {
   const Problem& p = call.problem;
   const auto op = name_of(p.op);
-  require(p.ranks >= 1 && p.ranks <= kMostRanks, "{}: ranks, got {}, expected 1 to {}", op, p.ranks,
+  require(p.ranks >= 1 && p.ranks <= kMostRanks, "{}: ranks: got {}, expected 1 to {}", op, p.ranks,
           kMostRanks);
   if (!row_of(p.dtype).on_gpus)
     raise(ErrorKind::usage,
-          "{}: --dtype, got {}, expected {}: machine files have the rate of 16-bit products", op,
+          "{}: --dtype: got {}, expected {}: machine files have rates of 16-bit products only", op,
           name_of(p.dtype), names_of_gpu_dtypes());
   require(call.local >= 1 && p.ranks % call.local == 0,
-          "{}: ranks of a node, got {}, expected a divisor of {}", op, call.local, p.ranks);
+          "{}: ranks per node: got {}, expected a divisor of {}", op, call.local, p.ranks);
   const auto most = static_cast<int>(m.ranks_per_node);
-  require(call.local <= most, "{}: --tp, got {}, expected at most the {} ranks of a node of {}", op,
+  require(call.local <= most,
+          "{}: --tp: got {} ranks per node, expected at most {} on {}: use --nodes for more", op,
           call.local, most, m.name);
   const int nodes = p.ranks / call.local;
-  require(nodes <= static_cast<int>(m.max_nodes), "{}: --nodes, got {}, expected at most {} of {}",
+  require(nodes <= static_cast<int>(m.max_nodes), "{}: --nodes: got {}, expected at most {} of {}",
           op, nodes, m.max_nodes, m.name);
-  require(p.m >= 0 && p.m <= kMostRows, "{}: m, got {}, expected 0 to {}", op, p.m, kMostRows);
+  require(p.m >= 0 && p.m <= kMostRows, "{}: m: got {}, expected 0 to {}", op, p.m, kMostRows);
   require(p.total_n() >= 1 && p.total_n() <= kMostRows && p.k >= 1 && p.k <= kMostRows,
-          "{}: n and k of a rank, got {} and {}, expected 1 to {}", op, p.total_n(), p.k,
-          kMostRows);
+          "{}: n and k per rank: got {} and {}, expected 1 to {}", op, p.total_n(), p.k, kMostRows);
 }
 
 Call call_of(Problem problem, int local) {

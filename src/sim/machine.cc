@@ -10,11 +10,11 @@ namespace {
 
 void between(const char* what, double value, double least, double most) {
   require(std::isfinite(value) && value >= least && value <= most,
-          "machine: {}, got {}, expected {} to {}", what, value, least, most);
+          "machine: {}: got {}, expected {} to {}", what, value, least, most);
 }
 void whole(const char* what, double value, double least, double most) {
   between(what, value, least, most);
-  require(value == std::floor(value), "machine: {}, got {}, expected a whole number", what, value);
+  require(value == std::floor(value), "machine: {}: got {}, expected a whole number", what, value);
 }
 constexpr double kLeastRate = 1e-6, kMostRate = 1e6;
 constexpr double kMostUs = 1e7;
@@ -83,7 +83,7 @@ void check_collectives(const Collectives& c) {
 }  // namespace
 
 void check_machine(const MachineModel& m) {
-  require(!m.name.empty(), "machine: name, got none, expected one");
+  require(!m.name.empty(), "machine: name is missing");
   whole("ranks_per_node", m.ranks_per_node, 1, 1024);
   whole("max_nodes", m.max_nodes, 1, 1024);
   check_compute(m.compute);
@@ -91,7 +91,7 @@ void check_machine(const MachineModel& m) {
   check_links(m.links);
   whole("network.nics", m.network.nics, 0, 64);
   require(m.max_nodes == 1 || m.network.nics > 0,
-          "machine: network.nics, got 0, expected at least 1 where max_nodes is {}", m.max_nodes);
+          "machine: network.nics: got 0, expected at least 1 where max_nodes is {}", m.max_nodes);
   rate("network.nic_gbps", m.network.nic_gbps);
   time("network.latency_us", m.network.latency_us);
   time("network.message_us", m.network.message_us);

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// A machine as the simulator sees it: constants of the hardware and of its libraries, none of a
-// shape. Rates are GB/s (1e9 bytes), times microseconds, products TFLOP/s. Values stand in machine
-// files, each with its source; here a rate is 1 and a time 0.
+// A machine for the simulator: constants of the hardware and its libraries, none of a shape. Rates
+// are in GB/s (1e9 bytes), times in microseconds, GEMMs in TFLOP/s. Machine files have the values,
+// each with its source; defaults here are 1 for a rate and 0 for a time.
 #pragma once
 #include <cstdint>
 #include <string>
 
 namespace tilelace::sim {
 
-/// One device. A tile on one multiprocessor takes what the slower of the tensor cores and of L2
-/// takes; a product is at least what power and memory allow.
+/// One device. A tile on one SM takes the longer of its tensor-core and L2 times; a GEMM takes at
+/// least what power and memory allow.
 struct Compute {
   double multiprocessors = 1;
-  double peak_tflops = 1;   ///< all multiprocessors at full clock
-  double efficiency = 1;    ///< of that, what a main loop reaches
-  double l2_gbps = 1;       ///< into one multiprocessor
-  double power_tflops = 1;  ///< of a long product, at the power limit
+  double peak_tflops = 1;   ///< all SMs at full clock
+  double efficiency = 1;    ///< share of the peak that a main loop reaches
+  double l2_gbps = 1;       ///< into one SM
+  double power_tflops = 1;  ///< of a long GEMM, at the power limit
   double memory_gbps = 1;
-  double fixed_us = 0;     ///< launch, first loads, last stores
-  double tile_us = 0;      ///< end of a tile that nothing hides
-  double clock_boost = 1;  ///< clocks under a light load over those of a product at the power
-                           ///< limit; 1: power never holds them down
-  double capability = 0;   ///< 90: compute capability 9.0; 0: none that kernels are made for
+  double fixed_us = 0;  ///< launch, first loads, last stores
+  double tile_us = 0;   ///< end of a tile that nothing overlaps
+  double clock_boost =
+      1;  ///< clock under a light load / clock of a GEMM at the power limit; 1: no limit
+  double capability = 0;  ///< 90: compute capability 9.0; 0: no kernels for it
 };
 
-/// What Tilelace's own kernels reach; the planner predicts with it (plan/base/hardware.h has the
-/// meaning of each).
+/// Figures of Tilelace's own kernels, which the planner predicts with (plan/base/hardware.h
+/// explains each).
 struct Kernels {
   double efficiency = 1;
   double l2_total_gbps = 1;
@@ -50,32 +50,32 @@ enum class Topology : std::uint8_t {
 struct Links {
   Topology topology = Topology::all_to_all;
   double push_gbps = 1;          ///< a copy engine writes to a peer
-  double mesh_gbps = 1;          ///< to several in turn, as other ranks do, which drift apart
+  double mesh_gbps = 1;          ///< to several in turn, while other ranks do the same
   double pull_gbps = 1;          ///< a copy engine reads from a peer
-  double store_gbps = 1;         ///< multiprocessors write to peers, all together
-  double store_worker_gbps = 1;  ///< one multiprocessor
+  double store_gbps = 1;         ///< SMs write to peers, all together
+  double store_worker_gbps = 1;  ///< one SM
   double latency_us = 0;         ///< a flag, one way
-  double copy_us = 0;            ///< a copy beyond its bytes
+  double copy_us = 0;            ///< a copy of no bytes
   double flag_us = 0;            ///< a flag sent by a copy engine
   double copy_engines = 1;       ///< tree: 2 where copies across uplinks run beside the others
   double local_gbps = 1;         ///< copy inside a device
-  double power_share = 0;        ///< of a product's power, what a busy link draws beside it
+  double power_share = 0;        ///< power of a busy link, as a share of a GEMM's power
   double ranks_per_uplink = 1;   ///< tree
   double uplink_gbps = 1;        ///< tree: shared by those ranks, each direction
   double socket_gbps = 1;        ///< tree: shared by all, each direction
-  double socket_flag_us = 0;     ///< tree: what a flag across the sockets takes its sender more
+  double socket_flag_us = 0;     ///< tree: extra time of a flag across the sockets
 };
 
-/// Between nodes. nics = 0: there is no network.
+/// Between nodes. nics = 0: no network.
 struct Network {
-  double nics = 0;  ///< of a node
+  double nics = 0;  ///< per node
   double nic_gbps = 1;
   double latency_us = 0;
-  double message_us = 0;  ///< a transfer beyond its bytes
+  double message_us = 0;  ///< a transfer of no bytes
 };
 
-/// A library's collective alone takes fixed + ramp * sqrt(MB on the wire) + the bytes at its rate
-/// (network: at the NICs' rate) + the own shard's copy: a pipeline whose pieces grow with the size.
+/// A library's collective alone takes fixed + ramp * sqrt(MB on the wire) + bytes / rate (network:
+/// the NICs' rate) + the copy of the own shard: a pipeline whose pieces grow with the size.
 struct Collective {
   double fixed_us = 0;
   double ramp_us = 0;
@@ -83,43 +83,43 @@ struct Collective {
 
 struct Collectives {
   Collective all_gather, reduce_scatter, all_reduce;
-  double wire_gbps = 1;        ///< of ranks that no socket link parts
-  double socket_gbps = 1;      ///< tree: of a ring across the sockets
-  double window_fixed_us = 0;  ///< of an all-gather into registered memory, which is stored at
-                               ///< links.store_gbps at once; 0: the library has none
-  double power_share = 0;      ///< of a product's power that a collective draws
+  double wire_gbps = 1;    ///< for ranks in one socket
+  double socket_gbps = 1;  ///< tree: for a ring across the sockets
+  double window_fixed_us =
+      0;  ///< all-gather into registered memory, which stores at links.store_gbps; 0: none
+  double power_share = 0;  ///< power of a collective, as a share of a GEMM's power
 };
 
-/// What an implementation adds to a call.
+/// Costs of one implementation.
 struct Method {
   std::string name = "tilelace";
-  double own_kernels = 0;         ///< 1: plays the plans of the kernels of src/plan, where the
-                                  ///< device has them
-  double fused_call_us = 0;       ///< of a call whose kernel does not begin under the one before
-  double product_rate = 1;        ///< of its product alone, of the library's
-  double sum_gbps = 1;            ///< own kernels: peers' terms into the sum of one multiprocessor
-  double unfused_call_us = 0;     ///< what a framework adds to collective and product in a row
-  double fused_tile_rows = 1;     ///< the fewest rows of a tile
-  double fused_reduce_cols = 0;   ///< gemm_rs: the only width of a tile; 0: any
-  double fused_whole_shards = 0;  ///< 1: ag_gemm copies a shard at a time, by copy engines
-  double fused_pads = 0;          ///< 1: gemm_rs fills up each rank's rows to whole tiles
-  double medium_direct = 0;    ///< 1: medium-grained partials go straight to owners, also on trees
-  double medium_call_us = 0;   ///< streams forked and joined
-  double medium_stage_us = 0;  ///< between two products of the medium-grained method
+  double own_kernels =
+      0;  ///< 1: simulates the plans of src/plan's kernels, where the device has them
+  double fused_call_us = 0;       ///< of a call whose kernel does not overlap the one before
+  double product_rate = 1;        ///< its GEMM's speed relative to the library's
+  double sum_gbps = 1;            ///< own kernels: adding peers' terms, per SM
+  double unfused_call_us = 0;     ///< added by a framework between collective and GEMM
+  double fused_tile_rows = 1;     ///< least rows of a tile
+  double fused_reduce_cols = 0;   ///< gemm_rs: the only tile width; 0: any
+  double fused_whole_shards = 0;  ///< 1: ag_gemm copies whole shards by copy engines
+  double fused_pads = 0;          ///< 1: gemm_rs pads each rank's rows to whole tiles
+  double medium_direct = 0;    ///< 1: medium-grained partials go directly to owners, also on trees
+  double medium_call_us = 0;   ///< forking and joining streams
+  double medium_stage_us = 0;  ///< between two GEMMs of the medium-grained method
 };
 
-/// What the constants were compared with, as percent of the measured time.
+/// Measurements that the constants were compared with: error in percent of the measured time.
 struct KnownError {
   double median_percent = 0;
   double p90_percent = 0;
-  std::string text;  ///< on what; always printed
+  std::string text;  ///< what was compared; always printed
 };
 
 struct MachineModel {
   std::string name, device;
   double ranks_per_node = 1;
   double max_nodes = 1;
-  std::string plans;  ///< the architecture whose plans are predicted with it, if any
+  std::string plans;  ///< the architecture whose plans are used, if any
   Compute compute;
   Kernels kernels;
   Links links;

@@ -98,12 +98,14 @@ Plan base_plan(const MachineModel& m, const Call& call, const Choices& choices, 
 
 std::string illegal(const Call& call, const Plan& plan) {
   const bool mesh = plan.route == RouteKind::mesh;
-  if (row_of(plan.transport).by_workers() && !mesh) return "store needs the mesh (nobody relays)";
+  if (row_of(plan.transport).by_workers() && !mesh)
+    return "transport store has no relays: it needs route mesh";
   if (row_of(plan.transport).pulls && row_of(plan.op).sums && !mesh) {
-    return "pulling partials needs the mesh (nobody relays)";
+    return "pulled partials have no relays: they need route mesh";
   }
-  if (plan.straddle && (!mesh || row_of(plan.op).shares)) return "only a mesh may straddle";
-  if (mesh && call.local < call.problem.ranks) return "between nodes only two_level or ring routes";
+  if (plan.straddle && (!mesh || row_of(plan.op).shares)) return "straddle needs route mesh";
+  if (mesh && call.local < call.problem.ranks)
+    return "between nodes the route is two_level or ring";
   return {};
 }
 
@@ -157,8 +159,8 @@ std::vector<Plan> fused_plans(const MachineModel& m, const Call& call, const Cho
   }
   Plan asked = base_plan(m, call, choices, {});
   asked.transport = choices.transport.value_or(transport_that(Carrier::engine));
-  require(!all.empty(), "{}: plan: got {} {}, expected a legal one: {}", name_of(p.op),
-          name_of(asked.route), name_of(asked.transport), illegal(call, asked));
+  require(!all.empty(), "{}: plan {} {} is not possible: {}", name_of(p.op), name_of(asked.route),
+          name_of(asked.transport), illegal(call, asked));
   return all;
 }
 

@@ -89,8 +89,7 @@ Prediction predict(const MachineModel& m, const Call& call, const Candidates& ca
   out.unfused_us = unfused_us(m, call);
   const auto run = [&](const Plan& plan, Plan& best, Outcome& outcome, double& us) {
     Outcome o = simulate(m, call, plan, disturbance);
-    require(o.stuck.empty(), "simulate: schedule, got a call that never ends ({}), expected an end",
-            o.stuck);
+    require(o.stuck.empty(), "simulate: the schedule never ends: {}", o.stuck);
     const double took = o.end_us;
     if (us > 0 && took >= us) return took;
     us = took;

@@ -198,7 +198,7 @@ void check_gpus_are_refused() {
     fail("plan on GPUs: got one, expected an error");
   } catch (const tilelace::Error& e) {
     const std::string text = e.what();
-    if (!text.starts_with("toy_scale: GPUs, got none, expected")) fail(text);
+    if (!text.starts_with("toy_scale: device: got cuda, expected cpu")) fail(text);
   }
 }
 

@@ -62,7 +62,7 @@ def check_command(tree: Path, at: Path) -> None:
     size = ("--tp", 3, "--n", 64, "--k", 64)
     expect(run(tilelace, "plan", "toy_scale", "--m", 37, *size), "toy_scale", "gathered m 37")
     expect(run(tilelace, "plan", "toy_scale", "--m", 37, *size, "--backend", "cuda", fails=True),
-           "toy_scale: GPUs, got none, expected CPU ranks")
+           "toy_scale: device: got cuda, expected cpu")
     found = run(tilelace, "check", "--op", "toy_scale", "--tp", 3, "--m", 37, "--n", 64, "--workers", 2)
     expect(found, "0 with findings")
     say("  check:", found.splitlines()[0])
@@ -91,7 +91,7 @@ try:
     torch.ops.tilelace.toy_scale(given, [], None, group, sizes=sizes)[1][0].sum().backward()
     sys.exit("gradients: got some, expected an error")
 except tilelace.Error as error:
-    assert "no formula" in str(error), error
+    assert "an op without weights has none" in str(error), error
 tilelace.leave(dist.group.WORLD)
 dist.destroy_process_group()
 """

@@ -80,7 +80,7 @@ def check_command(tree: Path, at: Path) -> None:
     for op in OPS:
         expect(run(tilelace, "plan", op, *size), f"{op} ranks 3", "toy8")
     expect(run(tilelace, "plan", "gemm_rs", *size, "--backend", "cuda", fails=True),
-           "dtype on GPUs, got toy8, expected bf16 or fp16")
+           "dtype on GPUs: got toy8, expected bf16 or fp16")
     expect(run(tilelace, "plan", "gemm_rs", *size[:-1], "toy9", fails=True),
            'got "toy9", expected bf16, fp16, fp32, toy8')
     found = run(tilelace, "run", "--model", tree / "tests/data/model/tiny_llama.json", "--tp", 2, "--m", 37,

@@ -183,7 +183,7 @@ def another_member_dies_before_its_call(c):
     commands = c.of(c.start())
     commands[2] = dies()
     for answer in c.all_errors(commands, ERROR_S, PEER).values():
-        assert answer is None or "rank 2: got a process that has ended" in answer["text"], answer
+        assert answer is None or "rank 2: its process has ended" in answer["text"], answer
 
 
 @case

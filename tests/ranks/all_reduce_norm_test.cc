@@ -143,9 +143,9 @@ TEST(AllReduceNorm, WrongArgumentsAreNamedAndLeaveRanksInStep) {
       {"quantised: got null", [](Good& g) { g.args.quant = NormQuant::token; }},
       {"expected a multiple of 128",
        [](Good& g) { g.args.quant = NormQuant::block, g.args.n = 64; }},
-      {"out and normed: got memory that overlaps", [](Good& g) { g.args.normed = g.out + 8; }},
-      {"residual and out: got memory", [](Good& g) { g.args.out = g.residual + 8; }},
-      {"weight and normed: got memory", [](Good& g) { g.args.normed = g.weight, g.args.m = 1; }}};
+      {"out and normed overlap", [](Good& g) { g.args.normed = g.out + 8; }},
+      {"residual and out overlap", [](Good& g) { g.args.out = g.residual + 8; }},
+      {"weight and normed overlap", [](Good& g) { g.args.normed = g.weight, g.args.m = 1; }}};
   on_threads(2, 2, [&](Communicator& c) {
     for (const auto& [text, spoil] : cases) {
       Good good;

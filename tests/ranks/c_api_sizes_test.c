@@ -41,7 +41,7 @@ static void sizes_of_options(void) {
   char text[160];
   memset(&o, 0, sizeof o);
   snprintf(text, sizeof text,
-           "communicator: options: struct_size, got 0, expected %zu, the sizeof in tilelace/c.h",
+           "communicator: options: struct_size: got 0, expected %zu, the sizeof in tilelace/c.h",
            sizeof o.known);
   CHECK_USAGE(make_one(&o.known), text);
   o.known.struct_size = sizeof o.known - 3;
@@ -61,16 +61,15 @@ static void sizes_of_options(void) {
   o.known.tuning = "off";
   CHECK_OK(make_one(&o.known));
   o.known.tuning = "/nowhere/table.json";
-  CHECK_USAGE(make_one(&o.known), "communicator: tuning: got a table for CPU ranks, expected GPUs");
+  CHECK_USAGE(make_one(&o.known), "communicator: tuning: tables are for GPU ranks");
   o.known.tuning = NULL;
   o.known.cache = "/nowhere";
   o.known.deterministic = 1;
   CHECK_OK(make_one(&o.known));
   o.known.autotune_seconds = 2;
-  CHECK_USAGE(
-      make_one(&o.known),
-      "communicator: deterministic: got autotune 2 s, too, expected 0: a plan that is timed "
-      "may differ from run to run, and with it the last bits of results");
+  CHECK_USAGE(make_one(&o.known),
+              "communicator: deterministic: got autotune 2 s with it, expected 0: a timed plan may "
+              "differ from run to run, and with it the last bits of results");
   o.known.deterministic = 0;
   CHECK_OK(make_one(&o.known));
   o.known.autotune_seconds = -1;
@@ -90,8 +89,8 @@ static void sizes_of_options(void) {
   CHECK_OK(make_one(&o.known));
   o.unknown = 1;
   snprintf(text, sizeof text,
-           "communicator: options: struct_size, got %zu with values behind the %zu bytes of API "
-           "version %d, expected zeros there",
+           "communicator: options: struct_size: got %zu, with values after the %zu bytes that API "
+           "version %d knows: fields that this library does not know must be 0",
            sizeof o, sizeof o.known, TILELACE_API_VERSION);
   CHECK_USAGE(make_one(&o.known), text);
 }
@@ -128,7 +127,7 @@ static void sizes_of_problems(tilelace_communicator* c, const tilelace_tensor* w
   const size_t other = sizeof(tilelace_problem);
   memcpy(old + 2 * OLD, &other, sizeof other);
   snprintf(text, sizeof text,
-           "prepare: problems 2: struct_size, got %zu, expected %d, as the first one has", other,
+           "prepare: problems 2: struct_size: got %zu, expected %d, as in the first one", other,
            OLD);
   CHECK_USAGE(tilelace_prepare(c, list, 3), text);
   list->struct_size = 8;

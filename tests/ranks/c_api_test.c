@@ -22,18 +22,15 @@ static void check(int ok, int line, const char* what) {
 #define CHECK_USAGE(call, text) \
   CHECK((call) == TILELACE_USAGE && strcmp(tilelace_last_error(), (text)) == 0)
 /* Only rank 1 is wrong: rank 0 is told. */
-#define CHECK_TOLD(me, op, call, text)                                            \
-  CHECK_USAGE(call, (me)->rank == 1 ? op ": " text                                \
-                                    : op ": rank 1: got a refusal (" op ": " text \
-                                         "), expected the call of every rank")
+#define CHECK_TOLD(me, op, call, text) \
+  CHECK_USAGE(call, (me)->rank == 1 ? op ": " text : op ": rank 1 refused its call: " op ": " text)
 
 /* The same of a text that is made here. */
 static void told_of(char* text, size_t size, int rank, const char* op, const char* what) {
   if (rank == 1)
     snprintf(text, size, "%s: %s", op, what);
   else
-    snprintf(text, size, "%s: rank 1: got a refusal (%s: %s), expected the call of every rank", op,
-             op, what);
+    snprintf(text, size, "%s: rank 1 refused its call: %s: %s", op, op, what);
 }
 
 static float value(int which, int rank, int i, int j) {
@@ -108,9 +105,10 @@ static void gather(member* me, const tilelace_tensor* weight, const tilelace_ten
   }
   /* On every rank: values that name nothing, and lists that are not there. */
   args.activation = 9;
-  CHECK_USAGE(tilelace_ag_gemm(me->c, &args),
-              "ag_gemm: activation: got an unknown one 9, expected none, gelu, gelu_tanh, silu or "
-              "swiglu");
+  CHECK_USAGE(
+      tilelace_ag_gemm(me->c, &args),
+      "ag_gemm: activation: got the unknown value 9, expected none, gelu, gelu_tanh, silu or "
+      "swiglu");
   args.activation = TILELACE_ACT_NONE;
   args.out = NULL;
   CHECK_USAGE(tilelace_ag_gemm(me->c, &args), "ag_gemm: out: got NULL, expected 1");
@@ -131,7 +129,7 @@ static void gather(member* me, const tilelace_tensor* weight, const tilelace_ten
   args.struct_size = me->rank == 1 ? 8 : sizeof args;
   char what[96];
   char told[256];
-  snprintf(what, sizeof what, "args: struct_size, got 8, expected %zu, the sizeof in tilelace/c.h",
+  snprintf(what, sizeof what, "args: struct_size: got 8, expected %zu, the sizeof in tilelace/c.h",
            sizeof args);
   told_of(told, sizeof told, me->rank, "ag_gemm", what);
   CHECK_USAGE(tilelace_ag_gemm(me->c, &args), told);
@@ -170,9 +168,9 @@ static void reduce(member* me, const tilelace_tensor* weight, const tilelace_ten
   if (me->rank == 1) args.x.dtype = 9;
   CHECK_USAGE(tilelace_gemm_ar(me->c, &args),
               me->rank == 1
-                  ? "gemm_ar: dtype: got an unknown one 9, expected bf16, fp16 or fp32"
-                  : "gemm_ar: rank 1: got a refusal (gemm_ar: dtype: got an unknown "
-                    "one 9, expected bf16, fp16 or fp32), expected the call of every rank");
+                  ? "gemm_ar: dtype: got the unknown value 9, expected bf16, fp16 or fp32"
+                  : "gemm_ar: rank 1 refused its call: gemm_ar: dtype: got the unknown value 9, "
+                    "expected bf16, fp16 or fp32");
   args.x.dtype = TILELACE_FP32;
   CHECK_OK(tilelace_gemm_ar(me->c, &args));
   expect_reduced(&args.out, 0);
@@ -212,9 +210,9 @@ static void call_by_name(member* me, const tilelace_tensor* weight, const tilela
   args.num_operands = 5;
   operands[1].name = me->rank == 1 ? "gathered" : "residual";
   CHECK_TOLD(me, "gemm_rs", tilelace_call(me->c, &args),
-             "operand: got \"gathered\", expected one that the op has");
+             "operand: the op has none named \"gathered\"");
   operands[1].name = "x";
-  CHECK_USAGE(tilelace_call(me->c, &args), "gemm_rs: x: got 2, expected one");
+  CHECK_USAGE(tilelace_call(me->c, &args), "gemm_rs: x: got 2 tensors, expected one");
   args.op = "gemm";
   CHECK_USAGE(tilelace_call(me->c, &args),
               "call: op: got \"gemm\", expected ag_gemm, gemm_rs or gemm_ar");
@@ -224,9 +222,7 @@ static void call_by_name(member* me, const tilelace_tensor* weight, const tilela
 /* Lists that are not there, on rank 1 alone and on both. */
 static void refuse_to_prepare(member* me, tilelace_problem* problems,
                               const tilelace_tensor* weight) {
-  const char* told =
-      "prepare: rank 1: got a refusal (prepare: weights: got NULL, expected 1), "
-      "expected every rank to prepare";
+  const char* told = "prepare: rank 1 refused to prepare: prepare: weights: got NULL, expected 1";
   problems[1].weights = me->rank == 1 ? NULL : weight;
   CHECK_USAGE(tilelace_prepare(me->c, problems, 3),
               me->rank == 1 ? "prepare: weights: got NULL, expected 1" : told);
@@ -269,7 +265,7 @@ static void* run_rank(void* argument) {
   }
   problems[0].op = 7;
   CHECK_USAGE(tilelace_prepare(me->c, problems, 3),
-              "op: got an unknown one 7, expected ag_gemm, gemm_rs or gemm_ar");
+              "op: got the unknown value 7, expected ag_gemm, gemm_rs or gemm_ar");
   problems[0].op = TILELACE_AG_GEMM;
   refuse_to_prepare(me, problems, &weight);
   CHECK_OK(tilelace_prepare(me->c, problems, 1));

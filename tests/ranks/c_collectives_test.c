@@ -115,12 +115,13 @@ static void norms(const member* me) {
   CHECK_USAGE(tilelace_all_reduce_norm(me->c, NULL),
               "all_reduce_norm: args: got NULL, expected a pointer");
   a.quant = 9;
-  CHECK_USAGE(tilelace_all_reduce_norm(me->c, &a),
-              "all_reduce_norm: quant: got an unknown one 9, expected none, token, block or given");
+  CHECK_USAGE(
+      tilelace_all_reduce_norm(me->c, &a),
+      "all_reduce_norm: quant: got the unknown value 9, expected none, token, block or given");
   a.quant = TILELACE_QUANT_TOKEN;
   a.item = TILELACE_ITEM_FP32;
   CHECK_USAGE(tilelace_all_reduce_norm(me->c, &a),
-              "all_reduce_norm: item: got fp32, expected a float of two bytes");
+              "all_reduce_norm: item: got fp32, expected bf16 or fp16");
   a.item = TILELACE_ITEM_BF16;
   a.chunk = -1;
   CHECK_USAGE(tilelace_all_reduce_norm(me->c, &a),
@@ -142,18 +143,19 @@ static void wrong_arguments(const member* me, const int32_t* in) {
   a.item = -1;
   CHECK_USAGE(
       tilelace_all_reduce(me->c, &a),
-      "all_reduce: item: got an unknown one 255, expected bf16, fp16, fp32, i32, i64 or u8");
+      "all_reduce: item: got the unknown value 255, expected bf16, fp16, fp32, i32, i64 or u8");
   a.item = TILELACE_ITEM_I32;
   a.reduction = 7;
   CHECK_USAGE(tilelace_all_reduce(me->c, &a),
-              "all_reduce: reduction: got an unknown one 7, expected sum, avg or max");
+              "all_reduce: reduction: got the unknown value 7, expected sum, avg or max");
   a.reduction = TILELACE_SUM;
   /* Only rank 1 is wrong: rank 0 is told. */
   a.counts = me->rank == 1 ? NULL : &count;
-  CHECK_USAGE(tilelace_all_gather(me->c, &a),
-              me->rank == 1 ? "all_gather: counts: got NULL, expected 1"
-                            : "all_gather: rank 1: got a refusal (all_gather: counts: got NULL, "
-                              "expected 1), expected the call of every rank");
+  CHECK_USAGE(
+      tilelace_all_gather(me->c, &a),
+      me->rank == 1
+          ? "all_gather: counts: got NULL, expected 1"
+          : "all_gather: rank 1 refused its call: all_gather: counts: got NULL, expected 1");
   a.counts = &count;
   CHECK_OK(tilelace_all_reduce(me->c, &a));
 }

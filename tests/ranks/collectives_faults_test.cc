@@ -69,7 +69,7 @@ TEST(CollectivesFaults, RanksThatDisagreeAllGetBothSides) {
       EXPECT_NE(text.find("called [all_reduce of fp32 sum, counts 12; "), std::string::npos)
           << text;
       EXPECT_NE(text.find("rank 1 called ["), std::string::npos) << text;
-      EXPECT_NE(text.find("expected the same call"), std::string::npos) << text;
+      EXPECT_NE(text.find("all ranks must make the same call"), std::string::npos) << text;
     }
   }
 }
@@ -79,7 +79,7 @@ TEST(CollectivesFaults, TheFirstCallOfRanksMayDisagree) {
   OneCall other;
   other.counts = {13};
   for (const std::string& text : calls_of(members, {OneCall{}, OneCall{}, other}))
-    EXPECT_NE(text.find("expected the same call"), std::string::npos) << text;
+    EXPECT_NE(text.find("all ranks must make the same call"), std::string::npos) << text;
 }
 
 TEST(CollectivesFaults, APairOfAnAllToAllThatDoesNotFitEndsItForAll) {
@@ -103,9 +103,8 @@ TEST(CollectivesFaults, ARefusalReachesThePeers) {
     OneCall bad;
     bad.counts = {-1};
     const std::string own =
-        "all_reduce: counts: got an entry -1, expected 0 to 1099511627776 elements together";
-    const std::string told =
-        "usage: all_reduce: rank 1: got a refusal (" + own + "), expected the call of every rank";
+        "all_reduce: counts: got an entry -1, expected 0 to 1099511627776 elements in all";
+    const std::string told = "usage: all_reduce: rank 1 refused its call: " + own;
     EXPECT_EQ(calls_of(members, {OneCall{}, bad, OneCall{}}), (Texts{told, "usage: " + own, told}));
     EXPECT_EQ(calls_of(members, {bad, bad, bad}),
               (Texts{"usage: " + own, "usage: " + own, "usage: " + own}));

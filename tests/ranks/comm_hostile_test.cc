@@ -81,14 +81,14 @@ TEST(Hostile, FirstFrame) {
   header = header_of(FrameType::hello, 5, 8);
   const Caught step = caught(frame_bytes(header, hello));
   EXPECT_EQ(step.kind, ErrorKind::usage);
-  EXPECT_TRUE(step.says("sent frame 5, expected 0")) << step.text;
+  EXPECT_TRUE(step.says("sent message 5, expected 0")) << step.text;
   EXPECT_EQ(caught(frame_bytes(header_of(FrameType::hello, 0, 3), "abc")).kind, ErrorKind::peer);
   EXPECT_EQ(caught(frame_bytes(header_of(FrameType::allocate, 0, 0), "")).kind, ErrorKind::usage);
   const Caught rank = caught(frame_bytes(header_of(FrameType::hello, 0, 8), hello));
   EXPECT_TRUE(rank.says("socket to rank 1 leads to rank 0")) << rank.text;
   const Caught ranks =
       caught(frame_bytes(header_of(FrameType::hello, 0, 8), std::string("\1\0\0\0\5\0\0\0", 8)));
-  EXPECT_TRUE(ranks.says("rank 1 says 5 ranks, rank 0 says 2")) << ranks.text;
+  EXPECT_TRUE(ranks.says("rank 1 was given 5 ranks, rank 0 was given 2")) << ranks.text;
 }
 
 TEST(Hostile, NothingOrAHangUp) {
@@ -200,7 +200,7 @@ TEST_F(DrivenPeer, GarbageInACollectiveEndsTheGroup) {
   send_raw(raw_.get(), "garbage");
   const Caught caught = catch_error([&] { group_->all_gather("", 5); });
   EXPECT_EQ(caught.kind, ErrorKind::peer);
-  EXPECT_TRUE(caught.says("all_gather: frame of rank 1: 7 bytes")) << caught.text;
+  EXPECT_TRUE(caught.says("all_gather: bad message from rank 1: got 7 bytes")) << caught.text;
   EXPECT_EQ(catch_error([&] { group_->all_gather("", 5); }).kind, ErrorKind::peer);
 }
 
@@ -209,7 +209,7 @@ TEST_F(DrivenPeer, OutOfStepIsAUsageError) {
   send_raw(raw_.get(), frame_bytes(header_of(FrameType::all_gather, 9, 0), ""));
   const Caught caught = catch_error([&] { group_->all_gather("", 5); });
   EXPECT_EQ(caught.kind, ErrorKind::usage);
-  EXPECT_TRUE(caught.says("rank 1 sent frame 9, expected 3")) << caught.text;
+  EXPECT_TRUE(caught.says("rank 1 sent message 9, expected 3")) << caught.text;
 }
 
 TEST_F(DrivenPeer, ShortOfferAndMissingEndAreErrors) {

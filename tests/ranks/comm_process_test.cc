@@ -244,7 +244,7 @@ TEST(ProcessGroup, MissingRankIsATimeout) {
         catch_error([&] { make_process_group(r, 3, place.path(), r == 0 ? 0.3 : 0.6); });
     CHILD_CHECK(watch.seconds() < 5);
     CHILD_CHECK(r == 1 ? caught.kind.has_value() : caught.kind == ErrorKind::timeout);
-    CHILD_CHECK(r == 1 || caught.says("rank 2 did not come to"));
+    CHILD_CHECK(r == 1 || caught.says("rank 2 did not join in"));
   });
   EXPECT_TRUE(std::filesystem::is_empty(place.path()));
 }
@@ -328,8 +328,8 @@ TEST(Directory, RanksThatDisagreeAllHearOfIt) {
   run_processes(2, [&](int r) {
     const Caught caught = catch_error([&] { make_process_group(r, 2 + r, place.path(), 10); });
     CHILD_CHECK(caught.kind == ErrorKind::usage);
-    CHILD_CHECK(caught.says("rank 1 says 3 ranks, rank 0 says 2") ||
-                caught.says("rank 0 says 2 ranks, rank 1 says 3"));
+    CHILD_CHECK(caught.says("rank 1 was given 3 ranks, rank 0 was given 2") ||
+                caught.says("rank 0 was given 2 ranks, rank 1 was given 3"));
   });
   EXPECT_TRUE(std::filesystem::is_empty(place.path()));
 }

@@ -23,8 +23,8 @@ TEST(OpsFaults, ACallAfterAPrepareWithoutMemoryIsRefusedAndPrepareThenHelps) {
     EXPECT_TRUE(text.starts_with("usage: allocate: ")) << text;
   }
   for (const Op op : {kGather, kScatter, kAllReduce}) {
-    const auto text = "usage: " + std::string(name_of(op)) +
-                      ": got a call before prepare, expected prepare first";
+    const auto text =
+        "usage: " + std::string(name_of(op)) + ": called before prepare: call prepare first";
     EXPECT_EQ(on_ranks([&](int r) { world.ranks[r].good(op).call(world.members[r]); }),
               (Texts{text, text, text}));
   }
@@ -58,7 +58,8 @@ TEST(OpsFaults, ATallerTileThanPreparedIsRefusedOnEveryRank) {
   PlanOptions tall;
   tall.tile_m = 512;
   tall.tile_n = 64;
-  const std::string text = "usage: gemm_rs: tile: got 512x64, expected one that was prepared";
+  const std::string text =
+      "usage: gemm_rs: tile 512x64 was not prepared: pass the plan's options to prepare";
   EXPECT_EQ(on_ranks([&](int r) { call(r, tall); }), (Texts{text, text, text}));
   for (const auto& o : out) EXPECT_TRUE(o.untouched());
   EXPECT_EQ(on_ranks([&](int r) { call(r, {}); }), Texts{});
@@ -73,7 +74,8 @@ TEST(OpsFaults, AProductAloneOnATileThatWasNotPreparedIsRefused) {
               world.members[r].prepare({&p, 1});
             }),
             Texts{});
-  const std::string text = "usage: gemm_rs: tile: got 64x256, expected one that was prepared";
+  const std::string text =
+      "usage: gemm_rs: tile 64x256 was not prepared: pass the plan's options to prepare";
   EXPECT_EQ(on_ranks([&](int r) {
               auto args = world.ranks[r].good(kAllReduce);
               gemm_only(world.members[r], args.reduce);
@@ -104,8 +106,7 @@ TEST(OpsFaults, AnActorThatThrowsEndsTheCallOfEveryRank) {
       args.call(world.members[r]);
     });
     points::hook = nullptr;
-    const auto told = "system: " + std::string(name_of(op)) +
-                      ": peer rank 1 aborted the group, expected it to go on";
+    const auto told = "system: " + std::string(name_of(op)) + ": peer rank 1 aborted the group";
     EXPECT_EQ(texts, (Texts{told, "system: point: got a fault, expected none", told}));
   }
 }
@@ -181,7 +182,7 @@ TEST(OpsFaults, AForkedChildThatDestroysACommunicatorLeavesItsParentAlone) {
       c.barrier();
       if (r == 1) _exit(0);  // as if it had died: rank 0 still watches
       CHILD_CHECK(caught([&] { rank.good(kAllReduce).call(c); }) ==
-                  "peer: gemm_ar: peer rank 1 is gone (seen by rank 0), expected it to take part");
+                  "peer: gemm_ar: peer rank 1 is gone (seen by rank 0)");
     });
   }
   comm::take_row(mesh, -1);

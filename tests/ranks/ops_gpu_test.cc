@@ -52,18 +52,21 @@ TEST(GpuRanks, RefuseOptionsOfCpuRanks) {
   expect_error([&] { Communicator::threads(1, o); }, ErrorKind::usage, "workers on GPUs: got 2");
   o = on_gpus();
   o.link_bytes_per_s = 1e9;
-  expect_error([&] { Communicator::threads(1, o); }, ErrorKind::usage, "emulated link on GPUs");
+  expect_error([&] { Communicator::threads(1, o); }, ErrorKind::usage,
+               "emulated links are for CPU ranks");
   o = on_gpus();
   o.checked = true;
-  expect_error([&] { Communicator::threads(1, o); }, ErrorKind::usage, "checked on GPUs");
+  expect_error([&] { Communicator::threads(1, o); }, ErrorKind::usage,
+               "checked mode is for CPU ranks");
   o = on_gpus();
   o.device_index = 0;
-  expect_error([&] { Communicator::threads(2, o); }, ErrorKind::usage, "one GPU each, by rank");
+  expect_error([&] { Communicator::threads(2, o); }, ErrorKind::usage,
+               "each thread takes the GPU of its rank");
   o = {};
   o.device_index = 0;
   expect_error([&] { Communicator::threads(1, o); }, ErrorKind::usage, "got 0 for CPU ranks");
   o.device = static_cast<Device>(7);
-  expect_error([&] { Communicator::threads(1, o); }, ErrorKind::usage, "device: got an unknown");
+  expect_error([&] { Communicator::threads(1, o); }, ErrorKind::usage, "device: got the unknown");
 }
 
 TEST(CpuRanks, SynchronizeAtOnce) {
@@ -85,8 +88,9 @@ TEST(CpuRanks, HaveDeviceBuffersOnTheHost) {
   buffer.download(got.data(), 4, 6);
   EXPECT_EQ(std::memcmp(got.data(), "\0abc", 4), 0);
   expect_error([&] { buffer.upload("abc", 3, 8); }, ErrorKind::usage,
-               "3 bytes from 8: got a buffer of 10");
-  expect_error([&] { buffer.download(got.data(), 1, 11); }, ErrorKind::usage, "a buffer of 10");
+               "3 bytes from byte 8 do not fit its 10 bytes");
+  expect_error([&] { buffer.download(got.data(), 1, 11); }, ErrorKind::usage,
+               "do not fit its 10 bytes");
   DeviceBuffer none(comms[0], 0);
   none.upload(nullptr, 0);
 }
@@ -102,7 +106,7 @@ class Launched : public testing::Test {
 
 TEST_F(Launched, NeedsALauncher) {
   for (const char* name : kNames) unsetenv(name);
-  expect_error([] { Communicator::launched(); }, ErrorKind::usage, "launcher: got no RANK");
+  expect_error([] { Communicator::launched(); }, ErrorKind::usage, "RANK is not set");
 }
 
 TEST_F(Launched, IsTheRankThatTheLauncherSays) {

@@ -252,7 +252,7 @@ void run_rank(const Case& c, int rank, std::vector<int> sockets, int fd) {
   }
   const auto refused = [&](const auto& again) {
     const auto caught = comm::test::catch_error(again);
-    return caught.kind == static_cast<ErrorKind>(m.kind) && caught.says("refuses calls") &&
+    return caught.kind == static_cast<ErrorKind>(m.kind) && caught.says("takes no more calls") &&
            caught.says(first);
   };
   m.refused = refused([&] { caller.call(); }) && refused([&] { communicator.barrier(); });

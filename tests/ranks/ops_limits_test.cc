@@ -64,9 +64,8 @@ TEST(OpsLimits, ARefusalToPrepareMayHaveAnyReason) {
       if (r == 1) return refuse_prepare(world.members[r], reason);
       world.members[r].prepare(world.ranks[r].preparations());
     });
-    const std::string text =
-        fmt::format("usage: prepare: rank 1: got a refusal ({}), expected every rank to prepare",
-                    reason.empty() ? "no reason given" : reason);
+    const std::string text = fmt::format("usage: prepare: rank 1 refused to prepare: {}",
+                                         reason.empty() ? "no reason given" : reason);
     EXPECT_EQ(texts, (Texts{text, "", text}));
   }
   world.expect_intact();
@@ -79,9 +78,8 @@ TEST(OpsLimits, ARankWithoutMemoryEndsTheCallOfEveryRank) {
   };
   const auto texts = on_ranks([&](int r) { world.ranks[r].good(kScatter).call(world.members[r]); });
   points::hook = nullptr;
-  const std::string told = "system: gemm_rs: peer rank 1 aborted the group, expected it to go on";
-  const std::string own =
-      "system: gemm_rs: rank 1: got std::bad_alloc, expected memory and threads for it";
+  const std::string told = "system: gemm_rs: peer rank 1 aborted the group";
+  const std::string own = "system: gemm_rs: rank 1 ran out of memory or threads: std::bad_alloc";
   EXPECT_EQ(texts, (Texts{told, own, told}));
 }
 
@@ -106,13 +104,12 @@ TEST(OpsLimits, BuffersRefuseWhatTheyDoNotHave) {
   EXPECT_EQ(caught([&] { own.upload(nullptr, 4); }),
             "usage: device buffer: host memory: got null, expected 4 bytes");
   EXPECT_EQ(caught([&] { own.upload(&own, 4, SIZE_MAX); }),
-            "usage: device buffer: 4 bytes from 18446744073709551615: got a buffer of 8, expected "
-            "them inside");
+            "usage: device buffer: 4 bytes from byte 18446744073709551615 do not fit its 8 bytes");
   EXPECT_EQ(caught([&] { DeviceBuffer(one[0], SIZE_MAX); }),
-            "system: memory: got none, expected 18446744073709551615 bytes");
+            "system: out of memory: could not allocate 18446744073709551615 bytes");
   const SymmetricBuffer there(std::move(shared));
   const DeviceBuffer here(std::move(own));
-  const std::string rest = " buffer: got an empty one, expected one that was not moved from";
+  const std::string rest = " buffer: it is empty: it was moved from";
   EXPECT_EQ(caught([&] { static_cast<void>(shared.local()); }), "usage: symmetric" + rest);
   EXPECT_EQ(caught([&] { static_cast<void>(shared.bytes()); }), "usage: symmetric" + rest);
   EXPECT_EQ(caught([&] { static_cast<void>(own.data()); }), "usage: device" + rest);

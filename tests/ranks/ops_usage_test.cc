@@ -15,8 +15,7 @@
 namespace tilelace::usage {
 namespace {
 
-constexpr char kRefused[] =
-    "usage: {}: rank 1: got a refusal ({}), expected the call of every rank";
+constexpr char kRefused[] = "usage: {}: rank 1 refused its call: {}";
 
 /// Makes each call once with rank 1 wrong and once with every rank wrong.
 void expect_refusals(const std::vector<BadCall>& cases) {
@@ -67,7 +66,7 @@ TEST(OpsUsage, ACheckSaysWhatTheCallWouldAndTellsNobody) {
 
 TEST(OpsUsage, ACallBeforePrepareIsRefusedAndPrepareThenHelps) {
   World world;
-  const std::string text = "usage: gemm_ar: got a call before prepare, expected prepare first";
+  const std::string text = "usage: gemm_ar: called before prepare: call prepare first";
   EXPECT_EQ(on_ranks([&](int r) { world.ranks[r].good(kAllReduce).call(world.members[r]); }),
             (Texts{text, text, text}));
   world.prepare();
@@ -166,7 +165,7 @@ TEST(OpsUsage, RanksThatDisagreeAreToldBothCalls) {
     });
     const auto text = [&](Op op, bool low) {
       return fmt::format(
-          "usage: {}: rank {} called [{}], rank {} called [{}], expected the same call",
+          "usage: {}: rank {} called [{}], rank {} called [{}]: all ranks must make the same call",
           name_of(op), low ? 0 : 1, low ? c.card : c.other_card, low ? 1 : 2,
           low ? c.other_card : c.card);
     };
@@ -214,17 +213,16 @@ TEST(OpsUsage, APrepareThatCannotBeIsRefusedAndTheOldOneStays) {
       {[](List& l, Rank& r) { (void)r, move(l[2].weights[0], 4); },
        "gemm_ar: weight 0: got data 4 bytes off, expected 16-byte alignment"},
       {[](List& l, Rank& r) { (void)r, l[0].problem.dtype = DType{8}; },
-       "ag_gemm: dtype: got an unknown one 8, expected bf16, fp16 or fp32"},
+       "ag_gemm: dtype: got the unknown value 8, expected bf16, fp16 or fp32"},
       {[](List& l, Rank& r) { (void)r, l[0].problem.op = Op{3}; },
-       "op: got an unknown one 3, expected ag_gemm, gemm_rs or gemm_ar"},
+       "op: got the unknown value 3, expected ag_gemm, gemm_rs or gemm_ar"},
       {[](List& l, Rank& r) { (void)r, l[1].problem.return_gathered = true; },
-       "gemm_rs: gathered: got one, expected none (only ag_gemm gathers)"},
+       "gemm_rs: gathered: got one, expected none: only ag_gemm gathers"},
       {[](List& l, Rank& r) { (void)r, l[2].options.tile_m = 0; },
-       "gemm_ar: plan: got fused mesh push, expected a legal one: tile_m is 0, must be 1 to 4096"},
+       "gemm_ar: plan fused mesh push is not possible: tile_m is 0, must be 1 to 4096"},
   };
   World world(kPrepared);
-  const char* refused =
-      "usage: prepare: rank 1: got a refusal ({}), expected every rank to prepare";
+  const char* refused = "usage: prepare: rank 1 refused to prepare: {}";
   for (const auto& c : cases) {
     for (const bool everyone : {false, true}) {
       SCOPED_TRACE(c.text);
@@ -257,8 +255,8 @@ TEST(OpsUsage, RanksThatPrepareDifferentProblemsAreToldBoth) {
   };
   const auto text = [&](int rank, int m, int other) {
     return fmt::format(
-        "usage: prepare: rank {} prepares [{}], rank {} prepares [{}], expected the "
-        "same on every rank",
+        "usage: prepare: rank {} prepares [{}], rank {} prepares [{}]: it must be the same on "
+        "every rank",
         rank, card(m), rank + 1, card(other));
   };
   EXPECT_EQ(texts, (Texts{text(0, 6, 9), text(0, 6, 9), text(1, 9, 6)}));
@@ -320,8 +318,8 @@ TEST(OpsUsage, ASubgroupComputesAndWrongListsAreRefused) {
     const auto own = std::to_string(r);
     EXPECT_EQ(refused({r, r}),
               "usage: subgroup: members: got rank " + own + " twice, expected each rank once");
-    EXPECT_EQ(refused({}), "usage: subgroup: members: got 0 without the own rank " + own +
-                               ", expected it among them");
+    EXPECT_EQ(refused({}), "usage: subgroup: members: none of the 0 is the own rank " + own +
+                               ": a rank makes the groups that it is in");
     if (r == 1) return;
     auto pair = c.subgroup(std::vector<int>{2, 0});
     const int place = r == 2 ? 0 : 1;
@@ -354,7 +352,7 @@ TEST(OpsUsage, ASymmetricBufferIsSeenByEveryRank) {
                 fmt::format("usage: symmetric buffer: rank: got {}, expected 0 to 2", bad));
     }
     EXPECT_EQ(caught([&] { SymmetricBuffer(c, r == 2 ? 128 : 64); }),
-              "usage: allocate: rank 2 passed 128 bytes, rank 0 passed 64, expected the same on "
+              "usage: allocate: rank 2 passed 128 bytes, rank 0 passed 64: it must be the same on "
               "every rank");
     c.barrier();
   });
@@ -413,7 +411,8 @@ TEST(OpsUsage, ASecondThreadIsRefusedWhileACallRuns) {
   };
   std::thread second([&] {
     while (!inside) std::this_thread::yield();
-    const std::string rest = ": got a call from a second thread, expected one call at a time";
+    const std::string rest =
+        ": another thread is in a call on this communicator: one call at a time";
     auto& c = world.members[0];
     EXPECT_EQ(caught([&] { world.ranks[0].good(kGather).call(c); }), "usage: ag_gemm" + rest);
     EXPECT_EQ(caught([&] { c.barrier(); }), "usage: barrier" + rest);
@@ -437,14 +436,13 @@ TEST(OpsUsage, CallsAfterAnAbortAreRefusedWithTheFirstReason) {
   World world(kPrepared);
   world.members[1].abort();
   const auto first = [](int r) {
-    return fmt::format("gemm_ar: {} rank 1 aborted the group, expected it to go on",
-                       r == 1 ? "own" : "peer");
+    return fmt::format("gemm_ar: {} rank 1 aborted the group", r == 1 ? "own" : "peer");
   };
   EXPECT_EQ(on_ranks([&](int r) { world.ranks[r].good(kAllReduce).call(world.members[r]); }),
             (Texts{"peer: " + first(0), "peer: " + first(1), "peer: " + first(2)}));
   const auto later = [&](int r) {
-    return "peer: ag_gemm: communicator: got one that refuses calls since an earlier failure (" +
-           first(r) + "), expected one without";
+    return "peer: ag_gemm: this communicator takes no more calls since it failed (" + first(r) +
+           ")";
   };
   EXPECT_EQ(on_ranks([&](int r) { world.ranks[r].good(kGather).call(world.members[r]); }),
             (Texts{later(0), later(1), later(2)}));

@@ -215,11 +215,11 @@ TEST(SimPredict, RefusesWhatTheMachineCannotHold) {
     }
     return "";
   };
-  EXPECT_NE(text(call_of(problem(Op::ag_gemm, 16, 8, 8, 8), 16)).find("--tp, got 16"),
+  EXPECT_NE(text(call_of(problem(Op::ag_gemm, 16, 8, 8, 8), 16)).find("--tp: got 16"),
             std::string::npos);
-  EXPECT_NE(text(call_of(problem(Op::ag_gemm, 16, 8, 8, 8), 8)).find("--nodes, got 2"),
+  EXPECT_NE(text(call_of(problem(Op::ag_gemm, 16, 8, 8, 8), 8)).find("--nodes: got 2"),
             std::string::npos);
-  EXPECT_NE(text(call_of(problem(Op::ag_gemm, 8, 1 << 25, 8, 8), 8)).find("m, got"),
+  EXPECT_NE(text(call_of(problem(Op::ag_gemm, 8, 1 << 25, 8, 8), 8)).find("m: got"),
             std::string::npos);
   EXPECT_EQ(text(call_of(problem(Op::ag_gemm, 8, 8, 8, 8), 8)), "");
   const Call large = call_of(problem(Op::ag_gemm, 8, 1 << 24, 4096, 8), 8);

@@ -44,7 +44,7 @@ TEST(ArchitecturePlans, AMachineOfNoneIsAnError) {
   for (const int row : {-1, rows()}) {
     machine.architecture = row;
     const std::string error = error_of(cuda_problem(Op::gemm_rs, 4, 512, 1024, 1024), {}, machine);
-    EXPECT_NE(error.find("architecture, got row"), std::string::npos) << error;
+    EXPECT_NE(error.find("architecture: got number"), std::string::npos) << error;
   }
 }
 

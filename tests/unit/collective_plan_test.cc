@@ -61,14 +61,14 @@ TEST(CollectiveCall, WrongArgumentsAreNamed) {
   };
   const std::vector<Bad> bad = {
       {kReduce, [](auto& a) { a.collective = Collective{9}; },
-       "collective: got an unknown one 9, expected all_reduce, all_gather, reduce_scatter or "
+       "collective: got the unknown value 9, expected all_reduce, all_gather, reduce_scatter or "
        "all_to_all"},
       {kReduce, [](auto& a) { a.args.item = Item{7}; },
-       "all_reduce: item: got an unknown one 7, expected bf16, fp16, fp32, i32, i64 or u8"},
+       "all_reduce: item: got the unknown value 7, expected bf16, fp16, fp32, i32, i64 or u8"},
       {kReduce, [](auto& a) { a.args.reduction = Reduction{3}; },
-       "all_reduce: reduction: got an unknown one 3, expected sum, avg or max"},
+       "all_reduce: reduction: got the unknown value 3, expected sum, avg or max"},
       {kGather, [](auto& a) { a.args.reduction = Reduction::max; },
-       "all_gather: reduction: got max, expected none (nothing is added up)"},
+       "all_gather: reduction: got max, expected none: this collective adds nothing"},
       {kScatter, [](auto& a) { a.args.item = Item::i32, a.args.reduction = Reduction::avg; },
        "reduce_scatter: reduction: got avg of i32, expected bf16, fp16 or fp32"},
       {kGather, [](auto& a) { a.takes = {1}; }, "all_gather: takes: got 1 entries, expected none"},
@@ -83,17 +83,17 @@ TEST(CollectiveCall, WrongArgumentsAreNamed) {
        [](auto& a) {
          a.counts = {1, 2};
        },
-       "all_gather: counts: got 2 entries, expected one, or one a rank (3)"},
+       "all_gather: counts: got 2 entries, expected one, or one per rank (3)"},
       {kAll, [](auto& a) { a.takes.clear(); },
-       "all_to_all: takes: got 0 entries, expected one, or one a rank (3)"},
+       "all_to_all: takes: got 0 entries, expected one, or one per rank (3)"},
       {kScatter,
        [](auto& a) {
          a.counts = {1, -2, 3};
        },
-       "reduce_scatter: counts: got an entry -2, expected 0 to 1099511627776 elements together"},
+       "reduce_scatter: counts: got an entry -2, expected 0 to 1099511627776 elements in all"},
       {kGather, [](auto& a) { a.counts = {std::int64_t{1} << 39}; },
-       "all_gather: counts: got an entry 549755813888, expected 0 to 1099511627776 elements "
-       "together"},
+       "all_gather: counts: got an entry 549755813888, expected 0 to 1099511627776 elements in "
+       "all"},
       {kAll,
        [](auto& a) {
          a.counts = {1, 2, 3}, a.takes = {1, 3, 3};
@@ -104,18 +104,17 @@ TEST(CollectiveCall, WrongArgumentsAreNamed) {
       {kGather, [](auto& a) { a.args.out = nullptr; },
        "all_gather: out: got null data, expected 96 bytes"},
       {kReduce, [](auto& a) { a.args.in = memory + 1; },
-       "all_reduce: in: got data 1 bytes off, expected it aligned to its elements of 2 bytes"},
+       "all_reduce: in: got data 1 bytes off alignment, expected it aligned to its elements of 2 "
+       "bytes"},
       {kReduce, [](auto& a) { a.args.item = Item::i64, a.args.out = memory + 2052; },
-       "all_reduce: out: got data 4 bytes off, expected it aligned to its elements of 8 bytes"},
+       "all_reduce: out: got data 4 bytes off alignment, expected it aligned to its elements of 8 "
+       "bytes"},
       {kReduce, [](auto& a) { a.args.out = memory + 16; },
-       "all_reduce: in and out: got memory that overlaps, expected two tensors, or one in its "
-       "place in the other"},
+       "all_reduce: in and out overlap: pass two tensors, or one at its place in the other"},
       {kGather, [](auto& a) { a.args.out = memory; },
-       "all_gather: in and out: got memory that overlaps, expected two tensors, or one in its "
-       "place in the other"},
+       "all_gather: in and out overlap: pass two tensors, or one at its place in the other"},
       {kAll, [](auto& a) { a.args.out = memory; },
-       "all_to_all: in and out: got memory that overlaps, expected two tensors, or one in its "
-       "place in the other"},
+       "all_to_all: in and out overlap: pass two tensors, or one at its place in the other"},
       {kGather, [](auto& a) { a.options.shots = 2; }, "all_gather: shots: got 2, expected 1"},
       {kReduce, [](auto& a) { a.options.shots = 3; }, "all_reduce: shots: got 3, expected 1 or 2"},
       {kReduce, [](auto& a) { a.options.workers = 0; },
@@ -127,12 +126,12 @@ TEST(CollectiveCall, WrongArgumentsAreNamed) {
          a.counts = {1 << 24}, a.args.out = memory + (1 << 25), a.options.lines = true,
          a.options.shots = 1;
        },
-       "all_reduce: lines: got 33554432 bytes, expected what their places have room for"},
+       "all_reduce: 33554432 bytes do not fit the staging of lines"},
       {kAll,
        [](auto& a) {
          a.counts = a.takes = {1, 2, 3}, a.options.lines = true;
        },
-       "all_to_all: lines: got 16 bytes, expected what their places have room for, in equal parts"},
+       "all_to_all: 16 bytes do not fit the staging of lines, in equal parts"},
       {kAll,
        [](auto& a) {
          a.counts = a.takes = {1, 2, 1 << 20}, a.args.out = memory + (1 << 22),

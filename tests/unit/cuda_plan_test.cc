@@ -155,7 +155,7 @@ TEST(CudaPlan, TakesNcclOnlyWhenAskedFor) {
     for (const AgGemmWay& c : ag_gemm_candidates(gather_problem(m)))
       EXPECT_NE(c.transport, Transport::nccl);
     o.path = Path::medium;
-    EXPECT_NE(error_of(gather_problem(m), o).find("of path medium, got nccl, expected push"),
+    EXPECT_NE(error_of(gather_problem(m), o).find("with path medium: got nccl, expected push"),
               std::string::npos);
   }
   PlanOptions o;
@@ -303,20 +303,20 @@ TEST(CudaPlan, ShapesBeyondTheIntegersOfKernelsAreRefused) {
     return error_of(cuda_problem(op, ranks, m, n, k));
   };
   EXPECT_EQ(wrong(Op::ag_gemm, 1, 256, huge, 64),
-            "ag_gemm: n on GPUs, got 1099511627776, expected at most 2147479552");
+            "ag_gemm: n on GPUs: got 1099511627776, expected at most 2147479552");
   EXPECT_EQ(wrong(Op::gemm_rs, 2, most, 65536, 64),
-            "gemm_rs: m on GPUs, got 2147483648, expected at most 2147479552");
+            "gemm_rs: m on GPUs: got 2147483648, expected at most 2147479552");
   EXPECT_EQ(wrong(Op::gemm_ar, 2, huge, 64, 64),
-            "gemm_ar: m on GPUs, got 1099511627776, expected at most 2147479552");
+            "gemm_ar: m on GPUs: got 1099511627776, expected at most 2147479552");
   EXPECT_EQ(wrong(Op::gemm_ar, 2, 64, 64, most),
-            "gemm_ar: k on GPUs, got 2147483648, expected at most 2147479552");
+            "gemm_ar: k on GPUs: got 2147483648, expected at most 2147479552");
   EXPECT_EQ(wrong(Op::gemm_rs, 2, most - 8192, 65536, 64),
-            "gemm_rs: m 2147475456 x n 65536 on GPUs, got 1099507433472 tiles of 16x8, expected "
+            "gemm_rs: m 2147475456 x n 65536 on GPUs: got 1099507433472 tiles of 16x8, expected "
             "at most 2147483647");
   Problem parts = cuda_problem(Op::ag_gemm, 2, 64, most / 2, 64);
   parts.n.push_back(most / 2);
   EXPECT_EQ(error_of(parts),
-            "ag_gemm: n of all weights on GPUs, got 2147483648, expected at most 2147479552");
+            "ag_gemm: n of all weights on GPUs: got 2147483648, expected at most 2147479552");
 }
 
 TEST(CudaPlan, TheLargestShapesHavePlans) {
@@ -334,11 +334,11 @@ TEST(CudaPlan, ErrorsNameWhatThereIs) {
   p.dtype = DType::fp32;
   EXPECT_NE(error_of(p).find("got fp32, expected bf16 or fp16"), std::string::npos);
   p = gather_problem(64, {12});
-  EXPECT_NE(error_of(p).find("n on GPUs, got 12, expected a multiple of 8"), std::string::npos);
+  EXPECT_NE(error_of(p).find("n on GPUs: got 12, expected a multiple of 8"), std::string::npos);
   EXPECT_NE(error_of(gated_problem(64, 12)).find("got 12, expected a multiple"), std::string::npos);
   p = gather_problem(64);
   p.k = 20;
-  EXPECT_NE(error_of(p).find("k on GPUs, got 20"), std::string::npos);
+  EXPECT_NE(error_of(p).find("k on GPUs: got 20"), std::string::npos);
   p = gather_problem(64);
   p.ranks = 9;
   EXPECT_NE(error_of(p).find("got 9, expected at most 8"), std::string::npos);
@@ -354,21 +354,21 @@ TEST(CudaPlan, ErrorsOfOptions) {
     o = {};
     o.route = RouteKind::ring;
     o.transport = transport;
-    EXPECT_NE(error_of(p, o).find("over the ring, " + wrong), std::string::npos);
+    EXPECT_NE(error_of(p, o).find("over the ring: " + wrong), std::string::npos);
     o = path(Path::medium);
     o.transport = transport;
-    EXPECT_NE(error_of(p, o).find("of path medium, " + wrong), std::string::npos);
+    EXPECT_NE(error_of(p, o).find("with path medium: " + wrong), std::string::npos);
   }
   o = path(Path::medium);
   o.route = RouteKind::ring;
-  EXPECT_NE(error_of(p, o).find("of path medium, got ring, expected mesh"), std::string::npos);
+  EXPECT_NE(error_of(p, o).find("with path medium: got ring, expected mesh"), std::string::npos);
   o = {};
   o.transport = Transport::pull;
   o.straddle = true;
-  EXPECT_NE(error_of(p, o).find("that no plan meets"), std::string::npos);
+  EXPECT_NE(error_of(p, o).find("no plan on GPUs has"), std::string::npos);
   o = {};
   o.transport = Transport::store;  // of so many rows copy engines are better
-  EXPECT_NE(error_of(p, o).find("that no plan meets"), std::string::npos);
+  EXPECT_NE(error_of(p, o).find("no plan on GPUs has"), std::string::npos);
   o = {};
   o.chunk_rows = 0;
   EXPECT_NE(error_of(p, o).find("got 0, expected at least 1 "), std::string::npos);

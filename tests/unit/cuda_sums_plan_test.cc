@@ -82,8 +82,8 @@ TEST(CudaSumsPlan, WithoutMulticastTheSwitchIsRefusedByWhatIsMissing) {
   for (const std::int64_t m : {0, 512}) {
     EXPECT_EQ(refused(Multicast::not_asked, m),
               "gemm_ar: transport multimem needs a communicator with multicast on devices that "
-              "support it, got a communicator made without the option multicast");
-    EXPECT_TRUE(says(refused(Multicast::not_allowed, m), "got no TILELACE_MULTICAST=1 in the env"));
+              "support it: the communicator was made without the option multicast");
+    EXPECT_TRUE(says(refused(Multicast::not_allowed, m), "TILELACE_MULTICAST=1 is not in the env"));
     EXPECT_TRUE(says(refused(Multicast::not_supported, m), "MULTICAST_SUPPORTED is 0"));
   }
 }
@@ -105,18 +105,18 @@ TEST(CudaSumsPlan, ErrorsOfTheSwitchNameWhatThereIs) {
   const Problem rs = sum_problem(Op::gemm_rs, 512), ar = sum_problem(Op::gemm_ar, 512);
   PlanOptions o = by_switch();
   EXPECT_TRUE(says(error_of(rs, o), "got multimem, which is for gemm_ar"));
-  EXPECT_TRUE(says(error_of(ar, o), "got a communicator made without the option multicast"));
+  EXPECT_TRUE(says(error_of(ar, o), "the communicator was made without the option multicast"));
   const auto refused = [&](const PlanOptions& options) {
     return error_of(ar, options, with_multicast());
   };
   o.path = Path::unfused;
-  EXPECT_TRUE(says(refused(o), "path of transport multimem, got unfused, expected fused"));
+  EXPECT_TRUE(says(refused(o), "path with transport multimem: got unfused, expected fused"));
   o = by_switch();
   o.partials = DType::fp32;
   EXPECT_TRUE(says(refused(o), "got fp32, expected the operands' type, bf16"));
   o = by_switch();
   o.chunk_rows = 8;
-  EXPECT_TRUE(says(refused(o), "chunk_rows of transport multimem, got 8, expected none"));
+  EXPECT_TRUE(says(refused(o), "chunk_rows with transport multimem: got 8, expected none"));
 }
 
 }  // namespace

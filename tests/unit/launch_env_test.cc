@@ -104,37 +104,37 @@ TEST(Launch, DirectoryIsTheUsersOwnWhereThereIsOne) {
 
 TEST(Launch, ValuesThatMakeNoSenseAreNamed) {
   EXPECT_EQ(error_of(with(torchrun(), "RANK", "x")),
-            "launch: RANK, got \"x\", expected 0..WORLD_SIZE-1");
+            "launch: RANK: got \"x\", expected 0..WORLD_SIZE-1");
   for (const char* bad : {"", "4", "-1", "1 ", "1.0", "99999999999"})
     EXPECT_EQ(error_of(with(torchrun(), "RANK", bad)),
-              "launch: RANK, got \"" + std::string(bad) + "\", expected 0..WORLD_SIZE-1");
+              "launch: RANK: got \"" + std::string(bad) + "\", expected 0..WORLD_SIZE-1");
   for (const char* bad : {"", "0", "65", "four"})
     EXPECT_EQ(error_of(with(torchrun(), "WORLD_SIZE", bad)),
-              "launch: WORLD_SIZE, got \"" + std::string(bad) + "\", expected 1..64");
+              "launch: WORLD_SIZE: got \"" + std::string(bad) + "\", expected 1..64");
   EXPECT_EQ(error_of(with(torchrun(), "LOCAL_RANK", "4")),
-            "launch: LOCAL_RANK, got \"4\", expected 0..WORLD_SIZE-1");
+            "launch: LOCAL_RANK: got \"4\", expected 0..WORLD_SIZE-1");
   for (const char* bad : {"0", "65536", "http"})
     EXPECT_EQ(error_of(with(torchrun(), "MASTER_PORT", bad)),
-              "launch: MASTER_PORT, got \"" + std::string(bad) + "\", expected 1..65535");
+              "launch: MASTER_PORT: got \"" + std::string(bad) + "\", expected 1..65535");
 }
 
 TEST(Launch, HalfOfTheVariablesIsAnError) {
   Variables variables = torchrun();
   variables.erase("WORLD_SIZE");
-  EXPECT_EQ(error_of(variables), "launch: WORLD_SIZE, got nothing, expected 1..64");
+  EXPECT_EQ(error_of(variables), "launch: WORLD_SIZE: got nothing, expected 1..64");
   variables = torchrun();
   variables.erase("RANK");
-  EXPECT_EQ(error_of(variables), "launch: RANK, got nothing, expected 0..WORLD_SIZE-1");
+  EXPECT_EQ(error_of(variables), "launch: RANK: got nothing, expected 0..WORLD_SIZE-1");
   variables = torchrun();
   variables.erase("MASTER_PORT");
-  EXPECT_EQ(error_of(variables), "launch: MASTER_PORT, got nothing, expected 1..65535");
+  EXPECT_EQ(error_of(variables), "launch: MASTER_PORT: got nothing, expected 1..65535");
 }
 
 TEST(Launch, RanksOnSeveralHostsAreRefused) {
   EXPECT_EQ(launch_of(with(torchrun(), "LOCAL_WORLD_SIZE", "4")).ranks, 4);
   EXPECT_EQ(
       error_of(with(torchrun(), "LOCAL_WORLD_SIZE", "2")),
-      "launch: LOCAL_WORLD_SIZE, got \"2\", expected 4 (WORLD_SIZE 4): all ranks on one host");
+      "launch: LOCAL_WORLD_SIZE: got \"2\", expected 4 (WORLD_SIZE 4): all ranks on one host");
 }
 
 }  // namespace

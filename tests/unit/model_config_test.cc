@@ -104,7 +104,7 @@ std::vector<BadConfig> not_a_config() {
       {deep(65), file + "JSON nested deeper than 64" + object},
       {std::string(1000000, '['), file + "JSON nested deeper than 64" + object},
       {std::string(1048577, ' '),
-       "config: DIR/bad.json, got 1048577 bytes, expected at most 1048576"},
+       "config: DIR/bad.json: got 1048577 bytes, expected at most 1048576"},
       {"{}", kField + "model_type, got nothing" + kOneOf},
       {with("model_type", "\"mamba\""), kField + "model_type, got \"mamba\"" + kOneOf},
       {with("model_type", "7"), kField + "model_type, got 7" + kOneOf},
@@ -169,16 +169,16 @@ TEST(ModelConfig, bad_input_has_golden_texts) {
 TEST(ModelConfig, not_a_readable_file) {
   const TempFolder dir;
   EXPECT_EQ(dir.error_of([&] { read_config(dir.path() / "none.json"); }),
-            "config: DIR/none.json, got \"No such file or directory\", expected a readable file");
+            "config: DIR/none.json cannot be read: No such file or directory");
   EXPECT_EQ(dir.error_of([&] { read_config(dir.path()); }),
-            "config: DIR, got a folder, expected a regular file");
+            "config: DIR is a folder, expected a regular file");
   ASSERT_EQ(::mkfifo((dir.path() / "pipe").c_str(), 0600), 0);
   EXPECT_EQ(dir.error_of([&] { read_config(dir.path() / "pipe"); }),
-            "config: DIR/pipe, got a special file, expected a regular file");
+            "config: DIR/pipe is a special file, expected a regular file");
   const auto huge = dir.write("huge.json", "{");
   std::filesystem::resize_file(huge, 100'000'000);
   EXPECT_EQ(dir.error_of([&] { read_config(huge); }),
-            "config: DIR/huge.json, got 100000000 bytes, expected at most 1048576");
+            "config: DIR/huge.json: got 100000000 bytes, expected at most 1048576");
 }
 
 TEST(ModelConfig, every_prefix_is_refused) {

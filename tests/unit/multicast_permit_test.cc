@@ -35,14 +35,13 @@ TEST(MulticastPermit, TakesTheOptionAndTheEnvironment) {
   EXPECT_EQ(refusal(true, "1"), std::nullopt);
   for (const char* environment : {static_cast<const char*>(nullptr), "", "0", "1", "yes"})
     EXPECT_EQ(refusal(false, environment),
-              "op: multicast needs the communicator's option multicast, got none, expected it");
+              "op: multicast needs the communicator's option multicast");
   for (const char* environment : {static_cast<const char*>(nullptr), ""})
     EXPECT_EQ(refusal(true, environment),
-              "op: multicast needs TILELACE_MULTICAST=1 in the environment, got none, expected 1");
+              "op: multicast needs TILELACE_MULTICAST=1 in the environment, got none");
   for (const std::string environment : {"0", "yes", "true", "01", "1 ", "2"})
     EXPECT_EQ(refusal(true, environment.c_str()),
-              "op: multicast needs TILELACE_MULTICAST=1 in the environment, got " + environment +
-                  ", expected 1");
+              "op: multicast needs TILELACE_MULTICAST=1 in the environment, got " + environment);
 }
 
 TEST(MulticastPermit, IsMadeByAskingAlone) {

@@ -82,7 +82,7 @@ TEST(SharePlan, FewMultiprocessorsAreEnoughOrAnError) {
     gemm_candidates(problem, {1, true});
     ADD_FAILURE() << "no error";
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "gemm: multiprocessors, got 1, expected at least 2");
+    EXPECT_STREQ(e.what(), "gemm: multiprocessors: got 1, expected at least 2");
   }
 }
 

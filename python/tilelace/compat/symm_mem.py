@@ -59,8 +59,8 @@ def fused_all_gather_matmul(
         return ops.ag_gemm(A, weights, None, group_name, gather_dim=gather_dim,
                            return_gathered=return_A)
     # Every rank has columns of each row: no row is whole before all have arrived.
-    _tell("fused_all_gather_matmul: gather along the last dimension: the gather and the products run "
-          "one after the other")
+    _tell("fused_all_gather_matmul: gather along the last dimension: not fused, the products run "
+          "after the gather")
     parts = collectives.all_gather(A.reshape(-1, A.shape[-1]), group_name)
     whole = parts.view(ops.ranks_of(group_name), *A.shape).movedim(0, -2).flatten(-2)
     return whole if return_A else None, [whole @ b for b in Bs]
@@ -107,8 +107,7 @@ def fused_matmul_all_reduce(A: Tensor, B: Tensor, reduce_op: str, group_name: st
 
 def _not_there(op: str) -> NoReturn:
     raise usage(
-        f"{op}: dtype: got scaled operands (fp8), expected bfloat16, float16 or float32: "
-        "there are no scaled ops yet")
+        f"{op}: there are no scaled (fp8) ops yet: use bfloat16, float16 or float32")
 
 
 def fused_all_gather_scaled_matmul(

@@ -34,8 +34,7 @@ void Call::require_here(int peer, const comm::Header* word) const {
   if (comm::epoch_reached(comm::header_epoch(StdAtomics::load_acquire(word)), epoch)) return;
   group->abort({static_cast<std::uint8_t>(ErrorKind::peer),
                 static_cast<std::uint16_t>(group->rank()), static_cast<std::uint16_t>(peer)});
-  raise(ErrorKind::peer, "{}: rank {} left the group before this call, expected it to make it too",
-        name, peer);
+  raise(ErrorKind::peer, "{}: rank {} left the group before this call", name, peer);
 }
 
 void CallVerbs::point(const char* copy_point, const char* compute_point) const {
@@ -88,8 +87,8 @@ void CallVerbs::check_presence(Index flag) {
   call_.group->abort({static_cast<std::uint8_t>(ErrorKind::peer),
                       static_cast<std::uint16_t>(call_.rank()),
                       static_cast<std::uint16_t>(what.writer)});
-  raise(ErrorKind::peer, "{}: rank {} left the group before {}, expected it to stay for the call",
-        call_.name, what.writer, what.text);
+  raise(ErrorKind::peer, "{}: rank {} left the group during the call, before {}", call_.name,
+        what.writer, what.text);
 }
 
 void CallVerbs::admit() {
@@ -126,11 +125,12 @@ void CallVerbs::expired(const Meaning& what, std::uint32_t have) {
 void CallVerbs::finish(WaitStatus status, std::int64_t bytes) {
   if (status == WaitStatus::reached) return;
   if (status == WaitStatus::aborted) aborted();
-  time_out(call_.rank(),
-           fmt::format("{}: rank {} {} {} step {} waited {:g} s for its link: got {} bytes "
-                       "under way, expected them to have left",
-                       call_.name, call_.rank(), actor_.role(),
-                       actor_.worker < 0 ? 0 : actor_.worker, steps_, call_.timeout_s, bytes));
+  time_out(
+      call_.rank(),
+      fmt::format(
+          "{}: rank {} {} {} step {} waited {:g} s for its link, which still has {} bytes to send",
+          call_.name, call_.rank(), actor_.role(), actor_.worker < 0 ? 0 : actor_.worker, steps_,
+          call_.timeout_s, bytes));
 }
 
 void CallVerbs::time_out(int about, const std::string& text) {
@@ -143,7 +143,7 @@ void CallVerbs::time_out(int about, const std::string& text) {
 
 void CallVerbs::aborted() {
   call_.group->throw_if_aborted(call_.name);
-  raise(ErrorKind::peer, "{}: the group was stopped, expected it to run", call_.name);
+  raise(ErrorKind::peer, "{}: the group was stopped", call_.name);
 }
 
 }  // namespace tilelace::cpu

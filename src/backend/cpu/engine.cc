@@ -122,8 +122,7 @@ void Engine::settle(Call& call, int peer) {
   const auto card = [&](int r) { return call.control_of(r).cards[call.epoch & 1U].data(); };
   const auto header = StdAtomics::load_acquire(call.header(group_.rank(), peer));
   if (comm::header_hash(header) == kRefused) {
-    raise(ErrorKind::usage, "{}: rank {}: got a refusal ({}), expected the call of every rank",
-          call.name, peer, card(peer));
+    raise(ErrorKind::usage, "{}: rank {} refused its call: {}", call.name, peer, card(peer));
   }
   const std::uint32_t word = comm::header_hash(header);
   const bool told = word >= kUnfit && word < kUnfit + static_cast<std::uint32_t>(group_.ranks());
@@ -133,9 +132,9 @@ void Engine::settle(Call& call, int peer) {
   const int other = told ? static_cast<int>(word - kUnfit) : group_.rank();
   const int low = std::min(peer, other);
   const int high = std::max(peer, other);
-  raise(ErrorKind::usage, "{}: rank {} called [{}], rank {} called [{}], expected {}", call.name,
-        low, card(low), high, card(high),
-        pairs ? "each to take what the other sends" : "the same call");
+  raise(ErrorKind::usage, "{}: rank {} called [{}], rank {} called [{}]: {}", call.name, low,
+        card(low), high, card(high),
+        pairs ? "each must take what the other sends" : "all ranks must make the same call");
 }
 
 void Engine::refuse(std::string_view reason, void* /*stream*/) {
@@ -163,7 +162,8 @@ class HostMemory : public RankMemory {
  public:
   explicit HostMemory(std::size_t bytes)
       : data_(bytes > kMost ? nullptr : allocated((bytes + 255) / 256 * 256), std::free) {
-    if (data_ == nullptr) raise(ErrorKind::system, "memory: got none, expected {} bytes", bytes);
+    if (data_ == nullptr)
+      raise(ErrorKind::system, "out of memory: could not allocate {} bytes", bytes);
     std::memset(data_.get(), 0, bytes);
   }
   [[nodiscard]] std::byte* data() const override { return data_.get(); }

@@ -17,8 +17,7 @@ std::unique_ptr<Link> make_link(const comm::LinkRow& row, const std::shared_ptr<
     case comm::LinkKind::peer_memory:
     case comm::LinkKind::nccl: break;
   }
-  raise(ErrorKind::usage, "communicator: link of CPU ranks, got {}, expected one of theirs",
-        row.name);
+  raise(ErrorKind::usage, "communicator: link: got {}, expected a link of CPU ranks", row.name);
 }
 
 }  // namespace

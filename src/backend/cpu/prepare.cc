@@ -151,7 +151,7 @@ void Engine::prepare(std::span<const PreparedCall> calls, Before before, std::st
 }
 
 WeightColumns Engine::check_call(const Call& call, Part part) const {
-  require(slots_ != nullptr, "{}: got a call before prepare, expected prepare first", call.name);
+  require(slots_ != nullptr, "{}: called before prepare: call prepare first", call.name);
   if (part != Part::gemm) check_staging(*call.problem, call.layout);
   // A gather alone has no tiles, and no say in how large they are.
   if (part == Part::collective && row_of(call.problem->op).gathers) return {};
@@ -179,21 +179,22 @@ WeightColumns Engine::columns_of(const Problem& problem, const Plan& plan,
 }
 
 void Engine::check_staging(const Problem& problem, const plan::SlotLayout& layout) const {
-  require(layout.flag_bytes() <= flag_bytes_ && layout.data_bytes <= slot_bytes_ - flag_bytes_,
-          "{}: staging: got a call that needs {} + {} bytes ({}), expected at most the prepared {} "
-          "+ {}: prepare a larger m",
-          name_of(problem.op), layout.flag_bytes(), layout.data_bytes, layout.formula, flag_bytes_,
-          slot_bytes_ - flag_bytes_);
+  require(
+      layout.flag_bytes() <= flag_bytes_ && layout.data_bytes <= slot_bytes_ - flag_bytes_,
+      "{}: staging: the call needs {} + {} bytes ({}), prepared are {} + {}: prepare a larger m",
+      name_of(problem.op), layout.flag_bytes(), layout.data_bytes, layout.formula, flag_bytes_,
+      slot_bytes_ - flag_bytes_);
 }
 
 void Engine::check_tile(const Problem& problem, const Plan& plan) const {
   const auto op = name_of(problem.op);
   const auto tile = static_cast<std::size_t>(plan.tile_m) * plan.tile_n;
   require(plan.tile_m <= workers_[0].max_rows && tile <= workers_[0].accumulator.size(),
-          "{}: tile: got {}x{}, expected one that was prepared", op, plan.tile_m, plan.tile_n);
+          "{}: tile {}x{} was not prepared: pass the plan's options to prepare", op, plan.tile_m,
+          plan.tile_n);
   const Index parked = plan.straddle ? 2 * plan::column_tiles(problem, plan.tile_n) : 0;
   require(parked <= static_cast<Index>(workers_[0].parked.size()),
-          "{}: straddle: got a plan that was not prepared, expected its options in prepare", op);
+          "{}: straddle was not prepared: pass the plan's options to prepare", op);
 }
 
 }  // namespace tilelace::cpu

@@ -28,7 +28,7 @@ cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream);
 Machine machine_of(const comm::Capabilities& c, const CommunicatorOptions& options) {
   const auto architecture = architecture_of(c.compute_major, c.compute_minor);
   require(architecture.has_value(),
-          "communicator: device {}, got {} (sm_{}{}), expected {}: what the kernels are built for",
+          "communicator: device {}: got {} (sm_{}{}), expected {}, which the kernels are built for",
           c.device, c.name, c.compute_major, c.compute_minor, devices_with_kernels());
   const int budget = options.max_workers > 0 ? options.max_workers : c.sm_count;
   Machine machine = cuda_machine(std::min(c.sm_count, budget));
@@ -47,8 +47,7 @@ void await_products(cudaStream_t stream, double bound_s) {
   const comm::Deadline deadline("synchronize", bound_s);
   await_stream(stream, [&] {
     if (deadline.passed())
-      raise(ErrorKind::timeout,
-            "synchronize: the work in a stream, got no end in {:g} s, expected one", bound_s);
+      raise(ErrorKind::timeout, "synchronize: the stream did not finish within {:g} s", bound_s);
   });
 }
 
@@ -79,8 +78,7 @@ GpuBackend::~GpuBackend() {
 }
 
 const comm::LinkRow& GpuBackend::link_to(int peer) const {
-  require(!links_.empty(),
-          "communicator: link, got a question before prepare, expected prepare first");
+  require(!links_.empty(), "communicator: link: unknown before prepare: call prepare first");
   return *links_[static_cast<std::size_t>(peer)];
 }
 
@@ -99,11 +97,11 @@ void GpuBackend::fall_out(const Error& error) {
 }
 
 void GpuBackend::require_ready(std::string_view op) {
-  require(ops_ != nullptr, "{}: got a call before prepare, expected prepare first", op);
+  require(ops_ != nullptr, "{}: called before prepare: call prepare first", op);
   // Kernels would wait for it to their bound.
   for (int p = 0; p < group_.ranks(); ++p)
     if (p != group_.rank() && group_.has_left(p))
-      raise(ErrorKind::peer, "{}: peer rank {} has left, expected it to take part", op, p);
+      raise(ErrorKind::peer, "{}: peer rank {} has left", op, p);
   if (out_of_step_.empty()) {
     try {
       ops_->calls.throw_if_failed();
@@ -113,10 +111,9 @@ void GpuBackend::require_ready(std::string_view op) {
       throw;
     }
   }
-  require(
-      out_of_step_.empty(),
-      "{}: got a call after ranks made different ones ({}), expected all ranks to prepare again",
-      op, out_of_step_);
+  require(out_of_step_.empty(),
+          "{}: ranks made different calls before ({}): all ranks must prepare again", op,
+          out_of_step_);
 }
 
 void GpuBackend::throw_if_graphs_failed() {
@@ -143,7 +140,7 @@ bool GpuBackend::owns(void* stream) const {
 }
 
 void GpuBackend::require_own_stream(std::string_view op, void* stream) const {
-  require(owns(stream), "{}: stream, got none of this device, expected one of device {}", op,
+  require(owns(stream), "{}: stream: it belongs to another device, expected one of device {}", op,
           device_);
 }
 
@@ -250,7 +247,7 @@ void GpuBackend::synchronize(void* stream, double bound_s) {
   const comm::DeviceScope scope(device_, "synchronize");
   require_own_stream("synchronize", stream);
   require(capture_of(stream_of(stream)) == 0,
-          "synchronize: got a stream that is being captured, expected one that runs");
+          "synchronize: the stream is being captured: synchronize after the capture");
   workspace_->look(stream_of(stream));
   if (collectives_ != nullptr && collectives_out_of_step_.empty()) {
     try {
@@ -272,7 +269,7 @@ void GpuBackend::synchronize(void* stream, double bound_s) {
     }
   }
   if (workspace_->failed())
-    raise(ErrorKind::system, "gemm: got a wait for a partial sum that expired, expected none");
+    raise(ErrorKind::system, "gemm: a wait for a partial sum of shared k-steps timed out");
 }
 
 }  // namespace tilelace::cuda
@@ -284,7 +281,8 @@ int cuda_device_of(int local_rank) { return comm::device_of(local_rank); }
 std::unique_ptr<Backend> make_cuda_backend(comm::Group& group, const CommunicatorOptions& options) {
   const int count = comm::device_count();
   require(options.device_index >= 0 && options.device_index < count,
-          "communicator: rank {} on device {}, got {} device{}, expected one for every rank",
+          "communicator: rank {} needs device {}, this process sees {} device{}: each rank needs "
+          "its own",
           group.rank(), options.device_index, count, count == 1 ? "" : "s");
   return std::make_unique<cuda::GpuBackend>(group, options);
 }

@@ -104,7 +104,7 @@ void GpuBackend::in_collectives(std::string_view name, void* stream,
   const comm::DeviceScope scope(device_, name);
   for (int p = 0; p < group_.ranks(); ++p)
     if (p != group_.rank() && group_.has_left(p))
-      raise(ErrorKind::peer, "{}: peer rank {} has left, expected it to take part", name, p);
+      raise(ErrorKind::peer, "{}: peer rank {} has left", name, p);
   if (collectives_ != nullptr && collectives_out_of_step_.empty()) {
     try {
       collectives_->calls.throw_if_failed();
@@ -113,14 +113,15 @@ void GpuBackend::in_collectives(std::string_view name, void* stream,
       throw;
     }
   }
-  require(collectives_out_of_step_.empty(),
-          "{}: got a call after ranks made different ones ({}), expected all ranks to prepare "
-          "collectives again",
-          name, collectives_out_of_step_);
+  require(
+      collectives_out_of_step_.empty(),
+      "{}: ranks made different calls before ({}): all ranks must call prepare_collectives again",
+      name, collectives_out_of_step_);
   try {
     if (collectives_ == nullptr) {
       require(!is_captured(stream),
-              "{}: got a first collective that is captured, expected prepare_collectives before it",
+              "{}: the first collective cannot be captured: call prepare_collectives before the "
+              "capture",
               name);
       // Whatever is wrong with this call: the peers are about to prepare.
       prepare_collectives({});

@@ -48,16 +48,16 @@ class DeviceRankMemory : public RankMemory {
 void require_on_device(std::string_view op, TensorName name, const TensorView& t, int device) {
   if (t.rows == 0 || t.cols == 0 || t.data == nullptr) return;
   require(t.rows == 1 || t.stride == t.cols,
-          "{}: {} on GPUs, got rows {} elements apart, expected {}: one after the other", op, name,
+          "{}: {}: got a row stride of {}, expected {}: GPUs take contiguous rows", op, name,
           t.stride, t.cols);
   cudaPointerAttributes at{};
   const cudaError_t status = cudaPointerGetAttributes(&at, t.data);
   cudaGetLastError();
   const bool known = status == cudaSuccess &&
                      (at.type == cudaMemoryTypeDevice || at.type == cudaMemoryTypeManaged);
-  require(known, "{}: {}, got memory of the host, expected that of device {}", op, name, device);
+  require(known, "{}: {}: got host memory, expected memory of device {}", op, name, device);
   require(at.type == cudaMemoryTypeManaged || at.device == device,
-          "{}: {}, got memory of device {}, expected that of device {}", op, name, at.device,
+          "{}: {}: got memory of device {}, expected memory of device {}", op, name, at.device,
           device);
 }
 

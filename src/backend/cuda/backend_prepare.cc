@@ -28,7 +28,7 @@ void await_device() {
     return check(status, "prepare: the work before it");
   cudaGetLastError();
   raise(ErrorKind::usage,
-        "prepare: got a capture under way, expected none: make a call like this one before it");
+        "prepare: a stream is being captured: make a call like this one before the capture");
 }
 
 /// What memory needs for multicast is what the transport needs.

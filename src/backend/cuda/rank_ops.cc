@@ -40,7 +40,7 @@ SlotNeeds RankOps::needs_of(const std::vector<Problem>& problems, int ranks,
                             const RankShare& share) {
   SlotNeeds all;
   for (const Problem& p : problems) {
-    require(p.ranks == ranks, "{}: got a problem of {} ranks, expected {}", name_of(p.op), p.ranks,
+    require(p.ranks == ranks, "{}: ranks: got {}, expected the group's {}", name_of(p.op), p.ranks,
             ranks);
     all = all.with(plan::slot_needs(p, share.architecture, share.hands));
   }
@@ -66,7 +66,7 @@ void RankOps::run(const Problem& p, const Plan& plan, const CallTensors& t) {
   plan::CallKind kind{.collective = !call.multiplies()};
   if (p.m == 0)
     return calls.admit(name_of(p.op), plan::agreement_hash(p, plan, kind), p.op, call.stream());
-  require(plan.kernel != nullptr, "{}: plan, got one without kernels, expected one of GPU ranks",
+  require(plan.kernel != nullptr, "{}: plan: got one for CPU ranks, expected one for GPU ranks",
           name_of(p.op));
   std::visit(
       [&](const auto& way) {

@@ -9,16 +9,16 @@
 namespace tilelace {
 
 int cuda_device_of(int /*local_rank*/) {
-  raise(ErrorKind::usage, "communicator: device, got cuda, expected cpu: {}", cuda_missing());
+  raise(ErrorKind::usage, "communicator: device: got cuda, expected cpu: {}", cuda_missing());
 }
 
 std::unique_ptr<Backend> make_cuda_backend(comm::Group& /*group*/,
                                            const CommunicatorOptions& /*options*/) {
-  raise(ErrorKind::usage, "communicator: device, got cuda, expected cpu: {}", cuda_missing());
+  raise(ErrorKind::usage, "communicator: device: got cuda, expected cpu: {}", cuda_missing());
 }
 
 std::unique_ptr<CallTimer> make_call_timer(int /*device*/) {
-  raise(ErrorKind::usage, "communicator: device, got cuda, expected cpu: {}", cuda_missing());
+  raise(ErrorKind::usage, "communicator: device: got cuda, expected cpu: {}", cuda_missing());
 }
 
 GpuSight look_at_gpu(int /*device*/) noexcept { return {}; }

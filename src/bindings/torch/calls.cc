@@ -30,8 +30,8 @@ void check_apart(std::string_view op, const Tensors& outs) {
   for (std::size_t i = 0; i < outs.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
       if (outs[i].numel() > 0 && outs[i].const_data_ptr() == outs[j].const_data_ptr()) {
-        wrong(op, "out " + std::to_string(i), "the memory of out " + std::to_string(j),
-              "memory of its own");
+        wrong(op, "out " + std::to_string(i) + " overlaps out " + std::to_string(j) +
+                      ": each needs memory of its own");
       }
     }
   }

@@ -81,7 +81,7 @@ class Layout {
   void require_units(const char* what, const Counts& units, int64_t got) const {
     if (sum_of(units) == got) return;
     wrong(name_, what, "a sum of " + std::to_string(sum_of(units)),
-          std::to_string(got) + ": size of x in dimension " + std::to_string(dim_));
+          std::to_string(got) + ", the size of x in dimension " + std::to_string(dim_));
   }
 
   void count() {
@@ -124,14 +124,14 @@ class Layout {
     units_ = sum_of(counts_);
     if (counts_[rank] == own) return;
     wrong(name_, "x", std::to_string(own) + " in dimension " + std::to_string(dim_),
-          std::to_string(counts_[rank]) + ": this rank's size");
+          std::to_string(counts_[rank]) + ", this rank's size");
   }
 
   void count_parcels() {
     const int64_t own = call_.x.size(0);
     if (call_.sends.has_value() != call_.takes.has_value()) {
       wrong(name_, call_.sends ? "takes" : "sends", "none",
-            call_.sends ? "a list, as sends" : "a list, as takes");
+            call_.sends ? "a list, since sends is one" : "a list, since takes is one");
     }
     if (call_.sends) {
       check_sizes(name_, "sends", *call_.sends, place_.ranks);

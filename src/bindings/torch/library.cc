@@ -204,7 +204,7 @@ Problem problem_of(const std::string& line, int ranks) {
   const auto type = dtype_named(dtype);
   if (!known || !type) {
     throw Error(ErrorKind::usage,
-                "tune: problem: got \"" + line + "\", expected an op and a type of ours");
+                "tune: problem: got \"" + line + "\", expected a known op and dtype");
   }
   p.op = *known;
   p.dtype = *type;

@@ -68,8 +68,8 @@ std::shared_ptr<Member> find_member(const std::string& name, Device device) {
 std::shared_ptr<Member> checked_member(std::string_view op, const std::string& name, Device device,
                                        std::shared_ptr<Member> member) {
   if (member == nullptr) {
-    usage(std::string(op) + ": group \"" + plain(name) + "\": got one that has not joined for " +
-          std::string(name_of(device)) + " tensors, expected tilelace.join(group) before");
+    usage(std::string(op) + ": group \"" + plain(name) + "\" has not joined for " +
+          std::string(name_of(device)) + " tensors: call tilelace.join(group) first");
   }
   member->require_own_process(op);
   return member;
@@ -114,9 +114,9 @@ bool Member::own_process() const { return getpid() == process_; }
 
 void Member::require_own_process(std::string_view op) const {
   if (own_process()) return;
-  usage(std::string(op) + ": group \"" + group_ + "\": got a call in process " +
-        std::to_string(getpid()) + ", forked from " + std::to_string(process_) +
-        " after it joined, expected one in the process that joined");
+  usage(std::string(op) + ": group \"" + group_ + "\": process " + std::to_string(getpid()) +
+        " was forked from " + std::to_string(process_) +
+        " after it joined: only the process that joined can call");
 }
 
 bool Member::has_room(const Problem& problem) const {
@@ -184,7 +184,7 @@ void add_member(const std::string& group, const CommunicatorOptions& options,
   auto& all = registry();
   const std::scoped_lock lock(all.mutex);
   auto& place = all.members[{group, options.device}];
-  if (place != nullptr) usage("join: group \"" + group + "\": got one that joined, expected not");
+  if (place != nullptr) usage("join: group \"" + group + "\" has already joined");
   place = std::make_shared<Member>(group, std::move(communicator), options);
 }
 

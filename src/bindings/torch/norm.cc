@@ -102,7 +102,7 @@ class Layout {
     const bool given = args_.quant == NormQuant::given;
     if (given != call_.scale.has_value())
       wrong(kName, "scale", given ? "none" : "a tensor",
-            given ? "one with quant given" : "none with quant " + call_.quant);
+            given ? "one where quant is given" : "none where quant is " + call_.quant);
     if (given) scale_ = scale();
   }
 
@@ -110,7 +110,7 @@ class Layout {
     const Tensor& t = *call_.scale;
     require_place(kName, "scale", t, place_.device);
     const std::vector<int64_t> size(t.sizes().begin(), t.sizes().end());
-    if (t.numel() != 1) wrong(kName, "scale", shape_of(t), "one number");
+    if (t.numel() != 1) wrong(kName, "scale", shape_of(t), "one element");
     require_shaped(kName, "scale", t, size, kScaleType);
     read_.push_back(t);
     return static_cast<float*>(t.mutable_data_ptr());
@@ -139,7 +139,7 @@ class Layout {
   }
 
   [[nodiscard]] bool wanted(const char* what, const MaybeTensor& given, bool there_is) const {
-    if (given && !there_is) wrong(kName, what, "a tensor", "none with quant " + call_.quant);
+    if (given && !there_is) wrong(kName, what, "a tensor", "none where quant is " + call_.quant);
     return there_is;
   }
 
@@ -151,7 +151,7 @@ class Layout {
 
   Written written(const char* what, const MaybeTensor& given, std::span<const int64_t> size,
                   ScalarType type) {
-    if (!given && call_.given) wrong(kName, what, "none", "a tensor with quant " + call_.quant);
+    if (!given && call_.given) wrong(kName, what, "none", "a tensor where quant is " + call_.quant);
     if (!given) {
       Tensor fresh = empty_dense(call_.x, size, type);
       return {fresh, fresh};
@@ -179,7 +179,7 @@ class Layout {
         if (&a == &b) break;
         if (a && b && a->tensor.numel() > 0 && b->tensor.numel() > 0 &&
             at(a->tensor) == at(b->tensor))
-          wrong(kName, name, std::string("the memory of ") + other, "memory of its own");
+          wrong(kName, std::string(name) + " overlaps " + other + ": each needs memory of its own");
       }
   }
 

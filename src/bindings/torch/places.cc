@@ -51,7 +51,7 @@ void check_sizes(std::string_view op, std::string_view what, const std::vector<i
                  int ranks) {
   if (static_cast<int>(sizes.size()) != ranks) {
     wrong(op, std::string(what), std::to_string(sizes.size()) + " entries",
-          "one a rank (" + std::to_string(ranks) + ")");
+          "one per rank (" + std::to_string(ranks) + ")");
   }
   for (const auto s : sizes) {
     if (s < 0) wrong(op, std::string(what), std::to_string(s), "0 or more");
@@ -106,11 +106,11 @@ Split split_of(const OpCall& call, const Rows& x, const Place& place) {
   const auto dimension = " in dimension " + std::to_string(x.dim);
   if (op.gathers && own != x.units) {
     wrong(op.name, "x", std::to_string(x.units) + dimension,
-          std::to_string(own) + ": this rank's size");
+          std::to_string(own) + ", this rank's size");
   }
   if (op.sums && split.total != x.units) {
     wrong(op.name, "sizes", "a sum of " + std::to_string(split.total),
-          std::to_string(x.units) + ": size of x" + dimension);
+          std::to_string(x.units) + ", the size of x" + dimension);
   }
   return split;
 }

@@ -89,8 +89,9 @@ std::vector<int64_t> make_pool(std::string group, std::string device, int64_t by
     {
       const std::lock_guard lock(all.mutex);
       if (empty_place() == all.by_place.end()) {
-        wrong("mem_pool", "pools", std::to_string(kMostPools) + " whose memory is in use",
-              "fewer: drop a pool and what lies in it, then torch.cuda.empty_cache()");
+        wrong("mem_pool", "all " + std::to_string(kMostPools) +
+                              " pools are in use: delete one and its tensors, then call "
+                              "torch.cuda.empty_cache()");
       }
     }
     const int64_t whole = (bytes + kGrain - 1) / kGrain * kGrain;
@@ -98,7 +99,7 @@ std::vector<int64_t> make_pool(std::string group, std::string device, int64_t by
     const std::lock_guard lock(all.mutex);
     const auto place = empty_place();
     if (place == all.by_place.end()) {
-      wrong("mem_pool", "pools", "two that were made at once", "one after the other");
+      wrong("mem_pool", "another thread took the last free pool: make pools one after the other");
     }
     *place = std::make_unique<Pool>(++all.last, member->device_index(), std::move(buffer));
     return std::vector<int64_t>{all.last, place - all.by_place.begin(), member->device_index()};

@@ -71,10 +71,13 @@ Tensor staging(const Tensor& like, DType dtype, int64_t rows, int64_t cols, Devi
 
 }  // namespace
 
+void wrong(std::string_view op, const std::string& text) {
+  throw Error(ErrorKind::usage, std::string(op) + ": " + text);
+}
+
 void wrong(std::string_view op, const std::string& what, const std::string& got,
            const std::string& expected) {
-  throw Error(ErrorKind::usage,
-              std::string(op) + ": " + what + ": got " + got + ", expected " + expected);
+  wrong(op, what + ": got " + got + ", expected " + expected);
 }
 
 std::string shape_of(std::span<const int64_t> sizes) {
@@ -159,7 +162,7 @@ void require_result(std::string_view op, const std::string& name, const Tensor& 
                     std::span<const int64_t> size, ScalarType type) {
   require_shaped(op, name, t, size, type);
   if (overlaps_itself(t))
-    wrong(op, name, "elements that share memory", "each in a place of its own");
+    wrong(op, name + ": its elements overlap in memory: pass a tensor without overlaps");
 }
 
 bool overlaps_itself(const Tensor& t) {
@@ -194,7 +197,7 @@ Activation activation_of(std::string_view op, const std::string& name) {
 
 Matrix matrix_of(std::string_view op, const std::string& name, const Tensor& t, Device device) {
   require_place(op, name, t, device);
-  if (t.dim() != 1 && t.dim() != 2) wrong(op, name, shape_of(t), "a matrix");
+  if (t.dim() != 1 && t.dim() != 2) wrong(op, name, shape_of(t), "one or two dimensions");
   const DType dtype = dtype_of(op, name, t);
   const Tensor matrix = t.dim() == 2 ? t : torch::stable::unsqueeze(t, 0);
   if (readable(matrix, dtype, device)) return {matrix, view_of(matrix, dtype)};
@@ -250,10 +253,10 @@ Result::Result(std::string_view op, const std::string& name, const Tensor& given
   if (!fits) {
     wrong(op, name, shape_of(given),
           std::to_string(units) + " in dimension " + std::to_string(x.dim) + ", " +
-              std::to_string(cols) + " in the last, the others as x");
+              std::to_string(cols) + " in the last, the other dimensions as in x");
   }
   if (overlaps_itself(given)) {
-    wrong(op, name, "elements that share memory", "each in a place of its own");
+    wrong(op, name + ": its elements overlap in memory: pass a tensor without overlaps");
   }
   stage_or_take(op, x, device);
 }

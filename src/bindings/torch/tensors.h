@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// torch's tensors as the matrices that the library takes, copied where their layout is another.
+// torch's tensors as the library's matrices, copied where the layout does not fit.
 #pragma once
 #include <torch/csrc/stable/tensor.h>
 
@@ -17,7 +17,9 @@ namespace tilelace::torch_binding {
 
 using torch::stable::Tensor;
 
-/// "op: what: got, expected"
+/// "op: text"
+[[noreturn]] void wrong(std::string_view op, const std::string& text);
+/// "op: what: got VALUE, expected SET"
 [[noreturn]] void wrong(std::string_view op, const std::string& what, const std::string& got,
                         const std::string& expected);
 
@@ -25,41 +27,41 @@ using torch::stable::Tensor;
 std::string shape_of(std::span<const int64_t> sizes);
 std::string shape_of(const Tensor& t);
 
-/// Errors: usage (none: torch's dispatcher makes an undefined tensor of it).
+/// Errors: usage (no tensor: torch's dispatcher passes an undefined one).
 void require_tensor(std::string_view op, const std::string& name, const Tensor& t);
 
 /// Errors: usage (another dtype).
 DType dtype_of(std::string_view op, const std::string& name, const Tensor& t);
 
-/// As collectives count: by type where they add; what only moves may be any type as wide.
-/// Errors: usage (a type that they do not add, a width that they do not have).
+/// The element type for a collective: by type if it adds, else any type of the same width. Errors:
+/// usage (a type that cannot be added, a width that does not exist).
 Item item_of(std::string_view op, const std::string& name, const Tensor& t, bool adds);
 
-/// Fresh, of its type, or this one, and its device.
+/// A new tensor on the same device, of its type or of this one.
 Tensor empty_beside(const Tensor& like, std::span<const int64_t> size,
                     std::span<const int64_t> strides,
                     std::optional<torch::headeronly::ScalarType> type = {});
 
-/// Of elements one after the other.
+/// Strides of a contiguous tensor.
 std::vector<int64_t> dense_strides(std::span<const int64_t> size);
 
-/// Fresh, of this type, on its device.
+/// A new contiguous tensor of this type on the same device.
 Tensor empty_dense(const Tensor& like, std::span<const int64_t> size,
                    torch::headeronly::ScalarType type);
 
-/// Errors: usage (another type or shape).
+/// Errors: usage (wrong type or shape).
 void require_shaped(std::string_view op, const std::string& name, const Tensor& t,
                     std::span<const int64_t> size, torch::headeronly::ScalarType type);
 
-/// What a call may write. Errors: usage (those of require_shaped; elements that share memory).
+/// Checks a tensor that a call writes. Errors: usage (as require_shaped; elements that overlap).
 void require_result(std::string_view op, const std::string& name, const Tensor& t,
                     std::span<const int64_t> size, torch::headeronly::ScalarType type);
 
-/// Whether two elements may lie at the same place. Strides that interleave dimensions count as
-/// such: nobody makes results of them.
+/// Whether two elements may share an address. Strides that interleave dimensions count as
+/// overlapping: results never have them.
 bool overlaps_itself(const Tensor& t);
 
-/// Errors: usage (no tensor, one of another device).
+/// Errors: usage (no tensor, wrong device).
 void require_place(std::string_view op, const std::string& name, const Tensor& t, Device device);
 
 Activation activation_of(std::string_view op, const std::string& name);
@@ -74,30 +76,30 @@ struct Matrix {
 /// Errors: usage (dtype, device, dimensions).
 Matrix matrix_of(std::string_view op, const std::string& name, const Tensor& t, Device device);
 
-/// Rows first: dimension `dim` of x swapped with the first, and how many rows a unit of it has.
+/// Rows first: x with dimension `dim` swapped to the front, and the number of rows per unit of it.
 struct Rows {
   Tensor tensor;      ///< x
   Tensor matrix;      ///< [units * inner, k]
-  Tensor swapped;     ///< x with its dimensions swapped: what results take their shape from
+  Tensor swapped;     ///< x with its dimensions swapped; results have this shape
   int64_t units = 0;  ///< x.size(dim)
-  int64_t inner = 1;  ///< rows a unit
+  int64_t inner = 1;  ///< rows per unit
   int64_t dim = 0;    ///< from the front
 };
 Rows rows_of(std::string_view op, const Tensor& x, int64_t dim);
 
-/// Where a result is written: a fresh tensor, a given one, or a staged copy of either.
+/// Where a result is written: a new tensor, a given one, or a staged copy of either.
 class Result {
  public:
-  /// A fresh one in the shape of x with `units` in dimension x.dim and `cols` in the last. It is no
-  /// view of another: autograd lets nobody write to the views that an op returns.
+  /// A new tensor shaped as x, with `units` in dimension x.dim and `cols` in the last. It is no
+  /// view: autograd forbids writing to views that an op returns.
   Result(const Rows& x, int64_t units, int64_t cols, Device device);
-  /// A given tensor in the shape of x with `units` in dimension x.dim and `cols` in the last.
-  /// Errors: usage (shape, place).
+  /// A given tensor; it must be shaped as x, with `units` in dimension x.dim and `cols` in the
+  /// last. Errors: usage (shape, place).
   Result(std::string_view op, const std::string& name, const Tensor& given, const Rows& x,
          int64_t units, int64_t cols, Device device);
 
   [[nodiscard]] const TensorView& view() const { return matrix_.view; }
-  /// After the call: the tensor that has the result.
+  /// After the call: the tensor with the result.
   Tensor finish();
 
  private:
@@ -105,7 +107,7 @@ class Result {
 
   Tensor tensor_;
   Matrix matrix_;
-  std::optional<Tensor> copy_to_;  ///< rows first
+  std::optional<Tensor> copy_to_;  ///< destination of the staged copy, rows first
 };
 
 }  // namespace tilelace::torch_binding

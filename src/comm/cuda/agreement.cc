@@ -31,7 +31,7 @@ std::string attempt(const std::function<std::string()>& work) {
 }
 
 void require_well(const std::string& said, std::size_t rank, std::string_view op) {
-  if (said.empty()) raise(ErrorKind::peer, "{}: rank {} sent no word, expected one", op, rank);
+  if (said.empty()) raise(ErrorKind::peer, "{}: rank {} sent an empty answer", op, rank);
   if (said[0] == 0) return;
   const auto kind = static_cast<ErrorKind>(said[0]);
   const bool known = kind >= ErrorKind::usage && kind <= ErrorKind::timeout;

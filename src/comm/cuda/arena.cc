@@ -23,14 +23,14 @@ Arena::Arena(std::shared_ptr<DeviceMemory> memory) : memory_(std::move(memory)) 
 Region Arena::take(std::string_view what, std::size_t bytes) {
   const std::size_t room = largest();
   require(bytes <= room,
-          "arena: {} of {} bytes, got {} left of {} (largest piece {}), expected room", what, bytes,
-          left(), memory_->bytes(), room);
+          "arena: no room for {} of {} bytes: {} of {} are left, the largest piece has {}", what,
+          bytes, left(), memory_->bytes(), room);
   const std::size_t wanted = std::max(round_up(bytes), kAlignment);
   const auto piece = std::find_if(free_.begin(), free_.end(),
                                   [wanted](const auto& p) { return p.second >= wanted; });
   require(piece != free_.end(),
-          "arena: {} of {} bytes, got {} left of {} (largest piece {}), expected room", what, bytes,
-          left(), memory_->bytes(), room);
+          "arena: no room for {} of {} bytes: {} of {} are left, the largest piece has {}", what,
+          bytes, left(), memory_->bytes(), room);
   const auto [offset, size] = *piece;
   free_.erase(piece);
   if (size > wanted) free_[offset + wanted] = size - wanted;
@@ -40,8 +40,8 @@ Region Arena::take(std::string_view what, std::size_t bytes) {
 
 void Arena::give_back(const Region& region) {
   const auto found = taken_.find(region.offset);
-  require(found != taken_.end(),
-          "arena: region at {} given back, got none there, expected a taken one", region.offset);
+  require(found != taken_.end(), "arena: region at {} given back, but none is taken there",
+          region.offset);
   auto piece = free_.insert(taken_.extract(found)).position;
   const auto next = std::next(piece);
   if (next != free_.end() && piece->first + piece->second == next->first) {

@@ -59,7 +59,7 @@ int device_of(int local_rank) {
   const int count = device_count();
   if (count == 1) return 0;
   require(local_rank >= 0 && local_rank < count,
-          "device: local rank {} with {} devices visible, expected 0 to {}", local_rank, count,
+          "device: local rank: got {} with {} devices visible, expected 0 to {}", local_rank, count,
           count - 1);
   return local_rank;
 }

@@ -72,7 +72,8 @@ Offer make_offer(const Request& request) {
   const bool able =
       device_attribute(handle, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, kOp) != 0;
   if (!able)
-    raise(ErrorKind::system, "{}: device {} without virtual memory management, expected it", kOp,
+    raise(ErrorKind::system,
+          "{}: device {} has no virtual memory management, which symmetric memory needs", kOp,
           device);
   const DeviceScope scope(device, kOp);  // peers may open their memory to it once it has a context
   Offer offer{request.bytes, recommended_granularity(handle, kOp), device, 0, {}};
@@ -91,11 +92,11 @@ Offer make_offer(const Request& request) {
 void require_same_multicast(const std::vector<Offer>& offers) {
   for (std::size_t r = 0; r < offers.size(); ++r) {
     require(offers[r].multicast == offers[0].multicast,
-            "{}: rank {} passed multicast {}, rank 0 passed {}, expected the same", kOp, r,
-            offers[r].multicast, offers[0].multicast);
+            "{}: rank {} passed multicast {}, rank 0 passed {}: it must be the same on every rank",
+            kOp, r, offers[r].multicast, offers[0].multicast);
     for (std::size_t q = 0; q < r && offers[0].multicast != 0; ++q)
       require(offers[r].uuid != offers[q].uuid,
-              "{}: multicast needs a device for every rank, got one for ranks {} and {}", kOp, q,
+              "{}: multicast needs a device for every rank, but ranks {} and {} share one", kOp, q,
               r);
   }
 }
@@ -109,7 +110,7 @@ std::vector<Offer> exchange_offers(const Agreement& agreement, const Request& re
   std::vector<std::uint64_t> sizes;
   for (std::size_t r = 0; r < said.size(); ++r) {
     if (said[r].size() != sizeof(Offer))
-      raise(ErrorKind::peer, "{}: offer of rank {} has {} bytes, expected {}", kOp, r,
+      raise(ErrorKind::peer, "{}: the offer of rank {} has {} bytes, expected {}", kOp, r,
             said[r].size(), sizeof(Offer));
     std::memcpy(&offers[r], said[r].data(), sizeof(Offer));
     sizes.push_back(offers[r].bytes);
@@ -125,7 +126,7 @@ std::size_t stride_for(const std::vector<Offer>& offers) {
   for (const Offer& offer : offers) granularity = std::max(granularity, offer.granularity);
   const std::size_t bytes = std::max<std::size_t>(offers[0].bytes, 1);
   const std::size_t most = (std::size_t{1} << 46) / offers.size();
-  require(bytes <= most, "{}: {} bytes on each of {} ranks, expected at most {}", kOp, bytes,
+  require(bytes <= most, "{}: got {} bytes on each of {} ranks, expected at most {}", kOp, bytes,
           offers.size(), most);
   return (bytes + granularity - 1) / granularity * granularity;
 }
@@ -136,9 +137,8 @@ void require_peer_access(const std::vector<Offer>& offers, int rank) {
     if (offers[r].uuid == own.uuid) continue;
     const PeerAccess access = peer_access(own.device, uuid_text(offers[r].uuid));
     if (!access.granted)
-      raise(ErrorKind::system,
-            "{}: rank {} (device {}) has no peer access to rank {} (device {}), expected it", kOp,
-            rank, own.device, r, access.device);
+      raise(ErrorKind::system, "{}: rank {} (device {}) has no peer access to rank {} (device {})",
+            kOp, rank, own.device, r, access.device);
   }
 }
 

@@ -30,12 +30,12 @@ class Loader {
     const cudaError_t error =
         cudaGetDriverEntryPointByVersion(name, &found, kVersion, cudaEnableDefault, &how);
     if (error != cudaSuccess)
-      loaded_.problem = fmt::format("CUDA driver, got {} ({}), expected one for CUDA 13 or later",
+      loaded_.problem = fmt::format("CUDA driver: {} ({}); a driver for CUDA 13 or later is needed",
                                     cudaGetErrorName(error), cudaGetErrorString(error));
     else if (found == nullptr)
-      loaded_.problem =
-          fmt::format("CUDA driver without {} of version {}, expected one for CUDA 13 or later",
-                      name, kVersion);
+      loaded_.problem = fmt::format(
+          "CUDA driver: it has no {} of version {}; a driver for CUDA 13 or later is needed", name,
+          kVersion);
     function = reinterpret_cast<Function>(found);
   }
 
@@ -74,10 +74,10 @@ Loaded load() {
   if (!loaded.problem.empty()) return loaded;
   const CUresult started = d.init(0);
   if (started != CUDA_SUCCESS)
-    loaded.problem = fmt::format("cuInit, got {}, expected success", driver_words(d, started));
+    loaded.problem = fmt::format("cuInit failed: {}", driver_words(d, started));
   // Runs before the destructors of objects that were static before the first use of the driver.
   if (std::atexit([] { process_is_ending = true; }) != 0)
-    loaded.problem = "atexit, got no room, expected some";
+    loaded.problem = "cannot register an atexit handler";
   return loaded;
 }
 
@@ -111,22 +111,21 @@ std::string driver_words(const Driver& driver, CUresult result) {
 
 void require_driver(CUresult result, std::string_view op, std::string_view what) {
   if (result == CUDA_SUCCESS) return;
-  raise(ErrorKind::system, "{}: {}, got {}, expected success", op, what,
-        driver_words(driver(op), result));
+  raise(ErrorKind::system, "{}: {} failed: {}", op, what, driver_words(driver(op), result));
 }
 
 void require_runtime(cudaError_t result, std::string_view op, std::string_view what) {
   if (result == cudaSuccess) return;
   cudaGetLastError();  // or the next call of the user reports it again
-  raise(ErrorKind::system, "{}: {}, got {} ({}), expected success", op, what,
-        cudaGetErrorName(result), cudaGetErrorString(result));
+  raise(ErrorKind::system, "{}: {} failed: {} ({})", op, what, cudaGetErrorName(result),
+        cudaGetErrorString(result));
 }
 
 CUdevice device_handle(int device, std::string_view op) {
   const Driver& d = driver(op);
   int count = 0;
   require_runtime(cudaGetDeviceCount(&count), op, "cudaGetDeviceCount");
-  require(device >= 0 && device < count, "{}: device {} of {} visible, expected 0 to {}", op,
+  require(device >= 0 && device < count, "{}: device: got {} of {} visible, expected 0 to {}", op,
           device, count, count - 1);
   CUdevice handle = 0;
   require_driver(d.device_get(&handle, device), op, "cuDeviceGet");

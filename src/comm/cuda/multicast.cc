@@ -21,13 +21,13 @@ Function find(const MulticastPermit& /*permit*/, const char* name, std::string_v
   require_runtime(cudaGetDriverEntryPointByVersion(name, &found, kVersion, cudaEnableDefault, &how),
                   op, name);
   if (found == nullptr)
-    raise(ErrorKind::system, "{}: multicast needs {} of the driver, got none", op, name);
+    raise(ErrorKind::system, "{}: multicast needs {}, which the driver does not have", op, name);
   return reinterpret_cast<Function>(found);
 }
 
 void require_done(CUresult result, std::string_view op, const char* name) {
   if (result == CUDA_SUCCESS) return;
-  raise(ErrorKind::system, "{}: multicast needs {}, got {}", op, name,
+  raise(ErrorKind::system, "{}: multicast needs {}, which failed: {}", op, name,
         driver_words(driver(op), result));
 }
 
@@ -44,7 +44,9 @@ CUmulticastObjectProp properties_of(int ranks, std::size_t bytes) {
 std::size_t multicast_granularity(const MulticastPermit& permit, CUdevice device, int ranks,
                                   std::size_t bytes, std::string_view op) {
   require(device_attribute(device, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, op) != 0,
-          "{}: multicast needs CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, got 0", op);
+          "{}: multicast needs a device that supports it (CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED "
+          "is 0)",
+          op);
   const char* const name = "cuMulticastGetGranularity";
   const CUmulticastObjectProp properties = properties_of(ranks, bytes);
   std::size_t granularity = 0;

@@ -95,21 +95,21 @@ void check_extents(const Problem& p) {
            __builtin_mul_overflow(bytes, kMostStaged * p.ranks, &bytes);
   };
   require(!overflows(p.k) && !overflows(p.total_n()),
-          "{}: m {} x n {} x k {}: got a size over 64 bits, expected less", op, p.m, p.total_n(),
-          p.k);
+          "{}: m {} x n {} x k {}: its staging would need more than 64 bits of bytes", op, p.m,
+          p.total_n(), p.k);
 }
 
 void check_rows(const Problem& p) {
   if (p.rows.empty()) return;
   const auto op = name_of(p.op);
-  require(row_of(p.op).shards(), "{}: rows: got a list, expected none (the op splits m itself)",
-          op);
+  require(row_of(p.op).shards(), "{}: rows: got a list, expected none: the op splits m itself", op);
   require(static_cast<int>(p.rows.size()) == p.ranks,
-          "{}: rows: got {} entries, expected one a rank ({})", op, p.rows.size(), p.ranks);
+          "{}: rows: got {} entries, expected one per rank ({})", op, p.rows.size(), p.ranks);
   std::int64_t left = p.m;
   for (const auto r : p.rows) {
-    require(r >= 0 && r <= left, "{}: rows: got an entry {}, expected 0 to what is left of m {}",
-            op, r, p.m);
+    require(r >= 0 && r <= left,
+            "{}: rows: got an entry {}, expected 0 to what earlier entries leave of m {}", op, r,
+            p.m);
     left -= r;
   }
   require(left == 0, "{}: rows: got a sum of {}, expected m {}", op, p.m - left, p.m);
@@ -122,34 +122,37 @@ void check_problem(const Problem& p) {
   require(p.ranks >= 1 && p.ranks <= kMaxRanks, "{}: ranks: got {}, expected 1 to {}", op, p.ranks,
           kMaxRanks);
   require(static_cast<std::size_t>(p.op) < op_table().size(),
-          "op: got an unknown one {}, expected {}", static_cast<int>(p.op), names_of_ops());
+          "op: got the unknown value {}, expected {}", static_cast<int>(p.op), names_of_ops());
   if (!is_known(p.dtype))
-    raise(ErrorKind::usage, "{}: dtype: got an unknown one {}, expected {}", op,
+    raise(ErrorKind::usage, "{}: dtype: got the unknown value {}, expected {}", op,
           static_cast<int>(p.dtype), names_of_dtypes());
   check_extents(p);
   check_rows(p);
-  require(p.activation <= Activation::swiglu,
-          "{}: activation: got an unknown one {}, expected none, gelu, gelu_tanh, silu or swiglu",
-          op, static_cast<int>(p.activation));
+  require(
+      p.activation <= Activation::swiglu,
+      "{}: activation: got the unknown value {}, expected none, gelu, gelu_tanh, silu or swiglu",
+      op, static_cast<int>(p.activation));
   const OpRow& row = row_of(p.op);
   if (p.residual) {
     require(row.operand(Role::residual) != nullptr,
-            "{}: residual: got one, expected none (only sums have one)", op);
+            "{}: residual: got one, expected none: only gemm_rs and gemm_ar take one", op);
     require(p.activation == Activation::none,
             "{}: activation with a residual: got {}, expected none", op, name_of(p.activation));
   }
   if (!row.multiplies()) {
-    require(p.n.size() == 1 && p.n[0] == p.k, "{}: n: got {}, expected k {} (it has no weights)",
+    require(p.n.size() == 1 && p.n[0] == p.k, "{}: n: got {}, expected k {}: the op has no weights",
             op, fmt::join(p.n, "+"), p.k);
-    require(!p.bias, "{}: bias: got one, expected none (only products have one)", op);
+    require(!p.bias, "{}: bias: got one, expected none: the op has no product", op);
   }
   if (!row.many()) {
     require(p.n.size() == 1, "{}: weights: got {}, expected exactly one", op, p.n.size());
     require(p.activation != Activation::swiglu,
-            "{}: activation: got swiglu, expected one that needs no second weight", op);
+            "{}: activation: got swiglu, which needs two weights, expected none, gelu, gelu_tanh "
+            "or silu",
+            op);
   }
   require(!p.return_gathered || row.operand(Role::gathered) != nullptr,
-          "{}: gathered: got one, expected none (only ag_gemm gathers)", op);
+          "{}: gathered: got one, expected none: only ag_gemm gathers", op);
   if (p.activation == Activation::swiglu) {
     require(p.n.size() == 2 && p.n[0] == p.n[1],
             "{}: swiglu: got weights of n {}, expected two of equal n (gate, up)", op,
@@ -167,7 +170,7 @@ void check_options(Op op, const PlanOptions& o) {
                            : i == static_cast<int>(last) ? " or "
                                                          : ", ",
                            name_of(static_cast<decltype(last)>(i)));
-    raise(ErrorKind::usage, "{}: {}: got an unknown one {}, expected {}", name_of(op), what,
+    raise(ErrorKind::usage, "{}: {}: got the unknown value {}, expected {}", name_of(op), what,
           static_cast<int>(*asked), names);
   };
   known("path", o.path, Path::unfused);

@@ -20,14 +20,14 @@ namespace {
 std::vector<Index> by_rank(std::string_view name, std::string_view what,
                            std::span<const std::int64_t> counts, int ranks) {
   require(counts.size() == 1 || counts.size() == static_cast<std::size_t>(ranks),
-          "{}: {}: got {} entries, expected one, or one a rank ({})", name, what, counts.size(),
+          "{}: {}: got {} entries, expected one, or one per rank ({})", name, what, counts.size(),
           ranks);
   std::vector<Index> all(static_cast<std::size_t>(ranks), counts.front());
   if (counts.size() > 1) all.assign(counts.begin(), counts.end());
   Index total = 0;
   for (const Index count : all) {
     require(count >= 0 && count <= kMaxExtent - total,
-            "{}: {}: got an entry {}, expected 0 to {} elements together", name, what, count,
+            "{}: {}: got an entry {}, expected 0 to {} elements in all", name, what, count,
             kMaxExtent);
     total += count;
   }
@@ -53,13 +53,13 @@ Index end_of(const std::vector<Parcel>& parcels) {
 
 void check_known(std::string_view name, const CollectiveArgs& args, const CollectiveRow& row) {
   require(static_cast<std::size_t>(args.item) < kItems.size(),
-          "{}: item: got an unknown one {}, expected bf16, fp16, fp32, i32, i64 or u8", name,
+          "{}: item: got the unknown value {}, expected bf16, fp16, fp32, i32, i64 or u8", name,
           static_cast<int>(args.item));
   require(args.reduction <= Reduction::max,
-          "{}: reduction: got an unknown one {}, expected sum, avg or max", name,
+          "{}: reduction: got the unknown value {}, expected sum, avg or max", name,
           static_cast<int>(args.reduction));
   require(row.sums || args.reduction == Reduction::sum,
-          "{}: reduction: got {}, expected none (nothing is added up)", name,
+          "{}: reduction: got {}, expected none: this collective adds nothing", name,
           name_of(args.reduction));
   require(args.reduction != Reduction::avg || row_of(args.item).floats,
           "{}: reduction: got avg of {}, expected bf16, fp16 or fp32", name,
@@ -71,9 +71,10 @@ void check_memory(std::string_view name, std::string_view what, const void* data
                   std::size_t item) {
   require(bytes == 0 || data != nullptr, "{}: {}: got null data, expected {} bytes", name, what,
           bytes);
-  require(reinterpret_cast<std::uintptr_t>(data) % item == 0,
-          "{}: {}: got data {} bytes off, expected it aligned to its elements of {} bytes", name,
-          what, reinterpret_cast<std::uintptr_t>(data) % item, item);
+  require(
+      reinterpret_cast<std::uintptr_t>(data) % item == 0,
+      "{}: {}: got data {} bytes off alignment, expected it aligned to its elements of {} bytes",
+      name, what, reinterpret_cast<std::uintptr_t>(data) % item, item);
 }
 
 /// In place, or apart.
@@ -87,9 +88,7 @@ void check_apart(std::string_view name, const CollectiveCall& c, const Collectiv
   const bool in_place = c.collective != Collective::all_to_all &&
                         in + static_cast<std::uintptr_t>(c.sends[own].at) ==
                             out + static_cast<std::uintptr_t>(c.takes[own].at);
-  require(in_place,
-          "{}: in and out: got memory that overlaps, expected two tensors, or one in its place in "
-          "the other",
+  require(in_place, "{}: in and out overlap: pass two tensors, or one at its place in the other",
           name);
 }
 
@@ -105,10 +104,11 @@ Item item_of(DType dtype) {
 }
 
 const CollectiveRow& known_row(Collective collective) {
-  require(static_cast<std::size_t>(collective) < kCollectives.size(),
-          "collective: got an unknown one {}, expected all_reduce, all_gather, reduce_scatter or "
-          "all_to_all",
-          static_cast<int>(collective));
+  require(
+      static_cast<std::size_t>(collective) < kCollectives.size(),
+      "collective: got the unknown value {}, expected all_reduce, all_gather, reduce_scatter or "
+      "all_to_all",
+      static_cast<int>(collective));
   return row_of(collective);
 }
 

@@ -44,8 +44,8 @@ void check_tensor(const Tensor& t) {
   require(!t.wanted || t.bytes == 0 || t.data != nullptr, "{}: {}: got null, expected {} bytes",
           kNormName, t.what, t.bytes);
   require(t.begin() % static_cast<std::uintptr_t>(t.aligned) == 0,
-          "{}: {}: got data {} bytes off, expected it aligned to {} bytes", kNormName, t.what,
-          t.begin() % static_cast<std::uintptr_t>(t.aligned), t.aligned);
+          "{}: {}: got data {} bytes off alignment, expected it aligned to {} bytes", kNormName,
+          t.what, t.begin() % static_cast<std::uintptr_t>(t.aligned), t.aligned);
 }
 
 /// What is written lies apart, but for results in the place of what has as many rows.
@@ -53,13 +53,11 @@ void check_places(const std::array<Tensor, 3>& read, const std::array<Tensor, 4>
   for (std::size_t i = 0; i < written.size(); ++i) {
     const Tensor& to = written[i];
     for (std::size_t k = 0; k < i; ++k)
-      require(!to.meets(written[k]),
-              "{}: {} and {}: got memory that overlaps, expected two tensors", kNormName,
+      require(!to.meets(written[k]), "{}: {} and {} overlap: pass two tensors", kNormName,
               written[k].what, to.what);
     for (std::size_t k = 0; k < read.size(); ++k) {
       const bool in_place = i < 2 && k < 2 && to.data == read[k].data;
-      require(in_place || !to.meets(read[k]),
-              "{}: {} and {}: got memory that overlaps, expected two tensors", kNormName,
+      require(in_place || !to.meets(read[k]), "{}: {} and {} overlap: pass two tensors", kNormName,
               read[k].what, to.what);
     }
   }
@@ -68,10 +66,10 @@ void check_places(const std::array<Tensor, 3>& read, const std::array<Tensor, 4>
 void check_shape(const AllReduceNormArgs& a) {
   const bool known = static_cast<std::size_t>(a.item) < kItems.size();
   require(known && row_of(a.item).floats && row_of(a.item).bytes == 2,
-          "{}: item: got {}, expected a float of two bytes", kNormName,
+          "{}: item: got {}, expected bf16 or fp16", kNormName,
           known ? row_of(a.item).name : "an unknown one");
   require(a.quant <= NormQuant::given,
-          "{}: quant: got an unknown one {}, expected none, token, block or given", kNormName,
+          "{}: quant: got the unknown value {}, expected none, token, block or given", kNormName,
           static_cast<int>(a.quant));
   const Index of = a.quant == NormQuant::block ? kNormBlock : 8;
   require(a.n >= of && a.n <= kMostNormCols && a.n % of == 0,
@@ -121,7 +119,7 @@ NormCall check_norm(const AllReduceNormArgs& a, int rank, int ranks) {
   c.sum.sends = c.sum.takes = std::vector<Parcel>(all, Parcel{0, bytes.rows});
   const bool quantises = a.quant != NormQuant::none;
   require(quantises || (a.quantised == nullptr && a.scales == nullptr),
-          "{}: quantised and scales: got some, expected none without quant", kNormName);
+          "{}: quantised and scales: got some, expected none where quant is none", kNormName);
   const Index scales = a.m == 0 ? 0 : bytes.scales;
   const std::array<Tensor, 3> read{Tensor{"x", a.x, bytes.rows, true},
                                    {"residual", a.residual, bytes.rows, false},
@@ -231,8 +229,8 @@ CollectivePlan plan_norm(const NormCall& c, const CollectiveMachine& machine,
   spread_lines(c, most_ctas(machine, o), machine.shared, p);
   const bool fit = p.workers * p.chunk * places * kBytesOfLines <= kLineBytes;
   require(fit || !o.lines.value_or(false),
-          "{}: lines: got {} rows of {} columns, expected what their places have room for",
-          kNormName, c.rows, c.cols);
+          "{}: {} rows of {} columns do not fit the staging of lines: use chunks", kNormName,
+          c.rows, c.cols);
   const double sent = static_cast<double>(bytes_of(c).rows) * (c.sum.ranks - 1);
   const double by_lines = h.call_us + us_at(2 * sent, h.store_gbps);
   const double by_chunks = h.call_us + h.flag_us + us_at(sent, h.store_gbps);

@@ -144,7 +144,7 @@ CollectivePlan plan_collective(const CollectiveCall& c, const CollectiveMachine&
   const Index most_ctas = line_ctas(c, machine, o);
   const bool fit = machine.gpu && known && lines_fit(load, line_shots, most_ctas);
   require(fit || !machine.gpu || !o.lines.value_or(false),
-          "{}: lines: got {} bytes, expected what their places have room for{}", name,
+          "{}: {} bytes do not fit the staging of lines{}: use chunks", name,
           load.units(line_shots) * kUnitBytes, known ? "" : ", in equal parts");
   p.lines =
       fit && o.lines.value_or(lines_us(load, h, line_shots) <= chunks_us(load, h, chunk_shots));

@@ -95,15 +95,16 @@ std::string illegal(const Problem& p, const Plan& plan) {
   if (plan.blocks < 1 || plan.blocks > 64) {
     return fmt::format("blocks is {}, must be 1 to 64", plan.blocks);
   }
-  if (plan.blocks > 1 && !row_of(p.op).shares) return "only gemm_ar has row super-blocks";
+  if (plan.blocks > 1 && !row_of(p.op).shares) return "only gemm_ar has blocks";
   const TransportRow& transport = row_of(plan.transport);
   if (transport.gpus) return fmt::format("{} is for GPU ranks", transport.name);
-  if (transport.by_workers() && !mesh) return "store needs the mesh (nobody relays)";
+  if (transport.by_workers() && !mesh) return "transport store has no relays: it needs route mesh";
   if (transport.pulls && row_of(p.op).sums && !mesh) {
-    return "pulling partials needs the mesh (nobody relays)";
+    return "pulled partials have no relays: they need route mesh";
   }
-  if (plan.straddle && !mesh) return "straddling tiles need the mesh";
-  if (plan.straddle && row_of(p.op).shares) return "gemm_ar cuts its blocks so that none straddles";
+  if (plan.straddle && !mesh) return "straddle needs route mesh";
+  if (plan.straddle && row_of(p.op).shares)
+    return "gemm_ar has no straddle: no tile crosses a border of its blocks";
   if (plan.route == RouteKind::two_level &&
       (plan.local_ranks < 1 || p.ranks % plan.local_ranks != 0)) {
     return fmt::format("two_level needs local_ranks that divide {} ranks", p.ranks);
@@ -176,7 +177,7 @@ Plan make_plan(const Problem& p, const Machine& machine, const PlanOptions& opti
   auto all = plan::candidates(p, machine, options);
   for (const Plan& plan : all) {
     const std::string why_not = illegal(p, plan);
-    require(why_not.empty(), "{}: plan: got {} {} {}, expected a legal one: {}", name_of(p.op),
+    require(why_not.empty(), "{}: plan {} {} {} is not possible: {}", name_of(p.op),
             name_of(plan.path), name_of(plan.route), name_of(plan.transport), why_not);
     const Cost cost = cost_of(p, plan, machine);
     // A later candidate is simpler or coarser only: take it where it is clearly better.

@@ -50,11 +50,11 @@ int clusters_of(const GemmTile& t, const GemmMachine& machine) {
 }
 
 void require_product(const GemmProblem& p) {
-  require(p.m > 0 && p.n > 0 && p.k > 0, "gemm: m {}, n {}, k {}, expected more than 0", p.m, p.n,
-          p.k);
+  require(p.m > 0 && p.n > 0 && p.k > 0, "gemm: got m {}, n {}, k {}, expected each more than 0",
+          p.m, p.n, p.k);
   require(p.out_n() % 8 == 0 && p.k % 8 == 0 && (!p.gated || p.n % 2 == 0),
-          "gemm: n {}, k {}, expected multiples of 8 (16 bytes){}", p.n, p.k,
-          p.gated ? ", of n its half, too" : "");
+          "gemm: got n {}, k {}, expected multiples of 8 (16 bytes){}", p.n, p.k,
+          p.gated ? ", and n / 2 too" : "");
 }
 
 class TileCandidates {
@@ -157,13 +157,13 @@ std::vector<GemmPlan> gemm_candidates(const GemmProblem& p, const GemmMachine& m
   const std::span<const GemmTile> tiles = plans_of(machine.architecture).tiles;
   const auto fits = [&](const GemmTile& t) { return !p.gated || can_gate(t); };
   require(std::any_of(tiles.begin(), tiles.end(), fits),
-          "gemm: tiles of {}, got none that makes gate and up at once, expected one",
+          "gemm: no tile of {} makes gate and up at once",
           name_of_architecture(machine.architecture));
   TileCandidates candidates(p, machine);
   for (const GemmTile& t : tiles)
     if (fits(t)) candidates.add_tile(t);
   auto all = candidates.sorted();
-  require(!all.empty(), "gemm: multiprocessors, got {}, expected at least 2",
+  require(!all.empty(), "gemm: multiprocessors: got {}, expected at least 2",
           machine.multiprocessors);
   return all;
 }

@@ -23,11 +23,11 @@ void require_way(const PlanOptions& o) {
   if (!o.transport) return;
   const auto transport = name_of(*o.transport);
   require(!row_of(o.transport).adds(),
-          "ag_gemm: transport on GPUs, got {}, expected push, pull, store or nccl", transport);
+          "ag_gemm: transport on GPUs: got {}, expected push, pull, store or nccl", transport);
   require(o.route != RouteKind::ring || row_of(o.transport).pushes(),
-          "ag_gemm: transport on GPUs over the ring, got {}, expected push", transport);
+          "ag_gemm: transport on GPUs over the ring: got {}, expected push", transport);
   require(o.path != Path::medium || row_of(o.transport).pushes(),
-          "ag_gemm: transport on GPUs of path medium, got {}, expected push", transport);
+          "ag_gemm: transport on GPUs with path medium: got {}, expected push", transport);
 }
 
 bool wanted(const AgGemmWay& c, const PlanOptions& o) {
@@ -77,13 +77,12 @@ std::vector<KernelWay> candidates_of(const Problem& p, const Machine& machine,
         c.chunk_rows == coarsest[way_of(c)])
       all.push_back(unfused_of(c, p, gemm_machine(machine)));
   }
-  require(
-      !all.empty(),
-      "{}: plan on GPUs, got options (transport {}, straddle {}, tile {}x{}) that no plan "
-      "meets, expected push, pull or nccl with straddle 0, or store (up to 1024 rows, not of path "
-      "medium), and a compiled tile",
-      name_of(p.op), o.transport ? name_of(*o.transport) : "any",
-      o.straddle ? (*o.straddle ? "1" : "0") : "any", o.tile_m.value_or(0), o.tile_n.value_or(0));
+  require(!all.empty(),
+          "{}: no plan on GPUs has transport {}, straddle {}, tile {}x{}: use push, pull or nccl "
+          "with straddle 0, or store (up to 1024 rows, not with path medium), and a compiled tile",
+          name_of(p.op), o.transport ? name_of(*o.transport) : "any",
+          o.straddle ? (*o.straddle ? "1" : "0") : "any", o.tile_m.value_or(0),
+          o.tile_n.value_or(0));
   sort_by_time(all);
   if (o.chunk_rows)
     for (KernelWay& way : all) std::get<AgGemmWay>(way).chunk_rows = *o.chunk_rows;

@@ -37,29 +37,29 @@ std::vector<KernelWay> fused_ways(const Problem& p, const GemmMachine& machine,
 
 std::string_view missing(Multicast multicast) {
   switch (multicast) {
-    case Multicast::not_asked: return "a communicator made without the option multicast";
-    case Multicast::not_allowed: return "no TILELACE_MULTICAST=1 in the environment";
+    case Multicast::not_asked: return "the communicator was made without the option multicast";
+    case Multicast::not_allowed: return "TILELACE_MULTICAST=1 is not in the environment";
     case Multicast::not_supported:
-      return "a device whose CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED is 0";
-    case Multicast::usable: return "all of it";
+      return "the device's CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED is 0";
+    case Multicast::usable: return "nothing is missing";
   }
-  return "nothing known";
+  return "unknown";
 }
 
 void require_switch_options(const Problem& p, const Machine& machine, const PlanOptions& o) {
   const auto op = name_of(p.op);
-  require(machine.multicast == Multicast::usable,
-          "{}: transport multimem needs a communicator with multicast on devices that support it, "
-          "got {}",
-          op, missing(machine.multicast));
+  require(
+      machine.multicast == Multicast::usable,
+      "{}: transport multimem needs a communicator with multicast on devices that support it: {}",
+      op, missing(machine.multicast));
   require(o.path.value_or(Path::fused) == Path::fused,
-          "{}: path of transport multimem, got {}, expected fused", op,
+          "{}: path with transport multimem: got {}, expected fused", op,
           name_of(o.path.value_or(Path::fused)));
-  require(!o.chunk_rows, "{}: chunk_rows of transport multimem, got {}, expected none", op,
+  require(!o.chunk_rows, "{}: chunk_rows with transport multimem: got {}, expected none", op,
           o.chunk_rows.value_or(0));
-  require(!o.straddle.value_or(false), "{}: straddle on GPUs, got 1, expected 0", op);
+  require(!o.straddle.value_or(false), "{}: straddle on GPUs: got 1, expected 0", op);
   require(o.partials.value_or(p.dtype) == p.dtype,
-          "{}: partials of transport multimem, got {}, expected the operands' type, {}", op,
+          "{}: partials with transport multimem: got {}, expected the operands' type, {}", op,
           name_of(o.partials.value_or(p.dtype)), name_of(p.dtype));
 }
 
@@ -69,7 +69,7 @@ Plan make_switch_plan(const Problem& p, const Machine& machine, const PlanOption
   std::vector<KernelWay> all;
   for (const KeptPartialsWay& c : gemm_multimem_candidates(p, gemm_machine(machine)))
     if (wanted(c.gemm.tile, o)) all.emplace_back(c);
-  require(!all.empty(), "{}: tile of transport multimem, got {}x{}, expected a compiled one",
+  require(!all.empty(), "{}: tile with transport multimem: got {}x{}, expected a compiled one",
           name_of(p.op), o.tile_m.value_or(0), o.tile_n.value_or(0));
   return best_of(p, all, o,
                  fmt::format(" (GEMM {:.1f}, never timed); sums in the switch's order: the same on "

@@ -17,7 +17,7 @@ using schedule::Index;
 
 Plan make_hand_plan(const Problem& p, const Machine& machine, const PlanOptions& o, HandWay way) {
   require(!o.straddle.value_or(false),
-          "{}: straddle on GPUs, got 1 for {} {}, expected a fused call", name_of(p.op),
+          "{}: straddle on GPUs: got 1 for {} {}, expected a fused plan", name_of(p.op),
           name_of(path_of(way)), name_of(transport_of(way)));
   std::vector<KernelWay> all;
   for (HandedPartialsWay& c : gemm_hand_candidates(p, way, gemm_machine(machine))) {
@@ -25,7 +25,7 @@ Plan make_hand_plan(const Problem& p, const Machine& machine, const PlanOptions&
     c.chunk_rows = o.chunk_rows.value_or(c.chunk_rows);
     all.emplace_back(c);
   }
-  require(!all.empty(), "{}: tile on GPUs, got {}x{}, expected a compiled one", name_of(p.op),
+  require(!all.empty(), "{}: tile on GPUs: got {}x{}, expected a compiled one", name_of(p.op),
           o.tile_m.value_or(0), o.tile_n.value_or(0));
   return best_of(
       p, all, o,
@@ -39,7 +39,8 @@ Plan make_hand_plan(const Problem& p, const Machine& machine, const PlanOptions&
 
 Plan make_gemm_rs(const Problem& p, const Machine& machine, const PlanOptions& o) {
   require(!row_of(o.transport).needs_multicast(),
-          "gemm_rs: transport on GPUs, got multimem, which is for gemm_ar, expected another");
+          "gemm_rs: transport on GPUs: got multimem, which is for gemm_ar, expected push, pull, "
+          "store or add");
   require_sum_options(p, o);
   const std::optional<HandWay> way = asked_way(p, o);
   if (p.m == 0) {
@@ -61,7 +62,7 @@ Plan make_gemm_rs(const Problem& p, const Machine& machine, const PlanOptions& o
           ? "fused with store, without chunk_rows, partials of the operands' type, an even "
             "number of ranks, shards of an odd number of 128 rows (the last ones need not be "
             "full), whose tiles fit the device at once"
-          : "fused with store (up to about 2^31 results, of uneven shards fewer) and without "
+          : "fused with store (up to about 2^31 results, fewer with uneven shards) and without "
             "chunk_rows, or unfused with push (few rows, without chunk_rows) or pull");
 }
 

@@ -28,38 +28,38 @@ constexpr int kMostMultiprocessors = 4096;  ///< far more than a GPU has
 /// Sizes in bytes then fit 64 bits, too.
 void require_extents(const Problem& p) {
   const auto op = name_of(p.op);
-  require(p.m <= kMostExtent, "{}: m on GPUs, got {}, expected at most {}", op, p.m, kMostExtent);
-  require(p.k <= kMostExtent, "{}: k on GPUs, got {}, expected at most {}", op, p.k, kMostExtent);
+  require(p.m <= kMostExtent, "{}: m on GPUs: got {}, expected at most {}", op, p.m, kMostExtent);
+  require(p.k <= kMostExtent, "{}: k on GPUs: got {}, expected at most {}", op, p.k, kMostExtent);
   for (const auto n : p.n)
-    require(n <= kMostExtent, "{}: n on GPUs, got {}, expected at most {}", op, n, kMostExtent);
-  require(p.total_n() <= kMostExtent, "{}: n of all weights on GPUs, got {}, expected at most {}",
+    require(n <= kMostExtent, "{}: n on GPUs: got {}, expected at most {}", op, n, kMostExtent);
+  require(p.total_n() <= kMostExtent, "{}: n of all weights on GPUs: got {}, expected at most {}",
           op, p.total_n(), kMostExtent);
   const std::int64_t tiles =
       schedule::ceil_div(p.m, kLeastTileRows) * schedule::ceil_div(p.total_n(), kLeastTileCols);
   require(tiles <= kMostTiles,
-          "{}: m {} x n {} on GPUs, got {} tiles of {}x{}, expected at most {}", op, p.m,
+          "{}: m {} x n {} on GPUs: got {} tiles of {}x{}, expected at most {}", op, p.m,
           p.total_n(), tiles, kLeastTileRows, kLeastTileCols, kMostTiles);
 }
 
 void require_gpu_problem(const Problem& p) {
   const auto op = name_of(p.op);
   if (!row_of(p.dtype).on_gpus)
-    raise(ErrorKind::usage, "{}: dtype on GPUs, got {}, expected {}", op, name_of(p.dtype),
+    raise(ErrorKind::usage, "{}: dtype on GPUs: got {}, expected {}", op, name_of(p.dtype),
           names_of_gpu_dtypes());
-  require(p.ranks <= schedule::kMaxGpuRanks, "{}: ranks on GPUs, got {}, expected at most {}", op,
+  require(p.ranks <= schedule::kMaxGpuRanks, "{}: ranks on GPUs: got {}, expected at most {}", op,
           p.ranks, schedule::kMaxGpuRanks);
-  require(p.k % 8 == 0, "{}: k on GPUs, got {}, expected a multiple of 8 (16 bytes)", op, p.k);
+  require(p.k % 8 == 0, "{}: k on GPUs: got {}, expected a multiple of 8 (16 bytes)", op, p.k);
   for (const auto n : p.n)
-    require(n % 8 == 0, "{}: n on GPUs, got {}, expected a multiple of 8 (16 bytes)", op, n);
+    require(n % 8 == 0, "{}: n on GPUs: got {}, expected a multiple of 8 (16 bytes)", op, n);
   require_extents(p);
 }
 
 void require_machine(const Problem& p, const Machine& m) {
   // A share, or a tile, may need two: gemm_candidates says so.
   require(m.multiprocessors >= 1 && m.multiprocessors <= kMostMultiprocessors,
-          "{}: multiprocessors, got {}, expected 1 to {}", name_of(p.op), m.multiprocessors,
+          "{}: multiprocessors: got {}, expected 1 to {}", name_of(p.op), m.multiprocessors,
           kMostMultiprocessors);
-  require(is_architecture(m.architecture), "{}: architecture, got row {}, expected 0 to {}: {}",
+  require(is_architecture(m.architecture), "{}: architecture: got number {}, expected 0 to {}: {}",
           name_of(p.op), m.architecture, kArchitectures.size() - 1, names_of_architectures());
 }
 
@@ -69,8 +69,8 @@ void require_way(const Problem& p, const PlanOptions& o) {
   const RouteKind route = o.route.value_or(RouteKind::mesh);
   const bool once = !row_of(p.op).shares;  // rows travel once
   require(route == RouteKind::mesh || (once && route == RouteKind::ring),
-          "{}: route on GPUs, got {}, expected mesh{}", op, name_of(route), once ? " or ring" : "");
-  require(once || o.path != Path::medium, "{}: path on GPUs, got medium, expected fused or unfused",
+          "{}: route on GPUs: got {}, expected mesh{}", op, name_of(route), once ? " or ring" : "");
+  require(once || o.path != Path::medium, "{}: path on GPUs: got medium, expected fused or unfused",
           op);
 }
 
@@ -78,20 +78,20 @@ void require_options(const Problem& p, const PlanOptions& o) {
   const auto op = name_of(p.op);
   require_way(p, o);
   require(o.path != Path::medium || o.route.value_or(RouteKind::mesh) == RouteKind::mesh,
-          "{}: route on GPUs of path medium, got {}, expected mesh", op,
+          "{}: route on GPUs with path medium: got {}, expected mesh", op,
           name_of(o.route.value_or(RouteKind::mesh)));
-  require(o.blocks.value_or(1) == 1, "{}: blocks, got {}, expected 1 (only gemm_ar has them)", op,
-          *o.blocks);
-  require(!o.local_ranks, "{}: local_ranks on GPUs, got {}, expected none (one host)", op,
+  require(o.blocks.value_or(1) == 1, "{}: blocks on GPUs: got {}, expected 1", op, *o.blocks);
+  require(!o.local_ranks,
+          "{}: local_ranks on GPUs: got {}, expected none: GPU ranks are on one host", op,
           o.local_ranks.value_or(0));
   if (!o.chunk_rows) return;
   const auto borders = borders_of(p);
   const schedule::RowSplit split = split_of(p, borders);
   const Index least = std::max<Index>(1, schedule::ceil_div(split.max_rows(), kMaxChunks));
-  require(*o.chunk_rows >= least && *o.chunk_rows <= kMostExtent,
-          "{}: chunk_rows on GPUs, got {}, expected at least {} ({} chunks a shard), "
-          "at most {}",
-          op, *o.chunk_rows, least, kMaxChunks, kMostExtent);
+  require(
+      *o.chunk_rows >= least && *o.chunk_rows <= kMostExtent,
+      "{}: chunk_rows on GPUs: got {}, expected at least {} ({} chunks per shard) and at most {}",
+      op, *o.chunk_rows, least, kMaxChunks, kMostExtent);
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ std::vector<CudaWay> cuda_ways(const Problem& p, const Machine& machine,
     const double us = predicted_us_of(way);
     all.push_back({plan_of(p, std::move(way)), std::move(kind), us});
   }
-  require(!all.empty(), "{}: plans on GPUs, got none, expected one", name_of(p.op));
+  require(!all.empty(), "{}: no plan on GPUs fits this problem", name_of(p.op));
   std::ranges::stable_sort(all, {}, &CudaWay::predicted_us);
   return all;
 }

@@ -10,7 +10,7 @@ namespace tilelace::plan {
 namespace {
 
 [[noreturn]] void refuse(const Problem& p) {
-  raise(ErrorKind::usage, "{}: GPUs, got none, expected CPU ranks: it has no kernels",
+  raise(ErrorKind::usage, "{}: device: got cuda, expected cpu: the op has no GPU kernels",
         name_of(p.op));
 }
 

@@ -49,11 +49,11 @@ void require_sum_options(const Problem& p, const PlanOptions& o) {
   const auto op = name_of(p.op);
   const bool scatters = row_of(p.op).scatters();
   require(!row_of(o.transport).needs_nccl(),
-          "{}: transport on GPUs, got nccl, expected push, pull or store{}", op,
+          "{}: transport on GPUs: got nccl, expected push, pull or store{}", op,
           scatters ? ", or add" : "");
-  require(!straddles(o) || scatters, "{}: straddle on GPUs, got 1, expected 0", op);
+  require(!straddles(o) || scatters, "{}: straddle on GPUs: got 1, expected 0", op);
   require(o.partials.value_or(p.dtype) == p.dtype,
-          "{}: partials on GPUs, got {}, expected the operands' type, {}", op,
+          "{}: partials on GPUs: got {}, expected the operands' type, {}", op,
           name_of(o.partials.value_or(p.dtype)), name_of(p.dtype));
 }
 
@@ -65,13 +65,12 @@ Plan make_sum_plan(const Problem& p, const Machine& machine, const PlanOptions& 
                    std::vector<KernelWay> all, std::string_view expected) {
   if (o.path.value_or(Path::unfused) == Path::unfused && !straddles(o))
     add_unfused(p, gemm_machine(machine), o, all);
-  require(
-      !all.empty(),
-      "{}: plan on GPUs, got options (path {}, transport {}, tile {}x{}, chunk_rows {}, straddle "
-      "{}) that no plan meets, expected {}, and a compiled tile",
-      name_of(p.op), o.path ? name_of(*o.path) : "any", o.transport ? name_of(*o.transport) : "any",
-      o.tile_m.value_or(0), o.tile_n.value_or(0), o.chunk_rows.value_or(0), straddles(o) ? 1 : 0,
-      expected);
+  require(!all.empty(),
+          "{}: no plan on GPUs has path {}, transport {}, tile {}x{}, chunk_rows {}, straddle {}: "
+          "use {}, and a compiled tile",
+          name_of(p.op), o.path ? name_of(*o.path) : "any",
+          o.transport ? name_of(*o.transport) : "any", o.tile_m.value_or(0), o.tile_n.value_or(0),
+          o.chunk_rows.value_or(0), straddles(o) ? 1 : 0, expected);
   sort_by_time(all);
   return best_of(p, all, o, parts_of(all.front(), p));
 }

@@ -118,8 +118,8 @@ std::size_t TuningDraft::merge(const std::string& other, const std::string& byte
   const auto checked = tuning_of(other, bytes);
   const ordered_json theirs = ordered_json::parse(bytes);
   const std::string differs = difference(*checked, theirs, table_->all);
-  require(differs.empty(), "tuning: {}: got a table of {}, expected one like {}", other, differs,
-          file_);
+  require(differs.empty(), "tuning: {}: this table is of {}: it cannot be merged into {}", other,
+          differs, file_);
   ordered_json& rows = table_->all.at("rows");
   const std::size_t before = rows.size();
   for (const ordered_json& row : theirs.at("rows"))

@@ -46,7 +46,7 @@ class Fields {
   /// That must be there.
   [[nodiscard]] const json& at(const char* name) const {
     const auto found = object_.find(name);
-    require(found != object_.end(), "{}: {}: got none, expected one", where_, name);
+    require(found != object_.end(), "{}: {} is missing", where_, name);
     return *found;
   }
   [[nodiscard]] bool has(const char* name) const { return object_.contains(name); }
@@ -106,8 +106,7 @@ json parsed(const std::string& file, const std::string& bytes) {
   try {
     return json::parse(bytes);
   } catch (const json::exception& e) {
-    raise(ErrorKind::usage, "{}: got no JSON ({}), expected a table of `tilelace tune`", file,
-          e.what());
+    raise(ErrorKind::usage, "{}: not a table of `tilelace tune`: {}", file, e.what());
   }
 }
 
@@ -132,7 +131,7 @@ std::optional<TunedRow> row_of_fields(const Fields& row, TuningTable& table) {
   const auto dtype = dtype_named(type);
   if (!known || !dtype) {
     table.notes.push_back(
-        fmt::format("{}: {} of {} is not known here, left out", row.where(), op, type));
+        fmt::format("{}: left out: this build does not know {} of {}", row.where(), op, type));
     return std::nullopt;
   }
   TunedRow tuned;
@@ -144,8 +143,8 @@ std::optional<TunedRow> row_of_fields(const Fields& row, TuningTable& table) {
   } catch (const Error& e) {
     raise(ErrorKind::usage, "{}: {}", row.where(), e.what());
   }
-  require(tuned.plan.kernel != nullptr, "{}: plan: got one without a tile, expected all of it",
-          row.where());
+  require(tuned.plan.kernel != nullptr,
+          "{}: plan: it names no tile: give the whole plan as it is printed", row.where());
   tuned.kind = kind_of(tuned.plan);
   return tuned;
 }
@@ -158,8 +157,9 @@ void read_rows(const json& rows, TuningTable& table) {
     const Fields row(object, fmt::format("{}: row {}", table.file, number++));
     auto tuned = row_of_fields(row, table);
     if (!tuned) continue;
-    require(seen.insert(tuned->problem).second, "{}: got {} a second time, expected it once",
-            row.where(), fmt::streamed(tuned->problem));
+    require(seen.insert(tuned->problem).second,
+            "{}: got {} a second time: each problem has one row", row.where(),
+            fmt::streamed(tuned->problem));
     table.rows.push_back(std::move(*tuned));
   }
 }
@@ -230,13 +230,13 @@ std::shared_ptr<const TuningTable> tuning_of(const std::string& file, const std:
   require(rows.is_array(), "{}: rows: got {}, expected a list", file, rows.type_name());
   const std::string kernels = top.text("kernels");
   if (kernels != kernel_set())
-    table->notes.push_back(
-        fmt::format("{}: of kernel set {}, this build has {}: not used, `tilelace "
-                    "tune` makes another",
-                    file, kernels, kernel_set()));
+    table->notes.push_back(fmt::format(
+        "{}: not used: it is of kernel set {}, this build has {}; `tilelace tune` makes a new one",
+        file, kernels, kernel_set()));
   else if (!architecture_named(table->device.architecture))
-    table->notes.push_back(fmt::format("{}: of {}, which this build has no kernels for: not used",
-                                       file, table->device.architecture));
+    table->notes.push_back(
+        fmt::format("{}: not used: it is of {}, which this build has no kernels for", file,
+                    table->device.architecture));
   else if (machine == nullptr || table->fits(*machine))
     read_rows(rows, *table);
   return table;

@@ -256,10 +256,10 @@ int AgGemmWay::left_free() const {
 namespace {
 
 void require_gather(const Problem& problem) {
-  require(problem.op == Op::ag_gemm, "ag_gemm: op, got {}, expected ag_gemm", name_of(problem.op));
+  require(problem.op == Op::ag_gemm, "ag_gemm: op: got {}, expected ag_gemm", name_of(problem.op));
   check_problem(problem);
-  require(problem.m > 0, "ag_gemm: m, got 0, expected rows to plan for");
-  require(problem.ranks <= schedule::kMaxGpuRanks, "ag_gemm: ranks, got {}, expected at most {}",
+  require(problem.m > 0, "ag_gemm: m: got 0, expected at least 1 row to plan for");
+  require(problem.ranks <= schedule::kMaxGpuRanks, "ag_gemm: ranks: got {}, expected at most {}",
           problem.ranks, schedule::kMaxGpuRanks);
 }
 

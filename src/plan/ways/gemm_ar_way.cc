@@ -121,9 +121,9 @@ void add_columns(const Problem& p, const GemmPlan& gemm, const GemmMachine& mach
 }  // namespace
 
 void require_gemm_ar(const Problem& p) {
-  require(p.op == Op::gemm_ar, "gemm_ar: op, got {}, expected gemm_ar", name_of(p.op));
+  require(p.op == Op::gemm_ar, "gemm_ar: op: got {}, expected gemm_ar", name_of(p.op));
   check_problem(p);
-  require(p.ranks <= schedule::kMaxGpuRanks, "gemm_ar: ranks, got {}, expected at most {}", p.ranks,
+  require(p.ranks <= schedule::kMaxGpuRanks, "gemm_ar: ranks: got {}, expected at most {}", p.ranks,
           schedule::kMaxGpuRanks);
 }
 
@@ -147,7 +147,7 @@ schedule::ShareOrder gemm_ar_order(const Problem& p, const GemmArWay& plan, int 
 
 std::vector<GemmArWay> gemm_ar_candidates(const Problem& p, const GemmMachine& machine) {
   require_gemm_ar(p);
-  require(p.m > 0, "gemm_ar: m, got 0, expected rows to plan for");
+  require(p.m > 0, "gemm_ar: m: got 0, expected at least 1 row to plan for");
   std::vector<GemmArWay> plans;
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
     if (!can_share(gemm.tile, p.ranks) || gemm.split_tiles != 0) continue;

@@ -55,9 +55,9 @@ Index partials_of(const Problem& p, const schedule::RowSplit& split, const GemmT
 }
 
 void require_scatter(const Problem& p) {
-  require(p.op == Op::gemm_rs, "gemm_rs: op, got {}, expected gemm_rs", name_of(p.op));
+  require(p.op == Op::gemm_rs, "gemm_rs: op: got {}, expected gemm_rs", name_of(p.op));
   check_problem(p);
-  require(p.ranks <= schedule::kMaxGpuRanks, "gemm_rs: ranks, got {}, expected at most {}", p.ranks,
+  require(p.ranks <= schedule::kMaxGpuRanks, "gemm_rs: ranks: got {}, expected at most {}", p.ranks,
           schedule::kMaxGpuRanks);
 }
 
@@ -93,7 +93,7 @@ int tiles_of(const GemmRsWay& plan, const Problem& p) {
 
 std::vector<GemmRsWay> gemm_rs_candidates(const Problem& p, const GemmMachine& machine) {
   require_scatter(p);
-  require(p.m > 0, "gemm_rs: m, got 0, expected rows to plan for");
+  require(p.m > 0, "gemm_rs: m: got 0, expected at least 1 row to plan for");
   const auto borders = borders_of(p);
   const auto split = split_of(p, borders);
   const Index room = gemm_rs_staging_bytes(p, machine.architecture);

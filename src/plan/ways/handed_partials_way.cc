@@ -18,9 +18,9 @@ using schedule::Index;
 constexpr Index kHandRounds = 4;  ///< chunks of a CTA where there is work enough
 
 void require_hand(const Problem& p) {
-  require(p.op == Op::gemm_rs, "gemm_rs: op, got {}, expected gemm_rs", name_of(p.op));
+  require(p.op == Op::gemm_rs, "gemm_rs: op: got {}, expected gemm_rs", name_of(p.op));
   check_problem(p);
-  require(p.ranks <= schedule::kMaxGpuRanks, "gemm_rs: ranks, got {}, expected at most {}", p.ranks,
+  require(p.ranks <= schedule::kMaxGpuRanks, "gemm_rs: ranks: got {}, expected at most {}", p.ranks,
           schedule::kMaxGpuRanks);
 }
 
@@ -67,17 +67,17 @@ std::optional<HandWay> asked_way(const Problem& p, const PlanOptions& o) {
   if (o.route == RouteKind::ring) way = HandWay::ring;
   if (o.path == Path::medium) way = HandWay::copied;
   if (!way) return way;
-  require(p.op == Op::gemm_rs, "{}: plan on GPUs, got {}, which is for gemm_rs, expected another",
-          name_of(p.op), name_of(*way));
+  require(p.op == Op::gemm_rs, "{}: plan on GPUs: way {} is for gemm_rs only", name_of(p.op),
+          name_of(*way));
   const Path path = o.path.value_or(path_of(*way));
   const RouteKind route = o.route.value_or(route_of(*way));
   const Transport transport = o.transport.value_or(transport_of(*way));
   require(path == path_of(*way) && route == route_of(*way) && transport == transport_of(*way),
-          "gemm_rs: plan on GPUs, got {} {} {}, expected medium mesh push, unfused ring store or "
+          "gemm_rs: plan on GPUs: got {} {} {}, expected medium mesh push, unfused ring store or "
           "unfused mesh add",
           name_of(path), name_of(route), name_of(transport));
   require(!o.chunk_rows || *way != HandWay::copied,
-          "gemm_rs: chunk_rows on GPUs of path medium, got {}, expected none: shards are copied "
+          "gemm_rs: chunk_rows on GPUs with path medium: got {}, expected none: shards are copied "
           "whole",
           o.chunk_rows.value_or(0));
   return way;
@@ -99,7 +99,7 @@ int tiles_of(const HandedPartialsWay& plan, const Problem& p) {
 std::vector<HandedPartialsWay> gemm_hand_candidates(const Problem& p, HandWay way,
                                                     const GemmMachine& machine) {
   require_hand(p);
-  require(p.m > 0, "gemm_rs: m, got 0, expected rows to plan for");
+  require(p.m > 0, "gemm_rs: m: got 0, expected at least 1 row to plan for");
   const bool copied = way == HandWay::copied;
   const Index rows = copied ? max_rows(p) : p.m;
   const Index chunk = ceil_div(max_rows(p), kHandRounds * machine.multiprocessors);

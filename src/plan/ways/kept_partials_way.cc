@@ -35,7 +35,7 @@ template <class Made>
 void add(const Problem& p, const GemmMachine& machine, const Made& made, KeptPartialsWay like,
          std::vector<KeptPartialsWay>& plans) {
   require_gemm_ar(p);
-  require(p.m > 0, "gemm_ar: m, got 0, expected rows to plan for");
+  require(p.m > 0, "gemm_ar: m: got 0, expected at least 1 row to plan for");
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
     if (!made(gemm.tile) || gemm.split_tiles != 0) continue;
     like.gemm = gemm;

@@ -24,9 +24,9 @@ constexpr Index kRounds = 4;  ///< chunks of a CTA where there is work enough
 
 void require_sum(const Problem& p) {
   const auto op = name_of(p.op);
-  require(row_of(p.op).sums, "{}: op, got {}, expected one that sums", op, op);
+  require(row_of(p.op).sums, "{}: op: got {}, expected gemm_rs or gemm_ar", op, op);
   check_problem(p);
-  require(p.ranks <= schedule::kMaxGpuRanks, "{}: ranks, got {}, expected at most {}", op, p.ranks,
+  require(p.ranks <= schedule::kMaxGpuRanks, "{}: ranks: got {}, expected at most {}", op, p.ranks,
           schedule::kMaxGpuRanks);
 }
 
@@ -109,7 +109,7 @@ int reduce_ctas(const UnfusedSumWay& plan) {
 
 std::vector<UnfusedSumWay> gemm_reduce_candidates(const Problem& p, const GemmMachine& machine) {
   require_sum(p);
-  require(p.m > 0, "{}: m, got 0, expected rows to plan for", name_of(p.op));
+  require(p.m > 0, "{}: m: got 0, expected at least 1 row to plan for", name_of(p.op));
   std::vector<UnfusedSumWay> plans;
   const auto add = [&](UnfusedSumWay plan) {
     plan.predicted_us =

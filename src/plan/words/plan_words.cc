@@ -121,7 +121,7 @@ GemmTile tile_of(Op op, std::string_view name, int architecture) {
   const auto tiles = plans_of(architecture).tiles;
   const auto tile =
       std::find_if(tiles.begin(), tiles.end(), [&](const GemmTile& t) { return t.name == name; });
-  require(tile != tiles.end(), "{}: tile, got {}, expected a compiled one of {}", name_of(op), name,
+  require(tile != tiles.end(), "{}: tile: got {}, expected a compiled one of {}", name_of(op), name,
           name_of_architecture(architecture));
   return *tile;
 }

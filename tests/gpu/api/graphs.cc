@@ -133,7 +133,7 @@ Finding check_beside_capture(Member& member) {
     member.comm->synchronize(member.stream);
     AgGemmArgs args = t.args();
     args.stream = nullptr;
-    finding = expect_error("the default stream", ErrorKind::usage, "one of its own",
+    finding = expect_error("the default stream", ErrorKind::usage, "default stream cannot be used",
                            [&] { ag_gemm(*member.comm, args); });
   } catch (const Error& e) {
     finding = e.what();

@@ -31,19 +31,19 @@ Finding check_options(Member& member) {
   for (const Finding& f :
        {b.wrong("route two_level", "expected mesh or ring",
                 set(&PlanOptions::route, RouteKind::two_level)),
-        b.wrong("the ring with pull", "over the ring, got pull, expected push",
+        b.wrong("the ring with pull", "over the ring: got pull, expected push",
                 [](AgGemmArgs&, PlanOptions& o) {
                   o.route = RouteKind::ring;
                   o.transport = Transport::pull;
                 }),
-        b.wrong("medium with store", "of path medium, got store, expected push",
+        b.wrong("medium with store", "with path medium: got store, expected push",
                 [](AgGemmArgs&, PlanOptions& o) {
                   o.path = Path::medium;
                   o.transport = Transport::store;
                 }),
-        b.wrong("a tile that is not compiled", "that no plan meets",
+        b.wrong("a tile that is not compiled", "no plan on GPUs has",
                 set(&PlanOptions::tile_m, 100)),
-        b.wrong("straddle with push", "that no plan meets", [](AgGemmArgs&, PlanOptions& o) {
+        b.wrong("straddle with push", "no plan on GPUs has", [](AgGemmArgs&, PlanOptions& o) {
           o.straddle = true;
           o.transport = Transport::push;
         })})
@@ -61,7 +61,7 @@ Finding check_tensors(Member& member) {
   wide[0].stride = 2 * kCols;
   const auto on_host = [&](AgGemmArgs& a, PlanOptions&) { a.a.data = aligned; };
   for (const Finding& f :
-       {b.wrong("a on the host", "memory of the host", on_host),
+       {b.wrong("a on the host", "host memory", on_host),
         b.wrong("rows apart", "one after the other",
                 [&](AgGemmArgs&a, PlanOptions&) {
                   a.out = wide;
@@ -112,7 +112,7 @@ Finding check_problems(Member& member) {
 Finding check_unprepared(Member& member) {
   Tensors t(member, good_problem(member.ranks()), true);
   t.fill(1);
-  const Finding f = expect_error("a call before prepare", ErrorKind::usage, "before prepare",
+  const Finding f = expect_error("called before prepare", ErrorKind::usage, "before prepare",
                                  [&] { ag_gemm(*member.comm, t.args()); });
   if (!f.empty()) return f;
   const Problem other =
@@ -200,10 +200,10 @@ Finding check_options_of_ranks(Member& member) {
   workers.workers = 4;
   index.device_index = devices;
   for (const Finding& f :
-       {expect_error("more ranks than GPUs", ErrorKind::usage, "expected one for every rank",
+       {expect_error("more ranks than GPUs", ErrorKind::usage, "each rank needs its own",
                      make(devices + 1, o)),
         expect_error("workers", ErrorKind::usage, "workers on GPUs", make(1, workers)),
-        expect_error("a device that is not there", ErrorKind::usage, "expected one for every rank",
+        expect_error("a device that is not there", ErrorKind::usage, "each rank needs its own",
                      make(1, index))})
     if (!f.empty()) return f;
   member.comm->barrier();

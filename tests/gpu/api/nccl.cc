@@ -67,7 +67,7 @@ Finding check_registered(Member& member) {
   Tensors t(member, problem_of(member.ranks(), 512, {512}, 1024), true);
   t.prepare({by_nccl(Path::fused)});
   return expect_error("nccl with registered buffers in a capture", ErrorKind::usage,
-                      "expected 0 from the start of the process on", [&] {
+                      "expected 0 since the start of the process", [&] {
                         const Graph graph(
                             member, [&] { ag_gemm(*member.comm, t.args(), by_nccl(Path::fused)); });
                       });
@@ -78,8 +78,7 @@ Finding check_not_prepared(Member& member) {
   Tensors t(member, problem_of(member.ranks(), 512, {512}, 1024), true);
   t.prepare();
   t.fill(1);
-  return expect_error("nccl that was not prepared", ErrorKind::usage,
-                      "got calls prepared without it",
+  return expect_error("nccl that was not prepared", ErrorKind::usage, "was not prepared",
                       [&] { ag_gemm(*member.comm, t.args(), by_nccl(Path::fused)); });
 }
 

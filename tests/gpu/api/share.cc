@@ -34,7 +34,7 @@ Finding check_way(Member& member, const Way& way) {
   t.prepare({fused, unfused});
   if (const Finding f = t.calls(5, fused); !f.empty()) return fmt::format("{}, {}", way.name, f);
   if (const Finding f = expect_error(
-          "a fused call in a capture", ErrorKind::usage, "expected path unfused",
+          "a fused call in a capture", ErrorKind::usage, "use path unfused",
           [&] { const Graph graph(member, [&] { ag_gemm(*member.comm, t.args(), fused); }); });
       !f.empty())
     return fmt::format("{}: {}", way.name, f);

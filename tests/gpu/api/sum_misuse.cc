@@ -23,17 +23,17 @@ Finding check_options(Member& member) {
   };
   for (const Op op : {Op::gemm_rs, Op::gemm_ar}) {
     SumBench b(member, op);
-    for (const Finding& f :
-         {b.wrong("transport nccl", "expected push, pull or store",
-                  set(&PlanOptions::transport, Transport::nccl)),
-          b.wrong("partials fp16", "expected the operands' type, bf16",
-                  set(&PlanOptions::partials, DType::fp16)),
-          b.wrong("a tile that is not compiled", "no plan meets", set(&PlanOptions::tile_m, 100))})
+    for (const Finding& f : {b.wrong("transport nccl", "expected push, pull or store",
+                                     set(&PlanOptions::transport, Transport::nccl)),
+                             b.wrong("partials fp16", "expected the operands' type, bf16",
+                                     set(&PlanOptions::partials, DType::fp16)),
+                             b.wrong("a tile that is not compiled", "no plan on GPUs has",
+                                     set(&PlanOptions::tile_m, 100))})
       if (!f.empty()) return f;
   }
   SumBench scatter(member, Op::gemm_rs);
   for (const Finding& f :
-       {scatter.wrong("unfused store", "no plan meets",
+       {scatter.wrong("unfused store", "no plan on GPUs has",
                       [](auto&, PlanOptions& o) {
                         o.path = Path::unfused;
                         o.transport = Transport::store;
@@ -59,7 +59,7 @@ Finding check_options(Member& member) {
                      set(&PlanOptions::path, Path::medium)),
         reduce.wrong("straddle", "straddle on GPUs", set(&PlanOptions::straddle, true)),
         reduce.wrong("route ring", "expected mesh", set(&PlanOptions::route, RouteKind::ring)),
-        reduce.wrong("transport add", "which is for gemm_rs",
+        reduce.wrong("transport add", "is for gemm_rs only",
                      set(&PlanOptions::transport, Transport::add)),
         reduce.wrong("transport multimem", "got a communicator made without the option multicast",
                      set(&PlanOptions::transport, Transport::multimem))})
@@ -74,7 +74,7 @@ Finding check_tensors(Member& member) {
   for (const Op op : {Op::gemm_rs, Op::gemm_ar}) {
     SumBench b(member, op);
     for (const Finding& f :
-         {b.wrong("x on the host", "memory of the host",
+         {b.wrong("x on the host", "host memory",
                   [&](GemmReduceArgs&a, PlanOptions&) { a.x.data = aligned; }),
           b.wrong("rows of out apart", "one after the other",
                   [](GemmReduceArgs&a, PlanOptions&) { a.out.stride = kCols + 8; }),

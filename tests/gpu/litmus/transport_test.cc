@@ -62,8 +62,8 @@ TEST(CopyEngine, SchedulesThatWaitNeedTheRightTo) {
 
   EXPECT_EQ(refusal(ring, true), "accepted");
   EXPECT_EQ(refusal(pull, true), "accepted");
-  EXPECT_NE(refusal(ring, false).find("route, got ring (its relays wait"), std::string::npos);
-  EXPECT_NE(refusal(pull, false).find("transport, got pull (it waits"), std::string::npos);
+  EXPECT_NE(refusal(ring, false).find("route: got ring, whose relays wait"), std::string::npos);
+  EXPECT_NE(refusal(pull, false).find("transport: got pull, which waits"), std::string::npos);
 }
 
 TEST(CopyEngine, WhatCopyEnginesDoNotDoIsRefused) {

@@ -135,7 +135,8 @@ TEST_F(AllocateDevice, DeviceThatIsNotThereIsAUsageErrorOnAll) {
     const Caught caught =
         catch_error([&] { allocate_device(group, group.rank() == 1 ? 4 : 0, kBytes, kBound_s); });
     EXPECT_EQ(caught.kind, ErrorKind::usage);
-    EXPECT_EQ(caught.text, "allocate_device: device 4 of 4 visible, expected 0 to 3 (on rank 1)");
+    EXPECT_EQ(caught.text,
+              "allocate_device: device: got 4 of 4 visible, expected 0 to 3 (on rank 1)");
     use(group, *allocate(group));
   });
 }
@@ -173,13 +174,12 @@ TEST_F(AllocateDevice, RanksWhoseDevicesDoNotReachEachOtherDoNotJoin) {
     };
     const Caught apart = join(group.rank());
     EXPECT_EQ(apart.kind, ErrorKind::system);
-    EXPECT_EQ(
-        apart.text,
-        "prepare: link of rank 0 and rank 1, got NCCL (their devices do not reach each other's "
-        "memory), expected one that raises flags");
+    EXPECT_EQ(apart.text,
+              "prepare: ranks 0 and 1 have link NCCL: their devices do not reach each other's "
+              "memory, which kernels need");
     const Caught same = join(0);
     EXPECT_EQ(same.kind, ErrorKind::usage);
-    EXPECT_TRUE(same.says("rank 0 and rank 1, got the same device GPU-")) << same.text;
+    EXPECT_TRUE(same.says("ranks 0 and 1 share device GPU-")) << same.text;
   });
 }
 

@@ -56,8 +56,9 @@ TEST_F(ArenaTest, RegionsAreAlignedAndApart) {
 TEST_F(ArenaTest, NoRoomIsAUsageErrorThatNamesTheRegion) {
   Arena arena = make();
   arena.take("slot", kBytes - 512);
-  EXPECT_EQ(error_of([&] { arena.take("flags", 513); }),
-            "arena: flags of 513 bytes, got 512 left of 65536 (largest piece 512), expected room");
+  EXPECT_EQ(
+      error_of([&] { arena.take("flags", 513); }),
+      "arena: no room for flags of 513 bytes: 512 of 65536 are left, the largest piece has 512");
   arena.take("flags", 512);
   EXPECT_EQ(arena.left(), 0U);
   EXPECT_NE(error_of([&] { arena.take("more", 0); }), "none");
@@ -83,7 +84,7 @@ TEST_F(ArenaTest, GivingBackTwiceIsAUsageError) {
   const Region region = arena.take("slot", 256);
   arena.give_back(region);
   EXPECT_EQ(error_of([&] { arena.give_back(region); }),
-            "arena: region at 0 given back, got none there, expected a taken one");
+            "arena: region at 0 given back, but none is taken there");
 }
 
 TEST_F(ArenaTest, LastBytesOfAnUnevenMemoryAreUsable) {

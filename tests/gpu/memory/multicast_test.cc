@@ -114,7 +114,7 @@ TEST_F(MulticastMemory, TakesADeviceThatHasIt) {
   run_both(2, [](Group& group) {
     const Caught caught = refused(group, [&] { allocate(group); });
     EXPECT_EQ(caught.kind, ErrorKind::usage);
-    EXPECT_TRUE(caught.says("needs CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, got 0")) << caught.text;
+    EXPECT_TRUE(caught.says("CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED is 0")) << caught.text;
   });
   EXPECT_TRUE(fake::multicast_events().empty());
 }
@@ -122,7 +122,7 @@ TEST_F(MulticastMemory, TakesADeviceThatHasIt) {
 TEST_F(MulticastMemory, TakesADeviceForEveryRank) {
   run_both(5, [](Group& group) {
     const Caught caught = refused(group, [&] { allocate(group); });
-    EXPECT_TRUE(caught.says("needs a device for every rank, got one for ranks 0 and 4"))
+    EXPECT_TRUE(caught.says("needs a device for every rank, but ranks 0 and 4 share one"))
         << caught.text;
   });
   EXPECT_TRUE(fake::multicast_events().empty());

@@ -111,9 +111,9 @@ def what_is_not_there(w):
                   lambda: symm_mem.fused_matmul_reduce_scatter(a, b, "max", 0, w.name))
     scale = torch.ones(1)
     for dtype in (None, torch.bfloat16):
-        expect_raises("usage", "there are no scaled ops yet",
+        expect_raises("usage", "there are no scaled (fp8) ops yet",
                       lambda: symm_mem.fused_all_gather_scaled_matmul(
                           a, [b], scale, [scale], 0, w.name, [None], [None], [dtype], [False]))
-        expect_raises("usage", "there are no scaled ops yet",
+        expect_raises("usage", "there are no scaled (fp8) ops yet",
                       lambda: symm_mem.fused_scaled_matmul_reduce_scatter(
                           a, b, scale, scale, "sum", 0, 0, w.name, [4, 8], out_dtype=dtype))

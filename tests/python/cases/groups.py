@@ -51,7 +51,7 @@ def a_destroyed_group_is_refused_and_its_communicator_gone(w):
     name = group.group_name
     expect_works(w, group, 2)
     dist.destroy_process_group(group)
-    text = f'group "{name}": got one that was destroyed or never made'
+    text = f'group "{name}" was destroyed or never made'
     x = torch.ones(8, 8, device=w.device, dtype=w.dtype)
     expect_raises("usage", text, lambda: tilelace.gemm_ar(x, x, None, name))
     if not w.cuda:  # there it is the library that looks, by name
@@ -124,7 +124,7 @@ def a_group_for_cpu_and_gpus_is_asked_which(w):
             "torch.distributed.get_backend_config", lambda group: backends):
         for what, fn in (("join", lambda: tilelace.join(group)),
                          ("empty", lambda: tilelace.empty(4, group=group))):
-            expect_raises("usage", f'{what}: device: got none for group "{group.group_name}" with '
+            expect_raises("usage", f'{what}: device: group "{group.group_name}" has backends for both ('
                           f'{backends}, expected "cpu" or "cuda"', fn)
         tilelace.join(group, device="cpu", timeout=20)
         assert tilelace.empty(4, group=group).device.type == "cpu"  # as it joined
@@ -155,7 +155,7 @@ def kernels_join_by_themselves(w):
         expect_close(y, *product(w.ranks * x, weight), "joined")
     dist.destroy_process_group(group)
     del group
-    expect_raises("usage", f'group "{name}": got one that was destroyed or never made', lambda: call(
+    expect_raises("usage", f'group "{name}" was destroyed or never made', lambda: call(
         torch.ops.tilelace._cpu_gemm_ar, x, weight, None, name))
-    expect_raises("usage", 'group "none of ours": got one that was destroyed', lambda: call(
+    expect_raises("usage", 'group "none of ours" was destroyed', lambda: call(
         torch.ops.tilelace._cpu_gemm_ar, x, weight, None, "none of ours"))

@@ -60,7 +60,7 @@ def megatrons_config_and_main_grad(w):
     assert torch.equal(layer.bias.grad, torch.full_like(layer.bias, 4.0))
     expect_raises("usage", "RowParallelLinear: is_expert: got True", lambda: tnn.RowParallelLinear(
         8, 6, is_expert=True, tp_group=w.group))
-    expect_raises("usage", "nonsense: got 1, expected an argument of Megatron's layer",
+    expect_raises("usage", "nonsense: got 1, expected no argument of this name",
                   lambda: tnn.ColumnParallelLinear(8, 6, nonsense=1, tp_group=w.group))
     expect_raises("usage", "got 7, expected a multiple of the 2 ranks",
                   lambda: tnn.ColumnParallelLinear(8, 7, tp_group=w.group))
@@ -81,7 +81,7 @@ def the_group_is_megatrons(w):
         mlp = tnn.ParallelMLP(16, 32)
         tnn.ColumnParallelLinear(16, 16, config=SimpleNamespace(tensor_model_parallel_size=2))
         expect_raises(
-            "usage", "RowParallelLinear: tp_group: got one of 2 ranks, expected one of 4",
+            "usage", "RowParallelLinear: tp_group: got a group of 2 ranks, expected one of 4",
             lambda: tnn.RowParallelLinear(
                 16, 16, config=SimpleNamespace(tensor_model_parallel_size=4)))
         given = tnn.ColumnParallelLinear(16, 16, tp_group=w.group)
@@ -208,7 +208,7 @@ def sharded_state_dicts_are_megatrons(w):
     with megatron(transformer_utils={"make_sharded_tensors_for_checkpoint": older}):
         assert row.sharded_state_dict()["weight"] == (1, ())
     with megatron(transformer_utils=None):
-        expect_raises("usage", "sharded_state_dict: megatron.core: got none",
+        expect_raises("usage", "sharded_state_dict needs Megatron-LM's megatron.core",
                       column.sharded_state_dict)
 
 
@@ -230,7 +230,7 @@ def fusion_without_main_grad_is_said_once(w):
         assert not told
         for layer in layers * 2:
             layer(x)[0].sum().backward()
-        text = "RowParallelLinear: gradient_accumulation_fusion: got a weight without main_grad"
+        text = "RowParallelLinear: gradient_accumulation_fusion: the weight has no main_grad"
         assert len(told) == 2 and all(t.startswith(text) for t in told), told
         assert layers[0].weight.grad is not None and layers[2].weight.grad is None
     finally:

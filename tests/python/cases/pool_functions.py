@@ -105,7 +105,7 @@ def thirty_two_at_a_time(w):
 
 @case(2, on=("cpu",))
 def without_gpus_is_told(w):
-    lacks = "no GPU" if tilelace.has_cuda() else "a build for CPU ranks alone, expected one with CUDA"
+    lacks = "no GPU" if tilelace.has_cuda() else "this build has CPU ranks only"
     expect_raises("usage", lacks, lambda: tilelace.mem_pool(MIB, w.group))
     expect_raises("usage", lacks, lambda: tilelace.mem_pool(MIB, w.group, "cuda"))
     expect_raises("usage", "mem_pool: device: got cpu, expected cuda",

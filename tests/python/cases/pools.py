@@ -130,7 +130,7 @@ def other_places_are_told_to_all(w):
     texts = w.everyone(text)
     del more
     expect_fused(w)
-    assert all(t.startswith("usage: ") and "at the same place" in t for t in texts), texts
+    assert all(t.startswith("usage: ") and "the place of results in symmetric memory" in t for t in texts), texts
     tilelace.recover(w.group)
     out = in_pool(same, m, n)
     tilelace.gemm_ar(p.share, p.weight, None, w.group, out=out)

@@ -36,11 +36,11 @@ def what_tunes_is_the_same_on_every_rank(w):
 
 @case(2, on=BOTH)
 def wishes_that_make_no_sense(w):
-    joins(w, "deterministic: got autotune 2 s, too", autotune=2, deterministic=True)
+    joins(w, "deterministic: got autotune 2 s with it", autotune=2, deterministic=True)
     joins(w, "autotune: got -1", autotune=-1)
     joins(w, "autotune: got 'long'", autotune="long")
     joins(w, "tuning: got 3, expected a path", tuning=3)
-    joins(w, "/nowhere/table.json" if w.cuda else "a table for CPU ranks",
+    joins(w, "/nowhere/table.json" if w.cuda else "tables are for GPU ranks",
           tuning=Path("/nowhere/table.json"))
     tilelace.join(w.group, device=w.device, timeout=20, deterministic=True)
     expect_works(w)
@@ -51,7 +51,7 @@ def cpu_ranks_have_nothing_to_tune(w):
     tilelace.leave(w.group)
     tilelace.join(w.group, device=w.device, timeout=20, autotune=1.5, cache="/nowhere")
     expect_works(w)
-    expect_raises("usage", "tune: got CPU ranks, expected GPUs",
+    expect_raises("usage", "tune: CPU ranks have nothing to tune",
                   lambda: tilelace.tune([("gemm_rs", 32, 64, 64)], w.group))
     expect_works(w)
 

@@ -133,10 +133,10 @@ double activation_slope(Activation activation, double x) {
 GemmError check_gemm(const TensorView& out, const ErrorModel& model, const GemmReference& gate,
                      const GemmReference* up) {
   require(out.rows == gate.rows() && out.cols == gate.cols(),
-          "check gemm: block, got {} x {}, expected {} x {}", out.rows, out.cols, gate.rows(),
+          "check gemm: block: got {} x {}, expected {} x {}", out.rows, out.cols, gate.rows(),
           gate.cols());
   require((model.activation == Activation::swiglu) == (up != nullptr),
-          "check gemm: second product, got {}, expected one with swiglu only",
+          "check gemm: second product: got {}, expected one with swiglu and none without",
           up == nullptr ? "none" : "one");
   const double u = unit_roundoff(out.dtype), tiny = underflow(out.dtype);
   GemmError result;

@@ -60,7 +60,8 @@ void accumulate_product(const TensorView& a, const TensorView& w, double* y, boo
 
 void reference_gemm(const TensorView& a, const TensorView& w, double* y, double* abs_sum,
                     bool accumulate) {
-  require(a.cols == w.cols, "reference gemm: k, got {} and {}, expected the same", a.cols, w.cols);
+  require(a.cols == w.cols, "gemm reference: k: got {} and {}, expected two equal numbers", a.cols,
+          w.cols);
   for (double* target : {y, abs_sum}) {
     if (target == nullptr) continue;
     if (!accumulate) std::fill_n(target, a.rows * w.rows, 0.0);
@@ -77,7 +78,7 @@ GemmReference::GemmReference(std::int64_t rows, std::int64_t cols) : rows_(rows)
 
 void GemmReference::add(const TensorView& a, const TensorView& w, bool rounded) {
   require(a.rows == rows_ && w.rows == cols_,
-          "gemm reference: block, got {} x {}, expected {} x {}", a.rows, w.rows, rows_, cols_);
+          "gemm reference: block: got {} x {}, expected {} x {}", a.rows, w.rows, rows_, cols_);
   std::vector<double> partial(value_.size());
   reference_gemm(a, w, partial.data(), nullptr, true);
   accumulate_product(a, w, abs_sum_.data(), true);
@@ -100,7 +101,7 @@ void GemmReference::add_bias(const void* bias, DType dtype) {
 
 void GemmReference::add(const TensorView& residual) {
   require(residual.rows == rows_ && residual.cols == cols_,
-          "gemm reference: residual, got {} x {}, expected {} x {}", residual.rows, residual.cols,
+          "gemm reference: residual: got {} x {}, expected {} x {}", residual.rows, residual.cols,
           rows_, cols_);
   for (std::int64_t r = 0; r < rows_; ++r) {
     for (std::int64_t c = 0; c < cols_; ++c) {

@@ -70,7 +70,7 @@ void guarded(const char* what, const Body& body) {
     const OneThread one_thread;
     body();
   } catch (const dnnl::error& e) {
-    raise(ErrorKind::system, "{}: oneDNN failed, got status {} ({}), expected success", what,
+    raise(ErrorKind::system, "{}: oneDNN failed with status {} ({})", what,
           static_cast<int>(e.status), e.what());
   }
 }
@@ -139,11 +139,12 @@ PackedWeight::PackedWeight(const TensorView& weight, int tile_n)
       dtype_(weight.dtype),
       impl_(std::make_unique<Impl>()) {
   require(n_ >= 1 && k_ >= 0 && tile_n >= 1,
-          "packed weight: extents, got n={} k={} tile_n={}, expected n >= 1, k >= 0, tile_n >= 1",
-          n_, k_, tile_n);
-  require(k_ == 0 || (weight.data != nullptr && weight.stride >= k_),
-          "packed weight: view, got data {} stride {}, expected data and stride >= {}", weight.data,
-          weight.stride, k_);
+          "packed weight: got n {}, k {}, tile_n {}, expected n >= 1, k >= 0, tile_n >= 1", n_, k_,
+          tile_n);
+  require(
+      k_ == 0 || (weight.data != nullptr && weight.stride >= k_),
+      "packed weight: got data {} and stride {}, expected data that is not null and a stride >= {}",
+      weight.data, weight.stride, k_);
   impl_->type = product_type(dtype_);
   if (k_ == 0) return;
   guarded("packed weight", [&] {
@@ -247,7 +248,7 @@ void TileGemm::Impl::multiply(Ladder& ladder, const dnnl::memory& weight, const 
 }
 
 TileGemm::TileGemm(int max_rows) {
-  require(max_rows >= 1, "tile gemm: max_rows, got {}, expected >= 1", max_rows);
+  require(max_rows >= 1, "tile gemm: max_rows: got {}, expected at least 1", max_rows);
   guarded("tile gemm", [&] { impl_ = std::make_unique<Impl>(); });
   impl_->max_rows = max_rows;
 }
@@ -268,7 +269,7 @@ void TileGemm::prepare(const PackedWeight& weight) {
 
 void TileGemm::run(const PackedWeight& weight, std::int64_t panel, const void* a, std::int64_t lda,
                    std::int64_t rows, float* c, std::int64_t ldc) {
-  require(rows <= impl_->max_rows, "tile gemm: rows, got {}, expected at most {}", rows,
+  require(rows <= impl_->max_rows, "tile gemm: rows: got {}, expected at most {}", rows,
           impl_->max_rows);
   if (rows <= 0) return;
   const std::int64_t k = weight.k(), cols = weight.panel_cols(panel);

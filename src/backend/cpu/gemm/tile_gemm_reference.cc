@@ -29,11 +29,12 @@ PackedWeight::PackedWeight(const TensorView& weight, int tile_n)
       dtype_(weight.dtype),
       impl_(std::make_unique<Impl>()) {
   require(n_ >= 1 && k_ >= 0 && tile_n >= 1,
-          "packed weight: extents, got n={} k={} tile_n={}, expected n >= 1, k >= 0, tile_n >= 1",
-          n_, k_, tile_n);
-  require(k_ == 0 || (weight.data != nullptr && weight.stride >= k_),
-          "packed weight: view, got data {} stride {}, expected data and stride >= {}", weight.data,
-          weight.stride, k_);
+          "packed weight: got n {}, k {}, tile_n {}, expected n >= 1, k >= 0, tile_n >= 1", n_, k_,
+          tile_n);
+  require(
+      k_ == 0 || (weight.data != nullptr && weight.stride >= k_),
+      "packed weight: got data {} and stride {}, expected data that is not null and a stride >= {}",
+      weight.data, weight.stride, k_);
   std::vector<float> row(static_cast<std::size_t>(k_));
   for (std::int64_t p = 0; p < panels(); ++p) {
     std::vector<float> panel(static_cast<std::size_t>(strips(panel_cols(p)) * k_ * kStrip));
@@ -64,7 +65,7 @@ struct TileGemm::Impl {
 };
 
 TileGemm::TileGemm(int max_rows) {
-  require(max_rows >= 1, "tile gemm: max_rows, got {}, expected >= 1", max_rows);
+  require(max_rows >= 1, "tile gemm: max_rows: got {}, expected at least 1", max_rows);
   impl_ = std::make_unique<Impl>();
   impl_->max_rows = max_rows;
   impl_->strip.resize(static_cast<std::size_t>(max_rows * kStrip));
@@ -81,7 +82,7 @@ void TileGemm::prepare(const PackedWeight& weight) {
 
 void TileGemm::run(const PackedWeight& weight, std::int64_t panel, const void* a, std::int64_t lda,
                    std::int64_t rows, float* c, std::int64_t ldc) {
-  require(rows <= impl_->max_rows, "tile gemm: rows, got {}, expected at most {}", rows,
+  require(rows <= impl_->max_rows, "tile gemm: rows: got {}, expected at most {}", rows,
           impl_->max_rows);
   if (rows <= 0) return;
   prepare(weight);

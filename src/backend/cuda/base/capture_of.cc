@@ -30,9 +30,9 @@ Captured ask(cudaStream_t stream) {
 unsigned long long capture_of(cudaStream_t stream) {
   const Captured c = ask(stream);
   require(!c.kept,
-          "stream: got the default one while another is being captured, expected one of its own");
+          "stream: the default stream cannot be used while another one is captured: pass a stream");
   require(c.status != cudaStreamCaptureStatusInvalidated,
-          "stream: got a capture that something else broke, expected a good one");
+          "stream: its capture was invalidated by an earlier error: end it and capture again");
   return c.status == cudaStreamCaptureStatusActive ? c.id : 0;
 }
 

@@ -7,7 +7,7 @@ namespace tilelace::cuda {
 
 void throw_cuda(cudaError_t code, const char* what) {
   cudaGetLastError();  // a failed call shall not be the next one's error
-  raise(ErrorKind::system, "cuda: {}, got {}, expected success", what, cudaGetErrorString(code));
+  raise(ErrorKind::system, "cuda: {} failed: {}", what, cudaGetErrorString(code));
 }
 
 }  // namespace tilelace::cuda

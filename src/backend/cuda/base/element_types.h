@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types of GPUs, on the host: from DType to the type that kernels are made with, and to
-// what the libraries call it.
+// Element types of GPUs on the host: from DType to the kernels' types, and to the names that the
+// vendor libraries use.
 #pragma once
 #include <cuda.h>
 #include <library_types.h>
@@ -15,7 +15,7 @@
 
 namespace tilelace::cuda {
 
-/// f(Bf16Element{}) and so on; nothing, a null or empty result, for a type that is not on GPUs.
+/// Calls f(Bf16Element{}) and so on; an empty result for a type that is not on GPUs.
 template <class F>
 auto with_element(DType t, const F& f) -> decltype(f(Bf16Element{})) {
   using Result = decltype(f(Bf16Element{}));
@@ -27,7 +27,7 @@ auto with_element(DType t, const F& f) -> decltype(f(Bf16Element{})) {
   if constexpr (!std::is_void_v<Result>) return {};
 }
 
-/// f(row) of every type that is on GPUs, until one is no cudaSuccess.
+/// Calls f(row) for every type that is on GPUs, until one returns no cudaSuccess.
 template <class F>
 auto for_each_gpu_dtype(const F& f) -> decltype(f(DType{})) {
   for (const DTypeRow& row : kDTypes)
@@ -36,29 +36,29 @@ auto for_each_gpu_dtype(const F& f) -> decltype(f(DType{})) {
   return {};
 }
 
-/// What the libraries call a type.
+/// The vendor libraries' names of a type.
 struct LibraryTypes {
   DType type;
-  cudaDataType_t blas;      ///< as cublas has it
-  CUtensorMapDataType map;  ///< as descriptors of the copy unit have it
+  cudaDataType_t blas;      ///< in cuBLAS
+  CUtensorMapDataType map;  ///< in tensor maps
 };
 inline constexpr LibraryTypes kLibraryTypes[] = {
     {DType::bf16, CUDA_R_16BF, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16},
     {DType::fp16, CUDA_R_16F, CU_TENSOR_MAP_DATA_TYPE_FLOAT16},
     {DType::fp32, CUDA_R_32F, CU_TENSOR_MAP_DATA_TYPE_FLOAT32}};
 
-/// None where they have no such type.
+/// None if they do not have the type.
 constexpr std::optional<LibraryTypes> find_library_types(DType t) {
   for (const LibraryTypes& row : kLibraryTypes)
     if (row.type == t) return row;
   return std::nullopt;
 }
 
-/// Errors: usage (a type that is not on GPUs, nor what products are accumulated in).
+/// Errors: usage (neither a type that is on GPUs nor the accumulators' type).
 inline LibraryTypes library_types(DType t) {
   if (const auto found = find_library_types(t)) return *found;
-  throw Error(ErrorKind::usage, "cuda: dtype, got " + std::string(name_of(t)) +
-                                    ", expected one that GPUs' libraries have");
+  throw Error(ErrorKind::usage, "cuda: dtype: got " + std::string(name_of(t)) +
+                                    ", which cuBLAS and tensor maps do not have");
 }
 
 static_assert(

@@ -16,7 +16,8 @@ std::vector<TraceEvent> written(const TraceEvent* events, int each) {
   std::vector<TraceEvent> found;
   for (int i = 0; i < each && events[i].ns != 0 && events[i].ns >= events[0].ns; ++i)
     found.push_back(events[i]);
-  require(std::ssize(found) < each, "trace: got {} events of a CTA, expected fewer", each);
+  require(std::ssize(found) < each,
+          "trace: a CTA has {} events or more: record fewer, or make room for more", each);
   return found;
 }
 
@@ -39,7 +40,7 @@ TraceRecorder::~TraceRecorder() {
 }
 
 TraceSink TraceRecorder::next(const char* kernel) {
-  require(std::ssize(kernels_) < launches_, "trace: got a launch beyond {}, expected none",
+  require(std::ssize(kernels_) < launches_, "trace: more than {} launches: make room for more",
           launches_);
   const auto at = kernels_.size() * static_cast<std::size_t>(ctas_ * each_);
   kernels_.emplace_back(kernel);

@@ -50,18 +50,17 @@ void require_call(const Call& c, const RankCalls& calls) {
   const Problem& p = c.problem;
   const auto needed = static_cast<std::size_t>(p.m * c.row_bytes());
   require(needed <= calls.data_bytes(),
-          "ag_gemm: m {} k {}, got {} bytes to gather, expected at most {}", p.m, p.k, needed,
-          calls.data_bytes());
+          "ag_gemm: m {} k {}: got {} bytes to gather, expected at most the prepared {}", p.m, p.k,
+          needed, calls.data_bytes());
   require(c.plan.chunk_rows > 0 && c.schedule.max_chunks() <= plan::kMaxChunks &&
               static_cast<std::size_t>(c.schedule.num_flags()) <= calls.flags(),
-          "ag_gemm: chunks of {} rows, got {} a shard, expected 1 to {}", c.plan.chunk_rows,
-          c.schedule.max_chunks(), plan::kMaxChunks);
+          "ag_gemm: chunks of {} rows: got {} chunks per shard, expected 1 to {}",
+          c.plan.chunk_rows, c.schedule.max_chunks(), plan::kMaxChunks);
   require(!c.plan.whole || row_of(c.plan.transport).by_workers(),
-          "ag_gemm: transport {} with tiles over whole rows, expected store",
-          name_of(c.plan.transport));
+          "ag_gemm: transport: got {} for a whole walk, expected store", name_of(c.plan.transport));
   require(c.plan.route == RouteKind::mesh ||
               (c.plan.route == RouteKind::ring && row_of(c.plan.transport).pushes()),
-          "ag_gemm: route {} with transport {}, expected mesh, or ring with push",
+          "ag_gemm: got route {} with transport {}, expected mesh, or ring with push",
           name_of(c.plan.route), name_of(c.plan.transport));
 }
 
@@ -69,9 +68,9 @@ void require_call(const Call& c, const RankCalls& calls) {
 void require_captured_exchanges(cudaStream_t stream) {
   const auto set = env::launch_variable("NCCL_GRAPH_REGISTER");
   require(set == "0" || capture_of(stream) == 0,
-          "ag_gemm: a capture of transport nccl: NCCL_GRAPH_REGISTER, got {}, expected 0 from the "
-          "start of the process on (docs/decisions/0012)",
-          set.value_or("nothing"));
+          "ag_gemm: capture of transport nccl: got NCCL_GRAPH_REGISTER {}, expected 0 since the "
+          "start of the process (docs/decisions/0012)",
+          set.value_or("unset"));
 }
 
 /// Beside copies that need multiprocessors: a wait of one warp fits beside half a multiprocessor's
@@ -82,15 +81,16 @@ void require_places(const Call& c, const RankCalls& calls, cudaStream_t stream) 
   const int left = c.plan.left_free();
   const int ctas = c.plan.gemm.workers * tile.cluster();
   const auto taken = static_cast<int>(schedule::ceil_div(ctas, c.plan.relays() ? tile.per_sm : 1));
-  require(left == 0 || taken + left <= calls.multiprocessors(),
-          "ag_gemm: {} CTAs beside copies that take multiprocessors, expected to leave {} of {}",
-          ctas, left, calls.multiprocessors());
+  require(
+      left == 0 || taken + left <= calls.multiprocessors(),
+      "ag_gemm: {} CTAs leave no room for the copies' kernels, which need {} of {} multiprocessors",
+      ctas, left, calls.multiprocessors());
   require(left == 0 || plan::fits_beside_copies(tile),
-          "ag_gemm: clusters of {} CTAs beside copies that take multiprocessors, expected pairs",
+          "ag_gemm: got clusters of {} CTAs, expected at most 2 beside the copies' kernels",
           tile.cluster());
   require(left == 0 || c.awaits() || !calls.shares_device() || capture_of(stream) == 0,
-          "ag_gemm: a capture on a share of the device, got {} of copies that wait, expected path "
-          "unfused, or transport push or store over the mesh",
+          "ag_gemm: path {} with copies that wait cannot be captured on a share of the device: use "
+          "path unfused, or transport push or store over the mesh",
           name_of(c.plan.path));
 }
 
@@ -263,7 +263,7 @@ void enqueue_product(const AgGemmCalls::Impl& impl, const Call& c, cudaStream_t 
   const GemmKernel& kernel = kernel_of(c.plan.gemm, c.problem.dtype);
   const bool gated = c.problem.activation == Activation::swiglu;
   const void* const function = kernel.of(gated ? GemmUse::gated_ag_gemm : GemmUse::ag_gemm);
-  require(function != nullptr, "ag_gemm: tile {}, expected one that can wait for rows{}",
+  require(function != nullptr, "ag_gemm: tile {} has no kernel that waits for rows{}",
           kernel.tile.name, gated ? " of gate and up" : "");
   for (const Launch& launch : launches_of(c)) {
     AgGemmGatedParams params = params_of(impl.calls, c, kernel, launch);
@@ -313,7 +313,7 @@ void AgGemmCalls::run(const OpCall& op, const plan::AgGemmWay& plan) {
   require_call(c, impl.calls);
   const bool exchanged = row_of(plan.transport).needs_nccl();
   require(!exchanged || impl.nccl != nullptr,
-          "ag_gemm: transport nccl, got calls prepared without it, expected a preparation with it");
+          "ag_gemm: transport nccl was not prepared: pass the plan's options to prepare");
   if (exchanged) require_captured_exchanges(stream);
   if (!c.alone()) require_places(c, impl.calls, stream);
   c.slot = impl.calls.begin_call("ag_gemm", c.problem.op, stream);

@@ -46,9 +46,10 @@ void require_kernels(int architecture) {
       if (!type.on_gpus) continue;
       const GemmKernel* const kernel = kernels_of(architecture).find(tile.name, type.type);
       if (kernel == nullptr || kernel->tile != tile)
-        raise(ErrorKind::system, "gemm: tile {} of {} in {}, got {}, expected its kernels",
-              tile.name, name_of_architecture(architecture), type.name,
-              kernel == nullptr ? "none" : "those of another shape");
+        raise(ErrorKind::system, "gemm: tile {} of {} in {}: {}", tile.name,
+              name_of_architecture(architecture), type.name,
+              kernel == nullptr ? "this build has no kernels for it"
+                                : "its kernels have another shape");
     }
 }
 

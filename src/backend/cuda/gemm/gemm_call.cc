@@ -75,7 +75,7 @@ bool has_kernel(const plan::GemmPlan& plan, DType dtype) {
 const GemmKernel& kernel_of(const plan::GemmPlan& plan, DType dtype) {
   const GemmKernel* const k = kernels_of(plan.architecture).find(plan.tile.name, dtype);
   require(k != nullptr && k->of(GemmUse::alone) != nullptr,
-          "gemm: tile {} of {}, expected a compiled one", plan.tile.name, name_of(dtype));
+          "gemm: this build has no kernel for tile {} in {}", plan.tile.name, name_of(dtype));
   return *k;
 }
 
@@ -96,7 +96,7 @@ GemmCall::GemmCall(const plan::GemmPlan& plan, const plan::GemmProblem& p, const
       function_(kernel_->of(p.gated ? GemmUse::gated : GemmUse::alone)),
       params_{},
       early_(plan.early_weights) {
-  require(function_ != nullptr, "gemm: tile {}, expected one that makes two products at once",
+  require(function_ != nullptr, "gemm: tile {} has no kernel for gate and up at once",
           plan.tile.name);
   fill_operands(params_, *kernel_, p, t, scratch);
   fill_tokens(params_, *kernel_, p, t.a);

@@ -11,7 +11,7 @@ namespace tilelace::cuda {
 
 void require_aligned(const void* p, const char* name) {
   require(reinterpret_cast<std::uintptr_t>(p) % 16 == 0,
-          "gemm: {} at {}, expected a multiple of 16 bytes", name, p);
+          "gemm: {}: got address {}, expected a multiple of 16 bytes", name, p);
 }
 
 void fill_operands(GemmOperands& common, const GemmKernel& kernel, const plan::GemmProblem& p,

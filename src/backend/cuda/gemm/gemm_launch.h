@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all kernels made of the GEMM share on the host: their parameters and their launch.
+// Host code that all GEMM kernels share: their parameters and their launch.
 #pragma once
 #include <algorithm>
 
@@ -13,28 +13,28 @@ namespace tilelace::cuda {
 /// Error: usage.
 void require_aligned(const void* p, const char* name);
 
-/// Operands, bias and activation; of a gated problem the gate's. Errors: usage (misaligned
+/// Operands, bias and activation; for a gated problem, the gate's. Errors: usage (misaligned
 /// pointer), system.
 void fill_operands(GemmOperands&, const GemmKernel&, const plan::GemmProblem&, const GemmTensors&,
                    const GemmScratch&);
 
-/// Of the slice of tiles' tokens that is there in part, where tiles have so many of the tokens.
+/// For the slice of a tile's tokens that is only partly there.
 CUtensorMap tail_map(const GemmKernel&, TensorMapSource tokens, std::int64_t of_tiles, DType);
-/// What a product alone has besides: where its tokens end.
+/// Extra parameters of a GEMM alone: where its tokens end.
 void fill_tokens(GemmParams&, const GemmKernel&, const plan::GemmProblem&, const void* a);
 
-/// What a gated problem has besides: up and its bias. Errors: as fill_operands.
+/// Extra parameters of a gated problem: up and its bias. Errors: as fill_operands.
 void fill_up(UpWeight&, const GemmKernel&, const plan::GemmProblem&, const GemmTensors&);
 
-/// Where results go: a matrix of which nothing beyond its rows is written.
-/// `gated`: a tile has half as many columns of it.
+/// Where results go: a matrix, of which nothing beyond its rows is written. `gated`: a tile has
+/// half as many columns there.
 void fill_outputs(CUtensorMap& out, CUtensorMap& remainder, const GemmKernel&, TensorMapSource,
                   DType, bool gated = false);
 
 /// Worker numbers of a grid that numbers them by neighbours, or null.
 const std::uint16_t* places_of(const plan::GemmPlan&, const GemmKernel&, int workers);
 
-/// Workers of the launch; returns its grid. Error: usage (too many for the scratch memory).
+/// Sets the launch's workers; returns its grid. Error: usage (too many for the scratch memory).
 template <class Work>
 GemmGrid fill_grid(GemmOperands& common, Work& work, const GemmKernel& kernel,
                    const plan::GemmPlan& plan) {
@@ -47,11 +47,11 @@ GemmGrid fill_grid(GemmOperands& common, Work& work, const GemmKernel& kernel,
   common.places = places_of(plan, kernel, work.workers);
   const int ctas = work.workers * kernel.tile.cluster();
   require(plan.split_tiles == 0 || ctas <= common.scratch.ctas,
-          "gemm: {} CTAs, expected at most {}", ctas, common.scratch.ctas);
+          "gemm: got {} CTAs, expected at most {}", ctas, common.scratch.ctas);
   return {ctas, cluster};
 }
 
-/// Asynchronous; may be captured. `early`: begins while the kernel before it ends. Error: system.
+/// Asynchronous; may be captured. `early`: programmatic dependent launch. Error: system.
 void launch_gemm(const GemmKernel&, const void* function, const void* params, GemmGrid,
                  cudaStream_t, bool early);
 

@@ -25,7 +25,8 @@ Encode encoder() {
           "cuTensorMapEncodeTiled");
     return reinterpret_cast<Encode>(function);
   }();
-  require(encode != nullptr, "cuda: cuTensorMapEncodeTiled, got none, expected CUDA 12 or later");
+  require(encode != nullptr,
+          "cuda: the driver has no cuTensorMapEncodeTiled: CUDA 12 or later is needed");
   return encode;
 }
 
@@ -42,8 +43,8 @@ CUtensorMap make_map(const TensorMapSource& s, DType dtype,
                 strides.data(), box.data(), ones.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   require(result == CUDA_SUCCESS,
-          "cuda: tensor map of [{}, {}] {} at {}, got driver error {}, expected a 16-byte aligned "
-          "matrix",
+          "cuda: tensor map of [{}, {}] {} at {}: driver error {}; the matrix must be aligned to "
+          "16 bytes",
           s.rows, s.cols, name_of(dtype), s.data, static_cast<int>(result));
   return map;
 }

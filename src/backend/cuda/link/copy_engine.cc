@@ -67,16 +67,15 @@ void CopyEngine::signal(comm::Flag* flag) {
 
 void require_copies(const schedule::AgGemm& s, bool may_wait) {
   require(!row_of(s.transport).by_workers(),
-          "copy engine: transport, got store, expected push or pull");
+          "copy engine: transport: got store, expected push or pull");
   require(may_wait || row_of(s.transport).pushes(),
-          "copy engine: transport, got {} (it waits for flags), expected push",
+          "copy engine: transport: got {}, which waits for flags, expected push",
           name_of(s.transport));
   require(may_wait || s.route.kind == RouteKind::mesh,
-          "copy engine: route, got {} (its relays wait for flags), expected mesh",
+          "copy engine: route: got {}, whose relays wait for flags, expected mesh",
           name_of(s.route.kind));
   require(!s.deliver,
-          "copy engine: the gathered operand, got wanted from the copies, expected it "
-          "to be copied after the call's kernel");
+          "copy engine: copies cannot write the gathered operand: copy it after the call's kernel");
 }
 
 void GatherCopyVerbs::copy_own(std::byte* to, const schedule::GatherTransfer& t) {
@@ -114,7 +113,7 @@ void GatherCopyVerbs::wait(schedule::Index flag) {
 }
 
 void GatherCopyVerbs::deliver(const schedule::GatherTransfer& t) {
-  raise(ErrorKind::usage, "copy engine: got deliver of chunk {}, expected transfers only", t.chunk);
+  raise(ErrorKind::usage, "copy engine: copies cannot deliver chunk {}", t.chunk);
 }
 
 }  // namespace tilelace::cuda

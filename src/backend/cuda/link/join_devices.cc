@@ -14,8 +14,7 @@ void require_own_devices(const std::vector<std::string>& uuids) {
   for (std::size_t q = 0; q < uuids.size(); ++q)  // every rank finds the same
     for (std::size_t p = 0; p < q; ++p)
       require(uuids[p] != uuids[q],
-              "prepare: rank {} and rank {}, got the same device {}, expected one each", p, q,
-              uuids[q]);
+              "prepare: ranks {} and {} share device {}: each rank needs its own", p, q, uuids[q]);
 }
 
 }  // namespace
@@ -23,8 +22,8 @@ void require_own_devices(const std::vector<std::string>& uuids) {
 void require_signals(const comm::LinkRow& link, int low, int high) {
   if (link.signals) return;
   raise(ErrorKind::system,
-        "prepare: link of rank {} and rank {}, got {} (their devices do not reach each other's "
-        "memory), expected one that raises flags",
+        "prepare: ranks {} and {} have link {}: their devices do not reach each other's memory, "
+        "which kernels need",
         low, high, link.name);
 }
 

@@ -105,8 +105,7 @@ NcclRows::~NcclRows() = default;
 
 void NcclRows::exchange(const NcclExchange& what, cudaStream_t stream) {
   const std::lock_guard mine(impl_->calls);
-  if (!impl_->why.empty())
-    raise(ErrorKind::system, "ag_gemm: NCCL, got {}, expected success", impl_->why);
+  if (!impl_->why.empty()) raise(ErrorKind::system, "ag_gemm: NCCL failed: {}", impl_->why);
   impl_->nccl.exchange(what, stream);
 }
 

@@ -122,8 +122,7 @@ constexpr int kLinkSteps = 6;
 Measured checked(LinkBench& bench, const Way& way) {
   const Measured m = bench.run(way);
   if (!m.verified)
-    raise(ErrorKind::system, "doctor: {}, got {:.0f} wrong words, expected none", way.what,
-          m.wrong_words);
+    raise(ErrorKind::system, "doctor: {}: {:.0f} words arrived wrong", way.what, m.wrong_words);
   return m;
 }
 
@@ -173,7 +172,7 @@ void measure_rank(Rank& rank, const Say& say, GpuRates& out) {
 GpuRates measure_gpus(const Say& say) {
   GpuRates out;
   out.gpus = comm::device_count();
-  if (out.gpus < 1) raise(ErrorKind::system, "doctor: GPUs, got none, expected at least one");
+  if (out.gpus < 1) raise(ErrorKind::system, "doctor: this process sees no GPU");
   const comm::Capabilities c = comm::query_capabilities(0);
   out.name = c.name;
   out.multiprocessors = c.sm_count;

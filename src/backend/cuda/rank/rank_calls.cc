@@ -93,7 +93,7 @@ std::string_view CallName::of(std::uint32_t number) {
 }
 
 unsigned RankCalls::begin_call(const CallName& name, cudaStream_t stream) {
-  require(!failed_, "{}: got a call after one that failed, expected none", name.text);
+  require(!failed_, "{}: an earlier call failed: this communicator takes no more calls", name.text);
   const CallSlots::Place place = slots_.next(capture_of(stream));
   last_ = name.text;
   if (place.align)
@@ -117,18 +117,18 @@ CallParams RankCalls::params(unsigned slot, std::uint32_t hash, const CallName& 
 }
 
 plan::GemmPlan RankCalls::fit(const plan::GemmPlan& gemm, int left) const {
-  require(gemm.architecture == architecture_, "gemm: plan, got one of {}, expected one of {}",
+  require(gemm.architecture == architecture_, "gemm: plan: got one for {}, expected one for {}",
           name_of_architecture(gemm.architecture), name_of_architecture(architecture_));
   if (!shares_device()) return gemm;
   const int cluster = gemm.tile.cluster();
   require(cluster <= plan::kShareCluster,
-          "gemm: tile {} on a share of the device, got clusters of {} CTAs, expected at most {}",
+          "gemm: tile {} on a share of the device: got clusters of {} CTAs, expected at most {}",
           gemm.tile.name, cluster, plan::kShareCluster);
   const plan::GemmPlan plan = plan::beside_others(gemm, multiprocessors_ - 2 * left);
   const int taken = plan::taken_places(plan.workers * cluster, cluster);
   require(plan.workers > 0 && taken <= plan.share,
-          "gemm: tile {} on a share of the device, got {} CTAs of {} multiprocessors, expected "
-          "at most {}",
+          "gemm: tile {} on a share of the device: got {} CTAs on {} multiprocessors, expected at "
+          "most {} multiprocessors",
           gemm.tile.name, plan.workers * cluster, taken, plan.share);
   return plan;
 }
@@ -163,8 +163,7 @@ void RankCalls::finish(cudaStream_t stream, double timeout_s) {
     control_.wait(stream, last_, timeout_s);
     control_.throw_if_failed(name());
     if (workspace_.failed())
-      raise(ErrorKind::system, "{}: got a wait for a partial sum that expired, expected none",
-            last_);
+      raise(ErrorKind::system, "{}: a wait for a partial sum of shared k-steps timed out", last_);
   } catch (const Error&) {
     failed_ = true;
     throw;
@@ -172,14 +171,15 @@ void RankCalls::finish(cudaStream_t stream, double timeout_s) {
 }
 
 void RankCalls::require_room(std::string_view op, const SlotNeeds& needs) const {
-  require(needs.bytes <= data_bytes_, "{}: got {} bytes of staging, expected at most {}", op,
-          needs.bytes, data_bytes_);
-  require(needs.flags <= flags(), "{}: got {} flags, expected at most {}", op, needs.flags,
-          flags());
+  require(needs.bytes <= data_bytes_,
+          "{}: needs {} bytes of staging, prepared are {}: prepare a larger m", op, needs.bytes,
+          data_bytes_);
+  require(needs.flags <= flags(), "{}: needs {} flags, prepared are {}: prepare a larger m", op,
+          needs.flags, flags());
   const std::size_t counts = counts_bytes_ / sizeof(comm::Flag);
-  require(needs.counts <= counts, "{}: got {} counts, expected at most {}", op, needs.counts,
-          counts);
-  require(needs.lines <= lines_bytes_, "{}: got {} bytes of lines, expected at most {}", op,
+  require(needs.counts <= counts, "{}: needs {} counts, prepared are {}: prepare a larger m", op,
+          needs.counts, counts);
+  require(needs.lines <= lines_bytes_, "{}: needs {} bytes of lines, prepared are {}: prepare a larger m", op,
           needs.lines, lines_bytes_);
 }
 

@@ -72,15 +72,14 @@ Error disagreement(const WaitRecord& r, std::string_view op, int rank) {
   if (is_call(r.have) && is_call(r.want))
     return {
         ErrorKind::usage,
-        fmt::format("{}: rank {} makes another call than rank {} (agreement hash {:#010x}), "
-                    "expected {:#010x}: the same op, shapes, types and plan, results in symmetric "
-                    "memory at the same place",
-                    op, r.place.peer, rank, r.have, r.want)};
+        fmt::format(
+            "{}: rank {} makes another call than rank {} (agreement hashes {:#010x} and {:#010x}): "
+            "op, shapes, types, plan and the place of results in symmetric memory must be the same",
+            op, r.place.peer, rank, r.have, r.want)};
   const std::string_view own = r.want == kPreparationHash ? "prepare" : "refused call";
-  return {ErrorKind::usage,
-          fmt::format("{}: rank {} {}, rank {} {}, expected the same of every rank",
-                      is_call(r.want) ? op : own, r.place.peer, name_of_deed(r.have), rank,
-                      name_of_deed(r.want))};
+  return {ErrorKind::usage, fmt::format("{}: rank {} {}, rank {} {}: all ranks must do the same",
+                                        is_call(r.want) ? op : own, r.place.peer,
+                                        name_of_deed(r.have), rank, name_of_deed(r.want))};
 }
 
 }  // namespace
@@ -91,12 +90,12 @@ Error expired_error(const WaitRecord& r, std::string_view op, int rank, double b
   const std::string tile = p.tile < 0 ? "" : fmt::format(", tile {}", p.tile);
   if (p.step == kEveryRank)
     return {ErrorKind::timeout,
-            fmt::format("{}: got a count ({}) of call {} that not every rank added to within {:g} "
-                        "s, expected all (rank {} waited, role {}{})",
+            fmt::format("{}: not every rank added to count {} of call {} within {:g} s (rank {} "
+                        "waited, role {}{})",
                         op, p.flag, r.call, bound_s, rank, name_of_role(p.role), tile)};
   return {ErrorKind::timeout,
           fmt::format("{}: rank {} did not signal {} of call {} within {:g} s (rank {} waited, "
-                      "role {}, step {}{}), got {}, expected {}",
+                      "role {}, step {}{}): got {}, expected {}",
                       op, p.peer, flag, r.call, bound_s, rank, name_of_role(p.role), p.step, tile,
                       r.have, r.want)};
 }
@@ -163,7 +162,7 @@ WaitContext WaitControl::context(std::uint32_t op) const {
 }
 
 void WaitControl::set_timeout(double timeout_s) {
-  require(timeout_s > 0, "{}: timeout of {} s, expected more than 0", kName, timeout_s);
+  require(timeout_s > 0, "{}: timeout: got {} s, expected more than 0", kName, timeout_s);
   timeout_s_ = std::min(timeout_s, 1e9);
 }
 
@@ -195,8 +194,7 @@ void WaitControl::throw_if_failed(std::string_view op) {
   const comm::AbortReason own = comm::read_abort<StdAtomics>(&page().stop);
   if (own.kind == 0) return;
   raise(own.kind <= 4 ? static_cast<ErrorKind>(own.kind) : ErrorKind::system,
-        "{}: rank {} was stopped (by rank {}, about rank {}), expected it to go on", op, rank_,
-        own.origin, own.about);
+        "{}: rank {} was stopped by rank {}, because of rank {}", op, rank_, own.origin, own.about);
 }
 
 void WaitControl::relay() noexcept {
@@ -215,9 +213,8 @@ void WaitControl::wait(cudaStream_t stream, std::string_view op, double timeout_
     if (deadline.passed()) stop({static_cast<std::uint8_t>(ErrorKind::timeout), self, self});
     if (hopeless.passed())
       raise(ErrorKind::system,
-            "{}: rank {}, got work that runs {:g} s after it was told to stop, "
-            "expected it to end",
-            op, rank_, kGraceSeconds);
+            "{}: rank {}: its kernels still run {:g} s after they were told to stop", op, rank_,
+            kGraceSeconds);
   });
 }
 

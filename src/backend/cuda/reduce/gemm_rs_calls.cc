@@ -50,7 +50,7 @@ void GemmRsCalls::enqueue(const OpCall& call, const plan::GemmRsWay& plan) {
   const GemmKernel& kernel = kernel_of(plan.gemm, p.dtype);
   const ReduceKernel given{kernel, plan.pairs};
   const void* const function = kernel.of(plan.pairs ? GemmUse::gemm_rs_pairs : GemmUse::gemm_rs);
-  require(function != nullptr, "gemm_rs: plan {}, expected a tile that adds partial sums{}",
+  require(function != nullptr, "gemm_rs: plan {}: the tile has no kernel that adds partial sums{}",
           plan::describe(plan.gemm), plan.pairs ? " of two shards" : "");
   const int rank = calls_.group().rank();
   const auto borders = plan::borders_of(p);

@@ -11,11 +11,10 @@ namespace {
 
 void require_plan(const plan::KeptPartialsWay& plan, const RankCalls& calls, const void* function) {
   require(function != nullptr && plan.gemm.split_tiles == 0,
-          "gemm_ar: plan {}, expected whole tiles of a kernel whose ranks keep their partials",
+          "gemm_ar: plan {}: transport pull needs a tile with a kernel for it, and unsplit k",
           plan::describe(plan.gemm));
   require(!plan.by_switch || calls.memory().multicast() != nullptr,
-          "gemm_ar: transport multimem needs memory that is mapped for multicast, got some that is "
-          "not");
+          "gemm_ar: transport multimem needs memory that is mapped for multicast: prepare with it");
 }
 
 /// The product alone: what comes behind a sum is not for a partial.

@@ -27,8 +27,8 @@ void fill_reduce(PartialParams& params, const RankCalls& calls, const OpCall& ca
   const Problem& p = call.problem;
   const GemmKernel& kernel = given.of;
   require(gemm.split_tiles == 0 || (row_of(p.op).shares && gemm.rounds == 2 && gemm.tile.pingpong),
-          "{}: plan {}, expected whole tiles, or of gemm_ar shared ones in two rounds",
-          name_of(p.op), plan::describe(gemm));
+          "{}: plan {}: k-steps can be shared only by gemm_ar in two rounds", name_of(p.op),
+          plan::describe(gemm));
   GemmTensors tensors = call.product_into(call.out());
   tensors.bias = call.bias();
   tensors.activation = p.activation;
@@ -41,7 +41,7 @@ void fill_reduce(PartialParams& params, const RankCalls& calls, const OpCall& ca
   const int at_once = plan::terms_at_once(tile.width, tile.pingpong);
   const int room = kernel.stage_bytes / kernel.piece_bytes;
   params.term_pieces = std::min(kernel.given_pieces, room / terms / at_once * at_once);
-  require(params.term_pieces > 0, "{}: tile {}, got {} ranks, expected at most {}", name_of(p.op),
+  require(params.term_pieces > 0, "{}: tile {}: got {} ranks, expected at most {}", name_of(p.op),
           tile.name, p.ranks, room / at_once / kernel.given_groups + 1);
   params.term_steps = static_cast<int>(schedule::ceil_div(kernel.given_pieces, params.term_pieces));
 }

@@ -56,14 +56,13 @@ const Library& library() {
 
 void check_blas(cublasStatus_t status, const char* what) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  raise(ErrorKind::system, "cublas: {}, got status {}, expected success", what,
-        static_cast<int>(status));
+  raise(ErrorKind::system, "cublas: {} failed with status {}", what, static_cast<int>(status));
 }
 
 cublasLtHandle_t make_handle() {
   const Library& lib = library();
   if (!lib.problem.empty())
-    raise(ErrorKind::system, "cublas: libcublasLt.so, got \"{}\", expected it", lib.problem);
+    raise(ErrorKind::system, "cublas: libcublasLt.so could not be loaded: {}", lib.problem);
   cublasLtHandle_t handle = nullptr;
   check_blas(lib.create(&handle), "cublasLtCreate");
   return handle;
@@ -130,8 +129,7 @@ CublasGemm::CublasGemm(const plan::GemmProblem& p, int wanted, std::size_t works
   check_blas(status, "cublasLtMatmulAlgoGetHeuristic");
   i.found.resize(static_cast<std::size_t>(got));
   if (got == 0)
-    raise(ErrorKind::system, "cublas: m {}, n {}, k {}, got no algorithm, expected one", p.m, p.n,
-          p.k);
+    raise(ErrorKind::system, "cublas: no algorithm for m {}, n {}, k {}", p.m, p.n, p.k);
 }
 
 CublasGemm::~CublasGemm() = default;

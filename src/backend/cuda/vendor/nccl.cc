@@ -26,8 +26,9 @@ std::string override_of(int most_ctas) {
   for (const char* name : {"NCCL_CGA_CLUSTER_SIZE", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS",
                            "NCCL_MIN_NCHANNELS", "NCCL_MIN_P2P_NCHANNELS"})
     if (const auto value = env::launch_variable(name))
-      return fmt::format("{}, got {}, expected it unset (at most {} CTAs, each by itself)", name,
-                         *value, most_ctas);
+      return fmt::format(
+          "{}: got {}, expected it unset: NCCL may take at most {} CTAs here, without clusters",
+          name, *value, most_ctas);
   return {};
 }
 
@@ -35,13 +36,12 @@ std::string override_of(int most_ctas) {
 std::string obstacle(const NcclOptions& options) {
   const auto nvls = env::launch_variable("NCCL_NVLS_ENABLE");
   if (nvls != "0")
-    return fmt::format("NCCL_NVLS_ENABLE, got {}, expected 0 (multicast is never used)",
-                       nvls ? "\"" + *nvls + "\"" : "nothing");
+    return fmt::format("NCCL_NVLS_ENABLE: got {}, expected 0: multicast is not used here",
+                       nvls ? "\"" + *nvls + "\"" : "none");
   if (options.most_ctas > 0)
     if (std::string found = override_of(options.most_ctas); !found.empty()) return found;
   if (!nccl_library().problem.empty())
-    return fmt::format("libnccl.so.2, got \"{}\", expected it on the library path",
-                       nccl_library().problem);
+    return fmt::format("libnccl.so.2 could not be loaded: {}", nccl_library().problem);
   return {};
 }
 
@@ -84,7 +84,7 @@ constexpr NcclType kNcclTypes[] = {
 ncclDataType_t type_of(DType t) {
   for (const NcclType& row : kNcclTypes)
     if (row.type == t) return row.as;
-  raise(ErrorKind::usage, "nccl: dtype, got {}, expected one that NCCL has", name_of(t));
+  raise(ErrorKind::usage, "nccl: NCCL has no dtype {}", name_of(t));
 }
 
 }  // namespace
@@ -138,13 +138,11 @@ struct NcclGroup::State {
 
   [[noreturn]] void fail(ErrorKind kind, std::string_view what, const std::string& got) {
     abort();
-    raise(kind, "nccl: {}, got {}, expected success", what, got);
+    raise(kind, "nccl: {}: {}", what, got);
   }
 
   void require_alive(std::string_view what) const {
-    if (comm == nullptr)
-      raise(ErrorKind::system, "nccl: {}, got a communicator that was aborted, expected a live one",
-            what);
+    if (comm == nullptr) raise(ErrorKind::system, "nccl: {}: the communicator was aborted", what);
   }
 
   void throw_if_aborted() {
@@ -163,7 +161,8 @@ struct NcclGroup::State {
     while (result == ncclInProgress) {
       throw_if_aborted();
       if (deadline.passed())
-        fail(ErrorKind::timeout, what, fmt::format("no end within {:.3g} s", deadline.waited_s()));
+        fail(ErrorKind::timeout, what,
+             fmt::format("did not finish within {:.3g} s", deadline.waited_s()));
       pause();
       ncclResult_t state = ncclSuccess;
       result = lib.async_error(comm, &state);
@@ -198,8 +197,7 @@ NcclGroup::NcclGroup(comm::Group& group, int device, const NcclOptions& options)
   if (mine.empty() && group.rank() == 0) {
     const ncclResult_t got = nccl_library().unique_id(&id);
     if (got != ncclSuccess)
-      mine = fmt::format("ncclGetUniqueId, got {}, expected success",
-                         nccl_library().error_string(got));
+      mine = fmt::format("ncclGetUniqueId failed: {}", nccl_library().error_string(got));
   }
   mine = mine.empty() ? "+" + std::string(id.internal, sizeof id.internal) : "!" + mine;
   const auto all = group.all_gather(mine, options.timeout_s);
@@ -277,7 +275,7 @@ void NcclGroup::exchange(const NcclExchange& e, cudaStream_t stream) {
 std::string NcclGroup::trouble() const {
   const NcclLibrary& lib = nccl_library();
   const ncclComm_t comm = state_->comm;
-  if (comm == nullptr) return "a communicator that was aborted";
+  if (comm == nullptr) return "the communicator was aborted";
   ncclResult_t state = ncclSuccess;
   const ncclResult_t asked = lib.async_error(comm, &state);
   if (asked != ncclSuccess) state = asked;
@@ -302,7 +300,7 @@ void NcclGroup::finish(cudaStream_t stream, std::string_view what, double timeou
     throw_if_failed(what);
     if (deadline.passed())
       state_->fail(ErrorKind::timeout, what,
-                   fmt::format("no end on the device within {} s (rank {})", timeout_s,
+                   fmt::format("the device did not finish within {} s (rank {})", timeout_s,
                                state_->group.rank()));
     pause();
   }
