@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan chooses among. Apart from plan.h for the sake of the kernels, which read these only.
+// What a plan chooses among. Separate from plan.h because kernels need only these.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -9,7 +9,7 @@ namespace tilelace {
 /// The fused ops: `ag_gemm` all-gather + GEMM, `gemm_rs` GEMM + reduce-scatter, `gemm_ar` GEMM +
 /// all-reduce. tilelace/ops.h has the calls, op_table.h the operands.
 enum class Op : std::uint8_t { ag_gemm, gemm_rs, gemm_ar };
-/// Applied to the fp32 result (after bias) before the one rounding. `none`: the result as it is;
+/// Applied to the fp32 result (after bias) before it is rounded, once. `none`: the result as it is;
 /// `gelu` by the error function, `gelu_tanh` by its tanh approximation; `silu`: x * sigmoid(x);
 /// `swiglu`: ag_gemm with exactly two weights (gate, up), out = silu(gate) * up, one output.
 enum class Activation : std::uint8_t { none, gelu, gelu_tanh, silu, swiglu };
@@ -17,19 +17,19 @@ enum class Activation : std::uint8_t { none, gelu, gelu_tanh, silu, swiglu };
 /// overlapped with the transfers of the others. `unfused`: collective and GEMM one after the other.
 enum class Path : std::uint8_t { fused, medium, unfused };
 /// Who sends to whom. `mesh`: every rank to every other one, each beginning with its next rank.
-/// `ring`: every rank to the next one. `two_level`: over nodes, each with the same number of ranks.
+/// `ring`: every rank to the next one. `two_level`: several nodes with equally many ranks.
 enum class RouteKind : std::uint8_t { mesh, ring, two_level };
 /// Who moves bytes. `push`: a copy engine of the sender. `pull`: a copy engine of the receiver.
 /// `store`: the worker that computed them. `nccl`: NCCL (GPU ranks). `add`: the receiver's memory
 /// adds them as they come (GPU ranks, gemm_rs), so the last bits of a sum differ from run to run.
-/// `multimem`: the NVLink switch adds what all ranks have and stores it on all (GPU ranks,
-/// gemm_ar), in the switch's order. transport_table.h has their facts.
+/// `multimem`: the NVLink switch adds the partial sums of all ranks and stores the result on all
+/// (GPU ranks, gemm_ar), in the switch's order. More in transport_table.h.
 enum class Transport : std::uint8_t { push, pull, store, nccl, add, multimem };
 
 /// Where a rank's tensors are and its products run: `cpu`, or `cuda` for one GPU per rank.
 enum class Device : std::uint8_t { cpu, cuda };
 
-/// The op's name, as the command and records spell it. Errors: none; another value has a text, too.
+/// The op's name, as the command and records spell it. Errors: none; unknown values have a text.
 std::string_view name_of(Op);
 /// The activation's name. Errors: none, as for ops.
 std::string_view name_of(Activation);

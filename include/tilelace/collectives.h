@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives by themselves: all_reduce, all_gather, reduce_scatter, all_to_all. They count
-// elements that lie one after the other, and need no preparation for a size.
+// Collectives without a GEMM: all_reduce, all_gather, reduce_scatter, all_to_all. Tensors are
+// contiguous and counted in elements; sizes need not be prepared.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -23,13 +23,13 @@ enum class Reduction : std::uint8_t { sum, avg, max };
 /// takes any type of the same width.
 enum class Item : std::uint8_t { bf16, fp16, fp32, i32, i64, u8 };
 
-/// What there is to know of a collective.
+/// Facts about a collective.
 struct CollectiveRow {
   Collective collective;  ///< the one that the row is for
   std::string_view name;  ///< as the command and records spell it
   std::string_view help;  ///< one line for --help
-  bool sums = false;      ///< what ranks have is added up
-  bool shares = false;    ///< sums travel to all ranks
+  bool sums = false;      ///< elements of all ranks are added
+  bool shares = false;    ///< every rank gets the sums
 };
 
 /// In the order of the enum.
@@ -43,11 +43,11 @@ inline constexpr std::array kCollectives{
     CollectiveRow{Collective::all_to_all, "all_to_all",
                   "to each rank its part of every rank's elements"}};
 
-/// What there is to know of an element type of collectives.
+/// Facts about an element type of collectives.
 struct ItemRow {
   Item item;              ///< the type that the row is for
   std::string_view name;  ///< as the command spells it
-  std::size_t bytes;      ///< of an element
+  std::size_t bytes;      ///< per element
   bool floats = false;    ///< a floating-point type, summed in fp32
 };
 
@@ -63,18 +63,18 @@ constexpr const CollectiveRow& row_of(Collective c) {
 }
 /// The row of an element type; std::out_of_range for a value that names none.
 constexpr const ItemRow& row_of(Item i) { return kItems.at(static_cast<std::size_t>(i)); }
-/// The reduction's name. Errors: none; another value has a text, too.
+/// The reduction's name. Errors: none; an unknown value has a text, too.
 std::string_view name_of(Reduction);
 
-/// One call. Ranks make the same calls in the same order.
-/// Counts are of elements; `counts` has one entry, the same on every rank, or one a rank:
+/// Arguments of one call. Ranks make the same calls in the same order.
+/// Counts are in elements; `counts` has one entry, equal on every rank, or one per rank:
 ///   all_reduce      {count}: in and out [count]
-///   all_gather      of each rank's part: in [counts[rank]], out [all of them], by rank
-///   reduce_scatter  of each rank's part: in [all of them], by rank, out [counts[rank]]
-///   all_to_all      to each rank: in [all of them], by rank; out [sum of takes], by rank
-/// What rank a sends rank b in an all_to_all is what b takes from a.
-/// Zero is a count like others. In place: all_reduce with out == in; all_gather with in, and
-/// reduce_scatter with out, where it has its place in the whole; else in and out lie apart.
+///   all_gather      size of each rank's part: in [counts[rank]], out [sum of counts], by rank
+///   reduce_scatter  size of each rank's part: in [sum of counts], by rank, out [counts[rank]]
+///   all_to_all      what goes to each rank: in [sum of counts], out [sum of takes], by rank
+/// In an all_to_all, what rank a sends to rank b must be what b takes from a.
+/// A count may be 0. In place: all_reduce with out == in; all_gather with `in`, and reduce_scatter
+/// with `out`, at its place in the larger tensor. Otherwise in and out must not overlap.
 struct CollectiveArgs {
   const void* in = nullptr;                   ///< aligned to an element; to 16 bytes it is faster
   void* out = nullptr;                        ///< the same
@@ -86,30 +86,30 @@ struct CollectiveArgs {
   void* stream = nullptr;  ///< GPU ranks: a cudaStream_t; null: the default stream
 };
 
-/// How a call runs; empty ones are left to the planner. Equal on every rank.
+/// How a call runs. Empty: the planner chooses. Equal on every rank.
 struct CollectiveOptions {
-  /// true: units that carry the call's number, for few bytes (docs/collectives.md); false: chunks
-  /// with a flag each.
+  /// true: lines, small units that carry their own flag, for few bytes (docs/collectives.md);
+  /// false: chunks, each followed by a flag.
   std::optional<bool> lines;
-  std::optional<int> shots;    ///< all_reduce: 1, everyone adds all; 2, owners add and send the sum
-  std::optional<int> workers;  ///< GPUs: CTAs at most, for calls that run beside products
-  std::optional<std::int64_t> chunk;  ///< bytes that a worker moves at a time, of each parcel
+  std::optional<int> shots;           ///< all_reduce: 1, one-shot: all ranks add all; 2, two-shot
+  std::optional<int> workers;         ///< GPUs: most CTAs, for calls that run beside GEMMs
+  std::optional<std::int64_t> chunk;  ///< bytes that a worker moves at a time to each rank
 
   bool operator==(const CollectiveOptions&) const = default;
 };
 
-/// Staging for collectives on this communicator, once; later calls do nothing. The first collective
-/// does it, unless it is captured: then this must have come before. Collective. Memory: a fixed
-/// number of bytes a rank whatever calls have (docs/collectives.md). Errors: usage (more ranks than
-/// 8 on GPUs, ranks that share one), system, peer, timeout.
+/// Allocates the staging of collectives on this communicator; later calls do nothing. The first
+/// collective does it too, but not in a capture: call this before. Collective. Memory: a fixed
+/// number of bytes per rank for all sizes (docs/collectives.md). Errors: usage (more than 8 ranks
+/// on GPUs, ranks that share a GPU), system, peer, timeout.
 void prepare_collectives(Communicator&);
 
 /// out [count] = the sum (avg, max) over ranks of in [count], the same bits on every rank.
 /// Sums run in fp32 (integers: in their own type, they wrap around) in rank order and are rounded
 /// once: the same bits in every form, at every size and in every run. At most 8 ranks on GPUs.
 /// Collective. CPU ranks: blocking. GPU ranks: enqueued on args.stream, after what is in it; what
-/// comes later in the stream sees `out` whole and may write `in`. One stream at a time for a
-/// communicator, its fused ops' too. May be captured. Alignment: an element; 16 bytes are faster.
+/// comes later in the stream sees `out` whole and may write `in`. One stream at a time per
+/// communicator, also for its fused ops. May be captured. Alignment: an element (faster: 16 bytes).
 /// Traffic: 2 (ranks - 1) / ranks of the bytes leave each rank, or (ranks - 1) times the bytes in
 /// one shot; lines take twice the bytes.
 /// Errors: usage (a wrong argument: before anything is sent; ranks that disagree: before any result
@@ -127,21 +127,21 @@ void all_gather(Communicator&, const CollectiveArgs&, const CollectiveOptions& =
 /// of `in` leaves each rank; lines take twice the bytes.
 void reduce_scatter(Communicator&, const CollectiveArgs&, const CollectiveOptions& = {});
 
-/// Sends each rank its part of in [sum of counts]; out [sum of takes] is what came, in rank order.
-/// Collective, in the stream, aligned and with errors as all_reduce; where the lists of one pair do
-/// not fit, other ranks may have written a part of `out`. Traffic: all but the own part of `in`
-/// leaves each rank; lines take twice the bytes.
+/// Sends each rank its part of in [sum of counts]; out [sum of takes] has what came, in rank order.
+/// Collective, in the stream, aligned and with errors as all_reduce. Where two ranks' counts and
+/// takes do not match, other ranks may have written a part of `out`. Traffic: all but the own part
+/// of `in` leaves each rank; lines take twice the bytes.
 void all_to_all(Communicator&, const CollectiveArgs&, const CollectiveOptions& = {});
 
-/// The collective that is named. Collective, with traffic and errors as all_reduce.
+/// Makes the named collective. Collective, with traffic and errors as all_reduce.
 void collect(Communicator&, Collective, const CollectiveArgs&, const CollectiveOptions& = {});
 
-/// Stands for a collective that this rank cannot make: the peers get a usage error with this reason
-/// instead of waiting, as by refuse (tilelace/ops.h). Collective. Errors: peer, timeout; usage (a
-/// first collective: all prepare, and are told).
+/// Replaces a collective that this rank cannot make: the peers get a usage error with this reason
+/// instead of waiting, as with refuse (tilelace/ops.h). Collective. Errors: peer, timeout; usage
+/// (in place of the first collective, on every rank).
 void refuse_collective(Communicator&, const std::string& reason, void* stream = nullptr);
 
-/// How such a call would run, in words: lines or chunks, shots, workers, chunk, pieces. Local.
+/// Says how such a call would run: lines or chunks, shots, workers, chunk, pieces. Local.
 /// Errors: usage (arguments or options that the call would refuse).
 std::string describe_collective(const Communicator&, Collective, const CollectiveArgs&,
                                 const CollectiveOptions& = {});

@@ -11,20 +11,20 @@ namespace tilelace {
 /// Element type of a tensor: `bf16`, `fp16` or, on CPU ranks, `fp32`. Sums always run in fp32.
 enum class DType : std::uint8_t { bf16, fp16, fp32 };
 
-/// What products and sums are accumulated in; partial sums of it are not rounded on their way.
+/// The type that products and sums accumulate in. Partial sums of this type are sent unrounded.
 inline constexpr DType kAccumulator = DType::fp32;
 
-/// What there is to know of an element type. None has scales beside its elements.
+/// Facts about an element type. No type has scales beside its elements.
 struct DTypeRow {
   DType type;                  ///< the type that the row is for
   std::string_view name;       ///< as the command and records spell it
-  std::string_view long_name;  ///< as torch and configs of models have it
-  std::string_view file_name;  ///< as safetensors has it
-  std::size_t bytes;           ///< of an element
+  std::string_view long_name;  ///< as torch and model configs spell it
+  std::string_view file_name;  ///< as safetensors spells it
+  std::size_t bytes;           ///< per element
   double roundoff;             ///< unit roundoff u: one rounding errs by at most u * |value|
   int underflow_exponent;      ///< below 2^this a rounding errs by as much, or results are zero
   bool on_gpus;                ///< GPU ranks take it
-  int k_step;  ///< terms that one matrix instruction of GPUs multiplies; 0: none does
+  int k_step;                  ///< k of one GPU matrix instruction; 0: there is none
 };
 
 /// In the order of the enum.
@@ -32,7 +32,7 @@ inline constexpr DTypeRow kDTypes[] = {
     {DType::bf16, "bf16", "bfloat16", "BF16", 2, 1.0 / 256, -126, true, 16},
     {DType::fp16, "fp16", "float16", "F16", 2, 1.0 / 2048, -25, true, 16},
     {DType::fp32, "fp32", "float32", "F32", 4, 1.0 / 16777216, -126, false, 0}};
-/// Of a value that names nothing.
+/// The row for a value that names no type.
 inline constexpr DTypeRow kNoDType = {DType{}, "?", "?", "?", 0, 0, 0, false, 0};
 
 /// The row of a type; kNoDType for a value that names none.
@@ -59,7 +59,7 @@ constexpr std::optional<DType> dtype_named(std::string_view name,
   return std::nullopt;
 }
 
-/// "bf16, fp16 or fp32": all types for texts, by the names of a column. Errors: none.
+/// "bf16, fp16 or fp32": all types as a text, by the names of a column. Errors: none.
 std::string names_of_dtypes(std::string_view DTypeRow::*column = &DTypeRow::name);
 /// The same for the types that GPU ranks take. Errors: none.
 std::string names_of_gpu_dtypes();

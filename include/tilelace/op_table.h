@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ops are, a row each. Whoever branches on an op asks its row; the command, the bindings,
-// checks of tensors and docs/ops.md go through all rows.
+// The table of ops, one row each. Code that depends on the op reads its row; the command, the
+// bindings, the checks of tensors and docs/ops.md go through all rows.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -15,21 +15,21 @@
 
 namespace tilelace {
 
-/// A side of an operand. `one`: 1. `m`: rows of all ranks together. `m_r`: rows of this rank's
-/// shard. `n`: this rank's columns of the product, each weight its own. `k`: this rank's terms of
-/// it.
+/// An extent of an operand. `one`: 1. `m`: rows of all ranks together. `m_r`: rows of this rank's
+/// shard. `n`: this rank's columns of the product, for each weight. `k`: this rank's length of the
+/// sum.
 enum class Extent : std::uint8_t { one, m, m_r, n, k };
 
-/// What an operand is to its call: `input` (a or x), `weight`, `bias`, `residual`, `out`, or
+/// What a call uses an operand for: `input` (a or x), `weight`, `bias`, `residual`, `out`, or
 /// `gathered` (ag_gemm's gathered input).
 enum class Role : std::uint8_t { input, weight, bias, residual, out, gathered };
 
-/// What there is to know of an operand: its `role` and its shape, `rows` x `cols`.
+/// Facts about an operand: its `role` and its shape, `rows` x `cols`.
 struct OperandRow {
   Role role;
   std::string_view name;  ///< in docs/ops.md and tilelace_operand
   Extent rows, cols;
-  bool many = false;      ///< one a weight; results of swiglu: one
+  bool many = false;      ///< one per weight; swiglu has one result
   bool optional = false;  ///< may be absent
 
   /// Whether the call writes it.
@@ -38,15 +38,15 @@ struct OperandRow {
   }
 };
 
-/// What there is to know of an op.
+/// Facts about an op.
 struct OpRow {
-  Op op;                        ///< the op that the row is for
-  std::string_view name;        ///< as the command and records spell it
-  std::string_view help;        ///< one line for --help and docs/ops.md
-  std::string_view collective;  ///< name of the collective inside
-  bool gathers = false;         ///< shards of the input travel, before the product
-  bool sums = false;            ///< what ranks have of the product, each of its terms, is added up
-  bool shares = false;          ///< the finished sums travel to all ranks
+  Op op;                                      ///< the op that the row is for
+  std::string_view name;                      ///< as the command and records spell it
+  std::string_view help;                      ///< one line for --help and docs/ops.md
+  std::string_view collective;                ///< name of the collective inside
+  bool gathers = false;                       ///< all-gathers the input before the product
+  bool sums = false;                          ///< adds the partial products of all ranks
+  bool shares = false;                        ///< every rank gets the finished sums
   std::span<const OperandRow> operands = {};  ///< inputs, then results
 
   /// The first operand of that role; null: the op has none.
@@ -57,19 +57,19 @@ struct OpRow {
   }
   /// Each rank keeps the finished sums of its own rows.
   [[nodiscard]] constexpr bool scatters() const { return sums && !shares; }
-  /// Rows are multiplied by weights. Without: a result is as wide as the input (n is k).
+  /// Rows are multiplied by weights. If not, a result is as wide as the input (n is k).
   [[nodiscard]] constexpr bool multiplies() const { return operand(Role::weight) != nullptr; }
-  /// Whether it takes several weights, each with its result.
+  /// Whether it takes several weights, with a result for each.
   [[nodiscard]] constexpr bool many() const {
     const OperandRow* weight = operand(Role::weight);
     return weight != nullptr && weight->many;
   }
-  /// Some operand is a rank's shard of m: calls may say how many rows each rank has.
+  /// Some operand is this rank's shard of m: calls may give the rows of each rank.
   [[nodiscard]] constexpr bool shards() const {
     return std::any_of(operands.begin(), operands.end(),
                        [](const OperandRow& o) { return o.rows == Extent::m_r; });
   }
-  /// Whether a call moves m rows once, or there and back.
+  /// How often a call moves m rows: once, or to their owners and back.
   [[nodiscard]] constexpr int phases() const { return shares ? 2 : 1; }
 };
 
@@ -115,7 +115,7 @@ inline constexpr std::array kOps{
           .operands = kGemmAr},
 };
 
-/// Of what a caller made an Op of and is none; check_problem refuses it.
+/// The row for a number that is no op; check_problem refuses it.
 inline constexpr OpRow kNoOp{
     .op = static_cast<Op>(255), .name = "unknown op", .help = "", .collective = ""};
 
@@ -137,14 +137,14 @@ constexpr std::optional<Op> op_of(std::string_view name) {
   return std::nullopt;
 }
 
-/// The first op that sums (or not), and gives the sums to all (or not).
+/// The first op with these values of `sums` and `shares`.
 constexpr Op op_that(bool sums, bool shares) {
   for (const OpRow& row : op_table())
     if (row.sums == sums && row.shares == shares) return row.op;
   return detail::kNoOp.op;
 }
 
-/// "ag_gemm, gemm_rs or gemm_ar": all names, for texts. Errors: none.
+/// "ag_gemm, gemm_rs or gemm_ar": all names as a text. Errors: none.
 std::string names_of_ops();
 
 static_assert([] {

@@ -10,18 +10,18 @@
 
 namespace tilelace {
 
-/// The tensors of a call by what they are to it; op_table.h says which an op has, and their shapes.
+/// The tensors of a call, by role; op_table.h says which ones an op has, and their shapes.
 struct Operands {
   TensorView input;                          ///< a or x
   std::span<const TensorView> weights = {};  ///< as prepared
-  std::span<const TensorView> bias = {};     ///< empty, or one a weight
-  std::span<const TensorView> out = {};      ///< Problem::outputs() of them
+  std::span<const TensorView> bias = {};     ///< empty, or one per weight
+  std::span<const TensorView> out = {};      ///< as many as Problem::outputs()
   TensorView gathered = {};                  ///< ag_gemm: absent, or [m, k]
   void* stream = nullptr;    ///< GPU ranks: a cudaStream_t; null: the default stream
   TensorView residual = {};  ///< gemm_rs, gemm_ar: absent, or like `out`
 };
 
-/// A call of any op. The problem says which optional operands there are; m is the call's own.
+/// A call of any op. The problem says which optional operands it has, and this call's m.
 struct CallArgs {
   Problem problem;    ///< of this call; equal on every rank
   Operands operands;  ///< this rank's tensors
@@ -32,7 +32,7 @@ struct AgGemmArgs {
   std::int64_t m = 0;                        ///< rows of all ranks together
   TensorView a;                              ///< [m_r, k], this rank's rows
   std::span<const TensorView> weights;       ///< each [n_i, k], as prepared
-  std::span<const TensorView> bias;          ///< empty, or one [1, n_i] a weight
+  std::span<const TensorView> bias;          ///< empty, or one [1, n_i] per weight
   Activation activation = Activation::none;  ///< swiglu: two weights, one result
   std::span<const TensorView> out;           ///< each [m, n_i]; swiglu: one [m, n_0]
   TensorView gathered;                       ///< absent, or [m, k]: receives the gathered a
@@ -50,20 +50,20 @@ struct GemmReduceArgs {
   TensorView out;                            ///< gemm_rs [m_r, n]; gemm_ar [m, n]
   std::span<const std::int64_t> rows;        ///< gemm_rs: rows of every rank; empty: even split
   void* stream = nullptr;    ///< GPU ranks: a cudaStream_t; null: the default stream
-  TensorView residual = {};  ///< absent, or like `out` and apart from it (where that has
-                             ///< no rows: 0 x n): added once, in fp32, after the sum;
-                             ///< gemm_ar: equal on all ranks; needs activation none
+  TensorView residual = {};  ///< absent, or shaped like `out` and not overlapping it
+                             ///< (0 x n where that has no rows): added once, in fp32, after
+                             ///< the sum; gemm_ar: equal on all ranks; no activation
 };
 
-/// All-gather + GEMM: out_i [m, n_i] = act(A [m, k] * weight_i^T + bias_i), on every rank, where A
-/// is the a [m_r, k] of all ranks, one after the other. m >= 0; shards may differ in rows or be
+/// All-gather + GEMM: out_i [m, n_i] = act(A [m, k] * weight_i^T + bias_i), on every rank. A is
+/// the a [m_r, k] of all ranks, concatenated in rank order. m >= 0; shards may differ in rows or be
 /// empty; several weights share one gather. On GPUs: bf16 and fp16, n and k multiples of 8, at most
-/// 8 ranks, tensors on the rank's GPU with their rows one after the other. Collective. CPU ranks:
-/// blocking; on return `out` and `gathered` are whole and the inputs are free again. GPU ranks:
+/// 8 ranks, contiguous tensors on the rank's GPU. Collective. CPU ranks:
+/// blocking; on return `out` and `gathered` are whole and the inputs may be written. GPU ranks:
 /// enqueued on args.stream, after what is in it; what comes later in the stream sees `out` and
-/// `gathered` whole and may write the inputs. Until then no other stream may touch them. May be
-/// captured (Communicator says how). Alignment: 16 bytes (TensorView). Traffic: (ranks - 1) * m_r *
-/// k elements leave each rank (mesh and push). Errors: usage (a wrong argument: before anything is
+/// `gathered` whole and may write the inputs. No other stream may use the tensors until then. May
+/// be captured (see Communicator). Alignment: 16 bytes (TensorView). Traffic: (ranks - 1) * m_r * k
+/// elements leave each rank (mesh and push). Errors: usage (a wrong argument: before anything is
 /// sent; ranks that disagree: before any result is written), peer, timeout; on GPUs those that
 /// depend on peers come from the next call or synchronize().
 void ag_gemm(Communicator&, const AgGemmArgs&, const PlanOptions& = {});
@@ -72,67 +72,68 @@ void ag_gemm(Communicator&, const AgGemmArgs&, const PlanOptions& = {});
 /// residual, where S is the sum over ranks of x [m, k] * weight^T.
 /// The sum runs in fp32 in rank order 0..ranks-1 and is rounded once: the same bits in every run.
 /// (The ring and two-level routes sum along their route, also in a fixed order.)
-/// On GPUs: bf16 and fp16, n and k multiples of 8, at most 8 ranks, fused or one after the other as
-/// the plan says; unfused each rank's partial is rounded, its own too. Collective. CPU ranks:
-/// blocking. GPU ranks: enqueued on args.stream, as ag_gemm; what comes later in the stream sees
-/// `out` whole and may write the inputs. Alignment: 16 bytes. Traffic: (m - m_r) * n partials leave
-/// each rank (mesh). Errors: as ag_gemm.
+/// On GPUs: bf16 and fp16, n and k multiples of 8, at most 8 ranks, fused or
+/// unfused as the plan says; unfused, each rank's partial is rounded before the sum, its own too.
+/// Collective. CPU ranks: blocking. GPU ranks: enqueued on args.stream, as ag_gemm; what comes
+/// later in the stream sees `out` whole and may write the inputs. Alignment: 16 bytes. Traffic: (m
+/// - m_r) * n partials leave each rank (mesh). Errors: as ag_gemm.
 void gemm_rs(Communicator&, const GemmReduceArgs&, const PlanOptions& = {});
 
-/// GEMM + all-reduce: every rank gets the whole [m, n] of gemm_rs, the same bits on every rank. Of
-/// the residual a rank reads the rows that it sums: its shard of m, or all.
-/// On GPUs as gemm_rs; fused it stores straight into an `out` in a SymmetricBuffer (that of the
-/// same offset on all ranks). Collective, visible and aligned as gemm_rs.
-/// Traffic: (ranks - 1) / ranks * m * n partials and as many results leave each rank; unfused on
-/// GPUs with transport pull (few rows) (ranks - 1) * m * n partials. Errors: as ag_gemm.
+/// GEMM + all-reduce: every rank gets all rows [m, n] of gemm_rs, the same bits on every rank. A
+/// rank reads only those rows of the residual that it sums: its shard of m, or all.
+/// On GPUs as gemm_rs. Fused, it stores directly into an `out` in a SymmetricBuffer, if that is at
+/// the same offset on all ranks. Collective, visible and aligned as gemm_rs.
+/// Traffic: (ranks - 1) / ranks * m * n partials and as many results leave each rank. Unfused on
+/// GPUs with transport pull (few rows): (ranks - 1) * m * n partials. Errors: as ag_gemm.
 void gemm_ar(Communicator&, const GemmReduceArgs&, const PlanOptions& = {});
 
-/// The op of the problem, as the three above, which make CallArgs of what they are given.
+/// Makes a call of the problem's op, as the three above do.
 /// Collective. Errors: as ag_gemm.
 void call(Communicator&, const CallArgs&, const PlanOptions& = {});
 
-/// Throws what the call would refuse these arguments for, whatever is prepared. For callers that
-/// prepare when a new problem comes: what is wrong on one rank should be found before it prepares
-/// and its peers do not. Local; nothing is told to the peers (refuse does that). Errors: usage.
+/// Throws the error that the call would give for these arguments, whether or not it is prepared.
+/// For callers that prepare when they meet a new problem: check first, so that no rank prepares
+/// while another one fails. Local; peers are not told (refuse does that). Errors: usage.
 void check_call(Communicator&, const CallArgs&, const PlanOptions& = {});
-/// As above, of ag_gemm. Local. Errors: usage.
+/// As above, for ag_gemm. Local. Errors: usage.
 void check_call(Communicator&, const AgGemmArgs&, const PlanOptions& = {});
-/// As above, of gemm_rs or gemm_ar. Local. Errors: usage.
+/// As above, for gemm_rs or gemm_ar. Local. Errors: usage.
 void check_call(Communicator&, Op, const GemmReduceArgs&, const PlanOptions& = {});
 
-/// Takes the place of a call that this rank cannot make: the peers, each in its next call, get a
-/// usage error with this reason instead of waiting, and all ranks stay in step (on GPUs once all
-/// have prepared again). For callers with checks of their own. Collective, as the call it stands
-/// for; GPU ranks: enqueued on `stream`. Errors: peer, timeout.
+/// Replaces a call that this rank cannot make. The peers get a usage error with this reason in
+/// their next call instead of waiting, and all ranks can go on (on GPUs once all have prepared
+/// again). For callers with their own checks. Collective, like the call that it replaces; GPU
+/// ranks: enqueued on `stream`. Errors: peer, timeout.
 void refuse(Communicator&, const std::string& reason, void* stream = nullptr);
-/// As refuse, in the place of Communicator::prepare. Collective. Errors: peer, timeout.
+/// As refuse, but replaces Communicator::prepare. Collective. Errors: peer, timeout.
 void refuse_prepare(Communicator&, const std::string& reason);
 
-/// What make_plan says for this problem on this communicator, as calls of it will use it. Local;
-/// nothing needs to be prepared. Errors: usage (of another number of ranks, malformed, an option
-/// that is not legal for it).
+/// The plan that calls of this problem will use on this communicator. Local; nothing needs to be
+/// prepared. Errors: usage (another number of ranks, a malformed problem, an option that is not
+/// possible for it).
 Plan query_plan(const Communicator&, const Problem&, const PlanOptions& = {});
 
-/// The GEMM of the problem alone, to be timed, on operands that are all there (no communication):
+/// The GEMM of the problem alone, to be timed, without communication:
 /// for ag_gemm `a` is the gathered [m, k], for gemm_rs and gemm_ar `out` receives the rank's own
-/// partial [m, n]. GPU ranks: the kernel that is fastest by itself, asynchronous on the stream. CPU
+/// partial [m, n]. GPU ranks: the fastest kernel without overlap, asynchronous on the stream. CPU
 /// ranks: blocking. Local. Errors: usage, system; on GPUs as ag_gemm.
 void gemm_only(Communicator&, const CallArgs&);
-/// As above, of ag_gemm. Local. Errors: the same.
+/// As above, for ag_gemm. Local. Errors: the same.
 void gemm_only(Communicator&, const AgGemmArgs&);
-/// As above, of gemm_rs and gemm_ar. Local. Errors: the same.
+/// As above, for gemm_rs and gemm_ar. Local. Errors: the same.
 void gemm_only(Communicator&, const GemmReduceArgs&);
 /// The collective of the problem alone, to be timed: the all-gather, reduce-scatter or all-reduce
 /// of the unfused path. ag_gemm: a -> gathered; gemm_rs, gemm_ar: x is the partial [m, n] -> out.
-/// GPU ranks: the transport of the unfused plan, for sums after a copy of the partial to where
-/// peers reach it, asynchronous on the stream. CPU ranks: blocking. Collective. Errors: as ag_gemm.
+/// GPU ranks: the transport of the unfused plan, asynchronous on the stream; for sums it first
+/// copies the partial to memory that peers reach. CPU ranks: blocking. Collective. Errors: as
+/// ag_gemm.
 void collective_only(Communicator&, const CallArgs&);
-/// As above, of ag_gemm. Collective. Errors: as ag_gemm.
+/// As above, for ag_gemm. Collective. Errors: as ag_gemm.
 void collective_only(Communicator&, const AgGemmArgs&);
-/// As above, of gemm_rs or gemm_ar. Collective. Errors: as ag_gemm.
+/// As above, for gemm_rs or gemm_ar. Collective. Errors: as ag_gemm.
 void collective_only(Communicator&, Op, const GemmReduceArgs&);
-/// The problem that collective_only plans for this one, of which only what travels counts (n of a
-/// sum, k of a gather): what is prepared for it. Local. Errors: none.
+/// The problem to prepare for collective_only of this one. Only the extent that travels counts: n
+/// of a sum, k of a gather. Local. Errors: none.
 Problem collective_of(Problem);
 
 }  // namespace tilelace

@@ -18,20 +18,21 @@ struct KernelChoice;
 class TuningTable;
 }  // namespace plan
 
-/// What is asked for; equal on every rank of the group (only `rows` says how ranks differ).
+/// What a call computes; equal on every rank of the group (`rows` says how shards differ).
 /// ag_gemm: a[m_r, k] on every rank, weights [n_i, k] -> out_i [m, n_i].
 /// gemm_rs: x[m, k], weight [n, k] -> out [m_r, n].  gemm_ar: the same -> out [m, n].
-/// n and k are this rank's extents (the unsharded product has n*ranks columns, or k*ranks terms).
+/// n and k are this rank's extents: the unsharded product has n * ranks columns (ag_gemm), or a sum
+/// over k * ranks (gemm_rs, gemm_ar).
 struct Problem {
   Op op{};             ///< what is computed
-  int ranks = 1;       ///< of the group
+  int ranks = 1;       ///< in the group
   std::int64_t m = 0;  ///< rows of the gathered / partial operand; in prepare: the largest
-  /// Columns of each weight; gemm_rs and gemm_ar: exactly one. Of an op without weights: k.
+  /// Columns of each weight; gemm_rs and gemm_ar: exactly one. Ops without weights: k.
   std::vector<std::int64_t> n;
-  std::int64_t k = 0;  ///< terms of this rank's product: columns of its operand
-  DType dtype{};       ///< of every tensor
-  bool bias = false;   ///< a bias is added, one for each weight
-  Activation activation = Activation::none;  ///< applied before the one rounding
+  std::int64_t k = 0;                        ///< length of this rank's sum: columns of its operand
+  DType dtype{};                             ///< of every tensor
+  bool bias = false;                         ///< a bias is added, one for each weight
+  Activation activation = Activation::none;  ///< applied before the result is rounded
   bool return_gathered = false;              ///< ag_gemm: also deliver the gathered a [m, k]
   /// Rows of each rank's shard; empty: m split evenly, remainder first.
   std::vector<std::int64_t> rows = {};
@@ -46,85 +47,86 @@ struct Problem {
   [[nodiscard]] std::size_t outputs() const;
 };
 
-/// GPU ranks: whether the switch may be used (transport multimem): `usable`, or what is missing.
-/// `not_asked`: the communicator's option. `not_allowed`: TILELACE_MULTICAST=1 in the environment.
-/// `not_supported`: the device's support.
+/// GPU ranks: whether transport multimem can be used: `usable`, or what is missing.
+/// `not_asked`: the communicator's option multicast. `not_allowed`: TILELACE_MULTICAST=1 in the
+/// environment. `not_supported`: support by the device.
 enum class Multicast : std::uint8_t { not_asked, not_allowed, not_supported, usable };
 
-/// What the plan may count on.
+/// The machine that plans are made for.
 struct Machine {
-  int workers = 1;                             ///< compute workers a rank
-  int local_ranks = 0;                         ///< ranks of one node; 0: all
+  int workers = 1;                             ///< compute workers per rank
+  int local_ranks = 0;                         ///< ranks per node; 0: all
   double link_bytes_per_s = 0;                 ///< per rank and direction; 0: shared memory
-  double link_latency_s = 0;                   ///< of each transfer
-  double rank_flops_per_s = 30e9;              ///< what one rank's workers reach together
+  double link_latency_s = 0;                   ///< per transfer
+  double rank_flops_per_s = 30e9;              ///< of all workers of a rank together
   Device device = Device::cpu;                 ///< cuda: a machine of GPUs
-  int multiprocessors = 0;                     ///< cuda: of each rank's GPU, that products may fill
-  bool shared_device = false;                  ///< cuda: other communicators have the rest of it
+  int multiprocessors = 0;                     ///< cuda: SMs of each rank's GPU that GEMMs may use
+  bool shared_device = false;                  ///< cuda: other communicators use the other SMs
   Multicast multicast = Multicast::not_asked;  ///< cuda
-  /// cuda: of the GPUs, by its row in the table of those that there are kernels for
-  /// (`tilelace plan --help` has their names in order); 0: the first.
+  /// cuda: the GPUs' architecture, by its row in the table of architectures with kernels
+  /// (`tilelace plan --help` lists them in order); 0: the first.
   int architecture = 0;
-  double memory_bytes_per_s = 0;  ///< cuda: of a GPU's memory, by clock and bus; 0: not known
-  /// cuda: plans that were measured on such a machine (read_tuning); null: predictions alone.
+  double memory_bytes_per_s = 0;  ///< cuda: peak rate of a GPU's memory; 0: not known
+  /// cuda: plans that were measured on such a machine (read_tuning); null: only predictions.
   std::shared_ptr<const plan::TuningTable> tuning = nullptr;
 
   bool operator==(const Machine&) const = default;
 };
 
-/// Choices that override the planner; empty ones are left to it.
+/// Choices that override the planner. Empty: the planner chooses.
 struct PlanOptions {
   std::optional<Path> path;            ///< fused, medium or unfused
   std::optional<RouteKind> route;      ///< who sends to whom
   std::optional<Transport> transport;  ///< who moves bytes
-  /// tile_m, tile_n: rows and columns of a worker's tile; blocks: gemm_ar on CPU ranks,
-  /// super-blocks.
+  /// tile_m, tile_n: rows and columns of a worker's tile; blocks: gemm_ar on CPU ranks, row
+  /// blocks that are reduced one after the other.
   std::optional<int> tile_m, tile_n, blocks;
   std::optional<std::int64_t> chunk_rows;  ///< rows of one transfer
   std::optional<bool> straddle;            ///< tiles may cross the borders of shards
   std::optional<DType> partials;   ///< type of the partial sums on the wire; CPU ranks: also fp32
-  std::optional<int> local_ranks;  ///< two_level: ranks of one node (divides the group)
+  std::optional<int> local_ranks;  ///< two_level: ranks per node; divides the group
 
   bool operator==(const PlanOptions&) const = default;
 };
 
-/// Every choice made before a call, as a printable value; equal on every rank.
-/// On GPU ranks a worker is a cluster of CTAs and tile_m x tile_n is what it computes (swiglu: half
-/// of tile_n is gate's, half up's); `push` and `pull` of ag_gemm are copy engines; `store` is idle
-/// warps of the product or, in sums, the summing kernel, which under `pull` reads from all; `pull`
-/// of a fused gemm_ar is warps of the product that read finished tiles of all ranks, `multimem` the
-/// same by the switch, which adds.
-/// Unfused: products wait for all rows, or go first.
+/// All choices of a call, as a printable value; equal on every rank.
+/// On GPU ranks a worker is a cluster of CTAs, and tile_m x tile_n is its tile (swiglu: half of
+/// tile_n is gate, half is up). The transports there:
+///   ag_gemm   `push`, `pull`: copy engines; `store`: idle warps of the GEMM kernel
+///   sums      `store`: the GEMM or the summing kernel writes to peers; `pull`: the summing kernel,
+///             or in a fused gemm_ar warps of the GEMM kernel, read partial sums from all ranks;
+///             `multimem`: as that, but the NVLink switch adds
+/// Unfused, the GEMM waits for all rows (ag_gemm) or comes before the sums.
 struct Plan {
   Op op{};                            ///< what is computed
-  Path path = Path::fused;            ///< one schedule, a GEMM per shard, or one after the other
+  Path path = Path::fused;            ///< how GEMM and transfers overlap
   RouteKind route = RouteKind::mesh;  ///< who sends to whom
-  int local_ranks = 0;                ///< two_level only: ranks of one node
+  int local_ranks = 0;                ///< two_level only: ranks per node
   Transport transport = {};           ///< who moves bytes
   int tile_m = 128;                   ///< rows that a worker computes at a time
   int tile_n = 256;                   ///< columns that a worker computes at a time
   std::int64_t chunk_rows = 128;      ///< rows that one transfer moves; independent of tile_m
-  int blocks = 1;                     ///< gemm_ar on CPU ranks: row super-blocks
+  int blocks = 1;                     ///< gemm_ar on CPU ranks: row blocks, one after another
   int workers = 1;                    ///< CPU ranks: compute threads; GPUs: clusters of CTAs
-  /// Tiles may cross shard borders; they then come last (AG) or first (RS). gemm_rs on GPU ranks: a
-  /// cluster's CTAs have tiles of two shards.
+  /// Tiles may cross shard borders; those tiles come last (ag_gemm) or first (gemm_rs). gemm_rs on
+  /// GPU ranks: the two CTAs of a cluster have tiles of two shards.
   bool straddle = false;
   DType partials{};                   ///< gemm_rs, gemm_ar: type of the partial sums on the wire
-  std::int64_t staging_bytes = 0;     ///< bytes of one slot of the staging buffer on each rank
-  std::string staging_formula;        ///< how staging_bytes comes about
+  std::int64_t staging_bytes = 0;     ///< staging per rank and slot, bytes; there are two slots
+  std::string staging_formula;        ///< how staging_bytes is computed
   std::string reason;                 ///< why this plan
-  std::vector<std::string> rejected;  ///< candidates that were not taken, each with its reason
-  /// GPU ranks, where there is a product to run: what its kernels are launched with, opaque. It is
-  /// printed with the plan (docs/plans.md).
+  std::vector<std::string> rejected;  ///< other candidates, each with why not
+  /// GPU ranks: launch parameters of the kernels, opaque; null where there is nothing to run. They
+  /// are printed with the plan (docs/plans.md).
   std::shared_ptr<const plan::KernelChoice> kernel;
 
-  /// Kernels are compared by what they are launched with.
+  /// Compares launch parameters by value.
   bool operator==(const Plan&) const;
 };
 
-/// A hash, equal where the values are. Errors: none.
+/// A hash; equal values have equal hashes. Errors: none.
 std::size_t hash_value(const Problem&);
-/// The same of options. Errors: none.
+/// The same for options. Errors: none.
 std::size_t hash_value(const PlanOptions&);
 
 /// Prints a problem on one line, as `tilelace plan` does. Errors: the stream's.
@@ -134,30 +136,30 @@ std::ostream& operator<<(std::ostream&, const Machine&);
 /// Prints a plan on one line (docs/plans.md). Errors: the stream's.
 std::ostream& operator<<(std::ostream&, const Plan&);
 
-/// This machine as CPU ranks of one process or host see it; 0 workers: cores / ranks, at least 1.
-/// Local. The speed is a round figure for the cost model, not a measurement. Errors: usage (ranks
-/// outside 1..64).
+/// This machine for CPU ranks on one host; 0 workers: cores / ranks, at least 1. Local. The speed
+/// is a round number for the cost model, not a measurement. Errors: usage (ranks outside 1..64).
 Machine cpu_machine(int ranks, int workers, double link_bytes_per_s = 0, double link_latency_s = 0);
 
-/// A group of H200s, one a rank, that reach each other over NVLink: what GPU ranks plan with.
-/// Local; needs no GPU. The costs behind it were fitted on that machine (docs/decisions/0005,
-/// 0006). Errors: none.
+/// The machine that GPU ranks plan for by default: H200s with NVLink, one per rank. Local; needs no
+/// GPU. Its costs were fitted to measurements there (docs/decisions/0005, 0006). Errors: none.
 Machine cuda_machine(int multiprocessors = 132);
 
-/// A table of measured plans, as `tilelace tune` writes it (docs/tuning.md). Local. Where it has a
-/// row for a problem, or one near it, make_plan takes that; its times are of one kind of GPU, and
-/// it is not used on another, nor where kernels have changed since. Errors: usage (no such file, no
-/// table), which name the file and what is wrong in it.
+/// A table of measured plans, as `tilelace tune` writes it (docs/tuning.md). Local. make_plan takes
+/// the row of a problem, or a near one. A table holds for one kind of GPU and one set of kernels,
+/// and is not used elsewhere. Errors: usage (no such file, no table), which name the file and what
+/// is wrong in it.
 std::shared_ptr<const plan::TuningTable> read_tuning(const std::string& file);
 
-/// The plan of a call. Local; touches no memory and no peer.
-/// On a machine of GPUs: bf16, fp16, n and k multiples of 8, at most 8 ranks, over the mesh, fused
-/// and unfused; ag_gemm: push, pull, store, nccl (if asked), ring, medium; sums: store, pull and,
-/// of few rows, push, partials of the operands' type; gemm_rs, only where asked for: medium (push),
-/// unfused over the ring (store) or with additions at the owner (add), fused with tiles that
-/// straddle; gemm_ar also pull, fused; only where asked for and where the machine has it: multimem.
-/// Errors: usage, when the problem is malformed, an option is not legal for it, or GPU ranks do not
-/// have it (the text says why, and what there is).
+/// Plans a call. Local; it uses no memory of the call and no peer.
+/// GPU machines: bf16 and fp16, n and k multiples of 8, at most 8 ranks. What plans can be there
+/// ("asked": only if PlanOptions say so):
+///   ag_gemm  mesh or ring; fused, medium, unfused; push, pull, store; nccl asked
+///   gemm_rs  mesh; fused and unfused; store, pull, push (few rows); asked: medium with push,
+///            unfused ring with store, unfused add, fused with straddle
+///   gemm_ar  mesh; fused and unfused; store, pull, push (few rows); multimem asked
+/// Partial sums have the operands' type.
+/// Errors: usage, when the problem is malformed or an option is not possible for it; the text says
+/// why, and what is.
 Plan make_plan(const Problem&, const Machine&, const PlanOptions& = {});
 
 }  // namespace tilelace

@@ -7,7 +7,7 @@
 namespace tilelace {
 
 /// A row-major matrix that somebody else owns: `rows` x `cols` elements of type `dtype` at `data`,
-/// consecutive rows `stride` elements apart. A default-made view (null data) means "absent".
+/// consecutive rows `stride` elements apart. A default-constructed view (null data) means "absent".
 /// Alignment: data and stride * size_of(dtype) are multiples of 16 bytes.
 struct TensorView {
   void* data = nullptr;
@@ -17,7 +17,7 @@ struct TensorView {
   std::int64_t stride = 0;
 
   bool operator==(const TensorView&) const = default;
-  /// Whether there is one.
+  /// Whether the tensor is present.
   [[nodiscard]] explicit operator bool() const { return data != nullptr; }
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the transports are, a row each. Whoever branches on a transport asks its row; the command,
-// the words of plans and the checks of options go through all rows.
+// The table of transports, one row each. Code that depends on the transport reads its row; the
+// command, printed plans and the checks of options go through all rows.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -15,30 +15,30 @@
 namespace tilelace {
 
 /// Who carries bytes. `engine`: a copy engine (for sums of GPU ranks a kernel after the product).
-/// `worker`: the one that computed them. `library`: NCCL. `memory`: the memory that they go to,
-/// which adds them. `switched`: the NVLink switch.
+/// `worker`: the worker that computed them. `library`: NCCL. `memory`: the receiver's memory, which
+/// adds them. `switched`: the NVLink switch.
 enum class Carrier : std::uint8_t { engine, worker, library, memory, switched };
 
-/// What there is to know of a transport.
+/// Facts about a transport.
 struct TransportRow {
   Transport transport;    ///< the one that the row is for
   std::string_view name;  ///< as the command and plans spell it
   Carrier carrier;        ///< who moves the bytes
-  bool pulls = false;     ///< the receiver fetches; else the sender sends
+  bool pulls = false;     ///< the receiver reads; if not, the sender writes
   bool gpus = false;      ///< for GPU ranks only
 
-  /// The sender's own transfer, not a part of the product: only so may ranks hand on sums.
+  /// The sender starts transfers outside of the product; only then can ranks relay sums.
   [[nodiscard]] constexpr bool pushes() const { return carrier == Carrier::engine && !pulls; }
-  /// Nobody relays, and what is sent is a tile, not a chunk.
+  /// Workers send tiles instead of chunks, and nobody relays.
   [[nodiscard]] constexpr bool by_workers() const { return carrier == Carrier::worker; }
   /// Whether libnccl has to be there.
   [[nodiscard]] constexpr bool needs_nccl() const { return carrier == Carrier::library; }
   /// Whether memory has to be mapped for multicast.
   [[nodiscard]] constexpr bool needs_multicast() const { return carrier == Carrier::switched; }
-  /// The owner's memory adds what comes, in the order in which it comes: not the same bits in every
-  /// run.
+  /// The owner's memory adds what arrives, in the order of arrival: the last bits differ from run
+  /// to run.
   [[nodiscard]] constexpr bool by_memory() const { return carrier == Carrier::memory; }
-  /// Bytes are added up on their way: for sums only, in an order that is not the ranks'.
+  /// The transport adds: for sums only, and not in rank order.
   [[nodiscard]] constexpr bool adds() const { return by_memory() || needs_multicast(); }
 };
 
@@ -59,7 +59,7 @@ inline constexpr std::array kTransports{
                  .gpus = true},
 };
 
-/// Of what a caller made a Transport of and is none (check_options refuses it), and of none asked.
+/// The row for a number that is no transport (check_options refuses it), and for no transport.
 inline constexpr TransportRow kNoTransport{
     .transport = static_cast<Transport>(255), .name = "?", .carrier = static_cast<Carrier>(255)};
 
