@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one seam between op/ and the backends.
+// The only interface between op/ and the backends.
 #pragma once
 #include <memory>
 #include <span>
@@ -17,20 +17,22 @@
 
 namespace tilelace {
 
-/// What of a call runs: all of it, its product on operands that are all there, or its collective.
+/// Which part of a call runs: all of it, its GEMM alone (no communication), or its collective
+/// alone.
 enum class Part : std::uint8_t { whole, gemm, collective };
 
-/// A problem, the plan of its largest m, its weights; as prepare was asked for it.
+/// What prepare gets for one problem: the problem, the plan for its largest m, and the weights.
 struct PreparedCall {
   Problem problem;
   PlanOptions options;
   std::vector<TensorView> weights;
 };
 
-/// What a prepare does with what was prepared before.
+/// Whether a prepare replaces or keeps what was prepared before.
 enum class Before : std::uint8_t { goes, stays };
 
-/// Memory of equal size on every rank, that every rank reaches: rank r's at base + r * stride.
+/// Memory of equal size on every rank, which every rank can reach: rank r's part is at base + r *
+/// stride.
 struct ReachableMemory {
   std::shared_ptr<void> owner;
   std::byte* base = nullptr;
@@ -38,7 +40,7 @@ struct ReachableMemory {
   std::size_t bytes = 0;
 };
 
-/// Memory where a rank's tensors are. Destroyed without waiting for peers.
+/// Memory for a rank's tensors. Destruction does not wait for peers.
 class RankMemory {
  public:
   RankMemory() = default;
@@ -46,7 +48,7 @@ class RankMemory {
   RankMemory& operator=(const RankMemory&) = delete;
   virtual ~RankMemory() = default;
   [[nodiscard]] virtual std::byte* data() const = 0;
-  /// Between this memory and the host's, in either direction; blocking. Error: system.
+  /// Copies between this memory and the host, in either direction; blocking. Error: system.
   virtual void copy(void* to, const void* from, std::size_t bytes) const = 0;
 };
 
@@ -58,28 +60,29 @@ class Backend {
   virtual ~Backend() = default;
 
   [[nodiscard]] virtual Machine machine() const = 0;
-  /// Collective: staging for all calls up to their m, packed weights, workers.
+  /// Collective: makes staging for all calls up to their m, packs the weights, starts the workers.
   /// With a refusal this rank only tells its peers why it cannot prepare; they get an error.
   virtual void prepare(std::span<const PreparedCall>, Before, std::string_view refusal) = 0;
-  /// Collective, except Part::gemm. Throws Error; a usage error leaves all ranks in step. GPU ranks
-  /// only enqueue: what goes wrong later is thrown by the next call or synchronize.
+  /// Collective, except Part::gemm. Throws Error; after a usage error all ranks are still in step.
+  /// GPU ranks only enqueue: later errors are thrown by the next call or synchronize.
   virtual void run(const Problem&, const Plan&, const Operands&, Part) = 0;
-  /// Collective, once: staging for collectives; with a refusal as prepare.
+  /// Collective, once: allocates the staging of collectives; a refusal works as in prepare.
   virtual void prepare_collectives(std::string_view refusal) = 0;
-  /// Collective, as run. Checks the arguments, and prepares if nothing has. Errors: as run.
+  /// Collective, as run. Checks the arguments; prepares collectives on the first call. Errors: as
+  /// run.
   virtual void collect(Collective, const CollectiveArgs&, const CollectiveOptions&) = 0;
-  /// How collect would run it. Local. Errors: usage.
+  /// Says how collect would run it. Local. Errors: usage.
   [[nodiscard]] virtual std::string describe(Collective, const CollectiveArgs&,
                                              const CollectiveOptions&) const = 0;
   /// As collect.
   virtual void all_reduce_norm(const AllReduceNormArgs&, const CollectiveOptions&) = 0;
   [[nodiscard]] virtual std::string describe(const AllReduceNormArgs&,
                                              const CollectiveOptions&) const = 0;
-  /// Takes the place of a call that this rank cannot make: the peers learn why instead of waiting.
+  /// Replaces a call that this rank cannot make: the peers get the reason instead of waiting.
   virtual void refuse(std::string_view reason, void* stream) = 0;
-  /// The same in the place of a collective, where these have headers of their own.
+  /// The same for a collective, where collectives have their own headers.
   virtual void refuse_collective(std::string_view reason, void* stream) { refuse(reason, stream); }
-  /// Waits until the work in the stream is done, at most bound_s, and throws what went wrong in it.
+  /// Waits until the work in the stream is done, at most bound_s, and throws its errors.
   virtual void synchronize(void* stream, double bound_s) = 0;
   /// Collective. Errors: usage (sizes differ), system, peer, timeout.
   virtual ReachableMemory allocate(std::size_t bytes) = 0;
@@ -87,14 +90,14 @@ class Backend {
   virtual std::unique_ptr<RankMemory> make_memory(std::size_t bytes) = 0;
   /// What the checked mode found.
   [[nodiscard]] virtual std::vector<std::string> findings() const = 0;
-  /// What reaches a peer. GPU ranks choose it in their first prepare. Error: usage (before it).
+  /// The link to a peer. GPU ranks choose it in their first prepare. Error: usage (before that).
   [[nodiscard]] virtual const comm::LinkRow& link_to(int peer) const = 0;
 
-  // What GPU ranks alone have to say or to do.
+  // For GPU ranks only.
 
-  /// Plans come from this table from now on; it is the machine's. Local.
+  /// Plans come from this table from now on; it must fit the machine. Local.
   virtual void take_tuning(const std::shared_ptr<const plan::TuningTable>& /*table*/) {}
-  /// As the driver has it.
+  /// The device's name, from the driver.
   [[nodiscard]] virtual std::string device_name() const { return ""; }
   /// Whether the stream is being captured. Errors: usage (a broken capture), system.
   [[nodiscard]] virtual bool is_captured(void* /*stream*/) const { return false; }
@@ -112,8 +115,8 @@ std::shared_ptr<CheckedGroup> make_checked_group(int ranks, int workers);
 std::unique_ptr<Backend> make_cpu_backend(comm::Group&, const CommunicatorOptions&,
                                           std::shared_ptr<CheckedGroup> = nullptr);
 
-/// The device of a rank whose options name none: the only one that this process sees, or the one of
-/// this number. Errors: usage (no such device, a build without CUDA), system (no driver).
+/// The device of a rank whose options name none: the only one that this process sees, or the one
+/// with this number. Errors: usage (no such device, a build without CUDA), system (no driver).
 int cuda_device_of(int local_rank);
 
 /// For ranks whose tensors are on options.device_index. The group must outlive it.

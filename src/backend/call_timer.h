@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times of a rank's calls on its GPU: graphs of calls, replayed between two events.
+// Times a rank's calls on its GPU: replays graphs of calls between two events.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -9,15 +9,15 @@
 
 namespace tilelace {
 
-/// Of a graph.
+/// Calls per graph.
 inline constexpr int kGraphCalls = 16;
 
-/// How often a graph of such calls is replayed to take so long.
+/// Number of replays that take this long.
 inline int replays(double time_us, double call_us) {
   return static_cast<int>(std::clamp(std::ceil(time_us / (call_us * kGraphCalls)), 1.0, 1e3));
 }
 
-/// A stream of one device, and graphs of calls that are timed on it. All is of one thread.
+/// A stream of one device, and graphs of calls that are timed on it. Used by one thread.
 class CallTimer {
  public:
   CallTimer() = default;
@@ -26,11 +26,11 @@ class CallTimer {
   virtual ~CallTimer() = default;
 
   [[nodiscard]] virtual void* stream() const = 0;
-  /// Graph `number` becomes `calls` calls; `call` is told which. Error: system, the calls'.
+  /// Captures `calls` calls as graph `number`; `call` gets their index. Errors: system, the calls'.
   virtual void capture(std::size_t number, int calls, const std::function<void(int)>& call) = 0;
-  /// Enqueues replays, `load` of them and `timed` more between two events. Error: system.
+  /// Enqueues `load` replays to warm up and `timed` more between two events. Error: system.
   virtual void replay(std::size_t number, int load, int timed) = 0;
-  /// What the timed replays took together, once the stream is done. Error: system.
+  /// Time of the timed replays together, once the stream is done. Error: system.
   [[nodiscard]] virtual double timed_us() const = 0;
   /// Drops the graphs.
   virtual void clear() = 0;

@@ -8,8 +8,9 @@
 
 namespace tilelace::comm {
 
-/// Symmetric memory between the processes of a mesh: everyone makes a memfd and passes it to all.
-/// Collective. Errors: as Group::allocate; Failure where the mesh is no longer in step.
+/// Symmetric memory between the processes of a mesh: each makes a memfd and passes it to all
+/// others. Collective. Errors: as Group::allocate; Failure if the ranks are no longer in the same
+/// call.
 std::shared_ptr<SymmetricMemory> allocate_over(SocketMesh& mesh, std::size_t bytes,
                                                const Deadline& deadline,
                                                const SocketMesh::Check& check);

@@ -9,7 +9,7 @@
 
 namespace tilelace::comm {
 
-/// The longest that a wait goes without looking at the abort word.
+/// The longest time that a wait sleeps before it checks the abort word again.
 constexpr int kSliceMs = 20;
 
 /// The end of a bounded wait, on the monotonic clock.
@@ -21,12 +21,12 @@ class Deadline {
     begin_ns_ = StdAtomics::now_ns();
     end_ns_ = begin_ns_ + static_cast<std::int64_t>(std::min(seconds, 1e9) * 1e9);
   }
-  /// Since it was made, measured: what errors say.
+  /// Seconds since construction, for error texts.
   [[nodiscard]] double waited_s() const {
     return static_cast<double>(StdAtomics::now_ns() - begin_ns_) * 1e-9;
   }
   [[nodiscard]] bool passed() const { return StdAtomics::now_ns() >= end_ns_; }
-  /// Milliseconds to sleep: what is left, at most `cap`, at least 1.
+  /// Milliseconds to sleep: the time left, at most `cap`, at least 1.
   [[nodiscard]] int slice_ms(int cap = kSliceMs) const {
     const std::int64_t left = (end_ns_ - StdAtomics::now_ns()) / 1'000'000;
     return static_cast<int>(std::clamp<std::int64_t>(left, 1, cap));

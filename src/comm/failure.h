@@ -7,7 +7,7 @@
 
 namespace tilelace::comm {
 
-/// An error that ends the group, with the rank to blame. Never leaves comm: see Group::give_up.
+/// An error that ends the group, with the rank to blame. Never leaves comm (Group::give_up).
 class Failure : public Error {
  public:
   Failure(ErrorKind kind, int about, const std::string& text) : Error(kind, text), about_(about) {}
@@ -17,7 +17,7 @@ class Failure : public Error {
   int about_;
 };
 
-/// strerror without its shared buffer.
+/// strerror without a shared buffer.
 inline std::string errno_text(int error) {
   const char* name = strerrordesc_np(error);
   return name != nullptr ? name : "error " + std::to_string(error);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks find each other and map each other's memory: threads of one process, or processes of one
-// host. What is built on top (backends) sees only this header and signal.h.
+// host. Layers above (backends) use only this header and signal.h.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -24,22 +24,22 @@ class Failure;
 
 /// One rank's view of a group. Collective calls come from one thread at a time; the const members
 /// and abort() from any.
-/// A collective that fails with kind timeout or peer ends the group: the reason is written into
-/// every rank's abort word, so that the other ranks do not wait for their own bound. After a usage
-/// error that all ranks see (calls or sizes that differ), and after a system error in allocate, the
-/// group stays in step and usable.
+/// A collective that fails with timeout or peer ends the group: the reason is written into
+/// every rank's abort word, so that other ranks stop waiting. After a usage error that all
+/// ranks see (different calls or sizes), and after a system error in allocate, the group stays
+/// usable.
 class Group {
  public:
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
-  /// Never waits for a peer. Peers see this rank leave, not die.
+  /// Does not wait for peers. They see that this rank left, not that it died.
   virtual ~Group();
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int ranks() const { return ranks_; }
 
-  /// Everyone's bytes (each at most kMaxPayload), by rank. Collective, bounded; a barrier, too.
-  /// Errors: usage (too long: local; another call elsewhere), peer, timeout.
+  /// Gathers each rank's bytes (at most kMaxPayload), by rank. Collective, bounded; also a barrier.
+  /// Errors: usage (too long: local; a different call on another rank), peer, timeout.
   virtual std::vector<std::string> all_gather(std::string_view mine, double timeout_s) = 0;
 
   /// Zero-filled, page-aligned memory; every rank passes the same bytes. Collective, bounded.
@@ -53,33 +53,34 @@ class Group {
   /// Whether all ranks are threads of this process.
   [[nodiscard]] virtual bool one_process() const = 0;
 
-  /// Passes an open descriptor, which stays the caller's, to every peer; returns theirs by rank,
-  /// none at the own place. Collective, bounded. Errors: usage (not open: local), system, peer,
+  /// Passes an open descriptor, which stays the caller's, to every peer. Returns theirs by rank,
+  /// none for itself. Collective, bounded. Errors: usage (not open: local), system, peer,
   /// timeout.
   virtual std::vector<UniqueFd> exchange_descriptor(int mine, double timeout_s) = 0;
 
-  /// Threads only: the last rank to come runs its `make`, everyone gets what it returned, or the
-  /// Error that it threw. Collective, bounded. Errors: usage (ranks are processes), peer, timeout.
+  /// Threads only: the last rank to arrive runs its `make`; all ranks get the result, or the Error
+  /// that it threw. Collective, bounded. Errors: usage (ranks are processes), peer, timeout.
   using Make = std::function<std::shared_ptr<void>()>;
   virtual std::shared_ptr<void> make_together(const Make& make, double timeout_s) = 0;
 
-  /// This rank's abort word, which peers can write: every wait watches it. Lives as the group does.
+  /// This rank's abort word, which peers can write; every wait checks it. Lives as long as the
+  /// group.
   [[nodiscard]] const AbortWord* abort_word() const;
 
-  /// Writes the reason, or the one that this rank has been told before, into every rank's abort
-  /// word (in each the first writer wins). Any thread; never throws, never blocks.
+  /// Writes the reason into every rank's abort word, or the reason that this rank was already told
+  /// (the first write wins). Any thread; never throws, never blocks.
   void abort(AbortReason reason) noexcept;
 
   /// Throws the typed Error if the abort word is set; `op` begins its text.
   void throw_if_aborted(std::string_view op) const;
 
-  /// Whether this peer has destroyed its Group (a hint for the text of a timeout).
+  /// Whether this peer has destroyed its Group (for texts of timeouts).
   [[nodiscard]] bool has_left(int peer) const;
 
  protected:
   Group(int rank, int ranks, std::shared_ptr<SymmetricMemory> control);
   void mark_leaving() noexcept;
-  /// Only into the own word: what the death watch writes, each survivor for itself.
+  /// Writes only the own word: each survivor's watcher does this for itself.
   void abort_own(AbortReason reason) noexcept;
   /// Ends the group for this reason and throws it.
   [[noreturn]] void give_up(const Failure& failure);
@@ -99,8 +100,8 @@ std::vector<std::unique_ptr<Group>> make_thread_groups(int ranks);
 std::unique_ptr<Group> make_process_group(int rank, int ranks, const std::string& directory,
                                           double timeout_s);
 
-/// As make_process_group over connected SOCK_SEQPACKET unix sockets: sockets[p] leads to rank p,
-/// -1 at the own place. Owns them, also when it fails. Collective.
+/// As make_process_group, but over connected SOCK_SEQPACKET unix sockets: sockets[p] leads to rank
+/// p, -1 for itself. Owns them, also on failure. Collective.
 std::unique_ptr<Group> make_socket_group(int rank, std::vector<int> sockets, double timeout_s);
 
 /// Connected pairs for children that will be forked: result[r][p] is rank r's end to rank p.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What reaches a peer: kinds of links, a row each. Each pair of ranks has one, chosen when they
-// join: the first row of the table that joins the pair.
+// The kinds of links between ranks, one row each. Each pair of ranks has one, chosen when they
+// join: the first row that fits the pair.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -14,11 +14,11 @@ namespace tilelace::comm {
 
 enum class LinkKind : std::uint8_t { wire, shared_memory, peer_memory, nccl };
 
-/// What is known of two ranks when they join: the same on both.
+/// What is known of two ranks when they join; equal on both.
 struct RankPair {
   int low = 0, high = 1;
   Device device = {};
-  bool metered = false;  ///< a rate or a latency is asked for
+  bool metered = false;  ///< an emulated rate or latency is set
   bool reached = true;   ///< each can map the other's memory
 };
 
@@ -26,10 +26,10 @@ struct LinkRow {
   LinkKind kind;
   std::string_view name;
   bool (*joins)(const RankPair&);
-  /// The peer's memory lies in this rank's addresses: its workers and kernels store there. Else
-  /// rows go by the link's copies alone.
+  /// The peer's memory is mapped here, so workers and kernels store into it. If not, only the
+  /// link's copies move rows.
   bool maps = false;
-  /// It raises flags and exchanges headers: what every call needs.
+  /// It raises flags and exchanges headers, which every call needs.
   bool signals = false;
 };
 
@@ -55,7 +55,7 @@ constexpr const LinkRow& link_of(const RankPair& pair) {
                        [&](const LinkRow& row) { return row.joins(pair); });
 }
 
-/// Some row joins every pair.
+/// Every pair matches some row.
 static_assert([] {
   for (const Device device : {Device::cpu, Device::cuda})
     for (const bool reached : {false, true}) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may make multicast memory. On some machines a program that makes it can take the GPUs away
-// from everybody else on the host, so two have to say yes: the program, by an option, and whoever
-// runs it, by the environment. The only way to cuMulticastCreate (comm/cuda/multicast.cc) is
-// through a permit.
+// Permission to make multicast memory. On some machines a program that makes it can take the GPUs
+// away from all other users of the host. So both the program (by an option) and the user (by the
+// environment) must agree. cuMulticastCreate (comm/cuda/multicast.cc) can only be reached with a
+// permit.
 #pragma once
 #include <string_view>
 

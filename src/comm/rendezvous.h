@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the threads of a group meet: everyone brings something, the last one makes something of it.
+// Where the threads of a group meet: each brings a part, and the last one combines them.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace tilelace::comm {
 
-/// What came of a meeting; the same for everyone.
+/// Result of a meeting; the same for all threads.
 struct Round {
   std::vector<std::string> parts;  ///< by rank
   std::shared_ptr<void> product;   ///< what Finish made
@@ -24,15 +24,15 @@ struct Round {
 
 class Rendezvous {
  public:
-  /// Run by the last to arrive, with all parts. What it throws as Error everyone gets.
+  /// Run by the last to arrive, with all parts. If it throws an Error, all threads get it.
   using Finish = std::function<std::shared_ptr<void>(const std::vector<std::string>&)>;
-  /// Called now and then while waiting, with the ranks that are missing; throws to give up.
+  /// Called from time to time while waiting, with the missing ranks; throws to give up.
   using Check = std::function<void(const std::vector<int>& missing)>;
 
   explicit Rendezvous(int ranks) : seats_(static_cast<std::size_t>(ranks)) {}
 
-  /// Waits until every rank came with the same op. Errors: usage (another op; the own rank is here
-  /// already), Failure of kind timeout, what Finish and Check throw.
+  /// Waits until every rank has arrived with the same op. Errors: usage (different ops; this rank
+  /// is already here), Failure of kind timeout, and what Finish and Check throw.
   std::shared_ptr<const Round> meet(int rank, std::string_view op, std::string part,
                                     const Finish& finish, const Deadline& deadline,
                                     const Check& check);
@@ -57,8 +57,8 @@ class Rendezvous {
   std::condition_variable changed_;
   std::vector<Seat> seats_;
   std::uint64_t generation_ = 0;
-  Outcome last_;            ///< let go of by the last one to read it
-  std::size_t unread_ = 0;  ///< how many still have to
+  Outcome last_;            ///< released by the last thread that reads it
+  std::size_t unread_ = 0;  ///< threads that still have to read it
 };
 
 }  // namespace tilelace::comm

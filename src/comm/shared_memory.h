@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of equal size on every rank, and how it is made: anonymous for threads, memfds for
-// processes. Nothing has a name in a file system.
+// Memory of equal size on every rank: anonymous for threads, memfds for processes. Nothing is named
+// in a file system.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -39,14 +39,14 @@ std::size_t stride_of(std::size_t bytes, int ranks);
 /// Zero-filled memory of all ranks, for threads of this process. Errors: usage, system.
 std::shared_ptr<SymmetricMemory> make_anonymous(std::size_t bytes, int ranks);
 
-/// A sealed memfd of this size: it can neither shrink nor grow under those who map it.
+/// A sealed memfd of this size: a process that maps it can rely on its size.
 UniqueFd make_sealed_memfd(std::size_t stride);
 
-/// Throws (kind peer) unless the descriptor is a memfd of this size that is sealed as ours are.
-/// Without the seals a peer could truncate it, and reading it would be a SIGBUS here.
+/// Throws (kind peer) unless the descriptor is a memfd of this size with our seals. Without seals a
+/// peer could truncate it, and reading it would raise SIGBUS here.
 void check_sealed_memfd(int fd, std::size_t stride, int owner);
 
-/// An address range for all ranks that nothing is mapped into yet.
+/// An address range for all ranks, with nothing mapped yet.
 std::shared_ptr<SymmetricMemory> reserve(std::size_t bytes, int ranks);
 
 /// Maps a rank's memfd at its place in the reserved range.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames over connected SOCK_SEQPACKET unix sockets. Nothing here blocks, and what comes in is
-// taken for hostile until it is checked.
+// Frames over connected SOCK_SEQPACKET unix sockets. Nothing here blocks, and received data is not
+// trusted until it is checked.
 #pragma once
 #include <sys/types.h>
 
@@ -18,13 +18,13 @@ constexpr std::uint32_t kFrameMagic = 0x43414c54;  // "TLAC"
 constexpr std::uint16_t kFrameVersion = 1;
 
 enum class FrameType : std::uint16_t {
-  join = 1,        ///< who I am, to a rank met in a directory
-  hello = 2,       ///< who I am, to every rank
+  join = 1,        ///< my rank, to a rank met in a directory
+  hello = 2,       ///< my rank, to every rank
   all_gather = 3,  ///< bytes
   allocate = 4,    ///< size, memfd
-  confirm = 5,     ///< how mapping went
+  confirm = 5,     ///< whether mapping worked
   subgroup = 6,    ///< list of members, one end of a socket pair
-  descriptor = 7,  ///< a descriptor of the user's
+  descriptor = 7,  ///< a user's descriptor
 };
 std::string_view name_of(FrameType type);
 
@@ -33,7 +33,7 @@ struct FrameHeader {
   std::uint16_t version = kFrameVersion;
   std::uint16_t type = 0;
   std::uint32_t sequence = 0;
-  std::uint32_t length = 0;  ///< of the bytes that follow
+  std::uint32_t length = 0;  ///< length of the bytes that follow
 };
 
 struct Frame {
@@ -41,7 +41,7 @@ struct Frame {
   std::uint32_t sequence = 0;
   std::string bytes;
   std::vector<UniqueFd> fds;
-  pid_t pid = 0;  ///< the sender as this process sees it; 0: not told
+  pid_t pid = 0;  ///< the sender's pid in this process's namespace; 0: unknown
 };
 
 enum class IoStatus : std::uint8_t { done, again, closed, bad };
@@ -50,20 +50,20 @@ struct Outgoing {
   FrameType type{};
   std::uint32_t sequence = 0;
   std::string_view bytes;
-  int fd = -1;               ///< passed along; stays the caller's
+  int fd = -1;               ///< sent along; stays the caller's
   bool credentials = false;  ///< lets a receiver with SO_PASSCRED know our pid
 };
 
-/// Sends one frame or nothing. `problem` says what is bad.
+/// Sends one frame or nothing. `problem` says what is wrong.
 IoStatus send_frame(int socket, const Outgoing& out, std::string& problem);
 
-/// Receives one frame. Descriptors that came along are owned by the frame, however many there are.
+/// Receives one frame, which owns all descriptors that came with it.
 IoStatus receive_frame(int socket, Frame& frame, std::string& problem);
 
 /// A connected pair. Error: system.
 std::pair<UniqueFd, UniqueFd> make_socket_pair();
 
-/// Throws a usage error unless fd is a SOCK_SEQPACKET unix socket; makes it fit for frames.
+/// Throws a usage error unless fd is a SOCK_SEQPACKET unix socket; sets its options.
 void prepare_socket(int fd);
 
 /// Whether the kernel adds the sender's pid to frames that come with credentials.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's sockets to all others, and the one thing that is done with them: to give every peer
-// a frame and take one from each.
+// One rank's sockets to all others. The only operation: send a frame to each peer and receive one
+// from each.
 #pragma once
 #include <functional>
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace tilelace::comm {
 
-/// What one peer is given, and what may come back.
+/// What one peer gets, and what may come back.
 struct Post {
   int peer = -1;
   int fd = -1;            ///< passed along with the bytes
@@ -20,7 +20,7 @@ struct Post {
 
 class SocketMesh {
  public:
-  /// Called now and then while waiting; throws to give up.
+  /// Called from time to time while waiting; throws to give up.
   using Check = std::function<void()>;
 
   /// sockets[p] leads to rank p. Errors: usage (not such sockets).
@@ -31,18 +31,18 @@ class SocketMesh {
   [[nodiscard]] int socket(int peer) const {
     return lines_[static_cast<std::size_t>(peer)].fd.get();
   }
-  /// Peers see the end of the sockets, also where a forked process has copies of them.
+  /// Peers see the sockets close, even where a forked process has copies of them.
   void hang_up() noexcept;
   /// A post for every peer.
   [[nodiscard]] std::vector<Post> everyone(int fd = -1, bool takes_fd = false) const;
 
-  /// Tells every peer who we are and hears the same. Returns their pids (0: not known).
-  /// Errors: usage (ranks that disagree), Failure of kind peer or timeout.
+  /// Exchanges ranks with every peer. Returns their pids (0: unknown). Errors: usage (ranks that
+  /// disagree), Failure of kind peer or timeout.
   std::vector<pid_t> hello(const Deadline& deadline, const Check& check);
 
-  /// Sends the bytes to each peer of the posts and receives a frame of the same type from each, in
-  /// the order of the posts. Errors: usage (a peer is in another call), Failure (peer, timeout; out
-  /// of step: usage), what check throws. Still in step after an Error that is no Failure.
+  /// Sends the bytes to each peer and receives a frame of the same type from each, in the order of
+  /// the posts. Errors: usage (a peer is in another call), Failure (peer, timeout; usage when out
+  /// of step), what check throws. After an Error that is no Failure the ranks are still in step.
   std::vector<Frame> exchange(FrameType type, std::string_view bytes, std::span<const Post> posts,
                               const Deadline& deadline, const Check& check);
 

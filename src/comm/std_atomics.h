@@ -29,8 +29,8 @@ struct StdAtomics {
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec * 1'000'000'000LL + t.tv_nsec;
   }
-  /// Ranks outnumber cores: give the core away soon, then sleep, the longer the wait has lasted (a
-  /// nap is about a quarter of it), because whoever is awake computes what is waited for.
+  /// Ranks outnumber cores, so a wait yields early, then sleeps. Each sleep is about a quarter of
+  /// the time waited so far: the awake threads compute what this one waits for.
   static void pause(std::uint32_t round) {
     if (round < 16) return;
     if (round < 48) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The death watch: a thread that sees peers' sockets hang up and their processes end.
+// Watches for dead peers: a thread that sees sockets close and processes end.
 #pragma once
 #include <functional>
 #include <thread>
@@ -11,16 +11,16 @@ namespace tilelace::comm {
 
 struct WatchedPeer {
   int rank = -1;
-  int socket = -1;  ///< not owned; only hang-up is looked at, never data
-  UniqueFd pidfd;   ///< may be absent. It also sees a death that inherited sockets would hide
+  int socket = -1;  ///< not owned; only hang-up is checked, no data is read
+  UniqueFd pidfd;   ///< optional. It also shows a death that inherited sockets would hide
 };
 
-/// A descriptor that becomes readable when the process ends; none if that cannot be had.
+/// A descriptor that becomes readable when the process ends; none if not available.
 UniqueFd open_pidfd(int pid);
 
 class Watcher {
  public:
-  /// `gone` runs on the watcher's thread, once a peer; it must not throw. Error: system.
+  /// `gone` runs on the watcher's thread, once per peer; it must not throw. Error: system.
   Watcher(std::vector<WatchedPeer> peers, std::function<void(int rank)> gone);
   /// Ends the thread at once. The sockets must still be open.
   ~Watcher();

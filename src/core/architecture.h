@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The architectures of GPUs that kernels are made for: this table alone numbers them, and what a
-// layer knows of one is a row of that layer under the same number: its tiles and their cost in
-// plan/gemm/architecture_plans.cc, its kernels in backend/cuda/gemm/architecture_kernels.cc.
-// cmake/cuda.cmake reads the rows for nvcc's flags; the backend, the command and the package ask.
+// The GPU architectures with kernels. This table numbers them, and each layer has a row of its own
+// under the same number: tiles and their costs in plan/gemm/architecture_plans.cc, kernels in
+// backend/cuda/gemm/architecture_kernels.cc. cmake/cuda.cmake reads the rows for nvcc's flags; the
+// backend, the command and the package use them too.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -13,15 +13,15 @@
 namespace tilelace {
 
 struct Architecture {
-  std::string_view name;     ///< as nvcc has it
-  std::string_view devices;  ///< as errors call what runs it
+  std::string_view name;     ///< as nvcc spells it
+  std::string_view devices;  ///< name of such devices in errors
   int major = 0;             ///< compute capability
   int minor = 0;
 };
 
 inline constexpr std::array kArchitectures{Architecture{"sm_90a", "sm_90", 9, 0}};
 
-/// The number of the row for devices of this compute capability, or of this name.
+/// The row's number for devices of this compute capability, or for this name.
 constexpr std::optional<int> architecture_of(int major, int minor) {
   for (std::size_t i = 0; i < kArchitectures.size(); ++i)
     if (kArchitectures[i].major == major && kArchitectures[i].minor == minor)
@@ -37,13 +37,13 @@ constexpr std::optional<int> architecture_named(std::string_view name) {
 constexpr bool is_architecture(int number) {
   return number >= 0 && number < static_cast<int>(kArchitectures.size());
 }
-/// Its name, or that there is none.
+/// Its name, or a text that there is none.
 constexpr std::string_view name_of_architecture(int number) {
   return is_architecture(number) ? kArchitectures.at(static_cast<std::size_t>(number)).name
                                  : "an unknown architecture";
 }
 
-/// Whether a layer's rows are those of the table, in its order.
+/// Whether a layer has a row for each row here, in the same order.
 template <class Rows>
 constexpr bool are_architectures(const Rows& rows) {
   if (rows.size() != kArchitectures.size()) return false;
@@ -57,7 +57,7 @@ constexpr bool has_kernels(int major, int minor) {
   return architecture_of(major, minor).has_value();
 }
 
-/// What there are kernels for, as errors say it.
+/// The devices that have kernels, for errors.
 inline std::string devices_with_kernels() {
   std::string text;
   for (const Architecture& a : kArchitectures)
@@ -65,7 +65,7 @@ inline std::string devices_with_kernels() {
   return text;
 }
 
-/// All names, between commas.
+/// All names, separated by commas.
 inline std::string names_of_architectures() {
   std::string text;
   for (const Architecture& a : kArchitectures)

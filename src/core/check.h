@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Raising errors: `op: what, got, expected`.
+// Raising errors: what happened and what to do; `op: what: got X, expected Y` for a wrong value.
 #pragma once
 #include <fmt/core.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where files that come with Tilelace (models/, machines/, tuning/) may lie.
+// Where data files of Tilelace (models/, machines/, tuning/) may be.
 #pragma once
 #include <algorithm>
 #include <filesystem>
@@ -10,9 +10,9 @@
 
 namespace tilelace {
 
-/// Of a folder ("models"), best first: in `data` (TILELACE_DATA), beside `file` or up to four
-/// folders above it (installed, in a build tree or carried elsewhere together with the folder), and
-/// in the `last` folders. A program in a build tree, build/<preset>/bin/tilelace, has its sources
+/// Candidates for a folder ("models"), best first: in `data` (TILELACE_DATA); beside `file`, or up
+/// to four folders above it (installed, in a build tree, or copied together with the folder); in
+/// the `last` folders. A program in a build tree, build/<preset>/bin/tilelace, has its sources
 /// three folders above.
 inline std::vector<std::filesystem::path> data_places(
     const std::string& folder, const std::filesystem::path& file,

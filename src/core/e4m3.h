@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// e4m3 of fp32, as bits: to nearest even, beyond 448 the largest, NaN stays.
+// fp32 to e4m3 as bits: round to nearest even, clamp at 448, keep NaN.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -7,7 +7,7 @@
 namespace tilelace {
 
 constexpr float kLargestE4m3 = 448;
-/// Of scales: what divides stays a normal number.
+/// For scales: keeps the divisor a normal number.
 constexpr float kLeastScale = 0x1p-126F;
 
 inline std::uint8_t float_to_e4m3(float f) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one place that reads environment variables. All are defaults or test aids; a value that makes
-// no sense is ignored.
+// The only place that reads environment variables. All are defaults or test aids; invalid values
+// are ignored.
 #pragma once
 #include <cstdint>
 #include <cstdlib>
@@ -30,15 +30,15 @@ inline std::string multicast() {
   return text == nullptr ? "" : text;
 }
 
-/// TILELACE_COMPARE_CALLS: "1", on all ranks: every call is compared with the peers' byte by byte,
-/// on the host, before it begins. Slow; for tests and for hunting a difference.
+/// TILELACE_COMPARE_CALLS: "1" on all ranks: ranks compare every call byte by byte, on the host,
+/// before it begins. Slow; for tests and for finding where ranks differ.
 inline bool compare_calls() {
   const char* text = std::getenv("TILELACE_COMPARE_CALLS");
   return text != nullptr && std::string(text) == "1";
 }
 
-/// TILELACE_TUNING: a table of measured plans for GPU ranks that were given none; "off": none, nor
-/// those that came with this build.
+/// TILELACE_TUNING: file of a table of measured plans for GPU ranks without one; "off": no table,
+/// not even the installed ones.
 inline std::optional<std::string> tuning_file() {
   const char* text = std::getenv("TILELACE_TUNING");
   return text == nullptr || *text == '\0' ? std::nullopt : std::optional<std::string>(text);

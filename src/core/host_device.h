@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only macros of the project beside checks: code that nvcc and a host compiler both read.
+// The only macros besides checks: for code that both nvcc and a host compiler read.
 #pragma once
 
 #if defined(__CUDACC__)
@@ -8,14 +8,14 @@
 #define TILELACE_HD
 #endif
 
-// Role loops call verbs that are device-only under nvcc, and plain functions elsewhere.
+// Role loops call verbs, which are device-only under nvcc and plain functions elsewhere.
 #if defined(__CUDA_ARCH__) || (defined(__CUDACC__) && defined(TILELACE_DEVICE_LOOPS))
 #define TILELACE_ROLE __device__ __forceinline__
 #else
 #define TILELACE_ROLE inline
 #endif
 
-// Loops whose bodies a kernel needs once a turn, for what is in registers, or only once.
+// Loops that a kernel needs unrolled, to keep values in registers, or not unrolled.
 #if defined(__CUDACC__)
 #define TILELACE_UNROLL _Pragma("unroll")
 #define TILELACE_NO_UNROLL _Pragma("unroll 1")

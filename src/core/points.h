@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Named points of a call, where tests delay, stop or kill a rank. Nothing happens there otherwise.
+// Named points in a call at which tests delay, stop or kill a rank. Otherwise they do nothing.
 #pragma once
 
 namespace tilelace::points {
@@ -8,15 +8,15 @@ namespace tilelace::points {
 using Hook = void (*)(const char* point, int rank);
 inline Hook hook = nullptr;
 
-/// Tests set it: every rank fills its slot with a NaN pattern when a call is done with it (where no
-/// peer may still read it, so not under pull). Data that is read too late is then wrong data.
+/// Set by tests: every rank fills its slot with NaNs when a call is done with it (not under pull,
+/// where a peer may still read it). A late read then gives wrong data.
 inline bool poison_slots = false;
 constexpr int kPoison = 0xff;
 
-/// What a prepare does for each problem.
+/// Point of a prepare, for each problem.
 inline constexpr const char* kPrepared = "prepare.problem";
 
-/// All points of a call, in the order in which it meets them.
+/// All points of a call, in order.
 inline constexpr const char* kNames[] = {
     "call.enter",          "copy.before_header",   "copy.before_wait",     "copy.before_data",
     "copy.before_flag",    "compute.before_wait",  "compute.after_wait",   "compute.before_product",

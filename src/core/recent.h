@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values that were made once for a key, the newest of them.
+// A cache of the most recent values, by key.
 #pragma once
 #include <cstddef>
 #include <deque>
@@ -8,13 +8,13 @@
 
 namespace tilelace {
 
-/// Finds in constant time, however many there are. A reference holds until as many newer ones came.
+/// Lookup in constant time. A reference stays valid until that many newer values were made.
 template <class Key, class Value, class Hash>
 class Recent {
  public:
   explicit Recent(std::size_t most) : most_(most) {}
 
-  /// The value of this key; `make()` is called where there is none.
+  /// The value for this key; makes it with `make()` if there is none.
   template <class Make>
   const Value& get(const Key& key, const Make& make) {
     const auto found = values_.find(key);

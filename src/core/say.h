@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a user should hear that is no error: a line on standard error.
+// Notes to the user that are no errors: a line on standard error.
 #pragma once
 #include <cstdio>
 #include <mutex>
@@ -10,10 +10,10 @@ namespace tilelace {
 
 inline void say(const std::string& text) {
   const std::string line = "tilelace: " + text + "\n";
-  std::fputs(line.c_str(), stderr);  // in one piece: other ranks speak, too
+  std::fputs(line.c_str(), stderr);  // one write: other ranks print too
 }
 
-/// The first time in this process that this very text comes.
+/// Only the first time that this text is said in this process.
 inline void say_once(const std::string& text) {
   static std::mutex mutex;
   static std::set<std::string> said;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What errors call a tensor. Becomes text only in an error: calls carry many names and few errors.
+// The name of a tensor in errors. Formatted only for an error, since most calls have none.
 #pragma once
 #include <fmt/core.h>
 
@@ -8,7 +8,7 @@
 
 namespace tilelace {
 
-/// "a", or one of several, "weight 0". The text must outlive it.
+/// "a", or one of several, "weight 0". The string must outlive it.
 struct TensorName {
   constexpr TensorName(const char* text) : kind(text) {}  // NOLINT: where a text is a name
   constexpr TensorName(std::string_view text, std::size_t which) : kind(text), number(which) {}

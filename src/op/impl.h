@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands behind a Communicator.
+// The implementation of Communicator.
 #pragma once
 #include <sys/types.h>
 
@@ -31,7 +31,7 @@ struct Communicator::Impl {
   Impl& operator=(const Impl&) = delete;
   ~Impl();
 
-  /// Runs one call of the public API: one at a time, none after a failure, failures remembered.
+  /// Runs one public call: one at a time, none after a failure; remembers failures.
   template <class Body>
   decltype(auto) call(std::string_view op, Body body) {
     const std::unique_lock lock(busy, std::try_to_lock);
@@ -42,13 +42,13 @@ struct Communicator::Impl {
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::usage) fail(e);
       throw;
-    } catch (const std::exception& e) {  // no memory, no thread: no peer shall wait for this rank
+    } catch (const std::exception& e) {  // no memory or threads: peers must not wait
       const Error error = of_system(op, e);
       fail(error);
       throw error;
     }
   }
-  /// The same for what concerns no peer: a failure is nobody else's, and is not remembered.
+  /// The same for calls that involve no peer: a failure is local and not remembered.
   template <class Body>
   void call_alone(std::string_view op, Body body) {
     const std::unique_lock lock(busy, std::try_to_lock);
@@ -64,43 +64,43 @@ struct Communicator::Impl {
 
   void prepare(std::span<const Preparation>, Before);
 
-  /// Where calls are compared (env::compare_calls): that all ranks make the same, whose choices are
-  /// the same byte by byte. Collective. Errors: usage, on every rank; peer, timeout.
+  /// If calls are compared (env::compare_calls): checks that all ranks make the same call with the
+  /// same choices, byte by byte. Collective. Errors: usage, on every rank; peer, timeout.
   void compare(const Problem&, const Plan&, bool collective);
-  /// Takes the place of a call that this rank cannot make.
+  /// Replaces a call that this rank cannot make.
   void refuse(std::string_view op, std::string_view reason, void* stream);
 
-  /// The plan of this problem; made once for each.
+  /// The plan of this problem; made once per problem.
   const Plan& plan_of(const Problem&, const PlanOptions&);
 
-  /// Reads the tables that calls take, once the backend says what the machine is; collective, where
-  /// they are read `together`. What a rank of the same process has read may be taken instead.
+  /// Reads the tables for calls, once the backend knows the machine. Collective if read `together`.
+  /// May take over what another rank of this process has read.
   void read_tuning(bool together, const Impl* has_read = nullptr);
-  /// A row that was tuned, on all ranks: plans come from it from now on.
+  /// Keeps a tuned row, on all ranks: plans come from it from now on.
   void keep(const TunedProblem&);
-  /// Whether a call of this problem is to be tuned: the first one, as far as this rank knows, of
-  /// those that are not captured. A hash for all later ones.
+  /// Whether to tune a call of this problem: only the first one that is not captured, as far as
+  /// this rank knows. Later calls cost one hash lookup.
   bool is_first(const Problem&, void* stream);
-  /// Tunes it, before its call; with a refusal this rank only tells why there is none. Collective.
-  /// Errors: usage (on every rank: calls that differ, a refusal), system, peer, timeout.
+  /// Tunes it, before its call; with a refusal this rank only says why it cannot. Collective.
+  /// Errors: usage (on every rank: different calls, a refusal), system, peer, timeout.
   void tune_first(const Problem&, std::string_view refusal, void* stream);
 
   static Communicator wrap(std::unique_ptr<Impl>);
-  /// Of a rank that met its peers: they read their tables together.
+  /// For a rank that met its peers: reads the tables together with them.
   static Communicator joined(std::unique_ptr<Impl>);
 
   std::unique_ptr<comm::Group> group;
   CommunicatorOptions options;
-  std::unique_ptr<Backend> backend;  // after group: it goes first
+  std::unique_ptr<Backend> backend;  // destroyed before the group
   op::KeptTuning tuning;
   const bool compares = env::compare_calls();
 
  private:
-  /// The one exception of the library, of another.
+  /// An Error made from another exception.
   [[nodiscard]] Error of_system(std::string_view op, const std::exception&) const;
   void enter(std::string_view op, bool alone);
-  /// Remembers; of a failure of this rank's own it tells the peers, who would wait for it to their
-  /// own bound.
+  /// Remembers the failure. If it is this rank's own, tells the peers, which would otherwise
+  /// wait.
   void fail(const Error&);
 
   struct Asked {
@@ -120,7 +120,7 @@ struct Communicator::Impl {
   struct ProblemHash {
     std::size_t operator()(const Problem& p) const { return hash_value(p); }
   };
-  std::unordered_set<Problem, ProblemHash> settled;  ///< problems that are tuned no more
+  std::unordered_set<Problem, ProblemHash> settled;  ///< problems that are not tuned any more
 };
 
 }  // namespace tilelace

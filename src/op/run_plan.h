@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls with a plan instead of options: what benches time and checks draw (plan/gpu/gpu_ways.h).
-// The plan is one of the problem's, whole: nothing is planned.
+// Calls with a whole plan instead of options: for benches that time plans and checks that draw them
+// (plan/gpu/gpu_ways.h). The plan must be one of the problem's.
 #pragma once
 #include "comm/group.h"
 #include "tilelace/communicator.h"
@@ -8,10 +8,10 @@
 
 namespace tilelace::op {
 
-/// As call(); prepared with options that have room for the plan. Collective.
+/// As call(), with this plan; prepare with options that have room for it. Collective.
 void run_plan(Communicator&, const CallArgs&, const Plan&);
 
-/// The ranks behind it, for what is timed beside calls; as long as it lives.
+/// The group of a communicator, for timing beside its calls; valid as long as the communicator.
 comm::Group& group_of(const Communicator&);
 
 }  // namespace tilelace::op

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank can see of a call before anything is sent.
+// Checks of a call that one rank can do by itself, before anything is sent.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -11,13 +11,13 @@
 
 namespace tilelace::op {
 
-/// Throws unless the view is a rows x cols matrix of this type that meets the alignment rule. A
-/// view without elements may be null.
+/// Throws unless the view is a rows x cols matrix of this type that is aligned as required. A view
+/// without elements may be null.
 void check_tensor(std::string_view op, TensorName, const TensorView&, DType, std::int64_t rows,
                   std::int64_t cols);
 
-/// Throws unless the tensors of a well-formed problem are what its op's row says and no output
-/// shares a byte with another operand.
+/// Throws unless the tensors of a valid problem match its op's row and no output overlaps another
+/// operand.
 void check_operands(const CallArgs&, int rank, Part);
 
 /// Throws unless the problem is well-formed for this many ranks and the weights fit it.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operands of a problem that is tuned: random values, copies of them that L2 does not hold
-// together, and what a result should be.
+// Operands for tuning a problem: random values, in enough copies that L2 cannot hold them, and the
+// expected result.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -12,14 +12,14 @@
 
 namespace tilelace::op {
 
-/// What plans depend on, of a problem: the rest is as simple as can be.
+/// The problem reduced to what plans depend on.
 Problem tuned_part(const Problem&);
 
-/// What one value of random operands is: the same wherever it is asked for.
+/// A random operand's value at an index; the same on every rank.
 class TuneValues {
  public:
   TuneValues();
-  /// Element i of a rank's tensor, number 0 its input, from 1 on its weights; rounded to the type.
+  /// Element i of a rank's tensor (0: input, from 1 on: weights), rounded to the type.
   [[nodiscard]] float at(DType, int rank, int tensor, std::int64_t i) const;
   /// The first elements, as the type has them.
   [[nodiscard]] std::string bytes(DType, int rank, int tensor, std::int64_t count) const;
@@ -33,12 +33,12 @@ class TuneOperands {
   /// Errors: system (memory), usage.
   TuneOperands(Communicator&, const Problem&, const TuneValues&);
 
-  /// A call's arguments, the i-th of a graph. As long as this lives.
+  /// Arguments of the i-th call of a graph. Valid as long as this object.
   [[nodiscard]] CallArgs call(int i, void* stream) const;
   /// Fills the first results with NaNs.
   void poison();
-  /// Empty: some rows of the first results, of every shard, are what they should be; else what is
-  /// not. The stream's work is done.
+  /// Checks some rows of every shard of the first results. Empty: right; else what is wrong. The
+  /// stream's work must be done.
   [[nodiscard]] std::string wrong() const;
 
  private:
@@ -54,7 +54,7 @@ class TuneOperands {
     double value = 0, bound = 0;
   };
   [[nodiscard]] Expected expected(std::size_t output, std::int64_t row, std::int64_t col) const;
-  /// The product's element, summed over ranks where the op sums, and how far it may be off.
+  /// The expected element, summed over ranks if the op sums, and its tolerance.
   [[nodiscard]] Expected product(int weight, std::int64_t row, std::int64_t col) const;
 
   Communicator& member_;
@@ -62,7 +62,7 @@ class TuneOperands {
   const TuneValues& values_;
   std::vector<DeviceBuffer> memory_;
   std::vector<Set> sets_;
-  std::vector<std::size_t> out_memory_;  ///< of the first set's results
+  std::vector<std::size_t> out_memory_;  ///< memory of the first set's results
   std::map<int, std::string> made_;      ///< while sets are made: what tensors begin with
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times plans of a communicator's problems beside it: on a communicator of its own over the same
-// ranks, so that its staging, its graphs and what goes wrong in them are nobody else's.
+// Times plans on a temporary communicator over the same ranks, so that staging, graphs and errors
+// of tuning stay separate.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -19,17 +19,17 @@ namespace tilelace::op {
 
 class TuneSession {
  public:
-  /// Of the ranks of `of`, which has no call under way. Collective. Errors: system, peer, timeout.
+  /// For the ranks of `of`, which must not be in a call. Collective. Errors: system, peer, timeout.
   TuneSession(Communicator::Impl& of, const TuneOptions&);
-  /// Waits for all ranks: before it is destroyed, unless something went wrong. Collective.
+  /// Waits for all ranks; call it before destruction unless there was an error. Collective.
   void end();
 
-  /// The fastest plan of a problem, checked; `seconds`: how long looks may take, 0: as long as they
-  /// take. Nothing: a rank has no memory for the operands, or the same call strayed (unless
-  /// forced), which `why` says on every rank. Collective. Errors: system (a wrong result), peer,
-  /// timeout, usage.
+  /// The fastest plan of a problem, checked. `seconds`: time limit, 0: none. Nothing if a rank has
+  /// no memory for the operands, or if the times of the same call vary too much (unless forced);
+  /// `why` says so on every rank. Collective. Errors: system (a wrong result), peer, timeout,
+  /// usage.
   std::optional<TunedProblem> tune(const Problem&, double seconds, std::string& why);
-  /// Another's work on a rank's GPU, or heat; empty: none, or forced. Collective.
+  /// Other work on a rank's GPU, or throttling; empty: none, or forced. Collective.
   std::string disturbance();
   /// Collective: the largest of all ranks' seconds since the session began.
   double elapsed_s();
@@ -38,13 +38,13 @@ class TuneSession {
   struct Candidate {
     Plan plan;
     double predicted_us = 0;
-    double about_us = 0;  ///< 0: no graph yet
+    double about_us = 0;  ///< estimate; 0: no graph yet
   };
   [[nodiscard]] std::vector<Candidate> candidates_of(const Problem&) const;
   [[nodiscard]] bool has_memory(const Problem&, std::optional<TuneOperands>&, std::string& why);
   plan::Halving timed(std::vector<Candidate>&, const TuneOperands&, double seconds);
   void capture(std::size_t number, Candidate&, const TuneOperands&);
-  /// A sample of a graph, on the slowest rank.
+  /// One sample of a graph, on the slowest rank.
   plan::Sample sample(std::size_t number, int load, int timed, double end_s);
   void check(const Plan&, const Problem&, TuneOperands&);
   /// The first rank's text that is not empty, on every rank.

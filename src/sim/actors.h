@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the player keeps of each role and each rank.
+// State that the simulator keeps per role and per rank.
 #pragma once
 #include <string>
 #include <vector>
@@ -14,10 +14,10 @@ struct Actor {
   const StepList* list = nullptr;
   std::size_t at = 0;
   double now = 0;
-  double sent = 0;         ///< when its last transfer is over
-  double stored = 0;       ///< when what its worker stored is there
-  double since = -1;       ///< when it began to wait
-  double second_free = 0;  ///< when its second engine is
+  double sent = 0;         ///< end of its last transfer
+  double stored = 0;       ///< end of its worker's stores
+  double since = -1;       ///< start of its wait
+  double second_free = 0;  ///< when its second copy engine is free
   std::int32_t next_waiter = -1;
   std::int32_t row = -1, col = -1;  ///< the tile it sent last
 };
@@ -26,10 +26,10 @@ struct Rank {
   int headers = 0;
   double headers_us = 0;
   int running = 0;
-  int next = 1;  ///< the first role that was not started
+  int next = 1;  ///< the first role that has not started
   double slow = 1;
   double end_us = 0;
-  std::vector<int> waiters;  ///< for headers
+  std::vector<int> waiters;  ///< roles that wait for headers
 };
 
 struct Event {
@@ -38,10 +38,10 @@ struct Event {
   bool operator>(const Event& o) const { return time != o.time ? time > o.time : actor > o.actor; }
 };
 
-/// How many flags a call raises.
+/// Number of flags that a call raises.
 std::size_t count_signals(const std::vector<std::vector<StepList>>& lists);
 
-/// The first actor that did not end, and what it waits for.
+/// The first role that has not ended, and what it waits for.
 std::string stuck_text(const std::vector<Actor>& actors);
 
 }  // namespace tilelace::sim

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call on a machine: Problem and Plan as the backends know them, the plans worth trying, and what
-// one of them takes.
+// A call on a machine: its Problem and Plan, the plans worth trying, and the time of one
+// plan.
 #pragma once
 #include <optional>
 #include <string>
@@ -13,22 +13,23 @@
 
 namespace tilelace::sim {
 
-/// What is simulated. problem.ranks is the whole group; `local` of them share a node.
+/// The simulated call. problem.ranks is the whole group; `local` of them share a node.
 struct Call {
   Problem problem;
   int local = 1;
 };
 
-/// The call of a problem, its weights joined to one: several on one gather are one product.
+/// The call of a problem, with its weights joined into one: several weights on one gather are one
+/// GEMM.
 Call call_of(Problem problem, int local);
 
-/// Throws a usage error unless the machine can hold such a call.
+/// Throws a usage error unless the machine can run such a call.
 void check_call(const MachineModel&, const Call&);
 
-/// The product of one rank.
+/// The GEMM of one rank.
 Product product_of(const Problem&);
 
-/// Choices a user may pin; empty ones are tried.
+/// Choices that a user may fix; all values of the others are tried.
 struct Choices {
   std::optional<RouteKind> route;
   std::optional<Transport> transport;
@@ -37,19 +38,19 @@ struct Choices {
   std::optional<Tile> tile;
 };
 
-/// Fused plans worth trying on this machine, at least one. Errors: usage, when a pinned choice is
-/// not legal for the call.
+/// Fused plans worth trying on this machine, at least one. Errors: usage, when a fixed choice is
+/// not possible for the call.
 std::vector<Plan> fused_plans(const MachineModel&, const Call&, const Choices& = {});
-/// One product a shard, each as soon as its rows are here, over each route worth trying.
+/// Plans with one GEMM per shard, each started when its rows have arrived, over each route.
 std::vector<Plan> medium_plans(const MachineModel&, const Call&, const Choices& = {});
 
 /// Steps of every rank under this plan.
 std::vector<std::vector<StepList>> record_call(const Call&, const Plan&);
-/// `stretch`: of the products.
+/// `stretch`: factor on GEMM times.
 Costs costs_of(const MachineModel&, const Call&, const Plan&, double stretch = 1);
 
-/// Plays the call at the clock that the product alone has, then again at the one that power leaves
-/// it: more where multiprocessors wait, less where links are busy.
+/// Simulates the call at the clock of the GEMM alone, then again at the clock that power then
+/// allows: higher where SMs wait, lower where links are busy.
 Outcome simulate(const MachineModel&, const Call&, const Plan&, const Disturbance& = {},
                  bool with_spans = false);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wires of a machine. A transfer holds each wire on its way for its bytes over that wire's
-// rate: the first time that is long enough and free, in order of arrival. It flows through all of
-// them at once and ends when the last is done.
+// The wires of a machine. A transfer holds each wire on its way for its bytes divided by the wire's
+// rate, in the first free interval that is long enough, in order of arrival. It flows through all
+// of them at once and ends when the last one is done.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -15,32 +15,32 @@ namespace tilelace::sim {
 
 /// Who moves the bytes.
 enum class Mover : std::uint8_t {
-  copy_push,  ///< to one peer
-  copy_mesh,  ///< to several in turn
+  copy_push,  ///< a copy engine, to one peer
+  copy_mesh,  ///< a copy engine, to several peers in turn
   copy_pull,
   worker
 };
 
 class Fabric {
  public:
-  /// `local`: ranks of one node.
+  /// `local`: ranks per node.
   Fabric(const MachineModel& machine, int ranks, int local);
 
   struct Passage {
     double begin_us = 0;
     double end_us = 0;
   };
-  /// Sends bytes, not before `begin_us`. Data flows from -> to, whoever moves it. `now_us` never
-  /// falls from call to call.
+  /// Sends bytes, not before `begin_us`. Data flows from -> to, whichever side moves it. `now_us`
+  /// must not decrease between calls.
   Passage send(int from, int to, double bytes, Mover mover, double now_us, double begin_us);
 
   [[nodiscard]] bool remote(int a, int b) const { return a / local_ != b / local_; }
-  /// Of a flag or another small message.
+  /// Time of a flag or another small message.
   [[nodiscard]] double latency_us(int from, int to) const {
     return remote(from, to) ? machine_.network.latency_us : machine_.links.latency_us;
   }
 
-  /// What raising a flag at a peer takes whoever raises it: `engine`, a copy engine.
+  /// Time to raise a flag at a peer; `engine`: by a copy engine.
   [[nodiscard]] double flag_us(int from, int to, bool engine) const {
     return (engine ? machine_.links.flag_us : 0) +
            (across_sockets(from, to) ? machine_.links.socket_flag_us : 0);
@@ -48,14 +48,14 @@ class Fabric {
 
   struct Wire {
     std::string name;
-    double gbps = 0;  ///< 0: as fast as whoever moves the bytes
+    double gbps = 0;  ///< 0: as fast as the sender
     double busy_us = 0;
     bool network = false;
     std::vector<std::pair<double, double>>
-        held;  ///< from now on, in order, those that touch joined
+        held;  ///< busy intervals from now on, in order; adjacent ones are merged
   };
   [[nodiscard]] const std::vector<Wire>& wires() const { return wires_; }
-  /// When the last transfer held which wire.
+  /// When the last transfer used each wire.
   struct Hold {
     int wire = 0;
     double begin_us = 0;
@@ -64,9 +64,9 @@ class Fabric {
   [[nodiscard]] const std::vector<Hold>& last() const { return last_; }
   /// Whether a second copy engine carries this transfer.
   [[nodiscard]] bool second_engine(int from, int to) const;
-  /// Whether this way takes the link between a node's halves.
+  /// Whether this way crosses the link between a node's sockets.
   [[nodiscard]] bool across_sockets(int from, int to) const;
-  /// The node that a wire belongs to.
+  /// The node of a wire.
   [[nodiscard]] int node_of(int wire) const;
   [[nodiscard]] int egress(int rank) const { return 2 * rank; }
   [[nodiscard]] int ingress(int rank) const { return 2 * rank + 1; }
@@ -75,7 +75,7 @@ class Fabric {
   int add(std::string name, double gbps, bool network);
   void find_path(int from, int to);
   [[nodiscard]] double mover_gbps(Mover) const;
-  /// Takes the first free `us` of the wire from `from_us` on; when they begin.
+  /// Takes the first free interval of `us` on the wire from `from_us` on; returns its start.
   static double hold(Wire& wire, double now_us, double from_us, double us);
 
   const MachineModel& machine_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When each flag of a call is there, and who waits for it. Calls of a thousand ranks have billions
-// of flags, of which each is raised by few: only those have a place.
+// When each flag of a call is raised, and who waits for it. Calls of a thousand ranks have billions
+// of flags, but raise few of them: a hash table holds only those.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -12,9 +12,9 @@ namespace tilelace::sim {
 class Flags {
  public:
   struct Flag {
-    std::uint64_t key = 0;     ///< 0: a free place
+    std::uint64_t key = 0;     ///< 0: a free entry
     double time_us = -1;       ///< -1: not raised yet
-    std::int32_t waiter = -1;  ///< the first actor that waits; the others hang on it
+    std::int32_t waiter = -1;  ///< the first waiting actor; the others are linked to it
   };
 
   explicit Flags(std::size_t expected) {
@@ -48,7 +48,7 @@ class Flags {
 
   std::vector<Flag> places_;
   std::size_t used_ = 0;
-  int bits_ = 6;  ///< there are 2^bits_ places
+  int bits_ = 6;  ///< the table has 2^bits_ entries
 };
 
 }  // namespace tilelace::sim

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a product takes on one device: a grid of tiles over the multiprocessors in waves, no
-// faster than the memory, no faster than the power allows.
+// The time of a GEMM on one device: a grid of tiles over the SMs in waves, limited by memory
+// bandwidth and by power.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -16,49 +16,49 @@ struct Tile {
   bool operator==(const Tile&) const = default;
 };
 
-/// The tile shapes that a library has.
+/// The tile shapes of a library.
 const std::vector<Tile>& tile_shapes();
 
 struct Product {
   std::int64_t m = 0, n = 0, k = 0;
   double element_bytes = 2;
   [[nodiscard]] double flops() const;
-  /// Each matrix once.
+  /// Bytes of the three matrices, each counted once.
   [[nodiscard]] double bytes() const;
 };
 
-/// Of one tile on one multiprocessor at full clock.
+/// Time of one tile on one SM at full clock.
 double tile_us(const Compute&, const Tile&, double k);
 
-/// What bounds a product.
+/// What limits a GEMM.
 enum class GemmBound : std::uint8_t { waves, memory, power, fixed };
 std::string_view name_of(GemmBound);
 
 struct GemmTime {
   Tile tile;
-  double waves_us = 0;   ///< of the busiest multiprocessor at full clock
-  double memory_us = 0;  ///< each matrix once
+  double waves_us = 0;   ///< on the busiest SM at full clock
+  double memory_us = 0;  ///< each matrix read or written once
   double power_us = 0;   ///< at the power limit
   double fixed_us = 0;
   [[nodiscard]] double busy_us() const;   ///< without fixed_us
   [[nodiscard]] double clock_us() const;  ///< without the power limit
   [[nodiscard]] double total_us() const { return busy_us() + fixed_us; }
   [[nodiscard]] GemmBound bound() const;
-  /// How much slower than at full clock the power limit makes it.
+  /// Ratio of the time under the power limit to that at full clock.
   [[nodiscard]] double throttle() const { return clock_us() > 0 ? busy_us() / clock_us() : 1; }
-  /// The same product where main loops take so many times as long.
+  /// The same GEMM with main loops that take `factor` times as long.
   [[nodiscard]] GemmTime stretched(double by) const;
 };
 
-/// With this tile shape and this many tiles.
+/// With this tile shape and number of tiles.
 GemmTime gemm_time(const Compute&, const Product&, const Tile&, double tiles);
-/// With the tile shape that is fastest for it. m, n or k = 0: nothing but the launch.
+/// With the fastest tile shape. m, n or k = 0: only the launch.
 GemmTime gemm_time(const Compute&, const Product&);
 
-/// How much faster products go than alone, at the power limit, in a call that takes `call_us` at
-/// the clock of the product alone: `product_us` of it draw the power of a product, `others_us` as
-/// much again. Power goes with the clock and with the square of the voltage, which follows it: with
-/// the third power of the clock.
+/// Speed-up of GEMMs inside a call, over a GEMM alone at its power limit. Of the call's `call_us`
+/// (at the clock of the GEMM alone), `product_us` draw the GEMM's power and `others_us` as much in
+/// addition. Power grows with the third power of the clock: linearly with it, and with the square
+/// of the voltage, which follows the clock.
 double clock_gain(const Compute&, double call_us, double product_us, double others_us);
 
 }  // namespace tilelace::sim

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many tiles a plan makes of a product.
+// Number of tiles of a plan's GEMM.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -14,7 +14,7 @@ inline std::int64_t shard_rows(const Problem& p) {
   return std::max<std::int64_t>(1, ceil_div(p.m, p.ranks));
 }
 
-/// Rows of tiles of one rank.
+/// Rows of tiles on one rank.
 inline double bands_of(const Problem& p, int blocks, int tile_m, bool straddle) {
   if (straddle) return static_cast<double>(ceil_div(p.m, tile_m));
   const std::int64_t rows = ceil_div(shard_rows(p), blocks);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls as GPU kernels run them: the planner's own plans (src/plan/gpu), their steps in the orders
-// that kernels walk, and what these cost.
+// Calls as GPU kernels run them: the planner's own plans (src/plan/gpu), their steps in the
+// kernels' order, and their costs.
 #pragma once
 #include <vector>
 
@@ -8,22 +8,23 @@
 
 namespace tilelace::sim {
 
-/// Whether the machine's devices have kernels, and the method is ours.
+/// Whether the machine's devices have kernels, and the method is our own.
 bool own_kernels_run(const MachineModel&);
-/// And whether the call is played as they run it: gemm_ar, several nodes and PCIe trees are not.
+/// The same, and the call can be simulated as kernels run it: not gemm_ar, several nodes or PCIe
+/// trees.
 bool has_kernels(const MachineModel&, const Call&);
 
-/// The planner's first choice, and those of other kinds that its predictions do not tell from it.
-/// None where something is asked for: the schedules alone are played then.
+/// The planner's first choice, and plans of other kinds with nearly the same prediction. None if
+/// the user asked for something: then only the plain schedules are simulated.
 std::vector<Plan> kernel_plans(const MachineModel&, const Call&, const Choices&);
 
-/// Steps of every rank under a plan of path fused. A worker is a cluster of multiprocessors, or, in
-/// pairs, one of them.
+/// Steps of every rank under a fused plan. A worker is a cluster of SMs or, in pairs, one of
+/// them.
 std::vector<std::vector<StepList>> record_kernel(const Call&, const Plan&);
-/// `stretch`: of products.
+/// `stretch`: factor on GEMM times.
 Costs kernel_costs(const MachineModel&, const Call&, const Plan&, double stretch);
 
-/// A product, then a kernel that sums what all ranks have; noise is as bad as it can be.
+/// A GEMM, then a kernel that sums over all ranks; noise at its worst case.
 Outcome product_and_sum(const MachineModel&, const Call&, const Plan&, const Disturbance&);
 
 }  // namespace tilelace::sim

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All ways to run a call, side by side, in the figures that the benchmarks have.
+// All ways to run a call, side by side, with the benchmarks' figures.
 #pragma once
 #include <optional>
 #include <string>
@@ -11,8 +11,8 @@ namespace tilelace::sim {
 
 /// The library's collective alone.
 double collective_us(const MachineModel&, const Call&);
-/// Collective and product one after the other. A collective draws less power than a product, so the
-/// product behind it may run faster than one in a row of products.
+/// Collective and GEMM one after the other. A collective draws less power than a GEMM, so the GEMM
+/// after it may run faster than in a sequence of GEMMs.
 double unfused_us(const MachineModel&, const Call&);
 
 struct Tried {
@@ -25,7 +25,7 @@ struct Prediction {
   double gemm_us = 0, collective_us = 0, unfused_us = 0, medium_us = 0, fused_us = 0;
   Plan plan, medium_plan;  ///< the fastest fused and medium ones
   Outcome fused, medium;
-  std::vector<Tried> tried;  ///< every fused plan, as listed
+  std::vector<Tried> tried;  ///< every fused plan, in order
 
   [[nodiscard]] double ect_us() const { return fused_us - gemm_us; }
   [[nodiscard]] double medium_ect_us() const { return medium_us - gemm_us; }
@@ -34,8 +34,8 @@ struct Prediction {
   [[nodiscard]] std::optional<double> medium_efficiency() const;
   [[nodiscard]] double speedup() const { return unfused_us / fused_us; }
   [[nodiscard]] double roof_us() const;
-  /// What the fused call cannot be faster than, in words: "power", "tensor cores", "memory",
-  /// "links", "network" or "latency".
+  /// What limits the fused call: "power", "tensor cores", "memory", "links", "network" or
+  /// "latency".
   [[nodiscard]] std::string bound() const;
 };
 
@@ -43,10 +43,10 @@ struct Candidates {
   std::vector<Plan> fused, medium;
 };
 
-/// Runs every plan; the fastest of each kind is what it says. With spans: those of the fused one.
+/// Simulates every plan and returns the fastest of each kind. With spans: those of the fused one.
 Prediction predict(const MachineModel&, const Call&, const Candidates&, const Disturbance& = {},
                    bool with_spans = false);
-/// The plans that Tilelace would try.
+/// The plans that Tilelace would choose from.
 Prediction predict(const MachineModel&, const Call&);
 
 }  // namespace tilelace::sim

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A verb call of a role as a value, and verbs that keep such values: the role loops of src/schedule
-// run once a role, into lists that the simulator then plays against the machine.
+// A verb call of a role as a value, and verbs that record such values: the role loops of
+// src/schedule run once per role into lists, which the simulator then runs on the machine.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -18,7 +18,7 @@ struct Step {
   Verb verb = Verb::admit;
   std::int32_t peer = -1;   ///< signals: where the flag is; chunks and store_x: the other side
   std::int32_t owner = -1;  ///< whose shard; -1: the tile straddles shards
-  std::int32_t row = 0;     ///< the first
+  std::int32_t row = 0;     ///< the first row
   std::int32_t rows = 0;
   std::int32_t col = -1;  ///< tiles only
   Index at = -1;          ///< the flag
@@ -28,7 +28,7 @@ struct Step {
 
 using StepList = std::vector<Step>;
 
-/// What a tile or a chunk says of itself.
+/// What a tile or a chunk contains.
 inline Step step_of(Verb verb, const schedule::GatherTile& t, int peer = -1) {
   return {verb,
           peer,
@@ -54,7 +54,7 @@ inline Step step_of(Verb verb, const schedule::ReduceTransfer& t) {
           static_cast<std::int32_t>(t.rows.size())};
 }
 
-/// Verbs under the role loops that only note what was called.
+/// Verbs for the role loops that only record their calls.
 class Recorder {
  public:
   explicit Recorder(StepList& list) : list_(list) {}

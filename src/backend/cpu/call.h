@@ -24,33 +24,33 @@ namespace tilelace::cpu {
 using schedule::Index;
 using schedule::RowRange;
 
-/// What every rank shows its peers, beside the slots, for each slot: one header word a peer, and a
-/// card that says in words what the header's hash stands for. A rank whose call was refused may be
-/// in its next call before a peer has seen that: the next header must not hide the refusal.
+/// What each rank shows its peers beside each slot: a header word per peer, and a card with the
+/// text that the header's hash stands for. There are two of each, since a rank whose call was
+/// refused may already be in its next call when a peer reads the first.
 struct Control {
   std::array<std::array<comm::Header, comm::kMaxRanks>, 2> headers;
   std::array<std::array<char, 1024>, 2> cards;  // 64 shards and a plan fit
 };
 
-/// The hash of a call that a rank refused; its card says why.
+/// Header hash of a refused call; its card says why.
 constexpr std::uint32_t kRefused = 0;
-/// That of a rank in prepare.
+/// Header hash of a rank in prepare.
 constexpr std::uint32_t kPreparing = 1;
-/// That of a rank in prepare_collectives, or before its first collective.
+/// Header hash of a rank in prepare_collectives, or before its first collective.
 constexpr std::uint32_t kPreparingCollectives = 2;
-/// And the number of a rank: that of one which found that its all_to_all does not fit that rank's.
-/// Takes the place of the call's: ranks whose own pairs fit would wait for those that gave up.
+/// Plus a rank's number: this rank's all_to_all does not fit that rank's. Replaces the call's
+/// header: ranks whose own pairs fit would otherwise wait for the ranks that gave up.
 constexpr std::uint32_t kUnfit = 64;
 static_assert(kUnfit + comm::kMaxRanks <= plan::kFirstHash);
 
-/// Another rank is in a different call. Not an Error yet: the text needs every rank's card.
+/// Another rank is in a different call. Not yet an Error: its text needs both ranks' cards.
 struct Disagreement {
   int peer = 0;
 };
 
-/// A slot of each rank: rank r's flags at flags(r), its data area at data(r).
+/// One slot on all ranks: rank r's flags at flags(r), its data area at data(r).
 struct SlotView {
-  std::byte* base = nullptr;  ///< of rank 0
+  std::byte* base = nullptr;  ///< rank 0's
   std::size_t stride = 0;     ///< from one rank to the next
   std::int64_t flag_bytes = 0;
 
@@ -64,12 +64,12 @@ struct SlotView {
 
 struct Call {
   comm::Group* group = nullptr;
-  std::byte* control = nullptr;  ///< of rank 0
+  std::byte* control = nullptr;  ///< rank 0's
   std::size_t control_stride = 0;
   SlotView slot;
   std::uint32_t epoch = 0;
   std::uint32_t hash = 0;
-  /// By rank, where each pair has its own: of what goes there, of what comes from there.
+  /// By rank, if each pair has its own hash: for what goes there, for what comes from there.
   std::vector<std::uint32_t> hashes_to, hashes_from;
   double timeout_s = 0;
   std::span<const std::unique_ptr<Link>> links;  ///< by rank
@@ -77,7 +77,7 @@ struct Call {
   const Plan* plan = nullptr;
   const Operands* operands = nullptr;
   plan::SlotLayout layout;
-  std::string_view name;  ///< of the op, for texts
+  std::string_view name;  ///< the op's name, for texts
 
   [[nodiscard]] int rank() const { return group->rank(); }
   [[nodiscard]] Link& link(int peer) const { return *links[static_cast<std::size_t>(peer)]; }
@@ -85,7 +85,7 @@ struct Call {
     return *reinterpret_cast<Control*>(control + static_cast<std::size_t>(rank) * control_stride);
   }
 
-  /// The word in which rank `from` tells rank `to` of this call.
+  /// The word in which rank `from` announces this call to rank `to`.
   [[nodiscard]] comm::Header* header(int to, int from) const {
     return &control_of(to).headers[epoch & 1U][from];
   }
@@ -103,18 +103,18 @@ struct Call {
   /// Keeps the first failure of this rank's actors.
   void fail(std::exception_ptr);
   void rethrow_failure();
-  /// Of a wait that begins now.
+  /// Deadline of a wait that begins now.
   [[nodiscard]] std::int64_t deadline_ns() const {
     return comm::StdAtomics::now_ns() + static_cast<std::int64_t>(timeout_s * 1e9);
   }
-  /// For waits on a peer's header of this call: whether it is there, or never will be.
+  /// Condition of waits for a peer's header: it is there, or the peer has left.
   [[nodiscard]] auto here_or_gone(int peer) const {
     return [this, peer, round = 0U](comm::Header have) mutable {
       if (comm::epoch_reached(comm::header_epoch(have), epoch)) return true;
       return (++round & 63U) == 0 && group->has_left(peer);
     };
   }
-  /// After such a wait: throws, and ends the group's waits, if the peer left without it.
+  /// After such a wait: throws, and ends the group's waits, if the peer left without this call.
   void require_here(int peer, const comm::Header* word) const;
   /// Throws Disagreement if a peer's header of this call is there and differs.
   void check_agreement() const;
@@ -124,13 +124,13 @@ struct Call {
   std::exception_ptr failure_;
 };
 
-/// Which actor of a rank: worker -1 is the copy role.
+/// An actor of a rank: worker -1 is the copy role.
 struct Actor {
   int worker = -1;
   [[nodiscard]] const char* role() const { return worker < 0 ? "copy" : "compute"; }
 };
 
-/// The verbs of flags and headers. `Describe` says in words what a flag stands for and who writes
+/// The verbs of flags and headers. `Describe` says in words what a flag means and which rank raises
 /// it.
 class CallVerbs {
  public:
@@ -152,22 +152,22 @@ class CallVerbs {
   /// Ends the group's waits and throws this timeout; `about` is the rank to blame.
   [[noreturn]] void time_out(int about, const std::string& text);
   [[noreturn]] void aborted();
-  /// Throws if whoever should raise this flag has left.
+  /// Throws if the rank that should raise this flag has left.
   void check_presence(Index flag);
-  /// To the peer or from it, over the link.
+  /// Moves rows to or from the peer, over the link.
   void move_rows(int peer, const RowsCopy& c) {
     finish(call_.link(peer).copy(c, bound()), c.bytes());
   }
-  /// Runs `store`, which puts so many bytes into the peer's memory; only over links that map.
+  /// Runs `store`, which writes this many bytes to the peer's memory; only on links that map it.
   template <class Store>
   void store_over(int peer, std::int64_t bytes, const Store& store) {
     finish(call_.link(peer).store(bytes, std::cref(store), bound()), bytes);
   }
-  /// Throws unless the link was done in time.
+  /// Throws unless the link finished in time.
   void finish(comm::WaitStatus, std::int64_t bytes);
   void point(const char* copy_point, const char* compute_point) const;
-  /// Called before this actor touches a peer's slot. Ranks in different calls would write their
-  /// different layouts over each other; CPU ranks wait those few microseconds for the headers.
+  /// Called before this actor touches a peer's slot. Ranks in different calls would overwrite each
+  /// other's layouts, so CPU ranks wait a few microseconds for the headers.
   void before_peer_memory() {
     if (!admitted_) admit();
   }

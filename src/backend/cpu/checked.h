@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checked mode: real calls of CPU ranks under the protocol checker's bookkeeping.
+// The checked mode: real calls of CPU ranks, recorded and judged by the protocol checker.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -10,13 +10,13 @@
 
 namespace tilelace {
 
-/// What the checked ranks of one process share.
+/// State that the checked ranks of one process share.
 class CheckedGroup {
  public:
   CheckedGroup(int ranks, int workers);
 
-  /// Runs one actor's role, `role(verbs)`, with every step told to the monitor. `call` counts from
-  /// 0; all actors of a rank end a call before one of them begins the next.
+  /// Runs one actor's role, `role(verbs)`, and reports every step to the monitor. `call` counts
+  /// from 0; all actors of a rank end a call before one of them begins the next.
   template <class Schedule, class Verbs, class Role>
   void act(const Schedule& s, int rank, int index, std::int64_t call, Verbs& verbs, Role role) {
     const int actor = check::actor_of(rank, index, workers_);
@@ -27,7 +27,7 @@ class CheckedGroup {
   }
 
   [[nodiscard]] std::vector<std::string> findings() const;
-  /// After a call that ended with an error the books no longer balance: nothing more is watched.
+  /// After a call that ended with an error the records are incomplete: checking stops.
   void stop(const std::string& reason);
   [[nodiscard]] bool stopped() const;
 

@@ -8,8 +8,8 @@
 
 namespace tilelace::cpu {
 
-/// What a rank stages for collectives: two slots, as its other calls have, of a size that no call
-/// changes.
+/// A rank's staging for collectives: two slots, as for other calls, but of a fixed
+/// size.
 class Collectives {
  public:
   Collectives(int ranks, int workers);
@@ -19,7 +19,7 @@ class Collectives {
   /// Collective. Errors: as comm::Group::allocate.
   void allocate(comm::Group&, std::uint32_t epoch, double timeout_s);
   [[nodiscard]] SlotView slot(std::uint32_t epoch) const;
-  /// So many bytes of the places, so that what is read too late is wrong data.
+  /// Fills this many bytes of the places with a pattern, so that a late read gives wrong data.
   void poison(int rank, std::uint32_t epoch, Index bytes) const;
 
  private:
@@ -32,7 +32,7 @@ class Collectives {
 
 using PlacedCollective = plan::PlacedExchange<comm::kMaxRanks>;
 
-/// A worker's.
+/// Staging of one worker.
 class CollectiveVerbs final : public CallVerbs {
  public:
   CollectiveVerbs(Call& call, int worker, const PlacedCollective& placed,

@@ -45,11 +45,11 @@ class Engine final : public Backend {
     PackedWeight weight;
   };
 
-  /// What prepared calls take at most.
+  /// The most that prepared calls need.
   struct Room {
-    std::int64_t flags = 64, data = 64;  ///< bytes of a slot
+    std::int64_t flags = 64, data = 64;  ///< bytes per slot
     int tile_m = 1, tile_n = 1;
-    Index parked = 0;  ///< tiles
+    Index parked = 0;  ///< most parked tiles
 
     [[nodiscard]] bool fits(const Room& r) const { return flags <= r.flags && data <= r.data; }
     [[nodiscard]] bool workers_fit(const Room& r) const {
@@ -72,32 +72,32 @@ class Engine final : public Backend {
   void tell_peers(const Call&) const;
   void await_headers(Call&);
   void settle(Call&, int peer);
-  /// After an actor's error: the others, here and on peers, shall not wait for it.
+  /// After an actor's error: stops the others, here and on peers.
   void end_waits(const Call&, ErrorKind);
-  /// Runs one job on every actor: index 0 .. workers - 1 compute, workers copy.
+  /// Runs one job on every actor: indices 0 .. workers - 1 compute, index `workers` copies.
   void on_actors(Call&, const std::function<void(int)>& job);
-  /// One actor's role, under the checker's eyes where that is asked for.
+  /// Runs one actor's role, recorded if the checked mode is on.
   template <class Schedule, class Verbs, class Role>
   void act(const Call&, const Schedule&, Actor, Verbs&, Role);
   void run_gather(Call&, const WeightColumns&, Part);
   template <class Tiles>
   void gather_tiles(Call&, const Tiles&, const WeightColumns&);
   void run_reduce(Call&, const WeightColumns&, Part);
-  /// With `given` the product is there.
+  /// With `given` the product is already computed.
   template <class Tiles>
   void reduce_tiles(Call&, const Tiles&, const WeightColumns&, const TensorView* given);
   void run_product(Call&, const Problem&, const Operands&, const WeightColumns&);
-  /// Staging for collectives, agreed on under the name and card of whatever asks for it.
+  /// Staging for collectives, agreed on under the name and card of the call that needs it.
   void stage_collectives(std::string_view name, std::string_view card);
-  /// What a collective is called in texts, and what its card says of it before the plan.
+  /// A collective's name in texts, and the start of its card, before the plan.
   struct CollectiveWords {
     std::string_view name;
     std::string call;
   };
-  /// A collective whose arguments are good.
+  /// Runs a collective with checked arguments.
   void collect(const plan::CollectiveCall&, const plan::CollectivePlan&, const CollectiveWords&,
                const CollectiveArgs&);
-  /// One schedule of it.
+  /// Runs one schedule of it.
   void collect_piece(const plan::CollectiveCall&, const plan::CollectivePlan&, Index piece,
                      const CollectiveWords&, const CollectiveArgs&);
 
@@ -112,7 +112,7 @@ class Engine final : public Backend {
   std::int64_t flag_bytes_ = 0;
   Collectives collectives_;
   std::uint32_t epoch_ = 0;
-  std::uint32_t unwatched_ = 0;  ///< of them, those that the checked mode knows nothing of
+  std::uint32_t unwatched_ = 0;  ///< calls that the checked mode does not see
   Room room_;
   std::vector<Packed> packed_;
   std::vector<WorkerState> workers_;

@@ -24,19 +24,19 @@ class GatherVerbs final : public CallVerbs {
  private:
   [[nodiscard]] Meaning meaning(Index flag) const override;
   [[nodiscard]] std::byte* slot_row(int rank, Index row) const;
-  /// Row of the gathered operand as this rank reads it: own rows in place, others in the slot.
+  /// A row of the gathered operand: own rows in place, others in the slot.
   struct Source {
     const std::byte* data;
     std::int64_t stride_bytes;
   };
   [[nodiscard]] Source source_row(int source, Index row) const;
   [[nodiscard]] std::int64_t row_bytes() const;
-  /// Columns of a panel, in its result.
+  /// Columns of a panel in its result.
   struct Columns {
     std::int64_t first, count;
   };
   [[nodiscard]] Columns columns_at(std::size_t weight, Index panel) const;
-  /// What the op makes of the tile's rows before bias and activation.
+  /// Applies the op's change of tiles, before bias and activation.
   void work(const schedule::GatherTile&, std::size_t weight, Index panel, float* acc);
 
   const schedule::AgGemm& s_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of collectives, an element after the other.
+// Sums of collectives, element by element.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace tilelace::cpu {
 
-/// `count` elements of every term, added up in the order of the terms, beginning with the first;
-/// floats in fp32, rounded once. max: a NaN stays, of equal ones the first. `out` may be a term.
+/// Adds `count` elements of every term in the order of the terms; floats in fp32, rounded once.
+/// max: a NaN wins, and the first of equal values. `out` may be a term.
 void add_up(Item, Reduction, std::span<const std::byte* const> terms, std::int64_t count,
             std::byte* out);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What reaches a peer of a CPU rank: its verbs move rows, raise flags and send headers. Where rows
-// lie on a peer is said by addresses in the range of all ranks' slots, whether they are mapped or
+// The link to a peer of a CPU rank: its verbs move rows, raise flags and send headers. A peer's
+// rows are named by addresses in the range of all ranks' slots, whether those are mapped or
 // not.
 #pragma once
 #include <cstddef>
@@ -27,10 +27,10 @@ struct RowsCopy {
   [[nodiscard]] std::int64_t bytes() const { return rows * width; }
 };
 
-/// Within this rank.
+/// Copies within this rank.
 void copy_rows(const RowsCopy&);
 
-/// When a verb that takes its time ends at the latest.
+/// Deadline of a verb that takes time.
 struct Bound {
   const comm::AbortWord* abort = nullptr;
   std::int64_t deadline_ns = 0;
@@ -44,14 +44,14 @@ class Link {
   virtual ~Link() = default;
 
   [[nodiscard]] const comm::LinkRow& row() const { return row_; }
-  /// Rows to the peer or from it; they are there when it returns.
+  /// Moves rows to or from the peer; returns when they have arrived.
   [[nodiscard]] virtual comm::WaitStatus copy(const RowsCopy&, const Bound&) = 0;
-  /// Runs `store`, which puts so many bytes into the peer's memory, and takes as long as they need.
-  /// Only of links that map.
+  /// Runs `store`, which writes this many bytes to the peer's memory, and takes as long as the link
+  /// needs for them. Only on links that map memory.
   [[nodiscard]] virtual comm::WaitStatus store(std::int64_t bytes,
                                                const std::function<void()>& store,
                                                const Bound&) = 0;
-  /// Publishes what went to the peer before it.
+  /// Publishes everything sent to the peer before it.
   virtual void raise(comm::Flag* flag, std::uint32_t epoch) = 0;
   virtual void send_header(comm::Header* word, std::uint32_t epoch, std::uint32_t hash) = 0;
 
@@ -59,7 +59,7 @@ class Link {
   const comm::LinkRow& row_;
 };
 
-/// To every rank, by rank; null at the own place. Error: usage (options).
+/// Links to every rank, by rank; null for itself. Error: usage (options).
 std::vector<std::unique_ptr<Link>> join_links(int rank, int ranks, const CommunicatorOptions&);
 
 }  // namespace tilelace::cpu

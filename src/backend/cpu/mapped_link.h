@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Links to peers whose memory is mapped: as it is, or as if a wire led there.
+// Links to peers whose memory is mapped: direct, or with an emulated wire's timing.
 #pragma once
 #include "backend/cpu/link.h"
 #include "backend/cpu/wire.h"

@@ -12,8 +12,8 @@ namespace tilelace::cpu {
 
 class ReduceVerbs final : public CallVerbs {
  public:
-  /// With `partials` the product is there already: a [m, n] matrix in the partials' type that
-  /// takes the place of compute (the collective alone, and the unfused path's second half).
+  /// With `partials` the product already exists: a [m, n] matrix in the partials' type replaces
+  /// compute (the collective alone, and the second half of the unfused path).
   ReduceVerbs(Call& call, Actor actor, const schedule::GemmReduce& s, WorkerState* state,
               const PackedWeight* weight, int tile_n, const TensorView* partials)
       : CallVerbs(call, actor),
@@ -47,20 +47,20 @@ class ReduceVerbs final : public CallVerbs {
   [[nodiscard]] std::byte* result(int rank, Index row) const;
   [[nodiscard]] Index first_out_row() const;
   [[nodiscard]] std::byte* out_row(Index row) const;
-  /// The partials of a shard are sent from where they are, not copied into the outgoing area.
+  /// Partials of a shard are sent from where they are, not copied to the outgoing area first.
   [[nodiscard]] bool sends_in_place(int owner) const;
   [[nodiscard]] bool maps(int peer) const { return peer == s_.rank || call_.link(peer).row().maps; }
-  /// Where the peer wants the tile of this rank's partials.
+  /// Address at the peer for this rank's partial tile.
   [[nodiscard]] std::byte* incoming_tile(int peer, const schedule::ReduceTile&) const;
   /// The accumulator, rounded to the type of partials.
   void round_to(std::byte* rows, std::int64_t row_bytes, const schedule::ReduceTile&);
-  /// The same to a peer whose memory is not mapped.
+  /// The same, to a peer whose memory is not mapped.
   void send_rounded(int peer, std::byte* to, const schedule::ReduceTile&);
-  /// Of a row of results.
+  /// Bytes of a row of results.
   [[nodiscard]] Index result_bytes() const {
     return call_.problem->n[0] * static_cast<Index>(size_of(call_.problem->dtype));
   }
-  /// Own finished rows are sent from the user's tensor, others' from the result slot.
+  /// Own finished rows are sent from the user's tensor, others from the result slot.
   [[nodiscard]] bool keeps_result() const { return !row_of(s_.transport).pushes(); }
 
   const schedule::GemmReduce& s_;
@@ -69,7 +69,7 @@ class ReduceVerbs final : public CallVerbs {
   int tile_n_;
   const TensorView* partials_;
   std::vector<std::byte> rounded_;  ///< a tile for a peer whose memory is not mapped
-  Index accumulator_row_ = 0;       ///< the row that the accumulator starts with
+  Index accumulator_row_ = 0;       ///< first row in the accumulator
 };
 
 }  // namespace tilelace::cpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all_reduce_norm does with rows that are added up.
+// The row norm of all_reduce_norm, applied to the sums.
 #pragma once
 #include <cstddef>
 
@@ -7,7 +7,7 @@
 
 namespace tilelace::cpu {
 
-/// Of the sums of all rows.
+/// Normalises all rows of the sums.
 void norm_rows(const AllReduceNormArgs&, const std::byte* sums);
 
 }  // namespace tilelace::cpu

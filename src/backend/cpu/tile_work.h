@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ops do with a tile on CPU ranks beside their product, a row an op.
+// What ops do with a tile on CPU ranks besides their product, one row per op.
 #pragma once
 #include <cstdint>
 
@@ -7,11 +7,11 @@
 
 namespace tilelace::cpu {
 
-/// Changes `count` values in fp32, before bias and activation: the products of a tile's rows or, of
-/// an op without weights, the rows themselves.
+/// Changes `count` fp32 values before bias and activation: products of a tile's rows or, for an op
+/// without weights, the rows themselves.
 using TileWork = void (*)(float* values, std::int64_t count);
 
-/// Null: nothing. For ops that gather.
+/// Null: nothing. Only for ops that gather.
 TileWork tile_work_of(Op);
 
 }  // namespace tilelace::cpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's emulated wire: a transfer takes as long as one of that bandwidth and latency would need,
-// without burning a core.
+// A rank's emulated wire: a transfer takes as long as the set bandwidth and latency say, without
+// using a core.
 #pragma once
 #include <time.h>
 
@@ -20,9 +20,9 @@ class Wire {
       : ns_per_byte_(bytes_per_s > 0 ? std::min(1e9 / bytes_per_s, kLongestNs) : 0),
         latency_ns_(static_cast<std::int64_t>(latency_s * 1e9)) {}
 
-  /// Runs `copy`, which moves `bytes`, and returns when the wire would be done with it. Transfers
-  /// of one rank share its wire: the next starts when the last byte of this one has left. Ends
-  /// before that where the abort word is set or the deadline has passed.
+  /// Runs `copy`, which moves `bytes`, and returns when the wire would have finished. Transfers of
+  /// one rank share its wire: each starts when the last byte of the one before has left. Returns
+  /// early if the abort word is set or the deadline has passed.
   template <class Copy>
   comm::WaitStatus transfer(std::int64_t bytes, Copy copy, const comm::AbortWord* abort,
                             std::int64_t deadline_ns) {
@@ -38,7 +38,7 @@ class Wire {
   }
 
  private:
-  /// Longer than any bound; the time of a transfer is no more, or it would not fit its integer.
+  /// Longer than any wait; transfer times are capped here so that they fit their integer type.
   static constexpr double kLongestNs = 1e15;
 
   static void sleep_until(std::int64_t ns) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads of one rank: they sleep between calls and run one job each in a call.
+// The threads of one rank: they sleep between calls and run one job each per call.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace tilelace::cpu {
 
 class WorkerPool {
  public:
-  /// `threads` helpers beside the caller's own thread; the last one is woken with preference.
+  /// `threads` helpers in addition to the calling thread; the last one is woken first.
   explicit WorkerPool(int threads);
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;

@@ -29,8 +29,8 @@ struct WorkerState {
 /// The packed weights of a call, and which of them a column tile belongs to.
 struct WeightColumns {
   std::vector<const PackedWeight*> weights;
-  std::vector<std::unique_ptr<PackedWeight>> own;  ///< those that prepare was not given
-  bool paired = false;  ///< swiglu: one column tile means the same panel of both
+  std::vector<std::unique_ptr<PackedWeight>> own;  ///< those that prepare did not get
+  bool paired = false;  ///< swiglu: a column tile is the same panel of both
 
   struct Place {
     std::size_t weight;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Symmetric memory that tensors of the package lie in, by number.
+// Symmetric memory for tensors of the package; each buffer has a number.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,8 +11,8 @@ namespace tilelace::torch_binding {
 /// ranks, with the same size. Errors: as SymmetricBuffer.
 std::vector<int64_t> make_buffer(std::string group, std::string device, int64_t bytes);
 
-/// Work on it must be done. Local; nothing happens for a number that is not there, nor in a process
-/// that was forked from its owner.
+/// Frees the buffer; work on it must be done. Local. Does nothing for an unknown number, or in a
+/// process that was forked from the owner.
 void drop_buffer(int64_t number);
 
 }  // namespace tilelace::torch_binding

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ops on torch's tensors: check what only torch has, lay out, call, lay back.
+// The ops on torch's tensors: checks, layout in, the call, layout out.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -23,22 +23,22 @@ struct OpCall {
   int64_t dim = 0;
   std::string activation = "none";
   bool return_gathered = false;
-  /// Of dimension `dim` on every rank, of x where that is gathered, of the result where it is
-  /// scattered. None: equal ones; of results split remainder first.
+  /// Sizes of dimension `dim` on every rank: of x for a gather, of the result for a scatter. None:
+  /// equal sizes for a gather, remainder first for a scatter.
   Sizes sizes = {};
   std::optional<Tensor> like =
-      {};  ///< gathers, instead of sizes: size `dim` of it, remainder first
-  std::optional<Tensors> out = {};  ///< where results are wanted
+      {};  ///< gathers, instead of sizes: its size in `dim`, split remainder first
+  std::optional<Tensors> out = {};  ///< where results go
   std::optional<Tensor> gathered = {};
 };
 
 struct OpResults {
-  std::optional<Tensor> gathered;  ///< where it is wanted
+  std::optional<Tensor> gathered;  ///< where the gathered operand goes
   Tensors outs;
 };
 OpResults call(const OpCall& call);
-/// The collective without the product: `gathered`, x of all ranks, or this rank's part of the sum
-/// of x.
+/// The collective alone, without the product: `gathered` is x of all ranks, or this rank's part of
+/// the sum of x.
 Tensor collective(const OpCall& call);
 
 }  // namespace tilelace::torch_binding

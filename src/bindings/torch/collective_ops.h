@@ -19,15 +19,15 @@ struct OpEntry {
 };
 
 constexpr const char* kSizes = "SymInt[]? sizes=None";
-// `after`: what orders a call that writes arguments behind others in a graph; never read.
+// `after` only orders calls that write their arguments in a graph; it is never read.
 constexpr const char* kAfter = ", Tensor? after=None) -> ()";
 
-/// Whether a call of that name is one of them: the collective of some ops.
+/// Whether the call of that name is the collective alone of an op.
 bool is_collective(std::string_view name);
 
 std::vector<OpEntry> collective_ops();
 
-/// Names of all calls, those that write results among them.
+/// Names of all calls, also of those that write results.
 std::vector<std::string> collective_names();
 
 }  // namespace tilelace::torch_binding

@@ -15,17 +15,17 @@ struct CollectiveCall {
   Tensor x;
   std::string group;
   std::string reduction = "sum";
-  int64_t dim = 0;  ///< that is gathered or scattered; all_to_all: the first
-  /// Of dimension `dim` on every rank, of x where that is gathered, of the result where it is
-  /// scattered. None: equal ones; of results split remainder first.
+  int64_t dim = 0;  ///< gathered or scattered dimension; all_to_all: the first
+  /// Sizes of dimension `dim` on every rank: of x for a gather, of the result for a scatter. None:
+  /// equal sizes for a gather, remainder first for a scatter.
   Sizes sizes = {};
-  /// Gathers, instead of sizes: size `dim` of it, remainder first.
+  /// Gathers, instead of sizes: its size in `dim`, split remainder first.
   std::optional<Tensor> like = {};
-  Sizes sends = {}, takes = {};  ///< all_to_all: rows to and from every rank; none: equal ones
+  Sizes sends = {}, takes = {};  ///< all_to_all: rows to and from every rank; none: equal
   std::optional<Tensor> out = {};
 };
 
-/// The result: `out` where that is given.
+/// Returns the result; it is `out` if given.
 Tensor collect(const CollectiveCall& call);
 
 }  // namespace tilelace::torch_binding

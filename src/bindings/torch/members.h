@@ -23,22 +23,22 @@ class Member {
 
   [[nodiscard]] Communicator& communicator() { return communicator_; }
   [[nodiscard]] Device device() const { return device_; }
-  /// Of its GPU; -1: it has none.
+  /// Index of its GPU; -1: CPU ranks.
   [[nodiscard]] int device_index() const { return device_index_; }
-  /// The newest last; of problems that differ in m alone the largest.
+  /// Prepared problems, newest last; of problems that differ only in m, the largest.
   [[nodiscard]] std::vector<Preparation> prepared() const;
 
-  /// Prepares this problem, with room for calls to grow, unless that was done: what is prepared
-  /// follows from the calls, so that ranks in the same call do this together. Collective where the
-  /// problem is new.
+  /// Prepares this problem unless that was done, with room for more rows. What is prepared follows
+  /// from the calls alone, so ranks in the same call do this together. Collective where the problem
+  /// is new.
   void make_room(const Problem& problem);
-  /// Whether that was done.
+  /// Whether it is prepared.
   [[nodiscard]] bool has_room(const Problem& problem) const;
-  /// That it has made collectives: what is prepared again then has theirs.
+  /// Notes that the member has made collectives, so that `prepare_again` prepares them too.
   void note_collectives() { collects_ = true; }
-  /// All that was prepared, once more: GPU ranks need it after they disagreed. Collective.
+  /// Prepares everything once more; GPU ranks need it after they disagreed. Collective.
   void prepare_again();
-  /// Throws in a process that was forked from the member's.
+  /// Throws in a process that was forked from the member's process.
   void require_own_process(std::string_view op) const;
   [[nodiscard]] bool own_process() const;
 
@@ -54,9 +54,9 @@ class Member {
   };
   struct Largest {
     std::int64_t m = 0;
-    std::size_t number = 0;  ///< in the order in which problems came
+    std::size_t number = 0;  ///< order in which problems were prepared
   };
-  std::unordered_map<Problem, Largest, ProblemHash> prepared_;  ///< of problems without their m
+  std::unordered_map<Problem, Largest, ProblemHash> prepared_;  ///< key: the problem with m = 0
 };
 
 /// "cpu" or "cuda". Errors: usage.
@@ -68,24 +68,24 @@ bool has_member(const std::string& name, Device device);
 /// Errors: usage (the group has no member here).
 std::shared_ptr<Member> member_of(std::string_view op, const std::string& name, Device device);
 
-/// As member_of, but a group without a member joins first. Collective then.
-/// Errors: also those of joining.
-/// `device_index`: of the tensors' GPU, which the group then joins with; -1: CPU tensors.
+/// As member_of, but joins a group that has no member yet (collective then). Errors: also those
+/// of joining. `device_index`: GPU of the tensors, which the group then joins with; -1: CPU
+/// tensors.
 std::shared_ptr<Member> member_or_joined(std::string_view op, const std::string& name,
                                          Device device, int device_index);
-/// Joins a group: 0, or the error's kind and its text, cut at `capacity`. Python's; it may be
-/// called from any thread, with or without the interpreter's lock.
+/// Joins a group. Returns 0, or the error's kind, with its text cut at `capacity`. Set by Python;
+/// may be called from any thread, with or without the interpreter's lock.
 using Joiner = int (*)(const char* name, const char* device, int device_index, char* text,
                        int capacity);
 void set_joiner(Joiner joiner);
 
-/// Errors: usage (there already).
+/// Errors: usage (already there).
 void add_member(const std::string& group, const CommunicatorOptions& options,
                 Communicator communicator);
-/// Nothing happens where there is none. A forked process only forgets its parent's.
+/// Does nothing if there is none. A forked process only forgets its parent's member.
 void remove_member(const std::string& group, Device device);
-/// Nobody finds the member any more, but its communicator lives on until remove_retired_members:
-/// its end would break a graph's capture.
+/// Removes the member, but keeps its communicator until remove_retired_members: destroying it now
+/// would break a graph's capture.
 void retire_member(const std::string& group, Device device);
 void remove_retired_members();
 void remove_all_members();
@@ -93,8 +93,8 @@ void remove_all_members();
 /// Kind and text of this thread's last error.
 std::pair<ErrorKind, std::string>& last_error();
 
-/// Runs the body and keeps what it throws for last_error(): torch passes on the text alone. Kind 0:
-/// it is another's, torch's for one.
+/// Runs the body and keeps its exception for last_error(), because torch passes on only the text.
+/// Kind 0: not an Error of ours.
 template <class Body>
 decltype(auto) remembered(const Body& body) {
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// all_reduce_norm on torch's tensors: rows are all dimensions but the last, in any layout.
+// all_reduce_norm on torch's tensors: rows are all dimensions but the last, with any strides.
 #pragma once
 #include <optional>
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace tilelace::torch_binding {
 
-/// Those that a call gives, or where they are wanted.
+/// Results: the given ones, or where they go.
 struct NormTensors {
   std::optional<Tensor> normed;     ///< as x
   std::optional<Tensor> out;        ///< as x: the next residual
@@ -20,15 +20,15 @@ struct NormCall {
   Tensor x;
   Tensor weight;
   std::optional<Tensor> residual;
-  std::optional<Tensor> scale;  ///< of quant given: one fp32 number
+  std::optional<Tensor> scale;  ///< quant given: one fp32 number
   std::string group;
   double eps = 1e-6;
   std::string quant = "none";
-  bool return_normed = false;  ///< beside what is quantised, too
+  bool return_normed = false;  ///< also return `normed` when quantising
   std::optional<NormTensors> given = {};
 };
 
-/// The results: those that are given, or fresh ones.
+/// Returns the results: the given tensors, or new ones.
 NormTensors all_reduce_norm(const NormCall& call);
 
 }  // namespace tilelace::torch_binding

@@ -14,27 +14,27 @@
 
 namespace tilelace::torch_binding {
 
-/// What a call on one rank knows of its group.
+/// What a call on one rank needs of its group.
 struct Place {
   std::shared_ptr<Member> member;
   Device device;
   int rank;
   int ranks;
   void* stream;
-  bool collects = false;  ///< the call is a collective's
+  bool collects = false;  ///< the call is a collective
 
   [[nodiscard]] Communicator& communicator() const { return member->communicator(); }
 };
 
-/// `op`: as errors name the call. Errors: usage (a device or a group that is not there).
+/// `op`: name of the call in errors. Errors: usage (an unknown device or group).
 Place place_of(std::string_view op, const Tensor& x, const std::string& group,
                bool collects = false);
 
-/// Tells the peers, in the place of the call that this rank cannot make.
+/// Tells the peers that this rank cannot make the call.
 void refuse_at(const Place& place, const std::string& reason);
 
-/// Runs the part that only this rank can judge; what it finds wrong the peers are told, be it ours
-/// or torch's (no memory left for a staged copy).
+/// Runs checks that only this rank can do; the peers are told of any error, ours or torch's (no
+/// memory for a staged copy).
 template <class Body>
 auto checked_here(const Place& place, const Body& body) {
   try {
@@ -45,18 +45,19 @@ auto checked_here(const Place& place, const Body& body) {
   }
 }
 
-/// Tells the peers that this rank cannot make the call that they make, and why. Collective, as the
-/// call it stands for.
+/// Tells the peers that this rank cannot make their call, and why. Collective, like the call that
+/// it replaces.
 void refuse_call(const std::string& group, Device device, const std::string& reason, void* stream,
                  bool collects);
 
-/// Of so many, the first ranks get one more.
+/// Splits `units` over the ranks; the first ranks get one more.
 std::vector<int64_t> remainder_first(int64_t units, int ranks);
-/// Errors: usage (not one a rank, negative ones).
+/// Errors: usage (not one entry per rank, negative entries).
 void check_sizes(std::string_view op, std::string_view what, const std::vector<int64_t>& sizes,
                  int ranks);
 
-/// Units of every rank, and the rows that the library is told: none where it splits evenly itself.
+/// Units of every rank, and the rows to pass to the library: none where the split is its own even
+/// one.
 struct Split {
   std::vector<int64_t> units;
   std::vector<int64_t> rows;

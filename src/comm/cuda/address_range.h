@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Physical memory of a GPU and the address range in which all ranks' memory lies side by side.
+// Physical memory of a GPU, and an address range that holds the memory of all ranks side by side.
 #pragma once
 #include <bit>
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace tilelace::comm {
 
-/// A reference to physical memory. A mapping holds one of its own, so this may go once it is
-/// mapped.
+/// A reference to physical memory. A mapping holds its own reference, so this one may be released
+/// after mapping.
 class MemoryHandle {
  public:
   MemoryHandle() = default;
@@ -34,7 +34,7 @@ class MemoryHandle {
   bool held_ = false;
 };
 
-/// What to round sizes and strides up to.
+/// Sizes and strides are rounded up to this.
 std::size_t recommended_granularity(CUdevice device, std::string_view op);
 
 struct PhysicalMemory {
@@ -51,7 +51,7 @@ PhysicalMemory create_memory(CUdevice device, std::size_t bytes, std::string_vie
 UniqueFd export_memory(const MemoryHandle& memory, std::string_view op);
 MemoryHandle import_memory(int fd, std::string_view op);
 
-/// ranks * stride addresses. Ranks may map into it at the same time, each at another place.
+/// Reserves ranks * stride addresses. Ranks may map into it at once, each at its own place.
 class AddressRange {
  public:
   /// Error: system.
@@ -62,7 +62,7 @@ class AddressRange {
 
   [[nodiscard]] std::byte* at(int rank) const { return std::bit_cast<std::byte*>(address(rank)); }
 
-  /// Maps a rank's memory at its place and opens it to these devices. Error: system.
+  /// Maps a rank's memory at its place and gives these devices access. Error: system.
   void map(int rank, const MemoryHandle& memory, std::span<const CUdevice> devices,
            std::string_view op);
 

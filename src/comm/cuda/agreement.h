@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rounds in which every rank does its part and then all go on, or all fail with the same words.
+// Rounds in which every rank does its part, and then all continue or all fail with the same error.
 #pragma once
 #include <functional>
 #include <string>
@@ -17,11 +17,11 @@ class Agreement {
   Agreement(Group& group, std::string_view op, double timeout_s)
       : group_(group), op_(op), deadline_(op, timeout_s) {}
 
-  /// Runs `work`; returns what it returned on each rank. If it threw on some, every rank throws the
-  /// error of the lowest of these. Collective, bounded. Errors: that, peer, timeout.
+  /// Runs `work` and returns its results by rank. If it threw on some ranks, every rank throws the
+  /// error of the lowest of them. Collective, bounded. Errors: that one, peer, timeout.
   std::vector<std::string> round(const std::function<std::string()>& work) const;
 
-  /// What is left of the bound.
+  /// Seconds left of the timeout.
   [[nodiscard]] double left_s() const { return deadline_.slice_ms(1'000'000'000) / 1e3; }
 
  private:

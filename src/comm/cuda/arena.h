@@ -16,15 +16,15 @@ struct Region {
   friend bool operator==(const Region&, const Region&) = default;
 };
 
-/// Hands out pieces of a DeviceMemory. Local, but in collective order: ranks that take and give
-/// back the same sizes in the same order get the same offsets. Lowest place that fits first.
+/// Hands out pieces of a DeviceMemory, lowest offset first. Local, but deterministic: ranks that
+/// take and give back the same sizes in the same order get the same offsets.
 class Arena {
  public:
   static constexpr std::size_t kAlignment = 256;
 
   explicit Arena(std::shared_ptr<DeviceMemory> memory);
 
-  /// `what` names the region in the error. Not cleared. Error: usage (no room).
+  /// `what` names the region in the error. The memory is not cleared. Error: usage (no room).
   Region take(std::string_view what, std::size_t bytes);
   /// Error: usage (not taken).
   void give_back(const Region& region);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a GPU and its links can do, as the driver says it.
+// What a GPU and its links can do, as reported by the driver.
 #pragma once
 #include <cstddef>
 #include <iosfwd>
@@ -8,7 +8,7 @@
 
 namespace tilelace::comm {
 
-/// The way from a device to another one that this process sees.
+/// The link from a device to another one that this process sees.
 struct PeerLink {
   int device = -1;
   bool access = false;
@@ -26,13 +26,13 @@ struct Capabilities {
   int compute_minor = 0;
   std::size_t l2_bytes = 0;
   std::size_t memory_bytes = 0;
-  double memory_bytes_per_s = 0;  ///< by clock and bus; 0: the driver does not say
+  double memory_bytes_per_s = 0;  ///< by clock and bus width; 0: unknown
   int copy_engines = 0;
   bool vmm = false;
   bool posix_fd = false;
-  bool fabric = false;        ///< granted: such memory was made and let go
+  bool fabric = false;        ///< granted: a trial allocation succeeded
   std::string fabric_reason;  ///< why not
-  bool multicast = false;     ///< the attribute alone: an object is never created
+  bool multicast = false;     ///< the attribute only: no object is ever created
   bool host_native_atomics = false;
   int driver_version = 0;  ///< 13000 is 13.0
   int runtime_version = 0;
@@ -43,7 +43,7 @@ struct Capabilities {
 /// How many devices this process sees. Error: system (no driver).
 int device_count();
 
-/// The device of a rank: the only visible one where the launcher hides the others, else the one of
+/// The device of a rank: the only visible one if the launcher hides the others, else the one with
 /// this number. Errors: usage, system.
 int device_of(int local_rank);
 

@@ -8,20 +8,20 @@
 
 namespace tilelace::comm {
 
-/// How an allocation came about, for reports. Times are this rank's, waits for peers included.
+/// How long an allocation took, for reports. Times are this rank's, with waits for peers.
 struct SetupFacts {
   double create_us = 0;    ///< own memory made
   double exchange_us = 0;  ///< exported, passed around
   double map_us = 0;       ///< every rank's memory imported, mapped, opened to this device
   double zero_us = 0;
-  bool fabric = false;        ///< made so that it can be exported over NVLink fabric, too
+  bool fabric = false;        ///< exportable over NVLink fabric too
   std::string fabric_reason;  ///< why not
 };
 
-/// GPU memory of equal size on every rank: peer(r) = base + r * stride, the same numbers for host
-/// calls (memcpy, stream writes, tensor maps) and in kernels.
-/// Destroy: local, no peer is waited for; own work on the memory must be done. What a peer (alive
-/// or dead) gave stays valid until this rank destroys its view, and the other way round.
+/// GPU memory of equal size on every rank: peer(r) = base + r * stride, for host calls (memcpy,
+/// stream writes, tensor maps) and in kernels alike. Destruction is local and waits for no peer;
+/// own work on the memory must be done. Memory of a peer, alive or dead, stays valid until this
+/// rank destroys its own view, and vice versa.
 class DeviceMemory {
  public:
   DeviceMemory(const DeviceMemory&) = delete;
@@ -38,8 +38,8 @@ class DeviceMemory {
   [[nodiscard]] int rank() const { return layout_.rank; }
   [[nodiscard]] int ranks() const { return layout_.ranks; }
   [[nodiscard]] int device() const { return layout_.device; }
-  /// All ranks' memory at once, for instructions that the switch carries out; null where it was not
-  /// asked for. Offsets are the same as in each rank's.
+  /// All ranks' memory under one address, for multimem instructions; null if not asked for. Offsets
+  /// are the same as in each rank's memory.
   [[nodiscard]] std::byte* multicast() const { return layout_.multicast; }
   [[nodiscard]] const SetupFacts& facts() const { return facts_; }
 
@@ -61,15 +61,15 @@ class DeviceMemory {
   SetupFacts facts_;
 };
 
-/// Zero-filled. Every rank passes the same bytes and its own CUDA device ordinal; ranks may share a
-/// device. Collective, bounded (what the driver itself takes is not). The memory is mapped into one
-/// range: of the process where ranks are threads, else of each process.
-/// `multicast`: also mapped for the switch, on ranks with a device each; the option of the same
-/// name (comm/multicast_permit.h). Equal on every rank. Errors: usage (sizes or options differ, no
-/// such device, no permit for multicast or a device without it: on every rank), system (no driver,
-/// no memory, no peer access, no multicast granted: on every rank, naming the rank and the driver's
-/// words), peer, timeout. After a usage or system error the group goes on, and nothing is left
-/// behind.
+/// Zero-filled. Every rank passes the same bytes and its own CUDA device ordinal; ranks may
+/// share a device. Collective, bounded (except time inside the driver). All ranks' memory
+/// is mapped into one range, per process. `multicast`: also mapped for multicast, which
+/// needs a device per rank and the option of the same name (comm/multicast_permit.h). Equal
+/// on every rank. Errors: usage (sizes or options differ, no such device, no permit for
+/// multicast or a device without it; on every rank), system (no driver, no memory, no peer
+/// access, no multicast; on every rank, naming the rank and the driver's error), peer,
+/// timeout. After a usage or system error the group stays usable and nothing is left
+/// allocated.
 std::shared_ptr<DeviceMemory> allocate_device(Group& group, int device, std::size_t bytes,
                                               double timeout_s, bool multicast = false);
 

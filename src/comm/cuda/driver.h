@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's functions, looked up at run time: a binary starts where there is no driver, and
-// says so when one is needed.
+// The driver's functions, looked up at run time: a binary also starts without a driver, and reports
+// it when one is needed.
 #pragma once
 #include <cuda.h>
 #include <cudaTypedefs.h>
@@ -36,16 +36,16 @@ struct Driver {
   PFN_cuMemImportFromShareableHandle_v10020 mem_import = nullptr;
 };
 
-/// The table, initialised; made on the first call, kept. Error: system (`op` begins its text).
+/// The table, initialised on the first call and kept. Error: system (`op` begins its text).
 const Driver& driver(std::string_view op);
 
-/// The table, or null once the process is ending: destructors then leave all to the system.
+/// The table, or null once the process is ending: destructors then release nothing.
 const Driver* driver_if_alive() noexcept;
 
 /// "CUDA_ERROR_OUT_OF_MEMORY (out of memory)".
 std::string driver_words(const Driver& driver, CUresult result);
 
-/// Throws a system error `op: what, got <the driver's words>, expected success`.
+/// Throws a system error `op: what failed: <the driver's words>`.
 void require_driver(CUresult result, std::string_view op, std::string_view what);
 void require_runtime(cudaError_t result, std::string_view op, std::string_view what);
 
@@ -55,9 +55,9 @@ CUdevice device_handle(int device, std::string_view op);
 /// 0 where the driver does not know the attribute.
 int device_attribute(CUdevice device, CUdevice_attribute attribute, std::string_view op);
 
-/// Makes a device current in this thread, and at the end what was current before. Unlike
-/// cudaSetDevice(before), it makes no context on a device that had none. Next to nothing where the
-/// device is current already. Inside it another device must not become current.
+/// Makes a device current in this thread, and restores the previous one at the end. Unlike
+/// cudaSetDevice(previous), it makes no context on a device that had none. Cheap if the device is
+/// already current. Inside its scope no other device may become current.
 class DeviceScope {
  public:
   DeviceScope(int device, std::string_view op);

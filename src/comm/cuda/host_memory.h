@@ -4,8 +4,8 @@
 
 namespace tilelace::comm {
 
-/// Memory of the host, zero-filled, that kernels of this process reach: timeout records, abort
-/// words. Page-locked. Local. Destroy when no kernel uses it.
+/// Zero-filled, page-locked host memory that kernels of this process can access: timeout records,
+/// abort words. Local. Destroy it when no kernel uses it.
 class HostMemory {
  public:
   /// Errors: usage (no such device), system (no driver, no memory).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of all ranks under one address, for instructions that the switch carries out. Nothing here
-// calls the driver's multicast functions without a permit.
+// Memory of all ranks under one address, for multimem instructions of the NVLink switch. Nothing
+// here calls the driver's multicast functions without a permit.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -12,8 +12,8 @@
 
 namespace tilelace::comm {
 
-/// Of an object for so many ranks and bytes a rank: what the memory of each must be a multiple of.
-/// Errors: usage (the device does not support multicast), system.
+/// Granularity of an object for this many ranks and bytes per rank: memory sizes must be multiples
+/// of it. Errors: usage (the device does not support multicast), system.
 std::size_t multicast_granularity(const MulticastPermit&, CUdevice device, int ranks,
                                   std::size_t bytes, std::string_view op);
 
@@ -22,13 +22,13 @@ class MulticastObject {
  public:
   /// Makes one. Error: system.
   MulticastObject(const MulticastPermit&, int ranks, std::size_t bytes, std::string_view op);
-  /// Another process's. Error: system.
+  /// Imports another process's object. Error: system.
   MulticastObject(const MulticastPermit&, int fd, std::string_view op)
       : handle_(import_memory(fd, op)) {}
 
   /// Error: system.
   [[nodiscard]] UniqueFd share(std::string_view op) const { return export_memory(handle_, op); }
-  /// Every rank's device joins before any rank's memory does. Error: system.
+  /// Adds a device; all devices must be added before any memory. Error: system.
   void join(const MulticastPermit&, CUdevice device, std::string_view op) const;
   [[nodiscard]] const MemoryHandle& handle() const { return handle_; }
 
@@ -36,13 +36,13 @@ class MulticastObject {
   MemoryHandle handle_;
 };
 
-/// One rank's memory as part of an object, and the object mapped for its device. Destroyed before
-/// the memory: first the addresses, then the tie, then the object. From then on peers' use of the
-/// object is an error of theirs.
+/// One rank's memory bound to an object, and the object mapped for its device. Destroy it before
+/// the memory: it unmaps, unbinds, then releases the object. Peers that use the object afterwards
+/// get an error.
 class MulticastMapping {
  public:
-  /// All devices have joined; `bytes` is a multiple of the granularity. Error: system, with nothing
-  /// left behind.
+  /// All devices must have been added; `bytes` is a multiple of the granularity. Error: system,
+  /// with nothing left allocated.
   MulticastMapping(const MulticastPermit&, std::shared_ptr<MulticastObject> object, CUdevice device,
                    const MemoryHandle& memory, std::size_t bytes, std::size_t granularity,
                    std::string_view op);

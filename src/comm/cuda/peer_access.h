@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether GPUs reach each other's memory. Devices are known by their uuids, the same in every
-// process.
+// Whether GPUs can access each other's memory. Devices are named by uuid, which is the same in
+// every process.
 #pragma once
 #include <array>
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace tilelace::comm {
 
-/// Whether a device may map the memory of the one of this uuid.
+/// Whether a device may map memory of the device with this uuid.
 struct PeerAccess {
-  int device = -1;      ///< the other's number here; -1: hidden from this process
-  bool granted = true;  ///< of a hidden one nobody can tell: mapping its memory will
+  int device = -1;      ///< its ordinal in this process; -1: hidden from it
+  bool granted = true;  ///< true for a hidden device: only mapping its memory can tell
 };
 
 /// Local. Errors: usage (no such device), system (no driver).

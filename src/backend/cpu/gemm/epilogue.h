@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens to fp32 tiles after the product. Strides are in elements of the array they belong
-// to; nothing outside [rows, cols] is read or written, and inputs and outputs do not overlap.
+// Steps on fp32 tiles after the product. Strides are in elements of their own array; nothing
+// outside [rows, cols] is read or written, and inputs and outputs do not overlap.
 #pragma once
 #include <cstdint>
 
@@ -9,11 +9,10 @@
 
 namespace tilelace::cpu {
 
-/// out[r, c] = round(act(acc[r, c] + bias[c])), rounded once to `dtype`, which is also the type of
-/// the biases; a null bias counts as zero. The biases start at the tile's first column.
-/// A residual, a matrix like `out` and of its type, is added before the rounding; there is no
-/// activation then.
-/// swiglu: acc = gate, acc2 = up: out = silu(gate + bias) * (up + bias2).
+/// out[r, c] = round(act(acc[r, c] + bias[c])), rounded once to `dtype`, which is also the biases'
+/// type. A null bias counts as zero; biases start at the tile's first column. A residual, shaped
+/// and typed like `out`, is added before rounding; there is no activation then. swiglu: acc = gate,
+/// acc2 = up: out = silu(gate + bias) * (up + bias2).
 struct Epilogue {
   Activation activation = Activation::none;
   DType dtype{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products in fp64, for tests and for the checks of the command line. Slow by design.
+// Products in fp64, for tests and the command's checks. Simple rather than fast.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -8,17 +8,17 @@
 
 namespace tilelace::cpu {
 
-/// y[a.rows, w.rows] (row-major, dense) = a * w^T in fp64, or += when `accumulate`; `abs_sum`, when
-/// not null, likewise gets sum |a * w|. Pass offset views for a block of the output.
+/// y[a.rows, w.rows] (row-major, contiguous) = a * w^T in fp64, or += if `accumulate`. `abs_sum`,
+/// if not null, gets sum |a * w| in the same way. Pass offset views for a block of the output.
 void reference_gemm(const TensorView& a, const TensorView& w, double* y, double* abs_sum,
                     bool accumulate);
 
-/// The reference of one output block, summed over ranks: what `check_gemm` compares with.
+/// The reference of one output block, summed over ranks; `check_gemm` compares with it.
 class GemmReference {
  public:
   GemmReference(std::int64_t rows, std::int64_t cols);
 
-  /// Adds a * w^T. `rounded`: this partial sum is rounded to the output's type on its way.
+  /// Adds a * w^T. `rounded`: this partial sum is rounded to the output's type when sent.
   void add(const TensorView& a, const TensorView& w, bool rounded = false);
   /// Adds bias[cols] to every row; null does nothing.
   void add_bias(const void* bias, DType dtype);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops compiled several times, for generic x86-64, AVX2 and AVX-512, and chosen at run time: a
-// distribution's binary runs anywhere. (Not target_clones: its resolvers run before a sanitizer is
+// Loops compiled for generic x86-64, AVX2 and AVX-512 and chosen at run time, so that one
+// binary runs anywhere. (Not target_clones: its resolvers run before a sanitizer is
 // ready.)
 #pragma once
 #include <cstdint>

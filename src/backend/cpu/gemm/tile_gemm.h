@@ -7,8 +7,8 @@
 
 namespace tilelace::cpu {
 
-/// One worker's GEMM engine. Not thread safe: each worker owns one. A call runs on the calling
-/// thread alone.
+/// One worker's GEMM engine. Not thread safe: each worker has its own. Runs on the calling
+/// thread.
 class TileGemm {
  public:
   /// `max_rows`: the most rows of one call (the plan's tile_m).
@@ -17,8 +17,8 @@ class TileGemm {
   TileGemm& operator=(TileGemm&&) noexcept;
   ~TileGemm();
 
-  /// Makes the primitives and the scratch memory that calls with this weight need, whatever their
-  /// rows; a weight that was not prepared is prepared by its first run.
+  /// Makes the primitives and scratch memory for calls with this weight, for any number of rows.
+  /// Without it the first run with the weight does so.
   void prepare(const PackedWeight& weight);
 
   /// c[rows, panel_cols] = a[rows, k] * panel^T, in fp32. `a` has the weight's dtype; `lda` and
@@ -32,7 +32,7 @@ class TileGemm {
   std::unique_ptr<Impl> impl_;
 };
 
-/// What computes products of this type, for reports: "onednn bf16", "onednn fp32", "reference".
+/// The implementation for this type, for reports: "onednn bf16", "onednn fp32", "reference".
 const char* gemm_engine_name(DType dtype);
 
 }  // namespace tilelace::cpu
