@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tile shapes that the sm_90a GEMM is compiled for, a row each, and which kernels are made of
-// them. Kernels, plans and tests are made from this table. Whose tiles they are:
+// The tile shapes of the sm_90a GEMM, one row each, and which kernels are compiled for them.
+// Kernels, plans and tests are made from this table. The architecture that has them:
 // plan/gemm/architecture_plans.cc.
 #pragma once
 #include <initializer_list>
@@ -8,12 +8,12 @@
 
 namespace tilelace::plan {
 
-/// groups: math warpgroups. blocks: 64-row blocks a warpgroup computes. width: columns of the tile.
-/// stages: ring depth, 64 of k each. cluster: rows x cols of CTAs; a column of CTAs shares the
-/// operand on the column side, a row the one on the row side. staging: 8 KiB chunks a math
-/// warpgroup stages results in. pingpong: a tile a warpgroup, in turns; else the warpgroups split
-/// one tile's rows. swapped: the weight is on the row side, tokens on the column side. per_sm: CTAs
-/// that fit one multiprocessor (2: the next kernel's first loads run under this one's end).
+/// groups: math warpgroups. blocks: 64-row blocks per warpgroup. width: columns of the tile.
+/// stages: depth of the ring, 64 of k each. cluster: rows x cols of CTAs; CTAs in a column share
+/// the operand on the column side, CTAs in a row that on the row side. staging: 8 KiB chunks in
+/// which a math warpgroup stages results. pingpong: warpgroups have a tile each, in turns; if not,
+/// they split one tile's rows. swapped: weight on the row side, tokens on the column side. per_sm:
+/// CTAs per SM (2: the next kernel's first loads run under this one's end).
 struct GemmTile {
   std::string_view name;
   int groups = 2;
@@ -30,7 +30,7 @@ struct GemmTile {
   /// Rows of one CTA's tile.
   [[nodiscard]] constexpr int rows() const { return 64 * blocks * (pingpong ? 1 : groups); }
   [[nodiscard]] constexpr int cluster() const { return cluster_rows * cluster_cols; }
-  /// Rows and columns of what one worker, a cluster, computes; of the tile, and of the result.
+  /// Rows and columns of a worker's (a cluster's) tile, and of its part of the result.
   [[nodiscard]] constexpr int worker_rows() const { return rows() * cluster_rows; }
   [[nodiscard]] constexpr int worker_cols() const { return width * cluster_cols; }
   [[nodiscard]] constexpr int worker_tokens() const {
@@ -48,32 +48,32 @@ constexpr bool is_one_of(std::string_view name, std::initializer_list<std::strin
   return false;
 }
 
-/// A product alone is made of every tile.
+/// Every tile has a kernel for a GEMM alone.
 constexpr bool can_multiply(const GemmTile& /*t*/) { return true; }
 
-/// Whether tokens are across, for many rows.
+/// Whether tokens are across (on the column side), for many rows.
 constexpr bool is_across(int width, bool swapped) { return swapped && width > 64 && width < 256; }
 constexpr bool is_across(const GemmTile& t) { return is_across(t.width, t.swapped); }
 
-/// Whether the kernels of gemm_rs are made for these tiles: narrow ones serve few rows, for which
-/// the fused kernel is not taken; wide and tall ones whose groups take no turns hold their products
-/// up while they send, and were the best plan of no row. Of those with tokens across, whose plans
-/// with few empty places were ahead all the same, q184 has no registers left.
+/// Whether there are kernels of gemm_rs for this tile. Narrow tiles serve few rows, for which the
+/// fused kernel is not used. Wide and tall tiles without turns stall their GEMM while they send,
+/// and were never the best plan. Tiles with tokens across win where they leave few padded rows; of
+/// them only q184 has no registers left.
 constexpr bool can_reduce(const GemmTile& t) {
   if (t.groups != 2) return false;
   if (t.swapped) return is_across(t) && t.blocks * t.width / 2 <= 176;
   return t.pingpong || (t.blocks == 1 && t.width >= 128 && t.width <= 160);
 }
 
-/// Whether there are kernels of gemm_rs whose clusters lie across two shards: for shards of few
-/// rows, of which a cluster within one would leave half empty.
+/// Whether there are kernels of gemm_rs whose clusters span two shards: for shards of few rows,
+/// which would leave half of a cluster's tile empty.
 constexpr bool can_pair(const GemmTile& t) {
   return is_one_of(t.name, {"c160", "c128", "c80", "p160", "p128", "p80"});
 }
 
-/// Pieces of a peer's term that are added together, and so are in one step of the ring: several
-/// where the other group multiplies meanwhile, a step has room for them (up to nine ranks), and the
-/// tile has registers left for them.
+/// Pieces of a peer's term that are added together, in one step of the ring: several, if the other
+/// group multiplies meanwhile, a step has room for them (up to nine ranks), and registers are
+/// left.
 constexpr int terms_at_once(int width, bool pingpong) {
   return pingpong && width >= 128 && width < 192 ? 2 : 1;
 }
@@ -84,36 +84,36 @@ constexpr bool can_gather(const GemmTile& t) { return t.name != "t192"; }
 /// Whether warps of ag_gemm's kernels have registers left to send rows.
 constexpr bool can_push(int blocks, int width) { return blocks * width / 2 <= 176; }
 
-/// Whether kernels of ag_gemm take several weights at once: tiles for few tokens, where a kernel a
-/// weight costs most. Others have no registers to spare.
+/// Whether kernels of ag_gemm take several weights at once: tiles for few tokens, where one kernel
+/// per weight costs most. Other tiles have no registers left for it.
 constexpr bool can_merge(int blocks, int width) { return blocks * width / 2 <= 128; }
 inline constexpr int kMostWeights = 4;  ///< at once
 
-/// Whether kernels of gemm_ar are made: groups that take turns send under each other's products;
-/// those that share a tile finish it sooner, where a call is one wave of few rows.
+/// Whether there are kernels of gemm_ar: groups in turns send under each other's products; groups
+/// that share a tile finish it sooner, for calls of one wave of few rows.
 constexpr bool can_share(const GemmTile& t) {
   return is_one_of(t.name, {"c128", "c128_1x2", "c80", "c80_1x2", "c64_1x2"}) ||
          (t.pingpong && !t.swapped && t.blocks * t.width / 2 <= 192);
 }
 
-/// Whether there are kernels that make two products at once, gate and up: of the tiles whose
-/// columns can be halved those that predictions choose for the MLPs of models, so that building is
+/// Whether there are kernels that compute gate and up at once: only for tiles whose
+/// columns can be halved and that predictions choose for models' MLPs, to keep the build
 /// short.
 constexpr bool can_gate(const GemmTile& t) {
   return is_one_of(t.name, {"c224", "c128_1x2", "c112_1x2", "c80_1x2", "c64_1x2", "p192", "p176",
                             "p144", "s96_1x2", "s32_1x2"});
 }
 
-/// Whether there are kernels of gemm_ar of this tile whose ranks keep their partials, to be pulled
-/// by whoever sums: of tiles for many rows, so that building is short.
+/// Whether there are pull kernels of gemm_ar, whose ranks keep their partials: for tiles of many
+/// rows, to keep the build short.
 constexpr bool can_pull(const GemmTile& t) {
   return is_one_of(t.name, {"p128", "p144", "p160", "p168", "p176", "p184"});
 }
-/// The same whose sums the switch makes.
+/// The same for kernels whose sums the switch makes (multimem).
 constexpr bool can_multimem(const GemmTile& t) { return is_one_of(t.name, {"p128", "p160"}); }
 
 /// Name, groups, blocks, width, stages, cluster rows and cols, staging, pingpong, swapped, per_sm.
-/// A kernel knows its tile by its number here.
+/// Kernels refer to a tile by its index here.
 // clang-format off
 inline constexpr GemmTile kGemmTiles[] = {
     // 128 rows, two warpgroups on one tile.
@@ -174,8 +174,8 @@ inline constexpr GemmTile kGemmTiles[] = {
     {"w16",       2, 1,  16,  5, 1, 1, 1, false, true, 2},
     {"w32",       2, 1,  32,  4, 1, 1, 1, false, true, 2},
     {"w256",      2, 1, 256,  4, 2, 1, 2, false, true, 1},
-    // Tokens across for many rows, which seldom are a multiple of 64: of some width or other a few
-    // tiles have little left over. 128 rows of the weight, two warpgroups on one tile.
+    // Tokens across for many rows, which are seldom a multiple of 64: one of these widths leaves
+    // few padded tokens. 128 rows of the weight, two warpgroups on one tile.
     {"w152",      2, 1, 152,  6, 2, 1, 1, false, true, 1},
     {"w168",      2, 1, 168,  5, 2, 1, 2, false, true, 1},
     {"w200",      2, 1, 200,  5, 2, 1, 1, false, true, 1},

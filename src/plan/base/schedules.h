@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Problem + Plan -> the schedule of one rank, and where its staging stands in a slot.
+// Problem + Plan -> the schedule of one rank, and the layout of its staging in a slot.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -20,10 +20,10 @@ std::vector<Index> borders_of(const Problem&);
 /// `borders` must outlive it.
 schedule::RowSplit split_of(const Problem&, const std::vector<Index>& borders);
 
-/// Rows of tiles where every shard has its own, `rows` high each.
+/// Rows of tiles if every shard has its own tiles of `rows` rows.
 Index tile_rows_by_shard(const schedule::RowSplit&, Index rows);
 
-/// Column tiles of the problem: all weights' panels (swiglu: gate and up share one).
+/// Column tiles of the problem: panels of all weights (swiglu: gate and up share one).
 Index column_tiles(const Problem&, int tile_n);
 
 /// `borders` must outlive the schedule.
@@ -39,9 +39,9 @@ decltype(auto) with_schedule(const Problem& p, const Plan& plan, int rank,
                               : f(reduce_schedule(p, plan, rank, borders));
 }
 
-/// One slot of a rank's staging: a flag area, then a data area that holds the parts of the op. The
-/// border between the two is the communicator's, not the call's: what one call uses for data must
-/// never be read as a flag by another. Offsets are bytes into the data area.
+/// One slot of a rank's staging: a flag area, then a data area with the op's parts. The
+/// communicator fixes the border between the two, not the call: data of one call must never be read
+/// as a flag by another. Offsets are bytes into the data area.
 struct SlotLayout {
   std::int64_t num_flags = 0;
   std::int64_t gathered = 0, gathered_row_bytes = 0;               ///< ag_gemm: m rows of k

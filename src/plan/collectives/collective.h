@@ -13,7 +13,7 @@ namespace tilelace::plan {
 
 using schedule::Index;
 
-/// Bytes of the whole, where they lie in it.
+/// A range of bytes in the whole tensor.
 struct Parcel {
   Index at = 0, bytes = 0;
   bool operator==(const Parcel&) const = default;
@@ -25,10 +25,10 @@ struct CollectiveCall {
   Item item{};
   int rank = 0, ranks = 1;
   std::vector<Parcel> sends;  ///< of `in`, by rank; all_reduce: all of it
-  std::vector<Parcel> takes;  ///< of `out`, by rank; of sums what this rank gets
+  std::vector<Parcel> takes;  ///< of `out`, by rank; for sums, what this rank gets
   std::vector<Index> counts;  ///< what all ranks know: of elements, by rank; all_reduce: one;
                               ///< all_to_all of lists: nothing
-  std::uint64_t meaning = 0;  ///< of a sum in another call: what more must agree
+  std::uint64_t meaning = 0;  ///< for a sum inside another call: what else must agree
   bool operator==(const CollectiveCall&) const = default;
 };
 
@@ -40,14 +40,14 @@ const CollectiveRow& known_row(Collective);
 /// Errors: usage, which name the first thing that is wrong with the arguments.
 CollectiveCall check_collective(Collective, const CollectiveArgs&, int rank, int ranks);
 
-/// Staging of a rank, a slot: flags, places of chunks, and, apart from them, places of lines.
+/// A rank's staging per slot: flags, places of chunks and, apart from them, places of lines.
 constexpr Index kStagedBytes = Index{32} << 20U;
 constexpr Index kLineBytes = Index{8} << 20U;
-/// Bytes of a unit with its call's number, twice (schedule/exchange.h).
+/// Bytes of a unit that carries its call's number, times two slots (schedule/exchange.h).
 constexpr Index kBytesOfLines = 2 * schedule::kUnitBytes;
-/// Units whose first lines lie side by side, then their second: a warp's.
+/// Units of one warp: all their first lines side by side, then all their second lines.
 constexpr Index kLineGroup = 32;
-/// Workers of a CTA: one of lines, a warp each of chunks.
+/// Workers per CTA: one for lines, one per warp for chunks.
 constexpr Index kChunkWorkers = 8;
 /// Threads of a CTA that have a unit of lines each.
 constexpr Index kLineThreads = 256;
@@ -57,20 +57,20 @@ constexpr int kCtas = 2, kCtasOfTwo = 3;
 constexpr int kMostCtas = 132 * kCtasOfTwo;
 constexpr Index kMostWorkers = kMostCtas * kChunkWorkers;
 constexpr Index kMostChunk = 2048;  ///< units of lines
-/// Of words that chunks raise: of parcels, and of sums that are shared.
+/// Words that chunks write: those of parcels, and those of sums that are shared.
 constexpr Index word_bytes(int ranks) {
   constexpr Index kKinds = 2, kWord = 8;
   return kKinds * ranks * schedule::kRing * kMostWorkers * kWord;
 }
-/// Of chunks: a warp's four loads a lane; three in calls of few rounds, whose last one then leaves
-/// fewer workers idle.
+/// For chunks: four loads per lane of a warp; three in calls of few rounds, whose last round then
+/// leaves fewer workers idle.
 constexpr Index kFullChunk = 128, kShortChunk = 96, kFewRounds = 8;
 
-/// Every choice made before a call; equal on every rank.
+/// All choices of a call; equal on every rank.
 struct CollectivePlan {
   bool lines = false;
   int shots = 1;
-  bool direct = false;  ///< all_gather and even all_to_all, into memory that peers reach
+  bool direct = false;  ///< all_gather and even all_to_all, into memory that peers can reach
   int workers = 1;
   Index chunk = 1;   ///< units
   Index pieces = 1;  ///< schedules one after the other; all but the last of `piece` units a parcel
@@ -78,21 +78,21 @@ struct CollectivePlan {
   double predicted_us = 0;
 };
 
-/// What the planner may count on.
+/// The machine that plans are made for.
 struct CollectiveMachine {
-  int workers = 1;       ///< multiprocessors that may be filled, or threads of CPU ranks
-  int architecture = 0;  ///< whose links and flags predictions count on
+  int workers = 1;       ///< SMs that may be used, or threads of CPU ranks
+  int architecture = 0;  ///< whose figures predictions use
   Index staged_bytes = kStagedBytes;
   Index most_rounds = Index{1} << 31U;  ///< of a call
-  bool shared = false;                  ///< with other communicators: one CTA a multiprocessor
+  bool shared = false;                  ///< with other communicators: one CTA per SM
   bool gpu =
       true;  ///< a worker of lines is a CTA, of chunks a warp; else threads move chunks alone
 };
 
-/// Whether places have room for lines of all that a call sends; on CPU ranks never.
+/// Whether slots have room for lines of all that a call sends; never on CPU ranks.
 bool may_be_lines(const CollectiveCall&, const CollectiveMachine&, int shots);
 
-/// Errors: usage (an option that the call cannot take).
+/// Errors: usage (an option that is not possible for the call).
 CollectivePlan plan_collective(const CollectiveCall&, const CollectiveMachine&,
                                const CollectiveOptions&, bool direct);
 std::string describe(const CollectivePlan&);

@@ -6,8 +6,8 @@
 
 namespace tilelace::plan {
 
-/// All plans worth weighing: each path, and for the fused one several chunk and block counts. Their
-/// texts are empty.
+/// All plans worth comparing: each path, and for the fused one several chunk and block counts. They
+/// have no texts yet.
 std::vector<Plan> candidates(const Problem&, const Machine&, const PlanOptions&);
 
 }  // namespace tilelace::plan

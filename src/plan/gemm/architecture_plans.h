@@ -11,9 +11,9 @@ namespace tilelace::plan {
 
 struct ArchitecturePlans {
   std::string_view architecture;  ///< its name in core/architecture.h
-  /// For which there are kernels. Which ones, the functions of gemm_tiles.h say.
+  /// Those that have kernels. The functions of gemm_tiles.h say which kernels.
   std::span<const GemmTile> tiles;
-  Hardware hardware;  ///< what predictions count with
+  Hardware hardware;  ///< figures that predictions use
 };
 
 /// The row of an architecture: a number of core/architecture.h.

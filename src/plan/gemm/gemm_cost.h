@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a product takes in a plan's tiles: waves of tiles, each no faster than tensor cores, L2
-// and memory allow, the whole no faster than power does.
+// Predicted time of a GEMM in a plan's tiles: waves of tiles, limited by tensor cores, L2 and
+// memory, and as a whole by power.
 #pragma once
 #include <cstdint>
 
@@ -9,11 +9,11 @@
 
 namespace tilelace::plan {
 
-/// How a product's rows are cut into tiles of workers.
+/// How a GEMM's rows are cut into workers' tiles.
 struct TileCut {
-  std::int64_t tiles = 0;  ///< more than the problem fills where they end at the borders of shards
+  std::int64_t tiles = 0;  ///< more than fill the problem if tiles end at the borders of shards
   std::int64_t rows = 0;   ///< between two borders
-  double walks = 1;        ///< over the weight, one after the other: each reads it
+  double walks = 1;        ///< how often the weight is read, one walk after the other
 };
 
 /// Predicted us of a product under sustained load. m, n, k > 0.

@@ -6,10 +6,10 @@
 
 namespace tilelace::plan {
 
-/// make_plan where the machine is one of GPUs; the problem is well-formed. Errors: usage.
+/// make_plan for a machine of GPUs; the problem is valid. Errors: usage.
 Plan make_cuda_plan(const Problem&, const Machine&, const PlanOptions&);
 
-/// The fastest prediction for one product (product_of) on operands that are all there. m > 0.
+/// The fastest predicted plan for one GEMM (product_of) without communication. m > 0.
 GemmPlan gemm_alone(const Problem&, std::size_t product, const Machine&);
 
 }  // namespace tilelace::plan

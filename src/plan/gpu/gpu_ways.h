@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All plans that GPU ranks have for a problem, by kind: what benches time and checks draw from. The
-// planner's own choice is one of them.
+// All plans that GPU ranks have for a problem, by kind: for benches that time plans and checks that
+// draw them. The planner's own choice is one of them.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,24 +9,24 @@
 
 namespace tilelace::plan {
 
-/// A plan, what it is called among others, and how long it should take.
+/// A plan, its kind, and its predicted time.
 struct CudaWay {
   Plan plan;
   std::string kind;
   double predicted_us = 0;
 };
 
-/// Fastest prediction first; m > 0. `kinds`: those alone, where the problem has any of them, else
-/// (or with none given) all but what a machine must be asked for: "nccl by shard" needs libnccl,
-/// "multimem" a switch. Whether a gemm_ar's results go straight to peers is up to where they lie.
-/// Errors: usage (a problem that has no plan, a kind that nobody knows).
+/// Fastest prediction first; m > 0. `kinds`: only these, if the problem has any of them; otherwise
+/// all but those that need something special: "nccl by shard" needs libnccl, "multimem" a switch.
+/// Whether results of gemm_ar go directly to peers depends on their memory. Errors: usage (a
+/// problem without plans, an unknown kind).
 std::vector<CudaWay> cuda_ways(const Problem&, const Machine&,
                                const std::vector<std::string>& kinds = {});
 
-/// "push by shard", "store whole", "unfused pull in one shot": path, who moves the bytes, how tiles
-/// are cut. Without a kernel: "no rows".
+/// "push by shard", "store whole", "unfused pull in one shot": path, transport, and how tiles are
+/// cut. Without a kernel: "no rows".
 std::string kind_of(const Plan&);
-/// All that there are.
+/// All kinds.
 const std::vector<std::string>& known_kinds();
 
 }  // namespace tilelace::plan

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of a call on GPU ranks are launched with: the planner's own candidate, whole,
-// inside the Plan that tells of it. Nothing is made back from the Plan's words.
+// What the kernels of a GPU call are launched with: the planner's own candidate, inside the Plan
+// that describes it. Nothing is parsed from the Plan's words.
 #pragma once
 #include <variant>
 
@@ -14,7 +14,7 @@
 
 namespace tilelace::plan {
 
-/// The ways that calls go on GPU ranks.
+/// The kinds of GPU plans.
 using KernelWay = std::variant<AgGemmWay, GemmRsWay, GemmArWay, KeptPartialsWay, UnfusedSumWay,
                                HandedPartialsWay>;
 
@@ -23,21 +23,21 @@ struct KernelChoice {
   int grid = 0;  ///< CTAs of the widest weight's kernel
 };
 
-/// The plan of a way: its words, and itself. `grid`: 0: as the way has it.
+/// The plan of a candidate: its words and the candidate. `grid` 0: the candidate's own.
 Plan plan_of(const Problem&, KernelWay, int grid = 0);
 
-/// Path, route, transport and cut of a way, into a plan's words.
+/// Copies a candidate's path, route, transport and cut into a plan's words.
 void tell_way(const KernelWay&, Plan&);
 
 /// Of any way.
 const GemmPlan& gemm_of(const KernelWay&);
 double predicted_us_of(const KernelWay&);
 
-/// Whether a way is taken where nobody asks for it: not rows that are pulled, which have never been
-/// ahead, nor sums as others make them, whose bits are not those of other ways.
+/// Whether the planner may choose it unasked. Not: pulled rows, which were never fastest, and sums
+/// in other orders, whose bits differ.
 bool is_taken_unasked(const KernelWay&);
 
-/// The way of a plan, where it is of this kind; else null.
+/// The plan's candidate if it is of this type; else null.
 template <class Way>
 const Way* way_if(const Plan& plan) {
   return plan.kernel == nullptr ? nullptr : std::get_if<Way>(&plan.kernel->way);

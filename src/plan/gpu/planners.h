@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each op says to who plans for GPU ranks, a row an op.
+// The planner of each op on GPU ranks, one row per op.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,19 +11,20 @@
 namespace tilelace::plan {
 
 struct Planner {
-  /// The plan; the problem and what all ops' options have in common are checked. Errors: usage.
+  /// Makes the plan; the problem and the options common to all ops are checked. Errors: usage.
   Plan (*make)(const Problem&, const Machine&, const PlanOptions&);
-  /// Every way, in no order; those that a machine must be asked for where `kinds` name them. m > 0.
+  /// Every candidate, unsorted; kinds that need something special only if `kinds` names them. m >
+  /// 0.
   std::vector<KernelWay> (*every)(const Problem&, const Machine&,
                                   const std::vector<std::string>& kinds);
-  /// What a slot holds, whichever way calls up to m rows go, with whichever of the architecture's
-  /// tiles; `hands`: also ways of HandWay.
+  /// Needs of a slot for calls of up to m rows, for every kind of plan and tile of the
+  /// architecture; `hands`: also those of HandWay.
   Staging (*staging)(const Problem&, int architecture, bool hands);
 };
 
-/// Of an op without kernels: refuses. Errors: usage.
+/// For an op without kernels: throws. Errors: usage.
 extern const Planner kNoPlanner;
-/// Each in the file of its op.
+/// Each is defined in its op's file.
 extern const Planner kAgGemmPlanner, kGemmRsPlanner, kGemmArPlanner;
 
 const Planner& planner_of(Op);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What calls of an op take of a slot on GPU ranks, whichever way they go: told here alone, to users
-// in a Plan and to whoever allocates.
+// Staging that an op's calls need on GPU ranks, for every kind of plan. Computed only here, for
+// Plan and for the allocation.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -23,14 +23,14 @@ struct SlotNeeds {
 
 struct Staging {
   SlotNeeds needs;
-  std::string formula;  ///< how they come about
+  std::string formula;  ///< how the bytes are computed
 };
 
-/// Of calls up to the problem's m on an architecture; `hands`: gemm_rs also in the ways that are
-/// taken only where they are asked for (plan/ways/handed_partials_way.h). Errors: usage.
+/// For calls of up to the problem's m on an architecture; `hands`: also gemm_rs plans that are only
+/// used when asked for (plan/ways/handed_partials_way.h). Errors: usage.
 SlotNeeds slot_needs(const Problem&, int architecture, bool hands);
 
-/// The plan's staging_bytes and staging_formula.
+/// Sets the plan's staging_bytes and staging_formula.
 void tell_staging(const Problem&, int architecture, Plan&);
 
 }  // namespace tilelace::plan

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What plans of sums on GPU ranks have in common: fused where that has shown to be faster, else the
-// product and the sum one after the other.
+// Common parts of plans for sums on GPU ranks: fused where that was measured to be faster, else the
+// GEMM and then the sum.
 #pragma once
 #include <string_view>
 #include <vector>
@@ -10,20 +10,20 @@
 
 namespace tilelace::plan {
 
-/// Options that no sum meets. Errors: usage.
+/// Rejects options that no sum has. Errors: usage.
 void require_sum_options(const Problem&, const PlanOptions&);
 
-/// Whether options leave fused calls.
+/// Whether the options allow fused calls.
 bool may_fuse(const PlanOptions&, bool transport_fits);
 
-/// Of a sum with rows: the fastest of these fused ways and the unfused ones that options leave.
-/// `expected`: what there is, where that is none. Errors: usage.
+/// The fastest of these fused candidates and the unfused ones that the options allow. `expected`:
+/// for the error if there is none, what there is. Errors: usage.
 Plan make_sum_plan(const Problem&, const Machine&, const PlanOptions&, std::vector<KernelWay> fused,
                    std::string_view expected);
 
-/// Bytes are the larger of those of whole tiles and those behind the product, lines those that are
-/// pushed; the other needs are as given.
-/// "flags ... + max(partials in whole tiles ..., behind the product ...) + lines ...".
+/// Bytes: the larger of `in_tiles` and `behind`; lines: those that are pushed; other needs as
+/// given. Formula: "flags ... + max(partials in whole tiles ..., behind the product ...) + lines
+/// ...".
 Staging sum_staging(const Problem&, SlotNeeds, std::int64_t in_tiles, std::int64_t behind,
                     std::string_view and_what, std::string_view end);
 

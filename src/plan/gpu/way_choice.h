@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What plans of GPU ranks have in common, whatever the op.
+// Common parts of plans of GPU ranks, for all ops.
 #pragma once
 #include <string>
 #include <string_view>
@@ -14,25 +14,25 @@ inline GemmMachine gemm_machine(const Machine& m) {
   return {m.multiprocessors, m.shared_device, m.architecture, m.memory_bytes_per_s * 1e-9};
 }
 
-/// Whether the options leave this tile.
+/// Whether the options allow this tile.
 bool wanted(const GemmTile&, const PlanOptions&);
 
 /// The plan of a call without rows.
 Plan empty_plan(const Problem&, const Machine&, const PlanOptions&, Path, Transport);
 
-/// Fastest prediction first; of equal ones, as they came.
+/// Fastest prediction first; equal ones keep their order.
 void sort_by_time(std::vector<KernelWay>&);
 
-/// The plan of the first one, with its reason, which `parts` ends, and with the best of every other
-/// kind.
+/// The plan of the first one, with its reason, which `parts` ends, and the best of every other kind
+/// as rejected.
 Plan best_of(const Problem&, const std::vector<KernelWay>&, const PlanOptions&,
              const std::string& parts);
 
-/// "push by shard", "store whole", "unfused pull in one shot": path, who moves the bytes, how tiles
-/// are cut.
+/// "push by shard", "store whole", "unfused pull in one shot": path, transport, and how tiles are
+/// cut.
 std::string kind_of(Op, const KernelWay&);
 
-/// Whether one of these kinds is of this transport.
+/// Whether one of these kinds has this transport.
 bool named(const std::vector<std::string>& kinds, std::string_view transport);
 
 }  // namespace tilelace::plan

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether times on a GPU say something about its plans, or about what else goes on there.
+// Whether times on a GPU can be trusted, or other work or heat disturbs them.
 #pragma once
 #include <cstdint>
 #include <string>
 
 namespace tilelace::plan {
 
-/// How far the same call's time may stray from the beginning of a problem to its end: clocks under
-/// load of their own settle within some per cent; heat and other programs take more.
+/// How much the same call's time may change between the start and the end of a problem. Clocks
+/// settle within some per cent; heat and other programs change more.
 inline constexpr double kMostStray = 1.2;
 
-/// Empty: nothing speaks against it. Else what was seen. `processes`: that have work on the GPU,
-/// -1: not known; `own`: of them ours; `slowdowns`: NVML's reasons, of heat and faults alone: a
-/// power cap is what full load looks like.
+/// What disturbs the times; empty: nothing. `processes`: with work on the GPU, -1: unknown; `own`:
+/// how many of them are ours; `slowdowns`: NVML's reasons for heat and faults only, since a power
+/// cap is normal at full load.
 std::string disturbance_of(int processes, int own, std::uint64_t slowdowns);
-/// Of the same call, before and after; 0: not timed.
+/// The same for times of one call before and after; 0: not timed.
 std::string stray_of(double first_us, double last_us);
 
 }  // namespace tilelace::plan

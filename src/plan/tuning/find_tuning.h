@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables that calls take which were given none: what came with this build, and a folder that keeps
-// what was tuned before.
+// Tables for communicators that were given none: installed tables, and the cache
+// folder.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -12,31 +12,31 @@
 
 namespace tilelace::plan {
 
-/// In the place of a table's file: no table, nor one that is found.
+/// As a table's file name: use no table, not even an installed one.
 inline constexpr std::string_view kNoTuning = "off";
 
-/// Folders that shipped tables may lie in, best first: in TILELACE_DATA, beside the library or the
+/// Folders that may have installed tables, best first: in TILELACE_DATA, beside the library or the
 /// program, where this build was installed, in its sources.
 std::vector<std::filesystem::path> tuning_places();
 
-/// Of the first place that has any: all tables that fit the machine and have rows of so many ranks,
-/// by name, one behind the other; null: none. A file that is no table is one without rows, whose
-/// note says why.
+/// From the first folder that has any: all tables that fit the machine and have rows for this many
+/// ranks, chained by name; null: none. An invalid file counts as a table without rows, with a
+/// note.
 std::shared_ptr<const TuningTable> shipped_tuning(const std::vector<std::filesystem::path>& places,
                                                   const Machine&, int ranks);
-/// Of tuning_places(); read once a process for each kind of machine.
+/// From tuning_places(); read once per process and kind of machine.
 std::shared_ptr<const TuningTable> shipped_tuning(const Machine&, int ranks);
 
-/// A cache's file for such a machine and so many ranks: "sm_90a-132-4917-x2.json".
+/// Name of the cache's file for such a machine and number of ranks: "sm_90a-132-4917-x2.json".
 std::string cache_name(const Machine&, int ranks);
 
-/// The table with others behind it, whose rows are asked after its own.
+/// The table with others chained after it; its own rows come first.
 std::shared_ptr<const TuningTable> with_behind(const TuningTable&,
                                                std::shared_ptr<const TuningTable> behind);
 
-/// What calls on such a machine take: the given table, else the one that TILELACE_TUNING names,
-/// else the shipped ones; null: predictions alone. A cache is the communicator's to read. Errors:
-/// as read_tuning.
+/// The table for such a machine: the given one, else that of TILELACE_TUNING, else installed
+/// ones; null: only predictions. The communicator reads the cache itself. Errors: as
+/// read_tuning.
 std::shared_ptr<const TuningTable> tuning_for(const Machine&, int ranks,
                                               std::shared_ptr<const TuningTable> given = nullptr);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of several plans is the fastest, by successive halving: many short looks, then fewer longer
-// ones, in turns. Pure: who samples, and on what, is the caller's.
+// Finds the fastest of several plans by successive halving: many short rounds, then fewer and
+// longer ones. Pure: the caller takes the samples.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -9,45 +9,45 @@
 
 namespace tilelace::plan {
 
-/// A sample: a load of the call's own kind, as clocks settle under it, and what is timed behind it.
+/// A sample: warm-up load of the same call, so that clocks settle, then the timed calls.
 struct Look {
   double load_us = 0;
   double timed_us = 0;
   bool operator==(const Look&) const = default;
 };
 
-/// All calls have the first, the better half the second, those after it the last, which alone ranks
-/// large products, that run at the power limit, rightly.
+/// All calls take the first; the better half takes the second; the best of those take the last.
+/// Only the last ranks large GEMMs, which run at the power limit, correctly.
 inline constexpr Look kFirstLook{6e3, 3e3}, kSecondLook{12e3, 6e3}, kFullLook{40e3, 10e3};
 inline constexpr std::size_t kFinalists = 4;
 inline constexpr int kFullRounds = 4;
-/// A call that its prediction and its first look both put this far behind has no second one.
+/// A call that is this far behind in both its prediction and its first sample gets no second one.
 inline constexpr double kHopeless = 1.5;
 
-/// What a look says: the same on all ranks.
+/// Result of a sample: the same on all ranks.
 struct Sample {
-  double us = 0;      ///< a call, the slowest rank's
-  bool late = false;  ///< the time that there was is over
+  double us = 0;      ///< per call, on the slowest rank
+  bool late = false;  ///< the time limit has passed
 };
 using Sampler = std::function<Sample(std::size_t call, const Look&)>;
 
-/// One of several calls, and microseconds.
+/// The index of a call, and microseconds.
 struct CallTime {
   std::size_t index = 0;
   double us = 0;
 };
 
 struct Halving {
-  /// Of every call that was looked at: those of the longest looks first, of them the fastest.
+  /// All sampled calls: those with the longest samples first, of them the fastest.
   std::vector<CallTime> times;
-  /// Call 0 in full looks, before and after all other full ones: how far the machine strayed.
+  /// Call 0 in full samples, before and after all others: how much the machine drifted.
   double first_us = 0, last_us = 0;
-  bool late = false;  ///< ended before its time
+  bool late = false;  ///< ended early
 };
 
-/// `predicted_us`: of each call, 0 where it has none. Call 0 is the one that a tuned plan is
-/// compared with. The same calls of `sample` in the same order on all ranks, where it tells all
-/// the same.
+/// `predicted_us`: per call, 0 where it has none. Call 0 is the one that tuned plans are
+/// compared with. Calls `sample` in the same order on all ranks, if it returns the same
+/// everywhere.
 Halving fastest_of(std::span<const double> predicted_us, const Sampler& sample);
 
 }  // namespace tilelace::plan

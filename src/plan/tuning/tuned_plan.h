@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan that a table of measurements has for a problem.
+// The plan that a table of measurements gives for a problem.
 #pragma once
 #include <optional>
 
@@ -7,24 +7,24 @@
 
 namespace tilelace::plan {
 
-/// How far a row is from a problem: the factors between their m, n (of all weights) and k, each as
-/// a power of two, added up.
+/// Distance of a row from a problem: |log2| of the ratios of their m, n (all weights) and k, added
+/// up.
 double tuning_distance(const Problem& row, const Problem& asked);
 
-/// Beyond it a row says no more than predictions do (docs/tuning.md has the figures).
+/// Beyond this distance predictions are as good (docs/tuning.md has the figures).
 inline constexpr double kFarthestRow = 0.25;
 
-/// Whether a table, or one behind it, has a row of this very problem that this machine takes.
+/// Whether the table, or one chained to it, has a row of exactly this problem for this machine.
 bool has_own_row(const TuningTable*, const Problem&, const Machine&);
 
-/// The plan of the problem's own row, of this table or else of those behind it; else, of the
-/// nearest row whose kind and tile the problem has plans of, the one with the fastest prediction,
-/// walked and split as the row's. Its reason names the row. None: nothing near is in the table, or
-/// it is not of this machine. Every plan that comes back is one of the planner's own candidates.
+/// The plan of the problem's own row, from this table or those chained to it. If there is none:
+/// from the nearest row whose kind and tile the problem has, the fastest predicted plan, with the
+/// row's walk and split. The reason names the row. None if no row is near, or the table does not
+/// fit the machine. The result is always one of the planner's own candidates.
 std::optional<Plan> tuned_plan(const TuningTable&, const Problem&, const Machine&);
 
-/// The plan of GPU ranks: the machine's table's where nothing is asked for and it has one, else the
-/// prediction; the reason says which. The problem is well-formed. Errors: as make_cuda_plan.
+/// The plan of GPU ranks: from the machine's table, if nothing is asked for and it has one, else
+/// the prediction; the reason says which. The problem is valid. Errors: as make_cuda_plan.
 Plan tuned_or_predicted(const Problem&, const Machine&, const PlanOptions&);
 
 }  // namespace tilelace::plan

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table of measured plans on its way into a file (docs/tuning.md has its fields). What a row of
-// an earlier file says beyond what is known here stays.
+// A table of measured plans while its file is written (docs/tuning.md has its fields). Unknown
+// fields of rows in an earlier file are kept.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -10,18 +10,18 @@
 
 namespace tilelace::plan {
 
-/// What a row says beside its problem and its plan.
+/// Fields of a row besides its problem and its plan.
 struct TunedTimes {
   double us = 0;            ///< of the plan, the fastest
-  double predicted_us = 0;  ///< of the planner's own choice, as measured; 0: it was not
-  std::size_t plans = 0;    ///< that were timed
-  std::string commit = {};  ///< of the build
+  double predicted_us = 0;  ///< measured, of the planner's own choice; 0: not timed
+  std::size_t plans = 0;    ///< number of timed plans
+  std::string commit = {};  ///< commit of the build
 };
 
 class TuningDraft {
  public:
-  /// Of these GPUs. `bytes`: of the file as it is, to be gone on with; one of other GPUs, or of
-  /// another set of kernels, begins anew, which `note` says. Errors: usage (no table).
+  /// For these GPUs. `bytes`: an existing file, to be continued; if it is for other GPUs or another
+  /// set of kernels, it is replaced, and `note` says so. Errors: usage (no table).
   TuningDraft(std::string file, const TunedDevice& device, const std::string& bytes = "");
   TuningDraft(TuningDraft&&) noexcept;
   TuningDraft& operator=(TuningDraft&&) noexcept;
@@ -30,12 +30,12 @@ class TuningDraft {
   [[nodiscard]] const std::string& note() const { return note_; }
   [[nodiscard]] std::size_t rows() const;
   [[nodiscard]] bool has(const Problem&) const;
-  /// In place of the problem's row, if there is one.
+  /// Replaces the problem's row, if there is one.
   void put(const Problem&, const Plan&, const TunedTimes&);
-  /// Rows of another file that this one does not have. Errors: usage (no table, of other GPUs or
+  /// Adds rows of another file that this one does not have. Errors: usage (no table, other GPUs or
   /// kernels). Returns how many.
   std::size_t merge(const std::string& other, const std::string& bytes);
-  /// The whole file, a row a line.
+  /// The whole file, one row per line.
   [[nodiscard]] std::string text() const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans that were measured, as data: which was the fastest for a problem on GPUs of one kind. A
-// file of JSON (docs/tuning.md has its fields).
+// Measured plans as data: the fastest plan of each problem on one kind of GPU. A JSON file
+// (docs/tuning.md has its fields).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,22 +12,22 @@
 
 namespace tilelace::plan {
 
-/// No table is larger.
+/// Tables are no larger.
 inline constexpr std::size_t kMostTuningBytes = std::size_t{64} << 20U;
 
-/// Whose times they are. The name is for people: what counts is behind it.
+/// The GPUs that were measured. The name is for people; the fields after it are compared.
 struct TunedDevice {
   std::string name;
-  std::string architecture;  ///< as kArchitectures names it
+  std::string architecture;  ///< name in kArchitectures
   int multiprocessors = 0;
-  double memory_gbps = 0;  ///< of its memory, by clock and bus; 0: the file does not say
+  double memory_gbps = 0;  ///< of its memory, by clock and bus width; 0: unknown
 
-  /// Whether times of the one are times of the other: memory rates may differ by a tenth, and count
+  /// Whether times of one hold for the other: memory rates may differ by a tenth, and are compared
   /// where both are known.
   [[nodiscard]] bool fits(const Machine&) const;
 };
 
-/// Of one kind of GPU, by GB/s; 0: not known, which fits all.
+/// The kind by GB/s of memory; 0: unknown, which fits all.
 bool same_memory(double gbps, double other_gbps);
 
 /// "sm_90a with 132 multiprocessors and 4800 GB/s of memory".
@@ -36,7 +36,7 @@ std::string said_of(const TunedDevice&);
 TunedDevice device_of(const Machine&, const std::string& name);
 
 struct TunedRow {
-  Problem problem;  ///< op, ranks, m, n, k, dtype and activation swiglu: what plans depend on
+  Problem problem;  ///< what plans depend on: op, ranks, m, n, k, dtype, swiglu or not
   Plan plan;        ///< with its kernel
   std::string kind;
   double us = 0;
@@ -46,25 +46,25 @@ class TuningTable {
  public:
   std::string file;
   TunedDevice device;
-  std::vector<TunedRow> rows;      ///< of problems that differ
-  std::vector<std::string> notes;  ///< what of the file is not used, and why
+  std::vector<TunedRow> rows;      ///< one per problem
+  std::vector<std::string> notes;  ///< what was ignored in the file, and why
   std::uint64_t digest = 0;        ///< of the file's bytes
-  /// Its rows count, too, as far as there is no nearer one here; null: none.
+  /// A table whose rows count where this one has none nearer; null: none.
   std::shared_ptr<const TuningTable> behind = nullptr;
 
-  /// Whether its times are of such a machine, all of which calls may take.
+  /// Whether its times hold for such a machine, if calls may use all of it.
   [[nodiscard]] bool fits(const Machine& machine) const { return device.fits(machine); }
-  /// What ranks compare: of all tables one behind the other; 0: of none.
+  /// Compared between ranks: hash of all chained tables; 0: no table.
   [[nodiscard]] std::uint64_t digest_of_all() const;
 };
 
-/// Which kernels this build knows, and which generation of them: times of another set say nothing.
+/// Version of this build's set of kernels: times of another set do not hold.
 std::string kernel_set();
 
-/// What a file's bytes say; `file` begins every error. Rows of a kernel set or of an architecture
-/// that this build does not have are left out, with a note. Errors: usage (no JSON, another schema,
-/// a field that is missing or makes no sense, a problem twice, a plan that is none). `machine`: of
-/// a table that does not fit it no row is read.
+/// Parses a file; `file` begins every error. Rows of another set of kernels or an unknown
+/// architecture are left out, with a note. Errors: usage (no JSON, another schema, a missing or
+/// invalid field, a problem twice, an invalid plan). `machine`: if the table does not fit it, no
+/// row is read.
 std::shared_ptr<const TuningTable> tuning_of(const std::string& file, const std::string& bytes,
                                              const Machine* machine = nullptr);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ag_gemm on GPUs: which product, how its rows are cut, who moves them.
+// ag_gemm on GPUs: the GEMM, how its rows are cut, and what moves them.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -13,74 +13,74 @@
 namespace tilelace::plan {
 
 struct AgGemmWay {
-  GemmPlan gemm;  ///< of the widest weight, for each; path medium: on the rows of the largest shard
-  /// Tiles ignore the borders of shards; the own rows are staged too. Else every shard has its own
-  /// tiles, the own shard is read in place and comes first, the others in order of arrival.
+  GemmPlan gemm;  ///< for the widest weight; path medium: for the rows of the largest shard
+  /// Tiles ignore the borders of shards; own rows are staged too. If not, every shard has its own
+  /// tiles; the own shard is read in place and comes first, the others in order of arrival.
   bool whole = false;
-  /// push, pull: copy engines, of whoever has the rows or who wants them; store: a kernel before
-  /// the product.
+  /// push, pull: copy engines of the sender or the receiver; store: idle warps of the GEMM
+  /// kernel.
   Transport transport = {};
-  std::int64_t chunk_rows = 0;  ///< rows behind one flag
+  std::int64_t chunk_rows = 0;  ///< rows per flag
   /// By shard: how many shards are walked one after the other, the own one first. The others are
-  /// walked together, which reads the weight once for all of them.
+  /// walked together, which reads the weight only once.
   int apart = 1;
-  /// By shard: behind how many tiles of the walk each peer's shard, in order of arrival, joins
-  /// those in front of it; the columns that it missed come last. Empty: `apart` says. Only of the
-  /// first product, behind which all rows are here.
+  /// By shard: joins[i] is the number of tiles after which the i-th arriving shard joins the walk
+  /// of those before it; the columns that it missed come last. Empty: `apart` holds. Only for the
+  /// first GEMM; after it all rows are here.
   std::vector<int> joins{};
   double predicted_us = 0;
-  /// unfused: the products begin when all rows are there. medium: a product a shard, each waiting
-  /// for its own rows.
+  /// unfused: GEMMs begin when all rows are here. medium: one GEMM per shard, each waiting for its
+  /// own rows.
   Path path = Path::fused;
-  RouteKind route = RouteKind::mesh;  ///< ring (push): rows are handed on from rank to rank
+  RouteKind route = RouteKind::mesh;  ///< ring (push): rows are passed from rank to rank
 
   /// Whether copies wait for flags in the middle of their stream, which takes a kernel each.
   [[nodiscard]] bool relays() const { return row_of(transport).pulls || route == RouteKind::ring; }
-  /// Multiprocessors that its products leave to whoever moves the rows: what finds no place beside
-  /// products that wait for it would never end (docs/decisions/0012).
+  /// SMs that its GEMMs leave to the kernels that move rows: one that finds no SM beside GEMMs that
+  /// wait for it would never end (docs/decisions/0012).
   [[nodiscard]] int left_free() const;
 };
 
-/// What plans with relays leave free: a wait is a kernel of one warp.
+/// SMs that plans with relays leave free: a wait is a kernel of one warp.
 inline constexpr int kRelayMultiprocessors = 1;
-/// What plans of transport nccl leave free: its communicator may have as many CTAs.
+/// SMs that plans of transport nccl leave free: the most CTAs of its communicator.
 inline constexpr int kNcclMultiprocessors = 4;
 
-/// Of tiles beside such copies: pairs always find their places together, so that the kernel does
-/// not stand half placed before a wait that it waits for.
+/// At most two CTAs per cluster: a pair is always scheduled together, so the kernel is never half
+/// resident while it waits for a copy that needs one of its SMs.
 constexpr bool fits_beside_copies(const GemmTile& tile) { return tile.cluster() <= 2; }
 
-/// Chunks of a shard that the flags of a slot have room for.
+/// The most chunks per shard: a slot has flags for them.
 inline constexpr std::int64_t kMaxChunks = 1024;
 
-/// A call's i-th product on m of its rows: of a weight, or of gate and up together (swiglu). As
-/// many as the problem has outputs.
+/// A call's i-th GEMM on m of its rows: with one weight, or with gate and up together (swiglu). One
+/// for each output.
 GemmProblem product_of(const Problem&, std::size_t i, std::int64_t m);
 
-/// The one that plans are made for and that comes first: the widest, which hides most.
+/// The GEMM that plans are made for and that comes first: the widest, which overlaps most.
 std::size_t widest_product(const Problem&);
 
-/// A call's products in one: all weights side by side, each from a tile's first column on.
+/// All GEMMs of a call as one: weights side by side, each beginning at a tile's first column.
 GemmProblem merged_product(const Problem&, const GemmTile&);
-/// Whether the plan makes them in one kernel: whole, of few weights, by a tile that can.
+/// Whether the plan runs them as one kernel: whole, few weights, and a tile that can.
 bool is_merged(const Problem&, const AgGemmWay&);
-/// How long its products take by themselves, one after the other or in one.
+/// Time of its GEMMs alone, one after the other or as one.
 double products_us(const Problem&, const AgGemmWay&, const GemmMachine&);
-/// Tiles of its first product.
+/// Tiles of its first GEMM.
 int tiles_of(const AgGemmWay&, const Problem&);
 
-/// All legal plans for a problem of Op::ag_gemm, fastest prediction first. Errors: usage (not an
+/// All possible plans for a problem of Op::ag_gemm, fastest prediction first. Errors: usage (not an
 /// ag_gemm, n or k not a multiple of 8, no rows).
 std::vector<AgGemmWay> ag_gemm_candidates(const Problem&, const GemmMachine& = {});
 
-/// Likewise those of transport nccl, which ag_gemm_candidates never takes by itself: it needs a
-/// library and a communicator of its own. None on a share of fewer than 20 multiprocessors.
+/// The same for transport nccl, which is never chosen unasked: it needs libnccl and a communicator
+/// of its own. None on a share of fewer than 20 SMs.
 std::vector<AgGemmWay> ag_gemm_nccl_candidates(const Problem&, const GemmMachine& = {});
 
-/// Of a call's tiles those of one shard, the `section`-th to arrive: path medium.
+/// Path medium: the tiles of the `section`-th shard to arrive.
 schedule::GatherOrder shard_order(const schedule::GatherOrder&, int section);
 
-/// How long the rows of a problem travel when nothing else runs.
+/// Time in which a problem's rows travel if nothing else runs.
 double gather_us(const Problem&, Transport, RouteKind, const Hardware&);
 
 }  // namespace tilelace::plan

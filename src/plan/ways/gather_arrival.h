@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When rows of peers are there, by who moves them, and what waiting for them makes of a product:
-// what plans of ag_gemm count with.
+// When rows of peers arrive, by transport, and how waiting for them delays a GEMM. Used by plans of
+// ag_gemm.
 #pragma once
 #include "plan/base/hardware.h"
 #include "schedule/rows.h"
@@ -8,14 +8,14 @@
 
 namespace tilelace::plan {
 
-/// Who moves rows on which way, cut how.
+/// Transport, route and chunks of the rows.
 struct Travel {
   Transport transport = {};
   RouteKind route = RouteKind::mesh;
   schedule::Index chunk_rows = 1;
 };
 
-/// What travels: shards of so many rows, of every rank to all others.
+/// The traffic: shards of this many rows, from every rank to all others.
 struct Gathering {
   Travel way;
   schedule::Index rows = 0, row_bytes = 0;
@@ -26,12 +26,12 @@ struct Gathering {
   }
 };
 
-/// When the first `chunks` chunks of the `peer`-th shard to arrive (1: the first) are there; 0: all
-/// of them. From when they are asked for, nothing else running.
+/// When the first `chunks` chunks of the `peer`-th arriving shard (1: the first) are here; 0: all
+/// of them. From the start of the transfers, with nothing else running.
 double arrival_us(const Hardware&, const Gathering&, int peer, schedule::Index chunks = 0);
 
-/// A call whose products take `products_us` by themselves and walk shards in order of arrival, the
-/// own one first, the first `apart` of them one after the other and the others together.
+/// Time of a call whose GEMMs take `products_us` alone. Shards are walked in order of arrival, own
+/// first, the first `apart` of them one after the other and the others together.
 double gathered_us(const Hardware&, const Gathering&, double products_us, int apart);
 
 }  // namespace tilelace::plan

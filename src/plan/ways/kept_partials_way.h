@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_ar on GPUs whose ranks keep their partials, and sums are made of whole tiles by the switch
-// or by whoever pulls them: which product, and what the slot has room for.
+// gemm_ar on GPUs whose ranks keep their partials: whole tiles are summed by the switch or by ranks
+// that pull them. The GEMM, and the needs in a slot.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -10,30 +10,30 @@
 
 namespace tilelace::plan {
 
-/// Tiles go to the own slot. Transport pull: in one shot every rank sums all of each tile for
-/// itself, in two an equal share for all. Transport multimem: the switch sums such shares.
+/// Tiles go to the own slot. Transport pull: one-shot, every rank sums each whole tile for itself;
+/// two-shot, each rank sums an equal part for all. Transport multimem: the switch sums such parts.
 struct KeptPartialsWay {
   GemmPlan gemm;
-  /// Where results are in memory that all ranks reach a call takes two, straight to them: between
-  /// two ranks that moves as much as one shot and leaves each half of the adding (decision 0017).
+  /// If results are in memory that all ranks can reach, a call is two-shot, directly to them: on
+  /// two ranks that moves as much as one-shot, with half of the additions (decision 0017).
   int shots = 2;
   bool by_switch = false;
   double predicted_us = 0;
 };
 
-/// Of workers.
+/// In workers.
 int tiles_of(const KeptPartialsWay&, const Problem&);
 
-/// All legal plans of transport pull for a problem of Op::gemm_ar, fastest prediction first. In one
-/// shot between two ranks only: as much then travels.
-/// Errors: usage (not a gemm_ar, n or k not a multiple of 8, no rows).
+/// All possible plans of transport pull for a problem of Op::gemm_ar, fastest prediction first.
+/// One-shot only on two ranks, where it moves no more. Errors: usage (not a gemm_ar, n or k not a
+/// multiple of 8, no rows).
 std::vector<KeptPartialsWay> gemm_sums_candidates(const Problem&, const GemmMachine& = {});
-/// The same of transport multimem.
+/// The same for transport multimem.
 std::vector<KeptPartialsWay> gemm_multimem_candidates(const Problem&, const GemmMachine& = {});
 
-/// Bytes of one slot on each rank, whatever the plan: partials, which sums take the place of.
+/// Bytes per slot on each rank, for every plan: partials, which the sums replace.
 std::int64_t gemm_sums_staging_bytes(const Problem&);
-/// Counts beside each slot, whatever the plan.
+/// Counts beside each slot, for every plan.
 std::int64_t gemm_sums_counts(const Problem&, int architecture = 0);
 
 }  // namespace tilelace::plan

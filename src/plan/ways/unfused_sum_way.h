@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_rs and gemm_ar on path `unfused` of GPUs: a product into this rank's slot, then one kernel
-// that adds up what lies in all slots.
+// gemm_rs and gemm_ar on GPUs, path `unfused`: a GEMM into this rank's slot, then one kernel that
+// adds the partials of all slots.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -16,44 +16,44 @@ namespace tilelace::plan {
 
 struct UnfusedSumWay {
   GemmPlan gemm;
-  /// pull: every rank pulls what it needs, gemm_ar all rows. store (gemm_ar): every rank pulls for
-  /// its rows and stores their sum with all peers, which is less traffic and one more wait. push:
-  /// a collective of the partials (schedule/exchange.h).
+  /// pull: every rank reads what it needs, for gemm_ar all rows. store (gemm_ar): every rank reads
+  /// its rows and writes their sum to all peers: less traffic, one more wait. push: a collective of
+  /// the partials (schedule/exchange.h).
   Transport transport = transport_that(Carrier::engine, true);
-  std::int64_t chunk_rows = 1;  ///< rows that a CTA sums at a time, behind one flag where shared
+  std::int64_t chunk_rows = 1;  ///< rows that a CTA sums at a time, with one flag if shared
   double predicted_us = 0;
-  /// Transport push, whose chunks are not of rows. gemm_ar: 1: everyone sums all rows; 2: its own,
-  /// and sends the sum to all.
+  /// Transport push, whose chunks are not rows. gemm_ar: 1, one-shot: every rank sums all rows; 2,
+  /// two-shot: each sums its own and sends the sum to all.
   int shots = 1;
   bool lines = false;  ///< likewise: as lines, else as chunks
 };
 
-/// Of workers.
+/// In workers.
 int tiles_of(const UnfusedSumWay&, const Problem&);
 
 /// All legal plans for a problem of Op::gemm_rs or gemm_ar, fastest prediction first. Errors: usage
 /// (another op, too many ranks, n or k not a multiple of 8, no rows).
 std::vector<UnfusedSumWay> gemm_reduce_candidates(const Problem&, const GemmMachine& = {});
 
-/// How long the sum takes when nothing else runs.
+/// Time of the sum if nothing else runs.
 double reduce_us(const Problem&, const UnfusedSumWay&, const Hardware&);
 
-/// Multiprocessors that the plan's kernels may fill.
+/// SMs that the plan's kernels may use.
 int reduce_ctas(const UnfusedSumWay&);
 
 /// The schedule of the kernel that sums.
 schedule::ReduceRows reduce_rows_schedule(const Problem&, const UnfusedSumWay&, int rank);
 
-/// Of transport push: a rank's partial as it is summed, and how, on a machine that is the same for
-/// all ranks.
+/// For transport push: a rank's partial as the collective's call, and the collective's plan. The
+/// machine is the same for all ranks.
 CollectiveCall pushed_sum(const Problem&, int rank);
 CollectivePlan pushed_plan(const UnfusedSumWay&, const CollectiveCall&, CollectiveMachine);
 
-/// Bytes of one slot that a partial takes; what is pushed lies behind it.
+/// Bytes per slot of a partial; data that is pushed lies behind it.
 std::int64_t partial_bytes(const Problem&);
 
-/// Bytes of one slot that calls up to the problem's m take on each rank, and beside it of words
-/// that carry their call's number.
+/// Per slot on each rank for calls up to the problem's m: bytes of data, and bytes of words that
+/// carry their call's number.
 std::int64_t gemm_reduce_staging_bytes(const Problem&);
 std::int64_t gemm_reduce_line_bytes(const Problem&);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all ranks of a call must agree on. Its bytes are injective: two calls that differ in the
-// problem, in a choice of the plan or in their kind have different ones. The word in a call's
-// header is their hash.
+// What all ranks of a call must agree on, as bytes. Calls that differ in the problem, a
+// choice of the plan, or their kind have different bytes. A call's header has their
+// hash.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -10,15 +10,15 @@
 
 namespace tilelace::plan {
 
-/// What of a call is neither problem nor plan.
+/// Properties of a call that are neither in the problem nor in the plan.
 struct CallKind {
-  bool collective = false;  ///< nothing is multiplied
+  bool collective = false;  ///< the collective alone
   std::uint64_t out = 0;    ///< GPU ranks: where peers reach the result; 0: nowhere
 
   bool operator==(const CallKind&) const = default;
 };
 
-/// Eight bytes a number; lists and texts behind their length. Predictions do not count.
+/// Eight bytes per number; lists and texts with their length first. Predictions are left out.
 std::string call_bytes(const Problem&, const Plan&, const CallKind& = {});
 /// Of the plan alone.
 std::string choice_bytes(const Plan&);
