@@ -6,11 +6,11 @@
 
 namespace tilelace::check {
 
-/// Of a mutant of orders: makes a rank's lists anew, where its call walks such an order. False if
-/// that makes the same lists.
+/// For mutants of orders: rebuilds a rank's lists where its call walks such an order. False if that
+/// gives the same lists.
 bool bend(Mutant mutant, const CallPlan& plan, int rank, std::vector<StepList>& lists);
 
-/// Of a mutant of collectives: rewrites the lists, or makes them anew.
+/// For mutants of collectives: rewrites the lists, or rebuilds them.
 bool bend_exchange(Mutant mutant, const CallPlan& plan, int rank, std::vector<StepList>& lists);
 
 }  // namespace tilelace::check

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call as the checker sees it: its description, every rank's schedule, and how its memory is
-// cut into cells.
+// One call for the checker: its description, every rank's schedule, and how its memory is divided
+// into cells.
 #pragma once
 #include <cstdint>
 #include <iosfwd>
@@ -16,15 +16,15 @@
 namespace tilelace::check {
 
 /// How a kernel walks the tiles of a fused ag_gemm or gemm_rs that does not straddle
-/// (schedule/gather_tiles.h, reduce_tiles.h). As it stands: as CPU ranks do.
+/// (schedule/gather_tiles.h, reduce_tiles.h). The defaults are the walk of CPU ranks.
 struct WalkSpec {
-  int apart = -1;               ///< by shard: shards that are walked one after the other; -1: all
-  std::vector<int> joins = {};  ///< apart 0: tiles behind which each peer's shard joins, in order
-  bool whole = false;           ///< ag_gemm: tiles as if all rows were one matrix; transport store
-  bool across = false;          ///< of a whole walk: its rows are columns of the result
-  std::vector<int> weights = {};  ///< of a whole walk: columns of each; empty: one has all
-  bool together = false;          ///< gemm_rs: remote shards
-  bool pairs = false;             ///< gemm_rs: of two shards
+  int apart = -1;                 ///< by shard: shards walked one after the other; -1: all
+  std::vector<int> joins = {};    ///< apart 0: tiles after which each peer's shard joins, in order
+  bool whole = false;             ///< ag_gemm: tiles over all rows as one matrix; transport store
+  bool across = false;            ///< whole walk: its rows are columns of the result
+  std::vector<int> weights = {};  ///< whole walk: columns of each weight; empty: one weight
+  bool together = false;          ///< gemm_rs: remote shards are walked together
+  bool pairs = false;             ///< gemm_rs: the CTAs of a cluster have tiles of two shards
   bool along_cols = false;
   int wide = 1 << 20, deep = 1;  ///< of a block: schedule::GemmOrder
 
@@ -34,65 +34,65 @@ struct WalkSpec {
 struct CallSpec {
   Op op = {};
   std::int64_t m = 0;
-  std::vector<std::int64_t> rows;  ///< of each shard; empty: even, remainder first
+  std::vector<std::int64_t> rows;  ///< of each shard; empty: split evenly, remainder first
   std::int64_t cols = 1;           ///< ag_gemm: 0 is the gather alone
   int tile_m = 128;
   std::int64_t chunk_rows = 128;
   int raster_group = 1;
   RouteKind route = RouteKind::mesh;
-  int local = 1;  ///< two_level: ranks of one node
+  int local = 1;  ///< two_level: ranks per node
   Transport transport = {};
   bool straddle = false;
   int blocks = 1;
   bool deliver = false;
-  std::int64_t block_grain = 1;  ///< gemm_ar: rows that super-blocks are multiples of
-  /// gemm_rs, gemm_ar: sums behind the product (schedule/reduce_rows.h), a row a unit. Transport
-  /// pull, or store: sums are shared; those that are pushed are collectives. Tiles do not count,
-  /// the product is one step.
+  std::int64_t block_grain = 1;  ///< gemm_ar: blocks are multiples of this many rows
+  /// gemm_rs, gemm_ar: sums after the GEMM (schedule/reduce_rows.h), one unit per row. Transport
+  /// pull; or store: sums are shared. Sums that are pushed are collectives. Tiles do not matter: the
+  /// GEMM is one step.
   bool unfused = false;
-  /// Of an unfused gemm_rs: partials are handed to their owners so (schedule/hand_rows.h);
-  /// transport and route do not count.
+  /// Unfused gemm_rs: partials are handed to their owners in this way (schedule/hand_rows.h);
+  /// transport and route do not matter.
   std::optional<schedule::HandWay> hand;
-  int shots = 1;        ///< multimem: 2: sums are shared
-  bool direct = false;  ///< multimem in two shots: sums go to where peers want them
-  /// Of a fused gemm_ar as GPUs have it (schedule/share_tiles.h): columns by which own tiles come
-  /// behind the others; 0: other calls. Transport store; `blocks` are a shard's.
+  int shots = 1;        ///< multimem: 1 one-shot, 2 two-shot
+  bool direct = false;  ///< multimem, two-shot: sums go directly to the peers' results
+  /// Fused gemm_ar of GPUs (schedule/share_tiles.h): columns by which own tiles follow the others;
+  /// 0: other calls. Transport store; `blocks` are per shard.
   int lag = 0;
-  bool by_columns = false;  ///< likewise: owners have columns of all rows, in one block
+  bool by_columns = false;  ///< the same, with owners of columns of all rows, in one block
   WalkSpec walk;
-  /// A collective: nothing above counts.
+  /// A collective; then no field above is used.
   std::optional<ExchangeSpec> exchange = {};
 
   bool operator==(const CallSpec&) const = default;
 };
 
 std::string to_string(const CallSpec&);
-/// Of the op or the collective.
+/// Name of the op or the collective.
 std::string_view name_of(const CallSpec&);
 std::ostream& operator<<(std::ostream&, const CallSpec&);
 
-/// What a backend's own schedule is, so that CallPlan(spec_of(s), s.ranks(), s.workers) equals it.
+/// The spec of a backend's schedule, so that CallPlan(spec_of(s), s.ranks(), s.workers) equals it.
 CallSpec spec_of(const schedule::AgGemm&);
 CallSpec spec_of(const schedule::GemmReduce&);
 
-/// Why no schedule exists for this, or nothing.
+/// Why there is no schedule for this spec; none if there is.
 std::optional<std::string> legal(const CallSpec&, int ranks);
 
-/// The fewest actors of a rank that must be able to run at a time. Copies of ag_gemm wait for
-/// copies only. In all else workers wait for what other workers hand over, so all must be there.
+/// The fewest actors per rank that must run at the same time. Copies of ag_gemm only wait for
+/// copies. In all other calls workers wait for each other's data, so all of them must run.
 int min_resident(const CallSpec&, int workers);
 
-/// How many workers of a rank find a place before the copy role does.
+/// How many workers of a rank start before the copy role does.
 int launched_first(const CallSpec&, int workers);
 
-/// Rows of a region, cut where any tile or chunk begins: accesses cover whole cells.
+/// Rows of a region, cut where any tile or chunk begins: every access covers whole cells.
 class Cuts {
  public:
   explicit Cuts(Index rows);
   void mark(RowRange rows);
   void close();
   [[nodiscard]] Index cells() const { return static_cast<Index>(begins_.size()) - 1; }
-  /// First cell at or after this row.
+  /// The first cell at or after this row.
   [[nodiscard]] Index cell(Index row) const { return cell_[static_cast<std::size_t>(row)]; }
   [[nodiscard]] bool aligned(RowRange rows) const;
   [[nodiscard]] RowRange rows(Index cell) const;
@@ -103,14 +103,14 @@ class Cuts {
   std::vector<Index> begins_;
 };
 
-/// Kernels' own orders, and those of more ranks than kernels have.
+/// The kernels' own orders, and the same for more ranks than kernels support.
 using GatherTiles = schedule::GatherTiles<schedule::GatherOrder>;
 using ReduceTiles = schedule::ReduceTiles<schedule::ReduceOrder>;
 using PairTiles = schedule::ReduceTiles<schedule::PairOrder>;
 using ManyGatherTiles = schedule::GatherTiles<schedule::GatherOrderOf<kMaxCheckedRanks>>;
 using ManyReduceTiles = schedule::ReduceTiles<schedule::ReduceOrderOf<kMaxCheckedRanks>>;
 
-/// Immutable once made; shared by all calls of the same spec.
+/// Immutable; shared by all calls with the same spec.
 class CallPlan {
  public:
   /// Throws a usage error unless legal.
@@ -123,14 +123,14 @@ class CallPlan {
   [[nodiscard]] int workers() const { return workers_; }
   [[nodiscard]] Index num_flags() const { return num_flags_; }
   [[nodiscard]] FlagName flag(int rank, Index flag) const;
-  /// Rows that this rank's result must have.
+  /// Number of rows of this rank's result.
   [[nodiscard]] RowRange result_rows(int rank) const;
   [[nodiscard]] RowRange shard(int rank) const {
     return spec_.exchange ? result_rows(rank) : split().shard(rank);
   }
 
-  /// Calls f(schedule of this rank), for calls of AgGemm and GemmReduce: not unfused ones, not by
-  /// multimem, without lag.
+  /// Calls f(this rank's schedule), for calls of AgGemm and GemmReduce: not unfused, not multimem,
+  /// no lag.
   template <class F>
   decltype(auto) visit(int rank, F&& f) const {
     const auto r = static_cast<std::size_t>(rank);
@@ -138,19 +138,19 @@ class CallPlan {
     if (spec_.walk.pairs) return f(pairs_.at(r));
     return few() ? f(reduce_.at(r)) : f(many_reduce_.at(r));
   }
-  /// Of a call by multimem.
+  /// For a call by multimem.
   [[nodiscard]] const schedule::TileSums& switched(int rank) const {
     return switched_.at(static_cast<std::size_t>(rank));
   }
-  /// Of a call with lag.
+  /// For a call with lag.
   [[nodiscard]] const schedule::SharedTiles& shared(int rank) const {
     return shared_.at(static_cast<std::size_t>(rank));
   }
-  /// Of a collective.
+  /// For a collective.
   [[nodiscard]] const ExchangeCall& exchange(int rank) const {
     return exchanges_.at(static_cast<std::size_t>(rank));
   }
-  /// Units that carry epochs, at each rank.
+  /// Units that carry epochs, on each rank.
   [[nodiscard]] Index num_lines() const;
   /// The same for all calls.
   template <class F>
@@ -195,7 +195,7 @@ class CallPlan {
   int ranks_;
   int workers_;
   Index num_flags_ = 0;
-  bool numbered_ = false;  ///< partials are
+  bool numbered_ = false;  ///< partials are numbered
   std::vector<Index> borders_;
   std::vector<GatherTiles> gather_;
   std::vector<ManyGatherTiles> many_gather_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vector clocks: what each actor knows of every other one's progress.
+// Vector clocks: each actor's knowledge of every other actor's progress.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -11,22 +11,22 @@ using Time = std::int32_t;
 using Clock = std::vector<Time>;
 
 void join(Clock& into, const Clock& other);
-/// The first actor of whom the one knows more than the other; -1: none.
+/// The first actor of which `a` knows more than `b`; -1: none.
 int first_beyond(const Clock& other, const Clock& known);
 
-/// What a flag carries beside its value: who raised it, and when.
+/// What a flag carries besides its value: the actor that raised it, and when.
 struct Release {
   int actor = -1;  ///< -1: never raised
   Time time = 0;
 };
 
-/// The clocks of all actors. An actor's own entry grows at each release, so that what it did before
-/// and what it did after are told apart.
+/// The clocks of all actors. An actor's own entry grows at each release, which separates what it
+/// did before from what it did after.
 ///
-/// A release carries no clock. Each actor keeps what it learned, in order, and how much of that
-/// came before each of its releases. Whoever knows actor@t knows all that came with it, so a join
-/// up to actor@u reads only what that actor learned between t and u. Where that is much, it reads
-/// one of the copies that actors make of their clocks now and then, and what came behind it.
+/// A release stores no clock. Each actor logs what it learned, in order, and how much of that came
+/// before each of its releases. Knowing actor@t implies everything learned with it, so a join up to
+/// actor@u only reads what that actor learned between t and u. If that is much, it reads one of the
+/// copies that actors make of their clocks from time to time, and the log after it.
 class Clocks {
  public:
   explicit Clocks(std::size_t actors);
@@ -37,38 +37,38 @@ class Clocks {
     return actor < 0 || at(a).known[static_cast<std::size_t>(actor)] >= time;
   }
 
-  /// What comes now is later than what whoever acquires this knows of.
+  /// Ends a step: an acquire of an earlier release does not cover what comes after.
   Release release(int a);
   void acquire(int a, Release r);
-  /// What some actors knew at releases of theirs.
+  /// What some actors knew at their releases.
   void acquire(int a, const Clock& other);
-  /// Forgets how all came to know what all know.
+  /// Drops the log of what all actors know.
   void trim();
 
-  /// Entries kept, beside the actors' clocks.
+  /// Entries kept, besides the actors' clocks.
   [[nodiscard]] std::size_t kept() const;
-  /// Entries of clocks looked at so far.
+  /// Entries of clocks read so far.
   [[nodiscard]] std::int64_t work() const { return work_; }
 
  private:
   /// How much an actor had learned at a release.
   struct Moment {
     std::uint32_t learned = 0;
-    std::uint32_t gap = 0;     ///< what was learned between moments of one gap is all written down
-    std::uint32_t copies = 0;  ///< of the actor's clock, so far
+    std::uint32_t gap = 0;     ///< between moments of one gap the log is complete
+    std::uint32_t copies = 0;  ///< number of copies of the actor's clock so far
   };
   struct Copy {
-    std::uint32_t learned = 0;  ///< then
+    std::uint32_t learned = 0;  ///< entries of the log at that time
     Clock known;
   };
   struct Actor {
     Clock known;
     std::vector<Release> learned;
-    std::vector<Moment> moments;  ///< by own time, from `first` on
+    std::vector<Moment> moments;  ///< by the actor's own time, from `first` on
     std::deque<Copy> copies;
     Moment now;
     Time first = 0;
-    bool lost = false;  ///< something was learned and not written down
+    bool lost = false;  ///< something was learned that is not in the log
 
     [[nodiscard]] const Moment& moment(Time time) const {
       return moments[static_cast<std::size_t>(time - first)];

@@ -6,7 +6,7 @@
 
 namespace tilelace::check {
 
-/// The i-th case of a seed.
+/// Random numbers of the i-th case of a seed.
 class Dice {
  public:
   Dice(std::uint64_t seed, std::int64_t i)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collective as the checker sees it (schedule/exchange.h): what each round reads and writes.
+// A collective for the checker (schedule/exchange.h): what each round reads and writes.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -17,45 +17,45 @@ constexpr int kMaxCheckedRanks = 64;
 
 struct ExchangeSpec {
   Collective collective = {};
-  /// Of the whole, or of each rank's part; all_to_all: what each rank sends each, rank by rank.
+  /// Units of the whole, or of each rank's part; all_to_all: from each rank to each, rank by rank.
   std::vector<std::int64_t> units;
   int shots = 1;
   int workers = 1;
   std::int64_t chunk = 1;  ///< units
-  bool direct = false;     ///< all_gather, even all_to_all: into the peers' results
-  bool lines = false;      ///< units carry the call's epoch
+  bool direct = false;     ///< all_gather, even all_to_all: directly into the peers' results
+  bool lines = false;      ///< units carry the call's epoch instead of flags
   bool in_place = false;
 
   bool operator==(const ExchangeSpec&) const = default;
 };
 
 std::string to_string(const ExchangeSpec&);
-/// Why no schedule exists for this, or nothing.
+/// Why there is no schedule for this spec; none if there is.
 std::optional<std::string> legal(const ExchangeSpec&, int ranks);
 
-/// Of one rank.
+/// For one rank.
 struct ExchangeCall {
   schedule::ExchangeOf<kMaxCheckedRanks> schedule;
   bool lines = false, in_place = false;
   Index in_units = 0, out_units = 0;
-  std::array<Index, kMaxCheckedRanks> in_at{}, out_at{};  ///< parcels' first units, by rank
+  std::array<Index, kMaxCheckedRanks> in_at{}, out_at{};  ///< first unit of each rank's parcel
 
-  /// Units that come from a rank into the result.
+  /// Units that arrive from a rank in the result.
   [[nodiscard]] Index result_units(int from) const {
     return schedule.shares ? schedule.owned[from] : schedule.takes[from];
   }
 };
 
-/// Places of parcels and plans are those that calls have.
+/// Lays out parcels and pieces as real calls do.
 ExchangeCall make_exchange(const ExchangeSpec&, int rank, int ranks);
 
 FlagName flag_name(const ExchangeCall&, Index flag);
 
 inline RowRange from(Index begin, RowRange rows) { return {begin, begin + rows.size()}; }
 
-/// Steps of a round, parcel by parcel: `at` is where the parcel waits, rows are those of `in` or of
-/// `out`, block is the round, of lines the shot. Verbs are push, reduce (a term of a sum), store,
-/// store_result (a sum to a peer), deliver; of lines put_line and take_line.
+/// Steps of a round, parcel by parcel: `at` is the parcel's place, rows are those of `in` or of
+/// `out`, block is the round (for lines, the shot). Verbs: push, reduce (a term of a sum), store,
+/// store_result (a sum to a peer), deliver; for lines put_line and take_line.
 template <class S, class Verbs, class Note>
 class NotedExchange : public NotedVerbs<Verbs, Note> {
  public:
@@ -103,7 +103,7 @@ class NotedExchange : public NotedVerbs<Verbs, Note> {
   void note(Verb verb, int peer, int owner, Round r, int shot, Index at, RowRange rows) {
     note_(Step{verb, peer, owner, call_.lines ? shot : static_cast<int>(r.round), at, rows, -1});
   }
-  /// What a peer has sent, behind its lines.
+  /// What a peer has sent, after its lines.
   void collect(Verb verb, int peer, int owner, Round r, int shot, Index at, RowRange rows) {
     if (call_.lines) note(Verb::take_line, peer, owner, r, shot, at, rows);
     note(verb, peer, owner, r, shot, at, rows);
@@ -144,7 +144,8 @@ class NotedExchange : public NotedVerbs<Verbs, Note> {
   Note note_;
 };
 
-/// Who enters the call for the rank, and its workers; others of the same rank only enter.
+/// The actor that enters the call for the rank, and its workers; other actors of the rank only
+/// enter.
 template <class S, class Verbs>
 void run_exchange_actor(const S& s, int actor, Verbs& v) {
   if (actor == 0) schedule::signal_headers(s.ranks, s.rank, v);
@@ -152,7 +153,7 @@ void run_exchange_actor(const S& s, int actor, Verbs& v) {
   schedule::run_exchange(s, actor - 1, v);
 }
 
-/// Rows of `in`; in place they are rows of the result, too, as far as that goes.
+/// Rows of `in`; in place they are also rows of the result, as far as it goes.
 template <class Emit>
 void each_input(const ExchangeCall& c, RowRange rows, Emit&& emit) {
   emit(Access{Region::in, c.schedule.rank, rows, 0, 1, false});
@@ -184,7 +185,7 @@ void each_access(const ExchangeCall& c, const Step& x, Emit&& emit) {
       each_input(c, x.rows, emit);
       c.schedule.direct ? out(x.peer, place, true) : staged(x.peer, true);
       break;
-    case Verb::store_partial:  // of mutants: a line without its epoch
+    case Verb::store_partial:  // used by mutants: a line without its epoch
     case Verb::put_line:
       if (x.block == 0) each_input(c, x.rows, emit);
       emit(Access{Region::lines, x.peer, place, 0, 1, true});

@@ -7,17 +7,17 @@
 namespace tilelace::check {
 
 enum class FindingKind : std::uint8_t {
-  deadlock,        ///< nobody can go on
-  race,            ///< two accesses, at least one a write, and no signal orders them
-  unwritten,       ///< read of what nobody has written in this call
-  moved_twice,     ///< staging memory written a second time in a call
+  deadlock,        ///< no actor can continue
+  race,            ///< two accesses, at least one a write, that no signal orders
+  unwritten,       ///< a read of data that was not written in this call
+  moved_twice,     ///< staging memory written twice in a call
   computed_twice,  ///< a result written a second time
   never_computed,  ///< a result missing at the end of the call
-  went_back,       ///< a signal that does not raise its flag
+  went_back,       ///< a signal that does not increase its flag
   early_result,    ///< a result written before all peers were known to be in the call
-  misplaced,       ///< an access beyond its region, or not along tiles and chunks
+  misplaced,       ///< an access outside its region, or not along tiles and chunks
   out_of_order,    ///< terms of a sum not in rank order, or not all of them
-  disagree         ///< ranks that differ in what the call is
+  disagree         ///< ranks differ in what the call is
 };
 std::string_view name_of(FindingKind);
 

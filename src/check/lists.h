@@ -7,14 +7,14 @@
 
 namespace tilelace::check {
 
-/// Steps of every actor of a rank in a call, as `run(actor, verbs)` calls verbs; actor 0 is copy.
+/// Steps of every actor of a rank in a call; `run(actor, verbs)` calls the verbs; actor 0 copies.
 template <class Run>
 std::vector<StepList> lists_of(int workers, Run run) {
   std::vector<StepList> lists(static_cast<std::size_t>(workers) + 1);
   NoVerbs nothing;
   for (int i = 0; i <= workers; ++i) {
     StepList& list = lists[static_cast<std::size_t>(i)];
-    list.reserve(i > 1 ? lists[static_cast<std::size_t>(i) - 1].size() + 1 : 32);  // much the same
+    list.reserve(i > 1 ? lists[static_cast<std::size_t>(i) - 1].size() + 1 : 32);  // similar
     const auto note = [&list](const Step& step) { list.push_back(step); };
     NotedVerbs<NoVerbs, decltype(note)> verbs(nothing, note);
     run(i, verbs);
@@ -22,7 +22,7 @@ std::vector<StepList> lists_of(int workers, Run run) {
   return lists;
 }
 
-/// The same of a collective, whose schedule may be bent.
+/// The same for a collective, whose schedule may be mutated.
 template <class S>
 std::vector<StepList> exchange_lists(int workers, const S& s, const ExchangeCall& call) {
   std::vector<StepList> lists(static_cast<std::size_t>(workers) + 1);

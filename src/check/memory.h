@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each verb reads and writes, written once: for the explorer and for the checked backend.
+// What each verb reads and writes; one definition for the explorer and for the checked backend.
 #pragma once
 #include "check/step.h"
 
 namespace tilelace::check {
 
-/// Parts of a rank's memory. Those up to lines lie in the call's slot, the others are the user's.
+/// Regions of a rank's memory. Those up to lines are in the call's slot, the others are the user's.
 enum class Region : std::uint8_t {
   gathered,
   outgoing,
@@ -29,9 +29,9 @@ struct Access {
   Index col_begin = 0;
   Index col_end = 1;
   bool write = false;
-  Index round = -1;    ///< of a place that is written again in later rounds
-  int source = -1;     ///< whose data must be there; -1: anybody's
-  bool input = false;  ///< what the user has put where results will be
+  Index round = -1;    ///< for a place that is written again in later rounds
+  int source = -1;     ///< rank whose data must be there; -1: any
+  bool input = false;  ///< the user's input, which results will replace
 };
 
 template <class Emit>
@@ -78,7 +78,7 @@ void each_access(const schedule::AgGemm& s, const Step& x, Emit&& emit) {
   }
 }
 
-/// Whole, a product reads own rows from the slot, too.
+/// In a whole walk, a tile reads own rows from the slot too.
 template <class Order, class Emit>
 void each_access(const schedule::GatherTiles<Order>& s, const Step& x, Emit&& emit) {
   if (x.verb == Verb::compute && s.walked() && s.order().whole)
@@ -86,7 +86,7 @@ void each_access(const schedule::GatherTiles<Order>& s, const Step& x, Emit&& em
   each_access(static_cast<const schedule::AgGemm&>(s), x, emit);
 }
 
-/// Where partials that `child` made of these rows of a shard stand at `rank`.
+/// Where `rank` has the partials that `child` made of these rows of a shard.
 inline RowRange incoming_rows(const schedule::GemmReduce& s, int rank, int child, const Step& x) {
   schedule::GemmReduce at = s;
   at.rank = rank;
@@ -146,7 +146,7 @@ void each_access(const schedule::GemmReduce& s, const Step& x, Emit&& emit) {
   }
 }
 
-/// A partial with a number lies in the place of that number, which is a row here.
+/// A numbered partial is at the place of its number, which is a row here.
 template <class Order, class Emit>
 void each_access(const schedule::ReduceTiles<Order>& s, const Step& x, Emit&& emit) {
   const auto place = [&](int rank, Index number, bool write) {
@@ -159,19 +159,19 @@ void each_access(const schedule::ReduceTiles<Order>& s, const Step& x, Emit&& em
     if (p != s.rank) place(s.rank, x.at + (p - s.rank) * s.of_source(), false);
 }
 
-/// Where rows of the own ones stand in the place-th of the areas that have room for all of them.
+/// Where these own rows are in area `place`; each area has room for all own rows.
 inline RowRange placed(RowRange own, Index place, RowRange rows) {
   const Index begin = place * own.size() + rows.begin - own.begin;
   return {begin, begin + rows.size()};
 }
 
-/// What comes in at `rank` where partials are handed on.
+/// Incoming data at `rank` where partials are handed on.
 inline Index handed_units(const schedule::HandRows& s, int rank) {
   return s.way == schedule::HandWay::ring ? s.rows[s.ranks - 1].end
                                           : (s.ranks - 1) * s.rows[rank].size();
 }
-/// Where these units stand there: of the ring in their own place; else of each source apart, here
-/// also what is added to one place, in any order.
+/// Where these units are there: for the ring at their own place; else apart for each source. Here
+/// that includes terms that are added at one place, in any order.
 inline RowRange handed_rows(const schedule::HandRows& s, int rank, int source, RowRange units) {
   if (s.way == schedule::HandWay::ring) return units;
   return placed(s.rows[rank], (source + s.ranks - rank) % s.ranks - 1, units);
@@ -187,7 +187,7 @@ void each_access(const schedule::HandRows& s, const Step& x, Emit&& emit) {
     case Verb::partial: touch(Region::outgoing, s.rank, x.rows, true); break;
     case Verb::store_partial:
       touch(Region::outgoing, s.rank, x.rows, false);
-      // What is added to must be there, and stay until then.
+      // The place that is added to must be written before, and stay valid until then.
       if (s.way == schedule::HandWay::added) touch(Region::outgoing, x.peer, x.rows, false);
       touch(Region::incoming, x.peer, handed_rows(s, x.peer, s.rank, x.rows), true);
       break;
@@ -221,7 +221,7 @@ void each_access(const schedule::HandRows& s, const Step& x, Emit&& emit) {
   }
 }
 
-/// Where the source's terms for these rows, which `rank` sums, stand at `rank`.
+/// Where `rank`, which sums these rows, has the source's terms for them.
 inline RowRange shared_rows(const schedule::SharedTiles& s, int rank, int source, RowRange rows) {
   return placed(s.shard(rank), source < rank ? source : source - 1, rows);
 }
@@ -266,9 +266,9 @@ void each_access(const schedule::SharedTiles& s, const Step& x, Emit&& emit) {
   }
 }
 
-/// Who sums, the switch or a rank, reads every rank's partial and stores with every rank: loads
-/// from all slots, stores to all, or in one shot to its own result. Sums in the slot stand in the
-/// place of partials: here a region of their own, as below.
+/// The summing switch or rank reads every rank's partial and stores on every rank: loads from all
+/// slots, stores to all, or in one-shot to its own result. Sums in the slot replace the partials;
+/// here they are a region of their own, as below.
 template <class Emit>
 void each_access(const schedule::TileSums& s, const Step& x, Emit&& emit) {
   const auto touch = [&](Region region, int rank, bool write) {
@@ -307,8 +307,8 @@ void each_access(const schedule::TileSums& s, const Step& x, Emit&& emit) {
   }
 }
 
-/// Shared sums stand in the place of partials. Here they are a region of their own: a cell is
-/// written once, and a chunk's partials are read by none but who writes the sum over them.
+/// Shared sums replace partials in memory. Here they are a region of their own: a cell is written
+/// once, and only the actor that writes a sum reads the partials that it replaces.
 template <class Emit>
 void each_access(const schedule::ReduceRows& s, const Step& x, Emit&& emit) {
   const auto touch = [&](Region region, int rank, bool write) {

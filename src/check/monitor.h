@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Judges what actors do, as they do it: happens-before by vector clocks, cell by cell. The explorer
-// feeds it recorded steps, the CPU backend's checked mode real ones (under one mutex).
+// Judges the actors' steps as they happen: happens-before by vector clocks, cell by cell. Fed by
+// the explorer with recorded steps, and by the CPU backend's checked mode with real ones (under a
+// mutex).
 #pragma once
 #include <deque>
 #include <memory>
@@ -23,38 +24,39 @@ class Monitor {
     int workers = 1;  ///< the most of any call
     std::uint32_t first_epoch = 1;
     int slots = 2;           ///< or 1, for mutants
-    int flag_slots = 2;      ///< likewise
-    std::uint32_t idle = 0;  ///< calls since flags and lines were raised last
+    int flag_slots = 2;      ///< or 1, for mutants
+    std::uint32_t idle = 0;  ///< calls since flags and lines were last raised
     std::size_t max_findings = 8;
   };
   explicit Monitor(const Setup& setup);
 
   /// Each of the plan's actors begins and ends each call, in order. `ordered`: after all actors of
-  /// its rank ended the call before (as streams and joins do).
+  /// its rank have ended the call before (as streams and joins do).
   void begin_call(int actor, Index call, const std::shared_ptr<const CallPlan>& plan,
                   bool ordered = true);
-  /// `whole`: false when the actor gave up (an error on the way): the call is not judged further.
+  /// `whole`: false if the actor gave up after an error: the call is then not judged further.
   void end_call(int actor, bool whole = true);
-  /// A step of this actor: waits and admit when they are over, all else before others can see it.
+  /// A step of this actor: waits and admit after they end, everything else before its effect is
+  /// visible.
   void on(int actor, const Step& step);
 
   [[nodiscard]] const std::vector<Finding>& findings() const { return findings_; }
-  /// All of them, kept or not.
+  /// Number of findings, kept or not.
   [[nodiscard]] std::size_t num_findings() const { return num_findings_; }
-  /// Entries of clocks, and cells, that were looked at: what a run costs, beside its steps.
+  /// Clock entries and cells read: the cost of a run, besides its steps.
   [[nodiscard]] std::int64_t work() const { return clocks_.work() + work_; }
-  /// Entries of clocks kept from calls before: no more in later ones.
+  /// Clock entries kept from earlier calls; must not grow.
   [[nodiscard]] std::size_t kept() const { return clocks_.kept(); }
   [[nodiscard]] std::string role(int actor) const;
   void add(FindingKind kind, const std::string& text);
 
  private:
   struct Cell {
-    int writer = -1;  ///< the last one; -1: nobody
+    int writer = -1;  ///< last writer; -1: none
     Time time = 0;
     std::uint32_t step = 0;
-    int round = -1;   ///< of a place: which was written last
-    int reader = -1;  ///< of a place, or of input that results take the place of: the last one
+    int round = -1;   ///< for a place: the last round written
+    int reader = -1;  ///< for a place or an input that results replace: the last reader
     Time read = 0;
   };
   struct CallState {
@@ -68,12 +70,12 @@ class Monitor {
     int rank = 0;
     Index call = -1;
     CallState* state = nullptr;
-    const Step* step = nullptr;  ///< while it is judged
+    const Step* step = nullptr;  ///< the step that is being judged
     std::uint32_t steps = 0;
     bool admitted = false;
-    int terms = 0;  ///< of the sum at hand: ranks whose terms are added
+    int terms = 0;  ///< terms added so far to the current sum
   };
-  /// A flag or header: its value, who raised it, and the same of the value before.
+  /// A flag or header: its value and who raised it, and the same for the value before.
   struct Word {
     std::uint32_t epoch = 0;
     std::uint32_t epoch_before = 0;
@@ -81,15 +83,15 @@ class Monitor {
     void raise(std::uint32_t to, Release by);
     [[nodiscard]] Release first_reaching(std::uint32_t want) const;
   };
-  /// Who used a slot of a rank, when last: in its present call, and in all calls before.
+  /// The last uses of a rank's slot, in its current call and in all calls before.
   struct Slot {
     Index call = -1;
     Clock now, before;
     std::vector<Index> checked;  ///< by actor: the last call whose entry was checked
   };
 
-  /// Who read a rank's results when last; the call that it has begun since. Between calls they are
-  /// the user's.
+  /// The last reads of a rank's results, and the call that it has begun since. Between calls the
+  /// results are the user's.
   struct Results {
     Index begun = -1;
     Clock reads;
@@ -128,7 +130,7 @@ class Monitor {
   void note_read(int actor, const Access& access, RowRange rows, Cell& cell);
   void check_results(const CallState& state);
   void worked(std::size_t entries) { work_ += static_cast<std::int64_t>(entries); }
-  /// Who, at which step: `ag_gemm call 3 rank 2 compute 1 step 17 compute tile rows 32..48 col 2`.
+  /// Actor and step: `ag_gemm call 3 rank 2 compute 1 step 17 compute tile rows 32..48 col 2`.
   [[nodiscard]] std::string where(int actor) const;
   [[nodiscard]] std::string text(int actor, const Access& access, RowRange rows) const;
 
@@ -138,10 +140,10 @@ class Monitor {
   std::vector<Slot> slots_;
   std::vector<Results> results_;
   std::vector<std::vector<Word>> flag_words_;  ///< by rank and flag slot
-  std::vector<std::vector<Word>> lines_;       ///< by rank and slot: each unit has an epoch
+  std::vector<std::vector<Word>> lines_;       ///< by rank and slot: the epoch of each unit
   std::vector<Word> headers_;
   std::deque<CallState> calls_;
-  std::vector<Clock> ended_;  ///< by rank * 4 + call % 4: what those who ended that call knew
+  std::vector<Clock> ended_;  ///< by rank * 4 + call % 4: clocks at the end of that call
   std::vector<Index> ended_call_;
   std::vector<Finding> findings_;
   std::size_t num_findings_ = 0;

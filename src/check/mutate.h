@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Seeded bugs. Each removes or bends one guard of the protocol; the checker must see it.
+// Seeded bugs. Each removes or weakens one guard of the protocol; the checker must find it.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -11,17 +11,17 @@ namespace tilelace::check {
 
 enum class Mutant : std::uint8_t {
   none,
-  // In how flags are read.
+  // Changes of how flags are read.
   equal_for_at_least,
   stale_epoch,
   stale_header,
   unsigned_compare,
-  // In the run.
+  // Changes of the run.
   one_slot,
   one_flag_set,
   send_before_consumption,
   waiters_before_senders,
-  // In the lists.
+  // Changes of the lists.
   no_wait,
   short_wait,
   wrong_flag,
@@ -44,7 +44,7 @@ enum class Mutant : std::uint8_t {
   wrong_share,
   flag_before_copy,
   short_chunk,
-  // In the lists of collectives.
+  // Changes of the lists of collectives.
   short_ring,
   foreign_place,
   send_ahead,
@@ -54,7 +54,7 @@ enum class Mutant : std::uint8_t {
   sum_out_of_order,
   line_without_epoch,
   line_at_least,
-  // In the orders of kernels, under the loops as they are.
+  // Changes of the kernels' orders; the loops stay as they are.
   wrong_chunk,
   missed_chunk,
   own_awaited,
@@ -69,16 +69,16 @@ enum class Mutant : std::uint8_t {
 };
 constexpr int kMutants = static_cast<int>(Mutant::kCount) - 1;
 
-/// Bends lists of collectives alone.
+/// Whether it only changes lists of collectives.
 constexpr bool of_collectives(Mutant m) {
   return m >= Mutant::short_ring && m <= Mutant::line_at_least;
 }
 
 std::string_view name_of(Mutant);
-/// One line: what it breaks.
+/// One line that says what it breaks.
 std::string_view describe(Mutant);
 
-/// Rewrites the lists of a rank (copy, then workers). False if there was nothing to rewrite.
+/// Rewrites the lists of a rank (copy, then workers). False if nothing changed.
 bool mutate(Mutant mutant, const CallPlan& plan, int rank, std::vector<StepList>& lists);
 
 }  // namespace tilelace::check

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The role loops' verb calls as lists, and verbs that tell a Monitor what real ones do.
+// Records verb calls of role loops as lists, and reports calls of real verbs to a Monitor.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -12,7 +12,7 @@ namespace tilelace::check {
 /// Steps of every actor of a rank in a call: copy, then each worker.
 std::vector<StepList> record(const CallPlan& plan, int rank);
 
-/// A Monitor that several threads feed.
+/// A Monitor fed by several threads.
 class SharedMonitor {
  public:
   explicit SharedMonitor(const Monitor::Setup& setup) : monitor_(setup) {}
@@ -39,23 +39,23 @@ class SharedMonitor {
   Monitor monitor_;
 };
 
-/// Tells a SharedMonitor each step of one actor.
+/// Reports each step of one actor to a SharedMonitor.
 struct WatchNote {
   SharedMonitor* shared = nullptr;
   int actor = 0;
   void operator()(const Step& step) const { shared->on(actor, step); }
 };
 
-/// Real verbs under the checker's eyes: `auto v = watched(real, shared, actor); run_copy(s, v);`
+/// Real verbs with reports to the checker: `auto v = watched(real, shared, actor); run_copy(s, v);`
 /// between begin_call and end_call of that actor. A rank's actors begin call c + 1 after all of
-/// them ended call c.
+/// them have ended call c.
 template <class Verbs>
 NotedVerbs<Verbs, WatchNote> watched(Verbs& real, SharedMonitor& shared, int actor) {
   return {real, WatchNote{&shared, actor}};
 }
 
-/// The same of a collective's verbs, by chunks: `run_exchange(s, w, v)` under them. Of lines nobody
-/// but the verbs themselves can say when one is there.
+/// The same for a collective's verbs by chunks: `run_exchange(s, w, v)`. For lines only the verbs
+/// themselves know when one has arrived.
 template <class S, class Verbs>
 NotedExchange<S, Verbs, WatchNote> watched_exchange(const S& s, const ExchangeCall& call,
                                                     Verbs& real, SharedMonitor& shared, int actor) {

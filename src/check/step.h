@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step: one verb call of a role as a value. What the recorder keeps, mutants rewrite and the
-// monitor judges.
+// A step: one verb call of a role as a value. The recorder stores it, mutants rewrite it and the
+// monitor judges it.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -36,17 +36,17 @@ struct Step {
 using StepList = std::vector<Step>;
 
 std::string_view name_of(Verb);
-/// E.g. `push chunk 1 rows 8..16 of shard 0, peer 2`. Flags stand as numbers.
+/// For example `push chunk 1 rows 8..16 of shard 0, peer 2`. Flags are shown as numbers.
 std::string to_string(const Step&);
 
-/// A flag by what it says, and the rank whose work raises it.
+/// A flag by its meaning, and the rank that raises it.
 struct FlagName {
   std::string text;
   int from = -1;
 };
 FlagName flag_name(const schedule::AgGemm&, Index flag);
 FlagName flag_name(const schedule::GemmReduce&, Index flag);
-/// Of a call whose partials have numbers.
+/// For a call with numbered partials.
 FlagName partial_name(Index of_source, Index flag);
 template <class Order>
 FlagName flag_name(const schedule::ReduceTiles<Order>& s, Index flag) {
@@ -54,7 +54,7 @@ FlagName flag_name(const schedule::ReduceTiles<Order>& s, Index flag) {
   return flag_name(static_cast<const schedule::GemmReduce&>(s), flag);
 }
 FlagName flag_name(const schedule::ReduceRows&, Index flag);
-/// Of a count, what one rank adds: see record.cc.
+/// What one rank adds to a count: see record.cc.
 FlagName flag_name(const schedule::TileSums& s, Index flag);
 FlagName flag_name(const schedule::HandRows&, Index flag);
 FlagName flag_name(const schedule::SharedTiles&, Index flag);
@@ -74,7 +74,7 @@ inline Step step_of(Verb verb, const schedule::ReduceTransfer& t) {
 inline Step step_of(Verb verb, const schedule::SumChunk& c, int peer = -1) {
   return {verb, peer, c.owner, 0, c.index, c.units, -1};
 }
-/// Of a CTA whose sums the switch makes: two math groups, the warps that sum.
+/// For a CTA whose sums the switch makes: two math groups, and the warps that sum.
 constexpr int kRolesOfSwitched = 3;
 /// Rows of a tile.
 struct SwitchedRows {
@@ -90,7 +90,7 @@ inline Step step_of(Verb verb, const schedule::ShareTile& t, int peer = -1) {
   return {verb, peer, t.owner, t.block, t.index, t.rows, t.col};
 }
 
-/// Verbs that do nothing: for lists that are only recorded.
+/// Verbs that do nothing, to record lists.
 struct NoVerbs {
   void signal(int, Index) {}
   void signal_header(int) {}
@@ -116,8 +116,8 @@ struct NoVerbs {
   void take(const auto&) {}
 };
 
-/// Any verbs, with every call told to `note(Step)`: waits after they are over, all else before it
-/// happens, so that whoever sees the effect also finds it noted.
+/// Forwards to other verbs and reports every call to `note(Step)`: waits after they end, everything
+/// else before it happens, so that nobody sees an effect before its report.
 template <class Verbs, class Note>
 class NotedVerbs {
  public:

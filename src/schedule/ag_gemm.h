@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// all-gather + GEMM: which tile when, which flag before it, which chunk to whom.
+// all-gather + GEMM: the order of tiles, the flag before each, and the destination of each chunk.
 //
-// Flags of a rank: landed(source, chunk) says that the chunk is in this rank's slot; under pull,
-// offered(source, chunk) says that this rank's parent has it. Own rows are read where they are.
+// Flags of a rank: landed(source, chunk): the chunk is in this rank's slot; under pull,
+// offered(source, chunk): this rank's parent has it. Own rows are read in place.
 #pragma once
 #include "schedule/moves.h"
 #include "schedule/route.h"
@@ -37,7 +37,7 @@ struct AgGemm {
   Index raster_group = 1;
   Transport transport = {};
   bool straddle = false;
-  bool deliver = false;  ///< the gathered operand is wanted
+  bool deliver = false;  ///< also write the gathered operand
 
   [[nodiscard]] TILELACE_HD constexpr int ranks() const { return route.ranks; }
   [[nodiscard]] TILELACE_HD constexpr Bands bands(int source) const {
@@ -69,8 +69,8 @@ struct AgGemm {
     return straddling_band(split, tile_m, i);
   }
 
-  /// Whether its tiles are those of GatherOrder (gather_tiles.h). No kernel has tiles that straddle
-  /// shards behind those of the shards as they arrive; a gather alone has none.
+  /// Whether its tiles are those of GatherOrder (gather_tiles.h). No kernel has straddling tiles
+  /// after those of arriving shards, and a gather alone has no tiles.
   [[nodiscard]] TILELACE_HD constexpr bool walked() const { return !straddle && cols > 0; }
 
   [[nodiscard]] TILELACE_HD constexpr Index num_tiles() const {
@@ -79,8 +79,8 @@ struct AgGemm {
     return n;
   }
 
-  /// The i-th tile of a rank that does not walk: own shard, the others as they arrive, straddling
-  /// tiles last.
+  /// The i-th tile of a rank that does not walk: own shard, then the others as they arrive,
+  /// straddling tiles last.
   [[nodiscard]] TILELACE_HD constexpr GatherTile tile(Index i) const {
     for (int s = 0; s < ranks(); ++s) {
       const int q = route.gather_order(rank, s);
@@ -141,9 +141,9 @@ TILELACE_ROLE void run_pull(const AgGemm& s, Verbs& v) {
 
 }  // namespace detail
 
-/// Role `copy` (one a rank): headers to every peer, then this rank's transfers, then, if wanted,
-/// the gathered operand to the user. Shards go out in rotated order so that egress and ingress of
-/// every rank are busy with one peer at a time.
+/// Role `copy` (one per rank): headers to every peer, then this rank's transfers, then the gathered
+/// operand to the user, if wanted. Shards go out in rotated order, so that each rank sends to one
+/// peer and receives from one peer at a time.
 template <class Verbs>
 TILELACE_ROLE void run_copy(const AgGemm& s, Verbs& v) {
   signal_headers(s.ranks(), s.rank, v);
@@ -168,7 +168,7 @@ TILELACE_ROLE void run_copy(const AgGemm& s, Verbs& v) {
   }
 }
 
-/// First half of role `compute`: under transport `store` worker w's share of the pushes.
+/// First part of role `compute`, with transport `store`: worker w's share of the pushes.
 template <class Verbs>
 TILELACE_ROLE void run_sends(const AgGemm& s, int worker, Verbs& v) {
   if (!by_workers(s.transport)) return;
@@ -185,8 +185,8 @@ TILELACE_ROLE void run_stage(const AgGemm& s, int worker, Verbs& v) {
     v.stage(GatherTransfer{s.rank, s.rank, c, chunks.rows(c)});
 }
 
-/// Second half, of a rank that does not walk: every workers-th tile. The product may start before
-/// the peers' headers are here, results are written only after them.
+/// Second part, of a rank that does not walk: every workers-th tile. Tiles may start before the
+/// peers' headers are here; results are only written after them.
 template <class Verbs>
 TILELACE_ROLE void run_tiles(const AgGemm& s, int worker, Verbs& v) {
   bool admitted = false;

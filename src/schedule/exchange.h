@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives by themselves: every rank sends every peer a parcel (none, some or all of its input),
-// and adds up what comes, or delivers it. One schedule, four ops:
+// Collectives without a GEMM: every rank sends every peer a parcel (nothing, a part or all of its
+// input), and adds what arrives, or delivers it. One schedule for four ops:
 //
 //   all_gather      the same parcel for all; each is delivered
 //   all_to_all      a parcel for each; each is delivered
-//   reduce_scatter  what the peer sums; parcels that come are added to what this rank keeps
-//   all_reduce      in one shot: all of it to all, who all sum it; in two (`shares`):
-//   reduce_scatter,
-//                   whose sums then travel to everyone
+//   reduce_scatter  what the peer sums; arriving parcels are added to what this rank keeps
+//   all_reduce      one-shot: everything to all ranks, which all sum it;
+//                   two-shot (`shares`): a reduce_scatter,
+//                   whose sums then go to all ranks
 //
-// Parcels go in rounds: in round r worker w has chunk r * workers + w of each. What comes waits in
-// a ring of kRing places a worker and source, so staging does not grow with the call and nothing is
-// acknowledged: a worker takes round r - 1 between sending round r and saying so, and that a peer
-// says so of its round r - 2 says that it is done with round r - 3. Both sides of a pair go through
-// as many rounds, with nothing in them where a parcel has ended.
+// Parcels go in rounds: in round r worker w sends chunk r * workers + w of each. Arriving data
+// waits in a ring of kRing places per worker and source, so staging does not grow with the call,
+// and nothing is acknowledged. A worker consumes round r - 1 between sending round r and signalling
+// it. So a peer's signal of round r - 2 shows that it is done with round r - 3. Both sides of a
+// pair have the same number of rounds; ended parcels send empty ones.
 //
-// Under verbs of lines (`put` and `take` of units that carry the call's number) flags are in the
-// data: one round, signal and wait do nothing.
+// With line verbs (`put` and `take` of units that carry the call's number) flags are part of the
+// data: there is one round, and signal and wait do nothing.
 #pragma once
 #include <cstdint>
 
@@ -25,35 +25,35 @@
 
 namespace tilelace::schedule {
 
-/// That move together.
+/// Parts that move together.
 constexpr Index kUnitBytes = 16;
-/// A worker's places for one source: see above why no fewer.
+/// A worker's places per source; the text above says why three are the fewest.
 constexpr Index kRing = 3;
-/// Of a call, where each round has flags of its own.
+/// The most rounds of a call, if each round has its own flags.
 constexpr Index kMaxExchangeRounds = 256;
 
-/// What one worker moves in a round.
+/// A worker's part of one round.
 struct ExchangeRound {
   int worker = 0;
   Index round = 0;
 };
 
-/// What a flag says is there: a parcel's part of a round, or sums of one.
+/// The data that a flag announces: a parcel's part of a round, or sums of one.
 struct ExchangeFlag {
   bool sums = false;
   int rank = 0;  ///< the source, or the owner
   ExchangeRound round;
 };
 
-/// Of up to kMost ranks. Units of parcels and of sums count from their own beginnings.
+/// For up to kMost ranks. Units of parcels and of sums count from their own beginnings.
 template <int kMost>
 struct ExchangeOf {
   int rank = 0, ranks = 1;
   int workers = 1;
-  bool sums = false;     ///< what comes is added up, else delivered
-  bool shares = false;   ///< sums travel to all
-  bool direct = false;   ///< parcels go to where peers want them: not before all are in the call
-  Index ring = kRing;    ///< places a worker and source; lines: one, for their one round
+  bool sums = false;     ///< arriving data is added; if not, delivered
+  bool shares = false;   ///< every rank gets the sums
+  bool direct = false;   ///< parcels go directly to results, once all ranks are in the call
+  Index ring = kRing;    ///< places per worker and source; lines: one, for their one round
   Index chunk = 1;       ///< units
   Index sends[kMost]{};  ///< units for each rank; own: what it keeps
   Index takes[kMost]{};  ///< units from each rank; of sums all as long
@@ -62,7 +62,7 @@ struct ExchangeOf {
   [[nodiscard]] TILELACE_HD constexpr Index rounds_of(Index units) const {
     return ceil_div(ceil_div(units, chunk), workers);
   }
-  /// Between this rank and q, either way.
+  /// Rounds between this rank and q, in both directions.
   [[nodiscard]] TILELACE_HD constexpr Index pair_rounds(int q) const {
     return max_of(rounds_of(sends[q]), rounds_of(takes[q]));
   }
@@ -71,21 +71,21 @@ struct ExchangeOf {
     for (int q = 0; q < ranks; ++q) most = max_of(most, pair_rounds(q));
     return most;
   }
-  /// Of the sums that rank q shares.
+  /// Rounds of the sums that rank q shares.
   [[nodiscard]] TILELACE_HD constexpr Index shared_rounds(int q) const {
     return rounds_of(owned[q]);
   }
-  /// Of a parcel, or of sums, of so many units; may be empty.
+  /// A part of a parcel or of sums of this many units; may be empty.
   [[nodiscard]] TILELACE_HD constexpr RowRange part(ExchangeRound r, Index units) const {
     const Index begin = (r.round * workers + r.worker) * chunk;
     return intersect({begin, begin + chunk}, {0, units});
   }
 
-  /// At a peer: the source's parcel of this round is there.
+  /// At a peer: the source's parcel of this round has arrived.
   [[nodiscard]] TILELACE_HD constexpr Index term(int source, ExchangeRound r) const {
     return (source * kMaxExchangeRounds + r.round) * workers + r.worker;
   }
-  /// At a peer: the owner's sums of this round are there.
+  /// At a peer: the owner's sums of this round have arrived.
   [[nodiscard]] TILELACE_HD constexpr Index sum(int owner, ExchangeRound r) const {
     return term(ranks + owner, r);
   }
@@ -100,14 +100,14 @@ struct ExchangeOf {
         area >= ranks, area % ranks, {static_cast<int>(flag % workers), of % kMaxExchangeRounds}};
   }
 
-  /// First unit of the place that the source, or owner, has at `at` for a round.
+  /// First unit of the place for a round that the source, or owner, has at `at`.
   [[nodiscard]] TILELACE_HD constexpr Index term_place(int at, int source, ExchangeRound r) const {
     return place(source < at ? source : source - 1, r);
   }
   [[nodiscard]] TILELACE_HD constexpr Index sum_place(int at, int owner, ExchangeRound r) const {
     return place(ranks - 1 + (owner < at ? owner : owner - 1), r);
   }
-  /// Of the staging: all places.
+  /// Units of staging: all places.
   [[nodiscard]] TILELACE_HD constexpr Index num_units() const {
     return direct ? 0 : (shares ? 2 : 1) * (ranks - 1) * ring * workers * chunk;
   }
@@ -118,7 +118,7 @@ struct ExchangeOf {
   }
 
  protected:
-  /// Which of the ring's places a round has. 32 bits: GPUs divide 64 slowly.
+  /// The place in the ring of a round. 32 bits: GPUs divide 64-bit numbers slowly.
   [[nodiscard]] TILELACE_HD constexpr Index turn(ExchangeRound r) const {
     return static_cast<std::uint32_t>(r.round) % static_cast<std::uint32_t>(ring);
   }
@@ -126,8 +126,8 @@ struct ExchangeOf {
 
 using Exchange = ExchangeOf<kMaxGpuRanks>;
 
-/// With a word for a place in place of one for a round: its value says which round it is of, so
-/// rounds have no limit. A word is written anew when its place is, and no earlier.
+/// With a word per place instead of a flag per round: its value tells the round, so the number of
+/// rounds is unlimited. A word is only rewritten together with its place.
 class RingExchange : public Exchange {
  public:
   RingExchange() = default;
@@ -148,7 +148,7 @@ class RingExchange : public Exchange {
   [[nodiscard]] TILELACE_HD constexpr Index sum(int owner, ExchangeRound r) const {
     return term(ranks + owner, r);
   }
-  /// Words of terms; those of sums are behind them.
+  /// Words of terms; those of sums follow.
   [[nodiscard]] TILELACE_HD constexpr Index num_terms() const { return ranks * ring * workers; }
 
  private:
@@ -159,10 +159,10 @@ class RingExchange : public Exchange {
 /// Role of worker w of s.workers:
 ///   send(r)     this round's part of each parcel, to its place at the peer
 ///   admit()     all ranks make the same call: results may be stored
-///   take(r)     adds the terms of a round in rank order and stores the sum, where it is shared at
-///               every peer's place, too; or delivers what came, and what this rank keeps
+///   take(r)     adds the terms of a round in rank order and stores the sum, also at every peer if
+///               it is shared; or delivers what arrived, and what this rank keeps
 ///   deliver(r)  peers' sums, from their places to the user
-/// A worker waits for workers of the same number only, and for what they send before they wait.
+/// A worker only waits for workers of the same number, which send before they wait.
 template <class S, class Verbs>
 TILELACE_ROLE void run_exchange(const S& s, int worker, Verbs& v) {
   const Index rounds = s.rounds();
@@ -178,7 +178,7 @@ TILELACE_ROLE void run_exchange(const S& s, int worker, Verbs& v) {
       }
       v.take(taken);
     }
-    // Behind what was taken meanwhile: a release waits for all that was sent.
+    // After what was taken meanwhile, because a release waits for everything sent before it.
     for (int i = 1; i < s.ranks && sends; ++i) {
       const int q = (s.rank + i) % s.ranks;
       if (step < s.pair_rounds(q)) v.signal(q, s.term(s.rank, sent));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// An ag_gemm as a GEMM kernel walks it: AgGemm's tiles and flags, worked out beforehand into 32-bit
-// numbers. By shard: a section for each shard, the own one first, then in order of arrival; its
-// tiles begin at the shard's first row. Whole: one section, or one a weight, tiles as if all rows
-// were one matrix.
+// An ag_gemm in the order of a GEMM kernel: AgGemm's tiles and flags, computed beforehand as 32-bit
+// numbers. By shard: one section per shard, the own one first, then in order of arrival; its tiles
+// begin at the shard's first row. Whole: one section, or one per weight, with tiles over all rows
+// as one matrix.
 //
-// Sections are walked one after the other, each of them over all columns, so that the weight is
-// read once a walk; or those that are there are walked together, column by column, and others join
-// at the column at which they have arrived. What they missed comes last.
+// Sections are walked one after the other, each over all columns, which reads the weight once per
+// walk. Or those that have arrived are walked together, column by column, and others join at the
+// column at which they arrive; the columns that they missed come last.
 #pragma once
 #include "schedule/gemm.h"
 #include "schedule/walks.h"
@@ -21,14 +21,14 @@ struct GatherShard {
   int begin = 0, end = 0;  ///< rows
 };
 
-/// Some columns of sections that follow each other.
+/// A range of columns of consecutive sections.
 struct GatherWalk {
   int first_tile = 0;
-  int first_section = 0, rows = 0;  ///< of tiles, of all its sections
+  int first_section = 0, rows = 0;  ///< of tiles, in all its sections
   int first_col = 0, cols = 0;
 };
 
-/// Where shards join: the i-th to arrive behind after[i] tiles, not before the one in front of it.
+/// Where shards join: the i-th to arrive after after[i] tiles, and not before the one ahead of it.
 struct GatherJoins {
   int after[kMaxSections] = {};
 };
@@ -44,9 +44,9 @@ struct GatherOrderOf {
   int max_chunks = 1;
   GatherShard shard[kMost];
   int count = 0;              ///< sections
-  int tile_rows[kMost] = {};  ///< rows of tiles in each
+  int tile_rows[kMost] = {};  ///< rows of tiles per section
   int walks = 0;
-  GatherWalk walked[2 * kMost];  ///< one more, which ends them
+  GatherWalk walked[2 * kMost];  ///< and one more, which ends the list
 
   [[nodiscard]] TILELACE_HD constexpr int tiles() const { return walked[walks].first_tile; }
 
@@ -73,8 +73,8 @@ struct GatherOrderOf {
     return whole ? m : shard[section].end;
   }
 
-  /// What must have landed before rows [first, last) of a section can be read: verb wait(flag) for
-  /// each chunk. By shard own rows are in place; whole, they are staged, and a flag tells it.
+  /// What must have landed before rows [first, last) of a section can be read: verb wait(flag) per
+  /// chunk. By shard, own rows are read in place; in a whole walk they are staged, too.
   template <class Verbs>
   TILELACE_ROLE void wait_for_rows(int section, int first, int last, Verbs& v) const {
     if constexpr (kMost > kFewWalks) {
@@ -98,7 +98,7 @@ struct GatherOrderOf {
   }
 
  private:
-  /// Of the i-th shard to arrive.
+  /// The section of the i-th shard to arrive.
   template <class Verbs>
   TILELACE_ROLE void wait_for_chunks(int i, int first, int last, Verbs& v) const {
     const int from = first > shard[i].begin ? first : shard[i].begin;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// An ag_gemm of one rank as CPU ranks, the checker and the simulator run it: AgGemm's copies, and
-// the tiles, waits and sends of the orders that a GEMM kernel walks (gather_order.h, push_order.h).
+// One rank's ag_gemm as CPU ranks, the checker and the simulator run it: AgGemm's copies, and the
+// tiles, waits and sends of a GEMM kernel's orders (gather_order.h, push_order.h).
 #pragma once
 #include "schedule/make_gather_order.h"
 
 namespace tilelace::schedule {
 
-/// How a kernel walks. As it stands: by shard, one shard after the other.
+/// How a kernel walks. Default: by shard, one shard after the other.
 struct GatherWalking {
   GemmOrder walk = {};  ///< its rows and columns are the call's
-  int apart = -1;       ///< shards that are walked one after the other; -1: all
+  int apart = -1;       ///< shards walked one after the other; -1: all
   GatherJoins joins = {};
   bool whole = false;
-  bool across = false;                 ///< whole: the walk's rows are columns of the result
+  bool across = false;                 ///< whole walk: its rows are columns of the result
   int weights = 1;                     ///< of a whole walk
   int weight_cols[kMaxSections] = {};  ///< tiles of each, along columns of the result
 };
@@ -55,8 +55,8 @@ constexpr GatherTiles<GatherOrderOf<kMost>> make_gather_tiles(const AgGemm& s,
   return t;
 }
 
-/// Calls f with the tiles of a rank that walks as CPU ranks do. So few ranks as kernels have walk
-/// the very type that kernels do; kMost: of all others.
+/// Calls f with the tiles of a rank that walks. Up to the kernels' number of ranks it is the
+/// kernels' own type; for more ranks kMost sets the size.
 template <int kMost, class F>
 decltype(auto) with_tiles(const AgGemm& s, F&& f) {
   GatherWalking how;
@@ -67,7 +67,7 @@ decltype(auto) with_tiles(const AgGemm& s, F&& f) {
 
 namespace detail {
 
-/// A kernel's roles load and math, one behind the other, in terms of verbs.h.
+/// A kernel's roles load and math, one after the other, in terms of verbs.h.
 template <class Order, class Verbs>
 class GatherTileVerbs {
  public:

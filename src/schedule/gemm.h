@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GEMM on one device: the order of its tiles, and how k-steps are shared among workers where
-// tiles are too few or do not fill the last wave. A worker is a cluster of CTAs here, a tile what
+// The GEMM on one device: the order of its tiles, and how workers share k-steps where there are too
+// few tiles, or they do not fill the last wave. A worker is a cluster of CTAs, and a tile is what
 // that cluster computes together.
 //
-// The first `split_tiles` tiles are shared by k-steps: put end to end, each worker takes an equal
-// stretch. A stretch may begin inside a tile (then its first segment is a tail, given to the tile's
-// first worker as a partial) and may end inside one (then its last segment is the head, which adds
-// the tails in worker order and stores). Tails are computed first and wait for nobody, so heads
-// always find them. The other tiles are whole, taken round robin.
+// The first `split_tiles` tiles are shared by k-steps: laid end to end, each worker takes an equal
+// stretch. A stretch may begin inside a tile: its first segment is then a tail, given as a partial
+// to the tile's first worker. It may end inside a tile: its last segment is then the head, which
+// adds the tails in worker order and stores. Tails are computed first and wait for nothing, so
+// heads always find them. The other tiles are whole, taken round robin.
 //
 // Shared tiles may come in rounds: every worker takes a stretch of the first round's tiles, then
-// one of the second's. So tiles that fill the device once end in two halves, and what is sent of
-// the first half travels under the second.
+// one of the second's. If all tiles fit the device at once, they finish in two halves, and what is
+// sent of the first half overlaps with the second.
 #pragma once
 #include <cstdint>
 
@@ -21,12 +21,12 @@ namespace tilelace::schedule {
 
 struct GemmCell {
   int row, col;     ///< in tiles
-  int section = 0;  ///< of an order that has several (schedule/gather_order.h)
+  int section = 0;  ///< of an order with several sections (schedule/gather_order.h)
 };
 
-/// Walks tiles in groups along one direction, across the other, back and forth, so that what the
-/// last strip used is still in L2. Within a group, blocks of `wide` x `deep` tiles follow each
-/// other: neighbours among the workers then share operands on both sides.
+/// Walks tiles in groups along one direction, back and forth across the other, so that the last
+/// strip's operands are still in L2. Within a group, blocks of `wide` x `deep` tiles are walked
+/// together: neighbouring workers then share operands on both sides.
 struct GemmOrder {
   int rows = 0;  ///< tiles along m
   int cols = 0;  ///< tiles along n
@@ -69,8 +69,8 @@ struct GemmSegment {
   [[nodiscard]] TILELACE_HD constexpr int steps() const { return end - begin; }
 };
 
-/// `Order` says how many tiles there are, and where the t-th lies: tiles(), cell(t); and, where
-/// shared ones may come in rounds, kInRounds (others have no registers for it).
+/// `Order` has the number of tiles and the place of the t-th one: tiles(), cell(t); and kInRounds,
+/// if shared tiles may come in rounds (other orders have no registers for it).
 template <class Order>
 struct GemmWorkOf {
   static constexpr bool kInRounds = requires { requires Order::kInRounds; };
@@ -78,8 +78,8 @@ struct GemmWorkOf {
   int workers = 1;
   int k_steps = 1;      ///< of a tile; at least 1
   int split_tiles = 0;  ///< the first tiles, shared by k-steps
-  int round_tiles = 0;  ///< of them, in one round: all, or so many that they are full rounds
-  int share = 0;        ///< k-steps of a worker's stretch of a round ...
+  int round_tiles = 0;  ///< of those, per round: all, or a number that makes full rounds
+  int share = 0;        ///< k-steps of a worker's stretch per round ...
   int longer = 0;       ///< ... and how many workers have one more
 
   [[nodiscard]] TILELACE_HD constexpr int stretch(int worker) const {
@@ -92,7 +92,7 @@ struct GemmWorkOf {
 
 using GemmWork = GemmWorkOf<GemmOrder>;
 
-/// Work with its derived fields. split_tiles * k_steps must fit 31 bits; `rounds` divide
+/// Work with its derived fields. split_tiles * k_steps must fit 31 bits; `rounds` must divide
 /// split_tiles.
 template <class Order>
 constexpr GemmWorkOf<Order> make_gemm_work(const Order& order, int workers, int k_steps,
@@ -133,7 +133,7 @@ class GemmSegments {
     return true;
   }
 
-  /// Of the last segment, where it is of a shared tile.
+  /// For the last segment, if it is of a shared tile.
   [[nodiscard]] TILELACE_HD constexpr int round() const { return round_; }
 
  private:
@@ -143,10 +143,10 @@ class GemmSegments {
   int round_ = 0;
 };
 
-/// Role math of the GEMM, for the worker's `lane`-th of `lanes` warpgroups that take turns (1: all
-/// work on every segment). Verbs: skip(segment) that is another lane's; multiply(segment);
-/// give_partial(round) keeps the accumulator for the tile's head; add_partial(worker, round) adds
-/// what that worker kept; store(cell).
+/// Role math of the GEMM, for the worker's `lane`-th of `lanes` warpgroups in turns (1: all work on
+/// every segment). Verbs: skip(segment) of another lane; multiply(segment); give_partial(round)
+/// keeps the accumulator for the tile's head; add_partial(worker, round) adds what that worker
+/// kept; store(cell).
 template <class Work, class Verbs>
 TILELACE_ROLE void run_gemm_math(const Work& work, int worker, int lane, int lanes, Verbs& v) {
   GemmSegments segments(work, worker);

@@ -9,7 +9,7 @@ namespace tilelace::schedule {
 
 namespace detail {
 
-/// Waits until the tiles that make up these rows of shard q, computed by p, are in p's slot.
+/// Waits until p's tiles of these rows of shard q are in p's slot.
 template <class Verbs>
 TILELACE_ROLE void wait_for_tiles(const GemmReduce& s, int p, int b, int q, RowRange rows,
                                   Verbs& v) {
@@ -35,7 +35,7 @@ TILELACE_ROLE void wait_for_partials(const GemmReduce& s, const ReduceTile& t, V
   }
 }
 
-/// The accumulator holds this rank's part of a remote shard: pass it on towards the owner.
+/// The accumulator holds this rank's part of a remote shard: passes it towards the owner.
 template <class Verbs>
 TILELACE_ROLE void hand_over(const GemmReduce& s, const ReduceTile& t, Verbs& v) {
   const int parent = s.route.parent(t.owner, s.rank);
@@ -48,7 +48,7 @@ TILELACE_ROLE void hand_over(const GemmReduce& s, const ReduceTile& t, Verbs& v)
   v.signal(pulls(s.transport) ? parent : s.rank, s.done(s.rank, t.block, t.owner, t.index));
 }
 
-/// The accumulator holds the own shard's part: add the peers' and write the result.
+/// The accumulator holds the own shard's part: adds the peers' parts and writes the result.
 template <class Verbs>
 TILELACE_ROLE void finish(const GemmReduce& s, const ReduceTile& t, bool& admitted, Verbs& v) {
   wait_for_partials(s, t, v);
@@ -113,8 +113,8 @@ TILELACE_ROLE void send_results(const GemmReduce& s, int b, Verbs& v) {
   }
 }
 
-/// Mesh: partials of block b in turn with results of block b - 1, as the tile order makes them.
-/// Nobody relays, so neither can hold up what the other waits for.
+/// Mesh: partials of block b alternate with results of block b - 1, in the order of tiles. Nobody
+/// relays, so neither can delay what the other waits for.
 template <class Verbs>
 TILELACE_ROLE void send_in_turn(const GemmReduce& s, int b, Verbs& v) {
   for (int i = 0; i < s.ranks() - 1; ++i) {
@@ -128,7 +128,7 @@ TILELACE_ROLE void send_in_turn(const GemmReduce& s, int b, Verbs& v) {
   }
 }
 
-/// Pull (mesh only): peers' partials of the own shard, in the order in which they compute them.
+/// Pull (mesh only): peers' partials of the own shard, in the order in which they are computed.
 template <class Verbs>
 TILELACE_ROLE void fetch_partials(const GemmReduce& s, int b, Verbs& v) {
   for (int i = 1; i < s.ranks(); ++i) {
@@ -155,7 +155,7 @@ TILELACE_ROLE void fetch_results(const GemmReduce& s, int b, Verbs& v) {
   }
 }
 
-/// Role compute, first part: straddling tiles, so that the peers get their pieces early.
+/// Role compute, first part: straddling tiles, so that peers get their pieces early.
 template <class Verbs>
 TILELACE_ROLE void run_straddling(const GemmReduce& s, int worker, Verbs& v) {
   for (Index i = worker; i < s.num_straddling() * s.cols; i += s.workers) {
@@ -184,8 +184,8 @@ TILELACE_ROLE void finish_straddling(const GemmReduce& s, int worker, bool& admi
   }
 }
 
-/// gemm_ar: the others' finished rows of block b from the result slot to the user, dealt over the
-/// workers.
+/// gemm_ar: the others' finished rows of block b, from the result slot to the user, divided among
+/// the workers.
 template <class Verbs>
 TILELACE_ROLE void deliver_results(const GemmReduce& s, int b, int worker, Verbs& v) {
   Index turn = 0;

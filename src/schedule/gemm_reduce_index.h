@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// GEMM + reduce-scatter and GEMM + all-reduce: one schedule. An all-reduce is the reduce-scatter in
-// row super-blocks (each split over the ranks) whose owners also send the finished rows to all.
+// GEMM + reduce-scatter and GEMM + all-reduce in one schedule. An all-reduce is a reduce-scatter in
+// row blocks (each split over the ranks) whose owners also send the finished rows to all ranks.
 //
 // A rank computes every shard: remote ones first, its own last. Partials for shard q go up q's
-// tree; who has children there adds their partials to its own in rank order. Flags of a rank:
+// tree; a rank with children there adds their partials to its own in rank order. Flags of a rank:
 //   done(p, b, q, t)     tile t of shard q of block b, computed by p, is in p's outgoing slot (or,
-//                        where p == q, in p's result slot); lives at p (push) or at the reader
-//                        (pull)
+//                        where p == q, in p's result slot); is at p (push) or at the reader (pull)
 //   partial(p, b, q, c)  chunk c of p's partials is in this rank's incoming slot
 //   result(b, q, c)      chunk c of the finished shard is in this rank's result slot
-// Under transport `store` a chunk is a tile: c means t. There a gemm_rs that does not straddle has
+// With transport `store` a chunk is a tile: c means t. A gemm_rs that does not straddle then has
 // other flags: numbered().
 #pragma once
 #include "schedule/moves.h"
@@ -47,15 +46,15 @@ struct GemmReduce {
   Index chunk_rows = 128;
   Index raster_group = 1;
   int blocks = 1;
-  Index block_grain = 1;  ///< rows that super-blocks are multiples of, the last one excepted
+  Index block_grain = 1;  ///< blocks are multiples of this many rows, except the last one
   Transport transport = {};
   bool straddle = false;  ///< one block, mesh, not all_reduce
   bool all_reduce = false;
 
   [[nodiscard]] TILELACE_HD constexpr int ranks() const { return route.ranks; }
 
-  /// Rows of super-block b: two units, in the last one what is left, which is never more. A unit is
-  /// a multiple of block_grain, so that the last block has about one where m allows.
+  /// Rows of block b: two units; the last block has the rest, which is never more. A unit is a
+  /// multiple of block_grain, so that the last block has about one unit where m allows.
   [[nodiscard]] TILELACE_HD constexpr RowRange block_rows(int b) const {
     const Index share = split.m / (2 * blocks - 1);
     Index unit = max_of(1, share / block_grain) * block_grain;
@@ -100,9 +99,9 @@ struct GemmReduce {
   }
   [[nodiscard]] TILELACE_HD constexpr Index num_flags() const { return result(blocks, 0, 0); }
 
-  /// Where incoming partials of child p for a row of shard q stand in the incoming slot. Mesh:
-  /// ranks areas of the own rows. Ring: one area of all rows. Two-level: an area of all rows for
-  /// each lane, then one of the own rows for each node.
+  /// Where incoming partials of child p for a row of shard q are in the incoming slot. Mesh:
+  /// `ranks` areas of the own rows. Ring: one area of all rows. Two-level: an area of all rows per
+  /// lane, then one of the own rows per node.
   [[nodiscard]] TILELACE_HD constexpr Index incoming_row(int p, int b, int q, Index row) const {
     const Index own = own_row(b, q, row);
     if (route.kind == RouteKind::mesh) return p * max_own_rows() + own;
@@ -141,10 +140,10 @@ struct GemmReduce {
     return {0, q, band * cols + t.col, rows, t.col};
   }
 
-  /// Whether its tiles are those of ReduceOrder (reduce_tiles.h). No kernel has super-blocks whose
-  /// shards take turns, nor tiles that straddle shards in front of those that do not.
+  /// Whether its tiles are those of ReduceOrder (reduce_tiles.h). No kernel has blocks whose shards
+  /// take turns, nor straddling tiles before the others.
   [[nodiscard]] TILELACE_HD constexpr bool walked() const { return !all_reduce && !straddle; }
-  /// And its flags under transport `store` the numbers that the order gives to partials.
+  /// Whether its flags, with transport `store`, are the numbers that the order gives to partials.
   [[nodiscard]] TILELACE_HD constexpr bool numbered() const {
     return walked() && by_workers(transport);
   }
@@ -157,12 +156,12 @@ struct GemmReduce {
     }
     return n;
   }
-  /// Shards come in segments: segment b holds the remote shards of block b and, behind the first of
-  /// them, the own shard of block b - 1. That late the peers' partials for it have arrived, and its
-  /// results still travel under block b. Segment `blocks` is the own shard of the last block.
+  /// Shards come in segments: segment b has the remote shards of block b and, after the first of
+  /// them, the own shard of block b - 1. By then the peers' partials for it have arrived, and its
+  /// results still overlap with block b. Segment `blocks` is the own shard of the last block.
   struct Visit {
     int block = 0;
-    int owner = -1;  ///< -1: nothing here
+    int owner = -1;  ///< -1: nothing in this segment
   };
   [[nodiscard]] TILELACE_HD constexpr int visits() const { return ranks() > 2 ? ranks() : 2; }
   [[nodiscard]] TILELACE_HD constexpr Visit visit(int segment, int j) const {

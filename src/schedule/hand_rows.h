@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Other ways of the sum behind a product of gemm_rs than pulling (reduce_rows.h): partials are
-// handed to who wants their sum. Every rank's partial [m, n] lies in its slot; chunks and workers
-// are those of ReduceRows, whose form is own_rows. The header of a call says that the partial is
+// Other sums after the GEMM of a gemm_rs than by pulling (reduce_rows.h): partials are handed to
+// the rank that needs the sum. Every rank's partial [m, n] is in its slot; chunks and workers
+// are those of ReduceRows in the form own_rows. The header of a call says that the partial is
 // there.
 //
-//   added   a rank adds its partial for a peer's rows to the peer's own one, in the peer's slot:
-//   the
-//           order in which the ranks come is the memory's
-//   ring    a shard's sum goes round, from the rank behind its owner to the owner, and everyone
-//   adds
-//           its partial: ranks - 1 steps between neighbours
-//   copied  copy engines have brought the partials before the header: there is nothing to wait for
+//   added   a rank adds its partial for a peer's rows to the peer's own one in the peer's slot,
+//           in the order of arrival
 //
-// A worker waits for workers of the same number only, which have sent what is waited for before
-// they wait themselves, or wait for one that is nearer to the start.
+//   ring    a shard's sum goes around the ring, from the rank after its owner to the owner, and
+//           each rank adds its partial: ranks - 1 steps between neighbours
+//
+//   copied  copy engines have brought the partials before the header: nothing is waited for
+//
+// A worker only waits for workers of the same number, which have sent the data before they wait
+// themselves, or which wait for one nearer to the start.
 #pragma once
 #include "schedule/reduce_rows.h"
 
@@ -25,7 +25,7 @@ struct HandRows : ReduceRows {
   HandWay way = HandWay::copied;
 };
 
-/// Of a rank: from peer `from` (added), or of the shard of `from` (ring), this chunk is here.
+/// On a rank: this chunk is here from peer `from` (added), or of the shard of `from` (ring).
 [[nodiscard]] TILELACE_HD constexpr Index handed_flag(const ReduceRows& s, int from, Index chunk) {
   return from * s.max_chunks + chunk;
 }
@@ -80,11 +80,11 @@ TILELACE_ROLE void hand_round(const ReduceRows& s, int worker, Verbs& v) {
 
 }  // namespace detail
 
-/// Role `reduce`, worker w of s.workers, behind the admission:
-///   reduce(chunk)               own partial, with what has come of this chunk
-///   store_partial(chunk, peer)  added: own partial, to the owner's own; ring: what has been
-///                               reduced, or the own partial where a shard begins, to the next rank
-///   store(chunk)                of own rows: what has been reduced, to the user
+/// Role `reduce`, worker w of s.workers, after the admission:
+///   reduce(chunk)               own partial, plus what has arrived of this chunk
+///   store_partial(chunk, peer)  added: own partial onto the owner's; ring: the reduced chunk, or
+///                               the own partial where a shard begins, to the next rank
+///   store(chunk)                own rows: the reduced chunk, to the user
 template <HandWay kWay, class Verbs>
 TILELACE_ROLE void run_hand_rows(const ReduceRows& s, int worker, Verbs& v) {
   if constexpr (kWay == HandWay::added)

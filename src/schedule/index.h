@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of rows, tiles, flags.
+// Types of row, tile and flag numbers.
 #pragma once
 #include <cstdint>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Works out what kernels of ag_gemm walk: the order of tiles, and this rank's sends.
+// Computes what kernels of ag_gemm walk: the order of tiles, and this rank's sends.
 #pragma once
 #include "schedule/ag_gemm.h"
 #include "schedule/gather_order.h"
@@ -9,7 +9,7 @@ namespace tilelace::schedule {
 
 namespace detail {
 
-/// The first `apart` sections one after the other, those behind them together.
+/// The first `apart` sections one after the other, the sections after them together.
 template <int kMost>
 constexpr void walk_apart(GatherOrderOf<kMost>& o, int apart) {
   const int alone = apart < o.count ? apart : o.count;
@@ -39,10 +39,10 @@ constexpr void walk_joined(GatherOrderOf<kMost>& o, const GatherJoins& joins) {
 
 }  // namespace detail
 
-/// `walk` says how; by shard its rows are not looked at. `worker_rows`: rows of a worker's tile.
-/// `apart`: shards that are walked one after the other, own first; those behind them are walked
-/// together; 0: they join as `joins` says, which is at once where it says nothing. At most
-/// kMost ranks, m below 2^31.
+/// `walk` says how; by shard, its rows are ignored. `worker_rows`: rows of a worker's tile.
+/// `apart`: shards walked one after the other, own first; the others are walked together;
+/// 0: they join as `joins` says, or at once if it is empty. At most kMost ranks, m below
+/// 2^31.
 template <int kMost = kMaxSections>
 constexpr GatherOrderOf<kMost> make_gather_order(const AgGemm& s, const GemmOrder& walk,
                                                  int worker_rows, bool whole, int apart = kMost,
@@ -68,8 +68,8 @@ constexpr GatherOrderOf<kMost> make_gather_order(const AgGemm& s, const GemmOrde
   return o;
 }
 
-/// Of a whole walk: over several weights instead of one, each a section. `tiles[i]`: of the i-th,
-/// along columns of the result; `on_rows`: where those are the walk's rows.
+/// A whole walk over several weights, each a section. `tiles[i]`: tiles of the i-th, along columns
+/// of the result; `on_rows`: those columns are the walk's rows.
 template <int kMost>
 constexpr void walk_weights(GatherOrderOf<kMost>& o, const int* tiles, int weights, bool on_rows) {
   o.walks = 0;

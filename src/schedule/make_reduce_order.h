@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Works out what kernels of gemm_rs walk.
+// Computes what kernels of gemm_rs walk.
 #pragma once
 #include "schedule/gemm_reduce_index.h"
 #include "schedule/reduce_order.h"
@@ -33,7 +33,7 @@ constexpr PairOrder make_pair_order(const GemmReduce& s, const GemmOrder& walk, 
   o.rows = static_cast<int>(ceil_div(s.max_shard_rows(), cta_rows));
   o.walks = 0;
   for (int i = 0; i < o.ranks; ++i) o.tile_rows[i] = (o.rows + 1) / 2;
-  // The last pair's rows of tiles come behind all others'.
+  // The last pair's rows of tiles come after all others.
   const int before = o.ranks - 2;
   for (const int shards : {before, 2}) {
     if (shards == 0) continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sends of an ag_gemm under transport `store` as a GEMM kernel makes them: run_sends and
-// run_stage worked out beforehand. A piece is one chunk of the own shard for one rank.
+// The sends of an ag_gemm with transport `store` as a GEMM kernel makes them: run_sends and
+// run_stage computed beforehand. A piece is one chunk of the own shard for one rank.
 #pragma once
 #include "schedule/index.h"
 
@@ -8,9 +8,9 @@ namespace tilelace::schedule {
 
 struct PushOrder {
   int rank = 0, ranks = 1;
-  int targets = 0;  ///< of a chunk: the peers, and this rank where it stages its own rows
+  int targets = 0;  ///< of a chunk: the peers, and this rank if it stages its own rows
   int pieces = 0;
-  int first_flag = 0;      ///< of the own chunks, at every rank
+  int first_flag = 0;      ///< of the own chunks, on every rank
   std::int64_t begin = 0;  ///< first own row ...
   std::int64_t rows = 0;   ///< and how many
   std::int64_t chunk_rows = 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A gemm_rs as a GEMM kernel walks it: GemmReduce's shards and flags under transport `store`,
-// worked out beforehand into 32-bit numbers. A section is one shard; the own one comes last.
+// A gemm_rs in the order of a GEMM kernel: GemmReduce's shards and flags with transport `store`,
+// computed beforehand as 32-bit numbers. A section is one shard; the own one comes last.
 #pragma once
 #include "schedule/section_order.h"
 
@@ -17,7 +17,7 @@ struct ReduceOrderOf : SectionOrder<kMost> {
   [[nodiscard]] TILELACE_HD constexpr int begin(int s) const { return section[s].begin; }
   [[nodiscard]] TILELACE_HD constexpr int end(int s) const { return section[s].end; }
 
-  /// The own section is walked apart.
+  /// The own section is walked separately.
   [[nodiscard]] TILELACE_HD constexpr bool own_tile(int t) const {
     const int last = this->walks - 1;
     return t >= this->first_tile[last] && own(this->first_section[last]);
@@ -32,9 +32,9 @@ struct ReduceOrderOf : SectionOrder<kMost> {
 
 using ReduceOrder = ReduceOrderOf<kMaxGpuRanks>;
 
-/// Shards in pairs, for few rows: of a cluster of two CTAs, one below the other, each computes a
-/// tile of one of the two, so that they share the weight's columns. All shards have equally many
-/// tiles; the own one is the second of the last pair.
+/// Shards in pairs, for few rows: each CTA of a cluster of two, one below the other, computes a
+/// tile of one of the two shards, so that they share the weight's columns. All shards have equally
+/// many tiles; the own one is the second of the last pair.
 struct PairOrder : ReduceOrder {
   static constexpr bool kPairs = true;
   int rows = 1;  ///< of CTAs' tiles in a shard
@@ -49,8 +49,8 @@ struct PairOrder : ReduceOrder {
     c.row %= rows;
     return c;
   }
-  /// What the pair's `second` or first CTA computes. The tile lies where it would if both CTAs were
-  /// in its shard: returns the CTA's row there.
+  /// What the pair's second (or first) CTA computes. The tile is where it would be if both CTAs
+  /// were in its shard: returns the CTA's row there.
   TILELACE_HD constexpr int enter(GemmCell& c, int second) const {
     c.section += second;
     const int row = c.row & 1;

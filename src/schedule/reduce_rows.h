@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sum after the product: gemm_rs and gemm_ar on path `unfused` of GPU ranks. Every rank's
-// partial [m, n] lies in its slot; who wants rows pulls them from all slots. Three forms:
+// The sum after the GEMM: gemm_rs and gemm_ar on path `unfused` of GPU ranks. Every rank's partial
+// [m, n] is in its slot; a rank pulls the rows that it needs from all slots. Three forms:
 //
 //   gemm_rs             a rank sums the rows of its shard
-//   gemm_ar, one shot   a rank sums all rows
-//   gemm_ar, two shots  a rank sums its rows and stores the sum with every peer (`share`), in the
-//                       peer's slot, where its partial for these rows was: who sums a chunk is the
-//                       only one to read that partial, so nothing else has to hold it
+//   gemm_ar, one-shot   a rank sums all rows
+//   gemm_ar, two-shot   a rank sums its rows and stores the sum at every peer (`share`), in the
+//                       peer's slot in place of its partial for these rows: only the rank that
+//                       sums a chunk reads that partial, so the place is free
 //
-// Units are 16 bytes, rows lie one after the other. The header of a call says that the partial is
-// there: it is sent behind the product. So admission is the only wait before the pull. A rank
-// overwrites its partial in call c + 2, after the headers of call c + 1, which peers send when they
-// have pulled for call c.
+// Units are 16 bytes; rows are contiguous. The header of a call is sent after the GEMM and says
+// that the partial is there, so admission is the only wait before pulling. A rank overwrites its
+// partial in call c + 2, after the headers of call c + 1, which peers send when they have pulled
+// for call c.
 #pragma once
 #include "schedule/rows.h"
 #include "schedule/verbs.h"
 
 namespace tilelace::schedule {
 
-/// Of a shard: what the flags of a slot have room for.
+/// The most chunks of a shard: a slot has flags for them.
 constexpr Index kMaxSumChunks = 1024;
 /// Units of a row that stay together where a chunk is less than a row.
 constexpr Index kWideUnits = 512;
@@ -36,14 +36,14 @@ struct ReduceRows {
   bool share = false;
   Index chunk_units = 1;
   Index max_chunks = 0;          ///< of any rank
-  RowRange rows[kMaxGpuRanks];   ///< that each rank sums, in units
-  Index chunks[kMaxGpuRanks]{};  ///< in which each does
+  RowRange rows[kMaxGpuRanks];   ///< summed by each rank, in units
+  Index chunks[kMaxGpuRanks]{};  ///< of each rank's rows
 
   [[nodiscard]] TILELACE_HD constexpr SumChunk chunk(int owner, Index i) const {
     const Index begin = rows[owner].begin + i * chunk_units;
     return {owner, i, {begin, min_of(begin + chunk_units, rows[owner].end)}};
   }
-  /// Of a rank, where rows are shared: the owner's sum of this chunk is in its slot.
+  /// On a rank, where rows are shared: the owner's sum of this chunk is in its slot.
   [[nodiscard]] TILELACE_HD constexpr Index flag(int owner, Index i) const {
     return owner * max_chunks + i;
   }
@@ -54,7 +54,7 @@ struct ReduceRows {
 
 enum class SumForm : std::uint8_t { own_rows, all_rows, shared_rows };
 
-/// Who sums which rows. `row_units`: of a row.
+/// Which rank sums which rows. `row_units`: units per row.
 constexpr void set_rows(ReduceRows& s, const RowSplit& split, int rank, SumForm form,
                         Index row_units) {
   s.rank = rank;
@@ -66,7 +66,7 @@ constexpr void set_rows(ReduceRows& s, const RowSplit& split, int rank, SumForm 
   }
 }
 
-/// Never more chunks than kMaxSumChunks. Workers without a chunk are left out.
+/// At most kMaxSumChunks chunks. Workers without a chunk are dropped.
 constexpr void cut_rows(ReduceRows& s, Index chunk_units, int workers) {
   Index most = 0;
   for (int r = 0; r < s.ranks; ++r) most = max_of(most, s.rows[r].size());
@@ -76,7 +76,7 @@ constexpr void cut_rows(ReduceRows& s, Index chunk_units, int workers) {
   s.workers = static_cast<int>(max_of(1, min_of(workers, s.max_chunks)));
 }
 
-/// A chunk is `chunk_rows` rows; where that is one row, an even part of a wide one.
+/// A chunk is `chunk_rows` rows; if that is one row, an even part of a wide one.
 constexpr ReduceRows make_reduce_rows(const RowSplit& split, int rank, SumForm form,
                                       Index row_units, Index chunk_rows, int workers) {
   ReduceRows s;
@@ -88,12 +88,12 @@ constexpr ReduceRows make_reduce_rows(const RowSplit& split, int rank, SumForm f
   return s;
 }
 
-/// Role `reduce`, worker w of s.workers, behind the admission:
-///   reduce(chunk)  adds what all slots hold of it in rank order and stores it, with `share` at
-///                  every peer too
+/// Role `reduce`, worker w of s.workers, after the admission:
+///   reduce(chunk)  adds the chunk of all slots in rank order and stores it, with `share` at every
+///                  peer too
 ///   deliver(chunk) an owner's sum, from the own slot to the user
-/// Own chunks first, peers' one round behind: they are likely to be there. A worker waits for the
-/// worker of the same number only, which has sent what is waited for before it waits itself.
+/// Own chunks first; peers' chunks one round later, when they have probably arrived. A worker only
+/// waits for the worker of the same number, which sends before it waits.
 template <class Verbs>
 TILELACE_ROLE void run_reduce_rows(const ReduceRows& s, int worker, Verbs& v) {
   const auto chunks = static_cast<int>(s.share ? s.max_chunks : s.chunks[s.rank]);

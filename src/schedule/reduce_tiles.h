@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A gemm_rs or gemm_ar of one rank as CPU ranks, the checker and the simulator run it: GemmReduce's
-// copies, and of a gemm_rs the tiles, and under transport `store` the partials, of the orders that
-// a GEMM kernel walks (reduce_order.h).
+// One rank's gemm_rs or gemm_ar as CPU ranks, the checker and the simulator run it: GemmReduce's
+// copies and, for a gemm_rs, the tiles of a GEMM kernel's orders (reduce_order.h), with transport
+// `store` also their partials.
 #pragma once
 #include "schedule/gemm_reduce.h"
 #include "schedule/make_reduce_order.h"
@@ -10,14 +10,14 @@ namespace tilelace::schedule {
 
 template <class Order>
 struct ReduceTiles : GemmReduce {
-  /// Every CTA of a cluster is a worker here; one alone is both.
+  /// Every CTA of a cluster is a worker here; one alone plays both.
   static constexpr bool kPairs = requires { requires Order::kPairs; };
   GemmWorkOf<Order> work;
 
   [[nodiscard]] constexpr const Order& order() const { return work.order; }
-  /// Partials that a rank may get from each source.
+  /// The most partials that a rank gets from each source.
   [[nodiscard]] constexpr int of_source() const { return order().max_tiles * (kPairs ? 2 : 1); }
-  /// Of the `row`-th CTA in a cluster that has the cell.
+  /// The tile of the `row`-th CTA in a cluster that has the cell.
   [[nodiscard]] constexpr int number(int source, GemmCell c, int row) const {
     return kPairs ? 2 * order().partial(source, c) + row : order().partial(source, c);
   }
@@ -31,7 +31,7 @@ struct ReduceTiles : GemmReduce {
   }
 };
 
-/// `walk`: its rows and columns are the call's. kMost: ranks.
+/// `walk`: its rows and columns are ignored for those of the call. kMost: ranks.
 template <int kMost>
 constexpr ReduceTiles<ReduceOrderOf<kMost>> make_reduce_tiles(const GemmReduce& s, GemmOrder walk,
                                                               bool together = false) {
@@ -70,7 +70,7 @@ class ReduceTileVerbs {
   using Tiles = ReduceTiles<Order>;
 
  public:
-  /// Of a cluster's CTAs those from `first` to `last`.
+  /// The CTAs of a cluster from `first` to `last`.
   ReduceTileVerbs(const Tiles& tiles, Verbs& verbs, int first, int last)
       : s_(tiles), v_(verbs), first_(first), last_(last) {}
 

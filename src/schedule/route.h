@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who hands which shard to whom. For each root rank a route is a tree over all ranks: an all-gather
-// sends the root's shard down the tree, a reduce-scatter sends partial sums for it up the same
-// tree.
+// The path of each shard between ranks. For each root rank a route is a tree over all ranks: an
+// all-gather sends the root's shard down the tree, a reduce-scatter sends partial sums for it up
+// the same tree.
 #pragma once
 #include <cstdint>
 
@@ -13,11 +13,11 @@ namespace tilelace::schedule {
 struct Route {
   RouteKind kind = RouteKind::mesh;
   int ranks = 1;
-  int local = 1;  ///< two_level: ranks of one node (divides ranks)
+  int local = 1;  ///< two_level: ranks per node; divides ranks
 
   bool operator==(const Route&) const = default;
 
-  /// The rank that `rank` gets root's shard from (and sends partials for it to). rank != root.
+  /// The rank from which `rank` gets root's shard (and to which it sends partials). rank != root.
   [[nodiscard]] TILELACE_HD constexpr int parent(int root, int rank) const {
     if (kind == RouteKind::mesh) return root;
     if (kind == RouteKind::ring) return wrap(rank - 1, ranks);
@@ -36,7 +36,7 @@ struct Route {
     return node(rank) != node(root) && lane(rank) == lane(root) ? local - 1 : 0;
   }
 
-  /// The i-th rank that `rank` serves with root's shard; remote nodes first, then rotated.
+  /// The i-th rank to which `rank` sends root's shard; remote nodes first, then rotated.
   [[nodiscard]] TILELACE_HD constexpr int child(int root, int rank, int i) const {
     if (kind != RouteKind::two_level) return wrap(rank + 1 + i, ranks);
     const int remote = rank == root ? nodes() - 1 : 0;
@@ -50,8 +50,8 @@ struct Route {
     return wrap(node(rank) - i / local, nodes()) * local + wrap(lane(rank) - i % local, local);
   }
 
-  /// The i-th shard that `rank` computes in a reduce-scatter: remote nodes first, own last. At
-  /// every moment the traffic of a mesh is a permutation.
+  /// The i-th shard that `rank` computes in a reduce-scatter: remote nodes first, own last. At any
+  /// time each rank of a mesh sends to one peer and receives from one.
   [[nodiscard]] TILELACE_HD constexpr int reduce_order(int rank, int i) const {
     if (kind != RouteKind::two_level) return wrap(rank + 1 + i, ranks);
     return wrap(node(rank) + 1 + i / local, nodes()) * local +

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles in sections: rows that have tiles of their own, beginning at their first row. Sections that
-// follow each other may be walked together, as if they were one: each time sections are walked
-// apart, the whole weight is read once more. Worked out on the host into 32-bit numbers.
+// Tiles in sections: rows with their own tiles, which begin at the section's first row. Consecutive
+// sections may be walked together as one; each separate walk reads the whole weight once more.
+// Computed on the host as 32-bit numbers.
 #pragma once
 #include "schedule/gemm.h"
 #include "schedule/walks.h"
@@ -16,12 +16,12 @@ struct OwnedRows {
 
 template <int kMost>
 struct SectionOrder {
-  GemmOrder walk;  ///< of sections that are walked together; their rows take the place of its own
+  GemmOrder walk;  ///< of sections walked together; its rows are replaced by theirs
   int count = 0;
   int tile_rows[kMost] = {};  ///< rows of tiles in each section
   int walks = 0;
   int first_section[kMost + 1] = {};  ///< of each walk
-  int first_tile[kMost + 1] = {};     ///< likewise
+  int first_tile[kMost + 1] = {};     ///< of each walk
   int walk_rows[kMost] = {};          ///< rows of tiles in each walk
 
   [[nodiscard]] TILELACE_HD constexpr int tiles() const { return first_tile[walks]; }

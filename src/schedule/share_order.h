@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fused gemm_ar as a GEMM kernel walks it. Every shard is cut into the same number of blocks; the
-// blocks of all shards follow each other, column by column. A step is one column of one block: its
-// remote tiles, and behind them the own tiles of the column `lag` steps before. By then the peers'
-// terms for those have arrived; what they send to all ranks spreads over the whole call, and little
-// is left to send when the last product ends. Worked out on the host into 32-bit numbers.
+// A fused gemm_ar in the order of a GEMM kernel. Every shard is cut into the same number of blocks;
+// the blocks of all shards follow each other, column by column. A step is one column of one block:
+// its remote tiles, then the own tiles of the column `lag` steps earlier. By then the peers' terms
+// for those have arrived. Sends to all ranks are spread over the whole call, and few are left when
+// the last GEMM tile ends. Computed on the host as 32-bit numbers.
 //
-// Or, where a shard would have fewer rows than tiles, every owner has some columns of all rows: one
-// block, whose steps are a column of each owner.
+// If shards would have fewer rows than a tile, every owner has some columns of all rows instead:
+// one block, whose steps are a column of each owner.
 //
-// No rank waits for ever: own tiles of step g need peers' remote tiles of step g - lag only, and
-// everybody takes tiles in the order of steps.
+// No deadlock: own tiles of step g only need peers' remote tiles of step g - lag, and every rank
+// takes tiles in the order of steps.
 #pragma once
 #include "schedule/gemm.h"
 #include "schedule/section_order.h"
@@ -19,18 +19,18 @@ namespace tilelace::schedule {
 constexpr int kMaxShareBlocks = 8;
 constexpr int kMaxShareSections = kMaxGpuRanks * kMaxShareBlocks;
 
-/// Steps that have equally many tiles.
+/// Steps with equally many tiles.
 struct ShareStretch {
   int first_tile = 0, first_step = 0;
   int block = 0, own_block = 0;   ///< of remote and of own tiles
-  int remote_rows = 0, rows = 0;  ///< of tiles a step: remote ones, all
+  int remote_rows = 0, rows = 0;  ///< of tiles per step: remote ones, all
 };
 
 struct ShareOrder {
   static constexpr bool kInRounds = true;
   int rank = 0, ranks = 1, blocks = 1;
   int cols = 1;                          ///< columns of tiles of a shard
-  int owner_cols = 0;                    ///< the same where owners have columns of all rows; else 0
+  int owner_cols = 0;                    ///< the same if owners have columns of all rows; else 0
   int lag = 0;                           ///< steps
   int own_begin = 0;                     ///< first row of the own shard
   int max_tiles = 1;                     ///< of a section
@@ -64,7 +64,7 @@ struct ShareOrder {
       while (row >= tile_rows[s]) row -= tile_rows[s++];
     }
     const int col = at.first_step + step - (mine ? lag : 0) - block * cols;
-    // Back and forth: the weights that the last block used last are still near.
+    // Back and forth: the weights of the last block are still in cache.
     return {row, walked(block, col), s};
   }
   [[nodiscard]] TILELACE_HD constexpr bool own_tile(int t) const {
@@ -85,7 +85,7 @@ struct ShareOrder {
   }
 
  private:
-  /// Columns of odd blocks are walked from the last one on.
+  /// Columns of odd blocks are walked from the last one.
   [[nodiscard]] TILELACE_HD constexpr int walked(int block, int col) const {
     return (block & 1) != 0 ? cols - 1 - col : col;
   }

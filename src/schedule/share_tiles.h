@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finished tiles of a fused gemm_ar (share_order.h) on their way to the callers of all ranks,
-// through the peers' slots: whoever finishes a tile stores it there, and raises its flag.
+// Finished tiles of a fused gemm_ar (share_order.h) on their way to all ranks, through the peers'
+// slots: the owner of a tile stores it there and raises its flag.
 //
-//   collect  behind the product: a peer's tile goes from the slot to the caller once its flag is
-//            there
+//   collect  after the GEMM: a peer's tile goes from the slot to the caller once its flag is
+//            raised
 //
-// No rank waits for ever: products wait for terms alone, and who collects for the products of
-// peers. So all workers of a product must have a place at a time; collecting comes last.
+// No deadlock: the GEMM only waits for terms, and collecting waits for the peers' GEMMs. So all
+// workers of a GEMM must run at once, and collecting comes last.
 #pragma once
 #include "schedule/make_share_order.h"
 #include "schedule/shared_parts.h"
@@ -14,8 +14,8 @@
 
 namespace tilelace::schedule {
 
-/// A call of one rank as the checker and CPU ranks have it: a tile is `tile_m` rows of one column,
-/// and one part. Some actors play the product, the others collect; one alone does both.
+/// One rank's call for the checker and CPU ranks: a tile is `tile_m` rows of one column, and one
+/// part. Some actors run the GEMM, the others collect; a single one does both.
 struct SharedTiles {
   RowSplit split;
   int tile_m = 1;
@@ -24,12 +24,12 @@ struct SharedTiles {
   ShareFlags flags;
 
   [[nodiscard]] constexpr const ShareOrder& order() const { return work.order; }
-  /// Rows of which this rank finishes tiles.
+  /// Rows whose tiles this rank finishes.
   [[nodiscard]] constexpr RowRange shard(int rank) const {
     return work.order.owner_cols > 0 ? RowRange{0, split.m} : split.shard(rank);
   }
   [[nodiscard]] static constexpr int products(int actors) { return actors > 1 ? actors / 2 : 1; }
-  /// At the own rank: this worker's products are over.
+  /// On the own rank: this worker's GEMM is over.
   [[nodiscard]] constexpr int over(int worker) const { return flags.end(work.order) + worker; }
   [[nodiscard]] constexpr int num_flags() const { return over(work.workers); }
 };
@@ -43,7 +43,7 @@ constexpr SharedTiles make_shared_tiles(const RowSplit& split, const ShareOrder&
 
 struct ShareTile {
   int owner = 0, block = 0;
-  int index = 0;  ///< among what its owner finishes
+  int index = 0;  ///< among the tiles that its owner finishes
   RowRange rows;
   int col = 0;
 };
@@ -67,8 +67,8 @@ class ShareVerbs {
   void multiply(GemmSegment s) { v_.compute(tile(o_.cell(s.tile))); }
   void give_partial(int /*round*/) {}
   void add_partial(int /*worker*/, int /*round*/) {}
-  /// A tile that left from here is told behind the products of the next one, so that nobody waits
-  /// for its stores.
+  /// Peers are told of a stored tile after the next tile's GEMM, so that nobody waits for the
+  /// stores.
   void store(GemmCell c) {
     tell();
     admit();
@@ -115,11 +115,11 @@ class ShareVerbs {
   int untold_ = -1;
 };
 
-/// No copies: who finishes a tile stores it everywhere.
+/// No copies: the owner of a tile stores it everywhere.
 template <class Verbs>
 void run_copy(const SharedTiles& /*s*/, Verbs& /*v*/) {}
 
-/// The product's workers come first, then those who collect.
+/// The GEMM's workers come first, then those that collect.
 template <class Verbs>
 void run_compute(const SharedTiles& s, int worker, Verbs& v) {
   const int products = s.work.workers;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finished tiles of a fused gemm_ar at a rank that did not finish them: their flags, where they
-// lie, and how they go to the caller.
+// Finished tiles of a fused gemm_ar on the other ranks: their flags, their places, and how they get
+// to the caller.
 #pragma once
 #include "schedule/share_order.h"
 
 namespace tilelace::schedule {
 
-/// Flags of a rank. A tile has `parts` of them, one for what each group of threads computes that
-/// has a part of a worker's tile to itself.
+/// Flags of a rank. A tile has `parts` flags, one for each group of threads that computes a part of
+/// a worker's tile.
 struct ShareFlags {
   int parts = 1;
   int first_shared = 0;  ///< of peers' finished tiles
@@ -20,7 +20,7 @@ struct ShareFlags {
   }
 };
 
-/// What one group of threads of a peer's worker finished, and the flag that says that it is here.
+/// The part that one group of threads of a peer's worker finished, and the flag that announces it.
 struct SharedPart {
   int flag = -1;  ///< -1: there is none
   int owner = 0, part = 0;
@@ -48,14 +48,14 @@ struct SharedPart {
   return {};
 }
 
-/// How the parts of a worker's tile lie: those of a CTA below each other, CTAs column by column.
+/// How the parts of a worker's tile lie: a CTA's parts below each other, CTAs column by column.
 struct PartShape {
   int cluster_rows = 1, cluster_cols = 1;
   int groups = 1;          ///< parts of a CTA
   int rows = 1, cols = 1;  ///< of a part
 };
 
-/// Where a part lies in a result of `columns`; nothing of it where it is beyond the end.
+/// Where a part lies in a result of `columns`; clipped at the result's end.
 struct PartPlace {
   int row = 0, rows = 0, col = 0, cols = 0;
 };
@@ -75,7 +75,7 @@ struct PartPlace {
   return at;
 }
 
-/// Role collect, worker w of `workers`. Verbs: wait_for(part): its flag, as wait; deliver(part):
+/// Role collect, worker w of `workers`. Verbs: wait_for(part): waits for its flag; deliver(part):
 /// from the slot to the user.
 template <class Verbs>
 TILELACE_ROLE void run_collect(const ShareOrder& o, const ShareFlags& flags, int worker,

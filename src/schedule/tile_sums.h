@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fused gemm_ar in which every rank keeps its partials and sums are made of whole tiles, by the
-// switch (transport `multimem`) or by warps that read from all ranks (transport `pull`). All ranks
-// walk the tiles of the whole product [m, n]. A finished tile goes, rounded, into the own slot, and
-// every rank is told; a tile that all ranks have given is summed in pieces of 16 bytes.
+// A fused gemm_ar in which every rank keeps its partials, and whole tiles are summed by the switch
+// (transport `multimem`) or by warps that read from all ranks (transport `pull`). All ranks walk
+// the tiles of the whole result [m, n]. A finished tile goes, rounded, into the own slot, and every
+// rank is told; once all ranks have given a tile, it is summed in pieces of 16 bytes.
 //
-// In one shot every rank sums all pieces for itself. In two it sums an equal share of them, stores
-// those sums with all ranks and tells every rank again.
+// One-shot: every rank sums all pieces for itself. Two-shot: it sums an equal share of them, stores
+// those sums at all ranks and tells every rank again.
 //
-// Two counts a part of a tile, a part being what one CTA of a worker computes: `given` and
-// `summed`. Whoever gives or sums adds one to them at every rank. One count for both would not do:
-// a rank that has seen all partials may count its sums at a peer before another rank's partial is
-// counted there. Counts are never set back: a rank knows how often each has been used, which calls
-// in one shot do of `given` alone.
+// Two counts per part of a tile; a part is what one CTA of a worker computes: `given` and `summed`.
+// Giving and summing add one to them at every rank. One count for both would be wrong: a rank that
+// has seen all partials may count its sums at a peer before another rank's partial is counted
+// there. Counts are never reset: a rank knows how often each was used; one-shot calls only use
+// `given`.
 //
-// No rank waits for ever: products wait for nobody, sums of a tile for the products of the same
-// tile, the end of a tile for sums of the same tile.
+// No deadlock: the GEMM waits for nothing, sums of a tile wait for the GEMMs of the same tile, and
+// the end of a tile waits for sums of the same tile.
 #pragma once
 #include "schedule/gemm.h"
 #include "schedule/rows.h"
@@ -26,7 +26,7 @@ namespace tilelace::schedule {
 [[nodiscard]] TILELACE_HD constexpr int summed_count(int part) { return 2 * part + 1; }
 [[nodiscard]] TILELACE_HD constexpr int num_counts(int parts) { return 2 * parts; }
 
-/// Which of a part's pieces a rank sums, in two shots.
+/// Which of a part's pieces a rank sums in two-shot.
 struct PieceRange {
   int begin = 0, end = 0;
 };
@@ -35,17 +35,17 @@ struct PieceRange {
   return {border(rank), border(rank + 1)};
 }
 
-/// Whether the group that multiplies a tile has none behind it: nobody has more time than that
-/// group to sum it, and the end of the call waits for it. `lanes`: groups that take turns.
+/// Whether no other tile follows the group that multiplies this one: that group then sums the tile
+/// itself, since the end of the call waits for it. `lanes`: groups that take turns.
 template <class Work>
 [[nodiscard]] TILELACE_HD constexpr bool sums_itself(const Work& work, int tile, int lanes) {
   return tile + lanes * work.workers >= work.order.tiles();
 }
 
-/// Role math, of the worker's `lane`-th of `lanes` warpgroups that take turns; whole tiles only.
-/// Verbs: skip(segment), multiply(segment) as run_gemm_math; give(cell) stores the accumulator in
-/// the own slot; admit(); tell_given(tile) once it is there, while the other group multiplies. The
-/// last tile, for sum_last; -1: it had none.
+/// Role math of the worker's `lane`-th of `lanes` warpgroups in turns; whole tiles only. Verbs:
+/// skip(segment), multiply(segment) as in run_gemm_math; give(cell) stores the accumulator in the
+/// own slot; admit(); tell_given(tile) once it is stored, while the other group multiplies. Returns
+/// the last tile, for sum_last; -1: none.
 template <class Work, class Verbs>
 TILELACE_ROLE int run_sums_math(const Work& work, int worker, int lane, int lanes, Verbs& v) {
   GemmSegments segments(work, worker);
@@ -81,14 +81,14 @@ TILELACE_ROLE void end_tile(const Work& work, int tile, Verbs& v) {
 
 }  // namespace detail
 
-/// Role reduce, of the same worker, of all tiles but those that groups sum themselves:
+/// Role reduce of the same worker, for all tiles but those that groups sum themselves:
 ///   admit()               may this call's sums be stored?
 ///   await_given(tile)     all ranks' partials of the worker's part are in their slots
-///   reduce(tile, cell)    the pieces, or this rank's share of them: added up and stored
-///   tell_summed(tile)     in two shots, as all that follows: they are with all ranks
-///   await_summed(tile)    all ranks' shares are here
-///   deliver(tile, cell)   from the own slot to the user, where sums are not stored there
-/// The end of a tile comes behind the sums of the next one.
+///   reduce(tile, cell)    adds and stores the pieces, or this rank's share of them
+///   tell_summed(tile)     two-shot, as all that follows: they are stored at all ranks
+///   await_summed(tile)    all ranks' shares have arrived
+///   deliver(tile, cell)   from the own slot to the user, if sums are not stored there
+/// The end of a tile comes after the sums of the next one.
 template <class Work, class Verbs>
 TILELACE_ROLE void run_sums_reduce(const Work& work, int worker, int lanes, Verbs& v) {
   v.admit();
@@ -102,7 +102,7 @@ TILELACE_ROLE void run_sums_reduce(const Work& work, int worker, int lanes, Verb
   }
 }
 
-/// The same of the last tile of a group that multiplied, by that group.
+/// The same for the last tile of a group that multiplied, by that group.
 template <class Work, class Verbs>
 TILELACE_ROLE void sum_last(const Work& work, int tile, Verbs& v) {
   if (tile < 0) return;
@@ -111,15 +111,15 @@ TILELACE_ROLE void sum_last(const Work& work, int tile, Verbs& v) {
   detail::end_tile(work, tile, v);
 }
 
-/// All of it for a rank, where a tile is `tile_m` rows of one column of tiles, as the checker sees
-/// it. A row is a piece.
+/// One rank's whole call, where a tile is `tile_m` rows of one column of tiles, for the checker. A
+/// row is a piece.
 struct TileSums {
   int rank = 0, ranks = 1;
   int actors = 1;  ///< that play the roles of all workers
   Index m = 0;
   int tile_m = 1;
   bool one_shot = false;
-  bool direct = false;  ///< in two shots: sums go to where peers want them
+  bool direct = false;  ///< two-shot: sums go directly to the peers' results
   GemmWork work;
 
   [[nodiscard]] constexpr int tiles() const { return work.order.tiles(); }
@@ -135,7 +135,7 @@ struct TileSums {
   }
 };
 
-/// `order`: as many rows of tiles as m has.
+/// `order`: with as many rows of tiles as m has.
 constexpr TileSums make_tile_sums(const RowSplit& split, int rank, int tile_m,
                                   const GemmOrder& order, int workers) {
   TileSums s;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verbs of schedule/verbs.h as values, for those who keep the steps of a role in lists.
+// The verbs of schedule/verbs.h as values, to keep the steps of a role in lists.
 #pragma once
 #include <cstdint>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What role loops ask of a backend. Five sets of verbs run under the same loops: CPU ranks, the
-// checker, the simulator, CUDA kernels, the copy-engine loop. Contracts:
+// What role loops need from a backend. CPU ranks, the checker and the simulator run all of them;
+// GPU kernels and the copy-engine loop run those of their ops. Contracts:
 //
 //   signal(peer, flag)   release: everything this actor did before is visible to whoever waits for
 //                        the flag at `peer` (peer may be the own rank). One writer a flag. No wait.
@@ -28,8 +28,8 @@
 
 namespace tilelace::schedule {
 
-/// Tells every peer that this rank has entered the call. Ranks without rows do it too: the peers'
-/// right to send the call after the next hangs on it.
+/// Tells every peer that this rank has entered the call. Ranks without rows do it too: peers may
+/// only send the call after the next once they have this header.
 template <class Verbs>
 TILELACE_ROLE void signal_headers(int ranks, int rank, Verbs& v) {
   for (int i = 1; i < ranks; ++i) {

@@ -5,10 +5,10 @@
 
 namespace tilelace::schedule {
 
-/// Walks that are looked through one by one. Kernels have no more.
+/// Walks that are searched one by one. Kernels have no more.
 constexpr int kFewWalks = 8;
 
-/// Which of a host's many walks has tile t; `first_tile(w)`: of the w-th, or behind the last.
+/// The walk of tile t among many, on the host; `first_tile(w)`: of the w-th, or after the last.
 template <class First>
 constexpr int walk_of(int walks, int t, First first_tile) {
   int w = 0;
