@@ -22,7 +22,7 @@ class GpuBackend : public Backend {
  public:
   /// Errors: as make_cuda_backend.
   GpuBackend(comm::Group& group, const CommunicatorOptions& options);
-  /// Waits for this device's work, which the bounds of its waits end.
+  /// Waits for this device's work; its own waits are bounded.
   ~GpuBackend() override;
 
   [[nodiscard]] Machine machine() const override { return machine_; }
@@ -51,41 +51,41 @@ class GpuBackend : public Backend {
   [[nodiscard]] bool has_kernel(const Plan& plan, DType dtype) const override;
 
  private:
-  /// Errors: usage (a rank is in a call), peer, timeout.
+  /// Errors: usage (a rank is already in a call), peer, timeout.
   void meet_for_preparation();
   void meet();
-  /// What must be equal on every rank. Errors: usage (no plan, a weight elsewhere).
+  /// Text that must be equal on every rank. Errors: usage (no plan, a weight in other memory).
   [[nodiscard]] std::string described(std::span<const PreparedCall> calls) const;
   void refuse_preparation(std::string_view reason);
-  /// What these calls may ask for, beside what those before them did.
+  /// The needs of these calls, beside those of calls prepared before.
   [[nodiscard]] RankShare share_of(std::span<const PreparedCall> calls, RankShare before) const;
-  /// Lets go of what was prepared, but for graphs.
+  /// Releases what was prepared, except for graphs.
   void retire();
   void throw_if_graphs_failed();
-  /// Throws what an earlier call left behind.
+  /// Throws errors of earlier calls.
   void require_ready(std::string_view op);
-  /// Remembers that ranks disagreed: their calls no longer match.
+  /// Notes that ranks disagreed, so that their calls no longer match.
   void fall_out(const Error& error);
   void check_tensors(const Problem& problem, const Operands& operands, Part part) const;
-  /// Whether the stream is one of this device. Errors: as capture_of.
+  /// Whether the stream belongs to this device. Errors: as capture_of.
   [[nodiscard]] bool owns(void* stream) const;
   void require_own_stream(std::string_view op, void* stream) const;
   void enqueue(const Problem& problem, const Plan& plan, const Operands& operands);
   void enqueue_gemm(const Problem& problem, const Operands& operands);
-  /// Of a collective: everything but its enqueueing. Errors: usage.
+  /// Checks a collective; everything but enqueueing it. Errors: usage.
   struct CheckedCollective;
   [[nodiscard]] CheckedCollective checked(Collective, const CollectiveArgs& args,
                                           const CollectiveOptions& options) const;
   [[nodiscard]] plan::CollectiveMachine collective_machine() const;
   void check_memory(const plan::NormCall& call, const AllReduceNormArgs& args) const;
-  /// What all collectives do around `enqueue`, which checks the call and enqueues it.
+  /// Common to all collectives, around `enqueue`, which checks and enqueues the call.
   void in_collectives(std::string_view name, void* stream, const std::function<void()>& enqueue);
-  /// The plan of each product alone; made once for each problem.
+  /// The plan of each GEMM alone; made once for each problem.
   const std::vector<plan::GemmPlan>& gemm_plans(const Problem& problem);
-  /// Whether these weights keep their values, so that they may be read before the stream gets
+  /// Whether these weights keep their values, so that kernels may read them before the stream gets
   /// there.
   [[nodiscard]] bool prepared(std::span<const TensorView> weights) const;
-  /// Where peers find a result, if it lies in a SymmetricBuffer.
+  /// Where peers can reach a result, if it is in a SymmetricBuffer.
   [[nodiscard]] ReachableOut reachable(const TensorView& out) const;
 
   comm::Group& group_;
@@ -93,31 +93,31 @@ class GpuBackend : public Backend {
   int device_;
   std::string uuid_, name_;
   Machine machine_;
-  std::vector<const comm::LinkRow*> links_;  ///< by rank; none before prepare
-  bool shares_device_ = false;  ///< other communicators' kernels may stand beside this one's
-  std::unique_ptr<GemmWorkspace> workspace_;      // of products alone
+  std::vector<const comm::LinkRow*> links_;  ///< by rank; empty before prepare
+  bool shares_device_ = false;  ///< other communicators' kernels may run beside this one's
+  std::unique_ptr<GemmWorkspace> workspace_;      // for GEMMs alone
   std::unique_ptr<RankOps> ops_;                  // null before prepare
   std::unique_ptr<CollectiveCalls> collectives_;  // null before the first
   std::string collectives_out_of_step_;           // why they are refused; empty: they are not
   SlotNeeds needs_;                               // of what is prepared
-  RankShare share_;                               // likewise
+  RankShare share_;                               // of what is prepared
   struct Retired {
     std::unique_ptr<RankOps> ops;
-    bool in_step;  ///< else its waits were ended
+    bool in_step;  ///< if not, its waits were ended
   };
-  std::vector<Retired> retired_;  ///< what graphs were captured with
+  std::vector<Retired> retired_;  ///< prepared calls that graphs captured
   struct ProblemHash {
     std::size_t operator()(const Problem& p) const { return hash_value(p); }
   };
   Recent<Problem, std::vector<plan::GemmPlan>, ProblemHash> gemm_plans_{4096};
-  std::vector<TensorView> weights_;  ///< of prepare
+  std::vector<TensorView> weights_;  ///< given to prepare
   /// In the order in which all ranks made them.
   std::vector<std::weak_ptr<comm::DeviceMemory>> reachable_;
-  void* last_stream_ = nullptr;  ///< of a call
+  void* last_stream_ = nullptr;  ///< of the last call
   std::string out_of_step_;      ///< why calls are refused until prepare; empty: they are not
 };
 
-/// Throws a usage error unless `t` lies on this device with its rows one after the other.
+/// Throws a usage error unless `t` is on this device, with contiguous rows.
 void require_on_device(std::string_view op, TensorName, const TensorView&, int device);
 
 std::unique_ptr<RankMemory> make_device_memory(int device, std::size_t bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that one rank can call on one communicator: all ops share memory, slots and the count
-// of calls, so that they may follow each other in any order, also in one graph.
+// All ops of one rank on one communicator: they share memory, slots and the count of calls, so that
+// they may follow each other in any order, also in one graph.
 #pragma once
 #include <vector>
 
@@ -20,16 +20,16 @@ struct RankOps {
   /// must outlive it. Errors: usage, system, peer, timeout.
   RankOps(comm::Group& group, int device, const std::vector<Problem>& problems, double timeout_s,
           const RankShare& share = {});
-  /// For calls that take no more. Collective, likewise.
+  /// For calls that need no more than this. Collective, as above.
   RankOps(comm::Group& group, int device, const SlotNeeds& needs, double timeout_s,
           const RankShare& share);
 
-  /// Of a slot, by calls of these problems among so many ranks. Errors: usage.
+  /// Needs of a slot for calls of these problems among this many ranks. Errors: usage.
   static SlotNeeds needs_of(const std::vector<Problem>& problems, int ranks,
                             const RankShare& share);
 
-  /// Enqueues a call with a plan of the problem's: the way that it carries. May be captured; graphs
-  /// and eager calls come in any order. Errors: usage, system, peer, timeout (NCCL's).
+  /// Enqueues a call with one of the problem's plans. May be captured; graphs and eager calls may
+  /// come in any order. Errors: usage, system, peer, timeout (NCCL's).
   void run(const Problem&, const Plan&, const CallTensors&);
 
   RankCalls calls;
@@ -45,9 +45,9 @@ struct RankOps {
   AgGemmCalls gather_;
   GemmRsCalls scatter_;    ///< fused
   GemmArCalls share_;      ///< fused
-  KeptPartials kept_;      ///< fused, partials stay with the ranks
-  UnfusedSums behind_;     ///< sums behind the product
-  HandedPartials handed_;  ///< partials are handed to owners, in the ways that others take
+  KeptPartials kept_;      ///< fused; ranks keep their partials
+  UnfusedSums behind_;     ///< sums after the GEMM
+  HandedPartials handed_;  ///< partials are handed to owners, by other libraries' methods
 };
 
 }  // namespace tilelace::cuda

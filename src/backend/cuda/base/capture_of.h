@@ -4,14 +4,14 @@
 
 namespace tilelace::cuda {
 
-/// The id of the capture that this stream is part of; 0: none. Errors: usage (a broken capture),
-/// system.
+/// The id of the capture that this stream is part of; 0: none. Errors: usage (an invalidated
+/// capture), system.
 unsigned long long capture_of(cudaStream_t stream);
 
-/// Whether nothing can be enqueued there while another stream is being captured. Error: system.
+/// Whether the capture of another stream forbids enqueueing on this one. Error: system.
 bool is_kept_by_capture(cudaStream_t stream);
 
-/// While it lives this thread may ask about streams though others are being captured.
+/// While it lives, this thread may query streams during captures of other streams.
 class BesideCaptures {
  public:
   BesideCaptures() { cudaThreadExchangeStreamCaptureMode(&mode_); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library that is looked up at run time: a binary starts where it is missing.
+// A library that is loaded at run time: a binary also starts without it.
 #pragma once
 #include <dlfcn.h>
 #include <fmt/core.h>
@@ -10,7 +10,7 @@
 
 namespace tilelace::cuda {
 
-/// Opened under the first of these names that there is; never closed.
+/// Opens the first of these names that exists; never closed.
 class DynamicLibrary {
  public:
   DynamicLibrary(std::initializer_list<const char*> names, std::string& problem)
@@ -23,12 +23,12 @@ class DynamicLibrary {
   }
   [[nodiscard]] bool open() const { return handle_ != nullptr; }
 
-  /// Null where the library does not have it.
+  /// Null if the library does not have it.
   template <class Function>
   void look(Function& function, const char* name) const {
     function = reinterpret_cast<Function>(dlsym(handle_, name));
   }
-  /// As look; that it is missing is a problem.
+  /// As look, but a missing function is a problem.
   template <class Function>
   void find(Function& function, const char* name) const {
     look(function, name);

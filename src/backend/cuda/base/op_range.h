@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // NVTX ranges: profilers show which op a host thread enqueues, in the domain "tilelace". Without a
-// profiler a range is a check of a pointer.
+// profiler a range only checks a pointer.
 #pragma once
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
@@ -11,7 +11,7 @@ namespace tilelace::cuda {
 
 class OpRange {
  public:
-  /// `name`: lasts as long as the range.
+  /// `name` must live as long as the range.
 #ifdef TILELACE_HAS_NVTX
   explicit OpRange(const char* name) {
     nvtxEventAttributes_t event{};

@@ -8,27 +8,27 @@
 
 namespace tilelace::cuda {
 
-/// What one launch wrote, by CTA, each in the order of writing.
+/// Events of one launch, by CTA, each in order of writing.
 struct TracedLaunch {
   std::string kernel;  ///< "product", "push", "collect"
   std::vector<std::vector<TraceEvent>> ctas;
 };
 
 #ifdef TILELACE_TRACE
-/// Room for the events of launches, of the current device. From record_launches(&recorder) on, what
-/// this thread enqueues or captures takes the next room, until record_launches(nullptr).
+/// Memory for the events of launches on the current device. From record_launches(&recorder) on,
+/// each launch or capture of this thread takes the next part, until record_launches(nullptr).
 class TraceRecorder {
  public:
-  /// For `launches`, in each of the first `ctas` CTAs, of up to `each` events. Error: system.
+  /// For `launches` launches, each with `ctas` CTAs of up to `each` events. Error: system.
   TraceRecorder(int launches, int ctas, int each);
   TraceRecorder(const TraceRecorder&) = delete;
   TraceRecorder& operator=(const TraceRecorder&) = delete;
   ~TraceRecorder();
 
-  /// Error: usage (no room left).
+  /// Error: usage (no space left).
   TraceSink next(const char* kernel);
-  /// Of the last time that each launch ran; waits for the device. Errors: system, usage (a CTA had
-  /// more events than there is room for).
+  /// Events of each launch's last run; waits for the device. Errors: system, usage (a CTA had more
+  /// events than there is space for).
   [[nodiscard]] std::vector<TracedLaunch> read() const;
 
  private:

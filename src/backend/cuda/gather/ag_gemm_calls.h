@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ag_gemm on GPUs: rows travel, by copy engine or by a small kernel, while one kernel multiplies
-// what is there and waits, tile by tile, for what is not.
+// ag_gemm on GPUs: copy engines or a small kernel move rows, while one GEMM kernel multiplies the
+// rows that have arrived and waits, tile by tile, for the others.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -12,7 +12,7 @@
 
 namespace tilelace::cuda {
 
-/// One rank's ag_gemm calls on one communicator. Makes nothing in a call.
+/// One rank's ag_gemm calls on one communicator. Calls allocate nothing.
 class AgGemmCalls {
  public:
   /// `calls` must outlive it. Local; with `nccl`, for plans of that transport, collective. Errors:
@@ -22,8 +22,8 @@ class AgGemmCalls {
   AgGemmCalls& operator=(const AgGemmCalls&) = delete;
   ~AgGemmCalls();
 
-  /// Enqueues a call; without weights rows are gathered and nothing is multiplied. May be captured.
-  /// Errors: usage (beyond what was prepared), system.
+  /// Enqueues a call; without weights it only gathers rows. May be captured. Errors: usage (more
+  /// than was prepared), system.
   void run(const OpCall&, const plan::AgGemmWay&);
 
   struct Impl;

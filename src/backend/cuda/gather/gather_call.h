@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call of ag_gemm, as the parts of it that are enqueued see it; and its sends.
+// One call of ag_gemm for the functions that enqueue its parts; and its sends.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -13,7 +13,7 @@
 
 namespace tilelace::cuda {
 
-/// What of a call does not depend on the weight.
+/// The parts of a call that do not depend on the weight.
 struct GatherCall {
   const Problem& problem;
   plan::AgGemmWay plan;
@@ -26,24 +26,24 @@ struct GatherCall {
   [[nodiscard]] schedule::Index row_bytes() const { return plan::input_row_bytes(problem); }
   /// Whether copy engines or NCCL move the rows, on a stream of their own.
   [[nodiscard]] bool copied() const { return !row_of(plan.transport).by_workers(); }
-  /// Whether a push kernel comes before what waits for rows: the product sends its own otherwise.
+  /// Whether a push kernel comes before the kernel that waits for rows; if not, the GEMM sends.
   [[nodiscard]] bool pushed() const {
     const plan::GemmTile& tile = plan.gemm.tile;
     return !copied() && (awaits() || !plan::can_push(tile.blocks, tile.width)) &&
            schedule.chunks(schedule.rank).count() > 0;
   }
-  /// Of the i-th weight, or null.
+  /// For the i-th weight, or null.
   [[nodiscard]] const void* bias(std::size_t i) const {
     return tensors.bias.empty() ? nullptr : tensors.bias[i].data;
   }
-  /// Whether the rows are wanted and no product.
+  /// Whether only the rows are wanted, without a GEMM.
   [[nodiscard]] bool alone() const { return tensors.weights.empty(); }
-  /// Whether a kernel waits for all rows, before the product if there is one.
+  /// Whether a kernel waits for all rows, before the GEMM if there is one.
   [[nodiscard]] bool awaits() const { return plan.path == Path::unfused || alone(); }
 };
 
-/// Whoever moves this rank's rows; a copy stream that was forked is to be joined. `nccl`: not null
-/// for calls of transport nccl. Errors: system, peer, timeout (NCCL's).
+/// Starts the transfer of this rank's rows; a forked copy stream must be joined later. `nccl`: not
+/// null for calls of transport nccl. Errors: system, peer, timeout (NCCL's).
 void enqueue_sends(const RankCalls&, CopyEngine&, NcclRows* nccl, const GatherCall&, cudaStream_t);
 
 }  // namespace tilelace::cuda

@@ -16,19 +16,19 @@ namespace tilelace::cuda {
 struct GatherPush {
   schedule::AgGemm schedule;  ///< its workers are the CTAs; borders are those below
   schedule::Index borders[schedule::kMaxGpuRanks + 1] = {};
-  bool stage = false;  ///< own rows go into the own slot, too
+  bool stage = false;  ///< own rows go into the own slot too
   CallParams call;
   std::size_t rows = 0;        ///< offset of the call's slot
-  std::int64_t row_bytes = 0;  ///< rows lie one after the other
+  std::int64_t row_bytes = 0;  ///< rows are contiguous
   const std::byte* input = nullptr;
   TILELACE_TRACE_SINK
 };
 
-/// Sends this rank's rows to every peer. Runs while the kernel after it begins, Start::early also
-/// under the one before it; it may be captured.
+/// Sends this rank's rows to every peer. Overlaps with the kernel after it, and with Start::early
+/// also with the kernel before it; may be captured.
 [[nodiscard]] cudaError_t enqueue_push(const GatherPush&, Start, cudaStream_t);
 
-/// Loads it, so that a later launch does not.
+/// Loads the kernel, so that a later launch does not.
 [[nodiscard]] cudaError_t load_gather_push();
 
 }  // namespace tilelace::cuda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small kernels of ag_gemm for rows as such: the wait for all of them, and their copy to the
+// Small kernels of ag_gemm that handle rows only: waiting for all of them, and copying them to the
 // caller.
 #pragma once
 #include <cuda_runtime_api.h>
@@ -11,18 +11,18 @@
 
 namespace tilelace::cuda {
 
-/// Waits for the headers of all peers, then for every chunk of their rows; the call's first kernel
-/// enters it, the last one counts it.
+/// Waits for the headers of all peers, then for every chunk of their rows. A call's first kernel
+/// enters it, and its last one counts it.
 struct AwaitRows {
   CallParams call;
   int max_chunks = 1;                       ///< flag of source r: r * max_chunks + chunk
   int chunks[schedule::kMaxGpuRanks] = {};  ///< of each rank's shard
 };
-/// What comes next in the stream finds all rows in the slot, or this rank stopped.
+/// Later work in the stream finds all rows in the slot, unless this rank was stopped.
 [[nodiscard]] cudaError_t enqueue_await(const AwaitRows&, cudaStream_t);
 
-/// Bytes [own_begin, own_end) of `to` come from `own`, all others from the slot; all of them
-/// multiples of 16. Nothing is written once the rank is stopped: the rows may be another call's.
+/// Bytes [own_begin, own_end) of `to` come from `own`, the others from the slot; all are multiples
+/// of 16. Writes nothing once the rank is stopped: the rows may be another call's.
 struct GatheredCopy {
   std::byte* to = nullptr;
   const std::byte* slot = nullptr;

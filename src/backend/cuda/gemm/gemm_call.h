@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host side of the GEMM: memory for partials, descriptors, launch. Makes nothing while it launches.
+// Host side of the GEMM: memory for partials, descriptors, launch. Launching allocates nothing.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -12,19 +12,19 @@
 
 namespace tilelace::cuda {
 
-/// Partials and flags of GEMMs that share k-steps. One stream at a time; keep one a stream.
+/// Partials and flags of GEMMs that share k-steps. Used by one stream at a time.
 class GemmWorkspace {
  public:
-  /// For the current device, whose architecture it is. Error: system.
+  /// For the current device, which must have this architecture. Error: system.
   explicit GemmWorkspace(int architecture = 0);
   GemmWorkspace(const GemmWorkspace&) = delete;
   GemmWorkspace& operator=(const GemmWorkspace&) = delete;
   ~GemmWorkspace();
   [[nodiscard]] const GemmScratch& scratch() const { return scratch_; }
-  /// Enqueues a look at whether a wait inside a GEMM has expired. Asynchronous. Error: system.
+  /// Enqueues a check whether a wait inside a GEMM timed out. Asynchronous. Error: system.
   void look(cudaStream_t);
-  /// What the last look saw, whose stream has got there. If one has, the workspace is made anew,
-  /// which synchronises the device; else nothing is waited for. Error: system.
+  /// The last check's result, once its stream got there. If a wait timed out, makes the workspace
+  /// anew, which synchronises the device; else it waits for nothing. Error: system.
   bool failed();
 
  private:
@@ -35,16 +35,16 @@ class GemmWorkspace {
   GemmScratch scratch_{};
 };
 
-/// Device pointers, 16-byte aligned, rows one after the other. n: out_n of the problem.
+/// Device pointers, aligned to 16 bytes, with contiguous rows. n: out_n of the problem.
 struct GemmTensors {
   const void* a = nullptr;                   ///< [m, k]
-  const void* weight = nullptr;              ///< [n, k]; of a gated problem the gate's
+  const void* weight = nullptr;              ///< [n, k]; of a gated problem, the gate's
   const void* bias = nullptr;                ///< [n] or null
   void* out = nullptr;                       ///< [m, n]
-  Activation activation = Activation::none;  ///< not of a gated problem
+  Activation activation = Activation::none;  ///< not for a gated problem
   const void* up = nullptr;                  ///< gated: [n, k]
   const void* up_bias = nullptr;             ///< gated: [n] or null
-  bool weights_wait = false;                 ///< the kernel before may write the weight
+  bool weights_wait = false;                 ///< the kernel before may still write the weight
 };
 
 /// The compiled kernel of a plan's tile. Error: usage (this build has none).
@@ -57,10 +57,10 @@ bool has_kernel(const plan::GemmPlan&, DType);
 /// neither. Error: system (also where a tile has no kernel).
 void load_gemm_kernels(int architecture = 0);
 
-/// What a kernel is launched with.
+/// Launch parameters of a kernel.
 struct GemmGrid {
   int ctas = 0;
-  int cluster = 1;  ///< on a share 2 where CTAs of no cluster stand in pairs (plan/gemm/share.h)
+  int cluster = 1;  ///< on a share, 2 where single CTAs run in pairs (plan/gemm/share.h)
 };
 
 /// A GEMM that is ready to launch.
@@ -68,14 +68,14 @@ class GemmCall {
  public:
   /// Errors: usage (misaligned pointer, shape, tile), system.
   GemmCall(const plan::GemmPlan&, const plan::GemmProblem&, const GemmTensors&, const GemmScratch&);
-  /// Asynchronous; may be captured. Where it is launched early and weights do not wait it must
-  /// follow, in the stream, a kernel that does not write the weight. Error: system.
+  /// Asynchronous; may be captured. If launched early and weights do not wait, the kernel before it
+  /// in the stream must not write the weight. Error: system.
   void launch(cudaStream_t) const;
 
  private:
   const GemmKernel* kernel_;
   const void* function_;
-  GemmGatedParams params_;  ///< where nothing is gated, its base
+  GemmGatedParams params_;  ///< for a GEMM that is not gated, its base class
   GemmGrid grid_;
   bool early_;
 };

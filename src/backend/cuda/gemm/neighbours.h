@@ -5,10 +5,10 @@
 
 namespace tilelace::cuda {
 
-/// Numbers for the clusters of two CTAs of a grid that fills the current device: clusters that an
-/// idle device puts into one GPC get neighbouring numbers. In device memory, kept as long as the
-/// process runs; empty where they could not be found. The first call on a device runs a probe (some
-/// 1 ms; synchronises). Error: system.
+/// Worker numbers for a grid of two-CTA clusters that fills the current device: clusters that an
+/// idle device places in one GPC get neighbouring numbers. In device memory, kept until the process
+/// ends; empty if they could not be found. The first call on a device runs a probe (about 1 ms;
+/// synchronises). Error: system.
 std::span<const std::uint16_t> neighbour_places();
 
 }  // namespace tilelace::cuda

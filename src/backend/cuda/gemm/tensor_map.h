@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descriptors of the copy unit for row-major matrices.
+// Tensor maps of row-major matrices.
 #pragma once
 #include <cuda.h>
 
@@ -9,7 +9,7 @@
 
 namespace tilelace::cuda {
 
-/// [rows, cols], rows one after the other; both positive, cols a multiple of 16 bytes.
+/// [rows, cols] with contiguous rows; both positive, cols a multiple of 16 bytes.
 struct TensorMapSource {
   const void* data;
   std::int64_t rows;
@@ -18,8 +18,8 @@ struct TensorMapSource {
   bool operator==(const TensorMapSource&) const = default;
 };
 
-/// Boxes of `rows` x 128 bytes, 128-byte swizzle. Beyond the border loads give zeros and stores are
-/// dropped. Errors: usage, system.
+/// Boxes of `rows` x 128 bytes, 128-byte swizzle. Beyond the matrix, loads give zeros and stores
+/// are dropped. Errors: usage, system.
 CUtensorMap rows_map(TensorMapSource, DType, int rows);
 /// For stores: boxes of 64 rows x `planes` planes of 8 columns, as (8 columns, rows, planes)
 /// without swizzle.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copy role of ag_gemm on the copy engines: the sender role loop runs on the host and its verbs
-// enqueue copies, on a stream of their own that is forked from the call's stream and joined again.
+// The copy role of ag_gemm on copy engines: the sender's role loop runs on the host, and its verbs
+// enqueue copies on a separate stream, which is forked from the call's stream and joined again.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -13,7 +13,7 @@
 
 namespace tilelace::cuda {
 
-/// What waits between copies need.
+/// What copies that wait need.
 struct CopyWaits {
   WaitContext context;
   comm::Flag* granted = nullptr;  ///< device memory, a word (await_flag.h)
@@ -23,19 +23,19 @@ struct CopyWaits {
 ///   1. what enters the call      the epoch word gets the call's number
 ///   2. fork(stream)
 ///   3. copies, waits, signals    (run_copy with GatherCopyVerbs)
-///   4. the kernel that waits, on the call's stream: after the sends, so that with few hardware
-///      queues it cannot stand before what the peers wait for
+///  4. the kernel that waits, on the call's stream: after the sends, so that with few hardware
+///      queues it cannot block what the peers wait for
 ///   5. join(stream)              the epoch word may change again
-/// All of it can be captured in a CUDA graph. A captured copy names its slot, and call c has to use
-/// slot c mod 2: whoever captures sees to that (CallSlots).
-/// The flag is a copy behind the data's on the same stream. That kernels which poll see two copies
-/// of a stream in this order is no promise of CUDA's, but checked by gpu_litmus.
-/// A wait is a kernel of one warp. It begins when the copies before it are done, so the kernel of
-/// step 4 may stand on the device by then: it must leave a multiprocessor free, or room on one.
-/// Calls come from one thread at a time.
+/// All of it can be captured in a CUDA graph. A captured copy has a fixed slot, and call c
+/// must use slot c mod 2: the caller ensures that (CallSlots). The flag is a copy after the
+/// data's on the same stream. CUDA does not promise that polling kernels see two copies of a
+/// stream in this order; gpu_litmus checks it. A wait is a kernel of one warp. It begins
+/// when the copies before it are done, and the kernel of step 4 may already be resident
+/// then, so that must leave an SM free, or room on one. Calls come from one thread at a
+/// time.
 class CopyEngine {
  public:
-  /// `epoch`: the word in this device's memory that signals carry. Error: system.
+  /// `epoch`: the word in this device's memory whose value signals send. Error: system.
   CopyEngine(int device, const comm::Flag* epoch);
   ~CopyEngine();
   CopyEngine(const CopyEngine&) = delete;
@@ -43,18 +43,18 @@ class CopyEngine {
 
   /// Sends enqueued from now on come after what is in `stream`.
   void fork(cudaStream_t stream);
-  /// What comes next in `stream` comes after all sends.
+  /// Later work in `stream` comes after all sends.
   void join(cudaStream_t stream);
 
   /// Rows of `width` bytes; pitches in bytes.
   void copy_rows(std::byte* to, std::int64_t to_pitch, const std::byte* from,
                  std::int64_t from_pitch, std::int64_t width, std::int64_t rows);
-  /// The word that signals carry and waits wait for from now on.
+  /// The word whose value signals send and waits wait for, from now on.
   void carry(const comm::Flag* epoch) { epoch_ = carried_ = epoch; }
-  /// What comes next comes after the own rank's flag has reached the call's epoch. If the
-  /// wait fails it comes all the same, but its signals raise no flag.
+  /// Later work comes after the own rank's flag has reached the call's epoch. If the wait fails, it
+  /// still comes, but its signals raise no flag.
   void wait(const comm::Flag* flag, const WaitPlace& place, const CopyWaits& waits);
-  /// Publishes the copies before it to whoever waits for the flag to reach the call's epoch.
+  /// Publishes the copies before it to a wait for the flag to reach the call's epoch.
   void signal(comm::Flag* flag);
 
   [[nodiscard]] cudaStream_t stream() const { return stream_; }
@@ -67,7 +67,7 @@ class CopyEngine {
   cudaEvent_t joined_ = nullptr;
 };
 
-/// Where an ag_gemm call's data lies: rank r's at base + r * stride.
+/// Where an ag_gemm call's data is: rank r's at base + r * stride.
 struct GatherPlace {
   std::byte* base = nullptr;
   std::size_t stride = 0;
@@ -80,9 +80,9 @@ struct GatherPlace {
   const CopyWaits* waits = nullptr;  ///< null: copies that wait are refused
 };
 
-/// Throws a usage error unless copy engines can play the copy role of this schedule: transport
-/// `store` has none, the gathered operand is for the kernel after the product, and a schedule that
-/// passes on what peers send (pull, or a route that is not the mesh) needs `may_wait`.
+/// Throws a usage error unless copy engines can run this schedule's copy role: transport `store`
+/// has none, the gathered operand is left to the kernel after the GEMM, and a schedule that relays
+/// what peers send (pull, or a route other than mesh) needs `may_wait`.
 void require_copies(const schedule::AgGemm& s, bool may_wait);
 
 /// Verbs of run_copy for schedules that require_copies accepts.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which link each peer of a GPU rank has: chosen when ranks first prepare.
+// The link to each peer of a GPU rank, chosen when ranks first prepare.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,13 +9,13 @@
 
 namespace tilelace::cuda {
 
-/// The link to every rank, by rank; null at the own place. Collective, bounded. Errors, on every
-/// rank: usage (two ranks have one device), system (a pair has no link that raises flags), peer,
+/// The link to every rank, by rank; null for itself. Collective, bounded. Errors, on every rank:
+/// usage (two ranks share a device), system (a pair has no link that raises flags), peer,
 /// timeout.
 std::vector<const comm::LinkRow*> join_devices(comm::Group&, int device, const std::string& uuid,
                                                double timeout_s);
 
-/// Throws unless calls can be made over these two ranks' link.
+/// Throws unless calls can run over these two ranks' link.
 void require_signals(const comm::LinkRow&, int low, int high);
 
 }  // namespace tilelace::cuda

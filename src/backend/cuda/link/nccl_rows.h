@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transport `nccl` of ag_gemm: rows by send and receive, for devices that do not reach each other's
-// memory at speed. NCCL itself knows no bounds; a thread here ends it where our waits failed.
+// Transport `nccl` of ag_gemm: rows by send and receive, for devices without fast access to each
+// other's memory. NCCL has no timeouts; a thread here aborts it when our waits fail.
 #pragma once
 #include <cuda_runtime_api.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the GPUs of this process give: products, copies, links. No CUDA header, so that the command
-// can include it.
+// Measures the GPUs of this process: GEMMs, copies, links. No CUDA header, so that the command can
+// include it.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -23,23 +23,23 @@ struct GpuRates {
   double clock_ghz = 0;  ///< the highest
   std::vector<TimedProduct> products;
   double local_gbps = 0;  ///< copies inside a device
-  // Between GPUs, each one's rate in one direction; 0 where there is one GPU.
+  // Between GPUs, per GPU and direction; 0 if there is one GPU.
   double push_gbps = 0;          ///< copy engine, writes
   double pull_gbps = 0;          ///< copy engine, reads
-  double store_gbps = 0;         ///< multiprocessors, all together
-  double store_worker_gbps = 0;  ///< one multiprocessor, eight at work
+  double store_gbps = 0;         ///< SMs, all together
+  double store_worker_gbps = 0;  ///< one SM, with eight at work
   double latency_us = 0;         ///< a flag between running kernels, one way
-  double copy_us = 0;            ///< a copy beyond its bytes
-  double flag_us = 0;            ///< a copy of four bytes in a row of copies
+  double copy_us = 0;            ///< a copy of no bytes
+  double flag_us = 0;            ///< a copy of four bytes in a sequence of copies
 };
 
 /// Called by one thread before each of `total` steps.
 using Say = std::function<void(int done, int total, const std::string& step)>;
 
-/// Measures all GPUs at once, a thread each; of every figure the slowest GPU's counts. Random
-/// normal inputs beyond L2, graphs, each sample after 40 ms of its own load. Takes some 20 s and 3
-/// GB a GPU; every transfer is checked first. Errors: system (no driver, no GPU, a wait that does
-/// not end, a wrong word).
+/// Measures all GPUs at once, one thread each; the slowest GPU's figures count. Random normal
+/// inputs beyond L2, graphs, each sample after 40 ms of its own load. Takes about 20 s and 3 GB per
+/// GPU; every transfer is checked first. Errors: system (no driver, no GPU, a wait that does not
+/// end, a wrong word).
 GpuRates measure_gpus(const Say& say);
 
 }  // namespace tilelace::cuda::measure

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers from places, for inputs that every device can make for itself.
+// Hashes positions to numbers, for inputs that every device can compute for itself.
 #pragma once
 #include <cstdint>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How one way of moving bytes is checked and timed on a rank.
+// Checks and times one way of moving bytes on a rank.
 #pragma once
 #include <functional>
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace tilelace::cuda::measure {
 
-/// How rounds follow each other while the clock runs.
+/// How rounds follow each other while they are timed.
 enum class Timing : std::uint8_t {
   queue,  ///< in one CUDA graph, nothing between them
   calls,  ///< as queue, with a barrier of all ranks before each, as calls have it
@@ -26,14 +26,14 @@ struct Way {
   Timing timing;
   int ctas;  ///< 0: copy engine
   std::size_t mib;
-  double bar = 0;  ///< GB/s that it has to reach; 0: none
+  double bar = 0;  ///< GB/s that it must reach; 0: no limit
 };
 
 struct Measured {
   bool verified = false;
   double wrong_words = 0;
-  double us = 0;        ///< a round: median of the samples, each the slowest rank's
-  double gb_per_s = 0;  ///< a GPU and direction
+  double us = 0;        ///< per round: median of the samples, each on the slowest rank
+  double gb_per_s = 0;  ///< per GPU and direction
 };
 
 class LinkBench {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads of this process, a device and a stream each: for what measures GPUs.
+// Ranks as threads of this process, with a device and a stream each, for measurements.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -10,7 +10,7 @@
 
 namespace tilelace::cuda::measure {
 
-/// The bound of meetings of the ranks' host threads.
+/// Timeout when the ranks' host threads meet.
 constexpr double kMeetSeconds = 40;
 
 /// A rank's thread, its device current.
@@ -21,15 +21,15 @@ struct Rank {
   comm::Group* group = nullptr;
   cudaStream_t stream = nullptr;
 
-  /// A barrier of all ranks' hosts.
+  /// A barrier of all ranks' host threads.
   void meet() const { group->all_gather({}, kMeetSeconds); }
-  /// Everyone's numbers, by rank.
+  /// Gathers each rank's numbers, by rank.
   [[nodiscard]] std::vector<std::vector<double>> gather(const std::vector<double>& mine) const;
   [[nodiscard]] double max(double mine) const;
 };
 
-/// Runs body on a thread for every rank, rank r on device r (or r modulo the devices there are). A
-/// rank that throws ends the group; the first error that is not an echo of another is thrown here.
+/// Runs body on one thread per rank, rank r on device r modulo the number of devices. A rank that
+/// throws ends the group; the first error that is not caused by another one is thrown here.
 void run_ranks(int ranks, const std::function<void(Rank&)>& body);
 
 /// Seconds of the monotonic clock, the same in every process.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The activation of an MLP as a kernel of its own: what stands between the products of one that is
-// not fused.
+// The activation of an MLP as a kernel of its own: what an unfused MLP has between its
+// GEMMs.
 #pragma once
 #include <cuda_runtime_api.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timing of variants that do the same: graph replays over rotating buffers, each sample after load
-// of its own, so that clocks have settled.
+// Times variants of the same work: graph replays over rotating buffers, each sample after load of
+// its own, so that clocks have settled.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -31,9 +31,9 @@ class Pool {
 struct Variant {
   std::string name;
   std::function<void(int call, cudaStream_t)> launch;
-  int plan = -1;  ///< index of ours, -1: cublas
+  int plan = -1;  ///< index of our plan; -1: cublas
   cudaGraphExec_t graph = nullptr;
-  int calls = 0;  ///< in the graph
+  int calls = 0;  ///< per graph
   double quick_us = 0;
   std::vector<double> samples{};
 
@@ -57,7 +57,7 @@ class Timer {
   void capture(Variant& v, double guess_us) const;
   /// Time of a call, after as much load of the same variant.
   [[nodiscard]] double time_us(const Variant& v, double load_ms, double sample_ms) const;
-  /// Every variant once forwards, once backwards, as clocks drift while they run; sorts them.
+  /// Every variant once forwards and once backwards, as clocks drift; sorts them.
   void first_look(std::vector<Variant>& all, double guess_us) const;
   /// `rounds` samples each, shuffled in every round.
   void sample(std::vector<Variant>& all, int rounds, double sample_ms);

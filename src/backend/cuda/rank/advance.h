@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel of one thread that advances an epoch: for copies that are tested without a call.
+// A kernel of one thread that increments an epoch: for tests of copies without a call.
 #pragma once
 #include <cuda_runtime_api.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls without rows: those that a user makes, and those that bring the count of calls to the side
-// that the slots of the calls behind it were chosen for.
+// Calls without rows: those that a user makes, and those that bring the count of calls to the
+// parity that later calls' slots need.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -9,13 +9,13 @@
 
 namespace tilelace::cuda {
 
-/// A kernel of one warp: where the number of calls so far, mod 2, is not `parity`, it makes a call
-/// without rows (enters, counts, waits for the headers of all peers); else nothing. Whatever
-/// it finds, every peer finds the same, as all make the same calls. Start::early: the kernel behind
-/// it may begin under the end of the kernel before it, as without it. May be captured.
+/// A kernel of one warp: if the number of calls so far, mod 2, is not `parity`, it makes a call
+/// without rows (enters, counts, waits for the headers of all peers). Every peer does the same, as
+/// all make the same calls. Start::early: the kernel after it may overlap the kernel before it, as
+/// if the align were not there. May be captured.
 [[nodiscard]] cudaError_t enqueue_align(const CallParams&, unsigned parity, Start, cudaStream_t);
 
-/// All of a call that has no rows: enters, waits for the headers of all peers, counts.
+/// A whole call without rows: enters, waits for the headers of all peers, counts.
 [[nodiscard]] cudaError_t enqueue_admit(const CallParams&, cudaStream_t);
 
 /// Loads both, so that a later launch does not.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call of an op, as whoever enqueues it sees it. Tensors are those of the public call.
+// One call of an op, for the functions that enqueue it. Tensors are those of the public call.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -11,9 +11,9 @@
 
 namespace tilelace::cuda {
 
-/// Without weights nothing is multiplied: rows are gathered, or what is given is summed.
+/// Without weights there is no GEMM: rows are gathered, or given partials are summed.
 struct CallTensors : Operands {
-  bool weights_wait = false;    ///< weights may be written right before the call
+  bool weights_wait = false;    ///< weights may be written just before the call
   ReachableOut reachable = {};  ///< gemm_ar: the out, where peers reach it
 };
 
@@ -21,12 +21,12 @@ struct OpCall {
   const Problem& problem;
   const Plan& plan;
   const CallTensors& tensors;
-  std::uint32_t hash = 0;  ///< of what ranks must agree on
-  bool direct = false;     ///< results go straight to where peers reach them
+  std::uint32_t hash = 0;  ///< of everything that ranks must agree on
+  bool direct = false;     ///< results go directly to memory that peers can reach
 
   [[nodiscard]] cudaStream_t stream() const { return static_cast<cudaStream_t>(tensors.stream); }
   [[nodiscard]] bool multiplies() const { return !tensors.weights.empty(); }
-  /// Of an op with one weight, and one out.
+  /// For an op with one weight and one out.
   [[nodiscard]] const void* weight() const {
     return multiplies() ? tensors.weights.front().data : nullptr;
   }
@@ -34,7 +34,7 @@ struct OpCall {
     return tensors.bias.empty() ? nullptr : tensors.bias.front().data;
   }
   [[nodiscard]] void* out() const { return tensors.out.front().data; }
-  /// Of the product alone, of an op with one weight, into `to`.
+  /// The GEMM alone of an op with one weight, into `to`.
   [[nodiscard]] GemmTensors product_into(void* to) const {
     return {.a = tensors.input.data,
             .weight = weight(),

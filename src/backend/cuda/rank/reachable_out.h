@@ -5,15 +5,15 @@
 
 namespace tilelace::cuda {
 
-/// Where the peers' results are: all ranks at the same place of the same symmetric memory.
+/// Where the peers' results are: on all ranks at the same offset of the same symmetric memory.
 struct ReachableOut {
-  std::byte* base = nullptr;       ///< of rank 0's memory; null: they cannot be reached
+  std::byte* base = nullptr;       ///< rank 0's memory; null: they cannot be reached
   std::size_t stride = 0;          ///< between ranks
   std::size_t offset = 0;          ///< of the result
-  std::uint32_t memory = 0;        ///< which one; the same number on all ranks
-  std::byte* multicast = nullptr;  ///< all ranks' memory at once; null: not mapped so
+  std::uint32_t memory = 0;        ///< its number, the same on all ranks
+  std::byte* multicast = nullptr;  ///< all ranks' memory at one address; null: not mapped so
 
-  /// For what must agree; 0 where they cannot be reached.
+  /// A word for the agreement of ranks; 0: results cannot be reached.
   [[nodiscard]] std::uint64_t where() const {
     return base == nullptr ? 0 : (std::uint64_t{memory} << 40U) + offset + 1;
   }

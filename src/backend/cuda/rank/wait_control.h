@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's side of waits on the device: what they watch, what they report, and how to end them.
+// The host's side of waits on the device: what they check, what they report, and how to end them.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -15,7 +15,7 @@
 
 namespace tilelace::cuda {
 
-/// What a record of an expired wait says: who did not come, for whom, and how far they were.
+/// The error of an expired wait: which rank did not come, which one waited, and where.
 Error expired_error(const WaitRecord& record, std::string_view op, int rank, double bound_s);
 
 /// Returns when the work in `stream` is done; calls `look`, which may throw, until then. Error:
@@ -25,39 +25,39 @@ void await_stream(cudaStream_t stream, const std::function<void()>& look);
 /// One rank's abort words and its record. Calls come from one thread at a time, stop() from any.
 class WaitControl {
  public:
-  /// For kernels of `device`, made before the first of them. `group` may be null; it must outlive
-  /// this object, whose kernels then also end when the group is aborted or a peer dies. Local.
-  /// Errors: usage (timeout), system.
+  /// For kernels of `device`; made before the first of them. `group` may be null; it must outlive
+  /// this object. Kernels then also end when the group is aborted or a peer dies. Local. Errors:
+  /// usage (timeout), system.
   WaitControl(int device, int rank, comm::Group* group, double timeout_s);
   /// Ends this rank's waits first, so that nothing here waits for a peer.
   ~WaitControl();
   WaitControl(const WaitControl&) = delete;
   WaitControl& operator=(const WaitControl&) = delete;
 
-  /// For a kernel's parameters; `op` comes back in its record.
+  /// For a kernel's parameters; `op` is copied into its record.
   [[nodiscard]] WaitContext context(std::uint32_t op = 0) const;
 
-  /// The bound of each wait of kernels launched (or captured) from now on. Error: usage.
+  /// The timeout of waits in kernels launched (or captured) from now on. Error: usage.
   void set_timeout(double timeout_s);
   [[nodiscard]] double timeout_s() const { return timeout_s_; }
-  /// Whether kernels read the group's abort word themselves; otherwise only finish() tells them.
+  /// Whether kernels read the group's abort word themselves; if not, only finish() tells them.
   [[nodiscard]] bool watches_group() const { return group_stop_ != nullptr; }
 
-  /// Ends all waits of this rank's kernels, some ms later. Any thread; never blocks.
+  /// Ends all waits of this rank's kernels, within a few ms. Any thread; never blocks.
   void stop(comm::AbortReason reason) noexcept;
 
-  /// Whether anybody has ended this rank's waits, or a wait has failed. Any thread.
+  /// Whether this rank's waits were ended, or one has failed. Any thread.
   [[nodiscard]] bool stopped() const;
 
   /// The report of the rank's first failed wait, if there is one.
   [[nodiscard]] std::optional<WaitRecord> record() const;
 
-  /// Throws the typed Error of the record or of the group, if one of them has something to say;
-  /// a timeout ends the group, so that its other ranks need not wait for their own bound.
+  /// Throws the Error of the record or of the group, if there is one. A timeout also ends the
+  /// group, so that other ranks need not wait.
   void throw_if_failed(std::string_view op);
 
-  /// Waits until the work in `stream` is done, at most `timeout_s`, when its waits are ended.
-  /// Error: system (the device failed, or the work did not end even when stopped).
+  /// Waits until the work in `stream` is done, at most `timeout_s`; then ends its waits. Error:
+  /// system (the device failed, or the work did not end even when stopped).
   void wait(cudaStream_t stream, std::string_view op, double timeout_s);
   /// wait, then throw_if_failed. Errors: theirs.
   void finish(cudaStream_t stream, std::string_view op, double timeout_s);
@@ -67,7 +67,7 @@ class WaitControl {
   void reset();
 
  private:
-  /// Hands the group's reason on to the kernels where they cannot read it themselves.
+  /// Passes the group's reason on to kernels that cannot read it themselves.
   void relay() noexcept;
 
   [[nodiscard]] WaitPage& page() const { return *reinterpret_cast<WaitPage*>(host_.host()); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_rs on GPUs: one kernel multiplies, sends partial sums for the peers' rows into their slots
-// while it goes on, and adds up what the peers sent for its own.
+// gemm_rs on GPUs: one kernel multiplies, sends partial sums for peers' rows into their slots
+// meanwhile, and adds what the peers sent for its own rows.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -9,8 +9,8 @@
 
 namespace tilelace::cuda {
 
-/// One rank's gemm_rs calls on one communicator, fused: all ranks with the same plans. Makes
-/// nothing in a call.
+/// One rank's fused gemm_rs calls on one communicator; all ranks have the same plans. Calls
+/// allocate nothing.
 class GemmRsCalls {
  public:
   /// `calls` must outlive it. Local.

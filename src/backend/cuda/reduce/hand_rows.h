@@ -10,14 +10,14 @@ namespace tilelace::cuda {
 
 struct HandSum : SumRows {
   schedule::HandWay way = schedule::HandWay::copied;
-  /// Offset: what came in. Ring: partials [m, n]; copied: of the source i further on, from i - 1
-  /// pitches on, the own rows.
+  /// Offset of what arrives. Ring: partials [m, n]; copied: own rows of source i further on, from i
+  /// - 1 pitches on.
   std::size_t incoming = 0;
   std::size_t pitch = 0;  ///< bytes
 };
 
 /// Enters the call, waits until all ranks have, hands and adds, counts the call. Start::early:
-/// right behind the kernel that writes the partial, under its end. May be captured.
+/// overlaps the end of the kernel that writes the partial. May be captured.
 [[nodiscard]] cudaError_t enqueue_hand(const HandSum&, Start, cudaStream_t);
 
 /// Loads it, so that a later launch does not.

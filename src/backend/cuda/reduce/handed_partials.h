@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_rs on GPUs in the ways that others take: products into this rank's slot, then partials go to
-// who owns their rows, by copy engines, by additions in the owner's memory, or round a ring.
+// gemm_rs on GPUs by methods of other libraries: a GEMM into this rank's slot, then partials go to
+// the owners of their rows by copy engines, by additions in the owner's memory, or around a ring.
 #pragma once
 #include "backend/cuda/link/copy_engine.h"
 #include "backend/cuda/rank/rank_calls.h"
@@ -9,7 +9,7 @@
 
 namespace tilelace::cuda {
 
-/// One rank's calls on one communicator. Makes nothing in a call.
+/// One rank's calls on one communicator. Calls allocate nothing.
 class HandedPartials {
  public:
   /// `calls` must outlive it. Local. Error: system.
@@ -20,7 +20,7 @@ class HandedPartials {
   void run(const OpCall&, const plan::HandedPartialsWay&);
 
  private:
-  /// A product a shard, own last; each one's copy goes under the next.
+  /// One GEMM per shard, own last; each one's copy overlaps with the next.
   void multiply_by_shards(const OpCall&, const plan::HandedPartialsWay&, unsigned slot);
 
   RankCalls& calls_;

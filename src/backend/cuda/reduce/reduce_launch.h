@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the launches of fused gemm_rs and gemm_ar share: a product whose partial sums go to owners.
+// Launch code of fused gemm_rs and gemm_ar: a GEMM whose partial sums go to owners.
 #pragma once
 #include "backend/cuda/gemm/gemm_launch.h"
 #include "backend/cuda/kernels/partials.h"
@@ -9,13 +9,13 @@
 
 namespace tilelace::cuda {
 
-/// A compiled tile whose partial sums travel; `pairs`: whose clusters lie across two shards.
+/// A compiled tile that sends partial sums; `pairs`: its clusters span two shards.
 struct ReduceKernel {
   const GemmKernel& of;
   bool pairs = false;
 };
 
-/// Flags and bytes of a slot that so many partials take.
+/// Flags and bytes per slot of this many partials.
 SlotNeeds partial_needs(int partials, const ReduceKernel& kernel);
 
 /// Everything but the order, outputs, own rows and the slot, which set_slot sets. Errors: usage,
@@ -23,7 +23,7 @@ SlotNeeds partial_needs(int partials, const ReduceKernel& kernel);
 void fill_reduce(PartialParams& params, const RankCalls& calls, const OpCall& call,
                  const plan::GemmPlan& gemm, const ReduceKernel& kernel);
 
-/// Where the call's slot is.
+/// Sets the call's slot.
 void set_slot(PartialParams& params, const RankCalls& calls, unsigned slot);
 
 }  // namespace tilelace::cuda

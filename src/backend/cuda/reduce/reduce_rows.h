@@ -16,7 +16,7 @@ namespace tilelace::cuda {
 
 struct SumRows {
   schedule::ReduceRows schedule;    ///< its workers are the CTAs
-  CallParams call;                  ///< of the only kernel that knows of the call
+  CallParams call;                  ///< this kernel is the call's only one
   std::size_t partials = 0;         ///< offset: every rank's [m, n]
   const std::byte* own = nullptr;   ///< this rank's partial [m, n]: in its slot, or the caller's
   const std::byte* bias = nullptr;  ///< [n] or null; added once, to the sum
@@ -28,8 +28,8 @@ struct SumRows {
   const std::byte* residual = nullptr;  ///< like `out`, or null; added once, to the sum
 };
 
-/// Enters the call, waits until all ranks have, adds, counts the call. Start::early: right
-/// behind the kernel that writes the partial, under its end. May be captured.
+/// Enters the call, waits until all ranks have, adds, counts the call. Start::early: overlaps the
+/// end of the kernel that writes the partial. May be captured.
 [[nodiscard]] cudaError_t enqueue_sum(const SumRows&, Start, cudaStream_t);
 
 /// Loads it, so that a later launch does not.

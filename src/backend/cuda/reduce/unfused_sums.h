@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_rs and gemm_ar on GPUs, one after the other: the plain product into this rank's slot, then a
-// kernel that adds the ranks' partials up: it pulls them, or pushes this rank's to who adds.
+// gemm_rs and gemm_ar on GPUs, unfused: a plain GEMM into this rank's slot, then a kernel that adds
+// the ranks' partials: it pulls them, or pushes this rank's to the ranks that add.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -10,7 +10,7 @@
 
 namespace tilelace::cuda {
 
-/// One rank's unfused gemm_rs and gemm_ar calls on one communicator. Makes nothing in a call.
+/// One rank's unfused gemm_rs and gemm_ar calls on one communicator. Calls allocate nothing.
 class UnfusedSums {
  public:
   /// `calls` must outlive it. Local.
@@ -20,7 +20,7 @@ class UnfusedSums {
   void run(const OpCall&, const plan::UnfusedSumWay&);
 
  private:
-  /// The product into the slot, or what was given; where the partial is.
+  /// The GEMM into the slot, or the given partial; returns where the partial is.
   const std::byte* enqueue_partial(const OpCall&, const plan::UnfusedSumWay&, unsigned slot);
   void run_pulled(const OpCall&, const plan::UnfusedSumWay&);
   void run_pushed(const OpCall&, const plan::UnfusedSumWay&);

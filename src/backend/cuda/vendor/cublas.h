@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vendor's GEMM: the baseline. libcublasLt is loaded when it is first asked for.
+// The vendor's GEMM as a baseline. libcublasLt is loaded when it is first used.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -13,7 +13,7 @@ namespace tilelace::cuda {
 /// One problem's algorithms, as cublasLtMatmulAlgoGetHeuristic ranks them.
 class CublasGemm {
  public:
-  /// At most `wanted` algorithms; `workspace` bytes of scratch are made. Errors: system (no
+  /// At most `wanted` algorithms; allocates `workspace` bytes of scratch. Errors: system (no
   /// library, no algorithm).
   CublasGemm(const plan::GemmProblem&, int wanted = 16, std::size_t workspace = 64U << 20);
   CublasGemm(const CublasGemm&) = delete;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's collectives: the baseline, and the collective of unfused plans. libnccl is loaded when it
-// is first asked for. Nothing here uses NVLink multicast.
+// NCCL's collectives, as a baseline and for unfused plans. libnccl is loaded when it is first used.
+// Nothing here uses NVLink multicast.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -16,8 +16,8 @@
 
 namespace tilelace::cuda {
 
-/// How NCCL knows a buffer: not at all (cudaMalloc), by ncclCommRegister, or as a part of a window
-/// that is the same on all ranks (both ncclMemAlloc).
+/// How a buffer is known to NCCL: not at all (cudaMalloc), by ncclCommRegister, or as part of a
+/// symmetric window (both ncclMemAlloc).
 enum class NcclBuffer : std::uint8_t { plain, registered, window };
 
 constexpr std::string_view name_of(NcclBuffer b) {
@@ -32,7 +32,7 @@ constexpr std::string_view name_of(NcclBuffer b) {
 /// Version of the library as ncclGetVersion says it (22809 is 2.28.9), 0 if it cannot be loaded.
 int nccl_version();
 
-/// Device memory that an NcclGroup knows. Destroy when no rank uses it any more; local.
+/// Device memory for an NcclGroup. Destroy it when no rank uses it any more; local.
 class NcclMemory {
  public:
   NcclMemory(const NcclMemory&) = delete;
@@ -40,7 +40,7 @@ class NcclMemory {
   ~NcclMemory();
   [[nodiscard]] std::byte* data() const;
   [[nodiscard]] std::size_t bytes() const;
-  /// What became of the wish: a library or machine without windows registers only.
+  /// The kind that was obtained: without window support, buffers are only registered.
   [[nodiscard]] NcclBuffer kind() const;
 
  private:
@@ -51,17 +51,17 @@ class NcclMemory {
 };
 
 struct NcclOptions {
-  double timeout_s = 30;  ///< of every wait here for NCCL or a peer
-  /// NCCL's own calls block: then only collectives that run are bounded, not calls.
+  double timeout_s = 30;  ///< of every wait for NCCL or a peer
+  /// NCCL's own calls block: then only running collectives have a timeout, not calls.
   bool blocking = false;
-  /// Of any of its kernels, each with a place of its own wherever there is one; 0: NCCL's choice,
-  /// which may be clusters. Such a number is refused where the environment overrides it.
+  /// The most CTAs of its kernels, without clusters, so that each fits anywhere; 0: NCCL's choice.
+  /// Such a limit is refused if the environment overrides it.
   int most_ctas = 0;
-  /// Called before its kernels are ended early: what they did not bring must not be taken for it.
+  /// Called before its kernels are aborted: missing data must not be taken for data.
   std::function<void()> before_abort = {};
 };
 
-/// Bytes to one peer and from another, at the same time; none of them: nothing there.
+/// Bytes to one peer and from another, at the same time; 0: no transfer.
 struct NcclExchange {
   const void* from = nullptr;
   std::size_t sent = 0;
@@ -82,33 +82,33 @@ class NcclGroup {
   NcclGroup(comm::Group& group, int device, const NcclOptions& options = {});
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
-  /// Bounded; where NCCL does not end in time it is aborted, and what it holds is left to the
+  /// Bounded; if NCCL does not end in time, it is aborted, and its resources are left to the
   /// process. Memory made here may be destroyed before or after.
   ~NcclGroup();
 
   /// Every rank passes the same kind and bytes. Collective for windows. Errors: as collectives.
   std::unique_ptr<NcclMemory> allocate(std::size_t bytes, NcclBuffer kind);
 
-  /// to[ranks * count] = everyone's from[count]; in place if from is the own part of to.
+  /// to[ranks * count] = every rank's from[count]; in place if from is the own part of to.
   void all_gather(const void* from, void* to, std::size_t count, DType, cudaStream_t);
-  /// to[count] = own part of the sum of everyone's from[ranks * count].
+  /// to[count] = own part of the sum of every rank's from[ranks * count].
   void reduce_scatter(const void* from, void* to, std::size_t count, DType, cudaStream_t);
-  /// to[count] = sum of everyone's from[count].
+  /// to[count] = sum of every rank's from[count].
   void all_reduce(const void* from, void* to, std::size_t count, DType, cudaStream_t);
-  /// to[r * count] = rank r's from[own rank * count], count each; by sends and receives where the
+  /// to[r * count] = rank r's from[own rank * count], count each; by sends and receives if the
   /// library has no such call.
   void all_to_all(const void* from, void* to, std::size_t count, DType, cudaStream_t);
 
   /// Peers make the matching ones in the same order.
   void exchange(const NcclExchange&, cudaStream_t);
 
-  /// What NCCL itself has to say, empty: nothing; ends nothing.
+  /// NCCL's own error; empty: none. Aborts nothing.
   [[nodiscard]] std::string trouble() const;
-  /// Waits until the work in `stream` is done, at most `timeout_s`; what does not end is aborted.
+  /// Waits until the work in `stream` is done, at most `timeout_s`; then aborts it.
   void finish(cudaStream_t stream, std::string_view what, double timeout_s);
-  /// Throws if NCCL or the group has something to say.
+  /// Throws if NCCL or the group has an error.
   void throw_if_failed(std::string_view what);
-  /// Ends this rank's collectives; the communicator is of no use afterwards. Bounded, never throws.
+  /// Ends this rank's collectives; the communicator is unusable then. Bounded, never throws.
   void abort() noexcept;
 
  private:
