@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels of a call among ranks are told. Plain data: read by nvcc and by the host compiler.
+// Parameters of the kernels of a call. Plain data: read by nvcc and by the host compiler.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,9 +12,9 @@ namespace tilelace::cuda {
 
 /// In this device's memory, one a rank. Call c uses slot c mod 2.
 struct CallCounter {
-  comm::Flag done = 0;          ///< calls that are counted
-  std::uint32_t passed = 0;     ///< CTAs of the running call that know its number
-  comm::Flag next[2] = {0, 1};  ///< of the call that uses the slot next: what copy engines send
+  comm::Flag done = 0;          ///< calls that are finished
+  std::uint32_t passed = 0;     ///< CTAs of the current call that know its number
+  comm::Flag next[2] = {0, 1};  ///< of the next call in each slot: copy engines send it as flag
 };
 
 struct CallParams {
@@ -24,8 +24,8 @@ struct CallParams {
   std::size_t headers;  ///< offset: by rank, those of slot 0, then those of slot 1
   std::size_t flags;    ///< offset of the call's slot
   CallCounter* counter;
-  std::uint32_t hash;  ///< of what must agree
-  bool first, last;    ///< of the call's kernels: it tells the peers, it counts the call
+  std::uint32_t hash;  ///< of everything that ranks must agree on
+  bool first, last;    ///< in the call: the first tells the peers, the last counts it
   WaitContext wait;
 
   /// A rank's part of symmetric memory, and the slot's flags there.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a fused gemm_ar: peers' finished tiles go from the slot to the caller as they land.
+// The end of a fused gemm_ar: peers' finished tiles go from the slot to the caller as they arrive.
 #pragma once
 #include "backend/cuda/device/call.h"
 #include "backend/cuda/device/publish.h"
@@ -8,8 +8,8 @@
 
 namespace tilelace::cuda {
 
-/// Verbs of schedule::run_collect, by a crew of whole warps that need not be together: each waits
-/// for itself. Whoever waited in vain copies nothing from there on.
+/// Verbs of schedule::run_collect, for a crew of whole warps that need not be in step: each waits
+/// for itself. After a failed wait nothing more is copied.
 class Collect {
  public:
   TILELACE_DEVICE Collect(const CallParams& call, const schedule::ShareOrder& order,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// In which order the terms of an own tile are added: by rank, the own one, which is the
-// accumulator, in its place among them. Nothing of CUDA's is in here, so that a unit test can be
-// any rank.
+// The order in which terms of an own tile are added: by rank, with the own term, the
+// accumulator, in its place. It uses nothing of CUDA, so that a unit test can play any
+// rank.
 #pragma once
 #include <cstdint>
 
@@ -9,14 +9,14 @@
 
 namespace tilelace::cuda {
 
-/// Whose terms, and how they lie in a step of the ring: all peers' one after the other, by rank.
+/// Terms of all peers, and their layout in a step of the ring: one after the other, by rank.
 struct TermsOf {
   int rank, ranks;
   std::uint32_t apart;  ///< bytes from a peer's pieces to the next one's
 };
 
-/// Partial: kValues of a thread in kPieces of eight, kOfBlock of them in a row of `acc`, kAtOnce
-/// pieces added together, kPieceBytes from one to the next. Piece: load(at), at(e).
+/// Partial: kValues per thread in kPieces of eight, kOfBlock of them per row of `acc`, kAtOnce
+/// pieces added together, kPieceBytes apart. Piece: load(at), at(e).
 template <class Partial, class Piece>
 struct AddTerms {
   template <class Accumulators>
@@ -24,9 +24,9 @@ struct AddTerms {
     return acc[i / Partial::kOfBlock][i % Partial::kOfBlock];
   }
 
-  /// The pieces from `first` on that come together, of all peers. As a + b is b + a, only from rank
-  /// 2 on do terms have a sum of their own before the own one is added; it begins with -0, to which
-  /// any term adds as it is.
+  /// Adds the pieces of all peers from `first` on that belong together. As a + b is b + a, terms
+  /// need a separate sum before the own term only from rank 2 on. That sum begins with -0, to which
+  /// any term adds exactly.
   template <class Accumulators>
   TILELACE_ROLE static void pieces(const TermsOf& t, Accumulators& acc, int first,
                                    std::uint32_t at) {
@@ -52,7 +52,7 @@ struct AddTerms {
   }
 
  private:
-  /// The values of pieces from `first` on that come together: their numbers there and in all.
+  /// The values of the pieces from `first` on that belong together: numbers there and overall.
   template <class Do>
   TILELACE_ROLE static void each(int first, const Do& what) {
     TILELACE_UNROLL

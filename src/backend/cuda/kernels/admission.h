@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether results of a call among ranks may be stored: not before every peer has said that it makes
-// the same call, and none that a failed wait has spoilt. A wait that fails never stops the kernel.
-// `Shared` has two words for it: `admitted`, a barrier, and `failed`.
+// Whether results of a call may be stored: only after every peer has confirmed that it makes the
+// same call, and never after a failed wait. A failed wait does not stop the kernel. `Shared`
+// provides a barrier `admitted` and a word `failed`.
 #pragma once
 #include <climits>
 
@@ -17,15 +17,15 @@ TILELACE_DEVICE void init_admission(Shared shared) {
   ptx::store_shared(shared.failed(), INT_MAX);
 }
 
-/// Whether the results of a tile may be stored; the same to all threads. Waits for the admission.
-/// The numbers of a CTA's tiles grow.
+/// Whether the results of a tile may be stored; the same for all threads. Waits for admission. The
+/// numbers of a CTA's tiles increase.
 template <class Shared>
 TILELACE_DEVICE bool may_store(Shared shared, int tile) {
   ptx::barrier_wait(shared.admitted(), 0);  // stays: `failed` alone; terms' flags order the rest
   return ptx::load_shared(shared.failed()) > tile;
 }
 
-/// A wait of this tile failed: from it on nothing is stored.
+/// A wait of this tile failed: nothing is stored from it on.
 template <class Shared>
 TILELACE_DEVICE void fail_from(Shared shared, int tile) {
   ptx::store_shared_least(shared.failed(), tile);
@@ -39,7 +39,7 @@ TILELACE_DEVICE std::uint32_t admitted_number(Shared shared) {
 }
 
 /// Verb admit, by one warp. The call is counted once all warps of the CTA that ask for its number
-/// have it: `meet_readers()` returns then.
+/// have it: `meet_readers()` then returns.
 template <class Params, class Shared, class MeetReaders>
 TILELACE_DEVICE void admit(const Params& p, Shared shared, MeetReaders meet_readers) {
   ptx::wait_prerequisites();

@@ -6,12 +6,12 @@
 
 namespace tilelace::cuda {
 
-/// The call is counted once the warps that ask for its number have it: the one that admits, the
-/// loading one and two that may send rows.
+/// The call is counted once the warps that ask for its number have it: the admitting one, the
+/// loading one, and two that may send rows.
 constexpr int kNumberBarrier = 7;
 constexpr int kNumberThreads = 128;
 
-/// Verb wait of the loading warp: flags are dealt to the lanes, who wait side by side.
+/// Verb wait of the loading warp: flags are divided among lanes, which wait in parallel.
 template <class Params>
 class GatherWaits {
  public:
@@ -29,7 +29,7 @@ class GatherWaits {
     flags_ = p_.call.flags_at(p_.call.rank);
   }
 
-  /// Waits until these rows can be read by TMA; false: they never came.
+  /// Waits until TMA can read these rows; false: they never came.
   TILELACE_DEVICE bool rows(int section, int first, int last, int tile) {
     if (p_.rows_here) return good_;
     tile_ = tile;
@@ -77,7 +77,7 @@ class GatherWaits {
   bool good_ = true;
 };
 
-/// Traces only, one warp: writes down when each chunk lands, whoever needs it when.
+/// For traces, by one warp: records when each chunk arrives.
 template <class Params, class Shared>
 TILELACE_DEVICE void watch_rows(const Params& p, Shared shared) {
   const schedule::GatherOrder& order = p.work.order;

@@ -26,7 +26,7 @@ enum class GemmUse : std::uint8_t {
 };
 inline constexpr std::size_t kGemmUses = 9;
 
-/// A kernel that one object has.
+/// A kernel in one object file.
 struct KernelEntry {
   GemmUse use;
   int tile;  ///< number in plan::kGemmTiles
@@ -40,14 +40,14 @@ using KernelList = std::vector<KernelEntry>;
 struct GemmKernel {
   plan::GemmTile tile;
   DType dtype{};
-  int given_groups = 0;  ///< parts of a partial that one CTA gives, a flag each
-  int given_pieces = 0;  ///< of a part
-  int piece_bytes = 0;   ///< of those
+  int given_groups = 0;  ///< parts of a partial per CTA, with a flag each
+  int given_pieces = 0;  ///< per part
+  int piece_bytes = 0;   ///< of each piece
   int stage_bytes = 0;   ///< of the ring
   int threads = 0;
   int shared_bytes = 0;
   int col_slice = 0;       ///< columns of a tile that one CTA loads
-  int row_slice = 0;       ///< rows likewise
+  int row_slice = 0;       ///< rows of a tile that one CTA loads
   TokenSlices tokens{};    ///< of a tile
   int partial_floats = 0;  ///< of one CTA
   std::array<const void*, kGemmUses> functions{};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Partial sums that travel: a tile of a peer's rows goes straight from registers into the peer's
-// slot. There a partial lies as the accumulator does: a piece is eight values of each thread of a
-// group. Nobody but the owner's kernel of the same tile reads it.
+// Partial sums for other ranks: a tile of a peer's rows goes directly from registers into the
+// peer's slot. It keeps the accumulator's layout there: a piece is eight values of each thread of a
+// group. Only the owner's kernel for the same tile reads it.
 #pragma once
 #include "backend/cuda/device/call_params.h"
 #include "backend/cuda/kernels/operands.h"
@@ -13,21 +13,21 @@
 
 namespace tilelace::cuda {
 
-/// What the kernels of gemm_rs and gemm_ar are told of partials, beside their order.
+/// Parameters for partials of the kernels of gemm_rs and gemm_ar, beside their order.
 struct PartialParams : GemmOperands {
   CallParams call;
   const void* residual;  ///< [own rows, n] or null: added to the sum
   int own_rows;
-  /// Offset: what each CTA of each partial leaves. Its flags: one a math group, from call.flags on.
+  /// Offset of what each CTA of each partial writes. Flags: one per math group, from call.flags on.
   std::size_t partials;
-  std::uint32_t pace;  ///< between pieces of a partial that leaves: 1/16384 of a turn
-  int term_pieces;     ///< of each peer and group in a step of the ring
-  int term_steps;      ///< that follow the k-steps of an own tile
+  std::uint32_t pace;  ///< throttle between pieces of a partial: 1/16384 of a turn
+  int term_pieces;     ///< per peer and group in a step of the ring
+  int term_steps;      ///< steps after the k-steps of an own tile
 };
 
 #ifdef __CUDACC__
 
-/// Where they lie, from any source, at any rank.
+/// Address of a partial, from any source, on any rank.
 template <class Body, class Params>
 class PartialPlace {
   using Sizes = typename Body::Partial;
@@ -76,10 +76,10 @@ class TermPiece {
   uint4 v_;
 };
 
-/// Sends the accumulator of a group, rounded, to the owner of the tile's rows, of which `tokens`
-/// are there from the group's first on. Throttled, a piece every `pace` cycles: a burst of all CTAs
-/// would fill the way to memory, and the loads of those who multiply meanwhile would wait behind
-/// it.
+/// Sends the accumulator of a group, rounded, to the owner of the tile's rows; `tokens` of
+/// them exist from the group's first on. Throttled, one piece every `pace` cycles: a burst
+/// from all CTAs would fill the path to memory and delay the loads of the warps that multiply
+/// meanwhile.
 template <class Body, class Params, class Accumulators>
 TILELACE_DEVICE void send_partial(const Params& p, const PartialPlace<Body, Params>& place,
                                   int owner, int group, const Accumulators& acc, int tokens,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of own rows: the peers' terms follow a tile's operands through the ring, in steps behind its
-// own, and are added in rank order. A loading side and one for the groups that multiply.
+// Sums of own rows: the peers' terms follow a tile's operands through the ring, in extra steps, and
+// are added in rank order. One part for the loading warp, one for the groups that multiply.
 #pragma once
 #include "backend/cuda/kernels/add_terms.h"
 #include "backend/cuda/kernels/admission.h"
@@ -8,8 +8,8 @@
 
 namespace tilelace::cuda {
 
-/// Verbs of the loading warp for tiles of own rows: their terms take the steps of the ring behind
-/// their operands, in each the same pieces of all peers and groups.
+/// Verbs of the loading warp for own tiles: terms take the steps of the ring after the operands,
+/// each step with the same pieces of all peers and groups.
 template <class Body, class Params>
 class TermLoad {
   using Place = PartialPlace<Body, Params>;
@@ -18,8 +18,8 @@ class TermLoad {
   TILELACE_DEVICE TermLoad(const Params& p, schedule::GemmCell cell, int cta)
       : p_(p), cell_(cell), place_(p, cell, cta) {}
 
-  /// The rows that will be added behind the terms: threads read them a few bytes at a time, which
-  /// only the cache close by is fast enough for.
+  /// The residual's rows that will be added after the terms: threads read them a few bytes at a
+  /// time, which only L1 is fast enough for.
   TILELACE_DEVICE void prefetch_residual(int row, int col, int rows, int cols) const {
     const int bytes = 2 * min(cols, p_.n - col);
     if (p_.residual == nullptr || bytes <= 0) return;
@@ -30,7 +30,7 @@ class TermLoad {
                          static_cast<std::uint32_t>(bytes));
   }
 
-  /// A lane a flag; false: a term never came.
+  /// One flag per lane; false: a term never came.
   TILELACE_DEVICE bool wait(std::uint32_t epoch, Trace trace, int tile) const {
     bool here = true;
     const int lane = static_cast<int>(threadIdx.x) & 31;
@@ -70,7 +70,7 @@ class TermLoad {
   Place place_;
 };
 
-/// The rows of a residual that a tile's sum is added to.
+/// The residual's rows for a tile's sum.
 struct ResidualTile {
   int row, col, rows, cols;
 };
@@ -90,14 +90,14 @@ TILELACE_DEVICE void load_terms(Loader& loader, const Params& p, typename Body::
   for (int i = 0; i < p.term_steps; ++i)
     loader.fill_step([&](ptx::Shared rows, ptx::Shared full) { terms.load(i, rows, full); });
 }
-/// A CTA without own rows: the cluster's CTAs go through their rings in step.
+/// A CTA without own rows: the CTAs of a cluster go through their rings in step.
 template <class Params, class Loader>
 TILELACE_DEVICE void skip_terms(Loader& loader, const Params& p) {
   for (int i = 0; i < p.term_steps; ++i)
     loader.fill_step([](ptx::Shared /*rows*/, ptx::Shared full) { ptx::barrier_expect(full, 0); });
 }
 
-/// For a group that multiplies: gives partials to their owners, adds terms to own ones.
+/// For a group that multiplies: sends partials to their owners, adds terms to own tiles.
 template <class Body, class Params>
 class PeerSums {
   using Tile = typename Body::Tile;
@@ -108,11 +108,11 @@ class PeerSums {
   TILELACE_DEVICE PeerSums(const Params& p, typename Body::Shared shared)
       : p_(p), shared_(shared) {}
 
-  /// Products are issued that began at this cycle; `more`: the other group has some behind them.
+  /// The MMAs that began at this cycle are issued; `more`: the other group has some after them.
   TILELACE_DEVICE void multiplied(std::uint32_t began, bool more) {
     turn_ = more ? ptx::cycles() - began : 0;
   }
-  /// A part of the last turn, in 1/16384.
+  /// A fraction of the last turn, in 1/16384.
   [[nodiscard]] TILELACE_DEVICE std::uint32_t of_turn(std::uint32_t part) const {
     return turn_ / 128 * part / 128;
   }
@@ -133,9 +133,9 @@ class PeerSums {
     math.note(TraceKind::given);
   }
 
-  /// Adds the peers' terms, in rank order, the own one in its place among them. Beside products a
-  /// load from the ring takes long, and stages that are not free yet hold the other group up: two
-  /// are under way together.
+  /// Adds the peers' terms in rank order, with the own one in its place. Loads from the ring are
+  /// slow beside MMAs, and stages that are not free yet delay the other group: so two are in flight
+  /// together.
   template <class Math>
   TILELACE_DEVICE void add(Math& math) const {
     using Terms = AddTerms<Partial, TermPiece<typename Body::Element>>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an op's policy says where it has nothing to say (docs/kernels.md has the hooks).
+// Default hooks, for ops that do nothing there (docs/kernels.md describes the hooks).
 #pragma once
 #include "backend/cuda/device/trace.h"
 #include "backend/cuda/kernels/operands.h"
@@ -10,7 +10,7 @@ namespace tilelace::cuda {
 /// Where the results of a tile are stored: one matrix.
 struct OneResult {
   const CUtensorMap* whole;      ///< 64 columns at a time
-  const CUtensorMap* remainder;  ///< what a width that 64 does not divide leaves over
+  const CUtensorMap* remainder;  ///< the remaining columns of a width that 64 does not divide
   TILELACE_DEVICE void before_chunk(std::uint32_t /*began*/, int /*chunk*/) const {}
   template <class Store>
   TILELACE_DEVICE void each(bool is_whole, const Store& store) const {
@@ -18,7 +18,7 @@ struct OneResult {
   }
 };
 
-/// One a section. Its number is kept, not the maps' addresses, which would take more registers.
+/// One per section. Keeps its number; the maps' addresses would take more registers.
 template <class Params>
 struct SectionResult {
   const Params& p;
@@ -30,7 +30,7 @@ struct SectionResult {
   }
 };
 
-/// Hooks that have nothing to do.
+/// Hooks that do nothing.
 template <class B>
 struct PlainHooks {
   using Body = B;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens of an operand that lie in sections, whose tiles begin at their first row.
+// Tokens of an operand in sections, whose tiles begin at the section's first row.
 #pragma once
 #include "backend/cuda/device/trace.h"
 #include "backend/cuda/kernels/operands.h"
@@ -7,7 +7,7 @@
 
 namespace tilelace::cuda {
 
-/// `first`: token of the tile's section, from which on a CTA loads.
+/// `first`: the token of the tile's section from which a CTA loads.
 template <class Body, class Params>
 class SectionTokens {
  public:

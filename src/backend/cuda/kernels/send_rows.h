@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the idle warps of ag_gemm's GEMM do under transport `store`: they send this rank's rows.
+// Idle warps of ag_gemm's GEMM with transport `store`: they send this rank's rows.
 #pragma once
 #include "backend/cuda/device/transfer_threads.h"
 #include "backend/cuda/kernels/gathered_rows.h"

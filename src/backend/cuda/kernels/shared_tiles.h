@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles that one rank finishes for all, of gemm_ar: how peers are told of them, and how a rank
-// waits for those that peers finish.
+// Tiles of gemm_ar that one rank finishes for all: how peers are told of them, and how a rank waits
+// for tiles that peers finish.
 #pragma once
 #include "backend/cuda/device/collect.h"
 #include "backend/cuda/device/transfer_bulk.h"
@@ -9,10 +9,10 @@
 
 namespace tilelace::cuda {
 
-/// Tells the peers of the last tile that went to all, `pending`, once everything has arrived:
-/// behind the next products, so that nobody waits for it. By the thread that stored, and its whole
-/// warp: the condition is the same for all of it, as behind a divergent branch the compiler has
-/// warps meet again in every step of the products, too.
+/// Tells the peers of `pending`, the last tile stored at all ranks, once its stores have arrived:
+/// after the next MMAs, so that nobody waits for it. By the thread that stored, and its whole warp:
+/// the condition is warp-uniform on purpose, since a divergent branch here makes ptxas reconverge
+/// in every step of the main loop.
 template <class Params, class Shared, class Math>
 TILELACE_DEVICE void signal_shared(const Params& p, Shared shared, Math& math, int& pending) {
   const int number = pending;
@@ -31,8 +31,8 @@ TILELACE_DEVICE void signal_shared(const Params& p, Shared shared, Math& math, i
   math.note(TraceKind::told);
 }
 
-/// The end of a gemm_ar whose results are staged, by the warpgroups that multiplied: all CTAs
-/// together take what peers finished to the caller. Groups need not be there at the same time.
+/// The end of a gemm_ar with staged results, by the warpgroups that multiplied: all CTAs together
+/// copy what peers finished to the caller. Groups need not arrive at the same time.
 template <class Body, class Params>
 TILELACE_DEVICE void collect_shared(const Params& p, typename Body::Shared shared) {
   const std::uint32_t epoch = admitted_number(shared);
@@ -44,7 +44,7 @@ TILELACE_DEVICE void collect_shared(const Params& p, typename Body::Shared share
 }
 
 /// The end of a gemm_ar, by the loading warp: all CTAs together wait until every tile that peers
-/// finished is here.
+/// finished has arrived.
 template <class Params>
 TILELACE_DEVICE void await_shared(const Params& p, std::uint32_t epoch) {
   const schedule::ShareOrder& order = p.work.order;

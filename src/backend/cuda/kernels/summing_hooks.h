@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks that ops have in common whose own tiles add the peers' terms.
+// Hooks shared by ops whose own tiles add the peers' terms.
 #pragma once
 #include "backend/cuda/kernels/peer_sums.h"
 #include "backend/cuda/kernels/plain_hooks.h"
@@ -51,7 +51,7 @@ struct SummingHooks : PlainHooks<B> {
     TILELACE_DEVICE void multiplied(std::uint32_t began, bool more) {
       sums.multiplied(began, more);
     }
-    /// Stores an own tile, from (row, col) of the own rows on, once it may be.
+    /// Stores an own tile, from (row, col) of the own rows on, once that is allowed.
     template <class Math, class Results>
     TILELACE_DEVICE bool store_sum(Math& math, int section, const Results& results, int row,
                                    int col) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of tiles that all ranks have given, by warps that read them from everywhere: those that
-// neither load nor multiply, and at the end the groups that have multiplied.
+// Sums of tiles that all ranks have given, by warps that read them from all ranks: those that
+// neither load nor multiply and, at the end, the groups that have multiplied.
 #pragma once
 #include "backend/cuda/device/activation.h"
 #include "backend/cuda/device/elements.h"
@@ -11,8 +11,8 @@
 
 namespace tilelace::cuda {
 
-/// Where one CTA's parts of tiles are counted. Parts are numbered by where they are, whichever way
-/// a rank walks.
+/// Where one CTA's parts of tiles are counted. Parts are numbered by position, whatever a rank's
+/// walk is.
 template <class Body, class Params>
 TILELACE_DEVICE int part_of(const Params& p, schedule::GemmCell cell, int cta) {
   return (cell.row * p.work.order.cols + cell.col) * Body::Shape::kCluster + cta;
@@ -22,14 +22,14 @@ TILELACE_DEVICE std::size_t count_at(const Params& p, int count) {
   return p.counts + std::size_t{sizeof(comm::Flag)} * static_cast<unsigned>(count);
 }
 
-/// Threads that sum together: whole warps, with a named barrier of their own. These neither load
-/// nor multiply: of the loading warpgroup, the warps behind the first one.
+/// Threads that sum together: whole warps, with a named barrier of their own. These are the warps
+/// of the loading warpgroup after the first one.
 struct SumWarps {
   static constexpr int kThreads = 96;
   static TILELACE_DEVICE int thread() { return static_cast<int>(threadIdx.x) - 32; }
   static TILELACE_DEVICE int barrier() { return 6; }  // GemmMath has those below
 };
-/// A group that has multiplied, with the barrier that it had for it.
+/// A group that has multiplied, with its own barrier.
 template <int kGroupBarrier>
 struct SumGroup {
   static constexpr int kThreads = 128;
@@ -39,8 +39,8 @@ struct SumGroup {
   }
 };
 
-/// Verbs that sum, each thread with kLoads loads under way. Once a wait has failed they do nothing
-/// any more.
+/// Verbs that sum, with kLoads loads in flight per thread. After a failed wait they do
+/// nothing.
 template <class Body, class Params, SumsBy kBy, class Crew, int kLoads>
 class PieceSums {
   using By = Sums<kBy>;
@@ -101,9 +101,9 @@ class PieceSums {
   }
 
  private:
-  /// In the cluster; asked for anew, as it would be a register.
+  /// In the cluster; computed anew, since it would take a register.
   static TILELACE_DEVICE int cta() { return static_cast<int>(blockIdx.x) % Body::Shape::kCluster; }
-  /// What this CTA computes of a tile, of which `rows` rows and `units` pieces a row are there.
+  /// This CTA's part of a tile, of which `rows` rows and `units` pieces per row exist.
   struct Part {
     int row, rows, col, units;
   };
@@ -126,7 +126,7 @@ class PieceSums {
     return part_of<Body>(p_, p_.work.order.cell(tile), cta());
   }
 
-  /// Several pieces together, of kTerms terms each.
+  /// Several pieces together, kTerms terms each.
   template <int kTerms>
   TILELACE_DEVICE void sum_at_once(const Part& part, schedule::PieceRange mine) const {
     constexpr int kAtOnce = kLoads / kTerms;
@@ -153,7 +153,7 @@ class PieceSums {
       }
     }
   }
-  /// A piece after the other, the terms of several ranks together.
+  /// One piece after the other, the terms of several ranks together.
   TILELACE_DEVICE void sum_in_turn(const Part& part, schedule::PieceRange mine) const {
     for (int i = mine.begin + Crew::thread(); i < mine.end; i += Crew::kThreads) {
       if (!has(part, i)) continue;
@@ -184,8 +184,8 @@ class PieceSums {
       By::template store<Element>(p_.results, p_.call.ranks, p_.results_at + offset, v);
   }
 
-  /// One thread looks; the barrier shows the others what it saw. All ranks have counted once more
-  /// than for the uses before, of which the last may have been on another multiprocessor.
+  /// One thread checks; the barrier shows the others what it saw. All ranks have counted once more
+  /// than for earlier uses; the last of those may have been on another SM.
   TILELACE_DEVICE void await(Role role, int tile, int count) {
     if (!good_) return;
     bool here = true;
@@ -237,9 +237,9 @@ class GiveTiles {
   TILELACE_DEVICE void multiply(schedule::GemmSegment s) { math_.multiply(s); }
   TILELACE_DEVICE void give(schedule::GemmCell cell) { math_.store(cell); }
   TILELACE_DEVICE void admit() { admitted_ = may_store(shared_, 0); }
-  /// The thread that stored waits until everything has arrived; a lane a rank then counts. Its
-  /// whole warp comes along: behind a divergent branch the compiler has warps meet again in every
-  /// step of the products, too.
+  /// The thread that stored waits until the stores have arrived; then one lane per rank counts. The
+  /// whole warp takes part: a divergent branch makes ptxas reconverge in every step of the main
+  /// loop.
   TILELACE_DEVICE void tell_given(int tile) {
     const int thread = static_cast<int>(threadIdx.x) & 127;
     if (__shfl_sync(~0U, thread / 32, 0) != 0 || !admitted_) return;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tokens of a tile its CTAs load. A copy that reaches beyond the matrix fills the rest with
-// zeros, slower than it loads (docs/decisions/0020); so of the last tile little more is loaded than
-// is there. What was in shared memory before stands in for the rest: those results are not stored.
+// Which tokens of a tile its CTAs load. A copy beyond the end of the matrix fills the rest with
+// zeros, slower than it loads (docs/decisions/0020), so of the last tile little more than the real
+// rows is loaded. Rows past the end keep stale shared memory; their results are never stored.
 #pragma once
 #include "core/host_device.h"
 
 namespace tilelace::cuda {
 
-/// Slices of a tile's tokens, one a CTA of those that share them. Where eights do not divide the
-/// tile evenly the last one begins earlier.
+/// Slices of a tile's tokens, one per CTA that shares them. If eights do not divide the tile
+/// evenly, the last slice begins earlier.
 struct TokenSlices {
   int tokens;  ///< of the tile
   int slice;   ///< of one CTA
@@ -17,19 +17,19 @@ struct TokenSlices {
   [[nodiscard]] TILELACE_HD constexpr int begin(int i) const {
     return i * slice < tokens - slice ? i * slice : tokens - slice;
   }
-  /// Of a slice, where `left` tokens are there from its first one on: in eights, as they lie in
-  /// shared memory.
+  /// Tokens of a slice to load, if `left` exist from its first one on: in eights, as they are laid
+  /// out in shared memory.
   [[nodiscard]] TILELACE_HD constexpr int loaded(int left) const {
     const int eights = (left + 7) / 8 * 8;
     return left <= 0 ? 0 : eights < slice ? eights : slice;
   }
-  /// What all load of a tile where `left` are there, against all of it.
+  /// Share of a tile that its CTAs load together if `left` tokens exist.
   [[nodiscard]] TILELACE_HD constexpr int missing(int left) const {
     int n = 0;
     for (int i = 0; i < count; ++i) n += slice - loaded(left - begin(i));
     return n;
   }
-  /// Of the one slice of all tiles over `all` tokens that is loaded in part; 0: there is none.
+  /// Size of the one slice over `all` tokens that is loaded in part; 0: there is none.
   [[nodiscard]] constexpr int partial(long long all) const {
     for (int i = 0; i < count; ++i) {
       const int n = loaded(static_cast<int>(all % tokens) - begin(i));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ag_gemm: a product whose tokens come from the peers. Tiles go by shard, in order of arrival, or
-// over all rows at once; the loading warp waits for the flags of the rows that it loads, another
-// one for the peers' headers, and the other two send this rank's rows where copy engines do not.
+// ag_gemm: a GEMM whose tokens come from the peers. Tiles go by shard, in order of arrival, or over
+// all rows at once. The loading warp waits for the flags of the rows that it loads, another warp
+// for the peers' headers, and two warps send this rank's rows if copy engines do not.
 #pragma once
 #include <type_traits>
 
@@ -18,21 +18,21 @@
 
 namespace tilelace::cuda {
 
-/// Tokens are this rank's staging, or `own` for its own shard.
+/// Tokens are this rank's staging; for its own shard `own`.
 struct AgGemmParams : GemmOperands {
   CUtensorMap own;
   MoreWeights weights;
-  CUtensorMap out[schedule::kMaxSections];  ///< of each section: nothing is stored beyond its end
+  CUtensorMap out[schedule::kMaxSections];  ///< per section: nothing is stored beyond its end
   CUtensorMap out_remainder[schedule::kMaxSections];
   schedule::GemmWorkOf<schedule::GatherOrder> work;
   CallParams call;
-  bool rows_here;            ///< the kernel before this one waited for all of them, or was stopped
-  schedule::PushOrder push;  ///< of the call's first kernel; no pieces: others send
+  bool rows_here;            ///< the kernel before waited for all rows, or was stopped
+  schedule::PushOrder push;  ///< in the call's first kernel; no pieces: others send
   const std::byte* input;    ///< own rows
   std::size_t staged;        ///< offset of the slot's rows, [m, k]
   std::int64_t row_bytes;
 };
-/// Of tiles with tokens across: of each section the slice of tokens that is there in part.
+/// With tokens across: the partial slice of tokens of each section.
 struct AgGemmAcrossParams : AgGemmParams {
   CUtensorMap tail[schedule::kMaxSections];
 };
@@ -83,8 +83,8 @@ struct Gathering : PlainHooks<B> {
     [[nodiscard]] TILELACE_DEVICE int expected_bytes(schedule::GemmCell cell, int first) const {
       return sections.expected_bytes(cell, first);
     }
-    /// Waits for the rows from the section's `first` on. Where they never come, what is in the slot
-    /// is loaded, and nothing is stored from this tile on.
+    /// Waits for the section's rows from `first` on. If they never come, the tile loads what is in
+    /// the slot, and from this tile on nothing is stored.
     TILELACE_DEVICE auto source(schedule::GemmCell cell, int first, int tile) {
       const schedule::GatherOrder& order = p.work.order;
       const int begin = order.begin(cell.section) + first;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A product alone, on one device: every hook of a policy in its plainest form.
+// A GEMM alone on one device: every hook of a policy in its simplest form.
 #pragma once
 #include "backend/cuda/kernels/operands.h"
 #include "schedule/gemm.h"
@@ -10,10 +10,10 @@
 namespace tilelace::cuda {
 
 struct GemmParams : GemmOperands {
-  CUtensorMap out;            ///< 64 columns x 64 rows a store
-  CUtensorMap out_remainder;  ///< columns that 64 does not divide
+  CUtensorMap out;            ///< 64 columns x 64 rows per store
+  CUtensorMap out_remainder;  ///< columns beyond a multiple of 64
   schedule::GemmWork work;
-  CUtensorMap tail;  ///< of the tokens' operand, for the one slice that is there in part
+  CUtensorMap tail;  ///< of the tokens' operand, for the one partial slice
   int tokens;        ///< of the matrix
 };
 struct GemmGatedParams : GemmParams {

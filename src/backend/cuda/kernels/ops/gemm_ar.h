@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_ar: as gemm_rs, but the owner of a tile stores its sum at every rank, and tells them. Where
-// results are staged, groups that have multiplied take what peers finished to the caller.
+// gemm_ar: as gemm_rs, but the owner of a tile stores its sum at every rank and tells them. If
+// results are staged, groups that have multiplied copy what peers finished to the caller.
 #pragma once
 #include "backend/cuda/device/shared_results.h"
 #include "backend/cuda/kernels/partials.h"
@@ -17,8 +17,8 @@ struct GemmArParams : PartialParams {
   CUtensorMap out_remainder[schedule::kMaxGpuRanks];
   schedule::GemmWorkOf<schedule::ShareOrder> work;
   SharedResults shared;      ///< its first flag at a peer: of the tiles that it is given
-  std::uint32_t share_pace;  ///< between chunks of a tile that is shared: 1/16384 of a turn
-  std::uint32_t delay;       ///< cycles that partials of the columns' second half wait
+  std::uint32_t share_pace;  ///< throttle between chunks of a shared tile: 1/16384 of a turn
+  std::uint32_t delay;       ///< cycles for which partials of the second half of columns wait
   bool direct;  ///< results: it ends once all tiles of peers are here; else it takes them there
 };
 
@@ -36,7 +36,7 @@ struct GemmAr : SummingHooks<B, GemmArParams> {
     ptx::prefetch_map(p.out);
     if (Columns::kWidth % 64 != 0) ptx::prefetch_map(p.out_remainder);
   }
-  /// The owner of a tile may have columns.
+  /// The owner of a tile may be an owner of columns.
   static TILELACE_DEVICE CtaTile enter(const P& p, const typename B::Place& place,
                                        schedule::GemmCell& cell) {
     const schedule::GemmCell at{cell.row, cell.col + p.work.order.first_col(cell.section),
@@ -66,7 +66,7 @@ struct GemmAr : SummingHooks<B, GemmArParams> {
     }
   };
 
-  /// A tile goes to all ranks, throttled as partials are.
+  /// Stores a tile at all ranks, throttled as partials are.
   struct ResultsOfAll {
     const P& p;
     const PeerSums<B, P>& sums;
@@ -82,7 +82,7 @@ struct GemmAr : SummingHooks<B, GemmArParams> {
 
   struct Finish : Hooks::Finish {
     using Hooks::Finish::Finish;
-    int pending = -1;  ///< number of a finished tile that no peer has been told of
+    int pending = -1;  ///< a finished tile that no peer has been told of
 
     template <class Math>
     TILELACE_DEVICE void tile(Math& math, schedule::GemmCell cell) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_rs: tiles of peers' rows leave for their owners as partial sums, straight from registers;
-// tiles of own rows, which come last, add the peers' terms and are stored.
+// gemm_rs: tiles of peers' rows are sent to their owners as partial sums, directly from registers.
+// Tiles of own rows come last; they add the peers' terms and are stored.
 #pragma once
 #include <type_traits>
 
@@ -20,7 +20,7 @@ struct GemmRsParamsOf : PartialParams {
 };
 using GemmRsParams = GemmRsParamsOf<schedule::ReduceOrder>;
 using GemmRsPairParams = GemmRsParamsOf<schedule::PairOrder>;
-/// Of tiles with tokens across: of each section the slice of tokens that is there in part.
+/// With tokens across: the partial slice of tokens of each section.
 struct GemmRsAcrossParams : GemmRsParams {
   CUtensorMap tail[schedule::kMaxGpuRanks];
 };
@@ -43,7 +43,7 @@ struct GemmRs : ReducingHooks<B, std::conditional_t<B::kAcross, GemmRsAcrossPara
   using Shape = typename B::Shape;
 
   /// Tokens across are rows of the order but columns of the tile, which is transposed. `cell` stays
-  /// the order's: it numbers partials.
+  /// that of the order: it numbers partials.
   static TILELACE_DEVICE CtaTile enter(const P& /*p*/, const typename B::Place& place,
                                        schedule::GemmCell& cell) {
     const schedule::GemmCell at =

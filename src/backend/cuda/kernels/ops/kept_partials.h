@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_ar whose ranks keep their partials: the plain product, whose tiles go, rounded, into the own
-// slot, and warps that neither load nor multiply, which sum a tile once all ranks have given it
-// (schedule/tile_sums.h). Products wait for no peer, but for the admission before they tell of a
-// tile. The last tile of each group that multiplies is summed by that group.
+// gemm_ar whose ranks keep their partials: a plain GEMM whose tiles go, rounded, into the own slot,
+// and warps that neither load nor multiply, which sum a tile once all ranks have given it
+// (schedule/tile_sums.h). The GEMM only waits for peers at the admission, before it tells of a
+// tile. Each group that multiplies sums its own last tile.
 #pragma once
 #include "backend/cuda/device/call_params.h"
 #include "backend/cuda/device/sums_place.h"
@@ -15,7 +15,7 @@
 
 namespace tilelace::cuda {
 
-/// GemmOperands has neither bias nor activation: they come behind sums.
+/// GemmOperands has neither bias nor activation: they are applied after the sum.
 struct KeptPartialsParams : GemmOperands {
   CUtensorMap out;  ///< the own slot
   CUtensorMap out_remainder;
@@ -24,20 +24,20 @@ struct KeptPartialsParams : GemmOperands {
   SumsPlace slots;
   std::size_t partials;  ///< offset of the slot's [m, n]
   std::size_t counts;    ///< offset of the slot's counts
-  comm::Flag* uses;      ///< own: how often each count has been used
+  comm::Flag* uses;      ///< own memory: how often each count was used
   SumsPlace results;
-  std::size_t results_at;  ///< offset of [m, n]: where partials are, or where peers want results
-  std::byte* delivered;    ///< [m, n] to which sums go in one shot, or are copied from the slot
+  std::size_t results_at;  ///< offset of [m, n]: the partials, or the peers' results
+  std::byte* delivered;    ///< [m, n]: one-shot, where sums go; else where the slot is copied
   const void* sum_bias;    ///< [n] or null
   const void* residual;    ///< [m, n] or null
   Activation sum_activation;
-  bool one_shot;  ///< a rank sums all pieces for itself, not a share of them for all
+  bool one_shot;  ///< a rank sums all pieces for itself, not a share for all
   int m;
 };
 
 #ifdef __CUDACC__
 
-/// kBy: the switch, in memory that is mapped for multicast, or loads from peers.
+/// kBy: the switch, on memory mapped for multicast, or loads from peers.
 template <class B, SumsBy kBy>
 struct KeptPartials : PlainHooks<B> {
   using Params = KeptPartialsParams;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an op's policy gets of this architecture: the tile, the element type, and the pieces that it
-// lists (docs/kernels.md).
+// What this architecture provides for an op's policy: the tile, the element type, and the pieces
+// that the policy lists (docs/kernels.md).
 #pragma once
 #include "backend/cuda/kernels/sm90/columns.h"
 #include "backend/cuda/kernels/sm90/ring.h"
@@ -23,13 +23,13 @@ struct Sm90 {
   using SectionWeights = cuda::SectionWeights<Sm90, Params>;
   template <class Params>
   using GateAndUp = cuda::GateAndUp<Sm90, Params>;
-  /// Whether tokens are columns of the tile, of an op whose order has them as rows.
+  /// Whether tokens are columns of the tile, for an op whose order has them as rows.
   static constexpr bool kAcross = plan::is_across(Tile::width, Tile::swapped);
   static constexpr int kGroupBarrier = cuda::kGroupBarrier;
   /// Tokens that one CTA loads.
   static constexpr int kTokenSlice = Tile::swapped ? Shape::kColSlice : Shape::kRowSlice;
 
-  /// The operand that tokens are rows of.
+  /// The operand whose rows are tokens.
   template <class Params>
   static TILELACE_DEVICE const CUtensorMap* tokens(const Params& p) {
     return Tile::swapped ? &p.cols : &p.rows;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What makes the columns of a result: which weight is loaded for them, and how a thread's
-// accumulators become results: bias and activation, or the gate. Four are 2 rows x 2 columns of
-// eight, from (row, col) on.
+// The columns of a result: which weight is loaded for them, and how a thread's accumulators become
+// results (bias and activation, or the gate). Four accumulators are 2 rows x 2 columns of eight,
+// from (row, col) on.
 #pragma once
 #include "backend/cuda/device/activation.h"
 #include "backend/cuda/device/elements.h"
@@ -10,7 +10,7 @@
 
 namespace tilelace::cuda {
 
-/// Adds what belongs to columns, kCols of them from `col` on.
+/// Adds per-column values to kCols columns from `col` on.
 template <class Element, int kCols>
 TILELACE_DEVICE void add_column_bias(float* f, const void* bias, int n, int col, int lane) {
   const auto* const two = static_cast<const std::uint32_t*>(bias) + col / 2 + (lane & 3);
@@ -30,7 +30,7 @@ TILELACE_DEVICE void add_row_bias(float* f, const void* bias, int n, int first) 
   for (int e = 0; e < kCols / 2; ++e) f[e] += (e & 2) != 0 ? high : low;
 }
 
-/// Of one weight.
+/// For one weight.
 template <class Body, class Params>
 class OneWeight {
   using Tile = typename Body::Tile;
@@ -52,7 +52,7 @@ class OneWeight {
                   : loader.load_cols(weight, stage, x, col);
   }
 
-  // For those that multiply. `warp`: of the warpgroup.
+  // For the groups that multiply. `warp`: index in the warpgroup.
   TILELACE_DEVICE OneWeight(const Params& p, int /*section*/, int warp, int lane)
       : p_(p), warp_(warp), lane_(lane) {}
   /// In place: bias and activation of kCols columns.
@@ -81,7 +81,7 @@ class OneWeight {
   int warp_, lane_;
 };
 
-/// Of several weights at once, a section each, where the tile has registers for it.
+/// For several weights at once, one section each, if the tile has registers for it.
 template <class Body, class Params>
 class SectionWeights : public OneWeight<Body, Params> {
   using One = OneWeight<Body, Params>;
@@ -115,8 +115,8 @@ class SectionWeights : public OneWeight<Body, Params> {
   int section_;
 };
 
-/// Two products in one: half of a tile's columns are gate's, half the same columns of up's, and
-/// silu(gate + bias) * (up + bias) is the result.
+/// Two GEMMs in one: half of a tile's columns are gate, half the same columns of up; silu(gate +
+/// bias) * (up + bias) is the result.
 template <class Body, class Params>
 class GateAndUp {
   using Element = typename Body::Element;

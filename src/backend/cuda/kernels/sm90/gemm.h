@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GEMM of sm_90a: out[m, n] = a[m, k] * w[n, k]^T, fp32 accumulation, then what the op makes of
-// it. Persistent CTAs in clusters; the first warp of warpgroup 0 loads, the other warpgroups
-// multiply, warps that are left are the op's. The order of tiles and the sharing of k-steps are the
-// schedule's (schedule/gemm.h). What an op adds is its policy (docs/kernels.md).
+// The GEMM of sm_90a: out[m, n] = a[m, k] * w[n, k]^T with fp32 accumulation, then the op's
+// epilogue. Persistent CTAs in clusters; the first warp of warpgroup 0 loads, the other warpgroups
+// multiply, remaining warps belong to the op. schedule/gemm.h has the order of tiles and the
+// sharing of k-steps. An op adds its part as a policy (docs/kernels.md).
 #pragma once
 #include "backend/cuda/kernels/sm90/load.h"
 #include "backend/cuda/kernels/sm90/math.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes kernels of a policy: for the tiles that it can have, in every element type of GPUs. An
-// op's .cu file is compiled in TILELACE_PARTS parts; each has every so-many-th tile and lists what
-// it has in a function named TILELACE_KERNEL_LIST.
+// Instantiates a policy's kernels: for its tiles, in every element type of GPUs. An op's .cu file
+// is compiled in TILELACE_PARTS parts; each has every TILELACE_PARTS-th tile and lists its kernels
+// in a function named TILELACE_KERNEL_LIST.
 #pragma once
 #include <string_view>
 #include <utility>
@@ -47,8 +47,8 @@ void add_tiles(KernelList& list, GemmUse use, std::integer_sequence<int, kNth...
 #undef TILELACE_ADD
 }
 
-/// Adds the kernels of a policy for all tiles of a part that it can have. The part is an argument,
-/// so that objects do not have different functions of one name.
+/// Adds a policy's kernels for its tiles in a part. The part is an argument, so that object files
+/// have no different functions of the same name.
 template <template <class> class Op, Can kCan, int kPart = TILELACE_PART>
 void add_kernels(KernelList& list, GemmUse use) {
   constexpr int kTiles = static_cast<int>(std::size(plan::kGemmTiles));

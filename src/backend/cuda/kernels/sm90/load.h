@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Role load of the GEMM: one warp fills the ring with bulk tensor copies. All its lanes go through
-// the loops, so that they can wait side by side; one lane copies. Where tokens come from, and what
-// they wait for, `Op::Tokens` says.
+// Role load of the GEMM: one warp fills the ring with bulk tensor copies. All lanes run the loops,
+// so that they can wait in parallel; one lane copies. `Op::Tokens` says where tokens come from, and
+// what they wait for.
 #pragma once
 #include "backend/cuda/kernels/operands.h"
 #include "backend/cuda/kernels/sm90/ring.h"
@@ -24,9 +24,9 @@ class GemmLoad {
         trace_(p, shared.trace()),
         tokens_(p, shared, place_, trace_) {}
 
-  /// Nobody leaves while a CTA of the cluster may still signal here: until every stage has been
-  /// released by all who read it. What they sent here has arrived by then, or it could not have
-  /// been used.
+  /// A CTA must not exit while another CTA of the cluster may still signal here: until every stage
+  /// has been released by all its readers. What they sent here has then arrived, or they could not
+  /// have used it.
   TILELACE_DEVICE void finish() {
     tokens_.end(*this);
     if constexpr (Shape::kCluster > 1) {
@@ -82,8 +82,8 @@ class GemmLoad {
   }
   [[nodiscard]] TILELACE_DEVICE bool started() const { return ready_; }
 
-  /// Waits until a further stage of the ring is free: fill(rows, full), by one lane, puts something
-  /// there and says how many bytes are expected.
+  /// Waits until one more stage of the ring is free: fill(rows, full), by one lane, fills it and
+  /// says how many bytes are expected.
   template <class Fill>
   TILELACE_DEVICE void fill_step(const Fill& fill) {
     ptx::barrier_wait(shared_.empty(ring_.stage), ring_.parity ^ 1);
@@ -96,7 +96,7 @@ class GemmLoad {
       if (ptx::elect_one()) trace_.add(kind, kLoadLane, argument);
   }
 
-  /// The CTAs of a cluster column share columns, those of a cluster row share rows.
+  /// CTAs in a cluster column share columns, those in a cluster row share rows.
   TILELACE_DEVICE void load_rows(const CUtensorMap* map, int stage, int x, int row) {
     const ptx::Shared dst = shared_.rows(stage) + place_.col * Shape::kRowSlice * 128;
     if constexpr (Tile::cluster_cols == 1) {
@@ -118,7 +118,7 @@ class GemmLoad {
       ptx::tensor_load_multicast(dst, map, shared_.full(stage), x, col, mask);
     }
   }
-  /// Columns of gate and the same columns of up behind them; of two CTAs each loads one for both.
+  /// Columns of gate, then the same columns of up; each of two CTAs loads one for both.
   TILELACE_DEVICE void load_both(const CUtensorMap* gate, const CUtensorMap* up, int stage, int x,
                                  int col) {
     static_assert(!Tile::swapped && Tile::cluster_rows <= 2 && Tile::width % 16 == 0);
@@ -132,8 +132,8 @@ class GemmLoad {
   }
 
  private:
-  /// Weights fill the ring before rows of peers are waited for; those that belong to nobody before
-  /// the kernel before this one is over, which may still write the rest.
+  /// Weights fill the ring before rows of peers are waited for. Weights that no earlier kernel
+  /// writes are loaded before that kernel ends.
   TILELACE_DEVICE void load_early(const CUtensorMap* weight, int row, int col, int begin, int steps,
                                   int expected) {
     if (!ptx::elect_one()) return;

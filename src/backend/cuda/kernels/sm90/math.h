@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Role math of the GEMM: a warpgroup multiplies what the ring holds. What happens to a finished
-// accumulator `Op::Finish` says, by the verbs below.
+// Role math of the GEMM: a warpgroup multiplies what is in the ring. `Op::Finish` handles a
+// finished accumulator, with the verbs below.
 #pragma once
 #include "backend/cuda/kernels/operands.h"
 #include "backend/cuda/kernels/sm90/ring.h"
@@ -110,44 +110,44 @@ class GemmMath {
   [[nodiscard]] TILELACE_DEVICE const Trace& trace() const { return trace_; }
   [[nodiscard]] TILELACE_DEVICE int group() const { return group_; }
   [[nodiscard]] TILELACE_DEVICE int thread() const { return thread_; }
-  /// Of the group; asked for anew, as what follows from it would be registers of the products.
+  /// Of the group; computed anew, to take no registers of the main loop.
   [[nodiscard]] TILELACE_DEVICE static int warp() {
     return __shfl_sync(~0U, (ptx::thread_again() & 127) / 32, 0);
   }
   [[nodiscard]] TILELACE_DEVICE static int lane() { return ptx::thread_again() & 31; }
-  /// Number of the tile that is finished; it grows from one to the next.
+  /// Number of the finished tile; it increases from one to the next.
   [[nodiscard]] TILELACE_DEVICE int tile() const { return tile_; }
-  /// Of a CTA's tile, which the groups share or one has to itself.
+  /// The CTA's tile, which groups share or which one group has to itself.
   [[nodiscard]] TILELACE_DEVICE int part() const { return Tile::pingpong ? 0 : group_; }
   [[nodiscard]] TILELACE_DEVICE int first_row() const { return 64 * block_row_; }
   TILELACE_DEVICE void note(TraceKind kind, int argument = 0) const {
     if (thread_ == 0) trace_.add(kind, group_, argument);
   }
 
-  /// Named barrier of the group's 128 threads; worked out, as it would be a register of the
-  /// products.
+  /// Named barrier of the group's 128 threads; computed anew, since it would take a register of the
+  /// main loop.
   [[nodiscard]] TILELACE_DEVICE static int barrier() {
     return kGroupBarrier - 1 + static_cast<int>(threadIdx.x / 128);
   }
 
-  /// The rows of the ring's next stage, once they are filled.
+  /// The next stage of the ring, once it is filled.
   [[nodiscard]] TILELACE_DEVICE ptx::Shared await_step() const {
     ptx::barrier_wait(shared_.full(ring_.stage), ring_.parity);
     return shared_.rows(ring_.stage);
   }
-  /// This group has read them.
+  /// This group has read the stage.
   TILELACE_DEVICE void release_step() {
     sync_group();
     release(ring_.stage);
     ring_.advance();
   }
-  /// The steps behind a tile's own are read: the other group's turn, where it has not begun.
+  /// The steps after a tile's own are read: starts the other group's turn, if it has not begun.
   TILELACE_DEVICE void end_steps_behind(int steps) {
     // stays: turns keep parities apart
     if (Tile::pingpong && !fits_ring(steps)) hand_over();
   }
 
-  /// Stages the accumulators' results, whose first one is at (row, col), and stores them.
+  /// Stages the accumulators' results, the first of which is at (row, col), and stores them.
   template <class Results>
   TILELACE_DEVICE void store_tile(const Results& results, int section, int row, int col) {
     if constexpr (kTraced)
@@ -180,7 +180,7 @@ class GemmMath {
   }
 
  private:
-  /// Staged results have been read (the end of the kernel publishes them); the launch is counted.
+  /// Staged results have been read (the kernel's end publishes them); the launch is counted.
   TILELACE_DEVICE void finish() {
     finish_.last_tile(*this);
     if (thread_ != 0) return;
@@ -191,7 +191,7 @@ class GemmMath {
 
   static TILELACE_DEVICE bool fits_ring(int steps) { return steps_fit_ring(steps, Tile::stages); }
 
-  /// Whether the first operands are known to be here. Traces tell their wait from all others.
+  /// Whether the first operands have arrived. Traces separate this wait from all others.
   TILELACE_DEVICE bool await_first(int tile) const {
     if constexpr (kTraced) {
       ptx::barrier_wait(shared_.full(ring_.stage), ring_.parity);  // stays: traces alone
@@ -224,8 +224,8 @@ class GemmMath {
     }
   }
 
-  /// `between`: what to do once the products of the stage before are done. Where a stage has enough
-  /// of them, half of this stage's are on their way then, else all: the tensor cores never run dry.
+  /// `between`: work once the MMAs of the stage before are done. If a stage has enough MMAs, half
+  /// of this stage's are in flight then, else all: the tensor cores never idle.
   template <class Between>
   TILELACE_DEVICE void multiply_stage(int stage, bool keep, Between between) {
     constexpr int kSteps = kStep / 16;
@@ -251,7 +251,7 @@ class GemmMath {
     if (kHalf) ptx::wgmma_commit();
   }
 
-  /// Keeps the compiler from moving accumulators while products are under way.
+  /// Keeps the compiler from moving accumulators while MMAs are in flight.
   TILELACE_DEVICE void pin_accumulators() {
 #pragma unroll
     for (int i = 0; i < Tile::blocks; ++i)
@@ -259,8 +259,8 @@ class GemmMath {
       for (int j = 0; j < Shape::kAccumulators; ++j) ptx::pin(acc_[i][j]);
   }
 
-  /// One thread for each CTA that fills our ring, or whose ring we help to fill: of a line of CTAs
-  /// every one. Of others it is kept: worked out in the loop it would part the products.
+  /// One thread for each CTA that fills our ring, or whose ring we help to fill: in a line of CTAs,
+  /// all of them. In other clusters it is stored: computed in the loop it would split the MMAs.
   static constexpr bool kLine = Tile::cluster_rows == 1 || Tile::cluster_cols == 1;
   [[nodiscard]] TILELACE_DEVICE int released_cta() const {
     if constexpr (kLine)
@@ -282,7 +282,7 @@ class GemmMath {
     return {p_.scratch, place_, group_, round, thread_};
   }
 
-  /// Of a tile's `at`-th chunk. Where its chunks are whole rounds, nothing is kept between tiles.
+  /// Of a tile's `at`-th chunk. If its chunks are whole rounds, nothing is kept between tiles.
   static constexpr bool kWholeRounds = Tile::blocks * kChunks % Tile::staging == 0;
   [[nodiscard]] TILELACE_DEVICE ptx::Shared staging(int at) const {
     return shared_.staging(group_) + (kWholeRounds ? at % Tile::staging : chunk_) * kChunkBytes;
@@ -313,7 +313,7 @@ class GemmMath {
   int group_, thread_, block_row_;
   int chunk_ = 0;
   int tile_ = 0;
-  int releases_ = -1;  ///< of a cluster that is no line: a CTA
+  int releases_ = -1;  ///< for a cluster that is no line: one CTA
   bool first_turn_ = group_ == 0;
   Ring<Tile::stages> ring_;
   typename Op::Finish finish_;

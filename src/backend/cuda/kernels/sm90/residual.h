@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accumulators and memory whose rows lie as they do, without shared memory in between. A thread's
-// values are two neighbours in each group of eight columns, in each of two rows eight apart, in
-// each block of 64 rows: `row` and `col` are those of its first one.
+// Accumulators, and memory with the same layout of rows, without shared memory in between. A
+// thread's values are two neighbours in each group of eight columns, in each of two rows eight
+// apart, in each block of 64 rows; `row` and `col` are those of its first one.
 #pragma once
 #include <cstdint>
 
@@ -10,7 +10,7 @@
 
 namespace tilelace::cuda {
 
-/// As add_residual, where a tile's rows are columns of the sum: value by value.
+/// As add_residual, if a tile's rows are columns of the sum: value by value.
 template <class Tile, class Element, class Params, class Accumulators>
 TILELACE_DEVICE void add_residual_across(const Params& p, Accumulators& acc, int row, int col) {
   constexpr int kAtOnce = 8;
@@ -37,8 +37,8 @@ TILELACE_DEVICE void add_residual_across(const Params& p, Accumulators& acc, int
   }
 }
 
-/// Adds what a sum of own rows is added to, in the elements' type, from where the loading warp
-/// brought it. Some loads are under way together; without branches, which would part them.
+/// Adds the residual to a sum of own rows, in the elements' type, from where the loading warp put
+/// it. Several loads are in flight; there are no branches, which would separate them.
 template <class Tile, class Element, class Params, class Accumulators>
 TILELACE_DEVICE void add_residual(const Params& p, Accumulators& acc, int row, int col) {
   if constexpr (Tile::swapped) return add_residual_across<Tile, Element>(p, acc, row, col);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where things lie in the shared memory of a CTA, and where the CTA stands.
+// The layout of a CTA's shared memory, and the CTA's place in the grid.
 #pragma once
 #include "backend/cuda/device/ptx.h"
 #include "backend/cuda/kernels/sm90/shape.h"
 
 namespace tilelace::cuda {
 
-/// Named barriers: 0 is __syncthreads, 1 .. groups a warpgroup's own, then one a turn.
+/// Named barriers: 0 is __syncthreads, 1 .. groups one per warpgroup, then one per turn.
 constexpr int kGroupBarrier = 1;
 constexpr int kTurnBarrier = 4;
 
@@ -23,17 +23,17 @@ struct GemmShared {
   }
   TILELACE_DEVICE ptx::Shared full(int stage) const { return staging(Tile::groups) + 8 * stage; }
   TILELACE_DEVICE ptx::Shared empty(int stage) const { return full(Tile::stages) + 8 * stage; }
-  /// Over once it is known whether results may be stored.
+  /// Ends once it is known whether results may be stored.
   TILELACE_DEVICE ptx::Shared admitted() const { return empty(Tile::stages); }
-  /// The first tile, of those that this CTA computes, whose operands are not what they should be;
-  /// INT_MAX: none.
+  /// The first of this CTA's tiles whose operands are not valid; INT_MAX:
+  /// none.
   TILELACE_DEVICE ptx::Shared failed() const { return admitted() + 8; }
   TILELACE_DEVICE ptx::Shared number() const { return failed() + 4; }
   TILELACE_DEVICE ptx::Shared trace() const { return number() + 4; }
 };
 
-/// Place in the ring, and the parity of its round. Segments follow each other without a gap: where
-/// each began at stage 0, its first loads would wait for the last products of the one before.
+/// Position in the ring and parity of its round. Segments follow without a gap: if each began at
+/// stage 0, its first loads would wait for the last MMAs of the one before.
 template <int kStages>
 struct Ring {
   int stage = 0;
@@ -52,8 +52,8 @@ struct Ring {
   }
 };
 
-/// This CTA's place: in the cluster, and its worker's number. Workers are numbered against the
-/// order in which CTAs are dispatched: whoever waits for a partial waits for a CTA that came
+/// This CTA's place in the cluster, and its worker's number. Workers are numbered in
+/// reverse order of dispatch: a wait for a partial is always for a CTA that was dispatched
 /// earlier.
 template <class Tile>
 struct ClusterPlace {

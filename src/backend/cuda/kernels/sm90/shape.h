@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows from a tile shape: sizes in shared memory, threads, registers. For the host, too.
+// Values derived from a tile shape: shared memory, threads, registers. Also for the host.
 #pragma once
 #include "backend/cuda/device/trace.h"
 #include "backend/cuda/kernels/token_slices.h"
@@ -8,11 +8,11 @@
 
 namespace tilelace::cuda {
 
-constexpr int kStep = 64;              ///< of k, in a stage: 128 bytes, one swizzle atom
+constexpr int kStep = 64;              ///< of k per stage: 128 bytes, one swizzle atom
 constexpr int kChunkBytes = 64 * 128;  ///< 64 x 64 results
 
-/// Whether all steps that follow a tile's own can be in the ring while its last products still hold
-/// a stage: only then may a group wait for all of them before it releases that stage.
+/// Whether all steps after a tile's own fit the ring while its last MMAs still hold a stage: only
+/// then may a group wait for all of them before it releases that stage.
 TILELACE_HD constexpr bool steps_fit_ring(int steps, int stages) { return steps < stages; }
 
 /// The i-th tile of plan::kGemmTiles as a type: its members as static constants (a struct as
@@ -38,25 +38,25 @@ struct GemmShape {
   static constexpr int kColsBytes = Tile::width * 128;
   static constexpr int kStageBytes = kRowsBytes + kColsBytes;
   static constexpr int kCluster = Tile::cluster_rows * Tile::cluster_cols;
-  /// Columns that one CTA loads for its cluster; slices overlap where 8 does not divide evenly.
+  /// Columns that one CTA loads for its cluster; slices overlap if 8 does not divide evenly.
   static constexpr int kColSlice = (Tile::width / Tile::cluster_rows + 7) / 8 * 8;
   static constexpr int kRowSlice = kRows / Tile::cluster_cols;
   TILELACE_HD static constexpr TokenSlices tokens() {
     if (Tile::swapped) return {Tile::width, kColSlice, Tile::cluster_rows};
     return {kRows, kRowSlice, Tile::cluster_cols};
   }
-  /// Of the operands, that all CTAs of the cluster together load into a stage of this one.
+  /// Bytes of operands that all CTAs of the cluster together load into a stage of this one.
   static constexpr int kExpectedBytes = kRowsBytes + Tile::cluster_rows * kColSlice * 128;
   static constexpr int kStagingBytes = Tile::groups * Tile::staging * kChunkBytes;
   static constexpr int kSharedBytes =
       Tile::stages * kStageBytes + kStagingBytes + 16 * Tile::stages + 16 + kTraceBytes;
   static constexpr int kThreads = 128 * (Tile::groups + 1);
-  static constexpr int kAccumulators = Tile::width / 2;  ///< a thread and block
+  static constexpr int kAccumulators = Tile::width / 2;  ///< per thread and block
   static constexpr int kPartialFloats = kRows * Tile::width;
   static constexpr int kTurns = Tile::pingpong ? Tile::groups : 1;
-  /// Registers move from the loading warpgroup to the multiplying ones where a CTA has an SM alone.
+  /// Registers move from the loading to the multiplying warpgroups if a CTA has an SM to itself.
   static constexpr bool kMovesRegisters = Tile::groups == 2 && Tile::per_sm == 1;
-  /// Of a thread of the loading warpgroup; those of all warpgroups together are 504. To wait for
+  /// Per thread of the loading warpgroup; those of all warpgroups together are 504. Waiting for
   /// peers takes more.
   static constexpr int kLoadRegisters = 40;
   static constexpr int kWaitingRegisters = Tile::blocks * kAccumulators <= 176 ? 56 : 40;
@@ -65,22 +65,22 @@ struct GemmShape {
   static_assert(Tile::width % 8 == 0 && Tile::width <= 256);
 };
 
-/// What the partial sums of a tile take, where they lie as the accumulators do: in pieces of eight
-/// values of each thread of a group.
+/// Sizes of a tile's partial sums in the accumulator's layout: pieces of eight values of each
+/// thread of a group.
 template <class Tile>
 struct PartialShape {
   static constexpr int kOfBlock = GemmShape<Tile>::kAccumulators;
-  static constexpr int kValues = Tile::blocks * kOfBlock;  ///< of a thread
+  static constexpr int kValues = Tile::blocks * kOfBlock;  ///< per thread
   static constexpr int kPieces = (kValues + 7) / 8;
   static constexpr int kPieceBytes = 128 * 16;
   /// Pieces of a peer that are added together.
   static constexpr int kAtOnce = plan::terms_at_once(Tile::width, Tile::pingpong);
-  /// Groups of threads that share one tile: each leaves a part, and raises a flag for it.
+  /// Groups of threads that share one tile: each writes one part, with a flag.
   static constexpr int kGroups = Tile::pingpong ? 1 : Tile::groups;
   static constexpr int kBytes = kGroups * kPieces * kPieceBytes;  ///< of one CTA
 
-  /// The first of the group's tokens that a warp's piece has values of. Where tokens are across it
-  /// has sixteen, or the first ones of a block behind the last ones of the one before.
+  /// The first of the group's tokens in a warp's piece. With tokens across, a piece has sixteen, or
+  /// the first ones of a block after the last ones of the block before.
   TILELACE_HD static constexpr int first_token(int piece, int warp) {
     const int value = 8 * piece % kOfBlock;
     if (Tile::swapped) return value + 8 > kOfBlock ? 0 : 2 * value;

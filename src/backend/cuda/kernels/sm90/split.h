@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles whose k-steps several workers share: all but one leave their accumulators in scratch
-// memory, in fp32, and raise a flag; the last adds them.
+// Tiles whose k-steps several workers share: all but one write their accumulators to scratch
+// memory, in fp32, and raise a flag; the last one adds them.
 #pragma once
 #include "backend/cuda/kernels/operands.h"
 #include "backend/cuda/kernels/sm90/ring.h"
@@ -9,8 +9,8 @@
 
 namespace tilelace::cuda {
 
-/// Where one thread of a warpgroup finds workers' parts of a round. Groups that take turns give at
-/// most one a round, whoever adds it; they have a flag for either of two rounds.
+/// Where a thread of a warpgroup finds workers' parts of a round. Groups in turns give at most one
+/// part per round, whichever group adds it; they have a flag for each of two rounds.
 template <class Tile>
 class SplitParts {
   using Shape = GemmShape<Tile>;
@@ -46,7 +46,7 @@ class SplitParts {
       comm::raise_abort<comm::CudaAtomics>(scratch_.abort,
                                            {static_cast<std::uint8_t>(ErrorKind::timeout), 0, 0});
   }
-  /// The launch is counted, also for CTAs and groups that it did not have.
+  /// Counts the launch, also for CTAs and groups without a shared tile.
   TILELACE_DEVICE void count() const {
     const comm::Flag now = launch();
     const int ctas = static_cast<int>(gridDim.x);
@@ -56,8 +56,8 @@ class SplitParts {
   }
 
  private:
-  /// Which launch with shared tiles this is. Every group has a count of its own, as one may have
-  /// ended before the other one begins.
+  /// The number of this launch with shared tiles. Every group counts by itself, as one may have
+  /// ended before the other begins.
   [[nodiscard]] TILELACE_DEVICE comm::Flag launch() const {
     return scratch_.launches[place_.slot(place_.worker) * kMathGroups + counted_] + 1;
   }

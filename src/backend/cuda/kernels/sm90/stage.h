@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a warpgroup's accumulators to a chunk of results in shared memory, in the layout that the
-// tensor map of a store expects: 128-byte swizzle, or 8 columns a plane for columns that 64 does
-// not divide.
+// From a warpgroup's accumulators to a chunk of results in shared memory, in the layout of the
+// store's tensor map: 128-byte swizzle, or 8 columns per plane for columns that 64 does not
+// divide.
 #pragma once
 #include "backend/cuda/device/elements.h"
 #include "backend/cuda/kernels/sm90/shape.h"
 
 namespace tilelace::cuda {
 
-/// Where this lane's row of two 8 x 8 matrices, one beside the other, goes.
+/// Where this lane's row of two adjacent 8 x 8 matrices goes.
 template <bool kPlanes>
 TILELACE_DEVICE int staged_along(int j, int warp, int lane) {
   const int row = 16 * warp + (lane & 15);
@@ -22,8 +22,8 @@ TILELACE_DEVICE int staged_across(int j, int warp, int lane) {
   return token * 128 + ((eight ^ (token & 7)) << 4);
 }
 
-/// `v`: kCols accumulators' columns of a block, whose first result is at (row, col); they are used
-/// up.
+/// `v`: accumulators of kCols columns of a block, whose first result is at (row, col); they are
+/// overwritten.
 template <class Body, int kCols, class Columns>
 TILELACE_DEVICE void stage_results(const Columns& columns, ptx::Shared chunk, float* v, int row,
                                    int col, int warp, int lane) {

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tail of a matrix: a tile whose last tokens lie beyond it. A copy of all of them fills the
-// rest with zeros, which takes longer than to load it (docs/decisions/0020), so little more is
-// loaded than is there, by a map of its own.
+// The tail of a matrix: a tile whose last tokens lie beyond the end. A copy of the whole tile fills
+// the rest with zeros, slower than it loads (docs/decisions/0020), so little more than the real
+// rows is loaded, with a tensor map of its own.
 #pragma once
 #include "backend/cuda/kernels/operands.h"
 #include "backend/cuda/kernels/sm90/ring.h"
 
 namespace tilelace::cuda {
 
-/// `left`: tokens from this CTA's first one to the last of the matrix.
+/// `left`: tokens from this CTA's first one to the end of the matrix.
 template <class Tile>
 struct Tail {
   using Shape = GemmShape<Tile>;
 
-  /// `all` for a whole slice, `tail` for one that is there in part; null: none of it is there.
+  /// `all` for a whole slice, `tail` for a partial one; null: the slice is beyond the end.
   static TILELACE_DEVICE const CUtensorMap* map(const CUtensorMap* all, const CUtensorMap* tail,
                                                 int left) {
     const int loaded = Shape::tokens().loaded(left);
     if (loaded == Shape::tokens().slice) return all;
     return loaded > 0 ? tail : nullptr;
   }
-  /// Of a stage: what all CTAs of the cluster load for this one.
+  /// Per stage: the bytes that all CTAs of the cluster load for this one.
   static TILELACE_DEVICE int expected_bytes(const ClusterPlace<Tile>& place, int left) {
     const int before = Shape::tokens().begin(Tile::swapped ? place.row : place.col);
     return Shape::kExpectedBytes - 128 * Shape::tokens().missing(left + before);
