@@ -22,7 +22,7 @@ struct DTypeRow {
   std::string_view file_name;  ///< as safetensors spells it
   std::size_t bytes;           ///< per element
   double roundoff;             ///< unit roundoff u: one rounding errs by at most u * |value|
-  int underflow_exponent;      ///< below 2^this a rounding errs by as much, or results are zero
+  int underflow_exponent;      ///< results below 2^this are rounded by as much, or to zero
   bool on_gpus;                ///< GPU ranks take it
   int k_step;                  ///< k of one GPU matrix instruction; 0: there is none
 };

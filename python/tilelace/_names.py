@@ -87,7 +87,7 @@ def _group_of(group: Group) -> dist.ProcessGroup:
     if isinstance(group, tuple) and len(group) == 2 and isinstance(group[0], DeviceMesh):
         return group[0].get_group(group[1])
     if group is dist.GroupMember.NON_GROUP_MEMBER:
-        raise usage("group: this rank is no member of it")
+        raise usage("group: this rank is not in the group")
     raise usage(
         f"group: got {type(group).__name__}, expected a ProcessGroup, its name, "
         "a DeviceMesh of one dimension or (DeviceMesh, dimension)"

@@ -54,9 +54,9 @@ tilelace::CommunicatorOptions options_of(const tilelace_options* given) {
 }
 
 tilelace::Preparation preparation_of(const char* name, const tilelace_problem& p, int ranks) {
-  require(p.num_weights == 0 || p.weights != nullptr, "{}: weights: got NULL, expected {}", name,
-          p.num_weights);
-  require(p.num_rows == 0 || p.rows != nullptr, "{}: rows: got NULL, expected {}", name,
+  require(p.num_weights == 0 || p.weights != nullptr, "{}: weights: got NULL, expected {} tensors",
+          name, p.num_weights);
+  require(p.num_rows == 0 || p.rows != nullptr, "{}: rows: got NULL, expected {} numbers", name,
           p.num_rows);
   tilelace::Preparation result;
   auto& problem = result.problem;
@@ -82,8 +82,8 @@ class Call {
   /// `Args`: what every struct of arguments has.
   template <class Args>
   Call(tilelace::Op op, const Args& from, int ranks) : name_(tilelace::name_of(op)) {
-    require(from.num_rows == 0 || from.rows != nullptr, "{}: rows: got NULL, expected {}", name_,
-            from.num_rows);
+    require(from.num_rows == 0 || from.rows != nullptr, "{}: rows: got NULL, expected {} numbers",
+            name_, from.num_rows);
     auto& p = args_.problem;
     p.op = op;
     p.ranks = ranks;
@@ -94,7 +94,8 @@ class Call {
   }
   void add(Role role, const tilelace_tensor& tensor) { list(role).push_back(view(tensor)); }
   void add(Role role, const char* what, const tilelace_tensor* tensors, size_t count) {
-    require(count == 0 || tensors != nullptr, "{}: {}: got NULL, expected {}", name_, what, count);
+    require(count == 0 || tensors != nullptr, "{}: {}: got NULL, expected {} tensors", name_, what,
+            count);
     for (size_t i = 0; i < count; ++i) add(role, tensors[i]);
   }
   /// Once all operands are there.
@@ -150,15 +151,15 @@ void add_operands(Call& call, const tilelace_ag_gemm_args& args) {
   call.add(Role::input, args.a);
   call.add(Role::weight, "weights", args.weights, count);
   if (args.bias != nullptr) call.add(Role::bias, "bias", args.bias, count);
-  require(count == 0 || args.out != nullptr, "ag_gemm: out: got NULL, expected {}", count);
+  require(count == 0 || args.out != nullptr, "ag_gemm: out: got NULL, expected {} tensors", count);
   call.add(Role::out, "out", args.out, paired ? std::min<size_t>(1, count) : count);
   if (args.gathered.data != nullptr) call.add(Role::gathered, args.gathered);
 }
 
 void add_operands(Call& call, const tilelace_call_args& args) {
   const tilelace::OpRow& op = call.op();
-  require(args.num_operands == 0 || args.operands != nullptr, "{}: operands: got NULL, expected {}",
-          op.name, args.num_operands);
+  require(args.num_operands == 0 || args.operands != nullptr,
+          "{}: operands: got NULL, expected {} of them", op.name, args.num_operands);
   for (size_t i = 0; i < args.num_operands; ++i) {
     const auto& given = args.operands[i];
     need(given.name, op.name.data(), "operand name");
@@ -196,7 +197,8 @@ tilelace_status run(std::string_view name, tilelace_communicator* c, const Args*
 
 std::vector<tilelace::Preparation> preparations_of(const tilelace_problem* problems, size_t count,
                                                    int ranks) {
-  require(count == 0 || problems != nullptr, "prepare: problems: got NULL, expected {}", count);
+  require(count == 0 || problems != nullptr, "prepare: problems: got NULL, expected {} of them",
+          count);
   std::vector<tilelace::Preparation> list;
   for (size_t i = 0; i < count; ++i)
     list.push_back(preparation_of("prepare", known_at(problems, i, "prepare", "problems"), ranks));

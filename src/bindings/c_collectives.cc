@@ -17,7 +17,8 @@ namespace {
 
 std::span<const std::int64_t> list_of(const char* name, const char* what, const int64_t* list,
                                       size_t count) {
-  require(count == 0 || list != nullptr, "{}: {}: got NULL, expected {}", name, what, count);
+  require(count == 0 || list != nullptr, "{}: {}: got NULL, expected {} numbers", name, what,
+          count);
   return {list, count};
 }
 

@@ -170,8 +170,8 @@ inline Index handed_units(const schedule::HandRows& s, int rank) {
   return s.way == schedule::HandWay::ring ? s.rows[s.ranks - 1].end
                                           : (s.ranks - 1) * s.rows[rank].size();
 }
-/// Where these units are there: for the ring at their own place; else apart for each source. Here
-/// that includes terms that are added at one place, in any order.
+/// Where these units are at that rank: in a ring at their own place, else apart for each source.
+/// The checker keeps terms apart even if they are added at one place, in any order.
 inline RowRange handed_rows(const schedule::HandRows& s, int rank, int source, RowRange units) {
   if (s.way == schedule::HandWay::ring) return units;
   return placed(s.rows[rank], (source + s.ranks - rank) % s.ranks - 1, units);

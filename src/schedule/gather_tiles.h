@@ -55,8 +55,8 @@ constexpr GatherTiles<GatherOrderOf<kMost>> make_gather_tiles(const AgGemm& s,
   return t;
 }
 
-/// Calls f with the tiles of a rank that walks. Up to the kernels' number of ranks it is the
-/// kernels' own type; for more ranks kMost sets the size.
+/// Calls f with the tiles of a rank that walks. For as many ranks as kernels support, their type is
+/// the kernels' own; for more, it has room for kMost ranks.
 template <int kMost, class F>
 decltype(auto) with_tiles(const AgGemm& s, F&& f) {
   GatherWalking how;

@@ -111,18 +111,18 @@ static void gather(member* me, const tilelace_tensor* weight, const tilelace_ten
       "swiglu");
   args.activation = TILELACE_ACT_NONE;
   args.out = NULL;
-  CHECK_USAGE(tilelace_ag_gemm(me->c, &args), "ag_gemm: out: got NULL, expected 1");
+  CHECK_USAGE(tilelace_ag_gemm(me->c, &args), "ag_gemm: out: got NULL, expected 1 tensors");
   args.out = &out;
   args.weights = NULL;
-  CHECK_USAGE(tilelace_ag_gemm(me->c, &args), "ag_gemm: weights: got NULL, expected 1");
+  CHECK_USAGE(tilelace_ag_gemm(me->c, &args), "ag_gemm: weights: got NULL, expected 1 tensors");
   args.weights = weight;
   args.num_rows = 2;
-  CHECK_USAGE(tilelace_ag_gemm(me->c, &args), "ag_gemm: rows: got NULL, expected 2");
+  CHECK_USAGE(tilelace_ag_gemm(me->c, &args), "ag_gemm: rows: got NULL, expected 2 numbers");
   args.num_rows = me->rank == 1 ? 2 : 0;
-  CHECK_TOLD(me, "ag_gemm", tilelace_ag_gemm(me->c, &args), "rows: got NULL, expected 2");
+  CHECK_TOLD(me, "ag_gemm", tilelace_ag_gemm(me->c, &args), "rows: got NULL, expected 2 numbers");
   args.num_rows = 0;
   args.out = me->rank == 1 ? NULL : &out;
-  CHECK_TOLD(me, "ag_gemm", tilelace_ag_gemm(me->c, &args), "out: got NULL, expected 1");
+  CHECK_TOLD(me, "ag_gemm", tilelace_ag_gemm(me->c, &args), "out: got NULL, expected 1 tensors");
   args.out = &out;
   CHECK_TOLD(me, "ag_gemm", tilelace_ag_gemm(me->c, me->rank == 1 ? NULL : &args),
              "args: got NULL, expected a pointer");
@@ -175,9 +175,9 @@ static void reduce(member* me, const tilelace_tensor* weight, const tilelace_ten
   CHECK_OK(tilelace_gemm_ar(me->c, &args));
   expect_reduced(&args.out, 0);
   args.num_rows = 2;
-  CHECK_USAGE(tilelace_gemm_rs(me->c, &args), "gemm_rs: rows: got NULL, expected 2");
+  CHECK_USAGE(tilelace_gemm_rs(me->c, &args), "gemm_rs: rows: got NULL, expected 2 numbers");
   args.num_rows = me->rank == 1 ? 2 : 0;
-  CHECK_TOLD(me, "gemm_ar", tilelace_gemm_ar(me->c, &args), "rows: got NULL, expected 2");
+  CHECK_TOLD(me, "gemm_ar", tilelace_gemm_ar(me->c, &args), "rows: got NULL, expected 2 numbers");
   args.num_rows = 0;
   CHECK_TOLD(me, "gemm_ar", tilelace_gemm_ar(me->c, me->rank == 1 ? NULL : &args),
              "args: got NULL, expected a pointer");
@@ -222,15 +222,16 @@ static void call_by_name(member* me, const tilelace_tensor* weight, const tilela
 /* Lists that are not there, on rank 1 alone and on both. */
 static void refuse_to_prepare(member* me, tilelace_problem* problems,
                               const tilelace_tensor* weight) {
-  const char* told = "prepare: rank 1 refused to prepare: prepare: weights: got NULL, expected 1";
+  const char* told =
+      "prepare: rank 1 refused to prepare: prepare: weights: got NULL, expected 1 tensors";
   problems[1].weights = me->rank == 1 ? NULL : weight;
   CHECK_USAGE(tilelace_prepare(me->c, problems, 3),
-              me->rank == 1 ? "prepare: weights: got NULL, expected 1" : told);
+              me->rank == 1 ? "prepare: weights: got NULL, expected 1 tensors" : told);
   problems[1].weights = weight;
   problems[2].num_rows = 2;
-  CHECK_USAGE(tilelace_prepare(me->c, problems, 3), "prepare: rows: got NULL, expected 2");
+  CHECK_USAGE(tilelace_prepare(me->c, problems, 3), "prepare: rows: got NULL, expected 2 numbers");
   problems[2].num_rows = 0;
-  CHECK_USAGE(tilelace_prepare(me->c, NULL, 1), "prepare: problems: got NULL, expected 1");
+  CHECK_USAGE(tilelace_prepare(me->c, NULL, 1), "prepare: problems: got NULL, expected 1 of them");
 }
 
 /* Where a rank has no place for what all make, the others have theirs. */
@@ -284,7 +285,7 @@ static void* run_rank(void* argument) {
               "query_plan: text: got NULL, expected 8 bytes");
   problems[1].weights = NULL;
   CHECK_USAGE(tilelace_query_plan(me->c, &problems[1], text, sizeof text, NULL),
-              "query_plan: weights: got NULL, expected 1");
+              "query_plan: weights: got NULL, expected 1 tensors");
 
   tilelace_buffer* buffer = NULL;
   void* address = NULL;

@@ -151,11 +151,10 @@ static void wrong_arguments(const member* me, const int32_t* in) {
   a.reduction = TILELACE_SUM;
   /* Only rank 1 is wrong: rank 0 is told. */
   a.counts = me->rank == 1 ? NULL : &count;
-  CHECK_USAGE(
-      tilelace_all_gather(me->c, &a),
-      me->rank == 1
-          ? "all_gather: counts: got NULL, expected 1"
-          : "all_gather: rank 1 refused its call: all_gather: counts: got NULL, expected 1");
+  CHECK_USAGE(tilelace_all_gather(me->c, &a),
+              me->rank == 1 ? "all_gather: counts: got NULL, expected 1 numbers"
+                            : "all_gather: rank 1 refused its call: all_gather: counts: got NULL, "
+                              "expected 1 numbers");
   a.counts = &count;
   CHECK_OK(tilelace_all_reduce(me->c, &a));
 }

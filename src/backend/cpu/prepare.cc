@@ -181,7 +181,7 @@ WeightColumns Engine::columns_of(const Problem& problem, const Plan& plan,
 void Engine::check_staging(const Problem& problem, const plan::SlotLayout& layout) const {
   require(
       layout.flag_bytes() <= flag_bytes_ && layout.data_bytes <= slot_bytes_ - flag_bytes_,
-      "{}: staging: the call needs {} + {} bytes ({}), prepared are {} + {}: prepare a larger m",
+      "{}: staging: the call needs {} + {} bytes ({}), {} + {} are prepared: prepare a larger m",
       name_of(problem.op), layout.flag_bytes(), layout.data_bytes, layout.formula, flag_bytes_,
       slot_bytes_ - flag_bytes_);
 }

@@ -37,7 +37,7 @@ DType dtype_of(std::string_view op, const std::string& name, const Tensor& t);
 /// usage (a type that cannot be added, a width that does not exist).
 Item item_of(std::string_view op, const std::string& name, const Tensor& t, bool adds);
 
-/// A new tensor on the same device, of its type or of this one.
+/// A new tensor on the device of `like`, of this type or by default of its type.
 Tensor empty_beside(const Tensor& like, std::span<const int64_t> size,
                     std::span<const int64_t> strides,
                     std::optional<torch::headeronly::ScalarType> type = {});

@@ -32,7 +32,7 @@ NormBytes bytes_of(const NormCall&);
 Index row_places(const NormCall&);
 /// CTAs that share a row, one chunk each; 1: a chunk is whole rows.
 int row_parts(const NormCall&, const CollectivePlan&);
-/// Units of a row with a place in each of them.
+/// Units of a row that fit each of those CTAs.
 Index part_places(const NormCall&, const CollectivePlan&);
 
 /// For a GPU rank: workers are CTAs, a chunk is whole rows, or a part of one. Errors: usage (an
@@ -40,11 +40,11 @@ Index part_places(const NormCall&, const CollectivePlan&);
 CollectivePlan plan_norm(const NormCall&, const CollectiveMachine&, const CollectiveOptions&);
 /// Most threads of CTAs for lines or chunks.
 constexpr Index kNormThreads = 512;
-/// CTAs of chunks between two ranks that stand on a multiprocessor, where a thread has at most
-/// kNormUnitsOfTwo units of a row.
+/// CTAs per SM for chunks between two ranks, if a thread has at most kNormUnitsOfTwo units of a
+/// row.
 constexpr int kNormCtas = 2, kNormUnitsOfTwo = 2;
 
-/// The schedule of a piece, in places of rows.
+/// The schedule of a piece, in units of rows.
 schedule::Exchange place_norm(const NormCall&, const CollectivePlan&, Index piece);
 
 /// The shape as text, beside the plan.

@@ -23,8 +23,8 @@ Plan empty_plan(const Problem&, const Machine&, const PlanOptions&, Path, Transp
 /// Fastest prediction first; equal ones keep their order.
 void sort_by_time(std::vector<KernelWay>&);
 
-/// The plan of the first one, with its reason, which `parts` ends, and the best of every other kind
-/// as rejected.
+/// The plan of the first candidate. Its reason ends with `parts`; the best candidate of every other
+/// kind is listed as rejected.
 Plan best_of(const Problem&, const std::vector<KernelWay>&, const PlanOptions&,
              const std::string& parts);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types that kernels are made with.
+// The kernels' element types.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -15,12 +15,12 @@ struct ElementType {
 };
 using Bf16Element = ElementType<__nv_bfloat16, DType::bf16>;
 using Fp16Element = ElementType<__half, DType::fp16>;
-/// What builds with kernels of a few tiles have them in.
+/// The only type of builds with kernels of a few tiles.
 using FewTilesElement = Bf16Element;
 
 }  // namespace tilelace::cuda
 
-/// X(element, ...) of every type that is on GPUs, for lists.
+/// X(element, ...) for every type that is on GPUs.
 #define TILELACE_EACH_ELEMENT(X, ...)           \
   X(::tilelace::cuda::Bf16Element, __VA_ARGS__) \
   X(::tilelace::cuda::Fp16Element, __VA_ARGS__)

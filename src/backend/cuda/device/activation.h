@@ -5,7 +5,7 @@
 
 namespace tilelace::cuda {
 
-/// Activations in fp32, a few ulp each also where they are nearly 0 (no 1 + tanh, no 1 + erf).
+/// Activations in fp32, accurate to a few ulp also near 0 (no 1 + tanh, no 1 + erf).
 TILELACE_DEVICE float activate(Activation kind, float x) {
   switch (kind) {
     case Activation::gelu: return 0.5F * x * erfcf(-0.70710678118654752F * x);
@@ -18,7 +18,7 @@ TILELACE_DEVICE float activate(Activation kind, float x) {
   }
 }
 
-/// Moves all values down by kBy, those in front to the end.
+/// Rotates the values by kBy: the first kBy move to the end.
 template <int kBy, int kValues>
 TILELACE_DEVICE void rotate(float* f) {
   float front[kBy];

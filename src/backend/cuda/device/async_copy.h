@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies into shared memory that a thread need not wait for.
+// Copies into shared memory for which a thread does not wait.
 #pragma once
 #include <vector_types.h>
 
@@ -7,13 +7,13 @@
 
 namespace tilelace::cuda {
 
-/// 16 bytes of global memory, past L1. Called by: any thread.
+/// 16 bytes of global memory, bypassing L1. Called by: any thread.
 TILELACE_DEVICE void copy_later(uint4* shared, const uint4* global) {
   const auto to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
 }
 
-/// Until this thread's copies are there, for this thread.
+/// Waits until this thread's copies have arrived, for this thread.
 TILELACE_DEVICE void await_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 }  // namespace tilelace::cuda

@@ -10,11 +10,11 @@
 
 namespace tilelace::cuda {
 
-/// In this device's memory, one a rank. Call c uses slot c mod 2.
+/// In device memory, one per rank. Call c uses slot c mod 2.
 struct CallCounter {
   comm::Flag done = 0;          ///< calls that are finished
   std::uint32_t passed = 0;     ///< CTAs of the current call that know its number
-  comm::Flag next[2] = {0, 1};  ///< of the next call in each slot: copy engines send it as flag
+  comm::Flag next[2] = {0, 1};  ///< of the next call in each slot; copy engines send it
 };
 
 struct CallParams {

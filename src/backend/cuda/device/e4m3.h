@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// e4m3 of fp32: as core/e4m3.h, by one instruction.
+// fp32 to e4m3 as in core/e4m3.h, by one instruction.
 #pragma once
 #include <cstdint>
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verbs of units whose flags are in the data: every four bytes carry the number of their call. A
-// unit of 16 bytes takes two lines of 16, 32 lanes' first lines side by side and then their second.
+// Verbs of units whose flags are in the data: every four bytes carry their call's number. A unit of
+// 16 bytes takes two lines of 16; a warp's first lines are adjacent, as are its second.
 #pragma once
 #include "backend/cuda/device/proxy.h"
 #include "comm/cuda_pairs.h"
 
 namespace tilelace::cuda {
 
-/// Two words of 64 bits, each four bytes of data below the number of the call.
+/// Two words of 64 bits, each with four bytes of data and the number of the call.
 struct alignas(16) Line {
   std::uint64_t words[2];
 };
@@ -20,8 +20,8 @@ TILELACE_DEVICE std::int64_t first_line(std::int64_t unit) {
   return (unit & ~std::int64_t{31}) * kLinesOfUnit + (unit & 31);
 }
 
-/// Puts a unit at a peer, or at the own rank. Called by: one thread, the unit's one writer in this
-/// call. Each word is whole when it is seen; needs no order beyond that. Never blocks.
+/// Stores a unit at a peer or the own rank. Called by: one thread, the unit's only writer in this
+/// call. Each word is whole when it is seen; no order is needed beyond that. Never blocks.
 TILELACE_DEVICE void put_unit(Line* place, std::int64_t unit, const uint4& v, std::uint32_t epoch) {
   const std::uint64_t number = static_cast<std::uint64_t>(epoch) << 32;
   Line* const line = place + first_line(unit);
@@ -31,8 +31,8 @@ TILELACE_DEVICE void put_unit(Line* place, std::int64_t unit, const uint4& v, st
   comm::CudaPairs::store(line[kSecondLine].words, number | v.z, number | v.w);
 }
 
-/// Whether the own rank's unit is of this call; `v` is then what was put. Called by: any thread.
-/// What the writer did before is not visible by it, the unit alone is.
+/// Whether the own rank's unit is of this call; `v` is then its data. Called by: any thread. Only
+/// the unit itself is visible then, not what its writer did before.
 TILELACE_DEVICE bool look_at_unit(const Line* place, std::int64_t unit, std::uint32_t epoch,
                                   uint4& v) {
   std::uint64_t w[4];

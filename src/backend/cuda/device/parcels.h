@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Units of parcels, which begin and end anywhere; what is done to sums; and admission to a call
-// whose pairs of ranks agree on more than all.
+// Units of parcels, which may begin and end anywhere; what a sum gets before it is stored; and
+// admission to a call in which pairs of ranks agree on more than all ranks do.
 #pragma once
 #include "backend/cuda/collectives/exchange.h"
 #include "backend/cuda/device/activation.h"
@@ -11,7 +11,7 @@
 
 namespace tilelace::cuda {
 
-/// A parcel for one thread's loads and stores.
+/// A parcel, for loads and stores of one thread.
 class Units {
  public:
   TILELACE_DEVICE explicit Units(const ParcelAt& p)
@@ -26,7 +26,7 @@ class Units {
     rest.bytes_ -= unit * schedule::kUnitBytes;
     return rest;
   }
-  /// Beyond the parcel there are zeros.
+  /// Zeros beyond the parcel's end.
   TILELACE_DEVICE uint4 load(schedule::Index unit) const {
     const std::int64_t at = unit * schedule::kUnitBytes;
     if (aligned_ && at + schedule::kUnitBytes <= bytes_)
@@ -85,9 +85,9 @@ TILELACE_DEVICE void begin_exchange(const Params& p, const ExchangeParams& e) {
   if (e.lets_next_begin) ptx::launch_dependents();
 }
 
-/// As send_headers, each peer its own hash. A release would wait for the data that is on its way:
-/// what a header says, that all calls before are over, is so since the kernel before ended.
-/// Called by: one warp of the call's first kernel.
+/// As send_headers, with a hash for each peer. A release would wait for data in flight. It is not
+/// needed: the header only says that all earlier calls are over, which holds since the kernel
+/// before ended. Called by: one warp of the call's first kernel.
 TILELACE_DEVICE void tell_peers(const ExchangeParams& p, std::uint32_t epoch) {
   const CallParams& c = p.call;
   const unsigned own =
@@ -100,7 +100,7 @@ TILELACE_DEVICE void tell_peers(const ExchangeParams& p, std::uint32_t epoch) {
   }
 }
 
-/// As count_call; a CTA that is alone asks nobody whether it is the last.
+/// As count_call; a CTA that is alone need not check whether it is the last.
 TILELACE_DEVICE void count_exchange(const CallParams& c, std::uint32_t epoch) {
   if (gridDim.x > 1) return count_call(c, epoch);
   c.counter->next[(epoch + 1) & 1U] = epoch + 1;
@@ -115,14 +115,14 @@ TILELACE_DEVICE const comm::Header* header_of(const ExchangeParams& p, int peer,
          (epoch & 1U) * static_cast<unsigned>(c.ranks) + peer;
 }
 
-/// Whether a header says that its rank makes the same call, or is in a later one.
+/// Whether a header says that its rank makes the same call, or a later one.
 TILELACE_DEVICE bool agrees_with(const ExchangeParams& p, int peer, std::uint32_t epoch,
                                  comm::Header seen) {
   const WaitPlace place{Role::store, 0, -1, peer, kHeaderFlag};
   return comm::header_epoch(seen) != epoch || agrees(p.call.wait, place, seen, p.expected[peer]);
 }
 
-/// As wait_headers, but for results alone: nothing that peers wrote is visible by it. Called by:
+/// As wait_headers, but only for results: nothing that peers wrote is visible by it. Called by:
 /// every lane of one warp.
 TILELACE_DEVICE bool hear_peers(const ExchangeParams& p, std::uint32_t epoch) {
   const CallParams& c = p.call;
@@ -145,7 +145,7 @@ TILELACE_DEVICE bool hear_peers(const ExchangeParams& p, std::uint32_t epoch) {
 TILELACE_HD constexpr const ExchangeParams& exchange_of(const ExchangeParams& p) { return p; }
 TILELACE_HD constexpr const ExchangeParams& exchange_of(const ProductSum& p) { return p.exchange; }
 
-/// A sum as it goes to the caller; `unit` of this rank's sums.
+/// The final value of a sum; `unit` counts within this rank's sums.
 template <class Reduced>
 TILELACE_DEVICE uint4 finished(const ExchangeParams& p, Reduced& sum, schedule::Index /*unit*/) {
   return sum.done(p.divisor);

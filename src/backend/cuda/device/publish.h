@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags that say that data is there: the second step of a transfer (transfer.h).
+// Flags that announce data: the second step of a transfer (transfer.h).
 #pragma once
 #include "backend/cuda/device/ptx.h"
 #include "comm/cuda_atomics.h"
@@ -7,24 +7,24 @@
 
 namespace tilelace::cuda {
 
-/// The threads that share a transfer, and which one this is.
+/// The threads that share a transfer, and the index of this one.
 struct Crew {
   int thread = 0;
   int threads = 1;
 };
 
-/// Raises a flag, at a peer or at the own rank.
-/// Called by: one thread, the flag's one writer. Order: release at system scope. Publishes what
-/// this thread wrote, what other threads wrote before a barrier that it has passed since, and the
-/// bulk groups that it completed. Never blocks.
+/// Raises a flag, at a peer or at the own rank. Called by: one thread, the flag's only writer.
+/// Order: release at system scope. Publishes what this thread wrote, what other threads wrote
+/// before a barrier that it has passed since, and the bulk groups that it completed. Never
+/// blocks.
 TILELACE_DEVICE void signal(comm::Flag* flag, std::uint32_t epoch) {
   comm::signal<comm::CudaAtomics>(flag, epoch);
 }
 
-/// Raises a flag for what a whole crew wrote.
-/// Called by: every thread of the crew, converged by warps; `barrier` is theirs alone (0 only if
-/// the crew is the CTA). Order: barrier, then the release of signal by thread 0. Bound: the
-/// crew's own progress.
+/// Raises a flag for data that a whole crew wrote. Called by: every thread of the crew,
+/// converged by warps; `barrier` belongs to the crew (0 only if the crew is the CTA).
+/// Order: barrier, then the release of signal by thread 0. Bound: the crew's own
+/// progress.
 TILELACE_DEVICE void publish(const Crew& crew, int barrier, comm::Flag* flag, std::uint32_t epoch) {
   ptx::sync_threads(barrier, crew.threads);
   if (crew.thread == 0) signal(flag, epoch);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How collectives add up units of 16 bytes: in rank order, floats in fp32 and rounded once.
+// How collectives add units of 16 bytes: in rank order, floats in fp32 and rounded once.
 #pragma once
 #include <cstdint>
 
@@ -13,7 +13,7 @@ TILELACE_DEVICE void words_of(const uint4& v, std::uint32_t (&w)[4]) {
   w[0] = v.x, w[1] = v.y, w[2] = v.z, w[3] = v.w;
 }
 
-/// NaN wins, as in torch.
+/// A NaN wins, as in torch.
 TILELACE_DEVICE float greater(float a, float b) { return a > b || a != a ? a : b; }
 
 /// Floats of one type: kLanes to a unit.
@@ -50,14 +50,14 @@ struct FloatLanes<float> {
 
 }  // namespace detail
 
-/// add() for each rank's unit, in rank order; done() with what sums are divided by.
+/// Call add() for each rank's unit, in rank order, then done() with the divisor of the sum.
 template <class Element, bool kMax>
 class FloatReduction {
   using Lanes = detail::FloatLanes<Element>;
 
  public:
   TILELACE_DEVICE FloatReduction() {
-    // What changes nothing: minus zero, for sums.
+    // The neutral element: minus zero for sums.
 #pragma unroll
     for (float& v : of_) v = kMax ? -__uint_as_float(0x7f800000U) : -0.0F;
   }
@@ -81,7 +81,7 @@ class FloatReduction {
   float of_[Lanes::kLanes];
 };
 
-/// Of integers, which wrap around.
+/// For integers, which wrap around.
 template <class Integer, bool kMax>
 class IntegerReduction {
  public:
@@ -132,7 +132,7 @@ class IntegerReduction {
   bool first_ = true;
 };
 
-/// Of calls that move alone.
+/// For calls that only move data.
 struct NoReduction {
   TILELACE_DEVICE void add(const uint4& /*v*/) {}
   TILELACE_DEVICE uint4 done(float /*divisor*/) const { return {}; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The norm of rows by a CTA (tilelace/all_reduce_norm.h says what it is, bit for bit).
+// The norm of rows by a CTA (tilelace/all_reduce_norm.h defines it bit for bit).
 #pragma once
 #include "backend/cuda/collectives/norm.h"
 #include "backend/cuda/device/async_copy.h"
@@ -42,8 +42,8 @@ TILELACE_DEVICE float scale_of(float most) {
 
 }  // namespace detail
 
-/// What a thread has of its CTA's part of a row: units thread, thread + threads, ... All threads of
-/// a row's CTAs call all of it; those from `threads` on have no units.
+/// A thread's part of its CTA's part of a row: units thread, thread + threads, ... All threads of a
+/// row's CTAs call every function; those from `threads` on have no units.
 template <class Element, int kUnits>
 class RowNorm {
   using Lanes = detail::FloatLanes<Element>;

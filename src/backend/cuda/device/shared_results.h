@@ -6,13 +6,13 @@
 
 namespace tilelace::cuda {
 
-/// Tiles of a gemm_ar that peers finish: by which flags they are known, where they come, and where
-/// they are wanted.
+/// Tiles of a gemm_ar that peers finish: their flags, where they arrive, and where they
+/// go.
 struct SharedResults {
   schedule::ShareFlags flags;
   schedule::PartShape shape;
   std::size_t results = 0;   ///< offset of the slot's results, [m, n]
-  std::byte* out = nullptr;  ///< likewise
+  std::byte* out = nullptr;  ///< where they go
 };
 
 }  // namespace tilelace::cuda

@@ -4,8 +4,8 @@
 
 namespace tilelace::cuda {
 
-/// How a kernel begins. behind: when the kernel before it has ended. early: under its end; it waits
-/// itself (ptx::wait_prerequisites). in_pairs: behind, and two of its CTAs on a TPC
+/// How a kernel begins. behind: when the kernel before it has ended. early: overlapping its end; it
+/// waits by itself (ptx::wait_prerequisites). in_pairs: behind, with two of its CTAs per TPC
 /// (plan/gemm/share.h).
 enum class Start : std::uint8_t { behind, early, in_pairs };
 

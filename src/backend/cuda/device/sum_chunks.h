@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels that sum behind a product have in common: they enter the call, raise and await flags
-// of chunks, and finish sums. A CTA does all of it together: every thread calls everything.
+// Common to kernels that sum after a GEMM: they enter the call, raise and wait for flags of chunks,
+// and finish sums. A CTA works as one: every thread calls every function.
 #pragma once
 #include "backend/cuda/device/activation.h"
 #include "backend/cuda/device/call.h"
@@ -11,8 +11,8 @@
 
 namespace tilelace::cuda {
 
-/// Enters a call whose product came before: the header says that this rank's partial is there.
-/// False: peers did not come, or make another call.
+/// Enters a call after its GEMM: the header says that this rank's partial is there. False: peers
+/// did not come, or make another call.
 TILELACE_DEVICE bool enter_behind_product(const CallParams& c, std::uint32_t epoch) {
   __syncthreads();  // everybody has the number before it is counted
   bool good = true;
@@ -24,17 +24,17 @@ TILELACE_DEVICE bool enter_behind_product(const CallParams& c, std::uint32_t epo
   return __syncthreads_and(good ? 1 : 0) != 0;
 }
 
-/// Flags are raised side by side, a warp each (the release of one waits for the flag before it to
-/// reach its peer), and waited for, a thread each. After a wait that failed nothing is done any
-/// more.
+/// Flags are raised in parallel, one warp each (a release waits until the flag before it has
+/// reached its peer), and waited for by one thread each. After a failed wait nothing more is
+/// done.
 class ChunkFlags {
  public:
-  /// `of_a_rank`: flags of one rank, for the record of a wait that fails.
+  /// `of_a_rank`: flags per rank, for the record of a failed wait.
   TILELACE_DEVICE ChunkFlags(const CallParams& call, std::uint32_t epoch, schedule::Index of_a_rank)
       : call_(call), epoch_(epoch), of_a_rank_(of_a_rank) {}
 
   [[nodiscard]] TILELACE_DEVICE bool failed() const { return failed_; }
-  /// What all threads have stored so far is published by the signals that follow.
+  /// The signals that follow publish everything that all threads have stored so far.
   TILELACE_DEVICE void wrote() { unpublished_ = true; }
 
   TILELACE_DEVICE void signal(int peer, schedule::Index flag) {
@@ -52,7 +52,7 @@ class ChunkFlags {
     if (waits_ == threads()) settle();
   }
 
-  /// All flags that were asked for since the last time are here, unless a wait has failed.
+  /// Waits for all flags that were asked for since the last time, unless a wait has failed.
   TILELACE_DEVICE bool settle() {
     if (waits_ == 0) return !failed_;
     bool here = true;
@@ -82,7 +82,7 @@ class ChunkFlags {
   bool unpublished_ = false, failed_ = false;
 };
 
-/// Bias, residual or activation, and the one rounding of a sum of eight.
+/// Bias, residual or activation, then the rounding of a sum of eight.
 template <class Element, class Sum>
 TILELACE_DEVICE uint4 finish_sum(const Sum& p, float (&sum)[8], schedule::Index unit) {
   if (p.bias != nullptr) {
@@ -96,7 +96,7 @@ TILELACE_DEVICE uint4 finish_sum(const Sum& p, float (&sum)[8], schedule::Index 
   return pack_elements<Element>(sum);
 }
 
-/// A chunk's sums, to the user, kAtOnce loads of each thread under way.
+/// Stores a chunk's sums, with kAtOnce loads in flight per thread.
 template <int kThreads, int kAtOnce, class Sum>
 TILELACE_DEVICE void deliver_sums(const Sum& p, const uint4* from, const schedule::SumChunk& c) {
   for (schedule::Index i = c.units.begin + static_cast<int>(threadIdx.x); i < c.units.end;
@@ -112,7 +112,7 @@ TILELACE_DEVICE void deliver_sums(const Sum& p, const uint4* from, const schedul
   }
 }
 
-/// A kernel that sums, a CTA a worker of its schedule.
+/// A summing kernel, one CTA per worker of its schedule.
 template <class Sum>
 cudaError_t launch_sum(void (*kernel)(Sum), const Sum& sum, int threads, Start start,
                        cudaStream_t stream) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who adds up what all ranks have at an address, stores at it with all ranks, adds to a count of
-// all ranks. The switch: an address of the multicast mapping stands for the same place of every
-// rank. Or the rank itself, by loads from, stores to and additions at each of its peers.
+// What adds the values of all ranks at an address, stores a value at all ranks, and adds to a count
+// of all ranks. Either the switch: a multicast address stands for the same place on every rank. Or
+// the rank itself, by loads from, stores to and additions at each of its peers.
 #pragma once
 #include <type_traits>
 
@@ -38,8 +38,8 @@ struct Sums<SumsBy::by_switch> {
           : "memory");
     return sum;
   }
-  /// The same 16 bytes to every rank. Order: relaxed; published by a count that is added to behind
-  /// it. Never blocks.
+  /// Stores the same 16 bytes at every rank. Order: relaxed; a later addition to a count publishes
+  /// them. Never blocks.
   template <class Element>
   static TILELACE_DEVICE void store(const SumsPlace& p, int /*ranks*/, std::size_t offset,
                                     const uint4& v) {
@@ -62,8 +62,8 @@ struct Sums<SumsBy::by_switch> {
                    "r"(1U)
                    : "memory");
   }
-  /// Between accesses to the same memory by the rank's own addresses and by those of the multicast
-  /// mapping; somewhere on the way from one to the other.
+  /// Needed between accesses to the same memory by the rank's own addresses and by multicast
+  /// addresses, on the path from one to the other.
   static TILELACE_DEVICE void alias_fence() { asm volatile("fence.proxy.alias;" ::: "memory"); }
 };
 
@@ -88,7 +88,7 @@ struct Sums<SumsBy::by_peers> {
                    "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
                    : "memory");
   }
-  /// A lane a rank: one release for all, where each would wait for the one before it.
+  /// One lane per rank: one release for all; separate ones would each wait for the one before.
   static TILELACE_DEVICE void count(const SumsPlace& p, int ranks, std::size_t offset) {
     const int rank = static_cast<int>(threadIdx.x) & 31;
     if (rank < ranks)

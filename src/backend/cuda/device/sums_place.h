@@ -6,11 +6,11 @@
 
 namespace tilelace::cuda {
 
-/// The step of a WaitPlace (device/record.h) where a count of all ranks is awaited: who is missing
-/// is not known.
+/// The step of a WaitPlace (device/record.h) for a wait on a count of all ranks: it is not known
+/// which rank is missing.
 inline constexpr std::int32_t kEveryRank = -1;
 
-/// Symmetric memory as the switch is told of it.
+/// Symmetric memory with its multicast mapping.
 struct SumsPlace {
   std::byte* base = nullptr;       ///< rank r's part at base + r * stride
   std::size_t stride = 0;          ///< between ranks

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels write down while they run, in builds with TILELACE_TRACE: when tiles begin and end,
-// what they wait for. In other builds nothing of it is left, neither code nor parameters.
+// Events that kernels record in builds with TILELACE_TRACE: when tiles begin and end, and what they
+// wait for. Other builds have neither the code nor the parameters.
 #pragma once
 #include <cstdint>
 
@@ -14,8 +14,8 @@ inline constexpr bool kTraced = true;
 inline constexpr bool kTraced = false;
 #endif
 
-/// Words of shared memory behind a kernel's own: how many events there are, then for each math
-/// group the cycles that it waited for operands.
+/// Words of shared memory after a kernel's own: the number of events, then for each math group the
+/// cycles in which it waited for operands.
 inline constexpr int kTraceBytes = kTraced ? 16 : 0;
 
 /// Arguments in brackets. Lanes: the math groups are 0, 1; of the others, kLoadLane and so on.
@@ -54,7 +54,7 @@ inline constexpr int kWatchLane =
     5;  ///< of one CTA: an idle warp that looks for flags all the time
 inline constexpr int kTraceLanes = 6;
 
-/// 24 bits of argument, 3 of lane, 5 of kind. Both clocks: the one of nanoseconds may be coarse.
+/// 24 bits of argument, 3 of lane, 5 of kind. Two clocks: that of nanoseconds may be coarse.
 struct TraceEvent {
   std::uint32_t what;
   std::uint32_t cycles;
@@ -71,13 +71,13 @@ TILELACE_HD constexpr std::uint32_t trace_what(TraceKind kind, int lane, std::ui
          (argument < 0xFFFFFFU ? argument : 0xFFFFFFU);
 }
 
-/// Where a launch writes: CTA c from events + c * each on. Null, or beyond `ctas`: nowhere.
+/// Where a launch writes: CTA c from events + c * each on. Null, or c beyond `ctas`: nowhere.
 struct TraceSink {
   TraceEvent* events;
   int each, ctas;
 };
 
-/// In a kernel's parameters; in other builds not even an empty member, which would move others.
+/// Part of a kernel's parameters; absent in other builds, as an empty member would move others.
 #ifdef TILELACE_TRACE
 #define TILELACE_TRACE_SINK TraceSink sink;
 #else
@@ -91,7 +91,7 @@ struct TraceSink {
 
 namespace tilelace::cuda {
 
-/// A CTA's events. Called by: one thread at a time of a lane.
+/// A CTA's events. Called by: one thread of a lane at a time.
 class Trace {
  public:
 #ifdef TILELACE_TRACE
@@ -119,14 +119,14 @@ class Trace {
                  "r"(static_cast<std::uint32_t>(ns >> 32))
                  : "memory");
   }
-  /// Cycles that a math group has waited, by its first thread; no branch: products are under way.
+  /// Cycles that a math group waited, by its first thread; branch-free, since MMAs are in flight.
   TILELACE_DEVICE void starved(int group, int thread, std::uint32_t cycles) const {
     asm volatile(
         "{\n.reg .pred p;\nsetp.eq.u32 p, %0, 0;\n@p red.shared.add.u32 [%1], %2;\n}" ::"r"(thread),
         "r"(words_ + 4 + 4 * group), "r"(cycles)
         : "memory");
   }
-  /// Their sum since it was last asked for.
+  /// Their sum since the last call.
   TILELACE_DEVICE int take_starved(int group) const {
     std::uint32_t sum;
     asm volatile("atom.shared.exch.b32 %0, [%1], 0;"
@@ -149,7 +149,7 @@ class Trace {
 #endif
 };
 
-/// For kernels that have no layout of shared memory.
+/// For kernels without a layout of shared memory.
 template <class Params>
 TILELACE_DEVICE Trace make_trace(const Params& p) {
 #ifdef TILELACE_TRACE

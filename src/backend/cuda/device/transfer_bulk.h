@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transfers by TMA bulk copies: global -> shared -> global, own memory or a peer's at either end.
+// Transfers by TMA bulk copies: global -> shared -> global, from own memory or a peer's to either.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -43,18 +43,18 @@ struct BulkRing {
   std::uint32_t piece_bytes = 0;
   std::uint32_t done = 0;
 
-  /// Before everything else, by the thread that will call run.
+  /// Call it before everything else, in the thread that will call run.
   TILELACE_DEVICE void init() const {
     for (int i = 0; i < kDepth; ++i) ptx::barrier_init(full + 8 * i, 1);
     ptx::barrier_init_fence();  // stays: the litmus's verb
   }
 
-  /// Moves pieces piece_of(0) .. piece_of(count - 1), none longer than piece_bytes.
-  /// Called by: one thread. What it reads must be visible to TMA (written before the kernel, or
-  /// proxy_fence_global by its writers, then a barrier; or wait_for_bulk by this thread). On return
-  /// all sources have been read and the last stores are under way: nothing is published, and no
-  /// flag may be raised, before bulk_complete. Additions are unordered among writers, so
-  /// their sums differ in rounding from run to run.
+  /// Moves pieces piece_of(0) .. piece_of(count - 1), none longer than piece_bytes. Called by: one
+  /// thread. Sources must be visible to TMA (written before the kernel, or proxy_fence_global by
+  /// the writers, then a barrier; or wait_for_bulk by this thread). On return all sources were
+  /// read, and the last stores are in flight: nothing is published, and no flag may be raised
+  /// before bulk_complete. Additions of several writers are unordered, so the rounding of sums
+  /// differs from run to run.
   template <Landing kLanding, class Pieces>
   TILELACE_DEVICE void run(std::uint32_t count, const Pieces& piece_of) {
     // stays: the litmus's verb

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transfers by the threads themselves, 16 bytes at a time; own memory or a peer's at either end.
+// Transfers by the threads themselves, 16 bytes at a time, from own memory or a peer's to either.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bounded waits of threads that look at words themselves.
+// Bounded waits of threads that poll words themselves.
 #pragma once
 #include "backend/cuda/device/wait.h"
 
 namespace tilelace::cuda {
 
-/// Between looks of one thread.
+/// Pause between polls of one thread.
 class UnitWait {
  public:
   TILELACE_DEVICE UnitWait(const WaitContext& c, std::uint32_t epoch) : c_(c), epoch_(epoch) {}
 
-  /// Whether to look again: false once the wait's bound has passed or the rank was stopped, which
-  /// the host has then been told. `place`: what is waited for now.
+  /// Whether to poll again: false after the wait's bound or once the rank was stopped; the host is
+  /// told. `place`: what is waited for now.
   TILELACE_DEVICE bool again(const WaitPlace& place) {
     if (++round_ % kQuiet != 0) return true;
     if (deadline_ == 0) deadline_ = comm::CudaAtomics::now_ns() + c_.span_ns;
@@ -32,7 +32,7 @@ class UnitWait {
   }
 
  private:
-  /// Looks without another: a round trip of the wire has few.
+  /// Polls without another check: about as many as a round trip of the link has.
   static constexpr std::uint32_t kQuiet = 16;
 
   const WaitContext& c_;

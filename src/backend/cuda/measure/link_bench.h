@@ -15,7 +15,7 @@ namespace tilelace::cuda::measure {
 /// How rounds follow each other while they are timed.
 enum class Timing : std::uint8_t {
   queue,  ///< in one CUDA graph, nothing between them
-  calls,  ///< as queue, with a barrier of all ranks before each, as calls have it
+  calls,  ///< as queue, with a barrier of all ranks before each, as in real calls
   host    ///< one at a time, by the host's clock, launch and synchronisation included
 };
 
@@ -47,7 +47,7 @@ class LinkBench {
   Measured run(const Way& way);
   /// Microseconds of a flag to the neighbour and back.
   double round_trip_us();
-  /// Microseconds of a copy of four bytes to a peer, in a row of such.
+  /// Microseconds of a copy of four bytes to a peer, in a sequence of copies.
   double flag_copy_us();
 
  private:

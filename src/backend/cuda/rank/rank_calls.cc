@@ -172,14 +172,17 @@ void RankCalls::finish(cudaStream_t stream, double timeout_s) {
 
 void RankCalls::require_room(std::string_view op, const SlotNeeds& needs) const {
   require(needs.bytes <= data_bytes_,
-          "{}: needs {} bytes of staging, prepared are {}: prepare a larger m", op, needs.bytes,
-          data_bytes_);
-  require(needs.flags <= flags(), "{}: needs {} flags, prepared are {}: prepare a larger m", op,
-          needs.flags, flags());
+          "{}: the call needs {} bytes of staging, {} are prepared: prepare a larger m", op,
+          needs.bytes, data_bytes_);
+  require(needs.flags <= flags(),
+          "{}: the call needs {} flags, {} are prepared: prepare a larger m", op, needs.flags,
+          flags());
   const std::size_t counts = counts_bytes_ / sizeof(comm::Flag);
-  require(needs.counts <= counts, "{}: needs {} counts, prepared are {}: prepare a larger m", op,
-          needs.counts, counts);
-  require(needs.lines <= lines_bytes_, "{}: needs {} bytes of lines, prepared are {}: prepare a larger m", op,
+  require(needs.counts <= counts,
+          "{}: the call needs {} counts, {} are prepared: prepare a larger m", op, needs.counts,
+          counts);
+  require(needs.lines <= lines_bytes_,
+          "{}: the call needs {} bytes of lines, {} are prepared: prepare a larger m", op,
           needs.lines, lines_bytes_);
 }
 

@@ -34,7 +34,7 @@ struct Sm90 {
   static TILELACE_DEVICE const CUtensorMap* tokens(const Params& p) {
     return Tile::swapped ? &p.cols : &p.rows;
   }
-  /// Adds it to a group's sum, whose first value is at (row, col) of the own rows; needs
+  /// Adds the residual to a group's sum whose first value is at (row, col) of the own rows; needs
   /// residual.h.
   template <class Params, class Math>
   static TILELACE_DEVICE void add_residual(const Params& p, Math& math, int row, int col);
