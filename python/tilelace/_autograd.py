@@ -194,7 +194,7 @@ def _all_reduce_backward(ctx: Any, grad: Tensor) -> Any:
 
 
 def _no_backward(*_: Any) -> Any:
-    raise usage("gradients: an op without weights has none")
+    raise usage("an op without weights has no gradient")
 
 
 # --- the collectives alone: what a rank's loss needs of the others' tensors comes from them, and the

@@ -141,7 +141,7 @@ class ParallelLinear(_megatron.Layer):
         """Of columns that go from split to whole or back: one block a rank."""
         if self._stride > 1:
             raise usage(f"{type(self).__name__}: {name}: got {value} with stride {self._stride}, "
-                        f"expected {not value}: each rank's part is of several blocks")
+                        f"expected {not value}: with a stride each rank has parts of several blocks")
 
     def _outgoing(self, y: Tensor) -> Tensor:
         return y if self.output_dtype is None else y.to(self.output_dtype)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of the C API share: handles, and how an exception becomes a status.
+// Shared by the files of the C API: handles, and the conversion of exceptions to statuses.
 #pragma once
 #include <memory>
 #include <string>
@@ -22,7 +22,7 @@ struct tilelace_device_buffer {
 
 namespace tilelace::c_api {
 
-/// This thread's.
+/// The text of this thread's last error.
 inline std::string& last_error() {
   static thread_local std::string text = "no error";
   return text;

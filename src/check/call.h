@@ -47,8 +47,8 @@ struct CallSpec {
   bool deliver = false;
   std::int64_t block_grain = 1;  ///< gemm_ar: blocks are multiples of this many rows
   /// gemm_rs, gemm_ar: sums after the GEMM (schedule/reduce_rows.h), one unit per row. Transport
-  /// pull; or store: sums are shared. Sums that are pushed are collectives. Tiles do not matter: the
-  /// GEMM is one step.
+  /// pull or store (two-shot); sums that are pushed are collectives. Tiles do not matter: the GEMM
+  /// is one step.
   bool unfused = false;
   /// Unfused gemm_rs: partials are handed to their owners in this way (schedule/hand_rows.h);
   /// transport and route do not matter.
@@ -152,7 +152,7 @@ class CallPlan {
   }
   /// Units that carry epochs, on each rank.
   [[nodiscard]] Index num_lines() const;
-  /// The same for all calls.
+  /// Common to all kinds of calls.
   template <class F>
   decltype(auto) visit_any(int rank, F&& f) const {
     const auto r = static_cast<std::size_t>(rank);

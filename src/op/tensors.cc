@@ -140,8 +140,8 @@ void check_preparation(const Preparation& p, int ranks) {
           p.problem.ranks, ranks);
   const std::size_t count = row_of(p.problem.op).multiplies() ? p.problem.n.size() : 0;
   require(p.weights.empty() || p.weights.size() == count,
-          "{}: weights: got {}, expected {}, or none: calls bring theirs", op, p.weights.size(),
-          count);
+          "{}: weights: got {}, expected {}, or none if calls bring their own", op,
+          p.weights.size(), count);
   for (std::size_t i = 0; i < p.weights.size(); ++i) {
     check_tensor(op, {"weight", i}, p.weights[i], p.problem.dtype, p.problem.n[i], p.problem.k);
   }

@@ -63,7 +63,7 @@ class TuneOperands {
   std::vector<DeviceBuffer> memory_;
   std::vector<Set> sets_;
   std::vector<std::size_t> out_memory_;  ///< memory of the first set's results
-  std::map<int, std::string> made_;      ///< while sets are made: what tensors begin with
+  std::map<int, std::string> made_;      ///< first elements of tensors, while sets are made
 };
 
 }  // namespace tilelace::op

@@ -225,8 +225,8 @@ TILELACE_ROLE void run_tile(const GemmReduce& s, const ReduceTile& t, bool& admi
 
 }  // namespace detail
 
-/// Role `copy` (one a rank): headers, then the transfers. Where ranks relay or pull, results of a
-/// block go out after the partials of the next, so that waiting for them holds up nothing ready.
+/// Role `copy` (one per rank): headers, then the transfers. Where ranks relay or pull, results of a
+/// block go out after the partials of the next block, so that waiting for them delays nothing.
 template <class Verbs>
 TILELACE_ROLE void run_copy(const GemmReduce& s, Verbs& v) {
   signal_headers(s.ranks(), s.rank, v);

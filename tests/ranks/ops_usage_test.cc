@@ -207,7 +207,7 @@ TEST(OpsUsage, APrepareThatCannotBeIsRefusedAndTheOldOneStays) {
       {[](List& l, Rank& r) { (void)r, l[0].problem.ranks = 4; },
        "ag_gemm: ranks: got 4, expected the group's 3"},
       {[](List& l, Rank& r) { (void)r, l[0].weights.pop_back(); },
-       "ag_gemm: weights: got 2, expected 3, or none: calls bring theirs"},
+       "ag_gemm: weights: got 2, expected 3, or none if calls bring their own"},
       {[](List& l, Rank& r) { (void)r, l[1].weights[0] = r.w1.view(); },
        "gemm_rs: weight 0: got [20, 8], expected [12, 8]"},
       {[](List& l, Rank& r) { (void)r, move(l[2].weights[0], 4); },

@@ -29,7 +29,7 @@ Plan plan_of(const Problem&, KernelWay, int grid = 0);
 /// Copies a candidate's path, route, transport and cut into a plan's words.
 void tell_way(const KernelWay&, Plan&);
 
-/// Of any way.
+/// The GEMM's plan, and the predicted time, of any candidate.
 const GemmPlan& gemm_of(const KernelWay&);
 double predicted_us_of(const KernelWay&);
 

@@ -27,12 +27,12 @@ struct TunedDevice {
   [[nodiscard]] bool fits(const Machine&) const;
 };
 
-/// The kind by GB/s of memory; 0: unknown, which fits all.
+/// Whether two rates of memory, in GB/s, are of one kind of GPU; 0: unknown, which fits all.
 bool same_memory(double gbps, double other_gbps);
 
 /// "sm_90a with 132 multiprocessors and 4800 GB/s of memory".
 std::string said_of(const TunedDevice&);
-/// Of a machine of GPUs.
+/// The device of a machine of GPUs.
 TunedDevice device_of(const Machine&, const std::string& name);
 
 struct TunedRow {

@@ -19,7 +19,7 @@ class Units {
         bytes_(p.bytes),
         aligned_(reinterpret_cast<std::uintptr_t>(p.data) % schedule::kUnitBytes == 0) {}
 
-  /// From that unit on.
+  /// The rest of the parcel from that unit on.
   TILELACE_DEVICE Units from(schedule::Index unit) const {
     Units rest = *this;
     rest.data_ += unit * schedule::kUnitBytes;
@@ -68,9 +68,9 @@ class Units {
   bool aligned_;
 };
 
-/// Until the kernel before this one is done. Parameters are read before it, where a first look
-/// takes long, and what comes next may begin under this kernel, whose CTAs all stand by now: not on
-/// a device that others share, whose places it would take.
+/// Waits for the end of the kernel before this one. Parameters are read before that, since their
+/// first read is slow, and the next kernel may start now that all CTAs of this one run: not on a
+/// shared device, where it would take others' SMs.
 template <class Params>
 TILELACE_DEVICE void begin_exchange(const Params& p, const ExchangeParams& e) {
   constexpr int kStep = 64;  // bytes of a line of constants

@@ -11,15 +11,15 @@
 
 namespace tilelace::cuda {
 
-/// What CTAs of a row tell each other: squares, then the largest values, of up to kNormGroups
-/// warps' units; of rows in one CTA twice: who is late still reads those of the row before. Then
-/// words of warps that have no units, a CTA each.
+/// Shared by the CTAs of a row: sums of squares, then largest values, of up to kNormGroups warps'
+/// units; twice if a row has one CTA, since a late warp may still read those of the row before.
+/// Then one word per CTA for warps without units.
 constexpr int kNormGroups = 64, kNormParts = 4, kNormWords = 4 * kNormGroups + kNormParts;
 struct NormShared {
   float2 words[kNormWords];
-  std::uint64_t barriers[2];  ///< of squares, of largest values; of one row, where CTAs share it
+  std::uint64_t barriers[2];  ///< for squares and for largest values, if CTAs share a row
 };
-/// Units that threads keep there, each its own: what is normed and, where there is room, weights.
+/// Units that each thread keeps there: what is normalised and, if there is room, weights.
 template <int kUnits>
 constexpr int kNormKept = static_cast<int>(plan::kNormThreads) * (kUnits == 4 ? 4 : 2 * kUnits);
 
@@ -56,7 +56,7 @@ class RowNorm {
   TILELACE_DEVICE RowNorm(const NormParams& p, NormShared& shared, uint4* kept, int threads)
       : p_(p), shared_(shared), h_(kept), threads_(threads), first_(part() * p.part_places) {}
 
-  /// Before all else: the CTAs of a row have begun when it returns. `threads`: that have units.
+  /// Call it first: it returns when the CTAs of a row run. `threads`: those that have units.
   TILELACE_DEVICE static void begin(const NormParams& p, NormShared& shared, int threads) {
     if (p.parts == 1) return;
     if (thread() == 0) {
@@ -71,14 +71,14 @@ class RowNorm {
     ptx::cluster_sync();
   }
 
-  /// Of the part, and of the row.
+  /// Units of the part, and of the row.
   [[nodiscard]] TILELACE_DEVICE int place(int k) const { return thread() + k * threads_; }
   [[nodiscard]] TILELACE_DEVICE int unit(int k) const { return first_ + place(k); }
   [[nodiscard]] TILELACE_DEVICE bool has(int k) const {
     return in_part(k) && unit(k) < p_.row_units;
   }
 
-  /// Before anything is awaited; is there, as a row's residual, after settle.
+  /// Call it before any wait. Like a row's residual, the weight is loaded after settle.
   TILELACE_DEVICE void load_weight() {
     if (kKeepsWeight)
 #pragma unroll
@@ -93,7 +93,7 @@ class RowNorm {
       if (has(k)) copy_later(&h(k), p_.residual + row * p_.row_units + unit(k));
   }
   TILELACE_DEVICE static void settle() { await_copies(); }
-  /// Of a unit that this thread has.
+  /// For a unit that this thread has.
   TILELACE_DEVICE void take_sum(int k, const uint4& sum) {
     if (p_.residual == nullptr) {
       h(k) = sum;
@@ -107,7 +107,7 @@ class RowNorm {
     h(k) = Lanes::rounded(f);
   }
 
-  /// The squares of the row, to all its CTAs; whether all of them are `good`. They meet.
+  /// The row's squares, for all its CTAs; whether all of them are `good`. The CTAs synchronise.
   TILELACE_DEVICE bool share_squares(bool good) {
     const float wrong = p_.parts == 1 || __all_sync(~0U, good ? 1 : 0) != 0 ? 0 : 1;
 #pragma unroll(kStraight)
@@ -160,7 +160,7 @@ class RowNorm {
     return ptx::shared_address(&shared_.barriers[of]);
   }
   TILELACE_DEVICE int groups() const { return p_.parts * p_.part_places / 32; }
-  /// A warp's word of its units k, to all CTAs of the row.
+  /// Sends a warp's word for its units k to all CTAs of the row.
   TILELACE_DEVICE void give(float2* words, int k, float2 word, int of) const {
     if (!in_part(k)) return;
     if (p_.parts > 1 && lane() < p_.parts)
@@ -207,7 +207,7 @@ class RowNorm {
     return most;
   }
 
-  /// Of the row: its CTAs meet once more.
+  /// For the row: its CTAs synchronise once more.
   TILELACE_DEVICE void find_scale(std::int64_t row, float root) {
 #pragma unroll(kStraight)
     for (int k = 0; k < kUnits; ++k) {
@@ -250,14 +250,14 @@ class RowNorm {
   float given_ = 1;  ///< what quantised values are multiplied by
 };
 
-/// Of a CTA or its cluster, in a round.
+/// For a CTA or its cluster, in a round.
 TILELACE_DEVICE schedule::RowRange rows_of(const NormParams& p, schedule::ExchangeRound r) {
   const auto row = r.round * p.exchange.schedule.workers + r.worker;
   const auto begin = (p.parts == 1 ? row : static_cast<int>(row) / p.parts) * p.chunk_rows;
   return schedule::intersect({begin, begin + p.chunk_rows}, {0, p.rows});
 }
 
-/// f(units of a thread, as a constant) for parts of so many places and CTAs of so many threads.
+/// Calls f(units per thread, a constant) for parts of so many units and CTAs of so many threads.
 template <int kCount>
 struct UnitsTag {
   static constexpr int kUnits = kCount;
@@ -268,7 +268,7 @@ auto with_units(const NormParams& p, const F& f) {
   if (units <= 1) return f(UnitsTag<1>{});
   return units <= 2 ? f(UnitsTag<2>{}) : f(UnitsTag<4>{});
 }
-/// Likewise, and for its elements.
+/// The same, and for its elements.
 template <class E, int kCount>
 struct NormTag {
   using Element = E;
@@ -286,7 +286,7 @@ inline int norm_threads(const NormParams& p) {
   return p.part_places < plan::kNormThreads ? p.part_places : static_cast<int>(plan::kNormThreads);
 }
 
-/// in_pairs and parts of a row as clusters. May be captured.
+/// As in_pairs, or with the parts of a row as clusters. May be captured.
 inline cudaError_t launch_norm(Start start, void (*kernel)(NormParams), int threads,
                                cudaStream_t stream, const NormParams& p) {
   cudaLaunchAttribute attributes[2]{};
@@ -304,7 +304,7 @@ inline cudaError_t launch_norm(Start start, void (*kernel)(NormParams), int thre
   return cudaLaunchKernelEx(&config, kernel, p);
 }
 
-/// f(params that name each kernel once), until one is no cudaSuccess.
+/// Calls f(params that name each kernel once) until one returns no cudaSuccess.
 template <class F>
 cudaError_t for_each_norm(const F& f) {
   NormParams p{};

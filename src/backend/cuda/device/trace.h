@@ -24,7 +24,7 @@ enum class TraceKind : std::uint8_t {
   ready,       ///< the kernel before this one is done
   segment,     ///< load: a tile's operands are next [tile]
   wait_rows,   ///< load: begins to wait for flags [how many tiles came before]
-  rows_here,   ///< load: they are all here [likewise]
+  rows_here,   ///< load: all of them have arrived [likewise]
   flag,        ///< load, copy, watch: this one is here [flag]
   loaded,      ///< load: the last operands of the tile are on their way [tile]
   wait_terms,  ///< load: begins to wait for the peers' terms [tile]
@@ -41,9 +41,9 @@ enum class TraceKind : std::uint8_t {
   given,       ///< math: a partial is signalled
   stored,      ///< math: the result's stores are issued
   told,        ///< math: a shared result is signalled
-  wait_tile,   ///< copy: begins to wait for a tile [flag]; load: for all that peers share
-  tiles_here,  ///< load: they are all here
-  copied,      ///< copy: has it where it belongs [flag]
+  wait_tile,   ///< copy: begins to wait for a tile [flag]; load: for all shared tiles
+  tiles_here,  ///< load: all of them have arrived
+  copied,      ///< copy: has copied the tile to its place [flag]
   exit,        ///< this lane is done
 };
 

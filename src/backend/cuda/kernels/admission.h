@@ -10,7 +10,7 @@
 
 namespace tilelace::cuda {
 
-/// By the thread that makes the CTA's barriers.
+/// Called by the thread that initialises the CTA's barriers.
 template <class Shared>
 TILELACE_DEVICE void init_admission(Shared shared) {
   ptx::barrier_init(shared.admitted(), 1);

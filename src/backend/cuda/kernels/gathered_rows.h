@@ -18,7 +18,7 @@ class GatherWaits {
   TILELACE_DEVICE GatherWaits(const Params& p, Trace trace)
       : p_(p), trace_(trace), lane_(static_cast<int>(threadIdx.x) & 31) {}
 
-  /// After the kernel before this one, which counts the calls.
+  /// Call it after the end of the kernel before, which counts that kernel's call.
   TILELACE_DEVICE void begin() {
     if (p_.rows_here) {
       good_ = __all_sync(~0U, stopped(p_.call.wait) ? 0 : 1) != 0;
@@ -40,7 +40,7 @@ class GatherWaits {
   }
 
   TILELACE_DEVICE void wait(int flag) {
-    // Flags only grow: once is enough.
+    // Flags only grow, so one check is enough.
     if (flag < 64) {
       if ((seen_ >> flag & 1U) != 0) return;
       seen_ |= 1ULL << flag;

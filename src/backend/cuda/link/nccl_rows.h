@@ -20,7 +20,7 @@ class NcclRows {
   NcclRows(comm::Group& group, int device, WaitControl& control, int most_ctas, double timeout_s);
   NcclRows(const NcclRows&) = delete;
   NcclRows& operator=(const NcclRows&) = delete;
-  /// Bounded.
+  /// Ends the communicator; bounded.
   ~NcclRows();
 
   /// Enqueues it; may be captured. Errors: system, peer, timeout.

@@ -38,7 +38,7 @@ struct Variant {
   std::vector<double> samples{};
 
   [[nodiscard]] double median() const { return quantile(5); }
-  /// p90 / p10
+  /// Spread of the samples: p90 / p10.
   [[nodiscard]] double spread() const { return quantile(9) / quantile(1); }
 
  private:
@@ -55,9 +55,9 @@ class Timer {
 
   /// Makes the variant's graph: some 1 ms of calls.
   void capture(Variant& v, double guess_us) const;
-  /// Time of a call, after as much load of the same variant.
+  /// Time of a call, after a warm-up of the same variant.
   [[nodiscard]] double time_us(const Variant& v, double load_ms, double sample_ms) const;
-  /// Every variant once forwards and once backwards, as clocks drift; sorts them.
+  /// Times every variant once in order and once in reverse, as clocks drift; sorts them.
   void first_look(std::vector<Variant>& all, double guess_us) const;
   /// `rounds` samples each, shuffled in every round.
   void sample(std::vector<Variant>& all, int rounds, double sample_ms);

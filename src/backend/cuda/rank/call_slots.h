@@ -38,7 +38,7 @@ class CallSlots {
   [[nodiscard]] bool graphs() const { return graphs_; }
 
  private:
-  /// A replay of one with an even number of calls leaves an even count behind.
+  /// Replaying a capture with an even number of calls keeps the count's parity.
   [[nodiscard]] bool odd_graphs() const { return odd_ || (captured_ & 1U) != 0; }
 
   unsigned eager_ = 0;     ///< has the parity of the device's count unless there was a replay

@@ -90,11 +90,11 @@ class RankCalls {
   [[nodiscard]] int fit_ctas(int ctas) const;
   /// How such a kernel begins; `early`: overlapping the one before, unless the device is shared.
   [[nodiscard]] Start start(int ctas, bool early) const;
-  /// A call without rows: the ranks only agree. Errors: usage, system.
+  /// Makes a call without rows, in which ranks only agree. Errors: usage, system.
   void admit(std::string_view name, std::uint32_t hash, Op op, cudaStream_t stream);
   [[nodiscard]] std::size_t data_at(unsigned slot) const { return flags_at(slot) + flags_bytes_; }
   [[nodiscard]] std::size_t flags_at(unsigned slot) const;
-  /// Only calls that count write there.
+  /// Offset of the slot's counts; only calls that count write there.
   [[nodiscard]] std::size_t counts_at(unsigned slot) const {
     return flags_at(2) + slot * counts_bytes_;
   }

@@ -90,10 +90,9 @@ void GemmArCalls::run(const OpCall& call, const plan::GemmArWay& given) {
   plan.gemm = calls_.fit(given.gemm);
   const GemmKernel& kernel = kernel_of(plan.gemm, p.dtype);
   const void* const function = kernel.of(GemmUse::gemm_ar);
-  require(
-      function != nullptr,
-      "gemm_ar: plan {}: the tile has no fused kernel; use one whose warp groups take turns (p...)",
-      plan::describe(plan.gemm));
+  require(function != nullptr,
+          "gemm_ar: plan {}: this build has no fused kernel of gemm_ar for the tile",
+          plan::describe(plan.gemm));
   const ReduceKernel parts{kernel};
   GemmArParams params = make_params(call, plan, calls_, parts);
   const SlotNeeds partials = partial_needs(params.work.order.num_partials(), parts);

@@ -11,7 +11,7 @@ namespace {
 
 void require_plan(const plan::KeptPartialsWay& plan, const RankCalls& calls, const void* function) {
   require(function != nullptr && plan.gemm.split_tiles == 0,
-          "gemm_ar: plan {}: transport pull needs a tile with a kernel for it, and unsplit k",
+          "gemm_ar: plan {}: the tile has no kernel that keeps partials, or shares its k-steps",
           plan::describe(plan.gemm));
   require(!plan.by_switch || calls.memory().multicast() != nullptr,
           "gemm_ar: transport multimem needs memory that is mapped for multicast: prepare with it");

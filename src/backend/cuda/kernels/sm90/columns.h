@@ -60,7 +60,7 @@ class OneWeight {
   TILELACE_DEVICE void complete(float* f, int row, int col) const {
     complete_with<kCols>(*this, f, row, col);
   }
-  /// Eight results of values of which others, further on, are parts.
+  /// Combines eight results with values further on in `v` (gate and up); here nothing.
   TILELACE_DEVICE void combine(float (&/*f*/)[8], const float* /*v*/, bool /*both*/) const {}
   [[nodiscard]] TILELACE_DEVICE const void* bias() const { return p_.bias; }
   [[nodiscard]] TILELACE_DEVICE int n() const { return p_.n; }

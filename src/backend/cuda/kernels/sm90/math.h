@@ -45,7 +45,7 @@ class GemmMath {
 
   TILELACE_DEVICE void multiply(schedule::GemmSegment s) {
     tile_ = s.tile;
-    // In turns: also because a wait for a parity that is more than one round ahead would return.
+    // Turns are also needed because a wait for a parity more than one round ahead would return.
     // stays: turns keep parities apart
     if (Tile::pingpong && !first_turn_) ptx::sync_threads(kTurnBarrier + group_, 256);
     first_turn_ = false;
@@ -66,11 +66,11 @@ class GemmMath {
     }
     const int behind = Op::steps_behind(p_, s);
     if (Tile::pingpong && fits_ring(behind)) {
-      // The other group would not tell a stage that is still to be filled from one that is filled.
+      // The other group could not tell a stage that is yet to be filled from one that is filled.
       await_steps(behind);
       hand_over();  // stays: turns keep parities apart
     }
-    // Is there somebody whose loads a burst of stores would hold up?
+    // Are there loads that a burst of stores would delay?
     const bool more = Tile::pingpong && next_tile(s) < p_.work.order.tiles();
     finish_.multiplied(began, more);
     ptx::wgmma_wait<0>();
