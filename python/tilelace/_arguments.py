@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What only Python can see of a call's arguments, told to the peers where it is wrong."""
+"""Checks of arguments that only Python can make; peers are told of an error."""
 from __future__ import annotations
 
 import functools
@@ -131,7 +131,7 @@ def what_is_wrong(
 
 
 def refused_by_torch(error: Exception) -> str:
-    """In its first words: peers are told some hundred characters."""
+    """The start of its text: peers get a few hundred characters."""
     first = str(error).strip().splitlines() or [type(error).__name__]
     words = first[0].split(". ")[0][:150]
     return f"torch refuses the call: {words}"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients: the gather's is a reduction and the reduction's a gather.
+"""Gradients: that of a gather is a reduction, that of a reduction a gather.
 
-Of the ranks' losses each rank's tensors get the derivative of the sum; a result that is the same
-on every rank (gemm_ar) counts once. So a bias of gemm_rs gets the part of this rank's rows.
-What stands here is made of ops that have gradients themselves, so derivatives of any order are right.
+Each rank's tensors get the derivative of the sum of all ranks' losses. A result that is the same on
+every rank (gemm_ar) counts once. A bias of gemm_rs gets the gradient of this rank's rows. The formulas
+use ops that have gradients themselves, so derivatives of any order are right.
 """
 from __future__ import annotations
 

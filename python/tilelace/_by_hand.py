@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of torch.ops.tilelace by hand: what torch refuses for its signature, the peers are told."""
+"""Direct calls of torch.ops.tilelace: if torch refuses one for its signature, peers are told."""
 from __future__ import annotations
 
 import functools

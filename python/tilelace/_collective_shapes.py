@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shapes of what collectives give, also symbolic ones."""
+"""Shapes of the collectives' results, symbolic ones included."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def _dim_of(op: str, x: Tensor, dim: int) -> int:
 
 
 def _shaped(x: Tensor, dim: int, units: Any) -> Tensor:
-    """As x with so many units in `dim`, which is outermost in memory."""
+    """Like x, with this size in `dim`, which is outermost in memory."""
     size = list(x.shape)
     size[dim] = units
     size[0], size[dim] = size[dim], size[0]
@@ -70,7 +70,7 @@ def _all_to_all(
 
 
 def _scales_of(n: Any, quant: str) -> Any:
-    """How many a row has; None: the call makes none."""
+    """Scales per row; None if the call makes none."""
     known = {"none": None, "token": 1, "block": n // 128, "given": None}
     if quant not in known:
         raise usage(f'all_reduce_norm: quant: got "{quant}", expected none, token, block or given')
@@ -78,7 +78,7 @@ def _scales_of(n: Any, quant: str) -> Any:
 
 
 def quantised_like(x: Tensor, quant: str) -> tuple[Tensor | None, Tensor | None]:
-    """What all_reduce_norm makes of x by this quant, and the scales of it."""
+    """The quantised result of all_reduce_norm for x and this quant, and its scales."""
     scales = _scales_of(x.shape[-1], quant)
     if quant == "none":
         return None, None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What torch.distributed's callers hold of a call that has begun, where the call is ours."""
+"""The handle that torch.distributed's async calls return when this library runs them."""
 from __future__ import annotations
 
 from typing import Any
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class Done(dist._Work):
-    """torch's handle of a call: on GPUs what was enqueued, on CPU ranks what is over."""
+    """A torch.distributed.Work: enqueued on GPUs, already complete on CPU ranks."""
 
     def __init__(self, result: Tensor) -> None:
         super().__init__()

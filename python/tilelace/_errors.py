@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one exception of the package, as the library's: a kind, and a text that says what happened and what to do."""
+"""The package's one exception: a kind, and a text that says what happened and what to do."""
 from __future__ import annotations
 
 import sys
@@ -15,12 +15,11 @@ class Error(RuntimeError):
 
     `kind`: "usage" (a wrong argument; ranks that disagree), "system" (the machine), "peer" (another
     rank died or gave up) or "timeout" (a wait reached its bound). After "usage" the group stays
-    usable; on GPUs, where ranks made different calls or one was refused a call that others made,
-    after tilelace.recover on every rank. After the other kinds it refuses calls with the first
-    reason.
+    usable. On GPUs call tilelace.recover on every rank first, if ranks made different calls or one
+    rank's call was refused. After the other kinds the group refuses calls with the first reason.
 
-    `Error(text)`, as code that adds to a text raises it again: the kind is that of the Error that is
-    being handled, "system" where there is none.
+    `Error(text)` without a kind takes the kind of the Error being handled, "system" if there is none:
+    for code that adds to a text and raises again.
     """
 
     def __init__(self, *args: Any) -> None:
@@ -39,7 +38,7 @@ def usage(text: str) -> Error:
 
 
 def error_of(error: Exception) -> Exception:
-    """The Error behind what torch's dispatcher made a RuntimeError; others as they are."""
+    """The Error that torch's dispatcher turned into a RuntimeError; other exceptions unchanged."""
     import torch
 
     if isinstance(error, Error):
@@ -50,7 +49,7 @@ def error_of(error: Exception) -> Exception:
 
 
 def was_told(error: Exception) -> bool:
-    """Whether the library threw it, or saw it pass: the peers then know of it."""
+    """Whether the library raised or saw this error: peers then know of it."""
     import torch
 
     text = torch.ops.tilelace._last_text()
@@ -59,10 +58,10 @@ def was_told(error: Exception) -> bool:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Inside, errors of the library that come through torch's dispatcher are tilelace.Error.
+    """Raises the library's errors inside the block as tilelace.Error.
 
-    For torch.ops.tilelace by hand and for compiled graphs, which raise RuntimeError with the same
-    text on CUDA tensors. Local. Other errors pass as they are. Errors: tilelace.Error, those translated.
+    For direct calls of torch.ops.tilelace and for compiled graphs: on CUDA tensors these raise
+    RuntimeError with the same text. Other errors are not changed. Local. Errors: tilelace.Error.
     """
     try:
         yield
@@ -77,7 +76,7 @@ def translated() -> Iterator[None]:
 
 
 def call(op: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """op(*args) as in `translated`."""
+    """Calls op(*args) inside `translated`."""
     try:
         return op(*args, **kwargs)
     except RuntimeError as error:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a layer can use an op, asked once when it is built, and whether a call should.
+"""can_run: whether a layer can use an op, asked once when it is built. should_run: whether a call can.
 
-For servers that keep another way beside: what the answer no was for goes to the log "tilelace",
-each reason once.
+For servers with a fallback. The logger "tilelace" gets each reason for a False once.
 """
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ _ON_GPUS = tuple(row.dtype for row in DTYPES if row.on_gpus)
 
 
 def _say(reason: str) -> bool:
-    """Logs why not, once; whether there is no reason against it."""
+    """Logs the reason once, if there is one. Returns True if there is none."""
     if reason:
         tell_once(logging.WARNING, reason)
     return not reason
@@ -60,7 +59,7 @@ def _gpu_reason(op: str, dtype: torch.dtype, device: torch.device, n: int, k: in
 def why_not(
     op: str, dtype: torch.dtype, device: torch.device, size: Sequence[int], ranks: int
 ) -> str:
-    """Why the op does not take weights of this size, "" where it does."""
+    """Why the op does not take such weights; "" if it does."""
     if len(size) != 2:
         return f"{op}: weight: got {list(size)}, expected [n, k]"
     if dtype not in _TYPES:
@@ -71,7 +70,7 @@ def why_not(
 
 
 def can_run(op: str, weights: Tensor | Sequence[Tensor], group: Group = None) -> bool:
-    """Whether the op takes such weights ([n, k] each) on this machine. Local. Errors: usage."""
+    """Whether the op takes these weights ([n, k] each) on this machine. Local. Errors: usage."""
     ranks, _ = _groups.size_and_rank(_groups.group_name(group))
     return all(_say(why_not(op, w.dtype, w.device, w.shape, ranks)) for w in _weights_of(op, weights))
 
@@ -80,12 +79,12 @@ def should_run(
     op: str, x: Tensor, weights: Tensor | Sequence[Tensor], group: Group = None, *,
     bias: bool = False, activation: str = "none", return_gathered: bool = False,
 ) -> bool:
-    """Whether a call with this x should be made now: its rows first, the rest as the op takes it.
+    """Whether the op can run with this x now; the other arguments are those of the op.
 
-    No: x is no match for the weights, or a CUDA graph is being captured and no call of so many rows
-    was made before (nothing can be prepared in a capture: warm up with the largest). Any number of
-    rows is otherwise fine; the plan says how they run. Local, and the same on all ranks where the
-    calls are. Errors: usage.
+    False if x does not match the weights in type, device or k. Also False while a CUDA graph is
+    captured, if no earlier call had at least as many rows: warm up with the largest m. Any number of
+    rows is fine otherwise. Local; all ranks get the same answer if they make the same calls.
+    Errors: usage.
     """
     listed = _weights_of(op, weights)
     name = _groups.group_name(group)

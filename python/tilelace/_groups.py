@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which communicator stands behind a torch.distributed group, made over the group's store."""
+"""The communicator of each torch.distributed group. Ranks find each other through the group's store."""
 from __future__ import annotations
 
 import atexit
@@ -30,7 +30,7 @@ DEVICES = ("cuda", "cpu")
 
 
 class _Known:
-    """What this process remembers of a group, for as long as the group's object lives."""
+    """What this process knows about a group, as long as the group object lives."""
 
     def __init__(self) -> None:
         self.settings: dict[str, Any] | None = None  # that all members last agreed on
@@ -58,7 +58,7 @@ def _is_joined(group: dist.ProcessGroup | None, name: str, device: str) -> bool:
 
 
 def ensure(name: str, device: str, index: int = -1) -> None:
-    """Joins where that was not done yet, with the GPU of this index. Collective then."""
+    """Joins if the group has not joined yet, with the GPU of this index. Collective if it joins."""
     name = plain(name)
     _leave_gone()
     group = _live(name)
@@ -88,26 +88,26 @@ def join(
     deterministic: bool = False,
     cache: str | os.PathLike[str] | None = None,
 ) -> str:
-    """Makes the communicator of a group, over the group's store; returns the group's name.
+    """Makes the communicator of a group through the group's store; returns the group's name.
 
-    Optional: a group's first call does it with these defaults, for its tensors' device; after
-    `leave`, with the settings that all ranks joined with last. `device`: "cpu" or "cuda", by default
-    that of the group's backend; "cuda:1" also says which GPU, else it is the group's own (device_id
-    of init_process_group) or the current one. `timeout`: bound of every wait, a timedelta or seconds,
-    equal on every rank; a rank that has not called yet is waited for as long. `workers`: threads of a
-    CPU rank, 0: cores / ranks.
-    `max_workers`: multiprocessors that the group's calls may take of each GPU, 0: all. Where kernels
-    that wait for peers may be on a GPU at the same time, another group's on another stream or
-    NCCL's, all of them need places beside each other (docs/pytorch.md, "Beside other collectives").
-    `tuning`: a table of measured plans (docs/tuning.md), "off" for none; None: the file that
-    TILELACE_TUNING names, else the tables that came with the package and fit the GPUs. `autotune`:
-    seconds that the first call of a problem without a row may time plans, on all ranks together,
-    outside of graphs; results of that problem may then differ in their last bits from run to run,
-    which `deterministic` refuses. `cache`: a folder that keeps what was tuned. CPU ranks take no
-    table, and have nothing to tune, which they say once.
-    Collective. Where one rank cannot join, none does, and all raise its cause; they may try again,
-    in the same group. Errors: usage (ranks of several hosts, ranks that pass other values, a group
-    with a backend for CPU and another for GPUs and no `device`), system, peer, timeout.
+    Optional: a group's first call joins with these defaults, for its tensors' device. After `leave`
+    it joins with the settings of the last join. `device`: "cpu" or "cuda", by default that of the
+    group's backend. "cuda:1" names the GPU; otherwise it is the group's (device_id of
+    init_process_group) or the current one. `timeout`: bound of every wait, a timedelta or seconds,
+    equal on every rank. It also bounds the wait for ranks that have not called yet. `workers`:
+    threads of a CPU rank, 0: cores / ranks.
+    `max_workers`: SMs that the group's calls may use on each GPU, 0: all. If kernels that wait for
+    peers run on a GPU at the same time (another group's in another stream, or NCCL's), there must be
+    enough SMs for all of them (docs/pytorch.md, "Beside other collectives").
+    `tuning`: a table of measured plans (docs/tuning.md), "off" for none. None: the file that
+    TILELACE_TUNING names, else the package's tables for these GPUs. `autotune`: seconds that all
+    ranks may spend timing plans in the first call of a problem without a row, outside of graph
+    captures. Results of that problem may then differ in their last bits from run to run;
+    `deterministic` forbids that. `cache`: a folder that keeps the tuned plans. CPU ranks use no
+    table and have nothing to tune; they log that once.
+    Collective. If one rank cannot join, none does: all raise its error and may try again in the same
+    group. Errors: usage (ranks of several hosts, settings that differ between ranks, no `device` in a
+    group with one backend for CPU and another for GPUs), system, peer, timeout.
     """
     pg = _group_of(group)
     require_own(pg)
@@ -138,7 +138,7 @@ def _settings(
     tuning: str | os.PathLike[str] | None = None, autotune: float = 0.0,
     deterministic: bool = False, cache: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
-    """What members compare; `_check` looks at it."""
+    """The settings that members compare; `_check` validates them."""
     return {"timeout": timeout, "workers": workers, "max_workers": max_workers, "tuning": tuning,
             "autotune": autotune, "deterministic": deterministic, "cache": cache}
 
@@ -167,7 +167,7 @@ def _joined_for(name: str) -> str | None:
 
 
 def default_device(what: str, pg: dist.ProcessGroup) -> str:
-    """The device that a group joined for or else has a backend for. Errors: usage (two of them)."""
+    """The device that a group joined for, else that of its backend. Errors: usage (two of them)."""
     name = pg.group_name
     kinds = [kind for kind in DEVICES if _is_joined(pg, name, kind)]
     if len(kinds) == 1:
@@ -199,7 +199,7 @@ def gpu_of(name: str) -> int:
 
 
 def joined_gpus() -> list[int]:
-    """Those that groups joined with, also those that have left: tensors outlive that."""
+    """The GPUs that groups joined with, groups that have left included: their tensors may live on."""
     return [index for (_, kind), index in _indices.items() if kind == "cuda"]
 
 
@@ -260,7 +260,7 @@ def _check_tuning(name: str, settings: dict[str, Any]) -> None:
 
 
 def _join(pg: dist.ProcessGroup, device: str, settings: dict[str, Any], index: int) -> None:
-    """One attempt. What goes wrong here all members are told, whatever it is."""
+    """One attempt. Any error in it is sent to all members."""
     name, known = pg.group_name, _known(pg)
     meeting = Meeting(name, pg.rank(), _place_of(pg, device), known.told)
     try:
@@ -290,7 +290,7 @@ def _join(pg: dist.ProcessGroup, device: str, settings: dict[str, Any], index: i
 
 
 def _tell(pg: dist.ProcessGroup, devices: Sequence[str], error: BaseException) -> None:
-    """Tells members that wait for this one to join that it will not."""
+    """Tells members that wait for this one that it will not join."""
     for device in devices:
         _known(pg).failed.add(device)
         with contextlib.suppress(Error):  # no store: nobody waits
@@ -299,14 +299,14 @@ def _tell(pg: dist.ProcessGroup, devices: Sequence[str], error: BaseException) -
 
 
 def tell_failed(name: str, device: str, error: Error) -> None:
-    """A call of a group that had joined has failed: some may have left, and wait to join again."""
+    """After a failed call: tells members that have left and wait to join again."""
     pg = _live(plain(name))
     if error.kind != "usage" and pg is not None and not is_forked(pg):
         _tell(pg, (device,), error)
 
 
 def _after_fork() -> None:
-    """In the child: what was joined is the parent's."""
+    """In a forked child: joined groups belong to the parent."""
     for known in (_joined, _gone, _indices, _of_groups):
         known.clear()
 
@@ -334,11 +334,11 @@ def _leave_gone() -> None:
 
 
 def leave(group: Group = None, device: str | torch.device | None = None) -> None:
-    """Ends this rank's part in a group's communicator; a later call joins anew.
+    """Leaves a group's communicator; a later call joins again.
 
-    Peers that are in a call then get an error of kind peer. Happens by itself after the group is
-    destroyed, when a group is next used. `device`: "cpu" or "cuda", by default all that the group
-    joined for. Local. Errors: usage (what is no group).
+    Peers in a call get an error of kind peer. If the group was destroyed, the next use of any group
+    leaves it. `device`: "cpu" or "cuda", by default all that the group joined for. Local.
+    Errors: usage (not a group).
     """
     name = plain(group_name(group))
     _leave_gone()
@@ -354,8 +354,8 @@ def leave(group: Group = None, device: str | torch.device | None = None) -> None
 def synchronize(group: Group = None, stream: torch.cuda.Stream | None = None) -> None:
     """Waits until the group's GPU work in a stream (default: the current one) is done.
 
-    What the calls in it wrote is then there. Raises what went wrong in calls since the last time:
-    a call on GPUs returns when it is enqueued. On CPU ranks there is nothing to wait for. Local.
+    All results of these calls are then in memory. Raises an error that these calls met: a call on
+    GPUs returns before it runs. Returns at once on CPU ranks. Local.
     Errors: usage (ranks that disagree), peer, timeout, system.
     """
     name = plain(group_name(group))
@@ -369,15 +369,15 @@ def synchronize(group: Group = None, stream: torch.cuda.Stream | None = None) ->
 
 
 def _device(name: str, device: str | torch.device | None) -> str:
-    """The one that is asked for, else the one that the group joined for."""
+    """The given device, else the one that the group joined for."""
     return torch.device(device).type if device is not None else _joined_for(name) or "cpu"
 
 
 def abort(group: Group = None, device: str | torch.device | None = None) -> None:
     """Ends every wait of the group, on every rank, with an error of kind peer.
 
-    The group's communicator refuses calls from then on; `leave` on every rank and a later call make
-    another one. `device`: "cpu" or "cuda", by default the one that the group joined for. Local.
+    The group's communicator then refuses calls. To go on, call `leave` on every rank; the next call
+    joins again. `device`: "cpu" or "cuda", by default the one that the group joined for. Local.
     Errors: usage (a group that did not join).
     """
     name = plain(group_name(group))
@@ -385,20 +385,21 @@ def abort(group: Group = None, device: str | torch.device | None = None) -> None
 
 
 def recover(group: Group = None, device: str | torch.device = "cuda") -> None:
-    """Makes a group usable again whose GPU ranks made different calls.
+    """Makes a group usable again after its GPU ranks made different calls.
 
-    After an error of kind usage that came from different calls, or from one that a rank was refused
-    while the others made it: until every rank has been here, calls are errors that say so. What was
-    prepared stays so; CUDA graphs captured before are not to be replayed. `device`: "cpu" or
-    "cuda". Collective. Errors: usage (a group that did not join), system, peer, timeout.
+    Needed after an error of kind usage because ranks made different calls, or because one rank's
+    call was refused while the others made theirs. Until every rank has called `recover`, calls
+    raise an error that says so. Prepared problems stay prepared. Do not replay CUDA graphs captured
+    before. `device`: "cpu" or "cuda". Collective. Errors: usage (a group that did not join),
+    system, peer, timeout.
     """
     call(torch.ops.tilelace._prepare_again, plain(group_name(group)), torch.device(device).type)
 
 
 def plans(group: Group = None, device: str | torch.device | None = None) -> list[str]:
-    """Each problem that the group has prepared for, with its plan and the reason.
+    """Each problem that the group has prepared, with its plan and the reason for it.
 
-    docs/plans.md says how to read one. `device`: "cpu" or "cuda", by default the one that the group
+    docs/plans.md explains the text. `device`: "cpu" or "cuda", by default the one that the group
     joined for. Local. Errors: usage (a group that did not join).
     """
     name = plain(group_name(group))

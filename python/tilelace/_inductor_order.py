@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inductor runs the ops in their graph's order.
 
-Its scheduler moves what does not depend on each other to where memory is saved: elsewhere on ranks
-whose graphs differ. Effect tokens do not hold it in torch 2.11, nor has it any for what
-`tilelace.inductor` makes.
+Its scheduler reorders independent nodes to save memory, and in other ways on ranks whose graphs
+differ. Effect tokens do not prevent that in torch 2.11, and `tilelace.inductor`'s nodes have none.
 """
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ def _in_order(op: torch._ops.OpOverload) -> Callable[..., Any]:
 
 
 def keep(ops: Sequence[torch._ops.OpOverload]) -> None:
-    """Once Inductor is there: it takes seconds to import, and the first compiled graph does."""
+    """Applies when Inductor is imported, by the first compiled graph: importing it takes seconds."""
     lowering = sys.modules.get("torch._inductor.lowering")
     if lowering is None or ops[0] in lowering.lowerings:
         return

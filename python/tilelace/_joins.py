@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Joins a group when the first call on its tensors comes, however that call came.
+"""Joins a group at its first call, also if that call does not come from Python.
 
-Kernels of CUDA tensors are C++: raw torch.ops calls and compiled graphs reach them without Python.
-They ask here.
+Direct calls of torch.ops and compiled graphs reach the CUDA kernels in C++; these call this module.
 """
 from __future__ import annotations
 

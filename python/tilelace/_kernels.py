@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ops are on CPU tensors and to compilers: shapes without data, calls that stay."""
+"""The ops on CPU tensors and for compilers: shapes without data, and calls that a compiler must keep."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

@@ -24,5 +24,5 @@ _HAS_CUDA: bool = torch.ops.tilelace._has_cuda()
 
 
 def has_cuda() -> bool:
-    """Whether this build has the CUDA backend; without it there are CPU ranks only. Local. Errors: none."""
+    """Whether this build has the CUDA backend. Without it all ranks run on CPUs. Local. Errors: none."""
     return _HAS_CUDA

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the package tells where it takes another way than was asked for: log "tilelace"."""
+"""The logger "tilelace": says when a call takes a fallback, and why."""
 from __future__ import annotations
 
 import logging

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How members of a group meet: the protocol of docs/decisions/0022."""
+"""How members of a group connect to each other: the protocol of docs/decisions/0022."""
 from __future__ import annotations
 
 import json
@@ -108,7 +108,7 @@ class Meeting:
             note["id"] for note in list(notes) if note["state"] == "here"]
 
     def behind(self, error: Error) -> Error:
-        """What another member says of itself, where this one only saw it go."""
+        """The reason that a member gave itself, if this one only saw its connection close."""
         if self._board is None or error.kind not in ("peer", "timeout"):
             return error
         self._board.wanted = set(range(self.ranks)) - {self.rank}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which torch.distributed group is meant, and whose it is."""
+"""The name of a torch.distributed group, and which process it belongs to."""
 from __future__ import annotations
 
 import json

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What members of a group say of their joining, through the group's store (docs/decisions/0022).
+"""Notes that members write to the group's store while they join (docs/decisions/0022).
 
-Each has one note, which it alone writes and every new one replaces: "here", with the address of its
-attempt, or "failed", with the cause. A note proves nothing: it may be of a former life of the group.
+Each member has one note, and only that member writes it: "here" with the address of its attempt, or
+"failed" with the cause. A note may be stale: left by an earlier group of the same name.
 """
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def network() -> str:
 
 
 def is_dead(other: dict[str, Any], own: dict[str, Any]) -> bool:
-    """False, too, where that says nothing of a member of today's group.
+    """Whether a member's process has ended. False also if that cannot be known.
 
-    Another host, another space of process numbers; what was written before this process began, which
-    is of a former life of the group.
+    That is so for another host or PID namespace, and for a note from before this process began: an
+    earlier group of the same name wrote it.
     """
     if not other["start"] or any(other[k] != own[k] for k in ("host", "space")):
         return False
@@ -79,7 +79,7 @@ def is_dead(other: dict[str, Any], own: dict[str, Any]) -> bool:
 
 
 def begin(what: Callable[[], Any]) -> threading.Thread | None:
-    """Runs it in a thread of its own: a store knows no bound. What goes wrong is nobody's."""
+    """Runs it in a thread of its own, as a store call may block forever. Its errors are dropped."""
 
     def run() -> None:
         with contextlib.suppress(Exception):
@@ -95,14 +95,14 @@ def begin(what: Callable[[], Any]) -> threading.Thread | None:
 
 
 def within(seconds: float, what: Callable[[], Any]) -> None:
-    """As begin, and waits for it so long."""
+    """As begin, and waits for it up to this time."""
     thread = begin(what)
     if thread is not None:
         thread.join(seconds)
 
 
 class Order:
-    """Of this process's notes in one group: one that a slow store holds up must not be the last."""
+    """Orders this process's notes in one group: a delayed note must not overwrite a newer one."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.distributed's own collectives, made by ours where ours can, while that is switched on.
+"""Runs torch.distributed's own collectives with this library, while switched on.
 
 The functions of torch.distributed are replaced by name. torch's functional collectives get kernels
-for CPU and CUDA tensors, which torch.library lets one put before torch's and take away again.
+for CPU and CUDA tensors through torch.library, which also removes them again.
 """
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _why_not_tensors(tensors: tuple[Tensor, ...], pg: Any) -> str:
 
 
 def _why_not_dtype(dtype: torch.dtype, op: Any) -> str:
-    """`op`: None for what only moves."""
+    """`op`: None for collectives that do not add."""
     if op is None:
         return "" if dtype.itemsize in _WIDTHS else f"got {dtype}, expected 1, 2, 4 or 8 bytes per element"
     name = _reduction(op)
@@ -70,7 +70,7 @@ def _why_not_dtype(dtype: torch.dtype, op: Any) -> str:
 
 
 def _is_ours(what: str, pg: Any, tensors: tuple[Tensor, ...], op: Any = None, more: str = "") -> bool:
-    """Says once why not. `more`: what else is against it."""
+    """Whether this library runs the call; logs once why not. `more`: a further reason."""
     if pg is None or not any(name in (None, pg.group_name) for name in _on):
         return False
     reason = more or _why_not_tensors(tensors, pg) or _why_not_dtype(tensors[0].dtype, op)
@@ -80,7 +80,7 @@ def _is_ours(what: str, pg: Any, tensors: tuple[Tensor, ...], op: Any = None, mo
 
 
 def _group_of(group: Any) -> Any:
-    """None: not one that this rank is in, or its calls are being collected for later."""
+    """None: this rank is not in the group, or torch collects the group's calls for later."""
     pg = c10d.GroupMember.WORLD if group is None else group
     if not isinstance(pg, dist.ProcessGroup) or c10d._rank_not_in_group(pg):
         return None
@@ -176,7 +176,7 @@ def _named(group_name: Any) -> Any:
 
 
 def _kernels() -> dict[str, Callable[..., Any]]:
-    """Each gives NotImplemented where the call is torch's."""
+    """Each returns NotImplemented if torch runs the call."""
 
     def all_reduce(x: Tensor, op: Any, group: Any) -> Any:
         pg = _named(group)
@@ -230,7 +230,7 @@ def _before(torchs: Any, ours: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Installed:
-    """What is torch's, and how to give it back."""
+    """torch's own functions, and how to restore them."""
 
     def __init__(self) -> None:
         self.functions: list[tuple[Any, str, Any]] = []
@@ -260,7 +260,7 @@ _installed: _Installed | None = None
 
 
 class Override:
-    """Switched on when made; `off`, or the end of a `with`, takes it back. May be nested."""
+    """Switched on when made; switched off by `off` or the end of a `with`. May be nested."""
 
     def __init__(self, name: str | None) -> None:
         global _installed
@@ -271,7 +271,7 @@ class Override:
             _installed = _Installed()
 
     def off(self) -> None:
-        """Nothing happens the second time. Local."""
+        """Switches off; a second call does nothing. Local."""
         global _installed
         if not self._is_on:
             return
@@ -289,17 +289,18 @@ class Override:
 
 
 def override_collectives(group: Group = None) -> Override:
-    """From here on torch.distributed's collectives of a group are ours, where ours can do them.
+    """Runs torch.distributed's collectives of a group with this library, where it supports them.
 
-    `group`: None: every group that has joined. On from the call until `off()` of what it returns, or
-    in a `with`. Replaced are torch.distributed.all_reduce, all_gather_into_tensor,
-    reduce_scatter_tensor and all_to_all_single (with equal parts), and torch's functional collectives
-    of the first three, also in graphs that were compiled before. With sum, avg and max, contiguous
-    tensors of the types of tilelace.all_reduce, and a group that has joined. All else stays torch's;
-    the log "tilelace" says once why. Sums are in rank order, rounded once. `async_op=True` gives a
-    handle that waits; on GPUs work goes into the current stream, and all calls of a group must be in
-    one stream at a time. Local: on every rank, between the same calls. What was imported by name
-    before (`from torch.distributed import all_reduce`), and what torch calls in C++ (DDP), stays
-    torch's. Errors: usage (what is no group); those of calls are tilelace.Error.
+    `group` None: every group that has joined. Lasts until `off()` of the returned object, or to the
+    end of a `with`. It replaces torch.distributed.all_reduce, all_gather_into_tensor,
+    reduce_scatter_tensor and all_to_all_single (with equal parts). It also replaces torch's
+    functional collectives of the first three, in graphs compiled before, too. It takes sum, avg and
+    max, contiguous tensors of the types of tilelace.all_reduce, and groups that have joined. torch
+    runs everything else, and the logger "tilelace" says once why. Sums are in rank order, rounded
+    once. `async_op=True` returns a handle to wait on. On GPUs work goes into the current stream, and
+    all calls of a group must be in one stream at a time. Local: call it on every rank, between the
+    same calls. Functions imported by name before (`from torch.distributed import all_reduce`) and
+    torch's calls from C++ (DDP) stay torch's. Errors: usage (not a group); calls raise
+    tilelace.Error.
     """
     return Override(None if group is None else _groups.group_name(group))

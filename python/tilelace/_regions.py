@@ -93,7 +93,7 @@ class _SplitColumns(torch.autograd.Function):
 
 
 class _EachRanks(torch.autograd.Function):
-    """What is the same on every rank, as each rank's own: gradients are summed."""
+    """A tensor that is the same on every rank, used separately by each: gradients are summed."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, name: str) -> Tensor:
@@ -106,7 +106,7 @@ class _EachRanks(torch.autograd.Function):
 
 
 class _SumOfRanks(torch.autograd.Function):
-    """The sum of what every rank has of its own, the same on every rank."""
+    """The sum of every rank's own tensor; the result is the same on every rank."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, name: str) -> Tensor:
@@ -154,7 +154,7 @@ def split_columns(x: Tensor, name: str, ranks: int, rank: int) -> Tensor:
 
 
 def each_ranks(x: Tensor, name: str) -> Tensor:
-    """x, the same on every rank, where each rank goes on by itself: its gradient is their sum."""
+    """x, the same on every rank, for separate use by each rank: its gradient is summed over the ranks."""
     return _EachRanks.apply(x, name)
 
 

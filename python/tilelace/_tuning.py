@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans by measurement: which problems, and what was found."""
+"""Tuning: measures plans on this group's GPUs."""
 from __future__ import annotations
 
 import os
@@ -18,10 +18,10 @@ USUAL_SIZES = (1, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
 
 class Problem(NamedTuple):
-    """What plans depend on, as a rank has it.
+    """One rank's problem: all that its plan depends on.
 
     `op`: "ag_gemm", "gemm_rs" or "gemm_ar". `m`: rows (tokens) of all ranks together. `n`: columns of
-    each weight; `k`: terms after the split. `dtype`: None: the first type that GPUs take (bfloat16).
+    each weight; `k`: terms on one rank. `dtype` None: the first type that GPUs take (bfloat16).
     `swiglu`: ag_gemm with two weights, gate and up.
     """
 
@@ -36,8 +36,9 @@ class Problem(NamedTuple):
 class Tuned(NamedTuple):
     """A problem's fastest plan.
 
-    `us`: microseconds a call, on the slowest rank. `predicted_us`: those of the prediction's own
-    choice, 0: not timed. `plans`: how many were timed. `plan`: the problem and the plan as printed.
+    `us`: microseconds per call on the slowest rank. `predicted_us`: the same for the plan that the
+    prediction chose; 0 if it was not timed. `plans`: the number of plans timed. `plan`: the problem
+    and its plan as text.
     """
 
     us: float
@@ -47,7 +48,7 @@ class Tuned(NamedTuple):
 
 
 def _of_model(model: torch.nn.Module, name: str, sizes: Iterable[int]) -> Iterator[Problem]:
-    """What the forward passes of tilelace.nn's layers of this group ask for."""
+    """The problems of the forward passes of tilelace.nn's layers of this group."""
     from . import nn
     from ._linear import ParallelLinear
 
@@ -90,17 +91,17 @@ def tune(
     again: bool = False,
     force: bool = False,
 ) -> list[Tuned]:
-    """Times each problem's plans on this group's GPUs; its later calls take the fastest.
+    """Times each problem's plans on this group's GPUs; later calls use the fastest.
 
-    `problems`: Problems, tuples like them, or a model, whose layers of tilelace.nn are tuned for `m`
-    tokens each. Problems that the group's tables have are left out, unless `again`. `minutes`: those
-    that would begin later are left out. `out`: a table (docs/tuning.md) that rank 0 writes, with the
-    rows of the file that is there. `candidates`: plans of each kind that are timed. `force`: also on
-    GPUs that others use, or that heat slows down. What plans fix is the order of sums: results may
-    differ in their last bits from those before. Collective: the same on every rank, outside of graph
-    captures; joins the group where that was not done. Memory: operands of one problem. Errors: usage
-    (CPU ranks, problems that GPUs do not have, that differ between ranks), system (a wrong result, a
-    GPU that is throttled or shared), peer, timeout.
+    `problems`: Problems, tuples like them, or a model; a model's tilelace.nn layers are tuned for
+    each `m` tokens. Problems that the group's tables already have are skipped, unless `again`.
+    `minutes`: no problem is begun after this time. `out`: a table (docs/tuning.md) that rank 0
+    writes; rows that the file already has are kept. `candidates`: plans of each kind to time.
+    `force`: also tune on GPUs that are shared or throttled. A plan fixes the order of sums, so
+    results may differ in their last bits from earlier ones. Collective: the same arguments on every
+    rank, outside of graph captures; joins the group if it has not joined. Memory: operands of one
+    problem. Errors: usage (CPU ranks, problems that GPUs do not support or that differ between
+    ranks), system (a wrong result, a GPU that is throttled or shared), peer, timeout.
     """
     pg = _groups._group_of(group)
     name = _groups.plain(pg.group_name)

@@ -3,11 +3,11 @@
 
     tilelace.inductor.enable()     # then torch.compile as usual
 
-all_gather + mm (or addmm), mm + reduce_scatter and mm + all_reduce (torch.distributed's functional
-collectives, also as DTensor's plans make them; sums and averages; any dimension but the last; also
-with reshapes between) become ag_gemm, gemm_rs and gemm_ar; several products of one gather share it.
-all_reduce of anything else, what is added to it and RMSNorm of that become all_reduce_norm.
-What is left alone, and why, is logged at level INFO by "tilelace.inductor".
+all_gather + mm (or addmm) becomes ag_gemm; several products of one gather share it. mm +
+reduce_scatter becomes gemm_rs, mm + all_reduce gemm_ar. This holds for torch.distributed's functional
+collectives, those of DTensor's plans included, for sums and averages, for any dimension but the last,
+and with reshapes between. Another all_reduce, a following add and RMSNorm become all_reduce_norm. The
+logger "tilelace.inductor" says at level INFO what is left alone, and why.
 """
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ def _fuse_sum(graph: fx.Graph, node: fx.Node) -> bool:
 def fuse(graph: fx.Graph) -> int:
     """Rewrites the graph in place; returns how many collectives went into a product or a norm.
 
-    Local on CPU tensors. On CUDA tensors collective over a group that did not join: one that cannot
-    keeps its collectives. Errors: none; what stays as it is goes to the log "tilelace.inductor".
+    Local on CPU tensors. On CUDA tensors it is collective over a group that has not joined; a group
+    that cannot join keeps its collectives. Errors: none; the logger "tilelace.inductor" says what
+    is not rewritten.
     """
     done = 0
     for node in list(graph.nodes):
@@ -78,9 +79,9 @@ class _Pass(torch._inductor.custom_graph_pass.CustomGraphPass):
 def enable() -> None:
     """Makes torch.compile's Inductor run `fuse` on each graph that it compiles from now on.
 
-    Takes torch._inductor.config.post_grad_custom_pre_pass, and never another pass's place. May be
-    repeated. Local; on every rank, which compile the same graphs. Errors: usage (a pass of yours is
-    there: call `fuse` in it).
+    Sets torch._inductor.config.post_grad_custom_pre_pass, and never replaces another pass. May be
+    repeated. Local; call it on every rank: all compile the same graphs. Errors: usage (a pass of yours
+    is set already: call `fuse` in it).
     """
     config = torch._inductor.config
     if config.post_grad_custom_pre_pass not in (None, _PASS):
@@ -91,9 +92,9 @@ def enable() -> None:
 
 
 def disable() -> None:
-    """Takes `enable` back for graphs that are compiled later; nothing where it was not called.
+    """Undoes `enable` for graphs that are compiled later; does nothing if it was not called.
 
-    Graphs that were compiled stay as they are. Local. Errors: none.
+    Graphs that are already compiled stay as they are. Local. Errors: none.
     """
     if torch._inductor.config.post_grad_custom_pre_pass is _PASS:
         torch._inductor.config.post_grad_custom_pre_pass = None

@@ -27,7 +27,7 @@ _allocators: dict[int, torch.cuda.memory.CUDAPluggableAllocator] = {}
 
 
 class _Buffer:
-    """What a tensor on a GPU keeps alive."""
+    """The memory behind a tensor on a GPU: lives as long as the tensor."""
 
     def __init__(self, number: int, address: int, size: int) -> None:
         self._number = number
@@ -45,7 +45,7 @@ def _host_bytes(number: int, address: int, size: int) -> Any:
 
 
 def _give_back() -> None:
-    """What tensors and pools that are gone were in."""
+    """Frees the memory of tensors and pools that are gone."""
     if not _dropped and not _dropped_pools:
         return
     if torch.cuda.is_available() and torch.cuda.is_initialized():
@@ -70,7 +70,7 @@ def _wrong_size(shape: Sequence[Any], dtype: Any) -> str:
 
 
 def _refuse(name: str, kind: str, text: str) -> NoReturn:
-    """Raises here, and in the peers' call: no rank has as many bytes as this one then asks for."""
+    """Raises here, and in the peers' call: this rank asks for a size that no peer asks for."""
     with suppress(Error):
         call(torch.ops.tilelace._make_buffer, name, kind, 1 << 62)
     raise usage(text)
@@ -82,16 +82,16 @@ def empty(
     device: str | torch.device | None = None,
     group: Group = None,
 ) -> Tensor:
-    """A tensor of zeros that peers reach: for results that the ops write.
+    """A tensor of zeros that peers can write: for results of the ops.
 
-    As `out` of `gemm_ar` on GPUs it saves a copy: peers write results straight into it while the
-    call is in the stream, where the plan is fused with transport store or pull. All ranks pass the
-    tensor of the same call of `empty`. `device`: "cpu" or "cuda", by default the one that the group
-    joined for, else that of its backend. `dtype` as torch.empty's. Slow (ranks exchange handles,
-    memory comes in pieces of 2 MiB): allocate once. Freed after the tensor, when `empty` is called
-    next. Collective, with the same size on every rank; not in a graph's capture. Errors: usage
-    (sizes that differ; a capture; no `device`, and a group that did not join and has a backend for
-    CPU and another for GPUs), system, peer, timeout.
+    As `out` of `gemm_ar` on GPUs it saves a copy: if the plan is fused with transport store or pull,
+    peers write results straight into it. All ranks pass the tensor of the same call of `empty`.
+    `device`: "cpu" or "cuda"; by default the one that the group joined for, else the one of its
+    backend. `dtype` as for torch.empty. Allocate once: a call is slow (ranks exchange handles) and
+    takes memory in pieces of 2 MiB. The memory is freed by the next call of `empty` after the tensor
+    is gone. Collective, with the same size on every rank; not while a graph is captured.
+    Errors: usage (sizes that differ; a capture; no `device`, and the group did not join and has one
+    backend for CPU and another for GPUs), system, peer, timeout.
     """
     shape = list(size[0] if len(size) == 1 and isinstance(size[0], Sequence) else size)
     pg = _groups._group_of(group if group is None or not isinstance(group, str)
@@ -142,20 +142,19 @@ def mem_pool(
     group: Group = None,
     device: str | torch.device | None = None,
 ) -> torch.cuda.MemPool:
-    """A torch.cuda.MemPool of `size` bytes that peers reach, for torch.cuda.use_mem_pool.
+    """A torch.cuda.MemPool of `size` bytes that peers can write, for torch.cuda.use_mem_pool.
 
-    gemm_ar on GPUs, where its plan is fused with transport store or pull, writes straight into
-    results that lie in it, whether they are given as `out` or made by the call, if they lie at the
-    same place on all ranks: allocate and free the same sizes in the same order on all of them.
-    Where places differ, the call is an error of kind usage on all ranks (and tilelace.recover comes
-    next), never a wrong result.
-    torch takes memory from it in pieces of 2 MiB (20 MiB for tensors of 1 to 10 MiB), for each
-    stream its own, and raises torch.OutOfMemoryError where it has no more; docs/pytorch.md says how
-    to size it. Memory is reserved now and freed when the pool and all that lies in it are gone, in
-    a later call of mem_pool or `empty`. `device`: "cuda", the one that the group joined with.
-    Collective, with the same size on every rank; allocations from it are local. Not in a graph's
-    capture. Errors: usage (no CUDA, a size that differs, more than 32 pools at a time, a capture),
-    system, peer, timeout.
+    gemm_ar on GPUs writes straight into a result in the pool, given as `out` or made by the call,
+    if its plan is fused with transport store or pull. The result must have the same place in the
+    pool on all ranks: allocate and free the same sizes in the same order on all of them. If the
+    places differ, the call raises an error of kind usage on all ranks; call tilelace.recover then.
+    torch takes memory from the pool in pieces of 2 MiB (20 MiB for tensors of 1 to 10 MiB),
+    separate pieces for each stream. It raises torch.OutOfMemoryError when the pool is full;
+    docs/pytorch.md says how to size it. Memory is reserved now. A later call of mem_pool or `empty`
+    frees it when the pool and all tensors in it are gone. `device`: "cuda", the GPU that the group
+    joined with. Collective, with the same size on every rank; allocations from the pool are local.
+    Not while a graph is captured. Errors: usage (no CUDA, a size that differs, more than 32 pools
+    at a time, a capture), system, peer, timeout.
     """
     _check_pool(size, device)
     pg = _groups._group_of(group if group is None or not isinstance(group, str)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""all_reduce, the residual and RMSNorm of the sum as one call, with e4m3 where it is asked for.
+"""all_reduce, residual add and RMSNorm as one call, optionally quantised to e4m3.
 
-What the results are stands in tilelace/all_reduce_norm.h, bit for bit: the same on every rank, on CPU
-ranks and GPUs. When, errors: as the ops (tilelace.ops); captures in CUDA graphs: as
+tilelace/all_reduce_norm.h defines the results bit for bit: they are the same on every rank, on CPUs
+and on GPUs. When results are there, and errors: as for the ops (tilelace.ops). CUDA graphs: as for
 tilelace.collectives.
 """
 from __future__ import annotations
@@ -19,10 +19,11 @@ from .ops import _list, _name, _run
 
 
 class Normed(NamedTuple):
-    """What all_reduce_norm gives, of x [.., n]; None: not asked for, or none there.
+    """The results of all_reduce_norm for x [.., n]. None: a result that the call does not make.
 
-    `normed` [.., n]; `residual` [.., n]: the sum, the given residual added, which is the next one;
-    `quantised` [.., n] torch.float8_e4m3fn; `scales` fp32, of quant token [.., 1], block [.., n / 128].
+    `normed` [.., n]; `residual` [.., n]: the sum plus the given residual, for the next layer;
+    `quantised` [.., n] torch.float8_e4m3fn; `scales` fp32: [.., 1] for quant "token",
+    [.., n / 128] for "block".
     """
 
     normed: Tensor | None
@@ -49,15 +50,16 @@ def all_reduce_norm(
     """RMSNorm of residual + the sum of x over the ranks, and that sum, the same bits on every rank.
 
     `x` [.., n] (this rank's terms), `residual` [.., n] and `weight` [n], both equal on all ranks; bf16
-    or fp16; n a multiple of 8 up to 16384. `quant`: "none": the norm; else e4m3 of it, by a scale a
-    row ("token"), for 128 columns of a row ("block", n a multiple of 128) or the one in `scale`, fp32
-    ("given"); `return_normed`: the norm, too. `out`: a Normed that says where results are written,
-    with None for those that nobody wants (the residual; the norm beside a quant); its `normed` and
-    `residual` may be x or the residual; no gradients then. Other strides than dense ones are copied.
+    or fp16; n is a multiple of 8 up to 16384. `quant` "none": the norm is not quantised. "token": e4m3
+    with one scale per row. "block": one scale per 128 columns of a row; n is a multiple of 128.
+    "given": the one scale in `scale`, fp32. `return_normed`: also return the norm of a quantised
+    call. `out`: a Normed of tensors to write, with None for results that are not needed (the
+    residual; the norm of a quantised call). Its `normed` and `residual` may be x or the residual. A
+    call with `out` has no gradients. Tensors with gaps are copied.
 
-    Collective. Traffic: (ranks - 1) times x leaves each rank. Gradients of the norm and the sum as
-    gemm_ar's: the result counts once, so they need no communication; what is quantised has none (an
-    error in backward). Errors: tilelace.Error.
+    Collective. Traffic: (ranks - 1) times x leaves each rank. Gradients of the norm and the sum need
+    no communication: the result counts once, as for gemm_ar. Quantised results have none: backward
+    raises an error. Errors: tilelace.Error.
     """
     args = (x, weight, residual, scale, _name(group, x))
     settings = {"eps": eps, "quant": quant}
@@ -74,9 +76,10 @@ def all_reduce_norm_(
     x: Tensor, weight: Tensor, group: Group = None, *, residual: Tensor, eps: float = 1e-6,
     quant: str = "none", scale: Tensor | None = None,
 ) -> Normed:
-    """all_reduce_norm in place: `residual` becomes the next one and, without a quant, x the norm.
+    """all_reduce_norm in place: writes the new residual to `residual` and, without a quant, the norm to x.
 
-    What is quantised, and its scales, are fresh. Collective. No gradients. Errors: tilelace.Error.
+    Quantised results and their scales are new tensors. Collective. No gradients.
+    Errors: tilelace.Error.
     """
     try:
         made = quantised_like(x, quant)

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ops as functions: torch.ops.tilelace with a group of any kind and tilelace.Error.
 
-Shapes: a call takes tensors of at least two dimensions; the last is the product's, one of the others
-(`gather_dim`, `scatter_dim`) is split over the ranks: evenly (what is scattered: the first ranks one
-more), or by `sizes`, zeros included. m is that dimension's size over all ranks, m_r this rank's part;
-in the traffic m and m_r count all rows.
+Shapes: tensors have at least two dimensions. The last one is multiplied. One of the others
+(`gather_dim`, `scatter_dim`) is split over the ranks. A gathered dimension is split evenly. A
+scattered one is too, and the first ranks get one more where it does not divide. `sizes` gives other
+splits; a size may be zero. m is the dimension's size over all ranks, m_r this rank's part. In the
+traffic m and m_r count all rows.
 
-When: on CPU tensors a call returns when its results are whole. On CUDA tensors it is enqueued on the
-current stream, results are whole for what comes later there, and what went wrong on the way is
-raised by the group's next call or `synchronize`.
+When: a call on CPU tensors returns when its results are complete. A call on CUDA tensors is enqueued
+on the current stream: later work in that stream sees the results. An error during the call is raised
+by the group's next call or by `synchronize`.
 
-Activations: "none", "gelu", "gelu_tanh", "silu"; of ag_gemm with two weights also "swiglu".
+Activations: "none", "gelu", "gelu_tanh", "silu". ag_gemm with two weights also takes "swiglu".
 
-`out`: of the result's shape and type, on its device, and none of its elements twice; no gradients
-then. Any strides; what the kernels cannot write in place is made elsewhere and copied.
+`out` has the result's shape, type and device, and no two of its elements share memory. A call with
+`out` has no gradients. Any strides: if the kernels cannot write `out` in place, the result is copied.
 
 Errors: tilelace.Error of kind usage (wrong arguments, ranks that disagree), system, peer, timeout.
 """
@@ -37,12 +38,12 @@ _qualified = torch.compiler.assume_constant_result(_groups.qualified)
 
 @torch.compiler.assume_constant_result
 def ranks_of(group: Group) -> int:
-    """The number of ranks in a group. Local. Errors: usage (what is no group)."""
+    """The number of ranks in a group. Local. Errors: usage (not a group)."""
     return _groups.size_and_rank(_groups.group_name(group))[0]
 
 
 def _list(values: Any) -> Any:
-    """What is no list stays so: the call says that it is wrong."""
+    """Anything else than a sequence is passed on: the call raises the error."""
     try:
         return values if values is None else list(values)
     except TypeError:
@@ -64,7 +65,7 @@ _OPS = {name: getattr(torch.ops.tilelace, name).default for name in _table.CALLS
 def _run(
     op: str, args: Sequence[Any], settings: dict[str, Any], outs: Sequence[Tensor] = (), **results: Any
 ) -> Any:
-    """torch.ops.tilelace's `op`, or with an `out` among `results` its form that takes results."""
+    """Calls torch.ops.tilelace's `op`, or its form with outputs if `results` has an `out`."""
     fn = _OPS[op + "_out" if "out" in results else op]
     if torch.compiler.is_compiling():
         # A graph keeps the op alone; its errors are RuntimeErrors with the same text on GPUs.
@@ -131,14 +132,14 @@ def ag_gemm(
 ) -> tuple[Tensor | None, list[Tensor]]:
     """All-gather and product: out_i = act(x of all ranks * weight_i^T + bias_i) on every rank.
 
-    `x` [.., m_r, .., k], `weights` [n_i, k] each (or views of that shape), `biases` [n_i];
-    out_i [.., m, .., n_i]; activation "swiglu" takes two weights (gate, up) and gives one result.
-    `sizes`: size of `gather_dim` on every rank, where they differ. `out`: a tensor for each result.
+    `x` [.., m_r, .., k], `weights` [n_i, k] each (or views of that shape), `biases` [n_i]; out_i
+    [.., m, .., n_i]; activation "swiglu" takes two weights (gate, up) and gives one result.
+    `sizes`: size of `gather_dim` on every rank, if they differ. `out`: one tensor for each result.
     Returns (the gathered x [.., m, .., k] or None, the results). Collective. In training
-    `return_gathered` also decides whether the weights' gradient reuses the gathered x or
-    gathers it again. CUDA tensors: enqueued on the current stream, whole for what comes later there.
-    Any strides: what kernels cannot read in place is copied. Traffic: (ranks - 1) * m_r * k elements
-    leave each rank. Errors: tilelace.Error of kind usage, system, peer, timeout.
+    `return_gathered` also decides whether the weights' gradient reuses the gathered x or gathers it
+    again. CUDA tensors: enqueued on the current stream; later work there sees the results. Any
+    strides: tensors that kernels cannot read in place are copied. Traffic: (ranks - 1) * m_r * k
+    elements leave each rank. Errors: tilelace.Error of kind usage, system, peer, timeout.
     """
     name = _name(group, x)
     weights = [weights] if isinstance(weights, Tensor) else _list(weights)
@@ -167,11 +168,11 @@ def gemm_rs(
 ) -> Tensor:
     """Product and reduce-scatter: this rank's rows of act(sum over ranks of x * weight^T + bias).
 
-    `x` [.., m, .., k] (this rank's columns of the operand), `weight` [n, k], `bias` [n], added once;
-    result and `out` [.., m_r, .., n]. `sizes`: size of `scatter_dim` of every rank's result; default:
-    evenly, the first ranks one more. The sum runs in fp32 in rank order and is rounded once.
-    Collective, in the stream and with strides as ag_gemm. Traffic: (m - m_r) * n partials leave each
-    rank. Errors: as ag_gemm.
+    `x` [.., m, .., k] (this rank's columns of the operand), `weight` [n, k], `bias` [n], added
+    once; result and `out` [.., m_r, .., n]. `sizes`: size of `scatter_dim` in every rank's result.
+    Without it the split is even, and the first ranks get one more where m does not divide. The sum
+    runs in fp32 in rank order and is rounded once. Collective; stream and strides as for ag_gemm.
+    Traffic: (m - m_r) * n partials leave each rank. Errors: as ag_gemm.
     """
     name = _name(group, x)
     settings = {"scatter_dim": scatter_dim, "activation": activation, "sizes": _list(sizes)}
@@ -195,10 +196,10 @@ def gemm_ar(
     """Product and all-reduce: act(sum over ranks of x * weight^T + bias), the same bits everywhere.
 
     `x` [.., k] (this rank's columns of the operand), `weight` [n, k], `bias` [n], added once; result
-    and `out` [.., n]. On GPUs an `out` of `tilelace.empty`, or in a `mem_pool`, saves a copy.
-    Collective, in the stream and with strides as ag_gemm. Traffic: (ranks - 1) / ranks * m * n
-    partials and the same number of results leave each rank (few rows on GPUs, by transport pull:
-    (ranks - 1) * m * n partials). Errors: as ag_gemm.
+    and `out` [.., n]. On GPUs an `out` from `tilelace.empty` or a `mem_pool` saves a copy.
+    Collective; stream and strides as for ag_gemm. Traffic: (ranks - 1) / ranks * m * n partials and
+    the same number of results leave each rank. Few rows on GPUs with transport pull:
+    (ranks - 1) * m * n partials. Errors: as ag_gemm.
     """
     name = _name(group, x)
     settings = {"activation": activation}

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.distributed.tensor.parallel with its products fused: change one import.
+"""torch.distributed.tensor.parallel with fused products: change one import.
 
     from tilelace.tensor_parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-A linear layer whose input is Shard(sequence) is one ag_gemm, one whose output is Shard(sequence) a
-gemm_rs, one whose output is Replicate a gemm_ar; backward the same. Parameters are DTensors as
-PyTorch's styles make them, so checkpoints stay as they are. Where PyTorch's plans gather once with
-PrepareModuleInput for several layers, that gather stays PyTorch's; give the layers themselves
-input_layouts=Shard(1) to fuse it.
+A linear layer with input Shard(sequence) runs as ag_gemm, one with output Shard(sequence) as gemm_rs,
+one with output Replicate as gemm_ar; backward is fused, too. Parameters are DTensors as PyTorch's
+styles make them, so checkpoints stay the same. A gather by PrepareModuleInput for several layers
+stays PyTorch's; give the layers themselves input_layouts=Shard(1) to fuse it.
 
-Sizes that the ranks do not divide are split as DTensors are: ceil(size / ranks) each, the last ranks
-less or nothing. Products of ranks agree on n and k, so uneven features are padded with zeros.
+Sizes that the ranks do not divide are split as DTensors are: ceil(size / ranks) each, and the last
+ranks have less or nothing. n and k must be equal on all ranks, so uneven features are padded with
+zeros.
 """
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ class _Place(NamedTuple):
         return -(-size // self.ranks)
 
     def parts(self, size: int) -> list[int]:
-        """Every rank's part of a dimension, as torch.chunk makes them, empty ones too."""
+        """The size of every rank's part of a dimension, as torch.chunk splits it; empty parts included."""
         width = self.width(size)
         return [max(0, min(width, size - rank * width)) for rank in range(self.ranks)]
 
     def sizes(self, size: int) -> list[int] | None:
-        """None where the ops split the same way: a dynamic size then stays one."""
+        """None if the ops split the same way: a dynamic size then stays dynamic."""
         return self.parts(size) if size % self.ranks else None
 
 
@@ -76,16 +76,16 @@ def _place(mesh: DeviceMesh) -> _Place:
 
 
 def _padded(x: Tensor, dim: int, size: int, wanted: int) -> Tensor:
-    """With as many zeros behind as `size` lacks; a wrong size stays one, for the op to refuse."""
+    """Pads with zeros up to `size`. A larger tensor is left alone: the op refuses it."""
     if size == wanted:
         return x
     return F.pad(x, [0, 0] * (x.dim() - 1 - dim % x.dim()) + [0, wanted - size])
 
 
 def _local(x: Any, layout: Placement, place: _Place) -> tuple[Tensor, Placement, list[int] | None]:
-    """The rank's tensor, how it lies and the ranks' sizes if uneven, whatever the module was given.
+    """This rank's tensor, its placement, and the ranks' sizes if they differ.
 
-    A tensor that is no DTensor counts as one of even parts, as PyTorch's styles take it.
+    A plain tensor counts as split evenly, as in PyTorch's styles.
     """
     if not isinstance(x, DTensor):
         return x, layout, None
@@ -96,7 +96,7 @@ def _local(x: Any, layout: Placement, place: _Place) -> tuple[Tensor, Placement,
 
 def _outgoing(y: Tensor, place: _Place, is_now: Placement, wanted: Placement, local: bool,
               size: int | None = None) -> Any:
-    """`size`: of the dimension that is split, over all ranks, where its parts are uneven."""
+    """`size`: the split dimension's size over all ranks, if its parts are uneven."""
     if local and is_now == wanted:
         return y
     whole: dict[str, Any] = {}
@@ -122,7 +122,7 @@ def _split_dim(x: Tensor, placement: Placement) -> int | None:
 
 
 def _sharded(x: Tensor, placement: Placement) -> int | None:
-    """Which dimension but the last is split, if one is."""
+    """The split dimension, if one is split and it is not the last."""
     dim = _split_dim(x, placement)
     return None if dim == x.dim() - 1 else dim
 
@@ -133,21 +133,21 @@ _PLAIN = (Tensor, nn.Parameter, FakeTensor, FunctionalTensor, AsyncCollectiveTen
 
 
 def _own_forward(module: nn.Module) -> bool:
-    """Whether the class's forward is nn.Linear's, and that calls torch's product."""
+    """Whether the class uses nn.Linear's forward, and that calls torch's product."""
     return type(module).forward is _FORWARD and F.linear is _LINEAR
 
 
 def _others_look(module: nn.Module) -> bool:
-    """Whether hooks that are not the style's see what goes in and out, or the gradients."""
+    """Whether hooks other than the style's see inputs, outputs or gradients."""
     return bool(len(module._forward_pre_hooks) > 1 or len(module._forward_hooks) > 1
                 or module._backward_hooks or module._backward_pre_hooks or _has_any_global_hook())
 
 
 class _Fused:
-    """The forward of a linear layer, as long as the class's is nn.Linear's; else that is called.
+    """The fused forward of a linear layer. Calls the class's own forward if that is not nn.Linear's.
 
-    PyTorch's hooks of the style stay on the module. They leave what comes and goes alone while this
-    is the module's forward, and lay it out for any other.
+    PyTorch's hooks of the style stay on the module. They do nothing while this is the module's
+    forward, and redistribute inputs and outputs for any other forward.
     """
 
     def __init__(self, module: nn.Linear, style: ColwiseParallel | RowwiseParallel, place: _Place) -> None:
@@ -190,7 +190,7 @@ def _tell_left(module: nn.Module) -> None:
 
 
 def _input(theirs: Any, layouts: Any, desired: Any, module: Any, inputs: Any, mesh: DeviceMesh) -> Any:
-    """Of the style's hook: what is fused is laid out there; other hooks see a DTensor, as they do."""
+    """For the style's hook: a fused layer redistributes its input itself; other hooks see a DTensor."""
     if _fused_of(module) is None:
         return theirs._prepare_input_fn(layouts, desired, module, inputs, mesh)
     if inputs and _others_look(module) and not isinstance(inputs[0], DTensor):
@@ -205,7 +205,7 @@ def _output(theirs: Any, layouts: Any, local: bool, module: Any, outputs: Any, m
 
 
 def _apply(module: nn.Module, style: Any, mesh: DeviceMesh) -> nn.Module:
-    """Behind PyTorch's: the forward of a linear layer."""
+    """Applies PyTorch's style, then replaces a linear layer's forward."""
     if isinstance(module, nn.Linear):
         if _own_forward(module) and "forward" not in module.__dict__:
             module.forward = _Fused(module, style, _place(mesh))
@@ -215,13 +215,13 @@ def _apply(module: nn.Module, style: Any, mesh: DeviceMesh) -> nn.Module:
 
 
 def _is_split(t: Tensor, place: _Place, wanted: Placement) -> bool:
-    """Whether it is this style's DTensor of plain tensors."""
+    """Whether it is a DTensor of plain tensors with this style's placement."""
     return (isinstance(t, DTensor) and t.device_mesh == place.mesh and t.placements == (wanted,)
             and type(t._local_tensor) in _PLAIN)
 
 
 def _why_not(op: str, x: Tensor, parameters: list[tuple[Any, Placement]], place: _Place) -> str:
-    """Why the op cannot stand in for torch's product, "" where it can."""
+    """Why the op cannot replace torch's product; "" if it can."""
     for p, wanted in parameters:
         if p is not None and not _is_split(p, place, wanted):
             return f"a parameter is {type(p).__name__}, not a DTensor that is split as the style splits it"
@@ -239,9 +239,9 @@ def _why_not(op: str, x: Tensor, parameters: list[tuple[Any, Placement]], place:
 class ColwiseParallel(_Colwise):
     """PyTorch's ColwiseParallel; linear layers gather inside their product.
 
-    A layer whose forward is not nn.Linear's own is left to PyTorch's style, and so is a call that no
-    op takes: its type, its layout, parameters that are no plain tensors. The log "tilelace" says so
-    once. `regather`: the input is gathered again for the weight's gradient instead of kept.
+    PyTorch's style runs a layer with a forward other than nn.Linear's, and a call that no op takes
+    (its type, its layout, parameters that are not plain tensors). The logger "tilelace" says so
+    once. `regather`: gather the input again for the weight's gradient instead of keeping it.
     """
 
     def __init__(self, *, regather: bool = True, **layouts: Any) -> None:
@@ -285,7 +285,7 @@ class ColwiseParallel(_Colwise):
 class RowwiseParallel(_Rowwise):
     """PyTorch's RowwiseParallel; linear layers reduce inside their product.
 
-    What is left to PyTorch's style: as ColwiseParallel's.
+    PyTorch's style runs the same layers and calls as for ColwiseParallel.
     """
 
     _prepare_input_fn = staticmethod(partial(_input, _Rowwise))

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.ops.symm_mem's fused ops, same signatures: `from tilelace.compat import symm_mem`.
 
-What is more: gradients, CPU tensors, any size of the scattered dimension (the first ranks get one
-row more), no symmetric memory to enable. What is not there: the scaled (fp8) ops, which raise. A
-gather along the last dimension is a gather and products, one after the other; log "tilelace" says so.
+Also supported: gradients, CPU tensors, and any size of the scattered dimension (the first ranks get
+one row more). Symmetric memory need not be enabled. Not supported: the scaled (fp8) ops, which raise.
+A gather along the last dimension is not fused: it runs before the products, and the logger "tilelace"
+says so.
 """
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from .._log import tell_once
 
 
 def enable_symm_mem_for_group(group_name: str) -> None:
-    """Does nothing: no symmetric memory is to be enabled. Local. Errors: none."""
+    """Does nothing: symmetric memory need not be enabled. Local. Errors: none."""
 
 
 def _weights(op: str, tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -36,7 +37,7 @@ def _is_last(t: Tensor, dim: int) -> bool:
 
 
 def _in_eights(rows: Tensor) -> Tensor:
-    """[m, k] with rows of zeros up to what GPU kernels take as columns."""
+    """[m, k], padded with rows of zeros to a number that GPU kernels take as columns."""
     return F.pad(rows, (0, 0, 0, -rows.shape[0] % 8)) if rows.is_cuda else rows
 
 
@@ -49,9 +50,9 @@ def _tell(text: str) -> bool:
 def fused_all_gather_matmul(
     A: Tensor, Bs: Sequence[Tensor], gather_dim: int, group_name: str, *, return_A: bool = True
 ) -> tuple[Tensor | None, list[Tensor]]:
-    """A of all ranks along gather_dim, and that times each B [k, n]: (A [.., m, .., k], [[.., n]]).
+    """Gathers A along gather_dim and multiplies it by each B [k, n]: (A [.., m, .., k], [[.., n]]).
 
-    `return_A` False: None instead of the gathered A. Collective, in the stream as tilelace.ag_gemm.
+    `return_A` False: None instead of the gathered A. Collective; stream as for tilelace.ag_gemm.
     Errors: tilelace.Error.
     """
     weights = _weights("fused_all_gather_matmul", Bs)
@@ -80,8 +81,8 @@ def fused_matmul_reduce_scatter(
 ) -> Tensor:
     """This rank's part, along scatter_dim, of the sum (or mean) of A * B over the ranks.
 
-    `A` [.., m, .., k], `B` [k, n]. `reduce_op`: "sum" or "avg"; a mean is the rounded sum, divided.
-    Collective, in the stream as tilelace.gemm_rs. Errors: tilelace.Error.
+    `A` [.., m, .., k], `B` [k, n]. `reduce_op`: "sum" or "avg"; the mean divides the rounded sum.
+    Collective; stream as for tilelace.gemm_rs. Errors: tilelace.Error.
     """
     _check_reduce("fused_matmul_reduce_scatter", reduce_op)
     (weight,) = _weights("fused_matmul_reduce_scatter", [B])
@@ -98,7 +99,7 @@ def fused_matmul_reduce_scatter(
 def fused_matmul_all_reduce(A: Tensor, B: Tensor, reduce_op: str, group_name: str) -> Tensor:
     """The sum (or mean) of A * B over the ranks, [.., n]. Not in torch.ops.symm_mem.
 
-    `A` [.., k], `B` [k, n]. Collective, in the stream as tilelace.gemm_ar. Errors: tilelace.Error.
+    `A` [.., k], `B` [k, n]. Collective; stream as for tilelace.gemm_ar. Errors: tilelace.Error.
     """
     _check_reduce("fused_matmul_all_reduce", reduce_op)
     (weight,) = _weights("fused_matmul_all_reduce", [B])
