@@ -11,6 +11,7 @@
 #include "ranks.h"
 #include "session.h"
 #include "tilelace/error.h"
+#include "tilelace/version.h"
 
 namespace tilelace::cli {
 namespace {
@@ -40,7 +41,7 @@ int parse(CLI::App& app, int argc, char** argv, int& exit_code) {
 int run(int argc, char** argv) {
   try {
     CLI::App app("Tilelace: tensor-parallel collectives overlapped with GEMM", "tilelace");
-    app.set_version_flag("--version", "tilelace " TILELACE_VERSION " (" TILELACE_COMMIT ")");
+    app.set_version_flag("--version", "tilelace " TILELACE_VERSION_STRING " (" TILELACE_COMMIT ")");
     app.footer(kFirstSteps);
     app.require_subcommand(1);
     app.get_formatter()->column_width(28);

@@ -31,6 +31,7 @@ MARKDOWN_SUPPORT = NO
 AUTOLINK_SUPPORT = NO
 SORT_MEMBER_DOCS = NO
 QUIET = YES
+PREDEFINED = __cplusplus
 EXCLUDE_SYMBOLS = tilelace::detail tilelace::plan std
 """
 
@@ -136,7 +137,7 @@ def of_headers(root=ROOT):
         xml = run_doxygen(folder, root)
         symbols = []
         for file in sorted(xml.glob("*.xml")):
-            if not file.name.startswith(("namespacetilelace.", "class", "struct", "c_8h.")):
+            if not file.name.startswith(("namespacetilelace.", "class", "struct", "c_8h.", "version_8h.")):
                 continue
             for node in ElementTree.parse(file).getroot().findall("compounddef"):
                 is_c = node.get("kind") == "file" or node.findtext("compoundname").startswith("tilelace_")
@@ -149,8 +150,8 @@ def of_headers(root=ROOT):
                 symbols += members(node, parent, is_c)
     relative = [s._replace(file=str(Path(s.file).resolve().relative_to(root.resolve()))
                            if Path(s.file).is_absolute() else s.file) for s in symbols]
-    guards = [s for s in relative if s.kind == "macro" and s.name.endswith("_H")]
-    return sorted((s for s in relative if s not in guards), key=lambda s: (s.file, s.line))
+    hidden = [s for s in relative if s.kind == "macro" and s.name.endswith(("_H", "_"))]  # guards, parts of others
+    return sorted((s for s in relative if s not in hidden), key=lambda s: (s.file, s.line))
 
 
 # --- the package

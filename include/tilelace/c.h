@@ -18,6 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tilelace/version.h"
+
 /** Version of this header; grows with every field and function. See tilelace_api_version(). */
 #define TILELACE_API_VERSION 1
 
@@ -225,7 +227,7 @@ typedef struct tilelace_buffer tilelace_buffer;
 /** Memory for this rank's tensors: tilelace::DeviceBuffer. */
 typedef struct tilelace_device_buffer tilelace_device_buffer;
 
-/** "major.minor.patch" of the library. */
+/** "major.minor.patch" of the library that runs; TILELACE_VERSION_STRING is the header's. */
 const char* tilelace_version(void);
 /** TILELACE_API_VERSION of the header that the library was compiled with. */
 int32_t tilelace_api_version(void);

@@ -6,9 +6,11 @@
 #include "tilelace/communicator.h"     // IWYU pragma: export
 #include "tilelace/dtype.h"            // IWYU pragma: export
 #include "tilelace/error.h"            // IWYU pragma: export
+#include "tilelace/half.h"             // IWYU pragma: export
 #include "tilelace/op_table.h"         // IWYU pragma: export
 #include "tilelace/ops.h"              // IWYU pragma: export
 #include "tilelace/plan.h"             // IWYU pragma: export
 #include "tilelace/tensor.h"           // IWYU pragma: export
 #include "tilelace/transport_table.h"  // IWYU pragma: export
 #include "tilelace/tune.h"             // IWYU pragma: export
+#include "tilelace/version.h"          // IWYU pragma: export

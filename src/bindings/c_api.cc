@@ -13,6 +13,7 @@
 #include "bindings/c_handles.h"
 #include "bindings/c_structs.h"
 #include "tilelace/op_table.h"
+#include "tilelace/version.h"
 
 using tilelace::require;
 using tilelace::Role;
@@ -226,7 +227,7 @@ tilelace_status prepare(tilelace_communicator* c, const tilelace_problem* proble
 
 extern "C" {
 
-const char* tilelace_version(void) { return TILELACE_VERSION; }
+const char* tilelace_version(void) { return TILELACE_VERSION_STRING; }
 
 int32_t tilelace_api_version(void) { return TILELACE_API_VERSION; }
 

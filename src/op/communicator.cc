@@ -18,6 +18,7 @@
 #include "op/tuning.h"
 #include "plan/base/problem.h"
 #include "plan/words/agreement.h"
+#include "tilelace/version.h"
 
 namespace tilelace {
 namespace {
@@ -118,7 +119,7 @@ void Communicator::Impl::read_tuning(bool together, const Impl* has_read) {
 }
 
 void Communicator::Impl::keep(const TunedProblem& row) {
-  tuning.put(row.problem, row.plan, {row.us, row.predicted_us, row.plans, TILELACE_VERSION});
+  tuning.put(row.problem, row.plan, {row.us, row.predicted_us, row.plans, TILELACE_VERSION_STRING});
   backend->take_tuning(tuning.table());
   plans.clear();
 }

@@ -42,8 +42,8 @@ ELEMENT = f"""struct HostToy8 {{
 EDITS = [
     ("dtype.h", r"(enum class DType : std::uint8_t \{[^}]*?) \}", r"\1, toy8 }"),
     ("dtype.h", r"\}\};\n(?=/// Of a value that names nothing)", ROW),
-    ("half.h", r"/// f\(HostBf16", ELEMENT),
-    ("half.h", r"(?=\n  \}\n  throw Error)", "\n    case DType::toy8: return f(HostToy8{});"),
+    ("core/half.h", r"/// f\(HostBf16", ELEMENT),
+    ("core/half.h", r"(?=\n  \}\n  throw Error)", "\n    case DType::toy8: return f(HostToy8{});"),
     ("c.h", r"(TILELACE_FP32 = \d)", r"\1,\n  TILELACE_TOY8 = 3"),
     ("torch/tensors.cc", r"(\{ScalarType::Float, DType::fp32\})",
      r"\1,\n                                     {ScalarType::Float8_e5m2, DType::toy8}"),
@@ -125,7 +125,7 @@ def check_all(tree: Path) -> None:
         run_torch(tree, at, TORCH)
         say("torch: values of two ranks")
     # The values are asked for: a toy that rounds otherwise is found, by the bounds of results, too.
-    half = tree / file_called("half.h")
+    half = tree / file_called("core/half.h")
     text = half.read_text()
     for name, right, wrong, finds in WRONG:
         assert text.count(right) == 1, f"{right}: got {text.count(right)} places, expected one"

@@ -6,11 +6,13 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <cstdio>
 #include <limits>
 #include <new>
 
 #include "core/points.h"
 #include "ops_usage_helpers.h"
+#include "tilelace/version.h"
 
 namespace tilelace::usage {
 namespace {
@@ -33,6 +35,12 @@ TEST(OpsLimits, ListsOfAnyLengthArePreparedAndCompared) {
   }
   world.prepare();
   world.expect_intact();
+}
+
+TEST(OpsLimits, TheLibraryHasTheVersionOfItsHeaders) {
+  int major = -1, minor = -1, patch = -1;
+  ASSERT_EQ(std::sscanf(TILELACE_VERSION_STRING, "%d.%d.%d", &major, &minor, &patch), 3);
+  EXPECT_EQ(version(), 10000 * major + 100 * minor + patch);
 }
 
 TEST(OpsLimits, ALinkIsKnownForEveryPeer) {

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <type_traits>
 #include <vector>
 
 #include "backend/cpu/gemm/convert.h"
@@ -89,6 +90,21 @@ TEST(Half, RoundsToNearestEven) {
       bad += !is_nearest_even(f, h, fp16_to_float);
     else
       bad += std::fabs(f) < 65520.0F;
+  }
+  EXPECT_EQ(bad, 0);
+}
+
+TEST(Half, ElementsConvertAsTheirBitsDo) {
+  static_assert(sizeof(Bf16) == 2 && sizeof(Fp16) == 2);
+  static_assert(std::is_trivially_copyable_v<Bf16> && std::is_trivially_copyable_v<Fp16>);
+  static_assert(!std::is_convertible_v<float, Bf16> && !std::is_convertible_v<float, Fp16>);
+  static_assert(Bf16().bits == 0 && Fp16(1.0F).bits == 0x3c00 && Bf16(-2.0F) == -2.0F);
+  int bad = 0;
+  for (const float f : awkward_floats()) {
+    bad += Bf16(f).bits != float_to_bf16(f) || Fp16(f).bits != float_to_fp16(f);
+    const float wide[] = {Bf16(f), Fp16(f)};
+    const float want[] = {bf16_to_float(Bf16(f).bits), fp16_to_float(Fp16(f).bits)};
+    bad += std::memcmp(wide, want, sizeof wide) != 0;
   }
   EXPECT_EQ(bad, 0);
 }
