@@ -1,9 +1,13 @@
-# tilelace::tilelace: one static library of all folders' objects, for the examples here and for
-# find_package(tilelace) elsewhere. Warnings and sanitizer flags stay in the tree.
+# tilelace::tilelace: one library of all folders' objects, for the examples here and for
+# find_package(tilelace) and pkg-config elsewhere. Warnings and sanitizer flags stay in the tree.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-add_library(tilelace_library STATIC)
+set(library_type STATIC)
+if(BUILD_SHARED_LIBS AND NOT TILELACE_TORCH)  # the package's library is whole by itself
+  set(library_type SHARED)
+endif()
+add_library(tilelace_library ${library_type})
 add_library(tilelace::tilelace ALIAS tilelace_library)
 foreach(part comm comm_cuda plan check cpu_gemm cpu cuda cuda_transport cuda_nccl op c)
   if(TARGET tilelace_${part})
@@ -17,7 +21,13 @@ foreach(part comm comm_cuda plan check cpu_gemm cpu cuda cuda_transport cuda_ncc
   endif()
 endforeach()
 set_target_properties(tilelace_library PROPERTIES OUTPUT_NAME tilelace EXPORT_NAME tilelace
-                      LINKER_LANGUAGE CXX)
+                      LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION}
+                      SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+if(library_type STREQUAL SHARED)
+  target_link_options(tilelace_library PRIVATE -Wl,-z,defs
+                      -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/exports.map)
+  set_property(TARGET tilelace_library APPEND PROPERTY LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/exports.map)
+endif()
 target_compile_features(tilelace_library INTERFACE cxx_std_20)
 target_include_directories(tilelace_library INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
@@ -42,7 +52,29 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/tilelaceConfig.cmake.i
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/tilelaceConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)
 
-install(TARGETS tilelace_library EXPORT tilelace ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+# What a program links beside a static library; a shared one names it itself.
+set(pc_requires "")
+set(pc_libraries "")
+if(library_type STREQUAL STATIC)
+  set(pc_requires " fmt >= 9")
+  set(pc_libraries " -pthread -lstdc++ -lm")
+  foreach(library ${CMAKE_DL_LIBS})
+    string(APPEND pc_libraries " -l${library}")
+  endforeach()
+  if(TILELACE_GEMM STREQUAL "onednn")
+    string(APPEND pc_libraries " -ldnnl ${OpenMP_CXX_FLAGS}")
+  endif()
+  if(TILELACE_CUDA)
+    string(APPEND pc_libraries " -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -lrt")
+  endif()
+endif()
+file(RELATIVE_PATH pc_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" pc_prefix ${pc_prefix})
+configure_file(${PROJECT_SOURCE_DIR}/cmake/tilelace.pc.in ${PROJECT_BINARY_DIR}/tilelace.pc @ONLY)
+
+install(TARGETS tilelace_library EXPORT tilelace ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES ${PROJECT_BINARY_DIR}/tilelace.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(EXPORT tilelace NAMESPACE tilelace:: FILE tilelaceTargets.cmake DESTINATION ${config_dir})
 install(FILES ${PROJECT_BINARY_DIR}/tilelaceConfig.cmake
         ${PROJECT_BINARY_DIR}/tilelaceConfigVersion.cmake DESTINATION ${config_dir})

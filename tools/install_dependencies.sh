@@ -28,6 +28,7 @@ build_packages="
 "
 check_packages="
   git                     1:2.39.5              lists the files to check
+  pkgconf                 1.8.1-1               reads tilelace.pc: test of an installation
   clang-format            1:14.0-55             layout
   clang-tidy              1:14.0-55             mistakes
   libomp-dev              1:14.0-55             omp.h, as clang-tidy reads it

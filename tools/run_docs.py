@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 SHELL = ("sh", "bash", "shell", "console")
-BEGINS = re.compile(r"(\$ )?([A-Z_]+=\S+ )*(\./|tools/|build/|examples/|cmake |ctest |tilelace |python3? |pip |torchrun |git )")
+BEGINS = re.compile(r"(\$ )?([A-Z_]+=\S+ )*(\./|tools/|build/|examples/|cmake |c\+\+ |cc |ctest |tilelace |python3? |pip |torchrun |git )")
 NOT_RUN = re.compile(r"<!--\s*not run:\s*(.*?)\s*-->")
 LIMIT_S = 900
 

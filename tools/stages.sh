@@ -42,16 +42,16 @@ toys() {
   for toy in "${toys[@]}"; do python3 "tests/doors/toy_$toy.py" "$@" || return 1; done
 }
 
-find_package_example() {
-  local prefix
-  prefix=$(mktemp -d) || return 1
-  cmake --install build/cpu --prefix "$prefix/usr" &&
-    cmake -S examples/find_package -B "$prefix/build" -G Ninja -DCMAKE_PREFIX_PATH="$prefix/usr" &&
-    cmake --build "$prefix/build" && "$prefix/build/uses_tilelace" &&
-    { [ ! -x build/cpu/bin/tilelace ] || "$prefix/usr/bin/tilelace" --help; }
+# A static and a shared library as their users install them, side by side.
+installed() {
+  cmake --preset cpu -B build/shared "-DTILELACE_TEST_SET=${test_set:-all}" -DBUILD_SHARED_LIBS=ON \
+    -DTILELACE_TESTS=OFF -DTILELACE_EXAMPLES=OFF -DTILELACE_CLI=OFF &&
+    cmake --build build/shared || return 1
+  python3 tests/install/check_install.py build/shared &
+  local shared=$!
+  python3 tests/install/check_install.py build/cpu
   local code=$?
-  rm -rf "$prefix"
-  return $code
+  wait $shared && return $code
 }
 
 # The wheel, built and installed as a user's is (CPU ranks), then its tests and examples. The compiler
