@@ -1,7 +1,7 @@
-# Checks of the tree itself. The quick ones are tests; target check_headers compiles every header
-# alone (built by ./test, not by default).
+# Checks of the tree itself. The quick ones are tests, not in sanitizers' builds; target check_headers
+# compiles every header alone (built by ./test, not by default).
 find_package(Python3 COMPONENTS Interpreter)
-if(Python3_FOUND)
+if(Python3_FOUND AND NOT TILELACE_SANITIZE)
   add_test(NAME tools.include_directions COMMAND Python3::Interpreter
            ${PROJECT_SOURCE_DIR}/tools/check_includes.py)
   add_test(NAME tools.include_directions_finds_violations COMMAND Python3::Interpreter
