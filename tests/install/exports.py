@@ -49,6 +49,9 @@ def wrong_exports(library, objects):
     shown = symbols([library], "--dynamic")
     wrong = [f"exported, no header has it: {name}" for _, name in shown.values()
              if not is_public(name, functions, classes)]
+    names = {name for _, name in shown.values()}
+    wrong += [f"not exported (cmake/exports.map): {name}" for name in ("typeinfo for Error", "vtable for Error")
+              if name not in names]  # an Error is thrown here and caught there
     wrong += [f"declared and not exported (cmake/exports.map): {name}" for mangled, (kind, name)
               in symbols(objects).items() if kind == "T" and mangled not in shown
               and is_public(name, functions, classes)]
