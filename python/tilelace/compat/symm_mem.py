@@ -4,7 +4,7 @@
 Also supported: gradients, CPU tensors, and any size of the scattered dimension (the first ranks get
 one row more). Symmetric memory need not be enabled. Not supported: the scaled (fp8) ops, which raise.
 A gather along the last dimension is not fused: it runs before the products, and the logger "tilelace"
-says so.
+says so. `install()` puts the functions behind torch.ops.symm_mem itself, for code that calls that.
 """
 from __future__ import annotations
 
@@ -19,6 +19,14 @@ from torch import Tensor
 from .. import collectives, ops
 from .._errors import usage
 from .._log import tell_once
+from . import _symm_mem_switch
+from ._symm_mem_switch import Calls, calls, uninstall
+
+__all__ = [
+    "Calls", "calls", "enable_symm_mem_for_group", "fused_all_gather_matmul",
+    "fused_all_gather_scaled_matmul", "fused_matmul_all_reduce", "fused_matmul_reduce_scatter",
+    "fused_scaled_matmul_reduce_scatter", "install", "uninstall",
+]
 
 
 def enable_symm_mem_for_group(group_name: str) -> None:
@@ -128,3 +136,21 @@ def fused_scaled_matmul_reduce_scatter(
 ) -> Tensor:
     """Not there yet. Errors: usage."""
     _not_there("fused_scaled_matmul_reduce_scatter")
+
+
+def install() -> None:
+    """From here on torch.ops.symm_mem's fused ops are ours, where ours can, in this process.
+
+    fused_all_gather_matmul and fused_matmul_reduce_scatter, called by hand, by SGLang, torchtitan, or
+    from graphs that Inductor compiled. No symmetric memory is to be enabled for a group, and CPU
+    tensors are taken. What stays torch's own kernel, said once in the log "tilelace": scaled (fp8) ops,
+    types and sizes that `tilelace.can_run` refuses, on GPUs a gather along the last dimension. As there,
+    no gradients, and compiled graphs expect sizes that the ranks divide. Again, it counts from 0. Local,
+    on every rank; a group's first call joins it. Errors: usage (torch before 2.9).
+    """
+    _symm_mem_switch.install({
+        "fused_all_gather_matmul": ("ag_gemm", fused_all_gather_matmul),
+        "fused_matmul_reduce_scatter": ("gemm_rs", fused_matmul_reduce_scatter),
+        "fused_all_gather_scaled_matmul": ("", fused_all_gather_scaled_matmul),
+        "fused_scaled_matmul_reduce_scatter": ("", fused_scaled_matmul_reduce_scatter),
+    })

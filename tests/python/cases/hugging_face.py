@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tilelace.transformers on small models of random weights, beside one rank's and transformers' own."""
+import contextlib
+import functools
+import tempfile
+from unittest.mock import patch
+
+import tilelace
+import tilelace.transformers as switch
+import torch
+import torch.distributed as dist
+from tilelace import _versions
+
+from .symm_mem_switch import told
+from .world import case, expect_raises
+
+LAYERS, TOKENS = 2, 12
+SIZES = dict(vocab_size=192, hidden_size=96, intermediate_size=192, num_hidden_layers=LAYERS,
+             num_attention_heads=12, num_key_value_heads=6, head_dim=8, max_position_embeddings=64,
+             bos_token_id=1, eos_token_id=None, pad_token_id=0)
+
+
+@functools.cache
+def packages():
+    """Imported by the first case that wants it: it takes seconds."""
+    import transformers
+    from transformers.distributed import DistributedConfig
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    return transformers, DistributedConfig
+
+
+def config(kind="Llama", **changes):
+    return getattr(packages()[0], f"{kind}Config")(**{**SIZES, **changes})
+
+
+class Models:
+    """A model as one rank has it, and how to load it over all ranks."""
+
+    def __init__(self, w, folder, its_config, dtype=torch.float32):
+        transformers, self.distributed = packages()
+        self.w, self.folder = w, w.everyone(folder)[0]
+        self.kind = transformers.AutoModelForCausalLM
+        torch.manual_seed(3)
+        self.one = self.kind.from_config(its_config, dtype=dtype).eval()
+        with torch.no_grad():  # biases, too, or nobody would miss them
+            for p in self.one.parameters():
+                p.add_(0.1 * torch.randn(p.shape, dtype=p.dtype))
+        if w.rank == 0:
+            self.one.save_pretrained(self.folder)
+        dist.barrier(w.group)
+
+    def load(self):
+        ours = self.distributed(tp_size=self.w.ranks, tp_plan="auto")
+        dtype = next(self.one.parameters()).dtype
+        return self.kind.from_pretrained(self.folder, distributed_config=ours, dtype=dtype).eval()
+
+
+@contextlib.contextmanager
+def models(w, its_config, dtype=torch.float32):
+    """Models with the switch on; what joined leaves at the end."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = Models(w, folder, its_config, dtype)
+        switch.enable()
+        try:
+            yield made
+        finally:
+            switch.disable()
+            tilelace.leave(dist.group.WORLD)
+            dist.barrier(w.group)
+
+
+def prompt(rows=2):
+    return torch.arange(2, 2 + 5 * rows).view(rows, 5) % SIZES["vocab_size"]
+
+
+def text(model, ids):
+    return model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=TOKENS,
+                          do_sample=False)
+
+
+@case(2, 3)
+def text_is_one_ranks(w):
+    """With its KV cache; switched off it is transformers' own, bit for bit, in the same model."""
+    with models(w, config(attention_bias=True, mlp_bias=True)) as made, told() as lines:
+        model, ids = made.load(), prompt()
+        switch.enable()
+        tokens = text(model, ids)
+        assert switch.calls() == (2 * LAYERS * TOKENS, 0, 0), switch.calls()
+        assert torch.equal(tokens, text(made.one, ids))
+        with torch.no_grad():
+            ours, one = model(ids).logits, made.one(ids).logits
+        torch.testing.assert_close(ours, one, rtol=1e-5, atol=1e-5)
+        switch.disable()
+        before = switch.calls()
+        stock = made.load()
+        with torch.no_grad():
+            assert torch.equal(model(ids).logits, stock(ids).logits)
+            switch.enable()
+            assert torch.equal(model(ids).logits, ours)
+            stock(ids)
+        assert before.forward > 0 and switch.calls() == (2 * LAYERS, 0, 0)
+        assert not lines, lines
+
+
+@case(2)
+def bf16_is_as_near_to_one_rank(w):
+    with models(w, config(), torch.bfloat16) as made:
+        model, ids = made.load(), prompt(8)
+        with torch.no_grad():
+            one, ours = made.one(ids).logits, model(ids).logits
+            switch.disable()
+            stock = model(ids).logits
+        distances = [(y.float() - one.float()).abs().mean().item() for y in (ours, stock)]
+        assert distances[0] <= 1.1 * distances[1], distances
+
+
+def gradients(model, ids):
+    model.train()
+    model(input_ids=ids, labels=ids).loss.backward()
+    found = {name: getattr(p.grad, "full_tensor", lambda g=p.grad: g)()
+             for name, p in model.named_parameters()}
+    model.zero_grad()
+    return found
+
+
+@case(2, 3)
+def gradients_are_one_ranks(w):
+    with models(w, config(attention_bias=True, mlp_bias=True)) as made:
+        model, ids = made.load(), prompt()
+        found, expected = gradients(model, ids), gradients(made.one, ids)
+        # Of the first layer's q, k and v the input's gradient is wanted, too: the embedding's.
+        assert switch.calls() == (2 * LAYERS, 5 * LAYERS, 0), switch.calls()
+        switch.disable()
+        stock = gradients(model, ids)
+    for name, grad in expected.items():
+        scale = grad.abs().max().item()
+        for other in (found, stock):
+            torch.testing.assert_close(other[name], grad, rtol=1e-4, atol=1e-5 * scale, msg=name)
+
+
+@case(2)
+def what_is_not_ours_is_left_alone(w):
+    """Quantised layers, layers with another forward, DTensors, experts; each said once."""
+    class Adapted(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(x) * 2
+
+    with models(w, config(intermediate_size=193)) as made, told() as lines, torch.no_grad():
+        model, ids = made.load(), prompt()
+        switch.enable()
+        model(ids)
+        # gate, up and down of every layer: 193 features.
+        assert switch.calls() == (LAYERS, 0, 3 * LAYERS) and len(lines) == 2, (switch.calls(), lines)
+        assert all("got 193 features to split" in line for line in lines)
+        first, second = (layer.self_attn.o_proj for layer in model.model.layers)
+        expected = model(ids).logits
+        first._hf_quantized_needs_local_tp = True
+        switch.enable()
+        torch.testing.assert_close(model(ids).logits, expected)
+        second.__class__ = Adapted
+        for _ in range(2):
+            model(ids)
+        assert switch.calls() == (2 - 1, 0, 9 * LAYERS + 5), switch.calls()
+        assert len(lines) == 4 and "quantised" in lines[2] and "Adapted" in lines[3], lines
+
+
+@case(2)
+def experts_are_left_alone(w):
+    moe = config("Mixtral", num_local_experts=4, num_experts_per_tok=2)
+    with models(w, moe) as made, told() as lines, torch.no_grad():
+        model, ids = made.load(), prompt()
+        switch.enable()
+        ours = model(ids).logits
+        assert switch.calls() == (LAYERS, 0, 0) and not lines, (switch.calls(), lines)
+        torch.testing.assert_close(ours, made.one(ids).logits, rtol=1e-4, atol=1e-5)
+
+
+@case(2)
+def a_model_is_one_graph(w):
+    with models(w, config()) as made, torch.no_grad():
+        model, ids = made.load(), prompt()
+        torch._dynamo.reset()
+        eager = model(ids, use_cache=False).logits
+        seen = []
+
+        def backend(graph, _):
+            seen.append(graph)
+            return graph.forward
+
+        compiled = torch.compile(model, fullgraph=True, backend=backend)
+        switch.enable()
+        assert torch.equal(compiled(ids, use_cache=False).logits, eager)
+        ours = torch.ops.tilelace.gemm_ar.default
+        found = [node for graph in seen for node in graph.graph.nodes if node.target is ours]
+        assert len(seen) == 1 and len(found) == 2 * LAYERS and switch.calls() == (0, 0, 0), len(found)
+        switch.disable()
+        assert not any("gemm_ar" in str(node.target) for node in _graph_of(model, ids).nodes)
+
+
+def _graph_of(model, ids):
+    """What is compiled of a model that was compiled with the switch on, once it is off."""
+    seen = []
+
+    def backend(graph, _):
+        seen.append(graph)
+        return graph.forward
+
+    torch._dynamo.reset()
+    torch.compile(model, backend=backend)(ids, use_cache=False)
+    return seen[0].graph
+
+
+@case(2)
+def versions_that_were_not_tested_are_named(w):
+    packages()
+    for found, wanted in (("5.17.3", 0), ("5.24.0", 0), ("5.16.9", 1), ("6.0.0.dev0", 1)):
+        with told() as lines, patch.object(_versions, "version", lambda package: found):
+            for _ in range(2):
+                switch.enable()
+                switch.disable()
+        assert len(lines) == wanted and all(f"got {found}" in line for line in lines), lines
+    with patch.dict(_versions.TESTED, {"no-such-package": ("1", "2")}):
+        expect_raises("usage", "no-such-package: got none, expected 1 to 2",
+                      lambda: _versions.check("no-such-package", "here"))
