@@ -35,13 +35,20 @@ def _no_values(weight: Tensor) -> None:
     """For a weight that gets its values later."""
 
 
+def _is_conv1d(linear: torch.nn.Module) -> bool:
+    """GPT-2's linear layer in transformers, its weight [k, n]."""
+    kind = type(linear)
+    return kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils"
+
+
 def _require_plain(layer: str, linear: torch.nn.Linear) -> None:
     hooks = (linear._forward_pre_hooks, linear._forward_hooks, linear._backward_pre_hooks,
              linear._backward_hooks)
     wrong = ""
     if torch.nn.utils.parametrize.is_parametrized(linear):
         wrong = "parametrizations"
-    elif type(linear).forward is not torch.nn.Linear.forward or "forward" in linear.__dict__:
+    elif "forward" in linear.__dict__ or not (
+            type(linear).forward is torch.nn.Linear.forward or _is_conv1d(linear)):
         wrong = f"{type(linear).__name__} with a forward of its own"
     elif any(hooks):
         wrong = "hooks"
@@ -68,7 +75,7 @@ class ParallelLinear(_megatron.Layer):
         self, input_size: int, output_size: int, *, split_dim: int, config: Any, bias: bool,
         init_method: Callable[[Tensor], Any] | None, skip_bias_add: bool, tp_group: Group,
         sequence_parallel: bool | None, gradient_accumulation_fusion: bool | None,
-        sequence_dim: int, stride: int, output_dtype: torch.dtype | None,
+        sequence_dim: int, stride: int, return_bias: bool, output_dtype: torch.dtype | None,
         dtype: torch.dtype | None, device: torch.device | str | None, unknown: dict[str, Any],
     ) -> None:
         super().__init__()
@@ -90,6 +97,10 @@ class ParallelLinear(_megatron.Layer):
         _megatron.check_size(type(self).__name__, config, self._ranks)
         self.config, self.input_size, self.output_size = config, input_size, output_size
         self.skip_bias_add, self.sequence_dim = skip_bias_add, sequence_dim
+        self.return_bias = return_bias
+        if skip_bias_add and not return_bias:
+            raise usage(f"{type(self).__name__}: return_bias: got False with skip_bias_add, expected "
+                        "True: the bias would be lost")
         self.sequence_parallel = bool(setting(sequence_parallel, "sequence_parallel", False))
         self.gradient_accumulation_fusion = bool(
             setting(gradient_accumulation_fusion, "gradient_accumulation_fusion", False))
@@ -98,8 +109,7 @@ class ParallelLinear(_megatron.Layer):
         self.megatron = config is not None
         self.output_dtype = output_dtype
         self._split_dim, self._stride = split_dim, stride
-        self._shards = _shards(
-            (output_size, input_size)[split_dim], stride, self._ranks, self._rank)
+        self._shards = self._shards_of((output_size, input_size)[split_dim], stride)
         init_method = init_method or _linear_init
         if not getattr(config, "perform_initialization", True):
             init_method = _no_values
@@ -112,7 +122,7 @@ class ParallelLinear(_megatron.Layer):
     ) -> None:
         size = [self.output_size, self.input_size]
         if init_method is _no_values:
-            size[self._split_dim] //= self._ranks
+            size[self._split_dim] = sum(s.stop - s.start for s in self._shards)
             self.weight = Parameter(torch.empty(size, **where))
         else:
             # Every rank makes the whole weight and keeps its part: the unsharded layer's values.
@@ -132,6 +142,9 @@ class ParallelLinear(_megatron.Layer):
         for parameter in self.parameters():
             parameter.allreduce = True  # over all of data parallelism: no expert's
 
+    def _shards_of(self, size: int, stride: int) -> list[slice]:
+        return _shards(size, stride, self._ranks, self._rank)
+
     def _part(self, whole: Tensor) -> Tensor:
         """This rank's, of each block of the dimension that is split; a copy."""
         blocks = [whole.narrow(self._split_dim, s.start, s.stop - s.start) for s in self._shards]
@@ -143,29 +156,37 @@ class ParallelLinear(_megatron.Layer):
             raise usage(f"{type(self).__name__}: {name}: got {value} with stride {self._stride}, "
                         f"expected {not value}: with a stride each rank has parts of several blocks")
 
-    def _outgoing(self, y: Tensor) -> Tensor:
-        return y if self.output_dtype is None else y.to(self.output_dtype)
+    def _returned(self, y: Tensor, bias: Tensor | None) -> Any:
+        """What forward gives; `bias`: the layer's, or this rank's view of it."""
+        if self.output_dtype is not None:
+            y = y.to(self.output_dtype)
+        return (y, bias if self.skip_bias_add else None) if self.return_bias else y
 
     @classmethod
     def from_linear(cls, linear: torch.nn.Linear, **arguments: Any) -> Any:
         """This rank's part of a layer that every rank has, frozen where that is. Local.
 
+        `linear`: a torch.nn.Linear or transformers' Conv1D, whose weight is taken transposed.
         Errors: usage (a layer of whose work a copy of its weights would lose a part: a forward of its
         own, hooks, parametrizations).
         """
         _require_plain(cls.__name__, linear)
-        layer = cls(
-            linear.in_features, linear.out_features, bias=linear.bias is not None,
-            init_method=_no_values, dtype=linear.weight.dtype, device=linear.weight.device,
-            **arguments)
+        weight = linear.weight.t() if _is_conv1d(linear) else linear.weight
+        layer = cls._of_size(
+            weight.shape[1], weight.shape[0], bias=linear.bias is not None,
+            init_method=_no_values, dtype=weight.dtype, device=weight.device, **arguments)
         with torch.no_grad():
-            layer.weight.copy_(layer._part(linear.weight))
+            layer.weight.copy_(layer._part(weight))
             if layer.bias is not None:
                 column = layer._split_dim == 0
                 layer.bias.copy_(layer._part(linear.bias) if column else linear.bias)
                 layer.bias.requires_grad_(linear.bias.requires_grad)
         layer.weight.requires_grad_(linear.weight.requires_grad)
         return layer
+
+    @classmethod
+    def _of_size(cls, input_size: int, output_size: int, **arguments: Any) -> Any:
+        return cls(input_size, output_size, **arguments)
 
     def _used_weight(self, given: Tensor | None = None) -> Tensor:
         weight = self.weight if given is None else given

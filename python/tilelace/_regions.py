@@ -119,6 +119,36 @@ class _SumOfRanks(torch.autograd.Function):
         return _EachRanks.apply(grads[0], ctx.name), None
 
 
+class _Shared(torch.autograd.Function):
+    """Rows of a weight of which some ranks have the same: gradients of those are summed.
+
+    The rows from `first` on are `part` of `parts`; ranks with the same part share it.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, first: int, part: int, parts: int, name: str) -> Tensor:
+        ctx.place = first, part, parts, name
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return _SumShared.apply(grads[0], *ctx.place), None, None, None, None
+
+
+class _SumShared(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, first: int, part: int, parts: int, name: str) -> Tensor:
+        ctx.place = first, part, parts, name
+        mine = x[first:]
+        everyones = mine.new_zeros(parts, *mine.shape)
+        everyones[part] = mine
+        return torch.cat([x[:first], collectives.all_reduce(everyones, name)[part]])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return _Shared.apply(grads[0], *ctx.place), None, None, None, None
+
+
 class _IntoMainGrad(torch.autograd.Function):
     """The gradient goes into weight.main_grad, which has its own, wider type."""
 
@@ -156,6 +186,16 @@ def split_columns(x: Tensor, name: str, ranks: int, rank: int) -> Tensor:
 def each_ranks(x: Tensor, name: str) -> Tensor:
     """x, the same on every rank, for separate use by each rank: its gradient is summed over the ranks."""
     return _EachRanks.apply(x, name)
+
+
+def sum_of_ranks(x: Tensor, name: str) -> Tensor:
+    """The sum of what each rank has of its own, the same on every rank."""
+    return _SumOfRanks.apply(x, name)
+
+
+def shared_rows(x: Tensor, first: int, part: int, parts: int, name: str) -> Tensor:
+    """x, whose rows from `first` on are the same on all ranks of the same `part` of `parts`."""
+    return _Shared.apply(x, first, part, parts, name)
 
 
 def into_main_grad(weight: Tensor) -> Tensor:

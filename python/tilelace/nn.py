@@ -19,15 +19,21 @@ from . import _groups, _megatron, _regions, ops
 from ._errors import usage
 from ._groups import Group
 from ._linear import ParallelLinear
+from ._vocabulary import VocabParallelEmbedding, vocab_parallel_cross_entropy
 from .norms import all_reduce_norm
+
+__all__ = [
+    "ColumnParallelLinear", "ParallelMLP", "QKVParallelLinear", "RMSNorm", "RowParallelLinear",
+    "VocabParallelEmbedding", "vocab_parallel_cross_entropy",
+]
 
 
 class ColumnParallelLinear(ParallelLinear):
     """y = x * weight^T + bias, the weight [output_size / ranks, input_size] on each rank.
 
     With sequence_parallel x is this rank's part of the sequence (ag_gemm); without, the same on
-    every rank. Returns (y, None), or (y without bias, bias) with skip_bias_add. `regather`: x is
-    gathered again for the weight's gradient instead of kept. Collective where it communicates: with
+    every rank. Returns (y, None), or (y without bias, bias) with skip_bias_add, or y alone with
+    return_bias=False (vLLM's). `regather`: x is gathered again for the weight's gradient instead of kept. Collective where it communicates: with
     sequence_parallel, with gather_output, in backward. Errors: tilelace.Error.
     """
 
@@ -37,7 +43,7 @@ class ColumnParallelLinear(ParallelLinear):
         gather_output: bool = False, skip_bias_add: bool = False,
         tp_comm_buffer_name: str | None = None, tp_group: Group = None,
         sequence_parallel: bool | None = None, gradient_accumulation_fusion: bool | None = None,
-        regather: bool = True, sequence_dim: int = 0, stride: int = 1,
+        regather: bool = True, sequence_dim: int = 0, stride: int = 1, return_bias: bool = True,
         output_dtype: torch.dtype | None = None, dtype: torch.dtype | None = None,
         device: torch.device | str | None = None, **unknown: Any,
     ) -> None:
@@ -45,7 +51,8 @@ class ColumnParallelLinear(ParallelLinear):
             input_size, output_size, split_dim=0, config=config, bias=bias, init_method=init_method,
             skip_bias_add=skip_bias_add, tp_group=tp_group, sequence_parallel=sequence_parallel,
             gradient_accumulation_fusion=gradient_accumulation_fusion, sequence_dim=sequence_dim,
-            stride=stride, output_dtype=output_dtype, dtype=dtype, device=device, unknown=unknown)
+            stride=stride, return_bias=return_bias, output_dtype=output_dtype, dtype=dtype,
+            device=device, unknown=unknown)
         self.gather_output, self.regather = gather_output, regather
         if gather_output:
             self._check_order("gather_output", True)
@@ -61,9 +68,10 @@ class ColumnParallelLinear(ParallelLinear):
         `runtime_gather_output`: instead of gather_output. Collective as the class says.
         Errors: tilelace.Error.
         """
-        used = self._used_weight(weight)
-        x, used, bias = _regions.as_autocast(
-            input_, used, None if self.skip_bias_add else self.bias)
+        used, own = self._used_weight(weight), self.bias
+        if torch.is_grad_enabled():
+            used, own = self._shared(used), None if own is None else self._shared(own)
+        x, used, bias = _regions.as_autocast(input_, used, None if self.skip_bias_add else own)
         if self.sequence_parallel:
             keep = torch.is_grad_enabled() and not self.regather
             _, (y,) = ops.ag_gemm(
@@ -75,15 +83,75 @@ class ColumnParallelLinear(ParallelLinear):
         if gather:
             self._check_order("gather_output", True)
             y = _regions.gather_columns(y, self.group_name, self._ranks, self._rank)
-        return self._outgoing(y), self.bias if self.skip_bias_add else None
+        return self._returned(y, own)
+
+    def _shared(self, rows: Tensor) -> Tensor:
+        """Of the weight or the bias: what other ranks have, too, gets the sum of their gradients."""
+        return rows
+
+
+class QKVParallelLinear(ColumnParallelLinear):
+    """Column-parallel q, k and v of an attention in one product, split by heads.
+
+    The unsharded weight is all q rows, then all k rows, then all v rows, `head_size` a head. This rank
+    has its part of each: `sizes` of y's last dimension, for y.split(layer.sizes, -1). Where there are
+    fewer key and value heads than ranks each is on ranks / heads of them (rank r has head
+    r * heads / ranks), and its gradient is the sum of theirs. Other arguments, results, communication:
+    as ColumnParallelLinear's, without `gather_output` and `stride`. Errors: usage (heads that the ranks
+    do not divide), tilelace.Error.
+    """
+
+    def __init__(
+        self, hidden_size: int, head_size: int, total_num_heads: int,
+        total_num_kv_heads: int | None = None, **arguments: Any,
+    ) -> None:
+        for name in ("gather_output", "stride"):
+            if name in arguments:
+                raise usage(f"QKVParallelLinear: {name}: got {arguments[name]!r}, expected none: every "
+                            "rank has heads of q, k and v")
+        self.head_size, self.total_num_heads = head_size, total_num_heads
+        self.total_num_kv_heads = total_num_kv_heads or total_num_heads
+        super().__init__(
+            hidden_size, (total_num_heads + 2 * self.total_num_kv_heads) * head_size, **arguments)
+        self.sizes = [s.stop - s.start for s in self._shards]
+
+    @classmethod
+    def _of_size(cls, input_size: int, output_size: int, **arguments: Any) -> Any:
+        layer = cls(input_size, **arguments)
+        if layer.output_size != output_size:
+            raise usage(f"QKVParallelLinear.from_linear: linear: got {output_size} features, expected "
+                        f"{layer.output_size} of q, k and v heads")
+        return layer
+
+    def _shards_of(self, size: int, stride: int) -> list[slice]:
+        q, kv, ranks = self.total_num_heads, self.total_num_kv_heads, self._ranks
+        if q % ranks or (kv % ranks and ranks % kv):
+            raise usage(f"QKVParallelLinear: heads: got {q} and {kv} of keys and values, expected {ranks} "
+                        f"ranks to divide the first, and to divide the second or be a multiple of it")
+        self.num_heads, self.num_kv_heads = q // ranks, max(1, kv // ranks)
+        first = self._rank * kv // ranks
+        starts = [(self._rank * self.num_heads, self.num_heads), (q + first, self.num_kv_heads),
+                  (q + kv + first, self.num_kv_heads)]
+        return [slice(s * self.head_size, (s + n) * self.head_size) for s, n in starts]
+
+    def _shared(self, rows: Tensor) -> Tensor:
+        heads = self.total_num_kv_heads
+        if heads >= self._ranks:
+            return rows
+        return _regions.shared_rows(
+            rows, self.sizes[0], self._rank * heads // self._ranks, heads, self.group_name)
+
+    def sharded_state_dict(self, *_: Any, **__: Any) -> dict[str, Any]:
+        """Not there: Megatron has another order of q, k and v. Errors: usage."""
+        raise usage("QKVParallelLinear: sharded_state_dict: got a call, expected none: Megatron's linear_qkv "
+                    "has q, k and v of each group of heads together; use ColumnParallelLinear there")
 
 
 class RowParallelLinear(ParallelLinear):
     """y = x * weight^T + bias, the weight [output_size, input_size / ranks] on each rank.
 
     With sequence_parallel y is this rank's part of the sequence (gemm_rs), without it is the same
-    on every rank (gemm_ar). Returns (y, None), or (y without bias, bias) with skip_bias_add. The
-    bias's gradient under sequence_parallel is summed over the ranks, unless a config is given: then
+    on every rank (gemm_ar). Returns as ColumnParallelLinear. The bias's gradient under sequence_parallel is summed over the ranks, unless a config is given: then
     it carries Megatron's attribute `sequence_parallel` and Megatron sums it. Collective.
     Errors: tilelace.Error.
     """
@@ -94,14 +162,16 @@ class RowParallelLinear(ParallelLinear):
         input_is_parallel: bool = True, skip_bias_add: bool = False,
         tp_comm_buffer_name: str | None = None, tp_group: Group = None,
         sequence_parallel: bool | None = None, gradient_accumulation_fusion: bool | None = None,
-        sequence_dim: int = 0, stride: int = 1, output_dtype: torch.dtype | None = None,
+        sequence_dim: int = 0, stride: int = 1, return_bias: bool = True,
+        output_dtype: torch.dtype | None = None,
         dtype: torch.dtype | None = None, device: torch.device | str | None = None, **unknown: Any,
     ) -> None:
         super().__init__(
             input_size, output_size, split_dim=1, config=config, bias=bias, init_method=init_method,
             skip_bias_add=skip_bias_add, tp_group=tp_group, sequence_parallel=sequence_parallel,
             gradient_accumulation_fusion=gradient_accumulation_fusion, sequence_dim=sequence_dim,
-            stride=stride, output_dtype=output_dtype, dtype=dtype, device=device, unknown=unknown)
+            stride=stride, return_bias=return_bias, output_dtype=output_dtype, dtype=dtype,
+            device=device, unknown=unknown)
         if self.sequence_parallel and not input_is_parallel:
             raise usage(
                 "RowParallelLinear: input_is_parallel: got False with sequence_parallel, "
@@ -129,7 +199,7 @@ class RowParallelLinear(ParallelLinear):
             y = ops.gemm_rs(x, used, added, self.group_name, scatter_dim=self.sequence_dim)
         else:
             y = ops.gemm_ar(x, used, added, self.group_name)
-        return self._outgoing(y), bias if self.skip_bias_add else None
+        return self._returned(y, bias)
 
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -146,7 +216,8 @@ class ParallelMLP(torch.nn.Module):
     `activation`: gelu, gelu_tanh, silu or none; "swiglu": silu(gate) * up, the unsharded weight of
     linear_fc1 is then all gate rows and then all up rows, of which this rank has its part of each.
     With sequence_parallel, and gradients off (torch.no_grad, torch.inference_mode), the activation
-    runs inside the product; else PyTorch's own kernels run it. `regather`: as ColumnParallelLinear's. Returns (y, bias or None) as
+    runs inside the product; else PyTorch's own kernels run it. `regather`: as
+    ColumnParallelLinear's. Returns as
     RowParallelLinear. Collective. Errors: tilelace.Error.
     """
 
@@ -154,7 +225,7 @@ class ParallelMLP(torch.nn.Module):
         self, hidden_size: int, ffn_hidden_size: int, *, config: Any = None,
         activation: str = "gelu", bias: bool = True, skip_bias_add: bool = False,
         tp_group: Group = None, sequence_parallel: bool | None = None, regather: bool = True,
-        **arguments: Any,
+        return_bias: bool = True, **arguments: Any,
     ) -> None:
         super().__init__()
         for name in ("gather_output", "input_is_parallel", "stride"):
@@ -172,7 +243,7 @@ class ParallelMLP(torch.nn.Module):
         self.linear_fc1 = ColumnParallelLinear(
             hidden_size, wide, regather=regather, stride=2 if self.gated else 1, **common)
         self.linear_fc2 = RowParallelLinear(
-            ffn_hidden_size, hidden_size, skip_bias_add=skip_bias_add, **common)
+            ffn_hidden_size, hidden_size, skip_bias_add=skip_bias_add, return_bias=return_bias, **common)
 
     def _fused(self, x: Tensor) -> Tensor:
         fc1 = self.linear_fc1
