@@ -330,12 +330,31 @@ def overlap():
                   "speed-up"], lines, 3)
 
 
+def stacks():
+    """What the tests found of each stack's switch (`run_cases.py --lines`, real_model.py --lines)."""
+    rows = {}
+    for r in records("stacks/cpu.jsonl", lambda r: (r.get("stack"), r.get("what"), r["ranks"])).values():
+        if r.get("stack"):
+            rows.setdefault((r["stack"], r["what"]), []).append(r)
+    lines = []
+    for (stack, what), of_ranks in sorted(rows.items()):
+        r = of_ranks[-1]
+        ranks = ", ".join(str(n) for n in sorted({r["ranks"] for r in of_ranks}))
+        speed = ", ".join(f"{r['speed']:.2f}" for r in of_ranks if r.get("speed"))
+        lines.append((stack, r["version"], f"`{r['switch']}`", what, ranks, r["fused"], r["left"], r["result"],
+                      speed or "-"))
+    head = ["stack", "version", "switch", "what ran", "ranks", "fused calls", "left to the stack", "result",
+            "speed / stock"]
+    return table(head, lines, 9)
+
+
 def first_program():
     text = (ROOT / "examples/python/first.py").read_text(encoding="utf-8")
     return ["```python", *text.split("# README begins\n")[1].split("# README ends\n")[0].splitlines(), "```"]
 
 
-BLOCKS = {README: {"first program": first_program, "speed-up": speed_up, "layers": layers, "status": status,
+BLOCKS = {"docs/pytorch.md": {"stacks": stacks},
+          README: {"first program": first_program, "speed-up": speed_up, "layers": layers, "status": status,
                    "peers": peers},
           FUSED: {"summary": summary, "gemm": gemm}, "docs/command.md": {"overlap": overlap},
           "docs/collectives.md": {"times": collective_times, "norms": norm_times, "decode": decode_steps},

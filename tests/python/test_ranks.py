@@ -56,6 +56,9 @@ def results(ranks):
         port = free_port()
         fork = multiprocessing.get_context("fork")
         names = [name for name in cases_of("cpu", ranks) if gate_has(name, ranks)]
+        for module, imported in (("hugging_face", "packages"), ("megatron_core", "core")):
+            if any(name.startswith(module) for name in names):  # once, not on every rank
+                getattr(sys.modules[f"cases.{module}"], imported)()
         processes = [fork.Process(target=rank_of, args=(r, ranks, port, folder, names))
                      for r in range(ranks)]
         for p in processes:

@@ -109,7 +109,7 @@ def install(ours: dict[str, tuple[str, Callable[..., Any]]]) -> None:
         return
     if not hasattr(torch.library, "get_kernel"):
         raise usage(f"tilelace.compat.symm_mem.install: torch: got {torch.__version__} without "
-                    "torch.library.get_kernel, expected 2.9 or later")
+                    "torch.library.get_kernel, expected a later one")
     library = torch.library.Library("symm_mem", "IMPL")
     for name, (op, function) in ours.items():
         for key in ("CPU", "CUDA"):

@@ -146,7 +146,8 @@ def install() -> None:
     tensors are taken. What stays torch's own kernel, said once in the log "tilelace": scaled (fp8) ops,
     types and sizes that `tilelace.can_run` refuses, on GPUs a gather along the last dimension. As there,
     no gradients, and compiled graphs expect sizes that the ranks divide. Again, it counts from 0. Local,
-    on every rank; a group's first call joins it. Errors: usage (torch before 2.9).
+    on every rank; a group's first call joins it. Errors: usage (a torch without
+    torch.library.get_kernel).
     """
     _symm_mem_switch.install({
         "fused_all_gather_matmul": ("ag_gemm", fused_all_gather_matmul),

@@ -9,7 +9,7 @@ import tilelace
 import tilelace.transformers as switch
 import torch
 import torch.distributed as dist
-from tilelace import _versions
+from tilelace import _tuning, _versions
 
 from .symm_mem_switch import told
 from .world import case, expect_raises
@@ -102,6 +102,12 @@ def text_is_one_ranks(w):
             stock(ids)
         assert before.forward > 0 and switch.calls() == (2 * LAYERS, 0, 0)
         assert not lines, lines
+    tell(w, "Llama of random weights, generate", "2 gemm_ar a layer and forward", "fp32 text equal to one rank's")
+
+
+def tell(w, what, fused, result):
+    w.tell(stack="transformers", version=packages()[0].__version__, switch="tilelace.transformers.enable()",
+           what=what, fused=fused, left=0, result=result)
 
 
 @case(2)
@@ -138,6 +144,7 @@ def gradients_are_one_ranks(w):
         scale = grad.abs().max().item()
         for other in (found, stock):
             torch.testing.assert_close(other[name], grad, rtol=1e-4, atol=1e-5 * scale, msg=name)
+    tell(w, "the same, training", "2 gemm_ar a layer forward, 5 backward", "fp32 gradients one rank's")
 
 
 @case(2)
@@ -162,7 +169,8 @@ def what_is_not_ours_is_left_alone(w):
         second.__class__ = Adapted
         for _ in range(2):
             model(ids)
-        assert switch.calls() == (2 - 1, 0, 9 * LAYERS + 5), switch.calls()
+        # One call with an o_proj quantised, two with the other adapted, too; the MLPs' beside them.
+        assert switch.calls() == (1, 0, (1 + 2 * 2) + 3 * 3 * LAYERS), switch.calls()
         assert len(lines) == 4 and "quantised" in lines[2] and "Adapted" in lines[3], lines
 
 
@@ -175,6 +183,17 @@ def experts_are_left_alone(w):
         ours = model(ids).logits
         assert switch.calls() == (LAYERS, 0, 0) and not lines, (switch.calls(), lines)
         torch.testing.assert_close(ours, made.one(ids).logits, rtol=1e-4, atol=1e-5)
+
+
+@case(2)
+def its_products_can_be_tuned(w):
+    with models(w, config()) as made:
+        model = made.load()
+        name = model.model.layers[0].mlp.down_proj.forward.problem()[0]
+        asked = set(_tuning._of_model(model, name, (4,)))
+    width = SIZES["hidden_size"]
+    assert asked == {("gemm_ar", 4, width, k // w.ranks, torch.float32, False)
+                     for k in (width, SIZES["intermediate_size"])}, asked
 
 
 @case(2)
