@@ -48,12 +48,16 @@ class Tuned(NamedTuple):
 
 
 def _of_model(model: torch.nn.Module, name: str, sizes: Iterable[int]) -> Iterator[Problem]:
-    """The problems of the forward passes of tilelace.nn's layers of this group."""
+    """The problems of the forward passes of this group's layers: tilelace.nn's and those of styles."""
     from . import nn
     from ._linear import ParallelLinear
 
     for m in sizes:
         for layer in model.modules():
+            of_style = getattr(getattr(layer, "forward", None), "problem", lambda: None)()
+            if of_style is not None and _groups.plain(of_style[0]) == name:
+                _, op, n, k = of_style
+                yield Problem(op, m, n, k, layer.weight.dtype)
             if isinstance(layer, nn.ParallelMLP) and layer.gated:
                 fc1 = layer.linear_fc1
                 if _groups.plain(fc1.group_name) == name and fc1.sequence_parallel:
@@ -93,8 +97,9 @@ def tune(
 ) -> list[Tuned]:
     """Times each problem's plans on this group's GPUs; later calls use the fastest.
 
-    `problems`: Problems, tuples like them, or a model; a model's tilelace.nn layers are tuned for
-    each `m` tokens. Problems that the group's tables already have are skipped, unless `again`.
+    `problems`: Problems, tuples like them, or a model; a model's layers of tilelace.nn,
+    tilelace.tensor_parallel and tilelace.transformers are tuned for each `m` tokens. Problems that
+    the group's tables already have are skipped, unless `again`.
     `minutes`: no problem is begun after this time. `out`: a table (docs/tuning.md) that rank 0
     writes; rows that the file already has are kept. `candidates`: plans of each kind to time.
     `force`: also tune on GPUs that are shared or throttled. A plan fixes the order of sums, so
@@ -108,8 +113,7 @@ def tune(
     if isinstance(problems, torch.nn.Module):
         listed: list[Problem] = list(_of_model(problems, name, m))
         if not listed:
-            raise usage(f'tune: model: it has no layer of tilelace.nn that communicates in '
-                        f'group "{name}"')
+            raise usage(f'tune: model: it has no layer of tilelace that communicates in group "{name}"')
     else:
         listed = [Problem(*p) for p in problems]  # type: ignore[arg-type]
     lines = "\n".join(_line(p) for p in listed)

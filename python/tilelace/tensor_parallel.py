@@ -153,6 +153,10 @@ class _Fused:
     def __init__(self, module: nn.Linear, style: ColwiseParallel | RowwiseParallel, place: _Place) -> None:
         self.module, self.style, self.place = module, style, place
 
+    def problem(self) -> tuple[str, str, int, int] | None:
+        """The group's name and what a call asks of it: op, n, k. None: nothing."""
+        return self.style._problem(self.module, self.place)
+
     def is_in_force(self) -> bool:
         return self.module.forward is self and _own_forward(self.module)
 
@@ -261,6 +265,11 @@ class ColwiseParallel(_Colwise):
         parameters: list[tuple[Any, Placement]] = [(weight, Shard(0)), (bias, Shard(0))]
         return _why_not("gemm_ar" if whole else "ag_gemm", x, parameters, place)
 
+    def _problem(self, module: nn.Linear, place: _Place) -> tuple[str, str, int, int] | None:
+        if self.input_layouts[0] == Replicate():
+            return None
+        return place.name, "ag_gemm", place.width(module.out_features), module.in_features
+
     def _fused(self, x: Tensor, layout: Placement, sizes: list[int] | None, weight: DTensor,
                bias: DTensor | None, place: _Place, local: bool) -> Any:
         n = weight.shape[0]
@@ -300,6 +309,10 @@ class RowwiseParallel(_Rowwise):
         scatters = _sharded(x, self.output_layouts[0]) is not None
         parameters: list[tuple[Any, Placement]] = [(weight, Shard(1)), (bias, Replicate())]
         return _why_not("gemm_rs" if scatters else "gemm_ar", x, parameters, place)
+
+    def _problem(self, module: nn.Linear, place: _Place) -> tuple[str, str, int, int] | None:
+        op = "gemm_ar" if self.output_layouts[0] == Replicate() else "gemm_rs"
+        return place.name, op, module.out_features, place.width(module.in_features)
 
     def _has_room(self, x: Tensor, weight: DTensor, bias: DTensor | None, place: _Place) -> bool:
         """Whether a replicated result can be made now: in a capture nothing can be prepared."""

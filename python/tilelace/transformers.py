@@ -107,6 +107,7 @@ def _forward(style: str, module: nn.Module, stock: Any, place: _Place) -> Any:
             _count("backward")
         return ours._fused(x, layout, None, module.weight, module.bias, place, True)
 
+    forward.problem = lambda: ours._problem(module, place)  # type: ignore[attr-defined]  # for tilelace.tune
     return forward
 
 
@@ -116,6 +117,8 @@ def _in_place_of(style: str, stock: Any) -> Any:
     class Style(type(stock)):  # type: ignore[misc]
         def install_forward(self, module: nn.Module, mesh: Any) -> nn.Module:
             super().install_forward(module, mesh)
+            if isinstance(module, nn.Embedding):  # 5.17 has them under the same name
+                return module
             if mesh.ndim == 1:
                 module.forward = _forward(style, module, module.forward, _place(mesh))
             else:
