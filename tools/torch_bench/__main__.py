@@ -5,10 +5,11 @@ python -m torch.distributed.run --standalone --nproc-per-node N tools/torch_benc
   WHAT: ag_gemm, gemm_rs, gemm_ar (rows of the dense tables), stack (Qwen2.5-72B's layers),
   host (what a call keeps the host busy with, here and in C++), listed (rows of --rows FILE,FILE beside
   the best peers, see listed.py; without GPUs a dry run), norms, decode (all_reduce_norm beside a sum and
-  a norm, alone and behind products, see norms.py; likewise)
+  a norm, alone and behind products, see norms.py; likewise), hugging_face (transformers' Llama beside its
+  own forward, see hugging_face.py; likewise)
   --tokens A,B (m)  --models A,B  --rounds N  --json FILE ("-": standard output; appended)  --commit ID
   of listed, norms and decode: --seconds S (rows that begin later are left out, and named; norms, decode:
-  140 unless told); of listed: --calls N (at most, of a
+  140 unless told, hugging_face 180); of listed: --calls N (at most, of a
   graph: 4, 8 or 16), --without A,B (ways; or cublasLt); a JSON file that is there is gone on with,
   behind the row that ended the last run
 Times are of CUDA graphs (and of eager calls beside them): rounds interleaved, every sample after
@@ -41,7 +42,8 @@ from timing import GPUS, Timer, meet  # noqa: E402
 
 def arguments():
     parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("what", choices=("ag_gemm", "gemm_rs", "gemm_ar", "stack", "host", "listed", "norms", "decode"))
+    parser.add_argument("what", choices=("ag_gemm", "gemm_rs", "gemm_ar", "stack", "host", "listed", "norms", "decode",
+                                         "hugging_face"))
     parser.add_argument("--tokens", type=lambda s: [int(m) for m in s.split(",")])
     parser.add_argument("--models", type=lambda s: s.split(","), default=["llama70b", "qwen32b"])
     parser.add_argument("--rounds", type=int, default=21)
@@ -68,8 +70,12 @@ def main():
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     dist.init_process_group("cpu:gloo,cuda:nccl" if GPUS else "gloo", timeout=timedelta(seconds=60))
     timer = Timer(asked.rounds)
+    if asked.what == "hugging_face":  # takes seconds, and transformers
+        from hugging_face import measure as hugging_face
+    else:
+        hugging_face = None
     measure = {"stack": stack.measure, "host": host.measure, "listed": listed.measure,
-               "norms": norms.measure, "decode": norms.measure}.get(asked.what, rows.measure)
+               "norms": norms.measure, "decode": norms.measure, "hugging_face": hugging_face}.get(asked.what, rows.measure)
     good = True
     with torch.inference_mode():
         for record in measure(asked, timer):
