@@ -89,6 +89,13 @@ class VocabParallelEmbedding(_megatron.Layer):
         return _megatron.sharded_tensors(self, {"weight": 0}, prefix, sharded_offsets, metadata)
 
 
+@torch.compiler.assume_constant_result
+def _place(group: Group) -> tuple[str, int, int]:
+    """The group's name, its ranks, this rank: asked once, when a graph is compiled."""
+    name = _groups.qualified(_megatron.tensor_parallel_group() if group is None else group)
+    return name, *_groups.size_and_rank(name)
+
+
 class _CrossEntropy(torch.autograd.Function):
     """Per token: two sums over the ranks, of a row each, and no gathered logits."""
 
@@ -135,8 +142,7 @@ def vocab_parallel_cross_entropy(
     loss 0. Collective: three numbers a token are summed, one is maximised; the backward has none.
     Errors: usage (sizes that do not match, a target outside of the vocabulary), tilelace.Error.
     """
-    name = _groups.group_name(_megatron.tensor_parallel_group() if tp_group is None else tp_group)
-    ranks, rank = _groups.size_and_rank(name)
+    name, ranks, rank = _place(tp_group)
     what = "vocab_parallel_cross_entropy"
     if logits.dim() < 1 or logits.shape[:-1] != target.shape or target.is_floating_point():
         raise usage(f"{what}: target: got {list(target.shape)} of {target.dtype}, expected whole numbers "

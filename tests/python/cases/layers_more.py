@@ -138,3 +138,27 @@ def gpt2s_layers(w):
         return second(torch.tanh(q) * k + v)
 
     close(mlp(x, column, row), mlp(x, c_attn, c_proj), "Conv1D")
+
+
+@case(2)
+def they_are_whole_graphs(w):
+    """Forward and backward, with shared heads and a split vocabulary."""
+    torch.manual_seed(5)
+    qkv = tnn.QKVParallelLinear(8, 4, 2 * w.ranks, 1, return_bias=False, tp_group=w.group)
+    row = tnn.RowParallelLinear(8 * w.ranks, 8, return_bias=False, tp_group=w.group)
+    embedding = tnn.VocabParallelEmbedding(6 * w.ranks, 8, tp_group=w.group)
+    head = tnn.ColumnParallelLinear(8, 6 * w.ranks, bias=False, return_bias=False, tp_group=w.group)
+    parameters = [p for layer in (qkv, row, embedding, head) for p in layer.parameters()]
+    ids = torch.randint(6 * w.ranks, (5,), generator=w.generator)
+
+    def step(ids):
+        y = row(attention(*heads_of(qkv(embedding(ids)), qkv.sizes, 4)))
+        return tnn.vocab_parallel_cross_entropy(head(y), ids, tp_group=w.group).mean()
+
+    expected = step(ids)
+    grads = torch.autograd.grad(expected, parameters)
+    torch._dynamo.reset()
+    loss = torch.compile(step, backend="aot_eager", fullgraph=True)(ids)
+    assert torch.equal(loss, expected)
+    for ours, theirs in zip(torch.autograd.grad(loss, parameters), grads):
+        torch.testing.assert_close(ours, theirs)
