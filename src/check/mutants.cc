@@ -37,7 +37,7 @@ CallSpec small_sum(Op op, Transport transport, Index m) {
   return s;
 }
 
-/// Partials that are pushed, among calls of other ops.
+/// Sums of pushed partials between calls of other ops.
 std::vector<CallSpec> pushed_sums() {
   ExchangeSpec sum{Collective::all_reduce, {33}, 1, 2, 2, false, false, false};
   std::vector<CallSpec> all(3);

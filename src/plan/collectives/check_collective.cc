@@ -99,7 +99,7 @@ Item item_of(DType dtype) {
   const auto* const row = std::find_if(kItems.begin(), kItems.end(),
                                        [&](const ItemRow& item) { return item.name == name; });
   require(row != kItems.end(),
-          "collective: got elements of {}, expected a type that collectives add", name);
+          "collective: elements: got {}, expected bf16, fp16, fp32, i32, i64 or u8", name);
   return row->item;
 }
 

@@ -32,7 +32,7 @@ struct CollectiveCall {
   bool operator==(const CollectiveCall&) const = default;
 };
 
-/// Of an element type: the item of its name. Errors: usage (there is none).
+/// The item with an element type's name. Errors: usage (there is none).
 Item item_of(DType);
 /// Errors: usage, a value that names no collective.
 const CollectiveRow& known_row(Collective);

@@ -71,7 +71,7 @@ Index ctas_of(const CollectiveMachine& m, int of_multiprocessor, const Collectiv
   return std::min<Index>({stand, kMostCtas, o.workers.value_or(kMostCtas)});
 }
 
-/// Of lines.
+/// CTAs for lines.
 Index line_ctas(const CollectiveCall& c, const CollectiveMachine& m, const CollectiveOptions& o) {
   return even(ctas_of(m, c.ranks == 2 ? kCtas : 1, o));
 }

@@ -17,10 +17,10 @@ using schedule::ceil_div;
 using schedule::Index;
 using schedule::SumForm;
 
-/// With more rows other plans are as fast.
+/// Above this size other plans are as fast.
 constexpr Index kMostPushedBytes = Index{16} << 20;
 
-constexpr Index kRounds = 4;  ///< chunks of a CTA where there is work enough
+constexpr Index kRounds = 4;  ///< chunks per CTA, if there is enough work
 
 void require_sum(const Problem& p) {
   const auto op = name_of(p.op);
@@ -45,21 +45,21 @@ Index summed_rows(const Problem& p, SumForm form) {
   return form == SumForm::all_rows ? p.m : split_of(p, borders).max_rows();
 }
 
-/// With the most rows that are pushed.
+/// The problem with the largest m that is pushed.
 Problem most_pushed(Problem p) {
   p.rows.clear();
   p.m = std::min(p.m, std::max<Index>(1, kMostPushedBytes / row_bytes(p)));
   return p;
 }
 
-/// Of places that what peers push in so many shots takes, at most: units that round up, too.
+/// At most this many bytes of a slot hold what peers push; rounding of units included.
 Index place_bytes(const Problem& p, int shots, Index unit_bytes) {
   const Index summed = row_of(p.op).scatters() || shots == 2 ? ceil_div(p.m, p.ranks) : p.m;
   const Index units = summed * row_bytes(p) / schedule::kUnitBytes + kMostChunk;
   return (p.ranks - 1) * shots * units * unit_bytes;
 }
 
-/// Whether places have room: shards that differ much take more of it than even ones.
+/// Whether the slot has room: very uneven shards need more of it than even ones.
 bool may_push(const Problem& p, int shots) {
   if (shots == 2 && (row_of(p.op).scatters() || p.ranks == 1)) return false;
   Problem even = p;
@@ -71,7 +71,7 @@ bool may_push(const Problem& p, int shots) {
   return partial_bytes(p) <= kMostPushedBytes && most_rows(p) <= most_rows(even);
 }
 
-/// The ways to push, whatever the product.
+/// All plans of transport push, without the GEMM.
 std::vector<UnfusedSumWay> pushes_of(const Problem& p, const CollectiveMachine& machine) {
   std::vector<UnfusedSumWay> all;
   const CollectiveCall call = pushed_sum(p, 0);

@@ -25,7 +25,7 @@ struct UnfusedSumWay {
   /// Transport push, whose chunks are not rows. gemm_ar: 1, one-shot: every rank sums all rows; 2,
   /// two-shot: each sums its own and sends the sum to all.
   int shots = 1;
-  bool lines = false;  ///< likewise: as lines, else as chunks
+  bool lines = false;  ///< transport push: as lines, else as chunks
 };
 
 /// In workers.

@@ -133,7 +133,7 @@ class RankCalls {
   [[nodiscard]] std::size_t staging_bytes() const { return memory_->bytes(); }
 
  private:
-  /// Makes what no call has written look like no call's. Collective.
+  /// Clears lines, so that none looks like one of a call. Collective.
   void clear_lines(double timeout_s);
   /// The op of the wait that failed, or of the last call.
   [[nodiscard]] std::string_view name() const;

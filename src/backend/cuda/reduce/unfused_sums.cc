@@ -35,7 +35,7 @@ void enqueue_given(const schedule::ReduceRows& s, const OpCall& call, std::byte*
   copy(16 * own.end, p.m * row_bytes(p));
 }
 
-/// What is done to sums before they are rounded; `first`: this rank's first unit of `out`.
+/// Sets what sums get before they are rounded; `first`: this rank's first unit of `out`.
 void finish_as(ProductSum& sum, const OpCall& call, Index first) {
   const Problem& p = call.problem;
   sum.bias = static_cast<const uint4*>(call.bias());
