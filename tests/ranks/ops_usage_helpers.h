@@ -383,18 +383,18 @@ inline const std::vector<BadCall> kBadReductions = {
 };
 
 inline const std::vector<BadCall> kBadPlans = {
-    AG("plan: got fused ring store, expected a legal one: store needs the mesh (nobody relays)",
+    AG("plan fused ring store is not possible: transport store has no relays: it needs route mesh",
        o.route = RouteKind::ring, o.transport = Transport::store),
-    AR("plan fused mesh push is not possible: gemm_ar cuts its blocks so that none "
-       "straddles",
+    AR("plan fused mesh push is not possible: gemm_ar has no straddle: no tile crosses a border of "
+       "its blocks",
        o.straddle = true),
-    RS("plan fused mesh push is not possible: only gemm_ar has row super-blocks", o.blocks = 2),
+    RS("plan fused mesh push is not possible: only gemm_ar has blocks", o.blocks = 2),
     AR("plan fused mesh push is not possible: blocks is 0, must be 1 to 64", o.blocks = 0),
     AG("plan fused mesh push is not possible: tile_m is 0, must be 1 to 4096", o.tile_m = 0),
     AR("plan fused mesh push is not possible: tile_m is -64, must be 1 to 4096", o.tile_m = -64),
     AG("plan fused mesh push is not possible: chunk_rows is 0, must be at least 1",
        o.chunk_rows = 0),
-    AR("plan: got fused two_level push, expected a legal one: two_level needs local_ranks that "
+    AR("plan fused two_level push is not possible: two_level needs local_ranks that "
        "divide 3 ranks",
        o.route = RouteKind::two_level, o.local_ranks = 2),
     AR("tile 4096x256 was not prepared: pass the plan's options to prepare", o.tile_m = 4096,
@@ -405,8 +405,7 @@ inline const std::vector<BadCall> kBadPlans = {
        o.transport = Transport{6}),
     RS("partials: got the unknown value 3, expected bf16, fp16 or fp32", o.partials = DType{3}),
     AR("plan fused mesh push is not possible: chunk_rows is 9223372036854775807, must "
-       "be "
-       "at most 1099511627776",
+       "be at most 1099511627776",
        o.chunk_rows = std::numeric_limits<std::int64_t>::max()),
     RS("straddle was not prepared: pass the plan's options to prepare", o.straddle = true),
 };

@@ -266,7 +266,7 @@ TEST(OpsUsage, RanksThatPrepareDifferentProblemsAreToldBoth) {
 TEST(OpsUsage, AnEmptyCommunicatorRefusesEveryCall) {
   Communicator none;
   Rank rank(0);
-  const std::string text = "usage: communicator: got an empty one, expected a member of a group";
+  const std::string text = "usage: communicator: it is empty: it was moved from, or never made";
   for (const Op op : {kGather, kScatter, kAllReduce}) {
     EXPECT_EQ(caught([&] { rank.good(op).call(none); }), text);
   }

@@ -70,7 +70,7 @@ Finding check_tensors(Member& member) {
         b.wrong("fp32", "expected fp32",
                 [](AgGemmArgs&a, PlanOptions&) { a.a.dtype = DType::fp32; }),
         b.wrong("null input", "null data", [](AgGemmArgs&a, PlanOptions&) { a.a.data = nullptr; }),
-        b.wrong("input over output", "overlaps",
+        b.wrong("input over output", "overlap: pass two tensors",
                 [&](AgGemmArgs&a, PlanOptions&) { a.gathered.data = a.out[0].data; }),
         b.wrong("unaligned", "alignment", [](AgGemmArgs&a, PlanOptions&) {
           a.a.data = static_cast<std::byte*>(a.a.data) + 8;
@@ -112,7 +112,7 @@ Finding check_problems(Member& member) {
 Finding check_unprepared(Member& member) {
   Tensors t(member, good_problem(member.ranks()), true);
   t.fill(1);
-  const Finding f = expect_error("called before prepare", ErrorKind::usage, "before prepare",
+  const Finding f = expect_error("a call before prepare", ErrorKind::usage, "before prepare",
                                  [&] { ag_gemm(*member.comm, t.args()); });
   if (!f.empty()) return f;
   const Problem other =

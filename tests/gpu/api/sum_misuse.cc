@@ -61,7 +61,7 @@ Finding check_options(Member& member) {
         reduce.wrong("route ring", "expected mesh", set(&PlanOptions::route, RouteKind::ring)),
         reduce.wrong("transport add", "is for gemm_rs only",
                      set(&PlanOptions::transport, Transport::add)),
-        reduce.wrong("transport multimem", "got a communicator made without the option multicast",
+        reduce.wrong("transport multimem", "the communicator was made without the option multicast",
                      set(&PlanOptions::transport, Transport::multimem))})
     if (!f.empty()) return f;
   return {};
@@ -78,7 +78,7 @@ Finding check_tensors(Member& member) {
                   [&](GemmReduceArgs&a, PlanOptions&) { a.x.data = aligned; }),
           b.wrong("rows of out apart", "one after the other",
                   [](GemmReduceArgs&a, PlanOptions&) { a.out.stride = kCols + 8; }),
-          b.wrong("residual over out", "residual and out: got memory that overlaps",
+          b.wrong("residual over out", "residual and out overlap",
                   [](GemmReduceArgs&a, PlanOptions&) { a.residual = a.out; }),
           b.wrong("residual too narrow", "residual: got [",
                   [](GemmReduceArgs&a, PlanOptions&) {
@@ -90,7 +90,7 @@ Finding check_tensors(Member& member) {
                     a.residual = a.out;
                     a.activation = Activation::gelu;
                   }),
-          b.wrong("out over x", "overlaps",
+          b.wrong("out over x", "overlap: pass two tensors",
                   [](GemmReduceArgs&a, PlanOptions&) { a.out.data = a.x.data; }),
           b.wrong("no weight", "weight",
                   [](GemmReduceArgs&a, PlanOptions&) { a.weight.data = nullptr; }),

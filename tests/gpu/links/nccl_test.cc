@@ -35,8 +35,8 @@ void expect_refusal(int most_ctas, const std::string& want) {
 TEST(Nccl, RefusesOnEveryRankUnlessMulticastIsOff) {
   for (const char* value : {"1", "2"}) {
     setenv("NCCL_NVLS_ENABLE", value, 1);
-    expect_refusal(0, fmt::format("system: nccl: rank 0: NCCL_NVLS_ENABLE, got \"{}\", expected 0 "
-                                  "(multicast is never used)",
+    expect_refusal(0, fmt::format("system: nccl: rank 0: NCCL_NVLS_ENABLE: got \"{}\", expected 0: "
+                                  "multicast is not used here",
                                   value));
   }
 }

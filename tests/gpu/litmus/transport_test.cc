@@ -20,7 +20,7 @@ TEST(WaitControl, AnExpiredWaitNamesWhoDidNotCome) {
   EXPECT_EQ(error.kind(), ErrorKind::timeout);
   EXPECT_STREQ(error.what(),
                "ag_gemm: rank 2 did not signal flag 7 of call 12 within 2 s (rank 0 waited, role "
-               "math, step 3, tile 5), got 11, expected 12");
+               "math, step 3, tile 5): got 11, expected 12");
 }
 
 TEST(WaitControl, AMissingHeaderIsNoFlagNumber) {

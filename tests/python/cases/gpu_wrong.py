@@ -57,9 +57,9 @@ CASES = {
     "a weight without data": (lambda g: ar(g, w=ones(8, 16).to("meta")),
                               "gemm_ar: weight: got a tensor on meta, expected one on cuda"),
     "out whose rows overlap": (lambda g: ar(g, out=ones(80).as_strided((8, 8), (4, 1))),
-                               "gemm_ar: out: got elements that share memory"),
+                               "gemm_ar: out: its elements overlap in memory"),
     "out of what needs gradients": (lambda g: ar(g, ones(8, 16).requires_grad_(), out=ones(8, 8)),
-                                    "gemm_ar: out: got it with tensors that need gradients"),
+                                    "gemm_ar: out: tensors that need gradients"),
     "x that is none": (lambda g: ar(g, [1.0] * 16), "gemm_ar: x: got list, expected a torch.Tensor"),
 }
 DISAGREE = {

@@ -96,7 +96,7 @@ def thirty_two_at_a_time(w):
         pools = [Functions(w, 1) for _ in range(32)]
         places = [p.allocate(1) for p in pools]
         assert len(set(places) - {None}) == 32, places
-        text = expect_raises("usage", "mem_pool: pools: got 32", lambda: Functions(w, 1))
+        text = expect_raises("usage", "mem_pool: all 32 pools are in use", lambda: Functions(w, 1))
         assert w.everyone(text) == [text] * w.ranks
         for p, place in zip(pools, places):
             p.free(place)
