@@ -49,7 +49,7 @@ def _require_plain(layer: str, linear: torch.nn.Linear) -> None:
         wrong = "parametrizations"
     elif "forward" in linear.__dict__ or not (
             type(linear).forward is torch.nn.Linear.forward or _is_conv1d(linear)):
-        wrong = f"{type(linear).__name__} with a forward of its own"
+        wrong = f"a forward of its own ({type(linear).__name__})"
     elif any(hooks):
         wrong = "hooks"
     elif type(linear.weight) not in (Tensor, Parameter):
