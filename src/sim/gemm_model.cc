@@ -96,6 +96,11 @@ GemmTime gemm_time(const Compute& c, const Product& p) {
   return best;
 }
 
+double least_us(const Compute& c, const Product& p) {
+  const double tflops = c.peak_tflops * std::max(1.0, c.efficiency * c.clock_boost);
+  return std::max(p.flops() / (tflops * 1e6), p.bytes() / (c.memory_gbps * 1e3));
+}
+
 double clock_gain(const Compute& c, double call_us, double product_us, double others_us) {
   if (c.clock_boost <= 1 || product_us <= 0) return 1;
   return std::min(c.clock_boost, std::cbrt(call_us / (product_us + others_us)));

@@ -22,6 +22,7 @@ struct Tried {
 
 struct Prediction {
   GemmTime gemm;
+  double least_gemm_us = 0;  ///< at peak rates
   double gemm_us = 0, collective_us = 0, unfused_us = 0, medium_us = 0, fused_us = 0;
   Plan plan, medium_plan;  ///< the fastest fused and medium ones
   Outcome fused, medium;
@@ -33,9 +34,10 @@ struct Prediction {
   [[nodiscard]] std::optional<double> efficiency() const;
   [[nodiscard]] std::optional<double> medium_efficiency() const;
   [[nodiscard]] double speedup() const { return unfused_us / fused_us; }
+  /// The fused call cannot be faster: its product at peak rates, its busiest wire, its busiest NIC.
   [[nodiscard]] double roof_us() const;
-  /// What limits the fused call: "power", "tensor cores", "memory", "links", "network" or
-  /// "latency".
+  /// What is busiest in the fused call: "power", "tensor cores", "memory", "links", "network"; or
+  /// "latency", where nothing is busy half of the time.
   [[nodiscard]] std::string bound() const;
 };
 

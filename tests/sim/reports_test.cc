@@ -2,7 +2,10 @@
 // What the command writes of a prediction.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "records.h"
 #include "simulate/figure.h"
@@ -99,6 +102,50 @@ TEST(SimReports, TheRecordHasTheBenchKeys) {
   EXPECT_GT(r["known_error"]["median_percent"], 0);
   EXPECT_DOUBLE_EQ(r["ect_us"].get<double>(),
                    r["fused_us"].get<double>() - r["gemm_us"].get<double>());
+}
+
+/// Whatever machine, method, call and disturbance: nothing played is faster than its roof.
+TEST(SimReports, NothingIsFasterThanItsRoof) {
+  std::vector<sim::MachineModel> machines;
+  for (const std::string& name : machine_names()) {
+    machines.push_back(read_machine(name));
+    for (const std::string& method : method_names()) {
+      machines.push_back(read_machine(name));
+      read_method(method, machines.back());
+    }
+  }
+  int played = 0;
+  double most = 0;
+  for (const sim::MachineModel& machine : machines) {
+    const int ranks = std::min(4, static_cast<int>(machine.ranks_per_node));
+    for (const Op op : {Op::ag_gemm, Op::gemm_rs, Op::gemm_ar}) {
+      for (const auto& [m, n, k] : {std::array{1, 4096, 4096}, std::array{192, 256, 16384},
+                                    std::array{4096, 16384, 2048}, std::array{3001, 1024, 1024}}) {
+        const sim::Call call = sim::call_of_product(op, ranks, m, n, k);
+        const sim::Candidates plans{fused_plans(machine, call), {}};
+        for (const sim::Disturbance& d :
+             {sim::Disturbance(), sim::Disturbance{3, 0.2, 0, 1.5, 7}}) {
+          const sim::Prediction p = sim::predict(machine, call, plans, d);
+          EXPECT_GT(p.roof_us(), 0) << machine.name << " " << name_of(op) << " " << m;
+          EXPECT_LE(p.roof_us(), p.fused_us * (1 + 1e-9))
+              << machine.name << " " << machine.method.name << " " << name_of(op) << " " << m;
+          most = std::max(most, p.roof_us() / p.fused_us);
+          ++played;
+        }
+      }
+    }
+  }
+  EXPECT_GE(played, 100);
+  EXPECT_GT(most, 0.8);  // a bound that is far from everything says nothing
+}
+
+/// The longer of the library's GEMM and the wire is no roof: own kernels may beat that GEMM.
+TEST(SimReports, TheRoofIsNotTheLibrarysGemm) {
+  const sim::MachineModel m = read_machine("h200x4");
+  const auto product =
+      sim::product_of(sim::call_of_product(Op::gemm_rs, 4, 4096, 8192, 8192).problem);
+  EXPECT_LT(sim::least_us(m.compute, product), sim::gemm_time(m.compute, product).total_us());
+  EXPECT_GT(sim::least_us(m.compute, product), 0.5 * sim::gemm_time(m.compute, product).busy_us());
 }
 
 }  // namespace
