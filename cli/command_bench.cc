@@ -12,6 +12,8 @@
 #include "commands.h"
 #include "core/check.h"
 #include "model_jobs.h"
+#include "model_sizes.h"
+#include "options.h"
 #include "row_list.h"
 #include "session.h"
 #include "tilelace/op_table.h"
@@ -24,7 +26,7 @@ struct BenchOptions {
   SessionOptions session;
   std::vector<std::int64_t> n;
   std::int64_t k = 0;
-  std::string transports, kinds, baselines, rows;
+  std::string kinds, baselines, rows;
   int candidates = 0;
   double minutes = 0;
   bool brief = false;
@@ -39,16 +41,16 @@ constexpr const char* kBenchExamples = R"(Examples:
   tilelace bench ag_gemm --tp 4 --m 512:8192:2 --n 28672 --k 8192 --backend cuda --json -
       On four GPUs, records on standard output.
   tilelace bench ag_gemm --tp 4 --m 256,1024 --n 28672 --k 8192 --backend cuda \
-           --transports push,pull,ring,store
-      What each way of ag_gemm's rows takes; nccl needs libnccl.
+           --plan transport=push --plan transport=pull --plan route=ring --plan transport=store
+      Several plans, one row each.
   tilelace bench gemm_rs --tp 2 --m 4096 --n 8192 --k 28672 --backend cuda \
            --candidates 6 --baselines nccl,nccl_window,beside --json rs.jsonl
-      The fastest of several plans of every kind, beside cuBLASLt and NCCL.
+      The fastest of six plans of each kind, beside cuBLASLt and NCCL.
   tilelace bench mlp_rs --tp 2 --m 4096 --n 28672 --k 8192 --backend cuda --baselines nccl
       Both halves of an MLP in one graph.
   tilelace bench --rows benchmarks/rows/users.txt --tp 2 --backend cuda --brief --minutes 4 \
            --baselines nccl,nccl_window --iterations 5 --json users.jsonl
-      Rows of a file, a line each: OP N[,N...] K M[,M...] [NAME [swiglu]].
+      Rows of a file; each line is OP N[,N...] K M[,M...] [NAME [swiglu]].
   tilelace bench gemm_ar --tp 8 --m 1,64 --n 4096 --k 4096 --link 25,5 --no-check
   tilelace bench all_reduce,all_gather --tp 4 --size 8K:64M:2 --backend cuda \
            --baselines nccl,nccl_window --json collectives.jsonl
@@ -58,25 +60,26 @@ constexpr const char* kBenchExamples = R"(Examples:
 void set_jobs(BenchOptions& o, Workload& work) {
   if (!o.rows.empty()) {
     require(o.model.ops.empty() && o.model.model.empty() && o.n.empty() && o.k == 0 &&
-                o.session.m.empty() && o.transports.empty(),
-            "--rows: got it with an op, --model, --n, --k, --m or --transports, expected none of "
-            "them");
+                o.session.m.empty(),
+            "--rows: the file has ops and sizes: leave out op, --model, --n, --k and --m");
     load_rows(o.rows, o.session.ranks, work);
     o.session.m = fmt::format("{}", fmt::join(work.sizes, ","));
     return;
   }
   require(!o.model.ops.empty() && !o.session.m.empty(),
-          "bench: got no {}, expected an op and --m, or --rows",
+          "bench: {} is missing: give an op and --m, or --rows",
           o.model.ops.empty() ? "op" : "--m");
   if (!o.model.ops.starts_with("mlp_"))
     return load_products("bench", o.model, o.n, o.k, o.session.ranks, work);
   require_sizes("bench", o.model, o.n, o.k);
   work.config.layers = 1;
-  require(o.n.size() == 1 && std::ranges::count(kMlpNames, o.model.ops) == 1,
-          "bench: {}: got {} widths, expected mlp_rs or mlp_ar with one --n", o.model.ops,
+  require(std::ranges::count(kMlpNames, o.model.ops) == 1, "bench: op: got \"{}\", expected {}",
+          o.model.ops, fmt::join(kMlpNames, ", "));
+  require(o.n.size() == 1, "{}: got {} --n, expected one, the inner width", o.model.ops,
           o.n.size());
-  require(parse_device(o.session.backend) == Device::cuda && o.session.plan.empty(),
-          "{}: got --backend cpu or --plan, expected cuda without", o.model.ops);
+  require(parse_device(o.session.backend) == Device::cuda && o.session.plans.empty(),
+          "{}: GPU ranks by the planner's choice only, add --backend cuda and leave out --plan",
+          o.model.ops);
   work.jobs.push_back(plain_mlp(o.model.ops, o.n[0], o.k, o.session.ranks));
 }
 
@@ -85,8 +88,8 @@ void set_time(const BenchOptions& o, Workload& work) {
   work.brief = o.brief;
   const bool mlp = std::ranges::any_of(work.jobs, [](const Job& job) { return !!job.then; });
   require(!o.brief || (work.device == Device::cuda && !mlp),
-          "--brief: got --backend cpu or an MLP, expected products on cuda");
-  require(o.minutes == 0 || !mlp, "--minutes: got an MLP, expected products");
+          "--brief: only for products on GPU ranks (--backend cuda), not for MLPs");
+  require(o.minutes == 0 || !mlp, "--minutes: only for products, not for MLPs");
 }
 
 /// Before any thread; what is set already stays, and is refused later.
@@ -97,7 +100,7 @@ void set_baselines(const BenchOptions& o, Workload& work) {
   if (o.baselines.empty()) return;
   ban_multicast();
   work.baselines = parse_baselines(o.baselines);
-  require(work.device == Device::cuda, "--baselines: got --backend cpu, expected cuda");
+  require(work.device == Device::cuda, "--baselines: GPU ranks only, add --backend cuda");
   for (Job& job : work.jobs) {
     if (job.then) continue;
     job.gemm.bias = false;
@@ -109,9 +112,9 @@ void set_candidates(const BenchOptions& o, Workload& work) {
   work.candidates = o.candidates;
   if (!o.kinds.empty()) work.kinds = split_list("--kinds", o.kinds);
   if (work.candidates == 0 && work.kinds.empty()) return;
-  require(work.device == Device::cuda, "--candidates, --kinds: got --backend cpu, expected cuda");
-  require(o.transports.empty() && o.session.plan.empty(),
-          "--candidates, --kinds: got --plan or --transports, expected neither");
+  require(work.device == Device::cuda, "--candidates, --kinds: GPU ranks only, add --backend cuda");
+  require(o.session.plans.empty(),
+          "--candidates, --kinds: they choose the plans, leave out --plan");
 }
 
 }  // namespace
@@ -120,52 +123,50 @@ void add_bench(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<BenchOptions>();
   auto* command = app.add_subcommand("bench", "Time ops over a range of sizes");
   command->footer(kBenchExamples + ("\n" + std::string(plan_help())) + collective_plan_help() +
-                  "\nModels: " + model_names() + "\n");
-  command->add_option("op", o->model.ops,
-                      names_of_ops() +
-                          "; of GPU ranks an MLP: mlp_rs (ag_gemm with swiglu, gemm_rs), mlp_ar (a "
-                          "product with swiglu, gemm_ar); or collectives, one or a list: " +
-                          names_of_collectives());
-  command->add_option("--rows", o->rows, "A file of rows in place of op, sizes and --m");
+                  "\n" + model_help());
+  command->add_option(
+      "op", o->model.ops,
+      names_of_ops() +
+          "; an MLP on GPU ranks: mlp_rs (ag_gemm with swiglu, then gemm_rs) or mlp_ar (a product "
+          "with swiglu, then gemm_ar); or collectives, one or a list: " +
+          names_of_collectives());
+  command->add_option("--rows", o->rows, "A file of rows, instead of op, sizes and --m");
   command->add_option("--model", o->model.model,
-                      "Sizes of a model's layer: a name below, a config.json or a folder");
-  command->add_option("--layer", o->model.layer, "A layer's number or `all`")
+                      "A model's layer: a name, config.json, folder, or sizes; see below");
+  command->add_option("--layer", o->model.layer, "A layer's number, or all")
       ->default_str("0")
       ->needs("--model");
   command
       ->add_option("--n", o->n,
-                   "Columns of the unsharded product, ag_gemm: of each weight; of an MLP its inner "
-                   "width")
+                   "Columns of the unsharded product (ag_gemm: of each weight, as 8192,8192; MLP: "
+                   "the inner width)")
       ->delimiter(',')
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  command->add_option("--k", o->k, "Terms of each of its sums")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  command->add_option(
-      "--transports", o->transports,
-      "Rows of ag_gemm for each of these, of push, pull, ring, store, nccl; medium is a column");
+      ->check(whole_between(1, kMostSize));
+  command->add_option("--k", o->k, "Length of each dot product, unsharded")
+      ->check(whole_between(1, kMostSize));
   command
       ->add_option("--candidates", o->candidates,
-                   "GPU ranks: time so many plans of each kind, best prediction first; `fused` is "
-                   "the fastest")
-      ->check(CLI::Range(0, 1000));
+                   "GPU ranks: time the best N predictions of each kind of plan; fused is the "
+                   "fastest of them")
+      ->check(whole_between(0, 1000));
   command->add_option(
       "--kinds", o->kinds,
-      "GPU ranks: candidates of these kinds alone, as \"push by shard,store whole\"");
-  command->add_option(
-      "--baselines", o->baselines,
-      "GPU ranks, products alone: cuBLASLt's fastest algorithm, and of nccl, nccl_registered, "
-      "nccl_window (NCCL on such buffers), beside (product and copies at once); collectives: of "
-      "NCCL's");
+      "GPU ranks: candidates of these kinds only, as \"push by shard,store whole\"");
+  command->add_option("--baselines", o->baselines,
+                      "GPU ranks: a list of what is timed beside it: nccl, nccl_registered, "
+                      "nccl_window (NCCL with plain, registered and window buffers); for products "
+                      "also cublas and beside (product and copies at the same time)");
   add_session_options(*command, o->session);
   command->get_option("--m")->required(false);
   add_collective_options(*command, o->collectives);
   command
-      ->add_option("--minutes", o->minutes, "Rows that would begin later are left out; 0: none are")
-      ->check(CLI::Range(0.0, 100000.0));
-  command->add_flag("--brief", o->brief,
-                    "GPU ranks: time `fused` and the baselines' whole calls alone; no check of "
-                    "integers");
-  command->add_flag("--no-check", o->session.no_check, "Time only; do not check the results");
+      ->add_option("--minutes", o->minutes,
+                   "Stop beginning rows after this time (default: no limit)")
+      ->check(number_between(0, 100000));
+  command->add_flag(
+      "--brief", o->brief,
+      "GPU ranks: time only fused and the baselines' whole calls; check against fp64 only");
+  command->add_flag("--no-check", o->session.no_check, "Do not check the results");
   command->callback([o, command, &exit_code] {
     if (!o->model.ops.empty() && are_collectives(o->model.ops)) {
       if (!o->baselines.empty()) ban_multicast();
@@ -174,10 +175,9 @@ void add_bench(CLI::App& app, int& exit_code) {
       return;
     }
     for (const char* name : {"--size", "--in-place", "--symmetric"})
-      require(command->count(name) == 0, "bench: got {}, expected it with collectives alone", name);
+      require(command->count(name) == 0, "bench: {} is for collectives alone", name);
     Workload work;
     set_jobs(*o, work);
-    travel(work, o->transports);
     apply(o->session, work);
     set_time(*o, work);
     set_candidates(*o, work);

@@ -10,11 +10,13 @@
 #include "commands.h"
 #include "core/check.h"
 #include "machine.h"
+#include "options.h"
 #include "plan/base/schedules.h"
 #include "progress.h"
 #include "record.h"
 #include "session.h"
 #include "table.h"
+#include "text_width.h"
 #include "tilelace/op_table.h"
 
 namespace tilelace::cli {
@@ -32,12 +34,12 @@ struct CheckCommand {
 
 constexpr const char* kCheckExamples = R"(Examples:
   tilelace check
-      3000 random configurations: ops, routes, transports, uneven rows, three calls that share slots.
+      3000 random configurations: ops, routes, transports, uneven rows, sequences of calls.
   tilelace check --op gemm_rs --tp 8 --m 8192 --n 12288 --workers 132
-      One shape in every route, transport, walk of kernels and residency, three calls each.
+      One shape with every route, transport and order of tiles, three calls each.
   tilelace check --mutants
-      Seeded bugs, each one guard removed; the checker must find every one.
-A finding (deadlock, race, lost or doubled data) exits 1 with role, rank, step, tile, peer and flag.
+      Removes one guard at a time; the checker must find each.
+Exits 1 on a finding, and prints its role, rank, step, tile, peer and flag.
 )";
 
 int report(const CheckCommand& o, const check::SweepSummary& sum, double seconds) {
@@ -60,11 +62,11 @@ int report(const CheckCommand& o, const check::SweepSummary& sum, double seconds
     records.write(r.dump());
   }
   if (!records.is_stdout()) {
-    fmt::print(
-        "explored {} configurations ({} of different calls), {} steps, {} tiles, {} "
-        "transfers, {} flags in {:.2f} s\n{} with findings\n",
-        sum.configurations, sum.mixed, sum.steps, sum.tiles, sum.transfers, sum.flags, seconds,
-        sum.failed);
+    print_filled(fmt::format(
+        "explored {} configurations ({} with calls that differ), {} steps, {} tiles, {} transfers, "
+        "{} flags in {:.2f} s",
+        sum.configurations, sum.mixed, sum.steps, sum.tiles, sum.transfers, sum.flags, seconds));
+    fmt::print("{} with findings\n", sum.failed);
   }
   return sum.failed > 0 ? kWrong : kDone;
 }
@@ -87,7 +89,7 @@ std::vector<check::CallSpec> shapes_of(const CheckCommand& o) {
     p.op = op;
     p.ranks = o.ranks;
     p.m = m;
-    p.n = {n};
+    p.n = {row_of(op).gathers ? (n + o.ranks - 1) / o.ranks : n};
     p.k = row_of(op).multiplies() ? 1024 : n;
     Machine machine;
     machine.workers = o.workers;
@@ -108,7 +110,8 @@ void check_size(const CheckCommand& o) {
   for (const auto& s : shapes_of(o)) {
     const double bands = static_cast<double>(s.m) / s.tile_m + o.ranks;
     const double tiles = bands * static_cast<double>(s.cols) * o.ranks;
-    require(tiles <= kMostTiles, "check: got {:.3g} tiles over all ranks, expected at most {:.3g}",
+    require(tiles <= kMostTiles,
+            "check: {:.3g} tiles over all ranks are too many: take sizes with at most {:.3g}",
             tiles, kMostTiles);
   }
 }
@@ -133,7 +136,8 @@ int run_shapes(const CheckCommand& o) {
 int run_mutants(const CheckCommand& o) {
   RecordFile records(o.json);
   const auto results = check::run_mutants();
-  Table table({{"mutant", 24, true}, {"applied"}, {"caught"}, {"what it breaks", 0, true}});
+  const Table table({{"mutant", 24, true}, {"applied"}, {"caught"}, {"what it breaks", 0, true}},
+                    "", text_columns());
   const bool shows = !records.is_stdout();
   if (shows) fmt::print("{}\n", table.header());
   std::size_t caught = 0;
@@ -170,25 +174,31 @@ int run_check(const CheckCommand& o) {
 void add_check(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<CheckCommand>();
   auto* command = app.add_subcommand(
-      "check", "Search the schedules for deadlocks, races and lost or doubled data");
+      "check", "Search the schedules for deadlocks, races, lost and doubled data");
   command->footer(kCheckExamples);
-  command->add_option("--op", o->op, "One shape: only these ops (default: all)");
-  auto* tp = command->add_option("--tp", o->ranks, "One shape: ranks, 1 to 64")
+  command->add_option("--op", o->op,
+                      "One shape: only these ops, as ag_gemm,gemm_rs (default: all)");
+  auto* tp = command->add_option("--tp", o->ranks, "One shape: ranks")
                  ->capture_default_str()
-                 ->check(CLI::Range(1, 64));
-  command->add_option("--m", o->m, "One shape: rows (default 1024)")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24));
-  command->add_option("--n", o->n, "One shape: columns of a rank's weight (default 4096)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
-  auto* workers = command->add_option("--workers", o->workers, "One shape: compute workers a rank")
-                      ->capture_default_str()
-                      ->check(CLI::Range(1, 1024));
-  command->add_option("--configurations", o->configurations, "Without a shape: how many to try")
+                 ->check(whole_between(1, 64));
+  command->add_option("--m", o->m, "One shape: rows (default: 1024)")
+      ->check(whole_between(0, 1 << 24));
+  command->add_option("--n", o->n, "One shape: columns of the unsharded product (default: 4096)")
+      ->check(whole_between(1, 1 << 24));
+  auto* workers =
+      command->add_option("--workers", o->workers, "One shape: compute workers of each rank")
+          ->capture_default_str()
+          ->check(whole_between(1, 1024));
+  command
+      ->add_option("--configurations", o->configurations,
+                   "Without a shape: random configurations to try")
       ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  command->add_option("--seed", o->seed, "Of the random choices")->capture_default_str();
-  command->add_flag("--mutants", o->mutants, "Try the seeded bugs; exit 1 if one is not found");
-  command->add_option("--json", o->json, "Write a summary a line to this file; -: standard output");
+      ->check(whole_between(1, kMostSize));
+  command->add_option("--seed", o->seed, "Seed of the random choices")->capture_default_str();
+  command->add_flag("--mutants", o->mutants, "Seed one bug at a time; exit 1 unless all are found");
+  command->add_option("--json", o->json,
+                      "Write summaries, one per line, to this file; - is standard output");
+  add_wide_option(*command);
   command->callback([o, tp, workers, &exit_code] {
     // Given alone, these ask for one shape, too.
     if (o->m < 0 && (tp->count() > 0 || workers->count() > 0)) o->m = 1024;

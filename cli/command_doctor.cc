@@ -19,6 +19,7 @@
 #include "commands.h"
 #include "doctor.h"
 #include "machine.h"
+#include "options.h"
 #include "session.h"
 
 namespace tilelace::cli {
@@ -41,6 +42,21 @@ bool closes(int fd) {
   return true;
 }
 
+/// "onednn, in fp32": what multiplies, where the type is not the operands'.
+std::string engine_text(DType dtype) {
+  const std::string name = cpu::gemm_engine_name(dtype);
+  const std::size_t blank = name.find(' ');
+  if (blank == std::string::npos) return name;
+  const std::string type = name.substr(blank + 1);
+  return name.substr(0, blank) + (type == name_of(dtype) ? "" : ", computed in " + type);
+}
+
+/// 22809 is 2.28.9; before 2.9 it had a digit less.
+std::string nccl_text(int version) {
+  const int major = version >= 10000 ? 10000 : 1000;
+  return fmt::format("{}.{}.{}", version / major, version % major / 100, version % 100);
+}
+
 void report_cpu(Report& report) {
   report.line("CPU", cpu_model());
   report.line("cores", fmt::format("{}", cpu_cores()));
@@ -49,7 +65,7 @@ void report_cpu(Report& report) {
   report.line("memory", fmt::format("{}, {} available", total ? show_bytes(*total) : "unknown",
                                     available ? show_bytes(*available) : "unknown"));
   for (const DType t : {DType::fp32, DType::bf16, DType::fp16})
-    report.line(fmt::format("GEMM {}", name_of(t)), cpu::gemm_engine_name(t));
+    report.line(fmt::format("GEMM {}", name_of(t)), engine_text(t));
 }
 
 void report_system(Report& report) {
@@ -57,7 +73,7 @@ void report_system(Report& report) {
                "ranks as processes (shared memory without a name)");
 #ifdef SYS_pidfd_open
   report.check("pidfd", closes(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0))),
-               "nothing here: a rank's death is seen by its socket");
+               "nothing: the death of a rank is seen by its socket");
 #endif
   std::array<int, 2> pair{-1, -1};
   const bool sockets = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) == 0;
@@ -72,7 +88,7 @@ void report_gpus(Report& report) {
   std::string driver;
   std::getline(version, driver);
   if (driver.empty()) {
-    report.missing("NVIDIA driver", "CUDA ranks, GPU times, P2P and multicast");
+    report.missing("NVIDIA driver", "GPU ranks");
   } else {
     report.line("NVIDIA driver", driver);
   }
@@ -81,15 +97,15 @@ void report_gpus(Report& report) {
   int nccl_version = 0;
   const auto get_version = nccl.find<int(int*)>("ncclGetVersion");
   if (get_version != nullptr && get_version(&nccl_version) == 0) {
-    report.line("NCCL", fmt::format("{}", nccl_version));
+    report.line("NCCL", nccl_text(nccl_version));
   } else {
-    report.missing("NCCL", "ag_gemm by transport nccl, the comparison with NCCL in benchmarks");
+    report.missing("NCCL", "transport nccl of ag_gemm, and NCCL as a baseline");
   }
   const std::string why = cuda_missing();
   if (why.empty()) {
-    report.line("CUDA ranks", "yes: ag_gemm, gemm_rs, gemm_ar (bf16, fp16)");
+    report.line("GPU ranks", "yes: ag_gemm, gemm_rs, gemm_ar (bf16, fp16)");
   } else {
-    report.line("CUDA ranks", fmt::format("no: {}", why));
+    report.line("GPU ranks", fmt::format("no: {}", why));
   }
 }
 
@@ -97,23 +113,24 @@ void report_gpus(Report& report) {
 
 void add_doctor(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand(
-      "doctor", "Say what this machine has, what is missing and what that disables");
-  command->footer(R"(Never fails because something is missing. Examples:
+      "doctor", "Show what this machine has, what is missing and what that disables");
+  command->footer(R"(What is missing is no error. Examples:
   tilelace doctor
-  tilelace doctor --measure mine.json    writes what this machine's GPUs (or cores) and the links
-                                         between them give, for tilelace simulate --machine mine.json
+  tilelace doctor --measure mine.json
+      Measures GPUs (or cores) and links, for tilelace simulate --machine mine.json.
   tilelace doctor --measure mine.json --compare h200x4
-                                         and says where it differs from a known machine
+      And shows where they differ from a known machine.
 )");
   auto request = std::make_shared<MeasureRequest>();
   auto* measure = command->add_option("--measure", request->path,
-                                      "Measure the ranks of this machine and write a machine file");
+                                      "Measure this machine and write a machine file");
   command
       ->add_option("--backend", request->backend,
-                   "What to measure: cpu or cuda (default: GPUs where there are any)")
+                   "Measure cpu or cuda (default: GPUs where there are any)")
       ->needs(measure);
-  command->add_option("--compare", request->compare, "A machine file, or its name, to compare with")
+  command->add_option("--compare", request->compare, "A machine to compare with, a name or a file")
       ->needs(measure);
+  add_wide_option(*command);
   command->callback([request, &exit_code] {
     if (!request->path.empty()) measure_machine(*request);
     exit_code = kDone;

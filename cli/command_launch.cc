@@ -6,6 +6,7 @@
 #include "commands.h"
 #include "core/check.h"
 #include "launch.h"
+#include "options.h"
 
 namespace tilelace::cli {
 namespace {
@@ -32,10 +33,12 @@ Exit status: that of the first rank that failed (128 + n if signal n ended it), 
 std::vector<std::string> command_of(std::vector<std::string> rest) {
   const bool marked = !rest.empty() && rest.front() == "--";
   if (marked) rest.erase(rest.begin());
-  require(!rest.empty(), "launch: PROGRAM, got nothing, expected one after --ranks N");
-  require(marked || !rest.front().starts_with('-'),
-          "launch: {}, got an unknown option, expected --ranks, --tag, --grace or PROGRAM",
-          rest.front());
+  require(!rest.empty(),
+          "launch: PROGRAM is missing, as in tilelace launch --ranks 4 ./my_program");
+  require(
+      marked || !rest.front().starts_with('-'),
+      "launch: there is no option {}. Options are --ranks, --tag and --grace, in front of PROGRAM",
+      rest.front());
   return rest;
 }
 
@@ -43,22 +46,22 @@ std::vector<std::string> command_of(std::vector<std::string> rest) {
 
 void add_launch(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<LaunchOptions>();
-  auto* command =
-      app.add_subcommand("launch", "Start PROGRAM once a rank, as processes that find each other");
+  auto* command = app.add_subcommand(
+      "launch", "Start a program once per rank, as processes that find each other");
   command->footer(kExplained);
   // PROGRAM is told in the help and never taken: it stops the parser, which leaves all that follows
   // as it stands, whatever it looks like.
   command
       ->add_option_function<std::string>(
-          "PROGRAM", [](const std::string&) {}, "What to start, and its arguments")
+          "PROGRAM", [](const std::string&) {}, "The program, and its arguments")
       ->check([](const std::string&) { return std::string("left to the program"); });
   command->validate_positionals();
   command->prefix_command();
-  command->add_option("--ranks,-n", o->ranks, "How many processes")
+  command->add_option("--ranks,-n", o->ranks, "Number of processes")
       ->required()
-      ->check(CLI::Range(1, comm::kMaxRanks))
+      ->check(whole_between(1, comm::kMaxRanks))
       ->type_name("N");
-  command->add_flag("--tag", o->tag, "Print line by line, with [rank] in front");
+  command->add_flag("--tag", o->tag, "Put [rank] in front of each line of output");
   command->add_option("--grace", o->grace_s, "Seconds from SIGTERM to SIGKILL")
       ->check(number_between(0, 3600))
       ->type_name("SECONDS")

@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 #include <fmt/ostream.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,9 +12,12 @@
 #include "core/check.h"
 #include "machine.h"
 #include "model_jobs.h"
+#include "model_sizes.h"
+#include "options.h"
 #include "plan/tuning/find_tuning.h"
 #include "row_list.h"
 #include "session.h"
+#include "text_width.h"
 #include "tilelace/op_table.h"
 #include "tilelace/transport_table.h"
 
@@ -22,18 +26,20 @@ namespace {
 
 struct PlanCommand {
   ModelRequest model;
-  std::string m, rows, dtype, link, plan, backend = "cpu", architecture, tuning;
+  std::string m, rows, dtype, link, backend = "cpu", architecture, tuning;
+  std::vector<std::string> plans;
   std::int64_t n = 0, k = 0;
   int ranks = 2, workers = 0;
+  bool ops = false;
 };
 
 constexpr const char* kPlanExamples = R"(Examples:
   tilelace plan --model llama3.1-8b --tp 8 --m 4096 --link 25,5
-      The plan of every product of a layer, why, and what was not taken.
+      The plan of each product of a layer, why, and what was not taken.
   tilelace plan gemm_ar --tp 4 --m 1,4096 --n 4096 --k 4096 --plan path=fused,blocks=2
   tilelace plan ag_gemm --tp 4 --m 4096 --n 28672 --k 8192 --backend cuda
       The kernel plan on H200s; no GPU is needed.
-No rank is started and no memory is touched.
+Nothing is run.
 )";
 
 std::string_view side_of(Extent extent, bool many) {
@@ -59,8 +65,17 @@ std::string operands_of(const OpRow& op, bool outputs) {
   return text;
 }
 
-/// The table of ops, as docs/ops.md has it.
+/// What the ops are; --wide: the table that docs/ops.md has.
 void print_ops() {
+  const int characters = text_columns();
+  for (const OpRow& op : op_table()) {
+    if (characters == 0) break;
+    for (const std::string& line : {fmt::format("{:<9} {}", op.name, op.help),
+                                    fmt::format("{:<9} takes {}", "", operands_of(op, false)),
+                                    fmt::format("{:<9} gives {}", "", operands_of(op, true))})
+      fmt::print("{}\n", filled(line, characters, 16));
+  }
+  if (characters > 0) return;
   fmt::print("| op | what | takes | gives |\n|---|---|---|---|\n");
   for (const OpRow& op : op_table())
     fmt::print("| {} | {} | {} | {} |\n", op.name, op.help, operands_of(op, false),
@@ -70,10 +85,10 @@ void print_ops() {
 void set_products(const PlanCommand& o, Workload& work) {
   if (!o.rows.empty()) {
     require(o.model.ops.empty() && o.model.model.empty() && o.n == 0 && o.k == 0 && o.m.empty(),
-            "--rows: got it with an op, --model, --n, --k or --m, expected none of them");
+            "--rows: the file has ops and sizes: leave out op, --model, --n, --k and --m");
     return load_rows(o.rows, o.ranks, work);
   }
-  require(!o.m.empty(), "plan: got no --m, expected it, or --rows");
+  require(!o.m.empty(), "plan: --m is missing: give it, or --rows");
   ModelRequest request = o.model;
   if (request.layer.empty()) request.layer = "0";
   work.sizes = parse_sizes("--m", o.m);
@@ -87,17 +102,16 @@ Workload workload_of(const PlanCommand& o) {
   set_products(o, work);
   if (!o.dtype.empty()) work.dtype = parse_dtype(o.dtype);
   work.device = parse_device(o.backend);
-  take_plan(o.plan, work);
+  take_plans(o.plans, work);
   require(work.device == Device::cpu || (o.link.empty() && o.workers == 0),
-          "--backend: got cuda with --link or --workers, expected neither");
+          "--link, --workers: CPU ranks only, leave them out with --backend cuda");
   return work;
 }
 
 /// The first one, or that of the name.
 int architecture_for(const PlanCommand& o, Device device) {
   if (o.architecture.empty()) return 0;
-  require(device == Device::cuda, "--architecture: got {} with --backend cpu, expected cuda",
-          o.architecture);
+  require(device == Device::cuda, "--architecture: GPU ranks only, add --backend cuda");
   const auto found = architecture_named(o.architecture);
   require(found.has_value(), "--architecture: got {}, expected {}{}", o.architecture,
           kArchitectures.size() > 1 ? "one of " : "", names_of_architectures());
@@ -107,7 +121,7 @@ int architecture_for(const PlanCommand& o, Device device) {
 /// The tables of measured plans, one behind the other, and what of them is not used.
 void take_tuning(const PlanCommand& o, Device device, Machine& machine) {
   if (device != Device::cuda) {
-    require(o.tuning.empty(), "--tuning: got {} with --backend cpu, expected cuda", o.tuning);
+    require(o.tuning.empty(), "--tuning: GPU ranks only, add --backend cuda");
     return;
   }
   if (o.tuning.empty())
@@ -121,6 +135,17 @@ void take_tuning(const PlanCommand& o, Device device, Machine& machine) {
   }
 }
 
+std::string machine_text(const Machine& machine) {
+  if (machine.device == Device::cuda) return fmt::format("{}", fmt::streamed(machine));
+  return fmt::format("CPU ranks, {} worker{} each, {}, {:.3g} GFLOP/s each", machine.workers,
+                     machine.workers == 1 ? "" : "s", link_text(machine),
+                     machine.rank_flops_per_s * 1e-9);
+}
+
+void print_part(const char* what, const std::string& text) {
+  fmt::print("{}\n", filled(fmt::format("  {:<8} {}", what, text), text_columns(), 11));
+}
+
 int print_plans(const PlanCommand& o) {
   const Workload work = workload_of(o);
   const Link link = parse_link(o.link);
@@ -130,12 +155,14 @@ int print_plans(const PlanCommand& o) {
   group.link_bytes_per_s = link.bytes_per_s;
   group.link_latency_s = link.latency_s;
   // Only planned: ranks would have to ask for it.
-  group.multicast = row_of(work.options.transport).needs_multicast();
+  group.multicast = std::ranges::any_of(work.jobs, [&](const Job& job) {
+    return row_of(options_for(work.options, job).transport).needs_multicast();
+  });
   Machine machine = machine_for(o.ranks, group);
   machine.architecture = architecture_for(o, work.device);
   take_tuning(o, work.device, machine);
   check_workload(work, machine);
-  fmt::print("machine: {}\n", fmt::streamed(machine));
+  print_filled("machine: " + machine_text(machine));
   std::size_t row = 0;
   for (const Job& job : work.jobs) {
     for (const std::int64_t m : work.sizes) {
@@ -144,12 +171,15 @@ int print_plans(const PlanCommand& o) {
       const Plan plan = work.plan.empty()
                             ? make_plan(problem, machine, options_for(work.options, job))
                             : candidates_of(work, job, m, machine).front().plan;
-      fmt::print("\n{}{}\n", job.gemm.layer.empty() ? "" : job.gemm.layer + ": ",
-                 fmt::streamed(problem));
-      fmt::print("  plan     {}\n  why      {}\n", fmt::streamed(plan), plan.reason);
-      for (const auto& other : plan.rejected) fmt::print("  not      {}\n", other);
-      fmt::print("  staging  {} a slot and rank, two slots: {}\n", show_bytes(plan.staging_bytes),
-                 plan.staging_formula);
+      fmt::print("\n");
+      print_filled(fmt::format("{}{}", job.gemm.layer.empty() ? "" : job.gemm.layer + ": ",
+                               fmt::streamed(problem)));
+      if (!job.given.empty()) print_part("asked", job.given);
+      print_part("plan", fmt::format("{}", fmt::streamed(plan)));
+      print_part("why", plan.reason);
+      for (const auto& other : plan.rejected) print_part("not", other);
+      print_part("staging", fmt::format("{} per slot and rank, two slots: {}",
+                                        show_bytes(plan.staging_bytes), plan.staging_formula));
     }
   }
   return kDone;
@@ -159,45 +189,42 @@ int print_plans(const PlanCommand& o) {
 
 void add_plan(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<PlanCommand>();
-  auto* command = app.add_subcommand("plan", "Print how a call would run, and why");
-  command->footer(kPlanExamples + ("\n" + std::string(plan_help())) + "\nModels: " + model_names() +
-                  "\n");
+  auto* command = app.add_subcommand("plan", "Print which plan a call would get, and why");
+  command->footer(kPlanExamples + ("\n" + std::string(plan_help())) + "\n" + model_help());
   command->add_option("op", o->model.ops, names_of_ops() + ", or a list (default: all)");
-  command->add_flag_callback(
-      "--ops",
-      [] {
-        print_ops();
-        throw CLI::Success();
-      },
-      "Print what the ops are, their operands and shapes");
+  command->add_flag("--ops", o->ops, "Print what the ops are, their operands and shapes");
   command->add_option("--model", o->model.model,
-                      "Sizes of a model's layer: a name below, a config.json or a folder");
-  command->add_option("--n", o->n, "Columns of the unsharded product")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  command->add_option("--k", o->k, "Terms of each of its sums")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  command->add_option("--tp", o->ranks, "Ranks of the group, 1 to 64")
+                      "A model's layer: a name, config.json, folder, or sizes; see below");
+  command->add_option("--n", o->n, "Columns of the unsharded product (ag_gemm: of its weight)")
+      ->check(whole_between(1, kMostSize));
+  command->add_option("--k", o->k, "Length of each dot product, unsharded")
+      ->check(whole_between(1, kMostSize));
+  command->add_option("--tp", o->ranks, "Ranks")
       ->capture_default_str()
-      ->check(CLI::Range(1, 64));
-  command->add_option("--m", o->m, "Rows (tokens): a list 1,7,128 or a range begin:end:factor");
+      ->check(whole_between(1, 64));
+  command->add_option("--m", o->m, "Rows (tokens), a list 1,7,128 or a range begin:end:factor");
   command->add_option("--rows", o->rows,
-                      "A file of rows in place of op, sizes and --m, as of `tilelace bench`");
+                      "A file of rows, instead of op, sizes and --m; see tilelace bench --help");
   command->add_option("--dtype", o->dtype,
                       names_of_dtypes() + " (default: the model's; bf16 without one)");
   add_backend_option(*command, o->backend);
   command->add_option(
       "--architecture", o->architecture,
-      "--backend cuda: of the GPUs, " + names_of_architectures() + " (default: the first one)");
-  command->add_option("--workers", o->workers, "Compute workers a rank; 0: cores / ranks")
+      "GPU ranks: architecture, one of " + names_of_architectures() + " (default: the first)");
+  command->add_option("--workers", o->workers, "Compute workers of each rank; 0: cores / ranks")
       ->capture_default_str()
-      ->check(CLI::Range(0, 1024));
-  command->add_option("--link", o->link, "Wire of each rank: GB/s[,latency_us] (default: none)");
-  command->add_option("--plan", o->plan, "Overrides of the planner, see below");
+      ->check(whole_between(0, 1024));
+  command->add_option("--link", o->link,
+                      "Emulated wire of each rank, as GB/s[,latency_us] (default: shared memory)");
+  add_plan_option(*command, o->plans);
   command->add_option("--tuning", o->tuning,
-                      "--backend cuda: a table of measured plans, or off (default: as calls take "
-                      "them, TILELACE_TUNING's or those that came with this build; "
-                      "docs/tuning.md)");
-  command->callback([o, &exit_code] { exit_code = print_plans(*o); });
+                      "GPU ranks: a table of measured plans, or off (default: that of "
+                      "TILELACE_TUNING, else those that are installed; docs/tuning.md)");
+  add_wide_option(*command);
+  command->callback([o, &exit_code] {
+    if (o->ops) return print_ops();
+    exit_code = print_plans(*o);
+  });
 }
 
 }  // namespace tilelace::cli

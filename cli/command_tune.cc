@@ -11,7 +11,11 @@
 
 #include "commands.h"
 #include "model_jobs.h"
+#include "model_sizes.h"
+#include "options.h"
 #include "session.h"
+#include "table.h"
+#include "text_width.h"
 #include "tilelace/op_table.h"
 #include "tuning_file.h"
 
@@ -37,8 +41,8 @@ constexpr const char* kTuneExamples = R"(Examples:
   tilelace plan --model llama3.1-8b --tp 2 --m 333 --backend cuda --tuning tilelace-tuning.json
       What a table changes.
   tilelace tune --tp 2 --merge a.json,b.json --out both.json
-Ended early, by --minutes or by you, it goes on where it was. Ranks take a table by
-TILELACE_TUNING=FILE, join(tuning=) or CommunicatorOptions::tuning.
+Run the same again to go on where it stopped. Ranks use a table that TILELACE_TUNING,
+tilelace.join(tuning=) or CommunicatorOptions::tuning_file names.
 )";
 
 /// Tokens of decoding, of chunks of a prompt, and of prompts.
@@ -61,12 +65,23 @@ Problem problem_of_row(const Workload& work, int number) {
   return problem_of(job_of(work, number).gemm, m_of(work, number), work.dtype);
 }
 
+std::vector<Row> named_rows(const Workload& work) {
+  std::vector<Row> rows;
+  for (std::size_t i = 0; i < work.jobs.size() * work.sizes.size(); ++i)
+    rows.push_back(named_row(work, static_cast<int>(i)));
+  return rows;
+}
+
 class Tuning {
  public:
-  Tuning(const TuneOptions& o, Workload& work) : work_(work), file_(o.out, work.gpus), out_(o.out) {
+  Tuning(const TuneOptions& o, Workload& work)
+      : work_(work),
+        file_(o.out, work.gpus),
+        out_(o.out),
+        table_(tune_table(named_rows(work), text_columns())) {
     if (!file_.note().empty()) fmt::print("note: {}\n", file_.note());
     for (const std::string& other : o.merge)
-      fmt::print("{}: {} rows more\n", other, file_.merge(other));
+      fmt::print("{}: {} rows added\n", other, file_.merge(other));
     const auto rows = work.jobs.size() * work.sizes.size();
     for (std::size_t i = 0; i < rows; ++i)
       work.skip.push_back(!o.again && file_.has(problem_of_row(work, static_cast<int>(i))));
@@ -74,12 +89,15 @@ class Tuning {
 
   int run(SessionOptions session) {
     const auto left = std::ranges::count(work_.skip, false);
-    fmt::print("{} GPUs, {}: {} problems to tune, {} are in {}\n", work_.ranks, work_.gpus.name,
-               left, std::ssize(work_.skip) - left, out_);
+    fmt::print("{} GPUs, {}: {} problems to tune, {} more are in {} already\n", work_.ranks,
+               work_.gpus.name, left, std::ssize(work_.skip) - left, out_);
     file_.write();
     if (left == 0) return kDone;
     session.on_row = [this](const Row& row) { return take(row); };
+    const bool shows = !session.quiet && session.json != "-";
+    if (shows) fmt::print("\n{}\n", table_.header());
     const int code = run_session(work_, session);
+    if (shows) fmt::print("\n{}", table_.legend());
     print_end(left);
     return code;
   }
@@ -95,25 +113,25 @@ class Tuning {
       ++done_;
       if (standard > 0) gains_ += std::log(standard / best.us);
     }
-    const double gain = standard > 0 ? 100 * (standard / best.us - 1) : 0;
-    return fmt::format("{:8} {:8} m {:<6} {:9.1f} us   prediction's choice {:+5.1f} %   {}",
-                       row.label, row.op, row.m, best.us, gain, best.way.kind);
+    return table_.line(tune_cells(row));
   }
 
   void print_end(std::ptrdiff_t wanted) const {
     if (done_ > 0)
-      fmt::print("\n{} problems tuned: predictions were {:.1f} % behind in the geometric mean\n",
-                 done_, 100 * (std::exp(gains_ / done_) - 1));
+      fmt::print(
+          "\n{} problems tuned. The planner's own choices take {:.1f} % longer (geometric mean)\n",
+          done_, 100 * (std::exp(gains_ / done_) - 1));
     if (done_ < wanted)
-      fmt::print("{} are left: run the same again (--minutes is over, or a result was wrong)\n",
-                 wanted - done_);
-    fmt::print("table: {}, {} rows; ranks take it by TILELACE_TUNING={}\n", out_, file_.rows(),
-               out_);
+      fmt::print(
+          "{} are left, because --minutes is over or a result was wrong: run the same again\n",
+          wanted - done_);
+    fmt::print("table: {}, {} rows; use it with TILELACE_TUNING={}\n", out_, file_.rows(), out_);
   }
 
   Workload& work_;
   TuningFile file_;
   std::string out_;
+  Table table_;
   int done_ = 0;
   double gains_ = 0;
 };
@@ -122,45 +140,50 @@ class Tuning {
 
 void add_tune(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<TuneOptions>();
-  auto* command =
-      app.add_subcommand("tune", "Time plans on this machine's GPUs, keep the fastest in a table");
-  command->footer(std::string(kTuneExamples) + "\nModels: " + model_names() + "\n");
+  auto* command = app.add_subcommand(
+      "tune", "Time plans on this machine's GPUs and keep the fastest in a table");
+  command->footer(std::string(kTuneExamples) + "\n" + model_help());
   command->add_option("op", o->model.ops, names_of_ops() + ", or a list (default: all)");
   command->add_option("--model", o->model.model,
-                      "Products of a model's layer: a name below, a config.json or a folder");
-  command->add_option("--n", o->n, "Columns of the unsharded product, ag_gemm: of each weight")
+                      "A model's layer: a name, config.json, folder, or sizes; see below");
+  command
+      ->add_option("--n", o->n,
+                   "Columns of the unsharded product (ag_gemm: of each weight, as 8192,8192)")
       ->delimiter(',')
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  command->add_option("--k", o->k, "Terms of each of its sums")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  command->add_option("--tp", o->session.ranks, "Ranks of the group")
+      ->check(whole_between(1, kMostSize));
+  command->add_option("--k", o->k, "Length of each dot product, unsharded")
+      ->check(whole_between(1, kMostSize));
+  command->add_option("--tp", o->session.ranks, "Ranks, one on each GPU")
       ->capture_default_str()
-      ->check(CLI::Range(1, 64));
-  command->add_option("--m", o->session.m, "Rows (tokens): a list or a range begin:end:factor")
+      ->check(whole_between(1, 64));
+  command
+      ->add_option("--m", o->session.m, "Rows (tokens), a list 1,7,128 or a range begin:end:factor")
       ->default_str(kUsualSizes);
   command->add_option("--dtype", o->session.dtype, "bf16 or fp16 (default: the model's; bf16)");
-  command->add_option("--out", o->out, "The table: gone on with where it is there")
+  command->add_option("--out", o->out, "The table; one that exists is continued")
       ->capture_default_str();
-  command->add_option("--merge", o->merge, "Tables of the same GPUs whose other rows it takes")
+  command->add_option("--merge", o->merge, "Tables of the same GPUs, whose rows are added")
       ->delimiter(',');
-  command->add_option("--minutes", o->minutes, "Problems that would begin later are left out")
+  command->add_option("--minutes", o->minutes, "Stop beginning problems after this time")
       ->capture_default_str()
       ->check(number_between(0.01, 100000));
   command
       ->add_option("--candidates", o->candidates,
-                   "Plans of each kind that are timed, best prediction first")
+                   "Time the best N predictions of each kind of plan")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1000));
-  command->add_flag("--again", o->again, "Time problems that the table has, too");
-  command->add_flag("--force", o->force,
-                    "Go on where a GPU is throttled or others use it; else that is an error");
-  command->add_option("--timeout", o->session.timeout_s, "Bound of every wait for a peer, seconds")
+      ->check(whole_between(1, 1000));
+  command->add_flag("--again", o->again, "Also time problems that the table already has");
+  command->add_flag("--force", o->force, "Go on although a GPU is throttled or used by others");
+  command
+      ->add_option("--timeout", o->session.timeout_s,
+                   "Seconds after which a wait for a peer is an error")
       ->capture_default_str()
       ->check(number_between(0.001, 86400));
   command->add_option("--json", o->session.json,
-                      "Write a record a line to this file, candidates too");
-  command->add_flag("--quiet", o->session.quiet, "No lines and no progress bar");
-  command->add_flag("--no-check", o->session.no_check, "Time only; do not check the results");
+                      "Write one record per line to this file, with all candidates");
+  add_wide_option(*command);
+  command->add_flag("--quiet", o->session.quiet, "No table and no progress bar");
+  command->add_flag("--no-check", o->session.no_check, "Do not check the results");
   command->callback([o, &exit_code] {
     setenv("TILELACE_TUNING", "off", 1);  // predictions are what is measured; before any thread
     o->session.backend = "cuda";

@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "simulate/machine_file.h"
+#include "text_width.h"
 
 namespace tilelace::cli {
 
 class Report {
  public:
   static void line(const std::string& what, const std::string& value) {
-    fmt::print("{:<18} {}\n", what, value);
+    fmt::print("{}\n", filled(fmt::format("{:<18} {}", what, value), text_columns(), 19));
   }
   void missing(const std::string& what, const std::string& disables) {
     line(what, "missing");
@@ -29,7 +30,8 @@ class Report {
     fmt::print("\n{}\n", disabled_.empty() ? "nothing is missing"
                                            : "what is missing, and what that "
                                              "disables:");
-    for (const auto& d : disabled_) fmt::print("  {}\n", d);
+    for (const auto& d : disabled_)
+      fmt::print("{}\n", filled(fmt::format("  {}", d), text_columns(), 4));
   }
 
  private:

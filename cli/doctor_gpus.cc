@@ -20,7 +20,7 @@ void report_through(Report& report, const Library& cuda) {
   const auto peers = cuda.find<int(int*, int, int)>("cuDeviceCanAccessPeer");
   int count = 0;
   if (init == nullptr || count_of == nullptr || init(0) != 0 || count_of(&count) != 0 || count < 1)
-    return report.missing("GPUs", "CUDA ranks (the driver's library is there, a device is not)");
+    return report.missing("GPUs", "GPU ranks (the driver's library is there, a device is not)");
   for (int d = 0; d < count; ++d) {
     std::array<char, 256> name{};
     int multicast = 0;
@@ -45,10 +45,9 @@ void report_devices(Report& report) {
   if (cuda) {
     report_through(report, cuda);
   } else {
-    report.missing("libcuda", "CUDA ranks");
+    report.missing("libcuda", "GPU ranks");
   }
-  report.check("CUDA runtime", static_cast<bool>(runtime),
-               "nothing here: a CUDA build brings its own");
+  report.line("CUDA runtime", runtime ? "there, not used by this build" : "none, none needed");
 }
 
 }  // namespace tilelace::cli
@@ -56,7 +55,7 @@ void report_devices(Report& report) {
 namespace tilelace::cuda::measure {
 
 GpuRates measure_gpus(const Say& /*say*/) {
-  raise(ErrorKind::usage, "--backend: got cuda, expected cpu: {}", cuda_missing());
+  raise(ErrorKind::usage, "--backend cuda: {}", cuda_missing());
 }
 
 }  // namespace tilelace::cuda::measure

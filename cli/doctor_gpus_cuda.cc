@@ -21,7 +21,7 @@ void report_capabilities(Report& report) {
   } catch (const Error& e) {
     // The runtime has one word for no driver and an old one: it is told, the meaning in front.
     report.line("GPUs", fmt::format("none: no driver that can be used ({})", e.what()));
-    return report.missing("CUDA driver", "CUDA ranks");
+    return report.missing("CUDA driver", "GPU ranks");
   }
   report.line("GPUs", fmt::format("{}", count));
   for (int d = 0; d < count; ++d) {

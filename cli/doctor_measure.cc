@@ -161,10 +161,10 @@ MeasuredMachine measure_cpu_ranks() {
 
 void measure_machine(const MeasureRequest& request) {
   require(request.backend.empty() || request.backend == "cpu" || request.backend == "cuda",
-          "--backend: got \"{}\", expected cpu, cuda", request.backend);
+          "--backend: got \"{}\", expected cpu or cuda", request.backend);
   const std::string missing = cuda_missing();
   const bool gpus = request.backend == "cuda" || (request.backend.empty() && missing.empty());
-  require(!gpus || missing.empty(), "--backend: got cuda, expected cpu: {}", missing);
+  require(!gpus || missing.empty(), "--backend cuda: {}", missing);
   // Not after half a minute of measuring.
   const sim::MachineModel other = request.compare.empty()
                                       ? sim::MachineModel()
@@ -179,9 +179,9 @@ void measure_machine(const MeasureRequest& request) {
   check_machine(m.machine);
   write_text("--measure", request.path, machine_text(m.machine, m.sources));
   if (!request.compare.empty()) fmt::print("\n{}", differences_text(m.machine, m.sources, other));
-  fmt::print(
-      "\nwrote {}: {} ranks\nNext: tilelace simulate --machine {} --model llama3.1-8b {} --m 512\n",
-      request.path, gpus ? "GPU" : "CPU", request.path, m.ranks);
+  fmt::print("\nwrote {}, of {} ranks\nNext:\n", request.path, gpus ? "GPU" : "CPU");
+  fmt::print("  tilelace simulate --machine {} --model llama3.1-8b {} --m 512\n", request.path,
+             m.ranks);
 }
 
 }  // namespace tilelace::cli

@@ -58,7 +58,7 @@ void print_products(const sim::Compute& compute, const std::vector<TimedGemm>& t
   for (const TimedGemm& t : timed) {
     const double us = sim::gemm_time(compute, t.product).total_us();
     Report::line("GEMM", fmt::format("m {:>5} n {:>5} k {:>5}  {:9.1f} us  {:6.1f} TFLOP/s  "
-                                     "fitted {:9.1f} us {:+5.1f} %",
+                                     "model {:9.1f} us {:+5.1f} %",
                                      t.product.m, t.product.n, t.product.k, t.us,
                                      t.product.flops() / t.us * 1e-6, us, 100 * (us / t.us - 1)));
   }
@@ -149,12 +149,11 @@ MeasuredMachine measure_gpu_ranks(const sim::MachineModel& known) {
                   timed.size(), 100 * worst_error(m.compute, timed))};
   print_products(m.compute, timed);
   print_links(r);
-  fmt::print(
-      "\nCollectives, power, the network and what an implementation adds are as on h200x4. Links "
-      "count as a switch's: on a\nPCIe tree put topology, uplinks and the link between sockets "
-      "into the "
-      "file "
-      "by hand.\n");
+  fmt::print("\n");
+  print_filled(
+      "Collectives, power, the network and the overhead of an implementation are those of h200x4. "
+      "Links count as a switch's: for a PCIe tree write topology, uplinks and the link between "
+      "sockets into the file by hand.");
   Sources sources = sources_of(m, r, clock_flops > 0);
   return {std::move(m), std::move(sources), "--tp " + std::to_string(r.gpus)};
 }

@@ -8,9 +8,7 @@
 namespace tilelace::cli {
 namespace {
 
-[[noreturn]] void no_cuda() {
-  raise(ErrorKind::usage, "--backend: got cuda, expected cpu: {}", cuda_missing());
-}
+[[noreturn]] void no_cuda() { raise(ErrorKind::usage, "--backend cuda: {}", cuda_missing()); }
 
 }  // namespace
 

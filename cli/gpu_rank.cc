@@ -15,9 +15,7 @@ constexpr int kIterations = 10;
 
 [[noreturn]] void refuse(const std::string& seen) {
   raise(ErrorKind::system,
-        "tune: {}, expected GPUs that are cool and nobody else's, or times say nothing of plans: "
-        "wait for them, or go on with --force",
-        seen);
+        "tune: {}: times would say nothing about plans. Wait, or go on with --force", seen);
 }
 
 }  // namespace
@@ -41,8 +39,7 @@ std::optional<Plan> GpuRank::fastest(const Job& job, std::int64_t m,
     predicted_us.push_back(all[i].predicted_us);
     calls.emplace_back([&call, &plan = all[i].plan](int turn) { call(turn, plan); });
   }
-  require(!there.empty(), "{}: plans, got none whose tile this build has, expected one",
-          name_of(job));
+  require(!there.empty(), "{}: this build has no kernel for any of these plans", name_of(job));
   const plan::Halving found = times.fastest(calls, predicted_us);
   for (const CallTime& c : found.times) took.push_back({there[c.index], c.us});
   if (work.tunes && !work.force) {

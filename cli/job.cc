@@ -60,22 +60,31 @@ void check_gpu_memory(const Workload& work, const Machine& machine) {
   bare.check = false;
   const std::int64_t needed = memory_needed(bare, machine) / work.ranks;
   require(static_cast<double>(needed) <= 0.9 * static_cast<double>(work.gpus.memory_bytes),
-          "memory: these sizes need {} on each GPU, got {}, expected less: take a smaller --m",
+          "memory: these sizes need {} on each GPU, which has {}: take a smaller --m",
           show_bytes(needed), show_bytes(work.gpus.memory_bytes));
 }
 
 /// options_for drops what a product has no use for; where no product has, nobody would notice.
-void check_ops(const Workload& work) {
+void check_options_of(const Workload& work, const PlanOptions& options) {
   const auto any = [&](auto takes) {
     return std::any_of(work.jobs.begin(), work.jobs.end(),
                        [&](const Job& job) { return takes(job.gemm.op); });
   };
-  require(!work.options.blocks || any([](Op op) { return row_of(op).shares; }),
-          "--plan blocks: got {} without gemm_ar, expected it with gemm_ar only",
-          work.options.blocks.value_or(0));
-  require(!work.options.partials || any([](Op op) { return row_of(op).sums; }),
-          "--plan partials: got {} with ag_gemm alone, expected it with gemm_rs or gemm_ar",
-          name_of(work.options.partials.value_or(work.dtype)));
+  require(!options.blocks || any([](Op op) { return row_of(op).shares; }),
+          "--plan blocks: only gemm_ar has blocks, and it is not among these ops");
+  require(
+      !options.partials || any([](Op op) { return row_of(op).sums; }),
+      "--plan partials: only gemm_rs and gemm_ar have partials, and neither is among these ops");
+  if (!options.partials || *options.partials == work.dtype) return;
+  require(*options.partials == kAccumulator, "--plan partials: got {}, expected {}{}",
+          name_of(*options.partials), name_of(work.dtype),
+          work.dtype == kAccumulator ? "" : fmt::format(" or {}", name_of(kAccumulator)));
+}
+
+void check_ops(const Workload& work) {
+  check_options_of(work, work.options);
+  for (const Job& job : work.jobs)
+    if (job.options) check_options_of(work, *job.options);
 }
 
 void require_architecture(const Plan& plan, const Machine& machine) {
@@ -93,7 +102,7 @@ std::int64_t sum_of(const std::vector<std::int64_t>& values) {
 
 model::LayerGemm plain_gemm(Op op, const std::vector<std::int64_t>& n, std::int64_t k, int ranks) {
   const bool gather = row_of(op).gathers;
-  require(gather || n.size() == 1, "{}: n: got {} weights, expected one", name_of(op), n.size());
+  require(gather || n.size() == 1, "{}: n: got {} values, expected one", name_of(op), n.size());
   model::LayerGemm g;
   g.op = op;
   g.tp = ranks;
@@ -149,29 +158,46 @@ Problem problem_of(const model::LayerGemm& gemm, std::int64_t m, DType dtype) {
 }
 
 PlanOptions options_for(const PlanOptions& options, const Job& job) {
-  PlanOptions o = options;
+  PlanOptions o = job.options.value_or(options);
   if (!row_of(job.gemm.op).shares) o.blocks.reset();
   if (row_of(job.gemm.op).gathers) o.partials.reset();
-  if (job.transport) o.transport = job.transport;
-  if (job.route) o.route = job.route;
   return o;
 }
 
-void travel(Workload& work, std::string_view ways) {
-  if (ways.empty()) return;
-  std::vector<Job> all;
-  for (const Job& job : work.jobs) {
-    require(name_of(job) == name_of(Op::ag_gemm), "--transports: op, got {}, expected ag_gemm",
-            name_of(job));
-    for (const std::string& way : split_list("--transports", ways)) {
-      all.push_back(job);
-      const bool ring = way == name_of(RouteKind::ring);
-      all.back().transport = parse_transport(
-          "--transports", ring ? name_of(transport_that(Carrier::engine)) : std::string_view(way));
-      all.back().route = ring ? RouteKind::ring : RouteKind::mesh;
+namespace {
+
+/// "pull 64" of "transport=pull,chunk=64".
+std::string values_of(std::string_view plan) {
+  std::string values;
+  for (const std::string& part : split_list("--plan", plan))
+    values += (values.empty() ? "" : " ") + part.substr(part.find('=') + 1);
+  return values;
+}
+
+}  // namespace
+
+void take_plans(const std::vector<std::string>& plans, Workload& work) {
+  if (plans.size() == 1 && is_printed_plan(plans[0])) {
+    require(work.device == Device::cuda,
+            "--plan: a printed plan is for GPU ranks: add --backend cuda, or give KEY=VALUE");
+    work.plan = one_line(plans[0]);
+    return;
+  }
+  if (plans.size() == 1) work.options = parse_plan_options(plans[0]);
+  if (plans.size() < 2) return;
+  const std::vector<Job> jobs = std::move(work.jobs);
+  const std::vector<bool> skip = std::move(work.skip);
+  work.jobs.clear(), work.skip.clear();
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    for (const std::string& plan : plans) {
+      work.jobs.push_back(jobs[i]);
+      work.jobs.back().options = parse_plan_options(plan);
+      work.jobs.back().given = values_of(plan);
+      const std::size_t sizes = work.sizes.size();
+      for (std::size_t m = 0; m < sizes && !skip.empty(); ++m)
+        work.skip.push_back(skip[i * sizes + m]);
     }
   }
-  work.jobs = std::move(all);
 }
 
 constexpr std::string_view kBaselines[] = {"cublas", "nccl", "nccl_registered", "nccl_window",
@@ -221,7 +247,7 @@ std::vector<plan::CudaWay> candidates_of(const Workload& work, const Job& job, s
   if (!work.plan.empty()) {
     const Plan plan = plan::plan_of_words(problem, work.plan);
     require(m == 0 || plan.kernel != nullptr,
-            "--plan: \"{}\", got no tile, expected one behind \"; \"", work.plan);
+            "--plan: \"{}\" has no tile behind \"; \": copy all of a printed plan", work.plan);
     require_architecture(plan, machine);
     return {{plan, plan::kind_of(plan), 0}};
   }
@@ -247,7 +273,7 @@ std::vector<PlanOptions> ways_of(const Workload& work, const Job& job) {
   std::vector<PlanOptions> all{options_for(work.options, job)};
   if (work.brief) return all;
   for (const Path path : baseline_paths(work.device, job.gemm.op))
-    all.push_back(baseline_options(work.options, path, work.device));
+    all.push_back(baseline_options(job.options.value_or(work.options), path, work.device));
   return all;
 }
 
@@ -269,19 +295,13 @@ Machine machine_for(int ranks, const CommunicatorOptions& options, const GpuFact
 
 void check_workload(const Workload& work, const Machine& machine) {
   check_ops(work);
-  if (const auto partials = work.options.partials; partials && *partials != work.dtype) {
-    const std::string or_exact =
-        work.dtype == kAccumulator ? "" : fmt::format(" or {}", name_of(kAccumulator));
-    require(*partials == kAccumulator, "--plan partials: got {}, expected {}{}", name_of(*partials),
-            name_of(work.dtype), or_exact);
-  }
   for (const Job& job : work.jobs) {
     for (const std::int64_t m : work.sizes) {
       make_plan(problem_of(job.gemm, m, work.dtype), machine, options_for(work.options, job));
       if (work.device == Device::cuda) candidates_of(work, job, m, machine);
       if (!job.then) continue;
       require(m > 0 && m % job.gemm.tp == 0,
-              "--m: got {}, expected a multiple of {} ranks of an MLP", m, job.gemm.tp);
+              "--m: got {}, expected for an MLP a multiple of --tp {}", m, job.gemm.tp);
       make_plan(problem_of(*job.then, m, work.dtype), machine);
     }
   }
@@ -304,8 +324,8 @@ void check_memory(const Workload& work, const Machine& machine) {
   if (!available) return;
   const std::int64_t needed = memory_needed(work, machine);
   require(static_cast<double>(needed) <= 0.9 * static_cast<double>(*available),
-          "memory: these sizes need {}, got {} available, expected less: take a smaller --m (the "
-          "largest is {}), a narrower --dtype, or with --op the smaller products",
+          "memory: these sizes need {}, and {} is available: take a smaller --m (the largest is "
+          "{}), a narrower --dtype, or fewer products",
           show_bytes(needed), show_bytes(*available),
           *std::max_element(work.sizes.begin(), work.sizes.end()));
 }

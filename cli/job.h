@@ -23,9 +23,9 @@ struct Job {
   /// The second product of an MLP: gemm_rs behind an ag_gemm, gemm_ar behind a product of rows that
   /// are whole on every rank.
   std::optional<model::LayerGemm> then = {};
-  /// ag_gemm: how rows travel in this one, whatever the workload's options say.
-  std::optional<Transport> transport = {};
-  std::optional<RouteKind> route = {};
+  /// One of several --plan, instead of the workload's options, and the values that it gives.
+  std::optional<PlanOptions> options = {};
+  std::string given = {};
 };
 
 struct Workload {
@@ -96,9 +96,9 @@ std::vector<std::string> parse_baselines(std::string_view text);
 /// Of these the kinds of NCCL's buffers, for collectives by themselves. Errors: usage (another).
 std::vector<std::string> parse_buffers(std::string_view text);
 
-/// Every job once for each of these ways of ag_gemm's rows: push, pull, ring, store, nccl.
-/// Errors: usage (another word, another op).
-void travel(Workload& work, std::string_view ways);
+/// Each --plan, once the workload's jobs and device are known: one is for all jobs, of several each
+/// job gets one row each. GPU ranks: or one plan as it is printed. Errors: usage.
+void take_plans(const std::vector<std::string>& plans, Workload& work);
 
 /// What the backend says of itself for such a group, without making one.
 /// `gpus`: those that are there; null: H200s.

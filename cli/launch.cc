@@ -46,8 +46,7 @@ class Port {
     if (!socket_ || bind(socket_.get(), any, size) != 0 ||
         getsockname(socket_.get(), any, &size) != 0 ||
         setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0)
-      raise(ErrorKind::system, "launch: port of 127.0.0.1, got \"{}\", expected a free one",
-            std::strerror(errno));
+      raise(ErrorKind::system, "launch: no free port on 127.0.0.1: {}", std::strerror(errno));
     number_ = ntohs(address.sin_port);
   }
   [[nodiscard]] int number() const { return number_; }
@@ -97,7 +96,7 @@ Ending ending_of(const siginfo_t& info) {
     return {info.si_status, fmt::format("exit status {}", info.si_status)};
   const char* name = sigabbrev_np(info.si_status);
   return {128 + info.si_status,
-          fmt::format("an end by signal {} ({})", info.si_status, name == nullptr ? "?" : name)};
+          fmt::format("ended by signal {} ({})", info.si_status, name == nullptr ? "?" : name)};
 }
 
 struct Rank {
@@ -133,9 +132,9 @@ class Launched {
     output_.finish();
     if (interrupted != 0) throw Interrupted{interrupted};
     if (failed_ < 0) return 0;
-    fmt::print(stderr, "tilelace: launch: rank {} of {}: got {}, expected exit status 0{}\n",
-               failed_, options_.ranks, first_.words,
-               others_ == 0 ? "" : fmt::format("; ended the {} still running", others_));
+    fmt::print(stderr, "tilelace: launch: rank {} of {} failed: {}{}\n", failed_, options_.ranks,
+               first_.words,
+               others_ == 0 ? "" : fmt::format("; the {} still running were ended", others_));
     return first_.code;
   }
 
@@ -162,8 +161,9 @@ class Launched {
   }
 
   [[noreturn]] static void refuse(ErrorKind kind, const std::string& what) {
-    raise(kind, "launch: {}, got \"{}\", expected {}", what, std::strerror(errno),
-          kind == ErrorKind::usage ? "a program that can be started" : "one more rank");
+    raise(kind, "launch: cannot start {}: {}",
+          kind == ErrorKind::usage ? what : fmt::format("one more rank, {}", what),
+          std::strerror(errno));
   }
 
   [[noreturn]] void become(int rank, pid_t parent, int report, int out, int err) const {

@@ -37,7 +37,7 @@ void write_all(int fd, const std::string& text) {
 comm::UniqueFd TaggedOutput::add(int rank, int to) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0)
-    raise(ErrorKind::system, "launch: pipe, got \"{}\", expected one", std::strerror(errno));
+    raise(ErrorKind::system, "launch: cannot make a pipe: {}", std::strerror(errno));
   streams_.push_back({rank, to, comm::UniqueFd(ends[0]), {}});
   comm::UniqueFd write_end(ends[1]);
   fcntl(ends[0], F_SETFL, O_NONBLOCK);

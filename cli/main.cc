@@ -2,12 +2,16 @@
 #include <fmt/core.h>
 
 #include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <new>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "commands.h"
+#include "options.h"
 #include "ranks.h"
 #include "session.h"
 #include "tilelace/error.h"
@@ -19,9 +23,9 @@ namespace {
 constexpr const char* kFirstSteps = R"(Start here:
   tilelace run --model minilm-l6 --tp 4 --m 128    a model's layer over four ranks, checked
   tilelace doctor                                  what this machine has
-  tilelace COMMAND --help                          options and examples
-Exit status of every command: 0 done and verified, 1 a result was wrong or a bar missed,
-2 usage or bad input, 3 a peer, a timeout or the system; launch: that of the failing rank.
+  tilelace COMMAND --help                          its options, and examples
+Exit status: 0 done and verified, 1 a wrong result, 2 bad usage or input, 3 a lost rank, a timeout
+or the system. launch: that of the first rank that failed.
 )";
 
 int fail(const Error& error) {
@@ -29,22 +33,28 @@ int fail(const Error& error) {
   return error.kind() == ErrorKind::usage ? kUsage : kSystem;
 }
 
-int parse(CLI::App& app, int argc, char** argv, int& exit_code) {
+int parse(CLI::App& app, std::vector<std::string> arguments, int& exit_code) {
+  const std::string command = arguments[0];
   try {
-    app.parse(argc, argv);
+    std::reverse(arguments.begin(), arguments.end());  // as the parser wants it
+    app.parse(std::move(arguments));
     return std::fflush(stdout) == 0 ? exit_code : kUsage;
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? kDone : kUsage;
+    if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
+    fmt::print(stderr, "tilelace: {}: {}\n", command, e.what());
+    return kUsage;
   }
 }
 
 int run(int argc, char** argv) {
   try {
-    CLI::App app("Tilelace: tensor-parallel collectives overlapped with GEMM", "tilelace");
+    CLI::App app("Collectives of tensor parallelism inside the tiles of a GEMM", "tilelace");
+    const auto help = std::make_shared<HelpFormatter>();
+    help->column_width(28);
+    app.formatter(help);
     app.set_version_flag("--version", "tilelace " TILELACE_VERSION_STRING " (" TILELACE_COMMIT ")");
     app.footer(kFirstSteps);
     app.require_subcommand(1);
-    app.get_formatter()->column_width(28);
     int exit_code = kDone;
     add_run(app, exit_code);
     add_bench(app, exit_code);
@@ -54,14 +64,14 @@ int run(int argc, char** argv) {
     add_check(app, exit_code);
     add_launch(app, exit_code);
     add_doctor(app, exit_code);
-    return parse(app, argc, argv, exit_code);
+    return parse(app, known_arguments(app, {argv + 1, argv + argc}), exit_code);
   } catch (const Error& e) {
     return fail(e);
   } catch (const Interrupted& e) {
     fmt::print(stderr, "tilelace: ended by signal {}\n", e.signal);
     return 128 + e.signal;
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "tilelace: memory: got none, expected enough for these sizes\n");
+    fmt::print(stderr, "tilelace: out of memory for these sizes\n");
     return kSystem;
   } catch (const std::exception& e) {
     fmt::print(stderr, "tilelace: {}\n", e.what());

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "core/check.h"
+#include "model_sizes.h"
 
 namespace tilelace::cli {
 namespace {
@@ -46,7 +47,11 @@ std::vector<int> layers_of(const ModelRequest& request, const Workload& work) {
 }  // namespace
 
 void load_model(const ModelRequest& request, int ranks, Workload& work) {
-  work.config = model::read_config(model::find_model(request.model));
+  const bool by_hand = are_model_sizes(request.model);
+  require(!by_hand || request.weights.empty(),
+          "--weights: sizes by hand name no tensors: give --model a config.json or its folder");
+  work.config = by_hand ? config_of_sizes(request.model)
+                        : model::read_config(model::find_model(request.model));
   work.model = work.config.name;
   work.dtype = work.config.dtype;
   work.source = source_of(request);
@@ -63,9 +68,10 @@ void load_model(const ModelRequest& request, int ranks, Workload& work) {
 
 void require_sizes(std::string_view command, const ModelRequest& request,
                    const std::vector<std::int64_t>& n, std::int64_t k) {
-  require(request.model.empty() != (n.empty() && k == 0) && n.empty() == (k == 0),
-          "{}: sizes: got {}, expected either --model or both --n and --k", command,
-          request.model.empty() ? "not both of --n and --k" : "--model and --n or --k");
+  require(request.model.empty() != (n.empty() && k == 0) && n.empty() == (k == 0), "{}: {}",
+          command,
+          request.model.empty() ? "sizes are missing: give --model, or --n and --k"
+                                : "--model has sizes: leave out --n and --k");
 }
 
 void load_products(std::string_view command, const ModelRequest& request,
@@ -75,7 +81,5 @@ void load_products(std::string_view command, const ModelRequest& request,
   work.config.layers = 1;
   for (const Op op : parse_ops(request.ops)) work.jobs.push_back({plain_gemm(op, n, k, ranks), 0});
 }
-
-std::string model_names() { return fmt::format("{}", fmt::join(model::known_models(), ", ")); }
 
 }  // namespace tilelace::cli

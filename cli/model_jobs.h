@@ -29,7 +29,4 @@ void load_products(std::string_view command, const ModelRequest& request,
 void require_sizes(std::string_view command, const ModelRequest& request,
                    const std::vector<std::int64_t>& n, std::int64_t k);
 
-/// "gpt3-175b, llama2-70b, ..."
-std::string model_names();
-
 }  // namespace tilelace::cli

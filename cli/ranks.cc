@@ -69,7 +69,7 @@ int severity(ErrorKind kind) {
 void run_thread(const RankWork& work, Communicator member, int rank, Inbox& inbox) {
   const auto failure = guarded(work, member, [&](const std::string& text) {
     if (!inbox.put({rank, MessageKind::data, text}))
-      raise(ErrorKind::peer, "rank {}: got nobody who listens, expected the starter", rank);
+      raise(ErrorKind::peer, "rank {}: whoever started it no longer listens", rank);
   });
   // The others would wait for this rank up to their bound.
   if (failure) member.abort();
@@ -80,8 +80,7 @@ void run_thread(const RankWork& work, Communicator member, int rank, Inbox& inbo
 
 /// Threads cannot be ended from outside, so that a stall ends the process.
 [[noreturn]] void give_up(double seconds) {
-  fmt::print(stderr, "tilelace: ranks: got no sign of life for {:.0f} s, expected progress\n",
-             seconds);
+  fmt::print(stderr, "tilelace: no rank has made progress for {:.0f} s\n", seconds);
   std::_Exit(3);
 }
 
@@ -111,7 +110,7 @@ std::optional<Error> guarded(const RankWork& work, Communicator& member, const S
   } catch (const Error& e) {
     return e;
   } catch (const std::bad_alloc&) {
-    return Error(ErrorKind::system, "memory: got none, expected enough for these sizes");
+    return Error(ErrorKind::system, "out of memory for these sizes");
   } catch (const std::exception& e) {
     return Error(ErrorKind::system, e.what());
   }

@@ -120,7 +120,8 @@ class Family {
     const int reason = errno;
     comm::take_row(mesh, -1);
     end();
-    raise(ErrorKind::system, "ranks: {}: {}", what, std::strerror(reason));
+    raise(ErrorKind::system, "cannot start a process per rank: {}: {}", what,
+          std::strerror(reason));
   }
 
   [[nodiscard]] int left_to_hear() const {

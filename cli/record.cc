@@ -34,7 +34,7 @@ std::string record_line(const Workload& work, const Row& row) {
   r["fused_us"] = or_null(row.time(Way::fused));
   const bool one = row.plans.empty();  // an MLP's halves have a plan each
   r["path"] = one ? Json(name_of(row.plan.path)) : Json();
-  r["roof_us"] = or_null(row.roof());
+  r["longer_us"] = or_null(row.longer_us());
   r["ect_us"] = or_null(row.ect());
   r["efficiency"] = or_null(row.efficiency());
   r["speedup"] = or_null(row.speedup());
@@ -69,16 +69,14 @@ std::string record_line(const Workload& work, const Row& row) {
 RecordFile::RecordFile(const std::string& path) : path_(path), file_(nullptr, std::fclose) {
   if (path.empty() || is_stdout()) return;
   file_.reset(std::fopen(path.c_str(), "we"));
-  require(file_ != nullptr, "--json: {}: got \"{}\", expected a file to write", path,
-          std::strerror(errno));
+  require(file_ != nullptr, "--json: cannot write {}: {}", path, std::strerror(errno));
 }
 
 void RecordFile::write(const std::string& line) {
   std::FILE* out = is_stdout() ? stdout : file_.get();
   if (out == nullptr) return;
   const bool good = std::fputs((line + "\n").c_str(), out) >= 0 && std::fflush(out) == 0;
-  require(good, "--json: {}: got \"{}\", expected a place for a record", path_,
-          std::strerror(errno));
+  require(good, "--json: cannot write {}: {}", path_, std::strerror(errno));
 }
 
 }  // namespace tilelace::cli

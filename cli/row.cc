@@ -68,7 +68,7 @@ void join_checks(const std::vector<RankPart>& parts, bool same, Row& row) {
 
 }  // namespace
 
-std::optional<double> Row::roof() const {
+std::optional<double> Row::longer_us() const {
   if (!time(Way::gemm) || !time(Way::collective)) return std::nullopt;
   return std::max(*time(Way::gemm), *time(Way::collective));
 }
@@ -86,6 +86,23 @@ std::optional<double> Row::efficiency() const {
 std::optional<double> Row::speedup() const {
   if (!time(Way::unfused) || !time(Way::fused)) return std::nullopt;
   return *time(Way::unfused) / *time(Way::fused);
+}
+
+std::string unsteady_text(const Steadiness& s) {
+  // Beyond it times say more about the machine than about the paths.
+  constexpr double kUnsteady = 2;
+  std::string what;
+  if (s.spread > kUnsteady) what = "fused times differ by more than a factor of 2";
+  if (s.shorter > 0)
+    what += fmt::format("{}{} row{} took less than GEMM or collective alone",
+                        what.empty() ? "" : ", ", s.shorter, s.shorter == 1 ? "" : "s");
+  if (what.empty()) return {};
+  const std::string why =
+      s.ranks * s.workers > s.cores
+          ? fmt::format("{} ranks with {} worker{} each share {} core{}", s.ranks, s.workers,
+                        s.workers == 1 ? "" : "s", s.cores, s.cores == 1 ? "" : "s")
+          : fmt::format("something else may use these {} cores", s.cores);
+  return fmt::format("Times are unsteady ({}): {}. Repeat before you compare.\n", what, why);
 }
 
 double quantile(std::vector<double> values, double q) {
@@ -152,7 +169,7 @@ RankPart part_of(const std::string& text) {
   return p;
 }
 
-Row empty_row(const Workload& work, const Machine& machine, int row) {
+Row named_row(const Workload& work, int row) {
   const Job& job = job_of(work, row);
   Row r;
   r.number = row;
@@ -162,12 +179,15 @@ Row empty_row(const Workload& work, const Machine& machine, int row) {
   r.m = m_of(work, row);
   r.n = job.then ? job.then->full_k : sum_of(job.gemm.full_n);
   r.k = job.gemm.full_k;
+  if (!job.given.empty()) r.label += (r.label.empty() ? "" : " ") + job.given;
+  return r;
+}
+
+Row empty_row(const Workload& work, const Machine& machine, int row) {
+  const Job& job = job_of(work, row);
+  Row r = named_row(work, row);
   r.plan =
       make_plan(problem_of(job.gemm, r.m, work.dtype), machine, options_for(work.options, job));
-  if (job.transport)
-    r.label += fmt::format(
-        "{}{}", r.label.empty() ? "" : " ",
-        job.route == RouteKind::ring ? name_of(RouteKind::ring) : name_of(*job.transport));
   return r;
 }
 

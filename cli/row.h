@@ -82,7 +82,9 @@ struct Row {
   std::string complaint;
 
   [[nodiscard]] std::optional<double> time(Way w) const { return us[static_cast<std::size_t>(w)]; }
-  [[nodiscard]] std::optional<double> roof() const;
+  /// The longer of GEMM and collective, each by itself. No bound: on cores that something else
+  /// uses, or where the call moves bytes another way than the collective, the call may take less.
+  [[nodiscard]] std::optional<double> longer_us() const;
   [[nodiscard]] std::optional<double> ect() const;
   /// 1 - ECT / (unfused - GEMM); absent where unfused <= GEMM.
   [[nodiscard]] std::optional<double> efficiency() const;
@@ -90,12 +92,23 @@ struct Row {
   [[nodiscard]] bool good() const { return verified.value_or(true) && exact.value_or(true); }
 };
 
-/// Row number `row` of the workload, without its figures.
+/// Row number `row` of the workload: what it is called, and its sizes.
+Row named_row(const Workload& work, int row);
+/// The same with its plan, without its figures.
 Row empty_row(const Workload& work, const Machine& machine, int row);
 /// Joins what all ranks brought. Where peers are one of its ways the product's figure is the
 /// fastest of all, collective's and unfused's are theirs, and the own ones stand among the peers. A
 /// sample lasts from the first rank's begin to the last one's end.
 Row join(const Workload& work, const Machine& machine, const std::vector<RankPart>& parts);
+
+/// What is known of the times of CPU ranks.
+struct Steadiness {
+  int ranks = 1, workers = 1, cores = 1;
+  double spread = 1;  ///< the largest p90 / p10 of fused
+  int shorter = 0;    ///< rows whose fused call took less than its GEMM or its collective alone
+};
+/// A line that says that times are unsteady and why; empty where they are not.
+std::string unsteady_text(const Steadiness& s);
 
 /// The q-th quantile (0 to 1) of values, interpolated; values must not be empty.
 double quantile(std::vector<double> values, double q);

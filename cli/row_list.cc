@@ -36,7 +36,7 @@ Line line_of(const std::string& where, const std::vector<std::string>& words, in
   require(words.size() >= 4 && words.size() <= 6, "{}: got {} words, expected {}", where,
           words.size(), kForm);
   const auto ops = parse_ops(words[0]);
-  require(ops.size() == 1, "{}: got {} ops, expected one", where, ops.size());
+  require(ops.size() == 1, "{}: got {} ops, a row has one", where, ops.size());
   const auto n = numbers(where, words[1]);
   Line line;
   line.m = numbers(where, words[3]);
@@ -45,8 +45,8 @@ Line line_of(const std::string& where, const std::vector<std::string>& words, in
   if (words.size() > 4) gemm.layer = words[4];
   if (words.size() < 6) return line;
   require(words[5] == "swiglu" && row_of(gemm.op).gathers && n.size() == 2,
-          "{}: got \"{}\" with {} weights, expected swiglu with two of ag_gemm", where, words[5],
-          n.size());
+          "{}: got \"{}\" with {} weights, expected nothing, or swiglu with two weights of ag_gemm",
+          where, words[5], n.size());
   gemm.gated = true;
   gemm.activation = Activation::swiglu;
   return line;
@@ -65,7 +65,7 @@ void read_rows(std::string_view file, std::string_view text, int ranks, Workload
     if (!found.empty())
       all.push_back(line_of(fmt::format("--rows: {}, line {}", file, number), found, ranks));
   }
-  require(!all.empty(), "--rows: {}: got no row, expected {} a line", file, kForm);
+  require(!all.empty(), "--rows: {} has no row; a row is a line {}", file, kForm);
   work.config.layers = 1;
   for (const Line& line : all) work.sizes.insert(work.sizes.end(), line.m.begin(), line.m.end());
   std::sort(work.sizes.begin(), work.sizes.end());

@@ -13,15 +13,14 @@
 #include "core/check.h"
 #include "machine.h"
 #include "measure.h"
+#include "options.h"
 #include "progress.h"
 #include "record.h"
 #include "table.h"
+#include "text_width.h"
 
 namespace tilelace::cli {
 namespace {
-
-/// p90 / p10 beyond which times say more about the machine than about the paths.
-constexpr double kBusySpread = 2;
 
 Machine machine_of(const Workload& work, const SessionOptions& options) {
   return machine_for(work.ranks, group_options(options), &work.gpus);
@@ -36,7 +35,7 @@ class Session {
         machine_(machine_of(work, options)),
         records_(options.json),
         shows_(!options.quiet && !records_.is_stdout() && !options.on_row),
-        table_(row_table(empty_rows())),
+        table_(row_table(empty_rows(), text_columns())),
         progress_(wanted(), options.quiet) {}
 
   int run() {
@@ -70,38 +69,34 @@ class Session {
   void print_head() {
     if (!shows_) return;
     if (work_.device == Device::cuda) return print_gpu_head();
-    fmt::print("{}{} ranks as {}, {} worker{} each, {}{}, on {}\n",
-               work_.model.empty() ? "" : fmt::format("{}: ", work_.model), work_.ranks,
-               options_.processes ? "processes" : "threads", machine_.workers,
-               machine_.workers == 1 ? "" : "s", name_of(work_.dtype), link_text(), device_name());
+    print_filled(fmt::format("{}{} ranks as {}, {} worker{} each, {}, {}, on {}", model_text(),
+                             work_.ranks, options_.processes ? "processes" : "threads",
+                             machine_.workers, machine_.workers == 1 ? "" : "s",
+                             name_of(work_.dtype), link_text(machine_), device_name()));
     print_weights();
     if (options_.checked) fmt::print("--checked: every access is recorded; times mean nothing\n");
     fmt::print("\n{}\n", table_.header());
     std::fflush(stdout);
   }
 
+  [[nodiscard]] std::string model_text() const {
+    return work_.model.empty() ? "" : work_.model + ": ";
+  }
+
   void print_weights() const {
     if (work_.model.empty()) return;
     const auto* file = work_.source.file();
-    fmt::print("weights: {}\n", file != nullptr ? file->path().string() : "random");
+    print_filled(fmt::format("weights: {}", file != nullptr ? file->path().string() : "random"));
   }
 
   void print_gpu_head() {
-    fmt::print("{}{} GPUs, a thread each, {}, on {}, driver {}\n",
-               work_.model.empty() ? "" : fmt::format("{}: ", work_.model), work_.ranks,
-               name_of(work_.dtype), work_.gpus.name, work_.gpus.driver);
+    print_filled(fmt::format("{}{} GPUs, a thread each, {}, on {}, driver {}", model_text(),
+                             work_.ranks, name_of(work_.dtype), work_.gpus.name,
+                             work_.gpus.driver));
     print_weights();
     fmt::print("times: CUDA graphs of {} calls, on operands that L2 does not hold\n\n{}\n",
                kGraphCalls, table_.header());
     std::fflush(stdout);
-  }
-
-  [[nodiscard]] std::string link_text() const {
-    const bool metered = machine_.link_bytes_per_s > 0 || machine_.link_latency_s > 0;
-    const auto name = comm::link_of({.device = Device::cpu, .metered = metered}).name;
-    if (!metered) return fmt::format(", {}", name);
-    return fmt::format(", {} {:g} GB/s {:g} us", name, machine_.link_bytes_per_s * 1e-9,
-                       machine_.link_latency_s * 1e6);
   }
 
   void take(int rank, const std::string& text) {
@@ -137,8 +132,8 @@ class Session {
       fmt::print(stderr, "tilelace: wrong result: {} {} m {}: {}\n", row.label, row.op, row.m,
                  row.complaint);
     }
-    if (row.roof() && row.time(Way::fused) && *row.time(Way::fused) < 0.95 * *row.roof())
-      ++above_roof_;
+    if (row.longer_us() && row.time(Way::fused) && *row.time(Way::fused) < 0.95 * *row.longer_us())
+      ++shorter_;
     worst_spread_ = std::max(worst_spread_, row.spread.value_or(0));
     if (row.host) hosts_.push_back(*row.host);
     progress_.set(++done_, fmt::format("{} {} m {}", row.label, row.op, row.m));
@@ -151,23 +146,24 @@ class Session {
 
   void print_end(double seconds) const {
     if (!shows_) return;
-    fmt::print("\n{}Largest spread (p90 / p10) of fused: {:.2f}.\n", row_legend(), worst_spread_);
+    fmt::print("\n{}Largest spread (p90 / p10) of fused: {:.2f}.\n", table_.legend(),
+               worst_spread_);
     if (!hosts_.empty())
-      fmt::print(
-          "Host time of an eager call of fused: {}; once calls were captured in graphs: {}.\n",
-          host_range(&HostTime::us), host_range(&HostTime::beside_graphs_us));
-    if (work_.device == Device::cpu && (worst_spread_ > kBusySpread || above_roof_ > 0)) {
-      fmt::print(
-          "Something else ran on these cores ({} rows beat their roof): repeat before you "
-          "compare times.\n",
-          above_roof_);
-    }
+      print_filled(fmt::format(
+          "Host time of an eager call of fused: {}; once calls were captured in graphs: {}.",
+          host_range(&HostTime::us), host_range(&HostTime::beside_graphs_us)));
+    if (work_.device == Device::cpu)
+      fmt::print("{}", filled(unsteady_text({.ranks = work_.ranks,
+                                             .workers = machine_.workers,
+                                             .cores = cpu_cores(),
+                                             .spread = worst_spread_,
+                                             .shorter = shorter_}),
+                              text_columns()));
     if (options_.checked) fmt::print("checked: {} findings\n", findings_);
-    if (work_.check) {
+    if (work_.check)
       fmt::print("{} of {} rows verified in {:.1f} s\n", done_ - bad_, wanted(), seconds);
-    } else {
+    else
       fmt::print("{} rows in {:.1f} s, not checked\n", done_, seconds);
-    }
     print_left_out();
     std::fflush(stdout);
   }
@@ -193,7 +189,7 @@ class Session {
   Progress progress_;
   std::map<int, std::vector<RankPart>> waiting_;
   std::map<int, int> arrived_;
-  int done_ = 0, bad_ = 0, above_roof_ = 0;
+  int done_ = 0, bad_ = 0, shorter_ = 0;
   std::int64_t findings_ = 0;
   double worst_spread_ = 0;
   std::vector<HostTime> hosts_;
@@ -202,70 +198,77 @@ class Session {
 }  // namespace
 
 Device parse_device(const std::string& text) {
-  require(text == "cpu" || text == "cuda", "--backend: got \"{}\", expected cpu, cuda", text);
+  require(text == "cpu" || text == "cuda", "--backend: got \"{}\", expected cpu or cuda", text);
   return text == "cuda" ? Device::cuda : Device::cpu;
 }
 
+std::string link_text(const Machine& machine) {
+  const bool metered = machine.link_bytes_per_s > 0 || machine.link_latency_s > 0;
+  const auto name = comm::link_of({.device = Device::cpu, .metered = metered}).name;
+  if (!metered) return std::string(name);
+  return fmt::format("{} {:g} GB/s {:g} us", name, machine.link_bytes_per_s * 1e-9,
+                     machine.link_latency_s * 1e6);
+}
+
 void add_backend_option(CLI::App& command, std::string& backend) {
-  command.add_option("--backend", backend, "cpu, or cuda: a GPU a rank, bf16 and fp16")
+  command.add_option("--backend", backend, "cpu, or cuda: one GPU per rank, bf16 or fp16")
       ->capture_default_str();
 }
 
 void check_gpu_options(const SessionOptions& o, const GpuFacts& gpus) {
   require(!o.processes && !o.checked && o.link.empty() && o.workers == 0,
-          "--backend: got cuda with --processes, --checked, --link or --workers, expected none of "
-          "them");
-  require(gpus.count >= o.ranks, "--tp: got {} ranks with {} GPU{}, expected one each", o.ranks,
+          "--processes, --checked, --link, --workers: CPU ranks only, leave them out with "
+          "--backend cuda");
+  require(gpus.count >= o.ranks, "--tp: {} ranks take a GPU each, and here {} GPU{}", o.ranks,
           gpus.count, gpus.count == 1 ? "" : "s");
 }
 
 void add_session_options(CLI::App& command, SessionOptions& o) {
-  command.add_option("--tp", o.ranks, "Ranks of the group, 1 to 64")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 64));
-  command.add_option("--m", o.m, "Rows (tokens): a list 1,7,128 or a range begin:end:factor")
+  command.add_option("--tp", o.ranks, "Ranks")->capture_default_str()->check(whole_between(1, 64));
+  command.add_option("--m", o.m, "Rows (tokens), a list 1,7,128 or a range begin:end:factor")
       ->required();
   command.add_option("--dtype", o.dtype,
                      names_of_dtypes() + " (default: the model's; bf16 without one)");
   add_backend_option(command, o.backend);
   command
-      .add_option("--workers", o.workers, "Compute workers a rank; 0: cores / ranks, at least 1")
+      .add_option("--workers", o.workers,
+                  "Compute workers of each rank; 0: cores / ranks, at least 1")
       ->capture_default_str()
-      ->check(CLI::Range(0, 1024));
-  command.add_option("--timeout", o.timeout_s, "Bound of every wait for a peer, seconds")
+      ->check(whole_between(0, 1024));
+  command.add_option("--timeout", o.timeout_s, "Seconds after which a wait for a peer is an error")
       ->capture_default_str()
       ->check(number_between(0.001, 86400));
-  command.add_option(
-      "--link", o.link,
-      "Emulated wire of each rank: GB/s[,latency_us] (default: none, shared memory)");
+  command.add_option("--link", o.link,
+                     "Emulated wire of each rank, as GB/s[,latency_us] (default: shared memory)");
   command
       .add_option("--iterations", o.iterations,
-                  "Samples of each time; 0: 3 to 40, what fits 1.2 s a row; 10 on GPUs")
+                  "Samples of each time; 0: 3 to 40, as many as fit 1.2 s per row; on GPUs 10")
       ->capture_default_str()
-      ->check(CLI::Range(0, 100000));
-  command.add_option("--warmup", o.warmup, "Rounds before the first sample, at least 1")
+      ->check(whole_between(0, 100000));
+  command.add_option("--warmup", o.warmup, "Rounds before the first sample")
       ->capture_default_str()
-      ->check(CLI::Range(1, 100000));
-  command.add_option("--plan", o.plan, "Overrides of the planner, see below");
+      ->check(whole_between(1, 100000));
+  add_plan_option(command, o.plans);
   command.add_flag("--multicast", o.multicast,
-                   "GPU ranks: memory is mapped for the switch, too, with TILELACE_MULTICAST=1 in "
-                   "the environment: for --plan transport=multimem");
-  command.add_flag("--processes", o.processes, "One forked process a rank instead of a thread");
+                   "GPU ranks: also map memory for the NVLink switch, for --plan "
+                   "transport=multimem; needs TILELACE_MULTICAST=1 in the environment");
+  command.add_flag("--processes", o.processes, "Ranks are processes instead of threads");
   command.add_flag("--checked", o.checked,
-                   "Run under the checker's bookkeeping and print what it finds (threads only)");
-  command.add_option("--json", o.json,
-                     "Write a record a line to this file; - is standard output, without the table");
-  command.add_flag("--quiet", o.quiet, "No table and no progress bar; wrong results still show");
+                   "Record every access and print races and lost data (threads only)");
+  command.add_option(
+      "--json", o.json,
+      "Write one record per line to this file; - is standard output, without the table");
+  add_wide_option(command);
+  command.add_flag("--quiet", o.quiet,
+                   "No table and no progress bar; wrong results are still printed");
 }
 
-void take_plan(const std::string& text, Workload& work) {
-  if (!is_printed_plan(text)) {
-    work.options = parse_plan_options(text);
-    return;
-  }
-  require(work.device == Device::cuda, "--plan: got \"{}\" with --backend cpu, expected KEY=VALUE",
-          text);
-  work.plan = text;
+void add_plan_option(CLI::App& command, std::vector<std::string>& plans) {
+  command
+      .add_option("--plan", plans,
+                  "Fix choices of the plan, as KEY=VALUE[,KEY=VALUE], see below; several --plan "
+                  "are tried one by one")
+      ->allow_extra_args(false);
 }
 
 CommunicatorOptions group_options(const SessionOptions& o) {
@@ -286,11 +289,11 @@ CommunicatorOptions group_options(const SessionOptions& o) {
 }
 
 void apply(const SessionOptions& o, Workload& work) {
-  require(!(o.checked && o.processes), "--checked: got --processes, expected ranks as threads");
+  require(!(o.checked && o.processes), "--checked: ranks are threads then, leave out --processes");
   work.ranks = o.ranks;
   work.device = parse_device(o.backend);
   work.sizes = parse_sizes("--m", o.m);
-  take_plan(o.plan, work);
+  take_plans(o.plans, work);
   work.iterations = o.iterations > 0 ? o.iterations : o.checked ? 1 : 0;
   work.warmup = o.warmup;
   work.check = !o.no_check;

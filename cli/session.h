@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "job.h"
 #include "ranks.h"
@@ -20,7 +21,8 @@ struct SessionOptions {
   int ranks = 2;
   int workers = 0;
   double timeout_s = 10;
-  std::string m, dtype, link, plan, json, backend = "cpu";
+  std::string m, dtype, link, json, backend = "cpu";
+  std::vector<std::string> plans;
   int iterations = 0;
   int warmup = 2;
   bool processes = false, checked = false, quiet = false, no_check = false, multicast = false;
@@ -33,11 +35,13 @@ void add_session_options(CLI::App& command, SessionOptions& options);
 
 /// "cpu" or "cuda".
 Device parse_device(const std::string& text);
+/// How bytes travel between CPU ranks: shared memory, or an emulated wire with its rates.
+std::string link_text(const Machine& machine);
 /// --backend, of every command that takes it.
 void add_backend_option(CLI::App& command, std::string& backend);
 
-/// --plan, once the workload's device is known. Errors: usage.
-void take_plan(const std::string& text, Workload& work);
+/// --plan, of every command that takes it.
+void add_plan_option(CLI::App& command, std::vector<std::string>& plans);
 
 /// What GPU ranks do not have. Errors: usage.
 void check_gpu_options(const SessionOptions& options, const GpuFacts& gpus);

@@ -53,7 +53,8 @@ std::vector<std::int64_t> parse_range(std::string_view what, std::string_view te
   }
   require(parts.size() == 3, "{}: got \"{}\", expected begin:end:factor", what, text);
   const auto begin = parse_number(what, parts[0], 1, kMaxRows);
-  const auto end = parse_number(what, parts[1], begin, kMaxRows);
+  const auto end = parse_number(what, parts[1], 1, kMaxRows);
+  require(end >= begin, "{}: \"{}\" ends below its begin", what, text);
   const auto factor = parse_number(what, parts[2], 2, kMaxRows);
   std::vector<std::int64_t> sizes;
   for (std::int64_t s = begin; s <= end; s *= factor) {
@@ -103,7 +104,7 @@ std::vector<std::string> split_list(std::string_view what, std::string_view text
   std::vector<std::string> parts;
   for (std::size_t at = 0; at <= text.size();) {
     const std::size_t comma = std::min(text.find(',', at), text.size());
-    require(comma > at, "{}: got \"{}\", expected a list without empty parts", what, text);
+    require(comma > at, "{}: \"{}\" has an empty part", what, text);
     parts.emplace_back(text.substr(at, comma - at));
     at = comma + 1;
   }
@@ -134,8 +135,8 @@ std::vector<std::int64_t> parse_sizes(std::string_view what, std::string_view te
   for (const auto& part : split_list(what, text)) {
     sizes.push_back(parse_number(what, part, 0, kMaxRows));
   }
-  require(sizes.size() <= kMaxSizes, "{}: got {} sizes, expected at most {}", what, sizes.size(),
-          kMaxSizes);
+  require(sizes.size() <= kMaxSizes, "{}: got {} sizes, at most {} are possible", what,
+          sizes.size(), kMaxSizes);
   return sizes;
 }
 
@@ -146,8 +147,7 @@ std::vector<Op> parse_ops(std::string_view text) {
   if (text.empty())
     for (const auto& word : words) ops.push_back(word.second);
   else
-    for (const auto& part : split_list("--op", text))
-      ops.push_back(parse_word("--op", part, words));
+    for (const auto& part : split_list("op", text)) ops.push_back(parse_word("op", part, words));
   return ops;
 }
 
@@ -192,18 +192,29 @@ bool is_printed_plan(std::string_view text) {
   return text.find(' ') != std::string_view::npos && text.find('=') == std::string_view::npos;
 }
 
+std::string one_line(std::string_view text) {
+  std::string line;
+  for (const char c : text) {
+    const bool blank = c == ' ' || c == '\n';
+    if (!blank) line += c;
+    if (blank && !line.empty() && line.back() != ' ') line += ' ';
+  }
+  return line;
+}
+
 const char* plan_help() {
-  return R"(Overrides of the planner (--plan KEY=VALUE[,KEY=VALUE]):
-  path=fused|medium|unfused            one schedule; a GEMM a shard; one after the other
-  route=mesh|ring|two_level            who sends to whom; local_ranks=N: ranks of a node
+  return R"(--plan KEY=VALUE[,KEY=VALUE] fixes choices, the planner makes the others:
+  path=fused|medium|unfused            one schedule; a GEMM per shard; one after the other
+  route=mesh|ring|two_level            who sends to whom (two_level: local_ranks=N per node)
   transport=push|pull|store|nccl       who moves the bytes (nccl: GPU ranks, ag_gemm)
-  transport=add                        the owner's memory adds: GPU ranks, gemm_rs, unfused
-  transport=multimem                   the switch: GPU ranks, gemm_ar, with --multicast
-  blocks=N                             gemm_ar on CPU ranks: row super-blocks
+  transport=add                        the owner's memory adds: GPU ranks, unfused gemm_rs
+  transport=multimem                   the switch adds: GPU ranks, gemm_ar, with --multicast
   chunk=ROWS                           rows of one transfer
-  tile_m=N, tile_n=N, straddle=0|1     tiles, and whether they cross shards' borders
-  partials=fp32|DTYPE                  type of the partial sums on the wire (fp32: CPU ranks)
-GPU ranks: or one plan, as records and `tilelace plan` print it.
+  tile_m=ROWS, tile_n=COLUMNS          what a worker computes at a time
+  straddle=0|1                         whether tiles cross the borders of shards
+  blocks=N                             gemm_ar on CPU ranks: super-blocks of rows
+  partials=fp32|DTYPE                  type of partial sums on the wire (fp32: CPU ranks)
+Several --plan are tried one by one; bash makes four of --plan=chunk={32,64},transport={push,store}
 What a printed plan says, and how to choose one: docs/plans.md.
 )";
 }

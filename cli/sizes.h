@@ -40,6 +40,8 @@ Transport parse_transport(std::string_view what, std::string_view text);
 PlanOptions parse_plan_options(std::string_view text);
 /// Whether it is a plan as it is printed, not overrides.
 bool is_printed_plan(std::string_view text);
+/// Without the line breaks that a print may have.
+std::string one_line(std::string_view text);
 const char* plan_help();
 
 }  // namespace tilelace::cli

@@ -5,18 +5,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+
+#include "text_width.h"
 
 namespace tilelace::cli {
 namespace {
 
 std::string show(std::optional<double> value, int digits) {
   return value && std::isfinite(*value) ? fmt::format("{:.{}f}", *value, digits) : "-";
-}
-
-std::string show_efficiency(std::optional<double> e) {
-  if (!e || !std::isfinite(*e)) return "-";
-  if (*e <= -100) return "<-99";
-  return fmt::format("{:.{}f}", *e, *e <= -10 ? 1 : 2);
 }
 
 std::string show_flag(std::optional<bool> value) { return !value ? "-" : *value ? "yes" : "NO"; }
@@ -31,8 +28,28 @@ std::string show_error(std::optional<double> error) {
 
 }  // namespace
 
-Table::Table(std::vector<Column> columns) : columns_(std::move(columns)) {
+Table::Table(std::vector<Column> columns, std::string about, int characters)
+    : columns_(std::move(columns)),
+      shown_(columns_.size(), true),
+      about_(std::move(about)),
+      characters_(characters) {
   for (Column& c : columns_) c.width = std::max(c.width, static_cast<int>(c.title.size()));
+  while (characters_ > 0 && width() > characters_) {
+    std::size_t most = columns_.size();
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      const bool may_go = shown_[i] && columns_[i].spare > 0;
+      if (may_go && (most == columns_.size() || columns_[i].spare > columns_[most].spare)) most = i;
+    }
+    if (most == columns_.size()) return;
+    shown_[most] = false;
+  }
+}
+
+int Table::width() const {
+  int all = -1;
+  for (std::size_t i = 0; i < columns_.size(); ++i)
+    if (shown_[i]) all += columns_[i].width + 1;
+  return all;
 }
 
 std::string Table::header() const {
@@ -43,13 +60,37 @@ std::string Table::header() const {
 
 std::string Table::line(const std::vector<std::string>& cells) const {
   std::string text;
+  std::size_t last = 0;
+  bool words = false;
   for (std::size_t i = 0; i < cells.size() && i < columns_.size(); ++i) {
-    if (i > 0) text += ' ';
-    text += columns_[i].left ? fmt::format("{:<{}}", cells[i], columns_[i].width)
-                             : fmt::format("{:>{}}", cells[i], columns_[i].width);
+    if (!shown_[i]) continue;
+    if (!text.empty()) text += ' ';
+    last = text.size();
+    words = columns_[i].left;
+    text += words ? fmt::format("{:<{}}", cells[i], columns_[i].width)
+                  : fmt::format("{:>{}}", cells[i], columns_[i].width);
   }
   text.erase(text.find_last_not_of(' ') + 1);
-  return text;
+  return words ? filled(text, characters_, static_cast<int>(last)) : text;
+}
+
+std::string Table::legend() const {
+  std::string text = about_;
+  bool all = true;
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    all = all && shown_[i];
+    if (shown_[i] && !columns_[i].legend.empty()) text += ' ' + columns_[i].legend;
+  }
+  if (!all) text += " More: --wide.";
+  // Whoever asked for all columns has room for a legend of three lines.
+  constexpr int kWideLegend = 140;
+  return filled(text, characters_ > 0 ? characters_ : std::max(kWideLegend, width())) + '\n';
+}
+
+int widest(const std::vector<std::string>& texts) {
+  std::size_t width = 0;
+  for (const std::string& text : texts) width = std::max(width, text.size());
+  return static_cast<int>(width);
 }
 
 std::string show_us(std::optional<double> us) {
@@ -59,38 +100,54 @@ std::string show_us(std::optional<double> us) {
   return fmt::format("{:.{}f}", *us, size >= 999.5 ? 0 : size >= 9.995 ? 1 : 2);
 }
 
-Table row_table(const std::vector<Row>& rows) {
-  const auto widest = [&](auto text) {
-    std::size_t width = 0;
-    for (const Row& r : rows) width = std::max(width, std::string(text(r)).size());
-    return static_cast<int>(width);
-  };
-  const auto number = [&](std::int64_t Row::*field) {
-    return widest([field](const Row& r) { return fmt::format("{}", r.*field); });
-  };
-  return Table({{"layer", widest([](const Row& r) { return r.label; }), true},
+std::string show_efficiency(std::optional<double> e) {
+  if (!e || !std::isfinite(*e)) return "-";
+  if (*e <= -100) return "<-99";
+  const std::string text = fmt::format("{:.{}f}", *e, *e <= -10 ? 1 : 2);
+  return text == "-0.00" ? "0.00" : text;
+}
+
+namespace {
+
+template <class F>
+int widest_of(const std::vector<Row>& rows, F text) {
+  std::vector<std::string> all;
+  for (const Row& row : rows) all.push_back(text(row));
+  return widest(all);
+}
+
+int widest_number(const std::vector<Row>& rows, std::int64_t Row::*field) {
+  return widest_of(rows, [field](const Row& r) { return fmt::format("{}", r.*field); });
+}
+
+}  // namespace
+
+Table row_table(const std::vector<Row>& rows, int characters) {
+  return Table({{"layer", widest_of(rows, [](const Row& r) { return r.label; }), true},
                 {"op", 7, true},
-                {"m", number(&Row::m)},
-                {"n", number(&Row::n)},
-                {"k", number(&Row::k)},
-                {"path", 7, true},
+                {"m", widest_number(rows, &Row::m)},
+                {"n", widest_number(rows, &Row::n)},
+                {"k", widest_number(rows, &Row::k), false, 0, "m, n, k: unsharded."},
+                {"path", 7, true, 6, "path: of fused."},
                 {"GEMM", 6},
-                {"coll.", 6},
-                {"unfus.", 6},
-                {"medium", 6},
+                {"coll.", 6, false, 1},
+                {"unfus.", 6, false, 0, "unfus.: one after the other."},
+                {"medium", 6, false, 2, "medium: a GEMM per shard."},
                 {"fused", 6},
-                {"ECT", 6},
-                {"E", 5},
-                {"speed", 5},
-                {"roof", 4},
-                {"error", 6},
-                {"exact", 5},
-                {"ok", 3}});
+                {"ECT", 6, false, 8, "ECT: fused - GEMM."},
+                {"E", 5, false, 4, "E: 1 - (fused - GEMM) / (unfus. - GEMM)."},
+                {"speed", 5, false, 0, "speed: unfus. / fused."},
+                {"longer", 6, false, 5, "longer: max(GEMM, coll.) / fused."},
+                {"error", 6, false, 3, "error: against fp64."},
+                {"exact", 5, false, 7, "exact: integers, bit for bit."},
+                {"ok", 3, false, 0, "ok: within bounds, integers exact."}},
+               "Median times in us (s: seconds).", characters);
 }
 
 std::vector<std::string> row_cells(const Row& row) {
-  std::optional<double> roof;
-  if (row.roof() && row.time(Way::fused)) roof = 100 * *row.roof() / *row.time(Way::fused);
+  std::optional<double> longer;
+  if (row.longer_us() && row.time(Way::fused))
+    longer = 100 * *row.longer_us() / *row.time(Way::fused);
   return {row.label.empty() ? "-" : row.label,
           row.op,
           fmt::format("{}", row.m),
@@ -105,22 +162,35 @@ std::vector<std::string> row_cells(const Row& row) {
           show_us(row.ect()),
           show_efficiency(row.efficiency()),
           show(row.speedup(), 2),
-          roof ? show(roof, 0) + "%" : "-",
+          longer ? show(longer, 0) + "%" : "-",
           show_error(row.error),
           show_flag(row.exact),
-          show_flag(row.verified)};
+          show_flag(row.verified ? std::optional(row.good()) : std::nullopt)};
 }
 
-std::string row_legend() {
-  return "Times in us (s where marked): median over the samples, each from the first rank's start "
-         "to the last one's end.\n"
-         "m, n, k: of the unsharded product. path: what the plan chose for `fused`. GEMM, coll.: "
-         "either alone.\n"
-         "ECT = fused - GEMM. E = 1 - ECT / (unfused - GEMM). speed = unfused / fused. "
-         "roof: max(GEMM, coll.) / fused.\n"
-         "error: relative, against fp64 (an MLP's: against its products and collectives one after "
-         "the other).\n"
-         "exact: small integers, bit for bit. ok: within the bounds of every element.\n";
+Table tune_table(const std::vector<Row>& rows, int characters) {
+  return Table({{"layer", widest_of(rows, [](const Row& r) { return r.label; }), true},
+                {"op", 7, true},
+                {"m", widest_number(rows, &Row::m)},
+                {"n", widest_number(rows, &Row::n), false, 2},
+                {"k", widest_number(rows, &Row::k), false, 2, "m, n, k: unsharded."},
+                {"us", 6},
+                {"gain", 8, false, 0, "gain: how much longer the planner's own choice takes."},
+                {"kind", 0, true, 0, "kind: of the fastest plan."}},
+               "Times in us (s: seconds).", characters);
+}
+
+std::vector<std::string> tune_cells(const Row& row) {
+  const Candidate& best = row.candidates.front();
+  const double standard = row.planned_us.value_or(0);
+  return {row.label.empty() ? "-" : row.label,
+          row.op,
+          fmt::format("{}", row.m),
+          fmt::format("{}", row.n),
+          fmt::format("{}", row.k),
+          show_us(best.us),
+          standard > 0 ? fmt::format("{:+.1f} %", 100 * (standard / best.us - 1)) : "-",
+          best.way.kind};
 }
 
 }  // namespace tilelace::cli

@@ -31,8 +31,7 @@ Target target_of(const std::string& path) {
 
 std::FILE* opened(const std::string& option, const std::string& path, const std::string& first) {
   std::FILE* file = std::fopen(first.c_str(), "we");
-  require(file != nullptr, "{}: {}: got \"{}\", expected a file to write", option, path,
-          std::strerror(errno));
+  require(file != nullptr, "{}: cannot write {}: {}", option, path, std::strerror(errno));
   return file;
 }
 
@@ -53,7 +52,7 @@ void write_text(const std::string& option, const std::string& path, const std::s
   if (good && !to.direct() && std::rename(to.first.c_str(), to.final.c_str()) != 0)
     good = false, why = errno;
   if (!good && !to.direct()) std::remove(to.first.c_str());
-  require(good, "{}: {}: got \"{}\", expected a place for it", option, path, std::strerror(why));
+  require(good, "{}: cannot write {}: {}", option, path, std::strerror(why));
 }
 
 }  // namespace tilelace::cli

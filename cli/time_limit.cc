@@ -30,8 +30,7 @@ void TimeLimit::watch(double seconds) {
   std::unique_lock lock(mutex_);
   const auto limit = std::chrono::duration<double>(seconds);
   if (changed_.wait_for(lock, limit, [this] { return over_; })) return;
-  fmt::print(stderr, "tilelace: {}: {}, got no end after {:.3g} s, expected one\n", what_, step_,
-             seconds);
+  fmt::print(stderr, "tilelace: {}: {} has not ended after {:.3g} s\n", what_, step_, seconds);
   std::fflush(nullptr);
   std::_Exit(exit_code_);
 }

@@ -146,7 +146,7 @@ void Verifier::check_integers(const CallTensors& t, RankPart& part) const {
       }
     }
   }
-  if (!t.intact()) fail(part.exact, part, "integers: got a write outside the results");
+  if (!t.intact()) fail(part.exact, part, "integers: the call wrote outside its results");
   tick_();
 }
 
@@ -159,7 +159,7 @@ void Verifier::check_gathered(const CallTensors& t, RankPart& part) const {
                     static_cast<std::size_t>(g.cols) * size_of(g.dtype)) == 0) {
       continue;
     }
-    return fail(part.pass, part, fmt::format("gathered row {}: got other bits than were sent", r));
+    return fail(part.pass, part, fmt::format("gathered row {} differs from what was sent", r));
   }
   tick_();
 }
@@ -278,7 +278,7 @@ void Verifier::check_fp64(const CallTensors& t, const std::vector<Plan>& ways,
   Results got(ways.size());
   for (std::size_t w = 0; w < ways.size(); ++w) {
     run(w);
-    if (!t.intact()) fail(part.pass, part, "got a write outside the results");
+    if (!t.intact()) fail(part.pass, part, "the call wrote outside its results");
     for (std::size_t i = 0; i < t.outputs_of(false); ++i)
       got[w].push_back(copy_rows(t.outputs()[i].view(), s.rows, t.out_rows().begin));
   }

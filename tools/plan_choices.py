@@ -21,7 +21,7 @@ def choices(program):
     for model in MODELS:
         for ranks in RANKS:
             done = subprocess.run(
-                [program, "plan", "--model", model, "--tp", str(ranks), "--backend", "cuda", "--m",
+                [program, "plan", "--model", model, "--tp", str(ranks), "--backend", "cuda", "--wide", "--m",
                  ",".join(map(str, TOKENS))], text=True, capture_output=True, check=True)
             problem = ""
             for line in done.stdout.splitlines():

@@ -115,7 +115,7 @@ def lines_of(rows):
 def asked_plans(asked, *options):
     environment = {k: v for k, v in os.environ.items() if k != "TILELACE_TUNING"}
     done = subprocess.run([asked.tilelace, "plan", "--rows", asked.rows, "--tp", str(asked.tp), "--backend",
-                           "cuda", *options], text=True, capture_output=True, check=False, env=environment)
+                           "cuda", "--wide", *options], text=True, capture_output=True, check=False, env=environment)
     if done.returncode:
         sys.exit(f"tuned_choices: {asked.tilelace} plan, got {done.stderr.strip()}")
     for note in re.findall("^note: .*", done.stdout, re.M):

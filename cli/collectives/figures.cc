@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "json_values.h"
 #include "row.h"
@@ -108,12 +109,17 @@ std::string short_plan(std::string words) {
   return words;
 }
 
-Table collective_table(const std::vector<std::string>& baselines) {
-  std::vector<Column> columns{{"size", 8}, {"us", 6}, {"algbw", 6}, {"busbw", 6}};
-  for (const std::string& baseline : baselines) columns.push_back({title_of(baseline), 6});
-  if (!baselines.empty()) columns.push_back({"ratio", 5});
-  columns.push_back({"plan", 0, true});
-  return Table(columns);
+Table collective_table(const std::vector<std::string>& baselines, int characters) {
+  std::vector<Column> columns{
+      {"size", 8, false, 0, "size: bytes, as nccl-tests counts them."},
+      {"us", 6, false, 0, "us: median, the slowest rank's."},
+      {"algbw", 6, false, 1, "algbw: size / time, GB/s."},
+      {"busbw", 6, false, 0, "busbw: that times (n-1)/n, all_reduce: 2 (n-1)/n."}};
+  for (const std::string& baseline : baselines)
+    columns.push_back({title_of(baseline), 6, false, 2});
+  if (!baselines.empty()) columns.push_back({"ratio", 5, false, 0, "ratio: fastest NCCL / ours."});
+  columns.push_back({"plan", 0, true, 0, "plan: lines or chunks, workers x bytes of a chunk."});
+  return Table(std::move(columns), "n: ranks.", characters);
 }
 
 std::vector<std::string> collective_cells(const CollectiveTimes& t,
@@ -127,14 +133,6 @@ std::vector<std::string> collective_cells(const CollectiveTimes& t,
     cells.push_back(show_ratio(best ? std::optional(*best / t.time_us()) : std::nullopt));
   cells.push_back(t.complaint.empty() ? short_plan(t.plan) : "WRONG");
   return cells;
-}
-
-std::string collective_legend(bool baselines) {
-  return fmt::format(
-      "size: bytes, as nccl-tests counts them. us: median over the samples, the slowest rank.\n"
-      "algbw, busbw: GB/s, size / time, and that times 2 (n-1)/n (all_reduce) or (n-1)/n.\n{}"
-      "plan: lines or chunks, workers x bytes of a chunk.\n",
-      baselines ? "ratio: the fastest baseline / ours; above 1 ours is faster.\n" : "");
 }
 
 std::string collective_means(const std::vector<CollectiveTimes>& rows,

@@ -40,11 +40,10 @@ double bus_rate(Collective, int ranks, std::int64_t bytes, double us);
 /// A plan's words, few enough for the table.
 std::string short_plan(std::string words);
 
-/// Of one op, within 100 columns.
-Table collective_table(const std::vector<std::string>& baselines);
+/// Of one op.
+Table collective_table(const std::vector<std::string>& baselines, int characters);
 std::vector<std::string> collective_cells(const CollectiveTimes&,
                                           const std::vector<std::string>& baselines);
-std::string collective_legend(bool baselines);
 /// Geometric means of baseline / ours over all rows; empty without baselines.
 std::string collective_means(const std::vector<CollectiveTimes>& rows,
                              const std::vector<std::string>& baselines);

@@ -10,7 +10,8 @@ std::string nccl_version_text() { return {}; }
 struct CollectivePeers::Impl {};
 CollectivePeers::CollectivePeers(Communicator& /*member*/, const CollectiveWork& /*work*/,
                                  std::size_t /*bytes*/, GpuTimes& /*times*/) {
-  raise(ErrorKind::usage, "--baselines: got some, expected none: built without CUDA or nccl.h");
+  raise(ErrorKind::usage,
+        "--baselines: this build has none: it was built without CUDA or without nccl.h");
 }
 CollectivePeers::~CollectivePeers() = default;
 std::vector<CollectivePeer> CollectivePeers::peers(const CollectiveShape& /*shape*/) const {

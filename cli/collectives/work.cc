@@ -24,8 +24,7 @@ std::vector<std::int64_t> range_of_bytes(std::string_view what, std::string_view
           "{}: got \"{}\", expected begin:end:factor", what, text);
   const std::int64_t begin = parse_bytes(what, text.substr(0, one));
   const std::int64_t end = parse_bytes(what, text.substr(one + 1, two - one - 1));
-  require(end >= begin, "{}: got \"{}\", expected an end that is no less than the begin", what,
-          text);
+  require(end >= begin, "{}: \"{}\" ends below its begin", what, text);
   const std::int64_t factor = parse_number(what, text.substr(two + 1), 2, kMostBytes);
   std::vector<std::int64_t> sizes;
   for (std::int64_t s = begin; s <= end; s *= factor) {
@@ -43,8 +42,8 @@ CollectiveShape shape_of(Collective op, std::int64_t bytes, DType dtype, int ran
   const std::int64_t parts = whole ? 1 : ranks;
   std::int64_t part = bytes / parts;
   part -= part % (whole || part < kPartBytes ? item : kPartBytes);
-  require(part > 0, "--size: got {} bytes, expected at least an element of {} for each of {} ranks",
-          bytes, name_of(dtype), ranks);
+  require(part > 0, "--size: {} bytes are less than one {} for each of {} ranks", bytes,
+          name_of(dtype), ranks);
   CollectiveShape s{op, part / item, 0, 0, 0, 0, part * parts};
   const std::int64_t all = s.count * parts;
   s.in = s.out = all;
@@ -87,7 +86,7 @@ std::vector<Collective> parse_collectives(std::string_view ops) {
   std::vector<Collective> all;
   for (const std::string& part : split_list("bench: op", ops)) {
     const auto* const row = std::ranges::find(kCollectives, part, &CollectiveRow::name);
-    require(row != kCollectives.end(), "bench: op, got \"{}\", expected {}", part,
+    require(row != kCollectives.end(), "bench: op: got \"{}\", expected {}", part,
             names_of_collectives());
     all.push_back(row->collective);
   }
@@ -110,7 +109,7 @@ std::vector<std::int64_t> parse_byte_sizes(std::string_view what, std::string_vi
   if (text.find(':') != std::string_view::npos) return range_of_bytes(what, text);
   std::vector<std::int64_t> sizes;
   for (const std::string& part : split_list(what, text)) sizes.push_back(parse_bytes(what, part));
-  require(sizes.size() <= kMostByteSizes, "{}: got {} sizes, expected at most {}", what,
+  require(sizes.size() <= kMostByteSizes, "{}: got {} sizes, at most {} are possible", what,
           sizes.size(), kMostByteSizes);
   return sizes;
 }
@@ -157,8 +156,7 @@ const char* collective_plan_help() {
 
 Item item_of(DType dtype) {
   const auto* const row = std::ranges::find(kItems, name_of(dtype), &ItemRow::name);
-  require(row != kItems.end(), "--dtype: got {}, expected one that collectives have",
-          name_of(dtype));
+  require(row != kItems.end(), "--dtype: collectives do not have {}", name_of(dtype));
   return row->item;
 }
 

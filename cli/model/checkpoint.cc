@@ -34,10 +34,10 @@ Checkpoint::Checkpoint(const fs::path& path) : path_(path) {
   std::error_code error;
   if (fs::is_directory(path, error)) {
     const auto found = find_checkpoint(path);
-    require(found.has_value(),
-            "safetensors: {}, got a folder without model.safetensors, expected it or "
-            "model.safetensors.index.json",
-            path.string());
+    require(
+        found.has_value(),
+        "safetensors: the folder {} has neither model.safetensors nor model.safetensors.index.json",
+        path.string());
     path_ = *found;
   }
   if (path_.extension() == ".json") {
@@ -64,7 +64,7 @@ void Checkpoint::open_index() {
     const auto [it, fresh] = opened.emplace(name, files_.size());
     if (fresh) files_.emplace_back(path_.parent_path() / name);
     require(files_[it->second].contains(tensor),
-            "safetensors: {}: tensor {}, got nothing in {}, expected it there", path_.string(),
+            "safetensors: {}: tensor {} is not in {}, where the index has it", path_.string(),
             printable(tensor), printable(name));
     where_.emplace(tensor, it->second);
   }
@@ -78,8 +78,8 @@ std::vector<std::string> Checkpoint::names() const {
 
 const Safetensors& Checkpoint::at(std::string_view name) const {
   const auto it = where_.find(name);
-  require(it != where_.end(), "safetensors: {}: tensor {}, got nothing, expected it in the file",
-          path_.string(), printable(name));
+  require(it != where_.end(), "safetensors: {}: there is no tensor {}", path_.string(),
+          printable(name));
   return files_[it->second];
 }
 

@@ -15,13 +15,13 @@ fs::path find_model(const std::string& name_or_path) {
   fs::path path(name_or_path);
   if (fs::is_directory(path, error)) {
     fs::path file = path / "config.json";
-    require(fs::exists(file, error), "model: {}, got a folder without config.json, expected one",
-            name_or_path);
+    require(fs::exists(file, error), "--model: the folder {} has no config.json", name_or_path);
     return file;
   }
   require(!name_or_path.empty() && fs::exists(path, error),
-          "model: name, got \"{}\", expected {}, a config.json, or a folder with one", name_or_path,
-          known_names("models"));
+          "--model: got \"{}\", expected {}, a config.json, a folder with one, or sizes "
+          "(hidden=N,intermediate=N,heads=N)",
+          name_or_path, known_names("models"));
   return path;
 }
 

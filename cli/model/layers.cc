@@ -81,13 +81,12 @@ std::vector<int> group_sizes(const ModelConfig& config) {
 }
 
 std::vector<LayerGemm> layer_gemms(const ModelConfig& config, int tp) {
-  require(tp >= 1, "layers: tp, got {}, expected at least 1", tp);
+  require(tp >= 1, "--tp: got {}, expected at least 1", tp);
   if (const std::string why = obstacle(config, tp); !why.empty()) {
     std::vector<int> sizes{1};
     for (const int s : group_sizes(config)) sizes.push_back(s);
-    raise(ErrorKind::usage,
-          "layers: tp of {}, got {}, which does not split its {}, expected one of {}", config.name,
-          tp, why, fmt::join(sizes, ", "));
+    raise(ErrorKind::usage, "--tp {} does not split the {} of {}; these do: {}", tp, why,
+          config.name, fmt::join(sizes, ", "));
   }
   const std::int64_t attention = std::int64_t{config.heads} * config.head_dim;
   return {qkv(config, tp),

@@ -45,10 +45,9 @@ Mapped map_file(const std::filesystem::path& file) {
   if (fd >= 0) ::close(fd);
   require(regular, "safetensors: {}, got a {}, expected a regular file", file.string(),
           S_ISDIR(st.st_mode) ? "folder" : "special file");
-  require(fd < 0 || st.st_size > 0, "safetensors: {}, got an empty file, expected a header",
-          file.string());
-  require(address != MAP_FAILED, "safetensors: {}, got \"{}\", expected a readable file",
-          file.string(), std::generic_category().message(error));
+  require(fd < 0 || st.st_size > 0, "safetensors: {} is empty", file.string());
+  require(address != MAP_FAILED, "safetensors: cannot read {}: {}", file.string(),
+          std::generic_category().message(error));
   const auto size = static_cast<std::size_t>(st.st_size);
   return {{static_cast<const std::byte*>(address),
            [size](const std::byte* p) { ::munmap(const_cast<std::byte*>(p), size); }},
@@ -80,8 +79,8 @@ std::vector<std::string> Safetensors::names() const {
 
 const TensorInfo& Safetensors::info(std::string_view name) const {
   const auto it = tensors_.find(name);
-  require(it != tensors_.end(), "safetensors: {}: tensor {}, got nothing, expected it in the file",
-          file_.string(), printable(name));
+  require(it != tensors_.end(), "safetensors: {}: there is no tensor {}", file_.string(),
+          printable(name));
   return it->second;
 }
 

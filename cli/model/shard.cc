@@ -111,12 +111,10 @@ Matrix make_matrix(DType dtype, std::int64_t rows, std::int64_t cols) {
     stride = (cols + unit - 1) / unit * unit;
     if (__builtin_mul_overflow(stride * width, rows, &bytes)) bytes = -1;
   }
-  require(bytes >= 0, "weights: matrix, got {} x {}, expected sizes that memory can hold", rows,
-          cols);
+  require(bytes >= 0, "weights: no memory can hold {} x {} elements", rows, cols);
   const std::size_t padded = (static_cast<std::size_t>(bytes) / kAlign + 1) * kAlign;
   void* memory = std::aligned_alloc(kAlign, padded);
-  require(memory != nullptr, "weights: memory, got none, expected {} bytes for {} x {}", padded,
-          rows, cols);
+  require(memory != nullptr, "out of memory: weights of {} bytes, {} x {}", padded, rows, cols);
   Matrix m{{memory, std::free}, {memory, dtype, rows, cols, stride}};
   for (std::int64_t r = 0; r < rows && cols < stride; ++r)
     std::memset(static_cast<char*>(memory) + (r * stride + cols) * width, 0,

@@ -105,7 +105,7 @@ class Figure {
          "font-size=\"15\" font-weight=\"bold\"");
     text(kLeft, 37,
          fmt::format("{}   bound by {}, E {}, known error {:g} % (median)", fmt::streamed(p_.plan),
-                     p_.bound(), show_share(p_.efficiency()), machine_.error.median_percent));
+                     p_.bound(), show_efficiency(p_.efficiency()), machine_.error.median_percent));
     y_ = 52;
   }
 

@@ -9,16 +9,17 @@
 
 #include "json_values.h"
 #include "machine.h"
+#include "text_width.h"
 #include "tilelace/op_table.h"
 
 namespace tilelace::cli {
 namespace {
 
 template <class F>
-int widest(const std::vector<SimulatedRow>& rows, F text) {
-  std::size_t width = 0;
-  for (const SimulatedRow& r : rows) width = std::max(width, std::string(text(r)).size());
-  return static_cast<int>(width);
+int widest_in(const std::vector<SimulatedRow>& rows, F text) {
+  std::vector<std::string> all;
+  for (const SimulatedRow& r : rows) all.push_back(text(r));
+  return widest(all);
 }
 
 /// "push 512": what moves the bytes, and how many rows at a time.
@@ -30,29 +31,29 @@ std::string plan_text(const Plan& p) {
 
 }  // namespace
 
-std::string show_share(std::optional<double> value) {
-  return value && std::isfinite(*value) ? fmt::format("{:.2f}", *value) : "-";
-}
-
-Table simulate_table(const std::vector<SimulatedRow>& rows) {
+Table simulate_table(const std::vector<SimulatedRow>& rows, int characters) {
   return Table(
-      {{"layer", widest(rows, [](const auto& r) { return r.layer; }), true},
+      {{"layer", widest_in(rows, [](const auto& r) { return r.layer; }), true},
        {"op", 7, true},
-       {"m", widest(rows, [](const auto& r) { return std::to_string(r.call.problem.m); })},
-       {"n", widest(rows, [](const auto& r) { return std::to_string(r.n); })},
-       {"k", widest(rows, [](const auto& r) { return std::to_string(r.k); })},
+       {"m", widest_in(rows, [](const auto& r) { return std::to_string(r.call.problem.m); })},
+       {"n", widest_in(rows, [](const auto& r) { return std::to_string(r.n); })},
+       {"k", widest_in(rows, [](const auto& r) { return std::to_string(r.k); }), false, 0,
+        "m, n, k: unsharded."},
        {"GEMM", 6},
-       {"coll.", 6},
-       {"unfus.", 6},
-       {"medium", 6},
+       {"coll.", 6, false, 2},
+       {"unfus.", 6, false, 0, "unfus.: one after the other."},
+       {"medium", 6, false, 3, "medium: a GEMM per shard."},
        {"fused", 6},
-       {"ECT", 6},
-       {"E", 5},
-       {"E med", 5},
-       {"speed", 5},
-       {"roof", 4},
-       {"bound by", 12, true},
-       {"plan", widest(rows, [](const auto& r) { return plan_text(r.prediction.plan); }), true}});
+       {"ECT", 6, false, 8, "ECT: fused - GEMM."},
+       {"E", 5, false, 4, "E: 1 - (fused - GEMM) / (unfus. - GEMM)."},
+       {"E med", 5, false, 9, "E med: of medium."},
+       {"speed", 5, false, 0, "speed: unfus. / fused."},
+       {"roof", 4, false, 5, "roof: least time at peak rates / fused."},
+       {"bound by", 12, true, 1,
+        "bound by: what is busiest; latency: nothing is busy half of the time."},
+       {"plan", widest_in(rows, [](const auto& r) { return plan_text(r.prediction.plan); }), true,
+        6, "plan: route, transport, rows of a chunk, x super-blocks."}},
+      "Predicted us (s: seconds).", characters);
 }
 
 std::vector<std::string> simulate_cells(const SimulatedRow& row) {
@@ -68,34 +69,33 @@ std::vector<std::string> simulate_cells(const SimulatedRow& row) {
           show_us(p.medium_us),
           show_us(p.fused_us),
           show_us(p.ect_us()),
-          show_share(p.efficiency()),
-          show_share(p.medium_efficiency()),
+          show_efficiency(p.efficiency()),
+          show_efficiency(p.medium_efficiency()),
           fmt::format("{:.2f}", p.speedup()),
-          fmt::format("{:.0f}%", 100 * p.roof_us() / p.fused_us),
+          p.fused_us > 0 ? fmt::format("{:.0f}%", 100 * p.roof_us() / p.fused_us) : "-",
           p.bound(),
           plan_text(p.plan)};
 }
 
-std::string simulate_legend(const sim::MachineModel& m) {
+std::string simulate_notes(const sim::MachineModel& m, const std::vector<SimulatedRow>& rows) {
+  const bool faster = std::ranges::any_of(rows, [](const SimulatedRow& r) {
+    const sim::Prediction& p = r.prediction;
+    return p.unfused_us < p.gemm_us + p.collective_us;
+  });
   return fmt::format(
-      "Predicted times in us (s where marked). m, n, k: of the unsharded product. GEMM, coll.: the "
-      "library's, alone.\n"
-      "unfus.: one after the other. medium: a product a shard. fused: the fastest plan played. "
-      "ECT = fused - GEMM.\n"
-      "E = 1 - ECT / (unfused - GEMM), E med the same of medium. speed = unfused / fused. "
-      "roof: max(GEMM, wire) / fused.\n"
-      "bound by: what the fused call cannot be faster than; latency: no resource is busy half of "
-      "the time.\n"
-      "plan: route, transport, rows of a chunk (gemm_ar: x super-blocks).\n"
-      "Known error of {}: median {:g} %, 90th percentile {:g} % ({}).\n",
+      "{}Known error of {}: median {:g} %, 90th percentile {:g} % ({}).\n",
+      faster ? "Where unfus. is less than GEMM + coll.: a collective draws little power, and the "
+               "clock rises.\n"
+             : "",
       m.name, m.error.median_percent, m.error.p90_percent, m.error.text);
 }
 
-std::string tried_text(const SimulatedRow& row) {
+std::string tried_text(const SimulatedRow& row, int characters) {
   std::string text;
   for (const sim::Tried& t : row.prediction.tried) {
-    text += fmt::format("  {} {:>8} us  {}\n", t.plan == row.prediction.plan ? '*' : ' ',
-                        show_us(t.us), fmt::streamed(t.plan));
+    const auto line = fmt::format("  {} {:>8} us  {}", t.plan == row.prediction.plan ? '*' : ' ',
+                                  show_us(t.us), fmt::streamed(t.plan));
+    text += filled(line, characters, 17) + '\n';
   }
   return text;
 }

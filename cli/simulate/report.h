@@ -19,16 +19,13 @@ struct SimulatedRow {
   sim::Prediction prediction;
 };
 
-/// "0.90"; "-" where there is none.
-std::string show_share(std::optional<double> value);
-
-Table simulate_table(const std::vector<SimulatedRow>& rows);
+Table simulate_table(const std::vector<SimulatedRow>& rows, int characters);
 std::vector<std::string> simulate_cells(const SimulatedRow& row);
-/// What the columns mean, and how far off the model is known to be.
-std::string simulate_legend(const sim::MachineModel& machine);
+/// How far off the model is known to be, and what of these rows is no mistake.
+std::string simulate_notes(const sim::MachineModel& machine, const std::vector<SimulatedRow>& rows);
 
 /// A line a plan tried, the fastest marked.
-std::string tried_text(const SimulatedRow& row);
+std::string tried_text(const SimulatedRow& row, int characters);
 
 /// "tilelace.bench/1" with what only a simulation has beside it.
 std::string simulate_record(const sim::MachineModel& machine, const SimulatedRow& row);

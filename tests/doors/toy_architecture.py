@@ -100,7 +100,7 @@ def replace(file: Path, old: str, new: str) -> None:
 
 
 def plan(tilelace: Path, op: str, *options: object, fails: bool = False) -> str:
-    return run(tilelace, "plan", op, "--tp", RANKS, "--m", M, "--n", N, "--k", K, *options, fails=fails)
+    return run(tilelace, "plan", op, "--tp", RANKS, "--m", M, "--n", N, "--k", K, "--wide", *options, fails=fails)
 
 
 def tiles_in(text: str) -> set[str]:

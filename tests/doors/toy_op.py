@@ -56,7 +56,7 @@ def edits(scale: str) -> list[tuple[str, str, str]]:
 
 def check_command(tree: Path, at: Path) -> None:
     tilelace = at / "bin/tilelace"
-    table = run(tilelace, "plan", "--ops")
+    table = run(tilelace, "plan", "--ops", "--wide")
     expect((tree / "docs/ops.md").read_text(), table)
     expect(table, DOC)
     size = ("--tp", 3, "--n", 64, "--k", 64)

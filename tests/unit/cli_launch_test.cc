@@ -89,9 +89,10 @@ TEST(CliLaunch, UnfinishedLinesArePrintedToo) {
 TEST(CliLaunch, AFailureEndsTheOthersAndIsTheExitCode) {
   Launch command(std::string(kTwoPids) + "[ $RANK = 1 ] && exit 7; wait");
   EXPECT_EQ(command.wait(20), 7);
-  EXPECT_NE(command.err().find("tilelace: launch: rank 1 of 3: got exit status 7, expected exit "
-                               "status 0; ended the 2 still running\n"),
-            std::string::npos)
+  EXPECT_NE(
+      command.err().find(
+          "tilelace: launch: rank 1 of 3 failed: exit status 7; the 2 still running were ended\n"),
+      std::string::npos)
       << command.err();
   EXPECT_TRUE(all_gone(command.lines(1))) << command.out();
 }
@@ -99,7 +100,7 @@ TEST(CliLaunch, AFailureEndsTheOthersAndIsTheExitCode) {
 TEST(CliLaunch, ARankThatIsKilledCountsAsFailed) {
   Launch command("[ $RANK = 2 ] && kill -9 $$; sleep 60");
   EXPECT_EQ(command.wait(20), 128 + SIGKILL);
-  EXPECT_NE(command.err().find("rank 2 of 3: got an end by signal 9 (KILL)"), std::string::npos)
+  EXPECT_NE(command.err().find("rank 2 of 3 failed: ended by signal 9 (KILL)"), std::string::npos)
       << command.err();
 }
 
@@ -182,18 +183,18 @@ TEST_P(CliBadLaunch, ExitsTwoWithAText) {
 
 const BadLaunch kBadLaunches[] = {
     {"NoRanks", "launch true", "--ranks is required"},
-    {"ZeroRanks", "launch --ranks 0 true", "Value 0 not in range 1 to 64"},
+    {"ZeroRanks", "launch --ranks 0 true",
+     "--ranks: got \"0\", expected a whole number from 1 to 64"},
     {"NoProgram", "launch --ranks 2",
-     "tilelace: launch: PROGRAM, got nothing, expected one after --ranks N\n"},
-    {"NoProgramAfterTheMark", "launch --ranks 2 --", "launch: PROGRAM, got nothing"},
+     "tilelace: launch: PROGRAM is missing, as in tilelace launch --ranks 4 ./my_program\n"},
+    {"NoProgramAfterTheMark", "launch --ranks 2 --", "launch: PROGRAM is missing"},
     {"UnknownOption", "launch --ranks 2 --rank 3 true",
-     "tilelace: launch: --rank, got an unknown option, expected --ranks, --tag, --grace or "
-     "PROGRAM\n"},
+     "tilelace: launch: there is no option --rank; did you mean --ranks?\n"},
     {"NoSuchProgram", "launch --ranks 3 /nonexistent/program",
-     "tilelace: launch: /nonexistent/program, got \"No such file or directory\", expected a "
-     "program that can be started\n"},
-    {"NotAProgram", "launch --ranks 3 /etc/passwd", "/etc/passwd, got \"Permission denied\""},
-    {"NegativeGrace", "launch --ranks 1 --grace -1 true", "--grace: Value -1 not in range"},
+     "tilelace: launch: cannot start /nonexistent/program: No such file or directory\n"},
+    {"NotAProgram", "launch --ranks 3 /etc/passwd", "cannot start /etc/passwd: Permission denied"},
+    {"NegativeGrace", "launch --ranks 1 --grace -1 true",
+     "--grace: got \"-1\", expected a number from 0 to 3600"},
 };
 
 INSTANTIATE_TEST_SUITE_P(All, CliBadLaunch, testing::ValuesIn(kBadLaunches),

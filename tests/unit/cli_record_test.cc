@@ -44,7 +44,7 @@ TEST(CliRecord, HasExactlyTheKeysInOrder) {
                                          "ranks",         "m",          "n",          "k",
                                          "dtype",         "backend",    "mode",       "gemm_us",
                                          "collective_us", "unfused_us", "beside_us",  "medium_us",
-                                         "fused_us",      "path",       "roof_us",    "ect_us",
+                                         "fused_us",      "path",       "longer_us",  "ect_us",
                                          "efficiency",    "speedup",    "peers",      "plan",
                                          "transport",     "error",      "exact",      "verified",
                                          "iterations",    "spread",     "candidates", "device",

@@ -41,13 +41,13 @@ TEST(RowList, HasAJobALineAndSkipsWhatNoLineAsksFor) {
 TEST(RowList, AMistakeNamesItsLine) {
   EXPECT_EQ(mistake_of("\nag_gemm 8 8\n").rfind("--rows: rows.txt, line 2: got 3 words", 0), 0U);
   EXPECT_NE(mistake_of("ag_gemm 8 8 0").find("line 1: got \"0\""), std::string::npos);
-  EXPECT_NE(mistake_of("ag_gemm 8 8 1 x swiglu").find("swiglu with two of ag_gemm"),
+  EXPECT_NE(mistake_of("ag_gemm 8 8 1 x swiglu").find("swiglu with two weights of ag_gemm"),
             std::string::npos);
-  EXPECT_NE(mistake_of("gemm_rs 8,8 8 1").find("got 2 weights"), std::string::npos);
+  EXPECT_NE(mistake_of("gemm_rs 8,8 8 1").find("n: got 2 values"), std::string::npos);
   EXPECT_NE(mistake_of("gemm_rs 8 6 1", 4).find("expected a multiple of --tp 4"),
             std::string::npos);
   EXPECT_NE(mistake_of("mlp 8 6 1").find("mlp"), std::string::npos);
-  EXPECT_NE(mistake_of("# nothing\n").find("got no row"), std::string::npos);
+  EXPECT_NE(mistake_of("# nothing\n").find("rows.txt has no row"), std::string::npos);
 }
 
 }  // namespace

@@ -29,10 +29,8 @@ TEST(CliSizes, ListsAndRanges) {
 }
 
 TEST(CliSizes, BrokenSizes) {
-  EXPECT_EQ(error_of([] { parse_sizes("--m", "1,,2"); }),
-            "--m: got \"1,,2\", expected a list without empty parts");
-  EXPECT_EQ(error_of([] { parse_sizes("--m", ""); }),
-            "--m: got \"\", expected a list without empty parts");
+  EXPECT_EQ(error_of([] { parse_sizes("--m", "1,,2"); }), "--m: \"1,,2\" has an empty part");
+  EXPECT_EQ(error_of([] { parse_sizes("--m", ""); }), "--m: \"\" has an empty part");
   EXPECT_EQ(error_of([] { parse_sizes("--m", "12x"); }),
             "--m: got \"12x\", expected a whole number from 0 to 1099511627776");
   EXPECT_EQ(error_of([] { parse_sizes("--m", "-1"); }),
@@ -43,8 +41,7 @@ TEST(CliSizes, BrokenSizes) {
             "--m: got \"1:2\", expected begin:end:factor");
   EXPECT_EQ(error_of([] { parse_sizes("--m", "1:8:1"); }),
             "--m: got \"1\", expected a whole number from 2 to 1099511627776");
-  EXPECT_EQ(error_of([] { parse_sizes("--m", "8:4:2"); }),
-            "--m: got \"4\", expected a whole number from 8 to 1099511627776");
+  EXPECT_EQ(error_of([] { parse_sizes("--m", "8:4:2"); }), "--m: \"8:4:2\" ends below its begin");
 }
 
 TEST(CliSizes, Links) {
@@ -64,7 +61,7 @@ TEST(CliSizes, OpsAndTypes) {
   EXPECT_EQ(parse_ops("gemm_ar,ag_gemm"), std::vector<Op>({Op::gemm_ar, Op::ag_gemm}));
   EXPECT_EQ(parse_dtype("fp16"), DType::fp16);
   EXPECT_EQ(error_of([] { parse_ops("gemm"); }),
-            "--op: got \"gemm\", expected ag_gemm, gemm_rs, gemm_ar");
+            "op: got \"gemm\", expected ag_gemm, gemm_rs, gemm_ar");
   EXPECT_EQ(error_of([] { parse_dtype("fp8"); }),
             "--dtype: got \"fp8\", expected bf16, fp16, fp32");
 }

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+
+#include "nearest.h"
 #include "progress.h"
 #include "table.h"
+#include "text_width.h"
 
 namespace tilelace::cli {
 namespace {
@@ -37,7 +43,7 @@ TEST(CliTable, FiguresFollowFromTheTimes) {
   const Row r = sample_row();
   EXPECT_DOUBLE_EQ(*r.ect(), 12);
   EXPECT_DOUBLE_EQ(*r.efficiency(), 0.8);
-  EXPECT_DOUBLE_EQ(*r.roof(), 100);
+  EXPECT_DOUBLE_EQ(*r.longer_us(), 100);
   EXPECT_DOUBLE_EQ(*r.speedup(), 160.0 / 112);
 }
 
@@ -47,21 +53,120 @@ TEST(CliTable, NoEfficiencyWhereUnfusedIsNoSlowerThanTheGemm) {
   EXPECT_FALSE(r.efficiency());
   r.us[static_cast<std::size_t>(Way::gemm)].reset();
   EXPECT_FALSE(r.ect());
-  EXPECT_FALSE(r.roof());
+  EXPECT_FALSE(r.longer_us());
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+std::size_t longest_of(const std::string& text) {
+  std::size_t most = 0;
+  for (const std::string& line : lines_of(text)) most = std::max(most, line.size());
+  return most;
 }
 
 TEST(CliTable, WideRowsFitATerminal) {
   const Row r = sample_row();
-  const Table table = row_table({r});
+  const Table table = row_table({r}, 100);
+  EXPECT_EQ(table.header(),
+            "layer      op         m     n     k   GEMM  coll. unfus. medium  fused     E speed  "
+            "error  ok");
+  EXPECT_EQ(table.line(row_cells(r)),
+            "5.attn_out gemm_rs 8192 57344 12288  100.0   50.0  160.0  130.0  112.0  0.80  1.43 "
+            "2.0e-3 yes");
+  EXPECT_EQ(lines_of(table.legend()).size(), 3U) << table.legend();
+  EXPECT_NE(table.legend().find("More: --wide."), std::string::npos) << table.legend();
+}
+
+TEST(CliTable, AllColumnsOnDemand) {
+  const Row r = sample_row();
+  const Table table = row_table({r}, 0);
   EXPECT_EQ(
       table.header(),
       "layer      op         m     n     k path      GEMM  coll. unfus. medium  fused    ECT  "
-      "   E speed roof  error exact  ok");
+      "   E speed longer  error exact  ok");
   EXPECT_EQ(
       table.line(row_cells(r)),
       "5.attn_out gemm_rs 8192 57344 12288 fused    100.0   50.0  160.0  130.0  112.0   12.0  "
-      "0.80  1.43  89% 2.0e-3   yes yes");
-  EXPECT_LE(table.header().size(), 120U);
+      "0.80  1.43    89% 2.0e-3   yes yes");
+  EXPECT_LE(lines_of(table.legend()).size(), 3U) << table.legend();
+  EXPECT_EQ(table.legend().find("--wide"), std::string::npos) << table.legend();
+}
+
+TEST(CliTable, WhatMattersLeastIsLeftOutFirst) {
+  const Row r = sample_row();
+  for (std::size_t columns = 60; columns <= 140; columns += 10) {
+    const Table table = row_table({r}, static_cast<int>(columns));
+    EXPECT_LE(longest_of(table.legend()), columns);
+    if (columns >= 80) {
+      EXPECT_LE(longest_of(table.header()), columns);
+      EXPECT_LE(longest_of(table.line(row_cells(r))), columns);
+      EXPECT_LE(lines_of(table.legend()).size(), 3U) << table.legend();
+    }
+    for (const char* always : {"layer", " m ", " GEMM", "unfus.", "fused", "speed", " ok"})
+      EXPECT_NE(table.header().find(always), std::string::npos) << always << columns;
+  }
+}
+
+TEST(CliTable, TextGoesOnInTheNextLine) {
+  const Table table({{"name", 6, true}, {"what", 0, true}}, "", 24);
+  EXPECT_EQ(table.line({"a", "the last column goes on below itself"}),
+            "a      the last column\n       goes on below\n       itself");
+}
+
+TEST(CliTable, OfTuneFits) {
+  Row r = sample_row();
+  r.candidates = {{{{}, "unfused push in two shots", 0}, 1234567.8}};
+  r.planned_us = 2345678.9;
+  const Table table = tune_table({r}, 100);
+  EXPECT_EQ(table.header(), "layer      op         m     n     k     us     gain kind");
+  EXPECT_EQ(table.line(tune_cells(r)),
+            "5.attn_out gemm_rs 8192 57344 12288  1.23s  +90.0 % unfused push in two shots");
+  EXPECT_LE(lines_of(table.legend()).size(), 3U);
+}
+
+TEST(CliTable, UnsteadyTimesSayWhy) {
+  EXPECT_EQ(unsteady_text({.ranks = 4, .workers = 1, .cores = 2, .spread = 1.9}), "");
+  EXPECT_EQ(unsteady_text({.ranks = 4, .workers = 1, .cores = 2, .spread = 2.1}),
+            "Times are unsteady (fused times differ by more than a factor of 2): 4 ranks with 1 "
+            "worker each share 2 cores. Repeat before you compare.\n");
+  EXPECT_EQ(unsteady_text({.ranks = 2, .workers = 4, .cores = 8, .spread = 1.1, .shorter = 3}),
+            "Times are unsteady (3 rows took less than GEMM or collective alone): something else "
+            "may use these 8 cores. Repeat before you compare.\n");
+}
+
+TEST(CliText, IsFilled) {
+  EXPECT_EQ(filled("one two three", 7), "one two\nthree");
+  EXPECT_EQ(filled("one two three", 0), "one two three");
+  EXPECT_EQ(filled("  a bb ccc dddd", 8, 4), "  a bb\n    ccc\n    dddd");
+  EXPECT_EQ(filled("averylongword and more", 5), "averylongword\nand\nmore");
+  EXPECT_EQ(filled("  averylongword", 5), "  averylongword");
+  EXPECT_EQ(filled("a b\n\nc d\n", 2), "a\nb\n\nc\nd\n");
+  EXPECT_EQ(filled("", 5), "");
+}
+
+TEST(CliText, ColumnsAreTheEnvironments) {
+  setenv("COLUMNS", "72", 1);
+  EXPECT_EQ(text_columns(), 72);
+  for (const char* nonsense : {"", "wide", "-3", "0", "72x"}) {
+    setenv("COLUMNS", nonsense, 1);
+    EXPECT_NE(text_columns(), 72) << nonsense;
+    EXPECT_GT(text_columns(), 0) << nonsense;
+  }
+  unsetenv("COLUMNS");
+}
+
+TEST(CliText, MisspeltWordsHaveANeighbour) {
+  const std::vector<std::string> words{"run", "bench", "plan", "simulate"};
+  EXPECT_EQ(nearest("benhc", words), "bench");
+  EXPECT_EQ(nearest("simulte", words), "simulate");
+  EXPECT_EQ(nearest("plan", words), "plan");
+  EXPECT_EQ(nearest("fly", words), std::nullopt);
+  EXPECT_EQ(nearest("", words), std::nullopt);
 }
 
 TEST(CliTable, WrongRowsShowIt) {
@@ -72,6 +177,15 @@ TEST(CliTable, WrongRowsShowIt) {
   EXPECT_EQ(cells.back(), "NO");
   EXPECT_EQ(cells[cells.size() - 2], "-");
   EXPECT_FALSE(r.good());
+}
+
+/// The column of integers may be left out; a wrong one still shows.
+TEST(CliTable, WrongIntegersAreNotOk) {
+  Row r = sample_row();
+  r.exact = false;
+  EXPECT_EQ(row_cells(r).back(), "NO");
+  r.exact = r.verified = std::nullopt;
+  EXPECT_EQ(row_cells(r).back(), "-");
 }
 
 TEST(CliTable, Quantiles) {

@@ -217,7 +217,7 @@ TEST(ModelConfig, find_model) {
   EXPECT_EQ(find_model((dir.path() / "m").string()), file);
   EXPECT_EQ(find_model(file.string()), file);
   EXPECT_EQ(dir.error_of([&] { find_model(dir.path().string()); }),
-            "model: DIR, got a folder without config.json, expected one");
+            "--model: the folder DIR has no config.json");
   for (const std::string name : {"gpt5", "", "../models/llama2-70b", "./no"})
     EXPECT_EQ(dir.error_of([&] { find_model(name); }),
               "model: name, got \"" + name +

@@ -114,21 +114,18 @@ TEST(ModelLayers, errors) {
     return dir.error_of([&] { layer_gemms(read_config(find_model(model)), tp); });
   };
   EXPECT_EQ(tp_error("minilm-l6", 5),
-            "layers: tp of minilm-l6, got 5, which does not split its 12 heads, expected one of 1, "
-            "2, 3, 4, 6, 12");
+            "--tp 5 does not split the 12 heads of minilm-l6; these do: 1, 2, 3, 4, 6, 12");
   EXPECT_EQ(tp_error("qwen2.5-0.5b", 7),
-            "layers: tp of qwen2.5-0.5b, got 7, which does not split its 2 KV heads, expected one "
-            "of 1, 2");
+            "--tp 7 does not split the 2 KV heads of qwen2.5-0.5b; these do: 1, 2");
   auto narrow = read_config(tiny_config("gpt_neox"));
   narrow.heads = narrow.kv_heads = 32;
   EXPECT_EQ(dir.error_of([&] { layer_gemms(narrow, 32); }),
             "layers: tp of tiny_gpt_neox, got 32, which does not split its 48 MLP features, "
             "expected one of 1, 2, 4, 8, 16");
   EXPECT_EQ(tp_error("llama3.1-8b", 64),
-            "layers: tp of llama3.1-8b, got 64, which does not split its 32 heads, expected one of "
-            "1, 2, 4, 8, 16, 32");
-  EXPECT_EQ(tp_error("llama3.1-8b", 0), "layers: tp, got 0, expected at least 1");
-  EXPECT_EQ(tp_error("llama3.1-8b", -4), "layers: tp, got -4, expected at least 1");
+            "--tp 64 does not split the 32 heads of llama3.1-8b; these do: 1, 2, 4, 8, 16, 32");
+  EXPECT_EQ(tp_error("llama3.1-8b", 0), "--tp: got 0, expected at least 1");
+  EXPECT_EQ(tp_error("llama3.1-8b", -4), "--tp: got -4, expected at least 1");
   EXPECT_EQ(tp_error("llama3.1-8b", 2147483647),
             "layers: tp of llama3.1-8b, got 2147483647, which does not split its 32 heads, "
             "expected one of 1, 2, 4, 8, 16, 32");

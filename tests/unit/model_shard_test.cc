@@ -349,7 +349,7 @@ TEST(ModelShard, errors) {
   }),
             "weights: rows of attn_out, got [0, 33), expected a part of [0, 32)");
   EXPECT_EQ(dir.error_of([] { make_matrix(DType::fp32, std::int64_t{1} << 40, 1 << 30); }),
-            "weights: matrix, got 1099511627776 x 1073741824, expected sizes that memory can hold");
+            "weights: no memory can hold 1099511627776 x 1073741824 elements");
 }
 
 }  // namespace
