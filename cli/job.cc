@@ -169,8 +169,10 @@ namespace {
 /// "pull 64" of "transport=pull,chunk=64".
 std::string values_of(std::string_view plan) {
   std::string values;
-  for (const std::string& part : split_list("--plan", plan))
-    values += (values.empty() ? "" : " ") + part.substr(part.find('=') + 1);
+  for (const std::string& part : split_list("--plan", plan)) {
+    if (!values.empty()) values += ' ';
+    values += part.substr(part.find('=') + 1);
+  }
   return values;
 }
 

@@ -87,7 +87,7 @@ model::ModelConfig config_of_sizes(std::string_view text) {
       activation == values.end() ? Activation::swiglu : activation_of(activation->second);
   c.gated = c.activation == Activation::swiglu;
   if (c.gated) c.activation = Activation::silu;  // as configs of gated models have it
-  c.dtype = DType::bf16;
+  c.dtype = Problem{}.dtype;                     // as of sizes without a model
   return c;
 }
 

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
+#include <string>
+
+#include "core/env.h"
 
 namespace tilelace::cli {
 namespace {
@@ -16,9 +18,7 @@ bool wide = false;
 
 /// 0: no number.
 int columns_of_environment() {
-  const char* text = std::getenv("COLUMNS");
-  if (text == nullptr) return 0;
-  const std::string_view all = text;
+  const std::string all = env::columns().value_or("");
   int value = 0;
   const auto [end, error] = std::from_chars(all.data(), all.data() + all.size(), value);
   return error == std::errc{} && end == all.data() + all.size() ? std::max(0, value) : 0;

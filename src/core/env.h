@@ -44,6 +44,12 @@ inline std::optional<std::string> tuning_file() {
   return text == nullptr || *text == '\0' ? std::nullopt : std::optional<std::string>(text);
 }
 
+/// COLUMNS: width of what the command prints; what is no positive number counts as not set.
+inline std::optional<std::string> columns() {
+  const char* text = std::getenv("COLUMNS");
+  return text == nullptr || *text == '\0' ? std::nullopt : std::optional<std::string>(text);
+}
+
 /// What a launcher set (comm/launch_env.h).
 inline std::optional<std::string> launch_variable(const char* name) {
   const char* text = std::getenv(name);
