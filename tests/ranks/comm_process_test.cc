@@ -341,7 +341,7 @@ TEST(Directory, RankThatComesTwiceIsRefusedAndTheFirstStays) {
   sleep_ms(20);
   const Caught twice = catch_error([&] { make_process_group(0, 2, place.path(), 1); });
   EXPECT_EQ(twice.kind, ErrorKind::usage);
-  EXPECT_TRUE(twice.says("rank 0 is in")) << twice.text;
+  EXPECT_TRUE(twice.says("rank 0 is already in")) << twice.text;
   const pid_t second = fork_child([&] { use(*make_process_group(1, 2, place.path(), 10)); });
   EXPECT_EQ(status_of(first), 0);
   EXPECT_EQ(status_of(second), 0);

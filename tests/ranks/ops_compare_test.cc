@@ -60,7 +60,7 @@ TEST(OpsCompare, ARefusalReachesThePeers) {
   });
   for (int r = 0; r < kRanks; ++r) {
     EXPECT_NE(texts[r].find("x"), std::string::npos) << texts[r];
-    EXPECT_EQ(texts[r].find("rank 2 refused its call: ") != std::string::npos, r != 2) << texts[r];
+    EXPECT_EQ(texts[r].find("rank 2 refused to call: ") != std::string::npos, r != 2) << texts[r];
   }
 }
 

@@ -122,7 +122,8 @@ TEST(Tuning, WishesThatMakeNoSenseAreUsageErrors) {
   EXPECT_NE(wrong([](auto& o) { o.autotune = NAN; }).find("autotune"), std::string::npos);
   EXPECT_NE(wrong([](auto& o) { o.autotune = 1, o.deterministic = true; }).find("deterministic"),
             std::string::npos);
-  EXPECT_NE(wrong([](auto& o) { o.tuning_file = "a.json"; }).find("CPU ranks"), std::string::npos);
+  EXPECT_NE(wrong([](auto& o) { o.tuning_file = "a.json"; }).find("for GPU ranks"),
+            std::string::npos);
 }
 
 TEST(Tuning, CpuRanksAcceptAutotuneAndHaveNothingToTune) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "night.h"
 #include "records.h"
 #include "simulate/figure.h"
 #include "simulate/machine_file.h"
@@ -104,7 +105,8 @@ TEST(SimReports, TheRecordHasTheBenchKeys) {
                    r["fused_us"].get<double>() - r["gemm_us"].get<double>());
 }
 
-/// Whatever machine, method, call and disturbance: nothing played is faster than its roof.
+/// Whatever machine, method, call and disturbance: nothing played is faster than its roof. In the
+/// gate one of 29.
 TEST(SimReports, NothingIsFasterThanItsRoof) {
   std::vector<sim::MachineModel> machines;
   for (const std::string& name : machine_names()) {
@@ -114,13 +116,15 @@ TEST(SimReports, NothingIsFasterThanItsRoof) {
       read_method(method, machines.back());
     }
   }
-  int played = 0;
+  const int step = night_times() > 1 ? 1 : 29;  // meets every shape, no divisor of 12
+  int played = 0, turn = 0;
   double most = 0;
   for (const sim::MachineModel& machine : machines) {
     const int ranks = std::min(4, static_cast<int>(machine.ranks_per_node));
     for (const Op op : {Op::ag_gemm, Op::gemm_rs, Op::gemm_ar}) {
       for (const auto& [m, n, k] : {std::array{1, 4096, 4096}, std::array{192, 256, 16384},
                                     std::array{4096, 16384, 2048}, std::array{3001, 1024, 1024}}) {
+        if (turn++ % step != 0) continue;
         const sim::Call call = sim::call_of_product(op, ranks, m, n, k);
         const sim::Candidates plans{fused_plans(machine, call), {}};
         for (const sim::Disturbance& d :
@@ -135,7 +139,7 @@ TEST(SimReports, NothingIsFasterThanItsRoof) {
       }
     }
   }
-  EXPECT_GE(played, 100);
+  EXPECT_GE(played, 100 / step);
   EXPECT_GT(most, 0.8);  // a bound that is far from everything says nothing
 }
 

@@ -24,11 +24,11 @@ Step same(const check::Step& s) {
 }
 
 bool plays(const check::CallSpec& s) {
-  return !s.unfused && s.transport != Transport::multimem && s.lag == 0;
+  return !s.exchange && !s.unfused && s.transport != Transport::multimem && s.lag == 0;
 }
 
-/// Those that the simulator plays: it has no sums behind the product, none by the switch, and no
-/// gemm_ar in the order of GPUs.
+/// Those that the simulator plays: it has no sums behind the product, none by the switch, no
+/// collectives, and no gemm_ar in the order of GPUs.
 std::vector<check::CheckConfig> scenarios_of_tiles() {
   auto all = check::mutant_scenarios();
   for (check::CheckConfig& c : all)

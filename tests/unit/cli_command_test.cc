@@ -107,7 +107,7 @@ const BadInput kBadInputs[] = {
     {"PlanWithoutRows", "plan ag_gemm --n 8 --k 8", "plan: --m is missing: give it, or --rows"},
     {"RowsAndSizes", "bench --rows rows.txt --m 1",
      "--rows: the file has ops and sizes: leave out op"},
-    {"RowsNowhere", "plan --rows no/rows.txt", "--rows: no/rows.txt, got \"No such file"},
+    {"RowsNowhere", "plan --rows no/rows.txt", "--rows: no/rows.txt cannot be read: No such file"},
     {"UnknownOpOfBench", "bench gemm --m 1 --n 8 --k 8",
      "tilelace: bench: op: got \"gemm\", expected a product (ag_gemm, gemm_rs or gemm_ar), an MLP "
      "(mlp_rs, mlp_ar) or collectives (all_reduce, all_gather, reduce_scatter, all_to_all)\n"},

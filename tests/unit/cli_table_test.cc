@@ -73,11 +73,11 @@ TEST(CliTable, WideRowsFitATerminal) {
   const Row r = sample_row();
   const Table table = row_table({r}, 100);
   EXPECT_EQ(table.header(),
-            "layer      op         m     n     k   GEMM  coll. unfus. medium  fused     E speed  "
-            "error  ok");
+            "layer      op         m     n     k   GEMM  coll. unfus. medium  fused     E speed "
+            "longer  error  ok");
   EXPECT_EQ(table.line(row_cells(r)),
             "5.attn_out gemm_rs 8192 57344 12288  100.0   50.0  160.0  130.0  112.0  0.80  1.43 "
-            "2.0e-3 yes");
+            "   89% 2.0e-3 yes");
   EXPECT_EQ(lines_of(table.legend()).size(), 3U) << table.legend();
   EXPECT_NE(table.legend().find("More: --wide."), std::string::npos) << table.legend();
 }

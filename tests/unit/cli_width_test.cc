@@ -24,7 +24,7 @@ const char* const kCommands[] = {
     "plan gemm_ar --tp 4 --m 4096 --n 8192 --k 8192 --backend cuda",
     "plan --ops",
     "simulate --machine h200x4 --model llama2-70b --tp 4 --m 64,4096",
-    "simulate --machine a100-pcie-x8 --model gpt3-175b --tp 8 --m 8192",
+    "simulate gemm_ar --machine a100-pcie-x8 --model gpt3-175b --product down --tp 8 --m 512",
     "simulate ag_gemm --machine h800-nvlink-x8 --tp 8 --nodes 2 --m 2048 --n 49152 --k 12288",
     "simulate gemm_rs --machine h200x4 --model llama2-70b --product down --tp 4 --m 4096 --tried",
     "check --mutants",

@@ -126,12 +126,12 @@ TEST(CollectiveCall, WrongArgumentsAreNamed) {
          a.counts = {1 << 24}, a.args.out = memory + (1 << 25), a.options.lines = true,
          a.options.shots = 1;
        },
-       "all_reduce: 33554432 bytes do not fit the staging of lines"},
+       "all_reduce: 33554432 bytes do not fit the staging of lines: use chunks"},
       {kAll,
        [](auto& a) {
          a.counts = a.takes = {1, 2, 3}, a.options.lines = true;
        },
-       "all_to_all: 16 bytes do not fit the staging of lines, in equal parts"},
+       "all_to_all: 16 bytes do not fit the staging of lines, in equal parts: use chunks"},
       {kAll,
        [](auto& a) {
          a.counts = a.takes = {1, 2, 1 << 20}, a.args.out = memory + (1 << 22),

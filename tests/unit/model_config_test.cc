@@ -220,10 +220,10 @@ TEST(ModelConfig, find_model) {
             "--model: the folder DIR has no config.json");
   for (const std::string name : {"gpt5", "", "../models/llama2-70b", "./no"})
     EXPECT_EQ(dir.error_of([&] { find_model(name); }),
-              "model: name, got \"" + name +
+              "--model: got \"" + name +
                   "\", expected one of gpt3-175b, llama2-70b, llama3.1-70b, llama3.1-8b, "
-                  "minilm-l6, mistral-7b, qwen2.5-0.5b, qwen2.5-72b, qwen3-32b, a config.json, or "
-                  "a folder with one");
+                  "minilm-l6, mistral-7b, qwen2.5-0.5b, qwen2.5-72b, qwen3-32b, a config.json, a "
+                  "folder with one, or sizes (hidden=N,intermediate=N,heads=N)");
 }
 
 }  // namespace

@@ -119,16 +119,16 @@ TEST(ModelLayers, errors) {
             "--tp 7 does not split the 2 KV heads of qwen2.5-0.5b; these do: 1, 2");
   auto narrow = read_config(tiny_config("gpt_neox"));
   narrow.heads = narrow.kv_heads = 32;
-  EXPECT_EQ(dir.error_of([&] { layer_gemms(narrow, 32); }),
-            "layers: tp of tiny_gpt_neox, got 32, which does not split its 48 MLP features, "
-            "expected one of 1, 2, 4, 8, 16");
+  EXPECT_EQ(
+      dir.error_of([&] { layer_gemms(narrow, 32); }),
+      "--tp 32 does not split the 48 MLP features of tiny_gpt_neox; these do: 1, 2, 4, 8, 16");
   EXPECT_EQ(tp_error("llama3.1-8b", 64),
             "--tp 64 does not split the 32 heads of llama3.1-8b; these do: 1, 2, 4, 8, 16, 32");
   EXPECT_EQ(tp_error("llama3.1-8b", 0), "--tp: got 0, expected at least 1");
   EXPECT_EQ(tp_error("llama3.1-8b", -4), "--tp: got -4, expected at least 1");
   EXPECT_EQ(tp_error("llama3.1-8b", 2147483647),
-            "layers: tp of llama3.1-8b, got 2147483647, which does not split its 32 heads, "
-            "expected one of 1, 2, 4, 8, 16, 32");
+            "--tp 2147483647 does not split the 32 heads of llama3.1-8b; these do: 1, 2, 4, 8, 16, "
+            "32");
   const auto gemm = layer_gemms(read_config(find_model("minilm-l6")), 3)[0];
   EXPECT_EQ(dir.error_of([&] { row_slice(gemm, 0, 3); }), "layers: rank, got 3, expected 0 to 2");
   EXPECT_EQ(dir.error_of([&] { k_slice(gemm, -1); }), "layers: rank, got -1, expected 0 to 2");

@@ -333,8 +333,8 @@ TEST(ModelShard, errors) {
     });
   };
   EXPECT_EQ(error(config, 0, 0, 0),
-            "safetensors: DIR/m.safetensors: tensor bert.encoder.layer.0.attention.self.query."
-            "weight, got nothing, expected it in the file");
+            "safetensors: DIR/m.safetensors: there is no tensor "
+            "bert.encoder.layer.0.attention.self.query.weight");
   EXPECT_EQ(error(config, 2, 0, 0), "weights: layer of tiny_bert, got 2, expected 0 to 1");
   EXPECT_EQ(error(config, -1, 0, 0), "weights: layer of tiny_bert, got -1, expected 0 to 1");
   EXPECT_EQ(error(config, 1, 0, 2), "layers: rank, got 2, expected 0 to 1");
