@@ -141,5 +141,5 @@ def goes_after_its_tensor(w):
 def ranks_that_ask_for_other_sizes_are_told(w):
     expect_raises("usage", "", lambda: tilelace.empty(
         4096 * (1 + w.rank), 4096, dtype=torch.float32, device=w.device, group=w.group))
-    expect_raises("usage", "expected 0 or more", lambda: tilelace.empty(
+    expect_raises("usage", "expected whole numbers, each 0 or more", lambda: tilelace.empty(
         -1, 4, dtype=torch.float32, device=w.device, group=w.group))
