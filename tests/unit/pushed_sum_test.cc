@@ -16,38 +16,42 @@ Problem problem(Op op, std::int64_t m, int ranks, std::int64_t n = 8192) {
   return cuda_problem(op, ranks, m, n, 1024);
 }
 
-std::vector<UnfusedSumWay> pushed(const Problem& p) {
+std::vector<UnfusedSumWay> pushed(const Problem& p, int multiprocessors = 132) {
   std::vector<UnfusedSumWay> all;
-  for (const UnfusedSumWay& way : gemm_reduce_candidates(p))
+  for (const UnfusedSumWay& way : gemm_reduce_candidates(p, {multiprocessors}))
     if (way.transport == Transport::push) all.push_back(way);
   return all;
 }
 
-/// On any number of multiprocessors.
+/// Of a plan's kernel on these SMs, all of a device or a share.
+void expect_room(const UnfusedSumWay& way, const CollectiveMachine& machine, const Problem& p,
+                 const Problem& prepared) {
+  for (int rank = 0; rank < p.ranks; ++rank) {
+    const CollectiveCall call = pushed_sum(p, rank);
+    const CollectivePlan plan = pushed_plan(way, call, machine);
+    const auto s = place_exchange<schedule::kMaxGpuRanks>(call, plan, 0).schedule;
+    ASSERT_EQ(plan.pieces, 1) << p;
+    ASSERT_EQ(plan.lines, way.lines);
+    if (way.lines)
+      ASSERT_LE(word_bytes(p.ranks) + s.num_units() * kBytesOfLines,
+                gemm_reduce_line_bytes(prepared))
+          << p << " of " << prepared;
+    else
+      ASSERT_LE(partial_bytes(p) + s.num_units() * schedule::kUnitBytes,
+                gemm_reduce_staging_bytes(prepared))
+          << p << " of " << prepared;
+  }
+}
+
 void expect_room(const Problem& p, const Problem& prepared) {
-  std::vector<std::pair<int, bool>> seen;
-  for (const UnfusedSumWay& way : pushed(p)) {
-    const std::pair kind(way.shots, way.lines);
-    if (std::find(seen.begin(), seen.end(), kind) != seen.end()) continue;
-    seen.push_back(kind);
-    for (const int workers : {7, 66, 132}) {
-      if (!way.lines || may_be_lines(pushed_sum(p, 0), {.workers = workers}, way.shots)) {
-        for (int rank = 0; rank < p.ranks; ++rank) {
-          const CollectiveCall call = pushed_sum(p, rank);
-          const CollectivePlan plan = pushed_plan(way, call, {.workers = workers});
-          const auto s = place_exchange<schedule::kMaxGpuRanks>(call, plan, 0).schedule;
-          ASSERT_EQ(plan.pieces, 1) << p;
-          ASSERT_EQ(plan.lines, way.lines);
-          if (way.lines)
-            ASSERT_LE(word_bytes(p.ranks) + s.num_units() * kBytesOfLines,
-                      gemm_reduce_line_bytes(prepared))
-                << p << " of " << prepared;
-          else
-            ASSERT_LE(partial_bytes(p) + s.num_units() * schedule::kUnitBytes,
-                      gemm_reduce_staging_bytes(prepared))
-                << p << " of " << prepared;
-        }
-      }
+  for (const int multiprocessors : {8, 66, 132}) {
+    std::vector<std::pair<int, bool>> seen;
+    for (const UnfusedSumWay& way : pushed(p, multiprocessors)) {
+      const std::pair kind(way.shots, way.lines);
+      if (std::find(seen.begin(), seen.end(), kind) != seen.end()) continue;
+      seen.push_back(kind);
+      for (const bool shared : {false, true})
+        expect_room(way, {.workers = multiprocessors, .shared = shared}, p, prepared);
     }
   }
 }

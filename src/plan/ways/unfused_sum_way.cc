@@ -7,6 +7,7 @@
 #include "plan/base/problem.h"
 #include "plan/base/schedules.h"
 #include "plan/gemm/architecture_plans.h"
+#include "plan/gemm/share.h"
 #include "tilelace/op_table.h"
 #include "tilelace/transport_table.h"
 
@@ -71,13 +72,17 @@ bool may_push(const Problem& p, int shots) {
   return partial_bytes(p) <= kMostPushedBytes && most_rows(p) <= most_rows(even);
 }
 
-/// All plans of transport push, without the GEMM.
+/// All plans of transport push, without the GEMM: lines where also a share of the device, whose SMs
+/// take fewer CTAs, has room for them.
 std::vector<UnfusedSumWay> pushes_of(const Problem& p, const CollectiveMachine& machine) {
   std::vector<UnfusedSumWay> all;
   const CollectiveCall call = pushed_sum(p, 0);
+  CollectiveMachine share = machine;
+  share.workers = share_places(machine.workers);
+  share.shared = true;
   for (const int shots : {1, 2})
     for (const bool lines : {true, false}) {
-      if (!may_push(p, shots) || (lines && !may_be_lines(call, machine, shots))) continue;
+      if (!may_push(p, shots) || (lines && !may_be_lines(call, share, shots))) continue;
       UnfusedSumWay way{{}, Transport::push};
       way.shots = shots;
       way.lines = lines;
