@@ -46,7 +46,7 @@ def edits(scale: str) -> list[tuple[str, str, str]]:
     return [
         ("choices.h", r"(enum class Op : std::uint8_t \{[^}]*?) \}", r"\1, toy_scale }"),
         ("op_table.h", r"(?=inline constexpr std::array kOps\{)", OPERANDS),
-        ("op_table.h", r"(?=\};\n\n/// Of what a caller made an Op of)", ROW),
+        ("op_table.h", r"(?=\};\n\n///[^\n]*\ninline constexpr OpRow kNoOp)", ROW),
         ("planners.cc", r"(std::array rows\{[^}]*)\}", r"\1, &kNoPlanner}"),
         ("tile_work.cc", r"TileWork tile_work_of", WORK.replace("@SCALE@", scale)),
         ("tile_work.cc", r"(std::array rows\{[^}]*)\}", r"\1, TileWork{scale}}"),
