@@ -152,7 +152,8 @@ TEST_F(MulticastMemory, FailureOfOneRankIsTheSameErrorOnAllAndLeavesNothing) {
         EXPECT_TRUE(any || call == "cuMulticastCreate") << call;
         EXPECT_EQ(caught.kind.has_value(), any) << call << ": " << caught.text;
         EXPECT_TRUE(!any || caught.kind == ErrorKind::system);
-        EXPECT_TRUE(!any || caught.says("multicast needs " + call + ", got CUDA_ERROR_NOT_PERM"))
+        EXPECT_TRUE(!any ||
+                    caught.says("multicast needs " + call + ", which failed: CUDA_ERROR_NOT_PERM"))
             << caught.text;
         for (const std::string& other : group.all_gather(caught.text, kBound_s))
           EXPECT_EQ(other, caught.text);
