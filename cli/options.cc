@@ -128,13 +128,18 @@ void add_wide_option(CLI::App& command) {
 }
 
 std::vector<std::string> known_arguments(const CLI::App& app, std::vector<std::string> arguments) {
-  require(!arguments.empty(), "which command? {}. `tilelace --help` says what they do",
+  require(!arguments.empty(), "which command? `tilelace --help` says what they do\nCommands: {}",
           fmt::join(names_of_commands(app), ", "));
   if (arguments[0] == "help") {
     arguments.erase(arguments.begin());
     arguments.emplace_back("--help");
   }
-  if (arguments[0].starts_with('-')) return arguments;
+  if (arguments[0].starts_with('-')) {
+    require(app.get_option_no_throw(arguments[0]) != nullptr,
+            "there is no option {} in front of a command. `tilelace --help` lists them",
+            arguments[0]);
+    return arguments;
+  }
   const auto commands = commands_of(app);
   const auto found = std::ranges::find(commands, arguments[0], &CLI::App::get_name);
   if (found == commands.end()) refuse_command(app, arguments[0]);

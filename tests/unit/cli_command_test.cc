@@ -26,7 +26,7 @@ TEST_P(CliBadInput, ExitsTwoWithAText) {
 
 const BadInput kBadInputs[] = {
     {"Nothing", "",
-     "tilelace: which command? run, bench, plan, tune, simulate, check, launch, doctor."},
+     "tilelace: which command? `tilelace --help` says what they do\nCommands: run, bench, plan"},
     {"UnknownCommand", "fly", "tilelace: there is no command \"fly\"\nCommands: run, bench, plan"},
     {"MisspeltCommand", "benhc ag_gemm", "there is no command \"benhc\"; did you mean bench?"},
     {"HelpOfNoCommand", "help plna", "there is no command \"plna\"; did you mean plan?"},
@@ -35,6 +35,7 @@ const BadInput kBadInputs[] = {
     {"MisspeltOptionWithValue", "bench gemm_rs --itertions=3",
      "tilelace: bench: there is no option --itertions; did you mean --iterations?\n"},
     {"NoSuchOption", "plan --colour", "there is no option --colour. `tilelace plan --help` lists"},
+    {"NoOptionOfAll", "--quite run", "there is no option --quite in front of a command."},
     {"GoneChunk", "simulate --machine h200x4 --chunk 64",
      "tilelace: simulate: --chunk is now --plan chunk=ROWS\n"},
     {"GoneOrder", "simulate --order=ring", "--order is now --plan route="},
