@@ -89,7 +89,8 @@ std::vector<check::CallSpec> shapes_of(const CheckCommand& o) {
     p.op = op;
     p.ranks = o.ranks;
     p.m = m;
-    p.n = {row_of(op).gathers ? (n + o.ranks - 1) / o.ranks : n};
+    const bool split = row_of(op).gathers && row_of(op).multiplies();
+    p.n = {split ? (n + o.ranks - 1) / o.ranks : n};
     p.k = row_of(op).multiplies() ? 1024 : n;
     Machine machine;
     machine.workers = o.workers;
