@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which call this is, and entering it. Nothing of a call's number passes through the host: kernels
-// count calls themselves.
+// The number of the running call, and how a rank enters it. Kernels count calls themselves; the
+// host never passes the number.
 #pragma once
 #include "backend/cuda/device/call_params.h"
 #include "backend/cuda/device/headers.h"
 
 namespace tilelace::cuda {
 
-/// The running call's number. Called by: any thread, after the kernel before this one, and by
-/// everybody in a kernel before the last of its count_call.
+/// The number of the running call. Called by: any thread, once the kernel before has ended; in the
+/// last kernel of a call before the last count_call.
 TILELACE_DEVICE std::uint32_t call_number(const CallParams& c) {
   return *static_cast<const volatile comm::Flag*>(&c.counter->done) + 1;
 }
@@ -25,8 +25,8 @@ TILELACE_DEVICE void send_headers(const CallParams& c, std::uint32_t epoch) {
   }
 }
 
-/// Called by: one thread of every CTA of the call's last kernel, once nobody in the CTA will ask
-/// for the number any more. The last one counts the call.
+/// Called by: one thread of every CTA of the last kernel of the call, once no thread of the CTA
+/// will read the number again. The last CTA counts the call.
 TILELACE_DEVICE void count_call(const CallParams& c, std::uint32_t epoch) {
   CallCounter* const counter = c.counter;
   if (comm::CudaDeviceAtomics::add(&counter->passed, 1U) + 1 != gridDim.x) return;
@@ -35,7 +35,7 @@ TILELACE_DEVICE void count_call(const CallParams& c, std::uint32_t epoch) {
   counter->done = epoch;
 }
 
-/// Verb admit: whether all peers came and make the same call. Called by: one warp.
+/// Verb admit: whether all peers have entered and make the same call. Called by: one warp.
 TILELACE_DEVICE bool wait_admission(const CallParams& c, std::uint32_t epoch) {
   const auto* headers =
       reinterpret_cast<const comm::Header*>(c.base + c.rank * c.stride + c.headers);

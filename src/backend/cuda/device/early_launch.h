@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches of kernels that may begin under the end of the kernel before them, or stand in pairs.
+// Launches of kernels that may start before the kernel before them ends, or as clusters of two.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -7,7 +7,7 @@
 
 namespace tilelace::cuda {
 
-/// in_pairs: an even number of CTAs. May be captured.
+/// in_pairs: clusters of two, an even number of CTAs. May be captured in a graph.
 template <class... Params, class... Arguments>
 cudaError_t launch_as(Start start, void (*kernel)(Params...), int ctas, int threads,
                       cudaStream_t stream, const Arguments&... arguments) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two elements in a word, and their values.
+// Arithmetic on two 16-bit elements in a 32-bit word.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -10,7 +10,7 @@
 
 namespace tilelace::cuda {
 
-/// Rounds to nearest even.
+/// Rounds to nearest, ties to even.
 TILELACE_DEVICE std::uint32_t pack(float low, float high, __nv_bfloat16 /*type*/) {
   std::uint32_t r;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));

@@ -8,13 +8,13 @@
 
 namespace tilelace::cuda {
 
-/// Global memory as this thread sees it now (own stores, and what its acquires and barriers made
-/// visible) is what TMA operations that it issues from here on see.
+/// TMA operations that this thread issues from here on see global memory as the thread sees it now:
+/// with its own stores, and with what its acquires and barriers made visible.
 TILELACE_DEVICE void proxy_fence_global() {
   asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
-/// What a transfer does with what is at its destination.
+/// What a transfer does with the value at its destination.
 enum class Landing : std::uint8_t { copy, add_bf16, add_fp16, add_fp32 };
 
 /// global -> shared; completes on the barrier. Addresses and bytes in multiples of 16.

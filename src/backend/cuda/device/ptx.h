@@ -61,9 +61,9 @@ TILELACE_DEVICE bool barrier_try(Shared b, int parity) {
       : "memory");
   return done != 0;
 }
-/// Bounded, and falls through: what comes then is wrong, not stuck, and ends with the kernel. (Not
-/// a trap: with one in a role's branch ptxas ignores the role's register count.) The bound, some
-/// minutes, is beyond every wait for a peer, which has its own bound and its own report.
+/// Bounded: after some minutes it returns although the phase is not over, so the kernel ends with
+/// wrong results instead of hanging. Waits for peers have shorter bounds and a report of their own.
+/// (Not a trap: with one in a branch of a role, ptxas ignores the register count of the role.)
 TILELACE_DEVICE void barrier_wait(Shared b, int parity) {
   if (barrier_try(b, parity)) return;
   for (std::uint32_t n = 0; n < (1U << 28); ++n)
@@ -90,7 +90,7 @@ TILELACE_DEVICE void tensor_load_multicast(Shared dst, const CUtensorMap* map, S
       "l"(map), "r"(barrier), "r"(x), "r"(y), "h"(mask)
       : "memory");
 }
-/// Brings bytes of global memory to the second-level cache; address and length in multiples of 16.
+/// Fetches bytes of global memory into the L2 cache; address and length in multiples of 16.
 TILELACE_DEVICE void prefetch_bulk(const void* from, std::uint32_t bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 }
@@ -107,12 +107,12 @@ TILELACE_DEVICE void tensor_store(const CUtensorMap* map, Shared src, int x, int
       : "memory");
 }
 TILELACE_DEVICE void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-/// Until at most N groups still read shared memory.
+/// Waits until at most N groups still read shared memory.
 template <int N>
 TILELACE_DEVICE void store_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
 }
-/// Until all groups have written.
+/// Waits until all groups have written.
 TILELACE_DEVICE void store_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 /// Shared memory written by threads becomes readable by the copy unit.
 TILELACE_DEVICE void fence_shared_to_copy() {
@@ -159,30 +159,30 @@ TILELACE_DEVICE int multiprocessor() {
   asm volatile("mov.u32 %0, %%smid;" : "=r"(id));
   return id;
 }
-/// threadIdx.x, asked for anew: kept from the beginning it would be a register of the products.
+/// threadIdx.x, read again: kept from the start of a kernel it would take a register.
 TILELACE_DEVICE int thread_again() {
   int thread;
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
   return thread;
 }
-/// Of bulk tensor loads by this map that follow, rows from `end` on: whatever comes, nothing of it
-/// is stored. They are others' and may be on their way.
+/// Bulk tensor loads through this map may also read rows from `end` on, which another rank may be
+/// writing. Such rows hold any value: the caller stores nothing of them.
 TILELACE_DEVICE void want_until(const CUtensorMap* /*map*/, int /*end*/) {}
-/// Keeps the compiler from moving the value across this place.
+/// Keeps the compiler from moving the computation of the value across this line.
 TILELACE_DEVICE void pin(float& value) { asm volatile("" : "+f"(value)::"memory"); }
 TILELACE_DEVICE std::uint32_t cycles() {
   std::uint32_t c;
   asm volatile("mov.u32 %0, %%clock;" : "=r"(c)::"memory");
   return c;
 }
-/// Looks at a flag, with naps of 32 ns, before its wait is one with a bound: some 20 us.
+/// Polls a flag for about 20 us, sleeping 32 ns between polls. A bounded wait follows.
 constexpr int kQuickLooks = 32;
 TILELACE_DEVICE void sleep(std::uint32_t ns) { asm volatile("nanosleep.u32 %0;" ::"r"(ns)); }
-/// Until `span` cycles after `begin`, in ever shorter naps: a warp that looks at the clock all the
-/// time takes power, which at the device's limit is taken from the products.
+/// Sleeps until `span` cycles after `begin`, in ever shorter steps. A warp that polls the clock
+/// takes power, and at the power limit of the device that slows the products.
 TILELACE_DEVICE void sleep_until(std::uint32_t begin, std::uint32_t span) {
   for (std::uint32_t gone = cycles() - begin; gone < span; gone = cycles() - begin)
-    sleep((span - gone) / 2);  // a nap takes up to twice as long, a cycle less than a ns
+    sleep((span - gone) / 2);  // a sleep may take twice its time; a cycle is under a ns
 }
 TILELACE_DEVICE uint4 load_shared_16(Shared a) {
   uint4 v;
@@ -192,7 +192,7 @@ TILELACE_DEVICE uint4 load_shared_16(Shared a) {
                : "memory");
   return v;
 }
-/// A word of global memory, past the first-level cache; 0 where it is not asked for.
+/// Loads a word of global memory past the L1 cache; 0 if the predicate is false.
 TILELACE_DEVICE std::uint32_t load_where(const std::uint32_t* a, bool wanted) {
   std::uint32_t value;
   asm volatile(
@@ -202,14 +202,14 @@ TILELACE_DEVICE std::uint32_t load_where(const std::uint32_t* a, bool wanted) {
       : "memory");
   return value;
 }
-/// The smaller of the value and what is there.
+/// Stores the smaller of the value and the one in memory.
 TILELACE_DEVICE void store_shared_least(Shared a, int value) {
   asm volatile("red.shared.min.s32 [%0], %1;" ::"r"(a), "r"(value) : "memory");
 }
 TILELACE_DEVICE void sync_threads(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-/// As sync_threads; whether it is true for all.
+/// As sync_threads; returns whether the predicate holds for all threads.
 TILELACE_DEVICE bool sync_threads_all(int id, int threads, bool mine) {
   std::uint32_t all;
   asm volatile(
@@ -227,19 +227,19 @@ TILELACE_DEVICE void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release;" ::: "memory");
   asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 }
-/// True for one lane of a converged warp, always the same. The compiler knows the form: addresses
-/// of bulk copies behind it need no loop over lanes.
+/// True for one lane of a converged warp, always the same one. The compiler knows this form and
+/// makes no loop over lanes for the addresses of bulk copies behind it.
 TILELACE_DEVICE bool elect_one() {
   std::uint32_t elected;
   asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.b32 %0, 1, 0, p;\n}"
                : "=r"(elected));
   return elected != 0;
 }
-/// Lets the next kernel of the stream begin its prologue.
+/// Lets the next kernel of the stream start its prologue.
 TILELACE_DEVICE void launch_dependents() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
-/// Until the kernel before this one is done and its writes are visible.
+/// Waits until the kernel before has ended and its writes are visible.
 TILELACE_DEVICE void wait_prerequisites() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 template <int N>
 TILELACE_DEVICE void registers_less() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a wait on the device is told, and what it leaves behind for the host when it ends badly.
+// The input of a wait on the device, and the report that a failed wait leaves for the host.
 // Plain data: read by nvcc and by the host compiler.
 #pragma once
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace tilelace::cuda {
 /// What a worker or a warp does.
 enum class Role : std::uint8_t { load, math, store, copy, reduce };
 
-/// Stands for the header word of a peer where a record names a flag.
+/// The flag index in a record that means: the header word of the peer.
 inline constexpr std::uint32_t kHeaderFlag = 0xffffffffU;
-/// Status of a record beside those of comm::WaitStatus: a peer makes another call; have and want
-/// are the hashes.
+/// A status that comm::WaitStatus lacks: a peer makes another call; `have` and `want` are then the
+/// hashes of the two calls.
 inline constexpr std::uint32_t kDisagrees = 16;
 
 /// Who waits and for what: words for the report, no part of the wait itself.
@@ -37,7 +37,7 @@ struct WaitRecord {
   std::uint32_t want = 0;
 };
 
-/// In host memory that the device can reach; one a rank.
+/// Host memory that the device can read and write; one page a rank.
 struct WaitPage {
   alignas(64) comm::AbortWord stop = 0;
   alignas(64) WaitRecord record;
@@ -45,11 +45,11 @@ struct WaitPage {
 
 /// What every wait of a rank needs; passed by value within a kernel's parameters.
 ///
-/// There are up to three abort words, because polling host memory costs more than a microsecond:
-/// `stop` lies in device memory and is read in every round; the host words are read every few ms,
-/// and who finds one set copies it to `stop`, for all other waits.
-/// `group_stop` is the group's own word (Group::abort_word), so a peer's abort and the death watch
-/// end kernels without help from a host thread; null where it cannot be mapped.
+/// Up to three abort words, because one read of host memory takes more than a microsecond. `stop`
+/// lies in device memory; every round of a wait reads it. The words in host memory are read every
+/// few ms; a thread that finds one set copies it to `stop`, where all other waits see it.
+/// `group_stop` is the word of the group (Group::abort_word): through it an abort by a peer, or the
+/// watch for dead processes, ends kernels without a host thread. Null where it cannot be mapped.
 struct WaitContext {
   comm::AbortWord* stop = nullptr;
   const comm::AbortWord* host_stop = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits on the device: comm::wait with %globaltimer as its clock, and a record for the host when it
-// ends badly. Nothing traps: a wait that does not return `reached` has already told the host and
+// Waits on the device: comm::wait with %globaltimer as its clock, and a record for the host when a
+// wait fails. Nothing traps: a wait that does not return `reached` has already told the host and
 // all other waits of this rank, and its caller ends the kernel without writing results.
 // All of it is inlined: a call would make ptxas serialise the wgmma of the kernels that wait.
 #pragma once
@@ -13,7 +13,7 @@ namespace tilelace::cuda {
 
 namespace detail {
 
-/// The first of a rank's waits to fail sets the stop word and with that owns the record.
+/// The first wait of a rank that fails sets the stop word; only this one writes the record.
 TILELACE_DEVICE void report(const WaitContext& c, const WaitPlace& place, comm::AbortWord reason,
                             std::uint32_t status, std::uint32_t have, std::uint32_t want) {
   comm::AbortWord before = 0;
@@ -29,7 +29,7 @@ TILELACE_DEVICE void report(const WaitContext& c, const WaitPlace& place, comm::
   comm::CudaAtomics::store_release(&r->ready, 1U);  // stays: where a wait fails; for the host
 }
 
-/// What the host has to say: an abort word of its own or of the group.
+/// The abort word of this rank in host memory, or else the group's; 0 if neither is set.
 TILELACE_DEVICE comm::AbortWord host_word(const WaitContext& c) {
   // stays: nothing is read by what the word says
   const comm::AbortWord own = comm::CudaAtomics::load_acquire(c.host_stop);
@@ -38,9 +38,9 @@ TILELACE_DEVICE comm::AbortWord host_word(const WaitContext& c) {
   return comm::CudaAtomics::load_acquire(c.group_stop);
 }
 
-/// Rounds between looks at host memory, some ms. More often, the hundreds of threads that wait on a
-/// device fill the bus with their reads, and a flag is seen 100 us late. No wait begins near a
-/// look: each takes some us, from all lanes of the warp, and a call has no time for one.
+/// Rounds between two reads of host memory: a few ms. Hundreds of threads of a device wait; if they
+/// read more often, their reads fill the bus and a flag is seen 100 us late. One read takes a few
+/// us and holds up all lanes of the warp, so a wait does not start with one.
 constexpr std::uint32_t kHostPollRounds = 4096;
 
 template <class Word, class EpochOf>
@@ -51,7 +51,7 @@ TILELACE_DEVICE comm::WaitStatus wait_word(const WaitContext& c, const WaitPlace
   // Most flags are there already: neither clock nor abort words are read then.
   seen = CudaAtomics::load_acquire(word);
   if (comm::epoch_reached(epoch_of(seen), want)) return comm::WaitStatus::reached;
-  // Not all in the same round.
+  // Threads start at different rounds, so that they do not all read host memory at once.
   std::uint32_t round = (blockIdx.x * 61 + threadIdx.x * 7) % (kHostPollRounds / 2);
   const auto reached = [&](Word have) {
     if (comm::epoch_reached(epoch_of(have), want)) return true;
@@ -90,7 +90,7 @@ TILELACE_DEVICE comm::WaitStatus wait(const WaitContext& c, const WaitPlace& pla
 }
 
 /// As wait, for a reader by TMA: the calling thread, and it alone, may issue bulk and tensor copies
-/// of the published data (also onto it, where the flag says that a slot is free).
+/// that read the published data (or overwrite it, if the flag says that a slot is free).
 TILELACE_DEVICE comm::WaitStatus wait_for_bulk(const WaitContext& c, const WaitPlace& place,
                                                const comm::Flag* flag, std::uint32_t epoch) {
   const comm::WaitStatus status = wait(c, place, flag, epoch);  // stays: the litmus's verb
@@ -98,7 +98,7 @@ TILELACE_DEVICE comm::WaitStatus wait_for_bulk(const WaitContext& c, const WaitP
   return status;
 }
 
-/// As wait, for a peer's header. `seen` receives it; whether its hash agrees is for the caller.
+/// As wait, for a peer's header. `seen` receives it; the caller compares its hash.
 TILELACE_DEVICE comm::WaitStatus wait_header(const WaitContext& c, const WaitPlace& place,
                                              const comm::Header* header, std::uint32_t epoch,
                                              comm::Header& seen) {
@@ -106,8 +106,8 @@ TILELACE_DEVICE comm::WaitStatus wait_header(const WaitContext& c, const WaitPla
       c, place, header, epoch, [](comm::Header have) { return comm::header_epoch(have); }, seen);
 }
 
-/// Whether a header that was waited for is of the same call as ours. If not, the host is told and
-/// all waits of this rank end. Called by: any thread.
+/// Whether the header of a peer is of the same call as this rank's. If not, the record is written
+/// and all waits of this rank end. Called by: any thread.
 TILELACE_DEVICE bool agrees(const WaitContext& c, const WaitPlace& place, comm::Header seen,
                             std::uint32_t hash) {
   const std::uint32_t have = comm::header_hash(seen);
@@ -120,7 +120,7 @@ TILELACE_DEVICE bool agrees(const WaitContext& c, const WaitPlace& place, comm::
 }
 
 /// As wait, for a whole CTA: every thread calls it, thread 0 waits, then a barrier makes what was
-/// published visible to all. Whether it was reached, the same to every thread.
+/// published visible to all. Returns to every thread whether the flag was reached.
 TILELACE_DEVICE bool wait_cta(const WaitContext& c, const WaitPlace& place, const comm::Flag* flag,
                               std::uint32_t epoch) {
   bool failed = false;
@@ -129,7 +129,7 @@ TILELACE_DEVICE bool wait_cta(const WaitContext& c, const WaitPlace& place, cons
   return __syncthreads_or(failed ? 1 : 0) == 0;  // stays: the litmus's verb
 }
 
-/// Whether this rank has been stopped: for long loops between waits. One load of device memory.
+/// Whether a wait of this rank has failed: for long loops between waits. Loads one word.
 TILELACE_DEVICE bool stopped(const WaitContext& c) {
   // stays: nothing is read by what the word says
   return comm::CudaAtomics::load_acquire(c.stop) != 0;
