@@ -59,7 +59,7 @@ is modelled.
 /// Of one --plan, what can be played. Errors: usage.
 sim::Choices choices_of(const std::string& plan) {
   require(!is_printed_plan(plan), "--plan: simulate takes KEY=VALUE, not a printed plan");
-  const PlanOptions o = parse_plan_options(plan);
+  const PlanOptions o = parse_plan_options("--plan", plan);
   const PlanOptions plain;
   const auto refuse = [](const char* key, std::string_view why) {
     raise(ErrorKind::usage, "--plan {}: {}", key, why);

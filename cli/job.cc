@@ -169,9 +169,9 @@ namespace {
 /// "pull 64" of "transport=pull,chunk=64".
 std::string values_of(std::string_view plan) {
   std::string values;
-  for (const std::string& part : split_list("--plan", plan)) {
+  for (const auto& [key, value] : split_pairs("--plan", plan)) {
     if (!values.empty()) values += ' ';
-    values += part.substr(part.find('=') + 1);
+    values += value;
   }
   return values;
 }
@@ -185,7 +185,7 @@ void take_plans(const std::vector<std::string>& plans, Workload& work) {
     work.plan = one_line(plans[0]);
     return;
   }
-  if (plans.size() == 1) work.options = parse_plan_options(plans[0]);
+  if (plans.size() == 1) work.options = parse_plan_options("--plan", plans[0]);
   if (plans.size() < 2) return;
   const std::vector<Job> jobs = std::move(work.jobs);
   const std::vector<bool> skip = std::move(work.skip);
@@ -193,7 +193,7 @@ void take_plans(const std::vector<std::string>& plans, Workload& work) {
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     for (const std::string& plan : plans) {
       work.jobs.push_back(jobs[i]);
-      work.jobs.back().options = parse_plan_options(plan);
+      work.jobs.back().options = parse_plan_options("--plan", plan);
       work.jobs.back().given = values_of(plan);
       const std::size_t sizes = work.sizes.size();
       for (std::size_t m = 0; m < sizes && !skip.empty(); ++m)

@@ -37,13 +37,10 @@ Activation activation_of(const std::string& text) {
 
 std::map<std::string, std::string> values_of_sizes(std::string_view text) {
   std::map<std::string, std::string> values;
-  for (const std::string& part : split_list("--model", text)) {
-    const std::size_t equal = part.find('=');
-    const std::string key = part.substr(0, equal);
-    require(equal != std::string::npos &&
-                fmt::format(", {},", kSizes).find(" " + key + ",") != std::string::npos,
-            "--model: got \"{}\", expected KEY=VALUE with the keys {}", part, kSizes);
-    require(values.emplace(key, part.substr(equal + 1)).second, "--model: {} is given twice", key);
+  for (const auto& [key, value] : split_pairs("--model", text)) {
+    require(fmt::format(", {},", kSizes).find(" " + key + ",") != std::string::npos,
+            "--model: got \"{}\", expected the keys {}", key, kSizes);
+    require(values.emplace(key, value).second, "--model: {} is given twice", key);
   }
   return values;
 }

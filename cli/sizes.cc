@@ -1,48 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sizes.h"
 
-#include <fmt/ranges.h>
-
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <utility>
 
 #include "core/check.h"
 #include "tilelace/op_table.h"
-#include "tilelace/transport_table.h"
 
 namespace tilelace::cli {
 namespace {
 
-constexpr std::int64_t kMaxRows = std::int64_t{1} << 40;
 constexpr std::size_t kMaxSizes = 256;
-
-template <class T>
-using Words = std::vector<std::pair<std::string_view, T>>;
-
-template <class T>
-T parse_word(std::string_view what, std::string_view text, const Words<T>& words) {
-  std::vector<std::string_view> names;
-  for (const auto& [name, value] : words) {
-    if (name == text) return value;
-    names.push_back(name);
-  }
-  raise(ErrorKind::usage, "{}: got \"{}\", expected {}", what, text, fmt::join(names, ", "));
-}
-
-template <class T>
-Words<T> words_of(std::initializer_list<T> values) {
-  Words<T> words;
-  for (const T v : values) words.emplace_back(name_of(v), v);
-  return words;
-}
-
-Words<DType> words_of_dtypes() {
-  Words<DType> words;
-  for (const DTypeRow& row : kDTypes) words.emplace_back(row.name, row.type);
-  return words;
-}
 
 std::vector<std::int64_t> parse_range(std::string_view what, std::string_view text) {
   std::vector<std::string_view> parts;
@@ -64,62 +33,7 @@ std::vector<std::int64_t> parse_range(std::string_view what, std::string_view te
   return sizes;
 }
 
-void set_plan_option(PlanOptions& o, std::string_view key, std::string_view value) {
-  const auto what = fmt::format("--plan {}", key);
-  const auto number = [&](std::int64_t most) {
-    return static_cast<int>(parse_number(what, value, 1, most));
-  };
-  if (key == "path") {
-    o.path = parse_word(what, value, words_of({Path::fused, Path::medium, Path::unfused}));
-  } else if (key == "transport") {
-    o.transport = parse_transport(what, value);
-  } else if (key == "route") {
-    o.route =
-        parse_word(what, value, words_of({RouteKind::mesh, RouteKind::ring, RouteKind::two_level}));
-  } else if (key == "partials") {
-    o.partials = parse_word(what, value, words_of_dtypes());
-  } else if (key == "straddle") {
-    o.straddle = parse_number(what, value, 0, 1) == 1;
-  } else if (key == "blocks") {
-    o.blocks = number(64);
-  } else if (key == "chunk") {
-    o.chunk_rows = parse_number(what, value, 1, kMaxRows);
-  } else if (key == "tile_m") {
-    o.tile_m = number(4096);
-  } else if (key == "tile_n") {
-    o.tile_n = number(4096);
-  } else if (key == "local_ranks") {
-    o.local_ranks = number(64);
-  } else {
-    raise(ErrorKind::usage,
-          "--plan: got \"{}\", expected path, transport, route, blocks, chunk, tile_m, tile_n, "
-          "partials, straddle or local_ranks",
-          key);
-  }
-}
-
 }  // namespace
-
-std::vector<std::string> split_list(std::string_view what, std::string_view text) {
-  std::vector<std::string> parts;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t comma = std::min(text.find(',', at), text.size());
-    require(comma > at, "{}: \"{}\" has an empty part", what, text);
-    parts.emplace_back(text.substr(at, comma - at));
-    at = comma + 1;
-  }
-  return parts;
-}
-
-std::int64_t parse_number(std::string_view what, std::string_view text, std::int64_t least,
-                          std::int64_t most) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = error == std::errc{} && end == text.data() + text.size();
-  require(whole && value >= least && value <= most,
-          "{}: got \"{}\", expected a whole number from {} to {}", what, text, least, most);
-  return value;
-}
 
 double parse_real(std::string_view what, std::string_view text) {
   double value = 0;
@@ -151,12 +65,10 @@ std::vector<Op> parse_ops(std::string_view text) {
   return ops;
 }
 
-DType parse_dtype(std::string_view text) { return parse_word("--dtype", text, words_of_dtypes()); }
-
-Transport parse_transport(std::string_view what, std::string_view text) {
-  Words<Transport> words;
-  for (const TransportRow& row : transport_table()) words.emplace_back(row.name, row.transport);
-  return parse_word(what, text, words);
+DType parse_dtype(std::string_view text) {
+  Words<DType> words;
+  for (const DTypeRow& row : kDTypes) words.emplace_back(row.name, row.type);
+  return parse_word("--dtype", text, words);
 }
 
 Link parse_link(std::string_view text) {
@@ -175,17 +87,6 @@ Link parse_link(std::string_view text) {
     link.latency_s = latency * 1e-6;
   }
   return link;
-}
-
-PlanOptions parse_plan_options(std::string_view text) {
-  PlanOptions options;
-  if (text.empty()) return options;
-  for (const auto& part : split_list("--plan", text)) {
-    const std::size_t equal = part.find('=');
-    require(equal != std::string::npos, "--plan: got \"{}\", expected KEY=VALUE", part);
-    set_plan_option(options, part.substr(0, equal), part.substr(equal + 1));
-  }
-  return options;
 }
 
 bool is_printed_plan(std::string_view text) {

@@ -6,17 +6,12 @@
 #include <string_view>
 #include <vector>
 
+#include "core/parse.h"
 #include "tilelace/dtype.h"
 #include "tilelace/plan.h"
 
 namespace tilelace::cli {
 
-/// The parts between commas; an empty part is a usage error naming `what`.
-std::vector<std::string> split_list(std::string_view what, std::string_view text);
-
-/// A whole number from `least` to `most`.
-std::int64_t parse_number(std::string_view what, std::string_view text, std::int64_t least,
-                          std::int64_t most);
 /// A finite number.
 double parse_real(std::string_view what, std::string_view text);
 
@@ -35,9 +30,6 @@ struct Link {
 /// "GB/s[,latency_us]"; empty text: none.
 Link parse_link(std::string_view text);
 
-/// "path=fused,blocks=2,...": see plan_help().
-Transport parse_transport(std::string_view what, std::string_view text);
-PlanOptions parse_plan_options(std::string_view text);
 /// Whether it is a plan as it is printed, not overrides.
 bool is_printed_plan(std::string_view text);
 /// Without the line breaks that a print may have.

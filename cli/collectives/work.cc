@@ -125,12 +125,7 @@ std::string show_size(std::int64_t bytes) {
 
 CollectiveOptions parse_collective_options(std::string_view text) {
   CollectiveOptions o;
-  if (text.empty()) return o;
-  for (const std::string& part : split_list("--plan", text)) {
-    const std::size_t equal = part.find('=');
-    require(equal != std::string::npos, "--plan: got \"{}\", expected KEY=VALUE", part);
-    const std::string key = part.substr(0, equal);
-    const std::string value = part.substr(equal + 1);
+  for (const auto& [key, value] : split_pairs("--plan", text)) {
     const std::string what = "--plan " + key;
     if (key == "lines")
       o.lines = parse_number(what, value, 0, 1) == 1;

@@ -89,6 +89,10 @@ struct PlanOptions {
   bool operator==(const PlanOptions&) const = default;
 };
 
+/// "path=unfused,transport=pull": the choices as `tilelace plan --help` lists them; "": none.
+/// `what` begins an error's text. Local. Errors: usage (a key or a value that does not exist).
+PlanOptions parse_plan_options(const std::string& what, const std::string& text);
+
 /// All choices of a call, as a printable value; equal on every rank.
 /// On GPU ranks a worker is a cluster of CTAs, and tile_m x tile_n is its tile (swiglu: half of
 /// tile_n is gate, half is up). The transports there:

@@ -16,7 +16,7 @@ from . import _groups
 from ._errors import call, usage
 from ._table import COLLECTIVES, gathers
 
-NAMES = ("x", "weight", "bias")
+NAMES = ("x", "weight", "bias", "residual")
 NORM_NAMES = ("x", "weight", "residual", "scale")
 # Tensors of one kind: "x"; "weight", of which there may be several.
 Operands = Sequence[tuple[str, Sequence[Any]]]

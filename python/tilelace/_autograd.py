@@ -129,7 +129,7 @@ def _gather_backward(ctx: Any, grad_gathered: Any, grad_outs: Any) -> Any:
         grad = pairs[0][0] if len(pairs) == 1 else torch.cat([g for g, _ in pairs], -1)
         weight = pairs[0][1] if len(pairs) == 1 else torch.cat([w for _, w in pairs], 0)
         grad_x = _OPS.gemm_rs(
-            grad, weight.t(), None, ctx.group, scatter_dim=ctx.dim, sizes=sizes)
+            grad, weight.t(), None, None, ctx.group, scatter_dim=ctx.dim, sizes=sizes)
     if need_x and grad_gathered is not None:
         part = _OPS.reduce_scatter(grad_gathered, ctx.group, scatter_dim=ctx.dim, sizes=sizes)
         grad_x = part if grad_x is None else grad_x + part
@@ -148,7 +148,7 @@ def _gather_backward(ctx: Any, grad_gathered: Any, grad_outs: Any) -> Any:
 
 
 def _save_reduce(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
-    x, weight, _, ctx.group = inputs
+    x, weight, _, _, ctx.group = inputs
     ctx.settings = dict(keyword_only_inputs)
     ctx.dim = ctx.settings.get("scatter_dim", 0) % x.dim()
     bias = inputs[2] if ctx.settings["activation"] != "none" else None
@@ -157,10 +157,10 @@ def _save_reduce(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -
 
 def _scatter_backward(ctx: Any, grad: Tensor) -> Any:
     x, weight, bias = ctx.saved_tensors
-    need_x, need_weight, need_bias = ctx.needs_input_grad[:3]
+    need_x, need_weight, need_bias, need_residual = ctx.needs_input_grad[:4]
     sizes, activation = ctx.settings["sizes"], ctx.settings["activation"]
     if activation != "none":
-        before = _OPS.gemm_rs(x, weight, bias, ctx.group, scatter_dim=ctx.dim, sizes=sizes)
+        before = _OPS.gemm_rs(x, weight, bias, None, ctx.group, scatter_dim=ctx.dim, sizes=sizes)
         grad = _before(grad, activation, before)
     grad_x = gathered = None
     if need_x and sizes is None:
@@ -175,20 +175,22 @@ def _scatter_backward(ctx: Any, grad: Tensor) -> Any:
     elif need_weight:
         gathered = _OPS.all_gather(grad, ctx.group, gather_dim=ctx.dim, sizes=sizes)
     grad_weight = _product_grad(gathered, x) if need_weight else None
-    return grad_x, grad_weight, _column_sum(grad) if need_bias else None, None
+    grad_bias = _column_sum(grad) if need_bias else None
+    return grad_x, grad_weight, grad_bias, grad if need_residual else None, None
 
 
 def _all_reduce_backward(ctx: Any, grad: Tensor) -> Any:
     x, weight, bias = ctx.saved_tensors
-    need_x, need_weight, need_bias = ctx.needs_input_grad[:3]
+    need_x, need_weight, need_bias, need_residual = ctx.needs_input_grad[:4]
     activation = ctx.settings["activation"]
     if activation != "none":
-        grad = _before(grad, activation, _OPS.gemm_ar(x, weight, bias, ctx.group))
+        grad = _before(grad, activation, _OPS.gemm_ar(x, weight, bias, None, ctx.group))
     # The result's gradient is the same on every rank.
     return (
         _regions.copy_linear(grad, weight.t(), None, ctx.group) if need_x else None,
         _product_grad(_regions.each_ranks(grad, ctx.group), x) if need_weight else None,
         _column_sum(grad) if need_bias else None,
+        grad if need_residual else None,  # it, too, is the same on every rank
         None,
     )
 

@@ -9,7 +9,7 @@ import os
 import threading
 import weakref
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -87,6 +87,7 @@ def join(
     autotune: float = 0.0,
     deterministic: bool = False,
     cache: str | os.PathLike[str] | None = None,
+    plans: Mapping[str, str] | None = None,
 ) -> str:
     """Makes the communicator of a group through the group's store; returns the group's name.
 
@@ -105,6 +106,8 @@ def join(
     captures. Results of that problem may then differ in their last bits from run to run;
     `deterministic` forbids that. `cache`: a folder that keeps the tuned plans. CPU ranks use no
     table and have nothing to tune; they log that once.
+    `plans`: choices by op that no plan may make otherwise, {"gemm_ar": "path=unfused,transport=pull"};
+    keys and values are those of `tilelace plan --help`. A call that no such plan can make is an error.
     Collective. If one rank cannot join, none does: all raise its error and may try again in the same
     group. Errors: usage (ranks of several hosts, settings that differ between ranks, no `device` in a
     group with one backend for CPU and another for GPUs), system, peer, timeout.
@@ -114,7 +117,7 @@ def join(
     _leave_gone()
     if isinstance(timeout, timedelta):
         timeout = timeout.total_seconds()
-    settings = _settings(timeout, workers, max_workers, tuning, autotune, deterministic, cache)
+    settings = _settings(timeout, workers, max_workers, tuning, autotune, deterministic, cache, plans)
     try:
         kind, index = _join_device(pg, device)
     except Error as error:
@@ -137,10 +140,11 @@ def _settings(
     timeout: float, workers: int = 0, max_workers: int = 0,
     tuning: str | os.PathLike[str] | None = None, autotune: float = 0.0,
     deterministic: bool = False, cache: str | os.PathLike[str] | None = None,
+    plans: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The settings that members compare; `_check` validates them."""
     return {"timeout": timeout, "workers": workers, "max_workers": max_workers, "tuning": tuning,
-            "autotune": autotune, "deterministic": deterministic, "cache": cache}
+            "autotune": autotune, "deterministic": deterministic, "cache": cache, "plans": plans}
 
 
 def _join_device(pg: dist.ProcessGroup, device: str | torch.device | None) -> tuple[str, int]:
@@ -239,6 +243,11 @@ def _check(name: str, settings: dict[str, Any]) -> None:
             raise usage(f'join: group "{name}": {what}: got {settings[what]!r}, '
                         "expected a whole number") from None
     _check_tuning(name, settings)
+    plans = {} if settings["plans"] is None else settings["plans"]
+    if not isinstance(plans, Mapping) or not all(isinstance(t, str) for p in plans.items() for t in p):
+        raise usage(f'join: group "{name}": plans: got {plans!r}, expected texts by op, as '
+                    '{"gemm_ar": "path=unfused"}')
+    settings["plans"] = dict(sorted(plans.items()))
 
 
 def _check_tuning(name: str, settings: dict[str, Any]) -> None:
@@ -273,7 +282,8 @@ def _join(pg: dist.ProcessGroup, device: str, settings: dict[str, Any], index: i
         try:
             call(torch.ops.tilelace._join, name, device, pg.rank(), sockets, settings["timeout"],
                  settings["workers"], settings["max_workers"], index, settings["tuning"],
-                 settings["autotune"], settings["deterministic"], settings["cache"])
+                 settings["autotune"], settings["deterministic"], settings["cache"],
+                 [" ".join(plan) for plan in settings["plans"].items()])
         except Error as error:
             raise meeting.behind(error) from None
     except BaseException as error:

@@ -105,7 +105,7 @@ def fuse_reduce(graph: fx.Graph, reduce: fx.Node) -> str:
     with graph.inserting_before(reduce):
         x = _left_shaped(graph, summed)
         weight = call(graph, ATEN.permute.default, right, [1, 0])
-        fused = call(graph, op, x, weight, added, _groups.qualified(name), **more)
+        fused = call(graph, op, x, weight, added, None, _groups.qualified(name), **more)
         if how == "avg":
             fused = call(graph, ATEN.div.Tensor, fused, ranks)
     replace_collective(reduce, fused)

@@ -168,7 +168,7 @@ def _sum_fakes(op: Op) -> dict[str, Callable[..., Any]]:
     def units_of(x: Tensor, dim: int, name: str, sizes: Sequence[int] | None) -> Any:
         return x.shape[dim] if op.shares else _own_units(x, dim, name, sizes)
 
-    def whole(x, weight, bias, group_name, *, scatter_dim=0, activation="none", sizes=None):
+    def whole(x, weight, bias, residual, group_name, *, scatter_dim=0, activation="none", sizes=None):
         dim = _dim_of(op.name, x, scatter_dim)
         _weight_check(op.name, x, weight)
         return _shaped(x, dim, units_of(x, dim, group_name, sizes), weight.shape[0])

@@ -33,8 +33,9 @@ class ColumnParallelLinear(ParallelLinear):
 
     With sequence_parallel x is this rank's part of the sequence (ag_gemm); without, the same on
     every rank. Returns (y, None), or (y without bias, bias) with skip_bias_add, or y alone with
-    return_bias=False (vLLM's). `regather`: x is gathered again for the weight's gradient instead of kept. Collective where it communicates: with
-    sequence_parallel, with gather_output, in backward. Errors: tilelace.Error.
+    return_bias=False (vLLM's). `regather`: x is gathered again for the weight's gradient instead of
+    kept. Collective where it communicates: with sequence_parallel, with gather_output, in backward.
+    Errors: tilelace.Error.
     """
 
     def __init__(
@@ -151,9 +152,9 @@ class RowParallelLinear(ParallelLinear):
     """y = x * weight^T + bias, the weight [output_size, input_size / ranks] on each rank.
 
     With sequence_parallel y is this rank's part of the sequence (gemm_rs), without it is the same
-    on every rank (gemm_ar). Returns as ColumnParallelLinear. The bias's gradient under sequence_parallel is summed over the ranks, unless a config is given: then
-    it carries Megatron's attribute `sequence_parallel` and Megatron sums it. Collective.
-    Errors: tilelace.Error.
+    on every rank (gemm_ar). Returns as ColumnParallelLinear. The bias's gradient under
+    sequence_parallel is summed over the ranks, unless a config is given: then it carries Megatron's
+    attribute `sequence_parallel` and Megatron sums it. Collective. Errors: tilelace.Error.
     """
 
     def __init__(
@@ -183,10 +184,13 @@ class RowParallelLinear(ParallelLinear):
         if self.bias is not None:
             self.bias.sequence_parallel = self.sequence_parallel
 
-    def forward(self, input_: Tensor) -> tuple[Tensor, Tensor | None]:
+    def forward(
+        self, input_: Tensor, residual: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """(y [.., m_r, .., output_size], bias or None) for input_ [.., m, .., input_size / ranks].
 
-        y has all rows without sequence_parallel. Collective. Errors: tilelace.Error.
+        y has all rows without sequence_parallel. `residual`: shaped as y, added to it before it is
+        rounded; without sequence_parallel the same on every rank. Collective. Errors: tilelace.Error.
         """
         x = input_
         if not self.input_is_parallel:
@@ -194,11 +198,13 @@ class RowParallelLinear(ParallelLinear):
         used, bias = self._used_weight(), self.bias
         if bias is not None and self.sequence_parallel and not self.megatron:
             bias = _regions.each_ranks(bias, self.group_name)
-        x, used, added = _regions.as_autocast(x, used, None if self.skip_bias_add else bias)
+        x, used, added, residual = _regions.as_autocast(
+            x, used, None if self.skip_bias_add else bias, residual)
         if self.sequence_parallel:
-            y = ops.gemm_rs(x, used, added, self.group_name, scatter_dim=self.sequence_dim)
+            y = ops.gemm_rs(
+                x, used, added, self.group_name, scatter_dim=self.sequence_dim, residual=residual)
         else:
-            y = ops.gemm_ar(x, used, added, self.group_name)
+            y = ops.gemm_ar(x, used, added, self.group_name, residual=residual)
         return self._returned(y, bias)
 
 

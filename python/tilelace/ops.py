@@ -164,19 +164,21 @@ def gemm_rs(
     scatter_dim: int = 0,
     activation: str = "none",
     sizes: Sequence[int] | None = None,
+    residual: Tensor | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Product and reduce-scatter: this rank's rows of act(sum over ranks of x * weight^T + bias).
 
     `x` [.., m, .., k] (this rank's columns of the operand), `weight` [n, k], `bias` [n], added
-    once; result and `out` [.., m_r, .., n]. `sizes`: size of `scatter_dim` in every rank's result.
+    once; result and `out` [.., m_r, .., n]. `residual`: shaped as the result, added to it in fp32
+    before it is rounded; no activation then. `sizes`: size of `scatter_dim` in every rank's result.
     Without it the split is even, and the first ranks get one more where m does not divide. The sum
     runs in fp32 in rank order and is rounded once. Collective; stream and strides as for ag_gemm.
     Traffic: (m - m_r) * n partials leave each rank. Errors: as ag_gemm.
     """
     name = _name(group, x)
     settings = {"scatter_dim": scatter_dim, "activation": activation, "sizes": _list(sizes)}
-    args = (x, weight, bias, name)
+    args = (x, weight, bias, residual, name)
     if out is None:
         return _run("gemm_rs", args, settings)
     _run("gemm_rs", args, settings, (out,), out=out)
@@ -191,19 +193,21 @@ def gemm_ar(
     group: Group = None,
     *,
     activation: str = "none",
+    residual: Tensor | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Product and all-reduce: act(sum over ranks of x * weight^T + bias), the same bits everywhere.
 
     `x` [.., k] (this rank's columns of the operand), `weight` [n, k], `bias` [n], added once; result
-    and `out` [.., n]. On GPUs an `out` from `tilelace.empty` or a `mem_pool` saves a copy.
+    and `out` [.., n]. `residual`: [.., n], the same on every rank, added once in fp32 before the
+    result is rounded; no activation then. On GPUs an `out` from `tilelace.empty` or a `mem_pool` saves a copy.
     Collective; stream and strides as for ag_gemm. Traffic: (ranks - 1) / ranks * m * n partials and
     the same number of results leave each rank. Few rows on GPUs with transport pull:
     (ranks - 1) * m * n partials. Errors: as ag_gemm.
     """
     name = _name(group, x)
     settings = {"activation": activation}
-    args = (x, weight, bias, name)
+    args = (x, weight, bias, residual, name)
     if out is None:
         return _run("gemm_ar", args, settings)
     _run("gemm_ar", args, settings, (out,), out=out)

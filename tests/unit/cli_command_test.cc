@@ -58,7 +58,7 @@ const BadInput kBadInputs[] = {
      "tilelace: --model: heads is missing; needed are hidden, intermediate and heads\n"},
     {"SizesTwice", "run --model hidden=64,hidden=64 --m 1", "--model: hidden is given twice\n"},
     {"SizesOfNoKey", "plan --model hidden=64,width=3 --m 1",
-     "tilelace: --model: got \"width=3\", expected KEY=VALUE with the keys hidden, intermediate"},
+     "tilelace: --model: got \"width\", expected the keys hidden, intermediate"},
     {"SizesOfOddHeads", "plan --model hidden=64,intermediate=128,heads=7 --m 1",
      "--model heads: got 7, expected a divisor of hidden, 64, or head_dim beside it\n"},
     {"SizesWithWeights",

@@ -68,6 +68,7 @@ TEST(CliSizes, OpsAndTypes) {
 
 TEST(CliSizes, PlanOptions) {
   const PlanOptions o = parse_plan_options(
+      "--plan",
       "path=medium,transport=pull,route=two_level,local_ranks=2,blocks=3,chunk=40,partials=fp32,"
       "straddle=1,tile_m=64,tile_n=96");
   PlanOptions want;
@@ -82,13 +83,13 @@ TEST(CliSizes, PlanOptions) {
   want.tile_m = 64;
   want.tile_n = 96;
   EXPECT_EQ(o, want);
-  EXPECT_EQ(parse_plan_options(""), PlanOptions{});
-  EXPECT_EQ(parse_plan_options("transport=add").transport, Transport::add);
-  EXPECT_EQ(error_of([] { parse_plan_options("path"); }),
+  EXPECT_EQ(parse_plan_options("--plan", ""), PlanOptions{});
+  EXPECT_EQ(parse_plan_options("--plan", "transport=add").transport, Transport::add);
+  EXPECT_EQ(error_of([] { parse_plan_options("--plan", "path"); }),
             "--plan: got \"path\", expected KEY=VALUE");
-  EXPECT_EQ(error_of([] { parse_plan_options("path=fast"); }),
+  EXPECT_EQ(error_of([] { parse_plan_options("--plan", "path=fast"); }),
             "--plan path: got \"fast\", expected fused, medium, unfused");
-  EXPECT_EQ(error_of([] { parse_plan_options("speed=9"); }),
+  EXPECT_EQ(error_of([] { parse_plan_options("--plan", "speed=9"); }),
             "--plan: got \"speed\", expected path, transport, route, blocks, chunk, tile_m, "
             "tile_n, partials, straddle or local_ranks");
 }

@@ -192,16 +192,16 @@ class Ways:
                            activation="swiglu" if self.row.asked.swiglu else "none")[1]
 
     def gemm_rs_ours(self, i):
-        return OPS.gemm_rs(*self.turn(i), None, self.name)
+        return OPS.gemm_rs(*self.turn(i), None, None, self.name)
 
     def gemm_ar_ours(self, i):
-        return OPS.gemm_ar(*self.turn(i), None, self.name)
+        return OPS.gemm_ar(*self.turn(i), None, None, self.name)
 
     def into_shared(self):
         out = self.memory.out[:self.row.m * self.row.n].view(self.row.m, self.row.n)
 
         def call(i):
-            OPS.gemm_ar_out(*self.turn(i), None, self.name, out=out)
+            OPS.gemm_ar_out(*self.turn(i), None, None, self.name, out=out)
             return out
         return call
 

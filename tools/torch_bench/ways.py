@@ -59,7 +59,7 @@ class Ways:
 
     # x of all rows and this rank's columns; the result has this rank's rows.
     def rs_tilelace(self, x, weight):
-        return OPS.gemm_rs(x, weight, None, self.name)
+        return OPS.gemm_rs(x, weight, None, None, self.name)
 
     def rs_nccl(self, x, weight):
         partial = x @ weight.t()
@@ -72,11 +72,11 @@ class Ways:
 
     # The same; the result has all rows.
     def ar_tilelace(self, x, weight):
-        return OPS.gemm_ar(x, weight, None, self.name)
+        return OPS.gemm_ar(x, weight, None, None, self.name)
 
     def ar_tilelace_out(self, x, weight):
         out = self.result(x.shape[0], weight.shape[0], x)
-        OPS.gemm_ar_out(x, weight, None, self.name, out=out)
+        OPS.gemm_ar_out(x, weight, None, None, self.name, out=out)
         return out
 
     def ar_nccl(self, x, weight):

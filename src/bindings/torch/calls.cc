@@ -8,6 +8,8 @@
 namespace tilelace::torch_binding {
 namespace {
 
+const PlanOptions kNoChoices;
+
 /// [n, k] of a call whose k is known.
 Matrix weight_of(std::string_view op, const std::string& name, const Tensor& weight, int64_t k,
                  Device device) {
@@ -45,6 +47,7 @@ struct Laid {
   std::vector<Matrix> weights = {}, biases = {};
   std::vector<Result> outs = {};
   std::optional<Result> gathered = {};
+  std::optional<Matrix> residual = {};
   std::vector<TensorView> weight_views = {}, bias_views = {}, out_views = {};
   CallArgs args = {};
 };
@@ -63,6 +66,7 @@ class Layout {
     add_weights();
     set_problem(activation);
     add_results();
+    add_residual();
     set_operands();
   }
   Laid take() && { return std::move(laid_); }
@@ -96,6 +100,7 @@ class Layout {
     p.k = x.cols;
     p.dtype = x.dtype;
     p.bias = !laid_.biases.empty();
+    p.residual = call_.residual.has_value();
     p.activation = activation;
     p.return_gathered = call_.return_gathered;
     p.rows = laid_.split.rows;
@@ -131,6 +136,25 @@ class Layout {
     laid_.gathered = std::move(gathered.front());
   }
 
+  void add_residual() {
+    if (!call_.residual) return;
+    const Tensor& given = *call_.residual;
+    const Tensor& x = call_.x;
+    require_place(op_.name, "residual", given, place_.device);
+    std::vector<int64_t> size;
+    for (int64_t d = 0; d < x.dim(); ++d) size.push_back(x.size(d));
+    const bool own = op_.operand(Role::out)->rows == Extent::m_r;
+    const auto& [units, rows, total] = laid_.split;
+    size[static_cast<std::size_t>(laid_.rows.dim)] =
+        own ? units[static_cast<std::size_t>(place_.rank)] : total;
+    size.back() = laid_.args.problem.n[0];
+    if (shape_of(given) != shape_of(size)) {
+      wrong(op_.name, "residual", shape_of(given), shape_of(size));
+    }
+    const Rows residual = rows_of(op_.name, given, laid_.rows.dim);
+    laid_.residual = matrix_of(op_.name, "residual", residual.matrix, place_.device);
+  }
+
   void set_operands() {
     for (const auto& w : laid_.weights) laid_.weight_views.push_back(w.view);
     for (const auto& b : laid_.biases) laid_.bias_views.push_back(b.view);
@@ -138,6 +162,7 @@ class Layout {
     laid_.args.operands = {laid_.x.view, laid_.weight_views, laid_.bias_views, laid_.out_views,
                            {},           place_.stream};
     if (laid_.gathered) laid_.args.operands.gathered = laid_.gathered->view();
+    if (laid_.residual) laid_.args.operands.residual = laid_.residual->view;
   }
 
   const OpCall& call_;
@@ -152,13 +177,14 @@ OpResults run(const OpCall& call, bool product) {
   Laid laid = checked_here(place, [&] { return Layout(call, place, product).take(); });
   Communicator& c = place.communicator();
   const Problem& problem = laid.args.problem;
-  if (!place.member->has_room(problem)) {
+  const PlanOptions& choices = product ? place.member->choices_of(call.op) : kNoChoices;
+  if (!place.member->has_room(problem, choices)) {
     // A call that is wrong here alone would prepare while the peers, who make the right one, do
     // not.
-    if (product) checked_here(place, [&] { check_call(c, laid.args); });
-    place.member->make_room(problem);
+    if (product) checked_here(place, [&] { check_call(c, laid.args, choices); });
+    place.member->make_room(problem, choices);
   }
-  product ? tilelace::call(c, laid.args) : collective_only(c, laid.args);
+  product ? tilelace::call(c, laid.args, choices) : collective_only(c, laid.args);
   OpResults results;
   for (auto& o : laid.outs) results.outs.push_back(o.finish());
   if (laid.gathered) results.gathered = laid.gathered->finish();

@@ -30,6 +30,7 @@ struct OpCall {
       {};  ///< gathers, instead of sizes: its size in `dim`, split remainder first
   std::optional<Tensors> out = {};  ///< where results go
   std::optional<Tensor> gathered = {};
+  std::optional<Tensor> residual = {};  ///< sums: shaped as the result, added to it
 };
 
 struct OpResults {

@@ -54,22 +54,36 @@ struct Boxed {
     auto r = run({op, x, weights, {}, group, dim, "none", return_gathered, {}, like});
     return {std::move(r.gathered), std::move(r.outs)};
   }
-  static Tensor scatter(Tensor x, Tensor weight, MaybeTensor bias, std::string group, int64_t dim,
-                        std::string activation, Sizes sizes) {
-    return run({op, x, {weight}, one(bias), group, dim, activation, false, sizes}).outs[0];
+  static OpCall sum_call(const Tensor& x, const Tensor& weight, const MaybeTensor& bias,
+                         const MaybeTensor& residual, const std::string& group,
+                         const std::string& activation) {
+    OpCall call{op, x, {weight}, one(bias), group, 0, activation};
+    call.residual = residual;
+    return call;
   }
-  static void scatter_out(Tensor x, Tensor weight, MaybeTensor bias, std::string group, int64_t dim,
-                          std::string activation, Sizes sizes, Tensor out,
-                          const MaybeTensor& /*after*/) {
-    run({op, x, {weight}, one(bias), group, dim, activation, false, sizes, {}, one(out)});
+  static Tensor scatter(Tensor x, Tensor weight, MaybeTensor bias, MaybeTensor residual,
+                        std::string group, int64_t dim, std::string activation, Sizes sizes) {
+    OpCall call = sum_call(x, weight, bias, residual, group, activation);
+    call.dim = dim, call.sizes = sizes;
+    return run(call).outs[0];
   }
-  static Tensor share(Tensor x, Tensor weight, MaybeTensor bias, std::string group,
-                      std::string activation) {
-    return run({op, x, {weight}, one(bias), group, 0, activation}).outs[0];
+  static void scatter_out(Tensor x, Tensor weight, MaybeTensor bias, MaybeTensor residual,
+                          std::string group, int64_t dim, std::string activation, Sizes sizes,
+                          Tensor out, const MaybeTensor& /*after*/) {
+    OpCall call = sum_call(x, weight, bias, residual, group, activation);
+    call.dim = dim, call.sizes = sizes, call.out = one(out);
+    run(call);
   }
-  static void share_out(Tensor x, Tensor weight, MaybeTensor bias, std::string group,
-                        std::string activation, Tensor out, const MaybeTensor& /*after*/) {
-    run({op, x, {weight}, one(bias), group, 0, activation, false, {}, {}, one(out)});
+  static Tensor share(Tensor x, Tensor weight, MaybeTensor bias, MaybeTensor residual,
+                      std::string group, std::string activation) {
+    return run(sum_call(x, weight, bias, residual, group, activation)).outs[0];
+  }
+  static void share_out(Tensor x, Tensor weight, MaybeTensor bias, MaybeTensor residual,
+                        std::string group, std::string activation, Tensor out,
+                        const MaybeTensor& /*after*/) {
+    OpCall call = sum_call(x, weight, bias, residual, group, activation);
+    call.out = one(out);
+    run(call);
   }
   static Tensor alone(Tensor x, std::string group, int64_t dim, Sizes sizes) {
     return remembered([&] {
@@ -84,12 +98,32 @@ struct Boxed {
 };
 // NOLINTEND(performance-unnecessary-value-param)
 
+/// Of "gemm_ar path=unfused,transport=pull", a line an op. Errors: usage.
+PlanChoices choices_of(const std::vector<std::string>& plans) {
+  PlanChoices choices;
+  for (const std::string& line : plans) {
+    const std::size_t blank = std::min(line.find(' '), line.size());
+    const std::string name = line.substr(0, blank);
+    const auto op = op_of(name);
+    if (!op) {
+      std::string names;
+      for (const OpRow& row : op_table()) names.append(names.empty() ? "" : ", ").append(row.name);
+      throw Error(ErrorKind::usage, "join: plans: got \"" + name + "\", expected " + names);
+    }
+    choices[*op] =
+        parse_plan_options("join: plans: " + name, line.substr(std::min(blank + 1, line.size())));
+  }
+  return choices;
+}
+
 /// Collective over the group's ranks: `sockets` lead to them, as Communicator::from_sockets has it.
 /// A rank is a member once all have got as far: where one cannot, none is.
 void join(std::string group, std::string device, int64_t rank, std::vector<int64_t> sockets,
           double timeout_s, int64_t workers, int64_t max_workers, int64_t device_index,
-          std::string tuning, double autotune, bool deterministic, std::string cache) {
+          std::string tuning, double autotune, bool deterministic, std::string cache,
+          std::vector<std::string> plans) {
   remembered([&] {
+    PlanChoices choices = choices_of(plans);
     CommunicatorOptions options;
     options.device = device_named(device);
     options.timeout_s = timeout_s;
@@ -107,7 +141,7 @@ void join(std::string group, std::string device, int64_t rank, std::vector<int64
     auto communicator = Communicator::from_sockets(
         static_cast<int>(rank), std::vector<int>(sockets.begin(), sockets.end()), options);
     communicator.barrier();
-    add_member(group, options, std::move(communicator));
+    add_member(group, options, std::move(communicator), std::move(choices));
   });
 }
 
@@ -173,7 +207,7 @@ bool has_room(std::string group, std::string device, std::string op, int64_t m,
     p.bias = bias;
     p.activation = activation_of(op, activation);
     p.return_gathered = return_gathered;
-    return member->has_room(p);
+    return member->has_room(p, member->choices_of(p.op));
   });
 }
 
@@ -183,7 +217,7 @@ std::vector<std::string> plans(std::string group, std::string device) {
     const auto member = member_of("plans", group, device_named(device));
     std::vector<std::string> lines;
     for (const auto& p : member->prepared()) {
-      const Plan plan = query_plan(member->communicator(), p.problem);
+      const Plan plan = query_plan(member->communicator(), p.problem, p.options);
       std::ostringstream line;
       line << p.problem << ": " << plan << " (" << plan.reason << ")";
       lines.push_back(line.str());
@@ -308,7 +342,8 @@ void add_gather(const std::string& name, const std::string& alone, std::vector<O
                  TORCH_BOX(&Boxed<op>::alone_like)});
 }
 
-constexpr const char* kSumHead = "(Tensor x, Tensor weight, Tensor? bias, str group_name, *, ";
+constexpr const char* kSumHead =
+    "(Tensor x, Tensor weight, Tensor? bias, Tensor? residual, str group_name, *, ";
 
 template <Op op>
 void add_scatter(const std::string& name, const std::string& alone, std::vector<OpEntry>& all) {
@@ -356,7 +391,7 @@ const std::vector<OpEntry>& services() {
       {"_join",
        "(str group_name, str device, int rank, int[] sockets, float timeout_s, int workers, "
        "int max_workers, int device_index, str tuning, float autotune, bool deterministic, "
-       "str cache) -> ()",
+       "str cache, str[] plans) -> ()",
        TORCH_BOX(&join)},
       {"_set_joiner", "(int address) -> ()", TORCH_BOX(&set_joiner_at)},
       {"_leave", "(str group_name, str device) -> ()", TORCH_BOX(&leave)},

@@ -103,12 +103,14 @@ Device device_named(const std::string& name) {
   usage("group: device: got \"" + name + "\", expected cpu or cuda");
 }
 
-Member::Member(std::string group, Communicator communicator, const CommunicatorOptions& options)
+Member::Member(std::string group, Communicator communicator, const CommunicatorOptions& options,
+               PlanChoices choices)
     : group_(std::move(group)),
       communicator_(std::move(communicator)),
       device_(options.device),
       device_index_(options.device_index),
-      process_(getpid()) {}
+      process_(getpid()),
+      choices_(std::move(choices)) {}
 
 bool Member::own_process() const { return getpid() == process_; }
 
@@ -119,25 +121,31 @@ void Member::require_own_process(std::string_view op) const {
         " after it joined: only the process that joined can call");
 }
 
-bool Member::has_room(const Problem& problem) const {
-  const auto found = prepared_.find(with_m(problem, 0));
+const PlanOptions& Member::choices_of(Op op) const {
+  static const PlanOptions none;
+  const auto found = choices_.find(op);
+  return found == choices_.end() ? none : found->second;
+}
+
+bool Member::has_room(const Problem& problem, const PlanOptions& options) const {
+  const auto found = prepared_.find({with_m(problem, 0), options});
   return found != prepared_.end() && found->second.m >= largest_m(problem);
 }
 
-void Member::make_room(const Problem& problem) {
-  if (has_room(problem)) return;
+void Member::make_room(const Problem& problem, const PlanOptions& options) {
+  if (has_room(problem, options)) return;
   const std::int64_t m = with_room(largest_m(problem));
-  const std::array<Preparation, 1> more{Preparation{with_m(problem, m), {}, {}}};
+  const std::array<Preparation, 1> more{Preparation{with_m(problem, m), {}, options}};
   communicator_.prepare_more(more);
-  auto& known = prepared_[with_m(problem, 0)];
+  auto& known = prepared_[{with_m(problem, 0), options}];
   if (known.number == 0) known.number = prepared_.size();
   known.m = m;
 }
 
 std::vector<Preparation> Member::prepared() const {
   std::vector<Preparation> list(prepared_.size());
-  for (const auto& [problem, largest] : prepared_) {
-    list[largest.number - 1].problem = with_m(problem, largest.m);
+  for (const auto& [call, largest] : prepared_) {
+    list[largest.number - 1] = {with_m(call.problem, largest.m), {}, call.options};
   }
   return list;
 }
@@ -180,12 +188,12 @@ std::shared_ptr<Member> member_of(std::string_view op, const std::string& name, 
 }
 
 void add_member(const std::string& group, const CommunicatorOptions& options,
-                Communicator communicator) {
+                Communicator communicator, PlanChoices choices) {
   auto& all = registry();
   const std::scoped_lock lock(all.mutex);
   auto& place = all.members[{group, options.device}];
   if (place != nullptr) usage("join: group \"" + group + "\" has already joined");
-  place = std::make_shared<Member>(group, std::move(communicator), options);
+  place = std::make_shared<Member>(group, std::move(communicator), options, std::move(choices));
 }
 
 void remove_member(const std::string& group, Device device) {

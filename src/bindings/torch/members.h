@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -16,24 +17,30 @@
 
 namespace tilelace::torch_binding {
 
+/// By op.
+using PlanChoices = std::map<Op, PlanOptions>;
+
 /// This process's membership in one group.
 class Member {
  public:
-  Member(std::string group, Communicator communicator, const CommunicatorOptions& options);
+  Member(std::string group, Communicator communicator, const CommunicatorOptions& options,
+         PlanChoices choices);
 
   [[nodiscard]] Communicator& communicator() { return communicator_; }
   [[nodiscard]] Device device() const { return device_; }
   /// Index of its GPU; -1: CPU ranks.
   [[nodiscard]] int device_index() const { return device_index_; }
+  /// What the group's plans of this op were asked to be; empty: the planner chooses.
+  [[nodiscard]] const PlanOptions& choices_of(Op op) const;
   /// Prepared problems, newest last; of problems that differ only in m, the largest.
   [[nodiscard]] std::vector<Preparation> prepared() const;
 
   /// Prepares this problem unless that was done, with room for more rows. What is prepared follows
   /// from the calls alone, so ranks in the same call do this together. Collective where the problem
   /// is new.
-  void make_room(const Problem& problem);
+  void make_room(const Problem& problem, const PlanOptions& options);
   /// Whether it is prepared.
-  [[nodiscard]] bool has_room(const Problem& problem) const;
+  [[nodiscard]] bool has_room(const Problem& problem, const PlanOptions& options) const;
   /// Notes that the member has made collectives, so that `prepare_again` prepares them too.
   void note_collectives() { collects_ = true; }
   /// Prepares everything once more; GPU ranks need it after they disagreed. Collective.
@@ -49,14 +56,21 @@ class Member {
   int device_index_;
   pid_t process_;
   bool collects_ = false;
-  struct ProblemHash {
-    std::size_t operator()(const Problem& p) const { return hash_value(p); }
+  PlanChoices choices_;
+  /// Its m is 0.
+  struct Call {
+    Problem problem;
+    PlanOptions options;
+    bool operator==(const Call&) const = default;
+  };
+  struct CallHash {
+    std::size_t operator()(const Call& c) const { return hash_value(c.problem); }
   };
   struct Largest {
     std::int64_t m = 0;
     std::size_t number = 0;  ///< order in which problems were prepared
   };
-  std::unordered_map<Problem, Largest, ProblemHash> prepared_;  ///< key: the problem with m = 0
+  std::unordered_map<Call, Largest, CallHash> prepared_;
 };
 
 /// "cpu" or "cuda". Errors: usage.
@@ -81,7 +95,7 @@ void set_joiner(Joiner joiner);
 
 /// Errors: usage (already there).
 void add_member(const std::string& group, const CommunicatorOptions& options,
-                Communicator communicator);
+                Communicator communicator, PlanChoices choices);
 /// Does nothing if there is none. A forked process only forgets its parent's member.
 void remove_member(const std::string& group, Device device);
 /// Removes the member, but keeps its communicator until remove_retired_members: destroying it now

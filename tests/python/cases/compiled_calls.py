@@ -81,7 +81,7 @@ def of_which_one_rank_uses_the_result(w):
 
     def raw(x):
         results = [
-            OPS.gemm_ar(x, a, None, w.name), OPS._all_gather_like(x, w.name, like),
+            OPS.gemm_ar(x, a, None, None, w.name), OPS._all_gather_like(x, w.name, like),
             OPS._ag_gemm_like(x, [a], w.name, like, return_gathered=True)[0]]
         return results[2] if w.rank == 1 else x.t()
 

@@ -37,9 +37,9 @@ class Sums:
     def call(self):
         name = self.w.name
         gathered, (one,) = OPS.ag_gemm(self.part, [self.wide], None, name, return_gathered=True)
-        scattered = OPS.gemm_rs(self.share, self.weight, None, name)
+        scattered = OPS.gemm_rs(self.share, self.weight, None, None, name)
         two = one if self.odd else OPS.ag_gemm(self.part, [self.wide], None, name)[1][0]
-        return gathered, one, scattered, two, OPS.gemm_ar(self.share, self.weight, None, name)
+        return gathered, one, scattered, two, OPS.gemm_ar(self.share, self.weight, None, None, name)
 
     def wrong(self, results, i):
         i %= len(self.shares)
@@ -130,7 +130,7 @@ def first_calls_join(w, compiled):
     x, weight = w.randn(16, 64), w.randn(32, 64)
     expected = tilelace.gemm_ar(x, weight, None, w.group)
     group = torch.distributed.new_group()
-    fn = lambda x: OPS.gemm_ar(x, weight, None, group.group_name)  # noqa: E731
+    fn = lambda x: OPS.gemm_ar(x, weight, None, None, group.group_name)  # noqa: E731
     if compiled:
         torch._dynamo.reset()
         fn = torch.compile(lambda x: tilelace.gemm_ar(x, weight, None, group), fullgraph=True)
@@ -227,9 +227,9 @@ def host_time_of_an_eager_call(w):
     weight_t = weight.t()
     out = w.empty(16, 256)
     forms = {
-        "gemm_ar": lambda: OPS.gemm_ar(x, weight, None, w.name),
-        "gemm_ar_out": lambda: OPS.gemm_ar_out(x, weight, None, w.name, out=out),
-        "gemm_rs": lambda: OPS.gemm_rs(x, weight, None, w.name),
+        "gemm_ar": lambda: OPS.gemm_ar(x, weight, None, None, w.name),
+        "gemm_ar_out": lambda: OPS.gemm_ar_out(x, weight, None, None, w.name, out=out),
+        "gemm_rs": lambda: OPS.gemm_rs(x, weight, None, None, w.name),
         "ag_gemm": lambda: OPS.ag_gemm(part, [weight], None, w.name),
         "tilelace.gemm_ar": lambda: tilelace.gemm_ar(x, weight, None, w.name),
         "torch.mm": lambda: torch.mm(x, weight.t()),

@@ -203,7 +203,7 @@ def a_fork_cannot_call(w):
     if child == 0:
         code = 1
         try:
-            torch.ops.tilelace.gemm_ar(x, x, None, w.name)
+            torch.ops.tilelace.gemm_ar(x, x, None, None, w.name)
         except RuntimeError as error:
             code = 0 if "forked from" in str(error) else 2
             if code:

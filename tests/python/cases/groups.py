@@ -56,7 +56,7 @@ def a_destroyed_group_is_refused_and_its_communicator_gone(w):
     expect_raises("usage", text, lambda: tilelace.gemm_ar(x, x, None, name))
     if not w.cuda:  # there it is the library that looks, by name
         expect_raises("usage", text,
-                      lambda: torch.ops.tilelace.gemm_ar(x, x, None, group.group_name))
+                      lambda: torch.ops.tilelace.gemm_ar(x, x, None, None, group.group_name))
     again = dist.new_group()
     expect_works(w, again, 2)
     name = again.group_name
@@ -151,7 +151,7 @@ def kernels_join_by_themselves(w):
     group = dist.new_group()
     name = group.group_name
     for _ in range(2):
-        y = torch.ops.tilelace._cpu_gemm_ar(x, weight, None, f"{name}@{w.rank}/{w.ranks}")
+        y = torch.ops.tilelace._cpu_gemm_ar(x, weight, None, None, f"{name}@{w.rank}/{w.ranks}")
         expect_close(y, *product(w.ranks * x, weight), "joined")
     dist.destroy_process_group(group)
     del group

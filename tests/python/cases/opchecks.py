@@ -24,12 +24,12 @@ def gathers(w):
 @case(2, on=BOTH)
 def reductions(w):
     x, weight, bias = (t.requires_grad_() for t in (w.randn(7, 8), w.randn(8, 8), w.randn(8)))
-    opcheck(OPS.gemm_rs, (x, weight, bias, w.name), {"activation": "silu"})
-    opcheck(OPS.gemm_rs, (w.randn(2, 5, 8), weight, None, w.name), {"scatter_dim": 1})
-    opcheck(OPS.gemm_ar, (x, weight, bias, w.name))
+    opcheck(OPS.gemm_rs, (x, weight, bias, None, w.name), {"activation": "silu"})
+    opcheck(OPS.gemm_rs, (w.randn(2, 5, 8), weight, None, None, w.name), {"scatter_dim": 1})
+    opcheck(OPS.gemm_ar, (x, weight, bias, None, w.name))
     a, b = x.detach(), weight.detach()
-    opcheck(OPS.gemm_rs_out, (a, b, None, w.name), {"out": w.empty(len(w.mine(a)), 8)})
-    opcheck(OPS.gemm_ar_out, (a, b, None, w.name), {"out": w.empty(7, 8)})
+    opcheck(OPS.gemm_rs_out, (a, b, None, None, w.name), {"out": w.empty(len(w.mine(a)), 8)})
+    opcheck(OPS.gemm_ar_out, (a, b, None, None, w.name), {"out": w.empty(7, 8)})
 
 
 @case(2, on=BOTH)

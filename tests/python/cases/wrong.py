@@ -128,15 +128,15 @@ CASES = {
         lambda g: torch.ops.tilelace.gemm_ar(x(6, 8), group_name=g.group_name), ar,
         "gemm_ar: torch refuses the call"),
     "a raw call with a list for a tensor": (
-        lambda g: torch.ops.tilelace.gemm_rs([x(6, 8)], x(4, 8), None, g.group_name), rs,
+        lambda g: torch.ops.tilelace.gemm_rs([x(6, 8)], x(4, 8), None, None, g.group_name), rs,
         "gemm_rs: torch refuses the call"),
     "a raw call without a tensor": (
-        lambda g: torch.ops.tilelace.gemm_ar(None, None, None, g.group_name), ar, "gemm_ar: "),
+        lambda g: torch.ops.tilelace.gemm_ar(None, None, None, None, g.group_name), ar, "gemm_ar: "),
     "a raw call without x": (
-        lambda g: torch.ops.tilelace.gemm_ar(None, x(4, 8), None, g.group_name), ar,
+        lambda g: torch.ops.tilelace.gemm_ar(None, x(4, 8), None, None, g.group_name), ar,
         "gemm_ar: x: got none, expected a tensor"),
     "a raw call of another argument": (
-        lambda g: torch.ops.tilelace.gemm_ar(x(6, 8), x(4, 8), None, g.group_name, sizes=[1]), ar,
+        lambda g: torch.ops.tilelace.gemm_ar(x(6, 8), x(4, 8), None, None, g.group_name, sizes=[1]), ar,
         "gemm_ar: torch refuses the call"),
     "a list of weights": (lambda g: rs(g, weight=[x(4, 8)]), rs,
                           "gemm_rs: weight: got list, expected a torch.Tensor"),
@@ -167,6 +167,21 @@ CASES = {
                                   "gemm_rs: sizes: got [3.5, 2.5, 0], expected a list of whole"),
     "an activation by number": (lambda g: ar(g, activation=3), ar,
                                 "gemm_ar: activation: got 3, expected a string"),
+    "a residual of another shape": (
+        lambda g: ar(g, residual=x(6, 5)), lambda g: ar(g, residual=x(6, 4)),
+        "gemm_ar: residual: got [6, 5], expected [6, 4]"),
+    "a residual of all rows": (
+        lambda g: rs(g, residual=x(6, 4)), lambda g: rs(g, residual=x(2, 4)),
+        "gemm_rs: residual: got [6, 4], expected [2, 4]"),
+    "a residual of another type": (
+        lambda g: ar(g, residual=x(6, 4).double()), lambda g: ar(g, residual=x(6, 4)),
+        "gemm_ar: residual: "),
+    "a residual behind an activation": (
+        lambda g: ar(g, residual=x(6, 4), activation="gelu"), lambda g: ar(g, residual=x(6, 4)),
+        "gemm_ar: "),
+    "a residual that is a number": (
+        lambda g: ar(g, residual=3), lambda g: ar(g, residual=x(6, 4)),
+        "gemm_ar: residual: got int, expected a torch.Tensor"),
     "no dimension": (lambda g: ag(g, gather_dim=None), ag,
                      "ag_gemm: gather_dim: got None, expected the number of a dimension"),
 }
@@ -180,6 +195,7 @@ DISAGREE = {
     "another dtype": (lambda g: ar(g, x(6, 8, dtype=BF16), x(4, 8, dtype=BF16)), ar, "bf16", "fp32"),
     "another number of rows": (lambda g: ag(g, x(5, 8)), ag, "m 15 ", "m 12 "),
     "a bias": (lambda g: ar(g, bias=x(4)), ar, "bias yes", "bias no"),
+    "a residual": (lambda g: ar(g, residual=x(6, 4)), ar, "residual", "gemm_ar ranks 3"),
     "another activation": (lambda g: ar(g, activation="silu"), ar, "act silu", "act none"),
     "what was gathered": (lambda g: ag(g, return_gathered=True), ag, " gathered", "act none"),
 }
@@ -332,7 +348,7 @@ def what_is_no_group(w):
     for group, text in ((3, "got int, expected a ProcessGroup"), ("no such", '"no such"')):
         expect_raises("usage", text, lambda: ar(group))
     expect_raises("usage", '"no such" was destroyed or never made',
-                  lambda: torch.ops.tilelace.gemm_ar(x(2, 4), x(2, 4), None, "no such"))
+                  lambda: torch.ops.tilelace.gemm_ar(x(2, 4), x(2, 4), None, None, "no such"))
     expect_right_call(w)
 
 
@@ -340,7 +356,7 @@ def what_is_no_group(w):
 def raw_ops_and_inference_raise_it_too(w):
     with torch.inference_mode():
         expect_raises("usage", "gemm_ar: weight: got [4, 7], expected [4, 8]",
-                      lambda: torch.ops.tilelace.gemm_ar(x(6, 8), x(4, 7), None, w.name))
+                      lambda: torch.ops.tilelace.gemm_ar(x(6, 8), x(4, 7), None, None, w.name))
     error = tilelace.Error("peer", "op: what: got a, expected b")
     again = pickle.loads(pickle.dumps(error))
     assert again.kind == "peer" and str(again) == str(error) and isinstance(again, RuntimeError)
@@ -372,7 +388,7 @@ def forward_mode_derivatives_are_an_error(w):
     raw = torch.ops.tilelace.gemm_ar
     with forward_ad.dual_level():
         dual = forward_ad.make_dual(x(6, 8), x(6, 8))
-        expect_raises("usage", "forward-mode", lambda: raw(dual, x(4, 8), None, w.name))
+        expect_raises("usage", "forward-mode", lambda: raw(dual, x(4, 8), None, None, w.name))
     expect_raises("usage", "forward-mode", lambda: torch.func.jvp(
-        lambda t: raw(t, x(4, 8), None, w.name), (x(6, 8),), (x(6, 8),)))
+        lambda t: raw(t, x(4, 8), None, None, w.name), (x(6, 8),), (x(6, 8),)))
     expect_right_call(w)
