@@ -54,10 +54,9 @@ def _of_model(model: torch.nn.Module, name: str, sizes: Iterable[int]) -> Iterat
 
     for m in sizes:
         for layer in model.modules():
-            of_style = getattr(getattr(layer, "forward", None), "problem", lambda: None)()
-            if of_style is not None and _groups.plain(of_style[0]) == name:
-                _, op, n, k = of_style
-                yield Problem(op, m, n, k, layer.weight.dtype)
+            asked = getattr(getattr(layer, "forward", None), "problem", lambda m: None)(m)
+            if asked is not None and _groups.plain(asked[0]) == name:
+                yield asked[1]
             if isinstance(layer, nn.ParallelMLP) and layer.gated:
                 fc1 = layer.linear_fc1
                 if _groups.plain(fc1.group_name) == name and fc1.sequence_parallel:

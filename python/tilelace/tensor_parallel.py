@@ -42,6 +42,7 @@ from torch.nn.modules.module import _has_any_global_hook
 
 from . import _fits, _regions, ops
 from ._log import tell_once
+from ._tuning import Problem
 
 __all__ = [
     "ColwiseParallel", "ParallelStyle", "PrepareModuleInput", "PrepareModuleInputOutput",
@@ -153,9 +154,9 @@ class _Fused:
     def __init__(self, module: nn.Linear, style: ColwiseParallel | RowwiseParallel, place: _Place) -> None:
         self.module, self.style, self.place = module, style, place
 
-    def problem(self) -> tuple[str, str, int, int] | None:
-        """The group's name and what a call asks of it: op, n, k. None: nothing."""
-        return self.style._problem(self.module, self.place)
+    def problem(self, m: int) -> tuple[str, Problem] | None:
+        """The group's name and what a call of m rows asks of it. None: nothing."""
+        return self.style._problem(self.module, self.place, m)
 
     def is_in_force(self) -> bool:
         return self.module.forward is self and _own_forward(self.module)
@@ -265,10 +266,11 @@ class ColwiseParallel(_Colwise):
         parameters: list[tuple[Any, Placement]] = [(weight, Shard(0)), (bias, Shard(0))]
         return _why_not("gemm_ar" if whole else "ag_gemm", x, parameters, place)
 
-    def _problem(self, module: nn.Linear, place: _Place) -> tuple[str, str, int, int] | None:
+    def _problem(self, module: nn.Linear, place: _Place, m: int) -> tuple[str, Problem] | None:
         if self.input_layouts[0] == Replicate():
             return None
-        return place.name, "ag_gemm", place.width(module.out_features), module.in_features
+        n = place.width(module.out_features)
+        return place.name, Problem("ag_gemm", m, n, module.in_features, module.weight.dtype)
 
     def _fused(self, x: Tensor, layout: Placement, sizes: list[int] | None, weight: DTensor,
                bias: DTensor | None, place: _Place, local: bool) -> Any:
@@ -310,9 +312,10 @@ class RowwiseParallel(_Rowwise):
         parameters: list[tuple[Any, Placement]] = [(weight, Shard(1)), (bias, Replicate())]
         return _why_not("gemm_rs" if scatters else "gemm_ar", x, parameters, place)
 
-    def _problem(self, module: nn.Linear, place: _Place) -> tuple[str, str, int, int] | None:
+    def _problem(self, module: nn.Linear, place: _Place, m: int) -> tuple[str, Problem] | None:
         op = "gemm_ar" if self.output_layouts[0] == Replicate() else "gemm_rs"
-        return place.name, op, module.out_features, place.width(module.in_features)
+        k = place.width(module.in_features)
+        return place.name, Problem(op, m, module.out_features, k, module.weight.dtype)
 
     def _has_room(self, x: Tensor, weight: DTensor, bias: DTensor | None, place: _Place) -> bool:
         """Whether a replicated result can be made now: in a capture nothing can be prepared."""

@@ -6,6 +6,7 @@
         path, distributed_config=DistributedConfig(tp_size=2, tp_plan="auto"))
 
 A "rowwise" layer is one gemm_ar. In training the sum of a "colwise" layer's input gradient is one, too.
+Long prompts go through Llama's, Mistral's and Qwen's layers split by tokens: ag_gemm and gemm_rs.
 Parameters stay transformers' DTensors, and checkpoints with them. Embeddings, the head's gather, experts
 and what no op takes stay transformers' own.
 """
@@ -19,9 +20,10 @@ import torch
 from torch import nn
 from torch.distributed.tensor import Replicate, Shard
 
-from . import _fits, _versions
+from . import _fits, _versions, ops
 from ._errors import usage
 from ._log import tell_once
+from ._split_prompt import Split, decoders
 from .tensor_parallel import ColwiseParallel, RowwiseParallel, _place, _Place
 
 __all__ = ["Calls", "calls", "disable", "enable"]
@@ -33,12 +35,18 @@ _OURS: dict[str, tuple[Any, Any]] = {
 }
 # transformers' styles while ours are in their place.
 _replaced: dict[str, Any] = {}
+_QUANTISED = "_hf_quantized_needs_local_tp"  # transformers' mark
+# Where models get their styles; and a prompt's least tokens to be split, 0: none is.
+_TOGETHER = "apply_tensor_parallelism"
+SPLIT_TOKENS = 2048
+_split = {"tokens": 0}
 
 
 class Calls(NamedTuple):
     """How often layers of loaded models were called since `enable`, but in compiled graphs.
 
-    `forward`: "rowwise" layers by gemm_ar. `backward`: "colwise" layers whose backward has one.
+    `forward`: gemm_ar of "rowwise" layers; ag_gemm and gemm_rs of prompts that are split. `backward`:
+    "colwise" layers whose backward has a gemm_ar.
     `stock`: layers of these two styles that were left to transformers.
     """
 
@@ -68,7 +76,7 @@ def _tell(text: str) -> bool:
 
 def _why_not(style: str, module: nn.Module, args: tuple[Any, ...], place: _Place) -> str:
     """Why a call is transformers' own, "" where it is ours."""
-    if getattr(module, "_hf_quantized_needs_local_tp", False):
+    if getattr(module, _QUANTISED, False):
         return "got quantised weights, expected plain ones"
     if type(module).forward is not nn.Linear.forward:
         return "got a forward of its own, expected nn.Linear's"
@@ -87,28 +95,110 @@ def _why_not(style: str, module: nn.Module, args: tuple[Any, ...], place: _Place
     return why
 
 
-def _forward(style: str, module: nn.Module, stock: Any, place: _Place) -> Any:
-    """The forward of a layer: ours while the switch is on, and where it can."""
-    ours, layout = _OURS[style]
+class _Known(NamedTuple):
+    """A "rowwise" layer without gradients: what its calls were found to be, and its tensors on this rank."""
+
+    kind: type
+    weight: Any
+    bias: Any
+    dtype: torch.dtype
+    device: torch.device
+    local: torch.Tensor
+    added: torch.Tensor | None
+
+    def is_of(self, module: nn.Module, x: Any) -> bool:
+        parameters = module._parameters
+        return (parameters["weight"] is self.weight and parameters["bias"] is self.bias
+                and type(module) is self.kind and _QUANTISED not in module.__dict__
+                and type(x) is torch.Tensor and x.dtype is self.dtype and x.device == self.device
+                and x.dim() > 1)
+
+
+def _is_plain_call(x: Any, kwargs: Any) -> bool:
+    """Whether nothing but the product is asked for: no gradient, no cast, no graph."""
+    return not (kwargs or torch.is_grad_enabled() or torch.compiler.is_compiling()
+                or torch.is_autocast_enabled(x.device.type)
+                or (x.is_cuda and torch.cuda.is_current_stream_capturing()))
+
+
+def _row_forward(module: nn.Module, stock: Any, place: _Place) -> Any:
+    """The forward of a "rowwise" layer: ours while the switch is on, and where it can."""
+    ours, layout = _OURS["rowwise"]
+    known: list[_Known] = []  # checks in Python take as long as a product of few rows
 
     @functools.wraps(stock)
     def forward(*args: Any, **kwargs: Any) -> Any:
-        if style not in _replaced:
+        if "rowwise" not in _replaced:
             return stock(*args, **kwargs)
-        why = _why_not(style, module, (*args, *kwargs), place)
+        plain = len(args) == 1 and isinstance(args[0], torch.Tensor) and _is_plain_call(args[0], kwargs)
+        if plain and known and known[0].is_of(module, args[0]):
+            _counts["forward"] += 1
+            return ops.gemm_ar(args[0], known[0].local, known[0].added, place.name)
+        why = _why_not("rowwise", module, (*args, *kwargs), place)
         if why:
-            _tell(f"transformers: {style} {type(module).__name__}: {why}: left to transformers")
-            _count("stock")
-            return stock(*args, **kwargs)
-        x = args[0]
-        if style == "rowwise":
-            _count("forward")
-        elif torch.is_grad_enabled() and x.requires_grad:
-            _count("backward")
-        return ours._fused(x, layout, None, module.weight, module.bias, place, True)
+            known.clear()
+            return _left("rowwise", module, why, stock(*args, **kwargs))
+        _count("forward")
+        x, weight, bias = args[0], module.weight, module.bias
+        if plain:
+            known[:] = [_Known(type(module), weight, bias, x.dtype, x.device, weight.to_local(),
+                               None if bias is None else bias.to_local())]
+        return ours._fused(x, layout, None, weight, bias, place, True)
 
-    forward.problem = lambda: ours._problem(module, place)  # type: ignore[attr-defined]  # for tilelace.tune
     return forward
+
+
+def _column_forward(module: nn.Module, stock: Any, place: _Place) -> Any:
+    """The forward of a "colwise" layer: ours where it has a backward of its input, and where it can."""
+    ours, layout = _OURS["colwise"]
+
+    @functools.wraps(stock)
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        if "colwise" not in _replaced or not torch.is_grad_enabled():
+            return stock(*args, **kwargs)
+        why = _why_not("colwise", module, (*args, *kwargs), place)
+        if why:
+            return _left("colwise", module, why, stock(*args, **kwargs))
+        if args[0].requires_grad:
+            _count("backward")
+        return ours._fused(args[0], layout, None, module.weight, module.bias, place, True)
+
+    return forward
+
+
+def _left(style: str, module: nn.Module, why: str, result: Any) -> Any:
+    """A call that was transformers' own, and why."""
+    _tell(f"transformers: {style} {type(module).__name__}: {why}: left to transformers")
+    _count("stock")
+    return result
+
+
+def _forward(style: str, module: nn.Module, stock: Any, place: _Place) -> Any:
+    forward = (_row_forward if style == "rowwise" else _column_forward)(module, stock, place)
+    forward.problem = lambda m: _OURS[style][0]._problem(module, place, m)  # for tilelace.tune
+    return forward
+
+
+def _is_ours(module: nn.Linear) -> bool:
+    """Whether it is as transformers made it, and no hook looks at its calls."""
+    return (type(module).forward is nn.Linear.forward and hasattr(module.forward, "problem")
+            and not getattr(module, _QUANTISED, False)
+            and not (module._forward_hooks or module._forward_pre_hooks))
+
+
+def _apply(stock: Any) -> Any:
+    """transformers' function that gives a model its styles; then its decoders can split prompts."""
+
+    @functools.wraps(stock)
+    def apply(model: nn.Module, mesh: Any, plan: Any) -> Any:
+        model = stock(model, mesh, plan)
+        for decoder in decoders(model) if mesh.ndim == 1 else []:
+            linears = [m for layer in decoder.layers for m in layer.modules() if isinstance(m, nn.Linear)]
+            if all(map(_is_ours, linears)):
+                Split(decoder, _place(mesh), lambda: _split["tokens"], _is_ours, lambda: _count("forward"))
+        return model
+
+    return apply
 
 
 def _in_place_of(style: str, stock: Any) -> Any:
@@ -142,21 +232,37 @@ def _styles() -> Any:
     return ALL_PARALLEL_STYLES
 
 
-def enable() -> None:
+def _mixin() -> Any:
+    from transformers.distributed import mixin
+
+    return mixin
+
+
+def enable(*, split_tokens: int = SPLIT_TOKENS) -> None:
     """From here on models that transformers loads with a tp_plan run our ops, where those can.
 
     Before `from_pretrained`, on every rank. Products of bf16 and fp16 (on CPU ranks fp32, too) in
     layers whose forward is nn.Linear's own and whose features the ranks divide. All else stays
-    transformers' own; the log "tilelace" says why, once for each kind of layer. Again, it counts from
-    0. Local; a model's first call joins its group, which is collective. Errors: usage (no transformers
-    with a registry of styles).
+    transformers' own; the log "tilelace" says why, once for each kind of layer. `split_tokens`: tokens
+    (sequences times their length) from which a prompt without gradients is split over the ranks between
+    the products of Llama's, Mistral's, Qwen2's and Qwen3's layers; 0: never. Again, it counts from 0.
+    Local; a model's first call joins its group, which is collective. Errors: usage (no transformers
+    with a registry of styles, `split_tokens` below 0).
     """
+    if not isinstance(split_tokens, int) or split_tokens < 0:
+        raise usage(f"tilelace.transformers.enable: split_tokens: got {split_tokens!r}, expected a whole "
+                    "number, 0 or more")
     styles = _styles()
     for style in _OURS:
         if style not in _replaced:
             stock = styles[style]
             styles.register(style, _in_place_of(style, stock))
             _replaced[style] = stock
+    mixin = _mixin()
+    if _TOGETHER not in _replaced and hasattr(mixin, _TOGETHER):
+        _replaced[_TOGETHER] = getattr(mixin, _TOGETHER)
+        setattr(mixin, _TOGETHER, _apply(_replaced[_TOGETHER]))
+    _split["tokens"] = split_tokens
     _counts.update(dict.fromkeys(_counts, 0))
 
 
@@ -165,7 +271,11 @@ def disable() -> None:
 
     Local: on every rank, between the same calls. Errors: none.
     """
+    _split["tokens"] = 0
     if _replaced:
+        together = _replaced.pop(_TOGETHER, None)
+        if together is not None:
+            setattr(_mixin(), _TOGETHER, together)
         styles = _styles()
         for style, stock in _replaced.items():
             styles.register(style, stock)

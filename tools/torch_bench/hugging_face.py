@@ -2,7 +2,7 @@
 """Hugging Face's Llama of 3.1-8B's sizes, 8 layers of random weights, over the ranks by its tp_plan.
 
 The same loaded model in every way: transformers' own forward, eager and compiled; tilelace.transformers,
-eager and compiled; tilelace.inductor on transformers' own; and beside them what transformers could do
+eager, compiled, and compiled with shorter prompts split, too; tilelace.inductor on transformers' own; and beside them what transformers could do
 with the same weights: a product and NCCL's all_reduce, and PyTorch's symmetric memory (one and two shots).
 m tokens are one prompt from 777 on, else m sequences of a token each, without a cache: decoding but for
 its attention. Times are of CUDA graphs and of eager calls; a dry run without GPUs is tiny.
@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import time
 from datetime import datetime, timezone
-from functools import partial
+from functools import partial, wraps
 
 import torch
 import torch.distributed as dist
@@ -31,7 +31,8 @@ TINY = dict(SIZES, hidden_size=64, intermediate_size=128, num_attention_heads=4,
 TOKENS = (2048, 1, 7, 33, 129, 777, 4096, 8192) if GPUS else (1, 7, 33)
 LIMIT_S = 180  # unless told; compiling takes most of it
 STOCK = ("stock", "stock_compile", "nccl", "one_shot", "two_shot")
-OURS = ("tilelace", "tilelace_compile", "tilelace_inductor")
+OURS = ("tilelace", "tilelace_compile", "tilelace_inductor", "tilelace_split")
+SPLIT = 256  # tokens of a prompt from which tilelace_split, compiled, splits it; the switch says itself
 
 
 class Chosen:
@@ -50,6 +51,7 @@ def in_ways(module, rowwise, by_way):
     """The module's forward by hand where the way has a product of its own."""
     loaded = module.forward
 
+    @wraps(loaded)
     def forward(x):
         product = by_way.get(Chosen.way)
         if product is None:
@@ -95,7 +97,9 @@ def choose(way):
     """Our switch, and our pass for graphs that are compiled from here on; nothing where it is on."""
     if way != Chosen.way:
         Chosen.way = way
-        (switch.enable if way in ("tilelace", "tilelace_compile") else switch.disable)()
+        tokens = {"tilelace": switch.SPLIT_TOKENS, "tilelace_compile": switch.SPLIT_TOKENS,
+                  "tilelace_split": SPLIT}.get(way)
+        switch.disable() if tokens is None else switch.enable(split_tokens=tokens)
         (tilelace.inductor.enable if way == "tilelace_inductor" else tilelace.inductor.disable)()
 
 
@@ -110,7 +114,9 @@ def made_ways(model, x, notes):
     for way in (*STOCK, *OURS):
         if way in ("one_shot", "two_shot") and not GPUS:
             continue
-        compiles = way.endswith(("_compile", "_inductor"))
+        if way == "tilelace_split" and not SPLIT <= x.shape[0] * x.shape[1] < switch.SPLIT_TOKENS:
+            continue
+        compiles = way.endswith(("_compile", "_inductor", "_split"))
         torch._dynamo.reset() if compiles else None
         run = torch.compile(model, dynamic=False, backend="inductor" if GPUS else "eager") if compiles else model
         way_made = make_way(way, partial(call, run, way, x), 1, notes, graph_us=1.0)
@@ -171,10 +177,11 @@ def one_size(model, layers, hidden, m, timer):
                               f"{errors[n]:.4f}" for n in eager)
         print(f"llama3.1-8b, {layers} layers, {'prompt' if m >= PREFILL else 'decode'}, m {m}: {calls}\n    {shown}\n"
               f"    {reached}{'; WRONG ' + str(wrong) if wrong else ''}; spread {spread:.3f} {short(notes)}", flush=True)
+    fused = (4 if m >= switch.SPLIT_TOKENS else 2) * layers
     return {"schema": "tilelace.hugging_face/1", "model": "llama3.1-8b" if GPUS else "tiny", "layers": layers,
             "ranks": dist.get_world_size(), "m": m, "dtype": "bf16", "eager_us": eager, "graph_us": graphs,
             "bars": reached, "fused_calls": calls.forward, "stock_calls": calls.stock, "errors": errors,
-            "wrong": wrong, "verified": not wrong and calls == (2 * layers, 0, 0), "notes": notes,
+            "wrong": wrong, "verified": not wrong and calls == (fused, 0, 0), "notes": notes,
             "spread": spread, "iterations": timer.rounds, "plan": "; ".join(_plans()),
             "device": torch.cuda.get_device_name() if GPUS else "cpu", "torch": torch.__version__,
             "transformers": importlib.metadata.version("transformers"),

@@ -156,6 +156,6 @@ def kernels_join_by_themselves(w):
     dist.destroy_process_group(group)
     del group
     expect_raises("usage", f'group "{name}" was destroyed or never made', lambda: call(
-        torch.ops.tilelace._cpu_gemm_ar, x, weight, None, name))
+        torch.ops.tilelace._cpu_gemm_ar, x, weight, None, None, name))
     expect_raises("usage", 'group "none of ours" was destroyed', lambda: call(
-        torch.ops.tilelace._cpu_gemm_ar, x, weight, None, "none of ours"))
+        torch.ops.tilelace._cpu_gemm_ar, x, weight, None, None, "none of ours"))

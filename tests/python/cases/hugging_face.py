@@ -122,6 +122,53 @@ def bf16_is_as_near_to_one_rank(w):
         assert distances[0] <= 1.1 * distances[1], distances
 
 
+@case(2, 3)
+def long_prompts_are_split(w):
+    """Tokens that the ranks do not divide, too; a short prompt and decoding are not."""
+    for kind, more in (("Llama", dict(attention_bias=True)), ("Qwen3", {})):
+        with models(w, config(kind, **more)) as made, told() as lines:
+            model, ids = made.load(), prompt()
+            switch.enable(split_tokens=10)
+            assert torch.equal(text(model, ids), text(made.one, ids)), kind
+            assert switch.calls() == ((4 + 2 * (TOKENS - 1)) * LAYERS, 0, 0), switch.calls()
+            with torch.no_grad():
+                for rows in (prompt(5), prompt(5).view(1, 25), prompt(1)):
+                    switch.enable(split_tokens=10)
+                    torch.testing.assert_close(model(rows).logits, made.one(rows).logits, rtol=1e-5, atol=1e-5)
+                    assert switch.calls().forward == (4 if rows.numel() >= 10 else 2) * LAYERS
+                states = model(ids, output_hidden_states=True).hidden_states
+                assert switch.calls().forward == 4 * LAYERS and states[1].shape == (2, 5, SIZES["hidden_size"])
+            switch.enable(split_tokens=10)
+            gradients(model, ids)
+            assert switch.calls().forward == 2 * LAYERS
+            assert not lines, lines
+    tell(w, "Llama and Qwen3, prompts split by tokens", "2 ag_gemm and 2 gemm_rs a layer",
+         "fp32 text equal to one rank's")
+
+
+@case(2)
+def what_a_split_does_not_know_is_left(w):
+    """Layers that something was put into, and hooks that look at products."""
+    with models(w, config()) as made, torch.no_grad():
+        model, ids = made.load(), prompt()
+        switch.enable(split_tokens=10)
+        expected, before = model(ids).logits, switch.calls().forward
+        seen = []
+        hook = model.model.layers[1].mlp.up_proj.register_forward_hook(lambda m, x, y: seen.append(y.shape))
+        switch.enable(split_tokens=10)
+        torch.testing.assert_close(model(ids).logits, expected)
+        assert (before, switch.calls().forward) == (4 * LAYERS, 2 * LAYERS) and seen[0][:2] == (2, 5), seen
+        hook.remove()
+        norm = model.model.layers[1].input_layernorm
+        with contextlib.suppress(ZeroDivisionError), patch.object(norm, "forward", lambda x: 1 // 0):
+            model(ids)  # ends between the layers, on every rank
+        torch.testing.assert_close(model(ids[:, :2]).logits, made.one(ids[:, :2]).logits, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(model(ids).logits, expected)
+        switch.disable()
+        torch.testing.assert_close(model(ids).logits, expected)
+    expect_raises("usage", "split_tokens: got -1", lambda: switch.enable(split_tokens=-1))
+
+
 def gradients(model, ids):
     model.train()
     model(input_ids=ids, labels=ids).loss.backward()
@@ -158,8 +205,8 @@ def what_is_not_ours_is_left_alone(w):
         model, ids = made.load(), prompt()
         switch.enable()
         model(ids)
-        # gate, up and down of every layer: 193 features.
-        assert switch.calls() == (LAYERS, 0, 3 * LAYERS) and len(lines) == 2, (switch.calls(), lines)
+        # down of every layer: 193 features.
+        assert switch.calls() == (LAYERS, 0, LAYERS) and len(lines) == 1, (switch.calls(), lines)
         assert all("got 193 features to split" in line for line in lines)
         first, second = (layer.self_attn.o_proj for layer in model.model.layers)
         expected = model(ids).logits
@@ -170,8 +217,8 @@ def what_is_not_ours_is_left_alone(w):
         for _ in range(2):
             model(ids)
         # One call with an o_proj quantised, two with the other adapted, too; the MLPs' beside them.
-        assert switch.calls() == (1, 0, (1 + 2 * 2) + 3 * 3 * LAYERS), switch.calls()
-        assert len(lines) == 4 and "quantised" in lines[2] and "Adapted" in lines[3], lines
+        assert switch.calls() == (1, 0, (1 + 2 * 2) + 3 * LAYERS), switch.calls()
+        assert len(lines) == 3 and "quantised" in lines[1] and "Adapted" in lines[2], lines
 
 
 @case(2)
@@ -189,11 +236,14 @@ def experts_are_left_alone(w):
 def its_products_can_be_tuned(w):
     with models(w, config()) as made:
         model = made.load()
-        name = model.model.layers[0].mlp.down_proj.forward.problem()[0]
+        name = model.model.layers[0].mlp.down_proj.forward.problem(4)[0]
         asked = set(_tuning._of_model(model, name, (4,)))
-    width = SIZES["hidden_size"]
-    assert asked == {("gemm_ar", 4, width, k // w.ranks, torch.float32, False)
-                     for k in (width, SIZES["intermediate_size"])}, asked
+        split = {p.op: p for p in _tuning._of_model(model, name, (4096,)) if p.swiglu or p.op == "gemm_rs"}
+    width, wide = SIZES["hidden_size"], SIZES["intermediate_size"]
+    assert asked == {("gemm_ar", 4, width, k // w.ranks, torch.float32, False) for k in (width, wide)}, asked
+    half = wide // w.ranks
+    assert split == {"ag_gemm": ("ag_gemm", 4096, [half, half], width, torch.float32, True),
+                     "gemm_rs": ("gemm_rs", 4096, width, half, torch.float32, False)}, split
 
 
 @case(2)
@@ -209,11 +259,15 @@ def a_model_is_one_graph(w):
             return graph.forward
 
         compiled = torch.compile(model, fullgraph=True, backend=backend)
-        switch.enable()
-        assert torch.equal(compiled(ids, use_cache=False).logits, eager)
-        ours = torch.ops.tilelace.gemm_ar.default
-        found = [node for graph in seen for node in graph.graph.nodes if node.target is ours]
-        assert len(seen) == 1 and len(found) == 2 and switch.calls() == (0, 0, 0), len(found)
+        ops = torch.ops.tilelace
+        for tokens, ours in ((0, {ops.gemm_ar.default: 2}),
+                             (10, {ops.ag_gemm.default: 2, ops.gemm_rs.default: 2, ops.all_gather.default: 1})):
+            switch.enable(split_tokens=tokens)
+            seen.clear()
+            torch.testing.assert_close(compiled(ids, use_cache=False).logits, eager)
+            targets = [node.target for graph in seen for node in graph.graph.nodes]
+            found = {op: targets.count(op) for op in targets if str(op).startswith("tilelace.")}
+            assert len(seen) == 1 and found == ours and switch.calls() == (0, 0, 0), found
         switch.disable()
         assert not any("gemm_ar" in str(node.target) for node in _graph_of(model, ids).nodes)
 

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Long prompts through transformers' decoder layers with each rank's part of the tokens between products.
+
+Sequence parallelism without gradients: a layer is four fused calls, ag_gemm and gemm_rs of the attention
+and of the MLP, and norms and residuals see 1 / ranks of the rows. Attention itself has all tokens of this
+rank's heads, as before, and so have its caches.
+"""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from . import _fits, collectives, ops
+from ._tuning import Problem
+
+# Layers whose code is known: attention asks its input for the shape and gives it to q, k and v alone.
+_LAYERS = ("LlamaDecoderLayer", "MistralDecoderLayer", "Qwen2DecoderLayer", "Qwen3DecoderLayer")
+_CHILDREN = {
+    "": {"self_attn", "mlp", "input_layernorm", "post_attention_layernorm"},
+    "self_attn": {"q_proj", "k_proj", "v_proj", "o_proj", "q_norm", "k_norm"},
+    "mlp": {"gate_proj", "up_proj", "down_proj", "act_fn"},
+}
+_TOGETHER = (("self_attn", ("q_proj", "k_proj", "v_proj")), ("mlp", ("gate_proj", "up_proj")))
+
+
+def _is_known(layer: nn.Module) -> bool:
+    if type(layer).__name__ not in _LAYERS:
+        return False
+    for name, expected in _CHILDREN.items():
+        found = {child for child, _ in layer.get_submodule(name).named_children()}
+        if not found <= expected or any(c not in found for c in expected if c.endswith("_proj")):
+            return False
+    return type(layer.mlp.act_fn).__name__ in ("SiLU", "SiLUActivation")
+
+
+def decoders(model: nn.Module) -> list[nn.Module]:
+    """Modules with a list of layers that can be split, and a norm behind them."""
+    return [m for m in model.modules() if isinstance(getattr(m, "layers", None), nn.ModuleList)
+            and hasattr(m, "norm") and len(m.layers) > 0 and all(map(_is_known, m.layers))]
+
+
+def _linears(layer: nn.Module) -> list[Any]:
+    return [m for m in layer.modules() if isinstance(m, nn.Linear)]
+
+
+def _local(parameters: Sequence[Any]) -> list[Tensor]:
+    return [p.to_local() for p in parameters]
+
+
+class Split:
+    """A decoder's layers, and the prompt that is in them now.
+
+    `fits(module)`: whether a linear layer is as transformers made it. `told(calls)` counts fused calls.
+    """
+
+    def __init__(self, decoder: nn.Module, place: Any, least: Callable[[], int],
+                 fits: Callable[[nn.Linear], bool], told: Callable[[], None]) -> None:
+        self.layers, self.place, self.least, self.fits, self.told = decoder.layers, place, least, fits, told
+        self.shape: tuple[Any, Any] | None = None  # [batch, tokens] while its rows are split
+        self.sizes: list[int] | None = None  # the ranks' rows, where they differ
+        self.parts: dict[str, Tensor] = {}  # q, k and v of the attention that is running
+        self.whole: Tensor | None = None  # its input
+        self.most = 0  # rows of prompts that have run: as many can be captured
+        self.why: str | None = None  # no layer can be split, "" if all can; None: not known yet
+        for layer in decoder.layers:
+            self._wrap_attention(layer.self_attn)
+            self._wrap_mlp(layer.mlp)
+        self._wrap_first(decoder.layers[0])
+        self._wrap_norm(decoder.norm)
+
+    # --- which prompts
+
+    def _why_not(self, x: Tensor) -> str:
+        for parent, names in _TOGETHER:
+            linears = [getattr(self.layers[0].get_submodule(parent), n) for n in names]
+            if len({m.bias is None for m in linears}) > 1:
+                return f"{parent}: some products have a bias and some have none"
+        for m in _linears(self.layers[0]):
+            n, k = m.weight.to_local().shape
+            gathers = m.in_features == k
+            if (m.out_features, m.in_features)[0 if gathers else 1] % self.place.ranks:
+                return f"[{m.out_features}, {m.in_features}]: the ranks do not divide it"
+            if why := _fits.why_not("ag_gemm" if gathers else "gemm_rs", x.dtype, x.device, (n, k),
+                                    self.place.ranks):
+                return why
+        return ""
+
+    def takes(self, x: Any) -> bool:
+        """Whether a prompt's rows x [batch, tokens, hidden] are split."""
+        least = self.least()
+        if torch.is_grad_enabled() or least <= 0 or not isinstance(x, Tensor) or x.dim() != 3:
+            return False
+        rows = x.shape[0] * x.shape[1]
+        if rows < least or rows < self.place.ranks or torch.is_autocast_enabled(x.device.type):
+            return False
+        if _others_record() or not all(self.fits(m) for layer in self.layers for m in _linears(layer)):
+            return False
+        if self.why is None:
+            self.why = self._why_not(x)
+        if self.why or torch.compiler.is_compiling():
+            return not self.why
+        if _fits.why_not_join(self.place.name, x.device):
+            return False
+        captured = x.is_cuda and torch.cuda.is_current_stream_capturing()
+        if not captured:
+            self.most = max(self.most, rows)
+        return rows <= self.most
+
+    # --- what the layers' modules do instead
+
+    def _gather(self, x: Tensor, linears: Sequence[nn.Linear], **more: Any) -> tuple[Any, list[Tensor]]:
+        biases = None if linears[0].bias is None else _local([m.bias for m in linears])
+        self.told()
+        return ops.ag_gemm(x, _local([m.weight for m in linears]), biases, self.place.name, gather_dim=1,
+                           sizes=self.sizes, **more)
+
+    def _scatter(self, x: Tensor, linear: nn.Linear) -> Tensor:
+        bias = None if linear.bias is None else linear.bias.to_local()
+        self.told()
+        return ops.gemm_rs(x.reshape(1, -1, x.shape[-1]), linear.weight.to_local(), bias, self.place.name,
+                           scatter_dim=1, sizes=self.sizes)
+
+    def begin(self, x: Tensor) -> Tensor:
+        """This rank's rows [1, rows, hidden] of the prompt."""
+        batch, tokens, hidden = x.shape
+        rows, ranks, rank = batch * tokens, self.place.ranks, self.place.rank
+        sizes = [(rows + ranks - 1 - r) // ranks for r in range(ranks)]
+        self.shape, self.sizes = (batch, tokens), sizes if rows % ranks else None
+        return x.reshape(1, rows, hidden).narrow(1, sum(sizes[:rank]), sizes[rank]).contiguous()
+
+    def end(self, x: Tensor) -> Tensor:
+        """All rows [batch, tokens, hidden] of this rank's."""
+        shape, self.shape = self.shape, None
+        assert shape is not None
+        return collectives.all_gather(x, self.place.name, gather_dim=1, sizes=self.sizes).view(
+            *shape, x.shape[-1])
+
+    def _wrap_first(self, layer: nn.Module) -> None:
+        stock = layer.forward
+
+        @functools.wraps(stock)
+        def forward(hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
+            self.shape = None  # of a prompt that an exception ended
+            if self.takes(hidden_states):
+                hidden_states = self.begin(hidden_states)
+            return stock(hidden_states, *args, **kwargs)
+
+        layer.forward = forward
+
+    def _wrap_norm(self, norm: nn.Module) -> None:
+        stock = norm.forward
+
+        @functools.wraps(stock)
+        def forward(x: Tensor) -> Tensor:
+            return stock(x) if self.shape is None else self.end(stock(x))
+
+        norm.forward = forward
+
+    def _wrap_attention(self, attention: Any) -> None:
+        stock = attention.forward
+        linears = (attention.q_proj, attention.k_proj, attention.v_proj)
+
+        @functools.wraps(stock)
+        def forward(hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
+            if self.shape is None:
+                return stock(hidden_states, *args, **kwargs)
+            whole, outs = self._gather(hidden_states, linears, return_gathered=True)
+            self.whole = whole.view(*self.shape, whole.shape[-1])
+            self.parts = dict(zip("qkv", (y.view(*self.shape, y.shape[-1]) for y in outs)))
+            try:
+                return stock(self.whole, *args, **kwargs)
+            finally:
+                self.parts, self.whole = {}, None
+
+        forward.problem = lambda m: self._problem(m, "ag_gemm", linears)  # type: ignore[attr-defined]
+        attention.forward = forward
+        for which, linear in zip("qkv", linears):
+            self._wrap_part(which, linear)
+        self._wrap_output(attention.o_proj)
+
+    def _wrap_part(self, which: str, linear: Any) -> None:
+        stock = linear.forward
+
+        @functools.wraps(stock)
+        def forward(x: Tensor) -> Tensor:
+            if self.shape is None or x is not self.whole:
+                return stock(x)
+            return self.parts[which]
+
+        linear.forward = forward
+
+    def _wrap_output(self, linear: Any) -> None:
+        stock = linear.forward
+
+        @functools.wraps(stock)
+        def forward(x: Tensor) -> Tensor:
+            return stock(x) if self.shape is None else self._scatter(x, linear)
+
+        forward.problem = lambda m: (  # type: ignore[attr-defined]
+            self._problem(m, "gemm_rs", (linear,)) or stock.problem(m))
+        linear.forward = forward
+
+    def _wrap_mlp(self, mlp: Any) -> None:
+        stock, linears = mlp.forward, (mlp.gate_proj, mlp.up_proj)
+
+        @functools.wraps(stock)
+        def forward(x: Tensor) -> Tensor:
+            if self.shape is None:
+                return stock(x)
+            _, (hidden,) = self._gather(x, linears, activation="swiglu")
+            return self._scatter(hidden, mlp.down_proj)
+
+        forward.problem = lambda m: self._problem(m, "ag_gemm", linears, True)  # type: ignore[attr-defined]
+        mlp.forward = forward
+        down, plain = mlp.down_proj, mlp.down_proj.forward.problem
+        down.forward.problem = lambda m: self._problem(m, "gemm_rs", (down,)) or plain(m)
+
+    def _problem(self, m: int, op: str, linears: Sequence[Any], swiglu: bool = False) -> Any:
+        """What a prompt of m tokens asks of the group; None if it is not split."""
+        if not 0 < self.least() <= m or self.why:
+            return None
+        shapes = [p.weight.to_local().shape for p in linears]
+        n = [shape[0] for shape in shapes]
+        return self.place.name, Problem(op, m, n if len(n) > 1 else n[0], shapes[0][1],
+                                        linears[0].weight.dtype, swiglu)
+
+
+def _others_record() -> bool:
+    """Whether the call also returns what is between the layers, which here has a part of the rows."""
+    try:
+        from transformers.utils.output_capturing import _active_collector
+    except ImportError:
+        return True  # nobody knows
+    return bool(_active_collector.global_var if torch.compiler.is_compiling() else _active_collector.get())
