@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import _fits, collectives, ops
@@ -19,6 +20,7 @@ from ._tuning import Problem
 
 # Layers whose code is known: attention asks its input for the shape and gives it to q, k and v alone.
 _LAYERS = ("LlamaDecoderLayer", "MistralDecoderLayer", "Qwen2DecoderLayer", "Qwen3DecoderLayer")
+_NORMS = ("LlamaRMSNorm", "MistralRMSNorm", "Qwen2RMSNorm", "Qwen3RMSNorm")
 _CHILDREN = {
     "": {"self_attn", "mlp", "input_layernorm", "post_attention_layernorm"},
     "self_attn": {"q_proj", "k_proj", "v_proj", "o_proj", "q_norm", "k_norm"},
@@ -34,21 +36,26 @@ def _is_known(layer: nn.Module) -> bool:
         found = {child for child, _ in layer.get_submodule(name).named_children()}
         if not found <= expected or any(c not in found for c in expected if c.endswith("_proj")):
             return False
-    return type(layer.mlp.act_fn).__name__ in ("SiLU", "SiLUActivation")
+    norms = (layer.input_layernorm, layer.post_attention_layernorm)
+    return (type(layer.mlp.act_fn).__name__ in ("SiLU", "SiLUActivation")
+            and all(type(norm).__name__ in _NORMS for norm in norms))
 
 
 def decoders(model: nn.Module) -> list[nn.Module]:
     """Modules with a list of layers that can be split, and a norm behind them."""
     return [m for m in model.modules() if isinstance(getattr(m, "layers", None), nn.ModuleList)
-            and hasattr(m, "norm") and len(m.layers) > 0 and all(map(_is_known, m.layers))]
+            and type(getattr(m, "norm", None)).__name__ in _NORMS and len(m.layers) > 0
+            and all(map(_is_known, m.layers))]
 
 
 def _linears(layer: nn.Module) -> list[Any]:
     return [m for m in layer.modules() if isinstance(m, nn.Linear)]
 
 
-def _local(parameters: Sequence[Any]) -> list[Tensor]:
-    return [p.to_local() for p in parameters]
+def _operands(linears: Sequence[Any]) -> tuple[list[Tensor], list[Tensor] | None]:
+    """This rank's weights, and biases where there are some."""
+    biases = None if linears[0].bias is None else [m.bias.to_local() for m in linears]
+    return [m.weight.to_local() for m in linears], biases
 
 
 class Split:
@@ -65,12 +72,16 @@ class Split:
         self.parts: dict[str, Tensor] = {}  # q, k and v of the attention that is running
         self.whole: Tensor | None = None  # its input
         self.most = 0  # rows of prompts that have run: as many can be captured
+        self.allowed = True  # by the decoder's call
         self.why: str | None = None  # no layer can be split, "" if all can; None: not known yet
         for layer in decoder.layers:
             self._wrap_attention(layer.self_attn)
             self._wrap_mlp(layer.mlp)
+            for norm in (layer.input_layernorm, layer.post_attention_layernorm):
+                self._wrap_norm(norm, lambda y: y)
         self._wrap_first(decoder.layers[0])
-        self._wrap_norm(decoder.norm)
+        self._wrap_norm(decoder.norm, self.end)
+        self._wrap_decoder(decoder)
 
     # --- which prompts
 
@@ -94,10 +105,12 @@ class Split:
         least = self.least()
         if torch.is_grad_enabled() or least <= 0 or not isinstance(x, Tensor) or x.dim() != 3:
             return False
+        if not self.allowed:
+            return False
         rows = x.shape[0] * x.shape[1]
         if rows < least or rows < self.place.ranks or torch.is_autocast_enabled(x.device.type):
             return False
-        if _others_record() or not all(self.fits(m) for layer in self.layers for m in _linears(layer)):
+        if not all(self.fits(m) for layer in self.layers for m in _linears(layer)):
             return False
         if self.why is None:
             self.why = self._why_not(x)
@@ -112,11 +125,10 @@ class Split:
 
     # --- what the layers' modules do instead
 
-    def _gather(self, x: Tensor, linears: Sequence[nn.Linear], **more: Any) -> tuple[Any, list[Tensor]]:
-        biases = None if linears[0].bias is None else _local([m.bias for m in linears])
+    def _gather(self, x: Tensor, weights: list[Tensor], biases: list[Tensor] | None,
+                **more: Any) -> tuple[Any, list[Tensor]]:
         self.told()
-        return ops.ag_gemm(x, _local([m.weight for m in linears]), biases, self.place.name, gather_dim=1,
-                           sizes=self.sizes, **more)
+        return ops.ag_gemm(x, weights, biases, self.place.name, gather_dim=1, sizes=self.sizes, **more)
 
     def _scatter(self, x: Tensor, linear: nn.Linear) -> Tensor:
         bias = None if linear.bias is None else linear.bias.to_local()
@@ -151,12 +163,27 @@ class Split:
 
         layer.forward = forward
 
-    def _wrap_norm(self, norm: nn.Module) -> None:
+    def _wrap_decoder(self, decoder: nn.Module) -> None:
+        stock = decoder.forward
+
+        @functools.wraps(stock)
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            self.allowed = not _asks_for_more(decoder.config, kwargs)
+            return stock(*args, **kwargs)
+
+        decoder.forward = forward
+
+    def _wrap_norm(self, norm: Any, then: Callable[[Tensor], Tensor]) -> None:
+        """`then`: what becomes of the rows; they are normed by one kernel where compilers do not make it."""
         stock = norm.forward
 
         @functools.wraps(stock)
         def forward(x: Tensor) -> Tensor:
-            return stock(x) if self.shape is None else self.end(stock(x))
+            if self.shape is None:
+                return stock(x)
+            if torch.compiler.is_compiling() or norm.weight.dtype != x.dtype:
+                return then(stock(x))
+            return then(F.rms_norm(x, norm.weight.shape, norm.weight, norm.variance_epsilon))
 
         norm.forward = forward
 
@@ -168,9 +195,13 @@ class Split:
         def forward(hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
             if self.shape is None:
                 return stock(hidden_states, *args, **kwargs)
-            whole, outs = self._gather(hidden_states, linears, return_gathered=True)
+            # As one weight: a product of few columns alone leaves most of a GPU idle.
+            weights, biases = _operands(linears)
+            whole, (y,) = self._gather(hidden_states, [torch.cat(weights)],
+                                       None if biases is None else [torch.cat(biases)], return_gathered=True)
             self.whole = whole.view(*self.shape, whole.shape[-1])
-            self.parts = dict(zip("qkv", (y.view(*self.shape, y.shape[-1]) for y in outs)))
+            parts = y.view(*self.shape, y.shape[-1]).split([w.shape[0] for w in weights], -1)
+            self.parts = dict(zip("qkv", parts))
             try:
                 return stock(self.whole, *args, **kwargs)
             finally:
@@ -211,7 +242,7 @@ class Split:
         def forward(x: Tensor) -> Tensor:
             if self.shape is None:
                 return stock(x)
-            _, (hidden,) = self._gather(x, linears, activation="swiglu")
+            _, (hidden,) = self._gather(x, *_operands(linears), activation="swiglu")
             return self._scatter(hidden, mlp.down_proj)
 
         forward.problem = lambda m: self._problem(m, "ag_gemm", linears, True)  # type: ignore[attr-defined]
@@ -225,14 +256,11 @@ class Split:
             return None
         shapes = [p.weight.to_local().shape for p in linears]
         n = [shape[0] for shape in shapes]
-        return self.place.name, Problem(op, m, n if len(n) > 1 else n[0], shapes[0][1],
+        return self.place.name, Problem(op, m, n if swiglu else sum(n), shapes[0][1],
                                         linears[0].weight.dtype, swiglu)
 
 
-def _others_record() -> bool:
-    """Whether the call also returns what is between the layers, which here has a part of the rows."""
-    try:
-        from transformers.utils.output_capturing import _active_collector
-    except ImportError:
-        return True  # nobody knows
-    return bool(_active_collector.global_var if torch.compiler.is_compiling() else _active_collector.get())
+def _asks_for_more(config: Any, given: dict[str, Any]) -> bool:
+    """Whether a call also returns what is between the layers, which here has a part of the rows."""
+    return any(given.get(name, getattr(config, name, False))
+               for name in ("output_hidden_states", "output_attentions"))

@@ -324,6 +324,10 @@ class RowwiseParallel(_Rowwise):
         cast, local = _regions.as_autocast(x, weight.to_local())
         return _fits.should_run("gemm_ar", cast, local, place.name, bias=bias is not None)
 
+    @staticmethod
+    def _summed(x: Tensor, weight: Tensor, bias: Tensor | None, place: _Place) -> Tensor:
+        return ops.gemm_ar(x, weight, bias, place.name)
+
     def _fused(self, x: Tensor, layout: Placement, _: list[int] | None, weight: DTensor,
                bias: DTensor | None, place: _Place, local: bool) -> Any:
         k = weight.shape[1]
@@ -338,7 +342,7 @@ class RowwiseParallel(_Rowwise):
         wanted = self.output_layouts[0]
         dim = _sharded(x, wanted)
         if dim is None:
-            y = ops.gemm_ar(*_regions.as_autocast(x, w, b), place.name)
+            y = self._summed(*_regions.as_autocast(x, w, b), place)
             return _outgoing(y, place, Replicate(), wanted, local)
         if b is not None:
             b = _regions.each_ranks(b, place.name)

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 from torch.distributed.tensor import Replicate, Shard
 
-from . import _fits, _versions, ops
+from . import _fits, _versions
 from ._errors import usage
 from ._log import tell_once
 from ._split_prompt import Split, decoders
@@ -133,7 +133,7 @@ def _row_forward(module: nn.Module, stock: Any, place: _Place) -> Any:
         plain = len(args) == 1 and isinstance(args[0], torch.Tensor) and _is_plain_call(args[0], kwargs)
         if plain and known and known[0].is_of(module, args[0]):
             _counts["forward"] += 1
-            return ops.gemm_ar(args[0], known[0].local, known[0].added, place.name)
+            return ours._summed(args[0], known[0].local, known[0].added, place)
         why = _why_not("rowwise", module, (*args, *kwargs), place)
         if why:
             known.clear()
@@ -190,8 +190,8 @@ def _apply(stock: Any) -> Any:
     """transformers' function that gives a model its styles; then its decoders can split prompts."""
 
     @functools.wraps(stock)
-    def apply(model: nn.Module, mesh: Any, plan: Any) -> Any:
-        model = stock(model, mesh, plan)
+    def apply(model: nn.Module, mesh: Any, *more: Any, **named: Any) -> Any:  # 5.17.0 has no plan
+        model = stock(model, mesh, *more, **named)
         for decoder in decoders(model) if mesh.ndim == 1 else []:
             linears = [m for layer in decoder.layers for m in layer.modules() if isinstance(m, nn.Linear)]
             if all(map(_is_ours, linears)):
