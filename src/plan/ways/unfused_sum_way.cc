@@ -55,7 +55,7 @@ Problem most_pushed(Problem p) {
 
 /// At most this many bytes of a slot hold what peers push; rounding of units included.
 Index place_bytes(const Problem& p, int shots, Index unit_bytes) {
-  const Index summed = row_of(p.op).scatters() || shots == 2 ? ceil_div(p.m, p.ranks) : p.m;
+  const Index summed = summed_rows(p, form_of(p, shots == 2));
   const Index units = summed * row_bytes(p) / schedule::kUnitBytes + kMostChunk;
   return (p.ranks - 1) * shots * units * unit_bytes;
 }
@@ -65,11 +65,8 @@ bool may_push(const Problem& p, int shots) {
   if (shots == 2 && (row_of(p.op).scatters() || p.ranks == 1)) return false;
   Problem even = p;
   even.rows.clear();
-  const auto most_rows = [](const Problem& of) {
-    const auto borders = borders_of(of);
-    return split_of(of, borders).max_rows();
-  };
-  return partial_bytes(p) <= kMostPushedBytes && most_rows(p) <= most_rows(even);
+  return partial_bytes(p) <= kMostPushedBytes &&
+         summed_rows(p, SumForm::own_rows) <= summed_rows(even, SumForm::own_rows);
 }
 
 /// All plans of transport push, without the GEMM: lines where also a share of the device, whose SMs

@@ -32,7 +32,8 @@ void load_collectives(int /*architecture*/) {
 /// Everything that the call says, but its slot.
 ExchangeParams params_of(const plan::CollectiveCall& call, const plan::CollectivePlan& plan,
                          const CollectiveTensors& tensors, plan::Index piece) {
-  ExchangeParams p = exchange_params(call, plan, tensors.in, tensors.out, piece);
+  const PlacedParcels placed = plan::place_exchange<kMaxGpuRanks>(call, plan, piece);
+  ExchangeParams p = exchange_params(call, placed, tensors.in, tensors.out);
   const std::uint32_t hash =
       plan::collective_hash(call, plan, plan.direct ? tensors.reachable.where() : 0);
   const auto taken =
@@ -56,9 +57,7 @@ NormParams norm_params_of(const plan::NormCall& call, const plan::CollectivePlan
   p.exchange.divisor = 1;
   p.exchange.item = args.item;
   p.exchange.same = true;
-  const std::uint32_t hash = plan::collective_hash(call.sum, plan);
-  std::fill(std::begin(p.exchange.told), std::end(p.exchange.told), hash);
-  std::fill(std::begin(p.exchange.expected), std::end(p.exchange.expected), hash);
+  set_hash(p.exchange, plan::collective_hash(call.sum, plan));
   p.parts = plan::row_parts(call, plan);
   p.part_places = static_cast<int>(plan::part_places(call, plan));
   p.row_units = static_cast<int>(call.cols * 2 / schedule::kUnitBytes);
@@ -114,7 +113,7 @@ Start CollectiveCalls::enter(ExchangeParams& p, const plan::CollectivePlan& plan
                              const CallName& name, int ctas, cudaStream_t stream) {
   calls.require_room(name.text, slot_needs_of(p.schedule, plan.lines));
   const unsigned slot = calls.begin_call(name, stream);
-  place_in_slot(p, calls, slot, plan.lines, calls.data_at(slot), p.told[p.schedule.rank], name);
+  place_in_slot(p, calls, slot, plan.lines, calls.data_at(slot), name);
   return calls.start(ctas, true);
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/collectives/exchange_call.h"
 
+#include <algorithm>
+
 namespace tilelace::cuda {
 namespace {
 
@@ -11,9 +13,8 @@ ParcelAt at(const void* data, const plan::Parcel& p) {
 
 }  // namespace
 
-ExchangeParams exchange_params(const plan::CollectiveCall& call, const plan::CollectivePlan& plan,
-                               const void* in, void* out, plan::Index piece) {
-  const auto placed = plan::place_exchange<schedule::kMaxGpuRanks>(call, plan, piece);
+ExchangeParams exchange_params(const plan::CollectiveCall& call, const PlacedParcels& placed,
+                               const void* in, void* out) {
   ExchangeParams p{};
   p.schedule = schedule::RingExchange(placed.schedule);
   p.divisor = call.reduction == Reduction::avg ? static_cast<float>(call.ranks) : 1.0F;
@@ -28,6 +29,11 @@ ExchangeParams exchange_params(const plan::CollectiveCall& call, const plan::Col
   return p;
 }
 
+void set_hash(ExchangeParams& p, std::uint32_t hash) {
+  std::ranges::fill(p.told, hash);
+  std::ranges::fill(p.expected, hash);
+}
+
 SlotNeeds slot_needs_of(const schedule::Exchange& s, bool lines) {
   SlotNeeds needs;
   const auto units = static_cast<std::size_t>(s.num_units());
@@ -38,8 +44,8 @@ SlotNeeds slot_needs_of(const schedule::Exchange& s, bool lines) {
 }
 
 void place_in_slot(ExchangeParams& p, const RankCalls& calls, unsigned slot, bool lines,
-                   std::size_t chunks, std::uint32_t hash, const CallName& name) {
-  p.call = calls.params(slot, hash, name);
+                   std::size_t chunks, const CallName& name) {
+  p.call = calls.params(slot, p.told[p.schedule.rank], name);
   p.call.flags = calls.lines_at(slot);
   p.places =
       lines ? p.call.flags + static_cast<std::size_t>(plan::word_bytes(p.schedule.ranks)) : chunks;

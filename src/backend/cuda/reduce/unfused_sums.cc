@@ -101,16 +101,14 @@ void UnfusedSums::run_pushed(const OpCall& call, const plan::UnfusedSumWay& plan
                          .architecture = plan.gemm.architecture,
                          .shared = calls_.shares_device()});
   const auto partial = static_cast<std::size_t>(plan::partial_bytes(p));
-  const auto placed = plan::place_exchange<schedule::kMaxGpuRanks>(sum, how, 0);
+  const PlacedParcels placed = plan::place_exchange<schedule::kMaxGpuRanks>(sum, how, 0);
   SlotNeeds needs = slot_needs_of(placed.schedule, how.lines);
   needs.bytes += partial;
   calls_.require_room(name.text, needs);
   const unsigned slot = calls_.begin_call(name, call.stream());
-  ProductSum to{exchange_params(sum, how, enqueue_partial(call, plan, slot), call.out(), 0)};
-  std::fill(std::begin(to.exchange.told), std::end(to.exchange.told), call.hash);
-  std::fill(std::begin(to.exchange.expected), std::end(to.exchange.expected), call.hash);
-  place_in_slot(to.exchange, calls_, slot, how.lines, calls_.data_at(slot) + partial, call.hash,
-                name);
+  ProductSum to{exchange_params(sum, placed, enqueue_partial(call, plan, slot), call.out())};
+  set_hash(to.exchange, call.hash);
+  place_in_slot(to.exchange, calls_, slot, how.lines, calls_.data_at(slot) + partial, name);
   finish_as(to, call, placed.takes[sum.rank].at / schedule::kUnitBytes);
   const Start start = calls_.start(exchange_ctas(how), true);
   check(how.lines ? enqueue_lines(to, start, call.stream())
