@@ -11,15 +11,15 @@
 
 namespace tilelace::cuda {
 
-/// Shared by the CTAs of a row: sums of squares, then largest values, of up to kNormGroups warps'
-/// units; twice if a row has one CTA, since a late warp may still read those of the row before.
-/// Then one word per CTA for warps without units.
+/// What the CTAs of a row tell each other: a word a warp for its sum of squares, one for its
+/// largest value. A row of one CTA has two sets in turns: a late warp may still read the set of the
+/// row before. The last words are of warps that have no columns, one per CTA.
 constexpr int kNormGroups = 64, kNormParts = 4, kNormWords = 4 * kNormGroups + kNormParts;
 struct NormShared {
   float2 words[kNormWords];
   std::uint64_t barriers[2];  ///< for squares and for largest values, if CTAs share a row
 };
-/// Units that each thread keeps there: what is normalised and, if there is room, weights.
+/// Units per thread that stay in shared memory: the sums and, if there is room, the weights.
 template <int kUnits>
 constexpr int kNormKept = static_cast<int>(plan::kNormThreads) * (kUnits == 4 ? 4 : 2 * kUnits);
 
@@ -93,7 +93,7 @@ class RowNorm {
       if (has(k)) copy_later(&h(k), p_.residual + row * p_.row_units + unit(k));
   }
   TILELACE_DEVICE static void settle() { await_copies(); }
-  /// For a unit that this thread has.
+  /// Adds the residual to a sum and keeps it. `k`: a unit that this thread has.
   TILELACE_DEVICE void take_sum(int k, const uint4& sum) {
     if (p_.residual == nullptr) {
       h(k) = sum;
@@ -107,7 +107,7 @@ class RowNorm {
     h(k) = Lanes::rounded(f);
   }
 
-  /// The row's squares, for all its CTAs; whether all of them are `good`. The CTAs synchronise.
+  /// Gives the squares of this part to all CTAs of the row, which meet. Whether all were `good`.
   TILELACE_DEVICE bool share_squares(bool good) {
     const float wrong = p_.parts == 1 || __all_sync(~0U, good ? 1 : 0) != 0 ? 0 : 1;
 #pragma unroll(kStraight)
@@ -160,7 +160,7 @@ class RowNorm {
     return ptx::shared_address(&shared_.barriers[of]);
   }
   TILELACE_DEVICE int groups() const { return p_.parts * p_.part_places / 32; }
-  /// Sends a warp's word for its units k to all CTAs of the row.
+  /// Writes the word of a warp for its units k into all CTAs of the row.
   TILELACE_DEVICE void give(float2* words, int k, float2 word, int of) const {
     if (!in_part(k)) return;
     if (p_.parts > 1 && lane() < p_.parts)
@@ -168,7 +168,7 @@ class RowNorm {
     else if (p_.parts == 1 && lane() == 0)
       words[unit(k) / 32] = word;
   }
-  /// This thread's, of a unit.
+  /// The sum plus the residual in unit k of this thread.
   TILELACE_DEVICE uint4& h(int k) const { return h_[k * kStep + thread()]; }
 
   TILELACE_DEVICE static float squares(const uint4& h) {
@@ -180,7 +180,7 @@ class RowNorm {
     return sum;
   }
 
-  /// Zeros beyond the row change nothing.
+  /// 1 / sqrt of the mean square. Units beyond the row are zero, so they change nothing.
   TILELACE_DEVICE float root_of_squares() const {
     const float2* const of = squares_at();
     float sum = detail::tree_of_warp(lane() < groups() ? of[lane()].x : 0.0F);
@@ -207,7 +207,7 @@ class RowNorm {
     return most;
   }
 
-  /// For the row: its CTAs synchronise once more.
+  /// The scale of this row (NormQuant::token). The CTAs of the row meet once more.
   TILELACE_DEVICE void find_scale(std::int64_t row, float root) {
 #pragma unroll(kStraight)
     for (int k = 0; k < kUnits; ++k) {
@@ -250,14 +250,14 @@ class RowNorm {
   float given_ = 1;  ///< what quantised values are multiplied by
 };
 
-/// For a CTA or its cluster, in a round.
+/// The rows that a CTA, or a cluster that shares rows, norms in a round.
 TILELACE_DEVICE schedule::RowRange rows_of(const NormParams& p, schedule::ExchangeRound r) {
   const auto row = r.round * p.exchange.schedule.workers + r.worker;
   const auto begin = (p.parts == 1 ? row : static_cast<int>(row) / p.parts) * p.chunk_rows;
   return schedule::intersect({begin, begin + p.chunk_rows}, {0, p.rows});
 }
 
-/// Calls f(units per thread, a constant) for parts of so many units and CTAs of so many threads.
+/// Calls f with the units per thread as a constant, from the units of a part and the threads.
 template <int kCount>
 struct UnitsTag {
   static constexpr int kUnits = kCount;
@@ -268,7 +268,7 @@ auto with_units(const NormParams& p, const F& f) {
   if (units <= 1) return f(UnitsTag<1>{});
   return units <= 2 ? f(UnitsTag<2>{}) : f(UnitsTag<4>{});
 }
-/// The same, and for its elements.
+/// Such a constant, and the type of the elements.
 template <class E, int kCount>
 struct NormTag {
   using Element = E;
@@ -304,7 +304,7 @@ inline cudaError_t launch_norm(Start start, void (*kernel)(NormParams), int thre
   return cudaLaunchKernelEx(&config, kernel, p);
 }
 
-/// Calls f(params that name each kernel once) until one returns no cudaSuccess.
+/// Calls f with params that choose each kernel, one after the other, until f returns an error.
 template <class F>
 cudaError_t for_each_norm(const F& f) {
   NormParams p{};

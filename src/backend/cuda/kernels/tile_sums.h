@@ -22,12 +22,12 @@ TILELACE_DEVICE std::size_t count_at(const Params& p, int count) {
   return p.counts + std::size_t{sizeof(comm::Flag)} * static_cast<unsigned>(count);
 }
 
-/// Threads that sum together: whole warps, with a named barrier of their own. These are the warps
-/// of the loading warpgroup after the first one.
+/// Threads that sum together: whole warps, with a named barrier of their own. Here the last three
+/// warps of the loading warpgroup.
 struct SumWarps {
   static constexpr int kThreads = 96;
   static TILELACE_DEVICE int thread() { return static_cast<int>(threadIdx.x) - 32; }
-  static TILELACE_DEVICE int barrier() { return 6; }  // GemmMath has those below
+  static TILELACE_DEVICE int barrier() { return 6; }  // those below are of GemmMath
 };
 /// A group that has multiplied, with its own barrier.
 template <int kGroupBarrier>
