@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "check/moe_map.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace tilelace::check {
+namespace {
+
+using schedule::Index;
+using schedule::MoeMap;
+
+/// A map's sections, with bounds.
+struct Sections {
+  const MoeMap& s;
+  std::span<const std::int32_t> map;
+  [[nodiscard]] Index at(Index section, Index i) const {
+    return map[static_cast<std::size_t>(section + i)];
+  }
+  [[nodiscard]] Index begin(Index e) const { return at(MoeMap::begins(), e); }
+  [[nodiscard]] Index row(Index pair) const { return at(s.row_of(), pair); }
+  [[nodiscard]] Index source(Index row) const { return at(s.source_of(), row); }
+};
+
+std::optional<std::string> wrong_prefix(const Sections& x, std::span<const std::int64_t> ids) {
+  if (x.begin(0) != 0) return fmt::format("the first row is {}, expected 0", x.begin(0));
+  for (Index e = 0; e < x.s.here; ++e) {
+    Index rows = 0;
+    for (const std::int64_t id : ids) rows += id == x.s.first + e && id < x.s.experts ? 1 : 0;
+    if (x.begin(e + 1) - x.begin(e) != rows)
+      return fmt::format("expert {} has rows {} to {}, expected {} rows", e, x.begin(e),
+                         x.begin(e + 1), rows);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> wrong_pair(const Sections& x, Index pair, Index id) {
+  const Index row = x.row(pair);
+  if (id < x.s.first || id >= x.s.first + x.s.here || id >= x.s.experts)
+    return row == -1 ? std::nullopt
+                     : std::optional(fmt::format("pair {} has row {}, expected none", pair, row));
+  const Index expert = id - x.s.first;
+  if (row < x.begin(expert) || row >= x.begin(expert + 1))
+    return fmt::format("pair {} has row {}, not one of expert {}", pair, row, expert);
+  if (x.source(row) != pair)
+    return fmt::format("pair {} has row {}, whose source is {}", pair, row, x.source(row));
+  return std::nullopt;
+}
+
+/// Pairs ascend within an expert; -1 beyond the last row.
+std::optional<std::string> wrong_order(const Sections& x) {
+  for (Index e = 0; e < x.s.here; ++e)
+    for (Index r = x.begin(e) + 1; r < x.begin(e + 1); ++r)
+      if (x.source(r) <= x.source(r - 1))
+        return fmt::format("row {} has source {}, after {}", r, x.source(r), x.source(r - 1));
+  for (Index r = x.begin(x.s.here); r < x.s.pairs(); ++r)
+    if (x.source(r) != -1)
+      return fmt::format("source {} of row {}, which does not exist", x.source(r), r);
+  return std::nullopt;
+}
+
+std::optional<std::string> wrong_words(const Sections& x, std::span<const std::int64_t> ids) {
+  std::uint32_t hash = 0;
+  Index first = 0;
+  for (Index i = x.s.pairs() - 1; i >= 0; --i) {
+    const Index id = ids[static_cast<std::size_t>(i)];
+    if (id < -1 || id >= x.s.experts) first = i + 1;
+    hash += schedule::id_hash(i, id);
+  }
+  if (x.at(x.s.wrong(), 0) != first)
+    return fmt::format("the wrong id is {}, expected {}", x.at(x.s.wrong(), 0), first);
+  if (static_cast<std::uint32_t>(x.at(x.s.hash(), 0)) != hash) return "the hash is another's";
+  return std::nullopt;
+}
+
+/// Swaps two rows, with their pairs.
+void swap_rows(const MoeMap& s, std::span<std::int32_t> map, Index a, Index b) {
+  auto& source_a = map[static_cast<std::size_t>(s.source_of() + a)];
+  auto& source_b = map[static_cast<std::size_t>(s.source_of() + b)];
+  std::swap(map[static_cast<std::size_t>(s.row_of() + source_a)],
+            map[static_cast<std::size_t>(s.row_of() + source_b)]);
+  std::swap(source_a, source_b);
+}
+
+}  // namespace
+
+std::optional<std::string> wrong_in_map(const MoeMap& s, std::span<const std::int64_t> ids,
+                                        std::span<const std::int32_t> map) {
+  if (std::ssize(ids) != s.pairs() || std::ssize(map) != s.words())
+    return fmt::format("{} ids and {} words, expected {} and {}", ids.size(), map.size(), s.pairs(),
+                       s.words());
+  const Sections x{s, map};
+  if (auto text = wrong_prefix(x, ids)) return text;
+  for (Index i = 0; i < s.pairs(); ++i)
+    if (auto text = wrong_pair(x, i, ids[static_cast<std::size_t>(i)])) return text;
+  if (auto text = wrong_order(x)) return text;
+  return wrong_words(x, ids);
+}
+
+std::string_view name_of(MapMutant m) {
+  switch (m) {
+    case MapMutant::unstable_order: return "unstable_order";
+    case MapMutant::late_prefix: return "late_prefix";
+    case MapMutant::dropped_row: return "dropped_row";
+    case MapMutant::doubled_row: return "doubled_row";
+    case MapMutant::foreign_row: return "foreign_row";
+    case MapMutant::unseen_id: return "unseen_id";
+    case MapMutant::stale_tail: return "stale_tail";
+    case MapMutant::old_hash: return "old_hash";
+  }
+  return "?";
+}
+
+bool bend_map(MapMutant mutant, const MoeMap& s, std::span<std::int32_t> map) {
+  const auto word = [&](Index at) -> std::int32_t& { return map[static_cast<std::size_t>(at)]; };
+  const Index rows = word(s.here);
+  switch (mutant) {
+    case MapMutant::unstable_order:
+      for (Index e = 0; e < s.here; ++e) {
+        if (word(e + 1) - word(e) < 2) continue;
+        swap_rows(s, map, word(e), word(e) + 1);
+        return true;
+      }
+      return false;
+    case MapMutant::late_prefix:
+      if (rows == 0 || s.here < 2) return false;
+      ++word(1);
+      return true;
+    case MapMutant::dropped_row:
+      if (rows == 0) return false;
+      word(s.row_of() + word(s.source_of())) = -1;
+      return true;
+    case MapMutant::doubled_row:
+      if (rows < 2) return false;
+      word(s.row_of() + word(s.source_of() + 1)) = 0;
+      return true;
+    case MapMutant::foreign_row:
+      for (Index i = 0; i < s.pairs(); ++i) {
+        if (word(s.row_of() + i) != -1) continue;
+        word(s.row_of() + i) = 0;
+        return true;
+      }
+      return false;
+    case MapMutant::unseen_id: return std::exchange(word(s.wrong()), 0) != 0;
+    case MapMutant::stale_tail:
+      if (rows == s.pairs()) return false;
+      word(s.source_of() + rows) = 0;
+      return true;
+    case MapMutant::old_hash: ++word(s.hash()); return true;
+  }
+  return false;
+}
+
+}  // namespace tilelace::check

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Looks at maps of mixtures of experts (schedule/moe_map.h), whoever made them.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "schedule/moe_map.h"
+
+namespace tilelace::check {
+
+/// What is wrong with a map of these ids [m, top_k]; nothing if
+///   begins count the rows of each expert, from 0 and without gaps;
+///   rows and the (token, slot) pairs with an expert of this rank are each other's, one to one;
+///   a row lies in its expert's part, and parts are in the order of (token, slot);
+///   the first id that names no expert is named, and the hash is that of the ids.
+std::optional<std::string> wrong_in_map(const schedule::MoeMap&, std::span<const std::int64_t> ids,
+                                        std::span<const std::int32_t> map);
+
+/// Mistakes of makers of maps, to see that wrong_in_map finds them.
+enum class MapMutant : std::uint8_t {
+  unstable_order,  ///< two rows of an expert change places
+  late_prefix,     ///< an expert's rows begin one late
+  dropped_row,     ///< a pair has no row
+  doubled_row,     ///< two pairs have one row
+  foreign_row,     ///< a pair without an expert here has a row
+  unseen_id,       ///< an id that names no expert is not reported
+  stale_tail,      ///< sources beyond the last row
+  old_hash,        ///< the hash of other ids
+};
+inline constexpr std::array kMapMutants{MapMutant::unstable_order, MapMutant::late_prefix,
+                                        MapMutant::dropped_row,    MapMutant::doubled_row,
+                                        MapMutant::foreign_row,    MapMutant::unseen_id,
+                                        MapMutant::stale_tail,     MapMutant::old_hash};
+std::string_view name_of(MapMutant);
+
+/// Makes the mistake in a correct map; false if this map has no place for it.
+bool bend_map(MapMutant, const schedule::MoeMap&, std::span<std::int32_t> map);
+
+}  // namespace tilelace::check

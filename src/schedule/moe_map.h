@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// The map of a mixture of experts: which row of a product belongs to which (token, slot).
+//
+// Rows are ordered by (expert, token, slot), without gaps between experts. So a map is a function
+// of the ids alone: ranks with the same ids and experts have the same map, whoever computes it. One
+// buffer of 32-bit words has all of it, in sections aligned to kMapSection words:
+//
+//   begins     [experts here + 1]  first row of each expert of this rank; last: rows in all
+//   row_of     [m * top_k]         the row of a (token, slot), or -1: nobody's or another rank's
+//   source_of  [m * top_k]         token * top_k + slot of a row; -1 beyond the last row
+//   wrong      [1]                 0, or 1 + the first (token, slot) whose id names no expert
+//   hash       [1]                 of all ids, to compare them between ranks
+#pragma once
+#include <cstdint>
+
+#include "schedule/index.h"
+
+namespace tilelace::schedule {
+
+/// Words that each section is aligned to.
+constexpr Index kMapSection = 32;
+
+/// What a map is made for, and where its sections are. This rank has the experts
+/// [first, first + here) of `experts` in all.
+struct MoeMap {
+  Index m = 0;
+  Index top_k = 1;
+  Index experts = 1;
+  Index first = 0;
+  Index here = 1;
+
+  bool operator==(const MoeMap&) const = default;
+
+  /// (token, slot) pairs: token * top_k + slot.
+  [[nodiscard]] TILELACE_HD constexpr Index pairs() const { return m * top_k; }
+  [[nodiscard]] TILELACE_HD static constexpr Index begins() { return 0; }
+  [[nodiscard]] TILELACE_HD constexpr Index row_of() const { return aligned(here + 1); }
+  [[nodiscard]] TILELACE_HD constexpr Index source_of() const {
+    return row_of() + aligned(pairs());
+  }
+  [[nodiscard]] TILELACE_HD constexpr Index wrong() const { return source_of() + aligned(pairs()); }
+  [[nodiscard]] TILELACE_HD constexpr Index hash() const { return wrong() + kMapSection; }
+  /// Words of the whole buffer.
+  [[nodiscard]] TILELACE_HD constexpr Index words() const { return hash() + kMapSection; }
+
+  /// Whether an id may stand in a routing: an expert, or -1 for no choice.
+  [[nodiscard]] TILELACE_HD constexpr bool is_id(Index id) const {
+    return id >= -1 && id < experts;
+  }
+  /// This rank's number of an expert, or -1 where it has no row: -1, another rank's, or no id.
+  [[nodiscard]] TILELACE_HD constexpr Index local(Index id) const {
+    return id >= first && id < first + here && is_id(id) ? id - first : -1;
+  }
+
+ private:
+  [[nodiscard]] TILELACE_HD static constexpr Index aligned(Index words) {
+    return ceil_div(words, kMapSection) * kMapSection;
+  }
+};
+
+/// Most (token, slot) pairs: rows and pairs + 1 are 32-bit words.
+constexpr Index kMaxMapPairs = 0x7ffffffe;
+
+/// The part of the hash that one id gives. The hash is the sum of all parts, modulo 2^32: no order.
+TILELACE_HD constexpr std::uint32_t id_hash(Index pair, Index id) {
+  auto x =
+      static_cast<std::uint64_t>(pair) * 0x9E3779B97F4A7C15ULL ^ static_cast<std::uint64_t>(id);
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;  // splitmix64
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
+  return static_cast<std::uint32_t>(x ^ (x >> 31));
+}
+
+/// The map of the ids [m, top_k], one after the other: what every other maker of maps must equal,
+/// word by word, within the sections.
+template <class Id>
+TILELACE_HD constexpr void fill_moe_map(const MoeMap& s, const Id* ids, std::int32_t* map) {
+  std::int32_t* begins = map + MoeMap::begins();
+  std::int32_t* row_of = map + s.row_of();
+  std::int32_t* source_of = map + s.source_of();
+  std::uint32_t hash = 0;
+  std::int32_t wrong = 0;
+  for (Index e = 0; e <= s.here; ++e) begins[e] = 0;
+  for (Index i = 0; i < s.pairs(); ++i) {
+    const auto id = static_cast<Index>(ids[i]);
+    hash += id_hash(i, id);
+    if (wrong == 0 && !s.is_id(id)) wrong = static_cast<std::int32_t>(i + 1);
+    if (s.local(id) >= 0) ++begins[s.local(id) + 1];
+  }
+  for (Index e = 0; e < s.here; ++e) begins[e + 1] += begins[e];
+  for (Index i = begins[s.here]; i < s.pairs(); ++i) source_of[i] = -1;
+  // Each expert's begin counts its rows up to the next one's, and is put back after.
+  for (Index i = 0; i < s.pairs(); ++i) {
+    const Index e = s.local(static_cast<Index>(ids[i]));
+    row_of[i] = e < 0 ? -1 : begins[e]++;
+    if (e >= 0) source_of[row_of[i]] = static_cast<std::int32_t>(i);
+  }
+  for (Index e = s.here; e > 0; --e) begins[e] = begins[e - 1];
+  begins[0] = 0;
+  map[s.wrong()] = wrong;
+  map[s.hash()] = static_cast<std::int32_t>(hash);
+}
+
+}  // namespace tilelace::schedule
