@@ -7,6 +7,7 @@
 #include "tilelace/dtype.h"            // IWYU pragma: export
 #include "tilelace/error.h"            // IWYU pragma: export
 #include "tilelace/half.h"             // IWYU pragma: export
+#include "tilelace/moe.h"              // IWYU pragma: export
 #include "tilelace/op_table.h"         // IWYU pragma: export
 #include "tilelace/ops.h"              // IWYU pragma: export
 #include "tilelace/plan.h"             // IWYU pragma: export

@@ -6,11 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "backend/moe_passes.h"
 #include "comm/group.h"
 #include "comm/link_table.h"
 #include "tilelace/all_reduce_norm.h"
 #include "tilelace/collectives.h"
 #include "tilelace/communicator.h"
+#include "tilelace/error.h"
 #include "tilelace/ops.h"
 #include "tilelace/plan.h"
 #include "tilelace/tensor.h"
@@ -52,6 +54,15 @@ class RankMemory {
   virtual void copy(void* to, const void* from, std::size_t bytes) const = 0;
 };
 
+/// What ranks must agree on in a collective inside another call, beside the collective itself.
+struct Within {
+  std::string_view name;  ///< of the other call
+  std::string words;
+  /// A word in the rank's memory that must be equal, too, read in stream order; null: none. It
+  /// travels in the headers, so that no rank writes a result where it differs.
+  const std::int32_t* word = nullptr;
+};
+
 class Backend {
  public:
   Backend() = default;
@@ -71,6 +82,12 @@ class Backend {
   /// Collective, as run. Checks the arguments; prepares collectives on the first call. Errors: as
   /// run.
   virtual void collect(Collective, const CollectiveArgs&, const CollectiveOptions&) = 0;
+  /// A collective inside another call. As collect.
+  virtual void collect_within(const Within& /*call*/, Collective, const CollectiveArgs&) {
+    throw Error(ErrorKind::usage, kNoGpuMoe);
+  }
+  /// What this rank does of a mixture of experts by itself. Errors: usage.
+  virtual MoePasses& moe_passes() { throw Error(ErrorKind::usage, kNoGpuMoe); }
   /// Says how collect would run it. Local. Errors: usage.
   [[nodiscard]] virtual std::string describe(Collective, const CollectiveArgs&,
                                              const CollectiveOptions&) const = 0;
@@ -114,6 +131,9 @@ std::shared_ptr<CheckedGroup> make_checked_group(int ranks, int workers);
 /// The group must outlive the backend.
 std::unique_ptr<Backend> make_cpu_backend(comm::Group&, const CommunicatorOptions&,
                                           std::shared_ptr<CheckedGroup> = nullptr);
+
+/// Passes on the calling thread alone, without a group.
+std::unique_ptr<MoePasses> make_cpu_moe_passes();
 
 /// The device of a rank whose options name none: the only one that this process sees, or the one
 /// with this number. Errors: usage (no such device, a build without CUDA), system (no driver).

@@ -10,6 +10,7 @@
 //   source_of  [m * top_k]         token * top_k + slot of a row; -1 beyond the last row
 //   wrong      [1]                 0, or 1 + the first (token, slot) whose id names no expert
 //   hash       [1]                 of all ids, to compare them between ranks
+//   weights    [m * top_k]         fp32 bits: the router's weights, which come beside the ids
 #pragma once
 #include <cstdint>
 
@@ -40,8 +41,9 @@ struct MoeMap {
   }
   [[nodiscard]] TILELACE_HD constexpr Index wrong() const { return source_of() + aligned(pairs()); }
   [[nodiscard]] TILELACE_HD constexpr Index hash() const { return wrong() + kMapSection; }
+  [[nodiscard]] TILELACE_HD constexpr Index weights() const { return hash() + kMapSection; }
   /// Words of the whole buffer.
-  [[nodiscard]] TILELACE_HD constexpr Index words() const { return hash() + kMapSection; }
+  [[nodiscard]] TILELACE_HD constexpr Index words() const { return weights() + aligned(pairs()); }
 
   /// Whether an id may stand in a routing: an expert, or -1 for no choice.
   [[nodiscard]] TILELACE_HD constexpr bool is_id(Index id) const {
@@ -71,7 +73,7 @@ TILELACE_HD constexpr std::uint32_t id_hash(Index pair, Index id) {
 }
 
 /// The map of the ids [m, top_k], one after the other: what every other maker of maps must equal,
-/// word by word, within the sections.
+/// word by word, within the sections. Weights are not touched.
 template <class Id>
 TILELACE_HD constexpr void fill_moe_map(const MoeMap& s, const Id* ids, std::int32_t* map) {
   std::int32_t* begins = map + MoeMap::begins();

@@ -145,7 +145,8 @@ TEST(MoeMap, SectionsDoNotOverlap) {
   EXPECT_EQ(s.row_of(), 64);                  // 33 begins
   EXPECT_EQ(s.source_of() - s.row_of(), 64);  // 35 pairs
   EXPECT_EQ(s.wrong() - s.source_of(), 64);
-  EXPECT_EQ(s.words(), s.wrong() + 64);
+  EXPECT_EQ(s.weights(), s.wrong() + 64);
+  EXPECT_EQ(s.words(), s.weights() + 64);
 }
 
 TEST(MoeMap, HashTellsOrderAndSlots) {

@@ -70,6 +70,17 @@ void Engine::collect(Collective collective, const CollectiveArgs& args,
   collect(call, plan, {row_of(collective).name, words_of(call)}, args);
 }
 
+void Engine::collect_within(const Within& within, Collective collective,
+                            const CollectiveArgs& args) {
+  auto call = plan::check_collective(collective, args, group_.rank(), group_.ranks());
+  const auto plan = plan::plan_collective(call, collectives_.machine(), {}, false);
+  std::string words = within.words;
+  if (within.word != nullptr)
+    words += fmt::format(", routing {:08x}", static_cast<std::uint32_t>(*within.word));
+  call.meaning = plan::meaning_of(words);
+  collect(call, plan, {within.name, words + "; " + words_of(call)}, args);
+}
+
 void Engine::collect(const plan::CollectiveCall& call, const plan::CollectivePlan& plan,
                      const CollectiveWords& words, const CollectiveArgs& args) {
   points::pass("call.enter", group_.rank());

@@ -46,7 +46,8 @@ Engine::Engine(comm::Group& group, const CommunicatorOptions& options,
       links_(join_links(group.rank(), group.ranks(), options)),
       collectives_(group.ranks(), machine_.workers),
       epoch_(env::first_epoch()),
-      pool_(options.workers) {}
+      pool_(options.workers),
+      moe_(machine_.workers, [this](const std::function<void(int)>& job) { pool_.run(job); }) {}
 
 Engine::~Engine() = default;
 

@@ -9,6 +9,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/call.h"
 #include "backend/cpu/collectives.h"
+#include "backend/cpu/moe_passes.h"
 #include "backend/cpu/worker_pool.h"
 #include "backend/cpu/worker_state.h"
 #include "tilelace/error.h"
@@ -25,6 +26,8 @@ class Engine final : public Backend {
   void run(const Problem&, const Plan&, const Operands&, Part) override;
   void prepare_collectives(std::string_view refusal) override;
   void collect(Collective, const CollectiveArgs&, const CollectiveOptions&) override;
+  void collect_within(const Within&, Collective, const CollectiveArgs&) override;
+  MoePasses& moe_passes() override { return moe_; }
   [[nodiscard]] std::string describe(Collective, const CollectiveArgs&,
                                      const CollectiveOptions&) const override;
   void all_reduce_norm(const AllReduceNormArgs&, const CollectiveOptions&) override;
@@ -117,6 +120,7 @@ class Engine final : public Backend {
   std::vector<Packed> packed_;
   std::vector<WorkerState> workers_;
   WorkerPool pool_;
+  CpuMoePasses moe_;
 };
 
 }  // namespace tilelace::cpu

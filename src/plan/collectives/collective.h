@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "schedule/exchange.h"
@@ -119,6 +120,8 @@ extern template PlacedExchange<64> place_exchange(const CollectiveCall&, const C
 constexpr std::uint32_t kFirstHash = 128;
 std::uint32_t collective_hash(const CollectiveCall&, const CollectivePlan&,
                               std::uint64_t where = 0);
+/// A call's `meaning`, of words that all ranks must say alike; never 0.
+std::uint64_t meaning_of(std::string_view words);
 std::uint32_t hash_between(const CollectiveCall&, std::uint32_t hash, int from, int to);
 
 }  // namespace tilelace::plan

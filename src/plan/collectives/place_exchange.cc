@@ -94,6 +94,12 @@ std::uint32_t collective_hash(const CollectiveCall& c, const CollectivePlan& p,
   return h.word();
 }
 
+std::uint64_t meaning_of(std::string_view words) {
+  WordHash h;
+  for (const char c : words) h.add(static_cast<unsigned char>(c));
+  return h.word();
+}
+
 std::uint32_t hash_between(const CollectiveCall& c, std::uint32_t hash, int from, int to) {
   if (!c.counts.empty()) return hash;
   const auto peer = static_cast<std::size_t>(from == c.rank ? to : from);

@@ -6,6 +6,7 @@
 
 #include "backend/cpu/gemm/convert.h"
 #include "backend/cpu/gemm/simd.h"
+#include "tilelace/moe.h"
 
 namespace tilelace::cpu {
 namespace {
@@ -110,6 +111,27 @@ void multiply_chunk(Chunk& chunk, const Chunk& factor) {
   });
 }
 
+// gpt-oss's swiglu: the gate from above and up from both sides are bounded. NaNs stay.
+void clamped_swiglu(Chunk& gate, const Chunk& up) {
+  float* __restrict v = gate.values;
+  const float* __restrict u = up.values;
+  run_simd([=]() TILELACE_INLINE_BODY {
+    for (std::int64_t i = 0; i < kChunk; ++i) {
+      const float g = v[i] > kSwigluLimit ? kSwigluLimit : v[i];
+      float x = u[i] > kSwigluLimit ? kSwigluLimit : u[i];
+      x = x < -kSwigluLimit ? -kSwigluLimit : x;
+      v[i] = times_sigmoid((x + 1.0F) * g, kSwigluAlpha * g);
+    }
+  });
+}
+
+void scale_chunk(Chunk& chunk, float factor) {
+  float* v = chunk.values;
+  run_simd([=]() TILELACE_INLINE_BODY {
+    for (std::int64_t i = 0; i < kChunk; ++i) v[i] *= factor;
+  });
+}
+
 // chunk = acc + bias in the first `cols` places; what lies beyond stays finite from before.
 void load_biased(Chunk& chunk, const float* acc, const float* bias, std::int64_t cols) {
   float* __restrict v = chunk.values;
@@ -136,7 +158,8 @@ void store_tile(const Epilogue& epilogue, const float* acc, const float* acc2, s
                 std::int64_t rows, std::int64_t cols, void* out, std::int64_t ldout) {
   const Activation activation = epilogue.activation;
   const DType dtype = epilogue.dtype;
-  if (activation == Activation::none && epilogue.bias == nullptr && epilogue.residual == nullptr)
+  if (activation == Activation::none && epilogue.bias == nullptr && epilogue.residual == nullptr &&
+      epilogue.row_scales == nullptr)
     return round_tile(acc, ldacc, rows, cols, out, dtype, ldout);
   const bool gated = activation == Activation::swiglu;
   Chunk value{}, up{}, bias_buffer, bias2_buffer, residual;
@@ -147,11 +170,14 @@ void store_tile(const Epilogue& epilogue, const float* acc, const float* acc2, s
         gated ? bias_chunk(epilogue.bias2, dtype, first, width, bias2_buffer) : nullptr;
     for (std::int64_t r = 0; r < rows; ++r) {
       load_biased(value, acc + r * ldacc + first, bias, width);
-      activate(activation, value);
-      if (gated) {
-        load_biased(up, acc2 + r * ldacc + first, bias2, width);
-        multiply_chunk(value, up);
+      if (gated) load_biased(up, acc2 + r * ldacc + first, bias2, width);
+      if (epilogue.clamped) {
+        clamped_swiglu(value, up);
+      } else {
+        activate(activation, value);
+        if (gated) multiply_chunk(value, up);
       }
+      if (epilogue.row_scales != nullptr) scale_chunk(value, epilogue.row_scales[r]);
       if (epilogue.residual != nullptr) {
         to_float(element(epilogue.residual, dtype, r * epilogue.ldresidual + first), dtype, width,
                  residual.values);

@@ -12,7 +12,8 @@ namespace tilelace::cpu {
 /// out[r, c] = round(act(acc[r, c] + bias[c])), rounded once to `dtype`, which is also the biases'
 /// type. A null bias counts as zero; biases start at the tile's first column. A residual, shaped
 /// and typed like `out`, is added before rounding; there is no activation then. swiglu: acc = gate,
-/// acc2 = up: out = silu(gate + bias) * (up + bias2).
+/// acc2 = up: out = silu(gate + bias) * (up + bias2). `clamped`, of swiglu: gpt-oss's form
+/// (tilelace/moe.h). `row_scales`: factors of whole rows, before the rounding.
 struct Epilogue {
   Activation activation = Activation::none;
   DType dtype{};
@@ -20,6 +21,8 @@ struct Epilogue {
   const void* bias2 = nullptr;
   const void* residual = nullptr;
   std::int64_t ldresidual = 0;
+  bool clamped = false;
+  const float* row_scales = nullptr;
 };
 
 /// `acc2` is read by swiglu only, with the stride of `acc`.

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// A mixture of experts between its collectives: passes over one rank's memory, in stream order.
+// GPU kernels fill this interface; nothing in it waits for the host or for another rank.
+#pragma once
+#include "schedule/moe_map.h"
+#include "tilelace/moe.h"
+
+namespace tilelace {
+
+/// Until there are passes on GPUs.
+inline constexpr const char* kNoGpuMoe =
+    "mixtures of experts: got tensors on GPUs, expected CPU ranks: this version has no kernels for "
+    "GPUs yet";
+
+/// Writes the map of ids [m, top_k], but for its weights.
+struct MapPass {
+  schedule::MoeMap shape;
+  const void* ids = nullptr;
+  Item type = Item::i32;  ///< i32 or i64
+  std::int32_t* map = nullptr;
+  void* stream = nullptr;
+};
+
+/// rows[r] = x[source_of[r] / top_k] of all rows of the map, times its weight in fp32 if
+/// `weighted`.
+struct PermutePass {
+  schedule::MoeMap shape;
+  const std::int32_t* map = nullptr;
+  TensorView x;     ///< [m, n]
+  TensorView rows;  ///< [m * top_k, n]
+  bool weighted = false;
+  void* stream = nullptr;
+};
+
+/// out[t] = the sum in fp32 of rows[row_of[t, slot]] in the order of slots, where there is a row,
+/// and then of add[t - first]; rounded once. Sums begin with 0.
+struct SlotSumPass {
+  schedule::MoeMap shape;
+  const std::int32_t* map = nullptr;
+  TensorView rows;  ///< [m * top_k, n]
+  TensorView add;   ///< absent, or of tokens [first, first + its rows)
+  std::int64_t first = 0;
+  TensorView out;  ///< [m, n]
+  void* stream = nullptr;
+};
+
+class MoePasses {
+ public:
+  MoePasses() = default;
+  MoePasses(const MoePasses&) = delete;
+  MoePasses& operator=(const MoePasses&) = delete;
+  virtual ~MoePasses() = default;
+
+  virtual void make_map(const MapPass&) = 0;
+  /// Puts weights [m, top_k] into the map.
+  virtual void keep_weights(const schedule::MoeMap&, const float* weights, std::int32_t* map,
+                            void* stream) = 0;
+  virtual void permute(const PermutePass&) = 0;
+  /// Checked arguments of grouped_gemm, but for what `begins` and `sources` say.
+  virtual void grouped_gemm(const GroupedGemmArgs&) = 0;
+  virtual void sum_slots(const SlotSumPass&) = 0;
+  /// Scratch for products of this many columns down (k) is made before. May throw std::bad_alloc.
+  virtual void prepare(std::int64_t k) = 0;
+};
+
+}  // namespace tilelace
