@@ -4,8 +4,8 @@
 
 #include <fmt/ranges.h>
 
-#include "backend/prepared_calls.h"
 #include "core/check.h"
+#include "op/compare.h"
 #include "op/impl.h"
 #include "plan/collectives/norm.h"
 
@@ -26,19 +26,6 @@ std::string words_of(Collective c, const CollectiveArgs& args, const CollectiveO
                      words_of(o));
 }
 
-/// Where calls are compared, before one begins; `words` throws what is wrong with it.
-template <class Impl, class Words>
-void compare(Impl& impl, std::string_view name, const Words& words) {
-  if (!impl.compares) return;
-  std::string call, refusal;
-  try {
-    call = words();
-  } catch (const Error& e) {
-    refusal = e.what();
-  }
-  agree_on_calls(*impl.group, name, call, refusal, impl.options.timeout_s);
-}
-
 }  // namespace
 
 void collect(Communicator& c, Collective collective, const CollectiveArgs& args,
@@ -46,7 +33,7 @@ void collect(Communicator& c, Collective collective, const CollectiveArgs& args,
   auto& impl = c.impl();
   const std::string_view name = plan::known_row(collective).name;
   impl.call(name, [&] {
-    compare(impl, name, [&] {
+    op::compare(impl, name, [&] {
       plan::check_collective(collective, args, impl.group->rank(), impl.group->ranks());
       return words_of(collective, args, options);
     });
@@ -58,7 +45,7 @@ void all_reduce_norm(Communicator& c, const AllReduceNormArgs& args,
                      const CollectiveOptions& options) {
   auto& impl = c.impl();
   impl.call(plan::kNormName, [&] {
-    compare(impl, plan::kNormName, [&] {
+    op::compare(impl, plan::kNormName, [&] {
       const auto call = plan::check_norm(args, impl.group->rank(), impl.group->ranks());
       return fmt::format("{}, meaning {:x}{}", plan::describe(call), call.sum.meaning,
                          words_of(options));
@@ -91,11 +78,7 @@ void prepare_collectives(Communicator& c) {
 
 void refuse_collective(Communicator& c, const std::string& reason, void* stream) {
   auto& impl = c.impl();
-  impl.call("refused call", [&] {
-    if (impl.compares)
-      return agree_on_calls(*impl.group, "refused call", {}, reason, impl.options.timeout_s);
-    impl.backend->refuse_collective(reason, stream);
-  });
+  impl.call("refused call", [&] { op::refuse_collective(impl, reason, stream); });
 }
 
 std::string describe_collective(const Communicator& c, Collective collective,

@@ -18,6 +18,7 @@
 #include "core/env.h"
 #include "core/recent.h"
 #include "op/kept_tuning.h"
+#include "op/moe_room.h"
 #include "tilelace/communicator.h"
 #include "tilelace/error.h"
 #include "tilelace/tune.h"
@@ -93,6 +94,7 @@ struct Communicator::Impl {
   CommunicatorOptions options;
   std::unique_ptr<Backend> backend;  // destroyed before the group
   op::KeptTuning tuning;
+  op::MoeRoom moe;
   const bool compares = env::compare_calls();
 
  private:

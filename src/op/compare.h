@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ranks tell each other around collectives, on the host or in a call's place.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "backend/prepared_calls.h"
+#include "op/impl.h"
+
+namespace tilelace::op {
+
+/// Where calls are compared, before one begins; `words` throws what is wrong with it.
+template <class Impl, class Words>
+void compare(Impl& impl, std::string_view name, const Words& words) {
+  if (!impl.compares) return;
+  std::string call, refusal;
+  try {
+    call = words();
+  } catch (const Error& e) {
+    refusal = e.what();
+  }
+  agree_on_calls(*impl.group, name, call, refusal, impl.options.timeout_s);
+}
+
+/// Replaces a collective that this rank cannot make.
+template <class Impl>
+void refuse_collective(Impl& impl, const std::string& reason, void* stream) {
+  if (impl.compares)
+    return agree_on_calls(*impl.group, "refused call", {}, reason, impl.options.timeout_s);
+  impl.backend->refuse_collective(reason, stream);
+}
+
+}  // namespace tilelace::op

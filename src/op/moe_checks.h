@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the arguments of a mixture of experts say, and what is wrong with them: checks of one rank
+// by itself, before anything is sent.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "schedule/moe_map.h"
+#include "tilelace/moe.h"
+
+namespace tilelace::op {
+
+/// Widths of products and tokens are multiples of it.
+constexpr std::int64_t kMoeGrain = 8;
+
+/// Experts of this rank.
+std::int64_t experts_here(const MoeLayer&);
+/// Rows of the first weight for each expert.
+std::int64_t expert_width(const MoeLayer&);
+
+/// A call's sizes on this rank.
+struct MoeCall {
+  schedule::MoeMap map;
+  std::vector<std::int64_t> rows;  ///< tokens of every rank
+  std::int64_t begin = 0;          ///< first token of this rank
+};
+
+/// Each throws a usage error that names the first thing that is wrong.
+void check_layer(std::string_view op, const MoeLayer&);
+schedule::MoeMap map_of(std::string_view op, const MoeLayer&, std::int64_t m);
+MoeCall check_call(const AgMoeArgs&, int rank, int ranks);
+MoeCall check_call(std::string_view op, const MoeReduceArgs&, bool scatters, int rank, int ranks);
+void check_grouped(const GroupedGemmArgs&);
+/// Of a map in this process's memory, whose words become addresses.
+void check_map(std::string_view op, const schedule::MoeMap&, const std::int32_t* map);
+/// An id that names no expert.
+void check_ids(std::string_view op, const schedule::MoeMap&, const std::int32_t* map);
+
+/// What all ranks must say alike of a call.
+std::string words_of(const MoeLayer&, std::int64_t m);
+
+}  // namespace tilelace::op

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scratch of mixtures of experts, which prepare_moe makes.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+
+#include "backend/backend.h"
+#include "tilelace/moe.h"
+
+namespace tilelace::op {
+
+/// Bytes of what a call keeps between its passes. The partial sums of the second half lie where the
+/// first has gathered tokens, and its products where the first has ordered rows.
+struct MoeBytes {
+  std::size_t ids = 0;     ///< [m, top_k] of all ranks
+  std::size_t tokens = 0;  ///< [m, hidden]
+  std::size_t rows = 0;    ///< [m * top_k, hidden]
+
+  static MoeBytes of(const MoeLayer& l, std::int64_t m) {
+    const auto aligned = [](std::int64_t bytes) {
+      return static_cast<std::size_t>((bytes + 255) / 256 * 256);
+    };
+    const auto item = static_cast<std::int64_t>(size_of(l.dtype));
+    const auto id = static_cast<std::int64_t>(row_of(Item::i64).bytes);
+    return {aligned(m * l.top_k * id), aligned(m * l.hidden * item),
+            aligned(m * l.top_k * l.hidden * item)};
+  }
+  [[nodiscard]] std::size_t all() const { return ids + tokens + rows; }
+  [[nodiscard]] bool fits(const MoeBytes& room) const {
+    return ids <= room.ids && tokens <= room.tokens && rows <= room.rows;
+  }
+  [[nodiscard]] MoeBytes with(const MoeBytes& b) const {
+    return {std::max(ids, b.ids), std::max(tokens, b.tokens), std::max(rows, b.rows)};
+  }
+};
+
+struct MoeRoom {
+  MoeBytes bytes;
+  std::int64_t k = 0;  ///< the longest sums that passes have room for
+  std::unique_ptr<RankMemory> memory;
+
+  [[nodiscard]] void* ids() const { return memory->data(); }
+  [[nodiscard]] void* tokens() const { return memory->data() + bytes.ids; }
+  [[nodiscard]] void* rows() const { return memory->data() + bytes.ids + bytes.tokens; }
+};
+
+}  // namespace tilelace::op

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mixtures of experts in fp64, from a definition that knows no map: problems of all ranks, and how
+// far each element of a result may be off.
+#pragma once
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/half.h"
+#include "tilelace/moe.h"
+
+namespace tilelace::test {
+
+/// A number, and how far what was computed may be off.
+struct Within {
+  double value = 0, off = 0;
+};
+
+/// fp32's unit roundoff.
+constexpr double kUnit32 = 1.0 / 16777216;
+
+inline Within rounded(Within x, DType t) {
+  const DTypeRow& row = row_of(t);
+  const double low = std::ldexp(1.0, row.underflow_exponent);
+  return {x.value, x.off + row.roundoff * (std::fabs(x.value) + x.off) + low};
+}
+inline Within times(Within x, double factor) {
+  const double size = std::fabs(factor);
+  return {x.value * factor, size * (x.off + kUnit32 * (std::fabs(x.value) + x.off))};
+}
+/// Terms added in fp32, one after the other.
+inline Within added(const std::vector<Within>& terms) {
+  Within sum;
+  double sizes = 0;
+  for (const Within& t : terms) {
+    sum.value += t.value, sum.off += t.off;
+    sizes += std::fabs(t.value) + t.off;
+  }
+  sum.off += static_cast<double>(terms.size()) * kUnit32 * sizes;
+  return sum;
+}
+
+/// No activation is steeper (gelu's steepest slope is 1.129).
+constexpr double kSteepest = 1.13;
+/// Of evaluating an activation in fp32: a few units of its own size.
+constexpr double kEvaluated = 16 * kUnit32;
+
+inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+inline double activated(ExpertActivation a, double x) {
+  switch (a) {
+    case ExpertActivation::none: return x;
+    case ExpertActivation::gelu: return 0.5 * x * std::erfc(-x * std::sqrt(0.5));
+    case ExpertActivation::gelu_tanh:
+      return x * sigmoid(2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
+    case ExpertActivation::silu:
+    case ExpertActivation::swiglu: return x * sigmoid(x);
+    case ExpertActivation::swiglu_clamped: {
+      const double gate = std::min<double>(x, kSwigluLimit);
+      return gate * sigmoid(static_cast<double>(kSwigluAlpha) * gate);
+    }
+  }
+  return x;
+}
+
+/// `up` counts for gated forms alone.
+inline Within activated(ExpertActivation a, Within x, Within up) {
+  const double gate = activated(a, x.value);
+  const double off = a == ExpertActivation::none ? x.off : kSteepest * x.off;
+  if (a == ExpertActivation::none) return x;
+  double factor = 1, factor_off = 0;
+  if (row_of(a).gated) {
+    const double limit = kSwigluLimit;
+    const bool clamped = a == ExpertActivation::swiglu_clamped;
+    factor = clamped ? std::clamp(up.value, -limit, limit) + 1 : up.value;
+    factor_off = up.off + (clamped ? kUnit32 * (limit + 1) : 0);
+  }
+  const double value = gate * factor;
+  return {value, off * (std::fabs(factor) + factor_off) + std::fabs(gate) * factor_off +
+                     kEvaluated * (std::fabs(value) + off * std::fabs(factor))};
+}
+
+/// A row times a row of a weight, plus a bias.
+inline Within dot(const float* x, const float* w, std::int64_t k, double bias) {
+  double value = bias, sizes = std::fabs(bias);
+  for (std::int64_t i = 0; i < k; ++i) {
+    const double term = static_cast<double>(x[i]) * w[i];
+    value += term, sizes += std::fabs(term);
+  }
+  return {value, 16 * kUnit32 * sizes};
+}
+
+/// A layer on all ranks, with a routing of all tokens.
+struct MoeCase {
+  struct Part {
+    std::int64_t first = 0, here = 1;
+  };
+
+  MoeLayer layer;           ///< of all ranks; `first` and `here` are a rank's own
+  std::vector<Part> parts;  ///< a rank's experts
+  std::vector<std::int64_t> rows;
+  std::vector<std::int64_t> ids;
+  std::vector<float> weights;
+  Item type = Item::i32;
+  bool biased = false, scatters = true;
+  enum class Add { none, all, own } add = Add::none;
+  bool integers = false;
+  std::uint32_t seed = 0;
+
+  [[nodiscard]] int ranks() const { return static_cast<int>(parts.size()); }
+  [[nodiscard]] std::int64_t m() const { return layer.m; }
+  [[nodiscard]] MoeLayer on(int rank) const {
+    MoeLayer l = layer;
+    l.first = parts[static_cast<std::size_t>(rank)].first;
+    l.here = parts[static_cast<std::size_t>(rank)].here;
+    return l;
+  }
+  [[nodiscard]] std::int64_t begin(int rank) const {
+    std::int64_t sum = 0;
+    for (int r = 0; r < rank; ++r) sum += rows[static_cast<std::size_t>(r)];
+    return sum;
+  }
+  [[nodiscard]] std::int64_t own(int rank) const { return rows[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] std::int64_t width() const {
+    return (row_of(layer.activation).gated ? 2 : 1) * layer.inner;
+  }
+
+  /// A tensor's elements, which its type represents exactly. Every name and rank has its own.
+  [[nodiscard]] std::vector<float> values(int name, int rank, std::int64_t count,
+                                          float scale = 1) const {
+    std::mt19937 random(seed * 977U + static_cast<std::uint32_t>(name * 31 + rank));
+    std::normal_distribution<float> normal;
+    std::vector<float> all(static_cast<std::size_t>(count));
+    for (auto& v : all) {
+      float raw = integers ? static_cast<float>(static_cast<int>(random() % 3) - 1)
+                           : normal(random) * scale;
+      std::byte word[8];
+      store_element(word, layer.dtype, 0, raw);
+      v = load_element(word, layer.dtype, 0);
+    }
+    return all;
+  }
+  [[nodiscard]] std::vector<float> x() const { return values(0, 0, m() * layer.hidden); }
+  [[nodiscard]] std::vector<float> first_weight(int r) const {
+    return values(1, r, on(r).here * width() * layer.hidden,
+                  1 / std::sqrt(static_cast<float>(layer.hidden)));
+  }
+  [[nodiscard]] std::vector<float> second_weight(int r) const {
+    return values(2, r, on(r).here * layer.hidden * layer.inner,
+                  1 / std::sqrt(static_cast<float>(layer.inner)));
+  }
+  [[nodiscard]] std::vector<float> first_bias(int r) const {
+    return values(3, r, biased ? on(r).here * width() : 0);
+  }
+  [[nodiscard]] std::vector<float> second_bias(int r) const {
+    return values(4, r, biased ? on(r).here * layer.hidden : 0);
+  }
+  [[nodiscard]] std::vector<float> terms(int r) const {
+    const std::int64_t tokens = add == Add::none ? 0 : add == Add::all ? m() : own(r);
+    return values(5, r, tokens * layer.hidden);
+  }
+
+  /// A rank's rows: (token, slot) pairs of its experts, by expert and then in their order.
+  [[nodiscard]] std::vector<std::size_t> pairs(int rank) const {
+    const MoeLayer l = on(rank);
+    std::vector<std::size_t> kept;
+    for (std::size_t i = 0; i < ids.size(); ++i)
+      if (ids[i] >= l.first && ids[i] < l.first + l.here) kept.push_back(i);
+    std::stable_sort(kept.begin(), kept.end(),
+                     [&](std::size_t a, std::size_t b) { return ids[a] < ids[b]; });
+    return kept;
+  }
+  [[nodiscard]] std::string text() const {
+    return fmt::format(
+        "{} ranks, {}, m {}, hidden {}, inner {}, experts {}, top_k {}, {}{}{}{}{}, add {}, seed "
+        "{}",
+        ranks(), name_of(layer.dtype), m(), layer.hidden, layer.inner, layer.experts, layer.top_k,
+        row_of(layer.activation).name, layer.replicated ? ", replicated" : "",
+        layer.weight_on_input ? ", weight_on_input" : "", biased ? ", biased" : "",
+        scatters ? ", scatters" : "", static_cast<int>(add), seed);
+  }
+};
+
+/// What the first half gives on a rank: row by row of `pairs`.
+inline std::vector<Within> first_half(const MoeCase& c, int rank) {
+  const MoeLayer l = c.on(rank);
+  const auto x = c.x(), w = c.first_weight(rank), bias = c.first_bias(rank);
+  std::vector<Within> out;
+  for (const std::size_t pair : c.pairs(rank)) {
+    const auto token = static_cast<std::int64_t>(pair) / l.top_k;
+    const std::int64_t expert = c.ids[pair] - l.first;
+    std::vector<float> row(x.begin() + token * l.hidden, x.begin() + (token + 1) * l.hidden);
+    for (auto& v : row) {  // as it is rounded: no bound is left to give
+      if (!l.weight_on_input) break;
+      std::byte word[8];
+      store_element(word, l.dtype, 0, v * c.weights[pair]);
+      v = load_element(word, l.dtype, 0);
+    }
+    const auto product = [&](std::int64_t n) {
+      const auto at = static_cast<std::size_t>(expert * c.width() + n);
+      return dot(row.data(), w.data() + at * static_cast<std::size_t>(l.hidden), l.hidden,
+                 c.biased ? bias[at] : 0);
+    };
+    const bool gated = row_of(l.activation).gated;
+    const bool mixed = l.activation == ExpertActivation::swiglu_clamped;
+    for (std::int64_t n = 0; n < l.inner; ++n)
+      out.push_back(rounded(activated(l.activation, product(mixed ? 2 * n : n),
+                                      gated ? product(mixed ? 2 * n + 1 : n + l.inner) : Within{}),
+                            l.dtype));
+  }
+  return out;
+}
+
+/// The sum over all ranks [m, hidden], of what their first halves gave, row by row.
+inline std::vector<Within> second_half(const MoeCase& c,
+                                       const std::vector<std::vector<float>>& acts) {
+  const std::int64_t hidden = c.layer.hidden, inner = c.layer.inner;
+  const auto size = static_cast<std::size_t>(c.m() * hidden);
+  std::vector<std::vector<Within>> partials(size);
+  for (int rank = 0; rank < c.ranks(); ++rank) {
+    const MoeLayer l = c.on(rank);
+    const auto w = c.second_weight(rank), bias = c.second_bias(rank), terms = c.terms(rank);
+    const auto& act = acts[static_cast<std::size_t>(rank)];
+    const auto pairs = c.pairs(rank);
+    std::vector<std::vector<std::size_t>> rows(static_cast<std::size_t>(c.m()));
+    for (std::size_t r = 0; r < pairs.size(); ++r)
+      rows[pairs[r] / static_cast<std::size_t>(l.top_k)].push_back(r);
+    const std::int64_t first = c.add == MoeCase::Add::own ? c.begin(rank) : 0;
+    for (std::int64_t token = 0; token < c.m(); ++token) {
+      auto& mine = rows[static_cast<std::size_t>(token)];
+      std::sort(mine.begin(), mine.end(),
+                [&](std::size_t a, std::size_t b) { return pairs[a] < pairs[b]; });
+      const std::int64_t term = (token - first) * hidden;
+      const bool adds = term >= 0 && term < static_cast<std::int64_t>(terms.size());
+      for (std::int64_t n = 0; n < hidden; ++n) {
+        std::vector<Within> slots;
+        for (const std::size_t r : mine) {
+          const auto at = static_cast<std::size_t>((c.ids[pairs[r]] - l.first) * hidden + n);
+          const Within y =
+              dot(act.data() + r * static_cast<std::size_t>(inner),
+                  w.data() + at * static_cast<std::size_t>(inner), inner, c.biased ? bias[at] : 0);
+          slots.push_back(rounded(l.weight_on_input ? y : times(y, c.weights[pairs[r]]), l.dtype));
+        }
+        if (adds) slots.push_back({terms[static_cast<std::size_t>(term + n)], 0});
+        partials[static_cast<std::size_t>(token * hidden + n)].push_back(
+            rounded(added(slots), l.dtype));
+      }
+    }
+  }
+  std::vector<Within> sums;
+  sums.reserve(size);
+  for (const auto& p : partials) sums.push_back(rounded(added(p), c.layer.dtype));
+  return sums;
+}
+
+/// The first element that is off by more than it may, or "". `exact`: by nothing.
+inline std::string difference(const std::vector<Within>& want, const std::vector<float>& got,
+                              bool exact) {
+  if (want.size() > got.size()) return fmt::format("{} elements of {}", got.size(), want.size());
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    const double off = std::fabs(got[i] - want[i].value);
+    if (!(off <= (exact ? 0 : want[i].off)))
+      return fmt::format("element {}: got {}, expected {} within {}", i, got[i], want[i].value,
+                         exact ? 0 : want[i].off);
+  }
+  return "";
+}
+
+}  // namespace tilelace::test
