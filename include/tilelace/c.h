@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The C API: the C++ one with handles and status codes. The C++ headers say what calls do, which
  * are collective, and their shapes, alignment and traffic (communicator.h, ops.h, plan.h,
- * collectives.h, all_reduce_norm.h).
+ * collectives.h, all_reduce_norm.h, moe.h).
  * A whole program: examples/ag_gemm.c.
  *
  * Structs with a struct_size: set the whole struct to 0, then struct_size to its sizeof, then the
@@ -220,6 +220,83 @@ typedef struct tilelace_all_reduce_norm_args {
   int64_t chunk;        /**< bytes that a worker moves at a time: whole rows */
 } tilelace_all_reduce_norm_args;
 
+/** What becomes of an expert's product: tilelace::ExpertActivation. */
+typedef enum tilelace_expert_activation {
+  TILELACE_EXPERT_NONE = 0,          /**< the product as it is */
+  TILELACE_EXPERT_GELU = 1,          /**< GELU by the error function */
+  TILELACE_EXPERT_GELU_TANH = 2,     /**< GELU by its tanh approximation */
+  TILELACE_EXPERT_SILU = 3,          /**< x * sigmoid(x) */
+  TILELACE_EXPERT_SWIGLU = 4,        /**< silu(gate) * up, all gate rows first */
+  TILELACE_EXPERT_SWIGLU_CLAMPED = 5 /**< gpt-oss's, rows gate, up, gate, up ... */
+} tilelace_expert_activation;
+
+/** Arguments of a product grouped by expert (tilelace/moe.h). Tensors are dense. */
+typedef struct tilelace_grouped_gemm_args {
+  size_t struct_size;     /**< sizeof(tilelace_grouped_gemm_args), bytes */
+  tilelace_tensor x;      /**< [rows, k] */
+  const int32_t* begins;  /**< [experts + 1]: first row of each expert; last: rows in all */
+  int64_t experts;        /**< number of experts */
+  tilelace_tensor weight; /**< [experts * w, k], w of each: n, or 2 n if gated */
+  tilelace_tensor bias;   /**< all 0: none; else [experts, w] */
+  int32_t activation;     /**< a tilelace_expert_activation */
+  const float* scales;    /**< NULL, or a factor of each row, or of each source */
+  const int32_t* sources; /**< NULL, or [rows]: entries of scales */
+  tilelace_tensor out;    /**< [rows, n] */
+  int32_t device;         /**< a tilelace_device: where the tensors are */
+  void* stream;           /**< GPUs: a cudaStream_t; NULL: the default stream */
+} tilelace_grouped_gemm_args;
+
+/** A mixture of experts, as tilelace::MoeLayer: equal on every rank, except inner, first, here. */
+typedef struct tilelace_moe_layer {
+  size_t struct_size;      /**< sizeof(tilelace_moe_layer), bytes */
+  int32_t dtype;           /**< a tilelace_dtype */
+  int32_t activation;      /**< a tilelace_expert_activation, of the first product */
+  int64_t m;               /**< the most tokens of a call, of all ranks together */
+  int64_t hidden;          /**< columns of a token */
+  int64_t inner;           /**< this rank's columns between the two products */
+  int64_t experts;         /**< in all */
+  int64_t top_k;           /**< choices of a token */
+  int64_t first;           /**< this rank's first expert */
+  int64_t here;            /**< how many experts it has; 0: all */
+  int32_t replicated;      /**< boolean: every rank has all tokens */
+  int32_t weight_on_input; /**< boolean: router weights are applied to tokens */
+} tilelace_moe_layer;
+
+/** Arguments of a layer's first half (tilelace/moe.h). Tensors are dense. */
+typedef struct tilelace_ag_moe_args {
+  size_t struct_size;              /**< sizeof(tilelace_ag_moe_args), bytes */
+  const tilelace_moe_layer* layer; /**< as prepared */
+  int64_t m;                       /**< tokens of all ranks together */
+  tilelace_tensor x;               /**< [m_r, hidden]; replicated: [m, hidden] */
+  const void* ids;                 /**< [tokens of x, top_k]: an expert, or -1 */
+  int32_t id_type;                 /**< TILELACE_ITEM_I32 or TILELACE_ITEM_I64; 0 is an error */
+  const float* weights;            /**< [tokens of x, top_k] */
+  tilelace_tensor weight;          /**< [here * w, hidden], w: inner, or 2 inner if gated */
+  tilelace_tensor bias;            /**< all 0: none; else [here, w] */
+  int32_t* map;                    /**< words of tilelace_moe_map_words: written */
+  tilelace_tensor out;             /**< [m * top_k, inner] */
+  tilelace_tensor gathered;        /**< all 0: not wanted; else [m, hidden] */
+  const int64_t* rows;             /**< tokens of every rank; NULL: remainder first */
+  size_t num_rows;                 /**< 0, or the number of ranks */
+  void* stream;                    /**< GPU ranks: a cudaStream_t; NULL: the default stream */
+} tilelace_ag_moe_args;
+
+/** Arguments of a layer's second half (tilelace/moe.h). Tensors are dense. */
+typedef struct tilelace_moe_reduce_args {
+  size_t struct_size;              /**< sizeof(tilelace_moe_reduce_args), bytes */
+  const tilelace_moe_layer* layer; /**< as of the first half */
+  int64_t m;                       /**< tokens of all ranks together */
+  tilelace_tensor x;               /**< [m * top_k, inner], as the first half wrote it */
+  const int32_t* map;              /**< as the first half wrote it */
+  tilelace_tensor weight;          /**< [here * hidden, inner] */
+  tilelace_tensor bias;            /**< all 0: none; else [here, hidden] */
+  tilelace_tensor add;             /**< all 0: none; else [m, hidden]; moe_rs also [m_r, hidden] */
+  tilelace_tensor out;             /**< moe_rs [m_r, hidden]; moe_ar [m, hidden] */
+  const int64_t* rows;             /**< moe_rs: tokens of every rank; NULL: remainder first */
+  size_t num_rows;                 /**< 0, or the number of ranks */
+  void* stream;                    /**< GPU ranks: a cudaStream_t; NULL: the default stream */
+} tilelace_moe_reduce_args;
+
 /** A rank's membership in a group: tilelace::Communicator. One thread at a time. */
 typedef struct tilelace_communicator tilelace_communicator;
 /** Memory that all ranks can reach: tilelace::SymmetricBuffer. */
@@ -328,6 +405,32 @@ tilelace_status tilelace_all_to_all(tilelace_communicator* communicator,
  * Traffic: (ranks - 1) * m * n elements leave each rank. More in tilelace/all_reduce_norm.h. */
 tilelace_status tilelace_all_reduce_norm(tilelace_communicator* communicator,
                                          const tilelace_all_reduce_norm_args* args);
+
+/** out[r] = act(x[r] * weight_e^T + bias_e) * scale, for the rows of each expert e. Local. CPU
+ * tensors: blocking. GPU tensors: not in this version. Alignment: 16 bytes. Traffic: none. Errors:
+ * usage. */
+tilelace_status tilelace_grouped_gemm(const tilelace_grouped_gemm_args* args);
+/** Makes staging and scratch of this layer and smaller ones. Collective. Errors: usage, system,
+ * peer, timeout. */
+tilelace_status tilelace_prepare_moe(tilelace_communicator* communicator,
+                                     const tilelace_moe_layer* layer);
+/** *words = 32-bit words of the map of a call with m tokens. Local. Errors: usage. */
+tilelace_status tilelace_moe_map_words(const tilelace_moe_layer* layer, int64_t m, int64_t* words);
+/** Gathers tokens and their routing, orders rows by expert, multiplies them. Collective. CPU ranks:
+ * blocking. GPU ranks: not in this version. Alignment: 16 bytes. Traffic: (ranks - 1) * m_r *
+ * hidden elements leave each rank. Errors: usage, system, peer, timeout. */
+tilelace_status tilelace_ag_moe(tilelace_communicator* communicator,
+                                const tilelace_ag_moe_args* args);
+/** Multiplies the rows, adds each token's, and scatters the sum over the ranks. Collective,
+ * blocking and aligned as tilelace_ag_moe. Traffic: (m - m_r) * hidden elements leave each rank.
+ * Errors: as tilelace_ag_moe. */
+tilelace_status tilelace_moe_rs(tilelace_communicator* communicator,
+                                const tilelace_moe_reduce_args* args);
+/** As tilelace_moe_rs, but every rank gets all tokens' sums. Collective, blocking and aligned as
+ * tilelace_ag_moe. Traffic: that of tilelace_all_reduce of m * hidden elements. Errors: as
+ * tilelace_ag_moe. */
+tilelace_status tilelace_moe_ar(tilelace_communicator* communicator,
+                                const tilelace_moe_reduce_args* args);
 
 /** Writes the plan and its reason as text, at most size - 1 bytes and a 0; size 0: writes nothing.
  * *needed (may be NULL): the length in bytes of the whole text, without the 0. Local. Errors:

@@ -23,12 +23,9 @@ using tilelace::c_api::known;
 using tilelace::c_api::known_at;
 using tilelace::c_api::last_error;
 using tilelace::c_api::need;
+using tilelace::c_api::view;
 
 namespace {
-
-tilelace::TensorView view(const tilelace_tensor& t) {
-  return {t.data, as<tilelace::DType>(t.dtype), t.rows, t.cols, t.stride};
-}
 
 std::vector<tilelace::TensorView> views(const tilelace_tensor* list, size_t count) {
   std::vector<tilelace::TensorView> all;

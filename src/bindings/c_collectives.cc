@@ -1,26 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C API of collectives.
-#include <exception>
 #include <string_view>
 
 #include "bindings/c_handles.h"
 #include "bindings/c_structs.h"
 #include "tilelace/all_reduce_norm.h"
 
-using tilelace::require;
 using tilelace::c_api::as;
 using tilelace::c_api::guarded;
 using tilelace::c_api::known;
+using tilelace::c_api::list_of;
 using tilelace::c_api::need;
+using tilelace::c_api::read_or_refuse;
 
 namespace {
-
-std::span<const std::int64_t> list_of(const char* name, const char* what, const int64_t* list,
-                                      size_t count) {
-  require(count == 0 || list != nullptr, "{}: {}: got NULL, expected {} numbers", name, what,
-          count);
-  return {list, count};
-}
 
 /// What both kinds of arguments have of it.
 template <class Args>
@@ -30,17 +23,6 @@ tilelace::CollectiveOptions options_of(const Args& a) {
   if (a.workers != 0) o.workers = a.workers;
   if (a.chunk != 0) o.chunk = a.chunk;
   return o;
-}
-
-/// Where `read` finds that the arguments are none, the peers are told before this rank is.
-template <class Read>
-void read_or_refuse(tilelace_communicator* c, void* const& stream, const Read& read) {
-  try {
-    read();
-  } catch (const std::exception& e) {
-    tilelace::refuse_collective(c->member, e.what(), stream);
-    throw;
-  }
 }
 
 tilelace_status run(tilelace::Collective collective, tilelace_communicator* c,

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared by the files of the C API: handles, and the conversion of exceptions to statuses.
 #pragma once
+#include <exception>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "core/check.h"
@@ -45,6 +47,24 @@ tilelace_status guarded(Body body) {
 
 inline void need(const void* pointer, const char* call, const char* what) {
   require(pointer != nullptr, "{}: {}: got NULL, expected a pointer", call, what);
+}
+
+inline std::span<const std::int64_t> list_of(const char* name, const char* what,
+                                             const int64_t* list, size_t count) {
+  require(count == 0 || list != nullptr, "{}: {}: got NULL, expected {} numbers", name, what,
+          count);
+  return {list, count};
+}
+
+/// Where `read` finds that the arguments are none, the peers are told before this rank is.
+template <class Read>
+void read_or_refuse(tilelace_communicator* c, void* const& stream, const Read& read) {
+  try {
+    read();
+  } catch (const std::exception& e) {
+    refuse_collective(c->member, e.what(), stream);
+    throw;
+  }
 }
 
 }  // namespace tilelace::c_api

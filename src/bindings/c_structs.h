@@ -10,6 +10,7 @@
 
 #include "core/check.h"
 #include "tilelace/c.h"
+#include "tilelace/tensor.h"
 
 namespace tilelace::c_api {
 
@@ -17,6 +18,10 @@ namespace tilelace::c_api {
 template <class Enum>
 Enum as(int32_t value) {
   return static_cast<Enum>(value >= 0 && value < 255 ? value : 255);
+}
+
+inline TensorView view(const tilelace_tensor& t) {
+  return {t.data, as<DType>(t.dtype), t.rows, t.cols, t.stride};
 }
 
 /// No struct of the API is this long: the size was not set.
@@ -52,6 +57,23 @@ constexpr size_t least_bytes<tilelace_collective_args>() {
 template <>
 constexpr size_t least_bytes<tilelace_all_reduce_norm_args>() {
   return offsetof(tilelace_all_reduce_norm_args, lines);
+}
+
+template <>
+constexpr size_t least_bytes<tilelace_grouped_gemm_args>() {
+  return sizeof(tilelace_grouped_gemm_args);
+}
+template <>
+constexpr size_t least_bytes<tilelace_moe_layer>() {
+  return sizeof(tilelace_moe_layer);
+}
+template <>
+constexpr size_t least_bytes<tilelace_ag_moe_args>() {
+  return sizeof(tilelace_ag_moe_args);
+}
+template <>
+constexpr size_t least_bytes<tilelace_moe_reduce_args>() {
+  return sizeof(tilelace_moe_reduce_args);
 }
 
 /// The struct as this library knows it. Fields that an older struct lacks are 0, their default;

@@ -3,7 +3,7 @@ tilelace_test(ops_test TOGETHER SOURCES ops_compare_test.cc ops_faults_test.cc o
               ops_usage_test.cc LIBS tilelace::tilelace tilelace_core fmt::fmt TIMEOUT 120)
 
 # The C API, seen by a C compiler.
-foreach(test c_api_test c_api_sizes_test c_collectives_test)
+foreach(test c_api_test c_api_sizes_test c_collectives_test c_moe_test)
   add_executable(${test} ${test}.c)
   target_compile_options(${test} PRIVATE -Wall -Wextra -Wshadow -Wconversion -Werror -pedantic)
   target_link_libraries(${test} PRIVATE tilelace::tilelace Threads::Threads)
