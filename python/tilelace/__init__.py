@@ -3,7 +3,7 @@
 from importlib.metadata import PackageNotFoundError, version
 
 from . import _library  # isort: skip  (registers the ops that the next line completes)
-from . import _autograd, _by_hand, _flops, _joins, _kernels  # noqa: F401
+from . import _autograd, _by_hand, _flops, _joins, _kernels, moe  # noqa: F401
 from ._errors import Error, translated
 from ._fits import can_run, should_run
 from ._groups import abort, group_name, join, leave, plans, recover, synchronize
@@ -23,6 +23,6 @@ except PackageNotFoundError:
 __all__ = [
     "Error", "Normed", "Problem", "Tuned", "abort", "ag_gemm", "all_gather", "all_reduce",
     "all_reduce_", "all_reduce_norm", "all_reduce_norm_", "all_to_all", "can_run", "empty", "gemm_ar",
-    "gemm_rs", "group_name", "has_cuda", "join", "leave", "mem_pool", "override_collectives", "plans",
+    "gemm_rs", "group_name", "has_cuda", "join", "leave", "mem_pool", "moe", "override_collectives", "plans",
     "recover", "reduce_scatter", "should_run", "synchronize", "translated", "tune",
 ]

@@ -18,6 +18,8 @@ from ._table import COLLECTIVES, gathers
 
 NAMES = ("x", "weight", "bias", "residual")
 NORM_NAMES = ("x", "weight", "residual", "scale")
+MOE_NAMES = {"ag_moe": ("x", "ids", "weights", "w13", "bias"),
+             **dict.fromkeys(("moe_rs", "moe_ar"), ("act", "map", "w2", "bias", "add"))}
 # Tensors of one kind: "x"; "weight", of which there may be several.
 Operands = Sequence[tuple[str, Sequence[Any]]]
 
@@ -37,9 +39,10 @@ def _operands(op: str, args: Sequence[Any], outs: Sequence[Any]) -> Operands:
     """Weights and biases are lists where the op takes several; without a bias there is none."""
     kinds: list[tuple[str, Sequence[Any]]] = []
     norms = op.startswith("all_reduce_norm")
-    for name, a in zip(NORM_NAMES if norms else NAMES, args[:-1]):
+    names = MOE_NAMES.get(op, NORM_NAMES if norms else NAMES)
+    for i, (name, a) in enumerate(zip(names, args[:-1])):
         several = gathers(op) and name != "x" and isinstance(a, list)
-        missing = a is None and name not in ("x", "weight")
+        missing = a is None and (i > 1 if op not in MOE_NAMES else name in ("bias", "add"))
         kinds.append((name, [] if missing else a if several else [a]))
     return [*kinds, ("out", outs if isinstance(outs, (list, tuple)) else [outs])]
 

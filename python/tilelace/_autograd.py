@@ -316,7 +316,19 @@ _OF_COLLECTIVES = [
     ("all_reduce_norm", _norm_backward, _save_norm),
 ]
 
-for _formulas_of in (*map(_formulas, OPS.values()), _OF_COLLECTIVES):
+
+def _no_moe_backward(*_: Any) -> Any:
+    raise usage("mixtures of experts: gradients are not supported: call under torch.no_grad")
+
+
+def _save_nothing(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
+    pass
+
+
+_OF_EXPERTS = [(name, _no_moe_backward, _save_nothing)
+               for name in ("ag_moe", "moe_rs", "moe_ar", "grouped_gemm")]
+
+for _formulas_of in (*map(_formulas, OPS.values()), _OF_COLLECTIVES, _OF_EXPERTS):
     for _name, _backward, _save in _formulas_of:
         torch.library.register_autograd(
             f"tilelace::{_name}", _backward, setup_context=_save,

@@ -12,7 +12,7 @@ from torch._higher_order_ops.effects import _register_effectful_op
 from torch.fx.node import has_side_effect
 from torch.utils.checkpoint import CheckpointPolicy
 
-from . import _collective_shapes, _groups, _inductor_order
+from . import _collective_shapes, _groups, _inductor_order, _moe_shapes
 from ._errors import Error, call, usage
 from ._table import CALLS, COLLECTIVES, OPS, Op
 
@@ -187,4 +187,6 @@ for _op in OPS.values():
         _register(_name, _fakes.get(_name, lambda *args, **kwargs: None))
 
 for _name in COLLECTIVES:
-    _register(_name, _collective_shapes.OF.get(_name, lambda *args, **kwargs: None))
+    _shapes = _moe_shapes.OF.get(_name, _collective_shapes.OF.get(_name))
+    _register(_name, _shapes or (lambda *args, **kwargs: None))
+torch.library.register_fake("tilelace::grouped_gemm", _moe_shapes.grouped_gemm)

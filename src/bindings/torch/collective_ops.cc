@@ -6,6 +6,7 @@
 
 #include "bindings/torch/collectives.h"
 #include "bindings/torch/members.h"
+#include "bindings/torch/moe.h"
 #include "bindings/torch/norm.h"
 
 namespace tilelace::torch_binding {
@@ -146,6 +147,7 @@ std::vector<OpEntry> collective_ops() {
 std::vector<std::string> collective_names() {
   std::vector<std::string> names;
   for (const auto& op : collective_ops()) names.push_back(op.name);
+  for (const auto& op : moe_ops()) names.push_back(op.name);  // collectives are what they wait in
   return names;
 }
 

@@ -13,6 +13,7 @@
 #include "bindings/torch/calls.h"
 #include "bindings/torch/collective_ops.h"
 #include "bindings/torch/members.h"
+#include "bindings/torch/moe.h"
 #include "bindings/torch/places.h"
 #include "bindings/torch/pools.h"
 #include "core/architecture.h"
@@ -379,6 +380,7 @@ const std::vector<OpEntry>& ops() {
     std::vector<OpEntry> list;
     (add_op<i>(list), ...);
     for (auto& op : collective_ops()) list.push_back(std::move(op));
+    for (auto& op : moe_ops()) list.push_back(std::move(op));
     return list;
   }
   (std::make_index_sequence<op_table().size()>());
@@ -433,6 +435,7 @@ void define(StableLibrary& library) {
     library.def((op.name + op.schema).c_str());
     library.def(("_cpu_" + op.name + op.schema).c_str());
   }
+  for (const auto& op : local_ops()) library.def((op.name + op.schema).c_str());
   for (const auto& s : services()) library.def((s.name + s.schema).c_str());
 }
 
@@ -444,9 +447,11 @@ STABLE_TORCH_LIBRARY_IMPL(tilelace, CPU, m) {
   for (const auto& op : tilelace::torch_binding::ops()) {
     m.impl(("_cpu_" + op.name).c_str(), op.kernel);
   }
+  for (const auto& op : tilelace::torch_binding::local_ops()) m.impl(op.name.c_str(), op.kernel);
 }
 STABLE_TORCH_LIBRARY_IMPL(tilelace, CUDA, m) {
   for (const auto& op : tilelace::torch_binding::ops()) m.impl(op.name.c_str(), op.kernel);
+  for (const auto& op : tilelace::torch_binding::local_ops()) m.impl(op.name.c_str(), op.kernel);
 }
 STABLE_TORCH_LIBRARY_IMPL(tilelace, CompositeExplicitAutograd, m) {
   for (const auto& s : tilelace::torch_binding::services()) m.impl(s.name.c_str(), s.kernel);

@@ -9,6 +9,7 @@
 #include <bit>
 #include <map>
 #include <mutex>
+#include <tuple>
 
 #include "tilelace/collectives.h"
 
@@ -140,6 +141,20 @@ void Member::make_room(const Problem& problem, const PlanOptions& options) {
   auto& known = prepared_[{with_m(problem, 0), options}];
   if (known.number == 0) known.number = prepared_.size();
   known.m = m;
+}
+
+void Member::make_room(const MoeLayer& layer) {
+  const auto sizes = [](const MoeLayer& l) {
+    return std::tuple(l.dtype, l.hidden, l.inner, l.top_k);
+  };
+  auto known = std::find_if(moe_layers_.begin(), moe_layers_.end(),
+                            [&](const MoeLayer& l) { return sizes(l) == sizes(layer); });
+  if (known != moe_layers_.end() && known->m >= layer.m) return;
+  MoeLayer larger = layer;
+  larger.m = with_room(layer.m);
+  prepare_moe(communicator_, larger);
+  if (known == moe_layers_.end()) known = moe_layers_.insert(known, larger);
+  known->m = larger.m;
 }
 
 std::vector<Preparation> Member::prepared() const {

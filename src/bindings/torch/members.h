@@ -39,6 +39,8 @@ class Member {
   /// from the calls alone, so ranks in the same call do this together. Collective where the problem
   /// is new.
   void make_room(const Problem& problem, const PlanOptions& options);
+  /// The same for a mixture of experts, whose m is the most tokens of its calls.
+  void make_room(const MoeLayer& layer);
   /// Whether it is prepared.
   [[nodiscard]] bool has_room(const Problem& problem, const PlanOptions& options) const;
   /// Notes that the member has made collectives, so that `prepare_again` prepares them too.
@@ -70,6 +72,7 @@ class Member {
     std::int64_t m = 0;
     std::size_t number = 0;  ///< order in which problems were prepared
   };
+  std::vector<MoeLayer> moe_layers_;  ///< prepared, each with its most tokens
   std::unordered_map<Call, Largest, CallHash> prepared_;
 };
 
