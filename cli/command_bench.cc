@@ -13,6 +13,8 @@
 #include "core/check.h"
 #include "model_jobs.h"
 #include "model_sizes.h"
+#include "moe/command.h"
+#include "moe/work.h"
 #include "options.h"
 #include "row_list.h"
 #include "session.h"
@@ -31,6 +33,7 @@ struct BenchOptions {
   double minutes = 0;
   bool brief = false;
   CollectiveRequest collectives;
+  MoeRequest experts;
 };
 
 constexpr const char* kBenchExamples = R"(Examples:
@@ -55,6 +58,8 @@ constexpr const char* kBenchExamples = R"(Examples:
   tilelace bench all_reduce,all_gather --tp 4 --size 8K:64M:2 --backend cuda \
            --baselines nccl,nccl_window --json collectives.jsonl
       Collectives by themselves, beside NCCL's on plain buffers and on windows.
+  tilelace bench moe_rs --tp 2 --m 64,512 --model olmoe-1b-7b --routing uniform,hot
+      A layer of experts with several routings, on CPU ranks.
 )";
 
 void set_jobs(BenchOptions& o, Workload& work) {
@@ -128,7 +133,8 @@ void add_bench(CLI::App& app, int& exit_code) {
       "op", o->model.ops,
       names_of_ops() +
           "; an MLP on GPU ranks: mlp_rs (ag_gemm with swiglu, then gemm_rs) or mlp_ar (a product "
-          "with swiglu, then gemm_ar); or collectives, one or a list: " +
+          "with swiglu, then gemm_ar); a layer of experts: moe_rs (tokens split over the ranks) or "
+          "moe_ar (tokens on all ranks); or collectives, one or a list: " +
           names_of_collectives());
   command->add_option("--rows", o->rows, "A file of rows, instead of op, sizes and --m");
   command->add_option("--model", o->model.model,
@@ -159,6 +165,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   add_session_options(*command, o->session);
   command->get_option("--m")->required(false);
   add_collective_options(*command, o->collectives);
+  add_moe_options(*command, o->experts);
   command
       ->add_option("--minutes", o->minutes,
                    "Stop beginning rows after this time (default: no limit)")
@@ -168,6 +175,13 @@ void add_bench(CLI::App& app, int& exit_code) {
       "GPU ranks: time only fused and the baselines' whole calls; check against fp64 only");
   command->add_flag("--no-check", o->session.no_check, "Do not check the results");
   command->callback([o, command, &exit_code] {
+    if (!o->model.ops.empty() && are_moe(o->model.ops)) {
+      exit_code =
+          bench_moe(*command, {o->model.ops, o->model.model, o->n, o->k}, o->experts, o->session);
+      return;
+    }
+    for (const char* name : moe_options())
+      require(command->count(name) == 0, "bench: {} is for mixtures of experts alone", name);
     if (!o->model.ops.empty() && are_collectives(o->model.ops)) {
       if (!o->baselines.empty()) ban_multicast();
       exit_code =

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "check/moe_map.h"
 #include "check/mutants.h"
 #include "check/sweep.h"
 #include "commands.h"
@@ -29,7 +30,7 @@ struct CheckCommand {
   int ranks = 4, workers = 4;
   std::int64_t m = -1, n = -1, configurations = 3000;
   std::uint64_t seed = 1;
-  bool mutants = false;
+  bool mutants = false, maps = false;
 };
 
 constexpr const char* kCheckExamples = R"(Examples:
@@ -39,6 +40,8 @@ constexpr const char* kCheckExamples = R"(Examples:
       One shape with every route, transport and order of tiles, three calls each.
   tilelace check --mutants
       Removes one guard at a time; the checker must find each.
+  tilelace check --maps
+      Maps of mixtures of experts, of routings instead of schedules.
 Exits 1 on a finding, and prints its role, rank, step, tile, peer and flag.
 )";
 
@@ -163,8 +166,34 @@ int run_mutants(const CheckCommand& o) {
   return caught == results.size() ? kDone : kWrong;
 }
 
+/// Maps of mixtures of experts: of all small routings and random ones; then mistakes in them.
+int run_maps(const CheckCommand& o) {
+  const double begin = seconds_now();
+  const auto sweep = check::sweep_maps(o.configurations, o.seed);
+  const auto mutants = check::run_map_mutants();
+  const auto lives = std::ranges::count_if(
+      mutants, [](const auto& r) { return r.applied == 0 || r.caught < r.applied; });
+  if (!sweep.finding.empty()) fmt::print(stderr, "finding: {}\n", sweep.finding);
+  RecordFile records(o.json);
+  if (!o.json.empty()) {
+    Json r;
+    r["schema"] = "tilelace.maps/1";
+    r["maps"] = sweep.maps;
+    r["finding"] = sweep.finding;
+    r["mutants"] = mutants.size();
+    r["lives"] = lives;
+    records.write(r.dump());
+  }
+  if (!records.is_stdout())
+    fmt::print("looked at {} maps in {:.2f} s, {}\nmutants caught {} of {}\n", sweep.maps,
+               seconds_now() - begin, sweep.finding.empty() ? "no finding" : "a finding",
+               mutants.size() - static_cast<std::size_t>(lives), mutants.size());
+  return sweep.finding.empty() && lives == 0 ? kDone : kWrong;
+}
+
 int run_check(const CheckCommand& o) {
   RecordFile probe(o.json);  // an unwritable path shows now, not after the work
+  if (o.maps) return run_maps(o);
   if (o.mutants) return run_mutants(o);
   const bool shape = o.m >= 0 || o.n >= 0 || !o.op.empty();
   return shape ? run_shapes(o) : run_sweep(o);
@@ -197,6 +226,9 @@ void add_check(CLI::App& app, int& exit_code) {
       ->check(whole_between(1, kMostSize));
   command->add_option("--seed", o->seed, "Seed of the random choices")->capture_default_str();
   command->add_flag("--mutants", o->mutants, "Seed one bug at a time; exit 1 unless all are found");
+  command->add_flag(
+      "--maps", o->maps,
+      "Maps of mixtures of experts instead: all small routings, random ones, mutants");
   command->add_option("--json", o->json,
                       "Write summaries, one per line, to this file; - is standard output");
   add_wide_option(*command);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/config.h"
 
-#include <fmt/ranges.h>
-
 #include <array>
 #include <cstdint>
 #include <string_view>
@@ -10,13 +8,11 @@
 
 #include "core/check.h"
 #include "core/read_text.h"
+#include "model/fields.h"
 #include "model/json_file.h"
 
 namespace tilelace::model {
 namespace {
-
-constexpr std::size_t kMaxFile = std::size_t{1} << 20;
-constexpr std::int64_t kMaxSize = std::int64_t{1} << 24;
 
 /// How a family spells its sizes.
 struct Family {
@@ -63,71 +59,6 @@ constexpr std::array<std::pair<std::string_view, Activation>, 6> kActivations = 
     {"silu", Activation::silu},
     {"swish", Activation::silu},
 }};
-
-constexpr auto kDTypeWords = [] {
-  std::array<std::pair<std::string_view, DType>, std::size(kDTypes)> words{};
-  for (std::size_t i = 0; i < words.size(); ++i) words[i] = {kDTypes[i].long_name, kDTypes[i].type};
-  return words;
-}();
-
-template <class Table, class Get>
-std::string listed(const Table& table, Get get) {
-  std::vector<std::string_view> words;
-  for (const auto& entry : table) words.push_back(get(entry));
-  return fmt::format("{}", fmt::join(words, ", "));
-}
-
-/// The fields of one config; every complaint names the file, the field and what is there.
-class Fields {
- public:
-  Fields(const nlohmann::json& object, std::string file)
-      : object_(object), file_(std::move(file)) {}
-
-  /// Null as well as absent is absent: Hugging Face writes both.
-  [[nodiscard]] const nlohmann::json* find(const char* field) const {
-    const auto it = object_.find(field);
-    return it == object_.end() || it->is_null() ? nullptr : &*it;
-  }
-
-  [[noreturn]] void fail(const char* field, std::string_view expected) const {
-    raise(ErrorKind::usage, "config: {}: {}, got {}, expected {}", file_, field, shown(find(field)),
-          expected);
-  }
-
-  [[nodiscard]] int size(const char* field) const {
-    const auto* v = find(field);
-    const std::int64_t value =
-        v != nullptr && v->is_number_integer() && *v <= kMaxSize ? v->get<std::int64_t>() : 0;
-    if (value < 1) fail(field, fmt::format("a whole number from 1 to {}", kMaxSize));
-    return static_cast<int>(value);
-  }
-
-  [[nodiscard]] int size_or(const char* field, int fallback) const {
-    return find(field) == nullptr ? fallback : size(field);
-  }
-
-  [[nodiscard]] bool flag_or(const char* field, bool fallback) const {
-    const auto* v = find(field);
-    if (v == nullptr) return fallback;
-    if (!v->is_boolean()) fail(field, "true or false");
-    return v->get<bool>();
-  }
-
-  template <class Table>
-  [[nodiscard]] auto word(const char* field, std::string_view fallback, const Table& table) const {
-    const auto* v = find(field);
-    std::string_view text = fallback;
-    if (v != nullptr && v->is_string()) text = v->get_ref<const std::string&>();
-    if (v == nullptr || v->is_string())
-      for (const auto& [name, value] : table)
-        if (name == text) return value;
-    fail(field, "one of " + listed(table, [](const auto& e) { return e.first; }));
-  }
-
- private:
-  const nlohmann::json& object_;
-  std::string file_;
-};
 
 /// LlamaForCausalLM and LlamaModel are of the family Llama; Qwen2MoeForCausalLM is not of Qwen2.
 bool has_stem(std::string_view architecture, std::string_view stem) {
@@ -193,13 +124,6 @@ void read_biases(ModelConfig& c, const Fields& fields) {
   }
 }
 
-std::string name_from(const std::filesystem::path& file) {
-  if (file.filename() != "config.json") return utf8(file.stem().string());
-  std::error_code ignored;
-  const auto folder = std::filesystem::absolute(file, ignored).lexically_normal().parent_path();
-  return utf8(folder.filename().string());
-}
-
 }  // namespace
 
 ModelConfig read_config(const std::filesystem::path& file) {
@@ -215,9 +139,7 @@ ModelConfig read_config(const std::filesystem::path& file) {
   c.activation = fields.word(family.activation, family.default_activation, kActivations);
   if (c.gated && c.activation != Activation::silu)
     fields.fail(family.activation, "silu (or swish): the one gate that swiglu has");
-  // Newer files say `dtype`, older ones `torch_dtype`.
-  const char* dtype = fields.find("dtype") != nullptr ? "dtype" : "torch_dtype";
-  c.dtype = fields.word(dtype, row_of(kAccumulator).long_name, kDTypeWords);
+  c.dtype = fields.dtype();
   return c;
 }
 

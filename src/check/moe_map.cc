@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "check/moe_map.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <utility>
+
+#include "check/dice.h"
 
 namespace tilelace::check {
 namespace {
@@ -150,6 +152,93 @@ bool bend_map(MapMutant mutant, const MoeMap& s, std::span<std::int32_t> map) {
     case MapMutant::old_hash: ++word(s.hash()); return true;
   }
   return false;
+}
+
+namespace {
+
+using Ids = std::vector<std::int64_t>;
+using Words = std::vector<std::int32_t>;
+
+Words filled(const MoeMap& s, const Ids& ids) {
+  Words map(static_cast<std::size_t>(s.words()), -77);
+  schedule::fill_moe_map(s, ids.data(), map.data());
+  return map;
+}
+
+void look(const MoeMap& s, const Ids& ids, MapSweep& sweep) {
+  ++sweep.maps;
+  if (!sweep.finding.empty()) return;
+  const auto wrong = wrong_in_map(s, ids, filled(s, ids));
+  if (!wrong) return;
+  sweep.finding = fmt::format("{} experts, here {} from {}, top_k {}, ids {}: {}", s.experts,
+                              s.here, s.first, s.top_k, fmt::join(ids, " "), *wrong);
+}
+
+/// Ids count from -1 to `experts`, which names none.
+bool next(Ids& ids, Index experts) {
+  for (auto& id : ids) {
+    if (id < experts) {
+      ++id;
+      return true;
+    }
+    id = -1;
+  }
+  return false;
+}
+
+void look_at_all(Index m, Index k, Index experts, MapSweep& sweep) {
+  Ids ids(static_cast<std::size_t>(m * k), -1);
+  do {
+    for (Index first = 0; first <= experts; ++first)
+      for (Index here = first == 0 ? 0 : 1; first + here <= experts; ++here)
+        look({m, k, experts, first, here}, ids, sweep);
+  } while (next(ids, experts));
+}
+
+/// Some with a hot expert, some with ids that name none.
+std::pair<MoeMap, Ids> drawn(Dice& dice, int most_experts, int most_tokens) {
+  const int experts = dice.between(1, most_experts), k = dice.between(1, 8);
+  const int m = dice.between(0, most_tokens), first = dice.below(experts);
+  const int here = dice.between(0, experts - first), hot = dice.below(experts);
+  const int odd = dice.one_in(3) ? 20 : 1 << 30;
+  Ids ids(static_cast<std::size_t>(m * k));
+  for (auto& id : ids) {
+    id = dice.one_in(3) ? hot : dice.between(-1, experts - 1);
+    if (dice.one_in(odd)) id = dice.between(-5, experts + 5);
+  }
+  return {{m, k, experts, first, here}, ids};
+}
+
+}  // namespace
+
+MapSweep sweep_maps(std::int64_t random, std::uint64_t seed) {
+  MapSweep sweep;
+  for (Index m = 0; m <= 4; ++m)
+    for (Index k = 1; k <= 2; ++k)
+      for (Index experts = 1; experts <= 3; ++experts) look_at_all(m, k, experts, sweep);
+  for (std::int64_t i = 0; i < random; ++i) {
+    Dice dice(seed, i);
+    const auto [map, ids] = drawn(dice, 64, 60);
+    look(map, ids, sweep);
+  }
+  return sweep;
+}
+
+std::vector<MapMutantResult> run_map_mutants() {
+  std::vector<MapMutantResult> all;
+  for (const MapMutant mutant : kMapMutants) {
+    MapMutantResult r{mutant, 0, 0};
+    for (std::int64_t i = 0; i < 200; ++i) {
+      Dice dice(11, i);
+      const auto [s, ids] = drawn(dice, 6, 9);
+      Words map = filled(s, ids);
+      if (!bend_map(mutant, s, map)) continue;
+      ++r.applied;
+      r.caught += wrong_in_map(s, ids, map) ? 1 : 0;
+    }
+    all.push_back(r);
+  }
+  return all;
 }
 
 }  // namespace tilelace::check

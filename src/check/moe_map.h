@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "schedule/moe_map.h"
 
@@ -39,5 +40,22 @@ std::string_view name_of(MapMutant);
 
 /// Makes the mistake in a correct map; false if this map has no place for it.
 bool bend_map(MapMutant, const schedule::MoeMap&, std::span<std::int32_t> map);
+
+/// What a search of maps of the reference algorithm found.
+struct MapSweep {
+  std::int64_t maps = 0;
+  std::string finding;  ///< the first one, with its routing; empty: none
+};
+/// All routings of up to 4 tokens, 3 experts and 2 choices, ids that name no expert among them, on
+/// all ranges of experts; then `random` ones.
+MapSweep sweep_maps(std::int64_t random, std::uint64_t seed);
+
+struct MapMutantResult {
+  MapMutant mutant{};
+  int applied = 0;  ///< maps that it changed
+  int caught = 0;   ///< those of them with a finding
+};
+/// Tries each mutant on random maps.
+std::vector<MapMutantResult> run_map_mutants();
 
 }  // namespace tilelace::check

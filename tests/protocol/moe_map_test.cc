@@ -159,24 +159,18 @@ TEST(MoeMap, HashTellsOrderAndSlots) {
   EXPECT_NE(hash({0, 1, 2, 3}), hash({0, 1, 2, -1}));
 }
 
-/// Each mutant is found wherever it has a place, and has one.
+/// Wherever it has a place, and it has one.
 TEST(MoeMap, MutantsAreFound) {
-  for (const MapMutant mutant : kMapMutants) {
-    int bent = 0;
-    for (int i = 0; i < 200; ++i) {
-      Dice dice(11, i);
-      const int experts = dice.between(1, 6), k = dice.between(1, 3), m = dice.between(0, 9);
-      const int first = dice.below(experts), here = dice.between(0, experts - first);
-      Ids ids(static_cast<std::size_t>(m * k));
-      for (auto& id : ids) id = dice.between(-1, experts - (dice.one_in(4) ? 0 : 1));
-      const MoeMap s{m, k, experts, first, here};
-      Words map = filled(s, ids);
-      if (!bend_map(mutant, s, map)) continue;
-      ++bent;
-      EXPECT_TRUE(wrong_in_map(s, ids, map)) << name_of(mutant) << " in case " << i;
-    }
-    EXPECT_GT(bent, 20) << name_of(mutant);
+  for (const MapMutantResult& r : run_map_mutants()) {
+    EXPECT_GT(r.applied, 20) << name_of(r.mutant);
+    EXPECT_EQ(r.caught, r.applied) << name_of(r.mutant);
   }
+}
+
+TEST(MoeMap, ASearchFindsNothing) {
+  const MapSweep sweep = sweep_maps(300, 3);
+  EXPECT_EQ(sweep.finding, "");
+  EXPECT_GT(sweep.maps, 1'000'000);
 }
 
 }  // namespace

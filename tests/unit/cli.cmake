@@ -3,7 +3,7 @@ if(TARGET tilelace_cli)
   tilelace_test(cli_parts_test TOGETHER SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/cli_files_test.cc ${CMAKE_CURRENT_LIST_DIR}/cli_sizes_test.cc ${CMAKE_CURRENT_LIST_DIR}/cli_table_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/cli_plan_words_test.cc ${CMAKE_CURRENT_LIST_DIR}/cli_place_test.cc ${CMAKE_CURRENT_LIST_DIR}/cli_record_test.cc ${CMAKE_CURRENT_LIST_DIR}/cli_verify_test.cc
-    ${CMAKE_CURRENT_LIST_DIR}/cli_tuning_file_test.cc ${CMAKE_CURRENT_LIST_DIR}/cli_row_list_test.cc ${CMAKE_CURRENT_LIST_DIR}/cli_collectives_test.cc
+    ${CMAKE_CURRENT_LIST_DIR}/cli_tuning_file_test.cc ${CMAKE_CURRENT_LIST_DIR}/cli_row_list_test.cc ${CMAKE_CURRENT_LIST_DIR}/cli_collectives_test.cc ${CMAKE_CURRENT_LIST_DIR}/cli_moe_test.cc
     LIBS tilelace_cli_parts nlohmann_json::nlohmann_json
     DEFINITIONS TILELACE_BENCHMARKS="${PROJECT_SOURCE_DIR}/benchmarks"
     TILELACE_TUNING_TABLES="${PROJECT_SOURCE_DIR}/tuning")

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `bench` is asked to time of mixtures of experts, and what routings there are.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tilelace/moe.h"
+
+namespace tilelace::cli {
+
+/// Where tokens go: `uniform`, all experts alike; `zipf`, the i-th in proportion to 1 / (i + 8);
+/// `hot`, one expert is every token's first choice. A token's choices are different experts.
+enum class RoutingKind : std::uint8_t { uniform, zipf, hot };
+std::string_view name_of(RoutingKind);
+/// "uniform,zipf". Errors: usage (another name).
+std::vector<RoutingKind> parse_routings(std::string_view text);
+
+struct MoeWork {
+  std::vector<std::string> ops;  ///< moe_rs: tokens of their own; moe_ar: replicated ones
+  std::vector<RoutingKind> routings;
+  std::vector<std::int64_t> sizes;  ///< tokens of all ranks
+  int ranks = 1;
+  std::string model;  ///< empty: sizes without a model
+  MoeLayer layer;     ///< of a rank; m: the largest size
+  bool biased = false;
+  bool check = true;
+  int iterations = 0;  ///< 0: what fits the time of a row
+  int warmup = 2;
+};
+
+/// Whether these names, between commas, are ops of mixtures of experts. Errors: usage (some are).
+bool are_moe(std::string_view ops);
+
+/// Ids [m, top_k] of a routing, and weights that add up to 1 a token; the same on every rank.
+struct Routed {
+  std::vector<std::int32_t> ids;
+  std::vector<float> weights;
+};
+Routed make_routing(RoutingKind, const MoeLayer&, std::int64_t m);
+/// Rows of the expert that has most, over the mean.
+double imbalance(const Routed&, const MoeLayer&);
+
+}  // namespace tilelace::cli

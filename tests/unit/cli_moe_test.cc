@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `bench` makes of mixtures of experts: routings, times, the record.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "moe/measure.h"
+#include "tilelace/error.h"
+
+namespace tilelace::cli {
+namespace {
+
+MoeLayer layer() {
+  MoeLayer l;
+  l.hidden = l.inner = 16, l.experts = 12, l.top_k = 4, l.m = 500;
+  return l;
+}
+
+TEST(CliMoe, RoutingsHaveNamesAndOpsTheirOwn) {
+  EXPECT_EQ(parse_routings("hot,uniform"),
+            (std::vector<RoutingKind>{RoutingKind::hot, RoutingKind::uniform}));
+  EXPECT_THROW(parse_routings("cold"), Error);
+  EXPECT_TRUE(are_moe("moe_rs,moe_ar"));
+  EXPECT_FALSE(are_moe("gemm_rs"));
+  EXPECT_THROW(are_moe("moe_rs,gemm_rs"), Error);
+}
+
+TEST(CliMoe, ChoicesOfATokenDifferAndWeightsAddUpToOne) {
+  const MoeLayer l = layer();
+  for (const auto kind : {RoutingKind::uniform, RoutingKind::zipf, RoutingKind::hot}) {
+    const Routed r = make_routing(kind, l, l.m);
+    for (std::int64_t t = 0; t < l.m; ++t) {
+      const auto at = static_cast<std::ptrdiff_t>(t * l.top_k);
+      const std::set<std::int32_t> ids(r.ids.begin() + at, r.ids.begin() + at + l.top_k);
+      EXPECT_EQ(std::ssize(ids), l.top_k);
+      EXPECT_TRUE(*ids.begin() >= 0 && *ids.rbegin() < l.experts);
+      float sum = 0;
+      for (std::int64_t s = 0; s < l.top_k; ++s) sum += r.weights[static_cast<std::size_t>(at + s)];
+      EXPECT_NEAR(sum, 1, 1e-5);
+    }
+    EXPECT_EQ(r.ids, make_routing(kind, l, l.m).ids);
+  }
+}
+
+TEST(CliMoe, ImbalanceIsTheFullestExpertsShare) {
+  const MoeLayer l = layer();
+  EXPECT_NEAR(imbalance(make_routing(RoutingKind::hot, l, l.m), l), 3, 1e-9);  // 500 of 2000 rows
+  const double uniform = imbalance(make_routing(RoutingKind::uniform, l, l.m), l);
+  EXPECT_LT(uniform, 1.2);
+  EXPECT_GT(imbalance(make_routing(RoutingKind::zipf, l, l.m), l), uniform);
+  EXPECT_EQ(imbalance({}, l), 1);
+}
+
+TEST(CliMoe, TimesTravelAndAreRecorded) {
+  const MoeTimes t{"moe_ar", RoutingKind::zipf, 7, 1.5, {3, 1, 2}, {30, 10, 20}, "a complaint"};
+  const MoeTimes back = moe_times_of(to_text(t));
+  EXPECT_EQ(back.us, t.us);
+  EXPECT_EQ(back.complaint, t.complaint);
+  MoeWork work;
+  work.layer = layer(), work.ranks = 2;
+  const auto r = nlohmann::json::parse(moe_record(work, back));
+  EXPECT_EQ(r["schema"], "tilelace.moe/1");
+  EXPECT_EQ(r["us"], 20);
+  EXPECT_EQ(r["first_us"], 2);
+  EXPECT_EQ(r["inner"], 32);
+  EXPECT_EQ(r["routing"], "zipf");
+  EXPECT_EQ(r["verified"], false);
+  EXPECT_TRUE(r["model"].is_null());
+}
+
+}  // namespace
+}  // namespace tilelace::cli
