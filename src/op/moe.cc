@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "core/check.h"
@@ -39,8 +40,17 @@ void or_refuse(Impl& impl, void* stream, const Check& check) {
 /// what ranks must agree on.
 template <class Impl, class Check>
 void check_together(Impl& impl, std::string_view name, void* stream, const Check& check) {
-  if (impl.compares) return op::compare(impl, name, check);
-  or_refuse(impl, stream, [&] { check(); });
+  if (!impl.compares) return or_refuse(impl, stream, [&] { check(); });
+  std::optional<Error> wrong;
+  op::compare(impl, name, [&] {
+    try {
+      return check();
+    } catch (const Error& e) {
+      wrong = e;
+      throw;
+    }
+  });
+  if (wrong) throw Error(*wrong);  // only the peers have heard of it
 }
 
 template <class Impl>

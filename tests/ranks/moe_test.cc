@@ -196,7 +196,7 @@ TEST_F(Spoilt, ReplicatedIdsThatNameNoExpertAreRefusedOnEveryRank) {
     throw Error(ErrorKind::usage, text);
   });
   expect_all(texts, "that names no expert");
-  EXPECT_NE(texts[0].find("moe_ar: rank 1 refused its call"), std::string::npos) << texts[0];
+  EXPECT_NE(texts[0].find("moe_ar: rank 1 refused "), std::string::npos) << texts[0];
   expect_usable();
 }
 
