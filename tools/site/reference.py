@@ -8,7 +8,7 @@ import public_api
 MODULES = {
     "tilelace": "Ops, collectives, groups, memory and tuning. What all ops have in common is on the page of "
                 "[tilelace.ops](tilelace.ops.md).",
-    "tilelace.ops": "", "tilelace.collectives": "", "tilelace.memory": "", "tilelace.nn": "",
+    "tilelace.ops": "", "tilelace.collectives": "", "tilelace.moe": "", "tilelace.memory": "", "tilelace.nn": "",
     "tilelace.tensor_parallel": "", "tilelace.transformers": "", "tilelace.megatron": "",
     "tilelace.inductor": "", "tilelace.compat.symm_mem": "",
 }
