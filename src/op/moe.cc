@@ -151,6 +151,7 @@ void reduce(Communicator& c, Collective collective, std::string_view name, const
   auto& impl = c.impl();
   const bool scatters = collective == Collective::reduce_scatter;
   impl.call(name, [&] {
+    impl.backend->moe_passes();  // throws where there are none, on every rank
     MoeCall call;
     check_together(impl, name, a.stream, [&] {
       call = op::check_call(name, a, scatters, impl.group->rank(), impl.group->ranks());
@@ -212,6 +213,7 @@ void prepare_moe(Communicator& c, const MoeLayer& layer) {
 void ag_moe(Communicator& c, const AgMoeArgs& a) {
   auto& impl = c.impl();
   impl.call(kGather, [&] {
+    impl.backend->moe_passes();  // throws where there are none, on every rank
     MoeCall call;
     const auto check = [&] {
       call = op::check_call(a, impl.group->rank(), impl.group->ranks());

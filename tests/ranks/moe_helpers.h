@@ -8,6 +8,7 @@
 
 #include "comm_helpers.h"
 #include "conformance/moe_reference.h"
+#include "night.h"
 #include "schedule/moe_map.h"
 #include "tilelace/tilelace.h"
 
@@ -164,7 +165,8 @@ class MoeRank {
 /// Cases by number, the same on every rank.
 class MoeDraw {
  public:
-  explicit MoeDraw(std::uint32_t seed) : random_(seed), seed_(seed) {}
+  explicit MoeDraw(std::uint32_t seed)
+      : random_(seed + static_cast<std::uint32_t>(night_seed())), seed_(seed) {}
 
   MoeCase next(int ranks) {
     MoeCase c;
