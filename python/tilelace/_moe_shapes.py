@@ -23,7 +23,7 @@ def _width(op: str, rows: Any, activation: str) -> Any:
 
 
 def _words(pairs: Any, here: Any) -> Any:
-    """Of a map: its sections (src/schedule/moe_map.h), each aligned to 32."""
+    """Words of a map: its sections (src/schedule/moe_map.h), each aligned to 32."""
     def section(n: Any) -> Any:
         return (n + 31) // 32 * 32
 
