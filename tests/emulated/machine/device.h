@@ -202,6 +202,27 @@ inline int __all_sync(unsigned /*mask*/, int mine) {
     if ((w.mask[side] >> lane & 1U) != 0 && w.values[side][lane] == 0) return 0;
   return 1;
 }
+/// Of the lanes that are here.
+template <class Holds>
+unsigned lanes_that(std::uint64_t value, const Holds& holds) {
+  using namespace tilelace::emulated;
+  const unsigned side = meet_warp(value);
+  const Warp& w = own_warp();
+  unsigned votes = 0;
+  for (unsigned lane = 0; lane < 32; ++lane)
+    if ((w.mask[side] >> lane & 1U) != 0 && holds(w.values[side][lane])) votes |= 1U << lane;
+  return votes;
+}
+inline unsigned __ballot_sync(unsigned /*mask*/, int mine) {
+  return lanes_that(mine != 0 ? 1 : 0, [](std::uint64_t other) { return other != 0; });
+}
+template <class T>
+unsigned __match_any_sync(unsigned /*mask*/, T value) {
+  const std::uint64_t bits = tilelace::emulated::bits_of(value);
+  return lanes_that(bits, [bits](std::uint64_t other) { return other == bits; });
+}
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline int __ffs(int x) { return __builtin_ffs(x); }
 inline void __syncwarp(unsigned /*mask*/ = ~0U) { tilelace::emulated::meet_warp(0, true); }
 inline void __syncthreads() {
   tilelace::emulated::meet_named(0, tilelace::emulated::all_threads());
@@ -235,6 +256,11 @@ inline unsigned __float_as_uint(float v) {
 template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int bits) {
   return __shfl_sync(mask, value, static_cast<int>(tilelace::emulated::thread_number()) ^ bits);
+}
+template <class T>
+T __shfl_up_sync(unsigned mask, T value, int by) {
+  const int lane = static_cast<int>(tilelace::emulated::thread_number() % 32);
+  return __shfl_sync(mask, value, lane < by ? lane : lane - by);
 }
 inline float __logf(float x) { return std::log(x); }
 inline float cospif(float x) { return std::cos(3.14159265358979F * x); }

@@ -70,8 +70,8 @@ CUtensorMap known_map(const MapKey& key, const Make& make) {
   constexpr std::size_t kKnown = 1024;
   thread_local std::vector<Known> known(kKnown);
   std::size_t hash = reinterpret_cast<std::uintptr_t>(key.source.data) / 16;
-  for (const std::int64_t part :
-       {key.source.rows, key.source.cols, std::int64_t{2 * key.box + (key.planes ? 1 : 0)}})
+  for (const std::int64_t part : {key.source.rows, key.source.cols, key.source.stride,
+                                  std::int64_t{2 * key.box + (key.planes ? 1 : 0)}})
     hash = (hash ^ static_cast<std::size_t>(part)) * 0x9e3779b97f4a7c15ULL;
   Known& place = known[hash >> 54U];
   static_assert(kKnown == 1U << 10U);
@@ -84,7 +84,8 @@ CUtensorMap known_map(const MapKey& key, const Make& make) {
 CUtensorMap rows_map(TensorMapSource s, DType dtype, int rows) {
   return known_map({s, dtype, rows, false}, [&] {
     const auto cols = static_cast<cuuint64_t>(s.cols);
-    return make_map<2>(s, dtype, {cols, static_cast<cuuint64_t>(s.rows)}, {cols * size_of(dtype)},
+    const auto stride = static_cast<cuuint64_t>(s.stride > 0 ? s.stride : s.cols);
+    return make_map<2>(s, dtype, {cols, static_cast<cuuint64_t>(s.rows)}, {stride * size_of(dtype)},
                        {64, static_cast<cuuint32_t>(rows)}, CU_TENSOR_MAP_SWIZZLE_128B);
   });
 }

@@ -9,11 +9,12 @@
 
 namespace tilelace::cuda {
 
-/// [rows, cols] with contiguous rows; both positive, cols a multiple of 16 bytes.
+/// [rows, cols]; both positive, cols and stride multiples of 16 bytes.
 struct TensorMapSource {
   const void* data;
   std::int64_t rows;
   std::int64_t cols;
+  std::int64_t stride = 0;  ///< elements from one row to the next; 0: rows are contiguous
 
   bool operator==(const TensorMapSource&) const = default;
 };

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The grouped product, as its kernels are given it.
+#pragma once
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "schedule/grouped_tiles.h"
+#include "tilelace/choices.h"
+
+namespace tilelace::cuda {
+
+/// Boxes of 8, 16, 32 and 64 rows: any number of eights up to 15 is some of them, one of each.
+constexpr int kRowBoxes = 4;
+constexpr int kGroupedGroups = 2;  ///< warpgroups that multiply, in turns
+constexpr int kGroupedThreads = 128 * (kGroupedGroups + 1);
+constexpr int kWeightRows = 128;  ///< of a CTA's tile: of one weight, or half gate, half up
+
+/// Gate and up of a gated product, clamped or not: gate * sigmoid(alpha * gate) * (up + plus).
+struct GateForm {
+  float alpha;
+  float limit;  ///< gate at most, up from -limit to limit
+  float plus;
+};
+
+struct GroupedParams {
+  CUtensorMap rows[kRowBoxes];  ///< x
+  CUtensorMap weight;           ///< of all experts, one after the other; of a gated product, gates
+  CUtensorMap up;
+  schedule::GroupedTiles tiles;
+  const std::int32_t* begins;   ///< [experts + 1]: first row of each
+  const std::int32_t* sources;  ///< where a row's scale is; null: at the row's own number
+  const float* scale;           ///< or null
+  const void* bias;             ///< or null
+  void* out;
+  int experts;
+  int n;             ///< columns of the result
+  int steps;         ///< of k, 64 each
+  int weight_rows;   ///< of an expert, in the weight's map
+  int bias_columns;  ///< of an expert
+  int bias_step;     ///< from one column to the next
+  int bias_up;       ///< from a gate's to its up's
+  GateForm gate;
+  Activation activation;
+};
+
+/// A shape of tiles: `most` rows across, in clusters of `cluster` CTAs that share them.
+struct GroupedShape {
+  int most;
+  int stages;
+  int cluster;
+};
+inline constexpr GroupedShape kManyRows{192, 5, 2};
+inline constexpr GroupedShape kFewRows{64, 8, 1};
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/base/element_types.h"
+#include "backend/cuda/gemm/tensor_map.h"
+#include "backend/cuda/moe/grouped_kernels.h"
+#include "backend/cuda/moe/moe_gpu.h"
+#include "backend/cuda/moe/moe_kernels.h"
+#include "core/check.h"
+
+namespace tilelace::cuda {
+namespace {
+
+constexpr std::int64_t kMostInt = std::numeric_limits<int>::max();
+/// Bytes of activations that are walked under the same columns: about half of L2.
+constexpr std::int64_t kWalkedBytes = 20 << 20;
+
+void require_address(const void* p, const char* name, bool null_is_right = false) {
+  require(p != nullptr || null_is_right,
+          "grouped_gemm: {}: got null, expected memory of the device", name);
+  require(reinterpret_cast<std::uintptr_t>(p) % 16 == 0,
+          "grouped_gemm: {}: got address {}, expected a multiple of 16 bytes", name, p);
+}
+
+void check_call(const GroupedGemm& g) {
+  const bool gated = g.gating != Gating::one;
+  require(g.experts >= 1 && g.experts <= kMostMoeExperts,
+          "grouped_gemm: experts: got {}, expected 1 to {}", g.experts, kMostMoeExperts);
+  const int grain = gated ? 16 : 8;
+  require(g.n > 0 && g.n % grain == 0, "grouped_gemm: n: got {}, expected a multiple of {}", g.n,
+          grain);
+  require(g.k > 0 && g.k % 8 == 0, "grouped_gemm: k: got {}, expected a multiple of 8", g.k);
+  require(g.rows >= 0 && g.rows <= kMostInt && g.n <= kMostInt / g.experts && g.k <= kMostInt,
+          "grouped_gemm: rows {}, n {}, k {}: expected at most 2^31 - 1 each, and experts x n",
+          g.rows, g.n, g.k);
+  require(g.activation != Activation::swiglu && (!gated || g.activation == Activation::none),
+          "grouped_gemm: activation: got {}, expected none with gates, else one without",
+          name_of(g.activation));
+  if (g.rows == 0) return;
+  require_address(g.x, "x");
+  require_address(g.weight, "weight");
+  require_address(g.out, "out");
+  require_address(g.bias, "bias", true);
+  require(g.begins != nullptr, "grouped_gemm: begins: got null, expected memory of the device");
+}
+
+/// Loads a kernel once a thread and device, and says how much shared memory it takes.
+void load(const GroupedEntry& entry) {
+  thread_local std::vector<std::pair<int, const void*>> loaded;
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  const std::pair<int, const void*> key{device, entry.kernel};
+  if (std::find(loaded.begin(), loaded.end(), key) != loaded.end()) return;
+  check(cudaFuncSetAttribute(entry.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             entry.shared_bytes),
+        "shared memory of grouped_gemm");
+  loaded.push_back(key);
+}
+
+/// The weight and, of gates and ups, what each of them is in it.
+void fill_weight(GroupedParams& p, const GroupedGemm& g) {
+  const std::int64_t out_n = p.n;
+  const auto* const at = static_cast<const std::byte*>(g.weight);
+  const auto bytes = static_cast<std::int64_t>(size_of(g.dtype));
+  p.bias_columns = static_cast<int>(g.n);
+  p.bias_step = 1;
+  if (g.gating == Gating::one) {
+    p.weight_rows = static_cast<int>(g.n);
+    p.weight = rows_map({g.weight, g.experts * g.n, g.k}, g.dtype, kWeightRows);
+    return;
+  }
+  if (g.gating == Gating::swiglu) {
+    p.weight_rows = static_cast<int>(g.n);
+    p.bias_up = static_cast<int>(out_n);
+    p.weight = rows_map({at, g.experts * g.n, g.k}, g.dtype, kWeightRows / 2);
+    p.up = rows_map({at + out_n * g.k * bytes, g.experts * g.n - out_n, g.k}, g.dtype,
+                    kWeightRows / 2);
+    p.gate = {1, std::numeric_limits<float>::infinity(), 0};
+    return;
+  }
+  p.weight_rows = static_cast<int>(out_n);
+  p.bias_step = 2;
+  p.bias_up = 1;
+  p.weight = rows_map({at, g.experts * out_n, g.k, 2 * g.k}, g.dtype, kWeightRows / 2);
+  p.up = rows_map({at + g.k * bytes, g.experts * out_n, g.k, 2 * g.k}, g.dtype, kWeightRows / 2);
+  p.gate = {1.702F, 7, 1};
+}
+
+GroupedParams params_of(const GroupedGemm& g, const GroupedEntry& entry) {
+  GroupedParams p{};
+  p.n = static_cast<int>(g.gating == Gating::one ? g.n : g.n / 2);
+  fill_weight(p, g);
+  for (int i = 0; i < kRowBoxes; ++i) p.rows[i] = rows_map({g.x, g.rows, g.k}, g.dtype, 8 << i);
+  const int columns = entry.columns * entry.cluster;
+  const std::int64_t tile_bytes = entry.most * g.k * static_cast<std::int64_t>(size_of(g.dtype));
+  p.tiles = {entry.most, (p.n + columns - 1) / columns,
+             static_cast<int>(std::clamp<std::int64_t>(kWalkedBytes / tile_bytes, 4, 64))};
+  p.begins = g.begins;
+  p.sources = g.sources;
+  p.scale = g.scale;
+  p.bias = g.bias;
+  p.out = g.out;
+  p.experts = g.experts;
+  p.steps = static_cast<int>((g.k + 63) / 64);
+  p.activation = g.activation;
+  return p;
+}
+
+GroupedEntry entry_of(const GroupedGemm& g, GroupedTiling tiling) {
+  const GroupedEntry entry = grouped_entry(g.dtype, g.gating != Gating::one, tiling);
+  require(entry.kernel != nullptr, "grouped_gemm: dtype: got {}, expected bf16 or fp16",
+          name_of(g.dtype));
+  return entry;
+}
+
+}  // namespace
+
+GroupedTiling grouped_tiling(std::int64_t rows, int experts) {
+  return rows <= std::int64_t{48} * experts ? GroupedTiling::few : GroupedTiling::many;
+}
+
+int computed_rows(GroupedTiling tiling, int rows) {
+  const schedule::GroupedTiles tiles{tiling == GroupedTiling::few ? kFewRows.most : kManyRows.most,
+                                     1, 1};
+  int all = 0;
+  for (int i = 0; i < tiles.tiles(rows); ++i) all += tiles.cell(rows, i).width;
+  return all;
+}
+
+void grouped_gemm(const GroupedGemm& g, GroupedTiling tiling, cudaStream_t stream) {
+  check_call(g);
+  const GroupedEntry entry = entry_of(g, tiling);
+  if (g.rows == 0) return;
+  const GroupedParams params = params_of(g, entry);
+  std::array<cudaLaunchAttribute, 2> attributes{};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim.x = static_cast<unsigned>(entry.cluster);
+  attributes[1].val.clusterDim.y = 1;
+  attributes[1].val.clusterDim.z = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim =
+      dim3(static_cast<unsigned>(multiprocessors_here() / entry.cluster * entry.cluster));
+  config.blockDim = dim3(kGroupedThreads);
+  config.dynamicSmemBytes = static_cast<std::size_t>(entry.shared_bytes);
+  config.stream = stream;
+  config.attrs = attributes.data();
+  config.numAttrs = entry.cluster > 1 ? 2 : 1;
+  void* arguments[] = {const_cast<GroupedParams*>(&params)};
+  load(entry);
+  check(cudaLaunchKernelExC(&config, entry.kernel, arguments), "launching grouped_gemm");
+}
+
+void load_grouped_gemm() {
+  for (const DType dtype : {DType::bf16, DType::fp16})
+    for (const bool gated : {false, true})
+      for (const auto tiling : {GroupedTiling::few, GroupedTiling::many})
+        load(grouped_entry(dtype, gated, tiling));
+}
+
+void grouped_gemm(const GroupedGemm& g, cudaStream_t stream) {
+  grouped_gemm(g, grouped_tiling(g.rows, g.experts), stream);
+}
+
+}  // namespace tilelace::cuda

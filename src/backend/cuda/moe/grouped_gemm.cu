@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/base/element_types.h"
+#include "backend/cuda/moe/grouped_kernels.h"
+#include "backend/cuda/moe/grouped_load.h"
+#include "backend/cuda/moe/grouped_math.h"
+
+namespace tilelace::cuda {
+namespace {
+
+template <class K>
+TILELACE_DEVICE void start(const GroupedParams& p, typename K::Shared& shared) {
+  if (threadIdx.x == 32) {
+    ptx::prefetch_map(&p.weight);
+    if (K::kGated) ptx::prefetch_map(&p.up);
+    for (const CUtensorMap& rows : p.rows) ptx::prefetch_map(&rows);
+  }
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < K::kStages; ++i) {
+      ptx::barrier_init(K::at(&shared.full[i]), 1);
+      ptx::barrier_init(K::at(&shared.empty[i]), K::kCluster);
+    }
+    for (int i = 0; i < kGroupedSlots; ++i) {
+      ptx::barrier_init(K::at(&shared.listed[i]), 1);
+      ptx::barrier_init(K::at(&shared.done[i]), 1);
+    }
+    ptx::barrier_init_fence();
+  }
+  ptx::launch_dependents();
+  ptx::wait_prerequisites();
+  count_tiles(p, shared.before);
+  if constexpr (K::kCluster > 1)
+    ptx::cluster_sync();
+  else
+    __syncthreads();
+}
+
+template <class K>
+__global__ void __launch_bounds__(kGroupedThreads, 1)
+    grouped_kernel(const __grid_constant__ GroupedParams p) {
+  extern __shared__ __align__(1024) std::uint8_t memory[];
+  auto& shared = *reinterpret_cast<typename K::Shared*>(memory);
+  start<K>(p, shared);
+  const int warpgroup = __shfl_sync(~0U, static_cast<int>(threadIdx.x) / 128, 0);
+  if (warpgroup == 0) {
+    ptx::registers_less<40>();
+    const int warp = __shfl_sync(~0U, static_cast<int>(threadIdx.x) / 32, 0);
+    const int lane = static_cast<int>(threadIdx.x) & 31;
+    if (warp == 0) GroupedLoad<K>(p, shared, lane).run();
+    if (warp == 1) GroupedList<K>(p, shared, lane).run();
+  } else {
+    ptx::registers_more<232>();
+    GroupedMath<K>(p, shared, warpgroup - 1).run();
+  }
+}
+
+template <class K>
+GroupedEntry entry() {
+  return {reinterpret_cast<const void*>(grouped_kernel<K>),
+          static_cast<int>(sizeof(typename K::Shared)), K::kCluster, K::kMost, K::kColumns};
+}
+template <class Element, bool kGated>
+GroupedEntry entry(GroupedTiling tiling) {
+  if (tiling == GroupedTiling::many)
+    return entry<
+        GroupedKernel<Element, kGated, kManyRows.most, kManyRows.stages, kManyRows.cluster>>();
+  return entry<GroupedKernel<Element, kGated, kFewRows.most, kFewRows.stages, kFewRows.cluster>>();
+}
+
+}  // namespace
+
+GroupedEntry grouped_entry(DType dtype, bool gated, GroupedTiling tiling) {
+  return with_element(dtype, [&](auto e) -> GroupedEntry {
+    using Element = typename decltype(e)::type;
+    return gated ? entry<Element, true>(tiling) : entry<Element, false>(tiling);
+  });
+}
+
+}  // namespace tilelace::cuda

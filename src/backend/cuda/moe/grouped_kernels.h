@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The compiled kernels of the grouped product.
+#pragma once
+#include "backend/cuda/moe/grouped.h"
+#include "backend/cuda/moe/moe_gpu.h"
+
+namespace tilelace::cuda {
+
+struct GroupedEntry {
+  const void* kernel = nullptr;  ///< takes GroupedParams; null: the type has none
+  int shared_bytes = 0;
+  int cluster = 1;
+  int most = 0;     ///< rows of a tile
+  int columns = 0;  ///< of the result that a CTA's tile has
+};
+GroupedEntry grouped_entry(DType, bool gated, GroupedTiling);
+
+}  // namespace tilelace::cuda

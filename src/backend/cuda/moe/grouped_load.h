@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two warps of the grouped product that do not multiply: one fills the ring, one lists tiles
+// for the groups that do.
+#pragma once
+#include "backend/cuda/moe/grouped_shared.h"
+
+namespace tilelace::cuda {
+
+template <class K>
+class GroupedLoad {
+  using Shared = typename K::Shared;
+
+ public:
+  TILELACE_DEVICE GroupedLoad(const GroupedParams& p, Shared& shared, int lane)
+      : p_(p), shared_(shared), finder_(p, shared.before, lane), rank_(K::cluster_rank()) {}
+
+  TILELACE_DEVICE void run() {
+    for (int tile = K::worker(); finder_.has(tile); tile += K::workers()) load(finder_.find(tile));
+    // A CTA must not exit while another one of the cluster may still signal here.
+    if constexpr (K::kCluster > 1)
+      for (int i = 0; i < K::kStages; ++i) {
+        await_free();
+        ring_.advance();
+      }
+  }
+
+ private:
+  TILELACE_DEVICE void await_free() const {
+    ptx::barrier_wait(K::at(&shared_.empty[ring_.stage]), ring_.parity ^ 1);
+  }
+
+  TILELACE_DEVICE void load(const GroupedTile& tile) {
+    const int column = (tile.cell.column * K::kCluster + rank_) * K::kColumns;
+    const bool there = column < p_.n;  // else the other CTA alone has columns
+    const int weight = tile.expert * p_.weight_rows + column;
+    // The cluster's CTAs load a part of the rows each, for both.
+    const int eights = tile.cell.width / 8;
+    const int first = eights * rank_ / K::kCluster;
+    const int mine = eights * (rank_ + 1) / K::kCluster - first;
+    const int expected = (there ? kWeightBytes : 0) + tile.cell.width * 128;
+#pragma unroll 1
+    for (int k = 0; k < p_.steps; ++k) {
+      await_free();
+      if (ptx::elect_one()) {
+        std::uint8_t* const stage = shared_.ring[ring_.stage];
+        const ptx::Shared full = K::at(&shared_.full[ring_.stage]);
+        ptx::barrier_expect(full, expected);
+        if (there) load_weight(K::at(stage), full, k * kStep, weight);
+        load_rows(K::at(stage) + kWeightBytes + first * kAtomBytes, full, k * kStep,
+                  tile.row + 8 * first, mine);
+      }
+      ring_.advance();
+    }
+  }
+
+  TILELACE_DEVICE void load_weight(ptx::Shared to, ptx::Shared full, int x, int row) const {
+    ptx::tensor_load(to, &p_.weight, full, x, row);
+    if constexpr (K::kGated) ptx::tensor_load(to + kWeightBytes / 2, &p_.up, full, x, row);
+  }
+  TILELACE_DEVICE void load_rows(ptx::Shared to, ptx::Shared full, int x, int row,
+                                 int eights) const {
+#pragma unroll
+    for (int i = kRowBoxes - 1; i >= 0; --i) {
+      if ((eights >> i & 1) == 0) continue;
+      if constexpr (K::kCluster == 1)
+        ptx::tensor_load(to, &p_.rows[i], full, x, row);
+      else
+        ptx::tensor_load_multicast(to, &p_.rows[i], full, x, row, (1 << K::kCluster) - 1);
+      to += kAtomBytes << i;
+      row += 8 << i;
+    }
+  }
+
+  static constexpr int kAtomBytes = 1024;  ///< eight rows
+  const GroupedParams& p_;
+  Shared& shared_;
+  TileFinder finder_;
+  int rank_;
+  typename K::Ring ring_;
+};
+
+/// Lists tiles ahead of the groups that multiply them: where each is, biases, scales.
+template <class K>
+class GroupedList {
+  using Shared = typename K::Shared;
+  using Slot = typename K::Slot;
+
+ public:
+  TILELACE_DEVICE GroupedList(const GroupedParams& p, Shared& shared, int lane)
+      : p_(p), shared_(shared), finder_(p, shared.before, lane), lane_(lane) {}
+
+  TILELACE_DEVICE void run() {
+    int i = 0;
+    for (int tile = K::worker(); finder_.has(tile); tile += K::workers(), ++i) {
+      const GroupedTile found = finder_.find(tile);
+      const int column = (found.cell.column * K::kCluster + K::cluster_rank()) * K::kColumns;
+      Slot& slot = free_slot(i);
+      list(slot, found, column);
+      publish(slot, i, {found.row, found.cell.rows, found.cell.width, column});
+    }
+    for (int last = i + kGroupedGroups; i < last; ++i) publish(free_slot(i), i, {0, 0, 0, 0});
+  }
+
+ private:
+  TILELACE_DEVICE Slot& free_slot(int i) const {
+    if (i >= kGroupedSlots)
+      ptx::barrier_wait(K::at(&shared_.done[i % kGroupedSlots]), (i / kGroupedSlots - 1) & 1);
+    return shared_.slots[i % kGroupedSlots];
+  }
+  TILELACE_DEVICE void publish(Slot& slot, int i, const int4& where) const {
+    if (lane_ == 0) {
+      slot.row = where.x;
+      slot.rows = where.y;
+      slot.width = where.z;
+      slot.column = where.w;
+    }
+    __syncwarp();
+    if (lane_ == 0) ptx::barrier_arrive(K::at(&shared_.listed[i % kGroupedSlots]));
+  }
+
+  TILELACE_DEVICE void list(Slot& slot, const GroupedTile& tile, int column) const {
+    const auto* const bias = static_cast<const typename K::Element*>(p_.bias);
+#pragma unroll
+    for (int j = lane_; j < kWeightRows; j += 32) {
+      const int of = column + j % K::kColumns;
+      const bool there = bias != nullptr && of < p_.n;
+      const int up = j / K::kColumns * p_.bias_up;
+      slot.bias[j] =
+          there ? static_cast<float>(bias[tile.expert * p_.bias_columns + of * p_.bias_step + up])
+                : 0.0F;
+    }
+#pragma unroll
+    for (int j = lane_; j < K::kMost; j += 32) slot.scale[j] = scale_of(tile, j);
+  }
+  [[nodiscard]] TILELACE_DEVICE float scale_of(const GroupedTile& tile, int j) const {
+    if (p_.scale == nullptr || j >= tile.cell.rows) return 1;
+    const int row = tile.row + j;
+    return p_.scale[p_.sources != nullptr ? p_.sources[row] : row];
+  }
+
+  const GroupedParams& p_;
+  Shared& shared_;
+  TileFinder finder_;
+  int lane_;
+};
+
+}  // namespace tilelace::cuda

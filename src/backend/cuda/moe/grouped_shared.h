@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shared memory of a CTA of the grouped product: a ring of operands, staged results, slots with
+// what is known of each tile, and where experts' tiles begin.
+#pragma once
+#include "backend/cuda/device/ptx.h"
+#include "backend/cuda/kernels/sm90/ring.h"
+#include "backend/cuda/moe/grouped.h"
+#include "backend/cuda/moe/moe_gpu.h"
+
+namespace tilelace::cuda {
+
+constexpr int kGroupedSlots = 4;  ///< tiles that are listed ahead
+constexpr int kWeightBytes = kWeightRows * 128;
+
+/// One shape of tiles, for one type; gated: pairs of columns make one.
+template <class E, bool kIsGated, int kMostRows, int kRingStages, int kCtas>
+struct GroupedKernel {
+  using Element = E;
+  static constexpr bool kGated = kIsGated;
+  static constexpr int kMost = kMostRows;
+  static constexpr int kStages = kRingStages;
+  static constexpr int kCluster = kCtas;
+  static constexpr int kColumns = kGated ? kWeightRows / 2 : kWeightRows;  ///< of the result
+  static constexpr int kStageBytes = kWeightBytes + kMost * 128;
+  static_assert(kMost % 64 == 0, "results are staged 64 rows at a time");
+  static_assert(kMost / 8 / kCluster < 1 << kRowBoxes);
+
+  /// What a tile's multiplying group has to know of it.
+  struct Slot {
+    int row;     ///< of all experts' rows
+    int rows;    ///< that exist
+    int width;   ///< that are computed; 0: no more tiles
+    int column;  ///< of the result
+    float bias[kWeightRows];
+    float scale[kMost];
+  };
+  struct Shared {
+    std::uint8_t ring[kStages][kStageBytes];
+    std::uint8_t staging[kGroupedGroups][kChunkBytes];
+    Slot slots[kGroupedSlots];
+    std::uint64_t full[kStages], empty[kStages];
+    std::uint64_t listed[kGroupedSlots], done[kGroupedSlots];
+    int before[kMostMoeExperts + 1];  ///< tiles of all experts before
+  };
+  static_assert(sizeof(Shared) <= 232448);
+  using Ring = cuda::Ring<kStages>;
+
+  TILELACE_DEVICE static ptx::Shared at(const void* shared) { return ptx::shared_address(shared); }
+  TILELACE_DEVICE static int cluster_rank() {
+    return kCluster > 1 ? static_cast<int>(blockIdx.x) % kCluster : 0;
+  }
+  TILELACE_DEVICE static int worker() { return static_cast<int>(blockIdx.x) / kCluster; }
+  TILELACE_DEVICE static int workers() { return static_cast<int>(gridDim.x) / kCluster; }
+};
+
+/// A tile of the whole product.
+struct GroupedTile {
+  int expert;
+  int row;  ///< of all experts' rows
+  schedule::GroupedCell cell;
+};
+
+/// Finds tiles of growing numbers, by a whole warp.
+class TileFinder {
+ public:
+  TILELACE_DEVICE TileFinder(const GroupedParams& p, const int* before, int lane)
+      : p_(p), before_(before), lane_(lane) {}
+
+  [[nodiscard]] TILELACE_DEVICE bool has(int tile) const { return tile < before_[p_.experts]; }
+  TILELACE_DEVICE GroupedTile find(int tile) {
+    for (bool on = true; on;) {
+      const int next = expert_ + 1 + lane_;
+      const unsigned passed = __ballot_sync(~0U, next <= p_.experts && before_[next] <= tile);
+      expert_ += __popc(passed);
+      on = passed == ~0U;
+    }
+    const int begin = p_.begins[expert_];
+    const int rows = p_.begins[expert_ + 1] - begin;
+    const auto cell = p_.tiles.cell(rows, tile - before_[expert_]);
+    return {expert_, begin + cell.row, cell};
+  }
+
+ private:
+  const GroupedParams& p_;
+  const int* before_;
+  int lane_;
+  int expert_ = 0;
+};
+
+/// before[e] = tiles of the experts before e, of all experts; by all threads of the CTA.
+TILELACE_DEVICE void count_tiles(const GroupedParams& p, int* before) {
+  const int thread = static_cast<int>(threadIdx.x);
+  for (int e = thread; e < p.experts; e += kGroupedThreads)
+    before[e] = p.tiles.tiles(p.begins[e + 1] - p.begins[e]);
+  __syncthreads();
+  if (thread >= 32) return;
+  const int each = (p.experts + 31) / 32;  // a lane's experts, one after the other
+  const int first = thread * each;
+  const int last = min(first + each, p.experts);
+  int mine = 0;
+  for (int e = first; e < last; ++e) mine += before[e];
+  int through = mine;
+#pragma unroll
+  for (int by = 1; by < 32; by *= 2) {
+    const int other = __shfl_up_sync(~0U, through, by);
+    if (thread >= by) through += other;
+  }
+  int sum = through - mine;
+  for (int e = first; e < last; ++e) {
+    const int own = before[e];
+    before[e] = sum;
+    sum += own;
+  }
+  if (thread == 31) before[p.experts] = through;
+}
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/moe/moe_gpu.h"
+
+#include <array>
+#include <initializer_list>
+
+#include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/base/element_types.h"
+#include "backend/cuda/moe/moe_kernels.h"
+#include "core/check.h"
+
+namespace tilelace::cuda {
+namespace {
+
+void require_rows(const char* name, const schedule::MoeMap& map, std::int64_t columns, DType dtype,
+                  std::initializer_list<const void*> tensors) {
+  require(columns > 0 && columns % 8 == 0, "{}: columns: got {}, expected a multiple of 8", name,
+          columns);
+  require(with_element(dtype, [](auto) { return true; }),
+          "{}: dtype: got {}, expected one that is on GPUs", name, name_of(dtype));
+  for (const void* p : tensors) {
+    require(p != nullptr || map.m == 0, "{}: got null, expected memory of the device", name);
+    require(reinterpret_cast<std::uintptr_t>(p) % 16 == 0,
+            "{}: got address {}, expected a multiple of 16 bytes", name, p);
+  }
+}
+
+RowsParams rows_of(const schedule::MoeMap& map, const std::int32_t* words, std::int64_t columns) {
+  RowsParams p{};
+  p.row_of = words + map.row_of();
+  p.tokens = map.m;
+  p.top_k = static_cast<std::int32_t>(map.top_k);
+  p.units = static_cast<std::int32_t>(columns / 8);
+  return p;
+}
+
+}  // namespace
+
+int multiprocessors_here() {
+  thread_local std::array<int, 64> known{};
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  int& count = known.at(static_cast<std::size_t>(device));
+  if (count == 0)
+    check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "device");
+  return count;
+}
+
+void make_map(const MakeMap& call, cudaStream_t stream) {
+  const schedule::MoeMap& map = call.map;
+  require(map.here >= 1 && map.here <= kMostMoeExperts,
+          "make_map: experts here: got {}, expected 1 to {}", map.here, kMostMoeExperts);
+  require(map.m >= 0 && map.top_k >= 1 && map.pairs() <= schedule::kMaxMapPairs,
+          "make_map: got {} tokens x {} choices, expected at most {} in all", map.m, map.top_k,
+          schedule::kMaxMapPairs);
+  require(call.out != nullptr && (call.ids != nullptr || map.pairs() == 0),
+          "make_map: got null, expected ids and room for the map");
+  check(enqueue_map(call, stream), "launching make_map");
+}
+
+void permute_rows(const PermuteRows& call, cudaStream_t stream) {
+  require_rows("permute_rows", call.map, call.columns, call.dtype,
+               {call.words, call.from, call.to});
+  if (call.map.m == 0) return;
+  RowsParams p = rows_of(call.map, call.words, call.columns);
+  p.from = static_cast<const uint4*>(call.from);
+  p.to = static_cast<uint4*>(call.to);
+  check(enqueue_permute(p, multiprocessors_here(), stream), "launching permute_rows");
+}
+
+void sum_slots(const SumSlots& call, cudaStream_t stream) {
+  require_rows("sum_slots", call.map, call.columns, call.dtype, {call.words, call.rows, call.out});
+  require(reinterpret_cast<std::uintptr_t>(call.add) % 16 == 0,
+          "sum_slots: add: got address {}, expected a multiple of 16 bytes", call.add);
+  if (call.map.m == 0) return;
+  RowsParams p = rows_of(call.map, call.words, call.columns);
+  p.from = static_cast<const uint4*>(call.rows);
+  p.add = static_cast<const uint4*>(call.add);
+  p.to = static_cast<uint4*>(call.out);
+  check(enqueue_sum_slots(p, call.dtype, multiprocessors_here(), stream), "launching sum_slots");
+}
+
+void load_moe_rows() {
+  check(load_map(), "loading make_map");
+  check(load_rows(), "loading permute_rows and sum_slots");
+}
+
+}  // namespace tilelace::cuda

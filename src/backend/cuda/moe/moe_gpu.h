@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// A mixture of experts on one GPU: the map of a routing, rows by expert, their product with each
+// expert's own weight, and the sum over a token's slots. Local; nothing here waits for another
+// rank, and the host knows no counts. All calls are asynchronous, allocate nothing and may be
+// captured; a captured call works for every routing. Device pointers are aligned to 16 bytes.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "schedule/moe_map.h"
+#include "tilelace/choices.h"
+#include "tilelace/dtype.h"
+
+namespace tilelace::cuda {
+
+/// Experts of one rank, at most.
+constexpr int kMostMoeExperts = 1024;
+
+/// Of ids [m, top_k].
+struct MakeMap {
+  schedule::MoeMap map;
+  const void* ids = nullptr;
+  bool wide = false;            ///< ids are int64, else int32
+  std::int32_t* out = nullptr;  ///< map.words() words; written within the sections
+};
+/// The map as fill_moe_map makes it. Ids that name no expert count as -1 and are told of in
+/// `wrong`. Errors: usage (more experts than kMostMoeExperts, more pairs than kMaxMapPairs, null),
+/// system.
+void make_map(const MakeMap&, cudaStream_t);
+
+/// to[r] = from[source_of[r] / top_k] for the rows that the map has; others stay as they are. Reads
+/// each token once.
+struct PermuteRows {
+  schedule::MoeMap map;
+  const std::int32_t* words = nullptr;  ///< of the map
+  const void* from = nullptr;           ///< [m, columns]
+  void* to = nullptr;                   ///< [m * top_k, columns]
+  std::int64_t columns = 0;             ///< multiple of 8
+  DType dtype{};
+};
+/// Errors: usage (null, misaligned, columns), system.
+void permute_rows(const PermuteRows&, cudaStream_t);
+
+/// out[t] = the sum of rows[row_of[t, s]] over slots s in order, in fp32, then add[t]; rounded
+/// once. Slots without a row are not read; a token without any is zero, or add[t].
+struct SumSlots {
+  schedule::MoeMap map;
+  const std::int32_t* words = nullptr;  ///< of the map
+  const void* rows = nullptr;           ///< [m * top_k, columns]
+  const void* add = nullptr;            ///< [m, columns] or null
+  void* out = nullptr;                  ///< [m, columns]; may be `add`
+  std::int64_t columns = 0;             ///< multiple of 8
+  DType dtype{};
+};
+/// Errors: usage (null, misaligned, columns), system.
+void sum_slots(const SumSlots&, cudaStream_t);
+
+/// How a product's columns become results. `one`: each by itself, with an activation. `swiglu`: the
+/// first half are gates, the second half ups; silu(gate) * up. `clamped`: gates and ups in turn,
+/// gate first; with gate at most 7 and up within 7 of 0, gate * sigmoid(1.702 * gate) * (up + 1).
+enum class Gating : std::uint8_t { one, swiglu, clamped };
+
+/// out[r] = f(x[r] * weight[e]^T + bias[e]) * scale for begins[e] <= r < begins[e + 1].
+struct GroupedGemm {
+  const void* x = nullptr;               ///< [rows, k], rows of one expert after those of the other
+  const void* weight = nullptr;          ///< [experts, n, k]; gated: n is twice the columns of out
+  const void* bias = nullptr;            ///< [experts, n] or null
+  void* out = nullptr;                   ///< [rows, n], gated [rows, n / 2]
+  const std::int32_t* begins = nullptr;  ///< [experts + 1], from 0 up to at most `rows`
+  const float* scale = nullptr;          ///< or null; applied before the result is rounded
+  const std::int32_t* sources = nullptr;  ///< row r has scale[sources[r]]; null: scale[r]
+  std::int64_t rows = 0;                  ///< that x and out have room for
+  std::int64_t n = 0, k = 0;              ///< multiples of 8, gated n of 16
+  int experts = 0;
+  DType dtype{};
+  Gating gating = Gating::one;
+  Activation activation = Activation::none;  ///< of `one` alone, not swiglu
+};
+/// A shape of tiles. `few`: for up to some 48 rows an expert.
+enum class GroupedTiling : std::uint8_t { few, many };
+/// The one that grouped_gemm takes: a function of rows and experts alone, right for every routing.
+GroupedTiling grouped_tiling(std::int64_t rows, int experts);
+/// Rows of `tiling` that a product computes for an expert with `rows` of them: what there is beyond
+/// them is lost.
+int computed_rows(GroupedTiling tiling, int rows);
+
+/// Errors: usage (shape, type, null, misaligned), system.
+void grouped_gemm(const GroupedGemm&, cudaStream_t);
+/// The same with tiles of the caller's choice.
+void grouped_gemm(const GroupedGemm&, GroupedTiling, cudaStream_t);
+
+/// Loads the kernels of grouped_gemm, so that a later call does not. Error: system.
+void load_grouped_gemm();
+/// Loads those of the other calls: before the first make_map. Error: system.
+void load_moe_rows();
+
+}  // namespace tilelace::cuda

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launches of the kernels beside the grouped product, without checks.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include "backend/cuda/moe/moe_gpu.h"
+
+namespace tilelace::cuda {
+
+struct RowsParams {
+  const std::int32_t* row_of;
+  const uint4* from;
+  const uint4* add;  ///< or null
+  uint4* to;
+  std::int64_t tokens;
+  std::int32_t top_k;
+  std::int32_t units;  ///< of 16 bytes, of a row
+};
+
+[[nodiscard]] cudaError_t enqueue_map(const MakeMap&, cudaStream_t);
+[[nodiscard]] cudaError_t enqueue_permute(const RowsParams&, int multiprocessors, cudaStream_t);
+/// Of a type that is on GPUs.
+[[nodiscard]] cudaError_t enqueue_sum_slots(const RowsParams&, DType, int multiprocessors,
+                                            cudaStream_t);
+[[nodiscard]] cudaError_t load_map();
+[[nodiscard]] cudaError_t load_rows();
+
+/// Of the current device.
+int multiprocessors_here();
+
+}  // namespace tilelace::cuda

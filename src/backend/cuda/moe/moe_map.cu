@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+// The map of a routing, by one cluster: a stable sort of (token, slot) by expert. Each warp counts
+// its own pairs, which lie one after the other; counts of the warps and CTAs before it say where
+// its rows begin. No atomics: the order is that of the pairs.
+#include "backend/cuda/device/cluster_shared.h"
+#include "backend/cuda/device/ptx.h"
+#include "backend/cuda/moe/moe_kernels.h"
+
+namespace tilelace::cuda {
+namespace {
+
+constexpr int kThreads = 1024;
+constexpr int kWarps = kThreads / 32;
+constexpr int kMostCtas = 8;
+constexpr int kPairsOfCta = 2048;  ///< from which on another CTA pays
+constexpr int kAtOnce = 8;         ///< ids that a lane loads together
+
+struct MapParams {
+  schedule::MoeMap map;
+  const void* ids;
+  std::int32_t* out;
+  std::int32_t each;  ///< pairs of a warp; a multiple of 32
+  bool wide;
+};
+
+/// What a CTA tells the others: rows of each expert, then the hash of its ids and the first wrong.
+struct Counts {
+  int experts;
+  [[nodiscard]] TILELACE_HD constexpr int hash() const { return experts; }
+  [[nodiscard]] TILELACE_HD constexpr int wrong() const { return experts + 1; }
+  [[nodiscard]] TILELACE_HD constexpr int words() const { return (experts + 3) / 2 * 2; }
+};
+
+/// Words of shared memory: kWarps x experts counts, what each CTA told, first rows, sums of warps.
+constexpr int kSums = 2 * kWarps;
+std::size_t shared_bytes(int experts, int ctas) {
+  const auto words = Counts{experts}.words();
+  return 4 * static_cast<std::size_t>(kWarps * experts + (ctas + 2) * words + kSums);
+}
+
+constexpr std::uint32_t kNone = 0xFFFFFFFFU;
+
+class MapMaker {
+ public:
+  TILELACE_DEVICE MapMaker(const MapParams& p, std::uint32_t* memory, ptx::Shared told)
+      : p_(p),
+        counts_{static_cast<int>(p.map.here)},
+        thread_(static_cast<int>(threadIdx.x)),
+        warp_(thread_ / 32),
+        lane_(thread_ & 31),
+        cta_(static_cast<int>(blockIdx.x)),
+        ctas_(static_cast<int>(gridDim.x)),
+        of_warps_(memory),
+        of_ctas_(of_warps_ + kWarps * counts_.experts),
+        own_(of_ctas_ + ctas_ * counts_.words()),
+        begins_(own_ + counts_.words()),
+        sums_(begins_ + counts_.words()),
+        told_(told) {}
+
+  TILELACE_DEVICE void run() {
+    count();
+    tell();
+    ptx::barrier_wait(told_, 0);
+    find_begins();
+    place();
+    finish();
+  }
+
+ private:
+  [[nodiscard]] TILELACE_DEVICE std::int64_t id(std::int64_t pair) const {
+    return p_.wide ? static_cast<const std::int64_t*>(p_.ids)[pair]
+                   : static_cast<const std::int32_t*>(p_.ids)[pair];
+  }
+  [[nodiscard]] TILELACE_DEVICE std::int64_t first() const {
+    return (std::int64_t{cta_} * kWarps + warp_) * p_.each;
+  }
+
+  /// Calls each(pair, is there, id) for the warp's pairs, 32 at a time.
+  template <class Each>
+  TILELACE_DEVICE void for_pairs(const Each& each) const {
+    const std::int64_t pairs = p_.map.pairs();
+    for (std::int64_t at = first(); at < first() + p_.each && at < pairs; at += 32 * kAtOnce) {
+      std::int64_t ids[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const std::int64_t pair = at + 32 * i + lane_;
+        ids[i] = pair < pairs && 32 * i < first() + p_.each - at ? id(pair) : -1;
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const std::int64_t pair = at + 32 * i + lane_;
+        if (32 * i >= first() + p_.each - at || pair - lane_ >= pairs) break;
+        each(pair, pair < pairs, ids[i]);
+      }
+    }
+  }
+  /// The lanes that have the same expert as this one.
+  [[nodiscard]] TILELACE_DEVICE unsigned same(int expert) const {
+    return __match_any_sync(~0U, expert);
+  }
+
+  TILELACE_DEVICE void count() {
+    std::uint32_t* const mine = of_warps_ + warp_ * counts_.experts;
+    for (int e = lane_; e < counts_.experts; e += 32) mine[e] = 0;
+    __syncwarp();
+    std::uint32_t hash = 0;
+    std::uint32_t wrong = kNone;
+    for_pairs([&](std::int64_t pair, bool there, std::int64_t id) {
+      const int expert = there ? static_cast<int>(p_.map.local(id)) : -1;
+      if (there) hash += schedule::id_hash(pair, id);
+      if (there && !p_.map.is_id(id)) wrong = min(wrong, static_cast<std::uint32_t>(pair + 1));
+      const unsigned together = same(expert);
+      if (expert >= 0 && lane_ == __ffs(static_cast<int>(together)) - 1)
+        mine[expert] += static_cast<std::uint32_t>(__popc(together));
+      __syncwarp();
+    });
+    for (int by = 16; by > 0; by /= 2) {
+      hash += __shfl_xor_sync(~0U, hash, by);
+      wrong = min(wrong, __shfl_xor_sync(~0U, wrong, by));
+    }
+    if (lane_ == 0) {
+      sums_[warp_] = hash;
+      sums_[kWarps + warp_] = wrong;
+    }
+    __syncthreads();
+  }
+
+  /// Counts of a CTA's warps become those of all warps before; the CTA's go to all CTAs.
+  TILELACE_DEVICE void tell() {
+    for (int e = thread_; e < counts_.experts; e += kThreads) {
+      std::uint32_t sum = 0;
+#pragma unroll 8
+      for (int w = 0; w < kWarps; ++w) {
+        const std::uint32_t here = of_warps_[w * counts_.experts + e];
+        of_warps_[w * counts_.experts + e] = sum;
+        sum += here;
+      }
+      own_[e] = sum;
+    }
+    if (thread_ == kThreads - 1) {
+      std::uint32_t hash = 0;
+      std::uint32_t wrong = kNone;
+      for (int w = 0; w < kWarps; ++w) {
+        hash += sums_[w];
+        wrong = min(wrong, sums_[kWarps + w]);
+      }
+      own_[counts_.hash()] = hash;
+      own_[counts_.wrong()] = wrong;
+      if (counts_.words() > counts_.wrong() + 1) own_[counts_.words() - 1] = 0;
+    }
+    __syncthreads();
+    const int twos = counts_.words() / 2;
+    for (int i = thread_; i < twos * ctas_; i += kThreads) {
+      const int two = i % twos;
+      auto* const to = reinterpret_cast<float2*>(of_ctas_ + cta_ * counts_.words()) + two;
+      const float2 value{__uint_as_float(own_[2 * two]), __uint_as_float(own_[2 * two + 1])};
+      send_at(to, i / twos, value, told_);
+    }
+  }
+
+  /// begins_[e]: the first row of this CTA's pairs of an expert.
+  TILELACE_DEVICE void find_begins() {
+    std::uint32_t before = 0;
+    std::uint32_t all = 0;
+    if (thread_ < counts_.experts)
+      for (int c = 0; c < ctas_; ++c) {
+        const std::uint32_t here = of_ctas_[c * counts_.words() + thread_];
+        before += c < cta_ ? here : 0;
+        all += here;
+      }
+    std::uint32_t through = all;
+#pragma unroll
+    for (int by = 1; by < 32; by *= 2) {
+      const std::uint32_t other = __shfl_up_sync(~0U, through, by);
+      if (lane_ >= by) through += other;
+    }
+    if (lane_ == 31) sums_[warp_] = through;
+    __syncthreads();
+    std::uint32_t begin = through - all;
+    for (int w = 0; w < warp_; ++w) begin += sums_[w];
+    if (thread_ < counts_.experts) begins_[thread_] = begin + before;
+    if (cta_ == 0 && thread_ <= counts_.experts)
+      p_.out[schedule::MoeMap::begins() + thread_] = static_cast<std::int32_t>(begin);
+    __syncthreads();
+  }
+
+  TILELACE_DEVICE void place() {
+    std::uint32_t* const mine = of_warps_ + warp_ * counts_.experts;
+    std::int32_t* const row_of = p_.out + p_.map.row_of();
+    std::int32_t* const source_of = p_.out + p_.map.source_of();
+    for_pairs([&](std::int64_t pair, bool there, std::int64_t id) {
+      const int expert = there ? static_cast<int>(p_.map.local(id)) : -1;
+      const unsigned together = same(expert);
+      const unsigned before = together & ((1U << lane_) - 1);
+      std::uint32_t row = kNone;
+      if (expert >= 0)
+        row = begins_[expert] + mine[expert] + static_cast<std::uint32_t>(__popc(before));
+      __syncwarp();
+      if (expert >= 0 && before == 0) mine[expert] += static_cast<std::uint32_t>(__popc(together));
+      __syncwarp();
+      if (!there) return;
+      row_of[pair] = static_cast<std::int32_t>(row);
+      if (expert >= 0) source_of[row] = static_cast<std::int32_t>(pair);
+    });
+  }
+
+  /// Rows that nobody has, the hash, the first wrong id.
+  TILELACE_DEVICE void finish() const {
+    std::uint32_t rows = 0;
+    for (int w = 0; w < kWarps; ++w) rows += sums_[w];
+    std::int32_t* const source_of = p_.out + p_.map.source_of();
+    for (std::int64_t i = std::int64_t{rows} + cta_ * kThreads + thread_; i < p_.map.pairs();
+         i += std::int64_t{ctas_} * kThreads)
+      source_of[i] = -1;
+    if (cta_ != 0 || thread_ != 0) return;
+    std::uint32_t hash = 0;
+    std::uint32_t wrong = kNone;
+    for (int c = 0; c < ctas_; ++c) {
+      hash += of_ctas_[c * counts_.words() + counts_.hash()];
+      wrong = min(wrong, of_ctas_[c * counts_.words() + counts_.wrong()]);
+    }
+    p_.out[p_.map.hash()] = static_cast<std::int32_t>(hash);
+    p_.out[p_.map.wrong()] = wrong == kNone ? 0 : static_cast<std::int32_t>(wrong);
+  }
+
+  const MapParams& p_;
+  Counts counts_;
+  int thread_, warp_, lane_, cta_, ctas_;
+  std::uint32_t* of_warps_;
+  std::uint32_t* of_ctas_;
+  std::uint32_t* own_;
+  std::uint32_t* begins_;
+  std::uint32_t* sums_;
+  ptx::Shared told_;
+};
+
+__global__ void __launch_bounds__(kThreads, 1) moe_map_kernel(const __grid_constant__ MapParams p) {
+  extern __shared__ __align__(16) std::uint32_t memory[];
+  __shared__ std::uint64_t told;
+  const ptx::Shared barrier = ptx::shared_address(&told);
+  if (threadIdx.x == 0) {
+    ptx::barrier_init(barrier, 1);
+    ptx::barrier_init_fence();
+    const int words = Counts{static_cast<int>(p.map.here)}.words();
+    ptx::barrier_expect(barrier, static_cast<int>(gridDim.x) * words * 4);
+  }
+  ptx::launch_dependents();
+  ptx::wait_prerequisites();
+  ptx::cluster_sync();
+  MapMaker(p, memory, barrier).run();
+}
+
+}  // namespace
+
+cudaError_t enqueue_map(const MakeMap& call, cudaStream_t stream) {
+  const schedule::MoeMap& map = call.map;
+  const auto most = (map.pairs() + kPairsOfCta - 1) / kPairsOfCta;
+  const int ctas = most < 1 ? 1 : most > kMostCtas ? kMostCtas : static_cast<int>(most);
+  const std::int64_t together = std::int64_t{ctas} * kWarps * 32;
+  const auto each = static_cast<std::int32_t>((map.pairs() + together - 1) / together * 32);
+  const MapParams params{map, call.ids, call.out, each, call.wide};
+  cudaLaunchAttribute attributes[2]{};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim.x = static_cast<unsigned>(ctas);
+  attributes[1].val.clusterDim.y = 1;
+  attributes[1].val.clusterDim.z = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(ctas));
+  config.blockDim = dim3(kThreads);
+  config.dynamicSmemBytes = shared_bytes(static_cast<int>(map.here), ctas);
+  config.stream = stream;
+  config.attrs = attributes;
+  config.numAttrs = 2;
+  return cudaLaunchKernelEx(&config, moe_map_kernel, params);
+}
+
+cudaError_t load_map() {
+  return cudaFuncSetAttribute(moe_map_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              static_cast<int>(shared_bytes(kMostMoeExperts, kMostCtas)));
+}
+
+}  // namespace tilelace::cuda

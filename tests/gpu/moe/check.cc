@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// Conformance of the mixture of experts on one GPU: random and edge routings, exact integers and an
+// fp64 reference, poisoned rows and results, graphs whose routing changes, repeated runs.
+// Exit 0: all right, 1: a result was wrong.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "moe/layer.h"
+#include "program.h"
+
+namespace tilelace::gpu_test {
+namespace {
+
+struct Options {
+  int shapes = 250;  ///< a type
+  std::uint64_t seed = 1;
+  std::vector<std::string> dtypes{"bf16", "fp16"};
+  int graphs = 6, repeats = 100, calls = 2000;
+  bool small = false, drop = false;
+  std::string json, commit;
+};
+
+class Check {
+ public:
+  explicit Check(const Options& o) : o_(o), rng_(o.seed), router_(o.seed + 1) {
+    cuda::load_grouped_gemm();
+    cuda::load_moe_rows();
+    cuda::check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
+  }
+  Check(const Check&) = delete;
+  Check& operator=(const Check&) = delete;
+  ~Check() { cudaStreamDestroy(stream_); }
+
+  int all();
+
+ private:
+  std::int64_t below(std::int64_t end) {
+    return static_cast<std::int64_t>(rng_() % static_cast<std::uint64_t>(end));
+  }
+  template <class T>
+  T one_of(std::initializer_list<T> of) {
+    return *(of.begin() + below(static_cast<std::int64_t>(of.size())));
+  }
+  LayerShape draw(DType);
+  int shapes(DType);
+  int graphs(DType);
+  int repeats(DType);
+  int calls(DType);
+  void run(Layer& layer) {
+    layer.poison_results();
+    layer.run(stream_);
+    cuda::check(cudaStreamSynchronize(stream_), "a layer");
+  }
+  void note(const char* what, DType dtype, int count, int wrong, double worst = 0);
+
+  const Options& o_;
+  std::mt19937_64 rng_;
+  Router router_;
+  cudaStream_t stream_ = nullptr;
+  nlohmann::json lines_ = nlohmann::json::array();
+};
+
+std::string text_of(const LayerShape& s) {
+  return fmt::format(
+      "{} m {} top {} experts {} from {} of {}, {} hidden {} inner {} gating {} {}{}{}{}{}, tiles "
+      "{} {}",
+      name_of(s.dtype), s.map.m, s.map.top_k, s.map.here, s.map.first, s.map.experts,
+      s.wide ? "int64" : "int32", s.hidden, s.inner, static_cast<int>(s.gating),
+      name_of(s.activation), s.bias ? " bias" : "", s.scaled ? " scaled" : "", s.add ? " add" : "",
+      s.exact ? " exact" : "", static_cast<int>(s.up), static_cast<int>(s.down));
+}
+
+LayerShape Check::draw(DType dtype) {
+  LayerShape s;
+  s.dtype = dtype;
+  const int part = o_.small ? 3 : 1;
+  s.map.top_k = 1 + below(8);
+  s.map.m = below(12) == 0 ? below(3) : 1 + below(900 / part / s.map.top_k);
+  s.map.experts = one_of<std::int64_t>({1, 2, 3, 8, 16, 33, 64});
+  s.map.here = below(2) == 0 ? s.map.experts : 1 + below(s.map.experts);
+  s.map.first = below(s.map.experts - s.map.here + 1);
+  s.wide = below(2) == 0;
+  s.hidden = below(2) == 0 ? one_of<std::int64_t>({8, 64, 72, 128, 136, 256, 264}) /
+                                 (o_.small ? 2 : 1) / 8 * 8
+                           : 8 * (1 + below(40 / part));
+  s.hidden = std::max<std::int64_t>(s.hidden, 8);
+  s.inner = below(2) == 0
+                ? one_of<std::int64_t>({8, 64, 120, 128, 192, 256}) / (o_.small ? 2 : 1) / 8 * 8
+                : 8 * (1 + below(40 / part));
+  s.inner = std::max<std::int64_t>(s.inner, 8);
+  s.exact = below(3) == 0;
+  if (!s.exact) {
+    s.gating = static_cast<cuda::Gating>(below(3));
+    if (s.gating == cuda::Gating::one) s.activation = static_cast<Activation>(below(4));
+  }
+  s.bias = below(2) == 0;
+  s.scaled = below(2) == 0;
+  s.add = below(2) == 0;
+  s.up = static_cast<cuda::GroupedTiling>(below(2));
+  s.down = static_cast<cuda::GroupedTiling>(below(2));
+  return s;
+}
+
+void Check::note(const char* what, DType dtype, int count, int wrong, double worst) {
+  fmt::print("{} {}: {} runs, {} wrong, worst error {:.3f} of its bound\n", name_of(dtype), what,
+             count, wrong, worst);
+  lines_.push_back({{"schema", "tilelace.conformance/1"},
+                    {"op", "moe"},
+                    {"what", what},
+                    {"dtype", name_of(dtype)},
+                    {"runs", count},
+                    {"wrong", wrong},
+                    {"worst_of_bound", worst},
+                    {"dropped", o_.drop},
+                    {"commit", o_.commit}});
+}
+
+int Check::shapes(DType dtype) {
+  int wrong = 0;
+  int unseen = 0;
+  double worst = 0;
+  for (int i = 0; i < o_.shapes; ++i) {
+    const LayerShape s = draw(dtype);
+    Layer layer(s, rng_());
+    const Routing routing = kRoutings[static_cast<std::size_t>(i) % std::size(kRoutings)];
+    layer.route(router_.draw(s.map, routing));
+    run(layer);
+    const std::string trouble = layer.trouble(o_.drop ? 1 : 0);
+    worst = std::max(worst, layer.worst());
+    if (o_.drop) {
+      const bool has_rows =
+          routing == Routing::uniform && s.map.m > 0 && s.map.here == s.map.experts;
+      if (has_rows && trouble.empty()) ++unseen;
+      continue;
+    }
+    if (trouble.empty()) continue;
+    if (++wrong <= 12) fmt::print("WRONG {}, {}: {}\n", text_of(s), name_of(routing), trouble);
+  }
+  if (o_.drop) fmt::print("dropped k: {} results passed that must not\n", unseen);
+  note("shapes", dtype, o_.shapes, o_.drop ? unseen : wrong, worst);
+  return o_.drop ? unseen : wrong;
+}
+
+/// A captured layer.
+class LayerGraph {
+ public:
+  LayerGraph(const Layer& layer, cudaStream_t stream) : stream_(stream) {
+    cudaGraph_t graph = nullptr;
+    cuda::check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture");
+    layer.run(stream);
+    cuda::check(cudaStreamEndCapture(stream, &graph), "capture");
+    cuda::check(cudaGraphInstantiate(&made_, graph, 0), "graph");
+    cuda::check(cudaGraphDestroy(graph), "graph");
+  }
+  LayerGraph(const LayerGraph&) = delete;
+  LayerGraph& operator=(const LayerGraph&) = delete;
+  ~LayerGraph() { cudaGraphExecDestroy(made_); }
+  void replay() const {
+    cuda::check(cudaGraphLaunch(made_, stream_), "replay");
+    cuda::check(cudaStreamSynchronize(stream_), "replay");
+  }
+
+ private:
+  cudaStream_t stream_;
+  cudaGraphExec_t made_ = nullptr;
+};
+
+/// Captured with one routing, replayed with all others.
+int Check::graphs(DType dtype) {
+  int wrong = 0;
+  int count = 0;
+  for (int i = 0; i < o_.graphs; ++i) {
+    LayerShape s = draw(dtype);
+    s.map.m = std::max<std::int64_t>(s.map.m, 40);
+    Layer layer(s, rng_());
+    layer.route(router_.draw(s.map, Routing::uniform));
+    run(layer);
+    const LayerGraph graph(layer, stream_);
+    for (const Routing routing : kRoutings) {
+      layer.route(router_.draw(s.map, routing));
+      layer.poison_results();
+      graph.replay();
+      ++count;
+      const std::string trouble = layer.trouble();
+      if (trouble.empty()) continue;
+      ++wrong;
+      fmt::print("WRONG replay of {}, {}: {}\n", text_of(s), name_of(routing), trouble);
+    }
+  }
+  note("replays", dtype, count, wrong);
+  return wrong;
+}
+
+/// The same bits in every run.
+int Check::repeats(DType dtype) {
+  int wrong = 0;
+  for (const auto tiling : {cuda::GroupedTiling::few, cuda::GroupedTiling::many}) {
+    LayerShape s = draw(dtype);
+    s.map.m = o_.small ? 50 : 300;
+    s.exact = false;
+    s.up = s.down = tiling;
+    Layer layer(s, rng_());
+    layer.route(router_.draw(s.map, Routing::zipf));
+    run(layer);
+    const auto first = layer.result();
+    for (int i = 1; i < o_.repeats; ++i) {
+      run(layer);
+      wrong += layer.result() == first ? 0 : 1;
+    }
+  }
+  note("repeats", dtype, 2 * o_.repeats, wrong);
+  return wrong;
+}
+
+/// Many replays whose routing changes; each result is that of an eager call.
+int Check::calls(DType dtype) {
+  LayerShape s = draw(dtype);
+  s.map = {o_.small ? 20 : 160, 4, 16, 0, 16};
+  Layer layer(s, rng_());
+  struct Known {
+    Ids ids;
+    std::vector<std::uint16_t> result;
+  };
+  std::vector<Known> known;
+  int wrong = 0;
+  for (const Routing routing : kRoutings) {
+    known.push_back({router_.draw(s.map, routing), {}});
+    layer.route(known.back().ids);
+    run(layer);
+    wrong += layer.trouble().empty() ? 0 : 1;
+    known.back().result = layer.result();
+  }
+  const LayerGraph graph(layer, stream_);
+  for (int i = 0; i < o_.calls; ++i) {
+    const Known& k =
+        known[static_cast<std::size_t>(below(static_cast<std::int64_t>(known.size())))];
+    layer.route(k.ids);
+    graph.replay();
+    wrong += layer.result() == k.result ? 0 : 1;
+  }
+  note("calls", dtype, o_.calls, wrong);
+  return wrong;
+}
+
+int Check::all() {
+  int wrong = 0;
+  for (const DType dtype : {DType::bf16, DType::fp16}) {
+    if (std::find(o_.dtypes.begin(), o_.dtypes.end(), name_of(dtype)) == o_.dtypes.end()) continue;
+    wrong += shapes(dtype);
+    if (o_.drop) continue;
+    wrong += graphs(dtype) + repeats(dtype) + calls(dtype);
+  }
+  if (!o_.json.empty()) {
+    std::ofstream file(o_.json, std::ios::app);
+    for (const auto& line : lines_) file << line.dump() << "\n";
+    if (!file)
+      throw Error(
+          ErrorKind::usage,
+          fmt::format("check: {}, got a file that cannot be written, expected one", o_.json));
+  }
+  return wrong == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace tilelace::gpu_test
+
+int main(int argc, char** argv) {
+  CLI::App app("Checks the mixture of experts of this GPU against exact integers and fp64");
+  tilelace::gpu_test::Options o;
+  app.add_option("--shapes", o.shapes, "random layers a type")->capture_default_str();
+  app.add_option("--graphs", o.graphs, "graphs a type, each replayed with all routings")
+      ->capture_default_str();
+  app.add_option("--repeats", o.repeats, "runs that must have the same bits")
+      ->capture_default_str();
+  app.add_option("--calls", o.calls, "replays with changing routings")->capture_default_str();
+  app.add_flag("--small", o.small, "layers of a third of the size");
+  app.add_option("--dtypes", o.dtypes, "of bf16, fp16")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"bf16", "fp16"}));
+  app.add_option("--seed", o.seed, "of shapes and data")->capture_default_str();
+  app.add_option("--json", o.json, "appends JSON lines to this file");
+  app.add_option("--commit", o.commit, "goes into the record");
+  app.add_flag("--drop", o.drop, "test of the test: leaves k out of the reference");
+  return tilelace::gpu_test::run_program("gpu_moe_check", app, argc, argv,
+                                         [&] { return tilelace::gpu_test::Check(o).all(); });
+}

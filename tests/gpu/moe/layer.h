@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// A whole layer on one GPU: map, permute, up, down, sum; and what each of them must be, given what
+// it read.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "backend/cuda/moe/moe_gpu.h"
+#include "moe/buffer.h"
+#include "moe/routing.h"
+
+namespace tilelace::gpu_test {
+
+struct LayerShape {
+  schedule::MoeMap map;
+  bool wide = false;  ///< ids are int64
+  std::int64_t hidden = 0, inner = 0;
+  DType dtype{};
+  cuda::Gating gating = cuda::Gating::one;  ///< of up
+  Activation activation = Activation::none;
+  bool bias = false, scaled = false, add = false;
+  bool exact = false;  ///< integers, so that results are known to the bit
+  cuda::GroupedTiling up{}, down{};
+};
+
+/// Operands and results of a shape.
+class Layer {
+ public:
+  Layer(const LayerShape&, std::uint64_t seed);
+
+  void route(const Ids&);
+  /// Enqueues all of it.
+  void run(cudaStream_t) const;
+  void poison_results() const;
+  /// What is wrong with the last run; `drop`: k-steps of 8 that the reference leaves out.
+  [[nodiscard]] std::string trouble(int drop = 0) const;
+  /// Bits of the sum.
+  [[nodiscard]] std::vector<std::uint16_t> result() const;
+  [[nodiscard]] const LayerShape& shape() const { return s_; }
+  [[nodiscard]] double worst() const { return worst_; }
+
+ private:
+  struct Product;
+  [[nodiscard]] std::string map_trouble(std::vector<std::int32_t>& words) const;
+  [[nodiscard]] std::string rows_trouble(const std::vector<std::int32_t>& words) const;
+  [[nodiscard]] std::string product_trouble(const Product&, const std::vector<std::int32_t>& words,
+                                            int drop) const;
+  [[nodiscard]] std::string sum_trouble(const std::vector<std::int32_t>& words) const;
+  [[nodiscard]] cuda::GroupedGemm up() const;
+  [[nodiscard]] cuda::GroupedGemm down() const;
+  [[nodiscard]] std::vector<std::uint16_t> numbers(std::size_t count, std::uint64_t seed,
+                                                   float size) const;
+  [[nodiscard]] std::size_t pairs() const { return static_cast<std::size_t>(s_.map.pairs()); }
+
+  LayerShape s_;
+  Ids ids_host_;
+  Buffer ids_, map_, x_, rows_, w_up_, b_up_, act_, w_down_, b_down_, scale_, down_, add_, out_;
+  mutable double worst_ = 0;
+};
+
+}  // namespace tilelace::gpu_test
