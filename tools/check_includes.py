@@ -49,7 +49,7 @@ ALLOWED = {
 ROOMS = {
     "src/plan": [".", "base", "gemm", "collectives", "ways", "gpu", "words", "tuning", "cpu"],
     "src/backend/cuda": ["device", "base", "kernels", "kernels/ops", "kernels/sm90", "gemm", "vendor", "rank", "link", "collectives", "gather",
-                         "reduce", "measure", "."],
+                         "reduce", "moe", "measure", "."],
 }
 # Arrows up that are there, and why.
 MAY_RISE = {

@@ -125,7 +125,7 @@ def mark(file, text):
 
 def all_sites():
     cuda = Path(__file__).resolve().parent.parent / "src/backend/cuda"
-    files = [*cuda.glob("device/*.h"), *cuda.glob("kernels/*.h"), *cuda.glob("kernels/*/*.h"),
+    files = [*cuda.glob("device/*.h"), *cuda.glob("kernels/*.h"), *cuda.glob("kernels/*/*.h"), *cuda.glob("moe/*.h"),
              *(f for f in cuda.glob("*/*.cu") if f.parent.name not in ("measure", "kernels"))]
     return [s for f in sorted(files, key=lambda f: (f.parent.name, f.name))
             for s in sites_of(f.name, f.read_text(encoding="utf-8"))]
@@ -145,9 +145,13 @@ class Run:
     tile: str = ""
     multiprocessors: int = 4
     ranks: int = 2
+    moe: bool = False  # a mixture of experts on one GPU
 
     def command(self, program):
         """`program`: of the ops; that of the product lies beside it."""
+        if self.moe:
+            return [str(Path(program).with_name("emulated_moe_check")), "--graphs", "0", "--repeats", "2",
+                    "--calls", "2"]
         if not self.ops:
             return [str(Path(program).with_name("emulated_gemm_check")), "--tile", self.tile]
         kinds = ["--kinds", self.kinds] if self.kinds else []
@@ -172,6 +176,7 @@ RUNS = {
     "terms": Run(24, "gemm_rs", "store by shard", multiprocessors=2),  # a stage of terms is filled again
     "lanes": Run(4, "gemm_rs,gemm_ar", PUSHED, ranks=3),  # several lanes wait and tell
     "gemm": Run(60, tile="s64", multiprocessors=1),  # of no cluster
+    "moe": Run(24, ranks=1, moe=True),
 }
 MOST_RUNS = 3  # without a site, for good
 

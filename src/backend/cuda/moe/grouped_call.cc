@@ -113,7 +113,7 @@ GroupedParams params_of(const GroupedGemm& g, const GroupedEntry& entry) {
 
 GroupedEntry entry_of(const GroupedGemm& g, GroupedTiling tiling) {
   const GroupedEntry entry = grouped_entry(g.dtype, g.gating != Gating::one, tiling);
-  require(entry.kernel != nullptr, "grouped_gemm: dtype: got {}, expected bf16 or fp16",
+  require(entry.kernel != nullptr, "grouped_gemm: dtype: got {}, expected one that is on GPUs",
           name_of(g.dtype));
   return entry;
 }
@@ -158,10 +158,13 @@ void grouped_gemm(const GroupedGemm& g, GroupedTiling tiling, cudaStream_t strea
 }
 
 void load_grouped_gemm() {
-  for (const DType dtype : {DType::bf16, DType::fp16})
+  const cudaError_t status = for_each_gpu_dtype([](DType dtype) {
     for (const bool gated : {false, true})
       for (const auto tiling : {GroupedTiling::few, GroupedTiling::many})
         load(grouped_entry(dtype, gated, tiling));
+    return cudaSuccess;
+  });
+  check(status, "loading grouped_gemm");
 }
 
 void grouped_gemm(const GroupedGemm& g, cudaStream_t stream) {
