@@ -91,6 +91,12 @@ class Bench {
   nlohmann::json lines_ = nlohmann::json::array();
 };
 
+cuda::GroupedTiling tiling_of(const std::string& form) {
+  if (form.starts_with("few")) return cuda::GroupedTiling::few;
+  if (form.starts_with("wide")) return cuda::GroupedTiling::wide;
+  return form.starts_with("pair") ? cuda::GroupedTiling::pair : cuda::GroupedTiling::many;
+}
+
 std::size_t bytes_of(std::int64_t elements) { return static_cast<std::size_t>(elements) * 2; }
 
 void Bench::route(const Row& r) {
@@ -106,8 +112,7 @@ void Bench::route(const Row& r) {
 
 /// form: few or many, then the epilogue: "" none, "+swiglu", "+scale".
 Variant Bench::grouped(const Row& r, const std::string& form) const {
-  const auto tiling =
-      form.starts_with("few") ? cuda::GroupedTiling::few : cuda::GroupedTiling::many;
+  const auto tiling = tiling_of(form);
   cuda::GroupedGemm g;
   g.begins = map_->as<std::int32_t>();
   g.rows = r.rows();
@@ -184,8 +189,7 @@ void Bench::row(const Row& r) {
     if (v.name == "dense") dense_us = v.median();
   for (const Variant& v : all) {
     const double us = v.median();
-    const auto tiling =
-        v.name.starts_with("few") ? cuda::GroupedTiling::few : cuda::GroupedTiling::many;
+    const auto tiling = tiling_of(v.name);
     const double q = v.name == "dense" ? 1 : computed(r, tiling);
     const double by_flops = q * dense_us / (r.k() <= 384 ? 0.85 : 0.93);
     const double by_memory = weights / (o_.memory_tb_s * 1e6) / 0.92;

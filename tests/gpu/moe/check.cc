@@ -98,8 +98,8 @@ LayerShape Check::draw(DType dtype) {
   s.bias = below(2) == 0;
   s.scaled = below(2) == 0;
   s.add = below(2) == 0;
-  s.up = static_cast<cuda::GroupedTiling>(below(2));
-  s.down = static_cast<cuda::GroupedTiling>(below(2));
+  s.up = cuda::kGroupedTilings[below(std::size(cuda::kGroupedTilings))];
+  s.down = cuda::kGroupedTilings[below(std::size(cuda::kGroupedTilings))];
   return s;
 }
 
@@ -196,7 +196,7 @@ int Check::graphs(DType dtype) {
 /// The same bits in every run.
 int Check::repeats(DType dtype) {
   int wrong = 0;
-  for (const auto tiling : {cuda::GroupedTiling::few, cuda::GroupedTiling::many}) {
+  for (const auto tiling : cuda::kGroupedTilings) {
     LayerShape s = draw(dtype);
     s.map.m = o_.small ? 50 : 300;
     s.exact = false;
@@ -210,7 +210,7 @@ int Check::repeats(DType dtype) {
       wrong += layer.result() == first ? 0 : 1;
     }
   }
-  note("repeats", dtype, 2 * o_.repeats, wrong);
+  note("repeats", dtype, static_cast<int>(std::size(cuda::kGroupedTilings)) * o_.repeats, wrong);
   return wrong;
 }
 

@@ -10,11 +10,10 @@
 
 namespace tilelace::cuda {
 
-/// Boxes of 8, 16, 32 and 64 rows: any number of eights up to 15 is some of them, one of each.
-constexpr int kRowBoxes = 4;
+/// Boxes of 8, 16, .. 128 rows: any number of eights up to 31 is some of them, one of each.
+constexpr int kRowBoxes = 5;
 constexpr int kGroupedGroups = 2;  ///< warpgroups that multiply, in turns
 constexpr int kGroupedThreads = 128 * (kGroupedGroups + 1);
-constexpr int kWeightRows = 128;  ///< of a CTA's tile: of one weight, or half gate, half up
 
 /// Gate and up of a gated product, clamped or not: gate * sigmoid(alpha * gate) * (up + plus).
 struct GateForm {
@@ -44,13 +43,19 @@ struct GroupedParams {
   Activation activation;
 };
 
-/// A shape of tiles: `most` rows across, in clusters of `cluster` CTAs that share them.
+/// A shape of tiles: `most` rows across, in clusters of `cluster` CTAs that share them; weight_rows
+/// down, of one weight or half gate, half up. turns: a tile for each group, in turns, of 128 rows of
+/// the weight; else groups have half of a tile each.
 struct GroupedShape {
   int most;
+  int weight_rows;
   int stages;
   int cluster;
+  bool turns;
+  int staging;  ///< chunks of results that a group has room for
 };
-inline constexpr GroupedShape kManyRows{192, 5, 2};
-inline constexpr GroupedShape kFewRows{64, 8, 1};
+/// By GroupedTiling.
+inline constexpr GroupedShape kGroupedShapes[] = {
+    {64, 128, 8, 1, true, 1}, {192, 128, 5, 2, true, 1}, {192, 256, 3, 1, false, 2}, {192, 256, 3, 2, false, 2}};
 
 }  // namespace tilelace::cuda

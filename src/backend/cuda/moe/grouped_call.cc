@@ -63,7 +63,7 @@ void load(const GroupedEntry& entry) {
 }
 
 /// The weight and, of gates and ups, what each of them is in it.
-void fill_weight(GroupedParams& p, const GroupedGemm& g) {
+void fill_weight(GroupedParams& p, const GroupedGemm& g, int box) {
   const std::int64_t out_n = p.n;
   const auto* const at = static_cast<const std::byte*>(g.weight);
   const auto bytes = static_cast<std::int64_t>(size_of(g.dtype));
@@ -71,30 +71,29 @@ void fill_weight(GroupedParams& p, const GroupedGemm& g) {
   p.bias_step = 1;
   if (g.gating == Gating::one) {
     p.weight_rows = static_cast<int>(g.n);
-    p.weight = rows_map({g.weight, g.experts * g.n, g.k}, g.dtype, kWeightRows);
+    p.weight = rows_map({g.weight, g.experts * g.n, g.k}, g.dtype, box);
     return;
   }
   if (g.gating == Gating::swiglu) {
     p.weight_rows = static_cast<int>(g.n);
     p.bias_up = static_cast<int>(out_n);
-    p.weight = rows_map({at, g.experts * g.n, g.k}, g.dtype, kWeightRows / 2);
-    p.up = rows_map({at + out_n * g.k * bytes, g.experts * g.n - out_n, g.k}, g.dtype,
-                    kWeightRows / 2);
+    p.weight = rows_map({at, g.experts * g.n, g.k}, g.dtype, box);
+    p.up = rows_map({at + out_n * g.k * bytes, g.experts * g.n - out_n, g.k}, g.dtype, box);
     p.gate = {1, std::numeric_limits<float>::infinity(), 0};
     return;
   }
   p.weight_rows = static_cast<int>(out_n);
   p.bias_step = 2;
   p.bias_up = 1;
-  p.weight = rows_map({at, g.experts * out_n, g.k, 2 * g.k}, g.dtype, kWeightRows / 2);
-  p.up = rows_map({at + g.k * bytes, g.experts * out_n, g.k, 2 * g.k}, g.dtype, kWeightRows / 2);
+  p.weight = rows_map({at, g.experts * out_n, g.k, 2 * g.k}, g.dtype, box);
+  p.up = rows_map({at + g.k * bytes, g.experts * out_n, g.k, 2 * g.k}, g.dtype, box);
   p.gate = {1.702F, 7, 1};
 }
 
 GroupedParams params_of(const GroupedGemm& g, const GroupedEntry& entry) {
   GroupedParams p{};
   p.n = static_cast<int>(g.gating == Gating::one ? g.n : g.n / 2);
-  fill_weight(p, g);
+  fill_weight(p, g, entry.weight_rows / 2);
   for (int i = 0; i < kRowBoxes; ++i) p.rows[i] = rows_map({g.x, g.rows, g.k}, g.dtype, 8 << i);
   const int columns = entry.columns * entry.cluster;
   const std::int64_t tile_bytes = entry.most * g.k * static_cast<std::int64_t>(size_of(g.dtype));
@@ -125,8 +124,7 @@ GroupedTiling grouped_tiling(std::int64_t rows, int experts) {
 }
 
 int computed_rows(GroupedTiling tiling, int rows) {
-  const schedule::GroupedTiles tiles{tiling == GroupedTiling::few ? kFewRows.most : kManyRows.most,
-                                     1, 1};
+  const schedule::GroupedTiles tiles{kGroupedShapes[static_cast<int>(tiling)].most, 1, 1};
   int all = 0;
   for (int i = 0; i < tiles.tiles(rows); ++i) all += tiles.cell(rows, i).width;
   return all;
@@ -160,7 +158,7 @@ void grouped_gemm(const GroupedGemm& g, GroupedTiling tiling, cudaStream_t strea
 void load_grouped_gemm() {
   const cudaError_t status = for_each_gpu_dtype([](DType dtype) {
     for (const bool gated : {false, true})
-      for (const auto tiling : {GroupedTiling::few, GroupedTiling::many})
+      for (const auto tiling : kGroupedTilings)
         load(grouped_entry(dtype, gated, tiling));
     return cudaSuccess;
   });

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <iterator>
+#include <utility>
+
 #include "backend/cuda/base/element_types.h"
 #include "backend/cuda/moe/grouped_kernels.h"
 #include "backend/cuda/moe/grouped_load.h"
@@ -17,11 +20,11 @@ TILELACE_DEVICE void start(const GroupedParams& p, typename K::Shared& shared) {
   if (threadIdx.x == 0) {
     for (int i = 0; i < K::kStages; ++i) {
       ptx::barrier_init(K::at(&shared.full[i]), 1);
-      ptx::barrier_init(K::at(&shared.empty[i]), K::kCluster);
+      ptx::barrier_init(K::at(&shared.empty[i]), K::kCluster * K::kReaders);
     }
     for (int i = 0; i < kGroupedSlots; ++i) {
       ptx::barrier_init(K::at(&shared.listed[i]), 1);
-      ptx::barrier_init(K::at(&shared.done[i]), 1);
+      ptx::barrier_init(K::at(&shared.done[i]), K::kReaders);
     }
     ptx::barrier_init_fence();
   }
@@ -56,14 +59,13 @@ __global__ void __launch_bounds__(kGroupedThreads, 1)
 template <class K>
 GroupedEntry entry() {
   return {reinterpret_cast<const void*>(grouped_kernel<K>),
-          static_cast<int>(sizeof(typename K::Shared)), K::kCluster, K::kMost, K::kColumns};
+          static_cast<int>(sizeof(typename K::Shared)), K::kCluster, K::kMost, K::kColumns,
+          K::kWeightRows};
 }
-template <class Element, bool kGated>
-GroupedEntry entry(GroupedTiling tiling) {
-  if (tiling == GroupedTiling::many)
-    return entry<
-        GroupedKernel<Element, kGated, kManyRows.most, kManyRows.stages, kManyRows.cluster>>();
-  return entry<GroupedKernel<Element, kGated, kFewRows.most, kFewRows.stages, kFewRows.cluster>>();
+template <class Element, bool kGated, int... kShapes>
+GroupedEntry entry(GroupedTiling tiling, std::integer_sequence<int, kShapes...> /*shapes*/) {
+  const GroupedEntry all[] = {entry<GroupedKernel<Element, kGated, kShapes>>()...};
+  return all[static_cast<int>(tiling)];
 }
 
 }  // namespace
@@ -71,7 +73,8 @@ GroupedEntry entry(GroupedTiling tiling) {
 GroupedEntry grouped_entry(DType dtype, bool gated, GroupedTiling tiling) {
   return with_element(dtype, [&](auto e) -> GroupedEntry {
     using Element = typename decltype(e)::type;
-    return gated ? entry<Element, true>(tiling) : entry<Element, false>(tiling);
+    constexpr std::make_integer_sequence<int, std::size(kGroupedShapes)> shapes;
+    return gated ? entry<Element, true>(tiling, shapes) : entry<Element, false>(tiling, shapes);
   });
 }
 

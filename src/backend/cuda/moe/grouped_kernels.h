@@ -12,6 +12,7 @@ struct GroupedEntry {
   int cluster = 1;
   int most = 0;     ///< rows of a tile
   int columns = 0;  ///< of the result that a CTA's tile has
+  int weight_rows = 0;
 };
 GroupedEntry grouped_entry(DType, bool gated, GroupedTiling);
 

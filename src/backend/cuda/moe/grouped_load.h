@@ -37,7 +37,7 @@ class GroupedLoad {
     const int eights = tile.cell.width / 8;
     const int first = eights * rank_ / K::kCluster;
     const int mine = eights * (rank_ + 1) / K::kCluster - first;
-    const int expected = (there ? kWeightBytes : 0) + tile.cell.width * 128;
+    const int expected = (there ? K::kWeightBytes : 0) + tile.cell.width * 128;
 #pragma unroll 1
     for (int k = 0; k < p_.steps; ++k) {
       await_free();
@@ -46,7 +46,7 @@ class GroupedLoad {
         const ptx::Shared full = K::at(&shared_.full[ring_.stage]);
         ptx::barrier_expect(full, expected);
         if (there) load_weight(K::at(stage), full, k * kStep, weight);
-        load_rows(K::at(stage) + kWeightBytes + first * kAtomBytes, full, k * kStep,
+        load_rows(K::at(stage) + K::kWeightBytes + first * kAtomBytes, full, k * kStep,
                   tile.row + 8 * first, mine);
       }
       ring_.advance();
@@ -54,8 +54,12 @@ class GroupedLoad {
   }
 
   TILELACE_DEVICE void load_weight(ptx::Shared to, ptx::Shared full, int x, int row) const {
+    constexpr int kBox = K::kWeightRows / 2;
     ptx::tensor_load(to, &p_.weight, full, x, row);
-    if constexpr (K::kGated) ptx::tensor_load(to + kWeightBytes / 2, &p_.up, full, x, row);
+    if constexpr (K::kGated)
+      ptx::tensor_load(to + kBox * 128, &p_.up, full, x, row);
+    else
+      ptx::tensor_load(to + kBox * 128, &p_.weight, full, x, row + kBox);
   }
   TILELACE_DEVICE void load_rows(ptx::Shared to, ptx::Shared full, int x, int row,
                                  int eights) const {
@@ -96,9 +100,10 @@ class GroupedList {
       const int column = (found.cell.column * K::kCluster + K::cluster_rank()) * K::kColumns;
       Slot& slot = free_slot(i);
       list(slot, found, column);
-      publish(slot, i, {found.row, found.cell.rows, found.cell.width, column});
+      announce(slot, i, {found.row, found.cell.rows, found.cell.width, column});
     }
-    for (int last = i + kGroupedGroups; i < last; ++i) publish(free_slot(i), i, {0, 0, 0, 0});
+    for (int last = i + kGroupedGroups / K::kReaders; i < last; ++i)
+      announce(free_slot(i), i, {0, 0, 0, 0});
   }
 
  private:
@@ -107,7 +112,7 @@ class GroupedList {
       ptx::barrier_wait(K::at(&shared_.done[i % kGroupedSlots]), (i / kGroupedSlots - 1) & 1);
     return shared_.slots[i % kGroupedSlots];
   }
-  TILELACE_DEVICE void publish(Slot& slot, int i, const int4& where) const {
+  TILELACE_DEVICE void announce(Slot& slot, int i, const int4& where) const {
     if (lane_ == 0) {
       slot.row = where.x;
       slot.rows = where.y;
@@ -121,7 +126,7 @@ class GroupedList {
   TILELACE_DEVICE void list(Slot& slot, const GroupedTile& tile, int column) const {
     const auto* const bias = static_cast<const typename K::Element*>(p_.bias);
 #pragma unroll
-    for (int j = lane_; j < kWeightRows; j += 32) {
+    for (int j = lane_; j < K::kWeightRows; j += 32) {
       const int of = column + j % K::kColumns;
       const bool there = bias != nullptr && of < p_.n;
       const int up = j / K::kColumns * p_.bias_up;
@@ -130,12 +135,22 @@ class GroupedList {
                 : 0.0F;
     }
 #pragma unroll
-    for (int j = lane_; j < K::kMost; j += 32) slot.scale[j] = scale_of(tile, j);
+    for (int j = 0; j < K::kMost / 32; ++j) slot.scale[lane_ + 32 * j] = 1;
+    if (p_.scale != nullptr) list_scales(slot, tile);
   }
-  [[nodiscard]] TILELACE_DEVICE float scale_of(const GroupedTile& tile, int j) const {
-    if (p_.scale == nullptr || j >= tile.cell.rows) return 1;
-    const int row = tile.row + j;
-    return p_.scale[p_.sources != nullptr ? p_.sources[row] : row];
+  /// All loads of a kind are under way together.
+  TILELACE_DEVICE void list_scales(Slot& slot, const GroupedTile& tile) const {
+    int from[K::kMost / 32];
+#pragma unroll
+    for (int j = 0; j < K::kMost / 32; ++j) {
+      from[j] = tile.row + min(lane_ + 32 * j, tile.cell.rows - 1);
+      if (p_.sources != nullptr) from[j] = p_.sources[from[j]];
+    }
+    float scale[K::kMost / 32];
+#pragma unroll
+    for (int j = 0; j < K::kMost / 32; ++j) scale[j] = p_.scale[from[j]];
+#pragma unroll
+    for (int j = 0; j < K::kMost / 32; ++j) slot.scale[lane_ + 32 * j] = scale[j];
   }
 
   const GroupedParams& p_;

@@ -22,20 +22,21 @@ class GroupedMath {
  public:
   TILELACE_DEVICE GroupedMath(const GroupedParams& p, Shared& shared, int group)
       : p_(p), shared_(shared), group_(group), thread_(static_cast<int>(threadIdx.x) & 127) {
-    if (group == 1) ring_.skip(p.steps);
+    if (K::kTurns && group == 1) ring_.skip(p.steps);
   }
 
   TILELACE_DEVICE void run() {
-    for (int i = group_;; i += kGroupedGroups) {
+    constexpr int kTaken = kGroupedGroups / K::kReaders;
+    for (int i = group_ % kTaken;; i += kTaken) {
       const int at = i % kGroupedSlots;
       ptx::barrier_wait(K::at(&shared_.listed[at]), (i / kGroupedSlots) & 1);
       const int width = shared_.slots[at].width;
       if (width == 0) return;
       // Turns are also needed because a wait for a parity more than one round ahead would return.
       // stays: turns keep parities apart
-      if (i > 0) ptx::sync_threads(kTurnBarrier + group_, 256);
+      if (K::kTurns && i > 0) ptx::sync_threads(kTurnBarrier + group_, 256);
       multiply_by<8>(width);
-      ring_.skip(p_.steps);  // the other group's
+      if (K::kTurns) ring_.skip(p_.steps);  // the other group's
       store(shared_.slots[at]);
       sync_group();
       if (thread_ == 0) ptx::barrier_arrive(K::at(&shared_.done[at]));
@@ -69,7 +70,7 @@ class GroupedMath {
       ring_ = next;
     }
     // stays: turns keep parities apart
-    ptx::arrive_threads(kTurnBarrier + (group_ ^ 1), 256);
+    if (K::kTurns) ptx::arrive_threads(kTurnBarrier + (group_ ^ 1), 256);
     ptx::wgmma_wait<0>();
     pin<kWidth>();
     release(ring_.before());
@@ -84,8 +85,8 @@ class GroupedMath {
     constexpr bool kInHalves = kWidth >= 80;
     constexpr int kBetween = kInHalves ? kProducts / 2 : kProducts;
     const ptx::Shared stage = K::at(shared_.ring[ring_.stage]);
-    const std::uint64_t weight = ptx::operand(stage);
-    const std::uint64_t rows = ptx::operand(stage + kWeightBytes);
+    const std::uint64_t weight = ptx::operand(stage + first_block() * kChunkBytes);
+    const std::uint64_t rows = ptx::operand(stage + K::kWeightBytes);
     pin<kWidth>();
     ptx::wgmma_fence();
 #pragma unroll
@@ -93,7 +94,7 @@ class GroupedMath {
       const int i = at / kSteps;
       const int kk = at % kSteps;
       Wgmma<Element, kWidth>::multiply(reinterpret_cast<float(&)[kWidth / 2]>(acc_[i]),
-                                       weight + (kChunkBytes / 16) * i + 2 * kk, rows + 2 * kk,
+                                       weight + (kChunkBytes / 16) * kApart * i + 2 * kk, rows + 2 * kk,
                                        keep || kk != 0);
       if (at + 1 != kBetween) continue;
       ptx::wgmma_commit();
@@ -111,6 +112,12 @@ class GroupedMath {
 #pragma unroll
       for (int j = 0; j < kWidth / 2; ++j) ptx::pin(acc_[i][j]);
   }
+
+  /// The first of this group's blocks of 64 rows of the weight, and how far apart they are.
+  [[nodiscard]] TILELACE_DEVICE int first_block() const {
+    return K::kTurns ? 0 : K::kGated ? group_ : kBlocks * group_;
+  }
+  static constexpr int kApart = !K::kTurns && K::kGated ? kGroupedGroups : 1;
 
   /// This group has read the stage: says so to all that fill it.
   TILELACE_DEVICE void release(int stage) const {
@@ -130,17 +137,18 @@ class GroupedMath {
 #pragma unroll
       for (int c = 0; c < K::kMost / kTogether; ++c) {
         if (kTogether * c >= slot.width) break;
+        const ptx::Shared chunk = K::at(shared_.staging[group_][K::kStaging > 1 ? chunk_ : 0]);
+        chunk_ ^= 1;
+        if (K::kStaging == 1) sync_group();  // else: behind the chunk between
+        stage(slot, chunk, i, c, warp, lane);
         sync_group();
-        stage(slot, i, c, warp, lane);
-        sync_group();
-        copy_out(slot, i, c);
+        copy_out(slot, chunk, i, c);
       }
   }
 
   /// Rounds 64 rows of 64 columns into shared memory.
-  TILELACE_DEVICE void stage(const Slot& slot, int i, int c, int warp, int lane) {
-    const ptx::Shared to = K::at(shared_.staging[group_]);
-    const float* const bias = slot.bias + 64 * i + 16 * warp + lane / 4;
+  TILELACE_DEVICE void stage(const Slot& slot, ptx::Shared to, int i, int c, int warp, int lane) {
+    const float* const bias = slot.bias + 64 * (first_block() + kApart * i) + 16 * warp + lane / 4;
     const float low = bias[0];
     const float high = bias[8];
 #pragma unroll
@@ -150,7 +158,7 @@ class GroupedMath {
 #pragma unroll
       for (int e = 0; e < 8; ++e) f[e] = acc_[i][32 * c + 4 * j + e] + ((e & 2) != 0 ? high : low);
       if constexpr (K::kGated)
-        gate(f, acc_[1] + 32 * c + 4 * j, bias[64], bias[72]);
+        gate(f, acc_[1] + 32 * c + 4 * j, bias[64 * kApart], bias[64 * kApart + 8]);
       else if (p_.activation != Activation::none)
         activate<8>(p_.activation, f);
       const float* const scale = slot.scale + kTogether * c + 8 * j + 2 * (lane & 3);
@@ -173,10 +181,9 @@ class GroupedMath {
   }
 
   /// Staged results that exist, 16 bytes a thread, whole lines.
-  TILELACE_DEVICE void copy_out(const Slot& slot, int i, int c) const {
-    const ptx::Shared from = K::at(shared_.staging[group_]);
+  TILELACE_DEVICE void copy_out(const Slot& slot, ptx::Shared from, int i, int c) const {
     const int eight = thread_ % 8;
-    const int column = slot.column + 64 * i + 8 * eight;
+    const int column = slot.column + 64 * (first_block() + i) + 8 * eight;
     if (column >= p_.n) return;
     auto* const out = static_cast<Element*>(p_.out) + column;
 #pragma unroll
@@ -195,6 +202,7 @@ class GroupedMath {
   Shared& shared_;
   int group_, thread_;
   typename K::Ring ring_;
+  int chunk_ = 0;
   float acc_[kBlocks][kHalf];
 };
 

@@ -10,16 +10,20 @@
 namespace tilelace::cuda {
 
 constexpr int kGroupedSlots = 4;  ///< tiles that are listed ahead
-constexpr int kWeightBytes = kWeightRows * 128;
 
 /// One shape of tiles, for one type; gated: pairs of columns make one.
-template <class E, bool kIsGated, int kMostRows, int kRingStages, int kCtas>
+template <class E, bool kIsGated, int kShape>
 struct GroupedKernel {
   using Element = E;
   static constexpr bool kGated = kIsGated;
-  static constexpr int kMost = kMostRows;
-  static constexpr int kStages = kRingStages;
-  static constexpr int kCluster = kCtas;
+  static constexpr int kMost = kGroupedShapes[kShape].most;
+  static constexpr int kWeightRows = kGroupedShapes[kShape].weight_rows;
+  static constexpr int kWeightBytes = kWeightRows * 128;
+  static constexpr int kStages = kGroupedShapes[kShape].stages;
+  static constexpr int kCluster = kGroupedShapes[kShape].cluster;
+  static constexpr int kStaging = kGroupedShapes[kShape].staging;
+  static constexpr bool kTurns = kGroupedShapes[kShape].turns;
+  static constexpr int kReaders = kTurns ? 1 : kGroupedGroups;  ///< groups that share a tile
   static constexpr int kColumns = kGated ? kWeightRows / 2 : kWeightRows;  ///< of the result
   static constexpr int kStageBytes = kWeightBytes + kMost * 128;
   static_assert(kMost % 64 == 0, "results are staged 64 rows at a time");
@@ -36,7 +40,7 @@ struct GroupedKernel {
   };
   struct Shared {
     std::uint8_t ring[kStages][kStageBytes];
-    std::uint8_t staging[kGroupedGroups][kChunkBytes];
+    std::uint8_t staging[kGroupedGroups][kStaging][kChunkBytes];
     Slot slots[kGroupedSlots];
     std::uint64_t full[kStages], empty[kStages];
     std::uint64_t listed[kGroupedSlots], done[kGroupedSlots];

@@ -78,7 +78,9 @@ struct GroupedGemm {
   Activation activation = Activation::none;  ///< of `one` alone, not swiglu
 };
 /// A shape of tiles. `few`: for up to some 48 rows an expert.
-enum class GroupedTiling : std::uint8_t { few, many };
+enum class GroupedTiling : std::uint8_t { few, many, wide, pair };
+inline constexpr GroupedTiling kGroupedTilings[] = {GroupedTiling::few, GroupedTiling::many,
+                                                    GroupedTiling::wide, GroupedTiling::pair};
 /// The one that grouped_gemm takes: a function of rows and experts alone, right for every routing.
 GroupedTiling grouped_tiling(std::int64_t rows, int experts);
 /// Rows of `tiling` that a product computes for an expert with `rows` of them: what there is beyond
