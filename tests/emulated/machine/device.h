@@ -216,11 +216,6 @@ unsigned lanes_that(std::uint64_t value, const Holds& holds) {
 inline unsigned __ballot_sync(unsigned /*mask*/, int mine) {
   return lanes_that(mine != 0 ? 1 : 0, [](std::uint64_t other) { return other != 0; });
 }
-template <class T>
-unsigned __match_any_sync(unsigned /*mask*/, T value) {
-  const std::uint64_t bits = tilelace::emulated::bits_of(value);
-  return lanes_that(bits, [bits](std::uint64_t other) { return other == bits; });
-}
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __ffs(int x) { return __builtin_ffs(x); }
 inline void __syncwarp(unsigned /*mask*/ = ~0U) { tilelace::emulated::meet_warp(0, true); }
@@ -244,6 +239,10 @@ inline void __threadfence_system() {}
 template <class T>
 TILELACE_WATCHED T __ldcg(const T* p) {
   return *p;
+}
+template <class T>
+TILELACE_WATCHED void __stcg(T* p, T v) {
+  *p = v;
 }
 template <class T>
 TILELACE_WATCHED T __ldg(const T* p) {

@@ -145,10 +145,10 @@ std::vector<Variant> Bench::dense(const Row& r, double guess_us) {
   std::vector<Variant> all;
   for (int a = 0; a < blas.algorithms(); ++a)
     all.push_back({"dense", [this, p, a, &blas](int call, cudaStream_t stream) {
-                     blas.launch({x_.at(call, bytes_of(p.m * p.k)),
-                                  weight_.at(call, bytes_of(p.n * p.k)), nullptr,
-                                  out_.at(call, bytes_of(p.m * p.n)), Activation::none},
-                                 a, stream);
+                     blas.launch(
+                         {x_.at(call, bytes_of(p.m * p.k)), weight_.at(call, bytes_of(p.n * p.k)),
+                          nullptr, out_.at(call, bytes_of(p.m * p.n)), Activation::none},
+                         a, stream);
                    }});
   timer_.first_look(all, guess_us);
   Timer::keep(all, 1);
@@ -164,7 +164,8 @@ double Bench::computed(const Row& r, cuda::GroupedTiling tiling) const {
 
 void Bench::row(const Row& r) {
   route(r);
-  const double flops = 2.0 * static_cast<double>(r.rows()) * static_cast<double>(r.n()) * static_cast<double>(r.k());
+  const double flops =
+      2.0 * static_cast<double>(r.rows()) * static_cast<double>(r.n()) * static_cast<double>(r.k());
   std::int64_t hit = 0;
   std::int32_t most = 0;
   for (std::size_t e = 0; e + 1 < begins_.size(); ++e) {
@@ -195,11 +196,14 @@ void Bench::row(const Row& r) {
     const double by_memory = weights / (o_.memory_tb_s * 1e6) / 0.92;
     const double bar = std::max(by_flops, by_memory) + 3;
     const bool taken = tiling == cuda::grouped_tiling(r.rows(), static_cast<int>(r.model.experts));
-    fmt::print("{:16} {:4} m {:5} {:8} {:13}{} {:9.1f} us {:4.0f} TF {:5.2f} TB/s q {:.3f} max/mean {:.2f} bar {:9.1f} {:.3f}\n",
-               r.model.name, r.up ? "up" : "down", r.m, name_of(r.routing), v.name,
-               v.name != "dense" && taken ? "*" : " ", us, flops / us / 1e6, weights / us / 1e6, q,
-               static_cast<double>(most) * static_cast<double>(r.model.experts) / static_cast<double>(r.rows()),
-               bar, us / bar);
+    fmt::print(
+        "{:16} {:4} m {:5} {:8} {:13}{} {:9.1f} us {:4.0f} TF {:5.2f} TB/s q {:.3f} max/mean "
+        "{:.2f} bar {:9.1f} {:.3f}\n",
+        r.model.name, r.up ? "up" : "down", r.m, name_of(r.routing), v.name,
+        v.name != "dense" && taken ? "*" : " ", us, flops / us / 1e6, weights / us / 1e6, q,
+        static_cast<double>(most) * static_cast<double>(r.model.experts) /
+            static_cast<double>(r.rows()),
+        bar, us / bar);
     lines_.push_back({{"schema", "tilelace.moe_bench/1"},
                       {"model", r.model.name},
                       {"side", r.up ? "up" : "down"},

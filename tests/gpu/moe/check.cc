@@ -45,12 +45,14 @@ class Check {
   }
   LayerShape draw(DType);
   int shapes(DType);
+  int maps();
   int graphs(DType);
   int repeats(DType);
   int calls(DType);
   void run(Layer& layer) {
     layer.poison_results();
     layer.run(stream_);
+    layer.run(stream_);  // begins under the end of the first
     cuda::check(cudaStreamSynchronize(stream_), "a layer");
   }
   void note(const char* what, DType dtype, int count, int wrong, double worst = 0);
@@ -141,6 +143,33 @@ int Check::shapes(DType dtype) {
   if (o_.drop) fmt::print("dropped k: {} results passed that must not\n", unseen);
   note("shapes", dtype, o_.shapes, o_.drop ? unseen : wrong, worst);
   return o_.drop ? unseen : wrong;
+}
+
+/// Maps by themselves, of so many pairs that several CTAs make one.
+int Check::maps() {
+  int wrong = 0;
+  const int count = o_.small ? 2 : 40;
+  for (int i = 0; i < count; ++i) {
+    LayerShape s;
+    s.map.top_k = 1 + below(8);
+    s.map.m = 1 + below((o_.small ? 5000 : 200000) / s.map.top_k);
+    s.map.experts = one_of<std::int64_t>({3, 64, 128, 256, 700, 1024});
+    s.map.here = below(2) == 0 ? s.map.experts : 1 + below(s.map.experts);
+    s.map.first = below(s.map.experts - s.map.here + 1);
+    const auto words = static_cast<std::size_t>(s.map.words());
+    const Ids ids = router_.draw(s.map, one_of({Routing::one_hot, Routing::holes, Routing::wrong}));
+    const Buffer on_gpu(ids.size() * 8), map(words * 4);
+    on_gpu.upload(ids);
+    cuda::make_map({s.map, on_gpu.data(), true, map.as<std::int32_t>()}, stream_);
+    cuda::check(cudaStreamSynchronize(stream_), "a map");
+    std::vector<std::int32_t> expected(words, -1);  // the poison
+    fill_moe_map(s.map, ids.data(), expected.data());
+    if (map.download<std::int32_t>(words) == expected && map.untouched(words * 4)) continue;
+    ++wrong;
+    fmt::print("WRONG map of {}\n", text_of(s));
+  }
+  note("maps", DType::bf16, count, wrong);
+  return wrong;
 }
 
 /// A captured layer.
@@ -245,7 +274,7 @@ int Check::calls(DType dtype) {
 }
 
 int Check::all() {
-  int wrong = 0;
+  int wrong = o_.drop ? 0 : maps();
   for (const DType dtype : {DType::bf16, DType::fp16}) {
     if (std::find(o_.dtypes.begin(), o_.dtypes.end(), name_of(dtype)) == o_.dtypes.end()) continue;
     wrong += shapes(dtype);

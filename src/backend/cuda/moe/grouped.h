@@ -44,8 +44,8 @@ struct GroupedParams {
 };
 
 /// A shape of tiles: `most` rows across, in clusters of `cluster` CTAs that share them; weight_rows
-/// down, of one weight or half gate, half up. turns: a tile for each group, in turns, of 128 rows of
-/// the weight; else groups have half of a tile each.
+/// down, of one weight or half gate, half up. turns: a tile for each group, in turns, of 128 rows
+/// of the weight; else groups have half of a tile each.
 struct GroupedShape {
   int most;
   int weight_rows;
@@ -55,7 +55,9 @@ struct GroupedShape {
   int staging;  ///< chunks of results that a group has room for
 };
 /// By GroupedTiling.
-inline constexpr GroupedShape kGroupedShapes[] = {
-    {64, 128, 8, 1, true, 1}, {192, 128, 5, 2, true, 1}, {192, 256, 3, 1, false, 2}, {192, 256, 3, 2, false, 2}};
+inline constexpr GroupedShape kGroupedShapes[] = {{64, 128, 8, 1, true, 1},
+                                                  {192, 128, 5, 2, true, 1},
+                                                  {192, 256, 3, 1, false, 2},
+                                                  {192, 256, 3, 2, false, 2}};
 
 }  // namespace tilelace::cuda

@@ -158,8 +158,7 @@ void grouped_gemm(const GroupedGemm& g, GroupedTiling tiling, cudaStream_t strea
 void load_grouped_gemm() {
   const cudaError_t status = for_each_gpu_dtype([](DType dtype) {
     for (const bool gated : {false, true})
-      for (const auto tiling : kGroupedTilings)
-        load(grouped_entry(dtype, gated, tiling));
+      for (const auto tiling : kGroupedTilings) load(grouped_entry(dtype, gated, tiling));
     return cudaSuccess;
   });
   check(status, "loading grouped_gemm");

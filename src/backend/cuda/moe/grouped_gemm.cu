@@ -59,7 +59,10 @@ __global__ void __launch_bounds__(kGroupedThreads, 1)
 template <class K>
 GroupedEntry entry() {
   return {reinterpret_cast<const void*>(grouped_kernel<K>),
-          static_cast<int>(sizeof(typename K::Shared)), K::kCluster, K::kMost, K::kColumns,
+          static_cast<int>(sizeof(typename K::Shared)),
+          K::kCluster,
+          K::kMost,
+          K::kColumns,
           K::kWeightRows};
 }
 template <class Element, bool kGated, int... kShapes>

@@ -134,8 +134,6 @@ class GroupedList {
           there ? static_cast<float>(bias[tile.expert * p_.bias_columns + of * p_.bias_step + up])
                 : 0.0F;
     }
-#pragma unroll
-    for (int j = 0; j < K::kMost / 32; ++j) slot.scale[lane_ + 32 * j] = 1;
     if (p_.scale != nullptr) list_scales(slot, tile);
   }
   /// All loads of a kind are under way together.

@@ -94,8 +94,8 @@ class GroupedMath {
       const int i = at / kSteps;
       const int kk = at % kSteps;
       Wgmma<Element, kWidth>::multiply(reinterpret_cast<float(&)[kWidth / 2]>(acc_[i]),
-                                       weight + (kChunkBytes / 16) * kApart * i + 2 * kk, rows + 2 * kk,
-                                       keep || kk != 0);
+                                       weight + (kChunkBytes / 16) * kApart * i + 2 * kk,
+                                       rows + 2 * kk, keep || kk != 0);
       if (at + 1 != kBetween) continue;
       ptx::wgmma_commit();
       ptx::wgmma_wait<1>();
@@ -128,81 +128,107 @@ class GroupedMath {
       ptx::barrier_arrive(K::at(&shared_.empty[stage]));
   }
 
+  /// What a thread knows of the tile that it stores.
+  struct Place {
+    const Slot& slot;
+    int rows, width;     ///< of the slot
+    int column;          ///< of the thread's 16 bytes in block 0
+    std::int64_t first;  ///< element of the result: the thread's first
+  };
+
   TILELACE_DEVICE void store(const Slot& slot) {
     constexpr int kOut = K::kGated ? 1 : kBlocks;
-    const int lane = ptx::thread_again() & 31;
-    const int warp = (ptx::thread_again() & 127) / 32;
+    const int column = slot.column + 64 * first_block() + 8 * (thread_ % 8);
+    const Place place{slot, slot.rows, slot.width, column,
+                      std::int64_t{slot.row + thread_ / 8} * p_.n + column};
 #pragma unroll
     for (int i = 0; i < kOut; ++i)
 #pragma unroll
       for (int c = 0; c < K::kMost / kTogether; ++c) {
-        if (kTogether * c >= slot.width) break;
-        const ptx::Shared chunk = K::at(shared_.staging[group_][K::kStaging > 1 ? chunk_ : 0]);
-        chunk_ ^= 1;
-        if (K::kStaging == 1) sync_group();  // else: behind the chunk between
-        stage(slot, chunk, i, c, warp, lane);
+        if (kTogether * c >= place.width) break;
+        const ptx::Shared chunk = K::at(shared_.staging[group_][c % K::kStaging]);
+        if (K::kStaging == 1 || c == 0) sync_group();  // else: behind the chunk between
+        stage(place, chunk, i, c);
         sync_group();
-        copy_out(slot, chunk, i, c);
+        copy_out(place, chunk, i, c);
       }
   }
 
-  /// Rounds 64 rows of 64 columns into shared memory.
-  TILELACE_DEVICE void stage(const Slot& slot, ptx::Shared to, int i, int c, int warp, int lane) {
-    const float* const bias = slot.bias + 64 * (first_block() + kApart * i) + 16 * warp + lane / 4;
-    const float low = bias[0];
-    const float high = bias[8];
+  /// Rounds 64 rows of 64 columns into shared memory. Rows that are not computed, too: nobody reads
+  /// them.
+  TILELACE_DEVICE void stage(const Place& place, ptx::Shared to, int i, int c) {
+    constexpr int kBatch = 4;  // eights of rows, as registers allow
 #pragma unroll
-    for (int j = 0; j < kTogether / 8; j += 2) {
-      if (kTogether * c + 8 * j >= slot.width) break;
-      float f[8];
+    for (int b = 0; b < kTogether / 8; b += kBatch) {
+      std::uint32_t words[kBatch / 2][4];
 #pragma unroll
-      for (int e = 0; e < 8; ++e) f[e] = acc_[i][32 * c + 4 * j + e] + ((e & 2) != 0 ? high : low);
-      if constexpr (K::kGated)
-        gate(f, acc_[1] + 32 * c + 4 * j, bias[64 * kApart], bias[64 * kApart + 8]);
-      else if (p_.activation != Activation::none)
-        activate<8>(p_.activation, f);
-      const float* const scale = slot.scale + kTogether * c + 8 * j + 2 * (lane & 3);
+      for (int j = 0; j < kBatch; j += 2) {
+        float f[8];
+        finish(place, i, c, b + j, f);
 #pragma unroll
-      for (int e = 0; e < 8; ++e) f[e] *= scale[(e & 1) + 2 * (e & 4)];
-      const std::uint32_t r[4] = {pack(f[0], f[1], Element{}), pack(f[2], f[3], Element{}),
-                                  pack(f[4], f[5], Element{}), pack(f[6], f[7], Element{})};
-      ptx::store_matrices<true>(to + staged_across(j, warp, lane), r);
+        for (int w = 0; w < 4; ++w) words[j / 2][w] = pack(f[2 * w], f[2 * w + 1], Element{});
+      }
+#pragma unroll
+      for (int j = 0; j < kBatch; j += 2)
+        ptx::store_matrices<true>(to + staged_across(b + j, warp(), lane()), words[j / 2]);
     }
   }
-  TILELACE_DEVICE void gate(float (&f)[8], const float* up, float low, float high) const {
+  /// Results of sixteen rows: two columns eight apart.
+  TILELACE_DEVICE void finish(const Place& place, int i, int c, int j, float (&f)[8]) {
+    const float* const bias =
+        place.slot.bias + 64 * (first_block() + kApart * i) + 16 * warp() + lane() / 4;
+    const float* const acc = acc_[i] + 32 * c + 4 * j;
+#pragma unroll
+    for (int e = 0; e < 8; ++e) f[e] = acc[e];
+    if (p_.bias != nullptr)
+#pragma unroll
+      for (int e = 0; e < 8; ++e) f[e] += bias[4 * (e & 2)];
+    if constexpr (K::kGated)
+      gate(f, acc_[1] + 32 * c + 4 * j, bias + 64 * kApart);
+    else if (p_.activation != Activation::none)
+      activate<8>(p_.activation, f);
+    if (p_.scale == nullptr) return;
+    const float* const scale = place.slot.scale + kTogether * c + 8 * j + 2 * (lane() & 3);
+#pragma unroll
+    for (int e = 0; e < 8; ++e) f[e] *= scale[(e & 1) + 2 * (e & 4)];
+  }
+  TILELACE_DEVICE void gate(float (&f)[8], const float* up, const float* bias) const {
     const GateForm& g = p_.gate;
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
       const float x = f[e] > g.limit ? g.limit : f[e];  // NaN stays
-      float y = up[e] + ((e & 2) != 0 ? high : low);
+      float y = up[e];
+      if (p_.bias != nullptr) y += bias[4 * (e & 2)];
       y = y > g.limit ? g.limit : y < -g.limit ? -g.limit : y;
       f[e] = __fdividef(x, 1.0F + __expf(-g.alpha * x)) * (y + g.plus);
     }
   }
 
   /// Staged results that exist, 16 bytes a thread, whole lines.
-  TILELACE_DEVICE void copy_out(const Slot& slot, ptx::Shared from, int i, int c) const {
-    const int eight = thread_ % 8;
-    const int column = slot.column + 64 * (first_block() + i) + 8 * eight;
-    if (column >= p_.n) return;
-    auto* const out = static_cast<Element*>(p_.out) + column;
+  TILELACE_DEVICE void copy_out(const Place& place, ptx::Shared from, int i, int c) const {
+    constexpr int kApartRows = 16;  // of a thread's pieces
+    if (place.column + 64 * i >= p_.n) return;
+    const int row = thread_ / 8;
+    Element* const to = static_cast<Element*>(p_.out) + place.first + 64 * i;
+    from += row * 128 + (((thread_ % 8) ^ (row & 7)) << 4);
 #pragma unroll
-    for (int u = 0; u < kTogether / 16; ++u) {
-      const int token = thread_ / 8 + 16 * u;
-      const int row = kTogether * c + token;
-      if (row >= slot.rows) break;
-      *reinterpret_cast<uint4*>(out + std::int64_t{slot.row + row} * p_.n) =
-          ptx::load_shared_16(from + token * 128 + ((eight ^ (token & 7)) << 4));
+    for (int u = 0; u < kTogether / kApartRows; ++u) {
+      const int at = kTogether * c + kApartRows * u;
+      const uint4 v = ptx::load_shared_16(from + kApartRows * u * 128);
+      // A plain store becomes four.
+      if (at + row < place.rows) __stcg(reinterpret_cast<uint4*>(to + std::int64_t{at} * p_.n), v);
     }
   }
 
+  /// Computed anew, to take no registers.
+  [[nodiscard]] TILELACE_DEVICE static int warp() { return (ptx::thread_again() & 127) / 32; }
+  [[nodiscard]] TILELACE_DEVICE static int lane() { return ptx::thread_again() & 31; }
   TILELACE_DEVICE void sync_group() const { ptx::sync_threads(kGroupBarrier + group_, 128); }
 
   const GroupedParams& p_;
   Shared& shared_;
   int group_, thread_;
   typename K::Ring ring_;
-  int chunk_ = 0;
   float acc_[kBlocks][kHalf];
 };
 
