@@ -9,7 +9,7 @@ if(BUILD_SHARED_LIBS AND NOT TILELACE_TORCH)  # the package's library is whole b
 endif()
 add_library(tilelace_library ${library_type})
 add_library(tilelace::tilelace ALIAS tilelace_library)
-foreach(part comm comm_cuda plan check cpu_gemm cpu cuda cuda_transport cuda_nccl op c)
+foreach(part comm comm_cuda plan check cpu_gemm cpu cuda cuda_moe cuda_transport cuda_nccl op c)
   if(TARGET tilelace_${part})
     target_sources(tilelace_library PRIVATE $<TARGET_OBJECTS:tilelace_${part}>)
     get_target_property(kernels tilelace_${part} TILELACE_KERNELS)  # objects of objects are not among them

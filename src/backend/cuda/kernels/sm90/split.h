@@ -33,7 +33,7 @@ class SplitParts {
     return reinterpret_cast<float4*>(scratch_.partials + floats) + thread_;
   }
 
-  /// From here on by the thread that speaks for its warpgroup.
+  /// Called by one thread of each warpgroup, as are the functions below.
   TILELACE_DEVICE void signal() const {
     comm::signal<comm::CudaDeviceAtomics>(flag(place_.worker), launch());
   }
