@@ -10,7 +10,7 @@ namespace {
 constexpr const char* kFolder = "models/moe";
 
 /// How a family spells what others spell otherwise.
-struct Family {
+struct ExpertsFamily {
   std::string_view name;  ///< its model_type
   const char* experts;
   const char* inner;
@@ -19,24 +19,26 @@ struct Family {
   bool biased;
 };
 
-constexpr std::array kFamilies = {
-    Family{"mixtral", "num_local_experts", "intermediate_size", nullptr, ExpertActivation::swiglu,
-           false},
-    Family{"qwen3_moe", "num_experts", "moe_intermediate_size", nullptr, ExpertActivation::swiglu,
-           false},
-    Family{"olmoe", "num_experts", "intermediate_size", nullptr, ExpertActivation::swiglu, false},
-    Family{"gpt_oss", "num_local_experts", "intermediate_size", nullptr,
-           ExpertActivation::swiglu_clamped, true},
-    Family{"deepseek_v3", "n_routed_experts", "moe_intermediate_size", "n_shared_experts",
-           ExpertActivation::swiglu, false}};
+constexpr std::array kExpertFamilies = {
+    ExpertsFamily{"mixtral", "num_local_experts", "intermediate_size", nullptr,
+                  ExpertActivation::swiglu, false},
+    ExpertsFamily{"qwen3_moe", "num_experts", "moe_intermediate_size", nullptr,
+                  ExpertActivation::swiglu, false},
+    ExpertsFamily{"olmoe", "num_experts", "intermediate_size", nullptr, ExpertActivation::swiglu,
+                  false},
+    ExpertsFamily{"gpt_oss", "num_local_experts", "intermediate_size", nullptr,
+                  ExpertActivation::swiglu_clamped, true},
+    ExpertsFamily{"deepseek_v3", "n_routed_experts", "moe_intermediate_size", "n_shared_experts",
+                  ExpertActivation::swiglu, false}};
 
-const Family& family_of(const Fields& fields) {
+const ExpertsFamily& experts_of(const Fields& fields) {
   const auto* type = fields.find("model_type");
-  for (const Family& f : kFamilies)
+  for (const ExpertsFamily& f : kExpertFamilies)
     if (type != nullptr && type->is_string() && f.name == type->get_ref<const std::string&>())
       return f;
-  fields.fail("model_type", "a mixture of experts: one of " +
-                                listed(kFamilies, [](const Family& f) { return f.name; }));
+  fields.fail("model_type",
+              "a mixture of experts: one of " +
+                  listed(kExpertFamilies, [](const ExpertsFamily& f) { return f.name; }));
 }
 
 /// All families gate by silu; gpt-oss's own form is called so, too.
@@ -51,7 +53,7 @@ void check_gate(const Fields& fields) {
 ExpertsConfig read_experts(const std::filesystem::path& file) {
   const auto object = parse_object("config", file, read_text("config", file, kMaxFile));
   const Fields fields(object, file.string());
-  const Family& family = family_of(fields);
+  const ExpertsFamily& family = experts_of(fields);
   check_gate(fields);
   ExpertsConfig c;
   c.name = name_from(file);
