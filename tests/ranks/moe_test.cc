@@ -62,7 +62,7 @@ TEST_F(Moe, RandomLayersAreWithinTheirBounds) {
   for (int ranks = 1; ranks <= 4; ++ranks) {
     Group group(ranks);
     MoeDraw draw(static_cast<std::uint32_t>(ranks));
-    for (int i = 0; i < 60 * night_times(); ++i) ASSERT_EQ(group.wrong(draw.next(ranks)), "");
+    for (int i = 0; i < 20 * night_times(); ++i) ASSERT_EQ(group.wrong(draw.next(ranks)), "");
   }
 }
 
@@ -70,7 +70,7 @@ TEST_F(Moe, IntegersAreExact) {
   for (int ranks = 2; ranks <= 4; ++ranks) {
     Group group(ranks);
     MoeDraw draw(50 + static_cast<std::uint32_t>(ranks));
-    for (int i = 0; i < 40 * night_times(); ++i) {
+    for (int i = 0; i < 20 * night_times(); ++i) {
       MoeCase c = draw.next(ranks);
       c.integers = true, c.layer.activation = ExpertActivation::none;
       c.layer.hidden = c.layer.inner = 8;
@@ -87,7 +87,7 @@ TEST_F(Moe, CallsTakeAnyRoutingOnceTheLayerIsPrepared) {
   MoeCase c = draw.next(ranks);
   while (c.m() < 10) c = draw.next(ranks);
   group.on_ranks([&](int r, Communicator& member) { prepare_moe(member, c.on(r)); });
-  for (int i = 0; i < 300 * night_times(); ++i) {
+  for (int i = 0; i < 80 * night_times(); ++i) {
     draw.route(c);
     ASSERT_EQ(group.wrong(c, false), "");
   }
