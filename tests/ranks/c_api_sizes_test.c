@@ -1,25 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Structs of programs that were compiled with an older or a newer header than the library. */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "tilelace/c.h"
+#include "c_checks.h"
 
 enum { M = 4, N = 8, K = 4 };
-
-static int failures;
-
-static void check(int ok, int line, const char* what) {
-  if (ok) return;
-  fprintf(stderr, "c_api_sizes_test.c:%d: %s (last error: %s)\n", line, what,
-          tilelace_last_error());
-  ++failures;
-}
-#define CHECK(condition) check((condition), __LINE__, #condition)
-#define CHECK_OK(call) CHECK((call) == TILELACE_OK)
-#define CHECK_USAGE(call, text) \
-  CHECK((call) == TILELACE_USAGE && strcmp(tilelace_last_error(), (text)) == 0)
 
 /* Numbers that a field which is read by mistake would have. */
 static void spoil(void* begin, size_t from, size_t to) {

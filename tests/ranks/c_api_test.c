@@ -1,26 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The C API as a C program sees it: two ranks through the three ops, and wrong arguments. */
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "tilelace/c.h"
+#include "c_members.h"
 
-enum { RANKS = 2, M = 4, SHARD = 2, N = 8, K = 4 };
+enum { M = 4, SHARD = 2, N = 8, K = 4 };
 
-static atomic_int failures;
-
-static void check(int ok, int line, const char* what) {
-  if (ok) return;
-  fprintf(stderr, "c_api_test.c:%d: %s (last error: %s)\n", line, what, tilelace_last_error());
-  atomic_fetch_add(&failures, 1);
-}
-#define CHECK(condition) check((condition), __LINE__, #condition)
-#define CHECK_OK(call) CHECK((call) == TILELACE_OK)
-#define CHECK_USAGE(call, text) \
-  CHECK((call) == TILELACE_USAGE && strcmp(tilelace_last_error(), (text)) == 0)
 /* Only rank 1 is wrong: rank 0 is told. */
 #define CHECK_TOLD(me, op, call, text) \
   CHECK_USAGE(call, (me)->rank == 1 ? op ": " text : op ": rank 1 refused its call: " op ": " text)
@@ -50,11 +35,6 @@ static tilelace_tensor make(int64_t rows, int64_t cols, int which, int rank) {
 static float at(const tilelace_tensor* t, int64_t i, int64_t j) {
   return ((const float*)t->data)[i * t->stride + j];
 }
-
-typedef struct member {
-  tilelace_communicator* c;
-  int rank;
-} member;
 
 /* Row i, column j of the sum over the ranks of x * weight^T, plus the bias. */
 static float reduced(int i, int j) {
@@ -374,14 +354,7 @@ int main(void) {
   CHECK_OK(tilelace_communicator_threads(RANKS, &options, members));
   if (members[0] == NULL) return 1;
   refuse_nulls(members[0]);
-  pthread_t threads[RANKS];
-  member all[RANKS];
-  for (int r = 0; r < RANKS; ++r) {
-    all[r].c = members[r];
-    all[r].rank = r;
-    if (pthread_create(&threads[r], NULL, run_rank, &all[r]) != 0) abort();
-  }
-  for (int r = 0; r < RANKS; ++r) pthread_join(threads[r], NULL);
+  run_threads(members, run_rank);
   tilelace_communicator_abort(members[0]);
   CHECK(tilelace_communicator_barrier(members[1]) == TILELACE_PEER);
   for (int r = 0; r < RANKS; ++r) tilelace_communicator_destroy(members[r]);

@@ -1,31 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives as a C program sees them: two ranks through all of them, and wrong arguments. */
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
+#include "c_members.h"
 
-#include "tilelace/c.h"
-
-enum { RANKS = 2, N = 5 };
-
-static atomic_int failures;
-
-static void check(int ok, int line, const char* what) {
-  if (ok) return;
-  fprintf(stderr, "c_collectives_test.c:%d: %s (last error: %s)\n", line, what,
-          tilelace_last_error());
-  atomic_fetch_add(&failures, 1);
-}
-#define CHECK(condition) check((condition), __LINE__, #condition)
-#define CHECK_OK(call) CHECK((call) == TILELACE_OK)
-#define CHECK_USAGE(call, text) \
-  CHECK((call) == TILELACE_USAGE && strcmp(tilelace_last_error(), (text)) == 0)
-
-typedef struct member {
-  tilelace_communicator* c;
-  int rank;
-} member;
+enum { N = 5 };
 
 static int32_t value(int rank, int i) { return rank * 100 + i; }
 
@@ -171,19 +148,4 @@ static void* run(void* argument) {
   return NULL;
 }
 
-int main(void) {
-  tilelace_communicator* c[RANKS];
-  CHECK_OK(tilelace_communicator_threads(RANKS, NULL, c));
-  if (failures != 0) return 1;
-  pthread_t threads[RANKS];
-  member members[RANKS];
-  for (int r = 0; r < RANKS; ++r) {
-    members[r].c = c[r];
-    members[r].rank = r;
-    if (pthread_create(&threads[r], NULL, run, &members[r]) != 0) return 1;
-  }
-  for (int r = 0; r < RANKS; ++r) pthread_join(threads[r], NULL);
-  for (int r = 0; r < RANKS; ++r) tilelace_communicator_destroy(c[r]);
-  if (failures == 0) puts("c_collectives_test: all is well");
-  return failures == 0 ? 0 : 1;
-}
+int main(void) { return run_members(run, "c_collectives_test"); }

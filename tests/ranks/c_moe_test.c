@@ -1,31 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A mixture of experts as a C program sees it: two ranks through both halves, and wrong arguments.
  */
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
+#include "c_members.h"
 
-#include "tilelace/c.h"
-
-enum { RANKS = 2, OWN = 2, M = RANKS * OWN, HIDDEN = 8, INNER = 8, EXPERTS = 3, TOP_K = 2 };
-
-static atomic_int failures;
-
-static void check(int ok, int line, const char* what) {
-  if (ok) return;
-  fprintf(stderr, "c_moe_test.c:%d: %s (last error: %s)\n", line, what, tilelace_last_error());
-  atomic_fetch_add(&failures, 1);
-}
-#define CHECK(condition) check((condition), __LINE__, #condition)
-#define CHECK_OK(call) CHECK((call) == TILELACE_OK)
-#define CHECK_USAGE(call, text) \
-  CHECK((call) == TILELACE_USAGE && strcmp(tilelace_last_error(), (text)) == 0)
-
-typedef struct member {
-  tilelace_communicator* c;
-  int rank;
-} member;
+enum { OWN = 2, M = RANKS * OWN, HIDDEN = 8, INNER = 8, EXPERTS = 3, TOP_K = 2 };
 
 /* What one thread has, aligned as tensors are. */
 typedef struct tensors {
@@ -139,19 +117,4 @@ static void* run(void* argument) {
   return NULL;
 }
 
-int main(void) {
-  tilelace_communicator* c[RANKS];
-  CHECK_OK(tilelace_communicator_threads(RANKS, NULL, c));
-  if (failures != 0) return 1;
-  pthread_t threads[RANKS];
-  member members[RANKS];
-  for (int r = 0; r < RANKS; ++r) {
-    members[r].c = c[r];
-    members[r].rank = r;
-    if (pthread_create(&threads[r], NULL, run, &members[r]) != 0) return 1;
-  }
-  for (int r = 0; r < RANKS; ++r) pthread_join(threads[r], NULL);
-  for (int r = 0; r < RANKS; ++r) tilelace_communicator_destroy(c[r]);
-  if (failures == 0) puts("c_moe_test: all is well");
-  return failures == 0 ? 0 : 1;
-}
+int main(void) { return run_members(run, "c_moe_test"); }
