@@ -55,8 +55,7 @@ std::vector<std::int64_t> parse_sizes(std::string_view what, std::string_view te
 }
 
 std::vector<Op> parse_ops(std::string_view text) {
-  Words<Op> words;
-  for (const OpRow& row : op_table()) words.emplace_back(row.name, row.op);
+  const auto words = words_of_rows(op_table(), &OpRow::op);
   std::vector<Op> ops;
   if (text.empty())
     for (const auto& word : words) ops.push_back(word.second);
@@ -66,9 +65,7 @@ std::vector<Op> parse_ops(std::string_view text) {
 }
 
 DType parse_dtype(std::string_view text) {
-  Words<DType> words;
-  for (const DTypeRow& row : kDTypes) words.emplace_back(row.name, row.type);
-  return parse_word("--dtype", text, words);
+  return parse_word("--dtype", text, words_of_rows(kDTypes, &DTypeRow::type));
 }
 
 Link parse_link(std::string_view text) {

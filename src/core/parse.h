@@ -58,6 +58,14 @@ inline std::int64_t parse_number(std::string_view what, std::string_view text, s
 template <class T>
 using Words = std::vector<std::pair<std::string_view, T>>;
 
+/// The values of a table's rows by their names.
+template <class Rows, class Row, class T>
+Words<T> words_of_rows(const Rows& rows, T Row::*value) {
+  Words<T> words;
+  for (const Row& row : rows) words.emplace_back(row.name, row.*value);
+  return words;
+}
+
 /// The value of one of the words. Errors: usage.
 template <class T>
 T parse_word(std::string_view what, std::string_view text, const Words<T>& words) {

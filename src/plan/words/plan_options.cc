@@ -15,18 +15,6 @@ Words<T> words_of(std::initializer_list<T> values) {
   return words;
 }
 
-Words<Transport> transports() {
-  Words<Transport> words;
-  for (const TransportRow& row : transport_table()) words.emplace_back(row.name, row.transport);
-  return words;
-}
-
-Words<DType> dtypes() {
-  Words<DType> words;
-  for (const DTypeRow& row : kDTypes) words.emplace_back(row.name, row.type);
-  return words;
-}
-
 void set_option(PlanOptions& o, std::string_view what, std::string_view key,
                 std::string_view value) {
   const auto of = fmt::format("{} {}", what, key);
@@ -36,12 +24,12 @@ void set_option(PlanOptions& o, std::string_view what, std::string_view key,
   if (key == "path") {
     o.path = parse_word(of, value, words_of({Path::fused, Path::medium, Path::unfused}));
   } else if (key == "transport") {
-    o.transport = parse_word(of, value, transports());
+    o.transport = parse_word(of, value, words_of_rows(transport_table(), &TransportRow::transport));
   } else if (key == "route") {
     o.route =
         parse_word(of, value, words_of({RouteKind::mesh, RouteKind::ring, RouteKind::two_level}));
   } else if (key == "partials") {
-    o.partials = parse_word(of, value, dtypes());
+    o.partials = parse_word(of, value, words_of_rows(kDTypes, &DTypeRow::type));
   } else if (key == "straddle") {
     o.straddle = parse_number(of, value, 0, 1) == 1;
   } else if (key == "blocks") {
