@@ -20,6 +20,7 @@ NAMES = ("x", "weight", "bias", "residual")
 NORM_NAMES = ("x", "weight", "residual", "scale")
 MOE_NAMES = {"ag_moe": ("x", "ids", "weights", "w13", "bias"),
              **dict.fromkeys(("moe_rs", "moe_ar"), ("act", "map", "w2", "bias", "add"))}
+MAY_BE_NONE = ("bias", "residual", "scale", "add")
 # Tensors of one kind: "x"; "weight", of which there may be several.
 Operands = Sequence[tuple[str, Sequence[Any]]]
 
@@ -40,9 +41,9 @@ def _operands(op: str, args: Sequence[Any], outs: Sequence[Any]) -> Operands:
     kinds: list[tuple[str, Sequence[Any]]] = []
     norms = op.startswith("all_reduce_norm")
     names = MOE_NAMES.get(op, NORM_NAMES if norms else NAMES)
-    for i, (name, a) in enumerate(zip(names, args[:-1])):
+    for name, a in zip(names, args[:-1]):
         several = gathers(op) and name != "x" and isinstance(a, list)
-        missing = a is None and (i > 1 if op not in MOE_NAMES else name in ("bias", "add"))
+        missing = a is None and name in MAY_BE_NONE
         kinds.append((name, [] if missing else a if several else [a]))
     return [*kinds, ("out", outs if isinstance(outs, (list, tuple)) else [outs])]
 

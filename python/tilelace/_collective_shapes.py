@@ -29,9 +29,13 @@ def _shaped(x: Tensor, dim: int, units: Any) -> Tensor:
     return x.new_empty(size).transpose(0, dim) if dim else x.new_empty(size)
 
 
-def _own_part(units: Any, name: str) -> Any:
-    ranks, rank = _groups.size_and_rank(name)
+def part_of(units: Any, ranks: int, rank: int) -> Any:
+    """A rank's part of a size: the first ranks get one more where it does not divide."""
     return (units + ranks - 1 - rank) // ranks
+
+
+def own_part(units: Any, name: str) -> Any:
+    return part_of(units, *_groups.size_and_rank(name))
 
 
 def _all_reduce(x: Tensor, group_name: str, *, reduce_op: str = "sum") -> Tensor:
@@ -57,7 +61,7 @@ def _reduce_scatter(
 ) -> Tensor:
     dim = _dim_of("reduce_scatter", x, scatter_dim)
     if sizes is None:
-        return _shaped(x, dim, _own_part(x.shape[dim], group_name))
+        return _shaped(x, dim, own_part(x.shape[dim], group_name))
     return _shaped(x, dim, sizes[_groups.size_and_rank(group_name)[1]])
 
 

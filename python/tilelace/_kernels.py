@@ -119,8 +119,9 @@ def _gathered_units(x: Tensor, dim: int, name: str, sizes: Sequence[int] | None)
 
 
 def _own_units(x: Tensor, dim: int, name: str, sizes: Sequence[int] | None) -> Any:
-    ranks, rank = _groups.size_and_rank(name)
-    return sizes[rank] if sizes is not None else (x.shape[dim] + ranks - 1 - rank) // ranks
+    if sizes is not None:
+        return sizes[_groups.size_and_rank(name)[1]]
+    return _collective_shapes.own_part(x.shape[dim], name)
 
 
 def _weight_check(op: str, x: Tensor, weight: Tensor) -> None:

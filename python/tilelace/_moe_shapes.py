@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from . import _groups
+from ._collective_shapes import own_part
 from ._errors import usage
 
 GATED = ("swiglu", "swiglu_clamped")
@@ -57,9 +58,9 @@ def _moe_rs(
     experts: int, top_k: int, first: int = 0, weight_on_input: bool = False,
     sizes: Sequence[int] | None = None,
 ) -> Tensor:
-    ranks, rank = _groups.size_and_rank(group_name)
-    m = act.shape[0] // top_k
-    own = (m + ranks - 1 - rank) // ranks if sizes is None else sizes[rank]
+    own = own_part(act.shape[0] // top_k, group_name)
+    if sizes is not None:
+        own = sizes[_groups.size_and_rank(group_name)[1]]
     return act.new_empty((own, w2.shape[1]))
 
 

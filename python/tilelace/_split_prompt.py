@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import _fits, collectives, ops
+from ._collective_shapes import part_of
 from ._tuning import Problem
 
 # Layers whose code is known: attention asks its input for the shape and gives it to q, k and v alone.
@@ -103,9 +104,9 @@ class Split:
     def takes(self, x: Any) -> bool:
         """Whether a prompt's rows x [batch, tokens, hidden] are split."""
         least = self.least()
-        if torch.is_grad_enabled() or least <= 0 or not isinstance(x, Tensor) or x.dim() != 3:
+        if torch.is_grad_enabled() or least <= 0 or not self.allowed:
             return False
-        if not self.allowed:
+        if not isinstance(x, Tensor) or x.dim() != 3:
             return False
         rows = x.shape[0] * x.shape[1]
         if rows < least or rows < self.place.ranks or torch.is_autocast_enabled(x.device.type):
@@ -140,7 +141,7 @@ class Split:
         """This rank's rows [1, rows, hidden] of the prompt."""
         batch, tokens, hidden = x.shape
         rows, ranks, rank = batch * tokens, self.place.ranks, self.place.rank
-        sizes = [(rows + ranks - 1 - r) // ranks for r in range(ranks)]
+        sizes = [part_of(rows, ranks, r) for r in range(ranks)]
         self.shape, self.sizes = (batch, tokens), sizes if rows % ranks else None
         return x.reshape(1, rows, hidden).narrow(1, sum(sizes[:rank]), sizes[rank]).contiguous()
 
@@ -231,9 +232,8 @@ class Split:
         def forward(x: Tensor) -> Tensor:
             return stock(x) if self.shape is None else self._scatter(x, linear)
 
-        forward.problem = lambda m: (  # type: ignore[attr-defined]
-            self._problem(m, "gemm_rs", (linear,)) or stock.problem(m))
         linear.forward = forward
+        self._ask_of_scatter(linear)
 
     def _wrap_mlp(self, mlp: Any) -> None:
         stock, linears = mlp.forward, (mlp.gate_proj, mlp.up_proj)
@@ -247,8 +247,12 @@ class Split:
 
         forward.problem = lambda m: self._problem(m, "ag_gemm", linears, True)  # type: ignore[attr-defined]
         mlp.forward = forward
-        down, plain = mlp.down_proj, mlp.down_proj.forward.problem
-        down.forward.problem = lambda m: self._problem(m, "gemm_rs", (down,)) or plain(m)
+        self._ask_of_scatter(mlp.down_proj)
+
+    def _ask_of_scatter(self, linear: Any) -> None:
+        """tilelace.tune then asks a rowwise layer for what a split prompt needs, else for its own."""
+        plain = linear.forward.problem
+        linear.forward.problem = lambda m: self._problem(m, "gemm_rs", (linear,)) or plain(m)
 
     def _problem(self, m: int, op: str, linears: Sequence[Any], swiglu: bool = False) -> Any:
         """What a prompt of m tokens asks of the group; None if it is not split."""

@@ -13,7 +13,6 @@ and what no op takes stay transformers' own.
 from __future__ import annotations
 
 import functools
-import logging
 from typing import Any, NamedTuple
 
 import torch
@@ -22,9 +21,8 @@ from torch.distributed.tensor import Replicate, Shard
 
 from . import _fits, _versions
 from ._errors import usage
-from ._log import tell_once
 from ._split_prompt import Split, decoders
-from .tensor_parallel import ColwiseParallel, RowwiseParallel, _place, _Place
+from .tensor_parallel import ColwiseParallel, RowwiseParallel, _place, _Place, _tell
 
 __all__ = ["Calls", "calls", "disable", "enable"]
 
@@ -66,12 +64,6 @@ def calls() -> Calls:
 def _count(what: str) -> None:
     if not torch.compiler.is_compiling():  # a graph would be made anew for each number
         _counts[what] += 1
-
-
-@torch.compiler.assume_constant_result
-def _tell(text: str) -> bool:
-    tell_once(logging.WARNING, text)
-    return True
 
 
 def _why_not(style: str, module: nn.Module, args: tuple[Any, ...], place: _Place) -> str:
