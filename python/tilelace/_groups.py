@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import operator
 import os
 import threading
 import weakref
@@ -24,6 +23,7 @@ from ._meeting import Meeting
 from ._names import (  # noqa: F401  (the rest of the package has them from here)
     Group, _group_of, _live, group_name, is_forked, plain, qualified, require_own, size_and_rank)
 from ._notes import Order, Place
+from ._settings import check, settings_of
 
 DEFAULT_TIMEOUT_S = 300.0
 DEVICES = ("cuda", "cpu")
@@ -73,7 +73,7 @@ def ensure(name: str, device: str, index: int = -1) -> None:
     require_own(group)
     with _known(group).joining[device]:
         if not _is_joined(group, name, device):  # by another thread meanwhile
-            _join(group, device, _known(group).settings or _settings(DEFAULT_TIMEOUT_S), index)
+            _join(group, device, _known(group).settings or settings_of(DEFAULT_TIMEOUT_S), index)
 
 
 def join(
@@ -117,7 +117,7 @@ def join(
     _leave_gone()
     if isinstance(timeout, timedelta):
         timeout = timeout.total_seconds()
-    settings = _settings(timeout, workers, max_workers, tuning, autotune, deterministic, cache, plans)
+    settings = settings_of(timeout, workers, max_workers, tuning, autotune, deterministic, cache, plans)
     try:
         kind, index = _join_device(pg, device)
     except Error as error:
@@ -134,17 +134,6 @@ def join(
         _tell(pg, (kind,), error)
         raise
     return name
-
-
-def _settings(
-    timeout: float, workers: int = 0, max_workers: int = 0,
-    tuning: str | os.PathLike[str] | None = None, autotune: float = 0.0,
-    deterministic: bool = False, cache: str | os.PathLike[str] | None = None,
-    plans: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """The settings that members compare; `_check` validates them."""
-    return {"timeout": timeout, "workers": workers, "max_workers": max_workers, "tuning": tuning,
-            "autotune": autotune, "deterministic": deterministic, "cache": cache, "plans": plans}
 
 
 def _join_device(pg: dist.ProcessGroup, device: str | torch.device | None) -> tuple[str, int]:
@@ -230,50 +219,12 @@ def _place_of(pg: dist.ProcessGroup, device: str) -> Place:
                  _known(pg).notes[device])
 
 
-def _check(name: str, settings: dict[str, Any]) -> None:
-    timeout = settings["timeout"]
-    if not isinstance(timeout, (int, float)) or not 0 < timeout <= 86400:
-        raise usage(f'join: group "{name}": timeout: got {timeout!r}, expected seconds, more than 0 and '
-                    "at most 86400, or a timedelta")
-    settings["timeout"] = float(timeout)
-    for what in ("workers", "max_workers"):
-        try:
-            settings[what] = operator.index(settings[what])
-        except TypeError:
-            raise usage(f'join: group "{name}": {what}: got {settings[what]!r}, '
-                        "expected a whole number") from None
-    _check_tuning(name, settings)
-    plans = {} if settings["plans"] is None else settings["plans"]
-    if not isinstance(plans, Mapping) or not all(isinstance(t, str) for p in plans.items() for t in p):
-        raise usage(f'join: group "{name}": plans: got {plans!r}, expected texts by op, as '
-                    '{"gemm_ar": "path=unfused"}')
-    settings["plans"] = dict(sorted(plans.items()))
-
-
-def _check_tuning(name: str, settings: dict[str, Any]) -> None:
-    seconds = settings["autotune"]
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= 3600:
-        raise usage(f'join: group "{name}": autotune: got {seconds!r}, expected seconds, 0 to 3600')
-    settings["autotune"] = float(seconds)
-    settings["deterministic"] = bool(settings["deterministic"])
-    if settings["deterministic"] and seconds:
-        raise usage(f'join: group "{name}": deterministic: got autotune {seconds:g} s with it, expected 0: '
-                    "a timed plan may differ from run to run, and with it the last bits of "
-                    "results")
-    for what in ("tuning", "cache"):
-        path = settings[what]
-        try:
-            settings[what] = "" if path is None else os.fsdecode(path)
-        except TypeError:
-            raise usage(f'join: group "{name}": {what}: got {path!r}, expected a path') from None
-
-
 def _join(pg: dist.ProcessGroup, device: str, settings: dict[str, Any], index: int) -> None:
     """One attempt. Any error in it is sent to all members."""
     name, known = pg.group_name, _known(pg)
     meeting = Meeting(name, pg.rank(), _place_of(pg, device), known.told)
     try:
-        _check(name, settings)
+        check(name, settings)
         index = _index_of(pg, device, index)
         sockets = meeting.run(settings)
         known.settings = settings  # all have these
