@@ -8,8 +8,6 @@
 namespace tilelace::torch_binding {
 namespace {
 
-const PlanOptions kNoChoices;
-
 /// [n, k] of a call whose k is known.
 Matrix weight_of(std::string_view op, const std::string& name, const Tensor& weight, int64_t k,
                  Device device) {
@@ -177,7 +175,7 @@ OpResults run(const OpCall& call, bool product) {
   Laid laid = checked_here(place, [&] { return Layout(call, place, product).take(); });
   Communicator& c = place.communicator();
   const Problem& problem = laid.args.problem;
-  const PlanOptions& choices = product ? place.member->choices_of(call.op) : kNoChoices;
+  const PlanOptions choices = product ? place.member->choices_of(call.op) : PlanOptions{};
   if (!place.member->has_room(problem, choices)) {
     // A call that is wrong here alone would prepare while the peers, who make the right one, do
     // not.

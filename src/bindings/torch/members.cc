@@ -122,10 +122,9 @@ void Member::require_own_process(std::string_view op) const {
         " after it joined: only the process that joined can call");
 }
 
-const PlanOptions& Member::choices_of(Op op) const {
-  static const PlanOptions none;
+PlanOptions Member::choices_of(Op op) const {
   const auto found = choices_.find(op);
-  return found == choices_.end() ? none : found->second;
+  return found == choices_.end() ? PlanOptions{} : found->second;
 }
 
 bool Member::has_room(const Problem& problem, const PlanOptions& options) const {

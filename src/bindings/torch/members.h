@@ -31,7 +31,7 @@ class Member {
   /// Index of its GPU; -1: CPU ranks.
   [[nodiscard]] int device_index() const { return device_index_; }
   /// What the group's plans of this op were asked to be; empty: the planner chooses.
-  [[nodiscard]] const PlanOptions& choices_of(Op op) const;
+  [[nodiscard]] PlanOptions choices_of(Op op) const;
   /// Prepared problems, newest last; of problems that differ only in m, the largest.
   [[nodiscard]] std::vector<Preparation> prepared() const;
 
