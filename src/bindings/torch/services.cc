@@ -23,9 +23,10 @@ PlanChoices choices_of(const std::vector<std::string>& plans) {
     const std::string name = line.substr(0, blank);
     const auto op = op_of(name);
     if (!op) {
-      std::string names;
-      for (const OpRow& row : op_table()) names.append(names.empty() ? "" : ", ").append(row.name);
-      throw Error(ErrorKind::usage, "join: plans: got \"" + name + "\", expected " + names);
+      std::ostringstream text;
+      text << "join: plans: got \"" << name << "\", expected ";
+      for (const OpRow& row : op_table()) text << (row.op == Op{} ? "" : ", ") << row.name;
+      throw Error(ErrorKind::usage, text.str());
     }
     choices[*op] =
         parse_plan_options("join: plans: " + name, line.substr(std::min(blank + 1, line.size())));
