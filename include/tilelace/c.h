@@ -407,7 +407,7 @@ tilelace_status tilelace_all_reduce_norm(tilelace_communicator* communicator,
                                          const tilelace_all_reduce_norm_args* args);
 
 /** out[r] = act(x[r] * weight_e^T + bias_e) * scale, for the rows of each expert e. Local. CPU
- * tensors: blocking. GPU tensors: not in this version. Alignment: 16 bytes. Traffic: none. Errors:
+ * tensors: blocking. GPU tensors: enqueued on the stream. Alignment: 16 bytes. Traffic: none. Errors:
  * usage. */
 tilelace_status tilelace_grouped_gemm(const tilelace_grouped_gemm_args* args);
 /** Makes staging and scratch of this layer and smaller ones. Collective. Errors: usage, system,
@@ -417,7 +417,7 @@ tilelace_status tilelace_prepare_moe(tilelace_communicator* communicator,
 /** *words = 32-bit words of the map of a call with m tokens. Local. Errors: usage. */
 tilelace_status tilelace_moe_map_words(const tilelace_moe_layer* layer, int64_t m, int64_t* words);
 /** Gathers tokens and their routing, orders rows by expert, multiplies them. Collective. CPU ranks:
- * blocking. GPU ranks: not in this version. Alignment: 16 bytes. Traffic: (ranks - 1) * m_r *
+ * blocking. GPU ranks: enqueued on the stream. Alignment: 16 bytes. Traffic: (ranks - 1) * m_r *
  * hidden elements leave each rank. Errors: usage, system, peer, timeout. */
 tilelace_status tilelace_ag_moe(tilelace_communicator* communicator,
                                 const tilelace_ag_moe_args* args);

@@ -67,7 +67,8 @@ struct GroupedGemmArgs {
 /// out[r] = act(x[r] * weight_e^T + bias_e) * scale_r, for the rows of each expert e. Products are
 /// summed in fp32 and rounded once; a row's bits depend on nothing but the row, its expert and its
 /// scale. Weights of experts without rows are not read. Local: no other rank takes part. CPU
-/// tensors: computed on the calling thread; blocking. GPU tensors: not in this version. Alignment:
+/// tensors: computed on the calling thread; blocking. GPU tensors: bf16 and fp16, at most 1024
+/// experts, enqueued on args.stream; may be captured, and a captured call takes any begins. Alignment:
 /// 16 bytes (TensorView). Traffic: none. Errors: usage (an argument, begins that do not ascend,
 /// tensors on GPUs).
 void grouped_gemm(const GroupedGemmArgs&);
@@ -148,8 +149,9 @@ void prepare_moe(Communicator&, const MoeLayer&);
 /// out[row] = act(token * weight_e^T + bias_e). `map` says which row is whose. Rows are as many as
 /// there are choices of this rank's experts, without padding; none is dropped. With `replicated` it
 /// is local. Products are summed in fp32 and rounded once; weight_on_input: tokens, too.
-/// Collective. CPU ranks: blocking; on return `out`, `map` and `gathered` are whole. GPU ranks: not
-/// in this version. Alignment: 16 bytes; ids and weights: an element. Traffic: (ranks - 1) * m_r *
+/// Collective. CPU ranks: blocking; on return `out`, `map` and `gathered` are whole. GPU ranks:
+/// bf16 and fp16, enqueued on args.stream; may be captured after prepare_moe, and a captured call
+/// takes any routing. Alignment: 16 bytes; ids and weights: an element. Traffic: (ranks - 1) * m_r *
 /// hidden elements and 8 or 12 bytes a choice leave each rank. Errors: usage (a wrong argument:
 /// before anything is sent; ids that name no expert: on every rank, and `out` has not been
 /// written), peer, timeout, system.
@@ -159,7 +161,8 @@ void ag_moe(Communicator&, const AgMoeArgs&);
 /// each token's in the order of its slots in fp32, then `add`, and scatters the sum over the ranks:
 /// out [m_r, hidden] is this rank's tokens. Rows are rounded after the product, a rank's terms
 /// after its slots, the result after the sum over ranks, which is that of reduce_scatter. The same
-/// bits in every run. Collective. CPU ranks: blocking. GPU ranks: not in this version. Alignment:
+/// bits in every run. Collective. CPU ranks: blocking. GPU ranks: enqueued on args.stream,
+/// errors that depend on the routing come from the next call or synchronize. Alignment:
 /// 16 bytes. Traffic: (m - m_r) * hidden elements leave each rank. Errors: as ag_moe; usage: ranks
 /// whose maps are of different routings, on every rank, before `out` is written.
 void moe_rs(Communicator&, const MoeReduceArgs&);

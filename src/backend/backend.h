@@ -61,6 +61,8 @@ struct Within {
   /// A word in the rank's memory that must be equal, too, read in stream order; null: none. It
   /// travels in the headers, so that no rank writes a result where it differs.
   const std::int32_t* word = nullptr;
+  /// Likewise, or null: not 0 where this rank's call is wrong. CPU ranks have looked at it.
+  const std::int32_t* wrong = nullptr;
 };
 
 class Backend {
@@ -83,11 +85,9 @@ class Backend {
   /// run.
   virtual void collect(Collective, const CollectiveArgs&, const CollectiveOptions&) = 0;
   /// A collective inside another call. As collect.
-  virtual void collect_within(const Within& /*call*/, Collective, const CollectiveArgs&) {
-    throw Error(ErrorKind::usage, kNoGpuMoe);
-  }
-  /// What this rank does of a mixture of experts by itself. Errors: usage.
-  virtual MoePasses& moe_passes() { throw Error(ErrorKind::usage, kNoGpuMoe); }
+  virtual void collect_within(const Within& call, Collective, const CollectiveArgs&) = 0;
+  /// What this rank does of a mixture of experts by itself.
+  virtual MoePasses& moe_passes() = 0;
   /// Says how collect would run it. Local. Errors: usage.
   [[nodiscard]] virtual std::string describe(Collective, const CollectiveArgs&,
                                              const CollectiveOptions&) const = 0;
@@ -134,6 +134,8 @@ std::unique_ptr<Backend> make_cpu_backend(comm::Group&, const CommunicatorOption
 
 /// Passes on the calling thread alone, without a group.
 std::unique_ptr<MoePasses> make_cpu_moe_passes();
+/// Passes on the GPU that has the tensors. Errors: usage (a build without CUDA).
+std::unique_ptr<MoePasses> make_gpu_moe_passes();
 
 /// The device of a rank whose options name none: the only one that this process sees, or the one
 /// with this number. Errors: usage (no such device, a build without CUDA), system (no driver).

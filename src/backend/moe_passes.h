@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A mixture of experts between its collectives: passes over one rank's memory, in stream order.
-// GPU kernels fill this interface; nothing in it waits for the host or for another rank.
+// Nothing in it waits for another rank, and on GPUs nothing for the host.
 #pragma once
 #include "schedule/moe_map.h"
 #include "tilelace/moe.h"
 
 namespace tilelace {
-
-/// Until there are passes on GPUs.
-inline constexpr const char* kNoGpuMoe =
-    "mixtures of experts: got tensors on GPUs, expected CPU ranks: this version has no kernels for "
-    "GPUs yet";
 
 /// Writes the map of ids [m, top_k], but for its weights.
 struct MapPass {

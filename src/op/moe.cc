@@ -169,7 +169,8 @@ void reduce(Communicator& c, Collective collective, std::string_view name, const
     CollectiveArgs args{sums.data, a.out.data, plan::item_of(a.layer.dtype)};
     args.counts = counts;
     args.stream = a.stream;
-    impl.backend->collect_within({name, op::words_of(a.layer, a.m), a.map + call.map.hash()},
+    impl.backend->collect_within({name, op::words_of(a.layer, a.m), a.map + call.map.hash(),
+                                  a.map + call.map.wrong()},
                                  collective, args);
     leave(impl);
   });
@@ -184,8 +185,7 @@ std::int64_t moe_map_words(const MoeLayer& layer, std::int64_t m) {
 
 void grouped_gemm(const GroupedGemmArgs& a) {
   op::check_grouped(a);
-  if (a.device != Device::cpu) raise(ErrorKind::usage, "{}: {}", kGrouped, kNoGpuMoe);
-  const auto passes = make_cpu_moe_passes();
+  const auto passes = a.device == Device::cpu ? make_cpu_moe_passes() : make_gpu_moe_passes();
   passes->prepare(a.x.cols);
   passes->grouped_gemm(a);
 }

@@ -11,6 +11,7 @@
 #include "backend/backend.h"
 #include "backend/cuda/collectives/collective_calls.h"
 #include "backend/cuda/gemm/gemm_call.h"
+#include "backend/cuda/moe/moe_passes.h"
 #include "backend/cuda/rank_ops.h"
 #include "core/recent.h"
 #include "core/tensor_name.h"
@@ -32,6 +33,8 @@ class GpuBackend : public Backend {
   void refuse_collective(std::string_view reason, void* stream) override;
   void prepare_collectives(std::string_view refusal) override;
   void collect(Collective, const CollectiveArgs& args, const CollectiveOptions& options) override;
+  void collect_within(const Within& within, Collective, const CollectiveArgs& args) override;
+  MoePasses& moe_passes() override { return moe_passes_; }
   [[nodiscard]] std::string describe(Collective, const CollectiveArgs& args,
                                      const CollectiveOptions& options) const override;
   void all_reduce_norm(const AllReduceNormArgs& args, const CollectiveOptions& options) override;
@@ -114,6 +117,7 @@ class GpuBackend : public Backend {
   /// In the order in which all ranks made them.
   std::vector<std::weak_ptr<comm::DeviceMemory>> reachable_;
   void* last_stream_ = nullptr;  ///< of the last call
+  GpuMoePasses moe_passes_{device_};
   std::string out_of_step_;      ///< why calls are refused until prepare; empty: they are not
 };
 

@@ -147,6 +147,18 @@ void GpuBackend::collect(Collective collective, const CollectiveArgs& args,
   });
 }
 
+void GpuBackend::collect_within(const Within& within, Collective collective,
+                                const CollectiveArgs& args) {
+  in_collectives(within.name, args.stream, [&] {
+    CheckedCollective c = checked(collective, args, {});
+    c.call.meaning = plan::meaning_of(within.words);
+    c.tensors.word = within.word;
+    c.tensors.wrong = within.wrong;
+    last_stream_ = args.stream;
+    collectives_->run(c.call, c.plan, c.tensors);
+  });
+}
+
 void GpuBackend::check_memory(const plan::NormCall& call, const AllReduceNormArgs& args) const {
   require_own_stream(plan::kNormName, args.stream);
   const plan::NormBytes bytes = plan::bytes_of(call);

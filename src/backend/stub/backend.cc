@@ -17,6 +17,10 @@ std::unique_ptr<Backend> make_cuda_backend(comm::Group& /*group*/,
   raise(ErrorKind::usage, "communicator: device: got cuda, expected cpu: {}", cuda_missing());
 }
 
+std::unique_ptr<MoePasses> make_gpu_moe_passes() {
+  raise(ErrorKind::usage, "grouped_gemm: device: got cuda, expected cpu: {}", cuda_missing());
+}
+
 std::unique_ptr<CallTimer> make_call_timer(int /*device*/) {
   raise(ErrorKind::usage, "communicator: device: got cuda, expected cpu: {}", cuda_missing());
 }

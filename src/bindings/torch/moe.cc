@@ -238,6 +238,7 @@ Tensor grouped(Tensor x, Tensor weight, Tensor begins, MaybeTensor bias, MaybeTe
     constexpr std::string_view kName = "grouped_gemm";
     GroupedGemmArgs args;
     args.device = x.is_cuda() ? Device::cuda : Device::cpu;
+    args.stream = stream_on(x.is_cuda() ? x.get_device_index() : -1);
     Dense dense(kName, args.device);
     args.x = dense.matrix("x", x, 2);
     args.weight = dense.matrix("weight", weight, 3);

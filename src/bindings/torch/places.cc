@@ -19,13 +19,16 @@ Device device_of(std::string_view op, const Tensor& x, const std::string& group)
   wrong(op, "x", "a tensor on another device", "one on cpu or cuda");
 }
 
-/// The current one of this GPU; -1: no GPU.
+}  // namespace
+
 void* stream_on(int device_index) {
   if (device_index < 0 || aoti_torch_get_current_cuda_stream == nullptr) return nullptr;
   void* stream = nullptr;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device_index, &stream));
   return stream;
 }
+
+namespace {
 
 Split split_of(std::vector<int64_t> units, int64_t inner) {
   Split s;

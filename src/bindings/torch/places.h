@@ -52,6 +52,9 @@ void refuse_call(const std::string& group, Device device, const std::string& rea
 
 /// Splits `units` over the ranks; the first ranks get one more.
 std::vector<int64_t> remainder_first(int64_t units, int ranks);
+/// The current stream of this GPU; null for -1, no GPU.
+void* stream_on(int device_index);
+
 /// Errors: usage (not one entry per rank, negative entries).
 void check_sizes(std::string_view op, std::string_view what, const std::vector<int64_t>& sizes,
                  int ranks);

@@ -6,6 +6,7 @@
 #include "backend/cuda/base/cuda_check.h"
 #include "backend/cuda/collectives/exchange_call.h"
 #include "backend/cuda/collectives/norm.h"
+#include "backend/cuda/rank/no_calls.h"
 #include "core/check.h"
 
 namespace tilelace::cuda {
@@ -34,6 +35,9 @@ ExchangeParams params_of(const plan::CollectiveCall& call, const plan::Collectiv
                          const CollectiveTensors& tensors, plan::Index piece) {
   const PlacedParcels placed = plan::place_exchange<kMaxGpuRanks>(call, plan, piece);
   ExchangeParams p = exchange_params(call, placed, tensors.in, tensors.out);
+  p.word = tensors.word;
+  p.wrong = tensors.wrong;
+  p.refusal = kRefusalHash;
   const std::uint32_t hash =
       plan::collective_hash(call, plan, plan.direct ? tensors.reachable.where() : 0);
   const auto taken =

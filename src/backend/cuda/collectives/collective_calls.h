@@ -15,6 +15,8 @@ struct CollectiveTensors {
   void* out = nullptr;
   cudaStream_t stream = nullptr;
   ReachableOut reachable = {};  ///< of a direct call: out
+  const std::int32_t* word = nullptr;   ///< as ExchangeParams has them
+  const std::int32_t* wrong = nullptr;
 };
 
 /// One rank's collectives on one communicator. Makes nothing in a call.

@@ -33,6 +33,11 @@ struct ExchangeParams {
   std::byte* direct[schedule::kMaxGpuRanks];  ///< of a direct call: where each peer wants ours
   std::size_t places = 0;                     ///< offset of this slot's chunks, or lines
   float divisor = 1;                          ///< of sums, before they are rounded
+  /// Words that earlier kernels made, or null: `word` must be equal on all ranks; where `wrong` is
+  /// not 0, peers get the hash `refusal`.
+  const std::int32_t* word = nullptr;
+  const std::int32_t* wrong = nullptr;
+  std::uint32_t refusal = 0;
   bool same = false;                          ///< every peer gets the same parcel
   bool lets_next_begin = false;               ///< the kernel behind it may take places early
   Item item{};

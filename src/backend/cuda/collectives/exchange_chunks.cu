@@ -213,7 +213,7 @@ class ChunkVerbs {
     const comm::Header seen = comm::CudaAtomics::load_acquire(word);
     if (!hears) return seen == comm::make_header(epoch_, round);
     if (!comm::epoch_reached(comm::header_epoch(seen), epoch_)) return false;
-    good = agrees_with(p_, from, epoch_, seen);
+    good = agrees_with<true>(p_, from, epoch_, seen);
     return true;
   }
   TILELACE_DEVICE WaitPlace place_of(bool hears, int from) const {
@@ -241,7 +241,7 @@ __global__ void __launch_bounds__(32 * kWarps, kMost == 2 ? plan::kCtasOfTwo : p
   const ExchangeParams& p = exchange_of(all);
   begin_exchange(all, p);
   const std::uint32_t epoch = call_number(p.call);
-  if (blockIdx.x == 0 && threadIdx.x < 32) tell_peers(p, epoch);
+  if (blockIdx.x == 0 && threadIdx.x < 32) tell_peers<true>(p, epoch);
   ChunkVerbs<Params, Reduced, kMost> verbs(all, epoch);
   const int warp = __shfl_sync(~0U, static_cast<int>(threadIdx.x) / 32, 0);
   schedule::run_exchange(p.schedule, static_cast<int>(blockIdx.x) * kWarps + warp, verbs);

@@ -56,7 +56,7 @@ class LineVerbs {
     if (thread() >= movers() + 32) {
       if ((thread() & 31) == 0) count_exchange(p_.call, epoch_);
     } else {
-      good_ = hear_peers(p_, epoch_);
+      good_ = hear_peers<true>(p_, epoch_);
     }
   }
 
@@ -217,7 +217,7 @@ __global__ void __launch_bounds__(kThreads + kWatching, kMost == 2 ? plan::kCtas
   const ExchangeParams& p = exchange_of(all);
   begin_exchange(all, p);
   const std::uint32_t epoch = call_number(p.call);
-  if (blockIdx.x == 0 && threadIdx.x >= blockDim.x - 32) tell_peers(p, epoch);
+  if (blockIdx.x == 0 && threadIdx.x >= blockDim.x - 32) tell_peers<true>(p, epoch);
   LineVerbs<Params, Reduced, kMost> verbs(all, epoch);
   schedule::run_exchange(p.schedule, static_cast<int>(blockIdx.x), verbs);
 }

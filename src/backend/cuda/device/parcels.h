@@ -85,9 +85,17 @@ TILELACE_DEVICE void begin_exchange(const Params& p, const ExchangeParams& e) {
   if (e.lets_next_begin) ptx::launch_dependents();
 }
 
+/// What a hash becomes with a word that only the device knows. `kWords`: whether there may be one;
+/// kernels of norms have none, and no registers for it.
+template <bool kWords>
+TILELACE_DEVICE std::uint32_t with_word(const ExchangeParams& p, std::uint32_t hash) {
+  return !kWords || p.word == nullptr ? hash : hash + static_cast<std::uint32_t>(__ldcg(p.word));
+}
+
 /// As send_headers, with a hash for each peer. A release would wait for data in flight. It is not
 /// needed: the header only says that all earlier calls are over, which holds since the kernel
 /// before ended. Called by: one warp of the call's first kernel.
+template <bool kWords = false>
 TILELACE_DEVICE void tell_peers(const ExchangeParams& p, std::uint32_t epoch) {
   const CallParams& c = p.call;
   const unsigned own =
@@ -95,8 +103,10 @@ TILELACE_DEVICE void tell_peers(const ExchangeParams& p, std::uint32_t epoch) {
   for (int i = 1 + (static_cast<int>(threadIdx.x) & 31); i < c.ranks; i += 32) {
     const int peer = (c.rank + i) % c.ranks;
     auto* const headers = reinterpret_cast<comm::Header*>(c.memory_at(peer) + c.headers);
+    const bool refused = kWords && p.wrong != nullptr && __ldcg(p.wrong) != 0;
+    const std::uint32_t told = refused ? p.refusal : with_word<kWords>(p, p.told[peer]);
     // stays: the order is that of kernels
-    comm::CudaPairs::store(headers + own, comm::make_header(epoch, p.told[peer]));
+    comm::CudaPairs::store(headers + own, comm::make_header(epoch, told));
   }
 }
 
@@ -116,14 +126,17 @@ TILELACE_DEVICE const comm::Header* header_of(const ExchangeParams& p, int peer,
 }
 
 /// Whether a header says that its rank makes the same call, or a later one.
+template <bool kWords = false>
 TILELACE_DEVICE bool agrees_with(const ExchangeParams& p, int peer, std::uint32_t epoch,
                                  comm::Header seen) {
   const WaitPlace place{Role::store, 0, -1, peer, kHeaderFlag};
-  return comm::header_epoch(seen) != epoch || agrees(p.call.wait, place, seen, p.expected[peer]);
+  return comm::header_epoch(seen) != epoch ||
+         agrees(p.call.wait, place, seen, with_word<kWords>(p, p.expected[peer]));
 }
 
 /// As wait_headers, but only for results: nothing that peers wrote is visible by it. Called by:
 /// every lane of one warp.
+template <bool kWords = false>
 TILELACE_DEVICE bool hear_peers(const ExchangeParams& p, std::uint32_t epoch) {
   const CallParams& c = p.call;
   bool good = true;
@@ -137,7 +150,7 @@ TILELACE_DEVICE bool hear_peers(const ExchangeParams& p, std::uint32_t epoch) {
       return comm::epoch_reached(comm::header_epoch(seen), epoch);
     };
     while (good && !here()) good = wait.again(place);
-    good = good && agrees_with(p, peer, epoch, seen);
+    good = good && agrees_with<kWords>(p, peer, epoch, seen);
   }
   return __all_sync(~0U, good ? 1 : 0) != 0;
 }

@@ -65,7 +65,8 @@ void permute_rows(const PermuteRows& call, cudaStream_t stream) {
   RowsParams p = rows_of(call.map, call.words, call.columns);
   p.from = static_cast<const uint4*>(call.from);
   p.to = static_cast<uint4*>(call.to);
-  check(enqueue_permute(p, multiprocessors_here(), stream), "launching permute_rows");
+  p.weights = call.weights;
+  check(enqueue_permute(p, call.dtype, multiprocessors_here(), stream), "launching permute_rows");
 }
 
 void sum_slots(const SumSlots& call, cudaStream_t stream) {
@@ -76,6 +77,8 @@ void sum_slots(const SumSlots& call, cudaStream_t stream) {
   RowsParams p = rows_of(call.map, call.words, call.columns);
   p.from = static_cast<const uint4*>(call.rows);
   p.add = static_cast<const uint4*>(call.add);
+  p.add_first = call.add_first;
+  p.add_rows = call.add_rows;
   p.to = static_cast<uint4*>(call.out);
   check(enqueue_sum_slots(p, call.dtype, multiprocessors_here(), stream), "launching sum_slots");
 }

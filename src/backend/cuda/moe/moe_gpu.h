@@ -38,20 +38,24 @@ struct PermuteRows {
   void* to = nullptr;                   ///< [m * top_k, columns]
   std::int64_t columns = 0;             ///< multiple of 8
   DType dtype{};
+  const float* weights = nullptr;  ///< [m, top_k] or null: rows are multiplied by theirs, and rounded
 };
 /// Errors: usage (null, misaligned, columns), system.
 void permute_rows(const PermuteRows&, cudaStream_t);
 
-/// out[t] = the sum of rows[row_of[t, s]] over slots s in order, in fp32, then add[t]; rounded
-/// once. Slots without a row are not read; a token without any is zero, or add[t].
+/// out[t] = the sum of rows[row_of[t, s]] over slots s in order, in fp32, then add[t - add_first]
+/// where that is a row of it; rounded once. Slots without a row are not read; a token without any
+/// is zero, or what is added.
 struct SumSlots {
   schedule::MoeMap map;
   const std::int32_t* words = nullptr;  ///< of the map
   const void* rows = nullptr;           ///< [m * top_k, columns]
-  const void* add = nullptr;            ///< [m, columns] or null
-  void* out = nullptr;                  ///< [m, columns]; may be `add`
+  const void* add = nullptr;            ///< [add_rows, columns] or null
+  void* out = nullptr;                  ///< [m, columns]; may be `add` of all tokens
   std::int64_t columns = 0;             ///< multiple of 8
   DType dtype{};
+  std::int64_t add_first = 0;  ///< the token of the first row of `add`
+  std::int64_t add_rows = 0;   ///< tokens in `add`
 };
 /// Errors: usage (null, misaligned, columns), system.
 void sum_slots(const SumSlots&, cudaStream_t);

@@ -10,7 +10,9 @@ namespace tilelace::cuda {
 struct RowsParams {
   const std::int32_t* row_of;
   const uint4* from;
-  const uint4* add;  ///< or null
+  const float* weights;  ///< [tokens, top_k] or null
+  const uint4* add;      ///< or null
+  std::int64_t add_first, add_rows;
   uint4* to;
   std::int64_t tokens;
   std::int32_t top_k;
@@ -18,8 +20,9 @@ struct RowsParams {
 };
 
 [[nodiscard]] cudaError_t enqueue_map(const MakeMap&, cudaStream_t);
-[[nodiscard]] cudaError_t enqueue_permute(const RowsParams&, int multiprocessors, cudaStream_t);
 /// Of a type that is on GPUs.
+[[nodiscard]] cudaError_t enqueue_permute(const RowsParams&, DType, int multiprocessors,
+                                          cudaStream_t);
 [[nodiscard]] cudaError_t enqueue_sum_slots(const RowsParams&, DType, int multiprocessors,
                                             cudaStream_t);
 [[nodiscard]] cudaError_t load_map();

@@ -9,7 +9,7 @@ namespace tilelace::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kCopyingCtas = 4, kSummingCtas = 3;  ///< of a multiprocessor
+constexpr int kCopyingCtas = 4, kScalingCtas = 2, kSummingCtas = 3;  ///< of a multiprocessor
 constexpr int kCopied = 4;             ///< units of 16 bytes that a lane copies together
 constexpr int kUnits = 2, kTerms = 4;  ///< units and slots that a lane sums together
 
@@ -24,7 +24,18 @@ TILELACE_DEVICE void for_stripes(const RowsParams& p, const Each& each) {
     each(i / stripes, static_cast<int>(i % stripes) * 32 * kEach + lane);
 }
 
-__global__ void __launch_bounds__(kThreads, kCopyingCtas)
+/// Each element times a factor, rounded.
+template <class Element>
+TILELACE_DEVICE uint4 scaled(const uint4& v, float factor) {
+  float f[8] = {};
+  add_elements<Element>(f, v);
+#pragma unroll
+  for (float& each : f) each *= factor;
+  return pack_elements<Element>(f);
+}
+
+template <class Element, bool kWeighted>
+__global__ void __launch_bounds__(kThreads, kWeighted ? kScalingCtas : kCopyingCtas)
     permute_kernel(const __grid_constant__ RowsParams p) {
   ptx::launch_dependents();
   ptx::wait_prerequisites();
@@ -37,10 +48,11 @@ __global__ void __launch_bounds__(kThreads, kCopyingCtas)
     for (int s = 0; s < p.top_k; ++s) {
       const int row = rows[s];
       if (row < 0) continue;
+      const float weight = kWeighted ? p.weights[token * p.top_k + s] : 1;
       uint4* const to = p.to + std::int64_t{row} * p.units + first;
 #pragma unroll
       for (int u = 0; u < kCopied; ++u)
-        if (first + 32 * u < p.units) to[32 * u] = v[u];
+        if (first + 32 * u < p.units) to[32 * u] = kWeighted ? scaled<Element>(v[u], weight) : v[u];
     }
   });
 }
@@ -79,7 +91,9 @@ __global__ void __launch_bounds__(kThreads, kSummingCtas)
     for (int u = 0; u < kUnits; ++u) {
       if (first + 32 * u >= p.units) continue;
       const std::int64_t at = token * p.units + first + 32 * u;
-      if (p.add != nullptr) add_elements<Element>(sum[u], p.add[at]);
+      const std::int64_t added = token - p.add_first;
+      if (p.add != nullptr && added >= 0 && added < p.add_rows)
+        add_elements<Element>(sum[u], p.add[at - p.add_first * p.units]);
       p.to[at] = pack_elements<Element>(sum[u]);
     }
   });
@@ -91,11 +105,19 @@ Kernel sum_kernel_of(DType dtype) {
       dtype, [](auto e) -> Kernel { return sum_slots_kernel<typename decltype(e)::type>; });
 }
 
+Kernel permute_kernel_of(DType dtype, bool weighted) {
+  return with_element(dtype, [&](auto e) -> Kernel {
+    using Element = typename decltype(e)::type;
+    return weighted ? permute_kernel<Element, true> : permute_kernel<Element, false>;
+  });
+}
+
 }  // namespace
 
-cudaError_t enqueue_permute(const RowsParams& p, int multiprocessors, cudaStream_t stream) {
-  return launch_as(Start::early, permute_kernel, multiprocessors * kCopyingCtas, kThreads, stream,
-                   p);
+cudaError_t enqueue_permute(const RowsParams& p, DType dtype, int multiprocessors,
+                            cudaStream_t stream) {
+  return launch_as(Start::early, permute_kernel_of(dtype, p.weights != nullptr),
+                   multiprocessors * kCopyingCtas, kThreads, stream, p);
 }
 
 cudaError_t enqueue_sum_slots(const RowsParams& p, DType dtype, int multiprocessors,
@@ -106,10 +128,13 @@ cudaError_t enqueue_sum_slots(const RowsParams& p, DType dtype, int multiprocess
 
 cudaError_t load_rows() {
   cudaFuncAttributes attributes{};
-  const cudaError_t status = cudaFuncGetAttributes(&attributes, permute_kernel);
-  if (status != cudaSuccess) return status;
-  return for_each_gpu_dtype(
-      [&](DType dtype) { return cudaFuncGetAttributes(&attributes, sum_kernel_of(dtype)); });
+  return for_each_gpu_dtype([&](DType dtype) {
+    for (const Kernel kernel : {permute_kernel_of(dtype, false), permute_kernel_of(dtype, true)}) {
+      const cudaError_t status = cudaFuncGetAttributes(&attributes, kernel);
+      if (status != cudaSuccess) return status;
+    }
+    return cudaFuncGetAttributes(&attributes, sum_kernel_of(dtype));
+  });
 }
 
 }  // namespace tilelace::cuda
