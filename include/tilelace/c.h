@@ -407,8 +407,8 @@ tilelace_status tilelace_all_reduce_norm(tilelace_communicator* communicator,
                                          const tilelace_all_reduce_norm_args* args);
 
 /** out[r] = act(x[r] * weight_e^T + bias_e) * scale, for the rows of each expert e. Local. CPU
- * tensors: blocking. GPU tensors: enqueued on the stream. Alignment: 16 bytes. Traffic: none. Errors:
- * usage. */
+ * tensors: blocking. GPU tensors: enqueued on the stream. Alignment: 16 bytes. Traffic: none.
+ * Errors: usage. */
 tilelace_status tilelace_grouped_gemm(const tilelace_grouped_gemm_args* args);
 /** Makes staging and scratch of this layer and smaller ones. Collective. Errors: usage, system,
  * peer, timeout. */

@@ -68,9 +68,9 @@ struct GroupedGemmArgs {
 /// summed in fp32 and rounded once; a row's bits depend on nothing but the row, its expert and its
 /// scale. Weights of experts without rows are not read. Local: no other rank takes part. CPU
 /// tensors: computed on the calling thread; blocking. GPU tensors: bf16 and fp16, at most 1024
-/// experts, enqueued on args.stream; may be captured, and a captured call takes any begins. Alignment:
-/// 16 bytes (TensorView). Traffic: none. Errors: usage (an argument, begins that do not ascend,
-/// tensors on GPUs).
+/// experts, enqueued on args.stream; may be captured, and a captured call takes any begins.
+/// Alignment: 16 bytes (TensorView). Traffic: none. Errors: usage (an argument, begins that do not
+/// ascend, tensors on GPUs).
 void grouped_gemm(const GroupedGemmArgs&);
 
 /// A layer's sizes and forms: equal on every rank, except `inner`, `first` and `here`.
@@ -151,8 +151,8 @@ void prepare_moe(Communicator&, const MoeLayer&);
 /// is local. Products are summed in fp32 and rounded once; weight_on_input: tokens, too.
 /// Collective. CPU ranks: blocking; on return `out`, `map` and `gathered` are whole. GPU ranks:
 /// bf16 and fp16, enqueued on args.stream; may be captured after prepare_moe, and a captured call
-/// takes any routing. Alignment: 16 bytes; ids and weights: an element. Traffic: (ranks - 1) * m_r *
-/// hidden elements and 8 or 12 bytes a choice leave each rank. Errors: usage (a wrong argument:
+/// takes any routing. Alignment: 16 bytes; ids and weights: an element. Traffic: (ranks - 1) * m_r
+/// * hidden elements and 8 or 12 bytes a choice leave each rank. Errors: usage (a wrong argument:
 /// before anything is sent; ids that name no expert: on every rank, and `out` has not been
 /// written), peer, timeout, system.
 void ag_moe(Communicator&, const AgMoeArgs&);

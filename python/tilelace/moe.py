@@ -12,7 +12,7 @@ on the device, and nothing waits for counts on the host. No row is dropped.
 The first call of a group prepares; later ones prepare again only where a layer needs more room.
 `max_tokens`: the most tokens of all ranks that calls will have, to prepare for them at once.
 
-CPU tensors only: GPUs come in a later version. No gradients: under torch.no_grad, or where no tensor
+bf16 and fp16, on CPU ranks fp32, too. No gradients: under torch.no_grad, or where no tensor
 needs them. Tensors with gaps are copied. Errors: tilelace.Error of kind usage (also ids that name no
 expert, and ranks whose routings differ, on every rank), system, peer, timeout.
 """

@@ -151,7 +151,6 @@ void reduce(Communicator& c, Collective collective, std::string_view name, const
   auto& impl = c.impl();
   const bool scatters = collective == Collective::reduce_scatter;
   impl.call(name, [&] {
-    impl.backend->moe_passes();  // throws where there are none, on every rank
     MoeCall call;
     check_together(impl, name, a.stream, [&] {
       call = op::check_call(name, a, scatters, impl.group->rank(), impl.group->ranks());
@@ -169,9 +168,9 @@ void reduce(Communicator& c, Collective collective, std::string_view name, const
     CollectiveArgs args{sums.data, a.out.data, plan::item_of(a.layer.dtype)};
     args.counts = counts;
     args.stream = a.stream;
-    impl.backend->collect_within({name, op::words_of(a.layer, a.m), a.map + call.map.hash(),
-                                  a.map + call.map.wrong()},
-                                 collective, args);
+    impl.backend->collect_within(
+        {name, op::words_of(a.layer, a.m), a.map + call.map.hash(), a.map + call.map.wrong()},
+        collective, args);
     leave(impl);
   });
 }
@@ -213,7 +212,6 @@ void prepare_moe(Communicator& c, const MoeLayer& layer) {
 void ag_moe(Communicator& c, const AgMoeArgs& a) {
   auto& impl = c.impl();
   impl.call(kGather, [&] {
-    impl.backend->moe_passes();  // throws where there are none, on every rank
     MoeCall call;
     const auto check = [&] {
       call = op::check_call(a, impl.group->rank(), impl.group->ranks());

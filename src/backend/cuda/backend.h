@@ -118,7 +118,7 @@ class GpuBackend : public Backend {
   std::vector<std::weak_ptr<comm::DeviceMemory>> reachable_;
   void* last_stream_ = nullptr;  ///< of the last call
   GpuMoePasses moe_passes_{device_};
-  std::string out_of_step_;      ///< why calls are refused until prepare; empty: they are not
+  std::string out_of_step_;  ///< why calls are refused until prepare; empty: they are not
 };
 
 /// Throws a usage error unless `t` is on this device, with contiguous rows.

@@ -38,8 +38,8 @@ struct ExchangeParams {
   const std::int32_t* word = nullptr;
   const std::int32_t* wrong = nullptr;
   std::uint32_t refusal = 0;
-  bool same = false;                          ///< every peer gets the same parcel
-  bool lets_next_begin = false;               ///< the kernel behind it may take places early
+  bool same = false;             ///< every peer gets the same parcel
+  bool lets_next_begin = false;  ///< the kernel behind it may take places early
   Item item{};
   Reduction reduction{};
 };

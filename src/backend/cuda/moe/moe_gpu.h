@@ -38,7 +38,8 @@ struct PermuteRows {
   void* to = nullptr;                   ///< [m * top_k, columns]
   std::int64_t columns = 0;             ///< multiple of 8
   DType dtype{};
-  const float* weights = nullptr;  ///< [m, top_k] or null: rows are multiplied by theirs, and rounded
+  const float* weights =
+      nullptr;  ///< [m, top_k] or null: rows are multiplied by theirs, and rounded
 };
 /// Errors: usage (null, misaligned, columns), system.
 void permute_rows(const PermuteRows&, cudaStream_t);
