@@ -110,16 +110,21 @@ void Bench::route(const Row& r) {
   begins_ = map_->download<std::int32_t>(static_cast<std::size_t>(s.here + 1));
 }
 
-/// form: few or many, then the epilogue: "" none, "+swiglu", "+scale".
-Variant Bench::grouped(const Row& r, const std::string& form) const {
-  const auto tiling = tiling_of(form);
+cuda::GroupedGemm product_of(const Row& r) {
   cuda::GroupedGemm g;
-  g.begins = map_->as<std::int32_t>();
   g.rows = r.rows();
   g.n = r.n();
   g.k = r.k();
   g.experts = static_cast<int>(r.model.experts);
   g.dtype = DType::bf16;
+  return g;
+}
+
+/// form: tiles, then the epilogue: "" none, "+swiglu", "+scale".
+Variant Bench::grouped(const Row& r, const std::string& form) const {
+  const auto tiling = tiling_of(form);
+  cuda::GroupedGemm g = product_of(r);
+  g.begins = map_->as<std::int32_t>();
   g.weight = weight_.data();
   if (form.ends_with("+swiglu")) g.gating = cuda::Gating::swiglu;
   if (form.ends_with("+scale")) {
@@ -195,7 +200,7 @@ void Bench::row(const Row& r) {
     const double by_flops = q * dense_us / (r.k() <= 384 ? 0.85 : 0.93);
     const double by_memory = weights / (o_.memory_tb_s * 1e6) / 0.92;
     const double bar = std::max(by_flops, by_memory) + 3;
-    const bool taken = tiling == cuda::grouped_tiling(r.rows(), static_cast<int>(r.model.experts));
+    const bool taken = tiling == cuda::grouped_tiling(product_of(r));
     fmt::print(
         "{:16} {:4} m {:5} {:8} {:13}{} {:9.1f} us {:4.0f} TF {:5.2f} TB/s q {:.3f} max/mean "
         "{:.2f} bar {:9.1f} {:.3f}\n",
@@ -299,7 +304,8 @@ int main(int argc, char** argv) {
   app.add_option("--models", o.models)->delimiter(',');
   app.add_option("--m", o.ms, "tokens")->delimiter(',');
   app.add_option("--routings", o.routings, "uniform, zipf, one hot")->delimiter(',');
-  app.add_option("--forms", o.forms, "many or few, each with +swiglu or +scale")->delimiter(',');
+  app.add_option("--forms", o.forms, "few, many, wide, pair, each with +swiglu or +scale")
+      ->delimiter(',');
   app.add_option("--sides", o.sides, "up, down")->delimiter(',');
   app.add_option("--memory", o.memory_tb_s, "TB/s of the bar")->capture_default_str();
   app.add_option("--rounds", o.rounds)->capture_default_str();

@@ -119,8 +119,15 @@ GroupedEntry entry_of(const GroupedGemm& g, GroupedTiling tiling) {
 
 }  // namespace
 
-GroupedTiling grouped_tiling(std::int64_t rows, int experts) {
-  return rows <= std::int64_t{48} * experts ? GroupedTiling::few : GroupedTiling::many;
+GroupedTiling grouped_tiling(const GroupedGemm& g) {
+  constexpr std::int64_t kFewRows = 24, kManyRows = 256;  // an expert
+  constexpr std::int64_t kLongK = 4096, kLongestK = 6144;
+  constexpr std::int64_t kPairColumns = 512;  // of the weight
+  if (g.rows <= kFewRows * g.experts) return GroupedTiling::few;
+  const bool many = g.rows >= kManyRows * g.experts;
+  if (g.k < (many ? kLongK : kLongestK) || g.rows <= 2 * kFewRows * g.experts)
+    return GroupedTiling::many;
+  return many && g.n % kPairColumns == 0 ? GroupedTiling::pair : GroupedTiling::wide;
 }
 
 int computed_rows(GroupedTiling tiling, int rows) {
@@ -165,7 +172,7 @@ void load_grouped_gemm() {
 }
 
 void grouped_gemm(const GroupedGemm& g, cudaStream_t stream) {
-  grouped_gemm(g, grouped_tiling(g.rows, g.experts), stream);
+  grouped_gemm(g, grouped_tiling(g), stream);
 }
 
 }  // namespace tilelace::cuda

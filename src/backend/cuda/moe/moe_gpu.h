@@ -82,12 +82,14 @@ struct GroupedGemm {
   Gating gating = Gating::one;
   Activation activation = Activation::none;  ///< of `one` alone, not swiglu
 };
-/// A shape of tiles. `few`: for up to some 48 rows an expert.
+/// A shape of tiles. `few`: for up to some 48 rows an expert. `many`: for more. `wide` and `pair`
+/// read less from L2, where a long k makes up for stores that nothing runs beside; two CTAs of a
+/// pair share rows, so the result should fill their columns.
 enum class GroupedTiling : std::uint8_t { few, many, wide, pair };
 inline constexpr GroupedTiling kGroupedTilings[] = {GroupedTiling::few, GroupedTiling::many,
                                                     GroupedTiling::wide, GroupedTiling::pair};
-/// The one that grouped_gemm takes: a function of rows and experts alone, right for every routing.
-GroupedTiling grouped_tiling(std::int64_t rows, int experts);
+/// The one that grouped_gemm takes: a function of shapes alone, right for every routing.
+GroupedTiling grouped_tiling(const GroupedGemm&);
 /// Rows of `tiling` that a product computes for an expert with `rows` of them: what there is beyond
 /// them is lost.
 int computed_rows(GroupedTiling tiling, int rows);
