@@ -134,7 +134,12 @@ class GroupedList {
           there ? static_cast<float>(bias[tile.expert * p_.bias_columns + of * p_.bias_step + up])
                 : 0.0F;
     }
-    if (p_.scale != nullptr) list_scales(slot, tile);
+    if (p_.scale != nullptr) {
+      list_scales(slot, tile);
+      return;
+    }
+#pragma unroll
+    for (int j = 0; j < K::kMost / 32; ++j) slot.scale[lane_ + 32 * j] = 1;
   }
   /// All loads of a kind are under way together.
   TILELACE_DEVICE void list_scales(Slot& slot, const GroupedTile& tile) const {

@@ -37,7 +37,11 @@ class GroupedMath {
       if (K::kTurns && i > 0) ptx::sync_threads(kTurnBarrier + group_, 256);
       multiply_by<8>(width);
       if (K::kTurns) ring_.skip(p_.steps);  // the other group's
-      store(shared_.slots[at]);
+      // Branches for each value would keep instructions apart.
+      if (p_.bias == nullptr && p_.activation == Activation::none)
+        store<true>(shared_.slots[at]);
+      else
+        store<false>(shared_.slots[at]);
       sync_group();
       if (thread_ == 0) ptx::barrier_arrive(K::at(&shared_.done[at]));
     }
@@ -136,6 +140,8 @@ class GroupedMath {
     std::int64_t first;  ///< element of the result: the thread's first
   };
 
+  /// kSimple: neither bias nor activation.
+  template <bool kSimple>
   TILELACE_DEVICE void store(const Slot& slot) {
     constexpr int kOut = K::kGated ? 1 : kBlocks;
     const int column = slot.column + 64 * first_block() + 8 * (thread_ % 8);
@@ -148,7 +154,7 @@ class GroupedMath {
         if (kTogether * c >= place.width) break;
         const ptx::Shared chunk = K::at(shared_.staging[group_][c % K::kStaging]);
         if (K::kStaging == 1 || c == 0) sync_group();  // else: behind the chunk between
-        stage(place, chunk, i, c);
+        stage<kSimple>(place, chunk, i, c);
         sync_group();
         copy_out(place, chunk, i, c);
       }
@@ -156,6 +162,7 @@ class GroupedMath {
 
   /// Rounds 64 rows of 64 columns into shared memory. Rows that are not computed, too: nobody reads
   /// them.
+  template <bool kSimple>
   TILELACE_DEVICE void stage(const Place& place, ptx::Shared to, int i, int c) {
     constexpr int kBatch = 4;  // eights of rows, as registers allow
 #pragma unroll
@@ -164,7 +171,7 @@ class GroupedMath {
 #pragma unroll
       for (int j = 0; j < kBatch; j += 2) {
         float f[8];
-        finish(place, i, c, b + j, f);
+        finish<kSimple>(place, i, c, b + j, f);
 #pragma unroll
         for (int w = 0; w < 4; ++w) words[j / 2][w] = pack(f[2 * w], f[2 * w + 1], Element{});
       }
@@ -174,31 +181,32 @@ class GroupedMath {
     }
   }
   /// Results of sixteen rows: two columns eight apart.
+  template <bool kSimple>
   TILELACE_DEVICE void finish(const Place& place, int i, int c, int j, float (&f)[8]) {
     const float* const bias =
         place.slot.bias + 64 * (first_block() + kApart * i) + 16 * warp() + lane() / 4;
     const float* const acc = acc_[i] + 32 * c + 4 * j;
 #pragma unroll
     for (int e = 0; e < 8; ++e) f[e] = acc[e];
-    if (p_.bias != nullptr)
+    if (!kSimple && p_.bias != nullptr)
 #pragma unroll
       for (int e = 0; e < 8; ++e) f[e] += bias[4 * (e & 2)];
     if constexpr (K::kGated)
-      gate(f, acc_[1] + 32 * c + 4 * j, bias + 64 * kApart);
-    else if (p_.activation != Activation::none)
+      gate<kSimple>(f, acc_[1] + 32 * c + 4 * j, bias + 64 * kApart);
+    else if (!kSimple && p_.activation != Activation::none)
       activate<8>(p_.activation, f);
-    if (p_.scale == nullptr) return;
     const float* const scale = place.slot.scale + kTogether * c + 8 * j + 2 * (lane() & 3);
 #pragma unroll
     for (int e = 0; e < 8; ++e) f[e] *= scale[(e & 1) + 2 * (e & 4)];
   }
+  template <bool kSimple>
   TILELACE_DEVICE void gate(float (&f)[8], const float* up, const float* bias) const {
     const GateForm& g = p_.gate;
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
       const float x = f[e] > g.limit ? g.limit : f[e];  // NaN stays
       float y = up[e];
-      if (p_.bias != nullptr) y += bias[4 * (e & 2)];
+      if (!kSimple && p_.bias != nullptr) y += bias[4 * (e & 2)];
       y = y > g.limit ? g.limit : y < -g.limit ? -g.limit : y;
       f[e] = __fdividef(x, 1.0F + __expf(-g.alpha * x)) * (y + g.plus);
     }
