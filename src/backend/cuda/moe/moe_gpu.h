@@ -101,7 +101,7 @@ void grouped_gemm(const GroupedGemm&, GroupedTiling, cudaStream_t);
 
 /// Loads the kernels of grouped_gemm, so that a later call does not. Error: system.
 void load_grouped_gemm();
-/// Loads those of the other calls: before the first make_map. Error: system.
+/// Loads those of the other calls. Error: system.
 void load_moe_rows();
 
 }  // namespace tilelace::cuda

@@ -286,6 +286,9 @@ cudaError_t enqueue_map(const MakeMap& call, cudaStream_t stream) {
   config.stream = stream;
   config.attrs = attributes;
   config.numAttrs = 2;
+  constexpr std::size_t kWithoutAsking = 48 << 10;
+  if (config.dynamicSmemBytes > kWithoutAsking)
+    if (const cudaError_t status = load_map(); status != cudaSuccess) return status;
   return cudaLaunchKernelEx(&config, moe_map_kernel, params);
 }
 
