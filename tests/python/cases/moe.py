@@ -7,7 +7,7 @@ import tilelace.moe as moe
 import torch
 from torch.library import opcheck
 
-from .world import UNIT, case, expect_raises
+from .world import BOTH, GPU, UNIT, case, expect_raises
 
 OPS = torch.ops.tilelace
 FP32 = 2.0**-24
@@ -56,6 +56,7 @@ class Layer:
         self.weights[self.ids < 0] = float("nan")  # not read
 
     def mine(self, t):
+        t = t.to(self.w.device)
         return t if self.replicated else t.split(self.sizes)[self.w.rank].contiguous()
 
     def first(self, **more):
@@ -151,32 +152,37 @@ def expect_within(got, value, off, what):
     assert got.shape == value.shape and worst <= 0, f"{what}: {worst} over the bound"
 
 
-@case(2, 3, 4)
+def everyones(w, act):
+    return [t.to(w.device) for t in w.everyone(act.cpu())]
+
+
+@case(2, 3, 4, on=BOTH)
 def layers_are_within_their_bounds(w):
     activations = itertools.cycle(moe_activations())
+    dtypes = (torch.bfloat16, torch.float16) if w.cuda else (torch.float32, torch.bfloat16, torch.float16)
     for dtype, replicated, cut, biased in itertools.product(
-            (torch.float32, torch.bfloat16, torch.float16), (False, True), (False, True), (False, True)):
+            dtypes, (False, True), (False, True), (False, True)):
         layer = Layer(w, dtype=dtype, activation=next(activations), replicated=replicated, cut=cut,
                       biased=biased)
         scatters = replicated == biased
         act, map = layer.first()
         layer.expect_first(act, map)
-        layer.expect_second(w.everyone(act), layer.second(act, map, scatters), scatters)
+        layer.expect_second(everyones(w, act), layer.second(act, map, scatters), scatters)
 
 
 def moe_activations():
     return "none", "gelu", "gelu_tanh", "silu", "swiglu", "swiglu_clamped"
 
 
-@case(2, 3, 4)
+@case(2, 3, 4, on=BOTH)
 def integers_are_exact_whatever_the_routing(w):
-    for dtype, cut in ((torch.bfloat16, True), (torch.float32, False)):
+    for dtype, cut in ((torch.bfloat16, True), (torch.float16 if w.cuda else torch.float32, False)):
         layer = Layer(w, dtype=dtype, activation="none", cut=cut, hidden=8, inner=8, integers=True)
         for kind in range(5):
             layer.route(kind)
             act, map = layer.first()
             for scatters in (False, True):
-                layer.expect_second(w.everyone(act), layer.second(act, map, scatters), scatters)
+                layer.expect_second(everyones(w, act), layer.second(act, map, scatters), scatters)
 
 
 @case(2)
@@ -299,3 +305,50 @@ def wrong_arguments_are_told_to_the_others(w):
     expect_raises("usage", "gradients are not supported", lambda: layer.second(
         good[0].clone().requires_grad_(w.rank == 1), good[1], False))
     layer.second(*layer.first(), True)
+
+
+@case(2, on=GPU)
+def graphs_take_any_routing(w):
+    """Captured with one, replayed with others: the same bits as calls that are not captured."""
+    layer = Layer(w, dtype=torch.bfloat16, hidden=256, inner=128, experts=16, top_k=4, tokens=40)
+    x, ids, weights = (layer.mine(t) for t in (layer.x, layer.ids, layer.weights))
+    r = w.rank
+
+    def run():
+        act, map = moe.ag_moe(x, ids, weights, layer.w13[r], w.group, experts=16, sizes=layer.sizes)
+        return moe.moe_rs(act, map, layer.w2[r], w.group, experts=16, top_k=4, sizes=layer.sizes)
+
+    with torch.no_grad():
+        run()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = run()
+        for turn in range(30):
+            layer.route(turn % 5)
+            ids.copy_(layer.mine(layer.ids))
+            weights.copy_(layer.mine(layer.weights))
+            expected = run()
+            graph.replay()
+            graph.replay()
+            assert torch.equal(out, expected), turn
+    w.synchronize()
+
+
+@case(2, on=GPU)
+def gpus_tell_of_routings_that_disagree(w):
+    layer = Layer(w, dtype=torch.bfloat16, replicated=True)
+    kept = layer.ids.clone()
+    for spoil in ((layer.ids[0, 0] + 1) % 5, torch.tensor(5)):
+        if w.rank == 1:
+            layer.ids[0, 0] = spoil
+        layer.second(*layer.first(), False)
+        expect_raises("usage", "", w.synchronize)
+        tilelace.recover(w.group)
+        layer.ids = kept.clone()
+        act, map = layer.first()
+        layer.expect_second(everyones(w, act), layer.second(act, map, False), False)
+    local = Layer(w, dtype=torch.bfloat16)
+    local.ids[0, 0] = 7  # on every rank
+    local.second(*local.first(), True)
+    expect_raises("usage", "", w.synchronize)
+    tilelace.recover(w.group)
