@@ -65,13 +65,16 @@ class Check {
 };
 
 std::string text_of(const LayerShape& s) {
+  constexpr const char* kAdded[] = {"", " add", " add to some"};
   return fmt::format(
-      "{} m {} top {} experts {} from {} of {}, {} hidden {} inner {} gating {} {}{}{}{}{}, tiles "
+      "{} m {} top {} experts {} from {} of {}, {} hidden {} inner {} gating {} {}{}{}{}{}{}, "
+      "tiles "
       "{} {}",
       name_of(s.dtype), s.map.m, s.map.top_k, s.map.here, s.map.first, s.map.experts,
       s.wide ? "int64" : "int32", s.hidden, s.inner, static_cast<int>(s.gating),
-      name_of(s.activation), s.bias ? " bias" : "", s.scaled ? " scaled" : "", s.add ? " add" : "",
-      s.exact ? " exact" : "", static_cast<int>(s.up), static_cast<int>(s.down));
+      name_of(s.activation), s.bias ? " bias" : "", s.weighted ? " weighted" : "",
+      s.scaled ? " scaled" : "", kAdded[static_cast<std::size_t>(s.added)], s.exact ? " exact" : "",
+      static_cast<int>(s.up), static_cast<int>(s.down));
 }
 
 LayerShape Check::draw(DType dtype) {
@@ -99,7 +102,8 @@ LayerShape Check::draw(DType dtype) {
   }
   s.bias = below(2) == 0;
   s.scaled = below(2) == 0;
-  s.add = below(2) == 0;
+  s.weighted = below(4) == 0;
+  s.added = static_cast<Added>(below(3));
   s.up = cuda::kGroupedTilings[below(std::size(cuda::kGroupedTilings))];
   s.down = cuda::kGroupedTilings[below(std::size(cuda::kGroupedTilings))];
   return s;

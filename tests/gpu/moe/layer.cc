@@ -158,13 +158,18 @@ cuda::GroupedGemm Layer::down() const {
 
 void Layer::run(cudaStream_t stream) const {
   cuda::make_map({s_.map, ids_.data(), s_.wide, map_.as<std::int32_t>()}, stream);
-  cuda::permute_rows(
-      {s_.map, map_.as<std::int32_t>(), x_.data(), rows_.data(), s_.hidden, s_.dtype}, stream);
+  cuda::PermuteRows permute{s_.map,  map_.as<std::int32_t>(), x_.data(), rows_.data(), s_.hidden,
+                            s_.dtype};
+  if (s_.weighted) permute.weights = scale_.as<float>();
+  cuda::permute_rows(permute, stream);
   cuda::grouped_gemm(up(), s_.up, stream);
   cuda::grouped_gemm(down(), s_.down, stream);
-  cuda::sum_slots({s_.map, map_.as<std::int32_t>(), down_.data(), s_.add ? add_.data() : nullptr,
-                   out_.data(), s_.hidden, s_.dtype},
-                  stream);
+  cuda::SumSlots sum{
+      s_.map, map_.as<std::int32_t>(), down_.data(), nullptr, out_.data(), s_.hidden, s_.dtype};
+  if (s_.added != Added::none) sum.add = add_.data();
+  sum.add_first = add_first();
+  sum.add_rows = add_rows();
+  cuda::sum_slots(sum, stream);
 }
 
 void Layer::poison_results() const {
@@ -222,12 +227,21 @@ std::string Layer::rows_trouble(const std::vector<std::int32_t>& words) const {
   const auto width = static_cast<std::size_t>(s_.hidden);
   const auto x = x_.download<std::uint16_t>(static_cast<std::size_t>(s_.map.m) * width);
   const auto got = rows_.download<std::uint16_t>(all * width);
+  const auto weights = s_.weighted ? scale_.download<float>(pairs()) : std::vector<float>{};
   for (std::size_t r = 0; r < all; ++r) {
     const auto source =
         static_cast<std::size_t>(words[static_cast<std::size_t>(s_.map.source_of()) + r]);
     const auto token = source / static_cast<std::size_t>(s_.map.top_k);
-    if (std::memcmp(&got[r * width], &x[token * width], width * 2) != 0)
-      return fmt::format("row {} is not token {}", r, token);
+    for (std::size_t c = 0; c < width; ++c) {
+      const std::uint16_t bits = x[token * width + c];
+      const std::uint16_t expected =
+          s_.weighted
+              ? rounded(static_cast<float>(value_of(bits, s_.dtype)) * weights[source], s_.dtype)
+              : bits;
+      if (got[r * width + c] != expected)
+        return fmt::format("row {} column {} of token {}: got {:#x}, expected {:#x}", r, c, token,
+                           got[r * width + c], expected);
+    }
   }
   return rows_.untouched(all * width * 2) ? "" : "written beyond the rows that there are";
 }
@@ -284,7 +298,9 @@ std::string Layer::sum_trouble(const std::vector<std::int32_t>& words) const {
         const auto row = words[static_cast<std::size_t>(s_.map.row_of() + t * s_.map.top_k + s)];
         if (row >= 0) sum += rows[static_cast<std::size_t>(row * width + c)];
       }
-      if (s_.add) sum += add[static_cast<std::size_t>(t * width + c)];
+      const std::int64_t added = t - add_first();
+      if (s_.added != Added::none && added >= 0 && added < add_rows())
+        sum += add[static_cast<std::size_t>(added * width + c)];
       const std::uint16_t bits = got[static_cast<std::size_t>(t * width + c)];
       if (bits != rounded(sum, s_.dtype))
         return fmt::format("token {} column {}: got {:#x}, expected {:#x}", t, c, bits,

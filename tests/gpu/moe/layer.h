@@ -11,6 +11,9 @@
 
 namespace tilelace::gpu_test {
 
+/// Which tokens the sum adds to.
+enum class Added : std::uint8_t { none, all, some };
+
 struct LayerShape {
   schedule::MoeMap map;
   bool wide = false;  ///< ids are int64
@@ -18,7 +21,10 @@ struct LayerShape {
   DType dtype{};
   cuda::Gating gating = cuda::Gating::one;  ///< of up
   Activation activation = Activation::none;
-  bool bias = false, scaled = false, add = false;
+  bool bias = false;
+  bool weighted = false;  ///< rows that go into up
+  bool scaled = false;    ///< rows that come out of down
+  Added added = Added::none;
   bool exact = false;  ///< integers, so that results are known to the bit
   cuda::GroupedTiling up{}, down{};
 };
@@ -51,6 +57,13 @@ class Layer {
   [[nodiscard]] std::vector<std::uint16_t> numbers(std::size_t count, std::uint64_t seed,
                                                    float size) const;
   [[nodiscard]] std::size_t pairs() const { return static_cast<std::size_t>(s_.map.pairs()); }
+  /// The tokens that the sum adds to, where it adds.
+  [[nodiscard]] std::int64_t add_first() const {
+    return s_.added == Added::some ? s_.map.m / 3 : 0;
+  }
+  [[nodiscard]] std::int64_t add_rows() const {
+    return s_.added == Added::some ? s_.map.m / 2 : s_.map.m;
+  }
 
   LayerShape s_;
   Ids ids_host_;
