@@ -7,7 +7,7 @@
 
 namespace tilelace {
 
-/// Writes the map of ids [m, top_k], but for its weights.
+/// Writes the map of ids [m, top_k], but for its weights and, on GPUs, for the sources of rows.
 struct MapPass {
   schedule::MoeMap shape;
   const void* ids = nullptr;
@@ -17,10 +17,10 @@ struct MapPass {
 };
 
 /// rows[r] = x[source_of[r] / top_k] of all rows of the map, times its weight in fp32 if
-/// `weighted`.
+/// `weighted`. On GPUs it writes the sources of rows into the map: it has all multiprocessors.
 struct PermutePass {
   schedule::MoeMap shape;
-  const std::int32_t* map = nullptr;
+  std::int32_t* map = nullptr;
   TensorView x;     ///< [m, n]
   TensorView rows;  ///< [m * top_k, n]
   bool weighted = false;

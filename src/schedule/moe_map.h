@@ -65,11 +65,13 @@ constexpr Index kMaxMapPairs = 0x7ffffffe;
 
 /// The part of the hash that one id gives. The hash is the sum of all parts, modulo 2^32: no order.
 TILELACE_HD constexpr std::uint32_t id_hash(Index pair, Index id) {
-  auto x =
-      static_cast<std::uint64_t>(pair) * 0x9E3779B97F4A7C15ULL ^ static_cast<std::uint64_t>(id);
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;  // splitmix64
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
-  return static_cast<std::uint32_t>(x ^ (x >> 31));
+  const auto bits = static_cast<std::uint64_t>(id);
+  auto x = static_cast<std::uint32_t>(pair) * 0x9E3779B1U;
+  x = (x ^ (x >> 15)) * 0x85EBCA77U;
+  x ^= static_cast<std::uint32_t>(bits) ^ static_cast<std::uint32_t>(bits >> 32);
+  x = (x ^ (x >> 16)) * 0x85EBCA6BU;  // the last mix of MurmurHash3
+  x = (x ^ (x >> 13)) * 0xC2B2AE35U;
+  return x ^ (x >> 16);
 }
 
 /// The map of the ids [m, top_k], one after the other: what every other maker of maps must equal,

@@ -162,9 +162,11 @@ int Check::maps() {
     s.map.first = below(s.map.experts - s.map.here + 1);
     const auto words = static_cast<std::size_t>(s.map.words());
     const Ids ids = router_.draw(s.map, one_of({Routing::one_hot, Routing::holes, Routing::wrong}));
-    const Buffer on_gpu(ids.size() * 8), map(words * 4);
+    const Buffer on_gpu(ids.size() * 8), map(words * 4), rows(ids.size() * 16), x(ids.size() * 16);
     on_gpu.upload(ids);
     cuda::make_map({s.map, on_gpu.data(), true, map.as<std::int32_t>()}, stream_);
+    cuda::permute_rows({s.map, map.as<std::int32_t>(), x.data(), rows.data(), 8, DType::bf16},
+                       stream_);
     cuda::check(cudaStreamSynchronize(stream_), "a map");
     std::vector<std::int32_t> expected(words, -1);  // the poison
     fill_moe_map(s.map, ids.data(), expected.data());

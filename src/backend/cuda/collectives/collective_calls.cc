@@ -37,7 +37,7 @@ ExchangeParams params_of(const plan::CollectiveCall& call, const plan::Collectiv
   ExchangeParams p = exchange_params(call, placed, tensors.in, tensors.out);
   p.word = tensors.word;
   p.wrong = tensors.wrong;
-  p.refusal = kRefusalHash;
+  p.refusal = kWrongIdsHash;
   const std::uint32_t hash =
       plan::collective_hash(call, plan, plan.direct ? tensors.reachable.where() : 0);
   const auto taken =
@@ -105,7 +105,8 @@ void CollectiveCalls::run(const plan::CollectiveCall& call, const plan::Collecti
 void CollectiveCalls::enqueue_piece(const plan::CollectiveCall& call,
                                     const plan::CollectivePlan& plan,
                                     const CollectiveTensors& tensors, plan::Index piece) {
-  const CallName name(call.collective);
+  const CallName name =
+      tensors.word != nullptr ? CallName::of_experts(call.collective) : CallName(call.collective);
   ExchangeParams p = params_of(call, plan, tensors, piece);
   const Start start = enter(p, plan, name, exchange_ctas(plan), tensors.stream);
   check(plan.lines ? enqueue_lines(p, start, tensors.stream)

@@ -34,7 +34,7 @@ struct ExchangeParams {
   std::size_t places = 0;                     ///< offset of this slot's chunks, or lines
   float divisor = 1;                          ///< of sums, before they are rounded
   /// Words that earlier kernels made, or null: `word` must be equal on all ranks; where `wrong` is
-  /// not 0, peers get the hash `refusal`.
+  /// not 0, peers get the hash `refusal`, and refusal + 1 is what is expected of them: of no call.
   const std::int32_t* word = nullptr;
   const std::int32_t* wrong = nullptr;
   std::uint32_t refusal = 0;

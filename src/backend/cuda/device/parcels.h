@@ -92,6 +92,11 @@ TILELACE_DEVICE std::uint32_t with_word(const ExchangeParams& p, std::uint32_t h
   return !kWords || p.word == nullptr ? hash : hash + static_cast<std::uint32_t>(__ldcg(p.word));
 }
 
+template <bool kWords>
+TILELACE_DEVICE bool refuses(const ExchangeParams& p) {
+  return kWords && p.wrong != nullptr && __ldcg(p.wrong) != 0;
+}
+
 /// As send_headers, with a hash for each peer. A release would wait for data in flight. It is not
 /// needed: the header only says that all earlier calls are over, which holds since the kernel
 /// before ended. Called by: one warp of the call's first kernel.
@@ -103,8 +108,7 @@ TILELACE_DEVICE void tell_peers(const ExchangeParams& p, std::uint32_t epoch) {
   for (int i = 1 + (static_cast<int>(threadIdx.x) & 31); i < c.ranks; i += 32) {
     const int peer = (c.rank + i) % c.ranks;
     auto* const headers = reinterpret_cast<comm::Header*>(c.memory_at(peer) + c.headers);
-    const bool refused = kWords && p.wrong != nullptr && __ldcg(p.wrong) != 0;
-    const std::uint32_t told = refused ? p.refusal : with_word<kWords>(p, p.told[peer]);
+    const std::uint32_t told = refuses<kWords>(p) ? p.refusal : with_word<kWords>(p, p.told[peer]);
     // stays: the order is that of kernels
     comm::CudaPairs::store(headers + own, comm::make_header(epoch, told));
   }
@@ -130,8 +134,9 @@ template <bool kWords = false>
 TILELACE_DEVICE bool agrees_with(const ExchangeParams& p, int peer, std::uint32_t epoch,
                                  comm::Header seen) {
   const WaitPlace place{Role::store, 0, -1, peer, kHeaderFlag};
-  return comm::header_epoch(seen) != epoch ||
-         agrees(p.call.wait, place, seen, with_word<kWords>(p, p.expected[peer]));
+  const std::uint32_t expected =
+      refuses<kWords>(p) ? p.refusal + 1 : with_word<kWords>(p, p.expected[peer]);
+  return comm::header_epoch(seen) != epoch || agrees(p.call.wait, place, seen, expected);
 }
 
 /// As wait_headers, but only for results: nothing that peers wrote is visible by it. Called by:

@@ -50,6 +50,9 @@ void make_map(const MakeMap& call, cudaStream_t stream) {
   const schedule::MoeMap& map = call.map;
   require(map.here >= 1 && map.here <= kMostMoeExperts,
           "make_map: experts here: got {}, expected 1 to {}", map.here, kMostMoeExperts);
+  constexpr std::int64_t kMostIds = 0x7fffffff;
+  require(map.experts <= kMostIds, "make_map: experts: got {}, expected at most {}", map.experts,
+          kMostIds);
   require(map.m >= 0 && map.top_k >= 1 && map.pairs() <= schedule::kMaxMapPairs,
           "make_map: got {} tokens x {} choices, expected at most {} in all", map.m, map.top_k,
           schedule::kMaxMapPairs);
@@ -66,6 +69,7 @@ void permute_rows(const PermuteRows& call, cudaStream_t stream) {
   p.from = static_cast<const uint4*>(call.from);
   p.to = static_cast<uint4*>(call.to);
   p.weights = call.weights;
+  p.source_of = call.words + call.map.source_of();
   check(enqueue_permute(p, call.dtype, multiprocessors_here(), stream), "launching permute_rows");
 }
 

@@ -24,19 +24,19 @@ struct MakeMap {
   bool wide = false;            ///< ids are int64, else int32
   std::int32_t* out = nullptr;  ///< map.words() words; written within the sections
 };
-/// The map as fill_moe_map makes it. Ids that name no expert count as -1 and are told of in
-/// `wrong`. Errors: usage (more experts than kMostMoeExperts, more pairs than kMaxMapPairs, null),
-/// system.
+/// The map as fill_moe_map makes it, but for the sources of rows that there are. Ids that name no
+/// expert count as -1 and are told of in `wrong`. Errors: usage (more experts than kMostMoeExperts,
+/// more pairs than kMaxMapPairs, null), system.
 void make_map(const MakeMap&, cudaStream_t);
 
 /// to[r] = from[source_of[r] / top_k] for the rows that the map has; others stay as they are. Reads
-/// each token once.
+/// each token once. Writes source_of of these rows, too.
 struct PermuteRows {
   schedule::MoeMap map;
-  const std::int32_t* words = nullptr;  ///< of the map
-  const void* from = nullptr;           ///< [m, columns]
-  void* to = nullptr;                   ///< [m * top_k, columns]
-  std::int64_t columns = 0;             ///< multiple of 8
+  std::int32_t* words = nullptr;  ///< of the map
+  const void* from = nullptr;     ///< [m, columns]
+  void* to = nullptr;             ///< [m * top_k, columns]
+  std::int64_t columns = 0;       ///< multiple of 8
   DType dtype{};
   const float* weights =
       nullptr;  ///< [m, top_k] or null: rows are multiplied by theirs, and rounded

@@ -9,6 +9,7 @@ namespace tilelace::cuda {
 
 struct RowsParams {
   const std::int32_t* row_of;
+  std::int32_t* source_of;  ///< written by permute
   const uint4* from;
   const float* weights;  ///< [tokens, top_k] or null
   const uint4* add;      ///< or null

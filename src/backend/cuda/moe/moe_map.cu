@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The map of a routing, by one cluster: a stable sort of (token, slot) by expert. Each warp counts
-// its own pairs, which lie one after the other; counts of the warps and CTAs before it say where
-// its rows begin. No atomics: the order is that of the pairs.
+// its own pairs, which lie one after the other, and writes how many of a pair's expert came before
+// it; counts of the warps and CTAs before say where its rows begin. No atomics: the order is that
+// of the pairs.
+#include <type_traits>
+
 #include "backend/cuda/device/cluster_shared.h"
 #include "backend/cuda/device/ptx.h"
 #include "backend/cuda/moe/moe_kernels.h"
@@ -19,9 +22,8 @@ struct MapParams {
   schedule::MoeMap map;
   const void* ids;
   std::int32_t* out;
-  std::int32_t each;  ///< pairs of a warp; a multiple of 32
-  std::int32_t bits;  ///< that tell experts, and none, apart
-  bool wide;
+  std::uint32_t each;  ///< pairs of a warp; a multiple of 32
+  std::int32_t bits;   ///< that tell experts, and none, apart
 };
 
 /// What a CTA tells the others: rows of each expert, then the hash of its ids and the first wrong.
@@ -41,7 +43,11 @@ std::size_t shared_bytes(int experts, int ctas) {
 
 constexpr std::uint32_t kNone = 0xFFFFFFFFU;
 
+/// Id: std::int32_t or std::int64_t.
+template <class Id>
 class MapMaker {
+  using Bits = std::make_unsigned_t<Id>;
+
  public:
   TILELACE_DEVICE MapMaker(const MapParams& p, std::uint32_t* memory, ptx::Shared told)
       : p_(p),
@@ -51,6 +57,8 @@ class MapMaker {
         lane_(thread_ & 31),
         cta_(static_cast<int>(blockIdx.x)),
         ctas_(static_cast<int>(gridDim.x)),
+        first_(static_cast<std::uint32_t>(cta_ * kWarps + warp_) * p.each),
+        end_(min(first_ + p.each, static_cast<std::uint32_t>(p.map.pairs()))),
         of_warps_(memory),
         of_ctas_(of_warps_ + kWarps * counts_.experts),
         own_(of_ctas_ + ctas_ * counts_.words()),
@@ -68,43 +76,46 @@ class MapMaker {
   }
 
  private:
-  [[nodiscard]] TILELACE_DEVICE std::int64_t id(std::int64_t pair) const {
-    return p_.wide ? static_cast<const std::int64_t*>(p_.ids)[pair]
-                   : static_cast<const std::int32_t*>(p_.ids)[pair];
+  /// MoeMap::local and is_id.
+  [[nodiscard]] TILELACE_DEVICE int local(Id id) const {
+    const Bits expert = static_cast<Bits>(id) - static_cast<Bits>(p_.map.first);
+    return expert < static_cast<Bits>(p_.map.here) ? static_cast<int>(expert) : -1;
   }
-  [[nodiscard]] TILELACE_DEVICE std::int64_t first() const {
-    return (std::int64_t{cta_} * kWarps + warp_) * p_.each;
+  [[nodiscard]] TILELACE_DEVICE bool is_id(Id id) const {
+    return static_cast<Bits>(id) + 1 <= static_cast<Bits>(p_.map.experts);
   }
 
-  /// Calls each(pair, is there, id) for the warp's pairs, 32 at a time.
+  /// Calls each(pair, is there, id, what `kept` has for it) for the warp's pairs, 32 at a time.
   template <class Each>
-  TILELACE_DEVICE void for_pairs(const Each& each) const {
-    const std::int64_t pairs = p_.map.pairs();
-    for (std::int64_t at = first(); at < first() + p_.each && at < pairs; at += 32 * kAtOnce) {
-      std::int64_t ids[kAtOnce];
+  TILELACE_DEVICE void for_pairs(const std::int32_t* kept, const Each& each) const {
+    const Id* const all = static_cast<const Id*>(p_.ids);
+    for (std::uint32_t at = first_; at < end_; at += 32 * kAtOnce) {
+      const std::uint32_t mine = at + static_cast<std::uint32_t>(lane_);
+      Id ids[kAtOnce];
+      std::int32_t values[kAtOnce];
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        const std::int64_t pair = at + 32 * i + lane_;
-        ids[i] = pair < pairs && 32 * i < first() + p_.each - at ? id(pair) : -1;
+      for (unsigned i = 0; i < kAtOnce; ++i) {
+        const bool there = mine + 32 * i < end_;
+        ids[i] = there ? all[mine + 32 * i] : -1;
+        values[i] = there && kept != nullptr ? kept[mine + 32 * i] : 0;
       }
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        const std::int64_t pair = at + 32 * i + lane_;
-        if (32 * i >= first() + p_.each - at || pair - lane_ >= pairs) break;
-        each(pair, pair < pairs, ids[i]);
+      for (unsigned i = 0; i < kAtOnce; ++i) {
+        if (at + 32 * i >= end_) break;
+        each(mine + 32 * i, mine + 32 * i < end_, ids[i], values[i]);
       }
     }
   }
   /// The lanes that have the same expert as this one, or none; bit by bit, which takes a third of
   /// the time of a match.
   [[nodiscard]] TILELACE_DEVICE unsigned same(int expert) const {
-    unsigned lanes = ~0U;
-    for (int b = 0; b < p_.bits; ++b) {
-      const bool mine = (expert >> b & 1) != 0;
-      const unsigned others = __ballot_sync(~0U, mine);
-      lanes &= mine ? others : ~others;
+    unsigned others = 0;
+#pragma unroll 4
+    for (int b = p_.bits; b > 0; --b, expert >>= 1) {
+      const bool mine = (expert & 1) != 0;
+      others |= __ballot_sync(~0U, mine) ^ (mine ? ~0U : 0U);
     }
-    return lanes;
+    return ~others;
   }
 
   TILELACE_DEVICE void count_pairs() {
@@ -113,14 +124,19 @@ class MapMaker {
     __syncwarp();
     std::uint32_t hash = 0;
     std::uint32_t wrong = kNone;
-    for_pairs([&](std::int64_t pair, bool there, std::int64_t id) {
-      const int expert = there ? static_cast<int>(p_.map.local(id)) : -1;
+    std::int32_t* const row_of = p_.out + p_.map.row_of();
+    for_pairs(nullptr, [&](std::uint32_t pair, bool there, Id id, std::int32_t) {
+      const int expert = there ? local(id) : -1;
       if (there) hash += schedule::id_hash(pair, id);
-      if (there && !p_.map.is_id(id)) wrong = min(wrong, static_cast<std::uint32_t>(pair + 1));
+      if (there && !is_id(id)) wrong = min(wrong, pair + 1);
       const unsigned together = same(expert);
-      if (expert >= 0 && lane_ == __ffs(static_cast<int>(together)) - 1)
-        mine[expert] += static_cast<std::uint32_t>(__popc(together));
+      const unsigned before = together & ((1U << lane_) - 1);
+      std::uint32_t rank = 0;
+      if (expert >= 0) rank = mine[expert] + static_cast<std::uint32_t>(__popc(before));
       __syncwarp();
+      if (expert >= 0 && before == 0) mine[expert] += static_cast<std::uint32_t>(__popc(together));
+      __syncwarp();
+      if (there) row_of[pair] = static_cast<std::int32_t>(rank);
     });
     for (int by = 16; by > 0; by /= 2) {
       hash += __shfl_xor_sync(~0U, hash, by);
@@ -195,22 +211,14 @@ class MapMaker {
   }
 
   TILELACE_DEVICE void place() {
-    std::uint32_t* const mine = of_warps_ + warp_ * counts_.experts;
+    const std::uint32_t* const mine = of_warps_ + warp_ * counts_.experts;
     std::int32_t* const row_of = p_.out + p_.map.row_of();
-    std::int32_t* const source_of = p_.out + p_.map.source_of();
-    for_pairs([&](std::int64_t pair, bool there, std::int64_t id) {
-      const int expert = there ? static_cast<int>(p_.map.local(id)) : -1;
-      const unsigned together = same(expert);
-      const unsigned before = together & ((1U << lane_) - 1);
-      std::uint32_t row = kNone;
-      if (expert >= 0)
-        row = begins_[expert] + mine[expert] + static_cast<std::uint32_t>(__popc(before));
-      __syncwarp();
-      if (expert >= 0 && before == 0) mine[expert] += static_cast<std::uint32_t>(__popc(together));
-      __syncwarp();
+    for_pairs(row_of, [&](std::uint32_t pair, bool there, Id id, std::int32_t rank) {
       if (!there) return;
+      const int expert = local(id);
+      std::uint32_t row = kNone;
+      if (expert >= 0) row = begins_[expert] + mine[expert] + static_cast<std::uint32_t>(rank);
       row_of[pair] = static_cast<std::int32_t>(row);
-      if (expert >= 0) source_of[row] = static_cast<std::int32_t>(pair);
     });
   }
 
@@ -236,6 +244,7 @@ class MapMaker {
   const MapParams& p_;
   Counts counts_;
   int thread_, warp_, lane_, cta_, ctas_;
+  std::uint32_t first_, end_;  ///< the warp's pairs
   std::uint32_t* of_warps_;
   std::uint32_t* of_ctas_;
   std::uint32_t* own_;
@@ -244,6 +253,7 @@ class MapMaker {
   ptx::Shared told_;
 };
 
+template <class Id>
 __global__ void __launch_bounds__(kThreads, 1) moe_map_kernel(const __grid_constant__ MapParams p) {
   extern __shared__ __align__(16) std::uint32_t memory[];
   __shared__ std::uint64_t told;
@@ -258,7 +268,11 @@ __global__ void __launch_bounds__(kThreads, 1) moe_map_kernel(const __grid_const
   ptx::launch_dependents();
   ptx::wait_prerequisites();
   ptx::cluster_sync();
-  MapMaker(p, memory, barrier).run();
+  MapMaker<Id>(p, memory, barrier).run();
+}
+
+auto* kernel_of(bool wide) {
+  return wide ? moe_map_kernel<std::int64_t> : moe_map_kernel<std::int32_t>;
 }
 
 }  // namespace
@@ -268,10 +282,10 @@ cudaError_t enqueue_map(const MakeMap& call, cudaStream_t stream) {
   const auto most = (map.pairs() + kPairsOfCta - 1) / kPairsOfCta;
   const int ctas = most < 1 ? 1 : most > kMostCtas ? kMostCtas : static_cast<int>(most);
   const std::int64_t together = std::int64_t{ctas} * kWarps * 32;
-  const auto each = static_cast<std::int32_t>((map.pairs() + together - 1) / together * 32);
+  const auto each = static_cast<std::uint32_t>((map.pairs() + together - 1) / together * 32);
   std::int32_t bits = 0;
   while (map.here >> bits != 0) ++bits;
-  const MapParams params{map, call.ids, call.out, each, bits, call.wide};
+  const MapParams params{map, call.ids, call.out, each, bits};
   cudaLaunchAttribute attributes[2]{};
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = 1;
@@ -289,12 +303,17 @@ cudaError_t enqueue_map(const MakeMap& call, cudaStream_t stream) {
   constexpr std::size_t kWithoutAsking = 48 << 10;
   if (config.dynamicSmemBytes > kWithoutAsking)
     if (const cudaError_t status = load_map(); status != cudaSuccess) return status;
-  return cudaLaunchKernelEx(&config, moe_map_kernel, params);
+  return cudaLaunchKernelEx(&config, kernel_of(call.wide), params);
 }
 
 cudaError_t load_map() {
-  return cudaFuncSetAttribute(moe_map_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                              static_cast<int>(shared_bytes(kMostMoeExperts, kMostCtas)));
+  const auto bytes = static_cast<int>(shared_bytes(kMostMoeExperts, kMostCtas));
+  for (const bool wide : {false, true})
+    if (const cudaError_t status = cudaFuncSetAttribute(
+            kernel_of(wide), cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+        status != cudaSuccess)
+      return status;
+  return cudaSuccess;
 }
 
 }  // namespace tilelace::cuda

@@ -48,7 +48,9 @@ __global__ void __launch_bounds__(kThreads, kWeighted ? kScalingCtas : kCopyingC
     for (int s = 0; s < p.top_k; ++s) {
       const int row = rows[s];
       if (row < 0) continue;
-      const float weight = kWeighted ? p.weights[token * p.top_k + s] : 1;
+      const std::int64_t pair = token * p.top_k + s;
+      if (first == 0) p.source_of[row] = static_cast<std::int32_t>(pair);
+      const float weight = kWeighted ? p.weights[pair] : 1;
       uint4* const to = p.to + std::int64_t{row} * p.units + first;
 #pragma unroll
       for (int u = 0; u < kCopied; ++u)

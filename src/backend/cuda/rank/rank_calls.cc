@@ -85,9 +85,15 @@ std::size_t RankCalls::flags_at(unsigned slot) const {
 
 CallName CallName::all_reduce_norm() { return {"all_reduce_norm", kNorm}; }
 
+CallName CallName::of_experts(Collective c) {
+  return {c == Collective::reduce_scatter ? "moe_rs" : "moe_ar",
+          kExperts + static_cast<std::uint32_t>(c)};
+}
+
 std::string_view CallName::of(std::uint32_t number) {
   if (number == 0) return {};
   if (number == kNorm) return all_reduce_norm().text;
+  if (number >= kExperts) return of_experts(static_cast<Collective>(number - kExperts)).text;
   if (number < kFirstCollective) return name_of(static_cast<Op>(number - 1));
   return row_of(static_cast<Collective>(number - kFirstCollective)).name;
 }

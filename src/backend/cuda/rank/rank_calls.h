@@ -31,6 +31,8 @@ struct CallName {
   explicit CallName(Collective c)
       : text(row_of(c).name), number(kFirstCollective + static_cast<std::uint32_t>(c)) {}
   static CallName all_reduce_norm();
+  /// The second half of a mixture of experts, which ends with this collective.
+  static CallName of_experts(Collective);
   /// Empty: no such number.
   static std::string_view of(std::uint32_t number);
 
@@ -39,6 +41,7 @@ struct CallName {
 
   static constexpr std::uint32_t kFirstCollective = 0x10000;
   static constexpr std::uint32_t kNorm = 0x20000;
+  static constexpr std::uint32_t kExperts = 0x30000;
 };
 
 /// The share of the device, and what calls may use.

@@ -68,13 +68,20 @@ std::shared_ptr<void> registered_page(void* begin, std::size_t bytes) {
 
 bool is_call(std::uint64_t hash) { return hash != kRefusalHash && hash != kPreparationHash; }
 
+bool has_wrong_ids(std::uint64_t hash) { return hash == kWrongIdsHash || hash == kOwnWrongIdsHash; }
+
 Error disagreement(const WaitRecord& r, std::string_view op, int rank) {
+  if (has_wrong_ids(r.have) || has_wrong_ids(r.want))
+    return {ErrorKind::usage,
+            fmt::format("{}: ids: rank {} has one that names no expert: expected -1 or an expert",
+                        op, has_wrong_ids(r.want) ? rank : r.place.peer)};
   if (is_call(r.have) && is_call(r.want))
     return {
         ErrorKind::usage,
         fmt::format(
             "{}: rank {} makes another call than rank {} (agreement hashes {:#010x} and {:#010x}): "
-            "op, shapes, types, plan and the place of results in symmetric memory must be the same",
+            "op, shapes, types, plan, the place of results in symmetric memory and the routing of "
+            "experts must be the same",
             op, r.place.peer, rank, r.have, r.want)};
   const std::string_view own = r.want == kPreparationHash ? "prepare" : "refused call";
   return {ErrorKind::usage, fmt::format("{}: rank {} {}, rank {} {}: all ranks must do the same",
