@@ -44,7 +44,7 @@ bool closes(int fd) {
 
 /// "onednn, in fp32": what multiplies, where the type is not the operands'.
 std::string engine_text(DType dtype) {
-  const std::string name = cpu::gemm_engine_name(dtype);
+  std::string name = cpu::gemm_engine_name(dtype);
   const std::size_t blank = name.find(' ');
   if (blank == std::string::npos) return name;
   const std::string type = name.substr(blank + 1);

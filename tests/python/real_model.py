@@ -22,6 +22,11 @@ import time
 from pathlib import Path
 
 PROMPTS = ("What is the capital of France?", "Write two sentences about the sea.", "Count from one to ten.")
+# A text's first token has by far the largest activations, and how they happen to be rounded decides how far
+# its logits are: from half to twice. So bf16 is compared over texts that begin in many ways.
+FIRST = ("Why When Paris Seven He Rivers Blue Go Tomorrow Python I Every Without Music Two Snow London If Bread My "
+         "Once Computers Green After Because Winter You Forty Stop Maria The Under Birds Never Silver Let Who Dogs "
+         "Across Five Rain Open Their Gold At Most Little Physics").split()
 TOKENS, ROUNDS, TIMED = 64, 5, 16
 HEADS, KV_HEADS = 9, 3  # the model's; for ranks that do not divide them zeros are added
 
@@ -69,6 +74,8 @@ class Check:
         self.inputs = [tokenizer.apply_chat_template(
             [{"role": "user", "content": p}], return_tensors="pt", add_generation_prompt=True,
             return_dict=True) for p in PROMPTS]
+        self.texts = [tokenizer(f"{word} was the word that she wrote into her book, and then she closed it.",
+                                return_tensors="pt") for word in FIRST]
 
     def load(self, dtype, over_ranks=True):
         from transformers import AutoModelForCausalLM
@@ -83,7 +90,7 @@ class Check:
 
     def logits(self, model):
         with self.torch.no_grad():
-            return [model(**i).logits for i in self.inputs]
+            return [model(**i).logits for i in self.texts]
 
     def of_one_rank(self, dtype, fn):
         """What rank 0 finds with the whole model, on every rank."""

@@ -45,7 +45,7 @@ GemmProblem product_of(const Problem& p) { return {p.m, p.n.front(), p.k, p.dtyp
 
 /// Us of what a rank sends in one of the two phases.
 double phase_us(const Hardware& h, const Problem& p) {
-  return sent_us(h, static_cast<double>(p.m * row_bytes(p) / p.ranks * (p.ranks - 1)));
+  return sent_us(h, static_cast<double>(p.m * row_bytes(p)) * (p.ranks - 1) / p.ranks);
 }
 
 /// Columns of tiles of one owner, where owners have columns.

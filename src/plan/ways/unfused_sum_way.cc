@@ -131,7 +131,7 @@ std::vector<UnfusedSumWay> gemm_reduce_candidates(const Problem& p, const GemmMa
     for (UnfusedSumWay push : pushes) {
       push.gemm = gemm;
       push.predicted_us += gemm.predicted_us;
-      plans.push_back(std::move(push));
+      plans.push_back(push);
     }
   }
   std::ranges::stable_sort(plans, {}, &UnfusedSumWay::predicted_us);
