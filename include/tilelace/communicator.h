@@ -18,7 +18,7 @@ namespace tilelace {
 /// their defaults.
 struct CommunicatorOptions {
   int workers = 0;  ///< compute workers per rank; 0: cores / ranks, at least 1
-  /// The most `workers`; on a GPU the SMs that calls may take, at least 2. 0: no limit. Where calls
+  /// Limit of `workers`; on a GPU the SMs that calls may take, at least 2. 0: no limit. Where calls
   /// of several communicators, or of NCCL, may run on a GPU at once, their budgets together must
   /// fit the GPU. Count in pairs of SMs: a kernel that waits may keep a pair for each of its CTAs
   /// (docs/decisions/0019). Each stream then needs a hardware queue (CUDA_DEVICE_MAX_CONNECTIONS, 8

@@ -22,7 +22,7 @@ struct DTypeRow {
   std::string_view file_name;  ///< as safetensors spells it
   std::size_t bytes;           ///< per element
   double roundoff;             ///< unit roundoff u: one rounding errs by at most u * |value|
-  int underflow_exponent;      ///< results below 2^this are rounded by as much, or to zero
+  int underflow_exponent;      ///< tiny results err by at most 2^this, even rounded to zero
   bool on_gpus;                ///< GPU ranks take it
   int k_step;                  ///< k of one GPU matrix instruction; 0: there is none
 };
@@ -51,7 +51,7 @@ constexpr std::string_view name_of(DType t) { return row_of(t).name; }
 /// Unit roundoff u of the type: one rounding errs by at most u * |value|.
 constexpr double unit_roundoff(DType t) { return row_of(t).roundoff; }
 
-/// The type of that name: a column of the table, the short one unless another is asked for.
+/// The type that has this name in that column of the table; by default in the short names.
 constexpr std::optional<DType> dtype_named(std::string_view name,
                                            std::string_view DTypeRow::*column = &DTypeRow::name) {
   for (const DTypeRow& row : kDTypes)

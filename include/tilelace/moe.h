@@ -49,7 +49,7 @@ inline constexpr float kSwigluAlpha = 1.702F;  ///< the factor
 /// Arguments of grouped_gemm. Tensors are dense; widths are multiples of 8.
 struct GroupedGemmArgs {
   TensorView x;                          ///< [rows, k], one expert's rows after the other's
-  const std::int32_t* begins = nullptr;  ///< [experts + 1], where x is: first row of each expert,
+  const std::int32_t* begins = nullptr;  ///< [experts + 1] on x's device: first row of each expert,
                                          ///< from 0; last: rows in all, at most those of x
   std::int64_t experts = 0;              ///< number of experts
   TensorView weight;                     ///< [experts * w, k], w of each: n, or 2 n if gated
@@ -127,8 +127,8 @@ struct MoeReduceArgs {
   TensorView x;                       ///< [m * top_k, inner], as ag_moe wrote it
   const std::int32_t* map = nullptr;  ///< as ag_moe wrote it
   TensorView weight;                  ///< [here * hidden, inner]
-  /// Absent, or [here, hidden], of the second product. Terms of all ranks are added: of ranks that
-  /// share an expert one alone has its bias.
+  /// Absent, or [here, hidden]: bias of the second product. The terms of all ranks are added, so
+  /// only one of the ranks that share an expert may have its bias.
   TensorView bias = {};
   /// Absent, or [m, hidden]: added to this rank's term of the sum (a shared expert's part; a
   /// residual: on one rank). moe_rs also takes [m_r, hidden], for this rank's tokens alone.
@@ -148,7 +148,7 @@ void prepare_moe(Communicator&, const MoeLayer&);
 /// token, slot), and multiplies them by their experts' weights:
 /// out[row] = act(token * weight_e^T + bias_e). `map` says which row is whose. Rows are as many as
 /// there are choices of this rank's experts, without padding; none is dropped. With `replicated` it
-/// is local. Products are summed in fp32 and rounded once; weight_on_input: tokens, too.
+/// is local. Products are summed in fp32 and rounded once. weight_on_input: weighted tokens, too.
 /// Collective. CPU ranks: blocking; on return `out`, `map` and `gathered` are whole. GPU ranks:
 /// bf16 and fp16, enqueued on args.stream; may be captured after prepare_moe, and a captured call
 /// takes any routing. Alignment: 16 bytes; ids and weights: an element. Traffic: (ranks - 1) * m_r

@@ -59,7 +59,7 @@ inline constexpr std::array kTransports{
                  .gpus = true},
 };
 
-/// The row for a number that is no transport (check_options refuses it), and for no transport.
+/// The row for nullopt, and for a number that names no transport (check_options refuses it).
 inline constexpr TransportRow kNoTransport{
     .transport = static_cast<Transport>(255), .name = "?", .carrier = static_cast<Carrier>(255)};
 

@@ -196,7 +196,7 @@ def _all_reduce_backward(ctx: Any, grad: Tensor) -> Any:
 
 
 def _no_backward(*_: Any) -> Any:
-    raise usage("an op without weights has no gradient")
+    raise usage("ops without weights have no gradient: call them under torch.no_grad")
 
 
 # --- the collectives alone: what a rank's loss needs of the others' tensors comes from them, and the

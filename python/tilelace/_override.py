@@ -75,7 +75,7 @@ def _is_ours(what: str, pg: Any, tensors: tuple[Tensor, ...], op: Any = None, mo
         return False
     reason = more or _why_not_tensors(tensors, pg) or _why_not_dtype(tensors[0].dtype, op)
     if reason:
-        tell_once(logging.WARNING, f"override_collectives: {what}: {reason}; torch's own runs")
+        tell_once(logging.WARNING, f"override_collectives: {what}: {reason}; torch's own is used")
     return not reason
 
 
@@ -243,7 +243,7 @@ class _Installed:
         self.library = torch.library.Library("_c10d_functional", "IMPL")
         if not hasattr(torch.library, "get_kernel"):
             tell_once(logging.WARNING, "override_collectives: functional collectives: this torch has "
-                      "no torch.library.get_kernel; torch's own run")
+                      "no torch.library.get_kernel; torch's own kernels run")
             return
         for name, ours in _kernels().items():
             for key in ("CPU", "CUDA"):

@@ -127,8 +127,8 @@ class QKVParallelLinear(ColumnParallelLinear):
     def _shards_of(self, size: int, stride: int) -> list[slice]:
         q, kv, ranks = self.total_num_heads, self.total_num_kv_heads, self._ranks
         if q % ranks or (kv % ranks and ranks % kv):
-            raise usage(f"QKVParallelLinear: heads: got {q} and {kv} of keys and values, expected {ranks} "
-                        f"ranks to divide the first, and to divide the second or be a multiple of it")
+            raise usage(f"QKVParallelLinear: heads: got {q} and {kv} of keys and values, expected "
+                        f"a multiple of the {ranks} ranks, and a multiple or a divisor of them")
         self.num_heads, self.num_kv_heads = q // ranks, max(1, kv // ranks)
         first = self._rank * kv // ranks
         starts = [(self._rank * self.num_heads, self.num_heads), (q + first, self.num_kv_heads),
@@ -144,8 +144,8 @@ class QKVParallelLinear(ColumnParallelLinear):
 
     def sharded_state_dict(self, *_: Any, **__: Any) -> dict[str, Any]:
         """Not there: Megatron has another order of q, k and v. Errors: usage."""
-        raise usage("QKVParallelLinear: sharded_state_dict: got a call, expected none: Megatron's linear_qkv "
-                    "has q, k and v of each group of heads together; use ColumnParallelLinear there")
+        raise usage("QKVParallelLinear: sharded_state_dict is not supported: Megatron's linear_qkv "
+                    "has q, k and v of a group of heads together: use ColumnParallelLinear there")
 
 
 class RowParallelLinear(ParallelLinear):

@@ -61,7 +61,7 @@ struct Within {
   /// A word in the rank's memory that must be equal, too, read in stream order; null: none. It
   /// travels in the headers, so that no rank writes a result where it differs.
   const std::int32_t* word = nullptr;
-  /// Likewise, or null: not 0 where this rank's call is wrong. CPU ranks have looked at it.
+  /// Another such word, or null: not 0 if this rank's call is wrong. CPU ranks checked it before.
   const std::int32_t* wrong = nullptr;
 };
 

@@ -51,10 +51,10 @@ class MoePasses {
   virtual void keep_weights(const schedule::MoeMap&, const float* weights, std::int32_t* map,
                             void* stream) = 0;
   virtual void permute(const PermutePass&) = 0;
-  /// Checked arguments of grouped_gemm, but for what `begins` and `sources` say.
+  /// The arguments are checked already, except for the values in `begins` and `sources`.
   virtual void grouped_gemm(const GroupedGemmArgs&) = 0;
   virtual void sum_slots(const SlotSumPass&) = 0;
-  /// Scratch for products of this many columns down (k) is made before. May throw std::bad_alloc.
+  /// Makes scratch for products with this k, before they are called. May throw std::bad_alloc.
   virtual void prepare(std::int64_t k) = 0;
 };
 

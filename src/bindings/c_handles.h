@@ -56,7 +56,7 @@ inline std::span<const std::int64_t> list_of(const char* name, const char* what,
   return {list, count};
 }
 
-/// Where `read` finds that the arguments are none, the peers are told before this rank is.
+/// Reads arguments. If `read` throws, tells the peers before this rank gets the error.
 template <class Read>
 void read_or_refuse(tilelace_communicator* c, void* const& stream, const Read& read) {
   try {

@@ -14,7 +14,7 @@
 
 namespace tilelace::c_api {
 
-/// Unknown values are kept: the call checks them, so that peers learn of the error too.
+/// Unknown values become 255, which the call refuses: so the peers learn of the error too.
 template <class Enum>
 Enum as(int32_t value) {
   return static_cast<Enum>(value >= 0 && value < 255 ? value : 255);
@@ -24,7 +24,7 @@ inline TensorView view(const tilelace_tensor& t) {
   return {t.data, as<DType>(t.dtype), t.rows, t.cols, t.stride};
 }
 
-/// No struct of the API is this long: the size was not set.
+/// No struct of the API is this long: a larger struct_size was never set.
 inline constexpr size_t kMostBytes = 4096;
 
 /// Every struct had at least this many bytes in the first version; later fields have defaults.

@@ -6,8 +6,8 @@
 
 namespace tilelace::check {
 
-/// For mutants of orders: rebuilds a rank's lists where its call walks such an order. False if that
-/// gives the same lists.
+/// For mutants of kernels' orders: rebuilds a rank's lists with a bent order. False if the call has
+/// no such order, or the lists stay the same.
 bool bend(Mutant mutant, const CallPlan& plan, int rank, std::vector<StepList>& lists);
 
 /// For mutants of collectives: rewrites the lists, or rebuilds them.

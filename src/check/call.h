@@ -56,9 +56,9 @@ struct CallSpec {
   int shots = 1;        ///< multimem: 1 one-shot, 2 two-shot
   bool direct = false;  ///< multimem, two-shot: sums go directly to the peers' results
   /// Fused gemm_ar of GPUs (schedule/share_tiles.h): columns by which own tiles follow the others;
-  /// 0: other calls. Transport store; `blocks` are per shard.
+  /// 0 for all other calls. Transport store; `blocks` are per shard.
   int lag = 0;
-  bool by_columns = false;  ///< the same, with owners of columns of all rows, in one block
+  bool by_columns = false;  ///< calls with lag: owners have columns of all rows; one block
   WalkSpec walk;
   /// A collective; then no field above is used.
   std::optional<ExchangeSpec> exchange = {};
@@ -123,7 +123,7 @@ class CallPlan {
   [[nodiscard]] int workers() const { return workers_; }
   [[nodiscard]] Index num_flags() const { return num_flags_; }
   [[nodiscard]] FlagName flag(int rank, Index flag) const;
-  /// Number of rows of this rank's result.
+  /// Rows of this rank's result.
   [[nodiscard]] RowRange result_rows(int rank) const;
   [[nodiscard]] RowRange shard(int rank) const {
     return spec_.exchange ? result_rows(rank) : split().shard(rank);

@@ -11,7 +11,7 @@ using Time = std::int32_t;
 using Clock = std::vector<Time>;
 
 void join(Clock& into, const Clock& other);
-/// The first actor of which `a` knows more than `b`; -1: none.
+/// The first actor of which `other` knows more than `known`; -1: none.
 int first_beyond(const Clock& other, const Clock& known);
 
 /// What a flag carries besides its value: the actor that raised it, and when.
@@ -54,7 +54,7 @@ class Clocks {
   /// How much an actor had learned at a release.
   struct Moment {
     std::uint32_t learned = 0;
-    std::uint32_t gap = 0;     ///< between moments of one gap the log is complete
+    std::uint32_t gap = 0;     ///< gaps of the log before; between equal counts it is complete
     std::uint32_t copies = 0;  ///< number of copies of the actor's clock so far
   };
   struct Copy {

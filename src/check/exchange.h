@@ -103,7 +103,7 @@ class NotedExchange : public NotedVerbs<Verbs, Note> {
   void note(Verb verb, int peer, int owner, Round r, int shot, Index at, RowRange rows) {
     note_(Step{verb, peer, owner, call_.lines ? shot : static_cast<int>(r.round), at, rows, -1});
   }
-  /// What a peer has sent, after its lines.
+  /// Notes that a peer's data is used; before that, where there are lines, that they are taken.
   void collect(Verb verb, int peer, int owner, Round r, int shot, Index at, RowRange rows) {
     if (call_.lines) note(Verb::take_line, peer, owner, r, shot, at, rows);
     note(verb, peer, owner, r, shot, at, rows);
@@ -144,8 +144,8 @@ class NotedExchange : public NotedVerbs<Verbs, Note> {
   Note note_;
 };
 
-/// The actor that enters the call for the rank, and its workers; other actors of the rank only
-/// enter.
+/// Actor 0 sends the rank's headers and admits; actors 1 to s.workers run the exchange; any others
+/// only admit.
 template <class S, class Verbs>
 void run_exchange_actor(const S& s, int actor, Verbs& v) {
   if (actor == 0) schedule::signal_headers(s.ranks, s.rank, v);
@@ -153,7 +153,7 @@ void run_exchange_actor(const S& s, int actor, Verbs& v) {
   schedule::run_exchange(s, actor - 1, v);
 }
 
-/// Rows of `in`; in place they are also rows of the result, as far as it goes.
+/// Reads of these rows of `in`; in place also of the rows of the result in the same memory.
 template <class Emit>
 void each_input(const ExchangeCall& c, RowRange rows, Emit&& emit) {
   emit(Access{Region::in, c.schedule.rank, rows, 0, 1, false});

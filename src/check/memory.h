@@ -146,7 +146,7 @@ void each_access(const schedule::GemmReduce& s, const Step& x, Emit&& emit) {
   }
 }
 
-/// A numbered partial is at the place of its number, which is a row here.
+/// Here each numbered partial is one row of `incoming`: the row of its number.
 template <class Order, class Emit>
 void each_access(const schedule::ReduceTiles<Order>& s, const Step& x, Emit&& emit) {
   const auto place = [&](int rank, Index number, bool write) {
@@ -266,9 +266,9 @@ void each_access(const schedule::SharedTiles& s, const Step& x, Emit&& emit) {
   }
 }
 
-/// The summing switch or rank reads every rank's partial and stores on every rank: loads from all
-/// slots, stores to all, or in one-shot to its own result. Sums in the slot replace the partials;
-/// here they are a region of their own, as below.
+/// Reduce reads the partials in all slots. It stores one-shot sums in this rank's result, two-shot
+/// sums on all ranks: in their slots, or `direct` in their results. Sums in a slot replace the
+/// partials there; here they are a region of their own, as below.
 template <class Emit>
 void each_access(const schedule::TileSums& s, const Step& x, Emit&& emit) {
   const auto touch = [&](Region region, int rank, bool write) {

@@ -30,8 +30,8 @@ class Monitor {
   };
   explicit Monitor(const Setup& setup);
 
-  /// Each of the plan's actors begins and ends each call, in order. `ordered`: after all actors of
-  /// its rank have ended the call before (as streams and joins do).
+  /// Each of the plan's actors begins and ends each call, in order. `ordered`: it begins this call
+  /// after all actors of its rank have ended the previous one (as streams and joins ensure).
   void begin_call(int actor, Index call, const std::shared_ptr<const CallPlan>& plan,
                   bool ordered = true);
   /// `whole`: false if the actor gave up after an error: the call is then not judged further.

@@ -54,7 +54,7 @@ FlagName flag_name(const schedule::ReduceTiles<Order>& s, Index flag) {
   return flag_name(static_cast<const schedule::GemmReduce&>(s), flag);
 }
 FlagName flag_name(const schedule::ReduceRows&, Index flag);
-/// What one rank adds to a count: see record.cc.
+/// Here a count is one flag for each rank that adds to it: see record.cc.
 FlagName flag_name(const schedule::TileSums& s, Index flag);
 FlagName flag_name(const schedule::HandRows&, Index flag);
 FlagName flag_name(const schedule::SharedTiles&, Index flag);
@@ -74,7 +74,7 @@ inline Step step_of(Verb verb, const schedule::ReduceTransfer& t) {
 inline Step step_of(Verb verb, const schedule::SumChunk& c, int peer = -1) {
   return {verb, peer, c.owner, 0, c.index, c.units, -1};
 }
-/// For a CTA whose sums the switch makes: two math groups, and the warps that sum.
+/// Roles of a CTA of a multimem call: two math groups, and the warps that sum.
 constexpr int kRolesOfSwitched = 3;
 /// Rows of a tile.
 struct SwitchedRows {

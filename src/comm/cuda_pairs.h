@@ -13,8 +13,8 @@ struct CudaPairs {
     asm volatile("st.relaxed.sys.global.v2.b64 [%0], {%1, %2};" ::"l"(pair), "l"(first), "l"(second)
                  : "memory");
   }
-  /// One word, whole when it is seen. Where what happened before it is known to be over: a header,
-  /// behind the kernel before.
+  /// Stores one word, whole when it is seen. For headers: they need no order, since all that they
+  /// announce was over when the kernel before ended.
   static __device__ __forceinline__ void store(std::uint64_t* word, std::uint64_t value) {
     asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
   }

@@ -8,7 +8,7 @@
 
 namespace tilelace {
 
-/// Lookup in constant time. A reference stays valid until that many newer values were made.
+/// Lookup in constant time. A reference stays valid until `most` newer values were made.
 template <class Key, class Value, class Hash>
 class Recent {
  public:

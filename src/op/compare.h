@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks tell each other around collectives, on the host or in a call's place.
+// Collectives and mixtures of experts: how ranks compare a call before it begins, or refuse it.
 #pragma once
 #include <string>
 #include <string_view>
@@ -9,7 +9,7 @@
 
 namespace tilelace::op {
 
-/// Where calls are compared, before one begins; `words` throws what is wrong with it.
+/// If ranks compare calls: all ranks' words() must agree. If words() throws, all get its error.
 template <class Impl, class Words>
 void compare(Impl& impl, std::string_view name, const Words& words) {
   if (!impl.compares) return;

@@ -14,7 +14,7 @@ namespace tilelace::op {
 
 class KeptTuning {
  public:
-  /// Nothing, and nothing is kept: for CPU ranks.
+  /// Has no table, and keeps nothing: for CPU ranks.
   KeptTuning() = default;
   /// As the options say. `together`: collective; rank 0's cache is used by all ranks, and installed
   /// tables are used only if they are equal everywhere. If not, this rank reads by itself, or takes

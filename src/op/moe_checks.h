@@ -33,12 +33,12 @@ schedule::MoeMap map_of(std::string_view op, const MoeLayer&, std::int64_t m);
 MoeCall check_call(const AgMoeArgs&, int rank, int ranks);
 MoeCall check_call(std::string_view op, const MoeReduceArgs&, bool scatters, int rank, int ranks);
 void check_grouped(const GroupedGemmArgs&);
-/// Of a map in this process's memory, whose words become addresses.
+/// For a map in host memory: its words are used as indices, so all must be in range.
 void check_map(std::string_view op, const schedule::MoeMap&, const std::int32_t* map);
-/// An id that names no expert.
+/// Throws if the map says that an id names no expert (MoeMap::wrong).
 void check_ids(std::string_view op, const schedule::MoeMap&, const std::int32_t* map);
 
-/// What all ranks must say alike of a call.
+/// What must be the same on all ranks in a call, as a text.
 std::string words_of(const MoeLayer&, std::int64_t m);
 
 }  // namespace tilelace::op

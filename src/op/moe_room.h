@@ -10,8 +10,8 @@
 
 namespace tilelace::op {
 
-/// Bytes of what a call keeps between its passes. The partial sums of the second half lie where the
-/// first has gathered tokens, and its products where the first has ordered rows.
+/// Bytes of what a call keeps between its passes. A layer's second half has its partial sums where
+/// the first half gathered tokens, and its products where the first half ordered rows.
 struct MoeBytes {
   std::size_t ids = 0;     ///< [m, top_k] of all ranks
   std::size_t tokens = 0;  ///< [m, hidden]

@@ -58,7 +58,7 @@ struct AgGemm {
   }
   [[nodiscard]] TILELACE_HD constexpr Index num_flags() const { return 2 * ranks() * max_chunks(); }
 
-  /// Number of bands that several shards share, and the b-th one, by the shard that ends in it.
+  /// Number of bands that several shards share; straddling(i) is the i-th of them.
   [[nodiscard]] TILELACE_HD constexpr Index num_straddling() const {
     if (!straddle) return 0;
     Index whole = 0;

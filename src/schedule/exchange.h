@@ -25,7 +25,7 @@
 
 namespace tilelace::schedule {
 
-/// Parts that move together.
+/// Bytes that move together.
 constexpr Index kUnitBytes = 16;
 /// A worker's places per source; the text above says why three are the fewest.
 constexpr Index kRing = 3;
@@ -56,7 +56,7 @@ struct ExchangeOf {
   Index ring = kRing;    ///< places per worker and source; lines: one, for their one round
   Index chunk = 1;       ///< units
   Index sends[kMost]{};  ///< units for each rank; own: what it keeps
-  Index takes[kMost]{};  ///< units from each rank; of sums all as long
+  Index takes[kMost]{};  ///< units from each rank; if `sums`: all equal
   Index owned[kMost]{};  ///< shared: units that each rank sums
 
   [[nodiscard]] TILELACE_HD constexpr Index rounds_of(Index units) const {
@@ -100,7 +100,7 @@ struct ExchangeOf {
         area >= ranks, area % ranks, {static_cast<int>(flag % workers), of % kMaxExchangeRounds}};
   }
 
-  /// First unit of the place for a round that the source, or owner, has at `at`.
+  /// Rank `at`'s place for what `source` (sum_place: `owner`) sends it in round r: its first unit.
   [[nodiscard]] TILELACE_HD constexpr Index term_place(int at, int source, ExchangeRound r) const {
     return place(source < at ? source : source - 1, r);
   }
@@ -178,7 +178,7 @@ TILELACE_ROLE void run_exchange(const S& s, int worker, Verbs& v) {
       }
       v.take(taken);
     }
-    // After what was taken meanwhile, because a release waits for everything sent before it.
+    // Only now: a signal (a release) waits for the data sent before it, which travelled meanwhile.
     for (int i = 1; i < s.ranks && sends; ++i) {
       const int q = (s.rank + i) % s.ranks;
       if (step < s.pair_rounds(q)) v.signal(q, s.term(s.rank, sent));

@@ -28,7 +28,7 @@ struct GatherWalk {
   int first_col = 0, cols = 0;
 };
 
-/// Where shards join: the i-th to arrive after after[i] tiles, and not before the one ahead of it.
+/// Shard i, in order of arrival, joins once after[i] tiles are walked and shard i - 1 has joined.
 struct GatherJoins {
   int after[kMaxSections] = {};
 };
@@ -98,7 +98,7 @@ struct GatherOrderOf {
   }
 
  private:
-  /// The section of the i-th shard to arrive.
+  /// Waits for the chunks of the i-th shard to arrive that have rows of [first, last).
   template <class Verbs>
   TILELACE_ROLE void wait_for_chunks(int i, int first, int last, Verbs& v) const {
     const int from = first > shard[i].begin ? first : shard[i].begin;

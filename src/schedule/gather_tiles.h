@@ -74,7 +74,7 @@ class GatherTileVerbs {
   GatherTileVerbs(const GatherTiles<Order>& tiles, Verbs& verbs) : s_(tiles), v_(verbs) {}
 
   void skip(GemmSegment /*s*/) {}
-  void multiply(GemmSegment /*s*/) {}  // with all that follows
+  void multiply(GemmSegment /*s*/) {}  // store() computes the tile
   void give_partial(int /*round*/) {}
   void add_partial(int /*worker*/, int /*round*/) {}
   void store(GemmCell c) {

@@ -5,7 +5,7 @@
 // A rank computes every shard: remote ones first, its own last. Partials for shard q go up q's
 // tree; a rank with children there adds their partials to its own in rank order. Flags of a rank:
 //   done(p, b, q, t)     tile t of shard q of block b, computed by p, is in p's outgoing slot (or,
-//                        where p == q, in p's result slot); is at p (push) or at the reader (pull)
+//                        where p == q, its result slot); the flag is at p (push) or reader (pull)
 //   partial(p, b, q, c)  chunk c of p's partials is in this rank's incoming slot
 //   result(b, q, c)      chunk c of the finished shard is in this rank's result slot
 // With transport `store` a chunk is a tile: c means t. A gemm_rs that does not straddle then has

@@ -7,7 +7,7 @@
 
 namespace tilelace::schedule {
 
-/// Rows of a tile come in eights: tensor cores take so many tokens at once.
+/// Rows of a tile are a multiple of this: tensor cores take eight tokens at once.
 constexpr int kRowsTogether = 8;
 
 /// One tile of an expert. Rows count from the expert's first.
@@ -24,7 +24,7 @@ struct GroupedTiles {
   int columns;  ///< tiles across the columns of the result
   int deep;     ///< tiles of rows that are walked under the same columns, so that both stay in L2
 
-  /// Rows of all tiles of an expert with `rows` rows but its last, which may have fewer: tiles of
+  /// Rows of each tile of an expert that has `rows` rows; its last tile may have fewer. Tiles have
   /// about the same size, since narrow ones are slow.
   [[nodiscard]] TILELACE_HD constexpr int width(int rows) const {
     const int fewest = (rows + most - 1) / most;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Other sums after the GEMM of a gemm_rs than by pulling (reduce_rows.h): partials are handed to
+// Sums after the GEMM of a gemm_rs, not by pulling (reduce_rows.h): partials are handed to
 // the rank that needs the sum. Every rank's partial [m, n] is in its slot; chunks and workers
 // are those of ReduceRows in the form own_rows. The header of a call says that the partial is
 // there.
@@ -12,8 +12,8 @@
 //
 //   copied  copy engines have brought the partials before the header: nothing is waited for
 //
-// A worker only waits for workers of the same number, which have sent the data before they wait
-// themselves, or which wait for one nearer to the start.
+// A worker only waits for workers of the same number. These send before they wait (added), or wait
+// for one that is nearer to the start of the ring.
 #pragma once
 #include "schedule/reduce_rows.h"
 
@@ -35,7 +35,7 @@ struct HandRows : ReduceRows {
 
 namespace detail {
 
-/// `before` waits for what a chunk takes.
+/// Sums and stores the own chunks; `before(c)` waits for the data that chunk c needs.
 template <class Verbs, class Before>
 TILELACE_ROLE void finish_own(const ReduceRows& s, int worker, Verbs& v, const Before& before) {
   for (Index c = worker; c < s.chunks[s.rank]; c += s.workers) {

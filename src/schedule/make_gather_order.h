@@ -17,7 +17,7 @@ constexpr void walk_apart(GatherOrderOf<kMost>& o, int apart) {
   o.append(alone, o.count, 0, o.walk.cols);
 }
 
-/// Of at most kMaxSections.
+/// Sections join as `joins` says; at most kMaxSections sections.
 template <int kMost>
 constexpr void walk_joined(GatherOrderOf<kMost>& o, const GatherJoins& joins) {
   int joined[kMost] = {};  // column

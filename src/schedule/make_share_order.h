@@ -9,7 +9,7 @@ namespace tilelace::schedule {
 
 namespace detail {
 
-/// Rows of the j-th section of a block: remote ones, then the own.
+/// Owner of the j-th section of a block: the other ranks, then this one.
 constexpr int owner_of(const ShareOrder& o, const Route& route, int j) {
   return j + 1 < o.ranks ? route.reduce_order(o.rank, j) : o.rank;
 }

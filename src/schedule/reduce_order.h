@@ -49,8 +49,8 @@ struct PairOrder : ReduceOrder {
     c.row %= rows;
     return c;
   }
-  /// What the pair's second (or first) CTA computes. The tile is where it would be if both CTAs
-  /// were in its shard: returns the CTA's row there.
+  /// Turns the pair's cell into that of its second (or first) CTA, as if both CTAs were in its
+  /// shard, one below the other; returns which of the two (0 or 1) then has its rows.
   TILELACE_HD constexpr int enter(GemmCell& c, int second) const {
     c.section += second;
     const int row = c.row & 1;

@@ -10,14 +10,14 @@ namespace tilelace::schedule {
 
 template <class Order>
 struct ReduceTiles : GemmReduce {
-  /// Every CTA of a cluster is a worker here; one alone plays both.
+  /// Whether the two CTAs of a cluster are two workers here; a rank's only worker plays both.
   static constexpr bool kPairs = requires { requires Order::kPairs; };
   GemmWorkOf<Order> work;
 
   [[nodiscard]] constexpr const Order& order() const { return work.order; }
   /// The most partials that a rank gets from each source.
   [[nodiscard]] constexpr int of_source() const { return order().max_tiles * (kPairs ? 2 : 1); }
-  /// The tile of the `row`-th CTA in a cluster that has the cell.
+  /// Number of the partial from `source` for the tile of the `row`-th CTA of the cell's cluster.
   [[nodiscard]] constexpr int number(int source, GemmCell c, int row) const {
     return kPairs ? 2 * order().partial(source, c) + row : order().partial(source, c);
   }
@@ -70,12 +70,12 @@ class ReduceTileVerbs {
   using Tiles = ReduceTiles<Order>;
 
  public:
-  /// The CTAs of a cluster from `first` to `last`.
+  /// Plays the CTAs `first` to `last` of a cluster.
   ReduceTileVerbs(const Tiles& tiles, Verbs& verbs, int first, int last)
       : s_(tiles), v_(verbs), first_(first), last_(last) {}
 
   void skip(GemmSegment /*s*/) {}
-  void multiply(GemmSegment /*s*/) {}  // with all that follows
+  void multiply(GemmSegment /*s*/) {}  // store() computes the tile
   void give_partial(int /*round*/) {}
   void add_partial(int /*worker*/, int /*round*/) {}
   void store(GemmCell c) {

@@ -35,7 +35,7 @@ struct PieceRange {
   return {border(rank), border(rank + 1)};
 }
 
-/// Whether no other tile follows the group that multiplies this one: that group then sums the tile
+/// Whether this is the last tile of the group that multiplies it. That group then sums the tile
 /// itself, since the end of the call waits for it. `lanes`: groups that take turns.
 template <class Work>
 [[nodiscard]] TILELACE_HD constexpr bool sums_itself(const Work& work, int tile, int lanes) {
@@ -85,7 +85,7 @@ TILELACE_ROLE void end_tile(const Work& work, int tile, Verbs& v) {
 ///   admit()               may this call's sums be stored?
 ///   await_given(tile)     all ranks' partials of the worker's part are in their slots
 ///   reduce(tile, cell)    adds and stores the pieces, or this rank's share of them
-///   tell_summed(tile)     two-shot, as all that follows: they are stored at all ranks
+///   tell_summed(tile)     two-shot, as the next two: the sums are stored at all ranks
 ///   await_summed(tile)    all ranks' shares have arrived
 ///   deliver(tile, cell)   from the own slot to the user, if sums are not stored there
 /// The end of a tile comes after the sums of the next one.

@@ -29,7 +29,7 @@
 namespace tilelace::schedule {
 
 /// Tells every peer that this rank has entered the call. Ranks without rows do it too: peers may
-/// only send the call after the next once they have this header.
+/// only send the next call's data once they have this header.
 template <class Verbs>
 TILELACE_ROLE void signal_headers(int ranks, int rank, Verbs& v) {
   for (int i = 1; i < ranks; ++i) {

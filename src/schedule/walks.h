@@ -8,7 +8,7 @@ namespace tilelace::schedule {
 /// Walks that are searched one by one. Kernels have no more.
 constexpr int kFewWalks = 8;
 
-/// The walk of tile t among many, on the host; `first_tile(w)`: of the w-th, or after the last.
+/// The walk of tile t among many, on the host. `first_tile(w)`: of walk w; w == walks: all tiles.
 template <class First>
 constexpr int walk_of(int walks, int t, First first_tile) {
   int w = 0;

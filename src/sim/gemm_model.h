@@ -46,7 +46,7 @@ struct GemmTime {
   [[nodiscard]] GemmBound bound() const;
   /// Ratio of the time under the power limit to that at full clock.
   [[nodiscard]] double throttle() const { return clock_us() > 0 ? busy_us() / clock_us() : 1; }
-  /// The same GEMM with main loops that take `factor` times as long.
+  /// The same GEMM with main loops that take `by` times as long.
   [[nodiscard]] GemmTime stretched(double by) const;
 };
 

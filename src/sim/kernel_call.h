@@ -10,8 +10,8 @@ namespace tilelace::sim {
 
 /// Whether the machine's devices have kernels, and the method is our own.
 bool own_kernels_run(const MachineModel&);
-/// The same, and the call can be simulated as kernels run it: not gemm_ar, several nodes or PCIe
-/// trees.
+/// The same, and the call can be simulated as kernels run it: gemm_ar, several nodes and PCIe trees
+/// cannot.
 bool has_kernels(const MachineModel&, const Call&);
 
 /// The planner's first choice, and plans of other kinds with nearly the same prediction. None if

@@ -34,7 +34,7 @@ struct Prediction {
   [[nodiscard]] std::optional<double> efficiency() const;
   [[nodiscard]] std::optional<double> medium_efficiency() const;
   [[nodiscard]] double speedup() const { return unfused_us / fused_us; }
-  /// The fused call cannot be faster: its product at peak rates, its busiest wire, its busiest NIC.
+  /// Least time of the fused call: the longest of its product at peak rates, busiest wire and NIC.
   [[nodiscard]] double roof_us() const;
   /// What is busiest in the fused call: "power", "tensor cores", "memory", "links", "network"; or
   /// "latency", where nothing is busy half of the time.

@@ -89,7 +89,7 @@ def _kernel(name: str, op: str, ours: Callable[..., Any], torchs: Any) -> Callab
             return ours(*args, **kwargs)
         if torchs is None:
             raise usage(f"symm_mem.{name}: {why} (torch has no kernel for CPU tensors)")
-        tell_once(logging.WARNING, f"symm_mem.{name}: {why}: torch's own")
+        tell_once(logging.WARNING, f"symm_mem.{name}: {why}; torch's own kernel runs")
         _counts["torchs"] += 1
         return torchs.call_boxed(keys, *args, **kwargs)
 

@@ -38,7 +38,7 @@ constexpr std::uint32_t kRefused = 0;
 constexpr std::uint32_t kPreparing = 1;
 /// Header hash of a rank in prepare_collectives, or before its first collective.
 constexpr std::uint32_t kPreparingCollectives = 2;
-/// Plus a rank's number: this rank's all_to_all does not fit that rank's. Replaces the call's
+/// Header hash kUnfit + r: this rank's all_to_all does not fit rank r's. Replaces the call's
 /// header: ranks whose own pairs fit would otherwise wait for the ranks that gave up.
 constexpr std::uint32_t kUnfit = 64;
 static_assert(kUnfit + comm::kMaxRanks <= plan::kFirstHash);
@@ -69,7 +69,7 @@ struct Call {
   SlotView slot;
   std::uint32_t epoch = 0;
   std::uint32_t hash = 0;
-  /// By rank, if each pair has its own hash: for what goes there, for what comes from there.
+  /// By rank, if each pair of ranks has its own hashes: of headers to that rank, and from it.
   std::vector<std::uint32_t> hashes_to, hashes_from;
   double timeout_s = 0;
   std::span<const std::unique_ptr<Link>> links;  ///< by rank

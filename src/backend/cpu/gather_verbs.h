@@ -31,12 +31,12 @@ class GatherVerbs final : public CallVerbs {
   };
   [[nodiscard]] Source source_row(int source, Index row) const;
   [[nodiscard]] std::int64_t row_bytes() const;
-  /// Columns of a panel in its result.
+  /// Columns of the result that a panel of its weight covers.
   struct Columns {
     std::int64_t first, count;
   };
   [[nodiscard]] Columns columns_at(std::size_t weight, Index panel) const;
-  /// Applies the op's change of tiles, before bias and activation.
+  /// Applies the op's TileWork to a tile, before bias and activation.
   void work(const schedule::GatherTile&, std::size_t weight, Index panel, float* acc);
 
   const schedule::AgGemm& s_;

@@ -60,7 +60,7 @@ class ReduceVerbs final : public CallVerbs {
   [[nodiscard]] Index result_bytes() const {
     return call_.problem->n[0] * static_cast<Index>(size_of(call_.problem->dtype));
   }
-  /// Own finished rows are sent from the user's tensor, others from the result slot.
+  /// Whether own finished rows are also copied into the result slot, where peers fetch them.
   [[nodiscard]] bool keeps_result() const { return !row_of(s_.transport).pushes(); }
 
   const schedule::GemmReduce& s_;

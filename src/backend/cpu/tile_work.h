@@ -11,7 +11,7 @@ namespace tilelace::cpu {
 /// without weights, the rows themselves.
 using TileWork = void (*)(float* values, std::int64_t count);
 
-/// The change of this op's tiles, if any; null: none. Only for ops that gather.
+/// What this op does to its tiles; null: nothing. Only for ops that gather.
 TileWork tile_work_of(Op);
 
 }  // namespace tilelace::cpu

@@ -22,14 +22,14 @@ struct WorkerState {
   TileGemm gemm;
   std::vector<float> accumulator;
   std::vector<float> second;  ///< swiglu: the up product; reduce ops: the sum
-  /// Own pieces of straddling tiles, by (first or last band, column).
+  /// Own pieces of straddling tiles, by (the own shard's first or last row of tiles, column).
   std::vector<std::vector<float>> parked;
 };
 
 /// The packed weights of a call, and which of them a column tile belongs to.
 struct WeightColumns {
   std::vector<const PackedWeight*> weights;
-  std::vector<std::unique_ptr<PackedWeight>> own;  ///< those that prepare did not get
+  std::vector<std::unique_ptr<PackedWeight>> own;  ///< packed for this call, not by prepare
   bool paired = false;  ///< swiglu: a column tile is the same panel of both
 
   struct Place {

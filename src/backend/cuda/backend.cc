@@ -269,7 +269,7 @@ void GpuBackend::synchronize(void* stream, double bound_s) {
     }
   }
   if (workspace_->failed())
-    raise(ErrorKind::system, "gemm: a wait for a partial sum of shared k-steps timed out");
+    raise(ErrorKind::system, "gemm: a split-k partial timed out: make a new communicator");
 }
 
 }  // namespace tilelace::cuda

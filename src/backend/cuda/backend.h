@@ -114,7 +114,7 @@ class GpuBackend : public Backend {
   };
   Recent<Problem, std::vector<plan::GemmPlan>, ProblemHash> gemm_plans_{4096};
   std::vector<TensorView> weights_;  ///< given to prepare
-  /// In the order in which all ranks made them.
+  /// Memory from allocate(), in the order in which all ranks made it.
   std::vector<std::weak_ptr<comm::DeviceMemory>> reachable_;
   void* last_stream_ = nullptr;  ///< of the last call
   GpuMoePasses moe_passes_{device_};

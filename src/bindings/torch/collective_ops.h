@@ -22,7 +22,7 @@ constexpr const char* kSizes = "SymInt[]? sizes=None";
 // `after` only orders calls that write their arguments in a graph; it is never read.
 constexpr const char* kAfter = ", Tensor? after=None) -> ()";
 
-/// Whether the call of that name is the collective alone of an op.
+/// Whether this is the name of a collective (kCollectives).
 bool is_collective(std::string_view name);
 
 std::vector<OpEntry> collective_ops();

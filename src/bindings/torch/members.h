@@ -30,7 +30,7 @@ class Member {
   [[nodiscard]] Device device() const { return device_; }
   /// Index of its GPU; -1: CPU ranks.
   [[nodiscard]] int device_index() const { return device_index_; }
-  /// What the group's plans of this op were asked to be; empty: the planner chooses.
+  /// The plan options that the group joined with for this op; empty: the planner chooses.
   [[nodiscard]] PlanOptions choices_of(Op op) const;
   /// Prepared problems, newest last; of problems that differ only in m, the largest.
   [[nodiscard]] std::vector<Preparation> prepared() const;
@@ -59,7 +59,7 @@ class Member {
   pid_t process_;
   bool collects_ = false;
   PlanChoices choices_;
-  /// Its m is 0.
+  /// Key of prepared_: the problem with m set to 0, and its options.
   struct Call {
     Problem problem;
     PlanOptions options;

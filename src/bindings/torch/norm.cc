@@ -102,7 +102,7 @@ class Layout {
     const bool given = args_.quant == NormQuant::given;
     if (given != call_.scale.has_value())
       wrong(kName, "scale", given ? "none" : "a tensor",
-            given ? "one where quant is given" : "none where quant is " + call_.quant);
+            given ? "a tensor for quant \"given\"" : "none where quant is " + call_.quant);
     if (given) scale_ = scale();
   }
 

@@ -8,7 +8,7 @@
 
 namespace tilelace::torch_binding {
 
-/// Results: the given ones, or where they go.
+/// The results of a call, or the given tensors that it writes them to.
 struct NormTensors {
   std::optional<Tensor> normed;     ///< as x
   std::optional<Tensor> out;        ///< as x: the next residual

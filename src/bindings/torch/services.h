@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the package calls beside the ops, as rows of torch's table of calls.
+// Calls that the package makes besides the ops, as rows of torch's table of calls.
 #pragma once
 #include <vector>
 
@@ -7,7 +7,7 @@
 
 namespace tilelace::torch_binding {
 
-/// Local ones, and those of the group as a whole.
+/// All of them: calls of this rank alone, and calls of the whole group.
 const std::vector<OpEntry>& services();
 
 }  // namespace tilelace::torch_binding

@@ -76,7 +76,7 @@ struct Matrix {
 /// Errors: usage (dtype, device, dimensions).
 Matrix matrix_of(std::string_view op, const std::string& name, const Tensor& t, Device device);
 
-/// Rows first: x with dimension `dim` swapped to the front, and the number of rows per unit of it.
+/// x as a matrix of rows: dimension `dim` comes first, and each index of it has `inner` rows.
 struct Rows {
   Tensor tensor;      ///< x
   Tensor matrix;      ///< [units * inner, k]

@@ -27,8 +27,8 @@ std::vector<Index> by_rank(std::string_view name, std::string_view what,
   Index total = 0;
   for (const Index count : all) {
     require(count >= 0 && count <= kMaxExtent - total,
-            "{}: {}: got an entry {}, expected 0 to {} elements in all", name, what, count,
-            kMaxExtent);
+            "{}: {}: got an entry {}, expected 0 or more, at most {} elements in all", name, what,
+            count, kMaxExtent);
     total += count;
   }
   return all;

@@ -27,8 +27,8 @@ struct CollectiveCall {
   int rank = 0, ranks = 1;
   std::vector<Parcel> sends;  ///< of `in`, by rank; all_reduce: all of it
   std::vector<Parcel> takes;  ///< of `out`, by rank; for sums, what this rank gets
-  std::vector<Index> counts;  ///< what all ranks know: of elements, by rank; all_reduce: one;
-                              ///< all_to_all of lists: nothing
+  std::vector<Index> counts;  ///< elements by rank, if all ranks know them; all_reduce: one entry;
+                              ///< all_to_all with a list: empty
   std::uint64_t meaning = 0;  ///< for a sum inside another call: what else must agree
   bool operator==(const CollectiveCall&) const = default;
 };
@@ -44,20 +44,20 @@ CollectiveCall check_collective(Collective, const CollectiveArgs&, int rank, int
 /// A rank's staging per slot: flags, places of chunks and, apart from them, places of lines.
 constexpr Index kStagedBytes = Index{32} << 20U;
 constexpr Index kLineBytes = Index{8} << 20U;
-/// Bytes of a unit that carries its call's number, times two slots (schedule/exchange.h).
+/// Bytes of a unit as lines, half of which are its call's number (backend/cuda/device/lines.h).
 constexpr Index kBytesOfLines = 2 * schedule::kUnitBytes;
-/// Units of one warp: all their first lines side by side, then all their second lines.
+/// Units of one warp. Each has two lines: all first lines lie side by side, then all second ones.
 constexpr Index kLineGroup = 32;
 /// Workers per CTA: one for lines, one per warp for chunks.
 constexpr Index kChunkWorkers = 8;
 /// Threads of a CTA that have a unit of lines each.
 constexpr Index kLineThreads = 256;
-/// CTAs that stand on a multiprocessor, half as many of lines; of chunks between two ranks, which
-/// need fewer registers, more, and as many of lines.
+/// CTAs per SM. Chunks: kCtas, or kCtasOfTwo between two ranks, whose kernel needs fewer registers.
+/// Lines: one, or kCtas between two ranks.
 constexpr int kCtas = 2, kCtasOfTwo = 3;
 constexpr int kMostCtas = 132 * kCtasOfTwo;
 constexpr Index kMostWorkers = kMostCtas * kChunkWorkers;
-constexpr Index kMostChunk = 2048;  ///< units of lines
+constexpr Index kMostChunk = 2048;  ///< units
 /// Words that chunks write: those of parcels, and those of sums that are shared.
 constexpr Index word_bytes(int ranks) {
   constexpr Index kKinds = 2, kWord = 8;
@@ -74,7 +74,7 @@ struct CollectivePlan {
   bool direct = false;  ///< all_gather and even all_to_all, into memory that peers can reach
   int workers = 1;
   Index chunk = 1;   ///< units
-  Index pieces = 1;  ///< schedules one after the other; all but the last of `piece` units a parcel
+  Index pieces = 1;  ///< schedules one after the other: `piece` units of a parcel, the last fewer
   Index piece = 0;   ///< units
   double predicted_us = 0;
 };
@@ -86,8 +86,7 @@ struct CollectiveMachine {
   Index staged_bytes = kStagedBytes;
   Index most_rounds = Index{1} << 31U;  ///< of a call
   bool shared = false;                  ///< with other communicators: one CTA per SM
-  bool gpu =
-      true;  ///< a worker of lines is a CTA, of chunks a warp; else threads move chunks alone
+  bool gpu = true;  ///< workers: CTAs (lines) or warps (chunks); false: threads, only chunks
 };
 
 /// Whether slots have room for lines of all that a call sends; never on CPU ranks.
@@ -114,13 +113,13 @@ extern template PlacedExchange<schedule::kMaxGpuRanks> place_exchange(const Coll
 extern template PlacedExchange<64> place_exchange(const CollectiveCall&, const CollectivePlan&,
                                                   Index);
 
-/// Of what ranks must agree on; where two ranks know more of each other, of that, too: a word from
-/// `from` to `to`, as either makes it. `where`: of a direct call, in which memory. At least
-/// kFirstHash: smaller words stand for what is no call.
+/// Hash of what all ranks must agree on; `where`: the peers' memory that a direct call writes.
+/// hash_between adds what only two ranks know of each other: the word from `from` to `to`, which
+/// both compute alike. Hashes are at least kFirstHash: smaller words do not stand for calls.
 constexpr std::uint32_t kFirstHash = 128;
 std::uint32_t collective_hash(const CollectiveCall&, const CollectivePlan&,
                               std::uint64_t where = 0);
-/// A call's `meaning`, of words that all ranks must say alike; never 0.
+/// Hash of a text that must be the same on all ranks, for a call's `meaning`; never 0.
 std::uint64_t meaning_of(std::string_view words);
 std::uint32_t hash_between(const CollectiveCall&, std::uint32_t hash, int from, int to);
 

@@ -20,7 +20,7 @@ struct NormCall {
 /// Errors: usage, naming the first argument that is wrong.
 NormCall check_norm(const AllReduceNormArgs&, int rank, int ranks);
 
-/// Extents of each tensor.
+/// Bytes of each tensor.
 struct NormBytes {
   Index rows = 0;  ///< of x, residual, out, normed
   Index weight = 0;
@@ -28,11 +28,11 @@ struct NormBytes {
 };
 NormBytes bytes_of(const NormCall&);
 
-/// Units of a row that fit one CTA, as whole groups of lines.
+/// Units of a row, rounded up to whole groups (kLineGroup).
 Index row_places(const NormCall&);
 /// CTAs that share a row, one chunk each; 1: a chunk is whole rows.
 int row_parts(const NormCall&, const CollectivePlan&);
-/// Units of a row that fit each of those CTAs.
+/// Units of a row that each of those CTAs has, with the same rounding.
 Index part_places(const NormCall&, const CollectivePlan&);
 
 /// For a GPU rank: workers are CTAs, a chunk is whole rows, or a part of one. Errors: usage (an

@@ -11,7 +11,7 @@ namespace tilelace::plan {
 
 /// How a GEMM's rows are cut into workers' tiles.
 struct TileCut {
-  std::int64_t tiles = 0;  ///< more than fill the problem if tiles end at the borders of shards
+  std::int64_t tiles = 0;  ///< number of tiles, with partly filled ones at borders of shards
   std::int64_t rows = 0;   ///< between two borders
   double walks = 1;        ///< how often the weight is read, one walk after the other
 };

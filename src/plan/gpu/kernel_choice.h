@@ -26,7 +26,7 @@ struct KernelChoice {
 /// The plan of a candidate: its words and the candidate. `grid` 0: the candidate's own.
 Plan plan_of(const Problem&, KernelWay, int grid = 0);
 
-/// Copies a candidate's path, route, transport and cut into a plan's words.
+/// Sets the plan's path, route, transport, chunk_rows and straddle to the candidate's.
 void tell_way(const KernelWay&, Plan&);
 
 /// The GEMM's plan, and the predicted time, of any candidate.

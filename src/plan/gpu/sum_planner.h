@@ -17,13 +17,13 @@ void require_sum_options(const Problem&, const PlanOptions&);
 bool may_fuse(const PlanOptions&, bool transport_fits);
 
 /// The fastest of these fused candidates and the unfused ones that the options allow. `expected`:
-/// for the error if there is none, what there is. Errors: usage.
+/// what the error tells the user to ask for if there is none. Errors: usage.
 Plan make_sum_plan(const Problem&, const Machine&, const PlanOptions&, std::vector<KernelWay> fused,
                    std::string_view expected);
 
-/// Bytes: the larger of `in_tiles` and `behind`; lines: those that are pushed; other needs as
-/// given. Formula: "flags ... + max(partials in whole tiles ..., behind the product ...) + lines
-/// ...".
+/// Bytes: the larger of `in_tiles` (fused) and `behind` (unfused); lines: those of a pushed sum;
+/// others as given. Formula: "flags ... + max(partials in whole tiles{and_what} ..., behind the
+/// product ...{end}) + lines ...".
 Staging sum_staging(const Problem&, SlotNeeds, std::int64_t in_tiles, std::int64_t behind,
                     std::string_view and_what, std::string_view end);
 

@@ -20,7 +20,7 @@ struct GemmArWay {
   bool by_columns = false;  ///< an owner has columns of all rows (one block); else rows
 };
 
-/// In workers.
+/// Number of tiles; each is a worker's (a cluster's).
 int tiles_of(const GemmArWay&, const Problem&);
 
 /// Errors: usage (another op, an invalid problem, more ranks than its kernels support).

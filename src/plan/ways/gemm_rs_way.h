@@ -20,14 +20,14 @@ struct GemmRsWay {
   bool pairs = false;  ///< the CTAs of a cluster have tiles of two shards
 };
 
-/// In workers.
+/// Number of tiles; each is a worker's (a cluster's).
 int tiles_of(const GemmRsWay&, const Problem&);
 
 /// All legal plans for a problem of Op::gemm_rs, fastest prediction first. Errors: usage (not a
 /// gemm_rs, n or k not a multiple of 8, no rows).
 std::vector<GemmRsWay> gemm_rs_candidates(const Problem&, const GemmMachine& = {});
 
-/// Rows of workers' tiles over all shards; each shard has its own or, in pairs, half of one.
+/// Rows of workers' tiles over all shards: each shard has its own; in pairs two shards share them.
 schedule::Index tile_rows_of(const schedule::RowSplit&, const GemmTile&, bool pairs);
 
 /// Bytes of a piece of a partial: eight values of each thread of a group.
@@ -37,7 +37,7 @@ constexpr int kPartialPieceBytes = 2048;
 /// each.
 int given_parts(const GemmTile&);
 
-/// Their size, in pieces of eight values per thread.
+/// Bytes of all these parts, each rounded up to whole pieces (kPartialPieceBytes).
 std::int64_t given_bytes(const GemmTile&);
 
 /// Whether a step of the ring has room for the pieces of all peers that are added together.

@@ -22,7 +22,7 @@ struct HandedPartialsWay {
   double predicted_us = 0;
 };
 
-/// In workers, per launch.
+/// Number of tiles of one launch; each is a worker's (a cluster's).
 int tiles_of(const HandedPartialsWay&, const Problem&);
 
 /// Its words in the public plan: medium push, unfused add, unfused store over the ring.
@@ -51,7 +51,7 @@ int roundings_of(HandWay, int ranks);
 
 /// Bytes per slot on each rank, for every method: partials, and after them what arrives.
 std::int64_t gemm_hand_staging_bytes(const Problem&);
-/// Bytes between the partials of two sources in what copies bring.
+/// Way `copied`: bytes from one source's partial to the next one in the slot.
 std::int64_t copied_pitch(const Problem&);
 
 }  // namespace tilelace::plan

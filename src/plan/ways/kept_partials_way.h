@@ -21,7 +21,7 @@ struct KeptPartialsWay {
   double predicted_us = 0;
 };
 
-/// In workers.
+/// Number of tiles; each is a worker's (a cluster's).
 int tiles_of(const KeptPartialsWay&, const Problem&);
 
 /// All possible plans of transport pull for a problem of Op::gemm_ar, fastest prediction first.

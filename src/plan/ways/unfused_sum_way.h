@@ -22,13 +22,13 @@ struct UnfusedSumWay {
   Transport transport = transport_that(Carrier::engine, true);
   std::int64_t chunk_rows = 1;  ///< rows that a CTA sums at a time, with one flag if shared
   double predicted_us = 0;
-  /// Transport push, whose chunks are not rows. gemm_ar: 1, one-shot: every rank sums all rows; 2,
-  /// two-shot: each sums its own and sends the sum to all.
+  /// Transport push of gemm_ar: 1, one-shot: every rank sums all rows; 2, two-shot: each sums its
+  /// own and sends the sum to all. (Its chunks are the collective's, not chunk_rows.)
   int shots = 1;
   bool lines = false;  ///< transport push: as lines, else as chunks
 };
 
-/// In workers.
+/// Number of tiles; each is a worker's (a cluster's).
 int tiles_of(const UnfusedSumWay&, const Problem&);
 
 /// All legal plans for a problem of Op::gemm_rs or gemm_ar, fastest prediction first. Errors: usage

@@ -322,7 +322,7 @@ def wrong_calls(w, t):
         of("residual: got int, expected a torch.Tensor", x, weight, residual=3),
         of('quant: got "row", expected none, token, block or given', x, weight, quant="row"),
         of("quant: got 3, expected a string", x, weight, quant=3),
-        of("scale: got none, expected one where quant is given", x, weight, quant="given"),
+        of('scale: got none, expected a tensor for quant "given"', x, weight, quant="given"),
         of("scale: got a tensor, expected none where quant is none", x, weight, scale=x[0, 0]),
         of("scale: got [2], expected one element", x, weight, quant="given", scale=x.new_ones(2)),
         of("scale: got BFloat16, expected Float", x, weight, quant="given", scale=x[0, 0]),

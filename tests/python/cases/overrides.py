@@ -131,7 +131,7 @@ def what_is_left_is_said_once(w):
              "functional all_reduce: got product")
     assert len(lines) == len(texts), lines
     for text, line in zip(texts, lines):
-        assert text in line and line.endswith("torch's own runs"), (text, line)
+        assert text in line and line.endswith("torch's own is used"), (text, line)
     # Of one group alone: of others nothing is said.
     with Lines() as lines, tilelace.override_collectives(w.group), Made() as calls:
         with tilelace.override_collectives(w.group):

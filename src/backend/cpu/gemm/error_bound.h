@@ -8,8 +8,8 @@
 
 namespace tilelace::cpu {
 
-/// How an output was computed. `frobenius_factor` 0 means 0.52 u, or 0.72 u if the reference has
-/// rounded partial sums; set it for methods that round more often (a bf16 ring: 1.15).
+/// How an output was computed. `frobenius_factor`, in units of the type's roundoff u: 0 means 0.52,
+/// or 0.72 if the reference has rounded partial sums; more roundings need more (a bf16 ring: 1.15).
 struct ErrorModel {
   Activation activation = Activation::none;
   int roundings = 1;  ///< of the value itself; the reference counts those of partial sums

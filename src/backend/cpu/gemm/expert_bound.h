@@ -41,7 +41,7 @@ inline Within added(const std::vector<Within>& terms) {
 
 /// No activation is steeper (gelu's steepest slope is 1.129).
 constexpr double kSteepest = 1.13;
-/// Of evaluating an activation in fp32: a few units of its own size.
+/// Relative error of an activation that is evaluated in fp32.
 constexpr double kEvaluated = 16 * kUnit32;
 
 inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of one expert's rows, in fp32 from any weight: nothing is packed before, since a call
-// has many experts, and few rows of each.
+// Products of one expert's rows in fp32, with a weight of any type. Nothing is packed beforehand,
+// since a call has many experts, each with few rows.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -27,7 +27,7 @@ auto with_element(DType t, const F& f) -> decltype(f(Bf16Element{})) {
   if constexpr (!std::is_void_v<Result>) return {};
 }
 
-/// Calls f(row) for every type that is on GPUs, until one returns no cudaSuccess.
+/// Calls f(type) for every type that is on GPUs, until one call returns an error.
 template <class F>
 auto for_each_gpu_dtype(const F& f) -> decltype(f(DType{})) {
   for (const DTypeRow& row : kDTypes)

@@ -17,7 +17,7 @@
 
 namespace tilelace::cuda {
 
-/// Bytes of the caller's, anywhere.
+/// A parcel in the caller's memory, with any alignment.
 struct ParcelAt {
   std::byte* data = nullptr;
   std::int64_t bytes = 0;
@@ -26,11 +26,11 @@ struct ParcelAt {
 struct ExchangeParams {
   schedule::RingExchange schedule;                 ///< its workers are CTAs, or warps
   CallParams call;                                 ///< its hash is of what all ranks agree on
-  std::uint32_t told[schedule::kMaxGpuRanks];      ///< each peer: the hash in its header
+  std::uint32_t told[schedule::kMaxGpuRanks];      ///< for each peer: the hash in our header to it
   std::uint32_t expected[schedule::kMaxGpuRanks];  ///< from each peer
   ParcelAt sends[schedule::kMaxGpuRanks];          ///< for each rank; own: what it keeps
   ParcelAt takes[schedule::kMaxGpuRanks];     ///< from each rank; own: what stays, or the own sums
-  std::byte* direct[schedule::kMaxGpuRanks];  ///< of a direct call: where each peer wants ours
+  std::byte* direct[schedule::kMaxGpuRanks];  ///< direct call: where our parcel goes at each rank
   std::size_t places = 0;                     ///< offset of this slot's chunks, or lines
   float divisor = 1;                          ///< of sums, before they are rounded
   /// Words that earlier kernels made, or null: `word` must be equal on all ranks; where `wrong` is
@@ -39,7 +39,7 @@ struct ExchangeParams {
   const std::int32_t* wrong = nullptr;
   std::uint32_t refusal = 0;
   bool same = false;             ///< every peer gets the same parcel
-  bool lets_next_begin = false;  ///< the kernel behind it may take places early
+  bool lets_next_begin = false;  ///< the next kernel in the stream may start early
   Item item{};
   Reduction reduction{};
 };
@@ -55,7 +55,7 @@ struct ProductSum {
   DType dtype{};  ///< one that is on GPUs
 };
 
-/// Enters the call, exchanges, counts the call. Start::early: under the end of the kernel before
+/// Enters the call, exchanges, counts the call. Start::early: overlaps the end of the kernel before
 /// it. May be captured.
 [[nodiscard]] cudaError_t enqueue_chunks(const ExchangeParams&, Start, cudaStream_t);
 /// Likewise, as lines: one round.

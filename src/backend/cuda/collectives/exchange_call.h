@@ -8,17 +8,17 @@ namespace tilelace::cuda {
 
 using PlacedParcels = plan::PlacedExchange<schedule::kMaxGpuRanks>;
 
-/// A piece's schedule and parcels. Hashes and the slot are to come.
+/// A piece's schedule and parcels. The caller then sets the hashes, and the slot (place_in_slot).
 ExchangeParams exchange_params(const plan::CollectiveCall&, const PlacedParcels&, const void* in,
                                void* out);
 
-/// All ranks make the call of this hash.
+/// Sets this hash as the one that all ranks send and expect.
 void set_hash(ExchangeParams&, std::uint32_t hash);
 
-/// What its places take of a slot.
+/// The room in a slot that a schedule's places and words need.
 SlotNeeds slot_needs_of(const schedule::Exchange&, bool lines);
-/// Fills in where a call is: its words, and its places; those of chunks at offset `chunks`. After
-/// the hashes.
+/// Fills in where in the slot a call has its words and its places (those of chunks: at offset
+/// `chunks`). Set the hashes first.
 void place_in_slot(ExchangeParams&, const RankCalls&, unsigned slot, bool lines, std::size_t chunks,
                    const CallName&);
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kernel of an exchange sums what, on the host.
+// Picks the kernel of an exchange by what it adds up. Host code.
 #pragma once
 #include "backend/cuda/base/element_types.h"
 #include "backend/cuda/device/parcels.h"
 
 namespace tilelace::cuda {
 
-/// f(ReductionTag<R>{}) of what the call adds up by.
+/// Calls f(ReductionTag<R>{}) with the class R that does the call's reduction.
 template <class R>
 struct ReductionTag {
   using type = R;
@@ -44,7 +44,7 @@ auto with_reduction(const ProductSum& p, const F& f) {
   });
 }
 
-/// f(params that name each kernel once), until one is no cudaSuccess.
+/// Calls f with params that choose each kernel, one after the other, until f returns an error.
 template <class F>
 cudaError_t for_each_exchange(const F& f) {
   for (const int ranks : {2, schedule::kMaxGpuRanks}) {

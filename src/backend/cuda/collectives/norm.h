@@ -8,9 +8,9 @@
 
 namespace tilelace::cuda {
 
-/// The caller's memory, of a piece; rows of `row_units` units one after the other.
+/// One piece of a call. Tensors are the caller's, with contiguous rows of `row_units` units.
 struct NormParams {
-  ExchangeParams exchange;  ///< its units are places of rows
+  ExchangeParams exchange;  ///< counts rows as parts * part_places units, with padding
   const uint4* x;
   const uint4* residual;
   const uint4* weight;
@@ -20,7 +20,7 @@ struct NormParams {
   float* scales;
   std::int64_t rows;
   int row_units;
-  int parts, part_places;  ///< CTAs of a row, a cluster, and what each has a place for
+  int parts, part_places;  ///< CTAs that share a row, as a cluster; units that fit each
   int chunk_rows;
   float share;  ///< of a column: 1 / n
   float eps;

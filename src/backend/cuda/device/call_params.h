@@ -14,7 +14,7 @@ namespace tilelace::cuda {
 struct CallCounter {
   comm::Flag done = 0;          ///< calls that are finished
   std::uint32_t passed = 0;     ///< CTAs of the current call that know its number
-  comm::Flag next[2] = {0, 1};  ///< of the next call in each slot; copy engines send it
+  comm::Flag next[2] = {0, 1};  ///< number of each slot's next call; copy engines send it
 };
 
 struct CallParams {

@@ -8,8 +8,8 @@
 
 namespace tilelace::cuda {
 
-/// Verbs of schedule::run_collect, for a crew of whole warps that need not be in step: each waits
-/// for itself. After a failed wait nothing more is copied.
+/// Verbs of schedule::run_collect, for a crew of whole warps that need not be in step: each warp
+/// does its own waits. After a failed wait it copies nothing more.
 class Collect {
  public:
   TILELACE_DEVICE Collect(const CallParams& call, const schedule::ShareOrder& order,

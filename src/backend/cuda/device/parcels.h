@@ -68,9 +68,9 @@ class Units {
   bool aligned_;
 };
 
-/// Waits for the end of the kernel before this one. Parameters are read before that, since their
-/// first read is slow, and the next kernel may start now that all CTAs of this one run: not on a
-/// shared device, where it would take others' SMs.
+/// Waits for the end of the kernel before this one. Reads the parameters before that, since their
+/// first read is slow. Then lets the next kernel start, which is safe once all CTAs of this one
+/// run; not on a shared device, where it would take others' SMs.
 template <class Params>
 TILELACE_DEVICE void begin_exchange(const Params& p, const ExchangeParams& e) {
   constexpr int kStep = 64;  // bytes of a line of constants
@@ -85,8 +85,8 @@ TILELACE_DEVICE void begin_exchange(const Params& p, const ExchangeParams& e) {
   if (e.lets_next_begin) ptx::launch_dependents();
 }
 
-/// What a hash becomes with a word that only the device knows. `kWords`: whether there may be one;
-/// kernels of norms have none, and no registers for it.
+/// The hash combined with ExchangeParams::word, which only the device knows, if there is one.
+/// `kWords`: whether there may be one; kernels of norms have none, and no registers for it.
 template <bool kWords>
 TILELACE_DEVICE std::uint32_t with_word(const ExchangeParams& p, std::uint32_t hash) {
   return !kWords || p.word == nullptr ? hash : hash + static_cast<std::uint32_t>(__ldcg(p.word));
@@ -121,7 +121,7 @@ TILELACE_DEVICE void count_exchange(const CallParams& c, std::uint32_t epoch) {
   c.counter->done = epoch;
 }
 
-/// This rank's word of a peer's header.
+/// The word in this rank's memory into which the peer writes its header.
 TILELACE_DEVICE const comm::Header* header_of(const ExchangeParams& p, int peer,
                                               std::uint32_t epoch) {
   const CallParams& c = p.call;
@@ -139,8 +139,8 @@ TILELACE_DEVICE bool agrees_with(const ExchangeParams& p, int peer, std::uint32_
   return comm::header_epoch(seen) != epoch || agrees(p.call.wait, place, seen, expected);
 }
 
-/// As wait_headers, but only for results: nothing that peers wrote is visible by it. Called by:
-/// every lane of one warp.
+/// As wait_headers, but relaxed: it only says whether results may be stored, and makes nothing that
+/// peers wrote visible. Called by: every lane of one warp.
 template <bool kWords = false>
 TILELACE_DEVICE bool hear_peers(const ExchangeParams& p, std::uint32_t epoch) {
   const CallParams& c = p.call;

@@ -115,7 +115,7 @@ class IntegerReduction {
     if (kMax) return static_cast<std::uint64_t>(have > more ? have : more);
     return static_cast<std::uint64_t>(have) + static_cast<std::uint64_t>(more);
   }
-  /// Elements of one word.
+  /// Combines the elements of two words.
   TILELACE_DEVICE std::uint32_t added(std::uint32_t have, std::uint32_t more) const {
     constexpr std::uint32_t kMask = ~0U >> (32 - (kBits < 32 ? kBits : 32));
     std::uint32_t word = 0;

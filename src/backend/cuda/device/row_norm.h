@@ -11,9 +11,9 @@
 
 namespace tilelace::cuda {
 
-/// What the CTAs of a row tell each other: a word a warp for its sum of squares, one for its
-/// largest value. A row of one CTA has two sets in turns: a late warp may still read the set of the
-/// row before. The last words are of warps that have no columns, one per CTA.
+/// What the warps of a row's CTAs tell each other: for each group of 32 units a word with its sum
+/// of squares, and one with its largest value. A CTA that has whole rows uses two sets in turns: a
+/// late warp may still read the row before. The last words, one per CTA, are of idle warps.
 constexpr int kNormGroups = 64, kNormParts = 4, kNormWords = 4 * kNormGroups + kNormParts;
 struct NormShared {
   float2 words[kNormWords];
@@ -49,7 +49,7 @@ class RowNorm {
   using Lanes = detail::FloatLanes<Element>;
   static constexpr int kStep = static_cast<int>(plan::kNormThreads);
   static constexpr bool kKeepsWeight = kUnits < 4;
-  /// Units whose steps go side by side.
+  /// By how much loops over a thread's units are unrolled.
   static constexpr int kStraight = kUnits < 4 ? kUnits : 1;
 
  public:
@@ -71,14 +71,14 @@ class RowNorm {
     ptx::cluster_sync();
   }
 
-  /// Units of the part, and of the row.
+  /// Index of this thread's k-th unit in the CTA's part, and in the row.
   [[nodiscard]] TILELACE_DEVICE int place(int k) const { return thread() + k * threads_; }
   [[nodiscard]] TILELACE_DEVICE int unit(int k) const { return first_ + place(k); }
   [[nodiscard]] TILELACE_DEVICE bool has(int k) const {
     return in_part(k) && unit(k) < p_.row_units;
   }
 
-  /// Call it before any wait. Like a row's residual, the weight is loaded after settle.
+  /// Call it before any wait. Starts copies of the weight; as for the residual, settle awaits them.
   TILELACE_DEVICE void load_weight() {
     if (kKeepsWeight)
 #pragma unroll
@@ -107,7 +107,7 @@ class RowNorm {
     h(k) = Lanes::rounded(f);
   }
 
-  /// Gives the squares of this part to all CTAs of the row, which meet. Whether all were `good`.
+  /// Exchanges the sums of squares among all CTAs of the row. Returns whether all were `good`.
   TILELACE_DEVICE bool share_squares(bool good) {
     const float wrong = p_.parts == 1 || __all_sync(~0U, good ? 1 : 0) != 0 ? 0 : 1;
 #pragma unroll(kStraight)
@@ -160,7 +160,7 @@ class RowNorm {
     return ptx::shared_address(&shared_.barriers[of]);
   }
   TILELACE_DEVICE int groups() const { return p_.parts * p_.part_places / 32; }
-  /// Writes the word of a warp for its units k into all CTAs of the row.
+  /// Writes this warp's word for its k-th units into all CTAs of the row. `of`: their barrier.
   TILELACE_DEVICE void give(float2* words, int k, float2 word, int of) const {
     if (!in_part(k)) return;
     if (p_.parts > 1 && lane() < p_.parts)
@@ -245,7 +245,7 @@ class RowNorm {
   NormShared& shared_;
   uint4* h_;
   int threads_;
-  int first_;  ///< unit of this CTA's part
+  int first_;  ///< unit of the row with which this CTA's part begins
   int turn_ = 0;
   float given_ = 1;  ///< what quantised values are multiplied by
 };
@@ -257,7 +257,7 @@ TILELACE_DEVICE schedule::RowRange rows_of(const NormParams& p, schedule::Exchan
   return schedule::intersect({begin, begin + p.chunk_rows}, {0, p.rows});
 }
 
-/// Calls f with the units per thread as a constant, from the units of a part and the threads.
+/// Calls f with the number of units per thread as a constant: part_places over kNormThreads.
 template <int kCount>
 struct UnitsTag {
   static constexpr int kUnits = kCount;
@@ -268,7 +268,7 @@ auto with_units(const NormParams& p, const F& f) {
   if (units <= 1) return f(UnitsTag<1>{});
   return units <= 2 ? f(UnitsTag<2>{}) : f(UnitsTag<4>{});
 }
-/// Such a constant, and the type of the elements.
+/// The number of units per thread as a constant, and the element type.
 template <class E, int kCount>
 struct NormTag {
   using Element = E;

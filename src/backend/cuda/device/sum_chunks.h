@@ -82,11 +82,11 @@ class ChunkFlags {
   bool unpublished_ = false, failed_ = false;
 };
 
-/// Bias, residual or activation, then the rounding of a sum of eight.
+/// Applies bias, residual and activation to the sums of eight elements, then rounds them.
 template <class Element, class Sum>
 TILELACE_DEVICE uint4 finish_sum(const Sum& p, float (&sum)[8], schedule::Index unit) {
   if (p.bias != nullptr) {
-    // 32 bits: GPUs divide 64 slowly, and partials are shorter than 64 GiB.
+    // In 32 bits: GPUs divide 64-bit numbers slowly, and partials are shorter than 64 GiB.
     const auto column = static_cast<std::uint32_t>(unit) % static_cast<std::uint32_t>(p.row_units);
     add_elements<Element>(sum, reinterpret_cast<const uint4*>(p.bias)[column]);
   }

@@ -18,7 +18,7 @@ inline constexpr bool kTraced = false;
 /// cycles in which it waited for operands.
 inline constexpr int kTraceBytes = kTraced ? 16 : 0;
 
-/// Arguments in brackets. Lanes: the math groups are 0, 1; of the others, kLoadLane and so on.
+/// In brackets: the event's argument. Before a colon: its lane; math groups are lanes 0 and 1.
 enum class TraceKind : std::uint8_t {
   enter,       ///< the CTA begins [multiprocessor]
   ready,       ///< the kernel before this one is done
@@ -36,7 +36,7 @@ enum class TraceKind : std::uint8_t {
   first,       ///< math: the first operands are here, products begin [tile]
   multiplied,  ///< math: products are done [cycles without operands]
   summed,      ///< math: terms or partials are added
-  allowed,     ///< math: the call is admitted, storing begins; of the first tiles
+  allowed,     ///< math: the call is admitted, storing begins; for first tiles only
   written,     ///< math: a partial's stores are issued
   given,       ///< math: a partial is signalled
   stored,      ///< math: the result's stores are issued
@@ -51,7 +51,7 @@ inline constexpr int kLoadLane = 2;
 inline constexpr int kAdmitLane = 3;
 inline constexpr int kCopyLane = 4;
 inline constexpr int kWatchLane =
-    5;  ///< of one CTA: an idle warp that looks for flags all the time
+    5;  ///< an idle warp of one CTA, which polls the flags of all rows
 inline constexpr int kTraceLanes = 6;
 
 /// 24 bits of argument, 3 of lane, 5 of kind. Two clocks: that of nanoseconds may be coarse.

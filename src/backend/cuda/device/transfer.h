@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The transfer verbs of device code. A transfer and its publication are two steps:
 //
-//   BulkRing::run   -> bulk_complete() -> signal     the same thread throughout, or in the end,
-//                                                    behind a __syncwarp, lanes of its warp
+//   BulkRing::run   -> bulk_complete() -> signal     the same thread throughout; signal also by
+//                                                    lanes of its warp, after a __syncwarp
 //   copy_by_threads -> publish                       the same threads throughout
 //   add_by_threads  -> publish
 //

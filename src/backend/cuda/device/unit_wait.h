@@ -5,7 +5,7 @@
 
 namespace tilelace::cuda {
 
-/// Pause between polls of one thread.
+/// Bound and pauses of one thread's polling loop.
 class UnitWait {
  public:
   TILELACE_DEVICE UnitWait(const WaitContext& c, std::uint32_t epoch) : c_(c), epoch_(epoch) {}
@@ -32,7 +32,7 @@ class UnitWait {
   }
 
  private:
-  /// Polls without another check: about as many as a round trip of the link has.
+  /// Polls between two looks at clock and abort words: about as many as fit a link's round trip.
   static constexpr std::uint32_t kQuiet = 16;
 
   const WaitContext& c_;

@@ -18,7 +18,7 @@ void require_aligned(const void* p, const char* name);
 void fill_operands(GemmOperands&, const GemmKernel&, const plan::GemmProblem&, const GemmTensors&,
                    const GemmScratch&);
 
-/// For the slice of a tile's tokens that is only partly there.
+/// Tensor map for the slice of a tile's tokens that reaches beyond the last of `of_tiles` tokens.
 CUtensorMap tail_map(const GemmKernel&, TensorMapSource tokens, std::int64_t of_tiles, DType);
 /// Extra parameters of a GEMM alone: where its tokens end.
 void fill_tokens(GemmParams&, const GemmKernel&, const plan::GemmProblem&, const void* a);
@@ -31,7 +31,7 @@ void fill_up(UpWeight&, const GemmKernel&, const plan::GemmProblem&, const GemmT
 void fill_outputs(CUtensorMap& out, CUtensorMap& remainder, const GemmKernel&, TensorMapSource,
                   DType, bool gated = false);
 
-/// Worker numbers of a grid that numbers them by neighbours, or null.
+/// Worker number of each cluster, if the plan numbers them by neighbour_places(); else null.
 const std::uint16_t* places_of(const plan::GemmPlan&, const GemmKernel&, int workers);
 
 /// Sets the launch's workers; returns its grid. Error: usage (too many for the scratch memory).

@@ -15,8 +15,8 @@ struct TermsOf {
   std::uint32_t apart;  ///< bytes from a peer's pieces to the next one's
 };
 
-/// Partial: kValues per thread in kPieces of eight, kOfBlock of them per row of `acc`, kAtOnce
-/// pieces added together, kPieceBytes apart. Piece: load(at), at(e).
+/// Partial: kValues values per thread, kOfBlock per row of `acc`; they lie in kPieces pieces of
+/// eight, kPieceBytes apart; kAtOnce pieces are added together. Piece: load(at), at(e).
 template <class Partial, class Piece>
 struct AddTerms {
   template <class Accumulators>
@@ -24,9 +24,9 @@ struct AddTerms {
     return acc[i / Partial::kOfBlock][i % Partial::kOfBlock];
   }
 
-  /// Adds the pieces of all peers from `first` on that belong together. As a + b is b + a, terms
-  /// need a separate sum before the own term only from rank 2 on. That sum begins with -0, to which
-  /// any term adds exactly.
+  /// Adds kAtOnce pieces of every peer, from piece `first` on, in rank order. As a + b is b + a,
+  /// ranks 0 and 1 add to their own term at once. Others first sum the lower ranks' terms, from -0
+  /// on, to which any term adds exactly.
   template <class Accumulators>
   TILELACE_ROLE static void pieces(const TermsOf& t, Accumulators& acc, int first,
                                    std::uint32_t at) {
@@ -52,7 +52,7 @@ struct AddTerms {
   }
 
  private:
-  /// The values of the pieces from `first` on that belong together: numbers there and overall.
+  /// Calls what(i, v) for each value of kAtOnce pieces from `first` on: i counts there, v in all.
   template <class Do>
   TILELACE_ROLE static void each(int first, const Do& what) {
     TILELACE_UNROLL

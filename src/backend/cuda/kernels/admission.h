@@ -38,8 +38,8 @@ TILELACE_DEVICE std::uint32_t admitted_number(Shared shared) {
   return static_cast<std::uint32_t>(ptx::load_shared(shared.number()));
 }
 
-/// Verb admit, by one warp. The call is counted once all warps of the CTA that ask for its number
-/// have it: `meet_readers()` then returns.
+/// Verb admit, by one warp. `meet_readers()` returns once all warps of the CTA that read the call's
+/// number have it; only then is the call counted.
 template <class Params, class Shared, class MeetReaders>
 TILELACE_DEVICE void admit(const Params& p, Shared shared, MeetReaders meet_readers) {
   ptx::wait_prerequisites();

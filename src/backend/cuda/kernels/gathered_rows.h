@@ -18,7 +18,7 @@ class GatherWaits {
   TILELACE_DEVICE GatherWaits(const Params& p, Trace trace)
       : p_(p), trace_(trace), lane_(static_cast<int>(threadIdx.x) & 31) {}
 
-  /// Call it after the end of the kernel before, which counts that kernel's call.
+  /// Call it once the kernel before has ended: only then are all earlier calls counted.
   TILELACE_DEVICE void begin() {
     if (p_.rows_here) {
       good_ = __all_sync(~0U, stopped(p_.call.wait) ? 0 : 1) != 0;

@@ -18,7 +18,7 @@ struct PartialParams : GemmOperands {
   CallParams call;
   const void* residual;  ///< [own rows, n] or null: added to the sum
   int own_rows;
-  /// Offset of what each CTA of each partial writes. Flags: one per math group, from call.flags on.
+  /// Offset of the partials, a part per CTA. Their flags: one per math group, from call.flags on.
   std::size_t partials;
   std::uint32_t pace;  ///< throttle between pieces of a partial: 1/16384 of a turn
   int term_pieces;     ///< per peer and group in a step of the ring

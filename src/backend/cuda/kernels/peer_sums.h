@@ -18,8 +18,8 @@ class TermLoad {
   TILELACE_DEVICE TermLoad(const Params& p, schedule::GemmCell cell, int cta)
       : p_(p), cell_(cell), place_(p, cell, cta) {}
 
-  /// The residual's rows that will be added after the terms: threads read them a few bytes at a
-  /// time, which only L1 is fast enough for.
+  /// Fetches the residual's rows into L2. Threads add them after the terms, a few bytes at a time,
+  /// which would be slow from memory.
   TILELACE_DEVICE void prefetch_residual(int row, int col, int rows, int cols) const {
     const int bytes = 2 * min(cols, p_.n - col);
     if (p_.residual == nullptr || bytes <= 0) return;
@@ -90,7 +90,7 @@ TILELACE_DEVICE void load_terms(Loader& loader, const Params& p, typename Body::
   for (int i = 0; i < p.term_steps; ++i)
     loader.fill_step([&](ptx::Shared rows, ptx::Shared full) { terms.load(i, rows, full); });
 }
-/// A CTA without own rows: the CTAs of a cluster go through their rings in step.
+/// For a CTA beside one with own rows: passes over the steps of terms, as their rings go in step.
 template <class Params, class Loader>
 TILELACE_DEVICE void skip_terms(Loader& loader, const Params& p) {
   for (int i = 0; i < p.term_steps; ++i)
@@ -112,12 +112,12 @@ class PeerSums {
   TILELACE_DEVICE void multiplied(std::uint32_t began, bool more) {
     turn_ = more ? ptx::cycles() - began : 0;
   }
-  /// A fraction of the last turn, in 1/16384.
+  /// Cycles of `part` / 16384 of the last turn.
   [[nodiscard]] TILELACE_DEVICE std::uint32_t of_turn(std::uint32_t part) const {
     return turn_ / 128 * part / 128;
   }
 
-  /// `cell` in the order's own rows and columns.
+  /// Sends a partial. `cell`: as the order counts rows and columns, not transposed.
   template <class Math>
   TILELACE_DEVICE void give(Math& math, schedule::GemmCell cell, const CtaTile& at) const {
     const auto& order = p_.work.order;
@@ -134,8 +134,8 @@ class PeerSums {
   }
 
   /// Adds the peers' terms in rank order, with the own one in its place. Loads from the ring are
-  /// slow beside MMAs, and stages that are not free yet delay the other group: so two are in flight
-  /// together.
+  /// slow beside MMAs, and stages that are not free yet delay the other group: so where it can, it
+  /// loads two pieces together.
   template <class Math>
   TILELACE_DEVICE void add(Math& math) const {
     using Terms = AddTerms<Partial, TermPiece<typename Body::Element>>;
@@ -159,7 +159,7 @@ class PeerSums {
     math.release_step();
     math.end_steps_behind(p_.term_steps);
   }
-  /// The steps in which another CTA of the cluster has terms.
+  /// Passes over the steps in which another CTA of the cluster has terms.
   template <class Math>
   TILELACE_DEVICE void skip(Math& math) const {
     for (int i = 0; i < p_.term_steps; ++i) {

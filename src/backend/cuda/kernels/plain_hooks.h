@@ -37,7 +37,7 @@ struct PlainHooks {
   using Place = typename Body::Place;
   static constexpr int kLoadRegisters = Body::Shape::kLoadRegisters;
 
-  /// A worker's tile is as large as its cluster.
+  /// A worker's tile has one CTA tile for each CTA of its cluster.
   static TILELACE_DEVICE CtaTile tile_of(const Place& place, schedule::GemmCell cell, int cta_row) {
     return {cell.row * Body::Tile::cluster_rows + cta_row,
             cell.col * Body::Tile::cluster_cols + place.col, cta_row, place.cta};

@@ -21,7 +21,7 @@ TILELACE_DEVICE void signal_shared(const Params& p, Shared shared, Math& math, i
   const std::uint32_t epoch = admitted_number(shared);
   if (math.thread() == 0) bulk_complete();
   __syncwarp();
-  // A lane a peer: one release for all, where each would wait for the flag before it.
+  // One lane per peer, so that no release waits for the flag before it.
   const int own = __shfl_sync(~0U, number, 0);
   const int lane = math.lane();
   const int peer = (p.call.rank + lane) % p.call.ranks;

@@ -11,8 +11,8 @@
 
 namespace tilelace::cuda {
 
-/// Where one CTA's parts of tiles are counted. Parts are numbered by position, whatever a rank's
-/// walk is.
+/// Number of one CTA's part of a tile, by position: equal on all ranks, in whatever order they walk
+/// tiles. count_at: the offset of a count.
 template <class Body, class Params>
 TILELACE_DEVICE int part_of(const Params& p, schedule::GemmCell cell, int cta) {
   return (cell.row * p.work.order.cols + cell.col) * Body::Shape::kCluster + cta;
@@ -27,7 +27,7 @@ TILELACE_DEVICE std::size_t count_at(const Params& p, int count) {
 struct SumWarps {
   static constexpr int kThreads = 96;
   static TILELACE_DEVICE int thread() { return static_cast<int>(threadIdx.x) - 32; }
-  static TILELACE_DEVICE int barrier() { return 6; }  // those below are of GemmMath
+  static TILELACE_DEVICE int barrier() { return 6; }  // GemmMath has the lower numbers
 };
 /// A group that has multiplied, with its own barrier.
 template <int kGroupBarrier>
@@ -101,7 +101,7 @@ class PieceSums {
   }
 
  private:
-  /// In the cluster; computed anew, since it would take a register.
+  /// This CTA's number in the cluster; computed anew, since it would take a register.
   static TILELACE_DEVICE int cta() { return static_cast<int>(blockIdx.x) % Body::Shape::kCluster; }
   /// This CTA's part of a tile, of which `rows` rows and `units` pieces per row exist.
   struct Part {
@@ -116,7 +116,7 @@ class PieceSums {
   [[nodiscard]] TILELACE_DEVICE static bool has(const Part& part, int piece) {
     return piece < part.rows * kUnits && piece % kUnits < part.units;
   }
-  /// In bytes; pieces are counted in 32 bits.
+  /// Offset of a piece in [m, n], in bytes; pieces are counted in 32 bits.
   [[nodiscard]] TILELACE_DEVICE std::size_t at(const Part& part, int piece) const {
     const auto row = static_cast<std::uint32_t>(part.row + piece / kUnits);
     return std::size_t{16} * (row * static_cast<std::uint32_t>(p_.n / 8) +
@@ -184,8 +184,8 @@ class PieceSums {
       By::template store<Element>(p_.results, p_.call.ranks, p_.results_at + offset, v);
   }
 
-  /// One thread checks; the barrier shows the others what it saw. All ranks have counted once more
-  /// than for earlier uses; the last of those may have been on another SM.
+  /// One thread waits until every rank has counted once more than for earlier uses; the barrier
+  /// shows the others what it saw. `uses` is volatile: the last use may have been on another SM.
   TILELACE_DEVICE void await(Role role, int tile, int count) {
     if (!good_) return;
     bool here = true;

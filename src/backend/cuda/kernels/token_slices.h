@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which tokens of a tile its CTAs load. A copy beyond the end of the matrix fills the rest with
-// zeros, slower than it loads (docs/decisions/0020), so of the last tile little more than the real
-// rows is loaded. Rows past the end keep stale shared memory; their results are never stored.
+// zeros, which takes longer than loading real rows (docs/decisions/0020). So little more than the
+// last tile's real rows is loaded. The rest keeps stale shared memory; its results are not stored.
 #pragma once
 #include "core/host_device.h"
 
@@ -23,7 +23,7 @@ struct TokenSlices {
     const int eights = (left + 7) / 8 * 8;
     return left <= 0 ? 0 : eights < slice ? eights : slice;
   }
-  /// Share of a tile that its CTAs load together if `left` tokens exist.
+  /// Tokens that a tile's CTAs together do not load if only `left` tokens exist.
   [[nodiscard]] TILELACE_HD constexpr int missing(int left) const {
     int n = 0;
     for (int i = 0; i < count; ++i) n += slice - loaded(left - begin(i));

@@ -13,7 +13,7 @@
 
 namespace tilelace::cuda {
 
-/// What copies that wait need.
+/// What a wait between copies needs.
 struct CopyWaits {
   WaitContext context;
   comm::Flag* granted = nullptr;  ///< device memory, a word (await_flag.h)
@@ -27,11 +27,11 @@ struct CopyWaits {
 ///      queues it cannot block what the peers wait for
 ///   5. join(stream)              the epoch word may change again
 /// All of it can be captured in a CUDA graph. A captured copy has a fixed slot, and call c
-/// must use slot c mod 2: the caller ensures that (CallSlots). The flag is a copy after the
-/// data's on the same stream. CUDA does not promise that polling kernels see two copies of a
-/// stream in this order; gpu_litmus checks it. A wait is a kernel of one warp. It begins
-/// when the copies before it are done, and the kernel of step 4 may already be resident
-/// then, so that must leave an SM free, or room on one. Calls come from one thread at a
+/// must use slot c mod 2: the caller ensures that (CallSlots). A flag is raised by a copy behind
+/// the copy of its data, on the same stream. CUDA does not promise that polling kernels see two
+/// copies of a stream in this order; gpu_litmus checks it. A wait is a kernel of one warp, which
+/// begins when the copies before it are done. By then the kernel of step 4 may be resident, so
+/// that kernel must leave an SM free, or room on one. Calls come from one thread at a
 /// time.
 class CopyEngine {
  public:
@@ -51,10 +51,10 @@ class CopyEngine {
                  std::int64_t from_pitch, std::int64_t width, std::int64_t rows);
   /// The word whose value signals send and waits wait for, from now on.
   void carry(const comm::Flag* epoch) { epoch_ = carried_ = epoch; }
-  /// Later work comes after the own rank's flag has reached the call's epoch. If the wait fails, it
-  /// still comes, but its signals raise no flag.
+  /// Later copies run after the own rank's flag has reached the call's epoch. If the wait fails,
+  /// they still run, but later signals raise no flag.
   void wait(const comm::Flag* flag, const WaitPlace& place, const CopyWaits& waits);
-  /// Publishes the copies before it to a wait for the flag to reach the call's epoch.
+  /// Raises the flag to the call's epoch behind all copies so far; whoever waits for it sees them.
   void signal(comm::Flag* flag);
 
   [[nodiscard]] cudaStream_t stream() const { return stream_; }
@@ -93,7 +93,7 @@ class GatherCopyVerbs {
     require_copies(s, place.waits != nullptr);
   }
 
-  /// What enters the call has sent them.
+  /// Step 1 of the call (CopyEngine) has sent the headers.
   void signal_header(int /*peer*/) {}
   /// The kernel's compute roles admit; nothing here writes results.
   void admit() {}

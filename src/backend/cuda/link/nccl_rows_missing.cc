@@ -9,7 +9,7 @@ struct NcclRows::Impl {};
 
 NcclRows::NcclRows(comm::Group& /*group*/, int /*device*/, WaitControl& /*control*/,
                    int /*most_ctas*/, double /*timeout_s*/) {
-  raise(ErrorKind::system, "ag_gemm: transport nccl: this build has none, nccl.h was missing");
+  raise(ErrorKind::system, "ag_gemm: transport nccl: built without nccl.h: use another transport");
 }
 
 NcclRows::~NcclRows() = default;

@@ -61,7 +61,7 @@ class Timer {
   void first_look(std::vector<Variant>& all, double guess_us) const;
   /// `rounds` samples each, shuffled in every round.
   void sample(std::vector<Variant>& all, int rounds, double sample_ms);
-  /// Drops the graphs of all but the first variants.
+  /// Drops all variants but the first `count`, with their graphs.
   static void keep(std::vector<Variant>& all, std::size_t count);
 
  private:

@@ -10,7 +10,7 @@
 
 namespace tilelace::cuda {
 
-/// Boxes of 8, 16, .. 128 rows: any number of eights up to 31 is some of them, one of each.
+/// Boxes of 8, 16, .. 128 rows: with at most one of each they cover any multiple of 8 up to 248.
 constexpr int kRowBoxes = 5;
 constexpr int kGroupedGroups = 2;  ///< warpgroups that multiply, in turns
 constexpr int kGroupedThreads = 128 * (kGroupedGroups + 1);
@@ -24,7 +24,7 @@ struct GateForm {
 
 struct GroupedParams {
   CUtensorMap rows[kRowBoxes];  ///< x
-  CUtensorMap weight;           ///< of all experts, one after the other; of a gated product, gates
+  CUtensorMap weight;           ///< of all experts, one after the other; gated: the gates alone
   CUtensorMap up;
   schedule::GroupedTiles tiles;
   const std::int32_t* begins;   ///< [experts + 1]: first row of each
@@ -43,9 +43,9 @@ struct GroupedParams {
   Activation activation;
 };
 
-/// A shape of tiles: `most` rows across, in clusters of `cluster` CTAs that share them; weight_rows
-/// down, of one weight or half gate, half up. turns: a tile for each group, in turns, of 128 rows
-/// of the weight; else groups have half of a tile each.
+/// A shape of tiles. Across: up to `most` rows of x, which `cluster` CTAs share. Down: weight_rows
+/// rows of the weight, or half of them gate and half up. `turns`: groups take turns, each with a
+/// tile of 128 weight rows; if not, each group has half of a tile.
 struct GroupedShape {
   int most;
   int weight_rows;

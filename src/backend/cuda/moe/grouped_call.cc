@@ -36,10 +36,10 @@ void check_call(const GroupedGemm& g) {
           grain);
   require(g.k > 0 && g.k % 8 == 0, "grouped_gemm: k: got {}, expected a multiple of 8", g.k);
   require(g.rows >= 0 && g.rows <= kMostInt && g.n <= kMostInt / g.experts && g.k <= kMostInt,
-          "grouped_gemm: rows {}, n {}, k {}: expected at most 2^31 - 1 each, and experts x n",
+          "grouped_gemm: rows {}, n {}, k {}: expected each, and experts x n, at most 2^31 - 1",
           g.rows, g.n, g.k);
   require(g.activation != Activation::swiglu && (!gated || g.activation == Activation::none),
-          "grouped_gemm: activation: got {}, expected none with gates, else one without",
+          "grouped_gemm: activation: got {}, expected none if gated, else any but swiglu",
           name_of(g.activation));
   if (g.rows == 0) return;
   require_address(g.x, "x");

@@ -32,12 +32,12 @@ class GroupedMath {
       ptx::barrier_wait(K::at(&shared_.listed[at]), (i / kGroupedSlots) & 1);
       const int width = shared_.slots[at].width;
       if (width == 0) return;
-      // Turns are also needed because a wait for a parity more than one round ahead would return.
+      // Turns are also needed: a wait for a parity more than a round ahead would return too early.
       // stays: turns keep parities apart
       if (K::kTurns && i > 0) ptx::sync_threads(kTurnBarrier + group_, 256);
       multiply_by<8>(width);
       if (K::kTurns) ring_.skip(p_.steps);  // the other group's
-      // Branches for each value would keep instructions apart.
+      // Decided once: a branch for each value would keep instructions apart.
       if (p_.bias == nullptr && p_.activation == Activation::none)
         store<true>(shared_.slots[at]);
       else
@@ -48,7 +48,7 @@ class GroupedMath {
   }
 
  private:
-  /// One loop a width: an instruction's width is part of it.
+  /// Has a loop for each width, since the width is part of the wgmma instruction.
   template <int kWidth>
   TILELACE_DEVICE void multiply_by(int width) {
     if (width == kWidth) {
@@ -153,15 +153,15 @@ class GroupedMath {
       for (int c = 0; c < K::kMost / kTogether; ++c) {
         if (kTogether * c >= place.width) break;
         const ptx::Shared chunk = K::at(shared_.staging[group_][c % K::kStaging]);
-        if (K::kStaging == 1 || c == 0) sync_group();  // else: behind the chunk between
+        if (K::kStaging == 1 || c == 0) sync_group();  // else the previous chunk's is enough
         stage<kSimple>(place, chunk, i, c);
         sync_group();
         copy_out(place, chunk, i, c);
       }
   }
 
-  /// Rounds 64 rows of 64 columns into shared memory. Rows that are not computed, too: nobody reads
-  /// them.
+  /// Rounds 64 rows of 64 columns into shared memory, also rows that were not computed: nobody
+  /// reads those.
   template <bool kSimple>
   TILELACE_DEVICE void stage(const Place& place, ptx::Shared to, int i, int c) {
     constexpr int kBatch = 4;  // eights of rows, as registers allow
@@ -180,7 +180,7 @@ class GroupedMath {
         ptx::store_matrices<true>(to + staged_across(b + j, warp(), lane()), words[j / 2]);
     }
   }
-  /// Results of sixteen rows: two columns eight apart.
+  /// A thread's results within sixteen rows: two columns eight apart, of four rows each.
   template <bool kSimple>
   TILELACE_DEVICE void finish(const Place& place, int i, int c, int j, float (&f)[8]) {
     const float* const bias =
@@ -212,7 +212,7 @@ class GroupedMath {
     }
   }
 
-  /// Staged results that exist, 16 bytes a thread, whole lines.
+  /// Copies staged results that exist to the caller: 16 bytes per thread, whole lines.
   TILELACE_DEVICE void copy_out(const Place& place, ptx::Shared from, int i, int c) const {
     constexpr int kApartRows = 16;  // of a thread's pieces
     if (place.column + 64 * i >= p_.n) return;
@@ -223,7 +223,7 @@ class GroupedMath {
     for (int u = 0; u < kTogether / kApartRows; ++u) {
       const int at = kTogether * c + kApartRows * u;
       const uint4 v = ptx::load_shared_16(from + kApartRows * u * 128);
-      // A plain store becomes four.
+      // The compiler makes four stores of a plain one.
       if (at + row < place.rows) __stcg(reinterpret_cast<uint4*>(to + std::int64_t{at} * p_.n), v);
     }
   }

@@ -11,7 +11,7 @@ namespace tilelace::cuda {
 
 constexpr int kGroupedSlots = 4;  ///< tiles that are listed ahead
 
-/// One shape of tiles, for one type; gated: pairs of columns make one.
+/// The kernel of one tile shape and element type; gated: a gate and an up column give one result.
 template <class E, bool kIsGated, int kShape>
 struct GroupedKernel {
   using Element = E;
@@ -91,7 +91,7 @@ class TileFinder {
   int expert_ = 0;
 };
 
-/// before[e] = tiles of the experts before e, of all experts; by all threads of the CTA.
+/// Sets before[e], e = 0 .. experts, to the tiles of the experts before e. By all of the CTA.
 TILELACE_DEVICE void count_tiles(const GroupedParams& p, int* before) {
   const int thread = static_cast<int>(threadIdx.x);
   for (int e = thread; e < p.experts; e += kGroupedThreads)

@@ -17,12 +17,12 @@ namespace tilelace::cuda {
 /// Experts of one rank, at most.
 constexpr int kMostMoeExperts = 1024;
 
-/// Of ids [m, top_k].
+/// Arguments of make_map; ids are [m, top_k].
 struct MakeMap {
   schedule::MoeMap map;
   const void* ids = nullptr;
   bool wide = false;            ///< ids are int64, else int32
-  std::int32_t* out = nullptr;  ///< map.words() words; written within the sections
+  std::int32_t* out = nullptr;  ///< map.words() words; gaps between sections stay as they are
 };
 /// The map as fill_moe_map makes it, but for the sources of rows that there are. Ids that name no
 /// expert count as -1 and are told of in `wrong`. Errors: usage (more experts than kMostMoeExperts,
@@ -44,15 +44,15 @@ struct PermuteRows {
 /// Errors: usage (null, misaligned, columns), system.
 void permute_rows(const PermuteRows&, cudaStream_t);
 
-/// out[t] = the sum of rows[row_of[t, s]] over slots s in order, in fp32, then add[t - add_first]
-/// where that is a row of it; rounded once. Slots without a row are not read; a token without any
-/// is zero, or what is added.
+/// out[t] = the sum of rows[row_of[t, s]] over slots s in order, in fp32, plus add[t - add_first]
+/// if `add` has that row; rounded once. Slots without a row are skipped. A token without any row
+/// gets zero, or its row of `add`.
 struct SumSlots {
   schedule::MoeMap map;
   const std::int32_t* words = nullptr;  ///< of the map
   const void* rows = nullptr;           ///< [m * top_k, columns]
   const void* add = nullptr;            ///< [add_rows, columns] or null
-  void* out = nullptr;                  ///< [m, columns]; may be `add` of all tokens
+  void* out = nullptr;                  ///< [m, columns]; may be `add` if that has all tokens
   std::int64_t columns = 0;             ///< multiple of 8
   DType dtype{};
   std::int64_t add_first = 0;  ///< the token of the first row of `add`
@@ -82,16 +82,16 @@ struct GroupedGemm {
   Gating gating = Gating::one;
   Activation activation = Activation::none;  ///< of `one` alone, not swiglu
 };
-/// A shape of tiles. `few`: for up to some 48 rows an expert. `many`: for more. `wide` and `pair`
-/// read less from L2, where a long k makes up for stores that nothing runs beside; two CTAs of a
-/// pair share rows, so the result should fill their columns.
+/// A shape of tiles. `few`: for few rows per expert. `many`: for more. `wide` and `pair` read less
+/// from L2, but nothing runs beside their stores, so they are for a long k. The two CTAs of a pair
+/// share rows, so the result should have columns for both.
 enum class GroupedTiling : std::uint8_t { few, many, wide, pair };
 inline constexpr GroupedTiling kGroupedTilings[] = {GroupedTiling::few, GroupedTiling::many,
                                                     GroupedTiling::wide, GroupedTiling::pair};
 /// The one that grouped_gemm takes: a function of shapes alone, right for every routing.
 GroupedTiling grouped_tiling(const GroupedGemm&);
-/// Rows of `tiling` that a product computes for an expert with `rows` of them: what there is beyond
-/// them is lost.
+/// Rows that a product with this tiling computes for an expert with `rows` rows. Those beyond are
+/// wasted work.
 int computed_rows(GroupedTiling tiling, int rows);
 
 /// Errors: usage (shape, type, null, misaligned), system.

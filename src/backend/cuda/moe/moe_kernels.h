@@ -21,7 +21,7 @@ struct RowsParams {
 };
 
 [[nodiscard]] cudaError_t enqueue_map(const MakeMap&, cudaStream_t);
-/// Of a type that is on GPUs.
+/// For a DType that is on GPUs.
 [[nodiscard]] cudaError_t enqueue_permute(const RowsParams&, DType, int multiprocessors,
                                           cudaStream_t);
 [[nodiscard]] cudaError_t enqueue_sum_slots(const RowsParams&, DType, int multiprocessors,

@@ -169,7 +169,7 @@ void RankCalls::finish(cudaStream_t stream, double timeout_s) {
     control_.wait(stream, last_, timeout_s);
     control_.throw_if_failed(name());
     if (workspace_.failed())
-      raise(ErrorKind::system, "{}: a wait for a partial sum of shared k-steps timed out", last_);
+      raise(ErrorKind::system, "{}: a split-k partial timed out: make a new communicator", last_);
   } catch (const Error&) {
     failed_ = true;
     throw;

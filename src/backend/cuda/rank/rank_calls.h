@@ -46,8 +46,8 @@ struct CallName {
 
 /// The share of the device, and what calls may use.
 struct RankShare {
-  /// SMs that this communicator's kernels may use; 0: all of the device. With fewer, waiting calls
-  /// of other communicators may run beside them.
+  /// SMs that this communicator's kernels may use; 0: all of the device. On the remaining SMs other
+  /// communicators' calls may wait at the same time.
   int multiprocessors = 0;
   bool nccl = false;       ///< plans of transport nccl may come
   bool hands = false;      ///< gemm_rs: plans that hand partials to owners may come
@@ -85,13 +85,13 @@ class RankCalls {
   /// Whether other communicators may run on the device.
   [[nodiscard]] bool shares_device() const { return multiprocessors_ < all_multiprocessors_; }
   [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
-  /// The plan as it may run here: on a share only beside others, with SMs for `left` CTAs less.
+  /// The plan as it may run here: on a share, fitted to its SMs less those that `left` CTAs take.
   /// Errors: usage (a GEMM that might not fit a share, plan/gemm/share.h; a plan of another
   /// architecture).
   [[nodiscard]] plan::GemmPlan fit(const plan::GemmPlan& gemm, int left = 0) const;
   /// Clamps a number of peer-waiting CTAs to this communicator's share of SMs.
   [[nodiscard]] int fit_ctas(int ctas) const;
-  /// How such a kernel begins; `early`: overlapping the one before, unless the device is shared.
+  /// How a kernel of `ctas` CTAs begins; `early`: overlapping the one before, unless on a share.
   [[nodiscard]] Start start(int ctas, bool early) const;
   /// Makes a call without rows, in which ranks only agree. Errors: usage, system.
   void admit(std::string_view name, std::uint32_t hash, Op op, cudaStream_t stream);
@@ -101,7 +101,7 @@ class RankCalls {
   [[nodiscard]] std::size_t counts_at(unsigned slot) const {
     return flags_at(2) + slot * counts_bytes_;
   }
-  /// Only words that carry their call's number are written there.
+  /// Offset of the slot's lines; only words that carry their call's number are written there.
   [[nodiscard]] std::size_t lines_at(unsigned slot) const {
     return counts_at(2) + slot * lines_bytes_;
   }
@@ -111,7 +111,7 @@ class RankCalls {
   }
   /// The word whose value a copy engine sends as the number of the call in this slot.
   [[nodiscard]] const comm::Flag* next(unsigned slot) const { return counter_->next + slot; }
-  /// A word of this device for one stream of copies that wait.
+  /// The word that waits between copies need (CopyWaits::granted), for one stream.
   [[nodiscard]] comm::Flag* granted() const { return reinterpret_cast<comm::Flag*>(counter_ + 1); }
 
   /// Throws errors of kernels so far; waits for nothing.

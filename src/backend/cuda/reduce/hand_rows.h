@@ -10,8 +10,8 @@ namespace tilelace::cuda {
 
 struct HandSum : SumRows {
   schedule::HandWay way = schedule::HandWay::copied;
-  /// Offset of what arrives. Ring: partials [m, n]; copied: own rows of source i further on, from i
-  /// - 1 pitches on.
+  /// Offset of what arrives. Ring: partials [m, n]. Copied: the own rows of rank + i's partial, at
+  /// i - 1 pitches, for i = 1 .. ranks - 1.
   std::size_t incoming = 0;
   std::size_t pitch = 0;  ///< bytes
 };

@@ -11,10 +11,10 @@ namespace {
 
 void require_plan(const plan::KeptPartialsWay& plan, const RankCalls& calls, const void* function) {
   require(function != nullptr && plan.gemm.split_tiles == 0,
-          "gemm_ar: plan {}: the tile has no kernel that keeps partials, or shares its k-steps",
+          "gemm_ar: plan {}: the tile has no kernel that keeps partials, or the plan splits k",
           plan::describe(plan.gemm));
   require(!plan.by_switch || calls.memory().multicast() != nullptr,
-          "gemm_ar: transport multimem needs memory that is mapped for multicast: prepare with it");
+          "gemm_ar: transport multimem was not prepared: pass the plan's options to prepare");
 }
 
 /// The product alone: what comes behind a sum is not for a partial.

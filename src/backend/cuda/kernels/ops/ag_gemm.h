@@ -18,7 +18,7 @@
 
 namespace tilelace::cuda {
 
-/// Tokens are this rank's staging; for its own shard `own`.
+/// Tokens are read from this rank's staging; by shard, the own ones from the input (`own`).
 struct AgGemmParams : GemmOperands {
   CUtensorMap own;
   MoreWeights weights;
@@ -27,7 +27,7 @@ struct AgGemmParams : GemmOperands {
   schedule::GemmWorkOf<schedule::GatherOrder> work;
   CallParams call;
   bool rows_here;            ///< the kernel before waited for all rows, or was stopped
-  schedule::PushOrder push;  ///< in the call's first kernel; no pieces: others send
+  schedule::PushOrder push;  ///< what the call's first kernel sends; empty: others send
   const std::byte* input;    ///< own rows
   std::size_t staged;        ///< offset of the slot's rows, [m, k]
   std::int64_t row_bytes;
@@ -59,7 +59,7 @@ struct Gathering : PlainHooks<B> {
   }
   static TILELACE_DEVICE void init(Shared shared) { init_admission(shared); }
 
-  /// By shard, tokens across are rows of the order but columns of the tile: it is transposed.
+  /// By shard with tokens across, the order's rows are columns of tiles: transposes the cell.
   static TILELACE_DEVICE CtaTile enter(const Params& p, const Place& place,
                                        schedule::GemmCell& cell) {
     if constexpr (B::kAcross)

@@ -16,10 +16,10 @@ struct GemmArParams : PartialParams {
   CUtensorMap out[schedule::kMaxGpuRanks];  ///< i: own rows at rank + i, 0: at this rank
   CUtensorMap out_remainder[schedule::kMaxGpuRanks];
   schedule::GemmWorkOf<schedule::ShareOrder> work;
-  SharedResults shared;      ///< its first flag at a peer: of the tiles that it is given
+  SharedResults shared;      ///< tiles that peers finish; flags at equal offsets on all ranks
   std::uint32_t share_pace;  ///< throttle between chunks of a shared tile: 1/16384 of a turn
   std::uint32_t delay;       ///< cycles for which partials of the second half of columns wait
-  bool direct;  ///< results: it ends once all tiles of peers are here; else it takes them there
+  bool direct;  ///< peers store into `out`, the kernel awaits that; else it copies from its slot
 };
 
 #ifdef __CUDACC__
@@ -36,14 +36,14 @@ struct GemmAr : SummingHooks<B, GemmArParams> {
     ptx::prefetch_map(p.out);
     if (Columns::kWidth % 64 != 0) ptx::prefetch_map(p.out_remainder);
   }
-  /// The owner of a tile may be an owner of columns.
+  /// If owners have columns, a section begins at its owner's first one.
   static TILELACE_DEVICE CtaTile enter(const P& p, const typename B::Place& place,
                                        schedule::GemmCell& cell) {
     const schedule::GemmCell at{cell.row, cell.col + p.work.order.first_col(cell.section),
                                 cell.section};
     return PlainHooks<B>::tile_of(place, at, place.row);
   }
-  /// Row of an own tile, a block of the own rows, among them.
+  /// From a row of the cell's section to a row of all own rows.
   static TILELACE_DEVICE int own_row(const P& p, schedule::GemmCell cell, int row) {
     return row + p.work.order.begin(cell.section) - p.work.order.own_begin;
   }

@@ -42,8 +42,8 @@ struct GemmRs : ReducingHooks<B, std::conditional_t<B::kAcross, GemmRsAcrossPara
   using Tile = typename B::Tile;
   using Shape = typename B::Shape;
 
-  /// Tokens across are rows of the order but columns of the tile, which is transposed. `cell` stays
-  /// that of the order: it numbers partials.
+  /// With tokens across, the order's rows are columns of tiles: the tile is at the transposed cell.
+  /// `cell` itself stays the order's, since it numbers partials.
   static TILELACE_DEVICE CtaTile enter(const P& /*p*/, const typename B::Place& place,
                                        schedule::GemmCell& cell) {
     const schedule::GemmCell at =
@@ -88,7 +88,7 @@ struct GemmRsPairs : ReducingHooks<B, GemmRsPairParams> {
   using Shape = typename B::Shape;
   static_assert(Tile::cluster_rows == 2 && Tile::cluster_cols == 1 && !Tile::swapped);
 
-  /// `cell` becomes what this CTA computes, in its own shard.
+  /// `cell` becomes this CTA's tile, in that shard of the pair which this CTA computes.
   static TILELACE_DEVICE CtaTile enter(const P& p, const typename B::Place& place,
                                        schedule::GemmCell& cell) {
     const int cta_row = p.work.order.enter(cell, place.row);
@@ -122,7 +122,7 @@ struct GemmRsPairs : ReducingHooks<B, GemmRsPairParams> {
       }
       this->sums.add(math);
       const int row = at.row * Shape::kRows + math.first_row();
-      if (row >= p.own_rows) return;  // without any, `out` is no map
+      if (row >= p.own_rows) return;  // without own rows `out` is no valid map
       this->store_sum(math, cell.section, OneResult{&p.out, &p.out_remainder}, row,
                       at.col * ReducingHooks<B, P>::Columns::kWidth);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The columns of a result: which weight is loaded for them, and how a thread's accumulators become
-// results (bias and activation, or the gate). Four accumulators are 2 rows x 2 columns of eight,
-// from (row, col) on.
+// results (bias and activation, or the gate). A thread has four accumulators per
+// eight columns, from (row, col) on: 2 rows, eight apart, x 2 adjacent columns.
 #pragma once
 #include "backend/cuda/device/activation.h"
 #include "backend/cuda/device/elements.h"

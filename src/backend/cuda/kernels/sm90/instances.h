@@ -13,8 +13,8 @@
 
 namespace tilelace::cuda {
 
-/// Whether this build has the tile in a type: all, or, of one type alone, those of TILELACE_TILES
-/// (",a,b,").
+/// Whether this build has the tile in a type: it has all tiles in all types, or only those of
+/// TILELACE_TILES (",a,b,") in one type.
 #ifdef TILELACE_TILES
 constexpr bool is_chosen(std::string_view tile, DType dtype) {
   constexpr std::string_view kAll(TILELACE_TILES);

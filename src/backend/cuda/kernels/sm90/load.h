@@ -24,9 +24,9 @@ class GemmLoad {
         trace_(p, shared.trace()),
         tokens_(p, shared, place_, trace_) {}
 
-  /// A CTA must not exit while another CTA of the cluster may still signal here: until every stage
-  /// has been released by all its readers. What they sent here has then arrived, or they could not
-  /// have used it.
+  /// Waits until all readers have released every stage: a CTA must not exit while another CTA of
+  /// the cluster may still signal here. What was sent here has then arrived, too, or its readers
+  /// could not have used it.
   TILELACE_DEVICE void finish() {
     tokens_.end(*this);
     if constexpr (Shape::kCluster > 1) {

@@ -45,14 +45,14 @@ class GemmMath {
 
   TILELACE_DEVICE void multiply(schedule::GemmSegment s) {
     tile_ = s.tile;
-    // Turns are also needed because a wait for a parity more than one round ahead would return.
+    // Turns are also needed: a wait for a parity more than a round ahead would return too early.
     // stays: turns keep parities apart
     if (Tile::pingpong && !first_turn_) ptx::sync_threads(kTurnBarrier + group_, 256);
     first_turn_ = false;
     note(TraceKind::turn, s.tile);
     const std::uint32_t began = ptx::cycles();
     bool here = await_first(s.tile);
-#pragma unroll 1  // a copy a stage takes a third of the kernel's compile time, and is no faster
+#pragma unroll 1  // a copy per stage takes a third of the kernel's compile time, and is no faster
     for (int left = s.steps(); left > 0; --left) {
       if (!here) await_stage();
       const bool first = left == s.steps();
@@ -110,14 +110,14 @@ class GemmMath {
   [[nodiscard]] TILELACE_DEVICE const Trace& trace() const { return trace_; }
   [[nodiscard]] TILELACE_DEVICE int group() const { return group_; }
   [[nodiscard]] TILELACE_DEVICE int thread() const { return thread_; }
-  /// Of the group; computed anew, to take no registers of the main loop.
+  /// This warp's number in the group; computed anew, to take no registers of the main loop.
   [[nodiscard]] TILELACE_DEVICE static int warp() {
     return __shfl_sync(~0U, (ptx::thread_again() & 127) / 32, 0);
   }
   [[nodiscard]] TILELACE_DEVICE static int lane() { return ptx::thread_again() & 31; }
   /// Number of the finished tile; it increases from one to the next.
   [[nodiscard]] TILELACE_DEVICE int tile() const { return tile_; }
-  /// The CTA's tile, which groups share or which one group has to itself.
+  /// Which part of the CTA's tile this group has; 0 if it has a tile to itself.
   [[nodiscard]] TILELACE_DEVICE int part() const { return Tile::pingpong ? 0 : group_; }
   [[nodiscard]] TILELACE_DEVICE int first_row() const { return 64 * block_row_; }
   TILELACE_DEVICE void note(TraceKind kind, int argument = 0) const {
@@ -180,7 +180,7 @@ class GemmMath {
   }
 
  private:
-  /// Staged results have been read (the kernel's end publishes them); the launch is counted.
+  /// Waits until staged results were read (the kernel's end publishes them), and counts the launch.
   TILELACE_DEVICE void finish() {
     finish_.last_tile(*this);
     if (thread_ != 0) return;
@@ -259,8 +259,8 @@ class GemmMath {
       for (int j = 0; j < Shape::kAccumulators; ++j) ptx::pin(acc_[i][j]);
   }
 
-  /// One thread for each CTA that fills our ring, or whose ring we help to fill: in a line of CTAs,
-  /// all of them. In other clusters it is stored: computed in the loop it would split the MMAs.
+  /// The CTA that this thread tells of a free stage; -1: none. A thread per CTA that loads for us.
+  /// In a line that is each CTA; else it is stored, since computing it would split the loop's MMAs.
   static constexpr bool kLine = Tile::cluster_rows == 1 || Tile::cluster_cols == 1;
   [[nodiscard]] TILELACE_DEVICE int released_cta() const {
     if constexpr (kLine)
@@ -282,7 +282,7 @@ class GemmMath {
     return {p_.scratch, place_, group_, round, thread_};
   }
 
-  /// Of a tile's `at`-th chunk. If its chunks are whole rounds, nothing is kept between tiles.
+  /// Staging of a tile's `at`-th chunk. If tiles fill whole rounds of it, `chunk_` is not needed.
   static constexpr bool kWholeRounds = Tile::blocks * kChunks % Tile::staging == 0;
   [[nodiscard]] TILELACE_DEVICE ptx::Shared staging(int at) const {
     return shared_.staging(group_) + (kWholeRounds ? at % Tile::staging : chunk_) * kChunkBytes;
@@ -313,7 +313,7 @@ class GemmMath {
   int group_, thread_, block_row_;
   int chunk_ = 0;
   int tile_ = 0;
-  int releases_ = -1;  ///< for a cluster that is no line: one CTA
+  int releases_ = -1;  ///< released_cta() in a cluster that is no line
   bool first_turn_ = group_ == 0;
   Ring<Tile::stages> ring_;
   typename Op::Finish finish_;

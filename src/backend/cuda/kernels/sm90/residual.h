@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accumulators, and memory with the same layout of rows, without shared memory in between. A
+// Adds a residual to accumulators straight from global memory, not through shared memory. A
 // thread's values are two neighbours in each group of eight columns, in each of two rows eight
 // apart, in each block of 64 rows; `row` and `col` are those of its first one.
 #pragma once
@@ -37,8 +37,8 @@ TILELACE_DEVICE void add_residual_across(const Params& p, Accumulators& acc, int
   }
 }
 
-/// Adds the residual to a sum of own rows, in the elements' type, from where the loading warp put
-/// it. Several loads are in flight; there are no branches, which would separate them.
+/// Adds the residual, which is in the elements' type, to a sum of own rows. The loading warp has
+/// fetched it into L2. Several loads are in flight; there are no branches to separate them.
 template <class Tile, class Element, class Params, class Accumulators>
 TILELACE_DEVICE void add_residual(const Params& p, Accumulators& acc, int row, int col) {
   if constexpr (Tile::swapped) return add_residual_across<Tile, Element>(p, acc, row, col);

@@ -23,7 +23,7 @@ struct GemmShared {
   }
   TILELACE_DEVICE ptx::Shared full(int stage) const { return staging(Tile::groups) + 8 * stage; }
   TILELACE_DEVICE ptx::Shared empty(int stage) const { return full(Tile::stages) + 8 * stage; }
-  /// Ends once it is known whether results may be stored.
+  /// A barrier whose phase ends once it is known whether results may be stored.
   TILELACE_DEVICE ptx::Shared admitted() const { return empty(Tile::stages); }
   /// The first of this CTA's tiles whose operands are not valid; INT_MAX:
   /// none.

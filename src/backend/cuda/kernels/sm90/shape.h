@@ -79,8 +79,8 @@ struct PartialShape {
   static constexpr int kGroups = Tile::pingpong ? 1 : Tile::groups;
   static constexpr int kBytes = kGroups * kPieces * kPieceBytes;  ///< of one CTA
 
-  /// The first of the group's tokens in a warp's piece. With tokens across, a piece has sixteen, or
-  /// the first ones of a block after the last ones of the block before.
+  /// The lowest of the group's tokens in a warp's piece. With tokens across, a piece has sixteen
+  /// in a row, or the last ones of a block and then the first ones, from 0 on, of the next.
   TILELACE_HD static constexpr int first_token(int piece, int warp) {
     const int value = 8 * piece % kOfBlock;
     if (Tile::swapped) return value + 8 > kOfBlock ? 0 : 2 * value;

@@ -9,8 +9,8 @@
 
 namespace tilelace::cuda {
 
-/// Where a thread of a warpgroup finds workers' parts of a round. Groups in turns give at most one
-/// part per round, whichever group adds it; they have a flag for each of two rounds.
+/// Where a thread of a warpgroup finds the parts that workers gave in a round. If groups take
+/// turns, a worker gives at most one part per round, to either group; two rounds have a flag each.
 template <class Tile>
 class SplitParts {
   using Shape = GemmShape<Tile>;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tail of a matrix: a tile whose last tokens lie beyond the end. A copy of the whole tile fills
-// the rest with zeros, slower than it loads (docs/decisions/0020), so little more than the real
-// rows is loaded, with a tensor map of its own.
+// The tail of a matrix: a tile whose last tokens lie beyond the end. A copy of the whole tile would
+// fill the rest with zeros, which takes longer than loading real rows (docs/decisions/0020). So
+// little more than the real rows is loaded, with a tensor map of its own.
 #pragma once
 #include "backend/cuda/kernels/operands.h"
 #include "backend/cuda/kernels/sm90/ring.h"
