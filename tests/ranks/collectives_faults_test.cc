@@ -103,9 +103,8 @@ TEST(CollectivesFaults, ARefusalReachesThePeers) {
     OneCall bad;
     bad.counts = {-1};
     const std::string own =
-        "all_reduce: counts: got an entry -1, expected 0 or more, at most 1099511627776 elements "
-        "in "
-        "all";
+        "all_reduce: counts: got an entry -1, expected 0 or more, at most 1099511627776 "
+        "elements in all";
     const std::string told = "usage: all_reduce: rank 1 refused its call: " + own;
     EXPECT_EQ(calls_of(members, {OneCall{}, bad, OneCall{}}), (Texts{told, "usage: " + own, told}));
     EXPECT_EQ(calls_of(members, {bad, bad, bad}),

@@ -91,12 +91,10 @@ TEST(CollectiveCall, WrongArgumentsAreNamed) {
          a.counts = {1, -2, 3};
        },
        "reduce_scatter: counts: got an entry -2, expected 0 or more, at most 1099511627776 "
-       "elements "
-       "in all"},
+       "elements in all"},
       {kGather, [](auto& a) { a.counts = {std::int64_t{1} << 39}; },
        "all_gather: counts: got an entry 549755813888, expected 0 or more, at most 1099511627776 "
-       "elements "
-       "in all"},
+       "elements in all"},
       {kAll,
        [](auto& a) {
          a.counts = {1, 2, 3}, a.takes = {1, 3, 3};
