@@ -69,8 +69,8 @@ struct GroupedGemmArgs {
 /// scale. Weights of experts without rows are not read. Local: no other rank takes part. CPU
 /// tensors: computed on the calling thread; blocking. GPU tensors: bf16 and fp16, at most 1024
 /// experts, enqueued on args.stream; may be captured, and a captured call takes any begins.
-/// Alignment: 16 bytes (TensorView). Traffic: none. Errors: usage (an argument, begins that do not
-/// ascend, tensors on GPUs).
+/// Alignment: 16 bytes (TensorView). Traffic: none. Errors: usage (an argument; of CPU
+/// tensors also begins that do not ascend and sources that name no scale).
 void grouped_gemm(const GroupedGemmArgs&);
 
 /// A layer's sizes and forms: equal on every rank, except `inner`, `first` and `here`.
@@ -153,8 +153,8 @@ void prepare_moe(Communicator&, const MoeLayer&);
 /// bf16 and fp16, enqueued on args.stream; may be captured after prepare_moe, and a captured call
 /// takes any routing. Alignment: 16 bytes; ids and weights: an element. Traffic: (ranks - 1) * m_r
 /// * hidden elements and 8 or 12 bytes a choice leave each rank. Errors: usage (a wrong argument:
-/// before anything is sent; ids that name no expert: on every rank, and `out` has not been
-/// written), peer, timeout, system.
+/// before anything is sent; ids that name no expert: on every rank, on CPU ranks before `out` is
+/// written, on GPU ranks in the second half, which then writes nothing), peer, timeout, system.
 void ag_moe(Communicator&, const AgMoeArgs&);
 
 /// A layer's second half: multiplies the rows by their experts' weights and by the router's, adds

@@ -54,8 +54,8 @@ def grouped_gemm(
     `begins` [experts + 1] int32: first row of each expert, and the number of rows; `bias` [experts, w];
     result [rows, n], undefined beyond the experts' rows. `scales` [rows] fp32; with `sources` [rows]
     int32 row r's is scales[sources[r]]. k and n are multiples of 8. Products are summed in fp32 and
-    rounded once. Local: no group, no communication. CPU tensors only; no stream.
-    Errors: tilelace.Error of kind usage.
+    rounded once. Local: no group, no communication; on GPUs on the current stream. Errors: tilelace.Error
+    of kind usage (on GPUs what `begins` and `sources` say is not checked).
     """
     wrong = _without_gradients("grouped_gemm", (x, weight, bias, scales))
     if wrong:
@@ -77,7 +77,7 @@ def ag_moe(
     [experts here, w]. `experts`: in all; this rank's begin with `first`. `replicated`: every rank has
     all m tokens, nothing travels. `weight_on_input`: weights are applied to x. `sizes`: tokens of every
     rank, if they differ. Returns (act [m * top_k, inner], map): rows beyond the experts' are
-    undefined. Collective. CPU tensors only; no stream. Traffic: (ranks - 1) * m_r * hidden elements
+    undefined. Collective; on GPUs on the current stream. Traffic: (ranks - 1) * m_r * hidden elements
     leave each rank. Errors: tilelace.Error of kind usage, system, peer, timeout.
     """
     settings = {"experts": experts, "first": first, "activation": activation, "replicated": replicated,
@@ -97,7 +97,7 @@ def moe_rs(
     hidden] (where ranks share an expert, on one of them alone); `add` [m, hidden], or [m_r, hidden]
     for this rank's tokens: added to this rank's term. Result [m_r, hidden]. Slots are added in fp32 in
     their order, ranks in theirs: the same bits in every run. `sizes`: tokens of every rank; without it
-    the first ranks get one more. Collective. CPU tensors only; no stream. Traffic: (m - m_r) * hidden
+    the first ranks get one more. Collective; on GPUs on the current stream. Traffic: (m - m_r) * hidden
     elements leave each rank. Errors: as ag_moe.
     """
     settings = {"experts": experts, "top_k": top_k, "first": first,
@@ -113,7 +113,7 @@ def moe_ar(
 ) -> Tensor:
     """As moe_rs, but every rank gets the sums of all tokens [m, hidden], the same bits on every rank.
 
-    Collective. CPU tensors only; no stream. Traffic: that of an all_reduce of m * hidden elements.
+    Collective; on GPUs on the current stream. Traffic: that of an all_reduce of m * hidden elements.
     Errors: as ag_moe.
     """
     settings = {"experts": experts, "top_k": top_k, "first": first,

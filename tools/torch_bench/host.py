@@ -44,7 +44,7 @@ def forms(op, m, ranks):
                 lambda: tilelace.ag_gemm(x, weight))
     x, weight = drawn(m, K // ranks, 1.0, 1), drawn(N, K // ranks, 1.0, 2)
     raw, function = getattr(OPS, op), getattr(tilelace, op)
-    return lambda: raw(x, weight, None, name), lambda: function(x, weight)
+    return lambda: raw(x, weight, None, None, name), lambda: function(x, weight)
 
 
 def in_cpp(op, m, ranks):

@@ -305,7 +305,7 @@ class Bench:
         if largest_row.op == "ag_gemm":
             OPS.ag_gemm(x, [weight], None, name, sizes=sizes)
         else:
-            getattr(OPS, largest_row.op)(x, weight, None, name)
+            getattr(OPS, largest_row.op)(x, weight, None, None, name)
         tilelace.synchronize()
 
     def row(self, asked):

@@ -83,22 +83,25 @@ def shapes_are_those_of_the_calls(w):
         assert fake.shape == real.shape and fake.dtype == real.dtype, (fake.shape, real.shape)
 
 
-@case(2)
+@case(2, on=BOTH)
 def products_are_grouped_by_expert(w):
     for activation in moe_activations():
         n = 16 * (2 if activation.startswith("swiglu") else 1)
         x, weight, bias = w.randn(9, 24), w.randn(3, n, 24), w.randn(3, n)
-        begins = torch.tensor([0, 4, 4, 7], dtype=torch.int32)
-        scales, sources = torch.rand(12), torch.arange(9, 0, -1, dtype=torch.int32)
+        begins = torch.tensor([0, 4, 4, 7], dtype=torch.int32, device=w.device)
+        scales = torch.rand(12, device=w.device)
+        sources = torch.arange(9, 0, -1, dtype=torch.int32, device=w.device)
         out = moe.grouped_gemm(x, weight, begins, bias, activation=activation, scales=scales,
                                sources=sources)
-        experts = torch.tensor([0] * 4 + [2] * 3)
+        experts = torch.tensor([0] * 4 + [2] * 3, device=w.device)
         y, off = activated(activation, *dot(x[:7], weight, bias, experts))
         scale = scales[sources[:7].long()].double()[:, None]
         y, off = y * scale, off * scale + FP32 * (y * scale).abs()
         expect_within(out[:7], *rounded(y, off, x.dtype), activation)
         opcheck(OPS.grouped_gemm, (x[:7].contiguous(), weight, begins, bias),
                 {"activation": activation}, test_utils=("test_schema", "test_faketensor"))
+    if w.cuda:
+        return  # what is in begins and sources is not looked at
     expect_raises("usage", "begins: got [3], expected [4]",
                   lambda: moe.grouped_gemm(x, weight, begins[:3], bias))
     expect_raises("usage", "begins: got 5 for expert 2, expected ascending", lambda: moe.grouped_gemm(
