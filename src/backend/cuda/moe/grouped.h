@@ -43,21 +43,4 @@ struct GroupedParams {
   Activation activation;
 };
 
-/// A shape of tiles. Across: up to `most` rows of x, which `cluster` CTAs share. Down: weight_rows
-/// rows of the weight, or half of them gate and half up. `turns`: groups take turns, each with a
-/// tile of 128 weight rows; if not, each group has half of a tile.
-struct GroupedShape {
-  int most;
-  int weight_rows;
-  int stages;
-  int cluster;
-  bool turns;
-  int staging;  ///< chunks of results that a group has room for
-};
-/// By GroupedTiling.
-inline constexpr GroupedShape kGroupedShapes[] = {{64, 128, 8, 1, true, 1},
-                                                  {192, 128, 5, 2, true, 1},
-                                                  {192, 256, 3, 1, false, 2},
-                                                  {192, 256, 3, 2, false, 2}};
-
 }  // namespace tilelace::cuda

@@ -17,8 +17,6 @@ namespace tilelace::cuda {
 namespace {
 
 constexpr std::int64_t kMostInt = std::numeric_limits<int>::max();
-/// Bytes of activations that are walked under the same columns: about half of L2.
-constexpr std::int64_t kWalkedBytes = 20 << 20;
 
 void require_address(const void* p, const char* name, bool null_is_right = false) {
   require(p != nullptr || null_is_right,
@@ -90,15 +88,16 @@ void fill_weight(GroupedParams& p, const GroupedGemm& g, int box) {
   p.gate = {1.702F, 7, 1};
 }
 
-GroupedParams params_of(const GroupedGemm& g, const GroupedEntry& entry) {
+plan::GroupedProduct product_of(const GroupedGemm& g) {
+  return {g.rows, g.n, g.k, g.experts, g.gating != Gating::one, g.dtype};
+}
+
+GroupedParams params_of(const GroupedGemm& g, GroupedTiling tiling) {
   GroupedParams p{};
-  p.n = static_cast<int>(g.gating == Gating::one ? g.n : g.n / 2);
-  fill_weight(p, g, entry.weight_rows / 2);
+  p.n = static_cast<int>(product_of(g).out_n());
+  fill_weight(p, g, plan::shape_of(tiling).weight_rows / 2);
   for (int i = 0; i < kRowBoxes; ++i) p.rows[i] = rows_map({g.x, g.rows, g.k}, g.dtype, 8 << i);
-  const int columns = entry.columns * entry.cluster;
-  const std::int64_t tile_bytes = entry.most * g.k * static_cast<std::int64_t>(size_of(g.dtype));
-  p.tiles = {entry.most, (p.n + columns - 1) / columns,
-             static_cast<int>(std::clamp<std::int64_t>(kWalkedBytes / tile_bytes, 4, 64))};
+  p.tiles = plan::grouped_tiles(product_of(g), tiling);
   p.begins = g.begins;
   p.sources = g.sources;
   p.scale = g.scale;
@@ -119,44 +118,28 @@ GroupedEntry entry_of(const GroupedGemm& g, GroupedTiling tiling) {
 
 }  // namespace
 
-GroupedTiling grouped_tiling(const GroupedGemm& g) {
-  constexpr std::int64_t kFewRows = 24, kManyRows = 256;  // an expert
-  constexpr std::int64_t kLongK = 4096, kLongestK = 6144;
-  constexpr std::int64_t kPairColumns = 512;  // of the weight
-  if (g.rows <= kFewRows * g.experts) return GroupedTiling::few;
-  const bool many = g.rows >= kManyRows * g.experts;
-  if (g.k < (many ? kLongK : kLongestK) || g.rows <= 2 * kFewRows * g.experts)
-    return GroupedTiling::many;
-  return many && g.n % kPairColumns == 0 ? GroupedTiling::pair : GroupedTiling::wide;
-}
-
-int computed_rows(GroupedTiling tiling, int rows) {
-  const schedule::GroupedTiles tiles{kGroupedShapes[static_cast<int>(tiling)].most, 1, 1};
-  int all = 0;
-  for (int i = 0; i < tiles.tiles(rows); ++i) all += tiles.cell(rows, i).width;
-  return all;
-}
+GroupedTiling grouped_tiling(const GroupedGemm& g) { return plan::grouped_tiling(product_of(g)); }
 
 void grouped_gemm(const GroupedGemm& g, GroupedTiling tiling, cudaStream_t stream) {
   check_call(g);
   const GroupedEntry entry = entry_of(g, tiling);
   if (g.rows == 0) return;
-  const GroupedParams params = params_of(g, entry);
+  const GroupedParams params = params_of(g, tiling);
+  const int cluster = plan::shape_of(tiling).cluster;
   std::array<cudaLaunchAttribute, 2> attributes{};
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = 1;
   attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim.x = static_cast<unsigned>(entry.cluster);
+  attributes[1].val.clusterDim.x = static_cast<unsigned>(cluster);
   attributes[1].val.clusterDim.y = 1;
   attributes[1].val.clusterDim.z = 1;
   cudaLaunchConfig_t config{};
-  config.gridDim =
-      dim3(static_cast<unsigned>(multiprocessors_here() / entry.cluster * entry.cluster));
+  config.gridDim = dim3(static_cast<unsigned>(multiprocessors_here() / cluster * cluster));
   config.blockDim = dim3(kGroupedThreads);
   config.dynamicSmemBytes = static_cast<std::size_t>(entry.shared_bytes);
   config.stream = stream;
   config.attrs = attributes.data();
-  config.numAttrs = entry.cluster > 1 ? 2 : 1;
+  config.numAttrs = cluster > 1 ? 2 : 1;
   void* arguments[] = {const_cast<GroupedParams*>(&params)};
   load(entry);
   check(cudaLaunchKernelExC(&config, entry.kernel, arguments), "launching grouped_gemm");

@@ -59,11 +59,7 @@ __global__ void __launch_bounds__(kGroupedThreads, 1)
 template <class K>
 GroupedEntry entry() {
   return {reinterpret_cast<const void*>(grouped_kernel<K>),
-          static_cast<int>(sizeof(typename K::Shared)),
-          K::kCluster,
-          K::kMost,
-          K::kColumns,
-          K::kWeightRows};
+          static_cast<int>(sizeof(typename K::Shared))};
 }
 template <class Element, bool kGated, int... kShapes>
 GroupedEntry entry(GroupedTiling tiling, std::integer_sequence<int, kShapes...> /*shapes*/) {
@@ -76,7 +72,7 @@ GroupedEntry entry(GroupedTiling tiling, std::integer_sequence<int, kShapes...> 
 GroupedEntry grouped_entry(DType dtype, bool gated, GroupedTiling tiling) {
   return with_element(dtype, [&](auto e) -> GroupedEntry {
     using Element = typename decltype(e)::type;
-    constexpr std::make_integer_sequence<int, std::size(kGroupedShapes)> shapes;
+    constexpr std::make_integer_sequence<int, std::size(plan::kGroupedShapes)> shapes;
     return gated ? entry<Element, true>(tiling, shapes) : entry<Element, false>(tiling, shapes);
   });
 }

@@ -9,10 +9,6 @@ namespace tilelace::cuda {
 struct GroupedEntry {
   const void* kernel = nullptr;  ///< takes GroupedParams; null: the type has none
   int shared_bytes = 0;
-  int cluster = 1;
-  int most = 0;     ///< rows of a tile
-  int columns = 0;  ///< of the result that a CTA's tile has
-  int weight_rows = 0;
 };
 GroupedEntry grouped_entry(DType, bool gated, GroupedTiling);
 

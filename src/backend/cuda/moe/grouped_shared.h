@@ -16,13 +16,14 @@ template <class E, bool kIsGated, int kShape>
 struct GroupedKernel {
   using Element = E;
   static constexpr bool kGated = kIsGated;
-  static constexpr int kMost = kGroupedShapes[kShape].most;
-  static constexpr int kWeightRows = kGroupedShapes[kShape].weight_rows;
+  static constexpr plan::GroupedShape kForm = plan::kGroupedShapes[kShape];
+  static constexpr int kMost = kForm.most;
+  static constexpr int kWeightRows = kForm.weight_rows;
   static constexpr int kWeightBytes = kWeightRows * 128;
-  static constexpr int kStages = kGroupedShapes[kShape].stages;
-  static constexpr int kCluster = kGroupedShapes[kShape].cluster;
-  static constexpr int kStaging = kGroupedShapes[kShape].staging;
-  static constexpr bool kTurns = kGroupedShapes[kShape].turns;
+  static constexpr int kStages = kForm.stages;
+  static constexpr int kCluster = kForm.cluster;
+  static constexpr int kStaging = kForm.staging;
+  static constexpr bool kTurns = kForm.turns;
   static constexpr int kReaders = kTurns ? 1 : kGroupedGroups;  ///< groups that share a tile
   static constexpr int kColumns = kGated ? kWeightRows / 2 : kWeightRows;  ///< of the result
   static constexpr int kStageBytes = kWeightBytes + kMost * 128;

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "plan/grouped_product.h"
 #include "schedule/moe_map.h"
 #include "tilelace/choices.h"
 #include "tilelace/dtype.h"
@@ -82,17 +83,11 @@ struct GroupedGemm {
   Gating gating = Gating::one;
   Activation activation = Activation::none;  ///< of `one` alone, not swiglu
 };
-/// A shape of tiles. `few`: for few rows per expert. `many`: for more. `wide` and `pair` read less
-/// from L2, but nothing runs beside their stores, so they are for a long k. The two CTAs of a pair
-/// share rows, so the result should have columns for both.
-enum class GroupedTiling : std::uint8_t { few, many, wide, pair };
-inline constexpr GroupedTiling kGroupedTilings[] = {GroupedTiling::few, GroupedTiling::many,
-                                                    GroupedTiling::wide, GroupedTiling::pair};
+using plan::computed_rows;
+using plan::GroupedTiling;
+using plan::kGroupedTilings;
 /// The one that grouped_gemm takes: a function of shapes alone, right for every routing.
 GroupedTiling grouped_tiling(const GroupedGemm&);
-/// Rows that a product with this tiling computes for an expert with `rows` rows. Those beyond are
-/// wasted work.
-int computed_rows(GroupedTiling tiling, int rows);
 
 /// Errors: usage (shape, type, null, misaligned), system.
 void grouped_gemm(const GroupedGemm&, cudaStream_t);

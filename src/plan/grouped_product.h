@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tiles of the sm_90a product grouped by expert: which shapes there are, which one a product takes,
+// and how it is cut. Functions of shapes alone, right for every routing. Kernels, their launches
+// and predictions are made from this file.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+#include "schedule/grouped_tiles.h"
+#include "tilelace/dtype.h"
+
+namespace tilelace::plan {
+
+/// A shape of tiles. `few`: for few rows per expert. `many`: for more. `wide` and `pair` read less
+/// from L2, but nothing runs beside their stores, so they are for a long k. The two CTAs of a pair
+/// share rows, so the result should have columns for both.
+enum class GroupedTiling : std::uint8_t { few, many, wide, pair };
+inline constexpr GroupedTiling kGroupedTilings[] = {GroupedTiling::few, GroupedTiling::many,
+                                                    GroupedTiling::wide, GroupedTiling::pair};
+
+/// A shape of tiles. Across: up to `most` rows of x, which `cluster` CTAs share. Down: weight_rows
+/// rows of the weight, or half of them gate and half up. `turns`: groups take turns, each with a
+/// tile of 128 weight rows; if not, each group has half of a tile.
+struct GroupedShape {
+  const char* name;
+  int most;
+  int weight_rows;
+  int stages;
+  int cluster;
+  bool turns;
+  int staging;  ///< chunks of results that a group has room for
+
+  /// Columns of the result that a cluster's tile has.
+  [[nodiscard]] constexpr int columns(bool gated) const {
+    return (gated ? weight_rows / 2 : weight_rows) * cluster;
+  }
+};
+/// By GroupedTiling.
+inline constexpr GroupedShape kGroupedShapes[] = {{"few", 64, 128, 8, 1, true, 1},
+                                                  {"many", 192, 128, 5, 2, true, 1},
+                                                  {"wide", 192, 256, 3, 1, false, 2},
+                                                  {"pair", 192, 256, 3, 2, false, 2}};
+constexpr const GroupedShape& shape_of(GroupedTiling tiling) {
+  return kGroupedShapes[static_cast<int>(tiling)];
+}
+
+/// What the host knows of a product before its routing.
+struct GroupedProduct {
+  std::int64_t rows = 0;  ///< of all experts, at most
+  std::int64_t n = 0;     ///< rows of an expert's weight; gated: gates and ups
+  std::int64_t k = 0;
+  std::int64_t experts = 0;
+  bool gated = false;
+  DType dtype{};
+
+  [[nodiscard]] constexpr std::int64_t out_n() const { return gated ? n / 2 : n; }
+};
+
+/// The shape that a product takes.
+constexpr GroupedTiling grouped_tiling(const GroupedProduct& p) {
+  constexpr std::int64_t kFewRows = 24, kManyRows = 256;  // an expert
+  constexpr std::int64_t kLongK = 4096, kLongestK = 6144;
+  constexpr std::int64_t kPairColumns = 512;  // of the weight
+  if (p.rows <= kFewRows * p.experts) return GroupedTiling::few;
+  const bool many = p.rows >= kManyRows * p.experts;
+  if (p.k < (many ? kLongK : kLongestK) || p.rows <= 2 * kFewRows * p.experts)
+    return GroupedTiling::many;
+  return many && p.n % kPairColumns == 0 ? GroupedTiling::pair : GroupedTiling::wide;
+}
+
+/// How a product is cut in a shape.
+constexpr schedule::GroupedTiles grouped_tiles(const GroupedProduct& p, GroupedTiling tiling) {
+  /// Bytes of activations that are walked under the same columns: about half of L2.
+  constexpr std::int64_t kWalkedBytes = 20 << 20;
+  const GroupedShape& shape = shape_of(tiling);
+  const std::int64_t columns = shape.columns(p.gated);
+  const std::int64_t tile_bytes = shape.most * p.k * static_cast<std::int64_t>(size_of(p.dtype));
+  return {shape.most, static_cast<int>((p.out_n() + columns - 1) / columns),
+          static_cast<int>(std::clamp<std::int64_t>(kWalkedBytes / tile_bytes, 4, 64))};
+}
+
+/// Rows that a product with this tiling computes for an expert with `rows` rows. Those beyond are
+/// wasted work.
+constexpr int computed_rows(GroupedTiling tiling, int rows) {
+  const schedule::GroupedTiles tiles{shape_of(tiling).most, 1, 1};
+  int all = 0;
+  for (int i = 0; i < tiles.tiles(rows); ++i) all += tiles.cell(rows, i).width;
+  return all;
+}
+
+}  // namespace tilelace::plan
