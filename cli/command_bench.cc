@@ -133,9 +133,8 @@ void add_bench(CLI::App& app, int& exit_code) {
       "op", o->model.ops,
       names_of_ops() +
           "; an MLP on GPU ranks: mlp_rs (ag_gemm with swiglu, then gemm_rs) or mlp_ar (a product "
-          "with swiglu, then gemm_ar); a layer of experts: moe_rs (tokens split over the ranks) or "
-          "moe_ar (tokens on all ranks); or collectives, one or a list: " +
-          names_of_collectives());
+          "with swiglu, then gemm_ar); a layer of experts: " +
+          moe_help() + "; or collectives, one or a list: " + names_of_collectives());
   command->add_option("--rows", o->rows, "A file of rows, instead of op, sizes and --m");
   command->add_option("--model", o->model.model,
                       "A model's layer: a name, config.json, folder, or sizes; see below");
@@ -175,13 +174,12 @@ void add_bench(CLI::App& app, int& exit_code) {
       "GPU ranks: time only fused and the baselines' whole calls; check against fp64 only");
   command->add_flag("--no-check", o->session.no_check, "Do not check the results");
   command->callback([o, command, &exit_code] {
-    if (!o->model.ops.empty() && are_moe(o->model.ops)) {
+    if (!o->model.ops.empty() && are_moe("bench", o->model.ops)) {
       exit_code =
           bench_moe(*command, {o->model.ops, o->model.model, o->n, o->k}, o->experts, o->session);
       return;
     }
-    for (const char* name : moe_options())
-      require(command->count(name) == 0, "bench: {} is for mixtures of experts alone", name);
+    refuse_moe_options("bench", *command);
     if (!o->model.ops.empty() && are_collectives(o->model.ops)) {
       if (!o->baselines.empty()) ban_multicast();
       exit_code =

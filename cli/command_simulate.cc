@@ -11,6 +11,7 @@
 #include "machine.h"
 #include "model_jobs.h"
 #include "model_sizes.h"
+#include "moe/simulate.h"
 #include "options.h"
 #include "progress.h"
 #include "record.h"
@@ -36,6 +37,7 @@ struct SimulateOptions {
   double straggle = 1.5, jitter_us = 0, noise = 0;
   std::uint64_t seed = 1;
   bool tried = false, quiet = false;
+  MoeRequest experts;
 };
 
 constexpr const char* kSimulateExamples = R"(Examples:
@@ -52,6 +54,9 @@ constexpr const char* kSimulateExamples = R"(Examples:
   tilelace simulate gemm_ar --machine h200x4 --model qwen3-32b --tp 4 --m 4096 \
            --straggler 1 --jitter 20
       One rank takes 1.5 times as long, and ranks begin up to 20 us apart.
+  tilelace simulate moe_rs --machine h200x2 --model mixtral-8x7b --tp 2 --m 64:8192:8 \
+           --routing uniform,hot
+      A layer of experts, pass by pass, for several routings.
 No GPU is needed. Each report says the known error of its machine file; docs/simulate.md says what
 is modelled.
 )";
@@ -200,7 +205,9 @@ class Simulation {
 };
 
 void add_product_options(CLI::App& command, SimulateOptions& o) {
-  command.add_option("op", o.model.ops, names_of_ops() + ", or a list (default: all)");
+  command.add_option(
+      "op", o.model.ops,
+      names_of_ops() + ", or a list (default: all); a layer of experts: " + moe_help());
   command.add_option("--machine", o.machine, "A name below or a machine file")->required();
   command.add_option("--model", o.model.model,
                      "A model's layer: a name, config.json, folder, or sizes; see below");
@@ -263,7 +270,17 @@ void add_simulate(CLI::App& app, int& exit_code) {
       fmt::join(method_names(), ", "), model_help()));
   add_product_options(*command, *o);
   add_plan_options(*command, *o);
-  command->callback([o, &exit_code] { exit_code = Simulation(*o).run(); });
+  add_moe_options(*command, o->experts);
+  command->callback([o, command, &exit_code] {
+    if (!o->model.ops.empty() && are_moe("simulate", o->model.ops)) {
+      const std::vector<std::int64_t> n(o->n == 0 ? 0 : 1, o->n);
+      exit_code = simulate_moe(*command, {o->model.ops, o->model.model, n, o->k}, o->experts,
+                               {o->machine, o->m, o->dtype, o->json, o->local, o->quiet});
+      return;
+    }
+    refuse_moe_options("simulate", *command);
+    exit_code = Simulation(*o).run();
+  });
 }
 
 }  // namespace tilelace::cli

@@ -144,6 +144,7 @@ MeasuredMachine measure_cpu_ranks() {
   m.links.latency_us = measured_latency_us();
   set_assumed(m, copy);
   m.error = {100, 100, "not compared with any call of this machine"};
+  m.experts = {1, 1, 100, "not predicted: CPU ranks"};
   Sources sources;
   const auto measured =
       fmt::format("measured by doctor --measure, {}, all {} cores at once", utc_now(), cores);

@@ -147,6 +147,7 @@ MeasuredMachine measure_gpu_ranks(const sim::MachineModel& known) {
       fmt::format("not compared with any call of this machine; its constants fit {} products "
                   "within {:.0f} %",
                   timed.size(), 100 * worst_error(m.compute, timed))};
+  m.experts.error_percent = 100, m.experts.text = "not compared with any layer of this machine";
   print_products(m.compute, timed);
   print_links(r);
   fmt::print("\n");

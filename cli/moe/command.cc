@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "moe/command.h"
 
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
 #include "core/check.h"
 #include "machine.h"
-#include "model/experts.h"
+#include "moe/layer_record.h"
 #include "moe/measure.h"
-#include "options.h"
 #include "progress.h"
 #include "record.h"
 #include "sizes.h"
@@ -23,44 +22,6 @@ namespace {
 constexpr const char* kOfOthers[] = {
     "--layer", "--rows", "--kinds", "--candidates", "--minutes",   "--multicast", "--checked",
     "--brief", "--plan", "--size",  "--in-place",   "--symmetric", "--baselines"};
-
-ExpertActivation parse_activation(const std::string& text) {
-  for (const ExpertActivationRow& row : kExpertActivations)
-    if (row.name == text) return row.activation;
-  std::vector<std::string_view> names;
-  for (const ExpertActivationRow& row : kExpertActivations) names.push_back(row.name);
-  raise(ErrorKind::usage, "--activation: got \"{}\", expected one of {}", text,
-        fmt::join(names, ", "));
-}
-
-void set_layer(const MoeSizes& sizes, const MoeRequest& request, MoeWork& work) {
-  MoeLayer& l = work.layer;
-  std::int64_t inner = 0;
-  if (!sizes.model.empty()) {
-    require(sizes.n.empty() && sizes.k == 0 && request.experts == 0 && request.top_k == 0,
-            "bench: --model has the sizes: leave out --n, --k, --experts and --top-k");
-    const auto c = model::read_experts(model::find_mixture(sizes.model));
-    work.model = c.name, work.biased = c.biased;
-    l.hidden = c.hidden, l.experts = c.experts, l.top_k = c.top_k;
-    l.activation = c.activation, l.dtype = c.dtype;
-    inner = c.inner;
-  } else {
-    require(sizes.n.size() == 1 && sizes.k > 0 && request.experts > 0 && request.top_k > 0,
-            "bench: {} needs --model, or --n (inner width), --k (hidden width), --experts and "
-            "--top-k",
-            sizes.ops);
-    l.hidden = sizes.k, l.experts = request.experts, l.top_k = request.top_k;
-    l.activation = parse_activation(request.activation);
-    l.dtype = kDTypes[0].type;
-    inner = sizes.n[0];
-  }
-  require(l.top_k <= l.experts, "--top-k: got {}, expected at most the {} experts", l.top_k,
-          l.experts);
-  require(inner % (8 * work.ranks) == 0,
-          "bench: inner width: got {}, expected a multiple of 8 for each of {} ranks", inner,
-          work.ranks);
-  l.inner = inner / work.ranks;
-}
 
 void check_room(const MoeWork& work) {
   const MoeLayer& l = work.layer;
@@ -85,7 +46,7 @@ MoeWork work_of(const MoeSizes& sizes, const MoeRequest& request, const SessionO
   work.ranks = session.ranks;
   require(parse_device(session.backend) == Device::cpu,
           "bench: {}: CPU ranks only in this version: leave out --backend", sizes.ops);
-  set_layer(sizes, request, work);
+  set_layer("bench", sizes, request, work);
   if (!session.dtype.empty()) work.layer.dtype = parse_dtype(session.dtype);
   work.layer.m = *std::ranges::max_element(work.sizes);
   work.check = !session.no_check;
@@ -109,25 +70,6 @@ Table moe_table() {
 
 }  // namespace
 
-void add_moe_options(CLI::App& command, MoeRequest& request) {
-  command.add_option("--experts", request.experts, "Mixtures of experts: how many")
-      ->check(whole_between(1, 1 << 20));
-  command.add_option("--top-k", request.top_k, "Mixtures of experts: choices of a token")
-      ->check(whole_between(1, 1 << 20));
-  command
-      .add_option("--routing", request.routings,
-                  "Mixtures of experts: a list of uniform, zipf, hot")
-      ->capture_default_str();
-  command
-      .add_option("--activation", request.activation,
-                  "Mixtures of experts: of the first product, without a model")
-      ->capture_default_str();
-}
-
-std::vector<const char*> moe_options() {
-  return {"--experts", "--top-k", "--routing", "--activation"};
-}
-
 int bench_moe(const CLI::App& command, const MoeSizes& sizes, const MoeRequest& request,
               const SessionOptions& session) {
   for (const char* name : kOfOthers)
@@ -139,13 +81,9 @@ int bench_moe(const CLI::App& command, const MoeSizes& sizes, const MoeRequest& 
   const Table table = moe_table();
   Progress progress(static_cast<std::int64_t>(rows), session.quiet);
   std::size_t done = 0, bad = 0;
-  const MoeLayer& l = work.layer;
   if (shows)
-    print_filled(fmt::format(
-        "{} ranks as {}, {}{}, hidden {}, inner {}, {} experts, top {}, {}, on {}", work.ranks,
-        session.processes ? "processes" : "threads", work.model.empty() ? "" : work.model + ", ",
-        name_of(l.dtype), l.hidden, l.inner * work.ranks, l.experts, l.top_k,
-        row_of(l.activation).name, device_name()));
+    print_filled(fmt::format("{}, as {}, on {}", layer_text(work),
+                             session.processes ? "processes" : "threads", device_name()));
   const auto show = [&](const MoeTimes& t) {
     progress.clear();
     records.write(moe_record(work, t));

@@ -82,8 +82,8 @@ class RankLayer {
   void run_row(const std::string& op, RoutingKind kind, std::int64_t m) {
     MoeTimes row{op, kind, m, 1, {}, {}, {}};
     routed_ = make_routing(kind, layer_, m);
-    row.imbalance = imbalance(routed_, layer_);
-    layer_.replicated = op == "moe_ar";
+    row.imbalance = imbalance(expert_rows(routed_, layer_, m));
+    layer_.replicated = is_replicated(op);
     set_arguments(m);
     prepare_moe(member_, layer_);
     for (int i = 0; i < std::max(1, work_.warmup); ++i) both();
@@ -278,33 +278,6 @@ MoeTimes moe_times_of(const std::string& text) {
           j["m"],        j["imbalance"],
           j["first_us"], j["us"],
           j["complaint"]};
-}
-
-std::string moe_record(const MoeWork& work, const MoeTimes& t) {
-  const MoeLayer& l = work.layer;
-  Json r;
-  r["schema"] = "tilelace.moe/1";
-  r["op"] = t.op;
-  r["model"] = or_null(work.model);
-  r["ranks"] = work.ranks;
-  r["m"] = t.m;
-  r["hidden"] = l.hidden;
-  r["inner"] = l.inner * work.ranks;
-  r["experts"] = l.experts;
-  r["top_k"] = l.top_k;
-  r["activation"] = row_of(l.activation).name;
-  r["dtype"] = name_of(l.dtype);
-  r["backend"] = "cpu";
-  r["routing"] = name_of(t.routing);
-  r["imbalance"] = t.imbalance;
-  r["first_us"] = quantile(t.first_us, 0.5);
-  r["us"] = quantile(t.us, 0.5);
-  r["samples"] = t.us.size();
-  r["verified"] = work.check ? Json(t.complaint.empty()) : Json();
-  r["device"] = device_name();
-  r["commit"] = TILELACE_COMMIT;
-  r["time"] = utc_now();
-  return r.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 void measure_moe(const MoeWork& work, Communicator& member, const Send& send) {

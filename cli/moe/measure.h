@@ -21,8 +21,6 @@ struct MoeTimes {
 /// From rank 0 to whoever prints.
 std::string to_text(const MoeTimes&);
 MoeTimes moe_times_of(const std::string& text);
-/// "tilelace.moe/1"
-std::string moe_record(const MoeWork&, const MoeTimes&);
 
 /// On each rank; rank 0 sends a row at a time.
 void measure_moe(const MoeWork&, Communicator&, const Send&);

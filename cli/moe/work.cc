@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "moe/work.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <random>
 
 #include "core/check.h"
+#include "schedule/moe_map.h"
 #include "sizes.h"
 
 namespace tilelace::cli {
 namespace {
 
+constexpr std::string_view kMoeOps[] = {"moe_rs", "moe_ar"};
 constexpr RoutingKind kRoutings[] = {RoutingKind::uniform, RoutingKind::zipf, RoutingKind::hot};
 
 }  // namespace
@@ -36,13 +41,27 @@ std::vector<RoutingKind> parse_routings(std::string_view text) {
   return all;
 }
 
-bool are_moe(std::string_view ops) {
-  const auto parts = split_list("bench: op", ops);
-  const auto count = std::ranges::count_if(
-      parts, [](const std::string& part) { return part == "moe_rs" || part == "moe_ar"; });
+bool are_moe(std::string_view command, std::string_view ops) {
+  const auto parts = split_list(fmt::format("{}: op", command), ops);
+  const auto resembles = [](const std::string& part) {
+    return part.starts_with("moe_") || part == "ag_moe";
+  };
+  const auto count = std::ranges::count_if(parts, resembles);
   require(count == 0 || count == std::ssize(parts),
-          "bench: {} has mixtures of experts and other ops: time them in two calls", ops);
+          "{}: {} has mixtures of experts and other ops: ask for them in two calls", command, ops);
+  for (const std::string& part : parts)
+    require(count == 0 || std::ranges::count(kMoeOps, part) > 0, "{}: op: got \"{}\", expected {}",
+            command, part, fmt::join(kMoeOps, " or "));
   return count > 0;
+}
+
+bool is_replicated(std::string_view op) { return op == kMoeOps[1]; }
+
+std::string layer_text(const MoeWork& work) {
+  const MoeLayer& l = work.layer;
+  return fmt::format("{} ranks, {}{}, hidden {}, inner {}, {} experts, top {}, {}", work.ranks,
+                     work.model.empty() ? "" : work.model + ", ", name_of(l.dtype), l.hidden,
+                     l.inner * work.ranks, l.experts, l.top_k, row_of(l.activation).name);
 }
 
 Routed make_routing(RoutingKind kind, const MoeLayer& l, std::int64_t m) {
@@ -70,12 +89,21 @@ Routed make_routing(RoutingKind kind, const MoeLayer& l, std::int64_t m) {
   return r;
 }
 
-double imbalance(const Routed& r, const MoeLayer& l) {
-  if (r.ids.empty()) return 1;
-  std::vector<std::int64_t> rows(static_cast<std::size_t>(l.experts));
-  for (const std::int32_t id : r.ids) ++rows[static_cast<std::size_t>(id)];
-  return static_cast<double>(*std::ranges::max_element(rows)) * static_cast<double>(l.experts) /
-         static_cast<double>(r.ids.size());
+std::vector<int> expert_rows(const Routed& r, const MoeLayer& l, std::int64_t m) {
+  const schedule::MoeMap shape{m, l.top_k, l.experts, 0, l.experts};
+  std::vector<std::int32_t> map(static_cast<std::size_t>(shape.words()));
+  schedule::fill_moe_map(shape, r.ids.data(), map.data());
+  std::vector<int> rows;
+  for (std::size_t e = 0; e < static_cast<std::size_t>(l.experts); ++e)
+    rows.push_back(map[e + 1] - map[e]);
+  return rows;
+}
+
+double imbalance(const std::vector<int>& rows) {
+  const auto all = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+  if (all == 0) return 1;
+  return static_cast<double>(*std::ranges::max_element(rows)) * static_cast<double>(rows.size()) /
+         static_cast<double>(all);
 }
 
 }  // namespace tilelace::cli

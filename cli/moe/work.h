@@ -30,8 +30,15 @@ struct MoeWork {
   int warmup = 2;
 };
 
-/// Whether these names, between commas, are ops of mixtures of experts. Errors: usage (some are).
-bool are_moe(std::string_view ops);
+/// Whether these names, between commas, are ops of mixtures of experts that `command` takes.
+/// Errors: usage (some are, or a name like theirs is none).
+bool are_moe(std::string_view command, std::string_view ops);
+
+/// Whether an op's tokens are on all ranks.
+bool is_replicated(std::string_view op);
+
+/// "4 ranks, olmoe-1b-7b, bf16, hidden 2048, ..."
+std::string layer_text(const MoeWork&);
 
 /// Ids [m, top_k] of a routing, and weights that add up to 1 a token; the same on every rank.
 struct Routed {
@@ -39,7 +46,9 @@ struct Routed {
   std::vector<float> weights;
 };
 Routed make_routing(RoutingKind, const MoeLayer&, std::int64_t m);
+/// Rows of each expert, by the map that ranks make of these ids.
+std::vector<int> expert_rows(const Routed&, const MoeLayer&, std::int64_t m);
 /// Rows of the expert that has most, over the mean.
-double imbalance(const Routed&, const MoeLayer&);
+double imbalance(const std::vector<int>& expert_rows);
 
 }  // namespace tilelace::cli

@@ -90,6 +90,9 @@ void each_field(sim::MachineModel& m, Visit visit) {
     visit("collectives", "socket_gbps", m.collectives.socket_gbps);
   visit("collectives", "window_fixed_us", m.collectives.window_fixed_us);
   visit("collectives", "power_share", m.collectives.power_share);
+  visit("experts", "permute_gbps", m.experts.permute_gbps);
+  visit("experts", "map_pairs_per_us", m.experts.map_pairs_per_us);
+  visit("experts", "error_percent", m.experts.error_percent);
   each_method_field(m.method, visit);
   visit("error", "median_percent", m.error.median_percent);
   visit("error", "p90_percent", m.error.p90_percent);

@@ -140,6 +140,7 @@ sim::MachineModel read_machine(const std::string& name_or_path, Sources* sources
   each_field(m, [&](const char* section, const char* key, double& value) {
     value = reader.number(section, key, sources);
   });
+  m.experts.text = reader.text("experts", "text");
   m.method.name = reader.text("method", "name");
   m.error.text = reader.text("error", "text");
   reader.close();
@@ -179,6 +180,9 @@ std::string machine_text(sim::MachineModel m, const Sources& sources) {
     }
     if (section != open && section == "method") {
       text += fmt::format("  \"name\": {},\n", quoted(m.method.name));
+    }
+    if (section != open && section == "experts") {
+      text += fmt::format("  \"text\": {},\n", quoted(m.experts.text));
     }
     if (section == open) text += ",\n";
     open = section;

@@ -30,11 +30,6 @@ constexpr double kAlike = 1.05;
 /// acknowledgment, the flag.
 constexpr int kWaysOfAPartial = 3;
 
-std::optional<int> architecture_of_machine(const MachineModel& m) {
-  const int capability = static_cast<int>(m.compute.capability);
-  return architecture_of(capability / 10, capability % 10);
-}
-
 Machine planner_machine(const MachineModel& m) {
   Machine machine = cuda_machine(static_cast<int>(m.compute.multiprocessors));
   machine.architecture = architecture_of_machine(m).value_or(0);
@@ -135,6 +130,11 @@ double tile_of_kernel_us(const MachineModel& m, const Problem& p, const Plan& pl
 bool by_engines(const Plan& plan) { return !row_of(plan.transport).by_workers(); }
 
 }  // namespace
+
+std::optional<int> architecture_of_machine(const MachineModel& m) {
+  const int capability = static_cast<int>(m.compute.capability);
+  return architecture_of(capability / 10, capability % 10);
+}
 
 bool own_kernels_run(const MachineModel& m) {
   return m.method.own_kernels > 0 && architecture_of_machine(m).has_value();

@@ -2,12 +2,15 @@
 // Calls as GPU kernels run them: the planner's own plans (src/plan/gpu), their steps in the
 // kernels' order, and their costs.
 #pragma once
+#include <optional>
 #include <vector>
 
 #include "sim/call.h"
 
 namespace tilelace::sim {
 
+/// Whose kernels the machine's devices have, if any.
+std::optional<int> architecture_of_machine(const MachineModel&);
 /// Whether the machine's devices have kernels, and the method is our own.
 bool own_kernels_run(const MachineModel&);
 /// The same, and the call can be simulated as kernels run it: gemm_ar, several nodes and PCIe trees

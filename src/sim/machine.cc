@@ -96,6 +96,9 @@ void check_machine(const MachineModel& m) {
   time("network.latency_us", m.network.latency_us);
   time("network.message_us", m.network.message_us);
   check_collectives(m.collectives);
+  rate("experts.permute_gbps", m.experts.permute_gbps);
+  rate("experts.map_pairs_per_us", m.experts.map_pairs_per_us);
+  between("experts.error_percent", m.experts.error_percent, 0, 1000);
   whole("method.own_kernels", m.method.own_kernels, 0, 1);
   time("method.fused_call_us", m.method.fused_call_us);
   between("method.product_rate", m.method.product_rate, 0.01, 1.5);

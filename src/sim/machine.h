@@ -108,6 +108,14 @@ struct Method {
   double medium_stage_us = 0;  ///< between two GEMMs of the medium-grained method
 };
 
+/// Passes of a mixture of experts that are no product, and how far off layers of experts are.
+struct Experts {
+  double permute_gbps = 1;      ///< rows into their experts' order: what is read and written
+  double map_pairs_per_us = 1;  ///< (token, slot) pairs
+  double error_percent = 0;     ///< of whole layers, the largest
+  std::string text;             ///< what was compared; always printed
+};
+
 /// Measurements that the constants were compared with: error in percent of the measured time.
 struct KnownError {
   double median_percent = 0;
@@ -125,6 +133,7 @@ struct MachineModel {
   Links links;
   Network network;
   Collectives collectives;
+  Experts experts;
   Method method;
   KnownError error;
 };

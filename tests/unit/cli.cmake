@@ -8,7 +8,7 @@ if(TARGET tilelace_cli)
     DEFINITIONS TILELACE_BENCHMARKS="${PROJECT_SOURCE_DIR}/benchmarks"
     TILELACE_TUNING_TABLES="${PROJECT_SOURCE_DIR}/tuning")
   tilelace_test(cli_command_test TOGETHER SOURCES ${CMAKE_CURRENT_LIST_DIR}/cli_command_test.cc
-    ${CMAKE_CURRENT_LIST_DIR}/cli_gpu_test.cc ${CMAKE_CURRENT_LIST_DIR}/cli_launch_test.cc ${CMAKE_CURRENT_LIST_DIR}/cli_process_test.cc
+    ${CMAKE_CURRENT_LIST_DIR}/cli_experts_test.cc ${CMAKE_CURRENT_LIST_DIR}/cli_gpu_test.cc ${CMAKE_CURRENT_LIST_DIR}/cli_launch_test.cc ${CMAKE_CURRENT_LIST_DIR}/cli_process_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/cli_width_test.cc
     LIBS tilelace_cli_parts
     nlohmann_json::nlohmann_json)

@@ -27,6 +27,8 @@ const char* const kCommands[] = {
     "simulate gemm_ar --machine a100-pcie-x8 --model gpt3-175b --product down --tp 8 --m 512",
     "simulate ag_gemm --machine h800-nvlink-x8 --tp 8 --nodes 2 --m 2048 --n 49152 --k 12288",
     "simulate gemm_rs --machine h200x4 --model llama2-70b --product down --tp 4 --m 4096 --tried",
+    "simulate moe_rs,moe_ar --machine h200x2 --model qwen3-235b-a22b --tp 2 --m 1,65536 "
+    "--routing uniform,zipf,hot",
     "check --mutants",
     "check --tp 4",
     "check --configurations 100",

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "plan/base/hardware.h"
 #include "schedule/exchange.h"
 #include "tilelace/collectives.h"
 #include "tilelace/dtype.h"
@@ -96,6 +97,8 @@ bool may_be_lines(const CollectiveCall&, const CollectiveMachine&, int shots);
 CollectivePlan plan_collective(const CollectiveCall&, const CollectiveMachine&,
                                const CollectiveOptions&, bool direct);
 std::string describe(const CollectivePlan&);
+/// Us of a call by this plan on a machine with these figures.
+double collective_us(const CollectiveCall&, const CollectivePlan&, const Hardware&);
 
 /// The schedule of a piece, and where its parcels lie.
 template <int kMost>

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "core/check.h"
-#include "plan/base/hardware.h"
 #include "plan/collectives/collective.h"
 #include "plan/gemm/architecture_plans.h"
 
@@ -159,8 +158,12 @@ CollectivePlan plan_collective(const CollectiveCall& c, const CollectiveMachine&
   p.pieces = std::max<Index>(1, ceil_div(units, p.piece));
   require(p.pieces == 1 || known, "{}: counts: got {} bytes for a rank, expected at most {}", name,
           units * kUnitBytes, p.piece * kUnitBytes);
-  p.predicted_us = p.lines ? lines_us(load, h, p.shots) : chunks_us(load, h, p.shots);
+  p.predicted_us = collective_us(c, p, h);
   return p;
+}
+
+double collective_us(const CollectiveCall& c, const CollectivePlan& p, const Hardware& h) {
+  return (p.lines ? lines_us : chunks_us)({c.ranks, longest(c)}, h, p.shots);
 }
 
 std::string describe(const CollectivePlan& p) {

@@ -20,11 +20,6 @@ constexpr double kWideCluster = 1.2;
 /// Of what workers load that share k-steps unlike each other, so much is not in L2 any more.
 constexpr double kMissed = 0.7;
 
-template <class... T>
-double limit(T... x) {
-  return std::pow((std::pow(x, kKnee) + ...), 1 / kKnee);
-}
-
 /// What a plan's product asks for, counted.
 struct Count {
   double step_us;      ///< a CTA's
@@ -99,6 +94,10 @@ double memory_rate(const Hardware& h, const GemmMachine& machine) {
 
 }  // namespace
 
+double both_limits_us(double a, double b) {
+  return std::pow(std::pow(a, kKnee) + std::pow(b, kKnee), 1 / kKnee);
+}
+
 double product_us(const GemmProblem& p, const GemmPlan& plan, const TileCut& cut,
                   const GemmMachine& machine) {
   const Hardware& h = plans_of(machine.architecture).hardware;
@@ -114,7 +113,8 @@ double product_us(const GemmProblem& p, const GemmPlan& plan, const TileCut& cut
   // `at_once` tiles, each worker's part of them this much of a tile.
   const auto wave = [&](double at_once, double part, double steps, double memory) {
     if (at_once == 0) return 0.0;
-    return limit(at_once * memory, std::max(steps * c.step_us + c.tile_end_us, part * c.weight_us));
+    return both_limits_us(at_once * memory,
+                          std::max(steps * c.step_us + c.tile_end_us, part * c.weight_us));
   };
   const double shared = plan.split_tiles / workers;
   const double full = std::floor(whole / workers), rest = whole - full * workers;
@@ -123,7 +123,7 @@ double product_us(const GemmProblem& p, const GemmPlan& plan, const TileCut& cut
                             are_alike(plan, tiles) ? tile_memory : std::max(tile_memory, missed)) +
                        full * wave(workers, 1, k_steps, tile_memory) +
                        wave(rest, 1, k_steps, tile_memory);
-  return h.fixed_us + limit(clock, c.energy_us) + sharing_us(plan, c, h);
+  return h.fixed_us + both_limits_us(clock, c.energy_us) + sharing_us(plan, c, h);
 }
 
 }  // namespace tilelace::plan

@@ -16,6 +16,9 @@ struct TileCut {
   double walks = 1;        ///< how often the weight is read, one walk after the other
 };
 
+/// Two limits: their maximum, and where they are near each other a little more.
+double both_limits_us(double, double);
+
 /// Predicted us of a product under sustained load. m, n, k > 0.
 double product_us(const GemmProblem&, const GemmPlan&, const TileCut&, const GemmMachine&);
 

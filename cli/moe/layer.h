@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The layer of experts that a command is asked for: a model's, or sizes.
+#pragma once
+#include <CLI/App.hpp>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "moe/work.h"
+
+namespace tilelace::cli {
+
+/// What commands take for mixtures of experts alone.
+struct MoeRequest {
+  std::string routings = "uniform", activation = "swiglu";
+  std::int64_t experts = 0, top_k = 0;
+};
+
+void add_moe_options(CLI::App& command, MoeRequest& request);
+/// Throws a usage error where one of them is given to another op.
+void refuse_moe_options(std::string_view command, const CLI::App& app);
+/// What the ops are, for help.
+std::string moe_help();
+
+/// What commands take for products, too: n is the inner width, k the hidden one.
+struct MoeSizes {
+  std::string ops, model;
+  std::vector<std::int64_t> n;
+  std::int64_t k = 0;
+};
+
+/// Sets the layer of a rank of work.ranks, but for m. Errors: usage.
+void set_layer(std::string_view command, const MoeSizes& sizes, const MoeRequest& request,
+               MoeWork& work);
+
+}  // namespace tilelace::cli

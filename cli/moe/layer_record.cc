@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "moe/layer_record.h"
+
+#include "machine.h"
+#include "row.h"
+
+namespace tilelace::cli {
+
+Json layer_json(const MoeWork& work, const std::string& op, std::int64_t m) {
+  const MoeLayer& l = work.layer;
+  Json r;
+  r["schema"] = "tilelace.moe/1";
+  r["op"] = op;
+  r["model"] = or_null(work.model);
+  r["ranks"] = work.ranks;
+  r["m"] = m;
+  r["hidden"] = l.hidden;
+  r["inner"] = l.inner * work.ranks;
+  r["experts"] = l.experts;
+  r["top_k"] = l.top_k;
+  r["activation"] = row_of(l.activation).name;
+  r["dtype"] = name_of(l.dtype);
+  r["commit"] = TILELACE_COMMIT;
+  r["time"] = utc_now();
+  return r;
+}
+
+std::string moe_record(const MoeWork& work, const MoeTimes& t) {
+  Json r = layer_json(work, t.op, t.m);
+  r["backend"] = "cpu";
+  r["routing"] = name_of(t.routing);
+  r["imbalance"] = t.imbalance;
+  r["first_us"] = quantile(t.first_us, 0.5);
+  r["us"] = quantile(t.us, 0.5);
+  r["samples"] = t.us.size();
+  r["verified"] = work.check ? Json(t.complaint.empty()) : Json();
+  r["device"] = device_name();
+  return r.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace tilelace::cli

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records of layers of experts, "tilelace.moe/1".
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "json_values.h"
+#include "moe/measure.h"
+
+namespace tilelace::cli {
+
+/// What every record of a layer says.
+Json layer_json(const MoeWork&, const std::string& op, std::int64_t m);
+/// Of one that was measured.
+std::string moe_record(const MoeWork&, const MoeTimes&);
+
+}  // namespace tilelace::cli

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "moe/simulate.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "core/check.h"
+#include "moe/simulated.h"
+#include "record.h"
+#include "session.h"
+#include "simulate/machine_file.h"
+#include "sizes.h"
+#include "text_width.h"
+
+namespace tilelace::cli {
+namespace {
+
+/// Of other ops alone.
+constexpr const char* kOfOthers[] = {
+    "--product", "--nodes",     "--method",   "--link", "--plan", "--tried", "--jitter",
+    "--noise",   "--straggler", "--straggle", "--seed", "--svg",  "--rank",  "--trace"};
+
+MoeWork work_of(const MoeSizes& sizes, const MoeRequest& request, const MoeSimulation& o) {
+  MoeWork work;
+  work.ops = split_list("simulate: op", sizes.ops);
+  work.routings = parse_routings(request.routings);
+  work.sizes = parse_sizes("--m", o.m);
+  work.ranks = o.ranks;
+  set_layer("simulate", sizes, request, work);
+  if (!o.dtype.empty()) work.layer.dtype = parse_dtype(o.dtype);
+  work.layer.m = *std::ranges::max_element(work.sizes);
+  moe_map_words(work.layer, work.layer.m);  // throws where the library would
+  return work;
+}
+
+}  // namespace
+
+int simulate_moe(const CLI::App& command, const MoeSizes& sizes, const MoeRequest& request,
+                 const MoeSimulation& o) {
+  for (const char* name : kOfOthers)
+    require(command.count(name) == 0, "simulate: {} is for other ops, not for {}", name, sizes.ops);
+  const MoeWork work = work_of(sizes, request, o);
+  const sim::MachineModel machine = read_machine(o.machine);
+  sim::check_experts(machine, work.layer, work.ranks);
+  RecordFile records(o.json);
+  const bool shows = !o.quiet && !records.is_stdout();
+  const Table table = layer_table(text_columns());
+  if (shows)
+    print_filled(fmt::format("{} ({}), {}", machine.name, machine.device, layer_text(work)));
+  for (const std::string& op : work.ops) {
+    if (shows) fmt::print("\n{}\n{}\n", op, table.header());
+    for (const RoutingKind kind : work.routings)
+      for (const std::int64_t m : work.sizes) {
+        const SimulatedLayer row = simulate_layer(machine, work, op, kind, m);
+        records.write(layer_record(machine, work, row));
+        if (shows) fmt::print("{}\n", table.line(layer_cells(row)));
+      }
+  }
+  if (shows) fmt::print("\n{}{}", table.legend(), filled(layer_notes(machine), text_columns()));
+  return kDone;
+}
+
+}  // namespace tilelace::cli

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tilelace simulate` of mixtures of experts.
+#pragma once
+#include <string>
+
+#include "moe/layer.h"
+
+namespace tilelace::cli {
+
+struct MoeSimulation {
+  std::string machine, m, dtype, json;
+  int ranks = 1;
+  bool quiet = false;
+};
+
+/// Runs it; the exit code. Errors: usage (options that mean nothing here, too).
+int simulate_moe(const CLI::App& command, const MoeSizes&, const MoeRequest&, const MoeSimulation&);
+
+}  // namespace tilelace::cli

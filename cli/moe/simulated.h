@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `tilelace simulate` prints and writes of layers of experts.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "moe/work.h"
+#include "sim/expert_layer.h"
+#include "table.h"
+
+namespace tilelace::cli {
+
+/// A layer under one routing.
+struct SimulatedLayer {
+  std::string op;
+  RoutingKind routing{};
+  std::int64_t m = 0;
+  double imbalance = 1;
+  sim::LayerTime time;
+};
+
+/// Draws the routing as bench does. Errors: usage.
+SimulatedLayer simulate_layer(const sim::MachineModel&, const MoeWork&, const std::string& op,
+                              RoutingKind, std::int64_t m);
+
+Table layer_table(int characters);
+std::vector<std::string> layer_cells(const SimulatedLayer&);
+/// How far off layers of experts are known to be.
+std::string layer_notes(const sim::MachineModel&);
+/// "tilelace.moe/1" with what only a simulation has beside it.
+std::string layer_record(const sim::MachineModel&, const MoeWork&, const SimulatedLayer&);
+
+}  // namespace tilelace::cli
