@@ -13,6 +13,7 @@
 #include "machine.h"
 #include "model_jobs.h"
 #include "model_sizes.h"
+#include "moe/plan.h"
 #include "options.h"
 #include "plan/tuning/find_tuning.h"
 #include "row_list.h"
@@ -31,6 +32,7 @@ struct PlanCommand {
   std::int64_t n = 0, k = 0;
   int ranks = 2, workers = 0;
   bool ops = false;
+  MoeRequest experts;
 };
 
 constexpr const char* kPlanExamples = R"(Examples:
@@ -39,6 +41,8 @@ constexpr const char* kPlanExamples = R"(Examples:
   tilelace plan gemm_ar --tp 4 --m 1,4096 --n 4096 --k 4096 --plan path=fused,blocks=2
   tilelace plan ag_gemm --tp 4 --m 4096 --n 28672 --k 8192 --backend cuda
       The kernel plan on H200s; no GPU is needed.
+  tilelace plan ag_moe,moe_rs --tp 2 --m 64,8192 --model mixtral-8x7b --backend cuda
+      Both halves of a layer of experts: passes, tiles, collectives, scratch.
 Nothing is run.
 )";
 
@@ -142,10 +146,6 @@ std::string machine_text(const Machine& machine) {
                      machine.rank_flops_per_s * 1e-9);
 }
 
-void print_part(const char* what, const std::string& text) {
-  fmt::print("{}\n", filled(fmt::format("  {:<8} {}", what, text), text_columns(), 11));
-}
-
 int print_plans(const PlanCommand& o) {
   const Workload work = workload_of(o);
   const Link link = parse_link(o.link);
@@ -191,7 +191,10 @@ void add_plan(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<PlanCommand>();
   auto* command = app.add_subcommand("plan", "Print which plan a call would get, and why");
   command->footer(kPlanExamples + ("\n" + std::string(plan_help())) + "\n" + model_help());
-  command->add_option("op", o->model.ops, names_of_ops() + ", or a list (default: all)");
+  command->add_option("op", o->model.ops,
+                      names_of_ops() +
+                          ", or a list (default: all); halves of a layer of experts: ag_moe, " +
+                          moe_help());
   command->add_flag("--ops", o->ops, "Print what the ops are, their operands and shapes");
   command->add_option("--model", o->model.model,
                       "A model's layer: a name, config.json, folder, or sizes; see below");
@@ -221,7 +224,15 @@ void add_plan(CLI::App& app, int& exit_code) {
                       "GPU ranks: a table of measured plans, or off (default: that of "
                       "TILELACE_TUNING, else those that are installed; docs/tuning.md)");
   add_wide_option(*command);
-  command->callback([o, &exit_code] {
+  add_moe_options(*command, o->experts);
+  command->callback([o, command, &exit_code] {
+    if (!o->model.ops.empty() && are_moe("plan", o->model.ops, true)) {
+      const std::vector<std::int64_t> n(o->n == 0 ? 0 : 1, o->n);
+      exit_code = plan_moe(*command, {o->model.ops, o->model.model, n, o->k}, o->experts,
+                           {o->m, o->dtype, o->backend, o->architecture, o->ranks});
+      return;
+    }
+    refuse_moe_options("plan", *command);
     if (o->ops) return print_ops();
     exit_code = print_plans(*o);
   });

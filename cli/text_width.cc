@@ -71,6 +71,10 @@ std::string filled(std::string_view text, int columns, int indent) {
   return out;
 }
 
+void print_part(std::string_view what, std::string_view text) {
+  fmt::print("{}\n", filled(fmt::format("  {:<8} {}", what, text), text_columns(), 11));
+}
+
 void print_filled(std::string_view line) { fmt::print("{}\n", filled(line, text_columns())); }
 
 }  // namespace tilelace::cli

@@ -19,5 +19,7 @@ int text_columns();
 std::string filled(std::string_view text, int columns, int indent = 0);
 /// A line to standard output, filled to text_columns().
 void print_filled(std::string_view line);
+/// The same of a part of a plan: "  why      text".
+void print_part(std::string_view what, std::string_view text);
 
 }  // namespace tilelace::cli

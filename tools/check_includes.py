@@ -37,7 +37,7 @@ ALLOWED = {
     "src/bindings": ["tilelace", "core"],
     "src/bindings/torch": ["tilelace", "core/architecture.h"],
     "cli": ["tilelace", "core", "comm", "plan", "check", "sim", "model", "backend/cpu/gemm",
-            "op/run_plan.h", "schedule/moe_map.h", "backend/cuda_support.h", "backend/call_timer.h", "backend/gpu_sight.h",
+            "op/run_plan.h", "op/moe_room.h", "schedule/moe_map.h", "backend/cuda_support.h", "backend/call_timer.h", "backend/gpu_sight.h",
             "backend/cuda/vendor/cublas.h",
             "backend/cuda/base/cuda_check.h", "backend/cuda/gemm/gemm_call.h", "backend/cuda/vendor/nccl.h",
             "backend/cuda/measure/gpus.h", "backend/cuda/measure/swiglu.h"],

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 #include <random>
+#include <span>
 
 #include "core/check.h"
 #include "schedule/moe_map.h"
@@ -15,7 +16,9 @@
 namespace tilelace::cli {
 namespace {
 
-constexpr std::string_view kMoeOps[] = {"moe_rs", "moe_ar"};
+constexpr std::string_view kMoeOps[] = {"moe_rs", "moe_ar", "ag_moe"};
+/// The first ones stand for a whole layer, too.
+constexpr std::size_t kLayers = 2;
 constexpr RoutingKind kRoutings[] = {RoutingKind::uniform, RoutingKind::zipf, RoutingKind::hot};
 
 }  // namespace
@@ -41,19 +44,22 @@ std::vector<RoutingKind> parse_routings(std::string_view text) {
   return all;
 }
 
-bool are_moe(std::string_view command, std::string_view ops) {
+bool are_moe(std::string_view command, std::string_view ops, bool halves) {
   const auto parts = split_list(fmt::format("{}: op", command), ops);
   const auto resembles = [](const std::string& part) {
-    return part.starts_with("moe_") || part == "ag_moe";
+    return part.starts_with("moe_") || is_first_half(part);
   };
   const auto count = std::ranges::count_if(parts, resembles);
   require(count == 0 || count == std::ssize(parts),
           "{}: {} has mixtures of experts and other ops: ask for them in two calls", command, ops);
+  const std::span taken(kMoeOps, halves ? std::size(kMoeOps) : kLayers);
   for (const std::string& part : parts)
-    require(count == 0 || std::ranges::count(kMoeOps, part) > 0, "{}: op: got \"{}\", expected {}",
-            command, part, fmt::join(kMoeOps, " or "));
+    require(count == 0 || std::ranges::count(taken, part) > 0, "{}: op: got \"{}\", expected {}",
+            command, part, fmt::join(taken, " or "));
   return count > 0;
 }
+
+bool is_first_half(std::string_view op) { return op == kMoeOps[kLayers]; }
 
 bool is_replicated(std::string_view op) { return op == kMoeOps[1]; }
 

@@ -31,8 +31,10 @@ struct MoeWork {
 };
 
 /// Whether these names, between commas, are ops of mixtures of experts that `command` takes.
-/// Errors: usage (some are, or a name like theirs is none).
-bool are_moe(std::string_view command, std::string_view ops);
+/// With `halves` it takes a first half alone, too. Errors: usage (some are, or a name like theirs
+/// is none).
+bool are_moe(std::string_view command, std::string_view ops, bool halves = false);
+bool is_first_half(std::string_view op);
 
 /// Whether an op's tokens are on all ranks.
 bool is_replicated(std::string_view op);

@@ -68,6 +68,18 @@ constexpr GroupedTiling grouped_tiling(const GroupedProduct& p) {
   return many && p.n % kPairColumns == 0 ? GroupedTiling::pair : GroupedTiling::wide;
 }
 
+/// What grouped_tiling takes a shape for.
+constexpr const char* reason_of(GroupedTiling tiling) {
+  switch (tiling) {
+    case GroupedTiling::few: return "few rows an expert, which narrow tiles pad less";
+    case GroupedTiling::many:
+      return "stores run beside products: some rows an expert, or a short k";
+    case GroupedTiling::wide: return "a long k, for which tiles that read less from L2 pay";
+    case GroupedTiling::pair: break;
+  }
+  return "a long k, many rows an expert, and columns that pairs of CTAs fill";
+}
+
 /// How a product is cut in a shape.
 constexpr schedule::GroupedTiles grouped_tiles(const GroupedProduct& p, GroupedTiling tiling) {
   /// Bytes of activations that are walked under the same columns: about half of L2.

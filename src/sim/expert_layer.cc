@@ -8,7 +8,7 @@
 
 #include "core/architecture.h"
 #include "core/check.h"
-#include "plan/collectives/collective.h"
+#include "plan/collectives/expert_collectives.h"
 #include "plan/gemm/gemm_cost.h"
 #include "plan/gemm/gemm_plan.h"
 #include "schedule/index.h"
@@ -73,22 +73,11 @@ class TileCost {
   double steps_, row_bytes_;
 };
 
-/// counts: elements, as a collective is given them.
-double collective_us(const MachineModel& m, const plan::Hardware& h,
-                     tilelace::Collective collective, Item item,
-                     const std::vector<std::int64_t>& counts, int ranks) {
-  const plan::CollectiveCall call{collective, Reduction::sum, item, 0, ranks, {}, {}, counts};
+double us_of(const MachineModel& m, const plan::Hardware& h, const plan::ExpertCollective& e) {
   plan::CollectiveMachine machine;
   machine.workers = static_cast<int>(m.compute.multiprocessors);
   machine.architecture = architecture_of_machine(m).value_or(0);
-  return plan::collective_us(call, plan::plan_collective(call, machine, {}, false), h);
-}
-
-/// Tokens of each rank, the remainder first, times elements of a token.
-std::vector<std::int64_t> counts_of(std::int64_t m, int ranks, std::int64_t each) {
-  std::vector<std::int64_t> counts;
-  for (int r = 0; r < ranks; ++r) counts.push_back((m / ranks + (r < m % ranks ? 1 : 0)) * each);
-  return counts;
+  return plan::collective_us(e.call, plan::plan_collective(e.call, machine, {}, false), h);
 }
 
 double gather_us(const MachineModel& m, const plan::Hardware& h, const MoeLayer& l,
@@ -97,12 +86,9 @@ double gather_us(const MachineModel& m, const plan::Hardware& h, const MoeLayer&
   if (l.replicated)
     return h.fixed_us +
            us_at(static_cast<double>(tokens * l.top_k) * kWeightBytes, m.links.local_gbps);
-  const auto gather = [&](Item item, std::int64_t each) {
-    return collective_us(m, h, tilelace::Collective::all_gather, item,
-                         counts_of(tokens, ranks, each), ranks);
-  };
-  return gather(plan::item_of(l.dtype), l.hidden) + gather(Item::i32, l.top_k) +
-         gather(plan::item_of(kAccumulator), l.top_k);
+  double us = 0;
+  for (const auto& e : plan::expert_gathers(l, tokens, ranks)) us += us_of(m, h, e);
+  return us;
 }
 
 }  // namespace
@@ -243,16 +229,13 @@ LayerTime layer_time(const MachineModel& m, const MoeLayer& l, std::int64_t toke
   LayerTime t;
   t.up = product(gated ? 2 * l.inner : l.inner, l.hidden, gated);
   t.down = product(l.hidden, l.inner, false);
-  const auto sums = reduction == tilelace::Collective::all_reduce
-                        ? std::vector<std::int64_t>{tokens * l.hidden}
-                        : counts_of(tokens, ranks, l.hidden);
   t.us = {gather_us(m, h, l, tokens, ranks),
           h.fixed_us + static_cast<double>(pairs) / m.experts.map_pairs_per_us,
           h.fixed_us + us_at(moved, m.experts.permute_gbps),
           t.up.total_us(),
           t.down.total_us(),
           h.fixed_us + us_at(moved, 2 * m.links.local_gbps),  // a copy is read and written
-          collective_us(m, h, reduction, plan::item_of(l.dtype), sums, ranks)};
+          us_of(m, h, plan::expert_sum(l, tokens, ranks, reduction))};
   return t;
 }
 

@@ -41,6 +41,15 @@ const BadExperts kBadExperts[] = {
      "simulate: --plan is for other ops, not for moe_rs\n"},
     {"SimulatedExpertsOfAProduct", "simulate ag_gemm --machine h200x2 --m 8 --top-k 2",
      "simulate: --top-k is for mixtures of experts alone\n"},
+    {"PlannedUnknownExperts", "plan ag_moe,moe_xx --m 8 --model mixtral-8x7b",
+     "tilelace: plan: op: got \"moe_xx\", expected moe_rs or moe_ar or ag_moe\n"},
+    {"PlannedRouting", "plan moe_rs --m 8 --model mixtral-8x7b --routing hot",
+     "--routing: plans of experts do not depend on it, leave it out\n"},
+    {"PlannedExpertsWithAPlan", "plan moe_rs --m 8 --model mixtral-8x7b --plan chunk=8",
+     "plan: --plan is for other ops, not for moe_rs\n"},
+    {"PlannedExpertsOfNoM", "plan moe_rs --model mixtral-8x7b", "plan: moe_rs needs --m\n"},
+    {"FirstHalfAlone", "simulate ag_moe --machine h200x2 --m 8 --model mixtral-8x7b",
+     "simulate: op: got \"ag_moe\", expected moe_rs or moe_ar\n"},
 };
 
 INSTANTIATE_TEST_SUITE_P(All, CliBadExperts, testing::ValuesIn(kBadExperts),
@@ -62,6 +71,25 @@ TEST(CliExperts, SimulatedLayersTakeTheSumOfTheirPasses) {
     EXPECT_FALSE(record["known_error"]["text"].empty());
   }
   EXPECT_EQ(records, 8);
+}
+
+TEST(CliExperts, PlansNameTilesCollectivesAndScratch) {
+  const Finished few =
+      run_command("plan ag_moe,moe_rs --tp 2 --m 8 --model mixtral-8x7b --backend cuda --wide");
+  EXPECT_EQ(few.code, 0) << few.err;
+  for (const char* part : {"tiles    few: up to 64 rows x 64 columns",  // gate and up
+                           "tiles    few: up to 64 rows x 128 columns", "all_gather: lines",
+                           "reduce_scatter: lines", "2.0 rows an expert"})
+    EXPECT_NE(few.out.find(part), std::string::npos) << part << few.out;
+  const Finished many =
+      run_command("plan moe_rs,moe_ar --tp 2 --m 8192 --model mixtral-8x7b --backend cuda --wide");
+  EXPECT_EQ(many.code, 0) << many.err;
+  // 8192 tokens and 16384 rows of 8 KiB, ids of 8 bytes.
+  for (const char* part :
+       {"tiles    pair: up to 192 rows x 512 columns of 2 CTAs", "reduce_scatter: chunks",
+        "all_reduce: chunks, 3168 workers", "each rank sends 32.0 MiB", "each rank sends 64.0 MiB",
+        "192.1 MiB per rank, of both halves: rows 128.0 MiB, tokens 64.0 MiB"})
+    EXPECT_NE(many.out.find(part), std::string::npos) << part << many.out;
 }
 
 }  // namespace

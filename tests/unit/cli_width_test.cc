@@ -22,6 +22,7 @@ const char* const kCommands[] = {
     "plan gemm_rs --tp 4 --m 2048 --n 4096 --k 4096 --link 25,5",
     "plan --model llama2-70b --tp 8 --m 1,4096 --backend cuda",
     "plan gemm_ar --tp 4 --m 4096 --n 8192 --k 8192 --backend cuda",
+    "plan ag_moe,moe_rs,moe_ar --m 1,8192 --model qwen3-235b-a22b --backend cuda --tp 4",
     "plan --ops",
     "simulate --machine h200x4 --model llama2-70b --tp 4 --m 64,4096",
     "simulate gemm_ar --machine a100-pcie-x8 --model gpt3-175b --product down --tp 8 --m 512",
