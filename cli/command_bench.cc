@@ -164,7 +164,8 @@ void add_bench(CLI::App& app, int& exit_code) {
   add_session_options(*command, o->session);
   command->get_option("--m")->required(false);
   add_collective_options(*command, o->collectives);
-  add_moe_options(*command, o->experts);
+  add_expert_options(*command, o->experts);
+  add_routing_option(*command, o->experts);
   command
       ->add_option("--minutes", o->minutes,
                    "Stop beginning rows after this time (default: no limit)")
@@ -176,7 +177,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   command->callback([o, command, &exit_code] {
     if (!o->model.ops.empty() && are_moe("bench", o->model.ops)) {
       exit_code =
-          bench_moe(*command, {o->model.ops, o->model.model, o->n, o->k}, o->experts, o->session);
+          time_layers(*command, {o->model.ops, o->model.model, o->n, o->k}, o->experts, o->session);
       return;
     }
     refuse_moe_options("bench", *command);

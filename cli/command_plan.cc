@@ -224,7 +224,7 @@ void add_plan(CLI::App& app, int& exit_code) {
                       "GPU ranks: a table of measured plans, or off (default: that of "
                       "TILELACE_TUNING, else those that are installed; docs/tuning.md)");
   add_wide_option(*command);
-  add_moe_options(*command, o->experts);
+  add_expert_options(*command, o->experts);
   command->callback([o, command, &exit_code] {
     if (!o->model.ops.empty() && are_moe("plan", o->model.ops, true)) {
       const std::vector<std::int64_t> n(o->n == 0 ? 0 : 1, o->n);

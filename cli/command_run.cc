@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "model_jobs.h"
 #include "model_sizes.h"
+#include "moe/command.h"
 #include "session.h"
 
 namespace tilelace::cli {
@@ -13,6 +14,7 @@ namespace {
 struct RunOptions {
   ModelRequest model;
   SessionOptions session;
+  MoeRequest experts;
 };
 
 constexpr const char* kRunExamples = R"(Examples:
@@ -28,6 +30,8 @@ constexpr const char* kRunExamples = R"(Examples:
       A layer without a config.
   tilelace run --model qwen3-32b --tp 4 --m 1024,4096 --backend cuda
       On four GPUs.
+  tilelace run moe_rs --model olmoe-1b-7b --tp 2 --m 16 --routing uniform,hot
+      A layer of experts.
 Exit status: 0 all rows verified, 1 a wrong result, 2 bad input, 3 a rank or the system failed.
 )";
 
@@ -46,9 +50,18 @@ void add_run(CLI::App& app, int& exit_code) {
                       "A .safetensors file (default: the folder's, else random weights)");
   command->add_option("--layer", o->model.layer,
                       "A layer's number, or all (default: all of real weights, else 0)");
-  command->add_option("--op", o->model.ops, "Only these ops, as ag_gemm,gemm_rs (default: all)");
+  command->add_option(
+      "op,--op", o->model.ops,
+      "Only these ops, as ag_gemm,gemm_rs (default: all); a layer of experts: " + moe_help());
   add_session_options(*command, o->session);
-  command->callback([o, &exit_code] {
+  add_routing_option(*command, o->experts);
+  command->callback([o, command, &exit_code] {
+    if (!o->model.ops.empty() && are_moe("run", o->model.ops)) {
+      exit_code =
+          time_layers(*command, {o->model.ops, o->model.model, {}, 0}, o->experts, o->session);
+      return;
+    }
+    refuse_moe_options("run", *command);
     Workload work;
     load_model(o->model, o->session.ranks, work);
     apply(o->session, work);

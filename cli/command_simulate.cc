@@ -270,7 +270,8 @@ void add_simulate(CLI::App& app, int& exit_code) {
       fmt::join(method_names(), ", "), model_help()));
   add_product_options(*command, *o);
   add_plan_options(*command, *o);
-  add_moe_options(*command, o->experts);
+  add_expert_options(*command, o->experts);
+  add_routing_option(*command, o->experts);
   command->callback([o, command, &exit_code] {
     if (!o->model.ops.empty() && are_moe("simulate", o->model.ops)) {
       const std::vector<std::int64_t> n(o->n == 0 ? 0 : 1, o->n);

@@ -18,10 +18,16 @@
 namespace tilelace::cli {
 namespace {
 
-/// Of other ops alone.
+/// Of other ops alone, where a command has them.
 constexpr const char* kOfOthers[] = {
-    "--layer", "--rows", "--kinds", "--candidates", "--minutes",   "--multicast", "--checked",
-    "--brief", "--plan", "--size",  "--in-place",   "--symmetric", "--baselines"};
+    "--layer", "--rows", "--kinds",   "--candidates", "--minutes",  "--multicast", "--checked",
+    "--brief", "--plan", "--weights", "--size",       "--in-place", "--symmetric", "--baselines"};
+
+void refuse_options_of_others(const CLI::App& command, std::string_view ops) {
+  for (const char* name : kOfOthers)
+    require(command.get_option_no_throw(name) == nullptr || command.count(name) == 0,
+            "{}: {} is for other ops, not for {}", command.get_name(), name, ops);
+}
 
 void check_room(const MoeWork& work) {
   const MoeLayer& l = work.layer;
@@ -37,16 +43,17 @@ void check_room(const MoeWork& work) {
           show_bytes(static_cast<std::int64_t>(needed)), show_bytes(*available));
 }
 
-MoeWork work_of(const MoeSizes& sizes, const MoeRequest& request, const SessionOptions& session) {
+MoeWork work_of(std::string_view command, const MoeSizes& sizes, const MoeRequest& request,
+                const SessionOptions& session) {
   MoeWork work;
-  work.ops = split_list("bench: op", sizes.ops);
+  work.ops = split_list(fmt::format("{}: op", command), sizes.ops);
   work.routings = parse_routings(request.routings);
-  require(!session.m.empty(), "bench: {} needs --m", sizes.ops);
+  require(!session.m.empty(), "{}: {} needs --m", command, sizes.ops);
   work.sizes = parse_sizes("--m", session.m);
   work.ranks = session.ranks;
   require(parse_device(session.backend) == Device::cpu,
-          "bench: {}: CPU ranks only in this version: leave out --backend", sizes.ops);
-  set_layer("bench", sizes, request, work);
+          "{}: {}: CPU ranks only in this version: leave out --backend", command, sizes.ops);
+  set_layer(command, sizes, request, work);
   if (!session.dtype.empty()) work.layer.dtype = parse_dtype(session.dtype);
   work.layer.m = *std::ranges::max_element(work.sizes);
   work.check = !session.no_check;
@@ -70,11 +77,10 @@ Table moe_table() {
 
 }  // namespace
 
-int bench_moe(const CLI::App& command, const MoeSizes& sizes, const MoeRequest& request,
-              const SessionOptions& session) {
-  for (const char* name : kOfOthers)
-    require(command.count(name) == 0, "bench: {} is for other ops, not for {}", name, sizes.ops);
-  const MoeWork work = work_of(sizes, request, session);
+int time_layers(const CLI::App& command, const MoeSizes& sizes, const MoeRequest& request,
+                const SessionOptions& session) {
+  refuse_options_of_others(command, sizes.ops);
+  const MoeWork work = work_of(command.get_name(), sizes, request, session);
   const std::size_t rows = work.ops.size() * work.routings.size() * work.sizes.size();
   RecordFile records(session.json);
   const bool shows = !session.quiet && !records.is_stdout();

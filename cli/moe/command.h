@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tilelace bench` of mixtures of experts.
+// `tilelace run` and `bench` of mixtures of experts.
 #pragma once
 #include <CLI/App.hpp>
 
@@ -8,8 +8,9 @@
 
 namespace tilelace::cli {
 
-/// Runs it; the exit code. Errors: usage (options that mean nothing here, too).
-int bench_moe(const CLI::App& command, const MoeSizes& sizes, const MoeRequest& request,
-              const SessionOptions& session);
+/// Runs layers, checks and times them; the exit code. Errors: usage (options that mean nothing
+/// here, too).
+int time_layers(const CLI::App& command, const MoeSizes& sizes, const MoeRequest& request,
+                const SessionOptions& session);
 
 }  // namespace tilelace::cli

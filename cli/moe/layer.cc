@@ -51,24 +51,28 @@ void set_layer(std::string_view command, const MoeSizes& sizes, const MoeRequest
   l.inner = inner / work.ranks;
 }
 
-void add_moe_options(CLI::App& command, MoeRequest& request) {
+void add_expert_options(CLI::App& command, MoeRequest& request) {
   command.add_option("--experts", request.experts, "Mixtures of experts: how many")
       ->check(whole_between(1, 1 << 20));
   command.add_option("--top-k", request.top_k, "Mixtures of experts: choices of a token")
       ->check(whole_between(1, 1 << 20));
-  command
-      .add_option("--routing", request.routings,
-                  "Mixtures of experts: a list of uniform, zipf, hot")
-      ->capture_default_str();
   command
       .add_option("--activation", request.activation,
                   "Mixtures of experts: of the first product, without a model")
       ->capture_default_str();
 }
 
+void add_routing_option(CLI::App& command, MoeRequest& request) {
+  command
+      .add_option("--routing", request.routings,
+                  "Mixtures of experts: a list of uniform, zipf, hot")
+      ->capture_default_str();
+}
+
 void refuse_moe_options(std::string_view command, const CLI::App& app) {
   for (const char* name : {"--experts", "--top-k", "--routing", "--activation"})
-    require(app.count(name) == 0, "{}: {} is for mixtures of experts alone", command, name);
+    require(app.get_option_no_throw(name) == nullptr || app.count(name) == 0,
+            "{}: {} is for mixtures of experts alone", command, name);
 }
 
 std::string moe_help() {

@@ -17,7 +17,9 @@ struct MoeRequest {
   std::int64_t experts = 0, top_k = 0;
 };
 
-void add_moe_options(CLI::App& command, MoeRequest& request);
+/// --experts, --top-k, --activation: of layers without a model.
+void add_expert_options(CLI::App& command, MoeRequest& request);
+void add_routing_option(CLI::App& command, MoeRequest& request);
 /// Throws a usage error where one of them is given to another op.
 void refuse_moe_options(std::string_view command, const CLI::App& app);
 /// What the ops are, for help.

@@ -149,8 +149,6 @@ int plan_moe(const CLI::App& command, const MoeSizes& sizes, const MoeRequest& r
              const MoePlanning& o) {
   for (const char* name : kOfOthers)
     require(command.count(name) == 0, "plan: {} is for other ops, not for {}", name, sizes.ops);
-  require(command.count("--routing") == 0,
-          "plan: --routing: plans of experts do not depend on it, leave it out");
   const MoeWork work = work_of(sizes, request, o);
   const Machine machine = machine_of(o);
   require(machine.device == Device::cpu || row_of(work.layer.dtype).on_gpus,

@@ -44,10 +44,15 @@ const BadExperts kBadExperts[] = {
     {"PlannedUnknownExperts", "plan ag_moe,moe_xx --m 8 --model mixtral-8x7b",
      "tilelace: plan: op: got \"moe_xx\", expected moe_rs or moe_ar or ag_moe\n"},
     {"PlannedRouting", "plan moe_rs --m 8 --model mixtral-8x7b --routing hot",
-     "--routing: plans of experts do not depend on it, leave it out\n"},
+     "plan: there is no option --routing"},
     {"PlannedExpertsWithAPlan", "plan moe_rs --m 8 --model mixtral-8x7b --plan chunk=8",
      "plan: --plan is for other ops, not for moe_rs\n"},
     {"PlannedExpertsOfNoM", "plan moe_rs --model mixtral-8x7b", "plan: moe_rs needs --m\n"},
+    {"RunOfNoExperts", "run moe_rs --model minilm-l6 --m 4", "--model: got \"minilm-l6\""},
+    {"RunOfExpertsWithWeights", "run moe_rs --model olmoe-1b-7b --m 4 --weights x",
+     "run: --weights is for other ops, not for moe_rs\n"},
+    {"RunRoutingOfOthers", "run gemm_rs --model minilm-l6 --m 4 --routing hot",
+     "run: --routing is for mixtures of experts alone\n"},
     {"FirstHalfAlone", "simulate ag_moe --machine h200x2 --m 8 --model mixtral-8x7b",
      "simulate: op: got \"ag_moe\", expected moe_rs or moe_ar\n"},
 };
@@ -71,6 +76,20 @@ TEST(CliExperts, SimulatedLayersTakeTheSumOfTheirPasses) {
     EXPECT_FALSE(record["known_error"]["text"].empty());
   }
   EXPECT_EQ(records, 8);
+}
+
+TEST(CliExperts, RunChecksAModelsLayer) {
+  const std::string config = testing::TempDir() + "small-experts.json";
+  std::ofstream(config) << R"({"model_type": "olmoe", "hidden_size": 64, "intermediate_size": 32,
+    "num_experts": 8, "num_experts_per_tok": 2, "num_hidden_layers": 1, "hidden_act": "silu",
+    "torch_dtype": "bfloat16"})";
+  for (const char* op : {"moe_rs", "--op moe_ar"}) {
+    const Finished f = run_command("run " + std::string(op) + " --model " + config +
+                                   " --tp 2 --m 1,33 --routing uniform,hot --iterations 1");
+    EXPECT_EQ(f.code, 0) << f.err;
+    EXPECT_NE(f.out.find("4 of 4 rows verified"), std::string::npos) << f.out;
+  }
+  unlink(config.c_str());
 }
 
 TEST(CliExperts, PlansNameTilesCollectivesAndScratch) {
