@@ -59,7 +59,7 @@ constexpr const char* kBenchExamples = R"(Examples:
            --baselines nccl,nccl_window --json collectives.jsonl
       Collectives by themselves, beside NCCL's on plain buffers and on windows.
   tilelace bench moe_rs --tp 2 --m 64,512 --model olmoe-1b-7b --routing uniform,hot
-      A layer of experts with several routings, on CPU ranks.
+      A layer of experts with several routings; also with --backend cuda.
 )";
 
 void set_jobs(BenchOptions& o, Workload& work) {

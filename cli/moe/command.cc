@@ -4,8 +4,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "core/check.h"
+#include "gpu_times.h"
 #include "machine.h"
 #include "moe/layer_record.h"
 #include "moe/measure.h"
@@ -34,13 +36,15 @@ void check_room(const MoeWork& work) {
   const std::int64_t width = l.inner * (row_of(l.activation).gated ? 2 : 1);
   const std::int64_t elements = l.experts * l.hidden * (width + l.inner) +
                                 l.m * l.top_k * (l.inner + l.hidden) + 3 * l.m * l.hidden;
-  const double needed =
-      static_cast<double>(elements) * static_cast<double>(size_of(l.dtype)) * work.ranks;
-  const auto available = available_memory();
+  const bool gpus = work.device == Device::cuda;
+  const double needed = static_cast<double>(elements) * static_cast<double>(size_of(l.dtype)) *
+                        (gpus ? 1 : work.ranks);
+  const auto available = gpus ? std::optional(work.gpus.memory_bytes) : available_memory();
   if (!available) return;
   require(needed <= 0.9 * static_cast<double>(*available),
-          "memory: this layer needs {}, and {} is available: take a smaller one",
-          show_bytes(static_cast<std::int64_t>(needed)), show_bytes(*available));
+          "memory: this layer needs {}{}, and {} is available: take a smaller one",
+          show_bytes(static_cast<std::int64_t>(needed)), gpus ? " on each GPU" : "",
+          show_bytes(*available));
 }
 
 MoeWork work_of(std::string_view command, const MoeSizes& sizes, const MoeRequest& request,
@@ -51,17 +55,30 @@ MoeWork work_of(std::string_view command, const MoeSizes& sizes, const MoeReques
   require(!session.m.empty(), "{}: {} needs --m", command, sizes.ops);
   work.sizes = parse_sizes("--m", session.m);
   work.ranks = session.ranks;
-  require(parse_device(session.backend) == Device::cpu,
-          "{}: {}: CPU ranks only in this version: leave out --backend", command, sizes.ops);
+  work.device = parse_device(session.backend);
+  if (work.device == Device::cuda) {
+    work.gpus = gpu_facts();
+    check_gpu_options(session, work.gpus);
+  }
   set_layer(command, sizes, request, work);
   if (!session.dtype.empty()) work.layer.dtype = parse_dtype(session.dtype);
   work.layer.m = *std::ranges::max_element(work.sizes);
   work.check = !session.no_check;
   work.iterations = session.iterations;
   work.warmup = session.warmup;
+  require(work.device == Device::cpu || row_of(work.layer.dtype).on_gpus,
+          "--dtype: got {}, expected {}: GPU ranks have no other", name_of(work.layer.dtype),
+          names_of_gpu_dtypes());
   moe_map_words(work.layer, work.layer.m);  // throws where the library would
   check_room(work);
   return work;
+}
+
+std::string ranks_text(const MoeWork& work, const SessionOptions& session) {
+  if (work.device == Device::cuda)
+    return fmt::format("a GPU each, on {}, driver {}; times: CUDA graphs of {} calls",
+                       work.gpus.name, work.gpus.driver, kGraphCalls);
+  return fmt::format("as {}, on {}", session.processes ? "processes" : "threads", device_name());
 }
 
 Table moe_table() {
@@ -87,9 +104,7 @@ int time_layers(const CLI::App& command, const MoeSizes& sizes, const MoeRequest
   const Table table = moe_table();
   Progress progress(static_cast<std::int64_t>(rows), session.quiet);
   std::size_t done = 0, bad = 0;
-  if (shows)
-    print_filled(fmt::format("{}, as {}, on {}", layer_text(work),
-                             session.processes ? "processes" : "threads", device_name()));
+  if (shows) print_filled(layer_text(work) + ", " + ranks_text(work, session));
   const auto show = [&](const MoeTimes& t) {
     progress.clear();
     records.write(moe_record(work, t));

@@ -27,14 +27,16 @@ Json layer_json(const MoeWork& work, const std::string& op, std::int64_t m) {
 
 std::string moe_record(const MoeWork& work, const MoeTimes& t) {
   Json r = layer_json(work, t.op, t.m);
-  r["backend"] = "cpu";
+  const bool gpus = work.device == Device::cuda;
+  r["backend"] = gpus ? "cuda" : "cpu";
   r["routing"] = name_of(t.routing);
   r["imbalance"] = t.imbalance;
   r["first_us"] = quantile(t.first_us, 0.5);
   r["us"] = quantile(t.us, 0.5);
   r["samples"] = t.us.size();
   r["verified"] = work.check ? Json(t.complaint.empty()) : Json();
-  r["device"] = device_name();
+  r["device"] = gpus ? work.gpus.name : device_name();
+  r["driver"] = or_null(work.gpus.driver);
   return r.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

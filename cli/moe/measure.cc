@@ -6,13 +6,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <random>
+#include <optional>
+#include <utility>
 
 #include "backend/cpu/gemm/expert_bound.h"
-#include "core/half.h"
 #include "gpu_times.h"
 #include "json_values.h"
 #include "machine.h"
+#include "moe/tensors.h"
 #include "op/run_plan.h"
 #include "row.h"
 #include "schedule/moe_map.h"
@@ -23,41 +24,10 @@ namespace {
 using cpu::Within;
 
 constexpr double kRowSeconds = 0.5;
-constexpr int kFewestSamples = 3, kMostSamples = 40;
+constexpr int kFewestSamples = 3, kMostSamples = 40, kGpuSamples = 10;
+/// Bytes of an id, of a router's weight and of a map's word.
+constexpr std::size_t kWord = 4;
 constexpr std::int64_t kCheckedTokens = 4;
-
-/// Random elements, which repeat after a prime number of them: tables are small, and no displaced
-/// row looks right.
-class Elements {
- public:
-  Elements(DType dtype, std::int64_t rows, std::int64_t cols, std::uint32_t seed, double scale)
-      : memory_(static_cast<std::size_t>(rows * cols) * size_of(dtype) + 64) {
-    auto at = reinterpret_cast<std::uintptr_t>(memory_.data());
-    view_ = dense(memory_.data() + (64 - at % 64), dtype, rows, cols);
-    constexpr std::int64_t kTable = 65537;
-    const std::int64_t count = rows * cols, table = std::min(count, kTable);
-    std::mt19937 random(seed);
-    std::normal_distribution<double> normal(0, scale);
-    for (std::int64_t i = 0; i < table; ++i)
-      store_element(view_.data, dtype, i, static_cast<float>(normal(random)));
-    auto* bytes = static_cast<std::byte*>(view_.data);
-    for (std::int64_t i = table; i < count; i += table)
-      std::memcpy(bytes + static_cast<std::size_t>(i) * size_of(dtype), bytes,
-                  static_cast<std::size_t>(std::min(table, count - i)) * size_of(dtype));
-  }
-  [[nodiscard]] TensorView view() const { return view_; }
-  /// A row as floats.
-  [[nodiscard]] std::vector<float> row(std::int64_t r) const {
-    std::vector<float> all;
-    for (std::int64_t i = 0; i < view_.cols; ++i)
-      all.push_back(load_element(view_.data, view_.dtype, r * view_.cols + i));
-    return all;
-  }
-
- private:
-  std::vector<std::byte> memory_;
-  TensorView view_;
-};
 
 /// What one rank has of a layer, for the largest size.
 class RankLayer {
@@ -68,16 +38,20 @@ class RankLayer {
         send_(send),
         layer_(work.layer),
         width_(layer_.inner * (row_of(layer_.activation).gated ? 2 : 1)),
-        x_(layer_.dtype, layer_.m, layer_.hidden, 1, 1),
-        w1_(layer_.dtype, layer_.experts * width_, layer_.hidden, seed(10),
+        x_(member, layer_.dtype, layer_.m, layer_.hidden, 1, 1),
+        w1_(member, layer_.dtype, layer_.experts * width_, layer_.hidden, seed(10),
             1 / std::sqrt(static_cast<double>(layer_.hidden))),
-        w2_(layer_.dtype, layer_.experts * layer_.hidden, layer_.inner, seed(20),
+        w2_(member, layer_.dtype, layer_.experts * layer_.hidden, layer_.inner, seed(20),
             1 / std::sqrt(static_cast<double>(layer_.inner * work.ranks))),
-        b1_(layer_.dtype, layer_.experts, width_, seed(30), 1),
-        b2_(layer_.dtype, layer_.experts, layer_.hidden, seed(40), 1),
-        act_(layer_.dtype, layer_.m * layer_.top_k, layer_.inner, 1, 0),
-        out_(layer_.dtype, layer_.m, layer_.hidden, 1, 0),
-        map_(static_cast<std::size_t>(moe_map_words(layer_, layer_.m))) {}
+        b1_(member, layer_.dtype, layer_.experts, width_, seed(30), 1),
+        b2_(member, layer_.dtype, layer_.experts, layer_.hidden, seed(40), 1),
+        act_(member, layer_.dtype, layer_.m * layer_.top_k, layer_.inner),
+        out_(member, layer_.dtype, layer_.m, layer_.hidden),
+        map_(member, static_cast<std::size_t>(moe_map_words(layer_, layer_.m)) * kWord),
+        ids_(member, static_cast<std::size_t>(layer_.m * layer_.top_k) * kWord),
+        weights_(member, static_cast<std::size_t>(layer_.m * layer_.top_k) * kWord) {
+    if (work.device == Device::cuda) times_.emplace(member, [&send] { send(""); });
+  }
 
   void run_row(const std::string& op, RoutingKind kind, std::int64_t m) {
     MoeTimes row{op, kind, m, 1, {}, {}, {}};
@@ -86,9 +60,8 @@ class RankLayer {
     layer_.replicated = is_replicated(op);
     set_arguments(m);
     prepare_moe(member_, layer_);
-    for (int i = 0; i < std::max(1, work_.warmup); ++i) both();
     if (work_.check) row.complaint = check(m);
-    time(row);
+    times_ ? time_on_gpus(row) : time(row);
     if (member_.rank() == 0) send_(to_text(row));
   }
 
@@ -102,38 +75,41 @@ class RankLayer {
     const std::int64_t own = m / ranks + (rank < m % ranks ? 1 : 0);
     begin_ = layer_.replicated ? 0 : rank * (m / ranks) + std::min(rank, m % ranks);
     tokens_ = layer_.replicated ? m : own;
+    ids_.upload(routed_.ids.data(), routed_.ids.size() * kWord);
+    weights_.upload(routed_.weights.data(), routed_.weights.size() * kWord);
+    const std::int64_t chosen = begin_ * layer_.top_k;
     first_ = {};
     first_.layer = layer_, first_.m = m;
-    first_.x = rows_of(x_, begin_, tokens_);
-    first_.routing = {routed_.ids.data() + begin_ * layer_.top_k, Item::i32,
-                      routed_.weights.data() + begin_ * layer_.top_k};
-    first_.weight = w1_.view(), first_.map = map_.data();
-    first_.out = rows_of(act_, 0, m * layer_.top_k);
+    first_.x = x_.rows(begin_, tokens_);
+    first_.routing = {static_cast<const std::int32_t*>(ids_.data()) + chosen, Item::i32,
+                      static_cast<const float*>(weights_.data()) + chosen};
+    first_.weight = w1_.view(), first_.map = map();
+    first_.out = act_.rows(0, m * layer_.top_k);
     second_ = {};
     second_.layer = layer_, second_.m = m;
-    second_.x = first_.out, second_.map = map_.data();
+    second_.x = first_.out, second_.map = map();
     second_.weight = w2_.view();
-    second_.out = rows_of(out_, 0, tokens_);
+    second_.out = out_.rows(0, tokens_);
+    first_.stream = second_.stream = stream();
     if (!work_.biased) return;
     first_.bias = b1_.view();
     if (rank == 0) second_.bias = b2_.view();  // one rank's alone: all have every expert
   }
-  static TensorView rows_of(const Elements& e, std::int64_t begin, std::int64_t rows) {
-    TensorView t = e.view();
-    t.data = static_cast<std::byte*>(t.data) +
-             static_cast<std::size_t>(begin * t.cols) * size_of(t.dtype);
-    t.rows = rows;
-    return t;
-  }
+  [[nodiscard]] std::int32_t* map() const { return static_cast<std::int32_t*>(map_.data()); }
+  [[nodiscard]] void* stream() const { return times_ ? times_->stream() : nullptr; }
 
   void second_half() { layer_.replicated ? moe_ar(member_, second_) : moe_rs(member_, second_); }
   void both() {
     ag_moe(member_, first_);
     second_half();
-    send_("");
   }
 
+  /// One half after the other, on the host's clock.
   void time(MoeTimes& row) {
+    for (int i = 0; i < std::max(1, work_.warmup); ++i) {
+      both();
+      send_("");
+    }
     const double begin = seconds_now();
     const int most = work_.iterations > 0 ? work_.iterations : kMostSamples;
     for (int i = 0; i < most; ++i) {
@@ -149,6 +125,28 @@ class RankLayer {
       const double spent = most_of(member_, seconds_now() - begin);
       if (work_.iterations == 0 && i + 1 >= kFewestSamples && spent > kRowSeconds) break;
     }
+  }
+
+  /// In graphs: the first half alone, and both.
+  void time_on_gpus(MoeTimes& row) {
+    const std::vector<GpuCall> calls{[this](int /*turn*/) { ag_moe(member_, first_); },
+                                     [this](int /*turn*/) { both(); }};
+    auto all =
+        times_->samples(calls, work_.iterations > 0 ? work_.iterations : kGpuSamples, work_.warmup);
+    row.first_us = std::move(all[0]), row.us = std::move(all[1]);
+  }
+
+  /// Collective: one call on spoilt results; the map that it made.
+  std::vector<std::int32_t> run_once() {
+    act_.spoil(), out_.spoil();
+    member_.synchronize();  // copies from the host may end after they return
+    send_("");
+    member_.barrier();
+    both();
+    member_.synchronize(stream());
+    std::vector<std::int32_t> words(map_.bytes() / kWord);
+    map_.download(words.data(), map_.bytes());
+    return words;
   }
 
   /// A row of the first half's result, by its (token, slot), against fp64.
@@ -177,24 +175,28 @@ class RankLayer {
 
   /// This rank's term of a token, from the rows that the first half made.
   std::vector<Within> term_of(std::int64_t token, const std::vector<std::int64_t>& rows) const {
+    const bool biased = second_.bias.data != nullptr;
     std::vector<Within> term;
-    std::vector<std::vector<float>> acts;
-    for (const std::int64_t row : rows) acts.push_back(act_.row(row));
+    std::vector<std::vector<float>> acts, biases;
+    for (std::size_t s = 0; s < rows.size(); ++s) {
+      acts.push_back(act_.row(rows[s]));
+      if (biased) biases.push_back(b2_.row(expert_of(token, s)));
+    }
     for (std::int64_t n = 0; n < layer_.hidden; ++n) {
       std::vector<Within> slots;
-      for (std::int64_t s = 0; s < layer_.top_k; ++s) {
-        const auto pair = static_cast<std::size_t>(token * layer_.top_k + s);
-        const std::int64_t expert = routed_.ids[pair];
-        const auto w = w2_.row(expert * layer_.hidden + n);
-        const bool biased = second_.bias.data != nullptr;
-        const Within y = cpu::dot(
-            acts[static_cast<std::size_t>(s)].data(), w.data(), layer_.inner,
-            biased ? load_element(b2_.view().data, layer_.dtype, expert * layer_.hidden + n) : 0);
-        slots.push_back(cpu::rounded(cpu::times(y, routed_.weights[pair]), layer_.dtype));
+      for (std::size_t s = 0; s < rows.size(); ++s) {
+        const auto w = w2_.row(expert_of(token, s) * layer_.hidden + n);
+        const Within y = cpu::dot(acts[s].data(), w.data(), layer_.inner,
+                                  biased ? biases[s][static_cast<std::size_t>(n)] : 0);
+        const float weight = routed_.weights[static_cast<std::size_t>(token * layer_.top_k) + s];
+        slots.push_back(cpu::rounded(cpu::times(y, weight), layer_.dtype));
       }
       term.push_back(cpu::rounded(cpu::added(slots), layer_.dtype));
     }
     return term;
+  }
+  [[nodiscard]] std::int64_t expert_of(std::int64_t token, std::size_t slot) const {
+    return routed_.ids[static_cast<std::size_t>(token * layer_.top_k) + slot];
   }
 
   /// Collective: all ranks' terms of a token, by rank.
@@ -227,13 +229,14 @@ class RankLayer {
   /// Collective: the first complaint of any rank, on each.
   std::string check(std::int64_t m) {
     std::string found;
-    const schedule::MoeMap map{m, layer_.top_k, layer_.experts, 0, layer_.experts};
+    const std::vector<std::int32_t> words = run_once();
+    const schedule::MoeMap shape{m, layer_.top_k, layer_.experts, 0, layer_.experts};
     const std::int64_t step = std::max<std::int64_t>(1, m / kCheckedTokens);
     for (std::int64_t token = 0; token < m; token += step) {
       std::vector<std::int64_t> rows;
       for (std::int64_t s = 0; s < layer_.top_k; ++s) {
         const std::int64_t pair = token * layer_.top_k + s;
-        rows.push_back(map_[static_cast<std::size_t>(map.row_of() + pair)]);
+        rows.push_back(words[static_cast<std::size_t>(shape.row_of() + pair)]);
         if (found.empty()) found = wrong_row(pair, rows.back());
       }
       send_("");
@@ -250,8 +253,10 @@ class RankLayer {
   const Send& send_;
   MoeLayer layer_;
   std::int64_t width_;
-  Elements x_, w1_, w2_, b1_, b2_, act_, out_;
-  std::vector<std::int32_t> map_;
+  RandomTensor x_, w1_, w2_, b1_, b2_;
+  ResultTensor act_, out_;
+  DeviceBuffer map_, ids_, weights_;
+  std::optional<GpuTimes> times_;  ///< of GPU ranks
   Routed routed_;
   std::int64_t begin_ = 0, tokens_ = 0;  ///< this rank's
   AgMoeArgs first_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole layer of experts on CPU ranks: timed, and compared with fp64 on some tokens.
+// A whole layer of experts: timed, and compared with fp64 on some tokens.
 #pragma once
 #include <string>
 #include <vector>

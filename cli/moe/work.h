@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gpu.h"
 #include "tilelace/moe.h"
 
 namespace tilelace::cli {
@@ -22,6 +23,8 @@ struct MoeWork {
   std::vector<RoutingKind> routings;
   std::vector<std::int64_t> sizes;  ///< tokens of all ranks
   int ranks = 1;
+  Device device = Device::cpu;
+  GpuFacts gpus;      ///< where ranks have GPUs
   std::string model;  ///< empty: sizes without a model
   MoeLayer layer;     ///< of a rank; m: the largest size
   bool biased = false;
