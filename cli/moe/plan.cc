@@ -153,6 +153,9 @@ int plan_moe(const CLI::App& command, const MoeSizes& sizes, const MoeRequest& r
   const Machine machine = machine_of(o);
   require(machine.device == Device::cpu || row_of(work.layer.dtype).on_gpus,
           "plan: --dtype: got {}, expected {}", name_of(work.layer.dtype), names_of_gpu_dtypes());
+  require(machine.device == Device::cpu || work.layer.experts <= plan::kMostMoeExperts,
+          "plan: experts: got {}, expected at most {} on GPUs", work.layer.experts,
+          plan::kMostMoeExperts);
   print_filled(layer_text(work) + (machine.device == Device::cpu
                                        ? ", CPU ranks"
                                        : fmt::format(", {}", fmt::streamed(machine))));

@@ -21,6 +21,9 @@ constexpr const char* kOfOthers[] = {
     "--product", "--nodes",     "--method",   "--link", "--plan", "--tried", "--jitter",
     "--noise",   "--straggler", "--straggle", "--seed", "--svg",  "--rank",  "--trace"};
 
+/// (token, slot) pairs of a routing that is drawn.
+constexpr std::int64_t kMostPairs = 1 << 26;
+
 MoeWork work_of(const MoeSizes& sizes, const MoeRequest& request, const MoeSimulation& o) {
   MoeWork work;
   work.ops = split_list("simulate: op", sizes.ops);
@@ -31,6 +34,9 @@ MoeWork work_of(const MoeSizes& sizes, const MoeRequest& request, const MoeSimul
   if (!o.dtype.empty()) work.layer.dtype = parse_dtype(o.dtype);
   work.layer.m = *std::ranges::max_element(work.sizes);
   moe_map_words(work.layer, work.layer.m);  // throws where the library would
+  require(work.layer.m * work.layer.top_k <= kMostPairs,
+          "simulate: --m: got {} tokens of {} choices, expected at most {} choices in all",
+          work.layer.m, work.layer.top_k, kMostPairs);
   return work;
 }
 

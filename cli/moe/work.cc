@@ -65,9 +65,10 @@ bool is_replicated(std::string_view op) { return op == kMoeOps[1]; }
 
 std::string layer_text(const MoeWork& work) {
   const MoeLayer& l = work.layer;
-  return fmt::format("{} ranks, {}{}, hidden {}, inner {}, {} experts, top {}, {}", work.ranks,
-                     work.model.empty() ? "" : work.model + ", ", name_of(l.dtype), l.hidden,
-                     l.inner * work.ranks, l.experts, l.top_k, row_of(l.activation).name);
+  return fmt::format("{} rank{}, {}{}, hidden {}, inner {}, {} experts, top {}, {}", work.ranks,
+                     work.ranks == 1 ? "" : "s", work.model.empty() ? "" : work.model + ", ",
+                     name_of(l.dtype), l.hidden, l.inner * work.ranks, l.experts, l.top_k,
+                     row_of(l.activation).name);
 }
 
 Routed make_routing(RoutingKind kind, const MoeLayer& l, std::int64_t m) {

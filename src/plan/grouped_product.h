@@ -11,6 +11,9 @@
 
 namespace tilelace::plan {
 
+/// Experts of one rank, at most.
+constexpr int kMostMoeExperts = 1024;
+
 /// A shape of tiles. `few`: for few rows per expert. `many`: for more. `wide` and `pair` read less
 /// from L2, but nothing runs beside their stores, so they are for a long k. The two CTAs of a pair
 /// share rows, so the result should have columns for both.

@@ -209,6 +209,8 @@ void check_experts(const MachineModel& m, const MoeLayer& l, int ranks) {
   require(ranks >= 1 && ranks <= static_cast<int>(m.ranks_per_node),
           "simulate: --tp: got {} ranks, expected at most {} on {}", ranks, m.ranks_per_node,
           m.name);
+  require(l.experts <= plan::kMostMoeExperts, "simulate: experts: got {}, expected at most {}",
+          l.experts, plan::kMostMoeExperts);
   require(row_of(l.dtype).on_gpus, "simulate: --dtype: got {}, expected {}", name_of(l.dtype),
           names_of_gpu_dtypes());
 }

@@ -60,7 +60,8 @@ struct LayerTime {
 LayerTime layer_time(const MachineModel&, const MoeLayer&, std::int64_t m, int ranks,
                      tilelace::Collective reduction, std::span<const int> expert_rows);
 
-/// Errors: usage: the machine has no kernels for it, fewer ranks, or the type is not on GPUs.
+/// Errors: usage: the machine has no kernels for it, or fewer ranks; a type or
+/// more experts than GPUs have.
 void check_experts(const MachineModel&, const MoeLayer&, int ranks);
 
 }  // namespace tilelace::sim

@@ -167,6 +167,11 @@ TEST(ExpertLayer, MachinesWithoutKernelsAndTooFewRanksAreRefused) {
   MoeLayer l = layer();
   l.dtype = kAccumulator;
   EXPECT_THROW(check_experts(m, l, 2), Error);
+  l = layer();
+  l.experts = 1024;
+  EXPECT_NO_THROW(check_experts(m, l, 2));
+  l.experts = 1025;
+  EXPECT_THROW(check_experts(m, l, 2), Error);
   m.compute.capability = 80;
   EXPECT_THROW(check_experts(m, layer(), 2), Error);
 }

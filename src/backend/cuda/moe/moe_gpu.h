@@ -15,8 +15,7 @@
 
 namespace tilelace::cuda {
 
-/// Experts of one rank, at most.
-constexpr int kMostMoeExperts = 1024;
+using plan::kMostMoeExperts;
 
 /// Arguments of make_map; ids are [m, top_k].
 struct MakeMap {
