@@ -45,8 +45,8 @@ constexpr std::uint16_t float_to_fp16(float f) {
   return static_cast<std::uint16_t>(sign | ((rounded - 0x38000000U) >> 13));
 }
 
-/// An element of a DType::bf16 tensor: std::vector<Bf16> holds one. Computes as the float that it
-/// converts to; a float becomes one explicitly, rounded as float_to_bf16.
+/// An element of a DType::bf16 tensor, which std::vector<Bf16> can hold. Arithmetic converts it to
+/// float implicitly; a float converts to Bf16 only explicitly, rounded as by float_to_bf16.
 struct Bf16 {
   std::uint16_t bits = 0;  ///< sign, 8 bits of exponent, 7 of mantissa
 

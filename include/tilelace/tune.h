@@ -48,9 +48,9 @@ struct TuneResult {
 /// are timed once. Collective: the same problems and options on every rank, with no
 /// call in progress; the times of the slowest rank decide. Memory: a temporary communicator, and
 /// operands and staging of one problem at a time.
-/// Errors: usage (CPU ranks, a share of the device, problems that no GPU rank has, options), system
-/// (a plan that fails or has a wrong result; a GPU that is throttled or shared, with what was seen;
-/// memory), peer, timeout.
+/// Errors: usage (CPU ranks, a share of the device, problems that GPU ranks cannot run, options),
+/// system (a plan that fails or has a wrong result; a GPU that is throttled or shared, with what
+/// was seen; memory), peer, timeout.
 TuneResult tune(Communicator&, std::span<const Problem>, const TuneOptions& = {});
 
 /// Writes the rows as a table. Rows of an existing file stay if it is a table for the same GPUs

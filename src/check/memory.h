@@ -5,7 +5,7 @@
 
 namespace tilelace::check {
 
-/// Regions of a rank's memory. Those up to lines are in the call's slot, the others are the user's.
+/// Regions of a rank's memory. Up to `lines` they are in the call's slot; the rest are the user's.
 enum class Region : std::uint8_t {
   gathered,
   outgoing,
@@ -20,8 +20,8 @@ constexpr int kRegions = 8;
 constexpr bool in_slot(Region r) { return r <= Region::lines; }
 std::string_view name_of(Region);
 
-/// rows x columns [col_begin, col_end) of a region of rank `owner`. gathered and delivered have one
-/// column; rows of incoming are the schedule's incoming rows.
+/// rows x columns [col_begin, col_end) of a region of rank `owner`. Regions `gathered` and
+/// `delivered` have one column; rows of region `incoming` are the schedule's incoming rows.
 struct Access {
   Region region = Region::out;
   int owner = 0;
@@ -78,7 +78,7 @@ void each_access(const schedule::AgGemm& s, const Step& x, Emit&& emit) {
   }
 }
 
-/// In a whole walk, a tile reads own rows from the slot too.
+/// Where tiles run over the rows of all shards (`whole`), a tile reads own rows from the slot, too.
 template <class Order, class Emit>
 void each_access(const schedule::GatherTiles<Order>& s, const Step& x, Emit&& emit) {
   if (x.verb == Verb::compute && s.walked() && s.order().whole)
@@ -165,7 +165,7 @@ inline RowRange placed(RowRange own, Index place, RowRange rows) {
   return {begin, begin + rows.size()};
 }
 
-/// Incoming data at `rank` where partials are handed on.
+/// Size of region `incoming` at `rank`, in units, where partials are handed on (HandRows).
 inline Index handed_units(const schedule::HandRows& s, int rank) {
   return s.way == schedule::HandWay::ring ? s.rows[s.ranks - 1].end
                                           : (s.ranks - 1) * s.rows[rank].size();
@@ -187,7 +187,7 @@ void each_access(const schedule::HandRows& s, const Step& x, Emit&& emit) {
     case Verb::partial: touch(Region::outgoing, s.rank, x.rows, true); break;
     case Verb::store_partial:
       touch(Region::outgoing, s.rank, x.rows, false);
-      // The place that is added to must be written before, and stay valid until then.
+      // What is added to must be written before the addition, and stay valid until it is done.
       if (s.way == schedule::HandWay::added) touch(Region::outgoing, x.peer, x.rows, false);
       touch(Region::incoming, x.peer, handed_rows(s, x.peer, s.rank, x.rows), true);
       break;
@@ -266,8 +266,8 @@ void each_access(const schedule::SharedTiles& s, const Step& x, Emit&& emit) {
   }
 }
 
-/// Reduce reads the partials in all slots. It stores one-shot sums in this rank's result, two-shot
-/// sums on all ranks: in their slots, or `direct` in their results. Sums in a slot replace the
+/// Reduce reads the partials in all slots. It stores one-shot sums in this rank's `out`, two-shot
+/// sums on all ranks: in their slots or, if `direct`, in their `out`. Sums in a slot replace the
 /// partials there; here they are a region of their own, as below.
 template <class Emit>
 void each_access(const schedule::TileSums& s, const Step& x, Emit&& emit) {

@@ -54,8 +54,8 @@ NotedVerbs<Verbs, WatchNote> watched(Verbs& real, SharedMonitor& shared, int act
   return {real, WatchNote{&shared, actor}};
 }
 
-/// The same for a collective's verbs by chunks: `run_exchange(s, w, v)`. For lines only the verbs
-/// themselves know when one has arrived.
+/// The same for a collective's verbs by chunks: `run_exchange(s, w, v)`. Not for verbs by lines:
+/// nobody but the verbs themselves knows when a line has arrived.
 template <class S, class Verbs>
 NotedExchange<S, Verbs, WatchNote> watched_exchange(const S& s, const ExchangeCall& call,
                                                     Verbs& real, SharedMonitor& shared, int actor) {

@@ -106,7 +106,7 @@ void check_layer(std::string_view op, const MoeLayer& l) {
   require(l.top_k >= 1 && l.top_k <= kMostExperts, "{}: top_k: got {}, expected 1 to {}", op,
           l.top_k, kMostExperts);
   require(l.m >= 0 && l.m <= schedule::kMaxMapPairs / l.top_k,
-          "{}: m: got {} tokens of {} choices, expected at most {} choices", op, l.m, l.top_k,
+          "{}: m: got {} tokens x top_k {}, expected a product of at most {}", op, l.m, l.top_k,
           schedule::kMaxMapPairs);
   std::int64_t bytes = 0;
   const auto item = static_cast<std::int64_t>(size_of(l.dtype));

@@ -133,7 +133,7 @@ class GemmSegments {
     return true;
   }
 
-  /// For the last segment, if it is of a shared tile.
+  /// The round of the segment that next() gave last, if that is of a shared tile.
   [[nodiscard]] TILELACE_HD constexpr int round() const { return round_; }
 
  private:

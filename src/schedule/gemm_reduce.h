@@ -244,9 +244,9 @@ TILELACE_ROLE void run_copy(const GemmReduce& s, Verbs& v) {
   v.admit();
 }
 
-/// Role `compute`, worker w of s.workers, of a rank that does not walk: straddling tiles, then
-/// every workers-th tile. Results are delivered two blocks behind, when they are likely to be
-/// there.
+/// Role `compute`, worker w of s.workers, without a kernel's order of tiles (!s.walked()):
+/// straddling tiles, then every workers-th tile. Results are delivered two blocks behind, when they
+/// are likely to be there.
 template <class Verbs>
 TILELACE_ROLE void run_compute(const GemmReduce& s, int worker, Verbs& v) {
   bool admitted = false;

@@ -5,10 +5,10 @@
 
 namespace tilelace::schedule {
 
-/// Walks that are searched one by one. Kernels have no more.
+/// Up to this many walks, as kernels have them, a tile's walk is searched for one by one.
 constexpr int kFewWalks = 8;
 
-/// The walk of tile t among many, on the host. `first_tile(w)`: of walk w; w == walks: all tiles.
+/// The walk that has tile t, by bisection, on the host. `first_tile(walks)`: the number of tiles.
 template <class First>
 constexpr int walk_of(int walks, int t, First first_tile) {
   int w = 0;

@@ -11,7 +11,7 @@ namespace tilelace::sim {
 
 /// Whose kernels the machine's devices have, if any.
 std::optional<int> architecture_of_machine(const MachineModel&);
-/// Whether the machine's devices have kernels, and the method is our own.
+/// Whether there are kernels for the machine's devices and its costs (Method) are of this library.
 bool own_kernels_run(const MachineModel&);
 /// The same, and the call can be simulated as kernels run it: gemm_ar, several nodes and PCIe trees
 /// cannot.
@@ -21,8 +21,8 @@ bool has_kernels(const MachineModel&, const Call&);
 /// the user asked for something: then only the plain schedules are simulated.
 std::vector<Plan> kernel_plans(const MachineModel&, const Call&, const Choices&);
 
-/// Steps of every rank under a fused plan. A worker is a cluster of SMs or, in pairs, one of
-/// them.
+/// Steps of every rank under a fused plan. A worker is a cluster of SMs; if clusters lie across two
+/// shards (`pairs`), a worker is one SM.
 std::vector<std::vector<StepList>> record_kernel(const Call&, const Plan&);
 /// `stretch`: factor on GEMM times.
 Costs kernel_costs(const MachineModel&, const Call&, const Plan&, double stretch);

@@ -19,7 +19,7 @@ class Collectives {
   /// Collective. Errors: as comm::Group::allocate.
   void allocate(comm::Group&, std::uint32_t epoch, double timeout_s);
   [[nodiscard]] SlotView slot(std::uint32_t epoch) const;
-  /// Fills this many bytes of the places with a pattern, so that a late read gives wrong data.
+  /// Fills the first `bytes` of the rank's data in the slot with a pattern, to expose late reads.
   void poison(int rank, std::uint32_t epoch, Index bytes) const;
 
  private:

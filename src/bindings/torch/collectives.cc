@@ -131,7 +131,7 @@ class Layout {
     const int64_t own = call_.x.size(0);
     if (call_.sends.has_value() != call_.takes.has_value()) {
       wrong(name_, call_.sends ? "takes" : "sends", "none",
-            call_.sends ? "a list, since sends is one" : "a list, since takes is one");
+            call_.sends ? "a list, as sends is given" : "a list, as takes is given");
     }
     if (call_.sends) {
       check_sizes(name_, "sends", *call_.sends, place_.ranks);

@@ -20,8 +20,8 @@ struct SetupFacts {
 
 /// GPU memory of equal size on every rank: peer(r) = base + r * stride, for host calls (memcpy,
 /// stream writes, tensor maps) and in kernels alike. Destruction is local and waits for no peer;
-/// own work on the memory must be done. Memory of a peer, alive or dead, stays valid until this
-/// rank destroys its own view, and vice versa.
+/// this rank's work on the memory must have ended before. Memory of a peer, alive or dead, stays
+/// valid until this rank destroys its own view, and vice versa.
 class DeviceMemory {
  public:
   DeviceMemory(const DeviceMemory&) = delete;

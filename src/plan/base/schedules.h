@@ -23,7 +23,7 @@ schedule::RowSplit split_of(const Problem&, const std::vector<Index>& borders);
 /// Rows of tiles if every shard has its own tiles of `rows` rows.
 Index tile_rows_by_shard(const schedule::RowSplit&, Index rows);
 
-/// Column tiles of the problem: panels of all weights (swiglu: gate and up share one).
+/// Number of tiles along the columns of all outputs (swiglu: gate and up share their tiles).
 Index column_tiles(const Problem&, int tile_n);
 
 /// `borders` must outlive the schedule.
@@ -45,7 +45,7 @@ decltype(auto) with_schedule(const Problem& p, const Plan& plan, int rank,
 struct SlotLayout {
   std::int64_t num_flags = 0;
   std::int64_t gathered = 0, gathered_row_bytes = 0;               ///< ag_gemm: m rows of k
-  std::int64_t outgoing = 0, incoming = 0, partial_row_bytes = 0;  ///< m, incoming_rows rows of n
+  std::int64_t outgoing = 0, incoming = 0, partial_row_bytes = 0;  ///< [m, n], [incoming_rows, n]
   std::int64_t result = 0, result_row_bytes = 0;                   ///< gemm_ar: m rows of n
   std::int64_t data_bytes = 0;
   std::string formula;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All plans that GPU ranks have for a problem, by kind: for benches that time plans and checks that
-// draw them. The planner's own choice is one of them.
+// All plans that GPU ranks have for a problem, by kind: for benches, which time them, and tests,
+// which pick some at random. The planner's own choice is one of them.
 #pragma once
 #include <string>
 #include <vector>
@@ -18,8 +18,8 @@ struct CudaWay {
 
 /// Fastest prediction first; m > 0. `kinds`: only these, if the problem has any of them; otherwise
 /// all but those that need something special: "nccl by shard" needs libnccl, "multimem" a switch.
-/// Whether results of gemm_ar go directly to peers depends on their memory. Errors: usage (a
-/// problem without plans, an unknown kind).
+/// Not part of a plan: gemm_ar stores straight into the peers' results if these are in symmetric
+/// memory. Errors: usage (a problem without plans, an unknown kind).
 std::vector<CudaWay> cuda_ways(const Problem&, const Machine&,
                                const std::vector<std::string>& kinds = {});
 

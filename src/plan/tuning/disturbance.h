@@ -11,8 +11,8 @@ namespace tilelace::plan {
 inline constexpr double kMostStray = 1.2;
 
 /// What disturbs the times; empty: nothing. `processes`: with work on the GPU, -1: unknown; `own`:
-/// how many of them are ours; `slowdowns`: NVML's reasons for heat and faults only, since a power
-/// cap is normal at full load.
+/// how many of them are ours; `slowdowns`: NVML's throttle reasons, only those of heat and faults,
+/// since a power cap is normal at full load.
 std::string disturbance_of(int processes, int own, std::uint64_t slowdowns);
 /// The same for times of one call before and after; 0: not timed.
 std::string stray_of(double first_us, double last_us);

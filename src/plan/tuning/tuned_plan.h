@@ -17,10 +17,10 @@ inline constexpr double kFarthestRow = 0.25;
 /// Whether the table, or one chained to it, has a row of exactly this problem for this machine.
 bool has_own_row(const TuningTable*, const Problem&, const Machine&);
 
-/// The plan of the problem's own row, from this table or those chained to it. If there is none:
-/// from the nearest row whose kind and tile the problem has, the fastest predicted plan, with the
-/// row's walk and split. The reason names the row. None if no row is near, or the table does not
-/// fit the machine. The result is always one of the planner's own candidates.
+/// The plan of the problem's own row, in this table or one chained to it. Without such a row: of
+/// the plans that have kind and tile of the nearest row, the one with the fastest prediction; plans
+/// with the row's walk and split-k go first. The reason names the row. None if no row is near
+/// or no table is for this machine. The result is always one of the planner's own candidates.
 std::optional<Plan> tuned_plan(const TuningTable&, const Problem&, const Machine&);
 
 /// The plan of GPU ranks: from the machine's table, if nothing is asked for and it has one, else

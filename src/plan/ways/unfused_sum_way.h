@@ -20,7 +20,7 @@ struct UnfusedSumWay {
   /// its rows and writes their sum to all peers: less traffic, one more wait. push: a collective of
   /// the partials (schedule/exchange.h).
   Transport transport = transport_that(Carrier::engine, true);
-  std::int64_t chunk_rows = 1;  ///< rows that a CTA sums at a time, with one flag if shared
+  std::int64_t chunk_rows = 1;  ///< rows that a CTA sums at a time; transport store: with one flag
   double predicted_us = 0;
   /// Transport push of gemm_ar: 1, one-shot: every rank sums all rows; 2, two-shot: each sums its
   /// own and sends the sum to all. (Its chunks are the collective's, not chunk_rows.)
@@ -49,7 +49,7 @@ schedule::ReduceRows reduce_rows_schedule(const Problem&, const UnfusedSumWay&, 
 CollectiveCall pushed_sum(const Problem&, int rank);
 CollectivePlan pushed_plan(const UnfusedSumWay&, const CollectiveCall&, CollectiveMachine);
 
-/// Bytes per slot of a partial; data that is pushed lies behind it.
+/// Bytes that a rank's partial takes in a slot; pushed data lies behind it.
 std::int64_t partial_bytes(const Problem&);
 
 /// Per slot on each rank for calls up to the problem's m: bytes of data, and bytes of words that

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The error bounds that every result must meet (docs: how results are checked).
+// The error bounds that every result must meet (check_gemm has the formula).
 #pragma once
 #include <cstdint>
 

@@ -6,8 +6,8 @@
 
 namespace tilelace::cuda {
 
-/// Tiles of a gemm_ar that peers finish: their flags, where they arrive, and where they
-/// go.
+/// Tiles of a gemm_ar that peers finish: their flags, where they arrive in the slot, and where
+/// they are copied from there.
 struct SharedResults {
   schedule::ShareFlags flags;
   schedule::PartShape shape;

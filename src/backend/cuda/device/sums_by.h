@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What adds the values of all ranks at an address, stores a value at all ranks, and adds to a count
-// of all ranks. Either the switch: a multicast address stands for the same place on every rank. Or
-// the rank itself, by loads from, stores to and additions at each of its peers.
+// What adds the values of all ranks at an address, stores a value at all ranks, and adds one to a
+// counter on each rank. Either the switch: a multicast address stands for the same place on every
+// rank. Or the rank itself, by loads from, stores to and additions at each of its peers.
 #pragma once
 #include <type_traits>
 
@@ -54,16 +54,16 @@ struct Sums<SumsBy::by_switch> {
                    "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
                    : "memory");
   }
-  /// Adds one to a count of every rank. Called by: a warp. Order: release at system scope, as
-  /// signal (device/transfer.h).
+  /// Adds one to the counter at this offset on each rank. Called by: a warp. Order: release at
+  /// system scope, as signal (device/transfer.h).
   static TILELACE_DEVICE void count(const SumsPlace& p, int /*ranks*/, std::size_t offset) {
     if ((threadIdx.x & 31) == 0)
       asm volatile("multimem.red.release.sys.global.add.u32 [%0], %1;" ::"l"(p.multicast + offset),
                    "r"(1U)
                    : "memory");
   }
-  /// Needed between accesses to the same memory by the rank's own addresses and by multicast
-  /// addresses, on the path from one to the other.
+  /// Needed between an access by a rank's own address and one by the multicast address of the same
+  /// memory, in either order: somewhere in the chain of synchronisation from one to the other.
   static TILELACE_DEVICE void alias_fence() { asm volatile("fence.proxy.alias;" ::: "memory"); }
 };
 

@@ -58,7 +58,7 @@ struct GemmKernel {
   }
 };
 
-/// All of sm_90a: each tile of plan::kGemmTiles, for each type of GPUs.
+/// All of sm_90a: each tile of plan::kGemmTiles in each element type that GPU ranks take.
 std::span<const GemmKernel> sm90_kernels();
 
 }  // namespace tilelace::cuda

@@ -18,7 +18,7 @@ constexpr int kMathGroups = 2;  ///< of a CTA, at most
 struct GemmScratch {
   float* partials;         ///< one tile per CTA
   comm::Flag* flags;       ///< kMathGroups per CTA; they only grow
-  comm::Flag* launches;    ///< the same: launches with shared tiles so far
+  comm::Flag* launches;    ///< kMathGroups per CTA: number of launches with shared tiles so far
   comm::AbortWord* abort;  ///< set when a wait timed out
   std::int64_t wait_ns;
   int ctas;  ///< size of the arrays

@@ -13,14 +13,14 @@
 
 namespace tilelace::cuda {
 
-/// Parameters for partials of the kernels of gemm_rs and gemm_ar, beside their order.
+/// What the kernels of gemm_rs and gemm_ar need for partials, except the order of their tiles.
 struct PartialParams : GemmOperands {
   CallParams call;
   const void* residual;  ///< [own rows, n] or null: added to the sum
   int own_rows;
   /// Offset of the partials, a part per CTA. Their flags: one per math group, from call.flags on.
   std::size_t partials;
-  std::uint32_t pace;  ///< throttle between pieces of a partial: 1/16384 of a turn
+  std::uint32_t pace;  ///< from piece to piece, in 1/16384 of the time of a tile's MMAs
   int term_pieces;     ///< per peer and group in a step of the ring
   int term_steps;      ///< steps after the k-steps of an own tile
 };

@@ -90,7 +90,7 @@ TILELACE_DEVICE void load_terms(Loader& loader, const Params& p, typename Body::
   for (int i = 0; i < p.term_steps; ++i)
     loader.fill_step([&](ptx::Shared rows, ptx::Shared full) { terms.load(i, rows, full); });
 }
-/// For a CTA beside one with own rows: passes over the steps of terms, as their rings go in step.
+/// For a CTA beside one that has own rows: leaves the ring steps of that one's terms empty.
 template <class Params, class Loader>
 TILELACE_DEVICE void skip_terms(Loader& loader, const Params& p) {
   for (int i = 0; i < p.term_steps; ++i)
@@ -108,7 +108,7 @@ class PeerSums {
   TILELACE_DEVICE PeerSums(const Params& p, typename Body::Shared shared)
       : p_(p), shared_(shared) {}
 
-  /// The MMAs that began at this cycle are issued; `more`: the other group has some after them.
+  /// Ends a group's turn: its MMAs, begun at this cycle, are issued. `more`: another turn follows.
   TILELACE_DEVICE void multiplied(std::uint32_t began, bool more) {
     turn_ = more ? ptx::cycles() - began : 0;
   }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which tokens of a tile its CTAs load. A copy beyond the end of the matrix fills the rest with
-// zeros, which takes longer than loading real rows (docs/decisions/0020). So little more than the
-// last tile's real rows is loaded. The rest keeps stale shared memory; its results are not stored.
+// zeros, which takes longer than loading real rows (docs/decisions/0020). So of the last tile only
+// the real rows, and few others, are loaded. The rest keeps stale data; its results are not stored.
 #pragma once
 #include "core/host_device.h"
 
 namespace tilelace::cuda {
 
-/// Slices of a tile's tokens, one per CTA that shares them. If eights do not divide the tile
-/// evenly, the last slice begins earlier.
+/// Slices of a tile's tokens, one per CTA that shares them, of a multiple of eight tokens. If the
+/// tile is no multiple of a slice, the last slice begins earlier and overlaps the one before.
 struct TokenSlices {
   int tokens;  ///< of the tile
   int slice;   ///< of one CTA
@@ -29,7 +29,7 @@ struct TokenSlices {
     for (int i = 0; i < count; ++i) n += slice - loaded(left - begin(i));
     return n;
   }
-  /// Size of the one slice over `all` tokens that is loaded in part; 0: there is none.
+  /// In a matrix of `all` tokens one slice may be loaded in part: how much of it; 0: there is none.
   [[nodiscard]] constexpr int partial(long long all) const {
     for (int i = 0; i < count; ++i) {
       const int n = loaded(static_cast<int>(all % tokens) - begin(i));

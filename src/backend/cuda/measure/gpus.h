@@ -37,9 +37,9 @@ struct GpuRates {
 using Say = std::function<void(int done, int total, const std::string& step)>;
 
 /// Measures all GPUs at once, one thread each; the slowest GPU's figures count. Random normal
-/// inputs beyond L2, graphs, each sample after 40 ms of its own load. Takes about 20 s and 3 GB per
-/// GPU; every transfer is checked first. Errors: system (no driver, no GPU, a wait that does not
-/// end, a wrong word).
+/// operands that do not fit L2, in CUDA graphs; each sample follows 40 ms of the same calls. Takes
+/// about 20 s and 3 GB per GPU; every transfer is checked first. Errors: system (no driver, no GPU,
+/// a wait that does not end, a transfer that brings wrong data).
 GpuRates measure_gpus(const Say& say);
 
 }  // namespace tilelace::cuda::measure

@@ -19,7 +19,7 @@ void require_rows(const char* name, const schedule::MoeMap& map, std::int64_t co
   require(with_element(dtype, [](auto) { return true; }),
           "{}: dtype: got {}, expected one that is on GPUs", name, name_of(dtype));
   for (const void* p : tensors) {
-    require(p != nullptr || map.m == 0, "{}: got null, expected memory of the device", name);
+    require(p != nullptr || map.m == 0, "{}: map or rows: got null, expected GPU memory", name);
     require(reinterpret_cast<std::uintptr_t>(p) % 16 == 0,
             "{}: got address {}, expected a multiple of 16 bytes", name, p);
   }

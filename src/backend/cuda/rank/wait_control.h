@@ -25,8 +25,8 @@ void await_stream(cudaStream_t stream, const std::function<void()>& look);
 /// One rank's abort words and its record. Calls come from one thread at a time, stop() from any.
 class WaitControl {
  public:
-  /// For kernels of `device`; made before the first of them. `group` may be null; it must outlive
-  /// this object. Kernels then also end when the group is aborted or a peer dies. Local. Errors:
+  /// For kernels of `device`; made before the first of them. With a `group` (null: none), which
+  /// must outlive this object, kernels also end when it is aborted or a peer dies. Local. Errors:
   /// usage (timeout), system.
   WaitControl(int device, int rank, comm::Group* group, double timeout_s);
   /// Ends this rank's waits first, so that nothing here waits for a peer.
@@ -56,8 +56,8 @@ class WaitControl {
   /// group, so that other ranks need not wait.
   void throw_if_failed(std::string_view op);
 
-  /// Waits until the work in `stream` is done, at most `timeout_s`; then ends its waits. Error:
-  /// system (the device failed, or the work did not end even when stopped).
+  /// Waits until the work in `stream` is done; after `timeout_s` ends the waits of its kernels.
+  /// Error: system (the device failed, or the work did not end even when stopped).
   void wait(cudaStream_t stream, std::string_view op, double timeout_s);
   /// wait, then throw_if_failed. Errors: theirs.
   void finish(cudaStream_t stream, std::string_view op, double timeout_s);

@@ -21,7 +21,7 @@ struct SumRows {
   const std::byte* own = nullptr;   ///< this rank's partial [m, n]: in its slot, or the caller's
   const std::byte* bias = nullptr;  ///< [n] or null; added once, to the sum
   std::byte* out = nullptr;         ///< [rows that this rank gets, n]
-  std::int64_t out_begin = 0;       ///< unit of [m, n] that is the first of `out`
+  std::int64_t out_begin = 0;       ///< where `out` begins in [m, n], in units of 16 bytes
   std::int32_t row_units = 1;
   DType dtype{};  ///< one that is on GPUs
   Activation activation = Activation::none;
@@ -32,7 +32,7 @@ struct SumRows {
 /// end of the kernel that writes the partial. May be captured.
 [[nodiscard]] cudaError_t enqueue_sum(const SumRows&, Start, cudaStream_t);
 
-/// Loads it, so that a later launch does not.
+/// Loads the kernel of enqueue_sum now, so that its first launch does not have to.
 [[nodiscard]] cudaError_t load_sum_rows();
 
 }  // namespace tilelace::cuda
