@@ -199,17 +199,19 @@ def over_gemm_cells():
 
 def peers():
     symm = ("symm_mem", "one_shot", "two_shot")
-    names = {r for path in ("nvidia-h200-tp4/torch/ag_gemm.jsonl", "nvidia-h100-tp2/peers.jsonl")
+    names = {r for path in ("nvidia-h200-tp4/torch/ag_gemm.jsonl", "nvidia-h100-tp2/peers.jsonl",
+                                    "nvidia-h100-tp4/peers.jsonl")
              for row in records(path).values() for r in row["peers"]}
     unknown = names - {*symm, "nccl", "nccl_window"}
     if unknown:
         sys.exit(f"write_tables: peers, got {', '.join(sorted(unknown))}, expected of symm_mem and NCCL")
-    torch, listed = "nvidia-h200-tp4/torch/{op}.jsonl", "nvidia-h100-tp2/peers.jsonl"
+    torch = "nvidia-h200-tp4/torch/{op}.jsonl"
+    listed = {f"{ranks} H100, untuned shapes": f"nvidia-h100-tp{ranks}/peers.jsonl" for ranks in (2, 4)}
     nccl = ("nccl", "nccl_window")
     lines = [("symm_mem / ours", "4 H200", *peer_cells(torch, symm)),
              ("NCCL + `torch.mm` / ours", "4 H200", *peer_cells(torch, nccl)),
-             ("symm_mem / ours", "2 H100, untuned shapes", *peer_cells(listed, symm)),
-             ("NCCL + cuBLASLt / ours", "2 H100, untuned shapes", *peer_cells(listed, nccl)),
+             *(("symm_mem / ours", where, *peer_cells(path, symm)) for where, path in listed.items()),
+             *(("NCCL + cuBLASLt / ours", where, *peer_cells(path, nccl)) for where, path in listed.items()),
              ("cuBLASMp, call / its GEMM", "4 H200, m from 1024", *over_gemm_cells())]
     return table(["measured", "where", *(f"`{op}`" for op in OPS)], lines, 2)
 
@@ -257,6 +259,36 @@ def collectives():
 
 def times(us):
     return f"{us:.2f}" if us < 10 else f"{us:.1f}" if us < 100 else f"{us:.0f}"
+
+
+def expert_layers():
+    """us of a layer of 8192 tokens, ours and of NCCL with torch._grouped_mm."""
+    lines = []
+    for path in sorted((ROOT / "benchmarks").glob("*/moe_layer.jsonl")):
+        key = lambda r: (r["model"], r["m"], r["routing"])  # noqa: E731
+        for r in records(f"{path.parent.name}/{path.name}", key).values():
+            if r["m"] == 8192 and r["verified"]:
+                device = re.sub(r"^NVIDIA (\w+).*", r"\1", r["device"])
+                lines.append((f"{r['ranks']} {device}", r["model"], r["routing"], *map(times, r["us"].values()),
+                              f"{r['ratio']:.2f}"))
+    return table(["GPUs", "model", "routing", "ours", "NCCL, `_grouped_mm`", "ratio"], lines, 3)
+
+
+def expert_products():
+    """torch._grouped_mm over grouped_gemm, up and down; and ours over an equal dense product of cuBLASLt."""
+    key = lambda r: (r["model"], r["m"], r.get("side"), r["form"], r.get("routing", "uniform"))  # noqa: E731
+    rows = records("nvidia-h100/moe.jsonl", lambda r: key(r) if "form" in r else r["pass"])
+    ours = {k[:3]: r["us"] for k, r in rows.items() if k[4:] == ("uniform",) and r.get("taken")}
+    ms, lines = sorted({m for _, m, _ in ours}), []
+    for model in dict.fromkeys(name for name, *_ in ours):
+        cells = []
+        for m in ms:
+            of = [ours[model, m, side] for side in ("up", "down")]
+            others = {form: [rows[model, m, side, form, "uniform"]["us"] for side in ("up", "down")]
+                      for form in ("torch._grouped_mm", "dense")}
+            cells += [f"{geomean([b / a for a, b in zip(of, theirs)]):.2f}" for theirs in others.values()]
+        lines.append((model, *cells))
+    return table(["model", *(f"{name}, m {m}" for m in ms for name in ("torch", "dense"))], lines, 1)
 
 
 SHOWN = "nvidia-h100-tp2"
@@ -358,6 +390,7 @@ BLOCKS = {"docs/pytorch.md": {"stacks": stacks},
                    "peers": peers},
           FUSED: {"summary": summary, "gemm": gemm}, "docs/command.md": {"overlap": overlap},
           "docs/collectives.md": {"times": collective_times, "norms": norm_times, "decode": decode_steps},
+          "docs/moe.md": {"layers": expert_layers, "products": expert_products},
           "docs/performance.md": {"speed-up": speed_up, "collectives": collectives, "gemm": gemm}}
 
 

@@ -20,8 +20,8 @@ namespace tilelace::cli {
 namespace {
 
 /// Of other ops alone, or not of plans.
-constexpr const char* kOfOthers[] = {"--ops",  "--rows", "--workers",
-                                     "--link", "--plan", "--tuning"};
+constexpr const char* kNotOfPlan[] = {"--ops",  "--rows", "--workers",
+                                      "--link", "--plan", "--tuning"};
 
 MoeWork work_of(const MoeSizes& sizes, const MoeRequest& request, const MoePlanning& o) {
   MoeWork work;
@@ -147,7 +147,7 @@ class HalfPlan {
 
 int plan_moe(const CLI::App& command, const MoeSizes& sizes, const MoeRequest& request,
              const MoePlanning& o) {
-  for (const char* name : kOfOthers)
+  for (const char* name : kNotOfPlan)
     require(command.count(name) == 0, "plan: {} is for other ops, not for {}", name, sizes.ops);
   const MoeWork work = work_of(sizes, request, o);
   const Machine machine = machine_of(o);

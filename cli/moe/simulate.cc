@@ -17,7 +17,7 @@ namespace tilelace::cli {
 namespace {
 
 /// Of other ops alone.
-constexpr const char* kOfOthers[] = {
+constexpr const char* kNotOfSimulate[] = {
     "--product", "--nodes",     "--method",   "--link", "--plan", "--tried", "--jitter",
     "--noise",   "--straggler", "--straggle", "--seed", "--svg",  "--rank",  "--trace"};
 
@@ -44,7 +44,7 @@ MoeWork work_of(const MoeSizes& sizes, const MoeRequest& request, const MoeSimul
 
 int simulate_moe(const CLI::App& command, const MoeSizes& sizes, const MoeRequest& request,
                  const MoeSimulation& o) {
-  for (const char* name : kOfOthers)
+  for (const char* name : kNotOfSimulate)
     require(command.count(name) == 0, "simulate: {} is for other ops, not for {}", name, sizes.ops);
   const MoeWork work = work_of(sizes, request, o);
   const sim::MachineModel machine = read_machine(o.machine);
