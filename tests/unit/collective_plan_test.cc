@@ -275,6 +275,21 @@ TEST(CollectivePlan, PiecesMoveEveryParcelOnce) {
   }
 }
 
+TEST(CollectivePlan, StagingHasWholeChunksForAllWorkersUpToFourRanks) {
+  for (const int ranks : {2, 3, 4, 8}) {
+    CollectiveCall call;
+    call.collective = Collective::all_reduce;
+    call.item = Item::bf16;
+    call.ranks = ranks;
+    call.counts = {Index{1} << 27};
+    const CollectivePlan p = plan_collective(call, {.workers = 132}, {}, false);
+    EXPECT_EQ(p.shots, 2);
+    const Index places = Index{ranks - 1} * p.shots * schedule::kRing;
+    EXPECT_LE(places * p.workers * p.chunk * schedule::kUnitBytes, staged_bytes(ranks));
+    if (ranks == 3 || ranks == 4) EXPECT_EQ(p.chunk, kFullChunk);
+  }
+}
+
 TEST(CollectivePlan, PlacesLieApartInTheStaging) {
   std::mt19937 rng(7);
   for (int i = 0; i < 300; ++i) {

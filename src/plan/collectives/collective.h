@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A call of a collective, its arguments checked, and how it runs.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -43,7 +44,13 @@ const CollectiveRow& known_row(Collective);
 CollectiveCall check_collective(Collective, const CollectiveArgs&, int rank, int ranks);
 
 /// A rank's staging per slot: flags, places of chunks and, apart from them, places of lines.
-constexpr Index kStagedBytes = Index{32} << 20U;
+constexpr Index kStagedBytes = Index{32} << 20U;  ///< places of chunks, between two ranks
+constexpr Index kMostStagedBytes = Index{96} << 20U;
+/// Places of chunks among so many ranks: each worker has whole chunks, up to four ranks.
+constexpr Index staged_bytes(int ranks) {
+  constexpr Index kMore = Index{24} << 20U;
+  return std::clamp(kStagedBytes + kMore * (ranks - 2), kStagedBytes, kMostStagedBytes);
+}
 constexpr Index kLineBytes = Index{8} << 20U;
 /// Bytes of a unit as lines, half of which are its call's number (backend/cuda/device/lines.h).
 constexpr Index kBytesOfLines = 2 * schedule::kUnitBytes;
@@ -84,7 +91,7 @@ struct CollectivePlan {
 struct CollectiveMachine {
   int workers = 1;       ///< SMs that may be used, or threads of CPU ranks
   int architecture = 0;  ///< whose figures predictions use
-  Index staged_bytes = kStagedBytes;
+  Index staged_bytes = 0;               ///< 0: staged_bytes(ranks)
   Index most_rounds = Index{1} << 31U;  ///< of a call
   bool shared = false;                  ///< with other communicators: one CTA per SM
   bool gpu = true;  ///< workers: CTAs (lines) or warps (chunks); false: threads, only chunks

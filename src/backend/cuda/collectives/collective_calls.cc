@@ -18,7 +18,7 @@ SlotNeeds slot_of_collectives(int ranks) {
   require(ranks <= kMaxGpuRanks, "collectives: ranks on GPUs, got {}, expected at most {}", ranks,
           kMaxGpuRanks);
   SlotNeeds needs;
-  needs.bytes = static_cast<std::size_t>(plan::kStagedBytes);
+  needs.bytes = static_cast<std::size_t>(plan::staged_bytes(ranks));
   needs.lines = static_cast<std::size_t>(plan::word_bytes(ranks) + plan::kLineBytes);
   return needs;
 }
