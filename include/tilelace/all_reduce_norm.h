@@ -35,15 +35,15 @@ struct AllReduceNormArgs {
 
 /// Adds x of all ranks and the residual, then normalises each row (RMSNorm). `out` or `normed` may
 /// be the residual or x themselves; otherwise results must not overlap any other tensor.
-/// The results are the same bits on every rank, device and run. All of it is in fp32, and each
+/// The results are the same bits on every rank, device and run. Arithmetic is in fp32, and each
 /// operation is rounded by itself, to nearest even:
-///   s = all_reduce(x), rounded to the item's type; h = s + residual, rounded to it; out = h
-///   squares: h * h over 8 columns from left to right, then sums of neighbours, of those pairs ...
+///   s = all_reduce(x) and h = s + residual, each rounded to the item's type; out = h
+///   squares: h * h added over each 8 columns, left to right; then sums of neighbours, as a tree
 ///   r = 1 / sqrt(squares * (1 / n) + eps), rounded once; v = (h * r) * weight; normed = v, rounded
 ///   quantised = v * (1 / scale) as e4m3, at most 448, NaN stays NaN
 ///   scale of token and block: the largest |v| / 448, at least 2^-126
-/// Collective. As all_reduce (collectives.h): prepare_collectives, streams, captures, errors and
-/// traffic (of one shot). Options: shots must be 1; chunks are rounded up to whole rows.
+/// Collective. Streams, captures, errors and prepare_collectives are as in collectives.h; traffic
+/// is that of one shot. Options: `shots` must be 1; chunks are rounded up to whole rows.
 void all_reduce_norm(Communicator&, const AllReduceNormArgs&, const CollectiveOptions& = {});
 
 /// Says how such a call would run. Local. Errors: usage.

@@ -20,8 +20,8 @@ enum class Path : std::uint8_t { fused, medium, unfused };
 /// `ring`: every rank to the next one. `two_level`: several nodes with equally many ranks.
 enum class RouteKind : std::uint8_t { mesh, ring, two_level };
 /// Who moves bytes. `push`: a copy engine of the sender. `pull`: a copy engine of the receiver.
-/// `store`: the worker that computed them. `nccl`: NCCL (GPU ranks). `add`: the receiver's memory
-/// adds them as they come (GPU ranks, gemm_rs), so the last bits of a sum differ from run to run.
+/// `store`: the workers that compute. `nccl`: NCCL (GPU ranks). `add`: the receiver's memory adds
+/// partial sums as they come (GPU ranks, gemm_rs): the last bits of a sum differ from run to run.
 /// `multimem`: the NVLink switch adds the partial sums of all ranks and stores the result on all
 /// (GPU ranks, gemm_ar), in the switch's order. More in transport_table.h.
 enum class Transport : std::uint8_t { push, pull, store, nccl, add, multimem };

@@ -108,7 +108,7 @@ void prepare_collectives(Communicator&);
 /// Sums run in fp32 (integers: in their own type, they wrap around) in rank order and are rounded
 /// once: the same bits in every form, at every size and in every run. At most 8 ranks on GPUs.
 /// Collective. CPU ranks: blocking. GPU ranks: enqueued on args.stream, after what is in it; what
-/// comes later in the stream sees `out` whole and may write `in`. One stream at a time per
+/// comes later in the stream sees `out` whole and may write `in`. Use one stream at a time per
 /// communicator, also for its fused ops. May be captured. Alignment: an element (faster: 16 bytes).
 /// Traffic: 2 (ranks - 1) / ranks of the bytes leave each rank, or (ranks - 1) times the bytes in
 /// one shot; lines take twice the bytes.
@@ -117,28 +117,28 @@ void prepare_collectives(Communicator&);
 /// from the next call or synchronize().
 void all_reduce(Communicator&, const CollectiveArgs&, const CollectiveOptions& = {});
 
-/// out [sum of counts] = every rank's in [counts[rank]], in rank order. Collective, in the stream,
-/// aligned and with errors as all_reduce. Traffic: (ranks - 1) times the own part leaves each rank;
-/// lines take twice the bytes.
+/// out [sum of counts] = every rank's in [counts[rank]], in rank order. Collective; stream,
+/// alignment and errors are as for all_reduce. Traffic: (ranks - 1) times the own part leaves each
+/// rank; lines take twice the bytes.
 void all_gather(Communicator&, const CollectiveArgs&, const CollectiveOptions& = {});
 
-/// out [counts[rank]] = this rank's part of the sum over ranks of in [sum of counts]. Sums,
-/// collective, in the stream, aligned and with errors as all_reduce. Traffic: all but the own part
-/// of `in` leaves each rank; lines take twice the bytes.
+/// out [counts[rank]] = this rank's part of the sum over ranks of in [sum of counts]. Collective;
+/// sums, stream, alignment and errors are as for all_reduce. Traffic: all but the own part of `in`
+/// leaves each rank; lines take twice the bytes.
 void reduce_scatter(Communicator&, const CollectiveArgs&, const CollectiveOptions& = {});
 
 /// Sends each rank its part of in [sum of counts]; out [sum of takes] has what came, in rank order.
-/// Collective, in the stream, aligned and with errors as all_reduce. Where two ranks' counts and
+/// Collective; stream, alignment and errors are as for all_reduce. Where two ranks' counts and
 /// takes do not match, other ranks may have written a part of `out`. Traffic: all but the own part
 /// of `in` leaves each rank; lines take twice the bytes.
 void all_to_all(Communicator&, const CollectiveArgs&, const CollectiveOptions& = {});
 
-/// Makes the named collective. Collective, with traffic and errors as all_reduce.
+/// Makes the named collective. Collective; all else is as in the function of that name.
 void collect(Communicator&, Collective, const CollectiveArgs&, const CollectiveOptions& = {});
 
 /// Replaces a collective that this rank cannot make: the peers get a usage error with this reason
-/// instead of waiting, as with refuse (tilelace/ops.h). Collective. Errors: peer, timeout; usage
-/// (in place of the first collective, on every rank).
+/// instead of waiting, as with refuse (tilelace/ops.h). Collective. Errors: peer, timeout; usage,
+/// on every rank, if it replaces the communicator's first collective.
 void refuse_collective(Communicator&, const std::string& reason, void* stream = nullptr);
 
 /// Says how such a call would run: lines or chunks, shots, workers, chunk, pieces. Local.

@@ -18,7 +18,7 @@ namespace tilelace {
 /// their defaults.
 struct CommunicatorOptions {
   int workers = 0;  ///< compute workers per rank; 0: cores / ranks, at least 1
-  /// Limit of `workers`; on a GPU the SMs that calls may take, at least 2. 0: no limit. Where calls
+  /// The most `workers`; on a GPU the most SMs for calls, at least 2. 0: no limit. Where calls
   /// of several communicators, or of NCCL, may run on a GPU at once, their budgets together must
   /// fit the GPU. Count in pairs of SMs: a kernel that waits may keep a pair for each of its CTAs
   /// (docs/decisions/0019). Each stream then needs a hardware queue (CUDA_DEVICE_MAX_CONNECTIONS, 8
@@ -130,7 +130,7 @@ class Communicator {
   /// before prepare, no member of a group).
   [[nodiscard]] std::string_view link_to(int rank) const;
 
-  /// Sizes staging and flags for these problems, makes scratch, packs the weights, starts the
+  /// Allocates staging and flags for these problems, makes scratch, packs the weights, starts the
   /// workers, loads the kernels; calls then make no buffer, thread or connection. Collective: every
   /// rank lists the same problems, with its own weights. May be repeated: it replaces what was
   /// prepared before, and on GPUs waits for the device's work. A call runs by its own arguments: it

@@ -7,8 +7,8 @@
 
 namespace tilelace {
 
-/// What went wrong. `usage`: a wrong argument, or ranks that disagree. `system`: the machine.
-/// `peer`: another rank died or gave up. `timeout`: a wait reached its bound.
+/// What went wrong. `usage`: a wrong argument, or ranks that disagree. `system`: memory, a file, a
+/// thread or a device. `peer`: another rank died or gave up. `timeout`: a wait reached its bound.
 enum class ErrorKind : std::uint8_t { usage = 1, system = 2, peer = 3, timeout = 4 };
 
 /// "usage", "system", "peer" or "timeout"; "?" for another value.

@@ -52,7 +52,7 @@ struct Bf16 {
 
   /// Zero.
   constexpr Bf16() = default;
-  /// The nearest. Errors: none.
+  /// The nearest bf16. Errors: none.
   constexpr explicit Bf16(float value) : bits(float_to_bf16(value)) {}
   /// The value, exactly. Errors: none.
   constexpr operator float() const { return bf16_to_float(bits); }
@@ -64,7 +64,7 @@ struct Fp16 {
 
   /// Zero.
   constexpr Fp16() = default;
-  /// The nearest. Errors: none.
+  /// The nearest fp16. Errors: none.
   constexpr explicit Fp16(float value) : bits(float_to_fp16(value)) {}
   /// The value, exactly. Errors: none.
   constexpr operator float() const { return fp16_to_float(bits); }

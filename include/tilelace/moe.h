@@ -68,9 +68,9 @@ struct GroupedGemmArgs {
 /// summed in fp32 and rounded once; a row's bits depend on nothing but the row, its expert and its
 /// scale. Weights of experts without rows are not read. Local: no other rank takes part. CPU
 /// tensors: computed on the calling thread; blocking. GPU tensors: bf16 and fp16, at most 1024
-/// experts, enqueued on args.stream; may be captured, and a captured call takes any begins.
+/// experts, enqueued on args.stream; may be captured, and a captured call takes any `begins`.
 /// Alignment: 16 bytes (TensorView). Traffic: none. Errors: usage (an argument; of CPU
-/// tensors also begins that do not ascend and sources that name no scale).
+/// tensors also `begins` that do not ascend and `sources` that name no scale).
 void grouped_gemm(const GroupedGemmArgs&);
 
 /// A layer's sizes and forms: equal on every rank, except `inner`, `first` and `here`.
@@ -101,8 +101,8 @@ struct Routing {
   const float* weights = nullptr;  ///< [tokens, top_k]
 };
 
-/// 32-bit words of the map of a call with m tokens of all ranks. Local. Errors: usage (a layer or m
-/// that calls would refuse).
+/// Size of the map, in 32-bit words, for a call with m tokens of all ranks. Local. Errors: usage (a
+/// layer or m that calls would refuse).
 std::int64_t moe_map_words(const MoeLayer&, std::int64_t m);
 
 /// Arguments of ag_moe. Tensors are dense.
@@ -116,13 +116,13 @@ struct AgMoeArgs {
   std::int32_t* map = nullptr;  ///< [moe_map_words]: written, for the second half; 16-byte aligned
   TensorView out = {};  ///< [m * top_k, inner]: the experts' rows; those beyond stay as they are
   TensorView gathered = {};  ///< absent, or [m, hidden]: receives the tokens; not if replicated
-  std::span<const std::int64_t> rows = {};  ///< tokens of every rank; empty: remainder first
+  std::span<const std::int64_t> rows = {};  ///< tokens per rank; empty: even split, remainder first
   void* stream = nullptr;                   ///< GPU ranks: a cudaStream_t; null: the default stream
 };
 
 /// Arguments of moe_rs and moe_ar. Tensors are dense.
 struct MoeReduceArgs {
-  MoeLayer layer;                     ///< as of ag_moe
+  MoeLayer layer;                     ///< as for ag_moe
   std::int64_t m = 0;                 ///< tokens of all ranks together
   TensorView x;                       ///< [m * top_k, inner], as ag_moe wrote it
   const std::int32_t* map = nullptr;  ///< as ag_moe wrote it
@@ -130,11 +130,11 @@ struct MoeReduceArgs {
   /// Absent, or [here, hidden]: bias of the second product. The terms of all ranks are added, so
   /// only one of the ranks that share an expert may have its bias.
   TensorView bias = {};
-  /// Absent, or [m, hidden]: added to this rank's term of the sum (a shared expert's part; a
-  /// residual: on one rank). moe_rs also takes [m_r, hidden], for this rank's tokens alone.
+  /// Absent, or [m, hidden]: added to this rank's term of the sum (a shared expert's part, or a
+  /// residual on one rank). moe_rs also takes [m_r, hidden], for this rank's tokens alone.
   TensorView add = {};
   TensorView out = {};                      ///< moe_rs [m_r, hidden]; moe_ar [m, hidden]
-  std::span<const std::int64_t> rows = {};  ///< moe_rs: tokens of every rank; empty: as of ag_moe
+  std::span<const std::int64_t> rows = {};  ///< moe_rs: tokens of every rank; empty: as in ag_moe
   void* stream = nullptr;                   ///< GPU ranks: a cudaStream_t; null: the default stream
 };
 
@@ -148,7 +148,7 @@ void prepare_moe(Communicator&, const MoeLayer&);
 /// token, slot), and multiplies them by their experts' weights:
 /// out[row] = act(token * weight_e^T + bias_e). `map` says which row is whose. Rows are as many as
 /// there are choices of this rank's experts, without padding; none is dropped. With `replicated` it
-/// is local. Products are summed in fp32 and rounded once. weight_on_input: weighted tokens, too.
+/// is local. Products are summed in fp32, rounded once; so are weighted tokens (weight_on_input).
 /// Collective. CPU ranks: blocking; on return `out`, `map` and `gathered` are whole. GPU ranks:
 /// bf16 and fp16, enqueued on args.stream; may be captured after prepare_moe, and a captured call
 /// takes any routing. Alignment: 16 bytes; ids and weights: an element. Traffic: (ranks - 1) * m_r
@@ -158,9 +158,9 @@ void prepare_moe(Communicator&, const MoeLayer&);
 void ag_moe(Communicator&, const AgMoeArgs&);
 
 /// A layer's second half: multiplies the rows by their experts' weights and by the router's, adds
-/// each token's in the order of its slots in fp32, then `add`, and scatters the sum over the ranks:
-/// out [m_r, hidden] is this rank's tokens. Rows are rounded after the product, a rank's terms
-/// after its slots, the result after the sum over ranks, which is that of reduce_scatter. The same
+/// each token's rows in the order of its slots in fp32, then `add`, and scatters the sums: out
+/// [m_r, hidden] is this rank's tokens. Rows are rounded after the product, a rank's terms after
+/// its slots' sum, the result after the sum over ranks, which is that of reduce_scatter. The same
 /// bits in every run. Collective. CPU ranks: blocking. GPU ranks: enqueued on args.stream,
 /// errors that depend on the routing come from the next call or synchronize. Alignment:
 /// 16 bytes. Traffic: (m - m_r) * hidden elements leave each rank. Errors: as ag_moe; usage: ranks

@@ -123,8 +123,8 @@ void gemm_only(Communicator&, const AgGemmArgs&);
 /// As above, for gemm_rs and gemm_ar. Local. Errors: the same.
 void gemm_only(Communicator&, const GemmReduceArgs&);
 /// The collective of the problem alone, to be timed: the all-gather, reduce-scatter or all-reduce
-/// of the unfused path. ag_gemm: a -> gathered; gemm_rs, gemm_ar: x is the partial [m, n] -> out.
-/// GPU ranks: the transport of the unfused plan, asynchronous on the stream; for sums it first
+/// of the unfused path. ag_gemm: `a` to `gathered`; the others: the partial `x` [m, n] to `out`.
+/// GPU ranks: the transport of the unfused plan, asynchronous on the stream; a sum first
 /// copies the partial to memory that peers reach. CPU ranks: blocking. Collective. Errors: as
 /// ag_gemm.
 void collective_only(Communicator&, const CallArgs&);

@@ -62,7 +62,7 @@ struct Machine {
   Device device = Device::cpu;                 ///< cuda: a machine of GPUs
   int multiprocessors = 0;                     ///< cuda: SMs of each rank's GPU that GEMMs may use
   bool shared_device = false;                  ///< cuda: other communicators use the other SMs
-  Multicast multicast = Multicast::not_asked;  ///< cuda
+  Multicast multicast = Multicast::not_asked;  ///< cuda: whether transport multimem can be used
   /// cuda: the GPUs' architecture, by its row in the table of architectures with kernels
   /// (`tilelace plan --help` lists them in order); 0: the first.
   int architecture = 0;
@@ -99,7 +99,7 @@ PlanOptions parse_plan_options(const std::string& what, const std::string& text)
 ///   ag_gemm   `push`, `pull`: copy engines; `store`: idle warps of the GEMM kernel
 ///   sums      `store`: the GEMM or the summing kernel writes to peers; `pull`: the summing kernel,
 ///             or in a fused gemm_ar warps of the GEMM kernel, read partial sums from all ranks;
-///             `multimem`: as that, but the NVLink switch adds
+///             `multimem`: as `pull`, but the NVLink switch adds
 /// Unfused, the GEMM waits for all rows (ag_gemm) or comes before the sums.
 struct Plan {
   Op op{};                            ///< what is computed
@@ -145,7 +145,7 @@ std::ostream& operator<<(std::ostream&, const Plan&);
 Machine cpu_machine(int ranks, int workers, double link_bytes_per_s = 0, double link_latency_s = 0);
 
 /// The machine that GPU ranks plan for by default: H200s with NVLink, one per rank. Local; needs no
-/// GPU. Its costs were fitted to measurements there (docs/decisions/0005, 0006). Errors: none.
+/// GPU. Its costs were fitted to measurements on H200s (docs/decisions/0005, 0006). Errors: none.
 Machine cuda_machine(int multiprocessors = 132);
 
 /// A table of measured plans, as `tilelace tune` writes it (docs/tuning.md). Local. make_plan takes
@@ -155,15 +155,15 @@ Machine cuda_machine(int multiprocessors = 132);
 std::shared_ptr<const plan::TuningTable> read_tuning(const std::string& file);
 
 /// Plans a call. Local; it uses no memory of the call and no peer.
-/// GPU machines: bf16 and fp16, n and k multiples of 8, at most 8 ranks. What plans can be there
-/// ("asked": only if PlanOptions say so):
+/// GPU machines: bf16 and fp16, n and k multiples of 8, at most 8 ranks. Their possible plans
+/// ("asked": only if PlanOptions ask for it):
 ///   ag_gemm  mesh or ring; fused, medium, unfused; push, pull, store; nccl asked
 ///   gemm_rs  mesh; fused and unfused; store, pull, push (few rows); asked: medium with push,
 ///            unfused ring with store, unfused add, fused with straddle
 ///   gemm_ar  mesh; fused and unfused; store, pull, push (few rows); multimem asked
 /// Partial sums have the operands' type.
 /// Errors: usage, when the problem is malformed or an option is not possible for it; the text says
-/// why, and what is.
+/// why, and what is possible.
 Plan make_plan(const Problem&, const Machine&, const PlanOptions& = {});
 
 }  // namespace tilelace

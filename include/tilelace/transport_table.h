@@ -15,8 +15,8 @@
 namespace tilelace {
 
 /// Who carries bytes. `engine`: a copy engine (for sums of GPU ranks a kernel after the product).
-/// `worker`: the worker that computed them. `library`: NCCL. `memory`: the receiver's memory, which
-/// adds them. `switched`: the NVLink switch.
+/// `worker`: the workers that compute. `library`: NCCL. `memory`: the receiver's memory, which
+/// adds what it receives. `switched`: the NVLink switch.
 enum class Carrier : std::uint8_t { engine, worker, library, memory, switched };
 
 /// Facts about a transport.

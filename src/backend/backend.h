@@ -58,10 +58,10 @@ class RankMemory {
 struct Within {
   std::string_view name;  ///< of the other call
   std::string words;
-  /// A word in the rank's memory that must be equal, too, read in stream order; null: none. It
-  /// travels in the headers, so that no rank writes a result where it differs.
+  /// Null, or a word in the rank's memory that must be equal on all ranks. It is read in stream
+  /// order and travels in the headers, so that no rank writes a result where it differs.
   const std::int32_t* word = nullptr;
-  /// Another such word, or null: not 0 if this rank's call is wrong. CPU ranks checked it before.
+  /// Null, or a word that is not 0 if this rank's call is wrong. CPU ranks check before the call.
   const std::int32_t* wrong = nullptr;
 };
 
@@ -88,7 +88,7 @@ class Backend {
   virtual void collect_within(const Within& call, Collective, const CollectiveArgs&) = 0;
   /// What this rank does of a mixture of experts by itself.
   virtual MoePasses& moe_passes() = 0;
-  /// Says how collect would run it. Local. Errors: usage.
+  /// Says how collect would run this collective. Local. Errors: usage.
   [[nodiscard]] virtual std::string describe(Collective, const CollectiveArgs&,
                                              const CollectiveOptions&) const = 0;
   /// As collect.
@@ -132,16 +132,16 @@ std::shared_ptr<CheckedGroup> make_checked_group(int ranks, int workers);
 std::unique_ptr<Backend> make_cpu_backend(comm::Group&, const CommunicatorOptions&,
                                           std::shared_ptr<CheckedGroup> = nullptr);
 
-/// Passes on the calling thread alone, without a group.
+/// The passes of a mixture of experts on the calling thread alone, without a group.
 std::unique_ptr<MoePasses> make_cpu_moe_passes();
-/// Passes on the GPU that has the tensors. Errors: usage (a build without CUDA).
+/// The passes on the GPU that has the tensors. Errors: usage (a build without CUDA).
 std::unique_ptr<MoePasses> make_gpu_moe_passes();
 
 /// The device of a rank whose options name none: the only one that this process sees, or the one
 /// with this number. Errors: usage (no such device, a build without CUDA), system (no driver).
 int cuda_device_of(int local_rank);
 
-/// For ranks whose tensors are on options.device_index. The group must outlive it.
+/// For ranks whose tensors are on options.device_index. The group must outlive the backend.
 /// Errors: usage (no such device or one of another architecture, a build without CUDA), system.
 std::unique_ptr<Backend> make_cuda_backend(comm::Group&, const CommunicatorOptions&);
 

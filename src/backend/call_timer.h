@@ -12,7 +12,7 @@ namespace tilelace {
 /// Calls per graph.
 inline constexpr int kGraphCalls = 16;
 
-/// Number of replays that take this long.
+/// Number of replays of a graph that take `time_us`, if one call takes `call_us`; 1 to 1000.
 inline int replays(double time_us, double call_us) {
   return static_cast<int>(std::clamp(std::ceil(time_us / (call_us * kGraphCalls)), 1.0, 1e3));
 }

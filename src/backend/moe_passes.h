@@ -16,8 +16,8 @@ struct MapPass {
   void* stream = nullptr;
 };
 
-/// rows[r] = x[source_of[r] / top_k] of all rows of the map, times its weight in fp32 if
-/// `weighted`. On GPUs it writes the sources of rows into the map: it has all multiprocessors.
+/// rows[r] = x[source_of[r] / top_k] for all rows of the map, times its weight in fp32 if
+/// `weighted`. On GPUs this pass, which runs on all multiprocessors, writes source_of of the map.
 struct PermutePass {
   schedule::MoeMap shape;
   std::int32_t* map = nullptr;

@@ -108,11 +108,11 @@ namespace {
 std::optional<std::string> legal_lag(const CallSpec& s, int ranks) {
   if (s.lag < 0) return "lag must not be negative";
   if (s.by_columns && (s.lag == 0 || s.blocks != 1 || s.cols % ranks != 0))
-    return "by columns is for calls with lag, of one block and columns for all ranks";
+    return "by_columns needs lag, one block, and cols that the ranks divide";
   if (s.lag == 0) return std::nullopt;
   if (!row_of(s.op).shares || s.route != RouteKind::mesh || s.unfused || s.straddle || s.direct)
     return "lag is for fused gemm_ar over the mesh, through slots";
-  if (!row_of(s.transport).by_workers()) return "with lag the transport is store";
+  if (!row_of(s.transport).by_workers()) return "lag needs transport store";
   if (ranks > schedule::kMaxGpuRanks || s.blocks > schedule::kMaxShareBlocks)
     return "lag is for at most 8 ranks and 8 blocks";
   return std::nullopt;
@@ -120,18 +120,18 @@ std::optional<std::string> legal_lag(const CallSpec& s, int ranks) {
 
 std::optional<std::string> legal_gather_walk(const CallSpec& s, int ranks) {
   const WalkSpec& w = s.walk;
-  if (w.together || w.pairs) return "shards together or in pairs are for gemm_rs";
-  if (w.apart < -1 || (!w.joins.empty() && w.apart != 0)) return "shards join where none is apart";
+  if (w.together || w.pairs) return "together and pairs are for gemm_rs";
+  if (w.apart < -1 || (!w.joins.empty() && w.apart != 0)) return "joins needs apart 0";
   if (w.joins.size() >= static_cast<std::size_t>(ranks) && !w.joins.empty())
-    return "only peers' shards join";
+    return "joins must have fewer entries than there are ranks";
   if (w.whole && (!row_of(s.transport).by_workers() || w.apart != -1))
-    return "a whole walk is by store, and not by shard";
+    return "whole needs transport store and apart -1";
   if (!w.whole && (w.across || !w.weights.empty())) return "across and weights are for whole walks";
   if (w.weights.empty()) return std::nullopt;
   if (w.weights.size() > static_cast<std::size_t>(schedule::kMaxSections) ||
       *std::min_element(w.weights.begin(), w.weights.end()) < 1 ||
       std::accumulate(w.weights.begin(), w.weights.end(), Index{0}) != s.cols)
-    return "weights must be at most 8 and add to cols";
+    return "weights must be at most 8 numbers from 1 on that add to cols";
   return std::nullopt;
 }
 
@@ -146,8 +146,8 @@ std::optional<std::string> legal_walk(const CallSpec& s, int ranks) {
     return "walks are for fused ag_gemm and gemm_rs of at most 8 ranks that do not straddle";
   if (gather) return legal_gather_walk(s, ranks);
   if (w.apart != -1 || !w.joins.empty() || w.whole || w.across || !w.weights.empty())
-    return "shards apart, joins and whole walks are for ag_gemm";
-  if (!row_of(s.transport).by_workers()) return "kernels of gemm_rs store";
+    return "apart, joins, whole, across and weights are for ag_gemm";
+  if (!row_of(s.transport).by_workers()) return "walks of gemm_rs need transport store";
   if (w.pairs && (w.together || ranks % 2 != 0)) return "pairs need an even number of ranks";
   return std::nullopt;
 }
@@ -180,12 +180,12 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
   if (row_of(s.transport).pulls && !gather && !mesh) return "pull of partials needs the mesh";
   if (s.straddle && (!mesh || row_of(s.op).shares)) return "straddle needs the mesh, not gemm_ar";
   const bool switched = row_of(s.transport).needs_multicast();
-  if (s.shots != 1 && (!switched || s.shots != 2)) return "shots are 1 or, of multimem, 2";
+  if (s.shots != 1 && (!switched || s.shots != 2)) return "shots must be 1 or, for multimem, 2";
   if (s.direct && (!switched || s.shots != 2)) return "direct is for multimem in two shots";
   if (switched && (!row_of(s.op).shares || !mesh || s.unfused || s.blocks != 1))
     return "multimem is for fused gemm_ar over the mesh, of one block";
   if (s.hand && (!s.unfused || !row_of(s.op).scatters() || s.shots != 1)) {
-    return "partials are handed by unfused gemm_rs";
+    return "hand is for unfused gemm_rs in one shot";
   }
   if (auto reason = legal_lag(s, ranks)) return reason;
   if (auto reason = legal_walk(s, ranks)) return reason;
@@ -194,9 +194,9 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
     return "unfused is for sums over the mesh, of at most 8 ranks";
   }
   if (row_of(s.transport).by_workers() && row_of(s.op).scatters()) {
-    return "unfused sums are pulled, or for gemm_ar stored";
+    return "unfused needs transport pull or, for gemm_ar, store";
   }
-  if (row_of(s.transport).pushes() && !s.hand) return "sums that are pushed are collectives";
+  if (row_of(s.transport).pushes() && !s.hand) return "unfused takes no push: use exchange";
   if (s.cols != 1 || s.blocks != 1 || s.straddle) return "unfused sums have one column and block";
   return std::nullopt;
 }

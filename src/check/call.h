@@ -152,7 +152,7 @@ class CallPlan {
   }
   /// Units that carry epochs, on each rank.
   [[nodiscard]] Index num_lines() const;
-  /// Common to all kinds of calls.
+  /// As visit(), but for calls of all kinds.
   template <class F>
   decltype(auto) visit_any(int rank, F&& f) const {
     const auto r = static_cast<std::size_t>(rank);

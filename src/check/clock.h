@@ -37,10 +37,10 @@ class Clocks {
     return actor < 0 || at(a).known[static_cast<std::size_t>(actor)] >= time;
   }
 
-  /// Ends a step: an acquire of an earlier release does not cover what comes after.
+  /// Lets time pass for actor a: an acquire of an earlier release does not cover what comes after.
   Release release(int a);
   void acquire(int a, Release r);
-  /// What some actors knew at their releases.
+  /// Actor a learns what some actors knew at their releases.
   void acquire(int a, const Clock& other);
   /// Drops the log of what all actors know.
   void trim();
@@ -54,7 +54,7 @@ class Clocks {
   /// How much an actor had learned at a release.
   struct Moment {
     std::uint32_t learned = 0;
-    std::uint32_t gap = 0;     ///< gaps of the log before; between equal counts it is complete
+    std::uint32_t gap = 0;     ///< gaps in the log so far; between equal numbers it has none
     std::uint32_t copies = 0;  ///< number of copies of the actor's clock so far
   };
   struct Copy {

@@ -21,10 +21,10 @@ std::ostream& operator<<(std::ostream& out, const CheckConfig& c) { return out <
 
 std::optional<std::string> legal(const CheckConfig& c) {
   if (c.ranks < 1 || c.workers < 1) return "ranks and workers must be at least 1";
-  if (c.calls.empty()) return "at least one call";
+  if (c.calls.empty()) return "calls must list at least one call";
   for (const CallSpec& call : c.calls) {
     if (call.exchange && call.exchange->workers > c.workers)
-      return "a collective has no more workers than its rank";
+      return "a collective's workers must be at most the rank's";
     if (auto reason = legal(call, c.ranks)) return reason;
     if (c.resident != 0 && c.resident < min_resident(call, c.workers)) {
       return fmt::format("{} needs {} actors resident", name_of(call),

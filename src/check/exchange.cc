@@ -28,7 +28,7 @@ std::optional<std::string> legal(const ExchangeSpec& s, int ranks) {
   const auto all = static_cast<std::size_t>(ranks);
   if (ranks < 1 || ranks > kMaxCheckedRanks) return "ranks must be at most 64";
   if (s.units.size() != (row_of(s.collective).shares ? 1 : pairs ? all * all : all))
-    return "units must be one number, one of each rank or, of all_to_all, of each pair";
+    return "units must be one number, one per rank or, for all_to_all, one per pair of ranks";
   if (*std::min_element(s.units.begin(), s.units.end()) < 0) return "units must not be negative";
   if (s.workers < 1 || s.chunk < 1) return "workers and chunk must be at least 1";
   if (s.shots != 1 && (s.shots != 2 || !row_of(s.collective).shares))
@@ -41,7 +41,7 @@ std::optional<std::string> legal(const ExchangeSpec& s, int ranks) {
   const std::int64_t most = *std::max_element(s.units.begin(), s.units.end());
   const std::int64_t parcel = s.shots == 2 ? schedule::ceil_div(most, ranks) : most;
   const std::int64_t rounds = s.lines ? 1 : schedule::kMaxExchangeRounds;
-  if (parcel > s.workers * s.chunk * rounds) return "units must fit the rounds of a call";
+  if (parcel > s.workers * s.chunk * rounds) return "units must fit workers x chunk x rounds";
   return std::nullopt;
 }
 

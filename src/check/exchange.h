@@ -33,14 +33,14 @@ std::string to_string(const ExchangeSpec&);
 /// Why there is no schedule for this spec; none if there is.
 std::optional<std::string> legal(const ExchangeSpec&, int ranks);
 
-/// For one rank.
+/// One rank's part of a collective.
 struct ExchangeCall {
   schedule::ExchangeOf<kMaxCheckedRanks> schedule;
   bool lines = false, in_place = false;
   Index in_units = 0, out_units = 0;
   std::array<Index, kMaxCheckedRanks> in_at{}, out_at{};  ///< first unit of each rank's parcel
 
-  /// Units that arrive from a rank in the result.
+  /// Units of this rank's result that come from a rank.
   [[nodiscard]] Index result_units(int from) const {
     return schedule.shares ? schedule.owned[from] : schedule.takes[from];
   }
@@ -53,8 +53,8 @@ FlagName flag_name(const ExchangeCall&, Index flag);
 
 inline RowRange from(Index begin, RowRange rows) { return {begin, begin + rows.size()}; }
 
-/// Steps of a round, parcel by parcel: `at` is the parcel's place, rows are those of `in` or of
-/// `out`, block is the round (for lines, the shot). Verbs: push, reduce (a term of a sum), store,
+/// Steps of a round, parcel by parcel: `at` is the parcel's place, `rows` are those of `in` or of
+/// `out`, `block` is the round (for lines, the shot). Verbs: push, reduce (a term of a sum), store,
 /// store_result (a sum to a peer), deliver; for lines put_line and take_line.
 template <class S, class Verbs, class Note>
 class NotedExchange : public NotedVerbs<Verbs, Note> {
@@ -103,7 +103,7 @@ class NotedExchange : public NotedVerbs<Verbs, Note> {
   void note(Verb verb, int peer, int owner, Round r, int shot, Index at, RowRange rows) {
     note_(Step{verb, peer, owner, call_.lines ? shot : static_cast<int>(r.round), at, rows, -1});
   }
-  /// Notes that a peer's data is used; before that, where there are lines, that they are taken.
+  /// Notes that a peer's data is used; a call with lines first notes that the lines are taken.
   void collect(Verb verb, int peer, int owner, Round r, int shot, Index at, RowRange rows) {
     if (call_.lines) note(Verb::take_line, peer, owner, r, shot, at, rows);
     note(verb, peer, owner, r, shot, at, rows);
@@ -153,7 +153,7 @@ void run_exchange_actor(const S& s, int actor, Verbs& v) {
   schedule::run_exchange(s, actor - 1, v);
 }
 
-/// Reads of these rows of `in`; in place also of the rows of the result in the same memory.
+/// Emits the reads of these rows of `in`; in place also of the result's rows in the same memory.
 template <class Emit>
 void each_input(const ExchangeCall& c, RowRange rows, Emit&& emit) {
   emit(Access{Region::in, c.schedule.rank, rows, 0, 1, false});

@@ -20,7 +20,7 @@ constexpr int kRegions = 8;
 constexpr bool in_slot(Region r) { return r <= Region::lines; }
 std::string_view name_of(Region);
 
-/// rows x columns [col_begin, col_end) of a region of rank `owner`. Regions `gathered` and
+/// `rows` x columns [col_begin, col_end) of a region of rank `owner`. Regions `gathered` and
 /// `delivered` have one column; rows of region `incoming` are the schedule's incoming rows.
 struct Access {
   Region region = Region::out;
@@ -29,7 +29,7 @@ struct Access {
   Index col_begin = 0;
   Index col_end = 1;
   bool write = false;
-  Index round = -1;    ///< for a place that is written again in later rounds
+  Index round = -1;    ///< for a place that is written again in later rounds; -1: for others
   int source = -1;     ///< rank whose data must be there; -1: any
   bool input = false;  ///< the user's input, which results will replace
 };

@@ -72,7 +72,7 @@ std::optional<std::string> wrong_words(const Sections& x, std::span<const std::i
   }
   if (x.at(x.s.wrong(), 0) != first)
     return fmt::format("word `wrong` is {}, expected {}", x.at(x.s.wrong(), 0), first);
-  if (static_cast<std::uint32_t>(x.at(x.s.hash(), 0)) != hash) return "the hash is another's";
+  if (static_cast<std::uint32_t>(x.at(x.s.hash(), 0)) != hash) return "the hash is of other ids";
   return std::nullopt;
 }
 

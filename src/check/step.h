@@ -46,7 +46,7 @@ struct FlagName {
 };
 FlagName flag_name(const schedule::AgGemm&, Index flag);
 FlagName flag_name(const schedule::GemmReduce&, Index flag);
-/// For a call with numbered partials.
+/// The name of a flag of a call with numbered partials; `of_source`: the most from one source.
 FlagName partial_name(Index of_source, Index flag);
 template <class Order>
 FlagName flag_name(const schedule::ReduceTiles<Order>& s, Index flag) {

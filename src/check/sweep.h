@@ -10,8 +10,8 @@
 namespace tilelace::check {
 
 /// The i-th configuration of this seed: three calls of one or several ops and shapes; half of the
-/// row counts are edge cases (0, 1, P-1, tile +- 1, primes, no multiple of P). Some calls are
-/// collectives, which stand for sums that are pushed.
+/// row counts are edge cases (0, 1, ranks - 1, tile +- 1, primes, no multiple of ranks). Some calls
+/// are collectives, which stand for sums that are pushed.
 CheckConfig random_config(std::uint64_t seed, std::int64_t i);
 
 /// A call of at most `workers` workers.

@@ -5,8 +5,8 @@
 
 namespace tilelace::comm {
 
-/// Two words side by side, 16-byte aligned: each of them is whole when it is seen; nothing else is
-/// ordered by it.
+/// Two words side by side, 16-byte aligned: each of them is whole when it is seen; an access orders
+/// nothing else.
 struct CudaPairs {
   static __device__ __forceinline__ void store(std::uint64_t* pair, std::uint64_t first,
                                                std::uint64_t second) {

@@ -231,7 +231,7 @@ void Meeting::require_agreement(const Frame& frame, int expected) {
       "communicator: rank {} was given {} ranks, rank {} was given {}: it must be the same number",
       other.rank, other.ranks, rank_, ranks_);
   if (expected >= 0) {
-    require(other.rank == expected, "communicator: rank {} answers as rank {}, expected {}",
+    require(other.rank == expected, "communicator: rank {}'s socket has rank {}, expected {}",
             expected, other.rank, expected);
     return;
   }

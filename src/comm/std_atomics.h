@@ -29,8 +29,8 @@ struct StdAtomics {
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec * 1'000'000'000LL + t.tv_nsec;
   }
-  /// Ranks outnumber cores, so a wait yields early, then sleeps. Each sleep is about a quarter of
-  /// the time waited so far: the awake threads compute what this one waits for.
+  /// Ranks outnumber cores, so a wait yields early, then sleeps 20 us at first and 80 us at most:
+  /// the awake threads compute what this one waits for.
   static void pause(std::uint32_t round) {
     if (round < 16) return;
     if (round < 48) {

@@ -37,7 +37,7 @@ constexpr std::optional<int> architecture_named(std::string_view name) {
 constexpr bool is_architecture(int number) {
   return number >= 0 && number < static_cast<int>(kArchitectures.size());
 }
-/// Its name, or a text that there is none.
+/// The name of the architecture with this number, or a text that there is none.
 constexpr std::string_view name_of_architecture(int number) {
   return is_architecture(number) ? kArchitectures.at(static_cast<std::size_t>(number)).name
                                  : "an unknown architecture";

@@ -11,7 +11,7 @@
 namespace tilelace {
 
 /// Candidates for a folder ("models"), best first: in `data` (TILELACE_DATA); beside `file`, or up
-/// to four folders above it (installed, in a build tree, or copied together with the folder); in
+/// to three folders above that (installed, in a build tree, or copied together with the folder); in
 /// the `last` folders. A program in a build tree, build/<preset>/bin/tilelace, has its sources
 /// three folders above.
 inline std::vector<std::filesystem::path> data_places(

@@ -7,7 +7,7 @@
 namespace tilelace {
 
 constexpr float kLargestE4m3 = 448;
-/// For scales: keeps the divisor a normal number.
+/// The least scale: it keeps the divisor a normal number.
 constexpr float kLeastScale = 0x1p-126F;
 
 inline std::uint8_t float_to_e4m3(float f) {

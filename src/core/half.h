@@ -26,7 +26,7 @@ struct HostFp32 {
   static Word from_float(float f) { return f; }
 };
 
-/// f(HostBf16{}) and so on. Errors: usage (a value that names nothing).
+/// Calls f(HostBf16{}) and so on, by type. Errors: usage (a value that names no type).
 template <class F>
 decltype(auto) with_host_element(DType t, const F& f) {
   switch (t) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only macros besides checks: for code that both nvcc and a host compiler read.
+// Macros for code that both nvcc and a host compiler read.
 #pragma once
 
 #if defined(__CUDACC__)

@@ -29,7 +29,7 @@ struct OpenFile {
 
 }  // namespace detail
 
-/// A regular file's content. `what` starts the error texts ("config"). Errors: usage.
+/// A regular file's 1 to `limit` bytes. `what` starts the error texts ("config"). Errors: usage.
 inline std::string read_text(std::string_view what, const std::filesystem::path& file,
                              std::size_t limit) {
   // O_NONBLOCK: opening a pipe by mistake must not block.

@@ -13,7 +13,7 @@ inline void say(const std::string& text) {
   std::fputs(line.c_str(), stderr);  // one write: other ranks print too
 }
 
-/// Only the first time that this text is said in this process.
+/// As `say`, but only the first time that this process says this text.
 inline void say_once(const std::string& text) {
   static std::mutex mutex;
   static std::set<std::string> said;

@@ -82,7 +82,7 @@ struct Communicator::Impl {
   /// Whether to tune a call of this problem: only the first one that is not captured, as far as
   /// this rank knows. Later calls cost one hash lookup.
   bool is_first(const Problem&, void* stream);
-  /// Tunes it, before its call; with a refusal this rank only says why it cannot. Collective.
+  /// Tunes a problem before its call; with a refusal this rank only says why it cannot. Collective.
   /// Errors: usage (on every rank: different calls, a refusal), system, peer, timeout.
   void tune_first(const Problem&, std::string_view refusal, void* stream);
 
@@ -115,7 +115,7 @@ struct Communicator::Impl {
       return hash_value(a.problem) ^ (hash_value(a.options) << 1U);
     }
   };
-  pid_t process;  ///< that made it
+  pid_t process;  ///< the process that made the communicator
   std::mutex busy;
   std::optional<Error> failure;
   Recent<Asked, Plan, AskedHash> plans{4096};

@@ -101,7 +101,7 @@ void check_layer(std::string_view op, const MoeLayer& l) {
   require(l.experts >= 1 && l.experts <= kMostExperts, "{}: experts: got {}, expected 1 to {}", op,
           l.experts, kMostExperts);
   require(l.first >= 0 && l.here >= 0 && l.first + experts_here(l) <= l.experts,
-          "{}: experts of this rank: got {} to {}, expected some of {}", op, l.first,
+          "{}: experts of this rank: got {} to {}, expected a part of 0 to {}", op, l.first,
           l.first + experts_here(l), l.experts);
   require(l.top_k >= 1 && l.top_k <= kMostExperts, "{}: top_k: got {}, expected 1 to {}", op,
           l.top_k, kMostExperts);

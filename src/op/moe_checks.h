@@ -12,10 +12,10 @@
 
 namespace tilelace::op {
 
-/// Widths of products and tokens are multiples of it.
+/// Widths of products and tokens are multiples of this.
 constexpr std::int64_t kMoeGrain = 8;
 
-/// Experts of this rank.
+/// Number of experts that this rank has.
 std::int64_t experts_here(const MoeLayer&);
 /// Rows of the first weight for each expert.
 std::int64_t expert_width(const MoeLayer&);

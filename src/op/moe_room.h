@@ -37,7 +37,7 @@ struct MoeBytes {
 
 struct MoeRoom {
   MoeBytes bytes;
-  std::int64_t k = 0;  ///< the longest sums that passes have room for
+  std::int64_t k = 0;  ///< the largest k of products that passes have scratch for
   std::unique_ptr<RankMemory> memory;
 
   [[nodiscard]] void* ids() const { return memory->data(); }

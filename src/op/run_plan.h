@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls with a whole plan instead of options: for benches that time plans and checks that draw them
-// (plan/gpu/gpu_ways.h). The plan must be one of the problem's.
+// Calls with a whole plan instead of options: for benches that time plans and checks that pick them
+// at random (plan/gpu/gpu_ways.h). The plan must be one of the problem's.
 #pragma once
 #include "comm/group.h"
 #include "tilelace/communicator.h"

@@ -21,7 +21,7 @@ class TuneValues {
   TuneValues();
   /// Element i of a rank's tensor (0: input, from 1 on: weights), rounded to the type.
   [[nodiscard]] float at(DType, int rank, int tensor, std::int64_t i) const;
-  /// The first elements, as the type has them.
+  /// The first `count` elements of that tensor, as bytes of the type.
   [[nodiscard]] std::string bytes(DType, int rank, int tensor, std::int64_t count) const;
 
  private:

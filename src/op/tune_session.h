@@ -44,7 +44,7 @@ class TuneSession {
   [[nodiscard]] bool has_memory(const Problem&, std::optional<TuneOperands>&, std::string& why);
   plan::Halving timed(std::vector<Candidate>&, const TuneOperands&, double seconds);
   void capture(std::size_t number, Candidate&, const TuneOperands&);
-  /// One sample of a graph, on the slowest rank.
+  /// One sample of a graph, on the slowest rank: `load` replays to warm up, then `timed` replays.
   plan::Sample sample(std::size_t number, int load, int timed, double end_s);
   void check(const Plan&, const Problem&, TuneOperands&);
   /// The first rank's text that is not empty, on every rank.

@@ -8,12 +8,12 @@
 
 namespace tilelace::plan {
 
-/// groups: math warpgroups. blocks: 64-row blocks per warpgroup. width: columns of the tile.
-/// stages: depth of the ring, 64 of k each. cluster: rows x cols of CTAs; CTAs in a column share
-/// the operand on the column side, CTAs in a row that on the row side. staging: 8 KiB chunks in
-/// which a math warpgroup stages results. pingpong: warpgroups have a tile each, in turns; if not,
-/// they split one tile's rows. swapped: weight on the row side, tokens on the column side. per_sm:
-/// CTAs per SM (2: the next kernel's first loads run under this one's end).
+/// `groups`: math warpgroups. `blocks`: 64-row blocks per warpgroup. `width`: columns of the tile.
+/// `stages`: depth of the ring, 64 of k each. `cluster_rows` x `cluster_cols` CTAs: those of a
+/// column share the operand on the column side, those of a row the other. `staging`: 8 KiB chunks
+/// in which a math warpgroup stages results. `pingpong`: warpgroups have a tile each, in turns; if
+/// not, they split a tile's rows. `swapped`: weight on the row side, tokens on the column side.
+/// `per_sm`: CTAs per SM (2: the next kernel's first loads run under this one's end).
 struct GemmTile {
   std::string_view name;
   int groups = 2;

@@ -21,9 +21,9 @@ enum class GroupedTiling : std::uint8_t { few, many, wide, pair };
 inline constexpr GroupedTiling kGroupedTilings[] = {GroupedTiling::few, GroupedTiling::many,
                                                     GroupedTiling::wide, GroupedTiling::pair};
 
-/// A shape of tiles. Across: up to `most` rows of x, which `cluster` CTAs share. Down: weight_rows
-/// rows of the weight, or half of them gate and half up. `turns`: groups take turns, each with a
-/// tile of 128 weight rows; if not, each group has half of a tile.
+/// A shape of tiles. Across: up to `most` rows of x, which `cluster` CTAs share. Down:
+/// `weight_rows` rows of the weight (gated: half gate, half up). `turns`: groups take turns, each
+/// with a tile of 128 weight rows; if not, each group has half of a tile.
 struct GroupedShape {
   const char* name;
   int most;
@@ -38,7 +38,7 @@ struct GroupedShape {
     return (gated ? weight_rows / 2 : weight_rows) * cluster;
   }
 };
-/// By GroupedTiling.
+/// The shapes, in the order of GroupedTiling.
 inline constexpr GroupedShape kGroupedShapes[] = {{"few", 64, 128, 8, 1, true, 1},
                                                   {"many", 192, 128, 5, 2, true, 1},
                                                   {"wide", 192, 256, 3, 1, false, 2},
@@ -61,9 +61,9 @@ struct GroupedProduct {
 
 /// The shape that a product takes.
 constexpr GroupedTiling grouped_tiling(const GroupedProduct& p) {
-  constexpr std::int64_t kFewRows = 24, kManyRows = 256;  // an expert
+  constexpr std::int64_t kFewRows = 24, kManyRows = 256;  // rows of x per expert
   constexpr std::int64_t kLongK = 4096, kLongestK = 6144;
-  constexpr std::int64_t kPairColumns = 512;  // of the weight
+  constexpr std::int64_t kPairColumns = 512;  // rows of the weight in a pair's tile
   if (p.rows <= kFewRows * p.experts) return GroupedTiling::few;
   const bool many = p.rows >= kManyRows * p.experts;
   if (p.k < (many ? kLongK : kLongestK) || p.rows <= 2 * kFewRows * p.experts)
@@ -71,7 +71,7 @@ constexpr GroupedTiling grouped_tiling(const GroupedProduct& p) {
   return many && p.n % kPairColumns == 0 ? GroupedTiling::pair : GroupedTiling::wide;
 }
 
-/// What grouped_tiling takes a shape for.
+/// Why grouped_tiling takes this shape, as a text.
 constexpr const char* reason_of(GroupedTiling tiling) {
   switch (tiling) {
     case GroupedTiling::few: return "few rows an expert, which narrow tiles pad less";

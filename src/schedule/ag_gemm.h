@@ -19,7 +19,7 @@ struct GatherTransfer {
   RowRange rows;
 };
 
-/// One tile: rows x one column tile. source is -1 where the rows straddle shards.
+/// One tile: `rows` x one column tile. `source` is -1 where the rows straddle shards.
 struct GatherTile {
   int source = 0;
   RowRange rows;

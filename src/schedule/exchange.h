@@ -81,18 +81,18 @@ struct ExchangeOf {
     return intersect({begin, begin + chunk}, {0, units});
   }
 
-  /// At a peer: the source's parcel of this round has arrived.
+  /// The flag at a peer that says: the source's parcel of this round has arrived.
   [[nodiscard]] TILELACE_HD constexpr Index term(int source, ExchangeRound r) const {
     return (source * kMaxExchangeRounds + r.round) * workers + r.worker;
   }
-  /// At a peer: the owner's sums of this round have arrived.
+  /// The flag at a peer that says: the owner's sums of this round have arrived.
   [[nodiscard]] TILELACE_HD constexpr Index sum(int owner, ExchangeRound r) const {
     return term(ranks + owner, r);
   }
   [[nodiscard]] TILELACE_HD constexpr Index num_flags() const {
     return (shares ? 2 : 1) * ranks * kMaxExchangeRounds * workers;
   }
-  /// `flag` below num_flags().
+  /// What a flag announces; `flag` is below num_flags().
   [[nodiscard]] TILELACE_HD constexpr ExchangeFlag flag_meaning(Index flag) const {
     const Index of = flag / workers;
     const auto area = static_cast<int>(of / kMaxExchangeRounds);
@@ -126,8 +126,8 @@ struct ExchangeOf {
 
 using Exchange = ExchangeOf<kMaxGpuRanks>;
 
-/// With a word per place instead of a flag per round: its value tells the round, so the number of
-/// rounds is unlimited. A word is only rewritten together with its place.
+/// An exchange with a word per place instead of a flag per round: the word's value tells the round,
+/// so the number of rounds is unlimited. A word is only rewritten together with its place.
 class RingExchange : public Exchange {
  public:
   RingExchange() = default;

@@ -33,7 +33,7 @@ struct GatherJoins {
   int after[kMaxSections] = {};
 };
 
-/// kMost: sections. Kernels have GatherOrder; hosts run more ranks.
+/// kMost: the most sections. Kernels have GatherOrder; hosts run more ranks.
 template <int kMost>
 struct GatherOrderOf {
   GemmOrder walk;  ///< its rows and columns are those of each walk
@@ -73,7 +73,7 @@ struct GatherOrderOf {
     return whole ? m : shard[section].end;
   }
 
-  /// What must have landed before rows [first, last) of a section can be read: verb wait(flag) per
+  /// Waits until rows [first, last) of a section can be read, by the verb wait(flag), once per
   /// chunk. By shard, own rows are read in place; in a whole walk they are staged, too.
   template <class Verbs>
   TILELACE_ROLE void wait_for_rows(int section, int first, int last, Verbs& v) const {

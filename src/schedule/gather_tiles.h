@@ -34,7 +34,7 @@ struct GatherTiles : AgGemm {
   }
 };
 
-/// kMost: ranks.
+/// kMost: the most ranks.
 template <int kMost>
 constexpr GatherTiles<GatherOrderOf<kMost>> make_gather_tiles(const AgGemm& s,
                                                               const GatherWalking& how) {

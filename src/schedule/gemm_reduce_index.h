@@ -17,8 +17,8 @@
 
 namespace tilelace::schedule {
 
-/// One tile of shard `owner` of super-block `block`. index counts band x column in the shard.
-/// owner is -1 for a tile whose rows straddle shards: see GemmReduce::piece.
+/// One tile of shard `owner` of super-block `block`. `index` counts band x column in the shard.
+/// `owner` is -1 for a tile whose rows straddle shards: see GemmReduce::piece.
 struct ReduceTile {
   int block = 0;
   int owner = 0;

@@ -14,13 +14,13 @@ constexpr int kRowsTogether = 8;
 struct GroupedCell {
   int row;     ///< the first
   int rows;    ///< that the expert has here
-  int width;   ///< that are computed: eights
+  int width;   ///< rows that are computed: a multiple of kRowsTogether
   int column;  ///< tile across the columns
 };
 
 /// How each expert's result is cut.
 struct GroupedTiles {
-  int most;     ///< rows of a tile, at most; eights
+  int most;     ///< rows of a tile, at most; a multiple of kRowsTogether
   int columns;  ///< tiles across the columns of the result
   int deep;     ///< tiles of rows that are walked under the same columns, so that both stay in L2
 
@@ -32,7 +32,7 @@ struct GroupedTiles {
     const int even = (rows + fewest - 1) / fewest;
     return (even + kRowsTogether - 1) / kRowsTogether * kRowsTogether;
   }
-  /// Tiles of rows of an expert; none without rows.
+  /// Number of tiles along an expert's rows; 0 if it has none.
   [[nodiscard]] TILELACE_HD constexpr int row_tiles(int rows) const {
     return rows <= 0 ? 0 : (rows + width(rows) - 1) / width(rows);
   }

@@ -25,7 +25,7 @@ struct HandRows : ReduceRows {
   HandWay way = HandWay::copied;
 };
 
-/// On a rank: this chunk is here from peer `from` (added), or of the shard of `from` (ring).
+/// The flag of a rank for a chunk that is here from peer `from` (added), or of its shard (ring).
 [[nodiscard]] TILELACE_HD constexpr Index handed_flag(const ReduceRows& s, int from, Index chunk) {
   return from * s.max_chunks + chunk;
 }

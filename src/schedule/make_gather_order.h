@@ -9,7 +9,7 @@ namespace tilelace::schedule {
 
 namespace detail {
 
-/// The first `apart` sections one after the other, the sections after them together.
+/// Walks the first `apart` sections one after the other, the sections after them together.
 template <int kMost>
 constexpr void walk_apart(GatherOrderOf<kMost>& o, int apart) {
   const int alone = apart < o.count ? apart : o.count;

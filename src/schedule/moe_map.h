@@ -32,7 +32,7 @@ struct MoeMap {
 
   bool operator==(const MoeMap&) const = default;
 
-  /// (token, slot) pairs: token * top_k + slot.
+  /// Number of (token, slot) pairs; the number of a pair is token * top_k + slot.
   [[nodiscard]] TILELACE_HD constexpr Index pairs() const { return m * top_k; }
   [[nodiscard]] TILELACE_HD static constexpr Index begins() { return 0; }
   [[nodiscard]] TILELACE_HD constexpr Index row_of() const { return aligned(here + 1); }
@@ -63,7 +63,7 @@ struct MoeMap {
 /// Most (token, slot) pairs: rows and pairs + 1 are 32-bit words.
 constexpr Index kMaxMapPairs = 0x7ffffffe;
 
-/// The part of the hash that one id gives. The hash is the sum of all parts, modulo 2^32: no order.
+/// The part of the hash that one id gives. The hash is the sum of all parts modulo 2^32, any order.
 TILELACE_HD constexpr std::uint32_t id_hash(Index pair, Index id) {
   const auto bits = static_cast<std::uint64_t>(id);
   auto x = static_cast<std::uint32_t>(pair) * 0x9E3779B1U;

@@ -6,7 +6,7 @@
 
 namespace tilelace::schedule {
 
-/// kMost: ranks. Kernels have ReduceOrder; hosts run more ranks.
+/// kMost: the most ranks. Kernels have ReduceOrder; hosts run more ranks.
 template <int kMost>
 struct ReduceOrderOf : SectionOrder<kMost> {
   int rank = 0, ranks = 1;
@@ -17,7 +17,7 @@ struct ReduceOrderOf : SectionOrder<kMost> {
   [[nodiscard]] TILELACE_HD constexpr int begin(int s) const { return section[s].begin; }
   [[nodiscard]] TILELACE_HD constexpr int end(int s) const { return section[s].end; }
 
-  /// The own section is walked separately.
+  /// Whether tile t is an own one; the own section is walked separately.
   [[nodiscard]] TILELACE_HD constexpr bool own_tile(int t) const {
     const int last = this->walks - 1;
     return t >= this->first_tile[last] && own(this->first_section[last]);
@@ -39,7 +39,7 @@ struct PairOrder : ReduceOrder {
   static constexpr bool kPairs = true;
   int rows = 1;  ///< of CTAs' tiles in a shard
 
-  /// The first shard's tile.
+  /// The tile that the t-th cluster has in the first shard of its pair.
   [[nodiscard]] TILELACE_HD constexpr GemmCell cell(int t) const {
     const int w = t >= first_tile[1] ? walks - 1 : 0;
     GemmOrder o = walk;
@@ -50,7 +50,7 @@ struct PairOrder : ReduceOrder {
     return c;
   }
   /// Turns the pair's cell into that of its second (or first) CTA, as if both CTAs were in its
-  /// shard, one below the other; returns which of the two (0 or 1) then has its rows.
+  /// shard, one below the other; returns which of the two (0 or 1) this CTA then is.
   TILELACE_HD constexpr int enter(GemmCell& c, int second) const {
     c.section += second;
     const int row = c.row & 1;
@@ -61,7 +61,7 @@ struct PairOrder : ReduceOrder {
   [[nodiscard]] TILELACE_HD constexpr bool own_tile(int t) const {
     return t >= first_tile[walks - 1];
   }
-  /// Whether the other CTA's tile of the pair is an own one.
+  /// Whether section s is the first of a pair whose second is the own one.
   [[nodiscard]] TILELACE_HD constexpr bool beside_own(int s) const { return s + 2 == count; }
 };
 

@@ -43,7 +43,7 @@ struct ReduceRows {
     const Index begin = rows[owner].begin + i * chunk_units;
     return {owner, i, {begin, min_of(begin + chunk_units, rows[owner].end)}};
   }
-  /// On a rank, where rows are shared: the owner's sum of this chunk is in its slot.
+  /// The flag on a rank, where rows are shared, that says: the owner's sum of this chunk is here.
   [[nodiscard]] TILELACE_HD constexpr Index flag(int owner, Index i) const {
     return owner * max_chunks + i;
   }

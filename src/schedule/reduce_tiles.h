@@ -31,7 +31,7 @@ struct ReduceTiles : GemmReduce {
   }
 };
 
-/// `walk`: its rows and columns are ignored for those of the call. kMost: ranks.
+/// `walk`: its rows and columns are ignored for those of the call. kMost: the most ranks.
 template <int kMost>
 constexpr ReduceTiles<ReduceOrderOf<kMost>> make_reduce_tiles(const GemmReduce& s, GemmOrder walk,
                                                               bool together = false) {
@@ -52,7 +52,7 @@ decltype(auto) with_tiles(const GemmReduce& s, F&& f) {
   return f(make_reduce_tiles<kMost>(s, walk));
 }
 
-/// tile_m: of a CTA's tile. Transport store.
+/// For pairs, by transport store; the schedule's tile_m counts the rows of a CTA's tile.
 constexpr ReduceTiles<PairOrder> make_pair_tiles(const GemmReduce& s, GemmOrder walk) {
   ReduceTiles<PairOrder> t;
   static_cast<GemmReduce&>(t) = s;

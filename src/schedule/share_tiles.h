@@ -29,7 +29,7 @@ struct SharedTiles {
     return work.order.owner_cols > 0 ? RowRange{0, split.m} : split.shard(rank);
   }
   [[nodiscard]] static constexpr int products(int actors) { return actors > 1 ? actors / 2 : 1; }
-  /// On the own rank: this worker's GEMM is over.
+  /// The flag on the own rank that says: this worker's GEMM is over.
   [[nodiscard]] constexpr int over(int worker) const { return flags.end(work.order) + worker; }
   [[nodiscard]] constexpr int num_flags() const { return over(work.workers); }
 };

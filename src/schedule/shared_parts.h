@@ -27,7 +27,7 @@ struct SharedPart {
   GemmCell cell{0, 0, 0};
 };
 
-/// The i-th of all that peers finish.
+/// The i-th part of all that peers finish; flag -1: there are fewer.
 [[nodiscard]] TILELACE_HD constexpr SharedPart shared_part(const ShareOrder& o,
                                                            const ShareFlags& flags, int i) {
   for (int s = 0; s < o.count; ++s) {

@@ -82,7 +82,7 @@ TILELACE_ROLE void end_tile(const Work& work, int tile, Verbs& v) {
 }  // namespace detail
 
 /// Role reduce of the same worker, for all tiles but those that groups sum themselves:
-///   admit()               may this call's sums be stored?
+///   admit()               waits until this call's sums may be stored
 ///   await_given(tile)     all ranks' partials of the worker's part are in their slots
 ///   reduce(tile, cell)    adds and stores the pieces, or this rank's share of them
 ///   tell_summed(tile)     two-shot, as the next two: the sums are stored at all ranks

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A layer of experts on GPU ranks of one host, pass by pass: what each takes for the rows that a
+// A layer of experts on GPU ranks of one host, pass by pass: the time of each for the rows that a
 // routing gives each expert. Products are walked tile by tile, as their kernel does.
 #pragma once
 #include <array>
@@ -34,15 +34,15 @@ struct GroupedTime {
   [[nodiscard]] GroupedBound bound() const;
 };
 
-/// Of experts with these rows. The shape is the one that a call with `product.rows` takes.
+/// The time for experts with these rows. The shape is that of a call with `product.rows` rows.
 GroupedTime grouped_time(const plan::Hardware&, const plan::GroupedProduct& product,
                          plan::GroupedTiling, std::span<const int> expert_rows);
 
-/// Figures of the planner's predictions, of this machine.
+/// The figures that the planner's predictions use, for this machine.
 plan::Hardware hardware_of(const MachineModel&);
 
-/// Passes in the order in which they run. gather: tokens, ids and router's weights, or of
-/// replicated tokens a copy of the weights; reduce: the second half's collective.
+/// Passes in the order in which they run. `gather`: tokens, ids and router's weights, or, if tokens
+/// are replicated, a copy of the weights; `reduce`: the second half's collective.
 enum class LayerPass : std::uint8_t { gather, map, permute, up, down, sum, reduce };
 inline constexpr std::size_t kLayerPasses = 7;
 std::string_view name_of(LayerPass);
@@ -55,13 +55,13 @@ struct LayerTime {
   [[nodiscard]] double total_us() const;
 };
 
-/// One that a rank of `ranks` has a slice of, with m tokens of all ranks. `reduction`: of the
-/// second half, reduce_scatter or all_reduce. Errors: usage (check_experts).
+/// The time of a layer on one of `ranks` ranks, with m tokens of all ranks. `reduction`: the second
+/// half's collective, reduce_scatter or all_reduce. Errors: usage (check_experts).
 LayerTime layer_time(const MachineModel&, const MoeLayer&, std::int64_t m, int ranks,
                      tilelace::Collective reduction, std::span<const int> expert_rows);
 
-/// Errors: usage: the machine has no kernels for it, or fewer ranks; a type or
-/// more experts than GPUs have.
+/// Errors: usage (a machine without kernels for experts or with fewer ranks; a type or a number of
+/// experts that GPUs do not take).
 void check_experts(const MachineModel&, const MoeLayer&, int ranks);
 
 }  // namespace tilelace::sim

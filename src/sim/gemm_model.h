@@ -50,19 +50,19 @@ struct GemmTime {
   [[nodiscard]] GemmTime stretched(double by) const;
 };
 
-/// With this tile shape and number of tiles.
+/// The time of a GEMM with this tile shape and number of tiles.
 GemmTime gemm_time(const Compute&, const Product&, const Tile&, double tiles);
-/// With the fastest tile shape. m, n or k = 0: only the launch.
+/// The time with the fastest tile shape. m, n or k = 0: only the launch.
 GemmTime gemm_time(const Compute&, const Product&);
 
 /// No product of these sizes takes less: its operations at the highest rate that tensor cores reach
 /// at any clock, each matrix once over the memory's bus.
 double least_us(const Compute&, const Product&);
 
-/// Speed-up of GEMMs inside a call, over a GEMM alone at its power limit. Of the call's `call_us`
-/// (at the clock of the GEMM alone), `product_us` draw the GEMM's power and `others_us` as much in
-/// addition. Power grows with the third power of the clock: linearly with it, and with the square
-/// of the voltage, which follows the clock.
+/// Speed-up of GEMMs inside a call, over a GEMM alone at its power limit. The call takes `call_us`
+/// at the clock of the GEMM alone. It draws the GEMM's power for `product_us`, and as much for
+/// `others_us` in addition. Power grows with the third power of the clock: linearly with it, and
+/// with the square of the voltage, which follows the clock.
 double clock_gain(const Compute&, double call_us, double product_us, double others_us);
 
 }  // namespace tilelace::sim

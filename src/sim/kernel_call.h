@@ -9,7 +9,7 @@
 
 namespace tilelace::sim {
 
-/// Whose kernels the machine's devices have, if any.
+/// The architecture whose kernels the machine's devices have, if any.
 std::optional<int> architecture_of_machine(const MachineModel&);
 /// Whether there are kernels for the machine's devices and its costs (Method) are of this library.
 bool own_kernels_run(const MachineModel&);

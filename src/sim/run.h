@@ -27,7 +27,7 @@ struct Costs {
   double end_us = 0;                        ///< after a rank's last step
   double header_us = 0;                     ///< writing a header to a peer
   int resident = 1;                         ///< workers of a rank that run at a time
-  schedule::Route route;                    ///< number of children per rank
+  schedule::Route route;                    ///< says how many children a rank has
 };
 
 /// Random or uneven behaviour. All zero: none.
@@ -43,8 +43,8 @@ struct Disturbance {
 
 enum class SpanKind : std::uint8_t { compute, reduce, wait, copy, wire };
 
-/// One interval of time. Lanes of a rank: -1 its copy role, then its workers. Kind wire: rank is
-/// the wire, peer the sending rank.
+/// One interval of time. Lanes of a rank: -1 its copy role, then its workers. Kind `wire`: `rank`
+/// is the wire, `peer` the sending rank.
 struct Span {
   SpanKind kind = SpanKind::compute;
   int rank = 0;

@@ -243,7 +243,7 @@ TEST(Checker, SaysWhatWasSharedOrCollectedTooEarly) {
 TEST(Checker, LimitsOfSharedTilesAreNamed) {
   CallSpec s = tiny_shared();
   s.transport = Transport::push;
-  EXPECT_EQ(legal(s, 2), "with lag the transport is store");
+  EXPECT_EQ(legal(s, 2), "lag needs transport store");
   s = tiny_shared();
   s.direct = true;
   EXPECT_EQ(legal(s, 2), "direct is for multimem in two shots");
@@ -272,27 +272,27 @@ TEST(Checker, NamesPartialsByTheirNumbers) {
 TEST(Checker, LimitsOfWalksAreNamed) {
   CallSpec s = tiny(Op::ag_gemm);
   s.walk.pairs = true;
-  EXPECT_EQ(legal(s, 2), "shards together or in pairs are for gemm_rs");
+  EXPECT_EQ(legal(s, 2), "together and pairs are for gemm_rs");
   s.walk = {.apart = 1, .joins = {3}};
-  EXPECT_EQ(legal(s, 2), "shards join where none is apart");
+  EXPECT_EQ(legal(s, 2), "joins needs apart 0");
   s.walk = {.apart = 0, .joins = {3, 4}};
-  EXPECT_EQ(legal(s, 2), "only peers' shards join");
+  EXPECT_EQ(legal(s, 2), "joins must have fewer entries than there are ranks");
   s.walk = {.whole = true};
-  EXPECT_EQ(legal(s, 2), "a whole walk is by store, and not by shard");
+  EXPECT_EQ(legal(s, 2), "whole needs transport store and apart -1");
   s.walk = {.across = true};
   EXPECT_EQ(legal(s, 2), "across and weights are for whole walks");
   s.transport = Transport::store;
   s.walk = {.whole = true, .weights = {2}};
-  EXPECT_EQ(legal(s, 2), "weights must be at most 8 and add to cols");
+  EXPECT_EQ(legal(s, 2), "weights must be at most 8 numbers from 1 on that add to cols");
   s.walk = {.apart = 1};
   EXPECT_EQ(legal(s, 9),
             "walks are for fused ag_gemm and gemm_rs of at most 8 ranks that do not straddle");
   s.op = Op::gemm_rs;
-  EXPECT_EQ(legal(s, 2), "shards apart, joins and whole walks are for ag_gemm");
+  EXPECT_EQ(legal(s, 2), "apart, joins, whole, across and weights are for ag_gemm");
   s.walk = {.pairs = true};
   EXPECT_EQ(legal(s, 3), "pairs need an even number of ranks");
   s.transport = Transport::push;
-  EXPECT_EQ(legal(s, 2), "kernels of gemm_rs store");
+  EXPECT_EQ(legal(s, 2), "walks of gemm_rs need transport store");
   s.walk = {.deep = 0};
   EXPECT_EQ(legal(s, 2), "wide and deep must be at least 1");
   EXPECT_EQ(legal(tiny(Op::gemm_rs), 65), "ranks must be at most 64");

@@ -175,10 +175,10 @@ TEST(ExchangeFindings, OfInputThatIsWrittenOver) {
 
 TEST(ExchangeFindings, LimitsOfCollectivesAreNamed) {
   ExchangeSpec s = gather(schedule::kMaxExchangeRounds + 1);
-  EXPECT_EQ(legal(s, 2), "units must fit the rounds of a call");
+  EXPECT_EQ(legal(s, 2), "units must fit workers x chunk x rounds");
   EXPECT_EQ(legal(gather(schedule::kMaxExchangeRounds), 2), std::nullopt);
   EXPECT_EQ(legal(gather(1), 3),
-            "units must be one number, one of each rank or, of all_to_all, of each pair");
+            "units must be one number, one per rank or, for all_to_all, one per pair of ranks");
   s = gather(1);
   s.shots = 2;
   EXPECT_EQ(legal(s, 2), "shots are 1 or, for all_reduce, 2");
@@ -191,7 +191,7 @@ TEST(ExchangeFindings, LimitsOfCollectivesAreNamed) {
   c.calls[1].exchange = gather(1);
   EXPECT_EQ(legal(c), std::nullopt);  // among other ops
   c.calls[1].exchange->workers = c.workers + 1;
-  EXPECT_EQ(legal(c), "a collective has no more workers than its rank");
+  EXPECT_EQ(legal(c), "a collective's workers must be at most the rank's");
 }
 
 }  // namespace

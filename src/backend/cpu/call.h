@@ -130,7 +130,7 @@ struct Actor {
   [[nodiscard]] const char* role() const { return worker < 0 ? "copy" : "compute"; }
 };
 
-/// The verbs of flags and headers. `Describe` says in words what a flag means and which rank raises
+/// The verbs of flags and headers. `meaning` says in words what a flag means, and which rank raises
 /// it.
 class CallVerbs {
  public:

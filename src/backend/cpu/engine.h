@@ -100,7 +100,7 @@ class Engine final : public Backend {
   /// Runs a collective with checked arguments.
   void collect(const plan::CollectiveCall&, const plan::CollectivePlan&, const CollectiveWords&,
                const CollectiveArgs&);
-  /// Runs one schedule of it.
+  /// Runs one piece of a collective.
   void collect_piece(const plan::CollectiveCall&, const plan::CollectivePlan&, Index piece,
                      const CollectiveWords&, const CollectiveArgs&);
 

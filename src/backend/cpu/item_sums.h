@@ -10,7 +10,7 @@
 namespace tilelace::cpu {
 
 /// Adds `count` elements of every term in the order of the terms; floats in fp32, rounded once.
-/// max: a NaN wins, and the first of equal values. `out` may be a term.
+/// Reduction::max: a NaN wins, and the first of equal values. `out` may be a term.
 void add_up(Item, Reduction, std::span<const std::byte* const> terms, std::int64_t count,
             std::byte* out);
 

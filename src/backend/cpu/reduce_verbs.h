@@ -13,7 +13,7 @@ namespace tilelace::cpu {
 class ReduceVerbs final : public CallVerbs {
  public:
   /// With `partials` the product already exists: a [m, n] matrix in the partials' type replaces
-  /// compute (the collective alone, and the second half of the unfused path).
+  /// `compute` (the collective alone, and the second half of the unfused path).
   ReduceVerbs(Call& call, Actor actor, const schedule::GemmReduce& s, WorkerState* state,
               const PackedWeight* weight, int tile_n, const TensorView* partials)
       : CallVerbs(call, actor),
@@ -52,9 +52,9 @@ class ReduceVerbs final : public CallVerbs {
   [[nodiscard]] bool maps(int peer) const { return peer == s_.rank || call_.link(peer).row().maps; }
   /// Address at the peer for this rank's partial tile.
   [[nodiscard]] std::byte* incoming_tile(int peer, const schedule::ReduceTile&) const;
-  /// The accumulator, rounded to the type of partials.
+  /// Rounds the accumulator to the type of partials, into `rows`.
   void round_to(std::byte* rows, std::int64_t row_bytes, const schedule::ReduceTile&);
-  /// The same, to a peer whose memory is not mapped.
+  /// Sends the rounded accumulator to a peer whose memory is not mapped.
   void send_rounded(int peer, std::byte* to, const schedule::ReduceTile&);
   /// Bytes of a row of results.
   [[nodiscard]] Index result_bytes() const {
@@ -69,7 +69,7 @@ class ReduceVerbs final : public CallVerbs {
   int tile_n_;
   const TensorView* partials_;
   std::vector<std::byte> rounded_;  ///< a tile for a peer whose memory is not mapped
-  Index accumulator_row_ = 0;       ///< first row in the accumulator
+  Index accumulator_row_ = 0;       ///< the row with which the accumulator begins
 };
 
 }  // namespace tilelace::cpu

@@ -12,7 +12,7 @@ namespace tilelace::cpu {
 
 class WorkerPool {
  public:
-  /// `threads` helpers in addition to the calling thread; the last one is woken first.
+  /// `threads` helpers beside the calling thread; the last one asks the scheduler to run soon.
   explicit WorkerPool(int threads);
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;

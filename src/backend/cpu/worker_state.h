@@ -22,7 +22,7 @@ struct WorkerState {
   TileGemm gemm;
   std::vector<float> accumulator;
   std::vector<float> second;  ///< swiglu: the up product; reduce ops: the sum
-  /// Own pieces of straddling tiles, by (the own shard's first or last row of tiles, column).
+  /// Own parts of straddling tiles, by (the own shard's first or last row of tiles, column).
   std::vector<std::vector<float>> parked;
 };
 
@@ -30,7 +30,7 @@ struct WorkerState {
 struct WeightColumns {
   std::vector<const PackedWeight*> weights;
   std::vector<std::unique_ptr<PackedWeight>> own;  ///< packed for this call, not by prepare
-  bool paired = false;  ///< swiglu: a column tile is the same panel of both
+  bool paired = false;  ///< swiglu: a column tile is the same panel of gate and up
 
   struct Place {
     std::size_t weight;

@@ -23,7 +23,7 @@ class GpuBackend : public Backend {
  public:
   /// Errors: as make_cuda_backend.
   GpuBackend(comm::Group& group, const CommunicatorOptions& options);
-  /// Waits for this device's work; its own waits are bounded.
+  /// Waits for this device's work, which ends: every wait in this rank's kernels is bounded.
   ~GpuBackend() override;
 
   [[nodiscard]] Machine machine() const override { return machine_; }
@@ -62,7 +62,7 @@ class GpuBackend : public Backend {
   void refuse_preparation(std::string_view reason);
   /// The needs of these calls, beside those of calls prepared before.
   [[nodiscard]] RankShare share_of(std::span<const PreparedCall> calls, RankShare before) const;
-  /// Releases what was prepared, except for graphs.
+  /// Releases what was prepared; keeps it in `retired_` if graphs captured calls of it.
   void retire();
   void throw_if_graphs_failed();
   /// Throws errors of earlier calls.
@@ -75,13 +75,13 @@ class GpuBackend : public Backend {
   void require_own_stream(std::string_view op, void* stream) const;
   void enqueue(const Problem& problem, const Plan& plan, const Operands& operands);
   void enqueue_gemm(const Problem& problem, const Operands& operands);
-  /// Checks a collective; everything but enqueueing it. Errors: usage.
+  /// A collective whose arguments `checked` accepted, ready to be enqueued. Errors: usage.
   struct CheckedCollective;
   [[nodiscard]] CheckedCollective checked(Collective, const CollectiveArgs& args,
                                           const CollectiveOptions& options) const;
   [[nodiscard]] plan::CollectiveMachine collective_machine() const;
   void check_memory(const plan::NormCall& call, const AllReduceNormArgs& args) const;
-  /// Common to all collectives, around `enqueue`, which checks and enqueues the call.
+  /// What all collectives do around `enqueue`, which checks and enqueues the call.
   void in_collectives(std::string_view name, void* stream, const std::function<void()>& enqueue);
   /// The plan of each GEMM alone; made once for each problem.
   const std::vector<plan::GemmPlan>& gemm_plans(const Problem& problem);

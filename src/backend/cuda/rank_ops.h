@@ -20,7 +20,7 @@ struct RankOps {
   /// must outlive it. Errors: usage, system, peer, timeout.
   RankOps(comm::Group& group, int device, const std::vector<Problem>& problems, double timeout_s,
           const RankShare& share = {});
-  /// For calls that need no more than this. Collective, as above.
+  /// Staging for calls that need no more than `needs`. Collective; errors as above.
   RankOps(comm::Group& group, int device, const SlotNeeds& needs, double timeout_s,
           const RankShare& share);
 

@@ -27,7 +27,7 @@ struct OpCall {
   /// equal sizes for a gather, remainder first for a scatter.
   Sizes sizes = {};
   std::optional<Tensor> like =
-      {};  ///< gathers, instead of sizes: size `dim` of `like`, split remainder first
+      {};  ///< gathers, instead of `sizes`: like.size(dim), split remainder first
   std::optional<Tensors> out = {};  ///< where results go
   std::optional<Tensor> gathered = {};
   std::optional<Tensor> residual = {};  ///< sums: shaped as the result, added to it

@@ -19,7 +19,7 @@ struct CollectiveCall {
   /// Sizes of dimension `dim` on every rank: of x for a gather, of the result for a scatter. None:
   /// equal sizes for a gather, remainder first for a scatter.
   Sizes sizes = {};
-  /// Gathers, instead of sizes: size `dim` of `like`, split remainder first.
+  /// Gathers, instead of `sizes`: like.size(dim), split remainder first.
   std::optional<Tensor> like = {};
   Sizes sends = {}, takes = {};  ///< all_to_all: rows to and from every rank; none: equal
   std::optional<Tensor> out = {};

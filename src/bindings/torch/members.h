@@ -17,7 +17,7 @@
 
 namespace tilelace::torch_binding {
 
-/// By op.
+/// Plan options by op.
 using PlanChoices = std::map<Op, PlanOptions>;
 
 /// This process's membership in one group.
@@ -41,7 +41,7 @@ class Member {
   void make_room(const Problem& problem, const PlanOptions& options);
   /// The same for a mixture of experts, whose m is the most tokens of its calls.
   void make_room(const MoeLayer& layer);
-  /// Whether it is prepared.
+  /// Whether the problem is prepared.
   [[nodiscard]] bool has_room(const Problem& problem, const PlanOptions& options) const;
   /// Notes that the member has made collectives, so that `prepare_again` prepares them too.
   void note_collectives() { collects_ = true; }
@@ -76,13 +76,13 @@ class Member {
   std::unordered_map<Call, Largest, CallHash> prepared_;
 };
 
-/// "cpu" or "cuda". Errors: usage.
+/// The device of the name "cpu" or "cuda". Errors: usage (another name).
 Device device_named(const std::string& name);
 
-/// `name` may have the "@rank/ranks" of compiled graphs.
+/// Whether the group has a member; `name` may have the "@rank/ranks" of compiled graphs.
 bool has_member(const std::string& name, Device device);
 
-/// Errors: usage (the group has no member here).
+/// The group's member. Errors: usage (the group has none here).
 std::shared_ptr<Member> member_of(std::string_view op, const std::string& name, Device device);
 
 /// As member_of, but joins a group that has no member yet (collective then). Errors: also those
@@ -96,10 +96,10 @@ using Joiner = int (*)(const char* name, const char* device, int device_index, c
                        int capacity);
 void set_joiner(Joiner joiner);
 
-/// Errors: usage (already there).
+/// Adds the group's member. Errors: usage (it has one already).
 void add_member(const std::string& group, const CommunicatorOptions& options,
                 Communicator communicator, PlanChoices choices);
-/// Does nothing if there is none. A forked process only forgets its parent's member.
+/// Removes the member, if there is one. A forked process only forgets its parent's member.
 void remove_member(const std::string& group, Device device);
 /// Removes the member, but keeps its communicator until remove_retired_members: destroying it now
 /// would break a graph's capture.
@@ -111,7 +111,7 @@ void remove_all_members();
 std::pair<ErrorKind, std::string>& last_error();
 
 /// Runs the body and keeps its exception for last_error(), because torch passes on only the text.
-/// Kind 0: not an Error of ours.
+/// Kind 0: the exception is not an Error.
 template <class Body>
 decltype(auto) remembered(const Body& body) {
   try {

@@ -36,7 +36,7 @@ class Pieces {
   };
   using Iterator = std::map<std::size_t, Piece>::iterator;
 
-  /// The gap for a piece of this size: its first part, or the end.
+  /// The first free piece of the gap for this many bytes; end(): nothing fits.
   Iterator gap_for(std::size_t bytes, const void* stream);
 
   /// The whole range by offset. Free pieces side by side form a gap; which ones depends on the

@@ -59,8 +59,8 @@ void* stream_on(int device_index);
 void check_sizes(std::string_view op, std::string_view what, const std::vector<int64_t>& sizes,
                  int ranks);
 
-/// Units of every rank, and the rows to pass to the library: none where the library's even
-/// split is the same.
+/// Units (places along the split dimension) of every rank, and the rows to pass to the library:
+/// none where the library's even split is the same.
 struct Split {
   std::vector<int64_t> units;
   std::vector<int64_t> rows;

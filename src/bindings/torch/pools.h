@@ -18,8 +18,8 @@ inline constexpr int kMostPools = 32;
 /// ranks see if they made the same pools), else as SymmetricBuffer.
 std::vector<int64_t> make_pool(std::string group, std::string device, int64_t bytes);
 
-/// Frees the pool's memory and returns true if no piece is in use; torch then does not allocate
-/// from it, and work on it must be done. True for an unknown number. Local; does nothing in a
+/// Frees the pool's memory and returns true if no piece is in use. torch must not allocate from it
+/// any more, and work on it must be done. True for an unknown number. Local; does nothing in a
 /// process that was forked from the owner.
 bool drop_pool(int64_t number);
 

@@ -17,13 +17,13 @@ namespace tilelace::torch_binding {
 
 using torch::stable::Tensor;
 
-/// "op: text"
+/// Throws a usage error "op: text".
 [[noreturn]] void wrong(std::string_view op, const std::string& text);
-/// "op: what: got VALUE, expected SET"
+/// Throws a usage error "op: what: got VALUE, expected SET".
 [[noreturn]] void wrong(std::string_view op, const std::string& what, const std::string& got,
                         const std::string& expected);
 
-/// "[2, 3]"
+/// Sizes as a text: "[2, 3]".
 std::string shape_of(std::span<const int64_t> sizes);
 std::string shape_of(const Tensor& t);
 
@@ -37,7 +37,7 @@ DType dtype_of(std::string_view op, const std::string& name, const Tensor& t);
 /// usage (a type that cannot be added, a width that does not exist).
 Item item_of(std::string_view op, const std::string& name, const Tensor& t, bool adds);
 
-/// A new tensor on the device of `like`, of this type or by default of its type.
+/// A new tensor on the device of `like`, of this type or, if none is given, of the type of `like`.
 Tensor empty_beside(const Tensor& like, std::span<const int64_t> size,
                     std::span<const int64_t> strides,
                     std::optional<torch::headeronly::ScalarType> type = {});
@@ -45,7 +45,7 @@ Tensor empty_beside(const Tensor& like, std::span<const int64_t> size,
 /// Strides of a contiguous tensor.
 std::vector<int64_t> dense_strides(std::span<const int64_t> size);
 
-/// A new contiguous tensor of this type on the same device.
+/// A new contiguous tensor of this type on the device of `like`.
 Tensor empty_dense(const Tensor& like, std::span<const int64_t> size,
                    torch::headeronly::ScalarType type);
 
@@ -80,10 +80,10 @@ Matrix matrix_of(std::string_view op, const std::string& name, const Tensor& t, 
 struct Rows {
   Tensor tensor;      ///< x
   Tensor matrix;      ///< [units * inner, k]
-  Tensor swapped;     ///< x with its dimensions swapped; results have this shape
+  Tensor swapped;     ///< x with dimensions 0 and `dim` swapped: the order of results in memory
   int64_t units = 0;  ///< x.size(dim)
   int64_t inner = 1;  ///< rows per unit
-  int64_t dim = 0;    ///< from the front
+  int64_t dim = 0;    ///< dimension of x that is split; not negative
 };
 Rows rows_of(std::string_view op, const Tensor& x, int64_t dim);
 

@@ -9,7 +9,7 @@
 
 namespace tilelace::comm {
 
-/// A piece of symmetric memory: the same offset on every rank.
+/// A part of symmetric memory, at the same offset on every rank.
 struct Region {
   std::size_t offset = 0;
   std::size_t bytes = 0;

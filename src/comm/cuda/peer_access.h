@@ -17,7 +17,7 @@ struct PeerAccess {
 /// Local. Errors: usage (no such device), system (no driver).
 PeerAccess peer_access(int device, std::string_view uuid);
 
-/// Of a device of this process. Errors: as peer_access.
+/// The uuid of a device of this process. Errors: as peer_access.
 std::string uuid_of(int device);
 std::string uuid_text(const std::array<char, 16>& uuid);
 

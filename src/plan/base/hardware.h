@@ -38,7 +38,7 @@ inline double us_at(double amount, double giga) { return amount * 1e-3 / giga; }
 /// Us in which SMs send this many bytes to peers.
 inline double sent_us(const Hardware& h, double bytes) { return us_at(bytes, h.store_gbps); }
 
-/// How far memory rates of one kind of device may differ: data sheets round, and boards vary.
+/// Share by which memory rates of one kind of device may differ: data sheets round, boards vary.
 inline constexpr double kSameMemory = 0.1;
 
 }  // namespace tilelace::plan

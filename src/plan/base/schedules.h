@@ -17,7 +17,7 @@ using schedule::Index;
 /// Shard borders (ranks + 1 values) that a schedule may point to; empty for an even split.
 std::vector<Index> borders_of(const Problem&);
 
-/// `borders` must outlive it.
+/// The rows of each shard; `borders` must outlive the result.
 schedule::RowSplit split_of(const Problem&, const std::vector<Index>& borders);
 
 /// Rows of tiles if every shard has its own tiles of `rows` rows.

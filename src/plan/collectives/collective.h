@@ -66,13 +66,13 @@ constexpr int kCtas = 2, kCtasOfTwo = 3;
 constexpr int kMostCtas = 132 * kCtasOfTwo;
 constexpr Index kMostWorkers = kMostCtas * kChunkWorkers;
 constexpr Index kMostChunk = 2048;  ///< units
-/// Words that chunks write: those of parcels, and those of sums that are shared.
+/// Bytes of the words that chunks write: those of parcels, and those of sums that are shared.
 constexpr Index word_bytes(int ranks) {
   constexpr Index kKinds = 2, kWord = 8;
   return kKinds * ranks * schedule::kRing * kMostWorkers * kWord;
 }
-/// For chunks: four loads per lane of a warp; three in calls of few rounds, whose last round then
-/// leaves fewer workers idle.
+/// Units of a chunk: kFullChunk, four loads per lane of a warp; kShortChunk, three, in calls of
+/// fewer than kFewRounds rounds, whose last round then leaves fewer workers idle.
 constexpr Index kFullChunk = 128, kShortChunk = 96, kFewRounds = 8;
 
 /// All choices of a call; equal on every rank.
@@ -89,8 +89,8 @@ struct CollectivePlan {
 
 /// The machine that plans are made for.
 struct CollectiveMachine {
-  int workers = 1;       ///< SMs that may be used, or threads of CPU ranks
-  int architecture = 0;  ///< whose figures predictions use
+  int workers = 1;                      ///< SMs that may be used, or threads of CPU ranks
+  int architecture = 0;                 ///< whose figures predictions use
   Index staged_bytes = 0;               ///< 0: staged_bytes(ranks)
   Index most_rounds = Index{1} << 31U;  ///< of a call
   bool shared = false;                  ///< with other communicators: one CTA per SM

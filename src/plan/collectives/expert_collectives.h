@@ -15,10 +15,10 @@ struct ExpertCollective {
   CollectiveCall call;
 };
 
-/// Of the first half, in order: none of replicated tokens. m: tokens of all ranks, the remainder on
-/// the first ones.
+/// The first half's collectives, in order; empty if tokens are replicated. m: tokens of all ranks,
+/// split evenly, the remainder on the first ranks.
 std::vector<ExpertCollective> expert_gathers(const MoeLayer&, std::int64_t m, int ranks);
-/// Of the second half: reduce_scatter or all_reduce.
+/// The second half's collective: reduce_scatter or all_reduce.
 ExpertCollective expert_sum(const MoeLayer&, std::int64_t m, int ranks, Collective);
 
 /// Bytes that a rank sends to its peers.

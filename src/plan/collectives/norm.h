@@ -35,10 +35,10 @@ int row_parts(const NormCall&, const CollectivePlan&);
 /// Units of a row that each of those CTAs has, with the same rounding.
 Index part_places(const NormCall&, const CollectivePlan&);
 
-/// For a GPU rank: workers are CTAs, a chunk is whole rows, or a part of one. Errors: usage (an
-/// option that is not possible for the call).
+/// On GPU ranks workers are CTAs, and a chunk is whole rows (for lines also a part of one). Errors:
+/// usage (an option that is not possible for the call).
 CollectivePlan plan_norm(const NormCall&, const CollectiveMachine&, const CollectiveOptions&);
-/// Most threads of CTAs for lines or chunks.
+/// The most threads of a CTA, for lines and for chunks.
 constexpr Index kNormThreads = 512;
 /// CTAs per SM for chunks between two ranks, if a thread has at most kNormUnitsOfTwo units of a
 /// row.
@@ -47,7 +47,7 @@ constexpr int kNormCtas = 2, kNormUnitsOfTwo = 2;
 /// The schedule of a piece, in units of rows.
 schedule::Exchange place_norm(const NormCall&, const CollectivePlan&, Index piece);
 
-/// The shape as text, beside the plan.
+/// The call's shape as a text, to be printed beside its plan.
 std::string describe(const NormCall&);
 
 }  // namespace tilelace::plan

@@ -88,8 +88,8 @@ void spread_chunks(CollectivePlan& p, const CollectiveCall& c, Index units,
   const Index each = machine.gpu ? kChunkWorkers : 1;  // workers of a CTA
   const Index grain = machine.gpu ? kLineGroup : 1, full = machine.gpu ? kFullChunk : kMostChunk;
   const Index staged = machine.staged_bytes > 0 ? machine.staged_bytes : staged_bytes(c.ranks);
-  const Index room = staged /
-                     (kUnitBytes * schedule::kRing * std::max<Index>(places(c.ranks, p.shots), 1));
+  const Index room =
+      staged / (kUnitBytes * schedule::kRing * std::max<Index>(places(c.ranks, p.shots), 1));
   Index most = ctas_of(machine, c.ranks == 2 ? kCtasOfTwo : kCtas, o) * each;
   most = std::clamp<Index>(room / (grain * each) * each, each, most);
   if (machine.gpu) most = even(most / each) * each;

@@ -16,7 +16,7 @@ struct TileCut {
   double walks = 1;        ///< how often the weight is read, one walk after the other
 };
 
-/// Two limits: their maximum, and where they are near each other a little more.
+/// Time under two limits: the larger one, and a little more where the two are close.
 double both_limits_us(double, double);
 
 /// Predicted us of a product under sustained load. m, n, k > 0.

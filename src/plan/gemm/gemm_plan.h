@@ -34,7 +34,7 @@ struct GemmMachine {
   int architecture = 0;    ///< row in core/architecture.h: whose tiles and figures
   double memory_gbps = 0;  ///< from the data sheet; 0: the architecture's value
 
-  /// Without the SMs of `ctas` CTAs of other kernels; of a shared device, without a pair for each.
+  /// This machine less the SMs of `ctas` CTAs of other kernels; on a share, less a pair for each.
   [[nodiscard]] constexpr GemmMachine leaving(int ctas) const {
     return {multiprocessors - (shared ? 2 : 1) * ctas, shared, architecture, memory_gbps};
   }

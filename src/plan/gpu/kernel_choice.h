@@ -33,8 +33,8 @@ void tell_way(const KernelWay&, Plan&);
 const GemmPlan& gemm_of(const KernelWay&);
 double predicted_us_of(const KernelWay&);
 
-/// Whether the planner may choose it unasked. Not: pulled rows, which were never fastest, and sums
-/// in other orders, whose bits differ.
+/// Whether the planner may choose it unasked. It may not choose pulled rows, which were never
+/// fastest, nor sums in other orders, whose bits differ.
 bool is_taken_unasked(const KernelWay&);
 
 /// The plan's candidate if it is of this type; else null.

@@ -26,8 +26,8 @@ struct Staging {
   std::string formula;  ///< how the bytes are computed
 };
 
-/// For calls of up to the problem's m on an architecture; `hands`: also gemm_rs plans that are only
-/// used when asked for (plan/ways/handed_partials_way.h). Errors: usage.
+/// Needs of calls of up to the problem's m on an architecture; `hands`: also of gemm_rs plans that
+/// are only used when asked for (plan/ways/handed_partials_way.h). Errors: usage.
 SlotNeeds slot_needs(const Problem&, int architecture, bool hands);
 
 /// Sets the plan's staging_bytes and staging_formula.

@@ -6,8 +6,8 @@
 
 namespace tilelace::plan {
 
-/// How much the same call's time may change between the start and the end of a problem. Clocks
-/// settle within some per cent; heat and other programs change more.
+/// Factor by which the same call's time may change between the start and the end of a problem.
+/// Clocks settle within some per cent; heat and other programs change more.
 inline constexpr double kMostStray = 1.2;
 
 /// What disturbs the times; empty: nothing. `processes`: with work on the GPU, -1: unknown; `own`:

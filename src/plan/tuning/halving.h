@@ -21,7 +21,7 @@ struct Look {
 inline constexpr Look kFirstLook{6e3, 3e3}, kSecondLook{12e3, 6e3}, kFullLook{40e3, 10e3};
 inline constexpr std::size_t kFinalists = 4;
 inline constexpr int kFullRounds = 4;
-/// A call that is this far behind in both its prediction and its first sample gets no second one.
+/// A call this many times slower than the best, predicted and in its first sample, gets no second.
 inline constexpr double kHopeless = 1.5;
 
 /// Result of a sample: the same on all ranks.
@@ -38,15 +38,15 @@ struct CallTime {
 };
 
 struct Halving {
-  /// All sampled calls: those with the longest samples first, of them the fastest.
+  /// All sampled calls: those with the longest samples first, and of these the fastest first.
   std::vector<CallTime> times;
   /// Call 0 in full samples, before and after all others: how much the machine drifted.
   double first_us = 0, last_us = 0;
   bool late = false;  ///< ended early
 };
 
-/// `predicted_us`: per call, 0 where it has none. Call 0 is the one that tuned plans are
-/// compared with. Calls `sample` in the same order on all ranks, if it returns the same
+/// `predicted_us`: per call, 0 where it has none. Tuned plans are compared with call 0. `sample` is
+/// called in the same order on all ranks, if it returns the same
 /// everywhere.
 Halving fastest_of(std::span<const double> predicted_us, const Sampler& sample);
 

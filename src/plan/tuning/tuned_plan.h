@@ -23,8 +23,8 @@ bool has_own_row(const TuningTable*, const Problem&, const Machine&);
 /// or no table is for this machine. The result is always one of the planner's own candidates.
 std::optional<Plan> tuned_plan(const TuningTable&, const Problem&, const Machine&);
 
-/// The plan of GPU ranks: from the machine's table, if nothing is asked for and it has one, else
-/// the prediction; the reason says which. The problem is valid. Errors: as make_cuda_plan.
+/// The plan of GPU ranks: from the machine's table, if no option is set and the table has a plan,
+/// else the prediction; the reason says which. The problem is valid. Errors: as make_cuda_plan.
 Plan tuned_or_predicted(const Problem&, const Machine&, const PlanOptions&);
 
 }  // namespace tilelace::plan

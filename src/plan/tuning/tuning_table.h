@@ -12,7 +12,7 @@
 
 namespace tilelace::plan {
 
-/// Tables are no larger.
+/// The most bytes of a table's file.
 inline constexpr std::size_t kMostTuningBytes = std::size_t{64} << 20U;
 
 /// The GPUs that were measured. The name is for people; the fields after it are compared.
@@ -22,8 +22,8 @@ struct TunedDevice {
   int multiprocessors = 0;
   double memory_gbps = 0;  ///< of its memory, by clock and bus width; 0: unknown
 
-  /// Whether times of one hold for the other: memory rates may differ by a tenth, and are compared
-  /// where both are known.
+  /// Whether times of this device hold for the machine: memory rates may differ by a tenth, and are
+  /// compared where both are known.
   [[nodiscard]] bool fits(const Machine&) const;
 };
 

@@ -17,8 +17,8 @@ struct AgGemmWay {
   /// Tiles ignore the borders of shards; own rows are staged too. If not, every shard has its own
   /// tiles; the own shard is read in place and comes first, the others in order of arrival.
   bool whole = false;
-  /// push, pull: copy engines of the sender or the receiver; store: idle warps of the GEMM
-  /// kernel.
+  /// `push`, `pull`: copy engines of the sender or the receiver; `store`: idle warps of the GEMM
+  /// kernel; `nccl`: NCCL.
   Transport transport = {};
   std::int64_t chunk_rows = 0;  ///< rows per flag
   /// By shard: how many shards are walked one after the other, the own one first. The others are
@@ -29,8 +29,8 @@ struct AgGemmWay {
   /// first GEMM; after it all rows are here.
   std::vector<int> joins{};
   double predicted_us = 0;
-  /// unfused: GEMMs begin when all rows are here. medium: one GEMM per shard, each waiting for its
-  /// own rows.
+  /// `unfused`: GEMMs begin when all rows are here. `medium`: one GEMM per shard, each waiting for
+  /// its own rows.
   Path path = Path::fused;
   RouteKind route = RouteKind::mesh;  ///< ring (push): rows are passed from rank to rank
 

@@ -26,8 +26,8 @@ struct Gathering {
   }
 };
 
-/// When the first `chunks` chunks of the `peer`-th arriving shard (1: the first) are here; 0: all
-/// of them. From the start of the transfers, with nothing else running.
+/// When the first `chunks` chunks (0: all) of the `peer`-th arriving shard (1: the first) are here,
+/// counted from the start of the transfers, if nothing else runs.
 double arrival_us(const Hardware&, const Gathering&, int peer, schedule::Index chunks = 0);
 
 /// Time of a call whose GEMMs take `products_us` alone. Shards are walked in order of arrival, own

@@ -14,7 +14,7 @@ namespace tilelace::plan {
 /// Partial sums go to owners; finished tiles go from owners to all.
 struct GemmArWay {
   GemmPlan gemm;
-  std::int64_t block_rows = 1;  ///< of a shard, walked before the next ones
+  std::int64_t block_rows = 1;  ///< rows of each shard that are walked before any later ones
   int lag = 1;                  ///< columns of tiles by which own tiles follow remote ones
   double predicted_us = 0;
   bool by_columns = false;  ///< an owner has columns of all rows (one block); else rows

@@ -16,7 +16,7 @@ namespace tilelace::plan {
 using schedule::HandWay;
 
 struct HandedPartialsWay {
-  GemmPlan gemm;  ///< copied: for the rows of the largest shard; one launch per shard
+  GemmPlan gemm;  ///< way `copied`: for the rows of the largest shard; one launch per shard
   HandWay way = HandWay::copied;
   std::int64_t chunk_rows = 1;  ///< rows per CTA and flag
   double predicted_us = 0;

@@ -16,9 +16,9 @@ namespace tilelace::plan {
 
 struct UnfusedSumWay {
   GemmPlan gemm;
-  /// pull: every rank reads what it needs, for gemm_ar all rows. store (gemm_ar): every rank reads
-  /// its rows and writes their sum to all peers: less traffic, one more wait. push: a collective of
-  /// the partials (schedule/exchange.h).
+  /// `pull`: every rank reads what it needs, for gemm_ar all rows. `store` (gemm_ar): every rank
+  /// reads its rows and writes their sum to all peers: less traffic, one more wait. `push`: a
+  /// collective of the partials (schedule/exchange.h).
   Transport transport = transport_that(Carrier::engine, true);
   std::int64_t chunk_rows = 1;  ///< rows that a CTA sums at a time; transport store: with one flag
   double predicted_us = 0;

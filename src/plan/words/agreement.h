@@ -20,7 +20,7 @@ struct CallKind {
 
 /// Eight bytes per number; lists and texts with their length first. Predictions are left out.
 std::string call_bytes(const Problem&, const Plan&, const CallKind& = {});
-/// Of the plan alone.
+/// The bytes of the plan alone.
 std::string choice_bytes(const Plan&);
 
 /// 32-bit hash of call_bytes, not 0.

@@ -27,7 +27,7 @@ inline Within times(Within x, double factor) {
   const double size = std::fabs(factor);
   return {x.value * factor, size * (x.off + kUnit32 * (std::fabs(x.value) + x.off))};
 }
-/// Terms added in fp32, one after the other.
+/// The sum of terms that are added in fp32, one after the other.
 inline Within added(const std::vector<Within>& terms) {
   Within sum;
   double sizes = 0;

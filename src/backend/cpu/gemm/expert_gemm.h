@@ -12,16 +12,16 @@ namespace tilelace::cpu {
 /// One expert's product. Views are dense; `rows` of x and of out are the same.
 struct ExpertProduct {
   TensorView x;                ///< [rows, k]
-  TensorView weight;           ///< [w, k]
+  TensorView weight;           ///< [w, k]; w is n, or 2 n if gated
   const void* bias = nullptr;  ///< [w] or null
   ExpertActivation activation{};
-  const float* scales = nullptr;  ///< as in GroupedGemmArgs, from the first row on
+  const float* scales = nullptr;  ///< as in GroupedGemmArgs; rows count from this expert's first
   const std::int32_t* sources = nullptr;
   TensorView out;  ///< [rows, n]
 };
 
-/// Scratch of one worker. An element's sum runs from the first to the last of k, whatever rows and
-/// columns are computed beside it.
+/// Multiplies for one worker. An element's sum runs from the first to the last of k, whatever rows
+/// and columns are computed beside it.
 class ExpertGemm {
  public:
   static constexpr std::int64_t kCols = 64;  ///< of the result, in a part
@@ -38,7 +38,7 @@ class ExpertGemm {
                 bool gated);
   const float* row_scales(const ExpertProduct&, std::int64_t first, std::int64_t rows);
 
-  std::vector<float> panels_[2];  ///< of the weight, in strips [k, lanes]; gated: the gate, up
+  std::vector<float> panels_[2];  ///< of the weight, in strips [k, lanes]; gated: gate, then up
   std::vector<float> rows_;       ///< of x
   std::vector<float> sums_[2];
   std::vector<float> weight_row_;

@@ -25,7 +25,7 @@ class PackedWeight {
   [[nodiscard]] int tile_n() const { return tile_n_; }
   [[nodiscard]] DType dtype() const { return dtype_; }
   [[nodiscard]] std::int64_t panels() const { return (n_ + tile_n_ - 1) / tile_n_; }
-  /// tile_n, or the columns of the last panel.
+  /// Columns of a panel: tile_n, fewer in the last one if tile_n does not divide n.
   [[nodiscard]] std::int64_t panel_cols(std::int64_t panel) const {
     const std::int64_t left = n_ - panel * tile_n_;
     return left < tile_n_ ? left : tile_n_;

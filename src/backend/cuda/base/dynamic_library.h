@@ -10,7 +10,7 @@
 
 namespace tilelace::cuda {
 
-/// Opens the first of these names that exists; never closed.
+/// A library, opened by the first of `names` that exists; it is never closed.
 class DynamicLibrary {
  public:
   DynamicLibrary(std::initializer_list<const char*> names, std::string& problem)
@@ -23,12 +23,12 @@ class DynamicLibrary {
   }
   [[nodiscard]] bool open() const { return handle_ != nullptr; }
 
-  /// Null if the library does not have it.
+  /// Sets `function` to the library's function of this name; null if there is none.
   template <class Function>
   void look(Function& function, const char* name) const {
     function = reinterpret_cast<Function>(dlsym(handle_, name));
   }
-  /// As look, but a missing function is a problem.
+  /// As `look`, but says in `problem` if there is no such function.
   template <class Function>
   void find(Function& function, const char* name) const {
     look(function, name);

@@ -9,7 +9,7 @@
 
 namespace tilelace::cuda {
 
-/// What the caller's memory is.
+/// The caller's tensors, stream and words of a collective.
 struct CollectiveTensors {
   const void* in = nullptr;
   void* out = nullptr;
@@ -19,7 +19,7 @@ struct CollectiveTensors {
   const std::int32_t* wrong = nullptr;
 };
 
-/// One rank's collectives on one communicator. Makes nothing in a call.
+/// One rank's collectives on one communicator. Calls allocate nothing.
 class CollectiveCalls {
  public:
   /// Staging for calls of any size. Collective; `group` must outlive it. Errors: usage (more than 8
@@ -28,7 +28,7 @@ class CollectiveCalls {
 
   /// Enqueues a call. May be captured. Errors: usage, system.
   void run(const plan::CollectiveCall&, const plan::CollectivePlan&, const CollectiveTensors&);
-  /// Likewise; args.stream says where.
+  /// Likewise, on the stream of the arguments.
   void run(const plan::NormCall&, const plan::CollectivePlan&, const AllReduceNormArgs&);
 
   /// What plans may count on.
@@ -43,7 +43,7 @@ class CollectiveCalls {
  private:
   void enqueue_piece(const plan::CollectiveCall&, const plan::CollectivePlan&,
                      const CollectiveTensors&, plan::Index piece);
-  /// Enters a call: fills in where it is, and how its kernel starts.
+  /// Begins a call: fills in its places in the slot, and returns how its kernel starts.
   Start enter(ExchangeParams&, const plan::CollectivePlan&, const CallName&, int ctas,
               cudaStream_t);
 };

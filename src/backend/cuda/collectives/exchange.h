@@ -33,8 +33,8 @@ struct ExchangeParams {
   std::byte* direct[schedule::kMaxGpuRanks];  ///< direct call: where our parcel goes at each rank
   std::size_t places = 0;                     ///< offset of this slot's chunks, or lines
   float divisor = 1;                          ///< of sums, before they are rounded
-  /// Words that earlier kernels made, or null: `word` must be equal on all ranks; where `wrong` is
-  /// not 0, peers get the hash `refusal`, and refusal + 1 is what is expected of them: of no call.
+  /// Words that earlier kernels made, or null. `word` must be equal on all ranks. If `wrong` is not
+  /// 0, this rank sends the hash `refusal` and expects refusal + 1, the hash of no call.
   const std::int32_t* word = nullptr;
   const std::int32_t* wrong = nullptr;
   std::uint32_t refusal = 0;
@@ -50,7 +50,7 @@ struct ProductSum {
   const uint4* bias = nullptr;      ///< [row_units] or null; added once
   const uint4* residual = nullptr;  ///< from the first sum of this rank on, or null; added once
   std::uint32_t row_units = 1;
-  std::uint32_t first_column = 0;  ///< of the first sum, in units
+  std::uint32_t first_column = 0;  ///< of the first sum, in units of 16 bytes
   Activation activation = Activation::none;
   DType dtype{};  ///< one that is on GPUs
 };
@@ -64,7 +64,7 @@ struct ProductSum {
 [[nodiscard]] cudaError_t enqueue_chunks(const ProductSum&, Start, cudaStream_t);
 [[nodiscard]] cudaError_t enqueue_lines(const ProductSum&, Start, cudaStream_t);
 
-/// Loads them, so that a later launch does not.
+/// Loads the kernels, so that a later launch does not.
 [[nodiscard]] cudaError_t load_chunks();
 [[nodiscard]] cudaError_t load_lines();
 

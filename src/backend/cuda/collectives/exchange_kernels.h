@@ -6,7 +6,7 @@
 
 namespace tilelace::cuda {
 
-/// Calls f(ReductionTag<R>{}) with the class R that does the call's reduction.
+/// Names the class R of a reduction. with_reduction calls f(ReductionTag<R>{}) for that of a call.
 template <class R>
 struct ReductionTag {
   using type = R;

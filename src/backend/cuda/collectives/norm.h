@@ -8,7 +8,7 @@
 
 namespace tilelace::cuda {
 
-/// One piece of a call. Tensors are the caller's, with contiguous rows of `row_units` units.
+/// One piece of a call. Tensors: the caller's; contiguous rows of `row_units` units of 16 bytes.
 struct NormParams {
   ExchangeParams exchange;  ///< counts rows as parts * part_places units, with padding
   const uint4* x;

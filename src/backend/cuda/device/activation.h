@@ -29,8 +29,8 @@ TILELACE_DEVICE void rotate(float* f) {
     f[e] = e + kBy < kValues ? f[e + kBy] : front[e + kBy - kValues];
 }
 
-/// Applies an activation to values, whose number is a multiple of four. The code exists once and
-/// values are rotated through it in eights: a copy each would not fit the instruction cache.
+/// Applies an activation to values, whose number is a multiple of four. The code exists once, and
+/// values are rotated through it: one copy per value would not fit the instruction cache.
 template <int kValues>
 TILELACE_DEVICE void activate(Activation kind, float* f) {
   constexpr int kTogether = kValues % 8 == 0 ? 8 : 4;

@@ -25,7 +25,7 @@ struct CallParams {
   std::size_t flags;    ///< offset of the call's slot
   CallCounter* counter;
   std::uint32_t hash;  ///< of everything that ranks must agree on
-  bool first, last;    ///< in the call: the first tells the peers, the last counts it
+  bool first, last;    ///< of the call's kernels: the first sends headers, the last counts the call
   WaitContext wait;
 
   /// A rank's part of symmetric memory, and the slot's flags there.

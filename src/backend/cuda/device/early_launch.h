@@ -7,7 +7,7 @@
 
 namespace tilelace::cuda {
 
-/// in_pairs: clusters of two, an even number of CTAs. May be captured in a graph.
+/// Start::in_pairs: clusters of two CTAs, so `ctas` must be even. May be captured in a graph.
 template <class... Params, class... Arguments>
 cudaError_t launch_as(Start start, void (*kernel)(Params...), int ctas, int threads,
                       cudaStream_t stream, const Arguments&... arguments) {

@@ -6,7 +6,7 @@
 namespace tilelace::cuda {
 
 /// Waits for the headers of all peers, one lane per peer, and compares them with ours. Called by:
-/// every lane of one warp, after the kernel that advanced the epoch. Order and bound as wait.
+/// every lane of one warp, after the kernel that counted the call before. Order, bound: as wait.
 /// Returns, the same to all lanes, whether every peer came and makes the same call. A header of a
 /// later call is ignored: its rank was here and went on, for example after a failed wait.
 /// `headers`: of slot 0, by rank; those of slot 1 follow.

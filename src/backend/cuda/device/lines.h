@@ -14,7 +14,7 @@ struct alignas(16) Line {
 
 constexpr int kLinesOfUnit = 2;
 
-/// Where unit `unit` of a place has its first line; the second is kSecondLine after it.
+/// Lines from a unit's first line to its second. first_line: where unit `unit` of a place begins.
 constexpr int kSecondLine = 32;
 TILELACE_DEVICE std::int64_t first_line(std::int64_t unit) {
   return (unit & ~std::int64_t{31}) * kLinesOfUnit + (unit & 31);

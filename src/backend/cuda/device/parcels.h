@@ -19,7 +19,7 @@ class Units {
         bytes_(p.bytes),
         aligned_(reinterpret_cast<std::uintptr_t>(p.data) % schedule::kUnitBytes == 0) {}
 
-  /// The rest of the parcel from that unit on.
+  /// The rest of the parcel, from `unit` on.
   TILELACE_DEVICE Units from(schedule::Index unit) const {
     Units rest = *this;
     rest.data_ += unit * schedule::kUnitBytes;
@@ -85,8 +85,8 @@ TILELACE_DEVICE void begin_exchange(const Params& p, const ExchangeParams& e) {
   if (e.lets_next_begin) ptx::launch_dependents();
 }
 
-/// The hash combined with ExchangeParams::word, which only the device knows, if there is one.
-/// `kWords`: whether there may be one; kernels of norms have none, and no registers for it.
+/// The hash plus ExchangeParams::word, if there is one: only the device knows that word.
+/// `kWords`: whether there may be a word; kernels of norms have none, and no registers for it.
 template <bool kWords>
 TILELACE_DEVICE std::uint32_t with_word(const ExchangeParams& p, std::uint32_t hash) {
   return !kWords || p.word == nullptr ? hash : hash + static_cast<std::uint32_t>(__ldcg(p.word));

@@ -81,7 +81,7 @@ class FloatReduction {
   float of_[Lanes::kLanes];
 };
 
-/// For integers, which wrap around.
+/// As FloatReduction, for integers: sums wrap around, and there is no divisor.
 template <class Integer, bool kMax>
 class IntegerReduction {
  public:

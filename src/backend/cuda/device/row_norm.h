@@ -13,13 +13,13 @@ namespace tilelace::cuda {
 
 /// What the warps of a row's CTAs tell each other: for each group of 32 units a word with its sum
 /// of squares, and one with its largest value. A CTA that has whole rows uses two sets in turns: a
-/// late warp may still read the row before. The last words, one per CTA, are of idle warps.
+/// late warp may still read those of the previous row. Idle warps have the last words, one per CTA.
 constexpr int kNormGroups = 64, kNormParts = 4, kNormWords = 4 * kNormGroups + kNormParts;
 struct NormShared {
   float2 words[kNormWords];
   std::uint64_t barriers[2];  ///< for squares and for largest values, if CTAs share a row
 };
-/// Units per thread that stay in shared memory: the sums and, if there is room, the weights.
+/// Units of a CTA that stay in shared memory: the sums and, if there is room, the weights.
 template <int kUnits>
 constexpr int kNormKept = static_cast<int>(plan::kNormThreads) * (kUnits == 4 ? 4 : 2 * kUnits);
 
@@ -78,7 +78,7 @@ class RowNorm {
     return in_part(k) && unit(k) < p_.row_units;
   }
 
-  /// Call it before any wait. Starts copies of the weight; as for the residual, settle awaits them.
+  /// Call it before any wait. Starts copies of the weight; `settle` awaits them and the residual's.
   TILELACE_DEVICE void load_weight() {
     if (kKeepsWeight)
 #pragma unroll
@@ -107,7 +107,7 @@ class RowNorm {
     h(k) = Lanes::rounded(f);
   }
 
-  /// Exchanges the sums of squares among all CTAs of the row. Returns whether all were `good`.
+  /// Exchanges the sums of squares among all CTAs of the row. Returns whether all passed `good`.
   TILELACE_DEVICE bool share_squares(bool good) {
     const float wrong = p_.parts == 1 || __all_sync(~0U, good ? 1 : 0) != 0 ? 0 : 1;
 #pragma unroll(kStraight)
@@ -160,7 +160,7 @@ class RowNorm {
     return ptx::shared_address(&shared_.barriers[of]);
   }
   TILELACE_DEVICE int groups() const { return p_.parts * p_.part_places / 32; }
-  /// Writes this warp's word for its k-th units into all CTAs of the row. `of`: their barrier.
+  /// Writes this warp's word for its k-th units into all CTAs of the row. `of`: which barrier.
   TILELACE_DEVICE void give(float2* words, int k, float2 word, int of) const {
     if (!in_part(k)) return;
     if (p_.parts > 1 && lane() < p_.parts)
@@ -257,7 +257,7 @@ TILELACE_DEVICE schedule::RowRange rows_of(const NormParams& p, schedule::Exchan
   return schedule::intersect({begin, begin + p.chunk_rows}, {0, p.rows});
 }
 
-/// Calls f with the number of units per thread as a constant: part_places over kNormThreads.
+/// A number of units per thread as a constant. with_units calls f with that of the params.
 template <int kCount>
 struct UnitsTag {
   static constexpr int kUnits = kCount;
@@ -268,7 +268,7 @@ auto with_units(const NormParams& p, const F& f) {
   if (units <= 1) return f(UnitsTag<1>{});
   return units <= 2 ? f(UnitsTag<2>{}) : f(UnitsTag<4>{});
 }
-/// The number of units per thread as a constant, and the element type.
+/// A number of units per thread as a constant, and an element type. with_norm calls f with both.
 template <class E, int kCount>
 struct NormTag {
   using Element = E;
@@ -286,7 +286,7 @@ inline int norm_threads(const NormParams& p) {
   return p.part_places < plan::kNormThreads ? p.part_places : static_cast<int>(plan::kNormThreads);
 }
 
-/// As in_pairs, or with the parts of a row as clusters. May be captured.
+/// As launch_as; the CTAs that share a row are a cluster. May be captured.
 inline cudaError_t launch_norm(Start start, void (*kernel)(NormParams), int threads,
                                cudaStream_t stream, const NormParams& p) {
   cudaLaunchAttribute attributes[2]{};

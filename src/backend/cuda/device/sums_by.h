@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What adds the values of all ranks at an address, stores a value at all ranks, and adds one to a
-// counter on each rank. Either the switch: a multicast address stands for the same place on every
-// rank. Or the rank itself, by loads from, stores to and additions at each of its peers.
+// Sums of the values of all ranks at an address, stores at all ranks, and counters on each rank.
+// Either the switch does it, by a multicast address that stands for the same place on every rank;
+// or the rank does it, by loads from, stores to and additions at each of its peers.
 #pragma once
 #include <type_traits>
 
@@ -13,7 +13,7 @@ namespace tilelace::cuda {
 
 enum class SumsBy : std::uint8_t { by_switch, by_peers };
 
-/// Offsets are those of the symmetric memory, in multiples of 16 bytes (counts: 4).
+/// Offsets in symmetric memory are in bytes: multiples of 16, those of counts multiples of 4.
 template <SumsBy kBy>
 struct Sums;
 
@@ -62,8 +62,8 @@ struct Sums<SumsBy::by_switch> {
                    "r"(1U)
                    : "memory");
   }
-  /// Needed between an access by a rank's own address and one by the multicast address of the same
-  /// memory, in either order: somewhere in the chain of synchronisation from one to the other.
+  /// Must stand between an access by a rank's own address and one by the multicast address of the
+  /// same memory, in either order: somewhere in the synchronisation between the two.
   static TILELACE_DEVICE void alias_fence() { asm volatile("fence.proxy.alias;" ::: "memory"); }
 };
 
@@ -88,7 +88,7 @@ struct Sums<SumsBy::by_peers> {
                    "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
                    : "memory");
   }
-  /// One lane per rank: one release for all; separate ones would each wait for the one before.
+  /// One lane per rank: all release at once; one after the other each would wait for the last.
   static TILELACE_DEVICE void count(const SumsPlace& p, int ranks, std::size_t offset) {
     const int rank = static_cast<int>(threadIdx.x) & 31;
     if (rank < ranks)

@@ -14,8 +14,8 @@ inline constexpr bool kTraced = true;
 inline constexpr bool kTraced = false;
 #endif
 
-/// Words of shared memory after a kernel's own: the number of events, then for each math group the
-/// cycles in which it waited for operands.
+/// Bytes of shared memory after a kernel's own. They hold the number of events, then for each math
+/// group the cycles in which it waited for operands.
 inline constexpr int kTraceBytes = kTraced ? 16 : 0;
 
 /// In brackets: the event's argument. Before a colon: its lane; math groups are lanes 0 and 1.
@@ -24,12 +24,12 @@ enum class TraceKind : std::uint8_t {
   ready,       ///< the kernel before this one is done
   segment,     ///< load: a tile's operands are next [tile]
   wait_rows,   ///< load: begins to wait for flags [how many tiles came before]
-  rows_here,   ///< load: all of them have arrived [likewise]
-  flag,        ///< load, copy, watch: this one is here [flag]
+  rows_here,   ///< load: the rows of those flags are here [how many tiles came before]
+  flag,        ///< load, copy, watch: a flag was seen raised [flag]
   loaded,      ///< load: the last operands of the tile are on their way [tile]
   wait_terms,  ///< load: begins to wait for the peers' terms [tile]
-  term,        ///< load: this one is here [16 * tile + its rank]
-  terms_here,  ///< load: they are all here [tile]
+  term,        ///< load: a peer's term is here [16 * tile + peer]
+  terms_here,  ///< load: all peers' terms are here [tile]
   headers,     ///< admit: this rank's headers are sent
   admitted,    ///< admit: all peers' headers are here
   turn,        ///< math: it is this group's turn [tile]
@@ -42,7 +42,7 @@ enum class TraceKind : std::uint8_t {
   stored,      ///< math: the result's stores are issued
   told,        ///< math: a shared result is signalled
   wait_tile,   ///< copy: begins to wait for a tile [flag]; load: for all shared tiles
-  tiles_here,  ///< load: all of them have arrived
+  tiles_here,  ///< load: all shared tiles have arrived
   copied,      ///< copy: has copied the tile to its place [flag]
   exit,        ///< this lane is done
 };
@@ -54,7 +54,7 @@ inline constexpr int kWatchLane =
     5;  ///< an idle warp of one CTA, which polls the flags of all rows
 inline constexpr int kTraceLanes = 6;
 
-/// 24 bits of argument, 3 of lane, 5 of kind. Two clocks: that of nanoseconds may be coarse.
+/// `what` has 24 bits of argument, 3 of lane, 5 of kind. `cycles` is finer than `ns`.
 struct TraceEvent {
   std::uint32_t what;
   std::uint32_t cycles;
@@ -98,7 +98,7 @@ class Trace {
   template <class Params>
   TILELACE_DEVICE Trace(const Params& p, ptx::Shared words) : sink_(p.sink), words_(words) {}
 
-  /// Before anything else, by one thread; then a barrier of the CTA.
+  /// Call it before anything else, by one thread; a barrier of the CTA must follow.
   TILELACE_DEVICE void begin(int lane) const {
     for (int i = 0; i < kTraceBytes; i += 4) ptx::store_shared(words_ + i, 0);
     std::uint32_t multiprocessor;
@@ -126,7 +126,7 @@ class Trace {
         "r"(words_ + 4 + 4 * group), "r"(cycles)
         : "memory");
   }
-  /// Their sum since the last call.
+  /// The sum of a group's starved cycles since the last call of this function.
   TILELACE_DEVICE int take_starved(int group) const {
     std::uint32_t sum;
     asm volatile("atom.shared.exch.b32 %0, [%1], 0;"

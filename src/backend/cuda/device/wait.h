@@ -13,7 +13,7 @@ namespace tilelace::cuda {
 
 namespace detail {
 
-/// The first wait of a rank that fails sets the stop word; only this one writes the record.
+/// Reports a failed wait. A rank's first one sets the stop word, and it alone writes the record.
 TILELACE_DEVICE void report(const WaitContext& c, const WaitPlace& place, comm::AbortWord reason,
                             std::uint32_t status, std::uint32_t have, std::uint32_t want) {
   comm::AbortWord before = 0;

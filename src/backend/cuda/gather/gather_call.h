@@ -32,7 +32,7 @@ struct GatherCall {
     return !copied() && (awaits() || !plan::can_push(tile.blocks, tile.width)) &&
            schedule.chunks(schedule.rank).count() > 0;
   }
-  /// For the i-th weight, or null.
+  /// The bias of the i-th weight, or null.
   [[nodiscard]] const void* bias(std::size_t i) const {
     return tensors.bias.empty() ? nullptr : tensors.bias[i].data;
   }

@@ -14,7 +14,7 @@
 namespace tilelace::cuda {
 
 struct GatherPush {
-  schedule::AgGemm schedule;  ///< its workers are the CTAs; borders are those below
+  schedule::AgGemm schedule;  ///< its workers are the CTAs, its borders are `borders`
   schedule::Index borders[schedule::kMaxGpuRanks + 1] = {};
   bool stage = false;  ///< own rows go into the own slot too
   CallParams call;

@@ -68,8 +68,8 @@ class GemmCall {
  public:
   /// Errors: usage (misaligned pointer, shape, tile), system.
   GemmCall(const plan::GemmPlan&, const plan::GemmProblem&, const GemmTensors&, const GemmScratch&);
-  /// Asynchronous; may be captured. If launched early and weights do not wait, the kernel before it
-  /// in the stream must not write the weight. Error: system.
+  /// Asynchronous; may be captured. If it starts early and `weights_wait` is false, the kernel
+  /// before it in the stream must not write the weight. Error: system.
   void launch(cudaStream_t) const;
 
  private:

@@ -26,8 +26,8 @@ void fill_tokens(GemmParams&, const GemmKernel&, const plan::GemmProblem&, const
 /// Extra parameters of a gated problem: up and its bias. Errors: as fill_operands.
 void fill_up(UpWeight&, const GemmKernel&, const plan::GemmProblem&, const GemmTensors&);
 
-/// Where results go: a matrix, of which nothing beyond its rows is written. `gated`: a tile has
-/// half as many columns there.
+/// Fills tensor maps of the results' matrix: nothing beyond its rows is written. `gated`: a tile
+/// has half as many columns there.
 void fill_outputs(CUtensorMap& out, CUtensorMap& remainder, const GemmKernel&, TensorMapSource,
                   DType, bool gated = false);
 

@@ -15,8 +15,8 @@ struct TermsOf {
   std::uint32_t apart;  ///< bytes from a peer's pieces to the next one's
 };
 
-/// Partial: kValues values per thread, kOfBlock per row of `acc`; they lie in kPieces pieces of
-/// eight, kPieceBytes apart; kAtOnce pieces are added together. Piece: load(at), at(e).
+/// `Partial`: kValues values per thread, kOfBlock per row of `acc`, in kPieces pieces of eight that
+/// are kPieceBytes apart; kAtOnce pieces are added together. `Piece` has load(at) and at(e).
 template <class Partial, class Piece>
 struct AddTerms {
   template <class Accumulators>
@@ -52,7 +52,7 @@ struct AddTerms {
   }
 
  private:
-  /// Calls what(i, v) for each value of kAtOnce pieces from `first` on: i counts there, v in all.
+  /// Calls what(i, v) for values of kAtOnce pieces: i counts from piece `first`, v from piece 0.
   template <class Do>
   TILELACE_ROLE static void each(int first, const Do& what) {
     TILELACE_UNROLL

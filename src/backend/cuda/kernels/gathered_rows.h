@@ -6,8 +6,8 @@
 
 namespace tilelace::cuda {
 
-/// The call is counted once the warps that ask for its number have it: the admitting one, the
-/// loading one, and two that may send rows.
+/// Named barrier of the warps that ask for the call's number, which is counted once they have it:
+/// the admitting warp, the loading one, and two that may send rows.
 constexpr int kNumberBarrier = 7;
 constexpr int kNumberThreads = 128;
 

@@ -58,7 +58,7 @@ struct GemmKernel {
   }
 };
 
-/// All of sm_90a: each tile of plan::kGemmTiles in each element type that GPU ranks take.
+/// All kernels of sm_90a: a row for each tile of plan::kGemmTiles and each element type on GPUs.
 std::span<const GemmKernel> sm90_kernels();
 
 }  // namespace tilelace::cuda

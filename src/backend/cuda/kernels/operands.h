@@ -16,7 +16,7 @@ constexpr int kMathGroups = 2;  ///< of a CTA, at most
 
 /// Where tiles with shared k-steps keep their partials. For one stream at a time.
 struct GemmScratch {
-  float* partials;         ///< one tile per CTA
+  float* partials;         ///< one tile per CTA, two if groups take turns
   comm::Flag* flags;       ///< kMathGroups per CTA; they only grow
   comm::Flag* launches;    ///< kMathGroups per CTA: number of launches with shared tiles so far
   comm::AbortWord* abort;  ///< set when a wait timed out

@@ -76,10 +76,10 @@ class TermPiece {
   uint4 v_;
 };
 
-/// Sends the accumulator of a group, rounded, to the owner of the tile's rows; `tokens` of
-/// them exist from the group's first on. Throttled, one piece every `pace` cycles: a burst
-/// from all CTAs would fill the path to memory and delay the loads of the warps that multiply
-/// meanwhile.
+/// Sends the accumulator of a group, rounded, to the owner of the tile's rows. `tokens`: how many
+/// tokens there are from the group's first one on. Throttled, one piece every `pace` cycles: a
+/// burst from all CTAs would fill the path to memory and delay the loads of operands for the warps
+/// that multiply meanwhile.
 template <class Body, class Params, class Accumulators>
 TILELACE_DEVICE void send_partial(const Params& p, const PartialPlace<Body, Params>& place,
                                   int owner, int group, const Accumulators& acc, int tokens,

@@ -108,7 +108,7 @@ class PeerSums {
   TILELACE_DEVICE PeerSums(const Params& p, typename Body::Shared shared)
       : p_(p), shared_(shared) {}
 
-  /// Ends a group's turn: its MMAs, begun at this cycle, are issued. `more`: another turn follows.
+  /// A group's MMAs are issued; they began at cycle `began`. `more`: another turn follows.
   TILELACE_DEVICE void multiplied(std::uint32_t began, bool more) {
     turn_ = more ? ptx::cycles() - began : 0;
   }
@@ -172,7 +172,7 @@ class PeerSums {
  private:
   const Params& p_;
   typename Body::Shared shared_;
-  std::uint32_t turn_ = 0;  ///< cycles of the last one, if another follows
+  std::uint32_t turn_ = 0;  ///< cycles of the last turn; 0 if no other follows
 };
 
 }  // namespace tilelace::cuda

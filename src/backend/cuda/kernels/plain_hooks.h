@@ -18,7 +18,7 @@ struct OneResult {
   }
 };
 
-/// One per section. Keeps its number; the maps' addresses would take more registers.
+/// One matrix per section. Keeps the section's number: the maps' addresses take more registers.
 template <class Params>
 struct SectionResult {
   const Params& p;

@@ -14,7 +14,7 @@ class SectionTokens {
   TILELACE_DEVICE SectionTokens(const Params& p, const typename Body::Place& place)
       : p_(p), place_(place) {}
 
-  /// Tokens from there to the section's end.
+  /// Tokens from `first` to the section's end.
   [[nodiscard]] TILELACE_DEVICE int left(schedule::GemmCell cell, int first) const {
     return p_.work.order.end(cell.section) - p_.work.order.begin(cell.section) - first;
   }

@@ -51,7 +51,7 @@ struct SummingHooks : PlainHooks<B> {
     TILELACE_DEVICE void multiplied(std::uint32_t began, bool more) {
       sums.multiplied(began, more);
     }
-    /// Stores an own tile, from (row, col) of the own rows on, once that is allowed.
+    /// Stores an own tile plus the residual, at (row, col) of the own rows; false: it must not.
     template <class Math, class Results>
     TILELACE_DEVICE bool store_sum(Math& math, int section, const Results& results, int row,
                                    int col) {

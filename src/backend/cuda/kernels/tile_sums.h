@@ -12,7 +12,7 @@
 namespace tilelace::cuda {
 
 /// Number of one CTA's part of a tile, by position: equal on all ranks, in whatever order they walk
-/// tiles. count_at: the offset of a count.
+/// tiles. count_at: offset of count number `count` in symmetric memory.
 template <class Body, class Params>
 TILELACE_DEVICE int part_of(const Params& p, schedule::GemmCell cell, int cta) {
   return (cell.row * p.work.order.cols + cell.col) * Body::Shape::kCluster + cta;

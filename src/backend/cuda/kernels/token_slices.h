@@ -29,7 +29,7 @@ struct TokenSlices {
     for (int i = 0; i < count; ++i) n += slice - loaded(left - begin(i));
     return n;
   }
-  /// In a matrix of `all` tokens one slice may be loaded in part: how much of it; 0: there is none.
+  /// In a matrix of `all` tokens at most one slice is loaded in part: its loaded tokens, or 0.
   [[nodiscard]] constexpr int partial(long long all) const {
     for (int i = 0; i < count; ++i) {
       const int n = loaded(static_cast<int>(all % tokens) - begin(i));

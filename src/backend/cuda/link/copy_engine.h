@@ -97,7 +97,7 @@ class GatherCopyVerbs {
   void signal_header(int /*peer*/) {}
   /// The kernel's compute roles admit; nothing here writes results.
   void admit() {}
-  /// Own rows from the input, others from the own slot.
+  /// Sends own rows from the input, others from the own slot.
   void push(const schedule::GatherTransfer& t);
   void stage(const schedule::GatherTransfer& t);
   void pull(const schedule::GatherTransfer& t);

@@ -23,7 +23,7 @@ class NcclRows {
   /// Ends the communicator; bounded.
   ~NcclRows();
 
-  /// Enqueues it; may be captured. Errors: system, peer, timeout.
+  /// Enqueues an exchange; may be captured. Errors: system, peer, timeout.
   void exchange(const NcclExchange&, cudaStream_t);
 
  private:

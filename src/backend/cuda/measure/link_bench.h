@@ -43,7 +43,7 @@ class LinkBench {
   LinkBench(const LinkBench&) = delete;
   LinkBench& operator=(const LinkBench&) = delete;
 
-  /// Collective; the same on every rank.
+  /// Collective; every rank gets the same result.
   Measured run(const Way& way);
   /// Microseconds of a flag to the neighbour and back.
   double round_trip_us();

@@ -53,7 +53,7 @@ class Timer {
   Timer& operator=(const Timer&) = delete;
   [[nodiscard]] cudaStream_t stream() const { return stream_; }
 
-  /// Makes the variant's graph: some 1 ms of calls.
+  /// Makes the variant's graph: about 1 ms of calls at `guess_us` each, but 4 to 32 of them.
   void capture(Variant& v, double guess_us) const;
   /// Time of a call, after a warm-up of the same variant.
   [[nodiscard]] double time_us(const Variant& v, double load_ms, double sample_ms) const;

@@ -12,7 +12,7 @@ namespace tilelace::cuda {
 
 /// Boxes of 8, 16, .. 128 rows: with at most one of each they cover any multiple of 8 up to 248.
 constexpr int kRowBoxes = 5;
-constexpr int kGroupedGroups = 2;  ///< warpgroups that multiply, in turns
+constexpr int kGroupedGroups = 2;  ///< warpgroups that multiply
 constexpr int kGroupedThreads = 128 * (kGroupedGroups + 1);
 
 /// Gate and up of a gated product, clamped or not: gate * sigmoid(alpha * gate) * (up + plus).
@@ -37,8 +37,8 @@ struct GroupedParams {
   int steps;         ///< of k, 64 each
   int weight_rows;   ///< of an expert, in the weight's map
   int bias_columns;  ///< of an expert
-  int bias_step;     ///< from one column to the next
-  int bias_up;       ///< from a gate's to its up's
+  int bias_step;     ///< elements from one column to the next
+  int bias_up;       ///< elements from a gate's bias to its up's
   GateForm gate;
   Activation activation;
 };

@@ -141,7 +141,7 @@ class GroupedList {
 #pragma unroll
     for (int j = 0; j < K::kMost / 32; ++j) slot.scale[lane_ + 32 * j] = 1;
   }
-  /// All loads of a kind are under way together.
+  /// Lists the scales of a tile's rows. All loads of a kind are in flight together.
   TILELACE_DEVICE void list_scales(Slot& slot, const GroupedTile& tile) const {
     int from[K::kMost / 32];
 #pragma unroll

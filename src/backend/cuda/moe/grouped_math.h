@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The warpgroups of the grouped product that multiply, in turns: 128 rows of the weight down, the
-// tile's rows across. While one multiplies, the other stores.
+// The warpgroups of the grouped product that multiply: 128 rows of the weight down, the tile's rows
+// across. If they take turns, one multiplies while the other stores; else each has half of a tile.
 #pragma once
 #include "backend/cuda/device/activation.h"
 #include "backend/cuda/device/elements.h"
@@ -140,7 +140,7 @@ class GroupedMath {
     std::int64_t first;  ///< element of the result: the thread's first
   };
 
-  /// kSimple: neither bias nor activation.
+  /// `kSimple`: neither bias nor activation.
   template <bool kSimple>
   TILELACE_DEVICE void store(const Slot& slot) {
     constexpr int kOut = K::kGated ? 1 : kBlocks;

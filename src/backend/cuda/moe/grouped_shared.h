@@ -32,9 +32,9 @@ struct GroupedKernel {
 
   /// What a tile's multiplying group has to know of it.
   struct Slot {
-    int row;     ///< of all experts' rows
-    int rows;    ///< that exist
-    int width;   ///< that are computed; 0: no more tiles
+    int row;     ///< the first one, among all experts' rows
+    int rows;    ///< rows that exist
+    int width;   ///< rows that are computed; 0: no more tiles
     int column;  ///< of the result
     float bias[kWeightRows];
     float scale[kMost];
@@ -61,7 +61,7 @@ struct GroupedKernel {
 /// A tile of the whole product.
 struct GroupedTile {
   int expert;
-  int row;  ///< of all experts' rows
+  int row;  ///< the first one, among all experts' rows
   schedule::GroupedCell cell;
 };
 

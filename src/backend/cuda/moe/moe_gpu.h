@@ -24,9 +24,9 @@ struct MakeMap {
   bool wide = false;            ///< ids are int64, else int32
   std::int32_t* out = nullptr;  ///< map.words() words; gaps between sections stay as they are
 };
-/// The map as fill_moe_map makes it, but for the sources of rows that there are. Ids that name no
-/// expert count as -1 and are told of in `wrong`. Errors: usage (more experts than kMostMoeExperts,
-/// more pairs than kMaxMapPairs, null), system.
+/// Makes the map as fill_moe_map does, except source_of of the rows that exist. An id that names no
+/// expert counts as -1; MoeMap::wrong says which is the first. Errors: usage (more experts than
+/// kMostMoeExperts, more pairs than kMaxMapPairs, null), system.
 void make_map(const MakeMap&, cudaStream_t);
 
 /// to[r] = from[source_of[r] / top_k] for the rows that the map has; others stay as they are. Reads
@@ -85,7 +85,7 @@ struct GroupedGemm {
 using plan::computed_rows;
 using plan::GroupedTiling;
 using plan::kGroupedTilings;
-/// The one that grouped_gemm takes: a function of shapes alone, right for every routing.
+/// The tiling that grouped_gemm takes: a function of shapes alone, right for every routing.
 GroupedTiling grouped_tiling(const GroupedGemm&);
 
 /// Errors: usage (shape, type, null, misaligned), system.
@@ -95,7 +95,7 @@ void grouped_gemm(const GroupedGemm&, GroupedTiling, cudaStream_t);
 
 /// Loads the kernels of grouped_gemm, so that a later call does not. Error: system.
 void load_grouped_gemm();
-/// Loads those of the other calls. Error: system.
+/// Loads the kernels of make_map, permute_rows and sum_slots likewise. Error: system.
 void load_moe_rows();
 
 }  // namespace tilelace::cuda

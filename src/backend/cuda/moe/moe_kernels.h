@@ -17,7 +17,7 @@ struct RowsParams {
   uint4* to;
   std::int64_t tokens;
   std::int32_t top_k;
-  std::int32_t units;  ///< of 16 bytes, of a row
+  std::int32_t units;  ///< units of 16 bytes in a row
 };
 
 [[nodiscard]] cudaError_t enqueue_map(const MakeMap&, cudaStream_t);
@@ -29,7 +29,7 @@ struct RowsParams {
 [[nodiscard]] cudaError_t load_map();
 [[nodiscard]] cudaError_t load_rows();
 
-/// Of the current device.
+/// Multiprocessors of the current device.
 int multiprocessors_here();
 
 }  // namespace tilelace::cuda

@@ -5,7 +5,7 @@
 
 namespace tilelace::cuda {
 
-/// Everything is enqueued on the stream of each pass; may be captured after prepare.
+/// Each pass is enqueued on the stream in its arguments; may be captured after `prepare`.
 class GpuMoePasses : public MoePasses {
  public:
   explicit GpuMoePasses(int device) : device_(device) {}

@@ -7,7 +7,7 @@
 
 namespace tilelace::cuda {
 
-/// Enqueues it (also into a capture). `epoch`: device memory of the own rank.
+/// Enqueues the kernel; may be captured. `epoch`: device memory of the own rank.
 [[nodiscard]] cudaError_t enqueue_advance(comm::Flag* epoch, cudaStream_t stream);
 
 }  // namespace tilelace::cuda

@@ -32,8 +32,8 @@ struct RaiseFlag {
   WaitContext wait;
 };
 
-/// Raises it, unless the rank's waits were stopped: an abort of the transfer stops them first. One
-/// warp; may be captured.
+/// Raises the flag, unless the rank's waits were stopped: an abort of the transfer stops them
+/// first. A kernel of one warp; may be captured.
 [[nodiscard]] cudaError_t enqueue_raise_flag(const RaiseFlag&, cudaStream_t);
 
 /// Loads both, so that a later launch does not.

@@ -18,8 +18,8 @@ class CallSlots {
     std::optional<unsigned> align;
   };
 
-  /// For the call that is enqueued next. `capture`: id of the capture that it is part of; 0:
-  /// none.
+  /// The place of the call that is enqueued next. `capture`: id of the capture that it is part of;
+  /// 0: none.
   Place next(unsigned long long capture) {
     if (capture == 0) {
       const unsigned before = eager_ & 1U;

@@ -99,7 +99,7 @@ std::string_view CallName::of(std::uint32_t number) {
 }
 
 unsigned RankCalls::begin_call(const CallName& name, cudaStream_t stream) {
-  require(!failed_, "{}: an earlier call failed: this communicator takes no more calls", name.text);
+  require(!failed_, "{}: an earlier call failed: make a new communicator", name.text);
   const CallSlots::Place place = slots_.next(capture_of(stream));
   last_ = name.text;
   if (place.align)

@@ -33,7 +33,7 @@ struct CallName {
   static CallName all_reduce_norm();
   /// The second half of a mixture of experts, which ends with this collective.
   static CallName of_experts(Collective);
-  /// Empty: no such number.
+  /// The name for texts of this number; empty: the number is 0.
   static std::string_view of(std::uint32_t number);
 
  private:

@@ -10,8 +10,8 @@ namespace tilelace::cuda {
 
 struct HandSum : SumRows {
   schedule::HandWay way = schedule::HandWay::copied;
-  /// Offset of what arrives. Ring: partials [m, n]. Copied: the own rows of rank + i's partial, at
-  /// i - 1 pitches, for i = 1 .. ranks - 1.
+  /// Offset of what arrives. By ring: partials [m, n]. By copies: own rows of the partial of rank
+  /// (rank + i) % ranks at (i - 1) * pitch, for i = 1 .. ranks - 1.
   std::size_t incoming = 0;
   std::size_t pitch = 0;  ///< bytes
 };
@@ -20,7 +20,7 @@ struct HandSum : SumRows {
 /// overlaps the end of the kernel that writes the partial. May be captured.
 [[nodiscard]] cudaError_t enqueue_hand(const HandSum&, Start, cudaStream_t);
 
-/// Loads it, so that a later launch does not.
+/// Loads the kernel, so that a later launch does not.
 [[nodiscard]] cudaError_t load_hand_rows();
 
 }  // namespace tilelace::cuda

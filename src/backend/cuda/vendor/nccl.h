@@ -54,10 +54,10 @@ struct NcclOptions {
   double timeout_s = 30;  ///< of every wait for NCCL or a peer
   /// NCCL's own calls block: then only running collectives have a timeout, not calls.
   bool blocking = false;
-  /// The most CTAs of its kernels, without clusters, so that each fits anywhere; 0: NCCL's choice.
-  /// Such a limit is refused if the environment overrides it.
+  /// The most CTAs of NCCL's kernels, which then have no clusters, so that each fits anywhere; 0:
+  /// NCCL's choice. A limit is refused if the environment overrides it.
   int most_ctas = 0;
-  /// Called before its kernels are aborted: missing data must not be taken for data.
+  /// Called before NCCL's kernels are aborted: missing data must not be taken for data.
   std::function<void()> before_abort = {};
 };
 
@@ -99,12 +99,12 @@ class NcclGroup {
   /// library has no such call.
   void all_to_all(const void* from, void* to, std::size_t count, DType, cudaStream_t);
 
-  /// Peers make the matching ones in the same order.
+  /// Peers make the matching exchanges in the same order.
   void exchange(const NcclExchange&, cudaStream_t);
 
   /// NCCL's own error; empty: none. Aborts nothing.
   [[nodiscard]] std::string trouble() const;
-  /// Waits until the work in `stream` is done, at most `timeout_s`; then aborts it.
+  /// Waits until the work in `stream` is done, at most `timeout_s`; then aborts NCCL.
   void finish(cudaStream_t stream, std::string_view what, double timeout_s);
   /// Throws if NCCL or the group has an error.
   void throw_if_failed(std::string_view what);

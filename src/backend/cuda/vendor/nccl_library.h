@@ -8,7 +8,7 @@
 
 namespace tilelace::cuda {
 
-/// The functions of libnccl that are used, by their own names.
+/// The functions of libnccl that are used.
 struct NcclLibrary {
   decltype(&ncclGetVersion) version = nullptr;
   decltype(&ncclGetErrorString) error_string = nullptr;

@@ -32,7 +32,7 @@ struct AgGemmParams : GemmOperands {
   std::size_t staged;        ///< offset of the slot's rows, [m, k]
   std::int64_t row_bytes;
 };
-/// With tokens across: the partial slice of tokens of each section.
+/// With tokens across. `tail`: a map per section, of its partial slice of tokens.
 struct AgGemmAcrossParams : AgGemmParams {
   CUtensorMap tail[schedule::kMaxSections];
 };

@@ -13,11 +13,11 @@
 namespace tilelace::cuda {
 
 struct GemmArParams : PartialParams {
-  CUtensorMap out[schedule::kMaxGpuRanks];  ///< i: own rows at rank + i, 0: at this rank
+  CUtensorMap out[schedule::kMaxGpuRanks];  ///< [i]: own rows at rank (rank + i) % ranks
   CUtensorMap out_remainder[schedule::kMaxGpuRanks];
   schedule::GemmWorkOf<schedule::ShareOrder> work;
   SharedResults shared;      ///< tiles that peers finish; flags at equal offsets on all ranks
-  std::uint32_t share_pace;  ///< throttle between chunks of a shared tile: 1/16384 of a turn
+  std::uint32_t share_pace;  ///< throttle between chunks of a shared tile, in 1/16384 of a turn
   std::uint32_t delay;       ///< cycles for which partials of the second half of columns wait
   bool direct;  ///< peers store into `out`, the kernel awaits that; else it copies from its slot
 };

@@ -20,7 +20,7 @@ struct GemmRsParamsOf : PartialParams {
 };
 using GemmRsParams = GemmRsParamsOf<schedule::ReduceOrder>;
 using GemmRsPairParams = GemmRsParamsOf<schedule::PairOrder>;
-/// With tokens across: the partial slice of tokens of each section.
+/// With tokens across. `tail`: a map per section, of its partial slice of tokens.
 struct GemmRsAcrossParams : GemmRsParams {
   CUtensorMap tail[schedule::kMaxGpuRanks];
 };

@@ -26,8 +26,8 @@ struct KeptPartialsParams : GemmOperands {
   std::size_t counts;    ///< offset of the slot's counts
   comm::Flag* uses;      ///< own memory: how often each count was used
   SumsPlace results;
-  std::size_t results_at;  ///< offset of [m, n]: the partials, or the peers' results
-  std::byte* delivered;    ///< [m, n]: one-shot, where sums go; else where the slot is copied
+  std::size_t results_at;  ///< offset in `results`: of the partials, or of a direct call's out
+  std::byte* delivered;    ///< [m, n]: target of one-shot sums, or of the slot's; null: direct call
   const void* sum_bias;    ///< [n] or null
   const void* residual;    ///< [m, n] or null
   Activation sum_activation;
@@ -37,7 +37,7 @@ struct KeptPartialsParams : GemmOperands {
 
 #ifdef __CUDACC__
 
-/// kBy: the switch, on memory mapped for multicast, or loads from peers.
+/// `kBy`: by the switch, on memory mapped for multicast, or by loads from peers.
 template <class B, SumsBy kBy>
 struct KeptPartials : PlainHooks<B> {
   using Params = KeptPartialsParams;
@@ -71,7 +71,7 @@ struct KeptPartials : PlainHooks<B> {
   struct Finish : PlainHooks<B>::Finish {
     const Params& p;
     Shared shared;
-    int last = -1;  ///< tile, of this group
+    int last = -1;  ///< the last tile of this group; -1: none
     TILELACE_DEVICE Finish(const Params& params, Shared memory) : p(params), shared(memory) {}
 
     template <class Work, class Math>

@@ -30,7 +30,7 @@ TILELACE_DEVICE void add_row_bias(float* f, const void* bias, int n, int first) 
   for (int e = 0; e < kCols / 2; ++e) f[e] += (e & 2) != 0 ? high : low;
 }
 
-/// For one weight.
+/// The columns of a result that has one weight.
 template <class Body, class Params>
 class OneWeight {
   using Tile = typename Body::Tile;
@@ -81,7 +81,7 @@ class OneWeight {
   int warp_, lane_;
 };
 
-/// For several weights at once, one section each, if the tile has registers for it.
+/// For several weights, one section each; for one weight if the tile lacks registers for more.
 template <class Body, class Params>
 class SectionWeights : public OneWeight<Body, Params> {
   using One = OneWeight<Body, Params>;
@@ -120,7 +120,7 @@ class SectionWeights : public OneWeight<Body, Params> {
 template <class Body, class Params>
 class GateAndUp {
   using Element = typename Body::Element;
-  static constexpr int kUp = Body::Shape::kAccumulators / 2;  ///< up's, behind gate's
+  static constexpr int kUp = Body::Shape::kAccumulators / 2;  ///< up's first, behind gate's
 
  public:
   static constexpr int kWidth = Body::Tile::width / 2;

@@ -132,8 +132,8 @@ class GemmLoad {
   }
 
  private:
-  /// Weights fill the ring before rows of peers are waited for. Weights that no earlier kernel
-  /// writes are loaded before that kernel ends.
+  /// Weights fill the ring before rows of peers are waited for, and even before the kernel before
+  /// this one ends if no earlier kernel writes them.
   TILELACE_DEVICE void load_early(const CUtensorMap* weight, int row, int col, int begin, int steps,
                                   int expected) {
     if (!ptx::elect_one()) return;

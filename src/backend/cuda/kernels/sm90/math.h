@@ -259,8 +259,8 @@ class GemmMath {
       for (int j = 0; j < Shape::kAccumulators; ++j) ptx::pin(acc_[i][j]);
   }
 
-  /// The CTA that this thread tells of a free stage; -1: none. A thread per CTA that loads for us.
-  /// In a line that is each CTA; else it is stored, since computing it would split the loop's MMAs.
+  /// released_cta: a CTA that loads for us, which this thread tells of a free stage; -1: none. In a
+  /// line that is any CTA; else it is stored, since computing it would split the loop's MMAs.
   static constexpr bool kLine = Tile::cluster_rows == 1 || Tile::cluster_cols == 1;
   [[nodiscard]] TILELACE_DEVICE int released_cta() const {
     if constexpr (kLine)
@@ -282,7 +282,7 @@ class GemmMath {
     return {p_.scratch, place_, group_, round, thread_};
   }
 
-  /// Staging of a tile's `at`-th chunk. If tiles fill whole rounds of it, `chunk_` is not needed.
+  /// Whether tiles fill whole rounds of the staging chunks: `chunk_` is not needed then.
   static constexpr bool kWholeRounds = Tile::blocks * kChunks % Tile::staging == 0;
   [[nodiscard]] TILELACE_DEVICE ptx::Shared staging(int at) const {
     return shared_.staging(group_) + (kWholeRounds ? at % Tile::staging : chunk_) * kChunkBytes;

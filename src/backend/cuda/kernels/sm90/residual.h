@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Adds a residual to accumulators straight from global memory, not through shared memory. A
 // thread's values are two neighbours in each group of eight columns, in each of two rows eight
-// apart, in each block of 64 rows; `row` and `col` are those of its first one.
+// apart, in each block of 64 rows; `row` and `col` are those of the thread's first value.
 #pragma once
 #include <cstdint>
 

@@ -52,9 +52,9 @@ struct Ring {
   }
 };
 
-/// This CTA's place in the cluster, and its worker's number. Workers are numbered in
-/// reverse order of dispatch: a wait for a partial is always for a CTA that was dispatched
-/// earlier.
+/// This CTA's place in the cluster, and its worker's number. Without `places` workers are
+/// numbered in reverse order of dispatch: a wait for a partial is always for a CTA that was
+/// dispatched earlier.
 template <class Tile>
 struct ClusterPlace {
   int cta, row, col, worker;

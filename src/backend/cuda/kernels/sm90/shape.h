@@ -56,8 +56,8 @@ struct GemmShape {
   static constexpr int kTurns = Tile::pingpong ? Tile::groups : 1;
   /// Registers move from the loading to the multiplying warpgroups if a CTA has an SM to itself.
   static constexpr bool kMovesRegisters = Tile::groups == 2 && Tile::per_sm == 1;
-  /// Per thread of the loading warpgroup; those of all warpgroups together are 504. Waiting for
-  /// peers takes more.
+  /// Registers per thread of the loading warpgroup; if registers move, those of all warpgroups add
+  /// up to 504. Waiting for peers takes more.
   static constexpr int kLoadRegisters = 40;
   static constexpr int kWaitingRegisters = Tile::blocks * kAccumulators <= 176 ? 56 : 40;
   static_assert(kSharedBytes <= (Tile::per_sm == 1 ? 232448 : 115712) && kRowSlice % 8 == 0 &&

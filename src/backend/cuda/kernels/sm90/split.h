@@ -70,7 +70,7 @@ class SplitParts {
   int counted_, group_, round_, thread_;
 };
 
-/// A thread's values, 16 bytes at a time.
+/// Stores a thread's accumulators, 16 bytes at a time; add_part adds them to another's.
 template <class Tile, class Accumulators>
 TILELACE_DEVICE void leave_part(float4* to, const Accumulators& acc) {
   constexpr int kAccumulators = GemmShape<Tile>::kAccumulators;

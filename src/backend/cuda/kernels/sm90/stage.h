@@ -8,7 +8,7 @@
 
 namespace tilelace::cuda {
 
-/// Where this lane's row of two adjacent 8 x 8 matrices goes.
+/// Byte offset in the chunk of this lane's row of two adjacent 8 x 8 matrices.
 template <bool kPlanes>
 TILELACE_DEVICE int staged_along(int j, int warp, int lane) {
   const int row = 16 * warp + (lane & 15);
@@ -22,8 +22,8 @@ TILELACE_DEVICE int staged_across(int j, int warp, int lane) {
   return token * 128 + ((eight ^ (token & 7)) << 4);
 }
 
-/// `v`: accumulators of kCols columns of a block, whose first result is at (row, col); they are
-/// overwritten.
+/// Writes results into `chunk`. `v`: accumulators of kCols columns of a block, whose first result
+/// is at (row, col); they are overwritten.
 template <class Body, int kCols, class Columns>
 TILELACE_DEVICE void stage_results(const Columns& columns, ptx::Shared chunk, float* v, int row,
                                    int col, int warp, int lane) {

@@ -20,7 +20,7 @@ struct Tail {
     if (loaded == Shape::tokens().slice) return all;
     return loaded > 0 ? tail : nullptr;
   }
-  /// Per stage: the bytes that all CTAs of the cluster load for this one.
+  /// Bytes that all CTAs of the cluster together load into a stage of this CTA.
   static TILELACE_DEVICE int expected_bytes(const ClusterPlace<Tile>& place, int left) {
     const int before = Shape::tokens().begin(Tile::swapped ? place.row : place.col);
     return Shape::kExpectedBytes - 128 * Shape::tokens().missing(left + before);
