@@ -133,7 +133,7 @@ void reduce_scatter(Communicator&, const CollectiveArgs&, const CollectiveOption
 /// of `in` leaves each rank; lines take twice the bytes.
 void all_to_all(Communicator&, const CollectiveArgs&, const CollectiveOptions& = {});
 
-/// Makes the named collective. Collective. Errors and all else: as the function of that name.
+/// Makes the named collective. Collective. All else as in the function of that name. Errors: its.
 void collect(Communicator&, Collective, const CollectiveArgs&, const CollectiveOptions& = {});
 
 /// Replaces a collective that this rank cannot make: the peers get a usage error with this reason
