@@ -71,9 +71,9 @@ void ag_gemm(Communicator&, const AgGemmArgs&, const PlanOptions& = {});
 /// GEMM + reduce-scatter: out [m_r, n] is this rank's rows of act(S + bias), or of S + bias +
 /// residual, where S is the sum over ranks of x [m, k] * weight^T.
 /// The sum runs in fp32 in rank order 0..ranks-1 and is rounded once: the same bits in every run.
-/// (The ring and two-level routes sum along their route, also in a fixed order.)
-/// On GPUs: bf16 and fp16, n and k multiples of 8, at most 8 ranks, fused or
-/// unfused as the plan says; unfused, each rank's partial is rounded before the sum, its own too.
+/// (Ring and two-level routes sum along their route, also in a fixed order; transport add in none.)
+/// On GPUs: bf16 and fp16, n and k multiples of 8, at most 8 ranks, fused, medium or unfused as the
+/// plan says; unless fused, each rank's partial is rounded before the sum, its own too.
 /// Collective. CPU ranks: blocking. GPU ranks: enqueued on args.stream, as ag_gemm; what comes
 /// later in the stream sees `out` whole and may write the inputs. Alignment: 16 bytes. Traffic: (m
 /// - m_r) * n partials leave each rank (mesh). Errors: as ag_gemm.

@@ -51,10 +51,10 @@ CheckReport check(const CheckConfig& config);
 struct PreparedCalls;
 
 /// Runs the same calls again and again, in other orders and with other numbers of resident actors.
-/// The first run that ends without findings is judged for all of them: every flag has one value at
-/// each wait in any order, so happens-before is the same, and with it races, lost and doubled work
-/// (a test tries this on thousands of lists, also broken ones). Further runs only look for
-/// deadlocks. Changed calls start anew.
+/// Once a run has ended without findings, further runs only look for deadlocks: every flag has one
+/// value at each wait in any order, so happens-before is the same, and with it races, lost and
+/// doubled work (a test tries this on thousands of lists, also broken ones). Runs with a mutant are
+/// always judged whole. Changed calls start anew.
 class Checker {
  public:
   CheckReport check(const CheckConfig& config);

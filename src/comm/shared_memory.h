@@ -33,7 +33,7 @@ class SymmetricMemory {
   std::size_t stride_;
 };
 
-/// bytes rounded up to whole pages, at least one. Error: usage, if the range has no address space.
+/// bytes rounded up to whole pages, at least one. Error: usage, if all ranks' exceed 2^46 bytes.
 std::size_t stride_of(std::size_t bytes, int ranks);
 
 /// Zero-filled memory of all ranks, for threads of this process. Errors: usage, system.

@@ -113,7 +113,7 @@ void check_layer(std::string_view op, const MoeLayer& l) {
   require(
       !__builtin_mul_overflow(std::max<std::int64_t>(1, l.m * l.top_k), l.hidden * item, &bytes) &&
           bytes <= plan::kMaxExtent,
-      "{}: m: got {}, expected fewer than 2^40 bytes of rows", op, l.m);
+      "{}: m: got {} tokens x top_k {}, expected rows of at most 2^40 bytes", op, l.m, l.top_k);
 }
 
 MoeMap map_of(std::string_view op, const MoeLayer& l, std::int64_t m) {

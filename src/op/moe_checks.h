@@ -12,7 +12,7 @@
 
 namespace tilelace::op {
 
-/// Widths of products and tokens are multiples of this.
+/// `hidden` and `inner` of a layer are multiples of this.
 constexpr std::int64_t kMoeGrain = 8;
 
 /// Number of experts that this rank has.

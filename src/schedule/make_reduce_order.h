@@ -6,8 +6,8 @@
 
 namespace tilelace::schedule {
 
-/// `walk` says how, and how many columns; `worker_rows`: rows of a worker's tile. `together`:
-/// remote shards are walked together, not one after the other.
+/// `walk`: in what order tiles are walked, and their number of columns; `worker_rows`: rows of a
+/// worker's tile. `together`: remote shards are walked together, not one after the other.
 template <int kMost = kMaxGpuRanks>
 constexpr ReduceOrderOf<kMost> make_reduce_order(const GemmReduce& s, const GemmOrder& walk,
                                                  int worker_rows, bool together = false) {

@@ -36,7 +36,7 @@ struct Route {
     return node(rank) != node(root) && lane(rank) == lane(root) ? local - 1 : 0;
   }
 
-  /// The i-th rank to which `rank` sends root's shard; remote nodes first, then rotated.
+  /// The i-th rank that `rank` sends root's shard to, cyclically from the next: remote nodes first.
   [[nodiscard]] TILELACE_HD constexpr int child(int root, int rank, int i) const {
     if (kind != RouteKind::two_level) return wrap(rank + 1 + i, ranks);
     const int remote = rank == root ? nodes() - 1 : 0;

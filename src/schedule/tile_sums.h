@@ -7,7 +7,7 @@
 // One-shot: every rank sums all pieces for itself. Two-shot: it sums an equal share of them, stores
 // those sums at all ranks and tells every rank again.
 //
-// Two counts per part of a tile; a part is what one CTA of a worker computes: `given` and `summed`.
+// Two counts per part of a tile, `given` and `summed`; a part is what one CTA of a worker computes.
 // Giving and summing add one to them at every rank. One count for both would be wrong: a rank that
 // has seen all partials may count its sums at a peer before another rank's partial is counted
 // there. Counts are never reset: a rank knows how often each was used; one-shot calls only use

@@ -38,11 +38,11 @@ ELEMENT = f"""struct HostToy8 {{
   }}
 }};
 
-/// f(HostBf16"""
+/// Calls f(HostBf16"""
 EDITS = [
     ("dtype.h", r"(enum class DType : std::uint8_t \{[^}]*?) \}", r"\1, toy8 }"),
     ("dtype.h", r"\}\};\n(?=///[^\n]*\ninline constexpr DTypeRow kNoDType)", ROW),
-    ("core/half.h", r"/// f\(HostBf16", ELEMENT),
+    ("core/half.h", r"/// Calls f\(HostBf16", ELEMENT),
     ("core/half.h", r"(?=\n  \}\n  throw Error)", "\n    case DType::toy8: return f(HostToy8{});"),
     ("c.h", r"(TILELACE_FP32 = \d)", r"\1,\n  TILELACE_TOY8 = 3"),
     ("torch/tensors.cc", r"(\{ScalarType::Float, DType::fp32\})",

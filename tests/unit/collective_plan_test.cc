@@ -111,11 +111,13 @@ TEST(CollectiveCall, WrongArgumentsAreNamed) {
        "all_reduce: out: got data 4 bytes off alignment, expected it aligned to its elements of 8 "
        "bytes"},
       {kReduce, [](auto& a) { a.args.out = memory + 16; },
-       "all_reduce: in and out overlap: pass two tensors, or one at its place in the other"},
+       "all_reduce: in and out overlap: pass separate tensors, or one as the rank's part of the "
+       "other"},
       {kGather, [](auto& a) { a.args.out = memory; },
-       "all_gather: in and out overlap: pass two tensors, or one at its place in the other"},
+       "all_gather: in and out overlap: pass separate tensors, or one as the rank's part of the "
+       "other"},
       {kAll, [](auto& a) { a.args.out = memory; },
-       "all_to_all: in and out overlap: pass two tensors, or one at its place in the other"},
+       "all_to_all: in and out overlap: pass separate tensors"},
       {kGather, [](auto& a) { a.options.shots = 2; }, "all_gather: shots: got 2, expected 1"},
       {kReduce, [](auto& a) { a.options.shots = 3; }, "all_reduce: shots: got 3, expected 1 or 2"},
       {kReduce, [](auto& a) { a.options.workers = 0; },

@@ -21,11 +21,14 @@ Machine with_multicast(Multicast multicast = Multicast::usable) {
   return m;
 }
 
-TEST(CudaSumsPlan, PartialsAreKeptAndPulledAmongManyOnlyWhereAsked) {
-  for (const std::int64_t m : {1024, 2048, 8192}) {
-    const Plan four = make_plan(sum_problem(Op::gemm_ar, m, 4), cuda_machine());
-    EXPECT_EQ(four.transport, Transport::store) << m;
-  }
+TEST(CudaSumsPlan, PartialsAreKeptAndPulledAmongManyToo) {
+  // Products shorter than what is sent: partials of several peers pile up beyond L2.
+  Problem wide = sum_problem(Op::gemm_ar, 8192, 4);
+  wide.n = {8192};
+  wide.k = 2048;
+  EXPECT_EQ(make_plan(wide, cuda_machine()).transport, Transport::pull);
+  wide.m = 256;
+  EXPECT_EQ(make_plan(wide, cuda_machine()).transport, Transport::store);
   PlanOptions o = path(Path::fused);
   o.transport = Transport::pull;
   for (const int ranks : {1, 2, 3, 4, 8})
@@ -51,7 +54,8 @@ TEST(CudaSumsPlan, PrintsSayInHowManyShotsSumsAreMade) {
     EXPECT_TRUE(says(print.str(), ranks == 2 ? " shots 1 " : " shots 2 ")) << print.str();
   }
   std::ostringstream stored;
-  stored << make_plan(sum_problem(Op::gemm_ar, 4096, 4), cuda_machine());
+  o.transport = Transport::store;
+  stored << make_plan(sum_problem(Op::gemm_ar, 4096, 4), cuda_machine(), o);
   EXPECT_FALSE(says(stored.str(), "shots")) << stored.str();
 }
 

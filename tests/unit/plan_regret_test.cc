@@ -138,5 +138,19 @@ TEST(PlanRegret, OfTwoGpusIsSmall) {
   EXPECT_LE(without.untimed, 2);
 }
 
+TEST(PlanRegret, OfFourGpusIsSmallWithoutATable) {
+  Machine machine = cuda_machine();
+  machine.tuning = nullptr;
+  for (const char* gpus : {"nvidia-h200-tp4", "nvidia-h100-tp4"}) {
+    const auto all = timed_problems(fmt::format("{}/tune.jsonl", gpus));
+    ASSERT_GE(all.size(), 20U);
+    Regret predicted{gpus};
+    for (const TimedProblem& row : all) predicted.add(row, make_plan(row.problem, machine));
+    predicted.print();
+    EXPECT_LE(predicted.mean(), 0.06);
+    EXPECT_LE(predicted.worst_timed, 0.2);
+  }
+}
+
 }  // namespace
 }  // namespace tilelace::plan

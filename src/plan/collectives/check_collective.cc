@@ -88,8 +88,8 @@ void check_apart(std::string_view name, const CollectiveCall& c, const Collectiv
   const bool in_place = c.collective != Collective::all_to_all &&
                         in + static_cast<std::uintptr_t>(c.sends[own].at) ==
                             out + static_cast<std::uintptr_t>(c.takes[own].at);
-  require(in_place, "{}: in and out overlap: pass two tensors, or one at its place in the other",
-          name);
+  require(in_place, "{}: in and out overlap: pass separate tensors{}", name,
+          c.collective == Collective::all_to_all ? "" : ", or one as the rank's part of the other");
 }
 
 }  // namespace

@@ -60,8 +60,8 @@ struct GemmPlan {
 std::ostream& operator<<(std::ostream&, const GemmPlan&);
 
 /// Restricts a plan to `multiprocessors` SMs where other communicators may have waiting kernels on
-/// the rest: no early launch (it would hold its SMs twice), and no more CTAs than slots
-/// (plan/gemm/share.h).
+/// the rest: no early launch (it would hold its SMs twice), and no more CTAs than the share has
+/// places for (plan/gemm/share.h).
 GemmPlan beside_others(GemmPlan, int multiprocessors);
 
 /// The plan for `tiles` tiles, which the device holds at once, in two rounds: two workers share

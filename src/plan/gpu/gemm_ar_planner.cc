@@ -15,11 +15,8 @@ namespace {
 
 using schedule::Index;
 
-/// Partials are kept, and pulled tile by tile: between two ranks; among more, where that was never
-/// timed, when asked for.
-bool may_keep(const Problem& p, const PlanOptions& o) {
-  return o.transport ? row_of(o.transport).pulls : p.ranks == 2;
-}
+/// Whether partials may be kept, and pulled tile by tile.
+bool may_keep(const PlanOptions& o) { return !o.transport || row_of(o.transport).pulls; }
 
 std::vector<KernelWay> fused_ways(const Problem& p, const GemmMachine& machine,
                                   const PlanOptions& o) {
@@ -28,7 +25,7 @@ std::vector<KernelWay> fused_ways(const Problem& p, const GemmMachine& machine,
     // Where out is symmetric memory the call takes the direct way of the same plan.
     for (const GemmArWay& c : gemm_ar_candidates(p, machine))
       if (wanted(c.gemm.tile, o)) all.emplace_back(c);
-  if (!may_keep(p, o)) return all;
+  if (!may_keep(o)) return all;
   // In one shot between two ranks, else in two.
   for (const KeptPartialsWay& c : gemm_sums_candidates(p, machine))
     if (wanted(c.gemm.tile, o) && c.shots == (p.ranks <= 2 ? 1 : 2)) all.emplace_back(c);
@@ -85,13 +82,10 @@ Plan make_gemm_ar(const Problem& p, const Machine& machine, const PlanOptions& o
   if (p.m == 0) return empty_plan(p, machine, o, Path::unfused, Transport::pull);
   const TransportRow& transport = row_of(o.transport);
   const bool fuses = may_fuse(o, !o.transport || transport.by_workers() || transport.pulls);
-  Plan plan = make_sum_plan(
+  return make_sum_plan(
       p, machine, o, fuses ? fused_ways(p, gemm_machine(machine), o) : std::vector<KernelWay>{},
       "fused with pull or store and without chunk_rows, or unfused with push (few rows, without "
       "chunk_rows), pull or store");
-  if (fuses && !o.transport && !may_keep(p, o))
-    plan.rejected.emplace_back("fused pull: never timed, taken when asked for");
-  return plan;
 }
 
 std::vector<KernelWay> every_gemm_ar(const Problem& p, const Machine& m,

@@ -43,9 +43,22 @@ bool has_flags(const Problem& p, const GemmTile& t, Index block_rows) {
 
 GemmProblem product_of(const Problem& p) { return {p.m, p.n.front(), p.k, p.dtype}; }
 
+/// Bytes that a rank sends in one of the two phases, and gets in it.
+double phase_bytes(const Problem& p) {
+  return static_cast<double>(p.m * row_bytes(p)) * (p.ranks - 1) / p.ranks;
+}
+
 /// Us of what a rank sends in one of the two phases.
-double phase_us(const Hardware& h, const Problem& p) {
-  return sent_us(h, static_cast<double>(p.m * row_bytes(p)) * (p.ranks - 1) / p.ranks);
+double phase_us(const Hardware& h, const Problem& p) { return sent_us(h, phase_bytes(p)); }
+
+/// Us of both phases beside products. Where products are shorter, partials of several peers pile
+/// up; beyond L2 they are slow: between four GPUs 201 MB took 1.8 to 2.1 ms
+/// (benchmarks/nvidia-*-tp4/tune.jsonl), up to 100 MB 0.43 ms at most.
+double phases_us(const Hardware& h, const Problem& p, double product) {
+  constexpr double kL2Bytes = 51e6, kSpilledGbps = 105;
+  const double sent = 2 * phase_us(h, p);
+  if (p.ranks == 2 || sent < product || phase_bytes(p) <= kL2Bytes) return sent;
+  return us_at(2 * phase_bytes(p), kSpilledGbps);
 }
 
 /// Columns of tiles of one owner, where owners have columns.
@@ -97,7 +110,7 @@ double predict(const Problem& p, const GemmArWay& plan, Index tiles, const GemmM
   const auto cols = static_cast<double>(plan.by_columns ? owner_cols(p, t)
                                                         : ceil_div(p.n.front(), t.worker_cols()));
   const double left = phase * std::min(1.0, plan.lag / cols);
-  return std::max(product, 2 * phase) + left + h.call_us + h.flag_us;
+  return std::max(product, phases_us(h, p, product)) + left + h.call_us + h.flag_us;
 }
 
 void add_columns(const Problem& p, const GemmPlan& gemm, const GemmMachine& machine,

@@ -33,14 +33,14 @@ schedule::Index tile_rows_of(const schedule::RowSplit&, const GemmTile&, bool pa
 /// Bytes of a piece of a partial: eight values of each thread of a group.
 constexpr int kPartialPieceBytes = 2048;
 
-/// Parts of a partial of a worker's tile: one per math group of its CTAs, with a flag
-/// each.
+/// Parts of a partial of a worker's tile: one per math group that computes it, with a flag each.
+/// Where groups take turns (pingpong), that is one group of each CTA.
 int given_parts(const GemmTile&);
 
 /// Bytes of all these parts, each rounded up to whole pieces (kPartialPieceBytes).
 std::int64_t given_bytes(const GemmTile&);
 
-/// Whether a step of the ring has room for the pieces of all peers that are added together.
+/// Whether one stage of operands in shared memory has room for all peers' pieces added at once.
 bool holds_terms(const GemmTile&, int ranks);
 
 /// Flags per slot: one per math group of each partial.

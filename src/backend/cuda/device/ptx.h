@@ -165,8 +165,8 @@ TILELACE_DEVICE int thread_again() {
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
   return thread;
 }
-/// Bulk tensor loads through this map may also read rows from `end` on, which another rank may be
-/// writing. Such rows hold any value: the caller stores nothing of them.
+/// Does nothing here; tells emulated GPUs that bulk loads through this map may also read rows from
+/// `end` on, which a peer may be writing. They hold any value: the caller stores nothing of them.
 TILELACE_DEVICE void want_until(const CUtensorMap* /*map*/, int /*end*/) {}
 /// Keeps the compiler from moving the computation of the value across this line.
 TILELACE_DEVICE void pin(float& value) { asm volatile("" : "+f"(value)::"memory"); }

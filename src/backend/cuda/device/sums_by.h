@@ -19,8 +19,8 @@ struct Sums;
 
 template <>
 struct Sums<SumsBy::by_switch> {
-  /// The sum of eight elements of every rank, added in fp32 in the switch's order, rounded once.
-  /// Called by: any thread, once all of them were published to it. Order: relaxed.
+  /// Eight sums, each of one element of every rank: in fp32, in the switch's order, rounded once.
+  /// Called by: any thread to which all those elements were published. Order: relaxed.
   template <class Element>
   static TILELACE_DEVICE uint4 load(const SumsPlace& p, int /*rank*/, std::size_t offset) {
     uint4 sum;

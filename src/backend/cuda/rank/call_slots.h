@@ -14,7 +14,7 @@ class CallSlots {
  public:
   struct Place {
     unsigned slot = 0;
-    /// The parity of calls before this one that an align establishes; none: no align is needed.
+    /// The parity that an align gives the number of calls before this one; none: no align needed.
     std::optional<unsigned> align;
   };
 
@@ -38,7 +38,7 @@ class CallSlots {
   [[nodiscard]] bool graphs() const { return graphs_; }
 
  private:
-  /// Replaying a capture with an even number of calls keeps the count's parity.
+  /// Whether a replay may leave the count odd; the align that it begins with makes the count even.
   [[nodiscard]] bool odd_graphs() const { return odd_ || (captured_ & 1U) != 0; }
 
   unsigned eager_ = 0;     ///< has the parity of the device's count unless there was a replay
