@@ -55,14 +55,19 @@ emulated_op() {  # emulated_op OP RANKS SHAPES ORDER
     --dtypes bf16 --small --timeout-s 100 --limit-seconds 900
 }
 part_emulated() {
-  stage "emulated GPUs: build" build emulated emulated_conformance emulated_gemm_check emulated_moe_check
+  stage "emulated GPUs: build" build emulated emulated_conformance emulated_gemm_check emulated_moe_check \
+    emulated_experts
   stage "emulated GPUs: tests" ctest --test-dir build/emulated -R '^emulated\.' -j2 --no-tests=error \
     --output-on-failure
   stage "emulated GPUs: gemm" env TILELACE_EMULATED_MULTIPROCESSORS=16 \
     build/emulated/bin/emulated_gemm_check --dtypes bf16 --small --shapes 140 --seed "$seed"
   stage "emulated GPUs: experts" env TILELACE_EMULATED_MULTIPROCESSORS=16 \
     build/emulated/bin/emulated_moe_check --dtypes bf16 --small --shapes 60 --graphs 2 --seed "$seed"
-  local op
+  local op ranks
+  for ranks in 2 3 4; do
+    stage "emulated GPUs: layers of experts, $ranks ranks" env TILELACE_EMULATED_GPUS=4 \
+      TILELACE_EMULATED_MULTIPROCESSORS=17 build/emulated/bin/emulated_experts $ranks $((120 / ranks)) "$seed"
+  done
   for op in ag_gemm gemm_rs gemm_ar; do
     stage "emulated GPUs: $op, order" emulated_op "$op" 2 24 1
     stage "emulated GPUs: $op, order, three" emulated_op "$op" 3 6 1
